@@ -38,7 +38,7 @@ int cmd_backup(int argc, char **argv)
 		.usage = "backup [URI] FILE [OPTIONS]",
 		.summary = "Copies the catalog of a store that runs (default " CLI_DEFAULT_URI
 			   ") into FILE: tables, and where\ntheir shards are; no items. FILE is "
-			   "complete or not there. relive restore puts it back.",
+			   "written completely or not at all. relive restore puts it back.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples = "relive backup --store replay /srv/replay.catalog",

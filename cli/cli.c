@@ -212,7 +212,7 @@ static void hint_store(const char *uri, int code)
 	else if (down)
 		cli_hint("relive up --store NAME on that host starts missing daemons");
 	else if (code == -ETIMEDOUT)
-		cli_hint("--timeout 30s; see the log of relive-metad");
+		cli_hint("a longer --timeout, as 30s; the log of relive-metad says why it is slow");
 	else if (code == -EINVAL)
 		cli_hint("shm:NAME, relive://HOST:PORT or embed:FILE");
 	else if (code == -EACCES && !old && strncmp(uri, "relive:", 7) == 0)

@@ -131,9 +131,9 @@ int cmd_clients(int argc, char **argv)
 		.usage = "clients [URI] [OPTIONS]",
 		.summary =
 			"Lists the clients of a store (default " CLI_DEFAULT_URI
-			"): since when each is connected, how long its\nlease lasts, and how many "
-			"client slots (max_clients) and streams (max_writers) of which\ntables it "
-			"holds. Each open of a store is a client; this command is one, too.",
+			"): how long each has been connected, how long\nits lease still lasts, and how many "
+			"client slots (max_clients) and streams (max_writers) it holds\nin which tables. "
+			"Each opened store is a client, also the one that this command opens.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.positional = &uri,

@@ -20,7 +20,7 @@ static int check_node(const struct store_status *status, const char *name, char 
 	const struct rlv_node_info *node = store_status_find(status, name);
 
 	if (!node) {
-		snprintf(words, WORDS_BYTES, "the store knows no memory node %s", name);
+		snprintf(words, WORDS_BYTES, "the store has no memory node %s", name);
 		return -ENOENT;
 	}
 	if (!store_node_is_up(node))

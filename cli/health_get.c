@@ -35,11 +35,11 @@ static int look_up(const char *address, struct addrinfo **found_out)
 	size_t len = colon ? (size_t)(colon - address) : 0;
 
 	if (len >= sizeof(host) || len < 2 * skip)
-		return error_set(-EINVAL, "address %.64s: want [HOST:]PORT", address);
+		return error_set(-EINVAL, "address %.64s: give [HOST:]PORT", address);
 	if (colon)
 		snprintf(host, sizeof(host), "%.*s", (int)(len - 2 * skip), address + skip);
 	if (getaddrinfo(host, colon ? colon + 1 : address, &wish, found_out))
-		return error_set(-EINVAL, "address %.64s: want [HOST:]PORT", address);
+		return error_set(-EINVAL, "address %.64s: give [HOST:]PORT", address);
 	return 0;
 }
 
@@ -111,7 +111,10 @@ int health_get(const char *address, int64_t timeout_ns, char *words_out, size_t 
 		return ret;
 	body = strstr(answer, "\r\n\r\n");
 	if (!body || strncmp(answer, "HTTP/1.1 ", 9) != 0)
-		return error_set(-EPROTO, "%.64s does not speak HTTP", address);
+		return error_set(
+			-EPROTO,
+			"%.64s: the answer is not HTTP: give the --metrics address of a daemon",
+			address);
 	snprintf(words_out, room, "%.*s", (int)strcspn(body + 4, "\r\n"), body + 4);
 	return strncmp(answer + 9, "200 ", 4) == 0 ? 0 : -EHOSTDOWN;
 }

@@ -108,7 +108,7 @@ int main(int argc, char **argv)
 		print_help(stderr);
 		return CLI_USAGE;
 	}
-	cli_error("no command '%.40s'", name);
+	cli_error("unknown command '%.40s'", name);
 	cli_hint("relive --help");
 	return cli_finish(CLI_USAGE, argc, argv);
 }

@@ -209,10 +209,11 @@ int cmd_node(int argc, char **argv)
 			").\nadd starts a node on this host, also for a store on another host "
 			"(relive://HOST:PORT, with its\ntoken in RELIVE_TOKEN). drain gives new blocks "
 			"to the other nodes only, until the items of this\none are overwritten and it "
-			"can be stopped. drop declares a node lost that is down. forget\nremoves a node "
-			"from the catalog that is down and holds no data.\n\nadd refuses a pool of another "
-			"store, or with tables that the catalog does not know, and leaves\nit unchanged; "
-			"--adopt or --discard allow it once. With both, what cannot be adopted is erased.",
+			"can be stopped. drop declares that a node that is down is lost.\nforget "
+			"removes from the catalog a node that is down and holds no data.\n\nadd refuses a "
+			"pool of another store, or with tables that the catalog does not list, and leaves\nit "
+			"unchanged, unless --adopt or --discard is given. With both, what cannot be adopted is\n"
+			"erased.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples = "relive node add --store replay extra --size 8G\n"

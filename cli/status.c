@@ -188,7 +188,7 @@ int cmd_status(int argc, char **argv)
 		{ "timeout", "TIME", "longest wait for an answer (default 5s; --health: 3s)",
 		  &request.common.timeout_ns, ARG_DURATION },
 		{ "why", NULL,
-		  "what is waiting, and for what: limiters, rebuilds, drains, stopped processes",
+		  "show what waits and why: limiters, rebuilds, drains, stopped processes",
 		  &request.why, ARG_FLAG },
 		{ "health", NULL,
 		  "for probes: print one line; exit code 0 if the server answers and all nodes are up",
@@ -201,9 +201,10 @@ int cmd_status(int argc, char **argv)
 	};
 	const struct args args = {
 		.usage = "status [URI] [OPTIONS]",
-		.summary = "Shows the memory nodes, tables and clients of a store (default "
-			   "" CLI_DEFAULT_URI
-			   "), and which rebuilds are pending.\nExit code 1 if it does not answer.",
+		.summary =
+			"Shows the memory nodes, tables and clients of a store (default "
+			"" CLI_DEFAULT_URI
+			"), and the\nrebuilds that are pending. Exit code 1 if it does not answer.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples = "relive status\n"

@@ -28,7 +28,7 @@ static size_t shown(const struct why *why)
 void why_print(const struct why *why)
 {
 	if (why->n == 0)
-		printf("nobody waits\n");
+		printf("nothing is waiting\n");
 	for (size_t i = 0; i < shown(why); i++) {
 		const struct rlv_wait *wait = &why->waits[i];
 

@@ -23,7 +23,7 @@ static int set_choice(const struct arg_option *option, const char *text)
 			return 0;
 		}
 		if (!at[len])
-			return error_set(-EINVAL, "'%s' is none of %s", text, option->value);
+			return error_set(-EINVAL, "'%s' is not one of %s", text, option->value);
 		at += len + 1;
 		index++;
 	}
@@ -89,7 +89,8 @@ static int parse_option(const struct args *args, int argc, char *const *argv, in
 	int ret;
 
 	if (!option)
-		return error_set(-EINVAL, "no option --%.*s", (int)(len < 60 ? len : 60), name);
+		return error_set(-EINVAL, "unknown option --%.*s", (int)(len < 60 ? len : 60),
+				 name);
 	if (args->seen && option - args->options < 64)
 		*args->seen |= UINT64_C(1) << (option - args->options);
 	if (option->kind == ARG_FLAG) {
@@ -133,7 +134,8 @@ int args_parse(const struct args *args, int argc, char *const *argv)
 		if (!options_over && strncmp(text, "--", 2) == 0)
 			ret = parse_option(args, argc, argv, &i);
 		else if (!options_over && text[0] == '-' && text[1])
-			ret = error_set(-EINVAL, "no option %.60s; options start with --", text);
+			ret = error_set(-EINVAL, "unknown option %.60s: options start with --",
+					text);
 		else if (n == args->max_positional)
 			ret = error_set(-EINVAL, "one argument too many: '%.60s'", text);
 		else

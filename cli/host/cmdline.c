@@ -150,7 +150,7 @@ int cmdline_read(const char *path, struct cmdline *line_out)
 	close(fd);
 	line_out->len = 0;
 	if (n <= 0 || line_out->text[n - 1] != 0)
-		return error_set(-EPROTO, "%s: no command line", path);
+		return error_set(-EPROTO, "%s: holds no command line", path);
 	line_out->len = (size_t)n;
 	return 0;
 }

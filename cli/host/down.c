@@ -20,7 +20,7 @@ static void print_loss(const char *store, const struct host_loss *loss)
 			store, (unsigned long long)loss->items, loss->tables,
 			loss->tables == 1 ? "" : "s");
 	if (loss->unknown[0])
-		cli_error("store %s: cannot know what its memory nodes hold: %s", store,
+		cli_error("store %s: cannot count the items in its memory nodes: %s", store,
 			  loss->unknown);
 }
 
@@ -34,7 +34,8 @@ static bool ask_user(void *ctx, const struct host_loss *loss)
 		return true;
 	print_loss(request->store, loss);
 	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
-		cli_error("nothing was stopped: there is no terminal to ask (see --force)");
+		cli_error(
+			"nothing was stopped: there is no terminal to ask for confirmation (see --force)");
 		if (loss->unknown[0])
 			cli_hint(
 				"relive up --store %s, which starts missing daemons, so that down can count",
@@ -71,8 +72,9 @@ int cmd_down(int argc, char **argv)
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.notes =
-			"If memory nodes hold items, or that cannot be told, it asks on a terminal; "
-			"without one it stops\nnothing unless --force is given, and exits with 3.",
+			"If memory nodes hold items, or these cannot be counted, the command asks on the "
+			"terminal. Without\na terminal it stops nothing, and exits with 3, unless "
+			"--force is given.",
 		.examples = "relive down --store replay",
 	};
 	int code = cli_parse(&args, argc, argv), ret;
@@ -86,7 +88,7 @@ int cmd_down(int argc, char **argv)
 	opts.timeout_ns = common.timeout_ns;
 	ret = host_store_down(&opts, &stopped);
 	if (ret == -ENOENT) {
-		(void)error_set(ret, "no store %s is up here", request.store);
+		(void)error_set(ret, "no store %s runs on this host", request.store);
 		return cli_fail_local(ret, "down");
 	}
 	if (ret == -ECANCELED)

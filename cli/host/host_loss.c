@@ -145,7 +145,7 @@ static int count_tables(struct inquest *q)
 	check_nodes(q);
 	for (size_t i = 0; i < n && i < MAX_TABLES; i++) {
 		if (deadline_expired(clock_monotonic(), deadline)) {
-			unknown(q, "its tables do not answer in time");
+			unknown(q, "counting took longer than 10 s");
 			break;
 		}
 		count_table(q, q->names[i]);
@@ -195,7 +195,7 @@ static void count_all(const char *store, struct inquest *q)
 	if (metad && metad->pid)
 		ask(q);
 	else if (may_hold(q, metad))
-		unknown(q, "its metadata server does not run");
+		unknown(q, "its metadata server is not running");
 	/* Nodes of stores on other hosts: each store is queried by itself. */
 	for (uint32_t i = 0; i < q->daemons->n; i++) {
 		const struct host_daemon *daemon = &q->daemons->at[i];

@@ -34,7 +34,7 @@ static int wait_node(const struct host_node_opts *opts, const struct runtime_dir
 		interrupt_sleep(HOST_POLL_NS);
 	}
 	return error_set(-ETIMEDOUT, "node %s is not up: %s", opts->name,
-			 asked ? rlv_last_error() : "the store does not know it");
+			 asked ? rlv_last_error() : "it has not registered with the store");
 }
 
 /* The command line is recorded first, so that it is known after a kill. */
@@ -71,7 +71,7 @@ static int add_if_absent(const struct host_node_opts *opts, struct host_daemons 
 
 	snprintf(name, sizeof(name), HOST_NODE "%.50s", opts->name);
 	if (ret == 0 && host_files_are_ending(&dir))
-		ret = error_set(-EBUSY, "store %s was being stopped: relive up --store %s first",
+		ret = error_set(-EBUSY, "store %s is half stopped: run relive up --store %s first",
 				opts->store, opts->store);
 	if (ret == 0)
 		ret = host_files_look(&dir, daemons);

@@ -198,7 +198,8 @@ int host_stop_all(const struct runtime_dir *dir, const struct host_daemons *daem
 	signal_all(dir, daemons, SIGKILL);
 	if (wait_gone(dir, daemons, HOST_GRACE_NS))
 		return 0;
-	return error_set(-ETIMEDOUT, "daemons in %s do not end", dir->path);
+	return error_set(-ETIMEDOUT, "stop the daemons in %s: some still run after SIGKILL",
+			 dir->path);
 }
 
 bool host_node_is_up(const struct store_status *status, const char *name)

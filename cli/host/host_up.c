@@ -108,8 +108,8 @@ static int plan_metad(struct up *up)
 		return plan_daemon(up, metad, &up->metad);
 	if (up->runs && !host_files_have_catalog(&up->store->dir, up->store->name))
 		return error_set(-ENOENT,
-				 "store %s has memory nodes, and nothing says how its metadata "
-				 "server was started: start relive-metad as it was",
+				 "store %s has memory nodes, but the command line of its metadata "
+				 "server was not recorded: start relive-metad by hand, as before",
 				 up->store->name);
 	return host_metad_line(up->store->name, &up->metad, &metad->line);
 }
@@ -137,9 +137,9 @@ static int plan_nodes(struct up *up, bool known)
 		now += is_numbered(&up->daemons.at[i], &index);
 	if (up->runs && wanted && now && wanted != now)
 		return error_set(-EEXIST,
-				 "store %s runs, and --nodes %u contradicts it: it has %u; add one "
-				 "by relive node add shm:%s NAME",
-				 up->store->name, wanted, now, up->store->name);
+				 "--nodes %u: store %s runs with %u memory nodes; add one by "
+				 "relive node add --store %s NAME",
+				 wanted, up->store->name, now, up->store->name);
 	for (uint32_t i = 0; i < up->daemons.n && ret == 0; i++) {
 		struct host_daemon *daemon = &up->daemons.at[i];
 
@@ -270,7 +270,7 @@ static int start(struct up *up, struct host_daemon *daemon)
 		return ret;
 	up->store->started++;
 	if (up->runs)
-		cli_error("store %s: %s was not running and is started", up->store->name,
+		cli_error("store %s: %s was not running; it is started", up->store->name,
 			  daemon->name);
 	return 0;
 }
@@ -314,8 +314,8 @@ static int look_at_other(struct up *up, struct host_daemon *daemon)
 		return 0;
 	if (!daemon->record.len)
 		return error_set(-ECONNREFUSED,
-				 "store %s: %s, pid %d, has ended, and nothing says how it was "
-				 "started",
+				 "store %s: %s, pid %d, has ended, and its command line was not "
+				 "recorded: start it by hand, as before",
 				 up->store->name, daemon->name, (int)daemon->pid);
 	daemon->line = daemon->record;
 	return start(up, daemon);
@@ -393,8 +393,10 @@ static int wait_ready(struct up *up)
 	if (asked)
 		return error_set(-ETIMEDOUT, "store %s does not answer: %s", up->store->name,
 				 rlv_last_error());
-	return error_set(-ETIMEDOUT, "store %s: %s, pid %d, runs but is not up", up->store->name,
-			 absent ? absent->name : "a node", absent ? (int)absent->pid : 0);
+	return error_set(
+		-ETIMEDOUT,
+		"store %s: %s, pid %d, runs, but has not registered with the server: see its log",
+		up->store->name, absent ? absent->name : "a node", absent ? (int)absent->pid : 0);
 }
 
 /* -------- up -------- */

@@ -19,17 +19,17 @@
 			 (opts).bytes, ARG_BYTES), \
 		HOST_NODE_OPTION( \
 			"file", "PATH", \
-			"keep the pool in the directory PATH or on the DAX device\nPATH: it " \
-			"survives", \
+			"keep the pool in this directory or on this DAX device: its\nitems " \
+			"outlive the node", \
 			(opts).file, ARG_TEXT), \
 		HOST_NODE_OPTION("trust-clients", NULL, \
-				 "give clients of this host the device; each can map all of it", \
+				 "let clients of this host map the device: each gets all of it", \
 				 (opts).trust_clients, ARG_FLAG), \
 		HOST_NODE_OPTION("adopt", NULL, \
-				 "add tables of the pool that the catalog does not know", \
+				 "add tables of the pool that the catalog does not list", \
 				 (opts).adopt, ARG_FLAG), \
 		HOST_NODE_OPTION("discard", NULL, \
-				 "erase what the pool holds and the catalog does not know", \
+				 "erase what the pool holds and the catalog does not list", \
 				 (opts).discard, ARG_FLAG), \
 		HOST_NODE_OPTION("pages", "auto|huge|small", \
 				 "pages of a pool in memory (default auto; huge: reserved ones)", \

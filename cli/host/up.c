@@ -83,8 +83,8 @@ static bool options_agree(const struct request *request)
 			  request->nodes);
 	else if (node->rdma_listen && given && request->nodes > 1)
 		cli_error(
-			"--rdma-listen: only one node can listen there; start others by relive node "
-			"add");
+			"--rdma-listen: one node only can listen at an address; add the others by "
+			"relive node add");
 	else if ((node->adopt || node->discard) && !kept)
 		cli_error(
 			"--adopt and --discard need a pool on a file or device: add --file or --dax");
@@ -108,21 +108,20 @@ static bool options_agree(const struct request *request)
 }
 
 static const char notes[] =
-	"A store that was started before keeps its options where they are not given "
-	"again. An option\nthat contradicts a running daemon is an error. Sockets, logs, "
-	"the token and the daemons' command\nlines are in RELIVE_RUNTIME_DIR/NAME, which "
-	"only this user can enter.\n\n"
+	"A store that was started before keeps each option that is not given again. An option "
+	"that\ncontradicts a running daemon is an error. Sockets, logs, the token and the command "
+	"lines of the\ndaemons are in RELIVE_RUNTIME_DIR/NAME, which only this user can enter.\n\n"
 	"With --group (a name or number) the users of that group can connect: both "
 	"directories get mode\n0750, the sockets 0660. They set the same "
 	"RELIVE_RUNTIME_DIR, and a token of their own in\nRELIVE_TOKEN: the token file "
 	"stays private to this user. Between processes of one user, roles stop\nmistakes, "
 	"not attackers.\n\n"
-	"A descriptor of a DAX device opens all of it, so clients of this host are "
-	"refused and only RDMA\nclients served, unless --trust-clients is given at each "
-	"start of the node.\n\n"
-	"A pool of another store, or with tables that the catalog does not know, is "
-	"refused and left\nunchanged; --adopt or --discard allow it once. With both, what "
-	"cannot be adopted is erased.";
+	"A process that opens a DAX device can map all of it. Clients of this host are therefore "
+	"refused,\nand only RDMA clients are served, unless --trust-clients is given at each start "
+	"of the node.\n\n"
+	"A pool of another store, or with tables that the catalog does not list, is refused and "
+	"left\nunchanged, unless --adopt or --discard is given at that start. With both, what cannot "
+	"be adopted\nis erased.";
 
 static int bring_up(struct request *request)
 {
@@ -151,7 +150,7 @@ int cmd_up(int argc, char **argv)
 		{ "dax", "PATH", "keep the pool on a DAX device", &request.dax, ARG_TEXT },
 		{ "listen", "HOST:PORT", "also serve relive://HOST:PORT", &opts->listen, ARG_TEXT },
 		{ "metrics", "[IP:]PORT",
-		  "serve /metrics and /healthz of the server; of the nodes at the next ports",
+		  "serve the server's /metrics and /healthz here, those of the nodes at\nthe next ports",
 		  &opts->node.metrics, ARG_TEXT },
 		{ "tls-cert", "FILE", "PEM: certificate for TCP connections, beside the token",
 		  &opts->tls_cert, ARG_TEXT },
@@ -159,7 +158,7 @@ int cmd_up(int argc, char **argv)
 		{ "tls-ca", "FILE", "PEM: CA that signs all certificates", &opts->tls_ca,
 		  ARG_TEXT },
 		{ "stalled", "wait|kill",
-		  "wait for a stopped process that holds blocks, or kill it (default wait)",
+		  "wait for a stopped process that holds blocks (default), or kill it",
 		  &opts->stalled, ARG_WORD },
 		{ "nodes", "N", "number of memory nodes (default 1)", &request.nodes, ARG_COUNT32 },
 		{ "node-lease", "TIME", "a node that is silent for this long is down (default 1s)",

@@ -77,9 +77,9 @@ def test_lists_hold_what_there_is(run):
 
 
 @pytest.mark.parametrize("line, exit_code, name, words", [
-    ("nonsense", 2, "EINVAL", "no command"),
+    ("nonsense", 2, "EINVAL", "unknown command"),
     ("version extra", 2, "EINVAL", "one argument too many"),
-    ("up --nonsense", 2, "EINVAL", "no option --nonsense"),
+    ("up --nonsense", 2, "EINVAL", "unknown option --nonsense"),
     ("up --store a --size 32M", 1, "EEXIST", "contradicts"),
     ("down --store nobody", 1, "ENOENT", "nobody"),
     ("status shm:nobody", 1, "ENOENT", "nobody"),

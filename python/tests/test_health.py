@@ -72,7 +72,7 @@ def test_health__a_node_is_down(store):
 
 def test_health__an_unknown_node(store):
     code, line, _ = health("shm:h", "--node", "x")
-    assert code == 1 and "knows no memory node x" in line
+    assert code == 1 and "has no memory node x" in line
 
 
 def test_health__the_server_is_stopped(store, stopped):
@@ -128,7 +128,7 @@ def test_health__a_port_that_speaks_something_else():
         with peer:
             peer.recv(4096)
             peer.sendall(b"220 mail\r\n")
-        assert "does not speak HTTP" in done.communicate(timeout=60)[0]
+        assert "is not HTTP" in done.communicate(timeout=60)[0]
         assert done.returncode == 1
 
 

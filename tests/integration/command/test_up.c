@@ -261,7 +261,7 @@ static void up__does_not_guess_where_the_catalog_is(void **state)
 	items = held_items_put("shm:a");
 	processes_kill(&f->ps, metad, SIGKILL);
 	cli_expect(f, "up --store a", 1);
-	cli_expect_words(f->err, "start relive-metad as it was");
+	cli_expect_words(f->err, "start relive-metad by hand");
 	(void)processes_metad(&f->ps, "a", dir);
 	cli_expect(f, "up --store a", 0);
 	held_items_check("shm:a", items, "a catalog elsewhere");
@@ -338,7 +338,7 @@ static void down__without_a_server_cannot_know(void **state)
 	items = held_items_put("shm:a");
 	cli_kill_daemon(cli_pid(f, METAD));
 	cli_expect(f, "down --store a", REFUSED);
-	cli_expect_words(f->err, "cannot know");
+	cli_expect_words(f->err, "cannot count");
 	cli_expect_words(f->err, "--force");
 	cli_expect(f, "up --store a", 0);
 	held_items_check("shm:a", items, "down without a server was refused");

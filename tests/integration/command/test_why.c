@@ -331,7 +331,7 @@ static void why__nobody_waits(void **state)
 	struct fixture *fx = *state;
 
 	command_expect(&fx->command, 0, "status shm:s --why");
-	command_expect_words(fx->command.out, "nobody waits");
+	command_expect_words(fx->command.out, "nothing is waiting");
 	command_expect(&fx->command, 0, "status shm:s --why --json");
 	command_expect_words(fx->command.out, "\"waits\":[]");
 }

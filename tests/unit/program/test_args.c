@@ -78,7 +78,7 @@ static void args_parse__a_word_is_one_of_the_list(void **state)
 	assert_int_equal(PARSE(&v, "--level", "info"), 0);
 	assert_string_equal(v.level, "info");
 	assert_int_equal(PARSE(&v, "--level", "inf"), -EINVAL);
-	assert_non_null(strstr(error_last(), "'inf' is none of warn|info"));
+	assert_non_null(strstr(error_last(), "'inf' is not one of warn|info"));
 }
 
 static void args_parse__words_stand_anywhere(void **state)
@@ -115,7 +115,7 @@ static void args_parse__mistakes_are_named(void **state)
 	check_refused("--flag takes no value", PARSE(&v, "--flag=1"));
 	check_refused("--count", PARSE(&v, "--count", "x"));
 	check_refused("--small", PARSE(&v, "--small", "5000000000"));
-	check_refused("'later' is none of wait|kill", PARSE(&v, "--stalled", "later"));
+	check_refused("'later' is not one of wait|kill", PARSE(&v, "--stalled", "later"));
 	check_refused("'three'", PARSE(&v, "one", "two", "three"));
 }
 
