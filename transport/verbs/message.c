@@ -103,7 +103,7 @@ int message_receive(union verbs_any *message_out, const void *bytes, size_t n)
 
 int message_read(union verbs_any *message_out, enum verbs_message type, const void *bytes, size_t n)
 {
-	union verbs_any message;
+	union verbs_any message = { .bytes = { 0 } };
 	int ret = message_receive(&message, bytes, min_u64(n, message_size((uint16_t)type)));
 
 	if (ret)
