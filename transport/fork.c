@@ -26,7 +26,7 @@ int fork_watch(uint32_t *generation_out)
 	int ret = pthread_once(&once, watch);
 
 	if (ret || once_ret)
-		return error_set(-ENOMEM, "cannot watch for forks: pthread_atfork failed");
+		return error_set(-ENOMEM, "cannot register a fork handler");
 	*generation_out = atomic_load_explicit(&fork_generation, memory_order_relaxed);
 	return 0;
 }

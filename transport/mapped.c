@@ -197,7 +197,7 @@ static int mapped_attach(struct transport *tr, const struct region_grant *grant,
 	int ret;
 
 	if (!mine)
-		return error_set(-ENOMEM, "no memory for a region");
+		return error_set(-ENOMEM, "cannot allocate memory for a region");
 	ret = wire->ops->attach(wire, grant, &mine->region);
 	if (ret)
 		goto err_free;
@@ -277,7 +277,7 @@ struct transport *mapped_over(struct transport *wire, const struct mapped_node *
 	mapped = mem_zalloc(sizeof(*mapped));
 	if (!mapped || transport_open(uri, opts, &mapped->near)) {
 		log_info("node of this host is not mapped: %s",
-			 mapped ? error_last() : "no memory");
+			 mapped ? error_last() : "cannot allocate memory");
 		mem_free(mapped);
 		return wire;
 	}

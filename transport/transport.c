@@ -20,7 +20,7 @@ int transport_new(size_t bytes, const struct transport_ops *ops, uint32_t caps,
 	int ret;
 
 	if (!tr)
-		return error_set(-ENOMEM, "no memory for a transport");
+		return error_set(-ENOMEM, "cannot allocate memory for a transport");
 	tr->ops = ops;
 	tr->caps = caps;
 	tr->clock = opts->clock;
@@ -210,7 +210,7 @@ static int check_wr(const struct transport *tr, const struct transport_wr *wr)
 			ret = range_error(op->region, op->off, 8);
 		return ret;
 	}
-	return error_set(-EINVAL, "verb %u: unknown", (unsigned)wr->verb);
+	return error_set(-EINVAL, "operation %u: unknown", (unsigned)wr->verb);
 }
 
 static void count_wr(struct transport_stats *stats, const struct transport_wr *wr)
@@ -391,7 +391,7 @@ static int view_copies(struct transport *tr, struct transport_view *views, size_
 	for (size_t i = 0; i < n; i++)
 		bytes += views[i].len;
 	if (!chunk_make_room(&tr->view, &tr->view_bytes, bytes))
-		return error_set(-ENOMEM, "no memory for a view of %zu bytes", bytes);
+		return error_set(-ENOMEM, "cannot allocate a view of %zu bytes", bytes);
 	bytes = 0;
 	for (size_t i = 0; i < n; i++) {
 		views[i].ptr = tr->view + bytes;
@@ -412,7 +412,7 @@ int transport_view(struct transport *tr, struct transport_view *views, size_t n)
 	if (ret || n == 0)
 		return ret;
 	if (tr->viewing)
-		return error_set(-EBUSY, "a view is open: transport_view_end comes first");
+		return error_set(-EBUSY, "a view is open: end it with transport_view_end first");
 	for (size_t i = 0; i < n; i++) {
 		const struct region *region = views[i].region;
 

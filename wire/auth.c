@@ -38,7 +38,7 @@ static int prove_side(const char *token, const char label[LABEL_BYTES + 1], cons
 	unsigned int n = 0;
 
 	if (!token || !*token)
-		return error_set(-EINVAL, "token is empty");
+		return error_set(-EINVAL, "token: it is empty");
 	memcpy(text, label, LABEL_BYTES);
 	memcpy(text + LABEL_BYTES, first, AUTH_NONCE_BYTES);
 	memcpy(text + LABEL_BYTES + AUTH_NONCE_BYTES, second, AUTH_NONCE_BYTES);

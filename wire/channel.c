@@ -127,7 +127,8 @@ bool channel_is_readable(const struct channel *ch)
 static int check_time(const struct channel *ch, uint64_t deadline_ns)
 {
 	return deadline_expired(ch->clock, deadline_ns)
-		       ? error_set(-ETIMEDOUT, "connection: too slow, not all came in time")
+		       ? error_set(-ETIMEDOUT,
+				   "connection: the answer did not arrive whole in time")
 		       : 0;
 }
 
@@ -164,7 +165,7 @@ int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
 				 FRAME_BODY_MAX);
 	bytes = mem_alloc(FRAME_HEADER_BYTES + len);
 	if (!bytes)
-		return error_set(-ENOMEM, "message of %zu bytes: no memory", len);
+		return error_set(-ENOMEM, "cannot allocate a message of %zu bytes", len);
 	head.length = (uint32_t)len;
 	ret = frame_encode(&head, bytes);
 	if (ret == 0) {
@@ -277,7 +278,7 @@ ProtobufCMessage *channel_unpack(const ProtobufCMessageDescriptor *kind,
 	ProtobufCMessage *message = protobuf_c_message_unpack(kind, NULL, frame->head.length, body);
 
 	if (!message)
-		(void)error_set(-EPROTO, "frame type %u: its body is no %s",
+		(void)error_set(-EPROTO, "frame type %u: its body is not a %s",
 				frame->head.type & ~FRAME_ANSWER, kind->short_name);
 	return message;
 }

@@ -130,8 +130,9 @@ static int read_hello(struct handshake *hs, const Relive__HelloReply *reply)
 	if (ret)
 		return ret;
 	if (!auth_is_proof(proof, reply->proof.data, reply->proof.len))
-		return error_set(-EACCES,
-				 "token: the server has another one, or is not the store's");
+		return error_set(
+			-EACCES,
+			"token: the server has another token, or is the server of another store");
 	return 0;
 }
 

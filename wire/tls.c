@@ -248,7 +248,7 @@ static int shake_hands(struct tls_state *state, short *events_out)
 		return failed(state, result, errno, events_out);
 	/* A server with any certificate completes a handshake: only the PSK proves the token. */
 	if (state->client_psk && !SSL_session_reused(state->ssl))
-		return refused(state, "no PSK");
+		return refused(state, "the handshake used no token");
 	state->open = true;
 	return 0;
 }
@@ -366,7 +366,7 @@ int stream_init_tls(struct stream *stream, int fd, const struct tls *tls)
 		mem_free(state);
 		close(fd);
 		ERR_clear_error();
-		return error_set(-ENOMEM, "TLS: no memory for a connection");
+		return error_set(-ENOMEM, "TLS: cannot allocate memory for a connection");
 	}
 	stream_init_socket(stream, fd);
 	state->ssl = ssl;
@@ -566,7 +566,7 @@ int tls_open(const struct tls_opts *opts, struct tls **tls_out)
 		return ret;
 	tls = mem_zalloc(sizeof(*tls));
 	if (!tls)
-		return error_set(-ENOMEM, "TLS: no memory");
+		return error_set(-ENOMEM, "TLS: cannot allocate memory");
 	tls->server = opts->server;
 	tls->psk = !files->cert && !files->key && !files->ca;
 	tls->host = tls->psk || tls->server ? NULL : opts->host;

@@ -128,10 +128,10 @@ static int get_ready(void) LOCK_REQUIRES(arena_role)
 	if (ready)
 		return 0;
 	if (pthread_key_create(&cache_key, drop_cache))
-		return error_set(-ENOMEM, "arena: pthread_key_create failed");
+		return error_set(-ENOMEM, "arena: cannot create a key of thread data");
 	if (pthread_atfork(NULL, NULL, forget_in_child)) {
 		(void)pthread_key_delete(cache_key);
-		return error_set(-ENOMEM, "arena: pthread_atfork failed");
+		return error_set(-ENOMEM, "arena: cannot register a fork handler");
 	}
 	ready = true;
 	return 0;

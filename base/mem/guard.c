@@ -101,7 +101,7 @@ int guard_install(void)
 	lock_init(&guard.lock, &guard_role);
 	guard.page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	if (sigaction(SIGBUS, &action, &guard.before))
-		return error_set(-errno, "sigaction of SIGBUS: %s", strerror(errno));
+		return error_set(-errno, "install the handler of SIGBUS: %s", strerror(errno));
 	guard.installed = true;
 	return 0;
 }
@@ -142,7 +142,7 @@ int guard_add(const void *base, uint64_t size, _Atomic bool *broken)
 		atomic_store_explicit(&range->base, (uintptr_t)base, memory_order_release);
 	}
 	lock_release(&guard.lock, &guard_role);
-	return range ? 0 : error_set(-ENOMEM, "no memory for the entry of a mapped range");
+	return range ? 0 : error_set(-ENOMEM, "cannot allocate memory to record a mapped range");
 }
 
 void guard_remove(const void *base)

@@ -96,7 +96,7 @@ int pages_alloc(size_t bytes, enum page_kind wanted, struct pages *pages_out)
 	if (bytes > (size_t)PTRDIFF_MAX - 2 * HUGE_BYTES)
 		return error_set(-EOVERFLOW, "bytes %zu: too large for a mapping", bytes);
 	if (mem_fail_now())
-		return error_set(-ENOMEM, "no memory for a mapping of %zu bytes", bytes);
+		return error_set(-ENOMEM, "cannot map %zu bytes of memory", bytes);
 	for (; kind >= (int)PAGE_SMALL; kind--) {
 		size_t unit = kind == PAGE_SMALL ? (size_t)sysconf(_SC_PAGESIZE) : HUGE_BYTES;
 		size_t size = align_up(bytes, unit);
@@ -107,7 +107,7 @@ int pages_alloc(size_t bytes, enum page_kind wanted, struct pages *pages_out)
 		*pages_out = (struct pages){ ptr, size, (enum page_kind)kind };
 		return 0;
 	}
-	return error_set(-ENOMEM, "no memory for a mapping of %zu bytes", bytes);
+	return error_set(-ENOMEM, "cannot map %zu bytes of memory", bytes);
 }
 
 void pages_free(struct pages *pages)

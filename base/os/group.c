@@ -33,7 +33,7 @@ int group_find(const char *name, gid_t *gid_out)
 	gid_t gid = group ? group->gr_gid : 0;
 
 	if (!group && !parse_gid(name, &gid))
-		return error_set(-EINVAL, "group %.64s: this host has none of that name", name);
+		return error_set(-EINVAL, "group %.64s: this host has no group of that name", name);
 	if (geteuid() != 0 && !group_has_us(gid))
 		return error_set(-EPERM,
 				 "group %.64s: uid %u is not in it; who was added to it just now "

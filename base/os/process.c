@@ -103,7 +103,7 @@ static int read_boot_id(uint8_t boot_id[PROCESS_BOOT_ID_BYTES])
 	int n = read_small("/proc/sys/kernel/random/boot_id", text, sizeof(text));
 
 	if (n < 0)
-		return error_set(-ENOTSUP, "no boot id under /proc: %s", error_name(n));
+		return error_set(-ENOTSUP, "read the boot id in /proc: %s", error_name(n));
 	return parse_uuid(text, boot_id);
 }
 
@@ -114,7 +114,7 @@ int process_read(uint32_t pid, struct process_id *id_out)
 	int rc = read_stat(pid, &fields);
 
 	if (rc == -ESRCH)
-		return error_set(rc, "no process has pid %u", pid);
+		return error_set(rc, "pid %u: no process has it", pid);
 	if (rc == -EACCES)
 		return error_set(rc, "process %u: /proc hides it (hidepid)", pid);
 	if (!rc)
@@ -130,7 +130,7 @@ int process_self(struct process_id *id_out)
 {
 	int rc = process_read((uint32_t)getpid(), id_out);
 
-	return rc == -ESRCH ? error_set(-ENOTSUP, "no own entry under /proc") : rc;
+	return rc == -ESRCH ? error_set(-ENOTSUP, "/proc has no entry of this process") : rc;
 }
 
 bool process_is_stopped(const struct process_id *id)

@@ -37,9 +37,10 @@ static int join(char out[RUNTIME_PATH_BYTES], const char *folder, const char *na
 	int n = snprintf(path, sizeof(path), "%s/%s", folder, name);
 
 	if (n < 0 || (size_t)n >= sizeof(path))
-		return error_set(-ENAMETOOLONG,
-				 "%s/%s: longer than the %d bytes of a socket's name", folder, name,
-				 RUNTIME_PATH_BYTES - 1);
+		return error_set(
+			-ENAMETOOLONG,
+			"%s/%s: a socket's path has at most %d bytes: set RELIVE_RUNTIME_DIR to a shorter one",
+			folder, name, RUNTIME_PATH_BYTES - 1);
 	memcpy(out, path, sizeof(path));
 	return 0;
 }
@@ -60,9 +61,11 @@ static int given_root(const char *path, char out[RUNTIME_PATH_BYTES])
 	struct stat st;
 
 	if (path[0] != '/')
-		return error_set(-EINVAL, "RELIVE_RUNTIME_DIR %.64s: not an absolute path", path);
+		return error_set(-EINVAL, "RELIVE_RUNTIME_DIR %.64s: give an absolute path", path);
 	if (strlen(path) >= RUNTIME_PATH_BYTES)
-		return error_set(-ENAMETOOLONG, "RELIVE_RUNTIME_DIR: %zu bytes", strlen(path));
+		return error_set(-ENAMETOOLONG,
+				 "RELIVE_RUNTIME_DIR: its path of %zu bytes is too long",
+				 strlen(path));
 	if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & S_IWOTH))
 		return join_uid(out, path);
 	memcpy(out, path, strlen(path) + 1);

@@ -98,7 +98,7 @@ static int check_field(const struct trace_header *h, const struct trace_field *f
 
 	for (const struct trace_field *other = h->fields; other < f; other++) {
 		if (strcmp(other->name, f->name) == 0)
-			return error_set(-EPROTO, "column %s comes twice", f->name);
+			return error_set(-EPROTO, "column %s is given twice", f->name);
 		if (f->role != TRACE_ROLE_COLUMN && other->role == f->role)
 			return error_set(-EPROTO, "columns %s and %s both have role %u",
 					 other->name, f->name, f->role);
@@ -135,9 +135,9 @@ static int check_envelope(const uint8_t *bytes, size_t size, struct trace_header
 	uint32_t count;
 
 	if (size < FIXED_BYTES + CRC_BYTES || memcmp(bytes, "RLVTRACE", 8) != 0)
-		return error_set(-EPROTO, "not a trace");
+		return error_set(-EPROTO, "not a trace file");
 	if (trace_get16(bytes + 8) != FORMAT_MAJOR)
-		return error_set(-EPROTO, "format %u; this reader knows %d only",
+		return error_set(-EPROTO, "format %u: this reader reads format %d only",
 				 trace_get16(bytes + 8), FORMAT_MAJOR);
 	h->bytes = trace_get32(bytes + 12);
 	count = trace_get32(bytes + 48);
@@ -159,7 +159,7 @@ static int decode_counts(const uint8_t *bytes, struct trace_header *h)
 	h->seed = trace_get64(bytes + 40);
 	h->chunk_rows = trace_get32(bytes + 52);
 	if (h->chunk_rows == 0 || h->chunk_rows > TRACE_MAX_CHUNK_ROWS)
-		return error_set(-EPROTO, "chunks of %u rows", h->chunk_rows);
+		return error_set(-EPROTO, "chunks of %u rows are not possible", h->chunk_rows);
 	if (trace_get64(bytes + 56) != 0)
 		return error_set(-EPROTO, "reserved bytes are not zero");
 	if (h->episodes == 0 || h->episodes > h->steps || h->steps > h->rows ||
@@ -184,7 +184,7 @@ int trace_header_decode(const uint8_t *bytes, size_t size, struct trace_header *
 		return err;
 	if (!get_text(bytes + 64, TRACE_ENV_BYTES, h->env) ||
 	    !get_text(bytes + 128, TRACE_VERSIONS_BYTES, h->versions))
-		return error_set(-EPROTO, "env or versions: not text");
+		return error_set(-EPROTO, "env or versions: not valid text");
 	for (uint32_t i = 0; i < h->fields_count; i++) {
 		err = decode_field(bytes + FIXED_BYTES + (size_t)i * RECORD_BYTES, h,
 				   &h->fields[i]);

@@ -54,7 +54,7 @@ static int next_chunk(const struct trace *t, uint32_t idx, uint64_t row, size_t 
 	if (rows > t->header.chunk_rows)
 		rows = t->header.chunk_rows;
 	if (left < CHUNK_BYTES)
-		return error_set(-EPROTO, "the file ends there");
+		return error_set(-EPROTO, "the file ends too early");
 	*chunk_out = (struct trace_chunk){
 		.body = p + CHUNK_BYTES,
 		.stored_bytes = trace_get32(p + 16),
@@ -65,7 +65,7 @@ static int next_chunk(const struct trace *t, uint32_t idx, uint64_t row, size_t 
 		.crc = trace_get32(p + 20),
 	};
 	if (memcmp(p, CHUNK_MAGIC, 4) != 0 || trace_get16(p + 4) != idx || trace_get16(p + 6) != 0)
-		return error_set(-EPROTO, "no chunk of that column there");
+		return error_set(-EPROTO, "no chunk of that column follows");
 	if (trace_get32(p + 8) != rows || trace_get32(p + 12) != rows * f->row_bytes)
 		return error_set(-EPROTO, "chunk of %u rows and %u bytes", trace_get32(p + 8),
 				 trace_get32(p + 12));

@@ -201,7 +201,7 @@ static int fill_place(struct embed *embed, const struct embed_table *table,
 
 	place.parts = mem_array(place.n_parts, sizeof(struct meta_part));
 	if (!place.parts)
-		return error_set(-ENOMEM, "%u shards: no memory", place.n_parts);
+		return error_set(-ENOMEM, "cannot allocate memory for %u shards", place.n_parts);
 	for (uint32_t s = 0; ret == 0 && s < place.n_parts; s++) {
 		struct meta_part *part = &place.parts[s];
 
@@ -237,7 +237,8 @@ static int make_table(struct embed *embed, const struct table_desc *planned,
 	while (id <= TABLE_MAX_ID && embed->tables[id])
 		id++;
 	if (id > TABLE_MAX_ID)
-		return error_set(-ENOSPC, "store: %u tables are the most", TABLE_MAX_ID);
+		return error_set(-ENOSPC, "store: it has %u tables, its maximum: drop one first",
+				 TABLE_MAX_ID);
 	desc.table_id = id;
 	ret = random_bytes(desc.uuid, sizeof(desc.uuid));
 	if (ret)
@@ -245,7 +246,7 @@ static int make_table(struct embed *embed, const struct table_desc *planned,
 	table_desc_seal(&desc, 0);
 	table = embed_table_new(&desc);
 	if (!table)
-		return error_set(-ENOMEM, "table %s: no memory", desc.name);
+		return error_set(-ENOMEM, "table %s: cannot allocate memory", desc.name);
 	for (uint32_t s = 0; s < desc.n_shards; s++) {
 		ret = make_shard(embed, &desc, s, &table->shards[s]);
 		if (ret) {
@@ -384,7 +385,8 @@ static int mark_table(struct embed_table *table)
 	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
 		ret = part_mark(&table->shards[s]->part);
 	table->marked = ret == 0;
-	return ret ? error_prefix(ret, "table %s: mark of its rows: ", table->desc.name) : 0;
+	return ret ? error_prefix(ret, "table %s: write the mark of its rows: ", table->desc.name)
+		   : 0;
 }
 
 static int slot_get_locked(struct embed *embed, struct embed_table *table, uint32_t streams,
@@ -646,7 +648,7 @@ int meta_embed_open(const char *path, const struct rlv_store_opts *opts, struct 
 	int ret;
 
 	if (!embed)
-		return error_set(-ENOMEM, "store: no memory");
+		return error_set(-ENOMEM, "store: cannot allocate memory");
 	embed->base.ops = &embed_ops;
 	atomic_init(&embed->base.client_id, EMBED_CLIENT);
 	embed->file = path != NULL;

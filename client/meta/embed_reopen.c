@@ -72,12 +72,15 @@ static int adopt(struct embed *embed, struct shard *shard)
 		table_desc_seal(&desc, 0);
 		table = embed_table_new(&desc);
 		if (!table)
-			return error_set(-ENOMEM, "table %s: no memory", desc.name);
+			return error_set(-ENOMEM, "table %s: cannot allocate memory", desc.name);
 		embed->tables[id] = table;
 	}
 	if (memcmp(table->desc.uuid, shard->desc.uuid, sizeof(table->desc.uuid)) != 0 ||
 	    shard->desc.shard >= table->desc.n_shards || table->shards[shard->desc.shard])
-		return error_set(-EPROTO, "two tables have the id %u, or one too many shards", id);
+		return error_set(
+			-EPROTO,
+			"two tables have the id %u, or one has more shards than its descriptor says",
+			id);
 	table->shards[shard->desc.shard] = shard;
 	return 0;
 }

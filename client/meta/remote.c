@@ -58,7 +58,8 @@ static struct remote *remote_of(struct meta *meta)
 static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out)
 {
 	if (bytes->len == 0 || bytes->len > sizeof(out->data))
-		return error_set(-EPROTO, "table: grant of %zu bytes", bytes->len);
+		return error_set(-EPROTO, "answer of the metadata server: a grant has %zu bytes",
+				 bytes->len);
 	memset(out, 0, sizeof(*out));
 	out->bytes = (uint32_t)bytes->len;
 	memcpy(out->data, bytes->data, bytes->len);
@@ -78,10 +79,14 @@ static int take_shard(const Relive__ShardPlace *place, struct meta_part *out)
 	int ret = 0;
 
 	if (strlen(place->node_uri) >= sizeof(out->node_uri))
-		return error_set(-EPROTO, "table: node address of %zu bytes",
+		return error_set(-EPROTO,
+				 "answer of the metadata server: a node address has %zu bytes",
 				 strlen(place->node_uri));
 	if (place->state < RLV_SHARD_ACTIVE || place->state > RLV_SHARD_GONE)
-		return error_set(-EPROTO, "table: shard in state %u", place->state);
+		return error_set(
+			-EPROTO,
+			"answer of the metadata server: a shard is in the unknown state %u",
+			place->state);
 	memcpy(out->node_uri, place->node_uri, strlen(place->node_uri) + 1);
 	snprintf(out->node, sizeof(out->node), "%s", place->node);
 	out->state = place->state;
@@ -106,19 +111,23 @@ static int take_table(const Relive__TableReply *reply, struct meta_table *out)
 	int ret;
 
 	if (reply->desc.len != sizeof(out->desc))
-		return error_set(-EPROTO, "table: descriptor of %zu bytes, want %zu",
-				 reply->desc.len, sizeof(out->desc));
+		return error_set(
+			-EPROTO,
+			"answer of the metadata server: a table descriptor has %zu bytes, want %zu",
+			reply->desc.len, sizeof(out->desc));
 	memcpy(&out->desc, reply->desc.data, sizeof(out->desc));
 	ret = table_desc_check(&out->desc);
 	if (ret)
 		return ret;
 	if (reply->n_shards < out->desc.n_shards || reply->n_shards > TABLE_MAX_SHARDS ||
 	    reply->control >= reply->n_shards)
-		return error_set(-EPROTO, "table: %zu shards, control %u, its descriptor says %u",
-				 reply->n_shards, reply->control, out->desc.n_shards);
+		return error_set(
+			-EPROTO,
+			"answer of the metadata server: %zu shards with control shard %u, but the descriptor has %u",
+			reply->n_shards, reply->control, out->desc.n_shards);
 	place.parts = mem_array(place.n_parts, sizeof(struct meta_part));
 	if (!place.parts)
-		return error_set(-ENOMEM, "%u shards: no memory", place.n_parts);
+		return error_set(-ENOMEM, "cannot allocate memory for %u shards", place.n_parts);
 	for (uint32_t s = 0; ret == 0 && s < place.n_parts; s++)
 		ret = take_shard(reply->shards[s], &place.parts[s]);
 	if (ret) {
@@ -227,7 +236,9 @@ static int remote_refresh(struct meta *meta, const struct meta_object *object,
 		return ret;
 	if (memcmp(table.desc.uuid, object->uuid, sizeof(object->uuid)) != 0) {
 		meta_place_fini(&table.place);
-		return error_set(-ESTALE, "table %s was dropped, and made anew", object->name);
+		return error_set(-ESTALE,
+				 "table %s was dropped, and created again under the same name",
+				 object->name);
 	}
 	*out = table.place;
 	return 0;
@@ -523,7 +534,8 @@ static int start_keeper(struct remote *remote)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(&remote->keeper, NULL, keep_lease, remote);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return ret ? error_set(-ret, "thread of the lease: %s", strerror(ret)) : 0;
+	return ret ? error_set(-ret, "start the thread that renews the lease: %s", strerror(ret))
+		   : 0;
 }
 
 static void remote_close(struct meta *meta)
@@ -588,7 +600,7 @@ int meta_remote_open(const char *text, const struct rlv_store_opts *opts, struct
 		return ret;
 	remote = mem_zalloc(sizeof(*remote));
 	if (!remote)
-		return error_set(-ENOMEM, "store: no memory");
+		return error_set(-ENOMEM, "store: cannot allocate memory");
 	remote->base.ops = &remote_ops;
 	remote->read_only = opts->read_only;
 	remote->timeout_ns = opts->timeout_ns > 0 ? (uint64_t)opts->timeout_ns : 0;

@@ -103,7 +103,8 @@ int remote_token(struct meta *meta, const char *role, bool rotate, char *token_o
 	token = (const Relive__TokenReply *)reply;
 	len = strlen(token->token);
 	if (token_out && (len == 0 || len >= RLV_TOKEN_BYTES))
-		ret = error_set(-EPROTO, "token of %zu characters", len);
+		ret = error_set(-EPROTO, "answer of the metadata server: a token of %zu characters",
+				len);
 	else if (token_out)
 		memcpy(token_out, token->token, len + 1);
 	if (ret == 0 && epoch_out)
@@ -145,8 +146,8 @@ int remote_backup(struct meta *meta, int (*take)(void *ctx, const void *bytes, s
 		total = piece->total;
 		done += piece->data.len;
 		if (piece->data.len == 0 || done > total)
-			ret = error_set(-EPROTO, "backup: %zu bytes of %llu", piece->data.len,
-					(unsigned long long)total);
+			ret = error_set(-EPROTO, "backup: the server sent %zu of %llu bytes",
+					piece->data.len, (unsigned long long)total);
 		else
 			ret = take(ctx, piece->data.data, piece->data.len);
 		protobuf_c_message_free_unpacked(reply, NULL);

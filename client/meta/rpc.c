@@ -294,7 +294,7 @@ LOCK_UNCHECKED int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out)
 	int ret;
 
 	if (!rpc)
-		return error_set(-ENOMEM, "connection: no memory");
+		return error_set(-ENOMEM, "connection: cannot allocate memory");
 	rpc->pid = getpid();
 	rpc->timeout_ns = opts->timeout_ns;
 	rpc->port = opts->port;
@@ -351,7 +351,8 @@ static int check_reply(const ProtobufCMessage *reply)
 	const Relive__Status *status;
 
 	if (!field || field->type != PROTOBUF_C_TYPE_MESSAGE)
-		return error_set(-EPROTO, "answer %s has no status", reply->descriptor->short_name);
+		return error_set(-EPROTO, "answer of the metadata server: %s has no status",
+				 reply->descriptor->short_name);
 	memcpy(&status, (const char *)reply + field->offset, sizeof(void *));
 	return dial_status(status);
 }

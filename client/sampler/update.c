@@ -84,8 +84,10 @@ static int sampler_check_keys(const struct rlv_sampler *sp, const uint64_t *keys
 		uint64_t key = keys[i];
 
 		if (key_table(key) != desc->table_id)
-			return error_set(-EINVAL, "keys[%u] 0x%016" PRIx64 ": not of table %s", i,
-					 key, desc->name);
+			return error_set(-EINVAL,
+					 "keys[%u] 0x%016" PRIx64
+					 ": a key of another table than %s",
+					 i, key, desc->name);
 		if (key_shard(key) >= sp->h.set.n_parts || key_slot(key) >= desc->slots ||
 		    key_gen(key) == 0)
 			return error_set(-EINVAL, "keys[%u] 0x%016" PRIx64 ": no key of table %s",

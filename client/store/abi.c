@@ -81,8 +81,8 @@ int abi_array_begin(struct abi_array *array, size_t bytes, const char *what)
 		return 0;
 	array->ours = mem_array(array->n, bytes);
 	return array->ours ? 0
-			   : error_set(-ENOMEM, "%s: no memory for %zu elements of %zu bytes", what,
-				       array->n, bytes);
+			   : error_set(-ENOMEM, "%s: cannot allocate %zu elements of %zu bytes",
+				       what, array->n, bytes);
 }
 
 int abi_array_end(struct abi_array *array, int ret)

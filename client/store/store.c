@@ -33,7 +33,7 @@ int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rl
 		full.timeout_ns = 5 * CLOCK_NS_PER_S;
 	store = mem_zalloc(sizeof(*store));
 	if (!store)
-		return error_set(-ENOMEM, "store: no memory");
+		return error_set(-ENOMEM, "store: cannot allocate memory");
 	ret = uri_parse(uri, &store->uri);
 	if (ret)
 		goto err_free;

@@ -93,7 +93,7 @@ static void admission_wait_posted(struct admission *adm, const struct part_set *
 		return;
 	tr = adm->lim.region->tr;
 	if (transport_poll(tr, adm->lim.ticket, DEADLINE_NEVER))
-		log_debug("counts of view %u: %s", adm->view, error_last());
+		log_debug("read the limiter's counts of view %u: %s", adm->view, error_last());
 }
 
 int admission_follow(struct admission *adm, const struct handle *h)
@@ -150,7 +150,7 @@ static int admission_unless_lost(const struct admission *adm, int ret)
 	struct transport *tr = adm->lim.region->tr;
 
 	if (ret == -EIO && transport_poll(tr, adm->lim.ticket, clock_now_ns(tr->clock)))
-		log_debug("counts of view %u: %s", adm->view, error_last());
+		log_debug("read the limiter's counts of view %u: %s", adm->view, error_last());
 	return ret && tr->broken ? 0 : ret;
 }
 

@@ -115,7 +115,7 @@ static int handle_take_another_slot(struct handle *h)
 	part_set_detach(&h->set, handle_leave_shard);
 	h->slot.owner = 0;
 	if (old.owner && meta->ops->slot_put(meta, object, &old, part_set_patience(&h->set)))
-		log_debug("put slot %u back: %s", old.owner, error_last());
+		log_debug("return slot %u: %s", old.owner, error_last());
 	ret = meta->ops->slot_get(meta, object, h->streams, part_set_patience(&h->set), &h->slot);
 	if (ret)
 		return error_prefix(error_set(-EOWNERDEAD, "%s", error_last()),
@@ -129,7 +129,7 @@ static int handle_take_another_slot(struct handle *h)
 		return ret;
 	h->fenced = false;
 	h->set.version++;
-	log_warn("table %s: slot %u was fenced, going on with slot %u", h->desc->name, old.owner,
+	log_warn("table %s: slot %u was fenced, continuing with slot %u", h->desc->name, old.owner,
 		 h->slot.owner);
 	return 0;
 }

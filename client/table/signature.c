@@ -62,8 +62,9 @@ static int encode_column(const struct rlv_table_opts *opts, uint32_t c, struct t
 			in->name ? in->name : "(null)", RLV_NAME_BYTES - 1);
 	for (uint32_t i = 0; i < c; i++)
 		if (strcmp(desc->columns[i].name, in->name) == 0)
-			return error_set(-EINVAL, "columns[%u].name \"%s\" is also columns[%u]'s",
-					 c, in->name, i);
+			return error_set(-EINVAL,
+					 "columns[%u].name \"%s\": columns[%u] has it already", c,
+					 in->name, i);
 	if (dtype_bytes(in->dtype) == 0)
 		return error_set(-EINVAL, "columns[%u].dtype %u: not an rlv_dtype", c, in->dtype);
 	if (in->role > RLV_NEXT)

@@ -92,7 +92,7 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn expla
 	}
 	if (now_ns - watch->moved_ns < stall_ns)
 		return 0;
-	return error_set(-ETIMEDOUT, "%s: nothing moved for %g s", watch->text,
+	return error_set(-ETIMEDOUT, "%s: no progress for %g s", watch->text,
 			 (double)stall_ns / (double)CLOCK_NS_PER_S);
 }
 

@@ -160,7 +160,8 @@ static int stream_exchange_block(struct rlv_writer *w, struct stream *st, struct
 
 	if (ret) {
 		if (ring_close(next))
-			log_debug("block %u stays open: %s", next->index, error_last());
+			log_debug("close block %u: %s: it stays open until the writer ends",
+				  next->index, error_last());
 		return ret;
 	}
 	next->used = head_rows(w);

@@ -17,7 +17,7 @@ static double unscale(int64_t fixed)
 static int bound_init(double bound, const char *name, int64_t *fixed_out)
 {
 	if (isnan(bound))
-		return error_set(-EINVAL, "limiter %s: not a number", name);
+		return error_set(-EINVAL, "limiter %s: NaN, want a number", name);
 	if (fabs(bound) >= DBL_MAX) {
 		*fixed_out = bound > 0 ? INT64_MAX : INT64_MIN;
 		return 0;

@@ -102,7 +102,10 @@ int epoch_enter(struct epoch *ep)
 			return 0;
 		}
 	}
-	return rc ? rc : error_set(-EAGAIN, "epoch: moved %d times while announcing", ENTER_TRIES);
+	return rc ? rc
+		  : error_set(-EAGAIN,
+			      "epoch: it changed %d times while a client entered: retry the call",
+			      ENTER_TRIES);
 }
 
 int epoch_refresh(struct epoch *ep)

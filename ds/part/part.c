@@ -170,7 +170,7 @@ static int load_superblock(struct region *region, uint32_t kind, uint32_t role,
 			   struct region_superblock *sb)
 {
 	int rc = region ? load_bytes(region, 0, sb, sizeof(*sb))
-			: error_set(-EINVAL, "part: a region is missing");
+			: error_set(-EINVAL, "part: one of its regions is missing");
 
 	if (rc)
 		return rc;
@@ -179,8 +179,10 @@ static int load_superblock(struct region *region, uint32_t kind, uint32_t role,
 		rc = superblock_domain_check(sb, region);
 	if (!rc && (sb->ro_compat & ~REGION_RO_COMPAT_KNOWN) &&
 	    (region->rights & (RIGHT_WRITE | RIGHT_ATOMIC)))
-		rc = error_set(-EPROTO, "superblock features %#llx: for reading only",
-			       sb->ro_compat & ~REGION_RO_COMPAT_KNOWN);
+		rc = error_set(
+			-EPROTO,
+			"superblock features %#llx: this library may only read such a region",
+			sb->ro_compat & ~REGION_RO_COMPAT_KNOWN);
 	return rc ? error_prefix(rc, "region %u: ", region->id) : 0;
 }
 
@@ -226,7 +228,8 @@ static int check_region(const struct part_regions *regions, const struct part_sp
 	if (!rc && role == REGION_SLOTS)
 		memcpy(store_uuid, sb.store_uuid, sizeof(sb.store_uuid));
 	if (!rc && memcmp(sb.store_uuid, store_uuid, sizeof(sb.store_uuid)) != 0)
-		rc = error_set(-EBADMSG, "region %u: of another store than its shard's slots",
+		rc = error_set(-EBADMSG,
+			       "region %u: belongs to another store than the slots of its shard",
 			       region->id);
 	return rc ? rc : check_size(region, spec, role, -EPROTO);
 }
@@ -254,7 +257,7 @@ static int find_pages(struct part *part)
 	part->limits = at[PART_LIMITS];
 	part->pages = at[PART_PAGE];
 	if (!part->limits)
-		return error_set(-EINVAL, "shard: its limits are missing");
+		return error_set(-EINVAL, "shard: the page of its limits is not attached");
 	rc = check_page(part->limits);
 	if (rc || !part->pages)
 		return rc;

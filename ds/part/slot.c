@@ -49,7 +49,7 @@ static int write_fields(struct part *part, uint32_t slot, const struct process_i
 	};
 
 	if (!part_has_page(part, slot))
-		return error_set(-EINVAL, "slot %u: its page is not attached", slot);
+		return error_set(-EINVAL, "client slot %u: its page is not attached", slot);
 	memcpy(fields.boot_id, process->boot_id, sizeof(fields.boot_id));
 	return transport_write(part->slots->tr, ios, 2);
 }
@@ -61,7 +61,7 @@ static int check_free(struct part *part, uint32_t slot)
 
 	if (rc || info.state == SLOT_FREE)
 		return rc;
-	return error_set(-EBUSY, "slot %u: pid %u has it", slot, info.process.pid);
+	return error_set(-EBUSY, "client slot %u: pid %u has it", slot, info.process.pid);
 }
 
 int slot_prepare(struct part *part, uint32_t slot)
@@ -94,7 +94,8 @@ int slot_take(struct part *part, uint32_t slot, const struct process_id *process
 	if (!rc)
 		rc = swap_state(part, slot, SLOT_FREE, SLOT_LIVE, &old);
 	if (!rc && old != SLOT_FREE)
-		return error_set(-EBUSY, "slot %u: taken at the same time", slot);
+		return error_set(-EBUSY, "client slot %u: another client took it at the same time",
+				 slot);
 	return rc;
 }
 
@@ -115,7 +116,9 @@ int slot_find_free(struct part *part, uint32_t *slot_out)
 				return 0;
 			}
 	}
-	return error_set(-ENOSPC, "client slots: all %u of the table are in use", all);
+	return error_set(-ENOSPC,
+			 "client slots: all %u of the table are in use: close a writer or sampler",
+			 all);
 }
 
 int slot_release(struct part *part, uint32_t slot)
@@ -135,7 +138,7 @@ int slot_release(struct part *part, uint32_t slot)
 		return error_set(-EBUSY, "slot %u: its rebuild is not finished", slot);
 	rc = swap_state(part, slot, SLOT_LIVE, SLOT_FREE, &old);
 	if (!rc && old != SLOT_LIVE)
-		return error_set(-ESTALE, "slot %u: not live", slot);
+		return error_set(-ESTALE, "client slot %u: not in use", slot);
 	return rc;
 }
 

@@ -45,7 +45,7 @@ int superblock_state_check(uint64_t state)
 	case REGION_DROPPED:
 		return error_set(-ESTALE, "region: its table was dropped");
 	case REGION_FORMATTING:
-		return error_set(-ESTALE, "region: not formatted to the end");
+		return error_set(-ESTALE, "region: its formatting was interrupted");
 	default:
 		return error_set(-EBADMSG, "region state %#" PRIx64 ": damaged", state);
 	}
@@ -60,7 +60,7 @@ static int check_format(const struct region_superblock *sb)
 		return error_set(-EPROTO, "superblock format %u.%u: this library reads %u",
 				 sb->format_major, sb->format_minor, REGION_FORMAT_MAJOR);
 	if (sb->crc != crc32c(0, sb, offsetof(struct region_superblock, crc)))
-		return error_set(-EBADMSG, "superblock crc: its bytes have changed");
+		return error_set(-EBADMSG, "superblock: wrong crc, its bytes were changed");
 	if (sb->incompat & ~REGION_INCOMPAT_KNOWN)
 		return error_set(-EPROTO, "superblock incompat features %#llx: unknown",
 				 sb->incompat & ~REGION_INCOMPAT_KNOWN);
@@ -79,7 +79,8 @@ int superblock_check(const struct region_superblock *sb, uint32_t kind, uint32_t
 				 sb->kind, sb->role, kind, role);
 	if (sb->size > region_bytes)
 		return error_set(-EPROTO,
-				 "superblock size %" PRIu64 ": the region has %" PRIu64 " bytes",
+				 "superblock size %" PRIu64 ": but the region has %" PRIu64
+				 " bytes",
 				 sb->size, region_bytes);
 	if (sb->atomic_domain != ATOMIC_DOMAIN_CPU && sb->atomic_domain != ATOMIC_DOMAIN_NIC)
 		return error_set(-EPROTO, "superblock atomic domain %u: unknown",

@@ -17,11 +17,11 @@ int wr_list_reserve(struct wr_list *list, uint32_t n)
 		room *= 2;
 	grown = mem_resize(list->wrs, room * sizeof(*list->wrs));
 	if (!grown)
-		return error_set(-ENOMEM, "chain of %u operations: no memory", n);
+		return error_set(-ENOMEM, "cannot allocate a chain of %u operations", n);
 	list->wrs = grown;
 	grown = mem_resize(list->notes, room * sizeof(*list->notes));
 	if (!grown)
-		return error_set(-ENOMEM, "chain of %u operations: no memory", n);
+		return error_set(-ENOMEM, "cannot allocate a chain of %u operations", n);
 	list->notes = grown;
 	list->room = room;
 	return 0;

@@ -115,7 +115,8 @@ static int first_round(enum change_verb verb, struct chain_change *cc)
 	for (uint32_t v = 0; v < acc->shard->desc.n_views; v++)
 		total += (uint64_t)ch->n[v] + 1;
 	if (total > INDEX_MASK)
-		return error_set(-EINVAL, "%llu changes in a call", (unsigned long long)total);
+		return error_set(-EINVAL, "%llu changes in one call: too many",
+				 (unsigned long long)total);
 	ret = wr_list_reserve(list, (uint32_t)total);
 	if (ret)
 		return ret;

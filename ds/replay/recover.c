@@ -145,7 +145,7 @@ static int write_headers(struct recovery *rec)
 	int rc = transport_load(rec->shard->tree, off, &head);
 
 	if (!rc && head > HEAD_MAX)
-		rc = error_set(-EPROTO, "shard words: head %llu is no ticket",
+		rc = error_set(-EPROTO, "shard words: head %llu is not a valid ticket",
 			       (unsigned long long)head);
 	if (rc)
 		return rc;
@@ -491,7 +491,7 @@ int recover_begin(struct shard *shard, const struct recover_opts *opts, struct r
 	size_t nodes = shard->trees[0].nodes[1];
 
 	if (!rec)
-		return error_set(-ENOMEM, "recover: no memory");
+		return error_set(-ENOMEM, "recover: cannot allocate memory");
 	rec->shard = shard;
 	rec->scanned = UINT32_MAX;
 	rec->headers = mem_array(desc->blocks, sizeof(uint64_t));
@@ -504,7 +504,7 @@ int recover_begin(struct shard *shard, const struct recover_opts *opts, struct r
 		return 0;
 	}
 	recover_end(&rec);
-	return error_set(-ENOMEM, "recover: no memory for the sums of %u leaves", desc->slots);
+	return error_set(-ENOMEM, "recover: cannot allocate the sums of %u leaves", desc->slots);
 }
 
 int recover_go_on(struct recovery *rec, const struct clock *clk, uint64_t until_ns,

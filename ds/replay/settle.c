@@ -39,7 +39,7 @@ static int close_some(struct shard *shard, uint32_t owner, uint32_t first, uint3
 	/* A header that changed meanwhile belongs to another owner: seq never recurs. */
 	for (uint32_t i = 0; !rc && i < n_ops; i++) {
 		if (ops[i].status != ATOMIC_DONE)
-			return error_set(-EIO, "close of a dead owner's block: no answer");
+			return error_set(-EIO, "close the block of a dead client: no answer");
 		*closed += ops[i].old == ops[i].expected;
 	}
 	return rc;

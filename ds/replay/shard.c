@@ -119,7 +119,7 @@ int shard_open(const struct part_regions *regions, const struct table_desc *want
 	int rc;
 
 	if (!shard)
-		return error_set(-ENOMEM, "shard: no memory");
+		return error_set(-ENOMEM, "shard: cannot allocate memory");
 	memset(shard, 0, sizeof(*shard));
 	shard->tree = regions->at[REGION_TREE];
 	shard->rows = regions->at[REGION_ROWS];

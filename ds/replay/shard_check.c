@@ -383,7 +383,8 @@ int shard_check(struct shard *shard, const struct shard_check_opts *opts,
 	if (check.headers && (check.infos || !rows))
 		rc = check_all(&check);
 	else
-		rc = error_set(rc, "shard check: no memory for %u headers", shard->desc.blocks);
+		rc = error_set(rc, "shard check: cannot allocate memory for %u block headers",
+			       shard->desc.blocks);
 	mem_free(check.infos);
 	mem_free(check.headers);
 	if (!rc)

@@ -189,8 +189,7 @@ static int view_check(const struct table_desc *desc, uint32_t i)
 	if (view->selector > SELECT_LIFO)
 		return error_set(-EINVAL, "view %u selector %u: unknown", i, view->selector);
 	if (!view->stack || !view->n_step || !view->period)
-		return error_set(-EINVAL, "view %u: stack, n_step and period must be at least 1",
-				 i);
+		return error_set(-EINVAL, "view %u: stack, n_step and period: want at least 1", i);
 	if (!(view->alpha >= 0) || !isfinite(view->alpha))
 		return error_set(-EINVAL, "view %u alpha %g: must be finite and >= 0", i,
 				 view->alpha);
@@ -405,9 +404,9 @@ int table_desc_check(const struct table_desc *desc)
 	int rc;
 
 	if (desc->magic != TABLE_DESC_MAGIC || desc->bytes != sizeof(*desc))
-		return error_set(-EPROTO, "table descriptor: another format");
+		return error_set(-EPROTO, "table descriptor: unknown format");
 	if (desc->crc != desc_crc(desc))
-		return error_set(-EBADMSG, "table descriptor crc: its bytes have changed");
+		return error_set(-EBADMSG, "table descriptor: wrong crc, its bytes were changed");
 	rc = table_wishes_check(desc);
 	if (!rc)
 		rc = sizes_check(desc);
@@ -419,9 +418,11 @@ int table_desc_check(const struct table_desc *desc)
 	table_layout_regions(&again);
 	/* Every offset must follow from the other fields. */
 	if (desc->shard >= TABLE_MAX_SHARDS || !same_bytes(&again, desc, sizeof(again)))
-		return error_set(-EPROTO, "table descriptor: its offsets do not fit its sizes");
+		return error_set(-EPROTO, "table descriptor: its offsets contradict its sizes");
 	if (desc->block < table_block_min(desc, desc->tree.fanout[0]))
-		return error_set(-EPROTO, "table descriptor: block %u is under two windows of %u",
-				 desc->block, desc->window_max);
+		return error_set(
+			-EPROTO,
+			"table descriptor: a block of %u rows is shorter than two windows of %u",
+			desc->block, desc->window_max);
 	return 0;
 }

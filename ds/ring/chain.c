@@ -38,7 +38,8 @@ static int make_buffers(struct access *acc)
 			 counted * (sizeof(struct word_op) + sizeof(uint64_t)));
 	buf = mem_zalloc(bytes);
 	if (!buf)
-		return error_set(-ENOMEM, "ring: no memory to claim blocks of %zu rows", block);
+		return error_set(-ENOMEM,
+				 "ring: cannot allocate memory to claim blocks of %zu rows", block);
 	buf->n_counted = (uint32_t)counted;
 	ops = (struct leaf_op *)(void *)(buf + 1);
 	buf->words = (struct word_op *)(void *)(ops + views * block);

@@ -341,8 +341,10 @@ int ring_close(struct block *blk)
 		return rc;
 	blk->acc = NULL;
 	if (old != block_make(false, acc->owner, blk->seq))
-		return error_set(-EOWNERDEAD, "ring: block %u was closed by another: fenced",
-				 blk->index);
+		return error_set(
+			-EOWNERDEAD,
+			"ring: block %u was closed by the metadata server: this client was fenced",
+			blk->index);
 	return 0;
 }
 

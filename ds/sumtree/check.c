@@ -143,7 +143,8 @@ int sumtree_check(const struct sumtree *tree, struct epoch *ep, struct sumtree_r
 	walk.children = mem_alloc(WALK_WORDS * 8);
 	walk.parents = mem_alloc(WALK_WORDS);
 	if (!walk.children || !walk.parents)
-		ret = error_set(-ENOMEM, "sum tree check: %u bytes", WALK_WORDS * 9);
+		ret = error_set(-ENOMEM, "sum tree check: cannot allocate %u bytes",
+				WALK_WORDS * 9);
 	for (uint32_t l = 1; ret == 0 && l <= tree->geo.levels; l++)
 		ret = walk_level(&walk, l);
 	mem_free(walk.parents);

@@ -36,7 +36,8 @@ int tree_deltas_open(const struct sumtree *tree, const struct tree_deltas_opts *
 	uint32_t nodes;
 
 	if (!deltas)
-		return error_set(-ENOMEM, "sum tree deltas: %zu bytes", sizeof(*deltas));
+		return error_set(-ENOMEM, "sum tree deltas: cannot allocate %zu bytes",
+				 sizeof(*deltas));
 	if (opts)
 		deltas->opts = *opts;
 	if (deltas->opts.defer_calls > 1) {
@@ -46,7 +47,7 @@ int tree_deltas_open(const struct sumtree *tree, const struct tree_deltas_opts *
 		nodes = tree->nodes[deltas->dense_level];
 		if (open_dense(&deltas->side[0], nodes) || open_dense(&deltas->side[1], nodes)) {
 			tree_deltas_close(&deltas);
-			return error_set(-ENOMEM, "sum tree deltas of %u nodes", nodes);
+			return error_set(-ENOMEM, "sum tree deltas: %u nodes are too many", nodes);
 		}
 	}
 	*deltas_out = deltas;
@@ -329,9 +330,12 @@ static int begin_changes(const struct sumtree *tree, const struct tree_deltas *d
 	if (deltas->sink)
 		return 0;
 	if (!transport_changes_in_place(tree->region))
-		return error_set(-ENOTSUP, "sum tree: its words cannot be changed in place");
+		return error_set(
+			-ENOTSUP,
+			"sum tree: deferred deltas need words that can be changed in place");
 	if (transport_is_forked(tree->region->tr))
-		return error_set(-ECHILD, "sum tree: opened before a fork");
+		return error_set(-ECHILD,
+				 "sum tree: opened before fork(): open it again in the child");
 	return 0;
 }
 

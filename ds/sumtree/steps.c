@@ -50,7 +50,7 @@ int sumtree_steps_open(struct sumtree_steps **steps_out)
 	struct sumtree_steps *steps = mem_zalloc(sizeof(*steps));
 
 	if (!steps)
-		return error_set(-ENOMEM, "draw: no memory");
+		return error_set(-ENOMEM, "draw: cannot allocate memory");
 	*steps_out = steps;
 	return 0;
 }
@@ -74,14 +74,14 @@ static int make_room(void *array_inout, size_t *room, size_t n, size_t size)
 {
 	return mem_make_room(array_inout, room, n, size)
 		       ? 0
-		       : error_set(-ENOMEM, "draw: no memory for %zu", n);
+		       : error_set(-ENOMEM, "draw: cannot allocate memory for %zu items", n);
 }
 
 static int make_bytes(struct sumtree_steps *s, size_t bytes)
 {
 	return chunk_make_room(&s->bytes, &s->room_bytes, bytes)
 		       ? 0
-		       : error_set(-ENOMEM, "draw: no memory for %zu bytes", bytes);
+		       : error_set(-ENOMEM, "draw: cannot allocate %zu bytes", bytes);
 }
 
 static size_t n_downs(const struct sumtree_steps *s)

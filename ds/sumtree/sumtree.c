@@ -95,12 +95,12 @@ int sumtree_geometry_check(const struct tree_geometry *geo)
 	uint64_t bytes;
 
 	if (geo->leaves == 0 || geo->leaves > TREE_MAX_LEAVES)
-		return error_set(-EPROTO, "tree geometry: %u leaves", geo->leaves);
+		return error_set(-EPROTO, "tree geometry: %u leaves are not possible", geo->leaves);
 	if (geo->levels == 0 || geo->levels > TREE_MAX_LEVELS)
-		return error_set(-EPROTO, "tree geometry: %u levels", geo->levels);
+		return error_set(-EPROTO, "tree geometry: %u levels are not possible", geo->levels);
 	for (uint32_t l = 0; l < geo->levels; l++)
 		if (!fanout_is_valid(geo->fanout[l]))
-			return error_set(-EPROTO, "tree geometry: fanout[%u] is %u", l,
+			return error_set(-EPROTO, "tree geometry: fanout[%u] %u is not possible", l,
 					 geo->fanout[l]);
 	bytes = lay_out(geo, nodes, off);
 	if (nodes[geo->levels] > SUMTREE_TOP_MAX)

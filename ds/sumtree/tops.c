@@ -174,7 +174,9 @@ int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
 		struct epoch *ep = &from->epochs[t];
 
 		if (transport_is_forked(tree->region->tr))
-			return error_set(-ECHILD, "sum tree: opened before a fork");
+			return error_set(
+				-ECHILD,
+				"sum tree: opened before fork(): open it again in the child");
 		see_epoch(ep, rword64_load_acquire(words_at(ep->region->base, ep->word_off)));
 		note_top(tops, t,
 			 take_head(tree, tree->region->base + head_off(tree, ep),

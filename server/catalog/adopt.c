@@ -46,7 +46,7 @@ static int look(struct catalog *cat, const struct catalog_arrival *arrival, stru
 	*out = (struct survey){ .cat = cat, .arrival = arrival };
 	out->owners = mem_array(arrival->n_regions + 1, 1);
 	if (!out->owners)
-		return error_set(-ENOMEM, "node %s: no memory", arrival->news->name);
+		return error_set(-ENOMEM, "node %s: cannot allocate memory", arrival->news->name);
 	for (size_t i = 0; ret == 0 && i < arrival->n_regions; i++) {
 		enum region_owner owner = OWNER_UNKNOWN;
 
@@ -174,14 +174,15 @@ static int check_beside(const struct table_desc *desc, const Relive__NodeRegion 
 	uint8_t uuid[16];
 
 	if (!region)
-		return error_set(-ENOENT, "its %s are not there", what);
+		return error_set(-ENOENT, "its %s are missing", what);
 	if (region->flaw[0])
 		return error_set(-EPROTO, "its %s: %s", what, region->flaw);
 	part_region_uuid(desc->uuid, region->part, role, uuid);
 	if (region->uuid.len != 16 || memcmp(region->uuid.data, uuid, 16) != 0 ||
 	    table_region_bytes(desc, role) > region->size)
 		return error_set(-EPROTO, "its %s are of another table", what);
-	return region->sole ? 0 : error_set(-EBUSY, "a process has it mapped, end that first");
+	return region->sole ? 0
+			    : error_set(-EBUSY, "a process has it mapped: end that process first");
 }
 
 static bool unpack_desc(const Relive__NodeRegion *tree, struct table_desc *desc_out)
@@ -206,7 +207,7 @@ static int check_shard(const struct adoptee *table, const Relive__NodeRegion *tr
 				   catalog_regions_find(table->survey->arrival, tree, role), role,
 				   words[role]);
 	if (ret == 0 && !tree->sole)
-		ret = error_set(-EBUSY, "a process has it mapped, end that first");
+		ret = error_set(-EBUSY, "a process has it mapped: end that process first");
 	return ret;
 }
 
@@ -313,7 +314,7 @@ static int check_whole(const struct adoptee *table)
 	if (known)
 		return check_shards(table, known);
 	if (table->whole < table->desc.n_shards)
-		return error_set(-EPROTO, "%u of %u shards are here", table->whole,
+		return error_set(-EPROTO, "only %u of its %u shards are here", table->whole,
 				 table->desc.n_shards);
 	return 0;
 }
@@ -352,7 +353,8 @@ static int plan_table(const struct survey *survey, uint32_t id)
 		return 0;
 	table = mem_zalloc(sizeof(*table));
 	if (!table)
-		return error_set(-ENOMEM, "node %s: no memory", survey->arrival->news->name);
+		return error_set(-ENOMEM, "node %s: cannot allocate memory",
+				 survey->arrival->news->name);
 	table->survey = survey;
 	table->id = id;
 	look_at_table(table);

@@ -128,7 +128,7 @@ int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table,
 	if (s != table->control)
 		return 0;
 	if (to == table->n_parts)
-		return error_set(-EAGAIN, "no other shard is there");
+		return error_set(-EAGAIN, "no other shard is available");
 	catalog_control_read(table);
 	memcpy(handed, state->words, sizeof(state->words));
 	ret = move(cat, table, to, state->words);
@@ -166,7 +166,7 @@ int catalog_control_settle(struct catalog_object *table, uint32_t from)
 	struct limiter_words *handed = state->handed[from];
 	struct limiter_words now[RING_MAX_VIEWS] = { 0 };
 	struct part *control = table->attached[table->control];
-	int ret = error_set(-EHOSTDOWN, "control shard %u is away", table->control);
+	int ret = error_set(-EHOSTDOWN, "control shard %u cannot be reached", table->control);
 
 	if (control && table->attached[from])
 		ret = read_words(shard_of(table->attached[from]), now);

@@ -42,7 +42,7 @@ static int table_describe(const struct catalog *cat, const struct catalog_wish *
 	int ret;
 
 	if (!desc)
-		return error_set(-ENOMEM, "table %s: no memory", wish->name);
+		return error_set(-ENOMEM, "table %s: cannot allocate memory", wish->name);
 	ret = table_plan_for(cat, wish->details, desc);
 	if (ret) {
 		mem_free(desc);

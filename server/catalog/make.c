@@ -66,7 +66,8 @@ static int free_id(struct catalog *cat, uint32_t *id_out)
 			return 0;
 		}
 	}
-	return error_set(-ENOSPC, "store: %u tables are the most", OBJECT_MAX_ID);
+	return error_set(-ENOSPC, "store: it has %u tables, its maximum: drop one first",
+			 OBJECT_MAX_ID);
 }
 
 static int reserve_part(struct catalog *cat, const struct catalog_object *object, uint32_t s)

@@ -205,7 +205,8 @@ static int choose_node(struct catalog_provisioning *provisioning)
 	if (!node && provisioning->code)
 		return error_set(provisioning->code, "%s", provisioning->words);
 	if (!node)
-		return error_set(-EHOSTDOWN, "no memory node is up");
+		return error_set(-EHOSTDOWN,
+				 "no memory node is up: start one (relive up, or relive node add)");
 	ret = put_provisioning(provisioning, node);
 	if (ret)
 		return ret;

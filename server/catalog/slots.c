@@ -27,7 +27,7 @@ int slots_init(struct slots *slots, const struct slots_opts *opts)
 	if (slots->entries && slots->reached)
 		return 0;
 	slots_fini(slots);
-	return error_set(-ENOMEM, "no memory for %u client slots", opts->n);
+	return error_set(-ENOMEM, "cannot allocate memory for %u client slots", opts->n);
 }
 
 static void remove_orphan(struct slots *slots, struct orphan_slot *orphan)
@@ -72,7 +72,7 @@ static int add_orphan(struct slots *slots, const struct orphan_slot *what)
 	struct orphan_slot *orphan = mem_alloc(sizeof(*orphan));
 
 	if (!orphan)
-		return error_set(-ENOMEM, "slots: no memory");
+		return error_set(-ENOMEM, "client slots: cannot allocate memory");
 	*orphan = *what;
 	orphan->next = slots->orphans;
 	slots->orphans = orphan;

@@ -71,7 +71,8 @@ int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 		if (step.kind == PLACEMENT_DONE)
 			return 0;
 		if (step.kind == PLACEMENT_STUCK)
-			return error_set(-EHOSTDOWN, "no memory node is up for what is to leave");
+			return error_set(-EHOSTDOWN,
+					 "no memory node is up that could take the shards");
 		to = nodes[step.to];
 		if (step.kind == PLACEMENT_MOVE)
 			leaves = nodes[step.from];

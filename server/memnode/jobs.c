@@ -53,7 +53,7 @@ int memnode_jobs_open(struct memnode_jobs **jobs_out)
 	int ret = 0;
 
 	if (!jobs)
-		return error_set(-ENOMEM, "memory node: no memory");
+		return error_set(-ENOMEM, "memory node: cannot allocate memory");
 	jobs->todo[0] = jobs->todo[1] = jobs->done[0] = jobs->done[1] = -1;
 	if (pipe2(jobs->todo, O_CLOEXEC) || pipe2(jobs->done, O_CLOEXEC))
 		ret = error_set(-errno, "pipe: %s", strerror(errno));
@@ -98,20 +98,21 @@ int memnode_jobs_put(struct memnode_jobs *jobs, const struct memnode_service *sv
 	struct memnode_job *job = mem_zalloc(sizeof(*job));
 
 	if (!job)
-		return error_set(-ENOMEM, "request: no memory");
+		return error_set(-ENOMEM, "request: cannot allocate memory");
 	job->svc = *svc;
 	job->head = frame->head;
 	job->connection = connection;
 	job->body = mem_alloc((size_t)frame->head.length + 1);
 	if (!job->body) {
 		memnode_job_free(job);
-		return error_set(-ENOMEM, "request of %u bytes: no memory", frame->head.length);
+		return error_set(-ENOMEM, "cannot allocate a request of %u bytes",
+				 frame->head.length);
 	}
 	if (frame->head.length)
 		memcpy(job->body, frame->body, frame->head.length);
 	if (write(jobs->todo[1], &job, (size_t)JOB_BYTES) != JOB_BYTES) {
 		memnode_job_free(job);
-		return error_set(-EBUSY, "too many requests are in line");
+		return error_set(-EBUSY, "too many requests are queued");
 	}
 	return 0;
 }

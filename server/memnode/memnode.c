@@ -280,7 +280,7 @@ static int start_agent(struct memnode *node)
 		return error_set(-errno, "eventfd: %s", strerror(errno));
 	ret = pthread_create(&node->agent, NULL, serve_clients, node);
 	if (ret)
-		return error_set(-ret, "thread of the agent: %s", strerror(ret));
+		return error_set(-ret, "start the thread of the agent: %s", strerror(ret));
 	node->serving = true;
 	return 0;
 }
@@ -393,7 +393,7 @@ int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 				 opts->name);
 	node = mem_zalloc(sizeof(*node));
 	if (!node)
-		return error_set(-ENOMEM, "memory node: no memory");
+		return error_set(-ENOMEM, "memory node: cannot allocate memory");
 	node->opts = *opts;
 	node->lock_fd = -1;
 	node->stop_agent = node->bell = -1;
@@ -461,7 +461,7 @@ static int own_pool(struct memnode *node, const struct pool_identity *pool,
 	const char *name = reply->store_name[0] ? reply->store_name : node->opts.store;
 
 	if (reply->store_uuid.len != sizeof(pool->store_uuid))
-		return error_set(-EPROTO, "register: the server's store has a uuid of %zu bytes",
+		return error_set(-EPROTO, "register: the server sent a store uuid of %zu bytes",
 				 reply->store_uuid.len);
 	if (memcmp(reply->store_uuid.data, pool->store_uuid, sizeof(pool->store_uuid)) == 0)
 		return 0;
@@ -579,7 +579,9 @@ static int connect_server(struct memnode *node, struct channel *ch)
 	if (ret)
 		return ret;
 	if (peer.term < node->term)
-		ret = error_set(-ESTALE, "server of term %" PRIu64 ": this node knows %" PRIu64,
+		ret = error_set(-ESTALE,
+				"server of term %" PRIu64 ": an older one than term %" PRIu64
+				", which this node has served",
 				peer.term, node->term);
 	if (ret == 0)
 		ret = announce(node, ch);

@@ -89,7 +89,7 @@ static int keep_desc(const struct table_desc *desc, struct memnode_region *out)
 {
 	out->desc = mem_alloc(sizeof(*desc));
 	if (!out->desc)
-		return error_set(-ENOMEM, "regions: no memory");
+		return error_set(-ENOMEM, "regions: cannot allocate memory");
 	*out->desc = *desc;
 	out->shard.desc =
 		(ProtobufCBinaryData){ table_desc_used_bytes(desc), (uint8_t *)out->desc };
@@ -106,7 +106,7 @@ static int take_desc(const struct listed *all, const struct target_region *from,
 	memcpy(&desc, from->base + DESC_OFF, sizeof(desc));
 	ret = table_desc_check(&desc);
 	if (ret == 0 && desc.tree_bytes > from->size)
-		ret = error_set(-EPROTO, "region %u: too small for its table", from->id);
+		ret = error_set(-EPROTO, "region %u: smaller than its table needs", from->id);
 	if (ret) {
 		snprintf(out->flaw, sizeof(out->flaw), "%s", error_last());
 		return 0;
@@ -149,7 +149,7 @@ static int describe_all(const struct listed *all, struct memnode_regions *out)
 	out->list = mem_array(out->n + 1, sizeof(Relive__NodeRegion *));
 	out->parts = mem_array(out->n + 1, sizeof(*out->parts));
 	if (!out->list || !out->parts)
-		return error_set(-ENOMEM, "regions: no memory");
+		return error_set(-ENOMEM, "regions: cannot allocate memory");
 	for (size_t i = 0; ret == 0 && i < out->n; i++) {
 		ret = describe(all, &all->regions[i], &out->parts[i]);
 		out->list[i] = &out->parts[i].region;

@@ -101,7 +101,7 @@ static int fence(const struct memnode_service *svc, const ProtobufCMessage *mess
 	int ret;
 
 	if (request->how > FENCE_KILL)
-		ret = error_set(-EINVAL, "fence: how %u is not known", request->how);
+		ret = error_set(-EINVAL, "fence: unknown request %u", request->how);
 	else
 		ret = svc->target->ops->fence(svc->target, request->client_id,
 					      (enum fence_how)request->how, &result);
@@ -187,7 +187,7 @@ int memnode_list_regions(struct transport_target *target, struct target_region *
 	int ret;
 
 	if (!regions)
-		return error_set(-ENOMEM, "regions: no memory");
+		return error_set(-ENOMEM, "regions: cannot allocate memory");
 	ret = target->ops->list_regions(target, regions, &n);
 	if (ret) {
 		mem_free(regions);
@@ -292,7 +292,7 @@ static int serve_frame(const struct memnode_service *svc, const struct channel_f
 		return error_set(-ESTALE, "term %" PRIu64 ": this node knows %" PRIu64,
 				 frame->head.term, svc->term);
 	if (!service)
-		return error_set(-ENOTSUP, "a memory node knows no request of type %u",
+		return error_set(-ENOTSUP, "request of type %u: unknown to this memory node",
 				 frame->head.type);
 	message = channel_unpack(service->kind, frame);
 	if (!message)
@@ -324,7 +324,7 @@ void memnode_undo(const struct memnode_service *svc, const struct frame_header *
 
 	if (head->type != RELIVE__TYPE__TYPE_NODE_REGION_NEW || answer->status.code)
 		return;
-	log_info("free region %u: who asked for it has gone", id);
+	log_info("free region %u: the server that asked for it has disconnected", id);
 	if (svc->target->ops->unregister_region(svc->target, id))
 		log_warn("free region %u: %s", id, error_last());
 }

@@ -397,7 +397,7 @@ static int open_state(struct metad *md)
 	if (mkdir(dir, 0700) && errno != EEXIST)
 		return error_set(-errno, "mkdir %s: %s", dir, strerror(errno));
 	if (n < 0 || (size_t)n >= sizeof(path))
-		return error_set(-ENAMETOOLONG, "state directory: name too long");
+		return error_set(-ENAMETOOLONG, "state directory: its path is too long");
 	ret = statedb_open(path, &md->store);
 	if (ret)
 		return error_prefix(ret, "%s: ", path);
@@ -482,13 +482,13 @@ static int make_events(struct metad *md)
 {
 	md->base = event_base_new();
 	if (!md->base)
-		return error_set(-ENOMEM, "event loop: no memory");
+		return error_set(-ENOMEM, "event loop: cannot allocate memory");
 	md->tick = evtimer_new(md->base, on_tick, md);
 	md->stop[0] = evsignal_new(md->base, SIGTERM, on_stop, md);
 	md->stop[1] = evsignal_new(md->base, SIGINT, on_stop, md);
 	if (!md->tick || !md->stop[0] || !md->stop[1] || event_add(md->stop[0], NULL) ||
 	    event_add(md->stop[1], NULL))
-		return error_set(-ENOMEM, "event loop: no memory");
+		return error_set(-ENOMEM, "event loop: cannot allocate memory");
 	return 0;
 }
 
@@ -544,7 +544,7 @@ static int open_pages(struct metad *md)
 		return ret;
 	md->page = event_new(md->base, http_fd(md->http), EV_READ | EV_PERSIST, on_page, md);
 	if (!md->page || event_add(md->page, NULL))
-		return error_set(-ENOMEM, "event loop: no memory");
+		return error_set(-ENOMEM, "event loop: cannot allocate memory");
 	return 0;
 }
 
@@ -557,7 +557,7 @@ int metad_open(const struct metad_opts *opts, struct metad **md_out)
 		return error_set(-EINVAL, "--tls-cert is for TCP connections: give --listen, too");
 	md = mem_zalloc(sizeof(*md));
 	if (!md)
-		return error_set(-ENOMEM, "metadata server: no memory");
+		return error_set(-ENOMEM, "metadata server: cannot allocate memory");
 	md->opts = *opts;
 	md->lock_fd = -1;
 	ret = take_name(md);

@@ -40,7 +40,7 @@ int roles_access(enum token_role role, const Relive__TableOpenRequest *request,
 	int ret;
 
 	if (request->access > RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE)
-		return error_set(-EINVAL, "table open: access %u is not known", request->access);
+		return error_set(-EINVAL, "table open: unknown access %u", request->access);
 	ret = roles_check(role, roles_of(request->access), "table open");
 	if (ret)
 		return ret;

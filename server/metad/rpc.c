@@ -93,7 +93,7 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 	Relive__NodeInfo **list = mem_array(n + 1, sizeof(Relive__NodeInfo *));
 	char *waiting[OBJECT_MAX_ID];
 	Relive__Status status;
-	int ret = rows && list ? 0 : error_set(-ENOMEM, "%u nodes: no memory", n);
+	int ret = rows && list ? 0 : error_set(-ENOMEM, "cannot allocate memory for %u nodes", n);
 
 	if (ret == 0 && ((const Relive__StoreInfoRequest *)message)->why)
 		ret = waits_fill(md, &reply);
@@ -298,7 +298,8 @@ void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *
 		liveness_renew(&md->live, call.client);
 	if (!service) {
 		conn_answer_status(conn, call.head,
-				   error_set(-ENOTSUP, "no request of type %u", call.head->type));
+				   error_set(-ENOTSUP, "request of type %u: unknown to this server",
+					     call.head->type));
 		return;
 	}
 	ret = roles_check(conn_peer(conn)->token.role, service->roles, service->name);

@@ -49,7 +49,7 @@ static int begin(const struct call *call)
 
 	rpc_backup_forget(call->md, call->conn);
 	if (!backup)
-		return error_set(-ENOMEM, "backup: no memory");
+		return error_set(-ENOMEM, "backup: cannot allocate memory");
 	ret = statedb_backup(call->md->store, &backup->bytes, &backup->len);
 	if (ret) {
 		mem_free(backup);
@@ -70,7 +70,8 @@ void rpc_backup(const struct call *call, const ProtobufCMessage *message)
 	Relive__Status status;
 
 	if (ret == 0 && (!backup || request->offset > backup->len))
-		ret = error_set(-ESTALE, "backup: the server has no copy begun, begin again");
+		ret = error_set(-ESTALE,
+				"backup: the server restarted meanwhile: start the backup again");
 	rpc_set_status(&status, ret);
 	reply.status = &status;
 	if (ret == 0) {

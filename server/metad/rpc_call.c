@@ -13,5 +13,7 @@ int rpc_check_client(const struct call *call)
 {
 	if (call->client && !call->client->fenced)
 		return 0;
-	return error_set(-EOWNERDEAD, "this client was fenced: it was silent, or cut off");
+	return error_set(
+		-EOWNERDEAD,
+		"this client was fenced: it was silent for its lease, or an operator cut it off");
 }

@@ -103,7 +103,9 @@ void rpc_client_list(const struct call *call, const ProtobufCMessage *message)
 	const struct client **clients = mem_array(all + 1, sizeof(struct client *));
 	struct page *page = mem_zalloc(sizeof(*page));
 	Relive__Status status;
-	int ret = clients && page ? 0 : error_set(-ENOMEM, "%u clients: no memory", all);
+	int ret = clients && page
+			  ? 0
+			  : error_set(-ENOMEM, "cannot allocate memory for %u clients", all);
 
 	rpc_set_status(&status, ret);
 	reply.status = &status;

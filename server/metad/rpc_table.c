@@ -37,7 +37,7 @@ static int places_init(struct places *places, uint32_t n)
 	if (places->places && places->list && places->grants)
 		return 0;
 	places_fini(places);
-	return error_set(-ENOMEM, "%u shards: no memory", n);
+	return error_set(-ENOMEM, "cannot allocate memory for %u shards", n);
 }
 
 static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
@@ -166,7 +166,8 @@ static struct rpc_parked *new_parked(const struct call *call)
 	struct rpc_parked *parked = mem_zalloc(sizeof(*parked));
 
 	if (!parked) {
-		conn_answer_status(call->conn, call->head, error_set(-ENOMEM, "no memory"));
+		conn_answer_status(call->conn, call->head,
+				   error_set(-ENOMEM, "cannot allocate memory"));
 		return NULL;
 	}
 	parked->conn = call->conn;
@@ -291,10 +292,11 @@ static int take_wish(const Relive__TableCreateRequest *request, struct rpc_parke
 	struct table_wish *wish = &parked->wish;
 
 	if (request->desc.len != sizeof(wish->desc))
-		return error_set(-EPROTO, "table descriptor of %zu bytes, want %zu",
+		return error_set(-EPROTO, "request: a table descriptor has %zu bytes, want %zu",
 				 request->desc.len, sizeof(wish->desc));
 	if (request->n_fanout >= MAX_FANOUT)
-		return error_set(-EPROTO, "fanout of %zu levels", request->n_fanout);
+		return error_set(-EPROTO, "request: fanout of %zu levels, too many",
+				 request->n_fanout);
 	memcpy(&wish->desc, request->desc.data, sizeof(wish->desc));
 	wish->auto_shards = request->auto_shards;
 	wish->crc_by_nodes = request->crc_by_nodes;

@@ -284,7 +284,7 @@ int waits_fill(const struct metad *md, Relive__StoreInfoReply *reply)
 		mem_free(list.entries);
 		mem_free(reply->waits);
 		reply->waits = NULL;
-		return error_set(-ENOMEM, "waits: no memory");
+		return error_set(-ENOMEM, "cannot allocate memory for the list of waits");
 	}
 	/* waits_free frees the first entry's array: it is set from now on. */
 	reply->waits[0] = &list.entries[0].waiting;

@@ -182,7 +182,8 @@ static bool drop_oldest(struct conns *conns, enum conn_queue number)
 	if (number == QUEUE_LAST_WORDS)
 		conn_drop(conn_of(oldest));
 	else
-		refuse(conn_of(oldest), "it has not proved the token, and others want to");
+		refuse(conn_of(oldest),
+		       "it has not proved the token, and newer connections need its place");
 	return true;
 }
 
@@ -225,7 +226,8 @@ int conn_detach(struct conn *conn, struct channel *ch_out)
 	struct stream stream;
 
 	if (evbuffer_get_length(conn->flow.out) || evbuffer_get_length(conn->flow.in))
-		return error_set(-EPROTO, "connection: asked before it was answered");
+		return error_set(-EPROTO,
+				 "connection: it sent a request before its first was answered");
 	stream = flow_detach(&conn->flow);
 	conn->detached = true;
 	channel_init_stream(ch_out, &stream);
@@ -262,11 +264,11 @@ void conn_answer(struct conn *conn, const struct frame_header *head,
 	size_t len = protobuf_c_message_get_packed_size(message);
 	uint8_t bytes[FRAME_HEADER_BYTES];
 	uint8_t *body = mem_alloc(len + 1);
-	int ret = body ? 0 : error_set(-ENOMEM, "answer of %zu bytes: no memory", len);
+	int ret = body ? 0 : error_set(-ENOMEM, "cannot allocate an answer of %zu bytes", len);
 
 	out.length = (uint32_t)len;
 	if (ret == 0 && !flow_has_room(&conn->flow, len))
-		ret = error_set(-EOVERFLOW, "it does not take its answers");
+		ret = error_set(-EOVERFLOW, "it does not read its answers");
 	if (ret == 0)
 		ret = frame_encode(&out, bytes);
 	if (ret) {
@@ -486,9 +488,10 @@ static void take_frame(struct conn *conn, const struct channel_frame *frame)
 static int check_head(const struct conn *conn, const struct frame_header *head)
 {
 	if (head->type & FRAME_ANSWER)
-		return error_set(-EPROTO, "an answer, unasked");
+		return error_set(-EPROTO, "an answer without a request");
 	if (conn->phase != PHASE_READY && head->length > AUTH_BODY_MAX)
-		return error_set(-EPROTO, "%u bytes before the proof of the token", head->length);
+		return error_set(-EPROTO, "it sent %u bytes before the proof of the token",
+				 head->length);
 	return 0;
 }
 
@@ -518,7 +521,7 @@ static int read_frame(struct conn *conn)
 		return -EAGAIN;
 	all = mem_alloc(FRAME_HEADER_BYTES + (size_t)frame.head.length);
 	if (!all)
-		return error_set(-ENOMEM, "frame of %u bytes: no memory", frame.head.length);
+		return error_set(-ENOMEM, "cannot allocate a frame of %u bytes", frame.head.length);
 	evbuffer_remove(in, all, FRAME_HEADER_BYTES + (size_t)frame.head.length);
 	frame.body = all + FRAME_HEADER_BYTES;
 	take_frame(conn, &frame);
@@ -661,7 +664,7 @@ static int add_listener(struct conns *conns, int fd)
 	struct evconnlistener *listener;
 
 	if (conns->n_listeners == MAX_LISTENERS)
-		return error_set(-ENOSPC, "listen: %d addresses are the most", MAX_LISTENERS);
+		return error_set(-ENOSPC, "listen: at most %d addresses", MAX_LISTENERS);
 	listener = evconnlistener_new(conns->opts.base, on_accept, conns,
 				      LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG, fd);
 	if (!listener)
@@ -729,7 +732,7 @@ int conns_open(const struct conns_opts *opts, struct conns **conns_out)
 	struct conns *conns = mem_zalloc(sizeof(*conns));
 
 	if (!conns)
-		return error_set(-ENOMEM, "connections: no memory");
+		return error_set(-ENOMEM, "connections: cannot allocate memory");
 	conns->opts = *opts;
 	conns->queues[QUEUE_TCP].limit_ns = CONN_AUTH_SECONDS * CLOCK_NS_PER_S;
 	conns->queues[QUEUE_LOCAL].limit_ns = CONN_AUTH_SECONDS * CLOCK_NS_PER_S;
@@ -738,7 +741,7 @@ int conns_open(const struct conns_opts *opts, struct conns **conns_out)
 	conns->again = evtimer_new(opts->base, on_again, conns);
 	if (!conns->sweep || !conns->again) {
 		conns_close(&conns);
-		return error_set(-ENOMEM, "connections: no memory");
+		return error_set(-ENOMEM, "connections: cannot allocate memory");
 	}
 	*conns_out = conns;
 	return 0;

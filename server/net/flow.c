@@ -84,7 +84,7 @@ static int read_some(struct flow *flow, size_t *n_out)
 
 		ret = flow->stream.ops->read(&flow->stream, bytes, sizeof(bytes), &n, &events);
 		if (ret == 0 && evbuffer_add(flow->in, bytes, n))
-			ret = error_set(-ENOMEM, "connection: no memory");
+			ret = error_set(-ENOMEM, "connection: cannot allocate memory");
 		*n_out += n;
 	}
 	if (ret == -EAGAIN && events == POLLOUT)
@@ -182,7 +182,7 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	if ((what & EV_TIMEOUT) || is_too_slow(flow))
-		flow->ops->on_end(flow->ctx, error_set(-ETIMEDOUT, "it does not take its answers"));
+		flow->ops->on_end(flow->ctx, error_set(-ETIMEDOUT, "it does not read its answers"));
 	else if (flow->lingers)
 		linger_on(flow);
 	else
@@ -202,7 +202,7 @@ int flow_open(struct flow *flow, struct event_base *base, const struct stream *s
 	    event_add(flow->readable, NULL) == 0)
 		return 0;
 	flow_close(flow);
-	return error_set(-ENOMEM, "connection: no memory");
+	return error_set(-ENOMEM, "connection: cannot allocate memory");
 }
 
 struct stream flow_detach(struct flow *flow)

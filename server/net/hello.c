@@ -13,9 +13,10 @@ static int check_identity(const char *identity, const struct stream *stream, uin
 
 	*id = (struct token_id){ .role = TOKEN_ADMIN };
 	if (*identity && !token_identity_parse(identity, strlen(identity), id))
-		return error_set(-EACCES, "hello: identity \"%.32s\" is not known", identity);
+		return error_set(-EACCES, "hello: unknown identity \"%.32s\"", identity);
 	if (stream_token(stream, &used) && (used.role != id->role || used.epoch != id->epoch))
-		return error_set(-EACCES, "hello: another token than that of the TLS connection");
+		return error_set(-EACCES,
+				 "hello: it names another token than the TLS connection used");
 	return token_check_epoch(id, epoch);
 }
 

@@ -223,7 +223,7 @@ static int start(struct http *http)
 	ret = pthread_create(&http->thread, NULL, serve, http);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (ret)
-		return error_set(-ret, "thread of /metrics: %s", strerror(ret));
+		return error_set(-ret, "start the thread of /metrics: %s", strerror(ret));
 	http->running = true;
 	return 0;
 }
@@ -261,7 +261,7 @@ static int make_events(struct http *http)
 {
 	http->base = event_base_new();
 	if (!http->base)
-		return error_set(-ENOMEM, "loop of /metrics: no memory");
+		return error_set(-ENOMEM, "event loop of /metrics: cannot allocate memory");
 	http->ask_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	http->made_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -271,7 +271,7 @@ static int make_events(struct http *http)
 	http->on_stop = event_new(http->base, http->stop_fd, EV_READ, on_stop, http);
 	if (!http->on_made || !http->on_stop || event_add(http->on_made, NULL) ||
 	    event_add(http->on_stop, NULL))
-		return error_set(-ENOMEM, "loop of /metrics: no memory");
+		return error_set(-ENOMEM, "event loop of /metrics: cannot allocate memory");
 	return 0;
 }
 
@@ -282,7 +282,7 @@ int http_open(const struct http_opts *opts, struct http **http_out)
 	int ret, len;
 
 	if (!http)
-		return error_set(-ENOMEM, "/metrics: no memory");
+		return error_set(-ENOMEM, "/metrics: cannot allocate memory");
 	http->opts = *opts;
 	http->ask_fd = http->made_fd = http->stop_fd = -1;
 	lock_init(&http->lock, &http_role);

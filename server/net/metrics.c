@@ -13,12 +13,12 @@ int metrics_open(struct metrics *m)
 {
 	*m = (struct metrics){ .name = "" };
 	m->file = open_memstream(&m->text, &m->bytes);
-	return m->file ? 0 : error_set(-ENOMEM, "metrics: no memory");
+	return m->file ? 0 : error_set(-ENOMEM, "metrics: cannot allocate memory");
 }
 
 int metrics_close(struct metrics *m)
 {
-	return fclose(m->file) ? error_set(-ENOMEM, "metrics: no memory") : 0;
+	return fclose(m->file) ? error_set(-ENOMEM, "metrics: cannot allocate memory") : 0;
 }
 
 void metrics_family(struct metrics *m, const char *name, enum metrics_kind kind, const char *help)

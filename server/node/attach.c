@@ -106,7 +106,7 @@ static int ask(struct node *node, const struct node_wish *wish)
 	int ret;
 
 	if (!asked)
-		return error_set(-ENOMEM, "ask node %s: no memory", node->name);
+		return error_set(-ENOMEM, "ask node %s: cannot allocate memory", node->name);
 	request.client_id = wish->client_id;
 	request.region = wish->range.region;
 	request.offset = wish->range.off;
@@ -186,7 +186,7 @@ static int begin_reach(struct node *node)
 	int ret;
 
 	if (!reach)
-		return error_set(-ENOMEM, "no memory for a connection");
+		return error_set(-ENOMEM, "cannot allocate memory for a connection");
 	reach->opts = (struct transport_opts){
 		.timeout_ns = node->lease_ns,
 		.client_id = node->attach_client_id,
@@ -379,7 +379,7 @@ static int begin_want(struct node *node, const uint32_t *ids, uint32_t n)
 				 node->name);
 	want = mem_zalloc(sizeof(*want));
 	if (!want)
-		return error_set(-ENOMEM, "memory node %s: no memory", node->name);
+		return error_set(-ENOMEM, "memory node %s: cannot allocate memory", node->name);
 	memcpy(want->ids, ids, n * sizeof(ids[0]));
 	want->n = n;
 	want->asker = ASKER_WANT | ++node->last_tag;

@@ -91,7 +91,7 @@ static int load_one(void *ctx, const struct statedb_client *stored)
 	struct client *client = add(live, &holder);
 
 	if (!client)
-		return error_set(-ENOMEM, "clients: no memory");
+		return error_set(-ENOMEM, "clients: cannot allocate memory");
 	client->has_process = stored->process.pid != 0;
 	memcpy(client->secret, stored->secret, sizeof(client->secret));
 	grant_time(live, client);
@@ -119,7 +119,8 @@ void liveness_watch(struct liveness *live, const struct slot_holder *holder)
 		return;
 	client = add(live, holder);
 	if (!client) {
-		log_error("watch client %llu: no memory", (unsigned long long)holder->client_id);
+		log_error("watch client %llu: cannot allocate memory",
+			  (unsigned long long)holder->client_id);
 		return;
 	}
 	log_info("client %llu pid %u holds slots", (unsigned long long)holder->client_id,
@@ -186,7 +187,7 @@ static int newcomer(struct liveness *live, struct liveness_guest *guest, struct 
 		return ret;
 	client = add(live, &holder);
 	if (!client)
-		return error_set(-ENOMEM, "clients: no memory");
+		return error_set(-ENOMEM, "clients: cannot allocate memory");
 	client->has_process = guest->has_process;
 	memcpy(client->secret, stored.secret, sizeof(client->secret));
 	*client_out = client;

@@ -112,7 +112,7 @@ int node_post(struct node *node, const struct node_post *post)
 		return node_error_down(node);
 	call = mem_zalloc(sizeof(*call));
 	if (!call)
-		return error_set(-ENOMEM, "ask node %s: no memory", node->name);
+		return error_set(-ENOMEM, "ask node %s: cannot allocate memory", node->name);
 	call->post = *post;
 	call->id = ++node->channel.last_id;
 	call->deadline = node_now(node) + post->timeout_ns;
@@ -152,7 +152,7 @@ static int take_answer(struct node *node, const struct channel_frame *frame)
 	if (!call)
 		return frame->head.request_id <= node->channel.last_id
 			       ? 0
-			       : error_set(-EPROTO, "an answer, unasked");
+			       : error_set(-EPROTO, "an answer without a request");
 	if (frame->head.type != (call->post.type | FRAME_ANSWER))
 		return error_set(-EPROTO, "answer of type %u to a request of type %u",
 				 frame->head.type & ~FRAME_ANSWER, call->post.type);

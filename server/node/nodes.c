@@ -61,7 +61,8 @@ static int load_one(void *ctx, const struct statedb_node *stored)
 	struct node *node = nodes->n < NODES_MAX ? add(nodes, stored->name) : NULL;
 
 	if (!node)
-		return error_set(-ENOMEM, "nodes: no memory, or more than %u", NODES_MAX);
+		return error_set(-ENOMEM, "nodes: cannot allocate memory, or more than %u",
+				 NODES_MAX);
 	snprintf(node->uri, sizeof(node->uri), "%s", stored->uri);
 	node->incarnation = stored->incarnation;
 	node->persistent = stored->persistent;
@@ -120,7 +121,7 @@ int nodes_admit(struct nodes *nodes, const struct node_news *news)
 				 "node %s: address \"%.64s\": want shm:/PATH or verbs:HOST:PORT",
 				 news->name, news->uri);
 	if (news->incarnation == 0)
-		return error_set(-EINVAL, "node %s: incarnation 0", news->name);
+		return error_set(-EINVAL, "node %s: incarnation 0 is not valid", news->name);
 	node = nodes_find(nodes, news->name);
 	if (!node && nodes->n >= NODES_MAX)
 		return error_set(-ENOSPC,
@@ -199,7 +200,7 @@ int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel
 	if (!node)
 		node = add(nodes, news->name);
 	if (!node)
-		return error_set(-ENOMEM, "nodes: no memory");
+		return error_set(-ENOMEM, "nodes: cannot allocate memory");
 	take_news(node, news);
 	node->lost = false;
 	node->draining = node->draining && !replaced; /* it left and has returned */
@@ -208,7 +209,7 @@ int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel
 		return ret;
 	readable = listen_to(nodes, ch);
 	if (!readable)
-		return error_set(-ENOMEM, "node %s: no memory for an event", news->name);
+		return error_set(-ENOMEM, "node %s: cannot allocate an event", news->name);
 	nodes->generation += replaced;
 	if (replaced)
 		node->since = nodes->generation;
@@ -225,14 +226,16 @@ static void on_former_cut(void *ctx, uint64_t tag, struct node *node, int code,
 	(void)tag;
 	(void)reply;
 	if (code)
-		log_warn("node %s: cut off our former self: %s", node->name, error_name(code));
+		log_warn("node %s: cut off the former server's links: %s", node->name,
+			 error_name(code));
 }
 
 void nodes_cut_former(const struct nodes *nodes, struct node *node)
 {
 	if (nodes->former_client_id &&
 	    node_post_fence(node, nodes->former_client_id, FENCE_CUT, on_former_cut, NULL))
-		log_warn("node %s: cut off our former self: %s", node->name, error_last());
+		log_warn("node %s: cut off the former server's links: %s", node->name,
+			 error_last());
 }
 
 /* -------- down and lost -------- */

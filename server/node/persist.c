@@ -76,7 +76,8 @@ void persist_begin(struct persist *persist, struct conn *conn, const struct fram
 	struct persist_round *round = mem_zalloc(sizeof(*round));
 
 	if (!round) {
-		conn_answer_status(conn, head, error_set(-ENOMEM, "persist: no memory"));
+		conn_answer_status(conn, head,
+				   error_set(-ENOMEM, "persist: cannot allocate memory"));
 		return;
 	}
 	round->persist = persist;

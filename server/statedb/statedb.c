@@ -279,7 +279,7 @@ static int check_schema(struct statedb *store, const char *path)
 		ret = statedb_sql_each(store, "SELECT value FROM meta WHERE key = 'uuid'",
 				       read_uuid, store);
 	if (ret == 0 && !store->has_uuid)
-		ret = error_set(-EBADMSG, "state database: it has no uuid");
+		ret = error_set(-EBADMSG, "state database: it holds no uuid of a store");
 	return ret;
 }
 
@@ -322,7 +322,7 @@ int statedb_open(const char *path, struct statedb **statedb_out)
 	int rc, ret;
 
 	if (!store)
-		return error_set(-ENOMEM, "state database: no memory");
+		return error_set(-ENOMEM, "state database: cannot allocate memory");
 	rc = sqlite3_open_v2(path, &store->db,
 			     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
 			     NULL);
@@ -396,7 +396,8 @@ int statedb_backup(struct statedb *store, uint8_t **bytes_out, size_t *len_out)
 	ret = rc == SQLITE_OK ? copy_into(store, copy) : statedb_sql_failed(store, rc, "backup");
 	if (ret == 0) {
 		bytes = sqlite3_serialize(copy, "main", &len, 0);
-		ret = bytes ? 0 : error_set(-ENOMEM, "state database: backup: no memory");
+		ret = bytes ? 0
+			    : error_set(-ENOMEM, "state database: backup: cannot allocate memory");
 	}
 	(void)sqlite3_close(copy);
 	if (ret)

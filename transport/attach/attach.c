@@ -69,7 +69,7 @@ static int wait_for(const struct attach *attach, short events, uint64_t deadline
 
 	do {
 		if (deadline_expired(attach->clock, deadline))
-			return error_set(-ETIMEDOUT, "target did not answer in time");
+			return error_set(-ETIMEDOUT, "the memory node did not answer in time");
 		n = poll(&ready, 1, deadline_left_ms(attach->clock, deadline));
 	} while (n == 0 || (n < 0 && errno == EINTR));
 	return n < 0 ? error_set(-errno, "poll: %s", strerror(errno)) : 0;
@@ -106,7 +106,7 @@ static int ask(struct attach *attach, const struct packet *packet)
 	int ret;
 
 	if (attach->sock < 0)
-		return error_set(-ECONNRESET, "connection to the target was lost before");
+		return error_set(-ECONNRESET, "the connection to the memory node was lost earlier");
 	ret = packet_send(attach->sock, packet);
 	attach->owed += ret == 0;
 	return hang_up(attach, ret);
@@ -195,7 +195,7 @@ static int take(struct attach *attach, struct packet *packet, enum attach_type t
 	int ret;
 
 	if (attach->sock < 0)
-		return error_set(-ECONNRESET, "connection to the target was lost before");
+		return error_set(-ECONNRESET, "the connection to the memory node was lost earlier");
 	ret = receive(attach, packet);
 	while (ret == 0 && attach->owed > 1) {
 		attach->owed -= !has_more(packet);
@@ -206,8 +206,8 @@ static int take(struct attach *attach, struct packet *packet, enum attach_type t
 		attach->owed -= !has_more(packet);
 	if (ret == 0 && packet->head.type != type) {
 		packet_drop_fd(packet);
-		ret = error_set(-EPROTO, "target answered with type %u, not %u", packet->head.type,
-				type);
+		ret = error_set(-EPROTO, "the memory node answered with type %u, not %u",
+				packet->head.type, type);
 	}
 	return hang_up(attach, ret);
 }
@@ -243,7 +243,7 @@ static int refusal(int32_t status, const char *text)
 {
 	int code = status < 0 && status >= -4095 ? status : -EPROTO;
 
-	return error_set(code, "target: %.*s", ATTACH_TEXT_BYTES - 1, text);
+	return error_set(code, "memory node: %.*s", ATTACH_TEXT_BYTES - 1, text);
 }
 
 /* -------- greeting -------- */
@@ -277,7 +277,9 @@ static int connect_to(struct attach *attach, const char *path)
 			return connect_error(path);
 		/* its queue is full; a unix socket cannot be polled for room in it */
 		if (deadline_expired(attach->clock, deadline))
-			return error_set(-ETIMEDOUT, "connect to %s: target does not accept", path);
+			return error_set(
+				-ETIMEDOUT,
+				"connect to %s: the memory node does not accept connections", path);
 		(void)nanosleep(&pause, NULL);
 	}
 	return 0;
@@ -321,7 +323,7 @@ int attach_open(const char *path, const struct transport_opts *opts, struct atta
 	int ret;
 
 	if (!attach)
-		return error_set(-ENOMEM, "no memory for a connection");
+		return error_set(-ENOMEM, "cannot allocate memory for a connection");
 	attach->sock = -1;
 	attach->early_end = &attach->early;
 	attach->renewals_end = &attach->renewals;
@@ -366,14 +368,16 @@ static int check_reply(const struct attach_region_reply *reply, int fd)
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st))
-		return error_set(-EPROTO, "target sent no descriptor of region %u", reply->region);
+		return error_set(-EPROTO, "the memory node sent no descriptor of region %u",
+				 reply->region);
 	if (reply->region == 0 || reply->region > RPTR_MAX_REGION || reply->rights == 0 ||
 	    (reply->rights & ~(uint32_t)RIGHT_ALL) || reply->size == 0 ||
 	    reply->size > RPTR_MAX_OFFSET || !is_aligned(reply->size | reply->offset, page))
-		return error_set(-EPROTO, "target described region %u wrongly", reply->region);
+		return error_set(-EPROTO, "the memory node described region %u wrongly",
+				 reply->region);
 	if (!checked_add_u64(reply->offset, reply->size, &end) ||
 	    (!S_ISCHR(st.st_mode) && end > (uint64_t)st.st_size))
-		return error_set(-EPROTO, "region %u: ends behind its descriptor's %lld bytes",
+		return error_set(-EPROTO, "region %u: is larger than the %lld bytes of its file",
 				 reply->region, (long long)st.st_size);
 	return 0;
 }
@@ -455,7 +459,8 @@ static int check_page(const struct attach_region_reply *reply, int fd, const str
 	    reply->size == ATTACH_PAGE_BYTES && reply->offset < region->size &&
 	    is_aligned(reply->offset, ATTACH_PAGE_BYTES))
 		return 0;
-	return error_set(-EPROTO, "target described a page of region %u wrongly", region->id);
+	return error_set(-EPROTO, "the memory node described a page of region %u wrongly",
+			 region->id);
 }
 
 /* Maps the page that the target answers with in its place; no page is at UINT64_MAX. */
@@ -589,13 +594,14 @@ static int send_page(struct attach *attach, const struct attached *at, uint64_t 
 	int ret;
 
 	if (attach->sock < 0)
-		return error_set(-ECONNRESET, "connection to the target was lost before");
+		return error_set(-ECONNRESET, "the connection to the memory node was lost earlier");
 	ask_for(&at->grant, (uint32_t)(off / ATTACH_PAGE_BYTES), &packet);
 	packet_seal(&packet, ATTACH_RENEW);
 	packet.fd = fd;
 	ret = packet_send(attach->sock, &packet);
 	if (ret == -EAGAIN)
-		return error_set(-EAGAIN, "region %u: its target takes no page now", at->region.id);
+		return error_set(-EAGAIN, "region %u: its memory node does not accept a page now",
+				 at->region.id);
 	return hang_up(attach, ret);
 }
 
@@ -678,8 +684,10 @@ static int check_may_renew(const struct attached *at)
 {
 	if (at->flags & ATTACH_MAY_RENEW)
 		return 0;
-	return error_set(-EACCES, "region %u: pages of a region of pages, with all rights",
-			 at->region.id);
+	return error_set(
+		-EACCES,
+		"region %u: pages can be granted only of a region of pages, with all rights",
+		at->region.id);
 }
 
 int attach_prepare(struct attach *attach, const struct attached *at, uint64_t off)

@@ -22,7 +22,8 @@ int clients_add(struct clients *clients, uint64_t id, struct client **client_out
 	struct client *client = mem_zalloc(sizeof(*client));
 
 	if (!client)
-		return error_set(-ENOMEM, "no memory for client %llu", (unsigned long long)id);
+		return error_set(-ENOMEM, "cannot allocate memory for client %llu",
+				 (unsigned long long)id);
 	client->id = id;
 	client->pid = getpid();
 	client->pidfd = -1;

@@ -42,7 +42,7 @@ static int grow(struct grants *grants)
 	struct grant_slot *slots = mem_resize(grants->slots, capacity * sizeof(*slots));
 
 	if (!slots)
-		return error_set(-ENOMEM, "no memory for %u grants", capacity);
+		return error_set(-ENOMEM, "cannot allocate memory for %u grants", capacity);
 	grants->slots = slots;
 	grants->capacity = capacity;
 	return 0;
@@ -91,7 +91,7 @@ static int check_wire(const struct region_grant *grant, struct shm_grant *wire_o
 	memcpy(wire_out, grant->data, sizeof(*wire_out));
 	if (wire_out->magic != GRANT_MAGIC || wire_out->reserved ||
 	    wire_out->crc != crc32c(0, wire_out, offsetof(struct shm_grant, crc)))
-		return error_set(-EPROTO, "grant: not an shm grant, or damaged");
+		return error_set(-EPROTO, "grant: damaged, or of another transport than shm");
 	if (wire_out->version != GRANT_VERSION)
 		return error_set(-EPROTO, "grant of version %u: this node speaks %u",
 				 wire_out->version, GRANT_VERSION);
@@ -118,14 +118,15 @@ int grants_check(const struct grants *grants, uint64_t client_id, const struct r
 	if (ret)
 		return ret;
 	if (wire.incarnation != grants->incarnation)
-		return error_set(-ESTALE, "grant of region %u: of another life of this node",
+		return error_set(-ESTALE, "grant of region %u: given before this node restarted",
 				 wire.region);
 	slot = wire.slot < grants->n ? &grants->slots[wire.slot] : NULL;
 	if (!slot || slot->region == 0 || !secrets_equal(slot->secret, wire.secret))
-		return error_set(-EACCES, "grant of region %u: revoked, or never given",
+		return error_set(-EACCES, "grant of region %u: it was revoked, or never given",
 				 wire.region);
 	if (slot->client_id != client_id || wire.client_id != client_id)
-		return error_set(-EACCES, "grant of region %u: is for client %llu, used by %llu",
+		return error_set(-EACCES,
+				 "grant of region %u: given to client %llu, used by client %llu",
 				 wire.region, (unsigned long long)slot->client_id,
 				 (unsigned long long)client_id);
 	*slot_out = slot;

@@ -126,10 +126,10 @@ int packet_receive(int sock, struct packet *packet_out)
 	/* None although one was sent: we have no descriptor free. Whoever needs it misses it. */
 	fds = take_fds(&msg, packet_out);
 	if (n == 0)
-		ret = error_set(-ECONNRESET, "peer hung up");
+		ret = error_set(-ECONNRESET, "the peer closed the connection");
 	else if (fds > 1 || (msg.msg_flags & MSG_TRUNC) ||
 		 (fds == 1 && (msg.msg_flags & MSG_CTRUNC)))
-		ret = error_set(-EPROTO, "packet is too long, or has %zu descriptors", fds);
+		ret = error_set(-EPROTO, "packet: too long, or with %zu descriptors", fds);
 	else
 		ret = packet_check(packet_out, (size_t)n);
 	if (ret)

@@ -39,9 +39,9 @@ int pidfd_pid(int pidfd, pid_t *pid_out)
 	}
 	fclose(file);
 	if (pid == 0)
-		return error_set(-EINVAL, "descriptor is no pidfd");
+		return error_set(-EINVAL, "the descriptor is not a pidfd");
 	if (pid < 0)
-		return error_set(-ESRCH, "pidfd of a process that is gone");
+		return error_set(-ESRCH, "the pidfd is of a process that has ended");
 	*pid_out = pid;
 	return 0;
 }

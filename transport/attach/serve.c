@@ -120,7 +120,7 @@ int serve_adopt(struct serve *serve, int sock)
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = conn };
 
 	if (!conn)
-		return error_set(-ENOMEM, "no memory for a connection");
+		return error_set(-ENOMEM, "cannot allocate memory for a connection");
 	if (epoll_ctl(serve->epoll, EPOLL_CTL_ADD, sock, &event)) {
 		mem_free(conn);
 		return error_set(-errno, "epoll_ctl: %s", strerror(errno));
@@ -223,7 +223,7 @@ static int check_peer(int sock, const struct packet *packet)
 	int ret;
 
 	if (packet->fd < 0 || hello->reserved)
-		return error_set(-EPROTO, "hello without a pidfd");
+		return error_set(-EPROTO, "hello: it has no pidfd");
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		return error_set(-errno, "getsockopt peercred: %s", strerror(errno));
 	if (cred.pid == 0) /* the kernel has no number for it here */
@@ -258,7 +258,7 @@ static int know_client(struct target *target, struct packet *packet, struct clie
 
 	if (client && (client->pidfd < 0 || client->pid != (pid_t)hello->pid ||
 		       client->start_time != hello->start_time))
-		return error_set(-EEXIST, "client %llu: in use by process %d",
+		return error_set(-EEXIST, "client id %llu: process %d uses it",
 				 (unsigned long long)hello->client_id, (int)client->pid);
 	if (!client) {
 		ret = clients_add(&target->clients, hello->client_id, &client);
@@ -335,7 +335,7 @@ static int share_range(struct target *target, const struct target_map *map, stru
 		return target->pool->ops->share_page(target->pool, page, is_writable(map),
 						     &reply->fd);
 	if (map->region->by_pages && !is_whole(map))
-		return error_set(-EACCES, "region %u: is shared by pages of their own only",
+		return error_set(-EACCES, "region %u: only single pages of it are shared",
 				 map->region->info.id);
 	out->offset = map->region->fd_off + map->off;
 	if (map->region->own_pages)
@@ -352,8 +352,10 @@ static int share_page(struct target *target, const struct target_map *map, uint3
 	const struct mempool_page *page = mempool_page_from(map->region, off);
 
 	if (!is_whole(map))
-		return error_set(-EACCES, "region %u: pages are for who has all of it",
-				 map->region->info.id);
+		return error_set(
+			-EACCES,
+			"region %u: a grant of the whole region is needed to renew its pages",
+			map->region->info.id);
 	if (!page)
 		return 0;
 	out->offset = page->off;
@@ -527,7 +529,7 @@ static int on_packet(struct serve *serve, struct conn *conn, struct packet *pack
 		return on_renew(serve, conn, packet);
 	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_BYE)
 		return on_bye(conn);
-	return error_set(-EPROTO, "packet of type %u is out of place", packet->head.type);
+	return error_set(-EPROTO, "a packet of type %u is not expected now", packet->head.type);
 }
 
 /* Takes a packet. false: there is none. */
@@ -626,7 +628,8 @@ static int clear_stale(struct serve *serve)
 				       : error_set(-errno, "stat %s: %s", serve->addr.sun_path,
 						   strerror(errno));
 	if (!S_ISSOCK(st.st_mode))
-		return error_set(-EEXIST, "listen on %s: is there, and no socket",
+		return error_set(-EEXIST,
+				 "listen on %s: a file of that name exists that is not a socket",
 				 serve->addr.sun_path);
 	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (probe < 0)
@@ -678,7 +681,7 @@ int serve_open(struct target *target, const char *path, struct serve **serve_out
 				 path, sizeof(serve->addr.sun_path) - 1);
 	serve = mem_zalloc(sizeof(*serve));
 	if (!serve)
-		return error_set(-ENOMEM, "no memory for a socket");
+		return error_set(-ENOMEM, "cannot allocate memory for a socket");
 	serve->target = target;
 	serve->epoll = serve->listener = serve->lock = serve->spare = -1;
 	serve->addr.sun_family = AF_UNIX;

@@ -89,9 +89,9 @@ static int join(struct target *target, uint64_t client_id) LOCK_REQUIRES(target_
 	int ret;
 
 	if (target->closed)
-		return error_set(-EHOSTDOWN, "target is closed");
+		return error_set(-EHOSTDOWN, "the target is closed");
 	if (client && !client->embedded)
-		return error_set(-EEXIST, "client %llu: in use by process %d",
+		return error_set(-EEXIST, "client id %llu: process %d uses it",
 				 (unsigned long long)client_id, (int)client->pid);
 	if (!client) {
 		ret = clients_add(&target->clients, client_id, &client);
@@ -157,13 +157,15 @@ static int check_renewal(const struct target *target, const struct target_map *m
 
 	if (map->rights != RIGHT_ALL || map->region->info.role != REGION_PAGES || map->off != 0 ||
 	    map->size != map->region->info.size)
-		return error_set(-EACCES, "region %u: pages of a region of pages, with all rights",
-				 id);
+		return error_set(
+			-EACCES,
+			"region %u: pages can be granted only of a region of pages, with all rights",
+			id);
 	if (off >= map->size || !is_aligned(off, TRANSPORT_RANGE_ALIGN))
-		return error_set(-EINVAL, "region %u: has no page at %llu", id,
+		return error_set(-EINVAL, "region %u: no page at offset %llu", id,
 				 (unsigned long long)off);
 	if (!target_can_renew(target, map->region))
-		return error_set(-ENOTSUP, "region %u: its pages have no memory of their own", id);
+		return error_set(-ENOTSUP, "region %u: its pages share one file", id);
 	return 0;
 }
 
@@ -185,7 +187,7 @@ int target_attach(struct target *target, uint64_t client_id, const struct region
 	int ret;
 
 	lock_acquire(&target->lock, &target_role);
-	ret = target->closed ? error_set(-EHOSTDOWN, "target is closed")
+	ret = target->closed ? error_set(-EHOSTDOWN, "the target is closed")
 			     : target_check_grant(target, client_id, grant, map_out);
 	if (ret == 0) {
 		mempool_ref(map_out->region);
@@ -363,7 +365,7 @@ static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t 
 	if (fork_happened(target->forks))
 		return fork_error("target");
 	if (region == 0)
-		return error_set(-EINVAL, "revoke: region 0");
+		return error_set(-EINVAL, "revoke: region 0 does not exist");
 	lock_acquire(&target->lock, &target_role);
 	hear_renewals(target);
 	grants_remove_client(&target->grants, client_id, region);
@@ -431,7 +433,7 @@ static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence
 	lock_release(&target->lock, &target_role);
 	if (!dead && how == FENCE_KILL) {
 		if (pidfd < 0)
-			return error_set(-EDEADLK, "fence client %llu: it is this process",
+			return error_set(-EDEADLK, "fence client %llu: refused, it is this process",
 					 (unsigned long long)client_id);
 		ret = kill_and_wait(client_id, pidfd, target->clock);
 		if (ret == 0) {
@@ -538,10 +540,12 @@ static int shm_listen(struct transport_target *tg, const char *address)
 		return 0;
 	lock_acquire(&target->lock, &target_role);
 	if (!target->pool->shareable)
-		ret = error_set(-EINVAL, "listen on %s: the pool is for this process only",
+		ret = error_set(-EINVAL, "listen on %s: the pool is private to this process",
 				address);
 	else if (target->serve)
-		ret = error_set(-EALREADY, "listen on %s: the target listens already", address);
+		ret = error_set(-EALREADY,
+				"listen on %s: the target listens on another address already",
+				address);
 	else
 		ret = serve_open(target, address, &target->serve);
 	if (ret == 0)
@@ -674,7 +678,7 @@ int backing_open(const struct target_opts *opts, struct transport_target **tg_ou
 	int ret;
 
 	if (!target)
-		return error_set(-ENOMEM, "no memory for a target");
+		return error_set(-ENOMEM, "cannot allocate memory for a target");
 	ret = fill(target, opts);
 	if (ret) {
 		mem_free(target);

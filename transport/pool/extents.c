@@ -42,7 +42,8 @@ static int check_entry(const struct extent_table *table, const struct extent_ent
 {
 	if (entry->state == EXTENT_FREE)
 		return is_zero(entry) ? 0
-				      : error_set(-EBADMSG, "extent table: a free entry is used");
+				      : error_set(-EBADMSG,
+						  "extent table: an entry marked free is in use");
 	if (entry->state > EXTENT_QUARANTINE || entry->region == 0 ||
 	    entry->region > RPTR_MAX_REGION || entry->extents == 0 || entry->first == 0 ||
 	    entry->first >= table->extents || entry->extents > table->extents - entry->first)
@@ -64,7 +65,7 @@ static int check_pair(const struct extent_entry *a, const struct extent_entry *b
 		return error_set(-EBADMSG, "extent table: regions %u and %u overlap", a->region,
 				 b->region);
 	if (a->region == b->region && a->state == EXTENT_LIVE && b->state == EXTENT_LIVE)
-		return error_set(-EBADMSG, "extent table: region %u is there twice", a->region);
+		return error_set(-EBADMSG, "extent table: region %u has two entries", a->region);
 	return 0;
 }
 
@@ -81,7 +82,9 @@ int extents_check_table(const struct extent_table *table, uint64_t file_extents)
 				 (unsigned long long)table->extents,
 				 (unsigned long long)file_extents);
 	if (table->last_region > RPTR_MAX_REGION)
-		return error_set(-EBADMSG, "extent table: last region %u", table->last_region);
+		return error_set(-EBADMSG,
+				 "extent table: the number %u of its last region is not possible",
+				 table->last_region);
 	for (uint32_t i = 0; ret == 0 && i < table->n; i++) {
 		ret = check_entry(table, &table->entries[i]);
 		for (uint32_t j = 0; ret == 0 && j < i; j++)
@@ -96,7 +99,7 @@ int extents_choose(const struct extent_table *copies[2], uint64_t file_extents)
 	int broken1 = extents_check_table(copies[1], file_extents);
 
 	if (broken0 && broken1)
-		return error_prefix(broken1, "neither copy is whole: ");
+		return error_prefix(broken1, "both copies are damaged: ");
 	if (broken0 || broken1)
 		return broken0 ? 1 : 0;
 	return copies[1]->seq > copies[0]->seq;

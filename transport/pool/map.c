@@ -104,7 +104,7 @@ int map_check_memfd(int fd, uint64_t bytes)
 	int seals;
 
 	if (fd < 0 || fstat(fd, &st))
-		return error_set(-EPROTO, "no descriptor of memory of %llu bytes",
+		return error_set(-EPROTO, "memory of %llu bytes: no descriptor came with it",
 				 (unsigned long long)bytes);
 	seals = fcntl(fd, F_GET_SEALS);
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != bytes || (st.st_mode & 0077))

@@ -95,7 +95,7 @@ int mempool_begin(struct mempool *pool, const struct target_region *spec,
 				 pool->n_regions);
 	region = mem_zalloc(sizeof(*region));
 	if (!region)
-		return error_set(-ENOMEM, "no memory for a region's entry");
+		return error_set(-ENOMEM, "cannot allocate memory for a region's entry");
 	region->info = *spec;
 	region->info.id = id;
 	region->info.size = size;
@@ -187,7 +187,7 @@ int mempool_put_page(struct mempool_region *region, uint64_t off, int fd)
 	int ret;
 
 	if (!page)
-		return error_set(-ENOMEM, "no memory for a page's entry");
+		return error_set(-ENOMEM, "cannot allocate memory for a page's entry");
 	ret = map_over(fd, ATTACH_PAGE_BYTES, true, region->info.base + off);
 	if (ret) {
 		mem_free(page);

@@ -545,11 +545,11 @@ static int load_region(void *ctx, const char *name, const struct target_region *
 	int ret;
 
 	if (pool->regions[info->id])
-		return error_set(-EBADMSG, "region %u is there twice: %s is one of them", info->id,
-				 name);
+		return error_set(-EBADMSG, "region %u: two files hold it, %s is one of them",
+				 info->id, name);
 	region = mem_zalloc(sizeof(*region));
 	if (!region)
-		return error_set(-ENOMEM, "no memory for a region's entry");
+		return error_set(-ENOMEM, "cannot allocate memory for a region's entry");
 	region->info = *info;
 	region->refs = 1;
 	ret = open_region(dp, name, region);
@@ -641,10 +641,10 @@ static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 
 	if (opts->pool_bytes &&
 	    (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &want) || want > INT64_MAX))
-		return error_set(-EINVAL, "pool_bytes %llu: too many",
+		return error_set(-EINVAL, "pool_bytes %llu: too large",
 				 (unsigned long long)opts->pool_bytes);
 	if (want == 0)
-		return error_set(-EINVAL, "pool %s: is new, so it needs a size", dp->dir.path);
+		return error_set(-EINVAL, "pool %s: it is new: give its size", dp->dir.path);
 	ret = check_disk(dp, want);
 	if (ret == 0 && want != sb.bytes) {
 		pool_super_set_bytes(&sb, want);
@@ -680,7 +680,7 @@ int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 	int ret;
 
 	if (!dp)
-		return error_set(-ENOMEM, "no memory for a pool's table");
+		return error_set(-ENOMEM, "cannot allocate memory for a pool's table");
 	pool = &dp->pool;
 	pool->ops = &dir_ops;
 	pool->persistent = true;

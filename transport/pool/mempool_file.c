@@ -401,11 +401,10 @@ static int wanted_size(const struct target_opts *opts, uint64_t have, uint64_t *
 	if (opts->pool_bytes &&
 	    (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &want) ||
 	     !checked_add_u64(want, POOL_EXTENT_BYTES, &want) || want > INT64_MAX))
-		return error_set(-EINVAL, "pool_bytes %llu: too many",
+		return error_set(-EINVAL, "pool_bytes %llu: too large",
 				 (unsigned long long)opts->pool_bytes);
 	if (have == 0 && want == 0)
-		return error_set(-EINVAL, "pool %s: is new, so pool_bytes may not be 0",
-				 opts->path);
+		return error_set(-EINVAL, "pool %s: it is new: give pool_bytes", opts->path);
 	*want_out = max_u64(want, have);
 	return 0;
 }
@@ -556,7 +555,7 @@ static int list_region(struct filepool *file, const struct extent_entry *entry)
 	struct mempool_region *region = mem_zalloc(sizeof(*region));
 
 	if (!region)
-		return error_set(-ENOMEM, "no memory for a region's entry");
+		return error_set(-ENOMEM, "cannot allocate memory for a region's entry");
 	region->refs = 1;
 	region->fd = file->fd;
 	region->fd_off = entry->first * POOL_EXTENT_BYTES;
@@ -646,7 +645,7 @@ int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out)
 	int ret;
 
 	if (!file)
-		return error_set(-ENOMEM, "no memory for a pool's table");
+		return error_set(-ENOMEM, "cannot allocate memory for a pool's table");
 	pool = &file->pool;
 	pool->ops = &file_ops;
 	pool->persistent = true;

@@ -187,7 +187,7 @@ static int private_share(struct mempool *pool, struct mempool_region *region, bo
 	(void)pool;
 	(void)writable;
 	(void)fd_out;
-	return error_set(-ENOTSUP, "region %u: private memory, for threads of its process only",
+	return error_set(-ENOTSUP, "region %u: its memory is private to its process",
 			 region->info.id);
 }
 
@@ -299,7 +299,7 @@ int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_ou
 		return ret;
 	pool = mem_zalloc(sizeof(*pool));
 	if (!pool)
-		return error_set(-ENOMEM, "no memory for a pool's table");
+		return error_set(-ENOMEM, "cannot allocate memory for a pool's table");
 	pool->ops = private_memory ? &private_ops : &memory_ops;
 	pool->bytes = bytes;
 	pool->shareable = !private_memory;

@@ -278,7 +278,8 @@ int pool_dir_open(struct pool_dir *dir, const char *path, bool create)
 
 	*dir = (struct pool_dir){ .fd = -1, .head = -1 };
 	if (strlen(path) >= sizeof(dir->path))
-		return error_set(-ENAMETOOLONG, "path of %zu bytes", strlen(path));
+		return error_set(-ENAMETOOLONG, "pool: its path of %zu bytes is too long",
+				 strlen(path));
 	(void)snprintf(dir->path, sizeof(dir->path), "%s", path);
 	ret = open_dir(dir, create);
 	if (ret == 0)

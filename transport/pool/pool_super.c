@@ -117,7 +117,7 @@ int pool_super_choose(const struct pool_superblock *const copies[2], enum pool_l
 	if (copies[0]->magic != POOL_MAGIC && copies[1]->magic == POOL_MAGIC)
 		first = pool_super_check(copies[1], layout);
 	if (first == -EBADMSG || second == -EBADMSG)
-		return error_prefix(-EBADMSG, "neither copy of the superblock is whole: ");
+		return error_prefix(-EBADMSG, "both copies of the superblock are damaged: ");
 	return first;
 }
 

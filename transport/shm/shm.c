@@ -228,7 +228,7 @@ static struct shm_region *new_region(void)
 	if (mine)
 		mine->at.fd = -1;
 	else
-		(void)error_set(-ENOMEM, "no memory for a region");
+		(void)error_set(-ENOMEM, "cannot allocate memory for a region");
 	return mine;
 }
 

@@ -108,7 +108,7 @@ static int make(const struct verbs_calls *calls, struct ibv_context *context,
 	int ret;
 
 	if (!device)
-		return error_set(-ENOMEM, "no memory for a device");
+		return error_set(-ENOMEM, "cannot allocate memory for a device");
 	device->calls = calls;
 	device->context = context;
 	(void)snprintf(device->name, sizeof(device->name), "%s",

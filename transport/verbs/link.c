@@ -34,7 +34,7 @@ static_assert((LINK_RETRIES + 1) * (UINT64_C(4096) << LINK_ACK_TIMEOUT) < CLOCK_
 
 static int no_memory(void)
 {
-	return error_set(-ENOMEM, "no memory for a connection");
+	return error_set(-ENOMEM, "cannot allocate memory for a connection");
 }
 
 static_assert(VERBS_SHARE_MIN >= DEPTH_MIN, "the smallest share has no room for a queue pair");
@@ -47,7 +47,7 @@ static int wait_readable(struct link *link, uint64_t deadline)
 	int n;
 
 	if (deadline_expired(link->clock, deadline))
-		return error_set(-ETIMEDOUT, "connect: the target did not answer in time");
+		return error_set(-ETIMEDOUT, "connect: the memory node did not answer in time");
 	n = poll(&ready, 1, deadline_left_ms(link->clock, deadline));
 	if (n < 0 && errno != EINTR)
 		return error_set(-EIO, "poll: %s", strerror(errno));
@@ -65,7 +65,7 @@ static int rejected(const struct rdma_cm_event *event)
 				 "connect: rejected, reason %d: nobody listens there",
 				 event->status);
 	return error_set(message.refusal.status < 0 ? message.refusal.status : -EPROTO,
-			 "target: %s", message.refusal.text);
+			 "memory node: %s", message.refusal.text);
 }
 
 static int event_error(const struct link *link, const struct rdma_cm_event *event)
@@ -127,7 +127,7 @@ int link_check(struct link *link)
 	int ret = 0;
 
 	if (link->cut)
-		return error_set(-ECONNRESET, "connection to the target was lost before");
+		return error_set(-ECONNRESET, "the connection to the memory node was lost earlier");
 	while (ret == 0 && link->calls->cm_get_event(link->channel, &event) == 0) {
 		if (event->event == RDMA_CM_EVENT_DISCONNECTED ||
 		    event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
@@ -532,13 +532,13 @@ int link_receive(struct link *link, union verbs_any *message_out, uint64_t deadl
 	int n, ret;
 
 	if (link->cut)
-		return error_set(-ECONNRESET, "connection to the target was lost before");
+		return error_set(-ECONNRESET, "the connection to the memory node was lost earlier");
 	while ((n = ibv_poll_cq(link->receives, 1, &wc)) == 0) {
 		ret = link_check(link);
 		if (ret)
 			return ret;
 		if (deadline_expired(link->clock, deadline_ns))
-			return error_set(-ETIMEDOUT, "target did not answer in time");
+			return error_set(-ETIMEDOUT, "the memory node did not answer in time");
 		give_way(looks++);
 	}
 	return n < 0 ? error_set(-ECONNRESET, "ibv_poll_cq fails")

@@ -169,7 +169,7 @@ int listener_open(const struct verbs_calls *calls, const struct verbs_address *a
 	int ret;
 
 	if (!listener)
-		return error_set(-ENOMEM, "no memory for a listener");
+		return error_set(-ENOMEM, "cannot allocate memory for a listener");
 	listener->calls = calls;
 	listener->address = *address;
 	ret = make(listener);

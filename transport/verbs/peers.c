@@ -57,7 +57,7 @@ int peers_open(const struct peers_opts *opts, struct peers **peers_out)
 	int ret;
 
 	if (!peers)
-		return error_set(-ENOMEM, "no memory for a table of links");
+		return error_set(-ENOMEM, "cannot allocate memory for a table of links");
 	ret = start(peers, opts);
 	if (ret) {
 		peers_close(peers, false);
@@ -106,7 +106,7 @@ static int make_buffers(struct peer *peer)
 
 	peer->buffers = alloc_buffer(peers->buffers, 64, sizeof(*peer->buffers));
 	if (!peer->buffers)
-		return error_set(-ENOMEM, "no memory for messages");
+		return error_set(-ENOMEM, "cannot allocate memory for messages");
 	if (peer->domain == device->pd &&
 	    verbs_device_key(device, peer->buffers, sizeof(*peer->buffers), &peer->key))
 		return 0;
@@ -211,7 +211,7 @@ static int make(struct peers *peers, const struct verbs_hello *hello, struct pee
 	int ret;
 
 	if (!peer)
-		return error_set(-ENOMEM, "no memory for a link");
+		return error_set(-ENOMEM, "cannot allocate memory for a link");
 	peer->all = peers;
 	peer->client_id = hello->client_id;
 	peer->number = hello->link;

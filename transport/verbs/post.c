@@ -466,7 +466,7 @@ int post_open(struct link *link, struct transport *tr, struct post **post_out)
 	int ret;
 
 	if (!post)
-		return error_set(-ENOMEM, "no memory for outstanding work");
+		return error_set(-ENOMEM, "cannot allocate memory for outstanding work");
 	for (uint32_t i = 0; i < LIST; i++) {
 		post->wrs[i].sg_list = &post->sges[i];
 		post->wrs[i].num_sge = 1;

@@ -175,7 +175,7 @@ static int on_message(struct peer *peer, const union verbs_any *message)
 		on_detach(peer, &message->detach);
 		return 0;
 	}
-	return error_set(-EPROTO, "message of type %u is out of place", message->head.type);
+	return error_set(-EPROTO, "a message of type %u is not expected now", message->head.type);
 }
 
 static int serve_queue(struct peer *peer)

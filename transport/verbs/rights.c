@@ -25,7 +25,8 @@ int rights_init(struct rights *rights, struct verbs_device *device,
 	rights->windows = device->caps.bound_windows;
 	rights->regions = mem_array(RPTR_MAX_REGION + 1, sizeof(*rights->regions));
 	if (!rights->regions)
-		return error_set(-ENOMEM, "no memory for a table of registered regions");
+		return error_set(-ENOMEM,
+				 "cannot allocate memory for a table of registered regions");
 	if (!rights->windows)
 		log_info("device %s protection domains instead of memory windows: it has none that "
 			 "are bound to a queue pair",
@@ -141,7 +142,7 @@ int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 	int ret;
 
 	if (!opening)
-		return error_set(-ENOMEM, "no memory for an attachment");
+		return error_set(-ENOMEM, "cannot allocate memory for an attachment");
 	opening->n = n;
 	opening->region = *region;
 	ret = rights->windows ? opening_make_windows(rights, opening)

@@ -204,7 +204,7 @@ static int add_regions(struct verbs_target *target) LOCK_REQUIRES(role)
 	int ret;
 
 	if (!regions)
-		return error_set(-ENOMEM, "no memory for a list of regions");
+		return error_set(-ENOMEM, "cannot allocate memory for a list of regions");
 	ret = target->backing->ops->list_regions(target->backing, regions, &n);
 	for (size_t i = 0; ret == 0 && i < n; i++) {
 		struct rights *rights = &target->peers->rights;
@@ -320,7 +320,9 @@ static int verbs_listen(struct transport_target *tg, const char *address)
 		return 0;
 	lock_acquire(&target->lock, &role);
 	if (target->peers)
-		ret = error_set(-EALREADY, "listen on %s: the target listens already", address);
+		ret = error_set(-EALREADY,
+				"listen on %s: the target listens on another address already",
+				address);
 	else
 		ret = start(target, address);
 	if (ret && ret != -EALREADY)
@@ -478,7 +480,7 @@ int verbs_target_open(const struct target_opts *opts, struct transport_target **
 	int ret;
 
 	if (!target)
-		return error_set(-ENOMEM, "no memory for a target");
+		return error_set(-ENOMEM, "cannot allocate memory for a target");
 	ret = fill(target, opts);
 	if (ret) {
 		transport_target_close(&target->backing);

@@ -78,7 +78,7 @@ static int exchange(struct verbs *verbs, union verbs_any *message)
 	ret = link_receive(verbs->link, message, deadline);
 	if (ret == 0 &&
 	    (message->head.type != VERBS_ATTACHED || message->attached.request != request))
-		ret = error_set(-EPROTO, "target answered with type %u to request %u",
+		ret = error_set(-EPROTO, "the memory node answered with type %u to request %u",
 				message->head.type, request);
 	return ret ? post_fail(verbs->post, ret, error_last()) : 0;
 }
@@ -97,7 +97,7 @@ static int ask_target(struct verbs *verbs, const struct region_grant *grant,
 	if (ret)
 		return ret;
 	if (attached->status)
-		return error_set(attached->status, "target: %s", attached->text);
+		return error_set(attached->status, "memory node: %s", attached->text);
 	mine->region = (struct region){ .id = attached->region,
 					.rights = attached->rights,
 					.size = attached->size,
@@ -129,7 +129,7 @@ static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 	int ret;
 
 	if (!mine)
-		return error_set(-ENOMEM, "no memory for a region");
+		return error_set(-ENOMEM, "cannot allocate memory for a region");
 	ret = ask_target(verbs, grant, mine);
 	if (ret) {
 		mem_free(mine);

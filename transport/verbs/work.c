@@ -17,7 +17,7 @@
 
 int work_lost(const struct work *work)
 {
-	return error_set(work->error, "connection to the target was lost: %s", work->text);
+	return error_set(work->error, "the connection to the memory node was lost: %s", work->text);
 }
 
 /* The atomics without a result keep the status that they got when they were posted: unknown. */
@@ -46,7 +46,7 @@ int work_fail(struct work *work, int code, const char *text)
 		work->error = -ECONNRESET;
 		work->tr->broken = -ECONNRESET;
 	}
-	return error_set(code, "connection to the target was lost: %s", work->text);
+	return error_set(code, "the connection to the memory node was lost: %s", work->text);
 }
 
 /* -------- what completes -------- */
@@ -141,7 +141,7 @@ static int pause_a_while(struct work *work, struct work_wait *wait)
 	if (now >= batch->deadline)
 		return work_fail(work, -ETIMEDOUT, "an operation's deadline has passed");
 	if (now >= wait->until)
-		return error_set(-ETIMEDOUT, "the chain is not done in time");
+		return error_set(-ETIMEDOUT, "the operations did not complete in time");
 	if (wait->looks % LOOKS_CHECK == 0 && link_check(work->link))
 		return work_fail(work, -ECONNRESET, "the target has hung up");
 	(void)sched_yield(); /* software RDMA may need this processor */
@@ -217,7 +217,7 @@ static int make_memory(struct work *work)
 	ptr = chunk_alloc(64, work->bytes);
 	work->arena = ptr;
 	if (!ptr)
-		return error_set(-ENOMEM, "no memory for copies");
+		return error_set(-ENOMEM, "cannot allocate memory for copies");
 	if (!verbs_device_key(link->device, ptr, work->bytes, &work->key))
 		return error_set(-ENOMEM, "device %s registers no memory: see ulimit -l",
 				 link->device->name);
@@ -226,7 +226,8 @@ static int make_memory(struct work *work)
 		work->lanes[i].results = (uint64_t *)(void *)ptr;
 		work->lanes[i].slots = mem_array(link->depth, sizeof(struct slot));
 		if (!work->lanes[i].slots)
-			return error_set(-ENOMEM, "no memory for %u work requests", link->depth);
+			return error_set(-ENOMEM, "cannot allocate memory for %u work requests",
+					 link->depth);
 		ptr += results;
 	}
 	work->message = (union verbs_any *)(void *)ptr;

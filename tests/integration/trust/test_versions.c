@@ -318,7 +318,7 @@ static void request__that_is_not_known_hears_so(void **state)
 	prove(fx);
 	for (int i = 0; i < 2; i++) {
 		write_bytes(fx, frame, pack(frame, FRAME_VERSION, 999, &nothing.base));
-		expect_refusal(fx, 999, -ENOTSUP, "no request of type 999");
+		expect_refusal(fx, 999, -ENOTSUP, "request of type 999: unknown to this server");
 	}
 	memset(bad, 0xff, sizeof(bad));
 	must(frame_encode(&head, bad));

@@ -160,7 +160,7 @@ static void table_create__bad_column_names(void **state)
 	}
 	bad_init(&bad);
 	bad.columns[3].name = "obs";
-	bad_expect(&bad, "columns[3].name \"obs\" is also columns[0]");
+	bad_expect(&bad, "columns[3].name \"obs\": columns[0] has it already");
 	bad_init(&bad);
 	bad.columns[3].name = "next_obs";
 	bad_expect(&bad, "next_obs");

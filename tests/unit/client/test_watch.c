@@ -125,7 +125,7 @@ static void check_progress(enum nodes_reach reach)
 	}
 	assert_int_equal(after(rig, 59 * S), 0);
 	replay_expect(after(rig, 1 * S), -ETIMEDOUT, "10 more inserts");
-	replay_expect(after(rig, 1 * S), -ETIMEDOUT, "nothing moved for 60 s");
+	replay_expect(after(rig, 1 * S), -ETIMEDOUT, "no progress for 60 s");
 	replay_append_plain(&rig->nx.fx, rig->writer, 0, 1);
 	assert_int_equal(after(rig, 1 * S), 0);
 	close_rig(rig);
@@ -161,7 +161,7 @@ static void sampler_watch__while_the_counts_are_away(void **state)
 	assert_int_equal(after(rig, 0), 0);
 	assert_int_equal(after(rig, 3 * S), 0);
 	assert_non_null(strstr(rig->line, "keeps the counts of view 0, cannot be reached"));
-	replay_expect(after(rig, 60 * S), -ETIMEDOUT, "nothing moved");
+	replay_expect(after(rig, 60 * S), -ETIMEDOUT, "no progress");
 	nodes_return(&rig->nx, rig->nx.control);
 	close_rig(rig);
 }
@@ -201,7 +201,7 @@ static void sampler_sample__gives_up_where_all_stalls(void **state)
 	sampler = replay_sampler(&fx, NULL);
 	replay_expect(rlv_sampler_sample(sampler, 4, RLV_TIMEOUT_STALL, &batch), -ETIMEDOUT,
 		      "waits for 10 more inserts");
-	assert_non_null(strstr(rlv_last_error(), "nothing moved for 0.02 s"));
+	assert_non_null(strstr(rlv_last_error(), "no progress for 0.02 s"));
 	replay_sampler_done(&sampler);
 	replay_close(&fx);
 }
@@ -217,7 +217,7 @@ static void sampler_sample__with_a_timeout_goes_on_where_all_stalls(void **state
 	sampler = replay_sampler(&fx, NULL);
 	replay_expect(rlv_sampler_sample(sampler, 4, 100 * MS, &batch), -ETIMEDOUT,
 		      "waits for 10 more inserts");
-	assert_null(strstr(rlv_last_error(), "nothing moved"));
+	assert_null(strstr(rlv_last_error(), "no progress"));
 	assert_true(replay_sampler_stats(sampler).limiter_wait_ns >= 100u * MS);
 	replay_sampler_done(&sampler);
 	replay_close(&fx);
@@ -240,7 +240,7 @@ static void check_append(const struct rlv_view *view, const char *waits_for, int
 		ret = replay_append(&fx, writer, &put);
 	while (ret == 0);
 	replay_expect(ret, -ETIMEDOUT, waits_for);
-	assert_non_null(strstr(rlv_last_error(), "nothing moved for 0.02 s"));
+	assert_non_null(strstr(rlv_last_error(), "no progress for 0.02 s"));
 	assert_int_equal(rlv_writer_watch(writer, &watch), 0);
 	watch.looked_ns = 0;
 	assert_int_equal(rlv_writer_watch(writer, &watch), 0);
