@@ -26,20 +26,21 @@
 #include "server/net/timed_queue.h"
 #include "server/daemon/version.h"
 
-#define MAX_LISTENERS 2
-#define AUTH_BODY_MAX 4096u /* before authentication */
-#define BACKLOG 1024
-#define QUEUE_MAX 256u       /* connections per queue, except the ready queue */
-#define ACCEPTS_MAX 16u      /* accepts per turn, then accepted connections are served */
-#define OWED_MAX 64u         /* pending requests per connection */
-#define RESERVED_MAX 64u     /* part of max_conns reserved for the unix socket */
-#define READY_NODES_MAX 128u /* in addition to max_conns; nodes leave at registration */
+enum {
+	MAX_LISTENERS = 2,
+	BACKLOG = 1024,
+	AUTH_BODY_MAX = 4096,  /* before authentication */
+	QUEUE_MAX = 256,       /* connections per queue, except the ready queue */
+	ACCEPTS_MAX = 16,      /* accepts per turn, then accepted connections are served */
+	OWED_MAX = 64,         /* pending requests per connection */
+	RESERVED_MAX = 64,     /* part of max_conns reserved for the unix socket */
+	READY_NODES_MAX = 128, /* in addition to max_conns; nodes leave at registration */
+};
 
 enum conn_phase { PHASE_HELLO, PHASE_AUTH, PHASE_READY, PHASE_LAST_WORDS };
 
 /* Eviction order when descriptors run out. */
-enum conn_queue { QUEUE_TCP, QUEUE_LAST_WORDS, QUEUE_LOCAL, QUEUE_READY };
-#define QUEUES 4
+enum conn_queue { QUEUE_TCP, QUEUE_LAST_WORDS, QUEUE_LOCAL, QUEUE_READY, QUEUES };
 
 struct conn {
 	struct timed_link link;
@@ -162,18 +163,14 @@ static void refuse(struct conn *conn, const char *why)
 	conn_drop(conn);
 }
 
-/* Probably authenticating: a flood of new connections must not evict it. */
-static bool is_proving(const struct conn *conn)
-{
-	return conn->phase == PHASE_AUTH || stream_tls_has_spoken(&conn->flow.stream);
-}
-
-/* Evict one connection. False = none to evict. */
+/* Evict one connection, if possible none that is probably authenticating: a flood of new ones must
+   not evict those. False = none to evict. */
 static bool drop_oldest(struct conns *conns, enum conn_queue number)
 {
 	struct timed_link *oldest = conns->queues[number].first;
 
-	while (oldest && is_proving(conn_of(oldest)))
+	while (oldest && (conn_of(oldest)->phase == PHASE_AUTH ||
+			  stream_tls_has_spoken(&conn_of(oldest)->flow.stream)))
 		oldest = oldest->next;
 	if (!oldest)
 		oldest = conns->queues[number].first;
@@ -381,15 +378,6 @@ static void on_hello(struct conn *conn, const struct channel_frame *frame)
 		conn_refuse(conn, &frame->head, ret);
 }
 
-static int take_secret(struct conn *conn, const ProtobufCBinaryData *secret)
-{
-	if (secret->len != 0 && secret->len != AUTH_SECRET_BYTES)
-		return error_set(-EPROTO, "auth: secret of %zu bytes", secret->len);
-	if (secret->len)
-		memcpy(conn->peer.secret, secret->data, AUTH_SECRET_BYTES);
-	return 0;
-}
-
 static int check_auth(struct conn *conn, const struct channel_frame *frame)
 {
 	Relive__AuthRequest *request = NULL;
@@ -405,8 +393,10 @@ static int check_auth(struct conn *conn, const struct channel_frame *frame)
 		return error_set(-EPROTO, "no proof of the token");
 	if (!auth_is_proof(proof, request->proof.data, request->proof.len))
 		ret = error_set(-EACCES, "token: the proof is wrong");
-	else
-		ret = take_secret(conn, &request->secret);
+	else if (request->secret.len == AUTH_SECRET_BYTES)
+		memcpy(conn->peer.secret, request->secret.data, AUTH_SECRET_BYTES);
+	else if (request->secret.len)
+		ret = error_set(-EPROTO, "auth: secret of %zu bytes", request->secret.len);
 	relive__auth_request__free_unpacked(request, NULL);
 	return ret;
 }
@@ -433,16 +423,6 @@ static int find_room(const struct conn *conn)
 			 n, most, conn->peer.local ? "" : " over TCP");
 }
 
-static void become_ready(struct conn *conn)
-{
-	conn->phase = PHASE_READY;
-	queue_up(conn, QUEUE_READY);
-	if (conn->peer.role == CONN_MEMNODE)
-		conn->conns->n_nodes++;
-	if (!conn->peer.local)
-		tcp_keep_alive(conn->flow.stream.fd);
-}
-
 static void on_auth(struct conn *conn, const struct channel_frame *frame)
 {
 	const struct conns_opts *opts = &conn->conns->opts;
@@ -465,7 +445,12 @@ static void on_auth(struct conn *conn, const struct channel_frame *frame)
 	reply.lease_ns = lease.lease_ns;
 	if (lease.client_id)
 		reply.secret = (ProtobufCBinaryData){ sizeof(lease.secret), lease.secret };
-	become_ready(conn);
+	conn->phase = PHASE_READY;
+	queue_up(conn, QUEUE_READY);
+	if (conn->peer.role == CONN_MEMNODE)
+		conn->conns->n_nodes++;
+	if (!conn->peer.local)
+		tcp_keep_alive(conn->flow.stream.fd);
 	conn_answer(conn, &frame->head, &reply.base);
 }
 
@@ -485,16 +470,6 @@ static void take_frame(struct conn *conn, const struct channel_frame *frame)
 	}
 }
 
-static int check_head(const struct conn *conn, const struct frame_header *head)
-{
-	if (head->type & FRAME_ANSWER)
-		return error_set(-EPROTO, "an answer without a request");
-	if (conn->phase != PHASE_READY && head->length > AUTH_BODY_MAX)
-		return error_set(-EPROTO, "it sent %u bytes before the proof of the token",
-				 head->length);
-	return 0;
-}
-
 /* 0: a frame was read; -EAGAIN: incomplete frame; else the stream is broken. */
 static int read_frame(struct conn *conn)
 {
@@ -505,10 +480,13 @@ static int read_frame(struct conn *conn)
 	uint8_t *all;
 	int ret = frame_decode(bytes, n < 0 ? 0 : (size_t)n, &frame.head);
 
-	if (ret == 0)
-		ret = check_head(conn, &frame.head);
 	if (ret == -EAGAIN)
 		return ret;
+	if (ret == 0 && frame.head.type & FRAME_ANSWER)
+		ret = error_set(-EPROTO, "an answer without a request");
+	else if (ret == 0 && conn->phase != PHASE_READY && frame.head.length > AUTH_BODY_MAX)
+		ret = error_set(-EPROTO, "it sent %u bytes before the proof of the token",
+				frame.head.length);
 	if (ret) {
 		/* Type and request id have the same place in each version, so a peer of another
 		   version gets an answer. */
@@ -569,24 +547,17 @@ static const struct flow_ops flow_ops = {
 
 /* -------- accepting -------- */
 
-static uint32_t peer_pid(int fd)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.pid <= 0)
-		return 0;
-	return (uint32_t)cred.pid;
-}
-
 /* The kernel identifies peers of a unix socket; other connections use TLS. */
 static int begin(struct conn *conn, evutil_socket_t fd)
 {
+	struct ucred cred = { .pid = 0 };
+	socklen_t len = sizeof(cred);
 	struct stream stream;
 	int ret = 0;
 
 	if (conn->peer.local) {
-		conn->peer.process.pid = peer_pid(fd);
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0)
+			conn->peer.process.pid = (uint32_t)cred.pid;
 		stream_init_socket(&stream, fd);
 	} else {
 		tcp_set_no_delay(fd);
@@ -702,20 +673,14 @@ int conns_listen_socket(struct conns *conns, const char *path)
 	return ret;
 }
 
-static int use_tls(struct conns *conns)
+int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port, uint16_t *port_out)
 {
 	const struct tls_opts opts = {
 		.server = true,
 		.token = conns->opts.token,
 		.files = conns->opts.tls,
 	};
-
-	return conns->tls ? 0 : tls_open(&opts, &conns->tls);
-}
-
-int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port, uint16_t *port_out)
-{
-	int fd = -1, ret = use_tls(conns);
+	int fd = -1, ret = conns->tls ? 0 : tls_open(&opts, &conns->tls);
 
 	if (ret == 0)
 		ret = tcp_bind(host, port, &fd, port_out);

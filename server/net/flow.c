@@ -7,12 +7,14 @@
 #include <event2/buffer.h>
 #include <event2/event.h>
 
-#define READ_BYTES 16384 /* a TLS record, so that the stream keeps nothing back */
-#define READS_MAX 4      /* reads per turn, for fairness */
-#define OUT_LOW (64u << 10)
-#define OUT_HIGH (256u << 10)
-#define OUT_MAX (4u << 20)
-#define LINGER_BYTES (1u << 20)
+enum {
+	READ_BYTES = 16384, /* a TLS record, so that the stream keeps nothing back */
+	READS_MAX = 4,      /* reads per turn, for fairness */
+	OUT_LOW = 64 << 10,
+	OUT_HIGH = 256 << 10,
+	OUT_MAX = 4 << 20,
+	LINGER_BYTES = 1 << 20,
+};
 
 static const struct timeval write_limit = { .tv_sec = FLOW_WRITE_SECONDS };
 
@@ -64,13 +66,6 @@ static int write_some(struct flow *flow)
 	return ret;
 }
 
-/* Output drains, but too slowly. */
-static bool is_too_slow(const struct flow *flow)
-{
-	return flow->full_since && clock_now_ns(clock_monotonic()) - flow->full_since >
-					   FLOW_WRITE_SECONDS * (uint64_t)CLOCK_NS_PER_S;
-}
-
 /* -------- reading -------- */
 
 static int read_some(struct flow *flow, size_t *n_out)
@@ -106,30 +101,26 @@ void flow_resume(struct flow *flow)
 	event_active(flow->readable, EV_READ, 0);
 }
 
-/* Deliver received bytes before the end of the stream: the end follows at the loop's next turn. */
-static void take(struct flow *flow)
+static void go_on(struct flow *flow)
 {
 	bool resumed = flow->resumed;
 	size_t n = 0;
-	int ret = read_some(flow, &n);
-
-	flow->resumed = false;
-	if (n || resumed)
-		flow->ops->on_read(flow->ctx);
-	else if (ret)
-		flow->ops->on_end(flow->ctx, ret);
-}
-
-static void go_on(struct flow *flow)
-{
 	int ret = write_some(flow);
 
-	if (ret && ret != -EAGAIN)
+	if (ret && ret != -EAGAIN) {
 		flow->ops->on_end(flow->ctx, ret);
-	else if (!flow->paused)
-		take(flow);
-	else if (!flow->full_since)
-		flow->ops->on_drained(flow->ctx);
+	} else if (flow->paused) {
+		if (!flow->full_since)
+			flow->ops->on_drained(flow->ctx);
+	} else {
+		/* Received bytes are delivered before the end: it follows at the next turn. */
+		ret = read_some(flow, &n);
+		flow->resumed = false;
+		if (n || resumed)
+			flow->ops->on_read(flow->ctx);
+		else if (ret)
+			flow->ops->on_end(flow->ctx, ret);
+	}
 }
 
 /* -------- lingering close -------- */
@@ -178,10 +169,13 @@ void flow_linger(struct flow *flow, bool broken)
 
 static void on_ready(evutil_socket_t fd, short what, void *arg)
 {
+	const uint64_t limit_ns = FLOW_WRITE_SECONDS * (uint64_t)CLOCK_NS_PER_S;
 	struct flow *flow = arg;
+	bool too_slow = flow->full_since &&
+			clock_now_ns(clock_monotonic()) - flow->full_since > limit_ns;
 
 	(void)fd;
-	if ((what & EV_TIMEOUT) || is_too_slow(flow))
+	if ((what & EV_TIMEOUT) || too_slow)
 		flow->ops->on_end(flow->ctx, error_set(-ETIMEDOUT, "it does not read its answers"));
 	else if (flow->lingers)
 		linger_on(flow);

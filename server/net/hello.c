@@ -35,20 +35,15 @@ static void take_its_word(const Relive__HelloRequest *hello, struct conn_peer *p
 	peer->has_process = true;
 }
 
-/* The kernel gives the peer of a unix socket, even where /proc hides other users' processes. */
-static void identify(const Relive__HelloRequest *hello, struct conn_peer *peer)
+int hello_take(const Relive__HelloRequest *hello, const struct stream *stream, uint32_t epoch,
+	       struct conn_peer *peer)
 {
+	/* The kernel gives the peer of a unix socket, even where /proc hides other users' processes. */
 	int ret = peer->local ? process_read(peer->process.pid, &peer->process) : -EACCES;
 
 	peer->has_process = ret == 0;
 	if (!peer->local || (ret == -EACCES && hello->pid == peer->process.pid))
 		take_its_word(hello, peer);
-}
-
-int hello_take(const Relive__HelloRequest *hello, const struct stream *stream, uint32_t epoch,
-	       struct conn_peer *peer)
-{
-	identify(hello, peer);
 	if (hello->format_major != REGION_FORMAT_MAJOR)
 		return error_set(-EPROTO, "format %u: this server speaks %d", hello->format_major,
 				 REGION_FORMAT_MAJOR);

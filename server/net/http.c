@@ -59,14 +59,6 @@ static void hush(int fd)
 
 /* -------- pages -------- */
 
-static int write_health(struct http *http, struct metrics *page)
-{
-	int code = http->opts.health(http->opts.ctx);
-
-	fprintf(page->file, "%s\n", code ? error_last() : "ok");
-	return code ? 503 : 200;
-}
-
 static struct made make_page(struct http *http, enum http_path path)
 {
 	struct made made = { .code = 200 };
@@ -75,7 +67,8 @@ static struct made make_page(struct http *http, enum http_path path)
 	if (metrics_open(&page))
 		return (struct made){ .code = 503 };
 	if (path == HTTP_HEALTHZ) {
-		made.code = write_health(http, &page);
+		made.code = http->opts.health(http->opts.ctx) ? 503 : 200;
+		fprintf(page.file, "%s\n", made.code == 200 ? "ok" : error_last());
 	} else {
 		http->opts.metrics(http->opts.ctx, &page);
 		metrics_process(&page);
@@ -212,22 +205,6 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* The daemon's signals are not delivered to this thread. */
-static int start(struct http *http)
-{
-	sigset_t all, old;
-	int ret;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&http->thread, NULL, serve, http);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (ret)
-		return error_set(-ret, "start the thread of /metrics: %s", strerror(ret));
-	http->running = true;
-	return 0;
-}
-
 /* -------- open and close -------- */
 
 static int parse_address(const char *text, struct sockaddr_storage *out, int *len_out)
@@ -279,6 +256,7 @@ int http_open(const struct http_opts *opts, struct http **http_out)
 {
 	struct http *http = mem_zalloc(sizeof(*http));
 	struct sockaddr_storage address;
+	sigset_t all, old;
 	int ret, len;
 
 	if (!http)
@@ -293,8 +271,16 @@ int http_open(const struct http_opts *opts, struct http **http_out)
 		ret = http_conns_open(&http->conns, http->base, (struct sockaddr *)&address, len);
 	http->conns.on_ask = on_ask;
 	http->conns.ctx = http;
-	if (ret == 0)
-		ret = start(http);
+	if (ret == 0) {
+		/* The daemon's signals are not delivered to this thread. */
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &old);
+		ret = pthread_create(&http->thread, NULL, serve, http);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		http->running = ret == 0;
+		if (ret)
+			ret = error_set(-ret, "start the thread of /metrics: %s", strerror(ret));
+	}
 	if (ret) {
 		http_close(&http);
 		return ret;
@@ -302,16 +288,6 @@ int http_open(const struct http_opts *opts, struct http **http_out)
 	log_info("serve /metrics and /healthz at %s", opts->address);
 	*http_out = http;
 	return 0;
-}
-
-static void free_events(struct http *http)
-{
-	if (http->on_made)
-		event_free(http->on_made);
-	if (http->on_stop)
-		event_free(http->on_stop);
-	if (http->base)
-		event_base_free(http->base);
 }
 
 LOCK_UNCHECKED void http_close(struct http **http_ptr)
@@ -325,7 +301,12 @@ LOCK_UNCHECKED void http_close(struct http **http_ptr)
 		pthread_join(http->thread, NULL);
 	}
 	http_conns_close(&http->conns);
-	free_events(http);
+	if (http->on_made)
+		event_free(http->on_made);
+	if (http->on_stop)
+		event_free(http->on_stop);
+	if (http->base)
+		event_base_free(http->base);
 	for (size_t i = 0; i < HTTP_PATHS; i++)
 		free(http->made[i].text); /* NOLINT: of open_memstream */
 	if (http->ask_fd >= 0)

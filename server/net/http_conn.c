@@ -16,8 +16,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-#define BACKLOG 64
-#define PAUSE_US 10000 /* pause after a failed accept, usually out of descriptors */
+enum { BACKLOG = 64 };
 
 enum state { READING, ASKING, SENDING, CLOSING };
 
@@ -33,25 +32,10 @@ struct http_conn {
 
 /* -------- the request -------- */
 
-static bool starts(const char **at, const char *words)
-{
-	size_t len = strlen(words);
-
-	if (strncmp(*at, words, len) != 0)
-		return false;
-	*at += len;
-	return true;
-}
-
-/* The path ends at a query or at the blank before the version. */
-static bool is_path(const char *target, size_t len, const char *path)
-{
-	return strlen(path) == len && strncmp(target, path, len) == 0;
-}
-
 int http_parse(const char *text, enum http_path *path_out)
 {
 	static const char *const paths[HTTP_PATHS] = { "/metrics", "/healthz" };
+	static const char version[] = " HTTP/1.";
 	size_t method = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
 	const char *at = text + method + 1, *end;
 	size_t target, len;
@@ -60,14 +44,15 @@ int http_parse(const char *text, enum http_path *path_out)
 		return 400;
 	target = strcspn(at, " \r\n");
 	len = strcspn(at, "? \r\n");
-	end = at + target;
-	if (at[0] != '/' || !starts(&end, " HTTP/1.") || (*end != '0' && *end != '1') ||
-	    end[1] != '\r' || end[2] != '\n')
+	if (at[0] != '/' || strncmp(at + target, version, strlen(version)) != 0)
+		return 400;
+	end = at + target + strlen(version);
+	if ((*end != '0' && *end != '1') || end[1] != '\r' || end[2] != '\n')
 		return 400;
 	if (strncmp(text, "GET ", 4) != 0)
 		return 405;
 	for (enum http_path path = 0; path < HTTP_PATHS; path++)
-		if (is_path(at, len, paths[path])) {
+		if (strlen(paths[path]) == len && strncmp(at, paths[path], len) == 0) {
 			*path_out = path;
 			return 200;
 		}
@@ -229,30 +214,11 @@ void http_conns_answer(struct http_conns *conns, enum http_path path,
 
 /* -------- accept -------- */
 
-static void drop_oldest(struct http_conns *conns)
-{
-	struct http_conn *conn = conns->first;
-
-	while (conn->next)
-		conn = conn->next;
-	drop(conn);
-}
-
-static void link_conn(struct http_conns *conns, struct http_conn *conn)
-{
-	conn->conns = conns;
-	conn->next = conns->first;
-	if (conns->first)
-		conns->first->prev = conn;
-	conns->first = conn;
-	conns->n++;
-}
-
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
 		      int len, void *arg)
 {
 	struct http_conns *conns = arg;
-	struct http_conn *conn = mem_zalloc(sizeof(*conn));
+	struct http_conn *conn = mem_zalloc(sizeof(*conn)), *oldest = conns->first;
 
 	(void)listener;
 	(void)address;
@@ -261,9 +227,16 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 		close(fd);
 		return;
 	}
+	while (oldest && oldest->next)
+		oldest = oldest->next;
 	if (conns->n >= HTTP_MAX_CONNS)
-		drop_oldest(conns);
-	link_conn(conns, conn);
+		drop(oldest);
+	conn->conns = conns;
+	conn->next = conns->first;
+	if (conns->first)
+		conns->first->prev = conn;
+	conns->first = conn;
+	conns->n++;
 	conn->bev = bufferevent_socket_new(conns->base, fd, BEV_OPT_CLOSE_ON_FREE);
 	conn->timer = evtimer_new(conns->base, on_time, conn);
 	if (!conn->bev)
@@ -284,7 +257,7 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
 	(void)listener;
 	(void)arg;
 	log_warn("accept for /metrics: %s", strerror(errno));
-	usleep(PAUSE_US);
+	usleep(10 * 1000); /* usually out of descriptors */
 }
 
 int http_conns_open(struct http_conns *conns, struct event_base *base,

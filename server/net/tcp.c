@@ -9,29 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define KEEPALIVE_SECONDS 30   /* idle time before probes */
-#define PROBE_SECONDS 10       /* probe interval */
-#define PROBES 3               /* unanswered probes that end the connection */
-#define UNHEARD_MS (60 * 1000) /* limit for unacknowledged data */
-
-static int bind_at(const struct addrinfo *at, int *fd_out)
-{
-	const int one = 1;
-	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int ret = 0;
-
-	if (fd < 0)
-		return -errno;
-	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, at->ai_addr, at->ai_addrlen))
-		ret = -errno;
-	if (ret)
-		close(fd);
-	else
-		*fd_out = fd;
-	return ret;
-}
-
 static uint16_t bound_port(int fd)
 {
 	union {
@@ -52,18 +29,26 @@ int tcp_bind(const char *host, uint16_t port, int *fd_out, uint16_t *port_out)
 	struct addrinfo wanted = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *found = NULL;
 	const char *name = host && *host ? host : "127.0.0.1";
+	const int one = 1;
 	char service[8];
-	int ret;
+	int fd, ret;
 
 	snprintf(service, sizeof(service), "%u", port);
 	ret = getaddrinfo(name, service, &wanted, &found);
 	if (ret)
 		return error_set(-EINVAL, "listen on %s: %s", name, gai_strerror(ret));
-	ret = bind_at(found, fd_out);
+	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0)
+		(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen))
+		ret = error_set(-errno, "listen on %s:%u: %s", name, port, strerror(errno));
 	freeaddrinfo(found);
+	if (ret && fd >= 0)
+		close(fd);
 	if (ret)
-		return error_set(ret, "listen on %s:%u: %s", name, port, strerror(-ret));
-	*port_out = bound_port(*fd_out);
+		return ret;
+	*fd_out = fd;
+	*port_out = bound_port(fd);
 	return 0;
 }
 
@@ -76,8 +61,11 @@ void tcp_set_no_delay(int fd)
 
 void tcp_keep_alive(int fd)
 {
-	const int one = 1, idle = KEEPALIVE_SECONDS, pause = PROBE_SECONDS, probes = PROBES;
-	const int unheard = UNHEARD_MS;
+	const int one = 1;
+	const int idle = 30;           /* seconds before probes */
+	const int pause = 10;          /* seconds between probes */
+	const int probes = 3;          /* unanswered probes that end the connection */
+	const int unheard = 60 * 1000; /* ms, limit for unacknowledged data */
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
