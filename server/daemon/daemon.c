@@ -13,8 +13,6 @@
 #include "base/bits.h"
 #include "base/os/clock.h"
 
-#define DEFAULT_PORT 7117
-
 enum daemon_exit daemon_exit_of(int code)
 {
 	switch (code) {
@@ -131,25 +129,6 @@ static int set_common(const struct daemon_program *program, int option, const ch
 	}
 }
 
-/* Joins the program's options and the common ones. */
-static void join_options(const struct daemon_program *program,
-			 struct option all[DAEMON_OPTIONS_MAX + ARRAY_LEN(common_options)])
-{
-	size_t n = 0;
-
-	for (; n < DAEMON_OPTIONS_MAX && program->options[n].name; n++)
-		all[n] = program->options[n];
-	memcpy(all + n, common_options, sizeof(common_options));
-}
-
-static int wrong_option(char **argv, int option)
-{
-	const char *name = argv[optind > 1 ? optind - 1 : 0];
-
-	return option == ':' ? error_set(-EINVAL, "%.64s: needs a value", name)
-			     : error_set(-EINVAL, "%.64s: no such option", name);
-}
-
 int daemon_refuse(const struct daemon_program *program)
 {
 	fprintf(stderr, "%s: %s\n  try: %s --help\n", program->name, error_last(), program->name);
@@ -161,14 +140,18 @@ int daemon_parse(const struct daemon_program *program, int argc, char **argv, vo
 {
 	struct option all[DAEMON_OPTIONS_MAX + ARRAY_LEN(common_options)];
 	int option, ret = 0;
+	size_t n = 0;
 
 	memset(common_out, 0, sizeof(*common_out));
-	join_options(program, all);
+	for (; n < DAEMON_OPTIONS_MAX && program->options[n].name; n++)
+		all[n] = program->options[n];
+	memcpy(all + n, common_options, sizeof(common_options));
 	daemon_log_begin();
 	opterr = 0; /* errors are reported here */
 	while (ret == 0 && (option = getopt_long(argc, argv, ":", all, NULL)) != -1) {
 		if (option == '?' || option == ':')
-			ret = wrong_option(argv, option);
+			ret = error_set(-EINVAL, "%.64s: %s", argv[optind > 1 ? optind - 1 : 0],
+					option == ':' ? "needs a value" : "no such option");
 		else if (option >= OPT_LOG)
 			ret = set_common(program, option, optarg, common_out);
 		else
@@ -222,7 +205,7 @@ int daemon_parse_address(const char *text, char host_out[256], uint16_t *port_ou
 	const char *host = at + bracket;
 	const char *host_end = bracket ? strchr(host, ']') : strrchr(host, ':');
 	const char *port = host_end ? strchr(host_end, ':') : NULL;
-	unsigned long number = DEFAULT_PORT;
+	unsigned long number = 7117;
 	char *end = NULL;
 	size_t len;
 

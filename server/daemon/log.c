@@ -19,9 +19,6 @@
 
 #include "server/daemon/log_limit.h"
 
-#define STAMP_BYTES 40
-#define FILE_BYTES ((off_t)8 << 20)
-
 /* Written by setup; the descriptors also by the handler of SIGHUP. */
 static struct {
 	FILE *file;
@@ -34,18 +31,6 @@ static struct {
 } to = { .fds = { -1, -1, -1 }, .level = LOG_LEVEL_INFO, .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 /* -------- lines -------- */
-
-static void put_stamp(char stamp[STAMP_BYTES])
-{
-	struct timespec ts;
-	struct tm tm;
-	size_t len;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	gmtime_r(&ts.tv_sec, &tm);
-	len = strftime(stamp, STAMP_BYTES, "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(stamp + len, STAMP_BYTES - len, ".%03ldZ", ts.tv_nsec / 1000000);
-}
 
 /* A full disk loses log lines only. */
 static void write_json(FILE *file, const char *stamp, const char *const words[3])
@@ -66,9 +51,15 @@ static void write_json(FILE *file, const char *stamp, const char *const words[3]
 static void write_line(enum log_level level, const char *where, const char *text)
 {
 	const char *const words[] = { log_level_name(level), where, text };
-	char stamp[STAMP_BYTES];
+	char stamp[40];
+	struct timespec ts;
+	struct tm tm;
+	size_t len;
 
-	put_stamp(stamp);
+	clock_gettime(CLOCK_REALTIME, &ts);
+	gmtime_r(&ts.tv_sec, &tm);
+	len = strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(stamp + len, sizeof(stamp) - len, ".%03ldZ", ts.tv_nsec / 1000000);
 	if (to.json)
 		write_json(to.file, stamp, words);
 	else
@@ -101,16 +92,13 @@ static void open_again(int number)
 	errno = saved;
 }
 
-/*
- * Renames a file of FILE_BYTES to FILE.1, replacing the former one: a log never uses more than
- * twice FILE_BYTES.
- */
+/* Renames a FILE of 8 MiB to FILE.1, replacing the former one: a log never uses more than twice that. */
 static void bound_file(void)
 {
 	char former[PATH_MAX + 2];
 	struct stat st;
 
-	if (!to.path[0] || fstat(to.fds[0], &st) || !S_ISREG(st.st_mode) || st.st_size < FILE_BYTES)
+	if (!to.path[0] || fstat(to.fds[0], &st) || !S_ISREG(st.st_mode) || st.st_size < 8 << 20)
 		return;
 	snprintf(former, sizeof(former), "%s.1", to.path);
 	if (rename(to.path, former) == 0 || errno == ENOENT)

@@ -32,14 +32,9 @@
 #include "server/memnode/service.h"
 #include "server/daemon/version.h"
 
-#define DEFAULT_POOL_BYTES ((uint64_t)1 << 30)
-#define LOOK_NS (100 * CLOCK_NS_PER_MS)  /* latency of noticing a stop */
-#define SILENCE_NS (10 * CLOCK_NS_PER_S) /* silence limit of the server, or two leases */
-#define DIAL_NS (3 * MEMNODE_CALL_NS)    /* deadline of connect, handshake and registration */
-#define RETRY_FIRST_MS 20
-#define RETRY_LAST_MS 1000
-#define RETRY_REFUSED_MS 5000
-#define REFUSED_NS (3 * CLOCK_NS_PER_S) /* our former process may hold the name */
+#define LOOK_NS (100 * CLOCK_NS_PER_MS) /* latency of noticing a stop */
+
+enum { RETRY_FIRST_MS = 20, RETRY_LAST_MS = 1000, RETRY_REFUSED_MS = 5000 };
 
 struct memnode {
 	struct memnode_opts opts;
@@ -87,18 +82,6 @@ static uint64_t available_bytes(void)
 			kib = strtoull(line + 13, NULL, 10);
 	fclose(file);
 	return kib ? kib * 1024 : UINT64_MAX;
-}
-
-static int check_memory(uint64_t bytes)
-{
-	uint64_t available = available_bytes();
-
-	if (bytes <= available)
-		return 0;
-	return error_set(-ENOMEM,
-			 "pool of %" PRIu64 " MiB: the host has %" PRIu64 " MiB available, "
-			 "take a smaller --size or a --file",
-			 bytes >> 20, available >> 20);
 }
 
 /* Binding works only for a local address. */
@@ -161,17 +144,6 @@ static int listen_address(const struct memnode *node, const struct target_opts *
 	return 0;
 }
 
-/* A device over verbs has no socket. */
-static int share_socket(const struct memnode *node)
-{
-	char file[RUNTIME_PATH_BYTES];
-	int ret;
-
-	snprintf(file, sizeof(file), "%s.sock", node->role_name);
-	ret = runtime_dir_share_socket(&node->dir, file);
-	return ret == -ENOENT ? 0 : ret;
-}
-
 /*
  * A pool is a directory or a device. A pool in one file would give each client a descriptor of all
  * other clients' data. Errors of looking at the path are left to the pool.
@@ -201,7 +173,8 @@ static int open_target(struct memnode *node)
 		.trust_clients = node->opts.trust_clients,
 	};
 	const char *kind = choose_kind(&node->opts);
-	char address[TRANSPORT_URI_BYTES];
+	char address[TRANSPORT_URI_BYTES], file[RUNTIME_PATH_BYTES];
+	uint64_t available = available_bytes();
 	int ret = choose_path(&node->opts, &opts);
 
 	if (!kind)
@@ -209,8 +182,13 @@ static int open_target(struct memnode *node)
 				 "transport %.16s%s: want auto, shm (without --listen) or verbs",
 				 node->opts.transport, node->opts.listen ? " with --listen" : "");
 	if (ret == 0 && !opts.path) {
-		opts.pool_bytes = opts.pool_bytes ? opts.pool_bytes : DEFAULT_POOL_BYTES;
-		ret = check_memory(opts.pool_bytes);
+		if (!opts.pool_bytes)
+			opts.pool_bytes = UINT64_C(1) << 30;
+		if (opts.pool_bytes > available)
+			ret = error_set(-ENOMEM,
+					"pool of %" PRIu64 " MiB: the host has %" PRIu64
+					" MiB available, take a smaller --size or a --file",
+					opts.pool_bytes >> 20, available >> 20);
 	}
 	if (ret == 0)
 		ret = listen_address(node, &opts, kind, address);
@@ -220,54 +198,37 @@ static int open_target(struct memnode *node)
 		ret = memnode_pool_begin(node->target);
 	if (ret == 0)
 		ret = node->target->ops->listen(node->target, address);
-	return ret ? ret : share_socket(node);
+	if (ret)
+		return ret;
+	snprintf(file, sizeof(file), "%s.sock", node->role_name);
+	ret = runtime_dir_share_socket(&node->dir, file);
+	return ret == -ENOENT ? 0 : ret; /* a device over verbs has no socket */
 }
 
 /* -------- the agent -------- */
 
-/* Sleep until a client needs service: a target without a descriptor is polled periodically. */
-static void wait_for_work(const struct memnode *node)
+/* Sleeps until a client needs service: a target without a descriptor is polled periodically. */
+static void *serve_clients(void *arg)
 {
+	struct memnode *node = arg;
 	int fd = node->target->ops->poll_fd(node->target);
 	struct pollfd ready[] = { { .fd = node->stop_agent, .events = POLLIN },
 				  { .fd = node->bell, .events = POLLIN },
 				  { .fd = fd, .events = POLLIN } };
-
-	(void)poll(ready, 3, fd < 0 ? LOOK_NS / CLOCK_NS_PER_MS : -1);
-}
-
-/* Answers the liveness ring of check_agent. */
-static void answer_bell(struct memnode *node)
-{
 	uint64_t n;
 
-	if (read(node->bell, &n, sizeof(n)) == (ssize_t)sizeof(n))
-		atomic_store_explicit(&node->rung_ns, 0, memory_order_relaxed);
-}
-
-static bool agent_is_stopped(const struct memnode *node)
-{
-	struct pollfd ready = { .fd = node->stop_agent, .events = POLLIN };
-
-	return poll(&ready, 1, 0) > 0;
-}
-
-static void *serve_clients(void *arg)
-{
-	struct memnode *node = arg;
-
-	while (!agent_is_stopped(node)) {
-		int ret;
-
-		wait_for_work(node);
-		answer_bell(node);
-		ret = node->target->ops->progress(node->target, 0);
-		if (ret) {
+	for (;;) {
+		(void)poll(ready, 3, fd < 0 ? LOOK_NS / CLOCK_NS_PER_MS : -1);
+		if (ready[0].revents)
+			return NULL;
+		/* Answers check_health. */
+		if (read(node->bell, &n, sizeof(n)) == (ssize_t)sizeof(n))
+			atomic_store_explicit(&node->rung_ns, 0, memory_order_relaxed);
+		if (node->target->ops->progress(node->target, 0)) {
 			log_error("serve: %s", error_last());
 			usleep(LOOK_NS / CLOCK_NS_PER_US);
 		}
 	}
-	return NULL;
 }
 
 static int start_agent(struct memnode *node)
@@ -325,13 +286,22 @@ static void write_metrics(void *ctx, struct metrics *m)
 	memnode_write_metrics(&state, m);
 }
 
-/* Rings, and checks that the previous ring was answered. */
-static int check_agent(struct memnode *node)
+/*
+ * Healthy without the server: clients continue, and a restart would lose a pool in memory. Rings the
+ * agent, and checks that it has answered the previous ring.
+ */
+static int check_health(void *ctx)
 {
+	struct memnode *node = ctx;
+	const char *uri = node->target->ops->uri(node->target);
 	uint64_t now = clock_now_ns(clock_monotonic());
 	uint64_t rung = atomic_load_explicit(&node->rung_ns, memory_order_relaxed);
 	const uint64_t one = 1;
 
+	if (strncmp(uri, "shm:", 4) == 0 && access(uri + 4, F_OK))
+		return error_set(-errno, "socket %s: %s", uri + 4, strerror(errno));
+	if (node->opts.path && access(node->opts.path, F_OK))
+		return error_set(-errno, "pool %s: %s", node->opts.path, strerror(errno));
 	if (rung && now - rung > HTTP_PATIENCE_NS)
 		return error_set(-ETIMEDOUT, "the thread that serves clients is stuck");
 	if (rung)
@@ -339,31 +309,6 @@ static int check_agent(struct memnode *node)
 	atomic_store_explicit(&node->rung_ns, now, memory_order_relaxed);
 	(void)!write(node->bell, &one, sizeof(one));
 	return 0;
-}
-
-/* Healthy without the server: clients continue, and a restart would lose a pool in memory. */
-static int check_health(void *ctx)
-{
-	struct memnode *node = ctx;
-	const char *uri = node->target->ops->uri(node->target);
-
-	if (strncmp(uri, "shm:", 4) == 0 && access(uri + 4, F_OK))
-		return error_set(-errno, "socket %s: %s", uri + 4, strerror(errno));
-	if (node->opts.path && access(node->opts.path, F_OK))
-		return error_set(-errno, "pool %s: %s", node->opts.path, strerror(errno));
-	return check_agent(node);
-}
-
-static int open_pages(struct memnode *node)
-{
-	const struct http_opts opts = {
-		.address = node->opts.metrics,
-		.metrics = write_metrics,
-		.health = check_health,
-		.ctx = node,
-	};
-
-	return opts.address ? http_open(&opts, &node->http) : 0;
 }
 
 /* -------- open and close -------- */
@@ -385,6 +330,11 @@ static int take_name(struct memnode *node)
 
 int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 {
+	struct http_opts pages = {
+		.address = opts->metrics,
+		.metrics = write_metrics,
+		.health = check_health,
+	};
 	struct memnode *node;
 	int ret;
 
@@ -406,8 +356,9 @@ int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 		ret = memnode_jobs_open(&node->lines[MEMNODE_PERSIST]);
 	if (ret == 0)
 		ret = start_agent(node);
-	if (ret == 0)
-		ret = open_pages(node);
+	pages.ctx = node;
+	if (ret == 0 && pages.address)
+		ret = http_open(&pages, &node->http);
 	if (ret) {
 		memnode_close(&node);
 		return ret;
@@ -511,22 +462,9 @@ static int send_registration(struct memnode *node, struct channel *ch,
 	ret = dial_status(reply->status);
 	if (ret == 0)
 		ret = own_pool(node, &pool, reply);
-	node->silence_ns = max_u64(SILENCE_NS, 2 * min_u64(reply->lease_ns, INT64_MAX / 4));
+	node->silence_ns =
+		max_u64(10 * CLOCK_NS_PER_S, 2 * min_u64(reply->lease_ns, INT64_MAX / 4));
 	relive__node_register_reply__free_unpacked(reply, NULL);
-	return ret;
-}
-
-static int announce(struct memnode *node, struct channel *ch)
-{
-	struct memnode_regions regions;
-	int ret = send_done(node, node->lines[MEMNODE_WORK], NULL); /* no recipient: undone */
-
-	if (ret == 0)
-		ret = memnode_regions_open(node->target, claim_of(node) != 0, &regions);
-	if (ret)
-		return ret;
-	ret = send_registration(node, ch, &regions);
-	memnode_regions_close(&regions);
 	return ret;
 }
 
@@ -567,6 +505,7 @@ static int connect_server(struct memnode *node, struct channel *ch)
 		.software = SERVER_VERSION,
 		.deadline_ns = deadline_in(MEMNODE_CALL_NS),
 	};
+	struct memnode_regions regions;
 	struct dial_peer peer;
 	int ret = find_token(node, token, &opts.token);
 
@@ -584,7 +523,13 @@ static int connect_server(struct memnode *node, struct channel *ch)
 				", which this node has served",
 				peer.term, node->term);
 	if (ret == 0)
-		ret = announce(node, ch);
+		ret = send_done(node, node->lines[MEMNODE_WORK], NULL); /* no recipient: undone */
+	if (ret == 0)
+		ret = memnode_regions_open(node->target, claim_of(node) != 0, &regions);
+	if (ret == 0) {
+		ret = send_registration(node, ch, &regions);
+		memnode_regions_close(&regions);
+	}
 	if (ret)
 		channel_fini(ch);
 	else
@@ -665,12 +610,10 @@ static void serve(struct memnode *node, struct channel *ch)
 /* Refusals that need an operator are retried after a long pause. */
 static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 {
-	uint32_t most = (uint32_t)RETRY_FIRST_MS << (round < 6 ? round : 6);
+	uint32_t most = (uint32_t)min_u64(RETRY_FIRST_MS << min_u64(round, 6), RETRY_LAST_MS);
 	uint32_t dice = 0;
 	uint64_t end;
 
-	if (most > RETRY_LAST_MS)
-		most = RETRY_LAST_MS;
 	if (code == -EPERM)
 		most = RETRY_REFUSED_MS;
 	(void)!getrandom(&dice, sizeof(dice), GRND_NONBLOCK);
@@ -693,7 +636,8 @@ static bool is_final(const struct memnode *node, int code, uint64_t patience)
 
 int memnode_run(struct memnode *node)
 {
-	uint64_t patience = deadline_in(REFUSED_NS);
+	uint64_t patience =
+		deadline_in(3 * CLOCK_NS_PER_S); /* our former process may hold the name */
 	uint32_t round = 0;
 	int last = 0;
 
@@ -701,7 +645,8 @@ int memnode_run(struct memnode *node)
 		struct channel ch;
 		int ret;
 
-		http_lend(node->http, deadline_in(DIAL_NS));
+		/* connect, handshake and registration */
+		http_lend(node->http, deadline_in(3 * MEMNODE_CALL_NS));
 		ret = connect_server(node, &ch);
 		http_take(node->http);
 		if (ret == 0) {

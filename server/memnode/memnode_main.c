@@ -17,9 +17,6 @@
 
 #if RLV_HAVE_JEMALLOC
 #include "base/jemalloc/arena.h"
-#define BUFFERS (&arena_hooks)
-#else
-#define BUFFERS NULL
 #endif
 
 static volatile sig_atomic_t stop;
@@ -171,32 +168,13 @@ static const struct daemon_program program = {
 	.set = set_option,
 };
 
-/* Each client slot in use needs a descriptor for its page. */
-static void raise_descriptors(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit);
-	}
-}
-
-static void catch_signals(void)
-{
-	struct sigaction action = { .sa_handler = on_signal };
-
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	umask(077);
-}
-
 int main(int argc, char **argv)
 {
-	struct memnode_opts opts = { .pages = PAGE_THP, .stop = &stop, .buffers = BUFFERS };
+	struct sigaction action = { .sa_handler = on_signal };
+	struct memnode_opts opts = { .pages = PAGE_THP, .stop = &stop };
 	struct memnode *node = NULL;
 	struct daemon_common common;
+	struct rlimit limit;
 	int ret = daemon_parse(&program, argc, argv, &opts, &common);
 
 	if (ret > 0)
@@ -211,8 +189,18 @@ int main(int argc, char **argv)
 	opts.metrics = common.metrics;
 	opts.tls = common.tls;
 	tls_take_program();
-	catch_signals();
-	raise_descriptors();
+#if RLV_HAVE_JEMALLOC
+	opts.buffers = &arena_hooks;
+#endif
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	umask(077);
+	/* Each client slot in use needs a descriptor for its page. */
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
 	ret = guard_install();
 	if (ret == 0)
 		ret = memnode_open(&opts, &node);

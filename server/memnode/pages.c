@@ -20,14 +20,6 @@ static void put_info(const struct memnode_state *state, const char *pages, struc
 	metrics_u64(m, 1, labels);
 }
 
-static void put_times(const struct memnode_state *state, struct metrics *m)
-{
-	metrics_family(m, "relive_memnode_agent_cpu_seconds_total", METRICS_COUNTER,
-		       "CPU time of the thread that serves clients, in seconds: no data operation "
-		       "adds to it.");
-	metrics_seconds(m, state->agent_cpu_ns, NULL);
-}
-
 static void put_counts(const struct memnode_state *state, const struct target_stats *now,
 		       struct metrics *m)
 {
@@ -64,19 +56,6 @@ static void put_counts(const struct memnode_state *state, const struct target_st
 	}
 }
 
-static void put_gauges(const struct target_stats *now, struct metrics *m)
-{
-	if (now->n_gauges == 0)
-		return;
-	metrics_family(m, "relive_memnode_transport", METRICS_GAUGE,
-		       "What the transport holds now, as queue pairs (qps) of an RDMA device.");
-	for (uint32_t i = 0; i < now->n_gauges; i++) {
-		const struct metrics_label labels[] = { { "gauge", now->gauges[i].name }, { 0 } };
-
-		metrics_u64(m, now->gauges[i].value, labels);
-	}
-}
-
 void memnode_write_metrics(const struct memnode_state *state, struct metrics *m)
 {
 	struct target_stats now;
@@ -84,6 +63,17 @@ void memnode_write_metrics(const struct memnode_state *state, struct metrics *m)
 	state->target->ops->stats(state->target, &now);
 	put_info(state, now.page_kind, m);
 	put_counts(state, &now, m);
-	put_gauges(&now, m);
-	put_times(state, m);
+	if (now.n_gauges)
+		metrics_family(
+			m, "relive_memnode_transport", METRICS_GAUGE,
+			"Objects that the transport holds, as queue pairs (qps) of an RDMA device.");
+	for (uint32_t i = 0; i < now.n_gauges; i++) {
+		const struct metrics_label labels[] = { { "gauge", now.gauges[i].name }, { 0 } };
+
+		metrics_u64(m, now.gauges[i].value, labels);
+	}
+	metrics_family(m, "relive_memnode_agent_cpu_seconds_total", METRICS_COUNTER,
+		       "CPU time of the thread that serves clients, in seconds: no data operation "
+		       "adds to it.");
+	metrics_seconds(m, state->agent_cpu_ns, NULL);
 }

@@ -11,8 +11,6 @@
 
 #include "server/memnode/service.h"
 
-#define WAIT_NS (10 * CLOCK_NS_PER_MS) /* polling interval for users of the pool */
-
 /* Regions of a part, by role: its rows, and the others or NULL. */
 struct pool_part {
 	const struct target_region *rows;
@@ -31,12 +29,6 @@ static struct pool_part part_of(const struct target_region *regions, size_t n,
 	return part;
 }
 
-/* True if readable and formatted: an unformatted region has no user yet. */
-static bool is_rows(const struct target_region *region)
-{
-	return !region->broken && region->base && superblock_is_of_rows((const void *)region->base);
-}
-
 /* Calls fn for each part of the pool until it fails. */
 static int for_each_part(struct transport_target *target,
 			 int (*fn)(struct transport_target *target, const struct pool_part *part))
@@ -46,10 +38,15 @@ static int for_each_part(struct transport_target *target,
 	int ret = memnode_list_regions(target, &regions, &n);
 
 	for (size_t i = 0; ret == 0 && i < n; i++) {
-		const struct pool_part part = part_of(regions, n, &regions[i]);
+		const struct target_region *rows = &regions[i];
 
-		if (is_rows(part.rows))
+		/* An unformatted region has no user yet. */
+		if (!rows->broken && rows->base &&
+		    superblock_is_of_rows((const void *)rows->base)) {
+			const struct pool_part part = part_of(regions, n, rows);
+
 			ret = fn(target, &part);
+		}
 	}
 	mem_free(regions);
 	return ret;
@@ -99,27 +96,6 @@ static int check_alone(struct transport_target *target, const struct pool_part *
 	return target->ops->alone(target, part->rows->id) ? 0 : -EBUSY;
 }
 
-/* Each mapping holds a lock that ends with it; progress() ends the connections. */
-static void wait_until_alone(struct transport_target *target)
-{
-	uint64_t deadline = deadline_after(clock_monotonic(), MEMNODE_POOL_END_NS);
-
-	while (for_each_part(target, check_alone) == -EBUSY &&
-	       !deadline_expired(clock_monotonic(), deadline))
-		if (target->ops->progress(target, WAIT_NS))
-			return;
-}
-
-static int persist_all(struct transport_target *target, const struct pool_part *part)
-{
-	int ret = target->ops->persist(target, part->rows->id, 0, 0);
-
-	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
-		if (role != REGION_ROWS && part->of[role])
-			ret = target->ops->persist(target, part->of[role]->id, 0, 0);
-	return ret;
-}
-
 /* From here on no new client is served. Never fails. */
 static int end(struct transport_target *target, const struct pool_part *part)
 {
@@ -131,7 +107,10 @@ static int end(struct transport_target *target, const struct pool_part *part)
 			 part->rows->id);
 		return 0;
 	}
-	ret = persist_all(target, part);
+	ret = target->ops->persist(target, part->rows->id, 0, 0);
+	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
+		if (role != REGION_ROWS && part->of[role])
+			ret = target->ops->persist(target, part->of[role]->id, 0, 0);
 	if (ret == 0) {
 		superblock_end_alone((void *)part->rows->base);
 		ret = persist_mark(target, part->rows);
@@ -143,7 +122,13 @@ static int end(struct transport_target *target, const struct pool_part *part)
 
 void memnode_pool_end(struct transport_target *target)
 {
-	wait_until_alone(target);
+	uint64_t deadline = deadline_after(clock_monotonic(), MEMNODE_POOL_END_NS);
+
+	/* Each mapping holds a lock that ends with it; progress() ends the connections. */
+	while (for_each_part(target, check_alone) == -EBUSY &&
+	       !deadline_expired(clock_monotonic(), deadline))
+		if (target->ops->progress(target, 10 * CLOCK_NS_PER_MS))
+			break;
 	if (for_each_part(target, end))
 		log_warn("the pool's regions cannot be listed: %s", error_last());
 }
