@@ -17,10 +17,6 @@
 
 #include "server/metad/rpc.h"
 
-#define DEFAULT_LEASE_NS (10 * (uint64_t)CLOCK_NS_PER_S)
-#define DEFAULT_STALL_NS (60 * (uint64_t)CLOCK_NS_PER_S)
-#define DEFAULT_MAX_CONNS 1024u
-
 /* -------- the tick: nodes, suspects, layouts, rebuilds -------- */
 
 static void schedule(struct metad *md, uint64_t at_ns)
@@ -444,8 +440,8 @@ static int load(struct metad *md)
 		.nodes = nodes,
 		.ops = &live_ops,
 		.ctx = md,
-		.lease_ns = md->opts.lease_ns ? md->opts.lease_ns : DEFAULT_LEASE_NS,
-		.stall_ns = md->opts.stall_ns ? md->opts.stall_ns : DEFAULT_STALL_NS,
+		.lease_ns = md->opts.lease_ns ? md->opts.lease_ns : 10 * (uint64_t)CLOCK_NS_PER_S,
+		.stall_ns = md->opts.stall_ns ? md->opts.stall_ns : 60 * (uint64_t)CLOCK_NS_PER_S,
 		.kill_stalled = md->opts.kill_stalled,
 	};
 	md->catalog.store = md->store;
@@ -503,7 +499,7 @@ static int start_listening(struct metad *md)
 		.tls = md->opts.tls,
 		.store_name = md->opts.store,
 		.term = md->ids.term,
-		.max_conns = md->opts.max_conns ? md->opts.max_conns : DEFAULT_MAX_CONNS,
+		.max_conns = md->opts.max_conns ? md->opts.max_conns : 1024,
 	};
 	char path[RUNTIME_PATH_BYTES];
 	int ret = runtime_dir_file(&md->dir, "metad.sock", path);

@@ -98,30 +98,12 @@ static int set_stalled(struct metad_opts *opts, const char *value)
 	return 0;
 }
 
-static int set_max_conns(struct metad_opts *opts, const char *value)
-{
-	uint64_t n;
-	int ret = daemon_parse_size(value, &n);
-
-	if (ret == 0 && (n == 0 || n > 65536))
-		ret = error_set(-EINVAL, "--max-conns %.16s: want 1 to 65536", value);
-	if (ret == 0)
-		opts->max_conns = (uint32_t)n;
-	return ret;
-}
-
-static int set_node_lost(struct metad_opts *opts, const char *value)
-{
-	if (strcmp(value, "0") != 0)
-		return daemon_parse_seconds(value, &opts->node_lost_ns);
-	opts->node_lost_ns = UINT64_MAX;
-	return 0;
-}
-
 static int set_option(void *ctx, int option, const char *value)
 {
 	struct request *request = ctx;
 	struct metad_opts *opts = &request->metad;
+	uint64_t n;
+	int ret;
 
 	switch (option) {
 	case OPT_RESTORE:
@@ -149,14 +131,21 @@ static int set_option(void *ctx, int option, const char *value)
 	case OPT_NODE_LEASE:
 		return daemon_parse_seconds(value, &opts->node_lease_ns);
 	case OPT_NODE_LOST:
-		return set_node_lost(opts, value);
+		if (strcmp(value, "0") != 0)
+			return daemon_parse_seconds(value, &opts->node_lost_ns);
+		opts->node_lost_ns = UINT64_MAX;
+		return 0;
 	case OPT_SLOW_START:
 		return daemon_parse_seconds(value, &opts->ramp_ns);
 	case OPT_TRUST:
 		opts->trust = true;
 		return 0;
 	default: /* OPT_MAX_CONNS */
-		return set_max_conns(opts, value);
+		ret = daemon_parse_size(value, &n);
+		if (ret == 0 && (n == 0 || n > 65536))
+			ret = error_set(-EINVAL, "--max-conns %.16s: want 1 to 65536", value);
+		opts->max_conns = ret ? 0 : (uint32_t)n;
+		return ret;
 	}
 }
 
@@ -170,59 +159,34 @@ static const struct daemon_program program = {
 	.set = set_option,
 };
 
-static int failed(int code)
-{
-	daemon_log_failure(program.name);
-	return code;
-}
-
-/* Each connection needs a descriptor, and the default limit is 1024. */
-static void allow_descriptors(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 static int serve(const struct metad_opts *opts)
 {
 	struct metad *md = NULL;
+	struct rlimit limit;
 	int ret;
 
 	signal(SIGPIPE, SIG_IGN);
 	tls_take_program();
-	umask(077);
-	allow_descriptors();
+	/* Each connection needs a descriptor, and the default limit is 1024. */
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
 	ret = guard_install();
 	if (ret == 0)
 		ret = metad_open(opts, &md);
 	if (ret == 0)
 		ret = metad_run(md);
 	if (ret)
-		(void)failed(ret);
+		daemon_log_failure(program.name);
 	metad_close(&md);
 	return ret;
-}
-
-static int restore(const struct request *request)
-{
-	const struct restore_opts opts = {
-		.store = request->metad.store,
-		.dir = request->metad.dir,
-		.file = request->restore,
-		.force = request->force,
-	};
-	int ret = restore_catalog(&opts);
-
-	return ret ? failed(ret) : 0;
 }
 
 int main(int argc, char **argv)
 {
 	struct request request = { .restore = NULL };
+	struct restore_opts restore;
 	struct daemon_common common;
 	int ret = daemon_parse(&program, argc, argv, &request, &common);
 
@@ -238,6 +202,16 @@ int main(int argc, char **argv)
 	request.metad.metrics = common.metrics;
 	request.metad.tls = common.tls;
 	umask(077);
-	ret = request.restore ? restore(&request) : serve(&request.metad);
+	if (!request.restore)
+		return (int)daemon_exit_of(serve(&request.metad));
+	restore = (struct restore_opts){
+		.store = request.metad.store,
+		.dir = request.metad.dir,
+		.file = request.restore,
+		.force = request.force,
+	};
+	ret = restore_catalog(&restore);
+	if (ret)
+		daemon_log_failure(program.name);
 	return (int)daemon_exit_of(ret);
 }

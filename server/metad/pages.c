@@ -20,7 +20,6 @@
 			NULL, NULL \
 		} \
 	}
-#define NUMBER_BYTES 12
 
 /* -------- the store -------- */
 
@@ -82,8 +81,14 @@ uint32_t metad_node_state(const struct node *node)
 	return node->lost ? RELIVE__NODE_STATE__NODE_LOST : RELIVE__NODE_STATE__NODE_DOWN;
 }
 
-static void put_node_states(const struct metad *md, struct metrics *m)
+static void put_nodes(const struct metad *md, struct metrics *m)
 {
+	static const char *const families[][2] = {
+		{ "relive_node_up", "1: the memory node answers the server." },
+		{ "relive_node_pool_bytes", "Size of the node's pool, in bytes." },
+		{ "relive_node_used_bytes", "Of its pool, as the node said last, in bytes." },
+		{ "relive_node_shards", "Shards of all tables that lie on the node." },
+	};
 	uint64_t n[ARRAY_LEN(node_states)] = { 0 };
 
 	for (const struct node *node = md->nodes.first; node; node = node->next)
@@ -92,49 +97,18 @@ static void put_node_states(const struct metad *md, struct metrics *m)
 		       "Memory nodes that the store knows, by state.");
 	for (size_t i = 0; i < ARRAY_LEN(node_states); i++)
 		metrics_u64(m, n[i], METRICS_LABELS({ "state", node_states[i] }));
-}
+	for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+		metrics_family(m, families[i][0], METRICS_GAUGE, families[i][1]);
+		for (const struct node *node = md->nodes.first; node; node = node->next) {
+			const uint64_t values[ARRAY_LEN(families)] = {
+				node->up,
+				node->pool_bytes,
+				node->used_bytes,
+				catalog_parts_of(&md->catalog, node, NULL),
+			};
 
-static uint64_t node_up(const struct metad *md, const struct node *node)
-{
-	(void)md;
-	return node->up;
-}
-
-static uint64_t node_pool(const struct metad *md, const struct node *node)
-{
-	(void)md;
-	return node->pool_bytes;
-}
-
-static uint64_t node_used(const struct metad *md, const struct node *node)
-{
-	(void)md;
-	return node->used_bytes;
-}
-
-static uint64_t node_shards(const struct metad *md, const struct node *node)
-{
-	return catalog_parts_of(&md->catalog, node, NULL);
-}
-
-static const struct {
-	const char *name, *help;
-	uint64_t (*get)(const struct metad *md, const struct node *node);
-} node_families[] = {
-	{ "relive_node_up", "1: the memory node answers the server.", node_up },
-	{ "relive_node_pool_bytes", "Size of the node's pool, in bytes.", node_pool },
-	{ "relive_node_used_bytes", "Of its pool, as the node said last, in bytes.", node_used },
-	{ "relive_node_shards", "Shards of all tables that lie on the node.", node_shards },
-};
-
-static void put_nodes(const struct metad *md, struct metrics *m)
-{
-	put_node_states(md, m);
-	for (size_t i = 0; i < ARRAY_LEN(node_families); i++) {
-		metrics_family(m, node_families[i].name, METRICS_GAUGE, node_families[i].help);
-		for (const struct node *node = md->nodes.first; node; node = node->next)
-			metrics_u64(m, node_families[i].get(md, node),
-				    METRICS_LABELS({ "node", node->name }));
+			metrics_u64(m, values[i], METRICS_LABELS({ "node", node->name }));
+		}
 	}
 }
 
@@ -148,43 +122,29 @@ static const struct catalog_object *table_at(const struct metad *md, uint32_t id
 	return object_is_table(object) ? object : NULL;
 }
 
-static uint64_t table_capacity(const struct catalog_object *table)
-{
-	return table_state_of(table)->desc.capacity;
-}
-
-static uint64_t table_slots(const struct catalog_object *table)
-{
-	return table->slots.n;
-}
-
-static uint64_t table_slots_used(const struct catalog_object *table)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < table->slots.n; i++)
-		n += table->slots.entries[i].taken;
-	return n;
-}
-
-static const struct {
-	const char *name, *help;
-	uint64_t (*get)(const struct catalog_object *table);
-} table_families[] = {
-	{ "relive_table_capacity_steps", "Steps that the table holds at most.", table_capacity },
-	{ "relive_table_slots", "Client slots: writers and samplers that may be open at once.",
-	  table_slots },
-	{ "relive_table_slots_used", "Client slots that are taken.", table_slots_used },
-};
-
 static void put_tables(const struct metad *md, struct metrics *m)
 {
-	for (size_t i = 0; i < ARRAY_LEN(table_families); i++) {
-		metrics_family(m, table_families[i].name, METRICS_GAUGE, table_families[i].help);
-		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-			if (table_at(md, id))
-				metrics_u64(m, table_families[i].get(table_at(md, id)),
-					    METRICS_LABELS({ "table", table_at(md, id)->name }));
+	static const char *const families[][2] = {
+		{ "relive_table_capacity_steps", "Steps that the table holds at most." },
+		{ "relive_table_slots",
+		  "Client slots: writers and samplers that may be open at once." },
+		{ "relive_table_slots_used", "Client slots that are taken." },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+		metrics_family(m, families[i][0], METRICS_GAUGE, families[i][1]);
+		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+			const struct catalog_object *table = table_at(md, id);
+			uint64_t values[ARRAY_LEN(families)] = { 0 };
+
+			if (!table)
+				continue;
+			values[0] = table_state_of(table)->desc.capacity;
+			values[1] = table->slots.n;
+			for (uint32_t slot = 0; slot < table->slots.n; slot++)
+				values[2] += table->slots.entries[slot].taken;
+			metrics_u64(m, values[i], METRICS_LABELS({ "table", table->name }));
+		}
 	}
 }
 
@@ -209,48 +169,25 @@ static void put_shards(const struct metad *md, struct metrics *m)
 	}
 }
 
-static uint64_t words_inserted(const struct limiter_words *words)
-{
-	return words->ins_committed;
-}
-
-static uint64_t words_sampled(const struct limiter_words *words)
-{
-	return words->smp_committed;
-}
-
 /* A side without a bound is not admitted, and a clean close returns unused admissions. */
 static uint64_t pending(uint64_t admitted, uint64_t committed)
 {
 	return admitted > committed ? admitted - committed : 0;
 }
 
-static uint64_t words_inserting(const struct limiter_words *words)
-{
-	return pending(words->ins_admitted, words->ins_committed);
-}
-
-static uint64_t words_sampling(const struct limiter_words *words)
-{
-	return pending(words->smp_admitted, words->smp_committed);
-}
-
 static const struct {
 	const char *name;
 	enum metrics_kind kind;
 	const char *help;
-	uint64_t (*get)(const struct limiter_words *words);
 } view_families[] = {
-	{ "relive_items_inserted_total", METRICS_COUNTER, "Items that became complete in the view.",
-	  words_inserted },
-	{ "relive_items_sampled_total", METRICS_COUNTER, "Items of the view that were handed out.",
-	  words_sampled },
+	{ "relive_items_inserted_total", METRICS_COUNTER,
+	  "Items that became complete in the view." },
+	{ "relive_items_sampled_total", METRICS_COUNTER,
+	  "Items of the view that were handed out." },
 	{ "relive_items_inserting", METRICS_GAUGE,
-	  "Items that the limiter admitted and that are not complete yet; views with max_diff only.",
-	  words_inserting },
+	  "Items that the limiter admitted and that are not complete yet; views with max_diff only." },
 	{ "relive_items_sampling", METRICS_GAUGE,
-	  "Items that the limiter admitted and that are not handed out yet; views with min_diff only.",
-	  words_sampling },
+	  "Items that the limiter admitted and that are not handed out yet; views with min_diff only." },
 };
 
 static void put_views(const struct catalog_object *table, size_t family, struct metrics *m)
@@ -258,10 +195,17 @@ static void put_views(const struct catalog_object *table, size_t family, struct 
 	const struct table_state *state = table_state_of(table);
 
 	for (uint32_t v = 0; v < state->desc.n_views; v++) {
-		char number[NUMBER_BYTES];
+		const struct limiter_words *words = &state->words[v];
+		const uint64_t values[ARRAY_LEN(view_families)] = {
+			words->ins_committed,
+			words->smp_committed,
+			pending(words->ins_admitted, words->ins_committed),
+			pending(words->smp_admitted, words->smp_committed),
+		};
+		char number[12];
 
 		snprintf(number, sizeof(number), "%u", v);
-		metrics_u64(m, view_families[family].get(&state->words[v]),
+		metrics_u64(m, values[family],
 			    METRICS_LABELS({ "table", table->name }, { "view", number }));
 	}
 }

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "base/bits.h"
+
 /* Role named in the error: node for node requests, else the least sufficient role. */
 static const char *wanted(uint32_t allowed)
 {
@@ -18,36 +20,26 @@ int roles_check(enum token_role role, uint32_t allowed, const char *what)
 			 what, wanted(allowed), token_role_name(role), wanted(allowed));
 }
 
-static Relive__TableAccess most_of(enum token_role role)
-{
-	if (role & ROLES_WRITE)
-		return RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE;
-	return role & ROLES_LEARN ? RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN
-				  : RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ;
-}
-
-static uint32_t roles_of(uint32_t access)
-{
-	if (access >= RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE)
-		return ROLES_WRITE;
-	return access == RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN ? ROLES_LEARN : ROLES_READ;
-}
-
 int roles_access(enum token_role role, const Relive__TableOpenRequest *request,
 		 Relive__TableAccess *access_out)
 {
-	Relive__TableAccess most = most_of(role);
+	/* roles that suffice, by access; the access of 0 is the most that the role has */
+	static const uint32_t roles[] = { ROLES_READ, ROLES_READ, ROLES_LEARN, ROLES_WRITE };
+	uint32_t most = RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE;
 	int ret;
 
+	_Static_assert(ARRAY_LEN(roles) == RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE + 1, "roles");
+	while (most > RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ && !(role & roles[most]))
+		most--;
 	if (request->access > RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE)
 		return error_set(-EINVAL, "table open: unknown access %u", request->access);
-	ret = roles_check(role, roles_of(request->access), "table open");
+	ret = roles_check(role, roles[request->access], "table open");
 	if (ret)
 		return ret;
 	if (request->access)
-		most = (Relive__TableAccess)request->access;
+		most = request->access;
 	else if (request->read_only && most == RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE)
 		most = RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN;
-	*access_out = most;
+	*access_out = (Relive__TableAccess)most;
 	return 0;
 }

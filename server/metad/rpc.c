@@ -34,18 +34,6 @@ struct node_row {
 	Relive__Gauge *gauge_list[TARGET_GAUGES];
 };
 
-static void fill_gauges(struct node *node, struct node_row *row)
-{
-	row->info.n_gauges = node->n_gauges;
-	row->info.gauges = row->gauge_list;
-	for (uint32_t i = 0; i < node->n_gauges; i++) {
-		relive__gauge__init(&row->gauges[i]);
-		row->gauges[i].name = node->gauges[i].name;
-		row->gauges[i].value = node->gauges[i].value;
-		row->gauge_list[i] = &row->gauges[i];
-	}
-}
-
 /* From its last ping: no node is asked. */
 static void fill_node(const struct metad *md, struct node *node, struct node_row *row)
 {
@@ -62,26 +50,20 @@ static void fill_node(const struct metad *md, struct node *node, struct node_row
 	info->pages = node->pages;
 	info->transport = node->transport;
 	info->clients = node->clients;
-	fill_gauges(node, row);
+	info->n_gauges = node->n_gauges;
+	info->gauges = row->gauge_list;
+	for (uint32_t i = 0; i < node->n_gauges; i++) {
+		relive__gauge__init(&row->gauges[i]);
+		row->gauges[i].name = node->gauges[i].name;
+		row->gauges[i].value = node->gauges[i].value;
+		row->gauge_list[i] = &row->gauges[i];
+	}
 	info->broken = (ProtobufCBinaryData){ sizeof(node->broken), node->broken };
 	info->agent_cpu_ns = node->agent_cpu_ns;
 	info->process_cpu_ns = node->process_cpu_ns;
 	info->silent_ns =
 		clock_now_ns(md->live.clock) - (node->heard ? node->heard : node->down_since);
 	info->shards = catalog_parts_of(&md->catalog, node, NULL);
-}
-
-static void fill_info(struct metad *md, Relive__StoreInfoReply *reply, char **waiting)
-{
-	reply->software = (char *)SERVER_VERSION;
-	reply->store_name = (char *)md->opts.store;
-	reply->tables = catalog_count(&md->catalog, &kind_table);
-	reply->clients = liveness_count(&md->live);
-	reply->rebuilds = md->repair.done;
-	reply->waiting = waiting;
-	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		if (md->repair.waiting[id].words[0])
-			waiting[reply->n_waiting++] = md->repair.waiting[id].words;
 }
 
 static void store_info(const struct call *call, const ProtobufCMessage *message)
@@ -99,7 +81,15 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 		ret = waits_fill(md, &reply);
 	rpc_set_status(&status, ret);
 	reply.status = &status;
-	fill_info(md, &reply, waiting);
+	reply.software = (char *)SERVER_VERSION;
+	reply.store_name = (char *)md->opts.store;
+	reply.tables = catalog_count(&md->catalog, &kind_table);
+	reply.clients = liveness_count(&md->live);
+	reply.rebuilds = md->repair.done;
+	reply.waiting = waiting;
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		if (md->repair.waiting[id].words[0])
+			waiting[reply.n_waiting++] = md->repair.waiting[id].words;
 	for (struct node *node = md->nodes.first; ret == 0 && node; node = node->next) {
 		fill_node(md, node, &rows[reply.n_nodes]);
 		list[reply.n_nodes] = &rows[reply.n_nodes].info;
@@ -268,16 +258,6 @@ static const struct service {
 	  &relive__token_request__descriptor, rpc_token },
 };
 
-static const struct service *find_service(const struct call *call)
-{
-	enum conn_role role = conn_peer(call->conn)->role;
-
-	for (size_t i = 0; i < ARRAY_LEN(services); i++)
-		if (services[i].type == call->head->type && services[i].role == role)
-			return &services[i];
-	return NULL;
-}
-
 void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *frame)
 {
 	const struct call call = {
@@ -286,11 +266,15 @@ void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *
 		.client = conn_user(conn),
 		.head = &frame->head,
 	};
-	const struct service *service = find_service(&call);
+	const struct conn_peer *peer = conn_peer(conn);
+	const struct service *service = NULL;
 	ProtobufCMessage *message;
 	int ret;
 
-	if (conn_peer(conn)->role == CONN_CLIENT && rpc_check_client(&call)) {
+	for (size_t i = 0; i < ARRAY_LEN(services); i++)
+		if (services[i].type == frame->head.type && services[i].role == peer->role)
+			service = &services[i];
+	if (peer->role == CONN_CLIENT && rpc_check_client(&call)) {
 		conn_answer_status(conn, call.head, -EOWNERDEAD);
 		return;
 	}
@@ -302,7 +286,7 @@ void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *
 					     call.head->type));
 		return;
 	}
-	ret = roles_check(conn_peer(conn)->token.role, service->roles, service->name);
+	ret = roles_check(peer->token.role, service->roles, service->name);
 	if (ret) {
 		conn_answer_status(conn, call.head, ret);
 		return;

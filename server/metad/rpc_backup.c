@@ -9,23 +9,12 @@
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 
-#define PIECE_BYTES ((uint64_t)512 << 10)
-
 struct rpc_backup {
 	struct rpc_backup *next;
 	const struct conn *conn;
 	uint8_t *bytes;
 	size_t len;
 };
-
-static struct rpc_backup *find(const struct metad *md, const struct conn *conn)
-{
-	struct rpc_backup *backup = md->backups;
-
-	while (backup && backup->conn != conn)
-		backup = backup->next;
-	return backup;
-}
 
 void rpc_backup_forget(struct metad *md, const struct conn *conn)
 {
@@ -66,9 +55,11 @@ void rpc_backup(const struct call *call, const ProtobufCMessage *message)
 	const Relive__BackupRequest *request = (const Relive__BackupRequest *)message;
 	Relive__BackupReply reply = RELIVE__BACKUP_REPLY__INIT;
 	int ret = request->offset == 0 ? begin(call) : 0;
-	const struct rpc_backup *backup = find(call->md, call->conn);
+	const struct rpc_backup *backup = call->md->backups;
 	Relive__Status status;
 
+	while (backup && backup->conn != call->conn)
+		backup = backup->next;
 	if (ret == 0 && (!backup || request->offset > backup->len))
 		ret = error_set(-ESTALE,
 				"backup: the server restarted meanwhile: start the backup again");
@@ -77,7 +68,7 @@ void rpc_backup(const struct call *call, const ProtobufCMessage *message)
 	if (ret == 0) {
 		reply.total = backup->len;
 		reply.data.data = backup->bytes + request->offset;
-		reply.data.len = min_u64(backup->len - request->offset, PIECE_BYTES);
+		reply.data.len = min_u64(backup->len - request->offset, 512 << 10);
 	}
 	conn_answer(call->conn, call->head, &reply.base);
 	if (ret == 0 && request->offset + reply.data.len == backup->len)

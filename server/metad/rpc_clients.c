@@ -12,13 +12,12 @@
 
 #define AT_ONCE 64u /* clients per answer */
 #define TABLES 16u  /* tables per client */
-#define ADDRESS_BYTES 96
 
 struct entry {
 	Relive__ClientInfo info;
 	Relive__ClientTable objects[TABLES];
 	Relive__ClientTable *list[TABLES];
-	char address[ADDRESS_BYTES];
+	char address[96];
 };
 
 struct page {
@@ -82,19 +81,6 @@ static int by_id(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* Clients with a greater id, sorted. clients has room for all. */
-static uint32_t sort_clients(const struct liveness *live, uint64_t after,
-			     const struct client **clients)
-{
-	uint32_t n = 0;
-
-	for (const struct client *client = live->first; client; client = client->next)
-		if (client->holder.client_id > after)
-			clients[n++] = client;
-	qsort(clients, n, sizeof(struct client *), by_id);
-	return n;
-}
-
 void rpc_client_list(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__ClientListRequest *request = (const Relive__ClientListRequest *)message;
@@ -110,8 +96,12 @@ void rpc_client_list(const struct call *call, const ProtobufCMessage *message)
 	rpc_set_status(&status, ret);
 	reply.status = &status;
 	if (ret == 0) {
-		uint32_t n = sort_clients(&call->md->live, request->after, clients);
+		uint32_t n = 0;
 
+		for (struct client *client = call->md->live.first; client; client = client->next)
+			if (client->holder.client_id > request->after)
+				clients[n++] = client;
+		qsort(clients, n, sizeof(struct client *), by_id);
 		reply.n_clients = min_u64(n, AT_ONCE);
 		reply.left_out = n - (uint32_t)reply.n_clients;
 		reply.clients = page->list;

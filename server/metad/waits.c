@@ -11,7 +11,6 @@
 #include "server/metad/metad.h"
 
 #define DRAIN_WORDS_BYTES 160
-#define FRESH_NS (4 * (uint64_t)CLOCK_NS_PER_S) /* clients report once a second */
 
 struct said {
 	uint32_t view, slot;
@@ -58,10 +57,12 @@ void waits_say(struct waits_said **said, const Relive__Waiting *const *waits, si
 	}
 }
 
-/* Number of its waiting calls, from a recent report. */
+/* Number of its waiting calls, from a recent report: clients report once a second. */
 static uint32_t waits_of_client(const struct client *client, uint64_t now_ns)
 {
-	if (!client->waits || client->fenced || now_ns > client->waits->at_ns + FRESH_NS)
+	const uint64_t fresh_ns = 4 * (uint64_t)CLOCK_NS_PER_S;
+
+	if (!client->waits || client->fenced || now_ns > client->waits->at_ns + fresh_ns)
 		return 0;
 	return client->waits->n;
 }
@@ -128,24 +129,10 @@ static void add_limiters(struct list *list, const struct client *client)
 
 /* -------- rebuilds -------- */
 
-static bool is_stopped(const struct catalog_object *table, uint32_t owner)
-{
-	return owner > 0 && owner <= table->slots.n && table->slots.entries[owner - 1].taken &&
-	       process_is_stopped(&table->slots.entries[owner - 1].holder.process);
-}
-
-static void explain_rebuild(const struct repair_wait *wait, bool stopped, char *words)
-{
-	if (wait->owner)
-		snprintf(words, WAITS_WORDS_BYTES, "%s, slot %u%s", wait->words, wait->owner,
-			 stopped ? ", which is stopped (state T): continue it" : "");
-	else
-		snprintf(words, WAITS_WORDS_BYTES, "%s", wait->words);
-}
-
 static void add_rebuild(struct list *list, const struct catalog_object *table)
 {
 	const struct repair_wait *wait = &list->md->repair.waiting[table->id];
+	const struct slot_entry *slot = NULL;
 	struct entry *entry;
 
 	if (!wait->words[0])
@@ -157,10 +144,17 @@ static void add_rebuild(struct list *list, const struct catalog_object *table)
 	entry->waiting.slot = wait->owner;
 	entry->waiting.shard = wait->shard;
 	entry->waiting.since_ns = since(list, wait->since);
-	entry->waiting.stopped = is_stopped(table, wait->owner);
 	if (wait->owner && wait->owner <= table->slots.n)
-		entry->waiting.client_id = table->slots.entries[wait->owner - 1].holder.client_id;
-	explain_rebuild(wait, entry->waiting.stopped, entry->words);
+		slot = &table->slots.entries[wait->owner - 1];
+	if (slot) {
+		entry->waiting.client_id = slot->holder.client_id;
+		entry->waiting.stopped = slot->taken && process_is_stopped(&slot->holder.process);
+	}
+	if (wait->owner)
+		snprintf(entry->words, WAITS_WORDS_BYTES, "%s, slot %u%s", wait->words, wait->owner,
+			 entry->waiting.stopped ? ", which is stopped (state T): continue it" : "");
+	else
+		snprintf(entry->words, WAITS_WORDS_BYTES, "%s", wait->words);
 }
 
 /* -------- drains -------- */
