@@ -229,7 +229,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	}
 	while (oldest && oldest->next)
 		oldest = oldest->next;
-	if (conns->n >= HTTP_MAX_CONNS)
+	if (oldest && conns->n >= HTTP_MAX_CONNS)
 		drop(oldest);
 	conn->conns = conns;
 	conn->next = conns->first;

@@ -21,9 +21,6 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-#define PAUSE_FIRST_NS (500 * (uint64_t)CLOCK_NS_PER_MS)
-#define PAUSE_LAST_NS (30 * (uint64_t)CLOCK_NS_PER_S)
-#define KEEP_NS (10 * (uint64_t)CLOCK_NS_PER_S) /* lifetime of an uncollected result */
 #define LOOK_FIRST_NS ((uint64_t)CLOCK_NS_PER_MS)
 #define LOOK_PART 4 /* next look after 1/4 of the want's age: some 20 looks in a second */
 #define ASKER_WANT (UINT64_C(1) << 63)
@@ -45,15 +42,6 @@ static bool is_same(const struct node_wish *a, const struct node_wish *b)
 	return a->asker == b->asker && a->client_id == b->client_id &&
 	       a->range.region == b->range.region && a->range.off == b->range.off &&
 	       a->range.len == b->range.len && a->rights == b->rights;
-}
-
-static struct node_asked *find_asked(const struct node *node, const struct node_wish *wish)
-{
-	struct node_asked *asked = node->asked_for;
-
-	while (asked && !is_same(&asked->wish, wish))
-		asked = asked->next;
-	return asked;
 }
 
 static int grant_of(const struct node *node, int code, const Relive__NodeGrantReply *answer,
@@ -126,11 +114,13 @@ static int ask(struct node *node, const struct node_wish *wish)
 
 int node_grant(struct node *node, const struct node_wish *wish, struct region_grant *grant_out)
 {
-	const struct node_asked *asked = find_asked(node, wish);
+	const struct node_asked *asked = node->asked_for;
 	int ret;
 
 	if (!node->up)
 		return node_error_down(node);
+	while (asked && !is_same(&asked->wish, wish))
+		asked = asked->next;
 	ret = asked ? 0 : ask(node, wish);
 	if (ret)
 		return ret;
@@ -202,12 +192,19 @@ static int begin_reach(struct node *node)
 	return error_set(-EAGAIN, "its memory is being reached");
 }
 
-/* The connecting thread has ended. A connection to a former address of the node is dropped. */
-static int end_reach(struct node *node)
+/* A connection to a former address of the node is dropped. */
+static int reach_memory(struct node *node)
 {
 	struct node_reach *reach = node->reach;
-	int ret = reach->code ? error_set(reach->code, "%s", reach->words) : 0;
+	int ret;
 
+	if (node->tr)
+		return 0;
+	if (!reach)
+		return begin_reach(node);
+	if (pthread_tryjoin_np(reach->thread, NULL))
+		return error_set(-EAGAIN, "its memory is being reached");
+	ret = reach->code ? error_set(reach->code, "%s", reach->words) : 0;
 	if (strcmp(reach->uri, node->uri) != 0) {
 		transport_close(&reach->tr);
 		ret = error_set(-EAGAIN, "its address has changed");
@@ -218,17 +215,6 @@ static int end_reach(struct node *node)
 	node->reach = NULL;
 	mem_free(reach);
 	return ret;
-}
-
-static int reach_memory(struct node *node)
-{
-	if (node->tr)
-		return 0;
-	if (!node->reach)
-		return begin_reach(node);
-	if (pthread_tryjoin_np(node->reach->thread, NULL))
-		return error_set(-EAGAIN, "its memory is being reached");
-	return end_reach(node);
 }
 
 /* -------- the server's own attachments -------- */
@@ -290,18 +276,6 @@ static int get_regions(struct node *node, struct node_want *want)
 	return 0;
 }
 
-static int try(struct node *node, struct node_want *want)
-{
-	int reached = reach_memory(node), granted;
-
-	if (reached && reached != -EAGAIN)
-		return reached;
-	granted = get_grants(node, want); /* advance both at the same time */
-	if (reached || granted)
-		return reached ? -EAGAIN : granted;
-	return get_regions(node, want);
-}
-
 static void let_go(struct node *node, struct node_want *want)
 {
 	while (want->attached > 0)
@@ -321,15 +295,11 @@ static void remove_want(struct node *node, struct node_want *want)
 	mem_free(want);
 }
 
-static void pause_attaching(struct node *node)
-{
-	node->attach_pause = node->attach_pause ? 2 * node->attach_pause : PAUSE_FIRST_NS;
-	node->attach_pause = min_u64(node->attach_pause, PAUSE_LAST_NS);
-	node->attach_after = node_now(node) + node->attach_pause;
-}
-
 static void end_want(struct node *node, struct node_want *want, int code)
 {
+	const uint64_t pause_first = 500 * (uint64_t)CLOCK_NS_PER_MS;
+	const uint64_t pause_last = 30 * (uint64_t)CLOCK_NS_PER_S;
+
 	want->ended = node_now(node);
 	want->code = code;
 	if (code == 0) {
@@ -340,17 +310,26 @@ static void end_want(struct node *node, struct node_want *want, int code)
 	}
 	snprintf(want->words, sizeof(want->words), "memory node %s: %s", node->name, error_last());
 	let_go(node, want);
-	if (!node->tr || code == -ETIMEDOUT || code == -ECONNRESET)
-		pause_attaching(node);
+	if (!node->tr || code == -ETIMEDOUT || code == -ECONNRESET) {
+		node->attach_pause = node->attach_pause ? 2 * node->attach_pause : pause_first;
+		node->attach_pause = min_u64(node->attach_pause, pause_last);
+		node->attach_after = node_now(node) + node->attach_pause;
+	}
 }
 
 static void go_on(struct node *node, struct node_want *want)
 {
-	int ret;
+	int ret, granted;
 
 	if (want->ended)
 		return;
-	ret = try(node, want);
+	ret = reach_memory(node);
+	if (ret == 0 || ret == -EAGAIN) {
+		granted = get_grants(node, want); /* advance both at the same time */
+		ret = ret ? ret : granted;
+	}
+	if (ret == 0)
+		ret = get_regions(node, want);
 	if (!node->up) /* the want is gone, too */
 		return;
 	if (ret == -EAGAIN && node_now(node) >= want->begun + node->lease_ns)
@@ -443,6 +422,7 @@ uint64_t node_attach_watch(struct node *node)
 {
 	struct node_want *want = node->wants;
 	uint64_t next = node_pages_watch(node), now = node_now(node);
+	const uint64_t keep_ns = 10 * (uint64_t)CLOCK_NS_PER_S; /* of an uncollected result */
 
 	while (want && node->up) {
 		struct node_want *after = want->next;
@@ -454,7 +434,7 @@ uint64_t node_attach_watch(struct node *node)
 			uint64_t age = now - want->begun;
 
 			next = min_u64(next, now + max_u64(age / LOOK_PART, LOOK_FIRST_NS));
-		} else if (now >= want->ended + KEEP_NS) {
+		} else if (now >= want->ended + keep_ns) {
 			let_go(node, want);
 			remove_want(node, want);
 		}

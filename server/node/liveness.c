@@ -8,10 +8,8 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-#define LOOK_FIRST_NS (10 * (uint64_t)CLOCK_NS_PER_MS)
 #define LOOK_LAST_NS ((uint64_t)CLOCK_NS_PER_S)
 #define LOOK_DOUBLINGS 7u
-#define LOOKS_MISSING 4u /* 150 ms: a killed process has ended by then */
 
 /* -------- the list -------- */
 
@@ -133,32 +131,17 @@ void liveness_watch(struct liveness *live, const struct slot_holder *holder)
 
 /* -------- join and part -------- */
 
-static int new_id(const struct liveness *live, uint64_t *id_out)
-{
-	uint64_t id;
-
-	do {
-		if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
-			return error_set(-EIO, "getrandom: %s", strerror(errno));
-		id &= INT64_MAX;
-	} while (id == 0 || liveness_find(live, id));
-	*id_out = id;
-	return 0;
-}
-
-static bool is_same_process(const struct process_id *a, const struct process_id *b)
-{
-	return a->pid == b->pid && a->start_time == b->start_time &&
-	       memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0;
-}
-
 /* Id and process are readable in shared memory: only the secret proves the owner. */
 static bool may_resume(const struct client *client, const struct liveness_guest *guest)
 {
+	const struct process_id *process = &guest->process;
 	uint8_t hash[AUTH_HASH_BYTES];
 
 	return client && !client->fenced && client->has_process == guest->has_process &&
-	       is_same_process(&client->holder.process, &guest->process) &&
+	       client->holder.process.pid == process->pid &&
+	       client->holder.process.start_time == process->start_time &&
+	       memcmp(client->holder.process.boot_id, process->boot_id, sizeof(process->boot_id)) ==
+		       0 &&
 	       auth_hash_secret(guest->secret, hash) == 0 &&
 	       auth_is_proof(client->secret, hash, sizeof(hash));
 }
@@ -168,15 +151,18 @@ static int newcomer(struct liveness *live, struct liveness_guest *guest, struct 
 	struct slot_holder holder = { .process = guest->process };
 	struct statedb_client stored = { .process = guest->process };
 	struct client *client;
-	int ret = new_id(live, &holder.client_id);
+	int ret = auth_nonce(guest->secret);
 
-	if (ret == 0)
-		ret = auth_nonce(guest->secret);
 	if (ret == 0)
 		ret = auth_hash_secret(guest->secret, stored.secret);
 	if (ret)
 		return ret;
-	stored.id = holder.client_id;
+	do {
+		if (getrandom(&stored.id, sizeof(stored.id), 0) != (ssize_t)sizeof(stored.id))
+			return error_set(-EIO, "getrandom: %s", strerror(errno));
+		stored.id &= INT64_MAX;
+	} while (stored.id == 0 || liveness_find(live, stored.id));
+	holder.client_id = stored.id;
 	ret = statedb_client_put(live->store, &stored);
 	/* Not stored: the next server would treat it as unknown, and it would join as a new
 	   client. */
@@ -252,27 +238,17 @@ static bool lease_is_over(const struct liveness *live, const struct client *clie
 	return now(live) >= client->lease_until;
 }
 
-static bool is_to_be_killed(const struct liveness *live, const struct client *client)
-{
-	return live->kill_stalled && now(live) >= client->suspect_since + live->stall_ns &&
-	       live->ops->holds(live->ctx, client->holder.client_id);
-}
-
-static enum fence_how how_to_fence(const struct liveness *live, const struct client *client)
-{
-	if (is_to_be_killed(live, client))
-		return FENCE_KILL;
-	return client->fenced ? FENCE_CUT : FENCE_ASK;
-}
-
 /* Ask every node that is up and has not proved it yet. */
 static void ask_nodes(struct liveness *live, struct client *client)
 {
-	enum fence_how how = how_to_fence(live, client);
+	enum fence_how how = client->fenced ? FENCE_CUT : FENCE_ASK;
 
-	if (how == FENCE_KILL)
+	if (live->kill_stalled && now(live) >= client->suspect_since + live->stall_ns &&
+	    live->ops->holds(live->ctx, client->holder.client_id)) {
+		how = FENCE_KILL;
 		log_warn("kill stalled client %llu pid %u",
 			 (unsigned long long)client->holder.client_id, client->holder.process.pid);
+	}
 	for (struct node *node = live->nodes->first; node; node = node->next) {
 		if (!node->up || ((client->proved | client->waiting) & bit_of(node)))
 			continue;
@@ -357,10 +333,11 @@ static void bury(struct liveness *live, struct client *client)
 
 static void look_again(struct liveness *live, struct client *client)
 {
-	uint32_t doublings = client->looks < LOOK_DOUBLINGS ? client->looks : LOOK_DOUBLINGS;
+	const uint64_t first = 10 * (uint64_t)CLOCK_NS_PER_MS;
+	uint64_t doublings = min_u64(client->looks, LOOK_DOUBLINGS);
 
 	client->looks++;
-	client->next_look = now(live) + min_u64(LOOK_FIRST_NS << doublings, LOOK_LAST_NS);
+	client->next_look = now(live) + min_u64(first << doublings, LOOK_LAST_NS);
 }
 
 /* True if no node that is up could still admit it. */
@@ -372,16 +349,11 @@ static bool is_cut_off(const struct liveness *live, const struct client *client)
 	return true;
 }
 
-/* It joined before our start, is alive, and may still reconnect: it is not suspect yet. */
-static bool is_on_its_way(const struct liveness *live, const struct client *client)
-{
-	return client->has_process && !client->conn && client->suspect_since == 0 &&
-	       !lease_is_over(live, client) && !process_is_gone(&client->holder.process);
-}
-
 static void look(struct liveness *live, struct client *client)
 {
-	if (is_on_its_way(live, client)) {
+	/* It joined before our start, is alive, and may still reconnect: it is not suspect yet. */
+	if (client->has_process && !client->conn && client->suspect_since == 0 &&
+	    !lease_is_over(live, client) && !process_is_gone(&client->holder.process)) {
 		look_again(live, client);
 		client->next_look = min_u64(client->next_look, client->lease_until);
 		return;
@@ -398,7 +370,7 @@ static void look(struct liveness *live, struct client *client)
 
 bool liveness_is_missing(const struct client *client)
 {
-	return !client->conn && client->looks >= LOOKS_MISSING;
+	return !client->conn && client->looks >= 4; /* 150 ms: a killed process has ended by then */
 }
 
 bool liveness_all_know(const struct liveness *live, uint64_t layout)
@@ -409,26 +381,21 @@ bool liveness_all_know(const struct liveness *live, uint64_t layout)
 	return true;
 }
 
-/* Renewals that arrived while the server was stopped are still unread. */
-static void forgive(struct liveness *live)
+uint64_t liveness_tick(struct liveness *live)
 {
-	uint64_t until = now(live) + live->lease_ns / 2;
+	uint64_t next = now(live) + LOOK_LAST_NS, until = now(live) + live->lease_ns / 2;
+	bool stopped = live->last_tick &&
+		       now(live) - live->last_tick > LOOK_LAST_NS + live->lease_ns / 4;
+	struct client *client;
 
-	for (struct client *client = live->first; client; client = client->next)
+	/* Renewals that arrived while the server was stopped are still unread. */
+	for (client = stopped ? live->first : NULL; client; client = client->next)
 		if (client->suspect_since == 0 && client->lease_until < until) {
 			client->lease_until = until;
 			client->next_look = until;
 		}
-}
-
-uint64_t liveness_tick(struct liveness *live)
-{
-	uint64_t next = now(live) + LOOK_LAST_NS;
-	struct client *client = live->first;
-
-	if (live->last_tick && now(live) - live->last_tick > LOOK_LAST_NS + live->lease_ns / 4)
-		forgive(live);
 	live->last_tick = now(live);
+	client = live->first;
 	while (client) {
 		struct client *after = client->next;
 		uint64_t due = client->next_look;

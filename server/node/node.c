@@ -72,15 +72,6 @@ static void call_free(struct node_call *call)
 	mem_free(call);
 }
 
-static void unlink_call(struct node *node, struct node_call *call)
-{
-	struct node_call **link = &node->calls;
-
-	while (*link != call)
-		link = &(*link)->next;
-	*link = call->next;
-}
-
 void node_free(struct node *node)
 {
 	node_disconnect(node);
@@ -186,17 +177,19 @@ void node_read(struct node *node)
 
 void node_deliver(struct node *node)
 {
-	struct node_call *call = node->calls;
+	struct node_call **link = &node->calls;
 
-	while (call) {
+	while (*link) {
+		struct node_call *call = *link;
+
 		if (!call->ended) {
-			call = call->next;
+			link = &call->next;
 			continue;
 		}
-		unlink_call(node, call);
+		*link = call->next;
 		call->post.done(call->post.ctx, call->post.tag, node, call->code, call->reply);
 		call_free(call);
-		call = node->calls; /* done() may have posted */
+		link = &node->calls; /* done() may have posted */
 	}
 }
 
@@ -262,13 +255,6 @@ static void ping(struct node *node)
 		log_debug("ping node %s: %s", node->name, error_last());
 }
 
-static void end_late_calls(struct node *node)
-{
-	for (struct node_call *call = node->calls; call; call = call->next)
-		if (!call->ended && node_now(node) >= call->deadline)
-			end_call(call, -ETIMEDOUT, NULL);
-}
-
 uint64_t node_watch(struct node *node)
 {
 	uint64_t pause = node->lease_ns / NODE_PINGS;
@@ -281,7 +267,9 @@ uint64_t node_watch(struct node *node)
 	}
 	if (!node->up)
 		return UINT64_MAX;
-	end_late_calls(node);
+	for (struct node_call *call = node->calls; call; call = call->next)
+		if (!call->ended && node_now(node) >= call->deadline)
+			end_call(call, -ETIMEDOUT, NULL);
 	if (node_now(node) - node->pinged >= pause)
 		ping(node);
 	return node->pinged + pause;

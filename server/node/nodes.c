@@ -177,18 +177,6 @@ static void take_news(struct node *node, const struct node_news *news)
 	memcpy(node->pool, news->pool, sizeof(node->pool));
 }
 
-static struct event *listen_to(struct nodes *nodes, const struct channel *ch)
-{
-	struct event *readable =
-		event_new(nodes->base, ch->stream.fd, EV_READ | EV_PERSIST, on_readable, nodes);
-
-	if (readable && event_add(readable, NULL)) {
-		event_free(readable);
-		readable = NULL;
-	}
-	return readable;
-}
-
 int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel *ch,
 	       struct node **node_out, bool *replaced_out)
 {
@@ -207,9 +195,12 @@ int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel
 	ret = remember(nodes, node);
 	if (ret)
 		return ret;
-	readable = listen_to(nodes, ch);
-	if (!readable)
+	readable = event_new(nodes->base, ch->stream.fd, EV_READ | EV_PERSIST, on_readable, nodes);
+	if (!readable || event_add(readable, NULL)) {
+		if (readable)
+			event_free(readable);
 		return error_set(-ENOMEM, "node %s: cannot allocate an event", news->name);
+	}
 	nodes->generation += replaced;
 	if (replaced)
 		node->since = nodes->generation;

@@ -59,18 +59,6 @@ static void on_done(void *ctx, uint64_t tag, struct node *node, int code,
 	end_if_done(round);
 }
 
-static void ask(struct persist_round *round, struct node *node)
-{
-	int ret;
-
-	round->waiting++;
-	ret = node_post_persist(node, round->id, on_done, round->persist);
-	if (ret == 0)
-		return;
-	fail(round, ret, error_last());
-	round->waiting--;
-}
-
 void persist_begin(struct persist *persist, struct conn *conn, const struct frame_header *head)
 {
 	struct persist_round *round = mem_zalloc(sizeof(*round));
@@ -87,9 +75,13 @@ void persist_begin(struct persist *persist, struct conn *conn, const struct fram
 	round->waiting = 1;
 	round->next = persist->first;
 	persist->first = round;
-	for (struct node *node = persist->nodes->first; node; node = node->next)
-		if (!node->lost)
-			ask(round, node);
+	for (struct node *node = persist->nodes->first; node; node = node->next) {
+		int ret = node->lost ? 0 : node_post_persist(node, round->id, on_done, persist);
+
+		round->waiting += !node->lost && ret == 0;
+		if (ret)
+			fail(round, ret, error_last());
+	}
 	end_if_done(round);
 }
 
