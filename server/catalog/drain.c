@@ -108,20 +108,13 @@ static int drain_step(struct catalog *cat, struct catalog_object *object, uint32
 	return ret ? ret : leave(cat, object, s);
 }
 
-static bool is_draining(const struct catalog_object *object, uint32_t s)
-{
-	const struct catalog_part *shard = &object->parts[s];
-
-	return shard->drain.phase == DRAIN_LEAVING ||
-	       catalog_part_view(object, s) == RELIVE__SHARD_STATE__SHARD_DRAINING;
-}
-
 void catalog_drain_tick(struct catalog *cat, struct catalog_object *object)
 {
 	uint64_t taken = UINT64_MAX;
 
 	for (uint32_t s = 0; s < object->n_parts; s++) {
-		if (!is_draining(object, s))
+		if (object->parts[s].drain.phase != DRAIN_LEAVING &&
+		    catalog_part_view(object, s) != RELIVE__SHARD_STATE__SHARD_DRAINING)
 			continue;
 		if (taken == UINT64_MAX)
 			taken = taken_in(object);

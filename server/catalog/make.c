@@ -157,20 +157,6 @@ static int new_object(struct catalog *cat, const struct catalog_wish *wish,
 	return ret;
 }
 
-static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
-			struct catalog_provisioning **provisioning_out)
-{
-	struct catalog_provisioning like = { .is_new = true };
-	int ret = new_object(cat, wish, &like.object);
-
-	if (ret)
-		return ret;
-	like.n = like.object->n_cut;
-	cat->last_id = like.object->id;
-	ret = catalog_provision_begin(cat, &like, provisioning_out);
-	return ret ? give_up(cat, like.object, ret) : 0;
-}
-
 static int go_on_with_object(struct catalog *cat, struct catalog_provisioning *provisioning,
 			     struct catalog_object **object_out)
 {
@@ -194,7 +180,7 @@ static int go_on_with_object(struct catalog *cat, struct catalog_provisioning *p
 int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		   struct catalog_object **object_out)
 {
-	struct catalog_provisioning *provisioning;
+	struct catalog_provisioning *provisioning, like = { .is_new = true };
 	struct catalog_object *object;
 	int ret = 0;
 
@@ -207,25 +193,19 @@ int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		return 0;
 	}
 	provisioning = catalog_provision_of_new(cat, 0, wish->name);
-	if (!provisioning)
-		ret = begin_object(cat, wish, &provisioning);
-	return ret ? ret : go_on_with_object(cat, provisioning, object_out);
+	if (!provisioning) {
+		ret = new_object(cat, wish, &like.object);
+		if (ret)
+			return ret;
+		like.n = like.object->n_cut;
+		cat->last_id = like.object->id;
+		ret = catalog_provision_begin(cat, &like, &provisioning);
+	}
+	return ret ? give_up(cat, like.object, ret)
+		   : go_on_with_object(cat, provisioning, object_out);
 }
 
 /* -------- one more part -------- */
-
-static int begin_part(struct catalog *cat, const struct catalog_provisioning *like,
-		      struct catalog_provisioning **provisioning_out)
-{
-	const struct catalog_object *object = like->object;
-	int ret;
-
-	if (object->n_parts == OBJECT_MAX_PARTS)
-		return error_set(-ENOSPC, "%s: all %u shard numbers of its life are used",
-				 object->text, OBJECT_MAX_PARTS);
-	ret = reserve_part(cat, object, object->n_parts);
-	return ret ? ret : catalog_provision_begin(cat, like, provisioning_out);
-}
 
 static int go_on_with_part(struct catalog *cat, struct catalog_provisioning *provisioning)
 {
@@ -266,8 +246,16 @@ int catalog_add_part(struct catalog *cat, struct catalog_object *object, struct 
 		.leaves = leaves,
 	};
 	struct catalog_provisioning *provisioning = catalog_provision_of(cat, object);
-	int ret = provisioning ? 0 : begin_part(cat, &like, &provisioning);
+	int ret = 0;
 
+	if (!provisioning && object->n_parts == OBJECT_MAX_PARTS)
+		return error_set(-ENOSPC, "%s: all %u shard numbers of its life are used",
+				 object->text, OBJECT_MAX_PARTS);
+	if (!provisioning) {
+		ret = reserve_part(cat, object, object->n_parts);
+		if (ret == 0)
+			ret = catalog_provision_begin(cat, &like, &provisioning);
+	}
 	return ret ? ret : go_on_with_part(cat, provisioning);
 }
 

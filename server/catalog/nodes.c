@@ -12,24 +12,10 @@
 
 #include "base/log.h"
 
-#define SLICE_NS (20 * (uint64_t)CLOCK_NS_PER_MS) /* time slice in one turn of the loop */
-
 /* -------- all parts of a node -------- */
 
 typedef void (*part_fn)(struct catalog *cat, const struct catalog_arrival *arrival,
 			struct catalog_object *object, uint32_t s);
-
-/* Includes parts that are LOST or GONE. */
-static void each_of(struct catalog *cat, const struct catalog_arrival *arrival, part_fn fn)
-{
-	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
-		struct catalog_object *object = cat->objects[id];
-
-		for (uint32_t s = 0; object && s < object->n_parts; s++)
-			if (object->parts[s].node == arrival->node)
-				fn(cat, arrival, object, s);
-	}
-}
 
 static void each_part_of(struct catalog *cat, const struct catalog_arrival *arrival, part_fn fn)
 {
@@ -104,23 +90,6 @@ void catalog_node_lost(struct catalog *cat, struct node *node)
 
 /* -------- attach -------- */
 
-/*
- * Starts recovery of a part that no client has; clients get it when it is sound. Until then it
- * counts as not attached. Recovery runs in time slices, so that other requests are served in
- * between.
- */
-static int begin_recovery(const struct catalog *cat, struct catalog_object *object, uint32_t s)
-{
-	struct catalog_part *place = &object->parts[s];
-	int ret = object->kind->recover_begin(cat, object, s, &place->recovery);
-
-	if (ret)
-		return ret;
-	place->recovering = object->attached[s];
-	object->attached[s] = NULL;
-	return 0;
-}
-
 static int recover_slice(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
@@ -129,7 +98,7 @@ static int recover_slice(struct catalog *cat, struct catalog_object *object, uin
 	int ret;
 
 	if (cat->slice_until == 0)
-		cat->slice_until = now + SLICE_NS;
+		cat->slice_until = now + 20 * (uint64_t)CLOCK_NS_PER_MS;
 	if (now >= cat->slice_until)
 		return -EAGAIN;
 	ret = object->kind->recover_go_on(place->recovery, cat->clock, cat->slice_until, found);
@@ -147,19 +116,23 @@ static int recover_slice(struct catalog *cat, struct catalog_object *object, uin
 
 /*
  * The node restarted. If another process kept the pool mapped, the part is in use and left alone;
- * otherwise its superblock says which recovery is needed (wire/region.h).
+ * otherwise its superblock says which recovery is needed (wire/region.h). No client has a part that
+ * recovers: it counts as not attached until it is sound. Recovery runs in time slices, so that other
+ * requests are served in between.
  */
 static int renew_life(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
-	int ret = 0;
+	const struct object_kind *kind = object->kind;
+	int ret = place->recovering ? 0 : part_life(object->attached[s], &place->life);
 
-	if (!place->recovering) {
-		ret = part_life(object->attached[s], &place->life);
-		if (ret == 0 && !place->life.is_sound)
-			ret = object->kind->recover_begin
-				      ? begin_recovery(cat, object, s)
-				      : part_set_sound(object->attached[s], &place->life);
+	if (ret == 0 && !place->recovering && !place->life.is_sound) {
+		ret = kind->recover_begin ? kind->recover_begin(cat, object, s, &place->recovery)
+					  : part_set_sound(object->attached[s], &place->life);
+		if (ret == 0 && kind->recover_begin) {
+			place->recovering = object->attached[s];
+			object->attached[s] = NULL;
+		}
 	}
 	if (ret == 0 && place->recovering)
 		ret = recover_slice(cat, object, s);
@@ -217,24 +190,18 @@ static bool is_broken(struct catalog_object *object, uint32_t s)
 	return place->broken;
 }
 
-/* A client that left while the part was away may have left a call half done. */
-static int join(struct catalog_object *object, uint32_t s)
-{
-	int ret = slots_join(&object->slots, s);
-
-	if (ret == 0)
-		ret = part_rebuild_needed(object->attached[s], &object->parts[s].drift);
-	object->parts[s].joined = ret == 0;
-	return ret;
-}
-
 static void take_up(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
 	int ret = object->attached[s] ? 0 : attach(cat, object, s);
 
-	if (ret == 0 && !place->joined)
-		ret = join(object, s);
+	if (ret == 0 && !place->joined) {
+		ret = slots_join(&object->slots, s);
+		/* A client that left while the part was away may have left a call half done. */
+		if (ret == 0)
+			ret = part_rebuild_needed(object->attached[s], &place->drift);
+		place->joined = ret == 0;
+	}
 	/* Retry later: an orphan slot is unsettled, or the node was unreachable */
 	if (ret == 0 || ret == -EAGAIN)
 		return;
@@ -370,19 +337,8 @@ void catalog_node_down(struct catalog *cat, struct node *node)
 
 /* -------- a node is forgotten -------- */
 
-static void leave_nowhere(struct catalog *cat, const struct catalog_arrival *arrival,
-			  struct catalog_object *object, uint32_t s)
-{
-	(void)cat;
-	(void)arrival;
-	catalog_part_detach(object, s);
-	object->parts[s].node = NULL;
-	object->parts[s].drain = (struct part_drain){ .phase = DRAIN_FILLING };
-}
-
 int catalog_node_forget(struct catalog *cat, const struct node *node)
 {
-	const struct catalog_arrival gone = { .node = (struct node *)node };
 	uint32_t n = 0;
 
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
@@ -399,6 +355,15 @@ int catalog_node_forget(struct catalog *cat, const struct node *node)
 				 "in a second",
 				 node->name);
 	(void)catalog_retire_tick(cat); /* a down node's pending retirements are dropped */
-	each_of(cat, &gone, leave_nowhere);
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		for (uint32_t s = 0; cat->objects[id] && s < cat->objects[id]->n_parts; s++) {
+			struct catalog_part *place = &cat->objects[id]->parts[s];
+
+			if (place->node != node)
+				continue;
+			catalog_part_detach(cat->objects[id], s);
+			place->node = NULL;
+			place->drain = (struct part_drain){ .phase = DRAIN_FILLING };
+		}
 	return 0;
 }

@@ -1,24 +1,15 @@
 #include "server/catalog/placement.h"
 
-#define ROOM_PARTS 16 /* nodes whose room differs by under 1/16 of the most are equals */
-
 /* -------- one shard -------- */
 
-static uint64_t most_room(const struct placement_node *nodes, uint32_t n)
+uint32_t placement_pick(const struct placement_node *nodes, uint32_t n, uint32_t *turn)
 {
-	uint64_t most = 0;
+	uint64_t most = 0, enough;
 
 	for (uint32_t i = 0; i < n; i++)
 		if (nodes[i].takes && nodes[i].free > most)
 			most = nodes[i].free;
-	return most;
-}
-
-uint32_t placement_pick(const struct placement_node *nodes, uint32_t n, uint32_t *turn)
-{
-	uint64_t most = most_room(nodes, n);
-	uint64_t enough = most - most / ROOM_PARTS;
-
+	enough = most - most / 16; /* nodes whose room differs by less are equals */
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = (uint32_t)(((uint64_t)*turn + i) % n);
 
@@ -62,23 +53,17 @@ static uint32_t fullest(const struct placement_node *nodes, uint32_t n)
 	return best;
 }
 
-static uint32_t leaver(const struct placement_node *nodes, uint32_t n)
-{
-	uint32_t i = 0;
-
-	while (i < n && !(nodes[i].leaves && nodes[i].shards))
-		i++;
-	return i;
-}
-
 struct placement_step placement_next(const struct placement_node *nodes, uint32_t n,
 				     uint32_t wanted)
 {
-	struct placement_step step = { PLACEMENT_DONE, emptiest(nodes, n), leaver(nodes, n) };
+	struct placement_step step = { PLACEMENT_DONE, emptiest(nodes, n), n };
 	uint64_t shards = 0;
 
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = n; i-- > 0;) {
 		shards += nodes[i].shards;
+		if (nodes[i].leaves && nodes[i].shards)
+			step.from = i;
+	}
 	if (step.from < n) {
 		step.kind = step.to < n ? PLACEMENT_MOVE : PLACEMENT_STUCK;
 		return step;

@@ -29,27 +29,23 @@ static bool is_of_part(const Relive__NodeRegion *region, const struct catalog_ob
 	       region->part == s && has_uuid(region, uuid);
 }
 
-static const Relive__NodeRegion *find_region(const struct catalog_arrival *arrival, uint32_t id,
-					     uint32_t role, const struct catalog_object *object,
-					     uint32_t s)
-{
-	for (size_t i = 0; i < arrival->n_regions; i++) {
-		const Relive__NodeRegion *region = arrival->regions[i];
-
-		if (region->region == id && region->role == role && is_of_part(region, object, s))
-			return region;
-	}
-	return NULL;
-}
-
 bool catalog_regions_of_part(const struct catalog_arrival *arrival,
 			     const struct catalog_object *object, uint32_t s)
 {
 	const struct catalog_part *place = &object->parts[s];
 
-	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		if (!find_region(arrival, place->ids[role], role, object, s))
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
+		bool found = false;
+
+		for (size_t i = 0; i < arrival->n_regions && !found; i++) {
+			const Relive__NodeRegion *region = arrival->regions[i];
+
+			found = region->region == place->ids[role] && region->role == role &&
+				is_of_part(region, object, s);
+		}
+		if (!found)
 			return false;
+	}
 	return true;
 }
 
@@ -93,14 +89,7 @@ static enum region_owner owner_by(const struct catalog_part *shard)
 		       : OWNER_UNKNOWN;
 }
 
-/* True if the region was never used: not formatted, or no block was ever opened. */
-static bool is_unused(const struct catalog_arrival *arrival, const Relive__NodeRegion *region)
-{
-	const Relive__NodeRegion *tree = catalog_regions_find(arrival, region, REGION_TREE);
-
-	return region->uuid.len == 0 || (tree && tree->shard && !tree->shard->used);
-}
-
+/* And was never used: it is not formatted, or no block was ever opened. */
 static int was_being_made(const struct catalog *cat, const struct catalog_arrival *arrival,
 			  const Relive__NodeRegion *region, bool *was_out)
 {
@@ -109,6 +98,8 @@ static int was_being_made(const struct catalog *cat, const struct catalog_arriva
 		.object = region->object,
 		.part = region->part,
 	};
+	const Relive__NodeRegion *tree = catalog_regions_find(arrival, region, REGION_TREE);
+	bool unused = region->uuid.len == 0 || (tree && tree->shard && !tree->shard->used);
 	uint8_t uuid[16];
 	int ret;
 
@@ -117,7 +108,7 @@ static int was_being_made(const struct catalog *cat, const struct catalog_arriva
 	if (ret || !*was_out)
 		return ret;
 	part_region_uuid(provisioning.uuid, region->part, region->role, uuid);
-	*was_out = has_uuid(region, uuid) && is_unused(arrival, region);
+	*was_out = has_uuid(region, uuid) && unused;
 	return 0;
 }
 
@@ -154,19 +145,6 @@ int catalog_region_owner(const struct catalog *cat, const struct catalog_arrival
 
 /* -------- giving up -------- */
 
-static int give_up(struct catalog *cat, const struct catalog_object *object, uint32_t s,
-		   uint32_t role)
-{
-	const struct catalog_part *place = &object->parts[s];
-	struct statedb_leftover left = { .region = place->ids[role] };
-
-	if (left.region == 0 || !place->node)
-		return 0;
-	snprintf(left.node, sizeof(left.node), "%s", place->node->name);
-	part_region_uuid(object->uuid, s, role, left.uuid);
-	return statedb_leftover_put(cat->store, &left);
-}
-
 /* Includes lost parts and parts being provisioned: once the object is deleted nothing else
    records them. */
 int catalog_give_up_object(struct catalog *cat, const struct catalog_object *object)
@@ -176,8 +154,16 @@ int catalog_give_up_object(struct catalog *cat, const struct catalog_object *obj
 	if (ret)
 		return ret;
 	for (uint32_t s = 0; s < OBJECT_MAX_PARTS; s++)
-		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
-			ret = give_up(cat, object, s, role);
+		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++) {
+			const struct catalog_part *place = &object->parts[s];
+			struct statedb_leftover left = { .region = place->ids[role] };
+
+			if (left.region == 0 || !place->node)
+				continue;
+			snprintf(left.node, sizeof(left.node), "%s", place->node->name);
+			part_region_uuid(object->uuid, s, role, left.uuid);
+			ret = statedb_leftover_put(cat->store, &left);
+		}
 	if (ret == 0)
 		ret = statedb_object_delete(cat->store, object->id);
 	return statedb_end(cat->store, ret);
@@ -278,20 +264,13 @@ void catalog_retire_forget(struct catalog *cat)
 	}
 }
 
-static bool is_retiring(const struct catalog *cat, const struct node *node, uint32_t id)
+void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state)
 {
-	const struct catalog_retirement *gone = cat->retirements;
+	struct catalog_retirement *gone = cat->retirements;
 
 	while (gone && (gone->node != node || gone->id != id || !is_of_this_life(gone)))
 		gone = gone->next;
-	return gone;
-}
-
-void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state)
-{
-	struct catalog_retirement *gone;
-
-	if (id == 0 || is_retiring(cat, node, id))
+	if (id == 0 || gone)
 		return;
 	gone = mem_alloc(sizeof(*gone));
 	if (!gone) {

@@ -12,16 +12,6 @@
 #define WAIT_NS (20 * (uint64_t)CLOCK_NS_PER_MS)
 #define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
 
-/* A part of the object that needs a rebuild; object->n_parts = none. */
-static uint32_t find_drift(const struct catalog_object *object)
-{
-	uint32_t s = object->kind->rebuild ? 0 : object->n_parts;
-
-	while (s < object->n_parts && !(object->attached[s] && object->parts[s].drift))
-		s++;
-	return s;
-}
-
 /* The object's wait record, started now unless it exists. The caller writes the words. */
 static struct repair_wait *begin_wait(struct repair *repair, const struct catalog_object *object)
 {
@@ -37,20 +27,6 @@ static void end_wait(struct repair *repair, uint32_t table_id)
 {
 	repair->waiting[table_id].words[0] = '\0';
 	repair->waiting[table_id].since = 0;
-}
-
-static void note_wait(struct repair *repair, const struct catalog_object *object, uint32_t s,
-		      const struct rebuild_wait *whom)
-{
-	struct repair_wait *wait = begin_wait(repair, object);
-
-	if (!wait->words[0])
-		log_info("%s: rebuild waits for pid %u", object->text, whom->pid);
-	snprintf(wait->words, sizeof(wait->words), "%s: rebuild waits for pid %u", object->text,
-		 whom->pid);
-	wait->pid = whom->pid;
-	wait->owner = whom->owner;
-	wait->shard = s;
 }
 
 /* True if the slot is inside a call, or holds deltas, in some part. */
@@ -115,7 +91,15 @@ static bool rebuild_slice(struct repair *repair, struct catalog_object *object, 
 	int ret = object->kind->rebuild(object->attached[s], &opts, &report);
 
 	if (report.waiting) {
-		note_wait(repair, object, s, &report.wait);
+		struct repair_wait *wait = begin_wait(repair, object);
+
+		if (!wait->words[0])
+			log_info("%s: rebuild waits for pid %u", object->text, report.wait.pid);
+		snprintf(wait->words, sizeof(wait->words), "%s: rebuild waits for pid %u",
+			 object->text, report.wait.pid);
+		wait->pid = report.wait.pid;
+		wait->owner = report.wait.owner;
+		wait->shard = s;
 		return false;
 	}
 	end_wait(repair, object->id);
@@ -135,8 +119,10 @@ static bool rebuild_slice(struct repair *repair, struct catalog_object *object, 
 
 static uint64_t work_on(struct repair *repair, struct catalog_object *object)
 {
-	uint32_t s = find_drift(object);
+	uint32_t s = object->kind->rebuild ? 0 : object->n_parts;
 
+	while (s < object->n_parts && !(object->attached[s] && object->parts[s].drift))
+		s++;
 	if (s == object->n_parts) {
 		give_slot(repair, object);
 		if (!note_debtor(repair, object))

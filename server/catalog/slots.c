@@ -273,22 +273,6 @@ static int prepare(struct slots *slots, uint32_t slot)
 	return waits ? -EAGAIN : 0;
 }
 
-static int take(struct slots *slots, uint32_t slot, const struct slot_holder *holder)
-{
-	for (uint32_t s = 0; s < slots->n_parts; s++) {
-		int ret = 0;
-
-		if (slots->parts[s])
-			ret = slot_take(slots->parts[s], slot, &holder->process, holder->client_id);
-		if (ret) {
-			ret = unreachable(ret, slot, s);
-			release(slots, slot, s + (ret == -EIO));
-			return ret;
-		}
-	}
-	return 0;
-}
-
 /* Same lease, or same process on one host: a process may have several stores open. */
 static bool is_same_holder(const struct slot_holder *a, const struct slot_holder *b)
 {
@@ -329,26 +313,20 @@ static int no_slot(const struct slots *slots)
 			 most ? most->process.pid : 0);
 }
 
-static int check_quota(const struct slots *slots, const struct slot_holder *holder)
-{
-	uint32_t held = held_by(slots, holder);
-
-	if (held < slots_quota(slots))
-		return 0;
-	return error_set(-ENOSPC,
-			 "this process holds %u of the %u client slots (max_clients), and may have "
-			 "no more: close a writer or sampler of it, or make the table with more",
-			 held, slots->n);
-}
-
 /* -EBUSY: live in the region, though free in the book. */
 static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder *holder,
 		    uint32_t streams)
 {
 	int ret = prepare(slots, slot);
 
-	if (ret == 0)
-		ret = take(slots, slot, holder);
+	for (uint32_t s = 0; ret == 0 && s < slots->n_parts; s++) {
+		if (slots->parts[s])
+			ret = slot_take(slots->parts[s], slot, &holder->process, holder->client_id);
+		if (ret) {
+			ret = unreachable(ret, slot, s);
+			release(slots, slot, s + (ret == -EIO));
+		}
+	}
 	if (ret)
 		return ret;
 	slots->entries[slot] = (struct slot_entry){
@@ -363,13 +341,7 @@ static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder
 	return 0;
 }
 
-/* True if another live client maps its page. */
-static bool is_anothers(const struct slot_entry *entry, const struct slot_holder *holder)
-{
-	return entry->last != 0 && entry->last != holder->client_id;
-}
-
-/* Get a slot whose page another client maps (anothers), or any other. -EBUSY: none. */
+/* Get a slot whose page another live client maps (anothers), or any other. -EBUSY: none. */
 static int get_of(struct slots *slots, bool anothers, const struct slot_holder *holder,
 		  uint32_t streams, uint32_t *owner_out)
 {
@@ -378,7 +350,9 @@ static int get_of(struct slots *slots, bool anothers, const struct slot_holder *
 	for (uint32_t slot = 0; ret == -EBUSY && slot < slots->n; slot++) {
 		const struct slot_entry *entry = &slots->entries[slot];
 
-		if (!entry->taken && is_anothers(entry, holder) == anothers)
+		bool is_anothers = entry->last != 0 && entry->last != holder->client_id;
+
+		if (!entry->taken && is_anothers == anothers)
 			ret = get_slot(slots, slot, holder, streams);
 		if (ret == 0)
 			*owner_out = slot + 1;
@@ -396,21 +370,14 @@ static int get(struct slots *slots, const struct slot_holder *holder, uint32_t s
 	return ret == -EBUSY ? no_slot(slots) : ret;
 }
 
-static uint64_t streams_in_use(const struct slots *slots)
-{
-	uint64_t n = 0;
-
-	for (uint32_t slot = 0; slot < slots->n; slot++)
-		n += slots->entries[slot].taken ? slots->entries[slot].streams : 0;
-	return n;
-}
-
 int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
 	      uint32_t *owner_out)
 {
-	uint64_t in_use = streams_in_use(slots);
-	uint32_t attached = 0;
+	uint32_t attached = 0, held = held_by(slots, holder);
+	uint64_t in_use = 0;
 
+	for (uint32_t slot = 0; slot < slots->n; slot++)
+		in_use += slots->entries[slot].taken ? slots->entries[slot].streams : 0;
 	for (uint32_t s = 0; s < slots->n_parts; s++)
 		attached += slots->parts[s] != NULL;
 	if (attached == 0)
@@ -421,22 +388,19 @@ int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t st
 				 "%u streams: the table takes %u (max_writers), of which %llu are "
 				 "in use by all its writers",
 				 streams, slots->max_streams, (unsigned long long)in_use);
-	if (check_quota(slots, holder))
-		return -ENOSPC;
+	if (held >= slots_quota(slots))
+		return error_set(
+			-ENOSPC,
+			"this process holds %u of the %u client slots (max_clients), and may "
+			"have no more: close a writer or sampler of it, or make the table with "
+			"more",
+			held, slots->n);
 	return get(slots, holder, streams, owner_out);
 }
 
 int slots_get_own(struct slots *slots, const struct slot_holder *holder)
 {
 	return slots->own ? 0 : get(slots, holder, 0, &slots->own);
-}
-
-/* It may not have reached a shard that has just returned. */
-static int leave_part(const struct slots *slots, uint32_t s, uint32_t owner)
-{
-	int ret = slots->kind->leave(slots->parts[s], owner);
-
-	return ret ? ret : slot_release(slots->parts[s], owner - 1);
 }
 
 int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
@@ -456,10 +420,14 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 	if (entry->holder.client_id != client_id)
 		return error_set(-EACCES, "owner %u: not yours", owner);
 	for (uint32_t s = 0; s < slots->n_parts; s++) {
-		int ret = 0;
+		int ret;
 
-		if (slots->parts[s] && !is_orphan(slots, s, owner - 1, 0))
-			ret = leave_part(slots, s, owner);
+		/* It may not have reached a shard that has just returned. */
+		if (!slots->parts[s] || is_orphan(slots, s, owner - 1, 0))
+			continue;
+		ret = slots->kind->leave(slots->parts[s], owner);
+		if (ret == 0)
+			ret = slot_release(slots->parts[s], owner - 1);
 		if (ret && ret != -ESTALE && !first)
 			first = ret;
 	}
@@ -500,10 +468,11 @@ static int settle(struct slots *slots, const struct slots_dead *dead, uint32_t s
 	return first ? first : set_free(slots, slot, false);
 }
 
-static void settle_orphans(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
+int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
 {
 	struct orphan_slot *orphan = slots->orphans;
 
+	*drift_out = false;
 	while (orphan) {
 		struct orphan_slot *next = orphan->next;
 
@@ -512,12 +481,6 @@ static void settle_orphans(struct slots *slots, const struct slots_dead *dead, b
 			remove_orphan(slots, orphan);
 		orphan = next;
 	}
-}
-
-int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
-{
-	*drift_out = false;
-	settle_orphans(slots, dead, drift_out);
 	for (uint32_t slot = 0; slot < slots->n; slot++) {
 		const struct slot_entry *entry = &slots->entries[slot];
 

@@ -9,21 +9,6 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-/* A node that could not take a part may be able to soon. */
-#define AGAIN_LAST_NS (64 * (uint64_t)CLOCK_NS_PER_S)
-
-/* Target number of parts: the number that the capacity was cut into, or one per node if
-   requested. */
-static uint32_t wanted_parts(const struct catalog_object *object,
-			     const struct placement_node *places, uint32_t n)
-{
-	uint32_t takers = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		takers += places[i].takes;
-	return object->auto_parts && takers > object->n_cut ? takers : object->n_cut;
-}
-
 /* The part with the highest number: it was added last. */
 static uint32_t part_at(const struct catalog_object *object, const struct node *node)
 {
@@ -36,21 +21,16 @@ static uint32_t part_at(const struct catalog_object *object, const struct node *
 	return s;
 }
 
-static uint32_t all_active(const struct catalog_object *object)
-{
-	uint32_t n = 0;
-
-	for (uint32_t s = 0; s < object->n_parts; s++)
-		n += object->parts[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
-	return n;
-}
-
 /* A leaving part goes without a successor if no node has room, unless it is the last part. */
 static bool may_leave(const struct catalog_object *object, const struct node *leaves, int added)
 {
-	bool no_room = added == -ENOSPC || added == -ENOMEM;
+	uint32_t active = 0;
 
-	return leaves && (added == 0 || (no_room && leaves->draining && all_active(object) > 1));
+	for (uint32_t s = 0; s < object->n_parts; s++)
+		active += object->parts[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
+	if (added == -ENOSPC || added == -ENOMEM)
+		return leaves && leaves->draining && active > 1;
+	return leaves && added == 0;
 }
 
 int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
@@ -59,7 +39,7 @@ int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 	struct placement_node places[NODES_MAX];
 	struct node *nodes[NODES_MAX], *to, *leaves = NULL;
 	const struct catalog_provisioning *provisioning = catalog_provision_of(cat, object);
-	uint32_t n = catalog_places(cat, object, places, nodes);
+	uint32_t n = catalog_places(cat, object, places, nodes), takers = 0;
 	struct placement_step step;
 	int ret;
 
@@ -67,7 +47,12 @@ int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 		to = provisioning->only;
 		leaves = provisioning->leaves;
 	} else {
-		step = placement_next(places, n, wanted_parts(object, places, n));
+		for (uint32_t i = 0; i < n; i++)
+			takers += places[i].takes;
+		/* as many parts as the capacity was cut into, or one per node if requested */
+		step = placement_next(places, n,
+				      object->auto_parts && takers > object->n_cut ? takers
+										   : object->n_cut);
 		if (step.kind == PLACEMENT_DONE)
 			return 0;
 		if (step.kind == PLACEMENT_STUCK)
@@ -94,6 +79,8 @@ int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 
 bool catalog_spread_tick(struct catalog *cat, struct catalog_object *object)
 {
+	/* A node that could not take a part may be able to soon. */
+	const uint64_t again_last = 64 * (uint64_t)CLOCK_NS_PER_S;
 	uint64_t now = clock_now_ns(cat->clock);
 	int ret;
 
@@ -106,6 +93,6 @@ bool catalog_spread_tick(struct catalog *cat, struct catalog_object *object)
 		return ret != 0;
 	}
 	object->spread_after = now + object->spread_pause;
-	object->spread_pause = min_u64(2 * object->spread_pause, AGAIN_LAST_NS);
+	object->spread_pause = min_u64(2 * object->spread_pause, again_last);
 	return false;
 }
