@@ -10,20 +10,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Drops the items of scratch order[0, n) that were drawn twice in one round. */
-static void sampler_drop_twins(struct rlv_sampler *sp, uint32_t n)
-{
-	struct draw_scratch *s = &sp->scratch;
-
-	for (uint32_t i = 1; i < n; i++) {
-		uint64_t a = s->order[i - 1];
-		uint64_t b = s->order[i];
-
-		if (s->shard[a] == s->shard[b] && s->slot[a] == s->slot[b])
-			s->again[b] = 0;
-	}
-}
-
 /* Candidates of one shard, order[first, end), as ops from `at` on; spare: where each came from. */
 static uint32_t sampler_add_candidates(struct rlv_sampler *sp, uint32_t first, uint32_t end,
 				       uint32_t at)
@@ -207,7 +193,12 @@ int sampler_take(struct rlv_sampler *sp, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		s->quanta[i] = key_make(0, s->shard[i], 0, s->slot[i]);
 	sampler_order(sp, s->quanta, n);
-	sampler_drop_twins(sp, n);
+	for (uint32_t i = 1; i < n; i++) { /* items drawn twice in one round */
+		uint64_t a = s->order[i - 1], b = s->order[i];
+
+		if (s->shard[a] == s->shard[b] && s->slot[a] == s->slot[b])
+			s->again[b] = 0;
+	}
 	n_changes = sampler_make_takes(sp, n);
 	return sp->view->max_times_sampled == 1 ? sampler_take_once(sp, n_changes)
 						: sampler_take_counted(sp, n_changes);

@@ -18,31 +18,29 @@
 
 /* -------- memory -------- */
 
-static int prefetch_make(struct rlv_sampler *sp, struct async_sample **async_sample_out)
-{
-	struct async_sample *async = mem_zalloc(sizeof(*async));
-	int ret;
-
-	if (!async)
-		return error_set(-ENOMEM, "sampler: cannot allocate memory for prefetched batches");
-	*async_sample_out = async;
-	async->s = &async->own;
-	async->draws = &async->rng;
-	ret = scratch_init(&async->own, sp->opts.batch_size);
-	return ret ? ret : async_sample_init(async);
-}
-
 int prefetch_init(struct rlv_sampler *sp)
 {
+	bool whole = true;
 	int ret = 0;
 
 	if (sp->opts.prefetch == 0)
 		return 0;
 	sp->ahead = mem_array(sp->opts.prefetch, sizeof(struct async_sample *));
-	if (!sp->ahead)
+	for (uint32_t i = 0; sp->ahead && i < sp->opts.prefetch; i++) {
+		sp->ahead[i] = mem_zalloc(sizeof(struct async_sample));
+		whole &= sp->ahead[i] != NULL;
+	}
+	if (!sp->ahead || !whole)
 		return error_set(-ENOMEM, "sampler: cannot allocate memory for prefetched batches");
-	for (uint32_t i = 0; ret == 0 && i < sp->opts.prefetch; i++)
-		ret = prefetch_make(sp, &sp->ahead[i]);
+	for (uint32_t i = 0; ret == 0 && i < sp->opts.prefetch; i++) {
+		struct async_sample *async = sp->ahead[i];
+
+		async->s = &async->own;
+		async->draws = &async->rng;
+		ret = scratch_init(&async->own, sp->opts.batch_size);
+		if (ret == 0)
+			ret = async_sample_init(async);
+	}
 	return ret;
 }
 
@@ -94,18 +92,6 @@ uint32_t prefetch_advance(struct rlv_sampler *sp)
 	return done;
 }
 
-/* Waits for the oldest; the others move on meanwhile. false: it failed. */
-static bool prefetch_wait_oldest(struct rlv_sampler *sp)
-{
-	prefetch_advance(sp);
-	while (sp->n_prefetched && sp->ahead[0]->stage != ASYNC_DONE) {
-		if (prefetch_failed(sp, async_sample_wait(sp, sp->ahead[0])))
-			return false;
-		prefetch_advance(sp);
-	}
-	return sp->n_prefetched > 0;
-}
-
 struct batch *prefetch_buffer(struct rlv_sampler *sp, uint32_t n)
 {
 	if (sp->n_prefetched && sp->ahead[0]->n != n)
@@ -120,7 +106,13 @@ bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round)
 
 	if (!sp->n_prefetched || sp->ahead[0]->batch != round->batch || sp->ahead[0]->n != round->n)
 		return false;
-	if (!prefetch_wait_oldest(sp))
+	prefetch_advance(sp);
+	while (sp->n_prefetched && sp->ahead[0]->stage != ASYNC_DONE) {
+		if (prefetch_failed(sp, async_sample_wait(sp, sp->ahead[0])))
+			return false;
+		prefetch_advance(sp); /* the others move on meanwhile */
+	}
+	if (!sp->n_prefetched)
 		return false;
 	async = sp->ahead[0]; /* the oldest becomes the last */
 	sp->n_prefetched--;

@@ -27,14 +27,10 @@ static bool sampler_is_stale(struct rlv_sampler *sp, uint32_t version)
 	return sp->view->max_staleness && sp->newest_version - version > sp->view->max_staleness;
 }
 
-/* True if both reads of the leaf show the same item. No item has generation 0. */
-static bool item_is_whole(uint64_t word, uint64_t again)
-{
-	return leaf_gen(again) == leaf_gen(word) && leaf_gen(again) != 0 &&
-	       leaf_priority(again) != 0;
-}
-
-/* Loop by loop, and without a branch: so compilers make vectors of them. */
+/*
+ * True if both reads of each leaf show the same item; no item has generation 0. Without a branch, so
+ * compilers make vectors of it.
+ */
 static bool items_are_whole(const uint64_t *word, const uint64_t *again, uint32_t n)
 {
 	const uint64_t gens = leaf_make(0, LEAF_GEN_MASK, 0), one = leaf_make(0, 1, 0);
@@ -47,20 +43,13 @@ static bool items_are_whole(const uint64_t *word, const uint64_t *again, uint32_
 	return differ == 0 && (int64_t)none >= 0;
 }
 
-static void sampler_make_keys(uint64_t *restrict key, uint32_t table_id,
-			      const struct draw_scratch *s, uint32_t n)
-{
-	const uint32_t *shard = s->shard, *slot = s->slot;
-	const uint64_t *word = s->word;
-
-	for (uint32_t i = 0; i < n; i++)
-		key[i] = key_make(table_id, shard[i], leaf_gen(word[i]), slot[i]);
-}
-
 /* The usual case: item i of [0, n) goes to position i, and all hold. */
 static bool sampler_keep_all(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 {
 	const struct draw_scratch *s = &sp->scratch;
+	const uint32_t *shard = s->shard, *slot = s->slot, table_id = sp->h.desc->table_id;
+	const uint64_t *word = s->word;
+	uint64_t *restrict key = batch->key;
 	bool old = false;
 
 	if (!items_are_whole(s->word, s->again, n)) /* versions of torn rows say nothing */
@@ -69,7 +58,8 @@ static bool sampler_keep_all(struct rlv_sampler *sp, struct batch *batch, uint32
 		old |= sampler_is_stale(sp, batch->policy_version[i]);
 	if (old)
 		return false;
-	sampler_make_keys(batch->key, sp->h.desc->table_id, s, n);
+	for (uint32_t i = 0; i < n; i++)
+		key[i] = key_make(table_id, shard[i], leaf_gen(word[i]), slot[i]);
 	memcpy(batch->word, s->again, n * sizeof(*batch->word));
 	memcpy(batch->probability, s->probability, n * sizeof(*batch->probability));
 	return true;
@@ -86,7 +76,7 @@ static uint32_t sampler_keep_whole(struct rlv_sampler *sp, struct batch *batch, 
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = s->at[i];
-		bool whole = item_is_whole(s->word[i], s->again[i]);
+		bool whole = items_are_whole(&s->word[i], &s->again[i], 1);
 		bool old = whole && batch->policy_version &&
 			   sampler_is_stale(sp, batch->policy_version[at]);
 
@@ -261,32 +251,26 @@ static void sampler_finish(struct sample_call *call)
 }
 
 /*
- * Items that were taken and then found too old to hand over: they count as sampled, or a queue would
- * keep their room for ever. Where others hold all admissions now, the balance repairs it (ds/limiter/balance.h).
+ * Counts the delivered items: after an error, none. Items that were taken and then found too old to
+ * hand over count as sampled, or a queue would keep their room for ever. Where others hold all
+ * admissions now, the balance repairs it (ds/limiter/balance.h).
  */
-static int sampler_commit_expired(struct rlv_sampler *sp)
-{
-	uint64_t n = sp->expired;
-	int ret;
-
-	sp->expired = 0;
-	if (n == 0)
-		return 0;
-	ret = admission_try_sample(&sp->admission, n);
-	if (ret)
-		return ret == -EAGAIN || ret == -ENODATA ? 0 : ret;
-	return admission_commit_sample(&sp->admission, n, n);
-}
-
-/* Counts the delivered items: after an error, none. */
 static int sampler_commit(struct sample_call *call, int error)
 {
+	struct admission *admission = &call->sp->admission;
 	uint32_t got = error ? 0 : call->n - call->left;
-	int ret = admission_commit_sample(&call->sp->admission, call->n, got);
+	uint64_t expired = call->sp->expired;
+	int ret = admission_commit_sample(admission, call->n, got);
 
 	call->admitted = false;
-	if (ret == 0)
-		ret = sampler_commit_expired(call->sp);
+	if (ret == 0 && expired) {
+		call->sp->expired = 0;
+		ret = admission_try_sample(admission, expired);
+		if (ret == 0)
+			ret = admission_commit_sample(admission, expired, expired);
+		else if (ret == -EAGAIN || ret == -ENODATA)
+			ret = 0;
+	}
 	return error ? error : ret;
 }
 

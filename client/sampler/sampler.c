@@ -10,23 +10,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define DEFAULT_BATCH 256
-#define DEFAULT_BATCHES 2
-#define DEFAULT_GAMMA 0.99
-#define DEFAULT_BETA 0.4
-#define MAX_BATCH 65536u
-#define MAX_BATCHES 64u
-#define DEFER_AGE_NS (100 * CLOCK_NS_PER_MS)
+enum { DEFAULT_BATCHES = 2, MAX_BATCHES = 64, MAX_BATCH = 65536 };
 
 /* -------- options -------- */
-
-static bool table_has_role(const struct table_desc *desc, uint32_t role)
-{
-	for (uint32_t c = 0; c < desc->n_columns; c++)
-		if (desc->columns[c].role == role)
-			return true;
-	return false;
-}
 
 static int sampler_check_return(double gamma, double beta)
 {
@@ -35,14 +21,6 @@ static int sampler_check_return(double gamma, double beta)
 	if (isnan(beta) || beta > 8)
 		return error_set(-EINVAL, "opts.beta %g: want at most 8", beta);
 	return 0;
-}
-
-static int table_find_column(const struct table_desc *desc, const char *name)
-{
-	for (uint32_t c = 0; name && c < desc->n_columns; c++)
-		if (strcmp(desc->columns[c].name, name) == 0)
-			return (int)c;
-	return -1;
 }
 
 static int sampler_choose_columns(struct rlv_sampler *sp, const struct table_desc *desc,
@@ -55,11 +33,14 @@ static int sampler_choose_columns(struct rlv_sampler *sp, const struct table_des
 	for (uint32_t c = 0; c < desc->n_columns; c++)
 		sp->columns[c] = !opts->columns;
 	for (uint32_t i = 0; opts->columns && i < opts->n_columns; i++) {
-		int c = table_find_column(desc, opts->columns[i]);
+		const char *name = opts->columns[i] ? opts->columns[i] : "NULL";
+		uint32_t c = 0;
 
-		if (c < 0)
+		while (c < desc->n_columns && strcmp(desc->columns[c].name, name) != 0)
+			c++;
+		if (c == desc->n_columns)
 			return error_set(-EINVAL, "opts.columns[%u]: table %s has no column %s", i,
-					 desc->name, opts->columns[i] ? opts->columns[i] : "NULL");
+					 desc->name, name);
 		sp->columns[c] = true;
 	}
 	if (!sampler_reads_rows(sp) && sp->view->max_staleness)
@@ -93,8 +74,31 @@ static int sampler_check_sizes(const struct rlv_sampler_opts *opts)
 	return 0;
 }
 
-static int check_opts(const struct table_desc *desc, const struct rlv_sampler_opts *opts)
+/* A reader cannot count its samples. */
+static int sampler_check_rights(const struct rlv_table *table, uint32_t index)
 {
+	const struct view_desc *view = &table->desc.views[index];
+
+	if (table->store->read_only && view->max_times_sampled)
+		return error_set(-EACCES,
+				 "sampler: view %u takes items out (max_times_sampled), and the "
+				 "store was opened read-only",
+				 index);
+	if (table->store->meta->reader &&
+	    (view->max_times_sampled || view->limit.min_diff != INT64_MIN ||
+	     view->limit.max_diff != INT64_MAX))
+		return error_set(
+			-EACCES,
+			"sampler: view %u counts its samples (max_times_sampled, or a "
+			"limiter with bounds): this needs a token of role learn, the token "
+			"in use has role read",
+			index);
+	return 0;
+}
+
+static int sampler_check_opts(const struct rlv_table *table, const struct rlv_sampler_opts *opts)
+{
+	const struct table_desc *desc = &table->desc;
 	const struct view_desc *view;
 	int ret;
 
@@ -111,7 +115,9 @@ static int check_opts(const struct table_desc *desc, const struct rlv_sampler_op
 		return error_set(-EINVAL, "opts.verify: the rows of table %s carry no crc",
 				 desc->name);
 	ret = sampler_check_return(opts->gamma, opts->beta);
-	return ret ? ret : sampler_check_sizes(opts);
+	if (ret == 0)
+		ret = sampler_check_sizes(opts);
+	return ret ? ret : sampler_check_rights(table, opts->view);
 }
 
 static int sampler_fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *opts)
@@ -119,11 +125,11 @@ static int sampler_fill_defaults(struct rlv_sampler *sp, const struct rlv_sample
 	struct rlv_sampler_opts *full = &sp->opts;
 
 	*full = *opts;
-	full->batch_size = opts->batch_size ? opts->batch_size : DEFAULT_BATCH;
+	full->batch_size = opts->batch_size ? opts->batch_size : 256;
 	full->batches = opts->batches ? opts->batches : DEFAULT_BATCHES;
 	full->n_step = opts->n_step ? opts->n_step : sp->view->n_step;
-	full->gamma = opts->gamma == 0 ? DEFAULT_GAMMA : opts->gamma;
-	full->beta = opts->beta == 0 ? DEFAULT_BETA : opts->beta;
+	full->gamma = opts->gamma == 0 ? 0.99 : opts->gamma;
+	full->beta = opts->beta == 0 ? 0.4 : opts->beta;
 	sp->beta = full->beta;
 	full->memory = NULL; /* the caller's may be gone after open */
 	full->columns = NULL;
@@ -157,20 +163,10 @@ static void sampler_plan_init(struct rlv_sampler *sp)
 		.row_bytes = desc->row_bytes,
 		.tail_off = desc->tail_off,
 		.stack = sp->view->stack,
-		.has_obs = table_has_role(desc, RLV_OBS),
 	};
+	for (uint32_t c = 0; c < desc->n_columns; c++)
+		sp->plan.has_obs |= desc->columns[c].role == RLV_OBS;
 	sampler_plan_return(sp, sp->opts.n_step, sp->opts.gamma);
-}
-
-static int sampler_batches_init(struct rlv_sampler *sp)
-{
-	bool any = sp->opts.batches == RLV_BATCHES_ANY;
-	uint32_t n = (any ? DEFAULT_BATCHES : sp->opts.batches) + sp->opts.prefetch;
-	int ret = 0;
-
-	while (ret == 0 && sp->n_batches < n)
-		ret = batch_add(sp);
-	return ret;
 }
 
 static void sampler_free(struct rlv_sampler *sp)
@@ -229,6 +225,8 @@ static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the s
 /* Opens all but the handle, which is open. */
 static int sampler_open_parts(struct rlv_sampler *sp)
 {
+	bool any = sp->opts.batches == RLV_BATCHES_ANY;
+	uint32_t n = (any ? DEFAULT_BATCHES : sp->opts.batches) + sp->opts.prefetch;
 	int ret = shard_trees_init(&sp->trees, &sp->h.set, sp->view_index);
 
 	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
@@ -243,45 +241,26 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
 	if (ret == 0)
 		ret = async_sample_init(&sp->now);
-	if (ret == 0)
-		ret = sampler_batches_init(sp);
+	while (ret == 0 && sp->n_batches < n)
+		ret = batch_add(sp);
 	return ret ? ret : prefetch_init(sp);
-}
-
-/* A reader cannot count its samples. */
-static int sampler_check_reader(const struct rlv_sampler *sp)
-{
-	const struct limit_desc *bounds = &sp->view->limit;
-
-	if (!sp->view->max_times_sampled && bounds->min_diff == INT64_MIN &&
-	    bounds->max_diff == INT64_MAX)
-		return 0;
-	return error_set(
-		-EACCES,
-		"sampler: view %u counts its samples (max_times_sampled, or a limiter with "
-		"bounds): this needs a token of role learn, the token in use has role read",
-		sp->view_index);
 }
 
 static int open_sampler(struct rlv_table *table, const struct rlv_sampler_opts *opts,
 			struct rlv_sampler **sampler_out)
 {
 	struct handle_opts how = {
-		.defer = { .defer_ns = DEFER_AGE_NS, .clock = clock_monotonic() },
+		.defer = { .defer_calls = opts->defer_updates,
+			   .defer_ns = 100 * CLOCK_NS_PER_MS,
+			   .clock = clock_monotonic() },
 		.user = &sampler_user,
+		.reader = table->store->meta->reader,
 	};
 	struct rlv_sampler *sp;
-	int ret;
+	int ret = sampler_check_opts(table, opts);
 
-	ret = check_opts(&table->desc, opts);
 	if (ret)
 		return ret;
-	if (table->store->read_only && table->desc.views[opts->view].max_times_sampled)
-		return error_set(
-			-EACCES,
-			"sampler: view %u takes items out (max_times_sampled), and the store "
-			"was opened read-only",
-			opts->view);
 	sp = mem_zalloc(sizeof(*sp));
 	if (!sp)
 		return error_set(-ENOMEM, "sampler: cannot allocate memory");
@@ -292,12 +271,6 @@ static int open_sampler(struct rlv_table *table, const struct rlv_sampler_opts *
 		ret = sampler_choose_columns(sp, &table->desc, opts);
 	if (ret)
 		goto err_free;
-	how.reader = table->store->meta->reader;
-	if (how.reader)
-		ret = sampler_check_reader(sp);
-	if (ret)
-		goto err_free;
-	how.defer.defer_calls = opts->defer_updates;
 	how.view_mask = 1u << opts->view;
 	ret = handle_open(&sp->h, table, &how);
 	if (ret)

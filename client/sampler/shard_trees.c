@@ -66,17 +66,6 @@ static int shard_trees_build_orders(struct shard_trees *trees, const struct part
 	return ret;
 }
 
-static void shard_trees_add(struct shard_trees *trees, const struct part_set *set, uint32_t s)
-{
-	const struct shard *shard = shard_of(set->parts[s]);
-	uint32_t t = trees->forest.n++;
-
-	trees->trees[t] = shard->trees[trees->view];
-	epoch_init(&trees->forest.epochs[t], &shard->part, 0);
-	trees->shard[t] = s;
-	trees->sparse |= t != s;
-}
-
 int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 {
 	int ret = shard_trees_make_room(trees, set->n_parts);
@@ -91,9 +80,19 @@ int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 	trees->forest.n = 0;
 	trees->sparse = false;
 	trees->addressable = part_set_is_addressable(set);
-	for (uint32_t s = 0; s < set->n_parts; s++)
-		if (set->parts[s])
-			shard_trees_add(trees, set, s);
+	for (uint32_t s = 0; s < set->n_parts; s++) {
+		const struct shard *shard;
+		uint32_t t;
+
+		if (!set->parts[s])
+			continue;
+		shard = shard_of(set->parts[s]);
+		t = trees->forest.n++;
+		trees->trees[t] = shard->trees[trees->view];
+		epoch_init(&trees->forest.epochs[t], &shard->part, 0);
+		trees->shard[t] = s;
+		trees->sparse |= t != s;
+	}
 	return shard_trees_build_orders(trees, set);
 }
 
@@ -111,26 +110,19 @@ void shard_trees_fini(struct shard_trees *trees)
 	trees->n_items = 0;
 }
 
-static int shard_trees_count(struct shard_trees *trees)
-{
-	int ret = 0;
-
-	for (uint32_t t = 0; ret == 0 && t < trees->forest.n; t++)
-		ret = sumtree_size(&trees->trees[t], &trees->forest.epochs[t], &trees->sizes[t]);
-	return ret;
-}
-
 int shard_trees_find(struct shard_trees *trees, uint32_t n, const struct shard_trees_items *out,
 		     uint32_t *found_out)
 {
 	bool newest_first = trees->forest.n && trees->orders[0].newest_first;
 	uint32_t all = 0;
+	int ret = 0;
 
 	for (uint32_t i = 0; i < trees->forest.n && all < n; i++) {
 		uint32_t t = newest_first ? trees->forest.n - 1 - i : i;
 		uint32_t found = 0;
-		int ret = fifo_scan_find(&trees->orders[t], n - all, out->slot + all,
-					 out->word + all, &found);
+
+		ret = fifo_scan_find(&trees->orders[t], n - all, out->slot + all, out->word + all,
+				     &found);
 
 		if (ret && ret != -ENODATA)
 			return ret;
@@ -141,7 +133,10 @@ int shard_trees_find(struct shard_trees *trees, uint32_t n, const struct shard_t
 	*found_out = all;
 	if (all == 0)
 		return error_set(-ENODATA, "sample: the view has no items");
-	return shard_trees_count(trees);
+	ret = 0;
+	for (uint32_t t = 0; ret == 0 && t < trees->forest.n; t++)
+		ret = sumtree_size(&trees->trees[t], &trees->forest.epochs[t], &trees->sizes[t]);
+	return ret;
 }
 
 int64_t shard_trees_items_lost(const struct shard_trees *trees, const struct part_set *set)

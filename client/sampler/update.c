@@ -24,7 +24,6 @@ static uint64_t key_place(uint64_t key)
 
 #define INDEX_BITS 16 /* of a place with its index: batches have at most 65536 items */
 #define DIGIT_BITS 8
-#define DIGITS 5 /* of a place */
 #define DIGIT_VALUES (1u << DIGIT_BITS)
 
 static uint32_t place_digit(uint64_t word, uint32_t digit)
@@ -63,7 +62,7 @@ void sampler_order(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 		order[i] = key_place(keys[i]) << INDEX_BITS | i;
 		sorted &= i == 0 || order[i - 1] < order[i];
 	}
-	for (uint32_t d = 0; !sorted && d < DIGITS; d++)
+	for (uint32_t d = 0; !sorted && d < 5; d++) /* digits of a place */
 		if (order_sort_digit(order, spare, n, d)) {
 			uint64_t *swap = order;
 
