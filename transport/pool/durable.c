@@ -54,39 +54,29 @@ bool durable_has_library(void)
 	return pthread_once(&once, load) == 0 && pmem.found;
 }
 
-static int map_by_library(int fd, uint64_t size, struct durable *map)
+int durable_map(int fd, uint64_t size, struct durable *map_out)
 {
+	int is_pmem = 0, ret;
 	char path[64];
 	size_t len = 0;
-	int is_pmem = 0;
 	void *base;
 
+	*map_out = (struct durable){ .size = size };
+	if (!durable_has_library())
+		return map_shared(fd, 0, size, MAP_WRITABLE, &map_out->base);
 	/* our descriptor holds the lock; this names the same file, whatever happened to its path */
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	base = pmem.map_file(path, 0, 0, 0, &len, &is_pmem);
 	if (!base)
 		return error_set(errno ? -errno : -EIO, "pmem_map_file: %s", strerror(errno));
-	*map = (struct durable){
+	*map_out = (struct durable){
 		.base = base, .size = len, .by_library = true, .is_pmem = is_pmem != 0
 	};
-	if (len >= size)
-		return 0;
-	durable_unmap(map);
-	return error_set(-EIO, "pmem_map_file: mapped %zu bytes of %llu", len,
-			 (unsigned long long)size);
-}
-
-int durable_map(int fd, uint64_t size, struct durable *map_out)
-{
-	int ret;
-
-	*map_out = (struct durable){ .size = size };
-	if (!durable_has_library())
-		return map_shared(fd, 0, size, MAP_WRITABLE, &map_out->base);
-	ret = map_by_library(fd, size, map_out);
-	if (ret)
-		return ret;
-	ret = map_protect(map_out->base, map_out->size, false);
+	if (len < size)
+		ret = error_set(-EIO, "pmem_map_file: mapped %zu bytes of %llu", len,
+				(unsigned long long)size);
+	else
+		ret = map_protect(base, len, false);
 	if (ret)
 		durable_unmap(map_out);
 	return ret;

@@ -31,19 +31,13 @@ void extents_seal(struct extent_table *table)
 	table->crc = checksum(table);
 }
 
-static bool is_zero(const struct extent_entry *entry)
-{
-	const struct extent_entry zero = { 0 };
-
-	return memcmp(entry, &zero, sizeof(zero)) == 0;
-}
-
 static int check_entry(const struct extent_table *table, const struct extent_entry *entry)
 {
 	if (entry->state == EXTENT_FREE)
-		return is_zero(entry) ? 0
-				      : error_set(-EBADMSG,
-						  "extent table: an entry marked free is in use");
+		return bits_all_zero(entry, sizeof(*entry))
+			       ? 0
+			       : error_set(-EBADMSG,
+					   "extent table: an entry marked free is in use");
 	if (entry->state > EXTENT_QUARANTINE || entry->region == 0 ||
 	    entry->region > RPTR_MAX_REGION || entry->extents == 0 || entry->first == 0 ||
 	    entry->first >= table->extents || entry->extents > table->extents - entry->first)
@@ -52,16 +46,11 @@ static int check_entry(const struct extent_table *table, const struct extent_ent
 	return 0;
 }
 
-static bool overlap(const struct extent_entry *a, const struct extent_entry *b)
-{
-	return a->first < b->first + b->extents && b->first < a->first + a->extents;
-}
-
 static int check_pair(const struct extent_entry *a, const struct extent_entry *b)
 {
 	if (a->state == EXTENT_FREE || b->state == EXTENT_FREE)
 		return 0;
-	if (overlap(a, b))
+	if (a->first < b->first + b->extents && b->first < a->first + a->extents)
 		return error_set(-EBADMSG, "extent table: regions %u and %u overlap", a->region,
 				 b->region);
 	if (a->region == b->region && a->state == EXTENT_LIVE && b->state == EXTENT_LIVE)

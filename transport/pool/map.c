@@ -13,13 +13,9 @@
 
 int map_protect(void *base, uint64_t size, bool huge)
 {
-	int saved;
-
-	if (madvise(base, size, MADV_DONTFORK)) {
-		saved = errno;
-		return error_set(-saved, "madvise dontfork of %llu bytes: %s",
-				 (unsigned long long)size, strerror(saved));
-	}
+	if (madvise(base, size, MADV_DONTFORK))
+		return error_set(-errno, "madvise dontfork of %llu bytes: %s",
+				 (unsigned long long)size, strerror(errno));
 	/* Advice only: refused where the kernel has no huge pages for this kind of memory. */
 	if (huge)
 		(void)madvise(base, size, MADV_HUGEPAGE);
@@ -28,14 +24,12 @@ int map_protect(void *base, uint64_t size, bool huge)
 
 int map_shared(int fd, uint64_t off, uint64_t size, uint32_t mode, uint8_t **base_out)
 {
-	int prot = PROT_READ | (mode & MAP_WRITABLE ? PROT_WRITE : 0), saved, ret;
+	int prot = PROT_READ | (mode & MAP_WRITABLE ? PROT_WRITE : 0), ret;
 	void *base = mmap(NULL, size, prot, MAP_SHARED, fd, (off_t)off);
 
-	if (base == MAP_FAILED) {
-		saved = errno;
-		return error_set(-saved, "mmap of %llu bytes: %s", (unsigned long long)size,
-				 strerror(saved));
-	}
+	if (base == MAP_FAILED)
+		return error_set(-errno, "mmap of %llu bytes: %s", (unsigned long long)size,
+				 strerror(errno));
 	ret = map_protect(base, size, (mode & MAP_HUGE) != 0);
 	if (ret) {
 		munmap(base, size);
@@ -47,13 +41,11 @@ int map_shared(int fd, uint64_t off, uint64_t size, uint32_t mode, uint8_t **bas
 
 int map_over(int fd, uint64_t size, bool writable, uint8_t *base)
 {
-	int prot = PROT_READ | (writable ? PROT_WRITE : 0), saved;
+	int prot = PROT_READ | (writable ? PROT_WRITE : 0);
 
-	if (mmap(base, size, prot, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-		saved = errno;
-		return error_set(-saved, "mmap of %llu bytes: %s", (unsigned long long)size,
-				 strerror(saved));
-	}
+	if (mmap(base, size, prot, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		return error_set(-errno, "mmap of %llu bytes: %s", (unsigned long long)size,
+				 strerror(errno));
 	return map_protect(base, size, false);
 }
 
@@ -66,33 +58,28 @@ void map_release(uint8_t *base, uint64_t size)
 int map_persist(uint8_t *base, uint64_t off, uint64_t len)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = off & ~(page - 1);
-	int saved;
 
-	if (msync(base + start, len + (off - start), MS_SYNC)) {
-		saved = errno;
-		return error_set(-saved, "msync of %llu bytes: %s", (unsigned long long)len,
-				 strerror(saved));
-	}
+	if (msync(base + start, len + (off - start), MS_SYNC))
+		return error_set(-errno, "msync of %llu bytes: %s", (unsigned long long)len,
+				 strerror(errno));
 	return 0;
 }
 
 int map_memfd(uint32_t region, uint64_t bytes, unsigned flags, int *fd_out)
 {
 	char name[64];
-	int fd, saved;
+	int fd, ret;
 
 	(void)snprintf(name, sizeof(name), "relive-region-%u", region);
 	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
-	if (fd < 0) {
-		saved = errno;
-		return error_set(-saved, "memfd_create: %s", strerror(saved));
-	}
+	if (fd < 0)
+		return error_set(-errno, "memfd_create: %s", strerror(errno));
 	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)bytes) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-		saved = errno;
+		ret = error_set(-errno, "memfd of %llu bytes: %s", (unsigned long long)bytes,
+				strerror(errno));
 		close(fd);
-		return error_set(-saved, "memfd of %llu bytes: %s", (unsigned long long)bytes,
-				 strerror(saved));
+		return ret;
 	}
 	*fd_out = fd;
 	return 0;
@@ -140,14 +127,12 @@ bool map_thp_for_memfd(void)
 int map_reopen(int fd, bool writable, int *fd_out)
 {
 	char path[64];
-	int copy, saved;
+	int copy;
 
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	copy = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-	if (copy < 0) {
-		saved = errno;
-		return error_set(-saved, "open %s: %s", path, strerror(saved));
-	}
+	if (copy < 0)
+		return error_set(-errno, "open %s: %s", path, strerror(errno));
 	*fd_out = copy;
 	return 0;
 }

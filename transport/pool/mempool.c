@@ -32,7 +32,8 @@ void mempool_close(struct mempool **pool, bool forked)
 		p->ops->release(p, p->regions[id], forked);
 		mem_free(p->regions[id]);
 	}
-	p->ops->close(p, forked);
+	if (p->ops->close)
+		p->ops->close(p, forked);
 	mem_free(p);
 }
 
@@ -58,9 +59,13 @@ static uint32_t free_id(const struct mempool *pool)
 	return 0;
 }
 
-static int check_spec(struct mempool *pool, const struct target_region *spec, uint64_t *size_out)
+int mempool_begin(struct mempool *pool, const struct target_region *spec,
+		  struct mempool_region **region_out)
 {
+	uint32_t id = free_id(pool);
+	struct mempool_region *region;
 	uint64_t size;
+	int ret;
 
 	if (spec->size == 0 || spec->size > RPTR_MAX_OFFSET)
 		return error_set(-EINVAL, "region size %llu: must be 1 to %llu bytes",
@@ -76,20 +81,6 @@ static int check_spec(struct mempool *pool, const struct target_region *spec, ui
 			"of %llu",
 			(unsigned long long)size, (unsigned long long)(pool->bytes - pool->used),
 			(unsigned long long)pool->bytes);
-	*size_out = size;
-	return 0;
-}
-
-int mempool_begin(struct mempool *pool, const struct target_region *spec,
-		  struct mempool_region **region_out)
-{
-	uint32_t id = free_id(pool);
-	struct mempool_region *region;
-	uint64_t size = 0;
-	int ret = check_spec(pool, spec, &size);
-
-	if (ret)
-		return ret;
 	if (id == 0)
 		return error_set(-ENOSPC, "pool has %u regions: no number is free",
 				 pool->n_regions);
@@ -103,12 +94,11 @@ int mempool_begin(struct mempool *pool, const struct target_region *spec,
 	region->fd = -1;
 	region->refs = 1;
 	ret = pool->ops->reserve ? pool->ops->reserve(pool, region) : 0;
-	if (ret) {
+	if (ret)
 		mem_free(region);
-		return ret;
-	}
-	*region_out = region;
-	return 0;
+	else
+		*region_out = region;
+	return ret;
 }
 
 int mempool_clear(struct mempool *pool, struct mempool_region *region)

@@ -87,7 +87,7 @@ struct mempool_ops {
 	/* Makes a descriptor to send to another process. */
 	int (*share)(struct mempool *pool, struct mempool_region *region, bool writable,
 		     int *fd_out);
-	/* forked: in a forked child, frees memory and descriptors only. */
+	/* forked: in a forked child, frees memory and descriptors only. NULL: nothing is open. */
 	void (*close)(struct mempool *pool, bool forked);
 };
 

@@ -37,6 +37,9 @@
 #include "wire/pool_layout.h"
 #include "wire/region.h"
 
+/* The name of a file that is being made. */
+enum { REGION_TMP_BYTES = REGION_NAME_BYTES + 8 };
+
 /* A region without a name that somebody still maps. */
 struct held {
 	struct held *next;
@@ -100,44 +103,37 @@ static bool is_sole(int fd)
 
 /* -------- making -------- */
 
-static int no_room(const struct dirpool *dp, uint64_t bytes, int code)
-{
-	return error_set(-ENOSPC, "region of %llu bytes in %s: %s, %llu bytes are left",
-			 (unsigned long long)bytes, dp->dir.path, strerror(code),
-			 (unsigned long long)left_on(dp->dir.fd));
-}
-
-static int take_blocks(const struct dirpool *dp, int fd, uint64_t bytes)
+/*
+ * A durable file of zeros, whose name is tmp, that of the region with a tail, until it is renamed. All
+ * blocks are taken: no store into it ever finds the disk full.
+ */
+static int make_file(const struct dirpool *dp, const char *name, uint64_t bytes,
+		     char tmp[REGION_TMP_BYTES], int *fd_out)
 {
 	struct rlimit limit;
-	int code;
+	int fd, code, ret = 0;
 
 	/* fallocate would not only say so, but send SIGXFSZ */
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
 		return error_set(-ENOSPC, "region of %llu bytes: file sizes are limited to %llu",
 				 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+	(void)snprintf(tmp, REGION_TMP_BYTES, "%s" REGION_NAME_TMP, name);
+	fd = openat(dp->dir.fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return error_set(-errno, "make %s/%s: %s", dp->dir.path, tmp, strerror(errno));
 	do
 		code = posix_fallocate(fd, 0, (off_t)bytes);
 	while (code == EINTR);
 	if (code == ENOSPC || code == EDQUOT || code == EFBIG)
-		return no_room(dp, bytes, code);
-	if (code)
-		return error_set(-code, "fallocate of %llu bytes: %s", (unsigned long long)bytes,
-				 strerror(code));
-	if (fsync(fd))
-		return error_set(-errno, "fsync of %llu bytes in %s: %s", (unsigned long long)bytes,
-				 dp->dir.path, strerror(errno));
-	return 0;
-}
-
-/* A durable file of zeros that has no name yet but the temporary one. */
-static int make_file(const struct dirpool *dp, const char *tmp, uint64_t bytes, int *fd_out)
-{
-	int fd = openat(dp->dir.fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), ret;
-
-	if (fd < 0)
-		return error_set(-errno, "make %s/%s: %s", dp->dir.path, tmp, strerror(errno));
-	ret = take_blocks(dp, fd, bytes);
+		ret = error_set(-ENOSPC, "region of %llu bytes in %s: %s, %llu bytes are left",
+				(unsigned long long)bytes, dp->dir.path, strerror(code),
+				(unsigned long long)left_on(dp->dir.fd));
+	else if (code)
+		ret = error_set(-code, "fallocate of %llu bytes: %s", (unsigned long long)bytes,
+				strerror(code));
+	else if (fsync(fd))
+		ret = error_set(-errno, "fsync of %llu bytes in %s: %s", (unsigned long long)bytes,
+				dp->dir.path, strerror(errno));
 	if (ret) {
 		(void)unlinkat(dp->dir.fd, tmp, 0);
 		close(fd);
@@ -147,42 +143,27 @@ static int make_file(const struct dirpool *dp, const char *tmp, uint64_t bytes, 
 	return 0;
 }
 
-static int rename_file(const struct dirpool *dp, const char *tmp, const char *name)
-{
-	if (renameat(dp->dir.fd, tmp, dp->dir.fd, name))
-		return error_set(-errno, "rename %s/%s: %s", dp->dir.path, tmp, strerror(errno));
-	return 0;
-}
-
-static int give_name(const struct dirpool *dp, const char *tmp, const char *name)
-{
-	int ret = rename_file(dp, tmp, name);
-
-	if (ret)
-		return ret;
-	ret = pool_dir_sync(&dp->dir);
-	if (ret)
-		(void)unlinkat(dp->dir.fd, name, 0);
-	return ret;
-}
-
 /* Without the lock: only its maker knows of it. */
 static int dir_make(struct mempool *pool, struct mempool_region *region)
 {
-	char name[REGION_NAME_BYTES], tmp[REGION_NAME_BYTES + 8];
+	char name[REGION_NAME_BYTES], tmp[REGION_TMP_BYTES];
 	struct dirpool *dp = of(pool);
+	const char *there = tmp;
 	int ret;
 
 	region_name_format(&region->info, name);
-	(void)snprintf(tmp, sizeof(tmp), "%s" REGION_NAME_TMP, name);
-	ret = make_file(dp, tmp, region->info.size, &region->fd);
+	ret = make_file(dp, name, region->info.size, tmp, &region->fd);
 	if (ret)
 		return ret;
 	ret = map_region(dp, region);
-	if (ret == 0)
-		ret = give_name(dp, tmp, name);
+	if (ret == 0 && renameat(dp->dir.fd, tmp, dp->dir.fd, name))
+		ret = error_set(-errno, "rename %s/%s: %s", dp->dir.path, tmp, strerror(errno));
+	if (ret == 0) {
+		there = name;
+		ret = pool_dir_sync(&dp->dir);
+	}
 	if (ret) {
-		(void)unlinkat(dp->dir.fd, tmp, 0);
+		(void)unlinkat(dp->dir.fd, there, 0);
 		unmap_region(region);
 		close(region->fd);
 	}
@@ -197,24 +178,12 @@ static int dir_alloc(struct mempool *pool, struct mempool_region *region)
 
 /* -------- pages -------- */
 
-/* Once the new file has the name it is the page, whatever fails then. */
-static int replace_page(struct dirpool *dp, struct mempool_region *region, uint64_t off, int fd)
-{
-	int synced = pool_dir_sync(&dp->dir), ret = mempool_put_page(region, off, fd);
-
-	if (ret) {
-		mempool_drop_page(region, off);
-		close(fd);
-	}
-	return ret ? ret : synced;
-}
-
 /* Whatever comes of it, no other page of the region is shared for itself from now on. */
 static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
 {
-	char name[REGION_NAME_BYTES], tmp[REGION_NAME_BYTES + 8];
+	char name[REGION_NAME_BYTES], tmp[REGION_TMP_BYTES];
 	struct dirpool *dp = of(pool);
-	int ret;
+	int ret, synced;
 
 	region->by_pages = true;
 	if (fd >= 0) {
@@ -224,16 +193,23 @@ static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64
 	if (mempool_is_broken(region))
 		return mempool_refuse_broken(region);
 	region_name_format_page(&region->info, (uint32_t)(off / ATTACH_PAGE_BYTES), name);
-	(void)snprintf(tmp, sizeof(tmp), "%s" REGION_NAME_TMP, name);
-	ret = make_file(dp, tmp, ATTACH_PAGE_BYTES, &fd);
+	ret = make_file(dp, name, ATTACH_PAGE_BYTES, tmp, &fd);
 	if (ret)
 		return ret;
-	ret = rename_file(dp, tmp, name);
-	if (ret == 0)
-		return replace_page(dp, region, off, fd);
-	(void)unlinkat(dp->dir.fd, tmp, 0);
-	close(fd);
-	return ret;
+	if (renameat(dp->dir.fd, tmp, dp->dir.fd, name)) {
+		ret = error_set(-errno, "rename %s/%s: %s", dp->dir.path, tmp, strerror(errno));
+		(void)unlinkat(dp->dir.fd, tmp, 0);
+		close(fd);
+		return ret;
+	}
+	/* Now that the new file has the name it is the page, whatever fails. */
+	synced = pool_dir_sync(&dp->dir);
+	ret = mempool_put_page(region, off, fd);
+	if (ret) {
+		mempool_drop_page(region, off);
+		close(fd);
+	}
+	return ret ? ret : synced;
 }
 
 static int share_locked(int fd, bool writable, int *fd_out)
@@ -295,31 +271,30 @@ static int dir_drop(struct mempool *pool, struct mempool_region *region)
 	ret = pool_dir_sync(&dp->dir);
 	if (ret || region->info.role != REGION_PAGES)
 		return ret;
-	if (pool_dir_each_page(&dp->dir, remove_page, &removal))
+	if (pool_dir_each(&dp->dir, true, remove_page, &removal))
 		log_warn("remove pages of %s/%s: %s", dp->dir.path, name, error_last());
 	return 0;
 }
 
-/* false: no memory to remember it, or nobody has it. */
-static bool keep_held(struct dirpool *dp, const struct mempool_region *region)
-{
-	struct held *held = is_sole(region->fd) ? NULL : mem_zalloc(sizeof(*held));
-
-	if (!held)
-		return false;
-	*held = (struct held){ .next = dp->held, .fd = region->fd, .bytes = region->info.size };
-	dp->held = held;
-	return true;
-}
-
 static void dir_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
+	struct dirpool *dp = of(pool);
+	struct held *held = NULL;
+
 	mempool_drop_pages(region);
 	if (!forked)
 		unmap_region(region);
 	if (!forked && region->dropped) {
-		if (keep_held(of(pool), region))
+		/* Without memory to remember it, it counts as free while somebody has it. */
+		if (!is_sole(region->fd))
+			held = mem_zalloc(sizeof(*held));
+		if (held) {
+			*held = (struct held){ .next = dp->held,
+					       .fd = region->fd,
+					       .bytes = region->info.size };
+			dp->held = held;
 			return;
+		}
 		pool->used -= region->info.size;
 	}
 	close(region->fd);
@@ -391,29 +366,20 @@ static void dir_look(struct mempool *pool)
 	dir_reclaim(pool);
 }
 
-/* msync reaches all files of a range; flushing caches, where that is enough, only the region's own. */
-static int persist_pages(const struct mempool_region *region, uint64_t off, uint64_t len)
-{
-	const struct mempool_page *page = NULL;
-	int ret = 0;
-
-	if (region->map.is_pmem)
-		page = mempool_page_from(region, align_down(off, ATTACH_PAGE_BYTES));
-	for (; ret == 0 && page && page->off < off + len; page = page->next)
-		ret = map_persist(region->map.base, page->off, ATTACH_PAGE_BYTES);
-	return ret;
-}
-
 static int dir_persist(struct mempool *pool, struct mempool_region *region, uint64_t off,
 		       uint64_t len)
 {
+	const struct mempool_page *page = NULL;
 	int ret = 0;
 
 	(void)pool;
 	if (!mempool_is_broken(region))
 		ret = durable_persist(&region->map, off, len);
-	if (ret == 0 && !mempool_is_broken(region))
-		ret = persist_pages(region, off, len);
+	/* msync reaches all files of a range; flushing caches, where that is enough, only the region's own. */
+	if (ret == 0 && !mempool_is_broken(region) && region->map.is_pmem)
+		page = mempool_page_from(region, align_down(off, ATTACH_PAGE_BYTES));
+	for (; ret == 0 && page && page->off < off + len; page = page->next)
+		ret = map_persist(region->map.base, page->off, ATTACH_PAGE_BYTES);
 	return mempool_is_broken(region) ? mempool_refuse_broken(region) : ret;
 }
 
@@ -499,16 +465,6 @@ static bool is_whole(int fd, uint64_t size)
 	       sb.crc != crc32c(0, &sb, offsetof(struct region_superblock, crc)) || sb.size == size;
 }
 
-/* A copy may have the mode of its copier: then a reader could open what it is given for writing. */
-static int close_to_others(const struct dirpool *dp, const char *name, int fd,
-			   const struct stat *st)
-{
-	if ((st->st_mode & (S_IRWXG | S_IRWXO)) == 0 || fchmod(fd, 0600) == 0)
-		return 0;
-	return error_set(-errno, "%s/%s: mode %03o lets other users in, and chmod 0600: %s",
-			 dp->dir.path, name, (unsigned int)(st->st_mode & 0777), strerror(errno));
-}
-
 /* *fd_out is the caller's to close, also after an error. */
 static int open_file(const struct dirpool *dp, const char *name, struct stat *st_out, int *fd_out)
 {
@@ -517,33 +473,23 @@ static int open_file(const struct dirpool *dp, const char *name, struct stat *st
 		return error_set(-errno, "open %s/%s: %s", dp->dir.path, name, strerror(errno));
 	if (!S_ISREG(st_out->st_mode))
 		return error_set(-EBADMSG, "%s is not a file", name);
-	return close_to_others(dp, name, *fd_out, st_out);
-}
-
-static int open_region(struct dirpool *dp, const char *name, struct mempool_region *region)
-{
-	struct stat st = { 0 };
-	int ret = open_file(dp, name, &st, &region->fd);
-
-	if (ret)
-		return ret;
-	region->info.size = (uint64_t)st.st_size;
-	region->info.sole = is_sole(region->fd);
-	if (is_whole(region->fd, region->info.size))
-		return map_region(dp, region);
-	set_broken(region);
-	log_error("%s/%s was cut short: %lld bytes are left", dp->dir.path, name,
-		  (long long)st.st_size);
+	/* A copy may have the mode of its copier: then a reader could open what it is given for writing. */
+	if ((st_out->st_mode & (S_IRWXG | S_IRWXO)) && fchmod(*fd_out, 0600))
+		return error_set(-errno, "%s/%s: mode %03o lets other users in, and chmod 0600: %s",
+				 dp->dir.path, name, (unsigned int)(st_out->st_mode & 0777),
+				 strerror(errno));
 	return 0;
 }
 
-static int load_region(void *ctx, const char *name, const struct target_region *info)
+static int load_region(void *ctx, const char *name, const struct target_region *info, uint32_t page)
 {
 	struct dirpool *dp = ctx;
 	struct mempool *pool = &dp->pool;
 	struct mempool_region *region;
+	struct stat st = { 0 };
 	int ret;
 
+	(void)page;
 	if (pool->regions[info->id])
 		return error_set(-EBADMSG, "region %u: two files hold it, %s is one of them",
 				 info->id, name);
@@ -552,11 +498,19 @@ static int load_region(void *ctx, const char *name, const struct target_region *
 		return error_set(-ENOMEM, "cannot allocate memory for a region's entry");
 	region->info = *info;
 	region->refs = 1;
-	ret = open_region(dp, name, region);
-	if (ret) {
-		map_close(region->fd);
-		mem_free(region);
-		return ret;
+	ret = open_file(dp, name, &st, &region->fd);
+	if (ret)
+		goto err_close;
+	region->info.size = (uint64_t)st.st_size;
+	region->info.sole = is_sole(region->fd);
+	if (is_whole(region->fd, region->info.size)) {
+		ret = map_region(dp, region);
+		if (ret)
+			goto err_close;
+	} else {
+		set_broken(region);
+		log_error("%s/%s was cut short: %lld bytes are left", dp->dir.path, name,
+			  (long long)st.st_size);
 	}
 	pool->regions[info->id] = region;
 	pool->n_regions++;
@@ -564,35 +518,9 @@ static int load_region(void *ctx, const char *name, const struct target_region *
 	pool->last_id = info->id > pool->last_id ? info->id : pool->last_id;
 	pool->sole_opener &= region->info.sole;
 	return 0;
-}
-
-static int remove_orphan(const struct dirpool *dp, const char *name)
-{
-	log_info("remove %s/%s: its region is gone", dp->dir.path, name);
-	if (unlinkat(dp->dir.fd, name, 0))
-		return error_set(-errno, "remove %s/%s: %s", dp->dir.path, name, strerror(errno));
-	return 0;
-}
-
-/* Takes fd over. A page of another size, or behind the end, breaks its region. */
-static int put_loaded(const struct dirpool *dp, struct mempool_region *region, const char *name,
-		      uint64_t off, int fd)
-{
-	struct stat st = { 0 };
-	int ret = 0;
-
-	if (fstat(fd, &st) == 0 && st.st_size == ATTACH_PAGE_BYTES && off < region->info.size) {
-		/* The region's own file is stale there: no page of it is shared on its own. */
-		region->by_pages = true;
-		ret = mempool_put_page(region, off, fd);
-		if (ret == 0)
-			return 0;
-	} else {
-		set_broken(region);
-		log_error("%s/%s is no page of its region: it has %lld bytes", dp->dir.path, name,
-			  (long long)st.st_size);
-	}
-	close(fd);
+err_close:
+	map_close(region->fd);
+	mem_free(region);
 	return ret;
 }
 
@@ -601,43 +529,48 @@ static int load_page(void *ctx, const char *name, const struct target_region *in
 {
 	struct dirpool *dp = ctx;
 	struct mempool_region *region = dp->pool.regions[info->id];
+	uint64_t off = (uint64_t)page * ATTACH_PAGE_BYTES;
 	struct stat st = { 0 };
 	int fd = -1, ret;
 
-	if (!region || !is_same(info, &region->info))
-		return remove_orphan(dp, name);
+	if (!region || !is_same(info, &region->info)) {
+		log_info("remove %s/%s: its region is gone", dp->dir.path, name);
+		if (unlinkat(dp->dir.fd, name, 0))
+			return error_set(-errno, "remove %s/%s: %s", dp->dir.path, name,
+					 strerror(errno));
+		return 0;
+	}
 	if (mempool_is_broken(region))
 		return 0;
 	ret = open_file(dp, name, &st, &fd);
-	if (ret) {
-		map_close(fd);
-		return ret;
-	}
+	if (ret)
+		goto err_close;
 	region->info.sole &= is_sole(fd);
 	dp->pool.sole_opener &= region->info.sole;
-	return put_loaded(dp, region, name, (uint64_t)page * ATTACH_PAGE_BYTES, fd);
+	/* A page of another size, or behind the end, breaks its region. */
+	if (st.st_size != ATTACH_PAGE_BYTES || off >= region->info.size) {
+		set_broken(region);
+		log_error("%s/%s is no page of its region: it has %lld bytes", dp->dir.path, name,
+			  (long long)st.st_size);
+		goto err_close;
+	}
+	/* The region's own file is stale there: no page of it is shared on its own. */
+	region->by_pages = true;
+	ret = mempool_put_page(region, off, fd);
+	if (ret)
+		goto err_close;
+	return 0;
+err_close:
+	map_close(fd);
+	return ret;
 }
 
 /* Room for its growth must be there now. Room that was granted before is only reported missing. */
-static int check_disk(const struct dirpool *dp, uint64_t want)
-{
-	uint64_t recorded = dp->dir.super.bytes, used = dp->pool.used;
-	uint64_t left = left_on(dp->dir.fd), held = max_u64(recorded, used);
-
-	if (want > held && want - held > left)
-		return error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", dp->dir.path,
-				 (unsigned long long)(want - held), (unsigned long long)left);
-	if (want > used && want - used > left)
-		log_warn("pool %s may take %llu bytes more, but the disk has %llu", dp->dir.path,
-			 (unsigned long long)(want - used), (unsigned long long)left);
-	return 0;
-}
-
 static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 {
 	struct pool_superblock sb = dp->dir.super;
-	uint64_t want = sb.bytes;
-	int ret;
+	uint64_t want = sb.bytes, used = dp->pool.used;
+	uint64_t left = left_on(dp->dir.fd), held = max_u64(sb.bytes, used);
 
 	if (opts->pool_bytes &&
 	    (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &want) || want > INT64_MAX))
@@ -645,32 +578,17 @@ static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 				 (unsigned long long)opts->pool_bytes);
 	if (want == 0)
 		return error_set(-EINVAL, "pool %s: it is new: give its size", dp->dir.path);
-	ret = check_disk(dp, want);
-	if (ret == 0 && want != sb.bytes) {
-		pool_super_set_bytes(&sb, want);
-		ret = pool_dir_put(&dp->dir, &sb);
-	}
-	dp->pool.bytes = max_u64(want, dp->pool.used);
-	return ret;
-}
-
-static int prepare(struct dirpool *dp, const struct target_opts *opts)
-{
-	int ret = pool_dir_open(&dp->dir, opts->path, opts->create);
-
-	if (ret == 0)
-		ret = pool_dir_each(&dp->dir, load_region, dp);
-	if (ret == 0)
-		ret = pool_dir_each_page(&dp->dir, load_page, dp);
-	if (ret == 0 && opts->exclusive && !dp->pool.sole_opener)
-		ret = error_set(-EBUSY, "in use by another process");
-	if (ret == 0)
-		ret = set_bytes(dp, opts);
-	if (ret)
-		pool_dir_undo(&dp->dir);
-	if (ret == -EPROTO || ret == -EBADMSG || ret == -EBUSY)
-		return error_prefix(ret, "pool %s: ", opts->path);
-	return ret;
+	if (want > held && want - held > left)
+		return error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", dp->dir.path,
+				 (unsigned long long)(want - held), (unsigned long long)left);
+	if (want > used && want - used > left)
+		log_warn("pool %s may take %llu bytes more, but the disk has %llu", dp->dir.path,
+			 (unsigned long long)(want - used), (unsigned long long)left);
+	dp->pool.bytes = max_u64(want, used);
+	if (want == sb.bytes)
+		return 0;
+	pool_super_set_bytes(&sb, want);
+	return pool_dir_put(&dp->dir, &sb);
 }
 
 int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
@@ -689,7 +607,19 @@ int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 	pool->makes_pages = true;
 	pool->sole_opener = true;
 	pool->page_kind = "file";
-	ret = prepare(dp, opts);
+	ret = pool_dir_open(&dp->dir, opts->path, opts->create);
+	if (ret == 0)
+		ret = pool_dir_each(&dp->dir, false, load_region, dp);
+	if (ret == 0)
+		ret = pool_dir_each(&dp->dir, true, load_page, dp);
+	if (ret == 0 && opts->exclusive && !pool->sole_opener)
+		ret = error_set(-EBUSY, "in use by another process");
+	if (ret == 0)
+		ret = set_bytes(dp, opts);
+	if (ret)
+		pool_dir_undo(&dp->dir);
+	if (ret == -EPROTO || ret == -EBADMSG || ret == -EBUSY)
+		ret = error_prefix(ret, "pool %s: ", opts->path);
 	if (ret) {
 		mempool_close(&pool, false);
 		return ret;

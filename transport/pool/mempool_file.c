@@ -123,30 +123,7 @@ static int file_own(struct mempool *pool, const uint8_t store_uuid[16], const ch
 	return put_supers(file, &sb);
 }
 
-/* The copy that does not hold is made the same. */
-static int load_super(struct filepool *file, const struct pool_superblock *const copies[2])
-{
-	int holds = pool_super_choose(copies, POOL_EXTENTS);
-
-	if (holds < 0)
-		return holds;
-	file->super = *copies[holds];
-	pool_super_identity(&file->super, &file->pool.identity);
-	return pool_super_same(copies) ? 0 : put_super(file, !holds);
-}
-
 /* -------- locks -------- */
-
-static int lock_owner(const struct filepool *file, const char *path)
-{
-	struct flock owner = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
-
-	if (fcntl(file->fd, F_OFD_SETLK, &owner) == 0)
-		return 0;
-	if (errno == EAGAIN || errno == EACCES)
-		return error_set(-EBUSY, "pool %s: in use by another process", path);
-	return error_set(-errno, "lock of pool %s: %s", path, strerror(errno));
-}
 
 /* Sets sole if nobody else maps the file; otherwise takes the shared lock. */
 static int lock_mappers(struct filepool *file)
@@ -183,14 +160,15 @@ static void file_reclaim(struct mempool *pool)
 		(void)!end_quarantine(file);
 }
 
-static int find_room(struct filepool *file, const struct mempool_region *region,
-		     uint64_t *first_out)
+/* One region is made at a time, so free extents found here stay free until file_alloc. */
+static int file_reserve(struct mempool *pool, struct mempool_region *region)
 {
+	struct filepool *file = of(pool);
 	uint64_t count = region->info.size / POOL_EXTENT_BYTES, longest = 0;
 	uint64_t first = extents_find_run(&file->table, count, &longest);
 
 	if (first == 0) {
-		file_reclaim(&file->pool);
+		file_reclaim(pool);
 		first = extents_find_run(&file->table, count, &longest);
 	}
 	if (first == 0)
@@ -200,15 +178,17 @@ static int find_room(struct filepool *file, const struct mempool_region *region,
 			"run has %llu of %llu",
 			(unsigned long long)region->info.size,
 			(unsigned long long)(longest * POOL_EXTENT_BYTES),
-			(unsigned long long)file->pool.bytes);
-	*first_out = first;
+			(unsigned long long)pool->bytes);
+	region->fd_off = first * POOL_EXTENT_BYTES;
 	return 0;
 }
 
 /* A hole reads as zeros; its blocks are taken again, so that no store ever finds the disk full. */
-static int zero_extents(const struct filepool *file, uint64_t off, uint64_t bytes)
+static int file_clear(struct mempool *pool, struct mempool_region *region)
 {
+	const struct filepool *file = of(pool);
 	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, code;
+	uint64_t off = region->fd_off, bytes = region->info.size;
 
 	if (!file->is_device && fallocate(file->fd, mode, (off_t)off, (off_t)bytes) == 0) {
 		code = posix_fallocate(file->fd, (off_t)off, (off_t)bytes);
@@ -218,21 +198,6 @@ static int zero_extents(const struct filepool *file, uint64_t off, uint64_t byte
 	}
 	memset(file->map.base + off, 0, bytes);
 	return durable_persist(&file->map, off, bytes);
-}
-
-/* One region is made at a time, so free extents found here stay free until file_alloc. */
-static int file_reserve(struct mempool *pool, struct mempool_region *region)
-{
-	uint64_t first = 0;
-	int ret = find_room(of(pool), region, &first);
-
-	region->fd_off = first * POOL_EXTENT_BYTES;
-	return ret;
-}
-
-static int file_clear(struct mempool *pool, struct mempool_region *region)
-{
-	return zero_extents(of(pool), region->fd_off, region->info.size);
 }
 
 static int file_alloc(struct mempool *pool, struct mempool_region *region)
@@ -364,39 +329,17 @@ static const struct mempool_ops file_ops = {
 
 /* -------- making the file -------- */
 
-static int refuse_size(const char *path, uint64_t need, uint64_t left)
+/*
+ * Grows the file to the size that it has to have, extent 0 included. All blocks are taken now: a
+ * store into a hole on a full disk would be a SIGBUS.
+ */
+static int make_size(const struct filepool *file, const struct target_opts *opts, uint64_t have,
+		     uint64_t *size_out)
 {
-	return error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", path,
-			 (unsigned long long)need, (unsigned long long)left);
-}
-
-/* All blocks are taken now: a store into a hole on a full disk would be a SIGBUS. */
-static int make_size(const struct filepool *file, const char *path, uint64_t have, uint64_t want)
-{
+	uint64_t want = 0, left = UINT64_MAX;
 	struct statvfs fs;
 	struct rlimit limit;
-	uint64_t left;
 	int code;
-
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && want > limit.rlim_cur)
-		return refuse_size(path, want, limit.rlim_cur);
-	if (fstatvfs(file->fd, &fs) == 0) {
-		left = (uint64_t)fs.f_bavail * fs.f_frsize;
-		if (want - have > left)
-			return refuse_size(path, want - have, left);
-	}
-	code = posix_fallocate(file->fd, 0, (off_t)want);
-	if (code == 0)
-		return 0;
-	(void)!ftruncate(file->fd, (off_t)have);
-	return error_set(-code, "pool %s: fallocate of %llu bytes: %s", path,
-			 (unsigned long long)want, strerror(code));
-}
-
-/* The size that the file has to have, extent 0 included. */
-static int wanted_size(const struct target_opts *opts, uint64_t have, uint64_t *want_out)
-{
-	uint64_t want = 0;
 
 	if (opts->pool_bytes &&
 	    (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &want) ||
@@ -405,29 +348,23 @@ static int wanted_size(const struct target_opts *opts, uint64_t have, uint64_t *
 				 (unsigned long long)opts->pool_bytes);
 	if (have == 0 && want == 0)
 		return error_set(-EINVAL, "pool %s: it is new: give pool_bytes", opts->path);
-	*want_out = max_u64(want, have);
-	return 0;
-}
-
-static void open_or_make(struct filepool *file, const struct target_opts *opts)
-{
-	file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
-	if (file->fd >= 0 || errno != ENOENT || !opts->create)
-		return;
-	file->fd = open(opts->path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0600);
-	file->made = file->fd >= 0;
-	if (file->fd < 0 && errno == EEXIST) /* somebody else was faster */
-		file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
-}
-
-/* Removes a file that we made when the open fails. */
-static void unmake(const struct filepool *file, const char *path)
-{
-	struct stat mine, there;
-
-	if (file->made && fstat(file->fd, &mine) == 0 && lstat(path, &there) == 0 &&
-	    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
-		(void)unlink(path);
+	*size_out = max_u64(want, have);
+	if (want <= have)
+		return 0;
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && want > limit.rlim_cur)
+		return error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", opts->path,
+				 (unsigned long long)want, (unsigned long long)limit.rlim_cur);
+	if (fstatvfs(file->fd, &fs) == 0)
+		left = (uint64_t)fs.f_bavail * fs.f_frsize;
+	if (want - have > left)
+		return error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", opts->path,
+				 (unsigned long long)(want - have), (unsigned long long)left);
+	code = posix_fallocate(file->fd, 0, (off_t)want);
+	if (code == 0)
+		return 0;
+	(void)!ftruncate(file->fd, (off_t)have);
+	return error_set(-code, "pool %s: fallocate of %llu bytes: %s", opts->path,
+			 (unsigned long long)want, strerror(code));
 }
 
 static bool is_dax(const struct stat *st)
@@ -446,11 +383,19 @@ static bool is_dax(const struct stat *st)
 	return name && strcmp(name, "/dax") == 0;
 }
 
-static int open_path(struct filepool *file, const struct target_opts *opts, uint64_t *have_out)
+/* Opens or makes the file and locks it. Sets sole if nobody else maps it. */
+static int open_locked(struct filepool *file, const struct target_opts *opts, uint64_t *have_out)
 {
+	struct flock owner = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
 	struct stat st;
 
-	open_or_make(file, opts);
+	file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
+	if (file->fd < 0 && errno == ENOENT && opts->create) {
+		file->fd = open(opts->path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0600);
+		file->made = file->fd >= 0;
+		if (file->fd < 0 && errno == EEXIST) /* somebody else was faster */
+			file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
+	}
 	if (file->fd < 0)
 		return error_set(-errno, "open pool %s: %s", opts->path, strerror(errno));
 	if (fstat(file->fd, &st))
@@ -464,36 +409,27 @@ static int open_path(struct filepool *file, const struct target_opts *opts, uint
 	if (file->is_device && !durable_has_library())
 		return error_set(-ENOTSUP, "pool %s: devices need libpmem", opts->path);
 	*have_out = (uint64_t)st.st_size;
-	return 0;
+	if (fcntl(file->fd, F_OFD_SETLK, &owner) == 0)
+		return lock_mappers(file);
+	if (errno == EAGAIN || errno == EACCES)
+		return error_set(-EBUSY, "pool %s: in use by another process", opts->path);
+	return error_set(-errno, "lock of pool %s: %s", opts->path, strerror(errno));
 }
 
 /* -------- its content -------- */
 
-/* Refuses a truncated file: grown again, its regions would read as zeros. */
-static int check_length(struct filepool *file, uint64_t have)
-{
-	static const off_t offs[2] = { POOL_TABLE_OFF0, POOL_TABLE_OFF1 };
-	int ret = 0;
-
-	for (int i = 0; i < 2; i++) {
-		memset(&file->table, 0, sizeof(file->table));
-		if (pread(file->fd, &file->table, sizeof(file->table), offs[i]) < 0)
-			return error_set(-errno, "read of the extent table: %s", strerror(errno));
-		ret = extents_check_table(&file->table, have / POOL_EXTENT_BYTES);
-		if (ret == 0)
-			break;
-	}
-	return ret;
-}
-
-static int too_short(uint64_t bytes)
+static int refuse_short(uint64_t bytes)
 {
 	return error_set(-EPROTO, "not a pool: it has only %llu bytes", (unsigned long long)bytes);
 }
 
-/* Checks an existing file before any change: it must be a pool, or blank and create set. */
+/*
+ * Checks an existing file before any change: it must be a pool, or blank and create set. Refuses a
+ * truncated file: grown again, its regions would read as zeros.
+ */
 static int check_content(struct filepool *file, bool create, uint64_t have)
 {
+	static const off_t table_offs[2] = { POOL_TABLE_OFF0, POOL_TABLE_OFF1 };
 	struct pool_superblock pair[2] = { 0 };
 	const struct pool_superblock *const copies[2] = { &pair[0], &pair[1] };
 	int ret;
@@ -504,50 +440,46 @@ static int check_content(struct filepool *file, bool create, uint64_t have)
 	if (create && pool_super_is_blank(copies))
 		return 0;
 	if (have < 2 * POOL_EXTENT_BYTES)
-		return too_short(have);
+		return refuse_short(have);
 	ret = pool_super_choose(copies, POOL_EXTENTS);
-	return ret < 0 ? ret : check_length(file, have);
-}
-
-/* The superblock comes last: a crash before it leaves a blank file, which is formatted again. */
-static int format(struct filepool *file, uint64_t extents)
-{
-	struct pool_superblock sb;
-	int ret = pool_super_make(&sb, POOL_EXTENTS);
-
-	if (ret)
-		return ret;
-	extents_make_table(&file->table, extents);
-	ret = commit(file);
-	return ret ? ret : put_supers(file, &sb);
-}
-
-/* Rewrites the other copy, which lacks the last commit or is torn or damaged. */
-static int mend_copy(const struct filepool *file, int copy)
-{
-	int ret = 0;
-
-	if (memcmp(copy_at(file, copy), &file->table, table_bytes(&file->table)) != 0)
-		ret = write_copy(file, copy);
-	return ret ? error_prefix(ret, "extent table: ") : 0;
-}
-
-static int load_table(struct filepool *file, uint64_t extents)
-{
-	const struct extent_table *copies[2] = { copy_at(file, 0), copy_at(file, 1) };
-	int ret = extents_choose(copies, extents);
-
 	if (ret < 0)
 		return ret;
-	memcpy(&file->table, copies[ret], sizeof(file->table));
-	ret = mend_copy(file, !ret);
-	if (ret == 0 && file->table.extents < extents) {
-		file->table.extents = extents;
-		ret = commit(file);
+	for (int i = 0; i < 2; i++) {
+		memset(&file->table, 0, sizeof(file->table));
+		if (pread(file->fd, &file->table, sizeof(file->table), table_offs[i]) < 0)
+			return error_set(-errno, "read of the extent table: %s", strerror(errno));
+		ret = extents_check_table(&file->table, have / POOL_EXTENT_BYTES);
+		if (ret == 0)
+			break;
 	}
-	if (ret)
+	return ret;
+}
+
+static int load_super(struct filepool *file, bool create)
+{
+	const struct pool_superblock *const copies[2] = {
+		(const void *)file->map.base,
+		(const void *)(file->map.base + POOL_SUPERBLOCK_OFF1),
+	};
+	struct pool_superblock sb;
+	int ret;
+
+	/* Formatted last: a crash before it leaves a blank file, which is formatted again. */
+	if (create && pool_super_is_blank(copies)) {
+		ret = pool_super_make(&sb, POOL_EXTENTS);
+		if (ret)
+			return ret;
+		extents_make_table(&file->table, file->map.size / POOL_EXTENT_BYTES);
+		ret = commit(file);
+		return ret ? ret : put_supers(file, &sb);
+	}
+	ret = pool_super_choose(copies, POOL_EXTENTS);
+	if (ret < 0)
 		return ret;
-	return file->sole ? end_quarantine(file) : 0;
+	file->super = *copies[ret];
+	pool_super_identity(&file->super, &file->pool.identity);
+	/* The copy that does not hold is made the same. */
+	return pool_super_same(copies) ? 0 : put_super(file, !ret);
 }
 
 static int list_region(struct filepool *file, const struct extent_entry *entry)
@@ -574,21 +506,26 @@ static int list_region(struct filepool *file, const struct extent_entry *entry)
 	return 0;
 }
 
-static int load(struct filepool *file, const struct target_opts *opts, uint64_t size)
+static int load_table(struct filepool *file)
 {
-	uint64_t extents = size / POOL_EXTENT_BYTES;
-	const struct pool_superblock *const copies[2] = {
-		(const void *)file->map.base,
-		(const void *)(file->map.base + POOL_SUPERBLOCK_OFF1),
-	};
-	int ret;
+	const struct extent_table *copies[2] = { copy_at(file, 0), copy_at(file, 1) };
+	uint64_t extents = file->map.size / POOL_EXTENT_BYTES;
+	int newer = extents_choose(copies, extents), ret = 0;
 
-	if (pool_super_is_blank(copies) && opts->create)
-		ret = format(file, extents);
-	else
-		ret = load_super(file, copies);
-	if (ret == 0)
-		ret = load_table(file, extents);
+	if (newer < 0)
+		return newer;
+	memcpy(&file->table, copies[newer], sizeof(file->table));
+	/* The other copy lacks the last commit, or is torn or damaged. */
+	if (memcmp(copies[!newer], &file->table, table_bytes(&file->table)) != 0)
+		ret = write_copy(file, !newer);
+	if (ret)
+		return error_prefix(ret, "extent table: ");
+	if (file->table.extents < extents) {
+		file->table.extents = extents;
+		ret = commit(file);
+	}
+	if (ret == 0 && file->sole)
+		ret = end_quarantine(file);
 	for (uint32_t i = 0; ret == 0 && i < file->table.n; i++) {
 		if (file->table.entries[i].state == EXTENT_LIVE)
 			ret = list_region(file, &file->table.entries[i]);
@@ -599,40 +536,32 @@ static int load(struct filepool *file, const struct target_opts *opts, uint64_t 
 	return ret;
 }
 
-static int size_and_map(struct filepool *file, const struct target_opts *opts, uint64_t have)
-{
-	uint64_t want = have;
-	int ret = have ? check_content(file, opts->create, have) : 0;
-
-	if (ret == 0 && !file->is_device) {
-		ret = wanted_size(opts, have, &want);
-		if (ret == 0 && want > have)
-			ret = make_size(file, opts->path, have, want);
-		if (ret == 0 && want < 2 * POOL_EXTENT_BYTES)
-			ret = too_short(want);
-	}
-	if (ret == 0)
-		ret = durable_map(file->fd, want, &file->map);
-	if (ret == 0)
-		ret = load(file, opts, file->map.size);
-	return ret;
-}
-
 static int prepare(struct filepool *file, const struct target_opts *opts)
 {
-	uint64_t have = 0;
-	int ret = open_path(file, opts, &have);
+	uint64_t have = 0, size;
+	struct stat mine, there;
+	int ret = open_locked(file, opts, &have);
 
-	if (ret == 0)
-		ret = lock_owner(file, opts->path);
-	if (ret == 0)
-		ret = lock_mappers(file);
+	size = have;
 	if (ret == 0 && opts->exclusive && !file->sole)
 		ret = error_set(-EBUSY, "in use by another process");
+	if (ret == 0 && have)
+		ret = check_content(file, opts->create, have);
+	if (ret == 0 && !file->is_device) {
+		ret = make_size(file, opts, have, &size);
+		if (ret == 0 && size < 2 * POOL_EXTENT_BYTES)
+			ret = refuse_short(size);
+	}
 	if (ret == 0)
-		ret = size_and_map(file, opts, have);
-	if (ret)
-		unmake(file, opts->path);
+		ret = durable_map(file->fd, size, &file->map);
+	if (ret == 0)
+		ret = load_super(file, opts->create);
+	if (ret == 0)
+		ret = load_table(file);
+	/* A file that we made goes, if it still has its name. */
+	if (ret && file->made && fstat(file->fd, &mine) == 0 && lstat(opts->path, &there) == 0 &&
+	    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
+		(void)unlink(opts->path);
 	if (ret == -EPROTO || ret == -EBADMSG || ret == -EBUSY)
 		return error_prefix(ret, "pool %s: ", opts->path);
 	return ret;

@@ -50,7 +50,6 @@ static int alloc_memfd(struct mempool *pool, struct mempool_region *region, bool
 	int fd = -1, ret;
 
 	ret = map_memfd(region->info.id, region->info.size, hugetlb ? huge : 0, &fd);
-
 	if (ret)
 		return ret;
 	ret = map_shared(fd, 0, region->info.size, MAP_WRITABLE | (pool->huge ? MAP_HUGE : 0),
@@ -202,12 +201,6 @@ static int memory_persist(struct mempool *pool, struct mempool_region *region, u
 	return error_set(-ENOTSUP, "region %u: its pool is volatile memory", region->info.id);
 }
 
-static void memory_close(struct mempool *pool, bool forked)
-{
-	(void)forked;
-	(void)pool;
-}
-
 static const struct mempool_ops memory_ops = {
 	.alloc = memory_alloc,
 	.drop = memory_drop,
@@ -217,7 +210,6 @@ static const struct mempool_ops memory_ops = {
 	.renew = memory_renew,
 	.share_page = memory_share_page,
 	.share = memory_share,
-	.close = memory_close,
 };
 
 static const struct mempool_ops private_ops = {
@@ -226,7 +218,6 @@ static const struct mempool_ops private_ops = {
 	.release = private_release,
 	.persist = memory_persist,
 	.share = private_share,
-	.close = memory_close,
 };
 
 /* UINT64_MAX where /proc does not say. */
@@ -247,8 +238,6 @@ static uint64_t memory_available(void)
 	return bytes;
 }
 
-#define POOL_MEMORY_MAX ((uint64_t)1 << 46) /* where /proc does not say what is free */
-
 /* Fails at open with the numbers, instead of by the OOM killer when the pool fills up. */
 static int check_memory(uint64_t bytes, bool private_memory)
 {
@@ -268,32 +257,27 @@ static int check_memory(uint64_t bytes, bool private_memory)
 	return 0;
 }
 
-/* Size limit of a pool without a size: the memory free when it is opened. */
-static uint64_t memory_free(void)
-{
-	struct rlimit limit;
-	uint64_t available = memory_available();
-
-	if (getrlimit(RLIMIT_AS, &limit) == 0)
-		available = min_u64(available, limit.rlim_cur);
-	return min_u64(available, POOL_MEMORY_MAX);
-}
-
 int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_out)
 {
 	bool private_memory = opts->private_memory;
+	/* the size of a pool without one, where /proc does not say what is free */
+	const uint64_t bytes_max = (uint64_t)1 << 46;
+	uint64_t bytes = min_u64(memory_available(), bytes_max);
 	struct mempool *pool;
-	uint64_t bytes;
+	struct rlimit limit;
 	int ret;
 
+	/* A pool without a size may take the memory that is free when it is opened. */
+	if (opts->pool_bytes == 0 && getrlimit(RLIMIT_AS, &limit) == 0)
+		bytes = min_u64(bytes, limit.rlim_cur);
 	if (opts->pool_bytes == 0)
-		bytes = align_down(memory_free(), POOL_EXTENT_BYTES);
+		bytes = align_down(bytes, POOL_EXTENT_BYTES);
 	else if (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &bytes))
 		return error_set(-EINVAL, "pool_bytes %llu: must be less than 2^64",
 				 (unsigned long long)opts->pool_bytes);
 	if (opts->page_kind > PAGE_HUGETLB)
 		return error_set(-EINVAL, "page_kind %u: unknown", opts->page_kind);
-	/* A size from memory_free is not checked again: less may be free by now. */
+	/* A size that we chose is not checked again: less may be free by now. */
 	ret = opts->pool_bytes ? check_memory(bytes, private_memory) : 0;
 	if (ret)
 		return ret;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/log.h"
 
 #include "transport/pool/map.h"
@@ -40,36 +41,7 @@ static int sync_parent(const struct pool_dir *dir)
 	return ret;
 }
 
-static int open_dir(struct pool_dir *dir, bool create)
-{
-	if (create && mkdir(dir->path, 0700) == 0)
-		dir->made = true;
-	else if (create && errno != EEXIST)
-		return error_set(-errno, "make pool directory %s: %s", dir->path, strerror(errno));
-	dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir->fd < 0)
-		return error_set(-errno, "open pool directory %s: %s", dir->path, strerror(errno));
-	return dir->made ? sync_parent(dir) : 0;
-}
-
 /* -------- the lock -------- */
-
-static int open_head(struct pool_dir *dir, bool create)
-{
-	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
-
-	dir->made_head = false;
-	dir->head = openat(dir->fd, HEAD, flags);
-	if (dir->head < 0 && errno == ENOENT && create) {
-		dir->head = openat(dir->fd, HEAD, flags | O_CREAT | O_EXCL, 0600);
-		dir->made_head = dir->head >= 0;
-	}
-	if (dir->head >= 0)
-		return 0;
-	if (create && errno == EEXIST) /* somebody else was faster */
-		return -EAGAIN;
-	return error_set(-errno, "open %s/" HEAD ": %s", dir->path, strerror(errno));
-}
 
 /* Its name may have been taken away by who failed to make the pool: then it is no lock. */
 static bool is_named(const struct pool_dir *dir)
@@ -81,17 +53,24 @@ static bool is_named(const struct pool_dir *dir)
 	       mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
 }
 
+/* Opens the head, or makes it, and locks it. */
 static int lock_head(struct pool_dir *dir, bool create)
 {
 	struct flock owner = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
-	int ret;
+	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
 
 	for (;;) {
-		ret = open_head(dir, create);
-		if (ret == -EAGAIN)
+		dir->made_head = false;
+		dir->head = openat(dir->fd, HEAD, flags);
+		if (dir->head < 0 && errno == ENOENT && create) {
+			dir->head = openat(dir->fd, HEAD, flags | O_CREAT | O_EXCL, 0600);
+			dir->made_head = dir->head >= 0;
+		}
+		if (dir->head < 0 && errno == EEXIST && create) /* somebody else was faster */
 			continue;
-		if (ret)
-			return ret;
+		if (dir->head < 0)
+			return error_set(-errno, "open %s/" HEAD ": %s", dir->path,
+					 strerror(errno));
 		if (fcntl(dir->head, F_OFD_SETLK, &owner))
 			return errno == EAGAIN || errno == EACCES
 				       ? error_set(-EBUSY, "in use by another process")
@@ -128,23 +107,17 @@ static int each_name(const struct pool_dir *dir, int (*fn)(void *ctx, const char
 	return ret;
 }
 
-static bool is_expected(const char *name)
-{
-	static const char *const names[] = { ".", "..", HEAD, "lost+found" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(name, names[i]) == 0)
-			return true;
-	return false;
-}
-
 static int sweep_one(void *ctx, const char *name)
 {
+	static const char *const expected[] = { ".", "..", HEAD, "lost+found" };
 	struct pool_dir *dir = ctx;
 	struct target_region info;
 	uint32_t page;
 
-	if (is_expected(name) || region_name_parse_page(name, &info, &page))
+	for (size_t i = 0; i < ARRAY_LEN(expected); i++)
+		if (strcmp(name, expected[i]) == 0)
+			return 0;
+	if (region_name_parse_page(name, &info, &page))
 		return 0;
 	if (region_name_parse(name, &info)) {
 		dir->n_regions++;
@@ -164,50 +137,30 @@ static int sweep_one(void *ctx, const char *name)
 }
 
 struct each {
-	int (*fn)(void *ctx, const char *name, const struct target_region *info);
-	void *ctx;
-};
-
-static int each_region(void *ctx, const char *name)
-{
-	const struct each *each = ctx;
-	struct target_region info;
-
-	return region_name_parse(name, &info) ? each->fn(each->ctx, name, &info) : 0;
-}
-
-int pool_dir_each(const struct pool_dir *dir,
-		  int (*fn)(void *ctx, const char *name, const struct target_region *info),
-		  void *ctx)
-{
-	struct each each = { .fn = fn, .ctx = ctx };
-
-	return each_name(dir, each_region, &each);
-}
-
-struct each_page {
+	bool pages;
 	int (*fn)(void *ctx, const char *name, const struct target_region *info, uint32_t page);
 	void *ctx;
 };
 
-static int each_page(void *ctx, const char *name)
+static int each_one(void *ctx, const char *name)
 {
-	const struct each_page *each = ctx;
+	const struct each *each = ctx;
 	struct target_region info;
-	uint32_t page;
+	uint32_t page = 0;
+	bool is = each->pages ? region_name_parse_page(name, &info, &page)
+			      : region_name_parse(name, &info);
 
-	return region_name_parse_page(name, &info, &page) ? each->fn(each->ctx, name, &info, page)
-							  : 0;
+	return is ? each->fn(each->ctx, name, &info, page) : 0;
 }
 
-int pool_dir_each_page(const struct pool_dir *dir,
-		       int (*fn)(void *ctx, const char *name, const struct target_region *info,
-				 uint32_t page),
-		       void *ctx)
+int pool_dir_each(const struct pool_dir *dir, bool pages,
+		  int (*fn)(void *ctx, const char *name, const struct target_region *info,
+			    uint32_t page),
+		  void *ctx)
 {
-	struct each_page each = { .fn = fn, .ctx = ctx };
+	struct each each = { .pages = pages, .fn = fn, .ctx = ctx };
 
-	return each_name(dir, each_page, &each);
+	return each_name(dir, each_one, &each);
 }
 
 /* -------- the head -------- */
@@ -232,42 +185,29 @@ int pool_dir_put(struct pool_dir *dir, const struct pool_superblock *sb)
 	return ret ? ret : put_copy(dir, 0);
 }
 
-static int make_head(struct pool_dir *dir)
-{
-	struct pool_superblock sb;
-	int ret = pool_super_make(&sb, POOL_DIRECTORY);
-
-	if (ret == 0)
-		ret = pool_dir_put(dir, &sb);
-	return ret ? ret : pool_dir_sync(dir);
-}
-
-/* Copy 0 is written last. While it is blank nothing has been made in the directory. */
-static bool was_never_made(const struct pool_dir *dir, const struct pool_superblock *first)
-{
-	const struct pool_superblock *const twice[2] = { first, first };
-
-	return dir->n_regions == 0 && pool_super_is_blank(twice);
-}
-
 static int load_head(struct pool_dir *dir, bool create)
 {
-	struct pool_superblock pair[2] = { 0 };
+	struct pool_superblock pair[2] = { 0 }, sb;
 	const struct pool_superblock *const copies[2] = { &pair[0], &pair[1] };
-	int holds;
+	int ret;
 
 	if (pread(dir->head, &pair[0], sizeof(pair[0]), 0) < 0 ||
 	    pread(dir->head, &pair[1], sizeof(pair[1]), POOL_DIRECTORY_OFF1) < 0)
 		return error_set(-errno, "read of %s/" HEAD ": %s", dir->path, strerror(errno));
-	if (create && was_never_made(dir, &pair[0]))
-		return make_head(dir);
+	/* Copy 0 is written last. While it is blank nothing has been made in the directory. */
+	if (create && dir->n_regions == 0 && bits_all_zero(&pair[0], sizeof(pair[0]))) {
+		ret = pool_super_make(&sb, POOL_DIRECTORY);
+		if (ret == 0)
+			ret = pool_dir_put(dir, &sb);
+		return ret ? ret : pool_dir_sync(dir);
+	}
 	if (pool_super_is_blank(copies))
 		return error_set(-EBADMSG, "its file " HEAD " is blank");
-	holds = pool_super_choose(copies, POOL_DIRECTORY);
-	if (holds < 0)
-		return holds;
-	dir->super = pair[holds];
-	return pool_super_same(copies) ? 0 : put_copy(dir, !holds);
+	ret = pool_super_choose(copies, POOL_DIRECTORY);
+	if (ret < 0)
+		return ret;
+	dir->super = pair[ret];
+	return pool_super_same(copies) ? 0 : put_copy(dir, !ret);
 }
 
 /* -------- opening -------- */
@@ -281,7 +221,14 @@ int pool_dir_open(struct pool_dir *dir, const char *path, bool create)
 		return error_set(-ENAMETOOLONG, "pool: its path of %zu bytes is too long",
 				 strlen(path));
 	(void)snprintf(dir->path, sizeof(dir->path), "%s", path);
-	ret = open_dir(dir, create);
+	if (create && mkdir(dir->path, 0700) == 0)
+		dir->made = true;
+	else if (create && errno != EEXIST)
+		return error_set(-errno, "make pool directory %s: %s", dir->path, strerror(errno));
+	dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir->fd < 0)
+		return error_set(-errno, "open pool directory %s: %s", dir->path, strerror(errno));
+	ret = dir->made ? sync_parent(dir) : 0;
 	if (ret == 0)
 		ret = lock_head(dir, create);
 	if (ret == 0)

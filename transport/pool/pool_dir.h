@@ -43,15 +43,13 @@ RLV_MUST_CHECK int pool_dir_put(struct pool_dir *dir, const struct pool_superblo
 /* fsync of the directory: names that were made or removed before are so for good. */
 RLV_MUST_CHECK int pool_dir_sync(const struct pool_dir *dir);
 
-/* Calls fn for each file of a region, until it returns other than 0, which is then returned. */
-RLV_MUST_CHECK int
-pool_dir_each(const struct pool_dir *dir,
-	      int (*fn)(void *ctx, const char *name, const struct target_region *info), void *ctx);
-
-/* The same for each file of a page of a region. */
-RLV_MUST_CHECK int pool_dir_each_page(const struct pool_dir *dir,
-				      int (*fn)(void *ctx, const char *name,
-						const struct target_region *info, uint32_t page),
-				      void *ctx);
+/*
+ * Calls fn for each file of a region, or, if pages, for each file of a page of a region, until it returns
+ * other than 0, which is then returned. page is 0 for a region.
+ */
+RLV_MUST_CHECK int pool_dir_each(const struct pool_dir *dir, bool pages,
+				 int (*fn)(void *ctx, const char *name,
+					   const struct target_region *info, uint32_t page),
+				 void *ctx);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/bits.h"
 #include "base/crc32c.h"
 
 static void seal(struct pool_superblock *sb)
@@ -58,37 +59,9 @@ void pool_super_identity(const struct pool_superblock *sb, struct pool_identity 
 	memcpy(out->store_name, sb->store_name, sizeof(out->store_name));
 }
 
-static int check_features(const struct pool_superblock *sb)
-{
-	if (sb->incompat & ~POOL_INCOMPAT_KNOWN)
-		return error_set(-EPROTO, "pool has features %llx that this library does not know",
-				 (unsigned long long)(sb->incompat & ~POOL_INCOMPAT_KNOWN));
-	if (sb->ro_compat & ~POOL_RO_COMPAT_KNOWN)
-		return error_set(-EPROTO,
-				 "pool has features %llx that this library may read but not write",
-				 (unsigned long long)(sb->ro_compat & ~POOL_RO_COMPAT_KNOWN));
-	return 0;
-}
-
-static int check_geometry(const struct pool_superblock *sb, enum pool_layout layout)
-{
-	bool tables = layout == POOL_EXTENTS;
-
-	if (sb->layout == (uint32_t)(tables ? POOL_DIRECTORY : POOL_EXTENTS))
-		return error_set(-EPROTO, tables ? "the head of a pool in a directory, not a pool"
-						 : "a pool in one file, not in a directory");
-	if (sb->layout != (uint32_t)layout || sb->extent_size != POOL_EXTENT_BYTES ||
-	    sb->table_off[0] != (tables ? POOL_TABLE_OFF0 : 0) ||
-	    sb->table_off[1] != (tables ? POOL_TABLE_OFF1 : 0) ||
-	    sb->max_entries != (tables ? POOL_TABLE_ENTRIES : 0))
-		return error_set(-EPROTO, "pool geometry is not that of format %u",
-				 POOL_FORMAT_MAJOR);
-	return 0;
-}
-
 int pool_super_check(const struct pool_superblock *sb, enum pool_layout layout)
 {
-	int ret;
+	bool tables = layout == POOL_EXTENTS;
 
 	if (sb->magic != POOL_MAGIC)
 		return error_set(-EPROTO, "not a pool: its magic is %016llx",
@@ -99,8 +72,23 @@ int pool_super_check(const struct pool_superblock *sb, enum pool_layout layout)
 	if (sb->crc != crc32c(0, sb, offsetof(struct pool_superblock, crc)) ||
 	    sb->store_name[sizeof(sb->store_name) - 1])
 		return error_set(-EBADMSG, "pool superblock is damaged: crc32c is wrong");
-	ret = check_geometry(sb, layout);
-	return ret ? ret : check_features(sb);
+	if (sb->layout == (uint32_t)(tables ? POOL_DIRECTORY : POOL_EXTENTS))
+		return error_set(-EPROTO, tables ? "the head of a pool in a directory, not a pool"
+						 : "a pool in one file, not in a directory");
+	if (sb->layout != (uint32_t)layout || sb->extent_size != POOL_EXTENT_BYTES ||
+	    sb->table_off[0] != (tables ? POOL_TABLE_OFF0 : 0) ||
+	    sb->table_off[1] != (tables ? POOL_TABLE_OFF1 : 0) ||
+	    sb->max_entries != (tables ? POOL_TABLE_ENTRIES : 0))
+		return error_set(-EPROTO, "pool geometry is not that of format %u",
+				 POOL_FORMAT_MAJOR);
+	if (sb->incompat & ~POOL_INCOMPAT_KNOWN)
+		return error_set(-EPROTO, "pool has features %llx that this library does not know",
+				 (unsigned long long)(sb->incompat & ~POOL_INCOMPAT_KNOWN));
+	if (sb->ro_compat & ~POOL_RO_COMPAT_KNOWN)
+		return error_set(-EPROTO,
+				 "pool has features %llx that this library may read but not write",
+				 (unsigned long long)(sb->ro_compat & ~POOL_RO_COMPAT_KNOWN));
+	return 0;
 }
 
 /* Where neither is whole, the words are those of a copy that is a pool's, if one is. */
@@ -128,8 +116,6 @@ bool pool_super_same(const struct pool_superblock *const copies[2])
 
 bool pool_super_is_blank(const struct pool_superblock *const copies[2])
 {
-	static const struct pool_superblock zero;
-
-	return memcmp(copies[0], &zero, sizeof(zero)) == 0 &&
-	       memcmp(copies[1], &zero, sizeof(zero)) == 0;
+	return bits_all_zero(copies[0], sizeof(*copies[0])) &&
+	       bits_all_zero(copies[1], sizeof(*copies[1]));
 }
