@@ -25,7 +25,8 @@
 #include "transport/attach/pidfd.h"
 #include "wire/rptr.h"
 
-#define EARLY_MAX (4 * ATTACH_PAGES_MAX) /* more answers than one look asks for are a flood */
+/* more answers than one look asks for are a flood */
+enum { EARLY_MAX = 4 * ATTACH_PAGES_MAX };
 
 /* An answer to attach_region_begin that arrived while a renewal was looked for. */
 struct early {
@@ -138,13 +139,20 @@ static int keep_early(struct attach *attach, struct packet *packet)
 	return 0;
 }
 
-/* Renewals are answered in the order of the requests. */
-static int settle_renewal(struct attach *attach, struct packet *packet)
+static struct renewal *first_unanswered(const struct attach *attach)
 {
 	struct renewal *renewal = attach->renewals;
 
 	while (renewal && renewal->answered)
 		renewal = renewal->next;
+	return renewal;
+}
+
+/* Renewals are answered in the order of the requests. */
+static int settle_renewal(struct attach *attach, struct packet *packet)
+{
+	struct renewal *renewal = first_unanswered(attach);
+
 	if (!renewal) {
 		packet_drop_fd(packet);
 		return error_set(-EPROTO, "target answered a renewal that nobody asked for");
@@ -179,14 +187,6 @@ static int receive(struct attach *attach, struct packet *packet)
 		ret = settle_renewal(attach, packet);
 	} while (ret == 0);
 	return ret;
-}
-
-static void drop_early(struct attach *attach)
-{
-	struct packet packet;
-
-	while (attach->early && receive(attach, &packet) == 0)
-		packet_drop_fd(&packet);
 }
 
 /* Takes the answer to the last question, or its next part; those to earlier ones are nobody's. */
@@ -248,22 +248,12 @@ static int refusal(int32_t status, const char *text)
 
 /* -------- greeting -------- */
 
-static int connect_error(const char *path)
-{
-	int code = errno;
-
-	if (code == ENOENT)
-		code = ECONNREFUSED;
-	if (code == EPROTOTYPE)
-		code = EPROTO;
-	return error_set(-code, "connect to %s: %s", path, strerror(errno));
-}
-
 static int connect_to(struct attach *attach, const char *path)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	const struct timespec pause = { .tv_nsec = CLOCK_NS_PER_MS };
 	uint64_t deadline = deadline_of(attach);
+	int code;
 
 	if (strlen(path) >= sizeof(addr.sun_path))
 		return error_set(-ENAMETOOLONG, "socket path %s: longer than %zu bytes", path,
@@ -273,8 +263,11 @@ static int connect_to(struct attach *attach, const char *path)
 	if (attach->sock < 0)
 		return error_set(-errno, "socket: %s", strerror(errno));
 	while (connect(attach->sock, (struct sockaddr *)&addr, sizeof(addr))) {
-		if (errno != EAGAIN && errno != EINTR)
-			return connect_error(path);
+		code = errno == ENOENT ? ECONNREFUSED : errno;
+		if (code == EPROTOTYPE)
+			code = EPROTO;
+		if (code != EAGAIN && code != EINTR)
+			return error_set(-code, "connect to %s: %s", path, strerror(errno));
 		/* its queue is full; a unix socket cannot be polled for room in it */
 		if (deadline_expired(attach->clock, deadline))
 			return error_set(
@@ -285,42 +278,14 @@ static int connect_to(struct attach *attach, const char *path)
 	return 0;
 }
 
-static int greet(struct attach *attach, uint64_t client_id, bool *persistent_out)
-{
-	struct packet packet = { .fd = -1 };
-	const struct attach_hello_reply *reply = &packet.hello_reply;
-	struct process_id self = { 0 };
-	int pidfd = -1, ret;
-
-	ret = pidfd_open_self(&pidfd);
-	if (ret)
-		return ret;
-	ret = process_self(&self);
-	if (ret == 0) {
-		packet.hello.client_id = client_id;
-		packet.hello.pid = self.pid;
-		packet.hello.start_time = self.start_time;
-		packet_seal(&packet, ATTACH_HELLO);
-		packet.fd = pidfd;
-		ret = exchange(attach, &packet, ATTACH_HELLO_REPLY);
-		if (ret == 0)
-			packet_drop_fd(&packet);
-	}
-	close(pidfd);
-	if (ret)
-		return ret;
-	if (reply->status)
-		return refusal(reply->status, reply->text);
-	attach->incarnation = reply->incarnation;
-	*persistent_out = (reply->flags & ATTACH_PERSISTENT) != 0;
-	return 0;
-}
-
 int attach_open(const char *path, const struct transport_opts *opts, struct attach **attach_out,
 		bool *persistent_out)
 {
 	struct attach *attach = mem_zalloc(sizeof(*attach));
-	int ret;
+	struct packet packet = { .fd = -1 };
+	const struct attach_hello_reply *reply = &packet.hello_reply;
+	struct process_id self = { 0 };
+	int pidfd = -1, ret;
 
 	if (!attach)
 		return error_set(-ENOMEM, "cannot allocate memory for a connection");
@@ -331,13 +296,30 @@ int attach_open(const char *path, const struct transport_opts *opts, struct atta
 	attach->timeout_ns = opts->open_ns;
 	ret = connect_to(attach, path);
 	if (ret == 0)
-		ret = greet(attach, opts->client_id, persistent_out);
+		ret = pidfd_open_self(&pidfd);
+	if (ret == 0)
+		ret = process_self(&self);
+	if (ret == 0) {
+		packet.hello.client_id = opts->client_id;
+		packet.hello.pid = self.pid;
+		packet.hello.start_time = self.start_time;
+		packet_seal(&packet, ATTACH_HELLO);
+		packet.fd = pidfd;
+		ret = exchange(attach, &packet, ATTACH_HELLO_REPLY);
+		if (ret == 0)
+			packet_drop_fd(&packet);
+	}
+	map_close(pidfd);
+	if (ret == 0 && reply->status)
+		ret = refusal(reply->status, reply->text);
 	if (ret) {
 		map_close(attach->sock);
 		mem_free(attach);
 		return error_prefix(ret, "shm:%s: ", path);
 	}
+	attach->incarnation = reply->incarnation;
 	attach->timeout_ns = opts->timeout_ns;
+	*persistent_out = (reply->flags & ATTACH_PERSISTENT) != 0;
 	*attach_out = attach;
 	return 0;
 }
@@ -353,7 +335,8 @@ void attach_close(struct attach *attach, bool forked)
 		/* lost, it costs the target a look at our pidfd */
 		(void)!packet_send(attach->sock, &packet);
 	}
-	drop_early(attach);
+	while (attach->early && receive(attach, &packet) == 0)
+		packet_drop_fd(&packet);
 	while (attach->renewals)
 		drop_renewal(attach, attach->renewals);
 	map_close(attach->sock);
@@ -382,57 +365,36 @@ static int check_reply(const struct attach_region_reply *reply, int fd)
 	return 0;
 }
 
-/* Huge pages and devices are mapped whole or not at all: so is what a small range lies in. */
-static uint64_t unit_of(int fd, bool on_device)
-{
-	struct statfs fs;
-
-	if (on_device)
-		return MAP_HUGE_BYTES;
-	if (fstatfs(fd, &fs) == 0 && fs.f_type == HUGETLBFS_MAGIC)
-		return (uint64_t)fs.f_bsize;
-	return 1;
-}
-
-static int map_range(const struct attach_region_reply *reply, int fd, struct attached *out)
-{
-	bool writable = (reply->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
-	struct stat st = { .st_mode = 0 };
-	uint64_t unit, before, size;
-	int ret;
-
-	out->on_device = fstat(fd, &st) == 0 && S_ISCHR(st.st_mode);
-	unit = unit_of(fd, out->on_device);
-	before = reply->offset % unit;
-	size = align_up(before + reply->size, unit);
-	ret = map_shared(fd, reply->offset - before, size,
-			 (writable ? MAP_WRITABLE : 0) |
-				 (reply->flags & ATTACH_HUGE ? MAP_HUGE : 0),
-			 &out->map);
-
-	if (ret)
-		return ret;
-	out->map_bytes = size;
-	out->region.base = out->map + before;
-	return 0;
-}
-
 static int map_reply(const struct attach_region_reply *reply, int fd, struct attached *out)
 {
+	bool writable = (reply->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
+	uint32_t mode = (writable ? MAP_WRITABLE : 0) | (reply->flags & ATTACH_HUGE ? MAP_HUGE : 0);
 	struct region *region = &out->region;
-	int ret = map_range(reply, fd, out);
+	struct stat st = { .st_mode = 0 };
+	uint64_t unit = 1, before;
+	struct statfs fs;
+	int ret;
 
+	/* Huge pages and devices are mapped whole or not at all: so is what a small range lies in. */
+	out->on_device = fstat(fd, &st) == 0 && S_ISCHR(st.st_mode);
+	if (out->on_device)
+		unit = MAP_HUGE_BYTES;
+	else if (fstatfs(fd, &fs) == 0 && fs.f_type == HUGETLBFS_MAGIC)
+		unit = (uint64_t)fs.f_bsize;
+	before = reply->offset % unit;
+	out->map_bytes = align_up(before + reply->size, unit);
+	ret = map_shared(fd, reply->offset - before, out->map_bytes, mode, &out->map);
 	if (ret)
 		return ret;
+	region->base = out->map + before;
 	region->id = reply->region;
 	region->rights = reply->rights;
 	region->size = reply->size;
 	region->incarnation = reply->incarnation;
 	out->flags = reply->flags;
 	/* a memfd is sealed */
-	ret = reply->flags & ATTACH_PERSISTENT
-		      ? guard_add(out->map, out->map_bytes, &region->broken)
-		      : 0;
+	if (reply->flags & ATTACH_PERSISTENT)
+		ret = guard_add(out->map, out->map_bytes, &region->broken);
 	if (ret)
 		map_release(out->map, out->map_bytes);
 	return ret;
@@ -451,44 +413,48 @@ static void ask_for(const struct region_grant *grant, uint32_t page, struct pack
 	packet_seal(packet_out, ATTACH_REGION);
 }
 
-static int check_page(const struct attach_region_reply *reply, int fd, const struct region *region)
-{
-	struct stat st;
-
-	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size == ATTACH_PAGE_BYTES &&
-	    reply->size == ATTACH_PAGE_BYTES && reply->offset < region->size &&
-	    is_aligned(reply->offset, ATTACH_PAGE_BYTES))
-		return 0;
-	return error_set(-EPROTO, "the memory node described a page of region %u wrongly",
-			 region->id);
-}
-
 /* Maps the page that the target answers with in its place; no page is at UINT64_MAX. */
 static int take_page(struct packet *packet, const struct attached *at, uint64_t *off_out)
 {
 	const struct region *region = &at->region;
 	const struct attach_region_reply *reply = &packet->region_reply;
 	bool writable = (region->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
+	struct stat st;
 	int ret = 0;
 
 	*off_out = reply->size ? reply->offset : UINT64_MAX;
 	if (reply->status)
 		ret = refusal(reply->status, reply->text);
+	else if (reply->size &&
+		 (packet->fd < 0 || fstat(packet->fd, &st) || st.st_size != ATTACH_PAGE_BYTES ||
+		  reply->size != ATTACH_PAGE_BYTES || reply->offset >= region->size ||
+		  !is_aligned(reply->offset, ATTACH_PAGE_BYTES)))
+		ret = error_set(-EPROTO, "the memory node described a page of region %u wrongly",
+				region->id);
 	else if (reply->size)
-		ret = check_page(reply, packet->fd, region);
-	if (ret == 0 && reply->size)
 		ret = map_over(packet->fd, ATTACH_PAGE_BYTES, writable, region->base + *off_out);
 	packet_drop_fd(packet);
 	return ret;
 }
 
-/* *next_out: what is to be asked for behind it. */
-static int take_region(struct packet *packet, struct attached *out, uint32_t *next_out)
+/*
+ * The region first, then those of its pages that have memory of their own. *next_out: what is to be
+ * asked for behind it.
+ */
+static int take_next(struct packet *packet, struct attached *out, uint32_t *next_out)
 {
 	const struct attach_region_reply *reply = &packet->region_reply;
+	uint64_t off = UINT64_MAX;
 	int ret;
 
 	*next_out = NO_MORE;
+	if (out->map) {
+		ret = take_page(packet, out, &off);
+		off = off == UINT64_MAX ? out->region.size : off + ATTACH_PAGE_BYTES;
+		if (ret == 0 && off < out->region.size)
+			*next_out = ATTACH_PAGE_NEXT | (uint32_t)(off / ATTACH_PAGE_BYTES);
+		return ret;
+	}
 	if (reply->status)
 		ret = refusal(reply->status, reply->text);
 	else
@@ -497,27 +463,10 @@ static int take_region(struct packet *packet, struct attached *out, uint32_t *ne
 		ret = map_reply(reply, packet->fd, out);
 	if (ret == 0 && (reply->flags & ATTACH_PAGES))
 		*next_out = ATTACH_PAGE_NEXT;
-	if (ret == 0 && (reply->flags & ATTACH_PERSISTENT)) {
+	if (ret == 0 && (reply->flags & ATTACH_PERSISTENT))
 		out->fd = packet->fd;
-		return 0;
-	}
-	packet_drop_fd(packet);
-	return ret;
-}
-
-/* The region first, then those of its pages that have memory of their own. */
-static int take_next(struct packet *packet, struct attached *out, uint32_t *next_out)
-{
-	uint64_t off = UINT64_MAX;
-	int ret;
-
-	if (!out->map)
-		return take_region(packet, out, next_out);
-	ret = take_page(packet, out, &off);
-	off = off == UINT64_MAX ? out->region.size : off + ATTACH_PAGE_BYTES;
-	*next_out = ret || off >= out->region.size
-			    ? NO_MORE
-			    : ATTACH_PAGE_NEXT | (uint32_t)(off / ATTACH_PAGE_BYTES);
+	else
+		packet_drop_fd(packet);
 	return ret;
 }
 
@@ -606,15 +555,6 @@ static int send_page(struct attach *attach, const struct attached *at, uint64_t 
 }
 
 /* -------- pages that the target makes -------- */
-
-static struct renewal *first_unanswered(const struct attach *attach)
-{
-	struct renewal *renewal = attach->renewals;
-
-	while (renewal && renewal->answered)
-		renewal = renewal->next;
-	return renewal;
-}
 
 static int begin_renewal(struct attach *attach, const struct attached *at, uint64_t off)
 {
@@ -711,26 +651,6 @@ int attach_prepare(struct attach *attach, const struct attached *at, uint64_t of
 				   at->region.id, (unsigned long long)off);
 }
 
-/* Maps the page that the target has made. */
-static int map_made(struct attach *attach, const struct attached *at, uint64_t off)
-{
-	struct renewal *renewal;
-	uint64_t seen = 0;
-	int ret = attach_prepare(attach, at, off);
-
-	if (ret)
-		return ret;
-	renewal = find_renewal(attach, at, off);
-	if (renewal->reply.region_reply.status == 0 && renewal->reply.region_reply.offset != off)
-		return hang_up(attach, error_set(-EPROTO, "target made another page of region %u",
-						 at->region.id));
-	ret = take_page(&renewal->reply, at, &seen);
-	drop_renewal(attach, renewal);
-	if (ret == 0 && seen != off)
-		ret = error_set(-EPROTO, "target made no page of region %u", at->region.id);
-	return ret;
-}
-
 void attach_forget_renewals(struct attach *attach, uint32_t region)
 {
 	struct renewal *renewal = attach->renewals;
@@ -748,6 +668,8 @@ void attach_forget_renewals(struct attach *attach, uint32_t region)
 
 int attach_renew(struct attach *attach, const struct attached *at, uint64_t off)
 {
+	struct renewal *renewal;
+	uint64_t seen = 0;
 	int fd = -1, ret;
 
 	if (!(at->flags & (ATTACH_CAN_RENEW | ATTACH_MAKES_PAGES)))
@@ -755,13 +677,26 @@ int attach_renew(struct attach *attach, const struct attached *at, uint64_t off)
 	ret = check_may_renew(at);
 	if (ret)
 		return ret;
-	if (at->flags & ATTACH_MAKES_PAGES)
-		return map_made(attach, at, off);
-	ret = map_memfd(at->region.id, ATTACH_PAGE_BYTES, 0, &fd);
-	if (ret == 0)
-		ret = send_page(attach, at, off, fd);
-	if (ret == 0)
-		ret = map_over(fd, ATTACH_PAGE_BYTES, true, at->region.base + off);
-	map_close(fd);
+	if (!(at->flags & ATTACH_MAKES_PAGES)) {
+		ret = map_memfd(at->region.id, ATTACH_PAGE_BYTES, 0, &fd);
+		if (ret == 0)
+			ret = send_page(attach, at, off, fd);
+		if (ret == 0)
+			ret = map_over(fd, ATTACH_PAGE_BYTES, true, at->region.base + off);
+		map_close(fd);
+		return ret;
+	}
+	/* The target makes the page: it is mapped once it is there. */
+	ret = attach_prepare(attach, at, off);
+	if (ret)
+		return ret;
+	renewal = find_renewal(attach, at, off);
+	if (renewal->reply.region_reply.status == 0 && renewal->reply.region_reply.offset != off)
+		return hang_up(attach, error_set(-EPROTO, "target made another page of region %u",
+						 at->region.id));
+	ret = take_page(&renewal->reply, at, &seen);
+	drop_renewal(attach, renewal);
+	if (ret == 0 && seen != off)
+		ret = error_set(-EPROTO, "target made no page of region %u", at->region.id);
 	return ret;
 }

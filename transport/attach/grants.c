@@ -10,8 +10,6 @@
 #include "base/mem/alloc.h"
 #include "base/crc32c.h"
 
-#define FIRST_CAPACITY 64
-
 void grants_fini(struct grants *grants)
 {
 	mem_free(grants->slots);
@@ -36,39 +34,24 @@ static uint32_t choose(const struct grants *grants, const struct grant_slot *wan
 	return empty;
 }
 
-static int grow(struct grants *grants)
-{
-	uint32_t capacity = grants->capacity ? 2 * grants->capacity : FIRST_CAPACITY;
-	struct grant_slot *slots = mem_resize(grants->slots, capacity * sizeof(*slots));
-
-	if (!slots)
-		return error_set(-ENOMEM, "cannot allocate memory for %u grants", capacity);
-	grants->slots = slots;
-	grants->capacity = capacity;
-	return 0;
-}
-
-static int fill(struct grant_slot *slot, const struct grant_slot *want)
-{
-	*slot = *want;
-	if (getrandom(slot->secret, sizeof(slot->secret), 0) == (ssize_t)sizeof(slot->secret))
-		return 0;
-	slot->region = 0;
-	return error_set(-EIO, "getrandom: %s", strerror(errno));
-}
-
 int grants_add(struct grants *grants, const struct grant_slot *want, struct region_grant *grant_out)
 {
-	uint32_t i = choose(grants, want);
+	uint32_t i = choose(grants, want), capacity = grants->capacity ? 2 * grants->capacity : 64;
 	struct shm_grant wire = { .magic = GRANT_MAGIC, .version = GRANT_VERSION };
-	int ret = 0;
+	struct grant_slot *slots, new = *want;
 
-	if (i == grants->capacity)
-		ret = grow(grants);
-	if (ret == 0 && (i == grants->n || grants->slots[i].region == 0))
-		ret = fill(&grants->slots[i], want);
-	if (ret)
-		return ret;
+	if (i == grants->capacity) {
+		slots = mem_resize(grants->slots, capacity * sizeof(*slots));
+		if (!slots)
+			return error_set(-ENOMEM, "cannot allocate memory for %u grants", capacity);
+		grants->slots = slots;
+		grants->capacity = capacity;
+	}
+	if (i == grants->n || grants->slots[i].region == 0) {
+		if (getrandom(new.secret, sizeof(new.secret), 0) != (ssize_t)sizeof(new.secret))
+			return error_set(-EIO, "getrandom: %s", strerror(errno));
+		grants->slots[i] = new;
+	}
 	if (i == grants->n)
 		grants->n++;
 	wire.region = want->region;
@@ -80,21 +63,6 @@ int grants_add(struct grants *grants, const struct grant_slot *want, struct regi
 	wire.crc = crc32c(0, &wire, offsetof(struct shm_grant, crc));
 	*grant_out = (struct region_grant){ .bytes = sizeof(wire) };
 	memcpy(grant_out->data, &wire, sizeof(wire));
-	return 0;
-}
-
-static int check_wire(const struct region_grant *grant, struct shm_grant *wire_out)
-{
-	if (grant->bytes != sizeof(*wire_out))
-		return error_set(-EPROTO, "grant of %u bytes: an shm grant has %zu", grant->bytes,
-				 sizeof(*wire_out));
-	memcpy(wire_out, grant->data, sizeof(*wire_out));
-	if (wire_out->magic != GRANT_MAGIC || wire_out->reserved ||
-	    wire_out->crc != crc32c(0, wire_out, offsetof(struct shm_grant, crc)))
-		return error_set(-EPROTO, "grant: damaged, or of another transport than shm");
-	if (wire_out->version != GRANT_VERSION)
-		return error_set(-EPROTO, "grant of version %u: this node speaks %u",
-				 wire_out->version, GRANT_VERSION);
 	return 0;
 }
 
@@ -113,10 +81,17 @@ int grants_check(const struct grants *grants, uint64_t client_id, const struct r
 {
 	const struct grant_slot *slot;
 	struct shm_grant wire;
-	int ret = check_wire(grant, &wire);
 
-	if (ret)
-		return ret;
+	if (grant->bytes != sizeof(wire))
+		return error_set(-EPROTO, "grant of %u bytes: an shm grant has %zu", grant->bytes,
+				 sizeof(wire));
+	memcpy(&wire, grant->data, sizeof(wire));
+	if (wire.magic != GRANT_MAGIC || wire.reserved ||
+	    wire.crc != crc32c(0, &wire, offsetof(struct shm_grant, crc)))
+		return error_set(-EPROTO, "grant: damaged, or of another transport than shm");
+	if (wire.version != GRANT_VERSION)
+		return error_set(-EPROTO, "grant of version %u: this node speaks %u", wire.version,
+				 GRANT_VERSION);
 	if (wire.incarnation != grants->incarnation)
 		return error_set(-ESTALE, "grant of region %u: given before this node restarted",
 				 wire.region);

@@ -10,7 +10,8 @@
 
 #include "transport/message_head.h"
 
-#define FDS_MAX 8 /* room for more than is allowed, so that a surplus is seen and closed */
+/* room for more descriptors than is allowed, so that a surplus is seen and closed */
+enum { FDS_MAX = 8 };
 
 size_t packet_size(uint16_t type)
 {

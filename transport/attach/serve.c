@@ -28,12 +28,13 @@
 #include "transport/attach/packet.h"
 #include "transport/attach/pidfd.h"
 
-#define HELLO_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
-#define BACKLOG 128
-#define MAX_CONNS 4096
-#define MAX_NAMELESS 256 /* of them; then the oldest is dropped */
-#define DRAIN_PACKETS 64
-#define EVENTS 32
+enum {
+	BACKLOG = 128,
+	MAX_CONNS = 4096,
+	MAX_NAMELESS = 256, /* of them; then the oldest is dropped */
+	DRAIN_PACKETS = 64,
+	EVENTS = 32,
+};
 
 struct conn {
 	struct conn *next;
@@ -61,40 +62,29 @@ struct serve {
 
 /* -------- connections -------- */
 
-/* What the peer still sent is taken, or the kernel tells it of a reset before our last answer. */
-static void drain(int sock)
-{
-	uint8_t byte;
-
-	for (int i = 0; i < DRAIN_PACKETS; i++)
-		if (recv(sock, &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) <= 0)
-			return;
-}
-
 /*
  * A child forked meanwhile has a copy of the descriptor, so closing ours neither hangs up nor takes
  * it out of the epoll set. In that child it must do neither: both are shared with the parent.
  */
-static void hang_up(const struct serve *serve, const struct conn *conn)
-{
-	if (!fork_happened(serve->target->forks)) {
-		(void)epoll_ctl(serve->epoll, EPOLL_CTL_DEL, conn->sock, NULL);
-		(void)shutdown(conn->sock, SHUT_RDWR);
-		drain(conn->sock);
-	}
-	close(conn->sock);
-}
-
 static void drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
 {
 	struct conn **link = &serve->conns;
+	bool more = true;
+	uint8_t byte;
 
 	while (*link != conn)
 		link = &(*link)->next;
 	*link = conn->next;
 	serve->n--;
 	serve->nameless -= !conn->named;
-	hang_up(serve, conn);
+	if (!fork_happened(serve->target->forks)) {
+		(void)epoll_ctl(serve->epoll, EPOLL_CTL_DEL, conn->sock, NULL);
+		(void)shutdown(conn->sock, SHUT_RDWR);
+		/* The rest is taken, or the kernel tells the peer of a reset before our last answer. */
+		for (int i = 0; more && i < DRAIN_PACKETS; i++)
+			more = recv(conn->sock, &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) > 0;
+	}
+	close(conn->sock);
 	if (conn->client) {
 		conn->client->connected--;
 		clients_settle(&serve->target->clients, conn->client);
@@ -126,7 +116,7 @@ int serve_adopt(struct serve *serve, int sock)
 		return error_set(-errno, "epoll_ctl: %s", strerror(errno));
 	}
 	conn->sock = sock;
-	conn->deadline = deadline_after(serve->target->clock, HELLO_TIMEOUT_NS);
+	conn->deadline = deadline_after(serve->target->clock, 5 * CLOCK_NS_PER_S);
 	conn->next = serve->conns;
 	serve->conns = conn;
 	serve->n++;
@@ -134,24 +124,18 @@ int serve_adopt(struct serve *serve, int sock)
 	return 0;
 }
 
-static void refuse_one(struct serve *serve)
-{
-	int sock;
-
-	log_warn("accept %s %m", serve->addr.sun_path);
-	close(serve->spare);
-	sock = accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC);
-	map_close(sock);
-	serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
 static void accept_all(struct serve *serve)
 {
 	for (int i = 0; i < EVENTS; i++) {
 		int sock = accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (sock < 0 && (errno == EMFILE || errno == ENFILE))
-			refuse_one(serve);
+		if (sock < 0 && (errno == EMFILE || errno == ENFILE)) {
+			log_warn("accept %s %m", serve->addr.sun_path);
+			close(serve->spare);
+			map_close(accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC));
+			serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+			return;
+		}
 		if (sock < 0)
 			return;
 		if (serve->n >= MAX_CONNS || serve_adopt(serve, sock)) {
@@ -161,23 +145,13 @@ static void accept_all(struct serve *serve)
 	}
 }
 
-/* Whoever says nothing keeps nobody out. Not while events are taken: one may be of who is dropped. */
-static void bound_nameless(struct serve *serve) LOCK_REQUIRES(target_role)
+/*
+ * Drops peers that said no hello in time, and the oldest if there are too many: whoever says nothing
+ * keeps nobody out. Not while events are taken: one may be of a peer that is dropped.
+ */
+static void drop_silent(struct serve *serve) LOCK_REQUIRES(target_role)
 {
-	while (serve->nameless > MAX_NAMELESS) {
-		struct conn *oldest = NULL;
-
-		for (struct conn *conn = serve->conns; conn; conn = conn->next)
-			oldest = conn->named ? oldest : conn;
-		if (!oldest)
-			return;
-		drop(serve, oldest);
-	}
-}
-
-static void drop_late(struct serve *serve) LOCK_REQUIRES(target_role)
-{
-	struct conn *next;
+	struct conn *next, *oldest;
 
 	for (struct conn *conn = serve->conns; conn; conn = next) {
 		next = conn->next;
@@ -185,6 +159,14 @@ static void drop_late(struct serve *serve) LOCK_REQUIRES(target_role)
 			log_debug("drop peer that said no hello");
 			drop(serve, conn);
 		}
+	}
+	while (serve->nameless > MAX_NAMELESS) {
+		oldest = NULL;
+		for (struct conn *conn = serve->conns; conn; conn = conn->next)
+			oldest = conn->named ? oldest : conn;
+		if (!oldest)
+			return;
+		drop(serve, oldest);
 	}
 }
 
@@ -248,32 +230,6 @@ static int check_peer(int sock, const struct packet *packet)
 	return 0;
 }
 
-/* Finds the client, or makes it with the pidfd, which it then owns. */
-static int know_client(struct target *target, struct packet *packet, struct client **client_out)
-	LOCK_REQUIRES(target_role)
-{
-	const struct attach_hello *hello = &packet->hello;
-	struct client *client = clients_find(&target->clients, hello->client_id);
-	int ret;
-
-	if (client && (client->pidfd < 0 || client->pid != (pid_t)hello->pid ||
-		       client->start_time != hello->start_time))
-		return error_set(-EEXIST, "client id %llu: process %d uses it",
-				 (unsigned long long)hello->client_id, (int)client->pid);
-	if (!client) {
-		ret = clients_add(&target->clients, hello->client_id, &client);
-		if (ret)
-			return ret;
-		client->pid = (pid_t)hello->pid;
-		client->start_time = hello->start_time;
-		client->pidfd = packet->fd;
-		packet->fd = -1;
-	}
-	client->connected++;
-	*client_out = client;
-	return 0;
-}
-
 static void put_text(char *text)
 {
 	(void)snprintf(text, ATTACH_TEXT_BYTES, "%.*s", ATTACH_TEXT_BYTES - 1, error_last());
@@ -290,18 +246,36 @@ static int refuse(const struct conn *conn, int code)
 	return packet_send(conn->sock, &reply);
 }
 
+/* Finds the client, or makes it with the pidfd, which it then owns. */
 static int on_hello(struct serve *serve, struct conn *conn, struct packet *packet)
 	LOCK_REQUIRES(target_role)
 {
+	const struct attach_hello *hello = &packet->hello;
+	struct clients *clients = &serve->target->clients;
+	struct client *client = clients_find(clients, hello->client_id);
 	struct packet reply = { .fd = -1 };
 	int ret = check_peer(conn->sock, packet);
 
-	if (ret == 0)
-		ret = know_client(serve->target, packet, &conn->client);
+	if (ret == 0 && client &&
+	    (client->pidfd < 0 || client->pid != (pid_t)hello->pid ||
+	     client->start_time != hello->start_time))
+		ret = error_set(-EEXIST, "client id %llu: process %d uses it",
+				(unsigned long long)hello->client_id, (int)client->pid);
+	if (ret == 0 && !client) {
+		ret = clients_add(clients, hello->client_id, &client);
+		if (ret == 0) {
+			client->pid = (pid_t)hello->pid;
+			client->start_time = hello->start_time;
+			client->pidfd = packet->fd;
+			packet->fd = -1;
+		}
+	}
 	if (ret) {
 		(void)!refuse(conn, ret);
 		return ret;
 	}
+	client->connected++;
+	conn->client = client;
 	conn->named = true;
 	serve->nameless--;
 	reply.hello_reply.incarnation = serve->target->tg.incarnation;
@@ -376,36 +350,29 @@ static int check_ask(struct target *target, uint64_t client_id, const struct att
 	return target_check_grant(target, client_id, &grant, map_out);
 }
 
-static uint32_t flags_of(const struct target *target, const struct target_map *map)
-{
-	uint32_t flags = 0;
-
-	if (target->pool->persistent)
-		flags |= ATTACH_PERSISTENT;
-	if (target->pool->huge)
-		flags |= ATTACH_HUGE;
-	if (target->pool->ops->renew)
-		flags |= target->pool->makes_pages ? ATTACH_MAKES_PAGES : ATTACH_CAN_RENEW;
-	if (target_can_renew(target, map->region) && is_whole(map) && map->rights == RIGHT_ALL)
-		flags |= ATTACH_MAY_RENEW;
-	return flags;
-}
-
 static int share(struct target *target, uint64_t client_id, const struct attach_region *ask,
 		 struct packet *reply) LOCK_REQUIRES(target_role)
 {
 	struct attach_region_reply *out = &reply->region_reply;
+	const struct mempool *pool = target->pool;
 	struct target_map map = { 0 };
 	int ret = check_ask(target, client_id, ask, &map);
 
-	if (ret == 0 && target->pool->undivided)
+	if (ret == 0 && pool->undivided)
 		ret = error_set(-EACCES,
 				"region %u: it lies on a device, of which a descriptor opens all: "
 				"start its node with --trust-clients",
 				map.region->info.id);
 	if (ret)
 		return ret;
-	out->flags = flags_of(target, &map);
+	if (pool->persistent)
+		out->flags |= ATTACH_PERSISTENT;
+	if (pool->huge)
+		out->flags |= ATTACH_HUGE;
+	if (pool->ops->renew)
+		out->flags |= pool->makes_pages ? ATTACH_MAKES_PAGES : ATTACH_CAN_RENEW;
+	if (target_can_renew(target, map.region) && is_whole(&map) && map.rights == RIGHT_ALL)
+		out->flags |= ATTACH_MAY_RENEW;
 	out->region = map.region->info.id;
 	out->rights = map.rights;
 	out->incarnation = target->tg.incarnation;
@@ -413,76 +380,38 @@ static int share(struct target *target, uint64_t client_id, const struct attach_
 			 : share_range(target, &map, reply);
 }
 
-/* last: no page comes unasked behind this one. */
-static int answer(struct serve *serve, struct conn *conn, const struct attach_region *ask,
-		  bool last, struct packet *reply) LOCK_REQUIRES(target_role)
-{
-	struct attach_region_reply *out = &reply->region_reply;
-	int ret = share(serve->target, conn->client->id, ask, reply);
-
-	out->status = ret;
-	if (ret || last)
-		out->flags &= ~(uint32_t)ATTACH_MORE;
-	if (ret) {
-		put_text(out->text);
-	} else {
-		conn->renews |= (out->flags & ATTACH_MAY_RENEW) != 0;
-		conn->client->attached += !conn->attached;
-		conn->attached = true;
-	}
-	packet_seal(reply, ATTACH_REGION_REPLY);
-	ret = packet_send(conn->sock, reply);
-	packet_drop_fd(reply);
-	return ret;
-}
-
 /* A refused grant leaves the connection as it is. */
 static int on_attach(struct serve *serve, struct conn *conn, const struct packet *packet)
 	LOCK_REQUIRES(target_role)
 {
 	struct attach_region ask = packet->region;
-	uint32_t n = 0;
 	bool more = true;
 	int ret = 0;
 
 	/* Also what the last connection of the same peer has left. */
 	if (!conn->renews)
 		serve_renewals(serve);
-	while (ret == 0 && more) {
+	for (uint32_t n = 1; ret == 0 && more; n++) {
 		struct packet reply = { .fd = -1 };
-		const struct attach_region_reply *out = &reply.region_reply;
+		struct attach_region_reply *out = &reply.region_reply;
 
-		ret = answer(serve, conn, &ask, ++n == ATTACH_PAGES_MAX, &reply);
+		out->status = share(serve->target, conn->client->id, &ask, &reply);
+		if (out->status || n == ATTACH_PAGES_MAX) /* no page comes unasked behind it */
+			out->flags &= ~(uint32_t)ATTACH_MORE;
+		if (out->status) {
+			put_text(out->text);
+		} else {
+			conn->renews |= (out->flags & ATTACH_MAY_RENEW) != 0;
+			conn->client->attached += !conn->attached;
+			conn->attached = true;
+			serve->target->attaches += n == 1;
+		}
+		packet_seal(&reply, ATTACH_REGION_REPLY);
+		ret = packet_send(conn->sock, &reply);
+		packet_drop_fd(&reply);
 		more = (out->flags & ATTACH_MORE) != 0;
 		ask.page = ATTACH_PAGE_NEXT | (uint32_t)(out->offset / ATTACH_PAGE_BYTES + 1);
-		serve->target->attaches += n == 1 && out->status == 0;
 	}
-	return ret;
-}
-
-/* Where the target has made the page: its descriptor, or why there is none. */
-static int answer_renewal(struct serve *serve, struct conn *conn, const struct target_map *map,
-			  uint64_t off, int status) LOCK_REQUIRES(target_role)
-{
-	struct mempool *pool = serve->target->pool;
-	struct packet reply = { .fd = -1 };
-	struct attach_region_reply *out = &reply.region_reply;
-	int ret = status;
-
-	if (ret == 0)
-		ret = pool->ops->share_page(pool, mempool_page_from(map->region, off), true,
-					    &reply.fd);
-	*out = (struct attach_region_reply){ .status = ret,
-					     .region = map->region->info.id,
-					     .rights = map->rights,
-					     .offset = off,
-					     .size = ATTACH_PAGE_BYTES,
-					     .incarnation = serve->target->tg.incarnation };
-	if (ret)
-		put_text(out->text);
-	packet_seal(&reply, ATTACH_RENEW_REPLY);
-	ret = packet_send(conn->sock, &reply);
-	packet_drop_fd(&reply);
 	return ret;
 }
 
@@ -492,6 +421,9 @@ static int on_renew(struct serve *serve, struct conn *conn, struct packet *packe
 {
 	const struct attach_region *ask = &packet->region;
 	uint64_t off = (uint64_t)ask->page * ATTACH_PAGE_BYTES;
+	struct mempool *pool = serve->target->pool;
+	struct packet reply = { .fd = -1 };
+	struct attach_region_reply *out = &reply.region_reply;
 	struct target_map map = { 0 };
 	int ret = check_ask(serve->target, conn->client->id, ask, &map), fd = packet->fd;
 
@@ -503,16 +435,23 @@ static int on_renew(struct serve *serve, struct conn *conn, struct packet *packe
 		log_warn("client %llu: renew page %u: %s", (unsigned long long)conn->client->id,
 			 ask->page, error_last());
 	/* Who sends memory waits for no answer, nor is it sent one. */
-	if (fd < 0 && serve->target->pool->makes_pages)
-		return answer_renewal(serve, conn, &map, off, ret);
+	if (fd >= 0 || !pool->makes_pages)
+		return ret;
+	if (ret == 0)
+		ret = pool->ops->share_page(pool, mempool_page_from(map.region, off), true,
+					    &reply.fd);
+	*out = (struct attach_region_reply){ .status = ret,
+					     .region = map.region->info.id,
+					     .rights = map.rights,
+					     .offset = off,
+					     .size = ATTACH_PAGE_BYTES,
+					     .incarnation = serve->target->tg.incarnation };
+	if (ret)
+		put_text(out->text);
+	packet_seal(&reply, ATTACH_RENEW_REPLY);
+	ret = packet_send(conn->sock, &reply);
+	packet_drop_fd(&reply);
 	return ret;
-}
-
-static int on_bye(struct conn *conn)
-{
-	conn->client->attached -= conn->attached;
-	conn->attached = false;
-	return -ESHUTDOWN;
 }
 
 /* -------- events -------- */
@@ -527,8 +466,11 @@ static int on_packet(struct serve *serve, struct conn *conn, struct packet *pack
 		return on_attach(serve, conn, packet);
 	if (conn->client && packet->head.type == ATTACH_RENEW)
 		return on_renew(serve, conn, packet);
-	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_BYE)
-		return on_bye(conn);
+	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_BYE) {
+		conn->client->attached -= conn->attached;
+		conn->attached = false;
+		return -ESHUTDOWN;
+	}
 	return error_set(-EPROTO, "a packet of type %u is not expected now", packet->head.type);
 }
 
@@ -582,8 +524,7 @@ int serve_progress(struct serve *serve)
 		else if (!conn->gone)
 			(void)on_ready(serve, conn);
 	}
-	drop_late(serve);
-	bound_nameless(serve);
+	drop_silent(serve);
 	return 0;
 }
 
@@ -646,8 +587,10 @@ static int clear_stale(struct serve *serve)
 }
 
 /* The socket's own mode, set before bind, becomes that of its name: no moment of more rights. */
-static int bind_name(struct serve *serve)
+static int start_listener(struct serve *serve)
 {
+	struct epoll_event event = { .events = EPOLLIN };
+
 	serve->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (serve->listener < 0)
 		return error_set(-errno, "socket: %s", strerror(errno));
@@ -656,13 +599,6 @@ static int bind_name(struct serve *serve)
 	    chmod(serve->addr.sun_path, 0600) || lstat(serve->addr.sun_path, &serve->st) ||
 	    listen(serve->listener, BACKLOG))
 		return error_set(-errno, "listen on %s: %s", serve->addr.sun_path, strerror(errno));
-	return 0;
-}
-
-static int start_events(struct serve *serve)
-{
-	struct epoll_event event = { .events = EPOLLIN };
-
 	serve->epoll = epoll_create1(EPOLL_CLOEXEC);
 	serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (serve->epoll < 0 || serve->spare < 0 ||
@@ -690,9 +626,7 @@ int serve_open(struct target *target, const char *path, struct serve **serve_out
 	if (ret == 0)
 		ret = clear_stale(serve);
 	if (ret == 0)
-		ret = bind_name(serve);
-	if (ret == 0)
-		ret = start_events(serve);
+		ret = start_listener(serve);
 	if (ret) {
 		serve_close(serve, false);
 		return ret;
@@ -701,30 +635,25 @@ int serve_open(struct target *target, const char *path, struct serve **serve_out
 	return 0;
 }
 
-/* Takes the names away while we still hold the lock, and only if they are ours. */
-static void unlink_names(struct serve *serve)
+LOCK_UNCHECKED void serve_close(struct serve *serve, bool forked)
 {
 	char name[sizeof(serve->addr.sun_path) + 8];
 	struct stat st;
 
-	if (!serve->locked)
-		return;
-	if (serve->st.st_ino && lstat(serve->addr.sun_path, &st) == 0 &&
-	    st.st_ino == serve->st.st_ino && st.st_dev == serve->st.st_dev)
-		unlink(serve->addr.sun_path);
-	(void)snprintf(name, sizeof(name), "%s.lock", serve->addr.sun_path);
-	unlink(name);
-}
-
-LOCK_UNCHECKED void serve_close(struct serve *serve, bool forked)
-{
 	if (!serve)
 		return;
 	while (serve->conns)
 		drop(serve, serve->conns);
 	free_gone(serve);
+	/* The names go while we still hold the lock, and only if they are ours. */
+	if (!forked && serve->locked) {
+		if (serve->st.st_ino && lstat(serve->addr.sun_path, &st) == 0 &&
+		    st.st_ino == serve->st.st_ino && st.st_dev == serve->st.st_dev)
+			unlink(serve->addr.sun_path);
+		(void)snprintf(name, sizeof(name), "%s.lock", serve->addr.sun_path);
+		unlink(name);
+	}
 	if (!forked) {
-		unlink_names(serve);
 		/* for the copies that forked children have */
 		(void)shutdown(serve->listener, SHUT_RDWR);
 		(void)flock(serve->lock, LOCK_UN);

@@ -21,8 +21,6 @@
 #include "transport/attach/serve.h"
 #include "wire/region.h"
 
-#define KILL_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
-
 LOCK_ROLE(target_role, "shm target", LOCK_RANK_CHANNEL);
 static LOCK_ROLE(making_role, "regions of a target", LOCK_RANK_REGION);
 
@@ -34,23 +32,21 @@ static struct target *of(struct transport_target *tg)
 /* -------- life -------- */
 
 /*
- * In a forked child a lock that another thread held at the fork stays held, and what it guards is
- * as that thread left it: such a copy is not touched.
+ * R1 pairs with R1: what each holder did, then the last one destroys. In a forked child a lock that
+ * another thread held at the fork stays held, and what it guards is as that thread left it: such a
+ * copy is not touched.
  */
-static bool is_whole(struct target *target)
-{
-	if (!lock_try_acquire(&target->lock, &target_role))
-		return false;
-	lock_release(&target->lock, &target_role);
-	return true;
-}
-
-static LOCK_UNCHECKED void destroy(struct target *target)
+static LOCK_UNCHECKED void unref(struct target *target)
 {
 	bool forked = fork_happened(target->forks);
 
-	if (forked && !is_whole(target))
+	if (atomic_fetch_sub_explicit(&target->refs, 1, memory_order_acq_rel) != 1)
 		return;
+	if (forked) {
+		if (!lock_try_acquire(&target->lock, &target_role))
+			return;
+		lock_release(&target->lock, &target_role);
+	}
 	serve_close(target->serve, forked);
 	mempool_close(&target->pool, forked);
 	grants_fini(&target->grants);
@@ -58,13 +54,6 @@ static LOCK_UNCHECKED void destroy(struct target *target)
 	lock_fini(&target->lock);
 	lock_fini(&target->making);
 	mem_free(target);
-}
-
-/* R1 pairs with R1: what each holder did, then the last one destroys. */
-static void unref(struct target *target)
-{
-	if (atomic_fetch_sub_explicit(&target->refs, 1, memory_order_acq_rel) == 1)
-		destroy(target);
 }
 
 static void shm_target_close(struct transport_target *tg)
@@ -83,34 +72,26 @@ static void shm_target_close(struct transport_target *tg)
 
 /* -------- initiators of this process -------- */
 
-static int join(struct target *target, uint64_t client_id) LOCK_REQUIRES(target_role)
-{
-	struct client *client = clients_find(&target->clients, client_id);
-	int ret;
-
-	if (target->closed)
-		return error_set(-EHOSTDOWN, "the target is closed");
-	if (client && !client->embedded)
-		return error_set(-EEXIST, "client id %llu: process %d uses it",
-				 (unsigned long long)client_id, (int)client->pid);
-	if (!client) {
-		ret = clients_add(&target->clients, client_id, &client);
-		if (ret)
-			return ret;
-	}
-	client->embedded++;
-	atomic_fetch_add_explicit(&target->refs, 1, memory_order_relaxed);
-	return 0;
-}
-
 int target_join(struct target *target, uint64_t client_id)
 {
-	int ret;
+	struct client *client;
+	int ret = 0;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
 	lock_acquire(&target->lock, &target_role);
-	ret = join(target, client_id);
+	client = clients_find(&target->clients, client_id);
+	if (target->closed)
+		ret = error_set(-EHOSTDOWN, "the target is closed");
+	else if (client && !client->embedded)
+		ret = error_set(-EEXIST, "client id %llu: process %d uses it",
+				(unsigned long long)client_id, (int)client->pid);
+	else if (!client)
+		ret = clients_add(&target->clients, client_id, &client);
+	if (ret == 0) {
+		client->embedded++;
+		atomic_fetch_add_explicit(&target->refs, 1, memory_order_relaxed);
+	}
 	lock_release(&target->lock, &target_role);
 	return ret;
 }
@@ -151,33 +132,27 @@ bool target_can_renew(const struct target *target, const struct mempool_region *
 	return target->pool->ops->renew && region->info.role == REGION_PAGES;
 }
 
-static int check_renewal(const struct target *target, const struct target_map *map, uint64_t off)
+int target_renew(struct target *target, const struct target_map *map, uint64_t off, int fd)
 {
 	uint32_t id = map->region->info.id;
+	int ret = 0;
 
 	if (map->rights != RIGHT_ALL || map->region->info.role != REGION_PAGES || map->off != 0 ||
 	    map->size != map->region->info.size)
-		return error_set(
+		ret = error_set(
 			-EACCES,
 			"region %u: pages can be granted only of a region of pages, with all rights",
 			id);
-	if (off >= map->size || !is_aligned(off, TRANSPORT_RANGE_ALIGN))
-		return error_set(-EINVAL, "region %u: no page at offset %llu", id,
-				 (unsigned long long)off);
-	if (!target_can_renew(target, map->region))
-		return error_set(-ENOTSUP, "region %u: its pages share one file", id);
-	return 0;
-}
-
-int target_renew(struct target *target, const struct target_map *map, uint64_t off, int fd)
-{
-	int ret = check_renewal(target, map, off);
-
+	else if (off >= map->size || !is_aligned(off, TRANSPORT_RANGE_ALIGN))
+		ret = error_set(-EINVAL, "region %u: no page at offset %llu", id,
+				(unsigned long long)off);
+	else if (!target_can_renew(target, map->region))
+		ret = error_set(-ENOTSUP, "region %u: its pages share one file", id);
 	if (ret) {
 		map_close(fd);
 		return ret;
 	}
-	grants_remove_range(&target->grants, map->region->info.id, off, TRANSPORT_RANGE_ALIGN);
+	grants_remove_range(&target->grants, id, off, TRANSPORT_RANGE_ALIGN);
 	return target->pool->ops->renew(target->pool, map->region, off, fd);
 }
 
@@ -223,32 +198,24 @@ static void hear_renewals(struct target *target) LOCK_REQUIRES(target_role)
 		serve_renewals(target->serve);
 }
 
-static int make_region(struct target *target, struct target_region *spec) LOCK_REQUIRES(making_role)
-{
-	struct mempool_region *region = NULL;
-	int ret;
-
-	lock_acquire(&target->lock, &target_role);
-	ret = mempool_begin(target->pool, spec, &region);
-	lock_release(&target->lock, &target_role);
-	if (ret)
-		return ret;
-	ret = mempool_clear(target->pool, region);
-	lock_acquire(&target->lock, &target_role);
-	ret = mempool_end(target->pool, region, ret, spec);
-	lock_release(&target->lock, &target_role);
-	return ret;
-}
-
 static int shm_register(struct transport_target *tg, struct target_region *spec)
 {
 	struct target *target = of(tg);
+	struct mempool_region *region = NULL;
 	int ret;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
 	lock_acquire(&target->making, &making_role);
-	ret = make_region(target, spec);
+	lock_acquire(&target->lock, &target_role);
+	ret = mempool_begin(target->pool, spec, &region);
+	lock_release(&target->lock, &target_role);
+	if (ret == 0) {
+		ret = mempool_clear(target->pool, region);
+		lock_acquire(&target->lock, &target_role);
+		ret = mempool_end(target->pool, region, ret, spec);
+		lock_release(&target->lock, &target_role);
+	}
 	lock_release(&target->making, &making_role);
 	return ret;
 }
@@ -276,11 +243,14 @@ static int shm_unregister(struct transport_target *tg, uint32_t id)
 	return 0;
 }
 
-static int list(struct target *target, struct target_region *regions, size_t *n_inout)
-	LOCK_REQUIRES(target_role)
+static int shm_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
 {
+	struct target *target = of(tg);
 	size_t room = *n_inout, n = 0;
 
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
 	for (uint32_t id = 1; id <= RPTR_MAX_REGION; id++) {
 		const struct mempool_region *region = target->pool->regions[id];
 
@@ -292,23 +262,9 @@ static int list(struct target *target, struct target_region *regions, size_t *n_
 		}
 		n++;
 	}
-	*n_inout = n;
-	if (n > room)
-		return error_set(-ENOSPC, "%zu regions: room for %zu", n, room);
-	return 0;
-}
-
-static int shm_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
-{
-	struct target *target = of(tg);
-	int ret;
-
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
-	ret = list(target, regions, n_inout);
 	lock_release(&target->lock, &target_role);
-	return ret;
+	*n_inout = n;
+	return n > room ? error_set(-ENOSPC, "%zu regions: room for %zu", n, room) : 0;
 }
 
 static int check_range(const struct mempool_region *region, const struct grant_slot *want)
@@ -325,15 +281,6 @@ static int check_range(const struct mempool_region *region, const struct grant_s
 			 (unsigned long long)size);
 }
 
-static int add_grant(struct target *target, const struct grant_slot *want,
-		     struct region_grant *grant_out) LOCK_REQUIRES(target_role)
-{
-	const struct mempool_region *region = mempool_find(target->pool, want->region);
-	int ret = region ? check_range(region, want) : -ENOENT;
-
-	return ret ? ret : grants_add(&target->grants, want, grant_out);
-}
-
 static int shm_grant(struct transport_target *tg, uint64_t client_id,
 		     const struct region_range *range, uint32_t rights,
 		     struct region_grant *grant_out)
@@ -344,6 +291,7 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 				   .off = range->off,
 				   .len = range->len };
 	struct target *target = of(tg);
+	const struct mempool_region *region;
 	int ret;
 
 	if (fork_happened(target->forks))
@@ -353,7 +301,10 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 				 range->region, rights, RIGHT_ALL);
 	lock_acquire(&target->lock, &target_role);
 	hear_renewals(target);
-	ret = add_grant(target, &want, grant_out);
+	region = mempool_find(target->pool, want.region);
+	ret = region ? check_range(region, &want) : -ENOENT;
+	if (ret == 0)
+		ret = grants_add(&target->grants, &want, grant_out);
 	lock_release(&target->lock, &target_role);
 	return ret;
 }
@@ -389,26 +340,9 @@ static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(tar
 	target->fences++;
 }
 
-static bool try_fence(struct target *target, uint64_t client_id, int *pidfd_out)
-	LOCK_REQUIRES(target_role)
-{
-	const struct client *client = clients_find(&target->clients, client_id);
-
-	*pidfd_out = -1;
-	if (client && client->embedded)
-		return false;
-	if (client && client->attached && !pidfd_is_dead(client->pidfd, 0)) {
-		*pidfd_out = client->pid == getpid() ? -1 : dup(client->pidfd);
-		return false;
-	}
-	cut_off(target, client_id);
-	return true;
-}
-
 static int kill_and_wait(uint64_t client_id, int pidfd, const struct clock *clock)
 {
-	uint64_t deadline = deadline_after(clock, KILL_TIMEOUT_NS);
-
+	uint64_t deadline = deadline_after(clock, 5 * CLOCK_NS_PER_S);
 	int ret = pidfd_kill(pidfd);
 
 	if (ret)
@@ -423,13 +357,20 @@ static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence
 		     enum fence_result *result_out)
 {
 	struct target *target = of(tg);
+	const struct client *client;
+	bool here, dead;
 	int pidfd = -1, ret = 0;
-	bool dead;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
 	lock_acquire(&target->lock, &target_role);
-	dead = try_fence(target, client_id, &pidfd);
+	client = clients_find(&target->clients, client_id);
+	here = client && client->embedded;
+	dead = !here && (!client || !client->attached || pidfd_is_dead(client->pidfd, 0));
+	if (dead)
+		cut_off(target, client_id);
+	else if (!here && client->pid != getpid())
+		pidfd = dup(client->pidfd);
 	lock_release(&target->lock, &target_role);
 	if (!dead && how == FENCE_KILL) {
 		if (pidfd < 0)
@@ -443,8 +384,7 @@ static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence
 			dead = true;
 		}
 	}
-	if (pidfd >= 0)
-		close(pidfd);
+	map_close(pidfd);
 	if (ret == 0)
 		*result_out = dead ? FENCE_DEAD : FENCE_ALIVE;
 	return ret;
@@ -452,32 +392,23 @@ static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence
 
 /* -------- the rest -------- */
 
-/* The region, held until it is unreferenced. */
-static int hold_range(struct target *target, uint32_t id, uint64_t off, uint64_t len,
-		      struct mempool_region **region_out) LOCK_REQUIRES(target_role)
-{
-	struct mempool_region *region = mempool_find(target->pool, id);
-
-	if (!region)
-		return -ENOENT;
-	if (off > region->info.size || len > region->info.size - off)
-		return error_set(-EINVAL, "region %u: persist of offset %llu length %llu", id,
-				 (unsigned long long)off, (unsigned long long)len);
-	mempool_ref(region);
-	*region_out = region;
-	return 0;
-}
-
 static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t off, uint64_t len)
 {
 	struct target *target = of(tg);
-	struct mempool_region *region = NULL;
-	int ret;
+	struct mempool_region *region;
+	int ret = 0;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
 	lock_acquire(&target->lock, &target_role);
-	ret = hold_range(target, id, off, len, &region);
+	region = mempool_find(target->pool, id);
+	if (!region)
+		ret = -ENOENT;
+	else if (off > region->info.size || len > region->info.size - off)
+		ret = error_set(-EINVAL, "region %u: persist of offset %llu length %llu", id,
+				(unsigned long long)off, (unsigned long long)len);
+	else
+		mempool_ref(region);
 	lock_release(&target->lock, &target_role);
 	if (ret)
 		return ret;
@@ -559,29 +490,6 @@ static const char *shm_uri(struct transport_target *tg)
 	return of(tg)->uri;
 }
 
-static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
-{
-	struct target *target = of(tg);
-	struct pollfd ready = { .fd = -1, .events = POLLIN };
-	int64_t most = timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)timeout_ns;
-	int ret = 0;
-
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
-	if (target->serve)
-		ready.fd = serve_poll_fd(target->serve);
-	lock_release(&target->lock, &target_role);
-	if (timeout_ns)
-		(void)poll(&ready, 1,
-			   deadline_left_ms(target->clock, deadline_after(target->clock, most)));
-	lock_acquire(&target->lock, &target_role);
-	if (target->serve)
-		ret = serve_progress(target->serve);
-	lock_release(&target->lock, &target_role);
-	return ret;
-}
-
 static int shm_poll_fd(struct transport_target *tg)
 {
 	struct target *target = of(tg);
@@ -594,6 +502,25 @@ static int shm_poll_fd(struct transport_target *tg)
 		fd = serve_poll_fd(target->serve);
 	lock_release(&target->lock, &target_role);
 	return fd;
+}
+
+static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
+{
+	struct target *target = of(tg);
+	struct pollfd ready = { .fd = shm_poll_fd(tg), .events = POLLIN };
+	int64_t most = timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)timeout_ns;
+	int ret = 0;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	if (timeout_ns)
+		(void)poll(&ready, 1,
+			   deadline_left_ms(target->clock, deadline_after(target->clock, most)));
+	lock_acquire(&target->lock, &target_role);
+	if (target->serve)
+		ret = serve_progress(target->serve);
+	lock_release(&target->lock, &target_role);
+	return ret;
 }
 
 static void shm_stats(struct transport_target *tg, struct target_stats *out)
@@ -648,42 +575,28 @@ struct target *target_of(struct transport_target *tg)
 	return NULL;
 }
 
-static int choose_incarnation(uint64_t *incarnation)
-{
-	while (*incarnation == 0) {
-		if (getrandom(incarnation, sizeof(*incarnation), 0) != sizeof(*incarnation))
-			return error_set(-EIO, "getrandom: %s", strerror(errno));
-	}
-	return 0;
-}
-
-static LOCK_UNCHECKED int fill(struct target *target, const struct target_opts *opts)
-{
-	int ret = fork_watch(&target->forks);
-
-	target->tg.ops = &target_ops;
-	target->tg.incarnation = opts->incarnation;
-	target->clock = opts->clock;
-	if (ret == 0)
-		ret = choose_incarnation(&target->tg.incarnation);
-	if (ret == 0)
-		ret = mempool_open(opts, &target->pool);
-	target->grants.incarnation = target->tg.incarnation;
-	return ret;
-}
-
-int backing_open(const struct target_opts *opts, struct transport_target **tg_out)
+LOCK_UNCHECKED int backing_open(const struct target_opts *opts, struct transport_target **tg_out)
 {
 	struct target *target = mem_zalloc(sizeof(*target));
+	uint64_t incarnation = opts->incarnation;
 	int ret;
 
 	if (!target)
 		return error_set(-ENOMEM, "cannot allocate memory for a target");
-	ret = fill(target, opts);
+	ret = fork_watch(&target->forks);
+	while (ret == 0 && incarnation == 0) {
+		if (getrandom(&incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
+			ret = error_set(-EIO, "getrandom: %s", strerror(errno));
+	}
+	if (ret == 0)
+		ret = mempool_open(opts, &target->pool);
 	if (ret) {
 		mem_free(target);
 		return ret;
 	}
+	target->tg.ops = &target_ops;
+	target->tg.incarnation = target->grants.incarnation = incarnation;
+	target->clock = opts->clock;
 	snprintf(target->uri, sizeof(target->uri), "embed:");
 	lock_init(&target->lock, &target_role);
 	lock_init(&target->making, &making_role);
