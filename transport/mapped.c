@@ -82,16 +82,6 @@ static int do_near(struct mapped *mapped, struct transport_wr *wr)
 	return mapped->near->ops->submit(mapped->near, wr, 1, SUBMIT_ORDERED, &ticket);
 }
 
-/* Does the first operations of a chain in the mapping; returns how many. */
-static size_t do_first(struct mapped *mapped, struct transport_wr *wrs, size_t n)
-{
-	size_t done = 0;
-
-	while (done < n && may_go_ahead(mapped, &wrs[done]) && do_near(mapped, &wrs[done]) == 0)
-		done++;
-	return done;
-}
-
 static int submit_wire(struct transport *tr, struct transport_wr *wrs, size_t n,
 		       enum submit_order order, uint64_t *ticket_out)
 {
@@ -106,13 +96,17 @@ static int submit_wire(struct transport *tr, struct transport_wr *wrs, size_t n,
 	return ret;
 }
 
+/* The first operations are done in the mapping where they may be, the others go over the wire. */
 static int submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
 			uint64_t *ticket_out)
 {
 	struct mapped *mapped = of(tr);
-	size_t done = do_first(mapped, wrs, n);
-	int ret = submit_wire(tr, wrs + done, n - done, SUBMIT_ORDERED, ticket_out);
+	size_t done = 0;
+	int ret;
 
+	while (done < n && may_go_ahead(mapped, &wrs[done]) && do_near(mapped, &wrs[done]) == 0)
+		done++;
+	ret = submit_wire(tr, wrs + done, n - done, SUBMIT_ORDERED, ticket_out);
 	if (ret || *ticket_out == 0)
 		return ret;
 	mapped->last = *ticket_out;
@@ -169,25 +163,6 @@ static int mapped_persist(struct transport *tr, struct region *region, uint64_t 
 	return transport_persist((*find_region(of(tr), region))->near, off, len);
 }
 
-/* mine->region is attached. */
-static int map_region(struct mapped *mapped, const struct region_grant *grant,
-		      struct mapped_region *mine)
-{
-	int ret = transport_attach(mapped->near, grant, &mine->near);
-
-	if (ret)
-		return ret;
-	if (mine->near->id != mine->region->id || mine->near->size != mine->region->size) {
-		transport_detach(&mine->near);
-		return error_set(
-			-EPROTO,
-			"region %u: the node's socket maps a region of another number or size",
-			mine->region->id);
-	}
-	mine->region->base = mine->near->base;
-	return 0;
-}
-
 static int mapped_attach(struct transport *tr, const struct region_grant *grant,
 			 struct region **region_out)
 {
@@ -201,15 +176,24 @@ static int mapped_attach(struct transport *tr, const struct region_grant *grant,
 	ret = wire->ops->attach(wire, grant, &mine->region);
 	if (ret)
 		goto err_free;
-	ret = map_region(mapped, grant, mine);
+	ret = transport_attach(mapped->near, grant, &mine->near);
 	if (ret)
 		goto err_detach;
+	if (mine->near->id != mine->region->id || mine->near->size != mine->region->size) {
+		ret = error_set(
+			-EPROTO,
+			"region %u: the node's socket maps a region of another number or size",
+			mine->region->id);
+		goto err_detach;
+	}
+	mine->region->base = mine->near->base;
 	mine->next = mapped->regions;
 	mapped->regions = mine;
 	*region_out = mine->region;
 	return 0;
 
 err_detach:
+	transport_detach(&mine->near);
 	mine->region->tr = wire;
 	transport_detach(&mine->region);
 err_free:

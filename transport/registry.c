@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
+
 #include "transport/attach/backing.h"
 #include "transport/shm/shm.h"
 #include "transport/transport.h"
@@ -45,40 +47,32 @@ static const struct kind {
 	{ "verbs", "HOST:PORT", verbs_open, verbs_target_open },
 };
 
-#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
-
 /* The kind whose name is the first n bytes of text, or NULL. */
 static const struct kind *find_kind(const char *text, size_t n)
 {
-	for (size_t i = 0; i < KINDS; i++) {
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
 		if (strlen(kinds[i].name) == n && memcmp(kinds[i].name, text, n) == 0)
 			return &kinds[i];
 	}
 	return NULL;
 }
 
-static int unknown_scheme(const char *uri)
+/* Names the kinds that there are, by the form of their URIs or as targets. */
+static int refuse_unknown(const char *name, bool target)
 {
 	char known[128] = "";
 	size_t n = 0;
 
-	for (size_t i = 0; i < KINDS && n < sizeof(known); i++)
-		n += (size_t)snprintf(known + n, sizeof(known) - n, " %s:%s", kinds[i].name,
-				      kinds[i].rest);
-	return error_set(-EINVAL, "transport uri \"%s\": the schemes are%s", uri, known);
-}
+	for (size_t i = 0; i < ARRAY_LEN(kinds) && n < sizeof(known); i++) {
+		const struct kind *kind = &kinds[i];
 
-static int unknown_target(const char *name)
-{
-	char known[128] = "";
-	size_t n = 0;
-
-	for (size_t i = 0; i < KINDS && n < sizeof(known); i++) {
-		if (kinds[i].target_open)
-			n += (size_t)snprintf(known + n, sizeof(known) - n, " %s", kinds[i].name);
+		if (!target || kind->target_open)
+			n += (size_t)snprintf(known + n, sizeof(known) - n, " %s%s%s", kind->name,
+					      target ? "" : ":", target ? "" : kind->rest);
 	}
-	return error_set(-EINVAL, "target kind \"%s\": the kinds are%s", name ? name : "NULL",
-			 known);
+	if (target)
+		return error_set(-EINVAL, "target kind \"%s\": the kinds are%s", name, known);
+	return error_set(-EINVAL, "transport uri \"%s\": the schemes are%s", name, known);
 }
 
 int transport_open(const char *uri, const struct transport_opts *opts, struct transport **tr_out)
@@ -100,7 +94,7 @@ int transport_open(const char *uri, const struct transport_opts *opts, struct tr
 		full.open_ns = full.timeout_ns;
 	scheme = strcspn(uri, ":");
 	kind = uri[scheme] ? find_kind(uri, scheme) : NULL;
-	return kind ? kind->open(uri + scheme + 1, &full, tr_out) : unknown_scheme(uri);
+	return kind ? kind->open(uri + scheme + 1, &full, tr_out) : refuse_unknown(uri, false);
 }
 
 int transport_target_open(const char *name, const struct target_opts *opts,
@@ -110,7 +104,7 @@ int transport_target_open(const char *name, const struct target_opts *opts,
 	struct target_opts full;
 
 	if (!kind || !kind->target_open)
-		return unknown_target(name);
+		return refuse_unknown(name ? name : "NULL", true);
 	if (!opts)
 		return error_set(-EINVAL, "target opts: NULL");
 	full = *opts;

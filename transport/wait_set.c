@@ -110,24 +110,19 @@ int wait_set_read_fenced(struct wait_set *set, const struct transport_io *io, si
 
 /* -------- waiting -------- */
 
-/* Advances past the tickets of a leg that are done. -EAGAIN: some are not. */
-static int look_leg(struct wait_set *set, struct wait_leg *leg)
-{
-	for (; leg->span.first && leg->span.first <= leg->span.last; leg->span.first++) {
-		int ret = transport_look(leg->tr, leg->span.first, 0);
-
-		if (ret == -EAGAIN)
-			return ret;
-		note(set, leg, ret);
-	}
-	return 0;
-}
-
 int wait_set_look(struct wait_set *set)
 {
-	for (uint32_t l = 0; l < set->n; l++)
-		if (look_leg(set, &set->legs[l]))
-			return -EAGAIN;
+	for (uint32_t l = 0; l < set->n; l++) {
+		struct wait_leg *leg = &set->legs[l];
+
+		for (; leg->span.first && leg->span.first <= leg->span.last; leg->span.first++) {
+			int ret = transport_look(leg->tr, leg->span.first, 0);
+
+			if (ret == -EAGAIN)
+				return ret;
+			note(set, leg, ret);
+		}
+	}
 	set->n = 0;
 	return set->error;
 }

@@ -211,7 +211,7 @@ static int shm_register(struct transport_target *tg, struct target_region *spec)
 	ret = mempool_begin(target->pool, spec, &region);
 	lock_release(&target->lock, &target_role);
 	if (ret == 0) {
-		ret = mempool_clear(target->pool, region);
+		ret = target->pool->ops->clear ? target->pool->ops->clear(target->pool, region) : 0;
 		lock_acquire(&target->lock, &target_role);
 		ret = mempool_end(target->pool, region, ret, spec);
 		lock_release(&target->lock, &target_role);
@@ -236,7 +236,8 @@ static int shm_unregister(struct transport_target *tg, uint32_t id)
 	lock_release(&target->lock, &target_role);
 	if (ret)
 		return ret;
-	mempool_discard(target->pool, region);
+	if (target->pool->ops->discard)
+		target->pool->ops->discard(target->pool, region);
 	lock_acquire(&target->lock, &target_role);
 	mempool_unref(target->pool, region);
 	lock_release(&target->lock, &target_role);

@@ -101,11 +101,6 @@ int mempool_begin(struct mempool *pool, const struct target_region *spec,
 	return ret;
 }
 
-int mempool_clear(struct mempool *pool, struct mempool_region *region)
-{
-	return pool->ops->clear ? pool->ops->clear(pool, region) : 0;
-}
-
 int mempool_end(struct mempool *pool, struct mempool_region *region, int ret,
 		struct target_region *spec)
 {
@@ -138,12 +133,6 @@ int mempool_drop(struct mempool *pool, uint32_t id, struct mempool_region **regi
 	pool->n_regions--;
 	*region_out = region;
 	return 0;
-}
-
-void mempool_discard(struct mempool *pool, struct mempool_region *region)
-{
-	if (pool->ops->discard)
-		pool->ops->discard(pool, region);
 }
 
 int mempool_refuse_broken(const struct mempool_region *region)

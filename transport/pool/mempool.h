@@ -119,20 +119,18 @@ RLV_MUST_CHECK int mempool_open_dir(const struct target_opts *opts, struct mempo
 void mempool_close(struct mempool **pool, bool forked);
 
 /*
- * Makes a region in three steps: begin, clear, end; one region at a time. spec: the caller sets all
+ * Makes a region in three steps: begin, ops->clear, end; one region at a time. spec: the caller sets all
  * but id and base, which end fills in. If end gets an error as argument, or fails, it frees the
  * region. clear needs no lock. -ENOSPC, -ENOMEM, -EINVAL.
  */
 RLV_MUST_CHECK int mempool_begin(struct mempool *pool, const struct target_region *spec,
 				 struct mempool_region **region_out);
-RLV_MUST_CHECK int mempool_clear(struct mempool *pool, struct mempool_region *region);
 RLV_MUST_CHECK int mempool_end(struct mempool *pool, struct mempool_region *region, int ret,
 			       struct target_region *spec);
 
-/* Gives a region back in three steps: drop, discard, unref. discard needs no lock. */
+/* Gives a region back in three steps: drop, ops->discard, unref. discard needs no lock. */
 RLV_MUST_CHECK int mempool_drop(struct mempool *pool, uint32_t id,
 				struct mempool_region **region_out);
-void mempool_discard(struct mempool *pool, struct mempool_region *region);
 
 /* NULL and a message if no region has that id. */
 struct mempool_region *mempool_find(struct mempool *pool, uint32_t id);

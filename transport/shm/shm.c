@@ -73,26 +73,6 @@ static inline void write_one(const struct transport_io *io)
 				      ((const uint64_t *)io->src)[i / 8], memory_order_release);
 }
 
-/* True if the word held the expected value. */
-static inline bool cas_one(struct transport_atomic *op)
-{
-	uint64_t expected = op->expected;
-	bool done = atomic_compare_exchange_strong_explicit(word_at(op->region, op->off), &expected,
-							    op->value, memory_order_acq_rel,
-							    memory_order_acquire);
-
-	op->old = expected;
-	op->status = ATOMIC_DONE;
-	return done;
-}
-
-static inline void faa_one(struct transport_atomic *op)
-{
-	op->old = atomic_fetch_add_explicit(word_at(op->region, op->off), op->value,
-					    memory_order_acq_rel);
-	op->status = ATOMIC_DONE;
-}
-
 /* Regions and offsets of all requests lie at the same place. */
 static inline void fetch_ahead(const struct transport_wr *wrs, size_t i, size_t n)
 {
@@ -112,12 +92,14 @@ static_assert(offsetof(struct transport_io, region) == offsetof(struct transport
 static int shm_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 		      enum submit_order order, uint64_t *ticket_out)
 {
-	uint64_t failed = 0;
+	uint64_t failed = 0, expected;
 
 	(void)order;
 	for (size_t i = 0; i < AHEAD; i++)
 		fetch_ahead(wrs, i, n);
 	for (size_t i = 0; i < n; i++) {
+		struct transport_atomic *op = &wrs[i].atomic;
+
 		fetch_ahead(wrs, i + AHEAD, n);
 		switch (wrs[i].verb) {
 		case VERB_READ:
@@ -127,10 +109,17 @@ static int shm_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 			write_one(&wrs[i].io);
 			break;
 		case VERB_CAS:
-			failed += !cas_one(&wrs[i].atomic);
+			expected = op->expected;
+			failed += !atomic_compare_exchange_strong_explicit(
+				word_at(op->region, op->off), &expected, op->value,
+				memory_order_acq_rel, memory_order_acquire);
+			op->old = expected;
+			op->status = ATOMIC_DONE;
 			break;
 		case VERB_FAA:
-			faa_one(&wrs[i].atomic);
+			op->old = atomic_fetch_add_explicit(word_at(op->region, op->off), op->value,
+							    memory_order_acq_rel);
+			op->status = ATOMIC_DONE;
 			break;
 		}
 	}
@@ -201,26 +190,6 @@ static int shm_renewing(struct transport *tr)
 	return shm->attach ? attach_renewing(shm->attach) : 0;
 }
 
-static int attach_embedded(struct shm *shm, const struct region_grant *grant,
-			   struct shm_region *mine)
-{
-	struct target_map map = { 0 };
-	int ret = target_attach(shm->target, shm->client_id, grant, &map);
-
-	if (ret)
-		return ret;
-	mine->embedded = map.region;
-	mine->off = map.off;
-	mine->at.region = (struct region){
-		.id = map.region->info.id,
-		.rights = map.rights,
-		.size = map.size,
-		.incarnation = shm->target->tg.incarnation,
-		.base = map.region->info.base + map.off,
-	};
-	return 0;
-}
-
 static struct shm_region *new_region(void)
 {
 	struct shm_region *mine = mem_zalloc(sizeof(*mine));
@@ -250,12 +219,24 @@ static int shm_attach(struct transport *tr, const struct region_grant *grant,
 {
 	struct shm *shm = of(tr);
 	struct shm_region *mine = new_region();
+	struct target_map map = { 0 };
 	int ret;
 
 	if (!mine)
 		return -ENOMEM;
-	ret = shm->target ? attach_embedded(shm, grant, mine)
+	ret = shm->target ? target_attach(shm->target, shm->client_id, grant, &map)
 			  : attach_region(shm->attach, grant, &mine->at);
+	if (ret == 0 && shm->target) {
+		mine->embedded = map.region;
+		mine->off = map.off;
+		mine->at.region = (struct region){
+			.id = map.region->info.id,
+			.rights = map.rights,
+			.size = map.size,
+			.incarnation = shm->target->tg.incarnation,
+			.base = map.region->info.base + map.off,
+		};
+	}
 	return add_region(shm, mine, ret, region_out);
 }
 
@@ -298,27 +279,23 @@ static int shm_attach_end(struct transport *tr, const struct region_grant *grant
 	return add_region(shm, mine, ret, region_out);
 }
 
-static void release(struct shm *shm, struct shm_region *mine)
+static void shm_detach(struct transport *tr, struct region *region)
 {
+	struct shm *shm = of(tr);
+	struct shm_region **link = &shm->regions, *mine;
+
+	while (&(*link)->at.region != region)
+		link = &(*link)->next;
+	mine = *link;
+	*link = mine->next;
 	if (mine->embedded) {
 		target_detach(shm->target, mine->embedded);
-	} else if (!fork_happened(shm->tr.forks)) {
-		attach_forget_renewals(shm->attach, mine->at.region.id);
+	} else if (!fork_happened(tr->forks)) {
+		attach_forget_renewals(shm->attach, region->id);
 		attach_release(&mine->at);
 	}
 	map_close(mine->at.fd); /* of a forked child */
 	mem_free(mine);
-}
-
-static void shm_detach(struct transport *tr, struct region *region)
-{
-	struct shm *shm = of(tr);
-	struct shm_region **link = &shm->regions;
-
-	while (&(*link)->at.region != region)
-		link = &(*link)->next;
-	*link = (*link)->next;
-	release(shm, (struct shm_region *)region);
 }
 
 static void shm_close(struct transport *tr)
