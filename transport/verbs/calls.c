@@ -19,7 +19,6 @@
 #include "transport/fork.h"
 
 #define MODULE "librelive-verbs.so"
-#define PATH_BYTES PATH_MAX
 
 static const struct verbs_calls *_Atomic chosen; /* by verbs_calls_use */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -28,7 +27,7 @@ static char reason[ERROR_TEXT_BYTES];    /* why it is NULL; likewise */
 static uint32_t forks;                   /* fork_watch() then; likewise */
 
 /* The file that this code is in: librelive, or a program with librelive.a in it. */
-static bool find_self(char path[PATH_BYTES])
+static bool find_self(char path[PATH_MAX])
 {
 	struct link_map *map = NULL;
 	Dl_info info;
@@ -37,7 +36,7 @@ static bool find_self(char path[PATH_BYTES])
 	if (dladdr1((void *)(uintptr_t)&once, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
 	    *map->l_name)
 		return realpath(map->l_name, path) != NULL;
-	n = readlink("/proc/self/exe", path, PATH_BYTES - 1);
+	n = readlink("/proc/self/exe", path, PATH_MAX - 1);
 	if (n > 0)
 		path[n] = 0;
 	return n > 0;
@@ -47,7 +46,7 @@ static bool find_self(char path[PATH_BYTES])
 static void *open_beside(void)
 {
 	static const char *const places[] = { "", "../" RLV_LIBDIR "/", "../lib/" };
-	char self[PATH_BYTES], path[PATH_BYTES + 64];
+	char self[PATH_MAX], path[PATH_MAX + 64];
 
 	if (!find_self(self))
 		return dlopen(MODULE, RTLD_NOW | RTLD_LOCAL);

@@ -65,18 +65,6 @@ static int describe(struct verbs_device *device)
 	return 0;
 }
 
-static void say(const struct verbs_device *device)
-{
-	const struct verbs_caps *caps = &device->caps;
-
-	log_info("device %s reads %u served %u send queue %u windows %u bound %d parent domains %d",
-		 device->name, caps->reads, caps->served_reads, caps->wrs, caps->windows,
-		 caps->bound_windows, caps->parent_domains);
-	if (!caps->parent_domains)
-		log_info("device %s has no parent domains: its provider locks each post and poll",
-			 device->name);
-}
-
 /* -------- chunks -------- */
 
 static void chunk_added(void *ctx, void *base, size_t bytes, uint32_t index)
@@ -105,10 +93,12 @@ static int make(const struct verbs_calls *calls, struct ibv_context *context,
 		struct verbs_device **device_out)
 {
 	struct verbs_device *device = mem_zalloc(sizeof(*device));
+	const struct verbs_caps *caps;
 	int ret;
 
 	if (!device)
 		return error_set(-ENOMEM, "cannot allocate memory for a device");
+	caps = &device->caps;
 	device->calls = calls;
 	device->context = context;
 	(void)snprintf(device->name, sizeof(device->name), "%s",
@@ -130,7 +120,12 @@ static int make(const struct verbs_calls *calls, struct ibv_context *context,
 	if (ret)
 		goto err_pd;
 	device->refs = 1;
-	say(device);
+	log_info("device %s reads %u served %u send queue %u windows %u bound %d parent domains %d",
+		 device->name, caps->reads, caps->served_reads, caps->wrs, caps->windows,
+		 caps->bound_windows, caps->parent_domains);
+	if (!caps->parent_domains)
+		log_info("device %s has no parent domains: its provider locks each post and poll",
+			 device->name);
 	*device_out = device;
 	return 0;
 

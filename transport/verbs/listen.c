@@ -67,100 +67,63 @@ static int bind_host(struct listener *listener)
 	return 0;
 }
 
-static bool is_internet(const struct ifaddrs *at)
-{
-	const union address *address = (const union address *)at->ifa_addr;
-
-	if (!address || !(at->ifa_flags & IFF_UP))
-		return false;
-	return address->any.sa_family == AF_INET ||
-	       (address->any.sa_family == AF_INET6 &&
-		!IN6_IS_ADDR_LINKLOCAL(&address->in6.sin6_addr));
-}
-
-/* Tries to bind the address: true if a device has it; it becomes the clients' address. */
-static bool try_address(struct listener *listener, const struct ifaddrs *at)
-{
-	bool v6 = at->ifa_addr->sa_family == AF_INET6;
-	struct rdma_cm_id *id = NULL;
-	union address address = { 0 };
-
-	memcpy(&address, at->ifa_addr, v6 ? sizeof(address.in6) : sizeof(address.in));
-	if (listener->calls->cm_create_id(listener->channel, &id, NULL, RDMA_PS_TCP))
-		return false;
-	if (listener->calls->cm_bind_addr(id, &address.any) == 0)
-		listener->context = id->verbs;
-	(void)listener->calls->cm_destroy_id(id);
-	if (!listener->context)
-		return false;
-	(void)inet_ntop(address.any.sa_family,
-			v6 ? (const void *)&address.in6.sin6_addr
-			   : (const void *)&address.in.sin_addr,
-			listener->address.host, sizeof(listener->address.host));
-	return true;
-}
-
+/*
+ * Tries to bind the addresses, those of the loopback device or the others: true if an RDMA device has
+ * one; it becomes the clients' address.
+ */
 static bool find_address(struct listener *listener, const struct ifaddrs *all, unsigned loopback)
 {
 	for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
-		if ((at->ifa_flags & IFF_LOOPBACK) == loopback && is_internet(at) &&
-		    try_address(listener, at))
-			return true;
+		const union address *address = (const union address *)at->ifa_addr;
+		struct rdma_cm_id *id = NULL;
+		union address copy = { 0 };
+		bool v6 = address && address->any.sa_family == AF_INET6;
+		bool v4 = address && address->any.sa_family == AF_INET;
+
+		if ((at->ifa_flags & IFF_LOOPBACK) != loopback || !(at->ifa_flags & IFF_UP) ||
+		    (!v6 && !v4) || (v6 && IN6_IS_ADDR_LINKLOCAL(&address->in6.sin6_addr)))
+			continue;
+		memcpy(&copy, address, v6 ? sizeof(copy.in6) : sizeof(copy.in));
+		if (listener->calls->cm_create_id(listener->channel, &id, NULL, RDMA_PS_TCP))
+			continue;
+		if (listener->calls->cm_bind_addr(id, &copy.any) == 0)
+			listener->context = id->verbs;
+		(void)listener->calls->cm_destroy_id(id);
+		if (!listener->context)
+			continue;
+		(void)inet_ntop(copy.any.sa_family,
+				v6 ? (const void *)&copy.in6.sin6_addr
+				   : (const void *)&copy.in.sin_addr,
+				listener->address.host, sizeof(listener->address.host));
+		return true;
 	}
 	return false;
 }
 
-/* Finds a device, preferably at an address that other hosts reach. */
-static int find_device(struct listener *listener)
-{
-	struct ifaddrs *all = NULL;
-
-	if (getifaddrs(&all))
-		return error_set(-errno, "getifaddrs: %s", strerror(errno));
-	if (!find_address(listener, all, 0))
-		(void)find_address(listener, all, IFF_LOOPBACK);
-	freeifaddrs(all);
-	if (!listener->context)
-		return error_set(
-			-ENODEV,
-			"listen on every address: no address of this host belongs to an RDMA device");
-	return 0;
-}
-
-/* Both families where the host has both. */
+/* Both families where the host has both. The device has preferably an address that other hosts reach. */
 static int bind_all(struct listener *listener)
 {
 	uint16_t port = htons((uint16_t)strtoul(listener->address.port, NULL, 10));
 	union address v6 = { .in6 = { .sin6_family = AF_INET6, .sin6_port = port } };
 	union address v4 = { .in = { .sin_family = AF_INET, .sin_port = port } };
+	struct ifaddrs *all = NULL;
 	int ret = bind_to(listener, &v6);
 
 	if (ret && ret != -EADDRINUSE)
 		ret = bind_to(listener, &v4);
-	return ret ? ret : find_device(listener);
+	if (ret)
+		return ret;
+	if (getifaddrs(&all))
+		return error_set(-errno, "getifaddrs: %s", strerror(errno));
+	if (!find_address(listener, all, 0) && !find_address(listener, all, IFF_LOOPBACK))
+		ret = error_set(
+			-ENODEV,
+			"listen on every address: no address of this host belongs to an RDMA device");
+	freeifaddrs(all);
+	return ret;
 }
 
 /* -------- opening -------- */
-
-static int make(struct listener *listener)
-{
-	const struct verbs_calls *calls = listener->calls;
-	int ret;
-
-	listener->channel = calls->cm_create_event_channel();
-	if (!listener->channel)
-		return error_set(-errno, "rdma_create_event_channel: %s", strerror(errno));
-	if (fcntl(listener->channel->fd, F_SETFL, O_NONBLOCK))
-		return error_set(-errno, "fcntl: %s", strerror(errno));
-	if (calls->cm_create_id(listener->channel, &listener->id, NULL, RDMA_PS_TCP))
-		return error_set(-errno, "rdma_create_id: %s", strerror(errno));
-	ret = listener->address.host[0] ? bind_host(listener) : bind_all(listener);
-	if (ret)
-		return ret;
-	(void)snprintf(listener->address.port, sizeof(listener->address.port), "%u",
-		       ntohs(calls->cm_get_src_port(listener->id)));
-	return 0;
-}
 
 int listener_open(const struct verbs_calls *calls, const struct verbs_address *address,
 		  struct listener **listener_out)
@@ -172,11 +135,21 @@ int listener_open(const struct verbs_calls *calls, const struct verbs_address *a
 		return error_set(-ENOMEM, "cannot allocate memory for a listener");
 	listener->calls = calls;
 	listener->address = *address;
-	ret = make(listener);
+	listener->channel = calls->cm_create_event_channel();
+	if (!listener->channel)
+		ret = error_set(-errno, "rdma_create_event_channel: %s", strerror(errno));
+	else if (fcntl(listener->channel->fd, F_SETFL, O_NONBLOCK))
+		ret = error_set(-errno, "fcntl: %s", strerror(errno));
+	else if (calls->cm_create_id(listener->channel, &listener->id, NULL, RDMA_PS_TCP))
+		ret = error_set(-errno, "rdma_create_id: %s", strerror(errno));
+	else
+		ret = listener->address.host[0] ? bind_host(listener) : bind_all(listener);
 	if (ret) {
 		listener_close(listener, false);
 		return ret;
 	}
+	(void)snprintf(listener->address.port, sizeof(listener->address.port), "%u",
+		       ntohs(calls->cm_get_src_port(listener->id)));
 	*listener_out = listener;
 	return 0;
 }
@@ -204,19 +177,6 @@ void listener_close(struct listener *listener, bool forked)
 
 /* -------- events -------- */
 
-static void refuse(struct listener *listener, struct rdma_cm_id *id, int status)
-{
-	union verbs_any message = { 0 };
-
-	message.refusal.status = status;
-	(void)snprintf(message.refusal.text, VERBS_TEXT_BYTES, "%.*s", VERBS_TEXT_BYTES - 1,
-		       error_last());
-	message_seal(&message, VERBS_REFUSAL);
-	log_debug("refuse connection: %s", error_last());
-	(void)listener->calls->cm_reject(id, message.bytes, sizeof(message.refusal));
-	(void)listener->calls->cm_destroy_id(id);
-}
-
 /* The event's memory is ours until it is acknowledged, and an id can be destroyed only then. */
 static void on_request(struct listener *listener, struct rdma_cm_event *event)
 {
@@ -229,8 +189,15 @@ static void on_request(struct listener *listener, struct rdma_cm_event *event)
 	id->context = NULL;
 	if (ret == 0)
 		ret = peers_connect(listener->peers, id, &message.hello, &param);
-	if (ret)
-		refuse(listener, id, ret);
+	if (ret == 0)
+		return;
+	message = (union verbs_any){ .refusal.status = ret };
+	(void)snprintf(message.refusal.text, VERBS_TEXT_BYTES, "%.*s", VERBS_TEXT_BYTES - 1,
+		       error_last());
+	message_seal(&message, VERBS_REFUSAL);
+	log_debug("refuse connection: %s", error_last());
+	(void)listener->calls->cm_reject(id, message.bytes, sizeof(message.refusal));
+	(void)listener->calls->cm_destroy_id(id);
 }
 
 static void on_event(struct listener *listener, struct rdma_cm_event *event)

@@ -22,78 +22,62 @@ enum {
 
 /* -------- all -------- */
 
-static int make_channel(struct peers *peers)
+int peers_open(const struct peers_opts *opts, struct peers **peers_out)
 {
-	const struct verbs_calls *calls = peers->device->calls;
-
-	peers->channel = calls->create_comp_channel(peers->device->context);
-	if (!peers->channel)
-		return error_set(-errno, "device %s: ibv_create_comp_channel: %s",
-				 peers->device->name, strerror(errno));
-	if (fcntl(peers->channel->fd, F_SETFL, O_NONBLOCK))
-		return error_set(-errno, "fcntl: %s", strerror(errno));
-	return 0;
-}
-
-static int start(struct peers *peers, const struct peers_opts *opts)
-{
+	const struct verbs_calls *calls = opts->calls;
+	struct peers *peers = mem_zalloc(sizeof(*peers));
 	struct process_id self = { 0 };
-	int ret = process_self(&self);
+	int ret;
 
+	if (!peers)
+		return error_set(-ENOMEM, "cannot allocate memory for a table of links");
+	ret = process_self(&self);
 	peers->clock = opts->clock;
 	peers->incarnation = opts->incarnation;
 	peers->buffers = opts->buffers;
 	memcpy(peers->boot_id, self.boot_id, sizeof(peers->boot_id));
 	if (ret == 0)
-		ret = verbs_device_get(opts->calls, opts->context, &peers->device);
+		ret = verbs_device_get(calls, opts->context, &peers->device);
 	if (ret == 0)
 		ret = rights_init(&peers->rights, peers->device, opts->backing);
-	return ret ? ret : make_channel(peers);
-}
-
-int peers_open(const struct peers_opts *opts, struct peers **peers_out)
-{
-	struct peers *peers = mem_zalloc(sizeof(*peers));
-	int ret;
-
-	if (!peers)
-		return error_set(-ENOMEM, "cannot allocate memory for a table of links");
-	ret = start(peers, opts);
-	if (ret) {
-		peers_close(peers, false);
-		return ret;
-	}
+	if (ret)
+		goto err_close;
+	peers->channel = calls->create_comp_channel(opts->context);
+	if (!peers->channel)
+		ret = error_set(-errno, "device %s: ibv_create_comp_channel: %s",
+				peers->device->name, strerror(errno));
+	else if (fcntl(peers->channel->fd, F_SETFL, O_NONBLOCK))
+		ret = error_set(-errno, "fcntl: %s", strerror(errno));
+	if (ret)
+		goto err_close;
 	*peers_out = peers;
 	return 0;
-}
 
-static void free_forked(struct peers *peers)
-{
-	struct peer *next;
-
-	for (struct peer *peer = peers->first; peer; peer = next) {
-		next = peer->next;
-		mem_free(peer);
-	}
-	mem_free(peers->rights.regions);
-	mem_free(peers);
+err_close:
+	peers_close(peers, false);
+	return ret;
 }
 
 void peers_close(struct peers *peers, bool forked)
 {
 	if (!peers)
 		return;
-	if (forked) {
-		free_forked(peers);
-		return;
-	}
-	while (peers->first)
+	while (!forked && peers->first)
 		peers_drop(peers, peers->first);
-	if (peers->rights.regions)
+	while (forked && peers->first) {
+		struct peer *peer = peers->first;
+
+		peers->first = peer->next;
+		mem_free(peer);
+	}
+	if (forked)
+		mem_free(peers->rights.regions);
+	else if (peers->rights.regions)
 		rights_fini(&peers->rights);
-	if (peers->channel)
+	if (!forked && peers->channel)
 		(void)peers->device->calls->destroy_comp_channel(peers->channel);
-	verbs_device_put(&peers->device);
+	if (!forked)
+		verbs_device_put(&peers->device);
 	mem_free(peers);
 }
 
@@ -120,71 +104,41 @@ static int make_buffers(struct peer *peer)
 	return 0;
 }
 
-static int make_completions(struct peer *peer)
+static void destroy(struct peer *peer)
 {
 	struct peers *peers = peer->all;
-
-	peer->completions = peers->device->calls->create_cq(
-		peers->device->context, PEER_COMPLETIONS, peer, peers->channel, 0);
-	if (!peer->completions)
-		return error_set(-errno, "device %s: ibv_create_cq: %s", peers->device->name,
-				 strerror(errno));
-	if (ibv_req_notify_cq(peer->completions, 0))
-		return error_set(-EIO, "device %s: ibv_req_notify_cq failed", peers->device->name);
-	return 0;
-}
-
-/* Puts the queue pairs into the error state, so that nothing lands any more, then frees the windows
-   that are bound to them. */
-static void end_access(struct peer *peer)
-{
-	const struct verbs_calls *calls = peer->all->device->calls;
+	const struct verbs_calls *calls = peers->device->calls;
 	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	int ret;
 
+	/* In the error state nothing lands any more: then the windows that are bound to the queue
+	   pairs can be freed. */
 	for (uint32_t i = 0; i < peer->n_qps; i++) {
-		int ret = peer->ids[i] ? calls->modify_qp(peer->ids[i]->qp, &error, IBV_QP_STATE)
-				       : 0;
-
+		ret = peer->ids[i] ? calls->modify_qp(peer->ids[i]->qp, &error, IBV_QP_STATE) : 0;
 		if (ret)
-			log_error("device %s ibv_modify_qp error %s", peer->all->device->name,
+			log_error("device %s ibv_modify_qp error %s", peers->device->name,
 				  strerror(ret));
 	}
 	while (peer->openings) {
 		struct opening *opening = peer->openings;
 
 		peer->openings = opening->next;
-		rights_close(&peer->all->rights, opening);
+		rights_close(&peers->rights, opening);
 	}
-}
-
-static void end_qps(struct peer *peer)
-{
-	const struct verbs_calls *calls = peer->all->device->calls;
-
 	for (uint32_t i = 0; i < peer->n_qps; i++) {
 		if (!peer->ids[i])
 			continue;
 		calls->cm_destroy_qp(peer->ids[i]);
-		peer->all->n_qps--;
+		peers->n_qps--;
 		/* tells the client, if there is one */
 		(void)calls->cm_disconnect(peer->ids[i]);
 		(void)calls->cm_destroy_id(peer->ids[i]);
 	}
-}
-
-static void destroy(struct peer *peer)
-{
-	struct peers *peers = peer->all;
-	int ret = 0;
-
-	end_access(peer);
-	end_qps(peer);
-	if (peer->completions)
-		ret = peers->device->calls->destroy_cq(peer->completions);
+	ret = peer->completions ? calls->destroy_cq(peer->completions) : 0;
 	if (ret)
 		log_error("device %s ibv_destroy_cq error %s", peers->device->name, strerror(ret));
 	if (peer->mr) {
-		(void)peers->device->calls->dereg_mr(peer->mr);
+		(void)calls->dereg_mr(peer->mr);
 		peers->n_mrs--;
 	}
 	if (peer->domain)
@@ -207,6 +161,7 @@ void peers_drop(struct peers *peers, struct peer *peer)
 
 static int make(struct peers *peers, const struct verbs_hello *hello, struct peer **peer_out)
 {
+	const struct verbs_device *device = peers->device;
 	struct peer *peer = mem_zalloc(sizeof(*peer));
 	int ret;
 
@@ -221,18 +176,27 @@ static int make(struct peers *peers, const struct verbs_hello *hello, struct pee
 	ret = rights_domain(&peers->rights, &peer->domain);
 	if (ret == 0)
 		ret = make_buffers(peer);
-	if (ret == 0)
-		ret = make_completions(peer);
-	if (ret) {
-		destroy(peer);
-		return ret;
-	}
+	if (ret)
+		goto err_destroy;
+	peer->completions = device->calls->create_cq(device->context, PEER_COMPLETIONS, peer,
+						     peers->channel, 0);
+	if (!peer->completions)
+		ret = error_set(-errno, "device %s: ibv_create_cq: %s", device->name,
+				strerror(errno));
+	else if (ibv_req_notify_cq(peer->completions, 0))
+		ret = error_set(-EIO, "device %s: ibv_req_notify_cq failed", device->name);
+	if (ret)
+		goto err_destroy;
 	peer->next = peers->first;
 	peers->first = peer;
 	peers->n++;
 	peers->n_unproved++;
 	*peer_out = peer;
 	return 0;
+
+err_destroy:
+	destroy(peer);
+	return ret;
 }
 
 /* -------- joining -------- */
@@ -248,18 +212,6 @@ static bool is_fenced(const struct peers *peers, uint64_t client_id)
 	return false;
 }
 
-static int check(const struct peers *peers, const struct rdma_cm_id *id,
-		 const struct verbs_hello *hello)
-{
-	if (is_fenced(peers, hello->client_id))
-		return error_set(-EOWNERDEAD, "client %llu was fenced",
-				 (unsigned long long)hello->client_id);
-	if (id->verbs != peers->device->context)
-		return error_set(-ENOTSUP, "this node uses device %s, not the one of that address",
-				 peers->device->name);
-	return 0;
-}
-
 static struct peer *find_number(const struct peers *peers, uint64_t client_id, uint64_t number)
 {
 	struct peer *peer = peers->first;
@@ -267,44 +219,6 @@ static struct peer *find_number(const struct peers *peers, uint64_t client_id, u
 	while (peer && (peer->number != number || peer->client_id != client_id))
 		peer = peer->next;
 	return peer;
-}
-
-static int find_link(struct peers *peers, const struct verbs_hello *hello, struct peer **peer_out)
-{
-	struct peer *peer = find_number(peers, hello->client_id, hello->link);
-
-	if (!peer && (peers->n >= PEERS_MAX || peers->n_unproved >= PEERS_UNPROVED_MAX))
-		return error_set(
-			-ECONNREFUSED,
-			"this node has %u links, %u of them without a grant: no room for another",
-			peers->n, peers->n_unproved);
-	if (peer && (peer->n_qps != hello->n_qps || peer->ids[hello->index]))
-		return error_set(-EPROTO, "queue pair %u of %u: the link has it already",
-				 hello->index, hello->n_qps);
-	if (peer) {
-		*peer_out = peer;
-		return 0;
-	}
-	return make(peers, hello, peer_out);
-}
-
-static int make_qp(struct peer *peer, struct rdma_cm_id *id, uint32_t index)
-{
-	const struct verbs_device *device = peer->all->device;
-	struct ibv_qp_init_attr attr = {
-		.send_cq = peer->completions,
-		.recv_cq = peer->completions,
-		.qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = PEER_SENDS,
-			 .max_recv_wr = index == 0 ? PEER_RECEIVES : 1,
-			 .max_send_sge = 1,
-			 .max_recv_sge = 1 },
-	};
-
-	if (device->calls->cm_create_qp(id, peer->domain, &attr))
-		return error_set(-errno, "device %s: rdma_create_qp: %s", device->name,
-				 strerror(errno));
-	return 0;
 }
 
 /* Answers with WELCOME and the number of READs that the device serves at a time. */
@@ -336,10 +250,21 @@ static int accept_qp(struct peer *peer, struct rdma_cm_id *id, const struct rdma
 static int join(struct peer *peer, struct rdma_cm_id *id, const struct verbs_hello *hello,
 		const struct rdma_conn_param *param)
 {
-	int ret = make_qp(peer, id, hello->index);
+	const struct verbs_device *device = peer->all->device;
+	struct ibv_qp_init_attr attr = {
+		.send_cq = peer->completions,
+		.recv_cq = peer->completions,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = PEER_SENDS,
+			 .max_recv_wr = hello->index == 0 ? PEER_RECEIVES : 1,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+	};
+	int ret = 0;
 
-	if (ret)
-		return ret;
+	if (device->calls->cm_create_qp(id, peer->domain, &attr))
+		return error_set(-errno, "device %s: rdma_create_qp: %s", device->name,
+				 strerror(errno));
 	peer->ids[hello->index] = id;
 	if (hello->index == 0)
 		ret = requests_start(peer);
@@ -347,7 +272,7 @@ static int join(struct peer *peer, struct rdma_cm_id *id, const struct verbs_hel
 		ret = accept_qp(peer, id, param);
 	if (ret) {
 		peer->ids[hello->index] = NULL;
-		peer->all->device->calls->cm_destroy_qp(id);
+		device->calls->cm_destroy_qp(id);
 		return ret;
 	}
 	id->context = peer;
@@ -359,18 +284,32 @@ static int join(struct peer *peer, struct rdma_cm_id *id, const struct verbs_hel
 int peers_connect(struct peers *peers, struct rdma_cm_id *id, const struct verbs_hello *hello,
 		  const struct rdma_conn_param *param)
 {
-	struct peer *peer = NULL, *old = NULL;
-	int ret = check(peers, id, hello);
+	struct peer *peer, *old = NULL;
+	int ret = 0;
 
-	if (ret)
-		return ret;
+	if (is_fenced(peers, hello->client_id))
+		return error_set(-EOWNERDEAD, "client %llu was fenced",
+				 (unsigned long long)hello->client_id);
+	if (id->verbs != peers->device->context)
+		return error_set(-ENOTSUP, "this node uses device %s, not the one of that address",
+				 peers->device->name);
 	/* Z1 pairs with Z2: its queue pairs are gone before the client hears that the new one is
 	   open. */
 	if (hello->replaces)
 		old = find_number(peers, hello->client_id, hello->replaces);
 	if (old)
 		peers_drop(peers, old);
-	ret = find_link(peers, hello, &peer);
+	peer = find_number(peers, hello->client_id, hello->link);
+	if (!peer && (peers->n >= PEERS_MAX || peers->n_unproved >= PEERS_UNPROVED_MAX))
+		return error_set(
+			-ECONNREFUSED,
+			"this node has %u links, %u of them without a grant: no room for another",
+			peers->n, peers->n_unproved);
+	if (peer && (peer->n_qps != hello->n_qps || peer->ids[hello->index]))
+		return error_set(-EPROTO, "queue pair %u of %u: the link has it already",
+				 hello->index, hello->n_qps);
+	if (!peer)
+		ret = make(peers, hello, &peer);
 	if (ret)
 		return ret;
 	ret = join(peer, id, hello, param);
@@ -381,11 +320,13 @@ int peers_connect(struct peers *peers, struct rdma_cm_id *id, const struct verbs
 
 /* -------- by client -------- */
 
-bool peers_drop_client(struct peers *peers, uint64_t client_id)
+bool peers_fence(struct peers *peers, uint64_t client_id)
 {
 	bool any = false;
 	struct peer *next;
 
+	if (!is_fenced(peers, client_id))
+		peers->fenced[peers->n_fenced++ % PEERS_FENCED_MAX] = client_id;
 	for (struct peer *peer = peers->first; peer; peer = next) {
 		next = peer->next;
 		if (peer->client_id != client_id)
@@ -394,13 +335,6 @@ bool peers_drop_client(struct peers *peers, uint64_t client_id)
 		any = true;
 	}
 	return any;
-}
-
-bool peers_fence(struct peers *peers, uint64_t client_id)
-{
-	if (!is_fenced(peers, client_id))
-		peers->fenced[peers->n_fenced++ % PEERS_FENCED_MAX] = client_id;
-	return peers_drop_client(peers, client_id);
 }
 
 static const struct peer *find_client(const struct peer *first, uint64_t client_id)
@@ -426,36 +360,32 @@ uint32_t peers_count_clients(const struct peers *peers)
 	return n;
 }
 
-/* A pending ATTACH of the region ends the link, so that no key of it becomes valid. */
-static void revoke_one(struct peers *peers, struct peer *peer, uint32_t region)
-{
-	struct opening **at = &peer->openings;
-
-	if (peer->binding && peer->binding->region.info.id == region) {
-		peers_drop(peers, peer);
-		return;
-	}
-	while (*at) {
-		struct opening *opening = *at;
-
-		if (opening->region.info.id != region) {
-			at = &opening->next;
-			continue;
-		}
-		*at = opening->next;
-		peer->n_openings--;
-		rights_close(&peers->rights, opening);
-	}
-}
-
 void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region)
 {
 	struct peer *next;
 
 	for (struct peer *peer = peers->first; peer; peer = next) {
+		struct opening **at = &peer->openings;
+
 		next = peer->next;
-		if (peer->client_id == client_id)
-			revoke_one(peers, peer, region);
+		if (peer->client_id != client_id)
+			continue;
+		/* A pending ATTACH of the region ends the link, so that no key of it becomes valid. */
+		if (peer->binding && peer->binding->region.info.id == region) {
+			peers_drop(peers, peer);
+			continue;
+		}
+		while (*at) {
+			struct opening *opening = *at;
+
+			if (opening->region.info.id != region) {
+				at = &opening->next;
+				continue;
+			}
+			*at = opening->next;
+			peer->n_openings--;
+			rights_close(&peers->rights, opening);
+		}
 	}
 }
 
@@ -468,11 +398,22 @@ static void give_up(struct peer *peer)
 	peers_drop(peer->all, peer);
 }
 
-/* Drops the links that do not answer, or have not proved their client in time. */
-static void drop_late(struct peers *peers)
+void peers_serve(struct peers *peers)
 {
+	const struct verbs_calls *calls = peers->device->calls;
+	struct ibv_cq *cq = NULL;
+	void *context = NULL;
 	struct peer *next;
 
+	for (int i = 0; i < EVENTS && calls->get_cq_event(peers->channel, &cq, &context) == 0;
+	     i++) {
+		struct peer *peer = context;
+
+		calls->ack_cq_events(cq, 1);
+		if (requests_serve(peer))
+			give_up(peer);
+	}
+	/* Links that do not answer, or have not proved their client in time, are dropped. */
 	for (struct peer *peer = peers->first; peer; peer = next) {
 		int ret = 0;
 
@@ -484,21 +425,4 @@ static void drop_late(struct peers *peers)
 		if (ret)
 			give_up(peer);
 	}
-}
-
-void peers_serve(struct peers *peers)
-{
-	const struct verbs_calls *calls = peers->device->calls;
-	struct ibv_cq *cq = NULL;
-	void *context = NULL;
-
-	for (int i = 0; i < EVENTS && calls->get_cq_event(peers->channel, &cq, &context) == 0;
-	     i++) {
-		struct peer *peer = context;
-
-		calls->ack_cq_events(cq, 1);
-		if (requests_serve(peer))
-			give_up(peer);
-	}
-	drop_late(peers);
 }

@@ -75,10 +75,7 @@ RLV_MUST_CHECK int peers_connect(struct peers *peers, struct rdma_cm_id *id,
 /* Takes down a link: nothing that it started can land when this returns. */
 void peers_drop(struct peers *peers, struct peer *peer);
 
-/* Takes down the links of a client. True if there were any. */
-bool peers_drop_client(struct peers *peers, uint64_t client_id);
-
-/* The same, and refuses the client from now on. */
+/* Takes down the links of a client and refuses it from now on. True if there were any. */
 bool peers_fence(struct peers *peers, uint64_t client_id);
 
 bool peers_have(const struct peers *peers, uint64_t client_id);

@@ -9,9 +9,11 @@
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 
-#define LIST TRANSPORT_VECTOR /* work requests of one ibv_post_send */
-#define PLACE_MAX (1u << 20)  /* bytes of one work request in place */
-#define LANE_SHARE 8          /* operations that are worth a further lane */
+enum {
+	LIST = TRANSPORT_VECTOR, /* work requests of one ibv_post_send */
+	PLACE_MAX = 1 << 20,     /* bytes of one work request in place */
+	LANE_SHARE = 8,          /* operations that are worth a further lane */
+};
 
 struct post {
 	struct work work;
@@ -63,20 +65,6 @@ static int flush(struct post *post)
 	return ret ? work_fail(&post->work, -ECONNRESET, strerror(ret)) : 0;
 }
 
-/* Posts and completes the batch that is being built, and continues in a new one. */
-static int post_turn_batch(struct post *post)
-{
-	int ret = flush(post);
-
-	if (ret)
-		return ret;
-	work_close_batch(&post->work, post->ticket);
-	ret = work_wait(&post->work, post->ticket, DEADLINE_NEVER);
-	if (ret == 0)
-		post->ticket = work_open_batch(&post->work);
-	return ret;
-}
-
 /* Takes bytes of the arena for the batch that is being built; waits until there are as many. */
 static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 {
@@ -84,9 +72,20 @@ static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 	uint8_t *ptr;
 	int ret = 0;
 
-	while (ret == 0 && !(ptr = work_arena_take(work, post->ticket, bytes)))
-		ret = work->oldest == post->ticket ? post_turn_batch(post)
-						   : work_wait(work, work->oldest, DEADLINE_NEVER);
+	while (ret == 0 && !(ptr = work_arena_take(work, post->ticket, bytes))) {
+		if (work->oldest != post->ticket) {
+			ret = work_wait(work, work->oldest, DEADLINE_NEVER);
+			continue;
+		}
+		/* This batch has all of it: it is posted and done, and goes on in a new one. */
+		ret = flush(post);
+		if (ret)
+			return ret;
+		work_close_batch(work, post->ticket);
+		ret = work_wait(work, post->ticket, DEADLINE_NEVER);
+		if (ret == 0)
+			post->ticket = work_open_batch(work);
+	}
 	if (ret == 0)
 		*ptr_out = ptr;
 	return ret;
@@ -143,46 +142,6 @@ static int place(struct post *post, const struct op *op, uint64_t *len_out, stru
 	return 0;
 }
 
-static void fill_slot(struct slot *slot, const struct op *op, const struct ibv_sge *sge)
-{
-	slot->kind = SLOT_PLAIN;
-	switch (op->opcode) {
-	case IBV_WR_RDMA_READ:
-		if (sge->addr == (uintptr_t)op->local)
-			return;
-		slot->kind = SLOT_COPY;
-		slot->dst = op->local;
-		slot->src = (const void *)(uintptr_t)sge->addr;
-		slot->len = sge->length;
-		return;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		slot->kind = op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? SLOT_CAS : SLOT_FAA;
-		slot->atomic = op->atomic;
-		return;
-	default:
-		return;
-	}
-}
-
-static void aim(struct post *post, struct ibv_send_wr *wr, const struct op *op)
-{
-	uint64_t address = op->region ? op->region->address + op->off : 0;
-	uint32_t key = op->region ? op->region->keys[post->lane_idx] : 0;
-
-	if (op->atomic) {
-		bool cas = op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
-
-		wr->wr.atomic.remote_addr = address;
-		wr->wr.atomic.rkey = key;
-		wr->wr.atomic.compare_add = cas ? op->atomic->expected : op->atomic->value;
-		wr->wr.atomic.swap = op->atomic->value;
-	} else {
-		wr->wr.rdma.remote_addr = address;
-		wr->wr.rdma.rkey = key;
-	}
-}
-
 /* Adds wr to the list and its slot to the lane. */
 static void add(struct post *post, struct ibv_send_wr *wr, struct slot *slot)
 {
@@ -202,10 +161,12 @@ static void add(struct post *post, struct ibv_send_wr *wr, struct slot *slot)
 /* Lists one work request, for as many bytes of op as it can carry: *len_out. */
 static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 {
-	struct ibv_send_wr *wr;
+	uint64_t address = op->region ? op->region->address + op->off : 0;
+	uint32_t key = op->region ? op->region->keys[post->lane_idx] : 0;
+	bool cas = op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP, inlined = false;
 	struct ibv_sge sge = { .addr = (uintptr_t)op->local, .lkey = post->work.key };
+	struct ibv_send_wr *wr;
 	struct slot *slot;
-	bool inlined = false;
 	int ret = 0;
 
 	*len_out = op->len;
@@ -219,12 +180,28 @@ static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 		return ret;
 	sge.length = (uint32_t)*len_out;
 	slot = work_slot(&post->work, post->lane, post->lane->head);
-	fill_slot(slot, op, &sge);
+	slot->kind = SLOT_PLAIN;
 	wr = &post->wrs[post->listed];
 	*wr->sg_list = sge;
 	wr->opcode = op->opcode;
 	wr->send_flags = (op->fence ? IBV_SEND_FENCE : 0u) | (inlined ? IBV_SEND_INLINE : 0u);
-	aim(post, wr, op);
+	if (op->atomic) {
+		slot->kind = cas ? SLOT_CAS : SLOT_FAA;
+		slot->atomic = op->atomic;
+		wr->wr.atomic.remote_addr = address;
+		wr->wr.atomic.rkey = key;
+		wr->wr.atomic.compare_add = cas ? op->atomic->expected : op->atomic->value;
+		wr->wr.atomic.swap = op->atomic->value;
+	} else {
+		wr->wr.rdma.remote_addr = address;
+		wr->wr.rdma.rkey = key;
+	}
+	if (op->opcode == IBV_WR_RDMA_READ && sge.addr != (uintptr_t)op->local) {
+		slot->kind = SLOT_COPY;
+		slot->dst = op->local;
+		slot->src = (const void *)(uintptr_t)sge.addr;
+		slot->len = sge.length;
+	}
 	add(post, wr, slot);
 	return 0;
 }
@@ -353,14 +330,6 @@ static bool begin_wrs(struct transport_wr *wrs, size_t n)
 	return fenced;
 }
 
-/* Keeps the lane if nothing is outstanding there, because the device has its state cached. */
-static void choose_next_lane(struct post *post)
-{
-	choose_lane(post, post->first_lane);
-	if (post->lane->head != post->lane->tail)
-		choose_lane(post, ++post->first_lane);
-}
-
 /* Spreads the requests over the lanes, one lane for each LANE_SHARE of them. */
 int post_spread(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
 {
@@ -372,7 +341,11 @@ int post_spread(struct post *post, struct transport_wr *wrs, size_t n, uint64_t 
 		return ret;
 	for (size_t left = parts, first = 0, last; ret == 0 && left; left--, first = last) {
 		last = left > 1 ? first + (n - first) / left : n;
-		choose_next_lane(post);
+		/* Keeps the lane if nothing is outstanding there, because the device has its state
+		   cached. */
+		choose_lane(post, post->first_lane);
+		if (post->lane->head != post->lane->tail)
+			choose_lane(post, ++post->first_lane);
 		ret = list_wrs(post, wrs + first, last - first);
 		if (ret == 0 && left > 1)
 			ret = flush(post);
@@ -381,18 +354,6 @@ int post_spread(struct post *post, struct transport_wr *wrs, size_t n, uint64_t 
 }
 
 /* -------- chains -------- */
-
-/* The largest number of work requests that n requests can need. */
-static uint64_t requests_of(const struct transport_wr *wrs, size_t n)
-{
-	uint64_t requests = 0;
-
-	for (size_t i = 0; i < n; i++)
-		requests += wrs[i].verb == VERB_READ || wrs[i].verb == VERB_WRITE
-				    ? div_up(wrs[i].io.len, WORK_ARENA_MAX)
-				    : 1;
-	return requests;
-}
 
 static bool has_room(const struct post *post, uint64_t requests)
 {
@@ -405,9 +366,13 @@ static bool has_room(const struct post *post, uint64_t requests)
 
 int post_chain(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
 {
-	uint64_t requests = requests_of(wrs, n);
+	uint64_t requests = 0; /* that these can need at most */
 	int ret = 0;
 
+	for (size_t i = 0; i < n; i++)
+		requests += wrs[i].verb == VERB_READ || wrs[i].verb == VERB_WRITE
+				    ? div_up(wrs[i].io.len, WORK_ARENA_MAX)
+				    : 1;
 	(void)begin_wrs(wrs, n);
 	if (!has_room(post, requests))
 		ret = work_reap(&post->work);

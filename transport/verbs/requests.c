@@ -8,9 +8,11 @@
 #include "transport/verbs/peer.h"
 #include "transport/verbs/probe.h"
 
-#define OPENINGS_MAX 4096 /* of one link */
-#define BATCH 16          /* completions taken at a time */
-#define ROUNDS 8192       /* of completions served at once: more than an honest client needs */
+enum {
+	OPENINGS_MAX = 4096, /* of one link */
+	BATCH = 16,          /* completions taken at a time */
+	ROUNDS = 8192,       /* of completions served at once: more than an honest client needs */
+};
 
 static int post_receive(struct peer *peer, uint32_t buffer)
 {
@@ -94,47 +96,12 @@ static struct opening **find(struct peer *peer, uint32_t request)
 	return at;
 }
 
-static int open_region(struct peer *peer, const struct verbs_attach *ask,
-		       struct opening **opening_out)
+/* An invalid grant is refused; the link stays. */
+static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 {
 	struct rights *rights = &peer->all->rights;
 	struct region_grant grant = { .bytes = ask->grant_bytes };
 	struct backing_region region = { 0 };
-	int ret;
-
-	memcpy(grant.data, ask->grant, ask->grant_bytes);
-	ret = backing_hold(rights->backing, peer->client_id, &grant, &region);
-	if (ret)
-		return ret;
-	peer->all->n_unproved -= !peer->proved;
-	peer->proved = true;
-	if (peer->n_openings >= OPENINGS_MAX)
-		ret = error_set(-ENOSPC, "client %llu has %u regions open on one link",
-				(unsigned long long)peer->client_id, peer->n_openings);
-	else
-		ret = rights_open(rights, peer->domain, peer->n_qps, &region, opening_out);
-	if (ret)
-		backing_release(rights->backing, &region);
-	return ret;
-}
-
-static int bind_keys(struct peer *peer, struct opening *opening)
-{
-	for (uint32_t i = 0; i < opening->n; i++) {
-		int ret =
-			rights_bind(&peer->all->rights, opening, i, peer->ids[i]->qp, PEER_ID_BIND);
-
-		if (ret)
-			return ret;
-		peer->binds++;
-	}
-	peer->binding = opening;
-	return 0;
-}
-
-/* An invalid grant is refused; the link stays. */
-static int on_attach(struct peer *peer, const struct verbs_attach *ask)
-{
 	struct opening *opening = NULL;
 	int ret;
 
@@ -142,15 +109,36 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 		return error_set(-EPROTO,
 				 "request %u: its link is not complete, or its number is in use",
 				 ask->request);
-	ret = open_region(peer, ask, &opening);
+	memcpy(grant.data, ask->grant, ask->grant_bytes);
+	ret = backing_hold(rights->backing, peer->client_id, &grant, &region);
 	if (ret)
 		return refuse(peer, ask->request, ret);
+	peer->all->n_unproved -= !peer->proved;
+	peer->proved = true;
+	if (peer->n_openings >= OPENINGS_MAX)
+		ret = error_set(-ENOSPC, "client %llu has %u regions open on one link",
+				(unsigned long long)peer->client_id, peer->n_openings);
+	else
+		ret = rights_open(rights, peer->domain, peer->n_qps, &region, &opening);
+	if (ret) {
+		backing_release(rights->backing, &region);
+		return refuse(peer, ask->request, ret);
+	}
 	opening->request = ask->request;
 	opening->next = peer->openings;
 	peer->openings = opening;
 	peer->n_openings++;
 	peer->all->attaches++;
-	return peer->all->rights.windows ? bind_keys(peer, opening) : answer(peer, opening);
+	if (!rights->windows)
+		return answer(peer, opening);
+	for (uint32_t i = 0; i < opening->n; i++) {
+		ret = rights_bind(rights, opening, i, peer->ids[i]->qp, PEER_ID_BIND);
+		if (ret)
+			return ret;
+		peer->binds++;
+	}
+	peer->binding = opening;
+	return 0;
 }
 
 /* No-op if the opening has been revoked. */
@@ -166,18 +154,6 @@ static void on_detach(struct peer *peer, const struct verbs_detach *ask)
 	rights_close(&peer->all->rights, opening);
 }
 
-static int on_message(struct peer *peer, const union verbs_any *message)
-{
-	switch (message->head.type) {
-	case VERBS_ATTACH:
-		return on_attach(peer, &message->attach);
-	case VERBS_DETACH:
-		on_detach(peer, &message->detach);
-		return 0;
-	}
-	return error_set(-EPROTO, "a message of type %u is not expected now", message->head.type);
-}
-
 static int serve_queue(struct peer *peer)
 {
 	int ret = 0;
@@ -191,8 +167,19 @@ static int serve_queue(struct peer *peer)
 		ret = message_receive(&message, peer->buffers->in[next.buffer], next.bytes);
 		if (ret == 0)
 			ret = post_receive(peer, next.buffer);
-		if (ret == 0)
-			ret = on_message(peer, &message);
+		if (ret)
+			return ret;
+		switch (message.head.type) {
+		case VERBS_ATTACH:
+			ret = on_attach(peer, &message.attach);
+			break;
+		case VERBS_DETACH:
+			on_detach(peer, &message.detach);
+			break;
+		default:
+			ret = error_set(-EPROTO, "a message of type %u is not expected now",
+					message.head.type);
+		}
 	}
 	return ret;
 }

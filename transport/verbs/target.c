@@ -160,22 +160,12 @@ static int ask(struct verbs_target *target, uint64_t client_id, enum fence_resul
 	return ret;
 }
 
-static void cut(struct verbs_target *target, uint64_t client_id)
-{
-	lock_acquire(&target->lock, &role);
-	if (target->peers) {
-		bool known = backing_knows(target->backing, client_id);
-
-		target->fences += peers_fence(target->peers, client_id) && !known;
-	}
-	lock_release(&target->lock, &role);
-}
-
 static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
 		       enum fence_result *result_out)
 {
 	struct verbs_target *target = of(tg);
 	enum fence_result result = FENCE_ALIVE;
+	bool known;
 	int ret = 0;
 
 	if (fork_happened(target->forks))
@@ -187,7 +177,12 @@ static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fen
 		ret = target->backing->ops->fence(target->backing, client_id, how, &result);
 	if (ret == -EDEADLK)
 		return ret;
-	cut(target, client_id);
+	lock_acquire(&target->lock, &role);
+	if (target->peers) {
+		known = backing_knows(target->backing, client_id);
+		target->fences += peers_fence(target->peers, client_id) && !known;
+	}
+	lock_release(&target->lock, &role);
 	if (how == FENCE_CUT)
 		ret = target->backing->ops->fence(target->backing, client_id, how, &result);
 	if (ret == 0)
@@ -197,12 +192,24 @@ static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fen
 
 /* -------- listening -------- */
 
-static int add_regions(struct verbs_target *target) LOCK_REQUIRES(role)
+/* The regions that the pool has already are registered. */
+static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
 {
+	struct peers_opts opts = {
+		.context = target->listener->context,
+		.calls = target->calls,
+		.backing = target->backing,
+		.clock = target->clock,
+		.incarnation = target->tg.incarnation,
+		.buffers = target->buffers,
+	};
+	struct target_region *regions;
 	size_t n = RPTR_MAX_REGION;
-	struct target_region *regions = mem_array(n, sizeof(*regions));
-	int ret;
+	int ret = peers_open(&opts, &target->peers);
 
+	if (ret)
+		return ret;
+	regions = mem_array(n, sizeof(*regions));
 	if (!regions)
 		return error_set(-ENOMEM, "cannot allocate memory for a list of regions");
 	ret = target->backing->ops->list_regions(target->backing, regions, &n);
@@ -220,41 +227,20 @@ static int add_regions(struct verbs_target *target) LOCK_REQUIRES(role)
 	return ret;
 }
 
-static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
-{
-	struct peers_opts opts = {
-		.context = target->listener->context,
-		.calls = target->calls,
-		.backing = target->backing,
-		.clock = target->clock,
-		.incarnation = target->tg.incarnation,
-		.buffers = target->buffers,
-	};
-	int ret = peers_open(&opts, &target->peers);
-
-	return ret ? ret : add_regions(target);
-}
-
-static int start_timer(struct verbs_target *target) LOCK_REQUIRES(role)
+static int watch(struct verbs_target *target) LOCK_REQUIRES(role)
 {
 	const struct timespec pause = { .tv_sec = PEERS_LOOK_NS / CLOCK_NS_PER_S };
 	const struct itimerspec every = { pause, pause };
-
-	target->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (target->timer < 0 || timerfd_settime(target->timer, 0, &every, NULL))
-		return error_set(-errno, "timer of a target: %s", strerror(errno));
-	return 0;
-}
-
-static int watch(struct verbs_target *target) LOCK_REQUIRES(role)
-{
 	int fds[] = {
-		target->timer,
+		-1, /* the timer */
 		target->listener->channel->fd,
 		target->peers->channel->fd,
 		target->backing->ops->poll_fd(target->backing),
 	};
 
+	target->timer = fds[0] = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (target->timer < 0 || timerfd_settime(target->timer, 0, &every, NULL))
+		return error_set(-errno, "timer of a target: %s", strerror(errno));
 	target->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (target->epoll < 0)
 		return error_set(-errno, "epoll_create1: %s", strerror(errno));
@@ -299,8 +285,6 @@ static int start(struct verbs_target *target, const char *address) LOCK_REQUIRES
 		ret = listener_start(target->listener, target->peers);
 	if (ret == 0 && where.path[0])
 		ret = target->backing->ops->listen(target->backing, where.path);
-	if (ret == 0)
-		ret = start_timer(target);
 	if (ret == 0)
 		ret = watch(target);
 	if (ret)
@@ -459,34 +443,29 @@ static const struct transport_target_ops target_ops = {
 	.close = verbs_close,
 };
 
-static LOCK_UNCHECKED int fill(struct verbs_target *target, const struct target_opts *opts)
-{
-	int ret = backing_open(opts, &target->backing);
-
-	if (ret)
-		return ret;
-	target->tg.ops = &target_ops;
-	target->tg.incarnation = target->backing->incarnation;
-	target->clock = opts->clock;
-	target->buffers = opts->buffers ? opts->buffers : &chunk_hooks;
-	target->epoll = target->timer = -1;
-	ret = fork_watch(&target->forks);
-	return ret ? ret : verbs_calls_load(&target->calls);
-}
-
-int verbs_target_open(const struct target_opts *opts, struct transport_target **tg_out)
+LOCK_UNCHECKED int verbs_target_open(const struct target_opts *opts,
+				     struct transport_target **tg_out)
 {
 	struct verbs_target *target = mem_zalloc(sizeof(*target));
 	int ret;
 
 	if (!target)
 		return error_set(-ENOMEM, "cannot allocate memory for a target");
-	ret = fill(target, opts);
+	ret = backing_open(opts, &target->backing);
+	if (ret == 0)
+		ret = fork_watch(&target->forks);
+	if (ret == 0)
+		ret = verbs_calls_load(&target->calls);
 	if (ret) {
 		transport_target_close(&target->backing);
 		mem_free(target);
 		return ret;
 	}
+	target->tg.ops = &target_ops;
+	target->tg.incarnation = target->backing->incarnation;
+	target->clock = opts->clock;
+	target->buffers = opts->buffers ? opts->buffers : &chunk_hooks;
+	target->epoll = target->timer = -1;
 	lock_init(&target->lock, &role);
 	*tg_out = &target->tg;
 	return 0;

@@ -83,21 +83,27 @@ static int exchange(struct verbs *verbs, union verbs_any *message)
 	return ret ? post_fail(verbs->post, ret, error_last()) : 0;
 }
 
-static int ask_target(struct verbs *verbs, const struct region_grant *grant,
-		      struct verbs_region *mine)
+static int verbs_attach(struct transport *tr, const struct region_grant *grant,
+			struct region **region_out)
 {
+	struct verbs *verbs = of(tr);
+	struct verbs_region *mine = mem_zalloc(sizeof(*mine));
 	union verbs_any message = { .attach = { .request = ++verbs->requests,
 						.grant_bytes = grant->bytes } };
 	const struct verbs_attached *attached = &message.attached;
 	int ret;
 
+	if (!mine)
+		return error_set(-ENOMEM, "cannot allocate memory for a region");
 	memcpy(message.attach.grant, grant->data, grant->bytes);
 	message_seal(&message, VERBS_ATTACH);
 	ret = exchange(verbs, &message);
-	if (ret)
+	if (ret == 0 && attached->status)
+		ret = error_set(attached->status, "memory node: %s", attached->text);
+	if (ret) {
+		mem_free(mine);
 		return ret;
-	if (attached->status)
-		return error_set(attached->status, "memory node: %s", attached->text);
+	}
 	mine->region = (struct region){ .id = attached->region,
 					.rights = attached->rights,
 					.size = attached->size,
@@ -105,53 +111,28 @@ static int ask_target(struct verbs *verbs, const struct region_grant *grant,
 	mine->address = attached->address;
 	mine->request = attached->request;
 	memcpy(mine->keys, attached->key, sizeof(mine->keys));
-	return 0;
-}
-
-/* Takes back an ATTACH. If the link ends meanwhile, the target takes it back itself. */
-static void tell_target(struct verbs *verbs, const struct verbs_region *mine)
-{
-	union verbs_any message = { .detach = { .region = mine->region.id,
-						.request = mine->request } };
-
-	if (post_drain(verbs->post))
-		return;
-	message_seal(&message, VERBS_DETACH);
-	if (post_message(verbs->post, &message))
-		log_debug("detach region %u: %s", mine->region.id, error_last());
-}
-
-static int verbs_attach(struct transport *tr, const struct region_grant *grant,
-			struct region **region_out)
-{
-	struct verbs *verbs = of(tr);
-	struct verbs_region *mine = mem_zalloc(sizeof(*mine));
-	int ret;
-
-	if (!mine)
-		return error_set(-ENOMEM, "cannot allocate memory for a region");
-	ret = ask_target(verbs, grant, mine);
-	if (ret) {
-		mem_free(mine);
-		return ret;
-	}
 	mine->next = verbs->regions;
 	verbs->regions = mine;
 	*region_out = &mine->region;
 	return 0;
 }
 
+/* Takes back an ATTACH. If the link ends meanwhile, the target takes it back itself. */
 static void verbs_detach(struct transport *tr, struct region *region)
 {
 	struct verbs *verbs = of(tr);
 	struct verbs_region **at = &verbs->regions;
 	struct verbs_region *mine = (struct verbs_region *)region;
+	union verbs_any message = { .detach = { .region = region->id, .request = mine->request } };
 
 	while (*at != mine)
 		at = &(*at)->next;
 	*at = mine->next;
-	if (!fork_happened(tr->forks))
-		tell_target(verbs, mine);
+	if (!fork_happened(tr->forks) && post_drain(verbs->post) == 0) {
+		message_seal(&message, VERBS_DETACH);
+		if (post_message(verbs->post, &message))
+			log_debug("detach region %u: %s", region->id, error_last());
+	}
 	mem_free(mine);
 }
 

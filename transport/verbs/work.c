@@ -9,9 +9,11 @@
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 
-#define REAP 16                  /* completions of one ibv_poll_cq */
-#define LOOKS 64                 /* empty looks before we look at the clock, and yield */
-#define LOOKS_CHECK (64 * LOOKS) /* and before we ask whether the target has hung up */
+enum {
+	REAP = 16,                /* completions of one ibv_poll_cq */
+	LOOKS = 64,               /* empty looks before we look at the clock, and yield */
+	LOOKS_CHECK = 64 * LOOKS, /* and before we ask whether the target has hung up */
+};
 
 /* -------- the end -------- */
 
@@ -20,11 +22,15 @@ int work_lost(const struct work *work)
 	return error_set(work->error, "the connection to the memory node was lost: %s", work->text);
 }
 
-/* The atomics without a result keep the status that they got when they were posted: unknown. */
-static void count_unknown(struct work *work)
+int work_fail(struct work *work, int code, const char *text)
 {
 	uint64_t unknown = 0;
 
+	if (work->error)
+		return error_set(code, "the connection to the memory node was lost: %s",
+				 work->text);
+	link_cut(work->link);
+	/* The atomics without a result keep the status that they got when they were posted: unknown. */
 	for (uint32_t i = 0; i < work->link->n_qps; i++) {
 		struct lane *lane = &work->lanes[i];
 
@@ -35,17 +41,9 @@ static void count_unknown(struct work *work)
 		}
 	}
 	transport_account_cas(work->tr, 0, unknown);
-}
-
-int work_fail(struct work *work, int code, const char *text)
-{
-	if (!work->error) {
-		link_cut(work->link);
-		count_unknown(work);
-		(void)snprintf(work->text, sizeof(work->text), "%s", text);
-		work->error = -ECONNRESET;
-		work->tr->broken = -ECONNRESET;
-	}
+	(void)snprintf(work->text, sizeof(work->text), "%s", text);
+	work->error = -ECONNRESET;
+	work->tr->broken = -ECONNRESET;
 	return error_set(code, "the connection to the memory node was lost: %s", work->text);
 }
 
@@ -61,33 +59,27 @@ static void release(struct work *work, struct batch *batch)
 	}
 }
 
-static void hand_out(struct work *work, const struct lane *lane, const struct slot *slot)
-{
-	struct transport_atomic *op = slot->atomic;
-
-	switch ((enum slot_kind)slot->kind) {
-	case SLOT_PLAIN:
-		return;
-	case SLOT_COPY:
-		memcpy(slot->dst, slot->src, slot->len);
-		return;
-	case SLOT_CAS:
-	case SLOT_FAA:
-		op->old = lane->results[slot - lane->slots];
-		op->status = ATOMIC_DONE;
-		if (slot->kind == SLOT_CAS && op->old != op->expected)
-			transport_account_cas(work->tr, 1, 0);
-		return;
-	}
-}
-
-/* All slots before end are done. */
+/* All slots before end are done: copies and results are handed out. */
 static void retire(struct work *work, struct lane *lane, uint64_t end)
 {
 	for (; lane->tail != end; lane->tail++) {
 		const struct slot *slot = &lane->slots[lane->tail & work->mask];
+		struct transport_atomic *op = slot->atomic;
 
-		hand_out(work, lane, slot);
+		switch ((enum slot_kind)slot->kind) {
+		case SLOT_PLAIN:
+			break;
+		case SLOT_COPY:
+			memcpy(slot->dst, slot->src, slot->len);
+			break;
+		case SLOT_CAS:
+		case SLOT_FAA:
+			op->old = lane->results[slot - lane->slots];
+			op->status = ATOMIC_DONE;
+			if (slot->kind == SLOT_CAS && op->old != op->expected)
+				transport_account_cas(work->tr, 1, 0);
+			break;
+		}
 		release(work, &work->batches[slot->batch]);
 	}
 }
@@ -127,12 +119,15 @@ int work_reap(struct work *work)
 
 /* -------- waiting -------- */
 
-/* Called after a look that found nothing. Most work completes before the clock is read. */
-static int pause_a_while(struct work *work, struct work_wait *wait)
+/* One look for completions. Most work completes before the clock is read. */
+int work_look(struct work *work, struct work_wait *wait)
 {
 	struct batch *batch = wait->batch;
+	int n = work_reap(work);
 	uint64_t now;
 
+	if (n)
+		return n < 0 ? n : 0;
 	if (++wait->looks % LOOKS)
 		return 0;
 	if (wait->looks == LOOKS) /* an earlier call may have set a later deadline */
@@ -146,16 +141,6 @@ static int pause_a_while(struct work *work, struct work_wait *wait)
 		return work_fail(work, -ECONNRESET, "the target has hung up");
 	(void)sched_yield(); /* software RDMA may need this processor */
 	return 0;
-}
-
-/* One look for completions. */
-int work_look(struct work *work, struct work_wait *wait)
-{
-	int n = work_reap(work);
-
-	if (n)
-		return n < 0 ? n : 0;
-	return pause_a_while(work, wait);
 }
 
 /* -------- batches -------- */
@@ -207,44 +192,42 @@ uint8_t *work_arena_take(struct work *work, uint64_t ticket, uint64_t bytes)
 /* -------- opening -------- */
 
 /* arena | results of each lane | message */
-static int make_memory(struct work *work)
-{
-	const struct link *link = work->link;
-	size_t results = (size_t)link->depth * sizeof(uint64_t);
-	uint8_t *ptr;
-
-	work->bytes = WORK_ARENA + link->n_qps * results + sizeof(*work->message);
-	ptr = chunk_alloc(64, work->bytes);
-	work->arena = ptr;
-	if (!ptr)
-		return error_set(-ENOMEM, "cannot allocate memory for copies");
-	if (!verbs_device_key(link->device, ptr, work->bytes, &work->key))
-		return error_set(-ENOMEM, "device %s registers no memory: see ulimit -l",
-				 link->device->name);
-	ptr += WORK_ARENA;
-	for (uint32_t i = 0; i < link->n_qps; i++) {
-		work->lanes[i].results = (uint64_t *)(void *)ptr;
-		work->lanes[i].slots = mem_array(link->depth, sizeof(struct slot));
-		if (!work->lanes[i].slots)
-			return error_set(-ENOMEM, "cannot allocate memory for %u work requests",
-					 link->depth);
-		ptr += results;
-	}
-	work->message = (union verbs_any *)(void *)ptr;
-	return 0;
-}
-
 int work_init(struct work *work, struct link *link, struct transport *tr)
 {
+	size_t results = (size_t)link->depth * sizeof(uint64_t);
+	uint8_t *ptr;
 	int ret;
 
 	work->link = link;
 	work->tr = tr;
 	work->mask = link->depth - 1;
 	work->next = work->oldest = 1;
-	ret = make_memory(work);
-	if (ret)
-		work_fini(work);
+	work->bytes = WORK_ARENA + link->n_qps * results + sizeof(*work->message);
+	ptr = chunk_alloc(64, work->bytes);
+	work->arena = ptr;
+	if (!ptr)
+		return error_set(-ENOMEM, "cannot allocate memory for copies");
+	if (!verbs_device_key(link->device, ptr, work->bytes, &work->key)) {
+		ret = error_set(-ENOMEM, "device %s registers no memory: see ulimit -l",
+				link->device->name);
+		goto err_fini;
+	}
+	ptr += WORK_ARENA;
+	for (uint32_t i = 0; i < link->n_qps; i++) {
+		work->lanes[i].results = (uint64_t *)(void *)ptr;
+		work->lanes[i].slots = mem_array(link->depth, sizeof(struct slot));
+		if (!work->lanes[i].slots) {
+			ret = error_set(-ENOMEM, "cannot allocate memory for %u work requests",
+					link->depth);
+			goto err_fini;
+		}
+		ptr += results;
+	}
+	work->message = (union verbs_any *)(void *)ptr;
+	return 0;
+
+err_fini:
+	work_fini(work);
 	return ret;
 }
 
