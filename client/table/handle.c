@@ -4,12 +4,12 @@
 #include "ds/part/slot.h"
 
 #include "base/mem/alloc.h"
+#include "base/bits.h"
 #include "base/log.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define PATIENCE_LEAST_NS (20 * CLOCK_NS_PER_MS)
 #define PATIENCE_MOST_NS (200 * CLOCK_NS_PER_MS)
 
 /* -------- shards that come and go -------- */
@@ -194,22 +194,6 @@ static void handle_abandon(struct handle *h)
 	error_restore(&kept);
 }
 
-/* Gets a slot, needed for grants of its pages, then opens the shards. */
-static int handle_open_slot(struct handle *h, uint64_t deadline_ns)
-{
-	struct meta *meta = h->table->store->meta;
-	int ret = 0;
-
-	if (!h->reader)
-		ret = meta->ops->slot_get(meta, &h->table->set.object, h->streams, 0, &h->slot);
-	if (ret)
-		return ret;
-	ret = handle_open_set(h, deadline_ns);
-	if (ret)
-		handle_abandon(h);
-	return ret;
-}
-
 int handle_open(struct handle *h, struct rlv_table *table, const struct handle_opts *opts)
 {
 	struct meta *meta = table->store->meta;
@@ -228,9 +212,17 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	h->defer = opts->defer;
 	h->user = opts->user;
 	h->clock = clock_monotonic();
-	do
-		ret = handle_open_slot(h, wait.deadline_ns);
-	while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	do {
+		/* Grants of its pages need the slot. */
+		ret = h->reader ? 0
+				: meta->ops->slot_get(meta, &table->set.object, h->streams, 0,
+						      &h->slot);
+		if (ret)
+			continue;
+		ret = handle_open_set(h, wait.deadline_ns);
+		if (ret)
+			handle_abandon(h);
+	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
 	if (ret)
 		return ret;
 	ret = part_set_attach(&h->set);
@@ -318,24 +310,17 @@ int handle_close(struct handle *h, int error)
 
 /* -------- calls -------- */
 
-/* For one question to the server. */
-static int64_t handle_patience(int64_t timeout_ns)
-{
-	int64_t part = timeout_ns < 0 ? PATIENCE_MOST_NS : timeout_ns / 8;
-
-	if (part < PATIENCE_LEAST_NS)
-		return PATIENCE_LEAST_NS;
-	return part < PATIENCE_MOST_NS ? part : PATIENCE_MOST_NS;
-}
-
 void handle_start(struct handle *h, int64_t timeout_ns)
 {
 	int64_t network_ns = timeout_ns ? timeout_ns : h->table->store->timeout_ns;
 	uint64_t deadline_ns = deadline_after(h->clock, network_ns);
+	/* for one question to the server */
+	uint64_t patience_ns = timeout_ns < 0 ? UINT64_MAX : (uint64_t)timeout_ns / 8;
 
+	patience_ns = max_u64(min_u64(patience_ns, PATIENCE_MOST_NS), 20 * CLOCK_NS_PER_MS);
 	h->wait_ns = timeout_ns ? deadline_ns : 0;
 	h->stalls = timeout_ns == RLV_TIMEOUT_STALL;
-	part_set_begin(&h->set, deadline_ns, handle_patience(timeout_ns));
+	part_set_begin(&h->set, deadline_ns, (int64_t)patience_ns);
 }
 
 bool handle_may_heal(const struct handle *h, int error)

@@ -307,22 +307,12 @@ int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 	return ret;
 }
 
-static void table_info_status(const struct part_set *set, uint32_t s, struct rlv_shard_info *out)
-{
-	const struct part_status *status = &set->statuses[s];
-
-	*out = (struct rlv_shard_info){ .shard = s, .state = status->state };
-	out->weight = part_set_weight(set, s, clock_now_ns(set->clock));
-	snprintf(out->node, sizeof(out->node), "%s", status->name);
-	if (status->node < set->n_nodes)
-		snprintf(out->address, sizeof(out->address), "%s", set->nodes[status->node].uri);
-}
-
 int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, size_t size,
 		     size_t *n_inout)
 {
 	struct abi_array array = { .theirs = shards, .size = size, .n_inout = n_inout };
 	struct rlv_shard_info *ours;
+	struct part_set *set;
 	int ret;
 
 	if (!table || !n_inout || (*n_inout && !shards))
@@ -331,13 +321,22 @@ int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, siz
 	if (ret)
 		return ret;
 	ours = array.ours;
+	set = &table->set;
 	lock_acquire(&table->lock, &table_lock);
 	ret = table_look(table);
 	if (ret == -EHOSTDOWN) /* info then reports no shard */
 		ret = 0;
-	for (uint32_t s = 0; ret == 0 && s < table->set.n_parts && s < array.n; s++)
-		table_info_status(&table->set, s, &ours[s]);
-	array.n = table->set.n_parts;
+	for (uint32_t s = 0; ret == 0 && s < set->n_parts && s < array.n; s++) {
+		const struct part_status *status = &set->statuses[s];
+
+		ours[s] = (struct rlv_shard_info){ .shard = s, .state = status->state };
+		ours[s].weight = part_set_weight(set, s, clock_now_ns(set->clock));
+		snprintf(ours[s].node, sizeof(ours[s].node), "%s", status->name);
+		if (status->node < set->n_nodes)
+			snprintf(ours[s].address, sizeof(ours[s].address), "%s",
+				 set->nodes[status->node].uri);
+	}
+	array.n = set->n_parts;
 	lock_release(&table->lock, &table_lock);
 	return abi_array_end(&array, ret);
 }

@@ -45,16 +45,6 @@ static int writer_late(void *ctx, int error)
 	return error_set(-ETIMEDOUT, "%s", text);
 }
 
-/* A limiter whose bounds are narrower than the rows of a call admits them in smaller parts. */
-static bool writer_put_fewer(struct put *put, int error)
-{
-	if (put->src.n == 1 || put->admitted || put->w->waits_for == WRITER_ROOM ||
-	    (error != -EAGAIN && error != -EINVAL))
-		return false;
-	put->src.n = (put->src.n + 1) / 2;
-	return true;
-}
-
 static int writer_step(void *ctx)
 {
 	struct put *put = ctx;
@@ -62,9 +52,13 @@ static int writer_step(void *ctx)
 
 	if (ret)
 		return ret;
-	do
+	ret = writer_put(put);
+	/* A limiter whose bounds are narrower than the rows of a call admits them in smaller parts. */
+	while ((ret == -EAGAIN || ret == -EINVAL) && put->src.n > 1 && !put->admitted &&
+	       put->w->waits_for != WRITER_ROOM) {
+		put->src.n = (put->src.n + 1) / 2;
 		ret = writer_put(put);
-	while (ret && writer_put_fewer(put, ret));
+	}
 	return ret;
 }
 
@@ -109,28 +103,10 @@ int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n)
 
 /* -------- the API -------- */
 
-static bool steps_have_unknown_flag(const struct rlv_steps *steps)
-{
-	uint16_t any = 0;
-
-	for (uint32_t i = 0; steps->flags && i < steps->n; i++)
-		any |= steps->flags[i];
-	return any & ~USER_FLAGS;
-}
-
-static int steps_unknown_flag(const struct rlv_steps *steps)
-{
-	uint32_t i = 0;
-
-	while (!(steps->flags[i] & ~USER_FLAGS))
-		i++;
-	return error_set(-EINVAL, "steps->flags[%u] 0x%x: has bits that are not rlv_step_flags", i,
-			 steps->flags[i]);
-}
-
 static int writer_check_steps(const struct rlv_writer *w, const struct rlv_steps *steps)
 {
 	const struct table_desc *desc = w->h.desc;
+	uint16_t any = 0;
 
 	if (!steps->columns)
 		return error_set(-EINVAL, "steps->columns is NULL");
@@ -138,8 +114,14 @@ static int writer_check_steps(const struct rlv_writer *w, const struct rlv_steps
 		if (!steps->columns[c])
 			return error_set(-EINVAL, "steps->columns[%u] (%s) is NULL", c,
 					 desc->columns[c].name);
-	if (steps_have_unknown_flag(steps))
-		return steps_unknown_flag(steps);
+	for (uint32_t i = 0; steps->flags && i < steps->n; i++)
+		any |= steps->flags[i];
+	for (uint32_t i = 0; any & ~USER_FLAGS; i++) /* a second loop finds it */
+		if (steps->flags[i] & ~USER_FLAGS)
+			return error_set(
+				-EINVAL,
+				"steps->flags[%u] 0x%x: has bits that are not rlv_step_flags", i,
+				steps->flags[i]);
 	for (uint32_t i = 0; steps->td_error && i < steps->n; i++)
 		if (!(steps->td_error[i] >= 0 && isfinite(steps->td_error[i])))
 			return error_set(-EINVAL,

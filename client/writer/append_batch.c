@@ -15,6 +15,7 @@
 #include "ds/replay/priority.h"
 #include "ds/window/window.h"
 
+#include "base/bits.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -45,21 +46,6 @@ static uint32_t rows_unflagged(const uint16_t *flags, uint32_t n)
 	return i;
 }
 
-/* Rows in the midst of an episode, as most are. */
-static void stream_plan_run(const struct row_meta *meta, uint32_t at, uint32_t n, uint32_t step)
-{
-	memset(meta->flags + at, 0, n * sizeof(*meta->flags));
-	for (uint32_t i = 0; i < n; i++)
-		meta->steps[at + i] = step + i;
-}
-
-/* True if a row with flags f shows that the step before it got no final observation. */
-static bool writer_loses_truncated(const struct rlv_writer *w, uint16_t before, uint16_t f)
-{
-	return w->has_obs && (before & (ROW_TERMINATED | ROW_TRUNCATED)) == ROW_TRUNCATED &&
-	       !(f & ROW_FINAL);
-}
-
 static void stream_plan_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
 {
 	const struct rlv_steps *steps = src->steps;
@@ -78,8 +64,12 @@ static void stream_plan_rows(struct rlv_writer *w, struct stream *st, const stru
 		run = steps && in_episode ? rows_unflagged(flags ? flags + i : NULL, src->n - i)
 					  : 0;
 		run = run < UINT32_MAX - step ? run : UINT32_MAX - step;
-		if (run) {
-			stream_plan_run(&st->meta, head + i, run, step);
+		if (run) { /* rows in the midst of an episode, as most are */
+			uint32_t *planned = st->meta.steps + head + i;
+
+			memset(st->meta.flags + head + i, 0, run * sizeof(*st->meta.flags));
+			for (uint32_t k = 0; k < run; k++)
+				planned[k] = step + k;
 			step += run;
 			continue;
 		}
@@ -90,9 +80,10 @@ static void stream_plan_rows(struct rlv_writer *w, struct stream *st, const stru
 			f |= ROW_FIRST;
 			step = 0;
 		}
-		if (!in_episode && head)
-			w->planned_lost +=
-				writer_loses_truncated(w, st->meta.flags[head + i - 1], f);
+		/* The step before was truncated, and got no final observation. */
+		if (!in_episode && head && w->has_obs && !(f & ROW_FINAL))
+			w->planned_lost += (st->meta.flags[head + i - 1] &
+					    (ROW_TERMINATED | ROW_TRUNCATED)) == ROW_TRUNCATED;
 		st->meta.flags[head + i] = f;
 		st->meta.steps[head + i] = step;
 		in_episode = !(f & ends);
@@ -430,17 +421,6 @@ static void stream_advance(struct rlv_writer *w, struct stream *st)
 
 /* -------- the whole -------- */
 
-/* Advances the streams whose rows are published: all but those of a lost shard. */
-static void writer_advance(struct rlv_writer *w, const struct put *put, bool lost)
-{
-	for (uint32_t i = 0; i < put->n; i++) {
-		struct stream *st = &put->streams[i];
-
-		if (st->planned && !(lost && (!st->blk.acc || access_is_broken(st->blk.acc))))
-			stream_advance(w, st);
-	}
-}
-
 int writer_rooms(struct rlv_writer *w, const struct put *put)
 {
 	int ret = 0;
@@ -454,21 +434,14 @@ int writer_rooms(struct rlv_writer *w, const struct put *put)
 }
 
 /* As many of the rows as the first stream's block takes, and one write of 1 GiB. */
-static void put_fit(struct put *put)
-{
-	const struct table_desc *desc = put->w->h.desc;
-	uint32_t room = desc->block - put->streams->blk.used;
-	uint32_t most = ((uint32_t)1 << 30) / desc->row_bytes;
-	uint32_t n = put->src.n < room ? put->src.n : room;
-
-	if (n > most)
-		n = most ? most : 1;
-	put->src.n = n < WRITER_CHUNK ? n : WRITER_CHUNK;
-}
-
 static void writer_plan(struct put *put)
 {
-	put_fit(put);
+	const struct table_desc *desc = put->w->h.desc;
+	uint32_t most = ((uint32_t)1 << 30) / desc->row_bytes;
+	uint64_t n = min_u64(put->src.n, desc->block - put->streams->blk.used);
+
+	n = min_u64(n, most ? most : 1);
+	put->src.n = (uint32_t)min_u64(n, WRITER_CHUNK);
 	put->w->planned_lost = 0;
 	for (uint32_t i = 0; i < put->n; i++) {
 		const struct source src = put_source(put, i);
@@ -481,6 +454,7 @@ int writer_put(struct put *put)
 {
 	struct rlv_writer *w = put->w;
 	int ret = writer_rooms(w, put);
+	bool lost;
 
 	if (ret)
 		return ret;
@@ -493,6 +467,12 @@ int writer_put(struct put *put)
 		return ret;
 	put->admitted = true;
 	ret = writer_publish(w);
-	writer_advance(w, put, ret != 0 && part_set_has_broken(&w->h.set));
+	lost = ret != 0 && part_set_has_broken(&w->h.set);
+	for (uint32_t i = 0; i < put->n; i++) { /* all whose rows are published */
+		struct stream *st = &put->streams[i];
+
+		if (st->planned && !(lost && (!st->blk.acc || access_is_broken(st->blk.acc))))
+			stream_advance(w, st);
+	}
 	return ret ? ret : writer_commit(w);
 }
