@@ -9,19 +9,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Reads the epoch and maxima in advance: a chained call does not wait for them. */
-static int open_chained(struct access *acc)
-{
-	struct shard *shard = acc->shard;
-	int rc = epoch_read(&acc->epoch);
-
-	unwaited_init(&acc->unwaited, shard->tree->tr, acc->max_seen);
-	acc->chained = true;
-	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
-		rc = priority_max_read(shard, v, &acc->max_seen[v]);
-	return rc;
-}
-
 int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_t view_mask,
 		const struct tree_deltas_opts *opts)
 {
@@ -45,8 +32,14 @@ int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_
 	rc = transport_load(shard->tree, shard_word_off(shard, offsetof(struct shard_words, head)),
 			    &head);
 	acc->next_ticket = head;
-	if (!rc && !transport_changes_in_place(shard->tree))
-		rc = open_chained(acc);
+	if (!rc && !transport_changes_in_place(shard->tree)) {
+		unwaited_init(&acc->unwaited, shard->tree->tr, acc->max_seen);
+		acc->chained = true;
+		/* Epoch and maxima in advance: a chained call does not wait for them. */
+		rc = epoch_read(&acc->epoch);
+		for (uint32_t v = 0; !rc && v < desc->n_views; v++)
+			rc = priority_max_read(shard, v, &acc->max_seen[v]);
+	}
 	for (uint32_t i = 0; !rc && i < desc->n_views; i++)
 		if (view_mask >> i & 1)
 			rc = tree_deltas_open(&shard->trees[i], opts, &acc->deltas[i]);
@@ -90,17 +83,6 @@ static int flush_views(struct access *acc, bool force, bool *held_out)
 }
 
 /* -------- in place -------- */
-
-static int enter_in_place(struct access *acc)
-{
-	int rc = epoch_enter(&acc->epoch);
-
-	if (rc != -ESTALE)
-		return rc;
-	/* A rebuild waits for our kept deltas. */
-	rc = access_flush(acc);
-	return rc ? rc : epoch_enter(&acc->epoch);
-}
 
 static int leave_in_place(struct access *acc, bool force)
 {
@@ -151,25 +133,17 @@ static int open_sink(struct access *acc)
 	return note_lost(acc, rc);
 }
 
-static int enter_chained(struct access *acc)
+static int leave_chained(struct access *acc, bool force)
 {
-	int rc = open_sink(acc);
+	struct wr_list *list = &acc->unwaited.chains[acc->unwaited.next].list;
+	struct transport_wr withdraw;
+	bool held;
+	int rc = flush_views(acc, force, &held), sent;
 
-	if (!rc)
-		rc = judge_unwaited(acc);
-	if (!rc)
-		rc = epoch_enter_chain(&acc->epoch);
-	if (rc != -ESTALE)
-		return rc;
-	rc = access_flush(acc);
-	if (!rc)
-		rc = open_sink(acc);
-	return rc ? rc : epoch_enter_chain(&acc->epoch);
-}
-
-static void add_raises(struct access *acc, struct wr_list *list)
-{
-	for (uint32_t v = 0; v < acc->shard->desc.n_views; v++) {
+	if (rc) /* some additions did not get into the chain */
+		acc->unwaited.lost = true;
+	sent = wr_list_reserve(list, list->n + RING_MAX_VIEWS + 1);
+	for (uint32_t v = 0; !sent && v < acc->shard->desc.n_views; v++) {
 		if (acc->max_raise[v] > acc->max_seen[v])
 			*wr_list_add(list, NOTE_MAX + v) = (struct transport_wr){
 				.verb = VERB_CAS,
@@ -181,20 +155,6 @@ static void add_raises(struct access *acc, struct wr_list *list)
 		else
 			acc->max_raise[v] = 0;
 	}
-}
-
-static int leave_chained(struct access *acc, bool force)
-{
-	struct wr_list *list = &acc->unwaited.chains[acc->unwaited.next].list;
-	struct transport_wr withdraw;
-	bool held;
-	int rc = flush_views(acc, force, &held), sent;
-
-	if (rc) /* some additions did not get into the chain */
-		acc->unwaited.lost = true;
-	sent = wr_list_reserve(list, list->n + RING_MAX_VIEWS + 1);
-	if (!sent)
-		add_raises(acc, list);
 	if (!sent && !held && epoch_withdraw(&acc->epoch, &withdraw))
 		*wr_list_add(list, NOTE_NONE) = withdraw;
 	if (!sent)
@@ -202,11 +162,53 @@ static int leave_chained(struct access *acc, bool force)
 	return rc ? rc : sent;
 }
 
-static int flush_chained(struct access *acc)
-{
-	int rc = open_sink(acc), err = leave_chained(acc, true);
-	bool lost;
+/* -------- both -------- */
 
+static int enter_epoch(struct access *acc)
+{
+	return acc->chained ? epoch_enter_chain(&acc->epoch) : epoch_enter(&acc->epoch);
+}
+
+int access_enter(struct access *acc)
+{
+	int rc = acc->chained ? open_sink(acc) : 0;
+
+	if (!rc && acc->chained)
+		rc = judge_unwaited(acc);
+	if (!rc)
+		rc = enter_epoch(acc);
+	if (rc != -ESTALE)
+		return rc;
+	/* A rebuild waits for our kept deltas. */
+	rc = access_flush(acc);
+	if (!rc && acc->chained)
+		rc = open_sink(acc);
+	return rc ? rc : enter_epoch(acc);
+}
+
+int access_leave(struct access *acc)
+{
+	int rc = acc->chained ? leave_chained(acc, false) : leave_in_place(acc, false);
+
+	if (rc || __builtin_expect(!acc->epoch.damaged, 1))
+		return rc;
+	/* A leaf with a damaged tag makes its sums unreliable. */
+	rc = part_mark_dirty(&acc->shard->part);
+	acc->epoch.damaged = rc != 0;
+	return rc;
+}
+
+int access_flush(struct access *acc)
+{
+	bool lost;
+	int rc, err;
+
+	if (!acc->owner) /* a reader holds nothing */
+		return 0;
+	if (!acc->chained)
+		return leave_in_place(acc, true);
+	rc = open_sink(acc);
+	err = leave_chained(acc, true);
 	rc = rc ? rc : err;
 	err = note_lost(acc, unwaited_wait(&acc->unwaited));
 	rc = rc ? rc : err;
@@ -217,38 +219,6 @@ static int flush_chained(struct access *acc)
 		return error_set(-EIO, "shard %u: answers of additions were lost",
 				 acc->shard->desc.shard);
 	return rc;
-}
-
-/* -------- both -------- */
-
-int access_enter(struct access *acc)
-{
-	return acc->chained ? enter_chained(acc) : enter_in_place(acc);
-}
-
-/* A leaf with a damaged tag makes its sums unreliable. */
-static int mark_damage(struct access *acc)
-{
-	int rc = part_mark_dirty(&acc->shard->part);
-
-	acc->epoch.damaged = rc != 0;
-	return rc;
-}
-
-int access_leave(struct access *acc)
-{
-	int rc = acc->chained ? leave_chained(acc, false) : leave_in_place(acc, false);
-
-	if (rc || __builtin_expect(!acc->epoch.damaged, 1))
-		return rc;
-	return mark_damage(acc);
-}
-
-int access_flush(struct access *acc)
-{
-	if (!acc->owner) /* a reader holds nothing */
-		return 0;
-	return acc->chained ? flush_chained(acc) : leave_in_place(acc, true);
 }
 
 int access_raise_max(struct access *acc, uint32_t view, uint64_t quanta)

@@ -73,46 +73,21 @@ static void prepare_word(const struct access *acc, const struct word_op *op,
 }
 
 /*
- * Adds pin and rows, once, ahead of all changes.
+ * Makes the chain of a change: pin and rows, once, ahead of all changes; then the CASes.
  * E7 pairs with E8: the pin, then the CASes that it covers.
  * P1 pairs with V1: the rows, then the leaves that publish them.
  */
-static void add_head(const struct shard_change *ch, struct wr_list *list)
-{
-	struct transport_wr pin;
-
-	if (epoch_pin(&ch->acc->epoch, &pin))
-		*wr_list_add(list, NOTE_NONE) = pin;
-	for (uint32_t i = 0; i < ch->n_rows; i++)
-		*wr_list_add(list, NOTE_NONE) =
-			(struct transport_wr){ .verb = VERB_WRITE, .io = ch->rows[i] };
-}
-
-/* Updates read the maxima, which they may have to raise. */
-static void add_maxima(enum change_verb verb, const struct shard_change *ch, struct wr_list *list)
-{
-	struct access *acc = ch->acc;
-
-	for (uint32_t v = 0; verb == CHANGE_UPDATE && v < acc->shard->desc.n_views; v++)
-		if (ch->n[v])
-			*wr_list_add(list, NOTE_NONE) = (struct transport_wr){
-				.verb = VERB_READ,
-				.io = { .region = acc->shard->tree,
-					.off = priority_max_off(acc->shard, v),
-					.dst = &acc->max_seen[v],
-					.len = 8 },
-			};
-}
-
 static int first_round(enum change_verb verb, struct chain_change *cc)
 {
 	struct shard_change *ch = cc->change;
 	struct access *acc = ch->acc;
 	struct wr_list *list = &acc->chain;
 	uint64_t total = 1 + (uint64_t)ch->n_rows + cc->n_words;
+	uint32_t n_views = acc->shard->desc.n_views;
+	struct transport_wr pin;
 	int ret;
 
-	for (uint32_t v = 0; v < acc->shard->desc.n_views; v++)
+	for (uint32_t v = 0; v < n_views; v++)
 		total += (uint64_t)ch->n[v] + 1;
 	if (total > INDEX_MASK)
 		return error_set(-EINVAL, "%llu changes in one call: too many",
@@ -121,8 +96,12 @@ static int first_round(enum change_verb verb, struct chain_change *cc)
 	if (ret)
 		return ret;
 	list->n = 0;
-	add_head(ch, list);
-	for (uint32_t v = 0; v < acc->shard->desc.n_views; v++) {
+	if (epoch_pin(&acc->epoch, &pin))
+		*wr_list_add(list, NOTE_NONE) = pin;
+	for (uint32_t i = 0; i < ch->n_rows; i++)
+		*wr_list_add(list, NOTE_NONE) =
+			(struct transport_wr){ .verb = VERB_WRITE, .io = ch->rows[i] };
+	for (uint32_t v = 0; v < n_views; v++) {
 		struct change c = view_change(cc, v);
 
 		for (uint32_t i = 0; i < ch->n[v]; i++) {
@@ -133,7 +112,16 @@ static int first_round(enum change_verb verb, struct chain_change *cc)
 	}
 	for (uint32_t i = 0; i < cc->n_words; i++)
 		prepare_word(acc, &cc->words[i], wr_list_add(list, WORD_OP | i));
-	add_maxima(verb, ch, list);
+	/* Updates read the maxima, which they may have to raise. */
+	for (uint32_t v = 0; verb == CHANGE_UPDATE && v < n_views; v++)
+		if (ch->n[v])
+			*wr_list_add(list, NOTE_NONE) = (struct transport_wr){
+				.verb = VERB_READ,
+				.io = { .region = acc->shard->tree,
+					.off = priority_max_off(acc->shard, v),
+					.dst = &acc->max_seen[v],
+					.len = 8 },
+			};
 	return 0;
 }
 
@@ -150,7 +138,7 @@ static void next_round(enum change_verb verb, struct chain_change *cc)
 	struct wr_list *list = &ch->acc->chain;
 
 	for (uint32_t k = 0; k < list->n; k++) {
-		uint32_t note = list->notes[k], i = note & INDEX_MASK;
+		uint32_t note = list->notes[k], view = note_view(note);
 		const struct word_op *word = word_of(cc, note);
 		struct change c;
 
@@ -158,22 +146,11 @@ static void next_round(enum change_verb verb, struct chain_change *cc)
 			prepare_word(ch->acc, word, &list->wrs[k]);
 			continue;
 		}
-		c = view_change(cc, note_view(note));
+		c = view_change(cc, view);
 		list->notes[k] =
 			(note & ~LOOK) |
-			prepare_leaf(&c, verb, &ch->ops[note_view(note)][i], &list->wrs[k]);
+			prepare_leaf(&c, verb, &ch->ops[view][note & INDEX_MASK], &list->wrs[k]);
 	}
-}
-
-/* True = retry. */
-static bool digest_word(struct word_op *op, const struct transport_atomic *cas)
-{
-	if (cas->status != ATOMIC_DONE)
-		return true; /* retry from the same word: all outcomes are safe */
-	if (cas->old == cas->expected)
-		return false;
-	op->seen = cas->old;
-	return true;
 }
 
 /* Handles the answer of a leaf's CAS. True = retry. */
@@ -209,8 +186,10 @@ static int digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
 		if (note >= NOTE_MAX) /* of no op */
 			continue;
 		word = word_of(cc, note);
-		if (word) {
-			again = digest_word(word, cas);
+		if (word) { /* with no answer again from the same word: all outcomes are safe */
+			again = cas->status != ATOMIC_DONE || cas->old != cas->expected;
+			if (cas->status == ATOMIC_DONE)
+				word->seen = cas->old;
 		} else {
 			c = view_change(cc, note_view(note));
 			ret = tree_deltas_reserve(c.tree, c.deltas, 1);
@@ -245,19 +224,6 @@ static bool prepare_round(enum change_verb verb, struct chain_change *cc, int ro
 	return ch->ret == 0 && list->n > 0;
 }
 
-static void end_round(enum change_verb verb, struct chain_change *cc, int ret)
-{
-	struct shard_change *ch = cc->change;
-	bool refresh = false;
-
-	if (ret) /* some may be done, but uncounted */
-		ch->acc->unwaited.lost = true;
-	ch->ret = ret ? ret : digest(verb, cc, &refresh);
-	cc->damaged = false;
-	if (ch->ret == 0 && refresh)
-		ch->ret = see_epoch_again(&ch->acc->epoch, &cc->damaged);
-}
-
 void change_by_chains(enum change_verb verb, struct chain_change *ccs, uint32_t n)
 {
 	struct wait_set set;
@@ -276,8 +242,20 @@ void change_by_chains(enum change_verb verb, struct chain_change *ccs, uint32_t 
 			wait_set_chain(&set, acc->shard->tree->tr, acc->chain.wrs, acc->chain.n);
 		}
 		failed = wait_set_wait(&set);
-		for (uint32_t k = 0; k < m; k++)
-			end_round(verb, &ccs[which[k]], failed ? set.legs[k].error : 0);
+		for (uint32_t k = 0; k < m; k++) {
+			struct chain_change *cc = &ccs[which[k]];
+			struct shard_change *ch = cc->change;
+			bool refresh = false;
+
+			ch->ret = failed ? set.legs[k].error : 0;
+			if (ch->ret) /* some may be done, but uncounted */
+				ch->acc->unwaited.lost = true;
+			else
+				ch->ret = digest(verb, cc, &refresh);
+			cc->damaged = false;
+			if (ch->ret == 0 && refresh)
+				ch->ret = see_epoch_again(&ch->acc->epoch, &cc->damaged);
+		}
 	}
 }
 
@@ -304,43 +282,22 @@ static int check_ops(enum change_verb verb, struct shard_change *ch)
 	return 0;
 }
 
-static int change_in_place(enum change_verb verb, const struct shard_change *ch, uint32_t v)
-{
-	struct access *acc = ch->acc;
-	const struct sumtree *tree = &acc->shard->trees[v];
-
-	switch (verb) {
-	case CHANGE_CLAIM:
-		break;
-	case CHANGE_PUBLISH:
-		return sumtree_publish_ops(tree, &acc->epoch, ch->ops[v], ch->n[v], acc->deltas[v]);
-	case CHANGE_UPDATE:
-		return sumtree_update(tree, &acc->epoch, ch->ops[v], ch->n[v], acc->deltas[v]);
-	case CHANGE_CONSUME:
-		return sumtree_consume(tree, &acc->epoch, ch->ops[v], ch->n[v], acc->deltas[v]);
-	}
-	return -EINVAL;
-}
-
-/* The largest priority stored in a view; 0 = none. */
-static uint64_t most_stored(const struct leaf_op *ops, uint32_t n)
-{
-	uint64_t most = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		if (ops[i].result == LEAF_DONE && ops[i].priority > most)
-			most = ops[i].priority;
-	return most;
-}
-
-static int raise_maxima(enum change_verb verb, const struct shard_change *ch)
+static int raise_maxima(const struct shard_change *ch)
 {
 	const struct table_desc *desc = &ch->acc->shard->desc;
 	int ret = 0;
 
-	for (uint32_t v = 0; verb != CHANGE_CONSUME && ret == 0 && v < desc->n_views; v++)
-		if (ch->n[v] && desc->views[v].selector == SELECT_PRIORITIZED)
-			ret = access_raise_max(ch->acc, v, most_stored(ch->ops[v], ch->n[v]));
+	for (uint32_t v = 0; ret == 0 && v < desc->n_views; v++) {
+		const struct leaf_op *ops = ch->ops[v];
+		uint64_t most = 0; /* priority stored; 0 = none */
+
+		if (ch->n[v] == 0 || desc->views[v].selector != SELECT_PRIORITIZED)
+			continue;
+		for (uint32_t i = 0; i < ch->n[v]; i++)
+			if (ops[i].result == LEAF_DONE && ops[i].priority > most)
+				most = ops[i].priority;
+		ret = access_raise_max(ch->acc, v, most);
+	}
 	return ret;
 }
 
@@ -353,21 +310,32 @@ static int end_shard(enum change_verb verb, const struct shard_change *ch)
 			     v < ch->acc->shard->desc.n_views;
 	     v++)
 		ret = sumtree_publish_result(ch->ops[v], ch->n[v]);
-	if (ch->ret == 0 && ret == 0)
-		ret = raise_maxima(verb, ch);
+	if (ret == 0 && verb != CHANGE_CONSUME)
+		ret = raise_maxima(ch);
 	left = access_leave(ch->acc); /* otherwise its pin would block the next rebuild */
 	return ret ? ret : left;
 }
 
 static int run_in_place(enum change_verb verb, struct shard_change *ch)
 {
-	int ret = access_enter(ch->acc);
+	struct access *acc = ch->acc;
+	int ret = access_enter(acc);
 
 	if (ret)
 		return ret;
-	for (uint32_t v = 0; ret == 0 && v < ch->acc->shard->desc.n_views; v++)
-		if (ch->n[v])
-			ret = change_in_place(verb, ch, v);
+	for (uint32_t v = 0; ret == 0 && v < acc->shard->desc.n_views; v++) {
+		const struct sumtree *tree = &acc->shard->trees[v];
+		struct tree_deltas *deltas = acc->deltas[v];
+
+		if (ch->n[v] == 0)
+			continue;
+		if (verb == CHANGE_PUBLISH)
+			ret = sumtree_publish_ops(tree, &acc->epoch, ch->ops[v], ch->n[v], deltas);
+		else if (verb == CHANGE_UPDATE)
+			ret = sumtree_update(tree, &acc->epoch, ch->ops[v], ch->n[v], deltas);
+		else
+			ret = sumtree_consume(tree, &acc->epoch, ch->ops[v], ch->n[v], deltas);
+	}
 	ch->ret = ret;
 	return end_shard(verb, ch);
 }

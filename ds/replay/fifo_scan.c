@@ -8,7 +8,6 @@
 #include <errno.h>
 
 #define HEADERS_AT_ONCE 4096u
-#define NEVER_SPENT UINT64_MAX
 
 /* Results of a call so far. */
 struct found {
@@ -29,7 +28,7 @@ int fifo_scan_init(struct fifo_scan *scan, struct shard *shard, uint32_t view, b
 		return error_set(-ENOMEM, "fifo scan: no memory for %u blocks", blocks);
 	}
 	for (uint32_t b = 0; b < blocks; b++)
-		scan->spent[b] = NEVER_SPENT;
+		scan->spent[b] = UINT64_MAX; /* never */
 	return 0;
 }
 
@@ -38,26 +37,6 @@ void fifo_scan_fini(struct fifo_scan *scan)
 	mem_free(scan->headers);
 	mem_free(scan->spent);
 	*scan = (struct fifo_scan){ 0 };
-}
-
-static int read_headers(struct fifo_scan *scan)
-{
-	struct region *tree = scan->shard->tree;
-	uint32_t blocks = scan->shard->desc.blocks;
-
-	for (uint32_t b = 0; b < blocks; b += HEADERS_AT_ONCE) {
-		struct transport_io io = {
-			.region = tree,
-			.off = shard_header_off(scan->shard, b),
-			.dst = scan->headers + b,
-			.len = (uint32_t)min_u64(HEADERS_AT_ONCE, blocks - b) * 8,
-		};
-		int ret = transport_read(tree->tr, &io, 1);
-
-		if (ret)
-			return ret;
-	}
-	return 0;
 }
 
 /* The next block after ticket `last` (before it, for lifo); false = none is left. */
@@ -82,15 +61,26 @@ static bool next_block(const struct fifo_scan *scan, uint64_t last, bool first, 
 	return any;
 }
 
-/* Collects the live leaves of a block; false = it has none. */
-static bool take_leaves(const struct fifo_scan *scan, const struct rword64 *leaves, uint32_t block,
-			struct found *found)
+/* Collects the live leaves of a block, and remembers a closed block that has none. */
+static int look_at(struct fifo_scan *scan, uint32_t block, struct found *found)
 {
 	const struct table_desc *desc = &scan->shard->desc;
-	uint32_t gen = block_gen(block_seq(scan->headers[block]), desc->blocks);
+	struct transport *tr = scan->shard->tree->tr;
+	uint64_t header = scan->headers[block];
+	uint32_t gen = block_gen(block_seq(header), desc->blocks);
 	uint32_t head = desc->views[scan->view].window - 1; /* rows before it hold no item */
+	struct transport_view view = {
+		.region = scan->shard->tree,
+		.off = shard_leaf_off(scan->shard, scan->view, block * desc->block),
+		.len = desc->block * 8,
+	};
+	const struct rword64 *leaves;
 	bool any = false;
+	int ret = transport_view(tr, &view, 1);
 
+	if (ret)
+		return ret;
+	leaves = view.ptr;
 	for (uint32_t k = 0; k < desc->block - head && found->n < found->want; k++) {
 		uint32_t i = scan->newest_first ? desc->block - 1 - k : head + k;
 		uint64_t word = rword64_load_acquire(&leaves[i]); /* V1 pairs with P1 */
@@ -101,27 +91,12 @@ static bool take_leaves(const struct fifo_scan *scan, const struct rword64 *leav
 		found->slots[found->n] = block * desc->block + i;
 		found->words[found->n++] = word;
 	}
-	return any;
-}
-
-static int look_at(struct fifo_scan *scan, uint32_t block, struct found *found)
-{
-	struct transport *tr = scan->shard->tree->tr;
-	struct transport_view view = {
-		.region = scan->shard->tree,
-		.off = shard_leaf_off(scan->shard, scan->view, block * scan->shard->desc.block),
-		.len = scan->shard->desc.block * 8,
-	};
-	int ret = transport_view(tr, &view, 1);
-
-	if (ret)
-		return ret;
 	/*
 	 * B2 pairs with B1: the header, then its leaves. A block that was closed then is still
 	 * closed, or claimed under another ticket.
 	 */
-	if (!take_leaves(scan, view.ptr, block, found) && !block_is_open(scan->headers[block]))
-		scan->spent[block] = block_seq(scan->headers[block]);
+	if (!any && !block_is_open(header))
+		scan->spent[block] = block_seq(header);
 	transport_view_end(tr);
 	return 0;
 }
@@ -130,11 +105,22 @@ int fifo_scan_find(struct fifo_scan *scan, uint32_t n, uint32_t *slots_out, uint
 		   uint32_t *found_out)
 {
 	struct found found = { .slots = slots_out, .words = words_out, .want = n };
+	struct region *tree = scan->shard->tree;
+	uint32_t blocks = scan->shard->desc.blocks, block;
 	uint64_t last = 0;
-	uint32_t block;
 	bool first = true;
-	int ret = read_headers(scan);
+	int ret = 0;
 
+	for (uint32_t b = 0; ret == 0 && b < blocks; b += HEADERS_AT_ONCE) {
+		struct transport_io io = {
+			.region = tree,
+			.off = shard_header_off(scan->shard, b),
+			.dst = scan->headers + b,
+			.len = (uint32_t)min_u64(HEADERS_AT_ONCE, blocks - b) * 8,
+		};
+
+		ret = transport_read(tree->tr, &io, 1);
+	}
 	while (ret == 0 && found.n < n && next_block(scan, last, first, &block)) {
 		ret = look_at(scan, block, &found);
 		last = block_seq(scan->headers[block]);

@@ -111,31 +111,44 @@ static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
 	rec->report.repaired++;
 }
 
-/* Closes a header; clears an invalid owner. 0 if the ticket is not of that block. */
-static uint64_t sound_header(const struct table_desc *desc, uint32_t block, uint64_t header)
+/*
+ * Reads the epoch and the headers. Closes the headers; clears an invalid owner, and a ticket of
+ * another block.
+ */
+static int begin(struct recovery *rec)
 {
-	if (block_seq(header) % desc->blocks != block || block_seq(header) >= HEAD_MAX)
-		return 0;
-	if (block_owner(header) > desc->max_clients)
-		return block_make(false, 0, block_seq(header));
-	return header & ~BLOCK_OPEN;
-}
+	struct shard *shard = rec->shard;
+	const struct table_desc *desc = &shard->desc;
+	struct shard_words words;
+	struct transport_io io = {
+		.region = shard->tree, .off = desc->words_off, .dst = &words, .len = sizeof(words)
+	};
+	int rc = transport_read(shard->tree->tr, &io, 1);
+	uint64_t word;
 
-static int read_headers(struct recovery *rec)
-{
-	const struct table_desc *desc = &rec->shard->desc;
-	int rc = copy_words(rec->shard, desc->headers_off, rec->headers, desc->blocks, false);
-
-	for (uint32_t b = 0; !rc && b < desc->blocks; b++) {
-		uint64_t header = rec->headers[b];
-
-		rec->report.closed += block_is_open(header);
-		rec->headers[b] = header ? sound_header(desc, b, header) : 0;
-		rec->report.repaired += rec->headers[b] != (header & ~BLOCK_OPEN);
-	}
 	if (!rc)
-		go_to(rec, RECOVER_BLOCKS);
-	return rc;
+		rc = copy_words(shard, desc->headers_off, rec->headers, desc->blocks, false);
+	if (rc)
+		return rc;
+	word = rword64_load_relaxed(&words.part.epoch.word);
+	rec->epoch = epoch_number(word);
+	rec->report.was_dirty = epoch_mode_of(word) != EPOCH_NORMAL ||
+				rword64_load_relaxed(&words.part.dirty.word) !=
+					rword64_load_relaxed(&words.part.clean.word);
+	for (uint32_t b = 0; b < desc->blocks; b++) {
+		uint64_t header = rec->headers[b], seq = block_seq(header);
+		uint64_t sound = header & ~BLOCK_OPEN;
+
+		if (header && (seq % desc->blocks != b || seq >= HEAD_MAX))
+			sound = 0;
+		else if (block_owner(header) > desc->max_clients)
+			sound = block_make(false, 0, seq);
+		rec->report.closed += block_is_open(header);
+		rec->report.repaired += sound != (header & ~BLOCK_OPEN);
+		rec->headers[b] = sound;
+	}
+	go_to(rec, RECOVER_BLOCKS);
+	return 0;
 }
 
 static int write_headers(struct recovery *rec)
@@ -163,83 +176,65 @@ static int write_headers(struct recovery *rec)
 
 /* -------- leaves -------- */
 
-/* True if a leaf with a priority is possible at row i of the block. */
-static bool can_live(const struct recovery *rec, const struct view_desc *view, uint32_t i,
-		     uint64_t word)
+/* Makes n leaves of a block sound, in rec->words; false = all were. */
+static bool sound_leaves(struct recovery *rec, uint32_t view, uint32_t row, uint32_t n)
 {
-	if (leaf_gen(word) == 0 || i + 1 < rec->shard->desc.window_max)
-		return false;
-	return !rec->infos || row_scan_is_item(rec->infos, i, view, leaf_gen(word));
-}
-
-/* Sound word of the leaf at row i of the block. */
-static uint64_t sound_leaf(struct recovery *rec, uint32_t view, uint32_t i, uint64_t word)
-{
-	const struct view_desc *desc = &rec->shard->desc.views[view];
-	uint64_t priority = min_u64(leaf_priority(word), desc->max_prio);
-
-	if (priority && !can_live(rec, desc, i, word)) {
-		rec->report.retired++;
-		priority = 0;
-	}
-	return leaf_make(rec->epoch & 3u, leaf_gen(word), priority);
-}
-
-static bool has_item(const uint64_t *words, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (leaf_priority(words[i]))
-			return true;
-	return false;
-}
-
-/* Rows are read only for items; one scan of a block serves all views. */
-static int scan_block(struct recovery *rec, uint32_t block)
-{
-	int rc;
-
-	if (!rec->infos || rec->scanned == block)
-		return 0;
-	rc = row_scan_block(rec->shard, block, true, rec->infos);
-	rec->scanned = rc ? UINT32_MAX : block;
-	return rc;
-}
-
-/* Makes some leaves of a block sound. */
-static int sound_leaves(struct recovery *rec, uint32_t view, uint32_t first, uint32_t n)
-{
-	uint32_t block = first / rec->shard->desc.block, row = first % rec->shard->desc.block;
-	uint64_t off = shard_leaf_off(rec->shard, view, first), changed = 0;
+	const struct table_desc *desc = &rec->shard->desc;
+	const struct view_desc *view_desc = &desc->views[view];
 	uint32_t followed = 0; /* generation; usually that of the previous leaf */
-	int rc = read_words(rec->shard, off, rec->words, n);
+	bool changed = false;
 
-	if (!rc && has_item(rec->words, n))
-		rc = scan_block(rec, block);
-	for (uint32_t i = 0; !rc && i < n; i++) {
-		uint64_t word = sound_leaf(rec, view, row + i, rec->words[i]);
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t found = rec->words[i];
+		uint64_t priority = min_u64(leaf_priority(found), view_desc->max_prio);
+		uint32_t gen = leaf_gen(found);
+		bool can_live = gen != 0 && row + i + 1 >= desc->window_max;
 
-		if (leaf_gen(word) && leaf_gen(word) != followed) {
-			followed = leaf_gen(word);
-			follow_leaf(rec, block, followed);
+		if (priority && can_live && rec->infos)
+			can_live = row_scan_is_item(rec->infos, row + i, view_desc, gen);
+		if (priority && !can_live) {
+			rec->report.retired++;
+			priority = 0;
 		}
-		changed |= word ^ rec->words[i];
-		rec->words[i] = word;
+		if (gen && gen != followed) {
+			followed = gen;
+			follow_leaf(rec, (uint32_t)rec->at, gen);
+		}
+		rec->words[i] = leaf_make(rec->epoch & 3u, gen, priority);
+		changed |= rec->words[i] != found;
 	}
-	if (rc || !changed)
-		return rc;
-	return transport_store(rec->shard->tree, off, rec->words, n * 8);
+	return changed;
+}
+
+static int sound_piece(struct recovery *rec, uint32_t view, uint32_t row, uint32_t n)
+{
+	struct shard *shard = rec->shard;
+	uint32_t block = (uint32_t)rec->at;
+	uint64_t off = shard_leaf_off(shard, view, block * shard->desc.block + row);
+	bool has_item = false;
+	int rc = read_words(shard, off, rec->words, n);
+
+	for (uint32_t i = 0; !rc && !has_item && i < n; i++)
+		has_item = leaf_priority(rec->words[i]);
+	/* Rows are read only for items; one scan of a block serves all views. */
+	if (has_item && rec->infos && rec->scanned != block) {
+		rc = row_scan_block(shard, block, true, rec->infos);
+		rec->scanned = rc ? UINT32_MAX : block;
+	}
+	if (!rc && sound_leaves(rec, view, row, n))
+		rc = transport_store(shard->tree, off, rec->words, n * 8);
+	return rc;
 }
 
 static int sound_block(struct recovery *rec)
 {
 	const struct table_desc *desc = &rec->shard->desc;
-	uint32_t block = (uint32_t)rec->at;
 	int rc = 0;
 
 	for (uint32_t v = 0; !rc && v < desc->n_views; v++)
 		for (uint32_t i = 0; !rc && i < desc->block; i += CHUNK_WORDS)
-			rc = sound_leaves(rec, v, block * desc->block + i,
-					  (uint32_t)min_u64(CHUNK_WORDS, desc->block - i));
+			rc = sound_piece(rec, v, i,
+					 (uint32_t)min_u64(CHUNK_WORDS, desc->block - i));
 	if (!rc && ++rec->at == desc->blocks)
 		go_to(rec, RECOVER_HEADERS);
 	return rc;
@@ -360,49 +355,6 @@ static int settle_side(struct shard *shard, uint64_t admitted_off, uint64_t comm
 	return rc ? rc : transport_store(shard->part.limits, admitted_off, &committed, 8);
 }
 
-static int read_epoch(struct recovery *rec)
-{
-	struct shard_words words;
-	struct transport_io io = { .region = rec->shard->tree,
-				   .off = rec->shard->desc.words_off,
-				   .dst = &words,
-				   .len = sizeof(words) };
-	int rc = transport_read(rec->shard->tree->tr, &io, 1);
-	uint64_t word;
-
-	if (rc)
-		return rc;
-	word = rword64_load_relaxed(&words.part.epoch.word);
-	rec->epoch = epoch_number(word);
-	rec->report.was_dirty = epoch_mode_of(word) != EPOCH_NORMAL ||
-				rword64_load_relaxed(&words.part.dirty.word) !=
-					rword64_load_relaxed(&words.part.clean.word);
-	return 0;
-}
-
-static int write_epoch(struct recovery *rec)
-{
-	struct shard *shard = rec->shard;
-	uint64_t word = epoch_make(rec->epoch, EPOCH_NORMAL, 0), dirty;
-	int rc = transport_load(shard->tree,
-				shard_word_off(shard, offsetof(struct shard_words, part.dirty)),
-				&dirty);
-
-	if (!rc)
-		rc = transport_store(
-			shard->tree,
-			shard_word_off(shard, offsetof(struct shard_words, part.clean)), &dirty,
-			sizeof(dirty));
-	if (!rc)
-		rc = transport_order(shard->tree->tr);
-	if (!rc)
-		rc = transport_store(
-			shard->tree,
-			shard_word_off(shard, offsetof(struct shard_words, part.epoch)), &word,
-			sizeof(word));
-	return rc;
-}
-
 /* -------- all of it -------- */
 
 /* Words of the limiter, client slots, and at last the epoch. */
@@ -410,7 +362,10 @@ static int settle_words(struct recovery *rec)
 {
 	struct shard *shard = rec->shard;
 	const struct client_slot nobody = { .pid = 0 };
-	bool persists = shard->tree->tr->caps & TRANSPORT_PERSISTENT;
+	uint64_t epoch = epoch_make(rec->epoch, EPOCH_NORMAL, 0), dirty;
+	uint64_t epoch_off = shard_word_off(shard, offsetof(struct shard_words, part.epoch));
+	uint64_t dirty_off = shard_word_off(shard, offsetof(struct shard_words, part.dirty));
+	uint64_t clean_off = shard_word_off(shard, offsetof(struct shard_words, part.clean));
 	int rc = 0;
 
 	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++) {
@@ -426,9 +381,16 @@ static int settle_words(struct recovery *rec)
 		rc = transport_store(shard->part.slots, part_slot_off(&shard->part, i), &nobody,
 				     sizeof(nobody));
 	if (!rc)
-		rc = write_epoch(rec);
+		rc = transport_load(shard->tree, dirty_off, &dirty);
 	if (!rc)
-		go_to(rec, persists ? RECOVER_PERSIST : RECOVER_DONE);
+		rc = transport_store(shard->tree, clean_off, &dirty, sizeof(dirty));
+	if (!rc)
+		rc = transport_order(shard->tree->tr);
+	if (!rc)
+		rc = transport_store(shard->tree, epoch_off, &epoch, sizeof(epoch));
+	if (!rc)
+		go_to(rec, shard->tree->tr->caps & TRANSPORT_PERSISTENT ? RECOVER_PERSIST
+									: RECOVER_DONE);
 	return rc;
 }
 
@@ -453,12 +415,9 @@ static int persist_piece(struct recovery *rec)
 
 static int do_piece(struct recovery *rec)
 {
-	int rc;
-
 	switch (rec->step) {
 	case RECOVER_BEGIN:
-		rc = read_epoch(rec);
-		return rc ? rc : read_headers(rec);
+		return begin(rec);
 	case RECOVER_BLOCKS:
 		return sound_block(rec);
 	case RECOVER_HEADERS:

@@ -12,50 +12,44 @@
 
 /* -------- open blocks -------- */
 
-/* Closes the owner's open blocks among n; owner 0 = those of all. */
-static int close_some(struct shard *shard, uint32_t owner, uint32_t first, uint32_t n,
-		      uint32_t *closed)
-{
-	struct transport_atomic ops[TRANSPORT_VECTOR];
-	uint64_t headers[TRANSPORT_VECTOR] = { 0 };
-	struct transport_io io = { .region = shard->tree,
-				   .off = shard_header_off(shard, first),
-				   .dst = headers,
-				   .len = n * 8 };
-	uint32_t n_ops = 0;
-	int rc = transport_read(shard->tree->tr, &io, 1);
-
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < n; i++)
-		if (block_is_open(headers[i]) && (!owner || block_owner(headers[i]) == owner))
-			ops[n_ops++] = (struct transport_atomic){
-				.region = shard->tree,
-				.off = shard_header_off(shard, first + i),
-				.expected = headers[i],
-				.value = headers[i] & ~BLOCK_OPEN,
-			};
-	rc = transport_cas(shard->tree->tr, ops, n_ops);
-	/* A header that changed meanwhile belongs to another owner: seq never recurs. */
-	for (uint32_t i = 0; !rc && i < n_ops; i++) {
-		if (ops[i].status != ATOMIC_DONE)
-			return error_set(-EIO, "close the block of a dead client: no answer");
-		*closed += ops[i].old == ops[i].expected;
-	}
-	return rc;
-}
-
 int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out)
 {
+	struct transport *tr = shard->tree->tr;
+	struct transport_atomic ops[TRANSPORT_VECTOR];
+	uint64_t headers[TRANSPORT_VECTOR] = { 0 };
 	uint32_t closed = 0, blocks = shard->desc.blocks;
-	int rc = 0;
 
-	for (uint32_t first = 0; !rc && first < blocks; first += TRANSPORT_VECTOR)
-		rc = close_some(shard, owner, first,
-				(uint32_t)min_u64(TRANSPORT_VECTOR, blocks - first), &closed);
-	if (!rc)
-		*closed_out = closed;
-	return rc;
+	for (uint32_t first = 0; first < blocks; first += TRANSPORT_VECTOR) {
+		uint32_t n = (uint32_t)min_u64(TRANSPORT_VECTOR, blocks - first), n_ops = 0;
+		struct transport_io io = { .region = shard->tree,
+					   .off = shard_header_off(shard, first),
+					   .dst = headers,
+					   .len = n * 8 };
+		int rc = transport_read(tr, &io, 1);
+
+		for (uint32_t i = 0; !rc && i < n; i++)
+			if (block_is_open(headers[i]) &&
+			    (!owner || block_owner(headers[i]) == owner))
+				ops[n_ops++] = (struct transport_atomic){
+					.region = shard->tree,
+					.off = shard_header_off(shard, first + i),
+					.expected = headers[i],
+					.value = headers[i] & ~BLOCK_OPEN,
+				};
+		if (!rc)
+			rc = transport_cas(tr, ops, n_ops);
+		if (rc)
+			return rc;
+		/* A header that changed meanwhile belongs to another owner: seq never recurs. */
+		for (uint32_t i = 0; i < n_ops; i++) {
+			if (ops[i].status != ATOMIC_DONE)
+				return error_set(-EIO,
+						 "close the block of a dead client: no answer");
+			closed += ops[i].old == ops[i].expected;
+		}
+	}
+	*closed_out = closed;
+	return 0;
 }
 
 /* -------- admissions -------- */
@@ -95,53 +89,44 @@ static int give_side_back(struct shard *shard, const struct side *side, uint64_t
 	return rc;
 }
 
-static int give_view_back(struct shard *shard, uint32_t view, const struct slot_limits *limits,
-			  uint64_t slot_off, uint64_t given[2])
-{
-	uint64_t all = shard_limits_off(shard, view);
-	struct side ins = {
-		.all_admitted_off = all + offsetof(struct view_limits, ins_admitted),
-		.all_committed_off = all + offsetof(struct view_limits, ins_committed),
-		.admitted_off = slot_off + offsetof(struct slot_limits, ins_admitted),
-		.admitted = rword64_load_relaxed(&limits->ins_admitted),
-		.committed = rword64_load_relaxed(&limits->ins_committed),
-	};
-	struct side smp = {
-		.all_admitted_off = all + offsetof(struct view_limits, smp_admitted),
-		.all_committed_off = all + offsetof(struct view_limits, smp_committed),
-		.admitted_off = slot_off + offsetof(struct slot_limits, smp_admitted),
-		.admitted = rword64_load_relaxed(&limits->smp_admitted),
-		.committed = rword64_load_relaxed(&limits->smp_committed),
-	};
-	int rc = give_side_back(shard, &ins, &given[0]);
-
-	return rc ? rc : give_side_back(shard, &smp, &given[1]);
-}
-
-/* L2 pairs with L1: the view's count after its CAS includes the count that the page held before. */
-static int give_back(struct shard *shard, uint32_t owner, uint64_t given[2])
-{
-	struct slot_limits limits[RING_MAX_VIEWS];
-	uint64_t off =
-		part_page_off(&shard->part, owner - 1) + offsetof(struct client_page, limits);
-	struct transport_io io = {
-		.region = shard->part.pages, .off = off, .dst = limits, .len = sizeof(limits)
-	};
-	int rc = transport_read(shard->part.pages->tr, &io, 1);
-
-	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
-		rc = give_view_back(shard, v, &limits[v], off + v * sizeof(limits[0]), given);
-	return rc;
-}
-
 /* -------- both -------- */
 
 int shard_settle_dead(void *ctx, struct part *part, uint32_t owner)
 {
 	struct shard_settled nobody_asks = { .closed = 0 }, *report = ctx ? ctx : &nobody_asks;
-	int rc = shard_close_blocks(shard_of(part), owner, &report->closed);
+	struct shard *shard = shard_of(part);
+	struct slot_limits limits[RING_MAX_VIEWS];
+	uint64_t off = part_page_off(part, owner - 1) + offsetof(struct client_page, limits);
+	struct transport_io io = {
+		.region = part->pages, .off = off, .dst = limits, .len = sizeof(limits)
+	};
+	int rc = shard_close_blocks(shard, owner, &report->closed);
 
-	return rc ? rc : give_back(shard_of(part), owner, report->given_back);
+	if (!rc)
+		rc = transport_read(part->pages->tr, &io, 1);
+	/* L2 pairs with L1: the view's count after its CAS includes the one that the page held. */
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++) {
+		uint64_t all = shard_limits_off(shard, v), own = off + v * sizeof(limits[0]);
+		struct side ins = {
+			.all_admitted_off = all + offsetof(struct view_limits, ins_admitted),
+			.all_committed_off = all + offsetof(struct view_limits, ins_committed),
+			.admitted_off = own + offsetof(struct slot_limits, ins_admitted),
+			.admitted = rword64_load_relaxed(&limits[v].ins_admitted),
+			.committed = rword64_load_relaxed(&limits[v].ins_committed),
+		};
+		struct side smp = {
+			.all_admitted_off = all + offsetof(struct view_limits, smp_admitted),
+			.all_committed_off = all + offsetof(struct view_limits, smp_committed),
+			.admitted_off = own + offsetof(struct slot_limits, smp_admitted),
+			.admitted = rword64_load_relaxed(&limits[v].smp_admitted),
+			.committed = rword64_load_relaxed(&limits[v].smp_committed),
+		};
+
+		rc = give_side_back(shard, &ins, &report->given_back[0]);
+		if (!rc)
+			rc = give_side_back(shard, &smp, &report->given_back[1]);
+	}
+	return rc;
 }
 
 int shard_settle(struct shard *shard, uint32_t owner, struct shard_settled *report_out)

@@ -26,34 +26,28 @@ struct part_spec shard_spec(const struct table_desc *desc)
 	return spec;
 }
 
-/* Stores the words that do not start as zero. slot_take initialises the pages. */
-static int store_words(struct region *tree, const struct table_desc *desc,
-		       const struct shard_ids *ids)
-{
-	uint64_t head = ids->first_ticket & BLOCK_SEQ_MASK;
-	uint64_t off = desc->words_off + offsetof(struct shard_words, head);
-	int rc = transport_store(tree, off, &head, sizeof(head));
-
-	for (uint32_t i = 0; !rc && i < desc->n_views; i++) {
-		uint64_t one = min_u64(desc->views[i].scale, desc->views[i].max_prio);
-
-		off = desc->views[i].words_off + offsetof(struct view_words, max_priority);
-		rc = transport_store(tree, off, &one, sizeof(one));
-	}
-	return rc;
-}
-
 int shard_format(const struct part_regions *regions, const struct table_desc *desc,
 		 const struct shard_ids *ids)
 {
 	struct part_spec spec = shard_spec(desc);
 	struct region *tree = regions->at[REGION_TREE];
+	uint64_t head = ids->first_ticket & BLOCK_SEQ_MASK;
 	int rc = part_format(regions, &spec, &ids->origin);
 
 	if (!rc)
 		rc = transport_store(tree, DESC_OFF, desc, sizeof(*desc));
+	/* The words that do not start as zero. slot_take initialises the pages. */
 	if (!rc)
-		rc = store_words(tree, desc, ids);
+		rc = transport_store(tree, desc->words_off + offsetof(struct shard_words, head),
+				     &head, sizeof(head));
+	for (uint32_t i = 0; !rc && i < desc->n_views; i++) {
+		const struct view_desc *view = &desc->views[i];
+		uint64_t one = min_u64(view->scale, view->max_prio);
+
+		rc = transport_store(tree,
+				     view->words_off + offsetof(struct view_words, max_priority),
+				     &one, sizeof(one));
+	}
 	return rc ? rc : part_publish(regions);
 }
 
@@ -64,14 +58,26 @@ static bool same_bytes(const void *a, const void *b, size_t n)
 	return memcmp(a, b, n) == 0;
 }
 
-static int load_desc(struct shard *shard, const struct table_desc *want)
+int shard_open(const struct part_regions *regions, const struct table_desc *want,
+	       struct shard **shard_out)
 {
-	struct transport_io io = { .region = shard->tree,
+	struct shard *shard = mem_aligned(WIRE_LINE, sizeof(*shard));
+	struct transport_io io = { .region = regions->at[REGION_TREE],
 				   .off = DESC_OFF,
-				   .dst = &shard->desc,
 				   .len = sizeof(shard->desc) };
-	int rc = transport_read(shard->tree->tr, &io, 1);
+	struct part_spec spec;
+	int rc;
 
+	if (!shard)
+		return error_set(-ENOMEM, "shard: cannot allocate memory");
+	memset(shard, 0, sizeof(*shard));
+	shard->tree = regions->at[REGION_TREE];
+	shard->rows = regions->at[REGION_ROWS];
+	io.dst = &shard->desc;
+	/* The authoritative word first: a dropped shard is not read further. */
+	rc = part_check_live(regions, OBJECT_TABLE);
+	if (!rc)
+		rc = transport_read(shard->tree->tr, &io, 1);
 	if (!rc)
 		rc = table_desc_check(&shard->desc);
 	if (!rc && want && !same_bytes(&shard->desc, want, sizeof(*want)))
@@ -79,29 +85,14 @@ static int load_desc(struct shard *shard, const struct table_desc *want)
 			       "shard %u: its descriptor is not the catalog's: it was changed, or "
 			       "the region is another shard's",
 			       want->shard);
-	return rc;
-}
-
-/* Checks the state first, by the authoritative word: a dropped shard is not read further. */
-static int load_shard(struct shard *shard, const struct part_regions *regions,
-		      const struct table_desc *want)
-{
-	struct part_spec spec;
-	int rc = part_check_live(regions, OBJECT_TABLE);
-
-	if (!rc)
-		rc = load_desc(shard, want);
 	if (rc)
-		return rc;
+		goto err_free;
 	spec = shard_spec(&shard->desc);
-	return part_open(&shard->part, regions, &spec);
-}
-
-static void init_trees(struct shard *shard)
-{
+	rc = part_open(&shard->part, regions, &spec);
+	if (rc)
+		goto err_free;
 	for (uint32_t i = 0; i < shard->desc.n_views; i++) {
 		const struct view_desc *view = &shard->desc.views[i];
-
 		struct tree_place place = {
 			.leaves_off = view->leaves_off,
 			.inner_off = { view->inner_off[0], view->inner_off[1] },
@@ -110,27 +101,11 @@ static void init_trees(struct shard *shard)
 
 		sumtree_init(&shard->trees[i], shard->tree, &shard->desc.tree, &place);
 	}
-}
-
-int shard_open(const struct part_regions *regions, const struct table_desc *want,
-	       struct shard **shard_out)
-{
-	struct shard *shard = mem_aligned(WIRE_LINE, sizeof(*shard));
-	int rc;
-
-	if (!shard)
-		return error_set(-ENOMEM, "shard: cannot allocate memory");
-	memset(shard, 0, sizeof(*shard));
-	shard->tree = regions->at[REGION_TREE];
-	shard->rows = regions->at[REGION_ROWS];
-	rc = load_shard(shard, regions, want);
-	if (rc) {
-		mem_free(shard);
-		return rc;
-	}
-	init_trees(shard);
 	*shard_out = shard;
 	return 0;
+err_free:
+	mem_free(shard);
+	return rc;
 }
 
 void shard_close(struct shard **shard)

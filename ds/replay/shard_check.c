@@ -77,26 +77,9 @@ static int check_words(struct check *check)
 	return 0;
 }
 
-static void check_slot(struct check *check, const struct slot_info *info)
-{
-	struct shard_check_report *report = check->report;
-	uint32_t behind = report->epoch - (uint32_t)info->pin;
-
-	if (info->state > SLOT_FENCED)
-		problem(check, &report->wrong_slots, "slot %u: state %d", info->slot,
-			(int)info->state);
-	if (info->state == SLOT_LIVE)
-		report->live_slots++;
-	if (info->state == SLOT_FREE || info->pin == SLOT_IDLE)
-		return;
-	report->busy_slots++;
-	if (info->pin > UINT32_MAX || behind > 1)
-		problem(check, &report->wrong_slots, "slot %u: pin %" PRIu64 " under epoch %u",
-			info->slot, info->pin, report->epoch);
-}
-
 static int check_slots(struct check *check)
 {
+	struct shard_check_report *report = check->report;
 	struct slot_info infos[SLOT_READ_MAX];
 	uint32_t all = check->shard->desc.max_clients;
 
@@ -106,28 +89,26 @@ static int check_slots(struct check *check)
 
 		if (rc)
 			return rc;
-		for (uint32_t i = 0; i < n; i++)
-			check_slot(check, &infos[i]);
+		for (const struct slot_info *info = infos; info < infos + n; info++) {
+			uint32_t behind = report->epoch - (uint32_t)info->pin;
+
+			if (info->state > SLOT_FENCED)
+				problem(check, &report->wrong_slots, "slot %u: state %d",
+					info->slot, (int)info->state);
+			report->live_slots += info->state == SLOT_LIVE;
+			if (info->state == SLOT_FREE || info->pin == SLOT_IDLE)
+				continue;
+			report->busy_slots++;
+			if (info->pin > UINT32_MAX || behind > 1)
+				problem(check, &report->wrong_slots,
+					"slot %u: pin %" PRIu64 " under epoch %u", info->slot,
+					info->pin, report->epoch);
+		}
 	}
 	return 0;
 }
 
 /* -------- headers -------- */
-
-static int check_open_owner(struct check *check, uint32_t block, uint32_t owner)
-{
-	struct slot_info info;
-	int rc;
-
-	check->report->open_blocks++;
-	if (owner == 0 || owner > check->shard->desc.max_clients)
-		return 0; /* reported already */
-	rc = slot_read(&check->shard->part, owner - 1, &info);
-	if (!rc && info.state == SLOT_FREE)
-		problem(check, &check->report->wrong_headers,
-			"block %u: open, but its owner's slot %u is free", block, owner - 1);
-	return rc;
-}
 
 static int check_header(struct check *check, uint32_t block)
 {
@@ -136,10 +117,11 @@ static int check_header(struct check *check, uint32_t block)
 	uint64_t header = check->headers[block], seq = block_seq(header);
 	uint32_t owner = block_owner(header);
 	bool open = block_is_open(header);
+	struct slot_info info;
+	int rc = 0;
 
-	if (!header)
-		return 0; /* never claimed */
 	report->used_blocks++;
+	report->open_blocks += open;
 	if (seq % desc->blocks != block)
 		problem(check, &report->wrong_headers,
 			"block %u: ticket %" PRIu64 " is of block %u", block, seq,
@@ -149,10 +131,17 @@ static int check_header(struct check *check, uint32_t block)
 			"block %u: ticket %" PRIu64 ", but head is at %" PRIu64, block, seq,
 			report->head);
 	/* Recovery writes owner 0 into a header that it changed. */
-	if (owner > desc->max_clients || (open && owner == 0))
+	if (owner > desc->max_clients || (open && owner == 0)) {
 		problem(check, &report->wrong_headers, "block %u: %s by owner %u of %u", block,
 			open ? "open" : "closed", owner, desc->max_clients);
-	return open ? check_open_owner(check, block, owner) : 0;
+	} else if (open) {
+		rc = slot_read(&check->shard->part, owner - 1, &info);
+		if (!rc && info.state == SLOT_FREE)
+			problem(check, &report->wrong_headers,
+				"block %u: open, but its owner's slot %u is free", block,
+				owner - 1);
+	}
+	return rc;
 }
 
 static int check_headers(struct check *check)
@@ -165,7 +154,8 @@ static int check_headers(struct check *check)
 		rc = read_words(check->shard, off + b * 8ull, check->headers + b,
 				min_u64(CHUNK_WORDS, desc->blocks - b) * 8);
 	for (uint32_t b = 0; !rc && b < desc->blocks; b++)
-		rc = check_header(check, b);
+		if (check->headers[b]) /* 0: never claimed */
+			rc = check_header(check, b);
 	return rc;
 }
 
@@ -179,53 +169,36 @@ struct item {
 	uint64_t word;
 };
 
-/* An interrupted claim leaves items of older laps under a newer header. */
-static bool gen_fits(const struct check *check, const struct item *item)
-{
-	uint64_t header = check->headers[item->block];
-	uint32_t now = block_gen(block_seq(header), check->shard->desc.blocks);
-	uint32_t gen = leaf_gen(item->word);
-
-	if (!header || !gen)
-		return false;
-	return (now + LEAF_GEN_MASK - gen) % LEAF_GEN_MASK <= LEAF_GEN_MASK / 2;
-}
-
 static void check_leaf(struct check *check, const struct item *item)
 {
 	const struct table_desc *desc = &check->shard->desc;
 	const struct view_desc *view = &desc->views[item->view];
 	struct shard_check_report *report = check->report;
-	uint32_t slot = item->block * desc->block + item->row;
+	uint32_t slot = item->block * desc->block + item->row, gen = leaf_gen(item->word);
+	uint64_t header = check->headers[item->block];
+	uint32_t now = block_gen(block_seq(header), desc->blocks);
+	const struct row_info *row, *anchor;
 
 	if (leaf_priority(item->word) > view->max_prio)
 		problem(check, &report->wrong_leaves,
 			"view %u slot %u: priority %" PRIu64 " above %" PRIu64, item->view, slot,
 			leaf_priority(item->word), view->max_prio);
-	if (!gen_fits(check, item))
+	/* An interrupted claim leaves items of older laps under a newer header. */
+	if (!header || !gen || (now + LEAF_GEN_MASK - gen) % LEAF_GEN_MASK > LEAF_GEN_MASK / 2)
 		problem(check, &report->wrong_leaves,
 			"view %u slot %u: live with gen %u under header %#" PRIx64, item->view,
-			slot, leaf_gen(item->word), check->headers[item->block]);
+			slot, gen, header);
 	if (item->row + 1 < desc->window_max)
 		problem(check, &report->wrong_leaves,
 			"view %u slot %u: live on a repeated row of its block", item->view, slot);
-}
-
-static void check_window(struct check *check, const struct item *item)
-{
-	const struct table_desc *desc = &check->shard->desc;
-	const struct view_desc *view = &desc->views[item->view];
-	struct shard_check_report *report = check->report;
-	uint32_t slot = item->block * desc->block + item->row;
-	const struct row_info *row = &check->infos[item->row], *anchor;
-
-	if (item->row + 1 < view->window)
-		return; /* reported already */
+	if (!check->infos || item->row + 1 < view->window)
+		return; /* no rows to check, or reported already */
+	row = &check->infos[item->row];
 	anchor = row - view->future;
-	if (!row_scan_is_whole(check->infos, item->row, view->window, leaf_gen(item->word)))
+	if (!row_scan_is_whole(check->infos, item->row, view->window, gen))
 		problem(check, &report->wrong_rows,
 			"view %u slot %u: rows of its window are torn or not of gen %u", item->view,
-			slot, leaf_gen(item->word));
+			slot, gen);
 	else if (anchor->flags & (ROW_FINAL | ROW_FILLER))
 		problem(check, &report->wrong_rows, "view %u slot %u: its anchor has flags %#x",
 			item->view, slot, anchor->flags);
@@ -251,25 +224,11 @@ static int check_leaves(struct check *check, uint32_t view, uint32_t block)
 		for (uint32_t i = 0; i < n; i++) {
 			item.row = first + i;
 			item.word = words[i];
-			if (!leaf_priority(item.word))
-				continue;
-			check_leaf(check, &item);
-			if (check->infos)
-				check_window(check, &item);
+			if (leaf_priority(item.word))
+				check_leaf(check, &item);
 		}
 	}
 	return 0;
-}
-
-static int check_block(struct check *check, uint32_t block)
-{
-	int rc = 0;
-
-	if (check->infos)
-		rc = row_scan_block(check->shard, block, check->opts.crc, check->infos);
-	for (uint32_t v = 0; !rc && v < check->shard->desc.n_views; v++)
-		rc = check_leaves(check, v, block);
-	return rc;
 }
 
 /* -------- sums and limits -------- */
@@ -348,43 +307,40 @@ static int check_limits(struct check *check, uint32_t view)
 
 /* -------- all of it -------- */
 
-static int check_all(struct check *check)
-{
-	const struct table_desc *desc = &check->shard->desc;
-	int rc = check_words(check);
-
-	if (!rc)
-		rc = check_slots(check);
-	if (!rc)
-		rc = check_headers(check);
-	for (uint32_t b = 0; !rc && b < desc->blocks; b++)
-		rc = check_block(check, b);
-	for (uint32_t v = 0; !rc && v < desc->n_views; v++) {
-		rc = check_sums(check, v);
-		if (!rc)
-			rc = check_limits(check, v);
-	}
-	return rc;
-}
-
 int shard_check(struct shard *shard, const struct shard_check_opts *opts,
 		struct shard_check_report *report_out)
 {
+	const struct table_desc *desc = &shard->desc;
 	struct shard_check_report report = { 0 };
 	struct check check = { .shard = shard, .report = &report };
 	bool rows;
-	int rc = -ENOMEM;
+	int rc;
 
 	if (opts)
 		check.opts = *opts;
 	rows = check.opts.rows || check.opts.crc;
-	check.headers = mem_array(shard->desc.blocks, sizeof(uint64_t));
-	check.infos = rows ? mem_array(shard->desc.block, sizeof(*check.infos)) : NULL;
-	if (check.headers && (check.infos || !rows))
-		rc = check_all(&check);
+	check.headers = mem_array(desc->blocks, sizeof(uint64_t));
+	check.infos = rows ? mem_array(desc->block, sizeof(*check.infos)) : NULL;
+	if (!check.headers || (rows && !check.infos))
+		rc = error_set(-ENOMEM, "shard check: cannot allocate memory for %u block headers",
+			       desc->blocks);
 	else
-		rc = error_set(rc, "shard check: cannot allocate memory for %u block headers",
-			       shard->desc.blocks);
+		rc = check_words(&check);
+	if (!rc)
+		rc = check_slots(&check);
+	if (!rc)
+		rc = check_headers(&check);
+	for (uint32_t b = 0; !rc && b < desc->blocks; b++) {
+		if (rows)
+			rc = row_scan_block(shard, b, check.opts.crc, check.infos);
+		for (uint32_t v = 0; !rc && v < desc->n_views; v++)
+			rc = check_leaves(&check, v, b);
+	}
+	for (uint32_t v = 0; !rc && v < desc->n_views; v++) {
+		rc = check_sums(&check, v);
+		if (!rc)
+			rc = check_limits(&check, v);
+	}
 	mem_free(check.infos);
 	mem_free(check.headers);
 	if (!rc)
