@@ -52,13 +52,6 @@ static int print_json(const struct rlv_client_info *clients, size_t n)
 	return cli_json_end(json);
 }
 
-static const char *connection_of(const struct rlv_client_info *client)
-{
-	if (client->fenced)
-		return "fenced";
-	return client->address[0] ? client->address : "away";
-}
-
 static void put_tables(struct text_table *table, const struct rlv_client_info *client)
 {
 	char text[256] = "";
@@ -88,7 +81,10 @@ static int print_text(const struct rlv_client_info *clients, size_t n)
 		else
 			text_table_cell(&table, "another host");
 		text_table_cell(&table, "%s", client->role);
-		text_table_cell(&table, "%s", connection_of(client));
+		text_table_cell(&table, "%s",
+				client->fenced       ? "fenced"
+				: client->address[0] ? client->address
+						     : "away");
 		text_table_cell(&table, "%.0f s", (double)client->age_ns / CLOCK_NS_PER_S);
 		text_table_cell(&table, "%.1f s", (double)client->lease_ns / CLOCK_NS_PER_S);
 		text_table_cell(&table, "%u", client->slots);

@@ -193,22 +193,6 @@ static int wait_exact(struct demo *demo, struct replay_case *c)
 	return 0;
 }
 
-static int play_scene(struct demo *demo, struct replay_case *c, const struct scene *scene)
-{
-	int ret = 0;
-
-	for (uint32_t w = 0; w < scene->windows && ret == 0; w++)
-		ret = play_window(demo, c, scene, w);
-	progress_clear(&demo->progress);
-	if (ret)
-		return cli_fail_local(ret, "%s", scene->title), ret;
-	add_figures(demo, c, scene);
-	if (scene->kill_actor)
-		printf("   the other actor and both learners went on\n");
-	demo_say(demo, "Inspect: a walk over the whole table");
-	return wait_exact(demo, c);
-}
-
 static int run_scene(struct demo *demo, const struct scene *scene)
 {
 	struct replay_case *c = mem_zalloc(sizeof(*c));
@@ -242,10 +226,18 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 		c->progress = &demo->progress;
 		ret = replay_case_start(c, config.store);
 	}
-	if (ret)
+	for (uint32_t w = 0; ret == 0 && w < scene->windows; w++)
+		ret = play_window(demo, c, scene, w);
+	progress_clear(&demo->progress);
+	if (ret) {
 		cli_fail_local(ret, "%s", scene->title);
-	else
-		ret = play_scene(demo, c, scene);
+	} else {
+		add_figures(demo, c, scene);
+		if (scene->kill_actor)
+			printf("   the other actor and both learners went on\n");
+		demo_say(demo, "Inspect: a walk over the whole table");
+		ret = wait_exact(demo, c);
+	}
 	if (c && replay_case_close(c) && ret == 0)
 		ret = (cli_fail_local(error_last_code(), "%s", scene->title), -EIO);
 	if (data)

@@ -66,11 +66,14 @@ static int connect_to(const char *address, uint64_t deadline_ns, int *fd_out)
 	return ret;
 }
 
-/* Read until the peer closes or the buffer is full. */
-static int receive(int fd, uint64_t deadline_ns, char answer[ANSWER_BYTES])
+/* Sends the request, and reads until the peer closes or the buffer is full. */
+static int talk(int fd, uint64_t deadline_ns, char answer[ANSWER_BYTES])
 {
+	static const char request[] = "GET /healthz HTTP/1.1\r\nHost: relive\r\n\r\n";
 	size_t len = 0;
 
+	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(request) - 1)
+		return error_set(-errno, "send: %s", strerror(errno));
 	for (;;) {
 		ssize_t n;
 		int ret = wait_for(fd, POLLIN, deadline_ns);
@@ -85,15 +88,6 @@ static int receive(int fd, uint64_t deadline_ns, char answer[ANSWER_BYTES])
 		if (n == 0 || len == ANSWER_BYTES - 1)
 			return 0;
 	}
-}
-
-static int talk(int fd, uint64_t deadline_ns, char answer[ANSWER_BYTES])
-{
-	static const char request[] = "GET /healthz HTTP/1.1\r\nHost: relive\r\n\r\n";
-
-	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(request) - 1)
-		return error_set(-errno, "send: %s", strerror(errno));
-	return receive(fd, deadline_ns, answer);
 }
 
 int health_get(const char *address, int64_t timeout_ns, char *words_out, size_t room)

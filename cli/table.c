@@ -10,7 +10,7 @@
 #include "cli/table_print.h"
 #include "program/units.h"
 
-#define MAX_SHARDS 1024
+enum { MAX_SHARDS = 1024 };
 
 /* Arguments of `relive table ...`. */
 struct request {

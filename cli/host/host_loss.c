@@ -80,24 +80,13 @@ static void check_nodes(struct inquest *q)
 	}
 }
 
-static bool has_shard_at_stake(const struct inquest *q, size_t n)
-{
-	for (size_t i = 0; i < n && i < MAX_SHARDS; i++) {
-		const struct rlv_shard_info *shard = &q->shards[i];
-
-		if ((shard->state == RLV_SHARD_ACTIVE || shard->state == RLV_SHARD_DRAINING) &&
-		    is_at_stake(q, shard->node))
-			return true;
-	}
-	return false;
-}
-
 /* A table without a shard here has nothing to lose. */
 static void count_table(struct inquest *q, const char *name)
 {
 	struct rlv_table *table;
 	size_t n = MAX_SHARDS;
 	int64_t items = 0;
+	bool any = false;
 	int ret = rlv_table_open(q->store, name, &table);
 
 	if (ret == -EHOSTDOWN || ret == -ENOENT)
@@ -108,7 +97,13 @@ static void count_table(struct inquest *q, const char *name)
 	}
 	q->table = (struct rlv_table_info){ .size = sizeof(q->table) };
 	ret = rlv_table_shards(table, q->shards, sizeof(q->shards[0]), &n);
-	if (ret == 0 && has_shard_at_stake(q, n)) {
+	for (size_t i = 0; ret == 0 && i < n && i < MAX_SHARDS; i++) {
+		const struct rlv_shard_info *shard = &q->shards[i];
+
+		any |= (shard->state == RLV_SHARD_ACTIVE || shard->state == RLV_SHARD_DRAINING) &&
+		       is_at_stake(q, shard->node);
+	}
+	if (any) {
 		ret = rlv_table_info(table, &q->table);
 		for (uint32_t v = 0; v < q->table.n_views && ret == 0; v++)
 			if (q->table.views[v].items > items)

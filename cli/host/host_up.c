@@ -51,23 +51,6 @@ static bool is_numbered(const struct host_daemon *daemon, uint32_t *index_out)
 	return end != node_name(daemon) && !*end && *index_out < HOST_STORE_MAX_NODES;
 }
 
-static int contradiction(const struct up *up, const struct host_daemon *daemon, const char *name,
-			 const char *value)
-{
-	const char *now = cmdline_get(&daemon->line, name);
-
-	if (!now)
-		return error_set(-EEXIST,
-				 "store %s runs without %s (%s, pid %d), so %s %.200s contradicts "
-				 "it: leave the option out",
-				 up->store->name, name, daemon->name, (int)daemon->pid, name,
-				 value);
-	return error_set(-EEXIST,
-			 "store %s runs with %s %.200s (%s, pid %d), so %s %.200s contradicts it: "
-			 "leave the option out",
-			 up->store->name, name, now, daemon->name, (int)daemon->pid, name, value);
-}
-
 /* True if each given option matches that of the running daemon. */
 static int check_agrees(const struct up *up, const struct host_daemon *daemon,
 			const struct cmdline *given)
@@ -79,7 +62,12 @@ static int check_agrees(const struct up *up, const struct host_daemon *daemon,
 		const char *now = cmdline_get(&daemon->line, name);
 
 		if (!now || strcmp(now, value) != 0)
-			return contradiction(up, daemon, name, value);
+			return error_set(-EEXIST,
+					 "store %s runs %s %s%s%.200s (%s, pid %d), so %s %.200s "
+					 "contradicts it: leave the option out",
+					 up->store->name, now ? "with" : "without", name,
+					 now ? " " : "", now ? now : "", daemon->name,
+					 (int)daemon->pid, name, value);
 		name = value;
 	}
 	return 0;
@@ -114,19 +102,6 @@ static int plan_metad(struct up *up)
 	return host_metad_line(up->store->name, &up->metad, &metad->line);
 }
 
-static int plan_new_node(struct up *up, uint32_t index)
-{
-	struct host_daemon *daemon;
-	char name[24];
-	int ret;
-
-	snprintf(name, sizeof(name), HOST_NODE "%u", index);
-	ret = host_daemons_add(&up->daemons, name, &daemon);
-	if (ret || daemon->line.len)
-		return ret;
-	return host_node_line(up->store->name, node_name(daemon), &up->node, &daemon->line);
-}
-
 /* Number of numbered nodes: as given, as existing, or one for a new store. */
 static int plan_nodes(struct up *up, bool known)
 {
@@ -152,8 +127,16 @@ static int plan_nodes(struct up *up, bool known)
 	}
 	if (!wanted && !known && !up->runs)
 		wanted = 1;
-	for (uint32_t i = 0; i < wanted && ret == 0; i++)
-		ret = plan_new_node(up, i);
+	for (uint32_t i = 0; i < wanted && ret == 0; i++) {
+		struct host_daemon *daemon;
+		char name[24];
+
+		snprintf(name, sizeof(name), HOST_NODE "%u", i);
+		ret = host_daemons_add(&up->daemons, name, &daemon);
+		if (ret == 0 && !daemon->line.len)
+			ret = host_node_line(up->store->name, node_name(daemon), &up->node,
+					     &daemon->line);
+	}
 	return ret;
 }
 
@@ -354,19 +337,6 @@ static int look_at_all(struct up *up)
 	return ret;
 }
 
-/* First node that is not up, NULL if all are. */
-static const struct host_daemon *find_absent(const struct up *up, const struct store_status *status)
-{
-	for (uint32_t i = 0; i < up->daemons.n; i++) {
-		const struct host_daemon *daemon = &up->daemons.at[i];
-
-		if (host_daemon_is_node(daemon) && is_part(daemon) &&
-		    !host_node_is_up(status, node_name(daemon)))
-			return daemon;
-	}
-	return NULL;
-}
-
 static int wait_ready(struct up *up)
 {
 	uint64_t begin = clock_now_ns(clock_monotonic());
@@ -380,7 +350,14 @@ static int wait_ready(struct up *up)
 		if (ret)
 			return ret;
 		asked = store_status_ask(up->store->uri, HOST_ASK_NS, &status);
-		absent = asked ? NULL : find_absent(up, &status);
+		absent = NULL;
+		for (uint32_t i = 0; i < up->daemons.n && !asked; i++) {
+			const struct host_daemon *daemon = &up->daemons.at[i];
+
+			if (host_daemon_is_node(daemon) && is_part(daemon) &&
+			    !host_node_is_up(&status, node_name(daemon)))
+				absent = daemon;
+		}
 		if (asked == 0 && !absent)
 			return 0;
 		spent = (int64_t)(clock_now_ns(clock_monotonic()) - begin);
@@ -400,24 +377,6 @@ static int wait_ready(struct up *up)
 }
 
 /* -------- up -------- */
-
-static void fill_store(const struct up *up)
-{
-	struct host_store *store = up->store;
-
-	store->was_up = up->runs;
-	store->n_nodes = 0;
-	for (uint32_t i = 0; i < up->daemons.n; i++) {
-		const struct host_daemon *daemon = &up->daemons.at[i];
-
-		if (!is_part(daemon))
-			continue;
-		if (host_daemon_is_node(daemon))
-			store->nodes[store->n_nodes++] = daemon->pid;
-		else
-			store->metad = daemon->pid;
-	}
-}
 
 /*
  * After a failure: keeps started daemons if the store ran before; else stops all. Restores the
@@ -445,24 +404,20 @@ static bool undo(struct up *up)
 	return true;
 }
 
-/* Completes a `down` that was killed: daemons that it told to end must not end while in use. */
-static int finish_down(struct up *up)
-{
-	int ret = host_stop_all(&up->store->dir, &up->daemons, HOST_GRACE_NS);
-
-	if (ret)
-		return ret;
-	host_files_clean(&up->store->dir);
-	ret = runtime_dir_open(up->store->name, true, &up->store->dir);
-	return ret ? ret : host_files_look(&up->store->dir, &up->daemons);
-}
-
 static int bring_up(struct up *up)
 {
 	int ret = host_files_look(&up->store->dir, &up->daemons);
 
-	if (ret == 0 && host_files_are_ending(&up->store->dir))
-		ret = finish_down(up);
+	/* Completes a `down` that was killed: daemons that it told to end must not end while in use. */
+	if (ret == 0 && host_files_are_ending(&up->store->dir)) {
+		ret = host_stop_all(&up->store->dir, &up->daemons, HOST_GRACE_NS);
+		if (ret)
+			return ret;
+		host_files_clean(&up->store->dir);
+		ret = runtime_dir_open(up->store->name, true, &up->store->dir);
+		if (ret == 0)
+			ret = host_files_look(&up->store->dir, &up->daemons);
+	}
 	if (ret == 0)
 		ret = plan(up);
 	if (ret == 0)
@@ -504,10 +459,19 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 	host_lock_give(&lock, gone);
 	if (progress)
 		progress_clear(progress);
-	if (ret == 0) {
-		fill_store(up);
-		*store_out = store;
+	store.was_up = up->runs;
+	for (uint32_t i = 0; ret == 0 && i < up->daemons.n; i++) {
+		const struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (!is_part(daemon))
+			continue;
+		if (host_daemon_is_node(daemon))
+			store.nodes[store.n_nodes++] = daemon->pid;
+		else
+			store.metad = daemon->pid;
 	}
+	if (ret == 0)
+		*store_out = store;
 out:
 	mem_free(up);
 	return ret;

@@ -18,29 +18,20 @@ struct request {
 	bool json, progress;
 };
 
-static void print_text(const struct host_store *store, const struct host_store_opts *opts)
-{
-	const char *plural = store->n_nodes == 1 ? "" : "s";
-	char bytes[UNITS_TEXT_BYTES];
-
-	printf("%s\n", store->uri);
-	if (store->was_up && store->started == 0)
-		fprintf(stderr, "store %s is up already: %u memory node%s\n", store->name,
-			store->n_nodes, plural);
-	else if (opts->node.bytes)
-		fprintf(stderr, "store %s is up: %u memory node%s of %s\n", store->name,
-			store->n_nodes, plural, units_format_bytes(opts->node.bytes, bytes));
-	else
-		fprintf(stderr, "store %s is up: %u memory node%s\n", store->name, store->n_nodes,
-			plural);
-}
-
 static int print_up(const struct host_store *store, const struct request *request)
 {
+	bool was_up = store->was_up && store->started == 0;
+	char bytes[UNITS_TEXT_BYTES];
 	struct json *json;
 
 	if (!request->json) {
-		print_text(store, &request->opts);
+		printf("%s\n", store->uri);
+		fprintf(stderr, "store %s is up%s: %u memory node%s", store->name,
+			was_up ? " already" : "", store->n_nodes, store->n_nodes == 1 ? "" : "s");
+		if (!was_up && request->opts.node.bytes)
+			fprintf(stderr, " of %s",
+				units_format_bytes(request->opts.node.bytes, bytes));
+		fprintf(stderr, "\n");
 		return CLI_OK;
 	}
 	json = cli_json_begin();
