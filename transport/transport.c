@@ -42,7 +42,7 @@ void transport_close(struct transport **tr)
 	if (!tr || !*tr)
 		return;
 	error_keep(&kept);
-	chunk_free((*tr)->view, (*tr)->view_bytes);
+	chunk_drop(&(*tr)->view);
 	(*tr)->ops->close(*tr);
 	error_restore(&kept);
 	*tr = NULL;
@@ -390,14 +390,15 @@ static int view_copies(struct transport *tr, struct transport_view *views, size_
 
 	for (size_t i = 0; i < n; i++)
 		bytes += views[i].len;
-	if (!chunk_make_room(&tr->view, &tr->view_bytes, bytes))
+	if (!chunk_make_room(&tr->view, bytes))
 		return error_set(-ENOMEM, "cannot allocate a view of %zu bytes", bytes);
 	bytes = 0;
 	for (size_t i = 0; i < n; i++) {
-		views[i].ptr = tr->view + bytes;
+		views[i].ptr = tr->view.ptr + bytes;
 		io[i] = (struct transport_io){ .region = views[i].region,
 					       .off = views[i].off,
-					       .dst = tr->view + bytes,
+					       .dst = tr->view.ptr + bytes,
+					       .mem = &tr->view,
 					       .len = views[i].len };
 		bytes += views[i].len;
 	}

@@ -50,6 +50,7 @@
 
 #include "wire/le.h"
 
+#include "base/mem/mem.h"
 #include "base/os/clock.h"
 #include "base/error.h"
 
@@ -119,6 +120,7 @@ struct transport_io {
 		void *dst;
 		const void *src;
 	};
+	const struct mem *mem; /* that the buffer lies in; NULL: some memory of this process */
 	uint32_t len;
 };
 
@@ -151,8 +153,8 @@ enum transport_verb { VERB_READ, VERB_WRITE, VERB_CAS, VERB_FAA };
 
 /*
  * A work request: io or atomic, by verb. Until the ticket is done, the caller keeps valid the
- * memory that io names, and the request itself if it is an atomic. A read or write request may be
- * reused when submit returns.
+ * buffer that io names, and the request itself if it is an atomic. A read or write request, and its
+ * struct mem, may be reused when submit returns.
  */
 struct transport_wr {
 	enum transport_verb verb;
@@ -233,9 +235,8 @@ struct transport {
 	uint64_t posted;      /* last ticket returned; tickets rise */
 	uint64_t waited;      /* last ticket that a counted wait covers */
 	struct transport_stats stats;
-	uint8_t *view; /* buffer for views of regions that are not addressable */
-	size_t view_bytes;
-	uint64_t link; /* identifies its connection to a replacement; 0 = not needed */
+	struct mem view; /* for views of regions that are not addressable */
+	uint64_t link;   /* identifies its connection to a replacement; 0 = not needed */
 };
 
 struct transport_opts {

@@ -120,6 +120,15 @@ bool chunk_find(const void *ptr, size_t len, uint32_t *index_out)
 	return true;
 }
 
+struct mem chunk_mem(void *ptr, size_t len)
+{
+	struct mem mem = { .kind = MEM_REGISTERED, .ptr = ptr, .len = len };
+
+	if (!chunk_find(ptr, len, &mem.handle))
+		mem.kind = MEM_HOST;
+	return mem;
+}
+
 static bool make_leaves(const struct pages *pages)
 {
 	uintptr_t base = (uintptr_t)pages->ptr;
@@ -293,22 +302,23 @@ void *chunk_alloc(size_t align, size_t bytes)
 	return ptr;
 }
 
-void *chunk_array(size_t n, size_t size)
+bool chunk_make_room(struct mem *mem, size_t bytes)
 {
-	size_t bytes;
-	void *ptr = checked_mul_size(n, size, &bytes) ? chunk_alloc(GRAIN, bytes) : NULL;
+	void *ptr;
 
-	return ptr ? memset(ptr, 0, bytes) : NULL;
+	if (bytes <= mem->len)
+		return true;
+	chunk_drop(mem);
+	ptr = chunk_alloc(GRAIN, bytes);
+	if (ptr)
+		*mem = chunk_mem(memset(ptr, 0, bytes), bytes);
+	return ptr;
 }
 
-bool chunk_make_room(uint8_t **buffer, size_t *room, size_t bytes)
+void chunk_drop(struct mem *mem)
 {
-	if (bytes <= *room)
-		return true;
-	chunk_free(*buffer, *room);
-	*buffer = chunk_alloc(GRAIN, bytes);
-	*room = *buffer ? bytes : 0;
-	return *buffer;
+	chunk_free(mem->ptr, mem->len);
+	*mem = (struct mem){ 0 };
 }
 
 void chunk_free(void *ptr, size_t bytes)

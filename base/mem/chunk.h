@@ -6,9 +6,9 @@
  * It is cut in units of a cache line by first fit over a bitmap that lies outside of it, so that
  * nothing that a device writes can harm the allocator. A device listens: it is told of every chunk,
  * registers it, and keeps its key under the chunk's index. So a chunk is one registration for each
- * device, and a buffer's key is found by its address:
+ * device. Who makes a buffer describes it once, and its work requests name the description:
  *
- *   chunk_find(ptr) -> index -> key that the device keeps
+ *   chunk_make_room, chunk_mem -> struct mem: handle = index -> key that the device keeps
  *
  * Without a listener a chunk is memory like any other, and a forked child has its copy. From the
  * first listener on chunks are kept from children (MADV_DONTFORK): a page that a device knows must
@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "base/mem/alloc.h"
+#include "base/mem/mem.h"
 #include "base/error.h"
 
 #define CHUNK_UNIT ((size_t)2 << 20) /* chunks are multiples of it, and start on one */
@@ -38,14 +39,14 @@
  */
 void *chunk_alloc(size_t align, size_t bytes) RLV_MUST_CHECK;
 
-/* The same, zeroed, for n elements; NULL also when n * size does not fit. */
-void *chunk_array(size_t n, size_t size) RLV_MUST_CHECK;
-
 /*
- * Makes *buffer at least bytes long; its content is not kept. false: no memory; *buffer is NULL and
- * *room 0. Free it by chunk_free(*buffer, *room).
+ * Makes a memory, all zero at first, at least bytes long: if it is shorter, replaces it by one of
+ * zeroed bytes. false: no memory; *mem is all zero.
  */
-bool chunk_make_room(uint8_t **buffer, size_t *room, size_t bytes) RLV_MUST_CHECK;
+bool chunk_make_room(struct mem *mem, size_t bytes) RLV_MUST_CHECK;
+
+/* Frees what chunk_make_room made, and zeroes *mem. All zero: a no-op. */
+void chunk_drop(struct mem *mem);
 
 /*
  * Frees a buffer, a part of one that starts and ends on a cache line, or adjacent buffers of one
@@ -62,6 +63,12 @@ extern const struct alloc_hooks chunk_hooks;
  * drop chunks. Cost: three loads.
  */
 bool chunk_find(const void *ptr, size_t len, uint32_t *index_out);
+
+/*
+ * Describes a buffer, once, when it is made: registered if one chunk contains it, else host memory.
+ * len > 0. Valid until the buffer is freed.
+ */
+struct mem chunk_mem(void *ptr, size_t len);
 
 /*
  * Both are called under the lock of the chunks: they call no chunk_*, and take only locks of

@@ -18,14 +18,14 @@ int async_sample_init(struct async_sample *async)
 	return sumtree_steps_open(&async->steps);
 }
 
-void async_sample_fini(struct async_sample *async, size_t batch_size)
+void async_sample_fini(struct async_sample *async)
 {
 	sumtree_steps_close(&async->steps);
-	scratch_fini(&async->own, batch_size);
+	scratch_fini(&async->own);
 	mem_free(async->forest.epochs);
 	mem_free(async->sizes);
 	mem_free(async->io);
-	chunk_free(async->rows, async->room_rows);
+	chunk_drop(&async->rows);
 	*async = (struct async_sample){ 0 };
 }
 
@@ -57,7 +57,7 @@ static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, ui
 {
 	size_t bytes = sampler_window_bytes(sp);
 
-	if (!chunk_make_room(&async->rows, &async->room_rows, n * bytes))
+	if (!chunk_make_room(&async->rows, n * bytes))
 		return error_set(-ENOMEM, "sample: cannot allocate %zu bytes", n * bytes);
 	for (uint32_t k = 0; k < n; k++) {
 		uint32_t i = async->rows_first + k;
@@ -65,10 +65,11 @@ static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, ui
 		async->io[k] = (struct transport_io){
 			.region = handle_shard(&sp->h, async->s->shard[i])->rows,
 			.off = sampler_window_off(sp, async->s, i),
-			.dst = async->rows + k * bytes,
+			.dst = async->rows.ptr + k * bytes,
+			.mem = &async->rows,
 			.len = (uint32_t)bytes,
 		};
-		async->s->window[i] = async->rows + k * bytes;
+		async->s->window[i] = async->rows.ptr + k * bytes;
 	}
 	async->rows_n = n;
 	return 0;
@@ -134,6 +135,7 @@ static void async_aim_look(struct rlv_sampler *sp, struct async_sample *async,
 			.region = handle_shard(&sp->h, s->shard[i])->tree,
 			.off = sampler_leaf_off(sp, s, i),
 			.dst = &s->again[i],
+			.mem = &s->again_mem,
 			.len = 8,
 		};
 }

@@ -58,15 +58,14 @@ struct async_sample {
 	struct wait_set reads;
 	struct transport_io *io;
 	size_t room_io;
-	uint8_t *rows; /* read, to be copied into the batch */
-	size_t room_rows;
+	struct mem rows;             /* read, to be copied into the batch */
 	uint32_t rows_first, rows_n; /* items whose rows are being read */
 };
 
 /* Takes a zeroed struct. -ENOMEM; fini may be called after an error. */
 RLV_MUST_CHECK int async_sample_init(struct async_sample *async);
 /* The async sample must be idle or done. */
-void async_sample_fini(struct async_sample *async, size_t batch_size);
+void async_sample_fini(struct async_sample *async);
 
 /*
  * Starts a round; the positions of its items are in async->s->at. Any error leaves it idle. -ENOMEM:

@@ -49,7 +49,7 @@ void prefetch_fini(struct rlv_sampler *sp)
 	for (uint32_t i = 0; sp->ahead && i < sp->opts.prefetch; i++) {
 		if (!sp->ahead[i])
 			continue;
-		async_sample_fini(sp->ahead[i], sp->opts.batch_size);
+		async_sample_fini(sp->ahead[i]);
 		mem_free(sp->ahead[i]);
 	}
 	mem_free(sp->ahead);

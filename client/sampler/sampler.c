@@ -172,11 +172,11 @@ static void sampler_plan_init(struct rlv_sampler *sp)
 static void sampler_free(struct rlv_sampler *sp)
 {
 	prefetch_fini(sp);
-	async_sample_fini(&sp->now, 0);
+	async_sample_fini(&sp->now);
 	batch_free_all(sp);
 	shard_trees_fini(&sp->trees);
 	mem_free(sp->changes);
-	scratch_fini(&sp->scratch, sp->opts.batch_size);
+	scratch_fini(&sp->scratch);
 	mem_free(sp);
 }
 

@@ -13,18 +13,19 @@ int scratch_init(struct draw_scratch *s, size_t n)
 	s->probability = mem_array(n, sizeof(*s->probability));
 	s->at = mem_array(n, sizeof(*s->at));
 	s->window = mem_array(n, sizeof(*s->window));
-	s->again = chunk_array(n, sizeof(*s->again));
 	s->ops = mem_array(n, sizeof(*s->ops));
 	s->order = mem_array(n, sizeof(*s->order));
 	s->spare = mem_array(n, sizeof(*s->spare));
 	s->quanta = mem_array(n, sizeof(*s->quanta));
-	if (!s->shard || !s->slot || !s->word || !s->probability || !s->at || !s->window ||
-	    !s->again || !s->ops || !s->order || !s->spare || !s->quanta)
+	if (!chunk_make_room(&s->again_mem, n * sizeof(*s->again)) || !s->shard || !s->slot ||
+	    !s->word || !s->probability || !s->at || !s->window || !s->ops || !s->order ||
+	    !s->spare || !s->quanta)
 		return error_set(-ENOMEM, "sampler: cannot allocate memory for batches of %zu", n);
+	s->again = (uint64_t *)(void *)s->again_mem.ptr;
 	return 0;
 }
 
-void scratch_fini(struct draw_scratch *s, size_t n)
+void scratch_fini(struct draw_scratch *s)
 {
 	mem_free(s->shard);
 	mem_free(s->slot);
@@ -32,7 +33,7 @@ void scratch_fini(struct draw_scratch *s, size_t n)
 	mem_free(s->probability);
 	mem_free(s->at);
 	mem_free(s->window);
-	chunk_free(s->again, n * sizeof(*s->again));
+	chunk_drop(&s->again_mem);
 	mem_free(s->ops);
 	mem_free(s->order);
 	mem_free(s->spare);

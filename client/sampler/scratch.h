@@ -8,6 +8,7 @@
 
 #include "ds/sumtree/sumtree.h"
 
+#include "base/mem/mem.h"
 #include "base/error.h"
 
 /* A draw in progress; every array is batch_size long. */
@@ -18,7 +19,8 @@ struct draw_scratch {
 	double *probability;
 	uint32_t *at;           /* position in the batch */
 	const uint8_t **window; /* first row */
-	uint64_t *again;        /* leaf as read the second time */
+	uint64_t *again;        /* leaf as read the second time ... */
+	struct mem again_mem;   /* ... into this memory */
 	struct leaf_op *ops;
 	uint64_t *order; /* update: (shard, slot, index) packed for sorting */
 	uint64_t *spare;
@@ -27,6 +29,6 @@ struct draw_scratch {
 
 /* Allocates the arrays. -ENOMEM; fini may be called after an error. */
 RLV_MUST_CHECK int scratch_init(struct draw_scratch *s, size_t n);
-void scratch_fini(struct draw_scratch *s, size_t n);
+void scratch_fini(struct draw_scratch *s);
 
 #endif

@@ -55,8 +55,7 @@ struct rlv_writer {
 	bool dead;          /* fenced, and no time for another slot */
 	uint32_t waits_for; /* the view whose limiter refused last, or WRITER_ROOM */
 	int64_t timeout_ns;
-	uint8_t *stage; /* rows under construction where not direct */
-	size_t stage_bytes;
+	struct mem stage; /* rows under construction where not direct */
 	struct admission admissions[RING_MAX_VIEWS];
 	struct view_items items[RING_MAX_VIEWS];
 	uint32_t admitted[RING_MAX_VIEWS];       /* items of the call in progress */

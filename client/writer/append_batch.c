@@ -237,7 +237,7 @@ static int stream_write_rows(struct rlv_writer *w, struct stream *st, const stru
 	const struct shard *shard = st->blk.acc->shard;
 	uint32_t row_bytes = w->h.desc->row_bytes;
 	uint8_t *rows = st->direct ? ring_row(&st->blk, st->blk.used)
-				   : w->stage + (size_t)st->staged * row_bytes;
+				   : w->stage.ptr + (size_t)st->staged * row_bytes;
 
 	stream_fill_rows(w, st, rows, src);
 	if (st->direct)
@@ -248,6 +248,7 @@ static int stream_write_rows(struct rlv_writer *w, struct stream *st, const stru
 		.region = shard->rows,
 		.off = shard_row_off(shard, st->blk.first + st->blk.used),
 		.src = rows,
+		.mem = &w->stage,
 		.len = src->n * row_bytes,
 	};
 	return 0;

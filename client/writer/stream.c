@@ -64,7 +64,7 @@ void writer_keep_head(const struct rlv_writer *w, struct stream *st, uint32_t n)
 	size_t row = w->h.desc->row_bytes;
 	size_t head = head_rows(w);
 	size_t fresh = n < head ? n : head;
-	const uint8_t *end = w->stage + (st->staged + n) * row;
+	const uint8_t *end = w->stage.ptr + (st->staged + n) * row;
 
 	if (!head)
 		return;
@@ -86,7 +86,7 @@ static void stream_save_head(const struct rlv_writer *w, struct stream *st)
 	const uint8_t *from = stream_last_rows(w, st);
 
 	if (!from)
-		from = w->stage;
+		from = w->stage.ptr;
 	if (st->head && from && from != st->head)
 		memcpy(st->head, from, (size_t)head_rows(w) * w->h.desc->row_bytes);
 }
@@ -118,7 +118,7 @@ static int stream_write_head(struct rlv_writer *w, const struct stream *st,
 	uint32_t head = head_rows(w);
 	const uint8_t *from = stream_last_rows(w, st);
 	bool direct = access_is_direct(next->acc);
-	uint8_t *rows = direct ? ring_row(next, 0) : w->stage;
+	uint8_t *rows = direct ? ring_row(next, 0) : w->stage.ptr;
 
 	for (uint32_t i = 0; i < head; i++) {
 		uint8_t *row = rows + (size_t)i * desc->row_bytes;

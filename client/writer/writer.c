@@ -70,15 +70,14 @@ static int writer_make_stage(struct rlv_writer *w)
 	const struct table_desc *desc = w->h.desc;
 	uint32_t rows = desc->window_max > WRITER_CHUNK ? desc->window_max : WRITER_CHUNK;
 
-	if (w->stage || (part_set_is_addressable(&w->h.set) && !BARRIER_TSAN))
+	if (w->stage.ptr || (part_set_is_addressable(&w->h.set) && !BARRIER_TSAN))
 		return 0;
 	if (rows < w->n_streams)
 		rows = w->n_streams;
-	w->stage = chunk_array(rows, desc->row_bytes);
-	w->stage_bytes = (size_t)rows * desc->row_bytes;
-	return w->stage ? 0
-			: error_set(-ENOMEM, "writer: cannot allocate memory to stage %u rows",
-				    rows);
+	return chunk_make_room(&w->stage, (size_t)rows * desc->row_bytes)
+		       ? 0
+		       : error_set(-ENOMEM, "writer: cannot allocate memory to stage %u rows",
+				   rows);
 }
 
 static void writer_leave_shard(struct handle *h, uint32_t shard)
@@ -120,7 +119,7 @@ static void writer_free(struct rlv_writer *w)
 	mem_free(w->changes);
 	mem_free(w->credit);
 	mem_free(w->published);
-	chunk_free(w->stage, w->stage_bytes);
+	chunk_drop(&w->stage);
 	mem_free(w);
 }
 

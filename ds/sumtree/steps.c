@@ -38,9 +38,9 @@ struct sumtree_steps {
 
 	struct transport_io *io;
 	size_t n_io;
-	uint8_t *bytes; /* target of the reads */
+	struct mem bytes; /* target of the reads */
 
-	size_t room_draws, room_downs, room_trees, room_io, room_bytes;
+	size_t room_draws, room_downs, room_trees, room_io;
 };
 
 /* -------- memory -------- */
@@ -65,7 +65,7 @@ void sumtree_steps_close(struct sumtree_steps **steps)
 	mem_free(s->downs);
 	mem_free(s->trees);
 	mem_free(s->io);
-	chunk_free(s->bytes, s->room_bytes);
+	chunk_drop(&s->bytes);
 	mem_free(s);
 	*steps = NULL;
 }
@@ -79,7 +79,7 @@ static int make_room(void *array_inout, size_t *room, size_t n, size_t size)
 
 static int make_bytes(struct sumtree_steps *s, size_t bytes)
 {
-	return chunk_make_room(&s->bytes, &s->room_bytes, bytes)
+	return chunk_make_room(&s->bytes, bytes)
 		       ? 0
 		       : error_set(-ENOMEM, "draw: cannot allocate %zu bytes", bytes);
 }
@@ -99,7 +99,7 @@ static int aim_tops(struct sumtree_steps *s)
 	if (ret == 0)
 		ret = make_bytes(s, (size_t)s->n_trees * bytes);
 	for (uint32_t i = 0; ret == 0 && i < s->n_trees; i++)
-		sumtree_tops_aim(s->from, s->trees[i], s->bytes + (size_t)i * bytes,
+		sumtree_tops_aim(s->from, s->trees[i], &s->bytes, s->bytes.ptr + (size_t)i * bytes,
 				 s->io + (size_t)i * TOPS_READS);
 	s->n_io = (size_t)s->n_trees * TOPS_READS;
 	s->stage = STAGE_TOPS;
@@ -126,7 +126,8 @@ static void take_tops(struct sumtree_steps *s)
 	uint32_t left = 0;
 
 	for (uint32_t i = 0; i < s->n_trees; i++)
-		if (!sumtree_tops_take(&s->tops, s->trees[i], s->bytes + (size_t)i * bytes, last))
+		if (!sumtree_tops_take(&s->tops, s->trees[i], s->bytes.ptr + (size_t)i * bytes,
+				       last))
 			s->trees[left++] = s->trees[i];
 	s->n_trees = left;
 }
@@ -171,10 +172,11 @@ static void aim_chunk(struct sumtree_steps *s, struct sumtree_descent *down)
 
 		if (i == 0 || !same_node(down, i, i - 1)) {
 			sumtree_descent_aim(down, i, s->level, &s->io[s->n_io]);
-			s->io[s->n_io].dst = s->bytes + s->n_io * bytes;
+			s->io[s->n_io].dst = s->bytes.ptr + s->n_io * bytes;
+			s->io[s->n_io].mem = &s->bytes;
 			s->n_io++;
 		}
-		at = s->bytes + (s->n_io - 1) * bytes;
+		at = s->bytes.ptr + (s->n_io - 1) * bytes;
 		down->lanes.children[i] = (const uint64_t *)(const void *)at;
 	}
 }

@@ -122,8 +122,8 @@ uint32_t sumtree_tops_bytes(const struct forest *from)
 	return WIRE_LINE + head_bytes(&from->trees[0]);
 }
 
-void sumtree_tops_aim(const struct forest *from, uint32_t tree, uint8_t *buffer,
-		      struct transport_io io[TOPS_READS])
+void sumtree_tops_aim(const struct forest *from, uint32_t tree, const struct mem *mem,
+		      uint8_t *buffer, struct transport_io io[TOPS_READS])
 {
 	struct transport_view views[TOPS_READS];
 
@@ -132,6 +132,7 @@ void sumtree_tops_aim(const struct forest *from, uint32_t tree, uint8_t *buffer,
 		io[i] = (struct transport_io){ .region = views[i].region,
 					       .off = views[i].off,
 					       .dst = buffer + i * WIRE_LINE,
+					       .mem = mem,
 					       .len = views[i].len };
 }
 

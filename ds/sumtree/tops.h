@@ -33,15 +33,15 @@ RLV_MUST_CHECK int sumtree_tops_read(struct sumtree_tops *tops, const struct for
 
 /*
  * The same for callers that execute the reads: begin; aim (sets the TOPS_READS reads of one
- * tree, into a buffer of sumtree_tops_bytes()); take; end. take returns false if the epoch names
+ * tree, into sumtree_tops_bytes() of mem); take; end. take returns false if the epoch names
  * another array: aim again. With `last` it accepts the data anyway.
  */
 #define TOPS_READS 2u
 
 void sumtree_tops_begin(struct sumtree_tops *tops, const struct forest *from);
 uint32_t sumtree_tops_bytes(const struct forest *from);
-void sumtree_tops_aim(const struct forest *from, uint32_t tree, uint8_t *buffer,
-		      struct transport_io io[TOPS_READS]);
+void sumtree_tops_aim(const struct forest *from, uint32_t tree, const struct mem *mem,
+		      uint8_t *buffer, struct transport_io io[TOPS_READS]);
 bool sumtree_tops_take(struct sumtree_tops *tops, uint32_t tree, const uint8_t *buffer, bool last);
 void sumtree_tops_end(struct sumtree_tops *tops);
 

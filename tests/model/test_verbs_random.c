@@ -38,7 +38,8 @@ struct chain {
 static struct fake_pair pair;
 static struct rng rng;
 static uint64_t model[4 * ZONE / 8];
-static uint64_t *heap, *chunk; /* LOCAL_BYTES each, one of which a call uses */
+static uint64_t *heap; /* LOCAL_BYTES each, one of which a call uses */
+static struct mem chunk;
 static struct chain chains[CHAINS];
 static uint64_t n_done, n_unknown, n_lost;
 
@@ -77,8 +78,7 @@ static void begin(uint64_t seed)
 	fake_verbs.no_windows = below(2);
 	fake_verbs.no_parent_domains = below(2);
 	fake_pair_listen(&pair);
-	chunk = chunk_alloc(64, LOCAL_BYTES);
-	assert_non_null(chunk);
+	assert_true(chunk_make_room(&chunk, LOCAL_BYTES));
 	memset(model, 0, sizeof(model));
 	memset(chains, 0, sizeof(chains));
 	connect_pair();
@@ -164,8 +164,10 @@ static void begin_again(int ret)
 /* -------- calls -------- */
 
 /* n ranges of the zone that do not overlap, at places of local memory that do not, either. */
-static size_t some_ranges(struct transport_io *io, uint64_t *local)
+static size_t some_ranges(struct transport_io *io)
 {
+	const struct mem *mem = below(2) ? NULL : &chunk;
+	uint8_t *local = mem ? mem->ptr : (uint8_t *)heap;
 	size_t n = 1 + below(below(4) ? 8 : MAX), at = 0;
 	uint64_t off = 0, left = LOCAL_BYTES;
 
@@ -178,7 +180,8 @@ static size_t some_ranges(struct transport_io *io, uint64_t *local)
 		off += gap;
 		io[at] = (struct transport_io){ .region = pair.region,
 						.off = CALL_BYTES * ZONE + off,
-						.dst = local + (LOCAL_BYTES - left) / 8,
+						.dst = local + (LOCAL_BYTES - left),
+						.mem = mem,
 						.len = len };
 		off += len;
 		left -= len;
@@ -188,9 +191,8 @@ static size_t some_ranges(struct transport_io *io, uint64_t *local)
 
 static int write_some(void)
 {
-	uint64_t *local = below(2) ? heap : chunk;
 	struct transport_io io[MAX];
-	size_t n = some_ranges(io, local);
+	size_t n = some_ranges(io);
 	int ret;
 
 	for (size_t i = 0; i < n; i++)
@@ -210,9 +212,8 @@ static int write_some(void)
 
 static int read_some(void)
 {
-	uint64_t *local = below(2) ? heap : chunk;
 	struct transport_io io[MAX];
-	size_t n = some_ranges(io, local);
+	size_t n = some_ranges(io);
 	int ret = transport_read(pair.tr, io, n);
 
 	for (size_t i = 0; ret == 0 && i < n; i++)
@@ -384,7 +385,7 @@ static void run(uint64_t seed)
 				begin_again(ret);
 		}
 	expect_region();
-	chunk_free(chunk, LOCAL_BYTES);
+	chunk_drop(&chunk);
 	fake_pair_close(&pair);
 }
 

@@ -5,9 +5,10 @@
  * with a protection domain, and should be registered only once. A holder of a reference may read
  * its public fields, which never change.
  *
- * The chunks of base/mem/chunk.h are registered as they come and go; the key of a buffer in one is
- * found by its address. Registering memory pins it and costs a system call and about 0.1 us a page:
- * at opening and when buffers grow, never per operation.
+ * The chunks of base/mem/chunk.h are registered as they come and go, each under its index. A request
+ * names the struct mem of its buffer, whose handle is that index: nothing is searched by address.
+ * Registering memory pins it and costs a system call and about 0.1 us a page: at opening and when
+ * buffers grow, never per operation.
  */
 #ifndef RLV_TRANSPORT_VERBS_DEVICE_H
 #define RLV_TRANSPORT_VERBS_DEVICE_H
@@ -77,18 +78,17 @@ RLV_MUST_CHECK int verbs_device_register_dmabuf(struct verbs_device *device,
 void verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr);
 
 /*
- * The local key of a buffer in a chunk, for READs into it and WRITEs from it. False: none of its
- * bytes' chunks is registered. Cost: five loads. Thread: any.
+ * The local key of a memory, for READs into it and WRITEs from it. False: mem is NULL or host
+ * memory, or the device could not register its chunk. Cost: three loads. Thread: any.
  */
-static inline bool verbs_device_key(const struct verbs_device *device, const void *ptr, size_t len,
+static inline bool verbs_device_key(const struct verbs_device *device, const struct mem *mem,
 				    uint32_t *key_out)
 {
 	const struct ibv_mr *mr;
-	uint32_t index;
 
-	if (!chunk_find(ptr, len, &index))
+	if (!mem || mem->kind == MEM_HOST)
 		return false;
-	mr = atomic_load_explicit(&device->chunks[index], memory_order_acquire);
+	mr = atomic_load_explicit(&device->chunks[mem->handle], memory_order_acquire);
 	if (!mr)
 		return false;
 	*key_out = mr->lkey;

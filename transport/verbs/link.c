@@ -137,7 +137,6 @@ static int use_device(struct link *link, struct ibv_context *context)
 {
 	struct ibv_td_init_attr td_attr = { 0 };
 	struct ibv_parent_domain_init_attr attr = { 0 };
-	size_t bytes = (size_t)RECEIVES * VERBS_MESSAGE_MAX;
 	int entries, ret = verbs_device_get(link->calls, context, &link->device);
 
 	if (ret)
@@ -159,10 +158,9 @@ static int use_device(struct link *link, struct ibv_context *context)
 	link->receives = link->calls->create_cq(context, RECEIVES, NULL, NULL, 0);
 	if (!link->receives)
 		return error_set(-errno, "ibv_create_cq: %s", strerror(errno));
-	link->buffers = chunk_alloc(64, bytes);
-	if (!link->buffers)
+	if (!chunk_make_room(&link->buffers, (size_t)RECEIVES * VERBS_MESSAGE_MAX))
 		return error_set(-ENOMEM, "cannot allocate memory for a connection");
-	if (!verbs_device_key(link->device, link->buffers, bytes, &link->key))
+	if (!verbs_device_key(link->device, &link->buffers, &link->key))
 		return error_set(-ENOMEM,
 				 "device %s registers no memory: locked memory is bounded by "
 				 "ulimit -l",
@@ -174,7 +172,7 @@ static int use_device(struct link *link, struct ibv_context *context)
 
 static int post_receive(struct link *link, uint64_t i)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)link->buffers + i * VERBS_MESSAGE_MAX,
+	struct ibv_sge sge = { .addr = (uintptr_t)link->buffers.ptr + i * VERBS_MESSAGE_MAX,
 			       .length = VERBS_MESSAGE_MAX,
 			       .lkey = link->key };
 	struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
@@ -342,8 +340,7 @@ static void drop(struct link *link)
 	if (link->td)
 		(void)ibv_dealloc_td(link->td);
 	link->td = NULL;
-	chunk_free(link->buffers, (size_t)RECEIVES * VERBS_MESSAGE_MAX);
-	link->buffers = NULL;
+	chunk_drop(&link->buffers);
 	verbs_device_unreserve(link->device, link->share);
 	link->share = 0;
 	verbs_device_put(&link->device);
@@ -457,7 +454,7 @@ int link_receive(struct link *link, union verbs_any *message_out, uint64_t deadl
 		return error_set(-ECONNRESET, "receive: %s", link->calls->wc_status_str(wc.status));
 	if (wc.wr_id >= RECEIVES || wc.byte_len > VERBS_MESSAGE_MAX)
 		return error_set(-EPROTO, "receive: %u bytes", wc.byte_len);
-	ret = message_receive(message_out, link->buffers + wc.wr_id * VERBS_MESSAGE_MAX,
+	ret = message_receive(message_out, link->buffers.ptr + wc.wr_id * VERBS_MESSAGE_MAX,
 			      wc.byte_len);
 	return ret ? ret : post_receive(link, wc.wr_id);
 }

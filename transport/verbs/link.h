@@ -62,9 +62,9 @@ struct link {
 
 	/* private */
 	struct ibv_td *td;
-	uint8_t *buffers; /* for incoming messages; registered */
-	uint32_t key;     /* of buffers */
-	uint32_t share;   /* of the device's outstanding work: depth * n_qps */
+	struct mem buffers; /* for incoming messages; registered */
+	uint32_t key;       /* of buffers */
+	uint32_t share;     /* of the device's outstanding work: depth * n_qps */
 	uint64_t client_id, replaces;
 	uint32_t wanted_qps, wanted_depth;
 	uint8_t ack_timeout;

@@ -87,12 +87,13 @@ static int make_buffers(struct peer *peer)
 {
 	struct peers *peers = peer->all;
 	struct verbs_device *device = peers->device;
+	struct mem memory;
 
 	peer->buffers = alloc_buffer(peers->buffers, 64, sizeof(*peer->buffers));
 	if (!peer->buffers)
 		return error_set(-ENOMEM, "cannot allocate memory for messages");
-	if (peer->domain == device->pd &&
-	    verbs_device_key(device, peer->buffers, sizeof(*peer->buffers), &peer->key))
+	memory = chunk_mem(peer->buffers, sizeof(*peer->buffers));
+	if (peer->domain == device->pd && verbs_device_key(device, &memory, &peer->key))
 		return 0;
 	peer->mr = device->calls->reg_mr(peer->domain, peer->buffers, sizeof(*peer->buffers),
 					 IBV_ACCESS_LOCAL_WRITE);

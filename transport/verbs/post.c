@@ -35,6 +35,7 @@ struct op {
 	const struct verbs_region *region;
 	uint64_t off;
 	uint8_t *local;
+	const struct mem *mem; /* that local lies in, or NULL */
 	uint64_t len;
 	struct transport_atomic *atomic;
 };
@@ -126,8 +127,7 @@ static int place(struct post *post, const struct op *op, uint64_t *len_out, stru
 
 	*inlined_out = is_write && op->len <= post->work.link->inline_bytes;
 	*len_out = min_u64(op->len, PLACE_MAX);
-	if (*inlined_out ||
-	    verbs_device_key(post->work.link->device, op->local, op->len, &sge->lkey)) {
+	if (*inlined_out || verbs_device_key(post->work.link->device, op->mem, &sge->lkey)) {
 		sge->addr = (uintptr_t)op->local;
 		return 0;
 	}
@@ -265,7 +265,7 @@ static bool read_at_once(struct post *post, const struct transport_wr *read)
 	uint32_t key;
 
 	if (read->verb != VERB_READ || io->len == 0 || io->len > PLACE_MAX || !has_place(post) ||
-	    !verbs_device_key(post->work.link->device, io->dst, io->len, &key))
+	    !verbs_device_key(post->work.link->device, io->mem, &key))
 		return false;
 	slot = work_slot(&post->work, post->lane, post->lane->head);
 	slot->kind = SLOT_PLAIN;
@@ -297,6 +297,7 @@ static struct op op_of_wr(struct transport_wr *wr)
 		op.region = region_of(wr->io.region);
 		op.off = wr->io.off;
 		op.local = wr->io.dst;
+		op.mem = wr->io.mem;
 		op.len = wr->io.len;
 	}
 	return op;

@@ -11,8 +11,8 @@
  * list, and one in a quarter of the lane's depth, asks for a completion: it stands for those before
  * it.
  *
- * Local memory: what lies in a registered chunk is used where it is, small writes travel in the
- * work request, and the rest is copied through the arena, a ring whose oldest part belongs to the
+ * Local memory: registered memory, as requests name it, is used where it is, small writes travel in
+ * the work request, and the rest is copied through the arena, a ring whose oldest part belongs to the
  * oldest batch. Old words of atomics land in the lane's results and are copied from there.
  *
  * A failed completion (whatever its status: a first error may come as a flush) and a batch past its

@@ -186,7 +186,7 @@ uint8_t *work_arena_take(struct work *work, uint64_t ticket, uint64_t bytes)
 		return NULL;
 	work->arena_head = at + align_up(bytes, 64);
 	work_batch(work, ticket)->arena_end = work->arena_head;
-	return work->arena + at % WORK_ARENA;
+	return work->memory.ptr + at % WORK_ARENA;
 }
 
 /* -------- opening -------- */
@@ -202,17 +202,15 @@ int work_init(struct work *work, struct link *link, struct transport *tr)
 	work->tr = tr;
 	work->mask = link->depth - 1;
 	work->next = work->oldest = 1;
-	work->bytes = WORK_ARENA + link->n_qps * results + sizeof(*work->message);
-	ptr = chunk_alloc(64, work->bytes);
-	work->arena = ptr;
-	if (!ptr)
+	if (!chunk_make_room(&work->memory,
+			     WORK_ARENA + link->n_qps * results + sizeof(*work->message)))
 		return error_set(-ENOMEM, "cannot allocate memory for copies");
-	if (!verbs_device_key(link->device, ptr, work->bytes, &work->key)) {
+	if (!verbs_device_key(link->device, &work->memory, &work->key)) {
 		ret = error_set(-ENOMEM, "device %s registers no memory: see ulimit -l",
 				link->device->name);
 		goto err_fini;
 	}
-	ptr += WORK_ARENA;
+	ptr = work->memory.ptr + WORK_ARENA;
 	for (uint32_t i = 0; i < link->n_qps; i++) {
 		work->lanes[i].results = (uint64_t *)(void *)ptr;
 		work->lanes[i].slots = mem_array(link->depth, sizeof(struct slot));
@@ -237,6 +235,5 @@ void work_fini(struct work *work)
 		mem_free(work->lanes[i].slots);
 		work->lanes[i].slots = NULL;
 	}
-	chunk_free(work->arena, work->bytes);
-	work->arena = NULL;
+	chunk_drop(&work->memory);
 }

@@ -57,13 +57,12 @@ struct work {
 	struct lane lanes[VERBS_LINK_QPS];
 	uint64_t mask; /* of a lane's counters */
 	struct batch batches[WORK_BATCHES];
-	uint64_t next;   /* ticket of the next batch */
-	uint64_t oldest; /* ticket of the oldest that is not done; next = all are */
-	uint8_t *arena;  /* registered, with the results and the message behind it */
-	size_t bytes;    /* of all that */
+	uint64_t next;     /* ticket of the next batch */
+	uint64_t oldest;   /* ticket of the oldest that is not done; next = all are */
+	struct mem memory; /* registered: the arena, with the results and the message behind it */
 	union verbs_any *message;
 	uint64_t arena_head, arena_tail;
-	uint32_t key; /* of all that */
+	uint32_t key; /* of memory */
 	int error;    /* 0, or what later calls answer */
 	char text[WORK_TEXT_BYTES];
 };

@@ -55,7 +55,7 @@ struct rig {
 void contract_use(const struct contract_kind *kind);
 
 /*
- * Where kind needs an RDMA device and this host has no group of that name: says so and is true, and the test program
+ * Where kind needs an RDMA device and this host has none: says so and is true, and the test program
  * returns TEST_EXIT_SKIP.
  */
 bool contract_lacks_device(void);

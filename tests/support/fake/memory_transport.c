@@ -182,6 +182,5 @@ void memory_transport_shard(struct memory_transport *mt, const struct part_regio
 
 void memory_transport_fini(struct memory_transport *mt)
 {
-	chunk_free(mt->tr.view, mt->tr.view_bytes);
-	mt->tr.view = NULL;
+	chunk_drop(&mt->tr.view);
 }

@@ -155,41 +155,66 @@ static void chunk_alloc__impossible_size_is_null(void **state)
 	(void)state;
 	assert_null(chunk_alloc(64, SIZE_MAX));
 	assert_null(chunk_alloc(64, (size_t)PTRDIFF_MAX / 2));
-	assert_null(chunk_array(SIZE_MAX, 8));
 }
 
-static void chunk_array__is_zeroed_where_another_buffer_was(void **state)
+static void chunk_make_room__is_zeroed_where_another_buffer_was(void **state)
 {
-	unsigned char *keep = chunk_alloc(64, 1), *dirty = chunk_alloc(64, 4096), *clean;
+	unsigned char *keep = chunk_alloc(64, 1), *dirty = chunk_alloc(64, 4096);
+	struct mem clean = { 0 };
 
 	(void)state;
 	memset(dirty, 0xff, 4096);
 	chunk_free(dirty, 4096);
-	clean = chunk_array(512, 8);
-	assert_ptr_equal(clean, dirty);
+	assert_true(chunk_make_room(&clean, 4096));
+	assert_ptr_equal(clean.ptr, dirty);
 	for (int i = 0; i < 4096; i++)
-		assert_int_equal(clean[i], 0);
-	chunk_free(clean, 4096);
+		assert_int_equal(clean.ptr[i], 0);
+	chunk_drop(&clean);
 	chunk_free(keep, 1);
 }
 
 static void chunk_make_room__grows_and_never_shrinks(void **state)
 {
-	uint8_t *buffer = NULL, *before;
-	size_t room = 0;
+	struct mem mem = { 0 };
+	const uint8_t *before;
 
 	(void)state;
-	assert_true(chunk_make_room(&buffer, &room, 100));
-	assert_int_equal(room, 100);
-	before = buffer;
-	assert_true(chunk_make_room(&buffer, &room, 64));
-	assert_ptr_equal(buffer, before);
-	assert_int_equal(room, 100);
-	assert_true(chunk_make_room(&buffer, &room, 4096));
-	assert_int_equal(room, 4096);
-	assert_false(chunk_make_room(&buffer, &room, SIZE_MAX));
-	assert_null(buffer);
-	assert_int_equal(room, 0);
+	assert_true(chunk_make_room(&mem, 100));
+	assert_int_equal(mem.len, 100);
+	before = mem.ptr;
+	assert_true(chunk_make_room(&mem, 64));
+	assert_ptr_equal(mem.ptr, before);
+	assert_int_equal(mem.len, 100);
+	assert_true(chunk_make_room(&mem, 4096));
+	assert_int_equal(mem.len, 4096);
+	assert_false(chunk_make_room(&mem, SIZE_MAX));
+	assert_null(mem.ptr);
+	assert_int_equal(mem.len, 0);
+	chunk_drop(&mem);
+}
+
+static void chunk_mem__names_the_chunk_or_host_memory(void **state)
+{
+	struct mem made = { 0 }, part, beyond, stack;
+	uint32_t at;
+	uint64_t word;
+
+	(void)state;
+	assert_true(chunk_make_room(&made, 4096));
+	assert_true(chunk_find(made.ptr, 4096, &at));
+	assert_int_equal(made.kind, MEM_REGISTERED);
+	assert_int_equal(made.handle, at);
+	part = chunk_mem(made.ptr + 4088, 8);
+	assert_int_equal(part.kind, MEM_REGISTERED);
+	assert_int_equal(part.handle, at);
+	assert_ptr_equal(part.ptr, made.ptr + 4088);
+	assert_int_equal(part.len, 8);
+	beyond = chunk_mem(made.ptr, CHUNK_UNIT + 1);
+	assert_int_equal(beyond.kind, MEM_HOST);
+	stack = chunk_mem(&word, sizeof(word));
+	assert_int_equal(stack.kind, MEM_HOST);
+	chunk_drop(&made);
+	assert_null(made.ptr);
 }
 
 static void chunk_free__gap_is_used_again(void **state)
@@ -493,8 +518,9 @@ int main(void)
 		TEST(chunk_alloc__alignment_is_kept),
 		TEST(chunk_alloc__large_gets_a_chunk_of_whole_units),
 		TEST(chunk_alloc__impossible_size_is_null),
-		TEST(chunk_array__is_zeroed_where_another_buffer_was),
+		TEST(chunk_make_room__is_zeroed_where_another_buffer_was),
 		TEST(chunk_make_room__grows_and_never_shrinks),
+		TEST(chunk_mem__names_the_chunk_or_host_memory),
 		TEST(chunk_free__gap_is_used_again),
 		TEST(chunk_free__in_parts_and_of_neighbours_together),
 		TEST(chunk_free__last_buffer_unmaps_the_chunk),

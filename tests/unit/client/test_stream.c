@@ -118,7 +118,7 @@ static void writer_room__next_block_repeats_the_last_rows(void **state)
 static void fill_stage(struct rig *rig, uint8_t value, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		memset(rig->writer->stage + (size_t)i * rig->nx.desc.row_bytes, value + (int)i,
+		memset(rig->writer->stage.ptr + (size_t)i * rig->nx.desc.row_bytes, value + (int)i,
 		       rig->nx.desc.row_bytes);
 }
 

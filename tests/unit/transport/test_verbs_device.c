@@ -62,56 +62,65 @@ static void get__tells_what_the_device_can(void **state)
 static void key__of_a_chunk_that_came_later(void **state)
 {
 	const struct verbs_device *device = *state;
-	uint8_t *chunk = chunk_alloc(64, 4096);
 	uint32_t key = 0, other = 0;
+	struct mem chunk = { 0 }, part;
 
-	assert_true(verbs_device_key(device, chunk, 4096, &key));
-	assert_true(verbs_device_key(device, chunk + 4088, 8, &other));
+	assert_true(chunk_make_room(&chunk, 4096));
+	part = chunk_mem(chunk.ptr + 4088, 8);
+	assert_true(verbs_device_key(device, &chunk, &key));
+	assert_true(verbs_device_key(device, &part, &other));
 	assert_int_equal(key, other);
-	chunk_free(chunk, 4096);
+	chunk_drop(&chunk);
 }
 
 static void key__of_a_chunk_that_was_there(void **state)
 {
 	struct verbs_device *device = *state;
-	uint8_t *chunk = chunk_alloc(64, 4096);
+	struct mem chunk = { 0 };
 	uint32_t key = 0;
 
+	assert_true(chunk_make_room(&chunk, 4096));
 	verbs_device_put(&device);
 	assert_int_equal(verbs_device_get(calls, fake_context(), &device), 0);
 	*state = device;
-	assert_true(verbs_device_key(device, chunk, 4096, &key));
-	chunk_free(chunk, 4096);
+	assert_true(verbs_device_key(device, &chunk, &key));
+	chunk_drop(&chunk);
 }
 
 static void key__of_other_memory(void **state)
 {
 	const struct verbs_device *device = *state;
-	uint8_t *chunk = chunk_alloc(64, 4096);
+	struct mem chunk = { 0 }, other, beyond, gone;
 	uint64_t word;
 	uint32_t key;
 
-	assert_false(verbs_device_key(device, &word, sizeof(word), &key));
-	assert_false(verbs_device_key(device, chunk, (size_t)CHUNK_UNIT + 1, &key));
-	chunk_free(chunk, 4096);
-	assert_false(verbs_device_key(device, chunk, 4096, &key));
+	assert_true(chunk_make_room(&chunk, 4096));
+	gone = chunk;
+	other = chunk_mem(&word, sizeof(word));
+	beyond = chunk_mem(chunk.ptr, (size_t)CHUNK_UNIT + 1);
+	assert_false(verbs_device_key(device, &other, &key));
+	assert_false(verbs_device_key(device, &beyond, &key));
+	assert_false(verbs_device_key(device, NULL, &key));
+	chunk_drop(&chunk);
+	assert_false(verbs_device_key(device, &chunk, &key));
+	assert_false(verbs_device_key(device, &gone, &key));
 }
 
 static void key__of_a_chunk_that_could_not_be_registered(void **state)
 {
 	struct verbs_device *device = *state;
 	uint32_t qps, before, mrs, key;
-	uint8_t *chunk;
+	struct mem chunk = { 0 };
 
 	verbs_device_gauges(device, &qps, &before);
 	fake_verbs.fail_call = 1;
-	chunk = chunk_alloc(64, 4096);
-	assert_non_null(chunk);
+	assert_true(chunk_make_room(&chunk, 4096));
+	assert_int_equal(chunk.kind, MEM_REGISTERED);
 	assert_true(fake_verbs.fail_fired);
-	assert_false(verbs_device_key(device, chunk, 4096, &key));
+	assert_false(verbs_device_key(device, &chunk, &key));
 	verbs_device_gauges(device, &qps, &mrs);
 	assert_int_equal(mrs, before);
-	chunk_free(chunk, 4096);
+	chunk_drop(&chunk);
 }
 
 static void register__counts_what_is_held(void **state)

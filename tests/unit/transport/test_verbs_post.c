@@ -51,6 +51,20 @@ static struct transport_io io_at(struct fake_pair *pair, uint64_t off, void *loc
 	return (struct transport_io){ .region = pair->region, .off = off, .dst = local, .len = len };
 }
 
+/* All of a memory. */
+static struct transport_io io_in(struct fake_pair *pair, uint64_t off, const struct mem *mem)
+{
+	struct transport_io io = io_at(pair, off, mem->ptr, (uint32_t)mem->len);
+
+	io.mem = mem;
+	return io;
+}
+
+static uint64_t *words_of(const struct mem *mem)
+{
+	return (uint64_t *)(void *)mem->ptr;
+}
+
 /* -------- doorbells and completions -------- */
 
 static void read__of_one_is_one_doorbell_and_one_completion(void **state)
@@ -268,46 +282,68 @@ static void write__device_without_inline_copies(void **state)
 static void read__into_a_chunk_is_without_a_copy(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
-	uint64_t *chunk = chunk_alloc(64, 4096), stack[4] = { 0 };
-	struct transport_io io[] = { io_at(pair, 0, chunk, 4096), io_at(pair, 0, stack, 32) };
+	uint64_t stack[4] = { 0 };
+	struct mem mem = { 0 };
+	struct transport_io io[2];
 
+	assert_true(chunk_make_room(&mem, 4096));
+	io[0] = io_in(pair, 0, &mem);
+	io[1] = io_at(pair, 0, stack, 32);
 	*fake_pair_word(pair, 0) = 11;
 	assert_int_equal(transport_read(pair->tr, io, 2), 0);
-	assert_int_equal(chunk[0], 11);
+	assert_int_equal(words_of(&mem)[0], 11);
 	assert_int_equal(stack[0], 11);
-	assert_int_equal(fake_verbs.sent[0].local, (uintptr_t)chunk);
+	assert_int_equal(fake_verbs.sent[0].local, (uintptr_t)mem.ptr);
 	assert_int_not_equal(fake_verbs.sent[1].local, (uintptr_t)stack);
-	chunk_free(chunk, 4096);
+	chunk_drop(&mem);
 }
 
 static void write__from_a_chunk_is_without_a_copy(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
-	uint64_t *rows = chunk_array(512, 8);
-	struct transport_io io = io_at(pair, 8192, rows, 4096);
+	struct mem rows = { 0 };
+	struct transport_io io;
 
-	rows[511] = 3;
+	assert_true(chunk_make_room(&rows, 4096));
+	io = io_in(pair, 8192, &rows);
+	words_of(&rows)[511] = 3;
 	assert_int_equal(transport_write(pair->tr, &io, 1), 0);
-	assert_int_equal(fake_verbs.sent[0].local, (uintptr_t)rows);
+	assert_int_equal(fake_verbs.sent[0].local, (uintptr_t)rows.ptr);
 	assert_int_equal(*fake_pair_word(pair, 8192 + 511 * 8), 3);
-	chunk_free(rows, 4096);
+	chunk_drop(&rows);
+}
+
+static void write__from_a_chunk_that_is_not_named_is_copied(void **state)
+{
+	struct fake_pair *pair = pair_of(state);
+	struct mem rows = { 0 };
+	struct transport_io io;
+
+	assert_true(chunk_make_room(&rows, 4096));
+	io = io_at(pair, 8192, rows.ptr, 4096);
+	words_of(&rows)[511] = 3;
+	assert_int_equal(transport_write(pair->tr, &io, 1), 0);
+	assert_int_not_equal(fake_verbs.sent[0].local, (uintptr_t)rows.ptr);
+	assert_int_equal(*fake_pair_word(pair, 8192 + 511 * 8), 3);
+	chunk_drop(&rows);
 }
 
 static void write__chunk_that_cannot_be_registered_is_copied(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
-	uint64_t *rows;
+	struct mem rows = { 0 };
 	struct transport_io io;
 
 	fake_verbs.fail_call = 1; /* the registration of a chunk that is made now */
-	rows = chunk_array(CHUNK_UNIT / 8, 8);
+	assert_true(chunk_make_room(&rows, CHUNK_UNIT));
 	assert_true(fake_verbs.fail_fired);
-	rows[0] = 4;
-	io = io_at(pair, 8192, rows, 4096);
+	words_of(&rows)[0] = 4;
+	io = io_in(pair, 8192, &rows);
+	io.len = 4096;
 	assert_int_equal(transport_write(pair->tr, &io, 1), 0);
-	assert_int_not_equal(fake_verbs.sent[0].local, (uintptr_t)rows);
+	assert_int_not_equal(fake_verbs.sent[0].local, (uintptr_t)rows.ptr);
 	assert_int_equal(*fake_pair_word(pair, 8192), 4);
-	chunk_free(rows, CHUNK_UNIT);
+	chunk_drop(&rows);
 }
 
 static void read__larger_than_all_copies_together(void **state)
@@ -562,6 +598,7 @@ int main(void)
 		cmocka_unit_test(write__device_without_inline_copies),
 		PAIR_TEST(read__into_a_chunk_is_without_a_copy),
 		PAIR_TEST(write__from_a_chunk_is_without_a_copy),
+		PAIR_TEST(write__from_a_chunk_that_is_not_named_is_copied),
 		PAIR_TEST(write__chunk_that_cannot_be_registered_is_copied),
 		PAIR_TEST(read__larger_than_all_copies_together),
 		cmocka_unit_test(write__never_more_than_the_queue_holds),
