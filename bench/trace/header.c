@@ -21,15 +21,6 @@
 #define RECORD_BYTES 64u /* per column */
 #define CRC_BYTES 4u
 
-static bool all_zero(const uint8_t *p, size_t n)
-{
-	while (n && *p == 0) {
-		p++;
-		n--;
-	}
-	return n == 0;
-}
-
 /* Copies a field of n bytes, NUL-padded printable ASCII, into n + 1 bytes. */
 static bool get_text(const uint8_t *p, size_t n, char *text_out)
 {
@@ -41,7 +32,7 @@ static bool get_text(const uint8_t *p, size_t n, char *text_out)
 	}
 	memcpy(text_out, p, n);
 	text_out[n] = '\0';
-	return len > 0 && all_zero(p + len, n - len);
+	return len > 0 && bits_all_zero(p + len, n - len);
 }
 
 static bool name_ok(const char *name)
@@ -121,7 +112,7 @@ static int decode_field(const uint8_t *record, struct trace_header *h, struct tr
 	    (f->filter & TRACE_FILTER_XOR && f->filter & TRACE_FILTER_DELTA))
 		return error_set(-EPROTO, "column %s: unknown role %u or filter %u", f->name,
 				 f->role, f->filter);
-	if (!all_zero(record + 43, 5))
+	if (!bits_all_zero(record + 43, 5))
 		return error_set(-EPROTO, "column %s: reserved bytes are not zero", f->name);
 	err = decode_shape(record, h->chunk_rows, f);
 	if (err)

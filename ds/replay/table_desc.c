@@ -133,31 +133,22 @@ static int columns_differ(const struct column_desc *a, const struct column_desc 
 	return 0;
 }
 
-static bool is_zero(const void *ptr, size_t n)
-{
-	const uint8_t *bytes = ptr;
-
-	for (size_t i = 0; i < n; i++)
-		if (bytes[i])
-			return false;
-	return true;
-}
-
 /* Unused fields must be 0, so that a later format can use them. */
 static int reserved_check(const struct table_desc *desc)
 {
-	bool zero = !desc->reserved0 && is_zero(desc->reserved1, sizeof(desc->reserved1)) &&
-		    is_zero(desc->tree.reserved, sizeof(desc->tree.reserved)) &&
-		    is_zero(&desc->columns[desc->n_columns],
-			    (TABLE_MAX_COLUMNS - desc->n_columns) * sizeof(desc->columns[0])) &&
-		    is_zero(&desc->views[desc->n_views],
-			    (RING_MAX_VIEWS - desc->n_views) * sizeof(desc->views[0]));
+	bool zero =
+		!desc->reserved0 && bits_all_zero(desc->reserved1, sizeof(desc->reserved1)) &&
+		bits_all_zero(desc->tree.reserved, sizeof(desc->tree.reserved)) &&
+		bits_all_zero(&desc->columns[desc->n_columns],
+			      (TABLE_MAX_COLUMNS - desc->n_columns) * sizeof(desc->columns[0])) &&
+		bits_all_zero(&desc->views[desc->n_views],
+			      (RING_MAX_VIEWS - desc->n_views) * sizeof(desc->views[0]));
 
 	for (uint32_t i = 0; zero && i < desc->n_columns; i++)
-		zero = is_zero(desc->columns[i].reserved, sizeof(desc->columns[i].reserved));
+		zero = bits_all_zero(desc->columns[i].reserved, sizeof(desc->columns[i].reserved));
 	for (uint32_t i = 0; zero && i < desc->n_views; i++)
 		zero = !desc->views[i].flags && !desc->views[i].reserved0 &&
-		       is_zero(desc->views[i].reserved1, sizeof(desc->views[i].reserved1));
+		       bits_all_zero(desc->views[i].reserved1, sizeof(desc->views[i].reserved1));
 	return zero ? 0 : error_set(-EINVAL, "reserved bytes: must be 0");
 }
 

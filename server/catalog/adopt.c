@@ -390,13 +390,6 @@ static int plan(const struct survey *survey)
 
 /* -------- admission -------- */
 
-static bool is_zero(const uint8_t uuid[16])
-{
-	static const uint8_t zero[16];
-
-	return memcmp(uuid, zero, sizeof(zero)) == 0;
-}
-
 /* Joining with another pool would lose the shards in the node's known pool. An operator may
    allow it. */
 static int check_pool(const struct catalog *cat, const struct catalog_arrival *arrival)
@@ -406,7 +399,7 @@ static int check_pool(const struct catalog *cat, const struct catalog_arrival *a
 	uint32_t shards = node && node->persistent ? catalog_parts_of(cat, node, NULL) : 0;
 	char theirs[33], ours[33];
 
-	if (shards == 0 || arrival->claim || is_zero(node->pool) ||
+	if (shards == 0 || arrival->claim || bits_all_zero(node->pool, sizeof(node->pool)) ||
 	    memcmp(node->pool, news->pool, sizeof(news->pool)) == 0)
 		return 0;
 	if (!news->persistent)
@@ -428,7 +421,7 @@ static bool is_foreign(const struct survey *survey)
 {
 	const struct catalog_arrival *arrival = survey->arrival;
 
-	if (is_zero(arrival->store_uuid) ||
+	if (bits_all_zero(arrival->store_uuid, 16) ||
 	    memcmp(arrival->store_uuid, survey->cat->ids.uuid, 16) == 0)
 		return false;
 	return arrival->n_regions || strcmp(arrival->store_name, survey->cat->name) != 0;

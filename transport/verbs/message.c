@@ -32,15 +32,6 @@ void message_seal(union verbs_any *message, enum verbs_message type)
 	message_head_seal(&message->head, &family, (uint16_t)type);
 }
 
-static bool is_zero(const uint8_t *bytes, size_t n)
-{
-	uint8_t any = 0;
-
-	for (size_t i = 0; i < n; i++)
-		any |= bytes[i];
-	return any == 0;
-}
-
 static bool ends(const char *text)
 {
 	return memchr(text, 0, VERBS_TEXT_BYTES) != NULL;
@@ -74,8 +65,8 @@ static bool body_is_sound(const union verbs_any *m)
 		       ends(m->refusal.text);
 	case VERBS_ATTACH:
 		return m->attach.grant_bytes > 0 && m->attach.grant_bytes <= VERBS_GRANT_BYTES &&
-		       is_zero(m->attach.grant + m->attach.grant_bytes,
-			       VERBS_GRANT_BYTES - m->attach.grant_bytes);
+		       bits_all_zero(m->attach.grant + m->attach.grant_bytes,
+				     VERBS_GRANT_BYTES - m->attach.grant_bytes);
 	case VERBS_ATTACHED:
 		return attached_is_sound(&m->attached);
 	case VERBS_DETACH:
