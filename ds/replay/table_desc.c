@@ -15,6 +15,10 @@
 #define NEXT_PREFIX "next_"
 #define NEXT_PREFIX_LEN (sizeof(NEXT_PREFIX) - 1)
 
+#define DIGITS "0123456789"
+#define SMALL "abcdefghijklmnopqrstuvwxyz"
+#define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 /* -------- wishes -------- */
 
 static bool name_is_padded(const char *name)
@@ -27,51 +31,18 @@ static bool name_is_padded(const char *name)
 	return len > 0 && len < TABLE_NAME_BYTES;
 }
 
-static bool is_alphanumeric(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 int table_name_check(const char *name)
 {
 	size_t len = name ? strnlen(name, TABLE_NAME_BYTES) : 0;
-	bool good = len > 0 && len < TABLE_NAME_BYTES && name[0] != '-' && name[0] != '.';
+	bool good = len > 0 && len < TABLE_NAME_BYTES && name[0] != '-' && name[0] != '.' &&
+		    strspn(name, SMALL CAPITALS DIGITS "_-.") == len;
 
-	for (size_t i = 0; good && i < len; i++)
-		good = is_alphanumeric(name[i]) || strchr("_-.", name[i]);
 	return good ? 0
 		    : error_set(
 			      -EINVAL,
 			      "table name \"%.63s\": want letters, digits, _ - . (the last two not "
 			      "first), and at most %d",
 			      name ? name : "(null)", TABLE_NAME_BYTES - 1);
-}
-
-static bool is_identifier(const char *name)
-{
-	for (const char *c = name; *c; c++) {
-		bool letter = (*c >= 'a' && *c <= 'z') || *c == '_';
-
-		if (!letter && (c == name || *c < '0' || *c > '9'))
-			return false;
-	}
-	return true;
-}
-
-static int column_name_check(const struct column_desc *col, uint32_t i)
-{
-	size_t room = TABLE_NAME_BYTES - 1 - (col->role == ROLE_OBS ? NEXT_PREFIX_LEN : 0);
-
-	if (!name_is_padded(col->name) || !is_identifier(col->name))
-		return error_set(-EINVAL, "column %u name: must be [a-z_][a-z0-9_]*, 1 to %d bytes",
-				 i, TABLE_NAME_BYTES - 1);
-	if (strlen(col->name) > room)
-		return error_set(-EINVAL, "column \"%s\": next_%s is longer than %d bytes",
-				 col->name, col->name, TABLE_NAME_BYTES - 1);
-	if (strcmp(col->name, "discount") == 0 || strcmp(col->name, "steps") == 0)
-		return error_set(-EINVAL, "column \"%s\": every batch has an array of that name",
-				 col->name);
-	return 0;
 }
 
 static int column_size_check(const struct column_desc *col)
@@ -106,10 +77,20 @@ static int column_size_check(const struct column_desc *col)
 
 static int column_check(const struct column_desc *col, uint32_t i)
 {
-	int rc = column_name_check(col, i);
+	size_t room = TABLE_NAME_BYTES - 1 - (col->role == ROLE_OBS ? NEXT_PREFIX_LEN : 0);
+	int rc;
 
-	if (!rc)
-		rc = column_size_check(col);
+	if (!name_is_padded(col->name) || strspn(col->name, DIGITS) > 0 ||
+	    strspn(col->name, SMALL DIGITS "_") < strlen(col->name))
+		return error_set(-EINVAL, "column %u name: must be [a-z_][a-z0-9_]*, 1 to %d bytes",
+				 i, TABLE_NAME_BYTES - 1);
+	if (strlen(col->name) > room)
+		return error_set(-EINVAL, "column \"%s\": next_%s is longer than %d bytes",
+				 col->name, col->name, TABLE_NAME_BYTES - 1);
+	if (strcmp(col->name, "discount") == 0 || strcmp(col->name, "steps") == 0)
+		return error_set(-EINVAL, "column \"%s\": every batch has an array of that name",
+				 col->name);
+	rc = column_size_check(col);
 	if (rc)
 		return rc;
 	if (col->role == ROLE_REWARD &&
@@ -257,7 +238,7 @@ static uint64_t place(uint64_t *end, uint64_t bytes)
 	return off;
 }
 
-static int place_columns(struct table_desc *desc)
+int table_layout_row(struct table_desc *desc)
 {
 	uint64_t end = 0;
 
@@ -274,15 +255,6 @@ static int place_columns(struct table_desc *desc)
 	end = align_up(end, 8);
 	desc->tail_off = (uint32_t)end;
 	desc->row_bytes = (uint32_t)end + (uint32_t)sizeof(struct row_tail);
-	return 0;
-}
-
-int table_layout_row(struct table_desc *desc)
-{
-	int rc = place_columns(desc);
-
-	if (rc)
-		return rc;
 	desc->window_max = 0;
 	for (uint32_t i = 0; i < desc->n_views; i++) {
 		struct view_desc *view = &desc->views[i];

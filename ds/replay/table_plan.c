@@ -43,21 +43,29 @@ static uint64_t blocks_for(const struct plan *plan, uint64_t block)
 	return min_u64(div_up(plan->share, steps), UINT64_MAX / 8) + slack(plan);
 }
 
-/* 256 rows or 8 windows, but at most 1/16 of the writer's share of the shard. */
-static uint64_t default_block(const struct plan *plan)
-{
-	uint64_t block = max_u64(256, 8 * (uint64_t)plan->desc->window_max);
-	uint64_t most = plan->share / (16 * (uint64_t)plan->desc->max_writers);
-
-	block = min_u64(round_up(block, plan->group), most / plan->group * plan->group);
-	return max_u64(block, plan->block_min);
-}
-
-static int refuse_share(const struct plan *plan, uint64_t block)
+static int choose_block(const struct plan *plan, uint64_t *block_out)
 {
 	const struct table_desc *desc = plan->desc;
-	uint64_t least = (OPEN_SHARE - SLACK_BLOCKS) * (uint64_t)desc->max_writers - 1;
+	uint64_t wish = plan->opts ? plan->opts->block : 0, block, least;
 
+	if (wish && wish < plan->block_min)
+		return error_set(-EINVAL,
+				 "block %" PRIu64 ": must be at least %" PRIu64
+				 " rows (2 windows of %u, in leaf groups of %u)",
+				 wish, plan->block_min, desc->window_max, plan->group);
+	if (wish) {
+		block = round_up(wish, plan->group);
+	} else { /* 256 rows or 8 windows, but at most 1/16 of the writer's share of the shard */
+		uint64_t most = plan->share / (16 * (uint64_t)desc->max_writers);
+
+		block = round_up(max_u64(256, 8 * (uint64_t)desc->window_max), plan->group);
+		block = min_u64(block, most / plan->group * plan->group);
+		block = max_u64(block, plan->block_min);
+	}
+	*block_out = block;
+	if (blocks_for(plan, block) >= (uint64_t)OPEN_SHARE * desc->max_writers)
+		return 0;
+	least = (OPEN_SHARE - SLACK_BLOCKS) * (uint64_t)desc->max_writers - 1;
 	least = least * table_block_steps(desc, block) + 1;
 	return error_set(-EINVAL,
 			 "capacity %" PRIu64 " over %u shards: blocks of %" PRIu64
@@ -68,42 +76,27 @@ static int refuse_share(const struct plan *plan, uint64_t block)
 			 desc->max_writers, least, OPEN_SHARE, plan->share);
 }
 
-static int choose_block(const struct plan *plan, uint64_t *block_out)
+static int choose_sizes(const struct plan *plan)
 {
-	uint64_t wish = plan->opts ? plan->opts->block : 0, block;
+	struct table_desc *desc = plan->desc;
+	uint64_t max_slots =
+		min_u64(TREE_MAX_LEAVES, (RPTR_MAX_OFFSET - ROWS_OFF) / desc->row_bytes);
+	uint64_t block = 0, blocks, most, shards = 0;
+	int rc = choose_block(plan, &block);
 
-	if (!wish) {
-		block = default_block(plan);
-	} else if (wish < plan->block_min) {
-		return error_set(-EINVAL,
-				 "block %" PRIu64 ": must be at least %" PRIu64
-				 " rows (2 windows of %u, in leaf groups of %u)",
-				 wish, plan->block_min, plan->desc->window_max, plan->group);
-	} else {
-		block = round_up(wish, plan->group);
-	}
-	if (blocks_for(plan, block) < (uint64_t)OPEN_SHARE * plan->desc->max_writers)
-		return refuse_share(plan, block);
-	*block_out = block;
-	return 0;
-}
-
-/* Shards needed for the capacity with at most max_slots slots each; 0 = impossible. */
-static uint64_t shards_needed(const struct plan *plan, uint64_t block, uint64_t max_slots)
-{
-	uint64_t blocks = max_slots / block;
-
-	if (blocks <= slack(plan))
+	if (rc)
+		return rc;
+	blocks = blocks_for(plan, block);
+	most = max_slots / block;
+	if (blocks <= most) {
+		desc->block = (uint32_t)block;
+		desc->blocks = (uint32_t)blocks;
+		desc->slots = (uint32_t)(blocks * block);
 		return 0;
-	return div_up(plan->desc->capacity,
-		      (blocks - slack(plan)) * table_block_steps(plan->desc, block));
-}
-
-static int refuse_slots(const struct plan *plan, uint64_t block, uint64_t max_slots)
-{
-	uint64_t shards = shards_needed(plan, block, max_slots);
-	const struct table_desc *desc = plan->desc;
-
+	}
+	if (most > slack(plan)) /* shards of max_slots slots that hold the capacity */
+		shards = div_up(desc->capacity,
+				(most - slack(plan)) * table_block_steps(desc, block));
 	if (!shards || shards > TABLE_MAX_SHARDS)
 		return error_set(-EINVAL,
 				 "capacity %" PRIu64 ": not representable, %u shards of %" PRIu64
@@ -115,53 +108,7 @@ static int refuse_slots(const struct plan *plan, uint64_t block, uint64_t max_sl
 			 desc->capacity, desc->n_shards, max_slots, shards);
 }
 
-static int choose_sizes(const struct plan *plan)
-{
-	struct table_desc *desc = plan->desc;
-	uint64_t max_slots =
-		min_u64(TREE_MAX_LEAVES, (RPTR_MAX_OFFSET - ROWS_OFF) / desc->row_bytes);
-	uint64_t block = 0, blocks;
-	int rc = choose_block(plan, &block);
-
-	if (rc)
-		return rc;
-	blocks = blocks_for(plan, block);
-	if (blocks > max_slots / block)
-		return refuse_slots(plan, block, max_slots);
-	desc->block = (uint32_t)block;
-	desc->blocks = (uint32_t)blocks;
-	desc->slots = (uint32_t)(blocks * block);
-	return 0;
-}
-
-static void set_defaults(struct table_desc *desc)
-{
-	for (uint32_t i = 0; i < desc->n_views && i < RING_MAX_VIEWS; i++) {
-		struct view_desc *view = &desc->views[i];
-
-		view->stack = view->stack ? view->stack : 1;
-		view->n_step = view->n_step ? view->n_step : 1;
-		view->period = view->period ? view->period : 1;
-		view->scale = view->scale ? view->scale : (uint64_t)1 << 20;
-	}
-}
-
 /* -------- geometry -------- */
-
-/*
- * Leaves under one node, the minimum of a block: enough for a small shard to have one level, but
- * so few that open blocks of this size stay under 1/8 of the shard.
- */
-static uint16_t remote_group(const struct plan *plan)
-{
-	uint64_t most = plan->share / ((uint64_t)OPEN_SHARE * plan->desc->max_writers);
-	uint32_t group = TREE_MIN_FANOUT;
-
-	while (group < REMOTE_GROUP && group * 2 <= most &&
-	       (uint64_t)group * SUMTREE_TOP_MAX < plan->share)
-		group *= 2;
-	return (uint16_t)group;
-}
 
 /* Levels above the groups: one while it is narrow enough, else two. */
 static void remote_upper(struct plan *plan, uint64_t slots)
@@ -180,15 +127,24 @@ static void remote_upper(struct plan *plan, uint64_t slots)
 	plan->remote[2] = (uint16_t)max_u64(wide, REMOTE_NARROW);
 }
 
+/*
+ * Leaves under one node, the minimum of a block. Over a wire: enough for a small shard to have one
+ * level, but so few that open blocks of this size stay under 1/8 of the shard.
+ */
 static int leaf_group(struct plan *plan)
 {
+	uint64_t most = plan->share / ((uint64_t)OPEN_SHARE * plan->desc->max_writers);
+	uint16_t group = TREE_MIN_FANOUT;
 	struct tree_geometry geo;
 	int rc;
 
 	if (plan->opts)
 		plan->fanout = plan->opts->fanout;
 	if (!plan->fanout && plan->opts && plan->opts->remote) {
-		plan->remote[0] = remote_group(plan);
+		while (group < REMOTE_GROUP && group * 2u <= most &&
+		       (uint64_t)group * SUMTREE_TOP_MAX < plan->share)
+			group = (uint16_t)(group * 2);
+		plan->remote[0] = group;
 		plan->fanout = plan->remote;
 	}
 	rc = sumtree_geometry_init(&geo, SUMTREE_TOP_MAX, plan->fanout);
@@ -203,7 +159,14 @@ int table_plan(struct table_desc *desc, const struct table_plan_opts *opts)
 	struct plan plan = { .desc = &full, .opts = opts };
 	int rc;
 
-	set_defaults(&full);
+	for (uint32_t i = 0; i < full.n_views && i < RING_MAX_VIEWS; i++) {
+		struct view_desc *view = &full.views[i];
+
+		view->stack = view->stack ? view->stack : 1;
+		view->n_step = view->n_step ? view->n_step : 1;
+		view->period = view->period ? view->period : 1;
+		view->scale = view->scale ? view->scale : (uint64_t)1 << 20;
+	}
 	rc = table_wishes_check(&full);
 	if (rc)
 		return rc;

@@ -77,61 +77,52 @@ struct walk {
 	uint64_t *parents;  /* WALK_WORDS / 8 */
 };
 
-static bool tag_is_known(const struct epoch *ep, uint32_t tag)
-{
-	return tag == (ep->number & 3u) ||
-	       (ep->mode == EPOCH_DUAL && tag == ((ep->number + 1) & 3u));
-}
-
 /* Counts leaf words and replaces them by their priorities. */
 static void see_leaves(struct walk *walk, uint32_t n)
 {
+	uint32_t now = walk->ep->number & 3u;
+	uint32_t next = walk->ep->mode == EPOCH_DUAL ? (now + 1) & 3u : now;
+
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t word = walk->children[i];
 
 		walk->children[i] = leaf_priority(word);
 		walk->report.total += leaf_priority(word);
 		walk->report.live_leaves += leaf_priority(word) != 0;
-		walk->report.wrong_tags += !tag_is_known(walk->ep, leaf_tag(word));
+		walk->report.wrong_tags += leaf_tag(word) != now && leaf_tag(word) != next;
 	}
 }
 
-/* Compares nodes first.. of level with the sums of their n children in walk->children. */
-static int compare_parents(struct walk *walk, uint32_t level, uint32_t first, uint32_t n)
-{
-	const struct sumtree *tree = walk->tree;
-	uint32_t fanout = tree->geo.fanout[level - 1], parents = (uint32_t)div_up(n, fanout);
-	int ret = read_words(tree, node_off(tree, walk->ep->number & 1, level, first),
-			     walk->parents, parents);
-
-	for (uint32_t p = 0; ret == 0 && p < parents; p++) {
-		uint64_t sum = 0;
-
-		for (uint32_t k = p * fanout; k < n && k < (p + 1) * fanout; k++)
-			sum += walk->children[k];
-		walk->report.wrong_nodes += sum != walk->parents[p];
-	}
-	return ret;
-}
-
+/* Compares the nodes of a level with the sums of their children. */
 static int walk_level(struct walk *walk, uint32_t level)
 {
 	const struct sumtree *tree = walk->tree;
+	uint32_t parity = walk->ep->number & 1;
 	uint32_t fanout = tree->geo.fanout[level - 1], below = tree->nodes[level - 1];
 	uint32_t step = WALK_WORDS / fanout * fanout;
-	uint64_t off = node_level_off(tree, walk->ep->number & 1, level - 1);
-	int ret = 0;
+	uint64_t off = node_level_off(tree, parity, level - 1);
 
-	for (uint32_t i = 0; ret == 0 && i < below; i += step) {
+	for (uint32_t i = 0; i < below; i += step) {
 		uint32_t n = (uint32_t)min_u64(step, below - i);
+		uint32_t parents = (uint32_t)div_up(n, fanout);
+		int ret = read_words(tree, off + (uint64_t)i * 8, walk->children, n);
 
-		ret = read_words(tree, off + (uint64_t)i * 8, walk->children, n);
 		if (ret == 0 && level == 1)
 			see_leaves(walk, n);
 		if (ret == 0)
-			ret = compare_parents(walk, level, i / fanout, n);
+			ret = read_words(tree, node_off(tree, parity, level, i / fanout),
+					 walk->parents, parents);
+		if (ret)
+			return ret;
+		for (uint32_t p = 0; p < parents; p++) {
+			uint64_t sum = 0;
+
+			for (uint32_t k = p * fanout; k < n && k < (p + 1) * fanout; k++)
+				sum += walk->children[k];
+			walk->report.wrong_nodes += sum != walk->parents[p];
+		}
 	}
-	return ret;
+	return 0;
 }
 
 int sumtree_check(const struct sumtree *tree, struct epoch *ep, struct sumtree_report *report_out)

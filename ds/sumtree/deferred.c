@@ -115,98 +115,12 @@ struct delta_run {
 	uint32_t n;
 };
 
-/* Combines neighbours of the same node, in place, without unpredictable branches. */
-static void combine(struct delta_run *run)
+/*
+ * Replaces nodes by their parents, recip being that of the fan-out, and combines neighbours of the
+ * same node, in place, without unpredictable branches.
+ */
+static inline void combine(struct delta_run *run, uint64_t recip)
 {
-	uint32_t last = run->node[0], k = 0;
-	int64_t sum = run->sum[0];
-
-	for (uint32_t i = 1; i < run->n; i++) {
-		uint32_t node = run->node[i];
-
-		k += node != last;
-		sum = (node == last ? sum : 0) + run->sum[i];
-		run->node[k] = node;
-		run->sum[k] = sum;
-		last = node;
-	}
-	run->n = k + 1;
-}
-
-/* Levels from <= l < end. */
-struct level_range {
-	uint32_t from, end;
-};
-
-static void sort_pass(const struct delta_run *from, const struct delta_run *to, uint32_t shift)
-{
-	uint32_t at[1u << RADIX_BITS] = { 0 }, sum = 0;
-	const uint32_t mask = (1u << RADIX_BITS) - 1;
-
-	for (uint32_t i = 0; i < from->n; i++)
-		at[from->node[i] >> shift & mask]++;
-	for (uint32_t d = 0; d <= mask; d++) {
-		uint32_t n = at[d];
-
-		at[d] = sum;
-		sum += n;
-	}
-	for (uint32_t i = 0; i < from->n; i++) {
-		uint32_t to_idx = at[from->node[i] >> shift & mask]++;
-
-		to->node[to_idx] = from->node[i];
-		to->sum[to_idx] = from->sum[i];
-	}
-}
-
-/* Radix sort; *run then names the buffer of the two that holds the result. */
-static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t nodes)
-{
-	struct delta_run other = { deltas->sorted_node, deltas->sorted_sum, run->n };
-	const uint32_t node_bits = 24;
-
-	for (uint32_t shift = 0; shift < node_bits && nodes >> shift; shift += RADIX_BITS) {
-		struct delta_run swap = other;
-
-		sort_pass(run, &other, shift);
-		other = *run;
-		*run = swap;
-	}
-}
-
-/* -------- applying -------- */
-
-/* Adds in place. Kept minimal: the locked instructions dominate a flush. */
-static void add_run(const struct sumtree *tree, uint64_t off, const struct delta_run *run)
-{
-	const struct rword64 *words = word_at(tree, off);
-
-	for (uint32_t i = 0; i < run->n; i++) {
-		if (i + AHEAD < run->n)
-			__builtin_prefetch(&words[run->node[i + AHEAD]], 1);
-		if (run->sum[i] == 0)
-			continue;
-		rword64_add(&words[run->node[i]], (uint64_t)run->sum[i]);
-	}
-}
-
-/* Adds the run to the nodes of a level, whose first word is at off. */
-static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
-		     const struct delta_run *run)
-{
-	int ret = 0;
-
-	if (!deltas->sink)
-		add_run(tree, off, run);
-	for (uint32_t i = 0; deltas->sink && ret == 0 && i < run->n; i++)
-		ret = add_word(tree, deltas, off + (uint64_t)run->node[i] * 8, run->sum[i]);
-	return ret;
-}
-
-/* Moves the run one level up: parents instead of nodes, combined by parent. */
-static void climb(const struct sumtree *tree, uint32_t level, struct delta_run *run)
-{
-	const uint64_t recip = tree->recip[level];
 	uint32_t last = (uint32_t)(run->node[0] * recip >> NODE_RECIP_SHIFT), k = 0;
 	int64_t sum = 0;
 
@@ -222,6 +136,63 @@ static void climb(const struct sumtree *tree, uint32_t level, struct delta_run *
 	run->n = k + 1;
 }
 
+/* Levels from <= l < end. */
+struct level_range {
+	uint32_t from, end;
+};
+
+/* Radix sort; *run then names the buffer of the two that holds the result. */
+static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t nodes)
+{
+	struct delta_run to = { deltas->sorted_node, deltas->sorted_sum, run->n };
+	const uint32_t node_bits = 24, mask = (1u << RADIX_BITS) - 1;
+
+	for (uint32_t shift = 0; shift < node_bits && nodes >> shift; shift += RADIX_BITS) {
+		uint32_t at[1u << RADIX_BITS] = { 0 }, sum = 0;
+		struct delta_run from = *run;
+
+		for (uint32_t i = 0; i < from.n; i++)
+			at[from.node[i] >> shift & mask]++;
+		for (uint32_t d = 0; d <= mask; d++) {
+			uint32_t n = at[d];
+
+			at[d] = sum;
+			sum += n;
+		}
+		for (uint32_t i = 0; i < from.n; i++) {
+			uint32_t to_idx = at[from.node[i] >> shift & mask]++;
+
+			to.node[to_idx] = from.node[i];
+			to.sum[to_idx] = from.sum[i];
+		}
+		*run = to;
+		to = from;
+	}
+}
+
+/* -------- applying -------- */
+
+/*
+ * Adds the run to the nodes of a level, whose first word is at off. Kept minimal in place: the
+ * locked instructions dominate a flush.
+ */
+static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
+		     const struct delta_run *run)
+{
+	const struct rword64 *words = deltas->sink ? NULL : word_at(tree, off);
+	int ret = 0;
+
+	for (uint32_t i = 0; deltas->sink && ret == 0 && i < run->n; i++)
+		ret = add_word(tree, deltas, off + (uint64_t)run->node[i] * 8, run->sum[i]);
+	for (uint32_t i = 0; !deltas->sink && i < run->n; i++) {
+		if (i + AHEAD < run->n)
+			__builtin_prefetch(&words[run->node[i + AHEAD]], 1);
+		if (run->sum[i] != 0)
+			rword64_add(&words[run->node[i]], (uint64_t)run->sum[i]);
+	}
+	return ret;
+}
+
 /* Adds the run to a range of levels; leaves it at level range.end, if the tree has one. */
 static int apply_levels(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t inner_off,
 			struct level_range range, struct delta_run *run)
@@ -231,20 +202,9 @@ static int apply_levels(const struct sumtree *tree, struct tree_deltas *deltas, 
 	for (uint32_t l = range.from; ret == 0 && l < range.end; l++) {
 		ret = add_level(tree, deltas, inner_off + tree->level_off[l], run);
 		if (l < tree->geo.levels)
-			climb(tree, l, run);
+			combine(run, tree->recip[l]);
 	}
 	return ret;
-}
-
-static void hold_run(struct delta_side *side, const struct delta_run *run)
-{
-	for (uint32_t i = 0; i < run->n; i++) {
-		uint32_t node = run->node[i];
-
-		side->dense[node] += run->sum[i];
-		side->dirty[node / 64] |= (uint64_t)1 << node % 64;
-	}
-	side->held = true;
 }
 
 /* Adds the list to all levels, or to the levels that are not held. */
@@ -260,69 +220,50 @@ static int apply_list(const struct sumtree *tree, struct tree_deltas *deltas, ui
 		return 0;
 	if (list->unsorted) {
 		sort_run(&run, deltas, tree->nodes[1]);
-		combine(&run);
+		combine(&run, (uint64_t)1 << NODE_RECIP_SHIFT);
 	}
 	list->n = 0;
 	list->unsorted = false;
 	if (deltas->dense_level)
 		range.end = deltas->dense_level;
 	ret = apply_levels(tree, deltas, tree->inner_off[parity], range, &run);
-	if (ret == 0 && deltas->dense_level)
-		hold_run(side, &run);
-	return ret;
-}
+	if (ret || !deltas->dense_level)
+		return ret;
+	for (uint32_t i = 0; i < run.n; i++) {
+		uint32_t node = run.node[i];
 
-/* Moves held deltas from *word_inout on to the scratch run, as many as fit. */
-static void take_held(struct delta_side *side, uint32_t words, uint32_t *word_inout,
-		      struct delta_run *run)
-{
-	uint32_t w = *word_inout;
-
-	run->n = 0;
-	for (; w < words && run->n + 64 <= DELTA_MAX; w++) {
-		for (uint64_t bits = side->dirty[w]; bits; bits &= bits - 1) {
-			uint32_t node = w * 64 + bits_ctz(bits);
-
-			run->node[run->n] = node;
-			run->sum[run->n++] = side->dense[node];
-			side->dense[node] = 0;
-		}
-		side->dirty[w] = 0;
+		side->dense[node] += run.sum[i];
+		side->dirty[node / 64] |= (uint64_t)1 << node % 64;
 	}
-	*word_inout = w;
+	side->held = true;
+	return 0;
 }
 
+/* Adds the held deltas, as many at a time as fit into the scratch run. */
 static int apply_held(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity)
 {
 	struct delta_side *side = &deltas->side[parity];
 	struct delta_run run = { deltas->sorted_node, deltas->sorted_sum, 0 };
 	struct level_range range = { deltas->dense_level, tree->geo.levels + 1 };
-	uint32_t words, word = 0;
+	uint32_t words = (uint32_t)div_up(tree->nodes[deltas->dense_level], 64);
 	int ret = 0;
 
-	if (!side->held)
-		return 0;
-	words = (uint32_t)div_up(tree->nodes[deltas->dense_level], 64);
-	side->held = false;
-	while (word < words) {
-		take_held(side, words, &word, &run);
+	for (uint32_t w = 0; side->held && w < words;) {
+		for (run.n = 0; w < words && run.n + 64 <= DELTA_MAX; w++) {
+			for (uint64_t bits = side->dirty[w]; bits; bits &= bits - 1) {
+				uint32_t node = w * 64 + bits_ctz(bits);
+
+				run.node[run.n] = node;
+				run.sum[run.n++] = side->dense[node];
+				side->dense[node] = 0;
+			}
+			side->dirty[w] = 0;
+		}
 		if (ret == 0 && run.n > 0)
 			ret = apply_levels(tree, deltas, tree->inner_off[parity], range, &run);
 	}
+	side->held = false;
 	return ret;
-}
-
-static int apply_all(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity)
-{
-	struct delta_side *side = &deltas->side[parity];
-	int64_t size = side->size;
-	int ret = apply_list(tree, deltas, parity);
-	int err = apply_held(tree, deltas, parity);
-
-	side->size = 0;
-	if (ret == 0 && err == 0)
-		err = add_word(tree, deltas, node_size_off(tree, parity), size);
-	return ret ? ret : err;
 }
 
 static int begin_changes(const struct sumtree *tree, const struct tree_deltas *deltas)
@@ -371,8 +312,17 @@ int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas, bool f
 	if (ret)
 		return ret;
 	for (uint32_t p = 0; p < 2; p++) {
-		int err = hold ? apply_list(tree, deltas, p) : apply_all(tree, deltas, p);
+		struct delta_side *side = &deltas->side[p];
+		int64_t size = side->size;
+		int err = apply_list(tree, deltas, p), held;
 
+		if (!hold) {
+			held = apply_held(tree, deltas, p);
+			err = err ? err : held;
+			side->size = 0;
+			if (err == 0)
+				err = add_word(tree, deltas, node_size_off(tree, p), size);
+		}
 		ret = ret ? ret : err;
 	}
 	if (!hold)

@@ -5,6 +5,8 @@
 #include "wire/ring_layout.h"
 #include "wire/sumtree_layout.h"
 
+#include "base/bits.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,18 +75,6 @@ static int close_node(struct walk *walk, uint32_t level)
 	return add_to_node(walk, level + 1, node / walk->tree->geo.fanout[level], sum);
 }
 
-static int count_leaf(struct walk *walk, uint32_t leaf, uint64_t word)
-{
-	uint64_t priority = leaf_priority(word);
-
-	if (!priority)
-		return 0;
-	walk->live++;
-	if (priority > walk->max)
-		walk->max = priority;
-	return add_to_node(walk, 1, leaf / walk->tree->geo.fanout[0], priority);
-}
-
 /*
  * Tries once to move the leaves of words[] that lack the new tag. Leaves that changed meanwhile
  * keep the word found, for the next try. A tag of no current epoch is damage; no client can hold
@@ -95,7 +85,7 @@ static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint3
 {
 	uint32_t from = walk->epoch & 3u, to = (from + 1) & 3u;
 	struct transport_atomic ops[TRANSPORT_VECTOR];
-	uint32_t which[TRANSPORT_VECTOR], n_ops = 0;
+	uint32_t which[TRANSPORT_VECTOR], n_ops = 0, fanout = walk->tree->geo.fanout[0];
 	int rc;
 
 	*left_out = 0;
@@ -115,11 +105,15 @@ static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint3
 	rc = transport_cas(walk->tree->region->tr, ops, n_ops);
 	for (uint32_t i = 0; !rc && i < n_ops; i++) {
 		bool answered = ops[i].status == ATOMIC_DONE;
+		uint64_t priority = leaf_priority(ops[i].old);
 
 		if (answered && ops[i].old == ops[i].expected) {
 			words[which[i]] = ops[i].value;
 			walk->counts->repaired_tags += leaf_tag(ops[i].old) != from;
-			rc = count_leaf(walk, first + which[i], ops[i].old);
+			walk->live += priority != 0;
+			walk->max = max_u64(walk->max, priority);
+			if (priority)
+				rc = add_to_node(walk, 1, (first + which[i]) / fanout, priority);
 			continue;
 		}
 		/* No answer: retry from the known word; the CAS may have succeeded or not. */
@@ -145,32 +139,6 @@ static int migrate_chunk(struct walk *walk, uint32_t first, uint32_t n)
 	return rc;
 }
 
-/*
- * Lowers the running maximum to the largest live leaf, unless a client raises it meanwhile. An
- * empty view keeps its maximum.
- */
-static int lower_max(struct walk *walk, uint64_t max_off, uint64_t before)
-{
-	uint64_t old;
-	int rc;
-
-	if (walk->max == 0 || walk->max >= before)
-		return 0;
-	rc = transport_cas_word(walk->tree->region, max_off, before, walk->max, &old);
-	return rc == -EIO ? 0 : rc; /* done or not: both values are a valid maximum */
-}
-
-static int finish_sums(struct walk *walk)
-{
-	int rc = 0;
-
-	for (uint32_t level = 1; !rc && level <= walk->tree->geo.levels; level++)
-		rc = close_node(walk, level);
-	if (!rc && walk->live)
-		rc = post_addition(walk, walk->array_off, walk->live); /* the size word */
-	return rc ? rc : make_additions(walk);
-}
-
 int sumtree_migrate(struct shard *shard, uint32_t view, uint32_t epoch,
 		    struct migrate_counts *counts)
 {
@@ -179,8 +147,9 @@ int sumtree_migrate(struct shard *shard, uint32_t view, uint32_t epoch,
 			     .counts = counts,
 			     .epoch = epoch,
 			     .array_off = tree->inner_off[(epoch + 1) & 1] };
-	uint64_t before, max_off = shard->desc.views[view].words_off +
-				   offsetof(struct view_words, max_priority);
+	uint64_t before, old,
+		max_off = shard->desc.views[view].words_off +
+			  offsetof(struct view_words, max_priority);
 	int rc = transport_load(tree->region, max_off, &before);
 
 	for (uint32_t first = 0; !rc && first < tree->geo.leaves; first += TRANSPORT_VECTOR) {
@@ -188,10 +157,20 @@ int sumtree_migrate(struct shard *shard, uint32_t view, uint32_t epoch,
 
 		rc = migrate_chunk(&walk, first, left < TRANSPORT_VECTOR ? left : TRANSPORT_VECTOR);
 	}
+	for (uint32_t level = 1; !rc && level <= tree->geo.levels; level++)
+		rc = close_node(&walk, level);
+	if (!rc && walk.live)
+		rc = post_addition(&walk, walk.array_off, walk.live); /* the size word */
 	if (!rc)
-		rc = finish_sums(&walk);
-	if (!rc)
-		rc = lower_max(&walk, max_off, before);
+		rc = make_additions(&walk);
+	/*
+	 * Lowers the running maximum to the largest live leaf, unless a client raises it meanwhile.
+	 * An empty view keeps its maximum. No answer: both values are a valid maximum.
+	 */
+	if (!rc && walk.max && walk.max < before) {
+		rc = transport_cas_word(tree->region, max_off, before, walk.max, &old);
+		rc = rc == -EIO ? 0 : rc;
+	}
 	counts->live_leaves += walk.live;
 	return rc;
 }

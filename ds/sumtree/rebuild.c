@@ -8,12 +8,14 @@
 
 #include "wire/ring_layout.h"
 
+#include "base/bits.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <time.h>
 
 #define SEIZE_TRIES 1000 /* CAS retries on a word that few parties change */
-#define NAP_NS 200000
+
 #define ZERO_BYTES 32768u
 #define NO_DIRTY UINT64_MAX /* this pass cannot be clean */
 
@@ -49,13 +51,6 @@ static int raise_dirty(struct shard *shard)
 	return rc;
 }
 
-static int load_epoch(struct shard *shard, uint64_t *word_out)
-{
-	return transport_load(shard->tree,
-			      part_word_off(&shard->part, offsetof(struct part_words, epoch)),
-			      word_out);
-}
-
 /*
  * E5 pairs with E6: an array is zeroed, or whole, then the epoch word names it. Swaps that word;
  * -EAGAIN = it held another value. The target names us and a state that nobody else writes, so
@@ -77,35 +72,28 @@ static int swap_epoch(struct shard *shard, uint64_t from, uint64_t to)
 /* -------- becoming the rebuilder -------- */
 
 /*
- * Checks that the owner may be replaced: -EBUSY while its slot is live; only a fence changes
- * that.
+ * Takes over from the owner of the word: -EBUSY while its slot is live; only a fence changes that.
+ * An invalid mode restarts the pass from ZERO.
  */
-static int check_owner_dead(struct pass *pass, uint32_t owner)
-{
-	struct slot_info info;
-	int rc;
-
-	if (owner == 0 || owner > pass->shard->desc.max_clients)
-		return 0;
-	rc = slot_read(&pass->shard->part, owner - 1, &info);
-	if (rc || info.state != SLOT_LIVE)
-		return rc;
-	return error_set(-EBUSY, "rebuild is run by owner %u (pid %u)", owner, info.process.pid);
-}
-
-/* An invalid mode restarts the pass from ZERO. */
 static int take_over(struct pass *pass, uint64_t word)
 {
+	struct shard *shard = pass->shard;
 	enum epoch_mode mode = epoch_mode_of(word) == EPOCH_DUAL ? EPOCH_DUAL : EPOCH_ZERO;
-	uint32_t owner = epoch_owner(word);
-	uint64_t mine = epoch_make(epoch_number(word), mode, pass->opts->owner);
-	int rc = owner == pass->opts->owner ? 0 : check_owner_dead(pass, owner);
+	uint32_t owner = epoch_owner(word), self = pass->opts->owner;
+	uint64_t mine = epoch_make(epoch_number(word), mode, self);
+	struct slot_info info = { .state = SLOT_FREE };
+	int rc = 0;
 
+	if (owner != self && owner > 0 && owner <= shard->desc.max_clients)
+		rc = slot_read(&shard->part, owner - 1, &info);
+	if (!rc && info.state == SLOT_LIVE)
+		return error_set(-EBUSY, "rebuild is run by owner %u (pid %u)", owner,
+				 info.process.pid);
 	if (!rc && word != mine)
-		rc = swap_epoch(pass->shard, word, mine);
+		rc = swap_epoch(shard, word, mine);
 	/* The predecessor held unposted additions, now lost: only dirty records that. */
 	if (!rc && mode == EPOCH_DUAL)
-		rc = raise_dirty(pass->shard);
+		rc = raise_dirty(shard);
 	if (rc)
 		return rc;
 	pass->word = mine;
@@ -115,9 +103,12 @@ static int take_over(struct pass *pass, uint64_t word)
 
 static int seize(struct pass *pass)
 {
+	struct shard *shard = pass->shard;
+	uint64_t off = part_word_off(&shard->part, offsetof(struct part_words, epoch));
+
 	for (int i = 0; i < SEIZE_TRIES; i++) {
 		uint64_t word, mine;
-		int rc = load_epoch(pass->shard, &word);
+		int rc = transport_load(shard->tree, off, &word);
 
 		if (rc)
 			return rc;
@@ -125,7 +116,7 @@ static int seize(struct pass *pass)
 			rc = take_over(pass, word);
 		} else {
 			mine = epoch_make(epoch_number(word), EPOCH_ZERO, pass->opts->owner);
-			rc = swap_epoch(pass->shard, word, mine);
+			rc = swap_epoch(shard, word, mine);
 			pass->word = mine;
 		}
 		if (rc != -EAGAIN)
@@ -136,44 +127,30 @@ static int seize(struct pass *pass)
 
 /* -------- waiting for pins -------- */
 
-static bool find_blocker(const struct slot_info *infos, uint32_t n, uint32_t epoch,
-			 struct rebuild_wait *wait)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		if (infos[i].state != SLOT_LIVE || !epoch_blocks_pass(infos[i].pin, epoch))
-			continue;
-		*wait = (struct rebuild_wait){ .owner = infos[i].slot + 1,
-					       .pid = infos[i].process.pid,
-					       .pin = infos[i].pin,
-					       .epoch = epoch };
-		return true;
-	}
-	return false;
-}
-
+/* Looks for a live slot whose pin blocks the pass. */
 static int look_at_slots(struct pass *pass, bool *blocked_out)
 {
 	struct slot_info infos[SLOT_READ_MAX];
-	uint32_t all = pass->shard->desc.max_clients;
+	uint32_t all = pass->shard->desc.max_clients, epoch = epoch_number(pass->word);
 
 	*blocked_out = false;
-	for (uint32_t first = 0; !*blocked_out && first < all; first += SLOT_READ_MAX) {
+	for (uint32_t first = 0; first < all; first += SLOT_READ_MAX) {
 		uint32_t n = all - first < SLOT_READ_MAX ? all - first : SLOT_READ_MAX;
 		int rc = slot_read_many(&pass->shard->part, first, n, infos);
 
 		if (rc)
 			return rc;
-		*blocked_out =
-			find_blocker(infos, n, epoch_number(pass->word), &pass->report->wait);
+		for (const struct slot_info *info = infos; info < infos + n; info++) {
+			if (info->state != SLOT_LIVE || !epoch_blocks_pass(info->pin, epoch))
+				continue;
+			pass->report->wait = (struct rebuild_wait){ .owner = info->slot + 1,
+								    .pid = info->process.pid,
+								    .pin = info->pin,
+								    .epoch = epoch };
+			*blocked_out = true;
+			return 0;
+		}
 	}
-	return 0;
-}
-
-static int nap(void)
-{
-	const struct timespec time = { .tv_nsec = NAP_NS };
-
-	nanosleep(&time, NULL);
 	return 0;
 }
 
@@ -182,6 +159,7 @@ static int wait_for_pins(struct pass *pass)
 	const struct rebuild_opts *opts = pass->opts;
 	const struct clock *clock = opts->clock ? opts->clock : clock_monotonic();
 	const struct rebuild_wait *wait = &pass->report->wait;
+	const struct timespec nap = { .tv_nsec = 200000 };
 	bool blocked;
 	/*
 	 * E2 pairs with E1: our swap of the epoch, then our read of the pins.
@@ -197,27 +175,16 @@ static int wait_for_pins(struct pass *pass)
 		if (deadline_expired(clock, opts->deadline_ns))
 			return error_set(-EAGAIN, "rebuild waits for owner %u (pid %u)",
 					 wait->owner, wait->pid);
-		rc = opts->idle ? opts->idle(opts->ctx, wait) : nap();
+		if (opts->idle)
+			rc = opts->idle(opts->ctx, wait);
+		else
+			nanosleep(&nap, NULL);
 	}
 	if (rc)
 		return rc;
 	pass->report->waiting = false;
 	/* E4 pairs with E3: their additions, then our zeros. */
 	return transport_order(pass->shard->tree->tr);
-}
-
-static int zero_array(const struct sumtree *tree, uint64_t array_off)
-{
-	for (uint64_t done = 0; done < tree->geo.inner_bytes;) {
-		uint64_t left = tree->geo.inner_bytes - done;
-		uint32_t len = (uint32_t)(left < ZERO_BYTES ? left : ZERO_BYTES);
-		int rc = transport_store(tree->region, array_off + done, zeros, len);
-
-		if (rc)
-			return rc;
-		done += len;
-	}
-	return 0;
 }
 
 static int zero_spare(struct pass *pass)
@@ -229,8 +196,14 @@ static int zero_spare(struct pass *pass)
 
 	if (!rc)
 		rc = wait_for_pins(pass);
-	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
-		rc = zero_array(&shard->trees[v], shard->trees[v].inner_off[(e + 1) & 1]);
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++) {
+		const struct sumtree *tree = &shard->trees[v];
+		uint64_t off = tree->inner_off[(e + 1) & 1], bytes = tree->geo.inner_bytes;
+
+		for (uint64_t i = 0; !rc && i < bytes; i += ZERO_BYTES)
+			rc = transport_store(tree->region, off + i, zeros,
+					     (uint32_t)min_u64(bytes - i, ZERO_BYTES));
+	}
 	if (!rc)
 		rc = transport_order(shard->tree->tr);
 	if (!rc)
@@ -241,20 +214,6 @@ static int zero_spare(struct pass *pass)
 }
 
 /* -------- the pass -------- */
-
-static int migrate_views(struct pass *pass)
-{
-	struct shard *shard = pass->shard;
-	struct migrate_counts counts = { 0 };
-	int rc = 0;
-
-	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
-		rc = sumtree_migrate(shard, v, epoch_number(pass->word), &counts);
-	pass->lost += counts.lost_answers;
-	pass->report->live_leaves += counts.live_leaves;
-	pass->report->repaired_tags += counts.repaired_tags;
-	return rc;
-}
 
 /*
  * Writes `clean` while the word is still ours: one writer at a time. If we die before the flip,
@@ -297,6 +256,7 @@ int sumtree_rebuild_pass(struct shard *shard, const struct rebuild_opts *opts,
 			 struct rebuild_report *report)
 {
 	struct pass pass = { .shard = shard, .opts = opts, .report = report, .dirty = NO_DIRTY };
+	struct migrate_counts counts = { 0 };
 	int rc;
 
 	if (opts->owner == 0 || opts->owner > shard->desc.max_clients)
@@ -311,8 +271,11 @@ int sumtree_rebuild_pass(struct shard *shard, const struct rebuild_opts *opts,
 	report->epoch = epoch_number(pass.word);
 	if (epoch_mode_of(pass.word) == EPOCH_ZERO)
 		rc = zero_spare(&pass);
-	if (!rc)
-		rc = migrate_views(&pass);
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
+		rc = sumtree_migrate(shard, v, epoch_number(pass.word), &counts);
+	pass.lost += counts.lost_answers;
+	report->live_leaves += counts.live_leaves;
+	report->repaired_tags += counts.repaired_tags;
 	if (!rc)
 		rc = flip(&pass);
 	report->lost_answers += pass.lost;
