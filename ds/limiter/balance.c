@@ -45,58 +45,49 @@ static int read_words(struct shard *shard, uint32_t view, struct limiter_words *
 	return 0;
 }
 
-/* Adds the counts of one slot. -EAGAIN: its client is in a call. */
-static int add_slot(struct look *look, const struct slot_limits *limits)
-{
-	uint64_t ins_admitted = rword64_load_relaxed(&limits->ins_admitted);
-	uint64_t ins_committed = rword64_load_relaxed(&limits->ins_committed);
-	uint64_t smp_admitted = rword64_load_relaxed(&limits->smp_admitted);
-	uint64_t smp_committed = rword64_load_relaxed(&limits->smp_committed);
-
-	if (ins_admitted != ins_committed || smp_admitted != smp_committed)
-		return -EAGAIN;
-	look->admitted += ins_admitted + smp_admitted;
-	look->committed += ins_committed + smp_committed;
-	return 0;
-}
-
-/* Reads slots from `first` and their counts, in one phase. */
-static int read_slots(struct shard *shard, uint32_t view, uint32_t first,
-		      struct client_slot slots[SLOTS_AT_ONCE], struct slot_limits *limits)
-{
-	uint32_t left = shard->desc.max_clients - first;
-	uint32_t n = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
-	struct transport_io ios[1 + SLOTS_AT_ONCE];
-
-	ios[0] = (struct transport_io){ .region = shard->part.slots,
-					.off = part_slot_off(&shard->part, first),
-					.dst = slots,
-					.len = n * (uint32_t)sizeof(slots[0]) };
-	for (uint32_t i = 0; i < n; i++)
-		ios[1 + i] = (struct transport_io){
-			.region = shard->part.pages,
-			.off = part_page_off(&shard->part, first + i) +
-			       offsetof(struct client_page, limits) + view * sizeof(limits[0]),
-			.dst = &limits[i],
-			.len = sizeof(limits[0]),
-		};
-	return transport_read(shard->part.slots->tr, ios, 1 + n);
-}
-
+/* Sums the counts of all slots, read with them in one phase. -EAGAIN: a client is in a call. */
 static int look_at_slots(struct shard *shard, uint32_t view, struct look *look)
 {
 	uint32_t clients = shard->desc.max_clients;
 	struct client_slot slots[SLOTS_AT_ONCE];
 	struct slot_limits limits[SLOTS_AT_ONCE];
-	int rc = 0;
+	struct transport_io ios[1 + SLOTS_AT_ONCE];
 
-	for (uint32_t first = 0; !rc && first < clients; first += SLOTS_AT_ONCE) {
-		rc = read_slots(shard, view, first, slots, limits);
-		for (uint32_t i = 0; !rc && i < SLOTS_AT_ONCE && first + i < clients; i++)
-			if (rword64_load_relaxed(&slots[i].state) != SLOT_FREE)
-				rc = add_slot(look, &limits[i]);
+	for (uint32_t first = 0; first < clients; first += SLOTS_AT_ONCE) {
+		uint32_t left = clients - first, n = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
+		int rc;
+
+		ios[0] = (struct transport_io){ .region = shard->part.slots,
+						.off = part_slot_off(&shard->part, first),
+						.dst = slots,
+						.len = n * (uint32_t)sizeof(slots[0]) };
+		for (uint32_t i = 0; i < n; i++)
+			ios[1 + i] = (struct transport_io){
+				.region = shard->part.pages,
+				.off = part_page_off(&shard->part, first + i) +
+				       offsetof(struct client_page, limits) +
+				       view * sizeof(limits[0]),
+				.dst = &limits[i],
+				.len = sizeof(limits[0]),
+			};
+		rc = transport_read(shard->part.slots->tr, ios, 1 + n);
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < n; i++) {
+			uint64_t ins_admitted = rword64_load_relaxed(&limits[i].ins_admitted);
+			uint64_t ins_committed = rword64_load_relaxed(&limits[i].ins_committed);
+			uint64_t smp_admitted = rword64_load_relaxed(&limits[i].smp_admitted);
+			uint64_t smp_committed = rword64_load_relaxed(&limits[i].smp_committed);
+
+			if (rword64_load_relaxed(&slots[i].state) == SLOT_FREE)
+				continue;
+			if (ins_admitted != ins_committed || smp_admitted != smp_committed)
+				return -EAGAIN;
+			look->admitted += ins_admitted + smp_admitted;
+			look->committed += ins_committed + smp_committed;
+		}
 	}
-	return rc;
+	return 0;
 }
 
 /* Counts live items. -EAGAIN: the sums are not exact now. */
@@ -165,34 +156,28 @@ static int add(struct shard *control, uint32_t view, size_t member, uint64_t val
  * Corrects committed before admitted: a kill between two of these additions leaves counts that
  * the next balance finds wrong again. Also removes reservations that a kill gave back twice.
  */
-static int correct(struct shard *control, uint32_t view, const struct limiter_words *words,
-		   int64_t moved)
-{
-	uint64_t inserted = moved < 0 ? 0 - (uint64_t)moved : 0;
-	uint64_t sampled = moved > 0 ? (uint64_t)moved : 0;
-	int rc = add(control, view, offsetof(struct view_limits, ins_committed), inserted);
-
-	if (!rc)
-		rc = add(control, view, offsetof(struct view_limits, smp_committed), sampled);
-	if (!rc)
-		rc = add(control, view, offsetof(struct view_limits, ins_admitted),
-			 words->ins_committed + inserted - words->ins_admitted);
-	if (!rc)
-		rc = add(control, view, offsetof(struct view_limits, smp_admitted),
-			 words->smp_committed + sampled - words->smp_admitted);
-	return rc;
-}
-
 int balance_view(struct shard *const *shards, uint32_t n, uint32_t view, int64_t *moved_out)
 {
+	struct shard *control = shards[0];
 	struct limiter_words words;
+	uint64_t inserted, sampled;
 	int64_t items = 0, moved;
 	int rc = look_twice(shards, n, view, &words, &items);
 
 	if (rc)
 		return rc;
 	moved = (int64_t)(words.ins_committed - words.smp_committed - (uint64_t)items);
-	rc = correct(shards[0], view, &words, moved);
+	inserted = moved < 0 ? 0 - (uint64_t)moved : 0;
+	sampled = moved > 0 ? (uint64_t)moved : 0;
+	rc = add(control, view, offsetof(struct view_limits, ins_committed), inserted);
+	if (!rc)
+		rc = add(control, view, offsetof(struct view_limits, smp_committed), sampled);
+	if (!rc)
+		rc = add(control, view, offsetof(struct view_limits, ins_admitted),
+			 words.ins_committed + inserted - words.ins_admitted);
+	if (!rc)
+		rc = add(control, view, offsetof(struct view_limits, smp_admitted),
+			 words.smp_committed + sampled - words.smp_admitted);
 	if (!rc)
 		*moved_out = moved;
 	return rc;

@@ -29,27 +29,21 @@ static int bound_init(double bound, const char *name, int64_t *fixed_out)
 	return 0;
 }
 
-static int spi_init(double spi, uint64_t *fixed_out)
-{
-	if (!(spi >= 0) || spi > SPI_MAX)
-		return error_set(-EINVAL, "limiter samples_per_insert %g: must be 0 to %g", spi,
-				 SPI_MAX);
-	*fixed_out = (uint64_t)llround(spi * (double)SPI_ONE);
-	if (spi > 0 && !*fixed_out)
-		return error_set(-EINVAL, "limiter samples_per_insert %g: below 1/%lld", spi,
-				 (long long)SPI_ONE);
-	return 0;
-}
-
 int limit_desc_init(struct limit_desc *bounds, uint64_t min_size, double spi, double min_diff,
 		    double max_diff)
 {
 	struct limit_desc full = { .min_size = min_size ? min_size : 1 };
 	bool zeros = spi == 0 && min_diff == 0 && max_diff == 0;
-	int rc = spi_init(spi, &full.spi);
+	int rc;
 
-	if (!rc)
-		rc = bound_init(zeros ? -INFINITY : min_diff, "min_diff", &full.min_diff);
+	if (!(spi >= 0) || spi > SPI_MAX)
+		return error_set(-EINVAL, "limiter samples_per_insert %g: must be 0 to %g", spi,
+				 SPI_MAX);
+	full.spi = (uint64_t)llround(spi * (double)SPI_ONE);
+	if (spi > 0 && !full.spi)
+		return error_set(-EINVAL, "limiter samples_per_insert %g: below 1/%lld", spi,
+				 (long long)SPI_ONE);
+	rc = bound_init(zeros ? -INFINITY : min_diff, "min_diff", &full.min_diff);
 	if (!rc)
 		rc = bound_init(zeros ? INFINITY : max_diff, "max_diff", &full.max_diff);
 	if (rc)
@@ -65,29 +59,24 @@ int limit_desc_init(struct limit_desc *bounds, uint64_t min_size, double spi, do
 	return 0;
 }
 
-static __int128 greatest_divisor(__int128 a, __int128 b)
-{
-	while (b) {
-		__int128 rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 /*
  * The difference starts at 0 and moves by +spi and -1: it is a multiple of their greatest common
  * divisor. Stuck = a value where an insert exceeds max_diff and a sample falls below min_diff.
  */
 static bool can_get_stuck(const struct limit_desc *bounds)
 {
-	__int128 step = greatest_divisor((__int128)bounds->spi, SPI_ONE);
+	__int128 step = (__int128)bounds->spi, rest = SPI_ONE;
 	__int128 above = (__int128)bounds->max_diff - (__int128)bounds->spi;
 	__int128 below = (__int128)bounds->min_diff + SPI_ONE, at;
 
 	if (bounds->min_diff == INT64_MIN || bounds->max_diff == INT64_MAX)
 		return false;
+	while (rest) { /* Euclid's algorithm */
+		__int128 next = step % rest;
+
+		step = rest;
+		rest = next;
+	}
 	at = above / step;
 	if (at * step > above)
 		at--;

@@ -278,58 +278,37 @@ static int announce(struct limiter *lim, const struct side *side, uint64_t n,
 	return rc;
 }
 
-/* Removes n from the slot: the reservation was refused. */
-static int withdraw(struct limiter *lim, const struct side *side, uint64_t n)
-{
-	int rc;
+typedef bool (*fits_fn)(const struct limiter *lim, const struct limiter_words *now, uint64_t n);
 
-	*side->admitted -= n;
-	if (transport_changes_in_place(lim->region)) {
-		announce_in_place(lim, side);
-		return 0;
-	}
-	rc = wait_posted(lim);
-	if (rc)
-		return rc;
-	lim->wrs[0] = write_slot(lim, true);
-	return post(lim, 1);
-}
-
-typedef bool (*law_fn)(const struct limiter *lim, const struct limiter_words *now, uint64_t n);
-
-/* A failed CAS returns the newer count; words of the other side only grow, so old ones are safe. */
-static int take(struct limiter *lim, const struct side *side, law_fn fits, uint64_t n,
-		struct limiter_words *now)
+static int admit(struct limiter *lim, const struct side *side, fits_fn fits, uint64_t n)
 {
 	bool inserts = side->admitted == &lim->mine.ins_admitted;
-	uint64_t *mine = inserts ? &now->ins_admitted : &now->smp_admitted;
-	int rc = 0;
+	struct limiter_words now;
+	uint64_t *mine = inserts ? &now.ins_admitted : &now.smp_admitted, old;
+	int rc = announce(lim, side, n, &now);
 
-	while (!rc) {
-		uint64_t old;
-
-		if (!fits(lim, now, n))
-			return -EAGAIN;
+	/* A failed CAS returns the newer count; the other side only grows, so old words are safe. */
+	while (!rc && fits(lim, &now, n)) {
 		rc = transport_cas_word(lim->region, side->admitted_off, *mine, *mine + n, &old);
 		if (!rc && old == *mine)
 			return 0;
 		if (!rc)
 			*mine = old;
 	}
-	return rc;
-}
-
-static int admit(struct limiter *lim, const struct side *side, law_fn fits, uint64_t n)
-{
-	struct limiter_words now;
-	int rc = announce(lim, side, n, &now), undone;
-
-	if (!rc)
-		rc = take(lim, side, fits, n, &now);
-	if (rc != -EAGAIN)
-		return rc; /* reserved, or unknown: the slot holds it until the fence */
-	undone = withdraw(lim, side, n);
-	return undone ? undone : rc;
+	if (rc && rc != -EAGAIN)
+		return rc; /* unknown: the slot holds it until the fence */
+	/* Refused: removes n from the slot. */
+	*side->admitted -= n;
+	if (transport_changes_in_place(lim->region)) {
+		announce_in_place(lim, side);
+		return -EAGAIN;
+	}
+	rc = wait_posted(lim);
+	if (rc)
+		return rc;
+	lim->wrs[0] = write_slot(lim, true);
+	rc = post(lim, 1);
+	return rc ? rc : -EAGAIN;
 }
 
 int limiter_try_insert(struct limiter *lim, uint64_t n)
@@ -343,31 +322,23 @@ int limiter_try_insert(struct limiter *lim, uint64_t n)
 	return rc ? rc : admit(lim, &side, insert_fits, n);
 }
 
-static int check_min_size(struct limiter *lim)
+int limiter_try_sample(struct limiter *lim, uint64_t n)
 {
+	struct side side = sample_side(lim);
 	struct limiter_words now;
 	int rc;
 
-	if (lim->open_for_samples)
+	if (side.bounded && n) {
+		rc = check_span(lim, n, scaled(n), "sample");
+		return rc ? rc : admit(lim, &side, sample_fits, n);
+	}
+	if (side.bounded || lim->open_for_samples)
 		return 0;
 	rc = limiter_read(lim, &now);
 	if (rc)
 		return rc;
 	lim->open_for_samples = now.ins_committed >= lim->bounds.min_size;
 	return lim->open_for_samples ? 0 : -EAGAIN;
-}
-
-int limiter_try_sample(struct limiter *lim, uint64_t n)
-{
-	struct side side = sample_side(lim);
-	int rc;
-
-	if (!side.bounded)
-		return check_min_size(lim);
-	if (!n)
-		return 0;
-	rc = check_span(lim, n, scaled(n), "sample");
-	return rc ? rc : admit(lim, &side, sample_fits, n);
 }
 
 /* -------- commit -------- */

@@ -38,12 +38,6 @@ static int load_word(const struct epoch *ep, uint64_t *word_out)
 	return 0;
 }
 
-/* True if words of the page may be stored in place: false where NIC writes may be outstanding. */
-static bool stores_in_place(const struct epoch *ep)
-{
-	return transport_changes_in_place(ep->page);
-}
-
 /*
  * E1 pairs with E2: we store our pin, then re-read the epoch; the rebuilder swaps the epoch,
  * then reads the pins. All four are in one total order: it sees the pin, or we see its swap.
@@ -53,7 +47,7 @@ static int store_pin(const struct epoch *ep, uint64_t pin)
 {
 	int rc;
 
-	if (stores_in_place(ep)) {
+	if (transport_changes_in_place(ep->page)) { /* no NIC writes may be outstanding */
 		rword64_announce(word_at(ep->page, ep->pin_off), pin);
 		return 0;
 	}
@@ -68,19 +62,6 @@ static void see(struct epoch *ep, uint64_t word)
 	ep->known = ep->mode != EPOCH_DUAL;
 }
 
-static int recheck_entered(struct epoch *ep)
-{
-	uint64_t word;
-	int rc = load_word(ep, &word);
-
-	if (rc)
-		return rc;
-	if (epoch_number(word) != ep->pinned)
-		return -ESTALE;
-	see(ep, word);
-	return 0;
-}
-
 int epoch_enter(struct epoch *ep)
 {
 	uint64_t word;
@@ -88,9 +69,13 @@ int epoch_enter(struct epoch *ep)
 
 	if (!ep->page)
 		return error_set(-EINVAL, "epoch: a handle without a slot cannot change leaves");
-	if (ep->entered)
-		return recheck_entered(ep);
 	rc = load_word(ep, &word);
+	if (!rc && ep->entered) {
+		if (epoch_number(word) != ep->pinned)
+			return -ESTALE;
+		see(ep, word);
+		return 0;
+	}
 	for (int i = 0; !rc && i < ENTER_TRIES; i++) {
 		ep->pinned = epoch_number(word);
 		rc = store_pin(ep, ep->pinned);
@@ -140,16 +125,6 @@ static void write_pin(const struct epoch *ep, const uint64_t *word, struct trans
 	};
 }
 
-/* A queue pair does not order a read in place behind its writes, so a fence separates the two. */
-static int look_in_place(struct epoch *ep)
-{
-	int rc = epoch_send_pin(ep);
-
-	if (!rc)
-		rc = transport_order(ep->region->tr);
-	return rc ? rc : epoch_refresh(ep);
-}
-
 /* E1 pairs with E2: the pin, then the epoch read behind it, on one queue pair. */
 static int look_behind_pin(struct epoch *ep)
 {
@@ -158,8 +133,13 @@ static int look_behind_pin(struct epoch *ep)
 	size_t n = 0;
 	int rc;
 
-	if (ep->region->base)
-		return look_in_place(ep);
+	if (ep->region->base) {
+		/* A queue pair does not order a read in place behind its writes: a fence does. */
+		rc = epoch_send_pin(ep);
+		if (!rc)
+			rc = transport_order(ep->region->tr);
+		return rc ? rc : epoch_refresh(ep);
+	}
 	if (epoch_pin(ep, &wrs[0]))
 		n++;
 	wrs[n++] = (struct transport_wr){

@@ -21,33 +21,13 @@ static int orphan_rebuild(struct part *part, uint32_t owner, bool *had_out)
 				  epoch_make(epoch_number(word), epoch_mode_of(word), 0), &old);
 }
 
-static int swap_state(struct part *part, uint32_t owner, enum slot_state from, enum slot_state to)
-{
-	uint64_t old;
-
-	return transport_cas_word(
-		part->slots, part_slot_off(part, owner - 1) + offsetof(struct client_slot, state),
-		from, to, &old);
-}
-
-/* G3 pairs with G4: the dead client's pin is withdrawn, then the slot is free. */
-static int set_free(struct part *part, uint32_t owner)
-{
-	uint64_t idle = SLOT_IDLE;
-	int rc = transport_store(part->pages,
-				 part_page_off(part, owner - 1) + offsetof(struct part_page, pin),
-				 &idle, sizeof(idle));
-
-	if (!rc)
-		rc = transport_order(part->tree->tr);
-	return rc ? rc : swap_state(part, owner, SLOT_FENCED, SLOT_FREE);
-}
-
 int fence_settle(struct part *part, uint32_t owner, const struct fence_kind *kind,
 		 struct fence_report *report_out)
 {
 	struct fence_report report = { 0 };
 	struct slot_info info;
+	const uint64_t idle = SLOT_IDLE;
+	uint64_t old;
 	int rc;
 
 	if (owner == 0 || owner > part->max_clients)
@@ -63,13 +43,21 @@ int fence_settle(struct part *part, uint32_t owner, const struct fence_kind *kin
 	if (!report.was_idle)
 		rc = part_mark_dirty(part);
 	if (!rc)
-		rc = swap_state(part, owner, SLOT_LIVE, SLOT_FENCED);
+		rc = slot_swap_state(part, owner - 1, SLOT_LIVE, SLOT_FENCED, &old);
 	if (!rc)
 		rc = orphan_rebuild(part, owner, &report.had_rebuild);
 	if (!rc)
 		rc = kind->settle(kind->ctx, part, owner);
+	/* G3 pairs with G4: the dead client's pin is withdrawn, then the slot is free. */
 	if (!rc)
-		rc = set_free(part, owner);
+		rc = transport_store(part->pages,
+				     part_page_off(part, owner - 1) +
+					     offsetof(struct part_page, pin),
+				     &idle, sizeof(idle));
+	if (!rc)
+		rc = transport_order(part->tree->tr);
+	if (!rc)
+		rc = slot_swap_state(part, owner - 1, SLOT_FENCED, SLOT_FREE, &old);
 out:
 	if (!rc && report_out)
 		*report_out = report;

@@ -136,13 +136,6 @@ static int persist(struct region *region, uint64_t bytes)
 	return can ? transport_persist(region, 0, bytes) : 0;
 }
 
-static int set_live(struct region *region)
-{
-	int rc = store_state(region, REGION_LIVE);
-
-	return rc ? rc : persist(region, REGION_SUPERBLOCK_BYTES);
-}
-
 /* The slots region goes live last: a part that is live after a power loss is whole. */
 int part_publish(const struct part_regions *regions)
 {
@@ -152,8 +145,11 @@ int part_publish(const struct part_regions *regions)
 	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
 		if (role != REGION_ROWS)
 			rc = persist(regions->at[role], 0);
-	for (size_t i = 0; !rc && i < sizeof(order) / sizeof(order[0]); i++)
-		rc = set_live(regions->at[order[i]]);
+	for (size_t i = 0; !rc && i < sizeof(order) / sizeof(order[0]); i++) {
+		rc = store_state(regions->at[order[i]], REGION_LIVE);
+		if (!rc)
+			rc = persist(regions->at[order[i]], REGION_SUPERBLOCK_BYTES);
+	}
 	return rc;
 }
 
@@ -194,44 +190,39 @@ int part_check_live(const struct part_regions *regions, uint32_t kind)
 	return rc ? rc : load_superblock(regions->at[REGION_TREE], kind, REGION_TREE, &sb);
 }
 
-/* Checks that the region belongs to the part of spec, by number and uuid. */
-static int check_owner(const struct region_superblock *sb, const struct part_spec *spec,
-		       uint32_t role)
-{
-	uint8_t uuid[16];
-
-	if (sb->object != spec->object || sb->part != spec->part)
-		return error_set(-EPROTO,
-				 "shard %u of table %u: its region %u belongs to shard %u of table "
-				 "%u",
-				 spec->part, spec->object, sb->region, sb->part, sb->object);
-	part_region_uuid(spec->uuid, spec->part, role, uuid);
-	if (memcmp(sb->uuid, uuid, sizeof(uuid)) != 0)
-		return error_set(-EBADMSG, "shard %u of table %u: its region %u has another uuid",
-				 spec->part, spec->object, sb->region);
-	return 0;
-}
-
-/* All checks of one region. The slots region is first: its store uuid is that of the part. */
+/*
+ * All checks of one region: it belongs to the part of spec, by number and uuid. The slots region is
+ * first: its store uuid is that of the part.
+ */
 static int check_region(const struct part_regions *regions, const struct part_spec *spec,
 			uint32_t role, uint8_t store_uuid[16])
 {
 	struct region_superblock sb = { .magic = 0 };
 	struct region *region = regions->at[role];
+	uint8_t uuid[16];
 	int rc;
 
 	if (!region && role == REGION_PAGES)
 		return 0;
 	rc = load_superblock(region, spec->kind, role, &sb);
-	if (!rc)
-		rc = check_owner(&sb, spec, role);
-	if (!rc && role == REGION_SLOTS)
+	if (rc)
+		return rc;
+	if (sb.object != spec->object || sb.part != spec->part)
+		return error_set(-EPROTO,
+				 "shard %u of table %u: its region %u belongs to shard %u of table "
+				 "%u",
+				 spec->part, spec->object, sb.region, sb.part, sb.object);
+	part_region_uuid(spec->uuid, spec->part, role, uuid);
+	if (memcmp(sb.uuid, uuid, sizeof(uuid)) != 0)
+		return error_set(-EBADMSG, "shard %u of table %u: its region %u has another uuid",
+				 spec->part, spec->object, sb.region);
+	if (role == REGION_SLOTS)
 		memcpy(store_uuid, sb.store_uuid, sizeof(sb.store_uuid));
-	if (!rc && memcmp(sb.store_uuid, store_uuid, sizeof(sb.store_uuid)) != 0)
-		rc = error_set(-EBADMSG,
-			       "region %u: belongs to another store than the slots of its shard",
-			       region->id);
-	return rc ? rc : check_size(region, spec, role, -EPROTO);
+	if (memcmp(sb.store_uuid, store_uuid, sizeof(sb.store_uuid)) != 0)
+		return error_set(-EBADMSG,
+				 "region %u: belongs to another store than the slots of its shard",
+				 region->id);
+	return check_size(region, spec, role, -EPROTO);
 }
 
 static int check_page(const struct region *page)

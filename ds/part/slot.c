@@ -18,40 +18,12 @@ static int check_slot(const struct part *part, uint32_t slot)
 			 part->max_clients);
 }
 
-static int swap_state(struct part *part, uint32_t slot, enum slot_state from, enum slot_state to,
-		      uint64_t *old_out)
+int slot_swap_state(struct part *part, uint32_t slot, enum slot_state from, enum slot_state to,
+		    uint64_t *old_out)
 {
 	return transport_cas_word(part->slots,
 				  part_slot_off(part, slot) + offsetof(struct client_slot, state),
 				  from, to, old_out);
-}
-
-/*
- * Writes all fields but the state, and resets the words that the last client left in the page. No
- * client reads the fields or changes the words of a free slot.
- */
-static int write_fields(struct part *part, uint32_t slot, const struct process_id *process,
-			uint64_t lease)
-{
-	struct client_slot fields = { .pid = process->pid,
-				      .start_time = process->start_time,
-				      .lease = lease };
-	struct part_page page = { .pin.word.raw = SLOT_IDLE };
-	struct transport_io ios[] = {
-		{ .region = part->slots,
-		  .off = part_slot_off(part, slot) + offsetof(struct client_slot, pid),
-		  .src = (const uint8_t *)&fields + offsetof(struct client_slot, pid),
-		  .len = (uint32_t)(sizeof(fields) - offsetof(struct client_slot, pid)) },
-		{ .region = part->pages,
-		  .off = part_page_off(part, slot),
-		  .src = &page,
-		  .len = offsetof(struct part_page, reserved) },
-	};
-
-	if (!part_has_page(part, slot))
-		return error_set(-EINVAL, "client slot %u: its page is not attached", slot);
-	memcpy(fields.boot_id, process->boot_id, sizeof(fields.boot_id));
-	return transport_write(part->slots->tr, ios, 2);
 }
 
 static int check_free(struct part *part, uint32_t slot)
@@ -74,25 +46,42 @@ int slot_prepare(struct part *part, uint32_t slot)
 	return rc ? rc : transport_prepare(part->pages, part_page_off(part, slot));
 }
 
+/*
+ * Writes all fields but the state, and resets the words that the last client left in the page. No
+ * client reads the fields or changes the words of a free slot.
+ */
 int slot_take(struct part *part, uint32_t slot, const struct process_id *process, uint64_t lease)
 {
+	struct client_slot fields = { .pid = process->pid,
+				      .start_time = process->start_time,
+				      .lease = lease };
+	struct part_page page = { .pin.word.raw = SLOT_IDLE };
+	struct transport_io ios[] = {
+		{ .region = part->slots,
+		  .off = part_slot_off(part, slot) + offsetof(struct client_slot, pid),
+		  .src = (const uint8_t *)&fields + offsetof(struct client_slot, pid),
+		  .len = (uint32_t)(sizeof(fields) - offsetof(struct client_slot, pid)) },
+		{ .region = part->pages, .src = &page, .len = offsetof(struct part_page, reserved) },
+	};
 	uint64_t old;
 	int rc = check_free(part, slot);
 
 	if (rc)
 		return rc;
+	if (!part_has_page(part, slot))
+		return error_set(-EINVAL, "client slot %u: its page is not attached", slot);
+	memcpy(fields.boot_id, process->boot_id, sizeof(fields.boot_id));
+	ios[1].off = part_page_off(part, slot);
 	/* The previous client may still have this page mapped: give the next one fresh memory. */
-	if (part_has_page(part, slot))
-		rc = transport_renew(part->pages, part_page_off(part, slot));
-	if (rc)
-		return rc;
+	rc = transport_renew(part->pages, ios[1].off);
 	/* G4 pairs with G3: the slot is seen free, then we may write its fields. */
-	rc = write_fields(part, slot, process, lease);
+	if (!rc)
+		rc = transport_write(part->slots->tr, ios, 2);
 	/* G1 pairs with G2: the fields of the slot, then its state LIVE. */
 	if (!rc)
 		rc = transport_order(part->tree->tr);
 	if (!rc)
-		rc = swap_state(part, slot, SLOT_FREE, SLOT_LIVE, &old);
+		rc = slot_swap_state(part, slot, SLOT_FREE, SLOT_LIVE, &old);
 	if (!rc && old != SLOT_FREE)
 		return error_set(-EBUSY, "client slot %u: another client took it at the same time",
 				 slot);
@@ -136,19 +125,10 @@ int slot_release(struct part *part, uint32_t slot)
 		return error_set(-EBUSY, "slot %u: a call is in progress or deltas are held", slot);
 	if (epoch_mode_of(word) != EPOCH_NORMAL && epoch_owner(word) == slot + 1)
 		return error_set(-EBUSY, "slot %u: its rebuild is not finished", slot);
-	rc = swap_state(part, slot, SLOT_LIVE, SLOT_FREE, &old);
+	rc = slot_swap_state(part, slot, SLOT_LIVE, SLOT_FREE, &old);
 	if (!rc && old != SLOT_LIVE)
 		return error_set(-ESTALE, "client slot %u: not in use", slot);
 	return rc;
-}
-
-static void decode(const struct client_slot *from, uint32_t slot, struct slot_info *info_out)
-{
-	info_out->slot = slot;
-	info_out->state = (enum slot_state)rword64_load_relaxed(&from->state);
-	info_out->process = (struct process_id){ .pid = from->pid, .start_time = from->start_time };
-	memcpy(info_out->process.boot_id, from->boot_id, sizeof(from->boot_id));
-	info_out->lease = from->lease;
 }
 
 int slot_read(struct part *part, uint32_t slot, struct slot_info *info_out)
@@ -186,7 +166,16 @@ int slot_read_many(struct part *part, uint32_t first, uint32_t n, struct slot_in
 	}
 	/* G2 pairs with G1: the state LIVE, then the fields of the slot. */
 	rc = transport_read(part->slots->tr, ios, n_ios);
-	for (uint32_t i = 0; !rc && i < n; i++)
-		decode(&heads[i], first + i, &infos_out[i]);
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		const struct client_slot *head = &heads[i];
+		struct slot_info *info = &infos_out[i];
+
+		info->slot = first + i;
+		info->state = (enum slot_state)rword64_load_relaxed(&head->state);
+		info->process =
+			(struct process_id){ .pid = head->pid, .start_time = head->start_time };
+		memcpy(info->process.boot_id, head->boot_id, sizeof(head->boot_id));
+		info->lease = head->lease;
+	}
 	return rc;
 }

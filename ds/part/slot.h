@@ -62,4 +62,8 @@ RLV_MUST_CHECK int slot_read(struct part *part, uint32_t slot, struct slot_info 
 RLV_MUST_CHECK int slot_read_many(struct part *part, uint32_t first, uint32_t n,
 				  struct slot_info *infos_out);
 
+/* CAS of the slot's state. *old_out: the state found. */
+RLV_MUST_CHECK int slot_swap_state(struct part *part, uint32_t slot, enum slot_state from,
+				   enum slot_state to, uint64_t *old_out);
+
 #endif

@@ -51,7 +51,8 @@ int superblock_state_check(uint64_t state)
 	}
 }
 
-static int check_format(const struct region_superblock *sb)
+int superblock_check(const struct region_superblock *sb, uint32_t kind, uint32_t role,
+		     uint64_t region_bytes)
 {
 	if (sb->magic != REGION_MAGIC)
 		return error_set(-EPROTO, "superblock magic %016" PRIx64 ": not a relive region",
@@ -64,16 +65,6 @@ static int check_format(const struct region_superblock *sb)
 	if (sb->incompat & ~REGION_INCOMPAT_KNOWN)
 		return error_set(-EPROTO, "superblock incompat features %#llx: unknown",
 				 sb->incompat & ~REGION_INCOMPAT_KNOWN);
-	return 0;
-}
-
-int superblock_check(const struct region_superblock *sb, uint32_t kind, uint32_t role,
-		     uint64_t region_bytes)
-{
-	int rc = check_format(sb);
-
-	if (rc)
-		return rc;
 	if (sb->kind != kind || sb->role != role)
 		return error_set(-EPROTO, "superblock kind %u role %u: expected kind %u role %u",
 				 sb->kind, sb->role, kind, role);

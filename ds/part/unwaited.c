@@ -4,8 +4,6 @@
 
 #include <errno.h>
 
-#define CLOSE_TRIES 4
-
 void unwaited_init(struct unwaited *unwaited, struct transport *tr, uint64_t *max_seen)
 {
 	*unwaited = (struct unwaited){ .tr = tr, .max_seen = max_seen };
@@ -23,9 +21,10 @@ void unwaited_fini(struct unwaited *unwaited)
 
 static int judge_close(struct unwaited *unwaited, struct transport_atomic *op)
 {
+	const int tries = 4;
 	int rc = op->status == ATOMIC_DONE ? 0 : -EIO;
 
-	for (int i = 0; rc == -EIO && i < CLOSE_TRIES; i++)
+	for (int i = 0; rc == -EIO && i < tries; i++)
 		rc = transport_cas_word(op->region, op->off, op->expected, op->value, &op->old);
 	if (!rc && op->old != op->expected && op->old != op->value)
 		unwaited->fenced = true;

@@ -4,11 +4,9 @@
 
 #include <errno.h>
 
-#define ROOM_FIRST 64u
-
 int wr_list_reserve(struct wr_list *list, uint32_t n)
 {
-	uint32_t room = list->room ? list->room : ROOM_FIRST;
+	uint32_t room = list->room ? list->room : 64;
 	void *grown;
 
 	if (n <= list->room)

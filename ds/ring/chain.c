@@ -70,29 +70,6 @@ static struct transport_wr read_words(const struct block *blk, uint64_t off, uin
 	};
 }
 
-/* Adds reads of the leaves and counts of every view. Returns how many. */
-static uint32_t add_reads(const struct block *blk, struct transport_wr *wrs)
-{
-	const struct claim_buffers *buf = blk->acc->claim;
-	const struct table_desc *desc = &blk->acc->shard->desc;
-	uint32_t n = 0;
-
-	for (uint32_t v = 0; v < desc->n_views; v++) {
-		wrs[n++] = read_words(blk, desc->views[v].leaves_off, buf->leaves[v]);
-		if (buf->counts[v])
-			wrs[n++] = read_words(blk, desc->views[v].counts_off, buf->counts[v]);
-	}
-	return n;
-}
-
-static bool has_queue(const struct table_desc *desc)
-{
-	for (uint32_t v = 0; v < desc->n_views; v++)
-		if (ring_view_is_queue(&desc->views[v]))
-			return true;
-	return false;
-}
-
 /* True if a queue has an item in the block, as read. Rows before the first window hold none. */
 static bool holds_items(const struct block *blk)
 {
@@ -116,16 +93,25 @@ static bool holds_items(const struct block *blk)
 int ring_open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
 {
 	struct access *acc = blk->acc;
+	const struct table_desc *desc = &acc->shard->desc;
 	struct transport_wr wrs[2 * RING_MAX_VIEWS + 1];
 	struct transport *tr = acc->shard->tree->tr;
 	struct transport_atomic *cas;
-	size_t n;
+	bool has_queue = false;
+	size_t n = 0;
 	int rc = make_buffers(acc);
 
 	if (rc)
 		return rc;
-	n = add_reads(blk, wrs);
-	if (has_queue(&acc->shard->desc)) {
+	for (uint32_t v = 0; v < desc->n_views; v++) {
+		const struct view_desc *view = &desc->views[v];
+
+		wrs[n++] = read_words(blk, view->leaves_off, acc->claim->leaves[v]);
+		if (acc->claim->counts[v])
+			wrs[n++] = read_words(blk, view->counts_off, acc->claim->counts[v]);
+		has_queue |= ring_view_is_queue(view);
+	}
+	if (has_queue) {
 		rc = transport_run(tr, wrs, n);
 		if (rc || holds_items(blk))
 			return rc ? rc : -EAGAIN;
@@ -149,38 +135,29 @@ int ring_open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
 	return 0;
 }
 
-/* Builds ops from the leaves and counts as read. */
-static void make_ops(const struct block *blk, struct shard_change *change, struct chain_change *cc)
+/* The ops are made of the leaves and counts as read. */
+int ring_claim_chained(struct block *blk)
 {
 	struct claim_buffers *buf = blk->acc->claim;
+	struct shard_change change = { .acc = blk->acc };
+	struct chain_change cc = { .change = &change, .words = buf->words };
 	const struct table_desc *desc = &blk->acc->shard->desc;
 
-	cc->words = buf->words;
-	cc->n_words = 0;
 	for (uint32_t v = 0; v < desc->n_views; v++) {
-		change->ops[v] = buf->ops[v];
-		change->n[v] = desc->block;
+		change.ops[v] = buf->ops[v];
+		change.n[v] = desc->block;
 		for (uint32_t i = 0; i < desc->block; i++)
 			buf->ops[v][i] = (struct leaf_op){ .slot = blk->first + i,
 							   .gen = blk->gen,
 							   .word = buf->leaves[v][i],
 							   .result = LEAF_UNKNOWN };
 		for (uint32_t i = 0; buf->counts[v] && i < desc->block; i++)
-			buf->words[cc->n_words++] = (struct word_op){
+			buf->words[cc.n_words++] = (struct word_op){
 				.off = desc->views[v].counts_off + ((uint64_t)blk->first + i) * 8,
 				.seen = buf->counts[v][i],
 				.want = count_make(blk->gen, 0),
 			};
 	}
-}
-
-int ring_claim_chained(struct block *blk)
-{
-	struct shard_change change = { .acc = blk->acc };
-	struct chain_change cc = { .change = &change };
-	const struct table_desc *desc = &blk->acc->shard->desc;
-
-	make_ops(blk, &change, &cc);
 	change_by_chains(CHANGE_CLAIM, &cc, 1);
 	if (change.ret)
 		return change.ret;

@@ -21,13 +21,19 @@ struct glimpse {
 
 /* -------- ticket -------- */
 
-/* Adds the pin ahead of a chained claim, and reads of the maxima for its items. */
-static size_t add_chained(struct access *acc, struct transport_wr *wrs)
+/*
+ * Draws a ticket. The same phase reads the headers near its expected block, so that the CAS of
+ * the claim usually knows the word that it replaces. A chained claim sends its pin ahead, and reads
+ * the maxima for its items.
+ */
+static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *near)
 {
 	const struct shard *shard = acc->shard;
-	size_t n = epoch_pin(&acc->epoch, wrs);
+	struct transport_wr wrs[3 + RING_MAX_VIEWS], *faa;
+	size_t n = acc->chained && epoch_pin(&acc->epoch, wrs);
+	int rc;
 
-	for (uint32_t v = 0; v < shard->desc.n_views; v++)
+	for (uint32_t v = 0; acc->chained && v < shard->desc.n_views; v++)
 		wrs[n++] = (struct transport_wr){
 			.verb = VERB_READ,
 			.io = { .region = shard->tree,
@@ -35,37 +41,23 @@ static size_t add_chained(struct access *acc, struct transport_wr *wrs)
 				.dst = &acc->max_seen[v],
 				.len = sizeof(acc->max_seen[v]) },
 		};
-	return n;
-}
-
-/*
- * Draws a ticket. The same phase reads the headers near its expected block, so that the CAS of
- * the claim usually knows the word that it replaces.
- */
-static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *near)
-{
-	const struct shard *shard = acc->shard;
-	struct transport_wr wrs[3 + RING_MAX_VIEWS];
-	size_t first = acc->chained ? add_chained(acc, wrs) : 0;
-	struct transport_wr *faa = &wrs[first], *look = &wrs[first + 1];
-	int rc;
-
 	near->first = (uint32_t)(acc->next_ticket % shard->desc.blocks);
 	near->n = (uint32_t)min_u64(HEADERS_AHEAD, shard->desc.blocks - near->first);
+	faa = &wrs[n++];
 	*faa = (struct transport_wr){
 		.verb = VERB_FAA,
 		.atomic = { .region = shard->tree,
 			    .off = shard_word_off(shard, offsetof(struct shard_words, head)),
 			    .value = 1 },
 	};
-	*look = (struct transport_wr){
+	wrs[n++] = (struct transport_wr){
 		.verb = VERB_READ,
 		.io = { .region = shard->tree,
 			.off = shard_header_off(shard, near->first),
 			.dst = near->words,
 			.len = near->n * (uint32_t)sizeof(near->words[0]) },
 	};
-	rc = transport_run(shard->tree->tr, wrs, first + 2);
+	rc = transport_run(shard->tree->tr, wrs, n);
 	if (rc)
 		return rc;
 	if (faa->atomic.status != ATOMIC_DONE)
@@ -251,39 +243,33 @@ static int reset_counts(const struct block *blk, uint64_t off)
 	return 0;
 }
 
-static int claim_leaves(struct block *blk)
-{
-	struct access *acc = blk->acc;
-	const struct table_desc *desc = &acc->shard->desc;
-	struct leaf_run run = { .first = blk->first, .n = desc->block, .gen = blk->gen };
-	int rc = 0;
-
-	for (uint32_t v = 0; !rc && v < desc->n_views; v++) {
-		uint64_t counts_off = desc->views[v].counts_off;
-
-		rc = sumtree_claim(&acc->shard->trees[v], &acc->epoch, &run, acc->deltas[v]);
-		if (!rc && counts_off)
-			rc = reset_counts(blk, counts_off + (uint64_t)blk->first * 8);
-	}
-	return rc;
-}
-
 int ring_claim(struct access *acc, struct block *blk, struct ring_counters *counters)
 {
+	const struct table_desc *desc = &acc->shard->desc;
 	struct block mine = { .acc = acc };
+	struct leaf_run run = { .n = desc->block };
 	uint64_t old;
-	int rc;
+	int rc, marked;
 
-	if (acc->view_mask != bits_mask(acc->shard->desc.n_views))
+	if (acc->view_mask != bits_mask(desc->n_views))
 		return error_set(-EINVAL, "ring: a claim changes every view, the handle %#x only",
 				 acc->view_mask);
 	rc = take_block(acc, &mine, counters);
 	if (rc)
 		return rc;
-	rc = acc->chained ? ring_claim_chained(&mine) : claim_leaves(&mine);
-	if (rc == -EIO) {
-		int marked = part_mark_dirty(&acc->shard->part);
+	run.first = mine.first;
+	run.gen = mine.gen;
+	if (acc->chained)
+		rc = ring_claim_chained(&mine);
+	for (uint32_t v = 0; !acc->chained && !rc && v < desc->n_views; v++) {
+		uint64_t counts_off = desc->views[v].counts_off;
 
+		rc = sumtree_claim(&acc->shard->trees[v], &acc->epoch, &run, acc->deltas[v]);
+		if (!rc && counts_off)
+			rc = reset_counts(&mine, counts_off + (uint64_t)mine.first * 8);
+	}
+	if (rc == -EIO) {
+		marked = part_mark_dirty(&acc->shard->part);
 		rc = marked ? marked : rc;
 	}
 	if (rc)
@@ -301,46 +287,33 @@ err_close_block:
 }
 
 /*
- * Posts the close: its answer is needed only by the next claim. A transport that completes on
- * post gives it at once; a round trip is never waited for.
+ * B1 pairs with B2: the items of the block, then its close. It is posted: its answer is needed only
+ * by the next claim. A transport that completes on post gives it at once; a round trip is never
+ * waited for.
  */
-static int post_close(const struct block *blk, uint64_t *old_out)
-{
-	const struct access *acc = blk->acc;
-	struct region *tree = acc->shard->tree;
-	struct transport_wr wr = { .verb = VERB_CAS };
-	uint64_t ticket;
-	int rc;
-
-	wr.atomic.region = tree;
-	wr.atomic.off = shard_header_off(acc->shard, blk->index);
-	wr.atomic.expected = block_make(true, acc->owner, blk->seq);
-	wr.atomic.value = block_make(false, acc->owner, blk->seq);
-	rc = transport_submit(tree->tr, &wr, 1, SUBMIT_ORDERED, &ticket);
-	if (rc)
-		return rc;
-	if (wr.atomic.status != ATOMIC_DONE)
-		return -EIO;
-	*old_out = wr.atomic.old == wr.atomic.expected ? wr.atomic.value : wr.atomic.old;
-	return 0;
-}
-
-/* B1 pairs with B2: the items of the block, then its close. */
 int ring_close(struct block *blk)
 {
 	const struct access *acc = blk->acc;
-	uint64_t old;
+	struct region *tree = acc->shard->tree;
+	uint64_t open = block_make(true, acc->owner, blk->seq), ticket, old;
+	uint64_t closed = block_make(false, acc->owner, blk->seq);
+	struct transport_wr wr = { .verb = VERB_CAS };
 	int rc;
 
 	if (acc->chained)
 		return ring_close_chained(blk);
-	rc = post_close(blk, &old);
-	if (rc == -EIO)
+	wr.atomic.region = tree;
+	wr.atomic.off = shard_header_off(acc->shard, blk->index);
+	wr.atomic.expected = open;
+	wr.atomic.value = closed;
+	rc = transport_submit(tree->tr, &wr, 1, SUBMIT_ORDERED, &ticket);
+	old = wr.atomic.old == open ? closed : wr.atomic.old;
+	if (rc == -EIO || (!rc && wr.atomic.status != ATOMIC_DONE))
 		rc = close_header(blk, &old);
 	if (rc)
 		return rc;
 	blk->acc = NULL;
-	if (old != block_make(false, acc->owner, blk->seq))
+	if (old != closed)
 		return error_set(
 			-EOWNERDEAD,
 			"ring: block %u was closed by the metadata server: this client was fenced",
