@@ -213,26 +213,6 @@ static int check_wr(const struct transport *tr, const struct transport_wr *wr)
 	return error_set(-EINVAL, "operation %u: unknown", (unsigned)wr->verb);
 }
 
-static void count_wr(struct transport_stats *stats, const struct transport_wr *wr)
-{
-	switch (wr->verb) {
-	case VERB_READ:
-		stats->reads++;
-		stats->read_bytes += wr->io.len;
-		break;
-	case VERB_WRITE:
-		stats->writes++;
-		stats->write_bytes += wr->io.len;
-		break;
-	case VERB_CAS:
-		stats->cas++;
-		break;
-	case VERB_FAA:
-		stats->faa++;
-		break;
-	}
-}
-
 int transport_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 		     enum submit_order order, uint64_t *ticket_out)
 {
@@ -245,8 +225,24 @@ int transport_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 		ret = note_end(tr, tr->ops->submit(tr, wrs, n, order, &ticket));
 	if (ret)
 		return ret;
-	for (size_t i = 0; i < n; i++)
-		count_wr(&tr->stats, &wrs[i]);
+	for (size_t i = 0; i < n; i++) {
+		switch (wrs[i].verb) {
+		case VERB_READ:
+			tr->stats.reads++;
+			tr->stats.read_bytes += wrs[i].io.len;
+			break;
+		case VERB_WRITE:
+			tr->stats.writes++;
+			tr->stats.write_bytes += wrs[i].io.len;
+			break;
+		case VERB_CAS:
+			tr->stats.cas++;
+			break;
+		case VERB_FAA:
+			tr->stats.faa++;
+			break;
+		}
+	}
 	if (ticket)
 		tr->posted = ticket;
 	*ticket_out = ticket;
@@ -382,32 +378,11 @@ int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
 
 /* -------- views -------- */
 
-/* Copies the views one behind the other into the buffer of the transport. */
-static int view_copies(struct transport *tr, struct transport_view *views, size_t n)
-{
-	struct transport_io io[TRANSPORT_VECTOR];
-	size_t bytes = 0;
-
-	for (size_t i = 0; i < n; i++)
-		bytes += views[i].len;
-	if (!chunk_make_room(&tr->view, bytes))
-		return error_set(-ENOMEM, "cannot allocate a view of %zu bytes", bytes);
-	bytes = 0;
-	for (size_t i = 0; i < n; i++) {
-		views[i].ptr = tr->view.ptr + bytes;
-		io[i] = (struct transport_io){ .region = views[i].region,
-					       .off = views[i].off,
-					       .dst = tr->view.ptr + bytes,
-					       .mem = &tr->view,
-					       .len = views[i].len };
-		bytes += views[i].len;
-	}
-	return transport_read(tr, io, n);
-}
-
 int transport_view(struct transport *tr, struct transport_view *views, size_t n)
 {
+	struct transport_io io[TRANSPORT_VECTOR];
 	bool addressable = true;
+	size_t bytes = 0;
 	int ret = check_call(tr, n);
 
 	if (ret || n == 0)
@@ -423,14 +398,28 @@ int transport_view(struct transport *tr, struct transport_view *views, size_t n)
 		if (range_is_bad(region, views[i].off, views[i].len))
 			return range_error(region, views[i].off, views[i].len);
 		addressable &= region->base != NULL;
+		bytes += views[i].len;
 	}
-	if (!addressable)
-		ret = view_copies(tr, views, n);
 	for (size_t i = 0; addressable && i < n; i++) {
 		views[i].ptr = views[i].region->base + views[i].off;
 		tr->stats.reads++;
 		tr->stats.read_bytes += views[i].len;
 	}
+	/* Else copies, one behind the other in the buffer of the transport. */
+	if (!addressable && !chunk_make_room(&tr->view, bytes))
+		return error_set(-ENOMEM, "cannot allocate a view of %zu bytes", bytes);
+	bytes = 0;
+	for (size_t i = 0; !addressable && i < n; i++) {
+		views[i].ptr = tr->view.ptr + bytes;
+		io[i] = (struct transport_io){ .region = views[i].region,
+					       .off = views[i].off,
+					       .dst = tr->view.ptr + bytes,
+					       .mem = &tr->view,
+					       .len = views[i].len };
+		bytes += views[i].len;
+	}
+	if (!addressable)
+		ret = transport_read(tr, io, n);
 	tr->viewing = ret == 0;
 	return ret;
 }

@@ -183,6 +183,9 @@ void target_detach(struct target *target, struct mempool_region *region)
 
 int target_persist(struct target *target, struct mempool_region *region, uint64_t off, uint64_t len)
 {
+	if (!target->pool->ops->persist)
+		return error_set(-ENOTSUP, "region %u: its pool is volatile memory",
+				 region->info.id);
 	return target->pool->ops->persist(target->pool, region, off, len);
 }
 
@@ -268,20 +271,6 @@ static int shm_list(struct transport_target *tg, struct target_region *regions, 
 	return n > room ? error_set(-ENOSPC, "%zu regions: room for %zu", n, room) : 0;
 }
 
-static int check_range(const struct mempool_region *region, const struct grant_slot *want)
-{
-	uint64_t end, size = region->info.size;
-
-	if (want->off == 0 && want->len == 0)
-		return 0;
-	if (want->len != 0 && is_aligned(want->off | want->len, TRANSPORT_RANGE_ALIGN) &&
-	    checked_add_u64(want->off, want->len, &end) && end <= size)
-		return 0;
-	return error_set(-EINVAL, "grant of region %u: %llu bytes at %llu: it has %llu",
-			 want->region, (unsigned long long)want->len, (unsigned long long)want->off,
-			 (unsigned long long)size);
-}
-
 static int shm_grant(struct transport_target *tg, uint64_t client_id,
 		     const struct region_range *range, uint32_t rights,
 		     struct region_grant *grant_out)
@@ -293,6 +282,7 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 				   .len = range->len };
 	struct target *target = of(tg);
 	const struct mempool_region *region;
+	uint64_t end;
 	int ret;
 
 	if (fork_happened(target->forks))
@@ -303,8 +293,16 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 	lock_acquire(&target->lock, &target_role);
 	hear_renewals(target);
 	region = mempool_find(target->pool, want.region);
-	ret = region ? check_range(region, &want) : -ENOENT;
-	if (ret == 0)
+	if (!region)
+		ret = -ENOENT;
+	else if ((want.off || want.len) &&
+		 (!want.len || !is_aligned(want.off | want.len, TRANSPORT_RANGE_ALIGN) ||
+		  !checked_add_u64(want.off, want.len, &end) || end > region->info.size))
+		ret = error_set(-EINVAL, "grant of region %u: %llu bytes at %llu: it has %llu",
+				want.region, (unsigned long long)want.len,
+				(unsigned long long)want.off,
+				(unsigned long long)region->info.size);
+	else
 		ret = grants_add(&target->grants, &want, grant_out);
 	lock_release(&target->lock, &target_role);
 	return ret;
@@ -341,24 +339,12 @@ static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(tar
 	target->fences++;
 }
 
-static int kill_and_wait(uint64_t client_id, int pidfd, const struct clock *clock)
-{
-	uint64_t deadline = deadline_after(clock, 5 * CLOCK_NS_PER_S);
-	int ret = pidfd_kill(pidfd);
-
-	if (ret)
-		return error_prefix(ret, "fence client %llu: ", (unsigned long long)client_id);
-	if (!pidfd_is_dead(pidfd, deadline_left_ms(clock, deadline)))
-		return error_set(-ETIMEDOUT, "fence client %llu: killed, but not dead after 5 s",
-				 (unsigned long long)client_id);
-	return 0;
-}
-
 static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
 		     enum fence_result *result_out)
 {
 	struct target *target = of(tg);
 	const struct client *client;
+	uint64_t deadline;
 	bool here, dead;
 	int pidfd = -1, ret = 0;
 
@@ -377,8 +363,16 @@ static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence
 		if (pidfd < 0)
 			return error_set(-EDEADLK, "fence client %llu: refused, it is this process",
 					 (unsigned long long)client_id);
-		ret = kill_and_wait(client_id, pidfd, target->clock);
-		if (ret == 0) {
+		deadline = deadline_after(target->clock, 5 * CLOCK_NS_PER_S);
+		ret = pidfd_kill(pidfd);
+		if (ret) {
+			ret = error_prefix(ret,
+					   "fence client %llu: ", (unsigned long long)client_id);
+		} else if (!pidfd_is_dead(pidfd, deadline_left_ms(target->clock, deadline))) {
+			ret = error_set(-ETIMEDOUT,
+					"fence client %llu: killed, but not dead after 5 s",
+					(unsigned long long)client_id);
+		} else {
 			lock_acquire(&target->lock, &target_role);
 			cut_off(target, client_id);
 			lock_release(&target->lock, &target_role);

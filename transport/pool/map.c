@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -135,4 +136,17 @@ int map_reopen(int fd, bool writable, int *fd_out)
 		return error_set(-errno, "open %s: %s", path, strerror(errno));
 	*fd_out = copy;
 	return 0;
+}
+
+int map_reopen_shared(int fd, bool writable, int *fd_out)
+{
+	int copy = -1, ret = map_reopen(fd, writable, &copy);
+
+	if (ret == 0 && flock(copy, LOCK_SH | LOCK_NB))
+		ret = error_set(-errno, "flock: %s", strerror(errno));
+	if (ret)
+		map_close(copy);
+	else
+		*fd_out = copy;
+	return ret;
 }

@@ -52,4 +52,7 @@ bool map_thp_for_memfd(void);
 /* A new descriptor of the same file, with an open file description of its own. -errno. */
 RLV_MUST_CHECK int map_reopen(int fd, bool writable, int *fd_out);
 
+/* The same with a shared flock, which lasts while anybody has the new descriptor. */
+RLV_MUST_CHECK int map_reopen_shared(int fd, bool writable, int *fd_out);
+
 #endif

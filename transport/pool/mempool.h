@@ -71,7 +71,7 @@ struct mempool_ops {
 	int (*own)(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name);
 	/* Called after the last unref: unmaps, except in a forked child, which has no mapping. */
 	void (*release)(struct mempool *pool, struct mempool_region *region, bool forked);
-	/* Without the lock. */
+	/* Without the lock. NULL: the pool is volatile memory. */
 	int (*persist)(struct mempool *pool, struct mempool_region *region, uint64_t off,
 		       uint64_t len);
 	/* True if no other process maps the region. NULL: unknown. */
@@ -84,7 +84,7 @@ struct mempool_ops {
 	/* Makes a descriptor of a page that has its own memory. NULL if renew is NULL. */
 	int (*share_page)(struct mempool *pool, const struct mempool_page *page, bool writable,
 			  int *fd_out);
-	/* Makes a descriptor to send to another process. */
+	/* Makes a descriptor to send to another process. NULL: the pool is not shareable. */
 	int (*share)(struct mempool *pool, struct mempool_region *region, bool writable,
 		     int *fd_out);
 	/* forked: in a forked child, frees memory and descriptors only. NULL: nothing is open. */

@@ -212,26 +212,11 @@ static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64
 	return ret ? ret : synced;
 }
 
-static int share_locked(int fd, bool writable, int *fd_out)
-{
-	int copy = -1, ret = map_reopen(fd, writable, &copy);
-
-	if (ret)
-		return ret;
-	if (flock(copy, LOCK_SH | LOCK_NB)) {
-		ret = error_set(-errno, "flock: %s", strerror(errno));
-		close(copy);
-		return ret;
-	}
-	*fd_out = copy;
-	return 0;
-}
-
 static int dir_share_page(struct mempool *pool, const struct mempool_page *page, bool writable,
 			  int *fd_out)
 {
 	(void)pool;
-	return share_locked(page->fd, writable, fd_out);
+	return map_reopen_shared(page->fd, writable, fd_out);
 }
 
 /* -------- giving back -------- */
@@ -392,7 +377,7 @@ static int dir_share(struct mempool *pool, struct mempool_region *region, bool w
 	look_at(region);
 	if (mempool_is_broken(region))
 		return mempool_refuse_broken(region);
-	ret = share_locked(region->fd, writable, fd_out);
+	ret = map_reopen_shared(region->fd, writable, fd_out);
 	return ret ? error_prefix(ret, "region %u: ", region->info.id) : 0;
 }
 

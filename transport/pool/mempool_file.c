@@ -280,22 +280,13 @@ static int file_share(struct mempool *pool, struct mempool_region *region, bool 
 		      int *fd_out)
 {
 	struct filepool *file = of(pool);
-	int fd = -1, ret;
+	int ret;
 
 	if (file->sole && flock(file->fd, LOCK_SH | LOCK_NB))
 		return error_set(-errno, "flock of the pool: %s", strerror(errno));
 	file->sole = false;
-	ret = map_reopen(file->fd, writable, &fd);
-	if (ret)
-		return ret;
-	if (flock(fd, LOCK_SH | LOCK_NB)) {
-		ret = error_set(-errno, "region %u: flock of the pool: %s", region->info.id,
-				strerror(errno));
-		close(fd);
-		return ret;
-	}
-	*fd_out = fd;
-	return 0;
+	ret = map_reopen_shared(file->fd, writable, fd_out);
+	return ret ? error_prefix(ret, "region %u: ", region->info.id) : 0;
 }
 
 /* Descriptors inherited by children share our locks, so they are given up, not only closed. */
@@ -482,30 +473,6 @@ static int load_super(struct filepool *file, bool create)
 	return pool_super_same(copies) ? 0 : put_super(file, !ret);
 }
 
-static int list_region(struct filepool *file, const struct extent_entry *entry)
-{
-	struct mempool_region *region = mem_zalloc(sizeof(*region));
-
-	if (!region)
-		return error_set(-ENOMEM, "cannot allocate memory for a region's entry");
-	region->refs = 1;
-	region->fd = file->fd;
-	region->fd_off = entry->first * POOL_EXTENT_BYTES;
-	region->info = (struct target_region){
-		.id = entry->region,
-		.kind = entry->kind,
-		.role = entry->role,
-		.object = entry->object,
-		.part = entry->part,
-		.size = entry->extents * POOL_EXTENT_BYTES,
-		.base = file->map.base + region->fd_off,
-		.sole = file->sole,
-	};
-	file->pool.regions[entry->region] = region;
-	file->pool.n_regions++;
-	return 0;
-}
-
 static int load_table(struct filepool *file)
 {
 	const struct extent_table *copies[2] = { copy_at(file, 0), copy_at(file, 1) };
@@ -527,8 +494,29 @@ static int load_table(struct filepool *file)
 	if (ret == 0 && file->sole)
 		ret = end_quarantine(file);
 	for (uint32_t i = 0; ret == 0 && i < file->table.n; i++) {
-		if (file->table.entries[i].state == EXTENT_LIVE)
-			ret = list_region(file, &file->table.entries[i]);
+		const struct extent_entry *entry = &file->table.entries[i];
+		struct mempool_region *region;
+
+		if (entry->state != EXTENT_LIVE)
+			continue;
+		region = mem_zalloc(sizeof(*region));
+		if (!region)
+			return error_set(-ENOMEM, "cannot allocate memory for a region's entry");
+		region->refs = 1;
+		region->fd = file->fd;
+		region->fd_off = entry->first * POOL_EXTENT_BYTES;
+		region->info = (struct target_region){
+			.id = entry->region,
+			.kind = entry->kind,
+			.role = entry->role,
+			.object = entry->object,
+			.part = entry->part,
+			.size = entry->extents * POOL_EXTENT_BYTES,
+			.base = file->map.base + region->fd_off,
+			.sole = file->sole,
+		};
+		file->pool.regions[entry->region] = region;
+		file->pool.n_regions++;
 	}
 	file->pool.bytes = (file->table.extents - 1) * POOL_EXTENT_BYTES;
 	file->pool.used = extents_used(&file->table) * POOL_EXTENT_BYTES;
@@ -536,17 +524,28 @@ static int load_table(struct filepool *file)
 	return ret;
 }
 
-static int prepare(struct filepool *file, const struct target_opts *opts)
+int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out)
 {
-	uint64_t have = 0, size;
+	struct filepool *file = mem_zalloc(sizeof(*file));
+	struct mempool *pool;
 	struct stat mine, there;
-	int ret = open_locked(file, opts, &have);
+	uint64_t have = 0, size;
+	int ret;
 
-	size = have;
+	if (!file)
+		return error_set(-ENOMEM, "cannot allocate memory for a pool's table");
+	pool = &file->pool;
+	pool->ops = &file_ops;
+	pool->persistent = true;
+	pool->shareable = !opts->exclusive;
+	pool->huge = opts->page_kind != PAGE_SMALL;
+	file->fd = -1;
+	ret = open_locked(file, opts, &have);
 	if (ret == 0 && opts->exclusive && !file->sole)
 		ret = error_set(-EBUSY, "in use by another process");
 	if (ret == 0 && have)
 		ret = check_content(file, opts->create, have);
+	size = have;
 	if (ret == 0 && !file->is_device) {
 		ret = make_size(file, opts, have, &size);
 		if (ret == 0 && size < 2 * POOL_EXTENT_BYTES)
@@ -563,25 +562,7 @@ static int prepare(struct filepool *file, const struct target_opts *opts)
 	    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
 		(void)unlink(opts->path);
 	if (ret == -EPROTO || ret == -EBADMSG || ret == -EBUSY)
-		return error_prefix(ret, "pool %s: ", opts->path);
-	return ret;
-}
-
-int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out)
-{
-	struct filepool *file = mem_zalloc(sizeof(*file));
-	struct mempool *pool;
-	int ret;
-
-	if (!file)
-		return error_set(-ENOMEM, "cannot allocate memory for a pool's table");
-	pool = &file->pool;
-	pool->ops = &file_ops;
-	pool->persistent = true;
-	pool->shareable = !opts->exclusive;
-	pool->huge = opts->page_kind != PAGE_SMALL;
-	file->fd = -1;
-	ret = prepare(file, opts);
+		ret = error_prefix(ret, "pool %s: ", opts->path);
 	if (ret) {
 		mempool_close(&pool, false);
 		return ret;

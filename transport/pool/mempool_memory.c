@@ -180,33 +180,13 @@ static void private_release(struct mempool *pool, struct mempool_region *region,
 		pages_free(&region->pages);
 }
 
-static int private_share(struct mempool *pool, struct mempool_region *region, bool writable,
-			 int *fd_out)
-{
-	(void)pool;
-	(void)writable;
-	(void)fd_out;
-	return error_set(-ENOTSUP, "region %u: its memory is private to its process",
-			 region->info.id);
-}
-
 /* -------- pool -------- */
-
-static int memory_persist(struct mempool *pool, struct mempool_region *region, uint64_t off,
-			  uint64_t len)
-{
-	(void)pool;
-	(void)off;
-	(void)len;
-	return error_set(-ENOTSUP, "region %u: its pool is volatile memory", region->info.id);
-}
 
 static const struct mempool_ops memory_ops = {
 	.alloc = memory_alloc,
 	.drop = memory_drop,
 	.discard = memory_discard,
 	.release = memory_release,
-	.persist = memory_persist,
 	.renew = memory_renew,
 	.share_page = memory_share_page,
 	.share = memory_share,
@@ -216,8 +196,6 @@ static const struct mempool_ops private_ops = {
 	.alloc = private_alloc,
 	.drop = memory_drop, /* its pages go when the last attachment does */
 	.release = private_release,
-	.persist = memory_persist,
-	.share = private_share,
 };
 
 /* UINT64_MAX where /proc does not say. */

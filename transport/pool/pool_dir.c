@@ -29,18 +29,6 @@ int pool_dir_sync(const struct pool_dir *dir)
 	return 0;
 }
 
-/* The name of a new directory is durable when its parent is. */
-static int sync_parent(const struct pool_dir *dir)
-{
-	int parent = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
-
-	if (parent < 0 || fsync(parent))
-		ret = error_set(-errno, "fsync of the directory above %s: %s", dir->path,
-				strerror(errno));
-	map_close(parent);
-	return ret;
-}
-
 /* -------- the lock -------- */
 
 /* Its name may have been taken away by who failed to make the pool: then it is no lock. */
@@ -214,7 +202,7 @@ static int load_head(struct pool_dir *dir, bool create)
 
 int pool_dir_open(struct pool_dir *dir, const char *path, bool create)
 {
-	int ret;
+	int parent, ret = 0;
 
 	*dir = (struct pool_dir){ .fd = -1, .head = -1 };
 	if (strlen(path) >= sizeof(dir->path))
@@ -228,7 +216,14 @@ int pool_dir_open(struct pool_dir *dir, const char *path, bool create)
 	dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
 		return error_set(-errno, "open pool directory %s: %s", dir->path, strerror(errno));
-	ret = dir->made ? sync_parent(dir) : 0;
+	/* The name of a new directory is durable when its parent is. */
+	if (dir->made) {
+		parent = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (parent < 0 || fsync(parent))
+			ret = error_set(-errno, "fsync of the directory above %s: %s", dir->path,
+					strerror(errno));
+		map_close(parent);
+	}
 	if (ret == 0)
 		ret = lock_head(dir, create);
 	if (ret == 0)

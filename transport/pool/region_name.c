@@ -4,6 +4,7 @@
 #include "transport/pool/region_name.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "wire/region.h"
@@ -51,37 +52,21 @@ void region_name_format(const struct target_region *info, char name[REGION_NAME_
 	put_name(info, "", name);
 }
 
-/* A word or a number, up to the dot or the end. */
-static bool take(const char **at, const struct word *words, uint32_t *out)
+/*
+ * A word or a number, and the dot behind it. The value of anything else is arbitrary: callers format
+ * what they parsed and compare.
+ */
+static uint32_t take(const char **at, const struct word *words)
 {
-	size_t n = strcspn(*at, ".");
-	uint64_t number = 0;
+	const char *text = *at;
+	size_t n = strcspn(text, ".");
 
+	*at += n + (text[n] == '.');
 	for (; words && words->text; words++) {
-		if (strlen(words->text) == n && strncmp(*at, words->text, n) == 0) {
-			*out = words->number;
-			*at += n;
-			return true;
-		}
+		if (strlen(words->text) == n && strncmp(text, words->text, n) == 0)
+			return words->number;
 	}
-	if (n == 0 || n > 10)
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		if ((*at)[i] < '0' || (*at)[i] > '9')
-			return false;
-		number = 10 * number + (uint64_t)((*at)[i] - '0');
-	}
-	*out = (uint32_t)number;
-	*at += n;
-	return number <= UINT32_MAX;
-}
-
-static bool take_dot(const char **at)
-{
-	bool is = **at == '.';
-
-	*at += is;
-	return is;
+	return (uint32_t)strtoul(text, NULL, 10);
 }
 
 bool region_name_parse(const char *name, struct target_region *info_out)
@@ -89,19 +74,17 @@ bool region_name_parse(const char *name, struct target_region *info_out)
 	static const char prefix[] = "region-";
 	struct target_region info = { 0 };
 	char again[REGION_NAME_BYTES];
-	const char *at = name;
+	const char *at = name + sizeof(prefix) - 1;
 
-	if (strncmp(at, prefix, sizeof(prefix) - 1) != 0)
+	if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
 		return false;
-	at += sizeof(prefix) - 1;
-	if (!take(&at, NULL, &info.id) || !take_dot(&at) || !take(&at, kinds, &info.kind) ||
-	    !take_dot(&at) || !take(&at, NULL, &info.object) || !take_dot(&at) ||
-	    !take(&at, NULL, &info.part) || !take_dot(&at) || !take(&at, roles, &info.role))
-		return false;
-	if (info.id == 0 || info.id > RPTR_MAX_REGION)
-		return false;
+	info.id = take(&at, NULL);
+	info.kind = take(&at, kinds);
+	info.object = take(&at, NULL);
+	info.part = take(&at, NULL);
+	info.role = take(&at, roles);
 	region_name_format(&info, again);
-	if (strcmp(name, again) != 0)
+	if (info.id == 0 || info.id > RPTR_MAX_REGION || strcmp(name, again) != 0)
 		return false;
 	*info_out = info;
 	return true;
@@ -118,17 +101,17 @@ void region_name_format_page(const struct target_region *info, uint32_t page,
 
 bool region_name_parse_page(const char *name, struct target_region *info_out, uint32_t *page_out)
 {
-	const char *tail = strstr(name, PAGE_TAIL), *at = tail ? tail + strlen(PAGE_TAIL) : NULL;
+	const char *tail = strstr(name, PAGE_TAIL);
 	struct target_region info;
 	char again[REGION_NAME_BYTES];
-	uint32_t page = 0;
+	uint32_t page;
 
 	if (!tail || tail - name >= REGION_NAME_BYTES)
 		return false;
 	(void)snprintf(again, sizeof(again), "%.*s", (int)(tail - name), name);
-	if (!region_name_parse(again, &info) || info.role != REGION_PAGES ||
-	    !take(&at, NULL, &page) || *at)
+	if (!region_name_parse(again, &info) || info.role != REGION_PAGES)
 		return false;
+	page = (uint32_t)strtoul(tail + strlen(PAGE_TAIL), NULL, 10);
 	region_name_format_page(&info, page, again);
 	if (strcmp(name, again) != 0)
 		return false;

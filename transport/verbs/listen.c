@@ -200,35 +200,27 @@ static void on_request(struct listener *listener, struct rdma_cm_event *event)
 	(void)listener->calls->cm_destroy_id(id);
 }
 
-static void on_event(struct listener *listener, struct rdma_cm_event *event)
-{
-	enum rdma_cm_event_type type = event->event;
-	struct peer *peer = event->id->context;
-	bool ours = event->id == listener->id;
-
-	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-		on_request(listener, event);
-		return;
-	}
-	(void)listener->calls->cm_ack_event(event);
-	if (ours) {
-		log_error("listen on %s port %s: %s", listener->address.host,
-			  listener->address.port, listener->calls->cm_event_str(type));
-		return;
-	}
-	if (type == RDMA_CM_EVENT_ESTABLISHED || !peer)
-		return;
-	log_debug("link ends: %s", listener->calls->cm_event_str(type));
-	peers_drop(listener->peers, peer);
-}
-
 void listener_serve(struct listener *listener)
 {
+	const struct verbs_calls *calls = listener->calls;
 	struct rdma_cm_event *event = NULL;
 
-	for (int i = 0; i < EVENTS; i++) {
-		if (listener->calls->cm_get_event(listener->channel, &event))
-			return;
-		on_event(listener, event);
+	for (int i = 0; i < EVENTS && calls->cm_get_event(listener->channel, &event) == 0; i++) {
+		enum rdma_cm_event_type type = event->event;
+		struct peer *peer = event->id->context;
+		bool ours = event->id == listener->id;
+
+		if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			on_request(listener, event);
+			continue;
+		}
+		(void)calls->cm_ack_event(event);
+		if (ours) {
+			log_error("listen on %s port %s: %s", listener->address.host,
+				  listener->address.port, calls->cm_event_str(type));
+		} else if (type != RDMA_CM_EVENT_ESTABLISHED && peer) {
+			log_debug("link ends: %s", calls->cm_event_str(type));
+			peers_drop(listener->peers, peer);
+		}
 	}
 }

@@ -42,17 +42,10 @@ static bool status_is_errno(int32_t status)
 	return status <= 0 && status >= -4095;
 }
 
-static bool attached_is_sound(const struct verbs_attached *m)
-{
-	if (!status_is_errno(m->status) || !ends(m->text))
-		return false;
-	return m->status ||
-	       (m->region && m->size && !((m->size | m->address) & 7) &&
-		m->address <= UINT64_MAX - m->size && !(m->rights & ~(uint32_t)RIGHT_ALL));
-}
-
 static bool body_is_sound(const union verbs_any *m)
 {
+	const struct verbs_attached *a = &m->attached;
+
 	switch (m->head.type) {
 	case VERBS_HELLO:
 		return m->hello.n_qps > 0 && m->hello.n_qps <= VERBS_LINK_QPS &&
@@ -68,7 +61,11 @@ static bool body_is_sound(const union verbs_any *m)
 		       bits_all_zero(m->attach.grant + m->attach.grant_bytes,
 				     VERBS_GRANT_BYTES - m->attach.grant_bytes);
 	case VERBS_ATTACHED:
-		return attached_is_sound(&m->attached);
+		if (!status_is_errno(a->status) || !ends(a->text))
+			return false;
+		return a->status ||
+		       (a->region && a->size && !((a->size | a->address) & 7) &&
+			a->address <= UINT64_MAX - a->size && !(a->rights & ~(uint32_t)RIGHT_ALL));
 	case VERBS_DETACH:
 		return m->detach.region && m->detach.request;
 	}

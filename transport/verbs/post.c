@@ -3,7 +3,9 @@
  */
 #include "transport/verbs/post.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/mem/alloc.h"
@@ -278,6 +280,7 @@ static bool read_at_once(struct post *post, const struct transport_wr *read)
 	return true;
 }
 
+/* Regions and offsets of all requests lie at the same place. */
 static struct op op_of_wr(struct transport_wr *wr)
 {
 	static const enum ibv_wr_opcode opcodes[] = {

@@ -144,47 +144,35 @@ static void serve(struct verbs_target *target) LOCK_REQUIRES(role)
 	peers_serve(target->peers);
 }
 
-/* Alive while it has a queue pair; otherwise the backing decides. */
-static int ask(struct verbs_target *target, uint64_t client_id, enum fence_result *result_out)
-{
-	int ret = 0;
-
-	lock_acquire(&target->lock, &role);
-	serve(target); /* an event that says that it has hung up or died may be pending */
-	if (target->peers && peers_have(target->peers, client_id))
-		*result_out = FENCE_ALIVE;
-	else
-		ret = target->backing->ops->fence(target->backing, client_id, FENCE_ASK,
-						  result_out);
-	lock_release(&target->lock, &role);
-	return ret;
-}
-
+/* A client is alive while it has a queue pair; otherwise the backing decides. */
 static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
 		       enum fence_result *result_out)
 {
 	struct verbs_target *target = of(tg);
+	struct transport_target *backing = target->backing;
 	enum fence_result result = FENCE_ALIVE;
 	bool known;
 	int ret = 0;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
-	if (how == FENCE_ASK)
-		return ask(target, client_id, result_out);
 	/* it waits for a process to die: without our lock, and before a caller cuts off itself */
 	if (how == FENCE_KILL)
-		ret = target->backing->ops->fence(target->backing, client_id, how, &result);
+		ret = backing->ops->fence(backing, client_id, how, &result);
 	if (ret == -EDEADLK)
 		return ret;
 	lock_acquire(&target->lock, &role);
-	if (target->peers) {
-		known = backing_knows(target->backing, client_id);
+	if (how == FENCE_ASK) {
+		serve(target); /* an event that says that it has hung up or died may be pending */
+		if (!target->peers || !peers_have(target->peers, client_id))
+			ret = backing->ops->fence(backing, client_id, how, &result);
+	} else if (target->peers) {
+		known = backing_knows(backing, client_id);
 		target->fences += peers_fence(target->peers, client_id) && !known;
 	}
 	lock_release(&target->lock, &role);
 	if (how == FENCE_CUT)
-		ret = target->backing->ops->fence(target->backing, client_id, how, &result);
+		ret = backing->ops->fence(backing, client_id, how, &result);
 	if (ret == 0)
 		*result_out = result;
 	return ret;

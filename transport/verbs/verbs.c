@@ -63,26 +63,6 @@ static int verbs_persist(struct transport *tr, struct region *region, uint64_t o
 
 /* -------- regions -------- */
 
-/*
- * Sends a request and waits for its answer. Any failure ends the link, so that a late answer is not
- * taken for the answer to the next request.
- */
-static int exchange(struct verbs *verbs, union verbs_any *message)
-{
-	uint64_t deadline = transport_give_up_ns(&verbs->tr);
-	uint32_t request = message->attach.request;
-	int ret = post_message(verbs->post, message);
-
-	if (ret)
-		return ret;
-	ret = link_receive(verbs->link, message, deadline);
-	if (ret == 0 &&
-	    (message->head.type != VERBS_ATTACHED || message->attached.request != request))
-		ret = error_set(-EPROTO, "the memory node answered with type %u to request %u",
-				message->head.type, request);
-	return ret ? post_fail(verbs->post, ret, error_last()) : 0;
-}
-
 static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 			struct region **region_out)
 {
@@ -91,19 +71,29 @@ static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 	union verbs_any message = { .attach = { .request = ++verbs->requests,
 						.grant_bytes = grant->bytes } };
 	const struct verbs_attached *attached = &message.attached;
+	uint64_t deadline;
 	int ret;
 
 	if (!mine)
 		return error_set(-ENOMEM, "cannot allocate memory for a region");
 	memcpy(message.attach.grant, grant->data, grant->bytes);
 	message_seal(&message, VERBS_ATTACH);
-	ret = exchange(verbs, &message);
-	if (ret == 0 && attached->status)
+	deadline = transport_give_up_ns(tr);
+	ret = post_message(verbs->post, &message);
+	if (ret)
+		goto err_free;
+	/* Any failure ends the link: a late answer is not taken for that to the next request. */
+	ret = link_receive(verbs->link, &message, deadline);
+	if (ret == 0 &&
+	    (message.head.type != VERBS_ATTACHED || attached->request != verbs->requests))
+		ret = error_set(-EPROTO, "the memory node answered with type %u to request %u",
+				message.head.type, verbs->requests);
+	if (ret)
+		ret = post_fail(verbs->post, ret, error_last());
+	else if (attached->status)
 		ret = error_set(attached->status, "memory node: %s", attached->text);
-	if (ret) {
-		mem_free(mine);
-		return ret;
-	}
+	if (ret)
+		goto err_free;
 	mine->region = (struct region){ .id = attached->region,
 					.rights = attached->rights,
 					.size = attached->size,
@@ -115,6 +105,10 @@ static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 	verbs->regions = mine;
 	*region_out = &mine->region;
 	return 0;
+
+err_free:
+	mem_free(mine);
+	return ret;
 }
 
 /* Takes back an ATTACH. If the link ends meanwhile, the target takes it back itself. */

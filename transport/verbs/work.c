@@ -84,37 +84,33 @@ static void retire(struct work *work, struct lane *lane, uint64_t end)
 	}
 }
 
-static int take(struct work *work, const struct ibv_wc *wc)
-{
-	uint32_t lane_idx = (uint32_t)(wc->wr_id >> 56);
-	struct lane *lane = &work->lanes[lane_idx % VERBS_LINK_QPS];
-	uint64_t ahead = (wc->wr_id - WORK_ID(lane_idx, lane->tail)) & WORK_SEQ_MASK;
-
-	if (lane_idx >= work->link->n_qps || ahead >= lane->head - lane->tail)
-		return work_fail(work, -ECONNRESET,
-				 "the device completed a work request that was not outstanding");
-	if (wc->status == IBV_WC_SUCCESS) {
-		retire(work, lane, lane->tail + ahead + 1);
-		return 0;
-	}
-	retire(work, lane, lane->tail + ahead); /* those before it are done */
-	return work_fail(work, -ECONNRESET, work->link->calls->wc_status_str(wc->status));
-}
-
 /* Returns the number of completions, or the error that ended the link. */
 int work_reap(struct work *work)
 {
 	struct ibv_wc wcs[REAP];
-	int n, ret = 0;
+	int n;
 
 	if (work->error)
 		return work_lost(work);
 	n = ibv_poll_cq(work->link->sends, REAP, wcs);
 	if (n < 0)
 		return work_fail(work, -ECONNRESET, "ibv_poll_cq fails");
-	for (int i = 0; ret == 0 && i < n; i++)
-		ret = take(work, &wcs[i]);
-	return ret ? ret : n;
+	for (int i = 0; i < n; i++) {
+		uint32_t lane_idx = (uint32_t)(wcs[i].wr_id >> 56);
+		struct lane *lane = &work->lanes[lane_idx % VERBS_LINK_QPS];
+		uint64_t ahead = (wcs[i].wr_id - WORK_ID(lane_idx, lane->tail)) & WORK_SEQ_MASK;
+		bool good = wcs[i].status == IBV_WC_SUCCESS;
+
+		if (lane_idx >= work->link->n_qps || ahead >= lane->head - lane->tail)
+			return work_fail(
+				work, -ECONNRESET,
+				"the device completed a work request that was not outstanding");
+		retire(work, lane, lane->tail + ahead + good); /* those before it are done */
+		if (!good)
+			return work_fail(work, -ECONNRESET,
+					 work->link->calls->wc_status_str(wcs[i].status));
+	}
+	return n;
 }
 
 /* -------- waiting -------- */
