@@ -82,54 +82,42 @@ static int do_near(struct mapped *mapped, struct transport_wr *wr)
 	return mapped->near->ops->submit(mapped->near, wr, 1, SUBMIT_ORDERED, &ticket);
 }
 
-static int submit_wire(struct transport *tr, struct transport_wr *wrs, size_t n,
-		       enum submit_order order, uint64_t *ticket_out)
+/*
+ * Reads and writes are done in the mapping, those of a chain while they may be; from the first other
+ * request on all goes over the wire.
+ */
+static int mapped_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+			 enum submit_order order, uint64_t *ticket_out)
 {
 	struct transport *wire = wire_of(tr);
+	struct mapped *mapped = of(tr);
+	size_t done = 0;
 	int ret = 0;
 
 	*ticket_out = 0;
-	if (n)
-		ret = mapped_learn(tr, wire->ops->submit(wire, wrs, n, order, ticket_out));
-	if (ret == 0 && *ticket_out)
-		wire->posted = *ticket_out;
-	return ret;
-}
-
-/* The first operations are done in the mapping where they may be, the others go over the wire. */
-static int submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
-			uint64_t *ticket_out)
-{
-	struct mapped *mapped = of(tr);
-	size_t done = 0;
-	int ret;
-
-	while (done < n && may_go_ahead(mapped, &wrs[done]) && do_near(mapped, &wrs[done]) == 0)
-		done++;
-	ret = submit_wire(tr, wrs + done, n - done, SUBMIT_ORDERED, ticket_out);
+	if (order == SUBMIT_ORDERED) {
+		while (done < n && may_go_ahead(mapped, &wrs[done]) &&
+		       do_near(mapped, &wrs[done]) == 0)
+			done++;
+	} else {
+		while (ret == 0 && done < n &&
+		       (wrs[done].verb == VERB_READ || wrs[done].verb == VERB_WRITE))
+			ret = do_near(mapped, &wrs[done++]);
+	}
+	if (ret || done == n)
+		return ret;
+	ret = mapped_learn(tr, wire->ops->submit(wire, wrs + done, n - done, order, ticket_out));
 	if (ret || *ticket_out == 0)
 		return ret;
+	wire->posted = *ticket_out;
+	if (order != SUBMIT_ORDERED)
+		return 0;
 	mapped->last = *ticket_out;
 	for (size_t i = done; i < n; i++) {
 		if (wrs[i].verb == VERB_WRITE)
 			mapped->write = *ticket_out;
 	}
 	return 0;
-}
-
-/* Reads and writes are done at once; from the first atomic on all goes over the wire. */
-static int mapped_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
-			 enum submit_order order, uint64_t *ticket_out)
-{
-	size_t done = 0;
-	int ret = 0;
-
-	if (order == SUBMIT_ORDERED)
-		return submit_chain(tr, wrs, n, ticket_out);
-	while (ret == 0 && done < n &&
-	       (wrs[done].verb == VERB_READ || wrs[done].verb == VERB_WRITE))
-		ret = do_near(of(tr), &wrs[done++]);
-	return ret ? ret : submit_wire(tr, wrs + done, n - done, order, ticket_out);
 }
 
 static int mapped_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)

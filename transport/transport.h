@@ -175,8 +175,6 @@ struct transport_stats {
 
 enum submit_order { SUBMIT_ORDERED, SUBMIT_UNORDERED };
 
-enum persist_kind { PERSIST_RANGE, PERSIST_REGION };
-
 struct transport_ops {
 	const char *name;
 

@@ -85,29 +85,6 @@ void packet_drop_fd(struct packet *packet)
 	packet->fd = -1;
 }
 
-/* Keeps the first descriptor, closes the others, and counts all. */
-static size_t take_fds(struct msghdr *msg, struct packet *packet)
-{
-	size_t seen = 0;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < n; i++, seen++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-			if (seen == 0)
-				packet->fd = fd;
-			else
-				close(fd);
-		}
-	}
-	return seen;
-}
-
 int packet_receive(int sock, struct packet *packet_out)
 {
 	struct iovec iov = { .iov_base = packet_out->bytes, .iov_len = PACKET_MAX };
@@ -116,16 +93,27 @@ int packet_receive(int sock, struct packet *packet_out)
 			      .msg_iovlen = 1,
 			      .msg_control = control.bytes,
 			      .msg_controllen = sizeof(control.bytes) };
+	size_t fds = 0;
 	ssize_t n;
-	size_t fds;
-	int ret;
+	int fd, ret;
 
 	packet_out->fd = -1;
 	n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return socket_error("recvmsg");
-	/* None although one was sent: we have no descriptor free. Whoever needs it misses it. */
-	fds = take_fds(&msg, packet_out);
+	/* Keeps the first descriptor, closes the others, and counts all. None although one was sent:
+	   we have no descriptor free, and whoever needs it misses it. */
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			if (fds++ == 0)
+				packet_out->fd = fd;
+			else
+				close(fd);
+		}
+	}
 	if (n == 0)
 		ret = error_set(-ECONNRESET, "the peer closed the connection");
 	else if (fds > 1 || (msg.msg_flags & MSG_TRUNC) ||

@@ -306,8 +306,7 @@ static int share_range(struct target *target, const struct target_map *map, stru
 
 	out->size = map->size;
 	if (page && page->off == map->off && map->size == ATTACH_PAGE_BYTES)
-		return target->pool->ops->share_page(target->pool, page, is_writable(map),
-						     &reply->fd);
+		return target->pool->ops->share_page(page->fd, is_writable(map), &reply->fd);
 	if (map->region->by_pages && !is_whole(map))
 		return error_set(-EACCES, "region %u: only single pages of it are shared",
 				 map->region->info.id);
@@ -336,7 +335,7 @@ static int share_page(struct target *target, const struct target_map *map, uint3
 	out->size = ATTACH_PAGE_BYTES;
 	if (page->next)
 		out->flags |= ATTACH_MORE;
-	return target->pool->ops->share_page(target->pool, page, is_writable(map), &reply->fd);
+	return target->pool->ops->share_page(page->fd, is_writable(map), &reply->fd);
 }
 
 static int check_ask(struct target *target, uint64_t client_id, const struct attach_region *ask,
@@ -438,7 +437,7 @@ static int on_renew(struct serve *serve, struct conn *conn, struct packet *packe
 	if (fd >= 0 || !pool->makes_pages)
 		return ret;
 	if (ret == 0)
-		ret = pool->ops->share_page(pool, mempool_page_from(map.region, off), true,
+		ret = pool->ops->share_page(mempool_page_from(map.region, off)->fd, true,
 					    &reply.fd);
 	*out = (struct attach_region_reply){ .status = ret,
 					     .region = map.region->info.id,

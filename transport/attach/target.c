@@ -165,7 +165,7 @@ int target_attach(struct target *target, uint64_t client_id, const struct region
 	ret = target->closed ? error_set(-EHOSTDOWN, "the target is closed")
 			     : target_check_grant(target, client_id, grant, map_out);
 	if (ret == 0) {
-		mempool_ref(map_out->region);
+		map_out->region->refs++;
 		target->attaches++;
 	}
 	lock_release(&target->lock, &target_role);
@@ -240,7 +240,7 @@ static int shm_unregister(struct transport_target *tg, uint32_t id)
 	if (ret)
 		return ret;
 	if (target->pool->ops->discard)
-		target->pool->ops->discard(target->pool, region);
+		target->pool->ops->discard(region);
 	lock_acquire(&target->lock, &target_role);
 	mempool_unref(target->pool, region);
 	lock_release(&target->lock, &target_role);
@@ -403,7 +403,7 @@ static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t
 		ret = error_set(-EINVAL, "region %u: persist of offset %llu length %llu", id,
 				(unsigned long long)off, (unsigned long long)len);
 	else
-		mempool_ref(region);
+		region->refs++;
 	lock_release(&target->lock, &target_role);
 	if (ret)
 		return ret;

@@ -31,8 +31,11 @@ void extents_seal(struct extent_table *table)
 	table->crc = checksum(table);
 }
 
-static int check_entry(const struct extent_table *table, const struct extent_entry *entry)
+/* Entries before the one at i are checked already. */
+static int check_entry(const struct extent_table *table, uint32_t i)
 {
+	const struct extent_entry *entry = &table->entries[i], *other = table->entries;
+
 	if (entry->state == EXTENT_FREE)
 		return bits_all_zero(entry, sizeof(*entry))
 			       ? 0
@@ -43,18 +46,18 @@ static int check_entry(const struct extent_table *table, const struct extent_ent
 	    entry->first >= table->extents || entry->extents > table->extents - entry->first)
 		return error_set(-EBADMSG, "extent table: the entry of region %u is damaged",
 				 entry->region);
-	return 0;
-}
-
-static int check_pair(const struct extent_entry *a, const struct extent_entry *b)
-{
-	if (a->state == EXTENT_FREE || b->state == EXTENT_FREE)
-		return 0;
-	if (a->first < b->first + b->extents && b->first < a->first + a->extents)
-		return error_set(-EBADMSG, "extent table: regions %u and %u overlap", a->region,
-				 b->region);
-	if (a->region == b->region && a->state == EXTENT_LIVE && b->state == EXTENT_LIVE)
-		return error_set(-EBADMSG, "extent table: region %u has two entries", a->region);
+	for (; other < entry; other++) {
+		if (other->state == EXTENT_FREE)
+			continue;
+		if (entry->first < other->first + other->extents &&
+		    other->first < entry->first + entry->extents)
+			return error_set(-EBADMSG, "extent table: regions %u and %u overlap",
+					 entry->region, other->region);
+		if (entry->region == other->region && entry->state == EXTENT_LIVE &&
+		    other->state == EXTENT_LIVE)
+			return error_set(-EBADMSG, "extent table: region %u has two entries",
+					 entry->region);
+	}
 	return 0;
 }
 
@@ -74,11 +77,8 @@ int extents_check_table(const struct extent_table *table, uint64_t file_extents)
 		return error_set(-EBADMSG,
 				 "extent table: the number %u of its last region is not possible",
 				 table->last_region);
-	for (uint32_t i = 0; ret == 0 && i < table->n; i++) {
-		ret = check_entry(table, &table->entries[i]);
-		for (uint32_t j = 0; ret == 0 && j < i; j++)
-			ret = check_pair(&table->entries[i], &table->entries[j]);
-	}
+	for (uint32_t i = 0; ret == 0 && i < table->n; i++)
+		ret = check_entry(table, i);
 	return ret;
 }
 

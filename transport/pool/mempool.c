@@ -198,11 +198,6 @@ void mempool_drop_pages(struct mempool_region *region)
 		mempool_drop_page(region, region->own_pages->off);
 }
 
-void mempool_ref(struct mempool_region *region)
-{
-	region->refs++;
-}
-
 void mempool_unref(struct mempool *pool, struct mempool_region *region)
 {
 	if (--region->refs)

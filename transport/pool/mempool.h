@@ -66,7 +66,7 @@ struct mempool_ops {
 	int (*drop)(struct mempool *pool, struct mempool_region *region);
 	/* After drop: frees memory early, without the lock. NULL: memory stays until the last
 	   unref. */
-	void (*discard)(struct mempool *pool, struct mempool_region *region);
+	void (*discard)(struct mempool_region *region);
 	/* Durably records the store that owns the pool. NULL: the pool ends with this process. */
 	int (*own)(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name);
 	/* Called after the last unref: unmaps, except in a forked child, which has no mapping. */
@@ -81,9 +81,8 @@ struct mempool_ops {
 	 * makes_pages. NULL: unsupported.
 	 */
 	int (*renew)(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd);
-	/* Makes a descriptor of a page that has its own memory. NULL if renew is NULL. */
-	int (*share_page)(struct mempool *pool, const struct mempool_page *page, bool writable,
-			  int *fd_out);
+	/* Makes a descriptor of the memory of a page of its own, fd. NULL if renew is NULL. */
+	int (*share_page)(int fd, bool writable, int *fd_out);
 	/* Makes a descriptor to send to another process. NULL: the pool is not shareable. */
 	int (*share)(struct mempool *pool, struct mempool_region *region, bool writable,
 		     int *fd_out);
@@ -155,7 +154,6 @@ RLV_MUST_CHECK int mempool_put_page(struct mempool_region *region, uint64_t off,
 void mempool_drop_page(struct mempool_region *region, uint64_t off);
 void mempool_drop_pages(struct mempool_region *region);
 
-void mempool_ref(struct mempool_region *region);
 void mempool_unref(struct mempool *pool, struct mempool_region *region);
 
 #endif

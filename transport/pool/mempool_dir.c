@@ -212,13 +212,6 @@ static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64
 	return ret ? ret : synced;
 }
 
-static int dir_share_page(struct mempool *pool, const struct mempool_page *page, bool writable,
-			  int *fd_out)
-{
-	(void)pool;
-	return map_reopen_shared(page->fd, writable, fd_out);
-}
-
 /* -------- giving back -------- */
 
 static bool is_same(const struct target_region *a, const struct target_region *b)
@@ -285,22 +278,28 @@ static void dir_release(struct mempool *pool, struct mempool_region *region, boo
 	close(region->fd);
 }
 
-static void dir_reclaim(struct mempool *pool)
+/* Frees what nobody maps any more, or all of it. */
+static void free_held(struct dirpool *dp, bool all)
 {
-	struct held **link = &of(pool)->held;
+	struct held **link = &dp->held;
 
 	while (*link) {
 		struct held *held = *link;
 
-		if (!is_sole(held->fd)) {
+		if (!all && !is_sole(held->fd)) {
 			link = &held->next;
 			continue;
 		}
 		*link = held->next;
-		pool->used -= held->bytes;
+		dp->pool.used -= held->bytes;
 		close(held->fd);
 		mem_free(held);
 	}
+}
+
+static void dir_reclaim(struct mempool *pool)
+{
+	free_held(of(pool), false);
 }
 
 /* -------- what others did to it -------- */
@@ -409,13 +408,7 @@ static void dir_close(struct mempool *pool, bool forked)
 {
 	struct dirpool *dp = of(pool);
 
-	while (dp->held) {
-		struct held *held = dp->held;
-
-		dp->held = held->next;
-		close(held->fd);
-		mem_free(held);
-	}
+	free_held(dp, true);
 	pool_dir_close(&dp->dir, forked);
 }
 
@@ -430,7 +423,7 @@ static const struct mempool_ops dir_ops = {
 	.persist = dir_persist,
 	.alone = dir_alone,
 	.renew = dir_renew,
-	.share_page = dir_share_page,
+	.share_page = map_reopen_shared,
 	.share = dir_share,
 	.close = dir_close,
 };

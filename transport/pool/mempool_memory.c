@@ -96,11 +96,10 @@ static int memory_drop(struct mempool *pool, struct mempool_region *region)
  * Memory not freed here is freed with the last mapping. Reserved huge pages always wait for that: a
  * client that touched a hole would be killed if no huge page were left.
  */
-static void memory_discard(struct mempool *pool, struct mempool_region *region)
+static void memory_discard(struct mempool_region *region)
 {
 	off_t rest = (off_t)region->info.size - SUPERBLOCK_KEPT;
 
-	(void)pool;
 	if (!region->hugetlb && rest > 0 &&
 	    fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, SUPERBLOCK_KEPT,
 		      rest))
@@ -123,15 +122,13 @@ static int memory_renew(struct mempool *pool, struct mempool_region *region, uin
 }
 
 /* The file is of the user who renewed the page: another one cannot open it for writing again. */
-static int memory_share_page(struct mempool *pool, const struct mempool_page *page, bool writable,
-			     int *fd_out)
+static int memory_share_page(int fd, bool writable, int *fd_out)
 {
 	int copy;
 
-	(void)pool;
 	if (!writable)
-		return map_reopen(page->fd, false, fd_out);
-	copy = fcntl(page->fd, F_DUPFD_CLOEXEC, 0);
+		return map_reopen(fd, false, fd_out);
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (copy < 0)
 		return error_set(-errno, "dup: %s", strerror(errno));
 	*fd_out = copy;
@@ -216,49 +213,36 @@ static uint64_t memory_available(void)
 	return bytes;
 }
 
-/* Fails at open with the numbers, instead of by the OOM killer when the pool fills up. */
-static int check_memory(uint64_t bytes, bool private_memory)
-{
-	struct rlimit limit;
-	uint64_t available = memory_available();
-
-	if (bytes > available)
-		return error_set(-ENOMEM, "pool of %llu bytes: only %llu bytes of memory are free",
-				 (unsigned long long)bytes, (unsigned long long)available);
-	if (getrlimit(RLIMIT_AS, &limit) == 0 && bytes > limit.rlim_cur)
-		return error_set(-ENOMEM,
-				 "pool of %llu bytes: the address space is limited to %llu",
-				 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
-	if (!private_memory && getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
-		return error_set(-ENOMEM, "pool of %llu bytes: file sizes are limited to %llu",
-				 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
-	return 0;
-}
-
 int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_out)
 {
 	bool private_memory = opts->private_memory;
-	/* the size of a pool without one, where /proc does not say what is free */
-	const uint64_t bytes_max = (uint64_t)1 << 46;
-	uint64_t bytes = min_u64(memory_available(), bytes_max);
+	struct rlimit space = { .rlim_cur = RLIM_INFINITY }, file = { .rlim_cur = RLIM_INFINITY };
+	uint64_t available = memory_available(), bytes = 0;
 	struct mempool *pool;
-	struct rlimit limit;
-	int ret;
 
-	/* A pool without a size may take the memory that is free when it is opened. */
-	if (opts->pool_bytes == 0 && getrlimit(RLIMIT_AS, &limit) == 0)
-		bytes = min_u64(bytes, limit.rlim_cur);
-	if (opts->pool_bytes == 0)
-		bytes = align_down(bytes, POOL_EXTENT_BYTES);
-	else if (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &bytes))
+	(void)getrlimit(RLIMIT_AS, &space);
+	if (!private_memory)
+		(void)getrlimit(RLIMIT_FSIZE, &file);
+	if (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &bytes))
 		return error_set(-EINVAL, "pool_bytes %llu: must be less than 2^64",
 				 (unsigned long long)opts->pool_bytes);
 	if (opts->page_kind > PAGE_HUGETLB)
 		return error_set(-EINVAL, "page_kind %u: unknown", opts->page_kind);
-	/* A size that we chose is not checked again: less may be free by now. */
-	ret = opts->pool_bytes ? check_memory(bytes, private_memory) : 0;
-	if (ret)
-		return ret;
+	/* Fails at open with the numbers, instead of by the OOM killer when the pool fills up. */
+	if (bytes > available)
+		return error_set(-ENOMEM, "pool of %llu bytes: only %llu bytes of memory are free",
+				 (unsigned long long)bytes, (unsigned long long)available);
+	if (bytes > space.rlim_cur)
+		return error_set(-ENOMEM,
+				 "pool of %llu bytes: the address space is limited to %llu",
+				 (unsigned long long)bytes, (unsigned long long)space.rlim_cur);
+	if (bytes > file.rlim_cur)
+		return error_set(-ENOMEM, "pool of %llu bytes: file sizes are limited to %llu",
+				 (unsigned long long)bytes, (unsigned long long)file.rlim_cur);
+	/* A pool without a size may take the memory that is free now; 64 TiB where nobody says. */
+	if (opts->pool_bytes == 0)
+		bytes = align_down(min_u64(min_u64(available, space.rlim_cur), (uint64_t)1 << 46),
+				   POOL_EXTENT_BYTES);
 	pool = mem_zalloc(sizeof(*pool));
 	if (!pool)
 		return error_set(-ENOMEM, "cannot allocate memory for a pool's table");

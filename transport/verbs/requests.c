@@ -37,9 +37,11 @@ int requests_start(struct peer *peer)
 
 /* -------- answers -------- */
 
-static int send_out(struct peer *peer, enum verbs_message type)
+/* Answers an ATTACH: with its opening, or a status and the last error's words. */
+static int answer(struct peer *peer, uint32_t request, int status, const struct opening *opening)
 {
 	union verbs_any *out = &peer->buffers->out;
+	struct verbs_attached *attached = &out->attached;
 	struct ibv_sge sge = { .addr = (uintptr_t)out->bytes, .lkey = peer->key };
 	struct ibv_send_wr wr = { .wr_id = PEER_ID_SEND,
 				  .sg_list = &sge,
@@ -49,40 +51,26 @@ static int send_out(struct peer *peer, enum verbs_message type)
 	struct ibv_send_wr *bad = NULL;
 	int ret;
 
-	message_seal(out, type);
+	memset(out, 0, sizeof(*out));
+	attached->request = request;
+	attached->status = status;
+	if (opening) {
+		attached->region = opening->region.info.id;
+		attached->rights = opening->region.rights;
+		attached->address = (uintptr_t)opening->region.info.base;
+		attached->size = opening->region.info.size;
+		memcpy(attached->key, opening->keys, sizeof(opening->keys));
+	} else {
+		(void)snprintf(attached->text, VERBS_TEXT_BYTES, "%.*s", VERBS_TEXT_BYTES - 1,
+			       error_last());
+	}
+	message_seal(out, VERBS_ATTACHED);
 	sge.length = out->head.bytes;
 	ret = ibv_post_send(peer->ids[0]->qp, &wr, &bad);
 	if (ret)
 		return error_set(-ret, "ibv_post_send: %s", strerror(ret));
 	peer->sending = true;
 	return 0;
-}
-
-static int refuse(struct peer *peer, uint32_t request, int status)
-{
-	union verbs_any *out = &peer->buffers->out;
-
-	memset(out, 0, sizeof(*out));
-	out->attached.request = request;
-	out->attached.status = status;
-	(void)snprintf(out->attached.text, VERBS_TEXT_BYTES, "%.*s", VERBS_TEXT_BYTES - 1,
-		       error_last());
-	return send_out(peer, VERBS_ATTACHED);
-}
-
-static int answer(struct peer *peer, const struct opening *opening)
-{
-	union verbs_any *out = &peer->buffers->out;
-	const struct target_region *info = &opening->region.info;
-
-	memset(out, 0, sizeof(*out));
-	out->attached.request = opening->request;
-	out->attached.region = info->id;
-	out->attached.rights = opening->region.rights;
-	out->attached.address = (uintptr_t)info->base;
-	out->attached.size = info->size;
-	memcpy(out->attached.key, opening->keys, sizeof(opening->keys));
-	return send_out(peer, VERBS_ATTACHED);
 }
 
 /* -------- ATTACH and DETACH -------- */
@@ -112,7 +100,7 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 	memcpy(grant.data, ask->grant, ask->grant_bytes);
 	ret = backing_hold(rights->backing, peer->client_id, &grant, &region);
 	if (ret)
-		return refuse(peer, ask->request, ret);
+		return answer(peer, ask->request, ret, NULL);
 	peer->all->n_unproved -= !peer->proved;
 	peer->proved = true;
 	if (peer->n_openings >= OPENINGS_MAX)
@@ -122,7 +110,7 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 		ret = rights_open(rights, peer->domain, peer->n_qps, &region, &opening);
 	if (ret) {
 		backing_release(rights->backing, &region);
-		return refuse(peer, ask->request, ret);
+		return answer(peer, ask->request, ret, NULL);
 	}
 	opening->request = ask->request;
 	opening->next = peer->openings;
@@ -130,7 +118,7 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 	peer->n_openings++;
 	peer->all->attaches++;
 	if (!rights->windows)
-		return answer(peer, opening);
+		return answer(peer, ask->request, 0, opening);
 	for (uint32_t i = 0; i < opening->n; i++) {
 		ret = rights_bind(rights, opening, i, peer->ids[i]->qp, PEER_ID_BIND);
 		if (ret)
@@ -199,7 +187,7 @@ static int on_completion(struct peer *peer, const struct ibv_wc *wc)
 		if (--peer->binds)
 			return 0;
 		peer->binding = NULL;
-		return answer(peer, bound);
+		return answer(peer, bound->request, 0, bound);
 	case PEER_ID_SEND:
 		peer->sending = false;
 		return 0;

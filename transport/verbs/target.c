@@ -61,11 +61,8 @@ static int verbs_register(struct transport_target *tg, struct target_region *spe
 	struct target_region made = *spec;
 	struct ibv_mr *mr = NULL;
 	struct rights *rights;
-	int ret;
+	int ret = target->backing->ops->register_region(target->backing, &made);
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	ret = target->backing->ops->register_region(target->backing, &made);
 	if (ret)
 		return ret;
 	rights = rights_of(target);
@@ -89,14 +86,13 @@ static int verbs_unregister(struct transport_target *tg, uint32_t region)
 	struct verbs_target *target = of(tg);
 	struct rights *rights;
 	struct ibv_mr *mr;
-	int ret;
+	int ret = target->backing->ops->unregister_region(target->backing, region);
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	ret = target->backing->ops->unregister_region(target->backing, region);
-	rights = rights_of(target);
-	if (ret || !rights)
+	if (ret)
 		return ret;
+	rights = rights_of(target);
+	if (!rights)
+		return 0;
 	lock_acquire(&target->lock, &role);
 	mr = rights_remove(rights, region);
 	lock_release(&target->lock, &role);

@@ -52,15 +52,6 @@ static int verbs_order(struct transport *tr)
 	return post_drain(of(tr)->post);
 }
 
-/* The node persists its regions itself, on request through the control plane. */
-static int verbs_persist(struct transport *tr, struct region *region, uint64_t off, uint64_t len)
-{
-	(void)tr;
-	(void)off;
-	(void)len;
-	return error_set(-ENOTSUP, "region %u: only its node can make it durable", region->id);
-}
-
 /* -------- regions -------- */
 
 static int verbs_attach(struct transport *tr, const struct region_grant *grant,
@@ -152,13 +143,13 @@ static void verbs_close(struct transport *tr)
 	mem_free(verbs);
 }
 
+/* No persist: without the capability it is not called; a node persists its regions itself. */
 static const struct transport_ops verbs_ops = {
 	.name = "verbs",
 	.attach = verbs_attach,
 	.detach = verbs_detach,
 	.submit = verbs_submit,
 	.poll = verbs_poll,
-	.persist = verbs_persist,
 	.order = verbs_order,
 	.close = verbs_close,
 };
