@@ -10,50 +10,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Candidates of one shard, order[first, end), as ops from `at` on; spare: where each came from. */
-static uint32_t sampler_add_candidates(struct rlv_sampler *sp, uint32_t first, uint32_t end,
-				       uint32_t at)
-{
-	struct draw_scratch *s = &sp->scratch;
-
-	for (uint32_t k = first; k < end; k++) {
-		uint64_t i = s->order[k];
-
-		if (leaf_priority(s->again[i]) == 0 ||
-		    leaf_gen(s->again[i]) != leaf_gen(s->word[i]))
-			continue;
-		s->ops[at] = (struct leaf_op){ .slot = s->slot[i],
-					       .gen = leaf_gen(s->word[i]),
-					       .word = s->again[i] };
-		s->spare[at++] = i;
-	}
-	return at;
-}
-
-/* A change for each shard that has candidates among order[0, n). */
-static uint32_t sampler_make_takes(struct rlv_sampler *sp, uint32_t n)
-{
-	struct draw_scratch *s = &sp->scratch;
-	uint32_t n_changes = 0, at = 0;
-	uint32_t end;
-
-	for (uint32_t first = 0; first < n; first = end) {
-		uint32_t shard = s->shard[s->order[first]];
-		uint32_t from = at;
-
-		for (end = first; end < n && s->shard[s->order[end]] == shard; end++)
-			;
-		at = sampler_add_candidates(sp, first, end, at);
-		if (at == from)
-			continue;
-		sp->changes[n_changes] =
-			(struct shard_change){ .acc = handle_access(&sp->h, shard) };
-		sp->changes[n_changes].ops[sp->view_index] = s->ops + from;
-		sp->changes[n_changes++].n[sp->view_index] = at - from;
-	}
-	return n_changes;
-}
-
 /* Another client took the item, or its shard is lost. */
 static void sampler_give_up(struct rlv_sampler *sp, const struct leaf_op *op)
 {
@@ -72,68 +28,13 @@ static void sampler_give_all_up(struct rlv_sampler *sp, const struct shard_chang
 		sampler_give_up(sp, &ch->ops[sp->view_index][k]);
 }
 
-/* -------- once -------- */
-
-/* Items consumed in a shard that was lost meanwhile are dropped; those of other shards are ours. */
-static int sampler_judge_taken(struct rlv_sampler *sp, const struct shard_change *ch)
-{
-	const struct leaf_op *ops = ch->ops[sp->view_index];
-
-	if (change_is_lost(ch, ch->ret)) {
-		sampler_give_all_up(sp, ch);
-		return 0;
-	}
-	if (ch->ret)
-		return handle_failed(ch->acc, ch->ret);
-	for (uint32_t k = 0; k < ch->n[sp->view_index]; k++)
-		if (ops[k].result != LEAF_DONE)
-			sampler_give_up(sp, &ops[k]);
-	return 0;
-}
-
-/* T1 pairs with C1: their rows were copied, then they are taken. */
-static int sampler_take_once(struct rlv_sampler *sp, uint32_t n_changes)
-{
-	int first = 0;
-
-	if (change_consume(sp->changes, n_changes)) /* judged below, shard by shard */
-		log_debug("consume: %s", error_last());
-	for (uint32_t i = 0; i < n_changes; i++) {
-		int ret = sampler_judge_taken(sp, &sp->changes[i]);
-
-		first = first ? first : ret;
-	}
-	return first;
-}
-
-/* -------- counted -------- */
-
-/* Checks the counts of n ops; packs those whose last sample this was to the front. */
-static uint32_t sampler_judge_counts(struct rlv_sampler *sp, const struct transport_atomic *counts,
-				     struct leaf_op *ops, uint32_t n, struct leaf_op *last)
-{
-	uint32_t packed = 0;
-
-	for (uint32_t k = 0; k < n; k++) {
-		struct leaf_op op = ops[k];
-		uint64_t old = counts[k].old;
-		bool ours = counts[k].status == ATOMIC_DONE && old >> 32 == op.gen &&
-			    (uint32_t)old < sp->view->max_times_sampled;
-
-		if (!ours)
-			sampler_give_up(sp, &ops[k]);
-		else if ((uint32_t)old + 1 == sp->view->max_times_sampled)
-			last[packed++] = op;
-	}
-	return packed;
-}
-
 /* Counts the samples of a shard's items; the change keeps the ops of items to retire. */
 static int sampler_count_shard(struct rlv_sampler *sp, struct shard_change *ch)
 {
 	struct region *tree = ch->acc->shard->tree;
 	struct leaf_op *ops = ch->ops[sp->view_index];
 	struct transport_atomic counts[TRANSPORT_VECTOR];
+	uint32_t most = sp->view->max_times_sampled;
 	uint32_t n = ch->n[sp->view_index];
 	uint32_t last = 0;
 	uint32_t now;
@@ -151,19 +52,27 @@ static int sampler_count_shard(struct rlv_sampler *sp, struct shard_change *ch)
 		ret = transport_faa(tree->tr, counts, now);
 		if (ret)
 			return ret;
-		last += sampler_judge_counts(sp, counts, ops + done, now, ops + last);
+		for (uint32_t k = 0; k < now; k++) {
+			struct leaf_op op = ops[done + k];
+			uint64_t old = counts[k].old;
+
+			if (counts[k].status != ATOMIC_DONE || old >> 32 != op.gen ||
+			    (uint32_t)old >= most)
+				sampler_give_up(sp, &ops[done + k]);
+			else if ((uint32_t)old + 1 == most)
+				ops[last++] = op;
+		}
 	}
 	ch->n[sp->view_index] = last;
 	return 0;
 }
 
-/* An item is ours by its count, even if retiring its leaf fails. */
-static int sampler_take_counted(struct rlv_sampler *sp, uint32_t n_changes)
+/* Counts the samples of all changes; those that have leaves to retire stay. */
+static int sampler_count_all(struct rlv_sampler *sp, uint32_t *n_changes)
 {
 	uint32_t left = 0;
-	int first = 0;
 
-	for (uint32_t i = 0; i < n_changes; i++) {
+	for (uint32_t i = 0; i < *n_changes; i++) {
 		struct shard_change ch = sp->changes[i];
 		int ret = sampler_count_shard(sp, &ch);
 
@@ -174,12 +83,32 @@ static int sampler_take_counted(struct rlv_sampler *sp, uint32_t n_changes)
 		else if (ch.n[sp->view_index])
 			sp->changes[left++] = ch;
 	}
-	if (change_consume(sp->changes, left)) /* judged below, shard by shard */
-		log_debug("consume: %s", error_last());
-	for (uint32_t i = 0; i < left; i++) {
-		const struct shard_change *ch = &sp->changes[i];
-		int ret = change_is_lost(ch, ch->ret) ? 0 : handle_failed(ch->acc, ch->ret);
+	*n_changes = left;
+	return 0;
+}
 
+/*
+ * Consumes the items of the changes. Those of a shard that is lost meanwhile are dropped, and those of
+ * the others are ours; a counted item is ours by its count, even if retiring its leaf fails.
+ */
+static int sampler_consume(struct rlv_sampler *sp, uint32_t n_changes, bool counted)
+{
+	int first = 0;
+
+	/* T1 pairs with C1: their rows were copied, then they are taken. */
+	if (change_consume(sp->changes, n_changes)) /* judged below, shard by shard */
+		log_debug("consume: %s", error_last());
+	for (uint32_t i = 0; i < n_changes; i++) {
+		const struct shard_change *ch = &sp->changes[i];
+		const struct leaf_op *ops = ch->ops[sp->view_index];
+		bool lost = change_is_lost(ch, ch->ret);
+		int ret = lost ? 0 : handle_failed(ch->acc, ch->ret);
+
+		if (lost && !counted)
+			sampler_give_all_up(sp, ch);
+		for (uint32_t k = 0; !ch->ret && !counted && k < ch->n[sp->view_index]; k++)
+			if (ops[k].result != LEAF_DONE)
+				sampler_give_up(sp, &ops[k]);
 		first = first ? first : ret;
 	}
 	return first;
@@ -188,7 +117,11 @@ static int sampler_take_counted(struct rlv_sampler *sp, uint32_t n_changes)
 int sampler_take(struct rlv_sampler *sp, uint32_t n)
 {
 	struct draw_scratch *s = &sp->scratch;
-	uint32_t n_changes;
+	bool counted = sp->view->max_times_sampled != 1;
+	struct shard_change *ch = NULL;
+	uint32_t n_changes = 0, at = 0;
+	uint32_t shard = 0;
+	int ret;
 
 	for (uint32_t i = 0; i < n; i++)
 		s->quanta[i] = key_make(0, s->shard[i], 0, s->slot[i]);
@@ -199,7 +132,24 @@ int sampler_take(struct rlv_sampler *sp, uint32_t n)
 		if (s->shard[a] == s->shard[b] && s->slot[a] == s->slot[b])
 			s->again[b] = 0;
 	}
-	n_changes = sampler_make_takes(sp, n);
-	return sp->view->max_times_sampled == 1 ? sampler_take_once(sp, n_changes)
-						: sampler_take_counted(sp, n_changes);
+	/* A change for each shard that has candidates; spare: where each op came from. */
+	for (uint32_t k = 0; k < n; k++) {
+		uint64_t i = s->order[k];
+		uint32_t gen = leaf_gen(s->word[i]);
+
+		if (leaf_priority(s->again[i]) == 0 || leaf_gen(s->again[i]) != gen)
+			continue;
+		if (!ch || s->shard[i] != shard) {
+			shard = s->shard[i];
+			ch = &sp->changes[n_changes++];
+			*ch = (struct shard_change){ .acc = handle_access(&sp->h, shard) };
+			ch->ops[sp->view_index] = s->ops + at;
+		}
+		ch->n[sp->view_index]++;
+		s->ops[at] =
+			(struct leaf_op){ .slot = s->slot[i], .gen = gen, .word = s->again[i] };
+		s->spare[at++] = i;
+	}
+	ret = counted ? sampler_count_all(sp, &n_changes) : 0;
+	return ret ? ret : sampler_consume(sp, n_changes, counted);
 }

@@ -65,34 +65,6 @@ static bool sampler_keep_all(struct rlv_sampler *sp, struct batch *batch, uint32
 	return true;
 }
 
-/*
- * Moves the items of [0, n) that hold to the batch and packs the positions of the others to the
- * front; how many those are.
- */
-static uint32_t sampler_keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
-{
-	const struct draw_scratch *s = &sp->scratch;
-	uint32_t failed = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t at = s->at[i];
-		bool whole = items_are_whole(&s->word[i], &s->again[i], 1);
-		bool old = whole && batch->policy_version &&
-			   sampler_is_stale(sp, batch->policy_version[at]);
-
-		if (!whole || old) {
-			sp->expired += old && sp->view->max_times_sampled;
-			s->at[failed++] = at;
-			continue;
-		}
-		batch->key[at] = key_make(sp->h.desc->table_id, s->shard[i], leaf_gen(s->word[i]),
-					  s->slot[i]);
-		batch->word[at] = s->again[i];
-		batch->probability[at] = s->probability[i];
-	}
-	return failed;
-}
-
 /* -------- one round -------- */
 
 uint64_t sampler_wrap_ns(const struct table_desc *desc)
@@ -116,41 +88,43 @@ struct sample_call {
 static int sampler_keep_round(struct sample_call *call, const struct round *round)
 {
 	struct rlv_sampler *sp = call->sp;
+	struct batch *batch = call->batch;
+	struct draw_scratch *s = &sp->scratch;
 	/* After a long sleep a generation may have come round: nothing of it is kept. */
 	bool late = clock_now_ns(sp->h.clock) - round->began_ns > sampler_wrap_ns(sp->h.desc);
-	uint32_t failed;
-	int ret = !late && sp->view->max_times_sampled ? sampler_take(sp, round->found) : 0;
+	bool takes = sp->view->max_times_sampled;
+	uint32_t failed = late ? round->found : 0;
+	bool judged; /* all of them at once */
+	int ret = !late && takes ? sampler_take(sp, round->found) : 0;
 
 	if (ret)
 		return ret;
-	if (late)
-		failed = round->found;
-	else if (call->first && sampler_keep_all(sp, call->batch, round->found))
-		failed = 0;
-	else
-		failed = sampler_keep_whole(sp, call->batch, round->found);
+	judged = late || (call->first && sampler_keep_all(sp, batch, round->found));
+	/* Packs the positions of items that do not hold to the front. */
+	for (uint32_t i = 0; !judged && i < round->found; i++) {
+		uint32_t at = s->at[i];
+		bool whole = items_are_whole(&s->word[i], &s->again[i], 1);
+		bool old = whole && batch->policy_version &&
+			   sampler_is_stale(sp, batch->policy_version[at]);
+
+		if (!whole || old) {
+			sp->expired += old && takes;
+			s->at[failed++] = at;
+			continue;
+		}
+		batch->key[at] = key_make(sp->h.desc->table_id, s->shard[i], leaf_gen(s->word[i]),
+					  s->slot[i]);
+		batch->word[at] = s->again[i];
+		batch->probability[at] = s->probability[i];
+	}
 	sp->stats.redraws += failed;
-	memmove(sp->scratch.at + failed, sp->scratch.at + round->found,
-		(call->left - round->found) * sizeof(*sp->scratch.at));
+	memmove(s->at + failed, s->at + round->found, (call->left - round->found) * sizeof(*s->at));
 	call->left -= round->found - failed;
 	call->first = false;
 	return 0;
 }
 
 /* -------- a short batch -------- */
-
-/* Copies item `from` over item `to` in every array of the batch. */
-static void batch_move_item(struct batch *batch, uint32_t to, uint32_t from)
-{
-	for (uint32_t i = 0; i < batch->n_outputs; i++) {
-		const struct window_output *o = &batch->outputs[i];
-
-		memcpy(o->out + to * o->item_bytes, o->out + from * o->item_bytes, o->item_bytes);
-	}
-	batch->key[to] = batch->key[from];
-	batch->word[to] = batch->word[from];
-	batch->probability[to] = batch->probability[from];
-}
 
 static int position_compare(const void *a, const void *b)
 {
@@ -160,7 +134,7 @@ static int position_compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Closes the gaps at the positions in scratch.at[0, left); left > 0. */
+/* Closes the gaps at the positions in scratch.at[0, left) in every array of the batch; left > 0. */
 static void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left)
 {
 	uint32_t *gaps = sp->scratch.at;
@@ -170,27 +144,23 @@ static void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32
 	qsort(gaps, left, sizeof(*gaps), position_compare);
 	to = gaps[0];
 	for (uint32_t from = gaps[0]; from < n; from++) {
-		if (next < left && gaps[next] == from)
+		if (next < left && gaps[next] == from) {
 			next++;
-		else
-			batch_move_item(batch, to++, from);
+			continue;
+		}
+		for (uint32_t i = 0; i < batch->n_outputs; i++) {
+			const struct window_output *o = &batch->outputs[i];
+
+			memcpy(o->out + to * o->item_bytes, o->out + from * o->item_bytes,
+			       o->item_bytes);
+		}
+		batch->key[to] = batch->key[from];
+		batch->word[to] = batch->word[from];
+		batch->probability[to++] = batch->probability[from];
 	}
 }
 
 /* -------- the call -------- */
-
-static int sampler_admit(struct sample_call *call)
-{
-	int ret = admission_try_sample(&call->sp->admission, call->n);
-
-	if (ret)
-		return ret;
-	call->admitted = call->first = true;
-	call->left = call->n;
-	for (uint32_t i = 0; i < call->n; i++)
-		call->sp->scratch.at[i] = i;
-	return 0;
-}
 
 /*
  * Draws until all positions are filled or nothing more is to be had. -EAGAIN: fewer than n, and a short
@@ -280,8 +250,13 @@ static int sampler_step(void *ctx)
 	struct sample_call *call = ctx;
 	int ret = call->batch ? 0 : batch_get(call->sp, call->n, &call->batch);
 
-	if (ret == 0 && !call->admitted)
-		ret = sampler_admit(call);
+	if (ret == 0 && !call->admitted) {
+		ret = admission_try_sample(&call->sp->admission, call->n);
+		call->admitted = call->first = ret == 0;
+		call->left = call->n;
+		for (uint32_t i = 0; i < call->n; i++)
+			call->sp->scratch.at[i] = i;
+	}
 	if (ret)
 		return ret;
 	ret = sampler_fill(call);

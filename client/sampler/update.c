@@ -95,31 +95,24 @@ static int sampler_check_keys(const struct rlv_sampler *sp, const uint64_t *keys
 	return 0;
 }
 
-/* The leaves as last seen, if these are the keys of a batch that is held or was the last. */
-static const uint64_t *sampler_known_words(const struct rlv_sampler *sp, const uint64_t *keys,
-					   uint32_t n)
-{
-	for (uint32_t b = 0; b < sp->n_batches; b++) {
-		const struct batch *batch = sp->batches[b];
-
-		if (batch->pub.n != n || (!batch->held && batch != sp->last))
-			continue;
-		if (keys == batch->key || memcmp(keys, batch->key, n * sizeof(*keys)) == 0)
-			return batch->word;
-	}
-	return NULL;
-}
-
 /*
  * Makes the ops of distinct items in the order of their leaves; of equal keys the last counts.
- * end_out[s] = ops before it are of shards up to s.
+ * Returns how many: scratch.shard has the shard of each.
  */
 static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 {
-	const uint64_t *words = sampler_known_words(sp, keys, n);
 	const uint64_t *order = sp->scratch.order;
+	const uint64_t *words = NULL;
 	uint32_t m = 0;
 
+	/* The leaves as last seen, if these are the keys of a batch that is held or was the last. */
+	for (uint32_t b = 0; !words && b < sp->n_batches; b++) {
+		const struct batch *batch = sp->batches[b];
+
+		if (batch->pub.n == n && (batch->held || batch == sp->last) &&
+		    (keys == batch->key || memcmp(keys, batch->key, n * sizeof(*keys)) == 0))
+			words = batch->word;
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t k = order[i];
 		uint64_t key = keys[k];
@@ -143,32 +136,6 @@ static void update_count_lost(struct rlv_sampler *sp, uint32_t n, struct rlv_upd
 {
 	result->stale += n;
 	sp->stats.updates_lost += n;
-}
-
-/* A change for each shard that can be reached; the ops of the others are lost. */
-static uint32_t update_make_changes(struct rlv_sampler *sp, uint32_t n,
-				    struct rlv_update_result *result)
-{
-	uint32_t n_changes = 0;
-	uint32_t end;
-
-	for (uint32_t first = 0; first < n; first = end) {
-		uint32_t s = sp->scratch.shard[first];
-		struct access *acc = handle_access(&sp->h, s);
-		struct shard_change *ch = &sp->changes[n_changes];
-
-		for (end = first; end < n && sp->scratch.shard[end] == s; end++)
-			;
-		if (!acc) {
-			update_count_lost(sp, end - first, result);
-			continue;
-		}
-		*ch = (struct shard_change){ .acc = acc };
-		ch->ops[sp->view_index] = sp->scratch.ops + first;
-		ch->n[sp->view_index] = end - first;
-		n_changes++;
-	}
-	return n_changes;
 }
 
 /* A lost node loses its own updates and no others. -EIO: an answer was lost. */
@@ -197,19 +164,37 @@ static int update_count_change(struct rlv_sampler *sp, const struct shard_change
 static int sampler_update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
 			      struct rlv_update_result *result)
 {
-	uint32_t m;
-	int first = 0;
+	uint32_t n_changes = 0;
+	uint32_t n_ops, end;
+	int first_error = 0;
 
 	sampler_order(sp, keys, n);
-	m = update_make_changes(sp, sampler_make_ops(sp, keys, n), result);
-	if (change_update(sp->changes, m)) /* judged below, shard by shard */
+	n_ops = sampler_make_ops(sp, keys, n);
+	/* A change for each shard that can be reached; the ops of the others are lost. */
+	for (uint32_t first = 0; first < n_ops; first = end) {
+		uint32_t s = sp->scratch.shard[first];
+		struct access *acc = handle_access(&sp->h, s);
+		struct shard_change *ch = &sp->changes[n_changes];
+
+		for (end = first; end < n_ops && sp->scratch.shard[end] == s; end++)
+			;
+		if (!acc) {
+			update_count_lost(sp, end - first, result);
+			continue;
+		}
+		*ch = (struct shard_change){ .acc = acc };
+		ch->ops[sp->view_index] = sp->scratch.ops + first;
+		ch->n[sp->view_index] = end - first;
+		n_changes++;
+	}
+	if (change_update(sp->changes, n_changes)) /* judged below, shard by shard */
 		log_debug("update: %s", error_last());
-	for (uint32_t i = 0; i < m; i++) {
+	for (uint32_t i = 0; i < n_changes; i++) {
 		int ret = update_count_change(sp, &sp->changes[i], result);
 
-		first = first ? first : ret;
+		first_error = first_error ? first_error : ret;
 	}
-	return first;
+	return first_error;
 }
 
 /* Values of items, and how they become stored priorities. */
