@@ -52,13 +52,10 @@ static int writer_step(void *ctx)
 
 	if (ret)
 		return ret;
-	ret = writer_put(put);
 	/* A limiter whose bounds are narrower than the rows of a call admits them in smaller parts. */
-	while ((ret == -EAGAIN || ret == -EINVAL) && put->src.n > 1 && !put->admitted &&
-	       put->w->waits_for != WRITER_ROOM) {
+	while ((ret = writer_put(put)) && (ret == -EAGAIN || ret == -EINVAL) && put->src.n > 1 &&
+	       !put->admitted && put->w->waits_for != WRITER_ROOM)
 		put->src.n = (put->src.n + 1) / 2;
-		ret = writer_put(put);
-	}
 	return ret;
 }
 
@@ -103,20 +100,24 @@ int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n)
 
 /* -------- the API -------- */
 
-static int writer_check_steps(const struct rlv_writer *w, const struct rlv_steps *steps)
+/* Starts a call: checks the writer and its steps. */
+static int writer_start(struct rlv_writer *w, const struct rlv_steps *steps)
 {
 	const struct table_desc *desc = w->h.desc;
 	uint16_t any = 0;
 
+	if (w->dead)
+		return error_set(-EOWNERDEAD, "this writer was fenced: open another one");
+	handle_start(&w->h, w->timeout_ns);
 	if (!steps->columns)
 		return error_set(-EINVAL, "steps->columns is NULL");
 	for (uint32_t c = 0; c < desc->n_columns; c++)
 		if (!steps->columns[c])
 			return error_set(-EINVAL, "steps->columns[%u] (%s) is NULL", c,
 					 desc->columns[c].name);
-	for (uint32_t i = 0; steps->flags && i < steps->n; i++)
+	for (uint32_t i = 0; steps->flags && i < steps->n; i++) /* without a branch: vectors */
 		any |= steps->flags[i];
-	for (uint32_t i = 0; any & ~USER_FLAGS; i++) /* a second loop finds it */
+	for (uint32_t i = 0; any & ~USER_FLAGS; i++)
 		if (steps->flags[i] & ~USER_FLAGS)
 			return error_set(
 				-EINVAL,
@@ -140,15 +141,6 @@ static int writer_read_steps(const struct rlv_steps **steps, struct rlv_steps *r
 	ret = abi_read(room, sizeof(*room), *steps, "steps->");
 	*steps = room;
 	return ret;
-}
-
-/* Starts a call. */
-static int writer_start(struct rlv_writer *w, const struct rlv_steps *steps)
-{
-	if (w->dead)
-		return error_set(-EOWNERDEAD, "this writer was fenced: open another one");
-	handle_start(&w->h, w->timeout_ns);
-	return writer_check_steps(w, steps);
 }
 
 int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct rlv_steps *steps,

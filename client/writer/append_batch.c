@@ -208,38 +208,29 @@ static void stream_write_tails(const struct rlv_writer *w, const struct stream *
 		writer_seal_row(desc, rows + i * row_bytes);
 }
 
-static void stream_fill_rows(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
-			     const struct source *src)
-{
-	const struct table_desc *desc = w->h.desc;
-
-	for (uint32_t c = 0; c < desc->n_columns; c++) {
-		const struct column_desc *col = &desc->columns[c];
-
-		if (src->steps)
-			column_scatter(rows + col->offset, desc->row_bytes,
-				       (const uint8_t *)src->steps->columns[c] +
-					       (size_t)src->first * col->bytes,
-				       col->bytes, src->n);
-	}
-	if (!src->steps)
-		for (uint32_t i = 0; i < src->n; i++)
-			memset(rows + (size_t)i * desc->row_bytes, 0, desc->tail_off);
-	stream_write_tails(w, st, rows, src);
-}
-
 /*
  * Rows are built in place, or staged: then they travel over a wire with the CASes that publish them,
  * else (under TSan) they are written now.
  */
 static int stream_write_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
 {
+	const struct table_desc *desc = w->h.desc;
 	const struct shard *shard = st->blk.acc->shard;
-	uint32_t row_bytes = w->h.desc->row_bytes;
+	size_t row_bytes = desc->row_bytes;
 	uint8_t *rows = st->direct ? ring_row(&st->blk, st->blk.used)
-				   : w->stage.ptr + (size_t)st->staged * row_bytes;
+				   : w->stage.ptr + st->staged * row_bytes;
 
-	stream_fill_rows(w, st, rows, src);
+	for (uint32_t c = 0; src->steps && c < desc->n_columns; c++) {
+		const struct column_desc *col = &desc->columns[c];
+
+		column_scatter(rows + col->offset, row_bytes,
+			       (const uint8_t *)src->steps->columns[c] +
+				       (size_t)src->first * col->bytes,
+			       col->bytes, src->n);
+	}
+	for (uint32_t i = 0; !src->steps && i < src->n; i++)
+		memset(rows + i * row_bytes, 0, desc->tail_off);
+	stream_write_tails(w, st, rows, src);
 	if (st->direct)
 		return 0;
 	if (!st->blk.acc->chained)
@@ -249,7 +240,7 @@ static int stream_write_rows(struct rlv_writer *w, struct stream *st, const stru
 		.off = shard_row_off(shard, st->blk.first + st->blk.used),
 		.src = rows,
 		.mem = &w->stage,
-		.len = src->n * row_bytes,
+		.len = src->n * desc->row_bytes,
 	};
 	return 0;
 }
@@ -264,52 +255,48 @@ static struct source put_source(const struct put *put, uint32_t i)
 	return src;
 }
 
-/* The change of shard s: the items and rows that were added since `before`. */
-static void writer_end_shard(struct rlv_writer *w, uint32_t s, uint32_t rows_before)
-{
-	struct shard_change *ch = &w->changes[w->n_changes];
-	uint32_t n = w->n_rows - rows_before;
-
-	*ch = (struct shard_change){ .acc = handle_access(&w->h, s),
-				     .rows = w->rows + rows_before,
-				     .n_rows = n };
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
-		struct view_items *items = &w->items[v];
-
-		ch->ops[v] = items->ops + items->taken;
-		ch->n[v] = items->n - items->taken;
-		items->taken = items->n;
-		n += ch->n[v];
-	}
-	w->n_changes += n > 0; /* else the shard is left alone */
-}
-
-/* Rows and items of the streams that have some planned, shard by shard. */
+/* Rows and items of the streams that have some planned: a change for each shard that gets any. */
 static int writer_place(struct rlv_writer *w, const struct put *put)
 {
+	uint32_t n_views = w->h.desc->n_views;
 	int ret = 0;
 
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+	for (uint32_t v = 0; v < n_views; v++)
 		w->items[v].n = w->items[v].taken = 0;
 	w->n_rows = 0;
 	w->n_changes = 0;
 	for (uint32_t s = 0; s < w->h.set.n_parts; s++) {
+		struct shard_change *ch = &w->changes[w->n_changes];
+		struct access *acc = handle_access(&w->h, s);
 		uint32_t rows_before = w->n_rows;
+		uint32_t n;
 
-		if (!handle_access(&w->h, s))
+		if (!acc)
 			continue;
 		for (uint32_t i = 0; ret == 0 && i < put->n; i++) {
 			struct stream *st = &put->streams[i];
 			const struct source src = put_source(put, i);
 
-			if (!st->planned || st->blk.acc != handle_access(&w->h, s))
+			if (!st->planned || st->blk.acc != acc)
 				continue;
 			st->staged = i;
-			for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+			for (uint32_t v = 0; v < n_views; v++)
 				stream_collect_items(w, st, v);
 			ret = stream_write_rows(w, st, &src);
 		}
-		writer_end_shard(w, s, rows_before);
+		n = w->n_rows - rows_before;
+		*ch = (struct shard_change){ .acc = acc,
+					     .rows = w->rows + rows_before,
+					     .n_rows = n };
+		for (uint32_t v = 0; v < n_views; v++) {
+			struct view_items *items = &w->items[v];
+
+			ch->ops[v] = items->ops + items->taken;
+			ch->n[v] = items->n - items->taken;
+			items->taken = items->n;
+			n += ch->n[v];
+		}
+		w->n_changes += n > 0; /* else the shard is left alone */
 	}
 	return ret;
 }
@@ -400,27 +387,33 @@ static void stream_prefetch_rows(const struct rlv_writer *w, const struct stream
 		__builtin_prefetch(rows + off, 1);
 }
 
-/* Makes the planned rows the stream's past. */
-static void stream_advance(struct rlv_writer *w, struct stream *st)
+/* -------- the whole -------- */
+
+/* Planned rows that are published become their streams' past: all but those of a lost shard. */
+static void writer_advance(struct rlv_writer *w, const struct put *put, bool lost)
 {
 	uint32_t head = head_rows(w);
-	uint32_t n = st->planned;
 
-	memmove(st->meta.flags, st->meta.flags + n, head * sizeof(*st->meta.flags));
-	memmove(st->meta.steps, st->meta.steps + n, head * sizeof(*st->meta.steps));
-	memmove(st->meta.td, st->meta.td + n, head * sizeof(*st->meta.td));
-	if (!st->direct)
-		writer_keep_head(w, st, n);
-	st->blk.used += n;
-	if (st->direct)
-		stream_prefetch_rows(w, st, n);
-	st->step = st->plan_step;
-	st->in_episode = st->plan_in_episode;
-	st->open_window = true;
-	st->planned = 0;
+	for (uint32_t i = 0; i < put->n; i++) {
+		struct stream *st = &put->streams[i];
+		uint32_t n = st->planned;
+
+		if (!n || (lost && (!st->blk.acc || access_is_broken(st->blk.acc))))
+			continue;
+		memmove(st->meta.flags, st->meta.flags + n, head * sizeof(*st->meta.flags));
+		memmove(st->meta.steps, st->meta.steps + n, head * sizeof(*st->meta.steps));
+		memmove(st->meta.td, st->meta.td + n, head * sizeof(*st->meta.td));
+		if (!st->direct)
+			writer_keep_head(w, st, n);
+		st->blk.used += n;
+		if (st->direct)
+			stream_prefetch_rows(w, st, n);
+		st->step = st->plan_step;
+		st->in_episode = st->plan_in_episode;
+		st->open_window = true;
+		st->planned = 0;
+	}
 }
-
-/* -------- the whole -------- */
 
 int writer_rooms(struct rlv_writer *w, const struct put *put)
 {
@@ -438,11 +431,10 @@ int writer_rooms(struct rlv_writer *w, const struct put *put)
 static void writer_plan(struct put *put)
 {
 	const struct table_desc *desc = put->w->h.desc;
-	uint32_t most = ((uint32_t)1 << 30) / desc->row_bytes;
+	uint64_t most = max_u64(((uint32_t)1 << 30) / desc->row_bytes, 1);
 	uint64_t n = min_u64(put->src.n, desc->block - put->streams->blk.used);
 
-	n = min_u64(n, most ? most : 1);
-	put->src.n = (uint32_t)min_u64(n, WRITER_CHUNK);
+	put->src.n = (uint32_t)min_u64(min_u64(n, most), WRITER_CHUNK);
 	put->w->planned_lost = 0;
 	for (uint32_t i = 0; i < put->n; i++) {
 		const struct source src = put_source(put, i);
@@ -455,7 +447,6 @@ int writer_put(struct put *put)
 {
 	struct rlv_writer *w = put->w;
 	int ret = writer_rooms(w, put);
-	bool lost;
 
 	if (ret)
 		return ret;
@@ -468,12 +459,6 @@ int writer_put(struct put *put)
 		return ret;
 	put->admitted = true;
 	ret = writer_publish(w);
-	lost = ret != 0 && part_set_has_broken(&w->h.set);
-	for (uint32_t i = 0; i < put->n; i++) { /* all whose rows are published */
-		struct stream *st = &put->streams[i];
-
-		if (st->planned && !(lost && (!st->blk.acc || access_is_broken(st->blk.acc))))
-			stream_advance(w, st);
-	}
+	writer_advance(w, put, ret != 0 && part_set_has_broken(&w->h.set));
 	return ret ? ret : writer_commit(w);
 }

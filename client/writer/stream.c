@@ -153,45 +153,6 @@ int stream_close_block(struct stream *st)
 	return ret && acc->shard->tree->tr->broken ? 0 : ret;
 }
 
-/* Replaces the stream's block, which is closed, with the new one. */
-static int stream_exchange_block(struct rlv_writer *w, struct stream *st, struct block *next)
-{
-	int ret = stream_write_head(w, st, next);
-
-	if (ret) {
-		if (ring_close(next))
-			log_debug("close block %u: %s: it stays open until the writer ends",
-				  next->index, error_last());
-		return ret;
-	}
-	next->used = head_rows(w);
-	if (!access_is_direct(next->acc))
-		stream_save_head(w, st);
-	ret = stream_close_block(st);
-	st->blk = *next;
-	st->direct = access_is_direct(next->acc);
-	st->has_past = true;
-	return ret;
-}
-
-/* Tries once to claim a block for the stream in shard s. */
-static int stream_claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
-{
-	struct access *acc = handle_access(&w->h, s);
-	struct block next = { 0 };
-	int claimed;
-	int ret;
-
-	ret = access_enter(acc);
-	if (ret)
-		return ret;
-	claimed = ring_claim(acc, &next, &w->ring);
-	ret = access_leave(acc);
-	if (claimed || ret)
-		return handle_failed(acc, claimed ? claimed : ret);
-	return stream_exchange_block(w, st, &next);
-}
-
 /* Weighted round robin: each shard gains its weight, the chosen one pays for all. */
 static int writer_pick_shard(struct rlv_writer *w, uint32_t *shard_out)
 {
@@ -220,8 +181,35 @@ static int writer_pick_shard(struct rlv_writer *w, uint32_t *shard_out)
 
 int writer_room(struct rlv_writer *w, struct stream *st)
 {
+	struct block next = { 0 };
+	struct access *acc;
 	uint32_t s;
+	int claimed;
 	int ret = writer_pick_shard(w, &s);
 
-	return ret ? ret : stream_claim_in(w, st, s);
+	if (ret)
+		return ret;
+	acc = handle_access(&w->h, s);
+	ret = access_enter(acc);
+	if (ret)
+		return ret;
+	claimed = ring_claim(acc, &next, &w->ring);
+	ret = access_leave(acc);
+	if (claimed || ret)
+		return handle_failed(acc, claimed ? claimed : ret);
+	ret = stream_write_head(w, st, &next);
+	if (ret) {
+		if (ring_close(&next))
+			log_debug("close block %u: %s: it stays open until the writer ends",
+				  next.index, error_last());
+		return ret;
+	}
+	next.used = head_rows(w);
+	if (!access_is_direct(acc))
+		stream_save_head(w, st);
+	ret = stream_close_block(st);
+	st->blk = next;
+	st->direct = access_is_direct(acc);
+	st->has_past = true;
+	return ret;
 }

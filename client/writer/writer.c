@@ -7,32 +7,18 @@
 
 #include "base/mem/alloc.h"
 #include "base/mem/chunk.h"
+#include "base/bits.h"
 
 #include <errno.h>
 #include <string.h>
 
 /* -------- open -------- */
 
-static int writer_items_init(struct rlv_writer *w)
-{
-	uint32_t most = w->n_streams > WRITER_CHUNK ? w->n_streams : WRITER_CHUNK;
-
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
-		const struct view_desc *view = &w->h.desc->views[v];
-
-		w->items[v].ops = mem_array(most, sizeof(struct leaf_op));
-		if (!w->items[v].ops)
-			return error_set(-ENOMEM, "writer: cannot allocate memory");
-		admission_init(&w->admissions[v], &w->h, v);
-		if (view->future > w->future_max)
-			w->future_max = view->future;
-	}
-	return 0;
-}
-
+/* Streams, and the items of each view. */
 static int writer_streams_init(struct rlv_writer *w)
 {
 	const struct table_desc *desc = w->h.desc;
+	uint32_t most = w->n_streams > WRITER_CHUNK ? w->n_streams : WRITER_CHUNK;
 	int ret = 0;
 
 	for (uint32_t c = 0; c < desc->n_columns; c++)
@@ -44,6 +30,14 @@ static int writer_streams_init(struct rlv_writer *w)
 				 w->n_streams);
 	for (uint32_t i = 0; ret == 0 && i < w->n_streams; i++)
 		ret = stream_init(w, &w->streams[i]);
+	for (uint32_t v = 0; ret == 0 && v < desc->n_views; v++) {
+		w->items[v].ops = mem_array(most, sizeof(struct leaf_op));
+		if (!w->items[v].ops)
+			return error_set(-ENOMEM, "writer: cannot allocate memory");
+		admission_init(&w->admissions[v], &w->h, v);
+		if (desc->views[v].future > w->future_max)
+			w->future_max = desc->views[v].future;
+	}
 	return ret;
 }
 
@@ -163,8 +157,6 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 		ret = writer_make_stage(w);
 	if (ret == 0)
 		ret = writer_streams_init(w);
-	if (ret == 0)
-		ret = writer_items_init(w);
 	if (ret)
 		goto err_close_handle;
 	*writer_out = w;
@@ -179,23 +171,18 @@ err_free:
 
 /* -------- end -------- */
 
-/* Rows that windows wait for: a final observation is one of them already. */
-static uint32_t stream_rows_missing(const struct rlv_writer *w, const struct stream *st)
-{
-	uint32_t head = w->h.desc->window_max - 1;
-	bool has_final = head && st->meta.flags[head - 1] & ROW_FINAL;
-
-	return w->future_max && has_final ? w->future_max - 1 : w->future_max;
-}
-
 /* Completes the windows that wait for later steps. */
 static int writer_complete(struct rlv_writer *w, uint32_t stream)
 {
 	struct stream *st = &w->streams[stream];
+	uint32_t head = w->h.desc->window_max - 1;
+	uint32_t missing = w->future_max;
 	int ret = 0;
 
+	if (missing && head && st->meta.flags[head - 1] & ROW_FINAL)
+		missing--; /* a final observation is one of the rows they wait for */
 	if (st->open_window)
-		ret = writer_fill(w, stream, stream_rows_missing(w, st));
+		ret = writer_fill(w, stream, missing);
 	if (ret == 0) {
 		st->open_window = false;
 		st->in_episode = false;
@@ -259,22 +246,10 @@ int rlv_writer_close(struct rlv_writer **writer)
 	return ret;
 }
 
-/* Items published there, or the room there was for them. */
-static int64_t writer_items_lost(const struct rlv_writer *w)
-{
-	const struct part_set *set = &w->h.set;
-	uint64_t most = (uint64_t)w->h.desc->slots * w->h.desc->n_views;
-	uint64_t sum = 0;
-
-	for (uint32_t s = 0; s < w->room; s++)
-		if (part_set_is_away(set, s))
-			sum += w->published[s] < most ? w->published[s] : most;
-	return (int64_t)sum;
-}
-
 int rlv_writer_stats(struct rlv_writer *writer, struct rlv_stats *stats_out)
 {
 	struct rlv_stats stats;
+	uint64_t most; /* items that a shard has room for */
 	int ret;
 
 	if (!writer || !stats_out)
@@ -285,7 +260,11 @@ int rlv_writer_stats(struct rlv_writer *writer, struct rlv_stats *stats_out)
 	stats = writer->stats;
 	stats.blocks_claimed = writer->ring.claimed;
 	stats.blocks_skipped = writer->ring.skipped;
-	stats.items_lost = writer_items_lost(writer);
+	stats.items_lost = 0;
+	most = (uint64_t)writer->h.desc->slots * writer->h.desc->n_views;
+	for (uint32_t s = 0; s < writer->room; s++)
+		if (part_set_is_away(&writer->h.set, s))
+			stats.items_lost += (int64_t)min_u64(writer->published[s], most);
 	handle_stats(&writer->h, &stats);
 	abi_write(stats_out, &stats, sizeof(stats));
 	return 0;
