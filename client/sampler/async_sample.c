@@ -29,20 +29,6 @@ void async_sample_fini(struct async_sample *async)
 	*async = (struct async_sample){ 0 };
 }
 
-static int async_make_trees(struct async_sample *async, uint32_t n)
-{
-	if (n <= async->room_trees)
-		return 0;
-	mem_free(async->forest.epochs);
-	mem_free(async->sizes);
-	async->forest.epochs = mem_array(n, sizeof(struct epoch));
-	async->sizes = mem_array(n, sizeof(*async->sizes));
-	async->room_trees = async->forest.epochs && async->sizes ? n : 0;
-	return async->room_trees
-		       ? 0
-		       : error_set(-ENOMEM, "sample: cannot allocate memory for %u shards", n);
-}
-
 static int async_make_io(struct async_sample *async, size_t n)
 {
 	return mem_make_room(&async->io, &async->room_io, n, sizeof(*async->io))
@@ -108,21 +94,6 @@ static bool window_is_whole(const struct rlv_sampler *sp, const struct draw_scra
 	return whole;
 }
 
-/*
- * Rows that came over a wire lie in a buffer of our own, so that their seals hold for what was
- * copied. Others may have changed since: there the leaf tells.
- */
-static void async_check_seals(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t first,
-			      uint32_t n)
-{
-	for (uint32_t i = first; i < first + n; i++) {
-		if (handle_shard(&sp->h, s->shard[i])->tree->base)
-			sampler_look_in_place(sp, s, i, 1);
-		else
-			s->again[i] = window_is_whole(sp, s, i) ? s->word[i] : 0;
-	}
-}
-
 /* -------- leaves again -------- */
 
 static void async_aim_look(struct rlv_sampler *sp, struct async_sample *async,
@@ -152,8 +123,6 @@ static int async_post_look(struct rlv_sampler *sp, struct async_sample *async)
 	return wait_set_read(&async->reads, async->io, async->found);
 }
 
-/* -------- both -------- */
-
 static bool sampler_looks_at_leaves(const struct rlv_sampler *sp)
 {
 	return sp->opts.verify != RLV_VERIFY_CRC;
@@ -179,33 +148,30 @@ static bool async_posts_together(const struct rlv_sampler *sp, const struct asyn
 	return together;
 }
 
-/* V2 pairs with C1: the queue pair starts the second look when the rows have come. */
-static int async_post_both(struct rlv_sampler *sp, struct async_sample *async)
+/* -------- from phase to phase -------- */
+
+static int async_begin_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
 	uint32_t n = async->found;
-	int ret = async_make_io(async, 2 * (size_t)n);
+	int ret;
 
+	async->rows_first = async->rows_n = 0;
+	if (!sampler_reads_rows(sp)) {
+		sampler_trust_leaves(async->s, n);
+		async->stage = ASYNC_DONE;
+		return 0;
+	}
+	if (!async_posts_together(sp, async))
+		return async_post_rows(sp, async);
+	ret = async_make_io(async, 2 * (size_t)n);
 	if (ret == 0)
 		ret = async_aim_rows(sp, async, n);
 	if (ret)
 		return ret;
 	async_aim_look(sp, async, async->io + n);
 	async->stage = ASYNC_BOTH;
+	/* V2 pairs with C1: the queue pair starts the second look when the rows have come. */
 	return wait_set_read_fenced(&async->reads, async->io, 2 * (size_t)n, n);
-}
-
-/* -------- from phase to phase -------- */
-
-static int async_begin_rows(struct rlv_sampler *sp, struct async_sample *async)
-{
-	async->rows_first = async->rows_n = 0;
-	if (!sampler_reads_rows(sp)) {
-		sampler_trust_leaves(async->s, async->found);
-		async->stage = ASYNC_DONE;
-		return 0;
-	}
-	return async_posts_together(sp, async) ? async_post_both(sp, async)
-					       : async_post_rows(sp, async);
 }
 
 static int async_next_of_draw(struct rlv_sampler *sp, struct async_sample *async)
@@ -223,17 +189,26 @@ static int async_next_of_draw(struct rlv_sampler *sp, struct async_sample *async
 	return async_begin_rows(sp, async);
 }
 
-/* Copies rows into the batch while the next phase is in progress. */
+/*
+ * Copies rows into the batch while the next phase is in progress. Rows that came over a wire lie in a
+ * buffer of our own, so that their seals hold for what was copied. Others may have changed since: there
+ * the leaf tells.
+ */
 static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
+	struct draw_scratch *s = async->s;
 	uint32_t first = async->rows_first, n = async->rows_n;
 	bool by_leaf = sampler_looks_at_leaves(sp);
 	bool last = first + n == async->found;
 	int ret = by_leaf && last ? async_post_look(sp, async) : 0;
 
-	sampler_copy_rows(sp, async->s, async->batch, first, n);
-	if (!by_leaf)
-		async_check_seals(sp, async->s, first, n);
+	sampler_copy_rows(sp, s, async->batch, first, n);
+	for (uint32_t i = first; !by_leaf && i < first + n; i++) {
+		if (handle_shard(&sp->h, s->shard[i])->tree->base)
+			sampler_look_in_place(sp, s, i, 1);
+		else
+			s->again[i] = window_is_whole(sp, s, i) ? s->word[i] : 0;
+	}
 	if (ret || (last && by_leaf))
 		return ret;
 	async->rows_first += n;
@@ -319,27 +294,23 @@ static int async_begin_draw(struct rlv_sampler *sp, struct async_sample *async, 
 	return ret ? ret : async_next_of_draw(sp, async);
 }
 
-static int async_begin_order(struct rlv_sampler *sp, struct async_sample *async,
-			     const struct round *round)
-{
-	struct round part = *round;
-	int ret = sampler_draw_in_order(sp, async->s, &part);
-
-	if (ret)
-		return ret;
-	async->found = part.found;
-	sampler_name_draws(sp, async->s, part.found);
-	return async_begin_rows(sp, async);
-}
-
 int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 		       const struct round *round)
 {
 	const struct forest *from = &sp->trees.forest;
-	int ret = async_make_trees(async, from->n);
+	struct round part = *round;
+	int ret;
 
-	if (ret)
-		return ret;
+	if (from->n > async->room_trees) {
+		mem_free(async->forest.epochs);
+		mem_free(async->sizes);
+		async->forest.epochs = mem_array(from->n, sizeof(struct epoch));
+		async->sizes = mem_array(from->n, sizeof(*async->sizes));
+		async->room_trees = async->forest.epochs && async->sizes ? from->n : 0;
+		if (!async->room_trees)
+			return error_set(-ENOMEM, "sample: cannot allocate memory for %u shards",
+					 from->n);
+	}
 	async->forest.trees = from->trees;
 	async->forest.n = from->n;
 	memcpy(async->forest.epochs, from->epochs, from->n * sizeof(struct epoch));
@@ -347,8 +318,16 @@ int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 	async->n = round->n;
 	async->began_ns = clock_now_ns(sp->h.clock);
 	async->reads.n = 0;
-	ret = sp->ordered ? async_begin_order(sp, async, round)
-			  : async_begin_draw(sp, async, round->stratified);
+	if (sp->ordered) {
+		ret = sampler_draw_in_order(sp, async->s, &part);
+		if (ret == 0) {
+			async->found = part.found;
+			sampler_name_draws(sp, async->s, part.found);
+			ret = async_begin_rows(sp, async);
+		}
+	} else {
+		ret = async_begin_draw(sp, async, round->stratified);
+	}
 	if (ret)
 		async_sample_cancel(async);
 	return ret;

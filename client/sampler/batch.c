@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define ARRAY_ALIGN 64
-#define STREAM_STORES_FROM ((size_t)1 << 20) /* bytes of all batch buffers: beyond the L2 cache */
 
 /* Cuts the slab; run twice, first without memory to learn the size. */
 struct cutter {
@@ -187,18 +186,9 @@ static int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 	return 0;
 }
 
-/* Buffers together beyond the L2 cache are written past it. Nothing is drawn ahead in place. */
-static void sampler_choose_stores(struct rlv_sampler *sp)
-{
-	uint32_t n = sp->n_batches;
-
-	if (sp->trees.addressable && n > sp->opts.batches)
-		n = sp->opts.batches;
-	sp->plan.stream_stores = sp->batches[0]->bytes * n >= STREAM_STORES_FROM;
-}
-
 int batch_add(struct rlv_sampler *sp)
 {
+	const size_t stream_stores_from = (size_t)1 << 20;
 	size_t n = sp->n_batches + 1;
 	struct batch **batches = mem_resize(sp->batches, n * sizeof(struct batch *));
 	struct batch *batch;
@@ -215,7 +205,10 @@ int batch_add(struct rlv_sampler *sp)
 		return ret;
 	}
 	sp->batches[sp->n_batches++] = batch;
-	sampler_choose_stores(sp);
+	/* Buffers together beyond the L2 cache are written past it. Nothing is drawn ahead in place. */
+	if (sp->trees.addressable)
+		n = min_u64(n, sp->opts.batches);
+	sp->plan.stream_stores = batch->bytes * n >= stream_stores_from;
 	return 0;
 }
 
@@ -226,15 +219,6 @@ void batch_free_all(struct rlv_sampler *sp)
 		mem_free(sp->batches[i]);
 	}
 	mem_free(sp->batches);
-}
-
-static uint32_t sampler_count_held(const struct rlv_sampler *sp)
-{
-	uint32_t held = 0;
-
-	for (uint32_t i = 0; i < sp->n_batches; i++)
-		held += sp->batches[i]->held;
-	return held;
 }
 
 struct batch *batch_find(struct rlv_sampler *sp)
@@ -253,10 +237,14 @@ struct batch *batch_find(struct rlv_sampler *sp)
 
 int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
 {
-	bool full = sampler_count_held(sp) >= sp->opts.batches;
-	struct batch *batch = full ? NULL : prefetch_buffer(sp, n);
+	struct batch *batch = NULL;
+	uint32_t held = 0;
 
-	if (!full && !batch)
+	for (uint32_t i = 0; i < sp->n_batches; i++)
+		held += sp->batches[i]->held;
+	if (held < sp->opts.batches)
+		batch = prefetch_buffer(sp, n);
+	if (held < sp->opts.batches && !batch)
 		batch = batch_find(sp);
 	if (batch) {
 		*batch_out = batch;

@@ -51,29 +51,6 @@ static int sampler_choose_columns(struct rlv_sampler *sp, const struct table_des
 	return 0;
 }
 
-static int sampler_check_sizes(const struct rlv_sampler_opts *opts)
-{
-	if (opts->batch_size > MAX_BATCH)
-		return error_set(-EINVAL, "opts.batch_size %u: at most %u", opts->batch_size,
-				 MAX_BATCH);
-	if (opts->prefetch > MAX_BATCHES)
-		return error_set(-EINVAL, "opts.prefetch %u: at most %u", opts->prefetch,
-				 MAX_BATCHES);
-	if (opts->batches > MAX_BATCHES && opts->batches != RLV_BATCHES_ANY)
-		return error_set(-EINVAL, "opts.batches %u: at most %u, or RLV_BATCHES_ANY",
-				 opts->batches, MAX_BATCHES);
-	if (opts->layout > RLV_WINDOW)
-		return error_set(-EINVAL, "opts.layout %u: not an rlv_layout", opts->layout);
-	if (opts->weights > RLV_WEIGHTS_RAW)
-		return error_set(-EINVAL, "opts.weights %u: not an rlv_weights", opts->weights);
-	if (opts->rank >= (opts->world_size ? opts->world_size : 1))
-		return error_set(-EINVAL, "opts.rank %u: world_size is %u", opts->rank,
-				 opts->world_size);
-	if (opts->memory && (!opts->memory->alloc || !opts->memory->free))
-		return error_set(-EINVAL, "opts.memory: alloc or free is NULL");
-	return 0;
-}
-
 /* A reader cannot count its samples. */
 static int sampler_check_rights(const struct rlv_table *table, uint32_t index)
 {
@@ -115,9 +92,27 @@ static int sampler_check_opts(const struct rlv_table *table, const struct rlv_sa
 		return error_set(-EINVAL, "opts.verify: the rows of table %s carry no crc",
 				 desc->name);
 	ret = sampler_check_return(opts->gamma, opts->beta);
-	if (ret == 0)
-		ret = sampler_check_sizes(opts);
-	return ret ? ret : sampler_check_rights(table, opts->view);
+	if (ret)
+		return ret;
+	if (opts->batch_size > MAX_BATCH)
+		return error_set(-EINVAL, "opts.batch_size %u: at most %u", opts->batch_size,
+				 MAX_BATCH);
+	if (opts->prefetch > MAX_BATCHES)
+		return error_set(-EINVAL, "opts.prefetch %u: at most %u", opts->prefetch,
+				 MAX_BATCHES);
+	if (opts->batches > MAX_BATCHES && opts->batches != RLV_BATCHES_ANY)
+		return error_set(-EINVAL, "opts.batches %u: at most %u, or RLV_BATCHES_ANY",
+				 opts->batches, MAX_BATCHES);
+	if (opts->layout > RLV_WINDOW)
+		return error_set(-EINVAL, "opts.layout %u: not an rlv_layout", opts->layout);
+	if (opts->weights > RLV_WEIGHTS_RAW)
+		return error_set(-EINVAL, "opts.weights %u: not an rlv_weights", opts->weights);
+	if (opts->rank >= (opts->world_size ? opts->world_size : 1))
+		return error_set(-EINVAL, "opts.rank %u: world_size is %u", opts->rank,
+				 opts->world_size);
+	if (opts->memory && (!opts->memory->alloc || !opts->memory->free))
+		return error_set(-EINVAL, "opts.memory: alloc or free is NULL");
+	return sampler_check_rights(table, opts->view);
 }
 
 static int sampler_fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *opts)
@@ -153,20 +148,6 @@ static void sampler_plan_return(struct rlv_sampler *sp, uint32_t n_step, double 
 	sp->plan.future = sp->view->future - later;
 	sp->plan.n_step = n_step;
 	sp->plan.gamma = gamma;
-}
-
-static void sampler_plan_init(struct rlv_sampler *sp)
-{
-	const struct table_desc *desc = sp->h.desc;
-
-	sp->plan = (struct window_plan){
-		.row_bytes = desc->row_bytes,
-		.tail_off = desc->tail_off,
-		.stack = sp->view->stack,
-	};
-	for (uint32_t c = 0; c < desc->n_columns; c++)
-		sp->plan.has_obs |= desc->columns[c].role == RLV_OBS;
-	sampler_plan_return(sp, sp->opts.n_step, sp->opts.gamma);
 }
 
 static void sampler_free(struct rlv_sampler *sp)
@@ -225,6 +206,7 @@ static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the s
 /* Opens all but the handle, which is open. */
 static int sampler_open_parts(struct rlv_sampler *sp)
 {
+	const struct table_desc *desc = sp->h.desc;
 	bool any = sp->opts.batches == RLV_BATCHES_ANY;
 	uint32_t n = (any ? DEFAULT_BATCHES : sp->opts.batches) + sp->opts.prefetch;
 	int ret = shard_trees_init(&sp->trees, &sp->h.set, sp->view_index);
@@ -232,8 +214,15 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
 	admission_init(&sp->admission, &sp->h, sp->view_index);
-	sampler_plan_init(sp);
-	sp->head.recip = UINT64_MAX / sp->h.desc->block + 1;
+	sp->plan = (struct window_plan){
+		.row_bytes = desc->row_bytes,
+		.tail_off = desc->tail_off,
+		.stack = sp->view->stack,
+	};
+	for (uint32_t c = 0; c < desc->n_columns; c++)
+		sp->plan.has_obs |= desc->columns[c].role == RLV_OBS;
+	sampler_plan_return(sp, sp->opts.n_step, sp->opts.gamma);
+	sp->head.recip = UINT64_MAX / desc->block + 1;
 	sp->head.limit = (sp->view->window - 1) * sp->head.recip; /* a block has more rows */
 	if (ret == 0)
 		ret = sampler_make_room(sp);
@@ -246,32 +235,36 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 	return ret ? ret : prefetch_init(sp);
 }
 
-static int open_sampler(struct rlv_table *table, const struct rlv_sampler_opts *opts,
-			struct rlv_sampler **sampler_out)
+int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
+		     struct rlv_sampler **sampler_out)
 {
-	struct handle_opts how = {
-		.defer = { .defer_calls = opts->defer_updates,
-			   .defer_ns = 100 * CLOCK_NS_PER_MS,
-			   .clock = clock_monotonic() },
-		.user = &sampler_user,
-		.reader = table->store->meta->reader,
-	};
+	struct rlv_sampler_opts full = RLV_SAMPLER_OPTS_INIT;
+	struct handle_opts how = { .user = &sampler_user };
 	struct rlv_sampler *sp;
-	int ret = sampler_check_opts(table, opts);
+	int ret;
 
+	if (!table || !sampler_out)
+		return error_set(-EINVAL, "table or sampler_out is NULL");
+	ret = opts ? abi_read(&full, sizeof(full), opts, "opts.") : 0;
+	if (ret == 0)
+		ret = sampler_check_opts(table, &full);
 	if (ret)
 		return ret;
 	sp = mem_zalloc(sizeof(*sp));
 	if (!sp)
 		return error_set(-ENOMEM, "sampler: cannot allocate memory");
-	sp->view_index = opts->view;
-	sp->view = &table->desc.views[opts->view];
-	ret = sampler_fill_defaults(sp, opts);
+	sp->view_index = full.view;
+	sp->view = &table->desc.views[full.view];
+	ret = sampler_fill_defaults(sp, &full);
 	if (ret == 0)
-		ret = sampler_choose_columns(sp, &table->desc, opts);
+		ret = sampler_choose_columns(sp, &table->desc, &full);
 	if (ret)
 		goto err_free;
-	how.view_mask = 1u << opts->view;
+	how.defer.defer_calls = full.defer_updates;
+	how.defer.defer_ns = 100 * CLOCK_NS_PER_MS;
+	how.defer.clock = clock_monotonic();
+	how.reader = table->store->meta->reader;
+	how.view_mask = 1u << full.view;
 	ret = handle_open(&sp->h, table, &how);
 	if (ret)
 		goto err_free;
@@ -286,18 +279,6 @@ err_close_handle:
 err_free:
 	sampler_free(sp);
 	return ret;
-}
-
-int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
-		     struct rlv_sampler **sampler_out)
-{
-	struct rlv_sampler_opts full = RLV_SAMPLER_OPTS_INIT;
-	int ret;
-
-	if (!table || !sampler_out)
-		return error_set(-EINVAL, "table or sampler_out is NULL");
-	ret = opts ? abi_read(&full, sizeof(full), opts, "opts.") : 0;
-	return ret ? ret : open_sampler(table, &full, sampler_out);
 }
 
 int rlv_sampler_set_opts(struct rlv_sampler *sampler, const struct rlv_sample_opts *opts)

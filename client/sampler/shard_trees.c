@@ -32,22 +32,6 @@ static int shard_trees_no_memory(uint32_t n)
 	return error_set(-ENOMEM, "sampler: cannot allocate memory for %u shards", n);
 }
 
-static int shard_trees_make_room(struct shard_trees *trees, uint32_t n)
-{
-	if (n <= trees->room)
-		return 0;
-	shard_trees_free(trees);
-	trees->room = n;
-	trees->trees = mem_array(n, sizeof(struct sumtree));
-	trees->forest.trees = trees->trees;
-	trees->forest.epochs = mem_array(n, sizeof(struct epoch));
-	trees->shard = mem_array(n, sizeof(*trees->shard));
-	trees->sizes = mem_array(n, sizeof(*trees->sizes));
-	return trees->trees && trees->forest.epochs && trees->shard && trees->sizes
-		       ? 0
-		       : shard_trees_no_memory(n);
-}
-
 /* What orders remember of blocks is remembered anew. */
 static int shard_trees_build_orders(struct shard_trees *trees, const struct part_set *set)
 {
@@ -68,19 +52,28 @@ static int shard_trees_build_orders(struct shard_trees *trees, const struct part
 
 int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 {
-	int ret = shard_trees_make_room(trees, set->n_parts);
+	uint32_t n = set->n_parts;
 
-	if (ret)
-		return ret;
-	if (set->n_parts > trees->n_items) {
-		if (!mem_grow(&trees->items, trees->n_items, set->n_parts, sizeof(*trees->items)))
-			return shard_trees_no_memory(set->n_parts);
-		trees->n_items = set->n_parts;
+	if (n > trees->room) {
+		shard_trees_free(trees);
+		trees->room = n;
+		trees->trees = mem_array(n, sizeof(struct sumtree));
+		trees->forest.trees = trees->trees;
+		trees->forest.epochs = mem_array(n, sizeof(struct epoch));
+		trees->shard = mem_array(n, sizeof(*trees->shard));
+		trees->sizes = mem_array(n, sizeof(*trees->sizes));
+		if (!trees->trees || !trees->forest.epochs || !trees->shard || !trees->sizes)
+			return shard_trees_no_memory(n);
+	}
+	if (n > trees->n_items) {
+		if (!mem_grow(&trees->items, trees->n_items, n, sizeof(*trees->items)))
+			return shard_trees_no_memory(n);
+		trees->n_items = n;
 	}
 	trees->forest.n = 0;
 	trees->sparse = false;
 	trees->addressable = part_set_is_addressable(set);
-	for (uint32_t s = 0; s < set->n_parts; s++) {
+	for (uint32_t s = 0; s < n; s++) {
 		const struct shard *shard;
 		uint32_t t;
 
