@@ -14,9 +14,6 @@
 
 #include "server/statedb/sql.h"
 
-#define BUSY_TIMEOUT_MS 1000
-#define STORE_LEAST_BYTES (256 * 1024) /* free bytes needed for a commit and its WAL */
-
 /* Columns covered by a row's crc, in schema order. */
 #define META_COLUMNS "key, value"
 #define OBJECTS_COLUMNS "kind, object, name, state, desc, control, auto_parts"
@@ -27,95 +24,31 @@
 #define PROVISIONINGS_COLUMNS "node, kind, object, part, uuid"
 #define LEFTOVERS_COLUMNS "node, region, uuid"
 
-/* The same of earlier schemas, for their migrations. */
-#define TABLES_BEFORE "id, name, state, desc, control, auto_shards"
-#define SHARDS_FIRST "table_id, shard, node, incarnation, tree, rows, state"
-#define SHARDS_BEFORE SHARDS_FIRST ", slots, pages"
-#define PROVISIONINGS_BEFORE "node, table_id, shard, uuid"
+/* Pools of earlier formats are refused, so their catalogs are, too: there is no migration. */
+#define SCHEMA_VERSION 10
 
-/* Migration from each version to the next; a new database runs all of them. */
-static const char *const schemas[] = {
-	"CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
-	"CREATE TABLE tables (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state INTEGER NOT NULL,"
-	"  desc BLOB NOT NULL);"
-	"CREATE TABLE shards (table_id INTEGER, shard INTEGER, node TEXT NOT NULL,"
+static const char schema[] =
+	"PRAGMA application_id = 1380734531;" /* STORE_APPLICATION_ID */
+	"CREATE TABLE meta (key TEXT PRIMARY KEY, value, crc INTEGER) WITHOUT ROWID;"
+	"CREATE TABLE objects (kind INTEGER NOT NULL, object INTEGER PRIMARY KEY, name TEXT NOT NULL,"
+	"  state INTEGER NOT NULL, desc BLOB NOT NULL, control INTEGER NOT NULL,"
+	"  auto_parts INTEGER NOT NULL, crc INTEGER);"
+	"CREATE TABLE parts (kind INTEGER NOT NULL, object INTEGER, part INTEGER, node TEXT NOT NULL,"
 	"  incarnation INTEGER NOT NULL, tree INTEGER NOT NULL, rows INTEGER NOT NULL,"
-	"  PRIMARY KEY (table_id, shard)) WITHOUT ROWID;"
-	"CREATE TABLE laps (table_id INTEGER, shard INTEGER, first INTEGER NOT NULL,"
+	"  state INTEGER NOT NULL, slots INTEGER NOT NULL, pages INTEGER NOT NULL, crc INTEGER,"
+	"  PRIMARY KEY (object, part)) WITHOUT ROWID;"
+	"CREATE TABLE laps (table_id INTEGER, shard INTEGER, first INTEGER NOT NULL, crc INTEGER,"
 	"  PRIMARY KEY (table_id, shard)) WITHOUT ROWID;"
 	"CREATE TABLE nodes (name TEXT PRIMARY KEY, uri TEXT NOT NULL, incarnation INTEGER NOT NULL,"
-	"  persistent INTEGER NOT NULL) WITHOUT ROWID;"
+	"  persistent INTEGER NOT NULL, draining INTEGER NOT NULL, lost INTEGER NOT NULL,"
+	"  pool BLOB NOT NULL, crc INTEGER) WITHOUT ROWID;"
 	"CREATE TABLE clients (id INTEGER PRIMARY KEY, pid INTEGER NOT NULL,"
-	"  start_time INTEGER NOT NULL, boot_id BLOB NOT NULL);"
-	"PRAGMA user_version = 1;",
-	/* Version: nodes that join and leave. */
-	"ALTER TABLE tables ADD COLUMN control INTEGER NOT NULL DEFAULT 0;"
-	"ALTER TABLE tables ADD COLUMN auto_shards INTEGER NOT NULL DEFAULT 0;"
-	"ALTER TABLE shards ADD COLUMN state INTEGER NOT NULL DEFAULT 1;"
-	"ALTER TABLE nodes ADD COLUMN draining INTEGER NOT NULL DEFAULT 0;"
-	"ALTER TABLE nodes ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;"
-	"PRAGMA user_version = 2;",
-	/* Version: recovery after a power loss of the host. */
-	"ALTER TABLE shards ADD COLUMN boot_id BLOB NOT NULL"
-	"  DEFAULT X'00000000000000000000000000000000';"
-	"PRAGMA user_version = 3;",
-	/* The regions store the dropped columns themselves. */
-	"ALTER TABLE shards DROP COLUMN boot_id;"
-	"PRAGMA user_version = 4;",
-	/* Version: a file that identifies itself (STORE_APPLICATION_ID), and leftovers in pools. */
-	"PRAGMA application_id = 1380734531;"
-	"ALTER TABLE nodes ADD COLUMN pool BLOB NOT NULL"
-	"  DEFAULT X'00000000000000000000000000000000';"
-	"CREATE TABLE makings (node TEXT, table_id INTEGER, shard INTEGER, uuid BLOB NOT NULL,"
-	"  PRIMARY KEY (node, table_id, shard)) WITHOUT ROWID;"
-	"CREATE TABLE leftovers (node TEXT, region INTEGER, uuid BLOB NOT NULL,"
+	"  start_time INTEGER NOT NULL, boot_id BLOB NOT NULL, secret BLOB NOT NULL, crc INTEGER);"
+	"CREATE TABLE provisionings (node TEXT, kind INTEGER NOT NULL, object INTEGER, part INTEGER,"
+	"  uuid BLOB NOT NULL, crc INTEGER, PRIMARY KEY (node, object, part)) WITHOUT ROWID;"
+	"CREATE TABLE leftovers (node TEXT, region INTEGER, uuid BLOB NOT NULL, crc INTEGER,"
 	"  PRIMARY KEY (node, region)) WITHOUT ROWID;"
-	"PRAGMA user_version = 5;",
-	/* Version: row checksums. */
-	"ALTER TABLE meta ADD COLUMN crc INTEGER;"
-	"ALTER TABLE tables ADD COLUMN crc INTEGER;"
-	"ALTER TABLE shards ADD COLUMN crc INTEGER;"
-	"ALTER TABLE laps ADD COLUMN crc INTEGER;"
-	"ALTER TABLE nodes ADD COLUMN crc INTEGER;"
-	"ALTER TABLE clients ADD COLUMN crc INTEGER;"
-	"ALTER TABLE makings ADD COLUMN crc INTEGER;"
-	"ALTER TABLE leftovers ADD COLUMN crc INTEGER;"
-	"UPDATE meta SET crc = crc32c(" META_COLUMNS ");"
-	"UPDATE tables SET crc = crc32c(" TABLES_BEFORE ");"
-	"UPDATE shards SET crc = crc32c(" SHARDS_FIRST ");"
-	"UPDATE laps SET crc = crc32c(" LAPS_COLUMNS ");"
-	"UPDATE nodes SET crc = crc32c(" NODES_COLUMNS ");"
-	"UPDATE clients SET crc = crc32c(id, pid, start_time, boot_id);"
-	"UPDATE makings SET crc = crc32c(" PROVISIONINGS_BEFORE ");"
-	"UPDATE leftovers SET crc = crc32c(" LEFTOVERS_COLUMNS ");"
-	"PRAGMA user_version = 6;",
-	/* Version: leases resumable only by their owners: older leases have no known secret. */
-	"ALTER TABLE clients ADD COLUMN secret BLOB NOT NULL DEFAULT"
-	"  X'0000000000000000000000000000000000000000000000000000000000000000';"
-	"UPDATE clients SET crc = crc32c(" CLIENTS_COLUMNS ");"
-	"PRAGMA user_version = 7;",
-	/* Version: regions by writer. */
-	"ALTER TABLE shards ADD COLUMN slots INTEGER NOT NULL DEFAULT 0;"
-	"ALTER TABLE shards ADD COLUMN pages INTEGER NOT NULL DEFAULT 0;"
-	"UPDATE shards SET crc = crc32c(" SHARDS_BEFORE ");"
-	"PRAGMA user_version = 8;",
-	/* Version: objects of any kind; those before were all of kind 1, tables. */
-	"ALTER TABLE tables RENAME TO objects;"
-	"ALTER TABLE objects RENAME COLUMN id TO object;"
-	"ALTER TABLE objects RENAME COLUMN auto_shards TO auto_parts;"
-	"ALTER TABLE objects ADD COLUMN kind INTEGER NOT NULL DEFAULT 1;"
-	"ALTER TABLE shards RENAME TO parts;"
-	"ALTER TABLE parts RENAME COLUMN table_id TO object;"
-	"ALTER TABLE parts RENAME COLUMN shard TO part;"
-	"ALTER TABLE parts ADD COLUMN kind INTEGER NOT NULL DEFAULT 1;"
-	"ALTER TABLE makings RENAME COLUMN table_id TO object;"
-	"ALTER TABLE makings RENAME COLUMN shard TO part;"
-	"ALTER TABLE makings ADD COLUMN kind INTEGER NOT NULL DEFAULT 1;"
-	"UPDATE objects SET crc = crc32c(" OBJECTS_COLUMNS ");"
-	"UPDATE parts SET crc = crc32c(" PARTS_COLUMNS ");"
-	"UPDATE makings SET crc = crc32c(" PROVISIONINGS_COLUMNS ");"
-	"PRAGMA user_version = 9;",
-};
+	"PRAGMA user_version = 10;";
 
 /* Each query reports a damaged row, if any. */
 static const char *const checks[] = {
@@ -125,11 +58,9 @@ static const char *const checks[] = {
 	"SELECT table_id FROM laps WHERE crc IS NOT crc32c(" LAPS_COLUMNS ")",
 	"SELECT name FROM nodes WHERE crc IS NOT crc32c(" NODES_COLUMNS ")",
 	"SELECT id FROM clients WHERE crc IS NOT crc32c(" CLIENTS_COLUMNS ")",
-	"SELECT node FROM makings WHERE crc IS NOT crc32c(" PROVISIONINGS_COLUMNS ")",
+	"SELECT node FROM provisionings WHERE crc IS NOT crc32c(" PROVISIONINGS_COLUMNS ")",
 	"SELECT node FROM leftovers WHERE crc IS NOT crc32c(" LEFTOVERS_COLUMNS ")",
 };
-
-#define SCHEMA_VERSION ((int)ARRAY_LEN(schemas))
 
 /* -------- transactions -------- */
 
@@ -265,15 +196,13 @@ static int check_schema(struct statedb *store, const char *path)
 		return ret;
 	if (application && (uint32_t)application != STORE_APPLICATION_ID)
 		return error_set(-EPROTO, "state database %s: a file of another program", path);
-	if (version < 0 || version > SCHEMA_VERSION)
+	if (version != 0 && version != SCHEMA_VERSION)
 		return error_set(-EPROTO, "state database %s: schema %d, this server knows %d",
 				 path, version, SCHEMA_VERSION);
-	for (int v = version; ret == 0 && v < SCHEMA_VERSION; v++)
-		ret = statedb_sql_script(store, schemas[v]);
-	if (ret)
-		return ret;
-	if (version == 0)
-		return make_ids(store);
+	if (version == 0) {
+		ret = statedb_sql_script(store, schema);
+		return ret ? ret : make_ids(store);
+	}
 	ret = check_content(store);
 	if (ret == 0)
 		ret = statedb_sql_each(store, "SELECT value FROM meta WHERE key = 'uuid'",
@@ -309,7 +238,7 @@ static int set_up(struct statedb *store)
 
 	if (ret)
 		return ret;
-	sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
+	sqlite3_busy_timeout(store->db, 1000);
 	return statedb_sql_script(store,
 				  "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
 				  "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1;"
@@ -367,7 +296,7 @@ int statedb_check(const struct statedb *store)
 			path);
 	if (access(path, W_OK) || statvfs(path, &disk))
 		return error_set(-errno, "state database %s: %s", path, strerror(errno));
-	if (disk.f_bavail * disk.f_frsize < STORE_LEAST_BYTES)
+	if (disk.f_bavail * disk.f_frsize < 256 << 10) /* a commit and its WAL need so much */
 		return error_set(-ENOSPC, "state database %s: its disk is full", path);
 	return 0;
 }
@@ -645,7 +574,8 @@ int statedb_making_put(struct statedb *store, const struct statedb_making *makin
 	};
 
 	return statedb_sql_run(store,
-			       "INSERT OR REPLACE INTO makings (" PROVISIONINGS_COLUMNS ", crc)"
+			       "INSERT OR REPLACE INTO provisionings (" PROVISIONINGS_COLUMNS
+			       ", crc)"
 			       " VALUES (?1, ?2, ?3, ?4, ?5, crc32c(?1, ?2, ?3, ?4, ?5))",
 			       values, ARRAY_LEN(values));
 }
@@ -655,9 +585,9 @@ int statedb_making_delete(struct statedb *store, const struct statedb_making *ma
 	const struct statedb_sql_value values[] = { SQL_TEXT(making->node), SQL_INT(making->object),
 						    SQL_INT(making->part) };
 
-	return statedb_sql_run(store,
-			       "DELETE FROM makings WHERE node = ? AND object = ? AND part = ?",
-			       values, ARRAY_LEN(values));
+	return statedb_sql_run(
+		store, "DELETE FROM provisionings WHERE node = ? AND object = ? AND part = ?",
+		values, ARRAY_LEN(values));
 }
 
 /* Read the uuid of the only row, if any. */
@@ -682,7 +612,7 @@ int statedb_making_find(struct statedb *store, struct statedb_making *making, bo
 						    SQL_INT(making->part) };
 	sqlite3_stmt *stmt = NULL;
 	int ret = statedb_sql_prepare(store,
-				      "SELECT uuid FROM makings WHERE node = ? AND kind = ?"
+				      "SELECT uuid FROM provisionings WHERE node = ? AND kind = ?"
 				      " AND object = ? AND part = ?",
 				      values, ARRAY_LEN(values), &stmt);
 
@@ -693,7 +623,7 @@ int statedb_makings_delete(struct statedb *store, const char *node)
 {
 	const struct statedb_sql_value values[] = { SQL_TEXT(node) };
 
-	return statedb_sql_run(store, "DELETE FROM makings WHERE node = ?", values, 1);
+	return statedb_sql_run(store, "DELETE FROM provisionings WHERE node = ?", values, 1);
 }
 
 int statedb_leftover_put(struct statedb *store, const struct statedb_leftover *left)

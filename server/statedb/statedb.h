@@ -8,7 +8,7 @@
  *   laps      (table id, shard) -> first lap of the ring that was never used there
  *   nodes     name, address, incarnation,       clients  leases: identity of the holder
  *             draining, lost, pool
- *   makings   provisioning records of nodes     leftovers  regions that were given up
+ *   provisionings  parts that are being made    leftovers  regions that were given up
  *
  * Each put is a transaction of its own, unless between statedb_begin and statedb_commit. A failed
  * transaction changes nothing. Each row has a crc32c; opening checks all rows and the structure of
