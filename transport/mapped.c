@@ -9,8 +9,6 @@
 #include "base/log.h"
 #include "base/os/process.h"
 
-#include "transport/fork.h"
-
 /* A region of the wire, and the same region in the mapping. */
 struct mapped_region {
 	struct mapped_region *next;
@@ -83,8 +81,8 @@ static int do_near(struct mapped *mapped, struct transport_wr *wr)
 }
 
 /*
- * Reads and writes are done in the mapping, those of a chain while they may be; from the first other
- * request on all goes over the wire.
+ * Reads and writes are done in the mapping, those of a chain while they may be; from the first
+ * other request on all goes over the wire.
  */
 static int mapped_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 			 enum submit_order order, uint64_t *ticket_out)

@@ -375,7 +375,7 @@ static int map_reply(const struct attach_region_reply *reply, int fd, struct att
 	struct statfs fs;
 	int ret;
 
-	/* Huge pages and devices are mapped whole or not at all: so is what a small range lies in. */
+	/* Huge pages and devices are mapped whole or not at all: so is the unit of a range. */
 	out->on_device = fstat(fd, &st) == 0 && S_ISCHR(st.st_mode);
 	if (out->on_device)
 		unit = MAP_HUGE_BYTES;

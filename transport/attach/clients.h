@@ -8,7 +8,6 @@
 #ifndef RLV_TRANSPORT_ATTACH_CLIENTS_H
 #define RLV_TRANSPORT_ATTACH_CLIENTS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 

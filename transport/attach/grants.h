@@ -8,7 +8,6 @@
 #ifndef RLV_TRANSPORT_ATTACH_GRANTS_H
 #define RLV_TRANSPORT_ATTACH_GRANTS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "wire/attach_layout.h"

@@ -80,7 +80,7 @@ static void drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_ro
 	if (!fork_happened(serve->target->forks)) {
 		(void)epoll_ctl(serve->epoll, EPOLL_CTL_DEL, conn->sock, NULL);
 		(void)shutdown(conn->sock, SHUT_RDWR);
-		/* The rest is taken, or the kernel tells the peer of a reset before our last answer. */
+		/* Unread, the rest would have the kernel reset the peer before our last answer. */
 		for (int i = 0; more && i < DRAIN_PACKETS; i++)
 			more = recv(conn->sock, &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) > 0;
 	}
@@ -146,8 +146,8 @@ static void accept_all(struct serve *serve)
 }
 
 /*
- * Drops peers that said no hello in time, and the oldest if there are too many: whoever says nothing
- * keeps nobody out. Not while events are taken: one may be of a peer that is dropped.
+ * Drops peers that said no hello in time, and the oldest if there are too many: whoever says
+ * nothing keeps nobody out. Not while events are taken: one may be of a peer that is dropped.
  */
 static void drop_silent(struct serve *serve) LOCK_REQUIRES(target_role)
 {
@@ -174,7 +174,7 @@ void serve_drop_client(struct serve *serve, struct client *client)
 {
 	struct conn *next;
 
-	for (struct conn *conn = serve->conns; conn; conn = next) {
+	for (struct conn *conn = serve ? serve->conns : NULL; conn; conn = next) {
 		next = conn->next;
 		if (conn->client != client)
 			continue;
@@ -497,7 +497,7 @@ static bool on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(targe
 /* A connection may end by it: the list is looked at from its beginning then. */
 void serve_renewals(struct serve *serve)
 {
-	bool more = true;
+	bool more = serve != NULL;
 
 	while (more) {
 		more = false;
@@ -511,6 +511,8 @@ int serve_progress(struct serve *serve)
 	struct epoll_event events[EVENTS];
 	int n;
 
+	if (!serve)
+		return 0;
 	free_gone(serve);
 	n = epoll_wait(serve->epoll, events, EVENTS, 0);
 	if (n < 0 && errno != EINTR)
@@ -529,7 +531,7 @@ int serve_progress(struct serve *serve)
 
 int serve_poll_fd(const struct serve *serve)
 {
-	return serve->epoll;
+	return serve ? serve->epoll : -1;
 }
 
 /* -------- opening -------- */

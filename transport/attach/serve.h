@@ -2,7 +2,8 @@
  * serve.h - the target's socket: greets clients and hands them descriptors of regions.
  *
  * Nothing here waits: sockets do not block, every message is one packet, and a peer that sends
- * anything else, too much, or nothing for too long is dropped.
+ * anything else, too much, or nothing for too long is dropped. A target that does not listen has
+ * none: where serve is NULL, progress, renewals and drop_client do nothing, and poll_fd is -1.
  */
 #ifndef RLV_TRANSPORT_ATTACH_SERVE_H
 #define RLV_TRANSPORT_ATTACH_SERVE_H
@@ -22,7 +23,10 @@ void serve_close(struct serve *serve, bool forked);
 /* Does what is pending now. */
 RLV_MUST_CHECK int serve_progress(struct serve *serve) LOCK_REQUIRES(target_role);
 
-/* Takes what those have sent who may renew pages: what they said before they asked for anything else. */
+/*
+ * Takes the renewals that clients have sent. A metadata server renews pages over the socket, and
+ * asks for grants and the like over another connection: what it renewed before is renewed before.
+ */
 void serve_renewals(struct serve *serve) LOCK_REQUIRES(target_role);
 
 /* Takes an accepted, non-blocking connection, which is then its own. -ENOMEM leaves it. */

@@ -191,16 +191,6 @@ int target_persist(struct target *target, struct mempool_region *region, uint64_
 
 /* -------- regions and grants -------- */
 
-/*
- * A metadata server renews pages over the socket, and asks for grants and the like over another connection:
- * what it renewed before is renewed before.
- */
-static void hear_renewals(struct target *target) LOCK_REQUIRES(target_role)
-{
-	if (target->serve)
-		serve_renewals(target->serve);
-}
-
 static int shm_register(struct transport_target *tg, struct target_region *spec)
 {
 	struct target *target = of(tg);
@@ -232,7 +222,7 @@ static int shm_unregister(struct transport_target *tg, uint32_t id)
 	if (fork_happened(target->forks))
 		return fork_error("target");
 	lock_acquire(&target->lock, &target_role);
-	hear_renewals(target);
+	serve_renewals(target->serve);
 	ret = mempool_drop(target->pool, id, &region);
 	if (ret == 0)
 		grants_remove_region(&target->grants, id);
@@ -291,7 +281,7 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 		return error_set(-EINVAL, "grant of region %u: rights %u: must be 1 to %u",
 				 range->region, rights, RIGHT_ALL);
 	lock_acquire(&target->lock, &target_role);
-	hear_renewals(target);
+	serve_renewals(target->serve);
 	region = mempool_find(target->pool, want.region);
 	if (!region)
 		ret = -ENOENT;
@@ -317,7 +307,7 @@ static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t 
 	if (region == 0)
 		return error_set(-EINVAL, "revoke: region 0 does not exist");
 	lock_acquire(&target->lock, &target_role);
-	hear_renewals(target);
+	serve_renewals(target->serve);
 	grants_remove_client(&target->grants, client_id, region);
 	lock_release(&target->lock, &target_role);
 	return 0;
@@ -333,8 +323,7 @@ static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(tar
 	grants_remove_client(&target->grants, client_id, 0);
 	if (!client)
 		return;
-	if (target->serve)
-		serve_drop_client(target->serve, client);
+	serve_drop_client(target->serve, client);
 	clients_remove(&target->clients, client);
 	target->fences++;
 }
@@ -488,13 +477,12 @@ static const char *shm_uri(struct transport_target *tg)
 static int shm_poll_fd(struct transport_target *tg)
 {
 	struct target *target = of(tg);
-	int fd = -1;
+	int fd;
 
 	if (fork_happened(target->forks))
 		return -1;
 	lock_acquire(&target->lock, &target_role);
-	if (target->serve)
-		fd = serve_poll_fd(target->serve);
+	fd = serve_poll_fd(target->serve);
 	lock_release(&target->lock, &target_role);
 	return fd;
 }
@@ -504,7 +492,7 @@ static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
 	struct target *target = of(tg);
 	struct pollfd ready = { .fd = shm_poll_fd(tg), .events = POLLIN };
 	int64_t most = timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)timeout_ns;
-	int ret = 0;
+	int ret;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
@@ -512,8 +500,7 @@ static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
 		(void)poll(&ready, 1,
 			   deadline_left_ms(target->clock, deadline_after(target->clock, most)));
 	lock_acquire(&target->lock, &target_role);
-	if (target->serve)
-		ret = serve_progress(target->serve);
+	ret = serve_progress(target->serve);
 	lock_release(&target->lock, &target_role);
 	return ret;
 }

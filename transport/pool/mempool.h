@@ -118,8 +118,8 @@ RLV_MUST_CHECK int mempool_open_dir(const struct target_opts *opts, struct mempo
 void mempool_close(struct mempool **pool, bool forked);
 
 /*
- * Makes a region in three steps: begin, ops->clear, end; one region at a time. spec: the caller sets all
- * but id and base, which end fills in. If end gets an error as argument, or fails, it frees the
+ * Makes a region in three steps: begin, ops->clear, end; one region at a time. spec: the caller sets
+ * all but id and base, which end fills in. If end gets an error as argument, or fails, it frees the
  * region. clear needs no lock. -ENOSPC, -ENOMEM, -EINVAL.
  */
 RLV_MUST_CHECK int mempool_begin(struct mempool *pool, const struct target_region *spec,

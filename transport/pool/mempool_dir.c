@@ -104,8 +104,8 @@ static bool is_sole(int fd)
 /* -------- making -------- */
 
 /*
- * A durable file of zeros, whose name is tmp, that of the region with a tail, until it is renamed. All
- * blocks are taken: no store into it ever finds the disk full.
+ * A durable file of zeros, whose name is tmp, that of the region with a tail, until it is renamed.
+ * All blocks are taken: no store into it ever finds the disk full.
  */
 static int make_file(const struct dirpool *dp, const char *name, uint64_t bytes,
 		     char tmp[REGION_TMP_BYTES], int *fd_out)
@@ -359,7 +359,7 @@ static int dir_persist(struct mempool *pool, struct mempool_region *region, uint
 	(void)pool;
 	if (!mempool_is_broken(region))
 		ret = durable_persist(&region->map, off, len);
-	/* msync reaches all files of a range; flushing caches, where that is enough, only the region's own. */
+	/* msync reaches all files of a range; flushing caches only the region's own. */
 	if (ret == 0 && !mempool_is_broken(region) && region->map.is_pmem)
 		page = mempool_page_from(region, align_down(off, ATTACH_PAGE_BYTES));
 	for (; ret == 0 && page && page->off < off + len; page = page->next)
@@ -451,7 +451,7 @@ static int open_file(const struct dirpool *dp, const char *name, struct stat *st
 		return error_set(-errno, "open %s/%s: %s", dp->dir.path, name, strerror(errno));
 	if (!S_ISREG(st_out->st_mode))
 		return error_set(-EBADMSG, "%s is not a file", name);
-	/* A copy may have the mode of its copier: then a reader could open what it is given for writing. */
+	/* A copy may have its copier's mode: then a reader could open what it gets for writing. */
 	if ((st_out->st_mode & (S_IRWXG | S_IRWXO)) && fchmod(*fd_out, 0600))
 		return error_set(-errno, "%s/%s: mode %03o lets other users in, and chmod 0600: %s",
 				 dp->dir.path, name, (unsigned int)(st_out->st_mode & 0777),

@@ -44,8 +44,8 @@ RLV_MUST_CHECK int pool_dir_put(struct pool_dir *dir, const struct pool_superblo
 RLV_MUST_CHECK int pool_dir_sync(const struct pool_dir *dir);
 
 /*
- * Calls fn for each file of a region, or, if pages, for each file of a page of a region, until it returns
- * other than 0, which is then returned. page is 0 for a region.
+ * Calls fn for each file of a region, or, if pages, for each file of a page of a region, until it
+ * returns other than 0, which is then returned. page is 0 for a region.
  */
 RLV_MUST_CHECK int pool_dir_each(const struct pool_dir *dir, bool pages,
 				 int (*fn)(void *ctx, const char *name,

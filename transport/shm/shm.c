@@ -9,7 +9,6 @@
 #include <stddef.h>
 
 #include "base/mem/alloc.h"
-#include "base/mem/guard.h"
 
 #include "transport/barrier.h"
 #include "transport/fork.h"

@@ -6,8 +6,6 @@
 #ifndef RLV_TRANSPORT_VERBS_ADDRESS_H
 #define RLV_TRANSPORT_VERBS_ADDRESS_H
 
-#include <stdint.h>
-
 #include "transport/transport.h"
 
 struct verbs_address {

@@ -66,7 +66,7 @@ static int event_error(const struct link *link, const struct rdma_cm_event *even
 	}
 }
 
-/* The next event must be of that type. It is the caller's to acknowledge, unless event_out is NULL. */
+/* The next event, of that type, is the caller's to acknowledge, unless event_out is NULL. */
 static int wait_event(struct link *link, enum rdma_cm_event_type type, uint64_t deadline,
 		      struct rdma_cm_event **event_out)
 {

@@ -100,7 +100,7 @@ static bool find_address(struct listener *listener, const struct ifaddrs *all, u
 	return false;
 }
 
-/* Both families where the host has both. The device has preferably an address that other hosts reach. */
+/* Both families where the host has both; preferably a device that other hosts reach. */
 static int bind_all(struct listener *listener)
 {
 	uint16_t port = htons((uint16_t)strtoul(listener->address.port, NULL, 10));

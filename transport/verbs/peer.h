@@ -12,8 +12,6 @@
 #include "transport/verbs/message.h"
 #include "transport/verbs/peers.h"
 
-#include "base/mem/alloc.h"
-
 #define PEER_RECEIVES 8
 #define PEER_SENDS 3 /* in each send queue: a bind, an answer, a probe */
 #define PEER_COMPLETIONS (PEER_RECEIVES + VERBS_LINK_QPS * PEER_SENDS)

@@ -371,7 +371,7 @@ void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region)
 		next = peer->next;
 		if (peer->client_id != client_id)
 			continue;
-		/* A pending ATTACH of the region ends the link, so that no key of it becomes valid. */
+		/* A pending ATTACH of the region ends the link: no key of it becomes valid. */
 		if (peer->binding && peer->binding->region.info.id == region) {
 			peers_drop(peers, peer);
 			continue;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "transport/verbs/peer.h"
-#include "transport/verbs/probe.h"
 
 enum {
 	OPENINGS_MAX = 4096, /* of one link */

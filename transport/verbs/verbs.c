@@ -5,12 +5,10 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem/alloc.h"
-#include "base/bits.h"
 #include "base/log.h"
 
 #include "transport/fork.h"

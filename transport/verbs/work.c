@@ -30,7 +30,7 @@ int work_fail(struct work *work, int code, const char *text)
 		return error_set(code, "the connection to the memory node was lost: %s",
 				 work->text);
 	link_cut(work->link);
-	/* The atomics without a result keep the status that they got when they were posted: unknown. */
+	/* Atomics without a result keep the status that they were posted with: unknown. */
 	for (uint32_t i = 0; i < work->link->n_qps; i++) {
 		struct lane *lane = &work->lanes[i];
 
