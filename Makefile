@@ -5,7 +5,7 @@
 #   make check        the gates and all tests; ends with the counts
 #   make check-learn  networks that learn from Relive, and the examples in Python
 #   make check-wheel  the wheel in a clean environment, and a build for embed: alone
-#   make check-deep   valgrind, MSan, coverage, longer fuzzing, 100 kills, all Spin models
+#   make check-deep   valgrind, MSan, coverage, longer fuzzing, 100 kills, large Spin models
 #   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks
 #   make campaign-vm  [EVENTS=200] [SEED=1] [FIRST=1] [RESULT=docs/campaign.json]: faults between guests
 #   make ratios-vm    [ROUNDS=7] [RESULT=FILE]: what our side of an RDMA wire costs, beside perftest
