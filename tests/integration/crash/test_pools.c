@@ -272,7 +272,7 @@ static void pool__with_a_part_of_a_table_is_refused_and_kept(void **state)
 	down(f, "a");
 	command_expect(&f->cmd, 1, "up --store b --size 64M --file %s --adopt", f->pool);
 	command_expect_words(f->cmd.err, "table parts");
-	command_expect_words(f->cmd.err, "1 of 2");
+	command_expect_words(f->cmd.err, "only 1 of its 2 shards");
 	command_expect(&f->cmd, 0, "up --store a");
 	items_expect("shm:a", "t", N);
 	command_expect(&f->cmd, 0, "inspect shm:a");

@@ -359,7 +359,8 @@ static void up__of_an_unknown_group_starts_nothing(void **state)
 	struct group *g = *state;
 
 	cli_expect(g->f, "up --store a --group no-such-group", 2);
-	cli_expect_words(g->f->err, "--group: group no-such-group: this host has no group of that name");
+	cli_expect_words(g->f->err,
+			 "--group: group no-such-group: this host has no group of that name");
 	expect_nothing_started(g);
 }
 
