@@ -15,9 +15,8 @@
 #include "server/statedb/statedb.h"
 
 /* Header of a SQLite file: its magic, and the id set by PRAGMA application_id. */
-#define HEAD_BYTES 100
 #define HEAD_MAGIC "SQLite format 3"
-#define HEAD_APPLICATION_OFF 68
+enum { HEAD_BYTES = 100, HEAD_APPLICATION_OFF = 68 };
 
 /* FILE, and FILE-wal with changes that are not in FILE yet. */
 enum place { CATALOG, CATALOG_LOG, READY, READY_LOG, REPLACED, REPLACED_LOG, N_PLACES };
@@ -36,17 +35,6 @@ struct paths {
 static int failed(const char *what, const char *path)
 {
 	return error_set(-errno, "restore: %s %s: %s", what, path, strerror(errno));
-}
-
-static int find_paths(const char *store, const char *dir, struct paths *out)
-{
-	int n = snprintf(out->dir, PATH_MAX, "%s", dir);
-
-	for (int i = 0; n >= 0 && n < PATH_MAX && i < N_PLACES; i++)
-		n = snprintf(out->at[i], PATH_MAX, "%s/%s.db%s", dir, store, tails[i]);
-	return n >= 0 && n < PATH_MAX
-		       ? 0
-		       : error_set(-ENAMETOOLONG, "restore: state directory: name too long");
 }
 
 /* -------- the copy -------- */
@@ -131,19 +119,9 @@ static int move_aside(const struct paths *paths)
 	return ret ? ret : move(paths->at[CATALOG], paths->at[REPLACED]);
 }
 
-static int sync_folder(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int ret = fd < 0 || fsync(fd) ? failed("fsync", path) : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return ret;
-}
-
 static int restore(const struct restore_opts *opts, const struct paths *paths)
 {
-	int ret;
+	int ret, fd;
 
 	if (!opts->force && access(paths->at[CATALOG], F_OK) == 0)
 		return error_set(-EEXIST,
@@ -157,8 +135,13 @@ static int restore(const struct restore_opts *opts, const struct paths *paths)
 		ret = move_aside(paths);
 	if (ret == 0 && rename(paths->at[READY], paths->at[CATALOG]))
 		ret = failed("rename", paths->at[READY]);
-	if (ret == 0)
-		ret = sync_folder(paths->dir);
+	if (ret == 0) {
+		fd = open(paths->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0 || fsync(fd))
+			ret = failed("fsync", paths->dir);
+		if (fd >= 0)
+			close(fd);
+	}
 	(void)unlink(paths->at[READY_LOG]);
 	(void)unlink(paths->at[READY]);
 	return ret;
@@ -168,13 +151,16 @@ int restore_catalog(const struct restore_opts *opts)
 {
 	struct runtime_dir dir;
 	struct paths paths;
-	int fd, pid = 0;
+	int n, fd, pid = 0;
 	int ret = runtime_dir_open(opts->store, true, &dir);
 
-	if (ret == 0)
-		ret = find_paths(opts->store, opts->dir ? opts->dir : dir.path, &paths);
 	if (ret)
 		return ret;
+	n = snprintf(paths.dir, PATH_MAX, "%s", opts->dir ? opts->dir : dir.path);
+	for (int i = 0; n >= 0 && n < PATH_MAX && i < N_PLACES; i++)
+		n = snprintf(paths.at[i], PATH_MAX, "%s/%s.db%s", paths.dir, opts->store, tails[i]);
+	if (n < 0 || n >= PATH_MAX)
+		return error_set(-ENAMETOOLONG, "restore: state directory: name too long");
 	ret = runtime_dir_lock(&dir, "metad", &fd, &pid);
 	if (ret == -EBUSY)
 		return error_set(ret,

@@ -8,28 +8,24 @@
 
 /* -------- the crc of a row -------- */
 
-static uint32_t crc_of(uint32_t crc, sqlite3_value *value)
-{
-	int64_t number = sqlite3_value_int64(value);
-	uint8_t kind = (uint8_t)sqlite3_value_type(value);
-	const void *bytes = &number;
-	size_t n = sizeof(number);
-
-	if (kind == SQLITE_TEXT || kind == SQLITE_BLOB) {
-		bytes = sqlite3_value_blob(value);
-		n = (size_t)sqlite3_value_bytes(value);
-	}
-	crc = crc32c(crc, &kind, sizeof(kind));
-	return n ? crc32c(crc, bytes, n) : crc;
-}
-
 /* crc32c(...): over type and content of all arguments. */
 static void sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values)
 {
 	uint32_t crc = 0;
 
-	for (int i = 0; i < n; i++)
-		crc = crc_of(crc, values[i]);
+	for (int i = 0; i < n; i++) {
+		int64_t number = sqlite3_value_int64(values[i]);
+		uint8_t kind = (uint8_t)sqlite3_value_type(values[i]);
+		const void *bytes = &number;
+		size_t len = sizeof(number);
+
+		if (kind == SQLITE_TEXT || kind == SQLITE_BLOB) {
+			bytes = sqlite3_value_blob(values[i]);
+			len = (size_t)sqlite3_value_bytes(values[i]);
+		}
+		crc = crc32c(crc, &kind, sizeof(kind));
+		crc = len ? crc32c(crc, bytes, len) : crc;
+	}
 	sqlite3_result_int64(context, crc);
 }
 
@@ -68,19 +64,16 @@ static int code_of(int rc)
 	}
 }
 
-/* The message of an error that an operator can repair names the file. */
-static int disk_failed(const struct statedb *store, int code)
-{
-	return error_set(code, "state database %s: its disk %s, and nothing was changed",
-			 sqlite3_db_filename(store->db, "main"),
-			 code == -ENOSPC ? "is full: make room there"
-					 : "cannot be written or read: see its limits and health");
-}
-
 int statedb_sql_failed(struct statedb *store, int rc, const char *what)
 {
+	/* The message of an error that an operator can repair names the file. */
 	if (store->db && ((rc & 0xff) == SQLITE_FULL || (rc & 0xff) == SQLITE_IOERR))
-		return disk_failed(store, code_of(rc));
+		return error_set(code_of(rc),
+				 "state database %s: its disk %s, and nothing was changed",
+				 sqlite3_db_filename(store->db, "main"),
+				 (rc & 0xff) == SQLITE_FULL
+					 ? "is full: make room there"
+					 : "cannot be written or read: see its limits and health");
 	return error_set(code_of(rc), "state database: %s: %s", what,
 			 store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(rc));
 }
