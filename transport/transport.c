@@ -122,6 +122,9 @@ static int check_io(const struct transport *tr, const struct transport_io *io, u
 	if ((uintptr_t)io->src & 7)
 		return error_set(-EINVAL, "region %u: buffer %p: must be 8-aligned", io->region->id,
 				 io->src);
+	if (io->mem && io->mem->kind == MEM_DEVICE)
+		return error_set(-ENOTSUP, "region %u: buffer %p: lies in memory of a device",
+				 io->region->id, io->src);
 	return 0;
 }
 

@@ -4,6 +4,8 @@
  *   MEM_HOST        any memory of this process: a wire copies it through memory of its own
  *   MEM_REGISTERED  in a chunk (base/mem/chunk.h): each RDMA device registered it when it came, and
  *                   finds its key by the handle
+ *   MEM_DEVICE      of another device, as a dma-buf: an RDMA device registers it, no CPU reads it.
+ *                   Requests on it are refused (-ENOTSUP), because nothing gives it a handle yet
  *
  * A request names the memory that its buffer lies in, so that no transport searches for it.
  */
@@ -13,14 +15,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mem_kind { MEM_HOST, MEM_REGISTERED };
+enum mem_kind { MEM_HOST, MEM_REGISTERED, MEM_DEVICE };
 
 /* All zero: no memory. */
 struct mem {
 	enum mem_kind kind;
 	uint32_t handle; /* registered: the place of its key in each device */
-	uint8_t *ptr;
+	int dmabuf_fd;   /* device: the dma-buf ... */
+	uint8_t *ptr;    /* device: the address that requests use */
 	size_t len;
+	uint64_t dmabuf_off; /* ... and where in it the memory begins */
 };
 
 #endif

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "wire/verbs_layout.h"
+
 #include "base/mem/alloc.h"
 #include "base/os/lock.h"
 #include "base/log.h"
@@ -69,10 +71,13 @@ static int describe(struct verbs_device *device)
 
 static void chunk_added(void *ctx, void *base, size_t bytes, uint32_t index)
 {
+	const struct mem mem = {
+		.kind = MEM_REGISTERED, .handle = index, .ptr = base, .len = bytes
+	};
 	struct verbs_device *device = ctx;
 	struct ibv_mr *mr = NULL;
 
-	if (verbs_device_register(device, base, bytes, IBV_ACCESS_LOCAL_WRITE, &mr))
+	if (verbs_device_register(device, device->pd, &mem, IBV_ACCESS_LOCAL_WRITE, &mr))
 		log_warn("chunk of %zu bytes cannot be registered, its data is copied: %s", bytes,
 			 error_last());
 	atomic_store_explicit(&device->chunks[index], mr, memory_order_release);
@@ -84,7 +89,7 @@ static void chunk_removed(void *ctx, uint32_t index)
 	struct ibv_mr *mr =
 		atomic_exchange_explicit(&device->chunks[index], NULL, memory_order_acq_rel);
 
-	verbs_device_deregister(device, mr);
+	(void)verbs_device_deregister(device, mr);
 }
 
 /* -------- opening and sharing -------- */
@@ -190,48 +195,49 @@ void verbs_device_put(struct verbs_device **device)
 
 /* -------- memory -------- */
 
-static int registered(struct verbs_device *device, struct ibv_mr *mr, size_t bytes,
-		      struct ibv_mr **mr_out)
+int verbs_device_register(struct verbs_device *device, struct ibv_pd *domain, const struct mem *mem,
+			  int access, struct ibv_mr **mr_out)
 {
-	int code = errno;
+	const struct verbs_calls *calls = device->calls;
+	struct ibv_mr *mr;
 
-	if (!mr)
+	if (mem->kind == MEM_DEVICE && !calls->reg_dmabuf_mr)
+		return error_set(-ENOTSUP, "device %s: this rdma-core registers no dma-buf",
+				 device->name);
+	mr = mem->kind == MEM_DEVICE
+		     ? calls->reg_dmabuf_mr(domain, mem->dmabuf_off, mem->len, (uintptr_t)mem->ptr,
+					    mem->dmabuf_fd, access)
+		     : calls->reg_mr(domain, mem->ptr, mem->len, access);
+	if (!mr) {
+		int code = errno;
+
 		return error_set(-code, "device %s: registering %zu bytes: %s%s", device->name,
-				 bytes, strerror(code),
+				 mem->len, strerror(code),
 				 code == ENOMEM ? " (locked memory is bounded by ulimit -l)" : "");
+	}
 	atomic_fetch_add_explicit(&device->mrs, 1, memory_order_relaxed);
 	*mr_out = mr;
 	return 0;
 }
 
-int verbs_device_register(struct verbs_device *device, void *ptr, size_t bytes, int access,
-			  struct ibv_mr **mr_out)
-{
-	return registered(device, device->calls->reg_mr(device->pd, ptr, bytes, access), bytes,
-			  mr_out);
-}
-
-int verbs_device_register_dmabuf(struct verbs_device *device, const struct verbs_dmabuf *memory,
-				 int access, struct ibv_mr **mr_out)
-{
-	struct ibv_mr *mr;
-
-	if (!device->calls->reg_dmabuf_mr)
-		return error_set(-ENOTSUP, "device %s: this rdma-core registers no dma-buf",
-				 device->name);
-	mr = device->calls->reg_dmabuf_mr(device->pd, memory->off, memory->bytes, 0, memory->fd,
-					  access);
-	return registered(device, mr, memory->bytes, mr_out);
-}
-
-void verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr)
+bool verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr)
 {
 	int ret = mr ? device->calls->dereg_mr(mr) : 0;
 
 	if (ret)
-		log_warn("device %s ibv_dereg_mr error %s", device->name, strerror(ret));
+		log_error("device %s ibv_dereg_mr error %s", device->name, strerror(ret));
 	else if (mr)
 		atomic_fetch_sub_explicit(&device->mrs, 1, memory_order_relaxed);
+	return ret == 0;
+}
+
+int verbs_device_receive(struct ibv_qp *qp, uint64_t wr_id, void *buffer, uint32_t key)
+{
+	struct ibv_sge sge = { (uintptr_t)buffer, VERBS_MESSAGE_MAX, key };
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+	int ret = ibv_post_recv(qp, &wr, &bad);
+
+	return ret ? error_set(-ret, "ibv_post_recv: %s", strerror(ret)) : 0;
 }
 
 /* -------- counts -------- */

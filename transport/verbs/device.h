@@ -59,23 +59,16 @@ RLV_MUST_CHECK int verbs_device_get(const struct verbs_calls *calls, struct ibv_
 /* Drops a reference; all objects made from it must be gone. NULL is a no-op. Thread: any. */
 void verbs_device_put(struct verbs_device **device);
 
-/* access: IBV_ACCESS_*. -ENOMEM with the kernel's word (RLIMIT_MEMLOCK). Thread: any. */
-RLV_MUST_CHECK int verbs_device_register(struct verbs_device *device, void *ptr, size_t bytes,
-					 int access, struct ibv_mr **mr_out);
+/*
+ * Registers memory of any kind with a domain of the device. access: IBV_ACCESS_*. -ENOMEM with the
+ * kernel's word (RLIMIT_MEMLOCK); -ENOTSUP: device memory, and this rdma-core registers no dma-buf.
+ * Thread: any.
+ */
+RLV_MUST_CHECK int verbs_device_register(struct verbs_device *device, struct ibv_pd *domain,
+					 const struct mem *mem, int access, struct ibv_mr **mr_out);
 
-/* Memory of another device. */
-struct verbs_dmabuf {
-	int fd;
-	uint64_t off;
-	size_t bytes;
-};
-
-/* Registers a dma-buf; addresses in it are offsets. -ENOTSUP: this rdma-core has no such call. */
-RLV_MUST_CHECK int verbs_device_register_dmabuf(struct verbs_device *device,
-						const struct verbs_dmabuf *memory, int access,
-						struct ibv_mr **mr_out);
-/* NULL is a no-op. */
-void verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr);
+/* NULL is a no-op. False: the device keeps it; the error is logged. */
+bool verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr);
 
 /*
  * The local key of a memory, for READs into it and WRITEs from it. False: mem is NULL or host
@@ -94,6 +87,10 @@ static inline bool verbs_device_key(const struct verbs_device *device, const str
 	*key_out = mr->lkey;
 	return true;
 }
+
+/* Lets a queue pair receive a message of up to VERBS_MESSAGE_MAX bytes into the buffer. */
+RLV_MUST_CHECK int verbs_device_receive(struct ibv_qp *qp, uint64_t wr_id, void *buffer,
+					uint32_t key);
 
 /*
  * Reserves a share of the work requests that this process may have outstanding on the device:

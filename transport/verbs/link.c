@@ -172,13 +172,8 @@ static int use_device(struct link *link, struct ibv_context *context)
 
 static int post_receive(struct link *link, uint64_t i)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)link->buffers.ptr + i * VERBS_MESSAGE_MAX,
-			       .length = VERBS_MESSAGE_MAX,
-			       .lkey = link->key };
-	struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
-	int ret = ibv_post_recv(link->qps[0], &wr, &bad);
-
-	return ret ? error_set(-ret, "ibv_post_recv: %s", strerror(ret)) : 0;
+	return verbs_device_receive(link->qps[0], i, link->buffers.ptr + i * VERBS_MESSAGE_MAX,
+				    link->key);
 }
 
 static int make_qp(struct link *link, uint32_t i)

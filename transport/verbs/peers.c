@@ -88,6 +88,7 @@ static int make_buffers(struct peer *peer)
 	struct peers *peers = peer->all;
 	struct verbs_device *device = peers->device;
 	struct mem memory;
+	int ret;
 
 	peer->buffers = alloc_buffer(peers->buffers, 64, sizeof(*peer->buffers));
 	if (!peer->buffers)
@@ -95,11 +96,10 @@ static int make_buffers(struct peer *peer)
 	memory = chunk_mem(peer->buffers, sizeof(*peer->buffers));
 	if (peer->domain == device->pd && verbs_device_key(device, &memory, &peer->key))
 		return 0;
-	peer->mr = device->calls->reg_mr(peer->domain, peer->buffers, sizeof(*peer->buffers),
-					 IBV_ACCESS_LOCAL_WRITE);
-	if (!peer->mr)
-		return error_set(-errno, "device %s: ibv_reg_mr: %s", device->name,
-				 strerror(errno));
+	ret = verbs_device_register(device, peer->domain, &memory, IBV_ACCESS_LOCAL_WRITE,
+				    &peer->mr);
+	if (ret)
+		return ret;
 	peer->key = peer->mr->lkey;
 	peers->n_mrs++;
 	return 0;
@@ -139,7 +139,7 @@ static void destroy(struct peer *peer)
 	if (ret)
 		log_error("device %s ibv_destroy_cq error %s", peers->device->name, strerror(ret));
 	if (peer->mr) {
-		(void)calls->dereg_mr(peer->mr);
+		(void)verbs_device_deregister(peers->device, peer->mr);
 		peers->n_mrs--;
 	}
 	if (peer->domain)

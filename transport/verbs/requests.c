@@ -15,14 +15,7 @@ enum {
 
 static int post_receive(struct peer *peer, uint32_t buffer)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)peer->buffers->in[buffer],
-			       .length = VERBS_MESSAGE_MAX,
-			       .lkey = peer->key };
-	struct ibv_recv_wr wr = { .wr_id = buffer, .sg_list = &sge, .num_sge = 1 };
-	struct ibv_recv_wr *bad = NULL;
-	int ret = ibv_post_recv(peer->ids[0]->qp, &wr, &bad);
-
-	return ret ? error_set(-ret, "ibv_post_recv: %s", strerror(ret)) : 0;
+	return verbs_device_receive(peer->ids[0]->qp, buffer, peer->buffers->in[buffer], peer->key);
 }
 
 int requests_start(struct peer *peer)

@@ -37,7 +37,7 @@ int rights_init(struct rights *rights, struct verbs_device *device,
 void rights_fini(struct rights *rights)
 {
 	for (uint32_t id = 0; rights->regions && id <= RPTR_MAX_REGION; id++)
-		verbs_device_deregister(rights->device, rights->regions[id].mr);
+		(void)verbs_device_deregister(rights->device, rights->regions[id].mr);
 	mem_free(rights->regions);
 	*rights = (struct rights){ 0 };
 }
@@ -47,13 +47,14 @@ void rights_fini(struct rights *rights)
 int rights_register(const struct rights *rights, const struct target_region *region,
 		    struct ibv_mr **mr_out)
 {
+	const struct mem mem = { .ptr = region->base, .len = region->size };
 	int ret;
 
 	*mr_out = NULL;
 	if (!rights->windows)
 		return 0;
 	/* a window that may be written needs a registration that this host may write */
-	ret = verbs_device_register(rights->device, region->base, region->size,
+	ret = verbs_device_register(rights->device, rights->device->pd, &mem,
 				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, mr_out);
 	return ret ? error_prefix(ret, "region %u: ", region->id) : 0;
 }
@@ -107,15 +108,15 @@ static int opening_make_windows(struct rights *rights, struct opening *opening)
 static int opening_register(struct rights *rights, struct ibv_pd *domain, struct opening *opening)
 {
 	const struct target_region *info = &opening->region.info;
+	const struct mem mem = { .ptr = info->base, .len = info->size };
 	int access = access_of(opening->region.rights);
+	int ret;
 
 	if (access & ~IBV_ACCESS_REMOTE_READ)
 		access |= IBV_ACCESS_LOCAL_WRITE;
-	opening->mr = rights->device->calls->reg_mr(domain, info->base, info->size, access);
-	if (!opening->mr)
-		return error_set(-errno, "device %s: registering %llu bytes: %s",
-				 rights->device->name, (unsigned long long)info->size,
-				 strerror(errno));
+	ret = verbs_device_register(rights->device, domain, &mem, access, &opening->mr);
+	if (ret)
+		return ret;
 	rights->n_mrs++;
 	for (uint32_t i = 0; i < opening->n; i++)
 		opening->keys[i] = opening->mr->rkey;
@@ -186,17 +187,12 @@ int rights_bind(struct rights *rights, struct opening *opening, uint32_t i, stru
 void rights_close(struct rights *rights, struct opening *opening)
 {
 	struct rights_region *mine = &rights->regions[opening->region.info.id];
-	int ret = 0;
 
 	opening_end_windows(rights, opening);
-	if (opening->mr)
-		ret = rights->device->calls->dereg_mr(opening->mr);
-	if (ret)
-		log_error("device %s ibv_dereg_mr error %s", rights->device->name, strerror(ret));
-	else if (opening->mr)
+	if (verbs_device_deregister(rights->device, opening->mr) && opening->mr)
 		rights->n_mrs--;
 	mine->openings--;
-	verbs_device_deregister(rights->device, take_unneeded(rights, mine));
+	(void)verbs_device_deregister(rights->device, take_unneeded(rights, mine));
 	backing_release(rights->backing, &opening->region);
 	mem_free(opening);
 }

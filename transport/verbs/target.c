@@ -96,7 +96,7 @@ static int verbs_unregister(struct transport_target *tg, uint32_t region)
 	lock_acquire(&target->lock, &role);
 	mr = rights_remove(rights, region);
 	lock_release(&target->lock, &role);
-	verbs_device_deregister(rights->device, mr);
+	(void)verbs_device_deregister(rights->device, mr);
 	return 0;
 }
 

@@ -129,18 +129,18 @@ static void register__counts_what_is_held(void **state)
 	uint32_t qps, before, mrs;
 	struct ibv_mr *mr = NULL;
 	uint64_t words[8];
+	const struct mem mem = { .ptr = (uint8_t *)words, .len = sizeof(words) };
 
 	verbs_device_gauges(device, &qps, &before);
 	assert_int_equal(qps, 0);
 	assert_int_equal(
-		verbs_device_register(device, words, sizeof(words), IBV_ACCESS_LOCAL_WRITE, &mr),
-		0);
+		verbs_device_register(device, device->pd, &mem, IBV_ACCESS_LOCAL_WRITE, &mr), 0);
 	verbs_device_count_qps(device, 2);
 	verbs_device_gauges(device, &qps, &mrs);
 	assert_int_equal(mrs, before + 1);
 	assert_int_equal(qps, 2);
-	verbs_device_deregister(device, mr);
-	verbs_device_deregister(device, NULL);
+	assert_true(verbs_device_deregister(device, mr));
+	assert_true(verbs_device_deregister(device, NULL));
 	verbs_device_count_qps(device, -2);
 	verbs_device_gauges(device, &qps, &mrs);
 	assert_int_equal(mrs, before);
@@ -152,22 +152,29 @@ static void register__failure_names_the_device_and_the_size(void **state)
 	struct verbs_device *device = *state;
 	struct ibv_mr *mr = NULL;
 	uint64_t word;
+	const struct mem mem = { .ptr = (uint8_t *)&word, .len = sizeof(word) };
 
 	fake_verbs.fail_call = 1;
-	assert_int_equal(verbs_device_register(device, &word, sizeof(word), 0, &mr), -ENOMEM);
+	assert_int_equal(verbs_device_register(device, device->pd, &mem, 0, &mr), -ENOMEM);
 	assert_non_null(strstr(error_last(), device->name));
 	assert_non_null(strstr(error_last(), "8 bytes"));
 	assert_non_null(strstr(error_last(), "ulimit -l"));
 	assert_null(mr);
 }
 
+static const struct mem device_mem = { .kind = MEM_DEVICE,
+				       .dmabuf_fd = 3,
+				       .dmabuf_off = 64,
+				       .ptr = (uint8_t *)0x7000000000, /* never read */
+				       .len = 4096 };
+
 static void register_dmabuf__where_there_is_no_such_call(void **state)
 {
-	struct verbs_dmabuf memory = { .fd = 3, .bytes = 4096 };
+	struct verbs_device *device = *state;
 	struct ibv_mr *mr = NULL;
 
 	assert_null(calls->reg_dmabuf_mr);
-	assert_int_equal(verbs_device_register_dmabuf(*state, &memory, 0, &mr), -ENOTSUP);
+	assert_int_equal(verbs_device_register(device, device->pd, &device_mem, 0, &mr), -ENOTSUP);
 	assert_null(mr);
 }
 
@@ -179,13 +186,13 @@ static struct ibv_mr *reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t leng
 
 	assert_int_equal(fd, 3);
 	assert_int_equal(offset, 64);
-	assert_int_equal(iova, 0); /* so that addresses in it are offsets */
+	assert_int_equal(iova, 0x7000000000); /* so that requests use the owner's addresses */
+	assert_int_equal(length, 4096);
 	return calls->reg_mr(pd, memory, length, access);
 }
 
 static void register_dmabuf__counts_like_other_memory(void **state)
 {
-	struct verbs_dmabuf memory = { .fd = 3, .off = 64, .bytes = 4096 };
 	struct verbs_device *device = *state;
 	struct verbs_calls more = *calls;
 	struct ibv_mr *mr = NULL;
@@ -194,10 +201,10 @@ static void register_dmabuf__counts_like_other_memory(void **state)
 	more.reg_dmabuf_mr = reg_dmabuf;
 	device->calls = &more;
 	verbs_device_gauges(device, &qps, &before);
-	assert_int_equal(verbs_device_register_dmabuf(device, &memory, 0, &mr), 0);
+	assert_int_equal(verbs_device_register(device, device->pd, &device_mem, 0, &mr), 0);
 	verbs_device_gauges(device, &qps, &mrs);
 	assert_int_equal(mrs, before + 1);
-	verbs_device_deregister(device, mr);
+	assert_true(verbs_device_deregister(device, mr));
 	device->calls = calls;
 }
 

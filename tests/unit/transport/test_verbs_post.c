@@ -328,6 +328,16 @@ static void write__from_a_chunk_that_is_not_named_is_copied(void **state)
 	chunk_drop(&rows);
 }
 
+static void read__into_memory_of_a_device_is_refused(void **state)
+{
+	const struct mem mem = { .kind = MEM_DEVICE, .dmabuf_fd = 3, .ptr = NULL, .len = 64 };
+	struct fake_pair *pair = pair_of(state);
+	struct transport_io io = io_in(pair, 64, &mem);
+
+	assert_int_equal(transport_read(pair->tr, &io, 1), -ENOTSUP);
+	assert_int_equal(fake_verbs.n_sent, 0);
+}
+
 static void write__chunk_that_cannot_be_registered_is_copied(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
@@ -599,6 +609,7 @@ int main(void)
 		PAIR_TEST(read__into_a_chunk_is_without_a_copy),
 		PAIR_TEST(write__from_a_chunk_is_without_a_copy),
 		PAIR_TEST(write__from_a_chunk_that_is_not_named_is_copied),
+		PAIR_TEST(read__into_memory_of_a_device_is_refused),
 		PAIR_TEST(write__chunk_that_cannot_be_registered_is_copied),
 		PAIR_TEST(read__larger_than_all_copies_together),
 		cmocka_unit_test(write__never_more_than_the_queue_holds),
