@@ -610,7 +610,8 @@ static void serve(struct memnode *node, struct channel *ch)
 /* Refusals that need an operator are retried after a long pause. */
 static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 {
-	uint32_t most = (uint32_t)min_u64(RETRY_FIRST_MS << min_u64(round, 6), RETRY_LAST_MS);
+	uint32_t most =
+		(uint32_t)min_u64((uint64_t)RETRY_FIRST_MS << min_u64(round, 6), RETRY_LAST_MS);
 	uint32_t dice = 0;
 	uint64_t end;
 
