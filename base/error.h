@@ -38,6 +38,9 @@
 #ifndef RLV_BASE_ERROR_H
 #define RLV_BASE_ERROR_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #define RLV_MUST_CHECK __attribute__((warn_unused_result))
 #define RLV_PRINTF(fmt_idx, args_idx) __attribute__((format(printf, fmt_idx, args_idx)))
 
@@ -81,6 +84,12 @@ struct error_kept {
 
 void error_keep(struct error_kept *kept_out);
 void error_restore(const struct error_kept *kept);
+
+/* A code that a peer sent: 0, or the negative of an errno of Linux, which end at EHWPOISON, 133. */
+static inline bool error_is_code(int64_t code)
+{
+	return code <= 0 && code >= -133;
+}
 
 /* The name of a code: "EINVAL" for -EINVAL, "E?" for an unknown one. Static. */
 const char *error_name(int code);

@@ -96,7 +96,7 @@ int dial_status(const Relive__Status *status)
 		return error_set(-EPROTO, "answer without a status");
 	if (status->code == 0)
 		return 0;
-	if (status->code > 0 || status->code < -4095)
+	if (!error_is_code(status->code))
 		return error_set(-EPROTO, "answer with status %d", status->code);
 	return error_set(status->code, "%s", status->message);
 }

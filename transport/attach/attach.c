@@ -241,7 +241,7 @@ static int exchange(struct attach *attach, struct packet *packet, enum attach_ty
 /* The target's refusal becomes our error, with its words. */
 static int refusal(int32_t status, const char *text)
 {
-	int code = status < 0 && status >= -4095 ? status : -EPROTO;
+	int code = status && error_is_code(status) ? status : -EPROTO;
 
 	return error_set(code, "memory node: %.*s", ATTACH_TEXT_BYTES - 1, text);
 }

@@ -37,11 +37,6 @@ static bool ends(const char *text)
 	return memchr(text, 0, VERBS_TEXT_BYTES) != NULL;
 }
 
-static bool status_is_errno(int32_t status)
-{
-	return status <= 0 && status >= -4095;
-}
-
 static bool body_is_sound(const union verbs_any *m)
 {
 	const struct verbs_attached *a = &m->attached;
@@ -54,14 +49,14 @@ static bool body_is_sound(const union verbs_any *m)
 	case VERBS_WELCOME:
 		return m->welcome.reserved == 0;
 	case VERBS_REFUSAL:
-		return m->refusal.status && status_is_errno(m->refusal.status) &&
+		return m->refusal.status && error_is_code(m->refusal.status) &&
 		       ends(m->refusal.text);
 	case VERBS_ATTACH:
 		return m->attach.grant_bytes > 0 && m->attach.grant_bytes <= VERBS_GRANT_BYTES &&
 		       bits_all_zero(m->attach.grant + m->attach.grant_bytes,
 				     VERBS_GRANT_BYTES - m->attach.grant_bytes);
 	case VERBS_ATTACHED:
-		if (!status_is_errno(a->status) || !ends(a->text))
+		if (!error_is_code(a->status) || !ends(a->text))
 			return false;
 		return a->status ||
 		       (a->region && a->size && !((a->size | a->address) & 7) &&

@@ -110,6 +110,17 @@ static void error_name__known_and_unknown(void **state)
 	assert_string_equal(error_name(EINVAL), "E?");
 }
 
+/* A flipped bit of a status must not become a code that no caller knows. */
+static void error_is_code__of_linux_alone(void **state)
+{
+	(void)state;
+	assert_true(error_is_code(0));
+	assert_true(error_is_code(-EHWPOISON));
+	assert_false(error_is_code(-EHWPOISON - 1));
+	assert_false(error_is_code(EACCES));
+	assert_false(error_is_code(INT64_MIN));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -121,6 +132,7 @@ int main(void)
 		cmocka_unit_test_setup(error_restore__puts_the_message_back, clear),
 		cmocka_unit_test_setup(error_last__is_of_this_thread, clear),
 		cmocka_unit_test(error_name__known_and_unknown),
+		cmocka_unit_test(error_is_code__of_linux_alone),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

@@ -181,7 +181,7 @@ static void message_receive__of_a_refusal_that_is_none(void **state)
 	refused_sealed(message);
 	message.refusal.status = 5;
 	refused_sealed(message);
-	message.refusal.status = -4096;
+	message.refusal.status = -134;
 	refused_sealed(message);
 	message = made(VERBS_REFUSAL);
 	memset(message.refusal.text, 'x', sizeof(message.refusal.text));
