@@ -179,18 +179,22 @@ static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t
 static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
 		     const struct delta_run *run)
 {
-	const struct rword64 *words = deltas->sink ? NULL : word_at(tree, off);
+	const struct rword64 *words;
 	int ret = 0;
 
-	for (uint32_t i = 0; deltas->sink && ret == 0 && i < run->n; i++)
-		ret = add_word(tree, deltas, off + (uint64_t)run->node[i] * 8, run->sum[i]);
-	for (uint32_t i = 0; !deltas->sink && i < run->n; i++) {
+	if (deltas->sink) {
+		for (uint32_t i = 0; ret == 0 && i < run->n; i++)
+			ret = add_word(tree, deltas, off + (uint64_t)run->node[i] * 8, run->sum[i]);
+		return ret;
+	}
+	words = word_at(tree, off);
+	for (uint32_t i = 0; i < run->n; i++) {
 		if (i + AHEAD < run->n)
 			__builtin_prefetch(&words[run->node[i + AHEAD]], 1);
 		if (run->sum[i] != 0)
 			rword64_add(&words[run->node[i]], (uint64_t)run->sum[i]);
 	}
-	return ret;
+	return 0;
 }
 
 /* Adds the run to a range of levels; leaves it at level range.end, if the tree has one. */

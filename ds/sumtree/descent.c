@@ -23,15 +23,6 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-static inline uint64_t children_off(const struct sumtree_descent *down, uint32_t i, uint32_t level)
-{
-	const struct sumtree *tree = &down->from->trees[down->shard[i]];
-	uint32_t parity = down->from->epochs[down->shard[i]].number & 1;
-
-	return node_level_off(tree, parity, level - 1) +
-	       down->lanes.node[i] * tree->geo.fanout[level - 1] * 8;
-}
-
 /* -------- draws that the kernel left -------- */
 
 static inline uint64_t mass_of(uint64_t word, bool leaves)
@@ -42,15 +33,6 @@ static inline uint64_t mass_of(uint64_t word, bool leaves)
 }
 
 #define FAMILY TREE_MIN_FANOUT /* children that are summed together */
-
-/* Copies the children: in place they change while they are read. */
-static inline void copy_children(uint64_t *to, const uint64_t *at, uint32_t fanout)
-{
-	const struct rword64 *from = (const struct rword64 *)(const void *)at;
-
-	for (uint32_t k = 0; k < fanout; k++)
-		to[k] = rword64_load_acquire(&from[k]); /* V1 pairs with P1 */
-}
 
 /* Sums a family; negative words count as 0, but they are rare. */
 ALWAYS_INLINE uint64_t sum_family(const uint64_t *words, bool leaves)
@@ -114,8 +96,11 @@ ALWAYS_INLINE void settle(struct sumtree_descent *down, uint32_t i, const struct
 
 	if (sumtree_descent_is_lost(down, i) || step->fanout < FAMILY)
 		return;
-	if (!down->in_copies) {
-		copy_children(copy, words, step->fanout);
+	if (!down->in_copies) { /* in place the children change while they are read */
+		const struct rword64 *from = (const struct rword64 *)(const void *)words;
+
+		for (uint32_t k = 0; k < step->fanout; k++)
+			copy[k] = rword64_load_acquire(&from[k]); /* V1 pairs with P1 */
 		words = copy;
 	}
 	total = sum_families(words, step->fanout, leaves, masses);
@@ -133,14 +118,14 @@ ALWAYS_INLINE void settle(struct sumtree_descent *down, uint32_t i, const struct
 		sumtree_descent_lose(down, i);
 }
 
-static void settle_node(struct sumtree_descent *down, uint32_t i, const struct draw_step *step)
+/* Out of line, so that the loops of the kernel keep their registers. */
+static __attribute__((noinline)) void settle_lane(struct sumtree_descent *down, uint32_t i,
+						  const struct draw_step *step, bool leaves)
 {
-	settle(down, i, step, false);
-}
-
-static void settle_leaf(struct sumtree_descent *down, uint32_t i, const struct draw_step *step)
-{
-	settle(down, i, step, true);
+	if (leaves)
+		settle(down, i, step, true);
+	else
+		settle(down, i, step, false);
 }
 
 /* Moves one group one level down. */
@@ -162,10 +147,7 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 
 		if (i >= down->n)
 			break;
-		if (leaves)
-			settle_leaf(down, i, step);
-		else
-			settle_node(down, i, step);
+		settle_lane(down, i, step, leaves);
 	}
 	if (step->next_base)
 		draw_aim(&down->lanes, group, step);
@@ -244,11 +226,13 @@ void sumtree_descent_aim(const struct sumtree_descent *down, uint32_t i, uint32_
 			 struct transport_io *io)
 {
 	const struct sumtree *tree = &down->from->trees[down->shard[i]];
+	uint32_t parity = down->from->epochs[down->shard[i]].number & 1;
+	uint32_t bytes = tree->geo.fanout[level - 1] * 8u;
 
 	*io = (struct transport_io){
 		.region = tree->region,
-		.off = children_off(down, i, level),
-		.len = tree->geo.fanout[level - 1] * 8u,
+		.off = node_level_off(tree, parity, level - 1) + down->lanes.node[i] * bytes,
+		.len = bytes,
 	};
 }
 

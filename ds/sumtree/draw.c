@@ -80,23 +80,6 @@ static int draw_chunk(struct draw_call *call, const struct strata *strata, const
 	return 0;
 }
 
-/* Checks that the trees have one shape. *in_place: all regions are addressable. */
-static int check_forest(const struct forest *from, bool *in_place)
-{
-	*in_place = true;
-	if (from->n == 0 || from->n > TABLE_MAX_SHARDS)
-		return error_set(-EINVAL, "draw from %u trees: must be 1..%u", from->n,
-				 TABLE_MAX_SHARDS);
-	for (uint32_t t = 0; t < from->n; t++) {
-		*in_place &= from->trees[t].region->base != NULL;
-		if (memcmp(&from->trees[t].geo, &from->trees[0].geo, sizeof(from->trees[t].geo)) !=
-		    0)
-			return error_set(-EINVAL, "draw: tree %u differs from tree 0 in its shape",
-					 t);
-	}
-	return 0;
-}
-
 /* -------- over a wire -------- */
 
 static int draw_by_steps(const struct steps_task *task)
@@ -122,16 +105,28 @@ static int draw_by_steps(const struct steps_task *task)
 
 /* -------- both -------- */
 
+/* The trees have one shape. In place: all regions are addressable. */
 int sumtree_draw(const struct forest *from, const struct draw_opts *opts, struct rng *rng, size_t n,
 		 const struct draws *out)
 {
 	struct strata strata;
 	struct draw_call call;
-	bool in_place;
-	int ret = check_forest(from, &in_place);
+	bool in_place = true;
+	int ret;
 
-	if (ret || n == 0)
-		return ret;
+	if (from->n == 0 || from->n > TABLE_MAX_SHARDS)
+		return error_set(-EINVAL, "draw from %u trees: must be 1..%u", from->n,
+				 TABLE_MAX_SHARDS);
+	for (uint32_t t = 0; t < from->n; t++) {
+		const struct sumtree *tree = &from->trees[t];
+
+		in_place &= tree->region->base != NULL;
+		if (memcmp(&tree->geo, &from->trees[0].geo, sizeof(tree->geo)) != 0)
+			return error_set(-EINVAL, "draw: tree %u differs from tree 0 in its shape",
+					 t);
+	}
+	if (n == 0)
+		return 0;
 	if (!in_place)
 		return draw_by_steps(&(struct steps_task){ from, opts, rng, n, *out });
 	strata = strata_make(opts, n);

@@ -45,16 +45,6 @@ struct strata strata_make(const struct draw_opts *opts, size_t n)
 	return s;
 }
 
-static inline uint64_t stratum_point(const struct strata *s, uint64_t i, uint64_t u)
-{
-	uint64_t j = i * s->step + s->rank, begin;
-
-	begin = j * s->width;
-	if (s->rest)
-		begin += j * s->rest / s->n;
-	return begin + (uint64_t)((unsigned __int128)u * s->width >> 64);
-}
-
 /* -------- the tops -------- */
 
 #define LIST_END UINT16_MAX
@@ -63,18 +53,6 @@ static inline uint64_t stratum_point(const struct strata *s, uint64_t i, uint64_
 struct piles {
 	uint16_t first[TABLE_MAX_SHARDS], next[DRAW_CHUNK];
 };
-
-static void sort_by_tree(const struct sumtree_tops *tops, const unsigned __int128 *at, uint32_t n,
-			 struct piles *piles)
-{
-	memset(piles->first, 0xff, tops->from->n * sizeof(piles->first[0]));
-	for (uint32_t i = n; i-- > 0;) {
-		uint32_t tree = sumtree_tops_find_tree(tops, at[i]);
-
-		piles->next[i] = piles->first[tree];
-		piles->first[tree] = (uint16_t)i;
-	}
-}
 
 /* Sets the position of a draw within its tree. */
 static inline void put(struct sumtree_descent *down, uint32_t i, uint32_t node, uint64_t r,
@@ -97,19 +75,6 @@ static inline uint32_t put_in_tree(struct sumtree_descent *down, const struct su
 	return node;
 }
 
-/* The sum of the tree has changed: repeats the draw within it. */
-static void put_anew(struct sumtree_descent *down, const struct sumtree_tops *tops, uint32_t i,
-		     uint64_t expected)
-{
-	if (tops->total == 0) {
-		down->shard[i] = 0;
-		sumtree_descent_lose(down, i);
-		return;
-	}
-	put_in_tree(down, tops, i, rng_uniform_u64(down->rng, tops->total), 0);
-	down->ratio[i] = (double)expected / (double)tops->total;
-}
-
 static int place_pile(struct sumtree_descent *down, struct sumtree_tops *tops,
 		      const struct piles *piles, const unsigned __int128 *at, uint32_t tree)
 {
@@ -122,10 +87,15 @@ static int place_pile(struct sumtree_descent *down, struct sumtree_tops *tops,
 	for (uint32_t i = piles->first[tree]; i != LIST_END; i = piles->next[i]) {
 		uint64_t r = (uint64_t)(at[i] - tops->before[tree]);
 
-		if (__builtin_expect(tops->total == expected, 1))
+		if (__builtin_expect(tops->total == expected, 1)) {
 			node = put_in_tree(down, tops, i, r, node);
-		else
-			put_anew(down, tops, i, expected);
+		} else if (tops->total == 0) {
+			down->shard[i] = 0;
+			sumtree_descent_lose(down, i);
+		} else { /* the sum of the tree has changed: repeats the draw within it */
+			put_in_tree(down, tops, i, rng_uniform_u64(down->rng, tops->total), 0);
+			down->ratio[i] = (double)expected / (double)tops->total;
+		}
 	}
 	return 0;
 }
@@ -139,30 +109,27 @@ static int place_in_trees(struct sumtree_descent *down, struct sumtree_tops *top
 
 	for (uint32_t i = 0; i < down->n; i++)
 		at[i] = point_at(tops, down->rng, x[i]);
-	sort_by_tree(tops, at, down->n, &piles);
+	memset(piles.first, 0xff, tops->from->n * sizeof(piles.first[0]));
+	for (uint32_t i = down->n; i-- > 0;) {
+		uint32_t tree = sumtree_tops_find_tree(tops, at[i]);
+
+		piles.next[i] = piles.first[tree];
+		piles.first[tree] = (uint16_t)i;
+	}
 	for (uint32_t t = 0; ret == 0 && t < down->from->n; t++)
 		if (piles.first[t] != LIST_END)
 			ret = place_pile(down, tops, &piles, at, t);
 	return ret;
 }
 
-/* As put_in_tree for few draws: scans the top as read instead of building prefix sums. */
-static void put_alone(struct sumtree_descent *down, const struct sumtree_tops *tops, uint32_t i,
-		      uint64_t r)
-{
-	const uint64_t *value = tops->kept[0];
-	uint32_t node = 0;
-
-	while (r >= value[node])
-		r -= value[node++];
-	down->shard[i] = 0;
-	put(down, i, node, r, value[node]);
-}
-
-/* Places all draws in the only tree. Its sum is at most 2^62. */
+/*
+ * Places all draws in the only tree. Its sum is at most 2^62. For few draws the top is scanned as
+ * read instead of building prefix sums.
+ */
 static int place_in_tree(struct sumtree_descent *down, struct sumtree_tops *tops, const uint64_t *x)
 {
 	uint64_t total = (uint64_t)sumtree_tops_total(tops);
+	const uint64_t *value = tops->kept[0];
 	bool few = down->n <= DRAWS_FEW;
 	uint32_t node = 0;
 	int ret = few ? 0 : sumtree_tops_load(tops, 0);
@@ -170,28 +137,23 @@ static int place_in_tree(struct sumtree_descent *down, struct sumtree_tops *tops
 	for (uint32_t i = 0; ret == 0 && i < down->n; i++) {
 		uint64_t r = (uint64_t)((unsigned __int128)x[i] * total >> 64);
 
-		if (few)
-			put_alone(down, tops, i, r);
-		else
+		if (!few) {
 			node = put_in_tree(down, tops, i, r, node);
+			continue;
+		}
+		for (node = 0; r >= value[node]; node++)
+			r -= value[node];
+		down->shard[i] = 0;
+		put(down, i, node, r, value[node]);
 	}
 	return ret;
-}
-
-/* Fills lanes behind the last draw, so that groups are whole. */
-static void pad_lanes(struct sumtree_descent *down)
-{
-	for (uint32_t i = down->n; i < down->groups * DRAW_GROUP; i++) {
-		down->shard[i] = down->shard[0];
-		down->lanes.node[i] = down->lanes.node[0];
-		down->lanes.r[i] = down->lanes.r[0];
-		down->lanes.expected[i] = down->lanes.expected[0];
-	}
 }
 
 int sumtree_place(struct sumtree_descent *down, struct sumtree_tops *tops,
 		  const struct strata *strata, size_t first, uint32_t n)
 {
+	const struct strata s = *strata;
+	struct draw_lanes *lanes = &down->lanes;
 	uint64_t x[DRAW_CHUNK];
 	int ret;
 
@@ -200,10 +162,21 @@ int sumtree_place(struct sumtree_descent *down, struct sumtree_tops *tops,
 	memset(down->lost, 0, sizeof(down->lost));
 	down->per_quantum = 1 / (double)sumtree_tops_total(tops);
 	rng_fill_u64(down->rng, x, n);
-	for (uint32_t i = 0; strata->n > 1 && i < n; i++)
-		x[i] = stratum_point(strata, first + i, x[i]);
+	for (uint32_t i = 0; s.n > 1 && i < n; i++) {
+		uint64_t j = (first + i) * s.step + s.rank, begin = j * s.width;
+
+		if (s.rest)
+			begin += j * s.rest / s.n;
+		x[i] = begin + (uint64_t)((unsigned __int128)x[i] * s.width >> 64);
+	}
 	ret = down->from->n == 1 ? place_in_tree(down, tops, x) : place_in_trees(down, tops, x);
-	pad_lanes(down);
+	/* Fills lanes behind the last draw, so that groups are whole. */
+	for (uint32_t i = n; i < down->groups * DRAW_GROUP; i++) {
+		down->shard[i] = down->shard[0];
+		lanes->node[i] = lanes->node[0];
+		lanes->r[i] = lanes->r[0];
+		lanes->expected[i] = lanes->expected[0];
+	}
 	return ret;
 }
 

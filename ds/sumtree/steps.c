@@ -15,8 +15,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define TURNS 3u /* most reads of a top whose epoch names another array each time */
-
 enum stage { STAGE_IDLE, STAGE_BEGUN, STAGE_TOPS, STAGE_LEVEL };
 
 struct sumtree_steps {
@@ -118,20 +116,6 @@ static int begin_tops(struct sumtree_steps *s)
 	return aim_tops(s);
 }
 
-/* Trees to be read again stay in the list. */
-static void take_tops(struct sumtree_steps *s)
-{
-	uint32_t bytes = (uint32_t)align_up(sumtree_tops_bytes(s->from), WIRE_LINE);
-	bool last = ++s->turns == TURNS;
-	uint32_t left = 0;
-
-	for (uint32_t i = 0; i < s->n_trees; i++)
-		if (!sumtree_tops_take(&s->tops, s->trees[i], s->bytes.ptr + (size_t)i * bytes,
-				       last))
-			s->trees[left++] = s->trees[i];
-	s->n_trees = left;
-}
-
 /* -------- levels -------- */
 
 static int place_all(struct sumtree_steps *s)
@@ -157,20 +141,23 @@ static int place_all(struct sumtree_steps *s)
 	return ret;
 }
 
-static bool same_node(const struct sumtree_descent *down, uint32_t a, uint32_t b)
-{
-	return down->shard[a] == down->shard[b] && down->lanes.node[a] == down->lanes.node[b];
-}
-
 /* Neighbouring draws often have the same node: they share its read. */
-static void aim_chunk(struct sumtree_steps *s, struct sumtree_descent *down)
+static int aim_level(struct sumtree_steps *s)
 {
 	uint32_t bytes = s->from->trees[0].geo.fanout[s->level - 1] * 8u;
+	int ret = make_room(&s->io, &s->room_io, s->n_todo, sizeof(*s->io));
 
-	for (uint32_t i = 0; i < down->n; i++) {
+	if (ret == 0)
+		ret = make_bytes(s, s->n_todo * bytes);
+	s->n_io = 0;
+	for (size_t k = 0; ret == 0 && k < s->n_todo; k++) {
+		struct sumtree_descent *down = &s->downs[k / DRAW_CHUNK];
+		const struct draw_lanes *lanes = &down->lanes;
+		uint32_t i = (uint32_t)(k % DRAW_CHUNK);
 		uint8_t *at;
 
-		if (i == 0 || !same_node(down, i, i - 1)) {
+		if (i == 0 || down->shard[i] != down->shard[i - 1] ||
+		    lanes->node[i] != lanes->node[i - 1]) {
 			sumtree_descent_aim(down, i, s->level, &s->io[s->n_io]);
 			s->io[s->n_io].dst = s->bytes.ptr + s->n_io * bytes;
 			s->io[s->n_io].mem = &s->bytes;
@@ -179,36 +166,7 @@ static void aim_chunk(struct sumtree_steps *s, struct sumtree_descent *down)
 		at = s->bytes.ptr + (s->n_io - 1) * bytes;
 		down->lanes.children[i] = (const uint64_t *)(const void *)at;
 	}
-}
-
-static int aim_level(struct sumtree_steps *s)
-{
-	size_t bytes = s->from->trees[0].geo.fanout[s->level - 1] * (size_t)8;
-	int ret = make_room(&s->io, &s->room_io, s->n_todo, sizeof(*s->io));
-
-	if (ret == 0)
-		ret = make_bytes(s, s->n_todo * bytes);
-	s->n_io = 0;
-	for (size_t d = 0; ret == 0 && d < n_downs(s); d++)
-		aim_chunk(s, &s->downs[d]);
 	return ret;
-}
-
-/* Emits the draws that reached their leaves; lost draws stay in the list. */
-static void collect(struct sumtree_steps *s)
-{
-	size_t left = 0;
-
-	for (size_t k = 0; k < s->n_todo; k++) {
-		const struct sumtree_descent *down = &s->downs[k / DRAW_CHUNK];
-		uint32_t i = (uint32_t)(k % DRAW_CHUNK);
-
-		if (sumtree_descent_is_lost(down, i))
-			s->todo[left++] = s->todo[k];
-		else
-			sumtree_emit_one(down, i, &s->out, s->todo[k]);
-	}
-	s->n_todo = left;
 }
 
 /* -------- steps -------- */
@@ -240,11 +198,24 @@ int sumtree_steps_begin(struct sumtree_steps *steps, const struct steps_task *ta
 	return 0;
 }
 
-/* All tops are read. A total of 0 may be transient: retry. */
 static int leave_tops(struct sumtree_steps *s)
 {
+	/* most reads of a top whose epoch names another array each time */
+	const uint32_t turns = 3;
+	uint32_t bytes = (uint32_t)align_up(sumtree_tops_bytes(s->from), WIRE_LINE);
+	bool last = ++s->turns == turns;
+	uint32_t left = 0;
 	int ret;
 
+	/* Trees to be read again stay in the list. */
+	for (uint32_t i = 0; i < s->n_trees; i++)
+		if (!sumtree_tops_take(&s->tops, s->trees[i], s->bytes.ptr + (size_t)i * bytes,
+				       last))
+			s->trees[left++] = s->trees[i];
+	s->n_trees = left;
+	if (left)
+		return aim_tops(s);
+	/* All are read. A total of 0 may be transient: retry. */
 	sumtree_tops_end(&s->tops);
 	if (sumtree_tops_total(&s->tops) == 0)
 		return begin_tops(s);
@@ -254,14 +225,26 @@ static int leave_tops(struct sumtree_steps *s)
 
 static int leave_level(struct sumtree_steps *s)
 {
+	size_t left = 0;
+
 	for (size_t d = 0; d < n_downs(s); d++)
 		sumtree_descent_step(&s->downs[d], s->level);
 	if (--s->level > 0)
 		return aim_level(s);
-	collect(s);
+	/* Emits the draws that reached their leaves; lost draws stay in the list. */
+	for (size_t k = 0; k < s->n_todo; k++) {
+		const struct sumtree_descent *down = &s->downs[k / DRAW_CHUNK];
+		uint32_t i = (uint32_t)(k % DRAW_CHUNK);
+
+		if (sumtree_descent_is_lost(down, i))
+			s->todo[left++] = s->todo[k];
+		else
+			sumtree_emit_one(down, i, &s->out, s->todo[k]);
+	}
+	s->n_todo = left;
 	s->n_io = 0;
 	s->stage = STAGE_IDLE;
-	return s->n_todo ? begin_tops(s) : 0;
+	return left ? begin_tops(s) : 0;
 }
 
 int sumtree_steps_next(struct sumtree_steps *steps, const struct transport_io **io_out,
@@ -277,8 +260,7 @@ int sumtree_steps_next(struct sumtree_steps *steps, const struct transport_io **
 		ret = begin_tops(steps);
 		break;
 	case STAGE_TOPS:
-		take_tops(steps);
-		ret = steps->n_trees ? aim_tops(steps) : leave_tops(steps);
+		ret = leave_tops(steps);
 		break;
 	case STAGE_LEVEL:
 		ret = leave_level(steps);

@@ -205,18 +205,6 @@ static int check_run(const struct sumtree *tree, const struct leaf_run *run)
 	return 0;
 }
 
-/* Builds ops from consecutive leaves as read now, so that the first CAS usually succeeds. */
-static void see_leaves(const struct sumtree *tree, const struct leaf_run *run, struct leaf_op *ops)
-{
-	for (uint32_t i = 0; i < run->n; i++)
-		ops[i] = (struct leaf_op){
-			.slot = run->first + i,
-			.gen = run->gen,
-			.word = rword64_load_relaxed(leaf_at(tree, run->first + i)),
-			.result = LEAF_UNKNOWN,
-		};
-}
-
 /* True if the view is of a single epoch. */
 static bool goes_steadily(const struct change *c)
 {
@@ -310,26 +298,17 @@ int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct lea
 		if (n)
 			continue;
 		n = part.n;
-		see_leaves(tree, &part, ops);
+		/* Leaves as read now, so that the first CAS usually succeeds. */
+		for (uint32_t i = 0; i < n; i++)
+			ops[i] = (struct leaf_op){
+				.slot = part.first + i,
+				.gen = part.gen,
+				.word = rword64_load_relaxed(leaf_at(tree, part.first + i)),
+				.result = LEAF_UNKNOWN,
+			};
 		ret = change_in_place(&c, CHANGE_CLAIM, ops, n);
 	}
 	return ret;
-}
-
-static int publish_error(const struct leaf_op *op)
-{
-	switch ((enum leaf_result)op->result) {
-	case LEAF_DONE:
-		break;
-	case LEAF_STALE:
-		return error_set(-EOWNERDEAD, "publish of slot %u: generation %u, not %u", op->slot,
-				 leaf_gen(op->word), op->gen);
-	case LEAF_ABSENT:
-		return error_set(-EEXIST, "publish of slot %u: published already", op->slot);
-	case LEAF_UNKNOWN:
-		return error_set(-EIO, "publish of slot %u: the answer was lost", op->slot);
-	}
-	return 0;
 }
 
 static_assert(LEAF_DONE == 0, "results that are all 0 are all done");
@@ -342,9 +321,22 @@ int sumtree_publish_result(const struct leaf_op *ops, size_t n)
 	for (size_t i = 0; i < n; i++)
 		bad |= ops[i].result;
 	for (size_t i = 0; bad && (ret == 0 || ret == -EEXIST) && i < n; i++) {
-		int worse = publish_error(&ops[i]);
+		const struct leaf_op *op = &ops[i];
 
-		ret = worse ? worse : ret;
+		switch ((enum leaf_result)op->result) {
+		case LEAF_DONE:
+			break;
+		case LEAF_STALE:
+			ret = error_set(-EOWNERDEAD, "publish of slot %u: generation %u, not %u",
+					op->slot, leaf_gen(op->word), op->gen);
+			break;
+		case LEAF_ABSENT:
+			ret = error_set(-EEXIST, "publish of slot %u: published already", op->slot);
+			break;
+		case LEAF_UNKNOWN:
+			ret = error_set(-EIO, "publish of slot %u: the answer was lost", op->slot);
+			break;
+		}
 	}
 	return ret;
 }
@@ -401,15 +393,6 @@ int sumtree_consume(const struct sumtree *tree, struct epoch *ep, struct leaf_op
 	return change_ops(&c, CHANGE_CONSUME, ops, n);
 }
 
-/* Number of ops, of n, that one instruction publishes. */
-static inline uint32_t ops_at_once(const struct sumtree *tree, const struct leaf_op *ops,
-				   uint32_t n)
-{
-	uint32_t most = pair_at(tree, ops[0].slot, n);
-
-	return most == 2 && ops[1].slot == ops[0].slot + 1 && ops[1].gen == ops[0].gen ? 2 : 1;
-}
-
 /*
  * The usual publish: leaves claimed under our epoch. Stops at the first other leaf; returns the
  * number done.
@@ -425,7 +408,9 @@ static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, ui
 		struct leaf_op *op = &ops[i];
 		uint64_t claimed = leaf_make(c->steady, op->gen, 0), priority[2] = { 0 };
 
-		m = ops_at_once(tree, op, n - i);
+		m = pair_at(tree, op->slot, n - i);
+		if (m == 2 && (op[1].slot != op->slot + 1 || op[1].gen != op->gen))
+			m = 1;
 		for (uint32_t k = 0; k < m; k++)
 			priority[k] = min_u64(op[k].priority, tree->max_prio);
 		if (!swap_leaves(
@@ -474,34 +459,21 @@ int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct lea
 	return ret ? ret : sumtree_publish_result(ops, n);
 }
 
-/* Collects up to a vector of leaves to publish from *next_inout on; returns how many. */
-static uint32_t gather_publish(const struct leaf_run *run, const uint64_t *priorities,
-			       uint32_t *next_inout, struct leaf_op *ops)
-{
-	uint32_t i = *next_inout, n = 0;
-
-	for (; i < run->n && n < TRANSPORT_VECTOR; i++) {
-		if (!priorities[i])
-			continue;
-		ops[n++] = (struct leaf_op){
-			.slot = run->first + i,
-			.gen = run->gen,
-			.priority = priorities[i],
-		};
-	}
-	*next_inout = i;
-	return n;
-}
-
 int sumtree_publish(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
 		    const uint64_t *priorities, struct tree_deltas *deltas)
 {
 	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
 	struct leaf_op *ops = deltas->ops;
-	uint32_t next = 0, n;
 	int ret = check_run(tree, run), first_bad = 0;
 
-	while (ret == 0 && (n = gather_publish(run, priorities, &next, ops)) > 0) {
+	for (uint32_t i = 0, n; ret == 0 && i < run->n;) {
+		for (n = 0; i < run->n && n < TRANSPORT_VECTOR; i++)
+			if (priorities[i])
+				ops[n++] = (struct leaf_op){
+					.slot = run->first + i,
+					.gen = run->gen,
+					.priority = priorities[i],
+				};
 		ret = publish_ops(&c, ops, n);
 		if (ret == 0 && first_bad == 0)
 			first_bad = sumtree_publish_result(ops, n);
