@@ -152,17 +152,6 @@ static int find_token(const struct rpc *rpc, char token_out[TOKEN_TEXT_BYTES])
 	return ret == -ENOENT ? no_store(rpc->store) : ret;
 }
 
-/* Its directory is there as long as the store is: without a socket when no server runs. */
-static int find_socket(const struct rpc *rpc, char socket_out[RUNTIME_PATH_BYTES])
-{
-	struct runtime_dir dir;
-	int ret = runtime_dir_visit(rpc->store, &dir);
-
-	if (ret == -ENOENT && !rpc->is_open)
-		return no_store(rpc->store);
-	return ret ? ret : runtime_dir_file(&dir, "metad.sock", socket_out);
-}
-
 static const char *path_or_none(const char *path)
 {
 	return *path ? path : NULL;
@@ -183,10 +172,16 @@ static int dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
 		.secret = rpc->peer.secret,
 		.deadline_ns = deadline_ns,
 	};
+	struct runtime_dir dir;
 	int ret = find_token(rpc, token);
 
 	if (ret == 0 && rpc->store[0]) {
-		ret = find_socket(rpc, socket);
+		/* The directory is there as long as the store is: without a socket when no server runs. */
+		ret = runtime_dir_visit(rpc->store, &dir);
+		if (ret == -ENOENT && !rpc->is_open)
+			ret = no_store(rpc->store);
+		else if (ret == 0)
+			ret = runtime_dir_file(&dir, "metad.sock", socket);
 		opts.socket = socket;
 	}
 	if (ret)
@@ -220,22 +215,6 @@ static void sleep_jittered(uint32_t round, uint64_t deadline_ns)
 	most = most / 2 + (now.tv_nsec ^ getpid() * 7919L) % (most / 2);
 	ts.tv_nsec = most < left ? most : left;
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
-}
-
-static int reconnect(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
-{
-	uint64_t old = rpc->peer.client_id;
-	uint32_t round = 0;
-	int ret = dial(rpc, deadline_ns);
-
-	while (is_away(ret) && !deadline_expired(clock_monotonic(), deadline_ns)) {
-		sleep_jittered(round++, deadline_ns);
-		ret = dial(rpc, deadline_ns);
-	}
-	if (ret == 0 && rpc->peer.client_id != old)
-		log_warn("reconnect client %llu lost its lease, new client %llu",
-			 (unsigned long long)old, (unsigned long long)rpc->peer.client_id);
-	return ret;
 }
 
 /* -------- open and close -------- */
@@ -391,6 +370,7 @@ static int ask_once(struct rpc *rpc, const struct rpc_call *call, uint64_t deadl
 static int ask(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_ns,
 	       ProtobufCMessage **reply_out) LOCK_REQUIRES(rpc_role)
 {
+	uint64_t old = rpc->peer.client_id;
 	bool sent = false;
 	int ret;
 
@@ -398,9 +378,18 @@ static int ask(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_n
 		/* The server sends nothing unasked: readable now means closed. */
 		if (rpc->connected && channel_is_readable(&rpc->channel))
 			hang_up(rpc);
-		ret = rpc->connected ? 0 : reconnect(rpc, deadline_ns);
+		ret = rpc->connected ? 0 : dial(rpc, deadline_ns);
+		for (uint32_t round = 0;
+		     is_away(ret) && !deadline_expired(clock_monotonic(), deadline_ns); round++) {
+			sleep_jittered(round, deadline_ns);
+			ret = dial(rpc, deadline_ns);
+		}
 		if (ret)
 			return sent ? not_answered(rpc, ret) : not_sent(rpc, ret);
+		if (rpc->peer.client_id != old)
+			log_warn("reconnect client %llu lost its lease, new client %llu",
+				 (unsigned long long)old, (unsigned long long)rpc->peer.client_id);
+		old = rpc->peer.client_id;
 		ret = ask_once(rpc, call, deadline_ns, reply_out);
 		sent = true;
 	} while (ret == -ECONNRESET && !rpc->connected && !call->once &&

@@ -6,6 +6,7 @@
 
 #include "client/part/part_link.h"
 
+#include "base/bits.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -276,20 +277,6 @@ static int part_set_take_part(struct part_set *set, uint32_t p, const struct met
 	return 0;
 }
 
-static int part_set_take_place(struct part_set *set, const struct meta_place *place)
-{
-	int ret = part_link_grow(set, place->n_parts);
-
-	for (uint32_t p = 0; ret == 0 && p < place->n_parts; p++)
-		ret = part_set_take_part(set, p, &place->parts[p]);
-	if (ret)
-		return ret;
-	set->control = place->control;
-	set->layout = place->layout;
-	set->version++;
-	return 0;
-}
-
 /* -------- open, close -------- */
 
 int part_set_open(const struct part_set *like, const struct meta_place *place, uint64_t deadline_ns,
@@ -346,57 +333,38 @@ bool part_set_is_due(const struct part_set *set)
 	return clock_now_ns(set->clock) >= set->ask_ns;
 }
 
-/* Half of the time to all of it, so that the clients of a dead node do not come in step. */
-static uint64_t part_set_next_pause(const struct part_set *set, uint64_t now_ns)
-{
-	enum { DOUBLINGS = 6 }; /* 2 s at most */
-	const uint64_t last_ns = 2 * (uint64_t)CLOCK_NS_PER_S;
-	uint64_t most = ask_first_ns << (set->asked < DOUBLINGS ? set->asked : DOUBLINGS);
-
-	if (most > last_ns)
-		most = last_ns;
-	return most / 2 + (now_ns ^ (uintptr_t)set) % (most / 2);
-}
-
 int part_set_heal(struct part_set *set)
 {
+	enum { DOUBLINGS = 6 };
+	const uint64_t last_ns = 2 * (uint64_t)CLOCK_NS_PER_S;
 	struct meta *meta = set->meta;
 	struct meta_place place;
+	uint64_t most;
 	int ret;
 
 	set->questions++;
 	ret = meta->ops->refresh(meta, &set->object, &set->access, part_set_patience(set), &place);
 	if (ret == 0) {
-		ret = part_set_take_place(set, &place);
+		ret = part_link_grow(set, place.n_parts);
+		for (uint32_t p = 0; ret == 0 && p < place.n_parts; p++)
+			ret = part_set_take_part(set, p, &place.parts[p]);
+		if (ret == 0) {
+			set->control = place.control;
+			set->layout = place.layout;
+			set->version++;
+		}
 		meta_place_fini(&place);
 		part_set_count_away(set);
 	} else {
 		log_debug("%s %s: placement query failed: %s", set->kind->object, set->object.name,
 			  error_last());
 	}
-	if (set->n_away == 0 && ret == 0)
-		set->asked = 0;
-	else
-		set->asked++;
+	set->asked = set->n_away == 0 && ret == 0 ? 0 : set->asked + 1;
 	set->asked_ns = clock_now_ns(set->clock);
-	set->ask_ns = set->asked_ns + part_set_next_pause(set, set->asked_ns);
+	/* Half of the pause to all of it, so that the clients of a dead node do not come in step. */
+	most = min_u64(ask_first_ns << min_u64(set->asked, DOUBLINGS), last_ns);
+	set->ask_ns = set->asked_ns + most / 2 + (set->asked_ns ^ (uintptr_t)set) % (most / 2);
 	return ret == -ESTALE || ret == -ECHILD ? ret : 0;
-}
-
-/* Applies changes, during which another node may be lost. */
-static int part_set_take_up(struct part_set *set)
-{
-	int ret = 0;
-
-	part_set_drop(set);
-	if (part_set_is_due(set))
-		ret = part_set_heal(set);
-	if (ret == 0 && set->told != set->version && set->hooks && set->hooks->moved)
-		ret = set->hooks->moved(set->ctx);
-	if (ret)
-		return ret;
-	set->told = set->version;
-	return set->n_up ? 0 : part_set_none_up(set);
 }
 
 int part_set_enter(struct part_set *set)
@@ -407,7 +375,15 @@ int part_set_enter(struct part_set *set)
 		return ret;
 	if (ret == 0 && set->told == set->version && !part_set_is_due(set))
 		return 0;
-	return part_set_take_up(set);
+	/* Applies changes, during which another node may be lost. */
+	part_set_drop(set);
+	ret = part_set_is_due(set) ? part_set_heal(set) : 0;
+	if (ret == 0 && set->told != set->version && set->hooks && set->hooks->moved)
+		ret = set->hooks->moved(set->ctx);
+	if (ret)
+		return ret;
+	set->told = set->version;
+	return set->n_up ? 0 : part_set_none_up(set);
 }
 
 /* -------- another slot -------- */

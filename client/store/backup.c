@@ -40,21 +40,16 @@ static int take(void *ctx, const void *bytes, size_t len)
 	return 0;
 }
 
-static int begin(const char *path, struct copy *copy)
-{
-	int n = snprintf(copy->path, sizeof(copy->path), "%s.XXXXXX", path);
-
-	if (n < 0 || (size_t)n >= sizeof(copy->path))
-		return error_set(-ENAMETOOLONG, "backup: %.64s...: name too long", path);
-	copy->fd = mkostemp(copy->path, O_CLOEXEC);
-	return copy->fd < 0 ? failed("create", copy->path) : 0;
-}
-
-static int sync_folder(const char *path)
+/* A name on disk lasts only when its folder is synced too. */
+static int finish(const struct copy *copy, const char *path)
 {
 	char name[PATH_MAX];
 	int fd, ret;
 
+	if (fsync(copy->fd))
+		return failed("fsync", copy->path);
+	if (rename(copy->path, path))
+		return failed("rename to", path);
 	snprintf(name, sizeof(name), "%s", path);
 	fd = open(dirname(name), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -64,28 +59,22 @@ static int sync_folder(const char *path)
 	return ret;
 }
 
-static int finish(const struct copy *copy, const char *path)
-{
-	if (fsync(copy->fd))
-		return failed("fsync", copy->path);
-	if (rename(copy->path, path))
-		return failed("rename to", path);
-	return sync_folder(path);
-}
-
 int rlv_store_backup(struct rlv_store *store, const char *path)
 {
 	struct copy copy;
-	int ret;
+	int n, ret;
 
 	if (!store || !path || !path[0])
 		return error_set(-EINVAL, "store or path is NULL or empty");
 	if (!store->meta->ops->backup)
 		return error_set(-ENOTSUP, "the pool of an embedded store holds its catalog: copy "
 					   "the file while it is closed");
-	ret = begin(path, &copy);
-	if (ret)
-		return ret;
+	n = snprintf(copy.path, sizeof(copy.path), "%s.XXXXXX", path);
+	if (n < 0 || (size_t)n >= sizeof(copy.path))
+		return error_set(-ENAMETOOLONG, "backup: %.64s...: name too long", path);
+	copy.fd = mkostemp(copy.path, O_CLOEXEC);
+	if (copy.fd < 0)
+		return failed("create", copy.path);
 	ret = store->meta->ops->backup(store->meta, take, &copy);
 	if (ret == 0)
 		ret = finish(&copy, path);

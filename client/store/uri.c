@@ -2,36 +2,16 @@
 
 #include "base/os/runtime_dir.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define URI_FORMS "want embed:, embed:FILE, shm:NAME or relive://HOST:PORT"
-#define DEFAULT_PORT 7117
 
 static int refuse(const char *text, const char *why)
 {
 	return error_set(-EINVAL, "uri \"%.128s\": %s; " URI_FORMS, text, why);
-}
-
-static int parse_port(const char *text, uint16_t *port_out)
-{
-	uint32_t port = 0;
-
-	if (*text == '\0')
-		return -EINVAL;
-	for (const char *p = text; *p; p++) {
-		if (!isdigit((unsigned char)*p))
-			return -EINVAL;
-		port = port * 10 + (uint32_t)(*p - '0');
-		if (port > UINT16_MAX)
-			return -EINVAL;
-	}
-	if (port == 0)
-		return -EINVAL;
-	*port_out = (uint16_t)port;
-	return 0;
 }
 
 /* HOST, HOST:PORT, [V6] or [V6]:PORT. */
@@ -40,16 +20,22 @@ static int parse_tcp(const char *text, const char *rest, struct uri *uri)
 	bool bracket = rest[0] == '[';
 	const char *host = rest + bracket;
 	const char *end = bracket ? strchr(host, ']') : strchr(host, ':');
-	const char *after = end ? end + bracket : NULL;
+	const char *after = end ? end + bracket : "";
 	size_t len = end ? (size_t)(end - host) : strlen(host);
+	unsigned long port = 7117;
 
 	if (bracket && !end)
 		return refuse(text, "no ] after the address");
 	if (len == 0 || len >= sizeof(uri->text) || memchr(host, '/', len))
 		return refuse(text, "bad host");
-	uri->port = DEFAULT_PORT;
-	if (after && *after && (*after != ':' || parse_port(after + 1, &uri->port)))
+	if (*after) { /* digits only: strtoul would also take a sign and blanks */
+		if (*after != ':' || after[1 + strspn(after + 1, "0123456789")])
+			return refuse(text, "bad port");
+		port = strtoul(after + 1, NULL, 10);
+	}
+	if (port == 0 || port > UINT16_MAX)
 		return refuse(text, "bad port");
+	uri->port = (uint16_t)port;
 	memcpy(uri->text, host, len);
 	uri->text[len] = '\0';
 	return 0;

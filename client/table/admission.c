@@ -83,19 +83,6 @@ static int admission_carry(struct admission *adm)
 	return ret;
 }
 
-/* The chain posted last lies in lim. A connection that was closed has done with it. */
-static void admission_wait_posted(struct admission *adm, const struct part_set *set)
-{
-	struct transport *tr;
-
-	if (!adm->lim.ticket || !set->parts[adm->control] ||
-	    set->statuses[adm->control].opened != adm->opened)
-		return;
-	tr = adm->lim.region->tr;
-	if (transport_poll(tr, adm->lim.ticket, DEADLINE_NEVER))
-		log_debug("read the limiter's counts of view %u: %s", adm->view, error_last());
-}
-
 int admission_follow(struct admission *adm, const struct handle *h)
 {
 	const struct part_set *set = &h->set;
@@ -105,7 +92,11 @@ int admission_follow(struct admission *adm, const struct handle *h)
 	adm->here = part_set_has_control(set);
 	if (!adm->here || (same && adm->opened == set->statuses[adm->control].opened))
 		return 0;
-	admission_wait_posted(adm, set);
+	/* The chain posted last lies in lim. A connection that was closed has done with it. */
+	if (old.ticket && set->parts[adm->control] &&
+	    set->statuses[adm->control].opened == adm->opened &&
+	    transport_poll(old.region->tr, old.ticket, DEADLINE_NEVER))
+		log_debug("read the limiter's counts of view %u: %s", adm->view, error_last());
 	admission_bind(adm, h);
 	adm->lim.open_for_samples = old.open_for_samples;
 	if (same) /* our counts stand in the slot: they go on */

@@ -10,29 +10,34 @@
 #include <math.h>
 #include <string.h>
 
-/* Names of columns become JSON keys and Python attributes. */
-static bool name_is_valid(const char *name)
+static int encode_column(const struct rlv_table_opts *opts, uint32_t c, struct table_desc *desc)
 {
-	size_t len = name ? strnlen(name, RLV_NAME_BYTES) : 0;
-
-	if (len == 0 || len >= RLV_NAME_BYTES)
-		return false;
-	if (!islower((unsigned char)name[0]) && name[0] != '_')
-		return false;
-	for (size_t i = 1; i < len; i++) {
-		unsigned char c = (unsigned char)name[i];
-
-		if (!islower(c) && !isdigit(c) && c != '_')
-			return false;
-	}
-	return true;
-}
-
-static int encode_shape(const struct rlv_column *in, uint32_t c, struct column_desc *out)
-{
+	const struct rlv_column *in = &opts->columns[c];
+	struct column_desc *out = &desc->columns[c];
 	const uint64_t most = (uint64_t)1 << 26;
 	uint64_t bytes = dtype_bytes(in->dtype);
+	size_t len = in->name ? strnlen(in->name, RLV_NAME_BYTES) : 0;
 
+	/* Names of columns become JSON keys and Python attributes. */
+	if (len == 0 || len >= RLV_NAME_BYTES || isdigit((unsigned char)in->name[0]) ||
+	    strspn(in->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != len)
+		return error_set(
+			-EINVAL,
+			"columns[%u].name \"%.70s\": want [a-z_][a-z0-9_]*, at most %u long", c,
+			in->name ? in->name : "(null)", RLV_NAME_BYTES - 1);
+	for (uint32_t i = 0; i < c; i++)
+		if (strcmp(desc->columns[i].name, in->name) == 0)
+			return error_set(-EINVAL,
+					 "columns[%u].name \"%s\": columns[%u] has it already", c,
+					 in->name, i);
+	if (bytes == 0)
+		return error_set(-EINVAL, "columns[%u].dtype %u: not an rlv_dtype", c, in->dtype);
+	if (in->role > RLV_NEXT)
+		return error_set(-EINVAL, "columns[%u].role %u: not an rlv_role", c, in->role);
+	if (in->role == RLV_REWARD &&
+	    (in->ndim != 0 || (in->dtype != RLV_F32 && in->dtype != RLV_F64)))
+		return error_set(-EINVAL, "columns[%u] %s: a reward is a scalar of f32 or f64", c,
+				 in->name);
 	if (in->ndim > RLV_MAX_DIMS)
 		return error_set(-EINVAL, "columns[%u].ndim %u: at most %u", c, in->ndim,
 				 RLV_MAX_DIMS);
@@ -45,38 +50,12 @@ static int encode_shape(const struct rlv_column *in, uint32_t c, struct column_d
 					 c, in->name, (unsigned long long)most);
 		out->shape[d] = in->shape[d];
 	}
+	memcpy(out->name, in->name, len + 1);
+	out->dtype = (uint16_t)in->dtype;
+	out->role = (uint16_t)in->role;
 	out->ndim = in->ndim;
 	out->bytes = (uint32_t)bytes;
 	return 0;
-}
-
-static int encode_column(const struct rlv_table_opts *opts, uint32_t c, struct table_desc *desc)
-{
-	const struct rlv_column *in = &opts->columns[c];
-	struct column_desc *out = &desc->columns[c];
-
-	if (!name_is_valid(in->name))
-		return error_set(
-			-EINVAL,
-			"columns[%u].name \"%.70s\": want [a-z_][a-z0-9_]*, at most %u long", c,
-			in->name ? in->name : "(null)", RLV_NAME_BYTES - 1);
-	for (uint32_t i = 0; i < c; i++)
-		if (strcmp(desc->columns[i].name, in->name) == 0)
-			return error_set(-EINVAL,
-					 "columns[%u].name \"%s\": columns[%u] has it already", c,
-					 in->name, i);
-	if (dtype_bytes(in->dtype) == 0)
-		return error_set(-EINVAL, "columns[%u].dtype %u: not an rlv_dtype", c, in->dtype);
-	if (in->role > RLV_NEXT)
-		return error_set(-EINVAL, "columns[%u].role %u: not an rlv_role", c, in->role);
-	if (in->role == RLV_REWARD &&
-	    (in->ndim != 0 || (in->dtype != RLV_F32 && in->dtype != RLV_F64)))
-		return error_set(-EINVAL, "columns[%u] %s: a reward is a scalar of f32 or f64", c,
-				 in->name);
-	memcpy(out->name, in->name, strlen(in->name) + 1);
-	out->dtype = (uint16_t)in->dtype;
-	out->role = (uint16_t)in->role;
-	return encode_shape(in, c, out);
 }
 
 static int encode_view(const struct rlv_view *in, uint32_t v, struct view_desc *out)
@@ -174,32 +153,10 @@ int signature_encode(const char *name, const struct rlv_table_opts *opts, bool f
 	return 0;
 }
 
-static void decode_view(const struct view_desc *in, struct rlv_view *out)
-{
-	double unit = (double)((uint64_t)1 << LIMIT_SPI_BITS);
-
-	*out = (struct rlv_view){
-		.stack = in->stack,
-		.n_step = in->n_step,
-		.selector = in->selector,
-		.period = in->period,
-		.max_times_sampled = in->max_times_sampled,
-		.max_staleness = in->max_staleness,
-		.alpha = in->alpha,
-		.eps = in->eps,
-		.limiter = {
-			.min_size = in->limit.min_size,
-			.samples_per_insert = (double)in->limit.spi / unit,
-			.min_diff = in->limit.min_diff == INT64_MIN ? -INFINITY :
-								      (double)in->limit.min_diff / unit,
-			.max_diff = in->limit.max_diff == INT64_MAX ? INFINITY :
-								      (double)in->limit.max_diff / unit,
-		},
-	};
-}
-
 void signature_decode(const struct table_desc *desc, struct rlv_table_info *info)
 {
+	const double unit = (double)((uint64_t)1 << LIMIT_SPI_BITS);
+
 	info->n_columns = desc->n_columns;
 	info->n_views = desc->n_views;
 	for (uint32_t c = 0; c < desc->n_columns; c++) {
@@ -211,8 +168,29 @@ void signature_decode(const struct table_desc *desc, struct rlv_table_info *info
 		};
 		memcpy(out->shape, in->shape, sizeof(out->shape));
 	}
-	for (uint32_t v = 0; v < desc->n_views; v++)
-		decode_view(&desc->views[v], &info->views[v].view);
+	for (uint32_t v = 0; v < desc->n_views; v++) {
+		const struct view_desc *in = &desc->views[v];
+		const struct limit_desc *limit = &in->limit;
+		double min_diff = (double)limit->min_diff / unit;
+		double max_diff = (double)limit->max_diff / unit;
+
+		info->views[v].view = (struct rlv_view){
+			.stack = in->stack,
+			.n_step = in->n_step,
+			.selector = in->selector,
+			.period = in->period,
+			.max_times_sampled = in->max_times_sampled,
+			.max_staleness = in->max_staleness,
+			.alpha = in->alpha,
+			.eps = in->eps,
+			.limiter = {
+				.min_size = limit->min_size,
+				.samples_per_insert = (double)limit->spi / unit,
+				.min_diff = limit->min_diff == INT64_MIN ? -INFINITY : min_diff,
+				.max_diff = limit->max_diff == INT64_MAX ? INFINITY : max_diff,
+			},
+		};
+	}
 }
 
 /* -------- limiter presets: Reverb's, in its own parameters -------- */

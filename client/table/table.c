@@ -231,34 +231,27 @@ static int table_info_shard(struct rlv_table *table, uint32_t s, uint32_t v,
 	return 0;
 }
 
-/* Skips a shard that is lost meanwhile. */
+/* Skips a shard that is lost meanwhile. Counts stay as they were while the control shard is away. */
 static int table_info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
 {
 	struct part_set *set = &table->set;
+	struct limiter_words *counts = &table->seen->counts[v];
+	struct limiter lim;
+	int ret = 0;
 
 	for (uint32_t s = 0; s < set->n_parts; s++) {
-		int ret = set->parts[s] ? table_info_shard(table, s, v, out) : 0;
-
+		ret = set->parts[s] ? table_info_shard(table, s, v, out) : 0;
 		if (ret && part_set_drop(set) == 0)
 			return ret;
 		if (part_set_is_away(set, s))
 			out->items_lost += table->seen->items[s][v];
 	}
-	return 0;
-}
-
-/* While the control shard is away: as they were. */
-static int table_info_limiter(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
-{
-	struct limiter_words *counts = &table->seen->counts[v];
-	struct limiter lim;
-	int ret = 0;
-
-	if (part_set_has_control(&table->set)) {
-		limiter_init(&lim, shard_of(table->set.parts[table->set.control]), v, 0);
+	ret = 0;
+	if (part_set_has_control(set)) {
+		limiter_init(&lim, shard_of(set->parts[set->control]), v, 0);
 		ret = limiter_read(&lim, counts);
 	}
-	if (ret && part_set_drop(&table->set) == 0)
+	if (ret && part_set_drop(set) == 0)
 		return ret;
 	out->inserted = counts->ins_committed;
 	out->sampled = counts->smp_committed;
@@ -292,11 +285,8 @@ int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 		(desc->tree_bytes + desc->slots_bytes + desc->pages_bytes) * desc->n_shards;
 	lock_acquire(&table->lock, &table_lock);
 	ret = table_look(table);
-	for (uint32_t v = 0; ret == 0 && v < info.n_views; v++) {
+	for (uint32_t v = 0; ret == 0 && v < info.n_views; v++)
 		ret = table_info_view(table, v, &info.views[v]);
-		if (ret == 0)
-			ret = table_info_limiter(table, v, &info.views[v]);
-	}
 	info.shards = table->set.n_parts;
 	info.shards_up = table->set.n_up;
 	info.control = table->set.control;
@@ -343,22 +333,6 @@ int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, siz
 
 /* -------- verify -------- */
 
-static void report_add(struct rlv_verify_report *sum, const struct shard_check_report *one,
-		       uint32_t n_views)
-{
-	if (sum->problems == 0 && one->n_texts)
-		snprintf(sum->first_problem, sizeof(sum->first_problem), "%s", one->text[0]);
-	sum->problems += (uint32_t)(one->problems < UINT32_MAX ? one->problems : UINT32_MAX);
-	for (uint32_t v = 0; v < n_views; v++)
-		sum->items += one->live[v];
-	sum->wrong_sums += one->wrong_nodes + one->wrong_sizes;
-	sum->wrong_leaves += one->wrong_leaves + one->wrong_tags;
-	sum->wrong_blocks += one->wrong_headers;
-	sum->wrong_rows += one->wrong_rows;
-	sum->wrong_words += one->wrong_limits + one->wrong_slots;
-	sum->open_blocks += one->open_blocks;
-}
-
 int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_out)
 {
 	struct rlv_verify_report sum = { 0 };
@@ -380,10 +354,23 @@ int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_o
 		if (!table->set.parts[s])
 			continue;
 		ret = shard_check(shard_of(table->set.parts[s]), &opts, &one);
-		if (ret == 0)
-			report_add(&sum, &one, table->desc.n_views);
-		else if (part_set_drop(&table->set))
+		if (ret && part_set_drop(&table->set)) {
 			ret = 0; /* it is lost: nothing can be said of it */
+			continue;
+		}
+		if (ret)
+			break;
+		if (sum.problems == 0 && one.n_texts)
+			snprintf(sum.first_problem, sizeof(sum.first_problem), "%s", one.text[0]);
+		sum.problems += (uint32_t)(one.problems < UINT32_MAX ? one.problems : UINT32_MAX);
+		for (uint32_t v = 0; v < table->desc.n_views; v++)
+			sum.items += one.live[v];
+		sum.wrong_sums += one.wrong_nodes + one.wrong_sizes;
+		sum.wrong_leaves += one.wrong_leaves + one.wrong_tags;
+		sum.wrong_blocks += one.wrong_headers;
+		sum.wrong_rows += one.wrong_rows;
+		sum.wrong_words += one.wrong_limits + one.wrong_slots;
+		sum.open_blocks += one.open_blocks;
 	}
 	lock_release(&table->lock, &table_lock);
 	if (ret == 0)

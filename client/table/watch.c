@@ -36,45 +36,18 @@ static int watch_trace(const struct handle *h, uint64_t *trace_out)
 	return ret;
 }
 
-/* The first look counts as progress; a failed one does not. */
-static void watch_look(struct rlv_watch *watch, const struct handle *h, uint64_t now_ns)
-{
-	uint64_t trace = watch->seen;
-
-	if (watch_trace(h, &trace))
-		log_debug("table %s: %s", h->desc->name, error_last());
-	if (trace != watch->seen)
-		watch->moved_ns = now_ns;
-	watch->seen = trace;
-	watch->looked_ns = now_ns;
-}
-
 /* -------- the wait -------- */
-
-/* For `relive status --why`. */
-static void watch_tell_server(const struct rlv_watch *watch, struct handle *h, uint32_t view)
-{
-	struct meta *meta = h->table->store->meta;
-	const struct meta_wait wait = {
-		.table = h->desc->name,
-		.view = view,
-		.slot = h->slot.owner,
-		.began_ns = watch->began_ns,
-		.said_ns = watch->looked_ns,
-		.words = watch->text,
-	};
-
-	if (meta->ops->wait)
-		meta->ops->wait(meta, &h->watch, &wait);
-}
 
 int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn explain, void *ctx)
 {
 	const uint64_t look_ns = 500 * (uint64_t)CLOCK_NS_PER_MS; /* four times within stall_ns */
 	const uint64_t warn_ns = 2 * (uint64_t)CLOCK_NS_PER_S;
 	const uint64_t warn_again_ns = 60 * (uint64_t)CLOCK_NS_PER_S;
+	struct meta *meta = h->table->store->meta;
 	uint64_t stall_ns = (uint64_t)h->table->store->stall_ns;
 	uint64_t now_ns = clock_now_ns(h->clock);
+	struct meta_wait wait = { .table = h->desc->name, .slot = h->slot.owner };
+	uint64_t trace;
 
 	if (!watch->began_ns) {
 		watch->began_ns = watch->looked_ns = watch->moved_ns = now_ns;
@@ -82,8 +55,21 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn expla
 	}
 	if (watch->looked_ns && now_ns - watch->looked_ns < min_u64(look_ns, stall_ns / 4))
 		return 0;
-	watch_look(watch, h, now_ns);
-	watch_tell_server(watch, h, explain(ctx, watch->text));
+	/* The first look counts as progress; a failed one does not. */
+	trace = watch->seen;
+	if (watch_trace(h, &trace))
+		log_debug("table %s: %s", h->desc->name, error_last());
+	if (trace != watch->seen)
+		watch->moved_ns = now_ns;
+	watch->seen = trace;
+	watch->looked_ns = now_ns;
+	/* The server is told for `relive status --why`. */
+	wait.view = explain(ctx, watch->text);
+	wait.began_ns = watch->began_ns;
+	wait.said_ns = now_ns;
+	wait.words = watch->text;
+	if (meta->ops->wait)
+		meta->ops->wait(meta, &h->watch, &wait);
 	if (!watch->warned && now_ns - watch->began_ns >= warn_ns &&
 	    (!h->warned_ns || now_ns - h->warned_ns >= warn_again_ns)) {
 		watch->warned = true;
