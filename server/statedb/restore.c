@@ -151,14 +151,16 @@ int restore_catalog(const struct restore_opts *opts)
 {
 	struct runtime_dir dir;
 	struct paths paths;
+	const char *folder;
 	int n, fd, pid = 0;
 	int ret = runtime_dir_open(opts->store, true, &dir);
 
 	if (ret)
 		return ret;
-	n = snprintf(paths.dir, PATH_MAX, "%s", opts->dir ? opts->dir : dir.path);
+	folder = opts->dir ? opts->dir : dir.path;
+	n = snprintf(paths.dir, PATH_MAX, "%s", folder);
 	for (int i = 0; n >= 0 && n < PATH_MAX && i < N_PLACES; i++)
-		n = snprintf(paths.at[i], PATH_MAX, "%s/%s.db%s", paths.dir, opts->store, tails[i]);
+		n = snprintf(paths.at[i], PATH_MAX, "%s/%s.db%s", folder, opts->store, tails[i]);
 	if (n < 0 || n >= PATH_MAX)
 		return error_set(-ENAMETOOLONG, "restore: state directory: name too long");
 	ret = runtime_dir_lock(&dir, "metad", &fd, &pid);
