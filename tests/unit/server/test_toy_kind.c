@@ -284,7 +284,7 @@ int main(void)
 		CASE(toy__a_node_is_drained_when_others_counted_as_much),
 	};
 
-	if (test_skips_msan("SQLite"))
+	if (test_skips_msan("SQLite") || test_skips_valgrind("pidfds"))
 		return TEST_EXIT_SKIP;
 	return TEST_RUN(tests, NULL, NULL);
 }
