@@ -198,11 +198,15 @@ static int open_target(struct memnode *node)
 		ret = memnode_pool_begin(node->target);
 	if (ret == 0)
 		ret = node->target->ops->listen(node->target, address);
-	if (ret)
+	/*
+	 * Pages of a pool that a device knows are not files of their own: another user of this host,
+	 * who would map them all, goes over RDMA, where windows keep him to his page.
+	 */
+	if (ret || (strcmp(kind, "verbs") == 0 && !opts.trust_clients))
 		return ret;
 	snprintf(file, sizeof(file), "%s.sock", node->role_name);
 	ret = runtime_dir_share_socket(&node->dir, file);
-	return ret == -ENOENT ? 0 : ret; /* a device over verbs has no socket */
+	return ret == -ENOENT ? 0 : ret; /* a device has no socket */
 }
 
 /* -------- the agent -------- */
