@@ -1,29 +1,21 @@
 /*
  * relive backup and restore: copies the catalog of a store to a file and back.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <sys/wait.h>
 
 #include "base/bits.h"
-#include "base/json.h"
 #include "base/os/runtime_dir.h"
 #include "cli/cli.h"
 #include "cli/host/host_files.h"
 #include "program/spawn.h"
 
-static int print_done(bool as_json, const char *done, const char *store, const char *file)
+static int print_done(bool json, const char *done, const char *store, const char *file)
 {
-	struct json *json;
-
-	if (!as_json) {
-		printf("%s: %s %s\n", store, done, file);
-		return CLI_OK;
-	}
-	json = cli_json_begin();
-	json_put_string(json, "store", store);
-	json_put_string(json, "file", file);
-	return cli_json_end(json);
+	return cli_result(json,
+			  (const struct cli_value[]){ { .key = "store", .text = store },
+						      { .key = "file", .text = file } },
+			  2, "%s: %s %s\n", store, done, file);
 }
 
 /* -------- backup -------- */
@@ -32,8 +24,7 @@ int cmd_backup(int argc, char **argv)
 {
 	struct cli_common common = CLI_COMMON_INIT;
 	const char *words[2] = { NULL, NULL };
-	const struct arg_option options[] = { CLI_OPTION_STORE(common), CLI_OPTION_JSON(common),
-					      CLI_OPTION_TIMEOUT(common) };
+	const struct arg_option options[] = { CLI_OPTIONS(common) };
 	const struct args args = {
 		.usage = "backup [URI] FILE [OPTIONS]",
 		.summary = "Copies the catalog of a store that runs (default " CLI_DEFAULT_URI
@@ -64,20 +55,6 @@ int cmd_backup(int argc, char **argv)
 
 /* -------- restore -------- */
 
-/* Runs the server's program, which owns the catalog. Its messages go to our stderr. */
-static int run_restore(const char *store, const char *file, bool force, int *status_out)
-{
-	const char *const argv[] = { "relive-metad",           "--store", store, "--restore", file,
-				     force ? "--force" : NULL, NULL };
-	const struct spawn_daemon program = { .binary = argv[0], .argv = argv };
-	pid_t pid;
-	int ret = spawn_daemon(&program, &pid);
-
-	if (ret == 0)
-		*status_out = spawn_wait(pid);
-	return ret;
-}
-
 int cmd_restore(int argc, char **argv)
 {
 	struct cli_common common = CLI_COMMON_INIT;
@@ -106,11 +83,20 @@ int cmd_restore(int argc, char **argv)
 			"refused until it\nis started with --adopt, which adds them to the catalog.",
 	};
 	int code = cli_parse(&args, argc, argv), status = 0, ret;
+	/* The server's program owns the catalog. Its messages go to our stderr. */
+	const char *const line[] = {
+		"relive-metad",           "--store", words[0], "--restore", words[1],
+		force ? "--force" : NULL, NULL,
+	};
+	const struct spawn_daemon program = { .binary = line[0], .argv = line };
 	struct runtime_dir dir;
+	pid_t pid;
 
 	if (code != CLI_CONTINUE)
 		return code;
-	ret = run_restore(words[0], words[1], force, &status);
+	ret = spawn_daemon(&program, &pid);
+	if (ret == 0)
+		status = spawn_wait(pid);
 	if (ret == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
 		cli_error("restore %s: relive-metad refused %s (its message is above)", words[0],
 			  words[1]);
@@ -118,9 +104,8 @@ int cmd_restore(int argc, char **argv)
 	}
 	if (ret == 0)
 		ret = runtime_dir_open(words[0], false, &dir);
-	if (ret == 0)
-		ret = host_files_keep(
-			&dir); /* `down` must not delete a catalog restored on purpose */
+	if (ret == 0) /* `down` must not delete a catalog restored on purpose */
+		ret = host_files_mark(&dir, HOST_KEPT);
 	return ret ? cli_fail_local(ret, "restore %s", words[0])
 		   : print_done(common.json, "its catalog was replaced by", words[0], words[1]);
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem/alloc.h"
+#include "base/bits.h"
 
 /* Errors printed on stderr, for the object that --json prints at the end. */
 static struct {
@@ -13,24 +13,6 @@ static struct {
 	char message[1024]; /* all messages, in order */
 	char hint[256];
 } said;
-
-/* Length of "bench replay" in "bench replay [OPTIONS]": the leading words. */
-static int command_length(const char *usage)
-{
-	size_t len = 0;
-
-	for (;;) {
-		size_t word = strcspn(usage + len, " ");
-
-		if (word == 0 || strcspn(usage + len, "[|") < word)
-			break;
-		len += word;
-		if (!usage[len])
-			return (int)len;
-		len++;
-	}
-	return len ? (int)len - 1 : 0;
-}
 
 int cli_parse(const struct args *args, int argc, char *const *argv)
 {
@@ -42,7 +24,6 @@ int cli_parse(const struct args *args, int argc, char *const *argv)
 	}
 	if (ret) {
 		cli_error("%s", error_last());
-		cli_hint("relive %.*s --help", command_length(args->usage), args->usage);
 		return CLI_USAGE;
 	}
 	return CLI_CONTINUE;
@@ -87,77 +68,80 @@ int cli_json_end(struct json *json)
 	return json_end(json) ? CLI_FAILURE : CLI_OK;
 }
 
-/* Append, separated by "; ", truncated to the room. */
-static void remember_said(char *text, size_t bytes, const char *words)
+int cli_result(bool as_json, const struct cli_value *values, size_t n, const char *fmt, ...)
 {
-	size_t len = strlen(text), n = strlen(words);
+	struct json *json;
+	va_list args;
 
-	if (len && len + 2 < bytes) {
-		memcpy(text + len, "; ", 3);
-		len += 2;
+	if (!as_json) {
+		va_start(args, fmt);
+		vprintf(fmt, args);
+		va_end(args);
+		return CLI_OK;
 	}
-	if (n > bytes - len - 1)
-		n = bytes - len - 1;
-	memcpy(text + len, words, n);
-	text[len + n] = 0;
+	json = cli_json_begin();
+	for (size_t i = 0; i < n; i++) {
+		if (values[i].text)
+			json_put_string(json, values[i].key, values[i].text);
+		else if (values[i].is_true)
+			json_put_bool(json, values[i].key, true);
+		else
+			json_put_u64(json, values[i].key, values[i].number);
+	}
+	return cli_json_end(json);
+}
+
+/* Prints a line on stderr and keeps its text for --json: separated by "; ", truncated to the room. */
+RLV_PRINTF(4, 0)
+static void say(const char *prefix, char *kept, size_t room, const char *fmt, va_list args)
+{
+	char text[sizeof(said.message)];
+	size_t len = strlen(kept);
+
+	vsnprintf(text, sizeof(text), fmt, args);
+	fflush(stdout);
+	fprintf(stderr, "%s%s\n", prefix, text);
+	snprintf(kept + len, room - len, "%s%s", len ? "; " : "", text);
 }
 
 void cli_error(const char *fmt, ...)
 {
-	char text[sizeof(said.message)];
 	va_list args;
 
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
+	say("relive: ", said.message, sizeof(said.message), fmt, args);
 	va_end(args);
-	fflush(stdout);
-	fprintf(stderr, "relive: %s\n", text);
-	remember_said(said.message, sizeof(said.message), text);
 }
 
 void cli_hint(const char *fmt, ...)
 {
-	char text[sizeof(said.hint)];
 	va_list args;
 
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
+	say("  try: ", said.hint, sizeof(said.hint), fmt, args);
 	va_end(args);
-	fprintf(stderr, "  try: %s\n", text);
-	remember_said(said.hint, sizeof(said.hint), text);
-}
-
-static bool wants_json(int argc, char *const *argv)
-{
-	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-		if (strcmp(argv[i], "--json") == 0)
-			return true;
-	}
-	return false;
-}
-
-static int code_of(int exit_code)
-{
-	if (said.code)
-		return said.code;
-	if (exit_code == CLI_USAGE)
-		return -EINVAL;
-	return exit_code == CLI_REFUSED ? -ECANCELED : -EIO;
 }
 
 int cli_finish(int exit_code, int argc, char *const *argv)
 {
+	bool as_json = false;
 	struct json *json;
 
 	if (exit_code == CLI_USAGE && argc > 1 && !said.hint[0])
 		cli_hint("relive %.20s --help", argv[1]);
-	if (exit_code == CLI_OK || !said.message[0] || !wants_json(argc, argv))
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		as_json |= strcmp(argv[i], "--json") == 0;
+	if (exit_code == CLI_OK || !said.message[0] || !as_json)
 		return exit_code;
+	if (!said.code)
+		said.code = exit_code == CLI_USAGE     ? -EINVAL
+			    : exit_code == CLI_REFUSED ? -ECANCELED
+						       : -EIO;
 	json = cli_json_begin();
 	json_key(json, "error");
 	json_object_begin(json);
-	json_put_i64(json, "code", code_of(exit_code));
-	json_put_string(json, "name", rlv_error_name(code_of(exit_code)));
+	json_put_i64(json, "code", said.code);
+	json_put_string(json, "name", rlv_error_name(said.code));
 	json_put_string(json, "message", said.message);
 	if (said.hint[0])
 		json_put_string(json, "hint", said.hint);
@@ -165,14 +149,18 @@ int cli_finish(int exit_code, int argc, char *const *argv)
 	return cli_json_end(json) ? CLI_FAILURE : exit_code;
 }
 
-static void report_failure(const char *what, const char *why, int code)
+RLV_PRINTF(3, 0)
+static void fail(int code, const char *why, const char *fmt, va_list args)
 {
-	size_t named = strlen(what);
+	char what[256];
+	size_t named;
 
+	vsnprintf(what, sizeof(what), fmt, args);
+	named = strlen(what);
 	if (!said.code)
 		said.code = code;
 	why = *why ? why : strerror(-code);
-	if (strncmp(why, what, named) == 0 && why[named] == ':') /* the library names it already */
+	if (strncmp(why, what, named) == 0 && why[named] == ':') /* the library names it */
 		cli_error("%s (%s)", why, rlv_error_name(code));
 	else
 		cli_error("%s: %s (%s)", what, why, rlv_error_name(code));
@@ -180,94 +168,75 @@ static void report_failure(const char *what, const char *why, int code)
 
 int cli_fail(int code, const char *fmt, ...)
 {
-	char what[256];
 	va_list args;
 
 	va_start(args, fmt);
-	vsnprintf(what, sizeof(what), fmt, args);
+	fail(code, rlv_last_error(), fmt, args);
 	va_end(args);
-	report_failure(what, rlv_last_error(), code);
 	return CLI_FAILURE;
 }
 
 int cli_fail_local(int code, const char *fmt, ...)
 {
-	char what[256];
 	va_list args;
 
 	va_start(args, fmt);
-	vsnprintf(what, sizeof(what), fmt, args);
+	fail(code, error_last_code() == code ? error_last() : "", fmt, args);
 	va_end(args);
-	report_failure(what, error_last_code() == code ? error_last() : "", code);
 	return CLI_FAILURE;
-}
-
-static void hint_store(const char *uri, int code)
-{
-	bool old = strstr(rlv_last_error(), "ask its owner") != NULL; /* it has the remedy */
-	bool down = code == -ECONNREFUSED || code == -ECONNRESET; /* the server has just ended */
-
-	if ((code == -ENOENT || down) && strncmp(uri, "shm:", 4) == 0)
-		cli_hint("relive up --store %s", uri + 4);
-	else if (down)
-		cli_hint("relive up --store NAME on that host starts missing daemons");
-	else if (code == -ETIMEDOUT)
-		cli_hint("a longer --timeout, as 30s; the log of relive-metad says why it is slow");
-	else if (code == -EINVAL)
-		cli_hint("shm:NAME, relive://HOST:PORT or embed:FILE");
-	else if (code == -EACCES && !old && strncmp(uri, "relive:", 7) == 0)
-		cli_hint(
-			"set RELIVE_TOKEN to the content of the file `token` in the store's directory on "
-			"its host");
-	else if (code == -EACCES && !old)
-		cli_hint("run as the user who started the store");
 }
 
 int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 		   struct rlv_store **store_out)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
+	bool down, old;
 	int ret;
 
 	opts.timeout_ns = timeout_ns;
 	opts.read_only = read_only;
 	ret = rlv_store_open(uri, &opts, store_out);
-	if (ret) {
-		cli_fail(ret, "%s", uri);
-		hint_store(uri, ret);
-	}
+	if (ret == 0)
+		return 0;
+	cli_fail(ret, "%s", uri);
+	down = ret == -ECONNREFUSED || ret == -ECONNRESET; /* the server has just ended */
+	old = strstr(rlv_last_error(), "ask its owner");   /* it has the remedy */
+	if ((ret == -ENOENT || down) && strncmp(uri, "shm:", 4) == 0)
+		cli_hint("relive up --store %s", uri + 4);
+	else if (down)
+		cli_hint("relive up --store NAME on that host starts missing daemons");
+	else if (ret == -ETIMEDOUT)
+		cli_hint("a longer --timeout, as 30s; the log of relive-metad says why it is slow");
+	else if (ret == -EINVAL)
+		cli_hint("shm:NAME, relive://HOST:PORT or embed:FILE");
+	else if (ret == -EACCES && !old && strncmp(uri, "relive:", 7) == 0)
+		cli_hint(
+			"set RELIVE_TOKEN to the content of the file `token` in the store's directory on "
+			"its host");
+	else if (ret == -EACCES && !old)
+		cli_hint("run as the user who started the store");
 	return ret;
-}
-
-bool cli_is_away(int code)
-{
-	return code == -ETIMEDOUT || code == -ECONNREFUSED || code == -ECONNRESET;
 }
 
 int cli_each_table(struct rlv_store *store, struct json *json,
 		   int (*run)(struct rlv_store *store, const char *name, void *ctx), void *ctx)
 {
-	const size_t most = 4096;
-	char(*names)[RLV_NAME_BYTES] = mem_array(most, RLV_NAME_BYTES);
-	int code = CLI_OK, ret = -ENOMEM;
-	size_t n = most;
+	static char names[4096][RLV_NAME_BYTES];
+	size_t n = ARRAY_LEN(names);
+	int code = CLI_OK, ret = rlv_store_tables(store, names, &n);
+	bool away = false; /* further requests are useless */
 
-	if (!names)
-		return cli_fail_local(ret, "list the tables");
-	ret = rlv_store_tables(store, names, &n);
-	if (ret) {
-		mem_free(names);
+	if (ret)
 		return cli_fail(ret, "list the tables");
-	}
 	if (json)
 		json_array_begin(json);
-	for (size_t i = 0; i < n && i < most && !cli_is_away(ret); i++) {
+	for (size_t i = 0; i < n && i < ARRAY_LEN(names) && !away; i++) {
 		ret = run(store, names[i], ctx);
+		away = ret == -ETIMEDOUT || ret == -ECONNREFUSED || ret == -ECONNRESET;
 		code = ret ? CLI_FAILURE : code;
 	}
 	if (json)
 		json_array_end(json);
-	mem_free(names);
 	return code;
 }
 

@@ -30,6 +30,7 @@ struct cli_common {
 	{ \
 		.timeout_ns = 5000000000 \
 	}
+/* Options of a command, and those of each command that opens a store. */
 #define CLI_OPTION_JSON(common) \
 	{ \
 		"json", NULL, "print JSON: an object, or an array of objects", &(common).json, \
@@ -40,7 +41,8 @@ struct cli_common {
 		"store", "NAME", "the store: a name given to relive up on this host, or a URI", \
 			&(common).store, ARG_TEXT \
 	}
-#define CLI_OPTION_TIMEOUT(common) \
+#define CLI_OPTIONS(common) \
+	CLI_OPTION_STORE(common), CLI_OPTION_JSON(common), \
 	{ \
 		"timeout", "TIME", "longest wait for an answer (default 5s)", \
 			&(common).timeout_ns, ARG_DURATION \
@@ -53,6 +55,18 @@ int cli_parse(const struct args *args, int argc, char *const *argv);
 struct json *cli_json_begin(void);
 /* Returns CLI_FAILURE if stdout fails. */
 int cli_json_end(struct json *json);
+
+/* A member of the object that a command prints with --json. */
+struct cli_value {
+	const char *key;
+	const char *text; /* or NULL, and: */
+	uint64_t number;
+	bool is_true; /* the value is true, not a number */
+};
+
+/* Prints the result of a command: with --json an object of these members, else the text. */
+int cli_result(bool json, const struct cli_value *values, size_t n, const char *fmt, ...)
+	RLV_PRINTF(4, 5);
 
 /* URI of a store given by URI, or by name as for `relive up --store`. */
 const char *cli_store_uri(const char *store, char uri_out[CLI_STORE_BYTES]);
@@ -85,9 +99,6 @@ int cli_fail_local(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 /* Opens a store with a deadline; prints failures with a remedy. Returns a library code. */
 int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 		   struct rlv_store **store_out) RLV_MUST_CHECK;
-
-/* True if the server does not answer: further requests are useless. */
-bool cli_is_away(int code);
 
 /*
  * Calls run for each table of the store, until the server does not answer; json: between the begin

@@ -36,7 +36,6 @@ struct demo {
 	struct host_store store;
 	struct progress progress;
 	struct text_table figures;
-	uint64_t last_ns, last_inserted, last_sampled;
 };
 
 /* Traces are in the source tree, or in the data folder of `make install`. */
@@ -69,59 +68,43 @@ static void demo_say(struct demo *demo, const char *text)
 	fflush(stdout);
 }
 
-static void show_rates(struct demo *demo, const struct replay_case *c, double done)
-{
-	char inserts[UNITS_TEXT_BYTES], samples[UNITS_TEXT_BYTES];
-	uint64_t now = clock_now_ns(clock_monotonic());
-	uint64_t inserted = replay_case_live(c, ROLE_INSERT);
-	uint64_t sampled = replay_case_live(c, ROLE_SAMPLE);
-	double seconds = (double)(now - demo->last_ns) / 1e9;
-
-	if (demo->last_ns && seconds > 0)
-		progress_show(
-			&demo->progress, done, "%s steps/s in, %s items/s out",
-			units_format_si((double)(inserted - demo->last_inserted) / seconds,
-					inserts),
-			units_format_si((double)(sampled - demo->last_sampled) / seconds, samples));
-	demo->last_ns = now;
-	demo->last_inserted = inserted;
-	demo->last_sampled = sampled;
-}
-
-static void kill_actor(struct demo *demo, struct replay_case *c)
-{
-	progress_clear(&demo->progress);
-	printf("   kill -9 %d: actor 0 is gone in the middle of its work\n",
-	       (int)c->roles[0].worker.pid);
-	fflush(stdout);
-	kill(c->roles[0].worker.pid, SIGKILL);
-}
-
 /* Runs one window and prints rates meanwhile. */
 static int play_window(struct demo *demo, struct replay_case *c, const struct scene *scene,
 		       uint32_t window)
 {
 	bool murder = scene->kill_actor && window == 1;
-	int64_t total = scene->window_ns;
-	uint64_t start;
+	char in[UNITS_TEXT_BYTES], out[UNITS_TEXT_BYTES];
+	double total = (double)scene->window_ns, spent = 0, last = 0;
+	uint64_t last_inserted = 0, last_sampled = 0;
 	int ret = workers_run(&c->workers);
+	uint64_t start = clock_now_ns(clock_monotonic());
 
-	start = clock_now_ns(clock_monotonic());
-	demo->last_ns = 0;
-	while (ret == 0) {
-		int64_t spent = (int64_t)(clock_now_ns(clock_monotonic()) - start);
+	while (ret == 0 && spent < total) {
+		uint64_t inserted = replay_case_live(c, ROLE_INSERT);
+		uint64_t sampled = replay_case_live(c, ROLE_SAMPLE);
+		double seconds = (spent - last) / 1e9;
 
-		if (spent >= total)
-			break;
 		if (murder && spent > total / 4) {
-			kill_actor(demo, c);
+			progress_clear(&demo->progress);
+			printf("   kill -9 %d: actor 0 is gone in the middle of its work\n",
+			       (int)c->roles[0].worker.pid);
+			fflush(stdout);
+			kill(c->roles[0].worker.pid, SIGKILL);
 			murder = false;
 		}
-		show_rates(demo, c,
-			   (window + (double)spent / (double)total) / (double)scene->windows);
+		if (last > 0)
+			progress_show(
+				&demo->progress, (window + spent / total) / (double)scene->windows,
+				"%s steps/s in, %s items/s out",
+				units_format_si((double)(inserted - last_inserted) / seconds, in),
+				units_format_si((double)(sampled - last_sampled) / seconds, out));
+		last = spent;
+		last_inserted = inserted;
+		last_sampled = sampled;
 		interrupt_sleep(TICK_NS);
 		ret = interrupt_pending() ? error_set(-EINTR, "interrupted")
 					  : workers_look(&c->workers);
+		spent = (double)(clock_now_ns(clock_monotonic()) - start);
 	}
 	if (ret == 0)
 		ret = workers_pause(&c->workers);
@@ -131,34 +114,26 @@ static int play_window(struct demo *demo, struct replay_case *c, const struct sc
 static void add_figures(struct demo *demo, const struct replay_case *c, const struct scene *scene)
 {
 	static const char *const names[ROLE_OPS] = { "insert", "sample", "update" };
+	struct text_table *table = &demo->figures;
+	char text[UNITS_TEXT_BYTES];
 
 	for (int op = 0; op < ROLE_OPS; op++) {
-		struct text_table *table = &demo->figures;
-		char text[UNITS_TEXT_BYTES];
+		const struct series *items = &c->series[op][REPLAY_ITEMS];
 
-		if (c->series[op][REPLAY_ITEMS].n == 0)
+		if (items->n == 0)
 			continue;
 		text_table_cell(table, "%s", scene->title);
 		text_table_cell(table, "%s", names[op]);
-		for (uint32_t w = 0; w < 2; w++) {
-			const struct series *items = &c->series[op][REPLAY_ITEMS];
-
-			if (w < items->n)
-				text_table_cell(table, "%s",
-						units_format_si(items->value[w], text));
-			else
-				text_table_cell(table, "-");
-		}
+		text_table_cell(table, "%s", units_format_si(items->value[0], text));
+		text_table_cell(table, "%s",
+				items->n > 1 ? units_format_si(items->value[1], text) : "-");
 		text_table_cell(table, "%.2f",
 				series_spread(&c->series[op][REPLAY_BYTES], true).best / 1e9);
-		text_table_cell(
-			table, "%s",
-			units_format_number(series_spread(&c->series[op][REPLAY_P50], false).best,
-					    text));
-		text_table_cell(
-			table, "%s",
-			units_format_number(series_spread(&c->series[op][REPLAY_P99], false).best,
-					    text));
+		for (int m = REPLAY_P50; m <= REPLAY_P99; m++)
+			text_table_cell(
+				table, "%s",
+				units_format_number(series_spread(&c->series[op][m], false).best,
+						    text));
 		text_table_row(table);
 	}
 }
@@ -267,32 +242,6 @@ static const struct scene scenes[] = {
 	  .windows = 1 },
 };
 
-static int run_all(struct demo *demo, double speed)
-{
-	char name[] = "status", uri[HOST_STORE_URI_BYTES];
-	char *status[] = { name, uri, NULL };
-	int ret;
-
-	demo_say(demo, "A memory node and a metadata server start");
-	ret = host_store_private(UINT64_C(1) << 30, &demo->store);
-	if (ret)
-		return cli_fail_local(ret, "start a private store"), ret;
-	memcpy(uri, demo->store.uri, sizeof(uri));
-	ret = cmd_status(2, status) == CLI_OK ? 0 : -EIO;
-	for (size_t i = 0; i < ARRAY_LEN(scenes) && ret == 0; i++) {
-		struct scene scene = scenes[i];
-
-		scene.window_ns = (int64_t)((double)scene.window_ns * speed);
-		ret = run_scene(demo, &scene);
-	}
-	if (ret == 0) {
-		demo_say(demo, "Throughputs");
-		ret = text_table_print(&demo->figures, stdout);
-		printf("\nAll of this ran on one machine. For measurements use relive bench replay.\n");
-	}
-	return ret;
-}
-
 int cmd_demo(int argc, char **argv)
 {
 	int64_t duration_ns = DEFAULT_NS;
@@ -310,7 +259,9 @@ int cmd_demo(int argc, char **argv)
 			"an actor, and checks every invariant. Nothing is left behind.",
 	};
 	int code = cli_parse(&args, argc, argv), ret;
-	struct demo *demo;
+	char name[] = "status", uri[HOST_STORE_URI_BYTES];
+	char *status[] = { name, uri, NULL };
+	struct demo demo = { .store = { .n_nodes = 0 } };
 
 	if (code != CLI_CONTINUE)
 		return code;
@@ -318,17 +269,30 @@ int cmd_demo(int argc, char **argv)
 		cli_error("--seconds: give 1.1 to 110");
 		return CLI_USAGE;
 	}
-	demo = mem_zalloc(sizeof(*demo));
-	if (!demo)
-		return cli_fail_local(-ENOMEM, "demo");
 	interrupt_install();
-	progress_begin(&demo->progress, true);
-	text_table_init(&demo->figures,
-			"table|role|>items/s|>after the kill|>GB/s|>p50 us|>p99 us");
-	ret = run_all(demo, (double)duration_ns / DEFAULT_NS);
-	host_store_close(&demo->store);
-	text_table_fini(&demo->figures);
-	mem_free(demo);
+	progress_begin(&demo.progress, true);
+	text_table_init(&demo.figures, "table|role|>items/s|>after the kill|>GB/s|>p50 us|>p99 us");
+	demo_say(&demo, "A memory node and a metadata server start");
+	ret = host_store_private(UINT64_C(1) << 30, &demo.store);
+	if (ret)
+		cli_fail_local(ret, "start a private store");
+	memcpy(uri, demo.store.uri, sizeof(uri));
+	if (ret == 0)
+		ret = cmd_status(2, status);
+	for (size_t i = 0; i < ARRAY_LEN(scenes) && ret == 0; i++) {
+		struct scene scene = scenes[i];
+
+		scene.window_ns =
+			(int64_t)((double)scene.window_ns * (double)duration_ns / DEFAULT_NS);
+		ret = run_scene(&demo, &scene);
+	}
+	if (ret == 0) {
+		demo_say(&demo, "Throughputs");
+		ret = text_table_print(&demo.figures, stdout);
+		printf("\nAll of this ran on one machine. For measurements use relive bench replay.\n");
+	}
+	host_store_close(&demo.store);
+	text_table_fini(&demo.figures);
 	if (ret == 0)
 		printf("The store is down and its files are gone.\n");
 	return ret ? CLI_FAILURE : CLI_OK;

@@ -1,101 +1,176 @@
 #include "cli/health.h"
 
 #include <errno.h>
+#include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "relive/relive.h"
 
+#include "base/error.h"
 #include "base/os/clock.h"
-#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/store_status.h"
 
-#define WORDS_BYTES 512
+enum { WORDS_BYTES = 512, ANSWER_BYTES = 4096 };
 
-/* -------- memory nodes -------- */
+/* -------- a store and its memory nodes -------- */
 
-static int check_node(const struct store_status *status, const char *name, char *words)
-{
-	const struct rlv_node_info *node = store_status_find(status, name);
-
-	if (!node) {
-		snprintf(words, WORDS_BYTES, "the store has no memory node %s", name);
-		return -ENOENT;
-	}
-	if (!store_node_is_up(node))
-		snprintf(words, WORDS_BYTES, "memory node %s is %s", name,
-			 node->state == RLV_NODE_LOST ? "lost" : "down");
-	else if (node->broken)
-		snprintf(words, WORDS_BYTES, "memory node %s: %u regions are broken", name,
-			 node->broken);
-	else
-		snprintf(words, WORDS_BYTES, "memory node %s is up", name);
-	return store_node_is_up(node) && node->broken == 0 ? 0 : -EHOSTDOWN;
-}
-
-/* Nodes that were declared lost are ignored. */
-static int check_all(const struct store_status *status, char *words)
+/* All nodes but those that were declared lost; or the one of that name. */
+static int check_store(const char *uri, const char *name, int64_t timeout_ns, char *words)
 {
 	const struct rlv_node_info *ill = NULL;
-	uint32_t up = 0, known = 0;
-
-	for (size_t i = 0; i < status->n_nodes; i++) {
-		const struct rlv_node_info *node = &status->nodes[i];
-
-		known += node->state != RLV_NODE_LOST;
-		up += store_node_is_up(node);
-		if (!ill && (node->state == RLV_NODE_DOWN || node->broken))
-			ill = node;
-	}
-	if (ill && ill->broken)
-		snprintf(words, WORDS_BYTES, "memory node %s: %u regions are broken", ill->name,
-			 ill->broken);
-	else if (ill)
-		snprintf(words, WORDS_BYTES, "%u of %u memory nodes are up, %s is down", up, known,
-			 ill->name);
-	else
-		snprintf(words, WORDS_BYTES, "%u of %u memory nodes are up, %u tables", up, known,
-			 status->info.n_tables);
-	return ill || up == 0 ? -EHOSTDOWN : 0;
-}
-
-/* -------- the store -------- */
-
-static int check_store(const struct health_opts *opts, char *words)
-{
 	struct store_status status;
-	int64_t timeout_ns = opts->timeout_ns ? opts->timeout_ns : 3 * CLOCK_NS_PER_S;
+	uint32_t up = 0, known = 0;
 	/* Half of the time for the connection, half for the request. */
-	int ret = store_status_ask(opts->uri, timeout_ns / 2, &status);
+	int ret = store_status_ask(uri, timeout_ns / 2, &status);
 
 	if (ret) {
 		snprintf(words, WORDS_BYTES, "%s", rlv_last_error());
 		return ret;
 	}
-	return opts->node ? check_node(&status, opts->node, words) : check_all(&status, words);
+	if (name && !store_status_find(&status, name)) {
+		snprintf(words, WORDS_BYTES, "the store has no memory node %s", name);
+		return -ENOENT;
+	}
+	for (size_t i = 0; i < status.n_nodes; i++) {
+		const struct rlv_node_info *node = &status.nodes[i];
+
+		if (name && strcmp(node->name, name) != 0)
+			continue;
+		known += node->state != RLV_NODE_LOST;
+		up += store_node_is_up(node);
+		if (!ill && (node->state == RLV_NODE_DOWN || node->broken))
+			ill = node;
+	}
+	if (name && up == 0)
+		snprintf(words, WORDS_BYTES, "memory node %s is %s", name, known ? "down" : "lost");
+	else if (ill && ill->broken)
+		snprintf(words, WORDS_BYTES, "memory node %s: %u regions are broken", ill->name,
+			 ill->broken);
+	else if (name)
+		snprintf(words, WORDS_BYTES, "memory node %s is up", name);
+	else if (ill)
+		snprintf(words, WORDS_BYTES, "%u of %u memory nodes are up, %s is down", up, known,
+			 ill->name);
+	else
+		snprintf(words, WORDS_BYTES, "%u of %u memory nodes are up, %u tables", up, known,
+			 status.info.n_tables);
+	return ill || up == 0 ? -EHOSTDOWN : 0;
 }
 
-static int check_daemon(const struct health_opts *opts, char *words)
-{
-	int64_t timeout_ns = opts->timeout_ns ? opts->timeout_ns : 4 * CLOCK_NS_PER_S;
-	int ret = health_get(opts->daemon, timeout_ns, words, WORDS_BYTES);
+/* -------- one daemon: GET /healthz, within one deadline -------- */
 
-	if (ret && ret != -EHOSTDOWN)
-		snprintf(words, WORDS_BYTES, "%s", error_last());
+static int wait_for(int fd, short events, uint64_t deadline_ns)
+{
+	struct pollfd ready = { .fd = fd, .events = events };
+	int64_t left = deadline_left_ns(clock_monotonic(), deadline_ns);
+
+	if (left > 0 && poll(&ready, 1, (int)(left / CLOCK_NS_PER_MS) + 1) > 0)
+		return 0;
+	return error_set(-ETIMEDOUT, "no answer in time");
+}
+
+/* The default host is the loopback. */
+static int connect_to(const char *address, uint64_t deadline_ns, int *fd_out)
+{
+	const struct addrinfo wish = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
+	const char *colon = strrchr(address, ':');
+	size_t skip = address[0] == '[' ? 1 : 0;
+	size_t len = colon ? (size_t)(colon - address) : 2 * skip;
+	char host[256] = "127.0.0.1";
+	struct addrinfo *found;
+	socklen_t error_len = sizeof(int);
+	int fd, error = 0, ret = 0;
+
+	if (colon && len >= 2 * skip && len < sizeof(host))
+		snprintf(host, sizeof(host), "%.*s", (int)(len - 2 * skip), address + skip);
+	if (len < 2 * skip || len >= sizeof(host) ||
+	    getaddrinfo(host, colon ? colon + 1 : address, &wish, &found))
+		return error_set(-EINVAL, "address %.64s: give [HOST:]PORT", address);
+	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || (connect(fd, found->ai_addr, found->ai_addrlen) && errno != EINPROGRESS))
+		ret = error_set(-errno, "connect %.64s: %s", address, strerror(errno));
+	freeaddrinfo(found);
+	if (ret == 0)
+		ret = wait_for(fd, POLLOUT, deadline_ns);
+	if (ret == 0 && (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_len) || error))
+		ret = error_set(-error, "connect %.64s: %s", address, strerror(error));
+	if (ret == 0)
+		*fd_out = fd;
+	else if (fd >= 0)
+		close(fd);
 	return ret;
 }
 
-/* -------- report -------- */
-
-int health_run(const struct health_opts *opts)
+/* Sends the request, and reads until the peer closes or the buffer is full. */
+static int talk(int fd, uint64_t deadline_ns, char answer[ANSWER_BYTES])
 {
-	const char *of = opts->daemon ? opts->daemon : opts->uri;
-	char words[WORDS_BYTES] = "";
-	int ret = opts->daemon ? check_daemon(opts, words) : check_store(opts, words);
-	struct json *json;
+	static const char request[] = "GET /healthz HTTP/1.1\r\nHost: relive\r\n\r\n";
+	size_t len = 0;
 
-	if (!opts->json) {
+	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(request) - 1)
+		return error_set(-errno, "send: %s", strerror(errno));
+	for (;;) {
+		ssize_t n;
+		int ret = wait_for(fd, POLLIN, deadline_ns);
+
+		if (ret)
+			return ret;
+		n = recv(fd, answer + len, ANSWER_BYTES - 1 - len, 0);
+		if (n < 0)
+			return error_set(-errno, "receive: %s", strerror(errno));
+		len += (size_t)n;
+		answer[len] = '\0';
+		if (n == 0 || len == ANSWER_BYTES - 1)
+			return 0;
+	}
+}
+
+/* 0: status 200; -EHOSTDOWN: another one. The words are its body up to a line end. */
+static int check_daemon(const char *address, int64_t timeout_ns, char *words)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
+	char answer[ANSWER_BYTES] = "";
+	const char *body = NULL;
+	int fd, ret = connect_to(address, deadline, &fd);
+
+	if (ret == 0) {
+		ret = talk(fd, deadline, answer);
+		close(fd);
+	}
+	if (ret == 0) {
+		body = strstr(answer, "\r\n\r\n");
+		if (!body || strncmp(answer, "HTTP/1.1 ", 9) != 0)
+			ret = error_set(-EPROTO,
+					"%.64s: the answer is not HTTP: give the --metrics address "
+					"of a daemon",
+					address);
+	}
+	if (ret) {
+		snprintf(words, WORDS_BYTES, "%s", error_last());
+		return ret;
+	}
+	snprintf(words, WORDS_BYTES, "%.*s", (int)strcspn(body + 4, "\r\n"), body + 4);
+	return strncmp(answer + 9, "200 ", 4) == 0 ? 0 : -EHOSTDOWN;
+}
+
+int health_run(const char *uri, const char *node, const char *daemon, int64_t timeout_ns,
+	       bool as_json)
+{
+	const char *of = daemon ? daemon : uri;
+	char words[WORDS_BYTES] = "";
+	struct json *json;
+	int ret;
+
+	if (daemon)
+		ret = check_daemon(of, timeout_ns ? timeout_ns : 4 * CLOCK_NS_PER_S, words);
+	else
+		ret = check_store(of, node, timeout_ns ? timeout_ns : 3 * CLOCK_NS_PER_S, words);
+	if (!as_json) {
 		printf("%s: %s: %s\n", ret ? "not healthy" : "healthy", of, words);
 		return ret ? CLI_FAILURE : CLI_OK;
 	}

@@ -3,40 +3,23 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/json.h"
 #include "cli/cli.h"
+#include "cli/record.h"
 
-static void put_json(const char *name, const struct rlv_verify_report *report, struct json *json)
-{
-	json_object_begin(json);
-	json_put_string(json, "table", name);
-	json_put_u64(json, "problems", report->problems);
-	json_put_u64(json, "items", report->items);
-	json_put_u64(json, "open_blocks", report->open_blocks);
-	json_put_u64(json, "wrong_sums", report->wrong_sums);
-	json_put_u64(json, "wrong_leaves", report->wrong_leaves);
-	json_put_u64(json, "wrong_blocks", report->wrong_blocks);
-	json_put_u64(json, "wrong_rows", report->wrong_rows);
-	json_put_u64(json, "wrong_words", report->wrong_words);
-	json_put_string(json, "first_problem", report->first_problem);
-	json_object_end(json);
-}
+static const struct field report_fields[] = {
+	FIELD(rlv_verify_report, problems, FIELD_U32, "problems", NULL),
+	FIELD(rlv_verify_report, items, FIELD_U64, "items", NULL),
+	FIELD(rlv_verify_report, open_blocks, FIELD_U64, "open_blocks", NULL),
+	FIELD(rlv_verify_report, wrong_sums, FIELD_U64, "wrong_sums", NULL),
+	FIELD(rlv_verify_report, wrong_leaves, FIELD_U64, "wrong_leaves", NULL),
+	FIELD(rlv_verify_report, wrong_blocks, FIELD_U64, "wrong_blocks", NULL),
+	FIELD(rlv_verify_report, wrong_rows, FIELD_U64, "wrong_rows", NULL),
+	FIELD(rlv_verify_report, wrong_words, FIELD_U64, "wrong_words", NULL),
+	FIELD(rlv_verify_report, first_problem, FIELD_TEXT, "first_problem", NULL),
+};
 
-static void print_text(const char *name, const struct rlv_verify_report *report)
-{
-	printf("%s: %llu items, %llu open blocks: ", name, (unsigned long long)report->items,
-	       (unsigned long long)report->open_blocks);
-	if (report->problems == 0) {
-		printf("every invariant holds\n");
-		return;
-	}
-	printf("%u PROBLEMS\n  wrong sums %llu, leaves %llu, blocks %llu, rows %llu, words %llu\n"
-	       "  first: %s\n",
-	       report->problems, (unsigned long long)report->wrong_sums,
-	       (unsigned long long)report->wrong_leaves, (unsigned long long)report->wrong_blocks,
-	       (unsigned long long)report->wrong_rows, (unsigned long long)report->wrong_words,
-	       report->first_problem);
-}
+static const struct record report_type = { sizeof(struct rlv_verify_report),
+					   ARRAY_LEN(report_fields), report_fields };
 
 struct inspection {
 	struct json *json; /* NULL = print text */
@@ -58,11 +41,22 @@ static int inspect(struct rlv_store *store, const char *name, void *ctx)
 	cli_table_close(&table);
 	if (ret)
 		return cli_fail(ret, "verify table %s", name), ret;
-	if (inspection->json)
-		put_json(name, &report, inspection->json);
-	else
-		print_text(name, &report);
-	return report.problems ? -EBADMSG : 0;
+	if (inspection->json) {
+		json_object_begin(inspection->json);
+		json_put_string(inspection->json, "table", name);
+		record_members(&report_type, &report, inspection->json);
+		json_object_end(inspection->json);
+		return report.problems ? -EBADMSG : 0;
+	}
+	printf("%s: %llu items, %llu open blocks: ", name, (unsigned long long)report.items,
+	       (unsigned long long)report.open_blocks);
+	if (report.problems == 0) {
+		printf("every invariant holds\n");
+		return 0;
+	}
+	printf("%u PROBLEMS\n", report.problems);
+	record_lines(&report_type, &report);
+	return -EBADMSG;
 }
 
 int cmd_inspect(int argc, char **argv)
@@ -70,8 +64,7 @@ int cmd_inspect(int argc, char **argv)
 	struct cli_common common = CLI_COMMON_INIT;
 	const char *what[2] = { NULL, NULL };
 	struct rlv_store *store;
-	const struct arg_option options[] = { CLI_OPTION_STORE(common), CLI_OPTION_JSON(common),
-					      CLI_OPTION_TIMEOUT(common) };
+	const struct arg_option options[] = { CLI_OPTIONS(common) };
 	const struct args args = {
 		.usage = "inspect [URI [TABLE]] [OPTIONS]",
 		.summary =

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/json.h"
 #include "cli/cli.h"
 
 static const struct {
@@ -75,19 +74,14 @@ int cmd_version(int argc, char **argv)
 		.n_options = ARRAY_LEN(options),
 	};
 	int code = cli_parse(&args, argc, argv);
-	struct json *json;
 
 	if (code != CLI_CONTINUE)
 		return code;
-	if (!common.json) {
-		printf("relive %d.%d.%d (library %s, commit %s)\n", RLV_VERSION_MAJOR,
-		       RLV_VERSION_MINOR, RLV_VERSION_PATCH, rlv_version(), RLV_COMMIT);
-		return CLI_OK;
-	}
-	json = cli_json_begin();
-	json_put_string(json, "version", rlv_version());
-	json_put_string(json, "commit", RLV_COMMIT);
-	return cli_json_end(json);
+	return cli_result(common.json,
+			  (const struct cli_value[]){ { .key = "version", .text = rlv_version() },
+						      { .key = "commit", .text = RLV_COMMIT } },
+			  2, "relive %d.%d.%d (library %s, commit %s)\n", RLV_VERSION_MAJOR,
+			  RLV_VERSION_MINOR, RLV_VERSION_PATCH, rlv_version(), RLV_COMMIT);
 }
 
 int main(int argc, char **argv)

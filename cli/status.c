@@ -1,13 +1,14 @@
+#include <inttypes.h>
 #include <stdio.h>
+
+#include "relive/admin.h"
 
 #include "base/bits.h"
 #include "base/os/clock.h"
 #include "cli/cli.h"
 #include "cli/health.h"
+#include "cli/record.h"
 #include "cli/store_status.h"
-#include "program/text_table.h"
-#include "program/units.h"
-#include "cli/why.h"
 
 struct request {
 	struct cli_common common;
@@ -16,151 +17,163 @@ struct request {
 	bool why, health;
 };
 
-static const char *state_name(uint32_t state)
+static void put_state(const void *record, struct json *json, struct text_table *row)
 {
 	static const char *const names[] = { "down", "up", "draining", "lost" };
+	const struct rlv_node_info *node = record;
+	const char *state = node->state < ARRAY_LEN(names) ? names[node->state] : "?";
 
-	return state < ARRAY_LEN(names) ? names[state] : "?";
+	if (json) {
+		json_put_string(json, "state", state);
+		json_put_u64(json, "broken", node->broken);
+	} else if (node->broken) {
+		text_table_cell(row, "%s, %u broken", state, node->broken);
+	} else {
+		text_table_cell(row, "%s", state);
+	}
 }
 
-static void json_node(struct json *json, const struct rlv_node_info *node)
+static void put_gauges(const void *record, struct json *json, struct text_table *row)
 {
-	json_object_begin(json);
-	json_put_string(json, "name", node->name);
-	json_put_string(json, "state", state_name(node->state));
-	json_put_string(json, "address", node->address);
-	json_put_string(json, "transport", node->transport);
-	json_put_u64(json, "pool_bytes", node->pool_bytes);
-	json_put_u64(json, "used_bytes", node->used_bytes);
-	json_put_u64(json, "regions", node->regions);
-	json_put_u64(json, "broken", node->broken);
-	json_put_u64(json, "incarnation", node->incarnation);
-	json_put_string(json, "pages", node->pages);
-	json_put_u64(json, "shards", node->shards);
-	json_put_u64(json, "clients", node->clients);
-	json_key(json, "gauges");
-	json_object_begin(json);
-	for (uint32_t i = 0; i < node->n_gauges; i++)
-		json_put_u64(json, node->gauges[i].name, node->gauges[i].value);
-	json_object_end(json);
-	json_put_u64(json, "agent_cpu_ns", node->agent_cpu_ns);
-	json_put_u64(json, "process_cpu_ns", node->process_cpu_ns);
-	json_put_u64(json, "silent_ns", node->silent_ns);
-	json_object_end(json);
-}
-
-/* why: NULL unless requested. */
-static int print_json(const struct store_status *status, const struct why *why)
-{
-	const struct rlv_store_info *info = &status->info;
-	struct json *json;
-
-	json = cli_json_begin();
-	json_put_string(json, "uri", info->uri);
-	json_put_string(json, "server_version", info->server_version);
-	json_put_u64(json, "term", info->term);
-	json_put_u64(json, "tables", info->n_tables);
-	json_put_u64(json, "clients", info->n_clients);
-	json_put_u64(json, "rebuilds", info->rebuilds);
-	json_put_string(json, "waiting", info->waiting);
-	json_key(json, "nodes");
-	json_array_begin(json);
-	for (size_t i = 0; i < status->n_nodes; i++)
-		json_node(json, &status->nodes[i]);
-	json_array_end(json);
-	if (why)
-		why_json(json, why);
-	return cli_json_end(json);
-}
-
-static void put_gauges(struct text_table *table, const struct rlv_node_info *node)
-{
+	const struct rlv_node_info *node = record;
 	char text[2 * sizeof(node->gauges)] = ""; /* up to 20 digits per number */
 	size_t n = 0;
 
+	if (json) {
+		json_key(json, "gauges");
+		json_object_begin(json);
+		for (uint32_t i = 0; i < node->n_gauges; i++)
+			json_put_u64(json, node->gauges[i].name, node->gauges[i].value);
+		json_object_end(json);
+		return;
+	}
 	for (uint32_t i = 0; i < node->n_gauges; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu %s", i ? ", " : "",
 				      (unsigned long long)node->gauges[i].value,
 				      node->gauges[i].name);
-	text_table_cell(table, "%s", text);
+	text_table_cell(row, "%s", text);
 }
 
-static int print_text(const struct store_status *status)
+static const struct field node_fields[] = {
+	FIELD(rlv_node_info, name, FIELD_TEXT, "name", "node"),
+	{ "state", "state", FIELD_OWN, 0, NULL, put_state },
+	FIELD(rlv_node_info, pool_bytes, FIELD_BYTES, "pool_bytes", ">pool"),
+	FIELD(rlv_node_info, used_bytes, FIELD_BYTES, "used_bytes", ">used"),
+	FIELD(rlv_node_info, regions, FIELD_U32, "regions", NULL),
+	FIELD(rlv_node_info, shards, FIELD_U32, "shards", ">shards"),
+	FIELD(rlv_node_info, clients, FIELD_U32, "clients", ">clients"),
+	{ "gauges", "gauges", FIELD_OWN, 0, NULL, put_gauges },
+	FIELD(rlv_node_info, agent_cpu_ns, FIELD_NS, "agent_cpu_ns", ">agent cpu"),
+	FIELD(rlv_node_info, process_cpu_ns, FIELD_NS, "process_cpu_ns", NULL),
+	FIELD(rlv_node_info, silent_ns, FIELD_NS, "silent_ns", NULL),
+	FIELD(rlv_node_info, incarnation, FIELD_U64, "incarnation", NULL),
+	FIELD(rlv_node_info, transport, FIELD_TEXT, "transport", NULL),
+	FIELD(rlv_node_info, pages, FIELD_TEXT, "pages", "pages"),
+	FIELD(rlv_node_info, address, FIELD_TEXT, "address", "address"),
+};
+
+static const struct record node_type = { sizeof(struct rlv_node_info), ARRAY_LEN(node_fields),
+					 node_fields };
+
+static const struct field store_fields[] = {
+	FIELD(rlv_store_info, uri, FIELD_TEXT, "uri", "store"),
+	FIELD(rlv_store_info, server_version, FIELD_TEXT, "server_version", "version"),
+	FIELD(rlv_store_info, term, FIELD_U64, "term", ">term"),
+	FIELD(rlv_store_info, n_tables, FIELD_U32, "tables", ">tables"),
+	FIELD(rlv_store_info, n_clients, FIELD_U32, "clients", ">clients"),
+	FIELD(rlv_store_info, rebuilds, FIELD_U32, "rebuilds", ">rebuilds"),
+	FIELD(rlv_store_info, waiting, FIELD_TEXT, "waiting", NULL),
+};
+
+static const struct record store_type = { sizeof(struct rlv_store_info), ARRAY_LEN(store_fields),
+					  store_fields };
+
+/* -------- --why: pending waits and their causes -------- */
+
+enum { MAX_WAITS = 256 };
+
+static const char *wait_kind(const struct rlv_wait *wait)
 {
-	const struct rlv_store_info *info = &status->info;
-	char pool[UNITS_TEXT_BYTES], used[UNITS_TEXT_BYTES];
-	struct text_table table;
-	int ret;
+	static const char *const names[] = { "?", "limiter", "rebuild", "drain", "stopped" };
 
-	printf("%s  version %s  term %llu  tables %u  clients %u  rebuilds %u\n", info->uri,
-	       info->server_version, (unsigned long long)info->term, info->n_tables,
-	       info->n_clients, info->rebuilds);
-	text_table_init(&table, "node|state|>pool|>used|>shards|>clients|gauges|>agent cpu|"
-				"pages|address");
-	for (size_t i = 0; i < status->n_nodes; i++) {
-		const struct rlv_node_info *node = &status->nodes[i];
+	return wait->kind < ARRAY_LEN(names) ? names[wait->kind] : "?";
+}
 
-		text_table_cell(&table, "%s", node->name);
-		if (node->broken)
-			text_table_cell(&table, "%s, %u broken", state_name(node->state),
-					node->broken);
-		else
-			text_table_cell(&table, "%s", state_name(node->state));
-		text_table_cell(&table, "%s", units_format_bytes(node->pool_bytes, pool));
-		text_table_cell(&table, "%s", units_format_bytes(node->used_bytes, used));
-		text_table_cell(&table, "%u", node->shards);
-		text_table_cell(&table, "%u", node->clients);
-		put_gauges(&table, node);
-		text_table_cell(&table, "%.1f ms", (double)node->agent_cpu_ns / 1e6);
-		text_table_cell(&table, "%s", node->pages);
-		text_table_cell(&table, "%s", node->address);
-		text_table_row(&table);
+static void print_wait(const struct rlv_wait *wait)
+{
+	printf("%-8s", wait_kind(wait));
+	if (wait->pid)
+		printf("  pid %u", wait->pid);
+	else if (wait->client_id)
+		printf("  client %" PRIx64 " of another host", wait->client_id);
+	if (wait->slot)
+		printf(" slot %u", wait->slot);
+	if (wait->since_ns)
+		printf("  for %.1f s", (double)wait->since_ns / (double)CLOCK_NS_PER_S);
+	printf("  %s\n", wait->words);
+}
+
+static void put_wait(struct json *json, const struct rlv_wait *wait)
+{
+	json_object_begin(json);
+	json_put_string(json, "kind", wait_kind(wait));
+	json_put_u64(json, "client_id", wait->client_id);
+	json_put_u64(json, "pid", wait->pid);
+	json_put_u64(json, "slot", wait->slot);
+	json_put_string(json, "table", wait->table);
+	if (wait->kind == RLV_WAIT_LIMITER && wait->view != UINT32_MAX)
+		json_put_u64(json, "view", wait->view);
+	if (wait->kind == RLV_WAIT_REBUILD || wait->kind == RLV_WAIT_DRAIN)
+		json_put_u64(json, "shard", wait->shard);
+	if (wait->kind == RLV_WAIT_DRAIN) {
+		json_put_string(json, "node", wait->node);
+		json_put_u64(json, "items_left", wait->left);
 	}
-	ret = text_table_print(&table, stdout);
-	text_table_fini(&table);
-	if (info->waiting[0])
-		printf("waiting: %s\n", info->waiting);
-	return ret ? CLI_FAILURE : CLI_OK;
+	json_put_bool(json, "stopped", wait->stopped);
+	json_put_u64(json, "since_ns", wait->since_ns);
+	json_put_string(json, "words", wait->words);
+	json_object_end(json);
 }
 
 static int show_status(struct rlv_store *store, const struct request *request)
 {
+	static struct rlv_wait waits[MAX_WAITS];
 	struct store_status status;
-	static struct why why;
+	size_t n_waits = MAX_WAITS, shown;
+	struct json *json;
 	int code, ret = store_status_read(store, &status);
 
 	if (ret == 0 && request->why)
-		ret = why_ask(store, &why);
+		ret = rlv_store_waits(store, waits, sizeof(waits[0]), &n_waits);
 	if (ret)
 		return cli_fail(ret, "status of %s", request->uri);
-	if (request->common.json)
-		return print_json(&status, request->why ? &why : NULL);
-	code = print_text(&status);
-	if (request->why)
-		why_print(&why);
-	return code;
-}
-
-static int run_status(const struct request *request)
-{
-	const int64_t timeout_ns = request->common.timeout_ns;
-	const struct health_opts health = {
-		.uri = request->uri,
-		.node = request->node,
-		.daemon = request->daemon,
-		.timeout_ns = timeout_ns,
-		.json = request->common.json,
-	};
-	struct rlv_store *store;
-	int code;
-
-	if (request->health)
-		return health_run(&health);
-	if (cli_store_open(request->uri, timeout_ns ? timeout_ns : 5 * CLOCK_NS_PER_S, true,
-			   &store))
-		return CLI_FAILURE;
-	code = show_status(store, request);
-	cli_store_close(&store);
+	shown = !request->why ? 0 : n_waits < MAX_WAITS ? n_waits : MAX_WAITS;
+	if (request->common.json) {
+		json = cli_json_begin();
+		record_members(&store_type, &status.info, json);
+		json_key(json, "nodes");
+		record_list(&node_type, status.nodes, status.n_nodes, json);
+		if (request->why) {
+			json_key(json, "waits");
+			json_array_begin(json);
+			for (size_t i = 0; i < shown; i++)
+				put_wait(json, &waits[i]);
+			json_array_end(json);
+			json_put_u64(json, "waits_left_out", n_waits - shown);
+		}
+		return cli_json_end(json);
+	}
+	code = record_list(&store_type, &status.info, 1, NULL);
+	if (code == CLI_OK)
+		code = record_list(&node_type, status.nodes, status.n_nodes, NULL);
+	if (status.info.waiting[0])
+		printf("waiting: %s\n", status.info.waiting);
+	for (size_t i = 0; i < shown; i++)
+		print_wait(&waits[i]);
+	if (request->why && n_waits == 0)
+		printf("nothing is waiting\n");
+	else if (request->why && n_waits > shown)
+		printf("and %zu more\n", n_waits - shown);
 	return code;
 }
 
@@ -215,6 +228,8 @@ int cmd_status(int argc, char **argv)
 		.max_positional = 1,
 	};
 	int code = cli_parse_store(&args, &request.common, 0, argc, argv);
+	int64_t timeout_ns = request.common.timeout_ns;
+	struct rlv_store *store;
 
 	if (code != CLI_CONTINUE)
 		return code;
@@ -222,5 +237,12 @@ int cmd_status(int argc, char **argv)
 		return CLI_USAGE;
 	if (!request.uri)
 		request.uri = CLI_DEFAULT_URI;
-	return run_status(&request);
+	if (request.health)
+		return health_run(request.uri, request.node, request.daemon, timeout_ns,
+				  request.common.json);
+	if (cli_store_open(request.uri, timeout_ns ? timeout_ns : 5 * CLOCK_NS_PER_S, true, &store))
+		return CLI_FAILURE;
+	code = show_status(store, &request);
+	cli_store_close(&store);
+	return code;
 }

@@ -44,5 +44,5 @@ const struct rlv_node_info *store_status_find(const struct store_status *status,
 
 bool store_node_is_up(const struct rlv_node_info *node)
 {
-	return node->state == RLV_NODE_UP || node->state == RLV_NODE_DRAINING;
+	return node && (node->state == RLV_NODE_UP || node->state == RLV_NODE_DRAINING);
 }

@@ -25,7 +25,7 @@ int store_status_ask(const char *uri, int64_t timeout_ns, struct store_status *o
 /* NULL: unknown node name. */
 const struct rlv_node_info *store_status_find(const struct store_status *status, const char *name);
 
-/* True if the node answers its server, also while draining. */
+/* True if the node answers its server, also while draining. False for NULL. */
 bool store_node_is_up(const struct rlv_node_info *node);
 
 #endif

@@ -2,12 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/json.h"
 #include "cli/cli.h"
+#include "cli/record.h"
 #include "program/shape.h"
-#include "cli/table_print.h"
 #include "program/units.h"
 
 enum { MAX_SHARDS = 1024 };
@@ -23,9 +21,142 @@ struct request {
 	struct rlv_view view;
 	double spi;
 	uint64_t min_size;
-	struct json *json;       /* output of --json */
-	struct text_table *list; /* of `table list`: a row per table; else NULL */
+	struct json *json;       /* output of --json, or NULL */
+	struct text_table *list; /* of `table list` as text: a row per table; else NULL */
 };
+
+static const char *const selectors[] = { "prioritized", "uniform", "fifo", "lifo", NULL };
+static const char *const roles[] = { "plain", "obs", "reward", "next", NULL };
+static const char *const shard_states[] = {
+	"?", "active", "draining", "down", "lost", "gone", NULL
+};
+
+static const struct field shard_fields[] = {
+	FIELD(rlv_shard_info, shard, FIELD_U32, "shard", ">shard"),
+	{ "state", "state", FIELD_NAME, offsetof(struct rlv_shard_info, state), shard_states,
+	  NULL },
+	FIELD(rlv_shard_info, weight, FIELD_PERMILLE, "weight", ">weight"),
+	FIELD(rlv_shard_info, node, FIELD_TEXT, "node", "node"),
+	FIELD(rlv_shard_info, address, FIELD_TEXT, "address", "address"),
+};
+
+static const struct record shard_type = { sizeof(struct rlv_shard_info), ARRAY_LEN(shard_fields),
+					  shard_fields };
+
+/* Its name and type: two columns of text. */
+static void put_column(const void *record, struct json *json, struct text_table *row)
+{
+	const struct rlv_column *column = record;
+	char text[SHAPE_TYPE_BYTES];
+
+	if (!json) {
+		text_table_cell(row, "%s", column->name);
+		text_table_cell(row, "%s", shape_type_text(column, text));
+		return;
+	}
+	json_put_string(json, "name", column->name);
+	json_put_string(json, "dtype", shape_dtype_name(column->dtype));
+	json_key(json, "shape");
+	json_array_begin(json);
+	for (uint32_t d = 0; d < column->ndim; d++)
+		json_u64(json, column->shape[d]);
+	json_array_end(json);
+}
+
+static const struct field column_fields[] = {
+	{ "name", "column|type", FIELD_OWN, 0, NULL, put_column },
+	{ "role", "role", FIELD_NAME, offsetof(struct rlv_column, role), roles, NULL },
+};
+
+static const struct record column_type = { sizeof(struct rlv_column), ARRAY_LEN(column_fields),
+					   column_fields };
+
+static const struct field limiter_fields[] = {
+	FIELD(rlv_limiter, min_size, FIELD_U64, "min_size", NULL),
+	FIELD(rlv_limiter, samples_per_insert, FIELD_DOUBLE, "samples_per_insert", NULL),
+	FIELD(rlv_limiter, min_diff, FIELD_DOUBLE, "min_diff", NULL),
+	FIELD(rlv_limiter, max_diff, FIELD_DOUBLE, "max_diff", NULL),
+};
+
+static const struct record limiter_type = { sizeof(struct rlv_limiter), ARRAY_LEN(limiter_fields),
+					    limiter_fields };
+
+static void put_limiter(const void *record, struct json *json, struct text_table *row)
+{
+	const struct rlv_view_info *at = record;
+
+	(void)row; /* no column */
+	json_key(json, "limiter");
+	json_object_begin(json);
+	record_members(&limiter_type, &at->view.limiter, json);
+	json_object_end(json);
+}
+
+static const struct field view_fields[] = {
+	{ "selector", NULL, FIELD_NAME, offsetof(struct rlv_view_info, view.selector), selectors,
+	  NULL },
+	FIELD(rlv_view_info, view.stack, FIELD_U32, "stack", NULL),
+	FIELD(rlv_view_info, view.n_step, FIELD_U32, "n_step", NULL),
+	FIELD(rlv_view_info, view.period, FIELD_U32, "period", NULL),
+	FIELD(rlv_view_info, view.max_times_sampled, FIELD_U32, "max_times_sampled", NULL),
+	FIELD(rlv_view_info, view.max_staleness, FIELD_U32, "max_staleness", NULL),
+	FIELD(rlv_view_info, view.alpha, FIELD_DOUBLE, "alpha", NULL),
+	FIELD(rlv_view_info, view.eps, FIELD_DOUBLE, "eps", NULL),
+	{ "limiter", NULL, FIELD_OWN, 0, NULL, put_limiter },
+	FIELD(rlv_view_info, items, FIELD_I64, "items", NULL),
+	FIELD(rlv_view_info, inserted, FIELD_U64, "inserted", NULL),
+	FIELD(rlv_view_info, sampled, FIELD_U64, "sampled", NULL),
+	FIELD(rlv_view_info, priority_sum, FIELD_DOUBLE, "priority_sum", NULL),
+	FIELD(rlv_view_info, max_priority, FIELD_DOUBLE, "max_priority", NULL),
+	FIELD(rlv_view_info, overhead_bytes, FIELD_BYTES, "overhead_bytes", NULL),
+};
+
+static const struct record view_type = { sizeof(struct rlv_view_info), ARRAY_LEN(view_fields),
+					 view_fields };
+
+static const struct field table_fields[] = {
+	FIELD(rlv_table_info, name, FIELD_TEXT, "table", "table"),
+	FIELD(rlv_table_info, views[0].items, FIELD_I64, NULL, ">items"),
+	FIELD(rlv_table_info, capacity, FIELD_U64, "capacity", ">capacity"),
+	FIELD(rlv_table_info, slots, FIELD_U64, "slots", NULL),
+	FIELD(rlv_table_info, shards, FIELD_U32, "shards", ">shards"),
+	FIELD(rlv_table_info, block, FIELD_U32, "block", NULL),
+	FIELD(rlv_table_info, window, FIELD_U32, "window", NULL),
+	FIELD(rlv_table_info, row_bytes, FIELD_U32, "row_bytes", ">row bytes"),
+	FIELD(rlv_table_info, row_header_bytes, FIELD_U32, "row_header_bytes", NULL),
+	FIELD(rlv_table_info, rows_bytes, FIELD_BYTES, "rows_bytes", ">rows"),
+	FIELD(rlv_table_info, tree_bytes, FIELD_BYTES, "tree_bytes", ">trees"),
+	FIELD(rlv_table_info, views[0].inserted, FIELD_U64, NULL, ">inserted"),
+	FIELD(rlv_table_info, views[0].sampled, FIELD_U64, NULL, ">sampled"),
+	FIELD(rlv_table_info, max_writers, FIELD_U32, "max_writers", NULL),
+	FIELD(rlv_table_info, max_clients, FIELD_U32, "max_clients", NULL),
+};
+
+static const struct record table_type = { sizeof(struct rlv_table_info), ARRAY_LEN(table_fields),
+					  table_fields };
+
+/* With its columns and views. Returns CLI_OK, or CLI_FAILURE. */
+static int print_table(const struct rlv_table_info *info, struct json *json)
+{
+	if (json) {
+		json_object_begin(json);
+		record_members(&table_type, info, json);
+		json_key(json, "columns");
+		record_list(&column_type, info->columns, info->n_columns, json);
+		json_key(json, "views");
+		record_list(&view_type, info->views, info->n_views, json);
+		json_object_end(json);
+		return CLI_OK;
+	}
+	record_lines(&table_type, info);
+	for (uint32_t v = 0; v < info->n_views; v++) {
+		printf("\nview %u\n", v);
+		record_lines(&view_type, &info->views[v]);
+		record_lines(&limiter_type, &info->views[v].view.limiter);
+	}
+	printf("\n");
+	return record_list(&column_type, info->columns, info->n_columns, NULL);
+}
 
 /* ctx: the request. 0, or the code of a failure that was printed. */
 static int table_describe(struct rlv_store *store, const char *name, void *ctx)
@@ -40,12 +171,10 @@ static int table_describe(struct rlv_store *store, const char *name, void *ctx)
 	ret = rlv_table_info(table, &info);
 	if (ret)
 		cli_fail(ret, "read table %s", name);
-	else if (request->common.json)
-		table_put_json(&info, request->json);
 	else if (request->list)
-		table_print_row(&info, request->list);
-	else
-		ret = table_print_text(&info, stdout);
+		record_row(&table_type, &info, request->list);
+	else if (print_table(&info, request->json))
+		ret = -EIO;
 	cli_table_close(&table);
 	return ret;
 }
@@ -53,16 +182,15 @@ static int table_describe(struct rlv_store *store, const char *name, void *ctx)
 static int table_list(struct rlv_store *store, struct request *request)
 {
 	struct text_table list;
-	struct request each = *request;
 	int code;
 
-	each.list = &list;
-	table_print_heading(&list);
-	code = cli_each_table(store, request->common.json ? request->json : NULL, table_describe,
-			      &each);
+	if (request->json)
+		return cli_each_table(store, request->json, table_describe, request);
+	request->list = &list;
+	record_table(&table_type, &list);
+	code = cli_each_table(store, NULL, table_describe, request);
 	/* The heading alone is no answer if the names could not be read. */
-	if (!request->common.json && (code == CLI_OK || list.n_cells > list.n_columns) &&
-	    text_table_print(&list, stdout))
+	if ((code == CLI_OK || list.n_cells > list.n_columns) && text_table_print(&list, stdout))
 		code = CLI_FAILURE;
 	text_table_fini(&list);
 	return code;
@@ -73,73 +201,20 @@ static int table_info(struct rlv_store *store, struct request *request)
 	return table_describe(store, request->name, request) ? CLI_FAILURE : CLI_OK;
 }
 
-static const char *shard_state_name(uint32_t state)
-{
-	static const char *const names[] = { "?", "active", "draining", "down", "lost", "gone" };
-
-	return state < ARRAY_LEN(names) ? names[state] : names[0];
-}
-
-static int print_shards(const struct rlv_shard_info *shards, size_t n)
-{
-	struct text_table list;
-	int ret;
-
-	text_table_init(&list, ">shard|state|>weight|node|address");
-	for (size_t i = 0; i < n; i++) {
-		const struct rlv_shard_info *shard = &shards[i];
-
-		text_table_cell(&list, "%u", shard->shard);
-		text_table_cell(&list, "%s", shard_state_name(shard->state));
-		text_table_cell(&list, "%.1f%%", shard->weight / 10.0);
-		text_table_cell(&list, "%s", shard->node);
-		text_table_cell(&list, "%s", shard->address);
-		text_table_row(&list);
-	}
-	ret = text_table_print(&list, stdout);
-	text_table_fini(&list);
-	return ret ? CLI_FAILURE : CLI_OK;
-}
-
-static void put_shards(const struct rlv_shard_info *shards, size_t n, struct json *json)
-{
-	json_array_begin(json);
-	for (size_t i = 0; i < n; i++) {
-		const struct rlv_shard_info *shard = &shards[i];
-
-		json_object_begin(json);
-		json_put_u64(json, "shard", shard->shard);
-		json_put_string(json, "state", shard_state_name(shard->state));
-		json_put_u64(json, "weight", shard->weight);
-		json_put_string(json, "node", shard->node);
-		json_put_string(json, "address", shard->address);
-		json_object_end(json);
-	}
-	json_array_end(json);
-}
-
 static int table_shards(struct rlv_store *store, struct request *request)
 {
-	struct rlv_shard_info *shards = mem_array(MAX_SHARDS, sizeof(*shards));
+	static struct rlv_shard_info shards[MAX_SHARDS];
 	struct rlv_table *table;
 	size_t n = MAX_SHARDS;
-	int ret, code = CLI_OK;
+	int ret = rlv_table_open(store, request->name, &table);
 
-	if (!shards)
-		return cli_fail_local(-ENOMEM, "shards");
-	ret = rlv_table_open(store, request->name, &table);
 	if (ret == 0) {
 		ret = rlv_table_shards(table, shards, sizeof(*shards), &n);
 		cli_table_close(&table);
 	}
 	if (ret)
-		code = cli_fail(ret, "list the shards of table %s", request->name);
-	else if (request->common.json)
-		put_shards(shards, n, request->json);
-	else
-		code = print_shards(shards, n);
-	mem_free(shards);
-	return code;
+		return cli_fail(ret, "list the shards of table %s", request->name);
+	return record_list(&shard_type, shards, n < MAX_SHARDS ? n : MAX_SHARDS, request->json);
 }
 
 static int table_rebalance(struct rlv_store *store, struct request *request)
@@ -149,31 +224,10 @@ static int table_rebalance(struct rlv_store *store, struct request *request)
 
 	if (ret)
 		return cli_fail(ret, "rebalance table %s", request->name);
-	if (!request->common.json) {
-		printf("table %s: %u new shards, %u drain\n", request->name, added, draining);
-		return CLI_OK;
-	}
-	json_object_begin(request->json);
-	json_put_u64(request->json, "added", added);
-	json_put_u64(request->json, "draining", draining);
-	json_object_end(request->json);
-	return CLI_OK;
-}
-
-/* "auto", a number, or empty. */
-static int take_shards(const struct request *request, uint32_t *shards_out)
-{
-	uint64_t n = 0;
-	int ret = 0;
-
-	if (request->shards && strcmp(request->shards, "auto") == 0)
-		n = RLV_SHARDS_AUTO;
-	else if (request->shards)
-		ret = units_parse_count(request->shards, &n);
-	if (ret == 0 && n > RLV_SHARDS_AUTO)
-		ret = error_set(-EINVAL, "%s: too many shards", request->shards);
-	*shards_out = (uint32_t)n;
-	return ret;
+	return cli_result(request->common.json,
+			  (const struct cli_value[]){ { .key = "added", .number = added },
+						      { .key = "draining", .number = draining } },
+			  2, "table %s: %u new shards, %u drain\n", request->name, added, draining);
 }
 
 static int table_create(struct rlv_store *store, struct request *request)
@@ -182,11 +236,17 @@ static int table_create(struct rlv_store *store, struct request *request)
 	struct rlv_view view = request->view;
 	struct rlv_table *table;
 	struct shape shape;
+	uint64_t shards = 0;
 	int ret = shape_parse(request->shape, &shape);
 
 	if (ret)
 		return cli_fail_local(ret, "--columns");
-	ret = take_shards(request, &opts.shards);
+	if (request->shards && strcmp(request->shards, "auto") == 0)
+		shards = RLV_SHARDS_AUTO;
+	else if (request->shards)
+		ret = units_parse_count(request->shards, &shards);
+	if (ret == 0 && shards > RLV_SHARDS_AUTO)
+		ret = error_set(-EINVAL, "%s: too many shards", request->shards);
 	if (ret)
 		return cli_fail_local(ret, "--shards");
 	if (request->spi > 0)
@@ -195,6 +255,7 @@ static int table_create(struct rlv_store *store, struct request *request)
 			request->spi * (double)(request->min_size + 1024));
 	else if (request->min_size)
 		view.limiter = rlv_limiter_min_size(request->min_size);
+	opts.shards = (uint32_t)shards;
 	opts.columns = shape.columns;
 	opts.n_columns = shape.n_columns;
 	opts.views = &view;
@@ -203,7 +264,7 @@ static int table_create(struct rlv_store *store, struct request *request)
 	if (ret)
 		return cli_fail(ret, "create table %s", request->name);
 	cli_table_close(&table);
-	return table_describe(store, request->name, request) ? CLI_FAILURE : CLI_OK;
+	return table_info(store, request);
 }
 
 static int table_drop(struct rlv_store *store, struct request *request)
@@ -212,15 +273,10 @@ static int table_drop(struct rlv_store *store, struct request *request)
 
 	if (ret)
 		return cli_fail(ret, "drop table %s", request->name);
-	if (!request->common.json) {
-		printf("table %s is dropped\n", request->name);
-		return CLI_OK;
-	}
-	json_object_begin(request->json);
-	json_put_string(request->json, "table", request->name);
-	json_put_bool(request->json, "dropped", true);
-	json_object_end(request->json);
-	return CLI_OK;
+	return cli_result(request->common.json,
+			  (const struct cli_value[]){ { .key = "table", .text = request->name },
+						      { .key = "dropped", .is_true = true } },
+			  2, "table %s is dropped\n", request->name);
 }
 
 static const struct {
@@ -240,6 +296,7 @@ static const struct {
 static int run_verb(struct request *request, const char *const *words)
 {
 	struct rlv_store *store;
+	struct json json;
 	size_t v = 0;
 	int code;
 
@@ -266,24 +323,21 @@ static int run_verb(struct request *request, const char *const *words)
 		request->uri = CLI_DEFAULT_URI;
 	if (cli_store_open(request->uri, request->common.timeout_ns, !verbs[v].writes, &store))
 		return CLI_FAILURE;
-	json_init(request->json, stdout);
+	json_init(&json, stdout);
+	request->json = request->common.json ? &json : NULL;
 	code = verbs[v].run(store, request);
 	cli_store_close(&store);
-	return request->common.json && json_end(request->json) ? CLI_FAILURE : code;
+	return json_end(&json) ? CLI_FAILURE : code;
 }
 
 int cmd_table(int argc, char **argv)
 {
-	struct json json;
 	struct request request = { .common = CLI_COMMON_INIT,
-				   .json = &json,
 				   .shape = "cartpole",
 				   .opts = RLV_TABLE_OPTS_INIT };
 	const char *words[3] = { NULL, NULL, NULL };
 	const struct arg_option options[] = {
-		CLI_OPTION_STORE(request.common),
-		CLI_OPTION_JSON(request.common),
-		CLI_OPTION_TIMEOUT(request.common),
+		CLI_OPTIONS(request.common),
 		{ NULL, NULL, "Options of create", NULL, ARG_HEADING },
 		{ "columns", "SHAPE", "obs:f32[4],action:i64,... or cartpole, cartpole-next, atari",
 		  &request.shape, ARG_TEXT },

@@ -10,7 +10,6 @@
 #include "base/bits.h"
 
 #include "relive/admin.h"
-#include "base/json.h"
 #include "cli/cli.h"
 
 struct request {
@@ -19,59 +18,30 @@ struct request {
 	const char *out;  /* NULL = stdout */
 };
 
-/* Never overwrites a file, whose mode could be too open. */
-static int write_token(const char *path, const char *token)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int ret = 0;
-
-	if (fd < 0)
-		return error_set(-errno, "create %s: %s", path, strerror(errno));
-	if (dprintf(fd, "%s\n", token) < 0 || fsync(fd))
-		ret = error_set(errno ? -errno : -EIO, "write %s: %s", path, strerror(errno));
-	close(fd);
-	if (ret)
-		(void)unlink(path);
-	return ret;
-}
-
 static int give(struct rlv_store *store, const struct request *request)
 {
 	char token[RLV_TOKEN_BYTES];
-	struct json *json;
-	int ret = rlv_store_token(store, request->role, token);
+	int fd, ret = rlv_store_token(store, request->role, token);
 
 	if (ret)
 		return cli_fail(ret, "token %s", request->role);
-	if (request->out) {
-		ret = write_token(request->out, token);
-		return ret ? cli_fail_local(ret, "token %s", request->role) : CLI_OK;
+	if (!request->out)
+		return cli_result(
+			request->common.json,
+			(const struct cli_value[]){ { .key = "role", .text = request->role },
+						    { .key = "token", .text = token } },
+			2, "%s\n", token);
+	/* Never overwrites a file, whose mode could be too open. */
+	fd = open(request->out, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return cli_fail_local(-errno, "token %s: create %s", request->role, request->out);
+	if (dprintf(fd, "%s\n", token) < 0 || fsync(fd)) {
+		ret = cli_fail_local(errno ? -errno : -EIO, "token %s: write %s", request->role,
+				     request->out);
+		(void)unlink(request->out);
 	}
-	if (!request->common.json) {
-		printf("%s\n", token);
-		return CLI_OK;
-	}
-	json = cli_json_begin();
-	json_put_string(json, "role", request->role);
-	json_put_string(json, "token", token);
-	return cli_json_end(json);
-}
-
-static int rotate(struct rlv_store *store, const struct request *request)
-{
-	struct json *json;
-	uint32_t epoch;
-	int ret = rlv_store_rotate_tokens(store, &epoch);
-
-	if (ret)
-		return cli_fail(ret, "token rotate");
-	if (!request->common.json) {
-		printf("role tokens are now of epoch %u; older ones are refused\n", epoch);
-		return CLI_OK;
-	}
-	json = cli_json_begin();
-	json_put_u64(json, "epoch", epoch);
-	return cli_json_end(json);
+	close(fd);
+	return ret;
 }
 
 int cmd_token(int argc, char **argv)
@@ -81,9 +51,7 @@ int cmd_token(int argc, char **argv)
 	const struct arg_option options[] = {
 		{ "out", "FILE", "write the token to FILE (mode 0600), which must not exist",
 		  &request.out, ARG_TEXT },
-		CLI_OPTION_STORE(request.common),
-		CLI_OPTION_JSON(request.common),
-		CLI_OPTION_TIMEOUT(request.common),
+		CLI_OPTIONS(request.common),
 	};
 	const struct args args = {
 		.usage = "token [URI] read|learn|write|node|admin|rotate [OPTIONS]",
@@ -109,14 +77,25 @@ int cmd_token(int argc, char **argv)
 	int code = cli_parse_store(&args, &request.common, 0, argc, argv);
 	const char *uri = words[1] ? words[0] : CLI_DEFAULT_URI;
 	struct rlv_store *store;
+	uint32_t epoch = 0;
+	int ret;
 
 	if (code != CLI_CONTINUE)
 		return code;
 	request.role = words[1] ? words[1] : words[0];
 	if (cli_store_open(uri, request.common.timeout_ns, false, &store))
 		return CLI_FAILURE;
-	code = strcmp(request.role, "rotate") == 0 ? rotate(store, &request)
-						   : give(store, &request);
+	if (strcmp(request.role, "rotate") == 0) {
+		ret = rlv_store_rotate_tokens(store, &epoch);
+		code = ret ? cli_fail(ret, "token rotate")
+			   : cli_result(
+				     request.common.json,
+				     &(const struct cli_value){ .key = "epoch", .number = epoch },
+				     1, "role tokens are now of epoch %u; older ones are refused\n",
+				     epoch);
+	} else {
+		code = give(store, &request);
+	}
 	cli_store_close(&store);
 	return code;
 }

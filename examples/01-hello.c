@@ -1,6 +1,6 @@
 /*
- * Hello: one process, no daemon. A table of CartPole-like steps in memory, an episode appended,
- * a batch sampled by priority, priorities updated.
+ * Hello: one process, no daemon. Creates a table of CartPole-like steps in memory, appends an
+ * episode, samples a batch by priority and updates the priorities.
  *
  *   cc 01-hello.c $(pkg-config --cflags --libs relive) -o hello && ./hello
  */

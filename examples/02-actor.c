@@ -4,7 +4,7 @@
  *
  *   relive up && ./02-actor shm:default & ./03-learner shm:default
  *
- * Without an argument it plays alone, in memory, for a short while.
+ * Without an argument it runs alone for a short while, with a table in its own memory.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /*
- * Learner: TD(0) on what 02-actor appends. Samples by priority, weighs each item by its
- * importance, and gives back the new |TD error| as its priority.
+ * Learner: TD(0) on the steps that 02-actor appends. Samples by priority, multiplies each item's error
+ * by its importance weight, and sets the priorities to the new |TD errors|.
  *
  *   relive up && ./02-actor shm:default & ./03-learner shm:default
  *
- * Without an argument it first appends a few walks itself, in memory, so that it runs alone.
+ * Without an argument it runs alone: it first appends a few walks to a table in its own memory.
  */
 #include <math.h>
 #include <stdio.h>

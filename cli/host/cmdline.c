@@ -56,27 +56,21 @@ const char *cmdline_get(const struct cmdline *line, const char *name)
 	return NULL;
 }
 
-static void cmdline_remove(struct cmdline *line, const char *name)
-{
-	const char *at = cmdline_find(line, name);
-	const char *value = at ? cmdline_next(line, at) : NULL;
-	size_t from, to;
-
-	if (!value)
-		return;
-	from = (size_t)(at - line->text);
-	to = (size_t)(value - line->text) + strlen(value) + 1;
-	memmove(line->text + from, line->text + to, line->len - to);
-	line->len -= to - from;
-}
-
 int cmdline_set(struct cmdline *line, const char *name, const char *value)
 {
+	const char *at = cmdline_find(line, name);
+	const char *old = at ? cmdline_next(line, at) : NULL;
 	int ret;
 
 	if (!value)
 		return 0;
-	cmdline_remove(line, name);
+	if (old) {
+		size_t from = (size_t)(at - line->text);
+		size_t to = (size_t)(old - line->text) + strlen(old) + 1;
+
+		memmove(line->text + from, line->text + to, line->len - to);
+		line->len -= to - from;
+	}
 	ret = cmdline_add(line, name);
 	return ret ? ret : cmdline_add(line, value);
 }

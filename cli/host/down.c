@@ -1,45 +1,213 @@
+/*
+ * relive down: counts what would be lost, asks, and stops the daemons of a store on this host.
+ */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "base/bits.h"
-#include "base/json.h"
-#include "cli/cli.h"
-#include "cli/host/host_store.h"
+#include "relive/relive.h"
 
-struct request {
+#include "base/bits.h"
+#include "base/os/clock.h"
+#include "cli/cli.h"
+#include "cli/host/host_files.h"
+#include "cli/host/host_start.h"
+#include "cli/host/host_store.h"
+#include "cli/store_status.h"
+
+enum { MAX_TABLES = 4096, MAX_SHARDS = 1024 };
+
+struct down {
+	struct cli_common common;
 	const char *store;
 	bool force;
+	bool keep; /* the catalog must outlive the daemons */
+	struct host_daemons daemons;
+	/* Data in memory nodes that would be lost with them. */
+	uint32_t tables; /* tables with items in memory */
+	uint64_t items;
+	char unknown[160]; /* reason why the count is incomplete; "" = complete */
+	/* The metadata server that is asked now. */
+	const struct host_daemon *only; /* of a store elsewhere: its node here; else NULL */
+	struct rlv_store *server;
+	struct store_status status;
+	struct rlv_shard_info shards[MAX_SHARDS];
+	struct rlv_table_info table;
+	char names[MAX_TABLES][RLV_NAME_BYTES];
 };
 
-static void print_loss(const char *store, const struct host_loss *loss)
+/* -------- data that would be lost -------- */
+
+/* True for a running node of the store that is asked, with its pool in memory. */
+static bool holds_memory(const struct down *down, const struct host_daemon *daemon)
 {
-	if (loss->items)
-		cli_error(
-			"store %s holds %llu items in %u table%s in memory; stopping it loses them",
-			store, (unsigned long long)loss->items, loss->tables,
-			loss->tables == 1 ? "" : "s");
-	if (loss->unknown[0])
-		cli_error("store %s: cannot count the items in its memory nodes: %s", store,
-			  loss->unknown);
+	return daemon->pid && host_daemon_is_node(daemon) && !host_daemon_is_on_file(daemon) &&
+	       (down->only ? daemon == down->only : !host_daemon_is_elsewhere(daemon));
+}
+
+/* A local node ends with its process; a remote node becomes unusable without the catalog that
+   names it. */
+static bool is_at_stake(const struct down *down, const char *node)
+{
+	for (uint32_t i = 0; i < down->daemons.n; i++) {
+		const struct host_daemon *daemon = &down->daemons.at[i];
+		bool is_of = down->only ? daemon == down->only : !host_daemon_is_elsewhere(daemon);
+
+		if (host_daemon_is_node(daemon) && is_of &&
+		    strcmp(daemon->name + strlen(HOST_NODE), node) == 0)
+			return holds_memory(down, daemon);
+	}
+	return !down->only && !down->keep;
+}
+
+static void set_unknown(struct down *down, const char *why)
+{
+	if (!down->unknown[0])
+		snprintf(down->unknown, sizeof(down->unknown), "%.150s", why);
+}
+
+/* A table without a shard here has nothing to lose. */
+static void count_table(struct down *down, const char *name)
+{
+	struct rlv_table *table;
+	size_t n = MAX_SHARDS;
+	int64_t items = 0;
+	bool any = false;
+	int ret = rlv_table_open(down->server, name, &table);
+
+	if (ret == -EHOSTDOWN || ret == -ENOENT)
+		return;
+	if (ret) {
+		set_unknown(down, rlv_last_error());
+		return;
+	}
+	down->table = (struct rlv_table_info){ .size = sizeof(down->table) };
+	ret = rlv_table_shards(table, down->shards, sizeof(down->shards[0]), &n);
+	for (size_t i = 0; ret == 0 && i < n && i < MAX_SHARDS; i++) {
+		const struct rlv_shard_info *shard = &down->shards[i];
+
+		any |= (shard->state == RLV_SHARD_ACTIVE || shard->state == RLV_SHARD_DRAINING) &&
+		       is_at_stake(down, shard->node);
+	}
+	if (any) {
+		ret = rlv_table_info(table, &down->table);
+		for (uint32_t v = 0; v < down->table.n_views && ret == 0; v++)
+			if (down->table.views[v].items > items)
+				items = down->table.views[v].items;
+	}
+	if (ret)
+		set_unknown(down, rlv_last_error());
+	down->tables += items > 0;
+	down->items += (uint64_t)items;
+	(void)!rlv_table_close(&table);
+}
+
+static int count_tables(struct down *down)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), 10 * CLOCK_NS_PER_S);
+	size_t n = MAX_TABLES;
+	bool any = false;
+	int ret = store_status_read(down->server, &down->status);
+
+	if (ret == 0)
+		ret = rlv_store_tables(down->server, down->names, &n);
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < down->status.n_nodes && !down->only; i++) {
+		const char *pages = down->status.nodes[i].pages;
+
+		down->keep |= strcmp(pages, "file") == 0 || strcmp(pages, "dax") == 0;
+	}
+	for (size_t i = 0; i < down->status.n_nodes; i++)
+		any |= is_at_stake(down, down->status.nodes[i].name);
+	if (n == 0 || !any)
+		return 0;
+	/* The count is complete only if each node with memory at stake answers. */
+	for (uint32_t i = 0; i < down->daemons.n; i++) {
+		const char *name = down->daemons.at[i].name + strlen(HOST_NODE);
+		const struct rlv_node_info *node;
+		char why[160];
+
+		if (!holds_memory(down, &down->daemons.at[i]))
+			continue;
+		node = store_status_find(&down->status, name);
+		snprintf(why, sizeof(why), "memory node %.60s runs and does not answer", name);
+		if (node && node->state == RLV_NODE_DOWN)
+			set_unknown(down, why);
+	}
+	for (size_t i = 0; i < n && i < MAX_TABLES; i++) {
+		if (deadline_expired(clock_monotonic(), deadline)) {
+			set_unknown(down, "counting took longer than 10 s");
+			break;
+		}
+		count_table(down, down->names[i]);
+	}
+	return 0;
+}
+
+static void ask_server(struct down *down, const char *uri)
+{
+	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
+	int ret;
+
+	opts.timeout_ns = 3 * CLOCK_NS_PER_S;
+	opts.read_only = true;
+	ret = rlv_store_open(uri, &opts, &down->server);
+	if (ret == 0)
+		ret = count_tables(down);
+	if (ret)
+		set_unknown(down, rlv_last_error());
+	if (down->server)
+		(void)!rlv_store_close(&down->server);
+}
+
+/* Counts by querying the metadata servers. */
+static void count_loss(struct down *down)
+{
+	const struct host_daemon *metad = host_daemons_find(&down->daemons, HOST_METAD);
+	char uri[HOST_STORE_URI_BYTES];
+	bool any = !down->keep && metad && cmdline_get(&metad->line, "--listen");
+
+	for (uint32_t i = 0; i < down->daemons.n; i++)
+		any |= holds_memory(down, &down->daemons.at[i]);
+	snprintf(uri, sizeof(uri), "shm:%.50s", down->store);
+	if (metad && metad->pid)
+		ask_server(down, uri);
+	else if (any)
+		set_unknown(down, "its metadata server is not running");
+	/* Nodes of stores on other hosts: each store is queried by itself. */
+	for (uint32_t i = 0; i < down->daemons.n; i++) {
+		const struct host_daemon *daemon = &down->daemons.at[i];
+
+		if (!host_daemon_is_elsewhere(daemon))
+			continue;
+		down->only = daemon;
+		if (holds_memory(down, daemon))
+			ask_server(down, cmdline_get(&daemon->line, "--metad"));
+	}
 }
 
 /* Asks for confirmation on the terminal; without a terminal --force is required. */
-static bool ask_user(void *ctx, const struct host_loss *loss)
+static bool user_agrees(const struct down *down)
 {
-	const struct request *request = ctx;
 	char answer[16];
 
-	if (request->force)
-		return true;
-	print_loss(request->store, loss);
+	if (down->items)
+		cli_error(
+			"store %s holds %llu items in %u table%s in memory; stopping it loses them",
+			down->store, (unsigned long long)down->items, down->tables,
+			down->tables == 1 ? "" : "s");
+	if (down->unknown[0])
+		cli_error("store %s: cannot count the items in its memory nodes: %s", down->store,
+			  down->unknown);
 	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
 		cli_error(
 			"nothing was stopped: there is no terminal to ask for confirmation (see --force)");
-		if (loss->unknown[0])
+		if (down->unknown[0])
 			cli_hint(
 				"relive up --store %s, which starts missing daemons, so that down can count",
-				request->store);
+				down->store);
 		return false;
 	}
 	fprintf(stderr, "Stop it and lose them? [y/N] ");
@@ -49,19 +217,74 @@ static bool ask_user(void *ctx, const struct host_loss *loss)
 	return false;
 }
 
+/* -------- down -------- */
+
+/* Stops the daemons, whoever started them, and removes their files. */
+static int bring_down(struct down *down)
+{
+	struct host_daemons *daemons = &down->daemons;
+	struct runtime_dir dir;
+	uint32_t stopped = 0;
+	bool gone = false; /* no file is left */
+	int lock, ret = runtime_dir_open(down->store, false, &dir);
+
+	if (ret == 0)
+		ret = host_lock(down->store, HOST_LOCK_NS, NULL, &lock);
+	if (ret)
+		goto out;
+	/* Another `down` may have removed the store before we had its lock. */
+	ret = runtime_dir_open(down->store, false, &dir);
+	gone = ret == -ENOENT;
+	if (ret == 0)
+		ret = host_files_look(&dir, daemons);
+	if (ret)
+		goto unlock;
+	down->keep = host_files_have(&dir, HOST_KEPT);
+	for (uint32_t i = 0; i < daemons->n; i++) {
+		const struct host_daemon *daemon = &daemons->at[i];
+
+		down->keep |= host_daemon_is_on_file(daemon) && !host_daemon_is_elsewhere(daemon);
+		stopped += daemon->pid > 0;
+	}
+	count_loss(down);
+	if ((down->items || down->unknown[0]) && !down->force && !user_agrees(down)) {
+		ret = -ECANCELED;
+		goto unlock;
+	}
+	ret = down->keep ? host_files_mark(&dir, HOST_KEPT) : 0;
+	if (ret == 0)
+		ret = host_files_mark(&dir, HOST_ENDING);
+	if (ret == 0)
+		ret = host_stop_all(&dir, daemons, down->common.timeout_ns);
+	if (ret == 0)
+		gone = host_files_clean(&dir);
+unlock:
+	runtime_store_unlock(down->store, lock, gone);
+out:
+	if (ret == -ECANCELED)
+		return CLI_REFUSED;
+	if (ret == -ENOENT)
+		(void)error_set(ret, "no store %s runs on this host", down->store);
+	if (ret)
+		return cli_fail_local(ret, "down");
+	return cli_result(down->common.json,
+			  (const struct cli_value[]){ { .key = "store", .text = down->store },
+						      { .key = "stopped", .number = stopped } },
+			  2, "store %s is down, %u daemon%s stopped\n", down->store, stopped,
+			  stopped == 1 ? "" : "s");
+}
+
 int cmd_down(int argc, char **argv)
 {
-	struct cli_common common = CLI_COMMON_INIT;
-	struct request request = { .store = "default" };
+	static struct down down; /* 1 MB */
 	const struct arg_option options[] = {
-		{ "store", "NAME", "name of the store (default: default)", &request.store,
-		  ARG_TEXT },
-		CLI_OPTION_JSON(common),
+		{ "store", "NAME", "name of the store (default: default)", &down.store, ARG_TEXT },
+		CLI_OPTION_JSON(down.common),
 		{ "timeout", "TIME",
 		  "time that daemons have to stop before they are killed (default 5s)",
-		  &common.timeout_ns, ARG_DURATION },
-		{ "force", NULL, "stop even if items in memory are lost; do not ask",
-		  &request.force, ARG_FLAG },
+		  &down.common.timeout_ns, ARG_DURATION },
+		{ "force", NULL, "stop even if items in memory are lost; do not ask", &down.force,
+		  ARG_FLAG },
 	};
 	const struct args args = {
 		.usage = "down [OPTIONS]",
@@ -77,31 +300,10 @@ int cmd_down(int argc, char **argv)
 			"--force is given.",
 		.examples = "relive down --store replay",
 	};
-	int code = cli_parse(&args, argc, argv), ret;
-	struct host_down_opts opts = { .confirm = ask_user, .ctx = &request };
-	struct json *json;
-	uint32_t stopped = 0;
+	int code;
 
-	if (code != CLI_CONTINUE)
-		return code;
-	opts.store = request.store;
-	opts.timeout_ns = common.timeout_ns;
-	ret = host_store_down(&opts, &stopped);
-	if (ret == -ENOENT) {
-		(void)error_set(ret, "no store %s runs on this host", request.store);
-		return cli_fail_local(ret, "down");
-	}
-	if (ret == -ECANCELED)
-		return CLI_REFUSED;
-	if (ret)
-		return cli_fail_local(ret, "down");
-	if (!common.json) {
-		printf("store %s is down, %u daemon%s stopped\n", request.store, stopped,
-		       stopped == 1 ? "" : "s");
-		return CLI_OK;
-	}
-	json = cli_json_begin();
-	json_put_string(json, "store", request.store);
-	json_put_u64(json, "stopped", stopped);
-	return cli_json_end(json);
+	down.common = (struct cli_common)CLI_COMMON_INIT;
+	down.store = "default";
+	code = cli_parse(&args, argc, argv);
+	return code == CLI_CONTINUE ? bring_down(&down) : code;
 }

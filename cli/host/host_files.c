@@ -10,10 +10,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEEP_NAME "persistent"
-#define ENDING_NAME "ending"
-#define LOCK_END ".lock"
-#define RECORD_END ".cmdline"
+#include "base/os/clock.h"
+#include "cli/cli.h"
+#include "program/interrupt.h"
+
+static const char lock_end[] = ".lock", record_end[] = ".cmdline";
+
+int host_lock(const char *store, int64_t timeout_ns, struct progress *progress, int *fd_out)
+{
+	uint64_t start = clock_now_ns(clock_monotonic());
+	bool said = progress && progress->on;
+	int64_t spent;
+	int ret, pid = 0;
+
+	while ((ret = runtime_store_lock(store, fd_out, &pid)) == -EBUSY) {
+		spent = (int64_t)(clock_now_ns(clock_monotonic()) - start);
+		if (interrupt_pending())
+			return error_set(-EINTR, "interrupted");
+		if (spent > timeout_ns)
+			return error_set(-ETIMEDOUT,
+					 "store %s: pid %d still starts or stops it after %.0f s",
+					 store, pid, (double)timeout_ns / CLOCK_NS_PER_S);
+		if (progress)
+			progress_show(progress, (double)spent / (double)timeout_ns,
+				      "waiting for pid %d, which starts or stops store %s", pid,
+				      store);
+		if (!said && spent >= CLOCK_NS_PER_S) {
+			cli_error("waiting for pid %d, which starts or stops store %s", pid, store);
+			said = true;
+		}
+		interrupt_sleep(20 * CLOCK_NS_PER_MS);
+	}
+	return ret;
+}
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -29,10 +58,10 @@ void host_files_remove(const char *path)
 	(void)nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static int make_mark(const struct runtime_dir *dir, const char *name)
+int host_files_mark(const struct runtime_dir *dir, const char *mark)
 {
 	char path[RUNTIME_PATH_BYTES];
-	int fd, ret = runtime_dir_file(dir, name, path);
+	int fd, ret = runtime_dir_file(dir, mark, path);
 
 	if (ret)
 		return ret;
@@ -43,39 +72,11 @@ static int make_mark(const struct runtime_dir *dir, const char *name)
 	return 0;
 }
 
-static bool has(const struct runtime_dir *dir, const char *name)
+bool host_files_have(const struct runtime_dir *dir, const char *name)
 {
 	char path[RUNTIME_PATH_BYTES];
 
 	return runtime_dir_file(dir, name, path) == 0 && access(path, F_OK) == 0;
-}
-
-int host_files_keep(const struct runtime_dir *dir)
-{
-	return make_mark(dir, KEEP_NAME);
-}
-
-bool host_files_are_kept(const struct runtime_dir *dir)
-{
-	return has(dir, KEEP_NAME);
-}
-
-int host_files_end(const struct runtime_dir *dir)
-{
-	return make_mark(dir, ENDING_NAME);
-}
-
-bool host_files_are_ending(const struct runtime_dir *dir)
-{
-	return has(dir, ENDING_NAME);
-}
-
-bool host_files_have_catalog(const struct runtime_dir *dir, const char *store)
-{
-	char name[RUNTIME_PATH_BYTES];
-
-	snprintf(name, sizeof(name), "%s.db", store);
-	return has(dir, name);
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -92,7 +93,7 @@ bool host_files_clean(const struct runtime_dir *dir)
 	const struct dirent *entry;
 	DIR *folder;
 
-	if (!host_files_are_kept(dir)) {
+	if (!host_files_have(dir, HOST_KEPT)) {
 		host_files_remove(dir->path);
 		return true;
 	}
@@ -106,7 +107,7 @@ bool host_files_clean(const struct runtime_dir *dir)
 	}
 	if (folder)
 		closedir(folder);
-	if (runtime_dir_file(dir, ENDING_NAME, path) == 0)
+	if (runtime_dir_file(dir, HOST_ENDING, path) == 0)
 		(void)unlink(path);
 	return false;
 }
@@ -159,51 +160,45 @@ static int record_path(const struct runtime_dir *dir, const char *name,
 {
 	char file[80];
 
-	snprintf(file, sizeof(file), "%.60s" RECORD_END, name);
+	snprintf(file, sizeof(file), "%.60s%s", name, record_end);
 	return runtime_dir_file(dir, file, path);
 }
 
-/* An unreadable record counts as missing. */
-static int look_at_daemon(const struct runtime_dir *dir, struct host_daemon *daemon)
+/* Adds the daemon that a lock or a record is of. An unreadable record counts as missing. */
+static int add_daemon(const struct runtime_dir *dir, const char *file, struct host_daemons *daemons)
 {
-	char path[RUNTIME_PATH_BYTES];
-	int ret = record_path(dir, daemon->name, path);
+	struct host_daemon *daemon;
+	char name[sizeof(daemon->name)], path[RUNTIME_PATH_BYTES];
+	size_t len = strlen(file);
+	int ret;
 
+	if (ends_with(file, lock_end))
+		len -= strlen(lock_end);
+	else if (ends_with(file, record_end))
+		len -= strlen(record_end);
+	else
+		return 0;
+	if (len >= sizeof(name))
+		return 0;
+	memcpy(name, file, len);
+	name[len] = 0;
+	if (host_daemons_find(daemons, name))
+		return 0;
+	ret = host_daemons_add(daemons, name, &daemon);
+	if (ret == 0)
+		ret = record_path(dir, name, path);
 	if (ret)
 		return ret;
 	ret = cmdline_read(path, &daemon->record);
 	if (ret && ret != -ENOENT && ret != -EPROTO)
 		return ret;
-	daemon->pid = runtime_dir_holder(dir, daemon->name);
+	daemon->pid = runtime_dir_holder(dir, name);
 	daemon->line = daemon->record;
 	if (daemon->pid && cmdline_of_process(daemon->pid, &daemon->line))
 		daemon->line = daemon->record; /* it ended just now */
-	return 0;
-}
-
-static int add_daemon(const struct runtime_dir *dir, const char *file, struct host_daemons *daemons)
-{
-	struct host_daemon *daemon;
-	char name[sizeof(daemon->name)];
-	size_t len = strlen(file), end = 0;
-	int ret;
-
-	if (ends_with(file, LOCK_END))
-		end = strlen(LOCK_END);
-	else if (ends_with(file, RECORD_END))
-		end = strlen(RECORD_END);
-	if (end == 0 || len - end >= sizeof(name))
-		return 0;
-	memcpy(name, file, len - end);
-	name[len - end] = 0;
-	if (host_daemons_find(daemons, name))
-		return 0;
-	ret = host_daemons_add(daemons, name, &daemon);
-	if (ret == 0)
-		ret = look_at_daemon(dir, daemon);
-	if (ret == 0 && !daemon->pid && !daemon->record.len)
+	if (!daemon->pid && !daemon->record.len)
 		daemons->n--; /* an old lock, without a record */
-	return ret;
+	return 0;
 }
 
 static int by_name(const void *a, const void *b)

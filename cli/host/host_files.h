@@ -14,34 +14,39 @@
 #include "base/error.h"
 #include "base/os/runtime_dir.h"
 #include "cli/host/cmdline.h"
+#include "program/progress.h"
 
 #define HOST_FILES_MAX 32
+#define HOST_LOCK_NS 20000000000 /* longest wait of `node` and `down` for the lock */
 #define HOST_METAD "metad"
 #define HOST_NODE "memnode-" /* followed by the node's name */
+
+/*
+ * Takes the lock of commands that start or stop daemons of a store; it ends with its process, or
+ * with runtime_store_unlock. Waits for the command that holds it and names it on stderr. progress
+ * may be NULL. -ETIMEDOUT, -EINTR, errors of runtime_store_lock.
+ */
+int host_lock(const char *store, int64_t timeout_ns, struct progress *progress, int *fd_out)
+	RLV_MUST_CHECK;
 
 /* Removes a directory recursively; symbolic links are not followed. Undeletable files stay. */
 void host_files_remove(const char *path);
 
 /*
  * Removes files of ended daemons from a store's directory; true: and the directory. If a pool is on
- * a file or device (host_files_keep), the catalog, the token, the command lines and the logs stay
+ * a file or device (HOST_KEPT), the catalog, the token, the command lines and the logs stay
  * for the next start.
  */
 bool host_files_clean(const struct runtime_dir *dir);
 
-/* Mark: a pool of the store outlives its daemons. */
-int host_files_keep(const struct runtime_dir *dir) RLV_MUST_CHECK;
-bool host_files_are_kept(const struct runtime_dir *dir);
+/* Marks in a store's directory. */
+#define HOST_KEPT "persistent" /* a pool of the store outlives its daemons */
+#define HOST_ENDING "ending"   /* until host_files_clean, daemons may have been told to end */
 
-/*
- * Mark: its daemons are being stopped. Until host_files_clean, running daemons may have been told
- * to end.
- */
-int host_files_end(const struct runtime_dir *dir) RLV_MUST_CHECK;
-bool host_files_are_ending(const struct runtime_dir *dir);
+int host_files_mark(const struct runtime_dir *dir, const char *mark) RLV_MUST_CHECK;
 
-/* True if the directory has the catalog of a metadata server. */
-bool host_files_have_catalog(const struct runtime_dir *dir, const char *store);
+/* True if the directory has a file of that name: a mark, or the catalog, STORE.db. */
+bool host_files_have(const struct runtime_dir *dir, const char *name);
 
 struct host_daemon {
 	char name[64];         /* metad, memnode-0, .. */

@@ -73,19 +73,6 @@ int host_node_options(const struct host_node_opts *opts, struct cmdline *line_ou
 	return ret ? ret : set_all(line_out, settings, ARRAY_LEN(settings));
 }
 
-int host_metad_line(const char *store, const struct cmdline *given, struct cmdline *line_out)
-{
-	const struct setting settings[] = { { "--store", store, false },
-					    { "--stalled", "wait", false } };
-	int ret;
-
-	line_out->len = 0;
-	ret = cmdline_add(line_out, "relive-metad");
-	if (ret == 0)
-		ret = set_all(line_out, settings, ARRAY_LEN(settings));
-	return ret ? ret : cmdline_merge(line_out, given);
-}
-
 int host_node_line(const char *store, const char *name, const struct cmdline *given,
 		   struct cmdline *line_out)
 {
@@ -128,14 +115,12 @@ int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool t
 		return ret;
 	n = cmdline_argv(&daemon->line, argv);
 	if (!cmdline_get(&daemon->line, "--log")) {
-		argv[n++] = "--log"; /* a named file can be reopened by SIGHUP */
+		argv[n++] = "--log"; /* unlike stderr, a named file can be rotated by SIGHUP */
 		argv[n++] = log;
 	}
 	for (size_t i = 0; i < ARRAY_LEN(daemon->once); i++)
 		if (daemon->once[i])
 			argv[n++] = daemon->once[i];
-	argv[n++] = "--log"; /* rotated, unlike stderr */
-	argv[n++] = log;
 	argv[n] = NULL;
 	spawn.binary = argv[0];
 	ret = spawn_daemon(&spawn, &daemon->pid);
@@ -167,24 +152,17 @@ static void signal_all(const struct runtime_dir *dir, const struct host_daemons 
 	}
 }
 
-static bool any_alive(const struct runtime_dir *dir, const struct host_daemons *daemons)
-{
-	for (uint32_t i = 0; i < daemons->n; i++) {
-		if (runtime_dir_holder(dir, daemons->at[i].name))
-			return true;
-	}
-	return false;
-}
-
 static bool wait_gone(const struct runtime_dir *dir, const struct host_daemons *daemons,
 		      int64_t timeout_ns)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
 
-	while (any_alive(dir, daemons)) {
-		if (deadline_expired(clock_monotonic(), deadline))
-			return false;
-		usleep(HOST_POLL_NS / CLOCK_NS_PER_US);
+	for (uint32_t i = 0; i < daemons->n; i++) {
+		while (runtime_dir_holder(dir, daemons->at[i].name)) {
+			if (deadline_expired(clock_monotonic(), deadline))
+				return false;
+			usleep(HOST_POLL_NS / CLOCK_NS_PER_US);
+		}
 	}
 	return true;
 }
@@ -200,11 +178,4 @@ int host_stop_all(const struct runtime_dir *dir, const struct host_daemons *daem
 		return 0;
 	return error_set(-ETIMEDOUT, "stop the daemons in %s: some still run after SIGKILL",
 			 dir->path);
-}
-
-bool host_node_is_up(const struct store_status *status, const char *name)
-{
-	const struct rlv_node_info *node = store_status_find(status, name);
-
-	return node && store_node_is_up(node);
 }

@@ -10,7 +10,6 @@
 #include "cli/host/cmdline.h"
 #include "cli/host/host_files.h"
 #include "cli/host/host_store.h"
-#include "cli/store_status.h"
 
 #define HOST_POLL_NS 20000000
 #define HOST_GRACE_NS 5000000000
@@ -20,9 +19,7 @@
 int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_out) RLV_MUST_CHECK;
 int host_node_options(const struct host_node_opts *opts, struct cmdline *line_out) RLV_MUST_CHECK;
 
-/* Complete command lines: `given` over the defaults. */
-int host_metad_line(const char *store, const struct cmdline *given, struct cmdline *line_out)
-	RLV_MUST_CHECK;
+/* Complete command line of a memory node: `given` over the defaults. */
 int host_node_line(const char *store, const char *name, const struct cmdline *given,
 		   struct cmdline *line_out) RLV_MUST_CHECK;
 
@@ -38,8 +35,5 @@ void host_report_end(const struct runtime_dir *dir, const struct host_daemon *da
 /* SIGTERM, then SIGKILL after timeout_ns, and waits. -ETIMEDOUT: some did not end. */
 int host_stop_all(const struct runtime_dir *dir, const struct host_daemons *daemons,
 		  int64_t timeout_ns) RLV_MUST_CHECK;
-
-/* True if the answer lists the node as up. */
-bool host_node_is_up(const struct store_status *status, const char *name);
 
 #endif

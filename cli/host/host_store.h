@@ -1,8 +1,8 @@
 /*
- * host_store.h - starts, awaits and stops the daemons of a store on this host.
+ * host_store.h - starts and awaits the daemons of a store on this host.
  *
- * Each function holds the store's lock (host_lock.h) from its first look to its last change. A kill
- * at any step is safe: the next call continues from the state it finds.
+ * Each command holds the store's lock (host_lock) from its first look to its last change. A kill at
+ * any step is safe: the next call continues from the state it finds.
  */
 #ifndef RLV_CLI_HOST_HOST_STORE_H
 #define RLV_CLI_HOST_HOST_STORE_H
@@ -18,13 +18,11 @@
 
 #define HOST_STORE_MAX_NODES 16
 #define HOST_STORE_URI_BYTES 64
-#define HOST_STORE_LOCK_NS 20000000000 /* longest wait for the lock */
 
 /* Options of a memory node. 0 or NULL: not given, so unchanged, or the default. */
 struct host_node_opts {
 	const char *store;
-	const char *name;        /* only host_store_add_node reads this and the next one */
-	const char *metad;       /* relive://HOST:PORT; NULL = the store is on this host */
+	const char *metad;       /* `node add`: relive://HOST:PORT; NULL = a store of this host */
 	uint64_t bytes;          /* pool size (default 1G, or as created) */
 	const char *file;        /* directory or DAX device of the pool */
 	const char *pages;       /* of memory: "auto", "huge", "small" */
@@ -89,40 +87,7 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
  */
 int host_store_private(uint64_t bytes, struct host_store *store_out) RLV_MUST_CHECK;
 
-/*
- * Starts a further memory node, for a store here or on another host, and waits until the store
- * reports it as up. On failure prints the reason on stderr, with the end of its
- * log, and stops it. -EBUSY: such a node runs here; -ETIMEDOUT; -EINTR.
- * Thread: setup.
- */
-int host_store_add_node(const struct host_node_opts *opts, pid_t *pid_out) RLV_MUST_CHECK;
-
-/* Prevent host_store_up from starting that node again. A no-op for a store on another host. */
-int host_store_forget_node(const char *uri, const char *node) RLV_MUST_CHECK;
-
 /* Stops the daemons that host_store_up started; deletes a private store's files. */
 void host_store_close(struct host_store *store);
-
-/* Data in memory nodes that would be lost with them. */
-struct host_loss {
-	uint32_t tables; /* tables with items in memory */
-	uint64_t items;
-	char unknown[160]; /* reason why the count is incomplete; "" = complete */
-};
-
-struct host_down_opts {
-	const char *store;
-	int64_t timeout_ns; /* time for daemons to end before they are killed */
-	/* Asked if data would be lost: false = stop nothing. */
-	bool (*confirm)(void *ctx, const struct host_loss *loss);
-	void *ctx;
-};
-
-/*
- * Stops the daemons of a store, whoever started them, and removes their files. *stopped_out: number
- * of daemons that were running. -ENOENT: no such store here; -ECANCELED: not confirmed.
- * Thread: setup.
- */
-int host_store_down(const struct host_down_opts *opts, uint32_t *stopped_out) RLV_MUST_CHECK;
 
 #endif

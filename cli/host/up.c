@@ -18,35 +18,6 @@ struct request {
 	bool json, progress;
 };
 
-static int print_up(const struct host_store *store, const struct request *request)
-{
-	bool was_up = store->was_up && store->started == 0;
-	char bytes[UNITS_TEXT_BYTES];
-	struct json *json;
-
-	if (!request->json) {
-		printf("%s\n", store->uri);
-		fprintf(stderr, "store %s is up%s: %u memory node%s", store->name,
-			was_up ? " already" : "", store->n_nodes, store->n_nodes == 1 ? "" : "s");
-		if (!was_up && request->opts.node.bytes)
-			fprintf(stderr, " of %s",
-				units_format_bytes(request->opts.node.bytes, bytes));
-		fprintf(stderr, "\n");
-		return CLI_OK;
-	}
-	json = cli_json_begin();
-	json_put_string(json, "uri", store->uri);
-	json_put_string(json, "store", store->name);
-	json_put_i64(json, "metad_pid", store->metad);
-	json_key(json, "memnode_pids");
-	json_array_begin(json);
-	for (uint32_t i = 0; i < store->n_nodes; i++)
-		json_i64(json, store->nodes[i]);
-	json_array_end(json);
-	json_put_u64(json, "started", store->started);
-	return cli_json_end(json);
-}
-
 /* [IP:]PORT: the daemons check the rest. */
 static bool has_port(const char *address)
 {
@@ -116,18 +87,44 @@ static const char notes[] =
 
 static int bring_up(struct request *request)
 {
+	struct host_store_opts *opts = &request->opts;
+	char bytes[UNITS_TEXT_BYTES];
 	struct progress progress;
 	struct host_store store;
+	struct json *json;
+	bool was_up;
 	int ret;
 
 	if (request->nodes != UINT32_MAX)
-		request->opts.nodes = request->nodes;
+		opts->nodes = request->nodes;
 	if (request->dax)
-		request->opts.node.file = request->dax;
+		opts->node.file = request->dax;
 	interrupt_install();
 	progress_begin(&progress, request->progress);
-	ret = host_store_up(&request->opts, &progress, &store);
-	return ret ? cli_fail_local(ret, "up") : print_up(&store, request);
+	ret = host_store_up(opts, &progress, &store);
+	if (ret)
+		return cli_fail_local(ret, "up");
+	if (request->json) {
+		json = cli_json_begin();
+		json_put_string(json, "uri", store.uri);
+		json_put_string(json, "store", store.name);
+		json_put_i64(json, "metad_pid", store.metad);
+		json_key(json, "memnode_pids");
+		json_array_begin(json);
+		for (uint32_t i = 0; i < store.n_nodes; i++)
+			json_i64(json, store.nodes[i]);
+		json_array_end(json);
+		json_put_u64(json, "started", store.started);
+		return cli_json_end(json);
+	}
+	was_up = store.was_up && store.started == 0;
+	printf("%s\n", store.uri);
+	fprintf(stderr, "store %s is up%s: %u memory node%s", store.name, was_up ? " already" : "",
+		store.n_nodes, store.n_nodes == 1 ? "" : "s");
+	if (!was_up && opts->node.bytes)
+		fprintf(stderr, " of %s", units_format_bytes(opts->node.bytes, bytes));
+	fprintf(stderr, "\n");
+	return CLI_OK;
 }
 
 int cmd_up(int argc, char **argv)
