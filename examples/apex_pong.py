@@ -1,9 +1,11 @@
-"""Ape-X on Pong: actor processes with environments of their own, one learner, PyTorch on the CPU.
+"""Ape-X on Pong: several actor processes, each with its environments, and one learner, in PyTorch on
+the CPU.
 
     pip install . torch gymnasium ale-py matplotlib
     relive up --size 2G && python examples/apex_pong.py
 
-A frame is stored once, as bytes; the view stacks four. The weights reach the actors as a file.
+A frame is stored once, as bytes, and the view stacks four. The learner writes its weights to a file,
+which the actors read.
 """
 
 import argparse
@@ -27,20 +29,20 @@ SIGNATURE = {"obs": ((84, 84), "uint8"), "action": "int64", "reward": "float32"}
 
 
 def network():
-    """Q-values of Pong's six actions, from stacks of frames."""
+    """Returns a network from stacks of frames to the Q-values of Pong's six actions."""
     return nn.Sequential(nn.Conv2d(STACK, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(),
                          nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(),
                          nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 6))
 
 
 def publish(net, path, version):
-    """Readers see the old file or the new one."""
+    """Writes the weights to a file. Actors that read meanwhile see the old file or the new one, whole."""
     torch.save((version, net.state_dict()), path + ".new")
     os.replace(path + ".new", path)
 
 
 def act(number, args, weights, returns, stop):
-    """An actor's process: steps its environments by the weights that were published last."""
+    """Runs an actor's process: steps its environments by the newest weights, and appends the steps."""
     torch.set_num_threads(1)
     rng = np.random.default_rng([args.seed, number])
     epsilon = 0.4 ** (1 + 7 * number / max(1, args.actors - 1))
@@ -68,7 +70,7 @@ def act(number, args, weights, returns, stop):
 
 
 def learn(online, target, optimizer, batch):
-    """A step of double Q-learning; returns the TD errors."""
+    """Takes a step of double Q-learning on a batch; returns the (n,) TD errors."""
     obs, next_obs = (torch.from_dlpack(array) / 255.0 for array in (batch.obs, batch.next_obs))
     action, reward, discount, weight = (torch.from_dlpack(array) for array in (
         batch.action, batch.reward, batch.discount, batch.weight))
@@ -84,7 +86,7 @@ def learn(online, target, optimizer, batch):
 
 
 def train(table, args, online, weights, returns):
-    """The learner; returns rows of seconds, frames, updates and mean return."""
+    """Runs the learner; returns rows of seconds, frames, updates and mean return."""
     target, began = network(), time.monotonic()
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-4)
     last, rows = collections.deque(maxlen=20), []
@@ -107,7 +109,7 @@ def train(table, args, online, weights, returns):
 
 
 def plot(rows, path):
-    """The return over frames, and frames and updates a second."""
+    """Plots the mean return over frames, and the frames and updates per second."""
     import matplotlib.pyplot as plt
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
     left.plot(rows[:, 1], rows[:, 3])

@@ -2,7 +2,7 @@
 
     pip install . torch gymnasium && python examples/dqn_cartpole.py
 
-It ends when the last 100 episodes return 475 on average, or what --until and --episodes say.
+It ends when the mean return of the last 100 episodes is 475; --episodes and --until change both.
 """
 
 import argparse
@@ -23,14 +23,14 @@ TAU = 0.01          # of the target network, an update
 
 
 def network(env):
-    """Q-values of each action."""
+    """Returns a network from (n, obs) observations to the Q-values of each action."""
     size = env.single_observation_space.shape[0]
     return nn.Sequential(nn.Linear(size, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(),
                          nn.Linear(128, env.single_action_space.n))
 
 
 class Actor:
-    """Steps the environments by an epsilon-greedy policy; what happens goes into the table."""
+    """Steps the environments by an epsilon-greedy policy, and appends each step to the table."""
 
     def __init__(self, envs, table, online, args):
         self.envs, self.online = envs, online
@@ -42,7 +42,7 @@ class Actor:
 
     @torch.no_grad()
     def act(self, epsilon):
-        """One step of each environment."""
+        """Takes and appends one step of each environment."""
         action = self.online(torch.from_numpy(self.obs)).argmax(1).numpy()
         explore = np.random.random(ENVS) < epsilon
         action = np.where(explore, np.random.randint(0, 2, ENVS), action)
@@ -57,16 +57,16 @@ class Actor:
             self.returns[i] = 0
 
     def score(self):
-        """Mean return of the last episodes."""
+        """Returns the mean return of the last episodes; 0 if none has ended."""
         return float(np.mean(self.finished)) if self.finished else 0.0
 
     def solved(self, until):
-        """Did the last episodes, all that are asked for, return so much?"""
+        """True if --episodes episodes have ended and their mean return is at least ``until``."""
         return len(self.finished) == self.finished.maxlen and self.score() >= until
 
 
 class Learner:
-    """Fits the network to batches of the table and gives the TD errors back as priorities."""
+    """Fits the network to batches of the table, and sets their priorities to the TD errors."""
 
     def __init__(self, table, online, target):
         self.table, self.online, self.target = table, online, target
@@ -74,7 +74,7 @@ class Learner:
         self.updates = 0
 
     def learn(self, beta):
-        """One step of the optimizer."""
+        """Draws a batch, takes one step of the optimizer and updates the priorities."""
         batch = self.table.sample(BATCH, beta=beta, gamma=GAMMA)
         obs, next_obs, action, reward, discount, weight = (
             torch.from_dlpack(batch[name])
@@ -97,14 +97,14 @@ class Learner:
 
 
 def show(actor, learner, max_steps, seconds):
-    """A bar on a terminal, else a line."""
+    """Prints the progress: a bar on a terminal, else a line."""
     print("[%-30s] %6d steps, %6d updates, return %5.1f, %4.0f s" %
           ("#" * (30 * actor.steps // max_steps), actor.steps, learner.updates, actor.score(),
            seconds), end="\r" if sys.stdout.isatty() else "\n", flush=True)
 
 
 def train(store, args):
-    """Acts and learns in turns; returns the actor."""
+    """Acts and learns in turns until the end; returns the actor."""
     envs = gym.make_vec("CartPole-v1", num_envs=ENVS)
     table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
                                max_writers=ENVS, views=[relive.View(n_step=N_STEP, alpha=0.6)])

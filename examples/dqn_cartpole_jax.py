@@ -1,8 +1,9 @@
-"""DQN on CartPole-v1 as in dqn_cartpole.py, in JAX: one compiled function a step of the optimizer.
+"""DQN on CartPole-v1 as in dqn_cartpole.py, in JAX: a step of the optimizer is one
+compiled function.
 
     pip install . jax gymnasium && python examples/dqn_cartpole_jax.py
 
-It ends when the last 100 episodes return 475 on average, or what --until and --episodes say.
+It ends when the mean return of the last 100 episodes is 475; --episodes and --until change both.
 """
 
 import argparse
@@ -24,7 +25,7 @@ RATE, TAU = 1e-3, 0.02
 
 
 def init(seed, sizes):
-    """Weights, the target network's and Adam's moments."""
+    """Returns the state of training: both networks' weights, and Adam's moments and step count."""
     keys = jax.random.split(jax.random.PRNGKey(seed), len(sizes) - 1)
     params = [(jax.random.uniform(key, (n, m), minval=-n**-0.5, maxval=n**-0.5), jnp.zeros(m))
               for key, n, m in zip(keys, sizes, sizes[1:])]
@@ -34,7 +35,7 @@ def init(seed, sizes):
 
 
 def q_values(params, obs):
-    """Of each action."""
+    """Returns the Q-values of each action, (n, actions)."""
     for weights, bias in params[:-1]:
         obs = jax.nn.relu(obs @ weights + bias)
     return obs @ params[-1][0] + params[-1][1]
@@ -42,12 +43,12 @@ def q_values(params, obs):
 
 @jax.jit
 def greedy(params, obs):
-    """The best actions."""
+    """Returns the actions of the largest Q-values, (n,)."""
     return q_values(params, obs).argmax(1)
 
 
 def loss(online, target, batch):
-    """Huber loss of double Q-learning, and the TD errors."""
+    """Returns the weighted Huber loss of double Q-learning, and the (n,) TD errors."""
     best = q_values(online, batch["next_obs"]).argmax(1)[:, None]
     following = jnp.take_along_axis(q_values(target, batch["next_obs"]), best, 1)[:, 0]
     value = jnp.take_along_axis(q_values(online, batch["obs"]), batch["action"][:, None], 1)[:, 0]
@@ -58,7 +59,7 @@ def loss(online, target, batch):
 
 @functools.partial(jax.jit, donate_argnums=0)
 def learn(state, batch, rate=RATE, tau=TAU):
-    """One step of Adam and of the target network: the state after it, and the TD errors."""
+    """Takes one step of Adam and moves the target network; returns the new state and the TD errors."""
     slopes, error = jax.grad(loss, has_aux=True)(state["online"], state["target"], batch)
     updates = state["updates"] + 1
     mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["mean"], slopes)
@@ -72,7 +73,7 @@ def learn(state, batch, rate=RATE, tau=TAU):
 
 
 def train(store, args):
-    """Acts and learns in turns; returns the last returns and the steps."""
+    """Acts and learns in turns until the end; returns the last episodes' returns and the steps."""
     envs = gym.make_vec("CartPole-v1", num_envs=ENVS)
     table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
                                max_writers=ENVS, views=[relive.View(n_step=N_STEP)])
@@ -106,7 +107,7 @@ def train(store, args):
 
 
 def solved(finished, until):
-    """Did the last episodes, all that are asked for, return so much?"""
+    """True if --episodes episodes have ended and their mean return is at least --until."""
     return len(finished) == finished.maxlen and np.mean(finished) >= until
 
 

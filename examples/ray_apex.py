@@ -1,11 +1,10 @@
-"""Actors and a learner as Ray actors, on any number of hosts; what they see goes through Relive.
+"""Actors and a learner as Ray actors, on any number of hosts. Steps and batches go through Relive.
 
     pip install . ray torch gymnasium
     relive up && python examples/ray_apex.py
     python examples/ray_apex.py --ray auto --store relive://HOST:7117      # on a cluster of Ray
 
-Ray starts the processes, restarts those that die, and carries the weights; steps and batches never
-pass through it.
+Ray starts the processes, restarts those that die, and carries the weights, but no steps or batches.
 """
 
 import argparse
@@ -26,7 +25,7 @@ SIGNATURE = {"obs": ((4,), "float32"), "action": "int64", "reward": "float32"}
 
 
 def network():
-    """Q-values of both actions of CartPole."""
+    """Returns a network from observations of CartPole to the Q-values of its two actions."""
     return nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(),
                          nn.Linear(128, 2))
 
@@ -46,7 +45,8 @@ class Actor:
         self.returns = np.zeros(ENVS)
 
     def act(self, weights, version, steps):
-        """Steps of each environment; returns what the episodes that ended returned."""
+        """Takes and appends ``steps`` steps of each environment; returns the returns of the episodes that
+        ended."""
         self.net.load_state_dict(weights)
         finished = []
         for _ in range(steps):
@@ -64,13 +64,13 @@ class Actor:
         return finished
 
     def close(self):
-        """Lets the store know that no more will come."""
+        """Closes the store, and with it the writer."""
         self.store.close()
 
 
 @ray.remote(**REMOTE)
 class Learner:
-    """Samples from the table, and gives the TD errors back."""
+    """Samples from the table, learns, and sets the priorities to the TD errors."""
 
     def __init__(self, store):
         torch.set_num_threads(1)
@@ -80,7 +80,8 @@ class Learner:
         self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3)
 
     def learn(self, weights, updates):
-        """Steps of the optimizer; returns the weights. A restarted one goes on from those given."""
+        """Takes ``updates`` steps of the optimizer; returns the weights. After a restart it continues from
+        the weights given."""
         if not self.optimizer.state:
             self.online.load_state_dict(weights)
             self.target.load_state_dict(weights)
@@ -105,7 +106,7 @@ class Learner:
 
 
 def train(args):
-    """Each actor gets new weights when it comes back; the learner never waits for one."""
+    """Gives each actor new weights when its call returns; the learner never waits for an actor."""
     actors = [Actor.remote(args.store, i, args.actors) for i in range(args.actors)]
     learner, weights, version = Learner.remote(args.store), ray.put(network().state_dict()), 0
     acting = {actor.act.remote(weights, 0, 50): actor for actor in actors}

@@ -1,4 +1,4 @@
-"""Relive: a replay buffer and actor-learner store for reinforcement learning::
+"""Relive: a replay buffer for reinforcement learning that many processes share::
 
     import relive
 
@@ -13,8 +13,9 @@
     batch = table.sample(256, beta=0.4)        # the learner
     table.update_priorities(batch.key, td_error=td_error)
 
-The only dependency is numpy. Calls that wait or copy release the interpreter lock. ^C ends every
-wait for steps or batches.
+A store holds tables; a table holds steps, which writers append, and views, which say what samplers
+draw. The only dependency is numpy. Calls that wait or copy release the interpreter lock, so other
+threads run. ^C ends every wait for steps or batches.
 """
 
 from . import _core, _programs, errors, info, sequence, signature, views
@@ -44,11 +45,12 @@ __all__ = [
 def build_info() -> dict[str, object]:
     """Returns what this build contains, as a dict:
 
-    * ``version``: a string.
-    * ``remote``: True if shm: and relive:// stores can be opened; the build needs the headers of
-      protobuf-c and OpenSSL for them.
-    * ``libpmem``: True if libpmem flushes DAX devices where it is installed; else msync does.
-    * ``programs``: name -> path of the ``relive`` command and the daemons that were found.
+    * ``version``: the release, a string;
+    * ``remote``: True if ``shm:`` and ``relive://`` stores can be opened. A build has them if it found
+      the headers of protobuf-c and OpenSSL;
+    * ``libpmem``: True if libpmem flushes DAX devices where it is installed; else msync does;
+    * ``programs``: a dict from the name of each program that was found to its path: ``relive``,
+      ``relive-memnode`` and ``relive-metad``, in the wheel or on PATH.
 
     >>> sorted(build_info())
     ['libpmem', 'programs', 'remote', 'version']

@@ -7,7 +7,7 @@ from . import _programs
 
 
 def main():
-    """Replaces this process by the command."""
+    """Replaces this process by the `relive` command, with the same arguments."""
     program = _programs.find("relive")
     if program is None:
         sys.exit("relive: this build has no `relive` command: it needs the headers of protobuf-c, "

@@ -51,5 +51,6 @@ def bits(array, name, checked=True):
     with np.errstate(over="ignore"):
         rounded = _round(np.asarray(array, dtype=np.float32))
     if checked and (((rounded & 0x7FFF) == 0x7F80) & np.isfinite(array)).any():
-        raise errors.InvalidArgument("%s: a number is too large for bfloat16" % name)
+        raise errors.InvalidArgument("%s: a number is too large for bfloat16, whose largest is 3.39e38"
+                                     % name)
     return rounded

@@ -22,7 +22,8 @@ def close_all(closes):
 
 
 def leave(close, exception):
-    """For ``__exit__``: an exception of the body takes precedence over one of closing."""
+    """Closes at the end of a ``with`` block. exception: the one that leaves the block, which takes
+    precedence over one of closing; None = none does."""
     try:
         close()
     except errors.Error:

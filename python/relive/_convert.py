@@ -8,7 +8,7 @@ _KIND = {"b": "bool", "i": "integers", "u": "integers", "f": "floats"}
 
 
 def _host_array(value, name):
-    """Returns an array of any library as numpy's, without a copy if possible."""
+    """Returns a value of any library as a numpy array, without a copy if possible."""
     if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # numpy has no such type
         import torch
         return value.detach().view(torch.int16).numpy().view(np.uint16)
@@ -21,11 +21,12 @@ def _host_array(value, name):
             device = getattr(value, "__dlpack_device__", None)
             if device is not None and device()[0] not in (1, 3, 13):
                 raise errors.InvalidArgument(
-                    "%s is in memory of a device: copy it to the host first" % name) from error
+                    "%s is in memory of a device: copy it to the host first, as with .cpu()"
+                    % name) from error
     try:
         return np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise errors.InvalidArgument("%s: cannot be made an array: %s" % (name, error)) from error
+        raise errors.InvalidArgument("%s: numpy makes no array of it: %s" % (name, error)) from error
 
 
 def _are_integers(array):
@@ -95,7 +96,11 @@ def _cast(array, dtype, name, checked, rows=None):
 
 
 def column(value, dtype, shape, name, checked=True):
-    """Returns ``value`` as a packed array of dtype and shape. checked: numbers must fit dtype."""
+    """Returns a value as a packed array of a dtype and shape. The extension calls it for values that
+    it does not convert itself.
+
+    name: for messages. checked: numbers must fit the dtype; else they are converted as astype does.
+    """
     array = _host_array(value, name)
     if dtype == _bfloat16.NAME:
         array, dtype = _bfloat16.bits(array, name, checked), np.uint16
@@ -111,13 +116,17 @@ def column(value, dtype, shape, name, checked=True):
 
 
 def final_rows(value, ended, name, dtype, checked):
-    """Returns the rows ``ended`` of a vector's final observations, packed. gymnasium gives them as an
-    array of observations, or of objects that are None where no episode ended."""
+    """Returns the final observations of the environments in the list ``ended``, stacked in its order.
+
+    value: the final observations of all environments. gymnasium gives an array of observations, or an
+    array of objects that are None where no episode ended. name, dtype: of the column.
+    """
     rows = [value[i] for i in ended]
     for i, row in zip(ended, rows):
         if row is None:
             raise errors.InvalidArgument(
-                "final_%s[%d] is None, but the episode of environment %d ended" % (name, i, i))
+                "final_%s[%d] is None, but the episode of environment %d ended: give its final "
+                "observation" % (name, i, i))
     stacked = np.stack([_host_array(row, "final_" + name) for row in rows])
     if dtype == _bfloat16.NAME:
         return _bfloat16.bits(stacked, "final_" + name, checked)

@@ -6,7 +6,8 @@ from . import errors
 
 
 def unsigned(name, value, least=0, bits=32):
-    """Returns an int of any integer type, checked: the extension would truncate it to its bits.
+    """Returns an integer of any type as an int, after checking that it is ``least`` to 2^bits - 1: the
+    extension would drop higher bits. name: of the argument, for the message.
 
     >>> unsigned("stack", True, 1)
     1

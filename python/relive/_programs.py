@@ -10,7 +10,8 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def find(name: str) -> str | None:
-    """Returns the path of a program, or None."""
+    """Returns the path of a program: the one in the wheel, else the first on PATH. None if there is
+    none."""
     for folder in (os.path.join(_HERE, "bin"), *os.get_exec_path()):
         path = os.path.join(folder, name)
         if os.path.isfile(path) and os.access(path, os.X_OK) and not _is_script(path):

@@ -1,30 +1,38 @@
 """Batches.
 
-``relive.Batch`` is the result of a sample: numpy arrays by name, as attributes and as items
-(``batch.obs`` is ``batch["obs"]``). An array is made on first access, without a copy. A batch of n
-items has the table's columns in their dtypes, and:
+``relive.Batch`` is the result of a sample: numpy arrays by name, as attributes and as items:
+``batch.obs`` is ``batch["obs"]``. A nested column is a dict: ``batch.obs["image"]``. A batch of n items
+has the table's columns, in their dtypes:
 
-* observation columns: (n, \\*shape), or (n, stack, \\*shape) if the view's stack is above 1; and
-  ``next_<name>`` of the same shape, ``steps`` steps later. After a terminated step ``discount`` is 0
-  and the value of ``next_<name>`` is undefined, unless the actor stored the final observation.
-* reward columns: (n,): the n-step return, the sum of gamma^i r_i;
-* other columns: (n, \\*shape), of the step that was drawn;
-* ``discount``: (n,) float32: gamma^steps; 0 after a terminated step;
+* an observation column: (n, \\*shape), or (n, stack, \\*shape) if the view's stack is above 1; and
+  ``next_<name>``, of the same shape, ``steps`` steps later. Where ``discount`` is 0 the episode
+  terminated, and ``next_<name>`` is undefined unless the actor stored the final observation.
+* a reward column: (n,): the n-step return, the sum of gamma^i r_i over ``steps`` steps;
+* another column: (n, \\*shape), of the step that was drawn;
+
+and these arrays:
+
+* ``discount``: (n,) float32: gamma^steps; 0 where the episode terminated within the return;
 * ``steps``: (n,) uint32: steps in the return, fewer than n_step at the end of an episode;
 * ``key``: (n,) uint64, read-only: identifies the items for update_priorities;
-* ``weight``: (n,) float32: importance weights; ``probability``: (n,) float64: of each draw;
+* ``weight``: (n,) float32: importance weights;
+* ``probability``: (n,) float64: the probability of each draw;
 * ``priority``: (n,) float32: as stored, that is after the exponent alpha;
-* ``policy_version``: (n,) uint32: of the policy that acted.
+* ``policy_version``: (n,) uint32: the version of the policy that acted, as the actor gave it.
 
 A sampler opened with ``columns`` gives only those columns. With ``columns=()`` no rows are read, and
 batches have only key, weight, probability and priority.
 
 ``len(batch)`` and ``batch.n`` are the number of items, ``batch.names`` the names of the arrays, and
-``batch.table_size`` the live items of the view at the draw. The memory is reused when the batch and
-all arrays made of it are freed. ``batch.release()``, or leaving ``with table.sample() as batch:``,
-drops the batch's own reference early. Arrays stay readable in any case, also after the sampler is
-closed. ``batch.copy()`` returns a :class:`BatchCopy`. Arrays support DLPack:
-``torch.from_dlpack(batch.obs)`` shares the memory.
+``batch.table_size`` the number of live items of the view at the draw.
+
+**Memory.** Arrays are views of a buffer of the sampler; they are made on first access, without a copy.
+All but ``key`` are writable; writing changes this batch, not the table; with ``layout="window"`` obs
+and next_obs share memory. No buffer is filled again while
+its batch or one of its arrays is referenced, so arrays stay readable and unchanged as long as you hold
+them, also after the sampler is closed. ``batch.release()``, or leaving ``with table.sample() as
+batch:``, drops the batch's own references early. ``batch.copy()`` returns a :class:`BatchCopy`, which
+holds no buffer. Arrays support DLPack: ``torch.from_dlpack(batch.obs)`` shares the memory.
 """
 
 from __future__ import annotations
@@ -35,7 +43,9 @@ from . import _nested
 
 
 class BatchCopy:
-    """A copy of a batch, with arrays in memory of its own. Unpickling a batch gives one."""
+    """A batch in memory of its own: it holds no buffer of a sampler, and can be pickled. It has the
+    arrays and attributes of a :class:`relive.Batch`. ``Batch.copy()`` returns one, and unpickling a
+    batch gives one."""
 
     def __init__(self, arrays, table_size):
         self._arrays = arrays
@@ -67,10 +77,10 @@ class BatchCopy:
         pass
 
     def release(self) -> None:
-        """Does nothing: the memory of a copy is freed with its arrays."""
+        """Does nothing, so that a copy can be used like a batch: its memory is freed with its arrays."""
 
     def copy(self) -> BatchCopy:
-        """Returns another copy."""
+        """Returns another copy, which shares no memory with this one."""
         return copy_of(self)
 
     def __reduce__(self):
@@ -78,10 +88,10 @@ class BatchCopy:
 
 
 def copy_of(batch):
-    """For Batch.copy."""
+    """Returns what ``Batch.copy()`` returns."""
     return BatchCopy({name: batch[name].copy() for name in batch.names}, batch.table_size)
 
 
 def reduce(batch):
-    """For Batch.__reduce__."""
+    """Returns what ``Batch.__reduce__()`` returns: a batch is pickled as a copy."""
     return BatchCopy, ({name: batch[name] for name in batch.names}, batch.table_size)

@@ -1,4 +1,5 @@
-"""Exceptions. Each is an :class:`Error`; most also inherit the matching builtin exception.
+"""Exceptions. Each is an :class:`Error`, and most are also the builtin exception that fits: a
+:class:`Timeout` is a ``TimeoutError``. Catch :class:`Error` to catch all of them.
 
 >>> issubclass(Timeout, TimeoutError), issubclass(InvalidArgument, ValueError)
 (True, True)
@@ -10,7 +11,8 @@ import warnings as _warnings
 
 
 class Error(Exception):
-    """Base of all exceptions of Relive. ``code``: a negative errno, or 0."""
+    """Base of all exceptions of Relive. ``code`` is the negative errno of the C library, such as -110 for
+    a timeout, or 0 if the error is of the Python package."""
 
     code: int = 0
 
@@ -28,24 +30,24 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """An argument is invalid; the message names it."""
+    """An argument is invalid: the message names it and says what it may be."""
 
 
 class Timeout(Error, TimeoutError):
-    """The call did not complete within its timeout; the message says what it waited for."""
+    """The call did not complete within its timeout: the message says what it waited for."""
 
 
 class Empty(Error):
-    """No item can be drawn now, and the timeout is 0."""
+    """No item can be drawn now, and the call was told not to wait (``timeout=0``)."""
 
 
 class Busy(Error):
-    """In use: all batches of a sampler are held, handles are still open, or another process has the
-    file open."""
+    """Something is in use: all batches of a sampler are held, another thread is in a call of the writer,
+    handles are still open, or another process has the file open. The message says which."""
 
 
 class NotFound(Error, LookupError):
-    """No store, table or file of that name."""
+    """There is no store, table or file of that name."""
 
 
 class AlreadyExists(Error):
@@ -53,7 +55,8 @@ class AlreadyExists(Error):
 
 
 class NoSpace(Error):
-    """The pool of memory, the client slots or the writer streams of a table are all in use."""
+    """All memory of the pool, all client slots (``max_clients``) or all environments (``max_writers``) of
+    a table are in use. The message says which."""
 
 
 class NoMemory(Error, MemoryError):
@@ -66,45 +69,44 @@ class AccessDenied(Error, PermissionError):
 
 
 class Unsupported(Error, NotImplementedError):
-    """Not available in this build or on this host; see :func:`relive.build_info`."""
+    """This build or host does not have what was asked for: see :func:`relive.build_info`."""
 
 
 class TableDropped(Error):
-    """The table was dropped: its handles can only be closed."""
+    """The table was dropped: its writers and samplers can only be closed."""
 
 
 class StaleKey(Error, LookupError):
-    """Some keys were stale, and the update was called with ``strict=True``: their items were
-    overwritten or retired. The other keys were updated.
-
-    ``result``: the :class:`relive.Updated` of the call.
+    """``update_priorities(strict=True)`` met keys whose items were overwritten or retired. The other
+    keys were updated. ``result`` is the :class:`relive.Updated` of the call.
     """
 
     result = None
 
 
 class Fenced(Error):
-    """The server declared this writer dead and fenced it: open another one."""
+    """The server took this writer for dead, as it did not answer, and shut it out: open another one. What
+    it appended before is in the table."""
 
 
 class Forked(Error):
-    """The handle was opened before fork(): open the store again in the child."""
+    """The store was opened before fork(), and this is the child: open the store again here."""
 
 
 class Closed(Error, ValueError):
-    """The handle or batch is closed."""
+    """The store, table, writer or sampler is closed, or the batch was released."""
 
 
 class Disconnected(Error, ConnectionError):
-    """The metadata server does not answer. Open writers and samplers continue to work."""
+    """The metadata server does not answer. Writers and samplers that are open continue to work."""
 
 
 class ProtocolError(Error):
-    """A file or peer has another format version, or a checksum does not match."""
+    """A file or server has another format version, or a checksum does not match."""
 
 
 class NodeDown(Error):
-    """A memory node does not answer."""
+    """No memory node that the call needs answers."""
 
 
 _BY_ERRNO = {
@@ -124,12 +126,13 @@ _BY_ERRNO = {
 
 
 def of_code(code, message):
-    """Returns the exception for a negative errno."""
+    """Makes the exception for a negative errno. The extension calls it."""
     return _BY_ERRNO.get(-code, Error)(message, code)
 
 
 def warn_of_wait(text):
-    """Warns at the line of the user's code that called into the package."""
+    """Issues a RuntimeWarning at the line of the user's code that called into the package. The extension
+    calls it."""
     frame, level = _sys._getframe(1), 2
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("relive."):
         frame, level = frame.f_back, level + 1
@@ -137,8 +140,9 @@ def warn_of_wait(text):
 
 
 def raise_stale(result):
-    """For update_priorities(strict=True)."""
-    error = StaleKey("%d of %d keys are stale: their items were overwritten or retired"
+    """Raises the StaleKey of an update whose counts are ``result``. The extension calls it."""
+    error = StaleKey("update_priorities: %d of %d keys are stale: their items were overwritten or "
+                     "retired; the others were updated"
                      % (result.stale, result.stale + result.updated), -_errno.ESTALE)
     error.result = result
     raise error

@@ -1,4 +1,5 @@
-"""Results of ``store.info()``, ``table.info()`` and ``table.verify()``."""
+"""Results of ``store.info()``, ``table.info()`` and ``table.verify()``. They are copies: they do not
+change when the store does."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from .views import View
 
 
 class _Info:
-    """Made from a dict of the extension, by name."""
+    """A dataclass whose fields are the keys of a dict that the extension returns."""
 
     @classmethod
     def _of_core(cls, values):
@@ -20,10 +21,12 @@ class _Info:
 class NodeInfo(_Info):
     """One memory node.
 
-    * ``pool_bytes``, ``used_bytes``: size of its pool, and how much of it regions occupy.
+    * ``name``, ``address``: the node's name, and the address at which clients reach it.
+    * ``pool_bytes``: bytes of its pool; ``used_bytes``: bytes of the pool that regions occupy.
     * ``incarnation``: a number that changes with each start of the node.
-    * ``regions``: in its pool; ``broken``: of those, regions whose file lost a part. Their shards are
-      down.
+    * ``regions``: number of regions in its pool; ``broken``: number of those whose file lost a part.
+      Their shards are down.
+    * ``up``: True if the server has contact with the node.
     * ``pages``: what backs the pool: ``"thp"``, ``"hugetlb"``, ``"small"``, ``"file"`` or ``"dax"``.
     """
 
@@ -42,10 +45,12 @@ class NodeInfo(_Info):
 class StoreInfo(_Info):
     """State of a store.
 
-    * ``term``: of the metadata server; grows with each of its starts.
-    * ``tables``, ``clients``: how many there are.
-    * ``rebuilds``: of shards, since the server started; ``waiting``: what a waiting rebuild waits
-      for, in words, or an empty string.
+    * ``uri``: as the store was opened; ``server_version``: release of the metadata server.
+    * ``term``: a number that grows with each start of the metadata server.
+    * ``tables``: number of tables; ``clients``: number of stores that processes have open.
+    * ``rebuilds``: number of shards whose sums were rebuilt since the server started.
+    * ``waiting``: the reason why a rebuild waits, in words; empty if none does.
+    * ``nodes``: a list of :class:`NodeInfo`; an ``embed:`` store has one.
     """
 
     uri: str
@@ -67,9 +72,12 @@ class StoreInfo(_Info):
 class ViewInfo(_Info):
     """State of one view.
 
-    * ``items``: live now; ``inserted``, ``sampled``: since the table was created.
-    * ``priority_sum``, ``max_priority``: as stored, that is after the exponent alpha.
-    * ``overhead_bytes``: memory of its leaves, inner levels and counts.
+    * ``view``: the :class:`relive.View` that the table was created with.
+    * ``items``: number of items that can be drawn now; ``inserted``, ``sampled``: numbers of items
+      since the table was created.
+    * ``priority_sum``: sum of the priorities of live items; ``max_priority``: the largest priority so
+      far. Both are as stored, that is after the exponent alpha.
+    * ``overhead_bytes``: bytes of the view's sum trees and counts.
     """
 
     view: View
@@ -87,12 +95,14 @@ class ViewInfo(_Info):
 
 @dataclasses.dataclass(frozen=True)
 class TableInfo(_Info):
-    """Sizes of a table. A row is one step, or one final observation.
+    """Sizes of a table, and the state of its views. A row is one step, or one final observation.
 
-    * ``capacity``: steps that stay drawable; ``slots``: rows of all shards, slack included.
-    * ``block``: rows that an environment claims at once; ``window``: most rows of an item.
-    * ``row_bytes``: of a row with its header of ``row_header_bytes``.
-    * ``rows_bytes``: memory of all rows; ``tree_bytes``: all other memory: priorities and client slots.
+    * ``columns``: the signature; ``views``: a list of :class:`ViewInfo`, in the order of create_table.
+    * ``shards``, ``capacity``, ``max_writers``, ``max_clients``: as the table was created.
+    * ``slots``: number of rows that all shards have room for, more than ``capacity``.
+    * ``block``: rows that an environment claims at once; ``window``: rows of the largest item.
+    * ``row_bytes``: bytes of a row, of which its header takes ``row_header_bytes``.
+    * ``rows_bytes``: bytes of all rows; ``tree_bytes``: bytes of priorities, counts and client slots.
     """
 
     name: str
@@ -118,7 +128,16 @@ class TableInfo(_Info):
 
 @dataclasses.dataclass(frozen=True)
 class VerifyReport(_Info):
-    """``problems`` counts violated invariants, 0 = none; ``first_problem`` describes one of them."""
+    """What :meth:`relive.Table.verify` found.
+
+    * ``problems``: number of violated invariants; 0 = the table is sound.
+    * ``first_problem``: one of them in words; empty if there is none.
+    * ``items``: number of live items that were checked.
+    * ``wrong_sums``, ``wrong_leaves``: inner values and leaves of sum trees that are wrong.
+    * ``wrong_blocks``, ``wrong_rows``, ``wrong_words``: block headers, rows and counters that are
+      wrong.
+    * ``open_blocks``: blocks that writers still fill; these are no problem.
+    """
 
     problems: int
     items: int

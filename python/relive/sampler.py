@@ -22,48 +22,51 @@ _TINY = 5e-324  # the library takes 0 for its defaults
 
 
 class Sampler(_core.Sampler):
-    """Draws batches; opened by ``table.sampler()``. Threads may share it. It is an iterator and a
-    context manager.
+    """Draws batches from a table. ``table.sampler()`` opens it.
 
-    :param batch_size: items of a batch, 1 to 65536.
-    :param view: index of the view to draw from.
+    Threads may share a sampler. It is an iterator without an end: ``next(sampler)`` returns the next
+    batch of batch_size items, and ``prefetch`` of them are drawn in advance by a thread. It is a
+    context manager, which closes it. It can be pickled if its store can: unpickling opens another
+    sampler with the same options. A forked child cannot use it.
+
+    A batch occupies one of the sampler's buffers until the batch and all arrays made of it are freed;
+    see :mod:`relive.batch`.
+
+    :param batch_size: most items of a batch, 1 to 65536.
+    :param view: index of the view to draw from, in the order of create_table's ``views``.
     :param columns: names of the columns in a batch; None = all. With ``()`` no row is read, and
         batches have only keys, weights, probabilities and priorities.
-    :param n_step: steps of the return, up to the view's; None = the view's.
+    :param n_step: steps of the return, 1 to the view's n_step; None = the view's.
     :param gamma: discount of the n-step return, 0 to 1.
-    :param beta: importance exponent, 0 (no weights) to 8; ``sampler.beta`` can be assigned.
-    :param layout: ``"dense"``, or ``"window"``: obs and next_obs are strided views of one array, so
-        frames in both are stored once.
-    :param weights: ``"batch"``: (N P)^-beta divided by the batch's maximum; ``"raw"``: undivided.
-    :param prefetch: batches that a thread samples in advance; 0 = none. Their draws do not see
-        updates made since.
-    :param batches: batches that may exist at once, prefetched ones included; None = no limit, or
-        prefetch + 3 with pin_memory or an allocator. A sample beyond it raises Busy.
+    :param beta: importance exponent, 0 (all weights 1) to 8. ``sampler.beta`` can be assigned; batches
+        that are prefetched already keep the old one.
+    :param layout: ``"dense"``: obs and next_obs are separate packed arrays. ``"window"``: they are
+        strided views of one array, so frames in both are stored once.
+    :param weights: ``"batch"``: (N P)^-beta divided by the batch's maximum; ``"raw"``: undivided. N is
+        the number of live items, P the probability of the draw.
+    :param prefetch: batches that a thread draws in advance for the iterator, 0 (none) to 64. Their
+        draws do not see updates made since.
+    :param batches: buffers, that is batches that may exist at once, prefetched ones included; None = no
+        limit, or prefetch + 3 with pin_memory or an allocator. A sample beyond it raises Busy.
     :param timeout: seconds that the iterator waits for a batch before it raises Timeout; None = until
-        the store's stall_timeout has passed without progress; ``float("inf")`` = for ever.
-    :param rank: index of this data-parallel learner, 0 to world_size - 1. It draws from its own
+        the store's stall_timeout has passed without progress; ``float("inf")`` = without limit.
+    :param rank: index of this data-parallel learner, 0 to world_size - 1. Each draws from its own
         disjoint share of the strata.
     :param world_size: number of data-parallel learners. Each draws batch_size items.
-    :param seed: seed of the draws; None = from the system.
-    :param independent: True = independent draws; False = stratified.
+    :param seed: seed of the draws, an integer; None = from the system.
+    :param independent: True = independent draws; False = stratified: one draw from each of n equal
+        parts of the sum of priorities.
     :param short_batch: True = return fewer items, instead of waiting, if drawn items keep being
         overwritten.
-    :param defer_updates: write priority changes to the upper tree levels once per this many updates;
-        0 or 1 = at each.
-    :param pin_memory: True = batches in pinned host memory, for asynchronous copies to a CUDA device
-        (needs torch with CUDA).
-    :param allocator: a function that takes a number of bytes and returns a writable buffer of at
-        least that size, aligned to 64 bytes: the memory of batches. It must not use the table.
+    :param defer_updates: write priority changes to the upper levels of the sum tree once per this many
+        updates; 0 or 1 = at each. :meth:`flush` and :meth:`close` write the rest.
+    :param pin_memory: True = batches in page-locked host memory, for asynchronous copies to a CUDA
+        device. Needs torch with CUDA.
+    :param allocator: a function that takes a number of bytes and returns a writable buffer of at least
+        that size, aligned to 64 bytes: the memory of a batch buffer. It must not use the table.
     :raises InvalidArgument: names the option.
-    :raises NoSpace: no client slot is free.
-
-    **sample(n=None, beta=None, timeout=None, *, n_step=None, gamma=None)**: draws a batch now, as
-    :meth:`Table.sample`; n and n_step are at most the sampler's.
-    **next()**: returns the next batch of batch_size items.
-    **update_priorities(keys, td_error=None, priorities=None, strict=False)**: as
-    :meth:`Table.update_priorities`.
-    **flush()**: writes deferred priority changes to the upper levels now. **stats()**: returns
-    counters as a dict. **close()**: closes the sampler; its batches stay readable.
+    :raises NoSpace: no client slot of the table is free: close a sampler or writer.
+    :raises Unsupported: pin_memory, and torch has no CUDA.
     """
 
     _table: Table  # whose store closes what is open
@@ -77,7 +80,7 @@ class Sampler(_core.Sampler):
                 allocator: Callable[[int], Any] | None = None,
                 columns: Sequence[str] | None = None) -> Sampler:
         if not beta >= 0:
-            raise errors.InvalidArgument("beta %r, want 0 to 8" % (beta,))
+            raise errors.InvalidArgument("sampler: beta %r, want 0 to 8" % (beta,))
         prefetch = unsigned("prefetch", prefetch)
         if pin_memory:
             from .torch import pinned_memory
@@ -105,6 +108,8 @@ class Sampler(_core.Sampler):
         leave(self.close, kind)
 
     def close(self) -> None:
+        """Closes the sampler and ends its thread. A second call does nothing. Closing after
+        the table was dropped is no error. Batches and their arrays stay readable."""
         close_all([super().close])
 
     def __reduce__(self):
@@ -116,9 +121,10 @@ def _open_sampler(table, options):
 
 
 def _names(table, columns):
-    """Names of stored columns; a nested name gives those of all of its parts."""
+    """Returns the names of stored columns. A nested name stands for the columns of all its parts."""
     if isinstance(columns, str):
-        raise errors.InvalidArgument("columns %r, want several names" % columns)
+        raise errors.InvalidArgument("sampler: columns %r, want a list of names: [%r]"
+                                     % (columns, columns))
     stored = [column[0] for column in table.columns]
     return tuple(name for given in columns for name in
                  _nested.parts(given, stored) or [given])
@@ -126,10 +132,11 @@ def _names(table, columns):
 
 def _index(choices, name, value):
     if value not in choices:
-        raise errors.InvalidArgument("%s %r, want one of %s" % (name, value, ", ".join(choices)))
+        raise errors.InvalidArgument("sampler: %s %r, want one of %s"
+                                     % (name, value, ", ".join(choices)))
     return choices.index(value)
 
 
 def _seed(seed):
-    """The library takes 0 for a seed from the system."""
+    """Returns the library's seed, whose 0 means a seed from the system."""
     return 0 if seed is None else operator.index(seed) % (2**64 - 1) + 1

@@ -1,4 +1,4 @@
-"""Sequences: items of consecutive steps, for recurrent networks::
+"""Sequences: items of consecutive steps, with all columns of each step, for recurrent networks::
 
     table = store.create_table("replay", relive.sequence.signature(relive.signature.of_env(envs)),
                                capacity=1_000_000, views=[relive.View(stack=40)])
@@ -7,10 +7,11 @@
                       truncated=truncated)
     batch = relive.sequence.of(table.sample(64, layout="window"))
 
-The view's ``stack`` is the length of a sequence. ``signature`` stacks every column, so that a batch
-has ``obs``, ``action`` and ``reward`` as (n, length, \\*shape), rewards unsummed. ``next_<name>`` is the
-same one step later, and with ``layout="window"`` in the same memory. All sequences share the rows of
-the table. The view's ``period`` sets which sequences of an episode exist:
+The view's ``stack`` is the length of a sequence. :func:`signature` stacks every column, so a batch has
+``obs``, ``action`` and ``reward`` as (n, length, \\*shape), with rewards that are not summed.
+``next_<name>`` is the same one step later; with ``layout="window"`` it shares the memory. Sequences that
+overlap share the rows of the table: each step is stored once. The view's ``period`` says which
+sequences of an episode exist:
 
 * ``period=1`` (default): one ends at each step. A sequence that would begin before its episode is
   padded in front with copies of the first step, where ``batch.mask`` is False.
@@ -59,8 +60,13 @@ STEP = "step"
 
 
 def signature(spec: Any) -> list[Column]:
-    """Returns the columns of ``spec`` (see :func:`relive.signature.columns_of`), all of role obs, and
-    ``step``, the number of the step in its episode, which :class:`Writer` fills in."""
+    """Returns the signature of a table of sequences, a list of :class:`relive.Column`: the columns of
+    ``spec``, all of role obs, and ``step``, a uint32: the number of the step in its episode, from 0,
+    which :class:`Writer` fills in.
+
+    :param spec: as for :func:`relive.signature.columns_of`.
+    :raises InvalidArgument: a column is named step, or has role next.
+    """
     columns = columns_of(spec)
     for column in columns:
         if column.name == STEP or column.role == "next":
@@ -72,8 +78,14 @@ def signature(spec: Any) -> list[Column]:
 
 
 class Writer:
-    """A writer that numbers the steps. Parameters are those of :meth:`relive.Table.writer`, methods
-    those of :class:`relive.Writer` without ``extend``."""
+    """Appends steps to a table of sequences, and numbers them in the column ``step``.
+
+    The parameters after ``table`` are those of :meth:`relive.Table.writer`; methods are those of
+    :class:`relive.Writer` without ``extend``. It is for one thread at a time, and a context manager,
+    which closes it, with ``wait=False`` if an exception leaves the block.
+
+    :param table: a table whose signature is made by :func:`signature`.
+    """
 
     def __init__(self, table: Any, num_envs: Any = None, *, autoreset: Any = None,
                  timeout: float | None = None, check_values: bool = True) -> None:
@@ -89,8 +101,9 @@ class Writer:
         self._ended = np.zeros(number, bool)
 
     def append(self, steps: dict[str, Any] = {}, /, **values: Any) -> None:
-        """As :meth:`relive.Writer.append`. Give a final observation for the observation columns only;
-        all other columns are 0 in it."""
+        """Appends one step of each environment, as :meth:`relive.Writer.append`. Leave ``step`` out. A
+        final observation may be given for some columns only, such as ``final_obs``: the other columns
+        are 0 in its row."""
         values = with_finals({**steps, **values})
         if any(name.startswith("final_") and values[name] is not None for name in values):
             values = {**self._others, **values}
@@ -106,7 +119,8 @@ class Writer:
 
     def end_episode(self, final: dict[str, Any] = {}, /, *, env: int = 0,
                     **observation: Any) -> None:
-        """As :meth:`relive.Writer.end_episode`."""
+        """Ends the episode of one environment, as :meth:`relive.Writer.end_episode`. Columns that are not
+        given are 0 in the final observation."""
         observation = {**final, **observation}
         if observation:
             observation = {**{name.removeprefix("final_"): value[env] if self._is_vector else value
@@ -115,11 +129,11 @@ class Writer:
         self._step[env], self._ended[env] = 0, False
 
     def stats(self) -> dict[str, int]:
-        """As :meth:`relive.Writer.stats`."""
+        """Returns the counters of :meth:`relive.Writer.stats`."""
         return self._writer.stats()
 
     def close(self, wait: bool = True) -> None:
-        """As :meth:`relive.Writer.close`."""
+        """Closes the writer, as :meth:`relive.Writer.close`."""
         self._writer.close(wait=wait)
 
     def __enter__(self) -> Writer:
@@ -130,15 +144,17 @@ class Writer:
 
 
 class SequenceBatch:
-    """A batch with a ``mask``: (n, length) bool, False where a sequence is padding before the start of
-    its episode. All other arrays are those of the batch that it wraps."""
+    """A batch of sequences: the batch that it wraps, and ``mask``, as attribute and as item. Its arrays
+    are those of the wrapped batch, not copies. ``len()`` is the number of sequences. Leaving its ``with``
+    block releases the wrapped batch."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
 
     @property
     def mask(self) -> np.ndarray:
-        """(n, length) bool: False where the step is padding before the start of the episode."""
+        """(n, length) bool: True where the step is one of the episode, False where it is padding before
+        the episode's start. Each access makes a new array."""
         step = self._batch[STEP]
         length = step.shape[1]
         return np.arange(length)[::-1] <= step[:, -1:]
@@ -162,12 +178,16 @@ class SequenceBatch:
 
 
 def of(batch: Any) -> SequenceBatch:
-    """Wraps a batch of a table whose signature is made by :func:`signature`, and adds the mask.
+    """Returns a :class:`SequenceBatch`: the batch with a mask. Nothing is copied.
 
-    Raises :class:`relive.InvalidArgument` for a batch of another table, or of a view of stack 1.
+    :param batch: a batch of a table whose signature is made by :func:`signature`, from a view of stack 2
+        or more.
+    :raises InvalidArgument: the batch is of another table, or of a view of stack 1.
     """
     if STEP not in batch.names:
-        raise errors.InvalidArgument("batch: no column step: create the table with sequence.signature")
+        raise errors.InvalidArgument("sequence.of: the batch has no column step: create the table with "
+                                     "sequence.signature")
     if batch[STEP].ndim < 2:
-        raise errors.InvalidArgument("batch: its view has stack 1: sequences need a stack of 2 or more")
+        raise errors.InvalidArgument("sequence.of: the batch is of a view of stack 1: use a stack of 2 "
+                                     "or more")
     return SequenceBatch(batch)

@@ -1,7 +1,7 @@
-"""Signatures, which are the columns of one step.
+"""Signatures: the columns of one step of one environment, with their shapes and dtypes.
 
-A signature is made from a dict of columns, a numpy structured dtype or gymnasium spaces, which may
-be nested:
+A signature is made from a dict of columns, a numpy structured dtype or gymnasium spaces, all of which
+may be nested:
 
 >>> for column in columns_of({"obs": ((4,), "float32"), "action": "int64", "reward": "float32"}):
 ...     print(column)
@@ -29,18 +29,23 @@ RESERVED = frozenset((
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """One value of a step.
+    """One column of a signature: one value of each step.
 
-    ``shape`` and ``dtype`` (bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16) are
-    those of one step of one environment. ``role`` says how sampling treats the column:
+    ``name`` is its keyword in ``append`` and its name in batches. ``shape`` is a tuple, or an integer for
+    one dimension; () = a number. ``dtype`` is a name, or a numpy or torch dtype: bool, int8 to int64,
+    uint8 to uint64, float16 to float64, or bfloat16. Both are those of one step of one environment.
+    ``role`` says how sampling treats the column:
 
     * ``"plain"``: as stored at the step, such as an action;
     * ``"obs"``: stacked, and also read n steps later as ``next_<name>``;
     * ``"reward"``: a scalar of float32 or float64, summed to the n-step return;
     * ``"next"``: a next observation that the actor stores, read at the last step of the return.
 
-    Without a role, it comes from the name: ``obs``, ``reward``, ``next_obs`` and names that begin
-    with ``obs__`` or ``next_obs__``; all others are plain.
+    If no role is given, the name decides: ``obs`` and names that begin with ``obs__`` are observations,
+    ``reward`` is a reward, ``next_obs`` and names that begin with ``next_obs__`` are next observations;
+    all others are plain.
+
+    Raises :class:`relive.InvalidArgument` for a shape, dtype, role or name that cannot be.
     """
 
     name: str
@@ -55,13 +60,15 @@ class Column:
         set_(self, "role", self.role or _role_of(self.name))
         if self.role not in ROLES:
             raise errors.InvalidArgument(
-                "column %s: role %r, want one of %s" % (self.name, self.role, ", ".join(ROLES)))
+                "signature: column %s: role %r, want one of %s"
+                % (self.name, self.role, ", ".join(ROLES)))
         if self.name in RESERVED:
-            raise errors.InvalidArgument("column %s: the name is reserved: give another" % self.name)
+            raise errors.InvalidArgument(
+                "signature: column %s: batches and calls use this name: give another" % self.name)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the column in one step."""
+        """Number of bytes of the column in one step."""
         return int(np.prod(self.shape, dtype=np.int64)) * _bfloat16.numpy_dtype(self.dtype).itemsize
 
     def _core_tuple(self):
@@ -85,7 +92,8 @@ def _shape(shape, name):
         return tuple(int(size) for size in shape)
     except TypeError:
         raise errors.InvalidArgument(
-            "column %s: shape %r, want an integer or a tuple of them" % (name, shape)) from None
+            "signature: column %s: shape %r, want an integer or a tuple of integers"
+            % (name, shape)) from None
 
 
 def _dtype(dtype, name):
@@ -95,7 +103,7 @@ def _dtype(dtype, name):
         text = str(dtype).removeprefix("torch.")
     if text not in _core.dtypes:
         raise errors.InvalidArgument(
-            "column %s: dtype %s, want one of %s" % (name, text, ", ".join(_core.dtypes)))
+            "signature: column %s: dtype %s, want one of %s" % (name, text, ", ".join(_core.dtypes)))
     return text
 
 
@@ -105,12 +113,12 @@ def _role_of(name):
 
 
 def columns_of(spec: Any) -> list[Column]:
-    """Returns the columns of a signature: a list of :class:`Column`.
+    """Returns the columns of a signature, a new list of :class:`Column`.
 
-    ``spec``: a dict whose values are dtypes, ``(shape, dtype)`` tuples, :class:`Column` objects,
-    gymnasium spaces or dicts of these; or a numpy structured dtype, a ``gymnasium.spaces.Dict``, or a
-    list of columns. Nested names are joined by ``__``: ``obs__image``.
-    Raises :class:`relive.InvalidArgument`, which names the column.
+    :param spec: a dict from names to dtypes, ``(shape, dtype)`` tuples, :class:`Column` objects,
+        gymnasium spaces or dicts of these; or a numpy structured dtype, a ``gymnasium.spaces.Dict``, or
+        a list of columns. A nested name is stored as its parts joined by ``__``: ``obs__image``.
+    :raises InvalidArgument: names the column.
     """
     if isinstance(spec, (list, tuple)) and all(isinstance(item, Column) for item in spec):
         return list(spec)
@@ -129,7 +137,8 @@ def columns_of(spec: Any) -> list[Column]:
 
 def _of_structured(dtype):
     if not dtype.names:
-        raise errors.InvalidArgument("signature: dtype %s has no fields" % dtype)
+        raise errors.InvalidArgument(
+            "signature: dtype %s has no fields: want a structured dtype, or a dict of columns" % dtype)
     columns = []
     for name in dtype.names:
         base, shape = dtype.fields[name][0].subdtype or (dtype.fields[name][0], ())
@@ -161,15 +170,20 @@ def _of_value(name, value):
 
 def _of_space(name, space):
     if space.shape is None or space.dtype is None:
-        raise errors.InvalidArgument("column %s: %s has no fixed shape" % (name, space))
+        raise errors.InvalidArgument(
+            "signature: column %s: space %s has no fixed shape: flatten it, or leave it out"
+            % (name, space))
     return Column(name, space.shape, space.dtype)
 
 
 def of_env(env: Any, reward: Any = "float32") -> list[Column]:
-    """Returns the usual signature of a gymnasium environment: obs, action and reward.
+    """Returns the usual signature of a gymnasium environment, a list of :class:`Column`: ``obs``,
+    ``action`` and ``reward``.
 
-    ``env``: an environment, or a vector, whose single observation and action spaces are used.
-    ``reward``: dtype of the reward.
+    :param env: an environment, or a vector of them, whose single observation and action spaces are
+        used.
+    :param reward: dtype of the reward.
+    :raises InvalidArgument: a space has no fixed shape; names the column.
     """
     obs = getattr(env, "single_observation_space", env.observation_space)
     action = getattr(env, "single_action_space", env.action_space)

@@ -26,12 +26,17 @@ _shared_lock = threading.Lock()
 
 
 class Store:
-    """A store, opened by :func:`relive.open`. It is a context manager; closing it closes its tables,
-    writers and samplers.
+    """A store: named tables, in this process, on this host or on several hosts. :func:`relive.open`
+    opens it.
 
-    Threads may share a store and its tables. A forked child cannot use them: it gets
+    It is a context manager, which closes it. Closing a store closes its tables, writers and samplers.
+    Threads may share a store and its tables. A forked child cannot use them: calls raise
     :class:`relive.Forked`. Stores of ``shm:`` or ``relive://`` and their tables can be pickled:
-    unpickling opens them in the other process.
+    unpickling opens them in the other process, once for all copies there. ``store.uri`` is the URI
+    that the store was opened with.
+
+    Calls that ask the server (all but :meth:`close` of an ``embed:`` store) block for at most the
+    ``timeout`` of :func:`relive.open`, and then raise :class:`relive.Timeout`.
     """
 
     def __init__(self, uri: str, *, pages: str = "auto", pool_bytes: int = 0, timeout: float = 5.0,
@@ -39,9 +44,10 @@ class Store:
                  stall_timeout: float = 60.0, trust: bool = False, tls_cert: str | None = None,
                  tls_key: str | None = None, tls_ca: str | None = None) -> None:
         if pages not in _PAGES:
-            raise errors.InvalidArgument("pages %r, want one of %s" % (pages, ", ".join(_PAGES)))
+            raise errors.InvalidArgument("open: pages %r, want one of %s"
+                                         % (pages, ", ".join(_PAGES)))
         if not 1e-3 <= stall_timeout <= 1e9:
-            raise errors.InvalidArgument("stall_timeout %r, want seconds, 0.001 to 1e9"
+            raise errors.InvalidArgument("open: stall_timeout %r, want seconds, 0.001 to 1e9"
                                          % (stall_timeout,))
         tls = dict(tls_cert=tls_cert, tls_key=tls_key, tls_ca=tls_ca)
         self._options = dict(pages=pages, pool_bytes=pool_bytes, timeout=timeout, token=token,
@@ -60,20 +66,22 @@ class Store:
                      max_writers: int = 0, max_clients: int = 0, block: int = 0,
                      row_crc: bool | None = None) -> Table:
         """Creates a table, or opens the table of that name if it was created with equal arguments.
+        Returns a :class:`relive.Table`.
 
         :param name: 1 to 63 letters, digits, ``_``, ``-`` or ``.``.
         :param signature: the columns of a step: see :func:`relive.signature.columns_of`.
-        :param capacity: steps that stay drawable; older ones are overwritten.
-        :param shards: parts of the table, spread over the memory nodes.
+        :param capacity: number of the newest steps that stay drawable; older ones are overwritten.
+        :param shards: number of parts of the table, which the server spreads over the memory nodes.
         :param views: up to 8 :class:`relive.View`; empty = one view of single transitions.
-        :param rate_limiter: for the views without a limiter of their own.
-        :param max_writers: environments that may append at once; 0 = 4.
-        :param max_clients: writers and samplers that may be open at once; 0 = 64.
-        :param block: rows that an environment claims at once; 0 = chosen from the above.
-        :param row_crc: True = each row has a checksum. None = True if rows can survive a power loss:
-            in files, and on memory nodes whose pool is a file or device.
-        :raises AlreadyExists: the table has another signature or other options.
-        :raises NoSpace: no memory is left in the pools.
+        :param rate_limiter: a :class:`relive.RateLimiter` for the views that have none; None = no limit.
+        :param max_writers: environments that may append at once, in all processes; 0 = 4.
+        :param max_clients: writers and samplers that may be open at once, in all processes; 0 = 64.
+        :param block: rows that an environment claims at once; 0 = chosen from capacity and max_writers.
+        :param row_crc: True = each row has a checksum, which finds rows torn by a power loss. None =
+            True where rows can survive a power loss: in files, and on memory nodes whose pool is a file
+            or device.
+        :raises AlreadyExists: a table of that name has another signature or other options.
+        :raises NoSpace: the pools have no memory left for it.
         :raises InvalidArgument: names the argument, and the sizes if they do not fit.
         """
         views = tuple(views) or (View(),)
@@ -87,7 +95,10 @@ class Store:
         return self._add(core)
 
     def table(self, name: str) -> Table:
-        """Opens a table by name. Raises :class:`relive.NotFound`."""
+        """Opens a table by name and returns it, a :class:`relive.Table`.
+
+        :raises NotFound: there is no table of that name.
+        """
         return self._add(_core.Table.open(self._core, name))
 
     def _add(self, core):
@@ -96,37 +107,52 @@ class Store:
         return table
 
     def drop_table(self, name: str) -> None:
-        """Removes a table and its steps for all processes. Its open handles raise TableDropped from
-        now on, and can still be closed. Raises :class:`relive.NotFound`."""
+        """Deletes a table and its steps, for all processes. Its handles that are open, in any process,
+        raise TableDropped from now on; they can still be closed.
+
+        :raises NotFound: there is no table of that name.
+        """
         self._core.drop(name)
 
     def tables(self) -> list[str]:
-        """Returns the sorted names of the tables."""
+        """Returns the names of the tables, a sorted list."""
         return sorted(self._core.tables())
 
     def info(self) -> StoreInfo:
-        """Returns a :class:`relive.info.StoreInfo`."""
+        """Returns the state of the store and its memory nodes now: :class:`relive.info.StoreInfo`."""
         return StoreInfo._of_core(self._core.info())
 
     def token(self, role: str) -> str:
-        """Returns the token of a role: ``"read"``, ``"learn"``, ``"write"``, ``"node"`` or ``"admin"``.
-        Pass it to ``relive.open(uri, token=...)`` or set it as RELIVE_TOKEN. Needs a store opened with
-        its own token, or one of role admin; else raises :class:`relive.AccessDenied`."""
+        """Returns the token of a role, a string for ``relive.open(uri, token=...)`` or the environment
+        variable RELIVE_TOKEN of another process.
+
+        :param role: ``"read"``, ``"learn"``, ``"write"``, ``"node"`` or ``"admin"``.
+        :raises AccessDenied: this store was opened with a token of a role other than admin. Open it
+            with the store's own token.
+        """
         return self._core.token(role)
 
     def rotate_tokens(self) -> int:
-        """Begins a new epoch of role tokens and returns its number. Role tokens of earlier epochs are
-        refused from now on, and clients that use them are disconnected. Needs role admin."""
+        """Makes all role tokens invalid and returns the number of the new epoch, from which
+        :meth:`token` makes new ones. Clients that were opened with an old role token are disconnected.
+
+        :raises AccessDenied: this store was not opened with its own token, or one of role admin.
+        """
         return self._core.rotate_tokens()
 
     def persist(self) -> None:
-        """Makes all steps appended before durable, in ``embed:FILE`` stores and on memory nodes whose
-        pool is a file or device."""
+        """Blocks until all steps appended before the call would survive a power loss. It does nothing
+        where steps are in memory: only ``embed:FILE`` stores, and memory nodes whose pool is a file or
+        device, can keep them."""
         self._core.persist()
 
     def close(self, wait: bool = True) -> None:
-        """Closes the store, its tables, and their writers and samplers. Arrays of batches stay readable.
-        wait: as for ``Writer.close``. All are closed before the first error is raised."""
+        """Closes the store, its tables, and their writers and samplers. All are closed before the first
+        error is raised. A second call does nothing. Batches and their arrays stay readable. The steps
+        of an ``embed:`` store without a file are lost.
+
+        :param wait: as for :meth:`relive.Writer.close`.
+        """
         try:
             close_all([partial(table.close, wait=wait) for table in list(self._tables)]
                       + [self._core.close])
@@ -145,8 +171,8 @@ class Store:
 
     def __reduce__(self):
         if self.uri.startswith("embed:"):
-            raise TypeError("%s cannot be pickled, as it is memory of this process: use shm: or "
-                            "relive://" % self.uri)
+            raise TypeError("pickle: store %s is memory of this process: open a store of shm: or "
+                            "relive:// to share it" % self.uri)
         return _open_shared, (self.uri, tuple(sorted(self._options.items())))
 
 
@@ -157,7 +183,7 @@ def _with_limiter(view, limiter):
 
 
 def _open_shared(uri, options):
-    """One store in this process for all pickled copies of it."""
+    """Unpickles a store: returns the one that this process has opened already, or opens it."""
     with _shared_lock:
         store = _shared.get((uri, options))
         if store is None or not store._core.is_open:
@@ -167,37 +193,45 @@ def _open_shared(uri, options):
 
 
 def open(uri: str = "embed:", **options: Any) -> Store:
-    """Opens a store.
+    """Opens a store and returns it, a :class:`relive.Store`.
 
-    * ``"embed:"``: in this process, in memory; gone when closed.
-    * ``"embed:FILE"``: in this process, kept in a file or a DAX device; reopened after a crash.
+    * ``"embed:"``: in this process, in memory; its steps are lost when it is closed.
+    * ``"embed:FILE"``: in this process, in a file or a DAX device, which keeps the steps; one process
+      at a time.
     * ``"shm:NAME"``: the store NAME that ``relive up`` runs on this host.
-    * ``"relive://HOST:PORT"``: the metadata server there.
+    * ``"relive://HOST:PORT"``: the store of the metadata server there.
 
-    :param pages: ``embed:``: page size of its memory: ``"auto"``, ``"small"`` or ``"huge"``.
-    :param pool_bytes: ``embed:``: limit of its memory, or size of a new file; 0 = all free memory, or
-        a file of 1 GiB.
-    :param timeout: seconds for connecting and for each control call.
+    :param pages: ``embed:`` only: page size of its memory: ``"auto"``, ``"small"`` or ``"huge"``.
+    :param pool_bytes: ``embed:`` only: limit of its memory in bytes, or size of a new file; 0 = all
+        free memory, or a file of 1 GiB.
+    :param timeout: seconds that connecting, and each call that asks the server, may take.
     :param token: the store's own token, or a role's (:meth:`Store.token`, ``relive token``). None =
         RELIVE_TOKEN; for a store on this host, unless RELIVE_TOKEN is a role's, the file ``token`` in
         the store's directory. Calls that the role forbids raise :class:`relive.AccessDenied`.
     :param read_only: True = appends and updates raise AccessDenied.
-    :param stall_timeout: seconds. Calls that wait for steps or batches without a timeout of their own
-        raise Timeout when for this long no step was appended to their table and no item was sampled.
-        A call that has waited for 2 s issues a RuntimeWarning that says what it waits for, at most
-        once a minute for each writer or sampler.
-    :param trust: ``embed:FILE``: True = also open tables created with ``row_crc=False`` in a file that
-        was not closed. Rows torn by a power loss are not detected there.
+    :param stall_timeout: seconds, 0.001 to 1e9. Calls that wait for steps or batches without a timeout
+        of their own raise Timeout when for this long no step was appended to their table and no item
+        was sampled from it. A call that has waited for 2 s issues a RuntimeWarning that says what it
+        waits for, at most once a minute for each writer or sampler.
+    :param trust: ``embed:FILE`` only: True = also open tables created with ``row_crc=False`` in a file
+        that was not closed. Rows torn by a power loss are not detected there.
     :param tls_cert: ``relive://`` with certificates: path of the client's certificate, a PEM file;
         None = RELIVE_TLS_CERT.
     :param tls_key: path of the key of that certificate, a PEM file; None = RELIVE_TLS_KEY.
     :param tls_ca: path of the CA of the server's certificate, a PEM file; None = RELIVE_TLS_CA.
 
-    ^C ends waits for steps, batches and room at once. Control calls (opening, creating and closing
-    remote stores and tables) end after their timeout.
+    ^C ends waits for steps, batches and room at once. Calls that ask the server end after their
+    timeout.
 
-    :raises NotFound, Disconnected, Timeout, AccessDenied, Busy, ProtocolError, NoSpace, NoMemory,
-        InvalidArgument, Unsupported:
+    :raises NotFound: there is no such store, or the file's folder does not exist.
+    :raises Disconnected: nothing answers at the address.
+    :raises Timeout: the server did not answer within ``timeout``.
+    :raises AccessDenied: the token is wrong, or the file is not yours to open.
+    :raises Busy: another process has the file open.
+    :raises ProtocolError: the file or the server has another format version.
+    :raises NoSpace, NoMemory: the file or the memory cannot be allocated.
+    :raises Unsupported: this build has no ``shm:`` and ``relive://``: see :func:`relive.build_info`.
+    :raises InvalidArgument: names the argument.
 
     >>> with open("embed:") as store:
     ...     table = store.create_table("replay", {"obs": ((4,), "float32"), "action": "int64",
@@ -215,7 +249,8 @@ def open(uri: str = "embed:", **options: Any) -> Store:
 
 @atexit.register
 def _close_all():
-    """Closes all stores, so that pending items are completed if possible. Errors are ignored."""
+    """Closes all stores at the end of the process, which completes pending items where that does not
+    wait. Errors are ignored."""
     for store in list(_open_stores):
         try:
             store.close(wait=False)

@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """A table, opened by ``store.create_table`` or ``store.table``. Threads may share it. It is a
-    context manager. ``len(table)`` is the number of live items of its first view."""
+    """A table: steps of many writers, and views that say what is drawn from them.
+
+    ``store.create_table`` or ``store.table`` opens it. Threads may share it. It is a context manager,
+    which closes it. It can be pickled if its store can: unpickling opens the table in the other
+    process. A forked child cannot use it.
+
+    ``len(table)`` is the number of live items of the first view; a table is true even when it is
+    empty. ``table.store`` is the :class:`relive.Store`.
+    """
 
     def __init__(self, store: Store, core: _core.Table) -> None:
         self.store = store
@@ -35,15 +42,16 @@ class Table:
 
     @property
     def name(self) -> str:
+        """The name of the table in its store."""
         return self._core.name
 
     @property
     def columns(self) -> list[Column]:
-        """The signature: a list of :class:`relive.Column`."""
+        """The signature: a new list of :class:`relive.Column`."""
         return [Column._of_core(column) for column in self._core.columns]
 
     def _own(self, handle):
-        """Registers a handle, which the table closes with itself."""
+        """Registers a writer or sampler, which the table closes when it is closed."""
         handle._table = self
         with self._lock:
             self._handles.add(handle)
@@ -53,36 +61,37 @@ class Table:
 
     def writer(self, num_envs: Any = None, *, autoreset: Any = None,
                timeout: float | None = None, check_values: bool = True) -> Writer:
-        """Opens a :class:`relive.Writer`, for one thread at a time.
+        """Opens a :class:`relive.Writer`, for one thread at a time. It does not wait for steps.
 
-        :param num_envs: None = one environment, whose values have no batch dimension. A number E = a
+        :param num_envs: None = one environment, whose values have no batch dimension. An integer E = a
             vector of E environments, whose values have a first dimension of E. Or a vector of
             environments such as gymnasium's: any object with ``num_envs`` and
             ``metadata["autoreset_mode"]``.
-        :param autoreset: what the environment does after an episode ends, in gymnasium's terms:
+        :param autoreset: what the environment does after the end of an episode, in gymnasium's terms,
+            as text or a ``gymnasium.vector.AutoresetMode``:
 
             * ``"next_step"`` (default for vectors, as in gymnasium): the next step ignores its action
               and resets. Its row is stored as the final observation of the episode; it is not a
               transition.
             * ``"same_step"``: the step that ends an episode returns the first observation of the next
-              episode. Give ``append(infos=infos)`` or ``append(final_obs=...)``. Without one of them
-              truncated steps cannot be drawn, as their next observation is unknown: they are counted
-              in ``stats()["truncated_lost"]``, and a warning says so once.
+              episode. Give ``append(infos=infos)`` or ``append(final_obs=...)``. Without them truncated
+              steps cannot be drawn, as their next observation is unknown: ``stats()["truncated_lost"]``
+              counts them, and one warning is issued.
             * ``"disabled"`` (default for one environment): you call reset(). Give
-              ``append(final_obs=next_obs)``; it is read where an episode ended.
+              ``append(final_obs=next_obs)`` with each step; it is read where an episode ended.
 
-            A ``gymnasium.vector.AutoresetMode`` is accepted, too. If num_envs is a vector of
-            environments, its metadata gives the mode. If it is a number, ``"next_step"`` is assumed
-            and checked: InvalidArgument, which names the mode to give, is raised for a final
-            observation (given, or in ``infos``), and for a step after an end that has a reward, ends
-            an episode, or has the environment's first observation. A mode given here is not checked.
+            If num_envs is a vector of environments, leave autoreset out: its metadata gives the mode.
+            If it is an integer and no mode is given, ``"next_step"`` is assumed and checked: a step
+            that contradicts it raises an InvalidArgument that names the mode to give. Such a step has a
+            final observation (given, or in ``infos``), or follows an end and has a reward, ends an
+            episode, or has the environment's first observation. A mode that is given is not checked.
         :param timeout: seconds that an append waits for the rate limiter or for room before it raises
             Timeout; None = until the store's stall_timeout has passed without progress;
-            ``float("inf")`` = for ever.
-        :param check_values: True = NaN and infinite rewards (scalar floats with that role or name) and
-            numbers that do not fit their column raise InvalidArgument. False = they are stored as
-            numpy's ``astype`` converts them: 300 in uint8 is 44, 1e300 in float32 is infinite.
-        :raises NoSpace: more environments than max_writers, or no client slot is free.
+            ``float("inf")`` = without limit.
+        :param check_values: True = NaN and infinite rewards (scalar floats of role reward, or named
+            reward) and numbers that do not fit their column raise InvalidArgument. False = they are
+            stored as numpy's ``astype`` converts them: 300 in uint8 is 44, 1e300 in float32 is infinite.
+        :raises NoSpace: the table's max_writers environments are all in use, or no client slot is free.
         :raises InvalidArgument: names the argument.
         """
         return self._own(open_writer(self._core, num_envs, autoreset, timeout, check_values))
@@ -90,40 +99,46 @@ class Table:
     # -------- learners --------
 
     def sampler(self, batch_size: int = 256, **options: Any) -> Sampler:
-        """Opens a :class:`relive.Sampler`: an iterator over batches that a thread samples in advance.
+        """Opens a :class:`relive.Sampler`: an iterator over batches that a thread draws in advance.
 
-        See :class:`relive.Sampler` for the options and errors.
+        :param batch_size: most items of a batch, 1 to 65536.
+        :param options: those of :class:`relive.Sampler`, which also says what it raises.
         """
         return self._own(Sampler(self._core, batch_size, **options))
 
     def sample(self, n: int = 256, beta: float | None = None, timeout: float | None = None, *,
                view: int = 0, n_step: int | None = None, gamma: float = 0.99,
                layout: str = "dense") -> _core.Batch:
-        """Draws a batch of ``n`` items and returns it: a :class:`relive.Batch`.
+        """Draws a batch of n items now and returns it, a :class:`relive.Batch`.
 
-        :param beta: importance exponent, 0 (no weights) to 8; None = 0.4.
-        :param timeout: seconds to wait for the rate limiter or for items; 0 = do not wait; None = until
-            the store's stall_timeout has passed without progress; ``float("inf")`` = for ever.
-        :param view: index of the view to draw from.
-        :param n_step: steps of the return, up to the view's; None = the view's.
+        It blocks until n items can be drawn and the view's rate limiter admits them. Any number of
+        threads may sample and hold batches. The memory of a batch is reused when the batch and all
+        arrays made of it are freed. For more options, or for batches drawn in advance, open a
+        :meth:`sampler`.
+
+        The first call for a view and layout opens a sampler, which takes a client slot of the table. A
+        call with a larger n than before opens another; the first is freed when it is not in use.
+
+        :param n: number of items, 1 to 65536.
+        :param beta: importance exponent, 0 (all weights 1) to 8; None = 0.4.
+        :param timeout: seconds to wait; 0 = do not wait; None = until the store's stall_timeout has
+            passed without progress; ``float("inf")`` = without limit.
+        :param view: index of the view to draw from, in the order of create_table's ``views``.
+        :param n_step: steps of the return, 1 to the view's n_step; None = the view's.
         :param gamma: discount of the n-step return, 0 to 1.
-        :param layout: ``"dense"``, or ``"window"``: obs and next_obs are strided views of one array, so
-            frames in both are stored once.
+        :param layout: ``"dense"``: obs and next_obs are separate packed arrays. ``"window"``: they are
+            strided views of one array, so frames in both are stored once.
         :raises Timeout: the message says what it waited for.
         :raises Empty: the timeout is 0 and no item can be drawn.
-        :raises NoSpace: no client slot is free. The first call for a view and layout takes one; a call
-            with a larger n than before takes another until the first is freed.
-
-        Any number of threads may sample and hold batches. The memory of a batch is reused when it and
-        all arrays made of it are freed. For more options or for batches sampled
-        ahead, open a :meth:`sampler`.
+        :raises NoSpace: no client slot is free.
+        :raises InvalidArgument: names the argument.
         """
         return self._sampler_of(n, view, layout).sample(n, beta, timeout, n_step=n_step,
                                                         gamma=gamma)
 
     def _sampler_of(self, n, view, layout="dense"):
-        """A sampler with room for n items. One that it replaces is not closed: it is freed when the
-        last thread that waits in it has returned."""
+        """Returns a sampler of at least n items. A smaller one that it replaces is not closed: it is
+        freed when the last thread that waits in it has returned."""
         options = view, layout
         sampler = self._samplers.get(options)
         if sampler is not None and n <= sampler.batch_size:
@@ -140,41 +155,54 @@ class Table:
                           priorities: ArrayLike | None = None, *, view: int = 0,
                           strict: bool = False) -> _core.Updated:
         """Sets the priorities of items, usually from the TD errors of a batch. Give one of td_error and
-        priorities.
+        priorities. It does not wait for the rate limiter.
 
-        :param keys: (n,) ``batch.key`` of this or an earlier batch: uint64, or int64 of the same bits.
-        :param td_error: (n,) TD errors of either sign: the priority is (\\|td_error\\| + eps)^alpha.
-        :param priorities: (n,) priorities as stored, after the exponent alpha: 0 or more.
-        :param view: index of the view that was sampled.
-        :param strict: True = raise StaleKey if any key is stale, after the others were updated.
-        :returns: :class:`relive.Updated`, a tuple of counts: ``updated`` items; ``stale`` keys, whose
-            items were overwritten or retired since and which are ignored; ``clamped`` values, stored
-            as the nearest limit. A key given twice gets its last value and counts as one item.
-        :raises InvalidArgument: values are NaN, infinite or (priorities) negative, keys are of another
+        :param keys: (n,) uint64, or int64 of the same bits: ``batch.key`` of any batch of this view, or
+            a part of it. Other processes' batches count, too.
+        :param td_error: (n,) float32, of either sign: the priority is (\\|td_error\\| + eps)^alpha.
+        :param priorities: (n,) float32, 0 or more: priorities as stored, after the exponent alpha.
+        :param view: index of the view that the batch was drawn from.
+        :param strict: True = raise StaleKey if any key is stale, after the other keys were updated.
+        :returns: :class:`relive.Updated`, a tuple of three counts: ``updated`` items; ``stale`` keys,
+            whose items were overwritten or retired, and which are ignored; ``clamped`` values, stored
+            as the nearest limit of the view's range. A key given twice gets its last value and counts
+            as one item.
+        :raises InvalidArgument: a value is NaN, infinite or (priorities) negative, a key is of another
             table, or the view has no priorities; nothing was changed.
         """
         sampler = self._last.get(view) or self._sampler_of(256, view)
         return sampler.update_priorities(keys, td_error, priorities, strict=strict)
 
     def dataset(self, batch_size: int = 256, **options: Any) -> ReplayDataset:
-        """Returns a torch ``IterableDataset`` of dicts of tensors: see :mod:`relive.torch`."""
+        """Returns a torch ``IterableDataset`` that yields batches as dicts of tensors: see
+        :mod:`relive.torch`. Needs torch.
+
+        :param batch_size: most items of a batch.
+        :param options: those of :class:`relive.Sampler`.
+        """
         from .torch import ReplayDataset
         return ReplayDataset(self, batch_size, **options)
 
     # -------- the rest --------
 
     def info(self) -> TableInfo:
-        """Returns a :class:`relive.info.TableInfo`."""
+        """Returns the table's sizes, columns and counts now, a :class:`relive.info.TableInfo`. Items of
+        shards that are down are not counted."""
         return TableInfo._of_core(self._core.info())
 
     def verify(self) -> VerifyReport:
-        """Checks every invariant and returns a :class:`relive.info.VerifyReport`. Reads all trees and
-        block headers: slow on large tables."""
+        """Checks every invariant of the table and returns a :class:`relive.info.VerifyReport`. It
+        changes nothing. While others append or update it may count changes in progress as problems.
+        It reads all trees and block headers: slow on large tables."""
         return VerifyReport._of_core(self._core.verify())
 
     def close(self, wait: bool = True) -> None:
-        """Closes the table, its writers and its samplers. wait: as for ``Writer.close``. All are closed
-        before the first error is raised. Closing a dropped table is no error."""
+        """Closes the table, its writers and its samplers. All are closed before the first error is
+        raised. A second call does nothing. Closing a dropped table is no error. Batches and their
+        arrays stay readable.
+
+        :param wait: as for :meth:`relive.Writer.close`.
+        """
         with self._lock:
             handles = list(self._handles)
             self._samplers.clear()
@@ -183,7 +211,7 @@ class Table:
                    for handle in handles] + [self._core.close])
 
     def __len__(self) -> int:
-        """Live items of the first view."""
+        """The number of live items of the first view: those that can be drawn."""
         return self._core.info()["views"][0]["items"]
 
     def __bool__(self) -> bool:

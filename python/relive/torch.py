@@ -1,4 +1,5 @@
-"""Datasets and pinned memory for PyTorch. This module is imported only on use."""
+"""Datasets and page-locked memory for PyTorch. ``import relive`` does not import this module: it needs
+torch."""
 
 import os
 
@@ -12,9 +13,13 @@ _SIGNED = {"uint16": "int32", "uint32": "int64"}  # torch computes little with u
 
 
 def tensors(batch):
-    """Returns the arrays of a batch as a dict of tensors that share its memory. ``key`` is copied to
-    int64 of the same bits, which update_priorities accepts; uint16 and uint32 are converted to int32
-    and int64. Columns of bfloat16 are torch.bfloat16, without a copy."""
+    """Returns the arrays of a batch as a dict from names to tensors on the CPU.
+
+    Tensors share the batch's memory, which is not filled again as long as one of them exists, but for
+    dtypes that torch computes little with: ``key`` is copied to int64 of the same bits, which
+    update_priorities accepts, and uint16 and uint32 are copied to int32 and int64. Columns of bfloat16
+    are torch.bfloat16, and share the memory.
+    """
     result = {}
     for name in batch.names:
         array = batch[name]
@@ -30,19 +35,28 @@ def tensors(batch):
 
 
 def pinned_memory(nbytes):
-    """An allocator for samplers: returns page-locked host memory of nbytes. Raises Unsupported
-    without CUDA."""
+    """Returns page-locked host memory, an array of nbytes bytes: the ``allocator`` of samplers that were
+    opened with ``pin_memory=True``.
+
+    :raises Unsupported: torch has no CUDA.
+    """
     if not torch.cuda.is_available():
-        raise errors.Unsupported("pin_memory: torch has no CUDA here")
+        raise errors.Unsupported("pin_memory: torch has no CUDA here: leave pin_memory out")
     return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
 
 
 class ReplayDataset(torch.utils.data.IterableDataset):
-    """Yields batches of a table as dicts of tensors, for ``DataLoader(dataset, batch_size=None)``.
+    """Yields batches of a table without end, as the dicts of :func:`tensors`. Use it as
+    ``DataLoader(dataset, batch_size=None)``. ``table.dataset()`` makes one.
 
-    ``options`` are those of :class:`relive.Sampler`. Each worker of the loader opens the store itself,
-    which needs ``shm:`` or ``relive://``, and draws its own disjoint share of the strata within the
-    share of this process's rank. ``dataset.update_priorities`` is the table's.
+    With ``num_workers=0`` it samples in this process. Each worker process of a loader opens the store
+    itself, which needs ``shm:`` or ``relive://``, and draws its own disjoint share of the strata within
+    the share of this process's rank. An iterator blocks for at most the option ``timeout``.
+
+    :param table: an open :class:`relive.Table`.
+    :param batch_size: most items of a batch, 1 to 65536.
+    :param options: those of :class:`relive.Sampler`.
+    :raises Forked: in a worker that was forked from a process with an ``embed:`` store.
     """
 
     def __init__(self, table, batch_size=256, **options):
@@ -52,12 +66,14 @@ class ReplayDataset(torch.utils.data.IterableDataset):
         self._pid = os.getpid()
 
     def _open_table(self):
-        """Returns (table, store to close): a forked worker opens its own, else (the table, None)."""
+        """Returns the table to draw from, and the store to close afterwards: None but in a forked worker,
+        which opens its own."""
         if os.getpid() == self._pid:
             return self._table, None
         old = self._table.store
         if old.uri.startswith("embed:"):
-            raise errors.Forked("%s lives in the parent: use num_workers=0, or shm:" % old.uri)
+            raise errors.Forked("dataset: store %s is memory of the parent process: use num_workers=0, "
+                                "or a store of shm: or relive://" % old.uri)
         store = Store(old.uri, **old._options)
         return store.table(self._table.name), store
 
@@ -78,7 +94,7 @@ class ReplayDataset(torch.utils.data.IterableDataset):
                 store.close()
 
     def update_priorities(self, keys, td_error=None, priorities=None, **options):
-        """As :meth:`relive.Table.update_priorities`."""
+        """Sets priorities of the table, as :meth:`relive.Table.update_priorities`."""
         return self._table.update_priorities(keys, td_error, priorities, **options)
 
     def __getstate__(self):

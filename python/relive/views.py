@@ -12,13 +12,19 @@ SELECTORS = ("prioritized", "uniform", "fifo", "lifo")
 
 @dataclasses.dataclass(frozen=True)
 class RateLimiter:
-    """Limits the ratio of samples to inserts of a view.
+    """Limits the ratio of samples to inserts of a view. Calls that it does not admit block until it
+    does, or until their timeout.
 
-    ``inserts`` and ``samples`` count items since the table was created. A sample of n items is admitted
-    when ``inserts >= min_size`` and ``inserts * samples_per_insert - samples - n >= min_diff``. An insert
-    of n items is admitted when ``(inserts + n) * samples_per_insert - samples <= max_diff``. All
-    zero: samples are admitted from the first item on, and inserts always. Calls that are not admitted
-    wait until they are, or until their timeout.
+    Let ``inserts`` and ``samples`` be the numbers of items since the table was created:
+
+    * a sample of n items is admitted when ``inserts >= min_size`` and
+      ``inserts * samples_per_insert - samples - n >= min_diff``;
+    * an insert of n items is admitted when
+      ``(inserts + n) * samples_per_insert - samples <= max_diff``;
+    * with ``samples_per_insert`` 0 only ``min_size`` counts. All fields 0, the default: samples are
+      admitted from the first item on, and inserts always.
+
+    The class methods make the usual limiters:
 
     >>> RateLimiter.of_min_size(1000).min_size
     1000
@@ -34,44 +40,48 @@ class RateLimiter:
 
     @classmethod
     def of_min_size(cls, min_size: int) -> RateLimiter:
-        """Admits samples once ``min_size`` items were inserted; no other limit."""
-        return cls(*_core.limiter_min_size(unsigned("min_size", min_size, bits=64)))
+        """Admits samples once ``min_size`` items were inserted, and inserts always."""
+        return cls(*_core.limiter("min_size", unsigned("min_size", min_size, bits=64)))
 
     @classmethod
     def sample_to_insert(cls, samples_per_insert: float, min_size: int,
                          error_buffer: float) -> RateLimiter:
-        """Keeps samples / inserts at ``samples_per_insert``, within ``error_buffer`` samples on either
-        side, once ``min_size`` items were inserted."""
+        """Admits samples once ``min_size`` items were inserted. From then on it keeps
+        ``inserts * samples_per_insert - samples`` within ``error_buffer`` of its value at that time:
+        samples wait for inserts below, inserts wait for samples above."""
         min_size = unsigned("min_size", min_size, bits=64)
-        return cls(*_core.limiter_sample_to_insert(samples_per_insert, min_size, error_buffer))
+        return cls(*_core.limiter("sample_to_insert", min_size, samples_per_insert, error_buffer))
 
     @classmethod
     def queue(cls, size: int) -> RateLimiter:
-        """A queue: inserts wait while ``size`` items are unsampled. For fifo views with
-        max_times_sampled=1."""
-        return cls(*_core.limiter_queue(unsigned("size", size, bits=64)))
+        """Limits a queue: samples wait while it is empty, inserts while ``size`` items in it were not
+        sampled. For views with ``selector="fifo"`` and ``max_times_sampled=1``."""
+        return cls(*_core.limiter("queue", unsigned("size", size, bits=64)))
 
     @classmethod
     def stack(cls, size: int) -> RateLimiter:
-        """As :meth:`queue`, for lifo views."""
-        return cls(*_core.limiter_stack(unsigned("size", size, bits=64)))
+        """As :meth:`queue`, for views with ``selector="lifo"`` and ``max_times_sampled=1``."""
+        return cls(*_core.limiter("stack", unsigned("size", size, bits=64)))
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """Defines items as windows on the steps of a table. Views of one table share its rows.
+    """Says what one item of a batch is, and how items are drawn. An item is a window on the steps of a
+    table. All views of a table share its rows.
 
-    * ``stack``: observations in an item, padded with the first one at the start of an episode.
+    * ``stack``: number of consecutive observations in an item, the newest last. At the start of an
+      episode the first observation fills the missing ones.
     * ``n_step``: the longest n-step return that a sampler may ask for.
     * ``selector``: ``"prioritized"``, ``"uniform"``, ``"fifo"`` (oldest first) or ``"lifo"`` (newest
       first).
     * ``period``: 1 = an item for each step. Above 1: sequences of ``stack`` steps that begin at every
       period-th step of an episode, and one that ends with its last: see :mod:`relive.sequence`.
     * ``max_times_sampled``: an item is retired after this many draws; 0 = no limit.
-    * ``max_staleness``: items of policy versions further behind the newest are not drawn; 0 = no
-      limit.
-    * ``alpha``: priority exponent, above 0 and at most 8: priority is (\\|TD error\\| + eps)^alpha.
-    * ``eps``: added to \\|TD error\\|, above 0.
+    * ``max_staleness``: items whose policy_version is further behind the newest one of the table are
+      not drawn; 0 = no limit.
+    * ``alpha``: priority exponent, above 0 and at most 8: the priority of an item is
+      (\\|TD error\\| + eps)^alpha. Only ``"prioritized"`` views use it.
+    * ``eps``: added to \\|TD error\\|, above 0, so that no priority is 0.
     * ``rate_limiter``: a :class:`RateLimiter`; None = no limit, or the one given to create_table.
     """
 

@@ -16,54 +16,23 @@ _MODES = ("next_step", "same_step", "disabled")
 
 
 class Writer(_core.Writer):
-    """Appends steps; opened by ``table.writer()``. For one thread at a time. It is a context manager.
+    """Appends steps to a table. ``table.writer()`` opens it.
 
-    **append(**values)**: appends one step of the environment, or one of each environment of a vector.
-    Values are keywords, or one dict: ``append({"obs": obs, ...})`` is faster than ``append(**step)``.
+    A writer is for one thread at a time: a call that begins while another thread is in one raises
+    :class:`relive.Busy`. It is a context manager: leaving the block closes the writer, with
+    ``wait=False`` if an exception leaves it. A writer cannot be pickled; a forked child cannot use it.
 
-    * One value for each column of the signature: of the column's shape, after a dimension E if the
-      writer has a vector of E environments. Anything that numpy converts to an array, including torch
-      tensors on the host. Arrays of the column's dtype are used in place; others are converted if
-      numpy's same_kind rule allows it, and integers if they fit. Numbers that do not fit (300 in
-      uint8, 1e300 in float32), and NaN or infinite rewards, raise an InvalidArgument that names the
-      column and the index, unless the writer was opened with ``check_values=False``.
-    * ``terminated``, ``truncated``: bool, or (E,) bool.
-    * ``final_<column>`` for each observation column: the observation after an episode's last action.
-      See ``autoreset`` of :meth:`Table.writer`.
-    * ``infos``: the dict that a vector's ``step()`` returned. With mode ``"same_step"`` its
-      ``final_obs`` is used; with another mode a ``final_obs`` in it raises InvalidArgument.
-    * ``final``: bool, or (E,) bool: True = this row is only the observation after an episode's last
-      action. Give ``final`` with every call if you append such rows, so that an ended episode waits
-      for its final row.
-    * ``td_error``: float, or (E,): initial TD errors of either sign. Without them new items get the
-      largest priority of the view so far.
-    * ``policy_version``: 0 to 2^32 - 1: of the policy that acted.
+    :meth:`append` takes one step of each environment, :meth:`extend` several steps of one environment,
+    :meth:`end_episode` ends an episode that the values do not end. All three block while the rate
+    limiter or a full table admits no step, for at most the ``timeout`` that the writer was opened with,
+    and then raise :class:`relive.Timeout`.
 
-    The last steps of an episode can be drawn as soon as its last row is in, whatever the view's n_step.
-    The last row is the final observation, if one is given or the next row is one; else it is the row
-    that terminates the episode. Up to n_step filler rows follow it, which take room like steps. A
-    truncated step without a final observation cannot be drawn: ``stats()["truncated_lost"]`` counts
-    such steps when the next step is appended, and a UserWarning is issued once.
+    ``num_envs`` is the number of environments, ``is_open`` is False after :meth:`close`, and
+    ``autoreset`` is the mode: ``"next_step"``, ``"same_step"`` or ``"disabled"``; see
+    :meth:`Table.writer`.
 
-    **extend(env=0, **values)**: appends n consecutive steps of one environment. Values have a first
-    dimension of n. ``final_<column>`` and ``infos`` are not accepted: append a final observation as a
-    row with ``final=True``.
-
-    **end_episode(env=0, **observation)**: ends the episode of one environment, so that its pending
-    items are completed. The observation after the last action may be given, in all of its columns.
-
-    These calls wait for the rate limiter and for room, and raise :class:`relive.Timeout` after the
-    writer's timeout. After an error of append no environment's step was appended: call it again. Final
-    observations that cannot be appended at once do not raise: they are appended before the rows of the
-    next call, which raises if that fails. After an error of extend some of its steps may be in:
-    ``stats()["steps"]`` counts all rows, final observations included. Other errors: InvalidArgument
-    (names the column), Fenced, TableDropped, NodeDown, Forked, Closed, Busy (another thread is in a
-    call).
-
-    **close(wait=True)**: completes the pending items of all environments and closes. With wait=False
-    items that the rate limiter does not admit now are dropped. Closing after the table was dropped is
-    no error. If an exception leaves the writer's ``with``, it closes with wait=False. **stats()**:
-    returns counters as a dict. **autoreset**: the mode, a string.
+    An episode's last steps can be drawn as soon as its last row is in. Up to n_step filler rows follow
+    the last row, which take room in the table like steps.
     """
 
     autoreset: str
@@ -76,15 +45,24 @@ class Writer(_core.Writer):
         leave(partial(self.close, wait=kind is None), kind)
 
     def close(self, wait: bool = True) -> None:
+        """Completes the pending items of all environments and closes the writer.
+
+        A second call does nothing. Closing after the table was dropped is no error.
+
+        :param wait: True = block until the rate limiter admits the pending items, for at most the
+            writer's timeout for each environment. False = drop the items that it does not admit now.
+        :raises Timeout: the pending items were not admitted. The writer is closed nevertheless. Only ^C
+            leaves it open.
+        """
         close_all([partial(super().close, wait=wait)])
 
     def __reduce__(self):
-        raise TypeError("a writer cannot be pickled: send the table, and open a writer in the other "
-                        "process")
+        raise TypeError("pickle: a writer cannot be pickled: send the table, and open a writer in the "
+                        "other process")
 
 
 def with_finals(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns append's arguments, with final_obs from infos if it is only there."""
+    """Returns append's arguments; if only infos has final_obs, adds it as ``final_obs``."""
     infos = values.get("infos")
     final = infos.get("final_obs") if isinstance(infos, dict) else None
     if final is None or any(name.startswith("final_") for name in values):
@@ -93,7 +71,8 @@ def with_finals(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class NestedWriter(Writer):
-    """A writer whose values may be nested dicts or tuples."""
+    """A :class:`Writer` of a table with nested columns. Values may be nested dicts or tuples, as
+    gymnasium's ``Dict`` and ``Tuple`` spaces give them, or columns by their stored names."""
 
     _keywords: set[str]
 
@@ -123,7 +102,7 @@ def _mode(autoreset):
         text = text.lower()
     mode = "".join("_" + c.lower() if c.isupper() else c for c in text).strip("_")
     if mode not in _MODES:
-        raise errors.InvalidArgument("autoreset %r, want one of %s"
+        raise errors.InvalidArgument("writer: autoreset %r, want one of %s"
                                      % (autoreset, ", ".join(_MODES)))
     return mode
 
@@ -142,7 +121,8 @@ def _of_vector(envs, autoreset):
 
 
 def _of_options(envs, autoreset):
-    """Returns (num_envs or None, mode, True if the mode is given) from Table.writer's arguments."""
+    """Returns (num_envs, mode, is_given) from Table.writer's arguments. num_envs: None = one environment
+    without a batch dimension. is_given: the mode is known, not assumed."""
     if hasattr(envs, "num_envs") and hasattr(envs, "metadata"):
         num_envs, mode = _of_vector(envs, autoreset)
         return unsigned("num_envs", num_envs, 1), mode, True
@@ -154,7 +134,7 @@ def _of_options(envs, autoreset):
 
 
 def open_writer(table, envs, autoreset, timeout, check_values):
-    """For Table.writer."""
+    """Opens the writer that Table.writer returns: nested if any column is."""
     num_envs, mode, is_given = _of_options(envs, autoreset)
     names = [column[0] for column in table.columns]
     kind = NestedWriter if _nested.is_nested(names) else Writer

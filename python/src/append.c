@@ -17,48 +17,45 @@ struct put {
 	bool end;       /* of the stream's episode; no rows */
 };
 
-/* One try; takes the rows that went in out of the put. */
-static int try_put(struct writer *w, struct put *put)
+/*
+ * Appends, and takes the rows that are in out of the put. 0, a negative error of the library, or 1 with
+ * an exception.
+ */
+static int put_steps(struct writer *w, struct wait *wait, struct put *put)
 {
-	uint32_t done = 0;
-	int ret;
-
-	if (put->end)
-		return rlv_writer_end_episode(w->writer, (uint32_t)put->stream, NULL);
-	if (put->stream < 0)
-		return rlv_writer_append_vector(w->writer, &put->steps);
-	ret = rlv_writer_append(w->writer, (uint32_t)put->stream, &put->steps, &done);
-	if (ret == 0 || done == 0)
-		return ret;
-	for (uint32_t c = 0; c < w->n_columns; c++)
-		put->columns[c] =
-			(const uint8_t *)put->columns[c] + (size_t)done * w->columns[c].bytes;
-	put->steps.n -= done;
-	put->steps.flags += put->steps.flags ? done : 0;
-	put->steps.td_error += put->steps.td_error ? done : 0;
-	return ret;
-}
-
-/* 0, a negative error of the library, or 1 with an exception. */
-static int put_quietly(struct writer *w, struct wait *wait, struct put *put)
-{
+	uint32_t done;
 	int again;
 	int ret;
 
 	put->steps.columns = put->columns;
 	do {
+		done = 0;
 		if (handle_enter(&w->h))
 			return 1;
-		Py_BEGIN_ALLOW_THREADS ret = try_put(w, put);
+		if (put->end)
+			ret = rlv_writer_end_episode(w->writer, (uint32_t)put->stream, NULL);
+		else if (put->stream < 0)
+			ret = rlv_writer_append_vector(w->writer, &put->steps);
+		else
+			ret = rlv_writer_append(w->writer, (uint32_t)put->stream, &put->steps,
+						&done);
 		if (ret == -ETIMEDOUT)
 			wait->stalled = rlv_writer_watch(w->writer, &wait->watch);
-		Py_END_ALLOW_THREADS handle_leave(&w->h);
-		again = ret ? wait_again(wait, ret) : 0;
+		handle_leave(&w->h);
+		if (ret == 0)
+			return 0;
+		for (uint32_t c = 0; done && c < w->n_columns; c++)
+			put->columns[c] = (const uint8_t *)put->columns[c] +
+					  (size_t)done * w->columns[c].bytes;
+		put->steps.n -= done;
+		put->steps.flags += put->steps.flags ? done : 0;
+		put->steps.td_error += put->steps.td_error ? done : 0;
+		again = wait_again(wait, ret);
 	} while (again > 0);
 	return again < 0 ? 1 : ret;
 }
 
-/* Raises the error that put_quietly returned. 0, or -1 with an exception. */
+/* Raises the error that put_steps or put_finals returned. 0, or -1 with an exception. */
 static int raise_of(int ret)
 {
 	if (ret < 0)
@@ -66,22 +63,16 @@ static int raise_of(int ret)
 	return ret ? -1 : 0;
 }
 
-/* 0, or -1 with an exception. */
-static int put_rows(struct writer *w, struct wait *wait, struct put *put)
-{
-	return raise_of(put_quietly(w, wait, put));
-}
-
 static int end_stream(struct writer *w, struct wait *wait, uint32_t stream)
 {
 	struct put put = { .steps = RLV_STEPS_INIT, .stream = stream, .end = true };
 
-	return put_rows(w, wait, &put);
+	return raise_of(put_steps(w, wait, &put));
 }
 
 /* -------- final rows -------- */
 
-/* The observations of finals[], `index` steps in, as a row of its own. As put_quietly. */
+/* The observations of finals[], `index` steps in, as a row of its own. Returns as put_steps. */
 static int put_final(struct writer *w, struct wait *wait, uint32_t stream,
 		     const void *const *finals, uint32_t index)
 {
@@ -94,58 +85,51 @@ static int put_final(struct writer *w, struct wait *wait, uint32_t stream,
 		put.columns[c] =
 			finals[c] ? (const uint8_t *)finals[c] + (size_t)index * w->columns[c].bytes
 				  : w->zeros;
-	return put_quietly(w, wait, &put);
+	return put_steps(w, wait, &put);
 }
 
-/* Keeps final rows that are not in, from `index` steps in, in memory that no call writes before. */
-static void keep_finals(struct writer *w, const void *const *finals, uint32_t index)
-{
-	size_t n = 0;
-
-	for (uint32_t i = w->final_env; i < w->n_envs; i++)
-		n += w->ended[i];
-	for (uint32_t c = 0; c < w->n_columns; c++)
-		if (finals[c])
-			memmove(w->stage[c],
-				(const uint8_t *)finals[c] + (size_t)index * w->columns[c].bytes,
-				n * w->columns[c].bytes);
-}
-
-/* Appends the final rows of environments from final_env on; finals[] are packed. As put_quietly. */
+/*
+ * Appends the final rows of environments from final_env on; finals[] are packed. Returns as put_steps;
+ * then the rows that are not in are kept, in memory that no call writes before they are.
+ */
 static int put_finals(struct writer *w, struct wait *wait, const void *const *finals)
 {
 	uint32_t index = 0;
+	size_t left = 0;
 	int ret = 0;
 
-	while (w->final_env < w->n_envs) {
-		if (w->ended[w->final_env])
-			ret = put_final(w, wait, w->final_env, finals, index++);
+	for (; w->final_env < w->n_envs; w->final_env++) {
+		if (!w->ended[w->final_env])
+			continue;
+		ret = put_final(w, wait, w->final_env, finals, index);
 		if (ret)
 			break;
-		w->final_env++;
+		index++;
 	}
-	if (ret)
-		keep_finals(w, finals, index - 1);
+	for (uint32_t i = w->final_env; i < w->n_envs; i++)
+		left += w->ended[i];
+	for (uint32_t c = 0; left && c < w->n_columns; c++)
+		if (finals[c])
+			memmove(w->stage[c],
+				(const uint8_t *)finals[c] + (size_t)index * w->columns[c].bytes,
+				left * w->columns[c].bytes);
 	return ret;
 }
 
-/* Appends the final rows that are kept. 0, or -1 with an exception. */
-static int put_kept_finals(struct writer *w, struct wait *wait)
-{
-	const void *finals[RLV_MAX_COLUMNS] = { NULL };
-
-	for (uint32_t c = 0; c < w->n_columns; c++)
-		finals[c] = w->columns[c].is_obs ? w->stage[c] : NULL;
-	return raise_of(put_finals(w, wait, finals));
-}
-
-/* Starts a call's wait, before anything of the call is bound. 0, or -1 with an exception: no row of
-   the call itself is in. */
+/* Starts a call's wait, and appends the final rows that the last call kept, before anything of this
+   call is bound. 0, or -1 with an exception: no row of the call itself is in. */
 static int begin(struct writer *w, struct wait *wait)
 {
 	if (wait_start(wait, w->timeout))
 		return -1;
-	return w->final_env < w->n_envs ? put_kept_finals(w, wait) : 0;
+	if (w->final_env < w->n_envs) {
+		const void *finals[RLV_MAX_COLUMNS] = { NULL };
+
+		for (uint32_t c = 0; c < w->n_columns; c++)
+			finals[c] = w->columns[c].is_obs ? w->stage[c] : NULL;
+		return raise_of(put_finals(w, wait, finals));
+	}
+	return 0;
 }
 
 /* -------- ends of episodes -------- */
@@ -173,8 +157,8 @@ static int complete_over(struct writer *w, uint32_t env)
 		return 0;
 	if (handle_enter(&w->h))
 		return -1;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_writer_end_episode(w->writer, env, NULL);
-	Py_END_ALLOW_THREADS handle_leave(&w->h);
+	ret = rlv_writer_end_episode(w->writer, env, NULL);
+	handle_leave(&w->h);
 	(void)ret; /* of a writer that is lost the next call says it */
 	return 0;
 }
@@ -187,11 +171,11 @@ static int warn_of_lost(struct writer *w)
 	if (!w->follows_end || w->warned)
 		return 0;
 	w->follows_end = false;
-	if (handle_enter(&w->h))
+	if (handle_lock(&w->h))
 		return -1;
 	if (rlv_writer_stats(w->writer, &stats))
 		stats.truncated_lost = 0;
-	handle_leave(&w->h);
+	handle_unlock(&w->h);
 	if (stats.truncated_lost == 0)
 		return 0;
 	w->warned = true;
@@ -275,7 +259,7 @@ int append_step(struct writer *w, struct call *call)
 		return -1;
 	put_of_call(w, call, &put);
 	put.stream = w->n_envs == 1 ? 0 : -1;
-	return put_rows(w, &wait, &put) || after_step(w, &wait, call) ? -1 : 0;
+	return raise_of(put_steps(w, &wait, &put)) || after_step(w, &wait, call) ? -1 : 0;
 }
 
 /* -------- consecutive steps -------- */
@@ -286,24 +270,9 @@ static int read_env(const struct writer *w, struct call *call)
 
 	if (!value || (uint32_of(value, &call->env) && call->env < w->n_envs))
 		return 0;
-	error_format(-EINVAL, "env %R: want 0 to %u, an environment of this writer", value,
-		     (unsigned int)w->n_envs - 1);
+	error_format(-EINVAL, "env %R: want the index of an environment of this writer, 0 to %u",
+		     value, (unsigned int)w->n_envs - 1);
 	return -1;
-}
-
-/* Rows of the call: as many as the first column has. */
-static int read_length(const struct writer *w, struct call *call)
-{
-	Py_ssize_t n = call->values[0] ? PyObject_Size(call->values[0]) : -1;
-
-	if (n < 0 || n > INT32_MAX) {
-		PyErr_Clear();
-		error_format(-EINVAL, "extend: column %s is missing, or is not an array of n steps",
-			     w->columns[0].name);
-		return -1;
-	}
-	call->n = (uint32_t)n;
-	return 0;
 }
 
 int append_rows(struct writer *w, struct call *call)
@@ -313,15 +282,23 @@ int append_rows(struct writer *w, struct call *call)
 	static const char no_infos[] = "extend does not take infos: use append";
 	struct wait wait;
 	struct put put;
+	Py_ssize_t n;
 	uint32_t done;
 	int ret;
 
 	if (call_refuse(w, call, KEY_FINAL_OF, KEY_FINAL_OF + (int)w->n_columns, no_finals) ||
-	    call_refuse(w, call, KEY_INFOS, KEY_INFOS + 1, no_infos) || read_env(w, call) ||
-	    read_length(w, call))
+	    call_refuse(w, call, KEY_INFOS, KEY_INFOS + 1, no_infos) || read_env(w, call))
 		return -1;
-	if (call->n == 0)
+	n = call->values[0] ? PyObject_Size(call->values[0]) : -1;
+	if (n < 0 || n > INT32_MAX) {
+		PyErr_Clear();
+		error_format(-EINVAL, "extend: column %s is missing, or is not an array of n steps",
+			     w->columns[0].name);
+		return -1;
+	}
+	if (n == 0)
 		return 0;
+	call->n = (uint32_t)n;
 	if (begin(w, &wait) || call_bind(w, call, true))
 		return -1;
 	if (w->firsts_left)
@@ -333,7 +310,7 @@ int append_rows(struct writer *w, struct call *call)
 	}
 	put_of_call(w, call, &put);
 	put.stream = call->env;
-	ret = put_rows(w, &wait, &put);
+	ret = raise_of(put_steps(w, &wait, &put));
 	done = ret ? call->n - put.steps.n : call->n;
 	if (done)
 		w->ended[call->env] = call_row_ended(call, done - 1);

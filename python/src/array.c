@@ -25,24 +25,6 @@ static PyTypeObject *array_type;
 static new_from_descr_fn *new_from_descr;
 static set_base_object_fn *set_base_object;
 
-/* numpy's table; numpy 2 moved its module. NULL with an exception. */
-static void **find_api(void)
-{
-	PyObject *module = PyImport_ImportModule("numpy._core._multiarray_umath");
-	PyObject *capsule;
-	void **api;
-
-	if (!module && PyErr_ExceptionMatches(PyExc_ModuleNotFoundError)) {
-		PyErr_Clear();
-		module = PyImport_ImportModule("numpy.core._multiarray_umath");
-	}
-	capsule = module ? PyObject_GetAttrString(module, "_ARRAY_API") : NULL;
-	Py_XDECREF(module);
-	api = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
-	Py_XDECREF(capsule); /* the module keeps it */
-	return api;
-}
-
 /* ISO C has no cast from void * to a function's address. */
 static void take_function(void *const *api, int place, void *function_out)
 {
@@ -51,12 +33,24 @@ static void take_function(void *const *api, int place, void *function_out)
 
 int array_init(void)
 {
-	PyObject *numpy = PyImport_ImportModule("numpy");
-	void **api = numpy ? find_api() : NULL;
+	PyObject *numpy = PyImport_ImportModule("numpy"), *module = NULL, *capsule = NULL;
 	abi_version_fn *abi_version;
 	unsigned int version;
+	void **api = NULL;
 
+	if (numpy)
+		module = PyImport_ImportModule("numpy._core._multiarray_umath");
+	if (numpy && !module && PyErr_ExceptionMatches(PyExc_ModuleNotFoundError)) {
+		PyErr_Clear(); /* numpy 1 */
+		module = PyImport_ImportModule("numpy.core._multiarray_umath");
+	}
+	if (module)
+		capsule = PyObject_GetAttrString(module, "_ARRAY_API");
+	if (capsule)
+		api = PyCapsule_GetPointer(capsule, NULL);
 	dtype_class = api ? PyObject_GetAttrString(numpy, "dtype") : NULL;
+	Py_XDECREF(capsule); /* the module keeps it */
+	Py_XDECREF(module);
 	Py_XDECREF(numpy);
 	if (!dtype_class)
 		return -1;
@@ -64,7 +58,8 @@ int array_init(void)
 	version = abi_version();
 	if (ABI_MAJOR(version) != 1 && ABI_MAJOR(version) != 2) {
 		PyErr_Format(PyExc_ImportError,
-			     "numpy's C ABI has version %u; relive supports 1 and 2",
+			     "numpy's C ABI has version %u; relive supports 1 and 2: install "
+			     "another numpy",
 			     ABI_MAJOR(version));
 		return -1;
 	}
@@ -81,13 +76,18 @@ PyObject *array_dtype(const char *name)
 	return PyObject_CallFunction(dtype_class, "s", name);
 }
 
-PyObject *array_make(const struct array_spec *spec, void *data, PyObject *owner)
+PyObject *array_make(const struct array_layout *layout, uint32_t n, uint8_t *memory,
+		     PyObject *owner)
 {
+	Py_ssize_t shape[ARRAY_DIMS];
 	PyObject *array;
 
-	Py_INCREF(spec->dtype); /* new_from_descr consumes it, also on failure */
-	array = new_from_descr(array_type, spec->dtype, spec->ndim, spec->shape, spec->strides,
-			       data, spec->read_only ? 0 : FLAG_WRITEABLE, NULL);
+	memcpy(shape, layout->shape, sizeof(shape));
+	shape[0] = n;
+	Py_INCREF(layout->dtype); /* new_from_descr consumes it, also on failure */
+	array = new_from_descr(array_type, layout->dtype, layout->ndim, shape, layout->strides,
+			       memory + layout->offset, layout->read_only ? 0 : FLAG_WRITEABLE,
+			       NULL);
 	if (!array)
 		return NULL;
 	Py_INCREF(owner); /* as set_base_object does */

@@ -8,7 +8,7 @@
 #ifndef RLV_PYTHON_SRC_ARRAY_H
 #define RLV_PYTHON_SRC_ARRAY_H
 
-#include "python/src/core.h"
+#include "python/src/column.h"
 
 /* Finds numpy. 0, or -1 with an exception: ImportError for an unknown ABI. */
 int array_init(void);
@@ -16,15 +16,23 @@ int array_init(void);
 /* numpy's dtype of a name. NULL with an exception. */
 PyObject *array_dtype(const char *name);
 
-struct array_spec {
-	PyObject *dtype; /* from array_dtype */
-	int ndim;
-	const Py_ssize_t *shape, *strides; /* in elements and in bytes */
+#define ARRAY_DIMS (RLV_MAX_DIMS + 2)
+
+/* Layout of one array, the same in all batches of a sampler with the same n_step. */
+struct array_layout {
+	size_t offset;            /* in the slot's memory */
+	PyObject *dtype;          /* from array_dtype: numpy's ... */
+	const struct dtype *type; /* ... and ours */
 	bool read_only;
+	int ndim;
+	Py_ssize_t shape[ARRAY_DIMS];   /* [0] is not read */
+	Py_ssize_t strides[ARRAY_DIMS]; /* in bytes */
+	char name[RLV_NAME_BYTES + 8];  /* next_<column> */
 };
 
-/* Makes an array on data. It holds a reference to `owner`, which keeps data valid. NULL with an
-   exception. */
-PyObject *array_make(const struct array_spec *spec, void *data, PyObject *owner);
+/* Makes an array of n items in a slot's memory. It holds a reference to `owner`, which keeps the memory
+   valid. NULL with an exception. */
+PyObject *array_make(const struct array_layout *layout, uint32_t n, uint8_t *memory,
+		     PyObject *owner);
 
 #endif

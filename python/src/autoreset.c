@@ -42,23 +42,19 @@ static bool is_first(const struct writer *w, const struct call *call, uint32_t e
 	return w->n_obs && w->has_first[env];
 }
 
-static bool has_reward(const struct writer *w, const struct call *call, uint32_t row)
-{
-	for (uint32_t c = 0; c < w->n_columns; c++)
-		if (w->columns[c].is_reward &&
-		    column_number(&w->columns[c], call->columns[c], row) != 0)
-			return true;
-	return false;
-}
-
 /* Checks the assumed mode: the row after an end must only reset. 0, or -1 with an exception. */
 static int refute(const struct writer *w, const struct call *call, uint32_t env, uint32_t row)
 {
+	bool has_reward = false;
 	const char *what = NULL;
 
+	for (uint32_t c = 0; c < w->n_columns; c++)
+		if (w->columns[c].is_reward)
+			has_reward |= column_number(w->columns[c].dtype, call->columns[c], row) !=
+				      0;
 	if ((call->ends[0] && call->ends[0][row]) || (call->ends[1] && call->ends[1][row]))
 		what = "an end";
-	else if (has_reward(w, call, row))
+	else if (has_reward)
 		what = "a reward";
 	else if (!w->ended_at_first[env] && is_first(w, call, env, row))
 		what = "its first observation";

@@ -1,13 +1,11 @@
 #include "python/src/batch.h"
 
-#include "python/src/array.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static PyTypeObject *batch_type, *lease_type;
+static PyTypeObject *batch_type;
 
 /* -------- layout -------- */
 
@@ -105,60 +103,48 @@ void layout_put(struct layout *layout)
 
 /* -------- lease: keeps the slot from being filled again -------- */
 
-struct lease {
-	PyObject_HEAD struct layout *layout;
-	struct slot *slot;
-	uint32_t n;
-};
-
-static void lease_dealloc(PyObject *object)
+/* The destructor of the capsule, which the batch and its arrays hold. */
+static void lease_end(PyObject *lease)
 {
-	struct lease *lease = (struct lease *)object;
+	struct slot *slot = PyCapsule_GetPointer(lease, NULL);
+	struct layout *layout = slot->layout;
 
 	/* release, with the acquire of the sampler: all reads of the arrays before it is filled */
-	atomic_store_explicit(&lease->slot->returned, true, memory_order_release);
-	slot_put(lease->slot);
-	layout_put(lease->layout);
-	object_free(lease);
+	atomic_store_explicit(&slot->returned, true, memory_order_release);
+	slot_put(slot);
+	layout_put(layout);
 }
-
-static PyType_Slot lease_slots[] = { { Py_tp_dealloc, lease_dealloc }, { 0, NULL } };
-static PyType_Spec lease_spec = {
-	.name = "relive._core.Lease",
-	.basicsize = sizeof(struct lease),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-	.slots = lease_slots,
-};
 
 /* -------- batch -------- */
 
 struct batch {
-	PyObject_HEAD struct lease *lease; /* NULL = released */
-	PyObject *made[LAYOUT_ARRAYS];     /* arrays asked for */
+	PyObject base;
+	PyObject *lease; /* NULL = released */
+	struct slot *slot;
+	PyObject *made[LAYOUT_ARRAYS]; /* arrays asked for */
 	long long table_size;
 	uint32_t n;
 };
 
 PyObject *batch_make(struct layout *layout, struct slot *slot)
 {
-	struct lease *lease = object_alloc(lease_type);
+	PyObject *lease = PyCapsule_New(slot, NULL, lease_end);
 	struct batch *batch;
 
 	if (!lease) {
 		atomic_store_explicit(&slot->returned, true, memory_order_release);
 		return NULL;
 	}
-	slot_get(slot);
-	lease->slot = slot;
+	slot->refs++;
+	slot->layout = layout;
 	layout->refs++;
-	lease->layout = layout;
-	lease->n = slot->n;
 	batch = object_alloc(batch_type);
 	if (!batch) {
-		Py_DECREF((PyObject *)lease);
+		Py_DECREF(lease);
 		return NULL;
 	}
 	batch->lease = lease;
+	batch->slot = slot;
 	batch->n = slot->n;
 	batch->table_size = slot->table_size;
 	return (PyObject *)batch;
@@ -166,14 +152,9 @@ PyObject *batch_make(struct layout *layout, struct slot *slot)
 
 static void forget(struct batch *batch)
 {
-	struct lease *lease = batch->lease;
-
-	if (!lease)
-		return;
-	for (uint32_t a = 0; a < lease->layout->n_arrays; a++)
+	for (uint32_t a = 0; batch->lease && a < batch->slot->layout->n_arrays; a++)
 		Py_CLEAR(batch->made[a]);
-	batch->lease = NULL;
-	Py_DECREF((PyObject *)lease);
+	Py_CLEAR(batch->lease);
 }
 
 static void batch_dealloc(PyObject *object)
@@ -182,37 +163,21 @@ static void batch_dealloc(PyObject *object)
 	object_free(object);
 }
 
-static PyObject *get_array(struct batch *batch, Py_ssize_t number)
-{
-	struct lease *lease = batch->lease;
-	const struct array_layout *array = &lease->layout->arrays[number];
-	PyObject **made = &batch->made[number];
-	Py_ssize_t shape[LAYOUT_DIMS];
-	const struct array_spec spec = {
-		.dtype = array->dtype,
-		.ndim = array->ndim,
-		.shape = shape,
-		.strides = array->strides,
-		.read_only = array->read_only,
-	};
-
-	if (!*made) {
-		memcpy(shape, array->shape, sizeof(shape));
-		shape[0] = lease->n;
-		*made = array_make(&spec, lease->slot->memory + array->offset, (PyObject *)lease);
-	}
-	Py_XINCREF(*made);
-	return *made;
-}
-
 /* Gives the array of a number, or a dict of arrays for a dict of numbers. */
 static PyObject *get_entry(struct batch *batch, PyObject *entry)
 {
-	PyObject *result, *name, *inner;
-	Py_ssize_t at = 0;
+	PyObject *result, *name, *inner, **made;
+	Py_ssize_t at = 0, number;
 
-	if (!PyDict_Check(entry))
-		return get_array(batch, PyLong_AsSsize_t(entry));
+	if (!PyDict_Check(entry)) {
+		number = PyLong_AsSsize_t(entry);
+		made = &batch->made[number];
+		if (!*made)
+			*made = array_make(&batch->slot->layout->arrays[number], batch->n,
+					   batch->slot->memory, batch->lease);
+		Py_XINCREF(*made);
+		return *made;
+	}
 	result = PyDict_New();
 	while (result && PyDict_Next(entry, &at, &name, &inner)) {
 		PyObject *value = get_entry(batch, inner);
@@ -224,11 +189,13 @@ static PyObject *get_entry(struct batch *batch, PyObject *entry)
 	return result;
 }
 
+static const char released[] = "this batch was released: copy() it before, or keep its arrays";
+
 /* The entry of a name, borrowed; NULL without an exception: there is none. */
 static PyObject *find_entry(struct batch *batch, PyObject *name)
 {
 	if (batch->lease)
-		return PyDict_GetItemWithError(batch->lease->layout->index, name);
+		return PyDict_GetItemWithError(batch->slot->layout->index, name);
 	return NULL;
 }
 
@@ -247,7 +214,7 @@ static PyObject *batch_subscript(PyObject *object, PyObject *name)
 	PyObject *entry;
 
 	if (!batch->lease)
-		return error_format(-EBADF, "this batch was released");
+		return error_format(-EBADF, released);
 	entry = find_entry(batch, name);
 	if (entry)
 		return get_entry(batch, entry);
@@ -261,42 +228,37 @@ static Py_ssize_t batch_length(PyObject *object)
 	return ((struct batch *)object)->n;
 }
 
-static PyObject *batch_release(PyObject *object, PyObject *unused)
+static PyObject *batch_release(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	(void)unused;
 	forget((struct batch *)object);
 	Py_RETURN_NONE;
 }
 
-static PyObject *batch_enter(PyObject *object, PyObject *unused)
+static PyObject *batch_enter(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	(void)unused;
 	Py_INCREF(object);
 	return object;
 }
 
-static PyObject *batch_copy(PyObject *object, PyObject *unused)
+static PyObject *batch_copy(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	(void)unused;
 	return python_call("relive.batch", "copy_of", "(O)", object);
 }
 
 /* Pickles a batch as a copy. */
-static PyObject *batch_reduce(PyObject *object, PyObject *unused)
+static PyObject *batch_reduce(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	(void)unused;
 	return python_call("relive.batch", "reduce", "(O)", object);
 }
 
-static PyObject *batch_names(PyObject *object, void *unused)
+static PyObject *batch_names(PyObject *object, void *Py_UNUSED(unused))
 {
 	struct batch *batch = (struct batch *)object;
 	PyObject *names;
 
-	(void)unused;
 	if (!batch->lease)
-		return error_format(-EBADF, "this batch was released");
-	names = batch->lease->layout->names;
+		return error_format(-EBADF, released);
+	names = batch->slot->layout->names;
 	Py_INCREF(names);
 	return names;
 }
@@ -305,21 +267,9 @@ static const char batch_doc[] =
 	"The result of a sample: numpy arrays by name, as attributes and as items, made on first access\n"
 	"without a copy. See relive.batch for their shapes and dtypes.\n";
 
-static const char release_doc[] =
-	"release($self, /)\n"
-	"--\n"
-	"\n"
-	"Releases the batch: its memory is reused when all arrays made of it are freed.\n";
-
-static const char copy_doc[] =
-	"copy($self, /)\n"
-	"--\n"
-	"\n"
-	"Returns a relive.BatchCopy: the same arrays in memory of their own.\n";
-
 static PyMethodDef methods[] = {
-	{ "release", batch_release, METH_NOARGS, release_doc },
-	{ "copy", batch_copy, METH_NOARGS, copy_doc },
+	{ "release", batch_release, METH_NOARGS, NULL },
+	{ "copy", batch_copy, METH_NOARGS, NULL },
 	{ "__enter__", batch_enter, METH_NOARGS, NULL },
 	{ "__exit__", batch_release, METH_VARARGS, NULL },
 	{ "__reduce__", batch_reduce, METH_NOARGS, NULL },
@@ -359,9 +309,5 @@ static PyType_Spec spec = {
 
 int batch_init(PyObject *module)
 {
-	if (array_init())
-		return -1;
-	batch_type = type_add(module, &spec);
-	lease_type = (PyTypeObject *)PyType_FromSpec(&lease_spec);
-	return batch_type && lease_type ? 0 : -1;
+	return array_init() ? -1 : type_add(module, &spec, &batch_type);
 }

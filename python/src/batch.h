@@ -4,24 +4,11 @@
 #ifndef RLV_PYTHON_SRC_BATCH_H
 #define RLV_PYTHON_SRC_BATCH_H
 
-#include "python/src/column.h"
+#include "python/src/array.h"
 #include "python/src/slot.h"
 
 #define LAYOUT_EXTRAS 5 /* key, weight, probability, priority, policy_version */
 #define LAYOUT_ARRAYS (RLV_MAX_ARRAYS + LAYOUT_EXTRAS)
-#define LAYOUT_DIMS (RLV_MAX_DIMS + 2)
-
-/* Layout of one array, the same in all batches of a sampler with the same n_step. */
-struct array_layout {
-	size_t offset;            /* in the slot's memory */
-	PyObject *dtype;          /* numpy's ... */
-	const struct dtype *type; /* ... and ours */
-	bool read_only;
-	int ndim;
-	Py_ssize_t shape[LAYOUT_DIMS]; /* [0] = most items */
-	Py_ssize_t strides[LAYOUT_DIMS];
-	char name[RLV_NAME_BYTES + 8]; /* next_<column> */
-};
 
 /* Reference-counted, under the interpreter lock. */
 struct layout {

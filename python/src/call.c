@@ -35,39 +35,11 @@ static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 	return 0;
 }
 
-/* True if these are the names of the last call. append(**row) makes a new tuple of the same
-   strings. */
-static bool same_names(const struct writer *w, PyObject *names, Py_ssize_t n)
-{
-	if (names == w->last_names)
-		return true;
-	if (!w->last_names || PyTuple_Size(w->last_names) != n)
-		return false;
-	for (Py_ssize_t i = 0; i < n; i++)
-		if (PyTuple_GetItem(names, i) != PyTuple_GetItem(w->last_names, i))
-			return false;
-	return true;
-}
-
 static void give(struct call *call, uint16_t key, PyObject *value)
 {
 	call->values[key] = value == Py_None ? NULL : value;
 	if (value == Py_None && key >= KEY_FINAL_OF && key < KEY_TERMINATED)
 		call->finals_are_none = true;
-}
-
-/* True if the dict's names are those of the last call, in their order. */
-static bool has_same_names(const struct writer *w, PyObject *values)
-{
-	Py_ssize_t at = 0;
-	PyObject *name;
-
-	if (!w->last_names || PyTuple_Size(w->last_names) != PyDict_Size(values))
-		return false;
-	for (Py_ssize_t i = 0; PyDict_Next(values, &at, &name, NULL); i++)
-		if (PyTuple_GetItem(w->last_names, i) != name)
-			return false;
-	return true;
 }
 
 void call_clear(const struct writer *w, struct call *call)
@@ -84,38 +56,46 @@ void call_clear(const struct writer *w, struct call *call)
 
 int call_read_dict(struct writer *w, struct call *call, PyObject *values)
 {
-	PyObject *value, *names;
-	Py_ssize_t at = 0;
+	Py_ssize_t n = PyDict_Size(values), at = 0;
+	bool same = n == 0 || (w->last_names && PyTuple_Size(w->last_names) == n);
+	PyObject *value, *name;
 	int ret = 0;
 
-	if (PyDict_Size(values) > 0 && !has_same_names(w, values)) {
-		names = PySequence_Tuple(values);
+	for (Py_ssize_t i = 0; same && PyDict_Next(values, &at, &name, NULL); i++)
+		same = PyTuple_GetItem(w->last_names, i) == name;
+	if (!same) {
+		PyObject *names = PySequence_Tuple(values);
+
 		ret = names ? number_names(w, names, PyTuple_Size(names)) : -1;
 		Py_XDECREF(names);
 	}
-	if (ret)
-		return -1;
-	for (Py_ssize_t i = 0; PyDict_Next(values, &at, NULL, &value); i++) {
+	at = 0;
+	for (Py_ssize_t i = 0; ret == 0 && PyDict_Next(values, &at, NULL, &value); i++) {
 		Py_INCREF(value);
 		call->held[call->n_held++] = value;
 		give(call, w->last_keys[i], value);
 	}
-	return 0;
+	return ret;
 }
 
 int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names)
 {
 	Py_ssize_t n = names ? PyTuple_Size(names) : 0;
+	bool identical = n == 0 || names == w->last_names;
+	/* append(**row) makes a new tuple of the same strings */
+	bool same = identical || (w->last_names && PyTuple_Size(w->last_names) == n);
 	PyObject *version;
 
-	if (n > 0 && !same_names(w, names, n) && number_names(w, names, n))
+	for (Py_ssize_t i = 0; !identical && same && i < n; i++)
+		same = PyTuple_GetItem(names, i) == PyTuple_GetItem(w->last_names, i);
+	if (!same && number_names(w, names, n))
 		return -1;
 	for (Py_ssize_t i = 0; i < n; i++)
 		give(call, w->last_keys[i], values[i]);
 	version = call->values[KEY_POLICY_VERSION];
 	if (!version || uint32_of(version, &call->policy_version))
 		return 0;
-	error_format(-EINVAL, "policy_version %R: want 0 to 2^32 - 1", version);
+	error_format(-EINVAL, "append: policy_version %R: want an integer, 0 to 2^32 - 1", version);
 	return -1;
 }
 
@@ -149,48 +129,8 @@ static int bind(struct call *call, const struct column *col, PyObject *value,
 	return 0;
 }
 
-static int bind_columns(struct writer *w, struct call *call, struct demand demand)
-{
-	bool staged = call->n <= w->n_envs;
-
-	for (uint32_t c = 0; c < w->n_columns; c++) {
-		PyObject *value = call->values[c];
-
-		if (!value) {
-			error_format(-EINVAL, "append: column %s is missing", w->columns[c].name);
-			return -1;
-		}
-		demand.stage = staged ? w->stage[c] : NULL;
-		if (bind(call, &w->columns[c], value, &demand, &call->columns[c]))
-			return -1;
-	}
-	return 0;
-}
-
-static int bind_ends(struct writer *w, struct call *call, struct demand demand)
-{
-	static const struct column ends[] = {
-		{ .name = "terminated", .dtype = RLV_BOOL, .bytes = 1 },
-		{ .name = "truncated", .dtype = RLV_BOOL, .bytes = 1 },
-		{ .name = "final", .dtype = RLV_BOOL, .bytes = 1 },
-	};
-	const void *data;
-
-	for (int e = 0; e < 3; e++) {
-		PyObject *value = call->values[KEY_TERMINATED + e];
-
-		if (!value)
-			continue;
-		demand.stage = call->n <= w->n_envs ? w->ends[e] : NULL;
-		if (bind(call, &ends[e], value, &demand, &data))
-			return -1;
-		call->ends[e] = data;
-	}
-	return 0;
-}
-
 /* The library wants |TD errors|. */
-static int bind_td_error(struct call *call, struct demand demand)
+static int bind_td_error(struct call *call, struct demand *demand)
 {
 	static const struct column td_error = { .name = "td_error", .dtype = RLV_F64, .bytes = 8 };
 	double *to = call->td_error;
@@ -203,8 +143,8 @@ static int bind_td_error(struct call *call, struct demand demand)
 		to = call_scratch(call, sizeof(*to));
 	if (!to)
 		return -1;
-	demand.stage = to;
-	if (bind(call, &td_error, call->values[KEY_TD_ERROR], &demand, &data))
+	demand->stage = to;
+	if (bind(call, &td_error, call->values[KEY_TD_ERROR], demand, &data))
 		return -1;
 	if (data != to)
 		memcpy(to, data, call->n * sizeof(*to));
@@ -228,7 +168,7 @@ void *call_scratch(struct call *call, size_t bytes)
 /* A single non-finite reward makes sums and losses non-finite. */
 static int check_rewards(const struct writer *w, const struct call *call, bool batched)
 {
-	for (uint32_t c = 0; !w->unchecked && c < w->n_columns; c++) {
+	for (uint32_t c = 0; c < w->n_columns; c++) {
 		const struct column *col = &w->columns[c];
 		const void *data = call->columns[c];
 		uint32_t i = col->is_reward ? column_find_nonfinite(col, data, call->n) : call->n;
@@ -236,7 +176,7 @@ static int check_rewards(const struct writer *w, const struct call *call, bool b
 
 		if (i == call->n)
 			continue;
-		number = PyFloat_FromDouble(column_number(col, data, i));
+		number = PyFloat_FromDouble(column_number(col->dtype, data, i));
 		at = batched ? PyUnicode_FromFormat("[%u]", (unsigned int)i)
 			     : PyUnicode_FromString("");
 		if (number && at)
@@ -254,39 +194,42 @@ static int check_rewards(const struct writer *w, const struct call *call, bool b
 
 int call_bind(struct writer *w, struct call *call, bool batched)
 {
-	const struct demand demand = { .n = call->n,
-				       .batched = batched,
-				       .unchecked = w->unchecked };
+	static const struct column ends[] = {
+		{ .name = "terminated", .dtype = RLV_BOOL, .bytes = 1 },
+		{ .name = "truncated", .dtype = RLV_BOOL, .bytes = 1 },
+		{ .name = "final", .dtype = RLV_BOOL, .bytes = 1 },
+	};
+	struct demand demand = { .n = call->n, .batched = batched, .unchecked = w->unchecked };
+	bool staged = call->n <= w->n_envs;
+	const void *data;
 
-	if (bind_columns(w, call, demand) || bind_ends(w, call, demand) ||
-	    check_rewards(w, call, batched))
+	for (uint32_t c = 0; c < w->n_columns; c++) {
+		PyObject *value = call->values[c];
+
+		if (!value) {
+			error_format(-EINVAL, "append: column %s is missing", w->columns[c].name);
+			return -1;
+		}
+		demand.stage = staged ? w->stage[c] : NULL;
+		if (bind(call, &w->columns[c], value, &demand, &call->columns[c]))
+			return -1;
+	}
+	for (int e = 0; e < 3; e++) {
+		PyObject *value = call->values[KEY_TERMINATED + e];
+
+		if (!value)
+			continue;
+		demand.stage = staged ? w->ends[e] : NULL;
+		if (bind(call, &ends[e], value, &demand, &data))
+			return -1;
+		call->ends[e] = data;
+	}
+	if (!w->unchecked && check_rewards(w, call, batched))
 		return -1;
-	return bind_td_error(call, demand);
+	return bind_td_error(call, &demand);
 }
 
 /* -------- final observations -------- */
-
-/* Binds the rows of the environments whose episode ended: packed, in their order. */
-static int bind_final_rows(struct writer *w, struct call *call, uint32_t c, PyObject *ended)
-{
-	const struct column *col = &w->columns[c];
-	struct demand demand = { .n = (uint32_t)PyList_Size(ended),
-				 .batched = w->batched,
-				 .unchecked = w->unchecked };
-	PyObject *value = call->values[KEY_FINAL_OF + c];
-	PyObject *rows;
-	int ret;
-
-	if (!w->batched)
-		return bind(call, col, value, &demand, &call->finals[c]);
-	rows = python_call("relive._convert", "final_rows", "(OOssi)", value, ended, col->name,
-			   dtype_of(col->dtype)->name, !w->unchecked);
-	if (!rows)
-		return -1;
-	ret = bind(call, col, rows, &demand, &call->finals[c]);
-	Py_DECREF(rows); /* the source's buffer keeps it */
-	return ret;
-}
 
 int call_has_observation(const struct writer *w, const struct call *call, uint32_t first_key)
 {
@@ -337,6 +280,7 @@ static int read_infos(struct writer *w, struct call *call)
 int call_bind_finals(struct writer *w, struct call *call)
 {
 	int given = read_infos(w, call) ? -1 : call_has_observation(w, call, KEY_FINAL_OF);
+	struct demand demand = { .batched = w->batched, .unchecked = w->unchecked };
 	PyObject *ended;
 
 	if (given < 0 || autoreset_check_finals(w, call, given))
@@ -347,9 +291,22 @@ int call_bind_finals(struct writer *w, struct call *call)
 	for (uint32_t i = 0; ended && i < call->n; i++)
 		if (call_row_ended(call, i))
 			list_add(&ended, PyLong_FromUnsignedLong(i));
-	for (uint32_t c = 0; ended && PyList_Size(ended) > 0 && c < w->n_columns; c++)
-		if (w->columns[c].is_obs && bind_final_rows(w, call, c, ended))
+	demand.n = ended ? (uint32_t)PyList_Size(ended) : 0;
+	for (uint32_t c = 0; ended && demand.n && c < w->n_columns; c++) {
+		const struct column *col = &w->columns[c];
+		PyObject *rows = call->values[KEY_FINAL_OF + c];
+
+		if (!col->is_obs)
+			continue;
+		if (w->batched) /* packed, in the order of the environments */
+			rows = python_call("relive._convert", "final_rows", "(OOssi)", rows, ended,
+					   col->name, dtype_of(col->dtype)->name, !w->unchecked);
+		else
+			Py_INCREF(rows);
+		if (!rows || bind(call, col, rows, &demand, &call->finals[c]))
 			Py_CLEAR(ended);
+		Py_XDECREF(rows); /* the source's buffer keeps it */
+	}
 	Py_XDECREF(ended);
 	return ended ? 0 : -1;
 }

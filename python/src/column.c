@@ -5,13 +5,11 @@
 #include <string.h>
 
 static const struct dtype dtypes[] = {
-	[RLV_BOOL] = { "bool", "?", 1 },     [RLV_U8] = { "uint8", "B", 1 },
-	[RLV_I8] = { "int8", "b", 1 },       [RLV_U16] = { "uint16", "H", 2 },
-	[RLV_I16] = { "int16", "h", 2 },     [RLV_U32] = { "uint32", "I", 4 },
-	[RLV_I32] = { "int32", "i", 4 },     [RLV_U64] = { "uint64", "Q", 8 },
-	[RLV_I64] = { "int64", "q", 8 },     [RLV_F16] = { "float16", "e", 2 },
-	[RLV_F32] = { "float32", "f", 4 },   [RLV_F64] = { "float64", "d", 8 },
-	[RLV_BF16] = { "bfloat16", "H", 2 },
+	[RLV_BOOL] = { "bool", 1 },     [RLV_U8] = { "uint8", 1 },    [RLV_I8] = { "int8", 1 },
+	[RLV_U16] = { "uint16", 2 },    [RLV_I16] = { "int16", 2 },   [RLV_U32] = { "uint32", 4 },
+	[RLV_I32] = { "int32", 4 },     [RLV_U64] = { "uint64", 8 },  [RLV_I64] = { "int64", 8 },
+	[RLV_F16] = { "float16", 2 },   [RLV_F32] = { "float32", 4 }, [RLV_F64] = { "float64", 8 },
+	[RLV_BF16] = { "bfloat16", 2 },
 };
 
 const struct dtype *dtype_of(uint32_t code)
@@ -20,37 +18,33 @@ const struct dtype *dtype_of(uint32_t code)
 									      : NULL;
 }
 
-static bool is_reward(const struct rlv_column *col)
-{
-	bool is_number = (col->dtype == RLV_F32 || col->dtype == RLV_F64) && col->ndim == 0;
-
-	return is_number && (col->role == RLV_REWARD || strcmp(col->name, "reward") == 0);
-}
-
 void column_of(const struct rlv_column *in, struct column *out)
 {
+	bool is_number = (in->dtype == RLV_F32 || in->dtype == RLV_F64) && in->ndim == 0;
+
 	*out = (struct column){ .name = in->name,
 				.dtype = in->dtype,
 				.bytes = dtype_of(in->dtype)->bytes,
 				.ndim = (int)in->ndim,
 				.is_obs = in->role == RLV_OBS,
-				.is_reward = is_reward(in) };
+				.is_reward = is_number && (in->role == RLV_REWARD ||
+							   strcmp(in->name, "reward") == 0) };
 	for (uint32_t d = 0; d < in->ndim; d++) {
 		out->shape[d] = in->shape[d];
 		out->bytes *= in->shape[d];
 	}
 }
 
-double column_number(const struct column *col, const void *data, uint32_t i)
+double column_number(uint32_t dtype, const void *data, size_t i)
 {
 	float single;
 	double full;
 
-	if (col->dtype == RLV_F64) {
-		memcpy(&full, (const uint8_t *)data + (size_t)i * sizeof(full), sizeof(full));
+	if (dtype == RLV_F64) {
+		memcpy(&full, (const uint8_t *)data + i * sizeof(full), sizeof(full));
 		return full;
 	}
-	memcpy(&single, (const uint8_t *)data + (size_t)i * sizeof(single), sizeof(single));
+	memcpy(&single, (const uint8_t *)data + i * sizeof(single), sizeof(single));
 	return (double)single;
 }
 
@@ -80,7 +74,7 @@ uint32_t column_find_nonfinite(const struct column *col, const void *data, uint3
 
 	if (!any_nonfinite(col, data, n))
 		return n;
-	while (i < n && isfinite(column_number(col, data, i)))
+	while (i < n && isfinite(column_number(col->dtype, data, i)))
 		i++;
 	return i;
 }
@@ -106,41 +100,23 @@ static bool store_number(const struct column *col, PyObject *value, void *to)
 /* The rlv_dtype of a buffer's elements, 0 if there is none. */
 static uint32_t dtype_of_buffer(const Py_buffer *view)
 {
-	static const char integers[] = "bhilqBHILQ";
+	static const uint8_t of_format[256] = {
+		['?'] = RLV_BOOL, ['B'] = RLV_U8,  ['b'] = RLV_I8,  ['H'] = RLV_U16,
+		['h'] = RLV_I16,  ['I'] = RLV_U32, ['i'] = RLV_I32, ['L'] = RLV_U64,
+		['l'] = RLV_I64,  ['Q'] = RLV_U64, ['q'] = RLV_I64, ['e'] = RLV_F16,
+		['f'] = RLV_F32,  ['d'] = RLV_F64,
+	};
 	const char *format = view->format ? view->format : "B";
-	uint32_t first = 0;
-	const char *at;
+	uint32_t dtype;
 
 	if (format[0] == '@' || format[0] == '=' || format[0] == '<')
 		format++;
 	if (format[0] == '\0' || format[1] != '\0')
 		return 0;
-	at = strchr(integers, format[0]);
-	if (at) { /* l is int64 here, and q elsewhere: the size tells */
-		bool is_signed = at - integers < 5;
-
-		first = view->itemsize == 1   ? RLV_U8
-			: view->itemsize == 2 ? RLV_U16
-			: view->itemsize == 4 ? RLV_U32
-					      : RLV_U64;
-		return first + (is_signed ? 1 : 0);
-	}
-	for (uint32_t code = RLV_BOOL; dtype_of(code); code++)
-		if (dtypes[code].format[0] == format[0])
-			return code;
-	return 0;
-}
-
-/* The usual case. What is q and Q here numpy calls l and L. */
-static bool has_format(const struct column *col, const Py_buffer *view)
-{
-	const struct dtype *dtype = dtype_of(col->dtype);
-	const char *format = view->format;
-
-	if (!format || view->itemsize != dtype->bytes || !format[0] || format[1])
-		return false;
-	return format[0] == dtype->format[0] || (format[0] == 'l' && col->dtype == RLV_I64) ||
-	       (format[0] == 'L' && col->dtype == RLV_U64);
+	dtype = of_format[(uint8_t)format[0]];
+	if (view->itemsize == 4 && (dtype == RLV_I64 || dtype == RLV_U64))
+		dtype -= RLV_I64 - RLV_I32; /* l and L have 4 bytes where they are not native */
+	return view->itemsize == dtypes[dtype].bytes ? dtype : 0;
 }
 
 static bool has_shape(const struct column *col, const Py_buffer *view, const struct demand *demand)
@@ -155,13 +131,14 @@ static bool has_shape(const struct column *col, const Py_buffer *view, const str
 	return PyBuffer_IsContiguous(view, 'C');
 }
 
-/* True if the buffer's elements need no conversion. Bytes of 0 and 1 are bools. */
+/* True if the buffer's elements need no conversion: bytes of 0 and 1 are bools, uint16 are the bits of
+   bfloat16. */
 static bool is_same(const struct column *col, uint32_t dtype, const Py_buffer *view)
 {
 	const uint8_t *bytes = view->buf;
 	uint8_t bits = 0;
 
-	if (dtype == col->dtype)
+	if (dtype == col->dtype || (dtype == RLV_U16 && col->dtype == RLV_BF16))
 		return true;
 	if (col->dtype != RLV_BOOL || (dtype != RLV_U8 && dtype != RLV_I8))
 		return false;
@@ -182,8 +159,8 @@ static bool bind_buffer(const struct column *col, PyObject *value, const struct 
 		source_init(source);
 		return false;
 	}
-	dtype = has_format(col, &source->view) ? col->dtype : dtype_of_buffer(&source->view);
 	if (has_shape(col, &source->view, demand)) {
+		dtype = dtype_of_buffer(&source->view);
 		source->data = source->view.buf;
 		if (is_same(col, dtype, &source->view))
 			return true;

@@ -9,8 +9,7 @@
 #include "python/src/core.h"
 
 struct dtype {
-	const char *name;   /* numpy's */
-	const char *format; /* struct module's; bfloat16: of its bits */
+	const char *name; /* numpy's */
 	uint32_t bytes;
 };
 
@@ -29,8 +28,8 @@ struct column {
 
 void column_of(const struct rlv_column *in, struct column *out);
 
-/* Element i of a column of scalar floats, f32 or f64. */
-double column_number(const struct column *col, const void *data, uint32_t i);
+/* Element i of packed floats, f32 or f64. */
+double column_number(uint32_t dtype, const void *data, size_t i);
 
 /* Index of the first of n such elements that is NaN or infinite; n = none is. */
 uint32_t column_find_nonfinite(const struct column *col, const void *data, uint32_t n);

@@ -68,13 +68,6 @@ bool convert_integer(uint32_t dtype, int64_t number, void *to)
 	}
 }
 
-static double load_float(uint32_t dtype, const char *from)
-{
-	if (dtype == RLV_F32)
-		LOAD(float);
-	LOAD(double);
-}
-
 static int64_t load_integer(uint32_t dtype, const char *from)
 {
 	switch (dtype) {
@@ -108,7 +101,7 @@ bool convert_elements(uint32_t from_dtype, const void *from, uint32_t to_dtype, 
 	char *put = to;
 
 	for (size_t i = 0; fits && i < n; i++, at += step, put += width)
-		fits = is_float ? convert_float(to_dtype, load_float(from_dtype, at), put)
+		fits = is_float ? convert_float(to_dtype, column_number(from_dtype, from, i), put)
 				: convert_integer(to_dtype, load_integer(from_dtype, at), put);
 	return fits;
 }

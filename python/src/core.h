@@ -32,6 +32,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 /* -------- error.c -------- */
 
@@ -52,11 +53,16 @@ PyObject *error_format(int code, const char *format, ...);
 /* A method that takes keywords, as PyMethodDef wants it. */
 #define METHOD(function) ((PyCFunction)(void (*)(void))(function))
 
-/* Makes a type from its spec and adds it to the module. NULL with an exception. */
-PyTypeObject *type_add(PyObject *module, PyType_Spec *spec);
+/*
+ * Makes a type from its spec and adds it to the module. Its methods get the documentation that
+ * relive._docs has for them. 0, or -1 with an exception.
+ */
+int type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **type_out);
 
 /* Allocates a zeroed object of a type made by PyType_FromSpec. NULL with an exception. */
 void *object_alloc(PyTypeObject *type);
+
+/* Frees such an object, at the end of its tp_dealloc. */
 void object_free(void *self);
 
 /* Calls a function of one of the package's Python modules; format, of a tuple, as Py_BuildValue's. */
@@ -76,25 +82,36 @@ PyObject *stats_dict(const struct rlv_stats *stats);
 
 /* -------- handle.c -------- */
 
-/* First members of every type that owns a handle of the library. */
+/* First member of every type that owns a handle of the library. */
 struct handle {
-	PyObject_HEAD PyObject
-		*parent;      /* object whose handle must stay open: the table of a writer; or
-		                 NULL */
-	pthread_mutex_t lock; /* held inside the library */
-	unsigned forks;       /* of this process when it was opened */
-	unsigned waiters;     /* for the lock; guarded by the interpreter lock, as closers */
-	unsigned closers;     /* waiters that close */
-	bool open;            /* only false -> true -> false */
+	PyObject base;
+	PyObject *parent; /* object whose handle must stay open: the table of a writer; or NULL */
+	/* Closes the library's handle. h is locked; the function unlocks it. A code of the library. */
+	int (*close_locked)(struct handle *h);
+	pthread_mutex_t lock;  /* held inside the library */
+	PyThreadState *thread; /* that is inside the library, without the interpreter lock */
+	unsigned forks;        /* of this process when it was opened */
+	unsigned waiters;      /* for the lock; guarded by the interpreter lock, as closers */
+	unsigned closers;      /* waiters that close */
+	bool open;             /* only false -> true -> false */
 };
 
 int handle_init_forks(void);
 
 /* Initialises a new object: its lock, and a reference to the parent. Cannot fail. */
-void handle_init(struct handle *h, PyObject *parent);
-void handle_fini(struct handle *h);
+void handle_init(struct handle *h, PyObject *parent, int (*close_locked)(struct handle *h));
 
-/* Locks an open handle for a call. 0, or -1 with an exception: closed, forked, interrupted. */
+/* Frees the object, at the end of its tp_dealloc, after handle_drop. */
+void handle_free(struct handle *h);
+
+/* Locks an open handle. 0, or -1 with an exception: closed, forked, interrupted. */
+int handle_lock(struct handle *h);
+void handle_unlock(struct handle *h);
+
+/*
+ * Locks an open handle and releases the interpreter lock, for a call of the library: no Python object
+ * may be used until handle_leave. 0, or -1 with an exception: closed, forked, interrupted.
+ */
 int handle_enter(struct handle *h);
 void handle_leave(struct handle *h);
 
@@ -102,13 +119,16 @@ void handle_leave(struct handle *h);
 void handle_yield(const struct handle *h);
 
 /*
- * Closes a handle by a function that unlocks it and returns a code, unless it is closed already or the
- * parent's of a fork. None, or NULL with an exception.
+ * The method close(): closes the handle, unless it is closed already or belongs to the parent of a
+ * fork. None, or NULL with an exception.
  */
-PyObject *handle_close(struct handle *h, int (*close_locked)(struct handle *h));
+PyObject *handle_close(PyObject *object, PyObject *unused);
+
+/* Closes the handle of an object that is going to be freed, and ignores the result. */
+void handle_drop(struct handle *h);
 
 /* Locks for closing: 1; 0 when there is nothing to close (closed, or the parent's); -1 interrupted. */
-int handle_enter_close(struct handle *h);
+int handle_lock_to_close(struct handle *h);
 
 /* True if this process opened the handle, not its parent before a fork. */
 bool handle_is_ours(const struct handle *h);
@@ -135,7 +155,9 @@ bool wait_is_over_time(int code);
  * handler raised. The caller holds no lock.
  */
 int wait_again(struct wait *wait, int code);
-int64_t wait_now_ns(void);
+
+/* The time `ns` from now on a clock. */
+struct timespec time_after(clockid_t clock, int64_t ns);
 
 /* -------- types -------- */
 

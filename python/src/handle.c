@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #define NS_PER_S INT64_C(1000000000)
 #define SLICE_NS (NS_PER_S / 20) /* longest delay of a signal */
@@ -32,37 +31,38 @@ bool handle_is_ours(const struct handle *h)
 
 /* -------- life -------- */
 
-void handle_init(struct handle *h, PyObject *parent)
+void handle_init(struct handle *h, PyObject *parent, int (*close_locked)(struct handle *h))
 {
 	Py_XINCREF(parent);
 	h->parent = parent;
+	h->close_locked = close_locked;
 	pthread_mutex_init(&h->lock, NULL); /* cannot fail with default attributes on Linux */
 	h->forks = atomic_load_explicit(&forks, memory_order_relaxed);
 }
 
-void handle_fini(struct handle *h)
+void handle_free(struct handle *h)
 {
 	if (handle_is_ours(h)) /* else a thread of the parent may hold it for ever */
 		pthread_mutex_destroy(&h->lock);
 	Py_CLEAR(h->parent);
+	object_free(h);
 }
 
 /* -------- lock -------- */
 
-static bool lock_for_slice(pthread_mutex_t *lock)
+struct timespec time_after(clockid_t clock, int64_t ns)
 {
-	struct timespec until;
+	struct timespec time;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += SLICE_NS;
-	if (until.tv_nsec >= NS_PER_S) {
-		until.tv_nsec -= NS_PER_S;
-		until.tv_sec++;
-	}
-	return pthread_mutex_timedlock(lock, &until) == 0;
+	clock_gettime(clock, &time);
+	ns += time.tv_nsec;
+	time.tv_sec += ns / NS_PER_S;
+	time.tv_nsec = ns % NS_PER_S;
+	return time;
 }
 
-static int lock_handle(struct handle *h)
+/* Locks, and releases the interpreter lock while it waits. -1: a signal's handler raised. */
+static int wait_for_lock(struct handle *h)
 {
 	bool locked = pthread_mutex_trylock(&h->lock) == 0, interrupted = false;
 
@@ -70,8 +70,12 @@ static int lock_handle(struct handle *h)
 		return 0;
 	h->waiters++;
 	while (!locked && !interrupted) {
-		Py_BEGIN_ALLOW_THREADS locked = lock_for_slice(&h->lock);
-		Py_END_ALLOW_THREADS if (!locked) interrupted = PyErr_CheckSignals();
+		PyThreadState *thread = PyEval_SaveThread();
+		struct timespec until = time_after(CLOCK_REALTIME, SLICE_NS);
+
+		locked = pthread_mutex_timedlock(&h->lock, &until) == 0;
+		PyEval_RestoreThread(thread);
+		interrupted = !locked && PyErr_CheckSignals();
 	}
 	h->waiters--;
 	return locked ? 0 : -1;
@@ -80,9 +84,10 @@ static int lock_handle(struct handle *h)
 static void pause_shortly(void)
 {
 	const struct timespec time = { .tv_nsec = SLICE_NS / 50 };
+	PyThreadState *thread = PyEval_SaveThread();
 
-	Py_BEGIN_ALLOW_THREADS nanosleep(&time, NULL);
-	Py_END_ALLOW_THREADS
+	nanosleep(&time, NULL);
+	PyEval_RestoreThread(thread);
 }
 
 void handle_yield(const struct handle *h)
@@ -91,61 +96,85 @@ void handle_yield(const struct handle *h)
 		pause_shortly();
 }
 
-int handle_enter(struct handle *h)
+int handle_lock(struct handle *h)
 {
 	if (!handle_is_ours(h)) {
 		error_format(
 			-ECHILD,
-			"this handle was opened before fork(): open the store again in the child");
+			"the store was opened before fork(): open it again in the child, with its "
+			"tables, writers and samplers");
 		return -1;
 	}
 	/* A mutex is not fair: callers in slices would lock again before a closer wakes. Let a closer
 	   have 200 ms; not more, as this may be a signal handler in the closer's own thread. */
 	for (int i = 0; h->closers && i < 200; i++)
 		pause_shortly();
-	if (lock_handle(h))
+	if (wait_for_lock(h))
 		return -1;
 	if (h->open)
 		return 0;
-	handle_leave(h);
-	error_format(-EBADF, "this handle is closed");
+	handle_unlock(h);
+	error_format(-EBADF, "this store, table, writer or sampler is closed: open another one");
 	return -1;
 }
 
-void handle_leave(struct handle *h)
+void handle_unlock(struct handle *h)
 {
 	pthread_mutex_unlock(&h->lock);
 }
 
-int handle_enter_close(struct handle *h)
+int handle_enter(struct handle *h)
+{
+	if (handle_lock(h))
+		return -1;
+	h->thread = PyEval_SaveThread();
+	return 0;
+}
+
+void handle_leave(struct handle *h)
+{
+	PyEval_RestoreThread(h->thread);
+	handle_unlock(h);
+}
+
+/* -------- close -------- */
+
+int handle_lock_to_close(struct handle *h)
 {
 	int ret;
 
 	if (!h->open || !handle_is_ours(h))
 		return 0;
 	h->closers++;
-	ret = lock_handle(h);
+	ret = wait_for_lock(h);
 	h->closers--;
 	if (ret)
 		return -1;
 	if (h->open)
 		return 1;
-	handle_leave(h);
+	handle_unlock(h);
 	return 0;
 }
 
-PyObject *handle_close(struct handle *h, int (*close_locked)(struct handle *h))
+PyObject *handle_close(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	int entered = handle_enter_close(h);
+	struct handle *h = (struct handle *)object;
+	int locked = handle_lock_to_close(h);
 
-	if (entered < 0)
+	if (locked < 0)
 		return NULL;
-	return error_or_none(entered ? close_locked(h) : 0);
+	return error_or_none(locked ? h->close_locked(h) : 0);
+}
+
+void handle_drop(struct handle *h)
+{
+	if (handle_lock_to_close(h) == 1)
+		(void)h->close_locked(h);
 }
 
 /* -------- waits -------- */
 
-int64_t wait_now_ns(void)
+static int64_t wait_now_ns(void)
 {
 	struct timespec now;
 

@@ -1,14 +1,34 @@
 #include "python/src/core.h"
 
 #include <stdarg.h>
+#include <string.h>
 
-PyTypeObject *type_add(PyObject *module, PyType_Spec *spec)
+/* Gives methods their documentation; docs: {"Type.method": text}, which is kept. */
+static void document(const char *type, PyMethodDef *methods, PyObject *docs)
 {
-	PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
+	for (PyMethodDef *m = methods; m->ml_name; m++) {
+		PyObject *key = PyUnicode_FromFormat("%s.%s", type, m->ml_name);
+		PyObject *doc = key ? PyDict_GetItemWithError(docs, key) : NULL;
 
-	if (type && PyModule_AddType(module, type))
-		Py_CLEAR(type);
-	return type;
+		if (doc)
+			m->ml_doc = PyUnicode_AsUTF8AndSize(doc, NULL);
+		Py_XDECREF(key);
+	}
+}
+
+int type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **type_out)
+{
+	PyObject *from = PyImport_ImportModule("relive._docs");
+	PyObject *docs = from ? PyObject_GetAttrString(from, "METHODS") : NULL;
+
+	for (PyType_Slot *slot = spec->slots; docs && slot->slot; slot++)
+		if (slot->slot == Py_tp_methods)
+			document(strrchr(spec->name, '.') + 1, slot->pfunc, docs);
+	Py_XDECREF(from); /* docs stays: the texts are borrowed from it */
+	if (PyErr_Occurred())
+		return -1;
+	*type_out = (PyTypeObject *)PyType_FromSpec(spec);
+	return *type_out ? PyModule_AddType(module, *type_out) : -1;
 }
 
 void *object_alloc(PyTypeObject *type)

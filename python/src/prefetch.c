@@ -11,7 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-#define NS_PER_S INT64_C(1000000000)
 #define POLL_FIRST_NS 20000
 #define POLL_MOST_NS 1000000
 
@@ -32,63 +31,43 @@ struct prefetch {
 /* Waits on a condition for ns at most. The lock is held. */
 static void wait_some(struct prefetch *p, pthread_cond_t *condition, int64_t ns)
 {
-	struct timespec until;
+	struct timespec until = time_after(CLOCK_MONOTONIC, ns);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	ns += until.tv_nsec;
-	until.tv_sec += ns / NS_PER_S;
-	until.tv_nsec = ns % NS_PER_S;
 	pthread_cond_timedwait(condition, &p->lock, &until);
 }
 
 /* -------- the thread -------- */
 
-static int try_sample(struct sampler *s, struct slot **slot_out)
-{
-	int ret = -EBADF;
-
-	pthread_mutex_lock(&s->h.lock);
-	if (s->h.open)
-		ret = sampler_try(s, &(struct draw){ .n = s->batch_size, .beta = s->beta },
-				  slot_out);
-	pthread_mutex_unlock(&s->h.lock);
-	return ret;
-}
-
-/* Keeps the result of a try: a batch or an error. The thread ends if no later try can succeed. */
-static void settle(struct prefetch *p, int code, struct slot *slot)
-{
-	bool is_passing = code == -ENODATA || code == -ETIMEDOUT || code == -EAGAIN ||
-			  code == -EBUSY;
-
-	if (code == 0)
-		p->ring[(p->first + p->count++) % SAMPLER_MOST_AHEAD] = slot;
-	else
-		snprintf(p->text, sizeof(p->text), "%s", rlv_last_error());
-	p->code = code;
-	p->failed = code && !is_passing;
-	if (code == 0 || p->failed || code == -EBUSY)
-		pthread_cond_signal(&p->filled);
-}
-
 static void *run(void *context)
 {
 	struct prefetch *p = context;
+	struct sampler *s = p->sampler;
 	int64_t poll_ns = POLL_FIRST_NS;
 
 	pthread_mutex_lock(&p->lock);
-	while (!p->stop && !p->failed) {
+	while (!p->stop && !p->failed) { /* failed: no later try can succeed */
 		struct slot *slot = NULL;
-		int code;
+		int code = -EBADF;
 
-		if (p->count == p->sampler->depth) {
-			wait_some(p, &p->taken, NS_PER_S / 20);
+		if (p->count == s->depth) {
+			wait_some(p, &p->taken, (int64_t)50 * POLL_MOST_NS);
 			continue;
 		}
 		pthread_mutex_unlock(&p->lock);
-		code = try_sample(p->sampler, &slot);
+		pthread_mutex_lock(&s->h.lock);
+		if (s->h.open)
+			code = sampler_try(s, &(struct draw){ .n = s->batch_size, .beta = s->beta },
+					   &slot);
+		pthread_mutex_unlock(&s->h.lock);
 		pthread_mutex_lock(&p->lock);
-		settle(p, code, slot);
+		if (code == 0)
+			p->ring[(p->first + p->count++) % SAMPLER_MOST_AHEAD] = slot;
+		else
+			snprintf(p->text, sizeof(p->text), "%s", rlv_last_error());
+		p->code = code;
+		p->failed = code && code != -EBUSY && !wait_is_over_time(code);
+		if (code == 0 || p->failed || code == -EBUSY)
+			pthread_cond_signal(&p->filled);
 		poll_ns = code == 0 ? POLL_FIRST_NS : 2 * poll_ns;
 		if (poll_ns > POLL_MOST_NS)
 			poll_ns = POLL_MOST_NS;
@@ -126,35 +105,34 @@ struct prefetch *prefetch_open(struct sampler *s)
 	if (ret == 0)
 		return p;
 	free(p);
-	PyErr_SetString(PyExc_RuntimeError, "sampler: cannot start the prefetch thread");
+	PyErr_SetString(PyExc_RuntimeError,
+			"sampler: cannot start the prefetch thread: open it with prefetch=0");
 	return NULL;
 }
 
-enum taken { TAKEN, EMPTY, STOPPED, FAILED, HELD };
-
-/* Takes a batch, or waits for one for at most ns. */
-static enum taken take(struct prefetch *p, int64_t ns, struct slot **slot_out)
+/*
+ * Takes a batch, or waits for one for at most ns. 0; -ETIMEDOUT: none came; or another code with the text
+ * of its exception: the thread has ended, or all batches are held.
+ */
+static int take(struct prefetch *p, int64_t ns, struct slot **slot_out, char *text)
 {
-	enum taken what = EMPTY;
+	int code = -ETIMEDOUT;
 
 	pthread_mutex_lock(&p->lock);
 	if (p->count == 0 && !p->stop && !p->failed)
 		wait_some(p, &p->filled, ns);
-	if (p->stop) {
-		what = STOPPED;
-	} else if (p->count) {
+	if (p->count) {
 		*slot_out = p->ring[p->first];
 		p->first = (p->first + 1) % SAMPLER_MOST_AHEAD;
 		p->count--;
 		pthread_cond_signal(&p->taken);
-		what = TAKEN;
-	} else if (p->failed) {
-		what = FAILED;
-	} else if (p->code == -EBUSY && !sampler_has_returned(p->sampler)) {
-		what = HELD;
+		code = 0;
+	} else if (p->failed || (p->code == -EBUSY && !sampler_has_returned(p->sampler))) {
+		code = p->code;
+		memcpy(text, p->text, sizeof(p->text));
 	}
 	pthread_mutex_unlock(&p->lock);
-	return what;
+	return code;
 }
 
 /* Asks the library if the wait has stalled; at_once: without its pause between looks. 0, or -1. */
@@ -164,52 +142,39 @@ static int look(struct sampler *s, struct wait *wait, bool at_once)
 		return -1;
 	if (at_once)
 		wait->watch.looked_ns = 0;
-	Py_BEGIN_ALLOW_THREADS wait->stalled =
-		rlv_sampler_watch(s->sampler, s->batch_size, &wait->watch);
-	Py_END_ALLOW_THREADS handle_leave(&s->h);
+	wait->stalled = rlv_sampler_watch(s->sampler, s->batch_size, &wait->watch);
+	handle_leave(&s->h);
 	return 0;
-}
-
-/* The exception for what take gave. */
-static int take_failed(struct prefetch *p, enum taken what)
-{
-	char text[sizeof(p->text)];
-	int code;
-
-	pthread_mutex_lock(&p->lock);
-	code = p->code;
-	memcpy(text, p->text, sizeof(text));
-	pthread_mutex_unlock(&p->lock);
-	if (what == STOPPED)
-		error_format(-EBADF, "this sampler is closed");
-	else
-		error_format(code, "%s", text);
-	return -1;
 }
 
 int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
 {
-	for (;;) {
-		enum taken what;
-		int again;
+	char text[sizeof(p->text)];
+	int again = 1;
 
-		Py_BEGIN_ALLOW_THREADS what = take(p, wait->left_ns, slot_out);
-		Py_END_ALLOW_THREADS if (p->stop) what = STOPPED; /* the slot is freed, too */
-		if (what == TAKEN)
-			return 0;
-		if (what != EMPTY)
-			return take_failed(p, what);
+	while (again > 0) {
+		PyThreadState *thread = PyEval_SaveThread();
+		int code = take(p, wait->left_ns, slot_out, text);
+
+		PyEval_RestoreThread(thread);
+		if (p->stop) { /* then the slot is freed, too */
+			error_format(-EBADF, "this sampler is closed: open another one");
+			return -1;
+		}
+		if (code != -ETIMEDOUT) {
+			if (code)
+				error_format(code, "%s", text);
+			return code ? -1 : 0;
+		}
 		if (look(p->sampler, wait, false))
 			return -1;
 		again = wait_again(wait, -ETIMEDOUT);
-		if (again > 0)
-			continue;
-		if (again == 0 && wait->stalls)
-			error_raise(-ETIMEDOUT); /* look has said why */
-		else if (again == 0 && look(p->sampler, wait, true) == 0)
-			error_format(-ETIMEDOUT, "%s", wait->watch.text);
-		return -1;
 	}
+	if (again == 0 && wait->stalls)
+		error_raise(-ETIMEDOUT); /* look has said why */
+	else if (again == 0 && look(p->sampler, wait, true) == 0)
+		error_format(-ETIMEDOUT, "%s", wait->watch.text);
+	return -1;
 }
 
 void prefetch_stop(struct prefetch *p)
@@ -223,14 +188,12 @@ void prefetch_stop(struct prefetch *p)
 
 void prefetch_join(struct prefetch *p)
 {
+	PyThreadState *thread;
+
 	if (p->joined)
 		return;
 	p->joined = true;
-	Py_BEGIN_ALLOW_THREADS pthread_join(p->thread, NULL);
-	Py_END_ALLOW_THREADS
-}
-
-void prefetch_free(struct prefetch *p)
-{
-	free(p);
+	thread = PyEval_SaveThread();
+	pthread_join(p->thread, NULL);
+	PyEval_RestoreThread(thread);
 }

@@ -13,40 +13,12 @@ PyTypeObject *sampler_type;
 
 /* -------- slots -------- */
 
-void sampler_reclaim(struct sampler *s)
-{
-	for (uint32_t i = 0; i < s->n_slots; i++) {
-		struct slot *slot = s->slots[i];
-
-		/* relaxed: a poll, so that the usual case changes nothing */
-		if (!atomic_load_explicit(&slot->returned, memory_order_relaxed))
-			continue;
-		/* acquire, with the release of lease_dealloc */
-		if (atomic_exchange_explicit(&slot->returned, false, memory_order_acquire))
-			rlv_batch_release(s->sampler, slot->batch);
-	}
-}
-
 bool sampler_has_returned(const struct sampler *s)
 {
 	for (uint32_t i = 0; i < s->n_slots; i++)
 		if (atomic_load_explicit(&s->slots[i]->returned, memory_order_relaxed)) /* a look */
 			return true;
 	return false;
-}
-
-/* The slot of a batch: every buffer came from memory_alloc. */
-static struct slot *slot_of(const struct sampler *s, const struct rlv_batch *batch)
-{
-	const uint8_t *data = (const uint8_t *)batch->key;
-	struct slot *const *slot = s->slots;
-
-	while (data < (*slot)->memory || data >= (*slot)->memory + (*slot)->bytes)
-		slot++;
-	(*slot)->batch = batch;
-	(*slot)->n = batch->n;
-	(*slot)->table_size = batch->table_size;
-	return *slot;
 }
 
 /*
@@ -78,11 +50,8 @@ static void *memory_alloc(void *context, size_t align, size_t bytes)
 }
 
 /* The sampler lets its slots go after rlv_sampler_close. */
-static void memory_free(void *context, void *memory, size_t bytes)
+static void memory_free(void *Py_UNUSED(context), void *Py_UNUSED(memory), size_t Py_UNUSED(bytes))
 {
-	(void)context;
-	(void)memory;
-	(void)bytes;
 }
 
 static void put_slots(struct sampler *s)
@@ -104,7 +73,7 @@ static int parse_columns(PyObject *given, const char **names, struct rlv_sampler
 	if (given == Py_None)
 		return 0;
 	if (!PyTuple_Check(given) || (n = PyTuple_Size(given)) > RLV_MAX_COLUMNS) {
-		PyErr_Format(PyExc_TypeError, "columns: want a tuple of at most %d names",
+		PyErr_Format(PyExc_TypeError, "sampler: columns: want a tuple of at most %d names",
 			     RLV_MAX_COLUMNS);
 		return -1;
 	}
@@ -118,26 +87,24 @@ static int parse_columns(PyObject *given, const char **names, struct rlv_sampler
 	return 0;
 }
 
-static int open_sampler(struct sampler *s, struct table *table, struct rlv_sampler_opts opts)
+/* After prefetch_stop no batch is taken; after !open none is sampled. */
+static int close_locked(struct handle *h)
 {
-	const struct rlv_memory memory = { memory_alloc, memory_free, s };
+	struct sampler *s = (struct sampler *)h;
+	PyThreadState *thread;
 	int ret;
 
-	opts.memory = &memory;
-	if (s->depth > SAMPLER_MOST_AHEAD) {
-		error_format(-EINVAL, "prefetch %u: want 0 to %d", (unsigned int)s->depth,
-			     SAMPLER_MOST_AHEAD);
-		return -1;
-	}
-	if (handle_enter(&table->h))
-		return -1;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_sampler_open(table->table, &opts, &s->sampler);
-	Py_END_ALLOW_THREADS handle_leave(&table->h);
-	s->h.open = ret == 0;
-	s->set = (struct rlv_sample_opts)RLV_SAMPLE_OPTS_INIT;
-	if (ret && !PyErr_Occurred()) /* an allocator's exception says more */
-		error_raise(ret);
-	return ret ? -1 : 0;
+	if (s->prefetch)
+		prefetch_stop(s->prefetch);
+	thread = PyEval_SaveThread();
+	ret = rlv_sampler_close(&s->sampler);
+	PyEval_RestoreThread(thread);
+	h->open = false;
+	handle_unlock(h);
+	if (s->prefetch)
+		prefetch_join(s->prefetch);
+	put_slots(s);
+	return ret;
 }
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -148,64 +115,57 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 				 "world_size", "independent",   "short_batch", "prefetch",
 				 "timeout",    "allocator",     "columns",     NULL };
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
-	PyObject *table, *timeout, *allocator, *columns;
+	PyObject *parent, *timeout, *allocator, *columns;
 	const char *column_names[RLV_MAX_COLUMNS];
 	int independent, short_batch;
 	unsigned long long seed;
+	struct rlv_memory memory = { memory_alloc, memory_free, NULL };
+	struct table *table;
 	struct sampler *s;
 	uint32_t depth;
 	int ret;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIddIIIIKIIppIOOO", names, table_type,
-					 &table, &opts.view, &opts.batch_size, &opts.n_step,
+					 &parent, &opts.view, &opts.batch_size, &opts.n_step,
 					 &opts.gamma, &opts.beta, &opts.layout, &opts.weights,
 					 &opts.batches, &opts.defer_updates, &seed, &opts.rank,
 					 &opts.world_size, &independent, &short_batch, &depth,
 					 &timeout, &allocator, &columns) ||
 	    parse_columns(columns, column_names, &opts))
 		return NULL;
-	opts.seed = seed;
-	opts.independent = independent;
-	opts.short_batch = short_batch;
+	if (depth > SAMPLER_MOST_AHEAD)
+		return error_format(-EINVAL, "sampler: prefetch %u: want 0 to %d",
+				    (unsigned int)depth, SAMPLER_MOST_AHEAD);
 	s = object_alloc(type);
 	if (!s)
 		return NULL;
-	handle_init(&s->h, table);
+	table = (struct table *)parent;
+	handle_init(&s->h, parent, close_locked);
 	s->batch_size = opts.batch_size;
 	s->depth = depth;
 	s->beta = opts.beta;
+	s->set = (struct rlv_sample_opts)RLV_SAMPLE_OPTS_INIT;
 	Py_INCREF(timeout);
 	s->timeout = timeout;
+	opts.seed = seed;
+	opts.independent = independent;
+	opts.short_batch = short_batch;
+	opts.memory = &memory;
+	memory.ctx = s;
+	if (handle_enter(&table->h))
+		goto err_free;
 	s->allocator = allocator;
-	ret = open_sampler(s, (struct table *)table, opts);
+	ret = rlv_sampler_open(table->table, &opts, &s->sampler);
 	s->allocator = NULL; /* it may refer to what refers to the sampler */
+	handle_leave(&table->h);
+	s->h.open = ret == 0;
 	if (ret == 0)
 		return (PyObject *)s;
+	if (!PyErr_Occurred()) /* an allocator's exception says more */
+		error_raise(ret);
+err_free:
 	Py_DECREF(s);
 	return NULL;
-}
-
-/* For handle_close. After prefetch_stop no batch is taken; after !open none is sampled. */
-static int close_locked(struct handle *h)
-{
-	struct sampler *s = (struct sampler *)h;
-	int ret;
-
-	if (s->prefetch)
-		prefetch_stop(s->prefetch);
-	Py_BEGIN_ALLOW_THREADS ret = rlv_sampler_close(&s->sampler);
-	Py_END_ALLOW_THREADS s->h.open = false;
-	handle_leave(&s->h);
-	if (s->prefetch)
-		prefetch_join(s->prefetch);
-	put_slots(s);
-	return ret;
-}
-
-static PyObject *sampler_close(PyObject *object, PyObject *unused)
-{
-	(void)unused;
-	return handle_close((struct handle *)object, close_locked);
 }
 
 static void sampler_dealloc(PyObject *object)
@@ -216,14 +176,12 @@ static void sampler_dealloc(PyObject *object)
 		prefetch_stop(s->prefetch);
 		prefetch_join(s->prefetch);
 	}
-	if (s->sampler && handle_enter_close(&s->h) == 1)
-		(void)close_locked(&s->h);
-	prefetch_free(s->prefetch);
+	handle_drop(&s->h);
+	free(s->prefetch);
 	put_slots(s);
 	layout_put(s->layout);
 	Py_CLEAR(s->timeout);
-	handle_fini(&s->h);
-	object_free(s);
+	handle_free(&s->h);
 }
 
 /* -------- sample -------- */
@@ -234,7 +192,7 @@ static PyObject *wrap(struct sampler *s, struct slot *slot)
 	struct layout *layout = s->layout;
 	PyObject *object = NULL;
 
-	slot_get(slot); /* other threads run in layout_open: one may close the sampler */
+	slot->refs++; /* other threads run in layout_open: one may close the sampler */
 	if (!layout || !layout_fits(layout, slot)) {
 		layout = layout_open(slot);
 		if (layout) {
@@ -257,6 +215,8 @@ int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_o
 {
 	struct rlv_sample_opts opts = RLV_SAMPLE_OPTS_INIT;
 	const struct rlv_batch *batch;
+	struct slot *const *at;
+	const uint8_t *data;
 	int ret = 0;
 
 	if (draw->beta != s->set.beta || draw->gamma != s->set.gamma ||
@@ -268,12 +228,30 @@ int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_o
 		if (ret == 0)
 			s->set = opts;
 	}
-	sampler_reclaim(s);
+	/* give back the buffers whose arrays are gone */
+	for (uint32_t i = 0; i < s->n_slots; i++) {
+		struct slot *slot = s->slots[i];
+
+		/* relaxed: a poll, so that the usual case changes nothing */
+		if (!atomic_load_explicit(&slot->returned, memory_order_relaxed))
+			continue;
+		/* acquire, with the release of lease_end */
+		if (atomic_exchange_explicit(&slot->returned, false, memory_order_acquire))
+			rlv_batch_release(s->sampler, slot->batch);
+	}
 	if (ret == 0)
 		ret = rlv_sampler_sample(s->sampler, draw->n, draw->timeout_ns, &batch);
-	if (ret == 0)
-		*slot_out = slot_of(s, batch);
-	return ret;
+	if (ret)
+		return ret;
+	data = (const uint8_t *)batch->key;
+	/* every buffer came from memory_alloc */
+	for (at = s->slots; data < (*at)->memory || data >= (*at)->memory + (*at)->bytes; at++)
+		;
+	(*at)->batch = batch;
+	(*at)->n = batch->n;
+	(*at)->table_size = batch->table_size;
+	*slot_out = *at;
+	return 0;
 }
 
 static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
@@ -291,10 +269,10 @@ static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
 			draw.timeout_ns = SHORT_SLICE_NS;
 		if (handle_enter(&s->h))
 			return NULL;
-		Py_BEGIN_ALLOW_THREADS ret = sampler_try(s, &draw, &slot);
+		ret = sampler_try(s, &draw, &slot);
 		if (wait_is_over_time(ret) && wait.left_ns)
 			wait.stalled = rlv_sampler_watch(s->sampler, draw.n, &wait.watch);
-		Py_END_ALLOW_THREADS handle_leave(&s->h);
+		handle_leave(&s->h);
 		if (ret == 0)
 			return wrap(s, slot);
 		again = wait_again(&wait, ret);
@@ -314,7 +292,7 @@ static int read_count(const char *name, PyObject *value, uint32_t *count_out)
 {
 	if (value == Py_None || (uint32_of(value, count_out) && *count_out > 0))
 		return 0;
-	error_format(-EINVAL, "%s %R: want an integer, 1 or more", name, value);
+	error_format(-EINVAL, "sample: %s %R: want an integer, 1 or more", name, value);
 	return -1;
 }
 
@@ -331,7 +309,7 @@ static int read_real(const char *name, PyObject *value, int most, double *out)
 		*out = real;
 		return 0;
 	}
-	error_format(-EINVAL, "%s %R: want 0 to %d", name, value, most);
+	error_format(-EINVAL, "sampler: %s %R: want 0 to %d", name, value, most);
 	return -1;
 }
 
@@ -370,9 +348,9 @@ static PyObject *sampler_next(PyObject *object)
 
 	if (s->depth == 0)
 		return sample(s, (struct draw){ .n = s->batch_size, .beta = s->beta }, s->timeout);
-	if (handle_enter(&s->h)) /* for its checks */
+	if (handle_lock(&s->h)) /* for its checks */
 		return NULL;
-	handle_leave(&s->h);
+	handle_unlock(&s->h);
 	if (!s->prefetch)
 		s->prefetch = prefetch_open(s);
 	if (!s->prefetch || wait_start(&wait, s->timeout) ||
@@ -383,102 +361,60 @@ static PyObject *sampler_next(PyObject *object)
 
 /* -------- the rest -------- */
 
-static PyObject *sampler_flush(PyObject *object, PyObject *unused)
+static PyObject *sampler_flush(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct sampler *s = (struct sampler *)object;
 	int ret;
 
-	(void)unused;
 	if (handle_enter(&s->h))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_sampler_flush(s->sampler);
-	Py_END_ALLOW_THREADS handle_leave(&s->h);
+	ret = rlv_sampler_flush(s->sampler);
+	handle_leave(&s->h);
 	return error_or_none(ret);
 }
 
-static PyObject *sampler_stats(PyObject *object, PyObject *unused)
+static PyObject *sampler_stats(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct sampler *s = (struct sampler *)object;
 	struct rlv_stats stats = { .size = sizeof(stats) };
 	int ret;
 
-	(void)unused;
-	if (handle_enter(&s->h))
+	if (handle_lock(&s->h))
 		return NULL;
 	ret = rlv_sampler_stats(s->sampler, &stats);
-	handle_leave(&s->h);
+	handle_unlock(&s->h);
 	return ret ? error_raise(ret) : stats_dict(&stats);
 }
 
-static PyObject *sampler_get_beta(PyObject *object, void *unused)
+static PyObject *sampler_get_beta(PyObject *object, void *Py_UNUSED(unused))
 {
 	double beta = ((struct sampler *)object)->beta;
 
-	(void)unused;
 	return PyFloat_FromDouble(beta < 0 ? 0 : beta);
 }
 
-static int sampler_set_beta(PyObject *object, PyObject *value, void *unused)
+static int sampler_set_beta(PyObject *object, PyObject *value, void *Py_UNUSED(unused))
 {
 	struct sampler *s = (struct sampler *)object;
 	double beta = NAN;
 
-	(void)unused;
 	if (!value || value == Py_None) {
-		error_format(-EINVAL, "beta: want 0 to 8");
+		error_format(-EINVAL, "sampler: beta cannot be deleted or None: want 0 to 8");
 		return -1;
 	}
-	if (read_real("beta", value, 8, &beta) || handle_enter(&s->h))
+	if (read_real("beta", value, 8, &beta) || handle_lock(&s->h))
 		return -1;
 	s->beta = library_beta(beta);
-	handle_leave(&s->h);
+	handle_unlock(&s->h);
 	return 0;
 }
 
-static const char sample_doc[] =
-	"sample($self, /, n=None, beta=None, timeout=None, *, n_step=None, gamma=None)\n"
-	"--\n"
-	"\n"
-	"Draws a batch and returns it, a relive.Batch.\n"
-	"  n        items, 1 to batch_size; None = batch_size\n"
-	"  beta     importance exponent, 0 to 8; None = the sampler's\n"
-	"  timeout  seconds to wait; 0 = do not wait; None = as for Table.sample\n"
-	"  n_step   steps of the return, up to the sampler's; None = the sampler's\n"
-	"  gamma    discount, 0 to 1; None = the sampler's\n"
-	"Raises Timeout, Empty (timeout 0), Busy (all batches are held), InvalidArgument, TableDropped,\n"
-	"NodeDown, Forked, Closed.\n";
-
-static const char update_doc[] =
-	"update_priorities($self, /, keys, td_error=None, priorities=None, *, strict=False)\n"
-	"--\n"
-	"\n"
-	"Sets the priorities of items: see Table.update_priorities. keys: (n,) uint64; td_error or\n"
-	"priorities: (n,) float32. Returns the counts (updated, stale, clamped).\n";
-
-static const char flush_doc[] = "flush($self, /)\n"
-				"--\n"
-				"\n"
-				"Writes deferred priority changes to the upper tree levels now.\n";
-
-static const char close_doc[] =
-	"close($self, /)\n"
-	"--\n"
-	"\n"
-	"Closes the sampler; a second call does nothing. Batches and their arrays stay readable.\n";
-
-static const char stats_doc[] =
-	"stats($self, /)\n"
-	"--\n"
-	"\n"
-	"Returns counters since it was opened, as a dict: calls, items, updates, stale_updates, redraws,\n"
-	"limiter_waits, limiter_wait_ns, ...\n";
-
 static PyMethodDef methods[] = {
-	{ "sample", METHOD(sampler_sample), METH_VARARGS | METH_KEYWORDS, sample_doc },
-	{ "update_priorities", METHOD(sampler_update), METH_VARARGS | METH_KEYWORDS, update_doc },
-	{ "flush", sampler_flush, METH_NOARGS, flush_doc },
-	{ "close", sampler_close, METH_NOARGS, close_doc },
-	{ "stats", sampler_stats, METH_NOARGS, stats_doc },
+	{ "sample", METHOD(sampler_sample), METH_VARARGS | METH_KEYWORDS, NULL },
+	{ "update_priorities", METHOD(sampler_update), METH_VARARGS | METH_KEYWORDS, NULL },
+	{ "flush", sampler_flush, METH_NOARGS, NULL },
+	{ "close", handle_close, METH_NOARGS, NULL },
+	{ "stats", sampler_stats, METH_NOARGS, NULL },
 	{ 0 },
 };
 
@@ -509,6 +445,5 @@ static PyType_Spec spec = {
 
 int sampler_init(PyObject *module)
 {
-	sampler_type = type_add(module, &spec);
-	return sampler_type ? update_init(module) : -1;
+	return type_add(module, &spec, &sampler_type) ? -1 : update_init(module);
 }

@@ -39,10 +39,7 @@ struct draw {
  */
 int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_out);
 
-/* Returns buffers whose arrays are gone to the library. The handle is locked. */
-void sampler_reclaim(struct sampler *s);
-
-/* True if a returned buffer waits to be reclaimed. */
+/* True if a buffer whose arrays are gone can be given back to the library. */
 bool sampler_has_returned(const struct sampler *s);
 
 /* -------- update.c -------- */
@@ -54,7 +51,7 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs);
 
 /* -------- prefetch.c -------- */
 
-/* Starts the thread. NULL with an exception. */
+/* Starts the thread. NULL with an exception. free() it after prefetch_join, or in a forked child. */
 struct prefetch *prefetch_open(struct sampler *s);
 
 /*
@@ -69,8 +66,5 @@ void prefetch_stop(struct prefetch *p);
 /* Waits for the thread's end, after prefetch_stop and without the handle's lock. A second call is a
    no-op. */
 void prefetch_join(struct prefetch *p);
-
-/* Frees it after prefetch_join, or in a forked child; NULL is a no-op. */
-void prefetch_free(struct prefetch *p);
 
 #endif

@@ -3,15 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static void slot_free(struct slot *slot)
-{
-	if (slot->view.obj)
-		PyBuffer_Release(&slot->view);
-	else
-		rlv_buffer_free(slot->memory, slot->bytes);
-	free(slot);
-}
-
 struct slot *slot_open(size_t align, size_t bytes)
 {
 	struct slot *slot = calloc(1, sizeof(*slot));
@@ -31,40 +22,38 @@ struct slot *slot_open(size_t align, size_t bytes)
 
 struct slot *slot_open_given(PyObject *allocator, size_t align, size_t bytes)
 {
-	PyObject *buffer = PyObject_CallFunction(allocator, "n", (Py_ssize_t)bytes);
 	struct slot *slot = calloc(1, sizeof(*slot));
+	PyObject *buffer;
 
-	if (!buffer || !slot) {
-		if (buffer)
-			PyErr_NoMemory();
-		Py_XDECREF(buffer);
-		free(slot);
+	if (!slot) {
+		PyErr_NoMemory();
 		return NULL;
 	}
 	slot->refs = 1;
-	if (PyObject_GetBuffer(buffer, &slot->view, PyBUF_CONTIG) == 0) {
+	buffer = PyObject_CallFunction(allocator, "n", (Py_ssize_t)bytes);
+	if (buffer && PyObject_GetBuffer(buffer, &slot->view, PyBUF_CONTIG) == 0) {
 		slot->memory = slot->view.buf;
 		slot->bytes = (size_t)slot->view.len;
 		if (slot->bytes < bytes || (uintptr_t)slot->memory % align != 0)
 			error_format(
 				-EINVAL,
-				"allocator: gave %zu bytes at %p, want %zu bytes aligned to %zu",
+				"sampler: allocator returned %zu bytes at %p: want %zu bytes aligned to %zu",
 				slot->bytes, (void *)slot->memory, bytes, align);
 	}
-	Py_DECREF(buffer);
+	Py_XDECREF(buffer);
 	if (!PyErr_Occurred())
 		return slot;
-	slot_free(slot);
+	slot_put(slot);
 	return NULL;
-}
-
-void slot_get(struct slot *slot)
-{
-	slot->refs++;
 }
 
 void slot_put(struct slot *slot)
 {
-	if (--slot->refs == 0)
-		slot_free(slot);
+	if (--slot->refs)
+		return;
+	if (slot->view.obj)
+		PyBuffer_Release(&slot->view);
+	else
+		rlv_buffer_free(slot->memory, slot->bytes);
+	free(slot);
 }

@@ -1,6 +1,6 @@
 /*
  * Slot: the memory of one batch buffer of a sampler, counted by the sampler and by the lease of the
- * batch in it. It outlives the sampler, so arrays stay readable after close.
+ * batch in it, a capsule. It outlives the sampler, so arrays stay readable after close.
  *
  *   sampler -> slot <- lease <- numpy array
  *                        ^----- batch
@@ -22,6 +22,7 @@ struct slot {
 	const struct rlv_batch *batch; /* the library's; NULL = never filled */
 	uint32_t n;                    /* items of that batch, and ... */
 	int64_t table_size;            /* ... its size: a close frees the batch */
+	struct layout *layout;         /* of that batch; a reference of the lease */
 	uint8_t *memory;
 	size_t bytes;
 	Py_buffer view; /* Python's memory, if .obj; else the library's */
@@ -35,7 +36,8 @@ struct slot *slot_open(size_t align, size_t bytes);
 
 /* Opens a slot in the writable buffer that allocator(bytes) returns. NULL with an exception. */
 struct slot *slot_open_given(PyObject *allocator, size_t align, size_t bytes);
-void slot_get(struct slot *slot);
+
+/* Drops a reference. */
 void slot_put(struct slot *slot);
 
 #endif

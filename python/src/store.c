@@ -5,9 +5,22 @@
 
 #include "relive/admin.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 PyTypeObject *store_type;
+
+static int close_locked(struct handle *h)
+{
+	struct store *self = (struct store *)h;
+	PyThreadState *thread = PyEval_SaveThread();
+	int ret = rlv_store_close(&self->store);
+
+	PyEval_RestoreThread(thread);
+	h->open = self->store != NULL;
+	handle_unlock(h);
+	return ret;
+}
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -15,10 +28,10 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 				 "token",    "read_only", "stall_ns",   "trust",
 				 "tls_cert", "tls_key",   "tls_ca",     NULL };
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
-	struct rlv_store *handle = NULL;
 	long long timeout_ns = 0, stall_ns = 0;
 	unsigned long long pool_bytes = 0;
 	int read_only = 0, trust = 0;
+	PyThreadState *thread;
 	const char *uri;
 	struct store *self;
 	int ret;
@@ -33,58 +46,36 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	opts.stall_ns = stall_ns;
 	opts.read_only = read_only;
 	opts.trust = trust;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_store_open(uri, &opts, &handle);
-	Py_END_ALLOW_THREADS if (ret) return error_raise(ret);
 	self = object_alloc(type);
-	if (!self) {
-		if (rlv_store_close(&handle)) /* without tables it cannot fail */
-			PyErr_NoMemory();
+	if (!self)
 		return NULL;
-	}
-	handle_init(&self->h, NULL);
-	self->store = handle;
-	self->h.open = true;
-	return (PyObject *)self;
+	handle_init(&self->h, NULL, close_locked);
+	thread = PyEval_SaveThread();
+	ret = rlv_store_open(uri, &opts, &self->store);
+	PyEval_RestoreThread(thread);
+	self->h.open = ret == 0;
+	if (ret == 0)
+		return (PyObject *)self;
+	Py_DECREF(self);
+	return error_raise(ret);
 }
 
-/* For handle_close. */
-static int close_locked(struct handle *h)
-{
-	struct store *self = (struct store *)h;
-	int ret;
-
-	Py_BEGIN_ALLOW_THREADS ret = rlv_store_close(&self->store);
-	Py_END_ALLOW_THREADS self->h.open = self->store != NULL;
-	handle_leave(&self->h);
-	return ret;
-}
-
-static PyObject *store_close(PyObject *object, PyObject *unused)
-{
-	(void)unused;
-	return handle_close((struct handle *)object, close_locked);
-}
-
+/* Tables hold a reference to their store: none is open. */
 static void store_dealloc(PyObject *object)
 {
-	struct store *self = (struct store *)object;
-
-	if (self->store && handle_enter_close(&self->h) == 1)
-		(void)close_locked(&self->h); /* tables hold a reference: none is open */
-	handle_fini(&self->h);
-	object_free(self);
+	handle_drop((struct handle *)object);
+	handle_free((struct handle *)object);
 }
 
-static PyObject *store_persist(PyObject *object, PyObject *unused)
+static PyObject *store_persist(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct store *self = (struct store *)object;
 	int ret;
 
-	(void)unused;
 	if (handle_enter(&self->h))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_store_persist(self->store);
-	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	ret = rlv_store_persist(self->store);
+	handle_leave(&self->h);
 	return error_or_none(ret);
 }
 
@@ -96,43 +87,28 @@ static PyObject *store_drop(PyObject *object, PyObject *name)
 
 	if (!text || handle_enter(&self->h))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_table_drop(self->store, text);
-	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	ret = rlv_table_drop(self->store, text);
+	handle_leave(&self->h);
 	return error_or_none(ret);
 }
 
-/* -------- tables -------- */
-
-/* Reads all names, *n_out of them, for free(). NULL: no memory, or *ret_out is the error. */
-static char (*read_names(struct store *self, size_t *n_out, int *ret_out))[RLV_NAME_BYTES]
-{
-	char(*names)[RLV_NAME_BYTES] = NULL;
-	size_t room = 16;
-
-	for (;;) {
-		free(names);
-		names = malloc(room * sizeof(*names));
-		*n_out = room;
-		*ret_out = names ? rlv_store_tables(self->store, names, n_out) : 0;
-		if (!names || *ret_out || *n_out <= room)
-			return names;
-		room = *n_out;
-	}
-}
-
-static PyObject *store_tables(PyObject *object, PyObject *unused)
+static PyObject *store_tables(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct store *self = (struct store *)object;
-	char(*names)[RLV_NAME_BYTES];
+	char(*names)[RLV_NAME_BYTES] = NULL;
+	size_t n = 16, room = 0;
 	PyObject *list = NULL;
-	size_t n;
-	int ret;
+	int ret = 0;
 
-	(void)unused;
 	if (handle_enter(&self->h))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS names = read_names(self, &n, &ret);
-	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	while (ret == 0 && room < n) { /* again, if there are more than there was room for */
+		free(names);
+		room = n;
+		names = malloc(room * sizeof(*names));
+		ret = names ? rlv_store_tables(self->store, names, &n) : -ENOMEM;
+	}
+	handle_leave(&self->h);
 	if (!names)
 		PyErr_NoMemory();
 	else if (ret)
@@ -145,72 +121,56 @@ static PyObject *store_tables(PyObject *object, PyObject *unused)
 	return list;
 }
 
-/* -------- information -------- */
-
-static PyObject *info_dict(const struct rlv_store_info *info, const struct rlv_node_info *at,
-			   size_t n)
+static PyObject *nodes_list(const struct rlv_node_info *nodes, size_t n)
 {
-	PyObject *nodes = PyList_New(0);
+	PyObject *list = PyList_New(0);
 
-	for (size_t i = 0; nodes && i < n; i++)
-		list_add(&nodes,
-			 Py_BuildValue("{s:s,s:s,s:K,s:K,s:K,s:I,s:I,s:O,s:s}", "name", at[i].name,
-				       "address", at[i].address, "pool_bytes", at[i].pool_bytes,
-				       "used_bytes", at[i].used_bytes, "incarnation",
-				       at[i].incarnation, "regions", at[i].regions, "broken",
-				       at[i].broken, "up", at[i].state ? Py_True : Py_False,
-				       "pages", at[i].pages));
-	if (!nodes)
-		return NULL;
-	return Py_BuildValue("{s:s,s:s,s:K,s:I,s:I,s:I,s:s,s:N}", "uri", info->uri,
-			     "server_version", info->server_version, "term", info->term, "tables",
-			     info->n_tables, "clients", info->n_clients, "rebuilds", info->rebuilds,
-			     "waiting", info->waiting, "nodes", nodes);
-}
+	for (size_t i = 0; list && i < n; i++) {
+		const struct rlv_node_info *at = &nodes[i];
+		bool up = at->state == RLV_NODE_UP || at->state == RLV_NODE_DRAINING;
 
-/* Reads all nodes, *n_out of them, for free(); again if more joined meanwhile. NULL = no memory. */
-static struct rlv_node_info *read_nodes(struct store *self, size_t *n_out, int *ret_out)
-{
-	struct rlv_node_info *nodes = NULL;
-	size_t n = 8, room = 0;
-
-	*ret_out = 0;
-	while (room < n && *ret_out == 0) {
-		free(nodes);
-		room = n;
-		nodes = calloc(room, sizeof(*nodes));
-		if (!nodes)
-			return NULL;
-		*ret_out = rlv_store_nodes(self->store, nodes, sizeof(*nodes), &n);
+		list_add(&list,
+			 Py_BuildValue("{s:s,s:s,s:K,s:K,s:K,s:I,s:I,s:O,s:s}", "name", at->name,
+				       "address", at->address, "pool_bytes", at->pool_bytes,
+				       "used_bytes", at->used_bytes, "incarnation", at->incarnation,
+				       "regions", at->regions, "broken", at->broken, "up",
+				       up ? Py_True : Py_False, "pages", at->pages));
 	}
-	*n_out = n;
-	return nodes;
+	return list;
 }
 
-static PyObject *store_info(PyObject *object, PyObject *unused)
+static PyObject *store_info(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct store *self = (struct store *)object;
 	struct rlv_store_info info = { .size = sizeof(info) };
 	struct rlv_node_info *nodes = NULL;
-	PyObject *dict = NULL;
-	size_t n = 0;
+	size_t n = 8, room = 0;
+	PyObject *list = NULL;
 	int ret;
 
-	(void)unused;
 	if (handle_enter(&self->h))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_store_info(self->store, &info);
+	ret = rlv_store_info(self->store, &info);
+	while (ret == 0 && room < n) { /* again, if more nodes joined meanwhile */
+		free(nodes);
+		room = n;
+		nodes = calloc(room, sizeof(*nodes));
+		ret = nodes ? rlv_store_nodes(self->store, nodes, sizeof(*nodes), &n) : -ENOMEM;
+	}
+	handle_leave(&self->h);
 	if (ret == 0)
-		nodes = read_nodes(self, &n, &ret);
-	Py_END_ALLOW_THREADS handle_leave(&self->h);
-	if (ret)
-		error_raise(ret);
-	else if (nodes)
-		dict = info_dict(&info, nodes, n);
-	else
+		list = nodes_list(nodes, n);
+	else if (room && !nodes)
 		PyErr_NoMemory();
+	else
+		error_raise(ret);
 	free(nodes);
-	return dict;
+	if (!list)
+		return NULL;
+	return Py_BuildValue("{s:s,s:s,s:K,s:I,s:I,s:I,s:s,s:N}", "uri", info.uri, "server_version",
+			     info.server_version, "term", info.term, "tables", info.n_tables,
+			     "clients", info.n_clients, "rebuilds", info.rebuilds, "waiting",
+			     info.waiting, "nodes", list);
 }
 
 static PyObject *store_token(PyObject *object, PyObject *role)
@@ -222,27 +182,26 @@ static PyObject *store_token(PyObject *object, PyObject *role)
 
 	if (!text || handle_enter(&self->h))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_store_token(self->store, text, token);
-	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	ret = rlv_store_token(self->store, text, token);
+	handle_leave(&self->h);
 	return ret ? error_raise(ret) : PyUnicode_FromString(token);
 }
 
-static PyObject *store_rotate_tokens(PyObject *object, PyObject *unused)
+static PyObject *store_rotate_tokens(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct store *self = (struct store *)object;
 	uint32_t epoch = 0;
 	int ret;
 
-	(void)unused;
 	if (handle_enter(&self->h))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_store_rotate_tokens(self->store, &epoch);
-	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	ret = rlv_store_rotate_tokens(self->store, &epoch);
+	handle_leave(&self->h);
 	return ret ? error_raise(ret) : PyLong_FromUnsignedLong(epoch);
 }
 
 static PyMethodDef methods[] = {
-	{ "close", store_close, METH_NOARGS, NULL },
+	{ "close", handle_close, METH_NOARGS, NULL },
 	{ "persist", store_persist, METH_NOARGS, NULL },
 	{ "drop", store_drop, METH_O, NULL },
 	{ "tables", store_tables, METH_NOARGS, NULL },
@@ -274,6 +233,5 @@ static PyType_Spec spec = {
 
 int store_init(PyObject *module)
 {
-	store_type = type_add(module, &spec);
-	return store_type ? 0 : -1;
+	return type_add(module, &spec, &store_type);
 }

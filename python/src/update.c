@@ -22,38 +22,39 @@ struct update {
 	float *scratch; /* n values */
 };
 
-static int bind_keys(struct update *u, PyObject *keys)
+/* Binds the keys, and td_error or priorities. 0, or -1 with an exception. */
+static int update_bind(struct update *u, PyObject *keys, PyObject *td_error, PyObject *priorities)
 {
-	static const struct column column = { .name = "keys", .dtype = RLV_U64, .bytes = 8 };
+	static const struct column key = { .name = "keys", .dtype = RLV_U64, .bytes = 8 };
+	struct column value = { .name = "priorities", .dtype = RLV_F32, .bytes = 4 };
+	PyObject *values = priorities;
+	float number;
 	Py_ssize_t n = PyObject_Size(keys);
 	struct demand demand = { .n = (uint32_t)n, .batched = true };
 
+	u->n = (uint32_t)n;
+	u->scratch = u->stack;
+	source_init(&u->keys);
+	source_init(&u->values);
 	if (n < 0)
 		return -1;
 	if (n > INT32_MAX) {
-		error_format(-EINVAL, "keys: %zd, want at most %d", n, INT32_MAX);
+		error_format(-EINVAL,
+			     "update_priorities: %zd keys, want at most %d: use several calls", n,
+			     INT32_MAX);
 		return -1;
 	}
-	u->n = (uint32_t)n;
-	return column_bind(&column, keys, &demand, &u->keys);
-}
-
-static int bind_values(struct update *u, PyObject *td_error, PyObject *priorities)
-{
-	struct column column = { .name = "priorities", .dtype = RLV_F32, .bytes = 4 };
-	struct demand demand = { .n = u->n, .batched = true };
-	PyObject *values = priorities;
-
+	if (column_bind(&key, keys, &demand, &u->keys))
+		return -1;
 	if ((td_error == Py_None) == (priorities == Py_None)) {
 		error_format(-EINVAL, "update_priorities: give one of td_error and priorities");
 		return -1;
 	}
 	u->is_td_error = priorities == Py_None;
 	if (u->is_td_error) {
-		column.name = "td_error";
+		value.name = "td_error";
 		values = td_error;
 	}
-	u->scratch = u->stack;
 	if (u->n > STACK_VALUES)
 		u->scratch = malloc(u->n * sizeof(float));
 	if (!u->scratch) {
@@ -61,44 +62,15 @@ static int bind_values(struct update *u, PyObject *td_error, PyObject *prioritie
 		return -1;
 	}
 	demand.stage = u->scratch;
-	return column_bind(&column, values, &demand, &u->values);
-}
-
-static int run_update(struct sampler *s, struct update *u, struct rlv_update_result *result)
-{
-	const uint64_t *keys = u->keys.data;
-	const float *values = u->values.data;
-	float value;
-	int ret;
-
+	if (column_bind(&value, values, &demand, &u->values))
+		return -1;
 	for (uint32_t i = 0; u->is_td_error && i < u->n; i++) { /* the library wants |TD errors| */
-		memcpy(&value, (const char *)u->values.data + i * sizeof(value), sizeof(value));
-		u->scratch[i] = fabsf(value);
-		values = u->scratch;
+		memcpy(&number, (const char *)u->values.data + i * sizeof(number), sizeof(number));
+		u->scratch[i] = fabsf(number);
 	}
-	if (handle_enter(&s->h))
-		return 1;
-	Py_BEGIN_ALLOW_THREADS if (u->is_td_error)
-		ret = rlv_sampler_update(s->sampler, keys, values, u->n, result);
-	else ret = rlv_sampler_set_priorities(s->sampler, keys, values, u->n, result);
-	Py_END_ALLOW_THREADS handle_leave(&s->h);
-	return ret;
-}
-
-static PyObject *result_tuple(const struct rlv_update_result *result)
-{
-	const unsigned long counts[] = { result->updated, result->stale, result->clamped };
-	PyObject *tuple = PyStructSequence_New(updated_type);
-
-	for (int i = 0; tuple && i < 3; i++) {
-		PyObject *count = PyLong_FromUnsignedLong(counts[i]);
-
-		if (count)
-			PyStructSequence_SetItem(tuple, i, count);
-		else
-			Py_CLEAR(tuple);
-	}
-	return tuple;
+	if (u->is_td_error)
+		u->values.data = u->scratch;
+	return 0;
 }
 
 PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -106,32 +78,46 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 	static char *names[] = { "keys", "td_error", "priorities", "strict", NULL };
 	struct sampler *s = (struct sampler *)object;
 	PyObject *keys, *td_error = Py_None, *priorities = Py_None;
-	PyObject *tuple, *raised;
+	PyObject *tuple = NULL, *raised;
 	struct rlv_update_result result = { 0 };
+	const float *values;
 	struct update u;
 	int strict = 0;
-	int ret = 1;
+	int ret = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO$p", names, &keys, &td_error,
 					 &priorities, &strict))
 		return NULL;
-	source_init(&u.keys);
-	source_init(&u.values);
-	u.scratch = NULL;
-	if (bind_keys(&u, keys) == 0 && bind_values(&u, td_error, priorities) == 0)
-		ret = run_update(s, &u, &result);
+	if (update_bind(&u, keys, td_error, priorities) || handle_enter(&s->h))
+		goto out;
+	values = u.values.data;
+	if (u.is_td_error)
+		ret = rlv_sampler_update(s->sampler, u.keys.data, values, u.n, &result);
+	else
+		ret = rlv_sampler_set_priorities(s->sampler, u.keys.data, values, u.n, &result);
+	handle_leave(&s->h);
+	if (ret)
+		error_raise(ret);
+	else
+		tuple = PyStructSequence_New(updated_type);
+	if (tuple) {
+		PyStructSequence_SetItem(tuple, 0, PyLong_FromUnsignedLong(result.updated));
+		PyStructSequence_SetItem(tuple, 1, PyLong_FromUnsignedLong(result.stale));
+		PyStructSequence_SetItem(tuple, 2, PyLong_FromUnsignedLong(result.clamped));
+		if (PyErr_Occurred())
+			Py_CLEAR(tuple);
+	}
+	if (tuple && strict && result.stale) {
+		raised = python_call("relive.errors", "raise_stale", "(O)", tuple);
+		Py_DECREF(tuple);
+		tuple = raised;
+	}
+out:
 	source_release(&u.keys);
 	source_release(&u.values);
 	if (u.scratch != u.stack)
 		free(u.scratch);
-	if (ret)
-		return ret < 0 ? error_raise(ret) : NULL;
-	tuple = result_tuple(&result);
-	if (!tuple || !strict || result.stale == 0)
-		return tuple;
-	raised = python_call("relive.errors", "raise_stale", "(O)", tuple);
-	Py_DECREF(tuple);
-	return raised;
+	return tuple;
 }
 
 static PyStructSequence_Field updated_fields[] = {

@@ -21,26 +21,6 @@ static int add_key(PyObject *keys, const char *prefix, const char *name, int key
 	return ret;
 }
 
-static int make_keys(struct writer *w)
-{
-	static const char *const others[] = { "terminated",     "truncated", "final", "td_error",
-					      "policy_version", "infos",     "env" };
-	int ret = 0;
-
-	w->keys = PyDict_New();
-	if (!w->keys)
-		return -1;
-	for (uint32_t c = 0; ret == 0 && c < w->n_columns; c++) {
-		ret = add_key(w->keys, "", w->columns[c].name, (int)c);
-		if (ret == 0 && w->columns[c].is_obs)
-			ret = add_key(w->keys, "final_", w->columns[c].name,
-				      (int)(KEY_FINAL_OF + c));
-	}
-	for (int k = KEY_TERMINATED; ret == 0 && k < KEYS; k++)
-		ret = add_key(w->keys, "", others[k - KEY_TERMINATED], k);
-	return ret;
-}
-
 static void *cut(uint8_t **at, size_t bytes)
 {
 	void *part = *at;
@@ -73,9 +53,12 @@ static size_t cut_memory(struct writer *w, uint8_t *memory)
 	return (size_t)(at - memory);
 }
 
-static int prepare(struct writer *w, const struct table *table)
+/* Reads the table's columns, cuts the writer's memory and numbers the keywords. */
+static int prepare(struct writer *w, const struct rlv_table_info *info)
 {
-	const struct rlv_table_info *info = table->info;
+	static const char *const others[] = { "terminated",     "truncated", "final", "td_error",
+					      "policy_version", "infos",     "env" };
+	int ret = 0;
 
 	w->n_columns = info->n_columns;
 	for (uint32_t c = 0; c < info->n_columns; c++) {
@@ -92,47 +75,54 @@ static int prepare(struct writer *w, const struct table *table)
 		return -1;
 	}
 	cut_memory(w, w->memory);
-	return make_keys(w);
+	w->keys = PyDict_New();
+	if (!w->keys)
+		return -1;
+	for (uint32_t c = 0; ret == 0 && c < w->n_columns; c++) {
+		ret = add_key(w->keys, "", w->columns[c].name, (int)c);
+		if (ret == 0 && w->columns[c].is_obs)
+			ret = add_key(w->keys, "final_", w->columns[c].name,
+				      (int)(KEY_FINAL_OF + c));
+	}
+	for (int k = KEY_TERMINATED; ret == 0 && k < KEYS; k++)
+		ret = add_key(w->keys, "", others[k - KEY_TERMINATED], k);
+	return ret;
 }
 
-/* The library waits for a slice at a time, and not for more than the user wants. */
-static int open_writer(struct writer *w, struct table *table)
+static int close_locked(struct handle *h)
 {
-	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
-	struct wait wait;
-	int ret;
+	struct writer *w = (struct writer *)h;
+	PyThreadState *thread = PyEval_SaveThread();
+	int ret = rlv_writer_close(&w->writer);
 
-	if (wait_start(&wait, w->timeout))
-		return -1;
-	opts.streams = w->n_envs;
-	opts.timeout_ns = wait.left_ns ? wait.left_ns : 1;
-	if (handle_enter(&table->h))
-		return -1;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_writer_open(table->table, &opts, &w->writer);
-	Py_END_ALLOW_THREADS handle_leave(&table->h);
-	if (ret)
-		error_raise(ret);
-	w->h.open = ret == 0;
-	return ret ? -1 : 0;
+	PyEval_RestoreThread(thread);
+	h->open = false;
+	handle_unlock(h);
+	return ret;
 }
 
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "table",   "num_envs", "batched", "autoreset",
 				 "assumed", "checked",  "timeout", NULL };
-	PyObject *table, *timeout;
-	unsigned int n_envs, autoreset;
-	struct writer *w;
+	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	int batched, assumed, checked;
+	PyObject *parent, *timeout;
+	unsigned int n_envs, autoreset;
+	struct table *table;
+	struct writer *w;
+	struct wait wait;
+	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IpIppO", names, table_type, &table,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IpIppO", names, table_type, &parent,
 					 &n_envs, &batched, &autoreset, &assumed, &checked,
 					 &timeout))
 		return NULL;
 	w = object_alloc(type);
 	if (!w)
 		return NULL;
-	handle_init(&w->h, table);
+	table = (struct table *)parent;
+	handle_init(&w->h, parent, close_locked);
 	w->n_envs = w->final_env = n_envs ? n_envs : 1;
 	w->batched = batched;
 	w->autoreset = autoreset;
@@ -141,11 +131,20 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	w->firsts_left = w->assumed ? w->n_envs : 0;
 	Py_INCREF(timeout);
 	w->timeout = timeout;
-	if (prepare(w, (struct table *)table) || open_writer(w, (struct table *)table)) {
-		Py_DECREF(w);
-		return NULL;
-	}
-	return (PyObject *)w;
+	if (prepare(w, table->info) || wait_start(&wait, timeout) || handle_enter(&table->h))
+		goto err_free;
+	opts.streams = w->n_envs;
+	/* the library waits for a slice at a time, and not for more than the user wants */
+	opts.timeout_ns = wait.left_ns ? wait.left_ns : 1;
+	ret = rlv_writer_open(table->table, &opts, &w->writer);
+	handle_leave(&table->h);
+	w->h.open = ret == 0;
+	if (ret == 0)
+		return (PyObject *)w;
+	error_raise(ret);
+err_free:
+	Py_DECREF(w);
+	return NULL;
 }
 
 /* -------- methods -------- */
@@ -161,11 +160,12 @@ static PyObject *run(struct writer *w, PyObject *const *values, Py_ssize_t n_pos
 	int ret = -1;
 
 	if (n_positional > 1 || (n_positional && !PyDict_Check(values[0])))
-		return PyErr_Format(PyExc_TypeError, "give columns as keywords, or as one dict");
+		return PyErr_Format(PyExc_TypeError,
+				    "writer: give columns as keywords, or as one dict");
 	if (w->busy)
 		return error_format(
 			-EBUSY,
-			"another thread is in a call of this writer: open a writer for each thread");
+			"writer: another thread is in a call of it: open a writer for each thread");
 	call_clear(w, &call);
 	w->busy = true;
 	if ((n_positional == 0 || call_read_dict(w, &call, values[0]) == 0) &&
@@ -196,23 +196,13 @@ static PyObject *writer_end_episode(PyObject *self, PyObject *const *values, Py_
 	return run((struct writer *)self, values, n, names, append_end);
 }
 
-static int close_locked(struct writer *w)
-{
-	int ret;
-
-	Py_BEGIN_ALLOW_THREADS ret = rlv_writer_close(&w->writer);
-	Py_END_ALLOW_THREADS w->h.open = false;
-	handle_leave(&w->h);
-	return ret;
-}
-
 static PyObject *writer_close(PyObject *object, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "wait", NULL };
 	struct writer *w = (struct writer *)object;
 	int wait = 1;
 	bool failed;
-	int entered;
+	int locked;
 	int ret;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", names, &wait))
@@ -220,10 +210,10 @@ static PyObject *writer_close(PyObject *object, PyObject *args, PyObject *kwargs
 	failed = wait && w->h.open && handle_is_ours(&w->h) && append_complete(w);
 	if (failed && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
 		return NULL;
-	entered = handle_enter_close(&w->h);
-	if (entered < 0)
+	locked = handle_lock_to_close(&w->h);
+	if (locked < 0)
 		return NULL;
-	ret = entered ? close_locked(w) : 0;
+	ret = locked ? close_locked(&w->h) : 0;
 	if (failed)
 		return NULL;
 	if (ret && (wait || ret != -ETIMEDOUT))
@@ -235,90 +225,33 @@ static void writer_dealloc(PyObject *object)
 {
 	struct writer *w = (struct writer *)object;
 
-	if (w->writer && handle_enter_close(&w->h) == 1)
-		(void)close_locked(w); /* whoever wants to know closes */
+	handle_drop(&w->h); /* a caller who wants the result calls close() */
 	Py_CLEAR(w->keys);
 	Py_CLEAR(w->timeout);
 	Py_CLEAR(w->last_names);
 	free(w->memory);
-	handle_fini(&w->h);
-	object_free(w);
+	handle_free(&w->h);
 }
 
-static PyObject *writer_stats(PyObject *object, PyObject *unused)
+static PyObject *writer_stats(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct writer *w = (struct writer *)object;
 	struct rlv_stats s = { .size = sizeof(s) };
 	int ret;
 
-	(void)unused;
-	if (handle_enter(&w->h))
+	if (handle_lock(&w->h))
 		return NULL;
 	ret = rlv_writer_stats(w->writer, &s);
-	handle_leave(&w->h);
+	handle_unlock(&w->h);
 	return ret ? error_raise(ret) : stats_dict(&s);
 }
 
-static const char append_doc[] =
-	"append($self, steps={}, /, **values)\n"
-	"--\n"
-	"\n"
-	"Appends one step of the environment, or one of each environment of a vector.\n"
-	"\n"
-	"Values are given by the names of the columns, as keywords or in a dict: arrays, numbers, lists\n"
-	"or tensors on the host, of the column's shape (with num_envs: after a dimension of num_envs).\n"
-	"Further keywords:\n"
-	"  terminated, truncated   bool, or (num_envs,) bool\n"
-	"  final                   bool, or (num_envs,) bool: the row is only the observation after an\n"
-	"                          episode's last action\n"
-	"  final_<column>          for each observation column, of its shape: the observation after the\n"
-	"                          last action, read where an episode ends; other entries may be None\n"
-	"  infos                   the dict that a vector's step() returned: its final_obs is used, or\n"
-	"                          shows that the autoreset mode is wrong\n"
-	"  td_error                float, or (num_envs,): initial TD errors of either sign\n"
-	"  policy_version          0 to 2^32 - 1: of the policy that acted\n"
-	"Raises InvalidArgument (names the column), Timeout, Fenced, TableDropped, NodeDown, Forked,\n"
-	"Closed, Busy (another thread is in a call); then no environment's step was appended. Final\n"
-	"observations that cannot be appended at once are appended before the rows of the next call.\n";
-
-static const char extend_doc[] =
-	"extend($self, steps={}, /, *, env=0, **values)\n"
-	"--\n"
-	"\n"
-	"Appends n consecutive steps of environment `env`. Values are as append's, with a first\n"
-	"dimension of n. final_<column> and infos are not accepted: append the observation after the\n"
-	"last action as a row with `final`, or by end_episode. After Timeout some steps may be in:\n"
-	"stats()[\"steps\"] counts them.\n";
-
-static const char end_episode_doc[] =
-	"end_episode($self, observation={}, /, *, env=0, **values)\n"
-	"--\n"
-	"\n"
-	"Ends the episode of environment `env`, so that its pending items are completed. If the\n"
-	"observation columns are given, all of them, they are the observation after the last action.\n";
-
-static const char close_doc[] =
-	"close($self, /, wait=True)\n"
-	"--\n"
-	"\n"
-	"Completes the pending items of all environments and closes; a second call does nothing. With\n"
-	"wait=False, items that the rate limiter does not admit now are dropped. Raises Timeout; the\n"
-	"writer is closed then, too.\n";
-
-static const char stats_doc[] =
-	"stats($self, /)\n"
-	"--\n"
-	"\n"
-	"Returns counters since it was opened, as a dict: calls, steps, items, blocks_claimed,\n"
-	"limiter_waits, limiter_wait_ns, ...\n";
-
 static PyMethodDef methods[] = {
-	{ "append", METHOD(writer_append), METH_FASTCALL | METH_KEYWORDS, append_doc },
-	{ "extend", METHOD(writer_extend), METH_FASTCALL | METH_KEYWORDS, extend_doc },
-	{ "end_episode", METHOD(writer_end_episode), METH_FASTCALL | METH_KEYWORDS,
-	  end_episode_doc },
-	{ "close", METHOD(writer_close), METH_VARARGS | METH_KEYWORDS, close_doc },
-	{ "stats", writer_stats, METH_NOARGS, stats_doc },
+	{ "append", METHOD(writer_append), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "extend", METHOD(writer_extend), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "end_episode", METHOD(writer_end_episode), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "close", METHOD(writer_close), METH_VARARGS | METH_KEYWORDS, NULL },
+	{ "stats", writer_stats, METH_NOARGS, NULL },
 	{ 0 },
 };
 
@@ -345,6 +278,5 @@ static PyType_Spec spec = {
 
 int writer_init(PyObject *module)
 {
-	writer_type = type_add(module, &spec);
-	return writer_type ? 0 : -1;
+	return type_add(module, &spec, &writer_type);
 }

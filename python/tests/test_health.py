@@ -70,6 +70,20 @@ def test_health__a_node_is_down(store):
     assert code == 1 and json.loads(line)["healthy"] is False
 
 
+def test_info__a_lost_node_is_not_up(runtime):
+    done = relive_run("up", "--store", "h", "--nodes", "2", "--size", "32M", "--node-lost", "1s",
+                      "--json")
+    assert done.returncode == 0, done.stderr
+    try:
+        with relive.open("shm:h") as opened:
+            victim = json.loads(done.stdout)["memnode_pids"][1]
+            signal.pidfd_send_signal(os.pidfd_open(victim), signal.SIGKILL)
+            until(lambda: "is lost" in health("shm:h", "--node", "1")[1])
+            assert [node.up for node in opened.info().nodes] == [True, False]
+    finally:
+        relive_run("down", "--store", "h", "--force")
+
+
 def test_health__an_unknown_node(store):
     code, line, _ = health("shm:h", "--node", "x")
     assert code == 1 and "has no memory node x" in line

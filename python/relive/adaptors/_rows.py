@@ -1,9 +1,9 @@
-"""Items that are rows.
+"""Tables whose rows are whole items, for libraries whose callers give items whole: a trajectory of
+Reverb, an element of TorchRL.
 
-A library whose items are given whole (a trajectory of Reverb, an element of TorchRL) gets a table
-whose rows are those items: each is an episode of one step, drawable as soon as it is written, and
-all its columns are plain. A nested structure is stored as columns ``data__<key>__<key>``, so that
-any process can put it together, and no name meets one that a batch has already.
+An item is stored as an episode of one step, so it can be drawn as soon as it is written. All its
+columns are plain. A nested item is stored as columns ``data__<key>__<key>``: any process can rebuild it
+from the names, and no name is one that a batch uses itself.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from ..signature import Column
 
 PREFIX = "data"
 
-# A view adds this to |priority|, since it takes no 0: nothing that floats of a priority could show.
+# The eps of views: they want more than 0, and adding the smallest float changes no priority.
 EPS = 5e-324
 
 _SEPARATOR = "__"
 _KEY = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*\Z")
 
-# A stream holds a block of 8 rows, and open blocks must stay under an eighth of a table.
+# Rows for each writer that a table has at least: a writer holds a block of 8 rows, and open blocks must
+# stay under an eighth of the table.
 _LEAST_CAPACITY = 64
 
 
 def flatten(structure: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
-    """(path, leaf) of nested dicts (by sorted keys), lists and tuples.
+    """Returns a list of (path, leaf) of nested dicts (by sorted keys), lists and tuples.
 
     >>> flatten({"b": (1, [2]), "a": 3})
     [(('a',), 3), (('b', 0), 1), (('b', 1, 0), 2)]
@@ -45,7 +46,7 @@ def flatten(structure: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any,
 
 
 def unflatten(structure: Any, leaves: Any) -> Any:
-    """A structure of the same kind with the leaves of an iterable.
+    """Returns a structure of the same kind, with leaves from an iterable in flatten's order.
 
     >>> unflatten({"b": (0, [0]), "a": 0}, [3, 1, 2])
     {'a': 3, 'b': (1, [2])}
@@ -65,7 +66,7 @@ def _unflatten(structure, leaves):
 
 
 def nested(pairs: Any) -> Any:
-    """Nested dicts of (path, leaf); the leaf where the path is empty.
+    """Returns nested dicts of pairs (path, leaf), or the leaf if its path is empty.
 
     >>> nested([(("a", "b"), 1), (("a", "c"), 2)])
     {'a': {'b': 1, 'c': 2}}
@@ -83,7 +84,7 @@ def nested(pairs: Any) -> Any:
 
 @functools.cache
 def column_name(path: tuple[Any, ...]) -> str:
-    """The column of a path.
+    """Returns the name of the column in which a path is stored.
 
     >>> column_name(("next", "reward")), column_name(())
     ('data__next__reward', 'data')
@@ -92,41 +93,54 @@ def column_name(path: tuple[Any, ...]) -> str:
     for key in keys:
         if not _KEY.match(key):
             raise errors.InvalidArgument(
-                "key %r of %r: columns are named by keys of a-z, 0-9 and single underscores "
-                "between them" % (key, path))
+                "key %r of %r: want a-z, 0-9 and single underscores between them, as keys name columns"
+                % (key, path))
     return _SEPARATOR.join([PREFIX, *keys])
 
 
 def path_of(name: str) -> tuple[str, ...]:
-    """The path of a column, whose keys are text.
+    """Returns the path that a column stores; all keys are text.
 
     >>> path_of("data__next__reward")
     ('next', 'reward')
     """
     prefix, *keys = name.split(_SEPARATOR)
     if prefix != PREFIX:
-        raise errors.InvalidArgument("column %s: this table was not made by an adaptor" % name)
+        raise errors.InvalidArgument(
+            "column %s: no adaptor created this table: use another table name" % name)
     return tuple(keys)
 
 
 def columns_of(structure: Any) -> list[Column]:
-    """The columns of items whose leaves have a shape and a dtype: arrays or specs."""
+    """Returns the columns of a table of items like ``structure``, whose leaves have a shape and a dtype:
+    arrays or specs."""
     return [Column(column_name(path), tuple(leaf.shape), numpy_dtype(leaf.dtype), "plain")
             for path, leaf in flatten(structure)]
 
 
 def shapes_of(item: Any) -> list[tuple[str, tuple[int, ...], str]]:
-    """(column, shape, dtype) of an item of arrays, to be compared."""
+    """Returns a list of (column, shape, dtype) of an item of arrays, to compare items by."""
     return [(column_name(path), leaf.shape, leaf.dtype.name) for path, leaf in flatten(item)]
 
 
 def numpy_dtype(dtype: Any) -> np.dtype:
-    """numpy's of TensorFlow's (``as_numpy_dtype``), torch's ("torch.float32") and others."""
+    """Returns the numpy dtype of one of TensorFlow (``as_numpy_dtype``), torch ("torch.float32") or
+    numpy."""
     dtype = getattr(dtype, "as_numpy_dtype", dtype)
     return np.dtype(str(dtype).removeprefix("torch.") if "torch." in str(dtype) else dtype)
 
 
 def create_table(store, name, columns, max_size, view, max_writers=4, **options):
-    """A table of items, or the one of that name if it is the same."""
+    """Creates a table of items and returns it, or the one of that name if its options are equal."""
     return store.create_table(name, columns, max(max_size, _LEAST_CAPACITY * max_writers),
                               views=[view], max_writers=max_writers, **options)
+
+
+def durable_uri(store):
+    """Makes the data of a store durable and returns the URI that leads to it, for the states that
+    libraries save: a state names the data, it does not contain it."""
+    if store.uri == "embed:":
+        raise NotImplementedError("state: a store of embed: ends with its process: use \"embed:FILE\" or "
+                                  "\"shm:NAME\"")
+    store.persist()
+    return store.uri

@@ -1,4 +1,4 @@
-"""Trajectories of Reverb: the steps that a writer remembers, and items cut out of them."""
+"""Writers of the Reverb adaptor: they remember the last steps, and cut items out of them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from . import _rows
 
 
 class TrajectoryColumn:
-    """One column of an item: values of some steps; ``squeeze``: of one, without a dimension of
-    steps."""
+    """One column of an item: the values of some steps. Slicing ``history`` makes it.
+
+    :param values: one array for each step, all of one shape and dtype.
+    :param squeeze: True = the value of a single step, without a dimension of steps.
+    :raises ValueError: a step has no value here, or is no longer remembered.
+    """
 
     def __init__(self, values: Any, *, squeeze: bool = False) -> None:
         self._values = tuple(values)
         self.is_squeezed = squeeze
         if squeeze and len(self._values) != 1:
-            raise ValueError("a squeezed column has one value, not %d" % len(self._values))
+            raise ValueError("trajectory: a squeezed column has one value, not %d" % len(self._values))
         if any(value is None for value in self._values):
-            raise ValueError("trajectory: a step that was not given, or is no longer remembered "
-                             "(num_keep_alive_refs)")
+            raise ValueError("trajectory: a step has no value in this column, or is no longer "
+                             "remembered: append it, or raise num_keep_alive_refs")
 
     def __len__(self) -> int:
         return len(self._values)
@@ -41,20 +45,23 @@ class TrajectoryColumn:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Shape of the column: (steps, \\*shape of a value), or that of the value if squeezed."""
         shape = self._values[0].shape
         return shape if self.is_squeezed else (len(self._values), *shape)
 
     @property
     def dtype(self) -> np.dtype:
+        """The numpy dtype of the values."""
         return self._values[0].dtype
 
     def numpy(self) -> np.ndarray:
-        """The values as one array."""
+        """Returns the values as one array: a copy, or the array itself if squeezed."""
         return self._values[0] if self.is_squeezed else np.stack(self._values)
 
 
 class ColumnHistory:
-    """What was appended to one column since the episode began; the last ``keep`` are remembered."""
+    """The values that one column got since the episode began, of which the last ``keep`` are remembered.
+    Indexing and slicing by steps of the episode gives a :class:`TrajectoryColumn`."""
 
     def __init__(self, keep: int, steps: int) -> None:
         self._kept: collections.deque[Any] = collections.deque(maxlen=keep)
@@ -64,25 +71,28 @@ class ColumnHistory:
             self.append(None)
 
     def append(self, value: Any) -> None:
+        """Adds the value of a step; None = the step has none."""
         self._kept.append(value)
         self._steps += 1
         self.like = value if self.like is None else self.like
 
     def set_last(self, value: Any) -> None:
-        """Completes a partial step."""
+        """Sets the value of the last step, which is partial."""
         self._kept[-1] = value
         self.like = value if self.like is None else self.like
 
     @property
     def last(self) -> Any:
+        """The value of the last step; None = it has none yet."""
         return self._kept[-1]
 
     def reset(self) -> None:
+        """Forgets all values: a new episode begins."""
         self._kept.clear()
         self._steps = 0
 
     def keep(self, steps: int) -> None:
-        """From now on remembers as many."""
+        """Changes the number of steps that are remembered."""
         self._kept = collections.deque(self._kept, steps)
 
     def __len__(self) -> int:
@@ -101,16 +111,17 @@ class ColumnHistory:
 
 
 class TrajectoryWriter:
-    """Appends steps, and creates items that are cut out of the last ones; from
-    :meth:`Client.trajectory_writer`. A context manager; for one thread at a time.
+    """Appends steps, and creates items from the last ones. :meth:`Client.trajectory_writer` opens it.
 
-    An item is on its way when it is created if its table admits it then; else when a later call
-    finds that it does. ``flush`` waits.
+    It is for one thread at a time, and a context manager: leaving the block flushes and closes it.
+    :meth:`create_item` does not wait: it writes the item if the table's rate limiter admits it now, and
+    otherwise keeps it for the next call of the writer. :meth:`flush` waits until kept items are written.
     """
 
     def __init__(self, client, num_keep_alive_refs: int) -> None:
         if num_keep_alive_refs < 1:
-            raise ValueError("num_keep_alive_refs %r: want 1 or more" % (num_keep_alive_refs,))
+            raise ValueError("trajectory_writer: num_keep_alive_refs %r: want 1 or more"
+                             % (num_keep_alive_refs,))
         self._client = client
         self._keep = num_keep_alive_refs
         self._structure: Any = None
@@ -125,29 +136,41 @@ class TrajectoryWriter:
 
     @property
     def history(self) -> Any:
-        """The columns, in the structure of what was appended; they are cut as lists are."""
+        """The columns that were appended to, in the structure of the steps. Each can be indexed and
+        sliced by step, as a list: ``history["obs"][-3:]``. RuntimeError before the first append."""
         if self._structure is None:
-            raise RuntimeError("history: nothing was appended yet")
+            raise RuntimeError("history: nothing was appended yet: append a step first")
         return _rows.unflatten(self._structure, [self._columns[path] for path, _ in
                                                  _rows.flatten(self._structure)])
 
     @property
     def episode_steps(self) -> int:
-        """Steps since the episode began, without a partial one."""
+        """Number of complete steps since the episode began."""
         return self._steps - self._open
 
     def configure(self, path: tuple[Any, ...], *, num_keep_alive_refs: int,
                   max_chunk_length: int | None = None) -> None:
-        """Steps that one column remembers. There are no chunks: their length is not looked at."""
+        """Sets how many steps one column remembers.
+
+        :param path: the keys that lead to the column: ``("obs", "image")``.
+        :param num_keep_alive_refs: number of steps, 1 or more.
+        :param max_chunk_length: ignored: there are no chunks.
+        """
         if num_keep_alive_refs < 1:
-            raise ValueError("num_keep_alive_refs %r: want 1 or more" % (num_keep_alive_refs,))
+            raise ValueError("trajectory_writer: num_keep_alive_refs %r: want 1 or more"
+                             % (num_keep_alive_refs,))
         self._keeps[path] = num_keep_alive_refs
         if path in self._columns:
             self._columns[path].keep(num_keep_alive_refs)
 
     def append(self, data: Any, *, partial_step: bool = False) -> None:
-        """One step: any nested structure of arrays; None is not given. ``partial_step``: the next
-        call adds other columns to this step."""
+        """Appends one step. The values are copied.
+
+        :param data: a nested structure of arrays. A column keeps the shape and dtype of its first
+            value. None, or leaving it out, = the step has no value in the column.
+        :param partial_step: True = the next call adds other columns to this step.
+        :raises ValueError: the shape or dtype of a column differs, or a partial step has it already.
+        """
         given = {path: np.array(leaf) for path, leaf in _rows.flatten(data) if leaf is not None}
         self._check(given)
         self._structure = _merge(self._structure, data)
@@ -168,7 +191,8 @@ class TrajectoryWriter:
             if column is None:
                 continue
             if self._open and column.last is not None:
-                raise ValueError("append: %r was given already in this partial step" % (path,))
+                raise ValueError("append: %r was given already in this partial step: leave it out"
+                                 % (path,))
             if column.like is not None and (column.like.shape, column.like.dtype) != (
                     value.shape, value.dtype):
                 raise ValueError("append: %r is %s%s, but was %s%s before"
@@ -178,11 +202,18 @@ class TrajectoryWriter:
     # -------- items --------
 
     def create_item(self, table: str, priority: float, trajectory: Any) -> None:
-        """An item of the columns of ``trajectory``, a structure of parts of ``history``."""
+        """Creates an item. It does not wait for the rate limiter; see the class.
+
+        :param table: name of the table. Its first item creates it and sets the shapes of all its items.
+        :param priority: initial priority, 0 or more.
+        :param trajectory: a nested structure of slices of :attr:`history`, which are copied.
+        :raises ValueError: there is no such table, or the item does not match its signature.
+        :raises NotImplementedError: the shapes differ from those of the table's items.
+        """
         leaves = _rows.flatten(trajectory)
         for path, leaf in leaves:
             if not isinstance(leaf, TrajectoryColumn):
-                raise TypeError("trajectory: %r is %s, want a part of history"
+                raise TypeError("trajectory: %r is %s: want a slice of history"
                                 % (path, type(leaf).__name__))
         self._put(table, priority, trajectory, self._client._signature(table))
 
@@ -194,7 +225,7 @@ class TrajectoryWriter:
         self._send()
 
     def _send(self):
-        """Writes what is admitted now. False: something is not."""
+        """Writes the kept items that are admitted now. False: some are not."""
         while self._pending:
             table, priority, item = self._pending[0]
             try:
@@ -206,25 +237,34 @@ class TrajectoryWriter:
         return True
 
     def _writer(self, table, item):
-        """Another one after a reset of the table, which closed it."""
+        """Returns the writer of a table; a new one after a reset of the table, which closes it."""
         if table not in self._writers or not self._writers[table].is_open:
             self._writers[table] = self._client._make(table, item).writer(timeout=_TRY,
                                                                           check_values=False)
         return self._writers[table]
 
     def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
-        """Waits until at most so many created items are not written yet. Raises
-        :class:`relive.Timeout`; they stay pending."""
+        """Blocks until the created items are written.
+
+        :param block_until_num_items: number of items that may stay unwritten.
+        :param timeout_ms: milliseconds to wait; None = without limit.
+        :raises Timeout: the rate limiter admits no more; the items stay pending.
+        """
         if block_until_num_items < 0:
-            raise ValueError("block_until_num_items %r: want 0 or more" % (block_until_num_items,))
+            raise ValueError("flush: block_until_num_items %r: want 0 or more" % (block_until_num_items,))
         start = time.monotonic()
         while not self._send() and len(self._pending) > block_until_num_items:
             if timeout_ms is not None and time.monotonic() - start > timeout_ms / 1000:
-                raise errors.Timeout("flush: %d items are not admitted by the rate limiter of %s"
-                                     % (len(self._pending), self._pending[0][0]))
+                raise errors.Timeout("flush: the rate limiter of table %s does not admit %d items: "
+                                     "sample, or wait"
+                                     % (self._pending[0][0], len(self._pending)))
 
     def end_episode(self, clear_buffers: bool = True, timeout_ms: int | None = None) -> None:
-        """Flushes, and forgets the steps; they are forgotten also if flushing fails."""
+        """Flushes, and begins a new episode.
+
+        :param clear_buffers: True = forget the steps, also if flushing fails; False = keep them.
+        :param timeout_ms: as for :meth:`flush`.
+        """
         try:
             self.flush(timeout_ms=timeout_ms)
         finally:
@@ -235,7 +275,7 @@ class TrajectoryWriter:
                     column.reset()
 
     def close(self) -> None:
-        """Items that are not written yet are dropped."""
+        """Closes the writer and drops the items that are not written yet: flush() before to keep them."""
         self._pending.clear()
         for writer in self._writers.values():
             writer.close(wait=False)
@@ -257,14 +297,14 @@ _TRY = 0.01  # seconds that one attempt to write an item waits for the limiter
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """What a leaf of a signature is; None in a shape: any size."""
+    """Shape and dtype of a leaf of a signature. None in the shape = any size."""
 
     shape: tuple[Any, ...]
     dtype: Any
 
 
 def of_steps(signature, n):
-    """The signature of items of n steps, from that of one step."""
+    """Returns the signature of items of n steps, given that of one step."""
     if signature is None:
         return None
     return _rows.unflatten(signature, [Spec((n, *spec.shape), spec.dtype)
@@ -272,13 +312,13 @@ def of_steps(signature, n):
 
 
 def check_item(table, item, signature):
-    """An item against the signature of its table; None takes all."""
+    """Raises ValueError if an item does not match the signature of its table; None = all match."""
     if signature is None:
         return
     found = dict(_rows.flatten(item))
     wanted = dict(_rows.flatten(signature))
     if found.keys() != wanted.keys():
-        raise ValueError("item of table %s: has %s, but the signature has %s"
+        raise ValueError("item of table %s: its columns are %s, but the signature has %s"
                          % (table, sorted(found), sorted(wanted)))
     for path, spec in wanted.items():
         shape, dtype = tuple(spec.shape), _rows.numpy_dtype(spec.dtype)
@@ -291,12 +331,12 @@ def check_item(table, item, signature):
 
 
 def values_of(item):
-    """The columns of an item."""
+    """Returns an item as a dict from the names of columns to arrays."""
     return {_rows.column_name(path): leaf for path, leaf in _rows.flatten(item)}
 
 
 def _merge(known, data):
-    """The union of what was appended: dicts grow."""
+    """Returns the union of two structures of steps: dicts gain keys."""
     if known is None:
         return data
     if not hasattr(known, "items") or not hasattr(data, "items"):
@@ -305,33 +345,40 @@ def _merge(known, data):
 
 
 class Writer:
-    """Reverb's older writer, whose items are the last steps; from :meth:`Client.writer`."""
+    """Reverb's older writer: its items are the last n steps, with all columns. :meth:`Client.writer`
+    opens it. It is for one thread at a time, and a context manager."""
 
     def __init__(self, client, max_sequence_length: int) -> None:
         if max_sequence_length < 1:
-            raise ValueError("max_sequence_length %r: want 1 or more" % (max_sequence_length,))
+            raise ValueError("writer: max_sequence_length %r: want 1 or more" % (max_sequence_length,))
         self._client = client
         self._steps = TrajectoryWriter(client, max_sequence_length)
         self._closed = False
 
     def append(self, data: Any) -> None:
-        """One step."""
+        """Appends one step, a nested structure of arrays, which are copied."""
         self._steps.append(data)
 
     def append_sequence(self, sequence: Any) -> None:
-        """As many steps as the arrays are long."""
+        """Appends several steps: a nested structure of arrays whose first dimension is the step."""
         leaves = [np.asarray(leaf) for _, leaf in _rows.flatten(sequence)]
         if len({len(leaf) for leaf in leaves}) != 1:
-            raise ValueError("append_sequence: arrays of different lengths")
+            raise ValueError("append_sequence: arrays of different lengths: want the same number of "
+                             "steps in each")
         for step in zip(*leaves):
             self.append(_rows.unflatten(sequence, step))
 
     def create_item(self, table: str, num_timesteps: int, priority: float) -> None:
-        """An item of the last steps."""
+        """Creates an item of the last steps.
+
+        :param table: name of the table.
+        :param num_timesteps: number of steps, 1 to those since the writer was opened.
+        :param priority: initial priority, 0 or more.
+        """
         if num_timesteps < 1:
-            raise ValueError("num_timesteps %r: want 1 or more" % (num_timesteps,))
+            raise ValueError("create_item: num_timesteps %r: want 1 or more" % (num_timesteps,))
         if num_timesteps > self._steps.episode_steps:
-            raise ValueError("num_timesteps %d, but %d steps were appended"
+            raise ValueError("create_item: num_timesteps %d, but only %d steps were appended"
                              % (num_timesteps, self._steps.episode_steps))
         history = self._steps.history
         columns = [column[-num_timesteps:] for _, column in _rows.flatten(history)]
@@ -339,13 +386,13 @@ class Writer:
         self._steps._put(table, priority, _rows.unflatten(history, columns), signature)
 
     def flush(self) -> None:
-        """Waits until all items are written."""
+        """Blocks without limit until all items are written."""
         self._steps.flush()
 
     def close(self, retry_on_unavailable: bool = True) -> None:
-        """Flushes, and frees what the writer holds."""
+        """Blocks until all items are written, and closes the writer. ValueError if it is closed."""
         if self._closed:
-            raise ValueError("the writer is closed already")
+            raise ValueError("this writer is closed: open another one by Client.writer")
         self._closed = True
         try:
             self._steps.flush()
@@ -354,7 +401,7 @@ class Writer:
 
     def __enter__(self) -> Writer:
         if self._closed:
-            raise ValueError("the writer is closed already")
+            raise ValueError("this writer is closed: open another one by Client.writer")
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:

@@ -14,9 +14,9 @@
     for sample in client.sample("replay", 32, emit_timesteps=False):
         client.mutate_priorities("replay", {sample.info.key: 0.7})
 
-An item is a row of a table: its values lie together, and items that overlap share no bytes. A
-table's items have one shape, which the first one sets, and a table is in the store from then on.
-What a Reverb server would do that Relive does not raises NotImplementedError and says what does.
+There is no server: a client opens the store, and a table is created in it when its first item comes.
+That item sets the shapes of all items of the table. An item is a row: items that overlap share no
+bytes. What Reverb does and this adaptor does not raises NotImplementedError, with what to use instead.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ class _Selector:
 
 
 def _heap(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError("heaps: tables draw by priority, uniformly, the oldest or the newest "
-                              "first: selectors.Prioritized with a large exponent comes closest")
+    raise NotImplementedError("selectors.MinHeap, MaxHeap: use Prioritized with a large exponent, which "
+                              "comes closest; Uniform, Fifo and Lifo exist, too")
 
 
 class selectors:
-    """Of Reverb's names."""
+    """The order in which items are drawn, under Reverb's names: ``Fifo()``, ``Lifo()``, ``Uniform()`` and
+    ``Prioritized(exponent)``. Heaps raise NotImplementedError."""
 
     Fifo = staticmethod(lambda: _Selector("fifo"))
     Lifo = staticmethod(lambda: _Selector("lifo"))
@@ -68,66 +69,81 @@ class selectors:
 
     @staticmethod
     def Prioritized(priority_exponent: float) -> _Selector:  # pylint: disable=invalid-name
-        """Proportional to priority^priority_exponent."""
+        """Draws with probability proportional to priority^priority_exponent; the exponent is above 0."""
         if not priority_exponent > 0:
-            raise NotImplementedError("priority_exponent 0: use selectors.Uniform()")
+            raise NotImplementedError("selectors.Prioritized: priority_exponent %r: use "
+                                      "selectors.Uniform()" % (priority_exponent,))
         return _Selector("prioritized", priority_exponent)
 
 
 class rate_limiters:
-    """Of Reverb's names; each gives a :class:`relive.RateLimiter`.
+    """Rate limiters under Reverb's names. Each returns a :class:`relive.RateLimiter`.
 
-    ``min_size_to_sample`` counts items ever written; Reverb's counts those that are there.
+    ``min_size_to_sample`` counts items ever written; in Reverb it counts items that are in the table.
     """
 
     @staticmethod
     def MinSize(min_size_to_sample: int) -> RateLimiter:  # pylint: disable=invalid-name
-        """Nothing is sampled before so many items were written."""
+        """Samples wait until ``min_size_to_sample`` items were written; inserts never wait."""
         return RateLimiter.of_min_size(_at_least_one(min_size_to_sample))
 
     @staticmethod
     def SampleToInsertRatio(samples_per_insert: float,  # pylint: disable=invalid-name
                             min_size_to_sample: int, error_buffer: Any) -> RateLimiter:
-        """Keeps samples / inserts at a ratio, within ``error_buffer``: a number, or a range of
-        ``inserts * samples_per_insert - samples``."""
+        """Samples wait until ``min_size_to_sample`` items were written. Then samples and inserts wait
+        for each other, so that there are ``samples_per_insert`` samples for each insert.
+
+        :param error_buffer: how far ``inserts * samples_per_insert - samples`` may be from its value
+            when sampling began; or its least and largest value, a tuple.
+        """
         _at_least_one(min_size_to_sample)
         if not samples_per_insert > 0:
-            raise ValueError("samples_per_insert %r: want more than 0" % (samples_per_insert,))
+            raise ValueError("SampleToInsertRatio: samples_per_insert %r: want more than 0"
+                             % (samples_per_insert,))
         offset = samples_per_insert * min_size_to_sample
         if isinstance(error_buffer, (int, float)):
             error_buffer = (offset - error_buffer, offset + error_buffer)
         low, high = error_buffer
         if high - low < 2 * max(1.0, samples_per_insert) or low > offset:
-            raise ValueError("error_buffer %r: samples or inserts could wait for ever"
-                             % (error_buffer,))
+            raise ValueError("SampleToInsertRatio: error_buffer %r: samples or inserts could wait for "
+                             "ever: want at least max(1, samples_per_insert)" % (error_buffer,))
         return RateLimiter(min_size_to_sample, samples_per_insert, low, high)
 
     @staticmethod
     def Queue(size: int) -> RateLimiter:  # pylint: disable=invalid-name
-        """Of :meth:`Table.queue`."""
+        """The limiter of :meth:`Table.queue`: inserts wait while ``size`` items were not sampled."""
         return RateLimiter.queue(size)
 
     @staticmethod
     def Stack(size: int) -> RateLimiter:  # pylint: disable=invalid-name
-        """Of :meth:`Table.stack`."""
+        """The limiter of :meth:`Table.stack`: inserts wait while ``size`` items were not sampled."""
         return RateLimiter.stack(size)
 
 
 def _at_least_one(size):
     if size < 1:
-        raise ValueError("min_size_to_sample %r: want 1 or more" % (size,))
+        raise ValueError("rate limiter: min_size_to_sample %r: want 1 or more" % (size,))
     return size
 
 
 class Table:
-    """What a table is like. Clients make it when its first item comes.
+    """Declares a table. A client that has the declaration creates the table when its first item comes.
 
-    :param remover: ``selectors.Fifo()``: the oldest go. There is room for a few more items than
-        ``max_size``, in whole blocks, and for 64 per writer at least.
-    :param signature: nested structure of anything with a shape (None = any size) and a dtype, such
-        as ``tf.TensorSpec``, arrays or ``dm_env.specs.Array``; None = that of the first item.
-    :param max_writers: writers that are open at once.
-    :param shards: parts of the table, spread over the memory nodes.
+    :param name: 1 to 63 letters, digits, ``_``, ``-`` or ``.``.
+    :param sampler: one of :class:`selectors`: how items are drawn.
+    :param remover: ``selectors.Fifo()``: the oldest items are overwritten when the table is full.
+    :param max_size: items that stay drawable. A table holds a few more, in whole blocks, and at least
+        64 for each writer.
+    :param rate_limiter: one of :class:`rate_limiters`.
+    :param max_times_sampled: draws after which an item is removed; 0 = no limit.
+    :param extensions: must be empty.
+    :param signature: nested structure of anything with a shape (None in it = any size) and a dtype, such
+        as ``tf.TensorSpec``, arrays or ``dm_env.specs.Array``, that items are checked against; None =
+        that of the first item.
+    :param max_writers: writers that may be open at once, in all processes.
+    :param shards: number of parts of the table, spread over the memory nodes.
+    :raises ValueError: name or max_size is invalid.
+    :raises NotImplementedError: a remover or extension that does not exist here.
     """
 
     def __init__(self, name: str, sampler: Any, remover: Any, max_size: int,
@@ -135,15 +151,15 @@ class Table:
                  extensions: Sequence[Any] = (), signature: Any = None, *, max_writers: int = 8,
                  shards: int = 1) -> None:
         if not name or max_size < 1:
-            raise ValueError("table %r of max_size %r: want a name and 1 or more"
+            raise ValueError("Table: name %r and max_size %r: want a name, and 1 or more"
                              % (name, max_size))
         is_queue = sampler.kind == remover.kind == "lifo" and max_times_sampled == 1
         if remover.kind != "fifo" and not is_queue:
-            raise NotImplementedError("table %s: remover %s: rings overwrite their oldest items: "
-                                      "use selectors.Fifo()" % (name, remover.kind))
+            raise NotImplementedError("table %s: remover %s: use selectors.Fifo(): the oldest items are "
+                                      "overwritten" % (name, remover.kind))
         if extensions:
-            raise NotImplementedError("table %s: extensions: there is no server to run them: "
-                                      "use a client that changes priorities" % name)
+            raise NotImplementedError("table %s: extensions: no server runs them: use a client that "
+                                      "calls mutate_priorities" % name)
         self.name = name
         self.sampler, self.remover = sampler, remover
         self.max_size, self.max_times_sampled = max_size, max(max_times_sampled, 0)
@@ -154,14 +170,16 @@ class Table:
     @classmethod
     def queue(cls, name: str, max_size: int, extensions: Sequence[Any] = (),
               signature: Any = None) -> Table:
-        """Every item once, the oldest first; writers wait while ``max_size`` are there."""
+        """Declares a queue: each item is drawn once, the oldest first. Samples wait while it is empty,
+        inserts while it holds ``max_size`` items."""
         return cls(name, selectors.Fifo(), selectors.Fifo(), max_size,
                    rate_limiters.Queue(max_size), 1, extensions, signature)
 
     @classmethod
     def stack(cls, name: str, max_size: int, extensions: Sequence[Any] = (),
               signature: Any = None) -> Table:
-        """Every item once, the newest first; writers wait while ``max_size`` are there."""
+        """Declares a stack: each item is drawn once, the newest first. Samples wait while it is empty,
+        inserts while it holds ``max_size`` items."""
         return cls(name, selectors.Lifo(), selectors.Lifo(), max_size,
                    rate_limiters.Stack(max_size), 1, extensions, signature)
 
@@ -174,7 +192,7 @@ class Table:
 
 
 def _declaration(table):
-    """What a table that another client made is like."""
+    """Returns a declaration of a table that another client created."""
     info = table.info()
     view = info.views[0].view
     kind = _Selector(view.selector, view.alpha if view.selector == "prioritized" else 0.0)
@@ -185,11 +203,13 @@ def _declaration(table):
                  shards=info.shards)
 
 
-# -------- what comes back --------
+# -------- results --------
 
 
 class SampleInfo(NamedTuple):
-    """``times_sampled`` is known where an item is sampled once; else it is None."""
+    """Facts about one drawn item: its key, the probability of the draw, the number of items in the table,
+    the priority as the writer or mutate_priorities gave it, and ``times_sampled``: 1 in tables whose
+    items are sampled once, else None, as it is not known."""
 
     key: int
     probability: float
@@ -199,7 +219,8 @@ class SampleInfo(NamedTuple):
 
 
 class ReplaySample(NamedTuple):
-    """An item, or one step of it."""
+    """An item, or one step of it: ``data`` is a list of arrays, or a structure like the signature. The
+    arrays are copies."""
 
     info: SampleInfo
     data: Any
@@ -207,7 +228,7 @@ class ReplaySample(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RateLimiterInfo:
-    """The limiter, and what it has counted."""
+    """A table's rate limiter, and the numbers of items inserted and sampled so far."""
 
     samples_per_insert: float
     min_size_to_sample: int
@@ -219,7 +240,7 @@ class RateLimiterInfo:
 
 @dataclasses.dataclass(frozen=True)
 class TableInfo:
-    """What ``server_info`` says of a table."""
+    """State of a table, from :meth:`Client.server_info`. ``current_size``: items that can be drawn."""
 
     name: str
     sampler_options: Any
@@ -235,20 +256,26 @@ class TableInfo:
 
 
 class Client:
-    """A client of the tables of a store; threads may share it, each with writers of its own.
+    """Reads and writes the tables of a store.
 
-    :param server_address: what :func:`relive.open` takes, or an open :class:`relive.Store`.
-    :param tables: declarations of the tables that are not in the store yet.
-    :param timeout: seconds that ``insert`` and each item of ``sample`` wait, then
-        :class:`relive.Timeout`; None = for ever.
-    :param options: of :func:`relive.open`.
+    Threads may share a client, but each needs writers of its own. It is a context manager, which closes
+    it, and can be pickled for ``shm:`` and ``relive://`` stores: unpickling opens another client.
+
+    :param server_address: a URI for :func:`relive.open`, or an open :class:`relive.Store`, which stays
+        open when the client is closed.
+    :param tables: declarations, :class:`Table`, of the tables that may not be in the store yet.
+    :param timeout: seconds that ``insert`` and each item of ``sample`` may wait before they raise
+        :class:`relive.Timeout`; None = without limit.
+    :param options: those of :func:`relive.open`.
+    :raises ValueError: two declarations have the same name.
     """
 
     def __init__(self, server_address: Any, tables: Sequence[Table] = (), *,
                  timeout: float | None = None, **options: Any) -> None:
         names = [table.name for table in tables]
         if len(set(names)) != len(names):
-            raise ValueError("tables of the same name: %s" % ", ".join(sorted(names)))
+            raise ValueError("Client: several tables are named %s: give each another name"
+                             % ", ".join(sorted({name for name in names if names.count(name) > 1})))
         self._is_ours = not isinstance(server_address, Store)
         self._store = open_store(server_address, **options) if self._is_ours else server_address
         self._arguments = (self._store.uri, tuple(tables)), dict(options, timeout=timeout)
@@ -263,15 +290,22 @@ class Client:
 
     @property
     def server_address(self) -> str:
-        """URI of the store."""
+        """The URI of the store."""
         return self._store.uri
 
     # -------- writing --------
 
     def insert(self, data: Any, priorities: dict[str, float]) -> None:
-        """One step as an item of each table."""
+        """Writes one step as an item of each table. It blocks while a rate limiter does not admit it.
+
+        :param data: a nested structure of arrays, which are copied.
+        :param priorities: a dict from names of tables to priorities, 0 or more.
+        :raises Timeout: the client's timeout has passed.
+        :raises ValueError: there is no such table, or the step does not match its signature.
+        :raises NotImplementedError: the shapes differ from those of the table's items.
+        """
         if not priorities:
-            raise ValueError("priorities: want at least one table")
+            raise ValueError("insert: priorities: want at least one table")
         step = _rows.unflatten(data, [np.asarray(leaf)[None] for _, leaf in _rows.flatten(data)])
         for table, priority in priorities.items():
             check_item(table, step, of_steps(self._signature(table), 1))
@@ -286,27 +320,38 @@ class Client:
 
     def writer(self, max_sequence_length: int, delta_encoded: bool = False,
                chunk_length: int | None = None, max_in_flight_items: int | None = None) -> Writer:
-        """A :class:`Writer`. There are no chunks: what is said of them is not looked at."""
+        """Opens a :class:`Writer` that remembers ``max_sequence_length`` steps. The other arguments are
+        about chunks, which do not exist here: they are ignored."""
         return Writer(self, max_sequence_length)
 
     def trajectory_writer(self, num_keep_alive_refs: int, *,
                           validate_items: bool = True) -> TrajectoryWriter:
-        """A :class:`TrajectoryWriter`; items are always validated."""
+        """Opens a :class:`TrajectoryWriter` that remembers ``num_keep_alive_refs`` steps. It always
+        validates items."""
         return TrajectoryWriter(self, num_keep_alive_refs)
 
     def structured_writer(self, configs: Any) -> Any:
-        """Not here."""
-        raise NotImplementedError("structured_writer: use views, which say what windows are items: "
+        """Raises NotImplementedError: views of a table do what structured writers do."""
+        raise NotImplementedError("structured_writer: use views, whose items are windows of steps: "
                                   "store.create_table(..., views=[relive.View(stack=, n_step=)])")
 
     # -------- sampling --------
 
     def sample(self, table: str, num_samples: int = 1, *, emit_timesteps: bool = True,
                unpack_as_table_signature: bool = False) -> Iterator[Any]:
-        """Draws items, each independently of the others, as a generator that waits for the rate
-        limiter: :class:`ReplaySample`, or with ``emit_timesteps`` a list of them, one a step.
+        """Draws items, each independently of the others. Returns a generator, which blocks at each item
+        until the table has been created and its rate limiter admits the draw. Arrays are copies.
 
-        For training, ``relive.Table.sampler`` and ``.dataset`` give whole batches.
+        For training, :meth:`relive.Table.sampler` and :meth:`relive.Table.dataset` give whole batches.
+
+        :param table: name of the table.
+        :param num_samples: number of items.
+        :param emit_timesteps: True = yield each item as a list of :class:`ReplaySample`, one for each
+            step; False = as one ReplaySample.
+        :param unpack_as_table_signature: True = data in the structure of the signature; False = as a
+            list of arrays.
+        :raises Timeout: the client's timeout has passed.
+        :raises ValueError: there is no such table, or emit_timesteps needs columns of one length.
         """
         self._wait_for(table)
         unpacked = self._unpacked(table) if unpack_as_table_signature else list
@@ -316,8 +361,8 @@ class Client:
                 yield ReplaySample(info, unpacked(leaves))
                 continue
             if any(leaf.ndim == 0 or len(leaf) != len(leaves[0]) for leaf in leaves):
-                raise ValueError("table %s: columns of different lengths are no time steps: use "
-                                 "emit_timesteps=False" % table)
+                raise ValueError("sample: table %s has columns of different lengths, which are no "
+                                 "steps: use emit_timesteps=False" % table)
             yield [ReplaySample(info, unpacked(step)) for step in zip(*leaves)]
 
     def _draw(self, table):
@@ -331,7 +376,7 @@ class Client:
                           for name, _, _ in self._shapes_of(self._tables[table])]
 
     def _unpacked(self, table):
-        """A function from leaves to what the signature says."""
+        """Returns a function from a list of leaves to the structure of the signature."""
         signature = self._declaration(table).signature
         if signature is None:
             return list
@@ -342,16 +387,23 @@ class Client:
 
     def mutate_priorities(self, table: str, updates: dict[int, float] | None = None,
                           deletes: Sequence[int] | None = None) -> None:
-        """Sets priorities. Keys that are not in the table any more, or never were, are ignored, as
-        are all of a table that does not draw by priority."""
+        """Sets the priorities of items. It does nothing for a table that does not draw by priority.
+
+        :param table: name of the table.
+        :param updates: a dict from keys to priorities, finite and 0 or more. Keys that are not in the
+            table, or never were, are ignored.
+        :param deletes: must be empty.
+        :raises ValueError: a priority is invalid; nothing was changed.
+        :raises NotImplementedError: deletes were given.
+        """
         if deletes:
-            raise NotImplementedError("deletes: only the writer of an item can end it: give it "
-                                      "priority 0, with which it is hardly drawn")
+            raise NotImplementedError("mutate_priorities: deletes: use updates with priority 0, with "
+                                      "which an item is hardly ever drawn")
         if not updates or self._declaration(table).sampler.kind != "prioritized":
             return
         values = np.array(list(updates.values()), np.float64)
         if not (np.isfinite(values) & (values >= 0)).all():
-            raise ValueError("priorities: want finite numbers, 0 or more")
+            raise ValueError("mutate_priorities: want finite priorities, 0 or more")
         keys = np.array(list(updates), np.uint64)
         sampler = self._sampler(table)
         try:
@@ -363,8 +415,9 @@ class Client:
     # -------- tables --------
 
     def reset(self, table: str) -> None:
-        """Drops the table with its items and counts; the next item makes it anew. Other clients'
-        handles get :class:`relive.TableDropped`."""
+        """Deletes the table with its items and counts; the next item creates it anew. Calls of other
+        clients that have it open raise :class:`relive.TableDropped`. ValueError if there is no such
+        table."""
         self._declaration(table)
         with self._lock:
             old = self._tables.pop(table, None)
@@ -377,7 +430,8 @@ class Client:
                 self._store.drop_table(table)
 
     def server_info(self, timeout: int | None = None) -> dict[str, TableInfo]:
-        """:class:`TableInfo` of all tables, by name."""
+        """Returns a dict from the name of each table, declared or in the store, to its
+        :class:`TableInfo`. ``timeout`` is ignored: the store's own timeout counts."""
         names = {*self._declared, *self._store.tables()}
         return {name: self._info(name) for name in sorted(names)}
 
@@ -395,7 +449,7 @@ class Client:
             declared.signature, view.items if view else 0)
 
     def can_sample(self, table: str, num_samples: int) -> bool:
-        """Would the rate limiter admit so many now?"""
+        """Returns True if the rate limiter would admit ``num_samples`` samples now."""
         info = self.server_info()[table].rate_limiter_info
         if info.inserted < max(info.min_size_to_sample, 1):
             return False
@@ -403,12 +457,9 @@ class Client:
         return info.samples_per_insert == 0 or difference >= info.min_diff
 
     def checkpoint(self) -> str:
-        """Makes what was written durable, where the store is on files; returns its URI."""
-        if self._store.uri == "embed:":
-            raise NotImplementedError("checkpoint: embed: is gone with this process: use "
-                                      "\"embed:FILE\", which needs no checkpoints")
-        self._store.persist()
-        return self._store.uri
+        """Blocks until all items written before are durable, and returns the URI that opens the store
+        again. NotImplementedError for ``embed:``, which ends with its process."""
+        return _rows.durable_uri(self._store)
 
     def close(self) -> None:
         """Closes this client's tables, and the store if this client opened it."""
@@ -422,14 +473,14 @@ class Client:
             return self._declared[name]
         table = self._existing(name)
         if table is None:
-            raise ValueError("no table %s; there are %s" % (
+            raise ValueError("no table %s: the store and the declarations have %s" % (
                 name, ", ".join(sorted({*self._declared, *self._store.tables()})) or "none"))
         if name not in self._found:
             self._found[name] = _declaration(table)
         return self._found[name]
 
     def _signature(self, name):
-        """That items are checked by: of our own declarations."""
+        """Returns the signature to check items by; None = the table is not one of our declarations."""
         self._declaration(name)
         return self._declared[name].signature if name in self._declared else None
 
@@ -440,7 +491,7 @@ class Client:
             return self._tables.get(name)
 
     def _make(self, name, item):
-        """The table of an item, which is its first or like its first."""
+        """Returns the table that an item goes to; creates it if this is its first item."""
         table = self._existing(name)
         if table is None:
             made = self._declaration(name)._create(self._store, item)
@@ -448,8 +499,8 @@ class Client:
                 table = self._tables.setdefault(name, made)
         wanted, found = self._shapes_of(table), _rows.shapes_of(item)
         if wanted != found:
-            raise NotImplementedError("item %s of table %s, whose items are %s: items of a table "
-                                      "have one shape: use a table for each, or pad"
+            raise NotImplementedError("item %s of table %s, whose items are %s: all items of a table "
+                                      "have the same shapes: use a table for each shape, or pad"
                                       % (found, name, wanted))
         return table
 
@@ -464,7 +515,8 @@ class Client:
         self._declaration(name)
         while self._existing(name) is None:
             if time.monotonic() - start > self._timeout:
-                raise errors.Timeout("sample: table %s has had no item yet" % name)
+                raise errors.Timeout("sample: table %s has had no item yet: insert one, or wait longer"
+                                     % name)
             time.sleep(_POLL)
 
     def _sampler(self, name):
@@ -484,20 +536,20 @@ class Client:
     def __reduce__(self):
         (uri, tables), options = self._arguments
         if uri.startswith("embed:"):
-            raise TypeError("%s lives in this process: processes share shm: or relive:// stores"
-                            % uri)
+            raise TypeError("pickle: store %s is memory of this process: use a store of shm: or "
+                            "relive:// to share it" % uri)
         return _open_client, (uri, tables, options)
 
 
 class _Inserter:
-    """One writer of a table for all inserts, since each writer has a block of its own."""
+    """The writer of a table that all inserts of a client share, as each writer takes a block of rows."""
 
     def __init__(self, table, timeout):
         self._lock = threading.Lock()
         self._writer = table.writer(timeout=timeout, check_values=False)
 
     def append(self, values, priority):
-        """One item."""
+        """Appends one item."""
         with self._lock:
             self._writer.append(**values, td_error=priority, terminated=True)
 
@@ -507,7 +559,7 @@ def _open_client(uri, tables, options):
 
 
 def _update_one(sampler, key, value):
-    """A key that no item of the table has ever had is ignored, as Reverb does."""
+    """Updates one priority. A key that no item of the table ever had is ignored, as in Reverb."""
     try:
         sampler.update_priorities(key, value)
     except errors.InvalidArgument:

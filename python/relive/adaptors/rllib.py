@@ -1,12 +1,12 @@
-"""An episode replay buffer of RLlib's new API stack, whose steps lie in a table of Relive::
+"""An episode replay buffer for RLlib's new API stack that keeps its steps in a table of Relive::
 
     config = DQNConfig().training(n_step=3, replay_buffer_config={
         "type": "relive.adaptors.rllib.ReliveEpisodeReplayBuffer",
         "capacity": 1_000_000, "alpha": 0.6, "beta": 0.4, "n_step": 3, "store": "shm:default"})
 
-``type`` is text, as RLlib compares it with text. What is drawn are transitions or n-step returns,
-as episodes of one step; sequences for stateful modules raise NotImplementedError. Several agents
-and the old API stack are not covered; nor is SAC, which takes no type but RLlib's own four.
+Give ``type`` as text, as RLlib compares it with text. ``sample`` returns transitions or n-step returns,
+as episodes of one step. Not covered: sequences for stateful modules, which raise NotImplementedError;
+several agents; the old API stack; and SAC, which takes no type but RLlib's own four.
 """
 
 from __future__ import annotations
@@ -28,29 +28,32 @@ from ..signature import columns_of
 from ..store import Store
 from ..store import open as open_store
 from ..views import View
+from . import _rows
 
 __all__ = ["ReliveEpisodeReplayBuffer"]
 
 _LEAST_PRIORITY = 1e-12  # RLlib's
 
-# Rows for each episode that goes on, and step of a window, that a table has room for at least.
+# Rows that a table has at least, for each open episode and each step of a return.
 _LEAST_CAPACITY = 64
 
 
 class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
-    """The first parameters are those of RLlib's.
+    """A ``replay_buffer_config["type"]`` for RLlib. The parameters that are not listed here are those of
+    its PrioritizedEpisodeReplayBuffer.
 
-    ``capacity`` counts rows: each step, and the last observation of each episode.
-
+    :param capacity: rows that stay drawable: one for each step, and one for the last observation of
+        each episode.
     :param alpha: priority exponent; 0 = uniform draws without priorities.
-    :param n_step: the longest return that ``sample`` is asked for.
-    :param store: what :func:`relive.open` takes, or an open :class:`relive.Store`.
-    :param name: of the table; processes that give the same store and name share it.
-    :param max_episodes: that go on at once; with more, the one that was added to the longest ago
-        ends where it is.
-    :param max_writers: episodes that go on at once in all processes; 0 = ``max_episodes``.
-    :param shards: parts of the table, spread over the memory nodes.
-    :param options: of :func:`relive.open`.
+    :param n_step: the longest return that ``sample`` will be asked for, in steps.
+    :param store: a URI for :func:`relive.open`, or an open :class:`relive.Store`.
+    :param name: name of the table. Processes that give the same store and name share it.
+    :param max_episodes: episodes of this buffer that may be open at once. When one more begins, the one
+        that got no step for the longest time ends where it is.
+    :param max_writers: open episodes of all processes that share the table; 0 = ``max_episodes``.
+    :param shards: number of parts of the table, spread over the memory nodes.
+    :param beta: ignored: ``sample`` has its own.
+    :param options: those of :func:`relive.open`.
     """
 
     # A PrioritizedEpisodeReplayBuffer by name only: RLlib asks for that where it updates
@@ -77,7 +80,7 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
 
     @property
     def table(self) -> Any:
-        """The :class:`relive.Table`; None before the first step, unless another made it."""
+        """The :class:`relive.Table`; None until the first step, here or elsewhere, creates it."""
         if self._table is None and self._name in self._store.tables():
             self._table = self._store.table(self._name)
         return self._table
@@ -85,8 +88,12 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
     # -------- in --------
 
     def add(self, episodes: Any, weight: float | None = None) -> None:
-        """Episodes, or parts of some that go on. ``weight``: priority of the new steps; None = the
-        largest so far."""
+        """Appends the steps of episodes, which are copied. It blocks as :meth:`relive.Writer.extend`.
+
+        :param episodes: an episode, or a list of them; whole ones, or the next parts of episodes that
+            were added before.
+        :param weight: priority of the new steps; None = the largest so far.
+        """
         begun = steps = 0
         for episode in force_list(episodes):
             episode = copy.deepcopy(episode)
@@ -132,7 +139,7 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
             td_error=None if weight is None else np.full(n, float(weight)))
 
     def _stream(self, episode_id):
-        """Where an episode is written; episodes that are added to later go on there."""
+        """Returns the index of the writer's environment that an episode is written to."""
         if episode_id not in self._streams:
             if len(self._streams) == self._max_episodes:
                 self._end(next(iter(self._streams)))
@@ -152,18 +159,26 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
                gamma: float = 0.99, include_infos: bool = False,
                include_extra_model_outputs: bool = False, to_numpy: bool = False,
                **kwargs: Any) -> Any:
-        """Episodes of one step: observation, action, n-step return, and the observation after it;
-        ``weights`` (divided by the batch's largest) and ``n_step``, which is less at the end of an
-        episode, are extra model outputs.
+        """Draws steps and returns them as a list of SingleAgentEpisode of one step each, in memory of
+        their own: observation, action, n-step return, and the observation after the return. Extra model
+        outputs are ``weights``, importance weights divided by the batch's largest, and ``n_step``, the
+        steps of the return, fewer at the end of an episode.
 
-        ``n_step``: a number, or a range that one is drawn from for each call.
+        :param num_items, batch_size_B: number of steps; None = the buffer's batch_size_B.
+        :param batch_length_T: None or 1.
+        :param n_step: steps of the return, or a range of two numbers, from which each call draws one.
+        :param beta: importance exponent; 0 = all weights 1.
+        :param gamma: discount of the return.
+        :param to_numpy: True = convert the episodes to numpy.
+        :raises relive.Empty: no step was added yet.
+        :raises NotImplementedError: an option asks for sequences, infos or extra model outputs.
         """
         if batch_length_T and batch_length_T > 1:
-            raise NotImplementedError("batch_length_T %d: use 1: sequences for stateful modules "
-                                      "are not drawn" % batch_length_T)
+            raise NotImplementedError("sample: batch_length_T %d: use 1: sequences for stateful modules "
+                                      "do not exist here" % batch_length_T)
         if include_infos or include_extra_model_outputs:
-            raise NotImplementedError("include_infos, include_extra_model_outputs: use columns of "
-                                      "a table of your own: they are not stored")
+            raise NotImplementedError("sample: include_infos, include_extra_model_outputs: they are not "
+                                      "stored: use columns of a table of your own")
         n = num_items or batch_size_B or self.batch_size_B
         steps = int(self.rng.integers(*n_step)) if isinstance(n_step, tuple) else n_step or 1
         with self._sampler(n, steps, gamma).sample(n, beta or 0.0) as drawn:
@@ -178,7 +193,7 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
 
     def _sampler(self, n, steps, gamma):
         if self.table is None:
-            raise errors.Empty("sample: no step was added yet")
+            raise errors.Empty("sample: no step was added yet: add() episodes first")
         sampler, made_for = self._samplers.get(steps, (None, None))
         if sampler is None or made_for != gamma or sampler.batch_size < n:
             sampler = self.table.sampler(n, n_step=steps, gamma=gamma, prefetch=0)
@@ -186,21 +201,29 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
         return sampler
 
     def update_priorities(self, priorities: Any, module_id: Any = None) -> None:
-        """Of what was sampled last: TD errors. Steps that are gone are left out."""
+        """Sets the priorities of the steps that the last ``sample`` returned. Steps that were overwritten
+        are ignored.
+
+        :param priorities: TD errors, one for each step.
+        :param module_id: ignored.
+        :raises ValueError: their number is another.
+        """
         keys, self._last_sampled_indices = self._last_sampled_indices, []
         if len(priorities) != len(keys):
-            raise ValueError("%d priorities for %d steps sampled" % (len(priorities), len(keys)))
+            raise ValueError("update_priorities: %d priorities for %d sampled steps: give one for each"
+                             % (len(priorities), len(keys)))
         if self._alpha > 0 and len(keys):
             self.table.update_priorities(keys, np.asarray(priorities, np.float32))
 
     # -------- counts --------
 
     def get_num_timesteps(self, module_id: Any = None) -> int:
-        """Steps that can be drawn."""
+        """Returns the number of steps that can be drawn."""
         return len(self.table) if self.table is not None else 0
 
     def get_num_episodes(self, module_id: Any = None) -> int:
-        """Episodes that this buffer has begun; those that are gone are not known."""
+        """Returns the number of episodes that were added to this buffer, also those that were
+        overwritten."""
         return self._num_episodes
 
     def _log_added(self, episodes, steps):
@@ -229,19 +252,18 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
     # -------- checkpoints --------
 
     def get_state(self) -> dict[str, Any]:
-        """Where the steps are, which is made durable, and the counts."""
-        if self._store.uri == "embed:":
-            raise NotImplementedError("embed: is gone with this process: use \"embed:FILE\" or "
-                                      "\"shm:NAME\"")
-        self._store.persist()
-        return {"uri": self._store.uri, "name": self._name, "num_episodes": self._num_episodes,
+        """Returns a checkpoint: the URI of the store and the counts, not the steps, which are made
+        durable. NotImplementedError for ``embed:``, which ends with its process."""
+        return {"uri": _rows.durable_uri(self._store), "name": self._name,
+                "num_episodes": self._num_episodes,
                 "num_timesteps_added": self._num_timesteps_added,
                 "sampled_timesteps": self.sampled_timesteps}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Checks that this is the buffer that the state is of: its steps are there."""
+        """Restores the counts of a checkpoint. The steps are in the store already: ValueError if the
+        checkpoint is of another store or table."""
         if (state["uri"], state["name"]) != (self._store.uri, self._name):
-            raise ValueError("state of table %s of %s, but this is %s of %s" % (
+            raise ValueError("set_state: state of table %s of store %s, but this is table %s of %s" % (
                 state["name"], state["uri"], self._name, self._store.uri))
         self._num_episodes = state["num_episodes"]
         self._num_timesteps_added = state["num_timesteps_added"]

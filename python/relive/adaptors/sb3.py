@@ -1,13 +1,13 @@
-"""A replay buffer of Stable-Baselines3 whose transitions lie in a table of Relive::
+"""A replay buffer for Stable-Baselines3 that keeps its transitions in a table of Relive::
 
     from relive.adaptors.sb3 import ReliveReplayBuffer
 
     model = DQN("MlpPolicy", env, replay_buffer_class=ReliveReplayBuffer,
                 replay_buffer_kwargs=dict(store="shm:default", n_steps=3, gamma=0.99))
 
-Each observation is stored once; the next one is read from the row that follows, so a transition can
-be drawn when the next one was added. Observations may be dicts. Draws are uniform, as the
-algorithms expect.
+Each observation is stored once: the next observation of a transition is read from the row after it.
+So a transition can be drawn when the one after it was added. Observations may be dicts. Draws are
+uniform, as the algorithms of Stable-Baselines3 expect.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ from ..views import View
 
 __all__ = ["ReliveReplayBuffer"]
 
-# Rows for each environment, and step of a window, that a table has room for at least.
+# Rows that a table has at least, for each environment and each step of a return.
 _LEAST_CAPACITY = 64
 
 
 class ReliveReplayBuffer(ReplayBuffer):
-    """The first parameters are those of Stable-Baselines3's replay buffers.
+    """A ``replay_buffer_class`` for Stable-Baselines3. The parameters that are not listed here are those
+    of its own ReplayBuffer.
 
-    ``buffer_size`` counts rows: each transition, and the last observation of each episode.
-
-    :param optimize_memory_usage: leave it False: nothing is stored twice in any case.
-    :param store: what :func:`relive.open` takes, or an open :class:`relive.Store`.
-    :param name: of the table; processes that give the same store and name share it.
-    :param n_steps: of the return; the samples' ``discounts`` are set if there are several.
+    :param buffer_size: rows that stay drawable: one for each transition, and one for the last
+        observation of each episode.
+    :param optimize_memory_usage: leave it False: no observation is stored twice in any case.
+    :param store: a URI for :func:`relive.open`, or an open :class:`relive.Store`.
+    :param name: name of the table. Processes that give the same store and name share it.
+    :param n_steps: steps of the return. With more than one the samples' ``discounts`` are set.
     :param gamma: discount of the n-step return.
-    :param max_writers: environments of all processes together; 0 = ``n_envs``.
-    :param shards: parts of the table, spread over the memory nodes.
-    :param timeout: seconds that ``sample`` waits for a first transition.
-    :param options: of :func:`relive.open`.
+    :param max_writers: environments of all processes that share the table; 0 = ``n_envs``.
+    :param shards: number of parts of the table, spread over the memory nodes.
+    :param timeout: seconds that ``sample`` waits for transitions that can be drawn.
+    :param options: those of :func:`relive.open`.
+    :raises ValueError: optimize_memory_usage is True.
     """
 
     # A ReplayBuffer by name only: load_replay_buffer asks for that. Its arrays are never made.
@@ -90,7 +92,13 @@ class ReliveReplayBuffer(ReplayBuffer):
 
     def add(self, obs: Any, next_obs: Any, action: np.ndarray, reward: np.ndarray,
             done: np.ndarray, infos: list[dict[str, Any]]) -> None:
-        """One step of each environment."""
+        """Appends one step of each environment. The values are copied.
+
+        :param obs, next_obs: (n_envs, \\*shape), or dicts of such.
+        :param action: (n_envs, action_dim), or (n_envs,).
+        :param reward, done: (n_envs,).
+        :param infos: the dicts of the environments, whose ``TimeLimit.truncated`` is read.
+        """
         obs, next_obs = self._columns(obs), self._columns(next_obs)
         done = np.asarray(done, bool).reshape(self.n_envs)
         timeout = np.zeros(self.n_envs, bool)
@@ -113,7 +121,8 @@ class ReliveReplayBuffer(ReplayBuffer):
                 for key, shape in self.obs_shape.items()}
 
     def _end_what_was_left(self, obs):
-        """An environment that was reset without a done, as by another call of learn()."""
+        """Ends the episodes of environments that were reset without a done, as another call of learn()
+        does."""
         if self._following is None:
             return
         goes_on = np.ones(self.n_envs, bool)
@@ -126,7 +135,7 @@ class ReliveReplayBuffer(ReplayBuffer):
                 env=int(i), **{name: value[i] for name, value in self._following.items()})
 
     def _count(self):
-        """What Stable-Baselines3 asks of a buffer's position."""
+        """Advances ``pos`` and ``full``, which Stable-Baselines3 reads."""
         self.pos += 1
         if self.pos * self.n_envs >= self.buffer_size:
             self.full = True
@@ -135,7 +144,13 @@ class ReliveReplayBuffer(ReplayBuffer):
     # -------- out --------
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
-        """Transitions, or n-step returns, as tensors of their own memory."""
+        """Draws transitions, or n-step returns, and returns them as the samples of Stable-Baselines3. The
+        tensors have memory of their own.
+
+        :param batch_size: number of transitions.
+        :param env: a VecNormalize that normalizes observations and rewards; None = as stored.
+        :raises relive.Timeout: no transition can be drawn within ``timeout`` seconds.
+        """
         if self._sampler is None or self._sampler.batch_size < batch_size:
             self._sampler = self.table.sampler(batch_size, prefetch=0, beta=0.0, gamma=self.gamma)
         with self._draw(batch_size) as batch:
@@ -153,8 +168,8 @@ class ReliveReplayBuffer(ReplayBuffer):
             return self._sampler.sample(batch_size, timeout=self._timeout)
         except errors.Timeout as error:
             raise errors.Timeout(
-                "no transition can be drawn yet: one is complete %d steps after it was added: "
-                "learn later (learning_starts): %s" % (self.n_steps, error)) from error
+                "sample: no transition can be drawn yet: it takes %d more steps after it was added: "
+                "raise learning_starts: %s" % (self.n_steps, error)) from error
 
     def _observations(self, batch, prefix, env):
         if not isinstance(self.observation_space, spaces.Dict):
@@ -163,14 +178,14 @@ class ReliveReplayBuffer(ReplayBuffer):
         return {key: self.to_torch(value) for key, value in self._normalize_obs(obs, env).items()}
 
     def _get_samples(self, batch_inds: Any, env: Any = None) -> Any:
-        raise NotImplementedError("transitions are drawn, not addressed: use sample()")
+        raise NotImplementedError("_get_samples: transitions have no positions here: use sample()")
 
     def size(self) -> int:
-        """Transitions that can be drawn."""
+        """Returns the number of transitions that can be drawn."""
         return len(self.table)
 
     def reset(self) -> None:
-        """Drops the table, for everybody, and makes it anew."""
+        """Deletes the table with all transitions, for all processes, and creates it anew."""
         self.pos, self.full = 0, False
         self.table.close(wait=False)
         self.store.drop_table(self.name)
@@ -179,10 +194,12 @@ class ReliveReplayBuffer(ReplayBuffer):
     # -------- save_replay_buffer --------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Where the transitions are: they are not in the file, and must be there when it is
-        loaded."""
+        """Returns what save_replay_buffer writes: the URI of the store, not the transitions. They must
+        be in the store when the file is loaded. TypeError for ``embed:``, which ends with its
+        process."""
         if self.store.uri == "embed:":
-            raise TypeError("embed: is gone with this process: use \"embed:FILE\" or \"shm:NAME\"")
+            raise TypeError("save: a store of embed: ends with its process: use \"embed:FILE\" or "
+                            "\"shm:NAME\"")
         self.store.persist()
         gone = ("store", "table", "_writer", "_sampler", "_following")
         state = {name: value for name, value in self.__dict__.items() if name not in gone}

@@ -1,4 +1,4 @@
-"""TorchRL replay buffers whose elements lie in a table of Relive::
+"""Parts of TorchRL replay buffers that keep the elements in a table of Relive::
 
     from relive.adaptors.torchrl import RelivePrioritizedSampler, ReliveStorage
 
@@ -6,16 +6,15 @@
         storage=ReliveStorage(1_000_000, "shm:default"),
         sampler=RelivePrioritizedSampler(1_000_000, alpha=0.7, beta=0.5), batch_size=256)
 
-Processes that open the same store share the elements and their priorities; none owns them. An
-element is a row: a tensor, or a tensordict of fixed shapes on the CPU. What TorchRL calls its index
-is its key here: it is never that of another element, so a late update_priority hits nothing.
+Processes that open the same store share the elements and their priorities. An element is a row: a
+tensor, or a tensordict of fixed shapes on the CPU. The ``index`` of a drawn element is its key, which no
+other element ever gets: an update_priority that comes too late changes nothing.
 
-TorchRL's own writer and uniform sampler, which a buffer has where none is given, do as well as
-:class:`ReliveWriter` and :class:`ReliveSampler`. Elements are drawn, not addressed: ``buffer[i]``,
-slices of trajectories, TorchRL's other samplers and what else goes by position raise
-NotImplementedError. What ``extend`` and ``add`` return is no key (-1, or what TorchRL's writer
-counts), and update_priority takes no notice of it; initial priorities are read from the data
-(``td_error``, or the writer's ``priority_key``).
+A buffer without a writer or sampler gets TorchRL's own Writer and RandomSampler, which do the same as
+:class:`ReliveWriter` and :class:`ReliveSampler`. Elements have keys, not positions: ``buffer[i]``,
+slices of trajectories and TorchRL's other samplers raise NotImplementedError. ``extend`` and ``add``
+return no keys (-1, or what TorchRL's writer counts), and update_priority ignores these numbers. Initial
+priorities are read from the data: ``td_error``, or the writer's ``priority_key``.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ from . import _rows
 
 __all__ = ["RelivePrioritizedSampler", "ReliveSampler", "ReliveStorage", "ReliveWriter"]
 
-# The bits of a key below its table's number, which is never 0: no position is a key.
+# The number of the table is above these bits of a key, and is never 0: no position is a key.
 _LEAST_KEY = 1 << 56
 
-_NOT_ADDRESSED = ("elements are drawn, not addressed: use buffer.sample() of a buffer with "
+_NOT_ADDRESSED = ("ReliveStorage: elements have no positions: use buffer.sample() of a buffer with "
                   "sampler=ReliveSampler() or RelivePrioritizedSampler(...)")
 
 _UNKNOWN = -1  # the index of what was just appended
@@ -52,15 +51,16 @@ _PRIORITY_KEY = "td_error"
 
 
 class ReliveStorage(TensorStorage):
-    """The table. It is made when the first element comes, or found in the store. It is enough for a
-    uniform ``ReplayBuffer(storage=ReliveStorage(...))``.
+    """A storage: a table of Relive. If the store has no table of that name, the first element creates it.
+    ``ReplayBuffer(storage=ReliveStorage(...))`` is a complete buffer with uniform draws. Threads may
+    share a storage. It can be pickled if its store can.
 
-    :param max_size: elements that stay drawable; up to a block for each writer more may be drawn.
-    :param store: what :func:`relive.open` takes, or an open :class:`relive.Store`.
-    :param name: of the table.
-    :param max_writers: processes and threads that append at once.
-    :param shards: parts of the table, spread over the memory nodes.
-    :param options: of :func:`relive.open`.
+    :param max_size: elements that stay drawable; a few more may be, up to a block for each writer.
+    :param store: a URI for :func:`relive.open`, or an open :class:`relive.Store`.
+    :param name: name of the table. Processes that give the same store and name share it.
+    :param max_writers: storages that append to the table at once, in all processes.
+    :param shards: number of parts of the table, spread over the memory nodes.
+    :param options: those of :func:`relive.open`.
     """
 
     # A TensorStorage by name only: TorchRL asks for that where it wants batches as they come.
@@ -90,7 +90,7 @@ class ReliveStorage(TensorStorage):
 
     @property
     def initialized(self) -> bool:
-        """Is there a table?"""
+        """True if the table exists and is open here."""
         return self._table is not None
 
     def _open(self):
@@ -111,7 +111,7 @@ class ReliveStorage(TensorStorage):
     # -------- in --------
 
     def _append(self, data, priority):
-        """n elements, with their priorities or as new ones."""
+        """Appends n elements. priority: (n,) floats, or None = the largest so far."""
         if isinstance(data, TensorDictBase):
             self._inner = tuple(data.batch_size[1:])
         leaves = {path: leaf.detach().numpy() for path, leaf in _leaves(data)}
@@ -133,7 +133,7 @@ class ReliveStorage(TensorStorage):
                                          self._view(), **self._options)
 
     def _view(self):
-        """As the sampler of the buffer wants it."""
+        """Returns the view for the sampler of the buffer that this storage is part of."""
         samplers = [getattr(buffer, "sampler", None) for buffer in self._attached_entities]
         for sampler in samplers:
             if isinstance(sampler, RelivePrioritizedSampler):
@@ -143,7 +143,7 @@ class ReliveStorage(TensorStorage):
     # -------- out --------
 
     def _draw(self, n, beta):
-        """(keys, weights) of n elements, which the next get gives."""
+        """Draws n elements and returns their (keys, weights); the next get() returns the elements."""
         with self._lock:
             self._open()
             if self._table is None or not len(self._table):
@@ -163,7 +163,10 @@ class ReliveStorage(TensorStorage):
         return TensorDict(_rows.nested(leaves.items()), batch_size=[batch.n, *self._inner])
 
     def get(self, index: Any) -> Any:
-        """The elements that the sampler drew last, by its own index."""
+        """Returns the elements that the sampler drew last, as tensors of their own memory, once.
+
+        :param index: the index that this draw returned; any other raises NotImplementedError.
+        """
         drawn, elements = self._drawn
         if index is not drawn:
             raise NotImplementedError(_NOT_ADDRESSED)
@@ -171,7 +174,10 @@ class ReliveStorage(TensorStorage):
         return elements
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
-        """Appends what TorchRL's own writers bring, wherever they count that it goes."""
+        """Appends elements. TorchRL's own writers call it; their ``cursor`` is ignored.
+
+        :param data: an element, or several along the first dimension, or a list of elements.
+        """
         if not set_cursor:  # buffer[i] = ...
             raise NotImplementedError(_NOT_ADDRESSED)
         if isinstance(data, list):
@@ -184,15 +190,15 @@ class ReliveStorage(TensorStorage):
         self._append(data, priority)
 
     def _rand_given_ndim(self, batch_size):
-        """What TorchRL's RandomSampler asks for."""
+        """Draws keys for TorchRL's RandomSampler."""
         return self._draw(batch_size, 0.0)[0]
 
     def _max_size_along_dim0(self, *, single_data=None, batched_data=None):
-        """What TorchRL's writers ask for."""
+        """Returns the size that TorchRL's writers count positions by."""
         return self.max_size
 
     def _update(self, index, priority):
-        """Priorities of keys; what is no key is left out."""
+        """Sets the priorities of the keys among ``index``; other numbers are ignored."""
         known = (index < _UNKNOWN) | (index >= _LEAST_KEY)
         if not bool(known.any()):
             return
@@ -206,16 +212,16 @@ class ReliveStorage(TensorStorage):
         return min(len(self._table), self.max_size) if self._table is not None else 0
 
     def contains(self, item: Any) -> Any:
-        """Not here: keys are known by drawing."""
+        """Raises NotImplementedError: elements have no positions."""
         raise NotImplementedError(_NOT_ADDRESSED)
 
     def flatten(self) -> Any:
-        """Itself."""
+        """Returns this storage, which has one dimension already."""
         return self
 
     @property
     def shape(self) -> torch.Size:
-        """Of one dimension."""
+        """The shape of the storage: (max_size,)."""
         return torch.Size([self.max_size])
 
     def __repr__(self) -> str:
@@ -225,19 +231,16 @@ class ReliveStorage(TensorStorage):
     # -------- keeping --------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the elements are; what was appended is made durable. A store in this process's
-        memory has nothing that a state could lead to."""
-        if self._store.uri == "embed:":
-            raise NotImplementedError("embed: is gone with this process: use \"embed:FILE\" or "
-                                      "\"shm:NAME\"")
-        self._store.persist()
-        return {"uri": self._store.uri, "name": self.name, "max_size": self.max_size}
+        """Returns the URI of the store, the name and the size of the table; not the elements, which are
+        made durable. NotImplementedError for ``embed:``, which ends with its process."""
+        return {"uri": _rows.durable_uri(self._store), "name": self.name, "max_size": self.max_size}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Checks that this is the storage that the state is of: its elements are there."""
+        """Checks that the state is of this table. The elements are in it already. ValueError if it is of
+        another table."""
         mine = {"uri": self._store.uri, "name": self.name, "max_size": self.max_size}
         if mine != state_dict:
-            raise ValueError("state of %r, but this storage is %r" % (state_dict, mine))
+            raise ValueError("load_state_dict: state of %r, but this storage is %r" % (state_dict, mine))
         self._open()
 
     def dumps(self, path: Any) -> None:
@@ -247,7 +250,7 @@ class ReliveStorage(TensorStorage):
         self.load_state_dict(_load(path, "storage.json"))
 
     def _empty(self) -> None:
-        """Drops the table, for everybody; the next element makes it anew."""
+        """Deletes the table, for all processes that share it; the next element creates it anew."""
         with self._lock:
             if self._table is not None:
                 self._table.close(wait=False)
@@ -262,18 +265,19 @@ class ReliveStorage(TensorStorage):
 
 
 def _leaves(data):
-    """(path, tensor) of a tensor or tensordict."""
+    """Returns a list of (path, tensor) of a tensor or tensordict."""
     if isinstance(data, torch.Tensor):
         return [((), data)]
     if not isinstance(data, TensorDictBase):
-        raise NotImplementedError("%s: use tensors or tensordicts (of tensorclasses, to_tensordict "
-                                  "gives one)" % type(data).__name__)
+        raise NotImplementedError("%s: use tensors or tensordicts; to_tensordict() converts a "
+                                  "tensorclass" % type(data).__name__)
     pairs = data.items(include_nested=True, leaves_only=True)
     return [(key if isinstance(key, tuple) else (key,), leaf) for key, leaf in pairs]
 
 
 def _priority(data, key):
-    """Of n elements, one each or more, of which the largest counts; None where there is none."""
+    """Returns the (n,) priorities that n elements have under a key: of each the largest absolute value.
+    None = the key is not there."""
     priority = data.get(key, None) if isinstance(data, TensorDictBase) else None
     if priority is None:
         return None
@@ -290,11 +294,10 @@ def _load(path, name):
 
 
 class ReliveWriter(Writer):
-    """Appends to a :class:`ReliveStorage`.
+    """Appends elements to a :class:`ReliveStorage`.
 
-    :param priority_key: where the initial priorities are in a tensordict, one for each element or
-        more, of which the largest counts. Without it an element is as important as the most
-        important one so far.
+    :param priority_key: key of the initial priorities in a tensordict. If an element has several, the
+        largest absolute value counts. Elements without it get the largest priority so far.
     """
 
     def __init__(self, priority_key: Any = _PRIORITY_KEY) -> None:
@@ -303,11 +306,12 @@ class ReliveWriter(Writer):
         self._write_count = 0
 
     def add(self, data: Any) -> torch.Tensor:
-        """One element. Returns -1."""
+        """Appends one element, which is copied. Returns -1, as it has no position."""
         return self.extend(data.unsqueeze(0))[0]
 
     def extend(self, data: Any) -> torch.Tensor:
-        """Elements along the first dimension. Returns -1 for each."""
+        """Appends elements, along the first dimension or as a list; they are copied. It blocks as
+        :meth:`relive.Writer.extend`. Returns a tensor of -1, one for each, as they have no positions."""
         if isinstance(data, list):
             data = torch.stack(data)
         self._storage._append(data, _priority(data, self._priority_key))
@@ -332,10 +336,11 @@ class ReliveWriter(Writer):
 
 
 class ReliveSampler(Sampler):
-    """Draws uniformly, stratified over the table."""
+    """Draws elements uniformly: one from each of n equal parts of the table."""
 
     def sample(self, storage: ReliveStorage, batch_size: int) -> tuple[torch.Tensor, dict]:
-        """(keys, info)."""
+        """Draws elements. Returns their keys, (batch_size,) int64, and an empty dict. RuntimeError if the
+        storage is empty."""
         index, _ = storage._draw(batch_size, 0.0)
         return index, {}
 
@@ -356,19 +361,27 @@ class ReliveSampler(Sampler):
 
 
 class RelivePrioritizedSampler(PrioritizedSampler):
-    """Draws by (priority + eps)^alpha, stratified over the table.
+    """Draws elements with probability proportional to (priority + eps)^alpha, stratified: one from each
+    of n equal parts of the sum.
 
-    ``priority_weight`` is (N P)^-beta divided by the largest of the batch; TorchRL's is divided by
-    the largest of the buffer. ``beta`` can be set; ``alpha`` and ``eps`` are the table's.
+    ``priority_weight`` in the info is (N P)^-beta divided by the largest of the batch; TorchRL's own
+    sampler divides by the largest of the buffer.
+
+    :param max_capacity, reduction: as in TorchRL's PrioritizedSampler.
+    :param alpha: priority exponent, above 0. With ``eps`` it becomes part of the table that the storage
+        creates.
+    :param beta: importance exponent, 0 or more; it can be assigned later.
+    :param eps: added to each priority.
     """
 
     # A PrioritizedSampler by name only: TorchRL asks for that where it updates priorities.
     def __init__(self, max_capacity: int, alpha: float, beta: float, eps: float = 1e-8,
                  reduction: str = "max") -> None:
         if not alpha > 0:
-            raise NotImplementedError("alpha %r: use ReliveSampler to draw uniformly" % (alpha,))
+            raise NotImplementedError("RelivePrioritizedSampler: alpha %r: use ReliveSampler to draw "
+                                      "uniformly" % (alpha,))
         if beta < 0:
-            raise ValueError("beta %r: want 0 or more" % (beta,))
+            raise ValueError("RelivePrioritizedSampler: beta %r: want 0 or more" % (beta,))
         self._max_capacity = max_capacity
         self._alpha, self._beta, self._eps = alpha, beta, eps
         self.reduction = reduction
@@ -376,41 +389,48 @@ class RelivePrioritizedSampler(PrioritizedSampler):
 
     @property
     def alpha(self) -> float:
-        """Of the table."""
+        """The priority exponent."""
         return self._alpha
 
     @property
     def eps(self) -> float:
-        """Of the table."""
+        """The number that is added to each priority."""
         return self._eps
 
     @property
     def device(self) -> torch.device:
-        """Of keys and weights."""
+        """The device of keys and weights: the CPU."""
         return torch.device("cpu")
 
     @property
     def default_priority(self) -> float:
-        """That of a new element: the largest so far."""
+        """The priority of a new element: the largest so far; 1 in an empty storage."""
         if self._last is None or self._last.table is None:
             return 1.0
         largest = self._last.table.info().views[0].max_priority
         return max(largest**(1 / self._alpha) - self._eps, 0.0)
 
     def sample(self, storage: ReliveStorage, batch_size: int) -> tuple[torch.Tensor, dict]:
-        """(keys, info)."""
+        """Draws elements. Returns their keys, (batch_size,) int64, and a dict of their weights,
+        ``priority_weight``. RuntimeError if the storage is empty."""
         self._last = storage
         index, weight = storage._draw(batch_size, self._beta)
         return index, {"priority_weight": weight}
 
     @torch.no_grad()
     def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
-        """Sets priorities by keys; those of elements that are gone hit nothing."""
+        """Sets priorities. Elements that were overwritten are ignored, as is a number that is no key.
+
+        :param index: keys, as ``sample`` returned them.
+        :param priority: one for each key, or one for all.
+        :param storage: None = the storage that was sampled last.
+        :raises RuntimeError: another number of priorities.
+        """
         self._last = storage = storage if storage is not None else self._last
         index = torch.as_tensor(index, dtype=torch.int64).reshape(-1)
         priority = torch.as_tensor(priority).detach().double().reshape(-1)
         if priority.numel() not in (1, index.numel()):
-            raise RuntimeError("priority: %d values for %d elements"
+            raise RuntimeError("update_priority: %d values for %d elements: give one for each, or one"
                                % (priority.numel(), index.numel()))
         if storage is not None and storage.initialized:
             storage._update(index, priority)
@@ -436,7 +456,7 @@ class RelivePrioritizedSampler(PrioritizedSampler):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if (state_dict["alpha"], state_dict["eps"]) != (self._alpha, self._eps):
-            raise ValueError("state of %r, but this is %r" % (state_dict, self))
+            raise ValueError("load_state_dict: state of %r, but this is %r" % (state_dict, self))
         self._beta = state_dict["beta"]
 
     def dumps(self, path: Any) -> None:
