@@ -181,7 +181,7 @@ static int table_describe(struct rlv_store *store, const char *name, void *ctx)
 
 static int table_list(struct rlv_store *store, struct request *request)
 {
-	struct text_table list;
+	static struct text_table list;
 	int code;
 
 	if (request->json)
