@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void fail(struct json *json, int error)
+static void json_fail(struct json *json, int error)
 {
 	if (!json->error)
 		json->error = error;
@@ -14,7 +14,7 @@ static void fail(struct json *json, int error)
 static void write_bytes(struct json *json, const char *bytes, size_t n)
 {
 	if (!json->error && fwrite(bytes, 1, n, json->file) != n)
-		fail(json, -EIO);
+		json_fail(json, -EIO);
 }
 
 static void write_text(struct json *json, const char *text)
@@ -29,12 +29,12 @@ static void before_value(struct json *json)
 
 	if (json->depth == 0) {
 		if (json->has_root)
-			fail(json, -EINVAL);
+			json_fail(json, -EINVAL);
 		json->has_root = true;
 		return;
 	}
 	if (json->is_object[top] != json->has_key) {
-		fail(json, -EINVAL);
+		json_fail(json, -EINVAL);
 		return;
 	}
 	if (!json->has_key && json->has_member[top])
@@ -43,11 +43,11 @@ static void before_value(struct json *json)
 	json->has_key = false;
 }
 
-static void begin(struct json *json, bool is_object)
+static void json_open(struct json *json, bool is_object)
 {
 	before_value(json);
 	if (json->depth == JSON_DEPTH_MAX) {
-		fail(json, -EINVAL);
+		json_fail(json, -EINVAL);
 		return;
 	}
 	json->is_object[json->depth] = is_object;
@@ -56,10 +56,10 @@ static void begin(struct json *json, bool is_object)
 	write_text(json, is_object ? "{" : "[");
 }
 
-static void end(struct json *json, bool is_object)
+static void json_close(struct json *json, bool is_object)
 {
 	if (json->depth == 0 || json->has_key || json->is_object[json->depth - 1] != is_object) {
-		fail(json, -EINVAL);
+		json_fail(json, -EINVAL);
 		return;
 	}
 	json->depth--;
@@ -74,22 +74,22 @@ void json_init(struct json *json, FILE *file)
 
 void json_object_begin(struct json *json)
 {
-	begin(json, true);
+	json_open(json, true);
 }
 
 void json_object_end(struct json *json)
 {
-	end(json, true);
+	json_close(json, true);
 }
 
 void json_array_begin(struct json *json)
 {
-	begin(json, false);
+	json_open(json, false);
 }
 
 void json_array_end(struct json *json)
 {
-	end(json, false);
+	json_close(json, false);
 }
 
 /*
@@ -163,7 +163,7 @@ void json_key(struct json *json, const char *key)
 	unsigned top = json->depth - 1;
 
 	if (json->depth == 0 || !json->is_object[top] || json->has_key) {
-		fail(json, -EINVAL);
+		json_fail(json, -EINVAL);
 		return;
 	}
 	if (json->has_member[top])
@@ -258,7 +258,7 @@ void json_put_bool(struct json *json, const char *key, bool value)
 void json_newline(struct json *json)
 {
 	if (json->depth != 0)
-		fail(json, -EINVAL);
+		json_fail(json, -EINVAL);
 	else
 		write_text(json, "\n");
 	json->has_root = false;
@@ -267,9 +267,9 @@ void json_newline(struct json *json)
 int json_finish(struct json *json)
 {
 	if (json->depth != 0)
-		fail(json, -EINVAL);
+		json_fail(json, -EINVAL);
 	if (fflush(json->file) != 0)
-		fail(json, -EIO);
+		json_fail(json, -EIO);
 	return json->error;
 }
 

@@ -206,7 +206,7 @@ static uint64_t timed_update(struct tree_case *c, size_t n)
 }
 
 /* Read a buffer that evicts the L2 cache. */
-static void evict(void)
+static void evict_caches(void)
 {
 	static struct pages pages;
 	const uint8_t *bytes;
@@ -238,7 +238,7 @@ static void run_case(struct tree_case *c)
 			n = make_ops(c);
 		}
 		if (c->v.evicted)
-			evict();
+			evict_caches();
 		ns = c->metric == UPDATE ? timed_update(c, n) : timed_draw(c);
 		timed += ns;
 		done += n;

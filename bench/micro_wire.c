@@ -40,21 +40,21 @@ static double megabytes(const struct rlv_stats *delta, double seconds)
 	return (double)delta->read_bytes / seconds / 1e6;
 }
 
-static double reads(const struct rlv_stats *delta, double seconds)
+static double wire_reads(const struct rlv_stats *delta, double seconds)
 {
 	return (double)delta->reads / seconds;
 }
 
-static double microseconds(const struct rlv_stats *delta, double seconds)
+static double wire_us(const struct rlv_stats *delta, double seconds)
 {
 	return seconds * 1e6 / (double)delta->calls;
 }
 
 static struct wire_case cases[] = {
 	{ "atari_read_mbps", "MB/s", true, 32, 0, true, megabytes, NULL, NULL, { 0 }, { 0 } },
-	{ "small_reads_per_s", "/s", true, 256, 0, false, reads, NULL, NULL, { 0 }, { 0 } },
+	{ "small_reads_per_s", "/s", true, 256, 0, false, wire_reads, NULL, NULL, { 0 }, { 0 } },
 	{ "sample_one_us", "us", false, 1, 0, false, NULL, NULL, NULL, { 0 }, { 0 } },
-	{ "sample_one_ahead_us", "us", false, 1, 4, false, microseconds, NULL, NULL, { 0 }, { 0 } },
+	{ "sample_one_ahead_us", "us", false, 1, 4, false, wire_us, NULL, NULL, { 0 }, { 0 } },
 };
 
 static int say_failure(int ret, const char *what)

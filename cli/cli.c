@@ -93,7 +93,7 @@ int cli_result(bool as_json, const struct cli_value *values, size_t n, const cha
 
 /* Prints a line on stderr and keeps its text for --json: separated by "; ", truncated to the room. */
 RLV_PRINTF(4, 0)
-static void say(const char *prefix, char *kept, size_t room, const char *fmt, va_list args)
+static void cli_say(const char *prefix, char *kept, size_t room, const char *fmt, va_list args)
 {
 	char text[sizeof(said.message)];
 	size_t len = strlen(kept);
@@ -109,7 +109,7 @@ void cli_error(const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	say("relive: ", said.message, sizeof(said.message), fmt, args);
+	cli_say("relive: ", said.message, sizeof(said.message), fmt, args);
 	va_end(args);
 }
 
@@ -118,7 +118,7 @@ void cli_hint(const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	say("  try: ", said.hint, sizeof(said.hint), fmt, args);
+	cli_say("  try: ", said.hint, sizeof(said.hint), fmt, args);
 	va_end(args);
 }
 
@@ -150,7 +150,7 @@ int cli_finish(int exit_code, int argc, char *const *argv)
 }
 
 RLV_PRINTF(3, 0)
-static void fail(int code, const char *why, const char *fmt, va_list args)
+static void cli_print_failure(int code, const char *why, const char *fmt, va_list args)
 {
 	char what[256];
 	size_t named;
@@ -171,7 +171,7 @@ int cli_fail(int code, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	fail(code, rlv_last_error(), fmt, args);
+	cli_print_failure(code, rlv_last_error(), fmt, args);
 	va_end(args);
 	return CLI_FAILURE;
 }
@@ -181,7 +181,7 @@ int cli_fail_local(int code, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	fail(code, error_last_code() == code ? error_last() : "", fmt, args);
+	cli_print_failure(code, error_last_code() == code ? error_last() : "", fmt, args);
 	va_end(args);
 	return CLI_FAILURE;
 }

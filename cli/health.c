@@ -107,7 +107,7 @@ static int connect_to(const char *address, uint64_t deadline_ns, int *fd_out)
 }
 
 /* Sends the request, and reads until the peer closes or the buffer is full. */
-static int talk(int fd, uint64_t deadline_ns, char answer[ANSWER_BYTES])
+static int health_talk(int fd, uint64_t deadline_ns, char answer[ANSWER_BYTES])
 {
 	static const char request[] = "GET /healthz HTTP/1.1\r\nHost: relive\r\n\r\n";
 	size_t len = 0;
@@ -139,7 +139,7 @@ static int check_daemon(const char *address, int64_t timeout_ns, char *words)
 	int fd, ret = connect_to(address, deadline, &fd);
 
 	if (ret == 0) {
-		ret = talk(fd, deadline, answer);
+		ret = health_talk(fd, deadline, answer);
 		close(fd);
 	}
 	if (ret == 0) {

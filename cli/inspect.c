@@ -27,7 +27,7 @@ struct inspection {
 };
 
 /* ctx: struct inspection. -EBADMSG: the table is damaged. The failure was printed. */
-static int inspect(struct rlv_store *store, const char *name, void *ctx)
+static int inspect_store(struct rlv_store *store, const char *name, void *ctx)
 {
 	struct inspection *inspection = ctx;
 	struct rlv_verify_report report = { .size = sizeof(report) };
@@ -90,9 +90,9 @@ int cmd_inspect(int argc, char **argv)
 	if (common.json)
 		inspection.json = &json;
 	if (what[1])
-		code = inspect(store, what[1], &inspection) ? CLI_FAILURE : CLI_OK;
+		code = inspect_store(store, what[1], &inspection) ? CLI_FAILURE : CLI_OK;
 	else
-		code = cli_each_table(store, inspection.json, inspect, &inspection);
+		code = cli_each_table(store, inspection.json, inspect_store, &inspection);
 	if (!common.json && inspection.tables == 0 && code == CLI_OK)
 		printf("no tables\n");
 	cli_store_close(&store);

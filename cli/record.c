@@ -9,7 +9,7 @@
 
 enum { TEXT_BYTES = 64 };
 
-static const void *member(const struct field *field, const void *at)
+static const void *record_member(const struct field *field, const void *at)
 {
 	return (const char *)at + field->offset;
 }
@@ -17,8 +17,8 @@ static const void *member(const struct field *field, const void *at)
 static uint64_t number_of(const struct field *field, const void *at)
 {
 	if (field->kind <= FIELD_NAME)
-		return *(const uint32_t *)member(field, at);
-	return *(const uint64_t *)member(field, at);
+		return *(const uint32_t *)record_member(field, at);
+	return *(const uint64_t *)record_member(field, at);
 }
 
 static const char *name_of(const struct field *field, const void *at)
@@ -39,15 +39,16 @@ void record_members(const struct record *type, const void *at, struct json *json
 		if (field->kind == FIELD_OWN)
 			field->put(at, json, NULL);
 		else if (field->kind == FIELD_TEXT)
-			json_put_string(json, field->key, member(field, at));
+			json_put_string(json, field->key, record_member(field, at));
 		else if (field->kind == FIELD_NAME)
 			json_put_string(json, field->key, name_of(field, at));
 		else if (field->kind == FIELD_BOOL)
 			json_put_bool(json, field->key, number_of(field, at) != 0);
 		else if (field->kind == FIELD_I64)
-			json_put_i64(json, field->key, *(const int64_t *)member(field, at));
+			json_put_i64(json, field->key, *(const int64_t *)record_member(field, at));
 		else if (field->kind == FIELD_DOUBLE)
-			json_put_double(json, field->key, *(const double *)member(field, at));
+			json_put_double(json, field->key,
+					*(const double *)record_member(field, at));
 		else
 			json_put_u64(json, field->key, number_of(field, at));
 	}
@@ -60,7 +61,7 @@ static const char *text_of(const struct field *field, const void *at, char text[
 
 	switch (field->kind) {
 	case FIELD_TEXT:
-		string = member(field, at);
+		string = record_member(field, at);
 		return *string ? string : "-";
 	case FIELD_NAME:
 		return name_of(field, at);
@@ -79,10 +80,10 @@ static const char *text_of(const struct field *field, const void *at, char text[
 			snprintf(text, TEXT_BYTES, "%.1f s", seconds);
 		break;
 	case FIELD_DOUBLE:
-		snprintf(text, TEXT_BYTES, "%.6g", *(const double *)member(field, at));
+		snprintf(text, TEXT_BYTES, "%.6g", *(const double *)record_member(field, at));
 		break;
 	case FIELD_I64:
-		snprintf(text, TEXT_BYTES, "%lld", *(const long long *)member(field, at));
+		snprintf(text, TEXT_BYTES, "%lld", *(const long long *)record_member(field, at));
 		break;
 	case FIELD_U32:
 	case FIELD_U64:

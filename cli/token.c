@@ -18,7 +18,7 @@ struct request {
 	const char *out;  /* NULL = stdout */
 };
 
-static int give(struct rlv_store *store, const struct request *request)
+static int token_give(struct rlv_store *store, const struct request *request)
 {
 	char token[RLV_TOKEN_BYTES];
 	int fd, ret = rlv_store_token(store, request->role, token);
@@ -94,7 +94,7 @@ int cmd_token(int argc, char **argv)
 				     1, "role tokens are now of epoch %u; older ones are refused\n",
 				     epoch);
 	} else {
-		code = give(store, &request);
+		code = token_give(store, &request);
 	}
 	cli_store_close(&store);
 	return code;

@@ -32,7 +32,7 @@ static void path_beside_us(const char *binary, char path[PATH_MAX])
 	snprintf(path, PATH_MAX, "%s", binary);
 }
 
-static int redirect(const char *log_path)
+static int spawn_redirect(const char *log_path)
 {
 	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	int out;
@@ -56,7 +56,8 @@ static void tie_to(pid_t parent, int signal)
 }
 
 /* Runs in the child; never returns. An error is sent through the pipe. */
-static void become(const struct spawn_daemon *daemon, const char *path, pid_t parent, int report)
+static void spawn_become(const struct spawn_daemon *daemon, const char *path, pid_t parent,
+			 int report)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 	char *argv[64] = { 0 };
@@ -69,7 +70,7 @@ static void become(const struct spawn_daemon *daemon, const char *path, pid_t pa
 		signal(signals[i], SIG_DFL);
 	for (size_t i = 0; daemon->argv[i] && i + 1 < ARRAY_LEN(argv); i++)
 		argv[i] = strdup(daemon->argv[i]);
-	code = redirect(daemon->log_path);
+	code = spawn_redirect(daemon->log_path);
 	if (code == 0) {
 		execvp(path, argv);
 		code = -errno;
@@ -97,7 +98,7 @@ int spawn_daemon(const struct spawn_daemon *daemon, pid_t *pid_out)
 		return code;
 	}
 	if (pid == 0)
-		become(daemon, path, parent, report[1]);
+		spawn_become(daemon, path, parent, report[1]);
 	close(report[1]);
 
 	ssize_t got = read(report[0], &code, sizeof(code));

@@ -94,7 +94,7 @@ void text_table_row(struct text_table *table)
 		add_cell(table, "");
 }
 
-static void pad(FILE *file, size_t n)
+static void text_table_pad(FILE *file, size_t n)
 {
 	while (n--)
 		fputc(' ', file);
@@ -110,10 +110,10 @@ int text_table_print(const struct text_table *table, FILE *file)
 		size_t space = table->width[column] - columns_of(table->cells[i]);
 
 		if (table->right[column])
-			pad(file, space);
+			text_table_pad(file, space);
 		fputs(table->cells[i], file);
 		if (!last && !table->right[column])
-			pad(file, space);
+			text_table_pad(file, space);
 		fputs(last ? "\n" : "  ", file);
 	}
 	return fflush(file) || ferror(file) ? -EIO : 0;

@@ -16,14 +16,14 @@ static void count_in_child(void)
 	atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed);
 }
 
-static void watch(void)
+static void fork_handler_install(void)
 {
 	once_ret = pthread_atfork(NULL, NULL, count_in_child);
 }
 
 int fork_watch(uint32_t *generation_out)
 {
-	int ret = pthread_once(&once, watch);
+	int ret = pthread_once(&once, fork_handler_install);
 
 	if (ret || once_ret)
 		return error_set(-ENOMEM, "cannot register a fork handler");

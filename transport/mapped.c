@@ -25,7 +25,7 @@ struct mapped {
 	uint64_t write; /* the same, of those that write */
 };
 
-static struct mapped *of(struct transport *tr)
+static struct mapped *mapped_of(struct transport *tr)
 {
 	return (struct mapped *)tr;
 }
@@ -33,7 +33,7 @@ static struct mapped *of(struct transport *tr)
 /* The wire, with the deadline of the public call. */
 static struct transport *wire_of(struct transport *tr)
 {
-	struct transport *wire = of(tr)->wire;
+	struct transport *wire = mapped_of(tr)->wire;
 
 	wire->deadline_ns = tr->deadline_ns;
 	return wire;
@@ -42,7 +42,7 @@ static struct transport *wire_of(struct transport *tr)
 /* Copies counters of atomics and the end of the connection from the wire; returns ret. */
 static int mapped_learn(struct transport *tr, int ret)
 {
-	struct transport *wire = of(tr)->wire;
+	struct transport *wire = mapped_of(tr)->wire;
 
 	transport_account_cas(tr, wire->stats.cas_failed, wire->stats.unknown);
 	wire->stats = (struct transport_stats){ 0 };
@@ -88,7 +88,7 @@ static int mapped_submit(struct transport *tr, struct transport_wr *wrs, size_t 
 			 enum submit_order order, uint64_t *ticket_out)
 {
 	struct transport *wire = wire_of(tr);
-	struct mapped *mapped = of(tr);
+	struct mapped *mapped = mapped_of(tr);
 	size_t done = 0;
 	int ret = 0;
 
@@ -130,7 +130,7 @@ static int mapped_order(struct transport *tr)
 	struct transport *wire = wire_of(tr);
 	int ret = mapped_learn(tr, wire->ops->order(wire));
 
-	return ret ? ret : of(tr)->near->ops->order(of(tr)->near);
+	return ret ? ret : mapped_of(tr)->near->ops->order(mapped_of(tr)->near);
 }
 
 /* -------- regions -------- */
@@ -146,13 +146,13 @@ static struct mapped_region **find_region(struct mapped *mapped, const struct re
 
 static int mapped_persist(struct transport *tr, struct region *region, uint64_t off, uint64_t len)
 {
-	return transport_persist((*find_region(of(tr), region))->near, off, len);
+	return transport_persist((*find_region(mapped_of(tr), region))->near, off, len);
 }
 
 static int mapped_attach(struct transport *tr, const struct region_grant *grant,
 			 struct region **region_out)
 {
-	struct mapped *mapped = of(tr);
+	struct mapped *mapped = mapped_of(tr);
 	struct transport *wire = wire_of(tr);
 	struct mapped_region *mine = mem_zalloc(sizeof(*mine));
 	int ret;
@@ -190,7 +190,7 @@ err_free:
 static void mapped_detach(struct transport *tr, struct region *region)
 {
 	struct transport *wire = wire_of(tr);
-	struct mapped_region **at = find_region(of(tr), region);
+	struct mapped_region **at = find_region(mapped_of(tr), region);
 	struct mapped_region *mine = *at;
 
 	*at = mine->next;
@@ -204,7 +204,7 @@ static void mapped_detach(struct transport *tr, struct region *region)
 
 static void mapped_close(struct transport *tr)
 {
-	struct mapped *mapped = of(tr);
+	struct mapped *mapped = mapped_of(tr);
 
 	mapped->wire->broken = tr->broken;
 	for (const struct mapped_region *mine = mapped->regions; mine; mine = mine->next)

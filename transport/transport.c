@@ -324,7 +324,7 @@ int transport_run(struct transport *tr, struct transport_wr *wrs, size_t n)
 /* -------- calls that wait -------- */
 
 /* Submits requests in no order and waits: one phase, unless all are done at once. */
-static int call(struct transport *tr, struct transport_wr *wrs, size_t n)
+static int transport_call(struct transport *tr, struct transport_wr *wrs, size_t n)
 {
 	uint64_t ticket;
 	int ret = transport_submit(tr, wrs, n, SUBMIT_UNORDERED, &ticket);
@@ -340,7 +340,7 @@ static int call_io(struct transport *tr, enum transport_verb verb, const struct 
 
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		wrs[i] = (struct transport_wr){ .verb = verb, .io = io[i] };
-	return ret ? ret : call(tr, wrs, n);
+	return ret ? ret : transport_call(tr, wrs, n);
 }
 
 static int call_atomics(struct transport *tr, enum transport_verb verb,
@@ -353,7 +353,7 @@ static int call_atomics(struct transport *tr, enum transport_verb verb,
 		return ret;
 	for (size_t i = 0; i < n; i++)
 		wrs[i] = (struct transport_wr){ .verb = verb, .atomic = ops[i] };
-	ret = call(tr, wrs, n);
+	ret = transport_call(tr, wrs, n);
 	for (size_t i = 0; i < n; i++)
 		ops[i] = wrs[i].atomic;
 	return ret;

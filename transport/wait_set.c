@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-static void note(struct wait_set *set, struct wait_leg *leg, int ret)
+static void wait_set_note(struct wait_set *set, struct wait_leg *leg, int ret)
 {
 	if (leg->error == 0)
 		leg->error = ret;
@@ -29,7 +29,7 @@ void wait_set_chain(struct wait_set *set, struct transport *tr, struct transport
 {
 	struct wait_leg *leg = add_leg(set, tr);
 
-	note(set, leg, transport_submit_chain(tr, wrs, n, &leg->span));
+	wait_set_note(set, leg, transport_submit_chain(tr, wrs, n, &leg->span));
 }
 
 /* -------- reads -------- */
@@ -91,7 +91,7 @@ int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n)
 			continue;
 		last = tr;
 		leg = add_leg(set, tr);
-		note(set, leg, submit_reads(leg, io + i, n - i, n - i));
+		wait_set_note(set, leg, submit_reads(leg, io + i, n - i, n - i));
 	}
 	return set->error;
 }
@@ -104,7 +104,7 @@ int wait_set_read_fenced(struct wait_set *set, const struct transport_io *io, si
 	wait_set_begin(set);
 	leg = add_leg(set, io->region->tr);
 	leg->phases = 2;
-	note(set, leg, submit_reads(leg, io, n, fence));
+	wait_set_note(set, leg, submit_reads(leg, io, n, fence));
 	return set->error;
 }
 
@@ -120,7 +120,7 @@ int wait_set_look(struct wait_set *set)
 
 			if (ret == -EAGAIN)
 				return ret;
-			note(set, leg, ret);
+			wait_set_note(set, leg, ret);
 		}
 	}
 	set->n = 0;
@@ -138,7 +138,8 @@ int wait_set_wait(struct wait_set *set)
 			counted |= transport_count_wait(leg->tr, leg->span.last,
 							counted ? 0 : leg->phases);
 		for (; leg->span.first && leg->span.first <= leg->span.last; leg->span.first++)
-			note(set, leg, transport_look(leg->tr, leg->span.first, DEADLINE_NEVER));
+			wait_set_note(set, leg,
+				      transport_look(leg->tr, leg->span.first, DEADLINE_NEVER));
 	}
 	set->n = 0;
 	return set->error;

@@ -11,7 +11,7 @@
 
 /* -------- plain sockets -------- */
 
-static int moved(ssize_t n, size_t *n_out, short want, short *events_out)
+static int channel_moved(ssize_t n, size_t *n_out, short want, short *events_out)
 {
 	if (n > 0) {
 		*n_out = (size_t)n;
@@ -28,13 +28,13 @@ static int moved(ssize_t n, size_t *n_out, short want, short *events_out)
 static int socket_read(struct stream *stream, void *dst, size_t len, size_t *n_out,
 		       short *events_out)
 {
-	return moved(recv(stream->fd, dst, len, 0), n_out, POLLIN, events_out);
+	return channel_moved(recv(stream->fd, dst, len, 0), n_out, POLLIN, events_out);
 }
 
 static int socket_write(struct stream *stream, const void *src, size_t len, size_t *n_out,
 			short *events_out)
 {
-	return moved(send(stream->fd, src, len, MSG_NOSIGNAL), n_out, POLLOUT, events_out);
+	return channel_moved(send(stream->fd, src, len, MSG_NOSIGNAL), n_out, POLLOUT, events_out);
 }
 
 static bool socket_pending(const struct stream *stream)
@@ -195,8 +195,8 @@ static int read_to(struct channel *ch, uint8_t *bytes, size_t end, uint64_t dead
 }
 
 /* Reads a frame, or as much of it as is there: -EAGAIN, with the events to wait for. */
-static int take(struct channel *ch, uint64_t deadline_ns, short *events_out,
-		struct channel_frame *frame_out)
+static int channel_read_frame(struct channel *ch, uint64_t deadline_ns, short *events_out,
+			      struct channel_frame *frame_out)
 {
 	struct channel_frame frame;
 	uint8_t *body;
@@ -233,19 +233,19 @@ int channel_take(struct channel *ch, struct channel_frame *frame_out)
 {
 	short events = 0;
 
-	return take(ch, DEADLINE_NEVER, &events, frame_out);
+	return channel_read_frame(ch, DEADLINE_NEVER, &events, frame_out);
 }
 
 int channel_receive(struct channel *ch, uint64_t deadline_ns, struct channel_frame *frame_out)
 {
 	short events = POLLIN;
-	int ret = take(ch, deadline_ns, &events, frame_out);
+	int ret = channel_read_frame(ch, deadline_ns, &events, frame_out);
 
 	while (ret == -EAGAIN) {
 		ret = wait_for(ch, events, deadline_ns);
 		events = POLLIN;
 		if (ret == 0)
-			ret = take(ch, deadline_ns, &events, frame_out);
+			ret = channel_read_frame(ch, deadline_ns, &events, frame_out);
 		if (ret == -EAGAIN && check_time(ch, deadline_ns))
 			ret = -ETIMEDOUT;
 	}

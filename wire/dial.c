@@ -169,7 +169,7 @@ static int say_hello(struct handshake *hs)
 	return ret;
 }
 
-static int prove(struct handshake *hs)
+static int dial_prove(struct handshake *hs)
 {
 	Relive__AuthRequest request = RELIVE__AUTH_REQUEST__INIT;
 	uint8_t proof[AUTH_PROOF_BYTES];
@@ -202,7 +202,8 @@ static int prove(struct handshake *hs)
 	return ret;
 }
 
-static int introduce(const struct dial_opts *opts, struct channel *ch, struct dial_peer *peer_out)
+static int dial_introduce(const struct dial_opts *opts, struct channel *ch,
+			  struct dial_peer *peer_out)
 {
 	struct handshake hs = { .opts = opts, .ch = ch };
 	struct token_id id;
@@ -213,7 +214,7 @@ static int introduce(const struct dial_opts *opts, struct channel *ch, struct di
 		ret = say_hello(&hs);
 	}
 	if (ret == 0)
-		ret = prove(&hs);
+		ret = dial_prove(&hs);
 	if (ret) {
 		channel_fini(ch);
 		return ret;
@@ -242,7 +243,7 @@ static int dial_host(const struct dial_opts *opts, struct channel *ch, struct di
 		ret = stream_init_tls(&stream, fd, tls);
 	if (ret == 0) {
 		channel_init_stream(ch, &stream);
-		ret = introduce(opts, ch, peer_out);
+		ret = dial_introduce(opts, ch, peer_out);
 	}
 	tls_close(&tls);
 	return ret;
@@ -256,7 +257,7 @@ int dial_open(const struct dial_opts *opts, struct channel *ch_out, struct dial_
 
 	if (ret == 0 && opts->socket) {
 		channel_init(&ch, fd, NULL);
-		ret = introduce(opts, &ch, peer_out);
+		ret = dial_introduce(opts, &ch, peer_out);
 	}
 	if (ret == 0)
 		*ch_out = ch;

@@ -170,7 +170,7 @@ static bool is_refusal(int reason)
 	}
 }
 
-static int refused(const struct tls_state *state, const char *why)
+static int tls_refused(const struct tls_state *state, const char *why)
 {
 	if (state->files)
 		return error_set(-EACCES, "TLS: the certificates do not agree: %s", why);
@@ -195,7 +195,7 @@ static unsigned long take_errors(bool *refused_out)
 	return first;
 }
 
-static int broken(const struct tls_state *state)
+static int tls_broken(const struct tls_state *state)
 {
 	bool is_refused;
 	unsigned long code = take_errors(&is_refused);
@@ -207,12 +207,12 @@ static int broken(const struct tls_state *state)
 	else if (!why)
 		why = "unknown";
 	if (is_refused)
-		return refused(state, why);
+		return tls_refused(state, why);
 	return error_set(-EPROTO, "TLS: %s: %s",
 			 state->open ? "connection" : "the peer speaks no TLS 1.3 of ours", why);
 }
 
-static int failed(struct tls_state *state, int result, int code, short *events_out)
+static int tls_failed(struct tls_state *state, int result, int code, short *events_out)
 {
 	switch (SSL_get_error(state->ssl, result)) {
 	case SSL_ERROR_WANT_READ:
@@ -229,7 +229,7 @@ static int failed(struct tls_state *state, int result, int code, short *events_o
 				 code ? strerror(code) : "closed by the peer",
 				 state->open ? "" : " during the TLS handshake");
 	default:
-		return broken(state);
+		return tls_broken(state);
 	}
 }
 
@@ -245,10 +245,10 @@ static int shake_hands(struct tls_state *state, short *events_out)
 	errno = 0;
 	result = SSL_do_handshake(state->ssl);
 	if (result != 1)
-		return failed(state, result, errno, events_out);
+		return tls_failed(state, result, errno, events_out);
 	/* A server with any certificate completes a handshake: only the PSK proves the token. */
 	if (state->client_psk && !SSL_session_reused(state->ssl))
-		return refused(state, "the handshake used no token");
+		return tls_refused(state, "the handshake used no token");
 	state->open = true;
 	return 0;
 }
@@ -263,7 +263,7 @@ static int tls_read(struct stream *stream, void *dst, size_t len, size_t *n_out,
 	ERR_clear_error();
 	errno = 0;
 	ret = SSL_read_ex(state->ssl, dst, len, n_out);
-	return ret == 1 ? 0 : failed(state, ret, errno, events_out);
+	return ret == 1 ? 0 : tls_failed(state, ret, errno, events_out);
 }
 
 /* A peer that refuses us may hang up before our handshake ends: reads its pending alert. */
@@ -277,7 +277,7 @@ static int last_words(struct tls_state *state, int code)
 
 	snprintf(words, sizeof(words), "%s", error_last());
 	ret = SSL_read_ex(state->ssl, &byte, 1, &n);
-	if (ret != 1 && failed(state, ret, errno, &events) == -EACCES)
+	if (ret != 1 && tls_failed(state, ret, errno, &events) == -EACCES)
 		return -EACCES;
 	return error_set(code, "%s", words);
 }
@@ -293,7 +293,7 @@ static int tls_write(struct stream *stream, const void *src, size_t len, size_t 
 	ERR_clear_error();
 	errno = 0;
 	ret = SSL_write_ex(state->ssl, src, len, n_out);
-	ret = ret == 1 ? 0 : failed(state, ret, errno, events_out);
+	ret = ret == 1 ? 0 : tls_failed(state, ret, errno, events_out);
 	return ret == -ECONNRESET ? last_words(state, ret) : ret;
 }
 
@@ -388,7 +388,7 @@ bool stream_tls_has_spoken(const struct stream *stream)
 
 /* -------- the token -------- */
 
-static OSSL_PARAM octets(const char *name, const char *text)
+static OSSL_PARAM tls_octets(const char *name, const char *text)
 {
 	return OSSL_PARAM_construct_octet_string(name, (char *)text, strlen(text));
 }
@@ -397,9 +397,9 @@ int tls_derive(const char *key, const char *salt, const char *info, uint8_t key_
 {
 	const OSSL_PARAM params[] = {
 		OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, (char *)"SHA256", 0),
-		octets(OSSL_KDF_PARAM_KEY, key),
-		octets(OSSL_KDF_PARAM_SALT, salt),
-		octets(OSSL_KDF_PARAM_INFO, info),
+		tls_octets(OSSL_KDF_PARAM_KEY, key),
+		tls_octets(OSSL_KDF_PARAM_SALT, salt),
+		tls_octets(OSSL_KDF_PARAM_INFO, info),
 		OSSL_PARAM_construct_end(),
 	};
 	EVP_KDF_CTX *ctx;

@@ -99,7 +99,7 @@ LOCK_UNCHECKED static void forget_in_child(void)
 	(void)pthread_setspecific(cache_key, NULL);
 }
 
-static int set(unsigned index, const char *what, void *value, size_t bytes)
+static int arena_set(unsigned index, const char *what, void *value, size_t bytes)
 {
 	char name[64];
 
@@ -108,7 +108,7 @@ static int set(unsigned index, const char *what, void *value, size_t bytes)
 }
 
 /* Made with jemalloc's own hooks first, so that its own data stay out of the chunks. */
-static int make(const struct arena_source *source, unsigned *index_out)
+static int arena_make(const struct arena_source *source, unsigned *index_out)
 {
 	extent_hooks_t *hooks = &extent_hooks;
 	size_t grow = GROW_BYTES;
@@ -117,9 +117,9 @@ static int make(const struct arena_source *source, unsigned *index_out)
 
 	origin = source;
 	if (code == 0)
-		code = set(*index_out, "extent_hooks", &hooks, sizeof(extent_hooks_t *));
+		code = arena_set(*index_out, "extent_hooks", &hooks, sizeof(extent_hooks_t *));
 	if (code == 0)
-		code = set(*index_out, "retain_grow_limit", &grow, sizeof(grow));
+		code = arena_set(*index_out, "retain_grow_limit", &grow, sizeof(grow));
 	return code ? error_set(-ENOMEM, "jemalloc: no arena: error %d", code) : 0;
 }
 
@@ -146,7 +146,7 @@ static int open_locked(const struct arena_source *source) LOCK_REQUIRES(arena_ro
 		return 0;
 	ret = get_ready();
 	if (ret == 0)
-		ret = make(source, &index);
+		ret = arena_make(source, &index);
 	if (ret == 0)
 		/* A1 pairs with A2: the source and the key before the arena's number */
 		atomic_store_explicit(&arena, (int)index, memory_order_release);

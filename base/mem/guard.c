@@ -38,7 +38,7 @@ static struct {
 } guard;
 
 /* Async-signal-safe, as all that the handler calls. */
-static struct range *find(uintptr_t at)
+static struct range *guard_find_range(uintptr_t at)
 {
 	/* M2 pairs with M1: the chunk before its links */
 	struct chunk *chunk = atomic_load_explicit(&guard.chunks, memory_order_acquire);
@@ -61,7 +61,7 @@ static struct range *find(uintptr_t at)
 }
 
 /* Maps zeros from the page on to the range's end at once, so that further touches do not fault. */
-static bool patch(const struct range *range, uintptr_t at)
+static bool guard_patch(const struct range *range, uintptr_t at)
 {
 	uintptr_t from = at & ~(guard.page - 1);
 	/* relaxed: the range is in use, so it stays as it is */
@@ -76,11 +76,11 @@ static bool patch(const struct range *range, uintptr_t at)
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
 	uintptr_t at = (uintptr_t)info->si_addr;
-	struct range *range = info->si_code == BUS_ADRERR ? find(at) : NULL;
+	struct range *range = info->si_code == BUS_ADRERR ? guard_find_range(at) : NULL;
 	int saved = errno;
 
 	(void)context;
-	if (range && patch(range, at)) {
+	if (range && guard_patch(range, at)) {
 		/* relaxed: the interrupted thread reads it itself; others check again later */
 		atomic_store_explicit(range->broken, true, memory_order_relaxed);
 		errno = saved;
@@ -152,7 +152,7 @@ void guard_remove(const void *base)
 	if (!guard.installed || !base)
 		return;
 	lock_acquire(&guard.lock, &guard_role);
-	range = find((uintptr_t)base);
+	range = guard_find_range((uintptr_t)base);
 	if (range)
 		/* relaxed: the range is no longer accessed */
 		atomic_store_explicit(&range->base, 0, memory_order_relaxed);

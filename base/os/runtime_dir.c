@@ -31,7 +31,7 @@ bool runtime_name_is_valid(const char *name)
 
 /* -------- directories -------- */
 
-static int join(char out[RUNTIME_PATH_BYTES], const char *folder, const char *name)
+static int runtime_dir_join(char out[RUNTIME_PATH_BYTES], const char *folder, const char *name)
 {
 	char path[RUNTIME_PATH_BYTES];
 	int n = snprintf(path, sizeof(path), "%s/%s", folder, name);
@@ -50,7 +50,7 @@ static int join_uid(char out[RUNTIME_PATH_BYTES], const char *folder)
 	char name[32];
 
 	snprintf(name, sizeof(name), "relive-%u", (unsigned int)geteuid());
-	return join(out, folder, name);
+	return runtime_dir_join(out, folder, name);
 }
 
 /*
@@ -80,8 +80,8 @@ static int root_path(char out[RUNTIME_PATH_BYTES])
 	if (given && *given)
 		return given_root(given, out);
 	if (xdg && xdg[0] == '/')
-		return join(out, xdg, "relive");
-	return geteuid() == 0 ? join(out, "/run", "relive") : join_uid(out, "/tmp");
+		return runtime_dir_join(out, xdg, "relive");
+	return geteuid() == 0 ? runtime_dir_join(out, "/run", "relive") : join_uid(out, "/tmp");
 }
 
 /* On whose behalf a directory is checked. */
@@ -102,7 +102,7 @@ static int check_mode(const char *path, const struct stat *st)
 			 path, (unsigned int)(st->st_mode & 0777));
 }
 
-static int check(const char *path, enum role role, struct stat *st)
+static int runtime_dir_check(const char *path, enum role role, struct stat *st)
 {
 	bool is_shared;
 
@@ -119,11 +119,11 @@ static int check(const char *path, enum role role, struct stat *st)
 	return error_set(-EACCES, "%s: belongs to uid %u", path, (unsigned int)st->st_uid);
 }
 
-static int make(const char *path, struct stat *st)
+static int runtime_dir_make(const char *path, struct stat *st)
 {
 	if (mkdir(path, 0700) && errno != EEXIST)
 		return error_set(-errno, "mkdir %s: %s", path, strerror(errno));
-	return check(path, OWNER, st);
+	return runtime_dir_check(path, OWNER, st);
 }
 
 static int check_name(const char *store)
@@ -145,11 +145,12 @@ static int open_as(enum role role, const char *store, bool create, struct runtim
 	if (ret == 0)
 		ret = root_path(root);
 	if (ret == 0)
-		ret = join(dir.path, root, store);
+		ret = runtime_dir_join(dir.path, root, store);
 	if (ret == 0)
-		ret = create ? make(root, &st) : check(root, role, &st);
+		ret = create ? runtime_dir_make(root, &st) : runtime_dir_check(root, role, &st);
 	if (ret == 0)
-		ret = create ? make(dir.path, &st) : check(dir.path, role, &st);
+		ret = create ? runtime_dir_make(dir.path, &st)
+			     : runtime_dir_check(dir.path, role, &st);
 	if (ret)
 		return ret;
 	dir.shared = (st.st_mode & S_IXGRP) != 0;
@@ -187,7 +188,7 @@ static int open_to(const char *path, gid_t gid, mode_t mode)
 static int share_root(const char *root, gid_t gid)
 {
 	struct stat st;
-	int ret = check(root, OWNER, &st);
+	int ret = runtime_dir_check(root, OWNER, &st);
 
 	if (ret == 0 && (st.st_mode & S_IXGRP) && st.st_gid != gid)
 		return error_set(-EBUSY,
@@ -230,7 +231,7 @@ int runtime_dir_share_socket(const struct runtime_dir *dir, const char *file)
 int runtime_dir_file(const struct runtime_dir *dir, const char *file,
 		     char path_out[RUNTIME_PATH_BYTES])
 {
-	return join(path_out, dir->path, file);
+	return runtime_dir_join(path_out, dir->path, file);
 }
 
 /* -------- token -------- */
@@ -398,7 +399,7 @@ static int try_lock(int fd)
 }
 
 /* 0 = nobody, -1 = somebody in a pid namespace that is not ours. */
-static int holder(int fd)
+static int lock_holder_pid(int fd)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
@@ -428,7 +429,7 @@ static int lock_path(const char *path, int *fd_out, int *pid_out)
 			*fd_out = fd;
 			return 0;
 		}
-		*pid_out = ret ? holder(fd) : 0;
+		*pid_out = ret ? lock_holder_pid(fd) : 0;
 		close(fd);
 		if (ret)
 			return error_set(ret, "%s: held by pid %d", path, *pid_out);
@@ -474,7 +475,7 @@ int runtime_dir_holder(const struct runtime_dir *dir, const char *name)
 	fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return 0;
-	found = holder(fd);
+	found = lock_holder_pid(fd);
 	close(fd);
 	return found < 0 ? pid_of(pid) : found;
 }
@@ -490,11 +491,11 @@ static int store_lock_path(const char *store, char out[RUNTIME_PATH_BYTES])
 	if (ret == 0)
 		ret = root_path(root);
 	if (ret == 0)
-		ret = make(root, &st);
+		ret = runtime_dir_make(root, &st);
 	if (ret)
 		return ret;
 	snprintf(name, sizeof(name), ".%s.lock", store);
-	return join(out, root, name);
+	return runtime_dir_join(out, root, name);
 }
 
 int runtime_store_lock(const char *store, int *fd_out, int *pid_out)

@@ -18,7 +18,7 @@ static int check(int ret, const char *what)
 	return ret;
 }
 
-static int create(struct rlv_store *store, struct rlv_table **table)
+static int calls_create(struct rlv_store *store, struct rlv_table **table)
 {
 	const struct rlv_column columns[] = {
 		{ "obs", RLV_F32, RLV_OBS, 1, { 4 } },
@@ -34,7 +34,7 @@ static int create(struct rlv_store *store, struct rlv_table **table)
 }
 
 /* n steps in episodes of 8 appends. */
-static int append(struct rlv_writer *writer, uint32_t n, uint32_t round)
+static int calls_append(struct rlv_writer *writer, uint32_t n, uint32_t round)
 {
 	static float obs[STEPS][4], reward[STEPS];
 	static int64_t action[STEPS];
@@ -54,7 +54,7 @@ static int append(struct rlv_writer *writer, uint32_t n, uint32_t round)
 	return check(rlv_writer_append(writer, 0, &steps, NULL), "append");
 }
 
-static int learn(struct rlv_sampler *sampler, uint32_t round)
+static int calls_learn(struct rlv_sampler *sampler, uint32_t round)
 {
 	const struct rlv_batch *batch;
 	float td_error[BATCH];
@@ -69,16 +69,16 @@ static int learn(struct rlv_sampler *sampler, uint32_t round)
 	return ret;
 }
 
-static int work(struct rlv_writer *writer, struct rlv_sampler *sampler)
+static int calls_work(struct rlv_writer *writer, struct rlv_sampler *sampler)
 {
 	int ret = 0;
 
 	for (uint32_t i = 0; ret == 0 && i < 1024; i++)
-		ret = append(writer, STEPS, i);
+		ret = calls_append(writer, STEPS, i);
 	for (uint32_t i = 0; ret == 0 && i < 512; i++)
-		ret = append(writer, 1, i);
+		ret = calls_append(writer, 1, i);
 	for (uint32_t i = 0; ret == 0 && i < 64; i++)
-		ret = learn(sampler, i);
+		ret = calls_learn(sampler, i);
 	return ret;
 }
 
@@ -92,9 +92,10 @@ int main(void)
 
 	opts.batch_size = BATCH;
 	opts.seed = 1;
-	if (check(rlv_store_open("embed:", NULL, &store), "open") || create(store, &table) ||
+	if (check(rlv_store_open("embed:", NULL, &store), "open") || calls_create(store, &table) ||
 	    check(rlv_writer_open(table, NULL, &writer), "writer") ||
-	    check(rlv_sampler_open(table, &opts, &sampler), "sampler") || work(writer, sampler))
+	    check(rlv_sampler_open(table, &opts, &sampler), "sampler") ||
+	    calls_work(writer, sampler))
 		return 1;
 	if (check(rlv_sampler_close(&sampler), "close") ||
 	    check(rlv_writer_close(&writer), "close") || check(rlv_table_close(&table), "close"))

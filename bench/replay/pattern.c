@@ -41,7 +41,7 @@ double pattern_td(uint64_t number)
 	return (double)(pattern_class(number) + 1) / 4;
 }
 
-static uint64_t mix(uint64_t x)
+static uint64_t pattern_mix(uint64_t x)
 {
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -50,7 +50,8 @@ static uint64_t mix(uint64_t x)
 
 static uint64_t word_of(uint64_t number, uint32_t column, uint64_t word)
 {
-	return mix(number * 0x9e3779b97f4a7c15 + (uint64_t)column * 0xd6e8feb86659fd93 + word);
+	return pattern_mix(number * 0x9e3779b97f4a7c15 + (uint64_t)column * 0xd6e8feb86659fd93 +
+			   word);
 }
 
 static double reward_of(uint64_t number)

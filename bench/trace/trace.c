@@ -115,7 +115,7 @@ static int walk_chunks(struct trace *t)
 }
 
 /* Fill in trace_info and trace_columns from the header. */
-static void publish(struct trace *t)
+static void trace_publish(struct trace *t)
 {
 	const struct trace_header *h = &t->header;
 
@@ -220,7 +220,7 @@ static int finish_open(struct trace *t, struct trace **trace_out)
 		trace_close(&t);
 		return err;
 	}
-	publish(t);
+	trace_publish(t);
 	*trace_out = t;
 	return 0;
 }
@@ -356,7 +356,7 @@ int trace_load(struct trace *trace)
 	}
 	trace->rows = rows;
 	trace->loaded = true;
-	publish(trace);
+	trace_publish(trace);
 	return 0;
 }
 

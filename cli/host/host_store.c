@@ -166,7 +166,7 @@ static int plan_nodes(struct up *up, bool known)
 }
 
 /* Without the server's record, other records are of an `up` that was killed early. */
-static int plan(struct up *up)
+static int up_plan(struct up *up)
 {
 	struct host_daemon *metad = host_daemons_find(&up->daemons, HOST_METAD);
 	bool known = metad && metad->line.len, occupied = false;
@@ -196,7 +196,7 @@ static int plan(struct up *up)
 
 /* -------- records and processes -------- */
 
-static int start(struct up *up, struct host_daemon *daemon)
+static int up_start(struct up *up, struct host_daemon *daemon)
 {
 	int ret = host_start(&up->store->dir, daemon, up->opts->tied);
 
@@ -228,7 +228,7 @@ static int start_missing(struct up *up)
 			ret = host_files_record(&up->store->dir, daemon->name, &daemon->line);
 	}
 	if (ret == 0 && !asked)
-		ret = start(up, metad);
+		ret = up_start(up, metad);
 	for (uint32_t i = 0; i < up->daemons.n && ret == 0; i++) {
 		struct host_daemon *daemon = &up->daemons.at[i];
 		uint64_t deadline = deadline_after(clock_monotonic(), HOST_GRACE_NS);
@@ -241,7 +241,7 @@ static int start_missing(struct up *up)
 		       !store_status_ask(up->store->uri, HOST_ASK_NS, &status) &&
 		       store_node_is_up(store_status_find(&status, node_name(daemon))))
 			interrupt_sleep(HOST_POLL_NS);
-		ret = start(up, daemon);
+		ret = up_start(up, daemon);
 	}
 	return ret;
 }
@@ -260,7 +260,7 @@ static int look_at(struct up *up, struct host_daemon *daemon)
 					 "was not recorded: start it by hand, as before",
 					 up->store->name, daemon->name, (int)daemon->pid);
 		daemon->line = daemon->record;
-		return start(up, daemon);
+		return up_start(up, daemon);
 	}
 	if (!spawn_ended(daemon->pid, &status))
 		return 0;
@@ -328,7 +328,7 @@ static int wait_ready(struct up *up, struct progress *progress)
  * After a failure: keeps started daemons if the store ran before; else stops all. Restores the
  * records of daemons that did not start. True: no files remain.
  */
-static bool undo(struct up *up)
+static bool up_undo(struct up *up)
 {
 	for (uint32_t i = 0; i < up->daemons.n && !up->runs; i++) {
 		struct host_daemon *daemon = &up->daemons.at[i];
@@ -381,12 +381,12 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 			ret = host_files_look(&store.dir, &up->daemons);
 	}
 	if (ret == 0)
-		ret = plan(up);
+		ret = up_plan(up);
 	if (ret == 0)
 		ret = start_missing(up);
 	if (ret == 0)
 		ret = wait_ready(up, progress);
-	runtime_store_unlock(name, lock, ret && undo(up));
+	runtime_store_unlock(name, lock, ret && up_undo(up));
 	if (progress)
 		progress_clear(progress);
 	store.was_up = up->runs;

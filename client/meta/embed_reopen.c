@@ -61,7 +61,7 @@ static int open_shard(struct embed *embed, const struct found_part *part, struct
 }
 
 /* Adds a shard to its table, which its first shard creates. */
-static int adopt(struct embed *embed, struct shard *shard)
+static int reopen_adopt(struct embed *embed, struct shard *shard)
 {
 	uint32_t id = shard->desc.table_id;
 	struct embed_table *table = embed->tables[id];
@@ -133,7 +133,7 @@ static int take_part(struct embed *embed, const struct found_part *part,
 	ret = open_shard(embed, part, &shard);
 	if (ret)
 		return error_prefix(ret, "table id %u shard %u: ", any->object, any->part);
-	ret = adopt(embed, shard);
+	ret = reopen_adopt(embed, shard);
 	if (ret)
 		shard_close(&shard);
 	return ret;
@@ -251,7 +251,7 @@ static int check_trust(struct embed *embed, struct shard *shard)
 		shard->desc.name);
 }
 
-static int recover(struct embed *embed, struct shard *shard)
+static int reopen_recover(struct embed *embed, struct shard *shard)
 {
 	struct recover_opts opts = { 0 };
 	struct recover_report report;
@@ -306,6 +306,6 @@ int embed_reopen(struct embed *embed)
 	if (ret)
 		return error_prefix(ret, "pool file: ");
 	drop_incomplete(embed);
-	ret = for_each_shard(embed, recover);
+	ret = for_each_shard(embed, reopen_recover);
 	return ret ? error_prefix(ret, "pool file: ") : balance_tables(embed);
 }

@@ -343,7 +343,7 @@ static int put_slot(struct remote *remote, const struct meta_object *object,
 	return ret;
 }
 
-static void owe(struct remote *remote, struct owed_slot *owed)
+static void remote_owe(struct remote *remote, struct owed_slot *owed)
 {
 	lock_acquire(&remote->lock, &watch_role);
 	owed->next = remote->owed;
@@ -377,7 +377,7 @@ static int remote_slot_put(struct meta *meta, const struct meta_object *object,
 		return ret;
 	owed->object = *object;
 	owed->slot = *slot;
-	owe(remote_of(meta), owed);
+	remote_owe(remote_of(meta), owed);
 	return ret;
 }
 
@@ -393,7 +393,7 @@ static void put_owed(struct remote *remote)
 			log_warn("table %s: slot %u: %s", owed->object.name, owed->slot.owner,
 				 error_last());
 		if (ret == -ECONNREFUSED) {
-			owe(remote, owed);
+			remote_owe(remote, owed);
 			return;
 		}
 		mem_free(owed);
@@ -459,7 +459,7 @@ static uint64_t oldest_layout(struct remote *remote)
 /* -------- the keeper of the lease -------- */
 
 /* Returns whether calls wait: then it is not long until the next one. */
-static bool renew(struct remote *remote)
+static bool remote_renew(struct remote *remote)
 {
 	Relive__LeaseRenewRequest request = RELIVE__LEASE_RENEW_REQUEST__INIT;
 	struct rpc_call call = {
@@ -520,7 +520,7 @@ static void *keep_lease(void *arg)
 		if (bell & BELL_STOP)
 			return NULL;
 		heard = bell;
-		waits = renew(remote);
+		waits = remote_renew(remote);
 	}
 }
 

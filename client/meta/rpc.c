@@ -157,7 +157,7 @@ static const char *path_or_none(const char *path)
 	return *path ? path : NULL;
 }
 
-static int dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
+static int rpc_dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
 {
 	char token[TOKEN_TEXT_BYTES], socket[RUNTIME_PATH_BYTES];
 	struct dial_opts opts = {
@@ -289,7 +289,8 @@ LOCK_UNCHECKED int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out)
 	if (ret == 0)
 		ret = take_file(rpc->tls_ca, opts->tls.ca, "RELIVE_TLS_CA");
 	if (ret == 0)
-		ret = not_sent(rpc, dial(rpc, deadline_after(clock_monotonic(), opts->timeout_ns)));
+		ret = not_sent(rpc,
+			       rpc_dial(rpc, deadline_after(clock_monotonic(), opts->timeout_ns)));
 	if (ret) {
 		mem_free(rpc);
 		return ret;
@@ -367,8 +368,8 @@ static int ask_once(struct rpc *rpc, const struct rpc_call *call, uint64_t deadl
 	return 0;
 }
 
-static int ask(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_ns,
-	       ProtobufCMessage **reply_out) LOCK_REQUIRES(rpc_role)
+static int rpc_ask_until(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_ns,
+			 ProtobufCMessage **reply_out) LOCK_REQUIRES(rpc_role)
 {
 	uint64_t old = rpc->peer.client_id;
 	bool sent = false;
@@ -378,11 +379,11 @@ static int ask(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_n
 		/* The server sends nothing unasked: readable now means closed. */
 		if (rpc->connected && channel_is_readable(&rpc->channel))
 			hang_up(rpc);
-		ret = rpc->connected ? 0 : dial(rpc, deadline_ns);
+		ret = rpc->connected ? 0 : rpc_dial(rpc, deadline_ns);
 		for (uint32_t round = 0;
 		     is_away(ret) && !deadline_expired(clock_monotonic(), deadline_ns); round++) {
 			sleep_jittered(round, deadline_ns);
-			ret = dial(rpc, deadline_ns);
+			ret = rpc_dial(rpc, deadline_ns);
 		}
 		if (ret)
 			return sent ? not_answered(rpc, ret) : not_sent(rpc, ret);
@@ -416,7 +417,7 @@ int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **rep
 				 "before this one took all of its time",
 				 uri_of(rpc, uri));
 	}
-	ret = ask(rpc, call, deadline_ns, reply_out);
+	ret = rpc_ask_until(rpc, call, deadline_ns, reply_out);
 	lock_release(&rpc->lock, &rpc_role);
 	return ret;
 }

@@ -19,7 +19,7 @@ bool meta_waits_note(struct meta_watch *watch, const struct meta_wait *wait)
 	return first;
 }
 
-static void fill(struct meta_waits *out, uint32_t i, uint64_t now_ns)
+static void meta_waits_fill(struct meta_waits *out, uint32_t i, uint64_t now_ns)
 {
 	Relive__Waiting *wait = &out->waits[i];
 	struct meta_watch *at = &out->at[i];
@@ -44,6 +44,6 @@ void meta_waits_collect(const struct meta_watch *first, struct meta_waits *out)
 		if (!watch->said_ns || now_ns >= watch->said_ns + FRESH_NS)
 			continue;
 		out->at[out->n] = *watch;
-		fill(out, out->n++, now_ns);
+		meta_waits_fill(out, out->n++, now_ns);
 	}
 }

@@ -17,12 +17,12 @@ struct copy {
 	int fd;
 };
 
-static int failed(const char *what, const char *path)
+static int backup_failed(const char *what, const char *path)
 {
 	return error_set(-errno, "backup: %s %s: %s", what, path, strerror(errno));
 }
 
-static int take(void *ctx, const void *bytes, size_t len)
+static int backup_take(void *ctx, const void *bytes, size_t len)
 {
 	const struct copy *copy = ctx;
 	const char *at = bytes;
@@ -33,7 +33,7 @@ static int take(void *ctx, const void *bytes, size_t len)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return failed("write", copy->path);
+			return backup_failed("write", copy->path);
 		at += n;
 		len -= (size_t)n;
 	}
@@ -41,20 +41,20 @@ static int take(void *ctx, const void *bytes, size_t len)
 }
 
 /* A name on disk lasts only when its folder is synced too. */
-static int finish(const struct copy *copy, const char *path)
+static int backup_rename(const struct copy *copy, const char *path)
 {
 	char name[PATH_MAX];
 	int fd, ret;
 
 	if (fsync(copy->fd))
-		return failed("fsync", copy->path);
+		return backup_failed("fsync", copy->path);
 	if (rename(copy->path, path))
-		return failed("rename to", path);
+		return backup_failed("rename to", path);
 	snprintf(name, sizeof(name), "%s", path);
 	fd = open(dirname(name), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return failed("open the folder of", path);
-	ret = fsync(fd) ? failed("fsync the folder of", path) : 0;
+		return backup_failed("open the folder of", path);
+	ret = fsync(fd) ? backup_failed("fsync the folder of", path) : 0;
 	close(fd);
 	return ret;
 }
@@ -74,10 +74,10 @@ int rlv_store_backup(struct rlv_store *store, const char *path)
 		return error_set(-ENAMETOOLONG, "backup: %.64s...: name too long", path);
 	copy.fd = mkostemp(copy.path, O_CLOEXEC);
 	if (copy.fd < 0)
-		return failed("create", copy.path);
-	ret = store->meta->ops->backup(store->meta, take, &copy);
+		return backup_failed("create", copy.path);
+	ret = store->meta->ops->backup(store->meta, backup_take, &copy);
 	if (ret == 0)
-		ret = finish(&copy, path);
+		ret = backup_rename(&copy, path);
 	close(copy.fd);
 	if (ret)
 		(void)unlink(copy.path); /* already renamed on success */

@@ -9,7 +9,7 @@
 
 #define URI_FORMS "want embed:, embed:FILE, shm:NAME or relive://HOST:PORT"
 
-static int refuse(const char *text, const char *why)
+static int uri_refuse(const char *text, const char *why)
 {
 	return error_set(-EINVAL, "uri \"%.128s\": %s; " URI_FORMS, text, why);
 }
@@ -25,16 +25,16 @@ static int parse_tcp(const char *text, const char *rest, struct uri *uri)
 	unsigned long port = 7117;
 
 	if (bracket && !end)
-		return refuse(text, "no ] after the address");
+		return uri_refuse(text, "no ] after the address");
 	if (len == 0 || len >= sizeof(uri->text) || memchr(host, '/', len))
-		return refuse(text, "bad host");
+		return uri_refuse(text, "bad host");
 	if (*after) { /* digits only: strtoul would also take a sign and blanks */
 		if (*after != ':' || after[1 + strspn(after + 1, "0123456789")])
-			return refuse(text, "bad port");
+			return uri_refuse(text, "bad port");
 		port = strtoul(after + 1, NULL, 10);
 	}
 	if (port == 0 || port > UINT16_MAX)
-		return refuse(text, "bad port");
+		return uri_refuse(text, "bad port");
 	uri->port = (uint16_t)port;
 	memcpy(uri->text, host, len);
 	uri->text[len] = '\0';
@@ -60,21 +60,21 @@ int uri_parse(const char *text, struct uri *uri_out)
 	if (!text)
 		return error_set(-EINVAL, "uri is NULL; " URI_FORMS);
 	if (strnlen(text, URI_TEXT_BYTES) >= URI_TEXT_BYTES)
-		return refuse(text, "too long");
+		return uri_refuse(text, "too long");
 	if (skip_prefix(text, "embed:", &rest)) {
 		uri.kind = URI_EMBED;
 		memcpy(uri.text, rest, strlen(rest) + 1);
 	} else if (skip_prefix(text, "shm:", &rest)) {
 		uri.kind = URI_SHM;
 		if (!runtime_name_is_valid(rest))
-			return refuse(text,
-				      "a store's name is letters, digits, _ - . (48 at most)");
+			return uri_refuse(text,
+					  "a store's name is letters, digits, _ - . (48 at most)");
 		memcpy(uri.text, rest, strlen(rest) + 1);
 	} else if (skip_prefix(text, "relive://", &rest)) {
 		uri.kind = URI_TCP;
 		ret = parse_tcp(text, rest, &uri);
 	} else {
-		return refuse(text, "unknown scheme");
+		return uri_refuse(text, "unknown scheme");
 	}
 	if (ret == 0)
 		*uri_out = uri;

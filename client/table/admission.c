@@ -201,7 +201,7 @@ static void bound_explain(const struct limiter *lim, const char *name, int64_t b
 			 bound_value((int64_t)lim->bounds.spi), name, bound_value(bound));
 }
 
-static const char *plural(uint64_t n)
+static const char *admission_plural(uint64_t n)
 {
 	return n == 1 ? "" : "s";
 }
@@ -223,8 +223,8 @@ void admission_explain_insert(struct admission *adm, const struct table_desc *de
 	snprintf(text, WATCH_TEXT_BYTES,
 		 "append: the limiter of view %u of table %s waits for %" PRIu64
 		 " more sample%s (%" PRIu64 " items inserted, %" PRIu64 " sampled%s)",
-		 adm->view, desc->name, lacks, plural(lacks), now.ins_committed, now.smp_committed,
-		 bounds);
+		 adm->view, desc->name, lacks, admission_plural(lacks), now.ins_committed,
+		 now.smp_committed, bounds);
 }
 
 void admission_explain_sample(struct admission *adm, const struct table_desc *desc, uint64_t n,
@@ -243,7 +243,7 @@ void admission_explain_sample(struct admission *adm, const struct table_desc *de
 	lacks = limiter_lacks_inserts(&adm->lim, &now, n);
 	if (lacks)
 		snprintf(lacks_text, sizeof(lacks_text), "%" PRIu64 " more insert%s", lacks,
-			 plural(lacks));
+			 admission_plural(lacks));
 	bound_explain(&adm->lim, "min_diff", adm->lim.bounds.min_diff, bounds);
 	snprintf(text, WATCH_TEXT_BYTES,
 		 "sample of %" PRIu64 " from view %u of table %s: waits for %s (%" PRIu64

@@ -142,7 +142,7 @@ static int look_twice(struct shard *const *shards, uint32_t n, uint32_t view,
 
 /* -------- correct -------- */
 
-static int add(struct shard *control, uint32_t view, size_t member, uint64_t value)
+static int balance_add_word(struct shard *control, uint32_t view, size_t member, uint64_t value)
 {
 	uint64_t old;
 
@@ -169,15 +169,16 @@ int balance_view(struct shard *const *shards, uint32_t n, uint32_t view, int64_t
 	moved = (int64_t)(words.ins_committed - words.smp_committed - (uint64_t)items);
 	inserted = moved < 0 ? 0 - (uint64_t)moved : 0;
 	sampled = moved > 0 ? (uint64_t)moved : 0;
-	rc = add(control, view, offsetof(struct view_limits, ins_committed), inserted);
+	rc = balance_add_word(control, view, offsetof(struct view_limits, ins_committed), inserted);
 	if (!rc)
-		rc = add(control, view, offsetof(struct view_limits, smp_committed), sampled);
+		rc = balance_add_word(control, view, offsetof(struct view_limits, smp_committed),
+				      sampled);
 	if (!rc)
-		rc = add(control, view, offsetof(struct view_limits, ins_admitted),
-			 words.ins_committed + inserted - words.ins_admitted);
+		rc = balance_add_word(control, view, offsetof(struct view_limits, ins_admitted),
+				      words.ins_committed + inserted - words.ins_admitted);
 	if (!rc)
-		rc = add(control, view, offsetof(struct view_limits, smp_admitted),
-			 words.smp_committed + sampled - words.smp_admitted);
+		rc = balance_add_word(control, view, offsetof(struct view_limits, smp_admitted),
+				      words.smp_committed + sampled - words.smp_admitted);
 	if (!rc)
 		*moved_out = moved;
 	return rc;

@@ -9,7 +9,7 @@
 #define SPI_MAX ((double)((uint64_t)1 << 32))
 #define DIFF_MAX ((double)((uint64_t)1 << 46))
 
-static double unscale(int64_t fixed)
+static double limit_unscale(int64_t fixed)
 {
 	return (double)fixed / (double)SPI_ONE;
 }
@@ -88,7 +88,7 @@ int limit_desc_check(const struct limit_desc *bounds, uint64_t capacity)
 	if (bounds->min_diff > bounds->max_diff ||
 	    (!bounds->spi && (bounds->min_diff != INT64_MIN || bounds->max_diff != INT64_MAX)))
 		return error_set(-EINVAL, "limiter bounds %g and %g: do not fit the ratio %g",
-				 unscale(bounds->min_diff), unscale(bounds->max_diff),
+				 limit_unscale(bounds->min_diff), limit_unscale(bounds->max_diff),
 				 (double)bounds->spi / (double)SPI_ONE);
 	if (bounds->spi > (uint64_t)SPI_MAX << LIMIT_SPI_BITS)
 		return error_set(-EINVAL, "limiter samples_per_insert %g: at most %g",
@@ -102,14 +102,14 @@ int limit_desc_check(const struct limit_desc *bounds, uint64_t capacity)
 		return error_set(-EINVAL,
 				 "limiter min_size %" PRIu64 ": max_diff %g stops the inserts at "
 				 "%g items, with %g samples per insert and none sampled yet",
-				 bounds->min_size, unscale(bounds->max_diff),
+				 bounds->min_size, limit_unscale(bounds->max_diff),
 				 (double)bounds->max_diff / (double)bounds->spi,
 				 (double)bounds->spi / (double)SPI_ONE);
 	if (can_get_stuck(bounds))
 		return error_set(-EINVAL,
 				 "limiter bounds %g and %g: too narrow, neither an insert (%g) nor "
 				 "a sample (1) may fit between them",
-				 unscale(bounds->min_diff), unscale(bounds->max_diff),
+				 limit_unscale(bounds->min_diff), limit_unscale(bounds->max_diff),
 				 (double)bounds->spi / (double)SPI_ONE);
 	return 0;
 }

@@ -72,7 +72,7 @@ static int wait_posted(struct limiter *lim)
 	return rc;
 }
 
-static int post(struct limiter *lim, size_t n)
+static int limiter_post(struct limiter *lim, size_t n)
 {
 	struct transport_span span;
 	int rc = transport_submit_chain(lim->region->tr, lim->wrs, n, &span);
@@ -86,7 +86,7 @@ static int post(struct limiter *lim, size_t n)
 	return 0;
 }
 
-static struct transport_wr faa(const struct limiter *lim, uint64_t off, uint64_t value)
+static struct transport_wr limiter_faa(const struct limiter *lim, uint64_t off, uint64_t value)
 {
 	return (struct transport_wr){
 		.verb = VERB_FAA,
@@ -113,7 +113,7 @@ static struct transport_wr write_slot(struct limiter *lim, bool fence)
 
 /* -------- words -------- */
 
-static uint64_t word(const void *words, size_t member)
+static uint64_t limiter_word(const void *words, size_t member)
 {
 	return rword64_load_acquire((const void *)((const uint8_t *)words + member));
 }
@@ -122,10 +122,10 @@ static uint64_t word(const void *words, size_t member)
 
 static void take_words(const void *at, struct limiter_words *out)
 {
-	out->ins_admitted = word(at, offsetof(struct view_limits, ins_admitted));
-	out->ins_committed = word(at, offsetof(struct view_limits, ins_committed));
-	out->smp_admitted = word(at, offsetof(struct view_limits, smp_admitted));
-	out->smp_committed = word(at, offsetof(struct view_limits, smp_committed));
+	out->ins_admitted = limiter_word(at, offsetof(struct view_limits, ins_admitted));
+	out->ins_committed = limiter_word(at, offsetof(struct view_limits, ins_committed));
+	out->smp_admitted = limiter_word(at, offsetof(struct view_limits, smp_admitted));
+	out->smp_committed = limiter_word(at, offsetof(struct view_limits, smp_committed));
 }
 
 /* L4 pairs with L3: the committed counts, then the leaves that the caller reads. */
@@ -162,7 +162,7 @@ static __int128 signed_count(uint64_t admitted)
 	return (int64_t)admitted;
 }
 
-static __int128 scaled(__int128 samples)
+static __int128 limiter_scaled(__int128 samples)
 {
 	return samples * ((__int128)1 << LIMIT_SPI_BITS);
 }
@@ -171,7 +171,7 @@ static bool insert_fits(const struct limiter *lim, const struct limiter_words *n
 {
 	__int128 inserts = signed_count(now->ins_admitted) + n;
 
-	return inserts * (__int128)lim->bounds.spi - scaled(now->smp_committed) <=
+	return inserts * (__int128)lim->bounds.spi - limiter_scaled(now->smp_committed) <=
 	       lim->bounds.max_diff;
 }
 
@@ -180,7 +180,8 @@ static bool sample_fits(const struct limiter *lim, const struct limiter_words *n
 	__int128 inserts = (__int128)now->ins_committed;
 
 	return now->ins_committed >= lim->bounds.min_size &&
-	       inserts * (__int128)lim->bounds.spi - scaled(signed_count(now->smp_admitted) + n) >=
+	       inserts * (__int128)lim->bounds.spi -
+			       limiter_scaled(signed_count(now->smp_admitted) + n) >=
 		       lim->bounds.min_diff;
 }
 
@@ -199,7 +200,7 @@ uint64_t limiter_lacks_inserts(const struct limiter *lim, const struct limiter_w
 
 	if (lim->bounded_sample)
 		to_diff =
-			steps_to(scaled(signed_count(now->smp_admitted) + n) +
+			steps_to(limiter_scaled(signed_count(now->smp_admitted) + n) +
 					 lim->bounds.min_diff - inserts * (__int128)lim->bounds.spi,
 				 (__int128)lim->bounds.spi);
 	return max_u64(to_size, to_diff);
@@ -212,9 +213,9 @@ uint64_t limiter_lacks_samples(const struct limiter *lim, const struct limiter_w
 
 	if (!lim->bounded_insert)
 		return 0;
-	return steps_to(inserts * (__int128)lim->bounds.spi - scaled(now->smp_committed) -
+	return steps_to(inserts * (__int128)lim->bounds.spi - limiter_scaled(now->smp_committed) -
 				lim->bounds.max_diff,
-			scaled(1));
+			limiter_scaled(1));
 }
 
 /* The difference stays between the bounds, so a move longer than their distance never fits. */
@@ -248,8 +249,8 @@ static void announce_in_place(struct limiter *lim, const struct side *side)
  * slot's count, then the CAS of the view's count. A client that dies between the two costs one
  * reservation of slack.
  */
-static int announce(struct limiter *lim, const struct side *side, uint64_t n,
-		    struct limiter_words *now)
+static int limiter_announce(struct limiter *lim, const struct side *side, uint64_t n,
+			    struct limiter_words *now)
 {
 	uint64_t copy[WORDS_BYTES / sizeof(uint64_t)];
 	struct transport_wr wrs[2];
@@ -280,12 +281,12 @@ static int announce(struct limiter *lim, const struct side *side, uint64_t n,
 
 typedef bool (*fits_fn)(const struct limiter *lim, const struct limiter_words *now, uint64_t n);
 
-static int admit(struct limiter *lim, const struct side *side, fits_fn fits, uint64_t n)
+static int limiter_admit(struct limiter *lim, const struct side *side, fits_fn fits, uint64_t n)
 {
 	bool inserts = side->admitted == &lim->mine.ins_admitted;
 	struct limiter_words now;
 	uint64_t *mine = inserts ? &now.ins_admitted : &now.smp_admitted, old;
-	int rc = announce(lim, side, n, &now);
+	int rc = limiter_announce(lim, side, n, &now);
 
 	/* A failed CAS returns the newer count; the other side only grows, so old words are safe. */
 	while (!rc && fits(lim, &now, n)) {
@@ -307,7 +308,7 @@ static int admit(struct limiter *lim, const struct side *side, fits_fn fits, uin
 	if (rc)
 		return rc;
 	lim->wrs[0] = write_slot(lim, true);
-	rc = post(lim, 1);
+	rc = limiter_post(lim, 1);
 	return rc ? rc : -EAGAIN;
 }
 
@@ -319,7 +320,7 @@ int limiter_try_insert(struct limiter *lim, uint64_t n)
 	if (!side.bounded || !n)
 		return 0;
 	rc = check_span(lim, n, (__int128)n * (__int128)lim->bounds.spi, "insert");
-	return rc ? rc : admit(lim, &side, insert_fits, n);
+	return rc ? rc : limiter_admit(lim, &side, insert_fits, n);
 }
 
 int limiter_try_sample(struct limiter *lim, uint64_t n)
@@ -329,8 +330,8 @@ int limiter_try_sample(struct limiter *lim, uint64_t n)
 	int rc;
 
 	if (side.bounded && n) {
-		rc = check_span(lim, n, scaled(n), "sample");
-		return rc ? rc : admit(lim, &side, sample_fits, n);
+		rc = check_span(lim, n, limiter_scaled(n), "sample");
+		return rc ? rc : limiter_admit(lim, &side, sample_fits, n);
 	}
 	if (side.bounded || lim->open_for_samples)
 		return 0;
@@ -344,7 +345,7 @@ int limiter_try_sample(struct limiter *lim, uint64_t n)
 /* -------- commit -------- */
 
 /* L3 pairs with L4: items are published or consumed, then the count that admits others to them. */
-static int commit(struct limiter *lim, const struct side *side, uint64_t n, uint64_t done)
+static int limiter_commit(struct limiter *lim, const struct side *side, uint64_t n, uint64_t done)
 {
 	size_t count = 0;
 	int rc = wait_posted(lim);
@@ -352,27 +353,27 @@ static int commit(struct limiter *lim, const struct side *side, uint64_t n, uint
 	if (rc)
 		return rc;
 	if (done)
-		lim->wrs[count++] = faa(lim, side->committed_off, done);
+		lim->wrs[count++] = limiter_faa(lim, side->committed_off, done);
 	if (side->bounded && n > done)
-		lim->wrs[count++] = faa(lim, side->admitted_off, done - n);
+		lim->wrs[count++] = limiter_faa(lim, side->admitted_off, done - n);
 	if (side->bounded && n) {
 		*side->committed += done;
 		*side->admitted -= n - done;
 		lim->wrs[count++] = write_slot(lim, true);
 	}
-	return count ? post(lim, count) : 0;
+	return count ? limiter_post(lim, count) : 0;
 }
 
 int limiter_commit_insert(struct limiter *lim, uint64_t n, uint64_t done)
 {
 	struct side side = insert_side(lim);
 
-	return commit(lim, &side, n, done);
+	return limiter_commit(lim, &side, n, done);
 }
 
 int limiter_commit_sample(struct limiter *lim, uint64_t n, uint64_t done)
 {
 	struct side side = sample_side(lim);
 
-	return commit(lim, &side, n, done);
+	return limiter_commit(lim, &side, n, done);
 }

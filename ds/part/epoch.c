@@ -55,7 +55,7 @@ static int store_pin(const struct epoch *ep, uint64_t pin)
 	return rc ? rc : transport_order(ep->page->tr);
 }
 
-static void see(struct epoch *ep, uint64_t word)
+static void epoch_see(struct epoch *ep, uint64_t word)
 {
 	ep->number = epoch_number(word);
 	ep->mode = epoch_mode_of(word);
@@ -73,7 +73,7 @@ int epoch_enter(struct epoch *ep)
 	if (!rc && ep->entered) {
 		if (epoch_number(word) != ep->pinned)
 			return -ESTALE;
-		see(ep, word);
+		epoch_see(ep, word);
 		return 0;
 	}
 	for (int i = 0; !rc && i < ENTER_TRIES; i++) {
@@ -82,7 +82,7 @@ int epoch_enter(struct epoch *ep)
 		if (!rc)
 			rc = load_word(ep, &word);
 		if (!rc && epoch_number(word) == ep->pinned) {
-			see(ep, word);
+			epoch_see(ep, word);
 			ep->entered = true;
 			return 0;
 		}
@@ -99,7 +99,7 @@ int epoch_refresh(struct epoch *ep)
 	int rc = load_word(ep, &word);
 
 	if (!rc)
-		see(ep, word);
+		epoch_see(ep, word);
 	return rc;
 }
 
@@ -148,7 +148,7 @@ static int look_behind_pin(struct epoch *ep)
 	};
 	rc = transport_run(ep->region->tr, wrs, n);
 	if (!rc)
-		see(ep, word);
+		epoch_see(ep, word);
 	return rc;
 }
 

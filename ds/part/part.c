@@ -129,7 +129,7 @@ static int store_state(struct region *region, uint64_t state)
 	return rc ? rc : transport_store(region, off, &state, sizeof(state));
 }
 
-static int persist(struct region *region, uint64_t bytes)
+static int part_persist(struct region *region, uint64_t bytes)
 {
 	bool can = (region->tr->caps & TRANSPORT_PERSISTENT) != 0;
 
@@ -144,11 +144,11 @@ int part_publish(const struct part_regions *regions)
 
 	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
 		if (role != REGION_ROWS)
-			rc = persist(regions->at[role], 0);
+			rc = part_persist(regions->at[role], 0);
 	for (size_t i = 0; !rc && i < sizeof(order) / sizeof(order[0]); i++) {
 		rc = store_state(regions->at[order[i]], REGION_LIVE);
 		if (!rc)
-			rc = persist(regions->at[order[i]], REGION_SUPERBLOCK_BYTES);
+			rc = part_persist(regions->at[order[i]], REGION_SUPERBLOCK_BYTES);
 	}
 	return rc;
 }

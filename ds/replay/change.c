@@ -169,7 +169,7 @@ static bool digest_leaf(struct change *c, enum change_verb verb, struct leaf_op 
 }
 
 /* Handles all answers; moves the notes of remaining ops to the front. */
-static int digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
+static int change_digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
 {
 	struct shard_change *ch = cc->change;
 	struct wr_list *list = &ch->acc->chain;
@@ -251,7 +251,7 @@ void change_by_chains(enum change_verb verb, struct chain_change *ccs, uint32_t 
 			if (ch->ret) /* some may be done, but uncounted */
 				ch->acc->unwaited.lost = true;
 			else
-				ch->ret = digest(verb, cc, &refresh);
+				ch->ret = change_digest(verb, cc, &refresh);
 			cc->damaged = false;
 			if (ch->ret == 0 && refresh)
 				ch->ret = see_epoch_again(&ch->acc->epoch, &cc->damaged);
@@ -366,7 +366,7 @@ static void run_chained(enum change_verb verb, struct shard_change *changes, uin
 		ccs[k].change->ret = end_shard(verb, ccs[k].change);
 }
 
-static int run(enum change_verb verb, struct shard_change *changes, uint32_t n)
+static int change_run(enum change_verb verb, struct shard_change *changes, uint32_t n)
 {
 	uint32_t now;
 	int first = 0;
@@ -385,15 +385,15 @@ static int run(enum change_verb verb, struct shard_change *changes, uint32_t n)
 
 int change_publish(struct shard_change *changes, uint32_t n)
 {
-	return run(CHANGE_PUBLISH, changes, n);
+	return change_run(CHANGE_PUBLISH, changes, n);
 }
 
 int change_update(struct shard_change *changes, uint32_t n)
 {
-	return run(CHANGE_UPDATE, changes, n);
+	return change_run(CHANGE_UPDATE, changes, n);
 }
 
 int change_consume(struct shard_change *changes, uint32_t n)
 {
-	return run(CHANGE_CONSUME, changes, n);
+	return change_run(CHANGE_CONSUME, changes, n);
 }

@@ -18,7 +18,7 @@ int priority_check(const float *values, size_t n)
 	return 0;
 }
 
-static const struct priority_kernel *kernel(void)
+static const struct priority_kernel *kernel_of_cpu(void)
 {
 #if defined(__x86_64__)
 	switch (cpu_level()) {
@@ -59,7 +59,7 @@ void priority_from_td(const struct view_desc *view, const float *td, size_t n, u
 {
 	const struct priority_law bounds = bounds_of(view);
 
-	*clamped += kernel()->quanta(&bounds, td, n, quanta_out);
+	*clamped += kernel_of_cpu()->quanta(&bounds, td, n, quanta_out);
 }
 
 void priority_from_value(const struct view_desc *view, const float *priorities, size_t n,
@@ -69,7 +69,7 @@ void priority_from_value(const struct view_desc *view, const float *priorities, 
 
 	bounds.add = 0;
 	bounds.power = 1;
-	*clamped += kernel()->quanta(&bounds, priorities, n, quanta_out);
+	*clamped += kernel_of_cpu()->quanta(&bounds, priorities, n, quanta_out);
 }
 
 void priority_to_value(const struct view_desc *view, const uint64_t *leaf_words, size_t n,
@@ -90,7 +90,7 @@ void priority_weights(const double *probability, size_t n, double items, double 
 	/* The smallest probability has the largest weight. */
 	for (size_t i = 0; by_max && i < n; i++)
 		least = probability[i] < least ? probability[i] : least;
-	kernel()->powers(probability, n, by_max ? 1 / least : items, -beta, weights_out);
+	kernel_of_cpu()->powers(probability, n, by_max ? 1 / least : items, -beta, weights_out);
 }
 
 uint64_t priority_max_off(const struct shard *shard, uint32_t view)

@@ -115,7 +115,7 @@ static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
  * Reads the epoch and the headers. Closes the headers; clears an invalid owner, and a ticket of
  * another block.
  */
-static int begin(struct recovery *rec)
+static int recovery_begin(struct recovery *rec)
 {
 	struct shard *shard = rec->shard;
 	const struct table_desc *desc = &shard->desc;
@@ -417,7 +417,7 @@ static int do_piece(struct recovery *rec)
 {
 	switch (rec->step) {
 	case RECOVER_BEGIN:
-		return begin(rec);
+		return recovery_begin(rec);
 	case RECOVER_BLOCKS:
 		return sound_block(rec);
 	case RECOVER_HEADERS:

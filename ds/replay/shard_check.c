@@ -30,7 +30,7 @@ struct check {
 
 /* Counts a problem, and keeps the message if it is among the first. */
 RLV_PRINTF(3, 4)
-static void problem(struct check *check, uint64_t *count, const char *fmt, ...)
+static void check_problem(struct check *check, uint64_t *count, const char *fmt, ...)
 {
 	struct shard_check_report *report = check->report;
 	va_list args;
@@ -71,8 +71,9 @@ static int check_words(struct check *check)
 			rword64_load_relaxed(&words.part.clean.word);
 	if (epoch_mode_of(epoch) != EPOCH_NORMAL) {
 		report->dirty = true;
-		problem(check, &report->wrong_tags, "epoch %u: a rebuild by owner %u is in mode %d",
-			report->epoch, epoch_owner(epoch), (int)epoch_mode_of(epoch));
+		check_problem(check, &report->wrong_tags,
+			      "epoch %u: a rebuild by owner %u is in mode %d", report->epoch,
+			      epoch_owner(epoch), (int)epoch_mode_of(epoch));
 	}
 	return 0;
 }
@@ -93,16 +94,16 @@ static int check_slots(struct check *check)
 			uint32_t behind = report->epoch - (uint32_t)info->pin;
 
 			if (info->state > SLOT_FENCED)
-				problem(check, &report->wrong_slots, "slot %u: state %d",
-					info->slot, (int)info->state);
+				check_problem(check, &report->wrong_slots, "slot %u: state %d",
+					      info->slot, (int)info->state);
 			report->live_slots += info->state == SLOT_LIVE;
 			if (info->state == SLOT_FREE || info->pin == SLOT_IDLE)
 				continue;
 			report->busy_slots++;
 			if (info->pin > UINT32_MAX || behind > 1)
-				problem(check, &report->wrong_slots,
-					"slot %u: pin %" PRIu64 " under epoch %u", info->slot,
-					info->pin, report->epoch);
+				check_problem(check, &report->wrong_slots,
+					      "slot %u: pin %" PRIu64 " under epoch %u", info->slot,
+					      info->pin, report->epoch);
 		}
 	}
 	return 0;
@@ -123,23 +124,23 @@ static int check_header(struct check *check, uint32_t block)
 	report->used_blocks++;
 	report->open_blocks += open;
 	if (seq % desc->blocks != block)
-		problem(check, &report->wrong_headers,
-			"block %u: ticket %" PRIu64 " is of block %u", block, seq,
-			(uint32_t)(seq % desc->blocks));
+		check_problem(check, &report->wrong_headers,
+			      "block %u: ticket %" PRIu64 " is of block %u", block, seq,
+			      (uint32_t)(seq % desc->blocks));
 	if (seq >= report->head)
-		problem(check, &report->wrong_headers,
-			"block %u: ticket %" PRIu64 ", but head is at %" PRIu64, block, seq,
-			report->head);
+		check_problem(check, &report->wrong_headers,
+			      "block %u: ticket %" PRIu64 ", but head is at %" PRIu64, block, seq,
+			      report->head);
 	/* Recovery writes owner 0 into a header that it changed. */
 	if (owner > desc->max_clients || (open && owner == 0)) {
-		problem(check, &report->wrong_headers, "block %u: %s by owner %u of %u", block,
-			open ? "open" : "closed", owner, desc->max_clients);
+		check_problem(check, &report->wrong_headers, "block %u: %s by owner %u of %u",
+			      block, open ? "open" : "closed", owner, desc->max_clients);
 	} else if (open) {
 		rc = slot_read(&check->shard->part, owner - 1, &info);
 		if (!rc && info.state == SLOT_FREE)
-			problem(check, &report->wrong_headers,
-				"block %u: open, but its owner's slot %u is free", block,
-				owner - 1);
+			check_problem(check, &report->wrong_headers,
+				      "block %u: open, but its owner's slot %u is free", block,
+				      owner - 1);
 	}
 	return rc;
 }
@@ -180,31 +181,33 @@ static void check_leaf(struct check *check, const struct item *item)
 	const struct row_info *row, *anchor;
 
 	if (leaf_priority(item->word) > view->max_prio)
-		problem(check, &report->wrong_leaves,
-			"view %u slot %u: priority %" PRIu64 " above %" PRIu64, item->view, slot,
-			leaf_priority(item->word), view->max_prio);
+		check_problem(check, &report->wrong_leaves,
+			      "view %u slot %u: priority %" PRIu64 " above %" PRIu64, item->view,
+			      slot, leaf_priority(item->word), view->max_prio);
 	/* An interrupted claim leaves items of older laps under a newer header. */
 	if (!header || !gen || (now + LEAF_GEN_MASK - gen) % LEAF_GEN_MASK > LEAF_GEN_MASK / 2)
-		problem(check, &report->wrong_leaves,
-			"view %u slot %u: live with gen %u under header %#" PRIx64, item->view,
-			slot, gen, header);
+		check_problem(check, &report->wrong_leaves,
+			      "view %u slot %u: live with gen %u under header %#" PRIx64,
+			      item->view, slot, gen, header);
 	if (item->row + 1 < desc->window_max)
-		problem(check, &report->wrong_leaves,
-			"view %u slot %u: live on a repeated row of its block", item->view, slot);
+		check_problem(check, &report->wrong_leaves,
+			      "view %u slot %u: live on a repeated row of its block", item->view,
+			      slot);
 	if (!check->infos || item->row + 1 < view->window)
 		return; /* no rows to check, or reported already */
 	row = &check->infos[item->row];
 	anchor = row - view->future;
 	if (!row_scan_is_whole(check->infos, item->row, view->window, gen))
-		problem(check, &report->wrong_rows,
-			"view %u slot %u: rows of its window are torn or not of gen %u", item->view,
-			slot, gen);
+		check_problem(check, &report->wrong_rows,
+			      "view %u slot %u: rows of its window are torn or not of gen %u",
+			      item->view, slot, gen);
 	else if (anchor->flags & (ROW_FINAL | ROW_FILLER))
-		problem(check, &report->wrong_rows, "view %u slot %u: its anchor has flags %#x",
-			item->view, slot, anchor->flags);
+		check_problem(check, &report->wrong_rows,
+			      "view %u slot %u: its anchor has flags %#x", item->view, slot,
+			      anchor->flags);
 	else if (row->flags & ROW_REPEATED)
-		problem(check, &report->wrong_rows, "view %u slot %u: live on a repeated row",
-			item->view, slot);
+		check_problem(check, &report->wrong_rows, "view %u slot %u: live on a repeated row",
+			      item->view, slot);
 }
 
 static int check_leaves(struct check *check, uint32_t view, uint32_t block)
@@ -255,10 +258,10 @@ static int check_sums(struct check *check, uint32_t view)
 	if (report->dirty)
 		return 0;
 	if (sums.wrong_nodes || sums.wrong_tags || sums.size_error)
-		problem(check, &(uint64_t){ 0 },
-			"view %u: %" PRIu64 " sums and %" PRIu64 " tags are wrong, size is %" PRId64
-			" off, and no rebuild is due",
-			view, sums.wrong_nodes, sums.wrong_tags, sums.size_error);
+		check_problem(check, &(uint64_t){ 0 },
+			      "view %u: %" PRIu64 " sums and %" PRIu64
+			      " tags are wrong, size is %" PRId64 " off, and no rebuild is due",
+			      view, sums.wrong_nodes, sums.wrong_tags, sums.size_error);
 	return 0;
 }
 
@@ -268,9 +271,9 @@ static void check_side(struct check *check, uint32_t view, const char *side, uin
 	int64_t missing = (int64_t)(committed - admitted); /* admitted may be negative, too */
 
 	if (missing > 0 && (uint64_t)missing > check->opts.limit_slack)
-		problem(check, &check->report->wrong_limits,
-			"view %u: %" PRIu64 " %s committed, only %" PRId64 " admitted", view,
-			committed, side, (int64_t)admitted);
+		check_problem(check, &check->report->wrong_limits,
+			      "view %u: %" PRIu64 " %s committed, only %" PRId64 " admitted", view,
+			      committed, side, (int64_t)admitted);
 }
 
 static int check_limits(struct check *check, uint32_t view)
@@ -292,7 +295,8 @@ static int check_limits(struct check *check, uint32_t view)
 	smp_committed = rword64_load_relaxed(&words.smp_committed.word);
 	if (check->shard->desc.shard != check->opts.control) {
 		if (ins_admitted | ins_committed | smp_admitted | smp_committed)
-			problem(check, &check->report->wrong_limits,
+			check_problem(
+				check, &check->report->wrong_limits,
 				"view %u: counted on shard %u, which is not the control shard",
 				view, check->shard->desc.shard);
 		return 0;

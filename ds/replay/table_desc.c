@@ -230,7 +230,7 @@ uint64_t table_block_min(const struct table_desc *desc, uint32_t group)
 }
 
 /* Returns the offset of an array and moves *end behind it, to a new line. */
-static uint64_t place(uint64_t *end, uint64_t bytes)
+static uint64_t desc_place(uint64_t *end, uint64_t bytes)
 {
 	uint64_t off = *end;
 
@@ -276,18 +276,18 @@ void table_layout_regions(struct table_desc *desc)
 	uint64_t end = align_up(DESC_OFF + sizeof(*desc), WIRE_LINE);
 	uint64_t leaf_bytes = sumtree_leaf_bytes(&desc->tree);
 
-	desc->words_off = place(&end, sizeof(struct shard_words));
+	desc->words_off = desc_place(&end, sizeof(struct shard_words));
 	for (uint32_t i = 0; i < desc->n_views; i++) {
 		struct view_desc *view = &desc->views[i];
 
 		view->max_prio = sumtree_max_prio(desc->slots);
-		view->words_off = place(&end, sizeof(struct view_words));
-		view->inner_off[0] = place(&end, desc->tree.inner_bytes);
-		view->inner_off[1] = place(&end, desc->tree.inner_bytes);
-		view->leaves_off = place(&end, leaf_bytes);
-		view->counts_off = view->max_times_sampled > 1 ? place(&end, leaf_bytes) : 0;
+		view->words_off = desc_place(&end, sizeof(struct view_words));
+		view->inner_off[0] = desc_place(&end, desc->tree.inner_bytes);
+		view->inner_off[1] = desc_place(&end, desc->tree.inner_bytes);
+		view->leaves_off = desc_place(&end, leaf_bytes);
+		view->counts_off = view->max_times_sampled > 1 ? desc_place(&end, leaf_bytes) : 0;
 	}
-	desc->headers_off = place(&end, desc->blocks * sizeof(struct rword64));
+	desc->headers_off = desc_place(&end, desc->blocks * sizeof(struct rword64));
 	desc->tree_bytes = end;
 	desc->rows_bytes = ROWS_OFF + (uint64_t)desc->slots * desc->row_bytes;
 	desc->rows_bytes = align_up(desc->rows_bytes, WIRE_LINE);

@@ -30,7 +30,7 @@ struct plan {
 	uint64_t block_min; /* two windows, in whole groups */
 };
 
-static uint64_t slack(const struct plan *plan)
+static uint64_t plan_slack(const struct plan *plan)
 {
 	return (uint64_t)SLACK_BLOCKS * plan->desc->max_writers;
 }
@@ -40,7 +40,7 @@ static uint64_t blocks_for(const struct plan *plan, uint64_t block)
 {
 	uint64_t steps = table_block_steps(plan->desc, block);
 
-	return min_u64(div_up(plan->share, steps), UINT64_MAX / 8) + slack(plan);
+	return min_u64(div_up(plan->share, steps), UINT64_MAX / 8) + plan_slack(plan);
 }
 
 static int choose_block(const struct plan *plan, uint64_t *block_out)
@@ -94,9 +94,9 @@ static int choose_sizes(const struct plan *plan)
 		desc->slots = (uint32_t)(blocks * block);
 		return 0;
 	}
-	if (most > slack(plan)) /* shards of max_slots slots that hold the capacity */
+	if (most > plan_slack(plan)) /* shards of max_slots slots that hold the capacity */
 		shards = div_up(desc->capacity,
-				(most - slack(plan)) * table_block_steps(desc, block));
+				(most - plan_slack(plan)) * table_block_steps(desc, block));
 	if (!shards || shards > TABLE_MAX_SHARDS)
 		return error_set(-EINVAL,
 				 "capacity %" PRIu64 ": not representable, %u shards of %" PRIu64

@@ -119,7 +119,7 @@ struct delta_run {
  * Replaces nodes by their parents, recip being that of the fan-out, and combines neighbours of the
  * same node, in place, without unpredictable branches.
  */
-static inline void combine(struct delta_run *run, uint64_t recip)
+static inline void deferred_combine(struct delta_run *run, uint64_t recip)
 {
 	uint32_t last = (uint32_t)(run->node[0] * recip >> NODE_RECIP_SHIFT), k = 0;
 	int64_t sum = 0;
@@ -206,7 +206,7 @@ static int apply_levels(const struct sumtree *tree, struct tree_deltas *deltas, 
 	for (uint32_t l = range.from; ret == 0 && l < range.end; l++) {
 		ret = add_level(tree, deltas, inner_off + tree->level_off[l], run);
 		if (l < tree->geo.levels)
-			combine(run, tree->recip[l]);
+			deferred_combine(run, tree->recip[l]);
 	}
 	return ret;
 }
@@ -224,7 +224,7 @@ static int apply_list(const struct sumtree *tree, struct tree_deltas *deltas, ui
 		return 0;
 	if (list->unsorted) {
 		sort_run(&run, deltas, tree->nodes[1]);
-		combine(&run, (uint64_t)1 << NODE_RECIP_SHIFT);
+		deferred_combine(&run, (uint64_t)1 << NODE_RECIP_SHIFT);
 	}
 	list->n = 0;
 	list->unsorted = false;

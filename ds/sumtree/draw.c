@@ -28,7 +28,7 @@ struct draw_call {
 };
 
 /* Repeats one draw over all trees, tops re-read, until it finds a leaf. */
-static int restart(struct draw_call *call, const struct draws *out, size_t to)
+static int draw_restart(struct draw_call *call, const struct draws *out, size_t to)
 {
 	const struct strata independent = { 0 };
 
@@ -72,7 +72,7 @@ static int draw_chunk(struct draw_call *call, const struct strata *strata, const
 		for (uint64_t bits = lost[w]; bits; bits &= bits - 1) {
 			uint32_t i = w * 64 + bits_ctz(bits);
 
-			ret = i < n ? restart(call, out, first + i) : 0;
+			ret = i < n ? draw_restart(call, out, first + i) : 0;
 			if (ret)
 				return ret;
 		}

@@ -44,7 +44,7 @@ static ALWAYS_INLINE void load_columns(const uint64_t *const *children, uint32_t
 	c[3] = _mm256_permute2x128_si256(odd01, odd23, 0x31);
 }
 
-static ALWAYS_INLINE void consider(struct picks *p, __m256i word, bool leaves)
+static ALWAYS_INLINE void avx2_consider(struct picks *p, __m256i word, bool leaves)
 {
 	__m256i beyond = _mm256_cmpgt_epi64(p->prefix, p->r); /* -1 where it is beyond r */
 
@@ -69,7 +69,7 @@ static ALWAYS_INLINE struct picks pick_group(const struct draw_lanes *lanes, uin
 	for (uint32_t at = 0; at < fanout; at += LANES) {
 		load_columns(&lanes->children[i], at, c);
 		for (uint32_t k = 0; k < LANES; k++)
-			consider(&p, c[k], leaves);
+			avx2_consider(&p, c[k], leaves);
 	}
 	return p;
 }

@@ -72,7 +72,7 @@ static ALWAYS_INLINE void add_child(struct picks *p, __m512i word, bool leaves)
 	p->prefix = _mm512_add_epi64(p->prefix, word);
 }
 
-static ALWAYS_INLINE void consider(struct picks *p, __m512i word, bool leaves)
+static ALWAYS_INLINE void avx512_consider(struct picks *p, __m512i word, bool leaves)
 {
 	__mmask8 here = _mm512_cmple_epu64_mask(p->prefix, p->r);
 
@@ -95,11 +95,11 @@ static ALWAYS_INLINE struct picks pick_group(const struct draw_lanes *lanes, uin
 	p.word = c[0];
 	add_child(&p, c[0], leaves);
 	for (uint32_t k = 1; k < LANES; k++)
-		consider(&p, c[k], leaves);
+		avx512_consider(&p, c[k], leaves);
 	for (uint32_t at = LANES; at < fanout; at += LANES) {
 		load_columns(&lanes->children[i], at, c);
 		for (uint32_t k = 0; k < LANES; k++)
-			consider(&p, c[k], leaves);
+			avx512_consider(&p, c[k], leaves);
 	}
 	return p;
 }
@@ -125,8 +125,8 @@ static ALWAYS_INLINE uint32_t store_group(struct draw_lanes *lanes, uint32_t i,
 }
 
 /* As draw_aim, for nodes still in a register. */
-static ALWAYS_INLINE void aim(struct draw_lanes *lanes, uint32_t i, __m512i node,
-			      const struct draw_step *step)
+static ALWAYS_INLINE void avx512_aim(struct draw_lanes *lanes, uint32_t i, __m512i node,
+				     const struct draw_step *step)
 {
 	__m512i bytes = _mm512_mul_epu32(node, _mm512_set1_epi64(step->next_bytes));
 	__m512i base = _mm512_set1_epi64((long long)(uintptr_t)step->next_base);
@@ -156,7 +156,7 @@ static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t grou
 	node = _mm512_add_epi64(_mm512_mul_epu32(node, _mm512_set1_epi64(fanout)), p.child);
 	redo = store_group(lanes, group * LANES, &p, (struct target){ node, step->limit }, leaves);
 	if (!leaves && redo == 0 && step->next_base)
-		aim(lanes, group * LANES, node, step);
+		avx512_aim(lanes, group * LANES, node, step);
 	return redo;
 }
 

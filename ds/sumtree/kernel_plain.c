@@ -8,8 +8,8 @@
 #include <stdbool.h>
 
 /* Moves one lane down; false = the caller must settle it. */
-static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_step *step,
-			bool leaves)
+static inline bool plain_pick(struct draw_lanes *lanes, uint32_t i, const struct draw_step *step,
+			      bool leaves)
 {
 	const struct rword64 *children = (const struct rword64 *)(const void *)lanes->children[i];
 	uint64_t r = lanes->r[i], prefix = 0, any = 0;
@@ -44,7 +44,7 @@ static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
 	uint32_t redo = 0;
 
 	for (uint32_t i = 0; i < DRAW_GROUP; i++)
-		if (!pick(lanes, group * DRAW_GROUP + i, step, leaves))
+		if (!plain_pick(lanes, group * DRAW_GROUP + i, step, leaves))
 			redo |= 1u << i;
 	if (redo == 0 && step->next_base)
 		draw_aim(lanes, group, step);

@@ -55,8 +55,8 @@ struct piles {
 };
 
 /* Sets the position of a draw within its tree. */
-static inline void put(struct sumtree_descent *down, uint32_t i, uint32_t node, uint64_t r,
-		       uint64_t expected)
+static inline void place_put(struct sumtree_descent *down, uint32_t i, uint32_t node, uint64_t r,
+			     uint64_t expected)
 {
 	down->ratio[i] = 1;
 	down->lanes.node[i] = node;
@@ -71,7 +71,7 @@ static inline uint32_t put_in_tree(struct sumtree_descent *down, const struct su
 	uint32_t node = sumtree_tops_find(tops, r, near);
 
 	down->shard[i] = tops->shard;
-	put(down, i, node, r - tops->prefix[node], tops->value[node]);
+	place_put(down, i, node, r - tops->prefix[node], tops->value[node]);
 	return node;
 }
 
@@ -144,7 +144,7 @@ static int place_in_tree(struct sumtree_descent *down, struct sumtree_tops *tops
 		for (node = 0; r >= value[node]; node++)
 			r -= value[node];
 		down->shard[i] = 0;
-		put(down, i, node, r, value[node]);
+		place_put(down, i, node, r, value[node]);
 	}
 	return ret;
 }

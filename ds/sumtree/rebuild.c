@@ -101,7 +101,7 @@ static int take_over(struct pass *pass, uint64_t word)
 	return 0;
 }
 
-static int seize(struct pass *pass)
+static int rebuild_seize(struct pass *pass)
 {
 	struct shard *shard = pass->shard;
 	uint64_t off = part_word_off(&shard->part, offsetof(struct part_words, epoch));
@@ -219,7 +219,7 @@ static int zero_spare(struct pass *pass)
  * Writes `clean` while the word is still ours: one writer at a time. If we die before the flip,
  * the successor raises dirty, which revokes it.
  */
-static int flip(struct pass *pass)
+static int rebuild_flip(struct pass *pass)
 {
 	struct shard *shard = pass->shard;
 	uint32_t next = epoch_number(pass->word) + 1;
@@ -265,7 +265,7 @@ int sumtree_rebuild_pass(struct shard *shard, const struct rebuild_opts *opts,
 	report->clean = false;
 	report->waiting = false;
 	report->live_leaves = 0;
-	rc = seize(&pass);
+	rc = rebuild_seize(&pass);
 	if (rc)
 		return rc;
 	report->epoch = epoch_number(pass.word);
@@ -277,7 +277,7 @@ int sumtree_rebuild_pass(struct shard *shard, const struct rebuild_opts *opts,
 	report->live_leaves += counts.live_leaves;
 	report->repaired_tags += counts.repaired_tags;
 	if (!rc)
-		rc = flip(&pass);
+		rc = rebuild_flip(&pass);
 	report->lost_answers += pass.lost;
 	return rc;
 }

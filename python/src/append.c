@@ -118,7 +118,7 @@ static int put_finals(struct writer *w, struct wait *wait, const void *const *fi
 
 /* Starts a call's wait, and appends the final rows that the last call kept, before anything of this
    call is bound. 0, or -1 with an exception: no row of the call itself is in. */
-static int begin(struct writer *w, struct wait *wait)
+static int append_begin(struct writer *w, struct wait *wait)
 {
 	if (wait_start(wait, w->timeout))
 		return -1;
@@ -246,7 +246,7 @@ int append_step(struct writer *w, struct call *call)
 			"append: env is an argument of extend and end_episode only: leave it out");
 		return -1;
 	}
-	if (begin(w, &wait))
+	if (append_begin(w, &wait))
 		return -1;
 	call->n = w->n_envs;
 	call->td_error = w->td_error;
@@ -299,7 +299,7 @@ int append_rows(struct writer *w, struct call *call)
 	if (n == 0)
 		return 0;
 	call->n = (uint32_t)n;
-	if (begin(w, &wait) || call_bind(w, call, true))
+	if (append_begin(w, &wait) || call_bind(w, call, true))
 		return -1;
 	if (w->firsts_left)
 		autoreset_see_first(w, call, call->env, 0);
@@ -333,7 +333,7 @@ int append_end(struct writer *w, struct call *call)
 			return -1;
 	if (call_refuse(w, call, KEY_FINAL_OF, KEY_FINAL_OF + n_columns, why) ||
 	    call_refuse(w, call, KEY_TERMINATED, KEY_ENV, why) || read_env(w, call) ||
-	    begin(w, &wait))
+	    append_begin(w, &wait))
 		return -1;
 	given = call_has_observation(w, call, 0);
 	if (given < 0 || (given && call_bind_last(w, call)))
@@ -349,7 +349,7 @@ int append_complete(struct writer *w)
 {
 	struct wait wait;
 
-	if (!w->busy && begin(w, &wait))
+	if (!w->busy && append_begin(w, &wait))
 		return -1;
 	for (uint32_t i = 0; i < w->n_envs; i++) {
 		w->follows_end |= w->ended[i];

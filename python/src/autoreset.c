@@ -14,8 +14,8 @@
 
 #define ENDS (RLV_TERMINATED | RLV_TRUNCATED)
 
-static const uint8_t *observation(const struct writer *w, const struct call *call, uint32_t c,
-				  uint32_t row)
+static const uint8_t *autoreset_observation(const struct writer *w, const struct call *call,
+					    uint32_t c, uint32_t row)
 {
 	return (const uint8_t *)call->columns[c] + (size_t)row * w->columns[c].bytes;
 }
@@ -27,7 +27,7 @@ void autoreset_see_first(struct writer *w, const struct call *call, uint32_t env
 	for (uint32_t c = 0; c < w->n_columns; c++)
 		if (w->columns[c].is_obs)
 			memcpy(w->firsts[c] + (size_t)env * w->columns[c].bytes,
-			       observation(w, call, c, row), w->columns[c].bytes);
+			       autoreset_observation(w, call, c, row), w->columns[c].bytes);
 	w->has_first[env] = true;
 	w->firsts_left--;
 }
@@ -37,13 +37,14 @@ static bool is_first(const struct writer *w, const struct call *call, uint32_t e
 	for (uint32_t c = 0; c < w->n_columns; c++)
 		if (w->columns[c].is_obs &&
 		    memcmp(w->firsts[c] + (size_t)env * w->columns[c].bytes,
-			   observation(w, call, c, row), w->columns[c].bytes) != 0)
+			   autoreset_observation(w, call, c, row), w->columns[c].bytes) != 0)
 			return false;
 	return w->n_obs && w->has_first[env];
 }
 
 /* Checks the assumed mode: the row after an end must only reset. 0, or -1 with an exception. */
-static int refute(const struct writer *w, const struct call *call, uint32_t env, uint32_t row)
+static int autoreset_refute(const struct writer *w, const struct call *call, uint32_t env,
+			    uint32_t row)
 {
 	bool has_reward = false;
 	const char *what = NULL;
@@ -89,7 +90,7 @@ int autoreset_flags(struct writer *w, struct call *call, bool consecutive)
 		if (call->ends[2] && call->ends[2][i]) {
 			flags = RLV_FINAL;
 		} else if (ended && next_step) {
-			if (w->assumed && refute(w, call, env, i))
+			if (w->assumed && autoreset_refute(w, call, env, i))
 				return -1;
 			flags = RLV_FINAL;
 		}

@@ -150,7 +150,7 @@ PyObject *batch_make(struct layout *layout, struct slot *slot)
 	return (PyObject *)batch;
 }
 
-static void forget(struct batch *batch)
+static void batch_forget(struct batch *batch)
 {
 	for (uint32_t a = 0; batch->lease && a < batch->slot->layout->n_arrays; a++)
 		Py_CLEAR(batch->made[a]);
@@ -159,7 +159,7 @@ static void forget(struct batch *batch)
 
 static void batch_dealloc(PyObject *object)
 {
-	forget((struct batch *)object);
+	batch_forget((struct batch *)object);
 	object_free(object);
 }
 
@@ -230,7 +230,7 @@ static Py_ssize_t batch_length(PyObject *object)
 
 static PyObject *batch_release(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	forget((struct batch *)object);
+	batch_forget((struct batch *)object);
 	Py_RETURN_NONE;
 }
 

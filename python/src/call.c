@@ -35,7 +35,7 @@ static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 	return 0;
 }
 
-static void give(struct call *call, uint16_t key, PyObject *value)
+static void call_give(struct call *call, uint16_t key, PyObject *value)
 {
 	call->values[key] = value == Py_None ? NULL : value;
 	if (value == Py_None && key >= KEY_FINAL_OF && key < KEY_TERMINATED)
@@ -73,7 +73,7 @@ int call_read_dict(struct writer *w, struct call *call, PyObject *values)
 	for (Py_ssize_t i = 0; ret == 0 && PyDict_Next(values, &at, NULL, &value); i++) {
 		Py_INCREF(value);
 		call->held[call->n_held++] = value;
-		give(call, w->last_keys[i], value);
+		call_give(call, w->last_keys[i], value);
 	}
 	return ret;
 }
@@ -91,7 +91,7 @@ int call_read(struct writer *w, struct call *call, PyObject *const *values, PyOb
 	if (!same && number_names(w, names, n))
 		return -1;
 	for (Py_ssize_t i = 0; i < n; i++)
-		give(call, w->last_keys[i], values[i]);
+		call_give(call, w->last_keys[i], values[i]);
 	version = call->values[KEY_POLICY_VERSION];
 	if (!version || uint32_of(version, &call->policy_version))
 		return 0;
@@ -116,8 +116,8 @@ int call_refuse(const struct writer *w, const struct call *call, int from, int t
 
 /* -------- values -------- */
 
-static int bind(struct call *call, const struct column *col, PyObject *value,
-		const struct demand *demand, const void **data_out)
+static int call_bind_column(struct call *call, const struct column *col, PyObject *value,
+			    const struct demand *demand, const void **data_out)
 {
 	struct source *source = &call->sources[call->n_sources];
 
@@ -144,7 +144,7 @@ static int bind_td_error(struct call *call, struct demand *demand)
 	if (!to)
 		return -1;
 	demand->stage = to;
-	if (bind(call, &td_error, call->values[KEY_TD_ERROR], demand, &data))
+	if (call_bind_column(call, &td_error, call->values[KEY_TD_ERROR], demand, &data))
 		return -1;
 	if (data != to)
 		memcpy(to, data, call->n * sizeof(*to));
@@ -211,7 +211,7 @@ int call_bind(struct writer *w, struct call *call, bool batched)
 			return -1;
 		}
 		demand.stage = staged ? w->stage[c] : NULL;
-		if (bind(call, &w->columns[c], value, &demand, &call->columns[c]))
+		if (call_bind_column(call, &w->columns[c], value, &demand, &call->columns[c]))
 			return -1;
 	}
 	for (int e = 0; e < 3; e++) {
@@ -220,7 +220,7 @@ int call_bind(struct writer *w, struct call *call, bool batched)
 		if (!value)
 			continue;
 		demand.stage = staged ? w->ends[e] : NULL;
-		if (bind(call, &ends[e], value, &demand, &data))
+		if (call_bind_column(call, &ends[e], value, &demand, &data))
 			return -1;
 		call->ends[e] = data;
 	}
@@ -303,7 +303,7 @@ int call_bind_finals(struct writer *w, struct call *call)
 					   col->name, dtype_of(col->dtype)->name, !w->unchecked);
 		else
 			Py_INCREF(rows);
-		if (!rows || bind(call, col, rows, &demand, &call->finals[c]))
+		if (!rows || call_bind_column(call, col, rows, &demand, &call->finals[c]))
 			Py_CLEAR(ended);
 		Py_XDECREF(rows); /* the source's buffer keeps it */
 	}
@@ -317,7 +317,7 @@ int call_bind_last(struct writer *w, struct call *call)
 
 	for (uint32_t c = 0; c < w->n_columns; c++)
 		if (call->values[c] &&
-		    bind(call, &w->columns[c], call->values[c], &one, &call->finals[c]))
+		    call_bind_column(call, &w->columns[c], call->values[c], &one, &call->finals[c]))
 			return -1;
 	return 0;
 }

@@ -17,7 +17,7 @@ int error_init(void)
 	return error_of_code ? 0 : -1;
 }
 
-static PyObject *raise(int code, PyObject *message)
+static PyObject *raise_with_code(int code, PyObject *message)
 {
 	PyObject *error;
 
@@ -36,7 +36,8 @@ PyObject *error_raise(int code)
 {
 	const char *text = rlv_last_error();
 
-	return raise(code, PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"));
+	return raise_with_code(code,
+			       PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"));
 }
 
 PyObject *error_or_none(int code)
@@ -54,5 +55,5 @@ PyObject *error_format(int code, const char *format, ...)
 	va_start(args, format);
 	message = PyUnicode_FromFormatV(format, args);
 	va_end(args);
-	return raise(code, message);
+	return raise_with_code(code, message);
 }

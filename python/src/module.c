@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* limiter(kind, size, ratio=0, error_buffer=0): the library's limiter of a kind, as a tuple. */
-static PyObject *limiter(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *module_limiter(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	double ratio = 0, error_buffer = 0;
 	unsigned long long size;
@@ -33,7 +33,7 @@ static PyObject *build_info(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unu
 }
 
 static PyMethodDef functions[] = {
-	{ "limiter", limiter, METH_VARARGS, NULL },
+	{ "module_limiter", module_limiter, METH_VARARGS, NULL },
 	{ "build_info", build_info, METH_NOARGS, NULL },
 	{ 0 },
 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Gives methods their documentation; docs: {"Type.method": text}, which is kept. */
-static void document(const char *type, PyMethodDef *methods, PyObject *docs)
+static void type_document(const char *type, PyMethodDef *methods, PyObject *docs)
 {
 	for (PyMethodDef *m = methods; m->ml_name; m++) {
 		PyObject *key = PyUnicode_FromFormat("%s.%s", type, m->ml_name);
@@ -23,7 +23,7 @@ int type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **type_out)
 
 	for (PyType_Slot *slot = spec->slots; docs && slot->slot; slot++)
 		if (slot->slot == Py_tp_methods)
-			document(strrchr(spec->name, '.') + 1, slot->pfunc, docs);
+			type_document(strrchr(spec->name, '.') + 1, slot->pfunc, docs);
 	Py_XDECREF(from); /* docs stays: the texts are borrowed from it */
 	if (PyErr_Occurred())
 		return -1;

@@ -38,7 +38,7 @@ static void wait_some(struct prefetch *p, pthread_cond_t *condition, int64_t ns)
 
 /* -------- the thread -------- */
 
-static void *run(void *context)
+static void *prefetch_run(void *context)
 {
 	struct prefetch *p = context;
 	struct sampler *s = p->sampler;
@@ -100,7 +100,7 @@ struct prefetch *prefetch_open(struct sampler *s)
 	pthread_condattr_destroy(&monotonic);
 	sigfillset(&all); /* signals are for the threads that run Python */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = pthread_create(&p->thread, NULL, run, p);
+	ret = pthread_create(&p->thread, NULL, prefetch_run, p);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (ret == 0)
 		return p;
@@ -114,7 +114,7 @@ struct prefetch *prefetch_open(struct sampler *s)
  * Takes a batch, or waits for one for at most ns. 0; -ETIMEDOUT: none came; or another code with the text
  * of its exception: the thread has ended, or all batches are held.
  */
-static int take(struct prefetch *p, int64_t ns, struct slot **slot_out, char *text)
+static int prefetch_next_slot(struct prefetch *p, int64_t ns, struct slot **slot_out, char *text)
 {
 	int code = -ETIMEDOUT;
 
@@ -136,7 +136,7 @@ static int take(struct prefetch *p, int64_t ns, struct slot **slot_out, char *te
 }
 
 /* Asks the library if the wait has stalled; at_once: without its pause between looks. 0, or -1. */
-static int look(struct sampler *s, struct wait *wait, bool at_once)
+static int prefetch_look(struct sampler *s, struct wait *wait, bool at_once)
 {
 	if (handle_enter(&s->h))
 		return -1;
@@ -154,7 +154,7 @@ int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
 
 	while (again > 0) {
 		PyThreadState *thread = PyEval_SaveThread();
-		int code = take(p, wait->left_ns, slot_out, text);
+		int code = prefetch_next_slot(p, wait->left_ns, slot_out, text);
 
 		PyEval_RestoreThread(thread);
 		if (p->stop) { /* then the slot is freed, too */
@@ -166,13 +166,13 @@ int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
 				error_format(code, "%s", text);
 			return code ? -1 : 0;
 		}
-		if (look(p->sampler, wait, false))
+		if (prefetch_look(p->sampler, wait, false))
 			return -1;
 		again = wait_again(wait, -ETIMEDOUT);
 	}
 	if (again == 0 && wait->stalls)
 		error_raise(-ETIMEDOUT); /* look has said why */
-	else if (again == 0 && look(p->sampler, wait, true) == 0)
+	else if (again == 0 && prefetch_look(p->sampler, wait, true) == 0)
 		error_format(-ETIMEDOUT, "%s", wait->watch.text);
 	return -1;
 }

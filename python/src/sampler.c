@@ -187,7 +187,7 @@ static void sampler_dealloc(PyObject *object)
 /* -------- sample -------- */
 
 /* Makes the Python object of the batch that the library left in a slot. No close has begun. */
-static PyObject *wrap(struct sampler *s, struct slot *slot)
+static PyObject *sampler_wrap(struct sampler *s, struct slot *slot)
 {
 	struct layout *layout = s->layout;
 	PyObject *object = NULL;
@@ -254,7 +254,7 @@ int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_o
 	return 0;
 }
 
-static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
+static PyObject *sample_draw(struct sampler *s, struct draw draw, PyObject *timeout)
 {
 	struct slot *slot;
 	struct wait wait;
@@ -274,7 +274,7 @@ static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
 			wait.stalled = rlv_sampler_watch(s->sampler, draw.n, &wait.watch);
 		handle_leave(&s->h);
 		if (ret == 0)
-			return wrap(s, slot);
+			return sampler_wrap(s, slot);
 		again = wait_again(&wait, ret);
 		handle_yield(&s->h);
 	} while (again > 0);
@@ -331,7 +331,7 @@ static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwar
 		draw.beta = library_beta(draw.beta);
 	if (gamma != Py_None)
 		draw.gamma = draw.gamma == 0 ? DBL_TRUE_MIN : draw.gamma; /* 0 = as opened */
-	return sample(s, draw, timeout);
+	return sample_draw(s, draw, timeout);
 }
 
 static PyObject *sampler_iter(PyObject *object)
@@ -347,7 +347,8 @@ static PyObject *sampler_next(PyObject *object)
 	struct wait wait;
 
 	if (s->depth == 0)
-		return sample(s, (struct draw){ .n = s->batch_size, .beta = s->beta }, s->timeout);
+		return sample_draw(s, (struct draw){ .n = s->batch_size, .beta = s->beta },
+				   s->timeout);
 	if (handle_lock(&s->h)) /* for its checks */
 		return NULL;
 	handle_unlock(&s->h);
@@ -356,7 +357,7 @@ static PyObject *sampler_next(PyObject *object)
 	if (!s->prefetch || wait_start(&wait, s->timeout) ||
 	    prefetch_take(s->prefetch, &wait, &slot))
 		return NULL;
-	return wrap(s, slot);
+	return sampler_wrap(s, slot);
 }
 
 /* -------- the rest -------- */

@@ -46,7 +46,8 @@ static int close_locked(struct handle *h)
 }
 
 /* A Table of a store: created if options are given, else opened. */
-static PyObject *make(struct store *store, const char *name, const struct rlv_table_opts *opts)
+static PyObject *table_make(struct store *store, const char *name,
+			    const struct rlv_table_opts *opts)
 {
 	struct table *self = object_alloc(table_type);
 	struct rlv_table_info *info;
@@ -127,7 +128,7 @@ static PyObject *table_create(PyObject *Py_UNUSED(class), PyObject *args, PyObje
 	opts.n_views = (uint32_t)n_views;
 	opts.views = views;
 	opts.capacity = capacity;
-	return make((struct store *)store, name, &opts);
+	return table_make((struct store *)store, name, &opts);
 }
 
 static PyObject *table_open(PyObject *Py_UNUSED(class), PyObject *args)
@@ -137,7 +138,7 @@ static PyObject *table_open(PyObject *Py_UNUSED(class), PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "O!s", store_type, &store, &name))
 		return NULL;
-	return make((struct store *)store, name, NULL);
+	return table_make((struct store *)store, name, NULL);
 }
 
 /* Writers and samplers hold a reference to their table: none is open. */

@@ -21,7 +21,7 @@ static int add_key(PyObject *keys, const char *prefix, const char *name, int key
 	return ret;
 }
 
-static void *cut(uint8_t **at, size_t bytes)
+static void *writer_cut(uint8_t **at, size_t bytes)
 {
 	void *part = *at;
 
@@ -36,25 +36,25 @@ static size_t cut_memory(struct writer *w, uint8_t *memory)
 	uint8_t *at = memory;
 
 	for (uint32_t c = 0; c < w->n_columns; c++) {
-		w->stage[c] = cut(&at, n * w->columns[c].bytes);
+		w->stage[c] = writer_cut(&at, n * w->columns[c].bytes);
 		largest = w->columns[c].bytes > largest ? w->columns[c].bytes : largest;
 	}
-	w->zeros = cut(&at, largest);
+	w->zeros = writer_cut(&at, largest);
 	for (int e = 0; e < 3; e++)
-		w->ends[e] = cut(&at, n);
-	w->td_error = cut(&at, n * sizeof(*w->td_error));
-	w->flags = cut(&at, n * sizeof(*w->flags));
-	w->ended = cut(&at, n * sizeof(*w->ended));
+		w->ends[e] = writer_cut(&at, n);
+	w->td_error = writer_cut(&at, n * sizeof(*w->td_error));
+	w->flags = writer_cut(&at, n * sizeof(*w->flags));
+	w->ended = writer_cut(&at, n * sizeof(*w->ended));
 	for (uint32_t c = 0; w->assumed && c < w->n_columns; c++)
 		if (w->columns[c].is_obs)
-			w->firsts[c] = cut(&at, n * w->columns[c].bytes);
-	w->has_first = cut(&at, n * sizeof(*w->has_first));
-	w->ended_at_first = cut(&at, n * sizeof(*w->ended_at_first));
+			w->firsts[c] = writer_cut(&at, n * w->columns[c].bytes);
+	w->has_first = writer_cut(&at, n * sizeof(*w->has_first));
+	w->ended_at_first = writer_cut(&at, n * sizeof(*w->ended_at_first));
 	return (size_t)(at - memory);
 }
 
 /* Reads the table's columns, cuts the writer's memory and numbers the keywords. */
-static int prepare(struct writer *w, const struct rlv_table_info *info)
+static int writer_prepare(struct writer *w, const struct rlv_table_info *info)
 {
 	static const char *const others[] = { "terminated",     "truncated", "final", "td_error",
 					      "policy_version", "infos",     "env" };
@@ -131,7 +131,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	w->firsts_left = w->assumed ? w->n_envs : 0;
 	Py_INCREF(timeout);
 	w->timeout = timeout;
-	if (prepare(w, table->info) || wait_start(&wait, timeout) || handle_enter(&table->h))
+	if (writer_prepare(w, table->info) || wait_start(&wait, timeout) || handle_enter(&table->h))
 		goto err_free;
 	opts.streams = w->n_envs;
 	/* the library waits for a slice at a time, and not for more than the user wants */
@@ -153,8 +153,8 @@ err_free:
  * Reads the values, from at most one dict and then the keywords, which take precedence, and runs a
  * verb of append.c with them. -EBUSY for a second thread, or a signal's handler, in such a call.
  */
-static PyObject *run(struct writer *w, PyObject *const *values, Py_ssize_t n_positional,
-		     PyObject *names, int (*body)(struct writer *w, struct call *call))
+static PyObject *append_run(struct writer *w, PyObject *const *values, Py_ssize_t n_positional,
+			    PyObject *names, int (*body)(struct writer *w, struct call *call))
 {
 	struct call call;
 	int ret = -1;
@@ -181,19 +181,19 @@ static PyObject *run(struct writer *w, PyObject *const *values, Py_ssize_t n_pos
 static PyObject *writer_append(PyObject *self, PyObject *const *values, Py_ssize_t n,
 			       PyObject *names)
 {
-	return run((struct writer *)self, values, n, names, append_step);
+	return append_run((struct writer *)self, values, n, names, append_step);
 }
 
 static PyObject *writer_extend(PyObject *self, PyObject *const *values, Py_ssize_t n,
 			       PyObject *names)
 {
-	return run((struct writer *)self, values, n, names, append_rows);
+	return append_run((struct writer *)self, values, n, names, append_rows);
 }
 
 static PyObject *writer_end_episode(PyObject *self, PyObject *const *values, Py_ssize_t n,
 				    PyObject *names)
 {
-	return run((struct writer *)self, values, n, names, append_end);
+	return append_run((struct writer *)self, values, n, names, append_end);
 }
 
 static PyObject *writer_close(PyObject *object, PyObject *args, PyObject *kwargs)

@@ -39,7 +39,8 @@ static bool may_discard(const struct catalog_arrival *arrival)
 	return arrival->claim & RELIVE__POOL_CLAIM__POOL_DISCARD;
 }
 
-static int look(struct catalog *cat, const struct catalog_arrival *arrival, struct survey *out)
+static int adopt_survey(struct catalog *cat, const struct catalog_arrival *arrival,
+			struct survey *out)
 {
 	int ret = 0;
 
@@ -260,7 +261,7 @@ static const struct catalog_object *find_known(const struct adoptee *table)
 
 /* -------- adoption checks -------- */
 
-static int clashes(const struct adoptee *table, const char *what)
+static int adopt_clashes(const struct adoptee *table, const char *what)
 {
 	return error_set(-EEXIST,
 			 "memory node %s: adopt table %s of its pool: %s: nothing was changed; "
@@ -278,14 +279,14 @@ static int check_clash(const struct adoptee *table)
 	char what[WORDS_BYTES];
 
 	if (by_name && by_name != known)
-		return clashes(table, "the store has another table of that name");
+		return adopt_clashes(table, "the store has another table of that name");
 	if (by_id && by_id != known) {
 		snprintf(what, sizeof(what), "its number in the keys of items, %u, is table %s's",
 			 table->id, by_id->name);
-		return clashes(table, what);
+		return adopt_clashes(table, what);
 	}
 	if (catalog_provision_of_new(cat, table->id, table->desc.name))
-		return clashes(table, "a table of that name or number is being made");
+		return adopt_clashes(table, "a table of that name or number is being made");
 	return 0;
 }
 
@@ -370,7 +371,7 @@ static int plan_table(const struct survey *survey, uint32_t id)
 	return ret;
 }
 
-static int plan(const struct survey *survey)
+static int adopt_plan(const struct survey *survey)
 {
 	int ret = 0;
 
@@ -427,14 +428,14 @@ static bool is_foreign(const struct survey *survey)
 	return arrival->n_regions || strcmp(arrival->store_name, survey->cat->name) != 0;
 }
 
-static int judge(const struct survey *survey)
+static int adopt_judge(const struct survey *survey)
 {
 	const struct catalog_arrival *arrival = survey->arrival;
 
 	if (is_foreign(survey) && !arrival->claim)
 		return refuse_foreign(survey);
 	if (may_adopt(arrival))
-		return plan(survey);
+		return adopt_plan(survey);
 	return survey->n_unknown && !may_discard(arrival) ? refuse_unknown(survey) : 0;
 }
 
@@ -444,10 +445,10 @@ int catalog_admit(struct catalog *cat, const struct catalog_arrival *arrival)
 	int ret = check_pool(cat, arrival);
 
 	if (ret == 0)
-		ret = look(cat, arrival, &survey);
+		ret = adopt_survey(cat, arrival, &survey);
 	if (ret)
 		return ret;
-	ret = judge(&survey);
+	ret = adopt_judge(&survey);
 	mem_free(survey.owners);
 	return ret;
 }
@@ -525,7 +526,7 @@ static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree
 				       tree->shard->head / desc.blocks + TABLE_LAPS);
 }
 
-static int adopt(struct taking *taking)
+static int adopt_object(struct taking *taking)
 {
 	const struct survey *survey = &taking->survey;
 	int ret = 0;
@@ -564,7 +565,7 @@ static void place_shard(const struct survey *survey, const Relive__NodeRegion *t
 		 survey->arrival->node->name);
 }
 
-static void publish(struct taking *taking)
+static void adopt_publish(struct taking *taking)
 {
 	const struct survey *survey = &taking->survey;
 	struct catalog *cat = survey->cat;
@@ -616,19 +617,19 @@ static int put_leftovers(const struct survey *survey)
 	return ret;
 }
 
-static int take(struct taking *taking)
+static int adopt_take(struct taking *taking)
 {
 	struct catalog *cat = taking->survey.cat;
 	int ret = statedb_begin(cat->store);
 
 	if (ret)
 		return ret;
-	ret = adopt(taking);
+	ret = adopt_object(taking);
 	if (ret == 0)
 		ret = put_leftovers(&taking->survey);
 	ret = statedb_end(cat->store, ret);
 	if (ret == 0)
-		publish(taking);
+		adopt_publish(taking);
 	for (uint32_t id = 1; ret && id <= TABLE_MAX_ID; id++)
 		catalog_object_free(taking->fresh[id]);
 	return ret;
@@ -637,14 +638,14 @@ static int take(struct taking *taking)
 int catalog_take(struct catalog *cat, const struct catalog_arrival *arrival)
 {
 	struct taking taking = { .fresh = { NULL } };
-	int ret = look(cat, arrival, &taking.survey);
+	int ret = adopt_survey(cat, arrival, &taking.survey);
 
 	if (ret)
 		return ret;
 	arrival->node->kept = false;
-	ret = judge(&taking.survey);
+	ret = adopt_judge(&taking.survey);
 	if (ret == 0)
-		ret = take(&taking);
+		ret = adopt_take(&taking);
 	mem_free(taking.survey.owners);
 	return ret;
 }

@@ -79,7 +79,7 @@ static int store_view(struct shard *shard, uint32_t view, const struct limiter_w
 }
 
 /* A usable shard other than `not_this`; n_shards = none. */
-static uint32_t pick(const struct catalog_object *table, uint32_t not_this)
+static uint32_t control_pick(const struct catalog_object *table, uint32_t not_this)
 {
 	uint32_t best = table->n_parts;
 
@@ -97,8 +97,8 @@ static uint32_t pick(const struct catalog_object *table, uint32_t not_this)
 }
 
 /* Make shard `to` the control shard, with these words and admitted := committed. */
-static int move(struct catalog *cat, struct catalog_object *table, uint32_t to,
-		const struct limiter_words *words)
+static int control_move(struct catalog *cat, struct catalog_object *table, uint32_t to,
+			const struct limiter_words *words)
 {
 	uint32_t from = table->control;
 	int ret = 0;
@@ -122,7 +122,7 @@ int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table,
 {
 	struct table_state *state = table_state_of(table);
 	struct limiter_words *handed = state->handed[s];
-	uint32_t to = pick(table, s);
+	uint32_t to = control_pick(table, s);
 	int ret;
 
 	if (s != table->control)
@@ -131,7 +131,7 @@ int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table,
 		return error_set(-EAGAIN, "no other shard is available");
 	catalog_control_read(table);
 	memcpy(handed, state->words, sizeof(state->words));
-	ret = move(cat, table, to, state->words);
+	ret = control_move(cat, table, to, state->words);
 	return ret ? ret : 1;
 }
 
@@ -210,13 +210,13 @@ void catalog_control_tick(struct catalog *cat, struct catalog_object *table)
 
 	if (!table->lost[table->control])
 		return;
-	to = pick(table, table->control);
+	to = control_pick(table, table->control);
 	if (to == table->n_parts)
 		return;
 	if (!state->words_known)
 		ret = words_from_items(table);
 	if (ret == 0)
-		ret = move(cat, table, to, state->words);
+		ret = control_move(cat, table, to, state->words);
 	if (ret)
 		log_warn("%s: move its control shard: %s", table->text, error_last());
 }

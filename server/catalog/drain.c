@@ -32,14 +32,14 @@ static uint64_t taken_in(struct catalog_object *object)
 }
 
 /* Clients must adopt the current layout before the next phase. */
-static void announce(const struct catalog *cat, const struct catalog_object *object,
-		     struct part_drain *drain)
+static void drain_announce(const struct catalog *cat, const struct catalog_object *object,
+			   struct part_drain *drain)
 {
 	drain->announced = object->layout;
 	drain->announced_at = clock_now_ns(cat->clock);
 }
 
-static int leave(struct catalog *cat, struct catalog_object *object, uint32_t s)
+static int drain_leave(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct part_drain *drain = &object->parts[s].drain;
 	int ret;
@@ -53,11 +53,12 @@ static int leave(struct catalog *cat, struct catalog_object *object, uint32_t s)
 	catalog_part_end(object, s, RELIVE__SHARD_STATE__SHARD_GONE);
 	catalog_refresh(cat, object);
 	drain->phase = DRAIN_LEAVING;
-	announce(cat, object, drain);
+	drain_announce(cat, object, drain);
 	return 0;
 }
 
-static int fill(struct catalog *cat, struct catalog_object *object, uint32_t s, uint64_t taken)
+static int drain_fill(struct catalog *cat, struct catalog_object *object, uint32_t s,
+		      uint64_t taken)
 {
 	struct part_drain *drain = &object->parts[s].drain;
 	const struct object_kind *kind = object->kind;
@@ -81,9 +82,9 @@ static int fill(struct catalog *cat, struct catalog_object *object, uint32_t s, 
 		return ret;
 	ret = kind->hand_over ? kind->hand_over(cat, object, s) : 0;
 	if (ret <= 0)
-		return ret ? ret : leave(cat, object, s);
+		return ret ? ret : drain_leave(cat, object, s);
 	drain->phase = DRAIN_HANDING;
-	announce(cat, object, drain);
+	drain_announce(cat, object, drain);
 	return 0;
 }
 
@@ -94,7 +95,7 @@ static int drain_step(struct catalog *cat, struct catalog_object *object, uint32
 	int ret;
 
 	if (drain->phase == DRAIN_FILLING)
-		return fill(cat, object, s, taken);
+		return drain_fill(cat, object, s, taken);
 	if (!catalog_is_known(cat, drain->announced, drain->announced_at))
 		return 0;
 	if (drain->phase == DRAIN_LEAVING) {
@@ -105,7 +106,7 @@ static int drain_step(struct catalog *cat, struct catalog_object *object, uint32
 		return 0;
 	}
 	ret = object->kind->handed(object, s);
-	return ret ? ret : leave(cat, object, s);
+	return ret ? ret : drain_leave(cat, object, s);
 }
 
 void catalog_drain_tick(struct catalog *cat, struct catalog_object *object)

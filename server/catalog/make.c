@@ -76,7 +76,7 @@ static int reserve_part(struct catalog *cat, const struct catalog_object *object
 }
 
 /* Step 1: reserves the object's id, and what its kind needs for each part. */
-static int reserve(struct catalog *cat, const struct catalog_object *object)
+static int object_reserve(struct catalog *cat, const struct catalog_object *object)
 {
 	int ret = statedb_begin(cat->store);
 
@@ -101,7 +101,7 @@ static int put_made(struct catalog *cat, const struct catalog_object *object, ui
 }
 
 /* Step 4. */
-static int publish(struct catalog *cat, const struct catalog_object *object)
+static int object_publish(struct catalog *cat, const struct catalog_object *object)
 {
 	int ret = statedb_begin(cat->store);
 
@@ -149,7 +149,7 @@ static int new_object(struct catalog *cat, const struct catalog_wish *wish,
 		return ret;
 	object->auto_parts = wish->auto_parts;
 	object->n_parts = object->n_cut;
-	ret = reserve(cat, object);
+	ret = object_reserve(cat, object);
 	if (ret)
 		catalog_object_free(object);
 	else
@@ -167,7 +167,7 @@ static int go_on_with_object(struct catalog *cat, struct catalog_provisioning *p
 		return ret;
 	catalog_provision_end(provisioning);
 	if (ret == 0)
-		ret = publish(cat, object);
+		ret = object_publish(cat, object);
 	if (ret)
 		return give_up(cat, object, ret);
 	cat->objects[object->id] = object;

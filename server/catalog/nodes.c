@@ -64,8 +64,8 @@ static void leave_memory(struct catalog *cat, struct node *node)
 
 /* -------- lost -------- */
 
-static void lose(struct catalog *cat, const struct catalog_arrival *arrival,
-		 struct catalog_object *object, uint32_t s)
+static void catalog_node_lose(struct catalog *cat, const struct catalog_arrival *arrival,
+			      struct catalog_object *object, uint32_t s)
 {
 	(void)arrival;
 	log_error("%s shard %u: lost with the memory of node %s", object->text, s,
@@ -84,7 +84,7 @@ void catalog_node_lost(struct catalog *cat, struct node *node)
 {
 	const struct catalog_arrival gone = { .node = node };
 
-	each_part_of(cat, &gone, lose);
+	each_part_of(cat, &gone, catalog_node_lose);
 	leave_memory(cat, node);
 }
 
@@ -142,7 +142,7 @@ static int renew_life(struct catalog *cat, struct catalog_object *object, uint32
 	return catalog_object_put_part(cat->store, object, s);
 }
 
-static int attach(struct catalog *cat, struct catalog_object *object, uint32_t s)
+static int catalog_node_attach(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
 	int ret = place->recovering ? 0 : catalog_part_attach(object, s);
@@ -193,7 +193,7 @@ static bool is_broken(struct catalog_object *object, uint32_t s)
 static void take_up(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
-	int ret = object->attached[s] ? 0 : attach(cat, object, s);
+	int ret = object->attached[s] ? 0 : catalog_node_attach(cat, object, s);
 
 	if (ret == 0 && !place->joined) {
 		ret = slots_join(&object->slots, s);
@@ -252,7 +252,7 @@ static void node_up_part(struct catalog *cat, const struct catalog_arrival *arri
 	place->refused = false;
 	if (!catalog_regions_of_part(arrival, object, s) ||
 	    (place->incarnation != node->incarnation && !node->persistent)) {
-		lose(cat, arrival, object, s);
+		catalog_node_lose(cat, arrival, object, s);
 		return;
 	}
 	place->broken = false;
@@ -267,7 +267,7 @@ static void leave_life(struct catalog *cat, const struct catalog_arrival *arriva
 	if (arrival->node->persistent)
 		catalog_part_detach(object, s);
 	else
-		lose(cat, arrival, object, s);
+		catalog_node_lose(cat, arrival, object, s);
 }
 
 static bool is_given_up(const struct catalog *cat, const struct catalog_arrival *arrival, size_t i)

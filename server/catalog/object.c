@@ -39,7 +39,7 @@ void catalog_object_free(struct catalog_object *object)
 	mem_free(object);
 }
 
-static int init(struct catalog_object *object, const void *desc, size_t len)
+static int object_init(struct catalog_object *object, const void *desc, size_t len)
 {
 	struct slots_opts opts;
 	int ret = object->kind->load(object, desc, len);
@@ -74,7 +74,7 @@ int catalog_object_new(const struct object_kind *kind, uint32_t id, const void *
 		return error_set(-ENOMEM, "%s %u: no memory", kind->name, id);
 	object->kind = kind;
 	object->id = id;
-	ret = init(object, desc, len);
+	ret = object_init(object, desc, len);
 	if (ret)
 		catalog_object_free(object);
 	else

@@ -24,7 +24,7 @@ uint32_t placement_pick(const struct placement_node *nodes, uint32_t n, uint32_t
 /* -------- the whole table -------- */
 
 /* Node with fewest shards; of equals, the one with most room. n = no node takes shards. */
-static uint32_t emptiest(const struct placement_node *nodes, uint32_t n)
+static uint32_t placement_emptiest(const struct placement_node *nodes, uint32_t n)
 {
 	uint32_t best = n;
 
@@ -39,7 +39,7 @@ static uint32_t emptiest(const struct placement_node *nodes, uint32_t n)
 }
 
 /* Node with most shards; of equals, the one with least room. n = no node has any. */
-static uint32_t fullest(const struct placement_node *nodes, uint32_t n)
+static uint32_t placement_fullest(const struct placement_node *nodes, uint32_t n)
 {
 	uint32_t best = n;
 
@@ -56,7 +56,7 @@ static uint32_t fullest(const struct placement_node *nodes, uint32_t n)
 struct placement_step placement_next(const struct placement_node *nodes, uint32_t n,
 				     uint32_t wanted)
 {
-	struct placement_step step = { PLACEMENT_DONE, emptiest(nodes, n), n };
+	struct placement_step step = { PLACEMENT_DONE, placement_emptiest(nodes, n), n };
 	uint64_t shards = 0;
 
 	for (uint32_t i = n; i-- > 0;) {
@@ -68,7 +68,7 @@ struct placement_step placement_next(const struct placement_node *nodes, uint32_
 		step.kind = step.to < n ? PLACEMENT_MOVE : PLACEMENT_STUCK;
 		return step;
 	}
-	step.from = fullest(nodes, n);
+	step.from = placement_fullest(nodes, n);
 	if (step.to == n)
 		return step;
 	if (shards < wanted)

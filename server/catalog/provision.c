@@ -122,7 +122,8 @@ static void leave_node(struct catalog_provisioning *provisioning)
 }
 
 /* Any error of a node means that the next node is tried. The message is in error_last(). */
-static void cannot(struct catalog_provisioning *provisioning, const struct node *node, int code)
+static void provision_cannot(struct catalog_provisioning *provisioning, const struct node *node,
+			     int code)
 {
 	provisioning->code = code;
 	snprintf(provisioning->words, sizeof(provisioning->words), "%s", error_last());
@@ -153,7 +154,7 @@ static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
 		return;
 	}
 	if (ret)
-		cannot(provisioning, node, ret);
+		provision_cannot(provisioning, node, ret);
 	else
 		place_of(provisioning)->ids[missing_role(place_of(provisioning))] = id;
 	cat->ops->on_progress(cat->ctx);
@@ -161,7 +162,7 @@ static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
 
 /* -------- all of them -------- */
 
-static struct node *choose(const struct catalog_provisioning *provisioning)
+static struct node *provision_choose(const struct catalog_provisioning *provisioning)
 {
 	struct placement_node places[NODES_MAX];
 	struct node *nodes[NODES_MAX];
@@ -200,7 +201,7 @@ static int choose_node(struct catalog_provisioning *provisioning)
 	int ret;
 
 	struct catalog_part *place = place_of(provisioning);
-	struct node *node = choose(provisioning);
+	struct node *node = provision_choose(provisioning);
 
 	if (!node && provisioning->code)
 		return error_set(provisioning->code, "%s", provisioning->words);
@@ -215,7 +216,7 @@ static int choose_node(struct catalog_provisioning *provisioning)
 	return 0;
 }
 
-static int ask(struct catalog_provisioning *provisioning)
+static int provision_ask(struct catalog_provisioning *provisioning)
 {
 	struct catalog_part *place = place_of(provisioning);
 	const struct catalog_object *object = provisioning->object;
@@ -229,7 +230,7 @@ static int ask(struct catalog_provisioning *provisioning)
 
 	provisioning->waiting = ret == 0;
 	if (ret)
-		cannot(provisioning, place->node, ret);
+		provision_cannot(provisioning, place->node, ret);
 	return ret;
 }
 
@@ -240,7 +241,7 @@ static int ask_for_part(struct catalog_provisioning *provisioning)
 	while (ret == 0 && !provisioning->waiting) {
 		ret = place_of(provisioning)->node ? 0 : choose_node(provisioning);
 		if (ret == 0)
-			(void)!ask(provisioning); /* on to the next node if not asked */
+			(void)!provision_ask(provisioning); /* on to the next node if not asked */
 	}
 	return ret;
 }
@@ -281,7 +282,7 @@ static int make_one(struct catalog_provisioning *provisioning)
 		ret = catalog_make_part(provisioning->cat, provisioning->object, provisioning->at);
 		if (ret == 0 || ret == -EAGAIN)
 			return ret;
-		cannot(provisioning, place->node, ret);
+		provision_cannot(provisioning, place->node, ret);
 	}
 	ret = ask_for_part(provisioning);
 	return ret ? ret : -EAGAIN;
@@ -312,8 +313,8 @@ void catalog_provision_detach(const struct catalog *cat, const struct node *node
 				catalog_part_detach(provisioning->object, s);
 }
 
-static bool owns(const struct catalog_provisioning *provisioning, const struct node *node,
-		 uint32_t region)
+static bool provision_owns(const struct catalog_provisioning *provisioning, const struct node *node,
+			   uint32_t region)
 {
 	for (uint32_t s = provisioning->first; s < provisioning->first + provisioning->n; s++) {
 		const struct catalog_part *place = &provisioning->object->parts[s];
@@ -331,7 +332,7 @@ bool catalog_provision_owns(const struct catalog *cat, const struct node *node, 
 {
 	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
 	     provisioning = provisioning->next)
-		if (provisioning->object && owns(provisioning, node, region))
+		if (provisioning->object && provision_owns(provisioning, node, region))
 			return true;
 	return false;
 }

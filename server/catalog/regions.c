@@ -207,7 +207,7 @@ struct catalog_retirement {
 
 /* Sets the state word that mapped users read, then frees the memory. -EAGAIN: waiting for its
    node. */
-static int retire(struct catalog *cat, const struct catalog_retirement *gone)
+static int region_retire(struct catalog *cat, const struct catalog_retirement *gone)
 {
 	const uint64_t word = gone->state;
 	struct node *node = gone->node;
@@ -240,7 +240,7 @@ bool catalog_retire_tick(struct catalog *cat)
 	while (*link) {
 		struct catalog_retirement *gone = *link;
 
-		if (is_of_this_life(gone) && retire(cat, gone) == -EAGAIN) {
+		if (is_of_this_life(gone) && region_retire(cat, gone) == -EAGAIN) {
 			link = &gone->next;
 			continue;
 		}
@@ -280,7 +280,7 @@ void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, 
 	}
 	*gone = (struct catalog_retirement){ cat->retirements, node, node->incarnation, id, state };
 	node->freeing++;
-	if (retire(cat, gone) == -EAGAIN)
+	if (region_retire(cat, gone) == -EAGAIN)
 		cat->retirements = gone;
 	else
 		mem_free(gone);

@@ -30,7 +30,7 @@ static void end_wait(struct repair *repair, uint32_t table_id)
 }
 
 /* True if the slot is inside a call, or holds deltas, in some part. */
-static bool owes(const struct catalog_object *object, uint32_t slot)
+static bool repair_owes(const struct catalog_object *object, uint32_t slot)
 {
 	for (uint32_t s = 0; s < object->n_parts; s++) {
 		struct slot_info info;
@@ -56,7 +56,7 @@ static bool note_debtor(struct repair *repair, const struct catalog_object *obje
 		if (!entry->taken || slot + 1 == object->slots.own)
 			continue;
 		client = liveness_find(repair->live, entry->holder.client_id);
-		if (!client || !liveness_is_missing(client) || !owes(object, slot))
+		if (!client || !liveness_is_missing(client) || !repair_owes(object, slot))
 			continue;
 		wait = begin_wait(repair, object);
 		snprintf(wait->words, sizeof(wait->words),

@@ -116,7 +116,7 @@ static int set_free(struct slots *slots, uint32_t slot, bool left)
 
 /* -------- a shard comes -------- */
 
-static int note(struct slots *slots, uint32_t shard, const struct slot_info *info)
+static int slots_note(struct slots *slots, uint32_t shard, const struct slot_info *info)
 {
 	struct slot_entry *entry = &slots->entries[info->slot];
 	const struct orphan_slot orphan = {
@@ -152,7 +152,7 @@ int slots_read(struct slots *slots, uint32_t shard,
 			    is_orphan(slots, shard, infos[i].slot, infos[i].lease))
 				continue;
 			fn(ctx, &holder);
-			ret = note(slots, shard, &infos[i]);
+			ret = slots_note(slots, shard, &infos[i]);
 		}
 	}
 	return ret;
@@ -236,7 +236,7 @@ int slots_join(struct slots *slots, uint32_t shard)
 
 /* -------- get and put -------- */
 
-static void release(struct slots *slots, uint32_t slot, uint32_t n_shards)
+static void slots_release(struct slots *slots, uint32_t slot, uint32_t n_shards)
 {
 	for (uint32_t s = 0; s < n_shards; s++) {
 		int ret = slots->parts[s] ? slot_release(slots->parts[s], slot) : 0;
@@ -247,7 +247,7 @@ static void release(struct slots *slots, uint32_t slot, uint32_t n_shards)
 }
 
 /* Its node is about to be marked down, or has just lost its connection. */
-static int unreachable(int code, uint32_t slot, uint32_t shard)
+static int slots_unreachable(int code, uint32_t slot, uint32_t shard)
 {
 	return code == -EAGAIN || code == -ECONNRESET || code == -ETIMEDOUT
 		       ? error_prefix(-EHOSTDOWN, "slot %u shard %u: ", slot, shard)
@@ -259,7 +259,7 @@ static int unreachable(int code, uint32_t slot, uint32_t shard)
  * -EAGAIN: a node has not made its page yet. Nobody has the slot meanwhile, and what was prepared is
  * used when it is taken.
  */
-static int prepare(struct slots *slots, uint32_t slot)
+static int slots_prepare(struct slots *slots, uint32_t slot)
 {
 	bool waits = false;
 
@@ -267,7 +267,7 @@ static int prepare(struct slots *slots, uint32_t slot)
 		int ret = slots->parts[s] ? slot_prepare(slots->parts[s], slot) : 0;
 
 		if (ret && ret != -EAGAIN)
-			return unreachable(ret, slot, s);
+			return slots_unreachable(ret, slot, s);
 		waits |= ret == -EAGAIN;
 	}
 	return waits ? -EAGAIN : 0;
@@ -317,14 +317,14 @@ static int no_slot(const struct slots *slots)
 static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder *holder,
 		    uint32_t streams)
 {
-	int ret = prepare(slots, slot);
+	int ret = slots_prepare(slots, slot);
 
 	for (uint32_t s = 0; ret == 0 && s < slots->n_parts; s++) {
 		if (slots->parts[s])
 			ret = slot_take(slots->parts[s], slot, &holder->process, holder->client_id);
 		if (ret) {
-			ret = unreachable(ret, slot, s);
-			release(slots, slot, s + (ret == -EIO));
+			ret = slots_unreachable(ret, slot, s);
+			slots_release(slots, slot, s + (ret == -EIO));
 		}
 	}
 	if (ret)
@@ -360,8 +360,8 @@ static int get_of(struct slots *slots, bool anothers, const struct slot_holder *
 	return ret;
 }
 
-static int get(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
-	       uint32_t *owner_out)
+static int slot_acquire(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
+			uint32_t *owner_out)
 {
 	int ret = get_of(slots, false, holder, streams, owner_out);
 
@@ -395,12 +395,12 @@ int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t st
 			"have no more: close a writer or sampler of it, or make the table with "
 			"more",
 			held, slots->n);
-	return get(slots, holder, streams, owner_out);
+	return slot_acquire(slots, holder, streams, owner_out);
 }
 
 int slots_get_own(struct slots *slots, const struct slot_holder *holder)
 {
-	return slots->own ? 0 : get(slots, holder, 0, &slots->own);
+	return slots->own ? 0 : slot_acquire(slots, holder, 0, &slots->own);
 }
 
 int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
@@ -452,8 +452,8 @@ static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_
 }
 
 /* In every attached shard. */
-static int settle(struct slots *slots, const struct slots_dead *dead, uint32_t slot,
-		  bool *drift_out)
+static int slot_settle_dead(struct slots *slots, const struct slots_dead *dead, uint32_t slot,
+			    bool *drift_out)
 {
 	int first = 0;
 
@@ -485,7 +485,7 @@ int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift
 		const struct slot_entry *entry = &slots->entries[slot];
 
 		if (entry->taken && entry->holder.client_id == dead->client_id &&
-		    settle(slots, dead, slot, drift_out) == 0)
+		    slot_settle_dead(slots, dead, slot, drift_out) == 0)
 			log_info("settle owner %u client %llu: done", slot + 1,
 				 (unsigned long long)dead->client_id);
 	}

@@ -5,7 +5,7 @@
 #include "base/bits.h"
 #include "base/os/clock.h"
 
-static struct log_kind *find(struct log_limit *limit, const char *where)
+static struct log_kind *log_kind_find(struct log_limit *limit, const char *where)
 {
 	uint32_t i = 0;
 
@@ -17,7 +17,7 @@ static struct log_kind *find(struct log_limit *limit, const char *where)
 
 bool log_limit_pass(struct log_limit *limit, const char *where, uint64_t now_ns)
 {
-	struct log_kind *kind = find(limit, where);
+	struct log_kind *kind = log_kind_find(limit, where);
 
 	kind->free_at = max_u64(kind->free_at, now_ns);
 	if (kind->free_at - now_ns > (LOG_BURST - 1) * LOG_PAUSE_NS) {

@@ -25,7 +25,7 @@ void memnode_job_free(struct memnode_job *job)
 	mem_free(job);
 }
 
-static void *work(void *arg)
+static void *jobs_work(void *arg)
 {
 	struct memnode_jobs *jobs = arg;
 	struct memnode_job *job;
@@ -62,7 +62,7 @@ int memnode_jobs_open(struct memnode_jobs **jobs_out)
 			 fcntl(jobs->done[0], F_SETFL, O_NONBLOCK)))
 		ret = error_set(-errno, "pipe: %s", strerror(errno));
 	if (ret == 0) {
-		ret = -pthread_create(&jobs->worker, NULL, work, jobs);
+		ret = -pthread_create(&jobs->worker, NULL, jobs_work, jobs);
 		jobs->works = ret == 0;
 	}
 	if (ret) {

@@ -57,7 +57,7 @@ struct memnode {
 	uint64_t registrations;
 };
 
-static bool stopped(const struct memnode *node)
+static bool memnode_stopped(const struct memnode *node)
 {
 	return node->opts.stop && *node->opts.stop;
 }
@@ -585,7 +585,7 @@ static int serve_once(struct memnode *node, const struct memnode_service *svc, s
 }
 
 /* Serve until the connection ends or the node is stopped. */
-static void serve(struct memnode *node, struct channel *ch)
+static void memnode_serve_request(struct memnode *node, struct channel *ch)
 {
 	const struct memnode_service svc = {
 		.target = node->target,
@@ -599,13 +599,13 @@ static void serve(struct memnode *node, struct channel *ch)
 	uint64_t heard = clock_now_ns(clock_monotonic());
 	int ret = 0;
 
-	while (!stopped(node) && ret == 0) {
+	while (!memnode_stopped(node) && ret == 0) {
 		ret = serve_once(node, &svc, ch, &heard);
 		/* A host that loses power does not close its connections. */
 		if (ret == 0 && clock_now_ns(clock_monotonic()) - heard > node->silence_ns)
 			ret = error_set(-ETIMEDOUT, "the server is silent");
 	}
-	if (!stopped(node))
+	if (!memnode_stopped(node))
 		log_warn("control connection: %s", error_last());
 	channel_fini(ch);
 	node->connections++;
@@ -623,7 +623,7 @@ static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 		most = RETRY_REFUSED_MS;
 	(void)!getrandom(&dice, sizeof(dice), GRND_NONBLOCK);
 	end = deadline_in((int64_t)(most / 2 + dice % (most / 2)) * CLOCK_NS_PER_MS);
-	while (!stopped(node) && !deadline_expired(clock_monotonic(), end)) {
+	while (!memnode_stopped(node) && !deadline_expired(clock_monotonic(), end)) {
 		http_turn(node->http);
 		usleep(10 * 1000);
 	}
@@ -646,7 +646,7 @@ int memnode_run(struct memnode *node)
 	uint32_t round = 0;
 	int last = 0;
 
-	while (!stopped(node)) {
+	while (!memnode_stopped(node)) {
 		struct channel ch;
 		int ret;
 
@@ -661,7 +661,7 @@ int memnode_run(struct memnode *node)
 			last = 0;
 			node->registrations++;
 			node->connected = true;
-			serve(node, &ch);
+			memnode_serve_request(node, &ch);
 			node->connected = false;
 			continue;
 		}

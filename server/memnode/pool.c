@@ -68,7 +68,7 @@ static int set_mark(struct transport_target *target, const struct target_region 
 
 /* -------- begin -------- */
 
-static int begin(struct transport_target *target, const struct pool_part *part)
+static int pool_begin(struct transport_target *target, const struct pool_part *part)
 {
 	bool sole = true;
 
@@ -81,7 +81,7 @@ static int begin(struct transport_target *target, const struct pool_part *part)
 
 int memnode_pool_begin(struct transport_target *target)
 {
-	return for_each_part(target, begin);
+	return for_each_part(target, pool_begin);
 }
 
 int memnode_pool_made(struct transport_target *target, const struct target_region *region)
@@ -97,7 +97,7 @@ static int check_alone(struct transport_target *target, const struct pool_part *
 }
 
 /* From here on no new client is served. Never fails. */
-static int end(struct transport_target *target, const struct pool_part *part)
+static int pool_end(struct transport_target *target, const struct pool_part *part)
 {
 	int ret;
 
@@ -129,6 +129,6 @@ void memnode_pool_end(struct transport_target *target)
 	       !deadline_expired(clock_monotonic(), deadline))
 		if (target->ops->progress(target, 10 * CLOCK_NS_PER_MS))
 			break;
-	if (for_each_part(target, end))
+	if (for_each_part(target, pool_end))
 		log_warn("the pool's regions cannot be listed: %s", error_last());
 }

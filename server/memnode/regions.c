@@ -119,8 +119,8 @@ static int take_desc(const struct listed *all, const struct target_region *from,
 	return all->with_descs ? keep_desc(&desc, out) : 0;
 }
 
-static int describe(const struct listed *all, const struct target_region *from,
-		    struct memnode_region *out)
+static int region_describe(const struct listed *all, const struct target_region *from,
+			   struct memnode_region *out)
 {
 	relive__node_region__init(&out->region);
 	out->region.region = from->id;
@@ -151,7 +151,7 @@ static int describe_all(const struct listed *all, struct memnode_regions *out)
 	if (!out->list || !out->parts)
 		return error_set(-ENOMEM, "regions: cannot allocate memory");
 	for (size_t i = 0; ret == 0 && i < out->n; i++) {
-		ret = describe(all, &all->regions[i], &out->parts[i]);
+		ret = region_describe(all, &all->regions[i], &out->parts[i]);
 		out->list[i] = &out->parts[i].region;
 	}
 	return ret;

@@ -64,8 +64,8 @@ static int region_free(const struct memnode_service *svc, const ProtobufCMessage
 	return svc->target->ops->unregister_region(svc->target, request->region);
 }
 
-static int grant(const struct memnode_service *svc, const ProtobufCMessage *message,
-		 struct memnode_answer *out)
+static int service_grant(const struct memnode_service *svc, const ProtobufCMessage *message,
+			 struct memnode_answer *out)
 {
 	const Relive__NodeGrantRequest *request = (const Relive__NodeGrantRequest *)message;
 	const struct region_range range = { .region = request->region,
@@ -93,8 +93,8 @@ static int take_back(const struct memnode_service *svc, const ProtobufCMessage *
 	return svc->target->ops->revoke(svc->target, request->client_id, request->region);
 }
 
-static int fence(const struct memnode_service *svc, const ProtobufCMessage *message,
-		 struct memnode_answer *out)
+static int service_fence(const struct memnode_service *svc, const ProtobufCMessage *message,
+			 struct memnode_answer *out)
 {
 	const Relive__NodeFenceRequest *request = (const Relive__NodeFenceRequest *)message;
 	enum fence_result result = FENCE_ALIVE;
@@ -149,8 +149,8 @@ static void list_gauges(const struct target_stats *now, struct memnode_answer *o
 	}
 }
 
-static int stats(const struct memnode_service *svc, const ProtobufCMessage *message,
-		 struct memnode_answer *out)
+static int service_stats(const struct memnode_service *svc, const ProtobufCMessage *message,
+			 struct memnode_answer *out)
 {
 	struct target_stats now;
 
@@ -210,8 +210,8 @@ static int persist_all(const struct memnode_service *svc, const struct target_re
 	return ret;
 }
 
-static int persist(const struct memnode_service *svc, const ProtobufCMessage *message,
-		   struct memnode_answer *out)
+static int service_persist(const struct memnode_service *svc, const ProtobufCMessage *message,
+			   struct memnode_answer *out)
 {
 	struct target_region *regions;
 	size_t n;
@@ -244,13 +244,15 @@ static const struct service {
 	{ RELIVE__TYPE__TYPE_NODE_REGION_FREE, MEMNODE_WORK, &relive__node_region__descriptor,
 	  region_free },
 	{ RELIVE__TYPE__TYPE_NODE_GRANT, MEMNODE_AT_ONCE, &relive__node_grant_request__descriptor,
-	  grant },
+	  service_grant },
 	{ RELIVE__TYPE__TYPE_NODE_REVOKE, MEMNODE_AT_ONCE, &relive__node_grant_request__descriptor,
 	  take_back },
 	{ RELIVE__TYPE__TYPE_NODE_FENCE, MEMNODE_AT_ONCE, &relive__node_fence_request__descriptor,
-	  fence },
-	{ RELIVE__TYPE__TYPE_NODE_STATS, MEMNODE_AT_ONCE, &relive__empty__descriptor, stats },
-	{ RELIVE__TYPE__TYPE_NODE_PERSIST, MEMNODE_PERSIST, &relive__empty__descriptor, persist },
+	  service_fence },
+	{ RELIVE__TYPE__TYPE_NODE_STATS, MEMNODE_AT_ONCE, &relive__empty__descriptor,
+	  service_stats },
+	{ RELIVE__TYPE__TYPE_NODE_PERSIST, MEMNODE_PERSIST, &relive__empty__descriptor,
+	  service_persist },
 };
 
 static const struct service *find_service(const struct channel_frame *frame)

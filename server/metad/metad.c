@@ -19,7 +19,7 @@
 
 /* -------- the tick: nodes, suspects, layouts, rebuilds -------- */
 
-static void schedule(struct metad *md, uint64_t at_ns)
+static void metad_schedule(struct metad *md, uint64_t at_ns)
 {
 	uint64_t now = clock_now_ns(clock_monotonic());
 	uint64_t pause = at_ns > now ? at_ns - now : 0;
@@ -43,18 +43,18 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	next = min_u64(next, catalog_tick(&md->catalog));
 	next = min_u64(next, repair_tick(&md->repair));
 	next = min_u64(next, nodes_pages_watch(&md->nodes));
-	schedule(md, next);
+	metad_schedule(md, next);
 }
 
 void metad_hurry(struct metad *md)
 {
 	md->catalog.next_tick = 0;
-	schedule(md, 0);
+	metad_schedule(md, 0);
 }
 
 /* -------- liveness asks -------- */
 
-static bool holds(void *ctx, uint64_t client_id)
+static bool metad_holds(void *ctx, uint64_t client_id)
 {
 	const struct metad *md = ctx;
 
@@ -136,17 +136,17 @@ static void on_fenced(void *ctx, uint64_t tag, struct node *node, int code,
 	bool dead = code == 0 && answer && answer->result == FENCE_DEAD;
 
 	liveness_answer(&md->live, tag, node, code, dead ? FENCE_DEAD : FENCE_ALIVE);
-	schedule(md, 0);
+	metad_schedule(md, 0);
 }
 
-static int fence(void *ctx, struct node *node, uint64_t client_id, enum fence_how how)
+static int metad_fence(void *ctx, struct node *node, uint64_t client_id, enum fence_how how)
 {
 	return node_post_fence(node, client_id, how, on_fenced, ctx);
 }
 
 static const struct liveness_ops live_ops = {
-	.holds = holds,
-	.fence = fence,
+	.holds = metad_holds,
+	.fence = metad_fence,
 	.on_dead = on_dead,
 	.on_cut = on_cut,
 	.on_buried = on_buried,
@@ -248,7 +248,7 @@ static void on_close(void *ctx, struct conn *conn)
 	rpc_forget(md, conn);
 	if (client && client->conn == conn) {
 		liveness_part(&md->live, client);
-		schedule(md, 0);
+		metad_schedule(md, 0);
 	}
 }
 
@@ -276,27 +276,27 @@ static int answer_register(struct channel *ch, const struct metad *md, uint64_t 
 			    &reply.base, deadline_after(clock_monotonic(), NODE_SEND_NS));
 }
 
-static void refuse(struct metad *md, struct channel *ch, uint64_t request_id, int code)
+static void metad_refuse(struct metad *md, struct channel *ch, uint64_t request_id, int code)
 {
 	log_error("register node: %s", error_last());
 	(void)!answer_register(ch, md, request_id, code);
 }
 
 /* The channel is taken over: joins the node, answers, then takes in its regions. */
-static void join(struct metad *md, struct channel *ch, uint64_t request_id,
-		 struct catalog_arrival *arrival)
+static void metad_join(struct metad *md, struct channel *ch, uint64_t request_id,
+		       struct catalog_arrival *arrival)
 {
 	const struct node_news *news = arrival->news;
 	int ret = nodes_join(&md->nodes, news, ch, &arrival->node, &arrival->replaced);
 
 	if (ret) {
-		refuse(md, ch, request_id, ret);
+		metad_refuse(md, ch, request_id, ret);
 		channel_fini(ch);
 		return;
 	}
 	ret = catalog_take(&md->catalog, arrival);
 	if (ret) {
-		refuse(md, &arrival->node->channel, request_id, ret);
+		metad_refuse(md, &arrival->node->channel, request_id, ret);
 		node_disconnect(arrival->node);
 		return;
 	}
@@ -362,7 +362,7 @@ void metad_register(struct metad *md, struct conn *conn, const struct frame_head
 		conn_drop(conn);
 		return;
 	}
-	join(md, &ch, head->request_id, &arrival);
+	metad_join(md, &ch, head->request_id, &arrival);
 }
 
 /* -------- open -------- */
@@ -415,7 +415,7 @@ static int take_client_id(struct metad *md)
 	return statedb_number_put(md->store, "client", nodes->attach_client_id);
 }
 
-static int load(struct metad *md)
+static int metad_load(struct metad *md)
 {
 	struct nodes *nodes = &md->nodes;
 	uint64_t epoch = 0;
@@ -562,7 +562,7 @@ int metad_open(const struct metad_opts *opts, struct metad **md_out)
 	if (ret == 0)
 		ret = make_events(md);
 	if (ret == 0)
-		ret = load(md);
+		ret = metad_load(md);
 	if (ret == 0)
 		ret = start_listening(md);
 	if (ret == 0)
@@ -577,7 +577,7 @@ int metad_open(const struct metad_opts *opts, struct metad **md_out)
 
 int metad_run(struct metad *md)
 {
-	schedule(md, 0);
+	metad_schedule(md, 0);
 	log_info("serve store %s term %llu port %u", md->opts.store,
 		 (unsigned long long)md->ids.term, md->port);
 	return event_base_dispatch(md->base) < 0 ? error_set(-EIO, "event loop failed") : 0;

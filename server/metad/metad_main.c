@@ -159,7 +159,7 @@ static const struct daemon_program program = {
 	.set = set_option,
 };
 
-static int serve(const struct metad_opts *opts)
+static int metad_main_serve(const struct metad_opts *opts)
 {
 	struct metad *md = NULL;
 	struct rlimit limit;
@@ -203,7 +203,7 @@ int main(int argc, char **argv)
 	request.metad.tls = common.tls;
 	umask(077);
 	if (!request.restore)
-		return (int)daemon_exit_of(serve(&request.metad));
+		return (int)daemon_exit_of(metad_main_serve(&request.metad));
 	restore = (struct restore_opts){
 		.store = request.metad.store,
 		.dir = request.metad.dir,

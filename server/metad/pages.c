@@ -170,7 +170,7 @@ static void put_shards(const struct metad *md, struct metrics *m)
 }
 
 /* A side without a bound is not admitted, and a clean close returns unused admissions. */
-static uint64_t pending(uint64_t admitted, uint64_t committed)
+static uint64_t page_pending(uint64_t admitted, uint64_t committed)
 {
 	return admitted > committed ? admitted - committed : 0;
 }
@@ -199,8 +199,8 @@ static void put_views(const struct catalog_object *table, size_t family, struct 
 		const uint64_t values[ARRAY_LEN(view_families)] = {
 			words->ins_committed,
 			words->smp_committed,
-			pending(words->ins_admitted, words->ins_committed),
-			pending(words->smp_admitted, words->smp_committed),
+			page_pending(words->ins_admitted, words->ins_committed),
+			page_pending(words->smp_admitted, words->smp_committed),
 		};
 		char number[12];
 

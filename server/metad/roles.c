@@ -5,7 +5,7 @@
 #include "base/bits.h"
 
 /* Role named in the error: node for node requests, else the least sufficient role. */
-static const char *wanted(uint32_t allowed)
+static const char *role_wanted(uint32_t allowed)
 {
 	return token_role_name((enum token_role)(allowed & -allowed));
 }
@@ -17,7 +17,7 @@ int roles_check(enum token_role role, uint32_t allowed, const char *what)
 	return error_set(-EACCES,
 			 "%s: wants a token of role %s, this one is of role %s: ask the store's "
 			 "owner (relive token %s)",
-			 what, wanted(allowed), token_role_name(role), wanted(allowed));
+			 what, role_wanted(allowed), token_role_name(role), role_wanted(allowed));
 }
 
 int roles_access(enum token_role role, const Relive__TableOpenRequest *request,

@@ -102,7 +102,7 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 	mem_free(list);
 }
 
-static void persist(const struct call *call, const ProtobufCMessage *message)
+static void rpc_persist(const struct call *call, const ProtobufCMessage *message)
 {
 	(void)message;
 	persist_begin(&call->md->persist, call->conn, call->head);
@@ -237,7 +237,7 @@ static const struct service {
 	{ RELIVE__TYPE__TYPE_STORE_INFO, CONN_CLIENT, ROLES_ANY, "store info",
 	  &relive__store_info_request__descriptor, store_info },
 	{ RELIVE__TYPE__TYPE_PERSIST, CONN_CLIENT, ROLES_WRITE, "persist",
-	  &relive__empty__descriptor, persist },
+	  &relive__empty__descriptor, rpc_persist },
 	{ RELIVE__TYPE__TYPE_BACKUP, CONN_CLIENT, ROLES_ADMIN, "backup",
 	  &relive__backup_request__descriptor, rpc_backup },
 	{ RELIVE__TYPE__TYPE_LEASE_RENEW, CONN_CLIENT, ROLES_ANY, "lease",

@@ -31,7 +31,7 @@ void rpc_backup_forget(struct metad *md, const struct conn *conn)
 	}
 }
 
-static int begin(const struct call *call)
+static int backup_begin(const struct call *call)
 {
 	struct rpc_backup *backup = mem_zalloc(sizeof(*backup));
 	int ret;
@@ -54,7 +54,7 @@ void rpc_backup(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__BackupRequest *request = (const Relive__BackupRequest *)message;
 	Relive__BackupReply reply = RELIVE__BACKUP_REPLY__INIT;
-	int ret = request->offset == 0 ? begin(call) : 0;
+	int ret = request->offset == 0 ? backup_begin(call) : 0;
 	const struct rpc_backup *backup = call->md->backups;
 	Relive__Status status;
 

@@ -51,7 +51,7 @@ static void add_table(struct entry *entry, const struct catalog_object *table, u
 	entry->info.n_tables++;
 }
 
-static void fill(const struct metad *md, const struct client *client, struct entry *entry)
+static void clients_fill(const struct metad *md, const struct client *client, struct entry *entry)
 {
 	uint64_t now = clock_now_ns(md->live.clock);
 	Relive__ClientInfo *info = &entry->info;
@@ -106,7 +106,7 @@ void rpc_client_list(const struct call *call, const ProtobufCMessage *message)
 		reply.left_out = n - (uint32_t)reply.n_clients;
 		reply.clients = page->list;
 		for (uint32_t i = 0; i < reply.n_clients; i++) {
-			fill(call->md, clients[i], &page->entries[i]);
+			clients_fill(call->md, clients[i], &page->entries[i]);
 			page->list[i] = &page->entries[i].info;
 		}
 	}

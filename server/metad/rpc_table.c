@@ -183,7 +183,7 @@ static void free_parked(struct metad *md, struct rpc_parked *parked)
 	mem_free(parked);
 }
 
-static void begin(const struct call *call, struct rpc_parked *parked)
+static void table_request_begin(const struct call *call, struct rpc_parked *parked)
 {
 	if (parked->go_on(call, parked) != -EAGAIN) {
 		free_parked(call->md, parked);
@@ -337,7 +337,7 @@ void rpc_table_create(const struct call *call, const ProtobufCMessage *message)
 	}
 	parked->access = RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ; /* reopened for work */
 	parked->go_on = go_on_creating;
-	begin(call, parked);
+	table_request_begin(call, parked);
 }
 
 /* -------- rebalance -------- */
@@ -405,7 +405,7 @@ void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *messag
 	if (!parked)
 		return;
 	parked->go_on = go_on_rebalancing;
-	begin(call, parked);
+	table_request_begin(call, parked);
 }
 
 /* -------- client slots -------- */
@@ -459,7 +459,7 @@ void rpc_slot_get(const struct call *call, const ProtobufCMessage *message)
 	memcpy(parked->table_uuid, table->uuid, sizeof(parked->table_uuid));
 	parked->streams = request->streams;
 	parked->go_on = go_on_slot;
-	begin(call, parked);
+	table_request_begin(call, parked);
 	metad_hurry(call->md); /* looks for the pages soon */
 }
 
@@ -509,7 +509,7 @@ void rpc_table_open(const struct call *call, const ProtobufCMessage *message)
 	parked->access = access;
 	parked->owner = request->owner;
 	parked->go_on = go_on_opening;
-	begin(call, parked);
+	table_request_begin(call, parked);
 }
 
 void rpc_table_drop(const struct call *call, const ProtobufCMessage *message)

@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 
-static int rotate(struct metad *md)
+static int token_rotate(struct metad *md)
 {
 	uint64_t next = (uint64_t)md->epoch + 1;
 	int ret;
@@ -23,7 +23,8 @@ static int rotate(struct metad *md)
 	return 0;
 }
 
-static int derive(const struct metad *md, const char *role, char token_out[TOKEN_TEXT_BYTES])
+static int token_for_role(const struct metad *md, const char *role,
+			  char token_out[TOKEN_TEXT_BYTES])
 {
 	struct token_id id = { .epoch = md->epoch };
 	int ret = token_role_find(role, &id.role);
@@ -42,11 +43,11 @@ void rpc_token(const struct call *call, const ProtobufCMessage *message)
 	int ret = 0;
 
 	if (*request->role || !request->rotate) /* an unknown role rotates nothing */
-		ret = derive(md, request->role, token);
+		ret = token_for_role(md, request->role, token);
 	if (ret == 0 && request->rotate)
-		ret = rotate(md);
+		ret = token_rotate(md);
 	if (ret == 0 && request->rotate && *request->role)
-		ret = derive(md, request->role, token);
+		ret = token_for_role(md, request->role, token);
 	rpc_set_status(&status, ret);
 	reply.status = &status;
 	reply.token = token;

@@ -83,7 +83,7 @@ struct list {
 };
 
 /* NULL: no room; the omission was counted. */
-static struct entry *add(struct list *list, uint32_t kind, const struct catalog_object *table)
+static struct entry *waits_add(struct list *list, uint32_t kind, const struct catalog_object *table)
 {
 	Relive__StoreInfoReply *reply = list->reply;
 	struct entry *entry = &list->entries[reply->n_waits];
@@ -102,7 +102,7 @@ static struct entry *add(struct list *list, uint32_t kind, const struct catalog_
 	return entry;
 }
 
-static uint64_t since(const struct list *list, uint64_t began_ns)
+static uint64_t waits_since(const struct list *list, uint64_t began_ns)
 {
 	return began_ns && list->now_ns > began_ns ? list->now_ns - began_ns : 0;
 }
@@ -113,7 +113,7 @@ static void add_limiters(struct list *list, const struct client *client)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct said *said = &client->waits->at[i];
-		struct entry *entry = add(list, RELIVE__WAIT_KIND__WAIT_LIMITER, NULL);
+		struct entry *entry = waits_add(list, RELIVE__WAIT_KIND__WAIT_LIMITER, NULL);
 
 		if (!entry)
 			continue;
@@ -122,7 +122,7 @@ static void add_limiters(struct list *list, const struct client *client)
 		entry->waiting.table = said->table;
 		entry->waiting.view = said->view;
 		entry->waiting.slot = said->slot;
-		entry->waiting.since_ns = since(list, said->since);
+		entry->waiting.since_ns = waits_since(list, said->since);
 		entry->waiting.words = said->words;
 	}
 }
@@ -137,13 +137,13 @@ static void add_rebuild(struct list *list, const struct catalog_object *table)
 
 	if (!wait->words[0])
 		return;
-	entry = add(list, RELIVE__WAIT_KIND__WAIT_REBUILD, table);
+	entry = waits_add(list, RELIVE__WAIT_KIND__WAIT_REBUILD, table);
 	if (!entry)
 		return;
 	entry->waiting.pid = wait->pid;
 	entry->waiting.slot = wait->owner;
 	entry->waiting.shard = wait->shard;
-	entry->waiting.since_ns = since(list, wait->since);
+	entry->waiting.since_ns = waits_since(list, wait->since);
 	if (wait->owner && wait->owner <= table->slots.n)
 		slot = &table->slots.entries[wait->owner - 1];
 	if (slot) {
@@ -179,7 +179,7 @@ static void explain_drain(const struct part_drain *drain, uint64_t left, char *w
 			 "a writer has a block open there, and fills or closes it first");
 }
 
-static bool drains(const struct catalog_part *shard)
+static bool waits_drains(const struct catalog_part *shard)
 {
 	return shard->node && (shard->drain.phase == DRAIN_LEAVING ||
 			       shard->state == RELIVE__SHARD_STATE__SHARD_DRAINING);
@@ -194,9 +194,9 @@ static void add_drains(struct list *list, const struct catalog_object *table)
 		struct entry *entry;
 		char words[DRAIN_WORDS_BYTES];
 
-		if (!drains(shard))
+		if (!waits_drains(shard))
 			continue;
-		entry = add(list, RELIVE__WAIT_KIND__WAIT_DRAIN, table);
+		entry = waits_add(list, RELIVE__WAIT_KIND__WAIT_DRAIN, table);
 		if (!entry)
 			continue;
 		entry->waiting.shard = s;
@@ -213,7 +213,7 @@ static void add_drains(struct list *list, const struct catalog_object *table)
 static void add_stopped(struct list *list, const struct client *client,
 			const struct catalog_object *table, uint32_t slot)
 {
-	struct entry *entry = add(list, RELIVE__WAIT_KIND__WAIT_STOPPED, table);
+	struct entry *entry = waits_add(list, RELIVE__WAIT_KIND__WAIT_STOPPED, table);
 	uint32_t pid = client->holder.process.pid;
 
 	if (!entry)
@@ -264,7 +264,7 @@ void waits_count(const struct metad *md, struct waits_counts *out)
 
 		out->rebuild += md->repair.waiting[id].words[0] != '\0';
 		for (uint32_t s = 0; table && s < table->n_parts; s++)
-			out->drain += drains(&table->parts[s]);
+			out->drain += waits_drains(&table->parts[s]);
 	}
 }
 

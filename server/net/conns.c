@@ -106,7 +106,7 @@ static struct conn *conn_of(struct timed_link *link)
 	return (struct conn *)((char *)link - offsetof(struct conn, link));
 }
 
-static void schedule(struct conns *conns)
+static void conn_schedule(struct conns *conns)
 {
 	uint64_t now = clock_now_ns(clock_monotonic()), end = UINT64_MAX;
 	struct timeval tv;
@@ -124,12 +124,12 @@ static void schedule(struct conns *conns)
 static void queue_up(struct conn *conn, enum conn_queue number)
 {
 	timed_queue_add(&conn->conns->queues[number], &conn->link);
-	schedule(conn->conns);
+	conn_schedule(conn->conns);
 }
 
 /* -------- life -------- */
 
-static void part(struct conn *conn)
+static void conn_part(struct conn *conn)
 {
 	struct conns *conns = conn->conns;
 
@@ -143,7 +143,7 @@ static void part(struct conn *conn)
 
 static void conn_free(struct conn *conn)
 {
-	part(conn);
+	conn_part(conn);
 	timed_queue_remove(&conn->link);
 	if (!conn->detached)
 		flow_close(&conn->flow);
@@ -157,7 +157,7 @@ void conn_drop(struct conn *conn)
 		conn_free(conn);
 }
 
-static void refuse(struct conn *conn, const char *why)
+static void conn_turn_away(struct conn *conn, const char *why)
 {
 	log_warn("drop connection of pid %u: %s", conn->peer.process.pid, why);
 	conn_drop(conn);
@@ -179,8 +179,8 @@ static bool drop_oldest(struct conns *conns, enum conn_queue number)
 	if (number == QUEUE_LAST_WORDS)
 		conn_drop(conn_of(oldest));
 	else
-		refuse(conn_of(oldest),
-		       "it has not proved the token, and newer connections need its place");
+		conn_turn_away(conn_of(oldest),
+			       "it has not proved the token, and newer connections need its place");
 	return true;
 }
 
@@ -193,7 +193,7 @@ static void bound_queue(struct conns *conns, enum conn_queue number)
 /* A refused connection: its further input is discarded until it closes. */
 static void last_words(struct conn *conn, bool broken)
 {
-	part(conn);
+	conn_part(conn);
 	conn->phase = PHASE_LAST_WORDS;
 	queue_up(conn, QUEUE_LAST_WORDS);
 	flow_linger(&conn->flow, broken);
@@ -213,9 +213,9 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 			if (i == QUEUE_LAST_WORDS)
 				conn_drop(conn_of(ended));
 			else
-				refuse(conn_of(ended), "no proof of the token in time");
+				conn_turn_away(conn_of(ended), "no proof of the token in time");
 	}
-	schedule(conns);
+	conn_schedule(conns);
 }
 
 int conn_detach(struct conn *conn, struct channel *ch_out)
@@ -270,7 +270,7 @@ void conn_answer(struct conn *conn, const struct frame_header *head,
 		ret = frame_encode(&out, bytes);
 	if (ret) {
 		mem_free(body);
-		refuse(conn, error_last());
+		conn_turn_away(conn, error_last());
 		return;
 	}
 	protobuf_c_message_pack(message, body);
@@ -516,7 +516,7 @@ static void on_read(void *ctx)
 	while (ret == 0 && !conn->dropped && may_ask(conn))
 		ret = read_frame(conn);
 	if (ret && ret != -EAGAIN && !conn->dropped)
-		refuse(conn, error_last());
+		conn_turn_away(conn, error_last());
 	else if (!conn->dropped && conn->phase == PHASE_READY && !may_ask(conn))
 		flow_pause(&conn->flow);
 	conn->busy = false;
@@ -532,7 +532,7 @@ static void on_end(void *ctx, int code)
 	if (code == -ECONNRESET || conn->phase == PHASE_LAST_WORDS) {
 		conn_drop(conn);
 	} else if (code == -ETIMEDOUT || conn->phase == PHASE_READY) {
-		refuse(conn, error_last());
+		conn_turn_away(conn, error_last());
 	} else {
 		log_warn("refuse pid %u: %s", conn->peer.process.pid, error_last());
 		last_words(conn, true);
@@ -548,7 +548,7 @@ static const struct flow_ops flow_ops = {
 /* -------- accepting -------- */
 
 /* The kernel identifies peers of a unix socket; other connections use TLS. */
-static int begin(struct conn *conn, evutil_socket_t fd)
+static int conn_accepted(struct conn *conn, evutil_socket_t fd)
 {
 	struct ucred cred = { .pid = 0 };
 	socklen_t len = sizeof(cred);
@@ -570,7 +570,7 @@ static int begin(struct conn *conn, evutil_socket_t fd)
 	return flow_open(&conn->flow, conn->conns->opts.base, &stream);
 }
 
-static void add(struct conns *conns, evutil_socket_t fd, bool local)
+static void conn_add(struct conns *conns, evutil_socket_t fd, bool local)
 {
 	struct conn *conn = mem_zalloc(sizeof(*conn));
 
@@ -580,7 +580,7 @@ static void add(struct conns *conns, evutil_socket_t fd, bool local)
 	}
 	conn->conns = conns;
 	conn->peer.local = local;
-	if (begin(conn, fd)) {
+	if (conn_accepted(conn, fd)) {
 		log_warn("accept: %s", error_last());
 		mem_free(conn);
 		return;
@@ -597,7 +597,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 
 	(void)listener;
 	(void)len;
-	add(conns, fd, address->sa_family == AF_UNIX);
+	conn_add(conns, fd, address->sa_family == AF_UNIX);
 	if (++conns->accepted < ACCEPTS_MAX)
 		return;
 	for (uint32_t i = 0; i < conns->n_listeners; i++)

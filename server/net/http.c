@@ -43,14 +43,14 @@ struct http {
 	struct made made[HTTP_PATHS] LOCK_GUARDED_BY(http_role);
 };
 
-static void ring(int fd)
+static void http_ring(int fd)
 {
 	const uint64_t one = 1;
 
 	(void)!write(fd, &one, sizeof(one));
 }
 
-static void hush(int fd)
+static void http_hush(int fd)
 {
 	uint64_t n;
 
@@ -82,7 +82,7 @@ static struct made make_page(struct http *http, enum http_path path)
 	return made;
 }
 
-static void keep(struct http *http, enum http_path path, const struct made *made)
+static void http_keep(struct http *http, enum http_path path, const struct made *made)
 	LOCK_REQUIRES(http_role)
 {
 	free(http->made[path].text); /* NOLINT: of open_memstream */
@@ -95,7 +95,7 @@ void http_turn(struct http *http)
 
 	if (!http)
 		return;
-	hush(http->ask_fd);
+	http_hush(http->ask_fd);
 	lock_acquire(&http->lock, &http_role);
 	wanted = http->wanted;
 	http->wanted = 0;
@@ -107,11 +107,11 @@ void http_turn(struct http *http)
 			continue;
 		made = make_page(http, path);
 		lock_acquire(&http->lock, &http_role);
-		keep(http, path, &made);
+		http_keep(http, path, &made);
 		lock_release(&http->lock, &http_role);
 	}
 	if (wanted)
-		ring(http->made_fd);
+		http_ring(http->made_fd);
 }
 
 /* The loop's wait is over; it takes the lock to continue. */
@@ -125,7 +125,7 @@ static void make_lent(struct http *http) LOCK_REQUIRES(http_role)
 		if (!(http->wanted >> path & 1))
 			continue;
 		made = make_page(http, path);
-		keep(http, path, &made);
+		http_keep(http, path, &made);
 	}
 	http->wanted = 0;
 }
@@ -137,7 +137,7 @@ void http_lend(struct http *http, uint64_t until_ns)
 	lock_acquire(&http->lock, &http_role);
 	http->lent_until = until_ns;
 	lock_release(&http->lock, &http_role);
-	ring(http->made_fd);
+	http_ring(http->made_fd);
 }
 
 void http_take(struct http *http)
@@ -147,7 +147,7 @@ void http_take(struct http *http)
 	lock_acquire(&http->lock, &http_role);
 	http->lent_until = 0;
 	lock_release(&http->lock, &http_role);
-	ring(http->ask_fd); /* requests that arrived after the loan */
+	http_ring(http->ask_fd); /* requests that arrived after the loan */
 }
 
 /* -------- the thread -------- */
@@ -158,7 +158,7 @@ static void on_made(evutil_socket_t fd, short what, void *arg)
 	struct made made[HTTP_PATHS];
 
 	(void)what;
-	hush(fd);
+	http_hush(fd);
 	lock_acquire(&http->lock, &http_role);
 	make_lent(http);
 	memcpy(made, http->made, sizeof(made));
@@ -185,7 +185,7 @@ static void on_ask(void *ctx, enum http_path path)
 	http->wanted |= 1u << path;
 	lent = http->lent_until != 0;
 	lock_release(&http->lock, &http_role);
-	ring(lent ? http->made_fd : http->ask_fd);
+	http_ring(lent ? http->made_fd : http->ask_fd);
 }
 
 static void on_stop(evutil_socket_t fd, short what, void *arg)
@@ -197,7 +197,7 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 	(void)event_base_loopbreak(http->base);
 }
 
-static void *serve(void *arg)
+static void *http_serve(void *arg)
 {
 	struct http *http = arg;
 
@@ -275,7 +275,7 @@ int http_open(const struct http_opts *opts, struct http **http_out)
 		/* The daemon's signals are not delivered to this thread. */
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &old);
-		ret = pthread_create(&http->thread, NULL, serve, http);
+		ret = pthread_create(&http->thread, NULL, http_serve, http);
 		pthread_sigmask(SIG_SETMASK, &old, NULL);
 		http->running = ret == 0;
 		if (ret)
@@ -297,7 +297,7 @@ LOCK_UNCHECKED void http_close(struct http **http_ptr)
 	if (!http)
 		return;
 	if (http->running) {
-		ring(http->stop_fd);
+		http_ring(http->stop_fd);
 		pthread_join(http->thread, NULL);
 	}
 	http_conns_close(&http->conns);

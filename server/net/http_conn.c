@@ -61,7 +61,7 @@ int http_parse(const char *text, enum http_path *path_out)
 
 /* -------- one connection -------- */
 
-static void drop(struct http_conn *conn)
+static void http_conn_drop(struct http_conn *conn)
 {
 	struct http_conns *conns = conn->conns;
 
@@ -117,7 +117,7 @@ static void send_answer(struct http_conn *conn, const struct http_answer *answer
 				answer->code == 405 ? "Allow: GET\r\n" : "") < 0 ||
 	    evbuffer_add(out, answer->text, answer->bytes) ||
 	    bufferevent_enable(conn->bev, EV_READ | EV_WRITE))
-		drop(conn);
+		http_conn_drop(conn);
 }
 
 static void send_words(struct http_conn *conn, int code, const char *words)
@@ -127,7 +127,7 @@ static void send_words(struct http_conn *conn, int code, const char *words)
 	send_answer(conn, &answer, "text/plain; charset=utf-8");
 }
 
-static void serve(struct http_conn *conn, const char *head)
+static void http_conn_serve(struct http_conn *conn, const char *head)
 {
 	int code = http_parse(head, &conn->path);
 
@@ -155,7 +155,7 @@ static void on_read(struct bufferevent *bev, void *arg)
 	n = evbuffer_copyout(in, head, HTTP_HEAD_BYTES);
 	head[n > 0 ? n : 0] = '\0';
 	if (strstr(head, "\r\n\r\n"))
-		serve(conn, head);
+		http_conn_serve(conn, head);
 	else if (n > 0 && memchr(head, '\0', (size_t)n))
 		send_words(conn, 400, "GET /metrics or GET /healthz\n");
 	else if (n == (ev_ssize_t)HTTP_HEAD_BYTES)
@@ -169,7 +169,7 @@ static void on_written(struct bufferevent *bev, void *arg)
 	if (conn->state != SENDING)
 		return;
 	if (conn->half) {
-		drop(conn);
+		http_conn_drop(conn);
 		return;
 	}
 	conn->state = CLOSING; /* the peer closes first, or its answer could be lost */
@@ -184,7 +184,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 	(void)bev;
 	conn->half = true;
 	if (!(what & BEV_EVENT_EOF) || !waits)
-		drop(conn);
+		http_conn_drop(conn);
 }
 
 static void on_time(evutil_socket_t fd, short what, void *arg)
@@ -196,7 +196,7 @@ static void on_time(evutil_socket_t fd, short what, void *arg)
 	if (conn->state == ASKING)
 		send_words(conn, 503, "the daemon's loop is stuck: no answer for 3 s\n");
 	else
-		drop(conn);
+		http_conn_drop(conn);
 }
 
 void http_conns_answer(struct http_conns *conns, enum http_path path,
@@ -230,7 +230,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	while (oldest && oldest->next)
 		oldest = oldest->next;
 	if (oldest && conns->n >= HTTP_MAX_CONNS)
-		drop(oldest);
+		http_conn_drop(oldest);
 	conn->conns = conns;
 	conn->next = conns->first;
 	if (conns->first)
@@ -242,14 +242,14 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	if (!conn->bev)
 		close(fd);
 	if (!conn->bev || !conn->timer) {
-		drop(conn);
+		http_conn_drop(conn);
 		return;
 	}
 	bufferevent_setcb(conn->bev, on_read, on_written, on_event, conn);
 	bufferevent_setwatermark(conn->bev, EV_READ, 0, HTTP_HEAD_BYTES);
 	set_timer(conn, HTTP_LIMIT_S);
 	if (bufferevent_enable(conn->bev, EV_READ))
-		drop(conn);
+		http_conn_drop(conn);
 }
 
 static void on_accept_error(struct evconnlistener *listener, void *arg)
@@ -277,7 +277,7 @@ int http_conns_open(struct http_conns *conns, struct event_base *base,
 void http_conns_close(struct http_conns *conns)
 {
 	while (conns->first)
-		drop(conns->first);
+		http_conn_drop(conns->first);
 	if (conns->listener)
 		evconnlistener_free(conns->listener);
 }

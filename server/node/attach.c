@@ -79,7 +79,7 @@ static void on_grant(void *ctx, uint64_t tag, struct node *node, int code,
 	node->news |= !(asked->wish.asker & ASKER_WANT);
 }
 
-static int ask(struct node *node, const struct node_wish *wish)
+static int node_ask(struct node *node, const struct node_wish *wish)
 {
 	Relive__NodeGrantRequest request = RELIVE__NODE_GRANT_REQUEST__INIT;
 	struct node_asked *asked = mem_zalloc(sizeof(*asked));
@@ -121,7 +121,7 @@ int node_grant(struct node *node, const struct node_wish *wish, struct region_gr
 		return node_error_down(node);
 	while (asked && !is_same(&asked->wish, wish))
 		asked = asked->next;
-	ret = asked ? 0 : ask(node, wish);
+	ret = asked ? 0 : node_ask(node, wish);
 	if (ret)
 		return ret;
 	if (!asked || !asked->ended)

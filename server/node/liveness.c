@@ -31,7 +31,7 @@ uint32_t liveness_count(const struct liveness *live)
 	return n;
 }
 
-static struct client *add(struct liveness *live, const struct slot_holder *holder)
+static struct client *client_add(struct liveness *live, const struct slot_holder *holder)
 {
 	struct client *client = mem_zalloc(sizeof(*client));
 
@@ -45,7 +45,7 @@ static struct client *add(struct liveness *live, const struct slot_holder *holde
 	return client;
 }
 
-static void forget(struct liveness *live, struct client *client)
+static void client_forget(struct liveness *live, struct client *client)
 {
 	struct client **link = &live->first;
 
@@ -56,7 +56,7 @@ static void forget(struct liveness *live, struct client *client)
 	mem_free(client);
 }
 
-static uint64_t now(const struct liveness *live)
+static uint64_t liveness_now(const struct liveness *live)
 {
 	return clock_now_ns(live->clock);
 }
@@ -64,20 +64,20 @@ static uint64_t now(const struct liveness *live)
 /* Next look: at lease_until. */
 static void grant_time(struct liveness *live, struct client *client)
 {
-	client->lease_until = now(live) + live->lease_ns;
+	client->lease_until = liveness_now(live) + live->lease_ns;
 	client->suspect_since = 0;
 	client->proved = 0;
 	client->looks = 0;
 	client->next_look = client->lease_until;
 }
 
-static void suspect(struct liveness *live, struct client *client)
+static void client_suspect(struct liveness *live, struct client *client)
 {
 	if (client->suspect_since == 0) {
-		client->suspect_since = now(live);
+		client->suspect_since = liveness_now(live);
 		client->looks = 0;
 	}
-	client->next_look = now(live);
+	client->next_look = liveness_now(live);
 }
 
 /* -------- load -------- */
@@ -86,7 +86,7 @@ static int load_one(void *ctx, const struct statedb_client *stored)
 {
 	struct slot_holder holder = { .client_id = stored->id, .process = stored->process };
 	struct liveness *live = ctx;
-	struct client *client = add(live, &holder);
+	struct client *client = client_add(live, &holder);
 
 	if (!client)
 		return error_set(-ENOMEM, "clients: cannot allocate memory");
@@ -94,7 +94,7 @@ static int load_one(void *ctx, const struct statedb_client *stored)
 	memcpy(client->secret, stored->secret, sizeof(client->secret));
 	grant_time(live, client);
 	if (client->has_process) /* it may have ended while no server ran */
-		client->next_look = now(live);
+		client->next_look = liveness_now(live);
 	return 0;
 }
 
@@ -106,7 +106,7 @@ int liveness_load(struct liveness *live)
 void liveness_fini(struct liveness *live)
 {
 	while (live->first)
-		forget(live, live->first);
+		client_forget(live, live->first);
 }
 
 void liveness_watch(struct liveness *live, const struct slot_holder *holder)
@@ -115,7 +115,7 @@ void liveness_watch(struct liveness *live, const struct slot_holder *holder)
 
 	if (client)
 		return;
-	client = add(live, holder);
+	client = client_add(live, holder);
 	if (!client) {
 		log_error("watch client %llu: cannot allocate memory",
 			  (unsigned long long)holder->client_id);
@@ -126,7 +126,7 @@ void liveness_watch(struct liveness *live, const struct slot_holder *holder)
 	client->has_process = holder->process.pid != 0;
 	grant_time(live, client);
 	/* No client can resume that id: it is not in the store. */
-	suspect(live, client);
+	client_suspect(live, client);
 }
 
 /* -------- join and part -------- */
@@ -146,7 +146,8 @@ static bool may_resume(const struct client *client, const struct liveness_guest 
 	       auth_is_proof(client->secret, hash, sizeof(hash));
 }
 
-static int newcomer(struct liveness *live, struct liveness_guest *guest, struct client **client_out)
+static int client_newcomer(struct liveness *live, struct liveness_guest *guest,
+			   struct client **client_out)
 {
 	struct slot_holder holder = { .process = guest->process };
 	struct statedb_client stored = { .process = guest->process };
@@ -171,7 +172,7 @@ static int newcomer(struct liveness *live, struct liveness_guest *guest, struct 
 			 (unsigned long long)holder.client_id, error_last());
 	else if (ret)
 		return ret;
-	client = add(live, &holder);
+	client = client_add(live, &holder);
 	if (!client)
 		return error_set(-ENOMEM, "clients: cannot allocate memory");
 	client->has_process = guest->has_process;
@@ -185,7 +186,7 @@ int liveness_join(struct liveness *live, struct liveness_guest *guest, struct cl
 	struct client *client = guest->wanted_id ? liveness_find(live, guest->wanted_id) : NULL;
 
 	if (!may_resume(client, guest)) {
-		int ret = newcomer(live, guest, &client);
+		int ret = client_newcomer(live, guest, &client);
 
 		if (ret)
 			return ret;
@@ -210,7 +211,7 @@ void liveness_renew(struct liveness *live, struct client *client)
 void liveness_part(struct liveness *live, struct client *client)
 {
 	client->conn = NULL;
-	suspect(live, client);
+	client_suspect(live, client);
 }
 
 /* -------- the fence -------- */
@@ -235,7 +236,7 @@ bool liveness_is_proved(const struct client *client, const struct node *node)
 
 static bool lease_is_over(const struct liveness *live, const struct client *client)
 {
-	return now(live) >= client->lease_until;
+	return liveness_now(live) >= client->lease_until;
 }
 
 /* Ask every node that is up and has not proved it yet. */
@@ -243,7 +244,7 @@ static void ask_nodes(struct liveness *live, struct client *client)
 {
 	enum fence_how how = client->fenced ? FENCE_CUT : FENCE_ASK;
 
-	if (live->kill_stalled && now(live) >= client->suspect_since + live->stall_ns &&
+	if (live->kill_stalled && liveness_now(live) >= client->suspect_since + live->stall_ns &&
 	    live->ops->holds(live->ctx, client->holder.client_id)) {
 		how = FENCE_KILL;
 		log_warn("kill stalled client %llu pid %u",
@@ -273,7 +274,7 @@ void liveness_answer(struct liveness *live, uint64_t client_id, const struct nod
 	if (code == 0 && result == FENCE_DEAD && client->suspect_since &&
 	    nodes_is_witness(node, client->generation)) {
 		client->proved |= bit_of(node);
-		client->next_look = now(live);
+		client->next_look = liveness_now(live);
 	}
 }
 
@@ -302,7 +303,7 @@ static void fence_it(struct client *client, const char *why)
 	client->fenced = true;
 }
 
-static void judge(const struct liveness *live, struct client *client)
+static void client_judge(const struct liveness *live, struct client *client)
 {
 	if (client->has_process && process_is_gone(&client->holder.process))
 		client->gone = true;
@@ -317,7 +318,7 @@ static void judge(const struct liveness *live, struct client *client)
 }
 
 /* All its slots are settled: forget it. */
-static void bury(struct liveness *live, struct client *client)
+static void client_bury(struct liveness *live, struct client *client)
 {
 	int ret = statedb_client_delete(live->store, client->holder.client_id);
 
@@ -328,7 +329,7 @@ static void bury(struct liveness *live, struct client *client)
 		 client->holder.process.pid);
 	if (client->conn)
 		live->ops->on_buried(live->ctx, client->conn);
-	forget(live, client);
+	client_forget(live, client);
 }
 
 static void look_again(struct liveness *live, struct client *client)
@@ -337,7 +338,7 @@ static void look_again(struct liveness *live, struct client *client)
 	uint64_t doublings = min_u64(client->looks, LOOK_DOUBLINGS);
 
 	client->looks++;
-	client->next_look = now(live) + min_u64(first << doublings, LOOK_LAST_NS);
+	client->next_look = liveness_now(live) + min_u64(first << doublings, LOOK_LAST_NS);
 }
 
 /* True if no node that is up could still admit it. */
@@ -349,7 +350,7 @@ static bool is_cut_off(const struct liveness *live, const struct client *client)
 	return true;
 }
 
-static void look(struct liveness *live, struct client *client)
+static void client_look(struct liveness *live, struct client *client)
 {
 	/* It joined before our start, is alive, and may still reconnect: it is not suspect yet. */
 	if (client->has_process && !client->conn && client->suspect_since == 0 &&
@@ -358,12 +359,12 @@ static void look(struct liveness *live, struct client *client)
 		client->next_look = min_u64(client->next_look, client->lease_until);
 		return;
 	}
-	suspect(live, client);
-	judge(live, client);
+	client_suspect(live, client);
+	client_judge(live, client);
 	ask_nodes(live, client); /* also for a dead process: the nodes then forget it */
 	if (client->fenced && live->ops->on_dead(live->ctx, client) == 0 &&
 	    is_cut_off(live, client))
-		bury(live, client);
+		client_bury(live, client);
 	else
 		look_again(live, client);
 }
@@ -383,9 +384,10 @@ bool liveness_all_know(const struct liveness *live, uint64_t layout)
 
 uint64_t liveness_tick(struct liveness *live)
 {
-	uint64_t next = now(live) + LOOK_LAST_NS, until = now(live) + live->lease_ns / 2;
+	uint64_t next = liveness_now(live) + LOOK_LAST_NS,
+		 until = liveness_now(live) + live->lease_ns / 2;
 	bool stopped = live->last_tick &&
-		       now(live) - live->last_tick > LOOK_LAST_NS + live->lease_ns / 4;
+		       liveness_now(live) - live->last_tick > LOOK_LAST_NS + live->lease_ns / 4;
 	struct client *client;
 
 	/* Renewals that arrived while the server was stopped are still unread. */
@@ -394,14 +396,14 @@ uint64_t liveness_tick(struct liveness *live)
 			client->lease_until = until;
 			client->next_look = until;
 		}
-	live->last_tick = now(live);
+	live->last_tick = liveness_now(live);
 	client = live->first;
 	while (client) {
 		struct client *after = client->next;
 		uint64_t due = client->next_look;
 
-		if (now(live) >= due)
-			look(live, client);
+		if (liveness_now(live) >= due)
+			client_look(live, client);
 		else if (due < next)
 			next = due;
 		client = after;

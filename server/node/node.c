@@ -239,7 +239,7 @@ static void take_stats(void *ctx, uint64_t tag, struct node *node, int code,
 		take_info(node, stats->info);
 }
 
-static void ping(struct node *node)
+static void node_ping(struct node *node)
 {
 	const Relive__Empty request = RELIVE__EMPTY__INIT;
 	const struct node_post post = {
@@ -271,7 +271,7 @@ uint64_t node_watch(struct node *node)
 		if (!call->ended && node_now(node) >= call->deadline)
 			end_call(call, -ETIMEDOUT, NULL);
 	if (node_now(node) - node->pinged >= pause)
-		ping(node);
+		node_ping(node);
 	return node->pinged + pause;
 }
 
@@ -322,7 +322,7 @@ void node_region_freed(struct node *node, uint64_t region, int code)
 		log_warn("free region %llu of node %s: %s", (unsigned long long)region, node->name,
 			 error_name(code));
 	else
-		ping(node);
+		node_ping(node);
 }
 
 int node_post_region_free(struct node *node, uint32_t region, node_done done, void *ctx)

@@ -34,7 +34,7 @@ bool nodes_is_witness(const struct node *node, uint64_t generation)
 	return generation >= node->since || !node->persistent || node->sole_opener;
 }
 
-static struct node *add(struct nodes *nodes, const char *name)
+static struct node *nodes_add(struct nodes *nodes, const char *name)
 {
 	struct node *node = mem_zalloc(sizeof(*node)), **link = &nodes->first;
 
@@ -58,7 +58,7 @@ static struct node *add(struct nodes *nodes, const char *name)
 static int load_one(void *ctx, const struct statedb_node *stored)
 {
 	struct nodes *nodes = ctx;
-	struct node *node = nodes->n < NODES_MAX ? add(nodes, stored->name) : NULL;
+	struct node *node = nodes->n < NODES_MAX ? nodes_add(nodes, stored->name) : NULL;
 
 	if (!node)
 		return error_set(-ENOMEM, "nodes: cannot allocate memory, or more than %u",
@@ -87,7 +87,7 @@ void nodes_fini(struct nodes *nodes)
 	}
 }
 
-static int remember(struct nodes *nodes, const struct node *node)
+static int nodes_remember(struct nodes *nodes, const struct node *node)
 {
 	struct statedb_node stored = {
 		.incarnation = node->incarnation,
@@ -186,13 +186,13 @@ int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel
 	int ret;
 
 	if (!node)
-		node = add(nodes, news->name);
+		node = nodes_add(nodes, news->name);
 	if (!node)
 		return error_set(-ENOMEM, "nodes: cannot allocate memory");
 	take_news(node, news);
 	node->lost = false;
 	node->draining = node->draining && !replaced; /* it left and has returned */
-	ret = remember(nodes, node);
+	ret = nodes_remember(nodes, node);
 	if (ret)
 		return ret;
 	readable = event_new(nodes->base, ch->stream.fd, EV_READ | EV_PERSIST, on_readable, nodes);
@@ -231,10 +231,11 @@ void nodes_cut_former(const struct nodes *nodes, struct node *node)
 
 /* -------- down and lost -------- */
 
-static void lose(struct nodes *nodes, struct node *node)
+static void node_declare_lost(struct nodes *nodes, struct node *node)
 {
 	node->lost = true;
-	if (remember(nodes, node)) /* if this fails, it is declared lost again after a restart */
+	if (nodes_remember(nodes,
+			   node)) /* if this fails, it is declared lost again after a restart */
 		log_warn("node %s: %s", node->name, error_last());
 	nodes->ops->on_lost(nodes->ctx, node);
 }
@@ -263,7 +264,7 @@ static uint64_t look_at(struct nodes *nodes, struct node *node)
 	}
 	if (clock_now_ns(nodes->clock) >= lost_at(nodes, node)) {
 		log_error("node %s is lost: down for longer than its limit", node->name);
-		lose(nodes, node);
+		node_declare_lost(nodes, node);
 	}
 	return min_u64(next, lost_at(nodes, node));
 }
@@ -295,7 +296,7 @@ int nodes_drop(struct nodes *nodes, struct node *node)
 				 node->name);
 	(void)nodes_tick(nodes);
 	if (!node->lost)
-		lose(nodes, node);
+		node_declare_lost(nodes, node);
 	log_info("node %s is dropped", node->name);
 	return 0;
 }
@@ -337,7 +338,7 @@ int nodes_set_draining(struct nodes *nodes, struct node *node, bool draining)
 	if (node->draining == draining)
 		return 0;
 	node->draining = draining;
-	ret = remember(nodes, node);
+	ret = nodes_remember(nodes, node);
 	if (ret)
 		node->draining = !draining;
 	return ret;

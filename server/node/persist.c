@@ -16,7 +16,7 @@ struct persist_round {
 	char words[ERROR_TEXT_BYTES];
 };
 
-static void fail(struct persist_round *round, int code, const char *words)
+static void persist_fail(struct persist_round *round, int code, const char *words)
 {
 	if (round->code)
 		return;
@@ -55,7 +55,7 @@ static void on_done(void *ctx, uint64_t tag, struct node *node, int code,
 	snprintf(words, sizeof(words), "memory node %s: %s", node->name,
 		 status ? status->message : error_name(code));
 	if (code)
-		fail(round, code, words);
+		persist_fail(round, code, words);
 	end_if_done(round);
 }
 
@@ -80,7 +80,7 @@ void persist_begin(struct persist *persist, struct conn *conn, const struct fram
 
 		round->waiting += !node->lost && ret == 0;
 		if (ret)
-			fail(round, ret, error_last());
+			persist_fail(round, ret, error_last());
 	}
 	end_if_done(round);
 }

@@ -32,7 +32,7 @@ struct paths {
 	char at[N_PLACES][PATH_MAX];
 };
 
-static int failed(const char *what, const char *path)
+static int restore_failed(const char *what, const char *path)
 {
 	return error_set(-errno, "restore: %s %s: %s", what, path, strerror(errno));
 }
@@ -56,24 +56,24 @@ static int copy_bytes(int from, int to, const char *file)
 
 	while ((n = read(from, bytes, sizeof(bytes))) != 0) {
 		if (n < 0)
-			return failed("read", file);
+			return restore_failed("read", file);
 		if (first && check_head(bytes, (size_t)n, file))
 			return -EPROTO;
 		first = false;
 		if (write(to, bytes, (size_t)n) != n)
-			return failed("copy", file);
+			return restore_failed("copy", file);
 	}
 	return first ? check_head(bytes, 0, file) : 0;
 }
 
-static int copy(const char *file, const char *path)
+static int restore_copy(const char *file, const char *path)
 {
 	int from = open(file, O_RDONLY | O_CLOEXEC), to, ret;
 
 	if (from < 0)
-		return failed("open", file);
+		return restore_failed("open", file);
 	to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	ret = to < 0 ? failed("create", path) : copy_bytes(from, to, file);
+	ret = to < 0 ? restore_failed("create", path) : copy_bytes(from, to, file);
 	if (to >= 0)
 		close(to);
 	close(from);
@@ -100,9 +100,9 @@ static int make_ready(const char *path)
 
 /* -------- the existing catalog -------- */
 
-static int move(const char *from, const char *to)
+static int restore_move(const char *from, const char *to)
 {
-	return rename(from, to) && errno != ENOENT ? failed("rename", from) : 0;
+	return rename(from, to) && errno != ENOENT ? restore_failed("rename", from) : 0;
 }
 
 /* Moves the catalog with its WAL, which must not be applied to another file. A catalog that was
@@ -115,11 +115,11 @@ static int move_aside(const struct paths *paths)
 	if (access(paths->at[CATALOG], F_OK) == 0 && statedb_open(paths->at[CATALOG], &store) == 0)
 		statedb_close(&store);
 	(void)unlink(paths->at[REPLACED_LOG]);
-	ret = move(paths->at[CATALOG_LOG], paths->at[REPLACED_LOG]);
-	return ret ? ret : move(paths->at[CATALOG], paths->at[REPLACED]);
+	ret = restore_move(paths->at[CATALOG_LOG], paths->at[REPLACED_LOG]);
+	return ret ? ret : restore_move(paths->at[CATALOG], paths->at[REPLACED]);
 }
 
-static int restore(const struct restore_opts *opts, const struct paths *paths)
+static int restore_into(const struct restore_opts *opts, const struct paths *paths)
 {
 	int ret, fd;
 
@@ -128,17 +128,17 @@ static int restore(const struct restore_opts *opts, const struct paths *paths)
 				 "restore: store %s has a catalog, %s: --force replaces it, and "
 				 "keeps it as %s",
 				 opts->store, paths->at[CATALOG], paths->at[REPLACED]);
-	ret = copy(opts->file, paths->at[READY]);
+	ret = restore_copy(opts->file, paths->at[READY]);
 	if (ret == 0)
 		ret = make_ready(paths->at[READY]);
 	if (ret == 0)
 		ret = move_aside(paths);
 	if (ret == 0 && rename(paths->at[READY], paths->at[CATALOG]))
-		ret = failed("rename", paths->at[READY]);
+		ret = restore_failed("rename", paths->at[READY]);
 	if (ret == 0) {
 		fd = open(paths->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd < 0 || fsync(fd))
-			ret = failed("fsync", paths->dir);
+			ret = restore_failed("fsync", paths->dir);
 		if (fd >= 0)
 			close(fd);
 	}
@@ -170,7 +170,7 @@ int restore_catalog(const struct restore_opts *opts)
 				 opts->store, pid);
 	if (ret)
 		return ret;
-	ret = restore(opts, &paths);
+	ret = restore_into(opts, &paths);
 	runtime_dir_unlock(&dir, "metad", fd);
 	return ret;
 }

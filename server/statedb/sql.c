@@ -78,7 +78,7 @@ int statedb_sql_failed(struct statedb *store, int rc, const char *what)
 			 store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(rc));
 }
 
-static int bind(sqlite3_stmt *stmt, int i, const struct statedb_sql_value *value)
+static int sql_bind(sqlite3_stmt *stmt, int i, const struct statedb_sql_value *value)
 {
 	switch (value->kind) {
 	case SQL_VALUE_INT:
@@ -97,7 +97,7 @@ int statedb_sql_prepare(struct statedb *store, const char *sql,
 	int rc = sqlite3_prepare_v2(store->db, sql, -1, &stmt, NULL);
 
 	for (size_t i = 0; rc == SQLITE_OK && i < n; i++)
-		rc = bind(stmt, (int)i + 1, &values[i]);
+		rc = sql_bind(stmt, (int)i + 1, &values[i]);
 	if (rc != SQLITE_OK) {
 		int ret = statedb_sql_failed(store, rc, sql);
 

@@ -102,7 +102,7 @@ static int hang_up(struct attach *attach, int ret)
 	return ret;
 }
 
-static int ask(struct attach *attach, const struct packet *packet)
+static int attach_ask(struct attach *attach, const struct packet *packet)
 {
 	int ret;
 
@@ -166,7 +166,7 @@ static int settle_renewal(struct attach *attach, struct packet *packet)
 }
 
 /* The next answer but those to renewals, which are settled on the way. */
-static int receive(struct attach *attach, struct packet *packet)
+static int attach_receive(struct attach *attach, struct packet *packet)
 {
 	struct early *early = attach->early;
 	int ret;
@@ -190,17 +190,17 @@ static int receive(struct attach *attach, struct packet *packet)
 }
 
 /* Takes the answer to the last question, or its next part; those to earlier ones are nobody's. */
-static int take(struct attach *attach, struct packet *packet, enum attach_type type)
+static int attach_take(struct attach *attach, struct packet *packet, enum attach_type type)
 {
 	int ret;
 
 	if (attach->sock < 0)
 		return error_set(-ECONNRESET, "the connection to the memory node was lost earlier");
-	ret = receive(attach, packet);
+	ret = attach_receive(attach, packet);
 	while (ret == 0 && attach->owed > 1) {
 		attach->owed -= !has_more(packet);
 		packet_drop_fd(packet);
-		ret = receive(attach, packet);
+		ret = attach_receive(attach, packet);
 	}
 	if (ret == 0)
 		attach->owed -= !has_more(packet);
@@ -212,34 +212,34 @@ static int take(struct attach *attach, struct packet *packet, enum attach_type t
 	return hang_up(attach, ret);
 }
 
-static int hear(struct attach *attach, struct packet *packet, enum attach_type reply)
+static int attach_hear(struct attach *attach, struct packet *packet, enum attach_type reply)
 {
 	uint64_t deadline = deadline_of(attach);
-	int ret = take(attach, packet, reply);
+	int ret = attach_take(attach, packet, reply);
 
 	while (ret == -EAGAIN) {
 		ret = hang_up(attach, wait_for(attach, POLLIN, deadline));
 		if (ret == 0)
-			ret = take(attach, packet, reply);
+			ret = attach_take(attach, packet, reply);
 	}
 	return ret;
 }
 
-static int exchange(struct attach *attach, struct packet *packet, enum attach_type reply)
+static int attach_exchange(struct attach *attach, struct packet *packet, enum attach_type reply)
 {
 	uint64_t deadline = deadline_of(attach);
-	int ret = ask(attach, packet);
+	int ret = attach_ask(attach, packet);
 
 	while (ret == -EAGAIN) {
 		ret = hang_up(attach, wait_for(attach, POLLOUT, deadline));
 		if (ret == 0)
-			ret = ask(attach, packet);
+			ret = attach_ask(attach, packet);
 	}
-	return ret ? ret : hear(attach, packet, reply);
+	return ret ? ret : attach_hear(attach, packet, reply);
 }
 
 /* The target's refusal becomes our error, with its words. */
-static int refusal(int32_t status, const char *text)
+static int attach_refusal(int32_t status, const char *text)
 {
 	int code = status && error_is_code(status) ? status : -EPROTO;
 
@@ -305,13 +305,13 @@ int attach_open(const char *path, const struct transport_opts *opts, struct atta
 		packet.hello.start_time = self.start_time;
 		packet_seal(&packet, ATTACH_HELLO);
 		packet.fd = pidfd;
-		ret = exchange(attach, &packet, ATTACH_HELLO_REPLY);
+		ret = attach_exchange(attach, &packet, ATTACH_HELLO_REPLY);
 		if (ret == 0)
 			packet_drop_fd(&packet);
 	}
 	map_close(pidfd);
 	if (ret == 0 && reply->status)
-		ret = refusal(reply->status, reply->text);
+		ret = attach_refusal(reply->status, reply->text);
 	if (ret) {
 		map_close(attach->sock);
 		mem_free(attach);
@@ -335,7 +335,7 @@ void attach_close(struct attach *attach, bool forked)
 		/* lost, it costs the target a look at our pidfd */
 		(void)!packet_send(attach->sock, &packet);
 	}
-	while (attach->early && receive(attach, &packet) == 0)
+	while (attach->early && attach_receive(attach, &packet) == 0)
 		packet_drop_fd(&packet);
 	while (attach->renewals)
 		drop_renewal(attach, attach->renewals);
@@ -424,7 +424,7 @@ static int take_page(struct packet *packet, const struct attached *at, uint64_t 
 
 	*off_out = reply->size ? reply->offset : UINT64_MAX;
 	if (reply->status)
-		ret = refusal(reply->status, reply->text);
+		ret = attach_refusal(reply->status, reply->text);
 	else if (reply->size &&
 		 (packet->fd < 0 || fstat(packet->fd, &st) || st.st_size != ATTACH_PAGE_BYTES ||
 		  reply->size != ATTACH_PAGE_BYTES || reply->offset >= region->size ||
@@ -456,7 +456,7 @@ static int take_next(struct packet *packet, struct attached *out, uint32_t *next
 		return ret;
 	}
 	if (reply->status)
-		ret = refusal(reply->status, reply->text);
+		ret = attach_refusal(reply->status, reply->text);
 	else
 		ret = check_reply(reply, packet->fd);
 	if (ret == 0)
@@ -495,8 +495,8 @@ int attach_region(struct attach *attach, const struct region_grant *grant, struc
 
 		if (!more)
 			ask_for(grant, next, &packet);
-		ret = more ? hear(attach, &packet, ATTACH_REGION_REPLY)
-			   : exchange(attach, &packet, ATTACH_REGION_REPLY);
+		ret = more ? attach_hear(attach, &packet, ATTACH_REGION_REPLY)
+			   : attach_exchange(attach, &packet, ATTACH_REGION_REPLY);
 		if (ret == 0)
 			ret = take_next(&packet, out, &next);
 	}
@@ -510,7 +510,7 @@ int attach_region_begin(struct attach *attach, const struct region_grant *grant)
 	struct packet packet;
 
 	ask_for(grant, 0, &packet);
-	return ask(attach, &packet);
+	return attach_ask(attach, &packet);
 }
 
 int attach_region_end(struct attach *attach, const struct region_grant *grant, struct attached *out)
@@ -520,7 +520,7 @@ int attach_region_end(struct attach *attach, const struct region_grant *grant, s
 	int ret;
 
 	do {
-		ret = take(attach, &packet, ATTACH_REGION_REPLY);
+		ret = attach_take(attach, &packet, ATTACH_REGION_REPLY);
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret == 0)
@@ -529,7 +529,7 @@ int attach_region_end(struct attach *attach, const struct region_grant *grant, s
 	out->grant = *grant;
 	if (ret == 0 && next != NO_MORE) {
 		ask_for(grant, next, &packet);
-		ret = ask(attach, &packet);
+		ret = attach_ask(attach, &packet);
 		ret = ret ? ret : -EAGAIN;
 	}
 	if (ret && ret != -EAGAIN)

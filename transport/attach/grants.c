@@ -17,7 +17,7 @@ void grants_fini(struct grants *grants)
 }
 
 /* The slot of an equal grant, else a free one, else the one behind the last. */
-static uint32_t choose(const struct grants *grants, const struct grant_slot *want)
+static uint32_t grants_choose(const struct grants *grants, const struct grant_slot *want)
 {
 	uint32_t empty = grants->n;
 
@@ -36,7 +36,8 @@ static uint32_t choose(const struct grants *grants, const struct grant_slot *wan
 
 int grants_add(struct grants *grants, const struct grant_slot *want, struct region_grant *grant_out)
 {
-	uint32_t i = choose(grants, want), capacity = grants->capacity ? 2 * grants->capacity : 64;
+	uint32_t i = grants_choose(grants, want),
+		 capacity = grants->capacity ? 2 * grants->capacity : 64;
 	struct shm_grant wire = { .magic = GRANT_MAGIC, .version = GRANT_VERSION };
 	struct grant_slot *slots, new = *want;
 

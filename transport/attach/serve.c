@@ -66,7 +66,7 @@ struct serve {
  * A child forked meanwhile has a copy of the descriptor, so closing ours neither hangs up nor takes
  * it out of the epoll set. In that child it must do neither: both are shared with the parent.
  */
-static void drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
+static void serve_drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
 {
 	struct conn **link = &serve->conns;
 	bool more = true;
@@ -157,7 +157,7 @@ static void drop_silent(struct serve *serve) LOCK_REQUIRES(target_role)
 		next = conn->next;
 		if (!conn->client && deadline_expired(serve->target->clock, conn->deadline)) {
 			log_debug("drop peer that said no hello");
-			drop(serve, conn);
+			serve_drop(serve, conn);
 		}
 	}
 	while (serve->nameless > MAX_NAMELESS) {
@@ -166,7 +166,7 @@ static void drop_silent(struct serve *serve) LOCK_REQUIRES(target_role)
 			oldest = conn->named ? oldest : conn;
 		if (!oldest)
 			return;
-		drop(serve, oldest);
+		serve_drop(serve, oldest);
 	}
 }
 
@@ -179,7 +179,7 @@ void serve_drop_client(struct serve *serve, struct client *client)
 		if (conn->client != client)
 			continue;
 		conn->client = NULL; /* whose end is the caller's business */
-		drop(serve, conn);
+		serve_drop(serve, conn);
 	}
 }
 
@@ -236,7 +236,7 @@ static void put_text(char *text)
 }
 
 /* Of whatever version: a peer of another one reads why. */
-static int refuse(const struct conn *conn, int code)
+static int serve_refuse(const struct conn *conn, int code)
 {
 	struct packet reply = { .fd = -1 };
 
@@ -271,7 +271,7 @@ static int on_hello(struct serve *serve, struct conn *conn, struct packet *packe
 		}
 	}
 	if (ret) {
-		(void)!refuse(conn, ret);
+		(void)!serve_refuse(conn, ret);
 		return ret;
 	}
 	client->connected++;
@@ -349,8 +349,8 @@ static int check_ask(struct target *target, uint64_t client_id, const struct att
 	return target_check_grant(target, client_id, &grant, map_out);
 }
 
-static int share(struct target *target, uint64_t client_id, const struct attach_region *ask,
-		 struct packet *reply) LOCK_REQUIRES(target_role)
+static int serve_share(struct target *target, uint64_t client_id, const struct attach_region *ask,
+		       struct packet *reply) LOCK_REQUIRES(target_role)
 {
 	struct attach_region_reply *out = &reply->region_reply;
 	const struct mempool *pool = target->pool;
@@ -394,7 +394,7 @@ static int on_attach(struct serve *serve, struct conn *conn, const struct packet
 		struct packet reply = { .fd = -1 };
 		struct attach_region_reply *out = &reply.region_reply;
 
-		out->status = share(serve->target, conn->client->id, &ask, &reply);
+		out->status = serve_share(serve->target, conn->client->id, &ask, &reply);
 		if (out->status || n == ATTACH_PAGES_MAX) /* no page comes unasked behind it */
 			out->flags &= ~(uint32_t)ATTACH_MORE;
 		if (out->status) {
@@ -484,13 +484,13 @@ static bool on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(targe
 	if (ret == 0)
 		ret = on_packet(serve, conn, &packet);
 	else if (ret == -EPROTO && !conn->named && packet.head.magic == ATTACH_MAGIC)
-		(void)!refuse(conn, ret);
+		(void)!serve_refuse(conn, ret);
 	packet_drop_fd(&packet);
 	if (ret == 0)
 		return true;
 	if (ret != -ESHUTDOWN)
 		log_debug("drop peer: %s", error_last());
-	drop(serve, conn);
+	serve_drop(serve, conn);
 	return true;
 }
 
@@ -644,7 +644,7 @@ LOCK_UNCHECKED void serve_close(struct serve *serve, bool forked)
 	if (!serve)
 		return;
 	while (serve->conns)
-		drop(serve, serve->conns);
+		serve_drop(serve, serve->conns);
 	free_gone(serve);
 	/* The names go while we still hold the lock, and only if they are ours. */
 	if (!forked && serve->locked) {

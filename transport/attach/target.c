@@ -24,7 +24,7 @@
 LOCK_ROLE(target_role, "shm target", LOCK_RANK_CHANNEL);
 static LOCK_ROLE(making_role, "regions of a target", LOCK_RANK_REGION);
 
-static struct target *of(struct transport_target *tg)
+static struct target *backing_target_of(struct transport_target *tg)
 {
 	return (struct target *)tg;
 }
@@ -36,7 +36,7 @@ static struct target *of(struct transport_target *tg)
  * another thread held at the fork stays held, and what it guards is as that thread left it: such a
  * copy is not touched.
  */
-static LOCK_UNCHECKED void unref(struct target *target)
+static LOCK_UNCHECKED void target_unref(struct target *target)
 {
 	bool forked = fork_happened(target->forks);
 
@@ -58,7 +58,7 @@ static LOCK_UNCHECKED void unref(struct target *target)
 
 static void shm_target_close(struct transport_target *tg)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 
 	if (!fork_happened(target->forks)) {
 		lock_acquire(&target->lock, &target_role);
@@ -67,7 +67,7 @@ static void shm_target_close(struct transport_target *tg)
 		target->serve = NULL;
 		lock_release(&target->lock, &target_role);
 	}
-	unref(target);
+	target_unref(target);
 }
 
 /* -------- initiators of this process -------- */
@@ -107,7 +107,7 @@ void target_leave(struct target *target, uint64_t client_id)
 		clients_settle(&target->clients, client);
 		lock_release(&target->lock, &target_role);
 	}
-	unref(target);
+	target_unref(target);
 }
 
 int target_check_grant(struct target *target, uint64_t client_id, const struct region_grant *grant,
@@ -193,7 +193,7 @@ int target_persist(struct target *target, struct mempool_region *region, uint64_
 
 static int shm_register(struct transport_target *tg, struct target_region *spec)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	struct mempool_region *region = NULL;
 	int ret;
 
@@ -215,7 +215,7 @@ static int shm_register(struct transport_target *tg, struct target_region *spec)
 
 static int shm_unregister(struct transport_target *tg, uint32_t id)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	struct mempool_region *region = NULL;
 	int ret;
 
@@ -239,7 +239,7 @@ static int shm_unregister(struct transport_target *tg, uint32_t id)
 
 static int shm_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	size_t room = *n_inout, n = 0;
 
 	if (fork_happened(target->forks))
@@ -270,7 +270,7 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 				   .rights = rights,
 				   .off = range->off,
 				   .len = range->len };
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	const struct mempool_region *region;
 	uint64_t end;
 	int ret;
@@ -300,7 +300,7 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 
 static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
@@ -331,7 +331,7 @@ static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(tar
 static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
 		     enum fence_result *result_out)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	const struct client *client;
 	uint64_t deadline;
 	bool here, dead;
@@ -378,7 +378,7 @@ static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence
 
 static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t off, uint64_t len)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	struct mempool_region *region;
 	int ret = 0;
 
@@ -403,7 +403,7 @@ static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t
 
 static int shm_identity(struct transport_target *tg, struct pool_identity *out)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
@@ -416,7 +416,7 @@ static int shm_identity(struct transport_target *tg, struct pool_identity *out)
 static int shm_own(struct transport_target *tg, const uint8_t store_uuid[16],
 		   const char *store_name)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	int ret = 0;
 
 	if (fork_happened(target->forks))
@@ -430,7 +430,7 @@ static int shm_own(struct transport_target *tg, const uint8_t store_uuid[16],
 
 static bool shm_alone(struct transport_target *tg, uint32_t id)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	struct mempool_region *region;
 	bool alone;
 
@@ -446,7 +446,7 @@ static bool shm_alone(struct transport_target *tg, uint32_t id)
 
 static int shm_listen(struct transport_target *tg, const char *address)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	int ret;
 
 	if (fork_happened(target->forks))
@@ -471,12 +471,12 @@ static int shm_listen(struct transport_target *tg, const char *address)
 
 static const char *shm_uri(struct transport_target *tg)
 {
-	return of(tg)->uri;
+	return backing_target_of(tg)->uri;
 }
 
 static int shm_poll_fd(struct transport_target *tg)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	int fd;
 
 	if (fork_happened(target->forks))
@@ -489,7 +489,7 @@ static int shm_poll_fd(struct transport_target *tg)
 
 static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 	struct pollfd ready = { .fd = shm_poll_fd(tg), .events = POLLIN };
 	int64_t most = timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)timeout_ns;
 	int ret;
@@ -507,7 +507,7 @@ static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
 
 static void shm_stats(struct transport_target *tg, struct target_stats *out)
 {
-	struct target *target = of(tg);
+	struct target *target = backing_target_of(tg);
 
 	*out = (struct target_stats){ .page_kind = "" };
 	if (fork_happened(target->forks))
@@ -552,7 +552,7 @@ static const struct transport_target_ops target_ops = {
 struct target *target_of(struct transport_target *tg)
 {
 	if (tg->ops == &target_ops)
-		return of(tg);
+		return backing_target_of(tg);
 	(void)error_set(-EINVAL, "target is of kind %s, not shm", tg->ops->name);
 	return NULL;
 }

@@ -25,7 +25,7 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* dlsym gives a data pointer; C has no cast from that to a function. */
-static bool find(void *library, const char *name, void *fn_out)
+static bool durable_find(void *library, const char *name, void *fn_out)
 {
 	void *symbol = dlsym(library, name);
 
@@ -33,7 +33,7 @@ static bool find(void *library, const char *name, void *fn_out)
 	return symbol != NULL;
 }
 
-static void load(void)
+static void durable_load(void)
 {
 	void *library = dlopen("libpmem.so.1", RTLD_NOW | RTLD_LOCAL);
 
@@ -41,17 +41,17 @@ static void load(void)
 		log_info("dlopen %s", dlerror());
 		return;
 	}
-	pmem.found = find(library, "pmem_map_file", &pmem.map_file) &&
-		     find(library, "pmem_persist", &pmem.persist) &&
-		     find(library, "pmem_msync", &pmem.msync) &&
-		     find(library, "pmem_unmap", &pmem.unmap);
+	pmem.found = durable_find(library, "pmem_map_file", &pmem.map_file) &&
+		     durable_find(library, "pmem_persist", &pmem.persist) &&
+		     durable_find(library, "pmem_msync", &pmem.msync) &&
+		     durable_find(library, "pmem_unmap", &pmem.unmap);
 	if (!pmem.found)
 		dlclose(library);
 }
 
 bool durable_has_library(void)
 {
-	return pthread_once(&once, load) == 0 && pmem.found;
+	return pthread_once(&once, durable_load) == 0 && pmem.found;
 }
 
 int durable_map(int fd, uint64_t size, struct durable *map_out)

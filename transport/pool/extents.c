@@ -12,7 +12,7 @@
 
 /* -------- table -------- */
 
-static uint32_t checksum(const struct extent_table *table)
+static uint32_t extents_checksum(const struct extent_table *table)
 {
 	return crc32c(crc32c(0, table, offsetof(struct extent_table, crc)), table->entries,
 		      table->n * sizeof(table->entries[0]));
@@ -28,7 +28,7 @@ void extents_make_table(struct extent_table *table, uint64_t extents)
 
 void extents_seal(struct extent_table *table)
 {
-	table->crc = checksum(table);
+	table->crc = extents_checksum(table);
 }
 
 /* Entries before the one at i are checked already. */
@@ -67,7 +67,7 @@ int extents_check_table(const struct extent_table *table, uint64_t file_extents)
 
 	if (table->magic != POOL_TABLE_MAGIC || table->n > POOL_TABLE_ENTRIES)
 		return error_set(-EBADMSG, "extent table is damaged");
-	if (table->crc != checksum(table))
+	if (table->crc != extents_checksum(table))
 		return error_set(-EBADMSG, "extent table is damaged: crc32c is wrong");
 	if (table->extents == 0 || table->extents > file_extents)
 		return error_set(-EPROTO, "pool has %llu extents, its file only %llu",

@@ -53,7 +53,7 @@ struct dirpool {
 	struct held *held;
 };
 
-static struct dirpool *of(struct mempool *pool)
+static struct dirpool *dir_of(struct mempool *pool)
 {
 	return (struct dirpool *)pool;
 }
@@ -147,7 +147,7 @@ static int make_file(const struct dirpool *dp, const char *name, uint64_t bytes,
 static int dir_make(struct mempool *pool, struct mempool_region *region)
 {
 	char name[REGION_NAME_BYTES], tmp[REGION_TMP_BYTES];
-	struct dirpool *dp = of(pool);
+	struct dirpool *dp = dir_of(pool);
 	const char *there = tmp;
 	int ret;
 
@@ -182,7 +182,7 @@ static int dir_alloc(struct mempool *pool, struct mempool_region *region)
 static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
 {
 	char name[REGION_NAME_BYTES], tmp[REGION_TMP_BYTES];
-	struct dirpool *dp = of(pool);
+	struct dirpool *dp = dir_of(pool);
 	int ret, synced;
 
 	region->by_pages = true;
@@ -238,7 +238,7 @@ static int remove_page(void *ctx, const char *name, const struct target_region *
 
 static int dir_drop(struct mempool *pool, struct mempool_region *region)
 {
-	struct dirpool *dp = of(pool);
+	struct dirpool *dp = dir_of(pool);
 	struct removal removal = { .dp = dp, .region = &region->info };
 	char name[REGION_NAME_BYTES];
 	int ret;
@@ -256,7 +256,7 @@ static int dir_drop(struct mempool *pool, struct mempool_region *region)
 
 static void dir_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
-	struct dirpool *dp = of(pool);
+	struct dirpool *dp = dir_of(pool);
 	struct held *held = NULL;
 
 	mempool_drop_pages(region);
@@ -299,7 +299,7 @@ static void free_held(struct dirpool *dp, bool all)
 
 static void dir_reclaim(struct mempool *pool)
 {
-	free_held(of(pool), false);
+	free_held(dir_of(pool), false);
 }
 
 /* -------- what others did to it -------- */
@@ -394,7 +394,7 @@ static bool dir_alone(struct mempool *pool, struct mempool_region *region)
 
 static int dir_own(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name)
 {
-	struct dirpool *dp = of(pool);
+	struct dirpool *dp = dir_of(pool);
 	struct pool_superblock sb = dp->dir.super;
 	int ret;
 
@@ -406,7 +406,7 @@ static int dir_own(struct mempool *pool, const uint8_t store_uuid[16], const cha
 
 static void dir_close(struct mempool *pool, bool forked)
 {
-	struct dirpool *dp = of(pool);
+	struct dirpool *dp = dir_of(pool);
 
 	free_held(dp, true);
 	pool_dir_close(&dp->dir, forked);

@@ -39,7 +39,7 @@ struct filepool {
 	struct extent_table table; /* what both copies have, and what is being changed */
 };
 
-static struct filepool *of(struct mempool *pool)
+static struct filepool *filepool_of(struct mempool *pool)
 {
 	return (struct filepool *)pool;
 }
@@ -68,7 +68,7 @@ static int write_copy(const struct filepool *file, int copy)
  * point one copy is valid, and a committed change is in both. After a failure the file's table is
  * unknown: all later changes fail until the pool is reopened.
  */
-static int commit(struct filepool *file)
+static int file_commit(struct filepool *file)
 {
 	int ret = file->failed;
 
@@ -116,7 +116,7 @@ static int put_supers(struct filepool *file, const struct pool_superblock *sb)
 
 static int file_own(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name)
 {
-	struct filepool *file = of(pool);
+	struct filepool *file = filepool_of(pool);
 	struct pool_superblock sb = file->super;
 
 	pool_super_own(&sb, store_uuid, store_name);
@@ -149,12 +149,12 @@ static int end_quarantine(struct filepool *file)
 		*entry = (struct extent_entry){ 0 };
 		changed = true;
 	}
-	return changed ? commit(file) : 0;
+	return changed ? file_commit(file) : 0;
 }
 
 static void file_reclaim(struct mempool *pool)
 {
-	struct filepool *file = of(pool);
+	struct filepool *file = filepool_of(pool);
 
 	if (lock_mappers(file) == 0 && file->sole)
 		(void)!end_quarantine(file);
@@ -163,7 +163,7 @@ static void file_reclaim(struct mempool *pool)
 /* One region is made at a time, so free extents found here stay free until file_alloc. */
 static int file_reserve(struct mempool *pool, struct mempool_region *region)
 {
-	struct filepool *file = of(pool);
+	struct filepool *file = filepool_of(pool);
 	uint64_t count = region->info.size / POOL_EXTENT_BYTES, longest = 0;
 	uint64_t first = extents_find_run(&file->table, count, &longest);
 
@@ -186,7 +186,7 @@ static int file_reserve(struct mempool *pool, struct mempool_region *region)
 /* A hole reads as zeros; its blocks are taken again, so that no store ever finds the disk full. */
 static int file_clear(struct mempool *pool, struct mempool_region *region)
 {
-	const struct filepool *file = of(pool);
+	const struct filepool *file = filepool_of(pool);
 	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, code;
 	uint64_t off = region->fd_off, bytes = region->info.size;
 
@@ -202,7 +202,7 @@ static int file_clear(struct mempool *pool, struct mempool_region *region)
 
 static int file_alloc(struct mempool *pool, struct mempool_region *region)
 {
-	struct filepool *file = of(pool);
+	struct filepool *file = filepool_of(pool);
 	struct extent_entry *entry = extents_take_entry(&file->table);
 	int ret;
 
@@ -220,7 +220,7 @@ static int file_alloc(struct mempool *pool, struct mempool_region *region)
 		.state = EXTENT_LIVE,
 	};
 	file->table.last_region = region->info.id;
-	ret = commit(file);
+	ret = file_commit(file);
 	if (ret) {
 		*entry = (struct extent_entry){ 0 };
 		return ret;
@@ -237,19 +237,19 @@ static struct extent_entry *entry_of(struct filepool *file, const struct mempool
 
 static int file_drop(struct mempool *pool, struct mempool_region *region)
 {
-	struct filepool *file = of(pool);
+	struct filepool *file = filepool_of(pool);
 	struct extent_entry *entry = entry_of(file, region);
 
 	if (!entry)
 		return error_set(-EPROTO, "region %u: not in the extent table", region->info.id);
 	entry->state = EXTENT_QUARANTINE;
-	return commit(file);
+	return file_commit(file);
 }
 
 /* No attachment in this process is left; frees the extents if no other process can map them. */
 static void file_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
-	struct filepool *file = of(pool);
+	struct filepool *file = filepool_of(pool);
 	struct extent_entry *entry;
 
 	if (forked || !region->dropped || !file->sole)
@@ -259,27 +259,27 @@ static void file_release(struct mempool *pool, struct mempool_region *region, bo
 		return;
 	*entry = (struct extent_entry){ 0 };
 	/* if this fails it stays in quarantine until the next open */
-	(void)!commit(file);
+	(void)!file_commit(file);
 }
 
 static int file_persist(struct mempool *pool, struct mempool_region *region, uint64_t off,
 			uint64_t len)
 {
-	return durable_persist(&of(pool)->map, region->fd_off + off, len);
+	return durable_persist(&filepool_of(pool)->map, region->fd_off + off, len);
 }
 
 /* One lock covers all regions: true if nobody else maps any of them. */
 static bool file_alone(struct mempool *pool, struct mempool_region *region)
 {
 	(void)region;
-	return lock_mappers(of(pool)) == 0 && of(pool)->sole;
+	return lock_mappers(filepool_of(pool)) == 0 && filepool_of(pool)->sole;
 }
 
 /* A file description of the client's own, which holds the shared lock while it has it open. */
 static int file_share(struct mempool *pool, struct mempool_region *region, bool writable,
 		      int *fd_out)
 {
-	struct filepool *file = of(pool);
+	struct filepool *file = filepool_of(pool);
 	int ret;
 
 	if (file->sole && flock(file->fd, LOCK_SH | LOCK_NB))
@@ -293,7 +293,7 @@ static int file_share(struct mempool *pool, struct mempool_region *region, bool 
 static void file_close(struct mempool *pool, bool forked)
 {
 	struct flock owner = { .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_len = 1 };
-	struct filepool *file = of(pool);
+	struct filepool *file = filepool_of(pool);
 
 	if (!forked && file->map.base)
 		durable_unmap(&file->map);
@@ -461,7 +461,7 @@ static int load_super(struct filepool *file, bool create)
 		if (ret)
 			return ret;
 		extents_make_table(&file->table, file->map.size / POOL_EXTENT_BYTES);
-		ret = commit(file);
+		ret = file_commit(file);
 		return ret ? ret : put_supers(file, &sb);
 	}
 	ret = pool_super_choose(copies, POOL_EXTENTS);
@@ -489,7 +489,7 @@ static int load_table(struct filepool *file)
 		return error_prefix(ret, "extent table: ");
 	if (file->table.extents < extents) {
 		file->table.extents = extents;
-		ret = commit(file);
+		ret = file_commit(file);
 	}
 	if (ret == 0 && file->sole)
 		ret = end_quarantine(file);

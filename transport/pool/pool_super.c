@@ -12,7 +12,7 @@
 #include "base/bits.h"
 #include "base/crc32c.h"
 
-static void seal(struct pool_superblock *sb)
+static void pool_super_seal(struct pool_superblock *sb)
 {
 	sb->crc = crc32c(0, sb, offsetof(struct pool_superblock, crc));
 }
@@ -33,7 +33,7 @@ int pool_super_make(struct pool_superblock *sb, enum pool_layout layout)
 	}
 	if (getrandom(sb->uuid, sizeof(sb->uuid), 0) != (ssize_t)sizeof(sb->uuid))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	seal(sb);
+	pool_super_seal(sb);
 	return 0;
 }
 
@@ -43,13 +43,13 @@ void pool_super_own(struct pool_superblock *sb, const uint8_t store_uuid[16],
 	memcpy(sb->store_uuid, store_uuid, sizeof(sb->store_uuid));
 	memset(sb->store_name, 0, sizeof(sb->store_name));
 	(void)snprintf(sb->store_name, sizeof(sb->store_name), "%s", store_name);
-	seal(sb);
+	pool_super_seal(sb);
 }
 
 void pool_super_set_bytes(struct pool_superblock *sb, uint64_t bytes)
 {
 	sb->bytes = bytes;
-	seal(sb);
+	pool_super_seal(sb);
 }
 
 void pool_super_identity(const struct pool_superblock *sb, struct pool_identity *out)

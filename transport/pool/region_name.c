@@ -56,7 +56,7 @@ void region_name_format(const struct target_region *info, char name[REGION_NAME_
  * A word or a number, and the dot behind it. The value of anything else is arbitrary: callers format
  * what they parsed and compare.
  */
-static uint32_t take(const char **at, const struct word *words)
+static uint32_t region_name_take(const char **at, const struct word *words)
 {
 	const char *text = *at;
 	size_t n = strcspn(text, ".");
@@ -78,11 +78,11 @@ bool region_name_parse(const char *name, struct target_region *info_out)
 
 	if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
 		return false;
-	info.id = take(&at, NULL);
-	info.kind = take(&at, kinds);
-	info.object = take(&at, NULL);
-	info.part = take(&at, NULL);
-	info.role = take(&at, roles);
+	info.id = region_name_take(&at, NULL);
+	info.kind = region_name_take(&at, kinds);
+	info.object = region_name_take(&at, NULL);
+	info.part = region_name_take(&at, NULL);
+	info.role = region_name_take(&at, roles);
 	region_name_format(&info, again);
 	if (info.id == 0 || info.id > RPTR_MAX_REGION || strcmp(name, again) != 0)
 		return false;

@@ -37,7 +37,7 @@ struct shm {
 	struct shm_region *coming; /* of shm_attach_begin, NULL = none */
 };
 
-static struct shm *of(struct transport *tr)
+static struct shm *shm_of(struct transport *tr)
 {
 	return (struct shm *)tr;
 }
@@ -158,7 +158,7 @@ static int shm_persist(struct transport *tr, struct region *region, uint64_t off
 				     .is_pmem = mine->at.on_device };
 
 	if (mine->embedded)
-		return target_persist(of(tr)->target, mine->embedded, mine->off + off, len);
+		return target_persist(shm_of(tr)->target, mine->embedded, mine->off + off, len);
 	if (mine->at.on_device && !durable_has_library())
 		return error_set(-ENOTSUP, "region %u: lies on a device, which needs libpmem",
 				 region->id);
@@ -172,19 +172,19 @@ static int shm_renew(struct transport *tr, struct region *region, uint64_t off)
 {
 	struct shm_region *mine = (struct shm_region *)region;
 
-	return mine->embedded ? 0 : attach_renew(of(tr)->attach, &mine->at, off);
+	return mine->embedded ? 0 : attach_renew(shm_of(tr)->attach, &mine->at, off);
 }
 
 static int shm_prepare(struct transport *tr, struct region *region, uint64_t off)
 {
 	struct shm_region *mine = (struct shm_region *)region;
 
-	return mine->embedded ? 0 : attach_prepare(of(tr)->attach, &mine->at, off);
+	return mine->embedded ? 0 : attach_prepare(shm_of(tr)->attach, &mine->at, off);
 }
 
 static int shm_renewing(struct transport *tr)
 {
-	struct shm *shm = of(tr);
+	struct shm *shm = shm_of(tr);
 
 	return shm->attach ? attach_renewing(shm->attach) : 0;
 }
@@ -216,7 +216,7 @@ static int add_region(struct shm *shm, struct shm_region *mine, int ret, struct 
 static int shm_attach(struct transport *tr, const struct region_grant *grant,
 		      struct region **region_out)
 {
-	struct shm *shm = of(tr);
+	struct shm *shm = shm_of(tr);
 	struct shm_region *mine = new_region();
 	struct target_map map = { 0 };
 	int ret;
@@ -251,7 +251,7 @@ static void forget_coming(struct shm *shm)
 
 static int shm_attach_begin(struct transport *tr, const struct region_grant *grant)
 {
-	struct shm *shm = of(tr);
+	struct shm *shm = shm_of(tr);
 
 	if (shm->target)
 		return 0;
@@ -263,7 +263,7 @@ static int shm_attach_begin(struct transport *tr, const struct region_grant *gra
 static int shm_attach_end(struct transport *tr, const struct region_grant *grant,
 			  struct region **region_out)
 {
-	struct shm *shm = of(tr);
+	struct shm *shm = shm_of(tr);
 	struct shm_region *mine = shm->coming;
 	int ret;
 
@@ -280,7 +280,7 @@ static int shm_attach_end(struct transport *tr, const struct region_grant *grant
 
 static void shm_detach(struct transport *tr, struct region *region)
 {
-	struct shm *shm = of(tr);
+	struct shm *shm = shm_of(tr);
 	struct shm_region **link = &shm->regions, *mine;
 
 	while (&(*link)->at.region != region)
@@ -299,7 +299,7 @@ static void shm_detach(struct transport *tr, struct region *region)
 
 static void shm_close(struct transport *tr)
 {
-	struct shm *shm = of(tr);
+	struct shm *shm = shm_of(tr);
 
 	while (shm->regions)
 		shm_detach(tr, &shm->regions->at.region);
@@ -337,7 +337,7 @@ static int shm_new(const struct transport_opts *opts, struct shm **shm_out)
 
 	if (ret)
 		return ret;
-	*shm_out = of(tr);
+	*shm_out = shm_of(tr);
 	(*shm_out)->client_id = opts->client_id;
 	return 0;
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int bad(const char *text, const char *why)
+static int address_bad(const char *text, const char *why)
 {
 	return error_set(-EINVAL, "verbs address \"%s\": %s; it is HOST:PORT[;SOCKET-PATH]", text,
 			 why);
@@ -55,17 +55,17 @@ int verbs_address_parse(const char *text, struct verbs_address *address_out)
 	int brackets = *text == '[';
 
 	if (strlen(text) >= TRANSPORT_URI_BYTES)
-		return bad(text, "too long");
+		return address_bad(text, "too long");
 	if (!colon)
-		return bad(text, *text == '[' || strchr(text, ':')
-					 ? "an IPv6 address stands in brackets"
-					 : "the port is missing");
+		return address_bad(text, *text == '[' || strchr(text, ':')
+						 ? "an IPv6 address stands in brackets"
+						 : "the port is missing");
 	if (brackets && colon - text == 2)
-		return bad(text, "the brackets are empty");
+		return address_bad(text, "the brackets are empty");
 	if (!take_port(colon + 1, end, &address))
-		return bad(text, "the port is a number up to 65535");
+		return address_bad(text, "the port is a number up to 65535");
 	if (*end && !end[1])
-		return bad(text, "the socket's path is missing");
+		return address_bad(text, "the socket's path is missing");
 	(void)snprintf(address.host, sizeof(address.host), "%.*s",
 		       (int)(colon - text) - 2 * brackets, text + brackets);
 	(void)snprintf(address.path, sizeof(address.path), "%s", *end ? end + 1 : "");

@@ -60,7 +60,7 @@ static void *open_beside(void)
 	return dlopen(MODULE, RTLD_NOW | RTLD_LOCAL);
 }
 
-static void fail(const char *what)
+static void verbs_calls_fail(const char *what)
 {
 	(void)snprintf(reason, sizeof(reason),
 		       "verbs: %s: install rdma-core (libibverbs, librdmacm) and keep " MODULE
@@ -68,7 +68,7 @@ static void fail(const char *what)
 		       what);
 }
 
-static void load(void)
+static void module_load(void)
 {
 	const char *named = getenv("RLV_VERBS_MODULE");
 	void *module = named && *named ? dlopen(named, RTLD_NOW | RTLD_LOCAL) : open_beside();
@@ -79,14 +79,14 @@ static void load(void)
 	if (!module) {
 		const char *text = dlerror();
 
-		fail(text ? text : MODULE);
+		verbs_calls_fail(text ? text : MODULE);
 		return;
 	}
 	/* ISO C has no conversion from an object's pointer to a function's */
 	*(void **)(&fn) = dlsym(module, VERBS_CALLS_SYMBOL);
 	calls = fn ? fn() : NULL;
 	if (!calls || calls->version != VERBS_CALLS_VERSION) {
-		fail(MODULE " is of another version");
+		verbs_calls_fail(MODULE " is of another version");
 		(void)dlclose(module);
 		return;
 	}
@@ -95,7 +95,7 @@ static void load(void)
 		log_warn("ibv_fork_init error %s", strerror(ret));
 	ret = fork_watch(&forks);
 	if (ret)
-		fail(error_last());
+		verbs_calls_fail(error_last());
 	else
 		loaded = calls;
 }
@@ -105,7 +105,7 @@ int verbs_calls_load(const struct verbs_calls **calls_out)
 	const struct verbs_calls *calls = atomic_load(&chosen);
 
 	if (!calls) {
-		(void)pthread_once(&once, load);
+		(void)pthread_once(&once, module_load);
 		calls = loaded;
 	}
 	if (!calls)

@@ -36,7 +36,7 @@ static bool has_parent_domains(const struct verbs_device *device)
 	return parent != NULL;
 }
 
-static int describe(struct verbs_device *device)
+static int device_describe(struct verbs_device *device)
 {
 	struct ibv_device_attr attr = { 0 };
 	int ret = device->calls->query_device(device->context, &attr);
@@ -94,8 +94,8 @@ static void chunk_removed(void *ctx, uint32_t index)
 
 /* -------- opening and sharing -------- */
 
-static int make(const struct verbs_calls *calls, struct ibv_context *context,
-		struct verbs_device **device_out)
+static int device_make(const struct verbs_calls *calls, struct ibv_context *context,
+		       struct verbs_device **device_out)
 {
 	struct verbs_device *device = mem_zalloc(sizeof(*device));
 	const struct verbs_caps *caps;
@@ -108,7 +108,7 @@ static int make(const struct verbs_calls *calls, struct ibv_context *context,
 	device->context = context;
 	(void)snprintf(device->name, sizeof(device->name), "%s",
 		       calls->get_device_name(context->device));
-	ret = describe(device);
+	ret = device_describe(device);
 	if (ret)
 		goto err_free;
 	device->pd = calls->alloc_pd(context);
@@ -154,7 +154,7 @@ int verbs_device_get(const struct verbs_calls *calls, struct ibv_context *contex
 	if (device) {
 		device->refs++;
 	} else {
-		ret = make(calls, context, &device);
+		ret = device_make(calls, context, &device);
 		if (ret == 0) {
 			device->next = devices;
 			devices = device;

@@ -249,7 +249,7 @@ static int connect_qp(struct link *link, uint32_t i, uint64_t deadline)
 	return ret;
 }
 
-static int resolve(struct link *link, uint32_t i, struct sockaddr *addr, uint64_t deadline)
+static int link_resolve(struct link *link, uint32_t i, struct sockaddr *addr, uint64_t deadline)
 {
 	int ms = deadline_left_ms(link->clock, deadline);
 	int ret;
@@ -277,7 +277,7 @@ static int connect_to(struct link *link, struct sockaddr *addr, uint64_t deadlin
 
 	link->n_qps = 1; /* until the device is known */
 	for (uint32_t i = 0; ret == 0 && i < link->n_qps; i++) {
-		ret = resolve(link, i, addr, deadline);
+		ret = link_resolve(link, i, addr, deadline);
 		if (ret == 0 && i == 0)
 			ret = use_device(link, link->ids[0]->verbs);
 		if (ret == 0 && link->ids[i]->verbs != link->device->context)
@@ -318,7 +318,7 @@ void link_cut(struct link *link)
 }
 
 /* Frees all but the struct and its channel, so that another address can be tried. */
-static void drop(struct link *link)
+static void link_drop(struct link *link)
 {
 	const struct verbs_calls *calls = link->calls;
 
@@ -346,7 +346,7 @@ void link_close(struct link *link, bool forked)
 	if (!link)
 		return;
 	if (!forked) {
-		drop(link);
+		link_drop(link);
 		if (link->channel)
 			link->calls->cm_destroy_event_channel(link->channel);
 	}
@@ -368,7 +368,7 @@ static int connect_any(struct link *link, const struct link_opts *opts)
 				 gai_strerror(ret));
 	ret = error_set(-ENOENT, "%s: has no address", opts->host);
 	for (struct addrinfo *a = list; ret && a; a = a->ai_next) {
-		drop(link);
+		link_drop(link);
 		link->cut = false;
 		ret = connect_to(link, a->ai_addr, deadline);
 	}

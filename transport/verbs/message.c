@@ -32,7 +32,7 @@ void message_seal(union verbs_any *message, enum verbs_message type)
 	message_head_seal(&message->head, &family, (uint16_t)type);
 }
 
-static bool ends(const char *text)
+static bool message_ends(const char *text)
 {
 	return memchr(text, 0, VERBS_TEXT_BYTES) != NULL;
 }
@@ -50,13 +50,13 @@ static bool body_is_sound(const union verbs_any *m)
 		return m->welcome.reserved == 0;
 	case VERBS_REFUSAL:
 		return m->refusal.status && error_is_code(m->refusal.status) &&
-		       ends(m->refusal.text);
+		       message_ends(m->refusal.text);
 	case VERBS_ATTACH:
 		return m->attach.grant_bytes > 0 && m->attach.grant_bytes <= VERBS_GRANT_BYTES &&
 		       bits_all_zero(m->attach.grant + m->attach.grant_bytes,
 				     VERBS_GRANT_BYTES - m->attach.grant_bytes);
 	case VERBS_ATTACHED:
-		if (!error_is_code(a->status) || !ends(a->text))
+		if (!error_is_code(a->status) || !message_ends(a->text))
 			return false;
 		return a->status ||
 		       (a->region && a->size && !((a->size | a->address) & 7) &&

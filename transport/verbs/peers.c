@@ -105,7 +105,7 @@ static int make_buffers(struct peer *peer)
 	return 0;
 }
 
-static void destroy(struct peer *peer)
+static void peer_destroy(struct peer *peer)
 {
 	struct peers *peers = peer->all;
 	const struct verbs_calls *calls = peers->device->calls;
@@ -157,10 +157,10 @@ void peers_drop(struct peers *peers, struct peer *peer)
 	*at = peer->next;
 	peers->n--;
 	peers->n_unproved -= !peer->proved;
-	destroy(peer);
+	peer_destroy(peer);
 }
 
-static int make(struct peers *peers, const struct verbs_hello *hello, struct peer **peer_out)
+static int peer_make(struct peers *peers, const struct verbs_hello *hello, struct peer **peer_out)
 {
 	const struct verbs_device *device = peers->device;
 	struct peer *peer = mem_zalloc(sizeof(*peer));
@@ -196,7 +196,7 @@ static int make(struct peers *peers, const struct verbs_hello *hello, struct pee
 	return 0;
 
 err_destroy:
-	destroy(peer);
+	peer_destroy(peer);
 	return ret;
 }
 
@@ -248,8 +248,8 @@ static int accept_qp(struct peer *peer, struct rdma_cm_id *id, const struct rdma
 	return 0;
 }
 
-static int join(struct peer *peer, struct rdma_cm_id *id, const struct verbs_hello *hello,
-		const struct rdma_conn_param *param)
+static int peer_join(struct peer *peer, struct rdma_cm_id *id, const struct verbs_hello *hello,
+		     const struct rdma_conn_param *param)
 {
 	const struct verbs_device *device = peer->all->device;
 	struct ibv_qp_init_attr attr = {
@@ -310,10 +310,10 @@ int peers_connect(struct peers *peers, struct rdma_cm_id *id, const struct verbs
 		return error_set(-EPROTO, "queue pair %u of %u: the link has it already",
 				 hello->index, hello->n_qps);
 	if (!peer)
-		ret = make(peers, hello, &peer);
+		ret = peer_make(peers, hello, &peer);
 	if (ret)
 		return ret;
-	ret = join(peer, id, hello, param);
+	ret = peer_join(peer, id, hello, param);
 	if (ret && peer->joined == 0)
 		peers_drop(peers, peer);
 	return ret;

@@ -50,7 +50,7 @@ static const struct verbs_region *region_of(const struct region *region)
 /* -------- lists -------- */
 
 /* Posts the list for the current lane. */
-static int flush(struct post *post)
+static int post_flush(struct post *post)
 {
 	struct ibv_send_wr *bad = NULL;
 	struct ibv_send_wr *last;
@@ -81,7 +81,7 @@ static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 			continue;
 		}
 		/* This batch has all of it: it is posted and done, and goes on in a new one. */
-		ret = flush(post);
+		ret = post_flush(post);
 		if (ret)
 			return ret;
 		work_close_batch(work, post->ticket);
@@ -110,7 +110,7 @@ static int make_place(struct post *post)
 {
 	struct work_wait wait = { .batch = work_batch(&post->work, post->ticket),
 				  .until = DEADLINE_NEVER };
-	int ret = flush(post);
+	int ret = post_flush(post);
 
 	while (ret == 0 && is_full(post))
 		ret = work_look(&post->work, &wait);
@@ -120,8 +120,8 @@ static int make_place(struct post *post)
 /* -------- work requests -------- */
 
 /* Chooses the local memory of an RDMA READ or WRITE; *len_out: how many bytes it takes. */
-static int place(struct post *post, const struct op *op, uint64_t *len_out, struct ibv_sge *sge,
-		 bool *inlined_out)
+static int post_place(struct post *post, const struct op *op, uint64_t *len_out,
+		      struct ibv_sge *sge, bool *inlined_out)
 {
 	bool is_write = op->opcode == IBV_WR_RDMA_WRITE;
 	uint8_t *copy;
@@ -145,7 +145,7 @@ static int place(struct post *post, const struct op *op, uint64_t *len_out, stru
 }
 
 /* Adds wr to the list and its slot to the lane. */
-static void add(struct post *post, struct ibv_send_wr *wr, struct slot *slot)
+static void post_add(struct post *post, struct ibv_send_wr *wr, struct slot *slot)
 {
 	struct lane *lane = post->lane;
 
@@ -175,7 +175,7 @@ static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 	if (op->atomic)
 		sge.addr = (uintptr_t)&post->lane->results[post->lane->head & post->work.mask];
 	else if (op->region)
-		ret = place(post, op, len_out, &sge, &inlined);
+		ret = post_place(post, op, len_out, &sge, &inlined);
 	if (ret == 0 && !has_place(post))
 		ret = make_place(post);
 	if (ret)
@@ -204,12 +204,12 @@ static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 		slot->src = (const void *)(uintptr_t)sge.addr;
 		slot->len = sge.length;
 	}
-	add(post, wr, slot);
+	post_add(post, wr, slot);
 	return 0;
 }
 
 /* Lists work requests until all of op is covered. */
-static int list(struct post *post, struct op *op)
+static int post_list_op(struct post *post, struct op *op)
 {
 	int ret = 0;
 
@@ -233,7 +233,7 @@ static void choose_lane(struct post *post, uint32_t i)
 	post->lane = &post->work.lanes[post->lane_idx];
 }
 
-static int begin(struct post *post)
+static int post_begin(struct post *post)
 {
 	int ret = 0;
 
@@ -246,10 +246,10 @@ static int begin(struct post *post)
 	return ret;
 }
 
-static int end(struct post *post, int ret, uint64_t *ticket_out)
+static int post_end(struct post *post, int ret, uint64_t *ticket_out)
 {
 	if (ret == 0)
-		ret = flush(post);
+		ret = post_flush(post);
 	if (post->work.error)
 		return ret;
 	work_close_batch(&post->work, post->ticket);
@@ -276,7 +276,7 @@ static bool read_at_once(struct post *post, const struct transport_wr *read)
 	wr->send_flags = read->fence ? IBV_SEND_FENCE : 0;
 	wr->wr.rdma.remote_addr = region->address + io->off;
 	wr->wr.rdma.rkey = region->keys[post->lane_idx];
-	add(post, wr, slot);
+	post_add(post, wr, slot);
 	return true;
 }
 
@@ -316,7 +316,7 @@ static int list_wrs(struct post *post, struct transport_wr *wrs, size_t n)
 		if (read_at_once(post, &wrs[i]))
 			continue;
 		op = op_of_wr(&wrs[i]);
-		ret = list(post, &op);
+		ret = post_list_op(post, &op);
 	}
 	return ret;
 }
@@ -339,7 +339,7 @@ int post_spread(struct post *post, struct transport_wr *wrs, size_t n, uint64_t 
 {
 	size_t lanes = begin_wrs(wrs, n) ? 1 : post->work.link->n_qps;
 	size_t parts = min_u64(lanes, div_up(n, LANE_SHARE));
-	int ret = begin(post);
+	int ret = post_begin(post);
 
 	if (ret)
 		return ret;
@@ -352,9 +352,9 @@ int post_spread(struct post *post, struct transport_wr *wrs, size_t n, uint64_t 
 			choose_lane(post, ++post->first_lane);
 		ret = list_wrs(post, wrs + first, last - first);
 		if (ret == 0 && left > 1)
-			ret = flush(post);
+			ret = post_flush(post);
 	}
-	return end(post, ret, ticket_out);
+	return post_end(post, ret, ticket_out);
 }
 
 /* -------- chains -------- */
@@ -384,11 +384,11 @@ int post_chain(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *
 		return ret;
 	if (!has_room(post, requests))
 		return error_set(-EAGAIN, "too many chains are outstanding: poll one first");
-	ret = begin(post);
+	ret = post_begin(post);
 	if (ret)
 		return ret;
 	choose_lane(post, 0);
-	return end(post, list_wrs(post, wrs, n), ticket_out);
+	return post_end(post, list_wrs(post, wrs, n), ticket_out);
 }
 
 int post_message(struct post *post, const union verbs_any *message)
@@ -397,13 +397,13 @@ int post_message(struct post *post, const union verbs_any *message)
 			 .local = post->work.message->bytes,
 			 .len = message->head.bytes };
 	uint64_t ticket = 0;
-	int ret = begin(post);
+	int ret = post_begin(post);
 
 	if (ret)
 		return ret;
 	choose_lane(post, 0);
 	memcpy(post->work.message->bytes, message->bytes, message->head.bytes);
-	ret = end(post, list(post, &op), &ticket);
+	ret = post_end(post, post_list_op(post, &op), &ticket);
 	return ret ? ret : post_wait(post, ticket, DEADLINE_NEVER);
 }
 

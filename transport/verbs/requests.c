@@ -30,7 +30,8 @@ int requests_start(struct peer *peer)
 /* -------- answers -------- */
 
 /* Answers an ATTACH: with its opening, or a status and the last error's words. */
-static int answer(struct peer *peer, uint32_t request, int status, const struct opening *opening)
+static int request_answer(struct peer *peer, uint32_t request, int status,
+			  const struct opening *opening)
 {
 	union verbs_any *out = &peer->buffers->out;
 	struct verbs_attached *attached = &out->attached;
@@ -67,7 +68,7 @@ static int answer(struct peer *peer, uint32_t request, int status, const struct 
 
 /* -------- ATTACH and DETACH -------- */
 
-static struct opening **find(struct peer *peer, uint32_t request)
+static struct opening **request_find(struct peer *peer, uint32_t request)
 {
 	struct opening **at = &peer->openings;
 
@@ -85,14 +86,14 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 	struct opening *opening = NULL;
 	int ret;
 
-	if (peer->joined != peer->n_qps || *find(peer, ask->request))
+	if (peer->joined != peer->n_qps || *request_find(peer, ask->request))
 		return error_set(-EPROTO,
 				 "request %u: its link is not complete, or its number is in use",
 				 ask->request);
 	memcpy(grant.data, ask->grant, ask->grant_bytes);
 	ret = backing_hold(rights->backing, peer->client_id, &grant, &region);
 	if (ret)
-		return answer(peer, ask->request, ret, NULL);
+		return request_answer(peer, ask->request, ret, NULL);
 	peer->all->n_unproved -= !peer->proved;
 	peer->proved = true;
 	if (peer->n_openings >= OPENINGS_MAX)
@@ -102,7 +103,7 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 		ret = rights_open(rights, peer->domain, peer->n_qps, &region, &opening);
 	if (ret) {
 		backing_release(rights->backing, &region);
-		return answer(peer, ask->request, ret, NULL);
+		return request_answer(peer, ask->request, ret, NULL);
 	}
 	opening->request = ask->request;
 	opening->next = peer->openings;
@@ -110,7 +111,7 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 	peer->n_openings++;
 	peer->all->attaches++;
 	if (!rights->windows)
-		return answer(peer, ask->request, 0, opening);
+		return request_answer(peer, ask->request, 0, opening);
 	for (uint32_t i = 0; i < opening->n; i++) {
 		ret = rights_bind(rights, opening, i, peer->ids[i]->qp, PEER_ID_BIND);
 		if (ret)
@@ -124,7 +125,7 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 /* No-op if the opening has been revoked. */
 static void on_detach(struct peer *peer, const struct verbs_detach *ask)
 {
-	struct opening **at = find(peer, ask->request);
+	struct opening **at = request_find(peer, ask->request);
 	struct opening *opening = *at;
 
 	if (!opening || opening->region.info.id != ask->region)
@@ -179,7 +180,7 @@ static int on_completion(struct peer *peer, const struct ibv_wc *wc)
 		if (--peer->binds)
 			return 0;
 		peer->binding = NULL;
-		return answer(peer, bound->request, 0, bound);
+		return request_answer(peer, bound->request, 0, bound);
 	case PEER_ID_SEND:
 		peer->sending = false;
 		return 0;

@@ -36,7 +36,7 @@ struct verbs_target {
 	char uri[TRANSPORT_URI_BYTES];
 };
 
-static struct verbs_target *of(struct transport_target *tg)
+static struct verbs_target *verbs_target_of(struct transport_target *tg)
 {
 	return (struct verbs_target *)tg;
 }
@@ -57,7 +57,7 @@ static struct rights *rights_of(struct verbs_target *target)
 /* Memory is pinned and unpinned without the lock: meanwhile peers and questions are served. */
 static int verbs_register(struct transport_target *tg, struct target_region *spec)
 {
-	struct verbs_target *target = of(tg);
+	struct verbs_target *target = verbs_target_of(tg);
 	struct target_region made = *spec;
 	struct ibv_mr *mr = NULL;
 	struct rights *rights;
@@ -83,7 +83,7 @@ static int verbs_register(struct transport_target *tg, struct target_region *spe
 /* The pool drops the region first, so that nobody opens it any more. */
 static int verbs_unregister(struct transport_target *tg, uint32_t region)
 {
-	struct verbs_target *target = of(tg);
+	struct verbs_target *target = verbs_target_of(tg);
 	struct rights *rights;
 	struct ibv_mr *mr;
 	int ret = target->backing->ops->unregister_region(target->backing, region);
@@ -102,20 +102,22 @@ static int verbs_unregister(struct transport_target *tg, uint32_t region)
 
 static int verbs_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
 {
-	return of(tg)->backing->ops->list_regions(of(tg)->backing, regions, n_inout);
+	return verbs_target_of(tg)->backing->ops->list_regions(verbs_target_of(tg)->backing,
+							       regions, n_inout);
 }
 
 static int verbs_grant(struct transport_target *tg, uint64_t client_id,
 		       const struct region_range *range, uint32_t rights,
 		       struct region_grant *grant_out)
 {
-	return of(tg)->backing->ops->grant(of(tg)->backing, client_id, range, rights, grant_out);
+	return verbs_target_of(tg)->backing->ops->grant(verbs_target_of(tg)->backing, client_id,
+							range, rights, grant_out);
 }
 
 /* Revokes grants first, so that a closed opening cannot be opened again. */
 static int verbs_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
 {
-	struct verbs_target *target = of(tg);
+	struct verbs_target *target = verbs_target_of(tg);
 	int ret = target->backing->ops->revoke(target->backing, client_id, region);
 
 	if (ret)
@@ -129,7 +131,7 @@ static int verbs_revoke(struct transport_target *tg, uint64_t client_id, uint32_
 
 /* -------- fence -------- */
 
-static void serve(struct verbs_target *target) LOCK_REQUIRES(role)
+static void target_serve(struct verbs_target *target) LOCK_REQUIRES(role)
 {
 	uint64_t expirations;
 
@@ -144,7 +146,7 @@ static void serve(struct verbs_target *target) LOCK_REQUIRES(role)
 static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
 		       enum fence_result *result_out)
 {
-	struct verbs_target *target = of(tg);
+	struct verbs_target *target = verbs_target_of(tg);
 	struct transport_target *backing = target->backing;
 	enum fence_result result = FENCE_ALIVE;
 	bool known;
@@ -159,7 +161,8 @@ static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fen
 		return ret;
 	lock_acquire(&target->lock, &role);
 	if (how == FENCE_ASK) {
-		serve(target); /* an event that says that it has hung up or died may be pending */
+		target_serve(
+			target); /* an event that says that it has hung up or died may be pending */
 		if (!target->peers || !peers_have(target->peers, client_id))
 			ret = backing->ops->fence(backing, client_id, how, &result);
 	} else if (target->peers) {
@@ -211,7 +214,7 @@ static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
 	return ret;
 }
 
-static int watch(struct verbs_target *target) LOCK_REQUIRES(role)
+static int target_watch(struct verbs_target *target) LOCK_REQUIRES(role)
 {
 	const struct timespec pause = { .tv_sec = PEERS_LOOK_NS / CLOCK_NS_PER_S };
 	const struct itimerspec every = { pause, pause };
@@ -251,7 +254,7 @@ static void end_listening(struct verbs_target *target, bool forked) LOCK_REQUIRE
 }
 
 /* The socket is opened after RDMA, because it cannot be closed again. */
-static int start(struct verbs_target *target, const char *address) LOCK_REQUIRES(role)
+static int target_start(struct verbs_target *target, const char *address) LOCK_REQUIRES(role)
 {
 	struct verbs_address where = { 0 };
 	int ret = verbs_address_parse(address, &where);
@@ -270,7 +273,7 @@ static int start(struct verbs_target *target, const char *address) LOCK_REQUIRES
 	if (ret == 0 && where.path[0])
 		ret = target->backing->ops->listen(target->backing, where.path);
 	if (ret == 0)
-		ret = watch(target);
+		ret = target_watch(target);
 	if (ret)
 		return ret;
 	memcpy(target->uri, "verbs:", strlen("verbs:"));
@@ -279,7 +282,7 @@ static int start(struct verbs_target *target, const char *address) LOCK_REQUIRES
 
 static int verbs_listen(struct transport_target *tg, const char *address)
 {
-	struct verbs_target *target = of(tg);
+	struct verbs_target *target = verbs_target_of(tg);
 	int ret;
 
 	if (fork_happened(target->forks))
@@ -292,7 +295,7 @@ static int verbs_listen(struct transport_target *tg, const char *address)
 				"listen on %s: the target listens on another address already",
 				address);
 	else
-		ret = start(target, address);
+		ret = target_start(target, address);
 	if (ret && ret != -EALREADY)
 		end_listening(target, false);
 	lock_release(&target->lock, &role);
@@ -301,12 +304,12 @@ static int verbs_listen(struct transport_target *tg, const char *address)
 
 static const char *verbs_uri(struct transport_target *tg)
 {
-	return of(tg)->uri;
+	return verbs_target_of(tg)->uri;
 }
 
 static int verbs_poll_fd(struct transport_target *tg)
 {
-	struct verbs_target *target = of(tg);
+	struct verbs_target *target = verbs_target_of(tg);
 	int fd;
 
 	if (fork_happened(target->forks))
@@ -319,7 +322,7 @@ static int verbs_poll_fd(struct transport_target *tg)
 
 static int verbs_progress(struct transport_target *tg, uint64_t timeout_ns)
 {
-	struct verbs_target *target = of(tg);
+	struct verbs_target *target = verbs_target_of(tg);
 	struct pollfd ready = { .fd = verbs_poll_fd(tg), .events = POLLIN };
 	int64_t most = timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)timeout_ns;
 
@@ -329,7 +332,7 @@ static int verbs_progress(struct transport_target *tg, uint64_t timeout_ns)
 		(void)poll(&ready, 1,
 			   deadline_left_ms(target->clock, deadline_after(target->clock, most)));
 	lock_acquire(&target->lock, &role);
-	serve(target);
+	target_serve(target);
 	lock_release(&target->lock, &role);
 	return target->backing->ops->progress(target->backing, 0);
 }
@@ -338,23 +341,25 @@ static int verbs_progress(struct transport_target *tg, uint64_t timeout_ns)
 
 static int verbs_persist(struct transport_target *tg, uint32_t region, uint64_t off, uint64_t len)
 {
-	return of(tg)->backing->ops->persist(of(tg)->backing, region, off, len);
+	return verbs_target_of(tg)->backing->ops->persist(verbs_target_of(tg)->backing, region, off,
+							  len);
 }
 
 static int verbs_identity(struct transport_target *tg, struct pool_identity *out)
 {
-	return of(tg)->backing->ops->identity(of(tg)->backing, out);
+	return verbs_target_of(tg)->backing->ops->identity(verbs_target_of(tg)->backing, out);
 }
 
 static int verbs_own(struct transport_target *tg, const uint8_t store_uuid[16],
 		     const char *store_name)
 {
-	return of(tg)->backing->ops->own(of(tg)->backing, store_uuid, store_name);
+	return verbs_target_of(tg)->backing->ops->own(verbs_target_of(tg)->backing, store_uuid,
+						      store_name);
 }
 
 static bool verbs_alone(struct transport_target *tg, uint32_t region)
 {
-	struct verbs_target *target = of(tg);
+	struct verbs_target *target = verbs_target_of(tg);
 	bool connected;
 
 	if (fork_happened(target->forks))
@@ -369,7 +374,7 @@ static bool verbs_alone(struct transport_target *tg, uint32_t region)
    listens. */
 static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 {
-	struct verbs_target *target = of(tg);
+	struct verbs_target *target = verbs_target_of(tg);
 	const struct peers *peers;
 
 	target->backing->ops->stats(target->backing, out);
@@ -393,7 +398,7 @@ static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 /* A lock that was held at the fork stays held in the child: what it guards is not touched then. */
 static LOCK_UNCHECKED void verbs_close(struct transport_target *tg)
 {
-	struct verbs_target *target = of(tg);
+	struct verbs_target *target = verbs_target_of(tg);
 	bool forked = fork_happened(target->forks);
 
 	if (forked && !lock_try_acquire(&target->lock, &role))

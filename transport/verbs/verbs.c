@@ -24,7 +24,7 @@ struct verbs {
 	uint32_t requests;
 };
 
-static struct verbs *of(struct transport *tr)
+static struct verbs *verbs_of(struct transport *tr)
 {
 	return (struct verbs *)tr;
 }
@@ -34,7 +34,7 @@ static struct verbs *of(struct transport *tr)
 static int verbs_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 			enum submit_order order, uint64_t *ticket_out)
 {
-	struct post *post = of(tr)->post;
+	struct post *post = verbs_of(tr)->post;
 
 	return order == SUBMIT_ORDERED ? post_chain(post, wrs, n, ticket_out)
 				       : post_spread(post, wrs, n, ticket_out);
@@ -42,12 +42,12 @@ static int verbs_submit(struct transport *tr, struct transport_wr *wrs, size_t n
 
 static int verbs_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 {
-	return post_wait(of(tr)->post, ticket, deadline_ns);
+	return post_wait(verbs_of(tr)->post, ticket, deadline_ns);
 }
 
 static int verbs_order(struct transport *tr)
 {
-	return post_drain(of(tr)->post);
+	return post_drain(verbs_of(tr)->post);
 }
 
 /* -------- regions -------- */
@@ -55,7 +55,7 @@ static int verbs_order(struct transport *tr)
 static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 			struct region **region_out)
 {
-	struct verbs *verbs = of(tr);
+	struct verbs *verbs = verbs_of(tr);
 	struct verbs_region *mine = mem_zalloc(sizeof(*mine));
 	union verbs_any message = { .attach = { .request = ++verbs->requests,
 						.grant_bytes = grant->bytes } };
@@ -103,7 +103,7 @@ err_free:
 /* Takes back an ATTACH. If the link ends meanwhile, the target takes it back itself. */
 static void verbs_detach(struct transport *tr, struct region *region)
 {
-	struct verbs *verbs = of(tr);
+	struct verbs *verbs = verbs_of(tr);
 	struct verbs_region **at = &verbs->regions;
 	struct verbs_region *mine = (struct verbs_region *)region;
 	union verbs_any message = { .detach = { .region = region->id, .request = mine->request } };
@@ -123,7 +123,7 @@ static void verbs_detach(struct transport *tr, struct region *region)
 
 static void verbs_close(struct transport *tr)
 {
-	struct verbs *verbs = of(tr);
+	struct verbs *verbs = verbs_of(tr);
 	bool forked = fork_happened(tr->forks);
 
 	if (!forked && !tr->broken && post_drain(verbs->post))
@@ -190,7 +190,7 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 		ret = transport_new(sizeof(*verbs), &verbs_ops, TRANSPORT_ASYNC, opts, &tr);
 	if (ret)
 		return ret;
-	verbs = of(tr);
+	verbs = verbs_of(tr);
 	link.host = address.host;
 	link.port = address.port;
 	link.replaces = opts->replaces;

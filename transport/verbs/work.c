@@ -49,7 +49,7 @@ int work_fail(struct work *work, int code, const char *text)
 
 /* -------- what completes -------- */
 
-static void release(struct work *work, struct batch *batch)
+static void work_release(struct work *work, struct batch *batch)
 {
 	if (--batch->left)
 		return;
@@ -60,7 +60,7 @@ static void release(struct work *work, struct batch *batch)
 }
 
 /* All slots before end are done: copies and results are handed out. */
-static void retire(struct work *work, struct lane *lane, uint64_t end)
+static void work_retire(struct work *work, struct lane *lane, uint64_t end)
 {
 	for (; lane->tail != end; lane->tail++) {
 		const struct slot *slot = &lane->slots[lane->tail & work->mask];
@@ -80,7 +80,7 @@ static void retire(struct work *work, struct lane *lane, uint64_t end)
 				transport_account_cas(work->tr, 1, 0);
 			break;
 		}
-		release(work, &work->batches[slot->batch]);
+		work_release(work, &work->batches[slot->batch]);
 	}
 }
 
@@ -105,7 +105,7 @@ int work_reap(struct work *work)
 			return work_fail(
 				work, -ECONNRESET,
 				"the device completed a work request that was not outstanding");
-		retire(work, lane, lane->tail + ahead + good); /* those before it are done */
+		work_retire(work, lane, lane->tail + ahead + good); /* those before it are done */
 		if (!good)
 			return work_fail(work, -ECONNRESET,
 					 work->link->calls->wc_status_str(wcs[i].status));
@@ -151,7 +151,7 @@ uint64_t work_open_batch(struct work *work)
 
 void work_close_batch(struct work *work, uint64_t ticket)
 {
-	release(work, work_batch(work, ticket));
+	work_release(work, work_batch(work, ticket));
 }
 
 int work_wait(struct work *work, uint64_t ticket, uint64_t until)
