@@ -18,7 +18,6 @@
 #endif
 
 #define POOL_BYTES ((size_t)256 << 20)
-#define CASES_MAX 64u
 
 struct copy {
 	const char *name;
@@ -66,122 +65,77 @@ struct copy_case {
 	const struct copy *copy;
 	size_t bytes;  /* of each copy */
 	bool rotating; /* over the whole pool, or always the same place */
-	struct series windows;
 };
 
-struct run {
-	struct micro b;
-	struct pages src, dst;
-	struct copy_case cases[CASES_MAX];
-	uint32_t n_cases;
-	struct series line, gbps;
-};
+static struct pages src, dst;
 
-static struct result result_of(const struct copy_case *c, struct param params[3])
+static int run_case(struct micro_case *at)
 {
-	params[0] = (struct param){ .key = "copy", .text = c->copy->name };
-	params[1] = (struct param){ .key = "bytes", .number = c->bytes };
-	params[2] = (struct param){ .key = "rotating", .number = c->rotating, .kind = PARAM_FLAG };
-	return (struct result){ "copy_gbps", "GB/s", true, params, 3 };
-}
-
-static void run_case(struct run *r, struct copy_case *c)
-{
-	const uint8_t *src = r->src.ptr;
-	uint8_t *dst = r->dst.ptr;
-	uint64_t start = time_wall_ns(), cpu = time_cpu_ns();
-	size_t done = 0, at = 0;
+	const struct copy_case *c = at->ctx;
+	uint8_t *to = dst.ptr;
+	const uint8_t *from = src.ptr;
+	uint64_t start = time_wall_ns();
+	size_t done = 0, off = 0;
 
 	for (; done < (size_t)64 << 20; done += c->bytes) {
-		c->copy->run(dst + at, src + at, c->bytes);
-		at = c->rotating ? (at + c->bytes) % (POOL_BYTES - c->bytes) & ~(size_t)63 : 0;
+		c->copy->run(to + off, from + off, c->bytes);
+		off = c->rotating ? (off + c->bytes) % (POOL_BYTES - c->bytes) & ~(size_t)63 : 0;
 	}
-	start = time_wall_ns() - start;
-	yardstick_use(dst);
-	series_add(&c->windows, (double)done / (double)start);
-	c->windows.cpu_ns += (double)(time_cpu_ns() - cpu);
-	c->windows.wall_ns += (double)start;
-}
-
-/* Yardsticks first, then the copies. */
-static int run_window(void *ctx, uint32_t index)
-{
-	struct run *r = ctx;
-
-	if (index > 0) {
-		run_case(r, &r->cases[index - 1]);
-		return 0;
-	}
-	series_add(&r->line, yardstick_line_ns(r->src.ptr, POOL_BYTES, r->b.seed + r->line.n));
-	series_add(&r->gbps, micro_memcpy_gbps(&r->b));
+	yardstick_use(to);
+	series_add(&at->result.series, (double)done / (double)(time_wall_ns() - start));
 	return 0;
 }
 
-static void add_cases(struct run *r)
+static void add_cases(struct micro *b)
 {
-	static const size_t usual[] = { 64, 4096, 65536, 1 << 20, 8 << 20 };
-	static const size_t all[] = { 32,    64,    256,    1024,    4096,    7104,
-				      16384, 65536, 262144, 1 << 20, 4 << 20, 8 << 20 };
-	size_t n = r->b.full ? ARRAY_LEN(all) : ARRAY_LEN(usual);
+	static const size_t sizes[] = { 64, 4096, 65536, 1 << 20, 8 << 20, /* usual */
+					32, 256,  1024,  7104,    16384,   262144, 4 << 20 };
+	static struct copy_case cases[ARRAY_LEN(sizes) * ARRAY_LEN(copies) * 2], *c = cases;
+	size_t n = (b->full ? ARRAY_LEN(sizes) : 5) * ARRAY_LEN(copies) * 2;
 
-	for (size_t i = 0; i < n * ARRAY_LEN(copies); i++) {
-		struct copy_case c = { .copy = &copies[i % ARRAY_LEN(copies)] };
-		struct param params[3];
-		struct result what;
-
-		c.bytes = (r->b.full ? all : usual)[i / ARRAY_LEN(copies)];
-		if (c.bytes < 64 && c.copy->run != copy_memcpy)
+	for (size_t i = 0; i < n; i++, c++) {
+		*c = (struct copy_case){ .copy = &copies[i / 2 % ARRAY_LEN(copies)],
+					 .bytes = sizes[i / 2 / ARRAY_LEN(copies)],
+					 .rotating = i % 2 };
+		if (c->bytes < 64 && c->copy->run != copy_memcpy)
 			continue;
-		for (int rotating = 0; rotating < 2 && r->n_cases < CASES_MAX; rotating++) {
-			c.rotating = rotating;
-			what = result_of(&c, params);
-			if (micro_wants(&r->b, &what))
-				r->cases[r->n_cases++] = c;
-		}
-	}
-}
-
-static void print_all(struct run *r)
-{
-	const struct result line = { "calib_line_ns", "ns", false, NULL, 0 };
-	const struct result gbps = { "memcpy_gbps", "GB/s", true, NULL, 0 };
-
-	micro_print(&r->b, &line, &r->line);
-	micro_print(&r->b, &gbps, &r->gbps);
-	for (uint32_t i = 0; i < r->n_cases; i++) {
-		struct param params[3];
-		struct result what = result_of(&r->cases[i], params);
-
-		micro_print(&r->b, &what, &r->cases[i].windows);
+		micro_add(b,
+			  &(const struct micro_case){
+				  .run = run_case,
+				  .ctx = c,
+				  .result = { .metric = "copy_gbps",
+					      .unit = "GB/s",
+					      .higher = true,
+					      .params = { { .key = "copy", .text = c->copy->name },
+							  { .key = "bytes", .number = c->bytes },
+							  { .key = "rotating",
+							    .number = c->rotating,
+							    .kind = PARAM_FLAG } } } });
 	}
 }
 
 int main(int argc, char **argv)
 {
-	static struct run r = {
-		.b = { .name = "micro_memcpy",
-		       .help = "Copies of several sizes, into the same place and into rotating "
-			       "ones, in GB/s." },
+	static struct micro b = {
+		.name = "micro_memcpy",
+		.help = "Copies of several sizes, into the same place and into rotating ones, in GB/s.",
 	};
-	struct micro_cases cases = { .what = "copies", .run = run_window, .ctx = &r };
 	int status;
 	bool ok;
 
-	if (!micro_init(&r.b, argc, argv, &status))
+	if (!micro_init(&b, argc, argv, &status))
 		return status;
-	if (pages_alloc(POOL_BYTES, PAGE_THP, &r.src) ||
-	    pages_alloc(POOL_BYTES, PAGE_THP, &r.dst)) {
+	if (pages_alloc(POOL_BYTES, PAGE_THP, &src) || pages_alloc(POOL_BYTES, PAGE_THP, &dst)) {
 		fprintf(stderr, "micro_memcpy: %s\n", error_last());
 		return EXIT_FAILURE;
 	}
-	memset(r.src.ptr, 1, POOL_BYTES);
-	memset(r.dst.ptr, 2, POOL_BYTES);
-	add_cases(&r);
-	cases.n = r.n_cases + 1;
-	ok = micro_run(&r.b, &cases) == 0;
-	if (ok)
-		print_all(&r);
-	pages_free(&r.src);
-	pages_free(&r.dst);
-	return micro_finish(&r.b, ok);
+	memset(src.ptr, 1, POOL_BYTES);
+	memset(dst.ptr, 2, POOL_BYTES);
+	micro_add_line(&b, src.ptr, POOL_BYTES, NULL);
+	micro_add_memcpy(&b, NULL);
+	add_cases(&b);
+	ok = micro_run(&b, "copies") == 0;
+	pages_free(&src);
+	pages_free(&dst);
+	return micro_finish(&b, ok);
 }

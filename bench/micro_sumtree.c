@@ -1,7 +1,7 @@
 /*
  * Draws and updates of one sum tree over embed:, one thread, batches of 256.
  *
- * Pairs of cases that differ in one property show its cost: prefetches, page size, fan-outs, vector
+ * Pairs of cases that differ in one property show its cost: page size, fan-outs, vector
  * width, deferred sums, warm or evicted caches. Updates are timed as in a learner: keys of the last
  * draw, in their order, with the leaf words that it read.
  */
@@ -24,25 +24,15 @@
 #include "base/error.h"
 #include "base/rng.h"
 
-#define BATCH_MAX 1024u
+#define BATCH 256u
 #define EVICT_BYTES ((size_t)6 << 20)
 #define BLOCK 1024u
 #define WORDS_OFF 4096u
 #define PAGE_OFF (WORDS_OFF + (uint32_t)sizeof(struct part_words))
-#define CASES_MAX 40u
 #define TREES_MAX 10u
 #define DEFAULT_FANOUT "8,16" /* default of sumtree_geometry_init; checked */
 
 enum metric { DRAW, UPDATE };
-
-struct variant {
-	const char *fanout; /* "16,8": leaves first */
-	enum page_kind pages;
-	enum cpu_level level;
-	bool evicted;
-	uint32_t defer;
-	uint32_t batch;
-};
 
 struct tree_bench {
 	const char *fanout;
@@ -56,17 +46,20 @@ struct tree_bench {
 };
 
 struct tree_case {
-	struct variant v;
+	const char *fanout; /* "16,8": leaves first */
+	enum page_kind pages;
+	enum cpu_level level;
+	bool evicted;
+	uint32_t defer;
 	enum metric metric;
 	struct tree_bench *tree;
 	struct rng rng;
-	struct series windows;
 };
 
-static uint32_t shard[BATCH_MAX], slot[BATCH_MAX];
-static uint64_t word[BATCH_MAX];
-static double probability[BATCH_MAX];
-static struct leaf_op ops[BATCH_MAX];
+static uint32_t shard[BATCH], slot[BATCH];
+static uint64_t word[BATCH];
+static double probability[BATCH];
+static struct leaf_op ops[BATCH];
 
 static void must(int ret, const char *what)
 {
@@ -114,25 +107,25 @@ static void fill_tree(struct tree_bench *t, uint64_t seed)
 	must(epoch_leave(&t->ep), "epoch");
 }
 
-static void open_tree(struct tree_bench *t, uint32_t leaves, const struct variant *v, uint64_t seed)
+static void open_tree(struct tree_bench *t, uint32_t leaves, const struct tree_case *c,
+		      uint64_t seed)
 {
 	const struct tree_deltas_opts defer = { .defer_calls = 16 };
 	uint16_t fanout[TREE_MAX_LEVELS + 1] = { 0 };
-	const char *text = v->fanout;
+	const char *text = c->fanout;
 	char *end;
 	struct tree_geometry geo, usual;
 	struct tree_place place = { .max_prio = sumtree_max_prio(leaves) };
 	struct part part = { .words_off = WORDS_OFF, .pages_off = PAGE_OFF };
 	uint64_t idle = SLOT_IDLE, off = align_up(PAGE_OFF + sizeof(struct client_page), 4096);
 
-	t->fanout = v->fanout;
-	t->pages = v->pages;
+	t->fanout = c->fanout;
+	t->pages = c->pages;
 	for (int i = 0; i < TREE_MAX_LEVELS && *text; i++, text = *end ? end + 1 : end)
 		fanout[i] = (uint16_t)strtoul(text, &end, 10);
-	must(sumtree_geometry_init(&geo, leaves, NULL), "geometry");
-	usual = geo;
+	must(sumtree_geometry_init(&usual, leaves, NULL), "geometry");
 	must(sumtree_geometry_init(&geo, leaves, fanout), "geometry");
-	if (strcmp(v->fanout, DEFAULT_FANOUT) == 0 && memcmp(&geo, &usual, sizeof(geo)) != 0)
+	if (strcmp(c->fanout, DEFAULT_FANOUT) == 0 && memcmp(&geo, &usual, sizeof(geo)) != 0)
 		must(-EINVAL, "DEFAULT_FANOUT is not the default");
 	place.inner_off[0] = off;
 	place.inner_off[1] = off + geo.inner_bytes;
@@ -149,15 +142,6 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct varian
 	fill_tree(t, seed);
 }
 
-static void close_tree(struct tree_bench *t)
-{
-	tree_deltas_close(&t->deltas[0]);
-	tree_deltas_close(&t->deltas[1]);
-	transport_detach(&t->region);
-	transport_close(&t->tr);
-	transport_target_close(&t->target);
-}
-
 /* -------- one batch -------- */
 
 static uint64_t timed_draw(struct tree_case *c)
@@ -167,18 +151,18 @@ static uint64_t timed_draw(struct tree_case *c)
 	const struct draws out = { shard, slot, word, probability };
 	uint64_t start = time_wall_ns();
 
-	must(sumtree_draw(&from, &opts, &c->rng, c->v.batch, &out), "draw");
+	must(sumtree_draw(&from, &opts, &c->rng, BATCH, &out), "draw");
 	return time_wall_ns() - start;
 }
 
-/* Each drawn item once, with a new priority. */
+/* Each drawn item once, with a new priority. Its number of keys. */
 static size_t make_ops(struct tree_case *c)
 {
-	uint64_t random[BATCH_MAX];
+	uint64_t random[BATCH];
 	size_t n = 0;
 
-	rng_fill_u64(&c->rng, random, c->v.batch);
-	for (uint32_t i = 0; i < c->v.batch; i++) {
+	rng_fill_u64(&c->rng, random, BATCH);
+	for (uint32_t i = 0; i < BATCH; i++) {
 		if (n && ops[n - 1].slot == slot[i])
 			continue;
 		ops[n++] = (struct leaf_op){
@@ -191,10 +175,9 @@ static size_t make_ops(struct tree_case *c)
 	return n;
 }
 
-static uint64_t timed_update(struct tree_case *c, size_t n)
+static uint64_t timed_update(struct tree_case *c, struct tree_deltas *deltas, size_t n)
 {
 	struct tree_bench *t = c->tree;
-	struct tree_deltas *deltas = t->deltas[c->v.defer > 1];
 	uint64_t start = time_wall_ns();
 
 	must(epoch_enter(&t->ep), "epoch");
@@ -221,197 +204,147 @@ static void evict_caches(void)
 }
 
 /* ns per draw or key over one window. */
-static void run_case(struct tree_case *c)
+static int run_case(struct micro_case *at)
 {
-	uint64_t begin = time_wall_ns(), cpu = time_cpu_ns(), timed = 0, done = 0;
+	struct tree_case *c = at->ctx;
+	struct tree_deltas *deltas = c->tree->deltas[c->defer > 1];
+	uint64_t begin = time_wall_ns(), timed = 0, done = 0;
 
-	cpu_level_limit(c->v.level);
+	cpu_level_limit(c->level);
 	for (uint32_t i = 0; i < 8; i++) /* the caches are this case's again */
 		timed_draw(c);
 	/* 3 ms of timed work within 40 ms: short windows find a quiet moment. */
 	while (timed < 3000000 && (time_wall_ns() - begin < 40000000 || done == 0)) {
-		uint64_t ns = 0;
-		size_t n = c->v.batch;
+		size_t n = BATCH;
 
 		if (c->metric == UPDATE) {
 			timed_draw(c);
 			n = make_ops(c);
 		}
-		if (c->v.evicted)
+		if (c->evicted)
 			evict_caches();
-		ns = c->metric == UPDATE ? timed_update(c, n) : timed_draw(c);
-		timed += ns;
+		timed += c->metric == UPDATE ? timed_update(c, deltas, n) : timed_draw(c);
 		done += n;
 	}
-	must(sumtree_flush(&c->tree->tree, c->tree->deltas[c->v.defer > 1], true), "flush");
+	must(sumtree_flush(&c->tree->tree, deltas, true), "flush");
 	must(epoch_leave(&c->tree->ep), "epoch");
 	cpu_level_limit(CPU_AVX512);
-	series_add(&c->windows, (double)timed / (double)done);
-	c->windows.cpu_ns += (double)(time_cpu_ns() - cpu);
-	c->windows.wall_ns += (double)(time_wall_ns() - begin);
+	series_add(&at->result.series, (double)timed / (double)done);
+	return 0;
 }
 
 /* -------- cases -------- */
 
-struct group {
-	struct micro *b;
+static struct {
 	uint32_t leaves;
 	struct tree_bench trees[TREES_MAX];
 	uint32_t n_trees;
-	struct tree_case cases[CASES_MAX];
+	struct tree_case cases[MICRO_CASES];
 	uint32_t n_cases;
-	struct series line, copy;
-};
+} group;
 
-#define PARAMS 10u
-
-/* Labels of a case. params: room for PARAMS. */
-static struct result result_of(const struct group *g, const struct variant *v, enum metric metric,
-			       struct param *params)
+/* The tree is opened for the first case that is selected. */
+static void add_case(struct micro *b, struct tree_case c, enum metric metric)
 {
-	const struct param all[PARAMS] = {
-		{ .key = "leaves", .number = g->leaves },
-		{ .key = "fanout", .text = v->fanout },
-		{ .key = "threads", .number = 1 },
-		{ .key = "batch", .number = v->batch },
-		{ .key = "evicted", .number = v->evicted, .kind = PARAM_FLAG },
-		{ .key = "transport", .text = "embed" },
-		{ .key = "seed", .number = g->b->seed },
-		{ .key = "pages", .text = page_kind_name(v->pages) },
-		{ .key = "vector", .text = cpu_level_name(v->level) },
-		{ .key = "defer", .number = v->defer },
+	const struct micro_case shown = {
+		.run = run_case,
+		.ctx = &group.cases[group.n_cases],
+		.result = { .metric = metric == DRAW ? "draw_ns" : "update_ns",
+			    .unit = "ns",
+			    .higher = false,
+			    .params = { { .key = "leaves", .number = group.leaves },
+					{ .key = "fanout", .text = c.fanout },
+					{ .key = "threads", .number = 1 },
+					{ .key = "batch", .number = BATCH },
+					{ .key = "evicted",
+					  .number = c.evicted,
+					  .kind = PARAM_FLAG },
+					{ .key = "transport", .text = "embed" },
+					{ .key = "seed", .number = b->seed },
+					{ .key = "pages", .text = page_kind_name(c.pages) },
+					{ .key = "vector", .text = cpu_level_name(c.level) },
+					{ .key = "defer", .number = c.defer } } },
 	};
+	struct tree_bench *t = group.trees, *end = t + group.n_trees;
 
-	memcpy(params, all, sizeof(all));
-	return (struct result){ metric == DRAW ? "draw_ns" : "update_ns", "ns", false, params,
-				PARAMS };
-}
-
-static struct tree_bench *find_tree(struct group *g, const struct variant *v)
-{
-	struct tree_bench *t = g->trees, *end = t + g->n_trees;
-
-	while (t < end && (strcmp(t->fanout, v->fanout) != 0 || t->pages != v->pages))
+	if (c.level > cpu_level() || !micro_add(b, &shown))
+		return;
+	while (t < end && (strcmp(t->fanout, c.fanout) != 0 || t->pages != c.pages))
 		t++;
 	if (t == end) {
-		open_tree(t, g->leaves, v, g->b->seed);
-		g->n_trees++;
+		open_tree(t, group.leaves, &c, b->seed);
+		group.n_trees++;
 	}
-	return t;
+	c.metric = metric;
+	c.tree = t;
+	rng_seed(&c.rng, b->seed, group.n_cases);
+	group.cases[group.n_cases++] = c;
 }
 
-static void add_case(struct group *g, const struct variant *v, enum metric metric)
+/* The case and its pairs: each differs from it in one property. */
+static void add_cases(struct micro *b, bool pairs)
 {
-	struct tree_case *c = &g->cases[g->n_cases];
-	struct param params[PARAMS];
-	struct result what = result_of(g, v, metric, params);
+	static const char *const fanouts[] = { "16", "8", "16,8", "8,8,16", "8,32", "16,32" };
+	const struct tree_case base = {
+		.fanout = DEFAULT_FANOUT, .pages = PAGE_THP, .level = cpu_level(), .defer = 1
+	};
+	struct tree_case c = base;
 
-	if (v->level > cpu_level() || !micro_wants(g->b, &what))
+	add_case(b, c, DRAW);
+	add_case(b, c, UPDATE);
+	c.evicted = true;
+	add_case(b, c, DRAW);
+	add_case(b, c, UPDATE);
+	if (!pairs)
 		return;
-	memset(c, 0, sizeof(*c));
-	c->v = *v;
-	c->metric = metric;
-	c->tree = find_tree(g, v);
-	rng_seed(&c->rng, g->b->seed, g->n_cases);
-	g->n_cases++;
-}
-
-static void add_pairs(struct group *g, const struct variant *base)
-{
-	static const char *const fanouts[] = { "8", "16", "16,8", "8,8,16", "8,32", "16,32" };
-	struct variant v;
-
-	for (int level = CPU_PLAIN; level < CPU_AVX512; level++) {
-		v = *base;
-		v.level = (enum cpu_level)level;
-		add_case(g, &v, DRAW);
-	}
-	v = *base;
-	v.defer = 16;
-	add_case(g, &v, UPDATE);
-	v = *base;
-	v.pages = PAGE_SMALL;
-	add_case(g, &v, DRAW);
-	add_case(g, &v, UPDATE);
-	for (size_t i = 0; i < (g->b->full ? ARRAY_LEN(fanouts) : 2); i++) {
-		v = *base;
-		v.fanout = fanouts[i];
-		if (strcmp(v.fanout, base->fanout) == 0)
-			continue;
-		add_case(g, &v, DRAW);
-		add_case(g, &v, UPDATE);
-		v.defer = 16;
-		add_case(g, &v, UPDATE);
-	}
-}
-
-/* Yardsticks first, then the cases. */
-static int run_window(void *ctx, uint32_t index)
-{
-	struct group *g = ctx;
-	const struct region *region = g->cases[0].tree->region;
-
-	if (index > 0) {
-		run_case(&g->cases[index - 1]);
-		return 0;
-	}
-	series_add(&g->line, yardstick_line_ns(region->base, region->size, g->b->seed + g->line.n));
-	series_add(&g->copy, micro_memcpy_gbps(g->b));
-	return 0;
-}
-
-static void run_group(struct group *g)
-{
-	const struct param params[] = { { .key = "leaves", .number = g->leaves } };
-	const struct result line = { "calib_line_ns", "ns", false, params, 1 };
-	const struct result copy = { "memcpy_gbps", "GB/s", true, params, 1 };
-	char what[32];
-	const struct micro_cases cases = { what, g->n_cases + 1, run_window, g };
-
-	snprintf(what, sizeof(what), "%u leaves", g->leaves);
-	must(micro_run(g->b, &cases), "measure");
-	micro_print(g->b, &line, &g->line);
-	micro_print(g->b, &copy, &g->copy);
-	for (uint32_t i = 0; i < g->n_cases; i++) {
-		struct tree_case *c = &g->cases[i];
-		struct param of_case[PARAMS];
-		struct result result = result_of(g, &c->v, c->metric, of_case);
-
-		micro_print(g->b, &result, &c->windows);
+	for (c = base, c.level = CPU_PLAIN; c.level < CPU_AVX512; c.level++)
+		add_case(b, c, DRAW);
+	c = base;
+	c.defer = 16;
+	add_case(b, c, UPDATE);
+	c = base;
+	c.pages = PAGE_SMALL;
+	add_case(b, c, DRAW);
+	add_case(b, c, UPDATE);
+	c = base;
+	for (size_t i = 0; i < (b->full ? ARRAY_LEN(fanouts) : 2); i++) {
+		c.fanout = fanouts[i];
+		c.defer = 1;
+		add_case(b, c, DRAW);
+		add_case(b, c, UPDATE);
+		c.defer = 16;
+		add_case(b, c, UPDATE);
 	}
 }
 
 static void measure_size(struct micro *b, uint32_t leaves, bool pairs)
 {
-	static struct group g;
-	struct variant v = { .fanout = DEFAULT_FANOUT,
-			     .pages = PAGE_THP,
-			     .level = cpu_level(),
-			     .defer = 1,
-			     .batch = 256 };
+	const struct param params[] = { { .key = "leaves", .number = leaves }, { 0 } };
+	const struct region *region;
+	char what[32];
 
-	memset(&g, 0, sizeof(g));
-	g.b = b;
-	g.leaves = leaves;
-	add_case(&g, &v, DRAW);
-	add_case(&g, &v, UPDATE);
-	v.evicted = true;
-	add_case(&g, &v, DRAW);
-	add_case(&g, &v, UPDATE);
-	v.evicted = false;
-	if (pairs)
-		add_pairs(&g, &v);
-	if (g.n_cases)
-		run_group(&g);
-	for (uint32_t i = 0; i < g.n_trees; i++)
-		close_tree(&g.trees[i]);
+	memset(&group, 0, sizeof(group));
+	group.leaves = leaves;
+	add_cases(b, pairs);
+	if (group.n_cases == 0)
+		return;
+	region = group.trees[0].region;
+	micro_add_line(b, region->base, region->size, params);
+	micro_add_memcpy(b, params);
+	snprintf(what, sizeof(what), "%u leaves", leaves);
+	must(micro_run(b, what), "measure");
+	for (struct tree_bench *t = group.trees; t < group.trees + group.n_trees; t++) {
+		tree_deltas_close(&t->deltas[0]);
+		tree_deltas_close(&t->deltas[1]);
+		transport_detach(&t->region);
+		transport_close(&t->tr);
+		transport_target_close(&t->target);
+	}
 }
 
 int main(int argc, char **argv)
 {
-	static const uint8_t usual[] = { 10, 16, 20, 24 };
-	static const uint8_t all[] = { 10, 12, 14, 16, 18, 20, 22, 24 };
-	/* static: the cases, which are static, point to it */
+	static const uint8_t bits[] = { 10, 16, 20, 24, 12, 14, 18, 22 }; /* the usual ones first */
 	static struct micro b = {
 		.name = "micro_sumtree",
 		.help = "Draws and updates of one sum tree over embed:, in ns for each draw or key.",
@@ -420,10 +353,7 @@ int main(int argc, char **argv)
 
 	if (!micro_init(&b, argc, argv, &status))
 		return status;
-	for (size_t i = 0; i < (b.full ? sizeof(all) : sizeof(usual)); i++) {
-		uint8_t bits = b.full ? all[i] : usual[i];
-
-		measure_size(&b, 1u << bits, b.full || bits >= 20);
-	}
+	for (size_t i = 0; i < (b.full ? ARRAY_LEN(bits) : 4); i++)
+		measure_size(&b, 1u << bits[i], b.full || bits[i] >= 20);
 	return micro_finish(&b, true);
 }

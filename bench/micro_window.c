@@ -67,18 +67,16 @@ static void number_items(uint32_t *at)
 
 /* -------- CartPole -------- */
 
-struct small {
-	struct micro *b;
+static struct {
 	struct pool pool;
 	struct window_output outputs[7];
 	struct window_plan plan;
 	uint8_t *out;
 	const uint8_t *windows[SMALL_BATCHES][BATCH];
 	uint32_t at[BATCH];
-	struct series gather, prefetch, line;
-};
+} small;
 
-static void plan_small(struct small *s)
+static void plan_small(void)
 {
 	static const struct window_output columns[] = {
 		{ WINDOW_STACK, 0, 16, DTYPE_F32, NULL, 16 },
@@ -89,95 +87,79 @@ static void plan_small(struct small *s)
 		{ WINDOW_STEPS, 0, 4, DTYPE_U32, NULL, 4 },
 		{ WINDOW_VERSION, 0, 4, DTYPE_U32, NULL, 4 },
 	};
-	uint8_t *out = s->out;
+	uint8_t *out = small.out;
 
 	for (size_t c = 0; c < ARRAY_LEN(columns); c++) {
-		s->outputs[c] = columns[c];
-		s->outputs[c].out = out;
+		small.outputs[c] = columns[c];
+		small.outputs[c].out = out;
 		out += columns[c].item_bytes * BATCH;
 	}
-	s->plan = (struct window_plan){ .row_bytes = s->pool.row_bytes,
-					.tail_off = SMALL_TAIL,
-					.stack = 1,
-					.future = 1,
-					.n_step = 1,
-					.has_obs = true,
-					.gamma = 0.99,
-					.n_outputs = ARRAY_LEN(columns),
-					.outputs = s->outputs };
-	number_items(s->at);
+	small.plan = (struct window_plan){ .row_bytes = small.pool.row_bytes,
+					   .tail_off = SMALL_TAIL,
+					   .stack = 1,
+					   .future = 1,
+					   .n_step = 1,
+					   .has_obs = true,
+					   .gamma = 0.99,
+					   .n_outputs = ARRAY_LEN(columns),
+					   .outputs = small.outputs };
+	number_items(small.at);
 }
 
 /* us per batch; the batches rotate, so that each finds its rows cold. */
-static double time_small(struct small *s, bool gather)
+static int small_window(struct micro_case *c)
 {
-	uint64_t start = time_wall_ns();
-
-	for (uint32_t r = 0; r < SMALL_ROUNDS; r++)
-		for (uint32_t i = 0; i < SMALL_BATCHES; i++) {
-			if (gather)
-				window_gather(&s->plan, s->windows[i], s->at, BATCH);
-			else
-				window_prefetch(&s->plan, s->windows[i], BATCH);
-		}
-	yardstick_use(s->out);
-	return (double)(time_wall_ns() - start) / (SMALL_ROUNDS * SMALL_BATCHES) / 1000;
-}
-
-static void print_small(struct small *s)
-{
-	const struct param params[] = {
-		{ .key = "shape", .text = "cartpole" },
-		{ .key = "batch", .number = BATCH },
-		{ .key = "capacity", .number = SMALL_SLOTS },
-		{ .key = "pages", .text = page_kind_name(s->pool.pages.kind) },
-		{ .key = "seed", .number = s->b->seed },
-	};
-	const struct result gather = { "gather_us", "us", false, params, ARRAY_LEN(params) };
-	const struct result load = { "load_us", "us", false, params, ARRAY_LEN(params) };
-	const struct result line = { "calib_line_ns", "ns", false, params, ARRAY_LEN(params) };
-
-	micro_print(s->b, &line, &s->line);
-	micro_print(s->b, &load, &s->prefetch);
-	micro_print(s->b, &gather, &s->gather);
-}
-
-static int small_window(void *ctx, uint32_t index)
-{
-	struct small *s = ctx;
+	bool gather = strcmp(c->result.metric, "gather_us") == 0;
+	uint64_t start;
 	struct rng rng;
 
-	(void)index;
-	rng_seed(&rng, s->b->seed, s->line.n);
+	rng_seed(&rng, c->micro->seed, c->result.series.n);
 	for (uint32_t i = 0; i < SMALL_BATCHES; i++)
-		choose_windows(&s->pool, &rng, 2, s->windows[i]);
-	series_add(&s->line, yardstick_line_ns(s->pool.pages.ptr, s->pool.pages.bytes,
-					       s->b->seed + s->line.n));
-	series_add(&s->prefetch, time_small(s, false));
-	series_add(&s->gather, time_small(s, true));
+		choose_windows(&small.pool, &rng, 2, small.windows[i]);
+	start = time_wall_ns();
+	for (uint32_t i = 0; i < SMALL_ROUNDS * SMALL_BATCHES; i++) {
+		const uint8_t *const *windows = small.windows[i % SMALL_BATCHES];
+
+		if (gather)
+			window_gather(&small.plan, windows, small.at, BATCH);
+		else
+			window_prefetch(&small.plan, windows, BATCH);
+	}
+	yardstick_use(small.out);
+	series_add(&c->result.series,
+		   (double)(time_wall_ns() - start) / (SMALL_ROUNDS * SMALL_BATCHES) / 1000);
 	return 0;
 }
 
 static bool measure_small(struct micro *b, enum page_kind kind)
 {
-	static struct small s;
-	const struct micro_cases cases = { "cartpole rows", 1, small_window, &s };
+	struct micro_case c = {
+		.run = small_window,
+		.result = { .metric = "load_us",
+			    .unit = "us",
+			    .higher = false,
+			    .params = { { .key = "shape", .text = "cartpole" },
+					{ .key = "batch", .number = BATCH },
+					{ .key = "capacity", .number = SMALL_SLOTS },
+					{ .key = "pages", .text = page_kind_name(kind) },
+					{ .key = "seed", .number = b->seed } } }
+	};
 	bool ok;
 
-	memset(&s, 0, sizeof(s));
-	s.b = b;
-	s.pool = (struct pool){ .slots = SMALL_SLOTS,
-				.row_bytes = SMALL_TAIL + sizeof(struct row_tail),
-				.tail_off = SMALL_TAIL };
-	s.out = mem_aligned(64, 64 * BATCH);
-	if (!s.out || !open_pool(&s.pool, kind))
+	small.pool = (struct pool){ .slots = SMALL_SLOTS,
+				    .row_bytes = SMALL_TAIL + sizeof(struct row_tail),
+				    .tail_off = SMALL_TAIL };
+	small.out = mem_aligned(64, 64 * BATCH);
+	if (!small.out || !open_pool(&small.pool, kind))
 		return false;
-	plan_small(&s);
-	ok = micro_run(b, &cases) == 0;
-	if (ok)
-		print_small(&s);
-	pages_free(&s.pool.pages);
-	mem_free(s.out);
+	plan_small();
+	micro_add_line(b, small.pool.pages.ptr, small.pool.pages.bytes, c.result.params);
+	micro_add(b, &c);
+	c.result.metric = "gather_us";
+	micro_add(b, &c);
+	ok = micro_run(b, "cartpole rows") == 0;
+	pages_free(&small.pool.pages);
+	mem_free(small.out);
 	return ok;
 }
 
@@ -185,25 +167,24 @@ static bool measure_small(struct micro *b, enum page_kind kind)
 
 enum copy { BY_MEMCPY, BY_COPY, BY_STREAM, COPIES };
 
-struct frames {
-	struct micro *b;
+static struct {
 	struct pool pool;
 	struct pages buffers[BUFFERS_MAX];
 	uint32_t n_buffers;
 	bool dense;
 	struct rng rng;
-	struct series gbps[COPIES], share[COPIES];
-};
+	double memcpy_gbps;               /* of the newest window */
+	struct micro_case *share[COPIES]; /* relative to memcpy in the same round; NULL = not shown */
+} frames;
 
-static uint64_t frames_bytes(const struct frames *f)
+static uint64_t frames_bytes(void)
 {
-	uint64_t rows = f->dense ? 2 * STACK : window_all_rows(STACK, 1);
+	uint64_t rows = frames.dense ? 2 * STACK : window_all_rows(STACK, 1);
 
 	return rows * FRAME * BATCH;
 }
 
-static void gather_frames(const struct frames *f, uint8_t *out, const uint8_t *const *windows,
-			  bool stream)
+static void gather_frames(uint8_t *out, const uint8_t *const *windows, bool stream)
 {
 	uint64_t stack_bytes = (uint64_t)STACK * FRAME;
 	uint64_t all_bytes = (uint64_t)window_all_rows(STACK, 1) * FRAME;
@@ -212,7 +193,7 @@ static void gather_frames(const struct frames *f, uint8_t *out, const uint8_t *c
 		{ WINDOW_NEXT, 0, FRAME, DTYPE_U8, out + stack_bytes * BATCH, stack_bytes },
 	};
 	const struct window_output all = { WINDOW_ALL, 0, FRAME, DTYPE_U8, out, all_bytes };
-	const struct window_plan plan = { .row_bytes = f->pool.row_bytes,
+	const struct window_plan plan = { .row_bytes = frames.pool.row_bytes,
 					  .tail_off = FRAME_TAIL,
 					  .stack = STACK,
 					  .future = 1,
@@ -220,8 +201,8 @@ static void gather_frames(const struct frames *f, uint8_t *out, const uint8_t *c
 					  .has_obs = true,
 					  .stream_stores = stream,
 					  .gamma = 0.99,
-					  .n_outputs = f->dense ? 2 : 1,
-					  .outputs = f->dense ? dense : &all };
+					  .n_outputs = frames.dense ? 2 : 1,
+					  .outputs = frames.dense ? dense : &all };
 	uint32_t at[BATCH];
 
 	number_items(at);
@@ -229,100 +210,95 @@ static void gather_frames(const struct frames *f, uint8_t *out, const uint8_t *c
 }
 
 /* GB/s over a few batches, each into the next buffer. */
-static double time_frames(const struct frames *f, enum copy by, struct rng *rng)
+static int frames_window(struct micro_case *c)
 {
-	uint64_t bytes = frames_bytes(f), ns = 0;
+	const enum copy by = *(const enum copy *)c->ctx;
+	uint64_t bytes = frames_bytes(), ns = 0;
+	double gbps;
 
 	for (uint32_t r = 0; r < FRAME_ROUNDS; r++) {
-		uint8_t *out = f->buffers[r % f->n_buffers].ptr;
-		const uint8_t *windows[BATCH], *rows = f->pool.pages.ptr;
-		uint64_t from = rng_uniform_u64(rng, f->pool.pages.bytes - bytes), start;
+		uint8_t *out = frames.buffers[r % frames.n_buffers].ptr;
+		const uint8_t *windows[BATCH], *rows = frames.pool.pages.ptr;
+		uint64_t from = rng_uniform_u64(&frames.rng, frames.pool.pages.bytes - bytes),
+			 start;
 
-		choose_windows(&f->pool, rng, STACK + 1, windows);
+		choose_windows(&frames.pool, &frames.rng, STACK + 1, windows);
 		start = time_wall_ns();
 		if (by == BY_MEMCPY)
 			memcpy(out, rows + align_down(from, 64), bytes);
 		else
-			gather_frames(f, out, windows, by == BY_STREAM);
+			gather_frames(out, windows, by == BY_STREAM);
 		ns += time_wall_ns() - start;
 		yardstick_use(out);
 	}
-	return (double)(bytes * FRAME_ROUNDS) / (double)ns;
+	gbps = (double)(bytes * FRAME_ROUNDS) / (double)ns;
+	series_add(&c->result.series, gbps);
+	if (by == BY_MEMCPY)
+		frames.memcpy_gbps = gbps;
+	else if (frames.share[by] && frames.memcpy_gbps > 0)
+		series_add(&frames.share[by]->result.series, gbps / frames.memcpy_gbps);
+	return 0;
 }
 
-static void print_frames(struct frames *f)
+static void add_frames(struct micro *b)
 {
 	static const char *const names[COPIES] = { "memcpy", "copy", "stream" };
+	static enum copy copies[COPIES] = { BY_MEMCPY, BY_COPY, BY_STREAM };
 
 	for (uint32_t by = 0; by < COPIES; by++) {
-		const struct param params[] = {
-			{ .key = "shape", .text = "atari" },
-			{ .key = "layout", .text = f->dense ? "dense" : "window" },
-			{ .key = "by", .text = names[by] },
-			{ .key = "batch", .number = BATCH },
-			{ .key = "buffers", .number = f->n_buffers },
-			{ .key = "vector", .text = cpu_level_name(cpu_level()) },
-			{ .key = "seed", .number = f->b->seed },
+		struct micro_case c = {
+			.run = frames_window,
+			.ctx = &copies[by],
+			.result = { .metric = "copy_gbps",
+				    .unit = "GB/s",
+				    .higher = true,
+				    .params = { { .key = "shape", .text = "atari" },
+						{ .key = "layout",
+						  .text = frames.dense ? "dense" : "window" },
+						{ .key = "by", .text = names[by] },
+						{ .key = "batch", .number = BATCH },
+						{ .key = "buffers", .number = frames.n_buffers },
+						{ .key = "vector",
+						  .text = cpu_level_name(cpu_level()) },
+						{ .key = "seed", .number = b->seed } } },
 		};
-		const struct result gbps = { "copy_gbps", "GB/s", true, params, ARRAY_LEN(params) };
-		const struct result share = { "of_memcpy", "", true, params, ARRAY_LEN(params) };
 
-		micro_print(f->b, &gbps, &f->gbps[by]);
-		if (by != BY_MEMCPY)
-			micro_print(f->b, &share, &f->share[by]);
+		micro_add(b, &c);
+		c.run = NULL;
+		c.result.metric = "of_memcpy";
+		c.result.unit = "";
+		frames.share[by] = by == BY_MEMCPY ? NULL : micro_add(b, &c);
 	}
-}
-
-static int frames_window(void *ctx, uint32_t index)
-{
-	struct frames *f = ctx;
-	double memcpy_gbps = time_frames(f, BY_MEMCPY, &f->rng);
-
-	(void)index;
-	series_add(&f->gbps[BY_MEMCPY], memcpy_gbps);
-	for (uint32_t by = BY_COPY; by < COPIES; by++) {
-		double gbps = time_frames(f, (enum copy)by, &f->rng);
-
-		series_add(&f->gbps[by], gbps);
-		series_add(&f->share[by], gbps / memcpy_gbps);
-	}
-	return 0;
 }
 
 static bool measure_frames(struct micro *b, bool dense, uint32_t n_buffers)
 {
-	static struct frames f;
-	const struct micro_cases cases = { dense ? "dense frames" : "windows of frames", 1,
-					   frames_window, &f };
 	bool ok;
 
-	memset(&f, 0, sizeof(f));
-	f.b = b;
-	f.dense = dense;
-	f.n_buffers = n_buffers;
-	f.pool = (struct pool){ .slots = 1u << 14,
-				.row_bytes = FRAME_TAIL + sizeof(struct row_tail),
-				.tail_off = FRAME_TAIL };
-	if (!open_pool(&f.pool, PAGE_SMALL))
+	memset(&frames, 0, sizeof(frames));
+	frames.dense = dense;
+	frames.n_buffers = n_buffers;
+	frames.pool = (struct pool){ .slots = 1u << 14,
+				     .row_bytes = FRAME_TAIL + sizeof(struct row_tail),
+				     .tail_off = FRAME_TAIL };
+	if (!open_pool(&frames.pool, PAGE_SMALL))
 		return false;
 	for (uint32_t i = 0; i < n_buffers; i++) {
-		if (pages_alloc(frames_bytes(&f), PAGE_THP, &f.buffers[i]))
+		if (pages_alloc(frames_bytes(), PAGE_THP, &frames.buffers[i]))
 			return false;
-		memset(f.buffers[i].ptr, 1, frames_bytes(&f));
+		memset(frames.buffers[i].ptr, 1, frames_bytes());
 	}
-	rng_seed(&f.rng, b->seed, 7);
-	ok = micro_run(b, &cases) == 0;
-	if (ok)
-		print_frames(&f);
+	rng_seed(&frames.rng, b->seed, 7);
+	add_frames(b);
+	ok = micro_run(b, dense ? "dense frames" : "windows of frames") == 0;
 	for (uint32_t i = 0; i < n_buffers; i++)
-		pages_free(&f.buffers[i]);
-	pages_free(&f.pool.pages);
+		pages_free(&frames.buffers[i]);
+	pages_free(&frames.pool.pages);
 	return ok;
 }
 
 int main(int argc, char **argv)
 {
-	/* static: the cases, which are static, point to it */
 	static struct micro b = {
 		.name = "micro_window",
 		.help = "Gathers batches of windows from rows: CartPole in us, Atari against memcpy.",

@@ -31,8 +31,6 @@ struct wire_case {
 	double (*value)(const struct rlv_stats *delta, double seconds);
 	struct rlv_table *table;
 	struct rlv_sampler *sampler;
-	struct series windows;
-	struct rlv_stats all; /* sum of all windows */
 };
 
 static double megabytes(const struct rlv_stats *delta, double seconds)
@@ -51,10 +49,10 @@ static double wire_us(const struct rlv_stats *delta, double seconds)
 }
 
 static struct wire_case cases[] = {
-	{ "atari_read_mbps", "MB/s", true, 32, 0, true, megabytes, NULL, NULL, { 0 }, { 0 } },
-	{ "small_reads_per_s", "/s", true, 256, 0, false, wire_reads, NULL, NULL, { 0 }, { 0 } },
-	{ "sample_one_us", "us", false, 1, 0, false, NULL, NULL, NULL, { 0 }, { 0 } },
-	{ "sample_one_ahead_us", "us", false, 1, 4, false, wire_us, NULL, NULL, { 0 }, { 0 } },
+	{ "atari_read_mbps", "MB/s", true, 32, 0, true, megabytes, NULL, NULL },
+	{ "small_reads_per_s", "/s", true, 256, 0, false, wire_reads, NULL, NULL },
+	{ "sample_one_us", "us", false, 1, 0, false, NULL, NULL, NULL },
+	{ "sample_one_ahead_us", "us", false, 1, 4, false, wire_us, NULL, NULL },
 };
 
 static int say_failure(int ret, const char *what)
@@ -89,32 +87,27 @@ static int create_table(struct rlv_store *store, struct wire_case *c, uint64_t c
 		"create a table");
 }
 
-static int append_steps(struct rlv_writer *writer, const struct wire_case *c, uint64_t seed)
+static int fill_table(uint64_t seed, struct wire_case *c, uint64_t capacity)
 {
 	static uint8_t frames[FILL_STEPS * FRAME_BYTES];
 	int32_t actions[FILL_STEPS] = { 0 };
 	float rewards[FILL_STEPS] = { 0 };
 	const void *columns[] = { frames, actions, rewards };
 	struct rlv_steps steps = RLV_STEPS_INIT;
-
-	for (size_t i = 0; i < sizeof(frames); i += c->atari ? 64 : FRAME_BYTES)
-		frames[i] = (uint8_t)(seed + i);
-	steps.n = FILL_STEPS;
-	steps.columns = columns;
-	return say_failure(rlv_writer_append(writer, 0, &steps, NULL), "append");
-}
-
-static int fill_table(const struct micro *b, struct wire_case *c, uint64_t capacity)
-{
 	struct rlv_table_info info = { .size = sizeof(info) };
 	struct rlv_writer *writer;
 	int ret = say_failure(rlv_table_info(c->table, &info), "ask for the table");
 
 	if (ret || info.views[0].items >= (int64_t)capacity / 2)
 		return ret;
+	steps.n = FILL_STEPS;
+	steps.columns = columns;
 	ret = say_failure(rlv_writer_open(c->table, NULL, &writer), "open a writer");
-	for (uint64_t done = 0; ret == 0 && done < capacity; done += FILL_STEPS)
-		ret = append_steps(writer, c, b->seed + done);
+	for (uint64_t done = 0; ret == 0 && done < capacity; done += FILL_STEPS) {
+		for (size_t i = 0; i < sizeof(frames); i += c->atari ? 64 : FRAME_BYTES)
+			frames[i] = (uint8_t)(seed + done + i);
+		ret = say_failure(rlv_writer_append(writer, 0, &steps, NULL), "append");
+	}
 	return say_failure(rlv_writer_close(&writer), "close the writer") ? -1 : ret;
 }
 
@@ -128,7 +121,7 @@ static int open_case(const struct micro *b, struct rlv_store *store, struct wire
 	opts.prefetch = c->ahead;
 	opts.seed = b->seed;
 	if (ret == 0)
-		ret = fill_table(b, c, capacity);
+		ret = fill_table(b->seed, c, capacity);
 	return ret ? ret
 		   : say_failure(rlv_sampler_open(c->table, &opts, &c->sampler), "open a sampler");
 }
@@ -144,11 +137,12 @@ static struct rlv_stats stats_of(struct rlv_sampler *sampler)
 	return stats;
 }
 
-static int run_case(struct wire_case *c)
+static int run_case(struct micro_case *at)
 {
 	static double calls_us[CALLS];
+	struct wire_case *c = at->ctx;
 	struct rlv_stats before = stats_of(c->sampler), delta;
-	uint64_t start = time_wall_ns(), cpu = time_cpu_ns(), spent = 0, last;
+	uint64_t start = time_wall_ns(), spent = 0, last, calls;
 	size_t n = 0;
 
 	do {
@@ -164,57 +158,44 @@ static int run_case(struct wire_case *c)
 		calls_us[n++ % CALLS] = (double)(spent - last) / 1e3;
 	} while (spent < 300000000);
 	delta = stats_of(c->sampler);
-	c->all = delta;
+	calls = delta.calls ? delta.calls : 1;
+	/* Per call, over all windows so far. */
+	at->result.params[3].number = (delta.phases + calls / 2) / calls;
+	at->result.params[4].number = (delta.reads + calls / 2) / calls;
+	at->result.params[5].number = (delta.read_bytes + calls / 2) / calls;
 	delta.calls -= before.calls;
 	delta.reads -= before.reads;
 	delta.read_bytes -= before.read_bytes;
-	series_add(&c->windows, c->value ? c->value(&delta, (double)spent / 1e9)
-					 : stats_median(calls_us, n < CALLS ? n : CALLS));
-	c->windows.cpu_ns += (double)(time_cpu_ns() - cpu);
-	c->windows.wall_ns += (double)spent;
+	series_add(&at->result.series, c->value ? c->value(&delta, (double)spent / 1e9)
+						: stats_median(calls_us, n < CALLS ? n : CALLS));
 	return 0;
-}
-
-static int run_window(void *ctx, uint32_t index)
-{
-	struct wire_case *c = (struct wire_case *)ctx + index;
-
-	return c->sampler ? run_case(c) : 0;
-}
-
-static void print_case(struct micro *b, struct wire_case *c)
-{
-	const uint64_t calls = c->all.calls ? c->all.calls : 1;
-	const struct param params[] = {
-		{ .key = "store", .text = b->store },
-		{ .key = "batch", .number = c->batch },
-		{ .key = "ahead", .number = c->ahead },
-		{ .key = "round_trips", .number = (c->all.phases + calls / 2) / calls },
-		{ .key = "reads", .number = (c->all.reads + calls / 2) / calls },
-		{ .key = "read_bytes", .number = (c->all.read_bytes + calls / 2) / calls },
-	};
-	const struct result result = { c->name, c->unit, c->higher, params, ARRAY_LEN(params) };
-
-	micro_print(b, &result, &c->windows);
 }
 
 static int run_cases(struct micro *b, struct rlv_store *store)
 {
-	const struct micro_cases all = { "windows", ARRAY_LEN(cases), run_window, cases };
 	int ret = 0;
 
-	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(cases); i++) {
-		struct wire_case *c = &cases[i];
-		const struct result result = { c->name, c->unit, c->higher, NULL, 0 };
+	for (struct wire_case *c = cases; ret == 0 && c < cases + ARRAY_LEN(cases); c++) {
+		const struct micro_case shown = {
+			.run = run_case,
+			.ctx = c,
+			.result = { .metric = c->name,
+				    .unit = c->unit,
+				    .higher = c->higher,
+				    .params = { { .key = "store", .text = b->store },
+						{ .key = "batch", .number = c->batch },
+						{ .key = "ahead", .number = c->ahead },
+						{ .key = "round_trips" },
+						{ .key = "reads" },
+						{ .key = "read_bytes" } } }
+		};
 
-		if (micro_wants(b, &result))
+		if (micro_add(b, &shown))
 			ret = open_case(b, store, c);
 	}
 	if (ret == 0)
-		ret = micro_run(b, &all);
+		ret = micro_run(b, "windows");
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		if (ret == 0 && cases[i].sampler)
-			print_case(b, &cases[i]);
 		ret = say_failure(rlv_sampler_close(&cases[i].sampler), "close a sampler") ? -1
 											   : ret;
 		ret = say_failure(rlv_table_close(&cases[i].table), "close a table") ? -1 : ret;

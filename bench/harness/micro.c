@@ -1,7 +1,6 @@
 #include "bench/harness/micro.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 #include "program/args.h"
 
 #define COPY_BYTES ((uint64_t)64 << 20)
-#define ROW_BYTES 512
 
 /* -------- options -------- */
 
@@ -66,95 +64,120 @@ int micro_finish(struct micro *m, bool ok)
 	return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* -------- results -------- */
+/* -------- cases -------- */
 
-/* Each " key=text", " key=number", or " key" of a set flag; an unset flag is left out. */
-static void format_params(const struct result *r, char *row, size_t size)
+struct micro_case *micro_add(struct micro *m, const struct micro_case *c)
 {
-	row[0] = '\0';
-	for (uint32_t i = 0; i < r->n_params; i++) {
-		const struct param *p = &r->params[i];
-		size_t len = strlen(row);
+	char row[RESULT_ROW_BYTES], text[RESULT_ROW_BYTES + 64];
 
-		if (p->text)
-			snprintf(row + len, size - len, " %s=%s", p->key, p->text);
-		else if (p->kind != PARAM_FLAG)
-			snprintf(row + len, size - len, " %s=%" PRIu64, p->key, p->number);
-		else if (p->number)
-			snprintf(row + len, size - len, " %s", p->key);
+	snprintf(text, sizeof(text), "%s%s", c->result.metric, result_params_text(&c->result, row));
+	if (m->n == MICRO_CASES || (m->only && !strstr(text, m->only)))
+		return NULL;
+	m->cases[m->n] = *c;
+	m->cases[m->n].micro = m;
+	return &m->cases[m->n++];
+}
+
+static void add_yardstick(struct micro *m, const struct micro_case *c, const struct param *params)
+{
+	const char *only = m->only;
+	struct micro_case *added;
+
+	m->only = NULL;
+	added = micro_add(m, c);
+	m->only = only;
+	for (size_t i = 0; added && params && params[i].key; i++)
+		added->result.params[i] = params[i];
+}
+
+static int measure_line(struct micro_case *c)
+{
+	const struct micro *m = c->micro;
+	struct series *series = &c->result.series;
+
+	series_add(series, yardstick_line_ns(m->memory, m->memory_bytes, m->seed + series->n));
+	return 0;
+}
+
+void micro_add_line(struct micro *m, const void *memory, uint64_t bytes, const struct param *params)
+{
+	const struct micro_case c = {
+		.run = measure_line,
+		.result = { .metric = "calib_line_ns", .unit = "ns", .higher = false }
+	};
+
+	m->memory = memory;
+	m->memory_bytes = bytes;
+	add_yardstick(m, &c, params);
+}
+
+static int measure_memcpy(struct micro_case *c)
+{
+	struct micro *m = c->micro;
+
+	if (!m->copy.memory.ptr && yardstick_open(&m->copy, COPY_BYTES, COPY_BYTES, PAGE_THP)) {
+		fprintf(stderr, "%s: memcpy: cannot allocate two buffers of 64 MiB\n", m->name);
+		return -ENOMEM;
 	}
+	series_add(&c->result.series, yardstick_memcpy_gbps(&m->copy, COPY_BYTES, 1, 0));
+	return 0;
 }
 
-bool micro_wants(const struct micro *m, const struct result *result)
+void micro_add_memcpy(struct micro *m, const struct param *params)
 {
-	char row[ROW_BYTES], text[ROW_BYTES + 64];
+	const struct micro_case c = {
+		.run = measure_memcpy,
+		.result = { .metric = "memcpy_gbps", .unit = "GB/s", .higher = true }
+	};
 
-	if (!m->only)
-		return true;
-	format_params(result, row, sizeof(row));
-	snprintf(text, sizeof(text), "%s%s", result->metric, row);
-	return strstr(text, m->only) != NULL;
-}
-
-static void print_row(struct micro *m, const struct result *r, const struct series *series)
-{
-	struct spread s = series_spread(series, r->higher);
-	char row[ROW_BYTES], cpu[16] = "-";
-
-	if (m->printed++ % 40 == 0)
-		printf("%-13s %9s %9s %7s %5s  %s\n", "metric", "best", "median", "spread", "cpu",
-		       "case");
-	format_params(r, row, sizeof(row));
-	if (series->wall_ns > 0)
-		snprintf(cpu, sizeof(cpu), "%.2f", series->cpu_ns / series->wall_ns);
-	printf("%-13s %9.2f %9.2f %6.0f%% %5s %s\n", r->metric, s.best, s.median,
-	       spread_relative(&s) * 100, cpu, row);
-	fflush(stdout);
-}
-
-void micro_print(struct micro *m, const struct result *result, const struct series *series)
-{
-	progress_clear(&m->progress);
-	if (m->json)
-		result_json(&m->out, m->name, result, series);
-	else
-		print_row(m, result, series);
+	add_yardstick(m, &c, params);
 }
 
 /* -------- windows -------- */
 
-struct running {
-	struct micro *micro;
-	const struct micro_cases *cases;
-};
-
 static int run_window(void *ctx, uint32_t index, double done)
 {
-	const struct running *running = ctx;
+	struct micro *m = ctx;
+	struct micro_case *c = &m->cases[index];
+	uint64_t wall = time_wall_ns(), cpu = time_cpu_ns();
+	int ret;
 
-	progress_show(&running->micro->progress, done, "%s", running->cases->what);
-	return running->cases->run(running->cases->ctx, index);
+	progress_show(&m->progress, done, "%s", m->what);
+	if (!c->run)
+		return 0;
+	ret = c->run(c);
+	c->result.series.cpu_ns += (double)(time_cpu_ns() - cpu);
+	c->result.series.wall_ns += (double)(time_wall_ns() - wall);
+	return ret;
 }
 
-int micro_run(struct micro *m, const struct micro_cases *cases)
+int micro_run(struct micro *m, const char *what)
 {
-	struct running running = { m, cases };
 	const struct windows windows = {
 		.to = 1,
 		.n = m->windows,
-		.cases = cases->n,
+		.cases = m->n,
 		.run = run_window,
-		.ctx = &running,
+		.ctx = m,
 	};
+	int ret;
 
-	return windows_run(&windows);
-}
+	m->what = what;
+	ret = windows_run(&windows);
+	progress_clear(&m->progress);
+	for (uint32_t i = 0; i < m->n && ret == 0; i++) {
+		const struct result *result = &m->cases[i].result;
 
-double micro_memcpy_gbps(struct micro *m)
-{
-	if (!m->copy.memory.ptr && yardstick_open(&m->copy, COPY_BYTES, COPY_BYTES, PAGE_THP)) {
-		fprintf(stderr, "%s: memcpy: cannot allocate two buffers of 64 MiB\n", m->name);
-		exit(EXIT_FAILURE);
+		if (m->json) {
+			result_json(&m->out, m->name, result);
+		} else if (result->series.n) {
+			if (m->printed++ % 40 == 0)
+				printf("%-13s %9s %9s %7s %5s  %s\n", "metric", "best", "median",
+				       "spread", "cpu", "case");
+			result_row(result, stdout);
+		}
 	}
-	return yardstick_memcpy_gbps(&m->copy, COPY_BYTES, 1, 0);
+	fflush(stdout);
+	m->n = 0;
+	return ret;
 }

@@ -1,9 +1,10 @@
 /*
- * micro.h - the main program of a micro bench: options, windows, a table or JSON lines.
+ * micro.h - the main program of a micro bench: options, cases, windows, a table or JSON lines.
  *
- *   micro_init -> micro_run (or own windows) -> micro_print .. -> micro_finish
+ *   micro_init -> (micro_add .. -> micro_run) .. -> micro_finish
  *
- * Each bench prints the machine's yardsticks beside its results.
+ * A case is a row of the output and the function that measures it once. Cases that are added
+ * together alternate their windows.
  */
 #ifndef RLV_BENCH_HARNESS_MICRO_H
 #define RLV_BENCH_HARNESS_MICRO_H
@@ -19,19 +20,37 @@
 #include "bench/harness/yardstick.h"
 #include "program/progress.h"
 
+#define MICRO_CASES 80u
+
+struct micro;
+
+struct micro_case {
+	/* Measures one window: adds a value to the series. NULL: another case adds it. 0 or an error
+	   that was printed. */
+	int (*run)(struct micro_case *c);
+	void *ctx; /* of run */
+	struct result result;
+	struct micro *micro; /* set by micro_add */
+};
+
 struct micro {
 	const char *name;
-	const char *help; /* description for --help */
+	const char *help;  /* description for --help */
+	const char *store; /* --store URI; the bench sets a default before */
 	bool json;
 	bool full;
 	uint64_t seed;
-	uint32_t windows;  /* per case, >= 5 */
-	const char *only;  /* measure only cases whose row contains this; NULL = all */
-	const char *store; /* --store URI; the bench sets a default before */
+	uint32_t windows; /* per case, >= 5 */
+	const char *only; /* measure only cases whose row contains this; NULL = all */
 
+	const char *what; /* text beside the progress bar */
+	uint32_t n;
+	struct micro_case cases[MICRO_CASES];
 	struct json out;
 	struct progress progress;
-	struct yardstick copy; /* of micro_memcpy_gbps */
+	const void *memory; /* of the yardstick line */
+	uint64_t memory_bytes;
+	struct yardstick copy; /* of memcpy_gbps */
 	uint32_t printed;      /* number of table rows printed */
 };
 
@@ -44,24 +63,22 @@ bool micro_init(struct micro *m, int argc, char **argv, int *exit_out);
 /* End the output; returns the exit status. */
 int micro_finish(struct micro *m, bool ok);
 
-/* True if --only selects the row: its text is in the metric and parameters as printed in the
-   table. */
-bool micro_wants(const struct micro *m, const struct result *result);
+/*
+ * Adds a case. NULL: --only does not select its row, metric and parameters as in the table. Valid
+ * until micro_run returns.
+ */
+struct micro_case *micro_add(struct micro *m, const struct micro_case *c);
 
-/* Print one JSON object on a line, or a row of the table. */
-void micro_print(struct micro *m, const struct result *result, const struct series *series);
+/*
+ * Add yardsticks of the machine, whatever --only says: random loads over the memory, and memcpy of
+ * 64 MiB, which is more than any cache.
+ */
+void micro_add_line(struct micro *m, const void *memory, uint64_t bytes,
+		    const struct param *params);
+void micro_add_memcpy(struct micro *m, const struct param *params);
 
-/* Call run(ctx, 0) .. run(ctx, cases - 1) once per window, with a progress bar. Returns the
+/* Measures and prints the cases that were added; what: text beside the progress bar. Returns the
    first error. */
-struct micro_cases {
-	const char *what; /* text beside the bar */
-	uint32_t n;
-	int (*run)(void *ctx, uint32_t index);
-	void *ctx;
-};
-int micro_run(struct micro *m, const struct micro_cases *cases) RLV_MUST_CHECK;
-
-/* GB/s of memcpy of 64 MiB, more than any cache. The first call allocates the buffers. */
-double micro_memcpy_gbps(struct micro *m);
+int micro_run(struct micro *m, const char *what) RLV_MUST_CHECK;
 
 #endif

@@ -1,25 +1,17 @@
 #include "bench/harness/result.h"
 
-double spread_relative(const struct spread *spread)
+#include <inttypes.h>
+#include <string.h>
+
+/* Relative to the median; 0 if the median is 0. */
+static double spread_relative(const struct spread *spread)
 {
 	return spread->median > 0 ? (spread->max - spread->min) / spread->median : 0;
 }
 
-static void put_param(struct json *json, const struct param *param)
+void result_json(struct json *json, const char *bench, const struct result *result)
 {
-	if (param->text)
-		json_put_string(json, param->key, param->text);
-	else if (param->kind == PARAM_FLAG)
-		json_put_bool(json, param->key, param->number != 0);
-	else if (param->kind == PARAM_REAL)
-		json_put_double(json, param->key, param->real);
-	else
-		json_put_u64(json, param->key, param->number);
-}
-
-void result_json(struct json *json, const char *bench, const struct result *result,
-		 const struct series *series)
-{
+	const struct series *series = &result->series;
 	struct spread spread = series_spread(series, result->higher);
 
 	if (series->n == 0)
@@ -31,8 +23,16 @@ void result_json(struct json *json, const char *bench, const struct result *resu
 	json_put_string(json, "unit", result->unit);
 	json_key(json, "params");
 	json_object_begin(json);
-	for (uint32_t i = 0; i < result->n_params; i++)
-		put_param(json, &result->params[i]);
+	for (const struct param *p = result->params; p->key; p++) {
+		if (p->text)
+			json_put_string(json, p->key, p->text);
+		else if (p->kind == PARAM_FLAG)
+			json_put_bool(json, p->key, p->number != 0);
+		else if (p->kind == PARAM_REAL)
+			json_put_double(json, p->key, p->real);
+		else
+			json_put_u64(json, p->key, p->number);
+	}
 	json_object_end(json);
 	json_put_string(json, "commit", RLV_COMMIT);
 	json_put_double(json, "best", spread.best);
@@ -44,4 +44,33 @@ void result_json(struct json *json, const char *bench, const struct result *resu
 		json_put_double(json, "cpu_per_wall", series->cpu_ns / series->wall_ns);
 	json_object_end(json);
 	json_newline(json);
+}
+
+const char *result_params_text(const struct result *result, char text[RESULT_ROW_BYTES])
+{
+	size_t len = 0;
+
+	text[0] = '\0';
+	for (const struct param *p = result->params; p->key; p++, len = strlen(text)) {
+		if (p->text)
+			snprintf(text + len, RESULT_ROW_BYTES - len, " %s=%s", p->key, p->text);
+		else if (p->kind != PARAM_FLAG)
+			snprintf(text + len, RESULT_ROW_BYTES - len, " %s=%" PRIu64, p->key,
+				 p->number);
+		else if (p->number)
+			snprintf(text + len, RESULT_ROW_BYTES - len, " %s", p->key);
+	}
+	return text;
+}
+
+void result_row(const struct result *result, FILE *file)
+{
+	const struct series *series = &result->series;
+	struct spread s = series_spread(series, result->higher);
+	char row[RESULT_ROW_BYTES], cpu[16] = "-";
+
+	if (series->wall_ns > 0)
+		snprintf(cpu, sizeof(cpu), "%.2f", series->cpu_ns / series->wall_ns);
+	fprintf(file, "%-13s %9.2f %9.2f %6.0f%% %5s %s\n", result->metric, s.best, s.median,
+		spread_relative(&s) * 100, cpu, result_params_text(result, row));
 }

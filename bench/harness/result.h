@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/json.h"
 #include "bench/harness/series.h"
@@ -21,12 +22,14 @@ struct param {
 	enum param_kind kind;
 };
 
+#define RESULT_PARAMS 24u
+
 struct result {
 	const char *metric;
 	const char *unit;
-	bool higher; /* larger values are better */
-	const struct param *params;
-	uint32_t n_params;
+	bool higher;                        /* larger values are better */
+	struct param params[RESULT_PARAMS]; /* up to the first without a key */
+	struct series series;
 };
 
 /*
@@ -34,10 +37,16 @@ struct result {
  * "cpu_per_wall" if measured; value is the best, spread (max - min) / median. An empty series
  * prints nothing. json keeps the first error.
  */
-void result_json(struct json *json, const char *bench, const struct result *result,
-		 const struct series *series);
+void result_json(struct json *json, const char *bench, const struct result *result);
 
-/* Relative to the median; 0 if the median is 0. */
-double spread_relative(const struct spread *spread);
+/* The same as a row of text: "metric best median spread cpu key=text ..". */
+void result_row(const struct result *result, FILE *file);
+
+/*
+ * Parameters as text: each " key=text", " key=number", or " key" of a set flag; an unset flag is
+ * left out.
+ */
+#define RESULT_ROW_BYTES 512
+const char *result_params_text(const struct result *result, char text[RESULT_ROW_BYTES]);
 
 #endif

@@ -42,7 +42,7 @@ NOT_OFFERED = {
 SHAPE = {"w1": "cartpole", "w2": "atari"}
 UNITS = {"sample": "batches/s", "update": "calls/s", "mixed": "loops/s", "insert1": "rows/s",
          "insert64": "rows/s"}  # in this order: a full ring is inserted into last
-VARIED = ("fanout", "evicted", "pages", "vector", "prefetch")  # by micro_sumtree, in pairs
+VARIED = ("fanout", "evicted", "pages", "vector")  # by micro_sumtree, in pairs
 ROLES = ("actor", "actor", "learner")
 TROUBLE = (Failed, OSError, subprocess.SubprocessError)
 

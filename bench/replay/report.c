@@ -1,5 +1,6 @@
 #include "bench/replay/report.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -114,15 +115,12 @@ int replay_report_text(const struct replay_case *cases, uint32_t n, FILE *file)
 
 /* -------- JSON -------- */
 
-#define PARAMS 23
-
-/* Parameters of a case; role NULL = for a metric of the whole case. Returns their number. */
-static uint32_t case_params(const struct replay_case *c, const char *store, const char *role,
-			    struct param params[PARAMS])
+/* Parameters of a case; role NULL = for a metric of the whole case. */
+static struct result case_result(const struct replay_case *c, const char *store, const char *role)
 {
 	const struct replay_config *config = &c->config;
 	const char *initial = replay_config_gives_priorities(config) ? "given" : "max";
-	const struct param all[PARAMS] = {
+	const struct param all[] = {
 		{ .key = "role", .text = role },
 		{ .key = "case", .text = config->label },
 		{ .key = "store", .text = store },
@@ -148,45 +146,48 @@ static uint32_t case_params(const struct replay_case *c, const char *store, cons
 		{ .key = "windows", .number = config->windows },
 		{ .key = "seed", .number = config->seed },
 	};
-	uint32_t skip = role ? 0 : 1, n = PARAMS - skip;
+	struct result result = { 0 };
+	size_t skip = role ? 0 : 1;
 
-	memcpy(params, all + skip, n * sizeof(*params));
-	return n;
+	static_assert(ARRAY_LEN(all) < RESULT_PARAMS, "one without a key ends them");
+	memcpy(result.params, all + skip, sizeof(all) - skip * sizeof(*all));
+	return result;
 }
 
-static void put_total(struct json *json, struct result result, const char *metric, uint64_t value)
+static void put_figure(struct json *json, struct result *result, const char *metric,
+		       const char *unit, const struct series *series)
 {
-	const struct series series = { .n = 1, .value = { (double)value } };
-
-	result.metric = metric;
-	result.unit = "1";
-	result_json(json, "replay", &result, &series);
+	result->metric = metric;
+	result->unit = unit;
+	result->series = *series;
+	result_json(json, "replay", result);
 }
 
 void replay_report_json(const struct replay_case *c, const char *store, struct json *json)
 {
-	struct param params[PARAMS];
-	struct result result = { .params = params };
+	const struct {
+		const char *metric;
+		uint64_t value;
+	} totals[] = { { "limiter_waits", c->limiter_waits },
+		       { "stale_updates", c->stale_updates },
+		       { "redraws", c->redraws } };
+	struct result result;
 
 	for (int op = 0; op < ROLE_OPS; op++) {
-		result.n_params = case_params(c, store, role_names[op], params);
+		result = case_result(c, store, role_names[op]);
 		for (int m = 0; m < REPLAY_METRICS; m++) {
-			result.metric = metrics[m].name;
-			result.unit = metrics[m].unit;
 			result.higher = metrics[m].higher;
-			result_json(json, "replay", &result, &c->series[op][m]);
+			put_figure(json, &result, metrics[m].name, metrics[m].unit,
+				   &c->series[op][m]);
 		}
 	}
-	result = (struct result){ .params = params };
-	result.n_params = case_params(c, store, NULL, params);
-	put_total(json, result, "limiter_waits", c->limiter_waits);
-	put_total(json, result, "stale_updates", c->stale_updates);
-	put_total(json, result, "redraws", c->redraws);
-	result.metric = "calib_line_ns";
-	result.unit = "ns";
-	result_json(json, "replay", &result, &c->line_ns);
-	result.metric = "memcpy_gbps";
-	result.unit = "GB/s";
+	result = case_result(c, store, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(totals); i++) {
+		const struct series series = { .n = 1, .value = { (double)totals[i].value } };
+
+		put_figure(json, &result, totals[i].metric, "1", &series);
+	}
+	put_figure(json, &result, "calib_line_ns", "ns", &c->line_ns);
 	result.higher = true;
-	result_json(json, "replay", &result, &c->memcpy_gbps);
+	put_figure(json, &result, "memcpy_gbps", "GB/s", &c->memcpy_gbps);
 }
