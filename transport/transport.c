@@ -500,11 +500,16 @@ int transport_order(struct transport *tr)
 
 /* -------- one word at a time -------- */
 
-int transport_load(struct region *region, uint64_t off, uint64_t *word_out)
+int transport_fetch(struct region *region, uint64_t off, void *dst, uint32_t len)
 {
-	struct transport_io io = { .region = region, .off = off, .dst = word_out, .len = 8 };
+	struct transport_io io = { .region = region, .off = off, .dst = dst, .len = len };
 
 	return transport_read(region->tr, &io, 1);
+}
+
+int transport_load(struct region *region, uint64_t off, uint64_t *word_out)
+{
+	return transport_fetch(region, off, word_out, sizeof(*word_out));
 }
 
 static int word_result(const struct transport_atomic *op, uint64_t *old_out)

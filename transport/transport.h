@@ -371,6 +371,8 @@ RLV_MUST_CHECK int transport_cas_word(struct region *region, uint64_t off, uint6
 				      uint64_t value, uint64_t *old_out);
 RLV_MUST_CHECK int transport_faa_word(struct region *region, uint64_t off, uint64_t value,
 				      uint64_t *old_out);
+/* Reads len bytes. */
+RLV_MUST_CHECK int transport_fetch(struct region *region, uint64_t off, void *dst, uint32_t len);
 /* Writes words that nobody changes by CAS or FAA at that time (format, barrier). */
 RLV_MUST_CHECK int transport_store(struct region *region, uint64_t off, const void *src,
 				   uint32_t len);

@@ -155,17 +155,10 @@ int part_publish(const struct part_regions *regions)
 
 /* -------- open -------- */
 
-static int load_bytes(struct region *region, uint64_t off, void *dst, uint32_t len)
-{
-	struct transport_io io = { .region = region, .off = off, .dst = dst, .len = len };
-
-	return transport_read(region->tr, &io, 1);
-}
-
 static int load_superblock(struct region *region, uint32_t kind, uint32_t role,
 			   struct region_superblock *sb)
 {
-	int rc = region ? load_bytes(region, 0, sb, sizeof(*sb))
+	int rc = region ? transport_fetch(region, 0, sb, sizeof(*sb))
 			: error_set(-EINVAL, "part: one of its regions is missing");
 
 	if (rc)
@@ -354,7 +347,7 @@ int part_unmark(struct part *part)
 int part_life(struct part *part, struct part_life *life_out)
 {
 	struct region_superblock sb = { .magic = 0 };
-	int rc = load_bytes(part->regions.at[REGION_ROWS], 0, &sb, sizeof(sb));
+	int rc = transport_fetch(part->regions.at[REGION_ROWS], 0, &sb, sizeof(sb));
 
 	life_out->opener = sb.opener.word.raw;
 	life_out->is_sound = sb.recovered.word.raw == sb.opener.word.raw;
@@ -380,7 +373,7 @@ int part_mark_dirty(struct part *part)
 int part_rebuild_needed(struct part *part, bool *needed_out)
 {
 	struct part_words words;
-	int rc = load_bytes(part->tree, part->words_off, &words, sizeof(words));
+	int rc = transport_fetch(part->tree, part->words_off, &words, sizeof(words));
 
 	if (rc)
 		return rc;

@@ -105,22 +105,15 @@ int fifo_scan_find(struct fifo_scan *scan, uint32_t n, uint32_t *slots_out, uint
 		   uint32_t *found_out)
 {
 	struct found found = { .slots = slots_out, .words = words_out, .want = n };
-	struct region *tree = scan->shard->tree;
 	uint32_t blocks = scan->shard->desc.blocks, block;
 	uint64_t last = 0;
 	bool first = true;
 	int ret = 0;
 
-	for (uint32_t b = 0; ret == 0 && b < blocks; b += HEADERS_AT_ONCE) {
-		struct transport_io io = {
-			.region = tree,
-			.off = shard_header_off(scan->shard, b),
-			.dst = scan->headers + b,
-			.len = (uint32_t)min_u64(HEADERS_AT_ONCE, blocks - b) * 8,
-		};
-
-		ret = transport_read(tree->tr, &io, 1);
-	}
+	for (uint32_t b = 0; ret == 0 && b < blocks; b += HEADERS_AT_ONCE)
+		ret = transport_fetch(scan->shard->tree, shard_header_off(scan->shard, b),
+				      scan->headers + b,
+				      (uint32_t)min_u64(HEADERS_AT_ONCE, blocks - b) * 8);
 	while (ret == 0 && found.n < n && next_block(scan, last, first, &block)) {
 		ret = look_at(scan, block, &found);
 		last = block_seq(scan->headers[block]);

@@ -14,18 +14,14 @@
 
 int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out)
 {
-	struct transport *tr = shard->tree->tr;
 	struct transport_atomic ops[TRANSPORT_VECTOR];
 	uint64_t headers[TRANSPORT_VECTOR] = { 0 };
 	uint32_t closed = 0, blocks = shard->desc.blocks;
 
 	for (uint32_t first = 0; first < blocks; first += TRANSPORT_VECTOR) {
 		uint32_t n = (uint32_t)min_u64(TRANSPORT_VECTOR, blocks - first), n_ops = 0;
-		struct transport_io io = { .region = shard->tree,
-					   .off = shard_header_off(shard, first),
-					   .dst = headers,
-					   .len = n * 8 };
-		int rc = transport_read(tr, &io, 1);
+		int rc = transport_fetch(shard->tree, shard_header_off(shard, first), headers,
+					 n * 8);
 
 		for (uint32_t i = 0; !rc && i < n; i++)
 			if (block_is_open(headers[i]) &&
@@ -37,7 +33,7 @@ int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out
 					.value = headers[i] & ~BLOCK_OPEN,
 				};
 		if (!rc)
-			rc = transport_cas(tr, ops, n_ops);
+			rc = transport_cas(shard->tree->tr, ops, n_ops);
 		if (rc)
 			return rc;
 		/* A header that changed meanwhile belongs to another owner: seq never recurs. */

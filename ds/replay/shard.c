@@ -53,18 +53,10 @@ int shard_format(const struct part_regions *regions, const struct table_desc *de
 
 /* -------- open -------- */
 
-static bool same_bytes(const void *a, const void *b, size_t n)
-{
-	return memcmp(a, b, n) == 0;
-}
-
 int shard_open(const struct part_regions *regions, const struct table_desc *want,
 	       struct shard **shard_out)
 {
 	struct shard *shard = mem_aligned(WIRE_LINE, sizeof(*shard));
-	struct transport_io io = { .region = regions->at[REGION_TREE],
-				   .off = DESC_OFF,
-				   .len = sizeof(shard->desc) };
 	struct part_spec spec;
 	int rc;
 
@@ -73,14 +65,13 @@ int shard_open(const struct part_regions *regions, const struct table_desc *want
 	memset(shard, 0, sizeof(*shard));
 	shard->tree = regions->at[REGION_TREE];
 	shard->rows = regions->at[REGION_ROWS];
-	io.dst = &shard->desc;
 	/* The authoritative word first: a dropped shard is not read further. */
 	rc = part_check_live(regions, OBJECT_TABLE);
 	if (!rc)
-		rc = transport_read(shard->tree->tr, &io, 1);
+		rc = transport_fetch(shard->tree, DESC_OFF, &shard->desc, sizeof(shard->desc));
 	if (!rc)
 		rc = table_desc_check(&shard->desc);
-	if (!rc && want && !same_bytes(&shard->desc, want, sizeof(*want)))
+	if (!rc && want && !table_desc_is(&shard->desc, want))
 		rc = error_set(-EBADMSG,
 			       "shard %u: its descriptor is not the catalog's: it was changed, or "
 			       "the region is another shard's",

@@ -56,6 +56,9 @@ RLV_MUST_CHECK int table_name_check(const char *name);
  */
 RLV_MUST_CHECK int table_desc_check(const struct table_desc *desc);
 
+/* True if all bytes are equal, as for the crc: a NaN equals itself, and there is no padding. */
+bool table_desc_is(const struct table_desc *a, const struct table_desc *b);
+
 /* True if signature and options are equal. Ignores ids, uuid and offsets. */
 bool table_desc_same(const struct table_desc *a, const struct table_desc *b);
 

@@ -44,15 +44,6 @@ static void check_problem(struct check *check, uint64_t *count, const char *fmt,
 	va_end(args);
 }
 
-static int read_words(struct shard *shard, uint64_t off, void *words, uint64_t bytes)
-{
-	struct transport_io io = {
-		.region = shard->tree, .off = off, .dst = words, .len = (uint32_t)bytes
-	};
-
-	return transport_read(shard->tree->tr, &io, 1);
-}
-
 /* -------- words and slots -------- */
 
 static int check_words(struct check *check)
@@ -60,7 +51,8 @@ static int check_words(struct check *check)
 	struct shard_check_report *report = check->report;
 	struct shard_words words;
 	uint64_t epoch;
-	int rc = read_words(check->shard, check->shard->desc.words_off, &words, sizeof(words));
+	int rc = transport_fetch(check->shard->tree, check->shard->desc.words_off, &words,
+				 sizeof(words));
 
 	if (rc)
 		return rc;
@@ -148,12 +140,12 @@ static int check_header(struct check *check, uint32_t block)
 static int check_headers(struct check *check)
 {
 	const struct table_desc *desc = &check->shard->desc;
-	uint64_t off = desc->headers_off;
 	int rc = 0;
 
 	for (uint32_t b = 0; !rc && b < desc->blocks; b += CHUNK_WORDS)
-		rc = read_words(check->shard, off + b * 8ull, check->headers + b,
-				min_u64(CHUNK_WORDS, desc->blocks - b) * 8);
+		rc = transport_fetch(check->shard->tree, shard_header_off(check->shard, b),
+				     check->headers + b,
+				     (uint32_t)min_u64(CHUNK_WORDS, desc->blocks - b) * 8);
 	for (uint32_t b = 0; !rc && b < desc->blocks; b++)
 		if (check->headers[b]) /* 0: never claimed */
 			rc = check_header(check, b);
@@ -218,9 +210,8 @@ static int check_leaves(struct check *check, uint32_t view, uint32_t block)
 
 	for (uint32_t first = 0; first < rows; first += CHUNK_WORDS) {
 		uint32_t n = (uint32_t)min_u64(CHUNK_WORDS, rows - first);
-		int rc = read_words(check->shard,
-				    shard_leaf_off(check->shard, view, block * rows + first), words,
-				    n * 8);
+		uint64_t off = shard_leaf_off(check->shard, view, block * rows + first);
+		int rc = transport_fetch(check->shard->tree, off, words, n * 8);
 
 		if (rc)
 			return rc;

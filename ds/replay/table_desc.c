@@ -326,10 +326,11 @@ bool table_desc_unpack(const void *bytes, size_t len, struct table_desc *out)
 	return true;
 }
 
-/* Compares bytes, as the crc does: a NaN equals itself, and there is no padding. */
-static bool same_bytes(const void *a, const void *b, size_t n)
+bool table_desc_is(const struct table_desc *a, const struct table_desc *b)
 {
-	return memcmp(a, b, n) == 0;
+	const void *x = a, *y = b;
+
+	return memcmp(x, y, sizeof(*a)) == 0;
 }
 
 bool table_desc_same(const struct table_desc *a, const struct table_desc *b)
@@ -341,7 +342,7 @@ bool table_desc_same(const struct table_desc *a, const struct table_desc *b)
 	memset(y.uuid, 0, sizeof(y.uuid));
 	table_desc_seal(&x, 0);
 	table_desc_seal(&y, 0);
-	return same_bytes(&x, &y, sizeof(x));
+	return table_desc_is(&x, &y);
 }
 
 static int sizes_check(const struct table_desc *desc)
@@ -380,7 +381,7 @@ int table_desc_check(const struct table_desc *desc)
 		return error_prefix(-EPROTO, "table descriptor: ");
 	table_layout_regions(&again);
 	/* Every offset must follow from the other fields. */
-	if (desc->shard >= TABLE_MAX_SHARDS || !same_bytes(&again, desc, sizeof(again)))
+	if (desc->shard >= TABLE_MAX_SHARDS || !table_desc_is(&again, desc))
 		return error_set(-EPROTO, "table descriptor: its offsets contradict its sizes");
 	if (desc->block < table_block_min(desc, desc->tree.fanout[0]))
 		return error_set(

@@ -17,14 +17,6 @@
 
 #define WALK_WORDS 16384u /* words read at a time: whole groups of any fan-out */
 
-/* Reads n words of the region. */
-static int read_words(const struct sumtree *tree, uint64_t off, uint64_t *words, uint32_t n)
-{
-	struct transport_io io = { .region = tree->region, .off = off, .dst = words, .len = n * 8 };
-
-	return transport_read(tree->region->tr, &io, 1);
-}
-
 static int read_size(const struct sumtree *tree, struct epoch *ep, uint64_t *word_out)
 {
 	uint64_t off;
@@ -58,7 +50,8 @@ int sumtree_total(const struct sumtree *tree, struct epoch *ep, uint64_t *total_
 	int ret = epoch_read(ep);
 
 	if (ret == 0)
-		ret = read_words(tree, node_off(tree, ep->number & 1, top, 0), words, n);
+		ret = transport_fetch(tree->region, node_off(tree, ep->number & 1, top, 0), words,
+				      n * 8);
 	if (ret)
 		return ret;
 	for (uint32_t i = 0; i < n; i++)
@@ -105,13 +98,15 @@ static int walk_level(struct walk *walk, uint32_t level)
 	for (uint32_t i = 0; i < below; i += step) {
 		uint32_t n = (uint32_t)min_u64(step, below - i);
 		uint32_t parents = (uint32_t)div_up(n, fanout);
-		int ret = read_words(tree, off + (uint64_t)i * 8, walk->children, n);
+		int ret =
+			transport_fetch(tree->region, off + (uint64_t)i * 8, walk->children, n * 8);
 
 		if (ret == 0 && level == 1)
 			see_leaves(walk, n);
 		if (ret == 0)
-			ret = read_words(tree, node_off(tree, parity, level, i / fanout),
-					 walk->parents, parents);
+			ret = transport_fetch(tree->region,
+					      node_off(tree, parity, level, i / fanout),
+					      walk->parents, parents * 8);
 		if (ret)
 			return ret;
 		for (uint32_t p = 0; p < parents; p++) {

@@ -127,12 +127,9 @@ static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint3
 static int migrate_chunk(struct walk *walk, uint32_t first, uint32_t n)
 {
 	uint64_t words[TRANSPORT_VECTOR] = { 0 };
-	struct transport_io io = { .region = walk->tree->region,
-				   .off = walk->tree->leaves_off + first * 8ull,
-				   .dst = words,
-				   .len = n * 8 };
 	uint32_t left = n;
-	int rc = transport_read(walk->tree->region->tr, &io, 1);
+	int rc = transport_fetch(walk->tree->region, walk->tree->leaves_off + first * 8ull, words,
+				 n * 8);
 
 	while (!rc && left)
 		rc = try_migrate(walk, first, words, n, &left);

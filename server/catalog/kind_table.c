@@ -272,11 +272,8 @@ static int table_is_open(struct part *part, bool *is_open_out)
 	for (uint32_t first = 0; first < blocks; first += HEADERS_AT_ONCE) {
 		uint32_t n = blocks - first < HEADERS_AT_ONCE ? blocks - first : HEADERS_AT_ONCE;
 		uint64_t headers[HEADERS_AT_ONCE] = { 0 };
-		struct transport_io io = { .region = shard->tree,
-					   .off = shard_header_off(shard, first),
-					   .dst = headers,
-					   .len = n * 8 };
-		int ret = transport_read(shard->tree->tr, &io, 1);
+		int ret = transport_fetch(shard->tree, shard_header_off(shard, first), headers,
+					  n * 8);
 
 		if (ret)
 			return ret;
