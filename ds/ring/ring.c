@@ -19,6 +19,12 @@ struct glimpse {
 	uint64_t words[HEADERS_AHEAD];
 };
 
+/* A word of the tree region, which is addressable. */
+static struct rword64 *word_at(const struct shard *shard, uint64_t off)
+{
+	return (struct rword64 *)(void *)(shard->tree->base + off);
+}
+
 /* -------- ticket -------- */
 
 /*
@@ -67,38 +73,6 @@ static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *ne
 	return 0;
 }
 
-/* -------- queue -------- */
-
-/* Checks the leaves of a queue; rows before the first window hold no item. */
-static int leaves_are_taken(const struct block *blk, uint32_t v, bool *taken_out)
-{
-	const struct access *acc = blk->acc;
-	uint32_t head = acc->shard->desc.views[v].window - 1;
-	uint64_t leaves_off = shard_leaf_off(acc->shard, v, blk->first + head);
-	uint64_t words[512] = { 0 };
-	uint32_t left = acc->shard->desc.block - head;
-
-	while (left) {
-		uint32_t n = (uint32_t)min_u64(left, ARRAY_LEN(words));
-		struct transport_io io = { .region = acc->shard->tree,
-					   .off = leaves_off,
-					   .dst = words,
-					   .len = n * (uint32_t)sizeof(words[0]) };
-		int rc = transport_read(acc->shard->tree->tr, &io, 1);
-
-		if (rc)
-			return rc;
-		for (uint32_t i = 0; i < n; i++)
-			if (leaf_priority(words[i])) {
-				*taken_out = false;
-				return 0;
-			}
-		leaves_off += io.len;
-		left -= n;
-	}
-	return 0;
-}
-
 /* -------- claim -------- */
 
 /*
@@ -122,22 +96,25 @@ static int close_header(const struct block *blk, uint64_t *old_out)
 }
 
 /*
- * The leaves of queues are read before the CAS: no leaf of a closed block becomes non-zero, and if the
- * block is claimed in between the CAS fails.
+ * Opens the header in place. The leaves of queues are read before the CAS: no leaf of a closed block
+ * becomes non-zero, and if the block is claimed in between the CAS fails. Rows before the first window
+ * hold no item. -EAGAIN: a queue has an item in the block.
  */
-static int try_header(const struct block *blk, uint64_t seen, uint64_t *old_out)
+static int open_in_place(const struct block *blk, uint64_t seen, uint64_t *old_out)
 {
 	const struct access *acc = blk->acc;
-	const struct table_desc *desc = &acc->shard->desc;
-	bool taken = true;
-	int rc = 0;
+	const struct shard *shard = acc->shard;
 
-	for (uint32_t v = 0; !rc && taken && v < desc->n_views; v++)
-		if (ring_view_is_queue(&desc->views[v]))
-			rc = leaves_are_taken(blk, v, &taken);
-	if (rc || !taken)
-		return rc ? rc : -EAGAIN;
-	return transport_cas_word(acc->shard->tree, shard_header_off(acc->shard, blk->index), seen,
+	for (uint32_t v = 0; v < shard->desc.n_views; v++) {
+		const struct view_desc *view = &shard->desc.views[v];
+
+		for (uint32_t i = view->window - 1;
+		     ring_view_is_queue(view) && i < shard->desc.block; i++)
+			if (leaf_priority(rword64_load_acquire(
+				    word_at(shard, shard_leaf_off(shard, v, blk->first + i)))))
+				return -EAGAIN;
+	}
+	return transport_cas_word(shard->tree, shard_header_off(shard, blk->index), seen,
 				  block_make(true, acc->owner, blk->seq), old_out);
 }
 
@@ -151,7 +128,7 @@ static int open_header(const struct access *acc, struct block *blk, uint64_t see
 		if (block_is_open(seen) || (block_seq(seen) >= blk->seq && seen))
 			return -EAGAIN;
 		rc = acc->chained ? ring_open_chained(blk, seen, &old)
-				  : try_header(blk, seen, &old);
+				  : open_in_place(blk, seen, &old);
 		if (rc && rc != -EAGAIN)
 			close_header(blk, &old); /* it may be open */
 		if (rc || old == seen)
@@ -190,57 +167,18 @@ static int take_block(struct access *acc, struct block *blk, struct ring_counter
 			 desc->shard);
 }
 
-/* Retries from the word found: samplers may still count on words of the last lap. */
-static int swap_counts(struct transport *tr, struct transport_atomic *ops, uint32_t n)
+/* Sets the counts of a block in place. Samplers may still count on words of the last lap. */
+static void reset_counts(const struct block *blk, uint64_t counts_off)
 {
-	while (n) {
-		uint32_t failed = 0;
-		int rc = transport_cas(tr, ops, n);
+	const struct shard *shard = blk->acc->shard;
 
-		if (rc)
-			return rc;
-		for (uint32_t i = 0; i < n; i++) {
-			if (ops[i].status == ATOMIC_DONE && ops[i].old == ops[i].expected)
-				continue;
-			ops[failed] = ops[i];
-			if (ops[i].status == ATOMIC_DONE)
-				ops[failed].expected = ops[i].old;
-			failed++;
-		}
-		n = failed;
+	for (uint32_t i = 0; i < shard->desc.block; i++) {
+		struct rword64 *count = word_at(shard, counts_off + ((uint64_t)blk->first + i) * 8);
+		uint64_t seen = rword64_load_relaxed(count);
+
+		while (!rword64_cas(count, &seen, count_make(blk->gen, 0)))
+			;
 	}
-	return 0;
-}
-
-static int reset_counts(const struct block *blk, uint64_t off)
-{
-	struct region *tree = blk->acc->shard->tree;
-	struct transport_atomic ops[TRANSPORT_VECTOR];
-	uint64_t words[TRANSPORT_VECTOR];
-	uint32_t left = blk->acc->shard->desc.block;
-
-	while (left) {
-		uint32_t n = (uint32_t)min_u64(left, TRANSPORT_VECTOR);
-		struct transport_io io = { .region = tree,
-					   .off = off,
-					   .dst = words,
-					   .len = n * (uint32_t)sizeof(words[0]) };
-		int rc = transport_read(tree->tr, &io, 1);
-
-		if (rc)
-			return rc;
-		for (uint32_t i = 0; i < n; i++)
-			ops[i] = (struct transport_atomic){ .region = tree,
-							    .off = off + i * sizeof(words[0]),
-							    .expected = words[i],
-							    .value = count_make(blk->gen, 0) };
-		rc = swap_counts(tree->tr, ops, n);
-		if (rc)
-			return rc;
-		off += io.len;
-		left -= n;
-	}
-	return 0;
 }
 
 int ring_claim(struct access *acc, struct block *blk, struct ring_counters *counters)
@@ -266,7 +204,7 @@ int ring_claim(struct access *acc, struct block *blk, struct ring_counters *coun
 
 		rc = sumtree_claim(&acc->shard->trees[v], &acc->epoch, &run, acc->deltas[v]);
 		if (!rc && counts_off)
-			rc = reset_counts(&mine, counts_off + (uint64_t)mine.first * 8);
+			reset_counts(&mine, counts_off);
 	}
 	if (rc == -EIO) {
 		marked = part_mark_dirty(&acc->shard->part);
@@ -287,29 +225,17 @@ err_close_block:
 }
 
 /*
- * B1 pairs with B2: the items of the block, then its close. It is posted: its answer is needed only
- * by the next claim. A transport that completes on post gives it at once; a round trip is never
- * waited for.
+ * B1 pairs with B2: the items of the block, then its close. Over a wire it is posted: its answer is
+ * needed only by the next claim.
  */
 int ring_close(struct block *blk)
 {
-	const struct access *acc = blk->acc;
-	struct region *tree = acc->shard->tree;
-	uint64_t open = block_make(true, acc->owner, blk->seq), ticket, old;
-	uint64_t closed = block_make(false, acc->owner, blk->seq);
-	struct transport_wr wr = { .verb = VERB_CAS };
+	uint64_t closed = block_make(false, blk->acc->owner, blk->seq), old;
 	int rc;
 
-	if (acc->chained)
+	if (blk->acc->chained)
 		return ring_close_chained(blk);
-	wr.atomic.region = tree;
-	wr.atomic.off = shard_header_off(acc->shard, blk->index);
-	wr.atomic.expected = open;
-	wr.atomic.value = closed;
-	rc = transport_submit(tree->tr, &wr, 1, SUBMIT_ORDERED, &ticket);
-	old = wr.atomic.old == open ? closed : wr.atomic.old;
-	if (rc == -EIO || (!rc && wr.atomic.status != ATOMIC_DONE))
-		rc = close_header(blk, &old);
+	rc = close_header(blk, &old);
 	if (rc)
 		return rc;
 	blk->acc = NULL;
@@ -368,21 +294,17 @@ static int count_written(const struct shard *shard, uint32_t block, uint64_t hea
 {
 	const struct table_desc *desc = &shard->desc;
 	uint32_t gen = block_gen(block_seq(header), desc->blocks);
+	uint64_t gen_off = desc->tail_off + offsetof(struct row_tail, gen);
 	uint32_t least = 0, most = desc->block;
 	uint64_t tail = 0; /* gen and crc */
 	int rc = 0;
 
 	while (rc == 0 && least < most) {
 		uint32_t middle = least + (most - least) / 2;
-		struct transport_io io = {
-			.region = shard->rows,
-			.off = shard_row_off(shard, block * desc->block + middle) + desc->tail_off +
-			       offsetof(struct row_tail, gen),
-			.dst = &tail,
-			.len = sizeof(tail),
-		};
 
-		rc = transport_read(shard->rows->tr, &io, 1);
+		rc = transport_load(shard->rows,
+				    shard_row_off(shard, block * desc->block + middle) + gen_off,
+				    &tail);
 		if (rc == 0 && (uint32_t)tail == gen)
 			least = middle + 1;
 		else
@@ -399,12 +321,9 @@ int ring_trace(const struct shard *shard, uint64_t *trace_inout)
 	int rc = 0;
 
 	for (uint32_t first = 0; rc == 0 && first < shard->desc.blocks; first += n) {
-		struct transport_io io = { .region = shard->tree, .dst = headers };
-
 		n = (uint32_t)min_u64(shard->desc.blocks - first, HEADERS_AT_ONCE);
-		io.off = shard_header_off(shard, first);
-		io.len = n * (uint32_t)sizeof(*headers);
-		rc = transport_read(shard->tree->tr, &io, 1);
+		rc = transport_fetch(shard->tree, shard_header_off(shard, first), headers,
+				     n * (uint32_t)sizeof(*headers));
 		for (uint32_t i = 0; rc == 0 && i < n; i++) {
 			if (!block_is_open(headers[i]))
 				continue;

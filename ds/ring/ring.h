@@ -37,9 +37,7 @@ struct ring_counters {
  * Errors: -EAGAIN (no block is free after as many tickets as there are blocks), -EIO (an answer
  * was lost); after an error no block is held.
  * Cost: over a wire 3 phases for any number of views: FAA with header read, header CAS with leaf
- * read, leaf CAS; 1 more with queues; 2 for each skipped block. In place 4 are counted: header
- * CAS and leaf read apart, the last two again for each further view, 1 more for each queue, 2
- * for each view with counts.
+ * read, leaf CAS; 1 more with queues; 2 for each skipped block.
  */
 RLV_MUST_CHECK int ring_claim(struct access *acc, struct block *blk,
 			      struct ring_counters *counters);
