@@ -7,7 +7,7 @@
 
 #include "base/bits.h"
 
-#include "transport/attach/backing.h"
+#include "transport/attach/target.h"
 #include "transport/shm/shm.h"
 #include "transport/transport.h"
 #if RLV_HAVE_VERBS
@@ -43,7 +43,7 @@ static const struct kind {
 	int (*target_open)(const struct target_opts *opts, struct transport_target **tg_out);
 } kinds[] = {
 	{ "embed", "", shm_open_embed, NULL },
-	{ "shm", "PATH", shm_open_socket, backing_open },
+	{ "shm", "PATH", shm_open_socket, target_open },
 	{ "verbs", "HOST:PORT", verbs_open, verbs_target_open },
 };
 

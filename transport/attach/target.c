@@ -16,7 +16,6 @@
 
 #include "transport/fork.h"
 #include "transport/pool/map.h"
-#include "transport/attach/backing.h"
 #include "transport/attach/pidfd.h"
 #include "transport/attach/serve.h"
 #include "wire/region.h"
@@ -24,7 +23,7 @@
 LOCK_ROLE(target_role, "shm target", LOCK_RANK_CHANNEL);
 static LOCK_ROLE(making_role, "regions of a target", LOCK_RANK_REGION);
 
-static struct target *backing_target_of(struct transport_target *tg)
+static struct target *target_at(struct transport_target *tg)
 {
 	return (struct target *)tg;
 }
@@ -58,7 +57,7 @@ static LOCK_UNCHECKED void target_unref(struct target *target)
 
 static void shm_target_close(struct transport_target *tg)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 
 	if (!fork_happened(target->forks)) {
 		lock_acquire(&target->lock, &target_role);
@@ -124,6 +123,7 @@ int target_check_grant(struct target *target, uint64_t client_id, const struct r
 		return -ENOENT;
 	map_out->off = slot->off;
 	map_out->size = slot->len ? slot->len : map_out->region->info.size;
+	map_out->base = map_out->region->info.base + map_out->off;
 	return mempool_is_broken(map_out->region) ? mempool_refuse_broken(map_out->region) : 0;
 }
 
@@ -161,6 +161,8 @@ int target_attach(struct target *target, uint64_t client_id, const struct region
 {
 	int ret;
 
+	if (fork_happened(target->forks))
+		return fork_error("target");
 	lock_acquire(&target->lock, &target_role);
 	ret = target->closed ? error_set(-EHOSTDOWN, "the target is closed")
 			     : target_check_grant(target, client_id, grant, map_out);
@@ -181,6 +183,18 @@ void target_detach(struct target *target, struct mempool_region *region)
 	lock_release(&target->lock, &target_role);
 }
 
+bool target_knows(struct target *target, uint64_t client_id)
+{
+	bool known;
+
+	if (fork_happened(target->forks))
+		return false;
+	lock_acquire(&target->lock, &target_role);
+	known = clients_find(&target->clients, client_id) != NULL;
+	lock_release(&target->lock, &target_role);
+	return known;
+}
+
 int target_persist(struct target *target, struct mempool_region *region, uint64_t off, uint64_t len)
 {
 	if (!target->pool->ops->persist)
@@ -193,7 +207,7 @@ int target_persist(struct target *target, struct mempool_region *region, uint64_
 
 static int shm_register(struct transport_target *tg, struct target_region *spec)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 	struct mempool_region *region = NULL;
 	int ret;
 
@@ -215,7 +229,7 @@ static int shm_register(struct transport_target *tg, struct target_region *spec)
 
 static int shm_unregister(struct transport_target *tg, uint32_t id)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 	struct mempool_region *region = NULL;
 	int ret;
 
@@ -239,7 +253,7 @@ static int shm_unregister(struct transport_target *tg, uint32_t id)
 
 static int shm_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 	size_t room = *n_inout, n = 0;
 
 	if (fork_happened(target->forks))
@@ -270,7 +284,7 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 				   .rights = rights,
 				   .off = range->off,
 				   .len = range->len };
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 	const struct mempool_region *region;
 	uint64_t end;
 	int ret;
@@ -300,7 +314,7 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 
 static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
@@ -331,7 +345,7 @@ static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(tar
 static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
 		     enum fence_result *result_out)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 	const struct client *client;
 	uint64_t deadline;
 	bool here, dead;
@@ -378,7 +392,7 @@ static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence
 
 static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t off, uint64_t len)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 	struct mempool_region *region;
 	int ret = 0;
 
@@ -403,7 +417,7 @@ static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t
 
 static int shm_identity(struct transport_target *tg, struct pool_identity *out)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
@@ -416,7 +430,7 @@ static int shm_identity(struct transport_target *tg, struct pool_identity *out)
 static int shm_own(struct transport_target *tg, const uint8_t store_uuid[16],
 		   const char *store_name)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 	int ret = 0;
 
 	if (fork_happened(target->forks))
@@ -430,7 +444,7 @@ static int shm_own(struct transport_target *tg, const uint8_t store_uuid[16],
 
 static bool shm_alone(struct transport_target *tg, uint32_t id)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 	struct mempool_region *region;
 	bool alone;
 
@@ -446,7 +460,7 @@ static bool shm_alone(struct transport_target *tg, uint32_t id)
 
 static int shm_listen(struct transport_target *tg, const char *address)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 	int ret;
 
 	if (fork_happened(target->forks))
@@ -471,12 +485,12 @@ static int shm_listen(struct transport_target *tg, const char *address)
 
 static const char *shm_uri(struct transport_target *tg)
 {
-	return backing_target_of(tg)->uri;
+	return target_at(tg)->uri;
 }
 
 static int shm_poll_fd(struct transport_target *tg)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 	int fd;
 
 	if (fork_happened(target->forks))
@@ -489,8 +503,8 @@ static int shm_poll_fd(struct transport_target *tg)
 
 static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
 {
-	struct target *target = backing_target_of(tg);
-	struct pollfd ready = { .fd = shm_poll_fd(tg), .events = POLLIN };
+	struct target *target = target_at(tg);
+	struct pollfd ready = { .fd = tg->ops->poll_fd(tg), .events = POLLIN };
 	int64_t most = timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)timeout_ns;
 	int ret;
 
@@ -507,7 +521,7 @@ static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
 
 static void shm_stats(struct transport_target *tg, struct target_stats *out)
 {
-	struct target *target = backing_target_of(tg);
+	struct target *target = target_at(tg);
 
 	*out = (struct target_stats){ .page_kind = "" };
 	if (fork_happened(target->forks))
@@ -529,7 +543,7 @@ static void shm_stats(struct transport_target *tg, struct target_stats *out)
 	lock_release(&target->lock, &target_role);
 }
 
-static const struct transport_target_ops target_ops = {
+const struct transport_target_ops target_ops = {
 	.name = "shm",
 	.listen = shm_listen,
 	.uri = shm_uri,
@@ -552,14 +566,15 @@ static const struct transport_target_ops target_ops = {
 struct target *target_of(struct transport_target *tg)
 {
 	if (tg->ops == &target_ops)
-		return backing_target_of(tg);
+		return target_at(tg);
 	(void)error_set(-EINVAL, "target is of kind %s, not shm", tg->ops->name);
 	return NULL;
 }
 
-LOCK_UNCHECKED int backing_open(const struct target_opts *opts, struct transport_target **tg_out)
+LOCK_UNCHECKED int target_new(size_t bytes, const struct target_opts *opts,
+			      struct target **target_out)
 {
-	struct target *target = mem_zalloc(sizeof(*target));
+	struct target *target = mem_zalloc(bytes);
 	uint64_t incarnation = opts->incarnation;
 	int ret;
 
@@ -583,6 +598,16 @@ LOCK_UNCHECKED int backing_open(const struct target_opts *opts, struct transport
 	lock_init(&target->lock, &target_role);
 	lock_init(&target->making, &making_role);
 	atomic_store_explicit(&target->refs, 1, memory_order_relaxed);
-	*tg_out = &target->tg;
+	*target_out = target;
 	return 0;
+}
+
+int target_open(const struct target_opts *opts, struct transport_target **tg_out)
+{
+	struct target *target;
+	int ret = target_new(sizeof(*target), opts, &target);
+
+	if (ret == 0)
+		*tg_out = &target->tg;
+	return ret;
 }

@@ -1,5 +1,9 @@
 /*
- * target.h - the backing target as the initiators of its process and its socket see it.
+ * target.h - a node's pool, its grants and its clients: the target of kind shm, and the first part of the
+ * target of any wire. Within transport/ only.
+ *
+ * A wire's target keeps the pool's memory open to devices, too: it attaches what a grant names, so that
+ * the memory is not given to anybody else while a device can still reach it.
  *
  * One lock guards the pool, the grants, the clients and the sockets; the data path never takes it.
  * It is held for moments only: what takes as long as a region is large (zeroing, persisting, giving
@@ -23,6 +27,7 @@ extern const struct lock_role target_role;
 
 struct serve;
 
+/* A wire's target begins with it, and has target_ops with some of them replaced. */
 struct target {
 	struct transport_target tg;
 	struct lock lock;
@@ -45,15 +50,29 @@ struct target_map {
 	struct mempool_region *region;
 	uint32_t rights;
 	uint64_t off, size; /* the range of it that was granted */
+	uint8_t *base;      /* of that range */
 };
+
+extern const struct transport_target_ops target_ops;
+
+/* Makes one of `bytes` zeroed bytes. opts: complete. Errors: those of transport_target_open. */
+RLV_MUST_CHECK int target_new(size_t bytes, const struct target_opts *opts,
+			      struct target **target_out);
+
+/* The target of kind shm. */
+RLV_MUST_CHECK int target_open(const struct target_opts *opts, struct transport_target **tg_out);
 
 /* An initiator of this process; the target's memory lives until it leaves. */
 RLV_MUST_CHECK int target_join(struct target *target, uint64_t client_id);
 void target_leave(struct target *target, uint64_t client_id);
 
+/* Thread: any. -EACCES, -EPROTO, -ESTALE: the grant is not good. */
 RLV_MUST_CHECK int target_attach(struct target *target, uint64_t client_id,
 				 const struct region_grant *grant, struct target_map *map_out);
 void target_detach(struct target *target, struct mempool_region *region);
+
+/* True if the client is known: it is of this process, or has a socket. */
+bool target_knows(struct target *target, uint64_t client_id);
 
 RLV_MUST_CHECK int target_persist(struct target *target, struct mempool_region *region,
 				  uint64_t off, uint64_t len);

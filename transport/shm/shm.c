@@ -233,7 +233,7 @@ static int shm_attach(struct transport *tr, const struct region_grant *grant,
 			.rights = map.rights,
 			.size = map.size,
 			.incarnation = shm->target->tg.incarnation,
-			.base = map.region->info.base + map.off,
+			.base = map.base,
 		};
 	}
 	return add_region(shm, mine, ret, region_out);

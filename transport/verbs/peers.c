@@ -39,7 +39,7 @@ int peers_open(const struct peers_opts *opts, struct peers **peers_out)
 	if (ret == 0)
 		ret = verbs_device_get(calls, opts->context, &peers->device);
 	if (ret == 0)
-		ret = rights_init(&peers->rights, peers->device, opts->backing);
+		ret = rights_init(&peers->rights, peers->device, opts->target);
 	if (ret)
 		goto err_close;
 	peers->channel = calls->create_comp_channel(opts->context);
@@ -237,7 +237,7 @@ static int accept_qp(struct peer *peer, struct rdma_cm_id *id, const struct rdma
 	};
 
 	memcpy(message.welcome.boot_id, peers->boot_id, sizeof(message.welcome.boot_id));
-	if (backing_is_persistent(peers->rights.backing))
+	if (peers->rights.target->pool->persistent)
 		message.welcome.flags = VERBS_PERSISTENT;
 	message_seal(&message, VERBS_WELCOME);
 	if (peers->device->calls->cm_accept(id, &mine))
@@ -357,7 +357,7 @@ uint32_t peers_count_clients(const struct peers *peers)
 	/* each client is counted at its last link */
 	for (const struct peer *peer = peers->first; peer; peer = peer->next)
 		n += !find_client(peer->next, peer->client_id) &&
-		     !backing_knows(peers->rights.backing, peer->client_id);
+		     !target_knows(peers->rights.target, peer->client_id);
 	return n;
 }
 
@@ -372,14 +372,14 @@ void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region)
 		if (peer->client_id != client_id)
 			continue;
 		/* A pending ATTACH of the region ends the link: no key of it becomes valid. */
-		if (peer->binding && peer->binding->region.info.id == region) {
+		if (peer->binding && peer->binding->map.region->info.id == region) {
 			peers_drop(peers, peer);
 			continue;
 		}
 		while (*at) {
 			struct opening *opening = *at;
 
-			if (opening->region.info.id != region) {
+			if (opening->map.region->info.id != region) {
 				at = &opening->next;
 				continue;
 			}

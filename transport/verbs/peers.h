@@ -51,7 +51,7 @@ struct peers {
 struct peers_opts {
 	struct ibv_context *context;
 	const struct verbs_calls *calls;
-	struct transport_target *backing; /* borrowed */
+	struct target *target; /* borrowed */
 	const struct clock *clock;
 	uint64_t incarnation;
 	const struct alloc_hooks *buffers; /* of chunks; borrowed */
@@ -80,7 +80,7 @@ bool peers_fence(struct peers *peers, uint64_t client_id);
 
 bool peers_have(const struct peers *peers, uint64_t client_id);
 
-/* Number of connected clients that the backing does not know. */
+/* Number of connected clients that the target itself does not know. */
 uint32_t peers_count_clients(const struct peers *peers);
 
 /* Takes a region back from a client. */

@@ -48,10 +48,10 @@ static int request_answer(struct peer *peer, uint32_t request, int status,
 	attached->request = request;
 	attached->status = status;
 	if (opening) {
-		attached->region = opening->region.info.id;
-		attached->rights = opening->region.rights;
-		attached->address = (uintptr_t)opening->region.info.base;
-		attached->size = opening->region.info.size;
+		attached->region = opening->map.region->info.id;
+		attached->rights = opening->map.rights;
+		attached->address = (uintptr_t)opening->map.base;
+		attached->size = opening->map.size;
 		memcpy(attached->key, opening->keys, sizeof(opening->keys));
 	} else {
 		(void)snprintf(attached->text, VERBS_TEXT_BYTES, "%.*s", VERBS_TEXT_BYTES - 1,
@@ -82,7 +82,7 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 {
 	struct rights *rights = &peer->all->rights;
 	struct region_grant grant = { .bytes = ask->grant_bytes };
-	struct backing_region region = { 0 };
+	struct target_map map = { 0 };
 	struct opening *opening = NULL;
 	int ret;
 
@@ -91,7 +91,7 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 				 "request %u: its link is not complete, or its number is in use",
 				 ask->request);
 	memcpy(grant.data, ask->grant, ask->grant_bytes);
-	ret = backing_hold(rights->backing, peer->client_id, &grant, &region);
+	ret = target_attach(rights->target, peer->client_id, &grant, &map);
 	if (ret)
 		return request_answer(peer, ask->request, ret, NULL);
 	peer->all->n_unproved -= !peer->proved;
@@ -100,9 +100,9 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 		ret = error_set(-ENOSPC, "client %llu has %u regions open on one link",
 				(unsigned long long)peer->client_id, peer->n_openings);
 	else
-		ret = rights_open(rights, peer->domain, peer->n_qps, &region, &opening);
+		ret = rights_open(rights, peer->domain, peer->n_qps, &map, &opening);
 	if (ret) {
-		backing_release(rights->backing, &region);
+		target_detach(rights->target, map.region);
 		return request_answer(peer, ask->request, ret, NULL);
 	}
 	opening->request = ask->request;
@@ -128,7 +128,7 @@ static void on_detach(struct peer *peer, const struct verbs_detach *ask)
 	struct opening **at = request_find(peer, ask->request);
 	struct opening *opening = *at;
 
-	if (!opening || opening->region.info.id != ask->region)
+	if (!opening || opening->map.region->info.id != ask->region)
 		return;
 	*at = opening->next;
 	peer->n_openings--;

@@ -18,10 +18,9 @@ struct rights_region {
 	bool removed; /* from the pool */
 };
 
-int rights_init(struct rights *rights, struct verbs_device *device,
-		struct transport_target *backing)
+int rights_init(struct rights *rights, struct verbs_device *device, struct target *target)
 {
-	*rights = (struct rights){ .device = device, .backing = backing };
+	*rights = (struct rights){ .device = device, .target = target };
 	rights->windows = device->caps.bound_windows;
 	rights->regions = mem_array(RPTR_MAX_REGION + 1, sizeof(*rights->regions));
 	if (!rights->regions)
@@ -107,9 +106,8 @@ static int opening_make_windows(struct rights *rights, struct opening *opening)
 /* Remote writes and atomics need local writes, says the specification. */
 static int opening_register(struct rights *rights, struct ibv_pd *domain, struct opening *opening)
 {
-	const struct target_region *info = &opening->region.info;
-	const struct mem mem = { .ptr = info->base, .len = info->size };
-	int access = access_of(opening->region.rights);
+	const struct mem mem = { .ptr = opening->map.base, .len = opening->map.size };
+	int access = access_of(opening->map.rights);
 	int ret;
 
 	if (access & ~IBV_ACCESS_REMOTE_READ)
@@ -137,7 +135,7 @@ static void opening_end_windows(struct rights *rights, struct opening *opening)
 }
 
 int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
-		struct backing_region *region, struct opening **opening_out)
+		const struct target_map *map, struct opening **opening_out)
 {
 	struct opening *opening = mem_zalloc(sizeof(*opening));
 	int ret;
@@ -145,7 +143,7 @@ int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 	if (!opening)
 		return error_set(-ENOMEM, "cannot allocate memory for an attachment");
 	opening->n = n;
-	opening->region = *region;
+	opening->map = *map;
 	ret = rights->windows ? opening_make_windows(rights, opening)
 			      : opening_register(rights, domain, opening);
 	if (ret) {
@@ -153,8 +151,7 @@ int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 		mem_free(opening);
 		return ret;
 	}
-	rights->regions[region->info.id].openings++;
-	*region = (struct backing_region){ 0 };
+	rights->regions[map->region->info.id].openings++;
 	*opening_out = opening;
 	return 0;
 }
@@ -163,7 +160,7 @@ int rights_bind(struct rights *rights, struct opening *opening, uint32_t i, stru
 		uint64_t wr_id)
 {
 	struct ibv_mw *window = opening->windows[i];
-	const struct target_region *info = &opening->region.info;
+	const struct target_map *map = &opening->map;
 	struct ibv_send_wr wr = { .wr_id = wr_id,
 				  .opcode = IBV_WR_BIND_MW,
 				  .send_flags = IBV_SEND_SIGNALED };
@@ -173,10 +170,10 @@ int rights_bind(struct rights *rights, struct opening *opening, uint32_t i, stru
 	opening->keys[i] = ibv_inc_rkey(window->rkey);
 	wr.bind_mw.mw = window;
 	wr.bind_mw.rkey = opening->keys[i];
-	wr.bind_mw.bind_info.mr = rights->regions[info->id].mr;
-	wr.bind_mw.bind_info.addr = (uintptr_t)info->base;
-	wr.bind_mw.bind_info.length = info->size;
-	wr.bind_mw.bind_info.mw_access_flags = (unsigned)access_of(opening->region.rights);
+	wr.bind_mw.bind_info.mr = rights->regions[map->region->info.id].mr;
+	wr.bind_mw.bind_info.addr = (uintptr_t)map->base;
+	wr.bind_mw.bind_info.length = map->size;
+	wr.bind_mw.bind_info.mw_access_flags = (unsigned)access_of(map->rights);
 	ret = ibv_post_send(qp, &wr, &bad);
 	if (ret)
 		return error_set(-ret, "device %s: binding a memory window: %s",
@@ -186,14 +183,14 @@ int rights_bind(struct rights *rights, struct opening *opening, uint32_t i, stru
 
 void rights_close(struct rights *rights, struct opening *opening)
 {
-	struct rights_region *mine = &rights->regions[opening->region.info.id];
+	struct rights_region *mine = &rights->regions[opening->map.region->info.id];
 
 	opening_end_windows(rights, opening);
 	if (verbs_device_deregister(rights->device, opening->mr) && opening->mr)
 		rights->n_mrs--;
 	mine->openings--;
 	(void)verbs_device_deregister(rights->device, take_unneeded(rights, mine));
-	backing_release(rights->backing, &opening->region);
+	target_detach(rights->target, opening->map.region);
 	mem_free(opening);
 }
 

@@ -8,7 +8,7 @@
  *             and each opening a registration in it. A key works on that peer's queue pairs alone.
  *
  * Either way the queue pairs of one peer cannot use the keys of another, and a key ends with its
- * opening. An opening holds its region (transport/attach/backing.h), and is closed before the queue
+ * opening. An opening holds its region (target_attach), and is closed before the queue
  * pairs that it is open to are destroyed: a device may wait for the windows of a queue pair.
  *
  * Not locked: the target does that.
@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "transport/attach/backing.h"
+#include "transport/attach/target.h"
 #include "transport/verbs/device.h"
 #include "wire/verbs_layout.h"
 
@@ -27,8 +27,8 @@ struct rights_region;
 
 struct rights {
 	struct verbs_device *device; /* borrowed */
-	struct transport_target *backing;
-	bool windows; /* else domains */
+	struct target *target;       /* borrowed */
+	bool windows;                /* else domains */
 	struct rights_region *regions;
 	uint32_t n_mrs, n_windows; /* held now */
 };
@@ -37,7 +37,7 @@ struct rights {
 struct opening {
 	struct opening *next; /* of its peer: the peer's */
 	uint32_t request;
-	struct backing_region region;
+	struct target_map map;
 	uint32_t n; /* queue pairs */
 	uint32_t keys[VERBS_LINK_QPS];
 	struct ibv_mw *windows[VERBS_LINK_QPS];
@@ -46,7 +46,7 @@ struct opening {
 
 /* Uses windows if the device has them; otherwise logs that and uses domains. -ENOMEM. */
 RLV_MUST_CHECK int rights_init(struct rights *rights, struct verbs_device *device,
-			       struct transport_target *backing);
+			       struct target *target);
 
 /* All openings must be closed. A second call is a no-op. */
 void rights_fini(struct rights *rights);
@@ -68,12 +68,12 @@ void rights_add(struct rights *rights, uint32_t region, struct ibv_mr *mr);
 struct ibv_mr *rights_remove(struct rights *rights, uint32_t region);
 
 /*
- * Opens a region, which is then the opening's (region is zeroed), to n queue pairs. The keys are
+ * Opens a range, which is then the opening's, to n queue pairs. The keys are
  * good once rights_bind has been done for each of them, where windows are in use. domain: the
- * peer's. On failure the region stays the caller's. -ENOMEM, -ENOSPC.
+ * peer's. On failure the range stays the caller's. -ENOMEM, -ENOSPC.
  */
 RLV_MUST_CHECK int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
-			       struct backing_region *region, struct opening **opening_out);
+			       const struct target_map *map, struct opening **opening_out);
 
 /* Starts to bind the i-th window, on its queue pair; done at the completion with wr_id. */
 RLV_MUST_CHECK int rights_bind(struct rights *rights, struct opening *opening, uint32_t i,

@@ -1,10 +1,9 @@
 /*
- * target.c - the target's operations: those of its backing, and RDMA beside them.
+ * target.c - the target's operations: those of every target, and RDMA beside them.
  */
 #include "transport/verbs/target.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -21,19 +20,16 @@
 static LOCK_ROLE(role, "verbs target", LOCK_RANK_OBJECT);
 
 struct verbs_target {
-	struct transport_target tg;
+	struct target base;
+	struct transport_target_ops ops; /* those of base, and ours in the place of some */
 	struct lock lock;
-	const struct clock *clock;
 	const struct verbs_calls *calls;
-	struct transport_target *backing;
-	uint32_t forks; /* fork_generation of its birth */
 	const struct alloc_hooks *buffers;
 	struct listener *listener LOCK_GUARDED_BY(role); /* NULL until it listens */
 	struct peers *peers LOCK_GUARDED_BY(role);       /* likewise */
 	int epoll LOCK_GUARDED_BY(role);                 /* -1 likewise */
 	int timer LOCK_GUARDED_BY(role);       /* of looks at links that are silent; -1 likewise */
-	uint64_t fences LOCK_GUARDED_BY(role); /* of clients that the backing never saw */
-	char uri[TRANSPORT_URI_BYTES];
+	uint64_t fences LOCK_GUARDED_BY(role); /* of clients that base never saw */
 };
 
 static struct verbs_target *verbs_target_of(struct transport_target *tg)
@@ -61,7 +57,7 @@ static int verbs_register(struct transport_target *tg, struct target_region *spe
 	struct target_region made = *spec;
 	struct ibv_mr *mr = NULL;
 	struct rights *rights;
-	int ret = target->backing->ops->register_region(target->backing, &made);
+	int ret = target_ops.register_region(tg, &made);
 
 	if (ret)
 		return ret;
@@ -69,7 +65,7 @@ static int verbs_register(struct transport_target *tg, struct target_region *spe
 	if (rights)
 		ret = rights_register(rights, &made, &mr);
 	if (ret) {
-		(void)!target->backing->ops->unregister_region(target->backing, made.id);
+		(void)!target_ops.unregister_region(tg, made.id);
 		return ret;
 	}
 	lock_acquire(&target->lock, &role);
@@ -86,7 +82,7 @@ static int verbs_unregister(struct transport_target *tg, uint32_t region)
 	struct verbs_target *target = verbs_target_of(tg);
 	struct rights *rights;
 	struct ibv_mr *mr;
-	int ret = target->backing->ops->unregister_region(target->backing, region);
+	int ret = target_ops.unregister_region(tg, region);
 
 	if (ret)
 		return ret;
@@ -100,25 +96,11 @@ static int verbs_unregister(struct transport_target *tg, uint32_t region)
 	return 0;
 }
 
-static int verbs_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
-{
-	return verbs_target_of(tg)->backing->ops->list_regions(verbs_target_of(tg)->backing,
-							       regions, n_inout);
-}
-
-static int verbs_grant(struct transport_target *tg, uint64_t client_id,
-		       const struct region_range *range, uint32_t rights,
-		       struct region_grant *grant_out)
-{
-	return verbs_target_of(tg)->backing->ops->grant(verbs_target_of(tg)->backing, client_id,
-							range, rights, grant_out);
-}
-
 /* Revokes grants first, so that a closed opening cannot be opened again. */
 static int verbs_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
 {
 	struct verbs_target *target = verbs_target_of(tg);
-	int ret = target->backing->ops->revoke(target->backing, client_id, region);
+	int ret = target_ops.revoke(tg, client_id, region);
 
 	if (ret)
 		return ret;
@@ -142,36 +124,35 @@ static void target_serve(struct verbs_target *target) LOCK_REQUIRES(role)
 	peers_serve(target->peers);
 }
 
-/* A client is alive while it has a queue pair; otherwise the backing decides. */
+/* A client is alive while it has a queue pair; otherwise base decides. */
 static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
 		       enum fence_result *result_out)
 {
 	struct verbs_target *target = verbs_target_of(tg);
-	struct transport_target *backing = target->backing;
 	enum fence_result result = FENCE_ALIVE;
 	bool known;
 	int ret = 0;
 
-	if (fork_happened(target->forks))
+	if (fork_happened(target->base.forks))
 		return fork_error("target");
 	/* it waits for a process to die: without our lock, and before a caller cuts off itself */
 	if (how == FENCE_KILL)
-		ret = backing->ops->fence(backing, client_id, how, &result);
+		ret = target_ops.fence(tg, client_id, how, &result);
 	if (ret == -EDEADLK)
 		return ret;
 	lock_acquire(&target->lock, &role);
 	if (how == FENCE_ASK) {
-		target_serve(
-			target); /* an event that says that it has hung up or died may be pending */
+		/* an event that says that it has hung up or died may be pending */
+		target_serve(target);
 		if (!target->peers || !peers_have(target->peers, client_id))
-			ret = backing->ops->fence(backing, client_id, how, &result);
+			ret = target_ops.fence(tg, client_id, how, &result);
 	} else if (target->peers) {
-		known = backing_knows(backing, client_id);
+		known = target_knows(&target->base, client_id);
 		target->fences += peers_fence(target->peers, client_id) && !known;
 	}
 	lock_release(&target->lock, &role);
 	if (how == FENCE_CUT)
-		ret = backing->ops->fence(backing, client_id, how, &result);
+		ret = target_ops.fence(tg, client_id, how, &result);
 	if (ret == 0)
 		*result_out = result;
 	return ret;
@@ -185,9 +166,9 @@ static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
 	struct peers_opts opts = {
 		.context = target->listener->context,
 		.calls = target->calls,
-		.backing = target->backing,
-		.clock = target->clock,
-		.incarnation = target->tg.incarnation,
+		.target = &target->base,
+		.clock = target->base.clock,
+		.incarnation = target->base.tg.incarnation,
 		.buffers = target->buffers,
 	};
 	struct target_region *regions;
@@ -199,7 +180,7 @@ static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
 	regions = mem_array(n, sizeof(*regions));
 	if (!regions)
 		return error_set(-ENOMEM, "cannot allocate memory for a list of regions");
-	ret = target->backing->ops->list_regions(target->backing, regions, &n);
+	ret = target_ops.list_regions(&target->base.tg, regions, &n);
 	for (size_t i = 0; ret == 0 && i < n; i++) {
 		struct rights *rights = &target->peers->rights;
 		struct ibv_mr *mr = NULL;
@@ -222,7 +203,7 @@ static int target_watch(struct verbs_target *target) LOCK_REQUIRES(role)
 		-1, /* the timer */
 		target->listener->channel->fd,
 		target->peers->channel->fd,
-		target->backing->ops->poll_fd(target->backing),
+		target_ops.poll_fd(&target->base.tg),
 	};
 
 	target->timer = fds[0] = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -256,6 +237,7 @@ static void end_listening(struct verbs_target *target, bool forked) LOCK_REQUIRE
 /* The socket is opened after RDMA, because it cannot be closed again. */
 static int target_start(struct verbs_target *target, const char *address) LOCK_REQUIRES(role)
 {
+	char uri[TRANSPORT_URI_BYTES] = "verbs:";
 	struct verbs_address where = { 0 };
 	int ret = verbs_address_parse(address, &where);
 
@@ -264,19 +246,19 @@ static int target_start(struct verbs_target *target, const char *address) LOCK_R
 	ret = listener_open(target->calls, &where, &target->listener);
 	if (ret)
 		return ret;
-	ret = verbs_address_format(&target->listener->address, target->uri + strlen("verbs:"),
-				   sizeof(target->uri) - strlen("verbs:"));
+	ret = verbs_address_format(&target->listener->address, uri + strlen(uri),
+				   sizeof(uri) - strlen(uri));
 	if (ret == 0)
 		ret = open_peers(target);
 	if (ret == 0)
 		ret = listener_start(target->listener, target->peers);
 	if (ret == 0 && where.path[0])
-		ret = target->backing->ops->listen(target->backing, where.path);
+		ret = target_ops.listen(&target->base.tg, where.path);
 	if (ret == 0)
 		ret = target_watch(target);
 	if (ret)
 		return ret;
-	memcpy(target->uri, "verbs:", strlen("verbs:"));
+	memcpy(target->base.uri, uri, sizeof(uri)); /* in the place of the socket's */
 	return 0;
 }
 
@@ -285,7 +267,7 @@ static int verbs_listen(struct transport_target *tg, const char *address)
 	struct verbs_target *target = verbs_target_of(tg);
 	int ret;
 
-	if (fork_happened(target->forks))
+	if (fork_happened(target->base.forks))
 		return fork_error("target");
 	if (!address)
 		return 0;
@@ -302,17 +284,12 @@ static int verbs_listen(struct transport_target *tg, const char *address)
 	return ret;
 }
 
-static const char *verbs_uri(struct transport_target *tg)
-{
-	return verbs_target_of(tg)->uri;
-}
-
 static int verbs_poll_fd(struct transport_target *tg)
 {
 	struct verbs_target *target = verbs_target_of(tg);
 	int fd;
 
-	if (fork_happened(target->forks))
+	if (fork_happened(target->base.forks))
 		return -1;
 	lock_acquire(&target->lock, &role);
 	fd = target->epoll;
@@ -323,51 +300,29 @@ static int verbs_poll_fd(struct transport_target *tg)
 static int verbs_progress(struct transport_target *tg, uint64_t timeout_ns)
 {
 	struct verbs_target *target = verbs_target_of(tg);
-	struct pollfd ready = { .fd = verbs_poll_fd(tg), .events = POLLIN };
-	int64_t most = timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)timeout_ns;
+	int ret = target_ops.progress(tg, timeout_ns);
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	if (timeout_ns)
-		(void)poll(&ready, 1,
-			   deadline_left_ms(target->clock, deadline_after(target->clock, most)));
+	if (ret)
+		return ret;
 	lock_acquire(&target->lock, &role);
 	target_serve(target);
 	lock_release(&target->lock, &role);
-	return target->backing->ops->progress(target->backing, 0);
+	return 0;
 }
 
 /* -------- the rest -------- */
-
-static int verbs_persist(struct transport_target *tg, uint32_t region, uint64_t off, uint64_t len)
-{
-	return verbs_target_of(tg)->backing->ops->persist(verbs_target_of(tg)->backing, region, off,
-							  len);
-}
-
-static int verbs_identity(struct transport_target *tg, struct pool_identity *out)
-{
-	return verbs_target_of(tg)->backing->ops->identity(verbs_target_of(tg)->backing, out);
-}
-
-static int verbs_own(struct transport_target *tg, const uint8_t store_uuid[16],
-		     const char *store_name)
-{
-	return verbs_target_of(tg)->backing->ops->own(verbs_target_of(tg)->backing, store_uuid,
-						      store_name);
-}
 
 static bool verbs_alone(struct transport_target *tg, uint32_t region)
 {
 	struct verbs_target *target = verbs_target_of(tg);
 	bool connected;
 
-	if (fork_happened(target->forks))
+	if (fork_happened(target->base.forks))
 		return false;
 	lock_acquire(&target->lock, &role);
 	connected = target->peers && target->peers->first;
 	lock_release(&target->lock, &role);
-	return !connected && target->backing->ops->alone(target->backing, region);
+	return !connected && target_ops.alone(tg, region);
 }
 
 /* An ATTACH counts here; that its client maps the region, too, does not. No gauges before it
@@ -377,8 +332,8 @@ static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 	struct verbs_target *target = verbs_target_of(tg);
 	const struct peers *peers;
 
-	target->backing->ops->stats(target->backing, out);
-	if (fork_happened(target->forks))
+	target_ops.stats(tg, out);
+	if (fork_happened(target->base.forks))
 		return;
 	lock_acquire(&target->lock, &role);
 	out->attaches = 0;
@@ -399,7 +354,7 @@ static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 static LOCK_UNCHECKED void verbs_close(struct transport_target *tg)
 {
 	struct verbs_target *target = verbs_target_of(tg);
-	bool forked = fork_happened(target->forks);
+	bool forked = fork_happened(target->base.forks);
 
 	if (forked && !lock_try_acquire(&target->lock, &role))
 		return;
@@ -407,55 +362,41 @@ static LOCK_UNCHECKED void verbs_close(struct transport_target *tg)
 		lock_acquire(&target->lock, &role);
 	end_listening(target, forked);
 	lock_release(&target->lock, &role);
-	transport_target_close(&target->backing);
 	lock_fini(&target->lock);
-	mem_free(target);
+	target_ops.close(tg);
 }
-
-static const struct transport_target_ops target_ops = {
-	.name = "verbs",
-	.listen = verbs_listen,
-	.uri = verbs_uri,
-	.register_region = verbs_register,
-	.unregister_region = verbs_unregister,
-	.list_regions = verbs_list,
-	.grant = verbs_grant,
-	.revoke = verbs_revoke,
-	.fence = verbs_fence,
-	.persist = verbs_persist,
-	.identity = verbs_identity,
-	.own = verbs_own,
-	.alone = verbs_alone,
-	.progress = verbs_progress,
-	.poll_fd = verbs_poll_fd,
-	.stats = verbs_stats,
-	.close = verbs_close,
-};
 
 LOCK_UNCHECKED int verbs_target_open(const struct target_opts *opts,
 				     struct transport_target **tg_out)
 {
-	struct verbs_target *target = mem_zalloc(sizeof(*target));
-	int ret;
+	const struct verbs_calls *calls;
+	struct verbs_target *target;
+	struct target *base = NULL;
+	int ret = verbs_calls_load(&calls);
 
-	if (!target)
-		return error_set(-ENOMEM, "cannot allocate memory for a target");
-	ret = backing_open(opts, &target->backing);
 	if (ret == 0)
-		ret = fork_watch(&target->forks);
-	if (ret == 0)
-		ret = verbs_calls_load(&target->calls);
-	if (ret) {
-		transport_target_close(&target->backing);
-		mem_free(target);
+		ret = target_new(sizeof(*target), opts, &base);
+	if (ret)
 		return ret;
-	}
-	target->tg.ops = &target_ops;
-	target->tg.incarnation = target->backing->incarnation;
-	target->clock = opts->clock;
+	target = verbs_target_of(&base->tg);
+	target->ops = target_ops;
+	target->ops.name = "verbs";
+	target->ops.listen = verbs_listen;
+	target->ops.register_region = verbs_register;
+	target->ops.unregister_region = verbs_unregister;
+	target->ops.revoke = verbs_revoke;
+	target->ops.fence = verbs_fence;
+	target->ops.alone = verbs_alone;
+	target->ops.progress = verbs_progress;
+	target->ops.poll_fd = verbs_poll_fd;
+	target->ops.stats = verbs_stats;
+	target->ops.close = verbs_close;
+	base->tg.ops = &target->ops;
+	*base->uri = '\0'; /* until it listens; it is not opened by embed: */
+	target->calls = calls;
 	target->buffers = opts->buffers ? opts->buffers : &chunk_hooks;
 	target->epoll = target->timer = -1;
 	lock_init(&target->lock, &role);
-	*tg_out = &target->tg;
+	*tg_out = &base->tg;
 	return 0;
 }

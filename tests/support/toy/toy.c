@@ -45,7 +45,7 @@ static int toy_attach(struct transport *tr, const struct region_grant *grant,
 					.rights = map.rights,
 					.size = map.size,
 					.incarnation = toy->target->tg.incarnation,
-					.base = map.region->info.base + map.off };
+					.base = map.base };
 	mine->held = map.region;
 	mine->next = toy->regions;
 	toy->regions = mine;
