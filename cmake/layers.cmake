@@ -1,7 +1,7 @@
 # A layer is a folder and an archive, relive_<layer>, linked to the one below it. What stands above a
 # layer need not compile for the layer's own tests and benches to be built and run.
 
-set(RLV_LAYERS base wire transport ds client)
+set(RLV_LAYERS base wire transport ds catalog client)
 set(RLV_LAYER_OBJECTS)
 
 # One layer: its sources, its libraries, and the layer below it.

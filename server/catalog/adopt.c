@@ -506,8 +506,8 @@ static void regions_of(const struct survey *survey, const Relive__NodeRegion *tr
 /* Its node incarnation and boot id are stored as unknown, so that recovery checks all its rows. */
 static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree)
 {
-	struct statedb *store = survey->cat->store;
-	struct statedb_part stored = {
+	struct catalog_store *store = survey->cat->store;
+	struct store_part stored = {
 		.kind = OBJECT_TABLE,
 		.object = tree->object,
 		.part = tree->part,
@@ -520,10 +520,10 @@ static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree
 		return -EPROTO;
 	regions_of(survey, tree, stored.regions);
 	memcpy(stored.node, survey->arrival->node->name, sizeof(stored.node));
-	ret = statedb_part_put(store, &stored);
+	ret = store_put(store, STORE_PARTS, &stored);
 	return ret ? ret
-		   : statedb_lap_raise(store, tree->object, tree->part,
-				       tree->shard->head / desc.blocks + TABLE_LAPS);
+		   : store_lap_raise(store, tree->object, tree->part,
+				     tree->shard->head / desc.blocks + TABLE_LAPS);
 }
 
 static int adopt_object(struct taking *taking)
@@ -586,12 +586,12 @@ static void adopt_publish(struct taking *taking)
 static int put_leftover(struct catalog *cat, const struct node *node,
 			const Relive__NodeRegion *region)
 {
-	struct statedb_leftover left = { .region = region->region };
+	struct store_leftover left = { .region = region->region };
 
 	memcpy(left.node, node->name, sizeof(left.node));
 	if (region->uuid.len == sizeof(left.uuid))
 		memcpy(left.uuid, region->uuid.data, sizeof(left.uuid));
-	return statedb_leftover_put(cat->store, &left);
+	return store_put(cat->store, STORE_LEFTOVERS, &left);
 }
 
 /* The node has reported all its regions: rewrite the store's records of that node. */
@@ -599,10 +599,15 @@ static int put_leftovers(const struct survey *survey)
 {
 	const struct node *node = survey->arrival->node;
 	struct catalog *cat = survey->cat;
-	int ret = statedb_leftovers_delete(cat->store, node->name);
+	struct store_leftover left = { .region = 0 };
+	struct store_making making = { .kind = 0 };
+	int ret;
 
+	memcpy(left.node, node->name, sizeof(left.node));
+	memcpy(making.node, node->name, sizeof(making.node));
+	ret = store_delete(cat->store, STORE_LEFTOVERS, &left, 1);
 	if (ret == 0 && !catalog_provision_is_at(cat, node))
-		ret = statedb_makings_delete(cat->store, node->name);
+		ret = store_delete(cat->store, STORE_MAKINGS, &making, 1);
 	for (size_t i = 0; ret == 0 && i < survey->arrival->n_regions; i++) {
 		const Relive__NodeRegion *region = survey->arrival->regions[i];
 
@@ -620,14 +625,14 @@ static int put_leftovers(const struct survey *survey)
 static int adopt_take(struct taking *taking)
 {
 	struct catalog *cat = taking->survey.cat;
-	int ret = statedb_begin(cat->store);
+	int ret = store_begin(cat->store);
 
 	if (ret)
 		return ret;
 	ret = adopt_object(taking);
 	if (ret == 0)
 		ret = put_leftovers(&taking->survey);
-	ret = statedb_end(cat->store, ret);
+	ret = store_end(cat->store, ret);
 	if (ret == 0)
 		adopt_publish(taking);
 	for (uint32_t id = 1; ret && id <= TABLE_MAX_ID; id++)

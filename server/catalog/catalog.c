@@ -46,8 +46,9 @@ struct doomed {
 	bool ids[OBJECT_MAX_ID + 1];
 };
 
-static int load_object(void *ctx, const struct statedb_object *stored)
+static int load_object(void *ctx, const void *record)
 {
+	const struct store_object *stored = record;
 	const struct object_kind *kind = object_kind_find(stored->kind);
 	struct doomed *doomed = ctx;
 	struct catalog_object *object;
@@ -72,8 +73,9 @@ static int load_object(void *ctx, const struct statedb_object *stored)
 	return 0;
 }
 
-static int load_part(void *ctx, const struct statedb_part *stored)
+static int load_part(void *ctx, const void *record)
 {
+	const struct store_part *stored = record;
 	struct doomed *doomed = ctx;
 	struct catalog *cat = doomed->cat;
 	struct catalog_object *object =
@@ -120,22 +122,22 @@ int catalog_load(struct catalog *cat)
 {
 	struct doomed doomed = { .cat = cat };
 	uint64_t last = 0;
-	int ret = statedb_each_object(cat->store, load_object, &doomed);
+	int ret = store_each(cat->store, STORE_OBJECTS, load_object, &doomed);
 
-	statedb_ids(cat->store, &cat->ids);
+	cat->ids = cat->store->ids;
 	if (ret == 0)
-		ret = statedb_each_part(cat->store, load_part, &doomed);
+		ret = store_each(cat->store, STORE_PARTS, load_part, &doomed);
 	if (ret == 0)
-		ret = statedb_number(cat->store, "last_table", &last);
+		ret = store_number(cat->store, "last_table", &last);
 	if (ret == 0)
-		ret = statedb_number(cat->store, "layout", &cat->layout);
+		ret = store_number(cat->store, "layout", &cat->layout);
 	cat->last_id = (uint32_t)last;
 	cat->grace_until = clock_now_ns(cat->clock) + GRACE_NS;
 	/* Forget half-created objects; their regions are freed when the nodes register. */
 	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++)
 		if (doomed.ids[id])
-			ret = statedb_object_delete(cat->store,
-						    id); /* keeps its provisioning records */
+			ret = store_object_delete(cat->store,
+						  id); /* keeps its provisioning records */
 	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++)
 		if (cat->objects[id])
 			finish_object(cat, cat->objects[id]);

@@ -37,7 +37,7 @@
 #include "server/catalog/object.h"
 #include "server/node/nodes.h"
 #include "server/catalog/placement.h"
-#include "server/statedb/statedb.h"
+#include "catalog/store.h"
 
 #include "wire/control.pb-c.h"
 
@@ -55,7 +55,7 @@ struct catalog_ops {
 };
 
 struct catalog {
-	struct statedb *store;
+	struct catalog_store *store;
 	struct nodes *nodes;
 	const struct clock *clock;
 	const struct catalog_ops *ops;
@@ -64,7 +64,7 @@ struct catalog {
 	uint64_t ramp_ns;     /* 0 = CATALOG_RAMP_NS */
 	bool trust;           /* accept rows without checksums that may be torn */
 	uint64_t patience_ns; /* time for clients to adopt a layout */
-	struct statedb_ids ids;
+	struct store_ids ids;
 	struct catalog_object *objects[OBJECT_MAX_ID + 1]; /* by id */
 	struct catalog_provisioning *provisionings;
 	uint32_t last_id;

@@ -98,9 +98,9 @@ static bool table_is_wished(const struct catalog_object *object, const struct ca
 static int table_reserve(struct catalog *cat, const struct catalog_object *object, uint32_t s)
 {
 	uint64_t first = 0;
-	int ret = statedb_lap(cat->store, object->id, s, &first);
+	int ret = store_lap(cat->store, object->id, s, &first);
 
-	return ret ? ret : statedb_lap_raise(cat->store, object->id, s, first + TABLE_LAPS);
+	return ret ? ret : store_lap_raise(cat->store, object->id, s, first + TABLE_LAPS);
 }
 
 /* -------- a shard -------- */
@@ -121,7 +121,7 @@ static int table_format(struct catalog *cat, const struct catalog_object *table,
 		.origin.incarnation = table->parts[s].incarnation,
 	};
 	uint64_t lap = 0;
-	int ret = statedb_lap(cat->store, desc.table_id, s, &lap);
+	int ret = store_lap(cat->store, desc.table_id, s, &lap);
 
 	if (ret)
 		return ret;
@@ -345,7 +345,7 @@ static void table_drop(struct catalog *cat, const struct catalog_object *table)
 				     &head);
 		if (ret == 0) {
 			lap = (head & BLOCK_SEQ_MASK) / table_state_of(table)->desc.blocks + 2;
-			ret = statedb_lap_raise(cat->store, table->id, s, lap);
+			ret = store_lap_raise(cat->store, table->id, s, lap);
 		}
 		if (ret)
 			log_warn("drop %s shard %u: %s", table->text, s, error_last());

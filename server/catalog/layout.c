@@ -14,7 +14,7 @@
 void catalog_changed(struct catalog *cat, struct catalog_object *object)
 {
 	object->layout = ++cat->layout;
-	if (statedb_number_put(cat->store, "layout", cat->layout))
+	if (store_number_put(cat->store, "layout", cat->layout))
 		log_error("%s: layout: %s", object->text, error_last());
 }
 

@@ -78,32 +78,32 @@ static int reserve_part(struct catalog *cat, const struct catalog_object *object
 /* Step 1: reserves the object's id, and what its kind needs for each part. */
 static int object_reserve(struct catalog *cat, const struct catalog_object *object)
 {
-	int ret = statedb_begin(cat->store);
+	int ret = store_begin(cat->store);
 
 	if (ret)
 		return ret;
-	ret = statedb_number_put(cat->store, "last_table", object->id);
+	ret = store_number_put(cat->store, "last_table", object->id);
 	for (uint32_t s = 0; ret == 0 && s < object->n_cut; s++)
 		ret = reserve_part(cat, object, s);
 	if (ret == 0)
 		ret = catalog_object_put(cat->store, object, STORE_OBJECT_CREATING);
-	return statedb_end(cat->store, ret);
+	return store_end(cat->store, ret);
 }
 
 /* The part becomes the object's: its provisioning record is deleted. */
 static int put_made(struct catalog *cat, const struct catalog_object *object, uint32_t s)
 {
-	struct statedb_making made = { .object = object->id, .part = s };
+	struct store_making made = { .object = object->id, .part = s };
 	int ret = catalog_object_put_part(cat->store, object, s);
 
 	memcpy(made.node, object->parts[s].node->name, sizeof(made.node));
-	return ret ? ret : statedb_making_delete(cat->store, &made);
+	return ret ? ret : store_delete(cat->store, STORE_MAKINGS, &made, 3);
 }
 
 /* Step 4. */
 static int object_publish(struct catalog *cat, const struct catalog_object *object)
 {
-	int ret = statedb_begin(cat->store);
+	int ret = store_begin(cat->store);
 
 	if (ret)
 		return ret;
@@ -111,7 +111,7 @@ static int object_publish(struct catalog *cat, const struct catalog_object *obje
 		ret = put_made(cat, object, s);
 	if (ret == 0)
 		ret = catalog_object_put(cat->store, object, STORE_OBJECT_LIVE);
-	return statedb_end(cat->store, ret);
+	return store_end(cat->store, ret);
 }
 
 /* Keeps the error message over the clean-up. Regions that cannot be freed now keep their
@@ -122,7 +122,7 @@ static int give_up(struct catalog *cat, struct catalog_object *object, int code)
 
 	memcpy(words, error_last(), sizeof(words));
 	catalog_retire_object(cat, object);
-	if (statedb_object_delete(cat->store, object->id))
+	if (store_object_delete(cat->store, object->id))
 		log_warn("forget %s: %s", object->text, error_last());
 	catalog_object_free(object);
 	return error_set(code, "%s", words);
@@ -218,9 +218,9 @@ static int go_on_with_part(struct catalog *cat, struct catalog_provisioning *pro
 		return ret;
 	catalog_provision_end(provisioning);
 	if (ret == 0)
-		ret = statedb_begin(cat->store);
+		ret = store_begin(cat->store);
 	if (ret == 0)
-		ret = statedb_end(cat->store, put_made(cat, object, s));
+		ret = store_end(cat->store, put_made(cat, object, s));
 	if (ret) {
 		memcpy(words, error_last(), sizeof(words));
 		catalog_retire_part(cat, object, s, REGION_DROPPED);

@@ -144,9 +144,10 @@ int catalog_part_attach(struct catalog_object *object, uint32_t s)
 	return ret;
 }
 
-int catalog_object_put(struct statedb *store, const struct catalog_object *object, uint32_t state)
+int catalog_object_put(struct catalog_store *store, const struct catalog_object *object,
+		       uint32_t state)
 {
-	struct statedb_object stored = {
+	struct store_object stored = {
 		.kind = object->kind->id,
 		.object = object->id,
 		.state = state,
@@ -156,13 +157,14 @@ int catalog_object_put(struct statedb *store, const struct catalog_object *objec
 
 	memcpy(stored.name, object->name, sizeof(stored.name));
 	stored.desc = object->kind->desc(object, &stored.desc_len);
-	return statedb_object_put(store, &stored);
+	return store_put(store, STORE_OBJECTS, &stored);
 }
 
-int catalog_object_put_part(struct statedb *store, const struct catalog_object *object, uint32_t s)
+int catalog_object_put_part(struct catalog_store *store, const struct catalog_object *object,
+			    uint32_t s)
 {
 	const struct catalog_part *place = &object->parts[s];
-	struct statedb_part stored = {
+	struct store_part stored = {
 		.kind = object->kind->id,
 		.object = object->id,
 		.part = s,
@@ -173,7 +175,7 @@ int catalog_object_put_part(struct statedb *store, const struct catalog_object *
 	memcpy(stored.regions, place->ids, sizeof(stored.regions));
 	if (place->node)
 		memcpy(stored.node, place->node->name, sizeof(stored.node));
-	return statedb_part_put(store, &stored);
+	return store_put(store, STORE_PARTS, &stored);
 }
 
 void catalog_spread_soon(struct catalog_object *object)

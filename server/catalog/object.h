@@ -14,7 +14,7 @@
 #include "server/node/node.h"
 #include "server/catalog/kind.h"
 #include "server/catalog/slots.h"
-#include "server/statedb/statedb.h"
+#include "catalog/store.h"
 
 #include "base/os/clock.h"
 
@@ -120,10 +120,10 @@ void catalog_part_detach(struct catalog_object *object, uint32_t s);
 RLV_MUST_CHECK int catalog_attach_regions(struct node *node, const struct catalog_part *place,
 					  struct part_regions *out);
 
-/* Write the object to the store, in a state (enum statedb_object_state), and one part of it. */
-RLV_MUST_CHECK int catalog_object_put(struct statedb *store, const struct catalog_object *object,
-				      uint32_t state);
-RLV_MUST_CHECK int catalog_object_put_part(struct statedb *store,
+/* Write the object to the store, in a state (enum store_object_state), and one part of it. */
+RLV_MUST_CHECK int catalog_object_put(struct catalog_store *store,
+				      const struct catalog_object *object, uint32_t state);
+RLV_MUST_CHECK int catalog_object_put_part(struct catalog_store *store,
 					   const struct catalog_object *object, uint32_t s);
 
 #endif

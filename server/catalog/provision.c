@@ -185,7 +185,7 @@ static int put_provisioning(const struct catalog_provisioning *provisioning,
 			    const struct node *node)
 {
 	const struct catalog_object *object = provisioning->object;
-	struct statedb_making stored = {
+	struct store_making stored = {
 		.kind = object->kind->id,
 		.object = object->id,
 		.part = provisioning->at,
@@ -193,7 +193,7 @@ static int put_provisioning(const struct catalog_provisioning *provisioning,
 
 	memcpy(stored.node, node->name, sizeof(stored.node));
 	memcpy(stored.uuid, object->uuid, sizeof(stored.uuid));
-	return statedb_making_put(provisioning->cat->store, &stored);
+	return store_put(provisioning->cat->store, STORE_MAKINGS, &stored);
 }
 
 static int choose_node(struct catalog_provisioning *provisioning)

@@ -93,7 +93,7 @@ static enum region_owner owner_by(const struct catalog_part *shard)
 static int was_being_made(const struct catalog *cat, const struct catalog_arrival *arrival,
 			  const Relive__NodeRegion *region, bool *was_out)
 {
-	struct statedb_making provisioning = {
+	struct store_making provisioning = {
 		.kind = region->kind,
 		.object = region->object,
 		.part = region->part,
@@ -104,22 +104,22 @@ static int was_being_made(const struct catalog *cat, const struct catalog_arriva
 	int ret;
 
 	snprintf(provisioning.node, sizeof(provisioning.node), "%s", arrival->news->name);
-	ret = statedb_making_find(cat->store, &provisioning, was_out);
+	ret = store_find(cat->store, STORE_MAKINGS, &provisioning, was_out);
 	if (ret || !*was_out)
 		return ret;
 	part_region_uuid(provisioning.uuid, region->part, region->role, uuid);
-	*was_out = has_uuid(region, uuid) && unused;
+	*was_out = provisioning.kind == region->kind && has_uuid(region, uuid) && unused;
 	return 0;
 }
 
 static int was_given_up(const struct catalog *cat, const struct catalog_arrival *arrival,
 			const Relive__NodeRegion *region, bool *was_out)
 {
-	struct statedb_leftover left = { .region = region->region };
+	struct store_leftover left = { .region = region->region };
 	int ret;
 
 	snprintf(left.node, sizeof(left.node), "%s", arrival->news->name);
-	ret = statedb_leftover_find(cat->store, &left, was_out);
+	ret = store_find(cat->store, STORE_LEFTOVERS, &left, was_out);
 	if (ret == 0 && *was_out)
 		*was_out = has_uuid(region, left.uuid);
 	return ret;
@@ -149,24 +149,24 @@ int catalog_region_owner(const struct catalog *cat, const struct catalog_arrival
    records them. */
 int catalog_give_up_object(struct catalog *cat, const struct catalog_object *object)
 {
-	int ret = statedb_begin(cat->store);
+	int ret = store_begin(cat->store);
 
 	if (ret)
 		return ret;
 	for (uint32_t s = 0; s < OBJECT_MAX_PARTS; s++)
 		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++) {
 			const struct catalog_part *place = &object->parts[s];
-			struct statedb_leftover left = { .region = place->ids[role] };
+			struct store_leftover left = { .region = place->ids[role] };
 
 			if (left.region == 0 || !place->node)
 				continue;
 			snprintf(left.node, sizeof(left.node), "%s", place->node->name);
 			part_region_uuid(object->uuid, s, role, left.uuid);
-			ret = statedb_leftover_put(cat->store, &left);
+			ret = store_put(cat->store, STORE_LEFTOVERS, &left);
 		}
 	if (ret == 0)
-		ret = statedb_object_delete(cat->store, object->id);
-	return statedb_end(cat->store, ret);
+		ret = store_object_delete(cat->store, object->id);
+	return store_end(cat->store, ret);
 }
 
 /* -------- freeing -------- */
@@ -177,11 +177,13 @@ static void on_freed(void *ctx, uint64_t region, struct node *node, int code,
 		     const ProtobufCMessage *reply)
 {
 	struct catalog *cat = ctx;
+	struct store_leftover all = { .region = 0 };
 
 	(void)reply;
 	node->freeing--;
 	node->kept |= code != 0;
-	if (node->freeing == 0 && !node->kept && statedb_leftovers_delete(cat->store, node->name))
+	memcpy(all.node, node->name, sizeof(all.node));
+	if (node->freeing == 0 && !node->kept && store_delete(cat->store, STORE_LEFTOVERS, &all, 1))
 		log_warn("node %s: %s", node->name, error_last());
 	node_region_freed(node, region, code);
 }

@@ -397,7 +397,7 @@ static int open_state(struct metad *md)
 	ret = statedb_open(path, &md->store);
 	if (ret)
 		return error_prefix(ret, "%s: ", path);
-	statedb_ids(md->store, &md->ids);
+	md->ids = md->store->ids;
 	return process_self(&md->self);
 }
 
@@ -405,14 +405,14 @@ static int open_state(struct metad *md)
 static int take_client_id(struct metad *md)
 {
 	struct nodes *nodes = &md->nodes;
-	int ret = statedb_number(md->store, "client", &nodes->former_client_id);
+	int ret = store_number(md->store, "client", &nodes->former_client_id);
 
 	if (ret)
 		return ret;
 	if (getrandom(&nodes->attach_client_id, sizeof(uint64_t), 0) != (ssize_t)sizeof(uint64_t))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
 	nodes->attach_client_id &= INT64_MAX;
-	return statedb_number_put(md->store, "client", nodes->attach_client_id);
+	return store_number_put(md->store, "client", nodes->attach_client_id);
 }
 
 static int metad_load(struct metad *md)
@@ -422,7 +422,7 @@ static int metad_load(struct metad *md)
 	int ret = take_client_id(md);
 
 	if (ret == 0)
-		ret = statedb_number(md->store, "epoch", &epoch);
+		ret = store_number(md->store, "epoch", &epoch);
 	if (ret)
 		return ret;
 	md->epoch = epoch ? (uint32_t)epoch : 1; /* the first */

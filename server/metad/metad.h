@@ -59,9 +59,9 @@ struct metad {
 	char token[RUNTIME_TOKEN_BYTES];
 	uint32_t epoch; /* token epoch */
 	uint16_t port;  /* bound port, 0 = none */
-	struct statedb_ids ids;
+	struct store_ids ids;
 	struct process_id self;
-	struct statedb *store;
+	struct catalog_store *store;
 	struct event_base *base;
 	struct event *tick;
 	struct event *stop[2];

@@ -15,7 +15,7 @@ static int token_rotate(struct metad *md)
 
 	if (next > UINT32_MAX)
 		return error_set(-EOVERFLOW, "token: no epoch after %u", md->epoch);
-	ret = statedb_number_put(md->store, "epoch", next);
+	ret = store_number_put(md->store, "epoch", next);
 	if (ret)
 		return ret;
 	md->epoch = (uint32_t)next;

@@ -82,8 +82,9 @@ static void client_suspect(struct liveness *live, struct client *client)
 
 /* -------- load -------- */
 
-static int load_one(void *ctx, const struct statedb_client *stored)
+static int load_one(void *ctx, const void *record)
 {
+	const struct store_client *stored = record;
 	struct slot_holder holder = { .client_id = stored->id, .process = stored->process };
 	struct liveness *live = ctx;
 	struct client *client = client_add(live, &holder);
@@ -100,7 +101,7 @@ static int load_one(void *ctx, const struct statedb_client *stored)
 
 int liveness_load(struct liveness *live)
 {
-	return statedb_each_client(live->store, load_one, live);
+	return store_each(live->store, STORE_CLIENTS, load_one, live);
 }
 
 void liveness_fini(struct liveness *live)
@@ -150,7 +151,7 @@ static int client_newcomer(struct liveness *live, struct liveness_guest *guest,
 			   struct client **client_out)
 {
 	struct slot_holder holder = { .process = guest->process };
-	struct statedb_client stored = { .process = guest->process };
+	struct store_client stored = { .process = guest->process };
 	struct client *client;
 	int ret = auth_nonce(guest->secret);
 
@@ -164,7 +165,7 @@ static int client_newcomer(struct liveness *live, struct liveness_guest *guest,
 		stored.id &= INT64_MAX;
 	} while (stored.id == 0 || liveness_find(live, stored.id));
 	holder.client_id = stored.id;
-	ret = statedb_client_put(live->store, &stored);
+	ret = store_put(live->store, STORE_CLIENTS, &stored);
 	/* Not stored: the next server would treat it as unknown, and it would join as a new
 	   client. */
 	if (ret == -ENOSPC || ret == -EIO)
@@ -320,7 +321,8 @@ static void client_judge(const struct liveness *live, struct client *client)
 /* All its slots are settled: forget it. */
 static void client_bury(struct liveness *live, struct client *client)
 {
-	int ret = statedb_client_delete(live->store, client->holder.client_id);
+	const struct store_client row = { .id = client->holder.client_id };
+	int ret = store_delete(live->store, STORE_CLIENTS, &row, 1);
 
 	if (ret)
 		log_warn("forget client %llu: %s", (unsigned long long)client->holder.client_id,

@@ -30,7 +30,7 @@
 
 #include "server/node/nodes.h"
 #include "server/catalog/slots.h"
-#include "server/statedb/statedb.h"
+#include "catalog/store.h"
 
 #include "wire/auth.h"
 
@@ -75,7 +75,7 @@ struct liveness_ops {
 
 struct liveness {
 	const struct clock *clock;
-	struct statedb *store;
+	struct catalog_store *store;
 	struct nodes *nodes;
 	const struct liveness_ops *ops;
 	void *ctx;

@@ -55,8 +55,9 @@ static struct node *nodes_add(struct nodes *nodes, const char *name)
 	return node;
 }
 
-static int load_one(void *ctx, const struct statedb_node *stored)
+static int load_one(void *ctx, const void *record)
 {
+	const struct store_node *stored = record;
 	struct nodes *nodes = ctx;
 	struct node *node = nodes->n < NODES_MAX ? nodes_add(nodes, stored->name) : NULL;
 
@@ -74,7 +75,7 @@ static int load_one(void *ctx, const struct statedb_node *stored)
 
 int nodes_load(struct nodes *nodes)
 {
-	return statedb_each_node(nodes->store, load_one, nodes);
+	return store_each(nodes->store, STORE_NODES, load_one, nodes);
 }
 
 void nodes_fini(struct nodes *nodes)
@@ -87,19 +88,26 @@ void nodes_fini(struct nodes *nodes)
 	}
 }
 
-static int nodes_remember(struct nodes *nodes, const struct node *node)
+static struct store_node nodes_row_of(const struct node *node)
 {
-	struct statedb_node stored = {
+	struct store_node row = {
 		.incarnation = node->incarnation,
 		.persistent = node->persistent,
 		.draining = node->draining,
 		.lost = node->lost,
 	};
 
-	snprintf(stored.name, sizeof(stored.name), "%s", node->name);
-	snprintf(stored.uri, sizeof(stored.uri), "%s", node->uri);
-	memcpy(stored.pool, node->pool, sizeof(stored.pool));
-	return statedb_node_put(nodes->store, &stored);
+	snprintf(row.name, sizeof(row.name), "%s", node->name);
+	snprintf(row.uri, sizeof(row.uri), "%s", node->uri);
+	memcpy(row.pool, node->pool, sizeof(row.pool));
+	return row;
+}
+
+static int nodes_remember(struct nodes *nodes, const struct node *node)
+{
+	const struct store_node row = nodes_row_of(node);
+
+	return store_put(nodes->store, STORE_NODES, &row);
 }
 
 /* -------- joining -------- */
@@ -303,6 +311,7 @@ int nodes_drop(struct nodes *nodes, struct node *node)
 
 int nodes_forget(struct nodes *nodes, struct node *node)
 {
+	struct store_node row;
 	struct node **link = &nodes->first;
 	int ret;
 
@@ -317,7 +326,8 @@ int nodes_forget(struct nodes *nodes, struct node *node)
 				 "ask again in a second",
 				 node->name);
 	(void)nodes_tick(nodes); /* callers waiting for its answers get -EHOSTDOWN */
-	ret = statedb_node_delete(nodes->store, node->name);
+	row = nodes_row_of(node);
+	ret = store_delete(nodes->store, STORE_NODES, &row, 1);
 	if (ret)
 		return ret;
 	while (*link && *link != node)

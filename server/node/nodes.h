@@ -16,7 +16,7 @@
 #define RLV_SERVER_NODE_NODES_H
 
 #include "server/node/node.h"
-#include "server/statedb/statedb.h"
+#include "catalog/store.h"
 
 struct event_base;
 
@@ -35,7 +35,7 @@ struct nodes_ops {
 struct nodes {
 	struct node *first;
 	struct event_base *base;
-	struct statedb *store;
+	struct catalog_store *store;
 	const struct clock *clock;
 	const struct nodes_ops *ops;
 	void *ctx;

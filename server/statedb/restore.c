@@ -86,14 +86,12 @@ static int restore_copy(const char *file, const char *path)
  */
 static int make_ready(const char *path)
 {
-	struct statedb_ids ids;
-	struct statedb *store;
+	struct catalog_store *store;
 	int ret = statedb_open(path, &store);
 
 	if (ret)
 		return ret;
-	statedb_ids(store, &ids);
-	ret = statedb_number_put(store, "term", max_u64(ids.term, (uint64_t)time(NULL)));
+	ret = store_number_put(store, "term", max_u64(store->ids.term, (uint64_t)time(NULL)));
 	statedb_close(&store); /* writes its WAL into the file */
 	return ret;
 }
@@ -109,7 +107,7 @@ static int restore_move(const char *from, const char *to)
    closed cleanly has none. */
 static int move_aside(const struct paths *paths)
 {
-	struct statedb *store;
+	struct catalog_store *store;
 	int ret;
 
 	if (access(paths->at[CATALOG], F_OK) == 0 && statedb_open(paths->at[CATALOG], &store) == 0)

@@ -78,47 +78,18 @@ int statedb_sql_failed(struct statedb *store, int rc, const char *what)
 			 store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(rc));
 }
 
-static int sql_bind(sqlite3_stmt *stmt, int i, const struct statedb_sql_value *value)
+int statedb_sql_prepare(struct statedb *store, const char *sql, sqlite3_stmt **stmt_out)
 {
-	switch (value->kind) {
-	case SQL_VALUE_INT:
-		return sqlite3_bind_int64(stmt, i, (sqlite3_int64)value->number);
-	case SQL_VALUE_TEXT:
-		return sqlite3_bind_text(stmt, i, value->ptr, value->len, SQLITE_STATIC);
-	default:
-		return sqlite3_bind_blob(stmt, i, value->ptr, value->len, SQLITE_STATIC);
-	}
+	int rc = sqlite3_prepare_v2(store->db, sql, -1, stmt_out, NULL);
+
+	return rc == SQLITE_OK ? 0 : statedb_sql_failed(store, rc, sql);
 }
 
-int statedb_sql_prepare(struct statedb *store, const char *sql,
-			const struct statedb_sql_value *values, size_t n, sqlite3_stmt **stmt_out)
+int statedb_sql_finish(struct statedb *store, sqlite3_stmt *stmt, const char *what)
 {
-	sqlite3_stmt *stmt = NULL;
-	int rc = sqlite3_prepare_v2(store->db, sql, -1, &stmt, NULL);
+	int rc = sqlite3_step(stmt);
+	int ret = rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : statedb_sql_failed(store, rc, what);
 
-	for (size_t i = 0; rc == SQLITE_OK && i < n; i++)
-		rc = sql_bind(stmt, (int)i + 1, &values[i]);
-	if (rc != SQLITE_OK) {
-		int ret = statedb_sql_failed(store, rc, sql);
-
-		sqlite3_finalize(stmt);
-		return ret;
-	}
-	*stmt_out = stmt;
-	return 0;
-}
-
-int statedb_sql_run(struct statedb *store, const char *sql, const struct statedb_sql_value *values,
-		    size_t n)
-{
-	sqlite3_stmt *stmt = NULL;
-	int rc, ret = statedb_sql_prepare(store, sql, values, n, &stmt);
-
-	if (ret)
-		return ret;
-	rc = sqlite3_step(stmt);
-	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
-		ret = statedb_sql_failed(store, rc, sql);
 	sqlite3_finalize(stmt);
 	return ret;
 }
@@ -134,7 +105,7 @@ int statedb_sql_each(struct statedb *store, const char *sql,
 		     int (*row)(void *ctx, sqlite3_stmt *stmt), void *ctx)
 {
 	sqlite3_stmt *stmt = NULL;
-	int rc, ret = statedb_sql_prepare(store, sql, NULL, 0, &stmt);
+	int rc, ret = statedb_sql_prepare(store, sql, &stmt);
 
 	if (ret)
 		return ret;
@@ -147,16 +118,6 @@ int statedb_sql_each(struct statedb *store, const char *sql,
 		ret = statedb_sql_failed(store, rc, sql);
 	sqlite3_finalize(stmt);
 	return ret;
-}
-
-uint64_t statedb_sql_column_u64(sqlite3_stmt *stmt, int column)
-{
-	return (uint64_t)sqlite3_column_int64(stmt, column);
-}
-
-uint32_t statedb_sql_column_u32(sqlite3_stmt *stmt, int column)
-{
-	return (uint32_t)sqlite3_column_int64(stmt, column);
 }
 
 void statedb_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room)

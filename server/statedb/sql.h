@@ -19,31 +19,15 @@
 #include "base/error.h"
 
 struct statedb {
+	struct catalog_store base;
 	sqlite3 *db;
-	struct statedb_ids ids;
 	bool has_uuid;
 };
 
-/* A value bound to a ? of a statement. ptr is borrowed until the statement ends. */
-struct statedb_sql_value {
-	uint64_t number;
-	const void *ptr;
-	int len;
-	enum { SQL_VALUE_INT, SQL_VALUE_TEXT, SQL_VALUE_BLOB } kind;
-};
-
-#define SQL_INT(x) \
-	{ \
-		.kind = SQL_VALUE_INT, .number = (x) \
-	}
-#define SQL_TEXT(x) \
-	{ \
-		.kind = SQL_VALUE_TEXT, .ptr = (x), .len = -1 \
-	}
-#define SQL_BLOB(x, n) \
-	{ \
-		.kind = SQL_VALUE_BLOB, .ptr = (x), .len = (int)(n) \
-	}
+static inline struct statedb *statedb_of(struct catalog_store *store)
+{
+	return (struct statedb *)store;
+}
 
 /* Add the SQL function crc32c(...): over type and content of all arguments. */
 RLV_MUST_CHECK int statedb_sql_add_crc32c(struct statedb *store);
@@ -53,12 +37,10 @@ int statedb_sql_failed(struct statedb *store, int rc, const char *what);
 
 /* The caller finalizes the statement. */
 RLV_MUST_CHECK int statedb_sql_prepare(struct statedb *store, const char *sql,
-				       const struct statedb_sql_value *values, size_t n,
 				       sqlite3_stmt **stmt_out);
 
-/* Run a statement without result rows. */
-RLV_MUST_CHECK int statedb_sql_run(struct statedb *store, const char *sql,
-				   const struct statedb_sql_value *values, size_t n);
+/* Runs a statement without result rows, and finalizes it. what: for messages. */
+RLV_MUST_CHECK int statedb_sql_finish(struct statedb *store, sqlite3_stmt *stmt, const char *what);
 
 /* Run several statements without bound values. */
 RLV_MUST_CHECK int statedb_sql_script(struct statedb *store, const char *sql);
@@ -67,11 +49,20 @@ RLV_MUST_CHECK int statedb_sql_script(struct statedb *store, const char *sql);
 RLV_MUST_CHECK int statedb_sql_each(struct statedb *store, const char *sql,
 				    int (*row)(void *ctx, sqlite3_stmt *stmt), void *ctx);
 
-uint64_t statedb_sql_column_u64(sqlite3_stmt *stmt, int column);
-uint32_t statedb_sql_column_u32(sqlite3_stmt *stmt, int column);
 /* Truncated to room; "" for NULL. */
 void statedb_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room);
 /* -EBADMSG: its length differs from len. */
 RLV_MUST_CHECK int statedb_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len);
+
+/* rows.c: store_ops of the database; and the crc of each row of all tables. */
+RLV_MUST_CHECK int statedb_put(struct catalog_store *store, enum store_rows rows,
+			       const void *record);
+RLV_MUST_CHECK int statedb_remove(struct catalog_store *store, enum store_rows rows,
+				  const void *record, uint32_t n_keys);
+RLV_MUST_CHECK int statedb_find(struct catalog_store *store, enum store_rows rows, void *record,
+				bool *found_out);
+RLV_MUST_CHECK int statedb_each(struct catalog_store *store, enum store_rows rows,
+				int (*fn)(void *ctx, const void *record), void *ctx);
+RLV_MUST_CHECK int statedb_check_rows(struct statedb *store);
 
 #endif

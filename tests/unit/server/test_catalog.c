@@ -6,13 +6,14 @@
 #include "tests/support/test.h"
 
 #include "server/catalog/kind_table.h"
+#include "server/statedb/statedb.h"
 
 #include <errno.h>
 #include <string.h>
 
 struct fixture {
 	struct fake_clock clock;
-	struct statedb *store;
+	struct catalog_store *store;
 	struct nodes nodes;
 	struct catalog cat;
 };
@@ -39,9 +40,9 @@ static const struct catalog_ops ops = { on_holder, all_know, on_progress };
 
 static void load(struct fixture *fx)
 {
-	const struct statedb_node node = { .name = "a", .uri = "shm:/nowhere", .incarnation = 1 };
+	const struct store_node node = { .name = "a", .uri = "shm:/nowhere", .incarnation = 1 };
 
-	assert_int_equal(statedb_node_put(fx->store, &node), 0);
+	assert_int_equal(store_put(fx->store, STORE_NODES, &node), 0);
 	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){
 		.store = fx->store,
@@ -117,14 +118,14 @@ static void put_planned(struct fixture *fx, const struct table_desc *desc, uint3
 {
 	struct table_desc sealed = *desc;
 	uint32_t id = desc->table_id;
-	struct statedb_object table = {
+	struct store_object table = {
 		.kind = OBJECT_TABLE,
 		.object = id,
 		.state = state,
 		.desc = &sealed,
 		.desc_len = sizeof(sealed),
 	};
-	struct statedb_part shard = {
+	struct store_part shard = {
 		.kind = OBJECT_TABLE,
 		.object = id,
 		.node = "a",
@@ -135,9 +136,9 @@ static void put_planned(struct fixture *fx, const struct table_desc *desc, uint3
 
 	memset(sealed.uuid, (int)id, sizeof(sealed.uuid));
 	table_desc_seal(&sealed, 0);
-	assert_int_equal(statedb_object_put(fx->store, &table), 0);
+	assert_int_equal(store_put(fx->store, STORE_OBJECTS, &table), 0);
 	for (shard.part = 0; shard.part < 2; shard.part++)
-		assert_int_equal(statedb_part_put(fx->store, &shard), 0);
+		assert_int_equal(store_put(fx->store, STORE_PARTS, &shard), 0);
 }
 
 static void put_table(struct fixture *fx, const char *name, uint32_t id, uint32_t state)
@@ -154,8 +155,9 @@ static int create(struct fixture *fx, const struct table_desc *desc, struct cata
 	return table_create(&fx->cat, &wish, out);
 }
 
-static int count(void *ctx, const struct statedb_object *table)
+static int count(void *ctx, const void *record)
 {
+	const struct store_object *table = record;
 	(void)table;
 	(*(uint32_t *)ctx)++;
 	return 0;
@@ -165,7 +167,7 @@ static uint32_t stored_tables(struct fixture *fx)
 {
 	uint32_t n = 0;
 
-	assert_int_equal(statedb_each_object(fx->store, count, &n), 0);
+	assert_int_equal(store_each(fx->store, STORE_OBJECTS, count, &n), 0);
 	return n;
 }
 
@@ -206,7 +208,7 @@ static void catalog_create__laps_only_rise(void **state)
 	uint64_t first = 0;
 
 	assert_int_equal(create(fx, &desc, &table), -EHOSTDOWN);
-	assert_int_equal(statedb_lap(fx->store, fx->cat.last_id, 0, &first), 0);
+	assert_int_equal(store_lap(fx->store, fx->cat.last_id, 0, &first), 0);
 	assert_true(first > 0);
 }
 
@@ -245,7 +247,7 @@ static void catalog_load__half_made_is_forgotten(void **state)
 static void catalog_load__damaged_descriptor_gives_ebadmsg(void **state)
 {
 	struct table_desc desc = plan("t", 1);
-	const struct statedb_object table = {
+	const struct store_object table = {
 		.kind = OBJECT_TABLE,
 		.object = 1,
 		.state = STORE_OBJECT_LIVE,
@@ -255,7 +257,7 @@ static void catalog_load__damaged_descriptor_gives_ebadmsg(void **state)
 	struct fixture *fx = *state;
 
 	desc.crc ^= 1;
-	assert_int_equal(statedb_object_put(fx->store, &table), 0);
+	assert_int_equal(store_put(fx->store, STORE_OBJECTS, &table), 0);
 	unload(fx);
 	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){ .store = fx->store,

@@ -5,6 +5,8 @@
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/must_internal.h"
 
+#include "server/statedb/statedb.h"
+
 #include "wire/region.h"
 
 #include "base/mem/alloc.h"
@@ -74,11 +76,11 @@ static uint64_t items(struct fleet *fx)
 /* True if a note of the region is kept: a restart would look for it. */
 static bool is_noted(struct fleet *fx, const char *node, uint32_t region)
 {
-	struct statedb_leftover left = { .region = region };
+	struct store_leftover left = { .region = region };
 	bool found;
 
 	snprintf(left.node, sizeof(left.node), "%s", node);
-	must(statedb_leftover_find(fx->store, &left, &found));
+	must(store_find(fx->store, STORE_LEFTOVERS, &left, &found));
 	return found;
 }
 
@@ -327,7 +329,7 @@ static void catalog_take__no_key_of_an_adopted_table_comes_again(void **state)
 			    shard_word_off(shard_of(fx->table->attached[0]),
 					   offsetof(struct shard_words, head)),
 			    &head));
-	must(statedb_lap(fx->store, fx->table->id, 0, &lap));
+	must(store_lap(fx->store, fx->table->id, 0, &lap));
 	assert_true(lap > (head & BLOCK_SEQ_MASK) / table_state_of(fx->table)->desc.blocks);
 }
 

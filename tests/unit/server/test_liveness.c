@@ -6,6 +6,7 @@
 #include "tests/support/test.h"
 
 #include "server/node/liveness.h"
+#include "server/statedb/statedb.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 
 struct fixture {
 	struct fake_clock clock;
-	struct statedb *store;
+	struct catalog_store *store;
 	struct nodes nodes;
 	struct node a, b;
 	enum { SILENT, DEAD, ALIVE, POWERLESS } says[2]; /* by number */

@@ -6,6 +6,7 @@
 #include "tests/support/test.h"
 
 #include "server/node/nodes.h"
+#include "server/statedb/statedb.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -19,7 +20,7 @@
 
 struct fixture {
 	struct fake_clock clock;
-	struct statedb *store;
+	struct catalog_store *store;
 	struct event_base *base;
 	struct nodes nodes;
 	struct channel peer; /* the node's end of the connection */

@@ -17,7 +17,7 @@ static char dir[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES + 16];
 
 static int setup(void **state)
 {
-	struct statedb *store;
+	struct catalog_store *store;
 
 	temp_dir_make(dir);
 	snprintf(path, sizeof(path), "%s/state.db", dir);
@@ -29,7 +29,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	static const char *const tails[] = { "", "-wal", "-shm" };
-	struct statedb *store = *state;
+	struct catalog_store *store = *state;
 	char name[sizeof(path) + 4];
 
 	statedb_close(&store);
@@ -40,9 +40,9 @@ static int teardown(void **state)
 	return rmdir(dir);
 }
 
-static struct statedb *reopen(void **state)
+static struct catalog_store *reopen(void **state)
 {
-	struct statedb *store = *state;
+	struct catalog_store *store = *state;
 
 	statedb_close(&store);
 	assert_int_equal(statedb_open(path, &store), 0);
@@ -63,9 +63,9 @@ static const uint8_t *make_desc(uint32_t id)
 	return desc;
 }
 
-static struct statedb_object make_object(uint32_t id, const char *name)
+static struct store_object make_object(uint32_t id, const char *name)
 {
-	struct statedb_object object = {
+	struct store_object object = {
 		.kind = 3,
 		.object = id,
 		.state = STORE_OBJECT_LIVE,
@@ -79,15 +79,16 @@ static struct statedb_object make_object(uint32_t id, const char *name)
 
 struct seen {
 	uint32_t n;
-	struct statedb_object object;
+	struct store_object object;
 	uint8_t desc[DESC_BYTES];
-	struct statedb_part shard;
-	struct statedb_node node;
-	struct statedb_client client;
+	struct store_part shard;
+	struct store_node node;
+	struct store_client client;
 };
 
-static int see_object(void *ctx, const struct statedb_object *object)
+static int see_object(void *ctx, const void *record)
 {
+	const struct store_object *object = record;
 	struct seen *seen = ctx;
 
 	seen->n++;
@@ -97,8 +98,9 @@ static int see_object(void *ctx, const struct statedb_object *object)
 	return 0;
 }
 
-static int see_shard(void *ctx, const struct statedb_part *shard)
+static int see_shard(void *ctx, const void *record)
 {
+	const struct store_part *shard = record;
 	struct seen *seen = ctx;
 
 	seen->n++;
@@ -106,8 +108,9 @@ static int see_shard(void *ctx, const struct statedb_part *shard)
 	return 0;
 }
 
-static int see_node(void *ctx, const struct statedb_node *node)
+static int see_node(void *ctx, const void *record)
 {
+	const struct store_node *node = record;
 	struct seen *seen = ctx;
 
 	seen->n++;
@@ -115,8 +118,9 @@ static int see_node(void *ctx, const struct statedb_node *node)
 	return 0;
 }
 
-static int see_client(void *ctx, const struct statedb_client *client)
+static int see_client(void *ctx, const void *record)
 {
+	const struct store_client *client = record;
 	struct seen *seen = ctx;
 
 	seen->n++;
@@ -126,10 +130,10 @@ static int see_client(void *ctx, const struct statedb_client *client)
 
 static void store_open__same_uuid_and_next_term(void **state)
 {
-	struct statedb_ids first, second;
+	struct store_ids first, second;
 
-	statedb_ids(*state, &first);
-	statedb_ids(reopen(state), &second);
+	first = ((struct catalog_store *)*state)->ids;
+	second = reopen(state)->ids;
 	assert_int_equal(first.term, 1);
 	assert_int_equal(second.term, 2);
 	assert_memory_equal(first.uuid, second.uuid, sizeof(first.uuid));
@@ -147,7 +151,7 @@ static void run_sql(const char *sql)
 /* A later one, and an earlier one: pools of its time are refused as well. */
 static void store_open__another_schema_gives_eproto(void **state)
 {
-	struct statedb *store = *state;
+	struct catalog_store *store = *state;
 
 	statedb_close(&store);
 	*state = NULL;
@@ -161,7 +165,7 @@ static void store_open__another_schema_gives_eproto(void **state)
 
 static void store_open__of_another_program_gives_eproto(void **state)
 {
-	struct statedb *store = *state;
+	struct catalog_store *store = *state;
 
 	statedb_close(&store);
 	*state = NULL;
@@ -175,8 +179,9 @@ static void store_open__of_another_program_gives_eproto(void **state)
 #define FLIPS 200u
 
 /* crc32c of all that a visitor is told, in its order. */
-static int sum_table(void *ctx, const struct statedb_object *table)
+static int sum_table(void *ctx, const void *record)
 {
+	const struct store_object *table = record;
 	uint32_t *sum = ctx,
 		 words[] = { table->kind, table->state, table->control, table->auto_parts };
 
@@ -184,8 +189,9 @@ static int sum_table(void *ctx, const struct statedb_object *table)
 	return 0;
 }
 
-static int sum_shard(void *ctx, const struct statedb_part *shard)
+static int sum_shard(void *ctx, const void *record)
 {
+	const struct store_part *shard = record;
 	uint64_t words[] = { shard->object,
 			     shard->part,
 			     shard->incarnation,
@@ -200,8 +206,9 @@ static int sum_shard(void *ctx, const struct statedb_part *shard)
 	return 0;
 }
 
-static int sum_node(void *ctx, const struct statedb_node *node)
+static int sum_node(void *ctx, const void *record)
 {
+	const struct store_node *node = record;
 	uint64_t words[] = { node->incarnation, node->persistent, node->draining, node->lost };
 	uint32_t *sum = ctx;
 
@@ -210,8 +217,9 @@ static int sum_node(void *ctx, const struct statedb_node *node)
 	return 0;
 }
 
-static int sum_client(void *ctx, const struct statedb_client *client)
+static int sum_client(void *ctx, const void *record)
 {
+	const struct store_client *client = record;
 	uint64_t words[] = { client->id, client->process.pid, client->process.start_time };
 	uint32_t *sum = ctx;
 
@@ -220,54 +228,54 @@ static int sum_client(void *ctx, const struct statedb_client *client)
 }
 
 /* Of all that a server reads; -errno. */
-static int sum_all(struct statedb *store, uint32_t *sum_out)
+static int sum_all(struct catalog_store *store, uint32_t *sum_out)
 {
 	uint32_t sum = 0;
 	uint64_t word = 0;
-	struct statedb_ids ids;
+	struct store_ids ids;
 	int ret;
 
-	statedb_ids(store, &ids);
+	ids = store->ids;
 	sum = crc32c(sum, ids.uuid, sizeof(ids.uuid));
-	ret = statedb_each_object(store, sum_table, &sum);
+	ret = store_each(store, STORE_OBJECTS, sum_table, &sum);
 	if (ret == 0)
-		ret = statedb_each_part(store, sum_shard, &sum);
+		ret = store_each(store, STORE_PARTS, sum_shard, &sum);
 	if (ret == 0)
-		ret = statedb_each_node(store, sum_node, &sum);
+		ret = store_each(store, STORE_NODES, sum_node, &sum);
 	if (ret == 0)
-		ret = statedb_each_client(store, sum_client, &sum);
+		ret = store_each(store, STORE_CLIENTS, sum_client, &sum);
 	for (uint32_t s = 0; ret == 0 && s < 4; s++) {
-		ret = statedb_lap(store, 7, s, &word);
+		ret = store_lap(store, 7, s, &word);
 		sum = crc32c(sum, &word, sizeof(word));
 	}
 	if (ret == 0)
-		ret = statedb_number(store, "layout", &word);
+		ret = store_number(store, "layout", &word);
 	*sum_out = crc32c(sum, &word, sizeof(word));
 	return ret;
 }
 
-static void fill(struct statedb *store)
+static void fill(struct catalog_store *store)
 {
-	const struct statedb_node node = { .name = "node-a", .uri = "shm:/x", .incarnation = 5 };
-	const struct statedb_client client = { .id = 99, .process = { .pid = 4711 } };
-	const struct statedb_object table = make_object(7, "replay");
+	const struct store_node node = { .name = "node-a", .uri = "shm:/x", .incarnation = 5 };
+	const struct store_client client = { .id = 99, .process = { .pid = 4711 } };
+	const struct store_object table = make_object(7, "replay");
 
-	assert_int_equal(statedb_object_put(store, &table), 0);
-	assert_int_equal(statedb_node_put(store, &node), 0);
-	assert_int_equal(statedb_client_put(store, &client), 0);
+	assert_int_equal(store_put(store, STORE_OBJECTS, &table), 0);
+	assert_int_equal(store_put(store, STORE_NODES, &node), 0);
+	assert_int_equal(store_put(store, STORE_CLIENTS, &client), 0);
 	for (uint32_t s = 0; s < 4; s++) {
-		const struct statedb_part shard = { .object = 7,
-						    .part = s,
-						    .node = "node-a",
-						    .regions = { 0, 4 * s + 1, 4 * s + 2, 4 * s + 3,
-								 4 * s + 4 },
-						    .state = 1,
-						    .incarnation = 5 };
+		const struct store_part shard = { .object = 7,
+						  .part = s,
+						  .node = "node-a",
+						  .regions = { 0, 4 * s + 1, 4 * s + 2, 4 * s + 3,
+							       4 * s + 4 },
+						  .state = 1,
+						  .incarnation = 5 };
 
-		assert_int_equal(statedb_part_put(store, &shard), 0);
-		assert_int_equal(statedb_lap_raise(store, 7, s, 65536), 0);
+		assert_int_equal(store_put(store, STORE_PARTS, &shard), 0);
+		assert_int_equal(store_lap_raise(store, 7, s, 65536), 0);
 	}
-	assert_int_equal(statedb_number_put(store, "layout", 12), 0);
+	assert_int_equal(store_number_put(store, "layout", 12), 0);
 }
 
 static size_t read_file(uint8_t *bytes, size_t room)
@@ -292,7 +300,7 @@ static void write_file(const uint8_t *bytes, size_t n)
 static void store_open__with_bits_flipped_gives_an_error_or_all_of_it(void **state)
 {
 	static uint8_t image[1 << 18];
-	struct statedb *store = *state;
+	struct catalog_store *store = *state;
 	uint32_t want, got, refused = 0;
 	struct rng rng;
 	size_t n;
@@ -325,7 +333,7 @@ static void store_open__with_bits_flipped_gives_an_error_or_all_of_it(void **sta
 /* Two servers on one state would each know half of it. */
 static void store_open__already_open_gives_ebusy(void **state)
 {
-	struct statedb *second = NULL;
+	struct catalog_store *second = NULL;
 
 	(void)state;
 	assert_int_equal(statedb_open(path, &second), -EBUSY);
@@ -334,7 +342,7 @@ static void store_open__already_open_gives_ebusy(void **state)
 
 static void store_open__no_database_gives_ebadmsg(void **state)
 {
-	struct statedb *store = *state;
+	struct catalog_store *store = *state;
 	char garbage[8192];
 	int fd;
 
@@ -349,7 +357,7 @@ static void store_open__no_database_gives_ebadmsg(void **state)
 
 static void store_open__no_directory_gives_eacces(void **state)
 {
-	struct statedb *store = NULL;
+	struct catalog_store *store = NULL;
 
 	(void)state;
 	assert_int_equal(statedb_open("/tmp/rlv-no-such-dir/state.db", &store), -EACCES);
@@ -358,13 +366,13 @@ static void store_open__no_directory_gives_eacces(void **state)
 
 static void store_table_put__survives(void **state)
 {
-	struct statedb_object table = make_object(7, "t");
+	struct store_object table = make_object(7, "t");
 	struct seen seen = { 0 };
 
 	table.control = 12;
 	table.auto_parts = true;
-	assert_int_equal(statedb_object_put(*state, &table), 0);
-	assert_int_equal(statedb_each_object(reopen(state), see_object, &seen), 0);
+	assert_int_equal(store_put(*state, STORE_OBJECTS, &table), 0);
+	assert_int_equal(store_each(reopen(state), STORE_OBJECTS, see_object, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_int_equal(seen.object.state, STORE_OBJECT_LIVE);
 	assert_int_equal(seen.object.control, 12);
@@ -374,40 +382,38 @@ static void store_table_put__survives(void **state)
 
 static void store_table_put__replaces_the_state(void **state)
 {
-	struct statedb_object table = make_object(7, "t");
+	struct store_object table = make_object(7, "t");
 	struct seen seen = { 0 };
 
-	assert_int_equal(statedb_object_put(*state, &table), 0);
+	assert_int_equal(store_put(*state, STORE_OBJECTS, &table), 0);
 	table.state = STORE_OBJECT_CREATING;
-	assert_int_equal(statedb_object_put(*state, &table), 0);
-	assert_int_equal(statedb_each_object(*state, see_object, &seen), 0);
+	assert_int_equal(store_put(*state, STORE_OBJECTS, &table), 0);
+	assert_int_equal(store_each(*state, STORE_OBJECTS, see_object, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_int_equal(seen.object.state, STORE_OBJECT_CREATING);
 }
 
 static void store_table_delete__takes_shards_and_leaves_laps(void **state)
 {
-	const struct statedb_part shard = {
-		.object = 7, .part = 3, .node = "a", .regions = { 0, 1 }
-	};
-	const struct statedb_object table = make_object(7, "t");
+	const struct store_part shard = { .object = 7, .part = 3, .node = "a", .regions = { 0, 1 } };
+	const struct store_object table = make_object(7, "t");
 	struct seen seen = { 0 };
 	uint64_t first = 0;
 
-	assert_int_equal(statedb_object_put(*state, &table), 0);
-	assert_int_equal(statedb_part_put(*state, &shard), 0);
-	assert_int_equal(statedb_lap_raise(*state, 7, 3, 99), 0);
-	assert_int_equal(statedb_object_delete(*state, 7), 0);
-	assert_int_equal(statedb_each_object(*state, see_object, &seen), 0);
-	assert_int_equal(statedb_each_part(*state, see_shard, &seen), 0);
+	assert_int_equal(store_put(*state, STORE_OBJECTS, &table), 0);
+	assert_int_equal(store_put(*state, STORE_PARTS, &shard), 0);
+	assert_int_equal(store_lap_raise(*state, 7, 3, 99), 0);
+	assert_int_equal(store_object_delete(*state, 7), 0);
+	assert_int_equal(store_each(*state, STORE_OBJECTS, see_object, &seen), 0);
+	assert_int_equal(store_each(*state, STORE_PARTS, see_shard, &seen), 0);
 	assert_int_equal(seen.n, 0);
-	assert_int_equal(statedb_lap(*state, 7, 3, &first), 0);
+	assert_int_equal(store_lap(*state, 7, 3, &first), 0);
 	assert_int_equal(first, 99);
 }
 
 static void store_shard_put__survives(void **state)
 {
-	const struct statedb_part shard = {
+	const struct store_part shard = {
 		.object = 255,
 		.part = 1023,
 		.node = "node-1",
@@ -417,8 +423,8 @@ static void store_shard_put__survives(void **state)
 	};
 	struct seen seen = { 0 };
 
-	assert_int_equal(statedb_part_put(*state, &shard), 0);
-	assert_int_equal(statedb_each_part(reopen(state), see_shard, &seen), 0);
+	assert_int_equal(store_put(*state, STORE_PARTS, &shard), 0);
+	assert_int_equal(store_each(reopen(state), STORE_PARTS, see_shard, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_string_equal(seen.shard.node, "node-1");
 	assert_true(seen.shard.incarnation == UINT64_MAX);
@@ -430,7 +436,7 @@ static void store_shard_put__survives(void **state)
 
 static void store_node_put__survives(void **state)
 {
-	const struct statedb_node node = {
+	const struct store_node node = {
 		.name = "a",
 		.uri = "shm:/x",
 		.incarnation = 1ull << 63,
@@ -440,9 +446,9 @@ static void store_node_put__survives(void **state)
 	};
 	struct seen seen = { 0 };
 
-	assert_int_equal(statedb_node_put(*state, &node), 0);
-	assert_int_equal(statedb_node_put(*state, &node), 0);
-	assert_int_equal(statedb_each_node(reopen(state), see_node, &seen), 0);
+	assert_int_equal(store_put(*state, STORE_NODES, &node), 0);
+	assert_int_equal(store_put(*state, STORE_NODES, &node), 0);
+	assert_int_equal(store_each(reopen(state), STORE_NODES, see_node, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_string_equal(seen.node.name, "a");
 	assert_string_equal(seen.node.uri, "shm:/x");
@@ -454,24 +460,24 @@ static void store_node_put__survives(void **state)
 
 static void store_client_put__survives_until_deleted(void **state)
 {
-	const struct statedb_client client = {
+	const struct store_client client = {
 		.id = INT64_MAX,
 		.process = { .pid = 4711, .start_time = 17, .boot_id = { 1, 2, 3 } },
 		.secret = { 4, 5, 6 },
 	};
 	struct seen seen = { 0 };
 
-	assert_int_equal(statedb_client_put(*state, &client), 0);
-	assert_int_equal(statedb_each_client(reopen(state), see_client, &seen), 0);
+	assert_int_equal(store_put(*state, STORE_CLIENTS, &client), 0);
+	assert_int_equal(store_each(reopen(state), STORE_CLIENTS, see_client, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_true(seen.client.id == INT64_MAX);
 	assert_int_equal(seen.client.process.pid, 4711);
 	assert_int_equal(seen.client.process.start_time, 17);
 	assert_memory_equal(seen.client.process.boot_id, client.process.boot_id, 16);
 	assert_memory_equal(seen.client.secret, client.secret, sizeof(client.secret));
-	assert_int_equal(statedb_client_delete(*state, INT64_MAX), 0);
+	assert_int_equal(store_delete(*state, STORE_CLIENTS, &client, 1), 0);
 	seen.n = 0;
-	assert_int_equal(statedb_each_client(*state, see_client, &seen), 0);
+	assert_int_equal(store_each(*state, STORE_CLIENTS, see_client, &seen), 0);
 	assert_int_equal(seen.n, 0);
 }
 
@@ -479,11 +485,11 @@ static void store_lap_raise__never_lowers(void **state)
 {
 	uint64_t first = 17;
 
-	assert_int_equal(statedb_lap(*state, 1, 0, &first), 0);
+	assert_int_equal(store_lap(*state, 1, 0, &first), 0);
 	assert_int_equal(first, 0);
-	assert_int_equal(statedb_lap_raise(*state, 1, 0, 100), 0);
-	assert_int_equal(statedb_lap_raise(*state, 1, 0, 50), 0);
-	assert_int_equal(statedb_lap(*state, 1, 0, &first), 0);
+	assert_int_equal(store_lap_raise(*state, 1, 0, 100), 0);
+	assert_int_equal(store_lap_raise(*state, 1, 0, 50), 0);
+	assert_int_equal(store_lap(*state, 1, 0, &first), 0);
 	assert_int_equal(first, 100);
 }
 
@@ -491,22 +497,22 @@ static void store_number__absent_is_zero(void **state)
 {
 	uint64_t value = 1;
 
-	assert_int_equal(statedb_number(*state, "nothing", &value), 0);
+	assert_int_equal(store_number(*state, "nothing", &value), 0);
 	assert_int_equal(value, 0);
-	assert_int_equal(statedb_number_put(*state, "nothing", 5), 0);
-	assert_int_equal(statedb_number(reopen(state), "nothing", &value), 0);
+	assert_int_equal(store_number_put(*state, "nothing", 5), 0);
+	assert_int_equal(store_number(reopen(state), "nothing", &value), 0);
 	assert_int_equal(value, 5);
 }
 
 static void store_rollback__nothing_holds(void **state)
 {
-	const struct statedb_object table = make_object(7, "t");
+	const struct store_object table = make_object(7, "t");
 	struct seen seen = { 0 };
 
-	assert_int_equal(statedb_begin(*state), 0);
-	assert_int_equal(statedb_object_put(*state, &table), 0);
-	statedb_rollback(*state);
-	assert_int_equal(statedb_each_object(*state, see_object, &seen), 0);
+	assert_int_equal(store_begin(*state), 0);
+	assert_int_equal(store_put(*state, STORE_OBJECTS, &table), 0);
+	assert_int_equal(store_end(*state, -EIO), -EIO);
+	assert_int_equal(store_each(*state, STORE_OBJECTS, see_object, &seen), 0);
 	assert_int_equal(seen.n, 0);
 }
 
@@ -518,18 +524,19 @@ static void store_table_put__disk_full_gives_enospc_and_nothing_holds(void **sta
 
 	assert_int_equal(statedb_limit_pages(*state, 24), 0);
 	while (ret == 0 && id < 255) {
-		const struct statedb_object table = make_object(++id, "t");
+		const struct store_object table = make_object(++id, "t");
 
-		ret = statedb_object_put(*state, &table);
+		ret = store_put(*state, STORE_OBJECTS, &table);
 	}
 	assert_int_equal(ret, -ENOSPC);
 	assert_non_null(strstr(error_last(), "full"));
-	assert_int_equal(statedb_each_object(reopen(state), see_object, &seen), 0);
+	assert_int_equal(store_each(reopen(state), STORE_OBJECTS, see_object, &seen), 0);
 	assert_int_equal(seen.n, id - 1);
 }
 
-static int stop_at_once(void *ctx, const struct statedb_object *table)
+static int stop_at_once(void *ctx, const void *record)
 {
+	const struct store_object *table = record;
 	(void)table;
 	(*(int *)ctx)++;
 	return -EINTR;
@@ -537,32 +544,32 @@ static int stop_at_once(void *ctx, const struct statedb_object *table)
 
 static void store_each_table__ends_with_the_visitors_code(void **state)
 {
-	const struct statedb_object a = make_object(1, "a"), b = make_object(2, "b");
+	const struct store_object a = make_object(1, "a"), b = make_object(2, "b");
 	int n = 0;
 
-	assert_int_equal(statedb_object_put(*state, &a), 0);
-	assert_int_equal(statedb_object_put(*state, &b), 0);
-	assert_int_equal(statedb_each_object(*state, stop_at_once, &n), -EINTR);
+	assert_int_equal(store_put(*state, STORE_OBJECTS, &a), 0);
+	assert_int_equal(store_put(*state, STORE_OBJECTS, &b), 0);
+	assert_int_equal(store_each(*state, STORE_OBJECTS, stop_at_once, &n), -EINTR);
 	assert_int_equal(n, 1);
 }
 
 static void store_backup__is_what_was_there_when_it_began(void **state)
 {
-	struct statedb_object table = make_object(7, "t"), later = make_object(8, "later");
-	struct statedb *store = *state;
+	struct store_object table = make_object(7, "t"), later = make_object(8, "later");
+	struct catalog_store *store = *state;
 	struct seen seen = { 0 };
 	uint8_t *bytes;
 	size_t len;
 
-	assert_int_equal(statedb_object_put(store, &table), 0);
+	assert_int_equal(store_put(store, STORE_OBJECTS, &table), 0);
 	assert_int_equal(statedb_backup(store, &bytes, &len), 0);
-	assert_int_equal(statedb_object_put(store, &later), 0);
+	assert_int_equal(store_put(store, STORE_OBJECTS, &later), 0);
 	statedb_close(&store);
 	write_file(bytes, len);
 	statedb_backup_free(bytes);
 	assert_int_equal(statedb_open(path, &store), 0);
 	*state = store;
-	assert_int_equal(statedb_each_object(store, see_object, &seen), 0);
+	assert_int_equal(store_each(store, STORE_OBJECTS, see_object, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_memory_equal(seen.desc, make_desc(7), DESC_BYTES);
 }
