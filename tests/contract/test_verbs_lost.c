@@ -126,9 +126,11 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define LOST_TEST(fn) TEST_WITH(fn, setup, teardown)
+
 /* -------- the tests -------- */
 
-static void killed__every_call_gives_econnreset(void **state)
+LOST_TEST(killed__every_call_gives_econnreset)
 {
 	struct node *node = *state;
 	struct transport *tr = node->tr;
@@ -150,7 +152,7 @@ static void killed__every_call_gives_econnreset(void **state)
 	assert_null(again);
 }
 
-static void killed__atomics_are_unknown(void **state)
+LOST_TEST(killed__atomics_are_unknown)
 {
 	struct node *node = *state;
 	struct transport_atomic ops[3] = {
@@ -167,7 +169,7 @@ static void killed__atomics_are_unknown(void **state)
 }
 
 /* One-sided: its process is not asked. */
-static void stopped__words_go_on(void **state)
+LOST_TEST(stopped__words_go_on)
 {
 	struct node *node = *state;
 	uint64_t word;
@@ -179,7 +181,7 @@ static void stopped__words_go_on(void **state)
 	assert_int_equal(kill(node->pid, SIGCONT), 0);
 }
 
-static void stopped__attach_ends_in_time(void **state)
+LOST_TEST(stopped__attach_ends_in_time)
 {
 	struct node *node = *state;
 	struct region *again = NULL;
@@ -194,7 +196,7 @@ static void stopped__attach_ends_in_time(void **state)
 }
 
 /* More messages than it has receives for. */
-static void stopped__detaches_wait_until_it_goes_on(void **state)
+LOST_TEST(stopped__detaches_wait_until_it_goes_on)
 {
 	struct node *node = *state;
 	struct region *regions[20];
@@ -217,7 +219,7 @@ static void stopped__detaches_wait_until_it_goes_on(void **state)
 	assert_int_equal(transport_load(node->region, 64, &word), 0);
 }
 
-static void stopped__connect_ends_in_time(void **state)
+LOST_TEST(stopped__connect_ends_in_time)
 {
 	struct node *node = *state;
 	struct transport_opts opts = { .client_id = 8,
@@ -230,7 +232,7 @@ static void stopped__connect_ends_in_time(void **state)
 	assert_int_equal(kill(node->pid, SIGCONT), 0);
 }
 
-static void restarted__takes_a_new_link(void **state)
+LOST_TEST(restarted__takes_a_new_link)
 {
 	struct node *node = *state;
 	uint64_t incarnation = node->region->incarnation, word = 1;
@@ -247,7 +249,7 @@ static void restarted__takes_a_new_link(void **state)
 	assert_int_equal(word, 0);
 }
 
-static void open__where_nobody_listens(void **state)
+LOST_TEST(open__where_nobody_listens)
 {
 	struct node *node = *state;
 	struct transport_opts opts = { .client_id = 8 };
@@ -268,7 +270,7 @@ static int open_in_child(struct node *node)
 	return transport_open(node->place.uri, &opts, &tr) != -ECHILD;
 }
 
-static void open__in_a_forked_child(void **state)
+LOST_TEST(open__in_a_forked_child)
 {
 	struct node *node = *state;
 	uint64_t word;
@@ -283,23 +285,9 @@ static void open__in_a_forked_child(void **state)
 	assert_int_equal(transport_load(node->region, 64, &word), 0);
 }
 
-#define LOST_TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		LOST_TEST(killed__every_call_gives_econnreset),
-		LOST_TEST(killed__atomics_are_unknown),
-		LOST_TEST(stopped__words_go_on),
-		LOST_TEST(stopped__attach_ends_in_time),
-		LOST_TEST(stopped__detaches_wait_until_it_goes_on),
-		LOST_TEST(stopped__connect_ends_in_time),
-		LOST_TEST(restarted__takes_a_new_link),
-		LOST_TEST(open__where_nobody_listens),
-		LOST_TEST(open__in_a_forked_child),
-	};
-
 	if (argc == 1)
-		return contract_lacks_device() ? TEST_EXIT_SKIP : TEST_RUN(tests, NULL, NULL);
+		return contract_lacks_device() ? TEST_EXIT_SKIP : test_run(NULL, NULL);
 	return live_as_target(argv[1]);
 }

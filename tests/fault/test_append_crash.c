@@ -534,7 +534,7 @@ static void recover__killed_at_every_step(void **state)
 		     20);
 }
 
-#define TEST(f, setup) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f, setup) cmocka_unit_test_setup_teardown(f, setup, teardown)
 #define WIRE(f) \
 	{ \
 #f " (over a wire)", f, setup_over_a_wire, teardown, NULL \
@@ -543,17 +543,17 @@ static void recover__killed_at_every_step(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(append__killed_at_every_step, setup_in_place),
+		CASE(append__killed_at_every_step, setup_in_place),
 		WIRE(append__killed_at_every_step),
-		TEST(update__killed_at_every_step, setup_in_place),
+		CASE(update__killed_at_every_step, setup_in_place),
 		WIRE(update__killed_at_every_step),
-		TEST(rebuild__killed_at_every_step, setup_in_place),
-		TEST(settle__killed_at_every_step, setup_in_place),
-		TEST(recover__killed_at_every_step, setup_in_place),
-		TEST(publish__after_a_pass_since_the_claim, setup_in_place),
+		CASE(rebuild__killed_at_every_step, setup_in_place),
+		CASE(settle__killed_at_every_step, setup_in_place),
+		CASE(recover__killed_at_every_step, setup_in_place),
+		CASE(publish__after_a_pass_since_the_claim, setup_in_place),
 		WIRE(publish__after_a_pass_since_the_claim),
-		TEST(update__of_a_claimed_leaf_is_dropped, setup_in_place),
-		TEST(update__of_a_retired_leaf_is_dropped, setup_in_place),
+		CASE(update__of_a_claimed_leaf_is_dropped, setup_in_place),
+		CASE(update__of_a_retired_leaf_is_dropped, setup_in_place),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

@@ -72,14 +72,13 @@ static void usual(struct rlv_table_opts *opts)
 	opts->n_views = 2;
 }
 
-static void client__every_allocation_may_fail(void **state)
+TEST(client__every_allocation_may_fail)
 {
 	const struct replay_fixture fx = { .oracle = { .has_obs = true } };
 	struct rlv_steps steps = RLV_STEPS_INIT;
 	struct rlv_table_opts opts;
 	uint64_t n;
 
-	(void)state;
 	usual(&opts);
 	steps.n = 100;
 	steps.columns = replay_columns(&fx, 0, 0, 100);
@@ -109,14 +108,13 @@ static void client__every_allocation_may_fail(void **state)
 }
 
 /* A table that is there goes on as if nothing had happened. */
-static void client__a_failed_open_leaves_the_table_sound(void **state)
+TEST(client__a_failed_open_leaves_the_table_sound)
 {
 	const struct rlv_table_opts opts = { .views = views, .n_views = 2, .max_clients = 3 };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 	uint64_t n;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	for (n = 1; n < MOST; n++) {
@@ -147,7 +145,7 @@ static void client__a_failed_open_leaves_the_table_sound(void **state)
 }
 
 /* In steady state there is nothing that could fail. */
-static void client__steady_state_allocates_nothing(void **state)
+TEST(client__steady_state_allocates_nothing)
 {
 	const struct rlv_table_opts opts = { .views = views, .n_views = 2, .shards = 2 };
 	struct rlv_sampler_opts how = { .defer_updates = 16 };
@@ -157,7 +155,6 @@ static void client__steady_state_allocates_nothing(void **state)
 	struct rlv_sampler *sampler;
 	struct rlv_steps steps = RLV_STEPS_INIT;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	sampler = replay_sampler(&fx, &how);
@@ -180,10 +177,5 @@ static void client__steady_state_allocates_nothing(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(client__every_allocation_may_fail),
-		cmocka_unit_test(client__a_failed_open_leaves_the_table_sound),
-		cmocka_unit_test(client__steady_state_allocates_nothing),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

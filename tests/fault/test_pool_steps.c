@@ -408,13 +408,15 @@ static const struct change changes[] = {
 
 #define CHANGES (sizeof(changes) / sizeof(changes[0]))
 
-static void killed__at_every_call(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(killed__at_every_call)
 {
 	for (size_t i = 0; i < CHANGES; i++)
 		sweep(*state, &changes[i], 0);
 }
 
-static void failed__at_every_call(void **state)
+CASE(failed__at_every_call)
 {
 	static const int codes[] = { EIO, ENOSPC };
 
@@ -423,18 +425,11 @@ static void failed__at_every_call(void **state)
 			sweep(*state, &changes[c], codes[i]);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(killed__at_every_call),
-		CASE(failed__at_every_call),
-	};
-
 	if (test_skips_valgrind("ptrace"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }
 
 #else

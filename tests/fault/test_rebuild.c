@@ -83,12 +83,13 @@ static bool fail_at(struct shard_conn *conn, uint64_t n)
 	return rc != 0;
 }
 
-static void rebuild_pass__fails_anywhere_and_another_takes_over(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(rebuild_pass__fails_anywhere_and_another_takes_over)
 {
 	struct shard_conn conn;
 	uint64_t n = 1;
 
-	(void)state;
 	shard_fixture_connect(&fx, wrap, &conn);
 	for (; fail_at(&conn, n); n++) {
 		shard_fixture_fill_block(&acc, 5 + n); /* in whatever mode it was left */
@@ -101,12 +102,11 @@ static void rebuild_pass__fails_anywhere_and_another_takes_over(void **state)
 	shard_fixture_disconnect(&conn);
 }
 
-static void rebuild_pass__fails_anywhere_and_goes_on_itself(void **state)
+CASE(rebuild_pass__fails_anywhere_and_goes_on_itself)
 {
 	struct shard_conn conn;
 	uint64_t n = 1;
 
-	(void)state;
 	shard_fixture_connect(&fx, wrap, &conn);
 	for (; fail_at(&conn, n); n++) {
 		shard_fixture_fill_block(&acc, 5 + n);
@@ -117,13 +117,12 @@ static void rebuild_pass__fails_anywhere_and_goes_on_itself(void **state)
 }
 
 /* Each atomic may lose its answer, done or not: the pass that lost one is followed by another. */
-static void rebuild_pass__lost_answers_ask_for_another_pass(void **state)
+CASE(rebuild_pass__lost_answers_ask_for_another_pass)
 {
 	uint64_t seed = test_seed("lost answers", 11), lost = 0;
 	struct rebuild_opts opts = { .owner = FIRST };
 	struct shard_conn conn;
 
-	(void)state;
 	shard_fixture_connect(&fx, wrap, &conn);
 	for (uint32_t i = 0; i < 40; i++) {
 		struct fault_plan plan = { .seed = seed + i, .unknown_rate = 65536 / 300 };
@@ -141,12 +140,11 @@ static void rebuild_pass__lost_answers_ask_for_another_pass(void **state)
 }
 
 /* The settling of a dead client is cut anywhere and done again. */
-static void fence_settle__fails_anywhere_and_is_done_again(void **state)
+CASE(fence_settle__fails_anywhere_and_is_done_again)
 {
 	struct shard_conn conn;
 	int rc = -ETIMEDOUT;
 
-	(void)state;
 	shard_fixture_connect(&fx, wrap, &conn);
 	for (uint64_t n = 1; rc; n++) {
 		struct fault_plan plan = { .fail_at = n };
@@ -170,12 +168,11 @@ static void fence_settle__fails_anywhere_and_is_done_again(void **state)
 }
 
 /* Clients that lose answers mark the shard themselves, or are fenced: exact after the rebuild. */
-static void rebuild_pass__after_clients_that_lost_answers(void **state)
+CASE(rebuild_pass__after_clients_that_lost_answers)
 {
 	uint64_t seed = test_seed("clients that lose answers", 12);
 	struct shard_conn conn;
 
-	(void)state;
 	shard_fixture_connect(&fx, wrap, &conn);
 	for (uint32_t i = 0; i < 60; i++) {
 		struct fault_plan plan = { .seed = seed + i, .unknown_rate = 65536 / 40 };
@@ -207,17 +204,7 @@ static void rebuild_pass__after_clients_that_lost_answers(void **state)
 	shard_fixture_disconnect(&conn);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(rebuild_pass__fails_anywhere_and_another_takes_over),
-		TEST(rebuild_pass__fails_anywhere_and_goes_on_itself),
-		TEST(rebuild_pass__lost_answers_ask_for_another_pass),
-		TEST(fence_settle__fails_anywhere_and_is_done_again),
-		TEST(rebuild_pass__after_clients_that_lost_answers),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

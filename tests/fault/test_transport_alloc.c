@@ -130,32 +130,28 @@ static void sweep(bool in_file, bool listens)
 	assert_int_equal(rmdir(scene.dir), 0);
 }
 
-static void alloc_sweep__embed(void **state)
+TEST(alloc_sweep__embed)
 {
-	(void)state;
 	sweep(false, false);
 }
 
-static void alloc_sweep__embed_file(void **state)
+TEST(alloc_sweep__embed_file)
 {
-	(void)state;
 	sweep(true, false);
 }
 
-static void alloc_sweep__shm(void **state)
+TEST(alloc_sweep__shm)
 {
-	(void)state;
 	sweep(false, true);
 }
 
-static void alloc_sweep__shm_file(void **state)
+TEST(alloc_sweep__shm_file)
 {
-	(void)state;
 	sweep(true, true);
 }
 
 /* A pool that holds regions: opening it again allocates for each. */
-static void alloc_sweep__reopen(void **state)
+TEST(alloc_sweep__reopen)
 {
 	struct target_opts opts = { .pool_bytes = 8 << 20, .exclusive = true, .create = true };
 	struct target_region spec = { .kind = 1, .size = 2 << 20 };
@@ -164,7 +160,6 @@ static void alloc_sweep__reopen(void **state)
 	uint64_t n = 1;
 	int ret = -1;
 
-	(void)state;
 	temp_dir_make(dir);
 	(void)snprintf(path, sizeof(path), "%s/pool", dir);
 	opts.path = path;
@@ -189,11 +184,5 @@ static void alloc_sweep__reopen(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(alloc_sweep__embed),  cmocka_unit_test(alloc_sweep__embed_file),
-		cmocka_unit_test(alloc_sweep__shm),    cmocka_unit_test(alloc_sweep__shm_file),
-		cmocka_unit_test(alloc_sweep__reopen),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -149,38 +149,27 @@ static int end(void **state)
 	return 0;
 }
 
-static void call_sweep__with_windows(void **state)
+TEST_WITH(call_sweep__with_windows, begin, end)
 {
-	(void)state;
 	sweep_calls(false);
 }
 
-static void call_sweep__with_domains(void **state)
+TEST_WITH(call_sweep__with_domains, begin, end)
 {
-	(void)state;
 	sweep_calls(true);
 }
 
-static void allocation_sweep__with_windows(void **state)
+TEST_WITH(allocation_sweep__with_windows, begin, end)
 {
-	(void)state;
 	sweep_allocations(false);
 }
 
-static void allocation_sweep__with_domains(void **state)
+TEST_WITH(allocation_sweep__with_domains, begin, end)
 {
-	(void)state;
 	sweep_allocations(true);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(call_sweep__with_windows, begin, end),
-		cmocka_unit_test_setup_teardown(call_sweep__with_domains, begin, end),
-		cmocka_unit_test_setup_teardown(allocation_sweep__with_windows, begin, end),
-		cmocka_unit_test_setup_teardown(allocation_sweep__with_domains, begin, end),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

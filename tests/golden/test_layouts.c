@@ -585,51 +585,40 @@ static void check_golden(const char *name, void (*put)(FILE *out))
 	free(now);
 }
 
-static void layout__of_regions(void **state)
+TEST(layout__of_regions)
 {
 	char name[64];
 
-	(void)state;
 	(void)snprintf(name, sizeof(name), "region-v%d.%d", REGION_FORMAT_MAJOR,
 		       REGION_FORMAT_MINOR);
 	check_golden(name, put_region);
 }
 
-static void layout__of_pools(void **state)
+TEST(layout__of_pools)
 {
 	char name[64];
 
-	(void)state;
 	(void)snprintf(name, sizeof(name), "pool-v%d.%d", POOL_FORMAT_MAJOR, POOL_FORMAT_MINOR);
 	check_golden(name, put_pool);
 }
 
-static void layout__of_attach_messages(void **state)
+TEST(layout__of_attach_messages)
 {
 	char name[64];
 
-	(void)state;
 	(void)snprintf(name, sizeof(name), "attach-v%d", ATTACH_VERSION);
 	check_golden(name, put_attach);
 }
 
-static void layout__of_verbs_messages(void **state)
+TEST(layout__of_verbs_messages)
 {
 	char name[64];
 
-	(void)state;
 	(void)snprintf(name, sizeof(name), "verbs-v%d", VERBS_VERSION);
 	check_golden(name, put_verbs);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(layout__of_regions),
-		cmocka_unit_test(layout__of_pools),
-		cmocka_unit_test(layout__of_attach_messages),
-		cmocka_unit_test(layout__of_verbs_messages),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

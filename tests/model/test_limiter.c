@@ -150,34 +150,25 @@ static void run(double spi, uint64_t min_size, double min_diff, double max_diff)
 	shard_fixture_close(&fx);
 }
 
-static void limiter__queue_as_the_model(void **state)
+TEST(limiter__queue_as_the_model)
 {
-	(void)state;
 	rng_seed(&rng, test_seed("limiter__queue_as_the_model", 1), 0);
 	run(1, 1, 0, 12);
 }
 
-static void limiter__ratio_as_the_model(void **state)
+TEST(limiter__ratio_as_the_model)
 {
-	(void)state;
 	rng_seed(&rng, test_seed("limiter__ratio_as_the_model", 2), 0);
 	run(2.25, 20, 45 - 16, 45 + 16);
 }
 
-static void limiter__slow_ratio_as_the_model(void **state)
+TEST(limiter__slow_ratio_as_the_model)
 {
-	(void)state;
 	rng_seed(&rng, test_seed("limiter__slow_ratio_as_the_model", 3), 0);
 	run(0.25, 8, -2, 6);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(limiter__queue_as_the_model),
-		cmocka_unit_test(limiter__ratio_as_the_model),
-		cmocka_unit_test(limiter__slow_ratio_as_the_model),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

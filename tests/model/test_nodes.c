@@ -266,11 +266,10 @@ static void end_model(struct model *m)
 	nodes_close(&m->nx);
 }
 
-static void nodes__go_and_come_under_random_operations(void **state)
+TEST(nodes__go_and_come_under_random_operations)
 {
 	uint64_t seed = test_seed("nodes", 20261121);
 
-	(void)state;
 	for (uint32_t round = 0; round < ROUNDS; round++) {
 		static struct model m;
 
@@ -285,8 +284,5 @@ static void nodes__go_and_come_under_random_operations(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nodes__go_and_come_under_random_operations),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

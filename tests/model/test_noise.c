@@ -391,24 +391,17 @@ static void run(const char *name, enum nodes_reach reach)
 	print_codes(name);
 }
 
-static void noise__in_place(void **state)
+TEST(noise__in_place)
 {
-	(void)state;
 	run("noise__in_place", NODES_IN_PLACE);
 }
 
-static void noise__over_a_wire(void **state)
+TEST(noise__over_a_wire)
 {
-	(void)state;
 	run("noise__over_a_wire", NODES_WIRE);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(noise__in_place),
-		cmocka_unit_test(noise__over_a_wire),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -184,12 +184,11 @@ static void close_model(struct model *m)
 	replay_close(&m->fx);
 }
 
-static void replay__random_operations(void **state)
+TEST(replay__random_operations)
 {
 	static struct model m;
 	uint64_t seed = test_seed("replay", 20261121);
 
-	(void)state;
 	for (uint32_t round = 0; round < ROUNDS; round++) {
 		rng_seed(&m.rng, seed + round, 0);
 		open_model(&m);
@@ -206,8 +205,5 @@ static void replay__random_operations(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(replay__random_operations),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

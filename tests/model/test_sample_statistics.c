@@ -84,21 +84,19 @@ static void run_quiet(uint32_t shards, bool independent, uint32_t defer)
 	replay_end(&fx, &writer, &sampler);
 }
 
-static void sampler_sample__draws_by_priority(void **state)
+TEST(sampler_sample__draws_by_priority)
 {
-	(void)state;
 	run_quiet(1, true, 0);
 	run_quiet(1, false, 0);
 }
 
-static void sampler_sample__draws_by_priority_over_shards(void **state)
+TEST(sampler_sample__draws_by_priority_over_shards)
 {
-	(void)state;
 	run_quiet(4, true, 0);
 }
 
 /* All priorities are set through a deferring sampler, which then draws from what it flushed. */
-static void sampler_sample__draws_by_priority_after_deferral(void **state)
+TEST(sampler_sample__draws_by_priority_after_deferral)
 {
 	const struct rlv_table_opts opts = { .shards = 2, .block = 32 };
 	struct rlv_sampler_opts how = { .seed = 5, .independent = true, .defer_updates = 16 };
@@ -107,7 +105,6 @@ static void sampler_sample__draws_by_priority_after_deferral(void **state)
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, ITEMS + 1);
@@ -185,7 +182,7 @@ static void *make_noise(void *arg)
 	return NULL;
 }
 
-static void sampler_sample__draws_by_priority_while_others_work(void **state)
+TEST(sampler_sample__draws_by_priority_while_others_work)
 {
 	const struct rlv_table_opts opts = { .shards = 2, .block = 32, .capacity = 8192 };
 	struct rlv_sampler_opts how = { .seed = 11, .independent = true };
@@ -196,7 +193,6 @@ static void sampler_sample__draws_by_priority_while_others_work(void **state)
 	struct rlv_sampler *sampler;
 	pthread_t thread;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	append_known(&fx, writer);
@@ -212,11 +208,5 @@ static void sampler_sample__draws_by_priority_while_others_work(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sampler_sample__draws_by_priority),
-		cmocka_unit_test(sampler_sample__draws_by_priority_over_shards),
-		cmocka_unit_test(sampler_sample__draws_by_priority_after_deferral),
-		cmocka_unit_test(sampler_sample__draws_by_priority_while_others_work),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

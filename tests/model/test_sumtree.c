@@ -254,7 +254,7 @@ static void run_shape(const struct shape *shape, uint64_t seed)
 	close_world(&w);
 }
 
-static void sumtree__agrees_with_an_array_in_every_shape(void **state)
+TEST(sumtree__agrees_with_an_array_in_every_shape)
 {
 	static const struct shape shapes[] = {
 		{ 1, { 8 }, 1 },          { 7, { 8 }, 1 },
@@ -268,16 +268,11 @@ static void sumtree__agrees_with_an_array_in_every_shape(void **state)
 	};
 	uint64_t seed = test_seed("sumtree model", 20260001);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
 		run_shape(&shapes[i], seed + i);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sumtree__agrees_with_an_array_in_every_shape),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -389,11 +389,10 @@ static void run(uint64_t seed)
 	fake_pair_close(&pair);
 }
 
-static void verbs__does_what_it_says(void **state)
+TEST(verbs__does_what_it_says)
 {
 	uint64_t seed = test_seed("verbs__does_what_it_says", 1);
 
-	(void)state;
 	heap = calloc(1, LOCAL_BYTES);
 	assert_non_null(heap);
 	for (uint64_t i = 0; i < SEEDS; i++)
@@ -407,9 +406,5 @@ static void verbs__does_what_it_says(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(verbs__does_what_it_says),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -345,29 +345,22 @@ static void run(shard_fixture_wrap format, const shard_fixture_wrap wraps[CLIENT
 	close_scene();
 }
 
-static void wire__words_by_cpus_as_in_the_array(void **state)
+TEST(wire__words_by_cpus_as_in_the_array)
 {
 	const shard_fixture_wrap wraps[CLIENTS] = { wire_wrap, NULL, wire_wrap };
 
-	(void)state;
 	run(NULL, wraps, test_seed("words by CPUs", 11));
 }
 
-static void wire__words_by_a_nic_as_in_the_array(void **state)
+TEST(wire__words_by_a_nic_as_in_the_array)
 {
 	const shard_fixture_wrap wraps[CLIENTS] = { wire_wrap_nic, wire_wrap_mapped,
 						    wire_wrap_nic };
 
-	(void)state;
 	run(wire_wrap_nic, wraps, test_seed("words by a NIC", 12));
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wire__words_by_cpus_as_in_the_array),
-		cmocka_unit_test(wire__words_by_a_nic_as_in_the_array),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -143,13 +143,12 @@ static void *listen_on_and_off(void *arg)
 	return NULL;
 }
 
-static void chunk__threads_and_devices(void **state)
+TEST(chunk__threads_and_devices)
 {
 	static const struct chunk_listener listener = { key_added, key_removed, NULL };
 	pthread_t threads[THREADS], watcher, devices;
 	struct chunk_usage usage;
 
-	(void)state;
 	assert_int_equal(chunk_listen(&listener), 0);
 	assert_int_equal(pthread_create(&watcher, NULL, watch, NULL), 0);
 	assert_int_equal(pthread_create(&devices, NULL, listen_on_and_off, NULL), 0);
@@ -170,9 +169,5 @@ static void chunk__threads_and_devices(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(chunk__threads_and_devices),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

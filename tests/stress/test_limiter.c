@@ -134,7 +134,7 @@ static void assert_nothing_lost(struct limiter *lim, uint64_t inserted, uint64_t
 	assert_int_equal(limiter_try_insert(lim, 1), -EAGAIN);
 }
 
-static void limiter__no_overshoot_and_nothing_lost(void **state)
+TEST(limiter__no_overshoot_and_nothing_lost)
 {
 	uint64_t seed = test_seed("limiter__no_overshoot_and_nothing_lost", 11);
 	uint64_t inserted = 0, sampled = 0, deaths = 0;
@@ -145,7 +145,6 @@ static void limiter__no_overshoot_and_nothing_lost(void **state)
 	struct limiter lim;
 	pthread_t watcher;
 
-	(void)state;
 	assert_int_equal(limit_desc_init(&law, 1, 1, 0, QUEUE), 0);
 	opts.limit = &law;
 	shard_fixture_open(&fx, &opts);
@@ -175,9 +174,5 @@ static void limiter__no_overshoot_and_nothing_lost(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(limiter__no_overshoot_and_nothing_lost),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -117,13 +117,12 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void meta_remote__a_new_lease_while_others_connect(void **state)
+TEST(meta_remote__a_new_lease_while_others_connect)
 {
 	const struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	pthread_t threads[THREADS];
 	struct meta *meta = NULL;
 
-	(void)state;
 	make_desc(&the_rpc.desc);
 	assert_int_equal(meta_remote_open("shm:s", &opts, &meta), 0);
 	for (uint32_t i = 0; i < THREADS; i++)
@@ -140,9 +139,5 @@ static void meta_remote__a_new_lease_while_others_connect(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(meta_remote__a_new_lease_while_others_connect),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -232,31 +232,22 @@ static void run(bool defer, bool deaths, uint64_t seed)
 	shard_fixture_close(&fx);
 }
 
-static void rebuild_pass__under_writers_and_learners_stays_exact(void **state)
+TEST(rebuild_pass__under_writers_and_learners_stays_exact)
 {
-	(void)state;
 	run(false, false, test_seed("stress rebuild", 1));
 }
 
-static void rebuild_pass__with_deltas_held_over_calls(void **state)
+TEST(rebuild_pass__with_deltas_held_over_calls)
 {
-	(void)state;
 	run(true, false, test_seed("stress rebuild", 2));
 }
 
-static void rebuild_pass__with_clients_that_die_in_their_calls(void **state)
+TEST(rebuild_pass__with_clients_that_die_in_their_calls)
 {
-	(void)state;
 	run(true, true, test_seed("stress rebuild", 3));
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rebuild_pass__under_writers_and_learners_stays_exact),
-		cmocka_unit_test(rebuild_pass__with_deltas_held_over_calls),
-		cmocka_unit_test(rebuild_pass__with_clients_that_die_in_their_calls),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -158,20 +158,19 @@ static void run(struct replay_fixture *fx, uint32_t prefetch)
 	assert_int_equal(atomic_load(&failed), 0);
 }
 
-static void replay__writers_and_learners(void **state)
+TEST(replay__writers_and_learners)
 {
 	const struct rlv_table_opts opts = {
 		.capacity = 1024, .block = 32, .max_writers = WRITERS, .shards = 2
 	};
 	struct replay_fixture fx;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	run(&fx, 0);
 	replay_close(&fx);
 }
 
-static void replay__batches_ahead_over_a_wire(void **state)
+TEST(replay__batches_ahead_over_a_wire)
 {
 	const struct nodes_opts opts = {
 		.nodes = 2,
@@ -180,7 +179,6 @@ static void replay__batches_ahead_over_a_wire(void **state)
 	};
 	static struct nodes_fixture nx;
 
-	(void)state;
 	nodes_open(&nx, &opts);
 	run(&nx.fx, 3);
 	nodes_close(&nx);
@@ -188,9 +186,5 @@ static void replay__batches_ahead_over_a_wire(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(replay__writers_and_learners),
-		cmocka_unit_test(replay__batches_ahead_over_a_wire),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -259,22 +259,20 @@ static struct reader run_threads(bool looks_twice, uint64_t seed)
 	return sum;
 }
 
-static void ring__no_reader_accepts_a_torn_row(void **state)
+TEST(ring__no_reader_accepts_a_torn_row)
 {
 	uint64_t seed = test_seed("ring__no_reader_accepts_a_torn_row", 21);
 	struct reader sum = run_threads(true, seed);
 
-	(void)state;
 	assert_true(sum.accepted > 1000 && sum.rejected > 0);
 	assert_int_equal(sum.wrong, 0);
 }
 
-static void ring__without_the_second_look_rows_are_torn(void **state)
+TEST(ring__without_the_second_look_rows_are_torn)
 {
 	uint64_t seed = test_seed("ring__without_the_second_look_rows_are_torn", 22);
 	struct reader sum = run_threads(false, seed);
 
-	(void)state;
 	assert_true(sum.wrong > 0);
 }
 
@@ -358,11 +356,10 @@ static void close_two(void)
 	shard_fixture_close(&fx);
 }
 
-static void ring__a_writer_stopped_anywhere_writes_no_wrong_byte(void **state)
+TEST(ring__a_writer_stopped_anywhere_writes_no_wrong_byte)
 {
 	uint64_t n = 1;
 
-	(void)state;
 	open_two();
 	while (stop_at(n)) {
 		assert_int_equal(wrong_items(), 0);
@@ -378,12 +375,11 @@ static void ring__a_writer_stopped_anywhere_writes_no_wrong_byte(void **state)
 }
 
 /* Closing the block of a writer that only stands still is what the fence forbids. */
-static void ring__a_block_taken_from_a_live_writer_is_seen(void **state)
+TEST(ring__a_block_taken_from_a_live_writer_is_seen)
 {
 	uint32_t closed = 0;
 	struct block blk;
 
-	(void)state;
 	open_two();
 	expect(access_enter(&stopper.acc), "enter");
 	expect(ring_claim(&stopper.acc, &blk, &stopper.counters), "claim");
@@ -403,12 +399,5 @@ static void ring__a_block_taken_from_a_live_writer_is_seen(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ring__no_reader_accepts_a_torn_row),
-		cmocka_unit_test(ring__without_the_second_look_rows_are_torn),
-		cmocka_unit_test(ring__a_writer_stopped_anywhere_writes_no_wrong_byte),
-		cmocka_unit_test(ring__a_block_taken_from_a_live_writer_is_seen),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

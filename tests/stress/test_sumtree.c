@@ -185,29 +185,22 @@ static void run_world(uint32_t defer_calls, uint64_t seed)
 	tree_fixture_close(&world.fx);
 }
 
-static void sumtree__threads_leave_exact_sums(void **state)
+TEST(sumtree__threads_leave_exact_sums)
 {
 	uint64_t seed = test_seed("sumtree stress", 99);
 
-	(void)state;
 	run_world(1, seed);
 }
 
-static void sumtree__threads_with_deferred_sums_leave_exact_sums(void **state)
+TEST(sumtree__threads_with_deferred_sums_leave_exact_sums)
 {
 	uint64_t seed = test_seed("deferred sumtree stress", 100);
 
-	(void)state;
 	run_world(5, seed);
 	run_world(16, seed);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sumtree__threads_leave_exact_sums),
-		cmocka_unit_test(sumtree__threads_with_deferred_sums_leave_exact_sums),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

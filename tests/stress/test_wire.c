@@ -312,24 +312,17 @@ static void run(shard_fixture_wrap first, shard_fixture_wrap others)
 	shard_fixture_close(&fx);
 }
 
-static void wire__words_by_cpus(void **state)
+TEST(wire__words_by_cpus)
 {
-	(void)state;
 	run(NULL, wire_wrap);
 }
 
-static void wire__words_by_a_nic(void **state)
+TEST(wire__words_by_a_nic)
 {
-	(void)state;
 	run(wire_wrap_mapped, wire_wrap_nic);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wire__words_by_cpus),
-		cmocka_unit_test(wire__words_by_a_nic),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -53,6 +53,65 @@ static inline bool test_skips_valgrind(const char *why)
 
 #define TEST_RUN(tests, setup, teardown) cmocka_run_group_tests(tests, setup, teardown)
 
+/*
+ * A test stands for itself, and needs no line in a table:
+ *
+ *   TEST(name) { .. }                        or, with what cmocka calls before and after it,
+ *   TEST_WITH(name, setup, teardown) { .. }  where `state` is what setup left
+ *
+ * main calls test_run, which runs them in the order of their lines.
+ */
+#define TEST(name) TEST_WITH(name, NULL, NULL)
+#define TEST_WITH(name, setup, teardown) \
+	static void name(void **state); \
+	__attribute__((constructor)) static void name##__registers(void) \
+	{ \
+		static struct test_case entry = { \
+			cmocka_unit_test_setup_teardown(name, setup, teardown), \
+			__LINE__, \
+			NULL, \
+		}; \
+\
+		test_register(&entry); \
+	} \
+	static void name(__attribute__((unused)) void **state)
+
+#define TEST_MOST 128 /* of a program */
+
+struct test_case {
+	struct CMUnitTest test;
+	int line;
+	struct test_case *next;
+};
+
+static struct test_case *test_cases; /* by their lines */
+
+static inline void test_register(struct test_case *entry)
+{
+	struct test_case **at = &test_cases;
+
+	while (*at && (*at)->line < entry->line)
+		at = &(*at)->next;
+	entry->next = *at;
+	*at = entry;
+}
+
+/* Runs all of them; setup and teardown are the group's. The number of those that failed. */
+static inline int test_run(CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+	struct CMUnitTest tests[TEST_MOST];
+	size_t n = 0;
+
+	for (const struct test_case *entry = test_cases; entry; entry = entry->next) {
+		if (n == TEST_MOST) {
+			print_error("more than %d tests in a program\n", TEST_MOST);
+			return EXIT_FAILURE;
+		}
+		tests[n++] = entry->test;
+	}
+	return _cmocka_run_group_tests("tests", tests, n, setup, teardown);
+}
+
 /* The seed of a random test: usual, or what RLV_TEST_SEED says. Printed, so it can be repeated. */
 static inline uint64_t test_seed(const char *name, uint64_t usual)
 {

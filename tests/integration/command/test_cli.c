@@ -11,9 +11,11 @@
 #include "tests/support/fixture/cli_fixture.h"
 #include "tests/support/test.h"
 
+#define ON_FIXTURE(test) TEST_WITH(test, cli_fixture_open, cli_fixture_close)
+
 /* -------- usage -------- */
 
-static void relive__wrong_usage_is_2_and_says_where_help_is(void **state)
+ON_FIXTURE(relive__wrong_usage_is_2_and_says_where_help_is)
 {
 	static const char *const lines[] = {
 		"",
@@ -50,7 +52,7 @@ static void relive__wrong_usage_is_2_and_says_where_help_is(void **state)
 	}
 }
 
-static void relive__each_command_has_help(void **state)
+ON_FIXTURE(relive__each_command_has_help)
 {
 	static const char *const commands[] = { "up",    "down",    "status", "table",
 						"node",  "inspect", "demo",   "bench replay",
@@ -68,7 +70,7 @@ static void relive__each_command_has_help(void **state)
 	}
 }
 
-static void relive_version__as_json(void **state)
+ON_FIXTURE(relive_version__as_json)
 {
 	struct cli_fixture *f = *state;
 
@@ -78,7 +80,7 @@ static void relive_version__as_json(void **state)
 
 /* -------- stores -------- */
 
-static void relive_up__status_and_down(void **state)
+ON_FIXTURE(relive_up__status_and_down)
 {
 	struct cli_fixture *f = *state;
 
@@ -99,7 +101,7 @@ static void relive_up__status_and_down(void **state)
 }
 
 /* A node is added, another one drained and stopped, its name dropped: what users see of it. */
-static void relive_node__add_drain_and_drop(void **state)
+ON_FIXTURE(relive_node__add_drain_and_drop)
 {
 	struct cli_fixture *f = *state;
 
@@ -129,7 +131,7 @@ static void relive_node__add_drain_and_drop(void **state)
 	cli_expect_words(f->out, "4 daemons");
 }
 
-static void relive_up__json_names_the_pids(void **state)
+ON_FIXTURE(relive_up__json_names_the_pids)
 {
 	struct cli_fixture *f = *state;
 
@@ -140,7 +142,7 @@ static void relive_up__json_names_the_pids(void **state)
 	cli_expect_words(f->out, "\n1 ");
 }
 
-static void relive_up__daemon_that_fails_shows_its_log(void **state)
+ON_FIXTURE(relive_up__daemon_that_fails_shows_its_log)
 {
 	struct cli_fixture *f = *state;
 	char line[256], path[PROCESSES_PATH + 64];
@@ -157,7 +159,7 @@ static void relive_up__daemon_that_fails_shows_its_log(void **state)
 	cli_expect(f, "status shm:a", 0);
 }
 
-static void relive_up__file_keeps_its_tables(void **state)
+ON_FIXTURE(relive_up__file_keeps_its_tables)
 {
 	struct cli_fixture *f = *state;
 	char line[256], path[PROCESSES_PATH + 64];
@@ -173,7 +175,7 @@ static void relive_up__file_keeps_its_tables(void **state)
 	cli_expect(f, "inspect shm:a", 0);
 }
 
-static void relive_up__listens_for_other_hosts(void **state)
+ON_FIXTURE(relive_up__listens_for_other_hosts)
 {
 	struct cli_fixture *f = *state;
 	uint16_t port = processes_free_port();
@@ -185,7 +187,7 @@ static void relive_up__listens_for_other_hosts(void **state)
 	cli_expect(f, line, 0);
 }
 
-static void relive_down__kills_what_does_not_end(void **state)
+ON_FIXTURE(relive_down__kills_what_does_not_end)
 {
 	struct cli_fixture *f = *state;
 	struct process_id id;
@@ -201,7 +203,7 @@ static void relive_down__kills_what_does_not_end(void **state)
 
 /* -------- tables -------- */
 
-static void relive_table__create_info_list_drop(void **state)
+ON_FIXTURE(relive_table__create_info_list_drop)
 {
 	struct cli_fixture *f = *state;
 
@@ -228,7 +230,7 @@ static void relive_table__create_info_list_drop(void **state)
 	cli_expect_words(f->err, "f31");
 }
 
-static void relive_inspect__sound_tables_are_0(void **state)
+ON_FIXTURE(relive_inspect__sound_tables_are_0)
 {
 	struct cli_fixture *f = *state;
 
@@ -261,7 +263,7 @@ static bool private_store_is_up(void *ctx)
 
 #define SHORT "--seconds 0.5 --windows 5 --capacity 2^14 "
 
-static void relive_bench__processes_as_json(void **state)
+ON_FIXTURE(relive_bench__processes_as_json)
 {
 	static const char *const words[] = {
 		"\"metric\":\"items_per_s\"",
@@ -290,7 +292,7 @@ static void relive_bench__processes_as_json(void **state)
 	assert_false(private_store_is_up(f));
 }
 
-static void relive_bench__trace_and_threads(void **state)
+ON_FIXTURE(relive_bench__trace_and_threads)
 {
 	struct cli_fixture *f = *state;
 	char line[512];
@@ -302,7 +304,7 @@ static void relive_bench__trace_and_threads(void **state)
 	cli_expect_words(f->out, "memcpy");
 }
 
-static void relive_bench__environments_and_loop(void **state)
+ON_FIXTURE(relive_bench__environments_and_loop)
 {
 	struct cli_fixture *f = *state;
 
@@ -314,7 +316,7 @@ static void relive_bench__environments_and_loop(void **state)
 	cli_expect_words(f->out, "update");
 }
 
-static void relive_bench__check_of_processes(void **state)
+ON_FIXTURE(relive_bench__check_of_processes)
 {
 	struct cli_fixture *f = *state;
 
@@ -323,7 +325,7 @@ static void relive_bench__check_of_processes(void **state)
 	cli_expect_words(f->out, "learner 1: chi-square");
 }
 
-static void relive_bench__check_of_frames_and_shards(void **state)
+ON_FIXTURE(relive_bench__check_of_frames_and_shards)
 {
 	struct cli_fixture *f = *state;
 
@@ -336,7 +338,7 @@ static void relive_bench__check_of_frames_and_shards(void **state)
 	cli_expect_words(f->out, "\"check\":\"chi_square\"");
 }
 
-static void relive_bench__limiter_holds_the_ratio(void **state)
+ON_FIXTURE(relive_bench__limiter_holds_the_ratio)
 {
 	struct cli_fixture *f = *state;
 
@@ -344,7 +346,7 @@ static void relive_bench__limiter_holds_the_ratio(void **state)
 	cli_expect_words(f->out, "limiter waits");
 }
 
-static void relive_bench__store_that_is_up(void **state)
+ON_FIXTURE(relive_bench__store_that_is_up)
 {
 	struct cli_fixture *f = *state;
 
@@ -355,7 +357,7 @@ static void relive_bench__store_that_is_up(void **state)
 	cli_expect(f, "bench replay --store shm:nothing " SHORT, 1);
 }
 
-static void relive_bench__interrupt_leaves_nothing(void **state)
+ON_FIXTURE(relive_bench__interrupt_leaves_nothing)
 {
 	struct cli_fixture *f = *state;
 	const char *const args[] = { "bench", "replay", "--actors", "1", "--seconds", "60", NULL };
@@ -368,7 +370,7 @@ static void relive_bench__interrupt_leaves_nothing(void **state)
 	assert_false(private_store_is_up(f));
 }
 
-static void relive_demo__shows_a_kill_and_an_exact_tree(void **state)
+ON_FIXTURE(relive_demo__shows_a_kill_and_an_exact_tree)
 {
 	struct cli_fixture *f = *state;
 
@@ -380,33 +382,7 @@ static void relive_demo__shows_a_kill_and_an_exact_tree(void **state)
 	assert_false(private_store_is_up(f));
 }
 
-#define ON_FIXTURE(test) cmocka_unit_test_setup_teardown(test, cli_fixture_open, cli_fixture_close)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		ON_FIXTURE(relive__wrong_usage_is_2_and_says_where_help_is),
-		ON_FIXTURE(relive__each_command_has_help),
-		ON_FIXTURE(relive_version__as_json),
-		ON_FIXTURE(relive_up__status_and_down),
-		ON_FIXTURE(relive_node__add_drain_and_drop),
-		ON_FIXTURE(relive_up__json_names_the_pids),
-		ON_FIXTURE(relive_up__daemon_that_fails_shows_its_log),
-		ON_FIXTURE(relive_up__file_keeps_its_tables),
-		ON_FIXTURE(relive_up__listens_for_other_hosts),
-		ON_FIXTURE(relive_down__kills_what_does_not_end),
-		ON_FIXTURE(relive_table__create_info_list_drop),
-		ON_FIXTURE(relive_inspect__sound_tables_are_0),
-		ON_FIXTURE(relive_bench__processes_as_json),
-		ON_FIXTURE(relive_bench__trace_and_threads),
-		ON_FIXTURE(relive_bench__environments_and_loop),
-		ON_FIXTURE(relive_bench__check_of_processes),
-		ON_FIXTURE(relive_bench__check_of_frames_and_shards),
-		ON_FIXTURE(relive_bench__limiter_holds_the_ratio),
-		ON_FIXTURE(relive_bench__store_that_is_up),
-		ON_FIXTURE(relive_bench__interrupt_leaves_nothing),
-		ON_FIXTURE(relive_demo__shows_a_kill_and_an_exact_tree),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -36,7 +36,9 @@ static void token_of(const struct cli_fixture *f, const char *store, char token_
 	fclose(file);
 }
 
-static void up__takes_relive_token_for_a_new_store(void **state)
+#define ON_FIXTURE(test) TEST_WITH(test, cli_fixture_open, close_fixture)
+
+ON_FIXTURE(up__takes_relive_token_for_a_new_store)
 {
 	struct cli_fixture *f = *state;
 	uint16_t port = processes_free_port();
@@ -51,7 +53,7 @@ static void up__takes_relive_token_for_a_new_store(void **state)
 	cli_expect(f, line, 0);
 }
 
-static void up__goes_on_with_the_token_that_a_store_has(void **state)
+ON_FIXTURE(up__goes_on_with_the_token_that_a_store_has)
 {
 	static const char *const tokens[] = { OTHER_TOKEN, "secret", "" };
 	struct cli_fixture *f = *state;
@@ -93,7 +95,7 @@ static int run_line(const char *line, char *err, size_t bytes)
 
 /* -------- another pid namespace -------- */
 
-static void inspect__of_a_node_in_another_pid_namespace_says_so(void **state)
+ON_FIXTURE(inspect__of_a_node_in_another_pid_namespace_says_so)
 {
 	struct cli_fixture *f = *state;
 	char err[4096];
@@ -115,7 +117,7 @@ static void inspect__of_a_node_in_another_pid_namespace_says_so(void **state)
 
 /* -------- tokens -------- */
 
-static void status__of_a_store_elsewhere_says_where_its_token_is(void **state)
+ON_FIXTURE(status__of_a_store_elsewhere_says_where_its_token_is)
 {
 	struct cli_fixture *f = *state;
 
@@ -127,7 +129,7 @@ static void status__of_a_store_elsewhere_says_where_its_token_is(void **state)
 
 /* -------- usage -------- */
 
-static void daemons__wrong_usage_is_one_line_and_where_help_is(void **state)
+ON_FIXTURE(daemons__wrong_usage_is_one_line_and_where_help_is)
 {
 	static const char *const lines[][2] = {
 		{ "relive-metad", "--store a --listen 127.0.0.1:99999" },
@@ -142,7 +144,6 @@ static void daemons__wrong_usage_is_one_line_and_where_help_is(void **state)
 	};
 	char line[256], err[4096], help[64];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
 		const char *end;
 		int status;
@@ -157,7 +158,7 @@ static void daemons__wrong_usage_is_one_line_and_where_help_is(void **state)
 	}
 }
 
-static void up__bad_port_is_one_line(void **state)
+ON_FIXTURE(up__bad_port_is_one_line)
 {
 	static const char *const ports[] = { "127.0.0.1:99999", "127.0.0.1:x", ":", "[::1", "" };
 	struct cli_fixture *f = *state;
@@ -172,18 +173,7 @@ static void up__bad_port_is_one_line(void **state)
 	}
 }
 
-#define ON_FIXTURE(test) cmocka_unit_test_setup_teardown(test, cli_fixture_open, close_fixture)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		ON_FIXTURE(up__takes_relive_token_for_a_new_store),
-		ON_FIXTURE(up__goes_on_with_the_token_that_a_store_has),
-		ON_FIXTURE(inspect__of_a_node_in_another_pid_namespace_says_so),
-		ON_FIXTURE(status__of_a_store_elsewhere_says_where_its_token_is),
-		ON_FIXTURE(daemons__wrong_usage_is_one_line_and_where_help_is),
-		ON_FIXTURE(up__bad_port_is_one_line),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

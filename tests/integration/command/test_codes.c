@@ -475,7 +475,9 @@ static void expect_served(struct fixture *fx)
 	}
 }
 
-static void restart__no_socket_is_there(void **state)
+#define CASE(f, setup) TEST_WITH(f, setup, teardown)
+
+CASE(restart__no_socket_is_there, setup)
 {
 	struct fixture *fx = *state;
 
@@ -484,7 +486,7 @@ static void restart__no_socket_is_there(void **state)
 	expect_served(fx);
 }
 
-static void restart__nobody_listens_at_the_socket(void **state)
+CASE(restart__nobody_listens_at_the_socket, setup)
 {
 	struct fixture *fx = *state;
 
@@ -493,7 +495,7 @@ static void restart__nobody_listens_at_the_socket(void **state)
 	expect_served(fx);
 }
 
-static void restart__connections_are_accepted_and_nothing_is_said(void **state)
+CASE(restart__connections_are_accepted_and_nothing_is_said, setup)
 {
 	struct fixture *fx = *state;
 
@@ -504,7 +506,7 @@ static void restart__connections_are_accepted_and_nothing_is_said(void **state)
 	expect_served(fx);
 }
 
-static void restart__the_handshake_breaks_off(void **state)
+CASE(restart__the_handshake_breaks_off, setup)
 {
 	struct fixture *fx = *state;
 
@@ -516,7 +518,7 @@ static void restart__the_handshake_breaks_off(void **state)
 }
 
 /* Handles are gone whatever is returned; what is returned says that the server does not answer. */
-static void restart__closing_says_that_the_server_is_away(void **state)
+CASE(restart__closing_says_that_the_server_is_away, setup)
 {
 	struct fixture *fx = *state;
 
@@ -531,7 +533,7 @@ static void restart__closing_says_that_the_server_is_away(void **state)
 }
 
 /* More often than the table has client slots, which this process gives back when it can. */
-static void restart__slots_of_what_was_closed_meanwhile_come_back(void **state)
+CASE(restart__slots_of_what_was_closed_meanwhile_come_back, setup_renewing)
 {
 	struct fixture *fx = *state;
 
@@ -547,7 +549,7 @@ static void restart__slots_of_what_was_closed_meanwhile_come_back(void **state)
 }
 
 /* It was asked: whether it was done nobody knows. Who asks then is not heard: it was not. */
-static void server__stopped_in_the_middle_of_a_call(void **state)
+CASE(server__stopped_in_the_middle_of_a_call, setup)
 {
 	struct fixture *fx = *state;
 
@@ -572,7 +574,7 @@ static void open_by_uri(struct fixture *fx)
 }
 
 /* The words name the address that the store was opened by. */
-static void restart__over_tcp(void **state)
+CASE(restart__over_tcp, setup_empty)
 {
 	struct fixture *fx = *state;
 	char listen[32];
@@ -662,7 +664,7 @@ static void expect_unknown(struct fixture *fx, const char *name, int got)
 }
 
 /* One that may not be sent twice, and one that may, but finds nobody. */
-static void server__ends_with_the_request(void **state)
+CASE(server__ends_with_the_request, setup_empty)
 {
 	struct fixture *fx = *state;
 	struct carrier carrier;
@@ -701,7 +703,7 @@ static void run(const char *line)
 }
 
 /* As after any end of its daemons: what is mapped is used on, and nothing was dropped or not found. */
-static void down__with_an_open_table(void **state)
+CASE(down__with_an_open_table, setup_empty)
 {
 	struct fixture *fx = *state;
 	struct rlv_store *late = NULL;
@@ -717,22 +719,7 @@ static void down__with_an_open_table(void **state)
 	expect_code("rlv_store_open", rlv_store_open("shm:s", NULL, &late), -ENOENT);
 }
 
-#define TEST(f, setup) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(restart__no_socket_is_there, setup),
-		TEST(restart__nobody_listens_at_the_socket, setup),
-		TEST(restart__connections_are_accepted_and_nothing_is_said, setup),
-		TEST(restart__the_handshake_breaks_off, setup),
-		TEST(restart__closing_says_that_the_server_is_away, setup),
-		TEST(restart__slots_of_what_was_closed_meanwhile_come_back, setup_renewing),
-		TEST(server__stopped_in_the_middle_of_a_call, setup),
-		TEST(restart__over_tcp, setup_empty),
-		TEST(server__ends_with_the_request, setup_empty),
-		TEST(down__with_an_open_table, setup_empty),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

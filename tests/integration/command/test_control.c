@@ -86,9 +86,11 @@ static struct rlv_table *make_table(struct rlv_store *store, const char *name, u
 	return table;
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* -------- tables -------- */
 
-static void table_create__opens_the_same_signature(void **state)
+CASE(table_create__opens_the_same_signature)
 {
 	struct rlv_store *store = open_store(*state);
 	struct rlv_table *first = make_table(store, "t", 2), *second = make_table(store, "t", 2);
@@ -102,7 +104,7 @@ static void table_create__opens_the_same_signature(void **state)
 	expect(rlv_table_close(&second), 0);
 }
 
-static void table_create__another_signature_gives_eexist(void **state)
+CASE(table_create__another_signature_gives_eexist)
 {
 	struct rlv_store *store = open_store(*state);
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
@@ -138,7 +140,7 @@ static void await_used_bytes(struct rlv_store *store, uint64_t bytes)
 		fail_msg("not %llu bytes are in use", (unsigned long long)bytes);
 }
 
-static void table_create__no_room_gives_enospc_and_leaves_nothing(void **state)
+CASE(table_create__no_room_gives_enospc_and_leaves_nothing)
 {
 	struct rlv_store *store = open_store(*state);
 	struct rlv_store_info after = { .size = sizeof(after) };
@@ -156,7 +158,7 @@ static void table_create__no_room_gives_enospc_and_leaves_nothing(void **state)
 	await_used_bytes(store, used);
 }
 
-static void table_open__unknown_name_gives_enoent(void **state)
+CASE(table_open__unknown_name_gives_enoent)
 {
 	struct rlv_table *table = NULL;
 
@@ -164,7 +166,7 @@ static void table_open__unknown_name_gives_enoent(void **state)
 	assert_non_null(strstr(rlv_last_error(), "nothing"));
 }
 
-static void table_drop__handles_get_estale_and_memory_comes_back(void **state)
+CASE(table_drop__handles_get_estale_and_memory_comes_back)
 {
 	struct rlv_store *store = open_store(*state);
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
@@ -183,7 +185,7 @@ static void table_drop__handles_get_estale_and_memory_comes_back(void **state)
 	expect(rlv_table_drop(store, "t"), -ENOENT);
 }
 
-static void store_tables__lists_all(void **state)
+CASE(store_tables__lists_all)
 {
 	struct rlv_store *store = open_store(*state);
 	struct rlv_table *a = make_table(store, "a", 1), *b = make_table(store, "b", 1);
@@ -204,7 +206,7 @@ static void store_tables__lists_all(void **state)
 	expect(rlv_table_close(&b), 0);
 }
 
-static void writer_open__slots_run_out_and_come_back(void **state)
+CASE(writer_open__slots_run_out_and_come_back)
 {
 	struct rlv_store *store = open_store(*state);
 	struct rlv_writer_opts wish = RLV_WRITER_OPTS_INIT;
@@ -230,16 +232,15 @@ static void writer_open__slots_run_out_and_come_back(void **state)
 
 /* -------- names and tokens -------- */
 
-static void store_open__no_such_store_says_how_to_start_one(void **state)
+CASE(store_open__no_such_store_says_how_to_start_one)
 {
 	struct rlv_store *store = NULL;
 
-	(void)state;
 	expect(rlv_store_open("shm:nobody", NULL, &store), -ENOENT);
 	assert_non_null(strstr(rlv_last_error(), "relive up --store nobody"));
 }
 
-static void store_open__wrong_token_gives_eacces(void **state)
+CASE(store_open__wrong_token_gives_eacces)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct control *control = *state;
@@ -253,7 +254,7 @@ static void store_open__wrong_token_gives_eacces(void **state)
 	expect(rlv_store_open(uri, &opts, &store), -EACCES);
 }
 
-static void store_open__over_tcp_with_the_token(void **state)
+CASE(store_open__over_tcp_with_the_token)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct control *control = *state;
@@ -269,7 +270,7 @@ static void store_open__over_tcp_with_the_token(void **state)
 	expect(rlv_table_close(&table), 0);
 }
 
-static void store_open__dead_server_gives_econnrefused(void **state)
+CASE(store_open__dead_server_gives_econnrefused)
 {
 	struct control *control = *state;
 	struct rlv_store *store = NULL;
@@ -279,7 +280,7 @@ static void store_open__dead_server_gives_econnrefused(void **state)
 	assert_non_null(strstr(rlv_last_error(), "relive up"));
 }
 
-static void store__in_a_forked_child_gives_echild(void **state)
+CASE(store__in_a_forked_child_gives_echild)
 {
 	struct rlv_store *store = open_store(*state);
 	struct rlv_store_info info = { .size = sizeof(info) };
@@ -299,7 +300,7 @@ static void store__in_a_forked_child_gives_echild(void **state)
 	expect(rlv_store_info(store, &info), 0);
 }
 
-static void memnode__second_of_the_name_is_refused(void **state)
+CASE(memnode__second_of_the_name_is_refused)
 {
 	const char *const args[] = { "--store", "s", "--name", "a", NULL };
 	struct control *control = *state;
@@ -310,7 +311,7 @@ static void memnode__second_of_the_name_is_refused(void **state)
 }
 
 /* Of another directory, so that no lock file stands between them: the server refuses it. */
-static void memnode__second_of_the_name_is_refused_by_the_server(void **state)
+CASE(memnode__second_of_the_name_is_refused_by_the_server)
 {
 	struct control *control = *state;
 	char uri[64], token[80], other[PROCESSES_PATH + 64];
@@ -331,7 +332,7 @@ static void memnode__second_of_the_name_is_refused_by_the_server(void **state)
 	assert_true(store_fixture_node_is_up(control->store));
 }
 
-static void memnode__no_memory_for_the_pool(void **state)
+CASE(memnode__no_memory_for_the_pool)
 {
 	const char *const args[] = { "--store", "s", "--name", "b", "--size", "1000T", NULL };
 	struct control *control = *state;
@@ -340,7 +341,7 @@ static void memnode__no_memory_for_the_pool(void **state)
 	assert_int_equal(processes_wait(&control->ps, second, PROCESSES_WAIT_MS), 4);
 }
 
-static void metad__second_of_the_store_is_refused(void **state)
+CASE(metad__second_of_the_store_is_refused)
 {
 	const char *const args[] = { "--store", "s", NULL };
 	struct control *control = *state;
@@ -350,7 +351,7 @@ static void metad__second_of_the_store_is_refused(void **state)
 }
 
 /* What a killed daemon leaves: sockets, pid files, unlocked locks. */
-static void daemons__start_over_stale_files(void **state)
+CASE(daemons__start_over_stale_files)
 {
 	const char *const node_args[] = { "--size", POOL, NULL };
 	struct control *control = *state;
@@ -362,7 +363,7 @@ static void daemons__start_over_stale_files(void **state)
 	(void)open_store(control);
 }
 
-static void daemons__stop_cleanly(void **state)
+CASE(daemons__stop_cleanly)
 {
 	struct control *control = *state;
 
@@ -405,7 +406,7 @@ static void expect_unharmed(struct control *control)
 	assert_true(processes_runs(&control->ps, control->metad));
 }
 
-static void metad__garbage_is_dropped(void **state)
+CASE(metad__garbage_is_dropped)
 {
 	static const char garbage[] = "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
 	struct control *control = *state;
@@ -416,7 +417,7 @@ static void metad__garbage_is_dropped(void **state)
 	expect_unharmed(control);
 }
 
-static void metad__frame_too_long_is_dropped(void **state)
+CASE(metad__frame_too_long_is_dropped)
 {
 	const struct frame_header head = { .length = 512u << 20, .type = 1, .version = 1 };
 	struct control *control = *state;
@@ -427,7 +428,7 @@ static void metad__frame_too_long_is_dropped(void **state)
 	expect_unharmed(control);
 }
 
-static void metad__request_before_the_proof_is_dropped(void **state)
+CASE(metad__request_before_the_proof_is_dropped)
 {
 	const struct frame_header head = { .length = 0, .type = 30, .version = 1 };
 	struct control *control = *state;
@@ -438,7 +439,7 @@ static void metad__request_before_the_proof_is_dropped(void **state)
 	expect_unharmed(control);
 }
 
-static void metad__body_that_is_no_message_is_dropped(void **state)
+CASE(metad__body_that_is_no_message_is_dropped)
 {
 	struct frame_header head = { .length = 64, .type = 1, .version = 1 };
 	struct control *control = *state;
@@ -452,7 +453,7 @@ static void metad__body_that_is_no_message_is_dropped(void **state)
 	expect_unharmed(control);
 }
 
-static void metad__half_closed_socket_is_dropped(void **state)
+CASE(metad__half_closed_socket_is_dropped)
 {
 	const struct frame_header head = { .length = 64, .type = 1, .version = 1 };
 	struct control *control = *state;
@@ -465,7 +466,7 @@ static void metad__half_closed_socket_is_dropped(void **state)
 }
 
 /* It says nothing at all: hung up on after CONN_AUTH_SECONDS, and nobody waits for it meanwhile. */
-static void metad__silent_peer_is_dropped(void **state)
+CASE(metad__silent_peer_is_dropped)
 {
 	struct control *control = *state;
 	int fd = connect_raw(control);
@@ -481,7 +482,7 @@ static bool gets_in(void *ctx)
 }
 
 /* The third of two is hung up on at once; when one goes, there is room again. */
-static void metad__more_connections_than_it_may_have(void **state)
+CASE(metad__more_connections_than_it_may_have)
 {
 	const char *const args[] = { "--max-conns", "2", NULL };
 	struct rlv_store *second = NULL, *third = NULL;
@@ -496,37 +497,7 @@ static void metad__more_connections_than_it_may_have(void **state)
 	expect(rlv_store_close(&third), 0);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(table_create__opens_the_same_signature),
-		CASE(table_create__another_signature_gives_eexist),
-		CASE(table_create__no_room_gives_enospc_and_leaves_nothing),
-		CASE(table_open__unknown_name_gives_enoent),
-		CASE(table_drop__handles_get_estale_and_memory_comes_back),
-		CASE(store_tables__lists_all),
-		CASE(writer_open__slots_run_out_and_come_back),
-		CASE(store_open__no_such_store_says_how_to_start_one),
-		CASE(store_open__wrong_token_gives_eacces),
-		CASE(store_open__over_tcp_with_the_token),
-		CASE(store_open__dead_server_gives_econnrefused),
-		CASE(store__in_a_forked_child_gives_echild),
-		CASE(memnode__second_of_the_name_is_refused),
-		CASE(memnode__second_of_the_name_is_refused_by_the_server),
-		CASE(memnode__no_memory_for_the_pool),
-		CASE(metad__second_of_the_store_is_refused),
-		CASE(daemons__start_over_stale_files),
-		CASE(daemons__stop_cleanly),
-		CASE(metad__garbage_is_dropped),
-		CASE(metad__frame_too_long_is_dropped),
-		CASE(metad__request_before_the_proof_is_dropped),
-		CASE(metad__body_that_is_no_message_is_dropped),
-		CASE(metad__half_closed_socket_is_dropped),
-		CASE(metad__silent_peer_is_dropped),
-		CASE(metad__more_connections_than_it_may_have),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -47,9 +47,11 @@ static void expect_words(struct log *log, const char *words)
 		fail_msg("'%s' is not in %s:\n%s", words, log->path, log->text);
 }
 
+#define ON_FIXTURE(test) TEST_WITH(test, cli_fixture_open, cli_fixture_close)
+
 /* -------- rotation -------- */
 
-static void daemons__open_their_logs_again_at_sighup(void **state)
+ON_FIXTURE(daemons__open_their_logs_again_at_sighup)
 {
 	struct cli_fixture *f = *state;
 	struct log metad = { 0 }, node = { 0 };
@@ -77,7 +79,7 @@ static void daemons__open_their_logs_again_at_sighup(void **state)
 	assert_null(strstr(metad.text, "stop: signal"));
 }
 
-static void daemons__without_a_log_outlive_sighup(void **state)
+ON_FIXTURE(daemons__without_a_log_outlive_sighup)
 {
 	struct cli_fixture *f = *state;
 	pid_t pid = processes_metad(&f->ps, "a", NULL);
@@ -90,7 +92,7 @@ static void daemons__without_a_log_outlive_sighup(void **state)
 
 /* -------- options -------- */
 
-static void up__passes_the_format_and_level_of_logs_on(void **state)
+ON_FIXTURE(up__passes_the_format_and_level_of_logs_on)
 {
 	static const char *const daemons[] = { "metad", "memnode-0" };
 	struct cli_fixture *f = *state;
@@ -112,7 +114,7 @@ static void up__passes_the_format_and_level_of_logs_on(void **state)
 	cli_expect_words(f->err, "contradicts");
 }
 
-static void up__log_level_error_leaves_the_rest_out(void **state)
+ON_FIXTURE(up__log_level_error_leaves_the_rest_out)
 {
 	struct cli_fixture *f = *state;
 	struct log log = { 0 };
@@ -123,16 +125,7 @@ static void up__log_level_error_leaves_the_rest_out(void **state)
 	assert_string_equal(log.text, "");
 }
 
-#define ON_FIXTURE(test) cmocka_unit_test_setup_teardown(test, cli_fixture_open, cli_fixture_close)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		ON_FIXTURE(daemons__open_their_logs_again_at_sighup),
-		ON_FIXTURE(daemons__without_a_log_outlive_sighup),
-		ON_FIXTURE(up__passes_the_format_and_level_of_logs_on),
-		ON_FIXTURE(up__log_level_error_leaves_the_rest_out),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

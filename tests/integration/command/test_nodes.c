@@ -256,9 +256,11 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* -------- placement -------- */
 
-static void table_create__shards_are_spread(void **state)
+CASE(table_create__shards_are_spread)
 {
 	struct fixture *fx = *state;
 
@@ -273,7 +275,7 @@ static void table_create__shards_are_spread(void **state)
 	expect_sound(fx->table);
 }
 
-static void table_create__auto_is_one_shard_for_each_node(void **state)
+CASE(table_create__auto_is_one_shard_for_each_node)
 {
 	struct fixture *fx = *state;
 	struct rlv_table *again = NULL;
@@ -297,7 +299,7 @@ static void table_create__auto_is_one_shard_for_each_node(void **state)
 
 /* -------- a node dies -------- */
 
-static void memnode__killed_and_the_table_stays_open(void **state)
+CASE(memnode__killed_and_the_table_stays_open)
 {
 	struct fixture *fx = *state;
 
@@ -317,7 +319,7 @@ static void memnode__killed_and_the_table_stays_open(void **state)
 	expect_sound(fx->table);
 }
 
-static void memnode__killed_and_another_life_begins_empty(void **state)
+CASE(memnode__killed_and_another_life_begins_empty)
 {
 	struct fixture *fx = *state;
 
@@ -334,7 +336,7 @@ static void memnode__killed_and_another_life_begins_empty(void **state)
 	expect_sound(fx->table);
 }
 
-static void memnode__lost_at_once_by_hand(void **state)
+CASE(memnode__lost_at_once_by_hand)
 {
 	struct fixture *fx = *state;
 
@@ -353,7 +355,7 @@ static void memnode__lost_at_once_by_hand(void **state)
  * The server begins anew while a node is away, so that it cannot ask there: who opens and closes
  * handles all the time takes the same slots again.
  */
-static void sampler__opened_and_closed_while_a_node_is_away(void **state)
+CASE(sampler__opened_and_closed_while_a_node_is_away)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
 	struct fixture *fx = *state;
@@ -378,7 +380,7 @@ static void sampler__opened_and_closed_while_a_node_is_away(void **state)
 }
 
 /* Shard 0 counts for the limiter: another one takes over what was last read there. */
-static void memnode__killed_with_the_control_shard(void **state)
+CASE(memnode__killed_with_the_control_shard)
 {
 	struct fixture *fx = *state;
 	uint64_t inserted;
@@ -406,7 +408,7 @@ static void memnode__killed_with_the_control_shard(void **state)
 /* -------- a node is stopped -------- */
 
 /* It is at work, and not silent for longer than its lease: who asked for that waits, and gives up. */
-static void table_create__a_node_at_work_holds_nobody_else_up(void **state)
+CASE(table_create__a_node_at_work_holds_nobody_else_up)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store *impatient = NULL;
@@ -447,7 +449,7 @@ static void expect_open_within(struct fixture *fx, uint32_t times, uint64_t limi
 }
 
 /* Others are served within its lease (0.6 s) at most, and at once when it is known to be down. */
-static void memnode__stopped_holds_nobody_up(void **state)
+CASE(memnode__stopped_holds_nobody_up)
 {
 	struct fixture *fx = *state;
 	uint64_t items;
@@ -488,7 +490,7 @@ static void append_for(struct fixture *fx, uint64_t ns)
 }
 
 /* Who has heard that there is another layout asks for its own, and is content with the answer. */
-static void calls__ask_the_server_once_when_another_table_changes(void **state)
+CASE(calls__ask_the_server_once_when_another_table_changes)
 {
 	struct fixture *fx = *state;
 	struct rlv_table *other = NULL;
@@ -512,7 +514,7 @@ static void calls__ask_the_server_once_when_another_table_changes(void **state)
 	assert_in_range(fx->writer->h.set.questions, asked + 1, asked + 2 * 3);
 }
 
-static void memnode__that_joins_gets_its_share(void **state)
+CASE(memnode__that_joins_gets_its_share)
 {
 	struct fixture *fx = *state;
 
@@ -527,7 +529,7 @@ static void memnode__that_joins_gets_its_share(void **state)
 	assert_int_equal(shards_in(fx, RLV_SHARD_ACTIVE, MAX_NODES), 3);
 }
 
-static void table_rebalance__moves_shards_to_an_empty_node(void **state)
+CASE(table_rebalance__moves_shards_to_an_empty_node)
 {
 	struct fixture *fx = *state;
 	uint32_t added = 0, draining = 0;
@@ -560,7 +562,7 @@ static bool is_empty(void *ctx)
 }
 
 /* Nothing is lost: what is drawn afterwards is whole, and the limiter has counted everything. */
-static void memnode__drained_under_load_may_be_stopped(void **state)
+CASE(memnode__drained_under_load_may_be_stopped)
 {
 	struct fixture *fx = *state;
 	uint64_t inserted;
@@ -581,7 +583,7 @@ static void memnode__drained_under_load_may_be_stopped(void **state)
 			fx->step);
 }
 
-static void memnode__the_only_one_cannot_be_drained(void **state)
+CASE(memnode__the_only_one_cannot_be_drained)
 {
 	struct rlv_drain_info info = { .size = sizeof(info) };
 	struct fixture *fx = *state;
@@ -596,7 +598,7 @@ static void memnode__the_only_one_cannot_be_drained(void **state)
 /* -------- persist -------- */
 
 /* What a node that is down holds may not be durable; what is lost need not be. */
-static void store_persist__needs_every_node_that_is_not_lost(void **state)
+CASE(store_persist__needs_every_node_that_is_not_lost)
 {
 	struct fixture *fx = *state;
 
@@ -613,7 +615,7 @@ static void store_persist__needs_every_node_that_is_not_lost(void **state)
 
 /* -------- the server restarts -------- */
 
-static void metad__restarted_knows_what_is_lost_and_what_drains(void **state)
+CASE(metad__restarted_knows_what_is_lost_and_what_drains)
 {
 	struct rlv_drain_info info = { .size = sizeof(info) };
 	struct fixture *fx = *state;
@@ -643,7 +645,7 @@ static struct rlv_node_info after_a_ping(struct fixture *fx)
 }
 
 /* A memory node is passive: whatever is appended and drawn, its agent sleeps. */
-static void memnode__data_operations_cost_its_agent_nothing(void **state)
+CASE(memnode__data_operations_cost_its_agent_nothing)
 {
 	struct rlv_node_info before, after;
 	struct fixture *fx = *state;
@@ -661,29 +663,7 @@ static void memnode__data_operations_cost_its_agent_nothing(void **state)
 	assert_true(after.clients > 0);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(table_create__shards_are_spread),
-		CASE(table_create__auto_is_one_shard_for_each_node),
-		CASE(memnode__killed_and_the_table_stays_open),
-		CASE(memnode__killed_and_another_life_begins_empty),
-		CASE(memnode__lost_at_once_by_hand),
-		CASE(memnode__killed_with_the_control_shard),
-		CASE(sampler__opened_and_closed_while_a_node_is_away),
-		CASE(table_create__a_node_at_work_holds_nobody_else_up),
-		CASE(memnode__stopped_holds_nobody_up),
-		CASE(calls__ask_the_server_once_when_another_table_changes),
-		CASE(memnode__that_joins_gets_its_share),
-		CASE(table_rebalance__moves_shards_to_an_empty_node),
-		CASE(memnode__drained_under_load_may_be_stopped),
-		CASE(memnode__the_only_one_cannot_be_drained),
-		CASE(store_persist__needs_every_node_that_is_not_lost),
-		CASE(metad__restarted_knows_what_is_lost_and_what_drains),
-		CASE(memnode__data_operations_cost_its_agent_nothing),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

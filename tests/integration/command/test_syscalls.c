@@ -61,11 +61,10 @@ static long count_calls(const char *rounds)
 	return pclose(out) ? -1 : calls;
 }
 
-static void client__steady_state_makes_no_system_call(void **state)
+TEST(client__steady_state_makes_no_system_call)
 {
 	long few = count_calls("100"), many;
 
-	(void)state;
 	if (few < 0) {
 		print_message("skipped: strace cannot trace here\n");
 		exit(TEST_EXIT_SKIP);
@@ -77,9 +76,6 @@ static void client__steady_state_makes_no_system_call(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(client__steady_state_makes_no_system_call),
-	};
 #if defined(__SANITIZE_ADDRESS__)
 	const bool sanitized = true;
 #else
@@ -96,5 +92,5 @@ int main(int argc, char **argv)
 	}
 	if (argc > 1)
 		return work((uint32_t)strtoul(argv[1], NULL, 10));
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

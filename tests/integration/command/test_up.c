@@ -26,9 +26,11 @@ static void expect_no_words(const char *text, const char *words)
 		fail_msg("'%s' is in:\n%s", words, text);
 }
 
+#define ON_FIXTURE(test) TEST_WITH(test, cli_fixture_open, cli_fixture_close)
+
 /* -------- what is missing -------- */
 
-static void up__after_a_killed_server_starts_it_alone(void **state)
+ON_FIXTURE(up__after_a_killed_server_starts_it_alone)
 {
 	struct cli_fixture *f = *state;
 	pid_t metad, node;
@@ -52,7 +54,7 @@ static void up__after_a_killed_server_starts_it_alone(void **state)
 	expect_no_words(f->err, "relive down");
 }
 
-static void up__after_a_killed_node_starts_it_as_it_was(void **state)
+ON_FIXTURE(up__after_a_killed_node_starts_it_as_it_was)
 {
 	struct cli_fixture *f = *state;
 	char line[256], path[PROCESSES_PATH + 64];
@@ -75,7 +77,7 @@ static void up__after_a_killed_node_starts_it_as_it_was(void **state)
 	cli_expect_words(f->out, "\"pool_bytes\":41943040");
 }
 
-static void up__an_added_node_that_ended_is_started_again(void **state)
+ON_FIXTURE(up__an_added_node_that_ended_is_started_again)
 {
 	struct cli_fixture *f = *state;
 	pid_t node;
@@ -93,7 +95,7 @@ static void up__an_added_node_that_ended_is_started_again(void **state)
 }
 
 /* A node that an operator dropped or gave up is not missing. */
-static void up__a_dropped_node_stays_away(void **state)
+ON_FIXTURE(up__a_dropped_node_stays_away)
 {
 	struct cli_fixture *f = *state;
 
@@ -109,7 +111,7 @@ static void up__a_dropped_node_stays_away(void **state)
 	expect_no_words(strstr(f->out, "\"name\":\"0\""), "\"name\":\"extra\",\"state\":\"up\"");
 }
 
-static void up__options_that_contradict_are_an_error(void **state)
+ON_FIXTURE(up__options_that_contradict_are_an_error)
 {
 	static const char *const lines[][2] = {
 		{ "up --store a --size 128M", "--size" },
@@ -134,7 +136,7 @@ static void up__options_that_contradict_are_an_error(void **state)
 }
 
 /* After down, the store on a file is what it was, and options may change. */
-static void up__a_store_on_a_file_is_remembered(void **state)
+ON_FIXTURE(up__a_store_on_a_file_is_remembered)
 {
 	struct cli_fixture *f = *state;
 	char line[256], path[PROCESSES_PATH + 64];
@@ -153,7 +155,7 @@ static void up__a_store_on_a_file_is_remembered(void **state)
 }
 
 /* A relative path is that of the one who said it. */
-static void up__a_relative_file_is_found_from_elsewhere(void **state)
+ON_FIXTURE(up__a_relative_file_is_found_from_elsewhere)
 {
 	struct cli_fixture *f = *state;
 	char here[4096];
@@ -187,7 +189,7 @@ static void expect_tls(struct cli_fixture *f, uint16_t port, const struct certif
 	unsetenv("RELIVE_TLS_CA");
 }
 
-static void up__relative_certificates_are_found_from_elsewhere(void **state)
+ON_FIXTURE(up__relative_certificates_are_found_from_elsewhere)
 {
 	struct cli_fixture *f = *state;
 	uint16_t port = processes_free_port();
@@ -211,7 +213,7 @@ static void up__relative_certificates_are_found_from_elsewhere(void **state)
 	expect_tls(f, port, &certs);
 }
 
-static void up__certificates_are_all_or_none(void **state)
+ON_FIXTURE(up__certificates_are_all_or_none)
 {
 	struct cli_fixture *f = *state;
 
@@ -223,7 +225,7 @@ static void up__certificates_are_all_or_none(void **state)
 
 /* -------- daemons that nobody wrote down -------- */
 
-static void up__of_daemons_started_by_hand(void **state)
+ON_FIXTURE(up__of_daemons_started_by_hand)
 {
 	static const char *const size[] = { "--size", "64M", NULL };
 	struct cli_fixture *f = *state;
@@ -245,7 +247,7 @@ static void up__of_daemons_started_by_hand(void **state)
 }
 
 /* A server with an empty catalog would take what the node has for nobody's. */
-static void up__does_not_guess_where_the_catalog_is(void **state)
+ON_FIXTURE(up__does_not_guess_where_the_catalog_is)
 {
 	struct cli_fixture *f = *state;
 	char path[PROCESSES_PATH + 64];
@@ -269,7 +271,7 @@ static void up__does_not_guess_where_the_catalog_is(void **state)
 
 /* -------- items in memory -------- */
 
-static void down__of_items_in_memory_wants_force(void **state)
+ON_FIXTURE(down__of_items_in_memory_wants_force)
 {
 	struct cli_fixture *f = *state;
 	char words[64];
@@ -287,7 +289,7 @@ static void down__of_items_in_memory_wants_force(void **state)
 	cli_expect(f, "status shm:a", 1);
 }
 
-static void down__of_tables_without_items_asks_nothing(void **state)
+ON_FIXTURE(down__of_tables_without_items_asks_nothing)
 {
 	struct cli_fixture *f = *state;
 
@@ -296,7 +298,7 @@ static void down__of_tables_without_items_asks_nothing(void **state)
 	cli_expect(f, "down --store a", 0);
 }
 
-static void down__of_a_pool_on_a_file_asks_nothing(void **state)
+ON_FIXTURE(down__of_a_pool_on_a_file_asks_nothing)
 {
 	struct cli_fixture *f = *state;
 	char line[256], path[PROCESSES_PATH + 64];
@@ -312,7 +314,7 @@ static void down__of_a_pool_on_a_file_asks_nothing(void **state)
 }
 
 /* The catalog is what a pool on a file needs: it stays although the store began in memory. */
-static void down__keeps_the_catalog_of_an_added_file(void **state)
+ON_FIXTURE(down__keeps_the_catalog_of_an_added_file)
 {
 	struct cli_fixture *f = *state;
 	char line[256], path[PROCESSES_PATH + 64];
@@ -329,7 +331,7 @@ static void down__keeps_the_catalog_of_an_added_file(void **state)
 	held_items_check("shm:a", items, "a file that was added");
 }
 
-static void down__without_a_server_cannot_know(void **state)
+ON_FIXTURE(down__without_a_server_cannot_know)
 {
 	struct cli_fixture *f = *state;
 	int64_t items;
@@ -344,7 +346,7 @@ static void down__without_a_server_cannot_know(void **state)
 	held_items_check("shm:a", items, "down without a server was refused");
 }
 
-static void down__of_a_node_that_does_not_answer_cannot_know(void **state)
+ON_FIXTURE(down__of_a_node_that_does_not_answer_cannot_know)
 {
 	struct cli_fixture *f = *state;
 	int64_t items;
@@ -364,7 +366,7 @@ static void down__of_a_node_that_does_not_answer_cannot_know(void **state)
 	held_items_check("shm:a", items, "a node that was stopped");
 }
 
-static void down__says_nothing_is_lost_where_the_memory_is_gone(void **state)
+ON_FIXTURE(down__says_nothing_is_lost_where_the_memory_is_gone)
 {
 	struct cli_fixture *f = *state;
 
@@ -412,7 +414,7 @@ static int down_on_a_terminal(struct cli_fixture *f, const char *answer)
 	return WEXITSTATUS(status);
 }
 
-static void down__asks_on_a_terminal(void **state)
+ON_FIXTURE(down__asks_on_a_terminal)
 {
 	struct cli_fixture *f = *state;
 	int64_t items;
@@ -440,7 +442,7 @@ static pid_t start(struct cli_fixture *f, const char *verb)
 	return processes_start(&f->ps, "relive", strcmp(verb, "up") == 0 ? up : down);
 }
 
-static void up__two_at_once_both_succeed(void **state)
+ON_FIXTURE(up__two_at_once_both_succeed)
 {
 	struct cli_fixture *f = *state;
 
@@ -457,7 +459,7 @@ static void up__two_at_once_both_succeed(void **state)
 	}
 }
 
-static void up__says_whom_it_waits_for_and_how_long(void **state)
+ON_FIXTURE(up__says_whom_it_waits_for_and_how_long)
 {
 	struct cli_fixture *f = *state;
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -476,7 +478,7 @@ static void up__says_whom_it_waits_for_and_how_long(void **state)
 }
 
 /* In some order, and whatever the order, what stands then is whole. */
-static void up__beside_down_leaves_all_or_nothing(void **state)
+ON_FIXTURE(up__beside_down_leaves_all_or_nothing)
 {
 	struct cli_fixture *f = *state;
 
@@ -497,34 +499,7 @@ static void up__beside_down_leaves_all_or_nothing(void **state)
 	}
 }
 
-#define ON_FIXTURE(test) cmocka_unit_test_setup_teardown(test, cli_fixture_open, cli_fixture_close)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		ON_FIXTURE(up__after_a_killed_server_starts_it_alone),
-		ON_FIXTURE(up__after_a_killed_node_starts_it_as_it_was),
-		ON_FIXTURE(up__an_added_node_that_ended_is_started_again),
-		ON_FIXTURE(up__a_dropped_node_stays_away),
-		ON_FIXTURE(up__options_that_contradict_are_an_error),
-		ON_FIXTURE(up__a_store_on_a_file_is_remembered),
-		ON_FIXTURE(up__a_relative_file_is_found_from_elsewhere),
-		ON_FIXTURE(up__relative_certificates_are_found_from_elsewhere),
-		ON_FIXTURE(up__certificates_are_all_or_none),
-		ON_FIXTURE(up__of_daemons_started_by_hand),
-		ON_FIXTURE(up__does_not_guess_where_the_catalog_is),
-		ON_FIXTURE(down__of_items_in_memory_wants_force),
-		ON_FIXTURE(down__of_tables_without_items_asks_nothing),
-		ON_FIXTURE(down__of_a_pool_on_a_file_asks_nothing),
-		ON_FIXTURE(down__keeps_the_catalog_of_an_added_file),
-		ON_FIXTURE(down__without_a_server_cannot_know),
-		ON_FIXTURE(down__of_a_node_that_does_not_answer_cannot_know),
-		ON_FIXTURE(down__says_nothing_is_lost_where_the_memory_is_gone),
-		ON_FIXTURE(down__asks_on_a_terminal),
-		ON_FIXTURE(up__two_at_once_both_succeed),
-		ON_FIXTURE(up__says_whom_it_waits_for_and_how_long),
-		ON_FIXTURE(up__beside_down_leaves_all_or_nothing),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -162,7 +162,7 @@ static int run_writer(void *ctx)
 	return 0;
 }
 
-static void why__a_sampler_that_waits_for_min_size(void **state)
+TEST_WITH(why__a_sampler_that_waits_for_min_size, setup, teardown)
 {
 	const struct rlv_limiter limiter = { .min_size = 20 };
 	struct fixture *fx = *state;
@@ -187,7 +187,7 @@ static void why__a_sampler_that_waits_for_min_size(void **state)
 	must(rlv_writer_close(&writer), "close");
 }
 
-static void why__a_writer_that_waits_for_max_diff(void **state)
+TEST_WITH(why__a_writer_that_waits_for_max_diff, setup, teardown)
 {
 	const struct rlv_limiter limiter = {
 		.min_size = 1, .samples_per_insert = 1, .min_diff = -1000, .max_diff = 10
@@ -281,7 +281,7 @@ static void fill_table(struct fixture *fx)
 	must(rlv_writer_close(&writer), "close");
 }
 
-static void why__a_rebuild_that_a_stopped_process_holds_up(void **state)
+TEST_WITH(why__a_rebuild_that_a_stopped_process_holds_up, setup, teardown)
 {
 	struct fixture *fx = *state;
 	char waits[64], stopped[64];
@@ -310,7 +310,7 @@ static void why__a_rebuild_that_a_stopped_process_holds_up(void **state)
 
 /* -------- drains -------- */
 
-static void why__a_node_that_drains(void **state)
+TEST_WITH(why__a_node_that_drains, setup, teardown)
 {
 	static const char *const node[] = { "--size", "64M", NULL };
 	struct fixture *fx = *state;
@@ -326,7 +326,7 @@ static void why__a_node_that_drains(void **state)
 	command_expect_words(fx->command.out, "\"node\":\"a\",\"items_left\":");
 }
 
-static void why__nobody_waits(void **state)
+TEST_WITH(why__nobody_waits, setup, teardown)
 {
 	struct fixture *fx = *state;
 
@@ -338,16 +338,5 @@ static void why__nobody_waits(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(why__nobody_waits, setup, teardown),
-		cmocka_unit_test_setup_teardown(why__a_sampler_that_waits_for_min_size, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(why__a_writer_that_waits_for_max_diff, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(why__a_rebuild_that_a_stopped_process_holds_up,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(why__a_node_that_drains, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -53,7 +53,9 @@ static void down(struct fixture *f)
 	command_expect(&f->cmd, 0, "down --store a");
 }
 
-static void backup__a_catalog_that_is_lost_comes_back(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(backup__a_catalog_that_is_lost_comes_back)
 {
 	struct fixture *f = *state;
 
@@ -68,7 +70,7 @@ static void backup__a_catalog_that_is_lost_comes_back(void **state)
 }
 
 /* It travels in pieces, which are one whole at the end. */
-static void backup__of_many_tables(void **state)
+CASE(backup__of_many_tables)
 {
 	struct fixture *f = *state;
 	struct stat st;
@@ -82,7 +84,7 @@ static void backup__of_many_tables(void **state)
 	command_expect(&f->cmd, 0, "restore b %s", f->copy); /* which checks all of it */
 }
 
-static void backup__that_fails_leaves_no_file(void **state)
+CASE(backup__that_fails_leaves_no_file)
 {
 	struct fixture *f = *state;
 	struct stat st;
@@ -96,7 +98,7 @@ static void backup__that_fails_leaves_no_file(void **state)
 	command_expect_words(f->cmd.err, "ENOTSUP");
 }
 
-static void restore__is_refused_while_the_server_runs_and_over_a_catalog(void **state)
+CASE(restore__is_refused_while_the_server_runs_and_over_a_catalog)
 {
 	struct fixture *f = *state;
 
@@ -126,7 +128,7 @@ static void flip(const char *path, off_t at)
 }
 
 /* Whatever is damaged: the catalog that is there stays the store's. */
-static void restore__of_a_damaged_copy_changes_nothing(void **state)
+CASE(restore__of_a_damaged_copy_changes_nothing)
 {
 	static const off_t places[] = { 0 /* magic */,  17 /* page size */, 60 /* version */,
 					68 /* whose */, 4096 + 3,           8192 };
@@ -152,17 +154,7 @@ static void restore__of_a_damaged_copy_changes_nothing(void **state)
 	items_expect("shm:a", "t", N);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(backup__a_catalog_that_is_lost_comes_back),
-		CASE(backup__of_many_tables),
-		CASE(backup__that_fails_leaves_no_file),
-		CASE(restore__is_refused_while_the_server_runs_and_over_a_catalog),
-		CASE(restore__of_a_damaged_copy_changes_nothing),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -617,32 +617,6 @@ static void flip_kind(const struct kind *kind, bool closed)
 		flip_class(&round, (enum corrupt_class) class);
 }
 
-/* -------- tests -------- */
-
-static void embed_file__not_closed(void **state)
-{
-	(void)state;
-	flip_kind(&kinds[0], false);
-}
-
-static void embed_file__closed(void **state)
-{
-	(void)state;
-	flip_kind(&kinds[0], true);
-}
-
-static void node__not_closed(void **state)
-{
-	(void)state;
-	flip_kind(&kinds[1], false);
-}
-
-static void node__closed(void **state)
-{
-	(void)state;
-	flip_kind(&kinds[1], true);
-}
-
 /* Of us it is set already; of what we start it says what a status means. */
 static void tell_sanitizers_apart(void)
 {
@@ -677,18 +651,33 @@ static int teardown(void **state)
 	return system(command);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+/* -------- tests -------- */
+
+CASE(embed_file__not_closed)
+{
+	flip_kind(&kinds[0], false);
+}
+
+CASE(embed_file__closed)
+{
+	flip_kind(&kinds[0], true);
+}
+
+CASE(node__not_closed)
+{
+	flip_kind(&kinds[1], false);
+}
+
+CASE(node__closed)
+{
+	flip_kind(&kinds[1], true);
+}
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(embed_file__not_closed),
-		TEST(embed_file__closed),
-		TEST(node__not_closed),
-		TEST(node__closed),
-	};
-
 	if (test_skips_valgrind("forks"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -290,9 +290,11 @@ static void expect_samples(struct crash *crash)
 	expect(rlv_sampler_close(&sampler), 0);
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* -------- tests -------- */
 
-static void client__that_closes_leaves_no_lease(void **state)
+CASE(client__that_closes_leaves_no_lease)
 {
 	struct crash *crash = *state;
 	pid_t actor;
@@ -304,7 +306,7 @@ static void client__that_closes_leaves_no_lease(void **state)
 	expect_sound(crash);
 }
 
-static void client_killed__is_fenced_and_settled(void **state)
+CASE(client_killed__is_fenced_and_settled)
 {
 	struct crash *crash = *state;
 
@@ -319,7 +321,7 @@ static void client_killed__is_fenced_and_settled(void **state)
 	}
 }
 
-static void client_killed__others_go_on(void **state)
+CASE(client_killed__others_go_on)
 {
 	struct crash *crash = *state;
 	pid_t first, second;
@@ -337,7 +339,7 @@ static void client_killed__others_go_on(void **state)
 }
 
 /* A stopped client outlives its lease, keeps all it has, and goes on as if nothing had been. */
-static void client_stopped__is_left_alone(void **state)
+CASE(client_stopped__is_left_alone)
 {
 	struct crash *crash = *state;
 	pid_t actor;
@@ -355,7 +357,7 @@ static void client_stopped__is_left_alone(void **state)
 	expect_sound(crash);
 }
 
-static void client_stopped__is_killed_if_so_told(void **state)
+CASE(client_stopped__is_killed_if_so_told)
 {
 	struct crash *crash = *state;
 	pid_t actor;
@@ -369,7 +371,7 @@ static void client_stopped__is_killed_if_so_told(void **state)
 	expect_samples(crash);
 }
 
-static void metad_killed__data_path_goes_on_and_a_restart_knows_all(void **state)
+CASE(metad_killed__data_path_goes_on_and_a_restart_knows_all)
 {
 	struct rlv_table_info before = { .size = sizeof(before) }, after = before;
 	struct crash *crash = *state;
@@ -396,7 +398,7 @@ static void metad_killed__data_path_goes_on_and_a_restart_knows_all(void **state
 }
 
 /* Both die: the client nobody saw die is found in the regions' slots. */
-static void metad_and_client_killed__restart_settles_the_client(void **state)
+CASE(metad_and_client_killed__restart_settles_the_client)
 {
 	struct crash *crash = *state;
 	pid_t actor;
@@ -442,7 +444,7 @@ static bool is_empty(void *ctx)
 	       node.state == RLV_NODE_UP && node.used_bytes == 0;
 }
 
-static void metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak(void **state)
+CASE(metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak)
 {
 	struct crash *crash = *state;
 	const char *const args[] = { "churn", progress_path(crash), NULL };
@@ -471,7 +473,7 @@ static void metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak(vo
 }
 
 /* It answers nothing: after a moment it is down, and nobody else waits for it. */
-static void memnode_stopped__is_down_and_comes_back(void **state)
+CASE(memnode_stopped__is_down_and_comes_back)
 {
 	struct rlv_table *table = NULL;
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
@@ -515,7 +517,7 @@ static int append_until_error(struct rlv_writer *writer)
 }
 
 /* Its memory is gone: users of the old one are told, a new one of the name is another table's. */
-static void memnode_killed__its_shards_are_lost_not_doubled(void **state)
+CASE(memnode_killed__its_shards_are_lost_not_doubled)
 {
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	struct crash *crash = *state;
@@ -539,7 +541,7 @@ static void memnode_killed__its_shards_are_lost_not_doubled(void **state)
 	expect_sound(crash);
 }
 
-static void memnode_on_a_file_killed__the_items_are_back(void **state)
+CASE(memnode_on_a_file_killed__the_items_are_back)
 {
 	struct rlv_table_info before = { .size = sizeof(before) }, after = before;
 	struct crash *crash = *state;
@@ -560,7 +562,7 @@ static void memnode_on_a_file_killed__the_items_are_back(void **state)
 	expect_samples(crash);
 }
 
-static void memnode_on_a_file_killed__a_writer_goes_on(void **state)
+CASE(memnode_on_a_file_killed__a_writer_goes_on)
 {
 	struct crash *crash = *state;
 	pid_t actor;
@@ -578,7 +580,7 @@ static void memnode_on_a_file_killed__a_writer_goes_on(void **state)
 }
 
 /* Rows without checksums: whether they are whole, only a person can say. */
-static void memnode_on_a_file_killed__without_checksums_a_person_is_asked(void **state)
+CASE(memnode_on_a_file_killed__without_checksums_a_person_is_asked)
 {
 	const char *const trust[] = { "--trust", NULL };
 	struct crash *crash = *state;
@@ -606,7 +608,7 @@ static void memnode_on_a_file_killed__without_checksums_a_person_is_asked(void *
 	expect_samples(crash);
 }
 
-static void everything_killed__a_file_has_it_all(void **state)
+CASE(everything_killed__a_file_has_it_all)
 {
 	struct crash *crash = *state;
 	pid_t actor;
@@ -625,30 +627,11 @@ static void everything_killed__a_file_has_it_all(void **state)
 	expect_samples(crash);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(client__that_closes_leaves_no_lease),
-		CASE(client_killed__is_fenced_and_settled),
-		CASE(client_killed__others_go_on),
-		CASE(client_stopped__is_left_alone),
-		CASE(client_stopped__is_killed_if_so_told),
-		CASE(metad_killed__data_path_goes_on_and_a_restart_knows_all),
-		CASE(metad_and_client_killed__restart_settles_the_client),
-		CASE(metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak),
-		CASE(memnode_stopped__is_down_and_comes_back),
-		CASE(memnode_killed__its_shards_are_lost_not_doubled),
-		CASE(memnode_on_a_file_killed__the_items_are_back),
-		CASE(memnode_on_a_file_killed__a_writer_goes_on),
-		CASE(memnode_on_a_file_killed__without_checksums_a_person_is_asked),
-		CASE(everything_killed__a_file_has_it_all),
-	};
-
 	if (argc == 3 && strcmp(argv[1], "act") == 0)
 		return act(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "churn") == 0)
 		return churn(argv[2]);
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -285,7 +285,9 @@ static void cut_and_check(struct cut *cut)
 	assert_true(processes_log_has(&cut->ps, cut->metad, "table a shard"));
 }
 
-static void rows_cut__the_others_go_on(void **state)
+#define CASE(fn) TEST_WITH(fn, setup, teardown)
+
+CASE(rows_cut__the_others_go_on)
 {
 	struct cut *cut = *state;
 
@@ -293,7 +295,7 @@ static void rows_cut__the_others_go_on(void **state)
 	cut_and_check(cut);
 }
 
-static void tree_cut__the_others_go_on(void **state)
+CASE(tree_cut__the_others_go_on)
 {
 	struct cut *cut = *state;
 
@@ -302,7 +304,7 @@ static void tree_cut__the_others_go_on(void **state)
 }
 
 /* Who takes the slot next may have renewed the page before anybody looks: it is whole again then. */
-static void page_cut__the_others_go_on(void **state)
+CASE(page_cut__the_others_go_on)
 {
 	struct cut *cut = *state;
 
@@ -311,7 +313,7 @@ static void page_cut__the_others_go_on(void **state)
 }
 
 /* The next lives of both daemons find a file that was cut, and serve the rest. */
-static void restart__on_a_cut_region_serves_the_others(void **state)
+CASE(restart__on_a_cut_region_serves_the_others)
 {
 	struct cut *cut = *state;
 
@@ -338,7 +340,7 @@ static int drop_a(void *ctx)
 }
 
 /* A table that has lost a shard so can be dropped, and made again in its room. */
-static void drop__of_a_table_with_a_cut_region(void **state)
+CASE(drop__of_a_table_with_a_cut_region)
 {
 	struct cut *cut = *state;
 
@@ -350,19 +352,9 @@ static void drop__of_a_table_with_a_cut_region(void **state)
 	assert_int_equal(run(cut, use_b), 0);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(rows_cut__the_others_go_on),
-		TEST(tree_cut__the_others_go_on),
-		TEST(page_cut__the_others_go_on),
-		TEST(restart__on_a_cut_region_serves_the_others),
-		TEST(drop__of_a_table_with_a_cut_region),
-	};
-
 	if (test_skips_valgrind("its registers are not exact where a signal comes"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -150,25 +150,25 @@ static void change_byte(const char *file, off_t off, uint8_t mask)
 	close(fd);
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* -------- in use -------- */
 
-static void open__twice_in_one_process_gives_ebusy(void **state)
+CASE(open__twice_in_one_process_gives_ebusy)
 {
 	struct rlv_store *store;
 
-	(void)state;
 	must(open_file(path, &store), "open");
 	expect_refused(path, -EBUSY, "in use");
 	must(rlv_store_close(&store), "close");
 }
 
-static void open__in_two_processes_gives_ebusy(void **state)
+CASE(open__in_two_processes_gives_ebusy)
 {
 	struct rlv_store *store;
 	int status, ret;
 	pid_t pid;
 
-	(void)state;
 	must(open_file(path, &store), "open");
 	fflush(stdout);
 	pid = fork();
@@ -186,11 +186,10 @@ static void open__in_two_processes_gives_ebusy(void **state)
 
 /* -------- damage -------- */
 
-static void open__of_a_foreign_file_gives_eproto(void **state)
+CASE(open__of_a_foreign_file_gives_eproto)
 {
 	int fd = open(copy, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
-	(void)state;
 	assert_true(fd >= 0);
 	for (uint32_t i = 0; i < 4096; i++)
 		assert_int_equal(write(fd, "not a pool of any kind\n", 23), 23);
@@ -199,9 +198,8 @@ static void open__of_a_foreign_file_gives_eproto(void **state)
 }
 
 /* It would grow to pool_bytes again, and what was cut off would read as zeros. */
-static void open__of_a_file_cut_short_gives_eproto(void **state)
+CASE(open__of_a_file_cut_short_gives_eproto)
 {
-	(void)state;
 	for (off_t bytes = 1; bytes < POOL_BYTES; bytes = bytes * 3 + 7) {
 		struct stat st;
 
@@ -213,9 +211,8 @@ static void open__of_a_file_cut_short_gives_eproto(void **state)
 	}
 }
 
-static void open__of_another_pool_format_gives_eproto(void **state)
+CASE(open__of_another_pool_format_gives_eproto)
 {
-	(void)state;
 	copy_file();
 	change_byte(copy, FORMAT_OFF, 0x40);
 	change_byte(copy, SUPER_COPY + FORMAT_OFF, 0x40);
@@ -224,12 +221,11 @@ static void open__of_another_pool_format_gives_eproto(void **state)
 
 /* -------- its superblock -------- */
 
-static void open__with_one_flipped_bit_in_the_superblock_has_its_table(void **state)
+CASE(open__with_one_flipped_bit_in_the_superblock_has_its_table)
 {
 	struct rlv_store *store = NULL;
 	struct rlv_table *table = NULL;
 
-	(void)state;
 	copy_file();
 	change_byte(copy, 60, 4);
 	must(open_file(copy, &store), "open");
@@ -239,9 +235,8 @@ static void open__with_one_flipped_bit_in_the_superblock_has_its_table(void **st
 }
 
 /* The regions behind the superblock say their version, too. */
-static void open__of_another_region_format_gives_eproto(void **state)
+CASE(open__of_another_region_format_gives_eproto)
 {
-	(void)state;
 	copy_file();
 	change_byte(copy, EXTENT + FORMAT_OFF, 0x40);
 	expect_refused(copy, -EPROTO, "format 68");
@@ -268,12 +263,11 @@ static const off_t table_fields[] = { 0, 8, 16, 24, 28, 60, 64, 72, 80, 92, 96, 
 
 #define N_TABLE_FIELDS (sizeof(table_fields) / sizeof(table_fields[0]))
 
-static void open__with_one_extent_table_damaged_keeps_the_table(void **state)
+CASE(open__with_one_extent_table_damaged_keeps_the_table)
 {
 	static const off_t copies[] = { TABLE_OFF0, TABLE_OFF1 };
 	uint64_t items = count_items(path);
 
-	(void)state;
 	for (uint32_t c = 0; c < 2; c++)
 		for (uint32_t f = 0; f < N_TABLE_FIELDS; f++) {
 			copy_file();
@@ -282,11 +276,10 @@ static void open__with_one_extent_table_damaged_keeps_the_table(void **state)
 		}
 }
 
-static void open__mends_the_extent_table_that_is_damaged(void **state)
+CASE(open__mends_the_extent_table_that_is_damaged)
 {
 	uint64_t items = count_items(path);
 
-	(void)state;
 	copy_file();
 	change_byte(copy, TABLE_OFF0 + 64, 1);
 	assert_int_equal(count_items(copy), items);
@@ -319,9 +312,8 @@ static void expect_damaged(const char *words)
 	expect_same_bytes(copy, before);
 }
 
-static void open__with_both_extent_tables_damaged_is_refused(void **state)
+CASE(open__with_both_extent_tables_damaged_is_refused)
 {
-	(void)state;
 	copy_file();
 	change_byte(copy, TABLE_OFF0 + 64, 1);
 	change_byte(copy, TABLE_OFF1 + 64, 1);
@@ -346,9 +338,8 @@ static off_t find_role(uint32_t role)
 }
 
 /* The word that counts is that of the slots. */
-static void open__with_a_state_word_damaged_frees_nothing(void **state)
+CASE(open__with_a_state_word_damaged_frees_nothing)
 {
-	(void)state;
 	for (uint32_t bit = 0; bit < 64; bit += 7) {
 		copy_file();
 		change_byte(copy, find_role(REGION_SLOTS) + STATE_OFF + bit / 8,
@@ -358,12 +349,11 @@ static void open__with_a_state_word_damaged_frees_nothing(void **state)
 }
 
 /* A page that reads as zeros looks as before the format, but the rows are there. */
-static void open__with_the_page_of_a_superblock_gone_frees_nothing(void **state)
+CASE(open__with_the_page_of_a_superblock_gone_frees_nothing)
 {
 	static const uint8_t zeros[4096];
 	int fd;
 
-	(void)state;
 	copy_file();
 	fd = open(copy, O_WRONLY | O_CLOEXEC);
 	assert_int_equal(pwrite(fd, zeros, sizeof(zeros), EXTENT), sizeof(zeros));
@@ -410,9 +400,8 @@ static off_t random_place(void)
 	return starts[which] + (off_t)rng_uniform_u64(&rng, room);
 }
 
-static void open__with_bits_flipped_gives_an_error_or_a_store(void **state)
+CASE(open__with_bits_flipped_gives_an_error_or_a_store)
 {
-	(void)state;
 	rng_seed(&rng, test_seed("flips", 20240920), 0);
 	copy_file();
 	for (uint32_t i = 0; i < (getenv("RLV_TEST_SLOW") ? FLIPS / 20 : FLIPS); i++) {
@@ -440,12 +429,11 @@ static void open__with_bits_flipped_gives_an_error_or_a_store(void **state)
 
 /* -------- disk -------- */
 
-static void open__larger_than_the_disk_gives_enospc(void **state)
+CASE(open__larger_than_the_disk_gives_enospc)
 {
 	struct rlv_store *store = NULL;
 	struct stat st;
 
-	(void)state;
 	unlink(copy);
 	assert_int_equal(open_bytes(copy, (uint64_t)1 << 50, &store), -ENOSPC);
 	assert_non_null(strstr(rlv_last_error(), "bytes"));
@@ -455,21 +443,19 @@ static void open__larger_than_the_disk_gives_enospc(void **state)
 }
 
 /* A directory, a device that is none of DAX: each by its name. */
-static void open__of_what_no_pool_can_be_says_why(void **state)
+CASE(open__of_what_no_pool_can_be_says_why)
 {
-	(void)state;
 	expect_refused("/tmp", -EISDIR, "/tmp");
 	expect_refused("/dev/null", -ENODEV, "/dev/null");
 	assert_string_equal(rlv_error_name(-ENODEV), "ENODEV");
 }
 
-static void create__in_a_full_pool_gives_enospc_and_leaves_it_usable(void **state)
+CASE(create__in_a_full_pool_gives_enospc_and_leaves_it_usable)
 {
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 	struct rlv_table *table = NULL;
 	struct rlv_store *store;
 
-	(void)state;
 	opts.columns = crash_columns;
 	opts.n_columns = CRASH_COLUMNS;
 	opts.capacity = 1 << 20;
@@ -481,28 +467,7 @@ static void create__in_a_full_pool_gives_enospc_and_leaves_it_usable(void **stat
 	must(rlv_store_close(&store), "close");
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(open__twice_in_one_process_gives_ebusy),
-		TEST(open__in_two_processes_gives_ebusy),
-		TEST(open__of_a_foreign_file_gives_eproto),
-		TEST(open__of_a_file_cut_short_gives_eproto),
-		TEST(open__of_another_pool_format_gives_eproto),
-		TEST(open__with_one_flipped_bit_in_the_superblock_has_its_table),
-		TEST(open__of_another_region_format_gives_eproto),
-		TEST(open__with_one_extent_table_damaged_keeps_the_table),
-		TEST(open__mends_the_extent_table_that_is_damaged),
-		TEST(open__with_both_extent_tables_damaged_is_refused),
-		TEST(open__with_a_state_word_damaged_frees_nothing),
-		TEST(open__with_the_page_of_a_superblock_gone_frees_nothing),
-		TEST(open__with_bits_flipped_gives_an_error_or_a_store),
-		TEST(open__larger_than_the_disk_gives_enospc),
-		TEST(open__of_what_no_pool_can_be_says_why),
-		TEST(create__in_a_full_pool_gives_enospc_and_leaves_it_usable),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -178,7 +178,9 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void client__that_renews_is_not_fenced(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(client__that_renews_is_not_fenced)
 {
 	struct fixture *fx = *state;
 
@@ -190,7 +192,7 @@ static void client__that_renews_is_not_fenced(void **state)
 }
 
 /* Its TCP connection stands all the time: only the frames stopped, as when a guest is paused. */
-static void client__silent_for_a_lease_gets_eownerdead(void **state)
+CASE(client__silent_for_a_lease_gets_eownerdead)
 {
 	struct fixture *fx = *state;
 	uint64_t id = join(fx, 0);
@@ -204,7 +206,7 @@ static void client__silent_for_a_lease_gets_eownerdead(void **state)
 }
 
 /* Its first connection may well be open still, as the server sees it. */
-static void client__that_reconnects_in_time_goes_on(void **state)
+CASE(client__that_reconnects_in_time_goes_on)
 {
 	struct fixture *fx = *state;
 	uint64_t id = join(fx, 0);
@@ -282,7 +284,7 @@ static void make_table(void)
 }
 
 /* The only slot of the table is another's as soon as the fence holds. */
-static void client__fenced_leaves_its_slot_to_the_next(void **state)
+CASE(client__fenced_leaves_its_slot_to_the_next)
 {
 	struct fixture *fx = *state;
 	struct table_desc desc;
@@ -310,16 +312,7 @@ static void client__fenced_leaves_its_slot_to_the_next(void **state)
 	assert_int_equal(get_slot(fx, &desc, &owner), 0);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(client__that_renews_is_not_fenced),
-		CASE(client__silent_for_a_lease_gets_eownerdead),
-		CASE(client__that_reconnects_in_time_goes_on),
-		CASE(client__fenced_leaves_its_slot_to_the_next),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -143,9 +143,11 @@ static void expect_goes_on(struct fixture *fx, int code, const char *words)
 	assert_true(processes_runs(&fx->ps, fx->metad));
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* No byte more in any file of the server's: a quota, or a disk that fails. A client's page is memory, and no
    longer than that. */
-static void metad__may_write_no_file(void **state)
+CASE(metad__may_write_no_file)
 {
 	struct rlimit limit = { .rlim_cur = 4096, .rlim_max = RLIM_INFINITY };
 	struct fixture *fx = *state;
@@ -170,7 +172,7 @@ static void fill_up(const char *path)
 	close(fd);
 }
 
-static void metad__on_a_disk_that_is_full(void **state)
+CASE(metad__on_a_disk_that_is_full)
 {
 	struct fixture *fx = *state;
 	char fill[sizeof(fx->dir) + 16];
@@ -188,14 +190,7 @@ static void metad__on_a_disk_that_is_full(void **state)
 	must(create(fx));
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(metad__may_write_no_file),
-		CASE(metad__on_a_disk_that_is_full),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -177,8 +177,10 @@ static int ask(struct fixture *fx, uint32_t type)
 
 /* -------- cases -------- */
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* It hears what is wrong, and nothing else. */
-static void stranger__is_refused(void **state)
+CASE(stranger__is_refused)
 {
 	struct fixture *fx = *state;
 
@@ -193,7 +195,7 @@ static void stranger__is_refused(void **state)
 }
 
 /* It has said hello, and goes on as if it had proved something. */
-static void stranger__is_refused_behind_its_hello(void **state)
+CASE(stranger__is_refused_behind_its_hello)
 {
 	struct fixture *fx = *state;
 
@@ -206,7 +208,7 @@ static void stranger__is_refused_behind_its_hello(void **state)
 	}
 }
 
-static void hello__identities_that_are_none_are_refused(void **state)
+CASE(hello__identities_that_are_none_are_refused)
 {
 	static char thousand[1001] = "relive:1:read:";
 	static const char *const identities[] = { "x",
@@ -227,7 +229,7 @@ static void hello__identities_that_are_none_are_refused(void **state)
 	}
 }
 
-static void hello__of_another_epoch_is_refused(void **state)
+CASE(hello__of_another_epoch_is_refused)
 {
 	static const char *const identities[] = { "relive:1:admin:2", "relive:1:read:4294967295" };
 	struct fixture *fx = *state;
@@ -241,7 +243,7 @@ static void hello__of_another_epoch_is_refused(void **state)
 }
 
 /* By TLS it is a reader: no word of its own makes more of it. */
-static void hello__of_another_token_than_that_of_tls_is_refused(void **state)
+CASE(hello__of_another_token_than_that_of_tls_is_refused)
 {
 	static const char *const identities[] = { "", "relive:1:admin:0", "relive:1:admin:1",
 						  "relive:1:learn:1" };
@@ -259,7 +261,7 @@ static void hello__of_another_token_than_that_of_tls_is_refused(void **state)
 	hang_up(fx);
 }
 
-static void auth__proof_of_another_token_is_refused(void **state)
+CASE(auth__proof_of_another_token_is_refused)
 {
 	static const char *const identities[] = { "", "relive:1:admin:0", "relive:1:admin:1",
 						  "relive:1:write:1", "relive:1:node:1" };
@@ -277,7 +279,7 @@ static void auth__proof_of_another_token_is_refused(void **state)
 	hang_up(fx);
 }
 
-static void auth__proof_played_again_is_refused(void **state)
+CASE(auth__proof_played_again_is_refused)
 {
 	struct fixture *fx = *state;
 	uint8_t proof[AUTH_PROOF_BYTES];
@@ -293,19 +295,7 @@ static void auth__proof_played_again_is_refused(void **state)
 	hang_up(fx);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(stranger__is_refused),
-		CASE(stranger__is_refused_behind_its_hello),
-		CASE(hello__identities_that_are_none_are_refused),
-		CASE(hello__of_another_epoch_is_refused),
-		CASE(hello__of_another_token_than_that_of_tls_is_refused),
-		CASE(auth__proof_of_another_token_is_refused),
-		CASE(auth__proof_played_again_is_refused),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -148,7 +148,9 @@ static void expect_all_of_it(struct cli_fixture *f, const struct kill_case *c, c
 	cli_expect_words(f->out, "2 daemons stopped");
 }
 
-static void up__of_a_new_store(void **state)
+#define ON_FIXTURE(test) TEST_WITH(test, cli_fixture_open, cli_fixture_close)
+
+ON_FIXTURE(up__of_a_new_store)
 {
 	const struct kill_case c = {
 		.name = "up of a new store",
@@ -171,7 +173,7 @@ static void stop_store(struct cli_fixture *f, const struct kill_case *c)
 	cli_expect(f, "down --store a", 0);
 }
 
-static void up__of_a_store_on_a_file(void **state)
+ON_FIXTURE(up__of_a_store_on_a_file)
 {
 	struct kill_case c = {
 		.name = "up of a store on a file",
@@ -191,7 +193,7 @@ static void kill_metad(struct cli_fixture *f, const struct kill_case *c)
 	kill_daemon(f, "metad");
 }
 
-static void up__of_a_store_without_its_server(void **state)
+ON_FIXTURE(up__of_a_store_without_its_server)
 {
 	struct kill_case c = {
 		.name = "up of a store without its server",
@@ -206,7 +208,7 @@ static void up__of_a_store_without_its_server(void **state)
 
 /* -------- down -------- */
 
-static void down__of_a_store_on_a_file(void **state)
+ON_FIXTURE(down__of_a_store_on_a_file)
 {
 	struct kill_case c = {
 		.name = "down of a store on a file",
@@ -222,7 +224,7 @@ static void down__of_a_store_on_a_file(void **state)
 }
 
 /* Nothing is told to end before somebody has said that it may. */
-static void down__that_is_refused(void **state)
+ON_FIXTURE(down__that_is_refused)
 {
 	struct kill_case c = {
 		.name = "down that is refused",
@@ -251,7 +253,7 @@ static void expect_a_store(struct cli_fixture *f, const struct kill_case *c, con
 	cli_expect_words(f->out, "2 daemons stopped");
 }
 
-static void down__of_items_by_force(void **state)
+ON_FIXTURE(down__of_items_by_force)
 {
 	const struct kill_case c = {
 		.name = "down --force",
@@ -276,7 +278,7 @@ static void expect_node(struct cli_fixture *f, const struct kill_case *c, const 
 		cli_expect_words(f->err, "is up");
 }
 
-static void node_add__beside_items(void **state)
+ON_FIXTURE(node_add__beside_items)
 {
 	struct kill_case c = {
 		.name = "node add",
@@ -299,7 +301,7 @@ static void expect_table(struct cli_fixture *f, const struct kill_case *c, const
 	expect_items(f, c, when);
 }
 
-static void table_create__beside_items(void **state)
+ON_FIXTURE(table_create__beside_items)
 {
 	struct kill_case c = {
 		.name = "table create",
@@ -313,22 +315,9 @@ static void table_create__beside_items(void **state)
 	run_case(*state, &c);
 }
 
-#define ON_FIXTURE(test) cmocka_unit_test_setup_teardown(test, cli_fixture_open, cli_fixture_close)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		ON_FIXTURE(up__of_a_new_store),
-		ON_FIXTURE(up__of_a_store_on_a_file),
-		ON_FIXTURE(up__of_a_store_without_its_server),
-		ON_FIXTURE(down__of_a_store_on_a_file),
-		ON_FIXTURE(down__that_is_refused),
-		ON_FIXTURE(down__of_items_by_force),
-		ON_FIXTURE(node_add__beside_items),
-		ON_FIXTURE(table_create__beside_items),
-	};
-
 	if (test_skips_valgrind("a program that is traced already"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

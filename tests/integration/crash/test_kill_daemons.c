@@ -230,9 +230,11 @@ static int run_visitor(void *ctx)
 	return ret ? 1 : 0;
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* -------- tests -------- */
 
-static void metad__killed_under_load(void **state)
+CASE(metad__killed_under_load)
 {
 	struct fixture *fx = *state;
 	uint64_t with = window(fx), without = UINT64_MAX;
@@ -258,7 +260,7 @@ static void metad__killed_under_load(void **state)
 }
 
 /* Its memory lives on in whoever mapped it; a node of that name that comes back is another one. */
-static void memnode__killed_under_load(void **state)
+CASE(memnode__killed_under_load)
 {
 	struct fixture *fx = *state;
 	uint64_t with = window(fx), without;
@@ -280,7 +282,7 @@ static void memnode__killed_under_load(void **state)
 	expect_sound(fx);
 }
 
-static void memnode__second_of_that_name_is_refused(void **state)
+CASE(memnode__second_of_that_name_is_refused)
 {
 	static const char *const args[] = { "--store", "s", "--name", "a", "--size", "64M", NULL };
 	struct fixture *fx = *state;
@@ -317,7 +319,7 @@ static void throw_garbage(struct fixture *fx, const char *name, int type)
 	close(fd);
 }
 
-static void sockets__garbage_and_half_closed_peers(void **state)
+CASE(sockets__garbage_and_half_closed_peers)
 {
 	struct fixture *fx = *state;
 
@@ -335,16 +337,7 @@ static void sockets__garbage_and_half_closed_peers(void **state)
 	expect_sound(fx);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(metad__killed_under_load),
-		TEST(memnode__killed_under_load),
-		TEST(memnode__second_of_that_name_is_refused),
-		TEST(sockets__garbage_and_half_closed_peers),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

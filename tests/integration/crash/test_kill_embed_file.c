@@ -513,7 +513,7 @@ static void pool__nothing_of_it_leaks(void **state)
 	must(rlv_store_close(&store), "close");
 }
 
-#define TEST(f, setup) cmocka_unit_test_setup_teardown(f, setup, end)
+#define CASE(f, setup) cmocka_unit_test_setup_teardown(f, setup, end)
 #define TMPFS(f) \
 	{ \
 #f " (tmpfs)", f, on_tmpfs, end, NULL \
@@ -522,10 +522,10 @@ static void pool__nothing_of_it_leaks(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(reopen__after_a_kill_at_any_time, on_disk),
+		CASE(reopen__after_a_kill_at_any_time, on_disk),
 		TMPFS(reopen__after_a_kill_at_any_time),
-		TEST(reopen__after_a_kill_within_the_recovery, on_tmpfs),
-		TEST(pool__nothing_of_it_leaks, on_tmpfs),
+		CASE(reopen__after_a_kill_within_the_recovery, on_tmpfs),
+		CASE(pool__nothing_of_it_leaks, on_tmpfs),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

@@ -491,9 +491,11 @@ static void run_and_kill_all(struct fixture *fx, const struct kind *kind)
 	print_message("%u rebuilds in all\n", info.rebuilds);
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* -------- tests -------- */
 
-static void prioritized__actors_and_learners_killed(void **state)
+CASE(prioritized__actors_and_learners_killed)
 {
 	static const struct kind kind = { .name = "kill prioritized",
 					  .views = crash_views,
@@ -595,7 +597,7 @@ static void use_queue(struct fixture *fx, const struct kind *kind)
  * Admissions of the dead are given back: the queue neither wedges nor runs over. It is so short that
  * some dead learners would be enough.
  */
-static void queue__actors_and_learners_killed(void **state)
+CASE(queue__actors_and_learners_killed)
 {
 	const struct rlv_view view = queue_view(64);
 	const struct kind kind = {
@@ -608,14 +610,7 @@ static void queue__actors_and_learners_killed(void **state)
 	use_queue(fx, &kind);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(prioritized__actors_and_learners_killed),
-		TEST(queue__actors_and_learners_killed),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -89,7 +89,9 @@ static bool is_there(const char *path)
 	return lstat(path, &st) == 0;
 }
 
-static void node__that_is_refused_leaves_nothing(void **state)
+#define CASE(fn) TEST_WITH(fn, setup, teardown)
+
+CASE(node__that_is_refused_leaves_nothing)
 {
 	struct disk *disk = *state;
 	const char text[] = "the only copy";
@@ -114,7 +116,7 @@ static void node__that_is_refused_leaves_nothing(void **state)
 	assert_false(is_there(disk->pool));
 }
 
-static void disk__that_is_read_only_is_named(void **state)
+CASE(disk__that_is_read_only_is_named)
 {
 	struct disk *disk = *state;
 	struct rlv_store *store = NULL;
@@ -159,7 +161,7 @@ static void append(struct rlv_table *table, uint32_t blocks)
 }
 
 /* Others fill the disk under a pool: what was made goes on over all of its rows, a new table is refused. */
-static void create__on_a_full_disk_is_enospc(void **state)
+CASE(create__on_a_full_disk_is_enospc)
 {
 	const char *const args[] = { "--size", "30M", "--file", NULL, NULL };
 	const char *memnode[5];
@@ -196,17 +198,9 @@ static void create__on_a_full_disk_is_enospc(void **state)
 	assert_int_equal(rlv_store_close(&store), 0);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(node__that_is_refused_leaves_nothing),
-		TEST(disk__that_is_read_only_is_named),
-		TEST(create__on_a_full_disk_is_enospc),
-	};
-
 	may_mount = unshare(CLONE_NEWNS) == 0 &&
 		    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -69,9 +69,11 @@ static void make_pool(struct fixture *f)
 	down(f, "a");
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* -------- the three ways in which items were lost -------- */
 
-static void pool__given_to_another_store_keeps_every_item(void **state)
+CASE(pool__given_to_another_store_keeps_every_item)
 {
 	struct fixture *f = *state;
 	int code;
@@ -90,7 +92,7 @@ static void pool__given_to_another_store_keeps_every_item(void **state)
 	assert_int_equal(code, 1);
 }
 
-static void pool__met_by_a_new_catalog_keeps_every_item(void **state)
+CASE(pool__met_by_a_new_catalog_keeps_every_item)
 {
 	struct fixture *f = *state;
 	int code;
@@ -109,7 +111,7 @@ static void pool__met_by_a_new_catalog_keeps_every_item(void **state)
 	assert_int_equal(code, 1);
 }
 
-static void pool__of_a_node_that_was_added_later_outlives_down(void **state)
+CASE(pool__of_a_node_that_was_added_later_outlives_down)
 {
 	struct fixture *f = *state;
 
@@ -160,7 +162,7 @@ static void move_catalog(struct fixture *f, bool aside)
 }
 
 /* A node that lives is not emptied by a server that knows nothing. */
-static void pool__in_memory_met_by_a_new_catalog_keeps_every_item(void **state)
+CASE(pool__in_memory_met_by_a_new_catalog_keeps_every_item)
 {
 	static const char *const none[] = { NULL };
 	struct fixture *f = *state;
@@ -183,7 +185,7 @@ static void pool__in_memory_met_by_a_new_catalog_keeps_every_item(void **state)
 
 /* -------- a person's word -------- */
 
-static void pool__adopted_by_a_new_catalog_has_every_item(void **state)
+CASE(pool__adopted_by_a_new_catalog_has_every_item)
 {
 	struct fixture *f = *state;
 
@@ -198,7 +200,7 @@ static void pool__adopted_by_a_new_catalog_has_every_item(void **state)
 	items_expect("shm:a", "u", N);
 }
 
-static void pool__adopted_by_another_store_is_that_stores(void **state)
+CASE(pool__adopted_by_another_store_is_that_stores)
 {
 	struct fixture *f = *state;
 
@@ -213,7 +215,7 @@ static void pool__adopted_by_another_store_is_that_stores(void **state)
 }
 
 /* The word is for one registration: the same process discards nothing when it comes back. */
-static void pool__discarded_once_is_not_discarded_again(void **state)
+CASE(pool__discarded_once_is_not_discarded_again)
 {
 	static const char *const none[] = { NULL };
 	struct fixture *f = *state;
@@ -241,7 +243,7 @@ static void pool__discarded_once_is_not_discarded_again(void **state)
 	items_expect("shm:a", "u", N);
 }
 
-static void pool__newer_than_a_restored_catalog_is_refused_and_adopted(void **state)
+CASE(pool__newer_than_a_restored_catalog_is_refused_and_adopted)
 {
 	struct fixture *f = *state;
 
@@ -259,7 +261,7 @@ static void pool__newer_than_a_restored_catalog_is_refused_and_adopted(void **st
 }
 
 /* Half of a table is not a table: it is named, and stays. */
-static void pool__with_a_part_of_a_table_is_refused_and_kept(void **state)
+CASE(pool__with_a_part_of_a_table_is_refused_and_kept)
 {
 	struct fixture *f = *state;
 	char second[PROCESSES_PATH + 64];
@@ -279,7 +281,7 @@ static void pool__with_a_part_of_a_table_is_refused_and_kept(void **state)
 }
 
 /* Of the two it takes what is whole, and lets the rest go. */
-static void pool__adopted_and_discarded_keeps_what_is_whole(void **state)
+CASE(pool__adopted_and_discarded_keeps_what_is_whole)
 {
 	struct fixture *f = *state;
 	char second[PROCESSES_PATH + 64];
@@ -296,7 +298,7 @@ static void pool__adopted_and_discarded_keeps_what_is_whole(void **state)
 }
 
 /* Another file under a node's name is not the node: what the first one holds is not lost by that. */
-static void pool__other_than_the_nodes_is_refused(void **state)
+CASE(pool__other_than_the_nodes_is_refused)
 {
 	struct fixture *f = *state;
 	char other[PROCESSES_PATH + 64];
@@ -309,23 +311,7 @@ static void pool__other_than_the_nodes_is_refused(void **state)
 	items_expect("shm:a", "t", N);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(pool__given_to_another_store_keeps_every_item),
-		CASE(pool__met_by_a_new_catalog_keeps_every_item),
-		CASE(pool__of_a_node_that_was_added_later_outlives_down),
-		CASE(pool__in_memory_met_by_a_new_catalog_keeps_every_item),
-		CASE(pool__adopted_by_a_new_catalog_has_every_item),
-		CASE(pool__adopted_by_another_store_is_that_stores),
-		CASE(pool__discarded_once_is_not_discarded_again),
-		CASE(pool__newer_than_a_restored_catalog_is_refused_and_adopted),
-		CASE(pool__with_a_part_of_a_table_is_refused_and_kept),
-		CASE(pool__adopted_and_discarded_keeps_what_is_whole),
-		CASE(pool__other_than_the_nodes_is_refused),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

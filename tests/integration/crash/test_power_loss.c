@@ -306,21 +306,21 @@ static bool lost_something(const struct found *found)
 	return !found->opened || found->kept.missing || found->kept.wrong_priorities;
 }
 
+#define CASE(fn) TEST_WITH(fn, setup, teardown)
+
 /* -------- tests -------- */
 
-static void power_lost__after_a_persist_every_line_is_durable(void **state)
+CASE(power_lost__after_a_persist_every_line_is_durable)
 {
-	(void)state;
 	lose_power(false, 0);
 	assert_true(count_persists() > 0);
 	assert_int_equal(lines_lost(), 0);
 }
 
-static void power_lost__what_was_persisted_is_there_with_its_priorities(void **state)
+CASE(power_lost__what_was_persisted_is_there_with_its_priorities)
 {
 	struct found found;
 
-	(void)state;
 	lose_power(true, 0);
 	assert_true(lines_lost() > 0); /* there was something to lose */
 	look(&found);
@@ -330,7 +330,7 @@ static void power_lost__what_was_persisted_is_there_with_its_priorities(void **s
 	assert_int_equal(found.kept.wrong_priorities, 0);
 }
 
-static void control__each_omitted_persist_is_found_out(void **state)
+CASE(control__each_omitted_persist_is_found_out)
 {
 	uint32_t persists;
 
@@ -350,19 +350,17 @@ static void control__each_omitted_persist_is_found_out(void **state)
 }
 
 /* Nobody had a writer or a sampler open, so no slot says that somebody was there. */
-static void power_lost__with_the_store_open_and_nothing_else(void **state)
+CASE(power_lost__with_the_store_open_and_nothing_else)
 {
-	(void)state;
 	run_victim(END_WRITER_CLOSED, shadow, 0);
 	expect_whole_items();
 }
 
 /* The second opener, of the same boot, has no need to read rows, and frees the slots. */
-static void power_lost__after_a_kill_and_a_reopening(void **state)
+CASE(power_lost__after_a_kill_and_a_reopening)
 {
 	char second[96];
 
-	(void)state;
 	run_victim(END_WRITING, shadow, 0);
 	snprintf(second, sizeof(second), "%s.2", shadow);
 	run_victim(END_REOPENED, second, 0);
@@ -371,9 +369,8 @@ static void power_lost__after_a_kill_and_a_reopening(void **state)
 }
 
 /* Its pages are of different moments; boot, device and inode may all be the same. */
-static void copy__of_a_file_in_use_put_back(void **state)
+CASE(copy__of_a_file_in_use_put_back)
 {
-	(void)state;
 	run_victim(END_WRITING, shadow, 0);
 	expect_whole_items();
 }
@@ -394,11 +391,10 @@ static uint64_t mark_of(const char *file)
 }
 
 /* From the first writer on, until all is persisted and none is open. */
-static void mark__is_durable_while_rows_may_not_be(void **state)
+CASE(mark__is_durable_while_rows_may_not_be)
 {
 	struct rlv_store *store;
 
-	(void)state;
 	run_victim(END_CREATED, shadow, 0);
 	assert_int_equal(mark_of(shadow), 0);
 	run_victim(END_WRITER_OPENED, shadow, 0);
@@ -412,21 +408,19 @@ static void mark__is_durable_while_rows_may_not_be(void **state)
 }
 
 /* The mark was clear before, and nothing is persisted behind it. */
-static void power_lost__before_any_persist_but_that_of_the_mark(void **state)
+CASE(power_lost__before_any_persist_but_that_of_the_mark)
 {
-	(void)state;
 	run_victim(END_CLOSED, shadow, 0);
 	run_victim(END_MORE, shadow, 0);
 	expect_whole_items();
 }
 
 /* The control: the same loss, if the mark is not made durable. */
-static void control__without_its_mark_wrong_items_are_given_out(void **state)
+CASE(control__without_its_mark_wrong_items_are_given_out)
 {
 	char at[32];
 	struct found found;
 
-	(void)state;
 	run_victim(END_CLOSED, shadow, 0);
 	snprintf(at, sizeof(at), "%llu",
 		 (unsigned long long)(find_rows().first * POOL_EXTENT_BYTES +
@@ -449,13 +443,12 @@ static void run_command(const char *format, const char *a, const char *b)
 }
 
 /* Nothing tells a torn row from a whole one: only a person may say that there is none. */
-static void power_lost__rows_without_checksums_are_refused_until_trusted(void **state)
+CASE(power_lost__rows_without_checksums_are_refused_until_trusted)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store *store = NULL;
 	struct rlv_table *table;
 
-	(void)state;
 	run_victim(END_NO_CHECKSUMS, shadow, 0);
 	run_command("cp", path, disk);
 	assert_int_equal(open_file(disk, &store), -EBADMSG);
@@ -472,8 +465,6 @@ static void power_lost__rows_without_checksums_are_refused_until_trusted(void **
 }
 
 #endif
-
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 /* The loader takes our libpmem only if the path is set before the program starts. */
 static int with_shadow_library(char **argv)
@@ -495,25 +486,11 @@ static int with_shadow_library(char **argv)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(power_lost__after_a_persist_every_line_is_durable),
-		TEST(power_lost__what_was_persisted_is_there_with_its_priorities),
-		TEST(power_lost__with_the_store_open_and_nothing_else),
-		TEST(power_lost__after_a_kill_and_a_reopening),
-		TEST(copy__of_a_file_in_use_put_back),
-#ifdef REGION_MARKED
-		TEST(mark__is_durable_while_rows_may_not_be),
-		TEST(power_lost__before_any_persist_but_that_of_the_mark),
-		TEST(control__without_its_mark_wrong_items_are_given_out),
-		TEST(power_lost__rows_without_checksums_are_refused_until_trusted),
-#endif
-		TEST(control__each_omitted_persist_is_found_out),
-	};
 	int ret;
 
 	(void)argc;
 	if (test_skips_valgrind("forks"))
 		return TEST_EXIT_SKIP;
 	ret = with_shadow_library(argv);
-	return ret ? ret : cmocka_run_group_tests(tests, NULL, NULL);
+	return ret ? ret : test_run(NULL, NULL);
 }

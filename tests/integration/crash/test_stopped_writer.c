@@ -456,17 +456,17 @@ static void rebuild__waits_for_a_client_that_has_not_come_back(void **state)
 	assert_true(processes_until(is_exact, fx));
 }
 
-#define TEST(f, setup) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f, setup) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(writer__stopped_while_the_ring_goes_round_twice, setup_wait),
-		TEST(rebuild__waits_for_a_stopped_client_and_names_it, setup_wait),
-		TEST(rebuild__ends_when_the_stopped_client_is_killed, setup_kill),
-		TEST(sums__are_exact_after_daemons_and_clients_were_killed, setup_patient),
-		TEST(sums__are_exact_after_daemons_and_clients_were_killed, setup_patient_file),
-		TEST(rebuild__waits_for_a_client_that_has_not_come_back, setup_patient),
+		CASE(writer__stopped_while_the_ring_goes_round_twice, setup_wait),
+		CASE(rebuild__waits_for_a_stopped_client_and_names_it, setup_wait),
+		CASE(rebuild__ends_when_the_stopped_client_is_killed, setup_kill),
+		CASE(sums__are_exact_after_daemons_and_clients_were_killed, setup_patient),
+		CASE(sums__are_exact_after_daemons_and_clients_were_killed, setup_patient_file),
+		CASE(rebuild__waits_for_a_client_that_has_not_come_back, setup_patient),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

@@ -150,7 +150,9 @@ static void keep_slow_peers(struct edge *edge, bool local)
 		edge->slow[edge->n_slow++] = connect_slow(edge, local);
 }
 
-static void metad__1100_slow_peers_over_tcp_keep_nobody_out(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(metad__1100_slow_peers_over_tcp_keep_nobody_out)
 {
 	struct edge *edge = *state;
 
@@ -160,7 +162,7 @@ static void metad__1100_slow_peers_over_tcp_keep_nobody_out(void **state)
 	expect(try_open("shm:s", &edge->stores[1]), 0);
 }
 
-static void metad__1100_slow_peers_at_the_socket_keep_nobody_out(void **state)
+CASE(metad__1100_slow_peers_at_the_socket_keep_nobody_out)
 {
 	struct edge *edge = *state;
 
@@ -189,7 +191,7 @@ static int come_back(void *ctx)
 }
 
 /* As often as they can: newcomers drop nobody who is about to prove the token. */
-static void metad__slow_peers_that_come_back_keep_nobody_out(void **state)
+CASE(metad__slow_peers_that_come_back_keep_nobody_out)
 {
 	struct rlv_store *store = NULL;
 	struct edge *edge = *state;
@@ -226,12 +228,12 @@ static void expect_hangup_while_dripping(struct edge *edge, bool local)
 			fail_msg("the server waits after %u bytes and %d ms", i, PROCESSES_WAIT_MS);
 }
 
-static void metad__peer_that_drips_over_tcp_is_dropped(void **state)
+CASE(metad__peer_that_drips_over_tcp_is_dropped)
 {
 	expect_hangup_while_dripping(*state, false);
 }
 
-static void metad__peer_that_drips_at_the_socket_is_dropped(void **state)
+CASE(metad__peer_that_drips_at_the_socket_is_dropped)
 {
 	expect_hangup_while_dripping(*state, true);
 }
@@ -239,7 +241,7 @@ static void metad__peer_that_drips_at_the_socket_is_dropped(void **state)
 /* -------- room that is kept -------- */
 
 /* 16 connections: clients over TCP get 14. */
-static void metad__full_of_tcp_clients_takes_unix_clients_and_nodes(void **state)
+CASE(metad__full_of_tcp_clients_takes_unix_clients_and_nodes)
 {
 	const char *const node[] = { "--size", "4M", NULL };
 	struct rlv_store_info info = { .size = sizeof(info) };
@@ -287,7 +289,7 @@ static bool is_kept_alive(void *ctx)
 	return found;
 }
 
-static void metad__proved_tcp_connections_are_kept_alive(void **state)
+CASE(metad__proved_tcp_connections_are_kept_alive)
 {
 	struct edge *edge = *state;
 
@@ -382,12 +384,12 @@ static void expect_bounded(struct edge *edge, uint16_t type)
 	expect(try_open("shm:s", &edge->stores[1]), 0); /* others are served */
 }
 
-static void metad__backups_that_nobody_reads_are_bounded(void **state)
+CASE(metad__backups_that_nobody_reads_are_bounded)
 {
 	expect_bounded(*state, RELIVE__TYPE__TYPE_BACKUP);
 }
 
-static void metad__answers_that_nobody_reads_are_bounded(void **state)
+CASE(metad__answers_that_nobody_reads_are_bounded)
 {
 	expect_bounded(*state, RELIVE__TYPE__TYPE_STORE_INFO);
 }
@@ -395,7 +397,7 @@ static void metad__answers_that_nobody_reads_are_bounded(void **state)
 /* -------- a memory node's socket -------- */
 
 /* More than it takes; they have five seconds to say who they are. */
-static void memnode__silent_peers_keep_nobody_out(void **state)
+CASE(memnode__silent_peers_keep_nobody_out)
 {
 	const char *const args[] = { "--size", "4M", NULL };
 	const struct transport_opts opts = { .client_id = 4711 };
@@ -452,7 +454,7 @@ static uint32_t count_lines(const char *path, char *text, size_t room)
 	return lines;
 }
 
-static void metad__log_of_a_thousand_refusals_is_short(void **state)
+CASE(metad__log_of_a_thousand_refusals_is_short)
 {
 	char path[PROCESSES_PATH + 64];
 	static char text[1 << 20];
@@ -477,7 +479,7 @@ static bool has_lines(void *ctx)
 	return stat(ctx, &st) == 0 && st.st_size > 0 && st.st_size < 65536;
 }
 
-static void metad__log_that_is_full_begins_anew(void **state)
+CASE(metad__log_that_is_full_begins_anew)
 {
 	char path[PROCESSES_PATH + 64], former[PROCESSES_PATH + 64];
 	struct edge *edge = *state;
@@ -493,24 +495,7 @@ static void metad__log_that_is_full_begins_anew(void **state)
 	assert_int_equal(st.st_size, 64 << 20);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(metad__1100_slow_peers_over_tcp_keep_nobody_out),
-		CASE(metad__1100_slow_peers_at_the_socket_keep_nobody_out),
-		CASE(metad__slow_peers_that_come_back_keep_nobody_out),
-		CASE(metad__peer_that_drips_over_tcp_is_dropped),
-		CASE(metad__peer_that_drips_at_the_socket_is_dropped),
-		CASE(metad__full_of_tcp_clients_takes_unix_clients_and_nodes),
-		CASE(metad__proved_tcp_connections_are_kept_alive),
-		CASE(metad__backups_that_nobody_reads_are_bounded),
-		CASE(metad__answers_that_nobody_reads_are_bounded),
-		CASE(memnode__silent_peers_keep_nobody_out),
-		CASE(metad__log_of_a_thousand_refusals_is_short),
-		CASE(metad__log_that_is_full_begins_anew),
-	};
-
-	return TEST_RUN(tests, keep_no_freed_memory, NULL);
+	return test_run(keep_no_freed_memory, NULL);
 }

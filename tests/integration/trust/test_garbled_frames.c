@@ -297,7 +297,9 @@ static void expect_works(struct fixture *fx)
 		fail_msg("no table can be made: %s", rlv_last_error());
 }
 
-static void clients__behind_the_proof(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(clients__behind_the_proof)
 {
 	struct fixture *fx = *state;
 
@@ -307,7 +309,7 @@ static void clients__behind_the_proof(void **state)
 	expect_works(fx);
 }
 
-static void clients__before_the_proof(void **state)
+CASE(clients__before_the_proof)
 {
 	struct fixture *fx = *state;
 
@@ -327,7 +329,7 @@ static void start_rogue(struct fixture *fx)
 }
 
 /* It is asked for memory and grants, and what it and the server say to each other is spoiled. */
-static void node__and_its_server(void **state)
+CASE(node__and_its_server)
 {
 	struct fixture *fx = *state;
 
@@ -339,15 +341,7 @@ static void node__and_its_server(void **state)
 	expect_works(fx);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(clients__behind_the_proof),
-		CASE(clients__before_the_proof),
-		CASE(node__and_its_server),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

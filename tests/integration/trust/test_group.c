@@ -204,9 +204,11 @@ static int be_refused(void *ctx)
 	return ret == -EACCES && strstr(rlv_last_error(), words) ? 0 : failed(words, ret);
 }
 
+#define CASE(fn) TEST_WITH(fn, setup, teardown)
+
 /* -------- who may connect -------- */
 
-static void group__member_appends_samples_and_updates(void **state)
+CASE(group__member_appends_samples_and_updates)
 {
 	static const char *const sockets[] = { "metad.sock", "memnode-0.sock", "memnode-x.sock" };
 	struct group *g = *state;
@@ -225,7 +227,7 @@ static void group__member_appends_samples_and_updates(void **state)
 	assert_int_equal(other_user_run(OTHER_CLIENT, OTHER_GROUP, use_all, g), 0);
 }
 
-static void group__who_is_not_in_it_cannot_connect(void **state)
+CASE(group__who_is_not_in_it_cannot_connect)
 {
 	struct group *g = *state;
 
@@ -234,7 +236,7 @@ static void group__who_is_not_in_it_cannot_connect(void **state)
 	assert_int_equal(other_user_run(OTHER_CLIENT, 0, be_refused, g), 0);
 }
 
-static void group__member_needs_a_token(void **state)
+CASE(group__member_needs_a_token)
 {
 	struct group *g = *state;
 
@@ -243,7 +245,7 @@ static void group__member_needs_a_token(void **state)
 }
 
 /* Stopping, adding and restoring are the owner's. */
-static void group__member_cannot_stop_the_store(void **state)
+CASE(group__member_cannot_stop_the_store)
 {
 	struct group *g = *state;
 
@@ -254,7 +256,7 @@ static void group__member_cannot_stop_the_store(void **state)
 	assert_int_equal(other_user_run(OTHER_CLIENT, OTHER_GROUP, use_all, g), 0);
 }
 
-static void up__without_a_group_is_for_its_user_alone(void **state)
+CASE(up__without_a_group_is_for_its_user_alone)
 {
 	struct group *g = *state;
 	struct stat st;
@@ -324,7 +326,7 @@ static int look_at_pages(void *ctx)
 }
 
 /* Root alone may look at the files of its mappings. */
-static void page__of_a_client_is_a_file_of_its_own(void **state)
+CASE(page__of_a_client_is_a_file_of_its_own)
 {
 	struct group *g = *state;
 
@@ -333,7 +335,7 @@ static void page__of_a_client_is_a_file_of_its_own(void **state)
 	assert_int_equal(other_user_run(0, 0, look_at_pages, g), 0);
 }
 
-static void page__in_a_directory_is_a_file_of_its_own(void **state)
+CASE(page__in_a_directory_is_a_file_of_its_own)
 {
 	struct group *g = *state;
 	char line[256];
@@ -354,7 +356,7 @@ static void expect_nothing_started(const struct group *g)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
-static void up__of_an_unknown_group_starts_nothing(void **state)
+CASE(up__of_an_unknown_group_starts_nothing)
 {
 	struct group *g = *state;
 
@@ -364,7 +366,7 @@ static void up__of_an_unknown_group_starts_nothing(void **state)
 	expect_nothing_started(g);
 }
 
-static void up__of_a_group_that_its_user_is_not_in_starts_nothing(void **state)
+CASE(up__of_a_group_that_its_user_is_not_in_starts_nothing)
 {
 	struct group *g = *state;
 
@@ -376,7 +378,7 @@ static void up__of_a_group_that_its_user_is_not_in_starts_nothing(void **state)
 }
 
 /* Else its members would lose the stores that they have there. */
-static void up__where_another_group_is_let_in_is_refused(void **state)
+CASE(up__where_another_group_is_let_in_is_refused)
 {
 	struct group *g = *state;
 
@@ -411,7 +413,7 @@ static int look_at_parent(void *ctx)
 	return process_is_gone(parent) ? 2 : 0;
 }
 
-static void process__that_proc_hides_is_not_gone(void **state)
+CASE(process__that_proc_hides_is_not_gone)
 {
 	struct group *g = *state;
 	struct process_id self;
@@ -491,7 +493,7 @@ static pid_t start_holder(struct group *g)
 }
 
 /* Store and clients are three users, who see nothing of each other under /proc. */
-static void group__slot_of_a_killed_member_is_taken_by_another(void **state)
+CASE(group__slot_of_a_killed_member_is_taken_by_another)
 {
 	struct group *g = *state;
 	pid_t holder;
@@ -507,26 +509,9 @@ static void group__slot_of_a_killed_member_is_taken_by_another(void **state)
 	assert_int_equal(other_user_run(OTHER_CLIENT + 1, OTHER_GROUP, take_slot, g), 0);
 }
 
-#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(group__member_appends_samples_and_updates),
-		CASE(group__who_is_not_in_it_cannot_connect),
-		CASE(group__member_needs_a_token),
-		CASE(group__member_cannot_stop_the_store),
-		CASE(up__without_a_group_is_for_its_user_alone),
-		CASE(page__of_a_client_is_a_file_of_its_own),
-		CASE(page__in_a_directory_is_a_file_of_its_own),
-		CASE(up__of_an_unknown_group_starts_nothing),
-		CASE(up__of_a_group_that_its_user_is_not_in_starts_nothing),
-		CASE(up__where_another_group_is_let_in_is_refused),
-		CASE(process__that_proc_hides_is_not_gone),
-		CASE(group__slot_of_a_killed_member_is_taken_by_another),
-	};
-
 	if (other_user_skips() || test_skips_valgrind("forked children are other users"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -82,8 +82,10 @@ static int renew(struct channel *ch)
 	return ret;
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* It is the same process, even: all that the server could ask about it fits. */
-static void lease__is_not_resumed_by_its_numbers(void **state)
+CASE(lease__is_not_resumed_by_its_numbers)
 {
 	struct fixture *fx = *state;
 	struct dial_peer owner, thief;
@@ -99,13 +101,7 @@ static void lease__is_not_resumed_by_its_numbers(void **state)
 	channel_fini(&other);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(lease__is_not_resumed_by_its_numbers),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

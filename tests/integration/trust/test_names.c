@@ -126,17 +126,18 @@ static void try_all(struct rlv_store *store, const char *door)
 	}
 }
 
-static void library__in_its_own_process(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(library__in_its_own_process)
 {
 	struct rlv_store *store = NULL;
 
-	(void)state;
 	must(rlv_store_open("embed:", NULL, &store));
 	try_all(store, "embed:");
 	must(rlv_store_close(&store));
 }
 
-static void library__at_a_server(void **state)
+CASE(library__at_a_server)
 {
 	struct fixture *fx = *state;
 
@@ -192,7 +193,7 @@ static int create_by_hand(struct fixture *fx, const char *name)
 	return ask(fx, RELIVE__TYPE__TYPE_TABLE_CREATE, &request.base);
 }
 
-static void server__asked_without_the_library(void **state)
+CASE(server__asked_without_the_library)
 {
 	struct fixture *fx = *state;
 
@@ -210,7 +211,7 @@ static void server__asked_without_the_library(void **state)
 
 /* -------- the command -------- */
 
-static void command__says_the_same(void **state)
+CASE(command__says_the_same)
 {
 	struct fixture *fx = *state;
 
@@ -227,16 +228,7 @@ static void command__says_the_same(void **state)
 	}
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(library__in_its_own_process),
-		CASE(library__at_a_server),
-		CASE(server__asked_without_the_library),
-		CASE(command__says_the_same),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

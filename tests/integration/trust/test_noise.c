@@ -385,14 +385,13 @@ static void noise_until(struct rlv_store *store, uint64_t seed, uint64_t end_ns)
 	}
 }
 
-static void noise__in_what_a_client_may_write(void **state)
+TEST(noise__in_what_a_client_may_write)
 {
 	static char names[WORKERS][16];
 	uint64_t seed = test_seed("noise__in_what_a_client_may_write", 2);
 	struct rlv_store *store = NULL;
 	struct rlv_table *noisy, *calm;
 
-	(void)state;
 	must(rlv_store_open(STORE, NULL, &store), "store open");
 	noisy = make_noisy(store, views, VIEWS);
 	calm = store_fixture_crash_table(store, 4000, 0);
@@ -447,11 +446,7 @@ static int teardown(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(noise__in_what_a_client_may_write),
-	};
-
 	if (test_skips_valgrind("forked clients"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, setup, teardown);
+	return test_run(setup, teardown);
 }

@@ -129,13 +129,14 @@ static struct seen find_identities(void)
 	return seen;
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* Else it makes the server settle, or kill, somebody else. */
-static void client__cannot_write_who_has_a_slot(void **state)
+CASE(client__cannot_write_who_has_a_slot)
 {
 	struct seen seen = find_identities();
 	uintptr_t page;
 
-	(void)state;
 	assert_true(seen.readable > 0);
 	assert_int_equal(seen.writable, 0);
 	page = (uintptr_t)seen.at & ~(uintptr_t)4095;
@@ -144,7 +145,7 @@ static void client__cannot_write_who_has_a_slot(void **state)
 	assert_int_equal(errno, EACCES);
 }
 
-static void rows__of_who_learns_are_read_only(void **state)
+CASE(rows__of_who_learns_are_read_only)
 {
 	struct fixture *fx = *state;
 	uint8_t *rows = handle_shard(&fx->sampler->h, 0)->rows->base;
@@ -153,7 +154,7 @@ static void rows__of_who_learns_are_read_only(void **state)
 	assert_int_equal(errno, EACCES);
 }
 
-static void tree__of_who_looks_is_read_only(void **state)
+CASE(tree__of_who_looks_is_read_only)
 {
 	struct fixture *fx = *state;
 	uint8_t *tree = shard_of(fx->table->set.parts[0])->tree->base;
@@ -165,7 +166,7 @@ static void tree__of_who_looks_is_read_only(void **state)
 /* -------- what a client writes -------- */
 
 /* "It was dropped", in all that a client can write to. */
-static void state__that_a_client_writes_drops_no_table(void **state)
+CASE(state__that_a_client_writes_drops_no_table)
 {
 	struct fixture *fx = *state;
 	const uint64_t dropped = REGION_DROPPED;
@@ -180,7 +181,7 @@ static void state__that_a_client_writes_drops_no_table(void **state)
 }
 
 /* Sealed as it ought to be, and sound in itself: it is not what the catalog says. */
-static void descriptor__that_a_client_changed_is_not_used(void **state)
+CASE(descriptor__that_a_client_changed_is_not_used)
 {
 	struct fixture *fx = *state;
 	struct rlv_table *again = NULL;
@@ -194,19 +195,9 @@ static void descriptor__that_a_client_changed_is_not_used(void **state)
 	assert_non_null(strstr(rlv_last_error(), "descriptor"));
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(client__cannot_write_who_has_a_slot),
-		CASE(rows__of_who_learns_are_read_only),
-		CASE(tree__of_who_looks_is_read_only),
-		CASE(state__that_a_client_writes_drops_no_table),
-		CASE(descriptor__that_a_client_changed_is_not_used),
-	};
-
 	if (test_skips_valgrind("no pidfds"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

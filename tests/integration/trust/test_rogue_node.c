@@ -370,13 +370,16 @@ static bool expect_made_elsewhere(struct fixture *fx, enum manner manner)
 	return ms < BOUND_MS;
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+#define CASE_WITH_LONG_LEASE(f) TEST_WITH(f, setup_with_long_lease, teardown)
+
 /* It takes the shards, has most room, and cannot be reached: they are made at the other node. */
-static void table_create__a_node_whose_memory_does_not_answer(void **state)
+CASE(table_create__a_node_whose_memory_does_not_answer)
 {
 	assert_true(expect_made_elsewhere(*state, MUTE_MEMORY));
 }
 
-static void table_create__a_node_that_gives_no_grants(void **state)
+CASE(table_create__a_node_that_gives_no_grants)
 {
 	assert_true(expect_made_elsewhere(*state, MUTE_GRANTS));
 }
@@ -387,7 +390,7 @@ static bool a_few_rounds(struct fixture *fx, uint32_t round)
 	return round < 300;
 }
 
-static void calls__beside_nodes_that_answer_in_dribbles(void **state)
+CASE(calls__beside_nodes_that_answer_in_dribbles)
 {
 	struct fixture *fx = *state;
 
@@ -479,7 +482,7 @@ static int want_slot_of_stopped(struct fixture *fx, pid_t node, int then)
 	return atomic_load(&fx->made);
 }
 
-static void slot_get__of_a_node_that_makes_its_page_late(void **state)
+CASE_WITH_LONG_LEASE(slot_get__of_a_node_that_makes_its_page_late)
 {
 	struct fixture *fx = *state;
 	pid_t node = start_late(fx);
@@ -488,7 +491,7 @@ static void slot_get__of_a_node_that_makes_its_page_late(void **state)
 	assert_int_equal(want_slot_of_stopped(fx, node, SIGCONT), 0);
 }
 
-static void slot_get__of_a_node_that_dies_first(void **state)
+CASE_WITH_LONG_LEASE(slot_get__of_a_node_that_dies_first)
 {
 	struct fixture *fx = *state;
 	pid_t node = start_late(fx);
@@ -531,7 +534,7 @@ static bool is_down(void *ctx)
 	return state_of(ctx, "rogue7") == RLV_NODE_DOWN;
 }
 
-static void store_info__shows_all_nodes_and_the_65th_is_told_why(void **state)
+CASE(store_info__shows_all_nodes_and_the_65th_is_told_why)
 {
 	struct fixture *fx = *state;
 	struct channel ch;
@@ -544,7 +547,7 @@ static void store_info__shows_all_nodes_and_the_65th_is_told_why(void **state)
 	channel_fini(&ch);
 }
 
-static void node_forget__of_one_that_is_gone_makes_room(void **state)
+CASE(node_forget__of_one_that_is_gone_makes_room)
 {
 	static struct command command;
 	struct fixture *fx = *state;
@@ -565,7 +568,7 @@ static void node_forget__of_one_that_is_gone_makes_room(void **state)
 	call_as_others_do(fx);
 }
 
-static void clients__says_who_holds_what(void **state)
+CASE(clients__says_who_holds_what)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
 	struct rlv_sampler *samplers[2] = { NULL };
@@ -593,7 +596,7 @@ static void clients__says_who_holds_what(void **state)
 }
 
 /* More than one answer holds. */
-static void clients__are_all_shown(void **state)
+CASE(clients__are_all_shown)
 {
 	static struct rlv_store *stores[150];
 	static struct command command;
@@ -617,7 +620,7 @@ static bool good_is_down(void *ctx)
 }
 
 /* Nothing that may come back is forgotten, and nobody is told to destroy it. */
-static void node_forget__of_one_that_holds_shards_is_refused(void **state)
+CASE(node_forget__of_one_that_holds_shards_is_refused)
 {
 	static struct command command;
 	struct fixture *fx = *state;
@@ -636,23 +639,7 @@ static void node_forget__of_one_that_holds_shards_is_refused(void **state)
 	command_expect(&command, 0, "table drop shm:s t");
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-#define CASE_WITH_LONG_LEASE(f) cmocka_unit_test_setup_teardown(f, setup_with_long_lease, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(table_create__a_node_whose_memory_does_not_answer),
-		CASE(table_create__a_node_that_gives_no_grants),
-		CASE(calls__beside_nodes_that_answer_in_dribbles),
-		CASE_WITH_LONG_LEASE(slot_get__of_a_node_that_makes_its_page_late),
-		CASE_WITH_LONG_LEASE(slot_get__of_a_node_that_dies_first),
-		CASE(store_info__shows_all_nodes_and_the_65th_is_told_why),
-		CASE(clients__says_who_holds_what),
-		CASE(clients__are_all_shown),
-		CASE(node_forget__of_one_that_is_gone_makes_room),
-		CASE(node_forget__of_one_that_holds_shards_is_refused),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -266,7 +266,9 @@ static void walk(struct fixture *fx, const struct way *way, const struct who *wh
 	channel_fini(&ch);
 }
 
-static void request__of_every_type_by_every_role(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(request__of_every_type_by_every_role)
 {
 	struct fixture *fx = *state;
 	char token[TOKEN_ROOM];
@@ -347,7 +349,7 @@ static void expect_not_owner(struct fixture *fx)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
-static void read__samples_and_changes_nothing(void **state)
+CASE(read__samples_and_changes_nothing)
 {
 	struct rlv_table_info before = { .size = sizeof(before) }, after = before;
 	struct fixture *fx = *state;
@@ -369,7 +371,7 @@ static void read__samples_and_changes_nothing(void **state)
 }
 
 /* A slot that it takes would be one less for others. */
-static void read__takes_no_client_slot(void **state)
+CASE(read__takes_no_client_slot)
 {
 	struct rlv_sampler *samplers[80] = { NULL };
 	struct fixture *fx = *state;
@@ -384,7 +386,7 @@ static void read__takes_no_client_slot(void **state)
 }
 
 /* Without the server it goes on, and it is the same client when that is there again. */
-static void read__goes_on_when_the_server_begins_anew(void **state)
+CASE(read__goes_on_when_the_server_begins_anew)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
@@ -450,7 +452,7 @@ static void expect_rights(struct fixture *fx, const char *role, uint32_t tree, u
 	channel_fini(&ch);
 }
 
-static void grants__are_those_of_the_role(void **state)
+CASE(grants__are_those_of_the_role)
 {
 	expect_rights(*state, "read", RIGHT_READ, RIGHT_READ);
 	expect_rights(*state, "learn", RIGHT_ALL, RIGHT_READ);
@@ -459,7 +461,7 @@ static void grants__are_those_of_the_role(void **state)
 
 /* -------- learn, write -------- */
 
-static void learn__updates_and_appends_nothing(void **state)
+CASE(learn__updates_and_appends_nothing)
 {
 	struct fixture *fx = *state;
 	struct rlv_writer *writer = NULL;
@@ -475,7 +477,7 @@ static void learn__updates_and_appends_nothing(void **state)
 	expect_not_owner(fx);
 }
 
-static void write__appends_and_owns_nothing(void **state)
+CASE(write__appends_and_owns_nothing)
 {
 	struct fixture *fx = *state;
 	struct rlv_table *own = fx->table;
@@ -513,7 +515,7 @@ static bool has_two_nodes(void *ctx)
 	return info.n_nodes == 2 && store_node_at(ctx, 1).state == RLV_NODE_UP;
 }
 
-static void node__registers_by_its_own_role_only(void **state)
+CASE(node__registers_by_its_own_role_only)
 {
 	static const char *const others[] = { "read", "learn", "write" };
 	struct fixture *fx = *state;
@@ -538,7 +540,7 @@ static void expect_old(struct fixture *fx, const char *token)
 	expect_words("token: of epoch 1, the store is at 2: ask its owner for a new one");
 }
 
-static void rotate__ends_tokens_of_before(void **state)
+CASE(rotate__ends_tokens_of_before)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
 	struct fixture *fx = *state;
@@ -565,7 +567,7 @@ static void rotate__ends_tokens_of_before(void **state)
 	open_as(fx, "read", fx->uri);
 }
 
-static void token__of_another_key_gives_eacces(void **state)
+CASE(token__of_another_key_gives_eacces)
 {
 	struct fixture *fx = *state;
 	struct rlv_store *store = NULL;
@@ -582,7 +584,7 @@ static void token__of_another_key_gives_eacces(void **state)
 	expect(try_open("shm:" STORE, token, &store), -EACCES);
 }
 
-static void token__out_is_for_its_owner_alone(void **state)
+CASE(token__out_is_for_its_owner_alone)
 {
 	struct fixture *fx = *state;
 	char path[PROCESSES_PATH + 64], token[TOKEN_ROOM], written[TOKEN_ROOM] = { 0 };
@@ -608,23 +610,7 @@ static void token__out_is_for_its_owner_alone(void **state)
 	command_expect_words(fx->cmd.err, "want read, learn, write, admin or node");
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(request__of_every_type_by_every_role),
-		CASE(read__samples_and_changes_nothing),
-		CASE(read__takes_no_client_slot),
-		CASE(read__goes_on_when_the_server_begins_anew),
-		CASE(grants__are_those_of_the_role),
-		CASE(learn__updates_and_appends_nothing),
-		CASE(write__appends_and_owns_nothing),
-		CASE(node__registers_by_its_own_role_only),
-		CASE(rotate__ends_tokens_of_before),
-		CASE(token__of_another_key_gives_eacces),
-		CASE(token__out_is_for_its_owner_alone),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

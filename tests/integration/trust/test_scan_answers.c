@@ -119,7 +119,7 @@ static void *ask_for_the_table(void *arg)
 	return NULL;
 }
 
-static void memnode_killed__the_server_answers_while_it_reads_all_rows(void **state)
+TEST_WITH(memnode_killed__the_server_answers_while_it_reads_all_rows, setup, teardown)
 {
 	struct fixture *fx = *state;
 	pthread_t asker;
@@ -137,11 +137,5 @@ static void memnode_killed__the_server_answers_while_it_reads_all_rows(void **st
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			memnode_killed__the_server_answers_while_it_reads_all_rows, setup,
-			teardown),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -169,7 +169,9 @@ static int visit_through_relay(struct fixture *fx, size_t change)
 	return ret;
 }
 
-static void tcp__carries_nothing_in_clear(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(tcp__carries_nothing_in_clear)
 {
 	struct fixture *fx = *state;
 
@@ -182,7 +184,7 @@ static void tcp__carries_nothing_in_clear(void **state)
 	assert_false(relay_side_has(&fx->relay.server, "memnode", 7));
 }
 
-static void tcp__a_recording_played_again_gets_nothing(void **state)
+CASE(tcp__a_recording_played_again_gets_nothing)
 {
 	struct fixture *fx = *state;
 	int fd;
@@ -197,7 +199,7 @@ static void tcp__a_recording_played_again_gets_nothing(void **state)
 }
 
 /* In the hello, in its end, in the proof within, and in what is asked then. */
-static void tcp__a_changed_byte_ends_the_connection(void **state)
+CASE(tcp__a_changed_byte_ends_the_connection)
 {
 	struct fixture *fx = *state;
 	size_t all;
@@ -230,7 +232,7 @@ static size_t make_hello(uint8_t *frame)
 	return FRAME_HEADER_BYTES + head.length;
 }
 
-static void tcp__a_plain_client_is_hung_up_on(void **state)
+CASE(tcp__a_plain_client_is_hung_up_on)
 {
 	uint8_t frame[256], answer[FRAME_HEADER_BYTES];
 	struct pollfd ready = { .events = POLLIN };
@@ -250,7 +252,7 @@ static void tcp__a_plain_client_is_hung_up_on(void **state)
 
 /* -------- tokens -------- */
 
-static void tcp__another_token_gives_eacces(void **state)
+CASE(tcp__another_token_gives_eacces)
 {
 	struct fixture *fx = *state;
 	struct rlv_store *store = NULL;
@@ -261,7 +263,7 @@ static void tcp__another_token_gives_eacces(void **state)
 	expect_works(fx);
 }
 
-static void store_open__token_under_128_bits_gives_einval(void **state)
+CASE(store_open__token_under_128_bits_gives_einval)
 {
 	struct fixture *fx = *state;
 	struct rlv_store *store = NULL;
@@ -275,7 +277,7 @@ static void store_open__token_under_128_bits_gives_einval(void **state)
 	assert_non_null(strstr(rlv_last_error(), "RELIVE_TOKEN"));
 }
 
-static void memnode__token_under_128_bits_is_refused(void **state)
+CASE(memnode__token_under_128_bits_is_refused)
 {
 	struct fixture *fx = *state;
 	const char *const args[] = { "--store", STORE,     "--name", "b", "--size",
@@ -290,7 +292,7 @@ static void memnode__token_under_128_bits_is_refused(void **state)
 
 /* -------- certificates -------- */
 
-static void certificates__let_in_who_has_one_and_the_token(void **state)
+CASE(certificates__let_in_who_has_one_and_the_token)
 {
 	struct fixture *fx = *state;
 	struct certificates certs;
@@ -303,7 +305,7 @@ static void certificates__let_in_who_has_one_and_the_token(void **state)
 	assert_non_null(strstr(rlv_last_error(), "token"));
 }
 
-static void certificates__keep_out_who_has_none(void **state)
+CASE(certificates__keep_out_who_has_none)
 {
 	struct fixture *fx = *state;
 	struct certificates certs, others;
@@ -326,7 +328,7 @@ static void certificates__keep_out_who_has_none(void **state)
 /* -------- settings of the host -------- */
 
 /* Daemons and the command have an OpenSSL of their own, which reads nobody's settings. */
-static void openssl_conf__is_not_read(void **state)
+CASE(openssl_conf__is_not_read)
 {
 	static const char text[] = "openssl_conf = all\nconfig_diagnostics = 1\n"
 				   "[all]\nssl_conf = ssl\nproviders = none\n"
@@ -350,22 +352,7 @@ static void openssl_conf__is_not_read(void **state)
 			 0);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(tcp__carries_nothing_in_clear),
-		CASE(tcp__a_recording_played_again_gets_nothing),
-		CASE(tcp__a_changed_byte_ends_the_connection),
-		CASE(tcp__a_plain_client_is_hung_up_on),
-		CASE(tcp__another_token_gives_eacces),
-		CASE(store_open__token_under_128_bits_gives_einval),
-		CASE(memnode__token_under_128_bits_is_refused),
-		CASE(certificates__let_in_who_has_one_and_the_token),
-		CASE(certificates__keep_out_who_has_none),
-		CASE(openssl_conf__is_not_read),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

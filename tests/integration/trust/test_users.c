@@ -214,7 +214,9 @@ static void expect_no_way(struct node *node)
 	close(in.fd);
 }
 
-static void reader__of_another_user_cannot_write_memory(void **state)
+#define NODE_TEST(fn) TEST_WITH(fn, node_setup, node_teardown)
+
+NODE_TEST(reader__of_another_user_cannot_write_memory)
 {
 	struct node *node = *state;
 
@@ -223,7 +225,7 @@ static void reader__of_another_user_cannot_write_memory(void **state)
 	expect_no_way(node);
 }
 
-static void reader__of_another_user_cannot_write_a_file(void **state)
+NODE_TEST(reader__of_another_user_cannot_write_a_file)
 {
 	struct node *node = *state;
 
@@ -245,7 +247,7 @@ static void chmod_all(const char *folder, mode_t mode)
 }
 
 /* As a copy of a pool may be. */
-static void reader__cannot_write_a_file_that_was_open_to_all(void **state)
+NODE_TEST(reader__cannot_write_a_file_that_was_open_to_all)
 {
 	struct node *node = *state;
 
@@ -277,7 +279,7 @@ static int look_beside(void *ctx)
 	return ftruncate(in->fd, (off_t)REGION_BYTES) == 0 ? 4 : 0;
 }
 
-static void page__is_all_that_its_holder_gets(void **state)
+NODE_TEST(page__is_all_that_its_holder_gets)
 {
 	struct region_range all = { 0 }, page = { .off = 4096, .len = 4096 };
 	struct node *node = *state;
@@ -298,18 +300,9 @@ static void page__is_all_that_its_holder_gets(void **state)
 	close(in.fd);
 }
 
-#define NODE_TEST(fn) cmocka_unit_test_setup_teardown(fn, node_setup, node_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		NODE_TEST(reader__of_another_user_cannot_write_memory),
-		NODE_TEST(reader__of_another_user_cannot_write_a_file),
-		NODE_TEST(reader__cannot_write_a_file_that_was_open_to_all),
-		NODE_TEST(page__is_all_that_its_holder_gets),
-	};
-
 	if (other_user_skips() || test_skips_valgrind("a forked child is another user"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

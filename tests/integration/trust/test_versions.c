@@ -195,7 +195,9 @@ static void send_with_junk(struct fixture *fx, const uint8_t *frame, size_t len)
 		write_bytes(fx, junk, sizeof(junk));
 }
 
-static void hello__of_another_format_hears_both_versions(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(hello__of_another_format_hears_both_versions)
 {
 	struct fixture *fx = *state;
 	uint8_t frame[256];
@@ -212,7 +214,7 @@ static void hello__of_another_format_hears_both_versions(void **state)
 	}
 }
 
-static void hello__refused_hears_it_whatever_else_it_sent(void **state)
+CASE(hello__refused_hears_it_whatever_else_it_sent)
 {
 	struct fixture *fx = *state;
 	uint8_t frame[256];
@@ -226,7 +228,7 @@ static void hello__refused_hears_it_whatever_else_it_sent(void **state)
 	}
 }
 
-static void frame__of_another_version_hears_both_versions(void **state)
+CASE(frame__of_another_version_hears_both_versions)
 {
 	struct fixture *fx = *state;
 	uint8_t frame[256];
@@ -241,7 +243,7 @@ static void frame__of_another_version_hears_both_versions(void **state)
 	}
 }
 
-static void frame__that_is_no_hello_hears_so(void **state)
+CASE(frame__that_is_no_hello_hears_so)
 {
 	Relive__Empty nothing = RELIVE__EMPTY__INIT;
 	struct fixture *fx = *state;
@@ -269,7 +271,7 @@ static void say_hello(struct fixture *fx)
 	assert_int_equal(answer.head.type, RELIVE__TYPE__TYPE_HELLO | FRAME_ANSWER);
 }
 
-static void proof__that_is_wrong_hears_it_whatever_else_was_sent(void **state)
+CASE(proof__that_is_wrong_hears_it_whatever_else_was_sent)
 {
 	static uint8_t proof[AUTH_PROOF_BYTES];
 	Relive__AuthRequest auth = RELIVE__AUTH_REQUEST__INIT;
@@ -304,7 +306,7 @@ static void prove(struct fixture *fx)
 }
 
 /* Of a later minor version: the connection goes on. A body that cannot be read ends it. */
-static void request__that_is_not_known_hears_so(void **state)
+CASE(request__that_is_not_known_hears_so)
 {
 	static uint8_t bad[FRAME_HEADER_BYTES + 64];
 	const struct frame_header head = { .length = 64,
@@ -426,12 +428,12 @@ static void expect_both_print(struct fixture *fx, enum claim claim, const char *
 	assert_int_equal(processes_wait(&fx->ps, node, PROCESSES_WAIT_MS), 5);
 }
 
-static void server__of_other_frames_is_refused_with_both_versions(void **state)
+CASE(server__of_other_frames_is_refused_with_both_versions)
 {
 	expect_both_print(*state, CLAIM_FRAMES, "frames of version 9: this program speaks 1");
 }
 
-static void server__of_another_format_is_refused_with_both_versions(void **state)
+CASE(server__of_another_format_is_refused_with_both_versions)
 {
 	char words[64];
 
@@ -439,14 +441,14 @@ static void server__of_another_format_is_refused_with_both_versions(void **state
 	expect_both_print(*state, CLAIM_FORMAT, words);
 }
 
-static void server__that_refuses_us_is_quoted(void **state)
+CASE(server__that_refuses_us_is_quoted)
 {
 	expect_both_print(*state, CLAIM_REFUSES, "format 2: this server speaks 9");
 }
 
 /* -------- the memory node's own socket -------- */
 
-static void attach__of_another_version_hears_both_versions(void **state)
+CASE(attach__of_another_version_hears_both_versions)
 {
 	const char *const args[] = { "--size", "4M", NULL };
 	struct packet packet = { .fd = -1 };
@@ -468,22 +470,7 @@ static void attach__of_another_version_hears_both_versions(void **state)
 	assert_non_null(strstr(packet.hello_reply.text, "version 9"));
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(hello__of_another_format_hears_both_versions),
-		CASE(hello__refused_hears_it_whatever_else_it_sent),
-		CASE(frame__of_another_version_hears_both_versions),
-		CASE(frame__that_is_no_hello_hears_so),
-		CASE(proof__that_is_wrong_hears_it_whatever_else_was_sent),
-		CASE(request__that_is_not_known_hears_so),
-		CASE(server__of_other_frames_is_refused_with_both_versions),
-		CASE(server__of_another_format_is_refused_with_both_versions),
-		CASE(server__that_refuses_us_is_quoted),
-		CASE(attach__of_another_version_hears_both_versions),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

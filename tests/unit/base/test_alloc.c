@@ -15,11 +15,10 @@ static int disarm(void **state)
 	return 0;
 }
 
-static void mem_alloc__zero_bytes_is_a_pointer(void **state)
+TEST(mem_alloc__zero_bytes_is_a_pointer)
 {
 	void *a = mem_alloc(0), *b = mem_zalloc(0), *c = mem_array(0, 8);
 
-	(void)state;
 	assert_non_null(a);
 	assert_non_null(b);
 	assert_non_null(c);
@@ -30,18 +29,16 @@ static void mem_alloc__zero_bytes_is_a_pointer(void **state)
 	mem_free(NULL);
 }
 
-static void mem_array__product_that_does_not_fit_is_null(void **state)
+TEST(mem_array__product_that_does_not_fit_is_null)
 {
-	(void)state;
 	assert_null(mem_array(SIZE_MAX / 2, 3));
 	assert_null(mem_array(SIZE_MAX, SIZE_MAX));
 }
 
-static void mem_grow__keeps_the_old_and_zeroes_the_new(void **state)
+TEST(mem_grow__keeps_the_old_and_zeroes_the_new)
 {
 	uint32_t *array = NULL;
 
-	(void)state;
 	assert_true(mem_grow(&array, 0, 2, sizeof(*array)));
 	assert_int_equal(array[0] | array[1], 0);
 	array[0] = 7;
@@ -58,12 +55,11 @@ static void mem_grow__keeps_the_old_and_zeroes_the_new(void **state)
 	mem_free(array);
 }
 
-static void mem_make_room__grows_and_says_when_it_cannot(void **state)
+TEST(mem_make_room__grows_and_says_when_it_cannot)
 {
 	uint32_t *array = NULL, *first;
 	size_t room = 0;
 
-	(void)state;
 	assert_true(mem_make_room(&array, &room, 10, sizeof(*array)));
 	assert_int_equal(room, 10);
 	assert_int_equal(array[9], 0);
@@ -78,20 +74,18 @@ static void mem_make_room__grows_and_says_when_it_cannot(void **state)
 	assert_null(array);
 }
 
-static void mem_array__is_zeroed(void **state)
+TEST(mem_array__is_zeroed)
 {
 	unsigned char *bytes = mem_array(100, 7);
 
-	(void)state;
 	assert_non_null(bytes);
 	for (int i = 0; i < 700; i++)
 		assert_int_equal(bytes[i], 0);
 	mem_free(bytes);
 }
 
-static void mem_aligned__is_aligned(void **state)
+TEST(mem_aligned__is_aligned)
 {
-	(void)state;
 	for (size_t align = sizeof(void *); align <= 4096; align *= 2) {
 		void *ptr = mem_aligned(align, 10);
 
@@ -101,11 +95,10 @@ static void mem_aligned__is_aligned(void **state)
 	}
 }
 
-static void mem_resize__failure_leaves_the_block(void **state)
+TEST_WITH(mem_resize__failure_leaves_the_block, NULL, disarm)
 {
 	char *text = mem_strdup("still here");
 
-	(void)state;
 	assert_non_null(text);
 	mem_fail_after(1);
 	assert_null(mem_resize(text, 1000));
@@ -139,11 +132,10 @@ static unsigned allocate_all(void)
 	return failed;
 }
 
-static void mem_fail_after__sweep_fails_each_allocation_once(void **state)
+TEST_WITH(mem_fail_after__sweep_fails_each_allocation_once, NULL, disarm)
 {
 	uint64_t n;
 
-	(void)state;
 	for (n = 1;; n++) {
 		unsigned failed;
 
@@ -157,9 +149,8 @@ static void mem_fail_after__sweep_fails_each_allocation_once(void **state)
 	assert_int_equal(n, 8);
 }
 
-static void mem_fail_after__zero_turns_it_off(void **state)
+TEST_WITH(mem_fail_after__zero_turns_it_off, NULL, disarm)
 {
-	(void)state;
 	mem_fail_after(3);
 	mem_fail_after(0);
 	assert_int_equal(allocate_all(), 0);
@@ -183,11 +174,10 @@ static void *allocate_many(void *arg)
 	return NULL;
 }
 
-static void mem_fail_after__strikes_once_over_all_threads(void **state)
+TEST_WITH(mem_fail_after__strikes_once_over_all_threads, NULL, disarm)
 {
 	pthread_t threads[THREADS];
 
-	(void)state;
 	atomic_store(&nulls, 0);
 	mem_fail_after(THREADS * EACH); /* the very last of all */
 	for (int i = 0; i < THREADS; i++)
@@ -221,13 +211,12 @@ static void chunk_free(void *ctx, void *ptr, size_t bytes)
 	chunk->freed = bytes;
 }
 
-static void alloc_buffer__comes_from_the_hooks(void **state)
+TEST(alloc_buffer__comes_from_the_hooks)
 {
 	struct chunk chunk = { .asked = 0 };
 	const struct alloc_hooks hooks = { chunk_alloc, chunk_free, &chunk };
 	void *ptr = alloc_buffer(&hooks, 64, 100);
 
-	(void)state;
 	assert_ptr_equal(ptr, chunk.bytes);
 	assert_int_equal(chunk.asked, 100);
 	alloc_buffer_free(&hooks, ptr, 100);
@@ -237,20 +226,18 @@ static void alloc_buffer__comes_from_the_hooks(void **state)
 	assert_int_equal(chunk.freed, 100);
 }
 
-static void alloc_buffer__countdown_spares_the_hook(void **state)
+TEST_WITH(alloc_buffer__countdown_spares_the_hook, NULL, disarm)
 {
 	struct chunk chunk = { .asked = 0 };
 	const struct alloc_hooks hooks = { chunk_alloc, chunk_free, &chunk };
 
-	(void)state;
 	mem_fail_after(1);
 	assert_null(alloc_buffer(&hooks, 64, 100));
 	assert_int_equal(chunk.asked, 0);
 }
 
-static void pages_alloc__gives_zeroed_memory_of_every_kind(void **state)
+TEST(pages_alloc__gives_zeroed_memory_of_every_kind)
 {
-	(void)state;
 	for (int kind = PAGE_SMALL; kind <= PAGE_HUGETLB; kind++) {
 		struct pages pages;
 		unsigned char *bytes;
@@ -271,22 +258,20 @@ static void pages_alloc__gives_zeroed_memory_of_every_kind(void **state)
 	}
 }
 
-static void pages_alloc__small_is_what_small_gets(void **state)
+TEST(pages_alloc__small_is_what_small_gets)
 {
 	struct pages pages;
 
-	(void)state;
 	assert_int_equal(pages_alloc(1, PAGE_SMALL, &pages), 0);
 	assert_int_equal(pages.kind, PAGE_SMALL);
 	assert_true(pages.bytes < 2 << 20);
 	pages_free(&pages);
 }
 
-static void pages_alloc__bad_size_is_refused(void **state)
+TEST(pages_alloc__bad_size_is_refused)
 {
 	struct pages pages = { .bytes = 77 };
 
-	(void)state;
 	assert_int_equal(pages_alloc(0, PAGE_SMALL, &pages), -EINVAL);
 	assert_non_null(strstr(error_last(), "bytes 0"));
 	assert_int_equal(pages_alloc(SIZE_MAX, PAGE_THP, &pages), -EOVERFLOW);
@@ -297,23 +282,5 @@ static void pages_alloc__bad_size_is_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(mem_alloc__zero_bytes_is_a_pointer),
-		cmocka_unit_test(mem_array__product_that_does_not_fit_is_null),
-		cmocka_unit_test(mem_array__is_zeroed),
-		cmocka_unit_test(mem_grow__keeps_the_old_and_zeroes_the_new),
-		cmocka_unit_test(mem_make_room__grows_and_says_when_it_cannot),
-		cmocka_unit_test(mem_aligned__is_aligned),
-		cmocka_unit_test_teardown(mem_resize__failure_leaves_the_block, disarm),
-		cmocka_unit_test_teardown(mem_fail_after__sweep_fails_each_allocation_once, disarm),
-		cmocka_unit_test_teardown(mem_fail_after__zero_turns_it_off, disarm),
-		cmocka_unit_test_teardown(mem_fail_after__strikes_once_over_all_threads, disarm),
-		cmocka_unit_test(alloc_buffer__comes_from_the_hooks),
-		cmocka_unit_test_teardown(alloc_buffer__countdown_spares_the_hook, disarm),
-		cmocka_unit_test(pages_alloc__gives_zeroed_memory_of_every_kind),
-		cmocka_unit_test(pages_alloc__small_is_what_small_gets),
-		cmocka_unit_test(pages_alloc__bad_size_is_refused),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

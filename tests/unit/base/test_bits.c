@@ -2,9 +2,8 @@
 
 #include "tests/support/test.h"
 
-static void bits_is_pow2__edges(void **state)
+TEST(bits_is_pow2__edges)
 {
-	(void)state;
 	assert_false(bits_is_pow2(0));
 	assert_true(bits_is_pow2(1));
 	assert_true(bits_is_pow2(2));
@@ -13,9 +12,8 @@ static void bits_is_pow2__edges(void **state)
 	assert_false(bits_is_pow2(UINT64_MAX));
 }
 
-static void bits_log2__floor_around_powers(void **state)
+TEST(bits_log2__floor_around_powers)
 {
-	(void)state;
 	assert_int_equal(bits_log2_floor(1), 0);
 	for (unsigned i = 2; i < 64; i++) {
 		uint64_t power = UINT64_C(1) << i;
@@ -27,9 +25,8 @@ static void bits_log2__floor_around_powers(void **state)
 	assert_int_equal(bits_log2_floor(UINT64_MAX), 63);
 }
 
-static void bits_counts__zero_and_all(void **state)
+TEST(bits_counts__zero_and_all)
 {
-	(void)state;
 	assert_int_equal(bits_clz(0), 64);
 	assert_int_equal(bits_ctz(0), 64);
 	assert_int_equal(bits_clz(1), 63);
@@ -38,18 +35,16 @@ static void bits_counts__zero_and_all(void **state)
 	assert_int_equal(bits_popcount(UINT64_MAX), 64);
 }
 
-static void bits_mask__all_widths(void **state)
+TEST(bits_mask__all_widths)
 {
-	(void)state;
 	assert_true(bits_mask(0) == 0);
 	assert_true(bits_mask(1) == 1);
 	assert_true(bits_mask(63) == UINT64_MAX >> 1);
 	assert_true(bits_mask(64) == UINT64_MAX);
 }
 
-static void align_up__already_aligned_stays(void **state)
+TEST(align_up__already_aligned_stays)
 {
-	(void)state;
 	assert_true(align_up(0, 64) == 0);
 	assert_true(align_up(1, 64) == 64);
 	assert_true(align_up(64, 64) == 64);
@@ -60,9 +55,8 @@ static void align_up__already_aligned_stays(void **state)
 	assert_false(is_aligned(130, 64));
 }
 
-static void div_up__does_not_overflow(void **state)
+TEST(div_up__does_not_overflow)
 {
-	(void)state;
 	assert_true(div_up(0, 7) == 0);
 	assert_true(div_up(7, 7) == 1);
 	assert_true(div_up(8, 7) == 2);
@@ -72,23 +66,21 @@ static void div_up__does_not_overflow(void **state)
 	assert_true(round_up(14, 7) == 14);
 }
 
-static void checked_add__overflow_leaves_out(void **state)
+TEST(checked_add__overflow_leaves_out)
 {
 	uint64_t out = 5;
 
-	(void)state;
 	assert_false(checked_add_u64(UINT64_MAX, 1, &out));
 	assert_true(out == 5);
 	assert_true(checked_add_u64(UINT64_MAX, 0, &out));
 	assert_true(out == UINT64_MAX);
 }
 
-static void checked_mul__overflow_leaves_out(void **state)
+TEST(checked_mul__overflow_leaves_out)
 {
 	uint64_t out = 5;
 	size_t size = 5;
 
-	(void)state;
 	assert_false(checked_mul_u64(UINT64_C(1) << 32, UINT64_C(1) << 32, &out));
 	assert_false(checked_mul_size(SIZE_MAX / 2, 3, &size));
 	assert_true(out == 5 && size == 5);
@@ -97,38 +89,23 @@ static void checked_mul__overflow_leaves_out(void **state)
 	assert_true(checked_mul_size(0, SIZE_MAX, &size) && size == 0);
 }
 
-static void checked_align_up__overflow_leaves_out(void **state)
+TEST(checked_align_up__overflow_leaves_out)
 {
 	uint64_t out = 5;
 
-	(void)state;
 	assert_false(checked_align_up_u64(UINT64_MAX - 62, 64, &out));
 	assert_true(out == 5);
 	assert_true(checked_align_up_u64(UINT64_MAX - 63, 64, &out));
 	assert_true(out == UINT64_MAX - 63);
 }
 
-static void min_max__unsigned(void **state)
+TEST(min_max__unsigned)
 {
-	(void)state;
 	assert_true(min_u64(1, UINT64_MAX) == 1);
 	assert_true(max_u64(1, UINT64_MAX) == UINT64_MAX);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bits_is_pow2__edges),
-		cmocka_unit_test(bits_log2__floor_around_powers),
-		cmocka_unit_test(bits_counts__zero_and_all),
-		cmocka_unit_test(bits_mask__all_widths),
-		cmocka_unit_test(align_up__already_aligned_stays),
-		cmocka_unit_test(div_up__does_not_overflow),
-		cmocka_unit_test(checked_add__overflow_leaves_out),
-		cmocka_unit_test(checked_mul__overflow_leaves_out),
-		cmocka_unit_test(checked_align_up__overflow_leaves_out),
-		cmocka_unit_test(min_max__unsigned),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

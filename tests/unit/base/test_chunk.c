@@ -77,14 +77,15 @@ static uint32_t chunks_now(void)
 	return usage.chunks;
 }
 
+#define CASE(name) TEST_WITH(name, begin, end)
+
 /* -------- buffers -------- */
 
-static void chunk_alloc__buffers_share_a_chunk(void **state)
+CASE(chunk_alloc__buffers_share_a_chunk)
 {
 	char *a = chunk_alloc(8, 1000), *b = chunk_alloc(8, 1);
 	uint32_t at_a, at_b;
 
-	(void)state;
 	assert_non_null(a);
 	assert_non_null(b);
 	memset(a, 1, 1000);
@@ -100,11 +101,10 @@ static void chunk_alloc__buffers_share_a_chunk(void **state)
 	chunk_free(b, 1);
 }
 
-static void chunk_alloc__zero_bytes_is_a_pointer(void **state)
+CASE(chunk_alloc__zero_bytes_is_a_pointer)
 {
 	void *a = chunk_alloc(64, 0), *b = chunk_alloc(64, 0);
 
-	(void)state;
 	assert_non_null(a);
 	assert_non_null(b);
 	assert_ptr_not_equal(a, b);
@@ -113,11 +113,10 @@ static void chunk_alloc__zero_bytes_is_a_pointer(void **state)
 	chunk_free(NULL, 7);
 }
 
-static void chunk_alloc__alignment_is_kept(void **state)
+CASE(chunk_alloc__alignment_is_kept)
 {
 	void *odd = chunk_alloc(1, 65);
 
-	(void)state;
 	for (size_t align = 1; align <= CHUNK_UNIT; align *= 2) {
 		void *ptr = chunk_alloc(align, 100);
 
@@ -129,14 +128,13 @@ static void chunk_alloc__alignment_is_kept(void **state)
 	chunk_free(odd, 65);
 }
 
-static void chunk_alloc__large_gets_a_chunk_of_whole_units(void **state)
+CASE(chunk_alloc__large_gets_a_chunk_of_whole_units)
 {
 	size_t bytes = 2 * CHUNK_UNIT + 1;
 	struct chunk_usage usage;
 	char *ptr = chunk_alloc(64, bytes), *rest;
 	uint32_t at, at_rest;
 
-	(void)state;
 	assert_non_null(ptr);
 	chunk_usage(&usage);
 	assert_int_equal(usage.chunks, 1);
@@ -150,19 +148,17 @@ static void chunk_alloc__large_gets_a_chunk_of_whole_units(void **state)
 	chunk_free(rest, CHUNK_UNIT / 2);
 }
 
-static void chunk_alloc__impossible_size_is_null(void **state)
+CASE(chunk_alloc__impossible_size_is_null)
 {
-	(void)state;
 	assert_null(chunk_alloc(64, SIZE_MAX));
 	assert_null(chunk_alloc(64, (size_t)PTRDIFF_MAX / 2));
 }
 
-static void chunk_make_room__is_zeroed_where_another_buffer_was(void **state)
+CASE(chunk_make_room__is_zeroed_where_another_buffer_was)
 {
 	unsigned char *keep = chunk_alloc(64, 1), *dirty = chunk_alloc(64, 4096);
 	struct mem clean = { 0 };
 
-	(void)state;
 	memset(dirty, 0xff, 4096);
 	chunk_free(dirty, 4096);
 	assert_true(chunk_make_room(&clean, 4096));
@@ -173,12 +169,11 @@ static void chunk_make_room__is_zeroed_where_another_buffer_was(void **state)
 	chunk_free(keep, 1);
 }
 
-static void chunk_make_room__grows_and_never_shrinks(void **state)
+CASE(chunk_make_room__grows_and_never_shrinks)
 {
 	struct mem mem = { 0 };
 	const uint8_t *before;
 
-	(void)state;
 	assert_true(chunk_make_room(&mem, 100));
 	assert_int_equal(mem.len, 100);
 	before = mem.ptr;
@@ -193,13 +188,12 @@ static void chunk_make_room__grows_and_never_shrinks(void **state)
 	chunk_drop(&mem);
 }
 
-static void chunk_mem__names_the_chunk_or_host_memory(void **state)
+CASE(chunk_mem__names_the_chunk_or_host_memory)
 {
 	struct mem made = { 0 }, part, beyond, stack;
 	uint32_t at;
 	uint64_t word;
 
-	(void)state;
 	assert_true(chunk_make_room(&made, 4096));
 	assert_true(chunk_find(made.ptr, 4096, &at));
 	assert_int_equal(made.kind, MEM_REGISTERED);
@@ -217,11 +211,10 @@ static void chunk_mem__names_the_chunk_or_host_memory(void **state)
 	assert_null(made.ptr);
 }
 
-static void chunk_free__gap_is_used_again(void **state)
+CASE(chunk_free__gap_is_used_again)
 {
 	void *ptrs[4], *again;
 
-	(void)state;
 	for (int i = 0; i < 4; i++)
 		ptrs[i] = chunk_alloc(64, CHUNK_UNIT / 4);
 	assert_int_equal(chunks_now(), 1);
@@ -235,23 +228,21 @@ static void chunk_free__gap_is_used_again(void **state)
 	chunk_free(ptrs[3], CHUNK_UNIT / 4);
 }
 
-static void chunk_free__in_parts_and_of_neighbours_together(void **state)
+CASE(chunk_free__in_parts_and_of_neighbours_together)
 {
 	char *a = chunk_alloc(4096, 16384), *b = chunk_alloc(4096, 4096);
 
-	(void)state;
 	assert_ptr_equal(b, a + 16384);
 	chunk_free(a, 4096);
 	chunk_free(a + 4096, 16384); /* the rest of a, and b */
 	assert_int_equal(chunks_now(), 0);
 }
 
-static void chunk_free__last_buffer_unmaps_the_chunk(void **state)
+CASE(chunk_free__last_buffer_unmaps_the_chunk)
 {
 	void *ptr = chunk_alloc(64, 10);
 	uint32_t at;
 
-	(void)state;
 	assert_true(chunk_find(ptr, 10, &at));
 	chunk_free(ptr, 10);
 	assert_int_equal(chunks_now(), 0);
@@ -260,12 +251,11 @@ static void chunk_free__last_buffer_unmaps_the_chunk(void **state)
 
 /* -------- lookup -------- */
 
-static void chunk_find__memory_of_others_is_none(void **state)
+CASE(chunk_find__memory_of_others_is_none)
 {
 	void *heap = mem_alloc(100);
 	uint32_t at = 77;
 
-	(void)state;
 	assert_false(chunk_find(heap, 100, &at));
 	assert_false(chunk_find(&at, sizeof(at), &at));
 	assert_false(chunk_find(NULL, 1, &at));
@@ -274,12 +264,11 @@ static void chunk_find__memory_of_others_is_none(void **state)
 	mem_free(heap);
 }
 
-static void chunk_find__range_beyond_the_chunk_is_none(void **state)
+CASE(chunk_find__range_beyond_the_chunk_is_none)
 {
 	char *ptr = chunk_alloc(CHUNK_UNIT, CHUNK_UNIT);
 	uint32_t at;
 
-	(void)state;
 	assert_true(chunk_find(ptr, CHUNK_UNIT, &at));
 	assert_true(chunk_find(ptr + CHUNK_UNIT - 1, 1, &at));
 	assert_false(chunk_find(ptr, CHUNK_UNIT + 1, &at));
@@ -288,12 +277,11 @@ static void chunk_find__range_beyond_the_chunk_is_none(void **state)
 	chunk_free(ptr, CHUNK_UNIT);
 }
 
-static void chunk_find__two_chunks_are_not_one(void **state)
+CASE(chunk_find__two_chunks_are_not_one)
 {
 	char *a = chunk_alloc(CHUNK_UNIT, CHUNK_UNIT), *b = chunk_alloc(CHUNK_UNIT, CHUNK_UNIT);
 	uint32_t at_a, at_b;
 
-	(void)state;
 	assert_true(chunk_find(a, CHUNK_UNIT, &at_a));
 	assert_true(chunk_find(b, CHUNK_UNIT, &at_b));
 	assert_int_not_equal(at_a, at_b);
@@ -307,12 +295,11 @@ static void chunk_find__two_chunks_are_not_one(void **state)
 
 /* -------- listeners -------- */
 
-static void chunk_listen__hears_of_what_is_there_and_what_comes(void **state)
+CASE(chunk_listen__hears_of_what_is_there_and_what_comes)
 {
 	char *before = chunk_alloc(64, CHUNK_UNIT), *after;
 	uint32_t at_before, at_after;
 
-	(void)state;
 	assert_int_equal(chunk_listen(&listener), 0);
 	assert_int_equal(device.added, 1);
 	after = chunk_alloc(64, 3 * CHUNK_UNIT);
@@ -329,11 +316,10 @@ static void chunk_listen__hears_of_what_is_there_and_what_comes(void **state)
 	assert_int_equal(device.n, 0);
 }
 
-static void chunk_unlisten__hears_removed_then_nothing(void **state)
+CASE(chunk_unlisten__hears_removed_then_nothing)
 {
 	void *ptr = chunk_alloc(64, 64), *more;
 
-	(void)state;
 	assert_int_equal(chunk_listen(&listener), 0);
 	chunk_unlisten(&listener);
 	assert_int_equal(device.removed, 1);
@@ -345,11 +331,10 @@ static void chunk_unlisten__hears_removed_then_nothing(void **state)
 	chunk_free(ptr, 64);
 }
 
-static void chunk_listen__too_many_are_refused(void **state)
+CASE(chunk_listen__too_many_are_refused)
 {
 	struct chunk_listener many[CHUNK_LISTENERS_MAX + 1];
 
-	(void)state;
 	for (int i = 0; i <= CHUNK_LISTENERS_MAX; i++) {
 		many[i] = listener;
 		assert_int_equal(chunk_listen(&many[i]), i == CHUNK_LISTENERS_MAX ? -ENOSPC : 0);
@@ -388,11 +373,10 @@ static int child_has_a_copy(char *ptr)
 	return chunks_now() == 0 ? 0 : 3;
 }
 
-static void chunk__child_keeps_a_copy_where_no_device_listens(void **state)
+CASE(chunk__child_keeps_a_copy_where_no_device_listens)
 {
 	char *ptr = chunk_alloc(64, 64);
 
-	(void)state;
 	*ptr = 5;
 	assert_int_equal(in_child(child_has_a_copy, ptr), 0);
 	assert_int_equal(*ptr, 5);
@@ -419,11 +403,10 @@ static int child_has_no_such_page(char *ptr)
 	return device.added == 1 && device.removed == 0 ? 0 : 3;
 }
 
-static void chunk__child_has_nothing_that_a_device_knows(void **state)
+CASE(chunk__child_has_nothing_that_a_device_knows)
 {
 	char *ptr = chunk_alloc(64, 64);
 
-	(void)state;
 	assert_int_equal(chunk_listen(&listener), 0);
 	*ptr = 5;
 	assert_int_equal(in_child(child_has_no_such_page, ptr), 0);
@@ -433,11 +416,10 @@ static void chunk__child_has_nothing_that_a_device_knows(void **state)
 
 /* -------- failures and chance -------- */
 
-static void chunk_alloc__failed_allocation_leaves_nothing(void **state)
+CASE(chunk_alloc__failed_allocation_leaves_nothing)
 {
 	uint64_t n;
 
-	(void)state;
 	assert_int_equal(chunk_listen(&listener), 0);
 	for (n = 1;; n++) {
 		void *ptr;
@@ -477,13 +459,12 @@ static void assert_filled(const struct live *live)
 			fail_msg("byte %zu of %zu belongs to two", i, live->bytes);
 }
 
-static void chunk__random_buffers_never_overlap(void **state)
+CASE(chunk__random_buffers_never_overlap)
 {
 	uint64_t seed = test_seed("chunk__random_buffers_never_overlap", 3);
 	struct live live[LIVE] = { 0 };
 	struct rng rng;
 
-	(void)state;
 	rng_seed(&rng, seed, 0);
 	assert_int_equal(chunk_listen(&listener), 0);
 	for (int step = 0; step < 4000; step++) {
@@ -508,35 +489,9 @@ static void chunk__random_buffers_never_overlap(void **state)
 	}
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(chunk_alloc__buffers_share_a_chunk),
-		TEST(chunk_alloc__zero_bytes_is_a_pointer),
-		TEST(chunk_alloc__alignment_is_kept),
-		TEST(chunk_alloc__large_gets_a_chunk_of_whole_units),
-		TEST(chunk_alloc__impossible_size_is_null),
-		TEST(chunk_make_room__is_zeroed_where_another_buffer_was),
-		TEST(chunk_make_room__grows_and_never_shrinks),
-		TEST(chunk_mem__names_the_chunk_or_host_memory),
-		TEST(chunk_free__gap_is_used_again),
-		TEST(chunk_free__in_parts_and_of_neighbours_together),
-		TEST(chunk_free__last_buffer_unmaps_the_chunk),
-		TEST(chunk_find__memory_of_others_is_none),
-		TEST(chunk_find__range_beyond_the_chunk_is_none),
-		TEST(chunk_find__two_chunks_are_not_one),
-		TEST(chunk_listen__hears_of_what_is_there_and_what_comes),
-		TEST(chunk_unlisten__hears_removed_then_nothing),
-		TEST(chunk_listen__too_many_are_refused),
-		TEST(chunk__child_keeps_a_copy_where_no_device_listens),
-		TEST(chunk__child_has_nothing_that_a_device_knows),
-		TEST(chunk_alloc__failed_allocation_leaves_nothing),
-		TEST(chunk__random_buffers_never_overlap),
-	};
-
 	if (test_skips_valgrind("forks"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

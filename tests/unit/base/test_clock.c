@@ -5,11 +5,10 @@
 #include "tests/support/fake/fake_clock.h"
 #include "tests/support/test.h"
 
-static void clock_monotonic__never_goes_back(void **state)
+TEST(clock_monotonic__never_goes_back)
 {
 	uint64_t last = clock_now_ns(clock_monotonic());
 
-	(void)state;
 	assert_true(last > 0);
 	for (int i = 0; i < 1000; i++) {
 		uint64_t now = clock_now_ns(clock_monotonic());
@@ -19,11 +18,10 @@ static void clock_monotonic__never_goes_back(void **state)
 	}
 }
 
-static void deadline_after__negative_is_never(void **state)
+TEST(deadline_after__negative_is_never)
 {
 	struct fake_clock fake;
 
-	(void)state;
 	fake_clock_init(&fake, 100);
 	assert_true(deadline_after(&fake.clock, -1) == DEADLINE_NEVER);
 	assert_int_equal(atomic_load(&fake.looks), 0);
@@ -32,12 +30,11 @@ static void deadline_after__negative_is_never(void **state)
 	assert_int_equal(deadline_left_ms(&fake.clock, DEADLINE_NEVER), -1);
 }
 
-static void deadline_after__zero_is_over_at_once(void **state)
+TEST(deadline_after__zero_is_over_at_once)
 {
 	struct fake_clock fake;
 	uint64_t deadline_ns;
 
-	(void)state;
 	fake_clock_init(&fake, 100);
 	deadline_ns = deadline_after(&fake.clock, 0);
 	assert_true(deadline_expired(&fake.clock, deadline_ns));
@@ -45,23 +42,21 @@ static void deadline_after__zero_is_over_at_once(void **state)
 	assert_int_equal(deadline_left_ms(&fake.clock, deadline_ns), 0);
 }
 
-static void deadline_after__sum_that_does_not_fit_is_never(void **state)
+TEST(deadline_after__sum_that_does_not_fit_is_never)
 {
 	struct fake_clock fake;
 
-	(void)state;
 	fake_clock_init(&fake, UINT64_MAX - 10);
 	assert_true(deadline_after(&fake.clock, 10) == DEADLINE_NEVER);
 	assert_true(deadline_after(&fake.clock, INT64_MAX) == DEADLINE_NEVER);
 	assert_true(deadline_after(&fake.clock, 9) == UINT64_MAX - 1);
 }
 
-static void deadline_expired__at_the_very_ns(void **state)
+TEST(deadline_expired__at_the_very_ns)
 {
 	struct fake_clock fake;
 	uint64_t deadline_ns;
 
-	(void)state;
 	fake_clock_init(&fake, 1000);
 	deadline_ns = deadline_after(&fake.clock, 50);
 	fake_clock_advance(&fake, 49);
@@ -74,20 +69,18 @@ static void deadline_expired__at_the_very_ns(void **state)
 	assert_int_equal(deadline_left_ns(&fake.clock, deadline_ns), 0);
 }
 
-static void deadline_left_ns__more_than_int64_is_cut(void **state)
+TEST(deadline_left_ns__more_than_int64_is_cut)
 {
 	struct fake_clock fake;
 
-	(void)state;
 	fake_clock_init(&fake, 0);
 	assert_true(deadline_left_ns(&fake.clock, UINT64_MAX - 1) == INT64_MAX);
 }
 
-static void deadline_left_ms__rounds_up(void **state)
+TEST(deadline_left_ms__rounds_up)
 {
 	struct fake_clock fake;
 
-	(void)state;
 	fake_clock_init(&fake, 0);
 	assert_int_equal(deadline_left_ms(&fake.clock, 1), 1);
 	assert_int_equal(deadline_left_ms(&fake.clock, 1000000), 1);
@@ -95,9 +88,8 @@ static void deadline_left_ms__rounds_up(void **state)
 	assert_int_equal(deadline_left_ms(&fake.clock, UINT64_MAX - 1), INT_MAX);
 }
 
-static void deadline_min__never_loses(void **state)
+TEST(deadline_min__never_loses)
 {
-	(void)state;
 	assert_true(deadline_min(5, DEADLINE_NEVER) == 5);
 	assert_true(deadline_min(DEADLINE_NEVER, 5) == 5);
 	assert_true(deadline_min(4, 5) == 4);
@@ -105,16 +97,5 @@ static void deadline_min__never_loses(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(clock_monotonic__never_goes_back),
-		cmocka_unit_test(deadline_after__negative_is_never),
-		cmocka_unit_test(deadline_after__zero_is_over_at_once),
-		cmocka_unit_test(deadline_after__sum_that_does_not_fit_is_never),
-		cmocka_unit_test(deadline_expired__at_the_very_ns),
-		cmocka_unit_test(deadline_left_ns__more_than_int64_is_cut),
-		cmocka_unit_test(deadline_left_ms__rounds_up),
-		cmocka_unit_test(deadline_min__never_loses),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

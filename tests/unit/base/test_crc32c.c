@@ -50,24 +50,21 @@ static void check_rfc3720(void)
 	assert_int_equal(crc32c(0, "123456789", 9), 0xE3069283);
 }
 
-static void crc32c__known_values_by_instruction(void **state)
+TEST(crc32c__known_values_by_instruction)
 {
-	(void)state;
 	if (!cpu_has_crc32())
 		skip();
 	check_rfc3720();
 }
 
-static void crc32c__known_values_by_table(void **state)
+TEST_WITH(crc32c__known_values_by_table, NULL, lift_limit)
 {
-	(void)state;
 	cpu_level_limit(CPU_PLAIN);
 	check_rfc3720();
 }
 
-static void crc32c__empty_is_the_start(void **state)
+TEST_WITH(crc32c__empty_is_the_start, NULL, lift_limit)
 {
-	(void)state;
 	assert_int_equal(crc32c(0, "", 0), 0);
 	assert_int_equal(crc32c(0x1234, "", 0), 0x1234);
 	cpu_level_limit(CPU_PLAIN);
@@ -86,13 +83,12 @@ static void fill_bytes(unsigned char *bytes, uint64_t seed)
 }
 
 /* Lengths around every boundary of the lanes, at every alignment, from any checksum. */
-static void crc32c__variants_agree_with_the_definition(void **state)
+TEST_WITH(crc32c__variants_agree_with_the_definition, NULL, lift_limit)
 {
 	static const size_t around[] = { 0, 8, 64, 384, 768, 1152, 3072, 3456, 6144, 9600 };
 	static unsigned char bytes[BYTES];
 	uint32_t start = 0xdeadbeef;
 
-	(void)state;
 	fill_bytes(bytes, test_seed(__func__, 21));
 	for (size_t i = 0; i < ARRAY_LEN(around); i++)
 		for (size_t k = 0; k < 32; k++) {
@@ -107,12 +103,11 @@ static void crc32c__variants_agree_with_the_definition(void **state)
 		}
 }
 
-static void crc32c__continues_at_any_split(void **state)
+TEST(crc32c__continues_at_any_split)
 {
 	static unsigned char bytes[BYTES];
 	uint32_t whole;
 
-	(void)state;
 	fill_bytes(bytes, test_seed(__func__, 22));
 	whole = crc32c(0, bytes, 5000);
 	for (size_t split = 0; split <= 5000; split += 37)
@@ -120,12 +115,11 @@ static void crc32c__continues_at_any_split(void **state)
 				 whole);
 }
 
-static void crc32c__sees_every_flipped_bit(void **state)
+TEST(crc32c__sees_every_flipped_bit)
 {
 	unsigned char bytes[512];
 	uint32_t good;
 
-	(void)state;
 	memset(bytes, 0x5a, sizeof(bytes));
 	good = crc32c(0, bytes, sizeof(bytes));
 	for (size_t bit = 0; bit < 8 * sizeof(bytes); bit++) {
@@ -137,14 +131,5 @@ static void crc32c__sees_every_flipped_bit(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(crc32c__known_values_by_instruction),
-		cmocka_unit_test_teardown(crc32c__known_values_by_table, lift_limit),
-		cmocka_unit_test_teardown(crc32c__empty_is_the_start, lift_limit),
-		cmocka_unit_test_teardown(crc32c__variants_agree_with_the_definition, lift_limit),
-		cmocka_unit_test(crc32c__continues_at_any_split),
-		cmocka_unit_test(crc32c__sees_every_flipped_bit),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -13,9 +13,8 @@ static int clear(void **state)
 	return 0;
 }
 
-static void error_set__keeps_code_text_and_errno(void **state)
+TEST_WITH(error_set__keeps_code_text_and_errno, clear, NULL)
 {
-	(void)state;
 	errno = 77;
 	assert_int_equal(error_set(-EINVAL, "capacity %d: must be at least %d", 0, 1), -EINVAL);
 	assert_int_equal(errno, 77);
@@ -23,19 +22,17 @@ static void error_set__keeps_code_text_and_errno(void **state)
 	assert_int_equal(error_last_code(), -EINVAL);
 }
 
-static void error_set__may_take_the_last_message(void **state)
+TEST_WITH(error_set__may_take_the_last_message, clear, NULL)
 {
-	(void)state;
 	(void)error_set(-EINVAL, "inner");
 	(void)error_set(-EPROTO, "outer (%s)", error_last());
 	assert_string_equal(error_last(), "outer (inner)");
 }
 
-static void error_set__long_text_is_cut(void **state)
+TEST_WITH(error_set__long_text_is_cut, clear, NULL)
 {
 	char text[2 * ERROR_TEXT_BYTES];
 
-	(void)state;
 	memset(text, 'x', sizeof(text));
 	text[sizeof(text) - 1] = '\0';
 	(void)error_set(-EINVAL, "%s", text);
@@ -47,17 +44,15 @@ static void error_set__long_text_is_cut(void **state)
 	assert_int_equal(strlen(error_last()), ERROR_TEXT_BYTES - 1);
 }
 
-static void error_prefix__puts_words_in_front(void **state)
+TEST_WITH(error_prefix__puts_words_in_front, clear, NULL)
 {
-	(void)state;
 	(void)error_set(-ENOENT, "no such table");
 	assert_int_equal(error_prefix(-ENOENT, "open %s: ", "replay"), -ENOENT);
 	assert_string_equal(error_last(), "open replay: no such table");
 }
 
-static void error_clear__empties(void **state)
+TEST_WITH(error_clear__empties, clear, NULL)
 {
-	(void)state;
 	(void)error_set(-EINVAL, "x");
 	error_clear();
 	assert_string_equal(error_last(), "");
@@ -65,11 +60,10 @@ static void error_clear__empties(void **state)
 }
 
 /* Over what closes and frees after a failure. */
-static void error_restore__puts_the_message_back(void **state)
+TEST_WITH(error_restore__puts_the_message_back, clear, NULL)
 {
 	struct error_kept kept;
 
-	(void)state;
 	(void)error_set(-EINVAL, "of the call");
 	error_keep(&kept);
 	(void)error_set(-EIO, "of closing");
@@ -87,12 +81,11 @@ static void *look_and_set(void *arg)
 	return NULL;
 }
 
-static void error_last__is_of_this_thread(void **state)
+TEST_WITH(error_last__is_of_this_thread, clear, NULL)
 {
 	pthread_t thread;
 	bool was_empty = false;
 
-	(void)state;
 	(void)error_set(-EINVAL, "mine");
 	assert_int_equal(pthread_create(&thread, NULL, look_and_set, &was_empty), 0);
 	pthread_join(thread, NULL);
@@ -100,9 +93,8 @@ static void error_last__is_of_this_thread(void **state)
 	assert_string_equal(error_last(), "mine");
 }
 
-static void error_name__known_and_unknown(void **state)
+TEST(error_name__known_and_unknown)
 {
-	(void)state;
 	assert_string_equal(error_name(0), "OK");
 	assert_string_equal(error_name(-ESTALE), "ESTALE");
 	assert_string_equal(error_name(-EHOSTDOWN), "EHOSTDOWN");
@@ -111,9 +103,8 @@ static void error_name__known_and_unknown(void **state)
 }
 
 /* A flipped bit of a status must not become a code that no caller knows. */
-static void error_is_code__of_linux_alone(void **state)
+TEST(error_is_code__of_linux_alone)
 {
-	(void)state;
 	assert_true(error_is_code(0));
 	assert_true(error_is_code(-EHWPOISON));
 	assert_false(error_is_code(-EHWPOISON - 1));
@@ -123,17 +114,5 @@ static void error_is_code__of_linux_alone(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(error_set__keeps_code_text_and_errno, clear),
-		cmocka_unit_test_setup(error_set__may_take_the_last_message, clear),
-		cmocka_unit_test_setup(error_set__long_text_is_cut, clear),
-		cmocka_unit_test_setup(error_prefix__puts_words_in_front, clear),
-		cmocka_unit_test_setup(error_clear__empties, clear),
-		cmocka_unit_test_setup(error_restore__puts_the_message_back, clear),
-		cmocka_unit_test_setup(error_last__is_of_this_thread, clear),
-		cmocka_unit_test(error_name__known_and_unknown),
-		cmocka_unit_test(error_is_code__of_linux_alone),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

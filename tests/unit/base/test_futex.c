@@ -13,30 +13,27 @@
 /* Long enough to notice a wake that never comes, never waited for when all is well. */
 #define PATIENCE_NS (20 * CLOCK_NS_PER_S)
 
-static void futex_wait__other_value_is_eagain(void **state)
+TEST(futex_wait__other_value_is_eagain)
 {
 	_Atomic uint32_t word = 7;
 
-	(void)state;
 	assert_int_equal(futex_wait(&word, 8, DEADLINE_NEVER), -EAGAIN);
 }
 
-static void futex_wait__past_deadline_is_etimedout(void **state)
+TEST(futex_wait__past_deadline_is_etimedout)
 {
 	_Atomic uint32_t word = 7;
 
-	(void)state;
 	assert_int_equal(futex_wait(&word, 7, 0), -ETIMEDOUT);
 	assert_int_equal(futex_wait(&word, 7, clock_now_ns(clock_monotonic())), -ETIMEDOUT);
 }
 
-static void futex_wait__sleeps_until_the_deadline(void **state)
+TEST(futex_wait__sleeps_until_the_deadline)
 {
 	_Atomic uint32_t word = 7;
 	uint64_t deadline_ns = deadline_after(clock_monotonic(), 3 * CLOCK_NS_PER_MS);
 	int ret;
 
-	(void)state;
 	do {
 		ret = futex_wait(&word, 7, deadline_ns);
 	} while (ret == 0);
@@ -44,20 +41,18 @@ static void futex_wait__sleeps_until_the_deadline(void **state)
 	assert_true(deadline_expired(clock_monotonic(), deadline_ns));
 }
 
-static void futex_wait__bad_address_is_an_error(void **state)
+TEST(futex_wait__bad_address_is_an_error)
 {
 	_Alignas(8) char bytes[8] = { 0 };
 
-	(void)state;
 	assert_int_equal(futex_wait((_Atomic uint32_t *)(void *)(bytes + 1), 0, 0), -EINVAL);
 	assert_int_equal(futex_wake((_Atomic uint32_t *)(void *)(bytes + 1), 1), 0);
 }
 
-static void futex_wake__nobody_waits_is_zero(void **state)
+TEST(futex_wake__nobody_waits_is_zero)
 {
 	_Atomic uint32_t word = 7;
 
-	(void)state;
 	errno = 1234;
 	assert_int_equal(futex_wake(&word, 100), 0);
 	assert_int_equal(errno, 1234);
@@ -88,13 +83,12 @@ static void *play_one(void *arg)
 	return (void *)(intptr_t)play(arg, 1, ROUNDS);
 }
 
-static void futex_wake__wakes_another_thread(void **state)
+TEST(futex_wake__wakes_another_thread)
 {
 	static _Atomic uint32_t word;
 	pthread_t thread;
 	void *other;
 
-	(void)state;
 	atomic_store(&word, 0);
 	assert_int_equal(pthread_create(&thread, NULL, play_one, &word), 0);
 	assert_int_equal(play(&word, 0, ROUNDS), 0);
@@ -102,14 +96,13 @@ static void futex_wake__wakes_another_thread(void **state)
 	assert_int_equal((intptr_t)other, 0);
 }
 
-static void futex_wake__wakes_another_process(void **state)
+TEST(futex_wake__wakes_another_process)
 {
 	_Atomic uint32_t *word =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int status;
 	pid_t pid;
 
-	(void)state;
 	assert_ptr_not_equal(word, MAP_FAILED);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -123,15 +116,5 @@ static void futex_wake__wakes_another_process(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(futex_wait__other_value_is_eagain),
-		cmocka_unit_test(futex_wait__past_deadline_is_etimedout),
-		cmocka_unit_test(futex_wait__sleeps_until_the_deadline),
-		cmocka_unit_test(futex_wait__bad_address_is_an_error),
-		cmocka_unit_test(futex_wake__nobody_waits_is_zero),
-		cmocka_unit_test(futex_wake__wakes_another_thread),
-		cmocka_unit_test(futex_wake__wakes_another_process),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -88,7 +88,9 @@ static int touch_all(struct cut *cut)
 	return cut->base[0] == 7 ? 0 : 6;
 }
 
-static void touch__of_a_page_that_was_cut_off_is_survived(void **state)
+#define CASE(fn) TEST_WITH(fn, setup, teardown)
+
+CASE(touch__of_a_page_that_was_cut_off_is_survived)
 {
 	assert_int_equal(in_child(*state, touch_all), 0);
 }
@@ -104,7 +106,7 @@ static int touch_removed(struct cut *cut)
 	return 0;
 }
 
-static void touch__of_what_is_no_range_kills(void **state)
+CASE(touch__of_what_is_no_range_kills)
 {
 	int status = in_child(*state, touch_removed);
 
@@ -120,7 +122,7 @@ static int touch_unguarded(struct cut *cut)
 	return 0;
 }
 
-static void touch__without_the_guard_kills(void **state)
+CASE(touch__without_the_guard_kills)
 {
 	int status = in_child(*state, touch_unguarded);
 
@@ -136,7 +138,7 @@ static int be_sent_one(struct cut *cut)
 	return 0;
 }
 
-static void signal__that_somebody_sends_kills(void **state)
+CASE(signal__that_somebody_sends_kills)
 {
 	int status = in_child(*state, be_sent_one);
 
@@ -176,24 +178,14 @@ static int touch_many(struct cut *cut)
 	return 0;
 }
 
-static void ranges__by_the_thousand(void **state)
+CASE(ranges__by_the_thousand)
 {
 	assert_int_equal(in_child(*state, touch_many), 0);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(touch__of_a_page_that_was_cut_off_is_survived),
-		TEST(touch__of_what_is_no_range_kills),
-		TEST(touch__without_the_guard_kills),
-		TEST(signal__that_somebody_sends_kills),
-		TEST(ranges__by_the_thousand),
-	};
-
 	if (test_skips_valgrind("its registers are not exact where a signal comes"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

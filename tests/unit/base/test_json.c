@@ -64,9 +64,10 @@ static void write_document(struct json *out)
 	"{\"bench\":\"micro\",\"value\":41.2,\"params\":{\"leaves\":1048576,\"delta\":-3," \
 	"\"evicted\":false},\"list\":[18446744073709551615,null,[],true]}\n"
 
-static void json__nested_document(void **state)
+#define ON_STREAM(test) TEST_WITH(test, open_stream, close_stream)
+
+ON_STREAM(json__nested_document)
 {
-	(void)state;
 	assert_string_equal(written(), "");
 	write_document(&json);
 	write_document(&json);
@@ -74,12 +75,11 @@ static void json__nested_document(void **state)
 	assert_string_equal(written(), DOCUMENT DOCUMENT);
 }
 
-static void json__full_disk_is_eio(void **state)
+TEST(json__full_disk_is_eio)
 {
 	FILE *file = fopen("/dev/full", "w");
 	struct json out;
 
-	(void)state;
 	if (!file)
 		skip();
 	json_init(&out, file);
@@ -88,16 +88,15 @@ static void json__full_disk_is_eio(void **state)
 	fclose(file);
 }
 
-static void json_string__escapes(void **state)
+ON_STREAM(json_string__escapes)
 {
-	(void)state;
 	json_string(&json, "a\"b\\c\n\r\t\b\f\x01\x1f\x7f/\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
 	assert_int_equal(json_finish(&json), 0);
 	assert_string_equal(written(), "\"a\\\"b\\\\c\\n\\r\\t\\b\\f\\u0001\\u001f\x7f/"
 				       "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\"");
 }
 
-static void json_string__bad_utf8_is_replaced(void **state)
+TEST(json_string__bad_utf8_is_replaced)
 {
 	static const char *const bad[] = {
 		"\x80", "\xC0\xAF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80",
@@ -105,7 +104,6 @@ static void json_string__bad_utf8_is_replaced(void **state)
 	};
 	static const size_t replaced[] = { 1, 2, 3, 3, 4, 1, 2, 1 };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		open_stream(NULL);
 		json_string(&json, bad[i]);
@@ -117,9 +115,8 @@ static void json_string__bad_utf8_is_replaced(void **state)
 	}
 }
 
-static void json_string__null_is_null(void **state)
+ON_STREAM(json_string__null_is_null)
 {
-	(void)state;
 	json_string(&json, NULL);
 	assert_int_equal(json_finish(&json), 0);
 	assert_string_equal(written(), "null");
@@ -134,11 +131,10 @@ static void check_double(double value)
 	close_stream(NULL);
 }
 
-static void json_double__reads_back_the_same(void **state)
+TEST(json_double__reads_back_the_same)
 {
 	struct rng rng;
 
-	(void)state;
 	check_double(0.1);
 	check_double(1.0 / 3);
 	check_double(DBL_MAX);
@@ -155,9 +151,8 @@ static void json_double__reads_back_the_same(void **state)
 	}
 }
 
-static void json_double__is_short_where_it_can(void **state)
+ON_STREAM(json_double__is_short_where_it_can)
 {
-	(void)state;
 	json_array_begin(&json);
 	json_double(&json, 0.1);
 	json_double(&json, 41.2);
@@ -168,9 +163,8 @@ static void json_double__is_short_where_it_can(void **state)
 	assert_string_equal(written(), "[0.1,41.2,1e+300,100,-0.5]");
 }
 
-static void json_double__what_is_not_a_number_is_null(void **state)
+ON_STREAM(json_double__what_is_not_a_number_is_null)
 {
-	(void)state;
 	json_array_begin(&json);
 	json_double(&json, (double)NAN);
 	json_double(&json, (double)INFINITY);
@@ -243,14 +237,13 @@ static void too_deep(void)
 		json_array_end(&json);
 }
 
-static void json_finish__call_out_of_place_is_einval(void **state)
+TEST(json_finish__call_out_of_place_is_einval)
 {
 	static void (*const wrong[])(void) = {
 		value_without_key, key_without_value, key_in_array,   key_outside,   wrong_end,
 		end_of_nothing,    left_open,         newline_inside, two_on_a_line, too_deep,
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
 		open_stream(NULL);
 		wrong[i]();
@@ -259,9 +252,8 @@ static void json_finish__call_out_of_place_is_einval(void **state)
 	}
 }
 
-static void json__deepest_nesting_works(void **state)
+ON_STREAM(json__deepest_nesting_works)
 {
-	(void)state;
 	for (int i = 0; i < JSON_DEPTH_MAX; i++)
 		json_array_begin(&json);
 	for (int i = 0; i < JSON_DEPTH_MAX; i++)
@@ -269,22 +261,7 @@ static void json__deepest_nesting_works(void **state)
 	assert_int_equal(json_finish(&json), 0);
 }
 
-#define ON_STREAM(test) cmocka_unit_test_setup_teardown(test, open_stream, close_stream)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		ON_STREAM(json__nested_document),
-		cmocka_unit_test(json__full_disk_is_eio),
-		ON_STREAM(json_string__escapes),
-		cmocka_unit_test(json_string__bad_utf8_is_replaced),
-		ON_STREAM(json_string__null_is_null),
-		cmocka_unit_test(json_double__reads_back_the_same),
-		ON_STREAM(json_double__is_short_where_it_can),
-		ON_STREAM(json_double__what_is_not_a_number_is_null),
-		cmocka_unit_test(json_finish__call_out_of_place_is_einval),
-		ON_STREAM(json__deepest_nesting_works),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

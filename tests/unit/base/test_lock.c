@@ -28,12 +28,11 @@ static void *count_up(void *arg)
 	return NULL;
 }
 
-static void lock_acquire__excludes_other_threads(void **state)
+TEST(lock_acquire__excludes_other_threads)
 {
 	pthread_t threads[THREADS];
 	int total;
 
-	(void)state;
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, count_up, NULL), 0);
 	for (int i = 0; i < THREADS; i++)
@@ -56,12 +55,11 @@ static void *try_elsewhere(void *arg)
 	return NULL;
 }
 
-static void lock_try_acquire__held_elsewhere_is_false(void **state)
+TEST(lock_try_acquire__held_elsewhere_is_false)
 {
 	pthread_t thread;
 	bool got;
 
-	(void)state;
 	lock_acquire(&inner, &inner_role);
 	assert_int_equal(pthread_create(&thread, NULL, try_elsewhere, &got), 0);
 	pthread_join(thread, NULL);
@@ -72,11 +70,10 @@ static void lock_try_acquire__held_elsewhere_is_false(void **state)
 	assert_true(got);
 }
 
-static void lock_fini__may_be_initialised_again(void **state)
+TEST(lock_fini__may_be_initialised_again)
 {
 	struct lock lock;
 
-	(void)state;
 	lock_init(&lock, &inner_role);
 	lock_acquire(&lock, &inner_role);
 	lock_release(&lock, &inner_role);
@@ -94,11 +91,10 @@ enum { CHECKED = 0 };
 enum { CHECKED = 1 };
 #endif
 
-static void lock_rank_allows__only_rising_rank(void **state)
+TEST(lock_rank_allows__only_rising_rank)
 {
 	bool below, same, above;
 
-	(void)state;
 	if (!CHECKED)
 		skip();
 	assert_true(lock_rank_allows(&outer_role));
@@ -113,11 +109,10 @@ static void lock_rank_allows__only_rising_rank(void **state)
 	assert_true(lock_rank_allows(&outer_role));
 }
 
-static void lock_release__in_any_order(void **state)
+TEST(lock_release__in_any_order)
 {
 	bool above, below;
 
-	(void)state;
 	if (!CHECKED)
 		skip();
 	lock_acquire(&outer, &outer_role);
@@ -165,18 +160,16 @@ LOCK_UNCHECKED static void take_as_another(void)
 	lock_acquire(&inner, &outer_role);
 }
 
-static void lock_acquire__against_the_rank_aborts(void **state)
+TEST(lock_acquire__against_the_rank_aborts)
 {
-	(void)state;
 	if (!CHECKED)
 		skip();
 	assert_int_equal(signal_of(take_rising), 0);
 	assert_int_equal(signal_of(take_falling), SIGABRT);
 }
 
-static void lock_acquire__under_another_role_aborts(void **state)
+TEST(lock_acquire__under_another_role_aborts)
 {
-	(void)state;
 	if (!CHECKED)
 		skip();
 	assert_int_equal(signal_of(take_as_another), SIGABRT);
@@ -184,15 +177,5 @@ static void lock_acquire__under_another_role_aborts(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lock_acquire__excludes_other_threads),
-		cmocka_unit_test(lock_try_acquire__held_elsewhere_is_false),
-		cmocka_unit_test(lock_fini__may_be_initialised_again),
-		cmocka_unit_test(lock_rank_allows__only_rising_rank),
-		cmocka_unit_test(lock_release__in_any_order),
-		cmocka_unit_test(lock_acquire__against_the_rank_aborts),
-		cmocka_unit_test(lock_acquire__under_another_role_aborts),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -32,18 +32,16 @@ static int silence(void **state)
 	return 0;
 }
 
-static void log__says_nothing_by_default(void **state)
+TEST(log__says_nothing_by_default)
 {
-	(void)state;
 	assert_false(log_enabled(LOG_LEVEL_ERROR));
 	log_error("nobody hears %d", 1);
 }
 
-static void log__level_is_a_limit(void **state)
+TEST_WITH(log__level_is_a_limit, NULL, silence)
 {
 	struct seen seen = { 0 };
 
-	(void)state;
 	log_set(record, &seen, LOG_LEVEL_WARN);
 	log_info("no");
 	log_debug("no");
@@ -67,19 +65,17 @@ static int touch(void)
 	return ++side_effects;
 }
 
-static void log__disabled_does_not_evaluate_arguments(void **state)
+TEST(log__disabled_does_not_evaluate_arguments)
 {
-	(void)state;
 	side_effects = 0;
 	log_error("never %d", touch());
 	assert_int_equal(side_effects, 0);
 }
 
-static void log__percent_m_is_the_callers_errno(void **state)
+TEST_WITH(log__percent_m_is_the_callers_errno, NULL, silence)
 {
 	struct seen seen = { 0 };
 
-	(void)state;
 	log_set(record, &seen, LOG_LEVEL_ERROR);
 	errno = ENOENT;
 	log_error("open: %m");
@@ -87,12 +83,11 @@ static void log__percent_m_is_the_callers_errno(void **state)
 	assert_string_equal(seen.text, "open: No such file or directory");
 }
 
-static void log__long_text_is_cut(void **state)
+TEST_WITH(log__long_text_is_cut, NULL, silence)
 {
 	struct seen seen = { 0 };
 	char text[2 * LOG_TEXT_BYTES];
 
-	(void)state;
 	memset(text, 'x', sizeof(text));
 	text[sizeof(text) - 1] = '\0';
 	log_set(record, &seen, LOG_LEVEL_ERROR);
@@ -100,11 +95,10 @@ static void log__long_text_is_cut(void **state)
 	assert_int_equal(strlen(seen.text), LOG_TEXT_BYTES - 1);
 }
 
-static void log_set__null_silences(void **state)
+TEST_WITH(log_set__null_silences, NULL, silence)
 {
 	struct seen seen = { 0 };
 
-	(void)state;
 	log_set(record, &seen, LOG_LEVEL_DEBUG);
 	log_set(NULL, &seen, LOG_LEVEL_DEBUG);
 	assert_false(log_enabled(LOG_LEVEL_ERROR));
@@ -123,20 +117,18 @@ static void unhook(void *ctx, enum log_level level, const char *where, const cha
 	log_error("from inside");
 }
 
-static void log_set__from_the_callback(void **state)
+TEST_WITH(log_set__from_the_callback, NULL, silence)
 {
 	int calls = 0;
 
-	(void)state;
 	log_set(unhook, &calls, LOG_LEVEL_ERROR);
 	log_error("once");
 	log_error("twice");
 	assert_int_equal(calls, 1);
 }
 
-static void log_level_name__knows_its_levels(void **state)
+TEST(log_level_name__knows_its_levels)
 {
-	(void)state;
 	assert_string_equal(log_level_name(LOG_LEVEL_ERROR), "error");
 	assert_string_equal(log_level_name(LOG_LEVEL_DEBUG), "debug");
 	assert_string_equal(log_level_name((enum log_level)99), "?");
@@ -153,9 +145,8 @@ static void hear(void *ctx, enum rlv_log_level level, const char *line)
 }
 
 /* The callback of the public header, whose levels begin with 0. */
-static void rlv_log_set__gives_the_levels_asked_for(void **state)
+TEST(rlv_log_set__gives_the_levels_asked_for)
 {
-	(void)state;
 	for (int most = RLV_LOG_ERROR; most <= RLV_LOG_DEBUG; most++) {
 		uint32_t heard = 0;
 
@@ -171,17 +162,5 @@ static void rlv_log_set__gives_the_levels_asked_for(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(log__says_nothing_by_default),
-		cmocka_unit_test_teardown(log__level_is_a_limit, silence),
-		cmocka_unit_test(log__disabled_does_not_evaluate_arguments),
-		cmocka_unit_test_teardown(log__percent_m_is_the_callers_errno, silence),
-		cmocka_unit_test_teardown(log__long_text_is_cut, silence),
-		cmocka_unit_test_teardown(log_set__null_silences, silence),
-		cmocka_unit_test_teardown(log_set__from_the_callback, silence),
-		cmocka_unit_test(log_level_name__knows_its_levels),
-		cmocka_unit_test(rlv_log_set__gives_the_levels_asked_for),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

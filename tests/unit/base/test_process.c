@@ -8,54 +8,49 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void process_self__names_this_process(void **state)
+TEST(process_self__names_this_process)
 {
 	struct process_id id = { 0 };
 
-	(void)state;
 	assert_int_equal(process_self(&id), 0);
 	assert_int_equal(id.pid, getpid());
 	assert_true(id.start_time > 0);
 	assert_false(process_is_gone(&id));
 }
 
-static void process_read__unknown_pid_gives_esrch(void **state)
+TEST(process_read__unknown_pid_gives_esrch)
 {
 	struct process_id id = { .pid = 7 };
 
-	(void)state;
 	assert_int_equal(process_read(0x7fffffff, &id), -ESRCH);
 	assert_int_equal(id.pid, 7);
 }
 
-static void process_is_gone__another_start_time(void **state)
+TEST(process_is_gone__another_start_time)
 {
 	struct process_id id;
 
-	(void)state;
 	assert_int_equal(process_self(&id), 0);
 	id.start_time++;
 	assert_true(process_is_gone(&id));
 }
 
-static void process_is_gone__another_boot(void **state)
+TEST(process_is_gone__another_boot)
 {
 	struct process_id id;
 
-	(void)state;
 	assert_int_equal(process_self(&id), 0);
 	id.boot_id[3] ^= 1;
 	assert_true(process_is_gone(&id));
 }
 
 /* A killed child is gone before its parent has waited for it; a stopped one is not. */
-static void process_is_gone__killed_child_but_not_a_stopped_one(void **state)
+TEST(process_is_gone__killed_child_but_not_a_stopped_one)
 {
 	struct process_id id;
 	siginfo_t info;
 	pid_t pid = fork();
 
-	(void)state;
 	if (pid == 0) {
 		for (;;)
 			pause();
@@ -74,13 +69,5 @@ static void process_is_gone__killed_child_but_not_a_stopped_one(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(process_self__names_this_process),
-		cmocka_unit_test(process_read__unknown_pid_gives_esrch),
-		cmocka_unit_test(process_is_gone__another_start_time),
-		cmocka_unit_test(process_is_gone__another_boot),
-		cmocka_unit_test(process_is_gone__killed_child_but_not_a_stopped_one),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -14,7 +14,7 @@ static int lift_limit(void **state)
 }
 
 /* The vectors published with the paper's own implementation. */
-static void rng_philox__gives_the_known_answers(void **state)
+TEST(rng_philox__gives_the_known_answers)
 {
 	static const struct {
 		uint32_t counter[4], key[2], out[4];
@@ -28,7 +28,6 @@ static void rng_philox__gives_the_known_answers(void **state)
 		  { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(known); i++) {
 		uint32_t out[4];
 
@@ -38,13 +37,12 @@ static void rng_philox__gives_the_known_answers(void **state)
 }
 
 /* Golden: a seed gives the same numbers in every release. */
-static void rng_next_u64__stream_is_philox_in_order(void **state)
+TEST(rng_next_u64__stream_is_philox_in_order)
 {
 	struct rng rng;
 	uint32_t counter[4] = { 0, 0, 0x89abcdef, 0x01234567 };
 	const uint32_t key[2] = { 0x76543210, 0xfedcba98 };
 
-	(void)state;
 	rng_seed(&rng, UINT64_C(0xfedcba9876543210), UINT64_C(0x0123456789abcdef));
 	for (counter[0] = 0; counter[0] < 5; counter[0]++) {
 		uint32_t out[4];
@@ -82,11 +80,10 @@ static void check_fill(const struct rng_state *from, size_t n)
 	assert_true(rng_next_u64(&a) == rng_next_u64(&b));
 }
 
-static void rng_fill_u64__equals_single_draws_at_every_level(void **state)
+TEST_WITH(rng_fill_u64__equals_single_draws_at_every_level, NULL, lift_limit)
 {
 	struct rng_state from = { .seed = UINT64_C(0x9e3779b97f4a7c15), .stream = 7 };
 
-	(void)state;
 	for (int level = CPU_PLAIN; level <= CPU_AVX512; level++) {
 		cpu_level_limit((enum cpu_level)level);
 		for (size_t n = 0; n < 150; n++)
@@ -95,7 +92,7 @@ static void rng_fill_u64__equals_single_draws_at_every_level(void **state)
 	}
 }
 
-static void rng_fill_u64__carries_into_the_high_counter_word(void **state)
+TEST_WITH(rng_fill_u64__carries_into_the_high_counter_word, NULL, lift_limit)
 {
 	struct rng_state from = {
 		.seed = 1,
@@ -103,19 +100,17 @@ static void rng_fill_u64__carries_into_the_high_counter_word(void **state)
 		.pos = (UINT64_C(1) << 33) - 21,
 	};
 
-	(void)state;
 	for (int level = CPU_PLAIN; level <= CPU_AVX512; level++) {
 		cpu_level_limit((enum cpu_level)level);
 		check_fill(&from, 120);
 	}
 }
 
-static void rng_seed__seeds_and_streams_differ(void **state)
+TEST(rng_seed__seeds_and_streams_differ)
 {
 	struct rng rng;
 	uint64_t first[64];
 
-	(void)state;
 	for (unsigned i = 0; i < 64; i++) {
 		rng_seed(&rng, i / 8, i % 8);
 		first[i] = rng_next_u64(&rng);
@@ -124,12 +119,11 @@ static void rng_seed__seeds_and_streams_differ(void **state)
 	}
 }
 
-static void rng_uniform_u64__stays_below_the_bound(void **state)
+TEST(rng_uniform_u64__stays_below_the_bound)
 {
 	static const uint64_t bounds[] = { 1, 2, 3, 7, 1000, UINT64_C(1) << 40, UINT64_MAX };
 	struct rng rng;
 
-	(void)state;
 	rng_seed(&rng, test_seed(__func__, 5), 0);
 	assert_int_equal(rng_uniform_u64(&rng, 0), 0);
 	for (size_t i = 0; i < ARRAY_LEN(bounds); i++)
@@ -137,14 +131,13 @@ static void rng_uniform_u64__stays_below_the_bound(void **state)
 			assert_true(rng_uniform_u64(&rng, bounds[i]) < bounds[i]);
 }
 
-static void rng_uniform_u64__passes_chi_square(void **state)
+TEST(rng_uniform_u64__passes_chi_square)
 {
 	enum { BOUND = 97, DRAWS = 200000 };
 	uint64_t seen[BOUND] = { 0 };
 	double expected[BOUND];
 	struct rng rng;
 
-	(void)state;
 	rng_seed(&rng, test_seed(__func__, 42), 0);
 	for (int i = 0; i < DRAWS; i++)
 		seen[rng_uniform_u64(&rng, BOUND)]++;
@@ -155,14 +148,13 @@ static void rng_uniform_u64__passes_chi_square(void **state)
 }
 
 /* Neighbouring streams and both words of a block are independent: 8 x 8 cells of pairs. */
-static void rng_next_u64__pairs_pass_chi_square(void **state)
+TEST(rng_next_u64__pairs_pass_chi_square)
 {
 	enum { CELLS = 64, DRAWS = 200000 };
 	uint64_t words[CELLS] = { 0 }, streams[CELLS] = { 0 };
 	double expected[CELLS];
 	struct rng a, b;
 
-	(void)state;
 	rng_seed(&a, test_seed(__func__, 43), 0);
 	rng_seed(&b, a.state.seed, 1);
 	for (int i = 0; i < DRAWS; i++) {
@@ -178,13 +170,12 @@ static void rng_next_u64__pairs_pass_chi_square(void **state)
 	assert_true(test_chi_square_z(streams, expected, CELLS) < 5);
 }
 
-static void rng_next_u64__every_bit_is_balanced(void **state)
+TEST(rng_next_u64__every_bit_is_balanced)
 {
 	enum { DRAWS = 100000 };
 	int64_t ones[64] = { 0 };
 	struct rng rng;
 
-	(void)state;
 	rng_seed(&rng, test_seed(__func__, 44), 0);
 	for (int i = 0; i < DRAWS; i++) {
 		uint64_t word = rng_next_u64(&rng);
@@ -196,12 +187,11 @@ static void rng_next_u64__every_bit_is_balanced(void **state)
 		assert_true(llabs(ones[bit] - DRAWS / 2) < 800);
 }
 
-static void rng_uniform_double__is_in_the_unit_interval(void **state)
+TEST(rng_uniform_double__is_in_the_unit_interval)
 {
 	struct rng rng;
 	double sum = 0;
 
-	(void)state;
 	rng_seed(&rng, test_seed(__func__, 45), 0);
 	for (int i = 0; i < 100000; i++) {
 		double x = rng_uniform_double(&rng);
@@ -212,11 +202,10 @@ static void rng_uniform_double__is_in_the_unit_interval(void **state)
 	assert_true(fabs(sum / 100000 - 0.5) < 0.005); /* sigma is .0009 */
 }
 
-static void cpu_level_limit__caps_the_level(void **state)
+TEST_WITH(cpu_level_limit__caps_the_level, NULL, lift_limit)
 {
 	enum cpu_level best = cpu_level();
 
-	(void)state;
 	cpu_level_limit(CPU_PLAIN);
 	assert_int_equal(cpu_level(), CPU_PLAIN);
 	assert_false(cpu_has_crc32());
@@ -230,21 +219,5 @@ static void cpu_level_limit__caps_the_level(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rng_philox__gives_the_known_answers),
-		cmocka_unit_test(rng_next_u64__stream_is_philox_in_order),
-		cmocka_unit_test_teardown(rng_fill_u64__equals_single_draws_at_every_level,
-					  lift_limit),
-		cmocka_unit_test_teardown(rng_fill_u64__carries_into_the_high_counter_word,
-					  lift_limit),
-		cmocka_unit_test(rng_seed__seeds_and_streams_differ),
-		cmocka_unit_test(rng_uniform_u64__stays_below_the_bound),
-		cmocka_unit_test(rng_uniform_u64__passes_chi_square),
-		cmocka_unit_test(rng_next_u64__pairs_pass_chi_square),
-		cmocka_unit_test(rng_next_u64__every_bit_is_balanced),
-		cmocka_unit_test(rng_uniform_double__is_in_the_unit_interval),
-		cmocka_unit_test_teardown(cpu_level_limit__caps_the_level, lift_limit),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

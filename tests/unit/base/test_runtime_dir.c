@@ -44,9 +44,10 @@ static struct runtime_dir make_dir(void)
 	return dir;
 }
 
-static void runtime_name__letters_digits_and_few_marks(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+TEST(runtime_name__letters_digits_and_few_marks)
 {
-	(void)state;
 	assert_true(runtime_name_is_valid("a"));
 	assert_true(runtime_name_is_valid("Store-1_b.c"));
 	assert_false(runtime_name_is_valid(""));
@@ -58,29 +59,26 @@ static void runtime_name__letters_digits_and_few_marks(void **state)
 	assert_false(runtime_name_is_valid("1234567890123456789012345678901234567890123456789"));
 }
 
-static void runtime_dir_open__makes_it_for_its_owner_alone(void **state)
+CASE(runtime_dir_open__makes_it_for_its_owner_alone)
 {
 	struct runtime_dir dir = make_dir();
 	struct stat st;
 
-	(void)state;
 	assert_int_equal(stat(dir.path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0700);
 }
 
-static void runtime_dir_open__absent_gives_enoent(void **state)
+CASE(runtime_dir_open__absent_gives_enoent)
 {
 	struct runtime_dir dir;
 
-	(void)state;
 	assert_int_equal(runtime_dir_open("s", false, &dir), -ENOENT);
 }
 
-static void runtime_dir_open__open_to_others_gives_eacces(void **state)
+CASE(runtime_dir_open__open_to_others_gives_eacces)
 {
 	struct runtime_dir dir = make_dir();
 
-	(void)state;
 	assert_int_equal(chmod(dir.path, 0770), 0);
 	assert_int_equal(runtime_dir_open("s", true, &dir), -EACCES);
 	assert_non_null(strstr(error_last(), "770"));
@@ -110,12 +108,11 @@ static unsigned int mode_of(const char *path)
 	return st.st_mode & 07777;
 }
 
-static void runtime_dir_share__lets_a_group_look(void **state)
+CASE(runtime_dir_share__lets_a_group_look)
 {
 	struct runtime_dir dir = make_dir(), again;
 	char group[16], socket[RUNTIME_PATH_BYTES];
 
-	(void)state;
 	assert_false(dir.shared);
 	assert_int_equal(runtime_dir_share(&dir, NULL), 0);
 	assert_int_equal(mode_of(dir.path), 0700);
@@ -132,23 +129,21 @@ static void runtime_dir_share__lets_a_group_look(void **state)
 	assert_int_equal(mode_of(socket), 0660);
 }
 
-static void runtime_dir_share__unknown_group_changes_nothing(void **state)
+CASE(runtime_dir_share__unknown_group_changes_nothing)
 {
 	struct runtime_dir dir = make_dir();
 
-	(void)state;
 	assert_int_equal(runtime_dir_share(&dir, "no-such-group"), -EINVAL);
 	assert_non_null(strstr(error_last(), "no-such-group"));
 	assert_int_equal(mode_of(dir.path), 0700);
 	assert_int_equal(mode_of(root), 0700);
 }
 
-static void runtime_dir_open__a_link_gives_eacces(void **state)
+CASE(runtime_dir_open__a_link_gives_eacces)
 {
 	char path[128], target[128];
 	struct runtime_dir dir;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/s", root);
 	snprintf(target, sizeof(target), "%s/t", root);
 	assert_int_equal(mkdir(target, 0700), 0);
@@ -157,14 +152,13 @@ static void runtime_dir_open__a_link_gives_eacces(void **state)
 }
 
 /* An emptyDir of Kubernetes. */
-static void runtime_dir_open__a_volume_for_everybody_gets_a_folder_of_ours(void **state)
+CASE(runtime_dir_open__a_volume_for_everybody_gets_a_folder_of_ours)
 {
 	char want[160], ours[128];
 	struct runtime_dir dir;
 	struct stat st;
 	int fd, pid;
 
-	(void)state;
 	snprintf(ours, sizeof(ours), "%s/relive-%u", root, (unsigned int)geteuid());
 	snprintf(want, sizeof(want), "%s/s", ours);
 	assert_int_equal(chmod(root, 0777), 0);
@@ -179,12 +173,11 @@ static void runtime_dir_open__a_volume_for_everybody_gets_a_folder_of_ours(void 
 }
 
 /* Somebody was there first: with a folder that others may enter, with a link, with one of their own. */
-static void runtime_dir_open__a_folder_that_others_made_there_gives_eacces(void **state)
+CASE(runtime_dir_open__a_folder_that_others_made_there_gives_eacces)
 {
 	char ours[128];
 	struct runtime_dir dir;
 
-	(void)state;
 	snprintf(ours, sizeof(ours), "%s/relive-%u", root, (unsigned int)geteuid());
 	assert_int_equal(chmod(root, 0777), 0);
 	assert_int_equal(mkdir(ours, 0700), 0);
@@ -203,31 +196,28 @@ static void runtime_dir_open__a_folder_that_others_made_there_gives_eacces(void 
 	assert_non_null(strstr(error_last(), "12345"));
 }
 
-static void runtime_dir_open__bad_name_gives_einval(void **state)
+CASE(runtime_dir_open__bad_name_gives_einval)
 {
 	struct runtime_dir dir;
 
-	(void)state;
 	assert_int_equal(runtime_dir_open("../s", true, &dir), -EINVAL);
 	assert_non_null(strstr(error_last(), "../s"));
 }
 
-static void runtime_dir_open__relative_root_gives_einval(void **state)
+CASE(runtime_dir_open__relative_root_gives_einval)
 {
 	struct runtime_dir dir;
 
-	(void)state;
 	setenv("RELIVE_RUNTIME_DIR", "here", 1);
 	assert_int_equal(runtime_dir_open("s", true, &dir), -EINVAL);
 	setenv("RELIVE_RUNTIME_DIR", root, 1);
 }
 
-static void runtime_dir_open__xdg_without_our_own_variable(void **state)
+CASE(runtime_dir_open__xdg_without_our_own_variable)
 {
 	char want[128];
 	struct runtime_dir dir;
 
-	(void)state;
 	unsetenv("RELIVE_RUNTIME_DIR");
 	setenv("XDG_RUNTIME_DIR", root, 1);
 	assert_int_equal(runtime_dir_open("s", true, &dir), 0);
@@ -236,26 +226,24 @@ static void runtime_dir_open__xdg_without_our_own_variable(void **state)
 	unsetenv("XDG_RUNTIME_DIR");
 }
 
-static void runtime_dir_file__too_long_for_a_socket_gives_enametoolong(void **state)
+CASE(runtime_dir_file__too_long_for_a_socket_gives_enametoolong)
 {
 	char path[RUNTIME_PATH_BYTES], name[RUNTIME_PATH_BYTES];
 	struct runtime_dir dir = make_dir();
 
-	(void)state;
 	memset(name, 'x', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
 	assert_int_equal(runtime_dir_file(&dir, name, path), -ENAMETOOLONG);
 	assert_int_equal(runtime_dir_file(&dir, "metad.sock", path), 0);
 }
 
-static void runtime_dir_token_make__is_made_once(void **state)
+CASE(runtime_dir_token_make__is_made_once)
 {
 	char first[RUNTIME_TOKEN_BYTES], second[RUNTIME_TOKEN_BYTES];
 	struct runtime_dir dir = make_dir();
 	struct stat st;
 	char path[128];
 
-	(void)state;
 	assert_int_equal(runtime_dir_token(&dir, first), -ENOENT);
 	assert_int_equal(runtime_dir_token_make(&dir, first), 0);
 	assert_int_equal(strlen(first), 64);
@@ -266,34 +254,31 @@ static void runtime_dir_token_make__is_made_once(void **state)
 	assert_int_equal(st.st_mode & 07777, 0600);
 }
 
-static void runtime_dir_token__readable_by_others_gives_eacces(void **state)
+CASE(runtime_dir_token__readable_by_others_gives_eacces)
 {
 	struct runtime_dir dir = make_dir();
 	char token[RUNTIME_TOKEN_BYTES];
 
-	(void)state;
 	assert_int_equal(runtime_dir_token_make(&dir, token), 0);
 	write_file(&dir, "token", token, 0640);
 	assert_int_equal(runtime_dir_token(&dir, token), -EACCES);
 }
 
-static void runtime_dir_token__half_a_token_gives_eproto(void **state)
+CASE(runtime_dir_token__half_a_token_gives_eproto)
 {
 	struct runtime_dir dir = make_dir();
 	char token[RUNTIME_TOKEN_BYTES];
 
-	(void)state;
 	write_file(&dir, "token", "0123", 0600);
 	assert_int_equal(runtime_dir_token(&dir, token), -EPROTO);
 }
 
-static void runtime_dir_lock__held_by_another_process_gives_ebusy(void **state)
+CASE(runtime_dir_lock__held_by_another_process_gives_ebusy)
 {
 	struct runtime_dir dir = make_dir();
 	int fd, pid = 0, status, other;
 	pid_t child;
 
-	(void)state;
 	assert_int_equal(runtime_dir_lock(&dir, "metad", &fd, &pid), 0);
 	child = fork();
 	assert_true(child >= 0);
@@ -307,13 +292,12 @@ static void runtime_dir_lock__held_by_another_process_gives_ebusy(void **state)
 	runtime_dir_unlock(&dir, "metad", fd);
 }
 
-static void runtime_dir_lock__stale_pid_file_is_overwritten(void **state)
+CASE(runtime_dir_lock__stale_pid_file_is_overwritten)
 {
 	struct runtime_dir dir = make_dir();
 	int fd, pid = 0;
 	char path[128], text[16] = { 0 };
 
-	(void)state;
 	write_file(&dir, "metad.pid", "1\n", 0600);
 	write_file(&dir, "metad.lock", "", 0600);
 	assert_int_equal(runtime_dir_lock(&dir, "metad", &fd, &pid), 0);
@@ -339,13 +323,12 @@ static int holder_seen_by_another(const struct runtime_dir *dir, const char *nam
 	return WEXITSTATUS(status);
 }
 
-static void runtime_dir_holder__is_asked_without_a_pid_file(void **state)
+CASE(runtime_dir_holder__is_asked_without_a_pid_file)
 {
 	struct runtime_dir dir = make_dir();
 	char path[128];
 	int fd, pid;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/metad.pid", dir.path);
 	assert_int_equal(runtime_dir_holder(&dir, "metad"), 0);
 	assert_int_equal(runtime_dir_lock(&dir, "metad", &fd, &pid), 0);
@@ -370,13 +353,12 @@ static pid_t start_taker(int said)
 }
 
 /* Each removes the file that the others wait for: still one has it at a time, and all get it. */
-static void runtime_store_lock__of_a_store_that_goes_is_handed_on(void **state)
+CASE(runtime_store_lock__of_a_store_that_goes_is_handed_on)
 {
 	int said[2], fd, pid, status;
 	pid_t children[4];
 	char word;
 
-	(void)state;
 	assert_int_equal(pipe(said), 0);
 	assert_int_equal(runtime_store_lock("s", &fd, &pid), 0);
 	for (int i = 0; i < 4; i++)
@@ -391,12 +373,11 @@ static void runtime_store_lock__of_a_store_that_goes_is_handed_on(void **state)
 	close(said[1]);
 }
 
-static void runtime_store_lock__ends_with_its_process(void **state)
+CASE(runtime_store_lock__ends_with_its_process)
 {
 	int fd, pid, status;
 	pid_t child = fork();
 
-	(void)state;
 	assert_true(child >= 0);
 	if (child == 0) {
 		(void)!runtime_store_lock("s", &fd, &pid);
@@ -408,33 +389,7 @@ static void runtime_store_lock__ends_with_its_process(void **state)
 	runtime_store_unlock("s", fd, true);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(runtime_name__letters_digits_and_few_marks),
-		CASE(runtime_dir_open__makes_it_for_its_owner_alone),
-		CASE(runtime_dir_open__absent_gives_enoent),
-		CASE(runtime_dir_open__open_to_others_gives_eacces),
-		CASE(runtime_dir_share__lets_a_group_look),
-		CASE(runtime_dir_share__unknown_group_changes_nothing),
-		CASE(runtime_dir_open__a_link_gives_eacces),
-		CASE(runtime_dir_open__a_volume_for_everybody_gets_a_folder_of_ours),
-		CASE(runtime_dir_open__a_folder_that_others_made_there_gives_eacces),
-		CASE(runtime_dir_open__bad_name_gives_einval),
-		CASE(runtime_dir_open__relative_root_gives_einval),
-		CASE(runtime_dir_open__xdg_without_our_own_variable),
-		CASE(runtime_dir_file__too_long_for_a_socket_gives_enametoolong),
-		CASE(runtime_dir_token_make__is_made_once),
-		CASE(runtime_dir_token__readable_by_others_gives_eacces),
-		CASE(runtime_dir_token__half_a_token_gives_eproto),
-		CASE(runtime_dir_lock__held_by_another_process_gives_ebusy),
-		CASE(runtime_dir_lock__stale_pid_file_is_overwritten),
-		CASE(runtime_dir_holder__is_asked_without_a_pid_file),
-		CASE(runtime_store_lock__of_a_store_that_goes_is_handed_on),
-		CASE(runtime_store_lock__ends_with_its_process),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -17,17 +17,15 @@ static int reset(void **state)
 	return 0;
 }
 
-static void stats_hist_quantile__empty_is_zero(void **state)
+TEST_WITH(stats_hist_quantile__empty_is_zero, reset, NULL)
 {
-	(void)state;
 	assert_int_equal(stats_hist_quantile(&hist, 0.5), 0);
 }
 
-static void stats_hist_quantile__one_value_is_every_quantile(void **state)
+TEST_WITH(stats_hist_quantile__one_value_is_every_quantile, reset, NULL)
 {
 	static const uint64_t values[] = { 0, 1, 31, 32, 33, 1000003, UINT64_MAX };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(values); i++) {
 		stats_hist_init(&hist);
 		stats_hist_record(&hist, values[i]);
@@ -37,9 +35,8 @@ static void stats_hist_quantile__one_value_is_every_quantile(void **state)
 	}
 }
 
-static void stats_hist_quantile__small_values_are_exact(void **state)
+TEST_WITH(stats_hist_quantile__small_values_are_exact, reset, NULL)
 {
-	(void)state;
 	for (uint64_t value = 1; value <= 30; value++)
 		stats_hist_record(&hist, value);
 	assert_int_equal(stats_hist_quantile(&hist, 0.5), 15);
@@ -48,9 +45,8 @@ static void stats_hist_quantile__small_values_are_exact(void **state)
 	assert_int_equal(stats_hist_quantile(&hist, 1), 30);
 }
 
-static void stats_hist_quantile__q_is_clamped(void **state)
+TEST_WITH(stats_hist_quantile__q_is_clamped, reset, NULL)
 {
-	(void)state;
 	stats_hist_record(&hist, 10);
 	stats_hist_record(&hist, 20);
 	assert_int_equal(stats_hist_quantile(&hist, -3), 10);
@@ -66,13 +62,12 @@ static int compare_u64(const void *a, const void *b)
 }
 
 /* Against the sorted values, over twenty powers of two. */
-static void stats_hist_quantile__is_within_a_bucket_of_the_truth(void **state)
+TEST_WITH(stats_hist_quantile__is_within_a_bucket_of_the_truth, reset, NULL)
 {
 	enum { VALUES = 5000 };
 	static uint64_t values[VALUES];
 	struct rng rng;
 
-	(void)state;
 	rng_seed(&rng, test_seed(__func__, 31), 0);
 	for (int i = 0; i < VALUES; i++) {
 		values[i] = rng_uniform_u64(&rng, UINT64_C(1) << rng_uniform_u64(&rng, 40));
@@ -88,11 +83,10 @@ static void stats_hist_quantile__is_within_a_bucket_of_the_truth(void **state)
 	}
 }
 
-static void stats_hist_record__powers_of_two_keep_their_order(void **state)
+TEST_WITH(stats_hist_record__powers_of_two_keep_their_order, reset, NULL)
 {
 	uint64_t last = 0;
 
-	(void)state;
 	for (unsigned bit = 0; bit < 64; bit++)
 		stats_hist_record(&hist, UINT64_C(1) << bit);
 	for (unsigned bit = 1; bit <= 64; bit++) {
@@ -104,12 +98,11 @@ static void stats_hist_record__powers_of_two_keep_their_order(void **state)
 	assert_true(hist.min == 1 && hist.max == UINT64_C(1) << 63);
 }
 
-static void stats_hist_merge__equals_recording_into_one(void **state)
+TEST_WITH(stats_hist_merge__equals_recording_into_one, reset, NULL)
 {
 	static struct stats_hist both;
 	struct rng rng;
 
-	(void)state;
 	stats_hist_init(&both);
 	rng_seed(&rng, test_seed(__func__, 32), 0);
 	for (int i = 0; i < 1000; i++) {
@@ -122,11 +115,10 @@ static void stats_hist_merge__equals_recording_into_one(void **state)
 	assert_memory_equal(&hist, &both, sizeof(both));
 }
 
-static void stats_hist_merge__empty_changes_nothing(void **state)
+TEST_WITH(stats_hist_merge__empty_changes_nothing, reset, NULL)
 {
 	struct stats_hist before;
 
-	(void)state;
 	stats_hist_record(&hist, 5);
 	before = hist;
 	stats_hist_merge(&hist, &other);
@@ -135,9 +127,8 @@ static void stats_hist_merge__empty_changes_nothing(void **state)
 	assert_memory_equal(&other, &before, sizeof(before));
 }
 
-static void stats_hist_record_n__counts_n(void **state)
+TEST_WITH(stats_hist_record_n__counts_n, reset, NULL)
 {
-	(void)state;
 	stats_hist_record_n(&hist, 10, 0);
 	assert_true(hist.count == 0 && hist.min == UINT64_MAX);
 	stats_hist_record_n(&hist, 10, 3);
@@ -146,11 +137,10 @@ static void stats_hist_record_n__counts_n(void **state)
 	assert_int_equal(stats_hist_quantile(&hist, 0.75), 10);
 }
 
-static void stats_median__odd_and_even(void **state)
+TEST(stats_median__odd_and_even)
 {
 	double odd[] = { 9, 1, 5 }, even[] = { 4, 1, 3, 2 }, one[] = { 7 };
 
-	(void)state;
 	assert_true(stats_median(odd, 3) == 5);
 	assert_true(stats_median(even, 4) == 2.5);
 	assert_true(stats_median(one, 1) == 7);
@@ -167,12 +157,11 @@ static void *count_up(void *arg)
 	return NULL;
 }
 
-static void stats_counter__owned_ones_are_exact(void **state)
+TEST(stats_counter__owned_ones_are_exact)
 {
 	static struct stats_counter owned[THREADS];
 	pthread_t threads[THREADS];
 
-	(void)state;
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, count_up, &owned[i]), 0);
 	while (stats_counter_get(&owned[0]) == 0)
@@ -185,19 +174,5 @@ static void stats_counter__owned_ones_are_exact(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(stats_hist_quantile__empty_is_zero, reset),
-		cmocka_unit_test_setup(stats_hist_quantile__one_value_is_every_quantile, reset),
-		cmocka_unit_test_setup(stats_hist_quantile__small_values_are_exact, reset),
-		cmocka_unit_test_setup(stats_hist_quantile__q_is_clamped, reset),
-		cmocka_unit_test_setup(stats_hist_quantile__is_within_a_bucket_of_the_truth, reset),
-		cmocka_unit_test_setup(stats_hist_record__powers_of_two_keep_their_order, reset),
-		cmocka_unit_test_setup(stats_hist_merge__equals_recording_into_one, reset),
-		cmocka_unit_test_setup(stats_hist_merge__empty_changes_nothing, reset),
-		cmocka_unit_test_setup(stats_hist_record_n__counts_n, reset),
-		cmocka_unit_test(stats_median__odd_and_even),
-		cmocka_unit_test(stats_counter__owned_ones_are_exact),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "tests/support/test.h"
 
 /* Quantiles of the usual tables. */
-static void chi_square_p__known_quantiles(void **state)
+TEST(chi_square_p__known_quantiles)
 {
 	static const struct {
 		double statistic, df, p;
@@ -18,69 +18,62 @@ static void chi_square_p__known_quantiles(void **state)
 		{ 124.3421134004004, 100, 0.05 }, { 0.0039321400000195, 1, 0.95 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(known); i++)
 		assert_true(fabs(chi_square_p(known[i].statistic, known[i].df) - known[i].p) <
 			    1e-9);
 }
 
 /* With two degrees of freedom it is exp(-x/2). */
-static void chi_square_p__two_degrees_is_exponential(void **state)
+TEST(chi_square_p__two_degrees_is_exponential)
 {
-	(void)state;
 	for (double x = 0.125; x < 200; x *= 1.5)
 		assert_true(fabs(chi_square_p(x, 2) / exp(-x / 2) - 1) < 1e-10);
 }
 
-static void chi_square_p__ends(void **state)
+TEST(chi_square_p__ends)
 {
-	(void)state;
 	assert_true(chi_square_p(0, 3) == 1);
 	assert_true(chi_square_p(-1, 3) == 1);
 	assert_true(chi_square_p((double)INFINITY, 3) == 0);
 	assert_true(chi_square_p(5000, 3) < 1e-300);
 }
 
-static void chi_square_test__statistic_by_hand(void **state)
+TEST(chi_square_test__statistic_by_hand)
 {
 	const uint64_t seen[] = { 10, 20, 30 };
 	const double weight[] = { 1, 1, 1 };
 	struct chi_square chi = chi_square_test(seen, weight, 3);
 
-	(void)state;
 	assert_true(fabs(chi.statistic - 10) < 1e-12);
 	assert_true(chi.df == 2);
 	assert_true(fabs(chi.p - exp(-5)) < 1e-12);
 }
 
-static void chi_square_test__class_that_cannot_be_is_impossible(void **state)
+TEST(chi_square_test__class_that_cannot_be_is_impossible)
 {
 	const uint64_t seen[] = { 10, 1 };
 	const double weight[] = { 1, 0 };
 	struct chi_square chi = chi_square_test(seen, weight, 2);
 
-	(void)state;
 	assert_true(chi.p == 0);
 }
 
-static void chi_square_test__nothing_seen_proves_nothing(void **state)
+TEST(chi_square_test__nothing_seen_proves_nothing)
 {
 	const uint64_t seen[] = { 0, 0 };
 	const double weight[] = { 1, 2 };
 
-	(void)state;
 	assert_true(chi_square_test(seen, weight, 2).p == 1);
 	assert_true(chi_square_test(seen, weight, 0).p == 1);
 }
 
 /* Draws by the weights pass, draws by others do not. */
-static void chi_square_test__tells_right_from_wrong(void **state)
+TEST(chi_square_test__tells_right_from_wrong)
 {
 	const double weight[] = { 1, 2, 3, 4 };
 	uint64_t right[4] = { 0 }, wrong[4] = { 0 };
 	struct rng rng;
 
-	(void)state;
 	rng_seed(&rng, test_seed(__func__, 31), 0);
 	for (int i = 0; i < 100000; i++) {
 		uint64_t r = rng_uniform_u64(&rng, 1000);
@@ -94,15 +87,5 @@ static void chi_square_test__tells_right_from_wrong(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(chi_square_p__known_quantiles),
-		cmocka_unit_test(chi_square_p__two_degrees_is_exponential),
-		cmocka_unit_test(chi_square_p__ends),
-		cmocka_unit_test(chi_square_test__statistic_by_hand),
-		cmocka_unit_test(chi_square_test__class_that_cannot_be_is_impossible),
-		cmocka_unit_test(chi_square_test__nothing_seen_proves_nothing),
-		cmocka_unit_test(chi_square_test__tells_right_from_wrong),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -7,12 +7,11 @@
 
 #define SMALL_TRACE RLV_TEST_SOURCE_DIR "/tests/data/cartpole-small.rlvt"
 
-static void replay_data_open__trace_keeps_rows_and_flags(void **state)
+TEST(replay_data_open__trace_keeps_rows_and_flags)
 {
 	struct replay_data data;
 	uint64_t finals = 0;
 
-	(void)state;
 	assert_int_equal(replay_data_open(SMALL_TRACE, NULL, 1, &data), 0);
 	assert_int_equal(data.rows, 62);
 	assert_int_equal(data.n_starts, 2);
@@ -29,12 +28,11 @@ static void replay_data_open__trace_keeps_rows_and_flags(void **state)
 	replay_data_close(&data);
 }
 
-static void replay_data_open__made_up_rows_depend_on_the_seed_alone(void **state)
+TEST(replay_data_open__made_up_rows_depend_on_the_seed_alone)
 {
 	struct replay_data a, b, c;
 	size_t bytes;
 
-	(void)state;
 	assert_int_equal(replay_data_open(NULL, "cartpole", 5, &a), 0);
 	assert_int_equal(replay_data_open(NULL, "cartpole", 5, &b), 0);
 	assert_int_equal(replay_data_open(NULL, "cartpole", 6, &c), 0);
@@ -47,21 +45,19 @@ static void replay_data_open__made_up_rows_depend_on_the_seed_alone(void **state
 	replay_data_close(&c);
 }
 
-static void replay_data_open__missing_trace_is_enoent(void **state)
+TEST(replay_data_open__missing_trace_is_enoent)
 {
 	struct replay_data data;
 
-	(void)state;
 	assert_int_equal(replay_data_open("/nonexistent.rlvt", NULL, 1, &data), -ENOENT);
 	assert_int_equal(replay_data_open(NULL, "nonsense", 1, &data), -EINVAL);
 }
 
-static void replay_data_vector__each_environment_follows_the_rows(void **state)
+TEST(replay_data_vector__each_environment_follows_the_rows)
 {
 	struct replay_data data, vector;
 	const uint32_t envs = 4;
 
-	(void)state;
 	assert_int_equal(replay_data_open(NULL, "cartpole", 5, &data), 0);
 	assert_int_equal(replay_data_vector(&data, envs, &vector), 0);
 	assert_int_equal(vector.rows % envs, 0);
@@ -85,12 +81,5 @@ static void replay_data_vector__each_environment_follows_the_rows(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(replay_data_open__trace_keeps_rows_and_flags),
-		cmocka_unit_test(replay_data_open__made_up_rows_depend_on_the_seed_alone),
-		cmocka_unit_test(replay_data_open__missing_trace_is_enoent),
-		cmocka_unit_test(replay_data_vector__each_environment_follows_the_rows),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

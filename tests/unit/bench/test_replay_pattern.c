@@ -123,7 +123,9 @@ static uint32_t check(struct fake *f)
 	return pattern_check(&f->view, &f->batch, f->classes, f->why);
 }
 
-static void pattern_check__right_batch_passes(void **state)
+#define ON_FAKE(test) TEST_WITH(test, open_fake, close_fake)
+
+ON_FAKE(pattern_check__right_batch_passes)
 {
 	struct fake *f = *state;
 
@@ -132,7 +134,7 @@ static void pattern_check__right_batch_passes(void **state)
 		assert_true(f->classes[pattern_class(f->seq[i])] > 0);
 }
 
-static void pattern_check__any_byte_counts(void **state)
+ON_FAKE(pattern_check__any_byte_counts)
 {
 	struct fake *f = *state;
 
@@ -149,7 +151,7 @@ static void pattern_check__any_byte_counts(void **state)
 	assert_non_null(strstr(f->why, "wrong next_obs"));
 }
 
-static void pattern_check__row_of_another_item_is_seen(void **state)
+ON_FAKE(pattern_check__row_of_another_item_is_seen)
 {
 	struct fake *f = *state;
 
@@ -160,7 +162,7 @@ static void pattern_check__row_of_another_item_is_seen(void **state)
 	assert_int_equal(check(f), 2);
 }
 
-static void pattern_check__return_of_wrong_length_is_seen(void **state)
+ON_FAKE(pattern_check__return_of_wrong_length_is_seen)
 {
 	struct fake *f = *state;
 
@@ -169,7 +171,7 @@ static void pattern_check__return_of_wrong_length_is_seen(void **state)
 	assert_non_null(strstr(f->why, "wrong steps"));
 }
 
-static void pattern_check__final_observation_is_no_item(void **state)
+ON_FAKE(pattern_check__final_observation_is_no_item)
 {
 	struct fake *f = *state;
 
@@ -178,9 +180,8 @@ static void pattern_check__final_observation_is_no_item(void **state)
 	assert_non_null(strstr(f->why, "final"));
 }
 
-static void pattern_flags__episodes_end_and_begin(void **state)
+TEST(pattern_flags__episodes_end_and_begin)
 {
-	(void)state;
 	assert_int_equal(pattern_flags(pattern_first(1)), 0);
 	assert_int_equal(pattern_flags(pattern_first(1) + PATTERN_EPISODE - 1), RLV_TERMINATED);
 	assert_int_equal(pattern_flags(pattern_first(1) + PATTERN_EPISODE), RLV_FINAL);
@@ -188,11 +189,10 @@ static void pattern_flags__episodes_end_and_begin(void **state)
 }
 
 /* Else the expected shares would not be the weights alone. */
-static void pattern_class__is_balanced_over_items(void **state)
+TEST(pattern_class__is_balanced_over_items)
 {
 	uint32_t n[PATTERN_CLASSES] = { 0 };
 
-	(void)state;
 	for (uint64_t i = 0; i < PATTERN_CLASSES * (PATTERN_EPISODE + 1); i++) {
 		if (!(pattern_flags(i) & RLV_FINAL))
 			n[pattern_class(i)]++;
@@ -201,7 +201,7 @@ static void pattern_class__is_balanced_over_items(void **state)
 		assert_int_equal(n[c], PATTERN_EPISODE);
 }
 
-static void pattern_update__follows_from_the_items(void **state)
+ON_FAKE(pattern_update__follows_from_the_items)
 {
 	struct fake *f = *state;
 	float td[ITEMS];
@@ -211,20 +211,7 @@ static void pattern_update__follows_from_the_items(void **state)
 		assert_true((double)td[i] == pattern_td(f->seq[i]));
 }
 
-#define ON_FAKE(test) cmocka_unit_test_setup_teardown(test, open_fake, close_fake)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		ON_FAKE(pattern_check__right_batch_passes),
-		ON_FAKE(pattern_check__any_byte_counts),
-		ON_FAKE(pattern_check__row_of_another_item_is_seen),
-		ON_FAKE(pattern_check__return_of_wrong_length_is_seen),
-		ON_FAKE(pattern_check__final_observation_is_no_item),
-		cmocka_unit_test(pattern_flags__episodes_end_and_begin),
-		cmocka_unit_test(pattern_class__is_balanced_over_items),
-		ON_FAKE(pattern_update__follows_from_the_items),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -6,23 +6,21 @@
 #include "base/mem/alloc.h"
 #include "tests/support/test.h"
 
-static void series_spread__best_follows_the_direction(void **state)
+TEST(series_spread__best_follows_the_direction)
 {
 	const struct series series = { .n = 5, .value = { 3, 1, 5, 2, 4 } };
 	struct spread up = series_spread(&series, true);
 	struct spread down = series_spread(&series, false);
 
-	(void)state;
 	assert_true(up.best == 5 && up.median == 3 && up.min == 1 && up.max == 5);
 	assert_true(down.best == 1 && down.median == 3 && down.min == 1 && down.max == 5);
 	assert_true(series.value[0] == 3);
 }
 
-static void series_spread__nothing_is_nan(void **state)
+TEST(series_spread__nothing_is_nan)
 {
 	const struct series series = { .n = 0 };
 
-	(void)state;
 	assert_true(isnan(series_spread(&series, true).best));
 }
 
@@ -39,14 +37,13 @@ static struct replay_case *make_case(void)
 	return c;
 }
 
-static void replay_report_json__one_object_a_metric(void **state)
+TEST(replay_report_json__one_object_a_metric)
 {
 	struct replay_case *c = make_case();
 	char text[16384] = "";
 	FILE *file = fmemopen(text, sizeof(text), "w");
 	struct json json;
 
-	(void)state;
 	assert_non_null(file);
 	json_init(&json, file);
 	replay_report_json(c, "embed:", &json);
@@ -62,13 +59,12 @@ static void replay_report_json__one_object_a_metric(void **state)
 	mem_free(c);
 }
 
-static void replay_report_text__shows_what_was_measured(void **state)
+TEST(replay_report_text__shows_what_was_measured)
 {
 	struct replay_case *c = make_case();
 	char text[4096] = "";
 	FILE *file = fmemopen(text, sizeof(text), "w");
 
-	(void)state;
 	assert_non_null(file);
 	c->redraws = 3;
 	assert_int_equal(replay_report_text(c, 1, file), 0);
@@ -81,12 +77,5 @@ static void replay_report_text__shows_what_was_measured(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(series_spread__best_follows_the_direction),
-		cmocka_unit_test(series_spread__nothing_is_nan),
-		cmocka_unit_test(replay_report_json__one_object_a_metric),
-		cmocka_unit_test(replay_report_text__shows_what_was_measured),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -157,31 +157,28 @@ static int try_flags(const uint16_t *flags)
 
 /* --- Opening files --- */
 
-static void trace_open__missing_file_gives_enoent(void **state)
+TEST(trace_open__missing_file_gives_enoent)
 {
 	struct trace *trace = NULL;
 
-	(void)state;
 	assert_int_equal(trace_open(DATA "no-such.rlvt", &trace), -ENOENT);
 	assert_null(trace);
 	assert_non_null(strstr(error_last(), "no-such.rlvt"));
 }
 
-static void trace_open__directory_gives_einval(void **state)
+TEST(trace_open__directory_gives_einval)
 {
 	struct trace *trace = NULL;
 
-	(void)state;
 	assert_int_equal(trace_open(DATA, &trace), -EINVAL);
 	assert_null(trace);
 }
 
-static void trace_open__fifo_does_not_wait(void **state)
+TEST(trace_open__fifo_does_not_wait)
 {
 	char dir[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES + 8];
 	struct trace *trace = NULL;
 
-	(void)state;
 	temp_dir_make(dir);
 	snprintf(path, sizeof(path), "%s/fifo", dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
@@ -191,29 +188,26 @@ static void trace_open__fifo_does_not_wait(void **state)
 	rmdir(dir);
 }
 
-static void trace_open__other_file_gives_eproto(void **state)
+TEST(trace_open__other_file_gives_eproto)
 {
 	struct trace *trace = NULL;
 
-	(void)state;
 	assert_int_equal(trace_open(RLV_TEST_SOURCE_DIR "/CMakeLists.txt", &trace), -EPROTO);
 	assert_null(trace);
 }
 
-static void trace_open_bytes__nothing_gives_eproto(void **state)
+TEST(trace_open_bytes__nothing_gives_eproto)
 {
-	(void)state;
 	assert_int_equal(try_load("", 0), -EPROTO);
 }
 
 /* --- What a trace holds --- */
 
-static void trace_info__is_that_of_the_header(void **state)
+TEST(trace_info__is_that_of_the_header)
 {
 	struct trace *trace;
 	struct image image;
 
-	(void)state;
 	usual_image(&image);
 	assert_int_equal(trace_open_bytes("made", image.bytes, image.size, &trace), 0);
 	assert_int_equal(trace_info(trace)->rows, ROWS);
@@ -228,14 +222,13 @@ static void trace_info__is_that_of_the_header(void **state)
 	assert_null(trace);
 }
 
-static void trace_columns__are_those_of_the_signature(void **state)
+TEST(trace_columns__are_those_of_the_signature)
 {
 	const struct trace_column *columns;
 	struct trace *trace;
 	struct image image;
 	size_t count;
 
-	(void)state;
 	usual_image(&image);
 	assert_int_equal(trace_open_bytes("made", image.bytes, image.size, &trace), 0);
 	columns = trace_columns(trace, &count);
@@ -251,7 +244,7 @@ static void trace_columns__are_those_of_the_signature(void **state)
 	trace_close(&trace);
 }
 
-static void trace_load__gives_every_array(void **state)
+TEST(trace_load__gives_every_array)
 {
 	const struct trace_column *columns;
 	const struct trace_rows *rows;
@@ -259,7 +252,6 @@ static void trace_load__gives_every_array(void **state)
 	struct image image;
 	size_t count;
 
-	(void)state;
 	usual_image(&image);
 	assert_int_equal(trace_open_bytes("made", image.bytes, image.size, &trace), 0);
 	assert_int_equal(trace_load(trace), 0);
@@ -276,11 +268,10 @@ static void trace_load__gives_every_array(void **state)
 	trace_close(&trace);
 }
 
-static void trace_close__twice_is_a_no_op(void **state)
+TEST(trace_close__twice_is_a_no_op)
 {
 	struct trace *trace = NULL;
 
-	(void)state;
 	trace_close(&trace);
 	assert_null(trace);
 }
@@ -306,11 +297,10 @@ static uint32_t column_crc(const struct trace *trace, size_t idx)
 }
 
 /* The checksums were computed by another reader, in Python. */
-static void trace_load__small_recordings_are_read_to_the_byte(void **state)
+TEST(trace_load__small_recordings_are_read_to_the_byte)
 {
 	struct trace *trace = load_recording(DATA "cartpole-small.rlvt");
 
-	(void)state;
 	assert_int_equal(column_crc(trace, 0), 0xd8311740);
 	assert_int_equal(column_crc(trace, 1), 0x26cee364);
 	assert_int_equal(column_crc(trace, 2), 0x6fe19270);
@@ -325,7 +315,7 @@ static void trace_load__small_recordings_are_read_to_the_byte(void **state)
 }
 
 /* The cart moves by a fiftieth of its speed: so every row, final ones too, is where it belongs. */
-static void trace_load__cartpole_obeys_its_physics(void **state)
+TEST(trace_load__cartpole_obeys_its_physics)
 {
 	struct trace *trace = load_recording(DATA "cartpole.rlvt");
 	const struct trace_rows *rows = trace_rows(trace);
@@ -335,7 +325,6 @@ static void trace_load__cartpole_obeys_its_physics(void **state)
 	const float(*obs)[4] = columns[0].data;
 	const int32_t *action = columns[1].data;
 
-	(void)state;
 	assert_true(trace_info(trace)->steps >= 100000);
 	for (uint64_t row = 0; row + 1 < steps; row++) {
 		if (rows->flags[row] & TRACE_FINAL)
@@ -348,7 +337,7 @@ static void trace_load__cartpole_obeys_its_physics(void **state)
 	trace_close(&trace);
 }
 
-static void trace_load__pong_is_84_by_84(void **state)
+TEST(trace_load__pong_is_84_by_84)
 {
 	struct trace *trace = load_recording(DATA "pong.rlvt");
 	size_t count, changed = 0;
@@ -356,7 +345,6 @@ static void trace_load__pong_is_84_by_84(void **state)
 	const uint8_t *frames = columns[0].data;
 	const uint64_t rows = trace_info(trace)->rows;
 
-	(void)state;
 	assert_true(trace_info(trace)->steps >= 20000);
 	assert_string_equal(columns[0].dtype, "|u1");
 	assert_int_equal(columns[0].ndim, 2);
@@ -367,12 +355,11 @@ static void trace_load__pong_is_84_by_84(void **state)
 	trace_close(&trace);
 }
 
-static void trace_info__recordings_fit_four_megabytes(void **state)
+TEST(trace_info__recordings_fit_four_megabytes)
 {
 	struct trace *cartpole = load_recording(DATA "cartpole.rlvt");
 	struct trace *pong = load_recording(DATA "pong.rlvt");
 
-	(void)state;
 	assert_true(trace_info(cartpole)->file_bytes + trace_info(pong)->file_bytes <= 4000000);
 	trace_close(&cartpole);
 	trace_close(&pong);
@@ -392,12 +379,11 @@ static size_t read_small(const char *path, uint8_t *bytes, size_t room)
 	return size;
 }
 
-static void trace_open_bytes__every_truncation_is_an_error(void **state)
+TEST(trace_open_bytes__every_truncation_is_an_error)
 {
 	uint8_t bytes[8192];
 	size_t size = read_small(DATA "cartpole-small.rlvt", bytes, sizeof(bytes));
 
-	(void)state;
 	for (size_t cut = 0; cut < size; cut++) {
 		struct trace *trace = NULL;
 
@@ -424,13 +410,12 @@ static bool same_data(const struct trace *a, const struct trace *b)
 	       memcmp(trace_rows(a)->priority, trace_rows(b)->priority, rows * 4) == 0;
 }
 
-static void trace_load__flipped_bits_are_an_error_or_change_nothing(void **state)
+TEST(trace_load__flipped_bits_are_an_error_or_change_nothing)
 {
 	struct trace *whole = load_recording(DATA "cartpole-small.rlvt"), *trace = NULL;
 	uint8_t bytes[8192];
 	size_t size = read_small(DATA "cartpole-small.rlvt", bytes, sizeof(bytes)), errors = 0;
 
-	(void)state;
 	for (size_t bit = 0; bit < size * 8; bit += 3) {
 		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
 		if (trace_open_bytes("flipped", bytes, size, &trace) != 0 || trace_load(trace) != 0)
@@ -444,21 +429,19 @@ static void trace_load__flipped_bits_are_an_error_or_change_nothing(void **state
 	trace_close(&whole);
 }
 
-static void trace_open_bytes__bytes_after_the_end_give_eproto(void **state)
+TEST(trace_open_bytes__bytes_after_the_end_give_eproto)
 {
 	struct image image;
 
-	(void)state;
 	usual_image(&image);
 	assert_int_equal(try_load(image.bytes, image.size), 0);
 	assert_int_equal(try_load(image.bytes, image.size + 1), -EPROTO);
 }
 
-static void trace_open_bytes__header_checksum_gives_ebadmsg(void **state)
+TEST(trace_open_bytes__header_checksum_gives_ebadmsg)
 {
 	struct image image;
 
-	(void)state;
 	usual_image(&image);
 	image.bytes[40] ^= 1;
 	assert_int_equal(try_load(image.bytes, image.size), -EBADMSG);
@@ -466,41 +449,36 @@ static void trace_open_bytes__header_checksum_gives_ebadmsg(void **state)
 
 /* --- Hostile headers, their checksums right --- */
 
-static void trace_open_bytes__other_major_version_gives_eproto(void **state)
+TEST(trace_open_bytes__other_major_version_gives_eproto)
 {
-	(void)state;
 	assert_int_equal(try_patched(8, 2, 2), -EPROTO);
 	assert_non_null(strstr(error_last(), "format 2"));
 }
 
-static void trace_open_bytes__later_minor_version_is_read(void **state)
+TEST(trace_open_bytes__later_minor_version_is_read)
 {
-	(void)state;
 	assert_int_equal(try_patched(10, 9, 2), 0);
 }
 
-static void trace_open_bytes__column_count_beyond_the_header_gives_eproto(void **state)
+TEST(trace_open_bytes__column_count_beyond_the_header_gives_eproto)
 {
-	(void)state;
 	assert_int_equal(try_patched(48, FIELDS + 1, 4), -EPROTO);
 	assert_int_equal(try_patched(48, UINT32_MAX, 4), -EPROTO);
 	assert_int_equal(try_patched(48, UINT32_C(1) << 26, 4), -EPROTO);
 }
 
-static void trace_open_bytes__counts_that_disagree_give_eproto(void **state)
+TEST(trace_open_bytes__counts_that_disagree_give_eproto)
 {
-	(void)state;
 	assert_int_equal(try_patched(16, ROWS + 1, 8), -EPROTO);
 	assert_int_equal(try_patched(24, 0, 8), -EPROTO);
 	assert_int_equal(try_patched(24, UINT64_MAX, 8), -EPROTO);
 	assert_int_equal(try_patched(32, 0, 8), -EPROTO);
 }
 
-static void trace_open_bytes__more_rows_than_the_file_holds(void **state)
+TEST(trace_open_bytes__more_rows_than_the_file_holds)
 {
 	struct image image;
 
-	(void)state;
 	usual_image(&image);
 	put(&image, 16, UINT64_C(1) << 60, 8);
 	put(&image, 24, (UINT64_C(1) << 60) - 2, 8);
@@ -512,51 +490,45 @@ static void trace_open_bytes__more_rows_than_the_file_holds(void **state)
 	assert_int_equal(try_load(image.bytes, image.size), -EPROTO);
 }
 
-static void trace_open_bytes__bad_chunk_rows_give_eproto(void **state)
+TEST(trace_open_bytes__bad_chunk_rows_give_eproto)
 {
-	(void)state;
 	assert_int_equal(try_patched(52, 0, 4), -EPROTO);
 	assert_int_equal(try_patched(52, TRACE_MAX_CHUNK_ROWS + 1, 4), -EPROTO);
 	assert_int_equal(try_patched(52, 4, 4), -EPROTO);
 }
 
-static void trace_open_bytes__reserved_bytes_give_eproto(void **state)
+TEST(trace_open_bytes__reserved_bytes_give_eproto)
 {
-	(void)state;
 	assert_int_equal(try_patched(56, 1, 8), -EPROTO);
 	assert_int_equal(try_patched(FIELD(0, 43), 1, 1), -EPROTO);
 }
 
-static void trace_open_bytes__bad_texts_give_eproto(void **state)
+TEST(trace_open_bytes__bad_texts_give_eproto)
 {
-	(void)state;
 	assert_int_equal(try_patched(64, 0, 8), -EPROTO);
 	assert_int_equal(try_patched(128, '\n', 1), -EPROTO);
 	assert_int_equal(try_patched(FIELD(0, 0), 'O', 1), -EPROTO);
 	assert_int_equal(try_patched(FIELD(0, 31), 'x', 1), -EPROTO);
 }
 
-static void trace_open_bytes__unknown_dtype_gives_eproto(void **state)
+TEST(trace_open_bytes__unknown_dtype_gives_eproto)
 {
-	(void)state;
 	assert_int_equal(try_patched(FIELD(0, 34), '4', 1), -EPROTO);
 	assert_non_null(strstr(error_last(), "dtype |u4"));
 }
 
-static void trace_open_bytes__bad_shape_gives_eproto(void **state)
+TEST(trace_open_bytes__bad_shape_gives_eproto)
 {
-	(void)state;
 	assert_int_equal(try_patched(FIELD(0, 42), TRACE_MAX_DIMS + 1, 1), -EPROTO);
 	assert_int_equal(try_patched(FIELD(0, 42), 0, 1), -EPROTO);
 	assert_int_equal(try_patched(FIELD(0, 42), 2, 1), -EPROTO);
 	assert_int_equal(try_patched(FIELD(0, 48), 3, 4), -EPROTO);
 }
 
-static void trace_open_bytes__shape_whose_product_wraps_gives_eoverflow(void **state)
+TEST(trace_open_bytes__shape_whose_product_wraps_gives_eoverflow)
 {
 	struct image image;
 
-	(void)state;
 	usual_image(&image);
 	put(&image, FIELD(0, 42), 4, 1);
 	for (size_t i = 0; i < 4; i++)
@@ -571,20 +543,18 @@ static void trace_open_bytes__shape_whose_product_wraps_gives_eoverflow(void **s
 	assert_int_equal(try_load(image.bytes, image.size), -EOVERFLOW);
 }
 
-static void trace_open_bytes__roles_must_each_come_once(void **state)
+TEST(trace_open_bytes__roles_must_each_come_once)
 {
-	(void)state;
 	assert_int_equal(try_patched(FIELD(3, 40), TRACE_ROLE_PRIORITY, 1), -EPROTO);
 	assert_int_equal(try_patched(FIELD(3, 40), TRACE_ROLE_COLUMN, 1), -EPROTO);
 	assert_int_equal(try_patched(FIELD(3, 40), TRACE_ROLES, 1), -EPROTO);
 	assert_int_equal(try_patched(FIELD(2, 33), 'u', 1), -EPROTO);
 }
 
-static void trace_open_bytes__same_name_twice_gives_eproto(void **state)
+TEST(trace_open_bytes__same_name_twice_gives_eproto)
 {
 	struct image image;
 
-	(void)state;
 	usual_image(&image);
 	memset(image.bytes + FIELD(1, 0), 0, 32);
 	put_text(&image, FIELD(1, 0), "obs");
@@ -592,9 +562,8 @@ static void trace_open_bytes__same_name_twice_gives_eproto(void **state)
 	assert_int_equal(try_load(image.bytes, image.size), -EPROTO);
 }
 
-static void trace_open_bytes__unknown_filter_gives_eproto(void **state)
+TEST(trace_open_bytes__unknown_filter_gives_eproto)
 {
-	(void)state;
 	assert_int_equal(try_patched(FIELD(0, 41), TRACE_FILTERS + 1, 1), -EPROTO);
 	assert_int_equal(try_patched(FIELD(0, 41), TRACE_FILTER_XOR | TRACE_FILTER_DELTA, 1),
 			 -EPROTO);
@@ -604,9 +573,8 @@ static void trace_open_bytes__unknown_filter_gives_eproto(void **state)
 
 #define CHUNK (324 + 64 * FIELDS)
 
-static void trace_open_bytes__wrong_chunk_header_gives_eproto(void **state)
+TEST(trace_open_bytes__wrong_chunk_header_gives_eproto)
 {
-	(void)state;
 	assert_int_equal(try_patched(CHUNK, 'X', 1), -EPROTO);
 	assert_int_equal(try_patched(CHUNK + 4, 1, 2), -EPROTO);
 	assert_int_equal(try_patched(CHUNK + 6, 1, 2), -EPROTO);
@@ -615,19 +583,17 @@ static void trace_open_bytes__wrong_chunk_header_gives_eproto(void **state)
 	assert_int_equal(try_patched(CHUNK + 16, UINT32_MAX, 4), -EPROTO);
 }
 
-static void trace_load__chunk_checksum_gives_ebadmsg(void **state)
+TEST(trace_load__chunk_checksum_gives_ebadmsg)
 {
-	(void)state;
 	assert_int_equal(try_patched(CHUNK + 20, 0, 4), -EBADMSG);
 	assert_non_null(strstr(error_last(), "column obs, row 0"));
 }
 
 /* 16 MB promised by a file of a few hundred bytes: refused before the data is allocated. */
-static void trace_open_bytes__impossible_ratio_gives_eproto(void **state)
+TEST(trace_open_bytes__impossible_ratio_gives_eproto)
 {
 	struct image image;
 
-	(void)state;
 	usual_image(&image);
 	put(&image, FIELD(0, 48), 4000000, 4);
 	put(&image, CHUNK + 12, ROWS * UINT64_C(4000000), 4);
@@ -636,11 +602,10 @@ static void trace_open_bytes__impossible_ratio_gives_eproto(void **state)
 	assert_non_null(strstr(error_last(), "cannot inflate"));
 }
 
-static void trace_load__chunk_that_inflates_to_less_gives_ebadmsg(void **state)
+TEST(trace_load__chunk_that_inflates_to_less_gives_ebadmsg)
 {
 	struct image image;
 
-	(void)state;
 	usual_image(&image);
 	put(&image, FIELD(0, 48), 3, 4);
 	put(&image, CHUNK + 12, 3 * ROWS, 4);
@@ -648,11 +613,10 @@ static void trace_load__chunk_that_inflates_to_less_gives_ebadmsg(void **state)
 	assert_int_equal(try_load(image.bytes, image.size), -EBADMSG);
 }
 
-static void trace_load__chunk_that_inflates_to_more_gives_ebadmsg(void **state)
+TEST(trace_load__chunk_that_inflates_to_more_gives_ebadmsg)
 {
 	struct image image;
 
-	(void)state;
 	usual_image(&image);
 	put(&image, FIELD(0, 48), 1, 4);
 	put(&image, CHUNK + 12, ROWS, 4);
@@ -662,7 +626,7 @@ static void trace_load__chunk_that_inflates_to_more_gives_ebadmsg(void **state)
 
 /* --- Rows --- */
 
-static void trace_load__flags_out_of_order_give_eproto(void **state)
+TEST(trace_load__flags_out_of_order_give_eproto)
 {
 	static const uint16_t bad[][ROWS] = {
 		{ 0, 2, 8, 1 | 4, 8 },      /* does not begin with first */
@@ -677,17 +641,15 @@ static void trace_load__flags_out_of_order_give_eproto(void **state)
 		{ 1, 0, 0, 4, 8 },          /* one episode of two */
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
 		assert_int_equal(try_flags(bad[i]), -EPROTO);
 	assert_int_equal(try_flags((const uint16_t[ROWS]){ 1, 2 | 4, 8, 1 | 2, 8 }), 0);
 }
 
-static void trace_load__bad_priorities_give_eproto(void **state)
+TEST(trace_load__bad_priorities_give_eproto)
 {
 	const float bad[] = { NAN, INFINITY, -INFINITY, -1 };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		float priority[ROWS] = { 1, bad[i], 0, 1, 0 };
 		struct image image;
@@ -698,14 +660,13 @@ static void trace_load__bad_priorities_give_eproto(void **state)
 	}
 }
 
-static void trace_load__error_leaves_the_trace_as_it_was(void **state)
+TEST(trace_load__error_leaves_the_trace_as_it_was)
 {
 	static const uint16_t cut[ROWS] = { 1, 0, 0, 0, 0 };
 	struct trace *trace;
 	struct image image;
 	size_t count;
 
-	(void)state;
 	make_image(&image, cut, usual_priority);
 	assert_int_equal(trace_open_bytes("made", image.bytes, image.size, &trace), 0);
 	assert_int_equal(trace_load(trace), -EPROTO);
@@ -717,14 +678,13 @@ static void trace_load__error_leaves_the_trace_as_it_was(void **state)
 
 /* --- No memory --- */
 
-static void trace_load__every_failed_allocation_gives_enomem(void **state)
+TEST(trace_load__every_failed_allocation_gives_enomem)
 {
 	uint8_t bytes[8192];
 	size_t size = read_small(DATA "cartpole-small.rlvt", bytes, sizeof(bytes));
 	uint64_t n = 1;
 	int err;
 
-	(void)state;
 	do {
 		mem_fail_after(n++);
 		err = try_load(bytes, size);
@@ -737,48 +697,5 @@ static void trace_load__every_failed_allocation_gives_enomem(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(trace_open__missing_file_gives_enoent),
-		cmocka_unit_test(trace_open__directory_gives_einval),
-		cmocka_unit_test(trace_open__fifo_does_not_wait),
-		cmocka_unit_test(trace_open__other_file_gives_eproto),
-		cmocka_unit_test(trace_open_bytes__nothing_gives_eproto),
-		cmocka_unit_test(trace_info__is_that_of_the_header),
-		cmocka_unit_test(trace_columns__are_those_of_the_signature),
-		cmocka_unit_test(trace_load__gives_every_array),
-		cmocka_unit_test(trace_close__twice_is_a_no_op),
-		cmocka_unit_test(trace_load__small_recordings_are_read_to_the_byte),
-		cmocka_unit_test(trace_load__cartpole_obeys_its_physics),
-		cmocka_unit_test(trace_load__pong_is_84_by_84),
-		cmocka_unit_test(trace_info__recordings_fit_four_megabytes),
-		cmocka_unit_test(trace_open_bytes__every_truncation_is_an_error),
-		cmocka_unit_test(trace_load__flipped_bits_are_an_error_or_change_nothing),
-		cmocka_unit_test(trace_open_bytes__bytes_after_the_end_give_eproto),
-		cmocka_unit_test(trace_open_bytes__header_checksum_gives_ebadmsg),
-		cmocka_unit_test(trace_open_bytes__other_major_version_gives_eproto),
-		cmocka_unit_test(trace_open_bytes__later_minor_version_is_read),
-		cmocka_unit_test(trace_open_bytes__column_count_beyond_the_header_gives_eproto),
-		cmocka_unit_test(trace_open_bytes__counts_that_disagree_give_eproto),
-		cmocka_unit_test(trace_open_bytes__more_rows_than_the_file_holds),
-		cmocka_unit_test(trace_open_bytes__bad_chunk_rows_give_eproto),
-		cmocka_unit_test(trace_open_bytes__reserved_bytes_give_eproto),
-		cmocka_unit_test(trace_open_bytes__bad_texts_give_eproto),
-		cmocka_unit_test(trace_open_bytes__unknown_dtype_gives_eproto),
-		cmocka_unit_test(trace_open_bytes__bad_shape_gives_eproto),
-		cmocka_unit_test(trace_open_bytes__shape_whose_product_wraps_gives_eoverflow),
-		cmocka_unit_test(trace_open_bytes__roles_must_each_come_once),
-		cmocka_unit_test(trace_open_bytes__same_name_twice_gives_eproto),
-		cmocka_unit_test(trace_open_bytes__unknown_filter_gives_eproto),
-		cmocka_unit_test(trace_open_bytes__wrong_chunk_header_gives_eproto),
-		cmocka_unit_test(trace_load__chunk_checksum_gives_ebadmsg),
-		cmocka_unit_test(trace_open_bytes__impossible_ratio_gives_eproto),
-		cmocka_unit_test(trace_load__chunk_that_inflates_to_less_gives_ebadmsg),
-		cmocka_unit_test(trace_load__chunk_that_inflates_to_more_gives_ebadmsg),
-		cmocka_unit_test(trace_load__flags_out_of_order_give_eproto),
-		cmocka_unit_test(trace_load__bad_priorities_give_eproto),
-		cmocka_unit_test(trace_load__error_leaves_the_trace_as_it_was),
-		cmocka_unit_test(trace_load__every_failed_allocation_gives_enomem),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

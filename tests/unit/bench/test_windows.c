@@ -20,7 +20,7 @@ static int record(void *ctx, uint32_t index, double done)
 	return ++r->n == r->fail_at ? -EIO : 0;
 }
 
-static void windows_run__cases_alternate(void **state)
+TEST(windows_run__cases_alternate)
 {
 	static const uint32_t order[] = { 0, 1, 2, 0, 1, 2 };
 	struct recorded r = { .n = 0 };
@@ -28,29 +28,22 @@ static void windows_run__cases_alternate(void **state)
 		.from = 0.5, .to = 1, .n = 2, .cases = 3, .run = record, .ctx = &r
 	};
 
-	(void)state;
 	assert_int_equal(windows_run(&windows), 0);
 	assert_int_equal(r.n, 6);
 	assert_memory_equal(r.index, order, sizeof(order));
 	assert_true(r.done[0] == 0.5 && r.done[3] == 0.75);
 }
 
-static void windows_run__first_error_ends_them(void **state)
+TEST(windows_run__first_error_ends_them)
 {
 	struct recorded r = { .fail_at = 4 };
 	const struct windows windows = { .to = 1, .n = 2, .cases = 3, .run = record, .ctx = &r };
 
-	(void)state;
 	assert_int_equal(windows_run(&windows), -EIO);
 	assert_int_equal(r.n, 4);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(windows_run__cases_alternate),
-		cmocka_unit_test(windows_run__first_error_ends_them),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

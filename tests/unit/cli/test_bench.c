@@ -22,12 +22,11 @@ static int parse(struct replay_config *config, bool *given, int argc, const char
 	parse(config, given, (int)ARRAY_LEN(((const char *[]){ "replay", __VA_ARGS__ })), \
 	      (const char *[]){ "replay", __VA_ARGS__ })
 
-static void bench_parse__how_to_run_is_no_case(void **state)
+TEST(bench_parse__how_to_run_is_no_case)
 {
 	struct replay_config config;
 	bool given;
 
-	(void)state;
 	assert_int_equal(PARSE(&config, &given, "--json", "--seed", "7", "--windows", "9", "--full",
 			       "--seconds", "3"),
 			 CLI_CONTINUE);
@@ -38,12 +37,11 @@ static void bench_parse__how_to_run_is_no_case(void **state)
 	assert_true(given);
 }
 
-static void replay_config_check__view_is_stack_and_steps(void **state)
+TEST(replay_config_check__view_is_stack_and_steps)
 {
 	struct replay_config config;
 	bool given;
 
-	(void)state;
 	assert_int_equal(PARSE(&config, &given, "--view", "4,3"), CLI_CONTINUE);
 	assert_int_equal(replay_config_check(&config), 0);
 	assert_int_equal(config.stack, 4);
@@ -53,7 +51,7 @@ static void replay_config_check__view_is_stack_and_steps(void **state)
 	assert_int_equal(config.n_step, 1);
 }
 
-static void replay_config_check__what_does_not_agree_is_named(void **state)
+TEST(replay_config_check__what_does_not_agree_is_named)
 {
 	static const struct {
 		const char *argv[4];
@@ -74,7 +72,6 @@ static void replay_config_check__what_does_not_agree_is_named(void **state)
 		{ { "--rate", "-1" }, "--rate" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct replay_config config;
 		bool given;
@@ -87,11 +84,10 @@ static void replay_config_check__what_does_not_agree_is_named(void **state)
 	}
 }
 
-static void replay_config_is_local__one_role_or_threads(void **state)
+TEST(replay_config_is_local__one_role_or_threads)
 {
 	struct replay_config config;
 
-	(void)state;
 	replay_config_init(&config);
 	assert_false(replay_config_is_local(&config));
 	config.loop = true;
@@ -104,11 +100,10 @@ static void replay_config_is_local__one_role_or_threads(void **state)
 }
 
 /* The cases that run without options must be sound, and all of a group of one kind. */
-static void replay_standard_group__cases_are_sound(void **state)
+TEST(replay_standard_group__cases_are_sound)
 {
 	struct replay_config base;
 
-	(void)state;
 	replay_config_init(&base);
 	base.full = true;
 	for (uint32_t g = 0; g < replay_standard_groups(true); g++) {
@@ -128,13 +123,5 @@ static void replay_standard_group__cases_are_sound(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bench_parse__how_to_run_is_no_case),
-		cmocka_unit_test(replay_config_check__view_is_stack_and_steps),
-		cmocka_unit_test(replay_config_check__what_does_not_agree_is_named),
-		cmocka_unit_test(replay_config_is_local__one_role_or_threads),
-		cmocka_unit_test(replay_standard_group__cases_are_sound),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

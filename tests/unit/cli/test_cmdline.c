@@ -18,12 +18,11 @@ static struct cmdline make(void)
 	return line;
 }
 
-static void cmdline_set__replaces_and_nothing_given_changes_nothing(void **state)
+TEST(cmdline_set__replaces_and_nothing_given_changes_nothing)
 {
 	struct cmdline line = make();
 	const char *argv[CMDLINE_MAX_ARGS + 1];
 
-	(void)state;
 	assert_int_equal(cmdline_set(&line, "--store", "bcd"), 0);
 	assert_int_equal(cmdline_set(&line, "--listen", NULL), 0);
 	assert_int_equal(cmdline_set_bytes(&line, "--size", 0), 0);
@@ -39,11 +38,10 @@ static void cmdline_set__replaces_and_nothing_given_changes_nothing(void **state
 	assert_null(argv[7]);
 }
 
-static void cmdline_get__finds_both_spellings(void **state)
+TEST(cmdline_get__finds_both_spellings)
 {
 	struct cmdline line = make();
 
-	(void)state;
 	assert_int_equal(cmdline_add(&line, "--file=/x y"), 0);
 	assert_string_equal(cmdline_get(&line, "--size"), "4096");
 	assert_string_equal(cmdline_get(&line, "--file"), "/x y");
@@ -51,11 +49,10 @@ static void cmdline_get__finds_both_spellings(void **state)
 	assert_null(cmdline_get(&line, "--dax"));
 }
 
-static void cmdline_merge__takes_every_option(void **state)
+TEST(cmdline_merge__takes_every_option)
 {
 	struct cmdline line = make(), other = { 0 };
 
-	(void)state;
 	assert_int_equal(cmdline_set(&other, "--size", "8192"), 0);
 	assert_int_equal(cmdline_set(&other, "--pages", "huge"), 0);
 	assert_int_equal(cmdline_merge(&line, &other), 0);
@@ -64,23 +61,21 @@ static void cmdline_merge__takes_every_option(void **state)
 	assert_string_equal(cmdline_get(&line, "--store"), "a");
 }
 
-static void cmdline_set_path__is_absolute(void **state)
+TEST(cmdline_set_path__is_absolute)
 {
 	struct cmdline line = { 0 };
 
-	(void)state;
 	assert_int_equal(cmdline_set_path(&line, "--file", "pool"), 0);
 	assert_int_equal(cmdline_get(&line, "--file")[0], '/');
 	assert_int_equal(cmdline_set_path(&line, "--file", "/a/pool"), 0);
 	assert_string_equal(cmdline_get(&line, "--file"), "/a/pool");
 }
 
-static void cmdline_add__too_much_gives_e2big(void **state)
+TEST(cmdline_add__too_much_gives_e2big)
 {
 	struct cmdline line = { 0 };
 	char text[CMDLINE_BYTES + 1];
 
-	(void)state;
 	memset(text, 'x', sizeof(text));
 	text[CMDLINE_BYTES] = 0;
 	assert_int_equal(cmdline_add(&line, text), -E2BIG);
@@ -89,12 +84,11 @@ static void cmdline_add__too_much_gives_e2big(void **state)
 	assert_int_equal(cmdline_add(&line, "x"), -E2BIG);
 }
 
-static void cmdline_read__gives_what_was_written(void **state)
+TEST(cmdline_read__gives_what_was_written)
 {
 	struct cmdline line = make(), got;
 	char dir[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES + 16];
 
-	(void)state;
 	temp_dir_make(dir);
 	snprintf(path, sizeof(path), "%s/x", dir);
 	assert_int_equal(cmdline_read(path, &got), -ENOENT);
@@ -109,26 +103,15 @@ static void cmdline_read__gives_what_was_written(void **state)
 	assert_int_equal(rmdir(dir), 0);
 }
 
-static void cmdline_of_process__is_this_test(void **state)
+TEST(cmdline_of_process__is_this_test)
 {
 	struct cmdline line;
 
-	(void)state;
 	assert_int_equal(cmdline_of_process(getpid(), &line), 0);
 	assert_non_null(strstr(cmdline_next(&line, NULL), "test_cmdline"));
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cmdline_set__replaces_and_nothing_given_changes_nothing),
-		cmocka_unit_test(cmdline_get__finds_both_spellings),
-		cmocka_unit_test(cmdline_merge__takes_every_option),
-		cmocka_unit_test(cmdline_set_path__is_absolute),
-		cmocka_unit_test(cmdline_add__too_much_gives_e2big),
-		cmocka_unit_test(cmdline_read__gives_what_was_written),
-		cmocka_unit_test(cmdline_of_process__is_this_test),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

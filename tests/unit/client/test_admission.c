@@ -45,11 +45,10 @@ static void expect_words(struct admission *adm, uint64_t admitted, uint64_t comm
 	assert_int_equal(words.ins_committed, committed);
 }
 
-static void admission_follow__what_a_call_holds_moves_along(void **state)
+TEST(admission_follow__what_a_call_holds_moves_along)
 {
 	struct rig rig;
 
-	(void)state;
 	rig_open(&rig);
 	assert_int_equal(admission_try_insert(rig.bounded, 10), 0);
 	assert_int_equal(admission_commit_insert(rig.bounded, 10, 10), 0);
@@ -64,11 +63,10 @@ static void admission_follow__what_a_call_holds_moves_along(void **state)
 	rig_close(&rig);
 }
 
-static void admission_follow__what_a_failed_call_left_is_given_back(void **state)
+TEST(admission_follow__what_a_failed_call_left_is_given_back)
 {
 	struct rig rig;
 
-	(void)state;
 	rig_open(&rig);
 	assert_int_equal(admission_try_insert(rig.bounded, 9), 0);
 	rig.bounded->inserts = 0; /* as where the answer to the CAS was lost */
@@ -86,12 +84,11 @@ static void admission_follow__what_a_failed_call_left_is_given_back(void **state
 	rig_close(&rig);
 }
 
-static void admission_try_insert__away_only_what_is_bounded_waits(void **state)
+TEST(admission_try_insert__away_only_what_is_bounded_waits)
 {
 	struct limiter_words words;
 	struct rig rig;
 
-	(void)state;
 	rig_open(&rig);
 	nodes_cut(&rig.nx, 0, 1);
 	rig.writer->h.set.nodes[0].tr->broken = -ECONNRESET;
@@ -107,10 +104,5 @@ static void admission_try_insert__away_only_what_is_bounded_waits(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(admission_follow__what_a_call_holds_moves_along),
-		cmocka_unit_test(admission_follow__what_a_failed_call_left_is_given_back),
-		cmocka_unit_test(admission_try_insert__away_only_what_is_bounded_waits),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

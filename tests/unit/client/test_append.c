@@ -102,31 +102,28 @@ static void run_endings(const struct rlv_view *views, uint32_t n_views, bool has
 	replay_close(&fx);
 }
 
-static void writer_append__every_ending_for_every_n_step(void **state)
+TEST(writer_append__every_ending_for_every_n_step)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 5 };
 
-	(void)state;
 	run_endings(&view, 1, true);
 }
 
-static void writer_append__every_ending_with_stored_next_observations(void **state)
+TEST(writer_append__every_ending_with_stored_next_observations)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 5 };
 
-	(void)state;
 	run_endings(&view, 1, false);
 }
 
-static void writer_append__frame_stack_is_padded_at_episode_starts(void **state)
+TEST(writer_append__frame_stack_is_padded_at_episode_starts)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3, .stack = 4 };
 
-	(void)state;
 	run_endings(&view, 1, true);
 }
 
-static void writer_append__views_of_one_table_see_the_same_rows(void **state)
+TEST(writer_append__views_of_one_table_see_the_same_rows)
 {
 	const struct rlv_view views[] = {
 		{ .selector = RLV_UNIFORM },
@@ -134,18 +131,16 @@ static void writer_append__views_of_one_table_see_the_same_rows(void **state)
 		{ .selector = RLV_UNIFORM, .n_step = 2, .stack = 1, .period = 3 },
 		{ .selector = RLV_UNIFORM, .stack = 2, .period = 2 },
 	};
-	(void)state;
 	run_endings(views, 4, true);
 }
 
-static void writer_append__an_item_waits_for_its_window(void **state)
+TEST(writer_append__an_item_waits_for_its_window)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	for (uint32_t i = 1; i <= 6; i++) {
@@ -156,14 +151,13 @@ static void writer_append__an_item_waits_for_its_window(void **state)
 	replay_close(&fx);
 }
 
-static void writer_close__completes_the_pending_items(void **state)
+TEST(writer_close__completes_the_pending_items)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 2);
 	replay_append_plain(&fx, writer, 0, 5);
@@ -174,14 +168,13 @@ static void writer_close__completes_the_pending_items(void **state)
 	replay_close(&fx);
 }
 
-static void writer_end_episode__twice_changes_nothing(void **state)
+TEST(writer_end_episode__twice_changes_nothing)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 2 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	assert_int_equal(replay_end_episode(&fx, writer, 0, false), 0);
@@ -193,7 +186,7 @@ static void writer_end_episode__twice_changes_nothing(void **state)
 	replay_close(&fx);
 }
 
-static void writer_end_episode__fills_what_the_final_row_does_not(void **state)
+TEST(writer_end_episode__fills_what_the_final_row_does_not)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
@@ -201,7 +194,6 @@ static void writer_end_episode__fills_what_the_final_row_does_not(void **state)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	for (uint32_t i = 0; i < 2; i++) {
@@ -219,13 +211,12 @@ static uint64_t lost(struct rlv_writer *writer)
 	return replay_writer_stats(writer).truncated_lost;
 }
 
-static void writer_stats__count_truncated_steps_that_are_no_items(void **state)
+TEST(writer_stats__count_truncated_steps_that_are_no_items)
 {
 	const struct rlv_table_opts opts = { 0 };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	replay_append_episode(&fx, writer, 0, 3, RLV_TRUNCATED, false);
@@ -247,7 +238,7 @@ static void writer_stats__count_truncated_steps_that_are_no_items(void **state)
 	replay_close(&fx);
 }
 
-static void writer_append__windows_reach_over_block_ends(void **state)
+TEST(writer_append__windows_reach_over_block_ends)
 {
 	const struct rlv_view views[] = { { .selector = RLV_UNIFORM, .n_step = 5, .stack = 4 },
 					  { .selector = RLV_UNIFORM } };
@@ -258,7 +249,6 @@ static void writer_append__windows_reach_over_block_ends(void **state)
 	struct rlv_writer *writer;
 	struct rlv_stats stats;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	for (uint32_t n = 1; n < 40; n++)
@@ -273,7 +263,7 @@ static void writer_append__windows_reach_over_block_ends(void **state)
 	replay_close(&fx);
 }
 
-static void writer_append__streams_do_not_mix(void **state)
+TEST(writer_append__streams_do_not_mix)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3, .stack = 3 };
 	const struct rlv_table_opts opts = {
@@ -282,7 +272,6 @@ static void writer_append__streams_do_not_mix(void **state)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 6);
 	for (uint32_t i = 0; i < 200; i++)
@@ -293,7 +282,7 @@ static void writer_append__streams_do_not_mix(void **state)
 	replay_close(&fx);
 }
 
-static void writer_append_vector__gives_the_items_of_append(void **state)
+TEST(writer_append_vector__gives_the_items_of_append)
 {
 	const struct rlv_view views[] = { { .selector = RLV_UNIFORM, .n_step = 2, .stack = 2 },
 					  { .selector = RLV_UNIFORM, .period = 2 } };
@@ -306,7 +295,6 @@ static void writer_append_vector__gives_the_items_of_append(void **state)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 5);
 	for (uint32_t t = 0; t < 300; t++) {
@@ -325,7 +313,7 @@ static void writer_append_vector__gives_the_items_of_append(void **state)
 }
 
 /* Ids of the live items of stream s: the newest `steps` rows that are items are all there. */
-static void writer_append__newest_capacity_steps_stay_drawable(void **state)
+TEST(writer_append__newest_capacity_steps_stay_drawable)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 2 };
 	const struct rlv_table_opts opts = {
@@ -338,7 +326,6 @@ static void writer_append__newest_capacity_steps_stay_drawable(void **state)
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	sampler = replay_sampler(&fx, &how);
@@ -363,7 +350,7 @@ static void writer_append__newest_capacity_steps_stay_drawable(void **state)
 	replay_end(&fx, &writer, &sampler);
 }
 
-static void writer_stats__count_steps_items_and_blocks(void **state)
+TEST(writer_stats__count_steps_items_and_blocks)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM };
 	const struct rlv_table_opts opts = {
@@ -373,7 +360,6 @@ static void writer_stats__count_steps_items_and_blocks(void **state)
 	struct rlv_writer *writer;
 	struct rlv_stats stats;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 15);
@@ -391,13 +377,12 @@ static void writer_stats__count_steps_items_and_blocks(void **state)
 	replay_close(&fx);
 }
 
-static void writer_append__zero_steps_is_no_work(void **state)
+TEST(writer_append__zero_steps_is_no_work)
 {
 	const struct rlv_table_opts opts = { 0 };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 0);
@@ -407,7 +392,7 @@ static void writer_append__zero_steps_is_no_work(void **state)
 	replay_close(&fx);
 }
 
-static void writer_append__more_than_a_ring_in_one_call(void **state)
+TEST(writer_append__more_than_a_ring_in_one_call)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3 };
 	const struct rlv_table_opts opts = {
@@ -417,7 +402,6 @@ static void writer_append__more_than_a_ring_in_one_call(void **state)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 4000);
@@ -428,23 +412,5 @@ static void writer_append__more_than_a_ring_in_one_call(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(writer_append__every_ending_for_every_n_step),
-		cmocka_unit_test(writer_append__every_ending_with_stored_next_observations),
-		cmocka_unit_test(writer_append__frame_stack_is_padded_at_episode_starts),
-		cmocka_unit_test(writer_append__views_of_one_table_see_the_same_rows),
-		cmocka_unit_test(writer_append__an_item_waits_for_its_window),
-		cmocka_unit_test(writer_close__completes_the_pending_items),
-		cmocka_unit_test(writer_end_episode__twice_changes_nothing),
-		cmocka_unit_test(writer_end_episode__fills_what_the_final_row_does_not),
-		cmocka_unit_test(writer_stats__count_truncated_steps_that_are_no_items),
-		cmocka_unit_test(writer_append__windows_reach_over_block_ends),
-		cmocka_unit_test(writer_append__streams_do_not_mix),
-		cmocka_unit_test(writer_append_vector__gives_the_items_of_append),
-		cmocka_unit_test(writer_append__newest_capacity_steps_stay_drawable),
-		cmocka_unit_test(writer_stats__count_steps_items_and_blocks),
-		cmocka_unit_test(writer_append__zero_steps_is_no_work),
-		cmocka_unit_test(writer_append__more_than_a_ring_in_one_call),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -62,12 +62,11 @@ static int put(struct rig *rig, uint32_t n, uint32_t *refused)
 	return ret;
 }
 
-static void writer_rooms__each_stream_gets_a_block_of_its_own(void **state)
+TEST(writer_rooms__each_stream_gets_a_block_of_its_own)
 {
 	const struct rlv_view view = { .n_step = 1 };
 	struct rig *rig = open_rig(&view, 1, 4);
 
-	(void)state;
 	for (uint32_t i = 0; i < 4; i++) {
 		const struct block *blk = &rig->writer->streams[i].blk;
 
@@ -82,14 +81,13 @@ static void writer_rooms__each_stream_gets_a_block_of_its_own(void **state)
 	close_rig(rig);
 }
 
-static void writer_put__refused_by_a_limiter_leaves_all_as_it_was(void **state)
+TEST(writer_put__refused_by_a_limiter_leaves_all_as_it_was)
 {
 	const struct rlv_view view = { .n_step = 1, .limiter = TEN };
 	struct rig *rig = open_rig(&view, 1, 1);
 	struct stream *st = &rig->writer->streams[0];
 	uint32_t refused = 9, used;
 
-	(void)state;
 	assert_int_equal(put(rig, 10, &refused), 0);
 	used = st->blk.used;
 	assert_int_equal(put(rig, 5, &refused), -EAGAIN);
@@ -102,7 +100,7 @@ static void writer_put__refused_by_a_limiter_leaves_all_as_it_was(void **state)
 }
 
 /* The first view would have them, but the second does not: neither has. */
-static void writer_put__refused_by_one_view_is_refused_by_all(void **state)
+TEST(writer_put__refused_by_one_view_is_refused_by_all)
 {
 	const struct rlv_view views[] = { { .n_step = 1, .limiter = TEN },
 					  { .n_step = 1,
@@ -114,7 +112,6 @@ static void writer_put__refused_by_one_view_is_refused_by_all(void **state)
 	struct limiter_words words;
 	uint32_t refused = 9;
 
-	(void)state;
 	assert_int_equal(put(rig, 5, &refused), 0);
 	assert_int_equal(put(rig, 5, &refused), -EAGAIN);
 	assert_int_equal(refused, 1);
@@ -126,14 +123,13 @@ static void writer_put__refused_by_one_view_is_refused_by_all(void **state)
 	close_rig(rig);
 }
 
-static void writer_put__rows_of_a_refused_call_are_planned_anew(void **state)
+TEST(writer_put__rows_of_a_refused_call_are_planned_anew)
 {
 	const struct rlv_view view = { .n_step = 1, .limiter = TEN };
 	struct rig *rig = open_rig(&view, 1, 1);
 	struct stream *st = &rig->writer->streams[0];
 	uint32_t refused;
 
-	(void)state;
 	assert_int_equal(put(rig, 12, &refused), -EAGAIN);
 	assert_int_equal(st->step, 0);
 	assert_false(st->in_episode);
@@ -144,7 +140,7 @@ static void writer_put__rows_of_a_refused_call_are_planned_anew(void **state)
 	close_rig(rig);
 }
 
-static void writer_read_maxima__one_before_the_first_then_the_largest(void **state)
+TEST(writer_read_maxima__one_before_the_first_then_the_largest)
 {
 	const struct rlv_view view = { .n_step = 1, .alpha = 1 };
 	struct rig *rig = open_rig(&view, 1, 1);
@@ -152,7 +148,6 @@ static void writer_read_maxima__one_before_the_first_then_the_largest(void **sta
 	const double td[] = { 2, 50, 3, 1 };
 	uint32_t refused;
 
-	(void)state;
 	assert_int_equal(rig->writer->default_quanta[0], scale);
 	rig->steps.td_error = td;
 	assert_int_equal(put(rig, 4, &refused), 0);
@@ -163,13 +158,5 @@ static void writer_read_maxima__one_before_the_first_then_the_largest(void **sta
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(writer_rooms__each_stream_gets_a_block_of_its_own),
-		cmocka_unit_test(writer_put__refused_by_a_limiter_leaves_all_as_it_was),
-		cmocka_unit_test(writer_put__refused_by_one_view_is_refused_by_all),
-		cmocka_unit_test(writer_put__rows_of_a_refused_call_are_planned_anew),
-		cmocka_unit_test(writer_read_maxima__one_before_the_first_then_the_largest),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -105,11 +105,10 @@ static void expect_rows(const struct rig *rig, uint32_t n)
 	}
 }
 
-static void async_sample__tops_levels_rows_leaves(void **state)
+TEST(async_sample__tops_levels_rows_leaves)
 {
 	struct rig *rig = open_rig(false);
 
-	(void)state;
 	assert_int_equal(start(rig, BATCH), 0);
 	assert_int_equal(rig->sampler->now.stage, ASYNC_DRAW);
 	assert_int_equal(fly(rig), 1 + LEVELS(rig->sampler) + 2);
@@ -118,12 +117,11 @@ static void async_sample__tops_levels_rows_leaves(void **state)
 }
 
 /* And where rows are many, or not small, they are copied while their leaves come. */
-static void async_sample__few_small_rows_and_their_leaves_are_one_wait(void **state)
+TEST(async_sample__few_small_rows_and_their_leaves_are_one_wait)
 {
 	struct rig *rig = open_rig_on(1, false, NULL);
 	uint32_t levels = LEVELS(rig->sampler);
 
-	(void)state;
 	for (uint32_t n = 1; n < 12; n++) {
 		uint64_t before = replay_sampler_stats(rig->sampler).phases;
 
@@ -136,24 +134,22 @@ static void async_sample__few_small_rows_and_their_leaves_are_one_wait(void **st
 	close_rig(rig);
 }
 
-static void async_sample__with_seals_leaves_are_not_read_again(void **state)
+TEST(async_sample__with_seals_leaves_are_not_read_again)
 {
 	struct rig *rig = open_rig(true);
 
-	(void)state;
 	assert_int_equal(start(rig, 256), 0);
 	assert_int_equal(fly(rig), 1 + LEVELS(rig->sampler) + 1);
 	expect_rows(rig, 256);
 	close_rig(rig);
 }
 
-static void async_sample__without_columns_ends_with_the_leaves(void **state)
+TEST(async_sample__without_columns_ends_with_the_leaves)
 {
 	const char *const none = NULL;
 	struct rig *rig = open_rig_on(3, false, &none);
 	const struct draw_scratch *s = &rig->sampler->scratch;
 
-	(void)state;
 	assert_int_equal(start(rig, BATCH), 0);
 	assert_int_equal(fly(rig), 1 + LEVELS(rig->sampler));
 	for (uint32_t i = 0; i < BATCH; i++)
@@ -161,13 +157,12 @@ static void async_sample__without_columns_ends_with_the_leaves(void **state)
 	close_rig(rig);
 }
 
-static void async_sample_look__goes_on_with_what_has_come(void **state)
+TEST(async_sample_look__goes_on_with_what_has_come)
 {
 	struct rig *rig = open_rig(false);
 	uint32_t looks = 0;
 	int ret;
 
-	(void)state;
 	assert_int_equal(async_sample_look(rig->sampler, &rig->sampler->now), -EAGAIN); /* idle */
 	assert_int_equal(start(rig, BATCH), 0);
 	do
@@ -179,12 +174,11 @@ static void async_sample_look__goes_on_with_what_has_come(void **state)
 	close_rig(rig);
 }
 
-static void async_sample_cancel__at_any_stage_and_another_one_starts(void **state)
+TEST(async_sample_cancel__at_any_stage_and_another_one_starts)
 {
 	struct rig *rig = open_rig(false);
 	uint32_t stages = 1 + LEVELS(rig->sampler) + 2;
 
-	(void)state;
 	for (uint32_t n = 0; n < stages; n++) {
 		assert_int_equal(start(rig, 1 + n * 50), 0);
 		for (uint32_t i = 0; i < n; i++)
@@ -200,9 +194,8 @@ static void async_sample_cancel__at_any_stage_and_another_one_starts(void **stat
 	close_rig(rig);
 }
 
-static void async_sample__a_lost_connection_ends_it_at_any_stage(void **state)
+TEST(async_sample__a_lost_connection_ends_it_at_any_stage)
 {
-	(void)state;
 	for (uint64_t call = 1; call < 400; call += 37) {
 		struct rig *rig = open_rig(false);
 		int ret;
@@ -246,7 +239,7 @@ static void append_wide(struct rlv_writer *writer, uint32_t n)
 }
 
 /* 40 MB of rows: 32 MiB, then the rest, then all leaves. */
-static void async_sample__rows_beyond_a_phase_come_in_the_next(void **state)
+TEST(async_sample__rows_beyond_a_phase_come_in_the_next)
 {
 	const struct rlv_column column = { "wide", RLV_U64, RLV_PLAIN, 1, { WIDE / 8 } };
 	const struct rlv_view view = { .selector = RLV_UNIFORM };
@@ -268,7 +261,6 @@ static void async_sample__rows_beyond_a_phase_come_in_the_next(void **state)
 	struct rlv_sampler *sampler;
 	uint64_t before;
 
-	(void)state;
 	nodes_open(&nx, &opts);
 	writer = replay_writer(&nx.fx, 1);
 	append_wide(writer, 300);
@@ -293,16 +285,5 @@ static void async_sample__rows_beyond_a_phase_come_in_the_next(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(async_sample__tops_levels_rows_leaves),
-		cmocka_unit_test(async_sample__few_small_rows_and_their_leaves_are_one_wait),
-		cmocka_unit_test(async_sample__with_seals_leaves_are_not_read_again),
-		cmocka_unit_test(async_sample__without_columns_ends_with_the_leaves),
-		cmocka_unit_test(async_sample_look__goes_on_with_what_has_come),
-		cmocka_unit_test(async_sample_cancel__at_any_stage_and_another_one_starts),
-		cmocka_unit_test(async_sample__a_lost_connection_ends_it_at_any_stage),
-		cmocka_unit_test(async_sample__rows_beyond_a_phase_come_in_the_next),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -17,14 +17,13 @@ static const struct rlv_table_opts plain = { 0 };
 
 /* -------- NULL and sizes -------- */
 
-static void store__null_arguments(void **state)
+TEST(store__null_arguments)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
 	struct rlv_node_info node;
 	struct replay_fixture fx;
 	size_t n = 1;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	EXPECT_EINVAL(rlv_store_open(NULL, NULL, &fx.store), "uri");
 	EXPECT_EINVAL(rlv_store_open("embed:", NULL, NULL), "store_out");
@@ -42,12 +41,11 @@ static void store__null_arguments(void **state)
 	replay_close(&fx);
 }
 
-static void store_open__bad_options(void **state)
+TEST(store_open__bad_options)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store *store = NULL;
 
-	(void)state;
 	EXPECT_EINVAL(rlv_store_open("redis://x", NULL, &store), "redis");
 	opts.size = 4;
 	EXPECT_EINVAL(rlv_store_open("embed:", &opts, &store), "opts.size 4");
@@ -57,7 +55,7 @@ static void store_open__bad_options(void **state)
 	assert_null(store);
 }
 
-static void table__null_arguments(void **state)
+TEST(table__null_arguments)
 {
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 	struct rlv_verify_report report = { .size = sizeof(report) };
@@ -65,7 +63,6 @@ static void table__null_arguments(void **state)
 	struct rlv_table *table = NULL;
 	struct replay_fixture fx;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	EXPECT_EINVAL(rlv_table_create(NULL, "x", &opts, &table), "store");
 	EXPECT_EINVAL(rlv_table_create(fx.store, NULL, &opts, &table), "name");
@@ -126,7 +123,7 @@ static void bad_expect(const struct bad_create *bad, const char *word)
 	replay_close(&fx);
 }
 
-static void table_create__bad_names(void **state)
+TEST(table_create__bad_names)
 {
 	const char *names[] = {
 		"",     "a/b",
@@ -136,7 +133,6 @@ static void table_create__bad_names(void **state)
 	};
 	struct bad_create bad;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		bad_init(&bad);
 		bad.name = names[i];
@@ -144,7 +140,7 @@ static void table_create__bad_names(void **state)
 	}
 }
 
-static void table_create__bad_column_names(void **state)
+TEST(table_create__bad_column_names)
 {
 	const char *names[] = {
 		NULL, "",    "Obs",
@@ -152,7 +148,6 @@ static void table_create__bad_column_names(void **state)
 	};
 	struct bad_create bad;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		bad_init(&bad);
 		bad.columns[1].name = names[i];
@@ -166,11 +161,10 @@ static void table_create__bad_column_names(void **state)
 	bad_expect(&bad, "next_obs");
 }
 
-static void table_create__column_named_as_an_array_of_ours(void **state)
+TEST(table_create__column_named_as_an_array_of_ours)
 {
 	struct bad_create bad;
 
-	(void)state;
 	bad_init(&bad);
 	bad.columns[2].name = "discount";
 	bad_expect(&bad, "discount");
@@ -179,11 +173,10 @@ static void table_create__column_named_as_an_array_of_ours(void **state)
 	bad_expect(&bad, "steps");
 }
 
-static void table_create__bad_columns(void **state)
+TEST(table_create__bad_columns)
 {
 	struct bad_create bad;
 
-	(void)state;
 	bad_init(&bad);
 	bad.columns[2].dtype = 0;
 	bad_expect(&bad, "columns[2].dtype 0");
@@ -222,11 +215,10 @@ static void table_create__bad_columns(void **state)
 	bad_expect(&bad, "columns");
 }
 
-static void table_create__bad_sizes(void **state)
+TEST(table_create__bad_sizes)
 {
 	struct bad_create bad;
 
-	(void)state;
 	bad_init(&bad);
 	bad.opts.size = 12;
 	bad_expect(&bad, "opts.size 12");
@@ -268,11 +260,10 @@ static void table_create__bad_sizes(void **state)
 	bad_expect(&bad, "fan");
 }
 
-static void table_create__bad_views(void **state)
+TEST(table_create__bad_views)
 {
 	struct bad_create bad;
 
-	(void)state;
 	bad_init(&bad);
 	bad.opts.n_views = 9;
 	bad_expect(&bad, "opts.n_views 9");
@@ -302,11 +293,10 @@ static void table_create__bad_views(void **state)
 	bad_expect(&bad, "window 60001");
 }
 
-static void table_create__bad_limiters(void **state)
+TEST(table_create__bad_limiters)
 {
 	struct bad_create bad;
 
-	(void)state;
 	bad_init(&bad);
 	bad.views[0].limiter = rlv_limiter_min_size(5000);
 	bad_expect(&bad, "min_size 5000");
@@ -329,7 +319,7 @@ static void table_create__bad_limiters(void **state)
 
 /* -------- writer -------- */
 
-static void writer__bad_arguments(void **state)
+TEST(writer__bad_arguments)
 {
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	struct rlv_stats stats = { .size = sizeof(stats) };
@@ -337,7 +327,6 @@ static void writer__bad_arguments(void **state)
 	struct rlv_writer *writer = NULL, *none = NULL;
 	struct replay_fixture fx;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	EXPECT_EINVAL(rlv_writer_open(NULL, NULL, &writer), "table");
 	EXPECT_EINVAL(rlv_writer_open(fx.table, NULL, NULL), "writer_out");
@@ -362,7 +351,7 @@ static void writer__bad_arguments(void **state)
 	replay_close(&fx);
 }
 
-static void writer_append__bad_steps(void **state)
+TEST(writer_append__bad_steps)
 {
 	const void *columns[REPLAY_COLUMNS];
 	const void *const *good;
@@ -373,7 +362,6 @@ static void writer_append__bad_steps(void **state)
 	struct rlv_writer *writer;
 	uint32_t taken = 77;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	writer = replay_writer(&fx, 2);
 	good = replay_columns(&fx, 0, 0, 3);
@@ -417,7 +405,7 @@ static void expect_no_sampler(struct replay_fixture *fx, const struct rlv_sample
 	assert_null(sampler);
 }
 
-static void sampler_open__bad_options(void **state)
+TEST(sampler_open__bad_options)
 {
 	const struct rlv_view view = { .n_step = 3 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
@@ -446,7 +434,6 @@ static void sampler_open__bad_options(void **state)
 	struct rlv_sampler *sampler = NULL;
 	struct replay_fixture fx;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	EXPECT_EINVAL(rlv_sampler_open(NULL, NULL, &sampler), "table");
 	EXPECT_EINVAL(rlv_sampler_open(fx.table, NULL, NULL), "sampler_out");
@@ -457,7 +444,7 @@ static void sampler_open__bad_options(void **state)
 	replay_close(&fx);
 }
 
-static void sampler__bad_arguments(void **state)
+TEST(sampler__bad_arguments)
 {
 	struct rlv_stats stats = { .size = sizeof(stats) };
 	struct rlv_sampler_opts opts = { .batch_size = 8 };
@@ -467,7 +454,6 @@ static void sampler__bad_arguments(void **state)
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	sampler = replay_sampler(&fx, &opts);
 	EXPECT_EINVAL(rlv_sampler_sample(NULL, 1, 0, &batch), "sampler");
@@ -491,7 +477,7 @@ static void sampler__bad_arguments(void **state)
 
 /* -------- a count, and no pointer -------- */
 
-static void counts__without_their_pointer_give_einval(void **state)
+TEST(counts__without_their_pointer_give_einval)
 {
 	static const char *const no_name[] = { NULL };
 	struct rlv_table_opts table = { .size = sizeof(table), .capacity = 64, .n_columns = 3 };
@@ -505,7 +491,6 @@ static void counts__without_their_pointer_give_einval(void **state)
 	const float value = 1;
 	size_t n = 1;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	expect_no_sampler(&fx, &opts, "opts.n_columns 3");
 	opts.columns = no_name;
@@ -537,22 +522,5 @@ static void counts__without_their_pointer_give_einval(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(store__null_arguments),
-		cmocka_unit_test(store_open__bad_options),
-		cmocka_unit_test(table__null_arguments),
-		cmocka_unit_test(table_create__bad_names),
-		cmocka_unit_test(table_create__bad_column_names),
-		cmocka_unit_test(table_create__column_named_as_an_array_of_ours),
-		cmocka_unit_test(table_create__bad_columns),
-		cmocka_unit_test(table_create__bad_sizes),
-		cmocka_unit_test(table_create__bad_views),
-		cmocka_unit_test(table_create__bad_limiters),
-		cmocka_unit_test(writer__bad_arguments),
-		cmocka_unit_test(writer_append__bad_steps),
-		cmocka_unit_test(sampler_open__bad_options),
-		cmocka_unit_test(sampler__bad_arguments),
-		cmocka_unit_test(counts__without_their_pointer_give_einval),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

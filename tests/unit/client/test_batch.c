@@ -40,13 +40,12 @@ static void expect_array(const struct rlv_array *array, const char *name, uint32
 	assert_int_equal(shape[array->ndim], 0);
 }
 
-static void sampler_sample__arrays_in_signature_order(void **state)
+TEST(sampler_sample__arrays_in_signature_order)
 {
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 
-	(void)state;
 	open_stacked(&fx);
 	sampler = replay_sampler(&fx, NULL);
 	batch = replay_sample(sampler, 30);
@@ -68,13 +67,12 @@ static void sampler_sample__arrays_in_signature_order(void **state)
 }
 
 /* Strides of a packed array follow from its shape. */
-static void sampler_sample__dense_arrays_are_packed(void **state)
+TEST(sampler_sample__dense_arrays_are_packed)
 {
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 
-	(void)state;
 	open_stacked(&fx);
 	sampler = replay_sampler(&fx, NULL);
 	batch = replay_sample(sampler, 30);
@@ -93,7 +91,7 @@ static void sampler_sample__dense_arrays_are_packed(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__window_shares_frames(void **state)
+TEST(sampler_sample__window_shares_frames)
 {
 	const struct replay_look look = { .stack = 4, .n_step = 1, .gamma = 0.99 };
 	struct rlv_sampler_opts opts = { .layout = RLV_WINDOW };
@@ -102,7 +100,6 @@ static void sampler_sample__window_shares_frames(void **state)
 	const struct rlv_batch *batch;
 	const struct rlv_array *obs, *next;
 
-	(void)state;
 	open_stacked(&fx);
 	sampler = replay_sampler(&fx, &opts);
 	batch = replay_sample(sampler, 200);
@@ -118,7 +115,7 @@ static void sampler_sample__window_shares_frames(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__both_layouts_give_the_same_items(void **state)
+TEST(sampler_sample__both_layouts_give_the_same_items)
 {
 	struct rlv_sampler_opts dense = { .seed = 3 };
 	struct rlv_sampler_opts window = { .seed = 3, .layout = RLV_WINDOW };
@@ -127,7 +124,6 @@ static void sampler_sample__both_layouts_give_the_same_items(void **state)
 	const struct rlv_batch *batches[2];
 	struct replay_fixture fx;
 
-	(void)state;
 	open_stacked(&fx);
 	samplers[0] = replay_sampler(&fx, &dense);
 	samplers[1] = replay_sampler(&fx, &window);
@@ -141,12 +137,11 @@ static void sampler_sample__both_layouts_give_the_same_items(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__window_of_every_n_step(void **state)
+TEST(sampler_sample__window_of_every_n_step)
 {
 	static const struct rlv_view view = { .selector = RLV_UNIFORM, .stack = 3, .n_step = 5 };
 	struct replay_fixture fx;
 
-	(void)state;
 	open_view(&fx, &view);
 	for (uint32_t n = 1; n <= view.n_step; n++) {
 		struct rlv_sampler_opts opts = { .layout = RLV_WINDOW, .n_step = n };
@@ -171,12 +166,11 @@ static void set_return(struct rlv_sampler *sampler, uint32_t n_step, double gamm
 }
 
 /* One sampler, every return; the batch before is held, and stays as it was. */
-static void sampler_set_opts__every_return(void **state)
+TEST(sampler_set_opts__every_return)
 {
 	static const struct rlv_view view = { .selector = RLV_UNIFORM, .stack = 3, .n_step = 5 };
 	struct replay_fixture fx;
 
-	(void)state;
 	open_view(&fx, &view);
 	for (uint32_t layout = RLV_DENSE; layout <= RLV_WINDOW; layout++) {
 		struct rlv_sampler_opts opts = { .layout = layout, .gamma = 0.9 };
@@ -201,7 +195,7 @@ static void sampler_set_opts__every_return(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_set_opts__wrong_values_change_nothing(void **state)
+TEST(sampler_set_opts__wrong_values_change_nothing)
 {
 	static const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 5 };
 	const struct replay_look look = { .stack = 1, .n_step = 3, .gamma = 0.9 };
@@ -211,7 +205,6 @@ static void sampler_set_opts__wrong_values_change_nothing(void **state)
 	struct rlv_sampler *sampler;
 	struct replay_fixture fx;
 
-	(void)state;
 	open_view(&fx, &view);
 	sampler = replay_sampler(&fx, &how);
 	opts.gamma = 0.1;
@@ -235,7 +228,7 @@ static void sampler_set_opts__wrong_values_change_nothing(void **state)
 }
 
 /* Batches larger than the cache are written past it. */
-static void sampler_sample__large_batches(void **state)
+TEST(sampler_sample__large_batches)
 {
 	const struct rlv_column columns[] = {
 		{ .name = "frame",
@@ -259,7 +252,6 @@ static void sampler_sample__large_batches(void **state)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	for (uint32_t i = 0; i < 64; i++) {
@@ -294,7 +286,7 @@ static void sampler_sample__large_batches(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__all_batches_held_gives_ebusy(void **state)
+TEST(sampler_sample__all_batches_held_gives_ebusy)
 {
 	struct rlv_sampler_opts opts = { .batches = 3 };
 	const struct rlv_batch *held[3], *more;
@@ -302,7 +294,6 @@ static void sampler_sample__all_batches_held_gives_ebusy(void **state)
 	struct rlv_sampler *sampler;
 	uint64_t first;
 
-	(void)state;
 	open_stacked(&fx);
 	sampler = replay_sampler(&fx, &opts);
 	for (uint32_t i = 0; i < 3; i++)
@@ -317,7 +308,7 @@ static void sampler_sample__all_batches_held_gives_ebusy(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__as_many_batches_as_are_held(void **state)
+TEST(sampler_sample__as_many_batches_as_are_held)
 {
 	const struct replay_look look = { .stack = 4, .n_step = 1, .gamma = 0.99 };
 	struct rlv_sampler_opts opts = { .batches = RLV_BATCHES_ANY, .batch_size = 8 };
@@ -325,7 +316,6 @@ static void sampler_sample__as_many_batches_as_are_held(void **state)
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_stacked(&fx);
 	sampler = replay_sampler(&fx, &opts);
 	for (uint32_t i = 0; i < 100; i++)
@@ -338,14 +328,13 @@ static void sampler_sample__as_many_batches_as_are_held(void **state)
 	replay_close(&fx);
 }
 
-static void batch_release__null_and_foreign_are_no_ops(void **state)
+TEST(batch_release__null_and_foreign_are_no_ops)
 {
 	struct rlv_sampler_opts opts = { .batches = 1 };
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler, *other;
 	const struct rlv_batch *batch, *more;
 
-	(void)state;
 	open_stacked(&fx);
 	sampler = replay_sampler(&fx, &opts);
 	other = replay_sampler(&fx, &opts);
@@ -392,7 +381,7 @@ static void arena_free(void *ctx, void *ptr, size_t bytes)
 	arena->frees++;
 }
 
-static void sampler_open__batches_lie_in_memory_given(void **state)
+TEST(sampler_open__batches_lie_in_memory_given)
 {
 	static struct arena arena;
 	const struct rlv_memory memory = { arena_alloc, arena_free, &arena };
@@ -401,7 +390,6 @@ static void sampler_open__batches_lie_in_memory_given(void **state)
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 
-	(void)state;
 	open_stacked(&fx);
 	sampler = replay_sampler(&fx, &opts);
 	assert_int_equal(arena.allocs, 2);
@@ -416,7 +404,7 @@ static void sampler_open__batches_lie_in_memory_given(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_open__memory_given_is_not_enough(void **state)
+TEST(sampler_open__memory_given_is_not_enough)
 {
 	static struct arena arena;
 	const struct rlv_memory memory = { arena_alloc, arena_free, &arena };
@@ -424,7 +412,6 @@ static void sampler_open__memory_given_is_not_enough(void **state)
 	struct rlv_sampler *sampler = NULL;
 	struct replay_fixture fx;
 
-	(void)state;
 	open_stacked(&fx);
 	opts.memory = &memory;
 	opts.batches = 64;
@@ -435,7 +422,7 @@ static void sampler_open__memory_given_is_not_enough(void **state)
 }
 
 /* The sample that finds no room fails; those that are held stay, and one that is released serves. */
-static void sampler_sample__memory_given_is_used_up(void **state)
+TEST(sampler_sample__memory_given_is_used_up)
 {
 	static struct arena arena;
 	const struct rlv_memory memory = { arena_alloc, arena_free, &arena };
@@ -446,7 +433,6 @@ static void sampler_sample__memory_given_is_used_up(void **state)
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_stacked(&fx);
 	sampler = replay_sampler(&fx, &opts);
 	last = replay_sample(sampler, 16);
@@ -460,7 +446,7 @@ static void sampler_sample__memory_given_is_used_up(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_open__batches_lie_in_one_chunk_each(void **state)
+TEST(sampler_open__batches_lie_in_one_chunk_each)
 {
 	struct rlv_sampler_opts opts = { .batches = 2, .batch_size = 16 };
 	const struct rlv_batch *batch;
@@ -469,7 +455,6 @@ static void sampler_open__batches_lie_in_one_chunk_each(void **state)
 	struct chunk_usage usage;
 	uint32_t first, index;
 
-	(void)state;
 	open_stacked(&fx);
 	sampler = replay_sampler(&fx, &opts);
 	batch = replay_sample(sampler, 16);
@@ -487,22 +472,5 @@ static void sampler_open__batches_lie_in_one_chunk_each(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sampler_sample__arrays_in_signature_order),
-		cmocka_unit_test(sampler_sample__dense_arrays_are_packed),
-		cmocka_unit_test(sampler_sample__window_shares_frames),
-		cmocka_unit_test(sampler_sample__both_layouts_give_the_same_items),
-		cmocka_unit_test(sampler_sample__window_of_every_n_step),
-		cmocka_unit_test(sampler_set_opts__every_return),
-		cmocka_unit_test(sampler_set_opts__wrong_values_change_nothing),
-		cmocka_unit_test(sampler_sample__large_batches),
-		cmocka_unit_test(sampler_sample__all_batches_held_gives_ebusy),
-		cmocka_unit_test(sampler_sample__as_many_batches_as_are_held),
-		cmocka_unit_test(batch_release__null_and_foreign_are_no_ops),
-		cmocka_unit_test(sampler_open__batches_lie_in_memory_given),
-		cmocka_unit_test(sampler_open__memory_given_is_not_enough),
-		cmocka_unit_test(sampler_sample__memory_given_is_used_up),
-		cmocka_unit_test(sampler_open__batches_lie_in_one_chunk_each),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -5,11 +5,10 @@
 #include <errno.h>
 #include <string.h>
 
-static void buffer_alloc__is_found_until_it_is_freed(void **state)
+TEST(buffer_alloc__is_found_until_it_is_freed)
 {
 	char *buffer = NULL, *part;
 
-	(void)state;
 	assert_int_equal(rlv_buffer_alloc(4096, 10000, (void **)&buffer), 0);
 	assert_int_equal((uintptr_t)buffer % 4096, 0);
 	memset(buffer, 1, 10000);
@@ -20,21 +19,19 @@ static void buffer_alloc__is_found_until_it_is_freed(void **state)
 	assert_int_equal(rlv_buffer_find(part, 1), -ENOENT);
 }
 
-static void buffer_find__memory_of_others_is_enoent(void **state)
+TEST(buffer_find__memory_of_others_is_enoent)
 {
 	static const char mine[64];
 
-	(void)state;
 	assert_int_equal(rlv_buffer_find(mine, sizeof(mine)), -ENOENT);
 	assert_int_equal(rlv_buffer_find(NULL, 1), -ENOENT);
 	assert_int_equal(rlv_buffer_find(mine, 0), -ENOENT);
 }
 
-static void buffer_alloc__bad_arguments_are_named(void **state)
+TEST(buffer_alloc__bad_arguments_are_named)
 {
 	void *buffer = NULL;
 
-	(void)state;
 	assert_int_equal(rlv_buffer_alloc(64, 1, NULL), -EINVAL);
 	assert_non_null(strstr(rlv_last_error(), "buffer_out"));
 	assert_int_equal(rlv_buffer_alloc(48, 1, &buffer), -EINVAL);
@@ -50,11 +47,5 @@ static void buffer_alloc__bad_arguments_are_named(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(buffer_alloc__is_found_until_it_is_freed),
-		cmocka_unit_test(buffer_find__memory_of_others_is_enoent),
-		cmocka_unit_test(buffer_alloc__bad_arguments_are_named),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -88,31 +88,28 @@ static void run_queue(const struct rlv_view *view, uint32_t shards)
 	replay_close(&fx);
 }
 
-static void sampler_sample__queue_gives_every_item_once(void **state)
+TEST(sampler_sample__queue_gives_every_item_once)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM,
 				       .max_times_sampled = 1,
 				       .limiter = rlv_limiter_queue(60) };
 
-	(void)state;
 	run_queue(&view, 1);
 }
 
-static void sampler_sample__queue_over_shards(void **state)
+TEST(sampler_sample__queue_over_shards)
 {
 	const struct rlv_view view = { .max_times_sampled = 1, .limiter = rlv_limiter_queue(60) };
 
-	(void)state;
 	run_queue(&view, 2);
 }
 
-static void sampler_sample__fifo_queue_over_many_laps(void **state)
+TEST(sampler_sample__fifo_queue_over_many_laps)
 {
 	const struct rlv_view view = { .selector = RLV_FIFO,
 				       .max_times_sampled = 1,
 				       .limiter = rlv_limiter_queue(60) };
 
-	(void)state;
 	run_queue(&view, 1);
 }
 
@@ -143,19 +140,17 @@ static void run_ordered(enum rlv_selector selector)
 	replay_end(&fx, &writer, &sampler);
 }
 
-static void sampler_sample__fifo_gives_the_oldest_first(void **state)
+TEST(sampler_sample__fifo_gives_the_oldest_first)
 {
-	(void)state;
 	run_ordered(RLV_FIFO);
 }
 
-static void sampler_sample__lifo_gives_the_newest_first(void **state)
+TEST(sampler_sample__lifo_gives_the_newest_first)
 {
-	(void)state;
 	run_ordered(RLV_LIFO);
 }
 
-static void writer_append__full_queue_waits_and_says_so(void **state)
+TEST(writer_append__full_queue_waits_and_says_so)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM,
 				       .max_times_sampled = 1,
@@ -166,7 +161,6 @@ static void writer_append__full_queue_waits_and_says_so(void **state)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	how.timeout_ns = 5 * MS;
 	assert_int_equal(rlv_writer_open(fx.table, &how, &writer), 0);
@@ -178,7 +172,7 @@ static void writer_append__full_queue_waits_and_says_so(void **state)
 	replay_close(&fx);
 }
 
-static void writer_append_vector__full_queue_takes_all_or_nothing(void **state)
+TEST(writer_append_vector__full_queue_takes_all_or_nothing)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM,
 				       .max_times_sampled = 1,
@@ -190,7 +184,6 @@ static void writer_append_vector__full_queue_takes_all_or_nothing(void **state)
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	memset(seen, 0, sizeof(seen));
 	replay_open(&fx, &opts);
 	how.timeout_ns = 1;
@@ -242,21 +235,19 @@ static void run_counted(uint32_t times, enum rlv_selector selector, uint32_t sha
 	replay_end(&fx, &writer, &sampler);
 }
 
-static void sampler_sample__once_loses_nothing(void **state)
+TEST(sampler_sample__once_loses_nothing)
 {
-	(void)state;
 	run_counted(1, RLV_UNIFORM, 1);
 	run_counted(1, RLV_PRIORITIZED, 2);
 }
 
-static void sampler_sample__three_times_each(void **state)
+TEST(sampler_sample__three_times_each)
 {
-	(void)state;
 	run_counted(3, RLV_UNIFORM, 1);
 	run_counted(3, RLV_PRIORITIZED, 2);
 }
 
-static void sampler_sample__fewer_items_left_than_asked_for(void **state)
+TEST(sampler_sample__fewer_items_left_than_asked_for)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .max_times_sampled = 1 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
@@ -264,7 +255,6 @@ static void sampler_sample__fewer_items_left_than_asked_for(void **state)
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	memset(seen, 0, sizeof(seen));
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
@@ -277,7 +267,7 @@ static void sampler_sample__fewer_items_left_than_asked_for(void **state)
 	replay_end(&fx, &writer, &sampler);
 }
 
-static void sampler_update__does_not_revive_a_taken_item(void **state)
+TEST(sampler_update__does_not_revive_a_taken_item)
 {
 	const struct rlv_view view = { .max_times_sampled = 1 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
@@ -288,7 +278,6 @@ static void sampler_update__does_not_revive_a_taken_item(void **state)
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 9);
@@ -302,7 +291,7 @@ static void sampler_update__does_not_revive_a_taken_item(void **state)
 	replay_end(&fx, &writer, &sampler);
 }
 
-static void sampler_sample__one_view_consumes_the_other_keeps(void **state)
+TEST(sampler_sample__one_view_consumes_the_other_keeps)
 {
 	const struct rlv_view views[] = { { .selector = RLV_UNIFORM, .max_times_sampled = 1 },
 					  { .selector = RLV_UNIFORM } };
@@ -311,7 +300,6 @@ static void sampler_sample__one_view_consumes_the_other_keeps(void **state)
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	memset(seen, 0, sizeof(seen));
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
@@ -323,32 +311,16 @@ static void sampler_sample__one_view_consumes_the_other_keeps(void **state)
 	replay_end(&fx, &writer, &sampler);
 }
 
-static void sampler_sample__stack_preset_gives_every_item_once(void **state)
+TEST(sampler_sample__stack_preset_gives_every_item_once)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM,
 				       .max_times_sampled = 1,
 				       .limiter = rlv_limiter_stack(40) };
 
-	(void)state;
 	run_queue(&view, 1);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sampler_sample__queue_gives_every_item_once),
-		cmocka_unit_test(sampler_sample__queue_over_shards),
-		cmocka_unit_test(sampler_sample__fifo_queue_over_many_laps),
-		cmocka_unit_test(sampler_sample__fifo_gives_the_oldest_first),
-		cmocka_unit_test(sampler_sample__lifo_gives_the_newest_first),
-		cmocka_unit_test(writer_append__full_queue_waits_and_says_so),
-		cmocka_unit_test(writer_append_vector__full_queue_takes_all_or_nothing),
-		cmocka_unit_test(sampler_sample__once_loses_nothing),
-		cmocka_unit_test(sampler_sample__three_times_each),
-		cmocka_unit_test(sampler_sample__fewer_items_left_than_asked_for),
-		cmocka_unit_test(sampler_update__does_not_revive_a_taken_item),
-		cmocka_unit_test(sampler_sample__one_view_consumes_the_other_keeps),
-		cmocka_unit_test(sampler_sample__stack_preset_gives_every_item_once),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

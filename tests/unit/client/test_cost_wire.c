@@ -100,20 +100,19 @@ static void expect_append_costs(const struct rlv_table_opts *opts, uint64_t clai
 	replay_close(&fx);
 }
 
-static void writer_append__is_one_phase_and_four_for_each_block(void **state)
+TEST(writer_append__is_one_phase_and_four_for_each_block)
 {
 	const struct rlv_view views[] = { { .n_step = 3 },
 					  { .selector = RLV_UNIFORM },
 					  { .stack = 4 } };
 	struct rlv_table_opts opts = { .views = views, .block = 64, .max_writers = 2 };
 
-	(void)state;
 	for (opts.n_views = 1; opts.n_views <= 3; opts.n_views++)
 		expect_append_costs(&opts, 4); /* 3, and the repeated head rows */
 }
 
 /* The rows that the last item needs are filled in, and only once. */
-static void writer_end_episode__writes_three_rows_and_nothing_twice(void **state)
+TEST(writer_end_episode__writes_three_rows_and_nothing_twice)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
@@ -122,7 +121,6 @@ static void writer_end_episode__writes_three_rows_and_nothing_twice(void **state
 	struct rlv_writer *writer;
 	struct rlv_stats cost;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	for (uint32_t i = 0; i < 2; i++) {
@@ -143,7 +141,7 @@ static void writer_end_episode__writes_three_rows_and_nothing_twice(void **state
 }
 
 /* Additions: a word for each node over the items, on each level, and the size. */
-static void writer_append__adds_once_to_each_node(void **state)
+TEST(writer_append__adds_once_to_each_node)
 {
 	const struct rlv_table_opts opts = { .capacity = 1 << 20,
 					     .block = 256,
@@ -151,7 +149,6 @@ static void writer_append__adds_once_to_each_node(void **state)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	append(&fx, writer, 2);
@@ -228,11 +225,10 @@ static void expect_sample_cost(struct learner *l, uint64_t phases, bool second_l
 	rlv_batch_release(l->sampler, batch);
 }
 
-static void sampler_sample__of_256_at_2_20_is_five_phases(void **state)
+TEST(sampler_sample__of_256_at_2_20_is_five_phases)
 {
 	struct learner l;
 
-	(void)state;
 	open_learner(&l, NULL, false);
 	for (int i = 0; i < 5; i++)
 		expect_sample_cost(&l, 5, true);
@@ -248,13 +244,12 @@ static uint64_t flush_and_sample(struct learner *l)
 }
 
 /* Nobody waits for how many were sampled: an FAA for 16 calls, posted, and one for the rest. */
-static void sampler_sample__of_16_calls_are_counted_at_once(void **state)
+TEST(sampler_sample__of_16_calls_are_counted_at_once)
 {
 	struct rlv_stats before, cost;
 	struct learner l;
 	uint64_t sampled;
 
-	(void)state;
 	open_learner(&l, NULL, false);
 	sampled = flush_and_sample(&l);
 	before = replay_sampler_stats(l.sampler);
@@ -267,12 +262,11 @@ static void sampler_sample__of_16_calls_are_counted_at_once(void **state)
 	close_learner(&l);
 }
 
-static void sampler_sample__with_seals_is_four_phases(void **state)
+TEST(sampler_sample__with_seals_is_four_phases)
 {
 	const struct rlv_sampler_opts how = { .verify = RLV_VERIFY_CRC };
 	struct learner l;
 
-	(void)state;
 	open_learner(&l, &how, true);
 	for (int i = 0; i < 5; i++)
 		expect_sample_cost(&l, 4, false);
@@ -290,7 +284,7 @@ static struct rlv_stats update(struct learner *l, const uint64_t *keys, uint32_t
 	return minus(replay_sampler_stats(l->sampler), before);
 }
 
-static void sampler_update__is_one_phase_as_sampled_and_two_unseen(void **state)
+TEST(sampler_update__is_one_phase_as_sampled_and_two_unseen)
 {
 	const struct rlv_sampler_opts how = { .batches = 2 };
 	const struct rlv_batch *batch, *next;
@@ -298,7 +292,6 @@ static void sampler_update__is_one_phase_as_sampled_and_two_unseen(void **state)
 	struct learner l;
 	uint64_t distinct = 1;
 
-	(void)state;
 	open_learner(&l, &how, false);
 	batch = replay_sample(l.sampler, BATCH);
 	next = replay_sample(l.sampler, BATCH);
@@ -320,12 +313,11 @@ static void sampler_update__is_one_phase_as_sampled_and_two_unseen(void **state)
 	close_learner(&l);
 }
 
-static void sampler_sample__of_1024_is_five_phases_too(void **state)
+TEST(sampler_sample__of_1024_is_five_phases_too)
 {
 	const struct rlv_sampler_opts how = { .batch_size = 1024 };
 	struct learner l;
 
-	(void)state;
 	open_learner(&l, &how, false);
 	for (int i = 0; i < 5; i++) {
 		struct rlv_stats before = replay_sampler_stats(l.sampler), cost;
@@ -383,11 +375,10 @@ static uint64_t phases_ahead(uint32_t depth, struct between between)
 }
 
 /* Four that are under way travel together: five phases for all of them. */
-static void sampler_sample__batches_ahead_share_their_phases(void **state)
+TEST(sampler_sample__batches_ahead_share_their_phases)
 {
 	const struct between nothing = { .updates = NULL };
 
-	(void)state;
 	assert_int_equal(phases_ahead(0, nothing), ROUNDS * 5);
 	assert_int_equal(phases_ahead(1, nothing), ROUNDS * 5);
 	assert_int_equal(phases_ahead(4, nothing), ROUNDS * 5 / 4);
@@ -397,12 +388,11 @@ static void sampler_sample__batches_ahead_share_their_phases(void **state)
  * A phase of an update is one of what is drawn ahead, too. It has a second one where a batch has an
  * item of one before it.
  */
-static void sampler_update__shares_its_phases_with_batches_ahead(void **state)
+TEST(sampler_update__shares_its_phases_with_batches_ahead)
 {
 	uint64_t updates = 0, all;
 	const struct between update_each = { .updates = &updates };
 
-	(void)state;
 	all = phases_ahead(0, update_each);
 	assert_int_equal(updates, ROUNDS);
 	assert_int_equal(all, ROUNDS * 5 + updates);
@@ -416,12 +406,11 @@ static void sampler_update__shares_its_phases_with_batches_ahead(void **state)
 }
 
 /* Batches are under way all the time, and neither they nor the inserts wait for the other. */
-static void writer_append__goes_between_the_phases_of_batches_ahead(void **state)
+TEST(writer_append__goes_between_the_phases_of_batches_ahead)
 {
 	uint64_t inserts = 0;
 	const struct between insert = { .inserts = &inserts };
 
-	(void)state;
 	assert_int_equal(phases_ahead(0, insert), ROUNDS * 5);
 	assert_in_range(inserts, ROUNDS, ROUNDS + 5); /* one block at most */
 	inserts = 0;
@@ -431,19 +420,5 @@ static void writer_append__goes_between_the_phases_of_batches_ahead(void **state
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(writer_append__is_one_phase_and_four_for_each_block),
-		cmocka_unit_test(writer_end_episode__writes_three_rows_and_nothing_twice),
-		cmocka_unit_test(writer_append__adds_once_to_each_node),
-		cmocka_unit_test(sampler_sample__of_256_at_2_20_is_five_phases),
-		cmocka_unit_test(sampler_sample__of_16_calls_are_counted_at_once),
-		cmocka_unit_test(sampler_sample__with_seals_is_four_phases),
-		cmocka_unit_test(sampler_sample__of_1024_is_five_phases_too),
-		cmocka_unit_test(sampler_sample__batches_ahead_share_their_phases),
-		cmocka_unit_test(sampler_update__shares_its_phases_with_batches_ahead),
-		cmocka_unit_test(writer_append__goes_between_the_phases_of_batches_ahead),
-		cmocka_unit_test(sampler_update__is_one_phase_as_sampled_and_two_unseen),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -103,7 +103,7 @@ static void expect_claim(struct replay_fixture *fx, struct rlv_writer *writer)
 	expect_cost("append_claim", before, after);
 }
 
-static void writer_append__costs(void **state)
+TEST(writer_append__costs)
 {
 	const struct rlv_table_opts opts = { .capacity = 1 << 20,
 					     .block = BLOCK,
@@ -111,7 +111,6 @@ static void writer_append__costs(void **state)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	expect_cost("writer_open", (struct rlv_stats){ 0 }, replay_writer_stats(writer));
@@ -123,7 +122,7 @@ static void writer_append__costs(void **state)
 	replay_close(&fx);
 }
 
-static void writer_append__with_a_limiter_costs(void **state)
+TEST(writer_append__with_a_limiter_costs)
 {
 	const struct rlv_view view = { .limiter = rlv_limiter_sample_to_insert(1e6, 1, 1e12) };
 	const struct rlv_table_opts opts = { .capacity = 1 << 20,
@@ -134,7 +133,6 @@ static void writer_append__with_a_limiter_costs(void **state)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 2);
@@ -189,7 +187,7 @@ static void expect_sample(struct learner *l, const char *call)
 	rlv_batch_release(l->sampler, batch);
 }
 
-static void sampler_sample__costs(void **state)
+TEST(sampler_sample__costs)
 {
 	const struct rlv_limiter bounds = rlv_limiter_sample_to_insert(1e6, 1, 1e12);
 	const struct rlv_limiter queue = rlv_limiter_queue(1 << 20);
@@ -211,7 +209,6 @@ static void sampler_sample__costs(void **state)
 		  NULL },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct learner l;
 
@@ -221,13 +218,12 @@ static void sampler_sample__costs(void **state)
 	}
 }
 
-static void sampler_open_and_flush__cost(void **state)
+TEST(sampler_open_and_flush__cost)
 {
 	const struct rlv_view view = { .n_step = 1 };
 	struct rlv_stats before;
 	struct learner l;
 
-	(void)state;
 	open_learner(&l, &view, NULL);
 	expect_cost("sampler_open", (struct rlv_stats){ 0 }, replay_sampler_stats(l.sampler));
 	rlv_batch_release(l.sampler, replay_sample(l.sampler, BATCH));
@@ -253,7 +249,7 @@ static void expect_update(struct learner *l, const char *call, const uint64_t *k
 	expect_cost(call, before, replay_sampler_stats(l->sampler));
 }
 
-static void sampler_update__costs(void **state)
+TEST(sampler_update__costs)
 {
 	const struct rlv_view view = { .n_step = 1 };
 	const struct rlv_sampler_opts how = { .batches = 2 };
@@ -261,7 +257,6 @@ static void sampler_update__costs(void **state)
 	uint64_t keys[BATCH];
 	struct learner l;
 
-	(void)state;
 	open_learner(&l, &view, &how);
 	rlv_batch_release(l.sampler, replay_sample(l.sampler, BATCH));
 	batch = replay_sample(l.sampler, BATCH);
@@ -275,9 +270,8 @@ static void sampler_update__costs(void **state)
 }
 
 /* Last. */
-static void costs__are_all_measured(void **state)
+TEST(costs__are_all_measured)
 {
-	(void)state;
 	for (size_t i = 0; i < COSTS; i++)
 		if (!measured[i])
 			fail_msg("costs.def has a call that nothing measures: %s", costs[i].call);
@@ -285,14 +279,5 @@ static void costs__are_all_measured(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(writer_append__costs),
-		cmocka_unit_test(writer_append__with_a_limiter_costs),
-		cmocka_unit_test(sampler_sample__costs),
-		cmocka_unit_test(sampler_open_and_flush__cost),
-		cmocka_unit_test(sampler_update__costs),
-		cmocka_unit_test(costs__are_all_measured),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -132,20 +132,18 @@ static void check_whole(uint32_t before, uint64_t at_call)
 	nodes_close(&nx);
 }
 
-static void append__node_cut_at_any_call_keeps_later_steps(void **state)
+TEST(append__node_cut_at_any_call_keeps_later_steps)
 {
-	(void)state;
 	for (uint32_t before = 1; before < 70; before += 17)
 		for (uint64_t call = 1; call < 14; call += 3)
 			check_whole(before, call);
 }
 
-static void append__rows_of_open_windows_move_along(void **state)
+TEST(append__rows_of_open_windows_move_along)
 {
 	struct nodes_fixture nx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	for (uint32_t reach = NODES_IN_PLACE; reach <= NODES_WIRE; reach++)
 		for (uint32_t before = 3; before < 40; before += 3) {
 			open_table(&nx, reach, 2);
@@ -161,13 +159,12 @@ static void append__rows_of_open_windows_move_along(void **state)
 		}
 }
 
-static void append_vector__streams_of_a_lost_node_go_on_elsewhere(void **state)
+TEST(append_vector__streams_of_a_lost_node_go_on_elsewhere)
 {
 	struct nodes_fixture nx;
 	struct rlv_writer *writer;
 	uint64_t items = 0;
 
-	(void)state;
 	open_table(&nx, NODES_WIRE, 3);
 	writer = replay_writer(&nx.fx, 4);
 	for (uint32_t i = 0; i < 10; i++)
@@ -190,14 +187,13 @@ static void append_vector__streams_of_a_lost_node_go_on_elsewhere(void **state)
 
 /* -------- coming back -------- */
 
-static void append__blocks_left_behind_are_closed_when_the_node_returns(void **state)
+TEST(append__blocks_left_behind_are_closed_when_the_node_returns)
 {
 	struct nodes_fixture nx;
 	struct rlv_writer *writer;
 	uint64_t asked;
 	uint32_t node;
 
-	(void)state;
 	open_table(&nx, NODES_WIRE, 2);
 	writer = replay_writer(&nx.fx, 1);
 	replay_append_plain(&nx.fx, writer, 0, 10);
@@ -216,14 +212,13 @@ static void append__blocks_left_behind_are_closed_when_the_node_returns(void **s
 	nodes_close(&nx);
 }
 
-static void handles__that_were_fenced_take_another_slot(void **state)
+TEST(handles__that_were_fenced_take_another_slot)
 {
 	const struct rlv_batch *batch;
 	struct nodes_fixture nx;
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_table(&nx, NODES_WIRE, 2);
 	writer = replay_writer(&nx.fx, 1);
 	sampler = replay_sampler(&nx.fx, NULL);
@@ -243,13 +238,12 @@ static void handles__that_were_fenced_take_another_slot(void **state)
 }
 
 /* The number of one may be another's by the time that the first one asks for a new slot. */
-static void handles__that_were_fenced_leave_each_other_alone(void **state)
+TEST(handles__that_were_fenced_leave_each_other_alone)
 {
 	struct rlv_writer *writers[2];
 	struct nodes_fixture nx;
 	struct slot_info info;
 
-	(void)state;
 	open_table(&nx, NODES_WIRE, 2);
 	for (uint32_t i = 0; i < 2; i++)
 		writers[i] = replay_writer(&nx.fx, 1);
@@ -284,13 +278,12 @@ static uint64_t claimed(struct nodes_fixture *nx, uint32_t s)
 	return head;
 }
 
-static void append__draining_shards_get_no_new_block(void **state)
+TEST(append__draining_shards_get_no_new_block)
 {
 	struct nodes_fixture nx;
 	struct rlv_writer *writer;
 	uint64_t before;
 
-	(void)state;
 	open_table(&nx, NODES_WIRE, 3);
 	writer = replay_writer(&nx.fx, 1);
 	replay_append_plain(&nx.fx, writer, 0, 200);
@@ -304,12 +297,11 @@ static void append__draining_shards_get_no_new_block(void **state)
 	nodes_close(&nx);
 }
 
-static void append__new_shards_take_their_weight(void **state)
+TEST(append__new_shards_take_their_weight)
 {
 	struct nodes_fixture nx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	open_table(&nx, NODES_IN_PLACE, 2);
 	nodes_set(&nx, 1, RLV_SHARD_GONE, 0);
 	writer = replay_writer(&nx.fx, 1);
@@ -334,7 +326,7 @@ static const struct rlv_view bounded_view = {
 	.limiter = { .min_size = 1, .samples_per_insert = 1, .min_diff = -1000, .max_diff = 100 },
 };
 
-static void limiter__without_its_shard_bounded_views_wait(void **state)
+TEST(limiter__without_its_shard_bounded_views_wait)
 {
 	const struct nodes_opts opts = {
 		.nodes = 2,
@@ -348,7 +340,6 @@ static void limiter__without_its_shard_bounded_views_wait(void **state)
 	const struct rlv_batch *batch;
 	struct replay_put put = { .n = 1 };
 
-	(void)state;
 	nodes_open(&nx, &opts);
 	how.timeout_ns = 30000000;
 	assert_int_equal(rlv_writer_open(nx.fx.table, &how, &writer), 0);
@@ -374,13 +365,12 @@ static void limiter__without_its_shard_bounded_views_wait(void **state)
 	nodes_close(&nx);
 }
 
-static void limiter__without_its_shard_new_handles_of_views_without_bounds_go_on(void **state)
+TEST(limiter__without_its_shard_new_handles_of_views_without_bounds_go_on)
 {
 	struct nodes_fixture nx;
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_table(&nx, NODES_IN_PLACE, 2);
 	writer = replay_writer(&nx.fx, 1);
 	replay_append_plain(&nx.fx, writer, 0, 300);
@@ -395,18 +385,5 @@ static void limiter__without_its_shard_new_handles_of_views_without_bounds_go_on
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(append__node_cut_at_any_call_keeps_later_steps),
-		cmocka_unit_test(append__rows_of_open_windows_move_along),
-		cmocka_unit_test(append_vector__streams_of_a_lost_node_go_on_elsewhere),
-		cmocka_unit_test(append__blocks_left_behind_are_closed_when_the_node_returns),
-		cmocka_unit_test(handles__that_were_fenced_take_another_slot),
-		cmocka_unit_test(handles__that_were_fenced_leave_each_other_alone),
-		cmocka_unit_test(append__draining_shards_get_no_new_block),
-		cmocka_unit_test(append__new_shards_take_their_weight),
-		cmocka_unit_test(limiter__without_its_shard_bounded_views_wait),
-		cmocka_unit_test(
-			limiter__without_its_shard_new_handles_of_views_without_bounds_go_on),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

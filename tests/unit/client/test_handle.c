@@ -90,7 +90,9 @@ static int sample(struct rig *rig, int64_t timeout_ns)
 	return ret;
 }
 
-static void sample__nobody_answers_ends_at_its_deadline(void **state)
+#define RIG_TEST(f) TEST_WITH(f, setup, teardown)
+
+RIG_TEST(sample__nobody_answers_ends_at_its_deadline)
 {
 	struct rig *rig = *state;
 	uint64_t began = now(rig);
@@ -101,7 +103,7 @@ static void sample__nobody_answers_ends_at_its_deadline(void **state)
 	assert_true(rig->nx.unanswered >= 3);
 }
 
-static void sample__one_silent_node_leaves_time_for_the_others(void **state)
+RIG_TEST(sample__one_silent_node_leaves_time_for_the_others)
 {
 	struct rig *rig = *state;
 	uint64_t began = now(rig);
@@ -112,7 +114,7 @@ static void sample__one_silent_node_leaves_time_for_the_others(void **state)
 	assert_int_equal(replay_sampler_stats(rig->sampler).shards_lost, 1);
 }
 
-static void sample__that_waits_for_nobody_has_the_time_of_the_store(void **state)
+RIG_TEST(sample__that_waits_for_nobody_has_the_time_of_the_store)
 {
 	struct rig *rig = *state;
 	uint64_t began = now(rig);
@@ -122,7 +124,7 @@ static void sample__that_waits_for_nobody_has_the_time_of_the_store(void **state
 	assert_true(now(rig) - began <= (uint64_t)(rig->nx.fx.store->timeout_ns + GRACE_NS));
 }
 
-static void append__nobody_answers_ends_at_its_deadline(void **state)
+RIG_TEST(append__nobody_answers_ends_at_its_deadline)
 {
 	struct rig *rig = *state;
 	uint64_t began = now(rig);
@@ -132,7 +134,7 @@ static void append__nobody_answers_ends_at_its_deadline(void **state)
 	assert_in_range(now(rig) - began, TIMEOUT_NS, TIMEOUT_NS + GRACE_NS);
 }
 
-static void append__one_silent_node_leaves_time_for_the_others(void **state)
+RIG_TEST(append__one_silent_node_leaves_time_for_the_others)
 {
 	struct rig *rig = *state;
 	uint64_t began;
@@ -145,7 +147,7 @@ static void append__one_silent_node_leaves_time_for_the_others(void **state)
 }
 
 /* The connection of its block ends when the time is over, too: no loop goes on over what is lost. */
-static void append__cut_at_any_call_without_time_left_ends(void **state)
+RIG_TEST(append__cut_at_any_call_without_time_left_ends)
 {
 	struct rig *rig = *state;
 
@@ -167,7 +169,7 @@ static void append__cut_at_any_call_without_time_left_ends(void **state)
 	}
 }
 
-static void update__nobody_answers_ends_within_the_time_of_the_store(void **state)
+RIG_TEST(update__nobody_answers_ends_within_the_time_of_the_store)
 {
 	struct rig *rig = *state;
 	const struct rlv_batch *batch = replay_sample(rig->sampler, BATCH);
@@ -182,7 +184,7 @@ static void update__nobody_answers_ends_within_the_time_of_the_store(void **stat
 	rlv_batch_release(rig->sampler, batch);
 }
 
-static void writer_close__nobody_answers_ends_at_its_deadline(void **state)
+RIG_TEST(writer_close__nobody_answers_ends_at_its_deadline)
 {
 	struct rig *rig = *state;
 	uint64_t began = now(rig);
@@ -193,7 +195,7 @@ static void writer_close__nobody_answers_ends_at_its_deadline(void **state)
 }
 
 /* The pin of an update stays in a shard whose connection ends, and which is back in time. */
-static void sampler_close__a_node_comes_back_meanwhile(void **state)
+RIG_TEST(sampler_close__a_node_comes_back_meanwhile)
 {
 	struct rig *rig = *state;
 
@@ -219,21 +221,7 @@ static void sampler_close__a_node_comes_back_meanwhile(void **state)
 	}
 }
 
-#define RIG_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		RIG_TEST(sample__nobody_answers_ends_at_its_deadline),
-		RIG_TEST(sample__one_silent_node_leaves_time_for_the_others),
-		RIG_TEST(sample__that_waits_for_nobody_has_the_time_of_the_store),
-		RIG_TEST(append__nobody_answers_ends_at_its_deadline),
-		RIG_TEST(append__one_silent_node_leaves_time_for_the_others),
-		RIG_TEST(append__cut_at_any_call_without_time_left_ends),
-		RIG_TEST(update__nobody_answers_ends_within_the_time_of_the_store),
-		RIG_TEST(writer_close__nobody_answers_ends_at_its_deadline),
-		RIG_TEST(sampler_close__a_node_comes_back_meanwhile),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -57,7 +57,7 @@ static struct rlv_shard_info shard_info(struct nodes_fixture *nx, uint32_t shard
 
 /* -------- opening -------- */
 
-static void table_open__one_node_of_three_is_enough(void **state)
+TEST(table_open__one_node_of_three_is_enough)
 {
 	const struct nodes_opts opts = { .reach = NODES_WIRE };
 	struct nodes_fixture nx;
@@ -66,7 +66,6 @@ static void table_open__one_node_of_three_is_enough(void **state)
 	struct rlv_table *again;
 	uint32_t per_shard[NODES_SHARDS];
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	nodes_cut(&nx, 0, 1);
 	nodes_cut(&nx, 2, 1);
@@ -85,13 +84,12 @@ static void table_open__one_node_of_three_is_enough(void **state)
 	nodes_close(&nx);
 }
 
-static void table_open__no_node_at_all_is_an_error(void **state)
+TEST(table_open__no_node_at_all_is_an_error)
 {
 	const struct nodes_opts opts = { .nodes = 2 };
 	struct nodes_fixture nx;
 	struct rlv_table *again = NULL;
 
-	(void)state;
 	nodes_open(&nx, &opts);
 	nx.fx.store->timeout_ns = SHORT_NS;
 	nx.nodes[0].reachable = nx.nodes[1].reachable = false;
@@ -101,13 +99,12 @@ static void table_open__no_node_at_all_is_an_error(void **state)
 	nodes_close(&nx);
 }
 
-static void table_open__waits_for_a_node_that_comes_back(void **state)
+TEST(table_open__waits_for_a_node_that_comes_back)
 {
 	const struct nodes_opts opts = { .nodes = 2 };
 	struct nodes_fixture nx;
 	struct rlv_table *again;
 
-	(void)state;
 	nodes_open(&nx, &opts);
 	nx.fx.store->timeout_ns = -1; /* as long as it takes */
 	nx.nodes[0].reachable = nx.nodes[1].reachable = false;
@@ -119,7 +116,7 @@ static void table_open__waits_for_a_node_that_comes_back(void **state)
 }
 
 /* Also of nodes that could not be reached since the table was opened here. */
-static void table_shards__says_where_a_shard_that_is_down_was_last(void **state)
+TEST(table_shards__says_where_a_shard_that_is_down_was_last)
 {
 	const struct nodes_opts opts = { .reach = NODES_WIRE };
 	struct rlv_shard_info shards[NODES_SHARDS];
@@ -128,7 +125,6 @@ static void table_shards__says_where_a_shard_that_is_down_was_last(void **state)
 	struct rlv_table *again;
 	size_t n = NODES_SHARDS;
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	nodes_cut(&nx, 0, 1);
 	nodes_cut(&nx, 2, 1);
@@ -148,7 +144,7 @@ static void table_shards__says_where_a_shard_that_is_down_was_last(void **state)
 
 /* -------- samplers -------- */
 
-static void sample__goes_on_over_the_nodes_that_are_left(void **state)
+TEST(sample__goes_on_over_the_nodes_that_are_left)
 {
 	struct nodes_opts opts = { .reach = NODES_WIRE };
 	uint32_t per_shard[NODES_SHARDS];
@@ -158,7 +154,6 @@ static void sample__goes_on_over_the_nodes_that_are_left(void **state)
 	struct rlv_stats stats;
 	uint64_t lost;
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	sampler = open_sampler(&nx);
 	draw(&nx, sampler, BATCH, per_shard);
@@ -178,7 +173,7 @@ static void sample__goes_on_over_the_nodes_that_are_left(void **state)
 	nodes_close(&nx);
 }
 
-static void sample__takes_back_a_node_that_returns(void **state)
+TEST(sample__takes_back_a_node_that_returns)
 {
 	struct nodes_opts opts = { .reach = NODES_WIRE };
 	uint32_t per_shard[NODES_SHARDS];
@@ -186,7 +181,6 @@ static void sample__takes_back_a_node_that_returns(void **state)
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	sampler = open_sampler(&nx);
 	nodes_cut(&nx, 1, 1);
@@ -202,7 +196,7 @@ static void sample__takes_back_a_node_that_returns(void **state)
 }
 
 /* Requests on the old connection must not land after those on the new one. */
-static void sample__connects_anew_in_the_place_of_what_it_had(void **state)
+TEST(sample__connects_anew_in_the_place_of_what_it_had)
 {
 	struct nodes_opts opts = { .reach = NODES_WIRE };
 	uint32_t per_shard[NODES_SHARDS];
@@ -211,7 +205,6 @@ static void sample__connects_anew_in_the_place_of_what_it_had(void **state)
 	struct rlv_sampler *sampler;
 	uint64_t had;
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	sampler = open_sampler(&nx);
 	had = nx.nodes[1].link;
@@ -229,7 +222,7 @@ static void sample__connects_anew_in_the_place_of_what_it_had(void **state)
 }
 
 /* A node that dies is seen by its connection alone: the very call that meets it goes on. */
-static void sample__needs_no_word_of_the_server_to_go_on(void **state)
+TEST(sample__needs_no_word_of_the_server_to_go_on)
 {
 	struct nodes_opts opts = { .reach = NODES_WIRE };
 	uint32_t per_shard[NODES_SHARDS];
@@ -237,7 +230,6 @@ static void sample__needs_no_word_of_the_server_to_go_on(void **state)
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	sampler = open_sampler(&nx);
 	nx.server_away = true;
@@ -252,7 +244,7 @@ static void sample__needs_no_word_of_the_server_to_go_on(void **state)
 }
 
 /* In steady state no call does: neither its own, nor by what it finds. */
-static void sample_append_and_update__ask_the_server_nothing(void **state)
+TEST(sample_append_and_update__ask_the_server_nothing)
 {
 	struct nodes_opts opts = { .reach = NODES_WIRE };
 	const struct rlv_batch *batch;
@@ -262,7 +254,6 @@ static void sample_append_and_update__ask_the_server_nothing(void **state)
 	uint64_t before;
 	float td[BATCH];
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	sampler = open_sampler(&nx);
 	before = nx.refreshes;
@@ -283,7 +274,7 @@ static void sample_append_and_update__ask_the_server_nothing(void **state)
 	nodes_close(&nx);
 }
 
-static void sample__asks_the_server_seldom(void **state)
+TEST(sample__asks_the_server_seldom)
 {
 	struct nodes_opts opts = { .reach = NODES_WIRE };
 	uint32_t per_shard[NODES_SHARDS];
@@ -292,7 +283,6 @@ static void sample__asks_the_server_seldom(void **state)
 	struct rlv_sampler *sampler;
 	uint64_t before;
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	sampler = open_sampler(&nx);
 	before = nx.refreshes;
@@ -309,7 +299,7 @@ static void sample__asks_the_server_seldom(void **state)
 	nodes_close(&nx);
 }
 
-static void sample__all_nodes_gone_is_an_error_until_one_is_back(void **state)
+TEST(sample__all_nodes_gone_is_an_error_until_one_is_back)
 {
 	struct nodes_opts opts = { .nodes = 2, .reach = NODES_WIRE };
 	uint32_t per_shard[NODES_SHARDS];
@@ -318,7 +308,6 @@ static void sample__all_nodes_gone_is_an_error_until_one_is_back(void **state)
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	sampler = open_sampler(&nx);
 	draw(&nx, sampler, BATCH, per_shard);
@@ -347,7 +336,7 @@ static uint64_t sample_phases(struct rlv_sampler *sampler)
 
 /* Whatever the number of nodes: tops, levels, rows, and the leaves again or their seals. No columns, no
    rows. */
-static void sample__phases_do_not_grow_with_the_nodes(void **state)
+TEST(sample__phases_do_not_grow_with_the_nodes)
 {
 	const struct rlv_sampler_opts by_leaf = { .batch_size = BATCH };
 	const struct rlv_sampler_opts by_crc = { .batch_size = BATCH, .verify = RLV_VERIFY_CRC };
@@ -358,7 +347,6 @@ static void sample__phases_do_not_grow_with_the_nodes(void **state)
 	struct rlv_writer *writer;
 	struct rlv_sampler *leaf, *crc, *bare;
 
-	(void)state;
 	for (opts.nodes = 1; opts.nodes <= NODES_MAX; opts.nodes++) {
 		uint32_t levels;
 
@@ -383,7 +371,7 @@ static void sample__phases_do_not_grow_with_the_nodes(void **state)
 	}
 }
 
-static void sample__rows_that_are_torn_are_drawn_anew(void **state)
+TEST(sample__rows_that_are_torn_are_drawn_anew)
 {
 	const struct rlv_sampler_opts by_crc = { .batch_size = 256, .verify = RLV_VERIFY_CRC };
 	struct nodes_opts opts = { .nodes = 1, .reach = NODES_WIRE, .table = { .row_crc = 1 } };
@@ -393,7 +381,6 @@ static void sample__rows_that_are_torn_are_drawn_anew(void **state)
 	struct rlv_sampler *sampler;
 	uint8_t *rows;
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	replay_writer_done(&writer);
 	rows = nx.shards[0]->rows->base;
@@ -409,14 +396,13 @@ static void sample__rows_that_are_torn_are_drawn_anew(void **state)
 	nodes_close(&nx);
 }
 
-static void sampler_open__crc_needs_rows_that_carry_it(void **state)
+TEST(sampler_open__crc_needs_rows_that_carry_it)
 {
 	const struct nodes_opts opts = { .nodes = 1, .table = { .row_crc = 2 } };
 	struct rlv_sampler_opts how = RLV_SAMPLER_OPTS_INIT;
 	struct rlv_sampler *sampler = NULL;
 	struct nodes_fixture nx;
 
-	(void)state;
 	nodes_open(&nx, &opts);
 	how.verify = RLV_VERIFY_CRC;
 	replay_expect(rlv_sampler_open(nx.fx.table, &how, &sampler), -EINVAL, "verify");
@@ -428,7 +414,7 @@ static void sampler_open__crc_needs_rows_that_carry_it(void **state)
 
 /* -------- updates -------- */
 
-static void update__of_items_on_a_lost_node_is_counted(void **state)
+TEST(update__of_items_on_a_lost_node_is_counted)
 {
 	struct nodes_opts opts = { .reach = NODES_WIRE };
 	struct rlv_update_result result;
@@ -439,7 +425,6 @@ static void update__of_items_on_a_lost_node_is_counted(void **state)
 	uint32_t there = 0;
 	float td[BATCH];
 
-	(void)state;
 	open_filled(&nx, &opts, &writer);
 	sampler = open_sampler(&nx);
 	batch = replay_sample(sampler, BATCH);
@@ -471,22 +456,5 @@ static void update__of_items_on_a_lost_node_is_counted(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(table_open__one_node_of_three_is_enough),
-		cmocka_unit_test(table_open__no_node_at_all_is_an_error),
-		cmocka_unit_test(table_open__waits_for_a_node_that_comes_back),
-		cmocka_unit_test(table_shards__says_where_a_shard_that_is_down_was_last),
-		cmocka_unit_test(sample__goes_on_over_the_nodes_that_are_left),
-		cmocka_unit_test(sample__takes_back_a_node_that_returns),
-		cmocka_unit_test(sample__connects_anew_in_the_place_of_what_it_had),
-		cmocka_unit_test(sample__needs_no_word_of_the_server_to_go_on),
-		cmocka_unit_test(sample_append_and_update__ask_the_server_nothing),
-		cmocka_unit_test(sample__asks_the_server_seldom),
-		cmocka_unit_test(sample__all_nodes_gone_is_an_error_until_one_is_back),
-		cmocka_unit_test(sample__phases_do_not_grow_with_the_nodes),
-		cmocka_unit_test(sample__rows_that_are_torn_are_drawn_anew),
-		cmocka_unit_test(sampler_open__crc_needs_rows_that_carry_it),
-		cmocka_unit_test(update__of_items_on_a_lost_node_is_counted),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -53,12 +53,11 @@ static void heal(struct rig *rig)
 
 /* -------- shares -------- */
 
-static void part_set_weight__rises_to_its_whole_within_the_ramp(void **state)
+TEST(part_set_weight__rises_to_its_whole_within_the_ramp)
 {
 	struct rig *rig = open_rig();
 	uint64_t now;
 
-	(void)state;
 	rig->nx.ramp_ns = RAMP_NS;
 	nodes_set(&rig->nx, 1, RLV_SHARD_ACTIVE, 200);
 	heal(rig);
@@ -71,11 +70,10 @@ static void part_set_weight__rises_to_its_whole_within_the_ramp(void **state)
 	close_rig(rig);
 }
 
-static void part_set_weight__of_shards_that_take_no_blocks_is_0(void **state)
+TEST(part_set_weight__of_shards_that_take_no_blocks_is_0)
 {
 	struct rig *rig = open_rig();
 
-	(void)state;
 	nodes_set(&rig->nx, 0, RLV_SHARD_DRAINING, META_WEIGHT_FULL);
 	nodes_set(&rig->nx, 1, RLV_SHARD_GONE, META_WEIGHT_FULL);
 	heal(rig);
@@ -88,12 +86,11 @@ static void part_set_weight__of_shards_that_take_no_blocks_is_0(void **state)
 
 /* -------- taking up -------- */
 
-static void part_set_heal__another_life_of_a_node_is_another_memory(void **state)
+TEST(part_set_heal__another_life_of_a_node_is_another_memory)
 {
 	struct rig *rig = open_rig();
 	uint64_t opened = rig->set.statuses[1].opened, other = rig->set.statuses[0].opened;
 
-	(void)state;
 	heal(rig);
 	assert_int_equal(rig->set.statuses[1].opened, opened);
 	rig->nx.nodes[1].target->incarnation++;
@@ -104,11 +101,10 @@ static void part_set_heal__another_life_of_a_node_is_another_memory(void **state
 	close_rig(rig);
 }
 
-static void part_set_heal__what_the_server_cannot_reach_is_used_on(void **state)
+TEST(part_set_heal__what_the_server_cannot_reach_is_used_on)
 {
 	struct rig *rig = open_rig();
 
-	(void)state;
 	nodes_set(&rig->nx, 1, RLV_SHARD_DOWN, 0);
 	heal(rig);
 	assert_non_null(rig->set.parts[1]);
@@ -121,11 +117,10 @@ static void part_set_heal__what_the_server_cannot_reach_is_used_on(void **state)
 	close_rig(rig);
 }
 
-static void part_set_heal__a_dropped_table_is_an_error(void **state)
+TEST(part_set_heal__a_dropped_table_is_an_error)
 {
 	struct rig *rig = open_rig();
 
-	(void)state;
 	rig->nx.server_away = true; /* and this is none */
 	assert_int_equal(part_set_heal(&rig->set), 0);
 	assert_int_equal(rig->set.asked, 1);
@@ -138,11 +133,10 @@ static void part_set_heal__a_dropped_table_is_an_error(void **state)
 
 /* -------- when to ask -------- */
 
-static void part_set_is_due__only_when_there_is_something_to_ask(void **state)
+TEST(part_set_is_due__only_when_there_is_something_to_ask)
 {
 	struct rig *rig = open_rig();
 
-	(void)state;
 	assert_false(part_set_is_due(&rig->set));
 	atomic_store(&rig->nx.meta.layout, rig->set.layout + 1); /* heard with a lease */
 	assert_true(part_set_is_due(&rig->set));
@@ -156,12 +150,11 @@ static void part_set_is_due__only_when_there_is_something_to_ask(void **state)
 }
 
 /* Half of 50 ms to all of it, then twice that, and 2 s at most. */
-static void part_set_heal__asks_less_and_less_while_shards_are_away(void **state)
+TEST(part_set_heal__asks_less_and_less_while_shards_are_away)
 {
 	struct rig *rig = open_rig();
 	uint64_t most = 50 * CLOCK_NS_PER_MS;
 
-	(void)state;
 	nodes_cut(&rig->nx, 1, 1);
 	rig->set.nodes[rig->set.statuses[1].node].tr->broken = -ECONNRESET;
 	part_set_drop(&rig->set);
@@ -187,15 +180,5 @@ static void part_set_heal__asks_less_and_less_while_shards_are_away(void **state
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(part_set_weight__rises_to_its_whole_within_the_ramp),
-		cmocka_unit_test(part_set_weight__of_shards_that_take_no_blocks_is_0),
-		cmocka_unit_test(part_set_heal__another_life_of_a_node_is_another_memory),
-		cmocka_unit_test(part_set_heal__what_the_server_cannot_reach_is_used_on),
-		cmocka_unit_test(part_set_heal__a_dropped_table_is_an_error),
-		cmocka_unit_test(part_set_is_due__only_when_there_is_something_to_ask),
-		cmocka_unit_test(part_set_heal__asks_less_and_less_while_shards_are_away),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

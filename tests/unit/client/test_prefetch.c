@@ -69,13 +69,12 @@ static uint32_t draw(struct rig *rig, uint32_t n, uint32_t shard)
 	return there;
 }
 
-static void sample_ahead__every_batch_is_whole(void **state)
+TEST(sample_ahead__every_batch_is_whole)
 {
 	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	float td[BATCH];
 
-	(void)state;
 	for (uint32_t i = 0; i < 60; i++) {
 		const struct rlv_batch *batch = replay_sample(rig->sampler, BATCH);
 		struct rlv_update_result result;
@@ -93,13 +92,12 @@ static void sample_ahead__every_batch_is_whole(void **state)
 	close_rig(rig);
 }
 
-static void sample_ahead__holds_no_buffer_of_the_users(void **state)
+TEST(sample_ahead__holds_no_buffer_of_the_users)
 {
 	struct rlv_sampler_opts opts = prefetch_opts();
 	const struct rlv_batch *held[2], *more;
 	struct rig *rig;
 
-	(void)state;
 	opts.batches = 2;
 	rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	for (uint32_t round = 0; round < 3; round++) {
@@ -114,12 +112,11 @@ static void sample_ahead__holds_no_buffer_of_the_users(void **state)
 	close_rig(rig);
 }
 
-static void sample_ahead__of_another_return_begins_anew(void **state)
+TEST(sample_ahead__of_another_return_begins_anew)
 {
 	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 
-	(void)state;
 	for (uint32_t i = 0; i < 12; i++) {
 		const struct replay_look look = { 2, 1 + i / 2 % 2, i % 3 ? 0.99 : 0.5 };
 		struct rlv_sample_opts set = { sizeof(set), look.n_step, look.gamma, 0 };
@@ -134,13 +131,12 @@ static void sample_ahead__of_another_return_begins_anew(void **state)
 }
 
 /* Draws go on ahead of a user who holds whatever he got. */
-static void sample_ahead__of_as_many_as_are_held(void **state)
+TEST(sample_ahead__of_as_many_as_are_held)
 {
 	struct rlv_sampler_opts opts = prefetch_opts();
 	const struct rlv_batch *held[20];
 	struct rig *rig;
 
-	(void)state;
 	opts.batches = RLV_BATCHES_ANY;
 	rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	for (uint32_t i = 0; i < 20; i++) {
@@ -152,13 +148,12 @@ static void sample_ahead__of_as_many_as_are_held(void **state)
 	close_rig(rig);
 }
 
-static void sample_ahead__of_another_size_begins_anew(void **state)
+TEST(sample_ahead__of_another_size_begins_anew)
 {
 	static const uint32_t sizes[] = { 64, 64, 7, 256, 256, 1, 64 };
 	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 
-	(void)state;
 	for (uint32_t i = 0; i < ARRAY_LEN(sizes); i++) {
 		draw(rig, sizes[i], 0);
 		assert_int_equal(rig->sampler->n_prefetched, DEPTH);
@@ -166,13 +161,12 @@ static void sample_ahead__of_another_size_begins_anew(void **state)
 	close_rig(rig);
 }
 
-static void sample_ahead__in_place_there_is_nothing_of_it(void **state)
+TEST(sample_ahead__in_place_there_is_nothing_of_it)
 {
 	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_IN_PLACE, &opts);
 	uint32_t ready = 9;
 
-	(void)state;
 	draw(rig, BATCH, 0);
 	assert_int_equal(rig->sampler->n_prefetched, 0);
 	assert_int_equal(rlv_sampler_poll(rig->sampler, &ready), 0);
@@ -180,14 +174,13 @@ static void sample_ahead__in_place_there_is_nothing_of_it(void **state)
 	close_rig(rig);
 }
 
-static void sampler_poll__finishes_all_without_waiting(void **state)
+TEST(sampler_poll__finishes_all_without_waiting)
 {
 	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	struct rlv_stats before, after;
 	uint32_t ready = 0;
 
-	(void)state;
 	draw(rig, BATCH, 0);
 	before = replay_sampler_stats(rig->sampler);
 	for (uint32_t i = 0; i < 10000 && ready < DEPTH; i++)
@@ -202,11 +195,10 @@ static void sampler_poll__finishes_all_without_waiting(void **state)
 
 /* -------- faults -------- */
 
-static void sample_ahead__a_node_lost_at_any_call_is_left_out(void **state)
+TEST(sample_ahead__a_node_lost_at_any_call_is_left_out)
 {
 	const struct rlv_sampler_opts opts = prefetch_opts();
 
-	(void)state;
 	for (uint64_t call = 1; call < 120; call += 7) {
 		struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 		uint32_t lost_at = UINT32_MAX;
@@ -228,13 +220,12 @@ static void sample_ahead__a_node_lost_at_any_call_is_left_out(void **state)
 }
 
 /* Each call that fails, n = 1, 2, ..: an error or none, and what comes is whole. */
-static void sample_ahead__any_call_may_fail(void **state)
+TEST(sample_ahead__any_call_may_fail)
 {
 	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	uint32_t failed = 0;
 
-	(void)state;
 	for (uint64_t n = 1; n < 400; n += 3) {
 		const struct rlv_batch *batch;
 		int ret;
@@ -257,13 +248,12 @@ static void sample_ahead__any_call_may_fail(void **state)
 	close_rig(rig);
 }
 
-static void sample_ahead__longer_ago_than_generations_take_to_come_round(void **state)
+TEST(sample_ahead__longer_ago_than_generations_take_to_come_round)
 {
 	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	uint64_t wrap_ns = sampler_wrap_ns(rig->sampler->h.desc);
 
-	(void)state;
 	nodes_time(&rig->nx, &rig->sampler->h);
 	draw(rig, BATCH, 0);
 	draw(rig, BATCH, 0);
@@ -278,11 +268,10 @@ static void sample_ahead__longer_ago_than_generations_take_to_come_round(void **
 }
 
 /* A row takes 10 ns at least: so long until the ring has gone round once for each generation. */
-static void sampler_wrap_ns__is_a_lap_for_each_generation(void **state)
+TEST(sampler_wrap_ns__is_a_lap_for_each_generation)
 {
 	const struct table_desc desc = { .slots = 1000 };
 
-	(void)state;
 	assert_int_equal(sampler_wrap_ns(&desc), (uint64_t)1000 * ((1 << 22) - 1) * 10);
 }
 
@@ -308,7 +297,7 @@ static uint64_t drain(struct rlv_sampler *sampler, uint32_t most, bool seen[1024
 }
 
 /* Prefetched items that are never handed over are there for others. */
-static void sample_ahead__items_are_taken_when_handed_over(void **state)
+TEST(sample_ahead__items_are_taken_when_handed_over)
 {
 	const struct rlv_view once = { .n_step = 2, .stack = 2, .max_times_sampled = 1 };
 	const struct rlv_sampler_opts opts = prefetch_opts(), plain = { .batch_size = BATCH };
@@ -316,7 +305,6 @@ static void sample_ahead__items_are_taken_when_handed_over(void **state)
 	bool seen[1024] = { false };
 	uint64_t n;
 
-	(void)state;
 	assert_int_equal(handle_flush(&rig->writer->h), 0);
 	n = drain(rig->sampler, 5, seen);
 	assert_int_equal(n, 5 * BATCH);
@@ -328,14 +316,13 @@ static void sample_ahead__items_are_taken_when_handed_over(void **state)
 	close_rig(rig);
 }
 
-static void sample_ahead__counted_views_hand_out_all_to_the_end(void **state)
+TEST(sample_ahead__counted_views_hand_out_all_to_the_end)
 {
 	const struct rlv_view once = { .n_step = 2, .stack = 2, .max_times_sampled = 1 };
 	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&once, NODES_WIRE, &opts);
 	bool seen[1024] = { false };
 
-	(void)state;
 	assert_int_equal(handle_flush(&rig->writer->h), 0);
 	assert_int_equal(drain(rig->sampler, UINT32_MAX, seen),
 			 replay_writer_stats(rig->writer).items);
@@ -344,21 +331,5 @@ static void sample_ahead__counted_views_hand_out_all_to_the_end(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sample_ahead__every_batch_is_whole),
-		cmocka_unit_test(sample_ahead__holds_no_buffer_of_the_users),
-		cmocka_unit_test(sample_ahead__of_another_return_begins_anew),
-		cmocka_unit_test(sample_ahead__of_as_many_as_are_held),
-		cmocka_unit_test(sample_ahead__of_another_size_begins_anew),
-		cmocka_unit_test(sample_ahead__in_place_there_is_nothing_of_it),
-		cmocka_unit_test(sampler_poll__finishes_all_without_waiting),
-		cmocka_unit_test(sample_ahead__a_node_lost_at_any_call_is_left_out),
-		cmocka_unit_test(sample_ahead__any_call_may_fail),
-		cmocka_unit_test(sample_ahead__longer_ago_than_generations_take_to_come_round),
-		cmocka_unit_test(sampler_wrap_ns__is_a_lap_for_each_generation),
-		cmocka_unit_test(sample_ahead__items_are_taken_when_handed_over),
-		cmocka_unit_test(sample_ahead__counted_views_hand_out_all_to_the_end),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -38,14 +38,13 @@ static void open_random(struct replay_fixture *fx, uint32_t items, uint32_t shar
 static const struct rlv_view prioritized = { .alpha = 0.7, .n_step = 1 };
 static const struct replay_look one_step = { .stack = 1, .n_step = 1, .gamma = 0.99 };
 
-static void sampler_sample__probability_is_priority_over_sum(void **state)
+TEST(sampler_sample__probability_is_priority_over_sum)
 {
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 	double sum;
 
-	(void)state;
 	open_random(&fx, 1000, 4, RLV_PRIORITIZED);
 	sum = replay_info(fx.table).views[0].priority_sum;
 	sampler = replay_sampler(&fx, NULL);
@@ -62,13 +61,12 @@ static void sampler_sample__probability_is_priority_over_sum(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__priority_is_that_of_the_step(void **state)
+TEST(sampler_sample__priority_is_that_of_the_step)
 {
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 
-	(void)state;
 	open_random(&fx, 1000, 1, RLV_PRIORITIZED);
 	sampler = replay_sampler(&fx, NULL);
 	batch = replay_sample(sampler, 256);
@@ -84,14 +82,13 @@ static void sampler_sample__priority_is_that_of_the_step(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__uniform_items_are_equal(void **state)
+TEST(sampler_sample__uniform_items_are_equal)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM };
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 
-	(void)state;
 	open_random(&fx, 1000, 3, RLV_UNIFORM);
 	sampler = replay_sampler(&fx, NULL);
 	batch = replay_sample(sampler, 256);
@@ -132,16 +129,14 @@ static void check_weights(uint32_t how, double beta)
 	replay_close(&fx);
 }
 
-static void sampler_sample__weights_of_a_batch(void **state)
+TEST(sampler_sample__weights_of_a_batch)
 {
-	(void)state;
 	check_weights(RLV_WEIGHTS_BATCH, 0);
 	check_weights(RLV_WEIGHTS_BATCH, 1);
 }
 
-static void sampler_sample__raw_weights(void **state)
+TEST(sampler_sample__raw_weights)
 {
-	(void)state;
 	check_weights(RLV_WEIGHTS_RAW, 0.6);
 }
 
@@ -153,14 +148,13 @@ static int set_beta(struct rlv_sampler *sampler, double beta)
 	return rlv_sampler_set_opts(sampler, &opts);
 }
 
-static void sampler_set_opts__beta_counts_from_the_next_sample(void **state)
+TEST(sampler_set_opts__beta_counts_from_the_next_sample)
 {
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 	double most = 0;
 
-	(void)state;
 	open_random(&fx, 500, 2, RLV_PRIORITIZED);
 	sampler = replay_sampler(&fx, NULL);
 	replay_expect(set_beta(sampler, NAN), -EINVAL, "beta");
@@ -180,9 +174,8 @@ static void sampler_set_opts__beta_counts_from_the_next_sample(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__no_weights(void **state)
+TEST(sampler_sample__no_weights)
 {
-	(void)state;
 	check_weights(RLV_WEIGHTS_BATCH, -1);
 	check_weights(RLV_WEIGHTS_RAW, -1);
 }
@@ -217,14 +210,13 @@ static void close_pair(struct pair *pair)
 	replay_close(&pair->fx);
 }
 
-static void sampler_sample__some_columns(void **state)
+TEST(sampler_sample__some_columns)
 {
 	const char *const names[] = { replay_obs_columns[2].name, replay_obs_columns[0].name };
 	const struct rlv_sampler_opts some = { .seed = 7, .columns = names, .n_columns = 2 };
 	const struct rlv_batch *batch;
 	struct pair pair;
 
-	(void)state;
 	open_pair(&pair, &some);
 	batch = pair.batches[1];
 	assert_int_equal(batch->n_arrays, 5);
@@ -241,7 +233,7 @@ static void sampler_sample__some_columns(void **state)
 	close_pair(&pair);
 }
 
-static void sampler_sample__no_columns_read_no_rows(void **state)
+TEST(sampler_sample__no_columns_read_no_rows)
 {
 	const char *const none = NULL;
 	const struct rlv_sampler_opts keys = { .seed = 7, .columns = &none };
@@ -250,7 +242,6 @@ static void sampler_sample__no_columns_read_no_rows(void **state)
 	float td[128] = { 0 };
 	struct pair pair;
 
-	(void)state;
 	open_pair(&pair, &keys);
 	whole = pair.batches[0];
 	batch = pair.batches[1];
@@ -264,7 +255,7 @@ static void sampler_sample__no_columns_read_no_rows(void **state)
 	close_pair(&pair);
 }
 
-static void sampler_open__wrong_columns(void **state)
+TEST(sampler_open__wrong_columns)
 {
 	static const struct rlv_view views[] = { { .n_step = 1 }, { .max_staleness = 2 } };
 	const struct rlv_table_opts opts = { .n_views = 2, .views = views };
@@ -273,7 +264,6 @@ static void sampler_open__wrong_columns(void **state)
 	struct rlv_sampler *sampler = NULL;
 	struct replay_fixture fx;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	how.columns = names;
 	how.n_columns = 2;
@@ -290,7 +280,7 @@ static void sampler_open__wrong_columns(void **state)
 
 /* -------- draws -------- */
 
-static void sampler_sample__same_seed_same_keys(void **state)
+TEST(sampler_sample__same_seed_same_keys)
 {
 	struct rlv_sampler_opts opts = { .seed = 7 };
 	struct rlv_sampler_opts other = { .seed = 8 };
@@ -298,7 +288,6 @@ static void sampler_sample__same_seed_same_keys(void **state)
 	const struct rlv_batch *batches[3];
 	struct replay_fixture fx;
 
-	(void)state;
 	open_random(&fx, 1000, 2, RLV_PRIORITIZED);
 	samplers[0] = replay_sampler(&fx, &opts);
 	samplers[1] = replay_sampler(&fx, &opts);
@@ -312,12 +301,11 @@ static void sampler_sample__same_seed_same_keys(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__ranks_draw_disjoint_strata(void **state)
+TEST(sampler_sample__ranks_draw_disjoint_strata)
 {
 	static bool seen[4][512];
 	struct replay_fixture fx;
 
-	(void)state;
 	open_random(&fx, 400, 2, RLV_UNIFORM);
 	memset(seen, 0, sizeof(seen));
 	for (uint32_t rank = 0; rank < 4; rank++) {
@@ -337,7 +325,7 @@ static void sampler_sample__ranks_draw_disjoint_strata(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__independent_draws_repeat_items(void **state)
+TEST(sampler_sample__independent_draws_repeat_items)
 {
 	struct rlv_sampler_opts opts = { .independent = true };
 	static uint32_t seen[4][512];
@@ -346,7 +334,6 @@ static void sampler_sample__independent_draws_repeat_items(void **state)
 	const struct rlv_batch *batch;
 	uint32_t twice = 0;
 
-	(void)state;
 	open_random(&fx, 256, 1, RLV_UNIFORM);
 	memset(seen, 0, sizeof(seen));
 	sampler = replay_sampler(&fx, &opts);
@@ -361,7 +348,7 @@ static void sampler_sample__independent_draws_repeat_items(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__one_item_fills_a_batch(void **state)
+TEST(sampler_sample__one_item_fills_a_batch)
 {
 	const struct rlv_table_opts opts = { 0 };
 	const struct rlv_view view = { .n_step = 1 };
@@ -370,7 +357,6 @@ static void sampler_sample__one_item_fills_a_batch(void **state)
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 2);
@@ -383,7 +369,7 @@ static void sampler_sample__one_item_fills_a_batch(void **state)
 	replay_end(&fx, &writer, &sampler);
 }
 
-static void sampler_sample__too_old_policies_are_left_out(void **state)
+TEST(sampler_sample__too_old_policies_are_left_out)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .max_staleness = 2 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
@@ -391,7 +377,6 @@ static void sampler_sample__too_old_policies_are_left_out(void **state)
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	for (uint32_t version = 1; version <= 6; version++) {
@@ -414,14 +399,13 @@ static void sampler_sample__too_old_policies_are_left_out(void **state)
 
 /* -------- waits -------- */
 
-static void sampler_sample__empty_view_without_waiting_gives_enodata(void **state)
+TEST(sampler_sample__empty_view_without_waiting_gives_enodata)
 {
 	const struct rlv_table_opts opts = { 0 };
 	const struct rlv_batch *batch = (const void *)&opts;
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	sampler = replay_sampler(&fx, NULL);
 	replay_expect(rlv_sampler_sample(sampler, 4, 0, &batch), -ENODATA, "no items");
@@ -430,7 +414,7 @@ static void sampler_sample__empty_view_without_waiting_gives_enodata(void **stat
 	replay_close(&fx);
 }
 
-static void sampler_sample__waits_for_min_size(void **state)
+TEST(sampler_sample__waits_for_min_size)
 {
 	const struct rlv_view view = { .limiter = rlv_limiter_min_size(10) };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
@@ -439,7 +423,6 @@ static void sampler_sample__waits_for_min_size(void **state)
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	sampler = replay_sampler(&fx, NULL);
@@ -454,7 +437,7 @@ static void sampler_sample__waits_for_min_size(void **state)
 }
 
 /* Samples per insert 2, 8 either way: the law of the header, step by step. */
-static void sampler_sample__keeps_samples_per_insert(void **state)
+TEST(sampler_sample__keeps_samples_per_insert)
 {
 	const struct rlv_view view = { .limiter = rlv_limiter_sample_to_insert(2, 4, 8) };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
@@ -465,7 +448,6 @@ static void sampler_sample__keeps_samples_per_insert(void **state)
 	const struct rlv_batch *batch;
 	uint64_t sampled = 0;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	how.timeout_ns = 1;
 	assert_int_equal(rlv_writer_open(fx.table, &how, &writer), 0);
@@ -492,7 +474,7 @@ static void sampler_sample__keeps_samples_per_insert(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__more_than_the_law_can_ever_admit(void **state)
+TEST(sampler_sample__more_than_the_law_can_ever_admit)
 {
 	const struct rlv_view view = { .limiter = rlv_limiter_sample_to_insert(1, 4, 8) };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
@@ -500,7 +482,6 @@ static void sampler_sample__more_than_the_law_can_ever_admit(void **state)
 	struct rlv_sampler *sampler;
 	const struct rlv_batch *batch;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	sampler = replay_sampler(&fx, NULL);
 	replay_expect(rlv_sampler_sample(sampler, 200, -1, &batch), -EINVAL, "200");
@@ -508,13 +489,12 @@ static void sampler_sample__more_than_the_law_can_ever_admit(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_stats__count_what_was_sampled(void **state)
+TEST(sampler_stats__count_what_was_sampled)
 {
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 	struct rlv_stats stats;
 
-	(void)state;
 	open_random(&fx, 300, 1, RLV_PRIORITIZED);
 	sampler = replay_sampler(&fx, NULL);
 	for (uint32_t i = 1; i <= 5; i++)
@@ -531,27 +511,5 @@ static void sampler_stats__count_what_was_sampled(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sampler_sample__probability_is_priority_over_sum),
-		cmocka_unit_test(sampler_sample__priority_is_that_of_the_step),
-		cmocka_unit_test(sampler_sample__uniform_items_are_equal),
-		cmocka_unit_test(sampler_sample__weights_of_a_batch),
-		cmocka_unit_test(sampler_sample__raw_weights),
-		cmocka_unit_test(sampler_set_opts__beta_counts_from_the_next_sample),
-		cmocka_unit_test(sampler_sample__no_weights),
-		cmocka_unit_test(sampler_sample__some_columns),
-		cmocka_unit_test(sampler_sample__no_columns_read_no_rows),
-		cmocka_unit_test(sampler_open__wrong_columns),
-		cmocka_unit_test(sampler_sample__same_seed_same_keys),
-		cmocka_unit_test(sampler_sample__ranks_draw_disjoint_strata),
-		cmocka_unit_test(sampler_sample__independent_draws_repeat_items),
-		cmocka_unit_test(sampler_sample__one_item_fills_a_batch),
-		cmocka_unit_test(sampler_sample__too_old_policies_are_left_out),
-		cmocka_unit_test(sampler_sample__empty_view_without_waiting_gives_enodata),
-		cmocka_unit_test(sampler_sample__waits_for_min_size),
-		cmocka_unit_test(sampler_sample__keeps_samples_per_insert),
-		cmocka_unit_test(sampler_sample__more_than_the_law_can_ever_admit),
-		cmocka_unit_test(sampler_stats__count_what_was_sampled),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

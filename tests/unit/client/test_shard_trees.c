@@ -52,13 +52,12 @@ static struct shard_trees *enter(struct rig *rig)
 	return &rig->sampler->trees;
 }
 
-static void shard_trees_build__all_shards_have_their_own_numbers(void **state)
+TEST(shard_trees_build__all_shards_have_their_own_numbers)
 {
 	struct rig *rig = open_rig(&plain_view, NODES_IN_PLACE, 3);
 	uint32_t shards[] = { 2, 0, 1 };
 	struct shard_trees *trees = enter(rig);
 
-	(void)state;
 	assert_int_equal(trees->forest.n, 3);
 	assert_false(trees->sparse);
 	assert_true(trees->addressable);
@@ -68,13 +67,12 @@ static void shard_trees_build__all_shards_have_their_own_numbers(void **state)
 	close_rig(rig);
 }
 
-static void shard_trees_build__without_a_shard_later_ones_move_up(void **state)
+TEST(shard_trees_build__without_a_shard_later_ones_move_up)
 {
 	struct rig *rig = open_rig(&plain_view, NODES_IN_PLACE, 3);
 	uint32_t shards[] = { 0, 1, 1 };
 	struct shard_trees *trees;
 
-	(void)state;
 	nodes_set(&rig->nx, 1, RLV_SHARD_GONE, 0);
 	trees = enter(rig);
 	assert_int_equal(trees->forest.n, 2);
@@ -91,13 +89,12 @@ static void shard_trees_build__without_a_shard_later_ones_move_up(void **state)
 	close_rig(rig);
 }
 
-static void shard_trees_items__those_away_are_counted_apart(void **state)
+TEST(shard_trees_items__those_away_are_counted_apart)
 {
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, 3);
 	struct shard_trees *trees;
 	int64_t all, there;
 
-	(void)state;
 	replay_append_plain(&rig->nx.fx, rig->writer, 0, 900);
 	rlv_batch_release(rig->sampler, replay_sample(rig->sampler, 64));
 	trees = enter(rig);
@@ -150,27 +147,17 @@ static void expect_order(enum rlv_selector selector)
 	close_rig(rig);
 }
 
-static void shard_trees_find__fifo_begins_with_the_oldest(void **state)
+TEST(shard_trees_find__fifo_begins_with_the_oldest)
 {
-	(void)state;
 	expect_order(RLV_FIFO);
 }
 
-static void shard_trees_find__lifo_begins_with_the_newest(void **state)
+TEST(shard_trees_find__lifo_begins_with_the_newest)
 {
-	(void)state;
 	expect_order(RLV_LIFO);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shard_trees_build__all_shards_have_their_own_numbers),
-		cmocka_unit_test(shard_trees_build__without_a_shard_later_ones_move_up),
-		cmocka_unit_test(shard_trees_items__those_away_are_counted_apart),
-		cmocka_unit_test(shard_trees_find__fifo_begins_with_the_oldest),
-		cmocka_unit_test(shard_trees_find__lifo_begins_with_the_newest),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

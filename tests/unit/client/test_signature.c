@@ -16,17 +16,16 @@ static struct rlv_table_opts usual(void)
 	return opts;
 }
 
-static void dtype_bytes__of_all(void **state)
+TEST(dtype_bytes__of_all)
 {
 	static const uint32_t want[] = { 0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, 2, 0 };
 
-	(void)state;
 	for (uint32_t dtype = 0; dtype <= RLV_BF16 + 1; dtype++)
 		assert_int_equal(dtype_bytes(dtype), want[dtype]);
 	assert_int_equal(dtype_bytes(UINT32_MAX), 0);
 }
 
-static void signature_encode__decodes_to_the_same(void **state)
+TEST(signature_encode__decodes_to_the_same)
 {
 	const struct rlv_view view = { .stack = 3,
 				       .n_step = 2,
@@ -39,7 +38,6 @@ static void signature_encode__decodes_to_the_same(void **state)
 	struct rlv_table_info info = { 0 };
 	struct table_desc desc;
 
-	(void)state;
 	opts.views = &view;
 	opts.n_views = 1;
 	assert_int_equal(signature_encode("t", &opts, false, &desc), 0);
@@ -60,13 +58,12 @@ static void signature_encode__decodes_to_the_same(void **state)
 	assert_true(info.views[0].view.limiter.min_diff == 0);
 }
 
-static void signature_encode__without_bounds_decodes_to_infinite_ones(void **state)
+TEST(signature_encode__without_bounds_decodes_to_infinite_ones)
 {
 	struct rlv_table_opts opts = usual();
 	struct rlv_table_info info = { 0 };
 	struct table_desc desc;
 
-	(void)state;
 	assert_int_equal(signature_encode("t", &opts, false, &desc), 0);
 	signature_decode(&desc, &info);
 	assert_true(info.views[0].view.limiter.min_diff == (double)-INFINITY);
@@ -74,12 +71,11 @@ static void signature_encode__without_bounds_decodes_to_infinite_ones(void **sta
 	assert_int_equal(info.views[0].view.limiter.min_size, 1);
 }
 
-static void signature_encode__rows_of_files_carry_a_crc(void **state)
+TEST(signature_encode__rows_of_files_carry_a_crc)
 {
 	struct rlv_table_opts opts = usual();
 	struct table_desc desc;
 
-	(void)state;
 	for (uint32_t wish = 0; wish <= 2; wish++)
 		for (uint32_t file = 0; file <= 1; file++) {
 			bool want = wish == 1 || (wish == 0 && file);
@@ -90,13 +86,12 @@ static void signature_encode__rows_of_files_carry_a_crc(void **state)
 		}
 }
 
-static void signature_encode__fifo_wants_one_shard(void **state)
+TEST(signature_encode__fifo_wants_one_shard)
 {
 	const struct rlv_view view = { .selector = RLV_FIFO };
 	struct rlv_table_opts opts = usual();
 	struct table_desc desc;
 
-	(void)state;
 	opts.views = &view;
 	opts.n_views = 1;
 	opts.shards = 2;
@@ -105,12 +100,5 @@ static void signature_encode__fifo_wants_one_shard(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(dtype_bytes__of_all),
-		cmocka_unit_test(signature_encode__decodes_to_the_same),
-		cmocka_unit_test(signature_encode__without_bounds_decodes_to_infinite_ones),
-		cmocka_unit_test(signature_encode__rows_of_files_carry_a_crc),
-		cmocka_unit_test(signature_encode__fifo_wants_one_shard),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

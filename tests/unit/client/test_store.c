@@ -12,12 +12,11 @@
 
 static const struct rlv_table_opts plain = { 0 };
 
-static void store_close__with_open_tables_gives_ebusy(void **state)
+TEST(store_close__with_open_tables_gives_ebusy)
 {
 	struct replay_fixture fx;
 	struct rlv_store *store;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	store = fx.store;
 	replay_expect(rlv_store_close(&fx.store), -EBUSY, "1 tables");
@@ -25,13 +24,12 @@ static void store_close__with_open_tables_gives_ebusy(void **state)
 	replay_close(&fx);
 }
 
-static void table_close__with_open_handles_gives_ebusy(void **state)
+TEST(table_close__with_open_handles_gives_ebusy)
 {
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	writer = replay_writer(&fx, 1);
 	sampler = replay_sampler(&fx, NULL);
@@ -42,13 +40,12 @@ static void table_close__with_open_handles_gives_ebusy(void **state)
 	replay_close(&fx);
 }
 
-static void close__twice_is_a_no_op(void **state)
+TEST(close__twice_is_a_no_op)
 {
 	struct replay_fixture fx;
 	struct rlv_writer *writer = NULL;
 	struct rlv_sampler *sampler = NULL;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	replay_close(&fx);
 	assert_int_equal(rlv_table_close(&fx.table), 0);
@@ -61,13 +58,12 @@ static void close__twice_is_a_no_op(void **state)
 	assert_int_equal(rlv_store_close(NULL), 0);
 }
 
-static void store_info__counts_tables_and_bytes(void **state)
+TEST(store_info__counts_tables_and_bytes)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
 	struct rlv_node_info node;
 	struct replay_fixture fx;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	assert_int_equal(rlv_store_info(fx.store, &info), 0);
 	assert_string_equal(info.uri, "embed:");
@@ -84,7 +80,7 @@ static void store_info__counts_tables_and_bytes(void **state)
 
 /* -------- drop -------- */
 
-static void table_drop__handles_on_it_get_estale(void **state)
+TEST(table_drop__handles_on_it_get_estale)
 {
 	const struct rlv_batch *batch;
 	const uint64_t key = 1ull << 56 | 1ull << 24;
@@ -94,7 +90,6 @@ static void table_drop__handles_on_it_get_estale(void **state)
 	struct rlv_writer *writer, *late = NULL;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	writer = replay_writer(&fx, 1);
 	sampler = replay_sampler(&fx, NULL);
@@ -116,7 +111,7 @@ static void table_drop__handles_on_it_get_estale(void **state)
 	replay_oracle_fini(&fx.oracle);
 }
 
-static void table_drop__old_handles_cannot_touch_the_next_table(void **state)
+TEST(table_drop__old_handles_cannot_touch_the_next_table)
 {
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 	struct replay_put put = { .n = 50 };
@@ -128,7 +123,6 @@ static void table_drop__old_handles_cannot_touch_the_next_table(void **state)
 	uint64_t key;
 	const float td = 3;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	stale = replay_writer(&fx, 1);
 	sampler = replay_sampler(&fx, NULL);
@@ -161,14 +155,13 @@ static void table_drop__old_handles_cannot_touch_the_next_table(void **state)
 	replay_end(&fx, &writer, &sampler);
 }
 
-static void table_drop__gives_its_space_back(void **state)
+TEST(table_drop__gives_its_space_back)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store_info info = { .size = sizeof(info) };
 	struct rlv_table_opts table = RLV_TABLE_OPTS_INIT;
 	struct rlv_store *store = NULL;
 
-	(void)state;
 	opts.pages = RLV_PAGES_SMALL;
 	opts.pool_bytes = 64 << 20;
 	table.columns = replay_obs_columns;
@@ -190,14 +183,13 @@ static void table_drop__gives_its_space_back(void **state)
 
 /* -------- slots -------- */
 
-static void handles__max_clients_are_the_most(void **state)
+TEST(handles__max_clients_are_the_most)
 {
 	const struct rlv_table_opts opts = { .max_clients = 3 };
 	struct replay_fixture fx;
 	struct rlv_writer *writers[3], *more = NULL;
 	struct rlv_sampler *sampler = NULL;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	for (uint32_t i = 0; i < 3; i++)
 		writers[i] = replay_writer(&fx, 1);
@@ -268,7 +260,7 @@ static int wait_child(pid_t pid)
 	return WEXITSTATUS(status);
 }
 
-static void fork__every_call_on_a_handle_gives_echild(void **state)
+TEST(fork__every_call_on_a_handle_gives_echild)
 {
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
@@ -276,7 +268,6 @@ static void fork__every_call_on_a_handle_gives_echild(void **state)
 	uint64_t key;
 	pid_t pid;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 20);
@@ -290,12 +281,11 @@ static void fork__every_call_on_a_handle_gives_echild(void **state)
 	replay_end(&fx, &writer, &sampler);
 }
 
-static void fork__a_child_can_close_what_it_inherited(void **state)
+TEST(fork__a_child_can_close_what_it_inherited)
 {
 	struct replay_fixture fx;
 	pid_t pid;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	pid = fork();
 	if (pid == 0)
@@ -305,12 +295,11 @@ static void fork__a_child_can_close_what_it_inherited(void **state)
 	replay_close(&fx);
 }
 
-static void fork__a_child_opens_a_store_of_its_own(void **state)
+TEST(fork__a_child_opens_a_store_of_its_own)
 {
 	struct replay_fixture fx;
 	pid_t pid;
 
-	(void)state;
 	replay_open(&fx, &plain);
 	pid = fork();
 	if (pid == 0) {
@@ -333,20 +322,7 @@ static void fork__a_child_opens_a_store_of_its_own(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(store_close__with_open_tables_gives_ebusy),
-		cmocka_unit_test(table_close__with_open_handles_gives_ebusy),
-		cmocka_unit_test(close__twice_is_a_no_op),
-		cmocka_unit_test(store_info__counts_tables_and_bytes),
-		cmocka_unit_test(table_drop__handles_on_it_get_estale),
-		cmocka_unit_test(table_drop__old_handles_cannot_touch_the_next_table),
-		cmocka_unit_test(table_drop__gives_its_space_back),
-		cmocka_unit_test(handles__max_clients_are_the_most),
-		cmocka_unit_test(fork__every_call_on_a_handle_gives_echild),
-		cmocka_unit_test(fork__a_child_can_close_what_it_inherited),
-		cmocka_unit_test(fork__a_child_opens_a_store_of_its_own),
-	};
 	if (test_skips_valgrind("forks"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

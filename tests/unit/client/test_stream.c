@@ -66,9 +66,8 @@ static struct row_tail tail_of(const struct rig *rig, const uint8_t *row)
 	return tail;
 }
 
-static void writer_room__first_block_begins_with_filler_rows(void **state)
+TEST(writer_room__first_block_begins_with_filler_rows)
 {
-	(void)state;
 	for (uint32_t reach = NODES_IN_PLACE; reach <= NODES_WIRE; reach++) {
 		struct rig *rig = open_rig(reach);
 		_Alignas(8) uint8_t row[4096];
@@ -88,9 +87,8 @@ static void writer_room__first_block_begins_with_filler_rows(void **state)
 	}
 }
 
-static void writer_room__next_block_repeats_the_last_rows(void **state)
+TEST(writer_room__next_block_repeats_the_last_rows)
 {
-	(void)state;
 	for (uint32_t reach = NODES_IN_PLACE; reach <= NODES_WIRE; reach++) {
 		struct rig *rig = open_rig(reach);
 		_Alignas(8) uint8_t last[HEAD][4096], row[4096];
@@ -128,11 +126,10 @@ static void expect_head(const struct rig *rig, const char *values)
 		assert_int_equal(rig->st->head[(size_t)i * rig->nx.desc.row_bytes], values[i]);
 }
 
-static void writer_keep_head__few_rows_push_the_oldest_out(void **state)
+TEST(writer_keep_head__few_rows_push_the_oldest_out)
 {
 	struct rig *rig = open_rig(NODES_WIRE);
 
-	(void)state;
 	rig->st->staged = 0;
 	fill_stage(rig, 'a', 9);
 	writer_keep_head(rig->writer, rig->st, 9);
@@ -148,9 +145,8 @@ static void writer_keep_head__few_rows_push_the_oldest_out(void **state)
 	close_rig(rig);
 }
 
-static void writer_drop_blocks__of_a_lost_shard_keeps_the_last_rows(void **state)
+TEST(writer_drop_blocks__of_a_lost_shard_keeps_the_last_rows)
 {
-	(void)state;
 	for (uint32_t reach = NODES_IN_PLACE; reach <= NODES_WIRE; reach++) {
 		struct rig *rig = open_rig(reach);
 		const struct access *acc;
@@ -175,13 +171,12 @@ static void writer_drop_blocks__of_a_lost_shard_keeps_the_last_rows(void **state
 	}
 }
 
-static void writer_seal_row__covers_all_but_the_seal(void **state)
+TEST(writer_seal_row__covers_all_but_the_seal)
 {
 	struct rig *rig = open_rig(NODES_WIRE);
 	uint32_t bytes = rig->nx.desc.row_bytes, crc;
 	_Alignas(8) uint8_t row[4096];
 
-	(void)state;
 	memset(row, 7, sizeof(row));
 	writer_seal_row(&rig->nx.desc, row);
 	crc = tail_of(rig, row).crc;
@@ -196,13 +191,5 @@ static void writer_seal_row__covers_all_but_the_seal(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(writer_room__first_block_begins_with_filler_rows),
-		cmocka_unit_test(writer_room__next_block_repeats_the_last_rows),
-		cmocka_unit_test(writer_keep_head__few_rows_push_the_oldest_out),
-		cmocka_unit_test(writer_drop_blocks__of_a_lost_shard_keeps_the_last_rows),
-		cmocka_unit_test(writer_seal_row__covers_all_but_the_seal),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -32,7 +32,7 @@ static struct rlv_table_opts usual(void)
 /* -------- the most columns -------- */
 
 /* Steps of 256 columns, every other one bfloat16, come back as they went in. */
-static void table__of_the_most_columns(void **state)
+TEST(table__of_the_most_columns)
 {
 	static struct rlv_column columns[RLV_MAX_COLUMNS];
 	static char names[RLV_MAX_COLUMNS][8];
@@ -47,7 +47,6 @@ static void table__of_the_most_columns(void **state)
 	struct rlv_writer *writer = NULL;
 	struct replay_fixture fx;
 
-	(void)state;
 	for (uint32_t c = 0; c < RLV_MAX_COLUMNS; c++) {
 		(void)snprintf(names[c], sizeof(names[c]), "c%u", c);
 		columns[c] = (struct rlv_column){ .name = names[c],
@@ -77,7 +76,7 @@ static void table__of_the_most_columns(void **state)
 
 /* -------- what is there -------- */
 
-static void table_info__says_what_was_asked_for(void **state)
+TEST(table_info__says_what_was_asked_for)
 {
 	const struct rlv_view views[] = {
 		{ .stack = 4, .n_step = 3, .alpha = 0.7, .eps = 0.01, .period = 2 },
@@ -95,7 +94,6 @@ static void table_info__says_what_was_asked_for(void **state)
 	struct rlv_table_info info;
 	struct replay_fixture fx;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	info = replay_info(fx.table);
 	assert_string_equal(info.name, "t");
@@ -129,13 +127,12 @@ static void table_info__says_what_was_asked_for(void **state)
 	replay_close(&fx);
 }
 
-static void table_create__defaults(void **state)
+TEST(table_create__defaults)
 {
 	const struct rlv_table_opts opts = { 0 };
 	struct rlv_table_info info;
 	struct replay_fixture fx;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	info = replay_info(fx.table);
 	assert_int_equal(info.n_views, 1);
@@ -148,14 +145,13 @@ static void table_create__defaults(void **state)
 	replay_close(&fx);
 }
 
-static void table_create__again_with_the_same_options_opens_it(void **state)
+TEST(table_create__again_with_the_same_options_opens_it)
 {
 	struct rlv_table_opts opts = usual();
 	struct rlv_store *store = open_store(0);
 	struct rlv_table *one = NULL, *two = NULL;
 	struct rlv_writer *writer = NULL;
 
-	(void)state;
 	assert_int_equal(rlv_table_create(store, "t", &opts, &one), 0);
 	assert_int_equal(rlv_table_create(store, "t", &opts, &two), 0);
 	assert_int_equal(rlv_writer_open(one, NULL, &writer), 0);
@@ -167,13 +163,12 @@ static void table_create__again_with_the_same_options_opens_it(void **state)
 	assert_int_equal(rlv_store_close(&store), 0);
 }
 
-static void table_create__other_signature_gives_eexist(void **state)
+TEST(table_create__other_signature_gives_eexist)
 {
 	struct rlv_table_opts opts = usual();
 	struct rlv_store *store = open_store(0);
 	struct rlv_table *one = NULL, *two = NULL;
 
-	(void)state;
 	assert_int_equal(rlv_table_create(store, "t", &opts, &one), 0);
 	opts.n_columns--;
 	replay_expect(rlv_table_create(store, "t", &opts, &two), -EEXIST, "table t");
@@ -186,18 +181,17 @@ static void table_create__other_signature_gives_eexist(void **state)
 	assert_int_equal(rlv_store_close(&store), 0);
 }
 
-static void table_open__no_such_table(void **state)
+TEST(table_open__no_such_table)
 {
 	struct rlv_store *store = open_store(0);
 	struct rlv_table *table = NULL;
 
-	(void)state;
 	replay_expect(rlv_table_open(store, "nope", &table), -ENOENT, "nope");
 	assert_null(table);
 	assert_int_equal(rlv_store_close(&store), 0);
 }
 
-static void store_tables__lists_names(void **state)
+TEST(store_tables__lists_names)
 {
 	struct rlv_table_opts opts = usual();
 	struct rlv_store *store = open_store(0);
@@ -205,7 +199,6 @@ static void store_tables__lists_names(void **state)
 	char names[2][RLV_NAME_BYTES];
 	size_t n = 2;
 
-	(void)state;
 	for (uint32_t i = 0; i < 3; i++) {
 		const char *name[] = { "a", "B-2", "c.3" };
 
@@ -222,7 +215,7 @@ static void store_tables__lists_names(void **state)
 	assert_int_equal(rlv_store_close(&store), 0);
 }
 
-static void two_tables__keys_of_one_are_refused_by_the_other(void **state)
+TEST(two_tables__keys_of_one_are_refused_by_the_other)
 {
 	struct rlv_table_opts opts = usual();
 	struct rlv_store *store = open_store(0);
@@ -232,7 +225,6 @@ static void two_tables__keys_of_one_are_refused_by_the_other(void **state)
 	const struct rlv_batch *batch;
 	const float td[4] = { 1, 1, 1, 1 };
 
-	(void)state;
 	replay_oracle_init(&a.oracle, true);
 	assert_int_equal(rlv_table_create(store, "a", &opts, &a.table), 0);
 	assert_int_equal(rlv_table_create(store, "b", &opts, &b.table), 0);
@@ -254,7 +246,7 @@ static void two_tables__keys_of_one_are_refused_by_the_other(void **state)
 
 /* -------- memory -------- */
 
-static void table_info__overhead_of_a_large_table(void **state)
+TEST(table_info__overhead_of_a_large_table)
 {
 	const struct rlv_view views[] = { { 0 }, { .selector = RLV_UNIFORM } };
 	const struct rlv_table_opts opts = {
@@ -263,7 +255,6 @@ static void table_info__overhead_of_a_large_table(void **state)
 	struct rlv_table_info info;
 	struct replay_fixture fx;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	info = replay_info(fx.table);
 	for (uint32_t v = 0; v < 2; v++)
@@ -271,7 +262,7 @@ static void table_info__overhead_of_a_large_table(void **state)
 	replay_close(&fx);
 }
 
-static void table_info__frames_per_step_of_atari(void **state)
+TEST(table_info__frames_per_step_of_atari)
 {
 	const struct rlv_column columns[] = {
 		{ .name = "frame",
@@ -293,7 +284,6 @@ static void table_info__frames_per_step_of_atari(void **state)
 	struct replay_fixture fx;
 	double frames, repeated;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	info = replay_info(fx.table);
 	frames = (double)info.rows_bytes / (84 * 84) / (1 << 20);
@@ -304,7 +294,7 @@ static void table_info__frames_per_step_of_atari(void **state)
 	replay_close(&fx);
 }
 
-static void table_create__full_pool_gives_enospc_and_leaves_nothing(void **state)
+TEST(table_create__full_pool_gives_enospc_and_leaves_nothing)
 {
 	struct rlv_store *store = open_store(16 << 20);
 	struct rlv_store_info after = { .size = sizeof(after) };
@@ -312,7 +302,6 @@ static void table_create__full_pool_gives_enospc_and_leaves_nothing(void **state
 	uint64_t used;
 	struct rlv_table *table = NULL, *small = NULL;
 
-	(void)state;
 	assert_int_equal(rlv_table_create(store, "small", &opts, &small), 0);
 	used = store_node_at(store, 0).used_bytes;
 	opts.capacity = 1 << 20;
@@ -329,18 +318,5 @@ static void table_create__full_pool_gives_enospc_and_leaves_nothing(void **state
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(table__of_the_most_columns),
-		cmocka_unit_test(table_info__says_what_was_asked_for),
-		cmocka_unit_test(table_create__defaults),
-		cmocka_unit_test(table_create__again_with_the_same_options_opens_it),
-		cmocka_unit_test(table_create__other_signature_gives_eexist),
-		cmocka_unit_test(table_open__no_such_table),
-		cmocka_unit_test(store_tables__lists_names),
-		cmocka_unit_test(two_tables__keys_of_one_are_refused_by_the_other),
-		cmocka_unit_test(table_info__overhead_of_a_large_table),
-		cmocka_unit_test(table_info__frames_per_step_of_atari),
-		cmocka_unit_test(table_create__full_pool_gives_enospc_and_leaves_nothing),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void distinct_keys(struct rlv_sampler *sampler, uint64_t *keys, uint32_t 
 
 static const struct rlv_view alpha_half = { .alpha = 0.5, .eps = 0.01 };
 
-static void sampler_update__stores_the_exact_power(void **state)
+TEST(sampler_update__stores_the_exact_power)
 {
 	static const float td[] = { 0, 1e-3f, 0.25f, 1, 3.5f, 100, 12345.678f };
 	uint64_t keys[7];
@@ -73,7 +73,6 @@ static void sampler_update__stores_the_exact_power(void **state)
 	struct rlv_sampler *sampler;
 	struct rlv_update_result result;
 
-	(void)state;
 	open_flat(&fx, &alpha_half, 40, 2);
 	sampler = replay_sampler(&fx, NULL);
 	distinct_keys(sampler, keys, 7);
@@ -91,7 +90,7 @@ static void sampler_update__stores_the_exact_power(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_update__sum_is_exact(void **state)
+TEST(sampler_update__sum_is_exact)
 {
 	float td[256];
 	struct replay_fixture fx;
@@ -100,7 +99,6 @@ static void sampler_update__sum_is_exact(void **state)
 	double sum = 0, want;
 	uint64_t keys[30];
 
-	(void)state;
 	open_flat(&fx, &alpha_half, 31, 2);
 	sampler = replay_sampler(&fx, NULL);
 	distinct_keys(sampler, keys, 30);
@@ -122,7 +120,7 @@ static void sampler_update__sum_is_exact(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_update__last_of_equal_keys_wins(void **state)
+TEST(sampler_update__last_of_equal_keys_wins)
 {
 	uint64_t keys[4];
 	const float td[4] = { 5, 7, 2, 3 };
@@ -130,7 +128,6 @@ static void sampler_update__last_of_equal_keys_wins(void **state)
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_flat(&fx, &alpha_half, 40, 1);
 	sampler = replay_sampler(&fx, NULL);
 	distinct_keys(sampler, keys, 2);
@@ -144,7 +141,7 @@ static void sampler_update__last_of_equal_keys_wins(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_update__more_keys_than_a_batch(void **state)
+TEST(sampler_update__more_keys_than_a_batch)
 {
 	struct rlv_sampler_opts opts = { .batch_size = 16 };
 	uint64_t keys[120];
@@ -153,7 +150,6 @@ static void sampler_update__more_keys_than_a_batch(void **state)
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler, *wide;
 
-	(void)state;
 	open_flat(&fx, &alpha_half, 40, 2);
 	wide = replay_sampler(&fx, NULL);
 	sampler = replay_sampler(&fx, &opts);
@@ -171,7 +167,7 @@ static void sampler_update__more_keys_than_a_batch(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_update__keys_of_overwritten_items_drop(void **state)
+TEST(sampler_update__keys_of_overwritten_items_drop)
 {
 	uint64_t keys[8];
 	const float td[8] = { 9, 9, 9, 9, 9, 9, 9, 9 };
@@ -181,7 +177,6 @@ static void sampler_update__keys_of_overwritten_items_drop(void **state)
 	struct rlv_writer *writer;
 	double before;
 
-	(void)state;
 	open_flat(&fx, &alpha_half, 100, 1);
 	sampler = replay_sampler(&fx, NULL);
 	distinct_keys(sampler, keys, 8);
@@ -199,7 +194,7 @@ static void sampler_update__keys_of_overwritten_items_drop(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_update__out_of_range_clamps_and_counts(void **state)
+TEST(sampler_update__out_of_range_clamps_and_counts)
 {
 	uint64_t keys[2];
 	const float td[2] = { 3.4e38f, 1 };
@@ -207,7 +202,6 @@ static void sampler_update__out_of_range_clamps_and_counts(void **state)
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_flat(&fx, &alpha_half, 40, 1);
 	sampler = replay_sampler(&fx, NULL);
 	distinct_keys(sampler, keys, 2);
@@ -221,7 +215,7 @@ static void sampler_update__out_of_range_clamps_and_counts(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_update__zero_stays_drawable(void **state)
+TEST(sampler_update__zero_stays_drawable)
 {
 	const struct rlv_view view = { .alpha = 1 };
 	uint64_t keys[39];
@@ -229,7 +223,6 @@ static void sampler_update__zero_stays_drawable(void **state)
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_flat(&fx, &view, 40, 1);
 	sampler = replay_sampler(&fx, NULL);
 	distinct_keys(sampler, keys, 39);
@@ -242,14 +235,13 @@ static void sampler_update__zero_stays_drawable(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_set_priorities__stores_them_as_they_are(void **state)
+TEST(sampler_set_priorities__stores_them_as_they_are)
 {
 	uint64_t keys[3];
 	const float priorities[3] = { 0.5f, 17.25f, 1000 };
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_flat(&fx, &alpha_half, 40, 1);
 	sampler = replay_sampler(&fx, NULL);
 	distinct_keys(sampler, keys, 3);
@@ -260,7 +252,7 @@ static void sampler_set_priorities__stores_them_as_they_are(void **state)
 	replay_close(&fx);
 }
 
-static void writer_append__new_items_take_the_running_maximum(void **state)
+TEST(writer_append__new_items_take_the_running_maximum)
 {
 	uint64_t keys[1];
 	const float td[1] = { 24 };
@@ -269,7 +261,6 @@ static void writer_append__new_items_take_the_running_maximum(void **state)
 	struct rlv_writer *writer;
 	double before;
 
-	(void)state;
 	open_flat(&fx, &alpha_half, 40, 2);
 	assert_true(fabs(replay_info(fx.table).views[0].priority_sum - 39) < 1e-3);
 	sampler = replay_sampler(&fx, NULL);
@@ -286,7 +277,7 @@ static void writer_append__new_items_take_the_running_maximum(void **state)
 	replay_close(&fx);
 }
 
-static void writer_append__given_td_errors_count_as_maximum_too(void **state)
+TEST(writer_append__given_td_errors_count_as_maximum_too)
 {
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &alpha_half };
 	const double td[3] = { 99.99, 0, 0 };
@@ -294,7 +285,6 @@ static void writer_append__given_td_errors_count_as_maximum_too(void **state)
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
-	(void)state;
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	assert_int_equal(replay_append(&fx, writer, &put), 0);
@@ -303,7 +293,7 @@ static void writer_append__given_td_errors_count_as_maximum_too(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_update__deferred_sums_follow_at_the_flush(void **state)
+TEST(sampler_update__deferred_sums_follow_at_the_flush)
 {
 	struct rlv_sampler_opts opts = { .defer_updates = 16 };
 	uint64_t keys[39];
@@ -311,7 +301,6 @@ static void sampler_update__deferred_sums_follow_at_the_flush(void **state)
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_flat(&fx, &alpha_half, 40, 1);
 	sampler = replay_sampler(&fx, &opts);
 	distinct_keys(sampler, keys, 39);
@@ -327,7 +316,7 @@ static void sampler_update__deferred_sums_follow_at_the_flush(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_update__of_a_uniform_view_is_refused(void **state)
+TEST(sampler_update__of_a_uniform_view_is_refused)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM };
 	uint64_t keys[2];
@@ -335,7 +324,6 @@ static void sampler_update__of_a_uniform_view_is_refused(void **state)
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
 
-	(void)state;
 	open_flat(&fx, &view, 40, 1);
 	sampler = replay_sampler(&fx, NULL);
 	distinct_keys(sampler, keys, 2);
@@ -344,7 +332,7 @@ static void sampler_update__of_a_uniform_view_is_refused(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_update__by_another_sampler(void **state)
+TEST(sampler_update__by_another_sampler)
 {
 	uint64_t keys[20];
 	float td[20];
@@ -352,7 +340,6 @@ static void sampler_update__by_another_sampler(void **state)
 	struct replay_fixture fx;
 	struct rlv_sampler *one, *two;
 
-	(void)state;
 	open_flat(&fx, &alpha_half, 40, 2);
 	one = replay_sampler(&fx, NULL);
 	two = replay_sampler(&fx, NULL);
@@ -401,71 +388,64 @@ static void refusal_expect(struct refusal *r, const char *word)
 	replay_close(&r->fx);
 }
 
-static void sampler_update__nan_is_refused(void **state)
+TEST(sampler_update__nan_is_refused)
 {
 	struct refusal r;
 
-	(void)state;
 	refusal_open(&r);
 	r.td[2] = NAN;
 	refusal_expect(&r, "[2]");
 }
 
-static void sampler_update__negative_is_refused(void **state)
+TEST(sampler_update__negative_is_refused)
 {
 	struct refusal r;
 
-	(void)state;
 	refusal_open(&r);
 	r.td[1] = -1e-6f;
 	refusal_expect(&r, "[1]");
 }
 
-static void sampler_update__infinite_is_refused(void **state)
+TEST(sampler_update__infinite_is_refused)
 {
 	struct refusal r;
 
-	(void)state;
 	refusal_open(&r);
 	r.td[2] = INFINITY;
 	refusal_expect(&r, "[2]");
 }
 
-static void sampler_update__key_of_another_table_is_refused(void **state)
+TEST(sampler_update__key_of_another_table_is_refused)
 {
 	struct refusal r;
 
-	(void)state;
 	refusal_open(&r);
 	r.keys[1] ^= 7ull << 56;
 	refusal_expect(&r, "keys[1]");
 }
 
-static void sampler_update__key_of_no_shard_is_refused(void **state)
+TEST(sampler_update__key_of_no_shard_is_refused)
 {
 	struct refusal r;
 
-	(void)state;
 	refusal_open(&r);
 	r.keys[2] |= 2ull << 46;
 	refusal_expect(&r, "keys[2]");
 }
 
-static void sampler_update__key_of_no_slot_is_refused(void **state)
+TEST(sampler_update__key_of_no_slot_is_refused)
 {
 	struct refusal r;
 
-	(void)state;
 	refusal_open(&r);
 	r.keys[2] |= 0xffffffull;
 	refusal_expect(&r, "keys[2]");
 }
 
-static void sampler_update__key_of_no_generation_is_refused(void **state)
+TEST(sampler_update__key_of_no_generation_is_refused)
 {
 	struct refusal r;
 
-	(void)state;
 	refusal_open(&r);
 	r.keys[0] &= ~(0x3fffffull << 24);
 	refusal_expect(&r, "keys[0]");
@@ -473,27 +453,5 @@ static void sampler_update__key_of_no_generation_is_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sampler_update__stores_the_exact_power),
-		cmocka_unit_test(sampler_update__sum_is_exact),
-		cmocka_unit_test(sampler_update__last_of_equal_keys_wins),
-		cmocka_unit_test(sampler_update__more_keys_than_a_batch),
-		cmocka_unit_test(sampler_update__keys_of_overwritten_items_drop),
-		cmocka_unit_test(sampler_update__out_of_range_clamps_and_counts),
-		cmocka_unit_test(sampler_update__zero_stays_drawable),
-		cmocka_unit_test(sampler_set_priorities__stores_them_as_they_are),
-		cmocka_unit_test(writer_append__new_items_take_the_running_maximum),
-		cmocka_unit_test(writer_append__given_td_errors_count_as_maximum_too),
-		cmocka_unit_test(sampler_update__deferred_sums_follow_at_the_flush),
-		cmocka_unit_test(sampler_update__of_a_uniform_view_is_refused),
-		cmocka_unit_test(sampler_update__by_another_sampler),
-		cmocka_unit_test(sampler_update__nan_is_refused),
-		cmocka_unit_test(sampler_update__negative_is_refused),
-		cmocka_unit_test(sampler_update__infinite_is_refused),
-		cmocka_unit_test(sampler_update__key_of_another_table_is_refused),
-		cmocka_unit_test(sampler_update__key_of_no_shard_is_refused),
-		cmocka_unit_test(sampler_update__key_of_no_slot_is_refused),
-		cmocka_unit_test(sampler_update__key_of_no_generation_is_refused),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -25,24 +25,21 @@ static void refuse(const char *text, const char *word)
 	assert_int_equal(uri.port, 99);
 }
 
-static void uri_parse__embed(void **state)
+TEST(uri_parse__embed)
 {
-	(void)state;
 	expect("embed:", URI_EMBED, "", 0);
 	expect("embed:pool.rlv", URI_EMBED, "pool.rlv", 0);
 	expect("embed:a:b/c", URI_EMBED, "a:b/c", 0);
 }
 
-static void uri_parse__shm(void **state)
+TEST(uri_parse__shm)
 {
-	(void)state;
 	expect("shm:demo", URI_SHM, "demo", 0);
 	expect("shm:A_b-3.x", URI_SHM, "A_b-3.x", 0);
 }
 
-static void uri_parse__tcp(void **state)
+TEST(uri_parse__tcp)
 {
-	(void)state;
 	expect("relive://host:1234", URI_TCP, "host", 1234);
 	expect("relive://host", URI_TCP, "host", 7117);
 	expect("relive://[::1]:99", URI_TCP, "::1", 99);
@@ -50,9 +47,8 @@ static void uri_parse__tcp(void **state)
 	expect("relive://10.0.0.1:65535", URI_TCP, "10.0.0.1", 65535);
 }
 
-static void uri_parse__unknown_scheme(void **state)
+TEST(uri_parse__unknown_scheme)
 {
-	(void)state;
 	refuse("", "unknown scheme");
 	refuse("embed", "unknown scheme");
 	refuse("http://host", "unknown scheme");
@@ -60,15 +56,13 @@ static void uri_parse__unknown_scheme(void **state)
 	refuse("EMBED:", "unknown scheme");
 }
 
-static void uri_parse__null(void **state)
+TEST(uri_parse__null)
 {
-	(void)state;
 	refuse(NULL, "NULL");
 }
 
-static void uri_parse__bad_store_name(void **state)
+TEST(uri_parse__bad_store_name)
 {
-	(void)state;
 	refuse("shm:", "name");
 	refuse("shm:../x", "name");
 	refuse("shm:a/b", "name");
@@ -77,9 +71,8 @@ static void uri_parse__bad_store_name(void **state)
 	refuse("shm:1234567890123456789012345678901234567890123456789", "name");
 }
 
-static void uri_parse__bad_host_or_port(void **state)
+TEST(uri_parse__bad_host_or_port)
 {
-	(void)state;
 	refuse("relive://", "bad host");
 	refuse("relive://:80", "bad host");
 	refuse("relive://a/b:80", "bad host");
@@ -93,11 +86,10 @@ static void uri_parse__bad_host_or_port(void **state)
 	refuse("relive://[::1]x", "bad port");
 }
 
-static void uri_parse__length_limit(void **state)
+TEST(uri_parse__length_limit)
 {
 	char text[URI_TEXT_BYTES + 8];
 
-	(void)state;
 	memset(text, 'x', sizeof(text));
 	memcpy(text, "embed:", 6);
 	text[URI_TEXT_BYTES - 1] = '\0';
@@ -109,15 +101,5 @@ static void uri_parse__length_limit(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(uri_parse__embed),
-		cmocka_unit_test(uri_parse__shm),
-		cmocka_unit_test(uri_parse__tcp),
-		cmocka_unit_test(uri_parse__unknown_scheme),
-		cmocka_unit_test(uri_parse__null),
-		cmocka_unit_test(uri_parse__bad_store_name),
-		cmocka_unit_test(uri_parse__bad_host_or_port),
-		cmocka_unit_test(uri_parse__length_limit),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -87,18 +87,16 @@ static void check_warning(enum nodes_reach reach)
 	close_rig(rig);
 }
 
-static void sampler_watch__warns_after_two_seconds(void **state)
+TEST(sampler_watch__warns_after_two_seconds)
 {
-	(void)state;
 	check_warning(NODES_IN_PLACE);
 	check_warning(NODES_WIRE);
 }
 
-static void sampler_watch__warns_once_a_minute(void **state)
+TEST(sampler_watch__warns_once_a_minute)
 {
 	struct rig *rig = open_rig(NODES_IN_PLACE);
 
-	(void)state;
 	for (uint32_t i = 0; i < 3; i++) {
 		rig->watch = (struct rlv_watch)RLV_WATCH_INIT;
 		assert_int_equal(after(rig, 0), 0);
@@ -131,18 +129,16 @@ static void check_progress(enum nodes_reach reach)
 	close_rig(rig);
 }
 
-static void sampler_watch__every_row_is_progress(void **state)
+TEST(sampler_watch__every_row_is_progress)
 {
-	(void)state;
 	check_progress(NODES_IN_PLACE);
 	check_progress(NODES_WIRE);
 }
 
-static void sampler_watch__looks_at_once_when_asked(void **state)
+TEST(sampler_watch__looks_at_once_when_asked)
 {
 	struct rig *rig = open_rig(NODES_IN_PLACE);
 
-	(void)state;
 	assert_int_equal(after(rig, 0), 0);
 	rig->watch.looked_ns = 0;
 	assert_int_equal(after(rig, 0), 0);
@@ -150,12 +146,11 @@ static void sampler_watch__looks_at_once_when_asked(void **state)
 	close_rig(rig);
 }
 
-static void sampler_watch__while_the_counts_are_away(void **state)
+TEST(sampler_watch__while_the_counts_are_away)
 {
 	struct rig *rig = open_rig(NODES_WIRE);
 	const struct rlv_batch *batch;
 
-	(void)state;
 	nodes_cut(&rig->nx, rig->nx.control, 1);
 	replay_expect(rlv_sampler_sample(rig->sampler, 4, 0, &batch), -EHOSTDOWN, NULL);
 	assert_int_equal(after(rig, 0), 0);
@@ -166,12 +161,11 @@ static void sampler_watch__while_the_counts_are_away(void **state)
 	close_rig(rig);
 }
 
-static void watch__wrong_arguments(void **state)
+TEST(watch__wrong_arguments)
 {
 	struct rig *rig = open_rig(NODES_IN_PLACE);
 	struct rlv_watch none = { 0 };
 
-	(void)state;
 	replay_expect(rlv_sampler_watch(NULL, 1, &rig->watch), -EINVAL, "sampler");
 	replay_expect(rlv_sampler_watch(rig->sampler, 1, NULL), -EINVAL, "watch is NULL");
 	replay_expect(rlv_sampler_watch(rig->sampler, 1, &none), -EINVAL, "_INIT macro");
@@ -190,13 +184,12 @@ static void open_stalling(struct replay_fixture *fx, const struct rlv_view *view
 	fx->store->stall_ns = 20 * MS;
 }
 
-static void sampler_sample__gives_up_where_all_stalls(void **state)
+TEST(sampler_sample__gives_up_where_all_stalls)
 {
 	const struct rlv_batch *batch;
 	struct rlv_sampler *sampler;
 	struct replay_fixture fx;
 
-	(void)state;
 	open_stalling(&fx, &late_view);
 	sampler = replay_sampler(&fx, NULL);
 	replay_expect(rlv_sampler_sample(sampler, 4, RLV_TIMEOUT_STALL, &batch), -ETIMEDOUT,
@@ -206,13 +199,12 @@ static void sampler_sample__gives_up_where_all_stalls(void **state)
 	replay_close(&fx);
 }
 
-static void sampler_sample__with_a_timeout_goes_on_where_all_stalls(void **state)
+TEST(sampler_sample__with_a_timeout_goes_on_where_all_stalls)
 {
 	const struct rlv_batch *batch;
 	struct rlv_sampler *sampler;
 	struct replay_fixture fx;
 
-	(void)state;
 	open_stalling(&fx, &late_view);
 	sampler = replay_sampler(&fx, NULL);
 	replay_expect(rlv_sampler_sample(sampler, 4, 100 * MS, &batch), -ETIMEDOUT,
@@ -249,7 +241,7 @@ static void check_append(const struct rlv_view *view, const char *waits_for, int
 	replay_close(&fx);
 }
 
-static void writer_append__gives_up_where_all_stalls(void **state)
+TEST(writer_append__gives_up_where_all_stalls)
 {
 	const struct rlv_view full = { .selector = RLV_FIFO,
 				       .max_times_sampled = 1,
@@ -258,7 +250,6 @@ static void writer_append__gives_up_where_all_stalls(void **state)
 					  .max_times_sampled = 1,
 					  .limiter = rlv_limiter_queue(15000) };
 
-	(void)state;
 	check_append(&full,
 		     "the limiter of view 0 of table t waits for 1 more sample (10 items inserted, "
 		     "0 sampled; samples_per_insert 1, max_diff 10)",
@@ -268,16 +259,5 @@ static void writer_append__gives_up_where_all_stalls(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sampler_watch__warns_after_two_seconds),
-		cmocka_unit_test(sampler_watch__warns_once_a_minute),
-		cmocka_unit_test(sampler_watch__every_row_is_progress),
-		cmocka_unit_test(sampler_watch__looks_at_once_when_asked),
-		cmocka_unit_test(sampler_watch__while_the_counts_are_away),
-		cmocka_unit_test(watch__wrong_arguments),
-		cmocka_unit_test(sampler_sample__gives_up_where_all_stalls),
-		cmocka_unit_test(sampler_sample__with_a_timeout_goes_on_where_all_stalls),
-		cmocka_unit_test(writer_append__gives_up_where_all_stalls),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

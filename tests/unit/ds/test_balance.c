@@ -77,37 +77,35 @@ static void take(uint32_t n)
 	assert_int_equal(access_leave(&acc), 0);
 }
 
-static void balance__counts_items_that_their_writer_did_not(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(balance__counts_items_that_their_writer_did_not)
 {
-	(void)state;
 	assert_int_equal(balance(), -(int64_t)items);
 	expect_words(items, 0);
 	assert_int_equal(limiter_try_sample(&lim, items), 0);
 }
 
-static void balance__counts_items_that_the_dead_took(void **state)
+CASE(balance__counts_items_that_the_dead_took)
 {
-	(void)state;
 	(void)balance();
 	take(5);
 	assert_int_equal(balance(), 5);
 	expect_words(items, 5);
 }
 
-static void balance__what_is_right_stays(void **state)
+CASE(balance__what_is_right_stays)
 {
-	(void)state;
 	(void)balance();
 	assert_int_equal(balance(), 0);
 	expect_words(items, 0);
 }
 
 /* What a kill gave back twice. */
-static void balance__takes_slack_away(void **state)
+CASE(balance__takes_slack_away)
 {
 	uint64_t old;
 
-	(void)state;
 	(void)balance();
 	assert_int_equal(transport_faa_word(fx.shard->part.limits,
 					    shard_limits_off(fx.shard, 0) +
@@ -118,11 +116,10 @@ static void balance__takes_slack_away(void **state)
 	expect_words(items, 0);
 }
 
-static void balance__somebody_in_a_call_gives_eagain(void **state)
+CASE(balance__somebody_in_a_call_gives_eagain)
 {
 	int64_t moved = 1234;
 
-	(void)state;
 	assert_int_equal(limiter_try_insert(&lim, 3), 0);
 	assert_int_equal(balance_view(&fx.shard, 1, 0, &moved), -EAGAIN);
 	assert_int_equal(moved, 1234);
@@ -130,20 +127,18 @@ static void balance__somebody_in_a_call_gives_eagain(void **state)
 	assert_int_equal(balance(), -(int64_t)items);
 }
 
-static void balance__sums_that_wait_for_a_rebuild_give_eagain(void **state)
+CASE(balance__sums_that_wait_for_a_rebuild_give_eagain)
 {
 	int64_t moved;
 
-	(void)state;
 	assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
 	assert_int_equal(balance_view(&fx.shard, 1, 0, &moved), -EAGAIN);
 }
 
-static void balance_applies__to_queues_only(void **state)
+TEST(balance_applies__to_queues_only)
 {
 	struct view_desc view = { .max_times_sampled = 1, .limit = { .spi = 1 << LIMIT_SPI_BITS } };
 
-	(void)state;
 	assert_true(balance_applies(&view));
 	view.limit.max_diff = INT64_MAX;
 	assert_false(balance_applies(&view));
@@ -152,19 +147,7 @@ static void balance_applies__to_queues_only(void **state)
 	assert_false(balance_applies(&view));
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(balance__counts_items_that_their_writer_did_not),
-		TEST(balance__counts_items_that_the_dead_took),
-		TEST(balance__what_is_right_stays),
-		TEST(balance__takes_slack_away),
-		TEST(balance__somebody_in_a_call_gives_eagain),
-		TEST(balance__sums_that_wait_for_a_rebuild_give_eagain),
-		cmocka_unit_test(balance_applies__to_queues_only),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

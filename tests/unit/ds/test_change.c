@@ -145,15 +145,16 @@ static void close_block(struct side *s)
 	assert_int_equal(access_flush(&s->acc), 0);
 }
 
+#define CASE(fn) TEST_WITH(fn, setup, teardown)
+
 /* -------- publish -------- */
 
-static void change_publish__rows_and_all_views_are_one_phase(void **state)
+CASE(change_publish__rows_and_all_views_are_one_phase)
 {
 	struct side *s = &sides[0];
 	struct shard_change change;
 	uint64_t before;
 
-	(void)state;
 	claim(s);
 	change = items(s, 20, 500);
 	before = phases();
@@ -171,12 +172,11 @@ static void change_publish__rows_and_all_views_are_one_phase(void **state)
 	assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
 }
 
-static void change_publish__two_nodes_are_one_phase(void **state)
+CASE(change_publish__two_nodes_are_one_phase)
 {
 	struct shard_change changes[2];
 	uint64_t before;
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		claim(&sides[i]);
 		changes[i] = items(&sides[i], 30, 100);
@@ -190,7 +190,7 @@ static void change_publish__two_nodes_are_one_phase(void **state)
 	}
 }
 
-static void change_publish__more_than_a_vector_is_one_phase(void **state)
+CASE(change_publish__more_than_a_vector_is_one_phase)
 {
 	const struct shard_fixture_opts opts = { .capacity = 16384, .block = 512, .views = 3 };
 	struct side *s = &sides[0];
@@ -210,12 +210,11 @@ static void change_publish__more_than_a_vector_is_one_phase(void **state)
 	assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
 }
 
-static void change_publish__another_generation_is_a_fence(void **state)
+CASE(change_publish__another_generation_is_a_fence)
 {
 	struct side *s = &sides[0];
 	struct shard_change change;
 
-	(void)state;
 	claim(s);
 	change = items(s, 5, 100);
 	shard_fixture_store(&s->fx, shard_leaf_off(s->fx.shard, 1, s->ops[1][2].slot),
@@ -227,13 +226,12 @@ static void change_publish__another_generation_is_a_fence(void **state)
 
 /* -------- update and take -------- */
 
-static void change_update__costs_a_phase_as_seen_and_two_unseen(void **state)
+CASE(change_update__costs_a_phase_as_seen_and_two_unseen)
 {
 	struct side *s = &sides[0];
 	struct shard_change change;
 	uint64_t before;
 
-	(void)state;
 	publish_all(s, 100);
 	change = items(s, 25, 900);
 	change.n_rows = 0;
@@ -253,12 +251,11 @@ static void change_update__costs_a_phase_as_seen_and_two_unseen(void **state)
 	assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
 }
 
-static void change_update__says_what_became_of_each(void **state)
+CASE(change_update__says_what_became_of_each)
 {
 	struct side *s = &sides[0];
 	struct shard_change change;
 
-	(void)state;
 	publish_all(s, 100);
 	change = items(s, 3, 900);
 	change.n_rows = 0;
@@ -273,13 +270,12 @@ static void change_update__says_what_became_of_each(void **state)
 	assert_int_equal(change_update(&change, 1), -ERANGE);
 }
 
-static void change_update__maxima_are_raised_by_what_was_stored(void **state)
+CASE(change_update__maxima_are_raised_by_what_was_stored)
 {
 	struct side *s = &sides[0];
 	struct shard_change change;
 	uint64_t most = 0;
 
-	(void)state;
 	publish_all(s, 100);
 	change = items(s, 3, 1u << 22);
 	change.n_rows = 0;
@@ -295,12 +291,11 @@ static void change_update__maxima_are_raised_by_what_was_stored(void **state)
 }
 
 /* Another client was faster: the word found is smaller than ours, so it is tried again. */
-static void change_update__a_maximum_that_moved_is_raised_by_the_next_call(void **state)
+CASE(change_update__a_maximum_that_moved_is_raised_by_the_next_call)
 {
 	struct side *s = &sides[0];
 	uint64_t most = 0;
 
-	(void)state;
 	publish_all(s, 100);
 	assert_int_equal(access_enter(&s->acc), 0);
 	assert_int_equal(access_raise_max(&s->acc, 0, 5u << 20), 0);
@@ -312,13 +307,12 @@ static void change_update__a_maximum_that_moved_is_raised_by_the_next_call(void 
 	assert_int_equal(most, 5u << 20);
 }
 
-static void change_consume__each_item_once(void **state)
+CASE(change_consume__each_item_once)
 {
 	struct side *s = &sides[0];
 	struct shard_change change;
 	uint64_t before;
 
-	(void)state;
 	publish_all(s, 100);
 	change = items(s, 10, 0);
 	change.n_rows = 0;
@@ -345,12 +339,11 @@ static uint64_t pin(const struct side *s)
 				     part_page_off(&s->fx.shard->part, ME - 1));
 }
 
-static void access_leave__is_idle_when_the_additions_are_done(void **state)
+CASE(access_leave__is_idle_when_the_additions_are_done)
 {
 	struct side *s = &sides[0];
 	bool late = false;
 
-	(void)state;
 	for (uint32_t i = 0; i < 200; i++) {
 		publish_all(s, 100);
 		/* Whenever the pin is gone, so are the deltas. */
@@ -366,13 +359,12 @@ static void access_leave__is_idle_when_the_additions_are_done(void **state)
 	assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
 }
 
-static void access_enter__a_lost_addition_makes_the_shard_dirty(void **state)
+CASE(access_enter__a_lost_addition_makes_the_shard_dirty)
 {
 	const struct fault_plan plan = { .unknown_rate = 65536, .unknown = FAULT_UNKNOWN_NOT_DONE };
 	struct side *s = &sides[0];
 	uint64_t before = dirty(s);
 
-	(void)state;
 	publish_all(s, 100);
 	fault_set(s->fault, &plan);
 	assert_int_equal(transport_order(s->conn.tr), 0); /* now the additions are lost */
@@ -396,11 +388,10 @@ static void pass(struct side *s)
 }
 
 /* The view is some epochs old, and nobody asked: the tags say so. */
-static void change__after_rebuilds_finds_its_epoch_by_the_tags(void **state)
+CASE(change__after_rebuilds_finds_its_epoch_by_the_tags)
 {
 	struct side *s = &sides[0];
 
-	(void)state;
 	for (uint32_t passes = 0; passes < 6; passes++) {
 		struct shard_change change;
 
@@ -426,13 +417,12 @@ static void set_mode(struct side *s, enum epoch_mode mode)
 }
 
 /* A dual view proves nothing later: it is read again behind the pin, which is a phase. */
-static void change__a_dual_view_is_read_again(void **state)
+CASE(change__a_dual_view_is_read_again)
 {
 	struct side *s = &sides[0];
 	struct shard_change change;
 	uint64_t before;
 
-	(void)state;
 	publish_all(s, 100);
 	set_mode(s, EPOCH_DUAL);
 	assert_int_equal(epoch_refresh(&s->acc.epoch), 0);
@@ -450,12 +440,11 @@ static void change__a_dual_view_is_read_again(void **state)
 
 /* -------- lost connections -------- */
 
-static void change_update__one_lost_node_spoils_no_other(void **state)
+CASE(change_update__one_lost_node_spoils_no_other)
 {
 	const struct fault_plan plan = { .cut_at = 1 };
 	struct shard_change changes[2];
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		publish_all(&sides[i], 100);
 		changes[i] = items(&sides[i], 30, 300);
@@ -475,13 +464,12 @@ static void change_update__one_lost_node_spoils_no_other(void **state)
 }
 
 /* Whatever operation fails: what may be wrong then is known to be. */
-static void change__any_failed_operation_leaves_sums_exact_or_the_shard_dirty(void **state)
+CASE(change__any_failed_operation_leaves_sums_exact_or_the_shard_dirty)
 {
 	struct side *s = &sides[0];
 	uint32_t failed = 0;
 	int ret = -1;
 
-	(void)state;
 	publish_all(s, 100);
 	assert_int_equal(access_flush(&s->acc), 0);
 	for (uint64_t n = 1; ret; n++) {
@@ -508,27 +496,7 @@ static void change__any_failed_operation_leaves_sums_exact_or_the_shard_dirty(vo
 	assert_true(failed > 80);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(change_publish__rows_and_all_views_are_one_phase),
-		TEST(change_publish__two_nodes_are_one_phase),
-		TEST(change_publish__more_than_a_vector_is_one_phase),
-		TEST(change_publish__another_generation_is_a_fence),
-		TEST(change_update__costs_a_phase_as_seen_and_two_unseen),
-		TEST(change_update__says_what_became_of_each),
-		TEST(change_update__maxima_are_raised_by_what_was_stored),
-		TEST(change_update__a_maximum_that_moved_is_raised_by_the_next_call),
-		TEST(change_consume__each_item_once),
-		TEST(access_leave__is_idle_when_the_additions_are_done),
-		TEST(access_enter__a_lost_addition_makes_the_shard_dirty),
-		TEST(change__after_rebuilds_finds_its_epoch_by_the_tags),
-		TEST(change__a_dual_view_is_read_again),
-		TEST(change_update__one_lost_node_spoils_no_other),
-		TEST(change__any_failed_operation_leaves_sums_exact_or_the_shard_dirty),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -114,7 +114,7 @@ static void exact_probabilities(const struct rig *rig, double *p)
 		p[i] = (double)rig->priorities[i] / (double)rig->total;
 }
 
-static void sumtree_draw__follows_priorities(void **state)
+TEST(sumtree_draw__follows_priorities)
 {
 	static const struct draw_opts kinds[] = { { .stratified = false }, { .stratified = true } };
 	uint64_t seed = test_seed("draw statistics", 20);
@@ -122,7 +122,6 @@ static void sumtree_draw__follows_priorities(void **state)
 	struct tally tally;
 	struct rig rig;
 
-	(void)state;
 	for (uint32_t i = 0; i < 4; i++) {
 		open_rig(&rig, i & 1, seed);
 		exact_probabilities(&rig, p);
@@ -133,13 +132,12 @@ static void sumtree_draw__follows_priorities(void **state)
 }
 
 /* The test above can fail: another distribution is told apart. */
-static void sumtree_draw__other_priorities_are_told_apart(void **state)
+TEST(sumtree_draw__other_priorities_are_told_apart)
 {
 	static double p[LEAVES];
 	struct tally tally;
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, 1);
 	exact_probabilities(&rig, p);
 	for (uint32_t i = 0; i < LEAVES; i++) /* by a sixth */
@@ -149,14 +147,13 @@ static void sumtree_draw__other_priorities_are_told_apart(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_draw__strata_have_equal_mass(void **state)
+TEST(sumtree_draw__strata_have_equal_mass)
 {
 	const struct draw_opts opts = { .stratified = true };
 	uint64_t before[LEAVES + 1] = { 0 };
 	struct rng rng;
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, 3);
 	rng_seed(&rng, 4, 0);
 	for (uint32_t i = 0; i < LEAVES; i++)
@@ -175,13 +172,12 @@ static void sumtree_draw__strata_have_equal_mass(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_draw__ranks_share_the_strata(void **state)
+TEST(sumtree_draw__ranks_share_the_strata)
 {
 	uint64_t before[LEAVES + 1] = { 0 };
 	struct rng rng;
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, 3);
 	rng_seed(&rng, 4, 0);
 	for (uint32_t i = 0; i < LEAVES; i++)
@@ -264,12 +260,11 @@ static void expect_drifted(struct rig *rig, uint64_t seed)
 	assert_true(chi_square(&tally, p) < Z_MAX);
 }
 
-static void sumtree_draw__drifted_sums_report_true_probabilities(void **state)
+TEST(sumtree_draw__drifted_sums_report_true_probabilities)
 {
 	uint64_t seed = test_seed("drifted draws", 31);
 	struct rig rig;
 
-	(void)state;
 	for (uint32_t i = 0; i < 2; i++) {
 		open_rig(&rig, i, seed);
 		drift(&rig, 1, 3, 50000);
@@ -281,12 +276,11 @@ static void sumtree_draw__drifted_sums_report_true_probabilities(void **state)
 	}
 }
 
-static void sumtree_draw__negative_sums_count_as_nothing(void **state)
+TEST(sumtree_draw__negative_sums_count_as_nothing)
 {
 	uint64_t seed = test_seed("negative draws", 32);
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, seed);
 	drift(&rig, 1, 3, -5000000);
 	drift(&rig, 2, 5, -50000000);
@@ -295,12 +289,11 @@ static void sumtree_draw__negative_sums_count_as_nothing(void **state)
 }
 
 /* Sums say that there is something where every leaf is dead: such draws begin again. */
-static void sumtree_draw__dead_nodes_are_left_for_live_ones(void **state)
+TEST(sumtree_draw__dead_nodes_are_left_for_live_ones)
 {
 	uint64_t seed = test_seed("dead draws", 33);
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, seed);
 	for (uint32_t i = 64; i < 128; i++) {
 		rig.priorities[i] = 0;
@@ -310,13 +303,12 @@ static void sumtree_draw__dead_nodes_are_left_for_live_ones(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_draw__only_dead_leaves_give_enodata(void **state)
+TEST(sumtree_draw__only_dead_leaves_give_enodata)
 {
 	const struct draw_opts opts = { .stratified = true };
 	struct rng rng;
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, 1);
 	rng_seed(&rng, 1, 0);
 	for (uint32_t i = 0; i < LEAVES; i++)
@@ -330,7 +322,7 @@ static void sumtree_draw__only_dead_leaves_give_enodata(void **state)
 }
 
 /* One quantum beside nearly everything: it has its chance, and nobody else's. */
-static void sumtree_draw__extreme_priorities(void **state)
+TEST(sumtree_draw__extreme_priorities)
 {
 	const struct leaf_run run = { 0, LEAVES, 1 };
 	uint64_t priorities[LEAVES] = { 0 };
@@ -338,7 +330,6 @@ static void sumtree_draw__extreme_priorities(void **state)
 	struct tree_handle h;
 	struct rng rng;
 
-	(void)state;
 	tree_fixture_open(&fx, LEAVES, fanout);
 	tree_handle_open(&h, &fx, 0, true, NULL);
 	priorities[0] = 1;
@@ -358,17 +349,5 @@ static void sumtree_draw__extreme_priorities(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sumtree_draw__follows_priorities),
-		cmocka_unit_test(sumtree_draw__other_priorities_are_told_apart),
-		cmocka_unit_test(sumtree_draw__strata_have_equal_mass),
-		cmocka_unit_test(sumtree_draw__ranks_share_the_strata),
-		cmocka_unit_test(sumtree_draw__drifted_sums_report_true_probabilities),
-		cmocka_unit_test(sumtree_draw__negative_sums_count_as_nothing),
-		cmocka_unit_test(sumtree_draw__dead_nodes_are_left_for_live_ones),
-		cmocka_unit_test(sumtree_draw__only_dead_leaves_give_enodata),
-		cmocka_unit_test(sumtree_draw__extreme_priorities),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

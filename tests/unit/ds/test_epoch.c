@@ -64,9 +64,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void epoch_enter__promises_the_epoch_of_the_shard(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(epoch_enter__promises_the_epoch_of_the_shard)
 {
-	(void)state;
 	set_epoch(7, EPOCH_DUAL);
 	assert_int_equal(pin(), SLOT_IDLE);
 	assert_int_equal(epoch_enter(&ep), 0);
@@ -75,18 +76,16 @@ static void epoch_enter__promises_the_epoch_of_the_shard(void **state)
 	assert_int_equal(ep.mode, EPOCH_DUAL);
 }
 
-static void epoch_enter__again_sees_a_new_mode(void **state)
+CASE(epoch_enter__again_sees_a_new_mode)
 {
-	(void)state;
 	assert_int_equal(epoch_enter(&ep), 0);
 	set_epoch(0, EPOCH_DUAL);
 	assert_int_equal(epoch_enter(&ep), 0);
 	assert_int_equal(ep.mode, EPOCH_DUAL);
 }
 
-static void epoch_enter__again_under_a_new_epoch_is_stale(void **state)
+CASE(epoch_enter__again_under_a_new_epoch_is_stale)
 {
-	(void)state;
 	assert_int_equal(epoch_enter(&ep), 0);
 	set_epoch(1, EPOCH_NORMAL);
 	assert_int_equal(epoch_enter(&ep), -ESTALE);
@@ -97,9 +96,8 @@ static void epoch_enter__again_under_a_new_epoch_is_stale(void **state)
 	assert_int_equal(pin(), 1);
 }
 
-static void epoch_enter__after_a_refresh_is_still_stale(void **state)
+CASE(epoch_enter__after_a_refresh_is_still_stale)
 {
-	(void)state;
 	assert_int_equal(epoch_enter(&ep), 0);
 	set_epoch(1, EPOCH_NORMAL);
 	assert_int_equal(epoch_refresh(&ep), 0);
@@ -108,49 +106,44 @@ static void epoch_enter__after_a_refresh_is_still_stale(void **state)
 	assert_int_equal(epoch_enter(&ep), -ESTALE);
 }
 
-static void epoch_leave__is_idle(void **state)
+CASE(epoch_leave__is_idle)
 {
-	(void)state;
 	assert_int_equal(epoch_enter(&ep), 0);
 	assert_int_equal(epoch_leave(&ep), 0);
 	assert_int_equal(pin(), SLOT_IDLE);
 	assert_int_equal(epoch_leave(&ep), 0);
 }
 
-static void epoch_read__announces_nothing(void **state)
+CASE(epoch_read__announces_nothing)
 {
-	(void)state;
 	set_epoch(9, EPOCH_NORMAL);
 	assert_int_equal(epoch_read(&ep), 0);
 	assert_int_equal(ep.number, 9);
 	assert_int_equal(pin(), SLOT_IDLE);
 }
 
-static void epoch_enter__without_a_slot_is_refused(void **state)
+CASE(epoch_enter__without_a_slot_is_refused)
 {
-	(void)state;
 	epoch_init(&ep, &fx.shard->part, 0);
 	assert_int_equal(epoch_enter(&ep), -EINVAL);
 	assert_int_equal(epoch_read(&ep), 0);
 }
 
-static void epoch_enter__counts_no_phase_on_an_addressable_region(void **state)
+CASE(epoch_enter__counts_no_phase_on_an_addressable_region)
 {
 	uint64_t before = fx.conn.tr->stats.phases;
 
-	(void)state;
 	assert_int_equal(epoch_enter(&ep), 0);
 	assert_int_equal(epoch_leave(&ep), 0);
 	assert_int_equal(fx.conn.tr->stats.phases, before);
 }
 
-static void epoch_enter__over_a_wire_is_calls(void **state)
+CASE(epoch_enter__over_a_wire_is_calls)
 {
 	struct memory_transport wire;
 	int entered, left;
 	uint64_t seen;
 
-	(void)state;
 	set_epoch(5, EPOCH_NORMAL);
 	wire_open(&wire);
 	init_over(&wire);
@@ -176,12 +169,11 @@ static int write_after_a_pass(struct transport *tr, struct transport_wr *wrs, si
 	return plain_ops->submit(tr, wrs, n, order, ticket_out);
 }
 
-static void epoch_enter__the_epoch_moves_while_it_announces(void **state)
+CASE(epoch_enter__the_epoch_moves_while_it_announces)
 {
 	struct memory_transport wire;
 	struct transport_ops ops;
 
-	(void)state;
 	wire_open(&wire);
 	plain_ops = wire.tr.ops;
 	ops = *plain_ops;
@@ -196,11 +188,10 @@ static void epoch_enter__the_epoch_moves_while_it_announces(void **state)
 }
 
 /* Nobody may believe that it is idle, nor that it has promised, when the call failed. */
-static void epoch_enter__a_failed_call_is_reported(void **state)
+CASE(epoch_enter__a_failed_call_is_reported)
 {
 	struct memory_transport wire;
 
-	(void)state;
 	wire_open(&wire);
 	init_over(&wire);
 	for (uint64_t n = 1; n <= 3; n++) {
@@ -217,7 +208,7 @@ static void epoch_enter__a_failed_call_is_reported(void **state)
 }
 
 /* Rule 7: what may be written over each tag, in each mode. */
-static void epoch_next_tag__by_mode_and_tag(void **state)
+CASE(epoch_next_tag__by_mode_and_tag)
 {
 	static const struct {
 		enum epoch_mode mode;
@@ -232,7 +223,6 @@ static void epoch_next_tag__by_mode_and_tag(void **state)
 		{ EPOCH_DUAL, 1, -ESTALE, 9 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint32_t tag = 9;
 
@@ -243,9 +233,8 @@ static void epoch_next_tag__by_mode_and_tag(void **state)
 	}
 }
 
-static void epoch_blocks_pass__only_older_promises(void **state)
+CASE(epoch_blocks_pass__only_older_promises)
 {
-	(void)state;
 	assert_true(epoch_blocks_pass(4, 5));
 	assert_false(epoch_blocks_pass(5, 5));
 	assert_false(epoch_blocks_pass(6, 5));
@@ -254,25 +243,7 @@ static void epoch_blocks_pass__only_older_promises(void **state)
 	assert_false(epoch_blocks_pass(0, UINT32_MAX));
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(epoch_enter__promises_the_epoch_of_the_shard),
-		TEST(epoch_enter__again_sees_a_new_mode),
-		TEST(epoch_enter__again_under_a_new_epoch_is_stale),
-		TEST(epoch_enter__after_a_refresh_is_still_stale),
-		TEST(epoch_leave__is_idle),
-		TEST(epoch_read__announces_nothing),
-		TEST(epoch_enter__without_a_slot_is_refused),
-		TEST(epoch_enter__counts_no_phase_on_an_addressable_region),
-		TEST(epoch_enter__over_a_wire_is_calls),
-		TEST(epoch_enter__the_epoch_moves_while_it_announces),
-		TEST(epoch_enter__a_failed_call_is_reported),
-		TEST(epoch_next_tag__by_mode_and_tag),
-		TEST(epoch_blocks_pass__only_older_promises),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -83,11 +83,10 @@ static uint32_t queue_get(struct queue *q, uint32_t n, int64_t first, int64_t st
 	return got;
 }
 
-static void sample__fifo_gives_the_oldest_again_and_again(void **state)
+TEST(sample__fifo_gives_the_oldest_again_and_again)
 {
 	struct queue q;
 
-	(void)state;
 	queue_open(&q, (struct rlv_view){ .selector = RLV_FIFO });
 	assert_int_equal(queue_put(&q, 0, 100), 0);
 	assert_int_equal(queue_get(&q, 70, 0, 1), 70);
@@ -95,11 +94,10 @@ static void sample__fifo_gives_the_oldest_again_and_again(void **state)
 	queue_close(&q);
 }
 
-static void sample__lifo_gives_the_newest_first(void **state)
+TEST(sample__lifo_gives_the_newest_first)
 {
 	struct queue q;
 
-	(void)state;
 	queue_open(&q, (struct rlv_view){ .selector = RLV_LIFO });
 	assert_int_equal(queue_put(&q, 0, 100), 0);
 	assert_int_equal(queue_get(&q, 70, 99, -1), 70);
@@ -108,14 +106,13 @@ static void sample__lifo_gives_the_newest_first(void **state)
 	queue_close(&q);
 }
 
-static void sample__queue_hands_every_item_out_once_in_order(void **state)
+TEST(sample__queue_hands_every_item_out_once_in_order)
 {
 	struct rlv_view view = { .selector = RLV_FIFO, .max_times_sampled = 1 };
 	int64_t put = 0;
 	int64_t got = 0;
 	struct queue q;
 
-	(void)state;
 	view.limiter = rlv_limiter_queue(200);
 	queue_open(&q, view);
 	/* Several times round the ring, with amounts that fit no block. */
@@ -129,12 +126,11 @@ static void sample__queue_hands_every_item_out_once_in_order(void **state)
 	queue_close(&q);
 }
 
-static void sample__stale_items_of_a_queue_leave_room(void **state)
+TEST(sample__stale_items_of_a_queue_leave_room)
 {
 	struct rlv_view view = { .selector = RLV_FIFO, .max_times_sampled = 1, .max_staleness = 1 };
 	struct queue q;
 
-	(void)state;
 	view.limiter = rlv_limiter_queue(10);
 	queue_open(&q, view);
 	/* Each round of five is followed by a newer policy's item, which makes the other five stale. */
@@ -151,13 +147,12 @@ static void sample__stale_items_of_a_queue_leave_room(void **state)
 	queue_close(&q);
 }
 
-static void append__full_queue_times_out_and_names_the_view(void **state)
+TEST(append__full_queue_times_out_and_names_the_view)
 {
 	struct rlv_view view = { .selector = RLV_FIFO, .max_times_sampled = 1 };
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	struct queue q;
 
-	(void)state;
 	view.limiter = rlv_limiter_queue(10);
 	queue_open(&q, view);
 	assert_int_equal(rlv_writer_close(&q.writer), 0);
@@ -171,14 +166,13 @@ static void append__full_queue_times_out_and_names_the_view(void **state)
 	queue_close(&q);
 }
 
-static void create__fifo_over_shards_is_refused(void **state)
+TEST(create__fifo_over_shards_is_refused)
 {
 	const struct rlv_view view = { .selector = RLV_FIFO };
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 	struct rlv_table *table = NULL;
 	struct rlv_store *store;
 
-	(void)state;
 	opts.columns = &number_column;
 	opts.n_columns = 1;
 	opts.capacity = 1 << 16;
@@ -194,14 +188,5 @@ static void create__fifo_over_shards_is_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sample__fifo_gives_the_oldest_again_and_again),
-		cmocka_unit_test(sample__lifo_gives_the_newest_first),
-		cmocka_unit_test(sample__queue_hands_every_item_out_once_in_order),
-		cmocka_unit_test(sample__stale_items_of_a_queue_leave_room),
-		cmocka_unit_test(append__full_queue_times_out_and_names_the_view),
-		cmocka_unit_test(create__fifo_over_shards_is_refused),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

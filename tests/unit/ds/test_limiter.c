@@ -98,35 +98,35 @@ static int64_t held(uint32_t owner, size_t admitted)
 #define INSERTS offsetof(struct slot_limits, ins_admitted)
 #define SAMPLES offsetof(struct slot_limits, smp_admitted)
 
+#define CASE(name) TEST_WITH(name, setup, teardown)
+#define FREE(name) TEST_WITH(name, setup_free, teardown)
+
 /* -------- the bounds from doubles -------- */
 
-static void limit_desc_init__all_zero_is_free(void **state)
+TEST(limit_desc_init__all_zero_is_free)
 {
 	struct limit_desc bounds;
 
-	(void)state;
 	assert_int_equal(limit_desc_init(&bounds, 0, 0, 0, 0), 0);
 	assert_int_equal(bounds.min_size, 1);
 	assert_true(bounds.min_diff == INT64_MIN);
 	assert_true(bounds.max_diff == INT64_MAX);
 }
 
-static void limit_desc_init__fixed_point(void **state)
+TEST(limit_desc_init__fixed_point)
 {
 	struct limit_desc bounds;
 
-	(void)state;
 	assert_int_equal(limit_desc_init(&bounds, 5, 1.5, -2.25, 100), 0);
 	assert_int_equal(bounds.spi, 98304);
 	assert_true(bounds.min_diff == -147456);
 	assert_true(bounds.max_diff == 6553600);
 }
 
-static void limit_desc_init__huge_is_no_bound(void **state)
+TEST(limit_desc_init__huge_is_no_bound)
 {
 	struct limit_desc bounds;
 
-	(void)state;
 	assert_int_equal(limit_desc_init(&bounds, 5, 1, -DBL_MAX, (double)INFINITY), 0);
 	assert_true(bounds.min_diff == INT64_MIN);
 	assert_true(bounds.max_diff == INT64_MAX);
@@ -142,9 +142,8 @@ static void assert_bounds_refused(double spi, double min_diff, double max_diff, 
 		fail_msg("\"%s\" lacks \"%s\"", error_last(), word);
 }
 
-static void limit_desc_init__refuses(void **state)
+TEST(limit_desc_init__refuses)
 {
-	(void)state;
 	assert_bounds_refused((double)NAN, 0, 1, "samples_per_insert");
 	assert_bounds_refused(-1, 0, 1, "samples_per_insert -1");
 	assert_bounds_refused(1e12, 0, 1, "samples_per_insert 1e+12");
@@ -164,11 +163,10 @@ static int check(uint64_t min_size, double spi, double min_diff, double max_diff
 	return limit_desc_check(&bounds, 1000);
 }
 
-static void limit_desc_check__what_works(void **state)
+TEST(limit_desc_check__what_works)
 {
 	double none = (double)INFINITY;
 
-	(void)state;
 	assert_int_equal(check(1, 0, 0, 0), 0);
 	assert_int_equal(check(1000, 0, 0, 0), 0);
 	assert_int_equal(check(1, 1, 0, 1), 0); /* queue of one */
@@ -184,9 +182,8 @@ static void assert_deadlock(uint64_t min_size, double spi, double min_diff, doub
 	assert_int_equal(check(min_size, spi, min_diff, max_diff), -EINVAL);
 }
 
-static void limit_desc_check__built_in_deadlocks(void **state)
+TEST(limit_desc_check__built_in_deadlocks)
 {
-	(void)state;
 	assert_deadlock(1001, 0, 0, 0);
 	assert_non_null(strstr(error_last(), "min_size 1001"));
 	assert_deadlock(11, 1, 0, 10); /* inserts stop at 10 */
@@ -196,11 +193,10 @@ static void limit_desc_check__built_in_deadlocks(void **state)
 	assert_deadlock(1, 2, 0.5, 2.5);
 }
 
-static void limit_desc_check__numbers_that_contradict(void **state)
+TEST(limit_desc_check__numbers_that_contradict)
 {
 	struct limit_desc bounds = { .min_size = 1, .spi = 65536, .min_diff = 5, .max_diff = 4 };
 
-	(void)state;
 	assert_int_equal(limit_desc_check(&bounds, 10), -EINVAL);
 	bounds = (struct limit_desc){ .min_size = 1, .max_diff = 4 };
 	assert_int_equal(limit_desc_check(&bounds, 10), -EINVAL);
@@ -212,11 +208,10 @@ static void limit_desc_check__numbers_that_contradict(void **state)
 
 /* -------- no bounds -------- */
 
-static void limiter_try_insert__free_costs_nothing(void **state)
+FREE(limiter_try_insert__free_costs_nothing)
 {
 	struct transport_stats before = fx.conn.tr->stats;
 
-	(void)state;
 	assert_int_equal(limiter_try_insert(&lim, 1000000), 0);
 	assert_memory_equal(&before, &fx.conn.tr->stats, sizeof(before));
 	assert_int_equal(limiter_commit_insert(&lim, 1000000, 999), 0);
@@ -226,11 +221,10 @@ static void limiter_try_insert__free_costs_nothing(void **state)
 	assert_int_equal(held(3, INSERTS), 0);
 }
 
-static void limiter_try_sample__waits_for_min_size_once(void **state)
+FREE(limiter_try_sample__waits_for_min_size_once)
 {
 	uint64_t phases;
 
-	(void)state;
 	assert_int_equal(limiter_try_sample(&other, 4), -EAGAIN);
 	assert_int_equal(limiter_commit_insert(&lim, 9, 9), 0);
 	assert_int_equal(limiter_try_sample(&other, 4), -EAGAIN);
@@ -251,9 +245,8 @@ static void insert(struct limiter *by, uint64_t n)
 	assert_int_equal(limiter_commit_insert(by, n, n), 0);
 }
 
-static void limiter_try_insert__up_to_max_diff(void **state)
+CASE(limiter_try_insert__up_to_max_diff)
 {
-	(void)state;
 	insert(&lim, 5);
 	assert_int_equal(limiter_try_insert(&lim, 4), -EAGAIN);
 	insert(&lim, 3);
@@ -262,9 +255,8 @@ static void limiter_try_insert__up_to_max_diff(void **state)
 	assert_int_equal(held(3, INSERTS), 0);
 }
 
-static void limiter_try_insert__waits_for_committed_samples(void **state)
+CASE(limiter_try_insert__waits_for_committed_samples)
 {
-	(void)state;
 	insert(&lim, 8);
 	assert_int_equal(limiter_try_sample(&other, 2), 0);
 	assert_int_equal(limiter_try_insert(&lim, 1), -EAGAIN);
@@ -273,9 +265,8 @@ static void limiter_try_insert__waits_for_committed_samples(void **state)
 	assert_int_equal(limiter_try_insert(&lim, 1), -EAGAIN);
 }
 
-static void limiter_try_sample__only_what_is_committed(void **state)
+CASE(limiter_try_sample__only_what_is_committed)
 {
-	(void)state;
 	assert_int_equal(limiter_try_insert(&lim, 4), 0);
 	assert_int_equal(limiter_try_sample(&other, 1), -EAGAIN);
 	assert_int_equal(limiter_commit_insert(&lim, 4, 3), 0);
@@ -285,9 +276,8 @@ static void limiter_try_sample__only_what_is_committed(void **state)
 	assert_int_equal(held(4, SAMPLES), 3);
 }
 
-static void limiter_commit__gives_the_rest_back(void **state)
+CASE(limiter_commit__gives_the_rest_back)
 {
-	(void)state;
 	insert(&lim, 8);
 	assert_int_equal(limiter_try_sample(&other, 8), 0);
 	assert_int_equal(limiter_commit_sample(&other, 8, 0), 0);
@@ -296,9 +286,8 @@ static void limiter_commit__gives_the_rest_back(void **state)
 	assert_int_equal(limiter_try_sample(&lim, 8), 0);
 }
 
-static void limiter_try__never(void **state)
+CASE(limiter_try__never)
 {
-	(void)state;
 	assert_int_equal(limiter_try_insert(&lim, 9), -EINVAL);
 	assert_non_null(strstr(error_last(), "insert of 9"));
 	assert_int_equal(limiter_try_sample(&lim, 9), -EINVAL);
@@ -308,9 +297,8 @@ static void limiter_try__never(void **state)
 	assert_int_equal(held(3, INSERTS), 0);
 }
 
-static void limiter_try__nothing_is_always_allowed(void **state)
+CASE(limiter_try__nothing_is_always_allowed)
 {
-	(void)state;
 	insert(&lim, 8);
 	assert_int_equal(limiter_try_insert(&lim, 0), 0);
 	assert_int_equal(limiter_commit_insert(&lim, 0, 0), 0);
@@ -318,11 +306,10 @@ static void limiter_try__nothing_is_always_allowed(void **state)
 	assert_words(8, 8, 0, 0);
 }
 
-static void limiter_try__same_over_a_wire(void **state)
+CASE(limiter_try__same_over_a_wire)
 {
 	uint64_t phases = wire.tr->stats.phases;
 
-	(void)state;
 	assert_int_equal(limiter_try_insert(&remote, 6), 0);
 	assert_int_equal(wire.tr->stats.phases - phases, 2);
 	assert_int_equal(held(5, INSERTS), 6);
@@ -338,11 +325,10 @@ static void limiter_try__same_over_a_wire(void **state)
 }
 
 /* Whatever was taken in the end, the slot says at least as much. */
-static void limiter_try_insert__a_lost_answer_stands_in_the_slot(void **state)
+CASE(limiter_try_insert__a_lost_answer_stands_in_the_slot)
 {
 	struct fault_plan none = { 0 };
 
-	(void)state;
 	for (int done = 0; done < 2; done++) {
 		struct fault_plan plan = { .unknown_rate = 65536,
 					   .unknown = done ? FAULT_UNKNOWN_DONE
@@ -367,7 +353,7 @@ static void fill_queue(void *ctx, uint64_t delay_ns)
 }
 
 /* Between the look and the CAS another one is faster: what the CAS found is held against the law. */
-static void limiter_try_insert__another_takes_the_last_place(void **state)
+CASE(limiter_try_insert__another_takes_the_last_place)
 {
 	uint64_t theirs = 8;
 	struct fault_plan plan = {
@@ -375,7 +361,6 @@ static void limiter_try_insert__another_takes_the_last_place(void **state)
 	};
 	struct fault_plan none = { 0 };
 
-	(void)state;
 	fault_set(faulty.tr, &plan);
 	assert_int_equal(limiter_try_insert(&broken, 1), -EAGAIN);
 	fault_set(faulty.tr, &none);
@@ -384,7 +369,7 @@ static void limiter_try_insert__another_takes_the_last_place(void **state)
 	assert_int_equal(held(6, INSERTS), 0);
 }
 
-static void limiter_try_insert__another_takes_some_of_it(void **state)
+CASE(limiter_try_insert__another_takes_some_of_it)
 {
 	uint64_t theirs = 7;
 	struct fault_plan plan = {
@@ -392,7 +377,6 @@ static void limiter_try_insert__another_takes_some_of_it(void **state)
 	};
 	struct fault_plan none = { 0 };
 
-	(void)state;
 	fault_set(faulty.tr, &plan);
 	assert_int_equal(limiter_try_insert(&broken, 1), 0);
 	fault_set(faulty.tr, &none);
@@ -400,23 +384,21 @@ static void limiter_try_insert__another_takes_some_of_it(void **state)
 	assert_int_equal(faulty.tr->stats.cas_failed, 1);
 }
 
-static void limiter_commit_insert__a_lost_answer_is_told(void **state)
+CASE(limiter_commit_insert__a_lost_answer_is_told)
 {
 	struct fault_plan plan = { .unknown_rate = 65536 }, none = { 0 };
 
-	(void)state;
 	assert_int_equal(limiter_try_insert(&broken, 2), 0);
 	fault_set(faulty.tr, &plan);
 	assert_int_equal(limiter_commit_insert(&broken, 2, 2), -EIO);
 	fault_set(faulty.tr, &none);
 }
 
-static void limiter_try_insert__counts_beyond_64_bits(void **state)
+CASE(limiter_try_insert__counts_beyond_64_bits)
 {
 	uint64_t big = UINT64_MAX / 2, off = shard_limits_off(fx.shard, 0);
 	uint64_t sc = big - 3;
 
-	(void)state;
 	assert_int_equal(transport_store(fx.shard->part.limits, off, &big, 8), 0);
 	assert_int_equal(transport_store(fx.shard->part.limits,
 					 off + offsetof(struct view_limits, smp_committed), &sc, 8),
@@ -426,11 +408,10 @@ static void limiter_try_insert__counts_beyond_64_bits(void **state)
 }
 
 /* A reservation given back that was never taken. */
-static void limiter_try_insert__a_count_below_zero(void **state)
+CASE(limiter_try_insert__a_count_below_zero)
 {
 	uint64_t below = (uint64_t)-2;
 
-	(void)state;
 	assert_int_equal(
 		transport_store(fx.shard->part.limits, shard_limits_off(fx.shard, 0), &below, 8),
 		0);
@@ -467,13 +448,12 @@ static void expect_lacks(const struct wanted *want, const struct limiter_words *
 	assert_int_equal(limiter_lacks_samples(&bounds, now, n), k - 1);
 }
 
-static void limiter_lacks__the_least_that_fits(void **state)
+TEST(limiter_lacks__the_least_that_fits)
 {
 	static const struct wanted laws[] = {
 		{ 1, 1, 0, 8 }, { 10, 2, -3, 20 }, { 1, 0.25, 5, 7.5 }, { 30, 3, 0, 100 }
 	};
 
-	(void)state;
 	for (uint64_t i = 0; i < 400; i++) {
 		struct limiter_words now = { .ins_committed = i * 7 % 40,
 					     .smp_committed = i * 11 % 60 };
@@ -484,46 +464,16 @@ static void limiter_lacks__the_least_that_fits(void **state)
 	}
 }
 
-static void limiter_lacks__without_bounds_only_min_size(void **state)
+TEST(limiter_lacks__without_bounds_only_min_size)
 {
 	const struct limiter bounds = { .bounds = { .min_size = 5 } };
 	const struct limiter_words now = { .ins_committed = 3, .smp_admitted = 1000 };
 
-	(void)state;
 	assert_int_equal(limiter_lacks_inserts(&bounds, &now, 100), 2);
 	assert_int_equal(limiter_lacks_samples(&bounds, &now, 100), 0);
 }
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-#define FREE(name) cmocka_unit_test_setup_teardown(name, setup_free, teardown)
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(limit_desc_init__all_zero_is_free),
-		cmocka_unit_test(limit_desc_init__fixed_point),
-		cmocka_unit_test(limit_desc_init__huge_is_no_bound),
-		cmocka_unit_test(limit_desc_init__refuses),
-		cmocka_unit_test(limit_desc_check__what_works),
-		cmocka_unit_test(limit_desc_check__built_in_deadlocks),
-		cmocka_unit_test(limit_desc_check__numbers_that_contradict),
-		cmocka_unit_test(limiter_lacks__the_least_that_fits),
-		cmocka_unit_test(limiter_lacks__without_bounds_only_min_size),
-		FREE(limiter_try_insert__free_costs_nothing),
-		FREE(limiter_try_sample__waits_for_min_size_once),
-		TEST(limiter_try_insert__up_to_max_diff),
-		TEST(limiter_try_insert__waits_for_committed_samples),
-		TEST(limiter_try_sample__only_what_is_committed),
-		TEST(limiter_commit__gives_the_rest_back),
-		TEST(limiter_try__never),
-		TEST(limiter_try__nothing_is_always_allowed),
-		TEST(limiter_try__same_over_a_wire),
-		TEST(limiter_try_insert__a_lost_answer_stands_in_the_slot),
-		TEST(limiter_try_insert__another_takes_the_last_place),
-		TEST(limiter_try_insert__another_takes_some_of_it),
-		TEST(limiter_commit_insert__a_lost_answer_is_told),
-		TEST(limiter_try_insert__counts_beyond_64_bits),
-		TEST(limiter_try_insert__a_count_below_zero),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -99,12 +99,13 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define CASE(name) TEST_WITH(name, setup, teardown)
+
 /* Its window would begin before the rows; its sums say nothing of it, so some draws fall on it. */
-static void sampler_sample__a_priority_on_slot_0_is_no_item(void **state)
+CASE(sampler_sample__a_priority_on_slot_0_is_no_item)
 {
 	const struct rlv_batch *batch;
 
-	(void)state;
 	set(shard_leaf_off(the_shard(), 0, 0), leaf_make(0, 1, LEAF_PRIORITY_MASK));
 	for (int i = 0; i < 20; i++) {
 		batch = replay_sample(sampler, BATCH);
@@ -116,12 +117,11 @@ static void sampler_sample__a_priority_on_slot_0_is_no_item(void **state)
 }
 
 /* Where a later block begins, the rows before are of another one. */
-static void sampler_sample__a_priority_at_a_blocks_head_is_no_item(void **state)
+CASE(sampler_sample__a_priority_at_a_blocks_head_is_no_item)
 {
 	const uint32_t block = the_shard()->desc.block;
 	const struct rlv_batch *batch;
 
-	(void)state;
 	set(shard_leaf_off(the_shard(), 0, block + 2), leaf_make(0, 1, LEAF_PRIORITY_MASK));
 	for (int i = 0; i < 20; i++) {
 		batch = replay_sample(sampler, BATCH);
@@ -133,13 +133,12 @@ static void sampler_sample__a_priority_at_a_blocks_head_is_no_item(void **state)
 }
 
 /* A key with that generation would be refused by an update. */
-static void sampler_sample__a_leaf_without_a_generation_is_no_item(void **state)
+CASE(sampler_sample__a_leaf_without_a_generation_is_no_item)
 {
 	const uint64_t off = shard_leaf_off(the_shard(), 0, 10);
 	const uint64_t before = word_of(off);
 	const struct rlv_batch *batch;
 
-	(void)state;
 	set(off, leaf_make(0, 0, leaf_priority(before)));
 	for (int i = 0; i < 20; i++) {
 		batch = replay_sample(sampler, BATCH);
@@ -151,14 +150,13 @@ static void sampler_sample__a_leaf_without_a_generation_is_no_item(void **state)
 }
 
 /* Else every batch with that item would fail, and nobody would mend it. */
-static void sampler_update__a_tag_of_no_epoch_is_mended(void **state)
+CASE(sampler_update__a_tag_of_no_epoch_is_mended)
 {
 	const float td[BATCH] = { 1 };
 	struct rlv_update_result result;
 	const struct rlv_batch *batch;
 	uint64_t off;
 
-	(void)state;
 	batch = replay_sample(sampler, BATCH);
 	off = shard_leaf_off(the_shard(), 0, key_slot(batch->key[5]));
 	set(off, word_of(off) ^ (uint64_t)2 << LEAF_TAG_SHIFT);
@@ -169,9 +167,8 @@ static void sampler_update__a_tag_of_no_epoch_is_mended(void **state)
 	rebuild();
 }
 
-static void writer_append__claims_a_block_with_tags_of_no_epoch(void **state)
+CASE(writer_append__claims_a_block_with_tags_of_no_epoch)
 {
-	(void)state;
 	for (uint32_t slot = 0; slot < the_shard()->desc.slots; slot++) {
 		const uint64_t off = shard_leaf_off(the_shard(), 0, slot);
 
@@ -181,23 +178,21 @@ static void writer_append__claims_a_block_with_tags_of_no_epoch(void **state)
 	rebuild();
 }
 
-static void rebuild__a_mode_that_is_none_begins_anew(void **state)
+CASE(rebuild__a_mode_that_is_none_begins_anew)
 {
 	const uint64_t off = shard_word_off(the_shard(), offsetof(struct shard_words, part.epoch));
 
-	(void)state;
 	set(off, epoch_make(epoch_number(word_of(off)), (enum epoch_mode)3, 8));
 	rebuild();
 	assert_int_equal(word_of(off), epoch_make(1, EPOCH_NORMAL, 0));
 }
 
-static void table_info__sizes_are_bounded_by_the_table(void **state)
+CASE(table_info__sizes_are_bounded_by_the_table)
 {
 	static const uint64_t words[] = { UINT64_MAX, (uint64_t)1 << 63, INT64_MAX, 1u << 30 };
 	const uint64_t off = the_shard()->desc.views[0].inner_off[0], before = word_of(off);
 	const struct rlv_batch *batch;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		int64_t slots = the_shard()->desc.slots;
 		struct rlv_table_info info;
@@ -213,12 +208,11 @@ static void table_info__sizes_are_bounded_by_the_table(void **state)
 }
 
 /* The next table under its number goes on above its tickets, and soon there would be none above. */
-static void table_drop__a_head_of_noise_leaves_tickets_for_the_next(void **state)
+CASE(table_drop__a_head_of_noise_leaves_tickets_for_the_next)
 {
 	const struct table_desc desc = the_shard()->desc;
 	const uint64_t head = BLOCK_SEQ_MASK - 3 * (uint64_t)desc.blocks;
 
-	(void)state;
 	replay_writer_done(&writer);
 	replay_sampler_done(&sampler);
 	set(shard_word_off(the_shard(), offsetof(struct shard_words, head)), head);
@@ -232,7 +226,7 @@ static void table_drop__a_head_of_noise_leaves_tickets_for_the_next(void **state
 }
 
 /* Of an item the first row has a return; of rows that are torn, or noise, it may have none. */
-static void window_gather__rows_without_a_return_are_read_within(void **state)
+TEST(window_gather__rows_without_a_return_are_read_within)
 {
 	struct row {
 		uint64_t after;
@@ -254,25 +248,11 @@ static void window_gather__rows_without_a_return_are_read_within(void **state)
 	const uint8_t *window = (const uint8_t *)&rows[1];
 	const uint32_t at = 0;
 
-	(void)state;
 	window_gather(&plan, &window, &at, 1);
 	assert_int_equal(after, 8);
 }
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		CASE(sampler_sample__a_priority_on_slot_0_is_no_item),
-		CASE(sampler_sample__a_priority_at_a_blocks_head_is_no_item),
-		CASE(sampler_sample__a_leaf_without_a_generation_is_no_item),
-		CASE(sampler_update__a_tag_of_no_epoch_is_mended),
-		CASE(writer_append__claims_a_block_with_tags_of_no_epoch),
-		CASE(rebuild__a_mode_that_is_none_begins_anew),
-		CASE(table_info__sizes_are_bounded_by_the_table),
-		CASE(table_drop__a_head_of_noise_leaves_tickets_for_the_next),
-		cmocka_unit_test(window_gather__rows_without_a_return_are_read_within),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

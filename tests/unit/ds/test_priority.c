@@ -54,7 +54,7 @@ static double exact_quanta(const struct view_desc *view, double td)
 	return quanta < 1 ? 1 : quanta;
 }
 
-static void priority_from_td__is_libm_rounded_up(void **state)
+TEST(priority_from_td__is_libm_rounded_up)
 {
 	static const double alphas[] = { 0, 0.1, 0.4, 0.6, 0.7, 1, 2 };
 	static const double epss[] = { 0, 1e-6, 0.01 };
@@ -62,7 +62,6 @@ static void priority_from_td__is_libm_rounded_up(void **state)
 	float td[N];
 	uint64_t quanta[N];
 
-	(void)state;
 	fill_values(td, seed);
 	for (uint32_t a = 0; a < ARRAY_LEN(alphas) * ARRAY_LEN(epss); a++) {
 		struct view_desc view =
@@ -78,14 +77,13 @@ static void priority_from_td__is_libm_rounded_up(void **state)
 	}
 }
 
-static void priority_from_td__same_bits_at_every_level(void **state)
+TEST_WITH(priority_from_td__same_bits_at_every_level, NULL, lift_limit)
 {
 	uint64_t seed = test_seed("priority levels", 5), clamped[3] = { 0 };
 	static uint64_t quanta[3][N];
 	struct view_desc view = view_of(0.6, 1e-6);
 	float td[N];
 
-	(void)state;
 	fill_values(td, seed);
 	for (uint32_t l = 0; l < 3; l++) {
 		cpu_level_limit(levels[l]);
@@ -97,38 +95,35 @@ static void priority_from_td__same_bits_at_every_level(void **state)
 	assert_int_equal(clamped[0], clamped[2]);
 }
 
-static void priority_from_td__zero_is_one_quantum(void **state)
+TEST(priority_from_td__zero_is_one_quantum)
 {
 	struct view_desc view = view_of(0.6, 0);
 	const float td[2] = { 0, FLT_TRUE_MIN };
 	uint64_t quanta[2], clamped = 0;
 
-	(void)state;
 	priority_from_td(&view, td, 2, quanta, &clamped);
 	assert_int_equal(quanta[0], 1);
 	assert_int_equal(quanta[1], 1);
 	assert_int_equal(clamped, 0);
 }
 
-static void priority_from_td__alpha_0_is_uniform(void **state)
+TEST(priority_from_td__alpha_0_is_uniform)
 {
 	struct view_desc view = view_of(0, 0);
 	const float td[3] = { 0, 3, FLT_MAX };
 	uint64_t quanta[3], clamped = 0;
 
-	(void)state;
 	priority_from_td(&view, td, 3, quanta, &clamped);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(quanta[i], view.scale);
 }
 
-static void priority_from_td__too_large_is_clamped_and_counted(void **state)
+TEST(priority_from_td__too_large_is_clamped_and_counted)
 {
 	struct view_desc view = view_of(1, 0);
 	const float td[3] = { 1, 1e30f, FLT_MAX };
 	uint64_t quanta[3], clamped = 40;
 
-	(void)state;
 	priority_from_td(&view, td, 3, quanta, &clamped);
 	assert_int_equal(quanta[0], view.scale);
 	assert_int_equal(quanta[1], view.max_prio);
@@ -136,40 +131,37 @@ static void priority_from_td__too_large_is_clamped_and_counted(void **state)
 	assert_int_equal(clamped, 42);
 }
 
-static void priority_quanta_one__is_what_arrays_give(void **state)
+TEST(priority_quanta_one__is_what_arrays_give)
 {
 	struct view_desc view = view_of(0.6, 1e-6);
 	uint64_t quanta[N], clamped = 0;
 	float td[N];
 
-	(void)state;
 	fill_values(td, 9);
 	priority_from_td(&view, td, N, quanta, &clamped);
 	for (uint32_t i = 0; i < N; i++)
 		assert_int_equal(priority_quanta_one(&view, td[i], &clamped), quanta[i]);
 }
 
-static void priority_from_value__scales_only(void **state)
+TEST(priority_from_value__scales_only)
 {
 	struct view_desc view = view_of(0.6, 1e-6);
 	const float values[3] = { 1, 0.5f, 3.25f };
 	uint64_t quanta[3], clamped = 0;
 
-	(void)state;
 	priority_from_value(&view, values, 3, quanta, &clamped);
 	assert_int_equal(quanta[0], view.scale);
 	assert_int_equal(quanta[1], view.scale / 2);
 	assert_int_equal(quanta[2], view.scale * 13 / 4);
 }
 
-static void priority_to_value__undoes_from_value(void **state)
+TEST(priority_to_value__undoes_from_value)
 {
 	struct view_desc view = view_of(0.6, 1e-6);
 	const float values[3] = { 1, 0.5f, 3.25f };
 	uint64_t quanta[3], clamped = 0;
 	float back[3];
 
-	(void)state;
 	priority_from_value(&view, values, 3, quanta, &clamped);
 	for (int i = 0; i < 3; i++)
 		quanta[i] = leaf_make(3, LEAF_GEN_MASK, quanta[i]);
@@ -178,12 +170,11 @@ static void priority_to_value__undoes_from_value(void **state)
 		assert_true(back[i] == values[i]);
 }
 
-static void priority_check__names_the_first_bad_value(void **state)
+TEST(priority_check__names_the_first_bad_value)
 {
 	static const float bad[] = { NAN, -NAN, -1, -FLT_TRUE_MIN, INFINITY, -INFINITY };
 	float values[5] = { 0, 1, 0, 4, 5 };
 
-	(void)state;
 	assert_int_equal(priority_check(values, 5), 0);
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		values[2] = bad[i];
@@ -218,12 +209,11 @@ static void expect_weights(const double *p, double beta, bool by_max)
 	}
 }
 
-static void priority_weights__are_libm_s_within_2_ulp(void **state)
+TEST(priority_weights__are_libm_s_within_2_ulp)
 {
 	static const double betas[] = { 0, 0.4, 0.5, 1, 1.7 };
 	double p[N];
 
-	(void)state;
 	fill_probabilities(p, test_seed("priority_weights", 12));
 	for (size_t b = 0; b < ARRAY_LEN(betas); b++) {
 		expect_weights(p, betas[b], true);
@@ -231,12 +221,11 @@ static void priority_weights__are_libm_s_within_2_ulp(void **state)
 	}
 }
 
-static void priority_weights__same_bits_at_every_level(void **state)
+TEST_WITH(priority_weights__same_bits_at_every_level, NULL, lift_limit)
 {
 	static float weights[3][N];
 	double p[N];
 
-	(void)state;
 	fill_probabilities(p, 13);
 	for (uint32_t l = 0; l < 3; l++) {
 		cpu_level_limit(levels[l]);
@@ -248,19 +237,5 @@ static void priority_weights__same_bits_at_every_level(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(priority_from_td__is_libm_rounded_up),
-		cmocka_unit_test_teardown(priority_from_td__same_bits_at_every_level, lift_limit),
-		cmocka_unit_test(priority_from_td__zero_is_one_quantum),
-		cmocka_unit_test(priority_from_td__alpha_0_is_uniform),
-		cmocka_unit_test(priority_from_td__too_large_is_clamped_and_counted),
-		cmocka_unit_test(priority_quanta_one__is_what_arrays_give),
-		cmocka_unit_test(priority_from_value__scales_only),
-		cmocka_unit_test(priority_to_value__undoes_from_value),
-		cmocka_unit_test(priority_check__names_the_first_bad_value),
-		cmocka_unit_test(priority_weights__are_libm_s_within_2_ulp),
-		cmocka_unit_test_teardown(priority_weights__same_bits_at_every_level, lift_limit),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

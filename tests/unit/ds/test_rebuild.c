@@ -77,12 +77,13 @@ static bool is_needed(void)
 	return needed;
 }
 
-static void rebuild_pass__makes_broken_sums_exact(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(rebuild_pass__makes_broken_sums_exact)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	break_sums(0);
 	break_sums(1);
 	assert_true(shard_fixture_problems(fx.shard) > 0);
@@ -98,11 +99,10 @@ static void rebuild_pass__makes_broken_sums_exact(void **state)
 }
 
 /* Both arrays and all four tags come round. */
-static void rebuild_pass__again_and_again(void **state)
+CASE(rebuild_pass__again_and_again)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 
-	(void)state;
 	for (uint32_t i = 1; i <= 9; i++) {
 		struct rebuild_report report = { 0 };
 
@@ -114,14 +114,13 @@ static void rebuild_pass__again_and_again(void **state)
 	}
 }
 
-static void rebuild_pass__an_empty_shard_stays_empty(void **state)
+CASE(rebuild_pass__an_empty_shard_stays_empty)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 	uint64_t max_off = fx.desc.views[0].words_off + offsetof(struct view_words, max_priority);
 	uint64_t before;
 
-	(void)state;
 	assert_int_equal(teardown(NULL), 0);
 	open_filled(0);
 	before = shard_fixture_load(&fx, max_off);
@@ -131,25 +130,23 @@ static void rebuild_pass__an_empty_shard_stays_empty(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void rebuild_pass__lowers_the_running_maximum(void **state)
+CASE(rebuild_pass__lowers_the_running_maximum)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 	uint64_t max_off = fx.desc.views[1].words_off + offsetof(struct view_words, max_priority);
 	uint64_t items = fx.desc.block - fx.desc.window_max + 1;
 
-	(void)state;
 	shard_fixture_store(&fx, max_off, (uint64_t)1 << 39);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(shard_fixture_load(&fx, max_off), 500 + items - 1);
 }
 
-static void rebuild_pass__waits_for_an_older_promise_and_names_it(void **state)
+CASE(rebuild_pass__waits_for_an_older_promise_and_names_it)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(slot_take(&fx.shard->part, 2, &someone, 1), 0);
 	set_pin(3, 0); /* in a call of epoch 0; now is 1 */
@@ -167,23 +164,21 @@ static void rebuild_pass__waits_for_an_older_promise_and_names_it(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void rebuild_pass__a_promise_of_the_same_epoch_holds_nothing_back(void **state)
+CASE(rebuild_pass__a_promise_of_the_same_epoch_holds_nothing_back)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	set_pin(1, 0);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_true(report.clean);
 }
 
-static void rebuild_pass__a_fenced_slot_holds_nothing_back(void **state)
+CASE(rebuild_pass__a_fenced_slot_holds_nothing_back)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(slot_take(&fx.shard->part, 2, &someone, 1), 0);
 	set_pin(3, 0);
@@ -208,7 +203,7 @@ static int stop_waiting(void *ctx, const struct rebuild_wait *wait)
 	return -EINTR;
 }
 
-static void rebuild_pass__calls_the_idle_hook_while_it_waits(void **state)
+CASE(rebuild_pass__calls_the_idle_hook_while_it_waits)
 {
 	int looks = 0;
 	struct rebuild_opts opts = { .owner = REBUILDER,
@@ -217,7 +212,6 @@ static void rebuild_pass__calls_the_idle_hook_while_it_waits(void **state)
 				     .ctx = &looks };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	set_pin(1, 0);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
@@ -228,24 +222,22 @@ static void rebuild_pass__calls_the_idle_hook_while_it_waits(void **state)
 	set_pin(1, SLOT_IDLE);
 }
 
-static void rebuild_pass__a_live_rebuilder_is_left_alone(void **state)
+CASE(rebuild_pass__a_live_rebuilder_is_left_alone)
 {
 	struct rebuild_opts opts = { .owner = 1 };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	set_epoch_word(0, EPOCH_ZERO, REBUILDER);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EBUSY);
 	assert_non_null(strstr(error_last(), "owner 8"));
 	assert_int_equal(epoch_word(), epoch_make(0, EPOCH_ZERO, REBUILDER));
 }
 
-static void rebuild_pass__takes_over_in_zero_after_the_fence(void **state)
+CASE(rebuild_pass__takes_over_in_zero_after_the_fence)
 {
 	struct rebuild_opts opts = { .owner = 1 };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	set_epoch_word(0, EPOCH_ZERO, REBUILDER);
 	shard_fixture_store(&fx, fx.shard->trees[0].inner_off[1] + 64, 999); /* half zeroed */
 	assert_int_equal(shard_settle(fx.shard, REBUILDER, NULL), 0);
@@ -256,12 +248,11 @@ static void rebuild_pass__takes_over_in_zero_after_the_fence(void **state)
 }
 
 /* The predecessor had moved leaves whose priorities it never added: one pass cannot know. */
-static void rebuild_pass__takeover_in_dual_asks_for_another_pass(void **state)
+CASE(rebuild_pass__takeover_in_dual_asks_for_another_pass)
 {
 	struct rebuild_opts opts = { .owner = 1 };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	for (uint32_t i = 0; i < fx.desc.slots / 2; i++) {
 		uint64_t off = shard_leaf_off(fx.shard, 0, i), word = shard_fixture_load(&fx, off);
 
@@ -278,12 +269,11 @@ static void rebuild_pass__takeover_in_dual_asks_for_another_pass(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void rebuild_pass__its_own_earlier_life_is_a_takeover(void **state)
+CASE(rebuild_pass__its_own_earlier_life_is_a_takeover)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	set_epoch_word(0, EPOCH_DUAL, REBUILDER);
 	assert_int_equal(sumtree_rebuild_until_clean(fx.shard, &opts, 2, &report), 0);
 	assert_int_equal(report.takeovers, 1);
@@ -298,14 +288,13 @@ static int fence_somebody(void *ctx, const struct rebuild_wait *wait)
 }
 
 /* A fence in the middle of a pass: its deltas may be missing from either array. */
-static void rebuild_pass__a_fence_meanwhile_asks_for_another_pass(void **state)
+CASE(rebuild_pass__a_fence_meanwhile_asks_for_another_pass)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER,
 				     .deadline_ns = DEADLINE_NEVER,
 				     .idle = fence_somebody };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(slot_take(&fx.shard->part, 2, &someone, 1), 0);
 	set_pin(3, 0);
@@ -316,24 +305,22 @@ static void rebuild_pass__a_fence_meanwhile_asks_for_another_pass(void **state)
 	assert_true(report.clean);
 }
 
-static void rebuild_until_clean__gives_up_after_max_passes(void **state)
+CASE(rebuild_until_clean__gives_up_after_max_passes)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	set_epoch_word(0, EPOCH_DUAL, REBUILDER);
 	assert_int_equal(sumtree_rebuild_until_clean(fx.shard, &opts, 1, &report), -EAGAIN);
 	assert_int_equal(report.passes, 1);
 }
 
-static void rebuild_pass__repairs_a_damaged_tag(void **state)
+CASE(rebuild_pass__repairs_a_damaged_tag)
 {
 	uint64_t off = shard_leaf_off(fx.shard, 1, 3);
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	shard_fixture_store(&fx, off,
 			    leaf_make(2, leaf_gen(shard_fixture_load(&fx, off)),
 				      leaf_priority(shard_fixture_load(&fx, off))));
@@ -343,14 +330,13 @@ static void rebuild_pass__repairs_a_damaged_tag(void **state)
 }
 
 /* Deltas buffered under epoch 0 and flushed after the flip are in the new array already. */
-static void rebuild_pass__deltas_flushed_after_the_flip_do_not_count_twice(void **state)
+CASE(rebuild_pass__deltas_flushed_after_the_flip_do_not_count_twice)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 	struct ring_counters counters = { 0 };
 	struct block blk;
 
-	(void)state;
 	assert_int_equal(access_enter(&acc), 0);
 	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
 	shard_fixture_write_rows(&blk);
@@ -366,7 +352,7 @@ static void rebuild_pass__deltas_flushed_after_the_flip_do_not_count_twice(void 
 }
 
 /* The same pass by calls only, as over a network. */
-static void rebuild_pass__over_a_wire(void **state)
+CASE(rebuild_pass__over_a_wire)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
@@ -375,7 +361,6 @@ static void rebuild_pass__over_a_wire(void **state)
 	struct shard *shard = NULL;
 	int opened, passed = -1;
 
-	(void)state;
 	break_sums(0);
 	mark_dirty();
 	memory_transport_shard(&wire, &fx.conn.regions, false, &regions);
@@ -390,12 +375,11 @@ static void rebuild_pass__over_a_wire(void **state)
 }
 
 /* A shard that was clean: only the pass itself knows that an answer is missing. */
-static void rebuild_pass__a_lost_answer_makes_the_shard_dirty(void **state)
+CASE(rebuild_pass__a_lost_answer_makes_the_shard_dirty)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	uint64_t lost = 0;
 
-	(void)state;
 	for (uint64_t n = 1; n < 600; n += 7) {
 		struct rebuild_report report = { 0 };
 		struct memory_transport here;
@@ -418,43 +402,18 @@ static void rebuild_pass__a_lost_answer_makes_the_shard_dirty(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void rebuild_pass__owner_out_of_range(void **state)
+CASE(rebuild_pass__owner_out_of_range)
 {
 	struct rebuild_opts opts = { .owner = 0 };
 	struct rebuild_report report = { 0 };
 
-	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EINVAL);
 	opts.owner = SHARD_FIXTURE_CLIENTS + 1;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EINVAL);
 	assert_non_null(strstr(error_last(), "owner 17"));
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(rebuild_pass__makes_broken_sums_exact),
-		TEST(rebuild_pass__again_and_again),
-		TEST(rebuild_pass__an_empty_shard_stays_empty),
-		TEST(rebuild_pass__lowers_the_running_maximum),
-		TEST(rebuild_pass__waits_for_an_older_promise_and_names_it),
-		TEST(rebuild_pass__a_promise_of_the_same_epoch_holds_nothing_back),
-		TEST(rebuild_pass__a_fenced_slot_holds_nothing_back),
-		TEST(rebuild_pass__calls_the_idle_hook_while_it_waits),
-		TEST(rebuild_pass__a_live_rebuilder_is_left_alone),
-		TEST(rebuild_pass__takes_over_in_zero_after_the_fence),
-		TEST(rebuild_pass__takeover_in_dual_asks_for_another_pass),
-		TEST(rebuild_pass__its_own_earlier_life_is_a_takeover),
-		TEST(rebuild_pass__a_fence_meanwhile_asks_for_another_pass),
-		TEST(rebuild_until_clean__gives_up_after_max_passes),
-		TEST(rebuild_pass__repairs_a_damaged_tag),
-		TEST(rebuild_pass__deltas_flushed_after_the_flip_do_not_count_twice),
-		TEST(rebuild_pass__over_a_wire),
-		TEST(rebuild_pass__a_lost_answer_makes_the_shard_dirty),
-		TEST(rebuild_pass__owner_out_of_range),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

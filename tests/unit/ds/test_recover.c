@@ -62,11 +62,12 @@ static struct recover_report recover(bool scan)
 	return report;
 }
 
-static void recover_shard__a_sound_shard_keeps_its_items(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(recover_shard__a_sound_shard_keeps_its_items)
 {
 	struct recover_report report = recover(true);
 
-	(void)state;
 	assert_int_equal(report.items, 2 * 5 * items_of_a_block());
 	assert_int_equal(report.retired, 0);
 	assert_int_equal(report.closed, 0);
@@ -75,13 +76,12 @@ static void recover_shard__a_sound_shard_keeps_its_items(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void recover_shard__closes_what_the_dead_held(void **state)
+CASE(recover_shard__closes_what_the_dead_held)
 {
 	struct recover_report report;
 	struct slot_info info;
 	struct block blk;
 
-	(void)state;
 	die_with_a_block(&blk);
 	report = recover(false);
 	assert_int_equal(report.closed, 1);
@@ -91,9 +91,8 @@ static void recover_shard__closes_what_the_dead_held(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void recover_shard__makes_lost_sums_exact(void **state)
+CASE(recover_shard__makes_lost_sums_exact)
 {
-	(void)state;
 	for (uint32_t v = 0; v < fx.desc.n_views; v++)
 		for (uint64_t off = 0; off < fx.desc.tree.inner_bytes; off += 8)
 			shard_fixture_store(&fx, fx.shard->trees[v].inner_off[0] + off, off * 77);
@@ -102,9 +101,8 @@ static void recover_shard__makes_lost_sums_exact(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void recover_shard__a_rebuild_cut_short_is_forgotten(void **state)
+CASE(recover_shard__a_rebuild_cut_short_is_forgotten)
 {
-	(void)state;
 	for (uint32_t i = 0; i < fx.desc.slots; i += 2) {
 		uint64_t off = shard_leaf_off(fx.shard, 0, i), word = shard_fixture_load(&fx, off);
 
@@ -119,12 +117,11 @@ static void recover_shard__a_rebuild_cut_short_is_forgotten(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void recover_shard__head_is_beyond_every_ticket(void **state)
+CASE(recover_shard__head_is_beyond_every_ticket)
 {
 	uint64_t off = word_off(offsetof(struct shard_words, head)),
 		 head = shard_fixture_load(&fx, off);
 
-	(void)state;
 	shard_fixture_store(&fx, off, 3); /* its page was lost */
 	assert_int_equal(recover(false).head, head);
 	shard_fixture_store(&fx, off, head + 10); /* tickets drawn and never claimed */
@@ -132,21 +129,19 @@ static void recover_shard__head_is_beyond_every_ticket(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void recover_shard__head_that_is_no_ticket_is_refused(void **state)
+CASE(recover_shard__head_that_is_no_ticket_is_refused)
 {
-	(void)state;
 	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, head)), UINT64_MAX);
 	assert_int_equal(recover_shard(fx.shard, NULL, NULL), -EPROTO);
 }
 
 /* The header's page was lost and the leaves' was not: that ticket must never come again. */
-static void recover_shard__a_header_behind_its_leaves_follows_them(void **state)
+CASE(recover_shard__a_header_behind_its_leaves_follows_them)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9), block = first / fx.desc.block;
 	uint64_t off = shard_header_off(fx.shard, block), header = shard_fixture_load(&fx, off);
 	struct recover_report report;
 
-	(void)state;
 	shard_fixture_store(&fx, off, 0);
 	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, head)), 0);
 	report = recover(true);
@@ -158,7 +153,7 @@ static void recover_shard__a_header_behind_its_leaves_follows_them(void **state)
 }
 
 /* The owner is nobody, or the ticket one that no ring comes to: from there the head would go on. */
-static void recover_shard__a_damaged_header_follows_its_leaves(void **state)
+CASE(recover_shard__a_damaged_header_follows_its_leaves)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9), block = first / fx.desc.block;
 	uint64_t off = shard_header_off(fx.shard, block), header = shard_fixture_load(&fx, off);
@@ -166,7 +161,6 @@ static void recover_shard__a_damaged_header_follows_its_leaves(void **state)
 				   UINT64_C(1) << (BLOCK_SEQ_BITS - 1) };
 	uint64_t head = shard_fixture_load(&fx, word_off(offsetof(struct shard_words, head)));
 
-	(void)state;
 	for (size_t i = 0; i < 2; i++) {
 		shard_fixture_store(&fx, off, header ^ flips[i]);
 		assert_int_equal(recover(true).repaired, i + 1);
@@ -177,13 +171,12 @@ static void recover_shard__a_damaged_header_follows_its_leaves(void **state)
 }
 
 /* A leaf of any generation; that of the first lap, too, whose ticket and owner are 0 in block 0. */
-static void recover_shard__a_block_without_a_header_follows_any_leaf(void **state)
+CASE(recover_shard__a_block_without_a_header_follows_any_leaf)
 {
 	const uint64_t off = shard_header_off(fx.shard, 0);
 	const uint32_t gens[] = { 1, 3 * (LEAF_GEN_MASK / 4) };
 	struct shard_check_report report;
 
-	(void)state;
 	for (size_t i = 0; i < 2; i++) {
 		shard_fixture_store(&fx, off, 0);
 		shard_fixture_store(&fx, word_off(offsetof(struct shard_words, head)), 0);
@@ -201,13 +194,12 @@ static void recover_shard__a_block_without_a_header_follows_any_leaf(void **stat
 	}
 }
 
-static void recover_shard__a_torn_row_retires_the_items_that_need_it(void **state)
+CASE(recover_shard__a_torn_row_retires_the_items_that_need_it)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9);
 	uint64_t zero = 0;
 	struct recover_report report;
 
-	(void)state;
 	assert_int_equal(
 		transport_store(fx.conn.rows, shard_row_off(fx.shard, first + 10), &zero, 8), 0);
 	report = recover(true);
@@ -221,11 +213,10 @@ static uint8_t *row_at(uint32_t slot)
 }
 
 /* A row that was never sealed has no crc; one of a table whose rows have is torn. */
-static void recover_shard__a_row_without_its_crc_retires_its_items(void **state)
+CASE(recover_shard__a_row_without_its_crc_retires_its_items)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9), none = 0;
 
-	(void)state;
 	memcpy(row_at(first + 10) + fx.desc.tail_off + offsetof(struct row_tail, crc), &none,
 	       sizeof(none));
 	assert_int_equal(recover(true).retired, 2 * fx.desc.window_max);
@@ -269,11 +260,10 @@ static void make_crc_zero(uint8_t *row)
 	memset(row + covered, 0, sizeof(uint32_t));
 }
 
-static void recover_shard__a_row_whose_crc_is_0_keeps_its_items(void **state)
+CASE(recover_shard__a_row_whose_crc_is_0_keeps_its_items)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9);
 
-	(void)state;
 	make_crc_zero(row_at(first + 10));
 	assert_int_equal(recover(true).retired, 0);
 	row_at(first + 10)[0] ^= 1;
@@ -281,14 +271,13 @@ static void recover_shard__a_row_whose_crc_is_0_keeps_its_items(void **state)
 }
 
 /* A leaf that came alive by damage, over rows that are whole. */
-static void recover_shard__an_item_on_no_step_is_retired(void **state)
+CASE(recover_shard__an_item_on_no_step_is_retired)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9);
 	const uint32_t covered = fx.desc.tail_off + (uint32_t)offsetof(struct row_tail, crc);
 	uint8_t *row = row_at(first + 10);
 	struct row_tail tail;
 
-	(void)state;
 	memcpy(&tail, row + fx.desc.tail_off, sizeof(tail));
 	tail.flags = ROW_FINAL;
 	memcpy(row + fx.desc.tail_off, &tail, sizeof(tail));
@@ -298,12 +287,11 @@ static void recover_shard__an_item_on_no_step_is_retired(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void recover_shard__a_row_of_another_lap_retires_its_items(void **state)
+CASE(recover_shard__a_row_of_another_lap_retires_its_items)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9);
 	struct row_tail tail = { .gen = 1 };
 
-	(void)state;
 	assert_int_equal(transport_store(fx.conn.rows,
 					 shard_row_off(fx.shard, first + fx.desc.block - 1) +
 						 fx.desc.tail_off,
@@ -313,11 +301,10 @@ static void recover_shard__a_row_of_another_lap_retires_its_items(void **state)
 	assert_int_equal(recover(true).retired, 2);
 }
 
-static void recover_shard__settles_the_limiter(void **state)
+CASE(recover_shard__settles_the_limiter)
 {
 	uint64_t words = shard_limits_off(fx.shard, 1);
 
-	(void)state;
 	shard_fixture_store_at(fx.shard->part.limits,
 			       words + offsetof(struct view_limits, ins_admitted), 90);
 	shard_fixture_store_at(fx.shard->part.limits,
@@ -336,14 +323,13 @@ static void recover_shard__settles_the_limiter(void **state)
 }
 
 /* Killed anywhere, it is run again: stopped after n calls, for every n. */
-static void recover_shard__may_be_cut_anywhere_and_run_again(void **state)
+CASE(recover_shard__may_be_cut_anywhere_and_run_again)
 {
 	struct recover_report report;
 	struct block blk;
 	uint64_t n = 0;
 	int rc = 0;
 
-	(void)state;
 	die_with_a_block(&blk);
 	for (uint32_t i = 0; i < fx.desc.slots; i += 3) {
 		uint64_t off = shard_leaf_off(fx.shard, 1, i), word = shard_fixture_load(&fx, off);
@@ -371,13 +357,12 @@ static void recover_shard__may_be_cut_anywhere_and_run_again(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void recover_shard__no_memory_changes_nothing(void **state)
+CASE(recover_shard__no_memory_changes_nothing)
 {
 	uint64_t off = word_off(offsetof(struct shard_words, part.dirty));
 	uint64_t clean_off = word_off(offsetof(struct shard_words, part.clean));
 	int rc = -ENOMEM;
 
-	(void)state;
 	shard_fixture_store(&fx, off, 4);
 	for (uint64_t n = 1; rc == -ENOMEM; n++) {
 		mem_fail_after(n);
@@ -390,12 +375,11 @@ static void recover_shard__no_memory_changes_nothing(void **state)
 }
 
 /* A recovered shard is used again: by new owners, over both laps of the ring. */
-static void recover_shard__the_ring_goes_on_with_new_tickets(void **state)
+CASE(recover_shard__the_ring_goes_on_with_new_tickets)
 {
 	uint64_t head;
 	struct block blk;
 
-	(void)state;
 	die_with_a_block(&blk);
 	head = recover(false).head;
 	access_close(&acc);
@@ -408,30 +392,7 @@ static void recover_shard__the_ring_goes_on_with_new_tickets(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(recover_shard__a_sound_shard_keeps_its_items),
-		TEST(recover_shard__closes_what_the_dead_held),
-		TEST(recover_shard__makes_lost_sums_exact),
-		TEST(recover_shard__a_rebuild_cut_short_is_forgotten),
-		TEST(recover_shard__head_is_beyond_every_ticket),
-		TEST(recover_shard__head_that_is_no_ticket_is_refused),
-		TEST(recover_shard__a_header_behind_its_leaves_follows_them),
-		TEST(recover_shard__a_damaged_header_follows_its_leaves),
-		TEST(recover_shard__a_block_without_a_header_follows_any_leaf),
-		TEST(recover_shard__a_torn_row_retires_the_items_that_need_it),
-		TEST(recover_shard__a_row_without_its_crc_retires_its_items),
-		TEST(recover_shard__a_row_whose_crc_is_0_keeps_its_items),
-		TEST(recover_shard__an_item_on_no_step_is_retired),
-		TEST(recover_shard__a_row_of_another_lap_retires_its_items),
-		TEST(recover_shard__settles_the_limiter),
-		TEST(recover_shard__may_be_cut_anywhere_and_run_again),
-		TEST(recover_shard__no_memory_changes_nothing),
-		TEST(recover_shard__the_ring_goes_on_with_new_tickets),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

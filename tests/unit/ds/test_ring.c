@@ -123,13 +123,14 @@ static void must_claim(struct access *by, struct block *blk)
 		fail_msg("claim: %s", error_last());
 }
 
+#define CASE(name) TEST_WITH(name, setup, teardown)
+
 /* -------- claim -------- */
 
-static void ring_claim__opens_the_header_of_its_ticket(void **state)
+CASE(ring_claim__opens_the_header_of_its_ticket)
 {
 	struct block blk;
 
-	(void)state;
 	must_claim(&acc, &blk);
 	assert_int_equal(blk.seq, 1000);
 	assert_int_equal(blk.index, 1000 % fx.desc.blocks);
@@ -141,7 +142,7 @@ static void ring_claim__opens_the_header_of_its_ticket(void **state)
 	assert_int_equal(counters.claimed, 1);
 }
 
-static void ring_claim__sets_every_leaf_of_every_view(void **state)
+CASE(ring_claim__sets_every_leaf_of_every_view)
 {
 	struct shard_fixture_opts opts = { .views = 3 };
 	struct block blk;
@@ -156,16 +157,15 @@ static void ring_claim__sets_every_leaf_of_every_view(void **state)
 	assert_int_equal(load(shard_leaf_off(fx.shard, 0, blk.first + 32)), 0);
 }
 
-static void ring_claim__takes_old_items_out_of_the_sums(void **state)
+CASE(ring_claim__takes_old_items_out_of_the_sums)
 {
-	(void)state;
 	for (uint32_t i = 0; i < 2 * fx.desc.blocks; i++)
 		shard_fixture_fill_block(&acc, 100);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 	assert_int_equal(counters.skipped, 0);
 }
 
-static void ring_claim__partial_access_is_refused(void **state)
+CASE(ring_claim__partial_access_is_refused)
 {
 	struct shard_fixture_opts opts = { .views = 2 };
 	struct tree_deltas_opts deltas = { 0 };
@@ -180,13 +180,12 @@ static void ring_claim__partial_access_is_refused(void **state)
 }
 
 /* Another ticket is drawn, the open block is left alone. */
-static void ring_claim__never_takes_an_open_block(void **state)
+CASE(ring_claim__never_takes_an_open_block)
 {
 	uint32_t index = 1000 % fx.desc.blocks;
 	uint64_t theirs = block_make(true, OTHER, 1000 - fx.desc.blocks);
 	struct block blk;
 
-	(void)state;
 	store(shard_header_off(fx.shard, index), theirs);
 	must_claim(&acc, &blk);
 	assert_int_equal(blk.seq, 1001);
@@ -194,25 +193,23 @@ static void ring_claim__never_takes_an_open_block(void **state)
 	assert_true(header(index) == theirs);
 }
 
-static void ring_claim__never_goes_back_behind_a_newer_lap(void **state)
+CASE(ring_claim__never_goes_back_behind_a_newer_lap)
 {
 	uint32_t index = 1000 % fx.desc.blocks;
 	uint64_t newer = block_make(false, OTHER, 1000 + fx.desc.blocks);
 
 	struct block blk;
 
-	(void)state;
 	store(shard_header_off(fx.shard, index), newer);
 	must_claim(&acc, &blk);
 	assert_int_equal(blk.seq, 1001);
 	assert_true(header(index) == newer);
 }
 
-static void ring_claim__all_open_is_back_pressure(void **state)
+CASE(ring_claim__all_open_is_back_pressure)
 {
 	struct block blk;
 
-	(void)state;
 	for (uint32_t i = 0; i < fx.desc.blocks; i++)
 		store(shard_header_off(fx.shard, i), block_make(true, OTHER, i));
 	assert_int_equal(claim(&acc, &blk), -EAGAIN);
@@ -222,11 +219,10 @@ static void ring_claim__all_open_is_back_pressure(void **state)
 }
 
 /* The guess of the header may be old: the CAS says what stands there now. */
-static void ring_claim__a_header_that_changed_meanwhile(void **state)
+CASE(ring_claim__a_header_that_changed_meanwhile)
 {
 	struct block mine, theirs;
 
-	(void)state;
 	must_claim(&acc, &mine);
 	must_claim(&other, &theirs);
 	assert_int_equal(ring_close(&mine), 0);
@@ -237,11 +233,10 @@ static void ring_claim__a_header_that_changed_meanwhile(void **state)
 	assert_int_equal(ring_close(&mine), 0);
 }
 
-static void ring_claim__goes_round_the_end_of_the_ring(void **state)
+CASE(ring_claim__goes_round_the_end_of_the_ring)
 {
 	struct block blk;
 
-	(void)state;
 	for (uint32_t i = 0; i < 3 * fx.desc.blocks; i++) {
 		must_claim(&remote, &blk);
 		assert_int_equal(blk.seq, 1000 + i);
@@ -267,13 +262,12 @@ static void count_phases(const struct shard_conn *conn, struct access *by, uint6
 	}
 }
 
-static void ring_claim__takes_no_round_trip_in_place(void **state)
+CASE(ring_claim__takes_no_round_trip_in_place)
 {
-	(void)state;
 	count_phases(&fx.conn, &acc, 0);
 }
 
-static void ring_claim__takes_three_phases_over_a_wire(void **state)
+CASE(ring_claim__takes_three_phases_over_a_wire)
 {
 	struct shard_fixture_opts opts = { .max_times_sampled = 3 };
 
@@ -285,13 +279,12 @@ static void ring_claim__takes_three_phases_over_a_wire(void **state)
 	}
 }
 
-static void ring_claim__of_a_queue_takes_four_phases_over_a_wire(void **state)
+TEST_WITH(ring_claim__of_a_queue_takes_four_phases_over_a_wire, setup_queue, teardown)
 {
 	uint32_t claims = fx.desc.blocks - 1;
 	struct block blk;
 	uint64_t before;
 
-	(void)state;
 	for (uint32_t i = 0; i < claims; i++) {
 		before = wire.tr->stats.phases;
 		must_claim(&remote, &blk);
@@ -319,11 +312,10 @@ static void lose_ticket(struct access *by, enum fault_unknown how)
 	assert_false(block_is_open(header((uint32_t)(first % fx.desc.blocks))));
 }
 
-static void ring_claim__lost_ticket_holds_nothing(void **state)
+CASE(ring_claim__lost_ticket_holds_nothing)
 {
 	struct block blk;
 
-	(void)state;
 	lose_ticket(&broken, FAULT_UNKNOWN_DONE);
 	assert_int_equal(head(), 1001);
 	lose_ticket(&broken, FAULT_UNKNOWN_NOT_DONE);
@@ -335,12 +327,11 @@ static void ring_claim__lost_ticket_holds_nothing(void **state)
  * Whatever answer is lost and whether it was done: no block stays open that nobody holds, the shard
  * is dirty if a leaf may have changed, and the next claim goes on.
  */
-static void ring_claim__any_lost_answer(void **state)
+CASE(ring_claim__any_lost_answer)
 {
 	uint64_t seed = test_seed("ring_claim__any_lost_answer", 7), lost = 0;
 	int rc;
 
-	(void)state;
 	for (uint32_t i = 0; i < 300; i++) {
 		struct fault_plan plan = { .seed = seed + i, .unknown_rate = 3000 };
 		struct fault_plan none = { 0 };
@@ -364,14 +355,13 @@ static void ring_claim__any_lost_answer(void **state)
 		assert_false(block_is_open(header(b)));
 }
 
-static void ring_claim__any_failed_call_holds_nothing(void **state)
+CASE(ring_claim__any_failed_call_holds_nothing)
 {
 	struct fault_plan none = { 0 };
 	struct block blk;
 	uint32_t failed = 0;
 	int rc = -1;
 
-	(void)state;
 	for (uint64_t n = 1; rc; n++) {
 		struct fault_plan plan = { .fail_at = n, .fail_code = -ECONNRESET };
 
@@ -392,22 +382,20 @@ static void ring_claim__any_failed_call_holds_nothing(void **state)
 
 /* -------- close -------- */
 
-static void ring_close__closes_its_ticket(void **state)
+CASE(ring_close__closes_its_ticket)
 {
 	struct block blk;
 
-	(void)state;
 	must_claim(&acc, &blk);
 	assert_int_equal(ring_close(&blk), 0);
 	assert_null(blk.acc);
 	assert_true(header(blk.index) == block_make(false, ME, 1000));
 }
 
-static void ring_close__fenced(void **state)
+CASE(ring_close__fenced)
 {
 	struct block blk;
 
-	(void)state;
 	must_claim(&acc, &blk);
 	store(shard_header_off(fx.shard, blk.index), block_make(true, OTHER, 1000 + 99));
 	assert_int_equal(ring_close(&blk), -EOWNERDEAD);
@@ -415,12 +403,11 @@ static void ring_close__fenced(void **state)
 	assert_true(header(blk.index) == block_make(true, OTHER, 1000 + 99));
 }
 
-static void ring_close__over_a_wire_is_done_by_the_next_call(void **state)
+CASE(ring_close__over_a_wire_is_done_by_the_next_call)
 {
 	struct block blk;
 	uint32_t index;
 
-	(void)state;
 	must_claim(&remote, &blk);
 	index = blk.index;
 	assert_int_equal(ring_close(&blk), 0);
@@ -429,11 +416,10 @@ static void ring_close__over_a_wire_is_done_by_the_next_call(void **state)
 	assert_true(header(index) == block_make(false, 5, 1000));
 }
 
-static void ring_close__fenced_over_a_wire_is_told_by_the_next_call(void **state)
+CASE(ring_close__fenced_over_a_wire_is_told_by_the_next_call)
 {
 	struct block blk;
 
-	(void)state;
 	must_claim(&remote, &blk);
 	store(shard_header_off(fx.shard, blk.index), block_make(true, OTHER, 1000 + 99));
 	assert_int_equal(ring_close(&blk), 0);
@@ -441,12 +427,11 @@ static void ring_close__fenced_over_a_wire_is_told_by_the_next_call(void **state
 	assert_int_equal(access_enter(&remote), -EOWNERDEAD);
 }
 
-static void ring_close__connection_lost_is_told_by_a_later_call(void **state)
+CASE(ring_close__connection_lost_is_told_by_a_later_call)
 {
 	struct fault_plan plan = { .cut_at = 1 };
 	struct block blk;
 
-	(void)state;
 	must_claim(&broken, &blk);
 	fault_set(fault, &plan);
 	assert_int_equal(ring_close(&blk), 0);
@@ -456,12 +441,11 @@ static void ring_close__connection_lost_is_told_by_a_later_call(void **state)
 }
 
 /* The answer of a close may be lost: it is made again. */
-static void ring_close__lost_answers_over_a_wire(void **state)
+CASE(ring_close__lost_answers_over_a_wire)
 {
 	enum fault_unknown how[] = { FAULT_UNKNOWN_DONE, FAULT_UNKNOWN_NOT_DONE };
 	struct block blk;
 
-	(void)state;
 	for (uint32_t i = 0; i < 200; i++) {
 		struct fault_plan plan = { .seed = i,
 					   .unknown_rate = 20000,
@@ -482,23 +466,21 @@ static void ring_close__lost_answers_over_a_wire(void **state)
 
 /* -------- rows -------- */
 
-static void ring_row__in_place(void **state)
+CASE(ring_row__in_place)
 {
 	struct block blk;
 
-	(void)state;
 	must_claim(&acc, &blk);
 	assert_ptr_equal(ring_row(&blk, 5),
 			 fx.conn.rows->base + 4096 + (uint64_t)(blk.first + 5) * fx.desc.row_bytes);
 }
 
-static void ring_write__over_a_wire(void **state)
+CASE(ring_write__over_a_wire)
 {
 	uint64_t rows[3 * 64 / 8], back[3 * 64 / 8];
 	struct block blk;
 	struct transport_io io = { .region = fx.conn.rows, .dst = back };
 
-	(void)state;
 	must_claim(&remote, &blk);
 	assert_null(ring_row(&blk, 0));
 	for (size_t i = 0; i < sizeof(rows) / 8; i++)
@@ -511,12 +493,11 @@ static void ring_write__over_a_wire(void **state)
 	assert_memory_equal(rows, back, io.len);
 }
 
-static void ring_write__outside_of_the_block(void **state)
+CASE(ring_write__outside_of_the_block)
 {
 	uint64_t row[8] = { 0 };
 	struct block blk;
 
-	(void)state;
 	must_claim(&acc, &blk);
 	assert_int_equal(ring_write(&blk, 32, row, 1), -EINVAL);
 	assert_int_equal(ring_write(&blk, 31, row, 2), -EINVAL);
@@ -541,13 +522,12 @@ static void take_all(uint32_t first)
 	assert_int_equal(access_leave(&other), 0);
 }
 
-static void ring_claim__queue_keeps_what_nobody_took(void **state)
+TEST_WITH(ring_claim__queue_keeps_what_nobody_took, setup_queue, teardown)
 {
 	uint32_t first = 0, kept = 1000 % fx.desc.blocks;
 	uint64_t before;
 	struct block blk;
 
-	(void)state;
 	for (uint32_t i = 0; i < fx.desc.blocks; i++) {
 		uint32_t at = shard_fixture_fill_block(&acc, 1);
 
@@ -564,12 +544,11 @@ static void ring_claim__queue_keeps_what_nobody_took(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void ring_claim__resets_the_counts(void **state)
+TEST_WITH(ring_claim__resets_the_counts, setup_counted, teardown)
 {
 	struct block blk;
 	uint64_t off;
 
-	(void)state;
 	off = fx.desc.views[0].counts_off + (uint64_t)(1000 % fx.desc.blocks) * 32 * 8;
 	for (uint32_t i = 0; i < 32; i++)
 		store(off + i * 8, count_make(77, i));
@@ -578,11 +557,10 @@ static void ring_claim__resets_the_counts(void **state)
 		assert_true(load(off + i * 8) == count_make(blk.gen, 0));
 }
 
-static void ring_claim__counts_with_lost_answers(void **state)
+TEST_WITH(ring_claim__counts_with_lost_answers, setup_counted, teardown)
 {
 	uint64_t seed = test_seed("ring_claim__counts_with_lost_answers", 3);
 
-	(void)state;
 	for (uint32_t i = 0; i < 100; i++) {
 		struct fault_plan plan = { .seed = seed + i, .unknown_rate = 1000 };
 		struct fault_plan none = { 0 };
@@ -605,41 +583,5 @@ static void ring_claim__counts_with_lost_answers(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(ring_claim__opens_the_header_of_its_ticket),
-		TEST(ring_claim__sets_every_leaf_of_every_view),
-		TEST(ring_claim__takes_old_items_out_of_the_sums),
-		TEST(ring_claim__partial_access_is_refused),
-		TEST(ring_claim__never_takes_an_open_block),
-		TEST(ring_claim__never_goes_back_behind_a_newer_lap),
-		TEST(ring_claim__all_open_is_back_pressure),
-		TEST(ring_claim__a_header_that_changed_meanwhile),
-		TEST(ring_claim__goes_round_the_end_of_the_ring),
-		TEST(ring_claim__takes_no_round_trip_in_place),
-		TEST(ring_claim__takes_three_phases_over_a_wire),
-		TEST(ring_claim__lost_ticket_holds_nothing),
-		TEST(ring_claim__any_lost_answer),
-		TEST(ring_claim__any_failed_call_holds_nothing),
-		TEST(ring_close__closes_its_ticket),
-		TEST(ring_close__fenced),
-		TEST(ring_close__over_a_wire_is_done_by_the_next_call),
-		TEST(ring_close__fenced_over_a_wire_is_told_by_the_next_call),
-		TEST(ring_close__connection_lost_is_told_by_a_later_call),
-		TEST(ring_close__lost_answers_over_a_wire),
-		TEST(ring_row__in_place),
-		TEST(ring_write__over_a_wire),
-		TEST(ring_write__outside_of_the_block),
-		cmocka_unit_test_setup_teardown(ring_claim__queue_keeps_what_nobody_took,
-						setup_queue, teardown),
-		cmocka_unit_test_setup_teardown(
-			ring_claim__of_a_queue_takes_four_phases_over_a_wire, setup_queue,
-			teardown),
-		cmocka_unit_test_setup_teardown(ring_claim__resets_the_counts, setup_counted,
-						teardown),
-		cmocka_unit_test_setup_teardown(ring_claim__counts_with_lost_answers, setup_counted,
-						teardown),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

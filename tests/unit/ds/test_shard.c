@@ -60,14 +60,15 @@ static int open_again(void)
 	return rc;
 }
 
+#define CASE(name) TEST_WITH(name, setup, teardown)
+
 /* -------- format and open -------- */
 
-static void shard_format__words_as_new(void **state)
+CASE(shard_format__words_as_new)
 {
 	const struct shard *s = fx.shard;
 	uint64_t prio = s->desc.views[1].words_off + offsetof(struct view_words, max_priority);
 
-	(void)state;
 	assert_int_equal(load(s->tree, shard_word_off(s, offsetof(struct shard_words, head))),
 			 1000);
 	assert_int_equal(load(s->tree, shard_word_off(s, offsetof(struct shard_words, part.epoch))),
@@ -77,11 +78,10 @@ static void shard_format__words_as_new(void **state)
 		assert_true(load(s->part.slots, part_slot_off(&s->part, i)) == SLOT_FREE);
 }
 
-static void shard_format__region_too_small_names_the_bytes(void **state)
+CASE(shard_format__region_too_small_names_the_bytes)
 {
 	struct shard_ids ids = { .first_ticket = 0 };
 
-	(void)state;
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
 		struct region small = *fx.conn.regions.at[role];
 		struct part_regions regions = fx.conn.regions;
@@ -93,41 +93,36 @@ static void shard_format__region_too_small_names_the_bytes(void **state)
 	}
 }
 
-static void shard_open__reads_what_was_planned(void **state)
+CASE(shard_open__reads_what_was_planned)
 {
-	(void)state;
 	assert_memory_equal(&fx.shard->desc, &fx.desc, sizeof(fx.desc));
 	assert_memory_equal(&wire.shard->desc, &fx.desc, sizeof(fx.desc));
 	assert_int_equal(fx.shard->trees[1].leaves_off, fx.desc.views[1].leaves_off);
 }
 
-static void shard_open__not_a_region(void **state)
+CASE(shard_open__not_a_region)
 {
-	(void)state;
 	store(fx.conn.tree, offsetof(struct region_superblock, magic), 0);
 	assert_int_equal(open_again(), -EPROTO);
 }
 
-static void shard_open__a_changed_superblock(void **state)
+CASE(shard_open__a_changed_superblock)
 {
-	(void)state;
 	store(fx.conn.rows, offsetof(struct region_superblock, ms_term), 99);
 	assert_int_equal(open_again(), -EBADMSG);
 }
 
-static void shard_open__a_changed_descriptor(void **state)
+CASE(shard_open__a_changed_descriptor)
 {
-	(void)state;
 	store(fx.conn.tree, DESC_OFF + offsetof(struct table_desc, capacity), 99);
 	assert_int_equal(open_again(), -EBADMSG);
 }
 
 /* Sound in itself, but not what the catalog says: sizes and offsets of it are never used. */
-static void shard_open__a_descriptor_that_is_not_the_catalogs(void **state)
+CASE(shard_open__a_descriptor_that_is_not_the_catalogs)
 {
 	struct table_desc other = fx.desc;
 
-	(void)state;
 	other.views[0].eps = 0.25;
 	table_desc_seal(&other, other.shard);
 	assert_int_equal(table_desc_check(&other), 0);
@@ -151,44 +146,40 @@ static struct region_superblock superblock_of(struct region *region)
 	return sb;
 }
 
-static void shard_open__another_format_version(void **state)
+CASE(shard_open__another_format_version)
 {
 	struct region_superblock sb = superblock_of(fx.conn.tree);
 
-	(void)state;
 	sb.format_major = 99;
 	reseal(fx.conn.tree, &sb);
 	assert_int_equal(open_again(), -EPROTO);
 	assert_non_null(strstr(error_last(), "format 99"));
 }
 
-static void shard_open__unknown_incompat_bit(void **state)
+CASE(shard_open__unknown_incompat_bit)
 {
 	struct region_superblock sb = superblock_of(fx.conn.rows);
 
-	(void)state;
 	sb.incompat = 0x40;
 	reseal(fx.conn.rows, &sb);
 	assert_int_equal(open_again(), -EPROTO);
 	assert_non_null(strstr(error_last(), "0x40"));
 }
 
-static void shard_open__unknown_compat_bit_is_ignored(void **state)
+CASE(shard_open__unknown_compat_bit_is_ignored)
 {
 	struct region_superblock sb = superblock_of(fx.conn.tree);
 
-	(void)state;
 	sb.compat = 0x40;
 	sb.format_minor = 9;
 	reseal(fx.conn.tree, &sb);
 	assert_int_equal(open_again(), 0);
 }
 
-static void shard_open__read_only_compat_bit_wants_no_right_to_write(void **state)
+CASE(shard_open__read_only_compat_bit_wants_no_right_to_write)
 {
 	struct region_superblock sb = superblock_of(fx.conn.tree);
 
-	(void)state;
 	sb.ro_compat = 1;
 	reseal(fx.conn.tree, &sb);
 	assert_int_equal(open_again(), -EPROTO);
@@ -197,42 +188,38 @@ static void shard_open__read_only_compat_bit_wants_no_right_to_write(void **stat
 	fx.conn.tree->rights = RIGHT_ALL;
 }
 
-static void shard_open__regions_swapped(void **state)
+CASE(shard_open__regions_swapped)
 {
 	struct part_regions regions = fx.conn.regions;
 	struct shard *shard = NULL;
 
-	(void)state;
 	regions.at[REGION_TREE] = fx.conn.rows;
 	regions.at[REGION_ROWS] = fx.conn.tree;
 	assert_int_equal(shard_open(&regions, NULL, &shard), -EPROTO);
 	assert_non_null(strstr(error_last(), "kind"));
 }
 
-static void shard_open__rows_of_another_shard(void **state)
+CASE(shard_open__rows_of_another_shard)
 {
 	struct region_superblock sb = superblock_of(fx.conn.rows);
 
-	(void)state;
 	sb.part = 5;
 	reseal(fx.conn.rows, &sb);
 	assert_int_equal(open_again(), -EPROTO);
 }
 
-static void shard_open__nic_words(void **state)
+CASE(shard_open__nic_words)
 {
 	struct region_superblock sb = superblock_of(fx.conn.tree);
 
-	(void)state;
 	sb.atomic_domain = ATOMIC_DOMAIN_NIC;
 	reseal(fx.conn.tree, &sb);
 	assert_int_equal(open_again(), -EPROTO);
 	assert_non_null(strstr(error_last(), "RDMA"));
 }
 
-static void shard_open__a_region_of_another_table_or_store(void **state)
+CASE(shard_open__a_region_of_another_table_or_store)
 {
-	(void)state;
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
 		struct region *region = fx.conn.regions.at[role];
 		const struct region_superblock good = superblock_of(region);
@@ -252,9 +239,8 @@ static void shard_open__a_region_of_another_table_or_store(void **state)
 }
 
 /* What a client can write says nothing about whether the table is there. */
-static void shard_open__state_words_of_other_regions_do_not_count(void **state)
+CASE(shard_open__state_words_of_other_regions_do_not_count)
 {
-	(void)state;
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		if (role != REGION_SLOTS)
 			store(fx.conn.regions.at[role], offsetof(struct region_superblock, state),
@@ -278,7 +264,7 @@ static void expect_openers(struct shard_fixture *of, const bool may[4])
 	}
 }
 
-static void shard_open__words_have_one_kind_of_atomics_for_life(void **state)
+CASE(shard_open__words_have_one_kind_of_atomics_for_life)
 {
 	struct shard_fixture_opts opts = { .shared = true };
 
@@ -293,18 +279,16 @@ static void shard_open__words_have_one_kind_of_atomics_for_life(void **state)
 	setup(state);
 }
 
-static void shard_open__half_formatted(void **state)
+CASE(shard_open__half_formatted)
 {
-	(void)state;
 	store(fx.shard->part.slots, offsetof(struct region_superblock, state), REGION_FORMATTING);
 	assert_int_equal(open_again(), -ESTALE);
 }
 
-static void shard_open__larger_than_its_region(void **state)
+CASE(shard_open__larger_than_its_region)
 {
 	struct region_superblock sb = superblock_of(fx.conn.tree);
 
-	(void)state;
 	sb.size = fx.conn.tree->size * 2;
 	reseal(fx.conn.tree, &sb);
 	assert_int_equal(open_again(), -EPROTO);
@@ -323,29 +307,26 @@ static void shard_state__of_each(struct shard *shard)
 	assert_int_equal(part_state(&shard->part), -EBADMSG);
 }
 
-static void shard_state__in_place(void **state)
+CASE(shard_state__in_place)
 {
 	uint64_t phases = fx.conn.tr->stats.phases;
 
-	(void)state;
 	assert_int_equal(part_state(&fx.shard->part), 0);
 	assert_int_equal(fx.conn.tr->stats.phases, phases);
 	shard_state__of_each(fx.shard);
 }
 
-static void shard_state__over_a_wire(void **state)
+CASE(shard_state__over_a_wire)
 {
-	(void)state;
 	shard_state__of_each(wire.shard);
 }
 
-static void shard_close__twice(void **state)
+CASE(shard_close__twice)
 {
 	struct memory_transport here;
 	struct part_regions regions;
 	struct shard *shard = NULL;
 
-	(void)state;
 	memory_transport_shard(&here, &fx.conn.regions, true, &regions);
 	assert_int_equal(shard_open(&regions, NULL, &shard), 0);
 	shard_close(&shard);
@@ -354,11 +335,10 @@ static void shard_close__twice(void **state)
 	memory_transport_fini(&here);
 }
 
-static void part_mark_dirty__counts(void **state)
+CASE(part_mark_dirty__counts)
 {
 	uint64_t off = shard_word_off(fx.shard, offsetof(struct shard_words, part.dirty));
 
-	(void)state;
 	assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
 	assert_int_equal(part_mark_dirty(&wire.shard->part), 0);
 	assert_int_equal(load(fx.conn.tree, off), 2);
@@ -371,11 +351,10 @@ static uint64_t pin_of(uint32_t owner)
 	return load(fx.shard->part.pages, part_page_off(&fx.shard->part, owner - 1));
 }
 
-static void access_enter__promises_until_leave(void **state)
+CASE(access_enter__promises_until_leave)
 {
 	struct access acc;
 
-	(void)state;
 	shard_fixture_access(fx.shard, 3, &acc);
 	assert_int_equal(access_enter(&acc), 0);
 	assert_int_equal(pin_of(3), 0);
@@ -384,27 +363,25 @@ static void access_enter__promises_until_leave(void **state)
 	access_close(&acc);
 }
 
-static void access_open__owner_out_of_range(void **state)
+CASE(access_open__owner_out_of_range)
 {
 	struct tree_deltas_opts opts = { 0 };
 	struct access acc;
 
-	(void)state;
 	assert_int_equal(access_open(&acc, fx.shard, SHARD_FIXTURE_CLIENTS + 1, 1, &opts), -EINVAL);
 	assert_non_null(strstr(error_last(), "owner 17"));
 }
 
-static void access_open__no_such_view(void **state)
+CASE(access_open__no_such_view)
 {
 	struct tree_deltas_opts opts = { 0 };
 	struct access acc;
 
-	(void)state;
 	assert_int_equal(access_open(&acc, fx.shard, 1, 4, &opts), -EINVAL);
 }
 
 /* A handle that keeps deltas keeps its pin, and gives both up when the epoch moves. */
-static void access_leave__kept_deltas_keep_the_pin(void **state)
+CASE(access_leave__kept_deltas_keep_the_pin)
 {
 	struct tree_deltas_opts opts = { .defer_calls = 100,
 					 .defer_ns = UINT64_MAX,
@@ -414,7 +391,6 @@ static void access_leave__kept_deltas_keep_the_pin(void **state)
 	uint64_t priorities[8] = { 5, 5, 5, 5, 5, 5, 5, 5 };
 	struct access acc;
 
-	(void)state;
 	assert_int_equal(access_open(&acc, fx.shard, 3, 3, &opts), 0);
 	assert_int_equal(access_enter(&acc), 0);
 	assert_int_equal(sumtree_claim(&fx.shard->trees[0], &acc.epoch, &run, acc.deltas[0]), 0);
@@ -434,36 +410,5 @@ static void access_leave__kept_deltas_keep_the_pin(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(shard_format__words_as_new),
-		TEST(shard_format__region_too_small_names_the_bytes),
-		TEST(shard_open__reads_what_was_planned),
-		TEST(shard_open__not_a_region),
-		TEST(shard_open__a_changed_superblock),
-		TEST(shard_open__a_changed_descriptor),
-		TEST(shard_open__a_descriptor_that_is_not_the_catalogs),
-		TEST(shard_open__a_region_of_another_table_or_store),
-		TEST(shard_open__state_words_of_other_regions_do_not_count),
-		TEST(shard_open__another_format_version),
-		TEST(shard_open__unknown_incompat_bit),
-		TEST(shard_open__unknown_compat_bit_is_ignored),
-		TEST(shard_open__read_only_compat_bit_wants_no_right_to_write),
-		TEST(shard_open__regions_swapped),
-		TEST(shard_open__rows_of_another_shard),
-		TEST(shard_open__nic_words),
-		TEST(shard_open__words_have_one_kind_of_atomics_for_life),
-		TEST(shard_open__half_formatted),
-		TEST(shard_open__larger_than_its_region),
-		TEST(shard_state__in_place),
-		TEST(shard_state__over_a_wire),
-		TEST(shard_close__twice),
-		TEST(part_mark_dirty__counts),
-		TEST(access_enter__promises_until_leave),
-		TEST(access_open__owner_out_of_range),
-		TEST(access_open__no_such_view),
-		TEST(access_leave__kept_deltas_keep_the_pin),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -56,11 +56,12 @@ static uint32_t last_block(void)
 	return first / fx.desc.block;
 }
 
-static void shard_check__a_sound_shard(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(shard_check__a_sound_shard)
 {
 	struct shard_check_report report = check();
 
-	(void)state;
 	assert_int_equal(report.problems, 0);
 	assert_int_equal(report.live[0], 3 * (fx.desc.block - 1));
 	assert_int_equal(report.live[1], report.live[0]);
@@ -71,22 +72,20 @@ static void shard_check__a_sound_shard(void **state)
 	assert_false(report.dirty);
 }
 
-static void shard_check__changes_nothing(void **state)
+CASE(shard_check__changes_nothing)
 {
 	uint64_t before = fx.conn.tr->stats.writes + fx.conn.tr->stats.cas + fx.conn.tr->stats.faa;
 
-	(void)state;
 	check();
 	assert_int_equal(fx.conn.tr->stats.writes + fx.conn.tr->stats.cas + fx.conn.tr->stats.faa,
 			 before);
 }
 
-static void shard_check__a_wrong_sum(void **state)
+CASE(shard_check__a_wrong_sum)
 {
 	uint64_t off = fx.shard->trees[1].inner_off[0] + fx.shard->trees[1].level_off[1];
 	struct shard_check_report report;
 
-	(void)state;
 	shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + 1);
 	report = check();
 	expect_one(&report, "view 1");
@@ -94,12 +93,11 @@ static void shard_check__a_wrong_sum(void **state)
 }
 
 /* A crash leaves drift; it is only a problem where nobody knows of it. */
-static void shard_check__a_wrong_sum_of_a_dirty_shard_is_drift(void **state)
+CASE(shard_check__a_wrong_sum_of_a_dirty_shard_is_drift)
 {
 	uint64_t off = fx.shard->trees[0].inner_off[0] + fx.shard->trees[0].level_off[1];
 	struct shard_check_report report;
 
-	(void)state;
 	shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + 1);
 	assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
 	report = check();
@@ -108,85 +106,78 @@ static void shard_check__a_wrong_sum_of_a_dirty_shard_is_drift(void **state)
 	assert_true(report.wrong_nodes > 0);
 }
 
-static void shard_check__a_wrong_size(void **state)
+CASE(shard_check__a_wrong_size)
 {
 	uint64_t off = fx.shard->trees[0].inner_off[0];
 	struct shard_check_report report;
 
-	(void)state;
 	shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + 2);
 	report = check();
 	expect_one(&report, "size is 2 off");
 }
 
-static void shard_check__an_unfinished_rebuild(void **state)
+CASE(shard_check__an_unfinished_rebuild)
 {
 	struct shard_check_report report;
 
-	(void)state;
 	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch)),
 			    epoch_make(0, EPOCH_ZERO, 4));
 	report = check();
 	expect_one(&report, "a rebuild by owner 4");
 }
 
-static void shard_check__a_ticket_at_head(void **state)
+CASE(shard_check__a_ticket_at_head)
 {
 	uint64_t header = shard_fixture_load(&fx, shard_header_off(fx.shard, last_block()));
 	struct shard_check_report report;
 
-	(void)state;
 	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, head)),
 			    block_seq(header));
 	report = check();
 	expect_one(&report, "but head is at");
 }
 
-static void shard_check__a_ticket_of_another_block(void **state)
+CASE(shard_check__a_ticket_of_another_block)
 {
 	uint64_t off = shard_header_off(fx.shard, last_block()),
 		 header = shard_fixture_load(&fx, off);
 	struct shard_check_report report;
 
-	(void)state;
 	shard_fixture_store(&fx, off, block_make(false, 1, block_seq(header) - 1));
 	report = check();
 	expect_one(&report, "is of block");
 	assert_int_equal(report.wrong_headers, 1);
 }
 
-static void shard_check__an_owner_out_of_range(void **state)
+CASE(shard_check__an_owner_out_of_range)
 {
 	uint64_t off = shard_header_off(fx.shard, last_block()),
 		 header = shard_fixture_load(&fx, off);
 	struct shard_check_report report;
 
-	(void)state;
 	shard_fixture_store(&fx, off, block_make(false, 17, block_seq(header)));
 	report = check();
 	expect_one(&report, "closed by owner 17 of 16");
 }
 
-static void shard_check__an_open_block_of_nobody(void **state)
+CASE(shard_check__an_open_block_of_nobody)
 {
 	uint64_t off = shard_header_off(fx.shard, last_block()),
 		 header = shard_fixture_load(&fx, off);
 	struct shard_check_report report;
 
-	(void)state;
 	shard_fixture_store(&fx, off, block_make(true, 5, block_seq(header)));
 	report = check();
 	expect_one(&report, "slot 4 is free");
 	assert_int_equal(report.open_blocks, 1);
 }
 
-static void shard_check__an_open_block_of_a_live_owner_is_sound(void **state)
+CASE(shard_check__an_open_block_of_a_live_owner_is_sound)
 {
 	struct ring_counters counters = { 0 };
 	struct shard_check_report report;
 	struct block blk;
 
-	(void)state;
 	assert_int_equal(access_enter(&acc), 0);
 	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
 	assert_int_equal(access_leave(&acc), 0);
@@ -217,12 +208,11 @@ static void set_leaf(uint32_t slot, uint64_t word)
 			    shard_fixture_load(&fx, tree->inner_off[0]) + live);
 }
 
-static void shard_check__a_leaf_newer_than_its_header(void **state)
+CASE(shard_check__a_leaf_newer_than_its_header)
 {
 	uint64_t word = shard_fixture_load(&fx, shard_leaf_off(fx.shard, 0, first + 5));
 	struct shard_check_report report;
 
-	(void)state;
 	set_leaf(first + 5, leaf_make(0, leaf_gen(word) + 1, leaf_priority(word)));
 	report = check();
 	assert_int_equal(report.wrong_leaves, 1);
@@ -230,45 +220,41 @@ static void shard_check__a_leaf_newer_than_its_header(void **state)
 	assert_non_null(strstr(report.text[0], "live with gen"));
 }
 
-static void shard_check__a_leaf_of_a_block_never_claimed(void **state)
+CASE(shard_check__a_leaf_of_a_block_never_claimed)
 {
 	struct shard_check_report report;
 
-	(void)state;
 	set_leaf((last_block() + 1) * fx.desc.block + 5, leaf_make(0, 9, 1));
 	report = check();
 	assert_int_equal(report.wrong_leaves, 1);
 	assert_non_null(strstr(report.text[0], "under header 0"));
 }
 
-static void shard_check__a_live_repeated_row(void **state)
+CASE(shard_check__a_live_repeated_row)
 {
 	uint64_t word = shard_fixture_load(&fx, shard_leaf_off(fx.shard, 0, first));
 	struct shard_check_report report;
 
-	(void)state;
 	set_leaf(first, leaf_make(0, leaf_gen(word), 3));
 	report = check();
 	expect_one(&report, "live on a repeated row");
 }
 
-static void shard_check__a_priority_above_the_maximum(void **state)
+CASE(shard_check__a_priority_above_the_maximum)
 {
 	struct shard_check_report report;
 
-	(void)state;
 	/* The last of the newest block has 300 + its number; a shard this small allows more. */
 	fx.shard->desc.views[0].max_prio = 300 + fx.desc.block - 3;
 	report = check();
 	expect_one(&report, "above 329");
 }
 
-static void shard_check__a_row_of_another_generation(void **state)
+CASE(shard_check__a_row_of_another_generation)
 {
 	struct row_tail tail = { .gen = 1 };
 	struct shard_check_report report;
 
-	(void)state;
 	assert_int_equal(transport_store(fx.conn.rows,
 					 shard_row_off(fx.shard, first + fx.desc.block - 1) +
 						 fx.desc.tail_off,
@@ -280,13 +266,12 @@ static void shard_check__a_row_of_another_generation(void **state)
 	assert_non_null(strstr(report.text[0], "torn or not of gen"));
 }
 
-static void shard_check__a_torn_row(void **state)
+CASE(shard_check__a_torn_row)
 {
 	struct shard_check_opts no_crc = { .rows = true };
 	struct shard_check_report report;
 	uint64_t junk = 0x55;
 
-	(void)state;
 	assert_int_equal(
 		transport_store(fx.conn.rows, shard_row_off(fx.shard, first + 10), &junk, 8), 0);
 	assert_int_equal(check().wrong_rows, 4); /* two windows hold it, in each view */
@@ -294,7 +279,7 @@ static void shard_check__a_torn_row(void **state)
 	assert_int_equal(report.problems, 0);
 }
 
-static void shard_check__an_anchor_that_is_no_step(void **state)
+CASE(shard_check__an_anchor_that_is_no_step)
 {
 	uint8_t *row = fx.conn.rows->base + shard_row_off(fx.shard, first + 7);
 	const uint32_t covered = fx.desc.tail_off + (uint32_t)offsetof(struct row_tail, crc);
@@ -303,7 +288,6 @@ static void shard_check__an_anchor_that_is_no_step(void **state)
 				 .flags = ROW_FINAL };
 	struct shard_check_report report;
 
-	(void)state;
 	memcpy(row + fx.desc.tail_off, &tail, sizeof(tail));
 	tail.crc = crc32c(0, row, covered);
 	memcpy(row + fx.desc.tail_off, &tail, sizeof(tail));
@@ -312,7 +296,7 @@ static void shard_check__an_anchor_that_is_no_step(void **state)
 	assert_non_null(strstr(report.text[0], "its anchor has flags"));
 }
 
-static void shard_check__more_committed_than_admitted(void **state)
+CASE(shard_check__more_committed_than_admitted)
 {
 	struct limit_desc law = { .min_size = 1,
 				  .spi = 1 << LIMIT_SPI_BITS,
@@ -322,7 +306,6 @@ static void shard_check__more_committed_than_admitted(void **state)
 	struct shard_check_opts slack = { .limit_slack = 3 };
 	struct shard_check_report report;
 
-	(void)state;
 	assert_int_equal(teardown(NULL), 0);
 	first = shard_fixture_open_filled(&fx, &opts, 3, &acc);
 	shard_fixture_store_at(
@@ -334,32 +317,29 @@ static void shard_check__more_committed_than_admitted(void **state)
 	assert_int_equal(report.problems, 0);
 }
 
-static void shard_check__a_pin_of_no_possible_epoch(void **state)
+CASE(shard_check__a_pin_of_no_possible_epoch)
 {
 	struct shard_check_report report;
 
-	(void)state;
 	shard_fixture_store_at(fx.shard->part.pages, part_page_off(&fx.shard->part, 0), 5);
 	report = check();
 	expect_one(&report, "pin 5 under epoch 0");
 	assert_int_equal(report.busy_slots, 1);
 }
 
-static void shard_check__an_unknown_slot_state(void **state)
+CASE(shard_check__an_unknown_slot_state)
 {
 	struct shard_check_report report;
 
-	(void)state;
 	shard_fixture_store_at(fx.shard->part.slots, part_slot_off(&fx.shard->part, 7), 9);
 	report = check();
 	expect_one(&report, "slot 7: state 9");
 }
 
-static void shard_check__keeps_the_words_of_the_first_problems_only(void **state)
+CASE(shard_check__keeps_the_words_of_the_first_problems_only)
 {
 	struct shard_check_report report;
 
-	(void)state;
 	for (uint32_t i = 1; i < SHARD_FIXTURE_CLIENTS; i++)
 		shard_fixture_store_at(fx.shard->part.slots, part_slot_off(&fx.shard->part, i), 9);
 	report = check();
@@ -367,34 +347,7 @@ static void shard_check__keeps_the_words_of_the_first_problems_only(void **state
 	assert_int_equal(report.n_texts, SHARD_CHECK_TEXTS);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(shard_check__a_sound_shard),
-		TEST(shard_check__changes_nothing),
-		TEST(shard_check__a_wrong_sum),
-		TEST(shard_check__a_wrong_sum_of_a_dirty_shard_is_drift),
-		TEST(shard_check__a_wrong_size),
-		TEST(shard_check__an_unfinished_rebuild),
-		TEST(shard_check__a_ticket_at_head),
-		TEST(shard_check__a_ticket_of_another_block),
-		TEST(shard_check__an_owner_out_of_range),
-		TEST(shard_check__an_open_block_of_nobody),
-		TEST(shard_check__an_open_block_of_a_live_owner_is_sound),
-		TEST(shard_check__a_leaf_newer_than_its_header),
-		TEST(shard_check__a_leaf_of_a_block_never_claimed),
-		TEST(shard_check__a_live_repeated_row),
-		TEST(shard_check__a_priority_above_the_maximum),
-		TEST(shard_check__a_row_of_another_generation),
-		TEST(shard_check__a_torn_row),
-		TEST(shard_check__an_anchor_that_is_no_step),
-		TEST(shard_check__more_committed_than_admitted),
-		TEST(shard_check__a_pin_of_no_possible_epoch),
-		TEST(shard_check__an_unknown_slot_state),
-		TEST(shard_check__keeps_the_words_of_the_first_problems_only),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -57,7 +57,9 @@ static void draw(struct scene *scene)
 	shard_shares_look(&scene->shares, scene->sampler);
 }
 
-static void shard_shares_p__draws_by_mass_pass_while_it_moves(void **state)
+#define SHARES_TEST(fn) TEST_WITH(fn, begin, end)
+
+SHARES_TEST(shard_shares_p__draws_by_mass_pass_while_it_moves)
 {
 	struct scene *scene = *state;
 
@@ -68,7 +70,7 @@ static void shard_shares_p__draws_by_mass_pass_while_it_moves(void **state)
 	assert_true(shard_shares_p(&scene->shares) > 1e-3);
 }
 
-static void shard_shares_p__draws_of_one_shard_fail(void **state)
+SHARES_TEST(shard_shares_p__draws_of_one_shard_fail)
 {
 	struct scene *scene = *state;
 
@@ -79,7 +81,7 @@ static void shard_shares_p__draws_of_one_shard_fail(void **state)
 	assert_true(shard_shares_p(&scene->shares) < 1e-6);
 }
 
-static void shard_shares_look__leaves_a_batch_out_when_shards_change(void **state)
+SHARES_TEST(shard_shares_look__leaves_a_batch_out_when_shards_change)
 {
 	struct scene *scene = *state;
 	const struct rlv_batch *batch;
@@ -95,15 +97,7 @@ static void shard_shares_look__leaves_a_batch_out_when_shards_change(void **stat
 	assert_true(shard_shares_p(&scene->shares) == 1);
 }
 
-#define SHARES_TEST(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		SHARES_TEST(shard_shares_p__draws_by_mass_pass_while_it_moves),
-		SHARES_TEST(shard_shares_p__draws_of_one_shard_fail),
-		SHARES_TEST(shard_shares_look__leaves_a_batch_out_when_shards_change),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

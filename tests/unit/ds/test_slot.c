@@ -45,11 +45,12 @@ static void set_pin(uint32_t slot, uint64_t pin)
 	shard_fixture_store_at(fx.shard->part.pages, page_off(slot, 0), pin);
 }
 
-static void slot_take__says_whose_it_is(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(slot_take__says_whose_it_is)
 {
 	struct slot_info info;
 
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, 5, &someone, 77), 0);
 	assert_int_equal(slot_read(&fx.shard->part, 5, &info), 0);
 	assert_int_equal(info.state, SLOT_LIVE);
@@ -60,27 +61,24 @@ static void slot_take__says_whose_it_is(void **state)
 	assert_int_equal(info.pin, SLOT_IDLE);
 }
 
-static void slot_take__a_live_slot_is_busy(void **state)
+CASE(slot_take__a_live_slot_is_busy)
 {
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, 5, &someone, 77), 0);
 	assert_int_equal(slot_take(&fx.shard->part, 5, &someone, 78), -EBUSY);
 }
 
-static void slot_take__no_such_slot_names_the_number(void **state)
+CASE(slot_take__no_such_slot_names_the_number)
 {
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, SHARD_FIXTURE_CLIENTS, &someone, 1), -EINVAL);
 	assert_non_null(strstr(error_last(), "16"));
 }
 
 /* A giver died after it had written some fields: the slot is free, and taking it cleans all. */
-static void slot_take__over_a_half_written_one(void **state)
+CASE(slot_take__over_a_half_written_one)
 {
 	struct slot_info info;
 	uint64_t limit = page_off(3, offsetof(struct client_page, limits));
 
-	(void)state;
 	set_pin(3, 0);
 	shard_fixture_store_at(fx.shard->part.pages, limit, 12);
 	shard_fixture_store_at(fx.shard->part.slots,
@@ -92,11 +90,10 @@ static void slot_take__over_a_half_written_one(void **state)
 	assert_int_equal(shard_fixture_load_at(fx.shard->part.pages, limit), 0);
 }
 
-static void slot_find_free__skips_those_in_use(void **state)
+CASE(slot_find_free__skips_those_in_use)
 {
 	uint32_t slot = 99;
 
-	(void)state;
 	for (uint32_t i = 0; i < SHARD_FIXTURE_CLIENTS; i++) {
 		assert_int_equal(slot_find_free(&fx.shard->part, &slot), 0);
 		assert_int_equal(slot, i);
@@ -106,11 +103,10 @@ static void slot_find_free__skips_those_in_use(void **state)
 	assert_int_equal(slot, SHARD_FIXTURE_CLIENTS - 1);
 }
 
-static void slot_release__frees_an_idle_slot(void **state)
+CASE(slot_release__frees_an_idle_slot)
 {
 	uint32_t slot;
 
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	assert_int_equal(slot_release(&fx.shard->part, 0), 0);
 	assert_int_equal(slot_find_free(&fx.shard->part, &slot), 0);
@@ -118,29 +114,26 @@ static void slot_release__frees_an_idle_slot(void **state)
 	assert_int_equal(slot_release(&fx.shard->part, 0), -ESTALE);
 }
 
-static void slot_release__with_a_promise_is_busy(void **state)
+CASE(slot_release__with_a_promise_is_busy)
 {
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	set_pin(0, 0);
 	assert_int_equal(slot_release(&fx.shard->part, 0), -EBUSY);
 }
 
-static void slot_release__in_the_middle_of_its_rebuild_is_busy(void **state)
+CASE(slot_release__in_the_middle_of_its_rebuild_is_busy)
 {
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, 4, &someone, 1), 0);
 	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch)),
 			    epoch_make(0, EPOCH_ZERO, 5));
 	assert_int_equal(slot_release(&fx.shard->part, 4), -EBUSY);
 }
 
-static void fence_settle__an_idle_owner_leaves_no_drift(void **state)
+CASE(fence_settle__an_idle_owner_leaves_no_drift)
 {
 	struct shard_settled report;
 	uint32_t slot;
 
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	assert_int_equal(shard_settle(fx.shard, 1, &report), 0);
 	assert_true(report.fence.was_idle);
@@ -149,12 +142,11 @@ static void fence_settle__an_idle_owner_leaves_no_drift(void **state)
 	assert_int_equal(slot, 0);
 }
 
-static void fence_settle__an_owner_in_a_call_makes_the_shard_dirty(void **state)
+CASE(fence_settle__an_owner_in_a_call_makes_the_shard_dirty)
 {
 	struct shard_settled report;
 	struct slot_info info;
 
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	set_pin(0, 0);
 	assert_int_equal(shard_settle(fx.shard, 1, &report), 0);
@@ -165,14 +157,13 @@ static void fence_settle__an_owner_in_a_call_makes_the_shard_dirty(void **state)
 	assert_int_equal(info.pin, SLOT_IDLE);
 }
 
-static void fence_settle__closes_only_the_dead_owners_blocks(void **state)
+CASE(fence_settle__closes_only_the_dead_owners_blocks)
 {
 	struct shard_settled report;
 	struct ring_counters counters = { 0 };
 	struct block mine, theirs;
 	struct access acc[2];
 
-	(void)state;
 	for (uint32_t i = 0; i < 2; i++) {
 		shard_fixture_take_slot(fx.shard, i + 1);
 		shard_fixture_access(fx.shard, i + 1, &acc[i]);
@@ -193,14 +184,13 @@ static void fence_settle__closes_only_the_dead_owners_blocks(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-static void fence_settle__gives_admissions_back_once(void **state)
+CASE(fence_settle__gives_admissions_back_once)
 {
 	uint64_t limits = page_off(0, offsetof(struct client_page, limits)) +
 			  sizeof(struct slot_limits); /* of view 1 */
 	uint64_t words = shard_limits_off(fx.shard, 1);
 	struct shard_settled report;
 
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	shard_fixture_store_at(fx.shard->part.limits,
 			       words + offsetof(struct view_limits, ins_admitted), 100);
@@ -231,7 +221,7 @@ static void fence_settle__gives_admissions_back_once(void **state)
 }
 
 /* The page is its client's, and may say anything: others' admissions stay, and no count goes wild. */
-static void fence_settle__gives_back_no_more_than_is_out(void **state)
+CASE(fence_settle__gives_back_no_more_than_is_out)
 {
 	const uint64_t noise[] = { UINT64_MAX, UINT64_MAX / 2, 1000, 0x5a5a5a5a5a5a5a5a };
 	uint64_t limits = page_off(0, offsetof(struct client_page, limits));
@@ -239,7 +229,6 @@ static void fence_settle__gives_back_no_more_than_is_out(void **state)
 	struct region *all = fx.shard->part.limits;
 	struct shard_settled report;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(noise) / sizeof(noise[0]); i++) {
 		assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 		shard_fixture_store_at(all, words + offsetof(struct view_limits, ins_admitted),
@@ -265,11 +254,10 @@ static void fence_settle__gives_back_no_more_than_is_out(void **state)
 }
 
 /* A server was killed after it had marked the slot; the next one settles the rest. */
-static void fence_settle__goes_on_from_a_fenced_slot(void **state)
+CASE(fence_settle__goes_on_from_a_fenced_slot)
 {
 	struct slot_info info;
 
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	set_pin(0, 0);
 	shard_fixture_store_at(fx.shard->part.slots,
@@ -281,12 +269,11 @@ static void fence_settle__goes_on_from_a_fenced_slot(void **state)
 	assert_int_equal(info.state, SLOT_FREE);
 }
 
-static void fence_settle__makes_its_rebuild_ownerless(void **state)
+CASE(fence_settle__makes_its_rebuild_ownerless)
 {
 	uint64_t off = shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch));
 	struct shard_settled report;
 
-	(void)state;
 	assert_int_equal(slot_take(&fx.shard->part, 4, &someone, 1), 0);
 	shard_fixture_store(&fx, off, epoch_make(6, EPOCH_DUAL, 5));
 	assert_int_equal(shard_settle(fx.shard, 5, &report), 0);
@@ -294,35 +281,13 @@ static void fence_settle__makes_its_rebuild_ownerless(void **state)
 	assert_int_equal(shard_fixture_load(&fx, off), epoch_make(6, EPOCH_DUAL, 0));
 }
 
-static void fence_settle__owner_out_of_range(void **state)
+CASE(fence_settle__owner_out_of_range)
 {
-	(void)state;
 	assert_int_equal(shard_settle(fx.shard, 0, NULL), -EINVAL);
 	assert_int_equal(shard_settle(fx.shard, SHARD_FIXTURE_CLIENTS + 1, NULL), -EINVAL);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(slot_take__says_whose_it_is),
-		TEST(slot_take__a_live_slot_is_busy),
-		TEST(slot_take__no_such_slot_names_the_number),
-		TEST(slot_take__over_a_half_written_one),
-		TEST(slot_find_free__skips_those_in_use),
-		TEST(slot_release__frees_an_idle_slot),
-		TEST(slot_release__with_a_promise_is_busy),
-		TEST(slot_release__in_the_middle_of_its_rebuild_is_busy),
-		TEST(fence_settle__an_idle_owner_leaves_no_drift),
-		TEST(fence_settle__an_owner_in_a_call_makes_the_shard_dirty),
-		TEST(fence_settle__closes_only_the_dead_owners_blocks),
-		TEST(fence_settle__gives_admissions_back_once),
-		TEST(fence_settle__gives_back_no_more_than_is_out),
-		TEST(fence_settle__goes_on_from_a_fenced_slot),
-		TEST(fence_settle__makes_its_rebuild_ownerless),
-		TEST(fence_settle__owner_out_of_range),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

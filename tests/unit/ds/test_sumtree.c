@@ -81,13 +81,12 @@ static int update_one(struct rig *rig, struct leaf_op *op)
 
 /* -------- geometry -------- */
 
-static void sumtree_geometry_init__bad_input_is_refused(void **state)
+TEST(sumtree_geometry_init__bad_input_is_refused)
 {
 	static const uint16_t none[] = { 0 }, odd[] = { 12, 0 }, small[] = { 4, 0 };
 	static const uint16_t large[] = { 8, 1032, 0 };
 	struct tree_geometry geo = { .leaves = 77 };
 
-	(void)state;
 	assert_int_equal(sumtree_geometry_init(&geo, 0, NULL), -ERANGE);
 	assert_int_equal(sumtree_geometry_init(&geo, TREE_MAX_LEAVES + 1, NULL), -ERANGE);
 	assert_int_equal(sumtree_geometry_init(&geo, 4096, none), -EINVAL);
@@ -98,11 +97,10 @@ static void sumtree_geometry_init__bad_input_is_refused(void **state)
 	assert_int_equal(geo.leaves, 77);
 }
 
-static void sumtree_geometry_init__top_is_small_and_bytes_add_up(void **state)
+TEST(sumtree_geometry_init__top_is_small_and_bytes_add_up)
 {
 	static const uint16_t kinds[][3] = { { 8 }, { 16, 8 }, { 24 }, { 1024 }, { 64, 16 } };
 
-	(void)state;
 	for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
 		for (uint32_t bits = 0; bits <= 24; bits++) {
 			struct tree_geometry geo;
@@ -114,9 +112,8 @@ static void sumtree_geometry_init__top_is_small_and_bytes_add_up(void **state)
 	}
 }
 
-static void sumtree_geometry_init__default_keeps_within_12_bytes_a_leaf(void **state)
+TEST(sumtree_geometry_init__default_keeps_within_12_bytes_a_leaf)
 {
-	(void)state;
 	for (uint32_t bits = 16; bits <= 24; bits++) {
 		struct tree_geometry geo;
 
@@ -126,11 +123,10 @@ static void sumtree_geometry_init__default_keeps_within_12_bytes_a_leaf(void **s
 	}
 }
 
-static void sumtree_geometry_check__each_broken_field_is_named(void **state)
+TEST(sumtree_geometry_check__each_broken_field_is_named)
 {
 	struct tree_geometry good, geo;
 
-	(void)state;
 	assert_int_equal(sumtree_geometry_init(&good, LEAVES, fanout), 0);
 	geo = good;
 	geo.leaves = 0;
@@ -150,9 +146,8 @@ static void sumtree_geometry_check__each_broken_field_is_named(void **state)
 	assert_int_equal(sumtree_geometry_check(&geo), -EPROTO);
 }
 
-static void sumtree_max_prio__keeps_the_root_below_2_62(void **state)
+TEST(sumtree_max_prio__keeps_the_root_below_2_62)
 {
-	(void)state;
 	assert_int_equal(sumtree_max_prio(1), LEAF_PRIORITY_MASK);
 	for (uint32_t leaves = 1; leaves && leaves <= TREE_MAX_LEAVES; leaves *= 2) {
 		assert_true(sumtree_max_prio(leaves) <= LEAF_PRIORITY_MASK);
@@ -162,7 +157,7 @@ static void sumtree_max_prio__keeps_the_root_below_2_62(void **state)
 
 /* -------- verbs -------- */
 
-static void sumtree_claim__out_of_the_tree_is_refused(void **state)
+TEST(sumtree_claim__out_of_the_tree_is_refused)
 {
 	const struct leaf_run runs[] = {
 		{ LEAVES, 1, 2 }, { LEAVES - 1, 2, 2 }, { 1, UINT32_MAX, 2 }, { UINT32_MAX, 2, 2 }
@@ -170,7 +165,6 @@ static void sumtree_claim__out_of_the_tree_is_refused(void **state)
 	uint64_t priorities[2] = { 1, 1 };
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
 		assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &runs[i], rig.h.deltas),
@@ -183,13 +177,12 @@ static void sumtree_claim__out_of_the_tree_is_refused(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_publish__another_generation_means_fenced(void **state)
+TEST(sumtree_publish__another_generation_means_fenced)
 {
 	const struct leaf_run mine = { 8, 8, 2 }, later = { 12, 1, 3 };
 	const uint64_t priorities[8] = { 5, 5, 5, 5, 5, 5, 5, 5 };
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &mine, rig.h.deltas), 0);
 	assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &later, rig.h.deltas), 0);
@@ -202,13 +195,12 @@ static void sumtree_publish__another_generation_means_fenced(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_publish__twice_is_refused(void **state)
+TEST(sumtree_publish__twice_is_refused)
 {
 	const struct leaf_run run = { 8, 2, 2 };
 	const uint64_t priorities[2] = { 5, 6 };
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &run, rig.h.deltas), 0);
 	assert_int_equal(sumtree_publish(&rig.h.tree, &rig.h.ep, &run, priorities, rig.h.deltas),
@@ -220,13 +212,12 @@ static void sumtree_publish__twice_is_refused(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_publish__zero_stays_unpublished(void **state)
+TEST(sumtree_publish__zero_stays_unpublished)
 {
 	const struct leaf_run run = { 0, 4, 2 };
 	const uint64_t priorities[4] = { 0, 7, 0, 0 };
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &run, rig.h.deltas), 0);
 	assert_int_equal(sumtree_publish(&rig.h.tree, &rig.h.ep, &run, priorities, rig.h.deltas),
@@ -237,12 +228,11 @@ static void sumtree_publish__zero_stays_unpublished(void **state)
 }
 
 /* Neighbours are changed in pairs where the CPU can: from odd slots, in odd numbers, and not at all. */
-static void sumtree_publish__pairs_and_single_leaves_come_out_alike(void **state)
+TEST(sumtree_publish__pairs_and_single_leaves_come_out_alike)
 {
 	static const enum cpu_level levels[] = { CPU_PLAIN, CPU_AVX512 };
 	uint64_t priorities[16];
 
-	(void)state;
 	for (uint64_t i = 0; i < ARRAY_LEN(priorities); i++)
 		priorities[i] = 3 + i * i;
 	for (uint32_t at = 0; at < 2 * 2 * ARRAY_LEN(priorities); at++) {
@@ -268,13 +258,12 @@ static void sumtree_publish__pairs_and_single_leaves_come_out_alike(void **state
 }
 
 /* The first prototype's mistake: an item that was claimed meanwhile must not be updated. */
-static void sumtree_update__claimed_leaf_is_left_alone(void **state)
+TEST(sumtree_update__claimed_leaf_is_left_alone)
 {
 	const struct leaf_run run = { 100, 8, 2 };
 	struct leaf_op old = op_of(100, 5), new = op_of(101, 5);
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &run, rig.h.deltas), 0);
 	new.gen = 2;
@@ -288,12 +277,11 @@ static void sumtree_update__claimed_leaf_is_left_alone(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_update__unseen_word_is_looked_up(void **state)
+TEST(sumtree_update__unseen_word_is_looked_up)
 {
 	struct leaf_op op = op_of(9, 55);
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	op.word = 0;
 	assert_int_equal(update_one(&rig, &op), 0);
@@ -303,12 +291,11 @@ static void sumtree_update__unseen_word_is_looked_up(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_update__priority_is_clamped_into_range(void **state)
+TEST(sumtree_update__priority_is_clamped_into_range)
 {
 	struct leaf_op low = op_of(3, 0), high = op_of(4, UINT64_MAX);
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	assert_int_equal(update_one(&rig, &low), 0);
 	assert_int_equal(update_one(&rig, &high), 0);
@@ -317,24 +304,22 @@ static void sumtree_update__priority_is_clamped_into_range(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_update__slot_outside_changes_nothing(void **state)
+TEST(sumtree_update__slot_outside_changes_nothing)
 {
 	struct leaf_op ops[2] = { op_of(3, 7), op_of(LEAVES, 7) };
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	assert_int_equal(sumtree_update(&rig.h.tree, &rig.h.ep, ops, 2, rig.h.deltas), -ERANGE);
 	assert_int_equal(tree_fixture_word(&rig.fx, 0, 3), leaf_make(0, 1, 103));
 	close_rig(&rig);
 }
 
-static void sumtree_consume__once_only(void **state)
+TEST(sumtree_consume__once_only)
 {
 	struct leaf_op first = op_of(9, 0), second = op_of(9, 0);
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	assert_int_equal(sumtree_consume(&rig.h.tree, &rig.h.ep, &first, 1, rig.h.deltas), 0);
 	assert_int_equal(sumtree_consume(&rig.h.tree, &rig.h.ep, &second, 1, rig.h.deltas), 0);
@@ -346,11 +331,10 @@ static void sumtree_consume__once_only(void **state)
 }
 
 /* More changes than the lists hold, in falling order: they are sorted and added on the way. */
-static void sumtree_update__many_unsorted(void **state)
+TEST(sumtree_update__many_unsorted)
 {
 	static struct leaf_op ops[LEAVES];
 	struct rig rig;
-	(void)state;
 	open_rig(&rig, true, &defer_4);
 	for (uint32_t i = 0; i < LEAVES; i++) /* an odd multiplier visits each once */
 		ops[i] = op_of((LEAVES - 1 - i) * 2654435761u % LEAVES, 1 + i);
@@ -380,13 +364,12 @@ static uint64_t top_sum(const struct rig *rig, uint32_t parity)
 }
 
 /* In DUAL a change migrates its leaf: the older array gets the difference, the newer one all. */
-static void sumtree_update__in_dual_counts_in_both_arrays(void **state)
+TEST(sumtree_update__in_dual_counts_in_both_arrays)
 {
 	struct leaf_op op = op_of(7, 1000);
 	struct rig rig;
 	uint64_t before;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	before = top_sum(&rig, 0);
 	set_epoch(&rig, 0, EPOCH_DUAL);
@@ -407,12 +390,11 @@ static void sumtree_update__in_dual_counts_in_both_arrays(void **state)
 }
 
 /* A view of NORMAL meets a leaf that somebody in DUAL has migrated: it looks at the word again. */
-static void sumtree_update__newer_tag_refreshes_the_view(void **state)
+TEST(sumtree_update__newer_tag_refreshes_the_view)
 {
 	struct leaf_op op = op_of(7, 1000);
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	set_epoch(&rig, 0, EPOCH_DUAL);
 	tree_fixture_set_word(&rig.fx, 0, 7, leaf_make(1, 1, 107));
@@ -425,12 +407,11 @@ static void sumtree_update__newer_tag_refreshes_the_view(void **state)
 
 /* -------- deferred sums -------- */
 
-static void sumtree_flush__holds_so_many_calls(void **state)
+TEST(sumtree_flush__holds_so_many_calls)
 {
 	struct rig rig;
 	uint64_t before;
 
-	(void)state;
 	open_rig(&rig, true, &defer_4);
 	before = top_sum(&rig, 0);
 	for (uint32_t call = 1; call <= 8; call++) {
@@ -445,13 +426,12 @@ static void sumtree_flush__holds_so_many_calls(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_flush__holds_no_longer_than_the_age(void **state)
+TEST(sumtree_flush__holds_no_longer_than_the_age)
 {
 	struct fake_clock clock;
 	struct tree_deltas_opts opts = { .defer_calls = 100, .defer_ns = 1000 };
 	struct rig rig;
 
-	(void)state;
 	fake_clock_init(&clock, 5000);
 	opts.clock = &clock.clock;
 	open_rig(&rig, true, &opts);
@@ -470,11 +450,10 @@ static void sumtree_flush__holds_no_longer_than_the_age(void **state)
 /* -------- failing calls -------- */
 
 /* Every call of the transport fails once: an error comes back, nothing is leaked or repeated. */
-static void sumtree_draw__each_failing_call_is_an_error(void **state)
+TEST(sumtree_draw__each_failing_call_is_an_error)
 {
 	struct rng rng;
 
-	(void)state;
 	for (uint64_t n = 1; n < 100; n++) {
 		struct forest from;
 		struct rig rig;
@@ -493,12 +472,11 @@ static void sumtree_draw__each_failing_call_is_an_error(void **state)
 	}
 }
 
-static void sumtree_update__needs_words_in_place(void **state)
+TEST(sumtree_update__needs_words_in_place)
 {
 	struct leaf_op op = op_of(3, 7);
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, false, NULL);
 	assert_int_equal(update_one(&rig, &op), -ENOTSUP);
 	assert_int_equal(op.result, LEAF_UNKNOWN);
@@ -509,12 +487,11 @@ static void sumtree_update__needs_words_in_place(void **state)
 
 /* -------- checking -------- */
 
-static void sumtree_check__finds_what_is_wrong(void **state)
+TEST(sumtree_check__finds_what_is_wrong)
 {
 	struct sumtree_report report;
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true, NULL);
 	tree_fixture_set_word(&rig.fx, 2, 5, 1);
 	tree_fixture_set_word(&rig.fx, 0, 77, leaf_make(2, 1, 0));
@@ -529,31 +506,5 @@ static void sumtree_check__finds_what_is_wrong(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sumtree_geometry_init__bad_input_is_refused),
-		cmocka_unit_test(sumtree_geometry_init__top_is_small_and_bytes_add_up),
-		cmocka_unit_test(sumtree_geometry_init__default_keeps_within_12_bytes_a_leaf),
-		cmocka_unit_test(sumtree_geometry_check__each_broken_field_is_named),
-		cmocka_unit_test(sumtree_max_prio__keeps_the_root_below_2_62),
-		cmocka_unit_test(sumtree_claim__out_of_the_tree_is_refused),
-		cmocka_unit_test(sumtree_publish__another_generation_means_fenced),
-		cmocka_unit_test(sumtree_publish__twice_is_refused),
-		cmocka_unit_test(sumtree_publish__zero_stays_unpublished),
-		cmocka_unit_test(sumtree_publish__pairs_and_single_leaves_come_out_alike),
-		cmocka_unit_test(sumtree_update__claimed_leaf_is_left_alone),
-		cmocka_unit_test(sumtree_update__unseen_word_is_looked_up),
-		cmocka_unit_test(sumtree_update__priority_is_clamped_into_range),
-		cmocka_unit_test(sumtree_update__slot_outside_changes_nothing),
-		cmocka_unit_test(sumtree_consume__once_only),
-		cmocka_unit_test(sumtree_update__many_unsorted),
-		cmocka_unit_test(sumtree_update__in_dual_counts_in_both_arrays),
-		cmocka_unit_test(sumtree_update__newer_tag_refreshes_the_view),
-		cmocka_unit_test(sumtree_flush__holds_so_many_calls),
-		cmocka_unit_test(sumtree_flush__holds_no_longer_than_the_age),
-		cmocka_unit_test(sumtree_draw__each_failing_call_is_an_error),
-		cmocka_unit_test(sumtree_update__needs_words_in_place),
-		cmocka_unit_test(sumtree_check__finds_what_is_wrong),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

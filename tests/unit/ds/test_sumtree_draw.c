@@ -82,7 +82,7 @@ static void expect_draw_cost(struct rig *rig, const struct transport_stats *was)
 	assert_int_equal(is->cas - was->cas, 0);
 }
 
-static void sumtree_draw__costs_a_phase_a_level(void **state)
+TEST(sumtree_draw__costs_a_phase_a_level)
 {
 	const struct draw_opts opts = { .stratified = true };
 	struct transport_stats was;
@@ -90,7 +90,6 @@ static void sumtree_draw__costs_a_phase_a_level(void **state)
 	struct rng rng;
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, false);
 	from = (struct forest){ &rig.h.tree, &rig.h.ep, 1 };
 	rng_seed(&rng, 1, 0);
@@ -127,12 +126,11 @@ static void draw_keys(bool in_place, uint64_t seed, struct keys *keys)
 	close_rig(&rig);
 }
 
-static void sumtree_draw__same_keys_at_every_vector_level(void **state)
+TEST(sumtree_draw__same_keys_at_every_vector_level)
 {
 	static struct keys keys[3];
 	uint64_t seed = test_seed("vector levels", 8);
 
-	(void)state;
 	for (uint64_t i = 0; i < 20; i++) {
 		cpu_level_limit(CPU_PLAIN);
 		draw_keys(true, seed + i, &keys[0]);
@@ -172,14 +170,13 @@ static void shard_trees_close(struct shard_trees *g)
 		close_rig(&g->rig[t]);
 }
 
-static void sumtree_draw__one_distribution_over_many_trees(void **state)
+TEST(sumtree_draw__one_distribution_over_many_trees)
 {
 	static const uint32_t kinds[] = { 0, 1, 3 }; /* in place, by views, both */
 	const struct draw_opts opts = { .stratified = true };
 	static struct shard_trees g;
 	double tree_mass = (double)LEAVES * (100 + (LEAVES - 1) / 2.0);
 
-	(void)state;
 	for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
 		uint32_t per_tree[TREES] = { 0 };
 		struct rng rng;
@@ -201,7 +198,7 @@ static void sumtree_draw__one_distribution_over_many_trees(void **state)
 }
 
 /* Each tree has a transport of its own. */
-static void sumtree_draw__many_transports_share_the_phases(void **state)
+TEST(sumtree_draw__many_transports_share_the_phases)
 {
 	static struct shard_trees g;
 	int64_t sizes[100];
@@ -209,7 +206,6 @@ static void sumtree_draw__many_transports_share_the_phases(void **state)
 	uint64_t before = 0, after = 0;
 	struct rng rng;
 
-	(void)state;
 	shard_trees_open(&g, 1);
 	g.from.n = 100;
 	rng_seed(&rng, 6, 0);
@@ -224,7 +220,7 @@ static void sumtree_draw__many_transports_share_the_phases(void **state)
 	shard_trees_close(&g);
 }
 
-static void sumtree_draw__bad_forest_is_refused(void **state)
+TEST(sumtree_draw__bad_forest_is_refused)
 {
 	static const uint16_t other[] = { 8, 0 };
 	struct sumtree trees[2];
@@ -234,7 +230,6 @@ static void sumtree_draw__bad_forest_is_refused(void **state)
 	struct rng rng;
 	struct rig rig;
 
-	(void)state;
 	open_rig(&rig, true);
 	tree_fixture_open(&fx, LEAVES, other);
 	rng_seed(&rng, 1, 0);
@@ -249,12 +244,11 @@ static void sumtree_draw__bad_forest_is_refused(void **state)
 }
 
 /* Words of a broken region lead to errors or to leaves of the tree, never out of it. */
-static void sumtree_draw__garbage_in_the_region_stays_inside(void **state)
+TEST(sumtree_draw__garbage_in_the_region_stays_inside)
 {
 	uint64_t seed = test_seed("garbage", 77);
 	struct rng rng;
 
-	(void)state;
 	rng_seed(&rng, seed, 0);
 	for (uint32_t round = 0; round < 60; round++) {
 		struct tree_fixture fx;
@@ -280,14 +274,5 @@ static void sumtree_draw__garbage_in_the_region_stays_inside(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sumtree_draw__costs_a_phase_a_level),
-		cmocka_unit_test(sumtree_draw__same_keys_at_every_vector_level),
-		cmocka_unit_test(sumtree_draw__one_distribution_over_many_trees),
-		cmocka_unit_test(sumtree_draw__many_transports_share_the_phases),
-		cmocka_unit_test(sumtree_draw__bad_forest_is_refused),
-		cmocka_unit_test(sumtree_draw__garbage_in_the_region_stays_inside),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -55,12 +55,11 @@ static void count_nodes(const struct scene *s, uint32_t n, uint32_t seen[TREES][
 		seen[s->down.shard[i]][s->down.lanes.node[i]]++;
 }
 
-static void sumtree_place__strata_fall_on_all_nodes_alike(void **state)
+TEST(sumtree_place__strata_fall_on_all_nodes_alike)
 {
 	static const uint64_t mass[] = { 1000, 1000 };
 	const struct draw_opts opts = { .stratified = true };
 
-	(void)state;
 	for (uint32_t n = 1; n <= 2; n++) {
 		struct scene *s = set_up(mass, n);
 		uint32_t seen[TREES][NODES] = { { 0 } };
@@ -72,12 +71,11 @@ static void sumtree_place__strata_fall_on_all_nodes_alike(void **state)
 	}
 }
 
-static void sumtree_place__ranks_share_the_strata(void **state)
+TEST(sumtree_place__ranks_share_the_strata)
 {
 	static const uint64_t mass[] = { 1000 };
 	uint32_t seen[TREES][NODES] = { { 0 } };
 
-	(void)state;
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		const struct draw_opts opts = { .stratified = true, .rank = rank, .world_size = 2 };
 		struct scene *s = set_up(mass, 1);
@@ -89,14 +87,13 @@ static void sumtree_place__ranks_share_the_strata(void **state)
 		assert_int_equal(seen[0][k], 1);
 }
 
-static void sumtree_place__draws_keep_their_places_in_the_batch(void **state)
+TEST(sumtree_place__draws_keep_their_places_in_the_batch)
 {
 	static const uint64_t mass[] = { 10, 20, 30, 40 };
 	const struct draw_opts stratified = { .stratified = true };
 	struct scene *s = set_up(mass, TREES);
 	uint32_t falls = 0;
 
-	(void)state;
 	place(s, &stratified, DRAW_CHUNK);
 	for (uint32_t i = 1; i < DRAW_CHUNK; i++)
 		assert_true(s->down.shard[i - 1] <= s->down.shard[i]);
@@ -106,13 +103,12 @@ static void sumtree_place__draws_keep_their_places_in_the_batch(void **state)
 	assert_in_range(falls, DRAW_CHUNK / 5, DRAW_CHUNK / 2); /* 35 % of neighbours */
 }
 
-static void sumtree_place__lanes_name_a_point_within_their_node(void **state)
+TEST(sumtree_place__lanes_name_a_point_within_their_node)
 {
 	static const uint64_t mass[] = { 3, 0, 700, 0 };
 	struct scene *s = set_up(mass, TREES);
 	uint32_t in_first = 0;
 
-	(void)state;
 	for (int round = 0; round < 40; round++) {
 		place(s, NULL, 250);
 		for (uint32_t i = 0; i < s->down.groups * DRAW_GROUP; i++) {
@@ -127,7 +123,7 @@ static void sumtree_place__lanes_name_a_point_within_their_node(void **state)
 }
 
 /* Sums up to 2^62 in each tree: 64 random bits do not reach every quantum of all. */
-static void sumtree_place__of_more_than_64_bits_of_mass(void **state)
+TEST(sumtree_place__of_more_than_64_bits_of_mass)
 {
 	static const uint64_t mass[] = { UINT64_C(1) << 56, UINT64_C(1) << 56, UINT64_C(1) << 56,
 					 UINT64_C(1) << 56 };
@@ -136,7 +132,6 @@ static void sumtree_place__of_more_than_64_bits_of_mass(void **state)
 	uint32_t seen[TREES][NODES] = { { 0 } };
 	uint64_t low_bits = 0;
 
-	(void)state;
 	assert_true(sumtree_tops_total(&s->tops) >> 60 != 0);
 	place(s, &opts, DRAW_CHUNK);
 	count_nodes(s, DRAW_CHUNK, seen);
@@ -148,13 +143,12 @@ static void sumtree_place__of_more_than_64_bits_of_mass(void **state)
 }
 
 /* Its top is not what it was when the masses were added up. */
-static void sumtree_place__a_tree_that_has_changed_is_drawn_anew_within(void **state)
+TEST(sumtree_place__a_tree_that_has_changed_is_drawn_anew_within)
 {
 	static const uint64_t mass[] = { 100, 100, 100 };
 	struct scene *s = set_up(mass, 3);
 	uint32_t n[3] = { 0 };
 
-	(void)state;
 	for (uint32_t k = 0; k < NODES; k++) {
 		s->tops.kept[1][k] = k == 7 ? 3200 : 0;
 		s->tops.kept[2][k] = 0;
@@ -173,7 +167,7 @@ static void sumtree_place__a_tree_that_has_changed_is_drawn_anew_within(void **s
 		assert_in_range(n[t], 50, 125);
 }
 
-static void sumtree_emit__probability_is_of_the_whole_mass(void **state)
+TEST(sumtree_emit__probability_is_of_the_whole_mass)
 {
 	static const uint64_t mass[] = { 50, 50 };
 	uint32_t shard[8], slot[8];
@@ -182,7 +176,6 @@ static void sumtree_emit__probability_is_of_the_whole_mass(void **state)
 	const struct draws out = { shard, slot, word, probability };
 	struct scene *s = set_up(mass, 2);
 
-	(void)state;
 	place(s, NULL, 4);
 	for (uint32_t i = 0; i < 4; i++)
 		s->down.lanes.word[i] = leaf_make(LEAF_DONE, 1, 10 * (uint64_t)(i + 1));
@@ -201,15 +194,5 @@ static void sumtree_emit__probability_is_of_the_whole_mass(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sumtree_place__strata_fall_on_all_nodes_alike),
-		cmocka_unit_test(sumtree_place__ranks_share_the_strata),
-		cmocka_unit_test(sumtree_place__draws_keep_their_places_in_the_batch),
-		cmocka_unit_test(sumtree_place__lanes_name_a_point_within_their_node),
-		cmocka_unit_test(sumtree_place__of_more_than_64_bits_of_mass),
-		cmocka_unit_test(sumtree_place__a_tree_that_has_changed_is_drawn_anew_within),
-		cmocka_unit_test(sumtree_emit__probability_is_of_the_whole_mass),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

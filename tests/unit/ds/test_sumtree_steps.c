@@ -92,7 +92,7 @@ static void expect_items(const struct result *r, uint32_t n)
 	}
 }
 
-static void sumtree_steps__a_step_for_the_tops_and_one_for_each_level(void **state)
+TEST(sumtree_steps__a_step_for_the_tops_and_one_for_each_level)
 {
 	static const uint32_t sizes[] = { 1, 255, 256, 257, MOST };
 	const struct draw_opts opts = { .stratified = true };
@@ -101,7 +101,6 @@ static void sumtree_steps__a_step_for_the_tops_and_one_for_each_level(void **sta
 	struct rig rig;
 	struct rng rng;
 
-	(void)state;
 	open_rig(&rig, true);
 	rng_seed(&rng, 1, 0);
 	assert_int_equal(sumtree_steps_open(&steps), 0);
@@ -124,7 +123,7 @@ static void sumtree_steps__a_step_for_the_tops_and_one_for_each_level(void **sta
 	close_rig(&rig);
 }
 
-static void sumtree_steps__draws_that_take_turns_do_not_disturb_each_other(void **state)
+TEST(sumtree_steps__draws_that_take_turns_do_not_disturb_each_other)
 {
 	static struct result alone[3], mixed[3];
 	struct sumtree_steps *steps[3];
@@ -132,7 +131,6 @@ static void sumtree_steps__draws_that_take_turns_do_not_disturb_each_other(void 
 	struct rig rig;
 	size_t left = 1;
 
-	(void)state;
 	open_rig(&rig, true);
 	for (uint32_t k = 0; k < 3; k++) {
 		const struct draws out = draws_of(&alone[k]), other = draws_of(&mixed[k]);
@@ -161,7 +159,7 @@ static void sumtree_steps__draws_that_take_turns_do_not_disturb_each_other(void 
 	close_rig(&rig);
 }
 
-static void sumtree_steps__draws_lost_below_begin_again_together(void **state)
+TEST(sumtree_steps__draws_lost_below_begin_again_together)
 {
 	static struct result result;
 	const struct draws out = draws_of(&result);
@@ -170,7 +168,6 @@ static void sumtree_steps__draws_lost_below_begin_again_together(void **state)
 	struct rig rig;
 	struct rng rng;
 
-	(void)state;
 	open_rig(&rig, true);
 	for (uint32_t i = 0; i < LEAVES / 2; i++) /* gone, and the sums do not know it yet */
 		tree_fixture_set_word(&rig.fx, 0, i, 0);
@@ -189,7 +186,7 @@ static void sumtree_steps__draws_lost_below_begin_again_together(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_steps__of_nothing_gives_enodata_after_a_while(void **state)
+TEST(sumtree_steps__of_nothing_gives_enodata_after_a_while)
 {
 	static struct result result;
 	const struct draws out = draws_of(&result);
@@ -201,7 +198,6 @@ static void sumtree_steps__of_nothing_gives_enodata_after_a_while(void **state)
 	size_t n;
 	int ret;
 
-	(void)state;
 	open_rig(&rig, false);
 	rng_seed(&rng, 1, 0);
 	assert_int_equal(sumtree_steps_open(&steps), 0);
@@ -218,7 +214,7 @@ static void sumtree_steps__of_nothing_gives_enodata_after_a_while(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_steps__another_array_is_read_once_more(void **state)
+TEST(sumtree_steps__another_array_is_read_once_more)
 {
 	static struct result result;
 	const struct draws out = draws_of(&result);
@@ -226,7 +222,6 @@ static void sumtree_steps__another_array_is_read_once_more(void **state)
 	struct rig rig;
 	struct rng rng;
 
-	(void)state;
 	open_rig(&rig, true);
 	rig.h.ep.number ^= 1; /* as of a pass ago */
 	rng_seed(&rng, 1, 0);
@@ -246,13 +241,5 @@ static void sumtree_steps__another_array_is_read_once_more(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sumtree_steps__a_step_for_the_tops_and_one_for_each_level),
-		cmocka_unit_test(sumtree_steps__draws_that_take_turns_do_not_disturb_each_other),
-		cmocka_unit_test(sumtree_steps__draws_lost_below_begin_again_together),
-		cmocka_unit_test(sumtree_steps__of_nothing_gives_enodata_after_a_while),
-		cmocka_unit_test(sumtree_steps__another_array_is_read_once_more),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -67,11 +67,12 @@ static void assert_refuses(const struct table_plan_opts *opts, const char *one, 
 	assert_memory_equal(&before, &desc, sizeof(desc));
 }
 
+#define CASE(name) TEST_WITH(name, setup, NULL)
+
 /* -------- sizes -------- */
 
-static void table_plan__default_block_and_slack_by_hand(void **state)
+CASE(table_plan__default_block_and_slack_by_hand)
 {
-	(void)state;
 	assert_plans();
 	assert_int_equal(desc.views[0].window, 2);
 	assert_int_equal(desc.views[0].future, 1);
@@ -83,9 +84,8 @@ static void table_plan__default_block_and_slack_by_hand(void **state)
 	assert_int_equal(desc.tree.leaves, desc.slots);
 }
 
-static void table_plan__row_by_hand(void **state)
+CASE(table_plan__row_by_hand)
 {
-	(void)state;
 	assert_plans();
 	assert_int_equal(desc.columns[0].offset, 0);
 	assert_int_equal(desc.columns[1].offset, 16);
@@ -95,9 +95,8 @@ static void table_plan__row_by_hand(void **state)
 	assert_int_equal(desc.rows_bytes, 4096 + 4121ull * 256 * 56);
 }
 
-static void table_plan__columns_at_their_natural_alignment(void **state)
+CASE(table_plan__columns_at_their_natural_alignment)
 {
-	(void)state;
 	desc.n_columns = 5;
 	set_column(0, "a", DTYPE_U8, ROLE_PLAIN);
 	set_column(1, "b", DTYPE_F64, ROLE_PLAIN);
@@ -113,11 +112,10 @@ static void table_plan__columns_at_their_natural_alignment(void **state)
 	assert_int_equal(desc.row_bytes, 56);
 }
 
-static void table_plan__regions_by_hand(void **state)
+CASE(table_plan__regions_by_hand)
 {
 	uint64_t inner, off;
 
-	(void)state;
 	desc.max_clients = 2;
 	desc.n_views = 2;
 	desc.views[1] = desc.views[0];
@@ -142,9 +140,8 @@ static void table_plan__regions_by_hand(void **state)
 	assert_int_equal(desc.pages_bytes, 4096 + 4096 + 2 * 4096);
 }
 
-static void table_plan__every_array_begins_a_line(void **state)
+CASE(table_plan__every_array_begins_a_line)
 {
-	(void)state;
 	desc.n_views = 3;
 	desc.capacity = 12345;
 	desc.max_clients = 7;
@@ -160,20 +157,18 @@ static void table_plan__every_array_begins_a_line(void **state)
 	assert_int_equal(desc.slots_off % 64, 0);
 }
 
-static void table_plan__overhead_at_most_12_bytes_per_step(void **state)
+CASE(table_plan__overhead_at_most_12_bytes_per_step)
 {
 	uint64_t bytes;
 
-	(void)state;
 	desc.views[0].stack = 4;
 	assert_plans();
 	bytes = sumtree_leaf_bytes(&desc.tree) + 2 * desc.tree.inner_bytes;
 	assert_true(bytes <= 12 * desc.capacity);
 }
 
-static void table_plan__atari_keeps_a_frame_once(void **state)
+CASE(table_plan__atari_keeps_a_frame_once)
 {
-	(void)state;
 	set_column(0, "obs", DTYPE_U8, ROLE_OBS);
 	desc.columns[0].ndim = 2;
 	desc.columns[0].shape[0] = desc.columns[0].shape[1] = 84;
@@ -185,9 +180,8 @@ static void table_plan__atari_keeps_a_frame_once(void **state)
 	assert_true((double)desc.rows_bytes <= 1.06 * 7056 * (double)desc.capacity);
 }
 
-static void table_plan__stored_next_observation_needs_no_later_row(void **state)
+CASE(table_plan__stored_next_observation_needs_no_later_row)
 {
-	(void)state;
 	set_column(0, "obs", DTYPE_F32, ROLE_PLAIN);
 	set_vector(0, 4);
 	desc.views[0].n_step = 3;
@@ -196,9 +190,8 @@ static void table_plan__stored_next_observation_needs_no_later_row(void **state)
 	assert_int_equal(desc.views[0].future, 2);
 }
 
-static void table_plan__many_streams_get_small_blocks(void **state)
+CASE(table_plan__many_streams_get_small_blocks)
 {
-	(void)state;
 	desc.capacity = 16384;
 	desc.max_writers = 64;
 	assert_plans();
@@ -206,28 +199,25 @@ static void table_plan__many_streams_get_small_blocks(void **state)
 	assert_true(desc.max_writers * (uint64_t)desc.block * 8 <= desc.slots);
 }
 
-static void table_plan__shards_share_the_capacity(void **state)
+CASE(table_plan__shards_share_the_capacity)
 {
-	(void)state;
 	desc.n_shards = 3;
 	assert_plans();
 	assert_true(3ull * (desc.blocks - 8) * 255 >= 1 << 20);
 	assert_true(3ull * (desc.blocks - 9) * 255 < 1 << 20);
 }
 
-static void table_plan__block_wish_is_rounded_to_leaf_groups(void **state)
+CASE(table_plan__block_wish_is_rounded_to_leaf_groups)
 {
 	struct table_plan_opts opts = { .block = 1001 };
 
-	(void)state;
 	assert_int_equal(table_plan(&desc, &opts), 0);
 	assert_true(desc.block >= 1001);
 	assert_int_equal(desc.block % desc.tree.fanout[0], 0);
 }
 
-static void table_plan__zeros_of_a_view_mean_the_defaults(void **state)
+CASE(table_plan__zeros_of_a_view_mean_the_defaults)
 {
-	(void)state;
 	assert_plans();
 	assert_int_equal(desc.views[0].stack, 1);
 	assert_int_equal(desc.views[0].n_step, 1);
@@ -236,9 +226,8 @@ static void table_plan__zeros_of_a_view_mean_the_defaults(void **state)
 	assert_int_equal(desc.views[0].max_prio, sumtree_max_prio(desc.slots));
 }
 
-static void table_plan__many_sizes_keep_the_promises(void **state)
+CASE(table_plan__many_sizes_keep_the_promises)
 {
-	(void)state;
 	for (uint64_t capacity = 600; capacity < 3000000; capacity = capacity * 17 / 13) {
 		setup(state);
 		desc.capacity = capacity;
@@ -255,16 +244,14 @@ static void table_plan__many_sizes_keep_the_promises(void **state)
 
 /* -------- refusals -------- */
 
-static void table_plan__capacity_0(void **state)
+CASE(table_plan__capacity_0)
 {
-	(void)state;
 	desc.capacity = 0;
 	assert_refuses(&defaults, "capacity 0", "at least 1");
 }
 
-static void table_plan__too_small_names_the_numbers(void **state)
+CASE(table_plan__too_small_names_the_numbers)
 {
-	(void)state;
 	desc.capacity = 100;
 	/* 24 blocks of 8 rows, 7 of them new: one step more than 23 of them hold. */
 	assert_refuses(&by_eights, "capacity 100", "at least 162 steps");
@@ -275,26 +262,23 @@ static void table_plan__too_small_names_the_numbers(void **state)
 	assert_int_equal(desc.blocks, 24 + 8);
 }
 
-static void table_plan__block_too_large_for_the_streams(void **state)
+CASE(table_plan__block_too_large_for_the_streams)
 {
 	struct table_plan_opts opts = { .block = 65536 };
 
-	(void)state;
 	assert_refuses(&opts, "blocks of 65536 rows", "1507306 steps");
 }
 
-static void table_plan__block_under_two_windows(void **state)
+CASE(table_plan__block_under_two_windows)
 {
 	struct table_plan_opts opts = { .block = 8, .fanout = eights };
 
-	(void)state;
 	desc.views[0].stack = 4;
 	assert_refuses(&opts, "block 8", "16 rows");
 }
 
-static void table_plan__too_many_leaves_says_how_many_shards(void **state)
+CASE(table_plan__too_many_leaves_says_how_many_shards)
 {
-	(void)state;
 	desc.capacity = 100000000;
 	/* 65536 blocks of 256, less 8: 65528 x 255 steps in a shard at most. */
 	assert_refuses(&defaults, "capacity 100000000", "6 shards are needed");
@@ -302,26 +286,23 @@ static void table_plan__too_many_leaves_says_how_many_shards(void **state)
 	assert_plans();
 }
 
-static void table_plan__not_representable(void **state)
+CASE(table_plan__not_representable)
 {
-	(void)state;
 	desc.capacity = UINT64_MAX;
 	assert_refuses(&defaults, "18446744073709551615", "not representable");
 	desc.n_shards = 1024;
 	assert_refuses(&defaults, "18446744073709551615", "not representable");
 }
 
-static void table_plan__rows_beyond_a_region_need_more_shards(void **state)
+CASE(table_plan__rows_beyond_a_region_need_more_shards)
 {
-	(void)state;
 	set_vector(0, 1 << 20);
 	desc.columns[0].bytes = 4 << 20;
 	assert_refuses(&defaults, "capacity 1048576", "shards are needed");
 }
 
-static void table_plan__item_too_large(void **state)
+CASE(table_plan__item_too_large)
 {
-	(void)state;
 	set_vector(0, 1 << 26);
 	desc.columns[0].bytes = 1 << 28;
 	desc.views[0].stack = 4;
@@ -350,7 +331,7 @@ static uint32_t remote_levels(uint64_t capacity)
 	return desc.tree.levels;
 }
 
-static void table_plan__remote_needs_few_levels(void **state)
+CASE(table_plan__remote_needs_few_levels)
 {
 	assert_int_equal(remote_levels(1000), 2); /* of 16 leaves each, for the blocks' sake */
 	setup(state);
@@ -369,7 +350,7 @@ static void table_plan__remote_needs_few_levels(void **state)
 }
 
 /* Every capacity that can be had locally in small can be had. */
-static void table_plan__remote_of_any_size(void **state)
+CASE(table_plan__remote_of_any_size)
 {
 	for (uint64_t capacity = 600; capacity < 16000000; capacity += capacity / 3) {
 		setup(state);
@@ -378,7 +359,7 @@ static void table_plan__remote_of_any_size(void **state)
 }
 
 /* Whoever plans again with the fan-outs as a wish gets the same. */
-static void table_plan__remote_fanout_as_a_wish_is_the_same(void **state)
+CASE(table_plan__remote_fanout_as_a_wish_is_the_same)
 {
 	struct table_plan_opts opts = { .remote = true };
 	struct table_desc first;
@@ -393,18 +374,16 @@ static void table_plan__remote_fanout_as_a_wish_is_the_same(void **state)
 	assert_memory_equal(&desc, &first, sizeof(desc));
 }
 
-static void table_plan__fanout_is_refused_by_the_tree(void **state)
+CASE(table_plan__fanout_is_refused_by_the_tree)
 {
 	static const uint16_t fanout[] = { 12, 0 };
 	struct table_plan_opts opts = { .fanout = fanout };
 
-	(void)state;
 	assert_refuses(&opts, "12", "");
 }
 
-static void table_plan__counts_of_things(void **state)
+CASE(table_plan__counts_of_things)
 {
-	(void)state;
 	desc.n_shards = 0;
 	assert_refuses(&defaults, "shards 0", "1024");
 	desc.n_shards = 1025;
@@ -431,9 +410,8 @@ static void table_plan__counts_of_things(void **state)
 	assert_refuses(&defaults, "flags 0x2", "");
 }
 
-static void table_plan__names(void **state)
+CASE(table_plan__names)
 {
-	(void)state;
 	strcpy(desc.name, "a b");
 	assert_refuses(&defaults, "table name", "");
 	desc.name[0] = 0;
@@ -454,9 +432,8 @@ static void table_plan__names(void **state)
 	assert_refuses(&defaults, "column 1 name", "");
 }
 
-static void table_plan__next_observation_of_the_same_name(void **state)
+CASE(table_plan__next_observation_of_the_same_name)
 {
-	(void)state;
 	memset(desc.columns[1].name, 0, TABLE_NAME_BYTES);
 	strcpy(desc.columns[1].name, "next_obs");
 	assert_refuses(&defaults, "\"next_obs\"", "\"obs\"");
@@ -465,9 +442,8 @@ static void table_plan__next_observation_of_the_same_name(void **state)
 	assert_plans();
 }
 
-static void table_plan__column_shapes(void **state)
+CASE(table_plan__column_shapes)
 {
-	(void)state;
 	desc.columns[0].dtype = 14;
 	assert_refuses(&defaults, "\"obs\" dtype 14", "");
 	setup(state);
@@ -499,9 +475,8 @@ static void table_plan__column_shapes(void **state)
 	assert_refuses(&defaults, "\"reward\"", "scalar");
 }
 
-static void table_plan__views(void **state)
+CASE(table_plan__views)
 {
-	(void)state;
 	desc.views[0].selector = 4;
 	assert_refuses(&defaults, "view 0 selector 4", "");
 	setup(state);
@@ -522,11 +497,10 @@ static void table_plan__views(void **state)
 
 /* -------- descriptors from elsewhere -------- */
 
-static void table_desc_check__a_changed_byte_is_seen(void **state)
+CASE(table_desc_check__a_changed_byte_is_seen)
 {
 	uint8_t *bytes = (uint8_t *)&desc;
 
-	(void)state;
 	assert_plans();
 	for (size_t i = 0; i < sizeof(desc); i++) {
 		bytes[i] ^= 1;
@@ -545,9 +519,8 @@ static void assert_lie(const char *what, int code)
 	assert_plans();
 }
 
-static void table_desc_check__lies_with_a_right_crc(void **state)
+CASE(table_desc_check__lies_with_a_right_crc)
 {
-	(void)state;
 	assert_plans();
 	desc.slots += desc.block;
 	assert_lie("slots", -EPROTO);
@@ -581,11 +554,10 @@ static void table_desc_check__lies_with_a_right_crc(void **state)
 	assert_lie("magic", -EPROTO);
 }
 
-static void table_desc_check__halved_blocks_are_under_two_windows(void **state)
+CASE(table_desc_check__halved_blocks_are_under_two_windows)
 {
 	struct table_plan_opts opts = { .block = 16, .fanout = eights };
 
-	(void)state;
 	desc.capacity = 4096;
 	desc.views[0].stack = 4;
 	assert_int_equal(table_plan(&desc, &opts), 0);
@@ -597,11 +569,10 @@ static void table_desc_check__halved_blocks_are_under_two_windows(void **state)
 	assert_non_null(strstr(error_last(), "shorter than two windows"));
 }
 
-static void table_desc_same__ignores_only_identity(void **state)
+CASE(table_desc_same__ignores_only_identity)
 {
 	struct table_desc other;
 
-	(void)state;
 	assert_plans();
 	other = desc;
 	other.table_id = 7;
@@ -617,43 +588,5 @@ static void table_desc_same__ignores_only_identity(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-	const struct CMUnitTest tests[] = {
-		TEST(table_plan__default_block_and_slack_by_hand),
-		TEST(table_plan__row_by_hand),
-		TEST(table_plan__columns_at_their_natural_alignment),
-		TEST(table_plan__regions_by_hand),
-		TEST(table_plan__every_array_begins_a_line),
-		TEST(table_plan__overhead_at_most_12_bytes_per_step),
-		TEST(table_plan__atari_keeps_a_frame_once),
-		TEST(table_plan__stored_next_observation_needs_no_later_row),
-		TEST(table_plan__many_streams_get_small_blocks),
-		TEST(table_plan__shards_share_the_capacity),
-		TEST(table_plan__block_wish_is_rounded_to_leaf_groups),
-		TEST(table_plan__zeros_of_a_view_mean_the_defaults),
-		TEST(table_plan__many_sizes_keep_the_promises),
-		TEST(table_plan__capacity_0),
-		TEST(table_plan__too_small_names_the_numbers),
-		TEST(table_plan__block_too_large_for_the_streams),
-		TEST(table_plan__block_under_two_windows),
-		TEST(table_plan__too_many_leaves_says_how_many_shards),
-		TEST(table_plan__not_representable),
-		TEST(table_plan__rows_beyond_a_region_need_more_shards),
-		TEST(table_plan__item_too_large),
-		TEST(table_plan__remote_needs_few_levels),
-		TEST(table_plan__remote_of_any_size),
-		TEST(table_plan__remote_fanout_as_a_wish_is_the_same),
-		TEST(table_plan__fanout_is_refused_by_the_tree),
-		TEST(table_plan__counts_of_things),
-		TEST(table_plan__names),
-		TEST(table_plan__next_observation_of_the_same_name),
-		TEST(table_plan__column_shapes),
-		TEST(table_plan__views),
-		TEST(table_desc_check__a_changed_byte_is_seen),
-		TEST(table_desc_check__lies_with_a_right_crc),
-		TEST(table_desc_check__halved_blocks_are_under_two_windows),
-		TEST(table_desc_same__ignores_only_identity),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -89,11 +89,12 @@ static void add_cas(struct wr_list *list, uint32_t note, uint64_t expected, uint
 	};
 }
 
-static void unwaited_send__more_chains_than_there_are_lists(void **state)
+#define CASE(fn) TEST_WITH(fn, setup, teardown)
+
+CASE(unwaited_send__more_chains_than_there_are_lists)
 {
 	uint64_t phases = conn.tr->stats.phases;
 
-	(void)state;
 	for (uint32_t i = 0; i < 10 * UNWAITED_CHAINS; i++) {
 		struct wr_list *list = next();
 
@@ -108,11 +109,10 @@ static void unwaited_send__more_chains_than_there_are_lists(void **state)
 	assert_true(conn.tr->stats.phases - phases <= 10 * UNWAITED_CHAINS);
 }
 
-static void unwaited_next__gives_the_list_that_was_not_sent(void **state)
+CASE(unwaited_next__gives_the_list_that_was_not_sent)
 {
 	struct wr_list *list = next();
 
-	(void)state;
 	add(list, 1);
 	assert_ptr_equal(next(), list);
 	assert_int_equal(list->n, 1);
@@ -120,21 +120,19 @@ static void unwaited_next__gives_the_list_that_was_not_sent(void **state)
 	assert_ptr_not_equal(next(), list);
 }
 
-static void unwaited_send__nothing_is_not_posted(void **state)
+CASE(unwaited_send__nothing_is_not_posted)
 {
 	uint64_t before = conn.tr->posted;
 
-	(void)state;
 	next();
 	assert_int_equal(unwaited_send(&unwaited), 0);
 	assert_int_equal(conn.tr->posted, before);
 }
 
-static void unwaited_wait__a_lost_addition_is_lost(void **state)
+CASE(unwaited_wait__a_lost_addition_is_lost)
 {
 	const struct fault_plan plan = { .unknown_rate = 65536 };
 
-	(void)state;
 	add(next(), 1);
 	assert_int_equal(unwaited_send(&unwaited), 0);
 	fault_set(fault, &plan);
@@ -143,11 +141,10 @@ static void unwaited_wait__a_lost_addition_is_lost(void **state)
 	assert_true(unwaited.lost);
 }
 
-static void unwaited_wait__an_error_is_told_once(void **state)
+CASE(unwaited_wait__an_error_is_told_once)
 {
 	const struct fault_plan plan = { .fail_at = 1, .fail_code = -ECONNRESET };
 
-	(void)state;
 	add(next(), 1);
 	assert_int_equal(unwaited_send(&unwaited), 0);
 	fault_set(fault, &plan);
@@ -156,9 +153,8 @@ static void unwaited_wait__an_error_is_told_once(void **state)
 	assert_true(unwaited.lost);
 }
 
-static void unwaited_wait__closed_by_another_is_fenced(void **state)
+CASE(unwaited_wait__closed_by_another_is_fenced)
 {
-	(void)state;
 	set_word(WORD, 7);
 	add_cas(next(), NOTE_CLOSE, 7, 8);
 	assert_int_equal(unwaited_send(&unwaited), 0);
@@ -171,9 +167,8 @@ static void unwaited_wait__closed_by_another_is_fenced(void **state)
 	assert_int_equal(word(WORD), 8);
 }
 
-static void unwaited_wait__maxima_as_they_are_now(void **state)
+CASE(unwaited_wait__maxima_as_they_are_now)
 {
-	(void)state;
 	set_word(WORD, 7);
 	add_cas(next(), NOTE_MAX + 3, 7, 9);
 	assert_int_equal(unwaited_send(&unwaited), 0);
@@ -185,11 +180,10 @@ static void unwaited_wait__maxima_as_they_are_now(void **state)
 	assert_int_equal(max_seen[3], 9);
 }
 
-static void wr_list_reserve__without_memory_keeps_what_is_there(void **state)
+CASE(wr_list_reserve__without_memory_keeps_what_is_there)
 {
 	struct wr_list *list = next();
 
-	(void)state;
 	add(list, 1);
 	for (uint64_t n = 1; n <= 2; n++) {
 		mem_fail_after(n);
@@ -202,20 +196,7 @@ static void wr_list_reserve__without_memory_keeps_what_is_there(void **state)
 	assert_int_equal(word(1), 1);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(unwaited_send__more_chains_than_there_are_lists),
-		TEST(unwaited_next__gives_the_list_that_was_not_sent),
-		TEST(unwaited_send__nothing_is_not_posted),
-		TEST(unwaited_wait__a_lost_addition_is_lost),
-		TEST(unwaited_wait__an_error_is_told_once),
-		TEST(unwaited_wait__closed_by_another_is_fenced),
-		TEST(unwaited_wait__maxima_as_they_are_now),
-		TEST(wr_list_reserve__without_memory_keeps_what_is_there),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

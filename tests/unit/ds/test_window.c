@@ -421,21 +421,18 @@ static void compare_all(const char *name, bool has_obs)
 		}
 }
 
-static void window_gather__next_from_later_rows(void **state)
+TEST(window_gather__next_from_later_rows)
 {
-	(void)state;
 	compare_all("window_gather__next_from_later_rows", true);
 }
 
-static void window_gather__next_stored(void **state)
+TEST(window_gather__next_stored)
 {
-	(void)state;
 	compare_all("window_gather__next_stored", false);
 }
 
-static void window_gather__same_at_every_vector_width(void **state)
+TEST(window_gather__same_at_every_vector_width)
 {
-	(void)state;
 	for (int level = CPU_PLAIN; level <= CPU_AVX512; level++) {
 		cpu_level_limit((enum cpu_level)level);
 		set_view(4, 1, true, 1);
@@ -444,11 +441,10 @@ static void window_gather__same_at_every_vector_width(void **state)
 	cpu_level_limit(CPU_AVX512);
 }
 
-static void window_gather__nothing(void **state)
+TEST(window_gather__nothing)
 {
 	struct window_output used[OUTPUTS];
 
-	(void)state;
 	set_view(2, 2, true, 1);
 	open_outputs(used);
 	window_gather(&w->plan, NULL, NULL, 0);
@@ -457,14 +453,13 @@ static void window_gather__nothing(void **state)
 }
 
 /* Rows in the middle of being overwritten may say anything: nothing outside the window is read. */
-static void window_gather__garbage_stays_inside_the_window(void **state)
+TEST(window_gather__garbage_stays_inside_the_window)
 {
 	const uint8_t *windows[BATCH];
 	struct window_output used[OUTPUTS];
 	uint32_t at[BATCH];
 	struct row *rows;
 
-	(void)state;
 	set_view(3, 4, true, 1);
 	rng_seed(&w->rng, test_seed("window_gather__garbage_stays_inside_the_window", 9), 0);
 	rows = mem_aligned(64, align_up(w->view.window * sizeof(*rows), 64));
@@ -484,9 +479,8 @@ static void window_gather__garbage_stays_inside_the_window(void **state)
 	mem_free(rows);
 }
 
-static void window_next_at__shares_what_it_can(void **state)
+TEST(window_next_at__shares_what_it_can)
 {
-	(void)state;
 	assert_int_equal(window_next_at(4, 1), 1);
 	assert_int_equal(window_all_rows(4, 1), 5);
 	assert_int_equal(window_next_at(1, 3), 3);
@@ -516,9 +510,8 @@ static bool judge_period(uint32_t step, uint16_t anchor, uint16_t next, uint16_t
 	return window_is_item(&view, &rows, true);
 }
 
-static void window_is_item__by_hand(void **state)
+TEST(window_is_item__by_hand)
 {
-	(void)state;
 	assert_true(judge(0, 0, true));
 	assert_true(judge(ROW_REPEATED, 0, true));
 	assert_false(judge(0, ROW_REPEATED, true));
@@ -532,9 +525,8 @@ static void window_is_item__by_hand(void **state)
 	assert_true(judge(0, ROW_FINAL, true));
 }
 
-static void window_is_item__of_a_period(void **state)
+TEST(window_is_item__of_a_period)
 {
-	(void)state;
 	/* Sequences begin at 0, 2, 4: they end at 2, 4, 6. */
 	assert_false(judge_period(1, ROW_FIRST, 0, 0));
 	assert_true(judge_period(2, 0, 0, 0));
@@ -572,16 +564,5 @@ static int teardown(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(window_gather__next_from_later_rows),
-		cmocka_unit_test(window_gather__next_stored),
-		cmocka_unit_test(window_gather__same_at_every_vector_width),
-		cmocka_unit_test(window_gather__nothing),
-		cmocka_unit_test(window_gather__garbage_stays_inside_the_window),
-		cmocka_unit_test(window_next_at__shares_what_it_can),
-		cmocka_unit_test(window_is_item__by_hand),
-		cmocka_unit_test(window_is_item__of_a_period),
-	};
-
-	return TEST_RUN(tests, setup, teardown);
+	return test_run(setup, teardown);
 }

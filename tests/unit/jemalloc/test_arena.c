@@ -22,11 +22,10 @@ static void *take(size_t align, size_t bytes)
 	return arena_alloc(&arena_chunks, align, bytes);
 }
 
-static void arena_alloc__every_size_lies_in_one_chunk(void **state)
+TEST(arena_alloc__every_size_lies_in_one_chunk)
 {
 	uint32_t at;
 
-	(void)state;
 	for (size_t bytes = 1; bytes <= (size_t)16 << 20; bytes += 1 + bytes / 3) {
 		char *ptr = take(8, bytes);
 
@@ -37,9 +36,8 @@ static void arena_alloc__every_size_lies_in_one_chunk(void **state)
 	}
 }
 
-static void arena_alloc__alignment_is_kept(void **state)
+TEST(arena_alloc__alignment_is_kept)
 {
-	(void)state;
 	for (size_t align = 1; align <= CHUNK_UNIT; align *= 2) {
 		void *ptr = take(align, 24);
 
@@ -50,11 +48,10 @@ static void arena_alloc__alignment_is_kept(void **state)
 	assert_null(take(2 * CHUNK_UNIT, 24));
 }
 
-static void arena_alloc__edges(void **state)
+TEST(arena_alloc__edges)
 {
 	void *none = take(8, 0);
 
-	(void)state;
 	assert_non_null(none);
 	arena_free(none);
 	arena_free(NULL);
@@ -62,14 +59,13 @@ static void arena_alloc__edges(void **state)
 	assert_null(take(8, (size_t)PTRDIFF_MAX / 2));
 }
 
-static void arena_open__number_is_of_this_arena_alone(void **state)
+TEST(arena_open__number_is_of_this_arena_alone)
 {
 	size_t bytes = sizeof(unsigned);
 	unsigned mine, again, whose;
 	void *ptr, *ordinary = malloc(100);
 	uint32_t at;
 
-	(void)state;
 	assert_int_equal(arena_open(&arena_chunks, &mine), 0);
 	assert_int_equal(arena_open(&arena_chunks, &again), 0);
 	assert_int_equal(mine, again);
@@ -82,12 +78,11 @@ static void arena_open__number_is_of_this_arena_alone(void **state)
 	free(ordinary);
 }
 
-static void arena_alloc__of_this_cache_after_malloc_frees(void **state)
+TEST(arena_alloc__of_this_cache_after_malloc_frees)
 {
 	void *mixed[64];
 	uint32_t at;
 
-	(void)state;
 	for (int i = 0; i < 64; i++)
 		mixed[i] = i % 2 ? take(8, 200) : malloc(200);
 	for (int i = 0; i < 64; i++) {
@@ -118,12 +113,11 @@ static void purge(void)
 	assert_int_equal(mallctl(name, NULL, NULL, NULL, 0), 0);
 }
 
-static void arena__is_as_large_as_its_largest_use(void **state)
+TEST(arena__is_as_large_as_its_largest_use)
 {
 	struct chunk_usage first, last;
 	void *ptrs[8];
 
-	(void)state;
 	for (int round = 0; round < 20; round++) {
 		for (int i = 0; i < 8; i++) {
 			ptrs[i] = take(64, 6 * CHUNK_UNIT);
@@ -138,9 +132,8 @@ static void arena__is_as_large_as_its_largest_use(void **state)
 	assert_int_equal(last.bytes, first.bytes);
 }
 
-static void arena_alloc__no_memory_is_null(void **state)
+TEST(arena_alloc__no_memory_is_null)
 {
-	(void)state;
 	mem_fail_after(1);
 	assert_null(take(64, 100));
 	mem_fail_after(0);
@@ -190,12 +183,11 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void arena__threads_share_it(void **state)
+TEST(arena__threads_share_it)
 {
 	static struct worker workers[THREADS];
 	uint64_t seed = test_seed("arena__threads_share_it", 5);
 
-	(void)state;
 	for (uint64_t i = 0; i < THREADS; i++) {
 		workers[i].seed = seed + i;
 		assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
@@ -219,11 +211,10 @@ static void *count_caches(void *arg)
 	return NULL;
 }
 
-static void arena__cache_of_a_thread_ends_with_it(void **state)
+TEST(arena__cache_of_a_thread_ends_with_it)
 {
 	unsigned first = 0, last = 0;
 
-	(void)state;
 	for (int i = 0; i < 50; i++) {
 		pthread_t thread;
 
@@ -268,7 +259,7 @@ static int child_works(unsigned parents)
 }
 
 /* As with a device: chunks are not mapped in the child. */
-static void arena__child_has_its_own(void **state)
+TEST(arena__child_has_its_own)
 {
 	const struct chunk_listener device = { chunk_heard, chunk_gone, NULL };
 	char *ptr = take(8, 100);
@@ -276,7 +267,6 @@ static void arena__child_has_its_own(void **state)
 	pid_t pid;
 	int status;
 
-	(void)state;
 	assert_int_equal(arena_open(&arena_chunks, &mine), 0);
 	assert_int_equal(chunk_listen(&device), 0);
 	*ptr = 1;
@@ -293,20 +283,7 @@ static void arena__child_has_its_own(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(arena_alloc__every_size_lies_in_one_chunk),
-		cmocka_unit_test(arena_alloc__alignment_is_kept),
-		cmocka_unit_test(arena_alloc__edges),
-		cmocka_unit_test(arena_open__number_is_of_this_arena_alone),
-		cmocka_unit_test(arena_alloc__of_this_cache_after_malloc_frees),
-		cmocka_unit_test(arena__is_as_large_as_its_largest_use),
-		cmocka_unit_test(arena_alloc__no_memory_is_null),
-		cmocka_unit_test(arena__threads_share_it),
-		cmocka_unit_test(arena__cache_of_a_thread_ends_with_it),
-		cmocka_unit_test(arena__child_has_its_own),
-	};
-
 	if (test_skips_valgrind("forks"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

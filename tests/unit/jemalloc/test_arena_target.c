@@ -26,14 +26,13 @@ static void counted_free(void *ctx, void *ptr, size_t bytes)
 	arena_hooks.free(ctx, ptr, bytes);
 }
 
-static void target__messages_lie_in_the_arena(void **state)
+TEST(target__messages_lie_in_the_arena)
 {
 	static const struct alloc_hooks hooks = { counted_alloc, counted_free, NULL };
 	static struct fake_pair pair = { .buffers = &hooks };
 	struct target_stats before, after;
 	uint64_t word = 7;
 
-	(void)state;
 	fake_verbs_begin();
 	fake_pair_listen(&pair);
 	pair.tg->ops->stats(pair.tg, &before);
@@ -53,9 +52,5 @@ static void target__messages_lie_in_the_arena(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(target__messages_lie_in_the_arena),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

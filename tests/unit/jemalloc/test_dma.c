@@ -10,11 +10,10 @@
 #include <errno.h>
 #include <string.h>
 
-static void dma_alloc__is_memory_that_devices_know(void **state)
+TEST(dma_alloc__is_memory_that_devices_know)
 {
 	char *buffer = rlv_dma_alloc(4096, 5000), *small = rlv_dma_alloc(8, 40);
 
-	(void)state;
 	assert_non_null(buffer);
 	assert_non_null(small);
 	assert_int_equal((uintptr_t)buffer % 4096, 0);
@@ -26,20 +25,18 @@ static void dma_alloc__is_memory_that_devices_know(void **state)
 	rlv_dma_free(NULL);
 }
 
-static void dma_alloc__bad_alignment_is_null(void **state)
+TEST(dma_alloc__bad_alignment_is_null)
 {
-	(void)state;
 	assert_null(rlv_dma_alloc(48, 100));
 	assert_null(rlv_dma_alloc(0, 100));
 	assert_null(rlv_dma_alloc((size_t)4 << 20, 100));
 }
 
-static void dma_arena__is_for_mallocx(void **state)
+TEST(dma_arena__is_for_mallocx)
 {
 	unsigned arena;
 	void *buffer;
 
-	(void)state;
 	assert_int_equal(rlv_dma_arena(NULL), -EINVAL);
 	assert_int_equal(rlv_dma_arena(&arena), 0);
 	buffer = mallocx(1000, MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE | MALLOCX_ZERO);
@@ -47,7 +44,7 @@ static void dma_arena__is_for_mallocx(void **state)
 	dallocx(buffer, MALLOCX_TCACHE_NONE);
 }
 
-static void dma_memory__batches_of_a_sampler(void **state)
+TEST(dma_memory__batches_of_a_sampler)
 {
 	const struct rlv_column column = { .name = "obs", .dtype = RLV_F32, .role = RLV_OBS };
 	struct rlv_table_opts table_opts = RLV_TABLE_OPTS_INIT;
@@ -56,7 +53,6 @@ static void dma_memory__batches_of_a_sampler(void **state)
 	struct rlv_table *table = NULL;
 	struct rlv_sampler *sampler = NULL;
 
-	(void)state;
 	table_opts.columns = &column;
 	table_opts.n_columns = 1;
 	table_opts.capacity = 4096;
@@ -71,12 +67,5 @@ static void dma_memory__batches_of_a_sampler(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(dma_alloc__is_memory_that_devices_know),
-		cmocka_unit_test(dma_alloc__bad_alignment_is_null),
-		cmocka_unit_test(dma_arena__is_for_mallocx),
-		cmocka_unit_test(dma_memory__batches_of_a_sampler),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -51,11 +51,10 @@ static int parse(struct values *v, int argc, const char *const *argv)
 	parse(v, (int)ARRAY_LEN(((const char *[]){ "test", __VA_ARGS__ })), \
 	      (const char *[]){ "test", __VA_ARGS__ })
 
-static void args_parse__every_kind(void **state)
+TEST(args_parse__every_kind)
 {
 	struct values v = { 0 };
 
-	(void)state;
 	assert_int_equal(PARSE(&v, "--flag", "--text", "a b", "--count=2M", "--small", "64",
 			       "--size", "1G", "--number=-0.5", "--time", "20ms", "--stalled",
 			       "kill"),
@@ -70,22 +69,20 @@ static void args_parse__every_kind(void **state)
 	assert_int_equal(v.choice, 1);
 }
 
-static void args_parse__a_word_is_one_of_the_list(void **state)
+TEST(args_parse__a_word_is_one_of_the_list)
 {
 	struct values v = { 0 };
 
-	(void)state;
 	assert_int_equal(PARSE(&v, "--level", "info"), 0);
 	assert_string_equal(v.level, "info");
 	assert_int_equal(PARSE(&v, "--level", "inf"), -EINVAL);
 	assert_non_null(strstr(error_last(), "'inf' is not one of warn|info"));
 }
 
-static void args_parse__words_stand_anywhere(void **state)
+TEST(args_parse__words_stand_anywhere)
 {
 	struct values v = { 0 };
 
-	(void)state;
 	assert_int_equal(PARSE(&v, "one", "--flag", "two"), 0);
 	assert_string_equal(v.words[0], "one");
 	assert_string_equal(v.words[1], "two");
@@ -102,11 +99,10 @@ static void check_refused(const char *word, int ret)
 		fail_msg("message '%s' lacks '%s'", error_last(), word);
 }
 
-static void args_parse__mistakes_are_named(void **state)
+TEST(args_parse__mistakes_are_named)
 {
 	struct values v = { 0 };
 
-	(void)state;
 	check_refused("--nothing", PARSE(&v, "--nothing"));
 	check_refused("--fla", PARSE(&v, "--fla"));
 	check_refused("--flags", PARSE(&v, "--flags"));
@@ -119,16 +115,15 @@ static void args_parse__mistakes_are_named(void **state)
 	check_refused("'three'", PARSE(&v, "one", "two", "three"));
 }
 
-static void args_parse__help_wins(void **state)
+TEST(args_parse__help_wins)
 {
 	struct values v = { 0 };
 
-	(void)state;
 	assert_int_equal(PARSE(&v, "--flag", "--help", "--nothing"), ARGS_HELP);
 	assert_int_equal(PARSE(&v, "-h"), ARGS_HELP);
 }
 
-static void args_print_help__names_every_option(void **state)
+TEST(args_print_help__names_every_option)
 {
 	const struct arg_option options[] = {
 		{ "quiet", NULL, "says less", NULL, ARG_FLAG },
@@ -143,7 +138,6 @@ static void args_print_help__names_every_option(void **state)
 	char text[1024] = "";
 	FILE *file = fmemopen(text, sizeof(text), "w");
 
-	(void)state;
 	assert_non_null(file);
 	args_print_help(&args, file);
 	fclose(file);
@@ -157,14 +151,5 @@ static void args_print_help__names_every_option(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(args_parse__every_kind),
-		cmocka_unit_test(args_parse__a_word_is_one_of_the_list),
-		cmocka_unit_test(args_parse__words_stand_anywhere),
-		cmocka_unit_test(args_parse__mistakes_are_named),
-		cmocka_unit_test(args_parse__help_wins),
-		cmocka_unit_test(args_print_help__names_every_option),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

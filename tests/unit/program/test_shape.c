@@ -6,11 +6,10 @@
 #include "base/bits.h"
 #include "tests/support/test.h"
 
-static void shape_parse__columns_types_and_roles(void **state)
+TEST(shape_parse__columns_types_and_roles)
 {
 	struct shape shape;
 
-	(void)state;
 	assert_int_equal(
 		shape_parse("obs:u8[84x84],action:i32,reward:f32,next_obs:f32[3,2],done:bool",
 			    &shape),
@@ -31,22 +30,20 @@ static void shape_parse__columns_types_and_roles(void **state)
 	assert_int_equal(shape.row_bytes, 7056 + 4 + 4 + 24 + 1);
 }
 
-static void shape_parse__reward_that_cannot_be_summed_is_plain(void **state)
+TEST(shape_parse__reward_that_cannot_be_summed_is_plain)
 {
 	struct shape shape;
 
-	(void)state;
 	assert_int_equal(shape_parse("reward:i32,a:f32", &shape), 0);
 	assert_int_equal(shape.columns[0].role, RLV_PLAIN);
 	assert_int_equal(shape_parse("reward:f32[2]", &shape), 0);
 	assert_int_equal(shape.columns[0].role, RLV_PLAIN);
 }
 
-static void shape_parse__ready_shapes(void **state)
+TEST(shape_parse__ready_shapes)
 {
 	struct shape shape;
 
-	(void)state;
 	assert_int_equal(shape_parse("cartpole", &shape), 0);
 	assert_int_equal(shape.row_bytes, 29);
 	assert_int_equal(shape_parse("atari", &shape), 0);
@@ -55,7 +52,7 @@ static void shape_parse__ready_shapes(void **state)
 	assert_int_equal(shape.columns[3].role, RLV_NEXT);
 }
 
-static void shape_parse__bad_text_is_einval_and_named(void **state)
+TEST(shape_parse__bad_text_is_einval_and_named)
 {
 	static const struct {
 		const char *text;
@@ -78,7 +75,6 @@ static void shape_parse__bad_text_is_einval_and_named(void **state)
 		{ "obs:f32[-1]", "bad shape" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct shape shape;
 
@@ -89,12 +85,11 @@ static void shape_parse__bad_text_is_einval_and_named(void **state)
 	}
 }
 
-static void shape_parse__too_many_columns_is_einval(void **state)
+TEST(shape_parse__too_many_columns_is_einval)
 {
 	struct shape shape;
 	char text[16 * (RLV_MAX_COLUMNS + 1)] = "";
 
-	(void)state;
 	for (int i = 0; i < RLV_MAX_COLUMNS; i++)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%sc%d:u8", i ? "," : "",
 			 i);
@@ -103,12 +98,11 @@ static void shape_parse__too_many_columns_is_einval(void **state)
 	assert_int_equal(shape_parse(text, &shape), -EINVAL);
 }
 
-static void shape_type_text__reads_as_it_is_written(void **state)
+TEST(shape_type_text__reads_as_it_is_written)
 {
 	char text[SHAPE_TYPE_BYTES];
 	struct shape shape;
 
-	(void)state;
 	assert_int_equal(shape_parse("a:f16[3,84,84],b:i64", &shape), 0);
 	assert_string_equal(shape_type_text(&shape.columns[0], text), "f16[3,84,84]");
 	assert_string_equal(shape_type_text(&shape.columns[1], text), "i64");
@@ -116,14 +110,5 @@ static void shape_type_text__reads_as_it_is_written(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shape_parse__columns_types_and_roles),
-		cmocka_unit_test(shape_parse__reward_that_cannot_be_summed_is_plain),
-		cmocka_unit_test(shape_parse__ready_shapes),
-		cmocka_unit_test(shape_parse__bad_text_is_einval_and_named),
-		cmocka_unit_test(shape_parse__too_many_columns_is_einval),
-		cmocka_unit_test(shape_type_text__reads_as_it_is_written),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -15,12 +15,11 @@ static void print(const struct text_table *table, char *text, size_t bytes)
 	fclose(file);
 }
 
-static void text_table_print__columns_are_as_wide_as_their_cells(void **state)
+TEST(text_table_print__columns_are_as_wide_as_their_cells)
 {
 	struct text_table table;
 	char text[256] = "";
 
-	(void)state;
 	text_table_init(&table, "name|>size|note");
 	text_table_cell(&table, "%s", "a");
 	text_table_cell(&table, "%d", 12345);
@@ -36,12 +35,11 @@ static void text_table_print__columns_are_as_wide_as_their_cells(void **state)
 				  "longer      1  ok\n");
 }
 
-static void text_table_print__counts_characters_and_not_bytes(void **state)
+TEST(text_table_print__counts_characters_and_not_bytes)
 {
 	struct text_table table;
 	char text[256] = "";
 
-	(void)state;
 	text_table_init(&table, ">x|y");
 	text_table_cell(&table, "\xC3\xA9\xC3\xA9");
 	text_table_row(&table);
@@ -52,11 +50,10 @@ static void text_table_print__counts_characters_and_not_bytes(void **state)
 	assert_string_equal(text, "  x  y\n \xC3\xA9\xC3\xA9  \nabc  \n");
 }
 
-static void text_table__no_memory_is_enomem(void **state)
+TEST(text_table__no_memory_is_enomem)
 {
 	bool failed = false;
 
-	(void)state;
 	for (uint64_t n = 1;; n++) {
 		struct text_table table;
 		char text[4096];
@@ -82,12 +79,11 @@ static void text_table__no_memory_is_enomem(void **state)
 	assert_true(failed);
 }
 
-static void text_table_print__full_disk_is_eio(void **state)
+TEST(text_table_print__full_disk_is_eio)
 {
 	FILE *file = fopen("/dev/full", "w");
 	struct text_table table;
 
-	(void)state;
 	if (!file)
 		skip();
 	text_table_init(&table, "a");
@@ -98,12 +94,5 @@ static void text_table_print__full_disk_is_eio(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(text_table_print__columns_are_as_wide_as_their_cells),
-		cmocka_unit_test(text_table_print__counts_characters_and_not_bytes),
-		cmocka_unit_test(text_table__no_memory_is_enomem),
-		cmocka_unit_test(text_table_print__full_disk_is_eio),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -22,9 +22,8 @@ static void check_count(const char *text, uint64_t expected)
 	assert_true(value == expected);
 }
 
-static void units_parse_bytes__prefixes_are_powers_of_1024(void **state)
+TEST(units_parse_bytes__prefixes_are_powers_of_1024)
 {
-	(void)state;
 	check_bytes("0", 0);
 	check_bytes("4096", 4096);
 	check_bytes("18446744073709551615", UINT64_MAX);
@@ -37,9 +36,8 @@ static void units_parse_bytes__prefixes_are_powers_of_1024(void **state)
 	check_bytes("1T", UINT64_C(1) << 40);
 }
 
-static void units_parse_count__prefixes_are_powers_of_1000(void **state)
+TEST(units_parse_count__prefixes_are_powers_of_1000)
 {
-	(void)state;
 	check_count("1000000", 1000000);
 	check_count("500k", 500000);
 	check_count("2M", 2000000);
@@ -50,13 +48,12 @@ static void units_parse_count__prefixes_are_powers_of_1000(void **state)
 	check_count("1.5k", 1500);
 }
 
-static void units_parse__what_is_no_size_is_einval(void **state)
+TEST(units_parse__what_is_no_size_is_einval)
 {
 	static const char *const bad[] = { "",    "K",     "-1",   "1Q",      "0x10",  "nan",
 					   "inf", "1.2.3", "64K8", "1 M",     "1e",    "2^",
 					   "^3",  "2^x",   "0.5",  "1.0001K", "1e400", "e6" };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		uint64_t value = 7;
 
@@ -66,22 +63,20 @@ static void units_parse__what_is_no_size_is_einval(void **state)
 	}
 }
 
-static void units_parse__what_does_not_fit_is_erange(void **state)
+TEST(units_parse__what_does_not_fit_is_erange)
 {
 	uint64_t value;
 
-	(void)state;
 	assert_int_equal(units_parse_bytes("16384P", &value), -ERANGE);
 	assert_int_equal(units_parse_count("2^64", &value), -ERANGE);
 	assert_int_equal(units_parse_count("10^99", &value), -ERANGE);
 	assert_int_equal(units_parse_count("99999999999999999999", &value), -ERANGE);
 }
 
-static void units_parse_duration__units(void **state)
+TEST(units_parse_duration__units)
 {
 	int64_t ns;
 
-	(void)state;
 	assert_int_equal(units_parse_duration("2", &ns), 0);
 	assert_true(ns == 2000000000);
 	assert_int_equal(units_parse_duration("1.5s", &ns), 0);
@@ -97,11 +92,10 @@ static void units_parse_duration__units(void **state)
 	assert_int_equal(units_parse_duration("99999999999", &ns), -ERANGE);
 }
 
-static void units_parse_number__takes_a_sign_and_no_more(void **state)
+TEST(units_parse_number__takes_a_sign_and_no_more)
 {
 	double value;
 
-	(void)state;
 	assert_int_equal(units_parse_number("-0.25", &value), 0);
 	assert_true(value == -0.25);
 	assert_int_equal(units_parse_number("1e3", &value), 0);
@@ -110,11 +104,10 @@ static void units_parse_number__takes_a_sign_and_no_more(void **state)
 	assert_int_equal(units_parse_number("--1", &value), -EINVAL);
 }
 
-static void units_format_si__three_figures(void **state)
+TEST(units_format_si__three_figures)
 {
 	char text[UNITS_TEXT_BYTES];
 
-	(void)state;
 	assert_string_equal(units_format_si(0, text), "0.00");
 	assert_string_equal(units_format_si(512, text), "512");
 	assert_string_equal(units_format_si(999.4, text), "999");
@@ -125,11 +118,10 @@ static void units_format_si__three_figures(void **state)
 	assert_string_equal(units_format_si((double)NAN, text), "-");
 }
 
-static void units_format_bytes__powers_of_1024(void **state)
+TEST(units_format_bytes__powers_of_1024)
 {
 	char text[UNITS_TEXT_BYTES];
 
-	(void)state;
 	assert_string_equal(units_format_bytes(64, text), "64 B");
 	assert_string_equal(units_format_bytes(1536, text), "1.50 KiB");
 	assert_string_equal(units_format_bytes(UINT64_C(1) << 30, text), "1 GiB");
@@ -138,16 +130,5 @@ static void units_format_bytes__powers_of_1024(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(units_parse_bytes__prefixes_are_powers_of_1024),
-		cmocka_unit_test(units_parse_count__prefixes_are_powers_of_1000),
-		cmocka_unit_test(units_parse__what_is_no_size_is_einval),
-		cmocka_unit_test(units_parse__what_does_not_fit_is_erange),
-		cmocka_unit_test(units_parse_duration__units),
-		cmocka_unit_test(units_parse_number__takes_a_sign_and_no_more),
-		cmocka_unit_test(units_format_si__three_figures),
-		cmocka_unit_test(units_format_bytes__powers_of_1024),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -171,7 +171,9 @@ static uint32_t stored_tables(struct fixture *fx)
 	return n;
 }
 
-static void catalog_create__no_node_gives_ehostdown_and_leaves_nothing(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(catalog_create__no_node_gives_ehostdown_and_leaves_nothing)
 {
 	const struct table_desc desc = plan("t", 0);
 	struct catalog_object *table = NULL;
@@ -184,7 +186,7 @@ static void catalog_create__no_node_gives_ehostdown_and_leaves_nothing(void **st
 	assert_int_equal(stored_tables(fx), 0);
 }
 
-static void catalog_create__changed_descriptor_is_refused(void **state)
+CASE(catalog_create__changed_descriptor_is_refused)
 {
 	struct table_desc desc = plan("t", 0);
 	struct catalog_object *table = NULL;
@@ -200,7 +202,7 @@ static void catalog_create__changed_descriptor_is_refused(void **state)
 }
 
 /* Laps that a failed creation set aside are never given out again. */
-static void catalog_create__laps_only_rise(void **state)
+CASE(catalog_create__laps_only_rise)
 {
 	const struct table_desc desc = plan("t", 0);
 	struct catalog_object *table = NULL;
@@ -212,7 +214,7 @@ static void catalog_create__laps_only_rise(void **state)
 	assert_true(first > 0);
 }
 
-static void catalog_load__live_tables_are_there(void **state)
+CASE(catalog_load__live_tables_are_there)
 {
 	struct fixture *fx = *state;
 	struct catalog_object *table;
@@ -231,7 +233,7 @@ static void catalog_load__live_tables_are_there(void **state)
 	assert_null(catalog_find_same(&fx->cat, 4711, table->uuid, 16));
 }
 
-static void catalog_load__half_made_is_forgotten(void **state)
+CASE(catalog_load__half_made_is_forgotten)
 {
 	struct fixture *fx = *state;
 
@@ -244,7 +246,7 @@ static void catalog_load__half_made_is_forgotten(void **state)
 	assert_int_equal(stored_tables(fx), 1);
 }
 
-static void catalog_load__damaged_descriptor_gives_ebadmsg(void **state)
+CASE(catalog_load__damaged_descriptor_gives_ebadmsg)
 {
 	struct table_desc desc = plan("t", 1);
 	const struct store_object table = {
@@ -266,7 +268,7 @@ static void catalog_load__damaged_descriptor_gives_ebadmsg(void **state)
 	assert_int_equal(catalog_load(&fx->cat), -EBADMSG);
 }
 
-static void catalog_create__same_signature_finds_the_table(void **state)
+CASE(catalog_create__same_signature_finds_the_table)
 {
 	const struct table_desc desc = plan("t", 0);
 	struct catalog_object *table = NULL;
@@ -280,7 +282,7 @@ static void catalog_create__same_signature_finds_the_table(void **state)
 }
 
 /* It was made when memory was reached over a wire; clients plan as they always do. */
-static void catalog_create__same_signature_of_a_remote_plan_finds_the_table(void **state)
+CASE(catalog_create__same_signature_of_a_remote_plan_finds_the_table)
 {
 	const struct table_plan_opts remote = { .remote = true };
 	const struct table_desc made = plan_with("t", 9, &remote), desc = plan("t", 0);
@@ -295,7 +297,7 @@ static void catalog_create__same_signature_of_a_remote_plan_finds_the_table(void
 	assert_int_equal(table_state_of(table)->desc.tree.fanout[0], made.tree.fanout[0]);
 }
 
-static void catalog_create__another_signature_gives_eexist(void **state)
+CASE(catalog_create__another_signature_gives_eexist)
 {
 	struct catalog_object *table = NULL;
 	struct fixture *fx = *state;
@@ -310,7 +312,7 @@ static void catalog_create__another_signature_gives_eexist(void **state)
 	assert_int_equal(create(fx, &desc, &table), -EEXIST);
 }
 
-static void catalog_grant__node_down_gives_ehostdown(void **state)
+CASE(catalog_grant__node_down_gives_ehostdown)
 {
 	const struct catalog_guest guest = { .asker = 1, .client_id = 1 };
 	struct catalog_grants grants;
@@ -324,7 +326,7 @@ static void catalog_grant__node_down_gives_ehostdown(void **state)
 	assert_non_null(strstr(error_last(), "node a is down"));
 }
 
-static void catalog_drop__forgets_also_when_the_node_is_down(void **state)
+CASE(catalog_drop__forgets_also_when_the_node_is_down)
 {
 	struct fixture *fx = *state;
 
@@ -336,7 +338,7 @@ static void catalog_drop__forgets_also_when_the_node_is_down(void **state)
 	assert_int_equal(stored_tables(fx), 0);
 }
 
-static void nodes_admit__checks_name_and_address(void **state)
+CASE(nodes_admit__checks_name_and_address)
 {
 	struct node_news news = { .name = "b", .uri = "shm:/x", .incarnation = 1 };
 	struct fixture *fx = *state;
@@ -352,26 +354,9 @@ static void nodes_admit__checks_name_and_address(void **state)
 	assert_int_equal(nodes_admit(&fx->nodes, &news), -EINVAL);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(catalog_create__no_node_gives_ehostdown_and_leaves_nothing),
-		CASE(catalog_create__changed_descriptor_is_refused),
-		CASE(catalog_create__laps_only_rise),
-		CASE(catalog_load__live_tables_are_there),
-		CASE(catalog_load__half_made_is_forgotten),
-		CASE(catalog_load__damaged_descriptor_gives_ebadmsg),
-		CASE(catalog_create__same_signature_finds_the_table),
-		CASE(catalog_create__same_signature_of_a_remote_plan_finds_the_table),
-		CASE(catalog_create__another_signature_gives_eexist),
-		CASE(catalog_grant__node_down_gives_ehostdown),
-		CASE(catalog_drop__forgets_also_when_the_node_is_down),
-		CASE(nodes_admit__checks_name_and_address),
-	};
-
 	if (test_skips_msan("SQLite"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

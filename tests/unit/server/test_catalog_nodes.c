@@ -64,8 +64,10 @@ static uint32_t live_items(struct fleet *fx)
 	return n;
 }
 
+#define CASE(f) TEST_WITH(f, fleet_setup, fleet_teardown)
+
 /* A kill, or a copy put in its place: nothing but the mark tells one from the other. */
-static void catalog_node_up__of_a_file_that_was_not_closed_reads_all_rows(void **state)
+CASE(catalog_node_up__of_a_file_that_was_not_closed_reads_all_rows)
 {
 	struct fleet *fx = *state;
 	uint32_t items;
@@ -103,7 +105,7 @@ static uint32_t turns_of_a_recovery(struct fleet *fx, uint64_t step_ns)
 }
 
 /* The clock moves by looks alone, and recovery looks after each piece: turns are counted exactly. */
-static void catalog_node_up__a_turn_recovers_for_20_ms_and_returns(void **state)
+CASE(catalog_node_up__a_turn_recovers_for_20_ms_and_returns)
 {
 	struct fleet *fx = *state;
 	uint32_t turns;
@@ -118,7 +120,7 @@ static void catalog_node_up__a_turn_recovers_for_20_ms_and_returns(void **state)
 }
 
 /* All was durable then, and nobody had it: rows are not read again. */
-static void catalog_node_up__after_a_clean_end_rows_are_not_read(void **state)
+CASE(catalog_node_up__after_a_clean_end_rows_are_not_read)
 {
 	struct fleet *fx = *state;
 	uint32_t items;
@@ -132,7 +134,7 @@ static void catalog_node_up__after_a_clean_end_rows_are_not_read(void **state)
 }
 
 /* The server was away, or died before it had looked. */
-static void catalog_load__rows_are_read_by_the_next_server(void **state)
+CASE(catalog_load__rows_are_read_by_the_next_server)
 {
 	struct fleet *fx = *state;
 	uint32_t items;
@@ -151,7 +153,7 @@ static void catalog_load__rows_are_read_by_the_next_server(void **state)
 }
 
 /* A life that nobody made sound ends cleanly: what it found is still to be done. */
-static void catalog_node_up__a_life_without_a_server_changes_nothing(void **state)
+CASE(catalog_node_up__a_life_without_a_server_changes_nothing)
 {
 	struct fleet *fx = *state;
 	uint32_t items;
@@ -192,7 +194,7 @@ static void let_go(struct user *user)
 }
 
 /* Nothing is repaired under the hands of who uses it; who comes after that repairs it. */
-static void catalog_node_up__what_is_in_use_is_left_alone_until_it_is_not(void **state)
+CASE(catalog_node_up__what_is_in_use_is_left_alone_until_it_is_not)
 {
 	struct fleet *fx = *state;
 	struct user user;
@@ -215,7 +217,7 @@ static void catalog_node_up__what_is_in_use_is_left_alone_until_it_is_not(void *
 }
 
 /* Once is enough: the server that comes back finds a shard that it knows, in use again. */
-static void catalog_load__what_was_made_sound_is_not_again(void **state)
+CASE(catalog_load__what_was_made_sound_is_not_again)
 {
 	struct fleet *fx = *state;
 	struct part_life life;
@@ -238,7 +240,7 @@ static void make_table_without_checksums(struct fleet *fx)
 }
 
 /* Nothing tells a torn row from a whole one there. */
-static void catalog_node_up__rows_without_checksums_are_refused_until_trusted(void **state)
+CASE(catalog_node_up__rows_without_checksums_are_refused_until_trusted)
 {
 	struct fleet *fx = *state;
 	uint32_t items;
@@ -259,7 +261,7 @@ static void catalog_node_up__rows_without_checksums_are_refused_until_trusted(vo
 	assert_int_equal(live_items(fx), items);
 }
 
-static void catalog_node_up__rows_without_checksums_of_a_clean_end(void **state)
+CASE(catalog_node_up__rows_without_checksums_of_a_clean_end)
 {
 	struct fleet *fx = *state;
 	uint32_t items;
@@ -293,7 +295,7 @@ static int map_rows(const struct fleet *fx, uint32_t s)
 }
 
 /* A shard that nobody has is recovered at once, whoever has another one of that node. */
-static void catalog_node_up__recovers_the_shards_that_nobody_maps(void **state)
+CASE(catalog_node_up__recovers_the_shards_that_nobody_maps)
 {
 	struct fleet *fx = *state;
 	int mapper;
@@ -312,7 +314,7 @@ static void catalog_node_up__recovers_the_shards_that_nobody_maps(void **state)
 	close(mapper);
 }
 
-static void catalog_create__rows_of_persistent_nodes_get_checksums(void **state)
+CASE(catalog_create__rows_of_persistent_nodes_get_checksums)
 {
 	struct table_wish wish = fleet_wish(1, false);
 	struct fleet *fx = *state;
@@ -328,7 +330,7 @@ static void catalog_create__rows_of_persistent_nodes_get_checksums(void **state)
 	must(fleet_create(fx, &wish, &fx->table)); /* finds it */
 }
 
-static void catalog_create__rows_in_memory_need_no_checksums(void **state)
+CASE(catalog_create__rows_in_memory_need_no_checksums)
 {
 	struct table_wish wish = fleet_wish(1, false);
 	struct fleet *fx = *state;
@@ -339,28 +341,11 @@ static void catalog_create__rows_in_memory_need_no_checksums(void **state)
 	assert_int_equal(table_state_of(fx->table)->desc.flags, 0);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, fleet_setup, fleet_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(catalog_node_up__of_a_file_that_was_not_closed_reads_all_rows),
-		CASE(catalog_node_up__a_turn_recovers_for_20_ms_and_returns),
-		CASE(catalog_node_up__after_a_clean_end_rows_are_not_read),
-		CASE(catalog_load__rows_are_read_by_the_next_server),
-		CASE(catalog_node_up__a_life_without_a_server_changes_nothing),
-		CASE(catalog_node_up__what_is_in_use_is_left_alone_until_it_is_not),
-		CASE(catalog_load__what_was_made_sound_is_not_again),
-		CASE(catalog_node_up__rows_without_checksums_are_refused_until_trusted),
-		CASE(catalog_node_up__rows_without_checksums_of_a_clean_end),
-		CASE(catalog_node_up__recovers_the_shards_that_nobody_maps),
-		CASE(catalog_create__rows_of_persistent_nodes_get_checksums),
-		CASE(catalog_create__rows_in_memory_need_no_checksums),
-	};
-
 	if (test_skips_valgrind("no pidfds"))
 		return TEST_EXIT_SKIP;
 	if (test_skips_msan("SQLite"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -36,7 +36,9 @@ static void finish(struct fleet *fx, const char *name)
 	must(ret);
 }
 
-static void catalog_create__does_not_wait_for_a_node_at_work(void **state)
+#define CASE(f) TEST_WITH(f, fleet_setup, fleet_teardown)
+
+CASE(catalog_create__does_not_wait_for_a_node_at_work)
 {
 	struct fleet *fx = *state;
 
@@ -53,7 +55,7 @@ static void catalog_create__does_not_wait_for_a_node_at_work(void **state)
 }
 
 /* Two clients that want it at once, or one that asks again. */
-static void catalog_create__twice_is_one_table(void **state)
+CASE(catalog_create__twice_is_one_table)
 {
 	struct catalog_object *first = NULL;
 	struct fleet *fx = *state;
@@ -68,7 +70,7 @@ static void catalog_create__twice_is_one_table(void **state)
 	assert_int_equal(regions_at(fx, 0), REGION_ROLES - 1);
 }
 
-static void catalog_create__of_two_at_once_have_ids_of_their_own(void **state)
+CASE(catalog_create__of_two_at_once_have_ids_of_their_own)
 {
 	struct catalog_object *first;
 	struct fleet *fx = *state;
@@ -82,7 +84,7 @@ static void catalog_create__of_two_at_once_have_ids_of_their_own(void **state)
 	assert_int_not_equal(first->id, fx->table->id);
 }
 
-static void catalog_create__a_node_that_goes_at_work_is_replaced(void **state)
+CASE(catalog_create__a_node_that_goes_at_work_is_replaced)
 {
 	struct fleet *fx = *state;
 
@@ -99,7 +101,7 @@ static void catalog_create__a_node_that_goes_at_work_is_replaced(void **state)
 	assert_int_equal(regions_at(fx, 1), REGION_ROLES - 1);
 }
 
-static void catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing(void **state)
+CASE(catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing)
 {
 	struct fleet *fx = *state;
 
@@ -113,7 +115,7 @@ static void catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing(void
 }
 
 /* Its regions are there, and no table yet; the node loses its connection, and has all it had. */
-static void catalog_node_up__keeps_the_regions_of_a_making(void **state)
+CASE(catalog_node_up__keeps_the_regions_of_a_making)
 {
 	struct fleet *fx = *state;
 
@@ -131,7 +133,7 @@ static void catalog_node_up__keeps_the_regions_of_a_making(void **state)
 	assert_int_equal(regions_at(fx, 0), REGION_ROLES - 1);
 }
 
-static void catalog_drop__frees_what_is_still_made_for_the_table(void **state)
+CASE(catalog_drop__frees_what_is_still_made_for_the_table)
 {
 	struct fleet *fx = *state;
 
@@ -182,7 +184,7 @@ static void expect_rights(struct fleet *fx, uint64_t client_id, Relive__TableAcc
 	transport_close(&tr);
 }
 
-static void catalog_grant__rights_are_those_of_the_access(void **state)
+CASE(catalog_grant__rights_are_those_of_the_access)
 {
 	const struct slot_holder holder = { .client_id = 70 };
 	struct fleet *fx = *state;
@@ -203,24 +205,11 @@ static void catalog_grant__rights_are_those_of_the_access(void **state)
 	expect_rights(fx, 73, RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE, rights);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, fleet_setup, fleet_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(catalog_create__does_not_wait_for_a_node_at_work),
-		CASE(catalog_create__twice_is_one_table),
-		CASE(catalog_create__of_two_at_once_have_ids_of_their_own),
-		CASE(catalog_create__a_node_that_goes_at_work_is_replaced),
-		CASE(catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing),
-		CASE(catalog_node_up__keeps_the_regions_of_a_making),
-		CASE(catalog_drop__frees_what_is_still_made_for_the_table),
-		CASE(catalog_grant__rights_are_those_of_the_access),
-	};
-
 	if (test_skips_valgrind("no pidfds"))
 		return TEST_EXIT_SKIP;
 	if (test_skips_msan("SQLite"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

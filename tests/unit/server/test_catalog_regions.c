@@ -110,7 +110,9 @@ static void expect_refused(struct fleet *fx, uint32_t n, const char *words)
 	assert_int_equal(regions_at(fx, n), regions);
 }
 
-static void catalog_admit__memory_of_a_table_that_is_not_known_is_refused(void **state)
+#define CASE(f) TEST_WITH(f, fleet_setup, fleet_teardown)
+
+CASE(catalog_admit__memory_of_a_table_that_is_not_known_is_refused)
 {
 	struct fleet *fx = *state;
 
@@ -120,7 +122,7 @@ static void catalog_admit__memory_of_a_table_that_is_not_known_is_refused(void *
 	expect_refused(fx, 0, "holds tables t, which the catalog of store s");
 }
 
-static void catalog_admit__a_file_with_a_table_that_is_not_known_is_refused(void **state)
+CASE(catalog_admit__a_file_with_a_table_that_is_not_known_is_refused)
 {
 	struct fleet *fx = *state;
 
@@ -132,7 +134,7 @@ static void catalog_admit__a_file_with_a_table_that_is_not_known_is_refused(void
 }
 
 /* The numbers agree, the tables do not. */
-static void catalog_admit__another_table_of_the_same_numbers_is_not_ours(void **state)
+CASE(catalog_admit__another_table_of_the_same_numbers_is_not_ours)
 {
 	struct fleet *fx = *state;
 
@@ -149,7 +151,7 @@ static void catalog_admit__another_table_of_the_same_numbers_is_not_ours(void **
 
 /* -------- given up -------- */
 
-static void catalog_drop__of_a_node_that_is_away_is_done_when_it_is_back(void **state)
+CASE(catalog_drop__of_a_node_that_is_away_is_done_when_it_is_back)
 {
 	struct fleet *fx = *state;
 
@@ -168,7 +170,7 @@ static void catalog_drop__of_a_node_that_is_away_is_done_when_it_is_back(void **
 }
 
 /* It stays in the store until the node has said that all is free. */
-static void catalog_drop__cut_short_is_done_by_a_restart(void **state)
+CASE(catalog_drop__cut_short_is_done_by_a_restart)
 {
 	struct fleet *fx = *state;
 
@@ -185,7 +187,7 @@ static void catalog_drop__cut_short_is_done_by_a_restart(void **state)
 		assert_false(is_noted(fx, "0", region));
 }
 
-static void catalog_drop__leaves_nothing_noted(void **state)
+CASE(catalog_drop__leaves_nothing_noted)
 {
 	struct fleet *fx = *state;
 
@@ -197,7 +199,7 @@ static void catalog_drop__leaves_nothing_noted(void **state)
 		assert_false(is_noted(fx, "0", region));
 }
 
-static void catalog_create__cut_short_leaves_nothing(void **state)
+CASE(catalog_create__cut_short_leaves_nothing)
 {
 	struct fleet *fx = *state;
 
@@ -223,7 +225,7 @@ static void catalog_create__cut_short_leaves_nothing(void **state)
  * A copy of the catalog that was taken while a table was made says nothing of what became of it: that
  * table is not freed by it.
  */
-static void catalog_admit__a_table_that_was_made_after_the_copy_is_refused(void **state)
+CASE(catalog_admit__a_table_that_was_made_after_the_copy_is_refused)
 {
 	char path[] = "/tmp/relive-copy-XXXXXX";
 	struct fleet *fx = *state;
@@ -248,7 +250,7 @@ static void catalog_admit__a_table_that_was_made_after_the_copy_is_refused(void 
 	assert_int_equal(unlink(path), 0);
 }
 
-static void catalog_node_lost__memory_that_comes_back_is_freed(void **state)
+CASE(catalog_node_lost__memory_that_comes_back_is_freed)
 {
 	struct fleet *fx = *state;
 
@@ -262,7 +264,7 @@ static void catalog_node_lost__memory_that_comes_back_is_freed(void **state)
 }
 
 /* A file is not: nobody said that it may be erased. It can be taken in again. */
-static void catalog_node_lost__a_file_that_comes_back_is_refused_and_adopted(void **state)
+CASE(catalog_node_lost__a_file_that_comes_back_is_refused_and_adopted)
 {
 	struct fleet *fx = *state;
 	uint64_t before;
@@ -304,7 +306,7 @@ static void expect_table(struct fleet *fx, uint64_t n)
 	assert_int_equal(items(fx), n);
 }
 
-static void catalog_take__an_adopted_table_is_there_and_stays(void **state)
+CASE(catalog_take__an_adopted_table_is_there_and_stays)
 {
 	struct fleet *fx = *state;
 	uint64_t n = leave_a_table(fx);
@@ -317,7 +319,7 @@ static void catalog_take__an_adopted_table_is_there_and_stays(void **state)
 	expect_table(fx, n);
 }
 
-static void catalog_take__no_key_of_an_adopted_table_comes_again(void **state)
+CASE(catalog_take__no_key_of_an_adopted_table_comes_again)
 {
 	struct fleet *fx = *state;
 	uint64_t lap = 0, head;
@@ -333,7 +335,7 @@ static void catalog_take__no_key_of_an_adopted_table_comes_again(void **state)
 	assert_true(lap > (head & BLOCK_SEQ_MASK) / table_state_of(fx->table)->desc.blocks);
 }
 
-static void catalog_take__a_full_disk_adopts_nothing(void **state)
+CASE(catalog_take__a_full_disk_adopts_nothing)
 {
 	struct fleet *fx = *state;
 	uint64_t n = leave_a_table(fx);
@@ -348,7 +350,7 @@ static void catalog_take__a_full_disk_adopts_nothing(void **state)
 	expect_table(fx, n);
 }
 
-static void catalog_take__what_is_discarded_is_freed(void **state)
+CASE(catalog_take__what_is_discarded_is_freed)
 {
 	struct fleet *fx = *state;
 
@@ -360,7 +362,7 @@ static void catalog_take__what_is_discarded_is_freed(void **state)
 }
 
 /* The node ends before it has freed all: the word holds for what it was said of. */
-static void catalog_take__discarding_goes_on_after_a_restart(void **state)
+CASE(catalog_take__discarding_goes_on_after_a_restart)
 {
 	struct fleet *fx = *state;
 
@@ -376,7 +378,7 @@ static void catalog_take__discarding_goes_on_after_a_restart(void **state)
 }
 
 /* A name or number that is taken is no reason to erase, whatever was said. */
-static void catalog_admit__a_table_that_clashes_is_not_adopted_and_not_discarded(void **state)
+CASE(catalog_admit__a_table_that_clashes_is_not_adopted_and_not_discarded)
 {
 	struct fleet *fx = *state;
 	struct table_wish wish = fleet_wish(1, false);
@@ -409,7 +411,7 @@ static void damage(struct fleet *fx, uint32_t role, uint64_t off)
 }
 
 /* A damaged region is not taken in, and stays as it was. */
-static void catalog_admit__a_damaged_table_is_not_adopted(void **state)
+CASE(catalog_admit__a_damaged_table_is_not_adopted)
 {
 	static const struct {
 		uint32_t role;
@@ -437,33 +439,11 @@ static void catalog_admit__a_damaged_table_is_not_adopted(void **state)
 	expect_table(fx, n);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, fleet_setup, fleet_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(catalog_admit__memory_of_a_table_that_is_not_known_is_refused),
-		CASE(catalog_admit__a_file_with_a_table_that_is_not_known_is_refused),
-		CASE(catalog_admit__another_table_of_the_same_numbers_is_not_ours),
-		CASE(catalog_drop__of_a_node_that_is_away_is_done_when_it_is_back),
-		CASE(catalog_drop__cut_short_is_done_by_a_restart),
-		CASE(catalog_drop__leaves_nothing_noted),
-		CASE(catalog_create__cut_short_leaves_nothing),
-		CASE(catalog_admit__a_table_that_was_made_after_the_copy_is_refused),
-		CASE(catalog_node_lost__memory_that_comes_back_is_freed),
-		CASE(catalog_node_lost__a_file_that_comes_back_is_refused_and_adopted),
-		CASE(catalog_take__an_adopted_table_is_there_and_stays),
-		CASE(catalog_take__no_key_of_an_adopted_table_comes_again),
-		CASE(catalog_take__a_full_disk_adopts_nothing),
-		CASE(catalog_take__what_is_discarded_is_freed),
-		CASE(catalog_take__discarding_goes_on_after_a_restart),
-		CASE(catalog_admit__a_table_that_clashes_is_not_adopted_and_not_discarded),
-		CASE(catalog_admit__a_damaged_table_is_not_adopted),
-	};
-
 	if (test_skips_valgrind("no pidfds"))
 		return TEST_EXIT_SKIP;
 	if (test_skips_msan("SQLite"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -62,9 +62,11 @@ static void put_items(struct fleet *fx, uint32_t s, uint64_t n)
 	add(fx, s, node_size_off(tree, 1), n);
 }
 
+#define CASE(f) TEST_WITH(f, fleet_setup, fleet_teardown)
+
 /* -------- placing -------- */
 
-static void catalog_create__shards_go_round(void **state)
+CASE(catalog_create__shards_go_round)
 {
 	struct fleet *fx = *state;
 
@@ -75,7 +77,7 @@ static void catalog_create__shards_go_round(void **state)
 	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[1], NULL), 2);
 }
 
-static void catalog_create__auto_is_one_for_each_node(void **state)
+CASE(catalog_create__auto_is_one_for_each_node)
 {
 	const struct table_wish wish = fleet_wish(1, true);
 	struct fleet *fx = *state;
@@ -90,7 +92,7 @@ static void catalog_create__auto_is_one_for_each_node(void **state)
 	assert_ptr_equal(again, fx->table);
 }
 
-static void catalog_create__auto_takes_fewer_where_the_capacity_is_small(void **state)
+CASE(catalog_create__auto_takes_fewer_where_the_capacity_is_small)
 {
 	struct table_wish wish = fleet_wish(1, true);
 	struct fleet *fx = *state;
@@ -116,7 +118,7 @@ static void reach_by_rdma(struct fleet *fx, uint32_t n)
 }
 
 /* Nodes that are reached over a wire: fewer levels, each of them wider. */
-static void catalog_create__over_rdma_the_tree_is_wide(void **state)
+CASE(catalog_create__over_rdma_the_tree_is_wide)
 {
 	const struct table_wish wish = fleet_wish(1, false);
 	struct fleet *fx = *state;
@@ -130,7 +132,7 @@ static void catalog_create__over_rdma_the_tree_is_wide(void **state)
 	assert_ptr_equal(again, fx->table);
 }
 
-static void catalog_create__a_fanout_that_was_wished_is_kept(void **state)
+CASE(catalog_create__a_fanout_that_was_wished_is_kept)
 {
 	static const uint16_t fanout[] = { 8, 8, 0 };
 	struct table_wish wish = fleet_wish(1, false);
@@ -144,7 +146,7 @@ static void catalog_create__a_fanout_that_was_wished_is_kept(void **state)
 	assert_int_equal(table_state_of(fx->table)->desc.tree.fanout[0], 8);
 }
 
-static void catalog_spread_step__a_node_that_joins_gets_a_new_number(void **state)
+CASE(catalog_spread_step__a_node_that_joins_gets_a_new_number)
 {
 	struct fleet *fx = *state;
 	uint64_t ramp, layout;
@@ -189,7 +191,7 @@ static uint32_t fill_up(struct transport_target *target, uint32_t ids[FILLERS])
 }
 
 /* The node says nothing when it has room again. */
-static void catalog_spread_step__what_failed_is_tried_again(void **state)
+CASE(catalog_spread_step__what_failed_is_tried_again)
 {
 	struct fleet *fx = *state;
 	uint32_t asked, n, ids[FILLERS];
@@ -210,7 +212,7 @@ static void catalog_spread_step__what_failed_is_tried_again(void **state)
 	assert_ptr_equal(fx->table->parts[1].node, fx->node[1]);
 }
 
-static void catalog_add_shard__who_holds_a_slot_has_it_there(void **state)
+CASE(catalog_add_shard__who_holds_a_slot_has_it_there)
 {
 	const struct slot_holder holder = { .client_id = 77 };
 	struct fleet *fx = *state;
@@ -226,7 +228,7 @@ static void catalog_add_shard__who_holds_a_slot_has_it_there(void **state)
 	assert_true(info.lease == 77);
 }
 
-static void catalog_add_shard__no_room_leaves_nothing(void **state)
+CASE(catalog_add_shard__no_room_leaves_nothing)
 {
 	struct fleet *fx = *state;
 	struct target_stats before, after;
@@ -247,7 +249,7 @@ static void catalog_add_shard__no_room_leaves_nothing(void **state)
 
 /* -------- nodes that go and come -------- */
 
-static void catalog_refresh__down_and_up_are_layouts(void **state)
+CASE(catalog_refresh__down_and_up_are_layouts)
 {
 	struct fleet *fx = *state;
 	uint64_t layout;
@@ -269,7 +271,7 @@ static void catalog_refresh__down_and_up_are_layouts(void **state)
 	assert_true(catalog_newest_layout(&fx->cat) == layout + 2);
 }
 
-static void catalog_node_up__another_life_in_memory_has_lost_its_shards(void **state)
+CASE(catalog_node_up__another_life_in_memory_has_lost_its_shards)
 {
 	struct fleet *fx = *state;
 	char was[NODE_URI_BYTES];
@@ -290,7 +292,7 @@ static void catalog_node_up__another_life_in_memory_has_lost_its_shards(void **s
 }
 
 /* It was declared lost, and comes back with all it had: nobody wants that any more. */
-static void catalog_node_up__what_was_lost_is_freed(void **state)
+CASE(catalog_node_up__what_was_lost_is_freed)
 {
 	struct fleet *fx = *state;
 	struct target_stats stats;
@@ -308,7 +310,7 @@ static void catalog_node_up__what_was_lost_is_freed(void **state)
 	assert_int_equal(stats.regions, 0);
 }
 
-static void catalog_load__lost_and_added_shards_are_remembered(void **state)
+CASE(catalog_load__lost_and_added_shards_are_remembered)
 {
 	struct fleet *fx = *state;
 	uint64_t layout;
@@ -336,7 +338,7 @@ static void catalog_load__lost_and_added_shards_are_remembered(void **state)
 
 /* -------- the control shard -------- */
 
-static void catalog_control__lost_and_another_counts_on(void **state)
+CASE(catalog_control__lost_and_another_counts_on)
 {
 	struct fleet *fx = *state;
 
@@ -363,7 +365,7 @@ static void catalog_control__lost_and_another_counts_on(void **state)
 	assert_true(word(fx, 1, offsetof(struct view_limits, smp_committed)) == 50);
 }
 
-static void catalog_control__never_read_counts_what_is_there(void **state)
+CASE(catalog_control__never_read_counts_what_is_there)
 {
 	struct fleet *fx = *state;
 
@@ -382,7 +384,7 @@ static void catalog_control__never_read_counts_what_is_there(void **state)
 
 /* -------- draining -------- */
 
-static void catalog_drain__empty_goes_when_clients_know(void **state)
+CASE(catalog_drain__empty_goes_when_clients_know)
 {
 	struct fleet *fx = *state;
 	struct target_stats stats;
@@ -407,7 +409,7 @@ static void catalog_drain__empty_goes_when_clients_know(void **state)
 	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[1], NULL), 0);
 }
 
-static void catalog_drain__clients_that_are_stopped_have_their_time(void **state)
+CASE(catalog_drain__clients_that_are_stopped_have_their_time)
 {
 	struct fleet *fx = *state;
 
@@ -423,7 +425,7 @@ static void catalog_drain__clients_that_are_stopped_have_their_time(void **state
 	assert_null(fx->table->attached[1]);
 }
 
-static void catalog_drain__goes_when_the_others_took_in_as_much(void **state)
+CASE(catalog_drain__goes_when_the_others_took_in_as_much)
 {
 	struct fleet *fx = *state;
 	struct catalog_leaving leaving;
@@ -451,7 +453,7 @@ static void catalog_drain__goes_when_the_others_took_in_as_much(void **state)
 }
 
 /* A slow actor fills it still. */
-static void catalog_drain__an_open_block_is_waited_for(void **state)
+CASE(catalog_drain__an_open_block_is_waited_for)
 {
 	struct fleet *fx = *state;
 	const struct shard *shard;
@@ -474,7 +476,7 @@ static void catalog_drain__an_open_block_is_waited_for(void **state)
 }
 
 /* Whoever has not heard of the new control shard counts at the old one: that is not forgotten. */
-static void catalog_drain__the_control_shard_hands_its_counts_over(void **state)
+CASE(catalog_drain__the_control_shard_hands_its_counts_over)
 {
 	struct fleet *fx = *state;
 
@@ -500,7 +502,7 @@ static void catalog_drain__the_control_shard_hands_its_counts_over(void **state)
 	assert_true(word(fx, 1, offsetof(struct view_limits, smp_committed)) == 3);
 }
 
-static void catalog_spread_step__a_node_that_leaves_hands_all_on(void **state)
+CASE(catalog_spread_step__a_node_that_leaves_hands_all_on)
 {
 	struct fleet *fx = *state;
 
@@ -517,37 +519,11 @@ static void catalog_spread_step__a_node_that_leaves_hands_all_on(void **state)
 	assert_int_equal(fleet_view(fx, 2), ACTIVE);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, fleet_setup, fleet_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(catalog_create__shards_go_round),
-		CASE(catalog_create__auto_is_one_for_each_node),
-		CASE(catalog_create__auto_takes_fewer_where_the_capacity_is_small),
-		CASE(catalog_create__over_rdma_the_tree_is_wide),
-		CASE(catalog_create__a_fanout_that_was_wished_is_kept),
-		CASE(catalog_spread_step__a_node_that_joins_gets_a_new_number),
-		CASE(catalog_spread_step__what_failed_is_tried_again),
-		CASE(catalog_add_shard__who_holds_a_slot_has_it_there),
-		CASE(catalog_add_shard__no_room_leaves_nothing),
-		CASE(catalog_refresh__down_and_up_are_layouts),
-		CASE(catalog_node_up__another_life_in_memory_has_lost_its_shards),
-		CASE(catalog_node_up__what_was_lost_is_freed),
-		CASE(catalog_load__lost_and_added_shards_are_remembered),
-		CASE(catalog_control__lost_and_another_counts_on),
-		CASE(catalog_control__never_read_counts_what_is_there),
-		CASE(catalog_drain__empty_goes_when_clients_know),
-		CASE(catalog_drain__clients_that_are_stopped_have_their_time),
-		CASE(catalog_drain__goes_when_the_others_took_in_as_much),
-		CASE(catalog_drain__an_open_block_is_waited_for),
-		CASE(catalog_drain__the_control_shard_hands_its_counts_over),
-		CASE(catalog_spread_step__a_node_that_leaves_hands_all_on),
-	};
-
 	if (test_skips_valgrind("no pidfds"))
 		return TEST_EXIT_SKIP;
 	if (test_skips_msan("SQLite"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

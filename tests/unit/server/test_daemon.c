@@ -30,22 +30,20 @@ static int parse_words(char **argv, int argc, const char **name)
 	return daemon_parse(&program, argc, argv, name, &common);
 }
 
-static void daemon_parse__own_option_goes_to_the_program(void **state)
+TEST(daemon_parse__own_option_goes_to_the_program)
 {
 	char *argv[] = { "relive-x", "--name", "n", NULL };
 	const char *name = NULL;
 
-	(void)state;
 	assert_int_equal(parse_words(argv, 3, &name), 0);
 	assert_string_equal(name, "n");
 }
 
-static void daemon_parse__options_of_both_daemons_are_kept(void **state)
+TEST(daemon_parse__options_of_both_daemons_are_kept)
 {
 	char *argv[] = { "relive-x", "--group", "g", "--tls-key=k", "--metrics", "9117", NULL };
 	const char *name = NULL;
 
-	(void)state;
 	assert_int_equal(parse_words(argv, 6, &name), 0);
 	assert_null(name);
 	assert_string_equal(common.group, "g");
@@ -54,21 +52,19 @@ static void daemon_parse__options_of_both_daemons_are_kept(void **state)
 	assert_null(common.tls.ca);
 }
 
-static void daemon_parse__refuses_a_bare_argument(void **state)
+TEST(daemon_parse__refuses_a_bare_argument)
 {
 	char *argv[] = { "relive-x", "--name", "n", "stray", NULL };
 	const char *name = NULL;
 
-	(void)state;
 	assert_int_equal(parse_words(argv, 4, &name), -EINVAL);
 	assert_non_null(strstr(error_last(), "stray"));
 }
 
-static void daemon_parse_size__units(void **state)
+TEST(daemon_parse_size__units)
 {
 	uint64_t bytes = 0;
 
-	(void)state;
 	assert_int_equal(daemon_parse_size("0", &bytes), 0);
 	assert_true(bytes == 0);
 	assert_int_equal(daemon_parse_size("4096", &bytes), 0);
@@ -83,25 +79,23 @@ static void daemon_parse_size__units(void **state)
 	assert_true(bytes == (uint64_t)1 << 40);
 }
 
-static void daemon_parse_size__refuses_what_is_none(void **state)
+TEST(daemon_parse_size__refuses_what_is_none)
 {
 	static const char *const bad[] = {
 		"", "M", "-1", " 1", "1X", "1MB", "1 M", "18446744073709551616", "99999999T",
 	};
 	uint64_t bytes = 4711;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		if (daemon_parse_size(bad[i], &bytes) != -EINVAL)
 			fail_msg("size \"%s\" was taken", bad[i]);
 	assert_true(bytes == 4711);
 }
 
-static void daemon_parse_seconds__fractions(void **state)
+TEST(daemon_parse_seconds__fractions)
 {
 	uint64_t ns = 0;
 
-	(void)state;
 	assert_int_equal(daemon_parse_seconds("0.25", &ns), 0);
 	assert_true(ns == 250000000);
 	assert_int_equal(daemon_parse_seconds("60", &ns), 0);
@@ -122,9 +116,8 @@ static void expect_address(const char *text, const char *host, uint16_t port)
 	assert_int_equal(got_port, port);
 }
 
-static void daemon_parse_address__forms(void **state)
+TEST(daemon_parse_address__forms)
 {
-	(void)state;
 	expect_address(":7200", "", 7200);
 	expect_address("host:7200", "host", 7200);
 	expect_address("127.0.0.1:0", "127.0.0.1", 0);
@@ -133,12 +126,11 @@ static void daemon_parse_address__forms(void **state)
 	expect_address("relive://host:7200", "host", 7200);
 }
 
-static void daemon_parse_address__refuses_what_is_none(void **state)
+TEST(daemon_parse_address__refuses_what_is_none)
 {
 	char host[256];
 	uint16_t port;
 
-	(void)state;
 	assert_int_equal(daemon_parse_address("host:", host, &port), -EINVAL);
 	assert_int_equal(daemon_parse_address("host:x", host, &port), -EINVAL);
 	assert_int_equal(daemon_parse_address("host:65536", host, &port), -EINVAL);
@@ -147,16 +139,5 @@ static void daemon_parse_address__refuses_what_is_none(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(daemon_parse__own_option_goes_to_the_program),
-		cmocka_unit_test(daemon_parse__options_of_both_daemons_are_kept),
-		cmocka_unit_test(daemon_parse__refuses_a_bare_argument),
-		cmocka_unit_test(daemon_parse_size__units),
-		cmocka_unit_test(daemon_parse_size__refuses_what_is_none),
-		cmocka_unit_test(daemon_parse_seconds__fractions),
-		cmocka_unit_test(daemon_parse_address__forms),
-		cmocka_unit_test(daemon_parse_address__refuses_what_is_none),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

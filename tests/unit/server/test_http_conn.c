@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-static void http_parse__gives_the_page_or_the_code_of_a_refusal(void **state)
+TEST(http_parse__gives_the_page_or_the_code_of_a_refusal)
 {
 	static const struct {
 		const char *text;
@@ -34,7 +34,6 @@ static void http_parse__gives_the_page_or_the_code_of_a_refusal(void **state)
 		{ "", 400, 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		enum http_path path = 0;
 		int code = http_parse(cases[i].text, &path);
@@ -44,14 +43,13 @@ static void http_parse__gives_the_page_or_the_code_of_a_refusal(void **state)
 	}
 }
 
-static void http_check_address__takes_a_port_and_an_ip(void **state)
+TEST(http_check_address__takes_a_port_and_an_ip)
 {
 	static const char *const good[] = { "9117", "127.0.0.1:9117", "0.0.0.0:1", "[::]:65535" };
 	static const char *const bad[] = { "",        "0",         "65536",     "localhost:9117",
 					   "1.2.3.4", "1.2.3.4:0", "1.2.3.4:x", ":9117",
 					   "[::1]",   "9117 ",     "-1" };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(good); i++)
 		if (http_check_address(good[i]))
 			fail_msg("%s: %s", good[i], error_last());
@@ -62,10 +60,5 @@ static void http_check_address__takes_a_port_and_an_ip(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(http_parse__gives_the_page_or_the_code_of_a_refusal),
-		cmocka_unit_test(http_check_address__takes_a_port_and_an_ip),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -183,8 +183,10 @@ static void advance(struct fixture *fx, uint64_t ns)
 	(void)liveness_tick(&fx->live);
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* Each bit of the secret counts, and what is kept of it is not it. */
-static void liveness_join__without_the_secret_gives_another_lease(void **state)
+CASE(liveness_join__without_the_secret_gives_another_lease)
 {
 	struct fixture *fx = *state;
 	struct client *owner = join(fx, 0, true, 1), *thief = NULL;
@@ -210,7 +212,7 @@ static void liveness_join__without_the_secret_gives_another_lease(void **state)
 }
 
 /* The server has begun anew, and knows the hash from its store. */
-static void liveness_load__a_lease_is_resumed_by_its_secret_alone(void **state)
+CASE(liveness_load__a_lease_is_resumed_by_its_secret_alone)
 {
 	struct fixture *fx = *state;
 	struct client *owner = join(fx, 0, true, 1), *thief = NULL;
@@ -225,7 +227,7 @@ static void liveness_load__a_lease_is_resumed_by_its_secret_alone(void **state)
 	assert_true(join(fx, id, true, 2)->holder.client_id == id);
 }
 
-static void liveness_join__ids_differ(void **state)
+CASE(liveness_join__ids_differ)
 {
 	struct fixture *fx = *state;
 	struct client *a = join(fx, 0, true, 1), *b = join(fx, 0, true, 2);
@@ -235,7 +237,7 @@ static void liveness_join__ids_differ(void **state)
 	assert_ptr_equal(liveness_find(&fx->live, a->holder.client_id), a);
 }
 
-static void liveness_join__resumes_its_lease(void **state)
+CASE(liveness_join__resumes_its_lease)
 {
 	struct fixture *fx = *state;
 	struct client *a = join(fx, 0, true, 1);
@@ -247,7 +249,7 @@ static void liveness_join__resumes_its_lease(void **state)
 	assert_int_equal(liveness_count(&fx->live), 1);
 }
 
-static void liveness_join__a_second_connection_cuts_the_first(void **state)
+CASE(liveness_join__a_second_connection_cuts_the_first)
 {
 	struct fixture *fx = *state;
 	struct client *a = join(fx, 0, true, 1);
@@ -256,7 +258,7 @@ static void liveness_join__a_second_connection_cuts_the_first(void **state)
 	assert_int_equal(fx->cuts, 1);
 }
 
-static void liveness_join__another_process_gets_another_lease(void **state)
+CASE(liveness_join__another_process_gets_another_lease)
 {
 	struct fixture *fx = *state;
 	uint64_t id = join(fx, 0, true, 1)->holder.client_id;
@@ -264,14 +266,14 @@ static void liveness_join__another_process_gets_another_lease(void **state)
 	assert_true(join(fx, id, false, 2)->holder.client_id != id);
 }
 
-static void liveness_join__unknown_id_gets_another_lease(void **state)
+CASE(liveness_join__unknown_id_gets_another_lease)
 {
 	struct fixture *fx = *state;
 
 	assert_true(join(fx, 4711, true, 1)->holder.client_id != 4711);
 }
 
-static void liveness_tick__a_renewed_lease_is_not_looked_at(void **state)
+CASE(liveness_tick__a_renewed_lease_is_not_looked_at)
 {
 	struct fixture *fx = *state;
 	struct client *dead = join(fx, 0, false, 1);
@@ -283,7 +285,7 @@ static void liveness_tick__a_renewed_lease_is_not_looked_at(void **state)
 	assert_int_equal(fx->deaths, 0);
 }
 
-static void liveness_tick__lease_over_and_process_gone(void **state)
+CASE(liveness_tick__lease_over_and_process_gone)
 {
 	struct fixture *fx = *state;
 	uint64_t id = join(fx, 0, false, 1)->holder.client_id;
@@ -297,7 +299,7 @@ static void liveness_tick__lease_over_and_process_gone(void **state)
 	assert_int_equal(liveness_count(&fx->live), 0);
 }
 
-static void liveness_tick__connection_lost_and_process_gone(void **state)
+CASE(liveness_tick__connection_lost_and_process_gone)
 {
 	struct fixture *fx = *state;
 
@@ -306,7 +308,7 @@ static void liveness_tick__connection_lost_and_process_gone(void **state)
 	assert_int_equal(fx->deaths, 1);
 }
 
-static void liveness_tick__a_living_suspect_keeps_all(void **state)
+CASE(liveness_tick__a_living_suspect_keeps_all)
 {
 	struct fixture *fx = *state;
 
@@ -319,7 +321,7 @@ static void liveness_tick__a_living_suspect_keeps_all(void **state)
 }
 
 /* Settled in one shard and not in another: asked again, and not forgotten meanwhile. */
-static void liveness_tick__unsettled_is_settled_again(void **state)
+CASE(liveness_tick__unsettled_is_settled_again)
 {
 	struct fixture *fx = *state;
 	uint64_t id;
@@ -336,7 +338,7 @@ static void liveness_tick__unsettled_is_settled_again(void **state)
 	assert_null(liveness_find(&fx->live, id));
 }
 
-static void liveness_tick__no_nodes_fence_at_once(void **state)
+CASE(liveness_tick__no_nodes_fence_at_once)
 {
 	struct fixture *fx = *state;
 
@@ -347,7 +349,7 @@ static void liveness_tick__no_nodes_fence_at_once(void **state)
 }
 
 /* The new one knows nothing of what the client has mapped of the old one. */
-static void liveness_tick__a_replaced_node_is_no_witness(void **state)
+CASE(liveness_tick__a_replaced_node_is_no_witness)
 {
 	struct fixture *fx = *state;
 	struct client *client = join(fx, 0, true, 1);
@@ -367,7 +369,7 @@ static void liveness_tick__a_replaced_node_is_no_witness(void **state)
 	assert_int_equal(fx->deaths, 1);
 }
 
-static void liveness_tick__every_node_says_it_has_nothing(void **state)
+CASE(liveness_tick__every_node_says_it_has_nothing)
 {
 	struct fixture *fx = *state;
 
@@ -381,7 +383,7 @@ static void liveness_tick__every_node_says_it_has_nothing(void **state)
 	assert_int_equal(liveness_count(&fx->live), 0);
 }
 
-static void liveness_tick__one_node_says_it_lives(void **state)
+CASE(liveness_tick__one_node_says_it_lives)
 {
 	struct fixture *fx = *state;
 
@@ -395,7 +397,7 @@ static void liveness_tick__one_node_says_it_lives(void **state)
 }
 
 /* It may have all that it has at the node that is away; when its lease is over it is cut off. */
-static void liveness_tick__a_node_that_is_away_counts_until_the_lease_is_over(void **state)
+CASE(liveness_tick__a_node_that_is_away_counts_until_the_lease_is_over)
 {
 	struct fixture *fx = *state;
 
@@ -412,7 +414,7 @@ static void liveness_tick__a_node_that_is_away_counts_until_the_lease_is_over(vo
 	assert_false(fx->proved[1]);
 }
 
-static void liveness_tick__a_remote_client_is_cut_off_when_its_lease_is_over(void **state)
+CASE(liveness_tick__a_remote_client_is_cut_off_when_its_lease_is_over)
 {
 	struct fixture *fx = *state;
 
@@ -428,7 +430,7 @@ static void liveness_tick__a_remote_client_is_cut_off_when_its_lease_is_over(voi
 }
 
 /* Its TCP connection broke; it may be back with a new one in a moment. */
-static void liveness_tick__a_remote_client_is_only_asked_for_before(void **state)
+CASE(liveness_tick__a_remote_client_is_only_asked_for_before)
 {
 	struct fixture *fx = *state;
 	struct client *client = join_remote(fx, 0, 1);
@@ -444,7 +446,7 @@ static void liveness_tick__a_remote_client_is_only_asked_for_before(void **state
 }
 
 /* No goodbye, neither here nor at the nodes: to be asked, they say that it lives, for ever. */
-static void liveness_tick__a_client_whose_host_lost_power_is_cut_off(void **state)
+CASE(liveness_tick__a_client_whose_host_lost_power_is_cut_off)
 {
 	struct fixture *fx = *state;
 	struct client *client = join_remote(fx, 0, 1);
@@ -463,7 +465,7 @@ static void liveness_tick__a_client_whose_host_lost_power_is_cut_off(void **stat
 	assert_null(liveness_find(&fx->live, id));
 }
 
-static void liveness_tick__what_one_node_proved_is_settled_while_another_is_away(void **state)
+CASE(liveness_tick__what_one_node_proved_is_settled_while_another_is_away)
 {
 	struct fixture *fx = *state;
 	uint64_t id;
@@ -486,7 +488,7 @@ static void liveness_tick__what_one_node_proved_is_settled_while_another_is_away
 	assert_null(liveness_find(&fx->live, id));
 }
 
-static void liveness_join__a_fenced_client_gets_another_lease(void **state)
+CASE(liveness_join__a_fenced_client_gets_another_lease)
 {
 	struct fixture *fx = *state;
 	struct client *client = join_remote(fx, 0, 1);
@@ -501,7 +503,7 @@ static void liveness_join__a_fenced_client_gets_another_lease(void **state)
 }
 
 /* A node that answers when the client is long back proves nothing. */
-static void liveness_answer__late_one_is_not_believed(void **state)
+CASE(liveness_answer__late_one_is_not_believed)
 {
 	struct fixture *fx = *state;
 	struct client *client = join(fx, 0, true, 1);
@@ -518,7 +520,7 @@ static void liveness_answer__late_one_is_not_believed(void **state)
 	assert_int_equal(fx->deaths, 0);
 }
 
-static void liveness_answer__error_is_asked_again(void **state)
+CASE(liveness_answer__error_is_asked_again)
 {
 	struct fixture *fx = *state;
 	struct client *client = join(fx, 0, true, 1);
@@ -533,7 +535,7 @@ static void liveness_answer__error_is_asked_again(void **state)
 	assert_int_equal(fx->asked[0], 2);
 }
 
-static void liveness_tick__a_stalled_one_is_killed_if_so_told(void **state)
+CASE(liveness_tick__a_stalled_one_is_killed_if_so_told)
 {
 	struct fixture *fx = *state;
 
@@ -548,7 +550,7 @@ static void liveness_tick__a_stalled_one_is_killed_if_so_told(void **state)
 	assert_int_equal(fx->how[0], FENCE_KILL);
 }
 
-static void liveness_all_know__counts_who_is_heard_of(void **state)
+CASE(liveness_all_know__counts_who_is_heard_of)
 {
 	struct fixture *fx = *state;
 	struct client *a = join(fx, 0, true, 1), *b = join(fx, 0, true, 2);
@@ -561,7 +563,7 @@ static void liveness_all_know__counts_who_is_heard_of(void **state)
 	assert_false(liveness_all_know(&fx->live, 8));
 }
 
-static void liveness_load__the_dead_of_before_are_found(void **state)
+CASE(liveness_load__the_dead_of_before_are_found)
 {
 	struct fixture *fx = *state;
 	uint64_t id = join(fx, 0, false, 1)->holder.client_id;
@@ -578,7 +580,7 @@ static void liveness_load__the_dead_of_before_are_found(void **state)
 }
 
 /* It may come back until its lease is over; nobody is asked about it before. */
-static void liveness_load__the_living_have_a_lease_to_come_back(void **state)
+CASE(liveness_load__the_living_have_a_lease_to_come_back)
 {
 	struct fixture *fx = *state;
 
@@ -595,7 +597,7 @@ static void liveness_load__the_living_have_a_lease_to_come_back(void **state)
 }
 
 /* It lived when the server began anew, and ended before it came back. */
-static void liveness_load__who_ends_before_it_is_back(void **state)
+CASE(liveness_load__who_ends_before_it_is_back)
 {
 	struct fixture *fx = *state;
 	struct client *client;
@@ -614,7 +616,7 @@ static void liveness_load__who_ends_before_it_is_back(void **state)
 }
 
 /* Nobody here can see its process: its lease decides. */
-static void liveness_load__a_remote_client_has_its_lease(void **state)
+CASE(liveness_load__a_remote_client_has_its_lease)
 {
 	struct fixture *fx = *state;
 
@@ -627,7 +629,7 @@ static void liveness_load__a_remote_client_has_its_lease(void **state)
 	assert_int_equal(fx->deaths, 1);
 }
 
-static void liveness_load__the_living_come_back(void **state)
+CASE(liveness_load__the_living_come_back)
 {
 	struct fixture *fx = *state;
 	uint64_t id = join(fx, 0, true, 1)->holder.client_id;
@@ -638,7 +640,7 @@ static void liveness_load__the_living_come_back(void **state)
 	assert_int_equal(liveness_count(&fx->live), 1);
 }
 
-static void liveness_watch__a_holder_nobody_knows(void **state)
+CASE(liveness_watch__a_holder_nobody_knows)
 {
 	struct fixture *fx = *state;
 	struct slot_holder holder = { .client_id = 4711 };
@@ -653,46 +655,9 @@ static void liveness_watch__a_holder_nobody_knows(void **state)
 	assert_true(fx->dead_id == 4711);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(liveness_join__ids_differ),
-		CASE(liveness_join__without_the_secret_gives_another_lease),
-		CASE(liveness_load__a_lease_is_resumed_by_its_secret_alone),
-		CASE(liveness_join__resumes_its_lease),
-		CASE(liveness_join__a_second_connection_cuts_the_first),
-		CASE(liveness_join__another_process_gets_another_lease),
-		CASE(liveness_join__unknown_id_gets_another_lease),
-		CASE(liveness_tick__a_renewed_lease_is_not_looked_at),
-		CASE(liveness_tick__lease_over_and_process_gone),
-		CASE(liveness_tick__connection_lost_and_process_gone),
-		CASE(liveness_tick__a_living_suspect_keeps_all),
-		CASE(liveness_tick__unsettled_is_settled_again),
-		CASE(liveness_tick__no_nodes_fence_at_once),
-		CASE(liveness_tick__a_replaced_node_is_no_witness),
-		CASE(liveness_tick__every_node_says_it_has_nothing),
-		CASE(liveness_tick__one_node_says_it_lives),
-		CASE(liveness_tick__a_node_that_is_away_counts_until_the_lease_is_over),
-		CASE(liveness_tick__a_remote_client_is_cut_off_when_its_lease_is_over),
-		CASE(liveness_tick__a_remote_client_is_only_asked_for_before),
-		CASE(liveness_tick__a_client_whose_host_lost_power_is_cut_off),
-		CASE(liveness_tick__what_one_node_proved_is_settled_while_another_is_away),
-		CASE(liveness_tick__a_stalled_one_is_killed_if_so_told),
-		CASE(liveness_join__a_fenced_client_gets_another_lease),
-		CASE(liveness_answer__late_one_is_not_believed),
-		CASE(liveness_answer__error_is_asked_again),
-		CASE(liveness_all_know__counts_who_is_heard_of),
-		CASE(liveness_load__the_dead_of_before_are_found),
-		CASE(liveness_load__the_living_have_a_lease_to_come_back),
-		CASE(liveness_load__who_ends_before_it_is_back),
-		CASE(liveness_load__a_remote_client_has_its_lease),
-		CASE(liveness_load__the_living_come_back),
-		CASE(liveness_watch__a_holder_nobody_knows),
-	};
-
 	if (test_skips_msan("SQLite"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

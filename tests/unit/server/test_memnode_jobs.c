@@ -86,7 +86,9 @@ static struct memnode_job *await_job(struct fixture *fx)
 	return memnode_jobs_get(fx->jobs);
 }
 
-static void memnode_serve__stats_say_what_it_is(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(memnode_serve__stats_say_what_it_is)
 {
 	struct fixture *fx = *state;
 	Relive__Empty request = RELIVE__EMPTY__INIT;
@@ -103,7 +105,7 @@ static void memnode_serve__stats_say_what_it_is(void **state)
 	assert_true(answer.info.pool_bytes == 16 << 20);
 }
 
-static void memnode_serve__a_zombie_server_is_refused(void **state)
+CASE(memnode_serve__a_zombie_server_is_refused)
 {
 	struct fixture *fx = *state;
 	struct channel_frame frame = region_frame(fx, 1 << 20);
@@ -115,7 +117,7 @@ static void memnode_serve__a_zombie_server_is_refused(void **state)
 	assert_non_null(strstr(answer.status.message, "term"));
 }
 
-static void memnode_serve__unknown_request_gives_enotsup(void **state)
+CASE(memnode_serve__unknown_request_gives_enotsup)
 {
 	struct fixture *fx = *state;
 	Relive__Empty request = RELIVE__EMPTY__INIT;
@@ -127,7 +129,7 @@ static void memnode_serve__unknown_request_gives_enotsup(void **state)
 	assert_int_equal(memnode_line_of(&frame), MEMNODE_AT_ONCE);
 }
 
-static void memnode_serve__body_that_is_none_gives_eproto(void **state)
+CASE(memnode_serve__body_that_is_none_gives_eproto)
 {
 	struct fixture *fx = *state;
 	struct channel_frame frame = region_frame(fx, 1 << 20);
@@ -138,7 +140,7 @@ static void memnode_serve__body_that_is_none_gives_eproto(void **state)
 	assert_int_equal(answer.status.code, -EPROTO);
 }
 
-static void memnode_line_of__only_a_fence_that_kills_may_take_long(void **state)
+CASE(memnode_line_of__only_a_fence_that_kills_may_take_long)
 {
 	struct fixture *fx = *state;
 	Relive__NodeFenceRequest request = RELIVE__NODE_FENCE_REQUEST__INIT;
@@ -157,7 +159,7 @@ static void memnode_line_of__only_a_fence_that_kills_may_take_long(void **state)
 	assert_int_equal(memnode_line_of(&frame), MEMNODE_WORK);
 }
 
-static void memnode_jobs__done_in_turn_with_their_answers(void **state)
+CASE(memnode_jobs__done_in_turn_with_their_answers)
 {
 	struct fixture *fx = *state;
 	struct memnode_job *job;
@@ -181,7 +183,7 @@ static void memnode_jobs__done_in_turn_with_their_answers(void **state)
 	assert_null(memnode_jobs_get(fx->jobs));
 }
 
-static void memnode_jobs__words_of_a_failure_come_with_it(void **state)
+CASE(memnode_jobs__words_of_a_failure_come_with_it)
 {
 	struct fixture *fx = *state;
 	const struct channel_frame frame = region_frame(fx, (uint64_t)1 << 30);
@@ -204,7 +206,7 @@ static uint64_t used_bytes(const struct fixture *fx)
 	return now.used_bytes;
 }
 
-static void memnode_undo__a_region_that_nobody_heard_of_is_freed(void **state)
+CASE(memnode_undo__a_region_that_nobody_heard_of_is_freed)
 {
 	struct fixture *fx = *state;
 	const struct channel_frame fits = region_frame(fx, 1 << 20);
@@ -226,7 +228,7 @@ static void memnode_undo__a_region_that_nobody_heard_of_is_freed(void **state)
 	memnode_job_free(job);
 }
 
-static void memnode_jobs_close__answers_that_nobody_took_are_freed(void **state)
+CASE(memnode_jobs_close__answers_that_nobody_took_are_freed)
 {
 	struct fixture *fx = *state;
 	const struct channel_frame frame = region_frame(fx, 1 << 20);
@@ -238,21 +240,7 @@ static void memnode_jobs_close__answers_that_nobody_took_are_freed(void **state)
 	memnode_jobs_close(&fx->jobs);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(memnode_serve__stats_say_what_it_is),
-		CASE(memnode_serve__a_zombie_server_is_refused),
-		CASE(memnode_serve__unknown_request_gives_enotsup),
-		CASE(memnode_serve__body_that_is_none_gives_eproto),
-		CASE(memnode_line_of__only_a_fence_that_kills_may_take_long),
-		CASE(memnode_jobs__done_in_turn_with_their_answers),
-		CASE(memnode_jobs__words_of_a_failure_come_with_it),
-		CASE(memnode_undo__a_region_that_nobody_heard_of_is_freed),
-		CASE(memnode_jobs_close__answers_that_nobody_took_are_freed),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -4,14 +4,13 @@
 
 #include <stdlib.h>
 
-static void metrics__labels_are_escaped_and_seconds_have_nanoseconds(void **state)
+TEST(metrics__labels_are_escaped_and_seconds_have_nanoseconds)
 {
 	const struct metrics_label labels[] = { { "a", "x\\y\"z\nw" },
 						{ "b", "" },
 						{ NULL, NULL } };
 	struct metrics m;
 
-	(void)state;
 	assert_int_equal(metrics_open(&m), 0);
 	metrics_family(&m, "n", METRICS_GAUGE, "What it is.");
 	metrics_u64(&m, UINT64_MAX, labels);
@@ -29,9 +28,5 @@ static void metrics__labels_are_escaped_and_seconds_have_nanoseconds(void **stat
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(metrics__labels_are_escaped_and_seconds_have_nanoseconds),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

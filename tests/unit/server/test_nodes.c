@@ -172,7 +172,9 @@ static void answer_ping(struct fixture *fx)
 	answer(fx, &head, &reply.base);
 }
 
-static void nodes_tick__pings_and_hears(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(nodes_tick__pings_and_hears)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -188,7 +190,7 @@ static void nodes_tick__pings_and_hears(void **state)
 	assert_int_equal(node->agent_cpu_ns, 12);
 }
 
-static void nodes_tick__a_silent_node_is_down_after_its_lease(void **state)
+CASE(nodes_tick__a_silent_node_is_down_after_its_lease)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -205,7 +207,7 @@ static void nodes_tick__a_silent_node_is_down_after_its_lease(void **state)
 }
 
 /* The server was stopped for long: the answer is there, and it is read before anybody is judged. */
-static void nodes_tick__an_answer_that_waits_is_heard_first(void **state)
+CASE(nodes_tick__an_answer_that_waits_is_heard_first)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -217,7 +219,7 @@ static void nodes_tick__an_answer_that_waits_is_heard_first(void **state)
 	assert_true(node->up);
 }
 
-static void nodes_tick__the_end_of_a_connection_is_down(void **state)
+CASE(nodes_tick__the_end_of_a_connection_is_down)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -229,7 +231,7 @@ static void nodes_tick__the_end_of_a_connection_is_down(void **state)
 	assert_int_equal(fx->downs, 1);
 }
 
-static void nodes_tick__garbage_is_the_end_of_a_connection(void **state)
+CASE(nodes_tick__garbage_is_the_end_of_a_connection)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -243,7 +245,7 @@ static void nodes_tick__garbage_is_the_end_of_a_connection(void **state)
 	assert_false(node->up);
 }
 
-static void nodes_tick__down_for_too_long_is_lost_once(void **state)
+CASE(nodes_tick__down_for_too_long_is_lost_once)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -260,7 +262,7 @@ static void nodes_tick__down_for_too_long_is_lost_once(void **state)
 }
 
 /* The node's pool is on a disk. */
-static void nodes_tick__a_node_on_a_file_is_not_lost_by_time(void **state)
+CASE(nodes_tick__a_node_on_a_file_is_not_lost_by_time)
 {
 	struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -277,7 +279,7 @@ static void nodes_tick__a_node_on_a_file_is_not_lost_by_time(void **state)
 	assert_int_equal(fx->losses, 1);
 }
 
-static void nodes_tick__back_in_time_is_not_lost(void **state)
+CASE(nodes_tick__back_in_time_is_not_lost)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -294,7 +296,7 @@ static void nodes_tick__back_in_time_is_not_lost(void **state)
 	assert_int_equal(fx->losses, 0);
 }
 
-static void nodes_load__known_ones_have_their_time_from_now(void **state)
+CASE(nodes_load__known_ones_have_their_time_from_now)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -315,7 +317,7 @@ static void nodes_load__known_ones_have_their_time_from_now(void **state)
 	assert_true(nodes_find(&fx->nodes, "a")->lost);
 }
 
-static void nodes_drop__one_that_is_up_gives_ebusy(void **state)
+CASE(nodes_drop__one_that_is_up_gives_ebusy)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -325,7 +327,7 @@ static void nodes_drop__one_that_is_up_gives_ebusy(void **state)
 	assert_false(node->lost);
 }
 
-static void nodes_set_draining__holds_over_a_restart_but_not_over_a_new_life(void **state)
+CASE(nodes_set_draining__holds_over_a_restart_but_not_over_a_new_life)
 {
 	struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -341,7 +343,7 @@ static void nodes_set_draining__holds_over_a_restart_but_not_over_a_new_life(voi
 	assert_false(join(fx, &news)->draining);
 }
 
-static void nodes_is_witness__another_life_on_a_file_is_none(void **state)
+CASE(nodes_is_witness__another_life_on_a_file_is_none)
 {
 	struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -419,7 +421,7 @@ static int attach(struct node *node)
 }
 
 /* One that cannot be reached must not cost its timeout at every look. */
-static void node_attach__after_a_failure_is_not_tried_for_a_while(void **state)
+CASE(node_attach__after_a_failure_is_not_tried_for_a_while)
 {
 	struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -435,7 +437,7 @@ static void node_attach__after_a_failure_is_not_tried_for_a_while(void **state)
 	assert_int_equal(attach(node), -EAGAIN); /* the pause has doubled */
 }
 
-static void node_post_fence__is_told_once(void **state)
+CASE(node_post_fence__is_told_once)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -453,7 +455,7 @@ static void node_post_fence__is_told_once(void **state)
 	assert_int_equal(fx->result, FENCE_ALIVE);
 }
 
-static void node_post_fence__ends_with_the_connection(void **state)
+CASE(node_post_fence__ends_with_the_connection)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -469,7 +471,7 @@ static void node_post_fence__ends_with_the_connection(void **state)
 }
 
 /* Answers may come in any order, and one that is too late harms nobody. */
-static void node_post_fence__its_time_is_over(void **state)
+CASE(node_post_fence__its_time_is_over)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -492,7 +494,7 @@ static void node_post_fence__its_time_is_over(void **state)
 	assert_int_equal(fx->answers, 1);
 }
 
-static void nodes_cut_former__asks_the_node_to_cut_it(void **state)
+CASE(nodes_cut_former__asks_the_node_to_cut_it)
 {
 	const struct node_news news = news_of(1);
 	struct fixture *fx = *state;
@@ -505,31 +507,9 @@ static void nodes_cut_former__asks_the_node_to_cut_it(void **state)
 	expect_fence(fx, 99, FENCE_CUT);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(nodes_tick__pings_and_hears),
-		CASE(nodes_tick__a_silent_node_is_down_after_its_lease),
-		CASE(nodes_tick__an_answer_that_waits_is_heard_first),
-		CASE(nodes_tick__the_end_of_a_connection_is_down),
-		CASE(nodes_tick__garbage_is_the_end_of_a_connection),
-		CASE(nodes_tick__down_for_too_long_is_lost_once),
-		CASE(nodes_tick__a_node_on_a_file_is_not_lost_by_time),
-		CASE(nodes_tick__back_in_time_is_not_lost),
-		CASE(nodes_load__known_ones_have_their_time_from_now),
-		CASE(nodes_drop__one_that_is_up_gives_ebusy),
-		CASE(nodes_set_draining__holds_over_a_restart_but_not_over_a_new_life),
-		CASE(nodes_is_witness__another_life_on_a_file_is_none),
-		CASE(node_attach__after_a_failure_is_not_tried_for_a_while),
-		CASE(nodes_cut_former__asks_the_node_to_cut_it),
-		CASE(node_post_fence__is_told_once),
-		CASE(node_post_fence__ends_with_the_connection),
-		CASE(node_post_fence__its_time_is_over),
-	};
-
 	if (test_skips_msan("SQLite"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -26,12 +26,11 @@ static uint32_t spread(struct placement_node *nodes, uint32_t n, uint32_t wanted
 	}
 }
 
-static void placement_pick__equals_take_turns(void **state)
+TEST(placement_pick__equals_take_turns)
 {
 	const struct placement_node nodes[] = { node_of(0, GIB), node_of(0, GIB), node_of(0, GIB) };
 	uint32_t turn = 0, times[3] = { 0 };
 
-	(void)state;
 	for (int i = 0; i < 9; i++)
 		times[placement_pick(nodes, 3, &turn)]++;
 	assert_int_equal(times[0], 3);
@@ -39,24 +38,22 @@ static void placement_pick__equals_take_turns(void **state)
 	assert_int_equal(times[2], 3);
 }
 
-static void placement_pick__most_room_first(void **state)
+TEST(placement_pick__most_room_first)
 {
 	struct placement_node nodes[] = { node_of(0, GIB), node_of(0, 8 * GIB), node_of(0, GIB) };
 	uint32_t turn = 0;
 
-	(void)state;
 	for (int i = 0; i < 6; i++) {
 		assert_int_equal(placement_pick(nodes, 3, &turn), 1);
 		nodes[1].free -= GIB;
 	}
 }
 
-static void placement_pick__who_takes_none_is_left_out(void **state)
+TEST(placement_pick__who_takes_none_is_left_out)
 {
 	struct placement_node nodes[] = { node_of(0, GIB), node_of(0, 8 * GIB) };
 	uint32_t turn = 0;
 
-	(void)state;
 	nodes[1].takes = false;
 	assert_int_equal(placement_pick(nodes, 2, &turn), 0);
 	nodes[0].takes = false;
@@ -64,61 +61,55 @@ static void placement_pick__who_takes_none_is_left_out(void **state)
 	assert_int_equal(placement_pick(nodes, 0, &turn), 0);
 }
 
-static void placement_next__a_spread_table_stays(void **state)
+TEST(placement_next__a_spread_table_stays)
 {
 	struct placement_node nodes[] = { node_of(2, GIB), node_of(1, GIB), node_of(2, GIB) };
 
-	(void)state;
 	assert_int_equal(placement_next(nodes, 3, 5).kind, PLACEMENT_DONE);
 }
 
-static void placement_next__one_that_joins_gets_its_share(void **state)
+TEST(placement_next__one_that_joins_gets_its_share)
 {
 	struct placement_node nodes[] = { node_of(4, GIB), node_of(4, GIB), node_of(0, GIB) };
 
-	(void)state;
 	assert_int_equal(spread(nodes, 3, 8), 2);
 	assert_int_equal(nodes[0].shards, 3);
 	assert_int_equal(nodes[1].shards, 3);
 	assert_int_equal(nodes[2].shards, 2);
 }
 
-static void placement_next__one_shard_each_is_added_not_moved(void **state)
+TEST(placement_next__one_shard_each_is_added_not_moved)
 {
 	struct placement_node nodes[] = { node_of(1, GIB), node_of(0, GIB) };
 	struct placement_step step = placement_next(nodes, 2, 2);
 
-	(void)state;
 	assert_int_equal(step.kind, PLACEMENT_ADD);
 	assert_int_equal(step.to, 1);
 }
 
-static void placement_next__what_was_lost_is_added_where_fewest_are(void **state)
+TEST(placement_next__what_was_lost_is_added_where_fewest_are)
 {
 	struct placement_node nodes[] = { node_of(2, GIB), node_of(1, 8 * GIB), node_of(1, GIB) };
 	struct placement_step step = placement_next(nodes, 3, 6);
 
-	(void)state;
 	assert_int_equal(step.kind, PLACEMENT_ADD);
 	assert_int_equal(step.to, 1);
 	assert_int_equal(spread(nodes, 3, 6), 2);
 }
 
 /* It may come back with all of them. */
-static void placement_next__shards_of_a_node_that_is_down_count(void **state)
+TEST(placement_next__shards_of_a_node_that_is_down_count)
 {
 	struct placement_node nodes[] = { node_of(2, GIB), node_of(2, GIB), node_of(2, GIB) };
 
-	(void)state;
 	nodes[2].takes = false;
 	assert_int_equal(placement_next(nodes, 3, 6).kind, PLACEMENT_DONE);
 }
 
-static void placement_next__all_shards_leave_a_node_that_leaves(void **state)
+TEST(placement_next__all_shards_leave_a_node_that_leaves)
 {
 	struct placement_node nodes[] = { node_of(3, GIB), node_of(3, GIB), node_of(3, GIB) };
 
-	(void)state;
 	nodes[1].takes = false;
 	nodes[1].leaves = true;
 	assert_int_equal(spread(nodes, 3, 9), 3);
@@ -127,37 +118,21 @@ static void placement_next__all_shards_leave_a_node_that_leaves(void **state)
 	assert_true(nodes[0].shards >= 4 && nodes[2].shards >= 4);
 }
 
-static void placement_next__the_only_node_cannot_leave(void **state)
+TEST(placement_next__the_only_node_cannot_leave)
 {
 	struct placement_node nodes[] = { node_of(1, GIB) };
 
-	(void)state;
 	nodes[0].takes = false;
 	nodes[0].leaves = true;
 	assert_int_equal(placement_next(nodes, 1, 1).kind, PLACEMENT_STUCK);
 }
 
-static void placement_next__no_nodes(void **state)
+TEST(placement_next__no_nodes)
 {
-	(void)state;
 	assert_int_equal(placement_next(NULL, 0, 4).kind, PLACEMENT_DONE);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(placement_pick__equals_take_turns),
-		cmocka_unit_test(placement_pick__most_room_first),
-		cmocka_unit_test(placement_pick__who_takes_none_is_left_out),
-		cmocka_unit_test(placement_next__a_spread_table_stays),
-		cmocka_unit_test(placement_next__one_that_joins_gets_its_share),
-		cmocka_unit_test(placement_next__one_shard_each_is_added_not_moved),
-		cmocka_unit_test(placement_next__what_was_lost_is_added_where_fewest_are),
-		cmocka_unit_test(placement_next__shards_of_a_node_that_is_down_count),
-		cmocka_unit_test(placement_next__all_shards_leave_a_node_that_leaves),
-		cmocka_unit_test(placement_next__the_only_node_cannot_leave),
-		cmocka_unit_test(placement_next__no_nodes),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -26,9 +26,8 @@ static int given(enum token_role role, uint32_t access, bool read_only)
 	return ret ? ret : (int)out;
 }
 
-static void roles_access__is_never_more_than_the_roles(void **state)
+TEST(roles_access__is_never_more_than_the_roles)
 {
-	(void)state;
 	for (int read_only = 0; read_only < 2; read_only++) {
 		assert_int_equal(given(TOKEN_READ, NONE, read_only), READ);
 		assert_int_equal(given(TOKEN_READ, READ, read_only), READ);
@@ -49,9 +48,8 @@ static void roles_access__is_never_more_than_the_roles(void **state)
 	assert_int_equal(given(TOKEN_ADMIN, 4, false), -EINVAL);
 }
 
-static void roles_check__names_what_is_wanted(void **state)
+TEST(roles_check__names_what_is_wanted)
 {
-	(void)state;
 	assert_int_equal(roles_check(TOKEN_LEARN, ROLES_READ, "x"), 0);
 	assert_int_equal(roles_check(TOKEN_LEARN, ROLES_WRITE, "append"), -EACCES);
 	assert_non_null(strstr(error_last(), "append: wants a token of role write, this one is of "
@@ -64,10 +62,5 @@ static void roles_check__names_what_is_wanted(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(roles_access__is_never_more_than_the_roles),
-		cmocka_unit_test(roles_check__names_what_is_wanted),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -125,7 +125,9 @@ static enum slot_state state_of(struct fixture *fx, uint32_t owner)
 	return info_of(fx, 0, owner).state;
 }
 
-static void slots_get__is_live_in_the_region(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(slots_get__is_live_in_the_region)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -137,7 +139,7 @@ static void slots_get__is_live_in_the_region(void **state)
 	assert_true(slots_any(&fx->slots, 77));
 }
 
-static void slots_get__all_taken_gives_enospc(void **state)
+CASE(slots_get__all_taken_gives_enospc)
 {
 	struct slot_holder holder = holder_of(1);
 	struct fixture *fx = *state;
@@ -156,7 +158,7 @@ static void slots_get__all_taken_gives_enospc(void **state)
 }
 
 /* Under as many leases as it likes: the last ones are for others. */
-static void slots_get__one_process_gets_seven_eighths(void **state)
+CASE(slots_get__one_process_gets_seven_eighths)
 {
 	struct fixture *fx = *state;
 	struct slot_holder holder = holder_of(1), other = holder_of(99);
@@ -176,7 +178,7 @@ static void slots_get__one_process_gets_seven_eighths(void **state)
 	assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), 0);
 }
 
-static void slots_get__an_absent_shard_gives_ehostdown(void **state)
+CASE(slots_get__an_absent_shard_gives_ehostdown)
 {
 	const struct slot_holder holder = holder_of(1);
 	struct fixture *fx = *state;
@@ -187,7 +189,7 @@ static void slots_get__an_absent_shard_gives_ehostdown(void **state)
 }
 
 /* Who gave a slot back, and lives, may write its page still: its pin is nobody else's then. */
-static void slots_get__a_page_that_another_client_has_mapped_is_the_last(void **state)
+CASE(slots_get__a_page_that_another_client_has_mapped_is_the_last)
 {
 	struct fixture *fx = *state;
 	uint32_t first = get(fx, 77), owner = 0;
@@ -206,7 +208,7 @@ static void slots_get__a_page_that_another_client_has_mapped_is_the_last(void **
 	assert_int_equal(get(fx, 79), first == 1 ? 2 : 1);
 }
 
-static void slots_put__is_free_again(void **state)
+CASE(slots_put__is_free_again)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -218,7 +220,7 @@ static void slots_put__is_free_again(void **state)
 	assert_int_equal(get(fx, 78), owner);
 }
 
-static void slots_put__anothers_gives_eacces(void **state)
+CASE(slots_put__anothers_gives_eacces)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -227,7 +229,7 @@ static void slots_put__anothers_gives_eacces(void **state)
 	assert_true(slots_any(&fx->slots, 77));
 }
 
-static void slots_put__no_such_owner_gives_einval(void **state)
+CASE(slots_put__no_such_owner_gives_einval)
 {
 	struct fixture *fx = *state;
 
@@ -236,7 +238,7 @@ static void slots_put__no_such_owner_gives_einval(void **state)
 }
 
 /* It is in the middle of a call: only a fence may take its slot. */
-static void slots_put__not_idle_gives_ebusy(void **state)
+CASE(slots_put__not_idle_gives_ebusy)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -251,7 +253,7 @@ static void slots_put__not_idle_gives_ebusy(void **state)
 	access_close(&acc);
 }
 
-static void slots_read__finds_who_was_there_before(void **state)
+CASE(slots_read__finds_who_was_there_before)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -266,7 +268,7 @@ static void slots_read__finds_who_was_there_before(void **state)
 	assert_true(get(fx, 78) != owner);
 }
 
-static void slots_settle__an_idle_client_leaves_no_drift(void **state)
+CASE(slots_settle__an_idle_client_leaves_no_drift)
 {
 	struct fixture *fx = *state;
 	bool drift = true;
@@ -280,7 +282,7 @@ static void slots_settle__an_idle_client_leaves_no_drift(void **state)
 	assert_true(slots_any(&fx->slots, 78));
 }
 
-static void slots_settle__one_in_a_call_leaves_drift(void **state)
+CASE(slots_settle__one_in_a_call_leaves_drift)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -294,7 +296,7 @@ static void slots_settle__one_in_a_call_leaves_drift(void **state)
 	access_close(&acc);
 }
 
-static void slots_settle__an_absent_shard_is_settled_later(void **state)
+CASE(slots_settle__an_absent_shard_is_settled_later)
 {
 	struct fixture *fx = *state;
 	struct shard *shard = shard_of(fx->parts[0]);
@@ -309,7 +311,7 @@ static void slots_settle__an_absent_shard_is_settled_later(void **state)
 	assert_false(slots_any(&fx->slots, 77));
 }
 
-static void slots_settle__nothing_is_touched_before_the_proof(void **state)
+CASE(slots_settle__nothing_is_touched_before_the_proof)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -324,7 +326,7 @@ static void slots_settle__nothing_is_touched_before_the_proof(void **state)
 	assert_int_equal(state_of(fx, owner), SLOT_FREE);
 }
 
-static void slots_get__streams_of_all_writers_are_counted(void **state)
+CASE(slots_get__streams_of_all_writers_are_counted)
 {
 	struct fixture *fx = *state;
 	const struct slot_holder a = holder_of(77), b = holder_of(78);
@@ -339,7 +341,7 @@ static void slots_get__streams_of_all_writers_are_counted(void **state)
 	assert_int_equal(slots_get(&fx->slots, &b, 1, &owner), 0);
 }
 
-static void slots_join__a_shard_that_was_away_learns_who_came(void **state)
+CASE(slots_join__a_shard_that_was_away_learns_who_came)
 {
 	struct fixture *fx = *state;
 	struct shard *shard = shard_of(fx->parts[0]);
@@ -353,7 +355,7 @@ static void slots_join__a_shard_that_was_away_learns_who_came(void **state)
 	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
 }
 
-static void slots_join__a_shard_that_was_away_learns_who_left(void **state)
+CASE(slots_join__a_shard_that_was_away_learns_who_left)
 {
 	struct fixture *fx = *state;
 	struct shard *shard = shard_of(fx->parts[0]);
@@ -370,7 +372,7 @@ static void slots_join__a_shard_that_was_away_learns_who_left(void **state)
 }
 
 /* As an evaluator does with a sampler, after each restart of the server. */
-static void slots_put__is_free_again_while_a_shard_is_away(void **state)
+CASE(slots_put__is_free_again_while_a_shard_is_away)
 {
 	struct fixture *fx = *state;
 
@@ -385,7 +387,7 @@ static void slots_put__is_free_again_while_a_shard_is_away(void **state)
 }
 
 /* It was given back there; who has the id now is another. */
-static void slots_join__an_id_that_another_has_by_then(void **state)
+CASE(slots_join__an_id_that_another_has_by_then)
 {
 	struct fixture *fx = *state;
 	uint32_t owner;
@@ -405,7 +407,7 @@ static void slots_join__an_id_that_another_has_by_then(void **state)
 }
 
 /* Nothing is left of it, so that nobody watches over it for ever. */
-static void slots_settle__who_came_while_a_shard_was_away(void **state)
+CASE(slots_settle__who_came_while_a_shard_was_away)
 {
 	struct fixture *fx = *state;
 	bool drift;
@@ -418,7 +420,7 @@ static void slots_settle__who_came_while_a_shard_was_away(void **state)
 }
 
 /* The id of one who died is another's at once; the shard waits until the dead is settled there. */
-static void slots_settle__an_id_that_a_shard_still_has(void **state)
+CASE(slots_settle__an_id_that_a_shard_still_has)
 {
 	struct fixture *fx = *state;
 	uint32_t owner;
@@ -444,7 +446,7 @@ static void slots_settle__an_id_that_a_shard_still_has(void **state)
 }
 
 /* Its shard is put right by a server that began anew, and that the slot's first holder outlived. */
-static void slots_put__of_before_a_restart_with_a_shard_away(void **state)
+CASE(slots_put__of_before_a_restart_with_a_shard_away)
 {
 	struct fixture *fx = *state;
 	uint32_t owner;
@@ -466,7 +468,7 @@ static void slots_put__of_before_a_restart_with_a_shard_away(void **state)
 }
 
 /* The server has begun anew, and the node has not come yet: when it does, nobody has the slot. */
-static void slots_put__before_its_shard_is_there(void **state)
+CASE(slots_put__before_its_shard_is_there)
 {
 	struct fixture *fx = *state;
 	struct shard *shard = shard_of(fx->parts[0]);
@@ -486,7 +488,7 @@ static void slots_put__before_its_shard_is_there(void **state)
 }
 
 /* An orphan's slot in a shard is not the one that the holder of the same id gives back. */
-static void slots_put__leaves_an_orphan_of_the_same_id_alone(void **state)
+CASE(slots_put__leaves_an_orphan_of_the_same_id_alone)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -499,7 +501,7 @@ static void slots_put__leaves_an_orphan_of_the_same_id_alone(void **state)
 }
 
 /* Its connection ended before its shard's block was full, and then it closed what it had. */
-static void slots_join__what_who_left_had_open_is_closed(void **state)
+CASE(slots_join__what_who_left_had_open_is_closed)
 {
 	struct fixture *fx = *state;
 	struct shard *shard = shard_of(fx->parts[0]);
@@ -524,7 +526,7 @@ static void slots_join__what_who_left_had_open_is_closed(void **state)
 	access_close(&acc);
 }
 
-static void slots_put__closes_what_is_open(void **state)
+CASE(slots_put__closes_what_is_open)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77), closed = 0;
@@ -541,7 +543,7 @@ static void slots_put__closes_what_is_open(void **state)
 }
 
 /* The book was lost and the id given to another before the shard came. */
-static void slots_join__waits_for_a_stray_to_be_settled(void **state)
+CASE(slots_join__waits_for_a_stray_to_be_settled)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -560,7 +562,7 @@ static void slots_join__waits_for_a_stray_to_be_settled(void **state)
 }
 
 /* The shard has the orphan's slot: settling the other must not touch it. */
-static void slots_settle__leaves_an_orphan_of_the_same_id_alone(void **state)
+CASE(slots_settle__leaves_an_orphan_of_the_same_id_alone)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -573,7 +575,7 @@ static void slots_settle__leaves_an_orphan_of_the_same_id_alone(void **state)
 	assert_true(slots_any(&fx->slots, 77));
 }
 
-static void slots_settle__a_lost_shard_needs_nothing(void **state)
+CASE(slots_settle__a_lost_shard_needs_nothing)
 {
 	struct fixture *fx = *state;
 	bool drift;
@@ -585,41 +587,7 @@ static void slots_settle__a_lost_shard_needs_nothing(void **state)
 	assert_false(slots_any(&fx->slots, 77));
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(slots_get__is_live_in_the_region),
-		CASE(slots_get__all_taken_gives_enospc),
-		CASE(slots_get__one_process_gets_seven_eighths),
-		CASE(slots_get__an_absent_shard_gives_ehostdown),
-		CASE(slots_get__a_page_that_another_client_has_mapped_is_the_last),
-		CASE(slots_put__is_free_again),
-		CASE(slots_put__anothers_gives_eacces),
-		CASE(slots_put__no_such_owner_gives_einval),
-		CASE(slots_put__not_idle_gives_ebusy),
-		CASE(slots_read__finds_who_was_there_before),
-		CASE(slots_settle__an_idle_client_leaves_no_drift),
-		CASE(slots_settle__one_in_a_call_leaves_drift),
-		CASE(slots_settle__an_absent_shard_is_settled_later),
-		CASE(slots_settle__a_lost_shard_needs_nothing),
-		CASE(slots_settle__nothing_is_touched_before_the_proof),
-		CASE(slots_settle__leaves_an_orphan_of_the_same_id_alone),
-		CASE(slots_get__streams_of_all_writers_are_counted),
-		CASE(slots_join__a_shard_that_was_away_learns_who_came),
-		CASE(slots_join__a_shard_that_was_away_learns_who_left),
-		CASE(slots_join__what_who_left_had_open_is_closed),
-		CASE(slots_put__is_free_again_while_a_shard_is_away),
-		CASE(slots_join__an_id_that_another_has_by_then),
-		CASE(slots_settle__who_came_while_a_shard_was_away),
-		CASE(slots_settle__an_id_that_a_shard_still_has),
-		CASE(slots_put__of_before_a_restart_with_a_shard_away),
-		CASE(slots_put__before_its_shard_is_there),
-		CASE(slots_put__leaves_an_orphan_of_the_same_id_alone),
-		CASE(slots_put__closes_what_is_open),
-		CASE(slots_join__waits_for_a_stray_to_be_settled),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -128,7 +128,9 @@ static int see_client(void *ctx, const void *record)
 	return 0;
 }
 
-static void store_open__same_uuid_and_next_term(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(store_open__same_uuid_and_next_term)
 {
 	struct store_ids first, second;
 
@@ -149,7 +151,7 @@ static void run_sql(const char *sql)
 }
 
 /* A later one, and an earlier one: pools of its time are refused as well. */
-static void store_open__another_schema_gives_eproto(void **state)
+CASE(store_open__another_schema_gives_eproto)
 {
 	struct catalog_store *store = *state;
 
@@ -163,7 +165,7 @@ static void store_open__another_schema_gives_eproto(void **state)
 	assert_non_null(strstr(error_last(), "schema 9, this server knows 10"));
 }
 
-static void store_open__of_another_program_gives_eproto(void **state)
+CASE(store_open__of_another_program_gives_eproto)
 {
 	struct catalog_store *store = *state;
 
@@ -297,7 +299,7 @@ static void write_file(const uint8_t *bytes, size_t n)
 }
 
 /* Refused, or not a word of it is another one. */
-static void store_open__with_bits_flipped_gives_an_error_or_all_of_it(void **state)
+CASE(store_open__with_bits_flipped_gives_an_error_or_all_of_it)
 {
 	static uint8_t image[1 << 18];
 	struct catalog_store *store = *state;
@@ -331,16 +333,15 @@ static void store_open__with_bits_flipped_gives_an_error_or_all_of_it(void **sta
 }
 
 /* Two servers on one state would each know half of it. */
-static void store_open__already_open_gives_ebusy(void **state)
+CASE(store_open__already_open_gives_ebusy)
 {
 	struct catalog_store *second = NULL;
 
-	(void)state;
 	assert_int_equal(statedb_open(path, &second), -EBUSY);
 	assert_null(second);
 }
 
-static void store_open__no_database_gives_ebadmsg(void **state)
+CASE(store_open__no_database_gives_ebadmsg)
 {
 	struct catalog_store *store = *state;
 	char garbage[8192];
@@ -355,16 +356,15 @@ static void store_open__no_database_gives_ebadmsg(void **state)
 	assert_int_equal(statedb_open(path, &store), -EBADMSG);
 }
 
-static void store_open__no_directory_gives_eacces(void **state)
+CASE(store_open__no_directory_gives_eacces)
 {
 	struct catalog_store *store = NULL;
 
-	(void)state;
 	assert_int_equal(statedb_open("/tmp/rlv-no-such-dir/state.db", &store), -EACCES);
 	assert_null(store);
 }
 
-static void store_table_put__survives(void **state)
+CASE(store_table_put__survives)
 {
 	struct store_object table = make_object(7, "t");
 	struct seen seen = { 0 };
@@ -380,7 +380,7 @@ static void store_table_put__survives(void **state)
 	assert_memory_equal(seen.desc, make_desc(7), DESC_BYTES);
 }
 
-static void store_table_put__replaces_the_state(void **state)
+CASE(store_table_put__replaces_the_state)
 {
 	struct store_object table = make_object(7, "t");
 	struct seen seen = { 0 };
@@ -393,7 +393,7 @@ static void store_table_put__replaces_the_state(void **state)
 	assert_int_equal(seen.object.state, STORE_OBJECT_CREATING);
 }
 
-static void store_table_delete__takes_shards_and_leaves_laps(void **state)
+CASE(store_table_delete__takes_shards_and_leaves_laps)
 {
 	const struct store_part shard = { .object = 7, .part = 3, .node = "a", .regions = { 0, 1 } };
 	const struct store_object table = make_object(7, "t");
@@ -411,7 +411,7 @@ static void store_table_delete__takes_shards_and_leaves_laps(void **state)
 	assert_int_equal(first, 99);
 }
 
-static void store_shard_put__survives(void **state)
+CASE(store_shard_put__survives)
 {
 	const struct store_part shard = {
 		.object = 255,
@@ -434,7 +434,7 @@ static void store_shard_put__survives(void **state)
 	assert_memory_equal(seen.shard.regions, shard.regions, sizeof(shard.regions));
 }
 
-static void store_node_put__survives(void **state)
+CASE(store_node_put__survives)
 {
 	const struct store_node node = {
 		.name = "a",
@@ -458,7 +458,7 @@ static void store_node_put__survives(void **state)
 	assert_true(seen.node.lost);
 }
 
-static void store_client_put__survives_until_deleted(void **state)
+CASE(store_client_put__survives_until_deleted)
 {
 	const struct store_client client = {
 		.id = INT64_MAX,
@@ -481,7 +481,7 @@ static void store_client_put__survives_until_deleted(void **state)
 	assert_int_equal(seen.n, 0);
 }
 
-static void store_lap_raise__never_lowers(void **state)
+CASE(store_lap_raise__never_lowers)
 {
 	uint64_t first = 17;
 
@@ -493,7 +493,7 @@ static void store_lap_raise__never_lowers(void **state)
 	assert_int_equal(first, 100);
 }
 
-static void store_number__absent_is_zero(void **state)
+CASE(store_number__absent_is_zero)
 {
 	uint64_t value = 1;
 
@@ -504,7 +504,7 @@ static void store_number__absent_is_zero(void **state)
 	assert_int_equal(value, 5);
 }
 
-static void store_rollback__nothing_holds(void **state)
+CASE(store_rollback__nothing_holds)
 {
 	const struct store_object table = make_object(7, "t");
 	struct seen seen = { 0 };
@@ -516,7 +516,7 @@ static void store_rollback__nothing_holds(void **state)
 	assert_int_equal(seen.n, 0);
 }
 
-static void store_table_put__disk_full_gives_enospc_and_nothing_holds(void **state)
+CASE(store_table_put__disk_full_gives_enospc_and_nothing_holds)
 {
 	struct seen seen = { 0 };
 	int ret = 0;
@@ -542,7 +542,7 @@ static int stop_at_once(void *ctx, const void *record)
 	return -EINTR;
 }
 
-static void store_each_table__ends_with_the_visitors_code(void **state)
+CASE(store_each_table__ends_with_the_visitors_code)
 {
 	const struct store_object a = make_object(1, "a"), b = make_object(2, "b");
 	int n = 0;
@@ -553,7 +553,7 @@ static void store_each_table__ends_with_the_visitors_code(void **state)
 	assert_int_equal(n, 1);
 }
 
-static void store_backup__is_what_was_there_when_it_began(void **state)
+CASE(store_backup__is_what_was_there_when_it_began)
 {
 	struct store_object table = make_object(7, "t"), later = make_object(8, "later");
 	struct catalog_store *store = *state;
@@ -574,33 +574,9 @@ static void store_backup__is_what_was_there_when_it_began(void **state)
 	assert_memory_equal(seen.desc, make_desc(7), DESC_BYTES);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(store_open__same_uuid_and_next_term),
-		CASE(store_open__another_schema_gives_eproto),
-		CASE(store_open__of_another_program_gives_eproto),
-		CASE(store_open__with_bits_flipped_gives_an_error_or_all_of_it),
-		CASE(store_open__already_open_gives_ebusy),
-		CASE(store_open__no_database_gives_ebadmsg),
-		CASE(store_open__no_directory_gives_eacces),
-		CASE(store_table_put__survives),
-		CASE(store_table_put__replaces_the_state),
-		CASE(store_table_delete__takes_shards_and_leaves_laps),
-		CASE(store_shard_put__survives),
-		CASE(store_node_put__survives),
-		CASE(store_client_put__survives_until_deleted),
-		CASE(store_lap_raise__never_lowers),
-		CASE(store_number__absent_is_zero),
-		CASE(store_rollback__nothing_holds),
-		CASE(store_table_put__disk_full_gives_enospc_and_nothing_holds),
-		CASE(store_backup__is_what_was_there_when_it_began),
-		CASE(store_each_table__ends_with_the_visitors_code),
-	};
-
 	if (test_skips_msan("SQLite"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -5,12 +5,11 @@
 
 #include "base/os/clock.h"
 
-static void timed_queue_add__keeps_the_order_and_takes_from_the_former(void **state)
+TEST(timed_queue_add__keeps_the_order_and_takes_from_the_former)
 {
 	struct timed_queue a = { .limit_ns = CLOCK_NS_PER_S }, b = { .limit_ns = 1 };
 	struct timed_link links[3] = { { .until = 0 } };
 
-	(void)state;
 	for (int i = 0; i < 3; i++)
 		timed_queue_add(&a, &links[i]);
 	assert_int_equal(a.n, 3);
@@ -27,13 +26,12 @@ static void timed_queue_add__keeps_the_order_and_takes_from_the_former(void **st
 	assert_int_equal(a.n, 1);
 }
 
-static void timed_queue_ended__only_when_the_time_is_over(void **state)
+TEST(timed_queue_ended__only_when_the_time_is_over)
 {
 	struct timed_queue later = { .limit_ns = 3600 * CLOCK_NS_PER_S }, never = { 0 };
 	struct timed_queue soon = { .limit_ns = 1 };
 	struct timed_link links[3] = { { .until = 0 } };
 
-	(void)state;
 	assert_null(timed_queue_ended(&soon));
 	assert_true(timed_queue_end(&soon) == UINT64_MAX);
 	timed_queue_add(&later, &links[0]);
@@ -49,10 +47,5 @@ static void timed_queue_ended__only_when_the_time_is_over(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(timed_queue_add__keeps_the_order_and_takes_from_the_former),
-		cmocka_unit_test(timed_queue_ended__only_when_the_time_is_over),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -151,9 +151,11 @@ static bool is_proved(void *ctx, uint32_t part)
 	return true; /* waitpid said so */
 }
 
+#define CASE(f) TEST_WITH(f, setup, fleet_teardown)
+
 /* -------- tests -------- */
 
-static void toy__is_placed_on_three_nodes_beside_a_table(void **state)
+CASE(toy__is_placed_on_three_nodes_beside_a_table)
 {
 	struct fleet *fx = *state;
 	struct catalog_object *toy = start(fx), *again = NULL;
@@ -175,7 +177,7 @@ static void toy__is_placed_on_three_nodes_beside_a_table(void **state)
 	assert_non_null(catalog_find(&fx->cat, "t"));
 }
 
-static void toy__the_next_server_finds_it(void **state)
+CASE(toy__the_next_server_finds_it)
 {
 	struct fleet *fx = *state;
 	struct catalog_object *toy = start(fx);
@@ -195,7 +197,7 @@ static void toy__the_next_server_finds_it(void **state)
 	assert_int_equal(count(toy, 1), 5);
 }
 
-static void toy__a_killed_client_is_settled(void **state)
+CASE(toy__a_killed_client_is_settled)
 {
 	struct fleet *fx = *state;
 	struct catalog_object *toy = start(fx);
@@ -223,7 +225,7 @@ static void toy__a_killed_client_is_settled(void **state)
 	}
 }
 
-static void toy__a_killed_node_loses_its_part_alone(void **state)
+CASE(toy__a_killed_node_loses_its_part_alone)
 {
 	struct fleet *fx = *state;
 	struct catalog_object *toy = start(fx);
@@ -246,7 +248,7 @@ static void toy__a_killed_node_loses_its_part_alone(void **state)
 	assert_int_equal(count(toy, 3), 1);
 }
 
-static void toy__a_node_is_drained_when_others_counted_as_much(void **state)
+CASE(toy__a_node_is_drained_when_others_counted_as_much)
 {
 	struct fleet *fx = *state;
 	struct catalog_object *toy = start(fx);
@@ -272,19 +274,9 @@ static void toy__a_node_is_drained_when_others_counted_as_much(void **state)
 	assert_int_equal(count(toy, 3), 9);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, fleet_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(toy__is_placed_on_three_nodes_beside_a_table),
-		CASE(toy__the_next_server_finds_it),
-		CASE(toy__a_killed_client_is_settled),
-		CASE(toy__a_killed_node_loses_its_part_alone),
-		CASE(toy__a_node_is_drained_when_others_counted_as_much),
-	};
-
 	if (test_skips_msan("SQLite") || test_skips_valgrind("pidfds"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -32,17 +32,15 @@ static struct packet hello_packet(void)
 	return packet;
 }
 
-static void packet_check__a_sealed_message(void **state)
+TEST(packet_check__a_sealed_message)
 {
 	struct packet packet = hello_packet();
 
-	(void)state;
 	assert_int_equal(packet_check(&packet, sizeof(packet.hello)), 0);
 }
 
-static void packet_check__any_flipped_bit(void **state)
+TEST(packet_check__any_flipped_bit)
 {
-	(void)state;
 	for (size_t bit = 0; bit < 8 * sizeof(struct attach_hello); bit++) {
 		struct packet packet = hello_packet();
 
@@ -51,28 +49,25 @@ static void packet_check__any_flipped_bit(void **state)
 	}
 }
 
-static void packet_check__any_other_length(void **state)
+TEST(packet_check__any_other_length)
 {
 	struct packet packet = hello_packet();
 
-	(void)state;
 	for (size_t n = 0; n < PACKET_MAX; n++)
 		assert_int_equal(packet_check(&packet, n), n == sizeof(packet.hello) ? 0 : -EPROTO);
 }
 
-static void packet_check__of_another_version(void **state)
+TEST(packet_check__of_another_version)
 {
 	struct packet packet = hello_packet();
 
-	(void)state;
 	packet.head.version = 2;
 	assert_int_equal(packet_check(&packet, sizeof(packet.hello)), -EPROTO);
 	assert_non_null(strstr(error_last(), "version 2"));
 }
 
-static void packet_size__of_an_unknown_type(void **state)
+TEST(packet_size__of_an_unknown_type)
 {
-	(void)state;
 	assert_int_equal(packet_size(0), 0);
 	assert_int_equal(packet_size(ATTACH_RENEW_REPLY + 1), 0);
 	assert_int_equal(packet_size(UINT16_MAX), 0);
@@ -84,13 +79,12 @@ static void make_pair(int socks[2])
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, socks), 0);
 }
 
-static void packet_receive__what_was_sent(void **state)
+TEST(packet_receive__what_was_sent)
 {
 	struct packet packet = hello_packet(), got;
 	struct stat mine, theirs;
 	int socks[2];
 
-	(void)state;
 	make_pair(socks);
 	packet.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	assert_int_equal(packet_send(socks[0], &packet), 0);
@@ -137,12 +131,11 @@ static void send_fds(int sock, const void *bytes, size_t len, int n)
 }
 
 /* None of them stays open, however many come. */
-static void packet_receive__too_many_descriptors(void **state)
+TEST(packet_receive__too_many_descriptors)
 {
 	struct packet packet = hello_packet(), got;
 	int socks[2], before;
 
-	(void)state;
 	make_pair(socks);
 	before = count_fds();
 	for (int n = 2; n <= 16; n++) {
@@ -155,13 +148,12 @@ static void packet_receive__too_many_descriptors(void **state)
 	close(socks[1]);
 }
 
-static void packet_receive__too_long(void **state)
+TEST(packet_receive__too_long)
 {
 	uint8_t bytes[PACKET_MAX + 1] = { 0 };
 	struct packet got;
 	int socks[2];
 
-	(void)state;
 	make_pair(socks);
 	assert_int_equal(send(socks[0], bytes, sizeof(bytes), 0), sizeof(bytes));
 	assert_int_equal(packet_receive(socks[1], &got), -EPROTO);
@@ -181,13 +173,12 @@ static struct region_grant add_grant(struct grants *grants, uint64_t client_id, 
 	return grant;
 }
 
-static void grants_check__a_grant(void **state)
+TEST(grants_check__a_grant)
 {
 	struct grants grants = { .incarnation = 9 };
 	struct region_grant grant = add_grant(&grants, 1, 2, 3);
 	const struct grant_slot *slot = NULL;
 
-	(void)state;
 	assert_int_equal(grants_check(&grants, 1, &grant, &slot), 0);
 	assert_int_equal(slot->region, 2);
 	assert_int_equal(slot->rights, 3);
@@ -195,38 +186,35 @@ static void grants_check__a_grant(void **state)
 	grants_fini(&grants);
 }
 
-static void grants_check__of_another_incarnation(void **state)
+TEST(grants_check__of_another_incarnation)
 {
 	struct grants grants = { .incarnation = 9 };
 	struct region_grant grant = add_grant(&grants, 1, 2, 3);
 	const struct grant_slot *slot = NULL;
 
-	(void)state;
 	grants.incarnation = 10;
 	assert_int_equal(grants_check(&grants, 1, &grant, &slot), -ESTALE);
 	grants_fini(&grants);
 }
 
-static void grants_add__the_same_gives_the_same(void **state)
+TEST(grants_add__the_same_gives_the_same)
 {
 	struct grants grants = { .incarnation = 9 };
 	struct region_grant a = add_grant(&grants, 1, 2, 3), b = add_grant(&grants, 1, 2, 3);
 	struct region_grant c = add_grant(&grants, 1, 2, 1);
 
-	(void)state;
 	assert_memory_equal(&a, &b, sizeof(a));
 	assert_memory_not_equal(&a, &c, sizeof(a));
 	assert_int_equal(grants.n, 2);
 	grants_fini(&grants);
 }
 
-static void grants_remove__then_the_slot_is_another(void **state)
+TEST(grants_remove__then_the_slot_is_another)
 {
 	struct grants grants = { .incarnation = 9 };
 	struct region_grant a = add_grant(&grants, 1, 2, 3), b, c = add_grant(&grants, 4, 2, 3);
 	const struct grant_slot *slot = NULL;
 
-	(void)state;
 	grants_remove_client(&grants, 1, 0);
 	b = add_grant(&grants, 1, 2, 3);
 	assert_int_equal(grants.n, 2); /* reused */
@@ -238,13 +226,12 @@ static void grants_remove__then_the_slot_is_another(void **state)
 	grants_fini(&grants);
 }
 
-static void grants_add__a_thousand(void **state)
+TEST(grants_add__a_thousand)
 {
 	struct grants grants = { .incarnation = 9 };
 	const struct grant_slot *slot = NULL;
 	static struct region_grant all[1000];
 
-	(void)state;
 	for (uint32_t i = 0; i < 1000; i++)
 		all[i] = add_grant(&grants, i, 1 + i, 7);
 	for (uint32_t i = 0; i < 1000; i++)
@@ -262,7 +249,7 @@ static uint32_t clients_of(struct raw_node *node)
 	return stats.clients;
 }
 
-static void serve__a_true_hello(void **state)
+NODE_TEST(serve__a_true_hello)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello();
@@ -276,7 +263,7 @@ static void serve__a_true_hello(void **state)
 	packet_drop_fd(&hello);
 }
 
-static void serve__garbage_of_every_length(void **state)
+NODE_TEST(serve__garbage_of_every_length)
 {
 	struct raw_node *node = *state;
 	uint8_t bytes[PACKET_MAX + 64];
@@ -293,7 +280,7 @@ static void serve__garbage_of_every_length(void **state)
 	}
 }
 
-static void serve__a_peer_that_closes_its_half(void **state)
+NODE_TEST(serve__a_peer_that_closes_its_half)
 {
 	struct raw_node *node = *state;
 	int sock = raw_node_connect(node);
@@ -304,7 +291,7 @@ static void serve__a_peer_that_closes_its_half(void **state)
 	close(sock);
 }
 
-static void serve__a_hello_without_pidfd(void **state)
+NODE_TEST(serve__a_hello_without_pidfd)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello();
@@ -316,7 +303,7 @@ static void serve__a_hello_without_pidfd(void **state)
 	close(sock);
 }
 
-static void serve__a_hello_with_something_else_than_a_pidfd(void **state)
+NODE_TEST(serve__a_hello_with_something_else_than_a_pidfd)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello();
@@ -329,7 +316,7 @@ static void serve__a_hello_with_something_else_than_a_pidfd(void **state)
 	close(sock);
 }
 
-static void serve__a_hello_with_the_pidfd_of_another(void **state)
+NODE_TEST(serve__a_hello_with_the_pidfd_of_another)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello();
@@ -343,7 +330,7 @@ static void serve__a_hello_with_the_pidfd_of_another(void **state)
 	close(sock);
 }
 
-static void serve__a_hello_with_another_pid_or_start(void **state)
+NODE_TEST(serve__a_hello_with_another_pid_or_start)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello();
@@ -363,7 +350,7 @@ static void serve__a_hello_with_another_pid_or_start(void **state)
 	close(sock);
 }
 
-static void serve__two_hellos(void **state)
+NODE_TEST(serve__two_hellos)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello();
@@ -376,7 +363,7 @@ static void serve__two_hellos(void **state)
 	close(sock);
 }
 
-static void serve__an_attach_before_hello(void **state)
+NODE_TEST(serve__an_attach_before_hello)
 {
 	struct raw_node *node = *state;
 	struct packet packet = { .fd = -1 };
@@ -389,7 +376,7 @@ static void serve__an_attach_before_hello(void **state)
 	close(sock);
 }
 
-static void serve__an_attach_with_a_long_grant(void **state)
+NODE_TEST(serve__an_attach_with_a_long_grant)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello(), packet = { .fd = -1 };
@@ -423,7 +410,7 @@ static int ask_region(struct raw_node *node, int sock, struct packet *packet)
 }
 
 /* No test has a device: its pool is one that says it is undivided. */
-static void serve__a_device_is_handed_to_clients_that_are_trusted(void **state)
+NODE_TEST(serve__a_device_is_handed_to_clients_that_are_trusted)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello(), packet;
@@ -442,7 +429,7 @@ static void serve__a_device_is_handed_to_clients_that_are_trusted(void **state)
 	close(sock);
 }
 
-static void serve__a_silent_peer_holds_nobody_up(void **state)
+NODE_TEST(serve__a_silent_peer_holds_nobody_up)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello();
@@ -459,7 +446,7 @@ static void serve__a_silent_peer_holds_nobody_up(void **state)
 	close(sock);
 }
 
-static void serve__a_peer_that_does_not_read(void **state)
+NODE_TEST(serve__a_peer_that_does_not_read)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello(), packet = { .fd = -1 };
@@ -474,7 +461,7 @@ static void serve__a_peer_that_does_not_read(void **state)
 	close(sock);
 }
 
-static void fence__of_a_client_that_only_said_hello(void **state)
+NODE_TEST(fence__of_a_client_that_only_said_hello)
 {
 	struct raw_node *node = *state;
 	struct packet hello = raw_node_hello();
@@ -489,7 +476,7 @@ static void fence__of_a_client_that_only_said_hello(void **state)
 	close(sock);
 }
 
-static void listen__at_a_path_in_use(void **state)
+NODE_TEST(listen__at_a_path_in_use)
 {
 	struct raw_node *node = *state;
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
@@ -503,14 +490,14 @@ static void listen__at_a_path_in_use(void **state)
 	close(raw_node_connect(node));
 }
 
-static void listen__twice(void **state)
+NODE_TEST(listen__twice)
 {
 	struct raw_node *node = *state;
 
 	assert_int_equal(node->tg->ops->listen(node->tg, node->path), -EALREADY);
 }
 
-static void listen__for_this_process_only(void **state)
+NODE_TEST(listen__for_this_process_only)
 {
 	struct raw_node *node = *state;
 	struct target_opts opts = { .pool_bytes = 2 << 20, .private_memory = true };
@@ -523,7 +510,7 @@ static void listen__for_this_process_only(void **state)
 	transport_target_close(&tg);
 }
 
-static void listen__makes_a_socket_of_mode_0600(void **state)
+NODE_TEST(listen__makes_a_socket_of_mode_0600)
 {
 	struct raw_node *node = *state;
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
@@ -542,7 +529,7 @@ static void listen__makes_a_socket_of_mode_0600(void **state)
 	assert_int_equal(lstat(path, &st), -1);
 }
 
-static void listen__replaces_a_stale_socket(void **state)
+NODE_TEST(listen__replaces_a_stale_socket)
 {
 	struct raw_node *node = *state;
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -558,7 +545,7 @@ static void listen__replaces_a_stale_socket(void **state)
 	transport_target_close(&tg);
 }
 
-static void listen__where_somebody_else_listens(void **state)
+NODE_TEST(listen__where_somebody_else_listens)
 {
 	struct raw_node *node = *state;
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -579,7 +566,7 @@ static void listen__where_somebody_else_listens(void **state)
 	close(sock);
 }
 
-static void listen__where_there_is_a_file(void **state)
+NODE_TEST(listen__where_there_is_a_file)
 {
 	struct raw_node *node = *state;
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
@@ -596,7 +583,7 @@ static void listen__where_there_is_a_file(void **state)
 	assert_int_equal(unlink(path), 0); /* it was left alone */
 }
 
-static void listen__at_a_long_path(void **state)
+NODE_TEST(listen__at_a_long_path)
 {
 	struct raw_node *node = *state;
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
@@ -614,43 +601,5 @@ static void listen__at_a_long_path(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(packet_check__a_sealed_message),
-		cmocka_unit_test(packet_check__any_flipped_bit),
-		cmocka_unit_test(packet_check__any_other_length),
-		cmocka_unit_test(packet_check__of_another_version),
-		cmocka_unit_test(packet_size__of_an_unknown_type),
-		cmocka_unit_test(packet_receive__what_was_sent),
-		cmocka_unit_test(packet_receive__too_many_descriptors),
-		cmocka_unit_test(packet_receive__too_long),
-		cmocka_unit_test(grants_check__a_grant),
-		cmocka_unit_test(grants_check__of_another_incarnation),
-		cmocka_unit_test(grants_add__the_same_gives_the_same),
-		cmocka_unit_test(grants_remove__then_the_slot_is_another),
-		cmocka_unit_test(grants_add__a_thousand),
-		NODE_TEST(serve__a_true_hello),
-		NODE_TEST(serve__garbage_of_every_length),
-		NODE_TEST(serve__a_peer_that_closes_its_half),
-		NODE_TEST(serve__a_hello_without_pidfd),
-		NODE_TEST(serve__a_hello_with_something_else_than_a_pidfd),
-		NODE_TEST(serve__a_hello_with_the_pidfd_of_another),
-		NODE_TEST(serve__a_hello_with_another_pid_or_start),
-		NODE_TEST(serve__two_hellos),
-		NODE_TEST(serve__an_attach_before_hello),
-		NODE_TEST(serve__an_attach_with_a_long_grant),
-		NODE_TEST(serve__a_device_is_handed_to_clients_that_are_trusted),
-		NODE_TEST(serve__a_silent_peer_holds_nobody_up),
-		NODE_TEST(serve__a_peer_that_does_not_read),
-		NODE_TEST(fence__of_a_client_that_only_said_hello),
-		NODE_TEST(listen__at_a_path_in_use),
-		NODE_TEST(listen__twice),
-		NODE_TEST(listen__for_this_process_only),
-		NODE_TEST(listen__makes_a_socket_of_mode_0600),
-		NODE_TEST(listen__replaces_a_stale_socket),
-		NODE_TEST(listen__where_somebody_else_listens),
-		NODE_TEST(listen__where_there_is_a_file),
-		NODE_TEST(listen__at_a_long_path),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

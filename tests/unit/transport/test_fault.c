@@ -63,7 +63,9 @@ static int add(struct rig *rig)
 	return transport_faa_word(rig->region, 64, 1, &old);
 }
 
-static void fail_at__hits_that_call_only(void **state)
+#define RIG_TEST(fn) TEST_WITH(fn, setup, teardown)
+
+RIG_TEST(fail_at__hits_that_call_only)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .fail_at = 3, .fail_code = -EHOSTDOWN };
@@ -80,7 +82,7 @@ static void fail_at__hits_that_call_only(void **state)
 	assert_int_equal(counts.failed, 1);
 }
 
-static void cut_at__ends_the_connection(void **state)
+RIG_TEST(cut_at__ends_the_connection)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .cut_at = 2 };
@@ -94,7 +96,7 @@ static void cut_at__ends_the_connection(void **state)
 	assert_int_equal(add(rig), 0);
 }
 
-static void drop__does_nothing(void **state)
+RIG_TEST(drop__does_nothing)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .drop_rate = ALWAYS };
@@ -107,7 +109,7 @@ static void drop__does_nothing(void **state)
 }
 
 /* Some whole words of it and some not; which ones, the seed says. */
-static void tear__writes_whole_words_of_a_part(void **state)
+RIG_TEST(tear__writes_whole_words_of_a_part)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .tear_rate = ALWAYS };
@@ -139,7 +141,7 @@ static void advance(void *ctx, uint64_t delay_ns)
 	fake_clock_advance(ctx, delay_ns);
 }
 
-static void delay__moves_the_clock(void **state)
+RIG_TEST(delay__moves_the_clock)
 {
 	struct rig *rig = *state;
 	struct fake_clock clock;
@@ -155,7 +157,7 @@ static void delay__moves_the_clock(void **state)
 	assert_int_equal(word(rig, 64), 20);
 }
 
-static void reorder__changes_the_order_but_not_the_results(void **state)
+RIG_TEST(reorder__changes_the_order_but_not_the_results)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .reorder = true, .seed = 3 };
@@ -177,7 +179,7 @@ static void reorder__changes_the_order_but_not_the_results(void **state)
 	assert_false(in_order);
 }
 
-static void reorder__keeps_reads_with_their_buffers(void **state)
+RIG_TEST(reorder__keeps_reads_with_their_buffers)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .reorder = true, .seed = 3 };
@@ -198,7 +200,7 @@ static void reorder__keeps_reads_with_their_buffers(void **state)
 	assert_memory_equal(in, out, sizeof(in));
 }
 
-static void unknown__done(void **state)
+RIG_TEST(unknown__done)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .unknown_rate = ALWAYS, .unknown = FAULT_UNKNOWN_DONE };
@@ -209,7 +211,7 @@ static void unknown__done(void **state)
 	assert_int_equal(rig->tr->stats.unknown, 1);
 }
 
-static void unknown__not_done(void **state)
+RIG_TEST(unknown__not_done)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .unknown_rate = ALWAYS, .unknown = FAULT_UNKNOWN_NOT_DONE };
@@ -221,7 +223,7 @@ static void unknown__not_done(void **state)
 	assert_int_equal(word(rig, 64), 0);
 }
 
-static void unknown__of_some_in_a_call(void **state)
+RIG_TEST(unknown__of_some_in_a_call)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .unknown_rate = ALWAYS / 2, .seed = 11 };
@@ -251,7 +253,7 @@ static void unknown__of_some_in_a_call(void **state)
 	assert_int_equal(rig->tr->stats.cas_failed, 0);
 }
 
-static void post__that_fails_says_so_at_poll(void **state)
+RIG_TEST(post__that_fails_says_so_at_poll)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .fail_at = 1 };
@@ -268,7 +270,7 @@ static void post__that_fails_says_so_at_poll(void **state)
 	assert_int_equal(word(rig, 64), 1);
 }
 
-static void post__that_is_torn_ends_early(void **state)
+RIG_TEST(post__that_is_torn_ends_early)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .tear_rate = ALWAYS, .seed = 5 };
@@ -291,7 +293,7 @@ static void post__that_is_torn_ends_early(void **state)
 	assert_true(done < 16);
 }
 
-static void same_seed__same_faults(void **state)
+RIG_TEST(same_seed__same_faults)
 {
 	struct rig *rig = *state;
 	struct fault_plan plan = { .seed = test_seed("fault", 42),
@@ -308,25 +310,7 @@ static void same_seed__same_faults(void **state)
 		assert_int_equal(add(rig), first[i]);
 }
 
-#define RIG_TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		RIG_TEST(fail_at__hits_that_call_only),
-		RIG_TEST(cut_at__ends_the_connection),
-		RIG_TEST(drop__does_nothing),
-		RIG_TEST(tear__writes_whole_words_of_a_part),
-		RIG_TEST(delay__moves_the_clock),
-		RIG_TEST(reorder__changes_the_order_but_not_the_results),
-		RIG_TEST(reorder__keeps_reads_with_their_buffers),
-		RIG_TEST(unknown__done),
-		RIG_TEST(unknown__not_done),
-		RIG_TEST(unknown__of_some_in_a_call),
-		RIG_TEST(post__that_fails_says_so_at_poll),
-		RIG_TEST(post__that_is_torn_ends_early),
-		RIG_TEST(same_seed__same_faults),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -83,7 +83,9 @@ static size_t list(struct file *file, struct target_region regions[8])
 	return n;
 }
 
-static void file__keeps_its_regions(void **state)
+#define FILE_TEST(fn) TEST_WITH(fn, file_setup, file_teardown)
+
+FILE_TEST(file__keeps_its_regions)
 {
 	struct file *file = *state;
 	struct target_region first, second, seen[8];
@@ -106,7 +108,7 @@ static void file__keeps_its_regions(void **state)
 	assert_int_not_equal(add_region(file, 3, 8).id, second.id);
 }
 
-static void file__is_not_made_unless_told(void **state)
+FILE_TEST(file__is_not_made_unless_told)
 {
 	struct file *file = *state;
 
@@ -115,7 +117,7 @@ static void file__is_not_made_unless_told(void **state)
 	assert_int_equal(try_open(file, 0, true, true), -EINVAL); /* how large? */
 }
 
-static void file__grows_and_moves_nothing(void **state)
+FILE_TEST(file__grows_and_moves_nothing)
 {
 	struct file *file = *state;
 	struct target_region spec, seen[8];
@@ -137,7 +139,7 @@ static void file__grows_and_moves_nothing(void **state)
 	assert_int_equal(list(file, seen), 2);
 }
 
-static void file__reuses_extents_as_zeros(void **state)
+FILE_TEST(file__reuses_extents_as_zeros)
 {
 	struct file *file = *state;
 	struct target_region spec;
@@ -160,7 +162,7 @@ static void write_at(struct file *file, off_t off, const void *bytes, size_t n)
 }
 
 /* Whichever copy is torn, the other one has all that was used, and mends it. */
-static void file__with_one_copy_torn(void **state)
+FILE_TEST(file__with_one_copy_torn)
 {
 	static const off_t copies[2] = { POOL_TABLE_OFF0, POOL_TABLE_OFF1 };
 	struct file *file = *state;
@@ -193,7 +195,7 @@ static void read_at(struct file *file, off_t off, void *bytes, size_t n)
 }
 
 /* A crash between the writes of the copies: the newer one holds, and the older one follows it. */
-static void file__with_one_copy_a_commit_behind(void **state)
+FILE_TEST(file__with_one_copy_a_commit_behind)
 {
 	static struct extent_table older, newer;
 	struct file *file = *state;
@@ -215,7 +217,7 @@ static void file__with_one_copy_a_commit_behind(void **state)
 	assert_memory_equal(&older, &newer, sizeof(newer));
 }
 
-static void file__with_both_copies_torn(void **state)
+FILE_TEST(file__with_both_copies_torn)
 {
 	struct file *file = *state;
 	uint64_t bad = 1;
@@ -254,7 +256,7 @@ static void read_super(const struct file *file, int copy, uint8_t bytes[256])
 }
 
 /* One flipped bit anywhere in one of them: the pool opens, has its regions, and both are whole. */
-static void superblock__one_copy_damaged_is_mended(void **state)
+FILE_TEST(superblock__one_copy_damaged_is_mended)
 {
 	struct file *file = *state;
 	uint8_t before[256], after[256];
@@ -278,7 +280,7 @@ static void superblock__one_copy_damaged_is_mended(void **state)
 	}
 }
 
-static void superblock__both_copies_damaged_is_left_alone(void **state)
+FILE_TEST(superblock__both_copies_damaged_is_left_alone)
 {
 	struct file *file = *state;
 	uint8_t before[2][256], after[256];
@@ -298,7 +300,7 @@ static void superblock__both_copies_damaged_is_left_alone(void **state)
 }
 
 /* The magic of one is gone, too: it is a damaged pool, and no foreign file. */
-static void superblock__one_copy_damaged_and_one_gone(void **state)
+FILE_TEST(superblock__one_copy_damaged_and_one_gone)
 {
 	struct file *file = *state;
 	static const uint8_t zeros[4096];
@@ -310,7 +312,7 @@ static void superblock__one_copy_damaged_and_one_gone(void **state)
 	assert_int_equal(try_open(file, 0, true, true), -EBADMSG);
 }
 
-static void file__that_is_no_pool_is_left_alone(void **state)
+FILE_TEST(file__that_is_no_pool_is_left_alone)
 {
 	struct file *file = *state;
 	const char text[] = "the only copy of my thesis";
@@ -329,7 +331,7 @@ static void file__that_is_no_pool_is_left_alone(void **state)
 	close(fd);
 }
 
-static void file__that_was_cut(void **state)
+FILE_TEST(file__that_was_cut)
 {
 	struct file *file = *state;
 
@@ -343,7 +345,7 @@ static void file__that_was_cut(void **state)
 }
 
 /* Made, but killed before the superblock was written. */
-static void file__that_was_only_begun(void **state)
+FILE_TEST(file__that_was_only_begun)
 {
 	struct file *file = *state;
 	int fd = open(file->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -354,7 +356,7 @@ static void file__that_was_only_begun(void **state)
 	add_region(file, 1, 3 * EXTENT);
 }
 
-static void file__that_is_a_folder(void **state)
+FILE_TEST(file__that_is_a_folder)
 {
 	struct file *file = *state;
 
@@ -364,7 +366,7 @@ static void file__that_is_a_folder(void **state)
 	assert_int_equal(rmdir(file->path), 0);
 }
 
-static void file__of_more_than_the_disk_has(void **state)
+FILE_TEST(file__of_more_than_the_disk_has)
 {
 	struct file *file = *state;
 
@@ -376,7 +378,7 @@ static void file__of_more_than_the_disk_has(void **state)
 }
 
 /* A refusal takes away what it made, and nothing else. */
-static void open__that_is_refused_leaves_the_file_as_it_was(void **state)
+FILE_TEST(open__that_is_refused_leaves_the_file_as_it_was)
 {
 	struct file *file = *state;
 	struct stat st;
@@ -389,7 +391,7 @@ static void open__that_is_refused_leaves_the_file_as_it_was(void **state)
 	assert_int_equal(st.st_size, 0);
 }
 
-static void open__of_a_device_that_is_none_of_dax(void **state)
+FILE_TEST(open__of_a_device_that_is_none_of_dax)
 {
 	struct file *file = *state;
 	struct target_opts opts = { .path = "/dev/null", .pool_bytes = 4 * EXTENT, .create = true };
@@ -400,7 +402,7 @@ static void open__of_a_device_that_is_none_of_dax(void **state)
 
 /* -------- locks -------- */
 
-static void open__of_a_file_in_use(void **state)
+FILE_TEST(open__of_a_file_in_use)
 {
 	struct file *file = *state;
 	struct file second = *file;
@@ -415,7 +417,7 @@ static void open__of_a_file_in_use(void **state)
 	transport_target_close(&second.tg);
 }
 
-static void open__of_a_file_that_another_process_has(void **state)
+FILE_TEST(open__of_a_file_that_another_process_has)
 {
 	struct file *file = *state;
 	int pipes[2], status;
@@ -441,7 +443,7 @@ static void open__of_a_file_that_another_process_has(void **state)
 }
 
 /* A child that was forked while it was open does not keep it locked. */
-static void close__gives_the_lock_back_though_a_child_lives(void **state)
+FILE_TEST(close__gives_the_lock_back_though_a_child_lives)
 {
 	struct file *file = *state;
 	int pipes[2], status;
@@ -465,7 +467,7 @@ static void close__gives_the_lock_back_though_a_child_lives(void **state)
 }
 
 /* A client that still maps the file: extents given back are not used again before it is gone. */
-static void quarantine__lasts_while_somebody_maps_the_file(void **state)
+FILE_TEST(quarantine__lasts_while_somebody_maps_the_file)
 {
 	struct file *file = *state;
 	struct target_region spec = { .kind = 1, .size = 2 * EXTENT };
@@ -493,12 +495,11 @@ static void quarantine__lasts_while_somebody_maps_the_file(void **state)
 
 /* -------- memory -------- */
 
-static void memory__more_than_there_is(void **state)
+TEST(memory__more_than_there_is)
 {
 	struct target_opts opts = { .pool_bytes = (uint64_t)1 << 50 };
 	struct transport_target *tg = NULL;
 
-	(void)state;
 	assert_int_equal(transport_target_open("shm", &opts, &tg), -ENOMEM);
 	assert_non_null(strstr(error_last(), "1125899906842624"));
 	opts.private_memory = true;
@@ -506,13 +507,12 @@ static void memory__more_than_there_is(void **state)
 	assert_null(tg);
 }
 
-static void memory__more_than_a_file_may_have(void **state)
+TEST(memory__more_than_a_file_may_have)
 {
 	struct target_opts opts = { .pool_bytes = 8 * EXTENT };
 	struct transport_target *tg = NULL;
 	struct rlimit before, limit;
 
-	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
 	limit = before;
 	limit.rlim_cur = EXTENT;
@@ -521,21 +521,19 @@ static void memory__more_than_a_file_may_have(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
-static void memory__of_impossible_opts(void **state)
+TEST(memory__of_impossible_opts)
 {
 	struct target_opts opts = { .pool_bytes = UINT64_MAX };
 	struct transport_target *tg = NULL;
 
-	(void)state;
 	assert_int_equal(transport_target_open("shm", &opts, &tg), -EINVAL);
 	opts.pool_bytes = EXTENT;
 	opts.page_kind = 9;
 	assert_int_equal(transport_target_open("shm", &opts, &tg), -EINVAL);
 }
 
-static void memory__says_what_pages_it_got(void **state)
+TEST(memory__says_what_pages_it_got)
 {
-	(void)state;
 	for (uint32_t kind = 0; kind <= 2; kind++) {
 		struct target_opts opts = { .pool_bytes = 4 * EXTENT, .page_kind = kind };
 		struct target_region spec = { .kind = 1, .size = EXTENT };
@@ -554,14 +552,13 @@ static void memory__says_what_pages_it_got(void **state)
 }
 
 /* A number comes back as late as possible. */
-static void numbers__of_regions_go_round(void **state)
+TEST(numbers__of_regions_go_round)
 {
 	struct target_opts opts = { .pool_bytes = 4 * EXTENT, .private_memory = true };
 	struct transport_target *tg = NULL;
 	struct target_region kept = { .kind = 1, .size = EXTENT }, spec = kept;
 	bool seen[4096] = { false };
 
-	(void)state;
 	assert_int_equal(transport_target_open("shm", &opts, &tg), 0);
 	assert_int_equal(tg->ops->register_region(tg, &kept), 0);
 	seen[kept.id] = true;
@@ -577,38 +574,7 @@ static void numbers__of_regions_go_round(void **state)
 	transport_target_close(&tg);
 }
 
-#define FILE_TEST(fn) cmocka_unit_test_setup_teardown(fn, file_setup, file_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		FILE_TEST(file__keeps_its_regions),
-		FILE_TEST(file__is_not_made_unless_told),
-		FILE_TEST(file__grows_and_moves_nothing),
-		FILE_TEST(file__reuses_extents_as_zeros),
-		FILE_TEST(file__with_one_copy_torn),
-		FILE_TEST(file__with_one_copy_a_commit_behind),
-		FILE_TEST(file__with_both_copies_torn),
-		FILE_TEST(superblock__one_copy_damaged_is_mended),
-		FILE_TEST(superblock__both_copies_damaged_is_left_alone),
-		FILE_TEST(superblock__one_copy_damaged_and_one_gone),
-		FILE_TEST(file__that_is_no_pool_is_left_alone),
-		FILE_TEST(file__that_was_cut),
-		FILE_TEST(file__that_was_only_begun),
-		FILE_TEST(file__that_is_a_folder),
-		FILE_TEST(file__of_more_than_the_disk_has),
-		FILE_TEST(open__that_is_refused_leaves_the_file_as_it_was),
-		FILE_TEST(open__of_a_device_that_is_none_of_dax),
-		FILE_TEST(open__of_a_file_in_use),
-		FILE_TEST(open__of_a_file_that_another_process_has),
-		FILE_TEST(close__gives_the_lock_back_though_a_child_lives),
-		FILE_TEST(quarantine__lasts_while_somebody_maps_the_file),
-		cmocka_unit_test(memory__more_than_there_is),
-		cmocka_unit_test(memory__more_than_a_file_may_have),
-		cmocka_unit_test(memory__of_impossible_opts),
-		cmocka_unit_test(memory__says_what_pages_it_got),
-		cmocka_unit_test(numbers__of_regions_go_round),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

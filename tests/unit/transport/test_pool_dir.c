@@ -22,9 +22,11 @@
 
 #define EXTENT POOL_EXTENT_BYTES
 
+#define CASE(fn) TEST_WITH(fn, setup, teardown)
+
 /* -------- names -------- */
 
-static void name__goes_both_ways(void **state)
+TEST(name__goes_both_ways)
 {
 	static const struct {
 		struct target_region info;
@@ -43,7 +45,6 @@ static void name__goes_both_ways(void **state)
 	};
 	char name[REGION_NAME_BYTES];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct target_region seen = { 0 };
 
@@ -54,7 +55,7 @@ static void name__goes_both_ways(void **state)
 	}
 }
 
-static void name__that_is_none(void **state)
+TEST(name__that_is_none)
 {
 	static const char *const names[] = {
 		"",
@@ -83,7 +84,6 @@ static void name__that_is_none(void **state)
 	};
 	struct target_region seen;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (region_name_parse(names[i], &seen))
 			fail_msg("\"%s\" is taken for a region", names[i]);
@@ -95,7 +95,7 @@ static void name__that_is_none(void **state)
 	assert_false(region_name_is_tmp(".tmp"));
 }
 
-static void name__of_a_page(void **state)
+TEST(name__of_a_page)
 {
 	static const char *const names[] = {
 		"region-0007.table.3.0.pages",
@@ -118,7 +118,6 @@ static void name__of_a_page(void **state)
 	char name[REGION_NAME_BYTES];
 	uint32_t page = 0;
 
-	(void)state;
 	region_name_format_page(&info, 511, name);
 	assert_string_equal(name, "region-0007.table.3.2.pages.page-511");
 	assert_true(region_name_parse_page(name, &seen, &page));
@@ -237,7 +236,7 @@ static bool is_there(const char *path)
 	return lstat(path, &st) == 0;
 }
 
-static void dir__keeps_its_regions(void **state)
+CASE(dir__keeps_its_regions)
 {
 	struct dir *dir = *state;
 	struct target_region first, second, seen[8];
@@ -269,7 +268,7 @@ static void dir__keeps_its_regions(void **state)
 	assert_true(stats_of(dir).sole_opener);
 }
 
-static void dir__says_whose_it_is(void **state)
+CASE(dir__says_whose_it_is)
 {
 	const uint8_t store[16] = { 1, 2 };
 	struct dir *dir = *state;
@@ -285,7 +284,7 @@ static void dir__says_whose_it_is(void **state)
 	assert_memory_equal(seen.pool_uuid, made.pool_uuid, 16);
 }
 
-static void dir__is_not_made_unless_told(void **state)
+CASE(dir__is_not_made_unless_told)
 {
 	struct dir *dir = *state;
 
@@ -294,7 +293,7 @@ static void dir__is_not_made_unless_told(void **state)
 }
 
 /* Each refused for another reason; none leaves a file or directory that was not there. */
-static void open__that_is_refused_leaves_nothing(void **state)
+CASE(open__that_is_refused_leaves_nothing)
 {
 	struct dir *dir = *state;
 
@@ -313,7 +312,7 @@ static void open__that_is_refused_leaves_nothing(void **state)
 	assert_non_null(strstr(error_last(), dir->path));
 }
 
-static void dir__of_other_things_is_left_alone(void **state)
+CASE(dir__of_other_things_is_left_alone)
 {
 	struct dir *dir = *state;
 
@@ -331,7 +330,7 @@ static void dir__of_other_things_is_left_alone(void **state)
 	assert_true(is_there(in_dir(dir, "region-7")));
 }
 
-static void dir__has_a_budget(void **state)
+CASE(dir__has_a_budget)
 {
 	struct target_region spec = { .kind = 1, .size = 3 * EXTENT };
 	struct dir *dir = *state;
@@ -351,7 +350,7 @@ static void dir__has_a_budget(void **state)
 	assert_int_equal(dir->tg->ops->register_region(dir->tg, &spec), -ENOSPC);
 }
 
-static void dir__with_a_file_too_large_for_the_limit(void **state)
+CASE(dir__with_a_file_too_large_for_the_limit)
 {
 	struct target_region spec = { .kind = 1, .size = 3 * EXTENT }, seen[8];
 	struct dir *dir = *state;
@@ -372,7 +371,7 @@ static void dir__with_a_file_too_large_for_the_limit(void **state)
 
 /* -------- killed, damaged -------- */
 
-static void leftovers__of_a_region_that_was_being_made(void **state)
+CASE(leftovers__of_a_region_that_was_being_made)
 {
 	struct target_region seen[8];
 	struct dir *dir = *state;
@@ -387,7 +386,7 @@ static void leftovers__of_a_region_that_was_being_made(void **state)
 }
 
 /* Killed before the head was written: there was nothing yet, so it is made. */
-static void head__that_is_blank(void **state)
+CASE(head__that_is_blank)
 {
 	struct dir *dir = *state;
 
@@ -415,7 +414,7 @@ static void flip(const struct dir *dir, off_t off)
 	close(fd);
 }
 
-static void head__with_a_damaged_copy(void **state)
+CASE(head__with_a_damaged_copy)
 {
 	struct target_region seen[8];
 	struct dir *dir = *state;
@@ -437,7 +436,7 @@ static void head__with_a_damaged_copy(void **state)
 	assert_int_equal(try_open(dir, 0, true), -EBADMSG);
 }
 
-static void head__of_a_pool_in_one_file(void **state)
+CASE(head__of_a_pool_in_one_file)
 {
 	struct dir *dir = *state;
 	struct target_opts opts = { .pool_bytes = 4 * EXTENT, .create = true };
@@ -459,7 +458,7 @@ static void head__of_a_pool_in_one_file(void **state)
 	assert_int_equal(try_open(dir, 0, true), -EPROTO);
 }
 
-static void region__that_is_there_twice(void **state)
+CASE(region__that_is_there_twice)
 {
 	struct target_region spec;
 	struct dir *dir = *state;
@@ -478,7 +477,7 @@ static void region__that_is_there_twice(void **state)
 }
 
 /* Cut short while nobody had it, to any size: that region cannot be attached, the other one can. */
-static void region__that_was_cut_is_broken(void **state)
+CASE(region__that_was_cut_is_broken)
 {
 	static const off_t sizes[] = { 0, 1, 4096, (off_t)EXTENT + 4096 };
 	struct target_region first, second, seen[8];
@@ -516,7 +515,7 @@ static void region__that_was_cut_is_broken(void **state)
 	assert_int_equal(stats_of(dir).used_bytes, EXTENT);
 }
 
-static void region__that_is_cut_while_it_is_open(void **state)
+CASE(region__that_is_cut_while_it_is_open)
 {
 	struct target_region spec, seen[8];
 	struct dir *dir = *state;
@@ -534,7 +533,7 @@ static void region__that_is_cut_while_it_is_open(void **state)
 
 /* -------- locks -------- */
 
-static void open__of_a_directory_in_use(void **state)
+CASE(open__of_a_directory_in_use)
 {
 	struct dir *dir = *state;
 	struct dir second = *dir;
@@ -549,7 +548,7 @@ static void open__of_a_directory_in_use(void **state)
 	transport_target_close(&second.tg);
 }
 
-static void open__of_a_directory_that_another_process_has(void **state)
+CASE(open__of_a_directory_that_another_process_has)
 {
 	struct dir *dir = *state;
 	int pipes[2], status;
@@ -575,7 +574,7 @@ static void open__of_a_directory_that_another_process_has(void **state)
 }
 
 /* A client that outlived the node: the region that it has is not sole, the other one is. */
-static void sole__is_said_of_each_region(void **state)
+CASE(sole__is_said_of_each_region)
 {
 	struct target_region first, seen[8];
 	struct dir *dir = *state;
@@ -599,7 +598,7 @@ static void sole__is_said_of_each_region(void **state)
 }
 
 /* Its name is gone at once; its bytes are used until the last one who has it is gone. */
-static void drop__counts_what_somebody_still_maps(void **state)
+CASE(drop__counts_what_somebody_still_maps)
 {
 	struct target_region first, second;
 	struct dir *dir = *state;
@@ -620,33 +619,7 @@ static void drop__counts_what_somebody_still_maps(void **state)
 	assert_int_equal(dir->tg->ops->register_region(dir->tg, &second), 0);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(name__goes_both_ways),
-		cmocka_unit_test(name__that_is_none),
-		cmocka_unit_test(name__of_a_page),
-		TEST(dir__keeps_its_regions),
-		TEST(dir__says_whose_it_is),
-		TEST(dir__is_not_made_unless_told),
-		TEST(open__that_is_refused_leaves_nothing),
-		TEST(dir__of_other_things_is_left_alone),
-		TEST(dir__has_a_budget),
-		TEST(dir__with_a_file_too_large_for_the_limit),
-		TEST(leftovers__of_a_region_that_was_being_made),
-		TEST(head__that_is_blank),
-		TEST(head__with_a_damaged_copy),
-		TEST(head__of_a_pool_in_one_file),
-		TEST(region__that_is_there_twice),
-		TEST(region__that_was_cut_is_broken),
-		TEST(region__that_is_cut_while_it_is_open),
-		TEST(open__of_a_directory_in_use),
-		TEST(open__of_a_directory_that_another_process_has),
-		TEST(sole__is_said_of_each_region),
-		TEST(drop__counts_what_somebody_still_maps),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

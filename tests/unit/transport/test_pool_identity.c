@@ -77,7 +77,9 @@ static void expect_owner(struct pool *pool, const uint8_t uuid[16], const char *
 	assert_string_equal(seen.store_name, name);
 }
 
-static void own__is_kept(void **state)
+#define CASE(fn) TEST_WITH(fn, setup, teardown)
+
+CASE(own__is_kept)
 {
 	struct pool *pool = *state;
 	struct pool_identity made, seen;
@@ -114,7 +116,7 @@ static void put_back(const struct pool *pool, off_t off, const uint8_t *bytes, s
 }
 
 /* Killed between the two copies: the one that is written first says what holds. */
-static void own__killed_between_the_copies(void **state)
+CASE(own__killed_between_the_copies)
 {
 	struct pool *pool = *state;
 	uint8_t old[256];
@@ -133,7 +135,7 @@ static void own__killed_between_the_copies(void **state)
 	expect_owner(pool, store_b, "beta");
 }
 
-static void own__by_a_store_with_a_long_name(void **state)
+CASE(own__by_a_store_with_a_long_name)
 {
 	struct pool *pool = *state;
 	char name[100], cut[64];
@@ -160,7 +162,7 @@ static void open_embedded(const struct pool *pool)
 }
 
 /* The store of a file is made with the file, and no opening changes it. */
-static void embed__keeps_its_store(void **state)
+CASE(embed__keeps_its_store)
 {
 	struct pool *pool = *state;
 	struct pool_identity first, then;
@@ -178,7 +180,7 @@ static void embed__keeps_its_store(void **state)
 }
 
 /* What a memory node has kept is not taken for a store of its own, whose tables are not complete. */
-static void embed__of_a_pool_of_another_store_is_refused(void **state)
+CASE(embed__of_a_pool_of_another_store_is_refused)
 {
 	struct target_region spec = { .kind = 1, .object = 1, .role = 1, .size = 4096 };
 	struct pool *pool = *state;
@@ -199,17 +201,7 @@ static void embed__of_a_pool_of_another_store_is_refused(void **state)
 	assert_int_equal(n, 1);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(own__is_kept),
-		TEST(own__killed_between_the_copies),
-		TEST(own__by_a_store_with_a_long_name),
-		TEST(embed__keeps_its_store),
-		TEST(embed__of_a_pool_of_another_store_is_refused),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -33,19 +33,17 @@ static void add_entry(struct extent_table *table, uint32_t region, uint64_t firs
 	extents_seal(table);
 }
 
-static void extents_check__a_new_table(void **state)
+TEST(extents_check__a_new_table)
 {
 	struct extent_table *table = make_table(10);
 
-	(void)state;
 	assert_int_equal(extents_check_table(table, 10), 0);
 	assert_int_equal(extents_check_table(table, 9), -EPROTO); /* the file was cut */
 	free(table);
 }
 
-static void extents_check__what_no_crc_catches(void **state)
+TEST(extents_check__what_no_crc_catches)
 {
-	(void)state;
 	for (int i = 0; i < 9; i++) {
 		struct extent_table *table = make_table(10);
 
@@ -87,22 +85,20 @@ static void extents_check__what_no_crc_catches(void **state)
 	}
 }
 
-static void extents_check__too_many_entries(void **state)
+TEST(extents_check__too_many_entries)
 {
 	struct extent_table *table = make_table(10);
 
-	(void)state;
 	table->n = POOL_TABLE_ENTRIES + 1; /* never read behind the end for the crc */
 	assert_int_equal(extents_check_table(table, 10), -EBADMSG);
 	free(table);
 }
 
-static void extents_choose__the_newer_whole_copy(void **state)
+TEST(extents_choose__the_newer_whole_copy)
 {
 	struct extent_table *a = make_table(10), *b = make_table(10);
 	const struct extent_table *copies[2] = { a, b };
 
-	(void)state;
 	b->seq = 2;
 	extents_seal(b);
 	assert_int_equal(extents_choose(copies, 10), 1);
@@ -117,12 +113,11 @@ static void extents_choose__the_newer_whole_copy(void **state)
 	free(b);
 }
 
-static void extents_find_run__first_that_fits(void **state)
+TEST(extents_find_run__first_that_fits)
 {
 	struct extent_table *table = make_table(20);
 	uint64_t longest = 0;
 
-	(void)state;
 	assert_int_equal(extents_find_run(table, 19, &longest), 1);
 	assert_int_equal(extents_find_run(table, 20, &longest), 0);
 	assert_int_equal(longest, 19);
@@ -137,12 +132,11 @@ static void extents_find_run__first_that_fits(void **state)
 	free(table);
 }
 
-static void extents_take_entry__reuses_and_ends(void **state)
+TEST(extents_take_entry__reuses_and_ends)
 {
 	struct extent_table *table = make_table(5000);
 	struct extent_entry *entry;
 
-	(void)state;
 	for (uint32_t i = 1; i <= POOL_TABLE_ENTRIES; i++) {
 		entry = extents_take_entry(table);
 		assert_non_null(entry);
@@ -167,11 +161,10 @@ static void reseal(struct pool_superblock *sb)
 	sb->crc = crc32c(0, sb, offsetof(struct pool_superblock, crc));
 }
 
-static void superblock_check__what_is_refused(void **state)
+TEST(superblock_check__what_is_refused)
 {
 	struct pool_superblock good, sb;
 
-	(void)state;
 	assert_int_equal(pool_super_make(&good, POOL_EXTENTS), 0);
 	assert_int_equal(pool_super_check(&good, POOL_EXTENTS), 0);
 	sb = good;
@@ -211,15 +204,5 @@ static void superblock_check__what_is_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(extents_check__a_new_table),
-		cmocka_unit_test(extents_check__what_no_crc_catches),
-		cmocka_unit_test(extents_check__too_many_entries),
-		cmocka_unit_test(extents_choose__the_newer_whole_copy),
-		cmocka_unit_test(extents_find_run__first_that_fits),
-		cmocka_unit_test(extents_take_entry__reuses_and_ends),
-		cmocka_unit_test(superblock_check__what_is_refused),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

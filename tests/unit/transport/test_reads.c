@@ -102,9 +102,8 @@ static void expect_words(const struct rig *rig, uint32_t but)
 			assert_int_equal(rig->got[k], word_of(k % NODES, k / NODES));
 }
 
-static void reads_wait__any_number_over_all_transports_is_one_phase(void **state)
+TEST(reads_wait__any_number_over_all_transports_is_one_phase)
 {
-	(void)state;
 	for (int wire = 0; wire < 2; wire++) {
 		struct rig *rig = open_rig(wire);
 		uint64_t before = phases(rig);
@@ -120,12 +119,11 @@ static void reads_wait__any_number_over_all_transports_is_one_phase(void **state
 	}
 }
 
-static void reads_look__says_not_yet_and_counts_nothing(void **state)
+TEST(reads_look__says_not_yet_and_counts_nothing)
 {
 	struct rig *rig = open_rig(true);
 	uint64_t before = phases(rig), word;
 
-	(void)state;
 	assert_int_equal(wait_set_read(&rig->reads, rig->io, NODES * WORDS), 0);
 	assert_int_equal(wait_set_look(&rig->reads), -EAGAIN);
 	assert_int_equal(wait_set_look(&rig->reads), -EAGAIN);
@@ -141,13 +139,12 @@ static void reads_look__says_not_yet_and_counts_nothing(void **state)
 }
 
 /* Both into the same word: without a fence either may be the last. */
-static void reads__behind_a_fence_come_after_those_before_it(void **state)
+TEST(reads__behind_a_fence_come_after_those_before_it)
 {
 	struct rig *rig = open_rig(true);
 	struct transport_io io[4];
 	uint64_t before = phases(rig), got[3];
 
-	(void)state;
 	for (uint32_t k = 0; k < 4; k++) {
 		io[k] = rig->io[k * NODES];
 		io[k].dst = &got[k % 3];
@@ -161,21 +158,19 @@ static void reads__behind_a_fence_come_after_those_before_it(void **state)
 	close_rig(rig);
 }
 
-static void reads__of_nothing_are_done(void **state)
+TEST(reads__of_nothing_are_done)
 {
 	struct wait_set reads = { 0 };
 
-	(void)state;
 	assert_int_equal(wait_set_wait(&reads), 0);
 	assert_int_equal(wait_set_read(&reads, NULL, 0), 0);
 	assert_int_equal(wait_set_look(&reads), 0);
 }
 
-static void reads__one_lost_connection_spoils_nothing_of_the_others(void **state)
+TEST(reads__one_lost_connection_spoils_nothing_of_the_others)
 {
 	const struct fault_plan cut = { .cut_at = 1 };
 
-	(void)state;
 	for (int look = 0; look < 2; look++) {
 		struct rig *rig = open_rig(true);
 		uint64_t word;
@@ -194,11 +189,10 @@ static void reads__one_lost_connection_spoils_nothing_of_the_others(void **state
 	}
 }
 
-static void reads_post__of_a_bad_range_is_refused(void **state)
+TEST(reads_post__of_a_bad_range_is_refused)
 {
 	struct rig *rig = open_rig(true);
 
-	(void)state;
 	rig->io[4].off = 3;
 	assert_int_equal(wait_set_read(&rig->reads, rig->io, 9), -EINVAL);
 	assert_int_equal(wait_set_wait(&rig->reads), -EINVAL);
@@ -208,14 +202,5 @@ static void reads_post__of_a_bad_range_is_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_wait__any_number_over_all_transports_is_one_phase),
-		cmocka_unit_test(reads_look__says_not_yet_and_counts_nothing),
-		cmocka_unit_test(reads__behind_a_fence_come_after_those_before_it),
-		cmocka_unit_test(reads__of_nothing_are_done),
-		cmocka_unit_test(reads__one_lost_connection_spoils_nothing_of_the_others),
-		cmocka_unit_test(reads_post__of_a_bad_range_is_refused),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -105,7 +105,7 @@ static int new_page(void)
 }
 
 /* The node has not looked at its socket when it is asked for a grant: it does so first. */
-static void renew__is_heard_before_a_grant_that_is_asked_for_later(void **state)
+NODE_TEST(renew__is_heard_before_a_grant_that_is_asked_for_later)
 {
 	struct packet packet;
 	struct owner owner;
@@ -126,7 +126,7 @@ static void renew__is_heard_before_a_grant_that_is_asked_for_later(void **state)
 }
 
 /* A server lost its connection, or began anew: what it sent before is not taken for newer. */
-static void renew__of_the_last_connection_is_heard_before_the_next(void **state)
+NODE_TEST(renew__of_the_last_connection_is_heard_before_the_next)
 {
 	struct owner owner, last;
 	struct stat sent, got;
@@ -159,7 +159,7 @@ static void renew__of_the_last_connection_is_heard_before_the_next(void **state)
 }
 
 /* Its region is freed by another connection; the owner of others stays. */
-static void renew__is_heard_before_its_region_goes(void **state)
+NODE_TEST(renew__is_heard_before_its_region_goes)
 {
 	struct raw_node *node = *state;
 	struct owner owner;
@@ -196,7 +196,7 @@ static int bad_page(int i)
 }
 
 /* The page is nobody's then: what it was is not given to the next one. The others stay. */
-static void renew__by_what_is_no_page(void **state)
+NODE_TEST(renew__by_what_is_no_page)
 {
 	struct owner owner;
 	off_t bytes;
@@ -230,7 +230,7 @@ static void expect_no_renewal(struct owner *owner, struct packet packet, uint32_
 	assert_int_equal(bytes, owner->spec.role == REGION_PAGES ? 4096 : owner->spec.size);
 }
 
-static void renew__without_the_right_to(void **state)
+NODE_TEST(renew__without_the_right_to)
 {
 	struct owner pages, tree;
 	struct packet packet;
@@ -308,7 +308,7 @@ static uint64_t node_word(const struct owner *owner, uint32_t page, struct targe
 	return word;
 }
 
-static void renew__in_a_directory_makes_a_file_of_the_page(void **state)
+DIR_TEST(renew__in_a_directory_makes_a_file_of_the_page)
 {
 	struct target_region info;
 	struct stat st, named;
@@ -339,7 +339,7 @@ static void renew__in_a_directory_makes_a_file_of_the_page(void **state)
 }
 
 /* Its client lives on while the node is started again, and stores there all the time. */
-static void renew__in_a_directory_outlives_the_node(void **state)
+DIR_TEST(renew__in_a_directory_outlives_the_node)
 {
 	struct raw_node *node = *state;
 	struct target_region info;
@@ -382,7 +382,7 @@ static void make_empty(const char *path)
 	close(fd);
 }
 
-static void renew__in_a_directory_ends_with_the_region(void **state)
+DIR_TEST(renew__in_a_directory_ends_with_the_region)
 {
 	struct raw_node *node = *state;
 	struct owner owner, beside;
@@ -410,7 +410,7 @@ static void renew__in_a_directory_ends_with_the_region(void **state)
 }
 
 /* Its size is wrong: the region is broken, the pool opens. It is no file: the pool does not. */
-static void renew__in_a_directory_then_the_page_is_damaged(void **state)
+DIR_TEST(renew__in_a_directory_then_the_page_is_damaged)
 {
 	struct raw_node *node = *state;
 	struct target_region info;
@@ -444,7 +444,7 @@ static void renew__in_a_directory_then_the_page_is_damaged(void **state)
 }
 
 /* By its client. What the node does that touches it is in integration/test_cut_region. */
-static void renew__in_a_directory_then_the_page_is_cut_short(void **state)
+DIR_TEST(renew__in_a_directory_then_the_page_is_cut_short)
 {
 	struct target_region info;
 	struct owner owner;
@@ -462,7 +462,7 @@ static void renew__in_a_directory_then_the_page_is_cut_short(void **state)
 }
 
 /* Whoever asked hears why, and may ask again. */
-static void renew__in_a_directory_without_room(void **state)
+DIR_TEST(renew__in_a_directory_without_room)
 {
 	struct rlimit before, limit;
 	struct packet packet;
@@ -490,7 +490,7 @@ static void renew__in_a_directory_without_room(void **state)
 }
 
 /* Memory of the server would be lost with the host. */
-static void renew__in_a_directory_by_memory(void **state)
+DIR_TEST(renew__in_a_directory_by_memory)
 {
 	struct owner owner;
 
@@ -504,19 +504,5 @@ static void renew__in_a_directory_by_memory(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		NODE_TEST(renew__is_heard_before_a_grant_that_is_asked_for_later),
-		NODE_TEST(renew__of_the_last_connection_is_heard_before_the_next),
-		NODE_TEST(renew__is_heard_before_its_region_goes),
-		NODE_TEST(renew__by_what_is_no_page),
-		NODE_TEST(renew__without_the_right_to),
-		DIR_TEST(renew__in_a_directory_makes_a_file_of_the_page),
-		DIR_TEST(renew__in_a_directory_outlives_the_node),
-		DIR_TEST(renew__in_a_directory_ends_with_the_region),
-		DIR_TEST(renew__in_a_directory_then_the_page_is_damaged),
-		DIR_TEST(renew__in_a_directory_then_the_page_is_cut_short),
-		DIR_TEST(renew__in_a_directory_without_room),
-		DIR_TEST(renew__in_a_directory_by_memory),
-	};
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -221,15 +221,13 @@ static void expect(enum answer answer, int code)
 	end(&liar);
 }
 
-static void renew__as_it_should_be(void **state)
+TEST(renew__as_it_should_be)
 {
-	(void)state;
 	expect(RIGHT, 0);
 }
 
-static void renew__with_a_wrong_answer(void **state)
+TEST(renew__with_a_wrong_answer)
 {
-	(void)state;
 	expect(ANOTHER_PAGE, -EPROTO);
 	expect(NO_PAGE, -EPROTO);
 	expect(NO_DESCRIPTOR, -EPROTO);
@@ -238,11 +236,10 @@ static void renew__with_a_wrong_answer(void **state)
 	expect(ANOTHER_TYPE, -EPROTO);
 }
 
-static void renew__that_is_refused_says_why(void **state)
+TEST(renew__that_is_refused_says_why)
 {
 	struct liar liar;
 
-	(void)state;
 	begin(&liar, REFUSAL, 1);
 	for (int i = 0; i < 2; i++) { /* and may be asked for again */
 		assert_int_equal(renew(&liar, 4096), -ENOSPC);
@@ -253,12 +250,11 @@ static void renew__that_is_refused_says_why(void **state)
 }
 
 /* The second answer is that to the next request, or to none. */
-static void renew__answered_twice(void **state)
+TEST(renew__answered_twice)
 {
 	struct liar liar;
 	int ret = 0;
 
-	(void)state;
 	begin(&liar, TWICE, 1);
 	for (uint64_t page = 1; ret == 0 && page < 4; page++)
 		ret = renew(&liar, page * 4096);
@@ -267,11 +263,10 @@ static void renew__answered_twice(void **state)
 }
 
 /* Nothing waits: the clock says when it is too late, and the connection is given up. */
-static void renew__without_an_answer(void **state)
+TEST(renew__without_an_answer)
 {
 	struct liar liar;
 
-	(void)state;
 	begin(&liar, NEVER, 1);
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(transport_prepare(liar.region, 4096), -EAGAIN);
@@ -286,12 +281,11 @@ static void renew__without_an_answer(void **state)
 	end(&liar);
 }
 
-static void renew__of_a_region_that_is_detached_meanwhile(void **state)
+TEST(renew__of_a_region_that_is_detached_meanwhile)
 {
 	struct region_grant grant = { .bytes = 16 };
 	struct liar liar;
 
-	(void)state;
 	begin(&liar, RIGHT, 1);
 	assert_true(transport_prepare(liar.region, 4096) <= 0);
 	transport_detach(&liar.region);
@@ -314,12 +308,11 @@ static uint32_t open_files(void)
 }
 
 /* Each answer has some of its bytes changed: a page or an error, and no descriptor stays. */
-static void renew__with_noise_in_the_answers(void **state)
+TEST(renew__with_noise_in_the_answers)
 {
 	uint64_t rounds = 300, errors = 0, seed = 20240920;
 	uint32_t files = 0;
 
-	(void)state;
 	for (uint64_t i = 0; i < rounds; i++) {
 		struct liar liar;
 		int ret = 0;
@@ -339,15 +332,5 @@ static void renew__with_noise_in_the_answers(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(renew__as_it_should_be),
-		cmocka_unit_test(renew__with_a_wrong_answer),
-		cmocka_unit_test(renew__that_is_refused_says_why),
-		cmocka_unit_test(renew__answered_twice),
-		cmocka_unit_test(renew__without_an_answer),
-		cmocka_unit_test(renew__of_a_region_that_is_detached_meanwhile),
-		cmocka_unit_test(renew__with_noise_in_the_answers),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -43,7 +43,9 @@ static int end(void **state)
 	return 0;
 }
 
-static void target_attach__by_a_grant_gives_its_region(void **state)
+#define TARGET_TEST(fn) TEST_WITH(fn, begin, end)
+
+TARGET_TEST(target_attach__by_a_grant_gives_its_region)
 {
 	struct fixture *f = *state;
 	struct target_map map = { 0 };
@@ -59,7 +61,7 @@ static void target_attach__by_a_grant_gives_its_region(void **state)
 	target_detach(f->target, map.region);
 }
 
-static void target_attach__by_a_grant_of_another_gives_eacces(void **state)
+TARGET_TEST(target_attach__by_a_grant_of_another_gives_eacces)
 {
 	struct fixture *f = *state;
 	struct target_map map = { .rights = 99 };
@@ -70,7 +72,7 @@ static void target_attach__by_a_grant_of_another_gives_eacces(void **state)
 	assert_int_equal(map.rights, 99); /* untouched */
 }
 
-static void target_detach__of_a_dropped_region_frees_it(void **state)
+TARGET_TEST(target_detach__of_a_dropped_region_frees_it)
 {
 	struct fixture *f = *state;
 	struct target_map map = { 0 };
@@ -82,7 +84,7 @@ static void target_detach__of_a_dropped_region_frees_it(void **state)
 	assert_int_equal(target_attach(f->target, CLIENT, &f->grant, &map), -EACCES);
 }
 
-static void target_knows__who_attached_here(void **state)
+TARGET_TEST(target_knows__who_attached_here)
 {
 	struct fixture *f = *state;
 	struct transport_opts opts = { .target = f->tg, .client_id = CLIENT };
@@ -96,7 +98,7 @@ static void target_knows__who_attached_here(void **state)
 	assert_false(target_knows(f->target, CLIENT));
 }
 
-static void target_is_persistent__not_of_memory(void **state)
+TARGET_TEST(target_is_persistent__not_of_memory)
 {
 	struct fixture *f = *state;
 
@@ -111,7 +113,7 @@ static int use_in_child(struct fixture *f)
 	       target_knows(f->target, CLIENT);
 }
 
-static void target_attach__in_a_forked_child_gives_echild(void **state)
+TARGET_TEST(target_attach__in_a_forked_child_gives_echild)
 {
 	int status = 0;
 	pid_t pid = fork();
@@ -123,18 +125,7 @@ static void target_attach__in_a_forked_child_gives_echild(void **state)
 	assert_int_equal(status, 0);
 }
 
-#define TARGET_TEST(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TARGET_TEST(target_attach__by_a_grant_gives_its_region),
-		TARGET_TEST(target_attach__by_a_grant_of_another_gives_eacces),
-		TARGET_TEST(target_detach__of_a_dropped_region_frees_it),
-		TARGET_TEST(target_knows__who_attached_here),
-		TARGET_TEST(target_is_persistent__not_of_memory),
-		TARGET_TEST(target_attach__in_a_forked_child_gives_echild),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

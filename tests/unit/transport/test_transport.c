@@ -9,13 +9,12 @@
 
 #include "transport/transport.h"
 
-static void give_up__half_of_the_call_but_a_second_and_the_timeout_at_most(void **state)
+TEST(give_up__half_of_the_call_but_a_second_and_the_timeout_at_most)
 {
 	const uint64_t second = CLOCK_NS_PER_S;
 	struct fake_clock fake;
 	struct transport tr = { .clock = &fake.clock, .timeout_ns = 5 * second };
 
-	(void)state;
 	fake_clock_init(&fake, 100);
 	assert_int_equal(transport_give_up_ns(&tr), 100 + 5 * second);
 	tr.deadline_ns = 100 + 8 * second;
@@ -31,11 +30,10 @@ static void give_up__half_of_the_call_but_a_second_and_the_timeout_at_most(void 
 	assert_true(transport_give_up_ns(&tr) < DEADLINE_NEVER);
 }
 
-static void transport_open__of_an_unknown_scheme(void **state)
+TEST(transport_open__of_an_unknown_scheme)
 {
 	struct transport *tr = NULL;
 
-	(void)state;
 	assert_int_equal(transport_open("tcp://host", NULL, &tr), -EINVAL);
 	assert_non_null(strstr(error_last(), "embed:"));
 	assert_non_null(strstr(error_last(), "shm:"));
@@ -45,12 +43,11 @@ static void transport_open__of_an_unknown_scheme(void **state)
 	assert_null(tr);
 }
 
-static void transport_open__of_a_uri_that_is_too_long(void **state)
+TEST(transport_open__of_a_uri_that_is_too_long)
 {
 	char uri[TRANSPORT_URI_BYTES + 1];
 	struct transport *tr = NULL;
 
-	(void)state;
 	memset(uri, 'x', sizeof(uri));
 	memcpy(uri, "shm:", 4);
 	uri[TRANSPORT_URI_BYTES] = 0;
@@ -59,68 +56,62 @@ static void transport_open__of_a_uri_that_is_too_long(void **state)
 	assert_int_equal(transport_open(uri, NULL, &tr), -ENAMETOOLONG);
 }
 
-static void transport_open__embed_without_a_target(void **state)
+TEST(transport_open__embed_without_a_target)
 {
 	struct transport_opts opts = { .client_id = 1 };
 	struct transport *tr = NULL;
 
-	(void)state;
 	assert_int_equal(transport_open("embed:", NULL, &tr), -EINVAL);
 	assert_int_equal(transport_open("embed:", &opts, &tr), -EINVAL);
 	assert_non_null(strstr(error_last(), "target"));
 }
 
-static void transport_open__embed_with_something_behind(void **state)
+TEST(transport_open__embed_with_something_behind)
 {
 	struct target_opts target_opts = { .pool_bytes = 2 << 20, .private_memory = true };
 	struct transport_opts opts = { 0 };
 	struct transport *tr = NULL;
 
-	(void)state;
 	assert_int_equal(transport_target_open("shm", &target_opts, &opts.target), 0);
 	assert_int_equal(transport_open("embed:file", &opts, &tr), -EINVAL);
 	transport_target_close(&opts.target);
 }
 
-static void transport_open__embed_with_a_foreign_target(void **state)
+TEST(transport_open__embed_with_a_foreign_target)
 {
 	const struct transport_target_ops ops = { .name = "verbs" };
 	struct transport_target target = { .ops = &ops };
 	struct transport_opts opts = { .target = &target };
 	struct transport *tr = NULL;
 
-	(void)state;
 	assert_int_equal(transport_open("embed:", &opts, &tr), -EINVAL);
 	assert_non_null(strstr(error_last(), "verbs"));
 }
 
-static void transport_open__shm_without_a_path(void **state)
+TEST(transport_open__shm_without_a_path)
 {
 	struct transport *tr = NULL;
 
-	(void)state;
 	assert_int_equal(transport_open("shm:", NULL, &tr), -EINVAL);
 	assert_non_null(strstr(error_last(), "path"));
 }
 
-static void target_open__of_an_unknown_kind(void **state)
+TEST(target_open__of_an_unknown_kind)
 {
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
 	struct transport_target *tg = NULL;
 
-	(void)state;
 	assert_int_equal(transport_target_open("ofi", &opts, &tg), -EINVAL);
 	assert_int_equal(transport_target_open(NULL, &opts, &tg), -EINVAL);
 	assert_int_equal(transport_target_open("shm", NULL, &tg), -EINVAL);
 	assert_null(tg);
 }
 
-static void target_open__chooses_an_incarnation(void **state)
+TEST(target_open__chooses_an_incarnation)
 {
 	struct target_opts opts = { .pool_bytes = 2 << 20, .private_memory = true };
 	struct transport_target *a, *b, *c;
 
-	(void)state;
 	assert_int_equal(transport_target_open("shm", &opts, &a), 0);
 	assert_int_equal(transport_target_open("shm", &opts, &b), 0);
 	opts.incarnation = 5;
@@ -132,13 +123,12 @@ static void target_open__chooses_an_incarnation(void **state)
 	transport_target_close(&c);
 }
 
-static void transport__defaults(void **state)
+TEST(transport__defaults)
 {
 	struct target_opts target_opts = { .pool_bytes = 2 << 20, .private_memory = true };
 	struct transport_opts opts = { 0 };
 	struct transport *tr = NULL;
 
-	(void)state;
 	assert_int_equal(transport_target_open("shm", &target_opts, &opts.target), 0);
 	assert_int_equal(transport_open("embed:", &opts, &tr), 0);
 	assert_ptr_equal(tr->clock, clock_monotonic());
@@ -151,18 +141,5 @@ static void transport__defaults(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(give_up__half_of_the_call_but_a_second_and_the_timeout_at_most),
-		cmocka_unit_test(transport_open__of_an_unknown_scheme),
-		cmocka_unit_test(transport_open__of_a_uri_that_is_too_long),
-		cmocka_unit_test(transport_open__embed_without_a_target),
-		cmocka_unit_test(transport_open__embed_with_something_behind),
-		cmocka_unit_test(transport_open__embed_with_a_foreign_target),
-		cmocka_unit_test(transport_open__shm_without_a_path),
-		cmocka_unit_test(target_open__of_an_unknown_kind),
-		cmocka_unit_test(target_open__chooses_an_incarnation),
-		cmocka_unit_test(transport__defaults),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

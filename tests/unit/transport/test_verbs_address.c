@@ -21,25 +21,23 @@ static void check(const char *text, const char *host, const char *port, const ch
 	assert_string_equal(again, text);
 }
 
-static void verbs_address_parse__takes_it_apart(void **state)
+TEST(verbs_address_parse__takes_it_apart)
 {
-	(void)state;
 	check("node1:7471;/run/node", "node1", "7471", "/run/node");
 	check("10.0.0.1:0", "10.0.0.1", "0", "");
 	check(":65535;x", "", "65535", "x");
 	check("[fe80::1%eth0]:1;a;b:2", "fe80::1%eth0", "1", "a;b:2");
 }
 
-static void verbs_address_parse__port_loses_leading_zeros(void **state)
+TEST(verbs_address_parse__port_loses_leading_zeros)
 {
 	struct verbs_address address;
 
-	(void)state;
 	assert_int_equal(verbs_address_parse("a:00080", &address), 0);
 	assert_string_equal(address.port, "80");
 }
 
-static void verbs_address_parse__of_what_is_none_gives_einval(void **state)
+TEST(verbs_address_parse__of_what_is_none_gives_einval)
 {
 	static const char *const bad[] = {
 		"",           "node",        "node;path", "node:",       "node:65536",
@@ -49,7 +47,6 @@ static void verbs_address_parse__of_what_is_none_gives_einval(void **state)
 	};
 	struct verbs_address address = { .port = "x" };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		error_clear();
 		assert_int_equal(verbs_address_parse(bad[i], &address), -EINVAL);
@@ -58,12 +55,11 @@ static void verbs_address_parse__of_what_is_none_gives_einval(void **state)
 	assert_string_equal(address.port, "x"); /* untouched */
 }
 
-static void verbs_address_parse__of_a_long_one_gives_einval(void **state)
+TEST(verbs_address_parse__of_a_long_one_gives_einval)
 {
 	char text[TRANSPORT_URI_BYTES + 8];
 	struct verbs_address address;
 
-	(void)state;
 	memset(text, 'h', sizeof(text));
 	memcpy(text + TRANSPORT_URI_BYTES - 3, ":1", 3);
 	assert_int_equal(verbs_address_parse(text, &address), 0);
@@ -71,12 +67,11 @@ static void verbs_address_parse__of_a_long_one_gives_einval(void **state)
 	assert_int_equal(verbs_address_parse(text, &address), -EINVAL);
 }
 
-static void verbs_address_format__without_room_gives_enametoolong(void **state)
+TEST(verbs_address_format__without_room_gives_enametoolong)
 {
 	struct verbs_address address = { .host = "::1", .port = "5", .path = "p" };
 	char text[10] = "untouched";
 
-	(void)state;
 	assert_int_equal(verbs_address_format(&address, text, 9), -ENAMETOOLONG);
 	assert_string_equal(text, "untouched");
 	assert_int_equal(verbs_address_format(&address, text, 10), 0);
@@ -85,13 +80,5 @@ static void verbs_address_format__without_room_gives_enametoolong(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(verbs_address_parse__takes_it_apart),
-		cmocka_unit_test(verbs_address_parse__port_loses_leading_zeros),
-		cmocka_unit_test(verbs_address_parse__of_what_is_none_gives_einval),
-		cmocka_unit_test(verbs_address_parse__of_a_long_one_gives_einval),
-		cmocka_unit_test(verbs_address_format__without_room_gives_enametoolong),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -39,9 +39,8 @@ static int load_what_is_not_there(void)
 	return wrong;
 }
 
-static void load__without_the_module_says_what_to_do(void **state)
+TEST(load__without_the_module_says_what_to_do)
 {
-	(void)state;
 	assert_int_equal(in_child(load_what_is_not_there), 0);
 }
 
@@ -53,9 +52,8 @@ static int load_another_library(void)
 	return verbs_calls_load(&calls) != -ENOTSUP || !strstr(error_last(), "another version");
 }
 
-static void load__of_another_library_is_refused(void **state)
+TEST(load__of_another_library_is_refused)
 {
-	(void)state;
 	assert_int_equal(in_child(load_another_library), 0);
 }
 
@@ -77,9 +75,8 @@ static int load_what_was_built(void)
 	       in_child(load_in_grandchild);
 }
 
-static void load__finds_the_module_and_refuses_forked_children(void **state)
+TEST(load__finds_the_module_and_refuses_forked_children)
 {
-	(void)state;
 	if (TEST_MSAN)
 		skip();
 	assert_int_equal(in_child(load_what_was_built), 0);
@@ -97,9 +94,8 @@ static int load_in_a_shadow(void)
 	return !getenv("SHADOW_FORK_INIT") || strcmp(getenv("SHADOW_FORK_INIT"), "once") != 0;
 }
 
-static void load__makes_rdma_core_ready_for_forks(void **state)
+TEST(load__makes_rdma_core_ready_for_forks)
 {
-	(void)state;
 	if (TEST_MSAN)
 		skip();
 	assert_int_equal(in_child(load_in_a_shadow), 0);
@@ -118,21 +114,12 @@ static int load_what_is_used(void)
 	return verbs_calls_load(&calls) != -ENOTSUP;
 }
 
-static void use__comes_before_the_module(void **state)
+TEST(use__comes_before_the_module)
 {
-	(void)state;
 	assert_int_equal(in_child(load_what_is_used), 0);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(load__without_the_module_says_what_to_do),
-		cmocka_unit_test(load__of_another_library_is_refused),
-		cmocka_unit_test(load__finds_the_module_and_refuses_forked_children),
-		cmocka_unit_test(load__makes_rdma_core_ready_for_forks),
-		cmocka_unit_test(use__comes_before_the_module),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -33,7 +33,9 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void get__of_one_context_is_one_device(void **state)
+#define DEVICE_TEST(fn) TEST_WITH(fn, setup, teardown)
+
+DEVICE_TEST(get__of_one_context_is_one_device)
 {
 	struct verbs_device *device = *state, *again = NULL;
 	uint32_t live = fake_verbs_live();
@@ -46,7 +48,7 @@ static void get__of_one_context_is_one_device(void **state)
 	assert_int_equal(fake_verbs_live(), live);
 }
 
-static void get__tells_what_the_device_can(void **state)
+DEVICE_TEST(get__tells_what_the_device_can)
 {
 	const struct verbs_device *device = *state;
 
@@ -59,7 +61,7 @@ static void get__tells_what_the_device_can(void **state)
 	assert_string_equal(device->name, calls->get_device_name(fake_context()->device));
 }
 
-static void key__of_a_chunk_that_came_later(void **state)
+DEVICE_TEST(key__of_a_chunk_that_came_later)
 {
 	const struct verbs_device *device = *state;
 	uint32_t key = 0, other = 0;
@@ -73,7 +75,7 @@ static void key__of_a_chunk_that_came_later(void **state)
 	chunk_drop(&chunk);
 }
 
-static void key__of_a_chunk_that_was_there(void **state)
+DEVICE_TEST(key__of_a_chunk_that_was_there)
 {
 	struct verbs_device *device = *state;
 	struct mem chunk = { 0 };
@@ -87,7 +89,7 @@ static void key__of_a_chunk_that_was_there(void **state)
 	chunk_drop(&chunk);
 }
 
-static void key__of_other_memory(void **state)
+DEVICE_TEST(key__of_other_memory)
 {
 	const struct verbs_device *device = *state;
 	struct mem chunk = { 0 }, other, beyond, gone;
@@ -106,7 +108,7 @@ static void key__of_other_memory(void **state)
 	assert_false(verbs_device_key(device, &gone, &key));
 }
 
-static void key__of_a_chunk_that_could_not_be_registered(void **state)
+DEVICE_TEST(key__of_a_chunk_that_could_not_be_registered)
 {
 	struct verbs_device *device = *state;
 	uint32_t qps, before, mrs, key;
@@ -123,7 +125,7 @@ static void key__of_a_chunk_that_could_not_be_registered(void **state)
 	chunk_drop(&chunk);
 }
 
-static void register__counts_what_is_held(void **state)
+DEVICE_TEST(register__counts_what_is_held)
 {
 	struct verbs_device *device = *state;
 	uint32_t qps, before, mrs;
@@ -147,7 +149,7 @@ static void register__counts_what_is_held(void **state)
 	assert_int_equal(qps, 0);
 }
 
-static void register__failure_names_the_device_and_the_size(void **state)
+DEVICE_TEST(register__failure_names_the_device_and_the_size)
 {
 	struct verbs_device *device = *state;
 	struct ibv_mr *mr = NULL;
@@ -168,7 +170,7 @@ static const struct mem device_mem = { .kind = MEM_DEVICE,
 				       .ptr = (uint8_t *)0x7000000000, /* never read */
 				       .len = 4096 };
 
-static void register_dmabuf__where_there_is_no_such_call(void **state)
+DEVICE_TEST(register_dmabuf__where_there_is_no_such_call)
 {
 	struct verbs_device *device = *state;
 	struct ibv_mr *mr = NULL;
@@ -191,7 +193,7 @@ static struct ibv_mr *reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t leng
 	return calls->reg_mr(pd, memory, length, access);
 }
 
-static void register_dmabuf__counts_like_other_memory(void **state)
+DEVICE_TEST(register_dmabuf__counts_like_other_memory)
 {
 	struct verbs_device *device = *state;
 	struct verbs_calls more = *calls;
@@ -208,7 +210,7 @@ static void register_dmabuf__counts_like_other_memory(void **state)
 	device->calls = calls;
 }
 
-static void reserve__gives_halves_of_what_is_left(void **state)
+DEVICE_TEST(reserve__gives_halves_of_what_is_left)
 {
 	struct verbs_device *device = *state;
 	uint32_t first = verbs_device_reserve(device, UINT32_MAX);
@@ -231,23 +233,7 @@ static void reserve__gives_halves_of_what_is_left(void **state)
 	verbs_device_unreserve(device, first);
 }
 
-#define DEVICE_TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		DEVICE_TEST(get__of_one_context_is_one_device),
-		DEVICE_TEST(get__tells_what_the_device_can),
-		DEVICE_TEST(key__of_a_chunk_that_came_later),
-		DEVICE_TEST(key__of_a_chunk_that_was_there),
-		DEVICE_TEST(key__of_other_memory),
-		DEVICE_TEST(key__of_a_chunk_that_could_not_be_registered),
-		DEVICE_TEST(register__counts_what_is_held),
-		DEVICE_TEST(register__failure_names_the_device_and_the_size),
-		DEVICE_TEST(register_dmabuf__where_there_is_no_such_call),
-		DEVICE_TEST(register_dmabuf__counts_like_other_memory),
-		DEVICE_TEST(reserve__gives_halves_of_what_is_left),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -75,7 +75,9 @@ static uint64_t word_after_a_late_addition(struct fake_pair *pair, uint64_t repl
 	return word;
 }
 
-static void open__in_the_place_of_a_link_lets_nothing_of_it_land(void **state)
+#define PAIR_TEST(name) TEST_WITH(name, fake_pair_setup, fake_pair_teardown)
+
+PAIR_TEST(open__in_the_place_of_a_link_lets_nothing_of_it_land)
 {
 	struct fake_pair *pair = pair_of(state);
 
@@ -83,7 +85,7 @@ static void open__in_the_place_of_a_link_lets_nothing_of_it_land(void **state)
 	assert_int_equal(pair->tr->broken, -ECONNRESET);
 }
 
-static void open__beside_a_link_leaves_it(void **state)
+PAIR_TEST(open__beside_a_link_leaves_it)
 {
 	struct fake_pair *pair = pair_of(state);
 
@@ -102,7 +104,7 @@ static void fail_next(enum ibv_wr_opcode opcode, uint32_t skip, enum ibv_wc_stat
 }
 
 /* Whatever the error, and whether the word was changed or not: unknown, and asked once. */
-static void cas__error_is_unknown_and_never_repeated(void **state)
+TEST(cas__error_is_unknown_and_never_repeated)
 {
 	static const enum ibv_wc_status errors[] = {
 		IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR,     IBV_WC_REM_ACCESS_ERR,
@@ -129,7 +131,7 @@ static void cas__error_is_unknown_and_never_repeated(void **state)
 }
 
 /* Of one queue pair: those before the error are known, though none of them asked for a completion. */
-static void faa__those_before_the_error_are_known(void **state)
+PAIR_TEST(faa__those_before_the_error_are_known)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_atomic ops[8];
@@ -153,7 +155,7 @@ static void faa__those_before_the_error_are_known(void **state)
 }
 
 /* Of two queue pairs: what the other one has done by then is not lost, or is unknown; never wrong. */
-static void faa__error_on_one_of_two_queue_pairs(void **state)
+PAIR_TEST(faa__error_on_one_of_two_queue_pairs)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_atomic ops[TRANSPORT_VECTOR];
@@ -178,7 +180,7 @@ static void faa__error_on_one_of_two_queue_pairs(void **state)
 	expect_lost(pair);
 }
 
-static void read__error_ends_the_connection(void **state)
+PAIR_TEST(read__error_ends_the_connection)
 {
 	struct fake_pair *pair = pair_of(state);
 	uint64_t word = 0;
@@ -189,7 +191,7 @@ static void read__error_ends_the_connection(void **state)
 	expect_lost(pair);
 }
 
-static void write__flush_as_the_first_error(void **state)
+PAIR_TEST(write__flush_as_the_first_error)
 {
 	struct fake_pair *pair = pair_of(state);
 	uint64_t word = 1;
@@ -200,7 +202,7 @@ static void write__flush_as_the_first_error(void **state)
 	expect_lost(pair);
 }
 
-static void poll__chain_that_fails_half_way(void **state)
+PAIR_TEST(poll__chain_that_fails_half_way)
 {
 	struct fake_pair *pair = pair_of(state);
 	uint64_t row = 6, ticket = 0, other = 0;
@@ -228,7 +230,7 @@ static void poll__chain_that_fails_half_way(void **state)
 
 /* -------- posting and polling that fail -------- */
 
-static void cas__device_takes_only_some(void **state)
+PAIR_TEST(cas__device_takes_only_some)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_atomic ops[6];
@@ -245,7 +247,7 @@ static void cas__device_takes_only_some(void **state)
 	expect_lost(pair);
 }
 
-static void post__device_takes_nothing(void **state)
+PAIR_TEST(post__device_takes_nothing)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_wr wr = { .verb = VERB_FAA,
@@ -258,7 +260,7 @@ static void post__device_takes_nothing(void **state)
 	expect_lost(pair);
 }
 
-static void read__completion_queue_overruns(void **state)
+PAIR_TEST(read__completion_queue_overruns)
 {
 	struct fake_pair *pair = pair_of(state);
 	uint64_t word = 0;
@@ -271,7 +273,7 @@ static void read__completion_queue_overruns(void **state)
 
 /* -------- deadlines -------- */
 
-static void cas__deadline_is_unknown_and_destroys_the_queue_pairs(void **state)
+PAIR_TEST(cas__deadline_is_unknown_and_destroys_the_queue_pairs)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_atomic op = { .region = pair->region, .off = 64, .value = 1 };
@@ -287,7 +289,7 @@ static void cas__deadline_is_unknown_and_destroys_the_queue_pairs(void **state)
 	assert_int_equal(fake_verbs_count(IBV_WR_ATOMIC_CMP_AND_SWP, 0), 1);
 }
 
-static void read__nothing_lands_after_the_deadline(void **state)
+PAIR_TEST(read__nothing_lands_after_the_deadline)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct mem buffer = { 0 };
@@ -308,7 +310,7 @@ static void read__nothing_lands_after_the_deadline(void **state)
 }
 
 /* The slow one of two queue pairs decides; time is looked at though the other one completes. */
-static void faa__deadline_of_one_of_two_queue_pairs(void **state)
+PAIR_TEST(faa__deadline_of_one_of_two_queue_pairs)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_atomic ops[TRANSPORT_VECTOR];
@@ -329,7 +331,7 @@ static void faa__deadline_of_one_of_two_queue_pairs(void **state)
 	expect_lost(pair);
 }
 
-static void poll__callers_deadline_leaves_the_chain_outstanding(void **state)
+PAIR_TEST(poll__callers_deadline_leaves_the_chain_outstanding)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_wr wr = { .verb = VERB_FAA,
@@ -346,7 +348,7 @@ static void poll__callers_deadline_leaves_the_chain_outstanding(void **state)
 	assert_int_equal(*fake_pair_word(pair, 64), 1);
 }
 
-static void poll__chains_own_deadline_ends_the_connection(void **state)
+PAIR_TEST(poll__chains_own_deadline_ends_the_connection)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_wr wr = { .verb = VERB_FAA,
@@ -362,7 +364,7 @@ static void poll__chains_own_deadline_ends_the_connection(void **state)
 }
 
 /* Nobody polls it: the next call that waits finds out. */
-static void read__behind_a_chain_that_is_late(void **state)
+PAIR_TEST(read__behind_a_chain_that_is_late)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_wr wr = { .verb = VERB_FAA,
@@ -377,7 +379,7 @@ static void read__behind_a_chain_that_is_late(void **state)
 	expect_lost(pair);
 }
 
-static void close__of_what_hangs_ends_at_the_deadline(void **state)
+PAIR_TEST(close__of_what_hangs_ends_at_the_deadline)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_wr wr = { .verb = VERB_FAA,
@@ -391,7 +393,7 @@ static void close__of_what_hangs_ends_at_the_deadline(void **state)
 	assert_int_equal(fake_verbs.destroyed, fake_verbs.connected);
 }
 
-static void attach__target_that_does_not_answer(void **state)
+PAIR_TEST(attach__target_that_does_not_answer)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct region *region = NULL;
@@ -403,7 +405,7 @@ static void attach__target_that_does_not_answer(void **state)
 	expect_lost(pair);
 }
 
-static void open__target_that_does_not_answer(void **state)
+PAIR_TEST(open__target_that_does_not_answer)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport *tr = NULL;
@@ -416,7 +418,7 @@ static void open__target_that_does_not_answer(void **state)
 
 /* -------- events -------- */
 
-static void faa__target_hangs_up_meanwhile(void **state)
+PAIR_TEST(faa__target_hangs_up_meanwhile)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_wr wr = {
@@ -434,7 +436,7 @@ static void faa__target_hangs_up_meanwhile(void **state)
 }
 
 /* No completion ever comes of a device that is gone: the event must do. */
-static void faa__device_is_removed_meanwhile(void **state)
+PAIR_TEST(faa__device_is_removed_meanwhile)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_wr wr = {
@@ -494,11 +496,10 @@ static void expect_typed(int ret)
 	fail_msg("%d: %s", ret, error_last());
 }
 
-static void every__call_of_rdma_core_may_fail(void **state)
+TEST(every__call_of_rdma_core_may_fail)
 {
 	uint32_t n, failed = 0;
 
-	(void)state;
 	for (n = 1;; n++) {
 		struct fake_pair pair = { 0 };
 		int ret;
@@ -520,11 +521,10 @@ static void every__call_of_rdma_core_may_fail(void **state)
 	assert_true(failed > n / 2);
 }
 
-static void every__allocation_may_fail(void **state)
+TEST(every__allocation_may_fail)
 {
 	uint32_t n;
 
-	(void)state;
 	for (n = 1;; n++) {
 		struct fake_pair pair = { 0 };
 		bool fired;
@@ -543,36 +543,7 @@ static void every__allocation_may_fail(void **state)
 	assert_true(n > 10);
 }
 
-#define PAIR_TEST(name) cmocka_unit_test_setup_teardown(name, fake_pair_setup, fake_pair_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PAIR_TEST(open__in_the_place_of_a_link_lets_nothing_of_it_land),
-		PAIR_TEST(open__beside_a_link_leaves_it),
-		cmocka_unit_test(cas__error_is_unknown_and_never_repeated),
-		PAIR_TEST(faa__those_before_the_error_are_known),
-		PAIR_TEST(faa__error_on_one_of_two_queue_pairs),
-		PAIR_TEST(read__error_ends_the_connection),
-		PAIR_TEST(write__flush_as_the_first_error),
-		PAIR_TEST(poll__chain_that_fails_half_way),
-		PAIR_TEST(cas__device_takes_only_some),
-		PAIR_TEST(post__device_takes_nothing),
-		PAIR_TEST(read__completion_queue_overruns),
-		PAIR_TEST(cas__deadline_is_unknown_and_destroys_the_queue_pairs),
-		PAIR_TEST(read__nothing_lands_after_the_deadline),
-		PAIR_TEST(faa__deadline_of_one_of_two_queue_pairs),
-		PAIR_TEST(poll__callers_deadline_leaves_the_chain_outstanding),
-		PAIR_TEST(poll__chains_own_deadline_ends_the_connection),
-		PAIR_TEST(read__behind_a_chain_that_is_late),
-		PAIR_TEST(close__of_what_hangs_ends_at_the_deadline),
-		PAIR_TEST(attach__target_that_does_not_answer),
-		PAIR_TEST(open__target_that_does_not_answer),
-		PAIR_TEST(faa__target_hangs_up_meanwhile),
-		PAIR_TEST(faa__device_is_removed_meanwhile),
-		cmocka_unit_test(every__call_of_rdma_core_may_fail),
-		cmocka_unit_test(every__allocation_may_fail),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

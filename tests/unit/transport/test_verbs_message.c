@@ -73,9 +73,8 @@ static void refused_sealed(union verbs_any message)
 	refused(message, message.head.bytes);
 }
 
-static void message_receive__of_what_was_sealed(void **state)
+TEST(message_receive__of_what_was_sealed)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		union verbs_any message = made(types[i]), out;
 
@@ -86,9 +85,8 @@ static void message_receive__of_what_was_sealed(void **state)
 	}
 }
 
-static void message_receive__with_any_bit_turned(void **state)
+TEST(message_receive__with_any_bit_turned)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		for (size_t bit = 0; bit < message_size(types[i]) * 8; bit++) {
 			union verbs_any message = made(types[i]);
@@ -99,9 +97,8 @@ static void message_receive__with_any_bit_turned(void **state)
 	}
 }
 
-static void message_receive__of_another_length(void **state)
+TEST(message_receive__of_another_length)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		union verbs_any message = made(types[i]);
 
@@ -111,11 +108,10 @@ static void message_receive__of_another_length(void **state)
 	}
 }
 
-static void message_receive__of_a_type_that_is_none(void **state)
+TEST(message_receive__of_a_type_that_is_none)
 {
 	union verbs_any message = made(VERBS_DETACH);
 
-	(void)state;
 	message.head.type = 0;
 	refused(message, message.head.bytes);
 	message.head.type = VERBS_DETACH + 1;
@@ -124,12 +120,11 @@ static void message_receive__of_a_type_that_is_none(void **state)
 	refused(message, message.head.bytes);
 }
 
-static void message_read__takes_padding_behind(void **state)
+TEST(message_read__takes_padding_behind)
 {
 	uint8_t padded[196] = { 0 };
 	union verbs_any message = made(VERBS_WELCOME), out;
 
-	(void)state;
 	memcpy(padded, &message, message.head.bytes);
 	assert_int_equal(message_read(&out, VERBS_WELCOME, padded, sizeof(padded)), 0);
 	assert_memory_equal(&out, &message, message.head.bytes);
@@ -137,20 +132,18 @@ static void message_read__takes_padding_behind(void **state)
 			 -EPROTO);
 }
 
-static void message_read__of_another_type_gives_eproto(void **state)
+TEST(message_read__of_another_type_gives_eproto)
 {
 	union verbs_any message = made(VERBS_WELCOME), out;
 
-	(void)state;
 	assert_int_equal(message_read(&out, VERBS_REFUSAL, &message, message.head.bytes), -EPROTO);
 	assert_int_equal(message_read(&out, VERBS_WELCOME, NULL, 0), -EPROTO);
 }
 
-static void message_receive__of_a_hello_out_of_range(void **state)
+TEST(message_receive__of_a_hello_out_of_range)
 {
 	union verbs_any message = made(VERBS_HELLO);
 
-	(void)state;
 	message.hello.index = 2; /* of 2 */
 	refused_sealed(message);
 	message = made(VERBS_HELLO);
@@ -163,20 +156,18 @@ static void message_receive__of_a_hello_out_of_range(void **state)
 	refused_sealed(message);
 }
 
-static void message_receive__of_a_welcome_with_reserved_bits(void **state)
+TEST(message_receive__of_a_welcome_with_reserved_bits)
 {
 	union verbs_any message = made(VERBS_WELCOME);
 
-	(void)state;
 	message.welcome.reserved = 1;
 	refused_sealed(message);
 }
 
-static void message_receive__of_a_refusal_that_is_none(void **state)
+TEST(message_receive__of_a_refusal_that_is_none)
 {
 	union verbs_any message = made(VERBS_REFUSAL);
 
-	(void)state;
 	message.refusal.status = 0;
 	refused_sealed(message);
 	message.refusal.status = 5;
@@ -188,11 +179,10 @@ static void message_receive__of_a_refusal_that_is_none(void **state)
 	refused_sealed(message);
 }
 
-static void message_receive__of_an_attach_with_a_wrong_grant(void **state)
+TEST(message_receive__of_an_attach_with_a_wrong_grant)
 {
 	union verbs_any message = made(VERBS_ATTACH);
 
-	(void)state;
 	message.attach.grant_bytes = 0;
 	refused_sealed(message);
 	message.attach.grant_bytes = 55; /* and a byte behind it */
@@ -204,11 +194,10 @@ static void message_receive__of_an_attach_with_a_wrong_grant(void **state)
 	assert_int_equal(message_receive(&message, message.bytes, message.head.bytes), 0);
 }
 
-static void message_receive__of_an_attached_region_out_of_range(void **state)
+TEST(message_receive__of_an_attached_region_out_of_range)
 {
 	union verbs_any message = made(VERBS_ATTACHED);
 
-	(void)state;
 	message.attached.region = 0;
 	refused_sealed(message);
 	message = made(VERBS_ATTACHED);
@@ -224,11 +213,10 @@ static void message_receive__of_an_attached_region_out_of_range(void **state)
 	refused_sealed(message);
 }
 
-static void message_receive__of_an_attach_refused(void **state)
+TEST(message_receive__of_an_attach_refused)
 {
 	union verbs_any message = { .attached = { .request = 3, .status = -EACCES } }, out;
 
-	(void)state;
 	strcpy(message.attached.text, "grant is not good");
 	message_seal(&message, VERBS_ATTACHED);
 	assert_int_equal(message_receive(&out, &message, message.head.bytes), 0);
@@ -239,20 +227,5 @@ static void message_receive__of_an_attach_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(message_receive__of_what_was_sealed),
-		cmocka_unit_test(message_receive__with_any_bit_turned),
-		cmocka_unit_test(message_receive__of_another_length),
-		cmocka_unit_test(message_receive__of_a_type_that_is_none),
-		cmocka_unit_test(message_read__takes_padding_behind),
-		cmocka_unit_test(message_read__of_another_type_gives_eproto),
-		cmocka_unit_test(message_receive__of_a_hello_out_of_range),
-		cmocka_unit_test(message_receive__of_a_welcome_with_reserved_bits),
-		cmocka_unit_test(message_receive__of_a_refusal_that_is_none),
-		cmocka_unit_test(message_receive__of_an_attach_with_a_wrong_grant),
-		cmocka_unit_test(message_receive__of_an_attached_region_out_of_range),
-		cmocka_unit_test(message_receive__of_an_attach_refused),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -65,9 +65,11 @@ static uint64_t *words_of(const struct mem *mem)
 	return (uint64_t *)(void *)mem->ptr;
 }
 
+#define PAIR_TEST(name) TEST_WITH(name, fake_pair_setup, fake_pair_teardown)
+
 /* -------- doorbells and completions -------- */
 
-static void read__of_one_is_one_doorbell_and_one_completion(void **state)
+PAIR_TEST(read__of_one_is_one_doorbell_and_one_completion)
 {
 	struct fake_pair *pair = pair_of(state);
 	uint64_t word = 0;
@@ -80,7 +82,7 @@ static void read__of_one_is_one_doorbell_and_one_completion(void **state)
 	assert_int_equal(count_signalled(), 1);
 }
 
-static void read__of_a_vector_is_one_doorbell_for_each_queue_pair(void **state)
+PAIR_TEST(read__of_a_vector_is_one_doorbell_for_each_queue_pair)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_io io[VECTOR];
@@ -101,7 +103,7 @@ static void read__of_a_vector_is_one_doorbell_for_each_queue_pair(void **state)
 		    4); /* the last of each, and one in a quarter of the room */
 }
 
-static void cas__of_a_vector_gives_each_its_own_old_word(void **state)
+PAIR_TEST(cas__of_a_vector_gives_each_its_own_old_word)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_atomic ops[VECTOR];
@@ -124,7 +126,7 @@ static void cas__of_a_vector_gives_each_its_own_old_word(void **state)
 	assert_int_equal(pair->tr->stats.cas_failed, VECTOR / 2);
 }
 
-static void poll__completions_of_queue_pairs_in_any_order(void **state)
+PAIR_TEST(poll__completions_of_queue_pairs_in_any_order)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_wr wrs[VECTOR];
@@ -151,7 +153,7 @@ static void poll__completions_of_queue_pairs_in_any_order(void **state)
 
 /* -------- chains -------- */
 
-static void reads__with_a_fence_are_on_one_queue_pair(void **state)
+PAIR_TEST(reads__with_a_fence_are_on_one_queue_pair)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct wait_set reads = { 0 };
@@ -174,7 +176,7 @@ static void reads__with_a_fence_are_on_one_queue_pair(void **state)
 	}
 }
 
-static void post__chain_is_in_order_on_one_queue_pair(void **state)
+PAIR_TEST(post__chain_is_in_order_on_one_queue_pair)
 {
 	struct fake_pair *pair = pair_of(state);
 	uint64_t row = 9, seen = 0, ticket = 0;
@@ -199,7 +201,7 @@ static void post__chain_is_in_order_on_one_queue_pair(void **state)
 	}
 }
 
-static void post__chains_share_the_queue_pair_in_order(void **state)
+PAIR_TEST(post__chains_share_the_queue_pair_in_order)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_wr wrs[20];
@@ -222,7 +224,7 @@ static void post__chains_share_the_queue_pair_in_order(void **state)
 		assert_int_equal(fake_verbs.sent[i].qp, 0);
 }
 
-static void post__too_many_chains_give_eagain(void **state)
+PAIR_TEST(post__too_many_chains_give_eagain)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport_wr wrs[256];
@@ -252,7 +254,7 @@ static void post__too_many_chains_give_eagain(void **state)
 
 /* -------- our side's memory -------- */
 
-static void write__small_ones_are_inline(void **state)
+PAIR_TEST(write__small_ones_are_inline)
 {
 	struct fake_pair *pair = pair_of(state);
 	uint64_t words[64] = { 1 };
@@ -267,19 +269,18 @@ static void write__small_ones_are_inline(void **state)
 	assert_memory_equal(fake_pair_word(pair, 4096), words, 512);
 }
 
-static void write__device_without_inline_copies(void **state)
+TEST(write__device_without_inline_copies)
 {
 	struct fake_pair *pair = pair_on(16, 4096, 0);
 	uint64_t word = 5;
 
-	(void)state;
 	assert_int_equal(transport_store(pair->region, 64, &word, 8), 0);
 	assert_int_equal(fake_verbs_count(IBV_WR_RDMA_WRITE, IBV_SEND_INLINE), 0);
 	assert_int_equal(*fake_pair_word(pair, 64), 5);
 	fake_pair_close(pair);
 }
 
-static void read__into_a_chunk_is_without_a_copy(void **state)
+PAIR_TEST(read__into_a_chunk_is_without_a_copy)
 {
 	struct fake_pair *pair = pair_of(state);
 	uint64_t stack[4] = { 0 };
@@ -298,7 +299,7 @@ static void read__into_a_chunk_is_without_a_copy(void **state)
 	chunk_drop(&mem);
 }
 
-static void write__from_a_chunk_is_without_a_copy(void **state)
+PAIR_TEST(write__from_a_chunk_is_without_a_copy)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct mem rows = { 0 };
@@ -313,7 +314,7 @@ static void write__from_a_chunk_is_without_a_copy(void **state)
 	chunk_drop(&rows);
 }
 
-static void write__from_a_chunk_that_is_not_named_is_copied(void **state)
+PAIR_TEST(write__from_a_chunk_that_is_not_named_is_copied)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct mem rows = { 0 };
@@ -328,7 +329,7 @@ static void write__from_a_chunk_that_is_not_named_is_copied(void **state)
 	chunk_drop(&rows);
 }
 
-static void read__into_memory_of_a_device_is_refused(void **state)
+PAIR_TEST(read__into_memory_of_a_device_is_refused)
 {
 	const struct mem mem = { .kind = MEM_DEVICE, .dmabuf_fd = 3, .ptr = NULL, .len = 64 };
 	struct fake_pair *pair = pair_of(state);
@@ -338,7 +339,7 @@ static void read__into_memory_of_a_device_is_refused(void **state)
 	assert_int_equal(fake_verbs.n_sent, 0);
 }
 
-static void write__chunk_that_cannot_be_registered_is_copied(void **state)
+PAIR_TEST(write__chunk_that_cannot_be_registered_is_copied)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct mem rows = { 0 };
@@ -356,7 +357,7 @@ static void write__chunk_that_cannot_be_registered_is_copied(void **state)
 	chunk_drop(&rows);
 }
 
-static void read__larger_than_all_copies_together(void **state)
+PAIR_TEST(read__larger_than_all_copies_together)
 {
 	struct fake_pair *pair = pair_of(state);
 	uint32_t bytes = 3 << 20;
@@ -376,13 +377,12 @@ static void read__larger_than_all_copies_together(void **state)
 
 /* -------- bounds -------- */
 
-static void write__never_more_than_the_queue_holds(void **state)
+TEST(write__never_more_than_the_queue_holds)
 {
 	struct fake_pair *pair = pair_on(32, 16, 128);
 	struct transport_io io[VECTOR];
 	uint64_t words[VECTOR];
 
-	(void)state;
 	for (uint64_t i = 0; i < VECTOR; i++) {
 		words[i] = i + 1;
 		io[i] = io_at(pair, 8 * i, &words[i], 8);
@@ -395,13 +395,12 @@ static void write__never_more_than_the_queue_holds(void **state)
 	fake_pair_close(pair);
 }
 
-static void open__queue_pairs_by_how_many_reads_one_can_do(void **state)
+TEST(open__queue_pairs_by_how_many_reads_one_can_do)
 {
 	static const struct {
 		uint32_t reads, qps;
 	} cases[] = { { 1, 4 }, { 4, 4 }, { 8, 4 }, { 16, 2 }, { 31, 2 }, { 32, 1 }, { 128, 1 } };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct fake_pair *pair = pair_on(cases[i].reads, 4096, 128);
 
@@ -412,7 +411,7 @@ static void open__queue_pairs_by_how_many_reads_one_can_do(void **state)
 	}
 }
 
-static void open__retries_end(void **state)
+PAIR_TEST(open__retries_end)
 {
 	struct fake_pair *pair = pair_of(state);
 
@@ -421,7 +420,7 @@ static void open__retries_end(void **state)
 	assert_in_range(fake_verbs.connect.rnr_retry_count, 1, 6);
 }
 
-static void open__silence_ends_when_the_environment_says(void **state)
+PAIR_TEST(open__silence_ends_when_the_environment_says)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport *tr = NULL;
@@ -437,13 +436,12 @@ static void open__silence_ends_when_the_environment_says(void **state)
 }
 
 /* Of the device's 8192, the last ones have 16 each all the same, however many queue pairs they wish. */
-static void open__many_of_several_queue_pairs_share_the_device(void **state)
+TEST(open__many_of_several_queue_pairs_share_the_device)
 {
 	struct fake_pair *pair = pair_on(1, 4096, 128);
 	struct transport *more[24] = { 0 };
 	uint32_t before = 0, room = 0, connected = 0;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(more); i++) {
 		before = fake_verbs.room;
 		connected = fake_verbs.connected;
@@ -459,7 +457,7 @@ static void open__many_of_several_queue_pairs_share_the_device(void **state)
 	fake_pair_close(pair);
 }
 
-static void open__many_transports_share_the_device(void **state)
+PAIR_TEST(open__many_transports_share_the_device)
 {
 	struct fake_pair *pair = pair_of(state);
 	struct transport *more[40] = { 0 };
@@ -476,7 +474,7 @@ static void open__many_transports_share_the_device(void **state)
 	assert_int_equal(*fake_pair_word(pair, 0), 3);
 }
 
-static void close__gives_the_share_of_the_device_back(void **state)
+PAIR_TEST(close__gives_the_share_of_the_device_back)
 {
 	struct fake_pair *pair = pair_of(state);
 	uint32_t room = fake_verbs.room; /* of the one that stays */
@@ -492,7 +490,7 @@ static void close__gives_the_share_of_the_device_back(void **state)
 
 /* -------- devices -------- */
 
-static void open__device_without_atomics_is_refused(void **state)
+PAIR_TEST(open__device_without_atomics_is_refused)
 {
 	struct transport *tr = NULL;
 	struct fake_pair *pair = pair_of(state);
@@ -507,22 +505,20 @@ static void open__device_without_atomics_is_refused(void **state)
 	fake_pair_listen(pair);
 }
 
-static void open__device_without_reads_is_refused(void **state)
+TEST(open__device_without_reads_is_refused)
 {
 	struct transport *tr = NULL;
 
-	(void)state;
 	fake_verbs_begin();
 	fake_verbs.reads = 0;
 	assert_int_equal(transport_open("verbs:127.0.0.1:7", NULL, &tr), -ENOTSUP);
 	fake_verbs_end();
 }
 
-static void open__nobody_listens(void **state)
+TEST(open__nobody_listens)
 {
 	struct transport *tr = NULL;
 
-	(void)state;
 	fake_verbs_begin();
 	assert_int_equal(transport_open("verbs:127.0.0.1:7", NULL, &tr), -ECONNREFUSED);
 	assert_null(tr);
@@ -544,7 +540,7 @@ static struct link *link_to(struct fake_pair *pair)
 }
 
 /* Where they are, so that the provider knows that one thread uses them. */
-static void open__queue_pairs_are_in_a_parent_domain(void **state)
+PAIR_TEST(open__queue_pairs_are_in_a_parent_domain)
 {
 	struct link *link = link_to(pair_of(state));
 
@@ -559,12 +555,11 @@ static void open__queue_pairs_are_in_a_parent_domain(void **state)
 	link_close(link, false);
 }
 
-static void open__queue_pairs_are_in_the_domain_of_a_device_without_others(void **state)
+TEST(open__queue_pairs_are_in_the_domain_of_a_device_without_others)
 {
 	static struct fake_pair pair;
 	struct link *link;
 
-	(void)state;
 	fake_verbs_begin();
 	fake_verbs.no_parent_domains = true;
 	fake_pair_listen(&pair);
@@ -576,12 +571,11 @@ static void open__queue_pairs_are_in_the_domain_of_a_device_without_others(void 
 	fake_pair_close(&pair);
 }
 
-static void open__device_without_parent_domains_works(void **state)
+TEST(open__device_without_parent_domains_works)
 {
 	static struct fake_pair pair;
 	uint64_t word = 8;
 
-	(void)state;
 	fake_verbs_begin();
 	fake_verbs.no_parent_domains = true;
 	fake_pair_listen(&pair);
@@ -591,41 +585,7 @@ static void open__device_without_parent_domains_works(void **state)
 	fake_pair_close(&pair);
 }
 
-#define PAIR_TEST(name) cmocka_unit_test_setup_teardown(name, fake_pair_setup, fake_pair_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PAIR_TEST(read__of_one_is_one_doorbell_and_one_completion),
-		PAIR_TEST(read__of_a_vector_is_one_doorbell_for_each_queue_pair),
-		PAIR_TEST(cas__of_a_vector_gives_each_its_own_old_word),
-		PAIR_TEST(poll__completions_of_queue_pairs_in_any_order),
-		PAIR_TEST(reads__with_a_fence_are_on_one_queue_pair),
-		PAIR_TEST(post__chain_is_in_order_on_one_queue_pair),
-		PAIR_TEST(post__chains_share_the_queue_pair_in_order),
-		PAIR_TEST(post__too_many_chains_give_eagain),
-		PAIR_TEST(write__small_ones_are_inline),
-		cmocka_unit_test(write__device_without_inline_copies),
-		PAIR_TEST(read__into_a_chunk_is_without_a_copy),
-		PAIR_TEST(write__from_a_chunk_is_without_a_copy),
-		PAIR_TEST(write__from_a_chunk_that_is_not_named_is_copied),
-		PAIR_TEST(read__into_memory_of_a_device_is_refused),
-		PAIR_TEST(write__chunk_that_cannot_be_registered_is_copied),
-		PAIR_TEST(read__larger_than_all_copies_together),
-		cmocka_unit_test(write__never_more_than_the_queue_holds),
-		cmocka_unit_test(open__queue_pairs_by_how_many_reads_one_can_do),
-		PAIR_TEST(open__retries_end),
-		PAIR_TEST(open__silence_ends_when_the_environment_says),
-		cmocka_unit_test(open__many_of_several_queue_pairs_share_the_device),
-		PAIR_TEST(open__many_transports_share_the_device),
-		PAIR_TEST(close__gives_the_share_of_the_device_back),
-		PAIR_TEST(open__device_without_atomics_is_refused),
-		cmocka_unit_test(open__device_without_reads_is_refused),
-		cmocka_unit_test(open__nobody_listens),
-		PAIR_TEST(open__queue_pairs_are_in_a_parent_domain),
-		cmocka_unit_test(open__queue_pairs_are_in_the_domain_of_a_device_without_others),
-		cmocka_unit_test(open__device_without_parent_domains_works),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -121,9 +121,11 @@ static struct target_stats stats_of(struct node *node)
 	return stats;
 }
 
+#define VERBS_TEST(fn) TEST_WITH(fn, begin, end)
+
 /* -------- listening -------- */
 
-static void listen__of_no_address_is_for_this_process(void **state)
+VERBS_TEST(listen__of_no_address_is_for_this_process)
 {
 	struct node *node = *state;
 
@@ -135,7 +137,7 @@ static void listen__of_no_address_is_for_this_process(void **state)
 	assert_string_equal(node->tg->ops->uri(node->tg), "");
 }
 
-static void listen__of_a_bad_address_leaves_nothing(void **state)
+VERBS_TEST(listen__of_a_bad_address_leaves_nothing)
 {
 	struct node *node = *state;
 
@@ -148,7 +150,7 @@ static void listen__of_a_bad_address_leaves_nothing(void **state)
 	assert_int_equal(node->tg->ops->listen(node->tg, "192.0.2.1:0"), -EALREADY);
 }
 
-static void listen__of_a_device_without_atomics_gives_enotsup(void **state)
+VERBS_TEST(listen__of_a_device_without_atomics_gives_enotsup)
 {
 	struct node *node = *state;
 
@@ -157,7 +159,7 @@ static void listen__of_a_device_without_atomics_gives_enotsup(void **state)
 	assert_int_equal(fake_verbs_live(), 0);
 }
 
-static void uri__names_the_port_that_was_found(void **state)
+VERBS_TEST(uri__names_the_port_that_was_found)
 {
 	static const char start[] = "verbs:192.0.2.1:";
 	struct node *node = *state;
@@ -169,7 +171,7 @@ static void uri__names_the_port_that_was_found(void **state)
 	assert_true(strtoul(uri + strlen(start), NULL, 10) > 0);
 }
 
-static void uri__of_every_address_names_one(void **state)
+VERBS_TEST(uri__of_every_address_names_one)
 {
 	struct node *node = *state;
 
@@ -178,7 +180,7 @@ static void uri__of_every_address_names_one(void **state)
 	assert_null(strstr(node->tg->ops->uri(node->tg), "verbs::"));
 }
 
-static void register__pins_each_region_once(void **state)
+VERBS_TEST(register__pins_each_region_once)
 {
 	struct node *node = *state;
 	struct target_region spec = { .kind = 1, .size = REGION };
@@ -194,7 +196,7 @@ static void register__pins_each_region_once(void **state)
 			 1); /* the link's messages lie in a chunk */
 }
 
-static void register__that_cannot_be_pinned_is_undone(void **state)
+VERBS_TEST(register__that_cannot_be_pinned_is_undone)
 {
 	struct node *node = *state;
 	struct target_region spec = { .kind = 1, .size = REGION };
@@ -217,7 +219,7 @@ static void answer(void *ctx)
 	node->answers++;
 }
 
-static void register__answers_others_while_memory_is_pinned(void **state)
+VERBS_TEST(register__answers_others_while_memory_is_pinned)
 {
 	struct node *node = *state;
 	struct target_region spec = { .kind = 1, .size = REGION };
@@ -236,7 +238,7 @@ static void register__answers_others_while_memory_is_pinned(void **state)
 }
 
 /* The extents of a region that a client can still reach are not given to another. */
-static void unregister__keeps_the_memory_while_a_client_has_a_key(void **state)
+TEST_WITH(unregister__keeps_the_memory_while_a_client_has_a_key, begin_in_file, end)
 {
 	struct node *node = *state;
 	struct target_region spec = { .kind = 1 };
@@ -256,7 +258,7 @@ static void unregister__keeps_the_memory_while_a_client_has_a_key(void **state)
 	assert_int_equal(node->tg->ops->register_region(node->tg, &spec), 0);
 }
 
-static void embed__is_not_for_words_that_a_nic_changes(void **state)
+VERBS_TEST(embed__is_not_for_words_that_a_nic_changes)
 {
 	struct node *node = *state;
 	struct transport_opts opts = { .target = node->tg };
@@ -276,7 +278,7 @@ static enum fence_result fence(struct node *node, uint64_t client_id, enum fence
 	return result;
 }
 
-static void fence__of_itself_leaves_its_connections(void **state)
+VERBS_TEST(fence__of_itself_leaves_its_connections)
 {
 	struct node *node = *state;
 	enum fence_result result;
@@ -304,7 +306,7 @@ static void fence__of_itself_leaves_its_connections(void **state)
 	assert_int_equal(node->tr->broken, -ECONNRESET);
 }
 
-static void fence__cut_and_its_memory_of_whom(void **state)
+VERBS_TEST(fence__cut_and_its_memory_of_whom)
 {
 	struct node *node = *state;
 
@@ -317,7 +319,7 @@ static void fence__cut_and_its_memory_of_whom(void **state)
 	assert_int_equal(attach(node, 1), 0); /* so many cuts ago */
 }
 
-static void revoke__takes_the_windows_back(void **state)
+VERBS_TEST(revoke__takes_the_windows_back)
 {
 	struct node *node = *state;
 	uint64_t old;
@@ -331,7 +333,7 @@ static void revoke__takes_the_windows_back(void **state)
 	assert_true(transport_faa_word(node->region, 64, 1, &old) < 0);
 }
 
-static void close__of_the_client_ends_its_link(void **state)
+VERBS_TEST(close__of_the_client_ends_its_link)
 {
 	struct node *node = *state;
 
@@ -358,7 +360,7 @@ static void look_later(struct node *node, uint64_t delta_ns)
 	fake_verbs.idle = progress;
 }
 
-static void probe__finds_a_client_that_is_gone(void **state)
+VERBS_TEST(probe__finds_a_client_that_is_gone)
 {
 	struct node *node = *state;
 
@@ -374,7 +376,7 @@ static void probe__finds_a_client_that_is_gone(void **state)
 	assert_int_equal(stats_of(node).clients, 0);
 }
 
-static void probe__leaves_a_client_that_is_there(void **state)
+VERBS_TEST(probe__leaves_a_client_that_is_there)
 {
 	struct node *node = *state;
 	uint64_t old;
@@ -388,7 +390,7 @@ static void probe__leaves_a_client_that_is_there(void **state)
 }
 
 /* Some devices try for ever. */
-static void probe__without_an_answer_has_a_limit(void **state)
+VERBS_TEST(probe__without_an_answer_has_a_limit)
 {
 	struct node *node = *state;
 
@@ -403,7 +405,7 @@ static void probe__without_an_answer_has_a_limit(void **state)
 }
 
 /* The target's own descriptor wakes its thread for that. */
-static void poll_fd__is_readable_without_a_client(void **state)
+VERBS_TEST(poll_fd__is_readable_without_a_client)
 {
 	struct node *node = *state;
 	struct pollfd ready = { .events = POLLIN };
@@ -436,7 +438,7 @@ static int use_in_child(struct node *node)
 	return 0;
 }
 
-static void close__in_a_forked_child_leaves_the_parents_device(void **state)
+VERBS_TEST(close__in_a_forked_child_leaves_the_parents_device)
 {
 	struct node *node = *state;
 	uint64_t old;
@@ -454,34 +456,9 @@ static void close__in_a_forked_child_leaves_the_parents_device(void **state)
 	assert_int_equal(transport_faa_word(node->region, 64, 1, &old), 0);
 }
 
-#define VERBS_TEST(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		VERBS_TEST(listen__of_no_address_is_for_this_process),
-		VERBS_TEST(listen__of_a_bad_address_leaves_nothing),
-		VERBS_TEST(listen__of_a_device_without_atomics_gives_enotsup),
-		VERBS_TEST(uri__names_the_port_that_was_found),
-		VERBS_TEST(uri__of_every_address_names_one),
-		VERBS_TEST(register__pins_each_region_once),
-		VERBS_TEST(register__that_cannot_be_pinned_is_undone),
-		VERBS_TEST(register__answers_others_while_memory_is_pinned),
-		cmocka_unit_test_setup_teardown(
-			unregister__keeps_the_memory_while_a_client_has_a_key, begin_in_file, end),
-		VERBS_TEST(embed__is_not_for_words_that_a_nic_changes),
-		VERBS_TEST(fence__of_itself_leaves_its_connections),
-		VERBS_TEST(fence__cut_and_its_memory_of_whom),
-		VERBS_TEST(revoke__takes_the_windows_back),
-		VERBS_TEST(close__of_the_client_ends_its_link),
-		VERBS_TEST(probe__finds_a_client_that_is_gone),
-		VERBS_TEST(probe__leaves_a_client_that_is_there),
-		VERBS_TEST(probe__without_an_answer_has_a_limit),
-		VERBS_TEST(poll_fd__is_readable_without_a_client),
-		VERBS_TEST(close__in_a_forked_child_leaves_the_parents_device),
-	};
-
 	if (test_skips_valgrind("forks"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -85,11 +85,12 @@ static void count_up(int side, size_t n)
 		};
 }
 
-static void wait_set__chains_of_any_length_are_one_phase(void **state)
+#define CASE(fn) TEST_WITH(fn, setup, teardown)
+
+CASE(wait_set__chains_of_any_length_are_one_phase)
 {
 	uint64_t before = phases();
 
-	(void)state;
 	wait_set_begin(&set);
 	for (int i = 0; i < NODES; i++) {
 		count_up(i, LONG);
@@ -104,7 +105,7 @@ static void wait_set__chains_of_any_length_are_one_phase(void **state)
 		}
 }
 
-static void wait_set__chains_of_one_transport_follow_each_other(void **state)
+CASE(wait_set__chains_of_one_transport_follow_each_other)
 {
 	uint64_t word = 0;
 	struct transport_wr read = {
@@ -112,7 +113,6 @@ static void wait_set__chains_of_one_transport_follow_each_other(void **state)
 		.io = { .region = sides[0].region, .off = 64, .dst = &word, .len = 8 },
 	};
 
-	(void)state;
 	count_up(0, 300);
 	wait_set_begin(&set);
 	wait_set_chain(&set, sides[0].tr, wrs[0], 300);
@@ -121,12 +121,11 @@ static void wait_set__chains_of_one_transport_follow_each_other(void **state)
 	assert_int_equal(word, 300);
 }
 
-static void transport_run__a_full_queue_is_waited_for(void **state)
+CASE(transport_run__a_full_queue_is_waited_for)
 {
 	struct transport_wr old[64];
 	uint64_t ticket;
 
-	(void)state;
 	count_up(0, 1);
 	for (int i = 0; i < 64; i++) {
 		old[i] = wrs[0][0];
@@ -138,11 +137,10 @@ static void transport_run__a_full_queue_is_waited_for(void **state)
 	assert_int_equal(wrs[0][0].atomic.old, 64);
 }
 
-static void wait_set__one_lost_connection_spoils_no_other(void **state)
+CASE(wait_set__one_lost_connection_spoils_no_other)
 {
 	const struct fault_plan plan = { .cut_at = 1 };
 
-	(void)state;
 	fault_set(sides[1].fault, &plan);
 	wait_set_begin(&set);
 	for (int i = 0; i < NODES; i++) {
@@ -158,11 +156,10 @@ static void wait_set__one_lost_connection_spoils_no_other(void **state)
 	assert_int_equal(wrs[1][0].atomic.status, ATOMIC_UNKNOWN);
 }
 
-static void transport_run__nothing_costs_nothing(void **state)
+CASE(transport_run__nothing_costs_nothing)
 {
 	uint64_t before = phases();
 
-	(void)state;
 	assert_int_equal(transport_run(sides[0].tr, wrs[0], 0), 0);
 	wait_set_begin(&set);
 	wait_set_chain(&set, sides[0].tr, NULL, 0);
@@ -172,11 +169,10 @@ static void transport_run__nothing_costs_nothing(void **state)
 
 /* -------- the wire -------- */
 
-static void wire__what_was_posted_is_garbage_until_it_is_polled(void **state)
+CASE(wire__what_was_posted_is_garbage_until_it_is_polled)
 {
 	uint64_t ticket, early = 0;
 
-	(void)state;
 	count_up(0, 1);
 	for (int i = 0; i < 100; i++) {
 		assert_int_equal(transport_submit(sides[0].tr, wrs[0], 1, SUBMIT_ORDERED, &ticket),
@@ -209,26 +205,13 @@ static int overtaken(bool fence)
 	return (int)ones;
 }
 
-static void wire__a_write_passes_an_atomic_unless_it_is_fenced(void **state)
+CASE(wire__a_write_passes_an_atomic_unless_it_is_fenced)
 {
-	(void)state;
 	assert_true(overtaken(false) > 10);
 	assert_int_equal(overtaken(true), 0);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(wait_set__chains_of_any_length_are_one_phase),
-		TEST(wait_set__chains_of_one_transport_follow_each_other),
-		TEST(transport_run__a_full_queue_is_waited_for),
-		TEST(wait_set__one_lost_connection_spoils_no_other),
-		TEST(transport_run__nothing_costs_nothing),
-		TEST(wire__what_was_posted_is_garbage_until_it_is_polled),
-		TEST(wire__a_write_passes_an_atomic_unless_it_is_fenced),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -19,7 +19,7 @@ static struct auth_nonces make_nonces(void)
 }
 
 /* Computed by another implementation (Python's hmac). */
-static void auth_prove__known_answers(void **state)
+TEST(auth_prove__known_answers)
 {
 	static const uint8_t listener[] = { 0xe6, 0x63, 0xa3, 0x50, 0xb7, 0x60, 0xa2, 0x2e,
 					    0xce, 0x7c, 0x37, 0x45, 0xc2, 0x2e, 0x48, 0x12,
@@ -32,31 +32,28 @@ static void auth_prove__known_answers(void **state)
 	const struct auth_nonces nonces = make_nonces();
 	uint8_t proof[AUTH_PROOF_BYTES];
 
-	(void)state;
 	assert_int_equal(auth_prove_listener(token, &nonces, proof), 0);
 	assert_memory_equal(proof, listener, sizeof(proof));
 	assert_int_equal(auth_prove_dialler(token, &nonces, proof), 0);
 	assert_memory_equal(proof, dialler, sizeof(proof));
 }
 
-static void auth_prove__another_token_gives_another_proof(void **state)
+TEST(auth_prove__another_token_gives_another_proof)
 {
 	const struct auth_nonces nonces = make_nonces();
 	uint8_t a[AUTH_PROOF_BYTES], b[AUTH_PROOF_BYTES];
 
-	(void)state;
 	assert_int_equal(auth_prove_dialler(token, &nonces, a), 0);
 	assert_int_equal(auth_prove_dialler("0123456789abcdeg", &nonces, b), 0);
 	assert_false(auth_is_proof(a, b, sizeof(b)));
 	assert_true(auth_is_proof(a, a, sizeof(a)));
 }
 
-static void auth_prove__either_nonce_matters(void **state)
+TEST(auth_prove__either_nonce_matters)
 {
 	struct auth_nonces nonces = make_nonces();
 	uint8_t first[AUTH_PROOF_BYTES], proof[AUTH_PROOF_BYTES];
 
-	(void)state;
 	assert_int_equal(auth_prove_dialler(token, &nonces, first), 0);
 	nonces.dialler[31] ^= 1;
 	assert_int_equal(auth_prove_dialler(token, &nonces, proof), 0);
@@ -68,13 +65,12 @@ static void auth_prove__either_nonce_matters(void **state)
 }
 
 /* A listener that is sent its own nonce back cannot be made to prove for the dialler. */
-static void auth_prove__sides_are_not_interchangeable(void **state)
+TEST(auth_prove__sides_are_not_interchangeable)
 {
 	const struct auth_nonces nonces = make_nonces();
 	struct auth_nonces swapped;
 	uint8_t listener[AUTH_PROOF_BYTES], dialler[AUTH_PROOF_BYTES];
 
-	(void)state;
 	memcpy(swapped.dialler, nonces.listener, AUTH_NONCE_BYTES);
 	memcpy(swapped.listener, nonces.dialler, AUTH_NONCE_BYTES);
 	assert_int_equal(auth_prove_listener(token, &swapped, listener), 0);
@@ -82,30 +78,27 @@ static void auth_prove__sides_are_not_interchangeable(void **state)
 	assert_false(auth_is_proof(dialler, listener, sizeof(listener)));
 }
 
-static void auth_is_proof__wrong_length_is_none(void **state)
+TEST(auth_is_proof__wrong_length_is_none)
 {
 	const uint8_t proof[AUTH_PROOF_BYTES + 1] = { 0 };
 
-	(void)state;
 	assert_false(auth_is_proof(proof, proof, 0));
 	assert_false(auth_is_proof(proof, proof, AUTH_PROOF_BYTES - 1));
 	assert_false(auth_is_proof(proof, proof, AUTH_PROOF_BYTES + 1));
 	assert_true(auth_is_proof(proof, proof, AUTH_PROOF_BYTES));
 }
 
-static void auth_prove__empty_token_gives_einval(void **state)
+TEST(auth_prove__empty_token_gives_einval)
 {
 	const struct auth_nonces nonces = make_nonces();
 	uint8_t proof[AUTH_PROOF_BYTES];
 
-	(void)state;
 	assert_int_equal(auth_prove_listener("", &nonces, proof), -EINVAL);
 	assert_int_equal(auth_prove_dialler(NULL, &nonces, proof), -EINVAL);
 }
 
-static void auth_check_token__counts_bits_by_the_digits(void **state)
+TEST(auth_check_token__counts_bits_by_the_digits)
 {
-	(void)state;
 	assert_int_equal(auth_check_token("t", "0123456789abcdef0123456789ABCDEF"), 0);
 	assert_int_equal(auth_check_token("t", "0123456789abcdef0123456789ABCDE"), -EINVAL);
 	assert_int_equal(auth_check_token("t", "q83vEjRWeJq83vEjRWeJqw"), 0);
@@ -114,11 +107,10 @@ static void auth_check_token__counts_bits_by_the_digits(void **state)
 	assert_non_null(strstr(error_last(), "t: a token of 0 bits"));
 }
 
-static void auth_nonce__differs_each_time(void **state)
+TEST(auth_nonce__differs_each_time)
 {
 	uint8_t a[AUTH_NONCE_BYTES], b[AUTH_NONCE_BYTES];
 
-	(void)state;
 	assert_int_equal(auth_nonce(a), 0);
 	assert_int_equal(auth_nonce(b), 0);
 	assert_memory_not_equal(a, b, sizeof(a));
@@ -126,18 +118,7 @@ static void auth_nonce__differs_each_time(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(auth_prove__known_answers),
-		cmocka_unit_test(auth_prove__another_token_gives_another_proof),
-		cmocka_unit_test(auth_prove__either_nonce_matters),
-		cmocka_unit_test(auth_prove__sides_are_not_interchangeable),
-		cmocka_unit_test(auth_is_proof__wrong_length_is_none),
-		cmocka_unit_test(auth_prove__empty_token_gives_einval),
-		cmocka_unit_test(auth_check_token__counts_bits_by_the_digits),
-		cmocka_unit_test(auth_nonce__differs_each_time),
-	};
-
 	if (test_skips_msan("libcrypto"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -54,7 +54,9 @@ static void far_writes(const struct pair *pair, const void *bytes, size_t len)
 	assert_int_equal(write(pair->far.stream.fd, bytes, len), len);
 }
 
-static void channel_send__arrives_whole(void **state)
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
+CASE(channel_send__arrives_whole)
 {
 	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT, *got;
 	struct pair *pair = *state;
@@ -75,7 +77,7 @@ static void channel_send__arrives_whole(void **state)
 	relive__table_open_request__free_unpacked(got, NULL);
 }
 
-static void channel_send__an_empty_message(void **state)
+CASE(channel_send__an_empty_message)
 {
 	Relive__Empty request = RELIVE__EMPTY__INIT, *got;
 	struct pair *pair = *state;
@@ -89,7 +91,7 @@ static void channel_send__an_empty_message(void **state)
 	relive__empty__free_unpacked(got, NULL);
 }
 
-static void channel_send__too_long_gives_eoverflow_and_sends_nothing(void **state)
+CASE(channel_send__too_long_gives_eoverflow_and_sends_nothing)
 {
 	Relive__TableCreateRequest request = RELIVE__TABLE_CREATE_REQUEST__INIT;
 	struct pair *pair = *state;
@@ -103,7 +105,7 @@ static void channel_send__too_long_gives_eoverflow_and_sends_nothing(void **stat
 }
 
 /* The peer reads nothing: the socket's buffers fill, and the deadline ends it. */
-static void channel_send__to_one_who_does_not_read_gives_etimedout(void **state)
+CASE(channel_send__to_one_who_does_not_read_gives_etimedout)
 {
 	Relive__TableCreateRequest request = RELIVE__TABLE_CREATE_REQUEST__INIT;
 	struct pair *pair = *state;
@@ -118,7 +120,7 @@ static void channel_send__to_one_who_does_not_read_gives_etimedout(void **state)
 	free(request.desc.data);
 }
 
-static void channel_receive__nothing_gives_etimedout(void **state)
+CASE(channel_receive__nothing_gives_etimedout)
 {
 	struct pair *pair = *state;
 	struct channel_frame frame;
@@ -127,7 +129,7 @@ static void channel_receive__nothing_gives_etimedout(void **state)
 }
 
 /* What has come of a frame is kept: nobody waits for the rest. */
-static void channel_take__a_frame_that_comes_in_pieces(void **state)
+CASE(channel_take__a_frame_that_comes_in_pieces)
 {
 	const Relive__TableListRequest request = RELIVE__TABLE_LIST_REQUEST__INIT;
 	struct frame_header head = { .type = 10, .request_id = 7, .length = 3 };
@@ -149,7 +151,7 @@ static void channel_take__a_frame_that_comes_in_pieces(void **state)
 	assert_int_equal(frame.head.request_id, 8);
 }
 
-static void channel_receive__half_a_frame_gives_etimedout(void **state)
+CASE(channel_receive__half_a_frame_gives_etimedout)
 {
 	const struct frame_header head = { .length = 100, .type = 1, .version = 1 };
 	struct pair *pair = *state;
@@ -191,7 +193,7 @@ static uint64_t read_clock(void *ctx)
 	return *(const uint64_t *)ctx;
 }
 
-static void channel_receive__bytes_that_keep_coming_end_at_the_deadline(void **state)
+CASE(channel_receive__bytes_that_keep_coming_end_at_the_deadline)
 {
 	static const struct stream_ops ops = { .read = read_slowly,
 					       .pending = nothing_pending,
@@ -202,7 +204,6 @@ static void channel_receive__bytes_that_keep_coming_end_at_the_deadline(void **s
 	struct channel_frame frame;
 	struct channel ch;
 
-	(void)state;
 	channel_init_stream(&ch, &stream);
 	ch.clock = &clock;
 	assert_int_equal(channel_receive(&ch, 10 * CLOCK_NS_PER_S, &frame), -ETIMEDOUT);
@@ -210,7 +211,7 @@ static void channel_receive__bytes_that_keep_coming_end_at_the_deadline(void **s
 	channel_fini(&ch);
 }
 
-static void channel_receive__closed_gives_econnreset(void **state)
+CASE(channel_receive__closed_gives_econnreset)
 {
 	const struct frame_header head = { .length = 100, .type = 1, .version = 1 };
 	struct pair *pair = *state;
@@ -221,7 +222,7 @@ static void channel_receive__closed_gives_econnreset(void **state)
 	assert_int_equal(channel_receive(&pair->ch, later(), &frame), -ECONNRESET);
 }
 
-static void channel_receive__garbage_gives_eproto(void **state)
+CASE(channel_receive__garbage_gives_eproto)
 {
 	static const char garbage[FRAME_HEADER_BYTES] = "GET / HTTP/1.1\r\nHost: x";
 	struct pair *pair = *state;
@@ -242,60 +243,39 @@ static int call_answered_by(struct pair *pair, uint16_t type, uint64_t id)
 	return channel_call(&pair->ch, 40, &request.base, later(), &frame);
 }
 
-static void channel_call__takes_its_answer(void **state)
+CASE(channel_call__takes_its_answer)
 {
 	assert_int_equal(call_answered_by(*state, 40 | FRAME_ANSWER, 1), 0);
 	assert_int_equal(call_answered_by(*state, 40 | FRAME_ANSWER, 2), 0);
 }
 
-static void channel_call__answer_of_another_request_gives_eproto(void **state)
+CASE(channel_call__answer_of_another_request_gives_eproto)
 {
 	assert_int_equal(call_answered_by(*state, 40 | FRAME_ANSWER, 2), -EPROTO);
 }
 
-static void channel_call__answer_of_another_type_gives_eproto(void **state)
+CASE(channel_call__answer_of_another_type_gives_eproto)
 {
 	assert_int_equal(call_answered_by(*state, 30 | FRAME_ANSWER, 1), -EPROTO);
 }
 
-static void channel_call__a_request_is_no_answer(void **state)
+CASE(channel_call__a_request_is_no_answer)
 {
 	assert_int_equal(call_answered_by(*state, 40, 1), -EPROTO);
 }
 
-static void channel_unpack__no_message_gives_null(void **state)
+CASE(channel_unpack__no_message_gives_null)
 {
 	const uint8_t bytes[4] = { 0xff, 0xff, 0xff, 0xff };
 	const struct channel_frame frame = { { .length = 4, .type = 1 }, bytes };
 
-	(void)state;
 	assert_null(channel_unpack(&relive__hello_request__descriptor, &frame));
 	assert_non_null(strstr(error_last(), "HelloRequest"));
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(channel_send__arrives_whole),
-		CASE(channel_send__an_empty_message),
-		CASE(channel_take__a_frame_that_comes_in_pieces),
-		CASE(channel_send__too_long_gives_eoverflow_and_sends_nothing),
-		CASE(channel_send__to_one_who_does_not_read_gives_etimedout),
-		CASE(channel_receive__nothing_gives_etimedout),
-		CASE(channel_receive__half_a_frame_gives_etimedout),
-		CASE(channel_receive__bytes_that_keep_coming_end_at_the_deadline),
-		CASE(channel_receive__closed_gives_econnreset),
-		CASE(channel_receive__garbage_gives_eproto),
-		CASE(channel_call__takes_its_answer),
-		CASE(channel_call__answer_of_another_request_gives_eproto),
-		CASE(channel_call__answer_of_another_type_gives_eproto),
-		CASE(channel_call__a_request_is_no_answer),
-		CASE(channel_unpack__no_message_gives_null),
-	};
-
 	if (test_skips_msan("protobuf-c"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

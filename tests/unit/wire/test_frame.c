@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-static void frame_encode__golden_bytes(void **state)
+TEST(frame_encode__golden_bytes)
 {
 	const struct frame_header head = {
 		.length = 0x01020304 & 0xfffff,
@@ -19,12 +19,11 @@ static void frame_encode__golden_bytes(void **state)
 	};
 	uint8_t bytes[FRAME_HEADER_BYTES];
 
-	(void)state;
 	assert_int_equal(frame_encode(&head, bytes), 0);
 	assert_memory_equal(bytes, golden, sizeof(golden));
 }
 
-static void frame_decode__gives_back_what_was_encoded(void **state)
+TEST(frame_decode__gives_back_what_was_encoded)
 {
 	const struct frame_header head = {
 		.length = FRAME_BODY_MAX,
@@ -35,7 +34,6 @@ static void frame_decode__gives_back_what_was_encoded(void **state)
 	uint8_t bytes[FRAME_HEADER_BYTES];
 	struct frame_header out;
 
-	(void)state;
 	assert_int_equal(frame_encode(&head, bytes), 0);
 	assert_int_equal(frame_decode(bytes, sizeof(bytes), &out), 0);
 	assert_int_equal(out.length, head.length);
@@ -44,22 +42,20 @@ static void frame_decode__gives_back_what_was_encoded(void **state)
 	assert_true(out.request_id == head.request_id && out.term == head.term);
 }
 
-static void frame_encode__too_long_gives_eoverflow(void **state)
+TEST(frame_encode__too_long_gives_eoverflow)
 {
 	const struct frame_header head = { .length = FRAME_BODY_MAX + 1, .type = 1 };
 	uint8_t bytes[FRAME_HEADER_BYTES] = { 42 };
 
-	(void)state;
 	assert_int_equal(frame_encode(&head, bytes), -EOVERFLOW);
 	assert_int_equal(bytes[0], 42);
 }
 
-static void frame_decode__short_gives_eagain(void **state)
+TEST(frame_decode__short_gives_eagain)
 {
 	uint8_t bytes[FRAME_HEADER_BYTES] = { 0 };
 	struct frame_header out;
 
-	(void)state;
 	for (size_t n = 0; n < FRAME_HEADER_BYTES; n++)
 		assert_int_equal(frame_decode(bytes, n, &out), -EAGAIN);
 }
@@ -77,16 +73,15 @@ static int decode_of(const struct frame_header *head)
 	return ret;
 }
 
-static void frame_decode__another_version_gives_eproto(void **state)
+TEST(frame_decode__another_version_gives_eproto)
 {
 	const struct frame_header head = { .type = 1, .version = FRAME_VERSION + 1 };
 
-	(void)state;
 	assert_int_equal(decode_of(&head), -EPROTO);
 	assert_non_null(strstr(error_last(), "version 2"));
 }
 
-static void frame_decode__too_long_gives_eproto(void **state)
+TEST(frame_decode__too_long_gives_eproto)
 {
 	const struct frame_header head = {
 		.length = FRAME_BODY_MAX + 1,
@@ -94,30 +89,18 @@ static void frame_decode__too_long_gives_eproto(void **state)
 		.version = FRAME_VERSION,
 	};
 
-	(void)state;
 	assert_int_equal(decode_of(&head), -EPROTO);
 	assert_non_null(strstr(error_last(), "1048577"));
 }
 
-static void frame_decode__no_type_gives_eproto(void **state)
+TEST(frame_decode__no_type_gives_eproto)
 {
 	const struct frame_header head = { .type = FRAME_ANSWER, .version = FRAME_VERSION };
 
-	(void)state;
 	assert_int_equal(decode_of(&head), -EPROTO);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(frame_encode__golden_bytes),
-		cmocka_unit_test(frame_decode__gives_back_what_was_encoded),
-		cmocka_unit_test(frame_encode__too_long_gives_eoverflow),
-		cmocka_unit_test(frame_decode__short_gives_eagain),
-		cmocka_unit_test(frame_decode__another_version_gives_eproto),
-		cmocka_unit_test(frame_decode__too_long_gives_eproto),
-		cmocka_unit_test(frame_decode__no_type_gives_eproto),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

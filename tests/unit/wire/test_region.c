@@ -37,11 +37,10 @@ static int check(struct region_superblock *sb, bool reseal)
 	return superblock_check(sb, OBJECT_TABLE, REGION_TREE, BYTES);
 }
 
-static void superblock_check__of_a_good_one(void **state)
+TEST(superblock_check__of_a_good_one)
 {
 	struct region_superblock sb = good();
 
-	(void)state;
 	assert_int_equal(check(&sb, false), 0);
 	assert_int_equal(sb.region, 9);
 	assert_int_equal(sb.object, 3);
@@ -50,9 +49,8 @@ static void superblock_check__of_a_good_one(void **state)
 }
 
 /* All that never changes is under the crc. */
-static void superblock_check__of_any_flipped_bit(void **state)
+TEST(superblock_check__of_any_flipped_bit)
 {
-	(void)state;
 	for (size_t bit = 0; bit < 8 * 256; bit++) {
 		struct region_superblock sb = good();
 
@@ -62,20 +60,18 @@ static void superblock_check__of_any_flipped_bit(void **state)
 }
 
 /* What others may change at any time is not. */
-static void superblock_check__of_other_mutable_words(void **state)
+TEST(superblock_check__of_other_mutable_words)
 {
 	struct region_superblock sb = good();
 
-	(void)state;
 	sb.mark.word.raw = 12345;
 	assert_int_equal(check(&sb, false), 0);
 }
 
-static void superblock_check__of_what_a_crc_cannot_tell(void **state)
+TEST(superblock_check__of_what_a_crc_cannot_tell)
 {
 	struct region_superblock sb = good();
 
-	(void)state;
 	sb.format_major++;
 	assert_int_equal(check(&sb, true), -EPROTO);
 	sb = good();
@@ -101,7 +97,7 @@ static void superblock_check__of_what_a_crc_cannot_tell(void **state)
 }
 
 /* The word that counts is the one that no client can write. */
-static void superblock_check__of_every_state(void **state)
+TEST(superblock_check__of_every_state)
 {
 	static const struct {
 		uint64_t state;
@@ -112,7 +108,6 @@ static void superblock_check__of_every_state(void **state)
 	};
 	struct region_superblock sb = good();
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
 		sb.role = REGION_TREE;
 		sb.state.word.raw = states[i].state;
@@ -126,12 +121,11 @@ static void superblock_check__of_every_state(void **state)
 }
 
 /* No state becomes another one by a flip. */
-static void superblock_check__of_every_state_with_a_bit_flipped(void **state)
+TEST(superblock_check__of_every_state_with_a_bit_flipped)
 {
 	static const uint64_t states[] = { REGION_FORMATTING, REGION_LIVE, REGION_DROPPED,
 					   REGION_ORPHANED };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
 		for (uint32_t bit = 0; bit < 64; bit++)
 			assert_int_equal(superblock_state_check(states[i] ^ UINT64_C(1) << bit),
@@ -140,14 +134,5 @@ static void superblock_check__of_every_state_with_a_bit_flipped(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(superblock_check__of_a_good_one),
-		cmocka_unit_test(superblock_check__of_any_flipped_bit),
-		cmocka_unit_test(superblock_check__of_other_mutable_words),
-		cmocka_unit_test(superblock_check__of_what_a_crc_cannot_tell),
-		cmocka_unit_test(superblock_check__of_every_state),
-		cmocka_unit_test(superblock_check__of_every_state_with_a_bit_flipped),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

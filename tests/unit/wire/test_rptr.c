@@ -5,13 +5,12 @@
 
 #include "wire/rptr.h"
 
-static void rptr_make__gives_every_field_back(void **state)
+TEST(rptr_make__gives_every_field_back)
 {
 	static const uint64_t offsets[] = { 0, 64, 4096, RPTR_MAX_OFFSET - 64 };
 	static const uint32_t regions[] = { 1, 2, 2048, RPTR_MAX_REGION };
 	static const uint16_t gens[] = { 0, 1, 0x8000, UINT16_MAX };
 
-	(void)state;
 	for (int r = 0; r < 4; r++) {
 		for (int o = 0; o < 4; o++) {
 			for (int g = 0; g < 4; g++) {
@@ -30,9 +29,8 @@ static void rptr_make__gives_every_field_back(void **state)
 	}
 }
 
-static void rptr_make__packs_as_documented(void **state)
+TEST(rptr_make__packs_as_documented)
 {
-	(void)state;
 	assert_true(rptr_make(1, 0, 0, 0).raw == (uint64_t)1 << 52);
 	assert_true(rptr_make(0, 64, 0, 0).raw == 1u << 20);
 	assert_true(rptr_make(0, 0, 1, 0).raw == 16);
@@ -40,20 +38,13 @@ static void rptr_make__packs_as_documented(void **state)
 	assert_true(rptr_make(0xfff, RPTR_MAX_OFFSET - 64, 0xffff, 0xf).raw == UINT64_MAX);
 }
 
-static void rptr_is_null__of_region_0(void **state)
+TEST(rptr_is_null__of_region_0)
 {
-	(void)state;
 	assert_true(rptr_is_null((struct rptr){ 0 }));
 	assert_true(rptr_is_null(rptr_make(0, 64, 3, 1)));
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rptr_make__gives_every_field_back),
-		cmocka_unit_test(rptr_make__packs_as_documented),
-		cmocka_unit_test(rptr_is_null__of_region_0),
-	};
-
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

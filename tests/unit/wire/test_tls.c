@@ -170,9 +170,11 @@ static void expect_end(const struct fixture *fx, int who, int ret, const char *w
 			 error_name(end->ret), end->words, error_name(ret), words);
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /* -------- the token -------- */
 
-static void handshake__with_the_token_carries_bytes(void **state)
+CASE(handshake__with_the_token_carries_bytes)
 {
 	struct fixture *fx = *state;
 
@@ -182,7 +184,7 @@ static void handshake__with_the_token_carries_bytes(void **state)
 	expect_end(fx, SERVER, 0, "");
 }
 
-static void handshake__byte_by_byte(void **state)
+CASE(handshake__byte_by_byte)
 {
 	struct fixture *fx = *state;
 
@@ -192,7 +194,7 @@ static void handshake__byte_by_byte(void **state)
 	expect_end(fx, SERVER, 0, "");
 }
 
-static void handshake__another_token_gives_eacces(void **state)
+CASE(handshake__another_token_gives_eacces)
 {
 	struct fixture *fx = *state;
 
@@ -203,7 +205,7 @@ static void handshake__another_token_gives_eacces(void **state)
 }
 
 /* What anybody can put in the way: a server with a certificate, which does not know the token. */
-static void client__refuses_a_server_with_only_a_certificate(void **state)
+CASE(client__refuses_a_server_with_only_a_certificate)
 {
 	struct fixture *fx = *state;
 	struct certificates certs;
@@ -219,7 +221,7 @@ static void client__refuses_a_server_with_only_a_certificate(void **state)
 	assert_int_not_equal(fx->ends[SERVER].ret, 0);
 }
 
-static void server__refuses_a_client_with_only_a_certificate(void **state)
+CASE(server__refuses_a_client_with_only_a_certificate)
 {
 	const struct tls_opts server = { .server = true, .token = TOKEN };
 	struct tls_opts client = { .host = "127.0.0.1" };
@@ -269,7 +271,7 @@ static void make_identities(struct fixture *fx, struct identities *ids)
 	ids->host = "127.0.0.1";
 }
 
-static void certificates__of_the_right_cas_carry_bytes(void **state)
+CASE(certificates__of_the_right_cas_carry_bytes)
 {
 	struct identities ids;
 
@@ -279,7 +281,7 @@ static void certificates__of_the_right_cas_carry_bytes(void **state)
 		assert_int_equal(((struct fixture *)*state)->ends[i].ret, 0);
 }
 
-static void certificates__server_of_another_ca_gives_eacces(void **state)
+CASE(certificates__server_of_another_ca_gives_eacces)
 {
 	struct fixture *fx = *state;
 	struct identities ids;
@@ -291,7 +293,7 @@ static void certificates__server_of_another_ca_gives_eacces(void **state)
 	expect_end(fx, SERVER, -EACCES, "");
 }
 
-static void certificates__server_of_another_name_gives_eacces(void **state)
+CASE(certificates__server_of_another_name_gives_eacces)
 {
 	struct fixture *fx = *state;
 	struct identities ids;
@@ -311,7 +313,7 @@ static void certificates__server_of_another_name_gives_eacces(void **state)
 }
 
 /* The client thinks that all is well before the server has looked: it hears of it when it reads. */
-static void certificates__client_of_another_ca_gives_eacces(void **state)
+CASE(certificates__client_of_another_ca_gives_eacces)
 {
 	struct fixture *fx = *state;
 	struct identities ids;
@@ -329,7 +331,7 @@ static void certificates__client_of_another_ca_gives_eacces(void **state)
 }
 
 /* The server has hung up meanwhile: what it said about it counts, not that a write failed. */
-static void certificates__refusal_is_heard_by_who_writes(void **state)
+CASE(certificates__refusal_is_heard_by_who_writes)
 {
 	struct fixture *fx = *state;
 	struct identities ids;
@@ -345,7 +347,7 @@ static void certificates__refusal_is_heard_by_who_writes(void **state)
 	assert_true(mentions("certificates"));
 }
 
-static void tls_open__files_that_cannot_be_used_give_einval(void **state)
+CASE(tls_open__files_that_cannot_be_used_give_einval)
 {
 	struct fixture *fx = *state;
 	struct certificates certs, other;
@@ -370,7 +372,7 @@ static void tls_open__files_that_cannot_be_used_give_einval(void **state)
 /* -------- bad peers -------- */
 
 /* A peer that is gone within a handshake, after each number of bytes. */
-static void handshake__cut_at_every_byte(void **state)
+CASE(handshake__cut_at_every_byte)
 {
 	struct fixture *fx = *state;
 	size_t all;
@@ -400,7 +402,7 @@ static void handshake__cut_at_every_byte(void **state)
 }
 
 /* Each byte of the client's hello changed, behind the version in front, which nobody reads. */
-static void handshake__changed_at_every_byte(void **state)
+CASE(handshake__changed_at_every_byte)
 {
 	struct fixture *fx = *state;
 	uint8_t hello[1024];
@@ -438,7 +440,7 @@ static void expect_garbage_refused(struct fixture *fx, int who, const void *byte
 	close_ends(fx);
 }
 
-static void handshake__plain_peers_give_eproto(void **state)
+CASE(handshake__plain_peers_give_eproto)
 {
 	static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 	const struct frame_header head = { .length = 0, .type = 1, .version = 1 };
@@ -452,7 +454,7 @@ static void handshake__plain_peers_give_eproto(void **state)
 }
 
 /* SIGPIPE is not blocked here: a signal would end the test. */
-static void write__to_a_closed_peer_gives_econnreset(void **state)
+CASE(write__to_a_closed_peer_gives_econnreset)
 {
 	struct fixture *fx = *state;
 	struct stream *stream = &fx->ends[CLIENT].stream;
@@ -468,7 +470,7 @@ static void write__to_a_closed_peer_gives_econnreset(void **state)
 	assert_int_equal(ret, -ECONNRESET);
 }
 
-static void channel_call__silent_peer_gives_etimedout(void **state)
+CASE(channel_call__silent_peer_gives_etimedout)
 {
 	Relive__Empty request = RELIVE__EMPTY__INIT;
 	struct fixture *fx = *state;
@@ -486,7 +488,7 @@ static void channel_call__silent_peer_gives_etimedout(void **state)
 /* -------- frames -------- */
 
 /* Two in one record: poll does not see the second one. */
-static void channel__finds_what_came_in_one_record(void **state)
+CASE(channel__finds_what_came_in_one_record)
 {
 	const uint64_t soon = deadline_after(clock_monotonic(), 5 * CLOCK_NS_PER_S);
 	const struct frame_header head = { .length = 0, .type = 40, .version = 1 };
@@ -514,31 +516,9 @@ static void channel__finds_what_came_in_one_record(void **state)
 	assert_false(channel_is_readable(&ch));
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(handshake__with_the_token_carries_bytes),
-		CASE(handshake__byte_by_byte),
-		CASE(handshake__another_token_gives_eacces),
-		CASE(client__refuses_a_server_with_only_a_certificate),
-		CASE(server__refuses_a_client_with_only_a_certificate),
-		CASE(certificates__of_the_right_cas_carry_bytes),
-		CASE(certificates__server_of_another_ca_gives_eacces),
-		CASE(certificates__server_of_another_name_gives_eacces),
-		CASE(certificates__client_of_another_ca_gives_eacces),
-		CASE(certificates__refusal_is_heard_by_who_writes),
-		CASE(tls_open__files_that_cannot_be_used_give_einval),
-		CASE(handshake__cut_at_every_byte),
-		CASE(handshake__changed_at_every_byte),
-		CASE(handshake__plain_peers_give_eproto),
-		CASE(write__to_a_closed_peer_gives_econnreset),
-		CASE(channel_call__silent_peer_gives_etimedout),
-		CASE(channel__finds_what_came_in_one_record),
-	};
-
 	if (test_skips_msan("OpenSSL"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -143,11 +143,13 @@ static void offer_certificate(struct fixture *fx, const struct certificates *cer
 	drive(fx, true);
 }
 
+#define CASE(f) TEST_WITH(f, setup, teardown)
+
 /*
  * That the PSK was not used a client sees at the end of the handshake only: it has verified the certificate
  * before, and says nothing more.
  */
-static void client__ends_the_handshake_at_a_certificate(void **state)
+CASE(client__ends_the_handshake_at_a_certificate)
 {
 	struct fixture *fx = *state;
 	struct certificates certs;
@@ -159,7 +161,7 @@ static void client__ends_the_handshake_at_a_certificate(void **state)
 }
 
 /* One of a CA that this host trusts. */
-static void client__refuses_certificates_that_the_host_trusts(void **state)
+CASE(client__refuses_certificates_that_the_host_trusts)
 {
 	struct fixture *fx = *state;
 	struct certificates certs;
@@ -215,7 +217,7 @@ static void offer_identity(struct fixture *fx, const char *identity, const char 
 	drive(fx, false);
 }
 
-static void server__knows_the_role_by_the_identity(void **state)
+CASE(server__knows_the_role_by_the_identity)
 {
 	static const char *const identities[] = { "relive:1:admin:0", "relive:1:read:1",
 						  "relive:1:node:77", "relive:1:admin:4294967295" };
@@ -235,7 +237,7 @@ static void server__knows_the_role_by_the_identity(void **state)
 }
 
 /* What somebody with a token of less, or of before, may try. */
-static void server__refuses_identities_of_other_keys(void **state)
+CASE(server__refuses_identities_of_other_keys)
 {
 	static const struct {
 		const char *identity, *of;
@@ -261,7 +263,7 @@ static void server__refuses_identities_of_other_keys(void **state)
 	}
 }
 
-static void server__refuses_identities_that_are_none(void **state)
+CASE(server__refuses_identities_that_are_none)
 {
 	static char longest[257] = "relive:1:read:";
 	static const char *const identities[] = {
@@ -287,19 +289,9 @@ static void server__refuses_identities_that_are_none(void **state)
 	}
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(client__ends_the_handshake_at_a_certificate),
-		CASE(client__refuses_certificates_that_the_host_trusts),
-		CASE(server__knows_the_role_by_the_identity),
-		CASE(server__refuses_identities_of_other_keys),
-		CASE(server__refuses_identities_that_are_none),
-	};
-
 	if (test_skips_msan("OpenSSL"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

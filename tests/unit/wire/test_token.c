@@ -12,13 +12,12 @@
 	"ad203720ce76b891dfa4d83c28df3604813fc4888f0d46995cbc300d949fe84e"
 
 /* As HKDF of RFC 5869 says, by another implementation (Python's hmac). */
-static void token_derive__known_answers(void **state)
+TEST(token_derive__known_answers)
 {
 	const struct token_id own = { .role = TOKEN_ADMIN };
 	const struct token_id read = { TOKEN_READ, 3 }, last = { TOKEN_ADMIN, UINT32_MAX };
 	char token[TOKEN_TEXT_BYTES];
 
-	(void)state;
 	assert_int_equal(token_derive(STORE_TOKEN, &read, token), 0);
 	assert_string_equal(token, READ_3);
 	assert_int_equal(token_derive(STORE_TOKEN, &last, token), 0);
@@ -27,11 +26,10 @@ static void token_derive__known_answers(void **state)
 	assert_string_equal(token, STORE_TOKEN);
 }
 
-static void token_parse__finds_role_and_epoch(void **state)
+TEST(token_parse__finds_role_and_epoch)
 {
 	struct token_id id;
 
-	(void)state;
 	assert_int_equal(token_parse("t", STORE_TOKEN, &id), 0);
 	assert_true(id.role == TOKEN_ADMIN && id.epoch == 0);
 	assert_int_equal(token_parse("t", READ_3, &id), 0);
@@ -40,7 +38,7 @@ static void token_parse__finds_role_and_epoch(void **state)
 	assert_true(id.role == TOKEN_ADMIN && id.epoch == UINT32_MAX);
 }
 
-static void token_parse__what_is_none_gives_einval(void **state)
+TEST(token_parse__what_is_none_gives_einval)
 {
 	static const char key[] = STORE_TOKEN;
 	static const char *const heads[] = {
@@ -61,7 +59,6 @@ static void token_parse__what_is_none_gives_einval(void **state)
 	char token[TOKEN_TEXT_BYTES];
 	struct token_id id = { TOKEN_NODE, 7 };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
 		snprintf(token, sizeof(token), "%s%s", heads[i], key);
 		assert_int_equal(token_parse("RELIVE_TOKEN", token, &id), -EINVAL);
@@ -75,14 +72,13 @@ static void token_parse__what_is_none_gives_einval(void **state)
 	assert_int_equal(token_parse("t", "0123", &id), -EINVAL);
 }
 
-static void token_identity__there_and_back(void **state)
+TEST(token_identity__there_and_back)
 {
 	static const enum token_role roles[] = { TOKEN_READ, TOKEN_LEARN, TOKEN_WRITE, TOKEN_ADMIN,
 						 TOKEN_NODE };
 	char text[TOKEN_IDENTITY_BYTES];
 	struct token_id back;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++) {
 		const struct token_id id = { roles[i], UINT32_MAX - (uint32_t)i };
 
@@ -94,7 +90,7 @@ static void token_identity__there_and_back(void **state)
 	assert_true(back.role == TOKEN_ADMIN && back.epoch == 0);
 }
 
-static void token_identity_parse__what_is_none_gives_false(void **state)
+TEST(token_identity_parse__what_is_none_gives_false)
 {
 	static const char *const texts[] = {
 		"",
@@ -115,7 +111,6 @@ static void token_identity_parse__what_is_none_gives_false(void **state)
 	struct token_id id = { TOKEN_NODE, 7 };
 	char longer[1000];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_false(token_identity_parse(texts[i], strlen(texts[i]), &id));
 	memset(longer, '1', sizeof(longer));
@@ -125,11 +120,10 @@ static void token_identity_parse__what_is_none_gives_false(void **state)
 	assert_true(id.role == TOKEN_NODE && id.epoch == 7);
 }
 
-static void token_check_epoch__names_both(void **state)
+TEST(token_check_epoch__names_both)
 {
 	const struct token_id own = { .role = TOKEN_ADMIN }, old = { TOKEN_LEARN, 2 };
 
-	(void)state;
 	assert_int_equal(token_check_epoch(&own, 3), 0);
 	assert_int_equal(token_check_epoch(&old, 2), 0);
 	assert_int_equal(token_check_epoch(&old, 3), -EACCES);
@@ -139,16 +133,7 @@ static void token_check_epoch__names_both(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(token_derive__known_answers),
-		cmocka_unit_test(token_parse__finds_role_and_epoch),
-		cmocka_unit_test(token_parse__what_is_none_gives_einval),
-		cmocka_unit_test(token_identity__there_and_back),
-		cmocka_unit_test(token_identity_parse__what_is_none_gives_false),
-		cmocka_unit_test(token_check_epoch__names_both),
-	};
-
 	if (test_skips_msan("libcrypto"))
 		return TEST_EXIT_SKIP;
-	return TEST_RUN(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }
