@@ -31,7 +31,7 @@ from .table import Table
 from .views import RateLimiter, View
 from .writer import Writer
 
-__version__ = _core.build_info()["version"]
+__version__ = _core.build["version"]
 
 __all__ = [
     "AccessDenied", "AlreadyExists", "Batch", "BatchCopy", "Busy", "Closed", "Column",
@@ -56,4 +56,4 @@ def build_info() -> dict[str, object]:
     ['libpmem', 'programs', 'remote', 'version']
     """
     found = {name: _programs.find(name) for name in _programs.NAMES}
-    return {**_core.build_info(), "programs": {name: path for name, path in found.items() if path}}
+    return {**_core.build, "programs": {name: path for name, path in found.items() if path}}

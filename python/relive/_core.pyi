@@ -13,10 +13,7 @@ from .batch import BatchCopy
 
 dtypes: dict[str, int]
 
-def build_info() -> dict[str, Any]: ...
-def limiter(
-    kind: str, size: int, ratio: float = ..., error_buffer: float = ..., /
-) -> tuple[int, float, float, float]: ...
+build: dict[str, Any]
 
 class Store:
     def __new__(cls, uri: str, pages: int = ..., pool_bytes: int = ..., timeout_ns: int = ...,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from . import _core, errors
+from . import errors
 from ._integer import unsigned
 
 SELECTORS = ("prioritized", "uniform", "fifo", "lifo")
@@ -41,7 +41,7 @@ class RateLimiter:
     @classmethod
     def of_min_size(cls, min_size: int) -> RateLimiter:
         """Admits samples once ``min_size`` items were inserted, and inserts always."""
-        return cls(*_core.limiter("min_size", unsigned("min_size", min_size, bits=64)))
+        return cls(min_size)
 
     @classmethod
     def sample_to_insert(cls, samples_per_insert: float, min_size: int,
@@ -49,19 +49,19 @@ class RateLimiter:
         """Admits samples once ``min_size`` items were inserted. From then on it keeps
         ``inserts * samples_per_insert - samples`` within ``error_buffer`` of its value at that time:
         samples wait for inserts below, inserts wait for samples above."""
-        min_size = unsigned("min_size", min_size, bits=64)
-        return cls(*_core.limiter("sample_to_insert", min_size, samples_per_insert, error_buffer))
+        middle = unsigned("min_size", min_size, bits=64) * samples_per_insert
+        return cls(min_size, samples_per_insert, middle - error_buffer, middle + error_buffer)
 
     @classmethod
     def queue(cls, size: int) -> RateLimiter:
         """Limits a queue: samples wait while it is empty, inserts while ``size`` items in it were not
         sampled. For views with ``selector="fifo"`` and ``max_times_sampled=1``."""
-        return cls(*_core.limiter("queue", unsigned("size", size, bits=64)))
+        return cls(1, 1.0, max_diff=float(unsigned("size", size, bits=64)))
 
     @classmethod
     def stack(cls, size: int) -> RateLimiter:
         """As :meth:`queue`, for views with ``selector="lifo"`` and ``max_times_sampled=1``."""
-        return cls(*_core.limiter("stack", unsigned("size", size, bits=64)))
+        return cls.queue(size)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,14 +33,14 @@ static int put_steps(struct writer *w, struct wait *wait, struct put *put)
 		if (handle_enter(&w->h))
 			return 1;
 		if (put->end)
-			ret = rlv_writer_end_episode(w->writer, (uint32_t)put->stream, NULL);
+			ret = rlv_writer_end_episode(w->h.writer, (uint32_t)put->stream, NULL);
 		else if (put->stream < 0)
-			ret = rlv_writer_append_vector(w->writer, &put->steps);
+			ret = rlv_writer_append_vector(w->h.writer, &put->steps);
 		else
-			ret = rlv_writer_append(w->writer, (uint32_t)put->stream, &put->steps,
+			ret = rlv_writer_append(w->h.writer, (uint32_t)put->stream, &put->steps,
 						&done);
 		if (ret == -ETIMEDOUT)
-			wait->stalled = rlv_writer_watch(w->writer, &wait->watch);
+			wait->stalled = rlv_writer_watch(w->h.writer, &wait->watch);
 		handle_leave(&w->h);
 		if (ret == 0)
 			return 0;
@@ -157,7 +157,7 @@ static int complete_over(struct writer *w, uint32_t env)
 		return 0;
 	if (handle_enter(&w->h))
 		return -1;
-	ret = rlv_writer_end_episode(w->writer, env, NULL);
+	ret = rlv_writer_end_episode(w->h.writer, env, NULL);
 	handle_leave(&w->h);
 	(void)ret; /* of a writer that is lost the next call says it */
 	return 0;
@@ -173,7 +173,7 @@ static int warn_of_lost(struct writer *w)
 	w->follows_end = false;
 	if (handle_lock(&w->h))
 		return -1;
-	if (rlv_writer_stats(w->writer, &stats))
+	if (rlv_writer_stats(w->h.writer, &stats))
 		stats.truncated_lost = 0;
 	handle_unlock(&w->h);
 	if (stats.truncated_lost == 0)
@@ -240,12 +240,9 @@ int append_step(struct writer *w, struct call *call)
 	struct wait wait;
 	struct put put;
 
-	if (call->values[KEY_ENV]) {
-		error_format(
-			-EINVAL,
+	if (call->values[KEY_ENV])
+		return error_invalid(
 			"append: env is an argument of extend and end_episode only: leave it out");
-		return -1;
-	}
 	if (append_begin(w, &wait))
 		return -1;
 	call->n = w->n_envs;
@@ -270,9 +267,8 @@ static int read_env(const struct writer *w, struct call *call)
 
 	if (!value || (uint32_of(value, &call->env) && call->env < w->n_envs))
 		return 0;
-	error_format(-EINVAL, "env %R: want the index of an environment of this writer, 0 to %u",
-		     value, (unsigned int)w->n_envs - 1);
-	return -1;
+	return error_invalid("env %R: want the index of an environment of this writer, 0 to %u",
+			     value, (unsigned int)w->n_envs - 1);
 }
 
 int append_rows(struct writer *w, struct call *call)
@@ -292,9 +288,8 @@ int append_rows(struct writer *w, struct call *call)
 	n = call->values[0] ? PyObject_Size(call->values[0]) : -1;
 	if (n < 0 || n > INT32_MAX) {
 		PyErr_Clear();
-		error_format(-EINVAL, "extend: column %s is missing, or is not an array of n steps",
-			     w->columns[0].name);
-		return -1;
+		return error_invalid("extend: column %s is missing, or is not an array of n steps",
+				     w->columns[0].name);
 	}
 	if (n == 0)
 		return 0;

@@ -61,15 +61,13 @@ static int autoreset_refute(const struct writer *w, const struct call *call, uin
 		what = "its first observation";
 	if (!what)
 		return 0;
-	error_format(
-		-EINVAL,
+	return error_invalid(
 		"append: environment %u: the step after the end of an episode has %s. The default "
 		"autoreset is \"next_step\", where that step only resets the environment. Open "
 		"the writer as table.writer(envs), which reads the vector's mode, or give the mode: "
 		"autoreset=\"same_step\", autoreset=\"disabled\" if you call reset(), or "
 		"autoreset=\"next_step\" to store such steps as final observations",
 		(unsigned int)env, what);
-	return -1;
 }
 
 int autoreset_flags(struct writer *w, struct call *call, bool consecutive)
@@ -105,22 +103,17 @@ int autoreset_flags(struct writer *w, struct call *call, bool consecutive)
 
 int autoreset_check_finals(const struct writer *w, const struct call *call, bool given)
 {
-	if (given && w->autoreset == AUTORESET_NEXT_STEP) {
-		error_format(-EINVAL, "append: a final observation is given, but autoreset is "
-				      "\"next_step\", where the next row is it: open the writer as "
-				      "table.writer(envs), or with autoreset=\"same_step\"");
-		return -1;
-	}
+	if (given && w->autoreset == AUTORESET_NEXT_STEP)
+		return error_invalid("append: a final observation is given, but autoreset is "
+				     "\"next_step\", where the next row is it: open the writer as "
+				     "table.writer(envs), or with autoreset=\"same_step\"");
 	for (uint32_t i = 0; !given && call->finals_are_none && call->flags && i < call->n; i++)
-		if (w->autoreset == AUTORESET_SAME_STEP && call->flags[i] & ENDS) {
-			error_format(
-				-EINVAL,
+		if (w->autoreset == AUTORESET_SAME_STEP && call->flags[i] & ENDS)
+			return error_invalid(
 				"append: the episode of environment %u ended without a final "
 				"observation, but autoreset is \"same_step\", where the step that "
 				"ends an episode has it: open the writer as table.writer(envs), or with "
 				"autoreset=\"next_step\"",
 				(unsigned int)i);
-			return -1;
-		}
 	return 0;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static PyTypeObject *batch_type;
+PyTypeObject *batch_type;
 
 /* -------- layout -------- */
 
@@ -300,14 +300,9 @@ static PyType_Slot slots[] = {
 	{ 0, NULL },
 };
 
-static PyType_Spec spec = {
+PyType_Spec batch_spec = {
 	.name = "relive._core.Batch",
 	.basicsize = sizeof(struct batch),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 	.slots = slots,
 };
-
-int batch_init(PyObject *module)
-{
-	return array_init() ? -1 : type_add(module, &spec, &batch_type);
-}

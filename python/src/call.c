@@ -95,8 +95,7 @@ int call_read(struct writer *w, struct call *call, PyObject *const *values, PyOb
 	version = call->values[KEY_POLICY_VERSION];
 	if (!version || uint32_of(version, &call->policy_version))
 		return 0;
-	error_format(-EINVAL, "append: policy_version %R: want an integer, 0 to 2^32 - 1", version);
-	return -1;
+	return error_invalid("append: policy_version %R: want an integer, 0 to 2^32 - 1", version);
 }
 
 int call_refuse(const struct writer *w, const struct call *call, int from, int to, const char *why)
@@ -110,8 +109,7 @@ int call_refuse(const struct writer *w, const struct call *call, int from, int t
 		return 0;
 	while (PyDict_Next(w->keys, &at, &name, &number) && PyLong_AsLong(number) != from)
 		;
-	error_format(-EINVAL, "%S: %s", name, why);
-	return -1;
+	return error_invalid("%S: %s", name, why);
 }
 
 /* -------- values -------- */
@@ -206,10 +204,8 @@ int call_bind(struct writer *w, struct call *call, bool batched)
 	for (uint32_t c = 0; c < w->n_columns; c++) {
 		PyObject *value = call->values[c];
 
-		if (!value) {
-			error_format(-EINVAL, "append: column %s is missing", w->columns[c].name);
-			return -1;
-		}
+		if (!value)
+			return error_invalid("append: column %s is missing", w->columns[c].name);
 		demand.stage = staged ? w->stage[c] : NULL;
 		if (call_bind_column(call, &w->columns[c], value, &demand, &call->columns[c]))
 			return -1;
@@ -239,9 +235,8 @@ int call_has_observation(const struct writer *w, const struct call *call, uint32
 		given += call->values[first_key + c] != NULL;
 	if (given == 0 || given == w->n_obs)
 		return given != 0;
-	error_format(-EINVAL,
-		     "final observation: some observation columns are missing: give all or none");
-	return -1;
+	return error_invalid(
+		"final observation: some observation columns are missing: give all or none");
 }
 
 /* infos as gymnasium's step() returns them: they have final observations where it is same_step. */
@@ -251,23 +246,18 @@ static int read_infos(struct writer *w, struct call *call)
 
 	if (!infos)
 		return 0;
-	if (!PyDict_Check(infos)) {
-		error_format(-EINVAL,
-			     "append: infos: want the dict that the vector's step() returned");
-		return -1;
-	}
+	if (!PyDict_Check(infos))
+		return error_invalid(
+			"append: infos: want the dict that the vector's step() returned");
 	final = PyDict_GetItemString(infos, "final_obs");
 	if (!final || final == Py_None) {
 		call->finals_are_none = true;
 		return 0;
 	}
-	if (w->autoreset == AUTORESET_DISABLED) {
-		error_format(-EINVAL,
-			     "append: infos has final observations, but autoreset is "
-			     "\"disabled\": open the writer as table.writer(envs), or with "
-			     "autoreset=\"same_step\"");
-		return -1;
-	}
+	if (w->autoreset == AUTORESET_DISABLED)
+		return error_invalid("append: infos has final observations, but autoreset is "
+				     "\"disabled\": open the writer as table.writer(envs), or with "
+				     "autoreset=\"same_step\"");
 	key = PyDict_GetItemString(w->keys, "final_obs");
 	if (!key || call->values[PyLong_AsLong(key)])
 		return 0;

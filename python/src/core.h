@@ -48,6 +48,9 @@ PyObject *error_or_none(int code);
 /* As error_raise, with a message of our own; format as for PyErr_Format. */
 PyObject *error_format(int code, const char *format, ...);
 
+/* Raises InvalidArgument with such a message. Returns -1. */
+int error_invalid(const char *format, ...);
+
 /* -------- object.c -------- */
 
 /* A method that takes keywords, as PyMethodDef wants it. */
@@ -77,17 +80,22 @@ PyObject *tuple_of_list(PyObject *list);
 /* Reads an integer of 0 to 2^32 - 1. false for any other value, without an exception. */
 bool uint32_of(PyObject *value, uint32_t *out);
 
-/* Makes a dict of a writer's or sampler's counters. */
-PyObject *stats_dict(const struct rlv_stats *stats);
-
 /* -------- handle.c -------- */
 
-/* First member of every type that owns a handle of the library. */
+enum handle_kind { HANDLE_STORE, HANDLE_TABLE, HANDLE_WRITER, HANDLE_SAMPLER };
+
+/* First member of every type that owns a handle of the library; a store is nothing else. */
 struct handle {
 	PyObject base;
 	PyObject *parent; /* object whose handle must stay open: the table of a writer; or NULL */
-	/* Closes the library's handle. h is locked; the function unlocks it. A code of the library. */
-	int (*close_locked)(struct handle *h);
+	enum handle_kind kind;
+	union { /* the library's; NULL = closed, or not opened yet */
+		void *library;
+		struct rlv_store *store;
+		struct rlv_table *table;
+		struct rlv_writer *writer;
+		struct rlv_sampler *sampler;
+	};
 	pthread_mutex_t lock;  /* held inside the library */
 	PyThreadState *thread; /* that is inside the library, without the interpreter lock */
 	unsigned forks;        /* of this process when it was opened */
@@ -98,11 +106,17 @@ struct handle {
 
 int handle_init_forks(void);
 
+/* The member is_open. */
+extern PyMemberDef handle_members[];
+
 /* Initialises a new object: its lock, and a reference to the parent. Cannot fail. */
-void handle_init(struct handle *h, PyObject *parent, int (*close_locked)(struct handle *h));
+void handle_init(struct handle *h, PyObject *parent, enum handle_kind kind);
 
 /* Frees the object, at the end of its tp_dealloc, after handle_drop. */
 void handle_free(struct handle *h);
+
+/* tp_dealloc of an object that owns nothing else. */
+void handle_dealloc(PyObject *object);
 
 /* Locks an open handle. 0, or -1 with an exception: closed, forked, interrupted. */
 int handle_lock(struct handle *h);
@@ -127,8 +141,12 @@ PyObject *handle_close(PyObject *object, PyObject *unused);
 /* Closes the handle of an object that is going to be freed, and ignores the result. */
 void handle_drop(struct handle *h);
 
-/* Locks for closing: 1; 0 when there is nothing to close (closed, or the parent's); -1 interrupted. */
-int handle_lock_to_close(struct handle *h);
+/* Closes the handle, if that is to be done: see handle_close. 0 with the library's code, or -1
+   interrupted, with an exception. */
+int handle_end(struct handle *h, int *code_out);
+
+/* The method stats() of a writer or sampler. */
+PyObject *handle_stats(PyObject *object, PyObject *unused);
 
 /* True if this process opened the handle, not its parent before a fork. */
 bool handle_is_ours(const struct handle *h);
@@ -161,22 +179,16 @@ struct timespec time_after(clockid_t clock, int64_t ns);
 
 /* -------- types -------- */
 
-extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type;
+extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type;
 
-int store_init(PyObject *module);
-int table_init(PyObject *module);
-int writer_init(PyObject *module);
-int sampler_init(PyObject *module);
-int batch_init(PyObject *module);
+extern PyType_Spec store_spec, table_spec, writer_spec, sampler_spec, batch_spec;
 
-struct store {
-	struct handle h;
-	struct rlv_store *store;
-};
+/* A sampler's part in handle_end: locked before, and not locked after. */
+void sampler_before_close(struct handle *h);
+void sampler_after_close(struct handle *h);
 
 struct table {
 	struct handle h;
-	struct rlv_table *table;
 	struct rlv_table_info *info;   /* as opened: the counters in it are old */
 	char (*names)[RLV_NAME_BYTES]; /* names of the columns in info: those in info end with
 	                                  the handle */

@@ -57,3 +57,15 @@ PyObject *error_format(int code, const char *format, ...)
 	va_end(args);
 	return raise_with_code(code, message);
 }
+
+int error_invalid(const char *format, ...)
+{
+	PyObject *message;
+	va_list args;
+
+	va_start(args, format);
+	message = PyUnicode_FromFormatV(format, args);
+	va_end(args);
+	raise_with_code(-EINVAL, message);
+	return -1;
+}

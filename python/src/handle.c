@@ -31,11 +31,16 @@ bool handle_is_ours(const struct handle *h)
 
 /* -------- life -------- */
 
-void handle_init(struct handle *h, PyObject *parent, int (*close_locked)(struct handle *h))
+PyMemberDef handle_members[] = {
+	{ "is_open", T_BOOL, offsetof(struct handle, open), READONLY, NULL },
+	{ 0 },
+};
+
+void handle_init(struct handle *h, PyObject *parent, enum handle_kind kind)
 {
 	Py_XINCREF(parent);
 	h->parent = parent;
-	h->close_locked = close_locked;
+	h->kind = kind;
 	pthread_mutex_init(&h->lock, NULL); /* cannot fail with default attributes on Linux */
 	h->forks = atomic_load_explicit(&forks, memory_order_relaxed);
 }
@@ -139,10 +144,26 @@ void handle_leave(struct handle *h)
 
 /* -------- close -------- */
 
-int handle_lock_to_close(struct handle *h)
+static int close_library(struct handle *h)
 {
+	switch (h->kind) {
+	case HANDLE_STORE:
+		return rlv_store_close(&h->store);
+	case HANDLE_TABLE:
+		return rlv_table_close(&h->table);
+	case HANDLE_WRITER:
+		return rlv_writer_close(&h->writer);
+	default:
+		return rlv_sampler_close(&h->sampler);
+	}
+}
+
+int handle_end(struct handle *h, int *code_out)
+{
+	PyThreadState *thread;
 	int ret;
 
+	*code_out = 0;
 	if (!h->open || !handle_is_ours(h))
 		return 0;
 	h->closers++;
@@ -150,26 +171,40 @@ int handle_lock_to_close(struct handle *h)
 	h->closers--;
 	if (ret)
 		return -1;
-	if (h->open)
-		return 1;
+	if (!h->open) {
+		handle_unlock(h);
+		return 0;
+	}
+	if (h->kind == HANDLE_SAMPLER)
+		sampler_before_close(h);
+	thread = PyEval_SaveThread();
+	*code_out = close_library(h);
+	PyEval_RestoreThread(thread);
+	h->open = h->library != NULL;
 	handle_unlock(h);
+	if (h->kind == HANDLE_SAMPLER)
+		sampler_after_close(h);
 	return 0;
 }
 
 PyObject *handle_close(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	struct handle *h = (struct handle *)object;
-	int locked = handle_lock_to_close(h);
+	int code;
 
-	if (locked < 0)
-		return NULL;
-	return error_or_none(locked ? h->close_locked(h) : 0);
+	return handle_end((struct handle *)object, &code) ? NULL : error_or_none(code);
 }
 
 void handle_drop(struct handle *h)
 {
-	if (handle_lock_to_close(h) == 1)
-		(void)h->close_locked(h);
+	int code;
+
+	(void)handle_end(h, &code); /* a caller who wants the result calls close() */
+}
+
+void handle_dealloc(PyObject *object)
+{
+	handle_drop((struct handle *)object);
+	handle_free((struct handle *)object);
 }
 
 /* -------- waits -------- */
@@ -208,10 +243,8 @@ int wait_start(struct wait *wait, PyObject *timeout)
 	seconds = PyFloat_AsDouble(timeout);
 	if (seconds == -1 && PyErr_Occurred())
 		return -1;
-	if (!(seconds >= 0)) {
-		error_format(-EINVAL, "timeout %R: want seconds, 0 or more, or None", timeout);
-		return -1;
-	}
+	if (!(seconds >= 0))
+		return error_invalid("timeout %R: want seconds, 0 or more, or None", timeout);
 	if (seconds < 1e9) {
 		wait->deadline_ns = wait_now_ns() + (int64_t)(seconds * (double)NS_PER_S);
 		next_slice(wait);

@@ -142,7 +142,7 @@ static int prefetch_look(struct sampler *s, struct wait *wait, bool at_once)
 		return -1;
 	if (at_once)
 		wait->watch.looked_ns = 0;
-	wait->stalled = rlv_sampler_watch(s->sampler, s->batch_size, &wait->watch);
+	wait->stalled = rlv_sampler_watch(s->h.sampler, s->batch_size, &wait->watch);
 	handle_leave(&s->h);
 	return 0;
 }

@@ -88,23 +88,21 @@ static int parse_columns(PyObject *given, const char **names, struct rlv_sampler
 }
 
 /* After prefetch_stop no batch is taken; after !open none is sampled. */
-static int close_locked(struct handle *h)
+void sampler_before_close(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
-	PyThreadState *thread;
-	int ret;
 
 	if (s->prefetch)
 		prefetch_stop(s->prefetch);
-	thread = PyEval_SaveThread();
-	ret = rlv_sampler_close(&s->sampler);
-	PyEval_RestoreThread(thread);
-	h->open = false;
-	handle_unlock(h);
+}
+
+void sampler_after_close(struct handle *h)
+{
+	struct sampler *s = (struct sampler *)h;
+
 	if (s->prefetch)
 		prefetch_join(s->prefetch);
 	put_slots(s);
-	return ret;
 }
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -140,7 +138,7 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	if (!s)
 		return NULL;
 	table = (struct table *)parent;
-	handle_init(&s->h, parent, close_locked);
+	handle_init(&s->h, parent, HANDLE_SAMPLER);
 	s->batch_size = opts.batch_size;
 	s->depth = depth;
 	s->beta = opts.beta;
@@ -155,7 +153,7 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	if (handle_enter(&table->h))
 		goto err_free;
 	s->allocator = allocator;
-	ret = rlv_sampler_open(table->table, &opts, &s->sampler);
+	ret = rlv_sampler_open(table->h.table, &opts, &s->h.sampler);
 	s->allocator = NULL; /* it may refer to what refers to the sampler */
 	handle_leave(&table->h);
 	s->h.open = ret == 0;
@@ -224,7 +222,7 @@ int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_o
 		opts.n_step = draw->n_step;
 		opts.gamma = draw->gamma;
 		opts.beta = draw->beta;
-		ret = rlv_sampler_set_opts(s->sampler, &opts);
+		ret = rlv_sampler_set_opts(s->h.sampler, &opts);
 		if (ret == 0)
 			s->set = opts;
 	}
@@ -237,10 +235,10 @@ int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_o
 			continue;
 		/* acquire, with the release of lease_end */
 		if (atomic_exchange_explicit(&slot->returned, false, memory_order_acquire))
-			rlv_batch_release(s->sampler, slot->batch);
+			rlv_batch_release(s->h.sampler, slot->batch);
 	}
 	if (ret == 0)
-		ret = rlv_sampler_sample(s->sampler, draw->n, draw->timeout_ns, &batch);
+		ret = rlv_sampler_sample(s->h.sampler, draw->n, draw->timeout_ns, &batch);
 	if (ret)
 		return ret;
 	data = (const uint8_t *)batch->key;
@@ -271,7 +269,7 @@ static PyObject *sample_draw(struct sampler *s, struct draw draw, PyObject *time
 			return NULL;
 		ret = sampler_try(s, &draw, &slot);
 		if (wait_is_over_time(ret) && wait.left_ns)
-			wait.stalled = rlv_sampler_watch(s->sampler, draw.n, &wait.watch);
+			wait.stalled = rlv_sampler_watch(s->h.sampler, draw.n, &wait.watch);
 		handle_leave(&s->h);
 		if (ret == 0)
 			return sampler_wrap(s, slot);
@@ -292,8 +290,7 @@ static int read_count(const char *name, PyObject *value, uint32_t *count_out)
 {
 	if (value == Py_None || (uint32_of(value, count_out) && *count_out > 0))
 		return 0;
-	error_format(-EINVAL, "sample: %s %R: want an integer, 1 or more", name, value);
-	return -1;
+	return error_invalid("sample: %s %R: want an integer, 1 or more", name, value);
 }
 
 /* None leaves *out as it is; 0 to most. */
@@ -309,8 +306,7 @@ static int read_real(const char *name, PyObject *value, int most, double *out)
 		*out = real;
 		return 0;
 	}
-	error_format(-EINVAL, "sampler: %s %R: want 0 to %d", name, value, most);
-	return -1;
+	return error_invalid("sampler: %s %R: want 0 to %d", name, value, most);
 }
 
 static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -332,12 +328,6 @@ static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwar
 	if (gamma != Py_None)
 		draw.gamma = draw.gamma == 0 ? DBL_TRUE_MIN : draw.gamma; /* 0 = as opened */
 	return sample_draw(s, draw, timeout);
-}
-
-static PyObject *sampler_iter(PyObject *object)
-{
-	Py_INCREF(object);
-	return object;
 }
 
 static PyObject *sampler_next(PyObject *object)
@@ -369,22 +359,9 @@ static PyObject *sampler_flush(PyObject *object, PyObject *Py_UNUSED(unused))
 
 	if (handle_enter(&s->h))
 		return NULL;
-	ret = rlv_sampler_flush(s->sampler);
+	ret = rlv_sampler_flush(s->h.sampler);
 	handle_leave(&s->h);
 	return error_or_none(ret);
-}
-
-static PyObject *sampler_stats(PyObject *object, PyObject *Py_UNUSED(unused))
-{
-	struct sampler *s = (struct sampler *)object;
-	struct rlv_stats stats = { .size = sizeof(stats) };
-	int ret;
-
-	if (handle_lock(&s->h))
-		return NULL;
-	ret = rlv_sampler_stats(s->sampler, &stats);
-	handle_unlock(&s->h);
-	return ret ? error_raise(ret) : stats_dict(&stats);
 }
 
 static PyObject *sampler_get_beta(PyObject *object, void *Py_UNUSED(unused))
@@ -399,10 +376,8 @@ static int sampler_set_beta(PyObject *object, PyObject *value, void *Py_UNUSED(u
 	struct sampler *s = (struct sampler *)object;
 	double beta = NAN;
 
-	if (!value || value == Py_None) {
-		error_format(-EINVAL, "sampler: beta cannot be deleted or None: want 0 to 8");
-		return -1;
-	}
+	if (!value || value == Py_None)
+		return error_invalid("sampler: beta cannot be deleted or None: want 0 to 8");
 	if (read_real("beta", value, 8, &beta) || handle_lock(&s->h))
 		return -1;
 	s->beta = library_beta(beta);
@@ -415,7 +390,7 @@ static PyMethodDef methods[] = {
 	{ "update_priorities", METHOD(sampler_update), METH_VARARGS | METH_KEYWORDS, NULL },
 	{ "flush", sampler_flush, METH_NOARGS, NULL },
 	{ "close", handle_close, METH_NOARGS, NULL },
-	{ "stats", sampler_stats, METH_NOARGS, NULL },
+	{ "stats", handle_stats, METH_NOARGS, NULL },
 	{ 0 },
 };
 
@@ -431,20 +406,15 @@ static PyGetSetDef attributes[] = {
 };
 
 static PyType_Slot slots[] = {
-	{ Py_tp_new, sampler_new },   { Py_tp_dealloc, sampler_dealloc },
-	{ Py_tp_iter, sampler_iter }, { Py_tp_iternext, sampler_next },
-	{ Py_tp_methods, methods },   { Py_tp_members, members },
-	{ Py_tp_getset, attributes }, { 0, NULL },
+	{ Py_tp_new, sampler_new },        { Py_tp_dealloc, sampler_dealloc },
+	{ Py_tp_iter, PyObject_SelfIter }, { Py_tp_iternext, sampler_next },
+	{ Py_tp_methods, methods },        { Py_tp_members, members },
+	{ Py_tp_getset, attributes },      { 0, NULL },
 };
 
-static PyType_Spec spec = {
+PyType_Spec sampler_spec = {
 	.name = "relive._core.Sampler",
 	.basicsize = sizeof(struct sampler),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
 	.slots = slots,
 };
-
-int sampler_init(PyObject *module)
-{
-	return type_add(module, &spec, &sampler_type) ? -1 : update_init(module);
-}

@@ -12,7 +12,6 @@ struct prefetch;
 
 struct sampler {
 	struct handle h;
-	struct rlv_sampler *sampler;
 	uint32_t batch_size;
 	uint32_t depth;             /* prefetched batches; 0 = none */
 	double beta;                /* default of samples; guarded by the handle's lock */

@@ -10,18 +10,6 @@
 
 PyTypeObject *store_type;
 
-static int close_locked(struct handle *h)
-{
-	struct store *self = (struct store *)h;
-	PyThreadState *thread = PyEval_SaveThread();
-	int ret = rlv_store_close(&self->store);
-
-	PyEval_RestoreThread(thread);
-	h->open = self->store != NULL;
-	handle_unlock(h);
-	return ret;
-}
-
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "uri",      "pages",     "pool_bytes", "timeout_ns",
@@ -33,7 +21,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	int read_only = 0, trust = 0;
 	PyThreadState *thread;
 	const char *uri;
-	struct store *self;
+	struct handle *self;
 	int ret;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzpLpzzz", names, &uri, &opts.pages,
@@ -49,58 +37,51 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	self = object_alloc(type);
 	if (!self)
 		return NULL;
-	handle_init(&self->h, NULL, close_locked);
+	handle_init(self, NULL, HANDLE_STORE);
 	thread = PyEval_SaveThread();
 	ret = rlv_store_open(uri, &opts, &self->store);
 	PyEval_RestoreThread(thread);
-	self->h.open = ret == 0;
+	self->open = ret == 0;
 	if (ret == 0)
 		return (PyObject *)self;
 	Py_DECREF(self);
 	return error_raise(ret);
 }
 
-/* Tables hold a reference to their store: none is open. */
-static void store_dealloc(PyObject *object)
-{
-	handle_drop((struct handle *)object);
-	handle_free((struct handle *)object);
-}
-
 static PyObject *store_persist(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	struct store *self = (struct store *)object;
+	struct handle *self = (struct handle *)object;
 	int ret;
 
-	if (handle_enter(&self->h))
+	if (handle_enter(self))
 		return NULL;
 	ret = rlv_store_persist(self->store);
-	handle_leave(&self->h);
+	handle_leave(self);
 	return error_or_none(ret);
 }
 
 static PyObject *store_drop(PyObject *object, PyObject *name)
 {
-	struct store *self = (struct store *)object;
+	struct handle *self = (struct handle *)object;
 	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
 	int ret;
 
-	if (!text || handle_enter(&self->h))
+	if (!text || handle_enter(self))
 		return NULL;
 	ret = rlv_table_drop(self->store, text);
-	handle_leave(&self->h);
+	handle_leave(self);
 	return error_or_none(ret);
 }
 
 static PyObject *store_tables(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	struct store *self = (struct store *)object;
+	struct handle *self = (struct handle *)object;
 	char(*names)[RLV_NAME_BYTES] = NULL;
 	size_t n = 16, room = 0;
 	PyObject *list = NULL;
 	int ret = 0;
 
-	if (handle_enter(&self->h))
+	if (handle_enter(self))
 		return NULL;
 	while (ret == 0 && room < n) { /* again, if there are more than there was room for */
 		free(names);
@@ -108,7 +89,7 @@ static PyObject *store_tables(PyObject *object, PyObject *Py_UNUSED(unused))
 		names = malloc(room * sizeof(*names));
 		ret = names ? rlv_store_tables(self->store, names, &n) : -ENOMEM;
 	}
-	handle_leave(&self->h);
+	handle_leave(self);
 	if (!names)
 		PyErr_NoMemory();
 	else if (ret)
@@ -141,14 +122,14 @@ static PyObject *nodes_list(const struct rlv_node_info *nodes, size_t n)
 
 static PyObject *store_info(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	struct store *self = (struct store *)object;
+	struct handle *self = (struct handle *)object;
 	struct rlv_store_info info = { .size = sizeof(info) };
 	struct rlv_node_info *nodes = NULL;
 	size_t n = 8, room = 0;
 	PyObject *list = NULL;
 	int ret;
 
-	if (handle_enter(&self->h))
+	if (handle_enter(self))
 		return NULL;
 	ret = rlv_store_info(self->store, &info);
 	while (ret == 0 && room < n) { /* again, if more nodes joined meanwhile */
@@ -157,7 +138,7 @@ static PyObject *store_info(PyObject *object, PyObject *Py_UNUSED(unused))
 		nodes = calloc(room, sizeof(*nodes));
 		ret = nodes ? rlv_store_nodes(self->store, nodes, sizeof(*nodes), &n) : -ENOMEM;
 	}
-	handle_leave(&self->h);
+	handle_leave(self);
 	if (ret == 0)
 		list = nodes_list(nodes, n);
 	else if (room && !nodes)
@@ -175,28 +156,28 @@ static PyObject *store_info(PyObject *object, PyObject *Py_UNUSED(unused))
 
 static PyObject *store_token(PyObject *object, PyObject *role)
 {
-	struct store *self = (struct store *)object;
+	struct handle *self = (struct handle *)object;
 	const char *text = PyUnicode_AsUTF8AndSize(role, NULL);
 	char token[RLV_TOKEN_BYTES];
 	int ret;
 
-	if (!text || handle_enter(&self->h))
+	if (!text || handle_enter(self))
 		return NULL;
 	ret = rlv_store_token(self->store, text, token);
-	handle_leave(&self->h);
+	handle_leave(self);
 	return ret ? error_raise(ret) : PyUnicode_FromString(token);
 }
 
 static PyObject *store_rotate_tokens(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	struct store *self = (struct store *)object;
+	struct handle *self = (struct handle *)object;
 	uint32_t epoch = 0;
 	int ret;
 
-	if (handle_enter(&self->h))
+	if (handle_enter(self))
 		return NULL;
 	ret = rlv_store_rotate_tokens(self->store, &epoch);
-	handle_leave(&self->h);
+	handle_leave(self);
 	return ret ? error_raise(ret) : PyLong_FromUnsignedLong(epoch);
 }
 
@@ -211,27 +192,14 @@ static PyMethodDef methods[] = {
 	{ 0 },
 };
 
-static PyMemberDef members[] = {
-	{ "is_open", T_BOOL, offsetof(struct store, h.open), READONLY, NULL },
-	{ 0 },
-};
-
 static PyType_Slot slots[] = {
-	{ Py_tp_new, store_new },
-	{ Py_tp_dealloc, store_dealloc },
-	{ Py_tp_methods, methods },
-	{ Py_tp_members, members },
-	{ 0, NULL },
+	{ Py_tp_new, store_new },   { Py_tp_dealloc, handle_dealloc }, /* tables hold a reference: none is open */
+	{ Py_tp_methods, methods }, { Py_tp_members, handle_members }, { 0, NULL },
 };
 
-static PyType_Spec spec = {
+PyType_Spec store_spec = {
 	.name = "relive._core.Store",
-	.basicsize = sizeof(struct store),
+	.basicsize = sizeof(struct handle),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
 	.slots = slots,
 };
-
-int store_init(PyObject *module)
-{
-	return type_add(module, &spec, &store_type);
-}

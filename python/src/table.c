@@ -33,20 +33,8 @@ static int parse_column(PyObject *tuple, struct rlv_column *out)
 
 /* -------- life -------- */
 
-static int close_locked(struct handle *h)
-{
-	struct table *self = (struct table *)h;
-	PyThreadState *thread = PyEval_SaveThread();
-	int ret = rlv_table_close(&self->table);
-
-	PyEval_RestoreThread(thread);
-	h->open = self->table != NULL;
-	handle_unlock(h);
-	return ret;
-}
-
 /* A Table of a store: created if options are given, else opened. */
-static PyObject *table_make(struct store *store, const char *name,
+static PyObject *table_make(struct handle *store, const char *name,
 			    const struct rlv_table_opts *opts)
 {
 	struct table *self = object_alloc(table_type);
@@ -55,13 +43,13 @@ static PyObject *table_make(struct store *store, const char *name,
 
 	if (!self)
 		return NULL;
-	handle_init(&self->h, (PyObject *)store, close_locked);
-	if (handle_enter(&store->h)) {
+	handle_init(&self->h, (PyObject *)store, HANDLE_TABLE);
+	if (handle_enter(store)) {
 		Py_DECREF(self);
 		return NULL;
 	}
-	ret = opts ? rlv_table_create(store->store, name, opts, &self->table)
-		   : rlv_table_open(store->store, name, &self->table);
+	ret = opts ? rlv_table_create(store->store, name, opts, &self->h.table)
+		   : rlv_table_open(store->store, name, &self->h.table);
 	self->h.open = ret == 0;
 	/* the table's name, columns and sizes do not change: read once */
 	self->info = info = calloc(1, sizeof(*info));
@@ -70,13 +58,13 @@ static PyObject *table_make(struct store *store, const char *name,
 		ret = -ENOMEM;
 	if (ret == 0) {
 		info->size = sizeof(*info);
-		ret = rlv_table_info(self->table, info);
+		ret = rlv_table_info(self->h.table, info);
 	}
 	for (uint32_t c = 0; ret == 0 && c < info->n_columns; c++) {
 		memcpy(self->names[c], info->columns[c].name, strlen(info->columns[c].name) + 1);
 		info->columns[c].name = self->names[c];
 	}
-	handle_leave(&store->h);
+	handle_leave(store);
 	if (ret == 0)
 		return (PyObject *)self;
 	error_raise(ret);
@@ -128,7 +116,7 @@ static PyObject *table_create(PyObject *Py_UNUSED(class), PyObject *args, PyObje
 	opts.n_views = (uint32_t)n_views;
 	opts.views = views;
 	opts.capacity = capacity;
-	return table_make((struct store *)store, name, &opts);
+	return table_make((struct handle *)store, name, &opts);
 }
 
 static PyObject *table_open(PyObject *Py_UNUSED(class), PyObject *args)
@@ -138,7 +126,7 @@ static PyObject *table_open(PyObject *Py_UNUSED(class), PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "O!s", store_type, &store, &name))
 		return NULL;
-	return table_make((struct store *)store, name, NULL);
+	return table_make((struct handle *)store, name, NULL);
 }
 
 /* Writers and samplers hold a reference to their table: none is open. */
@@ -199,7 +187,7 @@ static PyObject *table_info(PyObject *object, PyObject *Py_UNUSED(unused))
 
 	if (handle_enter(&self->h))
 		return NULL;
-	ret = rlv_table_info(self->table, &info);
+	ret = rlv_table_info(self->h.table, &info);
 	handle_leave(&self->h);
 	if (ret)
 		return error_raise(ret);
@@ -220,7 +208,7 @@ static PyObject *table_verify(PyObject *object, PyObject *Py_UNUSED(unused))
 
 	if (handle_enter(&self->h))
 		return NULL;
-	ret = rlv_table_verify(self->table, &r);
+	ret = rlv_table_verify(self->h.table, &r);
 	handle_leave(&self->h);
 	if (ret)
 		return error_raise(ret);
@@ -250,11 +238,6 @@ static PyMethodDef methods[] = {
 	{ 0 },
 };
 
-static PyMemberDef members[] = {
-	{ "is_open", T_BOOL, offsetof(struct table, h.open), READONLY, NULL },
-	{ 0 },
-};
-
 static PyGetSetDef attributes[] = {
 	{ "name", table_name, NULL, NULL, NULL },
 	{ "columns", table_columns, NULL, NULL, NULL },
@@ -264,19 +247,14 @@ static PyGetSetDef attributes[] = {
 static PyType_Slot slots[] = {
 	{ Py_tp_dealloc, table_dealloc },
 	{ Py_tp_methods, methods },
-	{ Py_tp_members, members },
+	{ Py_tp_members, handle_members },
 	{ Py_tp_getset, attributes },
 	{ 0, NULL },
 };
 
-static PyType_Spec spec = {
+PyType_Spec table_spec = {
 	.name = "relive._core.Table",
 	.basicsize = sizeof(struct table),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 	.slots = slots,
 };
-
-int table_init(PyObject *module)
-{
-	return type_add(module, &spec, &table_type);
-}

@@ -38,18 +38,14 @@ static int update_bind(struct update *u, PyObject *keys, PyObject *td_error, PyO
 	source_init(&u->values);
 	if (n < 0)
 		return -1;
-	if (n > INT32_MAX) {
-		error_format(-EINVAL,
-			     "update_priorities: %zd keys, want at most %d: use several calls", n,
-			     INT32_MAX);
-		return -1;
-	}
+	if (n > INT32_MAX)
+		return error_invalid(
+			"update_priorities: %zd keys, want at most %d: use several calls", n,
+			INT32_MAX);
 	if (column_bind(&key, keys, &demand, &u->keys))
 		return -1;
-	if ((td_error == Py_None) == (priorities == Py_None)) {
-		error_format(-EINVAL, "update_priorities: give one of td_error and priorities");
-		return -1;
-	}
+	if ((td_error == Py_None) == (priorities == Py_None))
+		return error_invalid("update_priorities: give one of td_error and priorities");
 	u->is_td_error = priorities == Py_None;
 	if (u->is_td_error) {
 		value.name = "td_error";
@@ -92,9 +88,9 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 		goto out;
 	values = u.values.data;
 	if (u.is_td_error)
-		ret = rlv_sampler_update(s->sampler, u.keys.data, values, u.n, &result);
+		ret = rlv_sampler_update(s->h.sampler, u.keys.data, values, u.n, &result);
 	else
-		ret = rlv_sampler_set_priorities(s->sampler, u.keys.data, values, u.n, &result);
+		ret = rlv_sampler_set_priorities(s->h.sampler, u.keys.data, values, u.n, &result);
 	handle_leave(&s->h);
 	if (ret)
 		error_raise(ret);

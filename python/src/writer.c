@@ -89,18 +89,6 @@ static int writer_prepare(struct writer *w, const struct rlv_table_info *info)
 	return ret;
 }
 
-static int close_locked(struct handle *h)
-{
-	struct writer *w = (struct writer *)h;
-	PyThreadState *thread = PyEval_SaveThread();
-	int ret = rlv_writer_close(&w->writer);
-
-	PyEval_RestoreThread(thread);
-	h->open = false;
-	handle_unlock(h);
-	return ret;
-}
-
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "table",   "num_envs", "batched", "autoreset",
@@ -122,7 +110,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	if (!w)
 		return NULL;
 	table = (struct table *)parent;
-	handle_init(&w->h, parent, close_locked);
+	handle_init(&w->h, parent, HANDLE_WRITER);
 	w->n_envs = w->final_env = n_envs ? n_envs : 1;
 	w->batched = batched;
 	w->autoreset = autoreset;
@@ -136,7 +124,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	opts.streams = w->n_envs;
 	/* the library waits for a slice at a time, and not for more than the user wants */
 	opts.timeout_ns = wait.left_ns ? wait.left_ns : 1;
-	ret = rlv_writer_open(table->table, &opts, &w->writer);
+	ret = rlv_writer_open(table->h.table, &opts, &w->h.writer);
 	handle_leave(&table->h);
 	w->h.open = ret == 0;
 	if (ret == 0)
@@ -202,7 +190,6 @@ static PyObject *writer_close(PyObject *object, PyObject *args, PyObject *kwargs
 	struct writer *w = (struct writer *)object;
 	int wait = 1;
 	bool failed;
-	int locked;
 	int ret;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", names, &wait))
@@ -210,11 +197,7 @@ static PyObject *writer_close(PyObject *object, PyObject *args, PyObject *kwargs
 	failed = wait && w->h.open && handle_is_ours(&w->h) && append_complete(w);
 	if (failed && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
 		return NULL;
-	locked = handle_lock_to_close(&w->h);
-	if (locked < 0)
-		return NULL;
-	ret = locked ? close_locked(&w->h) : 0;
-	if (failed)
+	if (handle_end(&w->h, &ret) || failed)
 		return NULL;
 	if (ret && (wait || ret != -ETIMEDOUT))
 		return error_raise(ret);
@@ -225,7 +208,7 @@ static void writer_dealloc(PyObject *object)
 {
 	struct writer *w = (struct writer *)object;
 
-	handle_drop(&w->h); /* a caller who wants the result calls close() */
+	handle_drop(&w->h);
 	Py_CLEAR(w->keys);
 	Py_CLEAR(w->timeout);
 	Py_CLEAR(w->last_names);
@@ -233,25 +216,12 @@ static void writer_dealloc(PyObject *object)
 	handle_free(&w->h);
 }
 
-static PyObject *writer_stats(PyObject *object, PyObject *Py_UNUSED(unused))
-{
-	struct writer *w = (struct writer *)object;
-	struct rlv_stats s = { .size = sizeof(s) };
-	int ret;
-
-	if (handle_lock(&w->h))
-		return NULL;
-	ret = rlv_writer_stats(w->writer, &s);
-	handle_unlock(&w->h);
-	return ret ? error_raise(ret) : stats_dict(&s);
-}
-
 static PyMethodDef methods[] = {
 	{ "append", METHOD(writer_append), METH_FASTCALL | METH_KEYWORDS, NULL },
 	{ "extend", METHOD(writer_extend), METH_FASTCALL | METH_KEYWORDS, NULL },
 	{ "end_episode", METHOD(writer_end_episode), METH_FASTCALL | METH_KEYWORDS, NULL },
 	{ "close", METHOD(writer_close), METH_VARARGS | METH_KEYWORDS, NULL },
-	{ "stats", writer_stats, METH_NOARGS, NULL },
+	{ "stats", handle_stats, METH_NOARGS, NULL },
 	{ 0 },
 };
 
@@ -269,14 +239,9 @@ static PyType_Slot slots[] = {
 	{ 0, NULL },
 };
 
-static PyType_Spec spec = {
+PyType_Spec writer_spec = {
 	.name = "relive._core.Writer",
 	.basicsize = sizeof(struct writer),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
 	.slots = slots,
 };
-
-int writer_init(PyObject *module)
-{
-	return type_add(module, &spec, &writer_type);
-}

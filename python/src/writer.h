@@ -31,7 +31,6 @@ enum {
 
 struct writer {
 	struct handle h;
-	struct rlv_writer *writer;
 	uint32_t n_envs;
 	bool batched;     /* values have a first dimension of n_envs */
 	bool busy;        /* a call is in progress: guarded by the interpreter lock */

@@ -79,7 +79,7 @@ def test_info__a_lost_node_is_not_up(runtime):
             victim = json.loads(done.stdout)["memnode_pids"][1]
             signal.pidfd_send_signal(os.pidfd_open(victim), signal.SIGKILL)
             until(lambda: "is lost" in health("shm:h", "--node", "1")[1])
-            assert [node.up for node in opened.info().nodes] == [True, False]
+            assert {node.name: node.up for node in opened.info().nodes} == {"0": True, "1": False}
     finally:
         relive_run("down", "--store", "h", "--force")
 
