@@ -106,7 +106,7 @@ static void async_aim_look(struct rlv_sampler *sp, struct async_sample *async,
 			.region = handle_shard(&sp->h, s->shard[i])->tree,
 			.off = sampler_leaf_off(sp, s, i),
 			.dst = &s->again[i],
-			.mem = &s->again_mem,
+			.mem = &s->mem,
 			.len = 8,
 		};
 }

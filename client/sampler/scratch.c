@@ -1,41 +1,31 @@
 #include "client/sampler/scratch.h"
 
-#include "base/mem/alloc.h"
 #include "base/mem/chunk.h"
 
 #include <errno.h>
 
 int scratch_init(struct draw_scratch *s, size_t n)
 {
-	s->shard = mem_array(n, sizeof(*s->shard));
-	s->slot = mem_array(n, sizeof(*s->slot));
-	s->word = mem_array(n, sizeof(*s->word));
-	s->probability = mem_array(n, sizeof(*s->probability));
-	s->at = mem_array(n, sizeof(*s->at));
-	s->window = mem_array(n, sizeof(*s->window));
-	s->ops = mem_array(n, sizeof(*s->ops));
-	s->order = mem_array(n, sizeof(*s->order));
-	s->spare = mem_array(n, sizeof(*s->spare));
-	s->quanta = mem_array(n, sizeof(*s->quanta));
-	if (!chunk_make_room(&s->again_mem, n * sizeof(*s->again)) || !s->shard || !s->slot ||
-	    !s->word || !s->probability || !s->at || !s->window || !s->ops || !s->order ||
-	    !s->spare || !s->quanta)
+	const size_t item = sizeof(*s->ops) + 7 * sizeof(uint64_t) + 3 * sizeof(uint32_t);
+
+	if (!chunk_make_room(&s->mem, n * item))
 		return error_set(-ENOMEM, "sampler: cannot allocate memory for batches of %zu", n);
-	s->again = (uint64_t *)(void *)s->again_mem.ptr;
+	/* In the order of their alignment. */
+	s->ops = (struct leaf_op *)(void *)s->mem.ptr;
+	s->word = (uint64_t *)(s->ops + n);
+	s->again = s->word + n;
+	s->order = s->again + n;
+	s->spare = s->order + n;
+	s->quanta = s->spare + n;
+	s->probability = (double *)(s->quanta + n);
+	s->window = (const uint8_t **)(s->probability + n);
+	s->shard = (uint32_t *)(s->window + n);
+	s->slot = s->shard + n;
+	s->at = s->slot + n;
 	return 0;
 }
 
 void scratch_fini(struct draw_scratch *s)
 {
-	mem_free(s->shard);
-	mem_free(s->slot);
-	mem_free(s->word);
-	mem_free(s->probability);
-	mem_free(s->at);
-	mem_free(s->window);
-	chunk_drop(&s->again_mem);
-	mem_free(s->ops);
-	mem_free(s->order);
-	mem_free(s->spare);
-	mem_free(s->quanta);
+	chunk_drop(&s->mem);
 }

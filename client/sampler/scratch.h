@@ -19,12 +19,12 @@ struct draw_scratch {
 	double *probability;
 	uint32_t *at;           /* position in the batch */
 	const uint8_t **window; /* first row */
-	uint64_t *again;        /* leaf as read the second time ... */
-	struct mem again_mem;   /* ... into this memory */
+	uint64_t *again;        /* leaf as read the second time */
 	struct leaf_op *ops;
 	uint64_t *order; /* update: (shard, slot, index) packed for sorting */
 	uint64_t *spare;
 	uint64_t *quanta;
+	struct mem mem; /* of all of them */
 };
 
 /* Allocates the arrays. -ENOMEM; fini may be called after an error. */
