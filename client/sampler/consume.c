@@ -18,7 +18,7 @@ static void sampler_give_up(struct rlv_sampler *sp, const struct leaf_op *op)
 
 static bool change_is_lost(const struct shard_change *ch, int ret)
 {
-	return ret && ch->acc->shard->tree->tr->broken;
+	return ret && access_is_broken(ch->acc);
 }
 
 /* After a change that failed. */

@@ -1,8 +1,7 @@
 /*
  * Prefetched batches: async samples that advance whenever the sampler is called.
  *
- *   ahead[]   under way or done, oldest first | idle
- *             <---------- n_prefetched ---------->
+ *   ahead[]   a ring: n_prefetched from first_ahead on are under way or done, oldest first
  *
  * They are drawn, gathered and verified ahead; admitted, consumed and weighed when returned, as a
  * batch that the call itself drew. All are of one size, that of the last call. After an error in
@@ -18,22 +17,23 @@
 
 /* -------- memory -------- */
 
+/* The i-th oldest, or, from n_prefetched on, an idle one. */
+static struct async_sample *prefetch_at(const struct rlv_sampler *sp, uint32_t i)
+{
+	return &sp->ahead[(sp->first_ahead + i) % sp->opts.prefetch];
+}
+
 int prefetch_init(struct rlv_sampler *sp)
 {
-	bool whole = true;
 	int ret = 0;
 
 	if (sp->opts.prefetch == 0)
 		return 0;
-	sp->ahead = mem_array(sp->opts.prefetch, sizeof(struct async_sample *));
-	for (uint32_t i = 0; sp->ahead && i < sp->opts.prefetch; i++) {
-		sp->ahead[i] = mem_zalloc(sizeof(struct async_sample));
-		whole &= sp->ahead[i] != NULL;
-	}
-	if (!sp->ahead || !whole)
+	sp->ahead = mem_array(sp->opts.prefetch, sizeof(struct async_sample));
+	if (!sp->ahead)
 		return error_set(-ENOMEM, "sampler: cannot allocate memory for prefetched batches");
 	for (uint32_t i = 0; ret == 0 && i < sp->opts.prefetch; i++) {
-		struct async_sample *async = sp->ahead[i];
+		struct async_sample *async = &sp->ahead[i];
 
 		async->s = &async->own;
 		async->draws = &async->rng;
@@ -46,12 +46,8 @@ int prefetch_init(struct rlv_sampler *sp)
 
 void prefetch_fini(struct rlv_sampler *sp)
 {
-	for (uint32_t i = 0; sp->ahead && i < sp->opts.prefetch; i++) {
-		if (!sp->ahead[i])
-			continue;
-		async_sample_fini(sp->ahead[i]);
-		mem_free(sp->ahead[i]);
-	}
+	for (uint32_t i = 0; sp->ahead && i < sp->opts.prefetch; i++)
+		async_sample_fini(&sp->ahead[i]);
 	mem_free(sp->ahead);
 	sp->ahead = NULL;
 }
@@ -61,8 +57,10 @@ void prefetch_fini(struct rlv_sampler *sp)
 void prefetch_cancel(struct rlv_sampler *sp)
 {
 	for (uint32_t i = 0; i < sp->n_prefetched; i++) {
-		async_sample_cancel(sp->ahead[i]);
-		sp->ahead[i]->batch->ahead = false;
+		struct async_sample *async = prefetch_at(sp, i);
+
+		async_sample_cancel(async);
+		async->batch->ahead = false;
 	}
 	sp->n_prefetched = 0;
 }
@@ -83,7 +81,7 @@ uint32_t prefetch_advance(struct rlv_sampler *sp)
 	uint32_t done = 0;
 
 	for (uint32_t i = 0; i < sp->n_prefetched; i++) {
-		int ret = async_sample_look(sp, sp->ahead[i]);
+		int ret = async_sample_look(sp, prefetch_at(sp, i));
 
 		if (prefetch_failed(sp, ret))
 			return 0;
@@ -94,9 +92,9 @@ uint32_t prefetch_advance(struct rlv_sampler *sp)
 
 struct batch *prefetch_buffer(struct rlv_sampler *sp, uint32_t n)
 {
-	if (sp->n_prefetched && sp->ahead[0]->n != n)
+	if (sp->n_prefetched && prefetch_at(sp, 0)->n != n)
 		prefetch_cancel(sp);
-	return sp->n_prefetched ? sp->ahead[0]->batch : NULL;
+	return sp->n_prefetched ? prefetch_at(sp, 0)->batch : NULL;
 }
 
 bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round)
@@ -104,21 +102,21 @@ bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round)
 	struct draw_scratch mine = sp->scratch;
 	struct async_sample *async;
 
-	if (!sp->n_prefetched || sp->ahead[0]->batch != round->batch || sp->ahead[0]->n != round->n)
+	if (!sp->n_prefetched)
+		return false;
+	async = prefetch_at(sp, 0);
+	if (async->batch != round->batch || async->n != round->n)
 		return false;
 	prefetch_advance(sp);
-	while (sp->n_prefetched && sp->ahead[0]->stage != ASYNC_DONE) {
-		if (prefetch_failed(sp, async_sample_wait(sp, sp->ahead[0])))
+	while (sp->n_prefetched && async->stage != ASYNC_DONE) {
+		if (prefetch_failed(sp, async_sample_wait(sp, async)))
 			return false;
 		prefetch_advance(sp); /* the others move on meanwhile */
 	}
 	if (!sp->n_prefetched)
 		return false;
-	async = sp->ahead[0]; /* the oldest becomes the last */
 	sp->n_prefetched--;
-	for (uint32_t i = 0; i < sp->n_prefetched; i++)
-		sp->ahead[i] = sp->ahead[i + 1];
-	sp->ahead[sp->n_prefetched] = async;
+	sp->first_ahead = (sp->first_ahead + 1) % sp->opts.prefetch;
 	async->batch->ahead = false;
 	async->stage = ASYNC_IDLE;
 	round->found = async->found;
@@ -135,7 +133,7 @@ void prefetch_refill(struct rlv_sampler *sp, uint32_t n)
 	struct round round = { .n = n, .stratified = !sp->opts.independent };
 
 	while (sp->n_prefetched < sp->opts.prefetch && !sp->trees.addressable && !sp->ordered) {
-		struct async_sample *async = sp->ahead[sp->n_prefetched];
+		struct async_sample *async = prefetch_at(sp, sp->n_prefetched);
 
 		round.batch = batch_find(sp);
 		if (!round.batch)

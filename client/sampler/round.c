@@ -30,16 +30,6 @@ static bool slot_is_of_head(const struct block_head *head, uint32_t slot)
 	return slot * head->recip < head->limit;
 }
 
-static void sampler_drop_heads(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		if (!slot_is_of_head(&sp->head, s->slot[i]))
-			continue;
-		s->slot[i] = sp->view->window - 1;
-		s->word[i] = 0;
-	}
-}
-
 void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n)
 {
 	const struct block_head head = sp->head;
@@ -50,8 +40,11 @@ void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t
 #pragma GCC unroll 8
 	for (uint32_t i = 0; i < n; i++)
 		of_head += slot_is_of_head(&head, s->slot[i]);
-	if (of_head)
-		sampler_drop_heads(sp, s, n);
+	for (uint32_t i = 0; of_head && i < n; i++)
+		if (slot_is_of_head(&head, s->slot[i])) {
+			s->slot[i] = sp->view->window - 1;
+			s->word[i] = 0;
+		}
 }
 
 /* Each draw has probability 1. */
@@ -66,17 +59,6 @@ int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s, struct
 }
 
 /* -------- gather and verify -------- */
-
-static void sampler_point_in_place(struct rlv_sampler *sp, uint32_t first, uint32_t n)
-{
-	struct draw_scratch *s = &sp->scratch;
-
-	for (uint32_t i = first; i < first + n; i++) {
-		struct region *rows = handle_shard(&sp->h, s->shard[i])->rows;
-
-		s->window[i] = rows->base + sampler_window_off(sp, s, i);
-	}
-}
 
 void sampler_copy_rows(struct rlv_sampler *sp, const struct draw_scratch *s, struct batch *batch,
 		       uint32_t first, uint32_t n)
@@ -100,14 +82,17 @@ void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint3
 
 static void sampler_gather_in_place(struct rlv_sampler *sp, const struct round *round)
 {
+	struct draw_scratch *s = &sp->scratch;
 	uint32_t now;
 
 	for (uint32_t done = 0; done < round->found; done += now) {
 		now = round->found - done < TRANSPORT_VECTOR ? round->found - done
 							     : TRANSPORT_VECTOR;
-		sampler_point_in_place(sp, done, now);
-		sampler_copy_rows(sp, &sp->scratch, round->batch, done, now);
-		sampler_look_in_place(sp, &sp->scratch, done, now);
+		for (uint32_t i = done; i < done + now; i++)
+			s->window[i] = handle_shard(&sp->h, s->shard[i])->rows->base +
+				       sampler_window_off(sp, s, i);
+		sampler_copy_rows(sp, s, round->batch, done, now);
+		sampler_look_in_place(sp, s, done, now);
 	}
 }
 

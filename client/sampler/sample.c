@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* -------- what holds -------- */
@@ -126,29 +125,17 @@ static int sampler_keep_round(struct sample_call *call, const struct round *roun
 
 /* -------- a short batch -------- */
 
-static int position_compare(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a;
-	uint32_t y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Closes the gaps at the positions in scratch.at[0, left) in every array of the batch; left > 0. */
+/* Closes the gaps at the positions in scratch.at[0, left) in every array of the batch. */
 static void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left)
 {
-	uint32_t *gaps = sp->scratch.at;
-	uint32_t next = 0;
-	uint32_t to;
+	uint32_t to = 0;
 
-	qsort(gaps, left, sizeof(*gaps), position_compare);
-	to = gaps[0];
-	for (uint32_t from = gaps[0]; from < n; from++) {
-		if (next < left && gaps[next] == from) {
-			next++;
+	for (uint32_t i = 0; i < left; i++)
+		batch->word[sp->scratch.at[i]] = 0; /* no item's leaf is */
+	for (uint32_t from = 0; from < n; from++) {
+		if (!batch->word[from])
 			continue;
-		}
-		for (uint32_t i = 0; i < batch->n_outputs; i++) {
+		for (uint32_t i = 0; to < from && i < batch->n_outputs; i++) {
 			const struct window_output *o = &batch->outputs[i];
 
 			memcpy(o->out + to * o->item_bytes, o->out + from * o->item_bytes,
@@ -161,44 +148,6 @@ static void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32
 }
 
 /* -------- the call -------- */
-
-/*
- * Draws until all positions are filled or nothing more is to be had. -EAGAIN: fewer than n, and a short
- * batch is not wanted. -ENODATA: none at all. What a consuming view has taken is handed over in any
- * case: nobody else can have it any more.
- */
-static int sampler_fill(struct sample_call *call)
-{
-	struct rlv_sampler *sp = call->sp;
-	bool takes = sp->view->max_times_sampled;
-	/* FIFO and LIFO: a second round finds the same items, unless they were consumed. */
-	uint32_t rounds = sp->ordered && !takes ? 1 : 16;
-	int ret = 0;
-
-	for (uint32_t round = 0; ret == 0 && call->left > 0 && round < rounds; round++) {
-		uint32_t before = call->left;
-		struct round drawn = { .batch = call->batch,
-				       .n = call->left,
-				       .stratified = call->first && !sp->opts.independent };
-
-		/* The first round may be a prefetched one. */
-		ret = call->first && prefetch_hand_over(sp, &drawn) ? 0 : sampler_round(sp, &drawn);
-		if (ret == 0)
-			ret = sampler_keep_round(call, &drawn);
-		if (takes && call->left < before)
-			round = 0; /* others take, too, but there is more to be had */
-	}
-	if (ret && (ret != -ENODATA || call->left == call->n))
-		return ret;
-	if (call->left == call->n)
-		return error_set(-EAGAIN, "sample: every item drawn was overwritten");
-	if (call->left > 0 && !sp->opts.short_batch && !takes)
-		return error_set(-EAGAIN,
-				 "sample: only %u of %u items are available; set opts.short_batch "
-				 "to accept fewer",
-				 call->n - call->left, call->n);
-	return 0;
-}
 
 /* Computes weights, values and shapes of the items found. */
 static void sampler_finish(struct sample_call *call)
@@ -244,24 +193,53 @@ static int sampler_commit(struct sample_call *call, int error)
 	return error ? error : ret;
 }
 
-/* Admit, fill, weigh, commit. */
+/*
+ * Admits n items, draws until all positions are filled or nothing more is to be had, weighs, commits.
+ * -EAGAIN: fewer than n, and a short batch is not wanted. -ENODATA: none at all. What a consuming view
+ * has taken is handed over in any case: nobody else can have it any more.
+ */
 static int sampler_step(void *ctx)
 {
 	struct sample_call *call = ctx;
-	int ret = call->batch ? 0 : batch_get(call->sp, call->n, &call->batch);
+	struct rlv_sampler *sp = call->sp;
+	bool takes = sp->view->max_times_sampled;
+	/* FIFO and LIFO: a second round finds the same items, unless they were consumed. */
+	uint32_t rounds = sp->ordered && !takes ? 1 : 16;
+	int ret = call->batch ? 0 : batch_get(sp, call->n, &call->batch);
 
 	if (ret == 0 && !call->admitted) {
-		ret = admission_try_sample(&call->sp->admission, call->n);
+		ret = admission_try_sample(&sp->admission, call->n);
 		call->admitted = call->first = ret == 0;
 		call->left = call->n;
 		for (uint32_t i = 0; i < call->n; i++)
-			call->sp->scratch.at[i] = i;
+			sp->scratch.at[i] = i;
 	}
 	if (ret)
 		return ret;
-	ret = sampler_fill(call);
-	if (ret && ret != -EAGAIN && ret != -ENODATA)
+	for (uint32_t round = 0; ret == 0 && call->left > 0 && round < rounds; round++) {
+		uint32_t before = call->left;
+		struct round drawn = { .batch = call->batch,
+				       .n = call->left,
+				       .stratified = call->first && !sp->opts.independent };
+
+		/* The first round may be a prefetched one. */
+		ret = call->first && prefetch_hand_over(sp, &drawn) ? 0 : sampler_round(sp, &drawn);
+		if (ret == 0)
+			ret = sampler_keep_round(call, &drawn);
+		if (takes && call->left < before)
+			round = 0; /* others take, too, but there is more to be had */
+	}
+	if (ret && (ret != -ENODATA && ret != -EAGAIN))
 		return ret; /* still admitted: the rest may be drawn from other shards */
+	if (ret == -ENODATA && call->left < call->n)
+		ret = 0;
+	if (ret == 0 && call->left == call->n)
+		ret = error_set(-EAGAIN, "sample: every item drawn was overwritten");
+	else if (ret == 0 && call->left > 0 && !sp->opts.short_batch && !takes)
+		ret = error_set(-EAGAIN,
+				"sample: only %u of %u items are available; set opts.short_batch "
+				"to accept fewer",
+				call->n - call->left, call->n);
 	if (ret == 0)
 		sampler_finish(call);
 	return sampler_commit(call, ret);

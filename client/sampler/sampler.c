@@ -51,28 +51,6 @@ static int sampler_choose_columns(struct rlv_sampler *sp, const struct table_des
 	return 0;
 }
 
-/* A reader cannot count its samples. */
-static int sampler_check_rights(const struct rlv_table *table, uint32_t index)
-{
-	const struct view_desc *view = &table->desc.views[index];
-
-	if (table->store->read_only && view->max_times_sampled)
-		return error_set(-EACCES,
-				 "sampler: view %u takes items out (max_times_sampled), and the "
-				 "store was opened read-only",
-				 index);
-	if (table->store->meta->reader &&
-	    (view->max_times_sampled || view->limit.min_diff != INT64_MIN ||
-	     view->limit.max_diff != INT64_MAX))
-		return error_set(
-			-EACCES,
-			"sampler: view %u counts its samples (max_times_sampled, or a "
-			"limiter with bounds): this needs a token of role learn, the token "
-			"in use has role read",
-			index);
-	return 0;
-}
-
 static int sampler_check_opts(const struct rlv_table *table, const struct rlv_sampler_opts *opts)
 {
 	const struct table_desc *desc = &table->desc;
@@ -112,7 +90,22 @@ static int sampler_check_opts(const struct rlv_table *table, const struct rlv_sa
 				 opts->world_size);
 	if (opts->memory && (!opts->memory->alloc || !opts->memory->free))
 		return error_set(-EINVAL, "opts.memory: alloc or free is NULL");
-	return sampler_check_rights(table, opts->view);
+	if (table->store->read_only && view->max_times_sampled)
+		return error_set(-EACCES,
+				 "sampler: view %u takes items out (max_times_sampled), and the "
+				 "store was opened read-only",
+				 opts->view);
+	/* A reader cannot count its samples. */
+	if (table->store->meta->reader &&
+	    (view->max_times_sampled || view->limit.min_diff != INT64_MIN ||
+	     view->limit.max_diff != INT64_MAX))
+		return error_set(
+			-EACCES,
+			"sampler: view %u counts its samples (max_times_sampled, or a "
+			"limiter with bounds): this needs a token of role learn, the token "
+			"in use has role read",
+			opts->view);
+	return 0;
 }
 
 static int sampler_fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *opts)
@@ -163,18 +156,6 @@ static void sampler_free(struct rlv_sampler *sp)
 
 /* -------- shards that come and go -------- */
 
-static int sampler_make_room(struct rlv_sampler *sp)
-{
-	uint32_t n = sp->h.set.n_parts;
-
-	if (n <= sp->room)
-		return 0;
-	if (!mem_grow(&sp->changes, sp->room, n, sizeof(*sp->changes)))
-		return error_set(-ENOMEM, "sampler: cannot allocate memory for %u shards", n);
-	sp->room = n;
-	return 0;
-}
-
 /* Prefetched batches reference shards. */
 static void sampler_leave_shard(struct handle *h, uint32_t shard)
 {
@@ -187,12 +168,17 @@ static void sampler_leave_shard(struct handle *h, uint32_t shard)
 static int sampler_shards_moved(struct handle *h)
 {
 	struct rlv_sampler *sp = (struct rlv_sampler *)h;
-	int ret = sampler_make_room(sp);
+	uint32_t n = h->set.n_parts;
+	int ret;
 
 	prefetch_cancel(sp);
-
-	if (ret == 0)
-		ret = shard_trees_build(&sp->trees, &h->set);
+	if (n > sp->room) {
+		if (!mem_grow(&sp->changes, sp->room, n, sizeof(*sp->changes)))
+			return error_set(-ENOMEM, "sampler: cannot allocate memory for %u shards",
+					 n);
+		sp->room = n;
+	}
+	ret = shard_trees_build(&sp->trees, &h->set);
 	return ret ? ret : admission_follow(&sp->admission, h);
 }
 
@@ -209,10 +195,11 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 	const struct table_desc *desc = sp->h.desc;
 	bool any = sp->opts.batches == RLV_BATCHES_ANY;
 	uint32_t n = (any ? DEFAULT_BATCHES : sp->opts.batches) + sp->opts.prefetch;
-	int ret = shard_trees_init(&sp->trees, &sp->h.set, sp->view_index);
+	int ret;
 
 	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
+	sp->trees.view = sp->view_index;
 	admission_init(&sp->admission, &sp->h, sp->view_index);
 	sp->plan = (struct window_plan){
 		.row_bytes = desc->row_bytes,
@@ -224,8 +211,7 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 	sampler_plan_return(sp, sp->opts.n_step, sp->opts.gamma);
 	sp->head.recip = UINT64_MAX / desc->block + 1;
 	sp->head.limit = (sp->view->window - 1) * sp->head.recip; /* a block has more rows */
-	if (ret == 0)
-		ret = sampler_make_room(sp);
+	ret = sampler_shards_moved(&sp->h);
 	if (ret == 0)
 		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
 	if (ret == 0)

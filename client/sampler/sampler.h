@@ -68,13 +68,13 @@ struct rlv_sampler {
 	struct batch *last; /* its leaf words may serve an update */
 	uint32_t n_batches;
 	struct draw_scratch scratch;
-	struct async_sample now;     /* of the call in progress, into scratch */
-	struct async_sample **ahead; /* opts.prefetch of them: those under way first, oldest first */
-	uint32_t n_prefetched;       /* under way, or done and not handed over */
-	struct shard_change *changes; /* of an update or consumption, one for each shard */
-	uint32_t room;                /* of them */
-	uint32_t newest_version;      /* policy version seen */
-	uint64_t expired;             /* consumed in this call, but too old to return */
+	struct async_sample now;            /* of the call in progress, into scratch */
+	struct async_sample *ahead;         /* opts.prefetch of them, a ring */
+	uint32_t first_ahead, n_prefetched; /* under way, or done and not handed over */
+	struct shard_change *changes;       /* of an update or consumption, one for each shard */
+	uint32_t room;                      /* of them */
+	uint32_t newest_version;            /* policy version seen */
+	uint64_t expired;                   /* consumed in this call, but too old to return */
 	struct rlv_stats stats;
 };
 

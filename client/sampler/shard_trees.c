@@ -32,27 +32,11 @@ static int shard_trees_no_memory(uint32_t n)
 	return error_set(-ENOMEM, "sampler: cannot allocate memory for %u shards", n);
 }
 
-/* What orders remember of blocks is remembered anew. */
-static int shard_trees_build_orders(struct shard_trees *trees, const struct part_set *set)
-{
-	uint32_t selector = ((const struct table_desc *)set->desc)->views[trees->view].selector;
-	int ret = 0;
-
-	if (selector != RLV_FIFO && selector != RLV_LIFO)
-		return 0;
-	shard_trees_free_orders(trees);
-	trees->orders = mem_array(trees->room, sizeof(struct fifo_scan));
-	if (!trees->orders)
-		return shard_trees_no_memory(trees->room);
-	for (uint32_t t = 0; ret == 0 && t < trees->forest.n; t++)
-		ret = fifo_scan_init(&trees->orders[t], shard_of(set->parts[trees->shard[t]]),
-				     trees->view, selector == RLV_LIFO);
-	return ret;
-}
-
 int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 {
+	uint32_t selector = ((const struct table_desc *)set->desc)->views[trees->view].selector;
 	uint32_t n = set->n_parts;
+	int ret = 0;
 
 	if (n > trees->room) {
 		shard_trees_free(trees);
@@ -86,13 +70,17 @@ int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 		trees->shard[t] = s;
 		trees->sparse |= t != s;
 	}
-	return shard_trees_build_orders(trees, set);
-}
-
-int shard_trees_init(struct shard_trees *trees, const struct part_set *set, uint32_t view)
-{
-	*trees = (struct shard_trees){ .view = view };
-	return shard_trees_build(trees, set);
+	if (selector != RLV_FIFO && selector != RLV_LIFO)
+		return 0;
+	/* What orders remember of blocks is remembered anew. */
+	shard_trees_free_orders(trees);
+	trees->orders = mem_array(trees->room, sizeof(struct fifo_scan));
+	if (!trees->orders)
+		return shard_trees_no_memory(n);
+	for (uint32_t t = 0; ret == 0 && t < trees->forest.n; t++)
+		ret = fifo_scan_init(&trees->orders[t], shard_of(set->parts[trees->shard[t]]),
+				     trees->view, selector == RLV_LIFO);
+	return ret;
 }
 
 void shard_trees_fini(struct shard_trees *trees)

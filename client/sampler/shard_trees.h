@@ -23,12 +23,10 @@ struct shard_trees {
 	uint32_t n_items;
 };
 
-/* Builds the trees the first time. -ENOMEM; fini may be called after an error. */
-RLV_MUST_CHECK int shard_trees_init(struct shard_trees *trees, const struct part_set *set,
-				    uint32_t view);
 void shard_trees_fini(struct shard_trees *trees);
 
-/* Rebuilds the trees of the open shards. -ENOMEM. Cost: local. */
+/* Builds the trees of the open shards; `view` is set, the rest is zero at first. -ENOMEM; fini may be
+   called after an error. Cost: local. */
 RLV_MUST_CHECK int shard_trees_build(struct shard_trees *trees, const struct part_set *set);
 
 /* Maps tree numbers to shard numbers. */

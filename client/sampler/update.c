@@ -147,7 +147,7 @@ static int update_count_change(struct rlv_sampler *sp, const struct shard_change
 	bool unknown = false;
 	int ret = ch->ret;
 
-	if (ret && ch->acc->shard->tree->tr->broken) {
+	if (ret && access_is_broken(ch->acc)) {
 		update_count_lost(sp, n, result);
 		return 0;
 	}
