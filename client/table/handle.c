@@ -14,22 +14,6 @@
 
 /* -------- shards that come and go -------- */
 
-static int handle_open_access(struct handle *h, uint32_t s, void **access_out)
-{
-	struct access *acc = mem_alloc(sizeof(*acc));
-	int ret;
-
-	if (!acc)
-		return error_set(-ENOMEM, "shard %u: cannot allocate memory", s);
-	ret = access_open(acc, handle_shard(h, s), h->slot.owner, h->view_mask, &h->defer);
-	if (ret) {
-		mem_free(acc);
-		return ret;
-	}
-	*access_out = acc;
-	return 0;
-}
-
 static void handle_close_access(void *ctx, uint32_t s, void *access)
 {
 	(void)ctx;
@@ -43,43 +27,46 @@ static void handle_close_access(void *ctx, uint32_t s, void *access)
  * open in our name, which nobody else may claim, and marks the shard for a rebuild if a call was
  * interrupted, whose additions to the sums are lost.
  */
-static int handle_rejoin(struct handle *h, uint32_t s, bool interrupted, void **access_out)
-{
-	struct shard *shard = handle_shard(h, s);
-	uint32_t closed;
-	int ret = shard_close_blocks(shard, h->slot.owner, &closed);
-
-	if (ret == 0 && interrupted)
-		ret = part_mark_dirty(&shard->part);
-	if (ret == 0)
-		ret = handle_open_access(h, s, access_out);
-	if (ret || !interrupted)
-		return ret;
-	ret = epoch_leave(&((struct access *)*access_out)->epoch);
-	if (ret) {
-		handle_close_access(h, s, *access_out);
-		*access_out = NULL;
-	}
-	return ret;
-}
-
 static int handle_attach(void *ctx, uint32_t s, bool returned, void **access_out)
 {
 	struct handle *h = ctx;
+	struct shard *shard = handle_shard(h, s);
+	bool interrupted = false;
 	struct slot_info slot;
-	int ret;
+	struct access *acc;
+	uint32_t closed;
+	int ret = 0;
 
-	if (!returned || h->reader)
-		return handle_open_access(h, s, access_out);
-	if (h->fenced)
-		return 0;
-	ret = slot_read(&handle_shard(h, s)->part, h->slot.owner - 1, &slot);
+	if (returned && !h->reader) {
+		if (h->fenced)
+			return 0;
+		ret = slot_read(&shard->part, h->slot.owner - 1, &slot);
+		if (ret)
+			return ret;
+		h->fenced = slot.state != SLOT_LIVE || slot.lease != h->slot.lease;
+		if (h->fenced) /* in this shard at least: it gets another slot in all */
+			return 0;
+		interrupted = slot.pin != SLOT_IDLE;
+		ret = shard_close_blocks(shard, h->slot.owner, &closed);
+		if (ret == 0 && interrupted)
+			ret = part_mark_dirty(&shard->part);
+		if (ret)
+			return ret;
+	}
+	acc = mem_alloc(sizeof(*acc));
+	if (!acc)
+		return error_set(-ENOMEM, "shard %u: cannot allocate memory", s);
+	ret = access_open(acc, shard, h->slot.owner, h->view_mask, &h->defer);
+	if (ret == 0 && interrupted) {
+		ret = epoch_leave(&acc->epoch);
+		if (ret)
+			access_close(acc);
+	}
 	if (ret)
-		return ret;
-	if (slot.state == SLOT_LIVE && slot.lease == h->slot.lease)
-		return handle_rejoin(h, s, slot.pin != SLOT_IDLE, access_out);
-	h->fenced = true; /* in this shard at least: it gets another slot in all */
-	return 0;
+		mem_free(acc);
+	else
+		*access_out = acc;
+	return ret;
 }
 
 static void handle_detach(void *ctx, uint32_t s, void *access)
@@ -94,8 +81,8 @@ static void handle_detach(void *ctx, uint32_t s, void *access)
 /* Closes the state of the old slot in a shard where it is still ours. */
 static void handle_leave_shard(void *ctx, uint32_t s, void *access)
 {
-	struct handle *h = ctx;
 	struct access *acc = access;
+	struct handle *h = ctx;
 	uint32_t closed;
 
 	if (h->user->leave)
@@ -364,26 +351,6 @@ static int handle_wait(struct handle *h, const struct handle_call *call, void *c
 	return 0;
 }
 
-/* Entering or the step failed. 0: both are made again; else the error to return. */
-static int handle_heal(struct handle *h, const struct handle_call *call, void *ctx,
-		       struct handle_wait *wait, int error)
-{
-	if (error == -ECHILD || error == -ESTALE)
-		return error;
-	if (part_set_has_broken(&h->set)) {
-		if (wait->lost++ == MOST_LOST)
-			return error;
-		/* The next call drops it: in this one there is no time to take that up. */
-		if (deadline_expired(h->clock, h->set.deadline_ns))
-			return error_prefix(error_set(-EHOSTDOWN, "%s", error_last()),
-					    "no time is left to retry: ");
-		return 0;
-	}
-	if (!call->explain || (error != -EAGAIN && error != -ENODATA && !handle_may_heal(h, error)))
-		return error;
-	return handle_wait(h, call, ctx, wait, error);
-}
-
 int handle_run(struct handle *h, const struct handle_call *call, void *ctx)
 {
 	struct handle_wait wait;
@@ -393,22 +360,31 @@ int handle_run(struct handle *h, const struct handle_call *call, void *ctx)
 	wait.began_ns = 0;
 	do {
 		ret = part_set_enter(&h->set);
-		if (ret == 0)
+		if (ret == 0 && call->step)
 			ret = call->step(ctx);
-	} while (ret && (ret = handle_heal(h, call, ctx, &wait, ret)) == 0);
+		if (ret == 0 || ret == -ECHILD || ret == -ESTALE)
+			break;
+		if (part_set_has_broken(&h->set)) {
+			if (wait.lost++ == MOST_LOST)
+				break;
+			/* The next call drops it: in this one there is no time to take that up. */
+			ret = deadline_expired(h->clock, h->set.deadline_ns)
+				      ? error_prefix(error_set(-EHOSTDOWN, "%s", error_last()),
+						     "no time is left to retry: ")
+				      : 0;
+		} else if (call->explain &&
+			   (ret == -EAGAIN || ret == -ENODATA || handle_may_heal(h, ret))) {
+			ret = handle_wait(h, call, ctx, &wait, ret);
+		}
+	} while (ret == 0);
 	if (wait.began_ns)
 		h->waited_ns += clock_now_ns(h->clock) - wait.began_ns;
 	return ret;
 }
-static int handle_enter_only(void *ctx)
-{
-	(void)ctx;
-	return 0;
-}
 
 int handle_begin(struct handle *h, int64_t timeout_ns)
 {
-	static const struct handle_call call = { .step = handle_enter_only };
+	static const struct handle_call call = { 0 };
 
 	handle_start(h, timeout_ns);
 	return handle_run(h, &call, NULL);
@@ -424,7 +400,7 @@ int handle_flush(struct handle *h)
 		if (!acc)
 			continue;
 		ret = access_flush(acc);
-		if (ret && acc->shard->tree->tr->broken)
+		if (ret && access_is_broken(acc))
 			ret = 0;
 	}
 	return ret;

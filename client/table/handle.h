@@ -64,6 +64,12 @@ static inline struct access *handle_access(const struct handle *h, uint32_t s)
 	return h->set.states[s];
 }
 
+/* True if the connection to its node has ended. */
+static inline bool access_is_broken(const struct access *acc)
+{
+	return acc->shard->tree->tr->broken != 0;
+}
+
 struct handle_opts {
 	uint32_t view_mask; /* views whose leaves this handle changes */
 	uint32_t streams;   /* blocks that it may hold at once: of a writer */
@@ -97,7 +103,7 @@ RLV_MUST_CHECK int handle_begin(struct handle *h, int64_t timeout_ns);
 /* A call as a step that is repeated after a lost node or a wait. */
 struct handle_call {
 	/* Returns 0 or an error; -EAGAIN and -ENODATA are waited out. State that must not be
-	   repeated is kept in ctx. */
+	   repeated is kept in ctx. NULL = the call only enters. */
 	int (*step)(void *ctx);
 	watch_explain_fn explain; /* explains its wait; NULL = it does not wait */
 	/* Called when no time is left: gives the error to return for -EAGAIN or -ENODATA. */
