@@ -88,6 +88,12 @@ struct put {
 	bool admitted; /* by all limiters: the rest is placed again after a loss */
 };
 
+/* Rows at the head of a block that repeat the last ones of the block before. */
+static inline uint32_t head_rows(const struct rlv_writer *w)
+{
+	return w->h.desc->window_max - 1;
+}
+
 /* -------- append_batch.c -------- */
 
 /* Reads the default priorities of new items without a TD error. */

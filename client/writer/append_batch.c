@@ -21,11 +21,6 @@
 #include <errno.h>
 #include <string.h>
 
-static uint32_t head_rows(const struct rlv_writer *w)
-{
-	return w->h.desc->window_max - 1;
-}
-
 /* -------- plan -------- */
 
 /* Number of rows, from the first of n on, that have no flag. */
@@ -328,11 +323,6 @@ static int writer_admit(struct rlv_writer *w)
 	return ret;
 }
 
-static bool access_is_broken(const struct access *acc)
-{
-	return acc->shard->tree->tr->broken != 0;
-}
-
 /*
  * Publishes in all shards, also when one is lost; an error of a reachable shard is returned first.
  * -EEXIST: a leaf of ours held noise; its item and all others are published.
@@ -374,29 +364,19 @@ static int writer_commit(struct rlv_writer *w)
 	return first;
 }
 
-/* Prefetches the lines that the next call of this size will write: they have left the cache. */
-static void stream_prefetch_rows(const struct rlv_writer *w, const struct stream *st, uint32_t n)
-{
-	const struct table_desc *desc = w->h.desc;
-	uint32_t room = desc->block - st->blk.used;
-	size_t bytes = (size_t)(n < room ? n : room) * desc->row_bytes;
-	const uint8_t *rows = ring_row(&st->blk, st->blk.used);
-	const size_t most = 4096;
-
-	for (size_t off = 0; off < bytes && off < most; off += WIRE_LINE)
-		__builtin_prefetch(rows + off, 1);
-}
-
 /* -------- the whole -------- */
 
 /* Planned rows that are published become their streams' past: all but those of a lost shard. */
 static void writer_advance(struct rlv_writer *w, const struct put *put, bool lost)
 {
+	const struct table_desc *desc = w->h.desc;
 	uint32_t head = head_rows(w);
+	const size_t most = 4096;
 
 	for (uint32_t i = 0; i < put->n; i++) {
 		struct stream *st = &put->streams[i];
 		uint32_t n = st->planned;
+		size_t bytes;
 
 		if (!n || (lost && (!st->blk.acc || access_is_broken(st->blk.acc))))
 			continue;
@@ -406,8 +386,10 @@ static void writer_advance(struct rlv_writer *w, const struct put *put, bool los
 		if (!st->direct)
 			writer_keep_head(w, st, n);
 		st->blk.used += n;
-		if (st->direct)
-			stream_prefetch_rows(w, st, n);
+		/* The next call of this size will write these lines: they have left the cache. */
+		bytes = min_u64(n, desc->block - st->blk.used) * desc->row_bytes;
+		for (size_t off = 0; st->direct && off < min_u64(bytes, most); off += WIRE_LINE)
+			__builtin_prefetch(ring_row(&st->blk, st->blk.used) + off, 1);
 		st->step = st->plan_step;
 		st->in_episode = st->plan_in_episode;
 		st->open_window = true;

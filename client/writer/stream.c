@@ -15,11 +15,6 @@
 #include <errno.h>
 #include <string.h>
 
-static uint32_t head_rows(const struct rlv_writer *w)
-{
-	return w->h.desc->window_max - 1;
-}
-
 /* -------- memory -------- */
 
 int stream_init(const struct rlv_writer *w, struct stream *st)
@@ -150,7 +145,7 @@ int stream_close_block(struct stream *st)
 	const struct access *acc = st->blk.acc;
 	int ret = acc ? ring_close(&st->blk) : 0;
 
-	return ret && acc->shard->tree->tr->broken ? 0 : ret;
+	return ret && access_is_broken(acc) ? 0 : ret;
 }
 
 /* Weighted round robin: each shard gains its weight, the chosen one pays for all. */

@@ -43,37 +43,6 @@ static int writer_streams_init(struct rlv_writer *w)
 
 /* -------- shards that come and go -------- */
 
-static int writer_make_room(struct rlv_writer *w)
-{
-	uint32_t from = w->room;
-	uint32_t to = w->h.set.n_parts;
-
-	if (to <= from)
-		return 0;
-	if (!mem_grow(&w->credit, from, to, sizeof(*w->credit)) ||
-	    !mem_grow(&w->published, from, to, sizeof(*w->published)) ||
-	    !mem_grow(&w->changes, from, to, sizeof(*w->changes)))
-		return error_set(-ENOMEM, "writer: cannot allocate memory for %u shards", to);
-	w->room = to;
-	return 0;
-}
-
-/* Rows are staged where they cannot be built in place. */
-static int writer_make_stage(struct rlv_writer *w)
-{
-	const struct table_desc *desc = w->h.desc;
-	uint32_t rows = desc->window_max > WRITER_CHUNK ? desc->window_max : WRITER_CHUNK;
-
-	if (w->stage.ptr || (part_set_is_addressable(&w->h.set) && !BARRIER_TSAN))
-		return 0;
-	if (rows < w->n_streams)
-		rows = w->n_streams;
-	return chunk_make_room(&w->stage, (size_t)rows * desc->row_bytes)
-		       ? 0
-		       : error_set(-ENOMEM, "writer: cannot allocate memory to stage %u rows",
-				   rows);
-}
-
 static void writer_leave_shard(struct handle *h, uint32_t shard)
 {
 	struct rlv_writer *w = (struct rlv_writer *)h;
@@ -86,10 +55,22 @@ static void writer_leave_shard(struct handle *h, uint32_t shard)
 static int writer_shards_moved(struct handle *h)
 {
 	struct rlv_writer *w = (struct rlv_writer *)h;
-	int ret = writer_make_room(w);
+	uint32_t from = w->room, to = h->set.n_parts;
+	size_t rows = max_u64(max_u64(h->desc->window_max, WRITER_CHUNK), w->n_streams);
+	int ret = 0;
 
-	if (ret == 0)
-		ret = writer_make_stage(w);
+	if (to > from) {
+		if (!mem_grow(&w->credit, from, to, sizeof(*w->credit)) ||
+		    !mem_grow(&w->published, from, to, sizeof(*w->published)) ||
+		    !mem_grow(&w->changes, from, to, sizeof(*w->changes)))
+			return error_set(-ENOMEM, "writer: cannot allocate memory for %u shards",
+					 to);
+		w->room = to;
+	}
+	/* Rows are staged where they cannot be built in place. */
+	if ((!part_set_is_addressable(&h->set) || BARRIER_TSAN) &&
+	    !chunk_make_room(&w->stage, rows * h->desc->row_bytes))
+		return error_set(-ENOMEM, "writer: cannot allocate memory to stage %zu rows", rows);
 	for (uint32_t v = 0; ret == 0 && v < h->desc->n_views; v++)
 		ret = admission_follow(&w->admissions[v], h);
 	return ret;
@@ -152,11 +133,9 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 	ret = handle_open(&w->h, table, &how);
 	if (ret)
 		goto err_free;
-	ret = writer_make_room(w);
+	ret = writer_streams_init(w);
 	if (ret == 0)
-		ret = writer_make_stage(w);
-	if (ret == 0)
-		ret = writer_streams_init(w);
+		ret = writer_shards_moved(&w->h);
 	if (ret)
 		goto err_close_handle;
 	*writer_out = w;
