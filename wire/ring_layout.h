@@ -130,6 +130,10 @@ struct slot_limits {
 
 WIRE_SIZE(slot_limits, 32);
 
+/* Both have the words of inserts, then those of samples, each side admitted, then committed. */
+#define VIEW_LIMITS_SIDE sizeof(struct rword64_line[2])
+#define SLOT_LIMITS_SIDE sizeof(struct rword64[2])
+
 /*
  * A client's page (struct part_page), as a table uses it.
  *   offset size

@@ -1,5 +1,6 @@
 #include "ds/replay/recover.h"
 
+#include "ds/replay/priority.h"
 #include "ds/ring/row_scan.h"
 
 #include "transport/barrier.h"
@@ -21,52 +22,36 @@
 
 enum recover_step {
 	RECOVER_BEGIN,
-	RECOVER_BLOCKS, /* at: block */
+	RECOVER_ZERO,   /* both inner arrays of a view; at: byte */
+	RECOVER_BLOCKS, /* and the first level of sums; at: block */
 	RECOVER_HEADERS,
-	RECOVER_SUM,   /* one view; at: leaf */
-	RECOVER_SPARE, /* at: byte; RECOVER_ZERO likewise */
-	RECOVER_ZERO,
-	RECOVER_LEVELS, /* at: level - 1 */
+	RECOVER_LEVELS, /* further levels of a view; at: node of `level` */
 	RECOVER_VIEW,   /* size word and maximum */
 	RECOVER_WORDS,
 	RECOVER_PERSIST, /* at: byte */
 	RECOVER_DONE,
 };
 
-/* Totals of the leaves, collected with the first inner level. */
+/* Totals of the leaves of a view. */
 struct leaf_totals {
 	uint64_t live;
 	uint64_t max;
 };
 
-/* The node of the next leaf, and the number of leaves that it still has. */
-struct node_place {
-	uint64_t *node;
-	uint32_t left;
-};
-
 struct recovery {
 	struct shard *shard;
 	enum recover_step step;
-	uint32_t view;
+	uint32_t view, level;
 	uint64_t at; /* position within the step */
-	struct leaf_totals totals;
-	struct node_place place;
+	struct leaf_totals totals[RING_MAX_VIEWS];
 	struct recover_report report;
 	uint32_t epoch;
 	uint64_t *headers;      /* of all blocks */
 	uint64_t *words;        /* CHUNK_WORDS */
-	uint64_t *sums[2];      /* two levels: source and result */
+	uint64_t *sums;         /* of as many nodes */
 	struct row_info *infos; /* rows of block `scanned`; NULL = rows are not checked */
 	uint32_t scanned;       /* block whose rows infos describes */
 };
-
-static int read_words(struct shard *shard, uint64_t off, uint64_t *words, uint32_t n)
-{
-	struct transport_io io = { .region = shard->tree, .off = off, .dst = words, .len = n * 8 };
-
-	return transport_read(shard->tree->tr, &io, 1);
-}
 
 /* Copies any number of words, in pieces that a transport accepts. */
 static int copy_words(struct shard *shard, uint64_t off, uint64_t *words, uint64_t n, bool write)
@@ -74,7 +59,7 @@ static int copy_words(struct shard *shard, uint64_t off, uint64_t *words, uint64
 	for (uint64_t i = 0; i < n; i += CHUNK_WORDS) {
 		uint32_t some = (uint32_t)min_u64(CHUNK_WORDS, n - i);
 		int rc = write ? transport_store(shard->tree, off + i * 8, words + i, some * 8)
-			       : read_words(shard, off + i * 8, words + i, some);
+			       : transport_fetch(shard->tree, off + i * 8, words + i, some * 8);
 
 		if (rc)
 			return rc;
@@ -87,6 +72,21 @@ static void go_to(struct recovery *rec, enum recover_step step)
 {
 	rec->step = step;
 	rec->at = 0;
+}
+
+/* Begins that step for the next view, or the step behind it. */
+static void next_view(struct recovery *rec, enum recover_step step, enum recover_step behind)
+{
+	bool more = ++rec->view < rec->shard->desc.n_views;
+
+	rec->view = more ? rec->view : 0;
+	go_to(rec, more ? step : behind);
+}
+
+/* Offset of the inner array of the epoch. */
+static uint64_t array_off(const struct recovery *rec, uint32_t view)
+{
+	return rec->shard->trees[view].inner_off[rec->epoch & 1];
 }
 
 /* -------- headers -------- */
@@ -120,10 +120,7 @@ static int recovery_begin(struct recovery *rec)
 	struct shard *shard = rec->shard;
 	const struct table_desc *desc = &shard->desc;
 	struct shard_words words;
-	struct transport_io io = {
-		.region = shard->tree, .off = desc->words_off, .dst = &words, .len = sizeof(words)
-	};
-	int rc = transport_read(shard->tree->tr, &io, 1);
+	int rc = transport_fetch(shard->tree, desc->words_off, &words, sizeof(words));
 	uint64_t word;
 
 	if (!rc)
@@ -147,7 +144,7 @@ static int recovery_begin(struct recovery *rec)
 		rec->report.repaired += sound != (header & ~BLOCK_OPEN);
 		rec->headers[b] = sound;
 	}
-	go_to(rec, RECOVER_BLOCKS);
+	go_to(rec, RECOVER_ZERO);
 	return 0;
 }
 
@@ -170,7 +167,8 @@ static int write_headers(struct recovery *rec)
 	if (!rc)
 		rc = copy_words(rec->shard, desc->headers_off, rec->headers, desc->blocks, true);
 	if (!rc)
-		go_to(rec, RECOVER_SUM);
+		go_to(rec, RECOVER_LEVELS);
+	rec->level = 2;
 	return rc;
 }
 
@@ -206,13 +204,43 @@ static bool sound_leaves(struct recovery *rec, uint32_t view, uint32_t row, uint
 	return changed;
 }
 
+/* Adds up groups of the n words in rec->words, into rec->sums. Returns the number of sums. */
+static uint32_t add_up(struct recovery *rec, uint32_t n, uint32_t fanout)
+{
+	uint32_t sums = 0;
+
+	for (uint32_t i = 0; i < n; sums++)
+		for (rec->sums[sums] = 0; i < n && i < (sums + 1) * fanout; i++)
+			rec->sums[sums] += rec->words[i];
+	return sums;
+}
+
+/* Sets the nodes of level 1 that are above n leaves in rec->words: a block has whole nodes. */
+static int sum_leaves(struct recovery *rec, uint32_t view, uint32_t slot, uint32_t n)
+{
+	const struct sumtree *tree = &rec->shard->trees[view];
+	struct leaf_totals *totals = &rec->totals[view];
+	uint32_t fanout = tree->geo.fanout[0], nodes;
+
+	for (uint32_t i = 0; i < n; i++) {
+		rec->words[i] = leaf_priority(rec->words[i]);
+		totals->live += rec->words[i] != 0;
+		totals->max = max_u64(totals->max, rec->words[i]);
+	}
+	nodes = add_up(rec, n, fanout);
+	return transport_store(tree->region,
+			       array_off(rec, view) + tree->level_off[1] +
+				       (uint64_t)slot / fanout * 8,
+			       rec->sums, nodes * 8);
+}
+
 static int sound_piece(struct recovery *rec, uint32_t view, uint32_t row, uint32_t n)
 {
 	struct shard *shard = rec->shard;
-	uint32_t block = (uint32_t)rec->at;
-	uint64_t off = shard_leaf_off(shard, view, block * shard->desc.block + row);
+	uint32_t block = (uint32_t)rec->at, slot = block * shard->desc.block + row;
+	uint64_t off = shard_leaf_off(shard, view, slot);
 	bool has_item = false;
-	int rc = read_words(shard, off, rec->words, n);
+	int rc = transport_fetch(shard->tree, off, rec->words, n * 8);
 
 	for (uint32_t i = 0; !rc && !has_item && i < n; i++)
 		has_item = leaf_priority(rec->words[i]);
@@ -223,18 +251,18 @@ static int sound_piece(struct recovery *rec, uint32_t view, uint32_t row, uint32
 	}
 	if (!rc && sound_leaves(rec, view, row, n))
 		rc = transport_store(shard->tree, off, rec->words, n * 8);
-	return rc;
+	return rc || !has_item ? rc : sum_leaves(rec, view, slot, n);
 }
 
 static int sound_block(struct recovery *rec)
 {
 	const struct table_desc *desc = &rec->shard->desc;
+	uint32_t most = CHUNK_WORDS / desc->tree.fanout[0] * desc->tree.fanout[0];
 	int rc = 0;
 
 	for (uint32_t v = 0; !rc && v < desc->n_views; v++)
-		for (uint32_t i = 0; !rc && i < desc->block; i += CHUNK_WORDS)
-			rc = sound_piece(rec, v, i,
-					 (uint32_t)min_u64(CHUNK_WORDS, desc->block - i));
+		for (uint32_t i = 0; !rc && i < desc->block; i += most)
+			rc = sound_piece(rec, v, i, (uint32_t)min_u64(most, desc->block - i));
 	if (!rc && ++rec->at == desc->blocks)
 		go_to(rec, RECOVER_HEADERS);
 	return rc;
@@ -242,117 +270,78 @@ static int sound_block(struct recovery *rec)
 
 /* -------- sums -------- */
 
-static const struct sumtree *tree_of(const struct recovery *rec)
+/* Zeroes a piece of the inner arrays of a view, which follow each other. */
+static int zero_arrays(struct recovery *rec)
 {
-	return &rec->shard->trees[rec->view];
-}
-
-static int sum_leaves(struct recovery *rec)
-{
-	const struct sumtree *tree = tree_of(rec);
-	struct leaf_totals *totals = &rec->totals;
-	struct node_place *place = &rec->place;
-	uint32_t n = (uint32_t)min_u64(CHUNK_WORDS, tree->geo.leaves - rec->at);
-	int rc;
-
-	if (rec->at == 0) {
-		memset(rec->sums[0], 0, tree->nodes[1] * sizeof(uint64_t));
-		*totals = (struct leaf_totals){ 0 };
-		*place = (struct node_place){ rec->sums[0], tree->geo.fanout[0] };
-	}
-	rc = read_words(rec->shard, tree->leaves_off + rec->at * 8, rec->words, n);
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t priority = leaf_priority(rec->words[i]);
-
-		*place->node += priority;
-		totals->live += priority != 0;
-		totals->max = max_u64(totals->max, priority);
-		if (--place->left == 0) {
-			place->node++;
-			place->left = tree->geo.fanout[0];
-		}
-	}
-	rec->at += n;
-	if (rec->at == tree->geo.leaves)
-		go_to(rec, RECOVER_SPARE);
-	return 0;
-}
-
-/* Zeros a piece of an array of inner nodes. */
-static int zero_array(struct recovery *rec, uint64_t off, enum recover_step next)
-{
-	uint64_t bytes = tree_of(rec)->geo.inner_bytes;
+	const struct sumtree *tree = &rec->shard->trees[rec->view];
+	uint64_t bytes = tree->inner_off[1] + tree->geo.inner_bytes - tree->inner_off[0];
 	uint32_t len = (uint32_t)min_u64(CHUNK_WORDS * sizeof(uint64_t), bytes - rec->at);
 	int rc;
 
 	memset(rec->words, 0, CHUNK_WORDS * sizeof(uint64_t));
-	rc = transport_store(rec->shard->tree, off + rec->at, rec->words, len);
-	if (rc)
-		return rc;
+	rc = transport_store(tree->region, tree->inner_off[0] + rec->at, rec->words, len);
 	rec->at += len;
-	if (rec->at == bytes)
-		go_to(rec, next);
-	return 0;
+	if (!rc && rec->at == bytes)
+		next_view(rec, RECOVER_ZERO, RECOVER_BLOCKS);
+	return rc;
 }
 
-static uint64_t array_off(const struct recovery *rec, uint32_t epoch)
-{
-	return tree_of(rec)->inner_off[epoch & 1];
-}
-
-/* Writes one level; sums[0] first holds level 1. */
+/* Writes a piece of a level, from the level below. */
 static int write_level(struct recovery *rec)
 {
-	const struct sumtree *tree = tree_of(rec);
-	uint32_t level = (uint32_t)rec->at + 1;
-	uint64_t *below = rec->sums[(level - 1) & 1], *above = rec->sums[level & 1];
-	int rc = copy_words(rec->shard, array_off(rec, rec->epoch) + tree->level_off[level], below,
-			    tree->nodes[level], true);
+	const struct sumtree *tree = &rec->shard->trees[rec->view];
+	uint64_t off = array_off(rec, rec->view);
+	uint32_t level = rec->level, fanout, n, nodes;
+	int rc;
 
-	if (rc)
-		return rc;
-	if (level == tree->geo.levels) {
+	if (level > tree->geo.levels) {
 		go_to(rec, RECOVER_VIEW);
 		return 0;
 	}
-	memset(above, 0, tree->nodes[level + 1] * sizeof(uint64_t));
-	for (uint32_t i = 0; i < tree->nodes[level]; i++)
-		above[i / tree->geo.fanout[level]] += below[i];
-	rec->at++;
-	return 0;
+	fanout = tree->geo.fanout[level - 1];
+	n = (uint32_t)min_u64(CHUNK_WORDS / fanout * fanout,
+			      tree->nodes[level - 1] - rec->at * fanout);
+	rc = transport_fetch(tree->region, off + tree->level_off[level - 1] + rec->at * fanout * 8,
+			     rec->words, n * 8);
+	nodes = add_up(rec, n, fanout);
+	if (!rc)
+		rc = transport_store(tree->region, off + tree->level_off[level] + rec->at * 8,
+				     rec->sums, nodes * 8);
+	rec->at += nodes;
+	if (!rc && rec->at == tree->nodes[level]) {
+		rec->at = 0;
+		rec->level++;
+	}
+	return rc;
 }
 
 static int end_view(struct recovery *rec)
 {
-	const struct leaf_totals *totals = &rec->totals;
+	const struct leaf_totals *totals = &rec->totals[rec->view];
 	struct shard *shard = rec->shard;
-	int rc = transport_store(shard->tree, array_off(rec, rec->epoch), &totals->live,
+	int rc = transport_store(shard->tree, array_off(rec, rec->view), &totals->live,
 				 sizeof(totals->live));
 
 	if (!rc && totals->max)
-		rc = transport_store(shard->tree,
-				     shard->desc.views[rec->view].words_off +
-					     offsetof(struct view_words, max_priority),
-				     &totals->max, sizeof(totals->max));
+		rc = transport_store(shard->tree, priority_max_off(shard, rec->view), &totals->max,
+				     sizeof(totals->max));
 	if (rc)
 		return rc;
 	rec->report.items += totals->live;
-	rec->view++;
-	go_to(rec, rec->view < shard->desc.n_views ? RECOVER_SUM : RECOVER_WORDS);
+	rec->level = 2;
+	next_view(rec, RECOVER_LEVELS, RECOVER_WORDS);
 	return 0;
 }
 
 /* -------- words -------- */
 
-/* Sets admitted := committed, for one side. */
-static int settle_side(struct shard *shard, uint64_t admitted_off, uint64_t committed_off)
+/* Sets admitted := committed, for the side at off. */
+static int settle_side(struct shard *shard, uint64_t off)
 {
 	uint64_t committed;
-	int rc = transport_load(shard->part.limits, committed_off, &committed);
+	int rc = transport_load(shard->part.limits, off + sizeof(struct rword64_line), &committed);
 
-	return rc ? rc : transport_store(shard->part.limits, admitted_off, &committed, 8);
+	return rc ? rc : transport_store(shard->part.limits, off, &committed, 8);
 }
 
 /* -------- all of it -------- */
@@ -368,15 +357,8 @@ static int settle_words(struct recovery *rec)
 	uint64_t clean_off = shard_word_off(shard, offsetof(struct shard_words, part.clean));
 	int rc = 0;
 
-	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++) {
-		uint64_t off = shard_limits_off(shard, v);
-
-		rc = settle_side(shard, off + offsetof(struct view_limits, ins_admitted),
-				 off + offsetof(struct view_limits, ins_committed));
-		if (!rc)
-			rc = settle_side(shard, off + offsetof(struct view_limits, smp_admitted),
-					 off + offsetof(struct view_limits, smp_committed));
-	}
+	for (uint32_t side = 0; !rc && side < 2 * shard->desc.n_views; side++)
+		rc = settle_side(shard, shard_limits_off(shard, 0) + side * VIEW_LIMITS_SIDE);
 	for (uint32_t i = 0; !rc && i < shard->desc.max_clients; i++)
 		rc = transport_store(shard->part.slots, part_slot_off(&shard->part, i), &nobody,
 				     sizeof(nobody));
@@ -418,16 +400,12 @@ static int do_piece(struct recovery *rec)
 	switch (rec->step) {
 	case RECOVER_BEGIN:
 		return recovery_begin(rec);
+	case RECOVER_ZERO:
+		return zero_arrays(rec);
 	case RECOVER_BLOCKS:
 		return sound_block(rec);
 	case RECOVER_HEADERS:
 		return write_headers(rec);
-	case RECOVER_SUM:
-		return sum_leaves(rec);
-	case RECOVER_SPARE:
-		return zero_array(rec, array_off(rec, ~rec->epoch), RECOVER_ZERO);
-	case RECOVER_ZERO:
-		return zero_array(rec, array_off(rec, rec->epoch), RECOVER_LEVELS);
 	case RECOVER_LEVELS:
 		return write_level(rec);
 	case RECOVER_VIEW:
@@ -447,7 +425,6 @@ int recover_begin(struct shard *shard, const struct recover_opts *opts, struct r
 	struct recovery *rec = mem_zalloc(sizeof(*rec));
 	const struct table_desc *desc = &shard->desc;
 	bool scan = opts && opts->scan_rows;
-	size_t nodes = shard->trees[0].nodes[1];
 
 	if (!rec)
 		return error_set(-ENOMEM, "recover: cannot allocate memory");
@@ -455,15 +432,15 @@ int recover_begin(struct shard *shard, const struct recover_opts *opts, struct r
 	rec->scanned = UINT32_MAX;
 	rec->headers = mem_array(desc->blocks, sizeof(uint64_t));
 	rec->words = mem_array(CHUNK_WORDS, sizeof(uint64_t));
-	rec->sums[0] = mem_array(nodes, sizeof(uint64_t));
-	rec->sums[1] = mem_array(nodes, sizeof(uint64_t));
+	rec->sums = mem_array(CHUNK_WORDS, sizeof(uint64_t));
 	rec->infos = scan ? mem_array(desc->block, sizeof(*rec->infos)) : NULL;
-	if (rec->headers && rec->words && rec->sums[0] && rec->sums[1] && (rec->infos || !scan)) {
+	if (rec->headers && rec->words && rec->sums && (rec->infos || !scan)) {
 		*rec_out = rec;
 		return 0;
 	}
 	recover_end(&rec);
-	return error_set(-ENOMEM, "recover: cannot allocate the sums of %u leaves", desc->slots);
+	return error_set(-ENOMEM, "recover: cannot allocate the headers of %u blocks",
+			 desc->blocks);
 }
 
 int recover_go_on(struct recovery *rec, const struct clock *clk, uint64_t until_ns,
@@ -488,8 +465,7 @@ void recover_end(struct recovery **rec_ptr)
 	if (!rec)
 		return;
 	mem_free(rec->infos);
-	mem_free(rec->sums[1]);
-	mem_free(rec->sums[0]);
+	mem_free(rec->sums);
 	mem_free(rec->words);
 	mem_free(rec->headers);
 	mem_free(rec);

@@ -2,7 +2,7 @@
  * Recover: makes a shard sound from any state. The caller has exclusive access (embed:FILE
  * opened again after kill -9, a node restarted on its file).
  *
- *   leaves        one tag; impossible leaves retired; inner sums and sizes from them, in one pass
+ *   leaves        one tag; impossible leaves retired; inner sums and sizes from them
  *   headers       all closed
  *   head          beyond the largest ticket of any header or leaf, and never back
  *   limiter       admitted := committed: no client holds an admission
@@ -42,7 +42,7 @@ struct recover_report {
 /*
  * Recovers one shard. The caller has exclusive access: nobody else has the regions mapped.
  * report_out may be NULL. Errors: -ENOMEM, -EPROTO (head is not a ticket), those of the
- * transport; after any of them run it again. Cost: reads and writes the tree twice; with
+ * transport; after any of them run it again. Cost: reads and writes the tree once; with
  * scan_rows reads the rows of all blocks with items. Thread: setup.
  */
 RLV_MUST_CHECK int recover_shard(struct shard *shard, const struct recover_opts *opts,

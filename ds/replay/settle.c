@@ -50,36 +50,33 @@ int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out
 
 /* -------- admissions -------- */
 
-/* One side of one view: the shared counters, and the pair of counts in the page. */
-struct side {
-	uint64_t all_admitted_off, all_committed_off;
-	uint64_t admitted_off;
-	uint64_t admitted;
-	uint64_t committed;
-};
-
 /*
+ * Gives back what a side of a page owes: own, at own_off; all_off: the counts of all clients.
+ *
  * A page with committed > admitted was cut between two stores: it owes nothing. The client could
  * write any value there: no more is given back than all clients together have outstanding. Committed
  * is read first: both grow meanwhile, and the share of the dead client must not be missed.
  */
-static int give_side_back(struct shard *shard, const struct side *side, uint64_t *given)
+static int give_side_back(struct shard *shard, uint64_t all_off, uint64_t own_off,
+			  const struct rword64 own[2], uint64_t *given)
 {
-	uint64_t rest = side->admitted - side->committed, admitted, committed, old;
+	uint64_t own_committed = rword64_load_relaxed(&own[1]), admitted, committed, old;
+	uint64_t rest = rword64_load_relaxed(&own[0]);
 	int rc;
 
-	if (side->admitted <= side->committed)
+	if (rest <= own_committed)
 		return 0;
-	rc = transport_load(shard->part.limits, side->all_committed_off, &committed);
+	rest -= own_committed;
+	rc = transport_load(shard->part.limits, all_off + sizeof(struct rword64_line), &committed);
 	if (!rc)
-		rc = transport_load(shard->part.limits, side->all_admitted_off, &admitted);
+		rc = transport_load(shard->part.limits, all_off, &admitted);
 	if (rc)
 		return rc;
 	rest = (int64_t)(admitted - committed) > 0 ? min_u64(rest, admitted - committed) : 0;
 	if (rest)
-		rc = transport_faa_word(shard->part.limits, side->all_admitted_off, 0 - rest, &old);
+		rc = transport_faa_word(shard->part.limits, all_off, 0 - rest, &old);
 	if (!rc)
-		rc = transport_store(shard->part.pages, side->admitted_off, &side->committed, 8);
+		rc = transport_store(shard->part.pages, own_off, &own_committed, 8);
 	if (!rc)
 		*given += rest;
 	return rc;
@@ -91,37 +88,20 @@ int shard_settle_dead(void *ctx, struct part *part, uint32_t owner)
 {
 	struct shard_settled nobody_asks = { .closed = 0 }, *report = ctx ? ctx : &nobody_asks;
 	struct shard *shard = shard_of(part);
-	struct slot_limits limits[RING_MAX_VIEWS];
+	struct rword64 limits[RING_MAX_VIEWS][2][2]; /* of struct slot_limits: by side */
 	uint64_t off = part_page_off(part, owner - 1) + offsetof(struct client_page, limits);
-	struct transport_io io = {
-		.region = part->pages, .off = off, .dst = limits, .len = sizeof(limits)
-	};
 	int rc = shard_close_blocks(shard, owner, &report->closed);
 
+	static_assert(sizeof(limits) == sizeof(((struct client_page *)0)->limits), "all of it");
 	if (!rc)
-		rc = transport_read(part->pages->tr, &io, 1);
+		rc = transport_fetch(part->pages, off, limits, sizeof(limits));
 	/* L2 pairs with L1: the view's count after its CAS includes the one that the page held. */
-	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++) {
-		uint64_t all = shard_limits_off(shard, v), own = off + v * sizeof(limits[0]);
-		struct side ins = {
-			.all_admitted_off = all + offsetof(struct view_limits, ins_admitted),
-			.all_committed_off = all + offsetof(struct view_limits, ins_committed),
-			.admitted_off = own + offsetof(struct slot_limits, ins_admitted),
-			.admitted = rword64_load_relaxed(&limits[v].ins_admitted),
-			.committed = rword64_load_relaxed(&limits[v].ins_committed),
-		};
-		struct side smp = {
-			.all_admitted_off = all + offsetof(struct view_limits, smp_admitted),
-			.all_committed_off = all + offsetof(struct view_limits, smp_committed),
-			.admitted_off = own + offsetof(struct slot_limits, smp_admitted),
-			.admitted = rword64_load_relaxed(&limits[v].smp_admitted),
-			.committed = rword64_load_relaxed(&limits[v].smp_committed),
-		};
-
-		rc = give_side_back(shard, &ins, &report->given_back[0]);
-		if (!rc)
-			rc = give_side_back(shard, &smp, &report->given_back[1]);
-	}
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
+		for (uint32_t side = 0; !rc && side < 2; side++)
+			rc = give_side_back(shard,
+					    shard_limits_off(shard, v) + side * VIEW_LIMITS_SIDE,
+					    off + (2 * (uint64_t)v + side) * SLOT_LIMITS_SIDE,
+					    limits[v][side], &report->given_back[side]);
 	return rc;
 }
 
