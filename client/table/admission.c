@@ -42,14 +42,6 @@ static int admission_store_slot(const struct admission *adm, const struct limite
 	return transport_store(adm->lim.page, adm->lim.slot_off, &words, sizeof(words));
 }
 
-static int admission_add(const struct admission *adm, size_t member, uint64_t delta)
-{
-	uint64_t old;
-
-	return delta ? transport_faa_word(adm->lim.region, adm->lim.words_off + member, delta, &old)
-		     : 0;
-}
-
 /*
  * Makes the reservations in the slot those of this call. Missing ones were settled with the old control
  * shard: they are reserved again, without asking the limiter. Excess ones are of a call that failed:
@@ -73,9 +65,13 @@ static int admission_carry(struct admission *adm)
 	if (!gives) /* the slot first when reserving, last when giving back (ds/limiter/limiter.h) */
 		ret = admission_store_slot(adm, &mine);
 	if (ret == 0)
-		ret = admission_add(adm, offsetof(struct view_limits, ins_admitted), inserts);
+		ret = limiter_words_add(lim->region,
+					lim->words_off + offsetof(struct view_limits, ins_admitted),
+					inserts);
 	if (ret == 0)
-		ret = admission_add(adm, offsetof(struct view_limits, smp_admitted), samples);
+		ret = limiter_words_add(lim->region,
+					lim->words_off + offsetof(struct view_limits, smp_admitted),
+					samples);
 	if (ret == 0 && gives)
 		ret = admission_store_slot(adm, &mine);
 	if (ret == 0)

@@ -27,24 +27,6 @@ bool balance_applies(const struct view_desc *view)
 
 /* -------- look -------- */
 
-static int read_words(struct shard *shard, uint32_t view, struct limiter_words *out)
-{
-	struct view_limits words;
-	struct transport_io io = { .region = shard->part.limits,
-				   .off = shard_limits_off(shard, view),
-				   .dst = &words,
-				   .len = sizeof(words) };
-	int rc = transport_read(shard->tree->tr, &io, 1);
-
-	if (rc)
-		return rc;
-	out->ins_admitted = rword64_load_relaxed(&words.ins_admitted.word);
-	out->ins_committed = rword64_load_relaxed(&words.ins_committed.word);
-	out->smp_admitted = rword64_load_relaxed(&words.smp_admitted.word);
-	out->smp_committed = rword64_load_relaxed(&words.smp_committed.word);
-	return 0;
-}
-
 /* Sums the counts of all slots, read with them in one phase. -EAGAIN: a client is in a call. */
 static int look_at_slots(struct shard *shard, uint32_t view, struct look *look)
 {
@@ -120,7 +102,8 @@ static int look_twice(struct shard *const *shards, uint32_t n, uint32_t view,
 		      struct limiter_words *words, int64_t *items)
 {
 	struct look first = { .admitted = 0 }, again = { .admitted = 0 };
-	int rc = read_words(shards[0], view, &first.words);
+	int rc = limiter_words_read(shards[0]->part.limits, shard_limits_off(shards[0], view),
+				    &first.words);
 
 	if (!rc)
 		rc = look_at_slots(shards[0], view, &first);
@@ -133,7 +116,8 @@ static int look_twice(struct shard *const *shards, uint32_t n, uint32_t view,
 	if (!rc)
 		rc = look_at_slots(shards[0], view, &again);
 	if (!rc)
-		rc = read_words(shards[0], view, &again.words);
+		rc = limiter_words_read(shards[0]->part.limits, shard_limits_off(shards[0], view),
+					&again.words);
 	*words = first.words;
 	if (!rc && memcmp(&first, &again, sizeof(first)) != 0)
 		rc = -EAGAIN;
@@ -142,23 +126,14 @@ static int look_twice(struct shard *const *shards, uint32_t n, uint32_t view,
 
 /* -------- correct -------- */
 
-static int balance_add_word(struct shard *control, uint32_t view, size_t member, uint64_t value)
-{
-	uint64_t old;
-
-	if (!value)
-		return 0;
-	return transport_faa_word(control->part.limits, shard_limits_off(control, view) + member,
-				  value, &old);
-}
-
 /*
  * Corrects committed before admitted: a kill between two of these additions leaves counts that
  * the next balance finds wrong again. Also removes reservations that a kill gave back twice.
  */
 int balance_view(struct shard *const *shards, uint32_t n, uint32_t view, int64_t *moved_out)
 {
-	struct shard *control = shards[0];
+	struct region *limits = shards[0]->part.limits;
+	uint64_t off = shard_limits_off(shards[0], view);
 	struct limiter_words words;
 	uint64_t inserted, sampled;
 	int64_t items = 0, moved;
@@ -169,16 +144,16 @@ int balance_view(struct shard *const *shards, uint32_t n, uint32_t view, int64_t
 	moved = (int64_t)(words.ins_committed - words.smp_committed - (uint64_t)items);
 	inserted = moved < 0 ? 0 - (uint64_t)moved : 0;
 	sampled = moved > 0 ? (uint64_t)moved : 0;
-	rc = balance_add_word(control, view, offsetof(struct view_limits, ins_committed), inserted);
+	rc = limiter_words_add(limits, off + offsetof(struct view_limits, ins_committed), inserted);
 	if (!rc)
-		rc = balance_add_word(control, view, offsetof(struct view_limits, smp_committed),
-				      sampled);
+		rc = limiter_words_add(limits, off + offsetof(struct view_limits, smp_committed),
+				       sampled);
 	if (!rc)
-		rc = balance_add_word(control, view, offsetof(struct view_limits, ins_admitted),
-				      words.ins_committed + inserted - words.ins_admitted);
+		rc = limiter_words_add(limits, off + offsetof(struct view_limits, ins_admitted),
+				       words.ins_committed + inserted - words.ins_admitted);
 	if (!rc)
-		rc = balance_add_word(control, view, offsetof(struct view_limits, smp_admitted),
-				      words.smp_committed + sampled - words.smp_admitted);
+		rc = limiter_words_add(limits, off + offsetof(struct view_limits, smp_admitted),
+				       words.smp_committed + sampled - words.smp_admitted);
 	if (!rc)
 		*moved_out = moved;
 	return rc;

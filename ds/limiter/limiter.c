@@ -10,30 +10,22 @@
 
 /* One of the two sides: the offsets of its words, and its counts in the slot. */
 struct side {
-	uint64_t admitted_off, committed_off;
-	uint64_t *admitted, *committed;
+	bool is_samples;
 	bool bounded;
+	uint64_t off;      /* of the view's words: admitted, committed */
+	uint64_t slot_off; /* of the slot's */
+	uint64_t *admitted, *committed;
 };
 
-static struct side insert_side(struct limiter *lim)
+static struct side side_of(struct limiter *lim, bool samples)
 {
 	return (struct side){
-		.admitted_off = lim->words_off + offsetof(struct view_limits, ins_admitted),
-		.committed_off = lim->words_off + offsetof(struct view_limits, ins_committed),
-		.admitted = &lim->mine.ins_admitted,
-		.committed = &lim->mine.ins_committed,
-		.bounded = lim->bounded_insert,
-	};
-}
-
-static struct side sample_side(struct limiter *lim)
-{
-	return (struct side){
-		.admitted_off = lim->words_off + offsetof(struct view_limits, smp_admitted),
-		.committed_off = lim->words_off + offsetof(struct view_limits, smp_committed),
-		.admitted = &lim->mine.smp_admitted,
-		.committed = &lim->mine.smp_committed,
-		.bounded = lim->bounded_sample,
+		.is_samples = samples,
+		.bounded = samples ? lim->bounded_sample : lim->bounded_insert,
+		.off = lim->words_off + (samples ? VIEW_LIMITS_SIDE : 0),
+		.slot_off = lim->slot_off + (samples ? SLOT_LIMITS_SIDE : 0),
+		.admitted = samples ? &lim->mine.smp_admitted : &lim->mine.ins_admitted,
+		.committed = samples ? &lim->mine.smp_committed : &lim->mine.ins_committed,
 	};
 }
 
@@ -113,41 +105,37 @@ static struct transport_wr write_slot(struct limiter *lim, bool fence)
 
 /* -------- words -------- */
 
-static uint64_t limiter_word(const void *words, size_t member)
+static void take_words(const struct view_limits *at, struct limiter_words *out)
 {
-	return rword64_load_acquire((const void *)((const uint8_t *)words + member));
+	out->ins_admitted = rword64_load_acquire(&at->ins_admitted.word);
+	out->ins_committed = rword64_load_acquire(&at->ins_committed.word);
+	out->smp_admitted = rword64_load_acquire(&at->smp_admitted.word);
+	out->smp_committed = rword64_load_acquire(&at->smp_committed.word);
 }
 
-#define WORDS_BYTES ((uint32_t)sizeof(struct view_limits))
-
-static void take_words(const void *at, struct limiter_words *out)
+int limiter_words_read(struct region *region, uint64_t off, struct limiter_words *out)
 {
-	out->ins_admitted = limiter_word(at, offsetof(struct view_limits, ins_admitted));
-	out->ins_committed = limiter_word(at, offsetof(struct view_limits, ins_committed));
-	out->smp_admitted = limiter_word(at, offsetof(struct view_limits, smp_admitted));
-	out->smp_committed = limiter_word(at, offsetof(struct view_limits, smp_committed));
+	struct view_limits copy;
+	int rc = transport_fetch(region, off, &copy, sizeof(copy));
+
+	if (!rc)
+		take_words(&copy, out);
+	return rc;
+}
+
+int limiter_words_add(struct region *region, uint64_t off, uint64_t value)
+{
+	uint64_t old;
+
+	return value ? transport_faa_word(region, off, value, &old) : 0;
 }
 
 /* L4 pairs with L3: the committed counts, then the leaves that the caller reads. */
 int limiter_read(struct limiter *lim, struct limiter_words *out)
 {
-	const void *at = lim->region->base;
-	uint64_t copy[WORDS_BYTES / sizeof(uint64_t)];
-
-	if (at) {
-		at = lim->region->base + lim->words_off;
-	} else {
-		struct transport_io io = { .region = lim->region,
-					   .off = lim->words_off,
-					   .dst = copy,
-					   .len = WORDS_BYTES };
-		int rc = transport_read(lim->region->tr, &io, 1);
-
-		if (rc)
-			return rc;
-		at = copy;
-	}
-	take_words(at, out);
+	if (!lim->region->base)
+		return limiter_words_read(lim->region, lim->words_off, out);
+	take_words((const void *)(lim->region->base + lim->words_off), out);
 	return 0;
 }
 
@@ -237,11 +225,7 @@ static int check_span(const struct limiter *lim, uint64_t n, __int128 move, cons
 
 static void announce_in_place(struct limiter *lim, const struct side *side)
 {
-	struct slot_limits *slot = (void *)(lim->page->base + lim->slot_off);
-
-	rword64_announce(side->admitted == &lim->mine.ins_admitted ? &slot->ins_admitted
-								   : &slot->smp_admitted,
-			 *side->admitted);
+	rword64_announce((void *)(lim->page->base + side->slot_off), *side->admitted);
 }
 
 /*
@@ -252,7 +236,7 @@ static void announce_in_place(struct limiter *lim, const struct side *side)
 static int limiter_announce(struct limiter *lim, const struct side *side, uint64_t n,
 			    struct limiter_words *now)
 {
-	uint64_t copy[WORDS_BYTES / sizeof(uint64_t)];
+	struct view_limits copy;
 	struct transport_wr wrs[2];
 	int rc;
 
@@ -270,12 +254,12 @@ static int limiter_announce(struct limiter *lim, const struct side *side, uint64
 		.verb = VERB_READ,
 		.io = { .region = lim->region,
 			.off = lim->words_off,
-			.dst = copy,
-			.len = WORDS_BYTES },
+			.dst = &copy,
+			.len = sizeof(copy) },
 	};
 	rc = transport_run(lim->region->tr, wrs, 2);
 	if (!rc)
-		take_words(copy, now);
+		take_words(&copy, now);
 	return rc;
 }
 
@@ -283,14 +267,13 @@ typedef bool (*fits_fn)(const struct limiter *lim, const struct limiter_words *n
 
 static int limiter_admit(struct limiter *lim, const struct side *side, fits_fn fits, uint64_t n)
 {
-	bool inserts = side->admitted == &lim->mine.ins_admitted;
 	struct limiter_words now;
-	uint64_t *mine = inserts ? &now.ins_admitted : &now.smp_admitted, old;
+	uint64_t *mine = side->is_samples ? &now.smp_admitted : &now.ins_admitted, old;
 	int rc = limiter_announce(lim, side, n, &now);
 
 	/* A failed CAS returns the newer count; the other side only grows, so old words are safe. */
 	while (!rc && fits(lim, &now, n)) {
-		rc = transport_cas_word(lim->region, side->admitted_off, *mine, *mine + n, &old);
+		rc = transport_cas_word(lim->region, side->off, *mine, *mine + n, &old);
 		if (!rc && old == *mine)
 			return 0;
 		if (!rc)
@@ -314,7 +297,7 @@ static int limiter_admit(struct limiter *lim, const struct side *side, fits_fn f
 
 int limiter_try_insert(struct limiter *lim, uint64_t n)
 {
-	struct side side = insert_side(lim);
+	struct side side = side_of(lim, false);
 	int rc;
 
 	if (!side.bounded || !n)
@@ -325,7 +308,7 @@ int limiter_try_insert(struct limiter *lim, uint64_t n)
 
 int limiter_try_sample(struct limiter *lim, uint64_t n)
 {
-	struct side side = sample_side(lim);
+	struct side side = side_of(lim, true);
 	struct limiter_words now;
 	int rc;
 
@@ -353,9 +336,9 @@ static int limiter_commit(struct limiter *lim, const struct side *side, uint64_t
 	if (rc)
 		return rc;
 	if (done)
-		lim->wrs[count++] = limiter_faa(lim, side->committed_off, done);
+		lim->wrs[count++] = limiter_faa(lim, side->off + sizeof(struct rword64_line), done);
 	if (side->bounded && n > done)
-		lim->wrs[count++] = limiter_faa(lim, side->admitted_off, done - n);
+		lim->wrs[count++] = limiter_faa(lim, side->off, done - n);
 	if (side->bounded && n) {
 		*side->committed += done;
 		*side->admitted -= n - done;
@@ -366,14 +349,14 @@ static int limiter_commit(struct limiter *lim, const struct side *side, uint64_t
 
 int limiter_commit_insert(struct limiter *lim, uint64_t n, uint64_t done)
 {
-	struct side side = insert_side(lim);
+	struct side side = side_of(lim, false);
 
 	return limiter_commit(lim, &side, n, done);
 }
 
 int limiter_commit_sample(struct limiter *lim, uint64_t n, uint64_t done)
 {
-	struct side side = sample_side(lim);
+	struct side side = side_of(lim, true);
 
 	return limiter_commit(lim, &side, n, done);
 }

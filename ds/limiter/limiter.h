@@ -66,6 +66,11 @@ uint64_t limiter_lacks_samples(const struct limiter *lim, const struct limiter_w
 
 /* Reads the four words. Cost: 1 phase. */
 RLV_MUST_CHECK int limiter_read(struct limiter *lim, struct limiter_words *out);
+/* The same through the transport: the struct view_limits at off. */
+RLV_MUST_CHECK int limiter_words_read(struct region *region, uint64_t off,
+				      struct limiter_words *out);
+/* Adds to the word at off; value 0: nothing. */
+RLV_MUST_CHECK int limiter_words_add(struct region *region, uint64_t off, uint64_t value);
 
 /*
  * Builds the limiter bounds from the user's doubles. All zero but min_size = no bounds; an

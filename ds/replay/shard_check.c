@@ -1,5 +1,6 @@
 #include "ds/replay/shard_check.h"
 
+#include "ds/limiter/limiter.h"
 #include "ds/ring/row_scan.h"
 #include "ds/part/slot.h"
 
@@ -270,22 +271,15 @@ static void check_side(struct check *check, uint32_t view, const char *side, uin
 static int check_limits(struct check *check, uint32_t view)
 {
 	const struct view_desc *desc = &check->shard->desc.views[view];
-	struct view_limits words;
-	uint64_t ins_admitted, ins_committed, smp_admitted, smp_committed;
-	struct transport_io io = { .region = check->shard->part.limits,
-				   .off = shard_limits_off(check->shard, view),
-				   .dst = &words,
-				   .len = sizeof(words) };
-	int rc = transport_read(check->shard->part.limits->tr, &io, 1);
+	struct limiter_words words;
+	int rc = limiter_words_read(check->shard->part.limits, shard_limits_off(check->shard, view),
+				    &words);
 
 	if (rc)
 		return rc;
-	ins_admitted = rword64_load_relaxed(&words.ins_admitted.word);
-	ins_committed = rword64_load_relaxed(&words.ins_committed.word);
-	smp_admitted = rword64_load_relaxed(&words.smp_admitted.word);
-	smp_committed = rword64_load_relaxed(&words.smp_committed.word);
 	if (check->shard->desc.shard != check->opts.control) {
-		if (ins_admitted | ins_committed | smp_admitted | smp_committed)
+		if (words.ins_admitted | words.ins_committed | words.smp_admitted |
+		    words.smp_committed)
 			check_problem(
 				check, &check->report->wrong_limits,
 				"view %u: counted on shard %u, which is not the control shard",
@@ -294,9 +288,9 @@ static int check_limits(struct check *check, uint32_t view)
 	}
 	/* An unbounded side counts commits but no admissions. */
 	if (desc->limit.max_diff != INT64_MAX)
-		check_side(check, view, "inserts", ins_admitted, ins_committed);
+		check_side(check, view, "inserts", words.ins_admitted, words.ins_committed);
 	if (desc->limit.min_diff != INT64_MIN)
-		check_side(check, view, "samples", smp_admitted, smp_committed);
+		check_side(check, view, "samples", words.smp_admitted, words.smp_committed);
 	return 0;
 }
 

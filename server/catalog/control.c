@@ -24,12 +24,8 @@ static int read_words(struct shard *shard, struct limiter_words words[RING_MAX_V
 {
 	int ret = 0;
 
-	for (uint32_t v = 0; ret == 0 && v < shard->desc.n_views; v++) {
-		struct limiter lim;
-
-		limiter_init(&lim, shard, v, 0);
-		ret = limiter_read(&lim, &words[v]);
-	}
+	for (uint32_t v = 0; ret == 0 && v < shard->desc.n_views; v++)
+		ret = limiter_words_read(shard->part.limits, shard_limits_off(shard, v), &words[v]);
 	return ret;
 }
 
@@ -56,26 +52,18 @@ void catalog_control_read(struct catalog_object *table)
 
 /* -------- move -------- */
 
-static int store_word(struct shard *shard, uint32_t view, size_t member, uint64_t value)
-{
-	return transport_store(shard->part.limits, shard_limits_off(shard, view) + member, &value,
-			       sizeof(value));
-}
-
+/* Sets the counts of a view: admitted := committed. */
 static int store_view(struct shard *shard, uint32_t view, const struct limiter_words *words)
 {
-	int ret = store_word(shard, view, offsetof(struct view_limits, ins_admitted),
-			     words->ins_committed);
+	const struct view_limits limits = {
+		.ins_admitted.word.raw = words->ins_committed,
+		.ins_committed.word.raw = words->ins_committed,
+		.smp_admitted.word.raw = words->smp_committed,
+		.smp_committed.word.raw = words->smp_committed,
+	};
 
-	if (ret == 0)
-		ret = store_word(shard, view, offsetof(struct view_limits, ins_committed),
-				 words->ins_committed);
-	if (ret == 0)
-		ret = store_word(shard, view, offsetof(struct view_limits, smp_admitted),
-				 words->smp_committed);
-	return ret ? ret
-		   : store_word(shard, view, offsetof(struct view_limits, smp_committed),
-				words->smp_committed);
+	return transport_store(shard->part.limits, shard_limits_off(shard, view), &limits,
+			       sizeof(limits));
 }
 
 /* A usable shard other than `not_this`; n_shards = none. */
@@ -137,27 +125,17 @@ int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table,
 
 /* -------- settle -------- */
 
-static int add_word(struct shard *shard, uint32_t view, size_t member, uint64_t value)
-{
-	uint64_t old;
-
-	if (value == 0)
-		return 0;
-	return transport_faa_word(shard->part.limits, shard_limits_off(shard, view) + member, value,
-				  &old);
-}
-
 /* Add to both words of a side: every committed count was admitted there. */
 static int add_view(struct shard *shard, uint32_t view, uint64_t inserted, uint64_t sampled)
 {
-	int ret = add_word(shard, view, offsetof(struct view_limits, ins_admitted), inserted);
+	struct region *limits = shard->part.limits;
+	uint64_t off = shard_limits_off(shard, view);
+	int ret = 0;
 
-	if (ret == 0)
-		ret = add_word(shard, view, offsetof(struct view_limits, ins_committed), inserted);
-	if (ret == 0)
-		ret = add_word(shard, view, offsetof(struct view_limits, smp_admitted), sampled);
-	return ret ? ret
-		   : add_word(shard, view, offsetof(struct view_limits, smp_committed), sampled);
+	for (uint32_t word = 0; ret == 0 && word < 4; word++)
+		ret = limiter_words_add(limits, off + word * sizeof(struct rword64_line),
+					word < 2 ? inserted : sampled);
+	return ret;
 }
 
 int catalog_control_settle(struct catalog_object *table, uint32_t from)
