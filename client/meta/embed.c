@@ -172,7 +172,7 @@ void embed_table_destroy(struct embed *embed, struct embed_table *table)
 	embed_table_free(table);
 }
 
-/* As the metadata server does it (server/catalog/catalog.c): threads of one process share what they map. */
+/* As the metadata server does it (catalog/catalog.c): threads of one process share what they map. */
 static int grant_shard(struct embed *embed, const struct shard *shard,
 		       const struct meta_access *access, struct meta_part *out)
 {

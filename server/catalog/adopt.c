@@ -6,12 +6,14 @@
  * catalog knows the table or the pool has all shards that its capacity is cut into. A table keeps
  * its id, which is part of its item keys and regions: one whose id is in use is not adopted.
  */
-#include "server/catalog/kind_table.h"
+#include "server/catalog/arrival.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "catalog/kind_table.h"
 
 #include "wire/region.h"
 
@@ -31,12 +33,12 @@ struct survey {
 
 static bool may_adopt(const struct catalog_arrival *arrival)
 {
-	return arrival->claim & RELIVE__POOL_CLAIM__POOL_ADOPT;
+	return arrival->claim & POOL_ADOPT;
 }
 
 static bool may_discard(const struct catalog_arrival *arrival)
 {
-	return arrival->claim & RELIVE__POOL_CLAIM__POOL_DISCARD;
+	return arrival->claim & POOL_DISCARD;
 }
 
 static int adopt_survey(struct catalog *cat, const struct catalog_arrival *arrival,
@@ -511,7 +513,7 @@ static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree
 		.kind = OBJECT_TABLE,
 		.object = tree->object,
 		.part = tree->part,
-		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
+		.state = PART_ACTIVE,
 	};
 	struct table_desc desc;
 	int ret;
@@ -550,7 +552,7 @@ static void place_shard(const struct survey *survey, const Relive__NodeRegion *t
 	struct catalog_object *table = survey->cat->objects[tree->object];
 
 	for (uint32_t s = table->n_parts; s < tree->part; s++) {
-		table->parts[s].state = RELIVE__SHARD_STATE__SHARD_LOST;
+		table->parts[s].state = PART_LOST;
 		table->lost[s] = true;
 	}
 	table->n_parts = table->n_parts > tree->part ? table->n_parts : tree->part + 1;
@@ -558,7 +560,7 @@ static void place_shard(const struct survey *survey, const Relive__NodeRegion *t
 	table->lost[tree->part] = false;
 	table->parts[tree->part] = (struct catalog_part){
 		.node = survey->arrival->node,
-		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
+		.state = PART_ACTIVE,
 	};
 	regions_of(survey, tree, table->parts[tree->part].ids);
 	log_info("adopt %s shard %u from node %s", table->text, tree->part,

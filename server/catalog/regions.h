@@ -1,5 +1,5 @@
 /*
- * Regions: ownership of the regions that a node reports, and retirement of unowned ones.
+ * Regions: ownership of the regions that a node reports; those of nobody are retired.
  *
  *   of a part or a provisioning   kept
  *   given up by this catalog       freed. The store records it before anything is freed or asked
@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/node/node.h"
+#include "wire/control.pb-c.h"
 
 #include "base/error.h"
 
@@ -45,30 +45,5 @@ bool catalog_regions_of_part(const struct catalog_arrival *arrival,
 /* Find the arrival's region of that role in the same part as `like`; NULL: none. */
 const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arrival,
 					       const Relive__NodeRegion *like, uint32_t role);
-
-/*
- * Deletes an object from the store and records its regions as given up, before they are retired.
- * After a store error nothing has changed.
- */
-RLV_MUST_CHECK int catalog_give_up_object(struct catalog *cat, const struct catalog_object *object);
-
-/*
- * Frees a region that was given up: first sets the state word that mapped users read (enum
- * region_state), then posts the free: now, or in catalog_retire_tick if the node must be asked
- * first. id 0 is a no-op. Failures are logged; the node's next registration retries.
- */
-void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state);
-
-/* Drop all pending retirements. */
-void catalog_retire_forget(struct catalog *cat);
-
-/* Retire the regions of a detached part if its node is up. */
-void catalog_retire_part(struct catalog *cat, struct catalog_object *object, uint32_t s,
-			 uint32_t state);
-/* Retire all parts of the object. */
-void catalog_retire_object(struct catalog *cat, struct catalog_object *object);
-
-/* Free the memory of a region that was never formatted. */
-void catalog_free_region(struct catalog *cat, struct node *node, uint32_t id);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/catalog/catalog.h"
+#include "catalog/catalog.h"
 #include "server/node/liveness.h"
 
 #include "base/os/clock.h"

@@ -296,13 +296,13 @@ static void metad_join(struct metad *md, struct channel *ch, uint64_t request_id
 	}
 	ret = catalog_take(&md->catalog, arrival);
 	if (ret) {
-		metad_refuse(md, &arrival->node->channel, request_id, ret);
+		metad_refuse(md, &arrival->node->remote->channel, request_id, ret);
 		node_disconnect(arrival->node);
 		return;
 	}
 	log_info("node %s at %s pool %llu", news->name, news->uri,
 		 (unsigned long long)news->pool_bytes);
-	ret = answer_register(&arrival->node->channel, md, request_id, 0);
+	ret = answer_register(&arrival->node->remote->channel, md, request_id, 0);
 	if (ret) {
 		log_warn("register node %s: %s", news->name, error_last());
 	} else {
@@ -445,7 +445,7 @@ static int metad_load(struct metad *md)
 		.kill_stalled = md->opts.kill_stalled,
 	};
 	md->catalog.store = md->store;
-	md->catalog.nodes = nodes;
+	md->catalog.nodes = &nodes->first;
 	md->catalog.clock = clock_monotonic();
 	object_kinds_register();
 	md->catalog.ops = &catalog_ops;

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/catalog/catalog.h"
+#include "server/catalog/arrival.h"
 #include "server/net/conns.h"
 #include "server/net/http.h"
 #include "server/node/liveness.h"

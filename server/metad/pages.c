@@ -8,7 +8,7 @@
 
 #include "base/bits.h"
 
-#include "server/catalog/kind_table.h"
+#include "catalog/kind_table.h"
 #include "server/daemon/version.h"
 #include "server/metad/waits.h"
 

@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-#include "server/catalog/kind_table.h"
+#include "catalog/kind_table.h"
 #include "server/daemon/version.h"
 #include "server/metad/waits.h"
 
@@ -61,8 +61,8 @@ static void fill_node(const struct metad *md, struct node *node, struct node_row
 	info->broken = (ProtobufCBinaryData){ sizeof(node->broken), node->broken };
 	info->agent_cpu_ns = node->agent_cpu_ns;
 	info->process_cpu_ns = node->process_cpu_ns;
-	info->silent_ns =
-		clock_now_ns(md->live.clock) - (node->heard ? node->heard : node->down_since);
+	info->silent_ns = clock_now_ns(md->live.clock) -
+			  (node->remote->heard ? node->remote->heard : node->down_since);
 	info->shards = catalog_parts_of(&md->catalog, node, NULL);
 }
 

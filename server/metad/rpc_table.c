@@ -8,9 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/catalog/kind_table.h"
+#include "catalog/kind_table.h"
 
 #include "base/mem/alloc.h"
+
+/* The catalog's numbers are those of the wire. */
+_Static_assert((int)PART_NONE == RELIVE__SHARD_STATE__SHARD_NONE &&
+		       (int)PART_ACTIVE == RELIVE__SHARD_STATE__SHARD_ACTIVE &&
+		       (int)PART_DRAINING == RELIVE__SHARD_STATE__SHARD_DRAINING &&
+		       (int)PART_DOWN == RELIVE__SHARD_STATE__SHARD_DOWN &&
+		       (int)PART_LOST == RELIVE__SHARD_STATE__SHARD_LOST &&
+		       (int)PART_GONE == RELIVE__SHARD_STATE__SHARD_GONE &&
+		       (int)PART_WEIGHT_FULL == RELIVE__SHARD_WEIGHT__SHARD_WEIGHT_FULL &&
+		       (int)POOL_ADOPT == RELIVE__POOL_CLAIM__POOL_ADOPT &&
+		       (int)POOL_DISCARD == RELIVE__POOL_CLAIM__POOL_DISCARD,
+	       "states of parts, claims on pools");
 
 #define MAX_FANOUT 16u /* maximum number of levels in a wish */
 
@@ -260,8 +272,8 @@ static int answer_table(const struct call *call, struct rpc_parked *parked,
 	struct answer answer = {
 		.call = call,
 		.table = table,
-		.guest = { parked->asker, call->client->holder.client_id, parked->access,
-			   parked->owner },
+		.guest = { parked->asker, call->client->holder.client_id,
+			   (enum part_access)parked->access, parked->owner },
 	};
 	uint64_t now = clock_now_ns(clock_monotonic());
 	struct places places;

@@ -63,7 +63,7 @@ static int grant_of(const struct node *node, int code, const Relive__NodeGrantRe
 static void on_grant(void *ctx, uint64_t tag, struct node *node, int code,
 		     const ProtobufCMessage *reply)
 {
-	struct node_asked *asked = node->asked_for;
+	struct node_asked *asked = node->remote->asked_for;
 
 	(void)ctx;
 	while (asked && asked->tag != tag)
@@ -76,7 +76,7 @@ static void on_grant(void *ctx, uint64_t tag, struct node *node, int code,
 	asked->ended = true;
 	/* A want polls by itself: if news were set, a node that refuses at once would be asked
 	   again at once. */
-	node->news |= !(asked->wish.asker & ASKER_WANT);
+	node->remote->news |= !(asked->wish.asker & ASKER_WANT);
 }
 
 static int node_ask(struct node *node, const struct node_wish *wish)
@@ -89,7 +89,7 @@ static int node_ask(struct node *node, const struct node_wish *wish)
 		.reply = &relive__node_grant_reply__descriptor,
 		.timeout_ns = NODE_WAIT_NS,
 		.done = on_grant,
-		.tag = ++node->last_tag,
+		.tag = ++node->remote->last_tag,
 	};
 	int ret;
 
@@ -107,14 +107,14 @@ static int node_ask(struct node *node, const struct node_wish *wish)
 	}
 	asked->wish = *wish;
 	asked->tag = post.tag;
-	asked->next = node->asked_for;
-	node->asked_for = asked;
+	asked->next = node->remote->asked_for;
+	node->remote->asked_for = asked;
 	return 0;
 }
 
 int node_grant(struct node *node, const struct node_wish *wish, struct region_grant *grant_out)
 {
-	const struct node_asked *asked = node->asked_for;
+	const struct node_asked *asked = node->remote->asked_for;
 	int ret;
 
 	if (!node->up)
@@ -134,7 +134,7 @@ int node_grant(struct node *node, const struct node_wish *wish, struct region_gr
 
 void node_forget_asker(struct node *node, uint64_t asker)
 {
-	struct node_asked **link = &node->asked_for;
+	struct node_asked **link = &node->remote->asked_for;
 
 	while (*link) {
 		struct node_asked *asked = *link;
@@ -178,9 +178,9 @@ static int begin_reach(struct node *node)
 	if (!reach)
 		return error_set(-ENOMEM, "cannot allocate memory for a connection");
 	reach->opts = (struct transport_opts){
-		.timeout_ns = node->lease_ns,
-		.client_id = node->attach_client_id,
-		.replaces = node->link,
+		.timeout_ns = node->remote->lease_ns,
+		.client_id = node->remote->attach_client_id,
+		.replaces = node->remote->link,
 	};
 	snprintf(reach->uri, sizeof(reach->uri), "%s", node->uri);
 	ret = pthread_create(&reach->thread, NULL, run_reach, reach);
@@ -188,14 +188,14 @@ static int begin_reach(struct node *node)
 		mem_free(reach);
 		return error_set(-ret, "pthread_create: %s", strerror(ret));
 	}
-	node->reach = reach;
+	node->remote->reach = reach;
 	return error_set(-EAGAIN, "its memory is being reached");
 }
 
 /* A connection to a former address of the node is dropped. */
 static int reach_memory(struct node *node)
 {
-	struct node_reach *reach = node->reach;
+	struct node_reach *reach = node->remote->reach;
 	int ret;
 
 	if (node->tr)
@@ -210,9 +210,9 @@ static int reach_memory(struct node *node)
 		ret = error_set(-EAGAIN, "its address has changed");
 	} else if (ret == 0) {
 		node->tr = reach->tr;
-		node->link = reach->tr->link;
+		node->remote->link = reach->tr->link;
 	}
-	node->reach = NULL;
+	node->remote->reach = NULL;
 	mem_free(reach);
 	return ret;
 }
@@ -238,7 +238,7 @@ static int get_grants(struct node *node, struct node_want *want)
 	for (uint32_t i = 0; i < want->n; i++) {
 		const struct node_wish wish = {
 			.asker = want->asker,
-			.client_id = node->attach_client_id,
+			.client_id = node->remote->attach_client_id,
 			.range = { .region = want->ids[i] },
 			.rights = RIGHT_ALL,
 		};
@@ -258,17 +258,17 @@ static int get_regions(struct node *node, struct node_want *want)
 		const struct region_grant *grant = &want->grants[want->attached];
 		int ret = 0;
 
-		if (!node->attaching)
+		if (!node->remote->attaching)
 			ret = transport_attach_begin(node->tr, grant);
-		else if (node->attaching != want)
+		else if (node->remote->attaching != want)
 			return -EAGAIN;
 		if (ret)
 			return ret;
-		node->attaching = want;
+		node->remote->attaching = want;
 		ret = transport_attach_end(node->tr, grant, &want->regions[want->attached]);
 		if (ret == -EAGAIN)
 			return ret;
-		node->attaching = NULL;
+		node->remote->attaching = NULL;
 		if (ret)
 			return ret;
 		want->attached++;
@@ -280,14 +280,14 @@ static void let_go(struct node *node, struct node_want *want)
 {
 	while (want->attached > 0)
 		transport_detach(&want->regions[--want->attached]);
-	if (node->attaching == want)
-		node->attaching = NULL;
+	if (node->remote->attaching == want)
+		node->remote->attaching = NULL;
 	node_forget_asker(node, want->asker);
 }
 
 static void remove_want(struct node *node, struct node_want *want)
 {
-	struct node_want **link = &node->wants;
+	struct node_want **link = &node->remote->wants;
 
 	while (*link != want)
 		link = &(*link)->next;
@@ -303,17 +303,18 @@ static void end_want(struct node *node, struct node_want *want, int code)
 	want->ended = node_now(node);
 	want->code = code;
 	if (code == 0) {
-		node->news = true;
+		node->remote->news = true;
 		node_forget_asker(node, want->asker);
-		node->attach_pause = 0;
+		node->remote->attach_pause = 0;
 		return;
 	}
 	snprintf(want->words, sizeof(want->words), "memory node %s: %s", node->name, error_last());
 	let_go(node, want);
 	if (!node->tr || code == -ETIMEDOUT || code == -ECONNRESET) {
-		node->attach_pause = node->attach_pause ? 2 * node->attach_pause : pause_first;
-		node->attach_pause = min_u64(node->attach_pause, pause_last);
-		node->attach_after = node_now(node) + node->attach_pause;
+		node->remote->attach_pause =
+			node->remote->attach_pause ? 2 * node->remote->attach_pause : pause_first;
+		node->remote->attach_pause = min_u64(node->remote->attach_pause, pause_last);
+		node->remote->attach_after = node_now(node) + node->remote->attach_pause;
 	}
 }
 
@@ -332,16 +333,16 @@ static void go_on(struct node *node, struct node_want *want)
 		ret = get_regions(node, want);
 	if (!node->up) /* the want is gone, too */
 		return;
-	if (ret == -EAGAIN && node_now(node) >= want->begun + node->lease_ns)
+	if (ret == -EAGAIN && node_now(node) >= want->begun + node->remote->lease_ns)
 		ret = error_set(-ETIMEDOUT, "its memory cannot be attached: no answer in %llu ms",
-				(unsigned long long)(node->lease_ns / CLOCK_NS_PER_MS));
+				(unsigned long long)(node->remote->lease_ns / CLOCK_NS_PER_MS));
 	if (ret != -EAGAIN)
 		end_want(node, want, ret);
 }
 
 static struct node_want *find_want(const struct node *node, const uint32_t *ids, uint32_t n)
 {
-	struct node_want *want = node->wants;
+	struct node_want *want = node->remote->wants;
 
 	while (want && (want->n != n || memcmp(want->ids, ids, n * sizeof(ids[0])) != 0))
 		want = want->next;
@@ -352,7 +353,7 @@ static int begin_want(struct node *node, const uint32_t *ids, uint32_t n)
 {
 	struct node_want *want;
 
-	if (node_now(node) < node->attach_after)
+	if (node_now(node) < node->remote->attach_after)
 		return error_set(-EAGAIN,
 				 "memory node %s: its memory could not be reached just now",
 				 node->name);
@@ -361,10 +362,10 @@ static int begin_want(struct node *node, const uint32_t *ids, uint32_t n)
 		return error_set(-ENOMEM, "memory node %s: cannot allocate memory", node->name);
 	memcpy(want->ids, ids, n * sizeof(ids[0]));
 	want->n = n;
-	want->asker = ASKER_WANT | ++node->last_tag;
+	want->asker = ASKER_WANT | ++node->remote->last_tag;
 	want->begun = node_now(node);
-	want->next = node->wants;
-	node->wants = want;
+	want->next = node->remote->wants;
+	node->remote->wants = want;
 	return 0;
 }
 
@@ -395,7 +396,7 @@ int node_attach(struct node *node, const uint32_t *ids, uint32_t n, struct regio
 
 bool node_is_attaching(const struct node *node)
 {
-	const struct node_want *want = node->wants;
+	const struct node_want *want = node->remote->wants;
 
 	while (want && want->ended)
 		want = want->next;
@@ -407,20 +408,20 @@ uint64_t node_pages_watch(struct node *node)
 	uint64_t now = node_now(node);
 
 	if (!node->tr || !transport_renewing(node->tr)) {
-		if (node->making_since == 0)
+		if (node->remote->making_since == 0)
 			return UINT64_MAX;
-		node->making_since = 0;
-		node->news = true;
+		node->remote->making_since = 0;
+		node->remote->news = true;
 		return now;
 	}
-	if (node->making_since == 0)
-		node->making_since = now;
-	return now + max_u64((now - node->making_since) / LOOK_PART, LOOK_FIRST_NS);
+	if (node->remote->making_since == 0)
+		node->remote->making_since = now;
+	return now + max_u64((now - node->remote->making_since) / LOOK_PART, LOOK_FIRST_NS);
 }
 
 uint64_t node_attach_watch(struct node *node)
 {
-	struct node_want *want = node->wants;
+	struct node_want *want = node->remote->wants;
 	uint64_t next = node_pages_watch(node), now = node_now(node);
 	const uint64_t keep_ns = 10 * (uint64_t)CLOCK_NS_PER_S; /* of an uncollected result */
 
@@ -445,21 +446,21 @@ uint64_t node_attach_watch(struct node *node)
 
 void node_attach_forget(struct node *node)
 {
-	while (node->wants) {
-		let_go(node, node->wants);
-		remove_want(node, node->wants);
+	while (node->remote->wants) {
+		let_go(node, node->remote->wants);
+		remove_want(node, node->remote->wants);
 	}
-	while (node->asked_for)
-		node_forget_asker(node, node->asked_for->wish.asker);
+	while (node->remote->asked_for)
+		node_forget_asker(node, node->remote->asked_for->wish.asker);
 }
 
 void node_attach_fini(struct node *node)
 {
 	node_attach_forget(node);
-	if (!node->reach)
+	if (!node->remote->reach)
 		return;
-	(void)pthread_join(node->reach->thread, NULL);
-	transport_close(&node->reach->tr);
-	mem_free(node->reach);
-	node->reach = NULL;
+	(void)pthread_join(node->remote->reach->thread, NULL);
+	transport_close(&node->remote->reach->tr);
+	mem_free(node->remote->reach);
+	node->remote->reach = NULL;
 }

@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #include "server/node/nodes.h"
-#include "server/catalog/slots.h"
+#include "catalog/slots.h"
 #include "catalog/store.h"
 
 #include "wire/auth.h"

@@ -32,14 +32,14 @@ int node_error_down(const struct node *node)
 
 void node_connect(struct node *node, const struct channel *ch, struct event *readable)
 {
-	node->channel = *ch;
-	node->readable = readable;
+	node->remote->channel = *ch;
+	node->remote->readable = readable;
 	node->up = true;
 	node->told = false;
-	node->heard = node_now(node);
-	node->asked = 0;
-	node->pinged = 0;
-	node->attach_after = 0;
+	node->remote->heard = node_now(node);
+	node->remote->asked = 0;
+	node->remote->pinged = 0;
+	node->remote->attach_after = 0;
 }
 
 static void end_call(struct node_call *call, int code, ProtobufCMessage *reply)
@@ -53,13 +53,13 @@ void node_disconnect(struct node *node)
 {
 	if (!node->up)
 		return;
-	if (node->readable)
-		event_free(node->readable);
-	node->readable = NULL;
-	channel_fini(&node->channel);
+	if (node->remote->readable)
+		event_free(node->remote->readable);
+	node->remote->readable = NULL;
+	channel_fini(&node->remote->channel);
 	node->up = false;
 	node->down_since = node_now(node);
-	for (struct node_call *call = node->calls; call; call = call->next)
+	for (struct node_call *call = node->remote->calls; call; call = call->next)
 		if (!call->ended)
 			end_call(call, -EHOSTDOWN, NULL);
 	node_attach_forget(node);
@@ -75,10 +75,10 @@ static void call_free(struct node_call *call)
 void node_free(struct node *node)
 {
 	node_disconnect(node);
-	while (node->calls) {
-		struct node_call *call = node->calls;
+	while (node->remote->calls) {
+		struct node_call *call = node->remote->calls;
 
-		node->calls = call->next;
+		node->remote->calls = call->next;
 		call_free(call);
 	}
 	node_attach_fini(node);
@@ -105,9 +105,9 @@ int node_post(struct node *node, const struct node_post *post)
 	if (!call)
 		return error_set(-ENOMEM, "ask node %s: cannot allocate memory", node->name);
 	call->post = *post;
-	call->id = ++node->channel.last_id;
+	call->id = ++node->remote->channel.last_id;
 	call->deadline = node_now(node) + post->timeout_ns;
-	ret = channel_send(&node->channel, post->type, call->id, post->request,
+	ret = channel_send(&node->remote->channel, post->type, call->id, post->request,
 			   deadline_after(clock_monotonic(), NODE_SEND_NS));
 	if (ret) {
 		log_warn("ask node %s type %u: %s", node->name, post->type, error_last());
@@ -115,9 +115,9 @@ int node_post(struct node *node, const struct node_post *post)
 		node_disconnect(node);
 		return node_error_down(node);
 	}
-	node->asked = node->asked ? node->asked : node_now(node);
-	call->next = node->calls;
-	node->calls = call;
+	node->remote->asked = node->remote->asked ? node->remote->asked : node_now(node);
+	call->next = node->remote->calls;
+	node->remote->calls = call;
 	return 0;
 }
 
@@ -135,13 +135,13 @@ static int code_of(const ProtobufCMessage *reply)
 /* An answer without a request is a late one: ignored. -EPROTO: not an answer. */
 static int take_answer(struct node *node, const struct channel_frame *frame)
 {
-	struct node_call *call = node->calls;
+	struct node_call *call = node->remote->calls;
 	ProtobufCMessage *reply;
 
 	while (call && (call->id != frame->head.request_id || call->ended))
 		call = call->next;
 	if (!call)
-		return frame->head.request_id <= node->channel.last_id
+		return frame->head.request_id <= node->remote->channel.last_id
 			       ? 0
 			       : error_set(-EPROTO, "an answer without a request");
 	if (frame->head.type != (call->post.type | FRAME_ANSWER))
@@ -159,7 +159,7 @@ void node_read(struct node *node)
 {
 	while (node->up) {
 		struct channel_frame frame;
-		int ret = channel_take(&node->channel, &frame);
+		int ret = channel_take(&node->remote->channel, &frame);
 
 		if (ret == -EAGAIN)
 			return;
@@ -170,41 +170,12 @@ void node_read(struct node *node)
 			node_disconnect(node);
 			return;
 		}
-		node->heard = node_now(node);
-		node->asked = 0;
-	}
-}
-
-void node_deliver(struct node *node)
-{
-	struct node_call **link = &node->calls;
-
-	while (*link) {
-		struct node_call *call = *link;
-
-		if (!call->ended) {
-			link = &call->next;
-			continue;
-		}
-		*link = call->next;
-		call->post.done(call->post.ctx, call->post.tag, node, call->code, call->reply);
-		call_free(call);
-		link = &node->calls; /* done() may have posted */
+		node->remote->heard = node_now(node);
+		node->remote->asked = 0;
 	}
 }
 
 /* -------- watching -------- */
-
-void node_note_broken(struct node *node, uint32_t region)
-{
-	if (region <= RPTR_MAX_REGION)
-		node->broken[region / 8] |= (uint8_t)(1u << region % 8);
-}
-
-bool node_is_broken(const struct node *node, uint32_t region)
-{
-	return region <= RPTR_MAX_REGION && (node->broken[region / 8] >> region % 8 & 1);
-}
 
 static void take_info(struct node *node, const Relive__NodeInfo *info)
 {
@@ -246,39 +217,90 @@ static void node_ping(struct node *node)
 		.type = RELIVE__TYPE__TYPE_NODE_STATS,
 		.request = &request.base,
 		.reply = &relive__node_stats_reply__descriptor,
-		.timeout_ns = node->lease_ns,
+		.timeout_ns = node->remote->lease_ns,
 		.done = take_stats,
 	};
 
-	node->pinged = node_now(node);
+	node->remote->pinged = node_now(node);
 	if (node_post(node, &post))
 		log_debug("ping node %s: %s", node->name, error_last());
 }
 
+/* The result of a request about a region: a new one counts as used from now on. */
+static void deliver_region(struct node *node, const struct node_call *call)
+{
+	const Relive__NodeRegionReply *answer = (const Relive__NodeRegionReply *)call->reply;
+	uint32_t id = (uint32_t)call->post.tag;
+	int ret = call->code;
+
+	if (ret) {
+		ret = error_set(ret, "memory node %s: %s", node->name,
+				answer && answer->status ? answer->status->message
+							 : error_name(ret));
+	} else if (id == 0 && (!answer->region || answer->region->region == 0 ||
+			       answer->region->region > RPTR_MAX_REGION)) {
+		ret = error_set(-EPROTO, "memory node %s: no region in the answer", node->name);
+	} else if (id == 0) {
+		id = answer->region->region;
+		node->used_bytes += answer->region->size;
+		node->regions++;
+	} else {
+		node_ping(node); /* for the free memory, which decides the node of the next shard */
+	}
+	/* It frees a region that it still creates, or is told to when it registers again. */
+	if (ret == -ETIMEDOUT && call->post.tag == 0)
+		node_disconnect(node);
+	call->post.region_done(call->post.ctx, node, ret, id);
+}
+
+void node_deliver(struct node *node)
+{
+	struct node_call **link = &node->remote->calls;
+
+	while (*link) {
+		struct node_call *call = *link;
+
+		if (!call->ended) {
+			link = &call->next;
+			continue;
+		}
+		*link = call->next;
+		if (call->post.region_done)
+			deliver_region(node, call);
+		else
+			call->post.done(call->post.ctx, call->post.tag, node, call->code,
+					call->reply);
+		call_free(call);
+		link = &node->remote->calls; /* done() may have posted */
+	}
+}
+
 uint64_t node_watch(struct node *node)
 {
-	uint64_t pause = node->lease_ns / NODE_PINGS;
+	uint64_t pause = node->remote->lease_ns / NODE_PINGS;
 
 	node_read(node); /* the server itself may have been stopped */
-	if (node->up && node->asked && node_now(node) - node->asked >= node->lease_ns) {
+	if (node->up && node->remote->asked &&
+	    node_now(node) - node->remote->asked >= node->remote->lease_ns) {
 		log_warn("node %s: silent for %llu ms", node->name,
-			 (unsigned long long)((node_now(node) - node->heard) / CLOCK_NS_PER_MS));
+			 (unsigned long long)((node_now(node) - node->remote->heard) /
+					      CLOCK_NS_PER_MS));
 		node_disconnect(node);
 	}
 	if (!node->up)
 		return UINT64_MAX;
-	for (struct node_call *call = node->calls; call; call = call->next)
+	for (struct node_call *call = node->remote->calls; call; call = call->next)
 		if (!call->ended && node_now(node) >= call->deadline)
 			end_call(call, -ETIMEDOUT, NULL);
-	if (node_now(node) - node->pinged >= pause)
+	if (node_now(node) - node->remote->pinged >= pause)
 		node_ping(node);
-	return node->pinged + pause;
+	return node->remote->pinged + pause;
 }
 
 /* -------- posted -------- */
 
-int node_post_region_new(struct node *node, const struct target_region *spec, node_done done,
-			 void *ctx)
+static int region_new(struct node *node, const struct target_region *spec, node_region_done done,
+		      void *ctx)
 {
 	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
 	const struct node_post post = {
@@ -286,7 +308,7 @@ int node_post_region_new(struct node *node, const struct target_region *spec, no
 		.request = &request.base,
 		.reply = &relive__node_region_reply__descriptor,
 		.timeout_ns = NODE_WORK_NS,
-		.done = done,
+		.region_done = done,
 		.ctx = ctx,
 	};
 
@@ -298,34 +320,7 @@ int node_post_region_new(struct node *node, const struct target_region *spec, no
 	return node_post(node, &post);
 }
 
-int node_region_of(struct node *node, int code, const ProtobufCMessage *reply, uint32_t *id_out)
-{
-	const Relive__NodeRegionReply *answer = (const Relive__NodeRegionReply *)reply;
-
-	if (code)
-		return error_set(code, "memory node %s: %s", node->name,
-				 answer && answer->status ? answer->status->message
-							  : error_name(code));
-	if (!answer->region || answer->region->region == 0 ||
-	    answer->region->region > RPTR_MAX_REGION)
-		return error_set(-EPROTO, "memory node %s: no region in the answer", node->name);
-	node->used_bytes += answer->region->size;
-	node->regions++;
-	*id_out = answer->region->region;
-	return 0;
-}
-
-/* Refreshes the free memory, which decides the node of the next shard. */
-void node_region_freed(struct node *node, uint64_t region, int code)
-{
-	if (code)
-		log_warn("free region %llu of node %s: %s", (unsigned long long)region, node->name,
-			 error_name(code));
-	else
-		node_ping(node);
-}
-
-int node_post_region_free(struct node *node, uint32_t region, node_done done, void *ctx)
+static int region_free(struct node *node, uint32_t region, node_region_done done, void *ctx)
 {
 	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
 	const struct node_post post = {
@@ -333,7 +328,7 @@ int node_post_region_free(struct node *node, uint32_t region, node_done done, vo
 		.request = &request.base,
 		.reply = &relive__status_reply__descriptor,
 		.timeout_ns = NODE_WORK_NS,
-		.done = done,
+		.region_done = done,
 		.ctx = ctx,
 		.tag = region,
 	};
@@ -341,6 +336,15 @@ int node_post_region_free(struct node *node, uint32_t region, node_done done, vo
 	request.region = region;
 	return node_post(node, &post);
 }
+
+const struct node_ops node_remote_ops = {
+	.region_new = region_new,
+	.region_free = region_free,
+	.grant = node_grant,
+	.attach = node_attach,
+	.is_attaching = node_is_attaching,
+	.close = node_close_transport,
+};
 
 int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how, node_done done,
 		    void *ctx)

@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "transport/transport.h"
+#include "catalog/node.h"
 
 #include "wire/channel.h"
 #include "wire/control.pb-c.h"
@@ -29,8 +29,6 @@
 #include "base/error.h"
 #include "base/os/process.h"
 
-#define NODE_NAME_BYTES 64
-#define NODE_URI_BYTES 256
 #define NODE_LEASE_NS CLOCK_NS_PER_S           /* default */
 #define NODE_WAIT_NS (8 * CLOCK_NS_PER_S)      /* deadline of a grant */
 #define NODE_SEND_NS (50 * CLOCK_NS_PER_MS)    /* deadline for sending a frame */
@@ -51,34 +49,8 @@ struct node_want;
 typedef void (*node_done)(void *ctx, uint64_t tag, struct node *node, int code,
 			  const ProtobufCMessage *reply);
 
-struct node {
-	struct node *next;
-	char name[NODE_NAME_BYTES];
-	char uri[NODE_URI_BYTES];        /* address for attaching */
-	char former_uri[NODE_URI_BYTES]; /* address in its former incarnation; empty = unknown */
-	uint32_t number;                 /* 0.., valid while this server runs */
-	uint64_t incarnation;            /* 0 = not seen since our start */
-	uint64_t since;                  /* nodes->generation when this incarnation joined */
-	bool persistent;                 /* its regions survive a restart of the node */
-	bool sole_opener; /* persistent: no other process had the pool mapped at its start */
-	uint8_t pool[16]; /* uuid of a persistent pool, or zero */
-	bool draining;    /* gets no new shards */
-	bool lost;        /* declared lost; it may return, empty */
-	bool up;
-	bool told; /* all callers were told that it is down */
-	uint64_t down_since;
-	/* As last reported by the node. */
-	char pages[16];
-	char transport[16];
-	uint64_t pool_bytes, used_bytes;
-	uint64_t agent_cpu_ns, process_cpu_ns;
-	uint32_t regions, clients, n_gauges;
-	struct node_gauge {
-		char name[TARGET_GAUGE_BYTES];
-		uint64_t value;
-	} gauges[TARGET_GAUGES];
-	uint8_t broken[RPTR_MAX_REGION / 8 + 1]; /* bit set of regions that cannot be attached */
-	/* The connection, while up. */
+/* The connection, while up, and what was asked over it. */
+struct node_remote {
 	struct channel channel;
 	struct event *readable;
 	const struct clock *clock;
@@ -90,31 +62,19 @@ struct node {
 	uint64_t attach_after;   /* no attach attempt before then; 0 = now */
 	uint64_t attach_pause;   /* back-off after the next failure; doubles */
 	uint64_t link;           /* our last connection to its memory: the next one replaces it */
-	struct transport *tr;    /* NULL = nothing of this incarnation was attached yet */
 	/* Outstanding attachments: attach.c. */
-	struct node_reach *reach;     /* tr, being opened by a thread */
+	struct node_reach *reach;     /* node->tr, being opened by a thread */
 	struct node_want *wants;      /* the server's own attachments */
-	struct node_want *attaching;  /* the one using tr */
+	struct node_want *attaching;  /* the one using node->tr */
 	struct node_asked *asked_for; /* requested grants */
 	uint64_t making_since;        /* it makes pages of client slots since then; 0 = none */
 	uint64_t last_tag;
 	bool news; /* a grant was answered or regions were attached: requesters call again */
-	uint64_t attach_client_id; /* our client id for tr */
-	/* Regions that it was asked to free, without an answer yet, and whether one could not be
-	   freed: used by the catalog (catalog/regions.c). */
-	uint32_t freeing;
-	bool kept;
+	uint64_t attach_client_id; /* our client id for node->tr */
 };
 
-/* True if clients map its memory, false if they reach it over a network. */
-static inline bool node_is_mapped(const struct node *node)
-{
-	return strncmp(node->uri, "shm:", strlen("shm:")) == 0;
-}
-
-/* Record a region that cannot be attached, as last reported; an invalid number is ignored. */
-void node_note_broken(struct node *node, uint32_t region);
-bool node_is_broken(const struct node *node, uint32_t region);
+/* A memory node on the network: how the catalog reaches it. */
+extern const struct node_ops node_remote_ops;
 
 /* It registered over ch; takes ch over. readable may be NULL (tests). */
 void node_connect(struct node *node, const struct channel *ch, struct event *readable);
@@ -135,25 +95,14 @@ struct node_post {
 	const ProtobufCMessage *request;
 	const ProtobufCMessageDescriptor *reply; /* field 1 is a Status */
 	uint64_t timeout_ns;
-	node_done done; /* called once, from node_deliver */
+	node_done done;               /* called once, from node_deliver */
+	node_region_done region_done; /* in its place, for requests about a region */
 	void *ctx;
 	uint64_t tag;
 };
 
 /* Post a request. -EHOSTDOWN: the node is down, done is not called. -ENOMEM. */
 RLV_MUST_CHECK int node_post(struct node *node, const struct node_post *post);
-
-/* done() passes its result to node_region_of. */
-RLV_MUST_CHECK int node_post_region_new(struct node *node, const struct target_region *spec,
-					node_done done, void *ctx);
-/* Result: the number of the new region, which counts as used from now on; or the node's error. */
-RLV_MUST_CHECK int node_region_of(struct node *node, int code, const ProtobufCMessage *reply,
-				  uint32_t *id_out);
-/* tag of done is the region; done calls node_region_freed. */
-RLV_MUST_CHECK int node_post_region_free(struct node *node, uint32_t region, node_done done,
-					 void *ctx);
-/* Requests the free memory, or logs why the region was not freed. */
-void node_region_freed(struct node *node, uint64_t region, int code);
 
 RLV_MUST_CHECK int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how,
 				   node_done done, void *ctx);
@@ -168,31 +117,14 @@ uint64_t node_watch(struct node *node);
 
 /* -------- grants and attachments -------- */
 
-struct node_wish {
-	uint64_t asker; /* unique until node_forget_asker; the top bit marks the node's own */
-	uint64_t client_id;
-	struct region_range range;
-	uint32_t rights;
-};
-
-/*
- * Requests a grant for a client. -EAGAIN: the node was asked, call again. -EHOSTDOWN: the node is
- * down; else the node's own error. The result stays the same for the same wish until the asker is
- * forgotten or the node goes down.
- */
+/* node_ops of it. */
 RLV_MUST_CHECK int node_grant(struct node *node, const struct node_wish *wish,
 			      struct region_grant *grant_out);
-void node_forget_asker(struct node *node, uint64_t asker);
-
-/*
- * Attaches regions for the server, all n or none; the same ids in the same order are one attempt.
- * -EAGAIN: in progress, call again; or the node was unreachable, and is retried after a back-off
- * that doubles. -ETIMEDOUT: no answer within the node's lease.
- */
 RLV_MUST_CHECK int node_attach(struct node *node, const uint32_t *ids, uint32_t n,
 			       struct region **regions_out);
-/* True if a requested attachment is outstanding. */
 bool node_is_attaching(const struct node *node);
+
+void node_forget_asker(struct node *node, uint64_t asker);
 /* Advance all attachments. Returns the time of the next call. */
 uint64_t node_attach_watch(struct node *node);
 /*
@@ -208,7 +140,7 @@ void node_attach_fini(struct node *node);
 /* For node*.c. */
 static inline uint64_t node_now(const struct node *node)
 {
-	return clock_now_ns(node->clock);
+	return clock_now_ns(node->remote->clock);
 }
 
 RLV_MUST_CHECK int node_error_down(const struct node *node);

@@ -36,19 +36,25 @@ bool nodes_is_witness(const struct node *node, uint64_t generation)
 
 static struct node *nodes_add(struct nodes *nodes, const char *name)
 {
-	struct node *node = mem_zalloc(sizeof(*node)), **link = &nodes->first;
+	struct {
+		struct node node;
+		struct node_remote remote;
+	} *made = mem_zalloc(sizeof(*made));
+	struct node *node = &made->node, **link = &nodes->first;
 
-	if (!node)
+	if (!made)
 		return NULL;
+	node->ops = &node_remote_ops;
+	node->remote = &made->remote;
 	snprintf(node->name, sizeof(node->name), "%s", name);
 	node->number = bits_ctz(~nodes->numbers);
 	nodes->numbers |= UINT64_C(1) << node->number % NODES_MAX;
 	nodes->n++;
-	node->clock = nodes->clock;
-	node->lease_ns = nodes->lease_ns ? nodes->lease_ns : NODE_LEASE_NS;
+	node->remote->clock = nodes->clock;
+	node->remote->lease_ns = nodes->lease_ns ? nodes->lease_ns : NODE_LEASE_NS;
 	node->down_since = clock_now_ns(nodes->clock);
 	node->told = true;
-	node->attach_client_id = nodes->attach_client_id;
+	node->remote->attach_client_id = nodes->attach_client_id;
 	while (*link)
 		link = &(*link)->next;
 	*link = node;
@@ -148,9 +154,9 @@ int nodes_admit(struct nodes *nodes, const struct node_news *news)
 
 static void tell_news(struct nodes *nodes, struct node *node)
 {
-	if (node->up && !node->news)
+	if (node->up && !node->remote->news)
 		return;
-	node->news = false;
+	node->remote->news = false;
 	nodes->ops->on_news(nodes->ctx);
 }
 
@@ -161,7 +167,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	struct node *node = nodes->first;
 
 	(void)what;
-	while (node && !(node->up && node->channel.stream.fd == fd))
+	while (node && !(node->up && node->remote->channel.stream.fd == fd))
 		node = node->next;
 	if (!node)
 		return;
@@ -263,7 +269,7 @@ static uint64_t look_at(struct nodes *nodes, struct node *node)
 
 	node_deliver(node);
 	next = min_u64(next, node_attach_watch(node));
-	if (node->news)
+	if (node->remote->news)
 		tell_news(nodes, node);
 	if (!node->up && !node->told) {
 		node->told = true;
@@ -320,7 +326,7 @@ int nodes_forget(struct nodes *nodes, struct node *node)
 	if (node->up)
 		return error_set(-EBUSY, "memory node %s is up: drain it and stop it first",
 				 node->name);
-	if (node->reach)
+	if (node->remote->reach)
 		return error_set(-EBUSY,
 				 "memory node %s: its address is still being tried: "
 				 "ask again in a second",

@@ -20,7 +20,6 @@
 
 struct event_base;
 
-#define NODES_MAX 64u /* names in a store */
 #define NODES_LOST_NS (30 * (uint64_t)CLOCK_NS_PER_S)
 
 struct nodes_ops {

@@ -7,7 +7,7 @@
 #ifndef RLV_TESTS_SUPPORT_TOY_KIND_TOY_KIND_H
 #define RLV_TESTS_SUPPORT_TOY_KIND_TOY_KIND_H
 
-#include "server/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 enum { OBJECT_TOY = 200, TOY_CLIENTS = 8 };
 

@@ -5,7 +5,9 @@
 #include "tests/support/fake/fake_clock.h"
 #include "tests/support/test.h"
 
-#include "server/catalog/kind_table.h"
+#include "catalog/kind_table.h"
+
+#include "server/node/nodes.h"
 #include "server/statedb/statedb.h"
 
 #include <errno.h>
@@ -46,7 +48,7 @@ static void load(struct fixture *fx)
 	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){
 		.store = fx->store,
-		.nodes = &fx->nodes,
+		.nodes = &fx->nodes.first,
 		.clock = &fx->clock.clock,
 		.ops = &ops,
 	};
@@ -131,7 +133,7 @@ static void put_planned(struct fixture *fx, const struct table_desc *desc, uint3
 		.node = "a",
 		.incarnation = 1,
 		.regions = { 0, 1, 2, 3, 4 },
-		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
+		.state = PART_ACTIVE,
 	};
 
 	memset(sealed.uuid, (int)id, sizeof(sealed.uuid));
@@ -263,7 +265,7 @@ CASE(catalog_load__damaged_descriptor_gives_ebadmsg)
 	unload(fx);
 	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){ .store = fx->store,
-				    .nodes = &fx->nodes,
+				    .nodes = &fx->nodes.first,
 				    .clock = &fx->clock.clock };
 	assert_int_equal(catalog_load(&fx->cat), -EBADMSG);
 }

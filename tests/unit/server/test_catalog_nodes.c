@@ -16,7 +16,7 @@
 
 static void expect_active(struct fleet *fx)
 {
-	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+	assert_int_equal(fleet_view(fx, 0), PART_ACTIVE);
 }
 
 /* The node is killed, and begins anew on its file. */
@@ -78,7 +78,7 @@ CASE(catalog_node_up__of_a_file_that_was_not_closed_reads_all_rows)
 	fleet_go_down(fx, 0);
 	memory_node_restart(&fx->mem[0]);
 	fleet_join(fx, 0);
-	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+	assert_int_equal(fleet_view(fx, 0), PART_ACTIVE);
 	assert_int_equal(live_items(fx), items - 1);
 }
 
@@ -178,8 +178,7 @@ struct user {
 static void use_rows(struct fleet *fx, struct user *user)
 {
 	const struct transport_opts opts = { .client_id = 99 };
-	const struct catalog_guest guest = { 1, opts.client_id,
-					     RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE, 0 };
+	const struct catalog_guest guest = { 1, opts.client_id, PART_WRITES, 0 };
 	struct catalog_grants grants;
 
 	must(fleet_grant(fx, 0, &guest, &grants));
@@ -248,13 +247,13 @@ CASE(catalog_node_up__rows_without_checksums_are_refused_until_trusted)
 	make_table_without_checksums(fx);
 	items = put_block_with_a_torn_row(fx);
 	begin_anew(fx);
-	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_DOWN);
+	assert_int_equal(fleet_view(fx, 0), PART_DOWN);
 	assert_true(fx->table->parts[0].refused);
 	assert_int_equal(fx->table->refusal, -EBADMSG);
 	assert_non_null(strstr(fx->table->refusal_text, "table t shard 0"));
 	assert_non_null(strstr(fx->table->refusal_text, "--trust"));
 	begin_anew(fx); /* as it was */
-	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_DOWN);
+	assert_int_equal(fleet_view(fx, 0), PART_DOWN);
 	fx->cat.trust = true;
 	begin_anew(fx);
 	expect_active(fx);

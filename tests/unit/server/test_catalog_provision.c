@@ -163,7 +163,7 @@ static uint32_t rights_of(struct transport *tr, const struct region_grant *grant
 }
 
 /* Of a client with slot 3: by enum region_role and part_place. */
-static void expect_rights(struct fleet *fx, uint64_t client_id, Relive__TableAccess access,
+static void expect_rights(struct fleet *fx, uint64_t client_id, enum part_access access,
 			  const uint32_t rights[PART_PLACES])
 {
 	const struct transport_opts opts = { .clock = clock_monotonic(),
@@ -198,11 +198,11 @@ CASE(catalog_grant__rights_are_those_of_the_access)
 	finish(fx, "t");
 	while (owner < 3)
 		must(slots_get(&fx->table->slots, &holder, 0, &owner));
-	expect_rights(fx, 71, RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ, rights);
+	expect_rights(fx, 71, PART_READS, rights);
 	rights[REGION_TREE] = RIGHT_ALL;
-	expect_rights(fx, 72, RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN, rights);
+	expect_rights(fx, 72, PART_LEARNS, rights);
 	rights[REGION_ROWS] = RIGHT_READ | RIGHT_WRITE; /* atomics are for trees */
-	expect_rights(fx, 73, RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE, rights);
+	expect_rights(fx, 73, PART_WRITES, rights);
 }
 
 int main(void)

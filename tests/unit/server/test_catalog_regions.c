@@ -278,7 +278,7 @@ CASE(catalog_node_lost__a_file_that_comes_back_is_refused_and_adopted)
 	memory_node_restart(&fx->mem[0]);
 	expect_refused(fx, 0, "tables t");
 	must(fleet_claim(fx, 0, ADOPT));
-	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+	assert_int_equal(fleet_view(fx, 0), PART_ACTIVE);
 	assert_int_equal(items(fx), before);
 }
 
@@ -302,7 +302,7 @@ static void expect_table(struct fleet *fx, uint64_t n)
 {
 	fx->table = catalog_find(&fx->cat, "t");
 	assert_non_null(fx->table);
-	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+	assert_int_equal(fleet_view(fx, 0), PART_ACTIVE);
 	assert_int_equal(items(fx), n);
 }
 

@@ -13,11 +13,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define ACTIVE RELIVE__SHARD_STATE__SHARD_ACTIVE
-#define DRAINING RELIVE__SHARD_STATE__SHARD_DRAINING
-#define DOWN RELIVE__SHARD_STATE__SHARD_DOWN
-#define LOST RELIVE__SHARD_STATE__SHARD_LOST
-#define GONE RELIVE__SHARD_STATE__SHARD_GONE
+#define ACTIVE PART_ACTIVE
+#define DRAINING PART_DRAINING
+#define DOWN PART_DOWN
+#define LOST PART_LOST
+#define GONE PART_GONE
 
 /* A word of a shard, as somebody who uses it would change it. */
 static void add(struct fleet *fx, uint32_t s, uint64_t off, uint64_t value)

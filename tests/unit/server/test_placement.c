@@ -1,6 +1,6 @@
 #include "tests/support/test.h"
 
-#include "server/catalog/placement.h"
+#include "catalog/placement.h"
 
 #define GIB ((uint64_t)1 << 30)
 

@@ -1,8 +1,8 @@
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
-#include "server/catalog/kind_table.h"
-#include "server/catalog/slots.h"
+#include "catalog/kind_table.h"
+#include "catalog/slots.h"
 
 #include "ds/replay/settle.h"
 #include "ds/part/slot.h"

@@ -108,9 +108,7 @@ static int run_client(const struct catalog_object *toy, const struct client *cli
 
 static void get_grants(struct fleet *fx, struct client *client)
 {
-	const struct catalog_guest guest = { CLIENT_ID, CLIENT_ID,
-					     RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE,
-					     client->owner };
+	const struct catalog_guest guest = { CLIENT_ID, CLIENT_ID, PART_WRITES, client->owner };
 
 	for (uint32_t s = 0; s < FLEET_NODES; s++) {
 		must(fleet_grant(fx, s, &guest, &client->grants[s]));
@@ -162,7 +160,7 @@ CASE(toy__is_placed_on_three_nodes_beside_a_table)
 
 	assert_int_equal(toy->n_parts, FLEET_NODES);
 	for (uint32_t s = 0; s < FLEET_NODES; s++) {
-		assert_int_equal(fleet_view(fx, s), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+		assert_int_equal(fleet_view(fx, s), PART_ACTIVE);
 		assert_int_equal(catalog_parts_of(&fx->cat, fx->node[s], NULL), 1);
 	}
 	must(toy_create(&fx->cat, "c", FLEET_NODES, &again));
@@ -193,7 +191,7 @@ CASE(toy__the_next_server_finds_it)
 	assert_ptr_equal(toy->kind, &kind_toy);
 	for (uint32_t n = 0; n < FLEET_NODES; n++)
 		fleet_join(fx, n);
-	assert_int_equal(fleet_view(fx, 1), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+	assert_int_equal(fleet_view(fx, 1), PART_ACTIVE);
 	assert_int_equal(count(toy, 1), 5);
 }
 
@@ -233,17 +231,17 @@ CASE(toy__a_killed_node_loses_its_part_alone)
 	add(toy, 0, 7);
 	fleet_go_down(fx, 1);
 	fleet_tick(fx, 1);
-	assert_int_equal(fleet_view(fx, 1), RELIVE__SHARD_STATE__SHARD_DOWN);
+	assert_int_equal(fleet_view(fx, 1), PART_DOWN);
 	memory_node_close(&fx->mem[1]);
 	fleet_start(fx, 1); /* with an empty memory */
-	assert_int_equal(fleet_view(fx, 1), RELIVE__SHARD_STATE__SHARD_LOST);
-	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+	assert_int_equal(fleet_view(fx, 1), PART_LOST);
+	assert_int_equal(fleet_view(fx, 0), PART_ACTIVE);
 	assert_int_equal(count(toy, 0), 7);
 	catalog_spread_soon(toy);
 	for (int i = 0; i < 4; i++)
 		fleet_tick(fx, (uint64_t)CLOCK_NS_PER_S);
 	assert_int_equal(toy->n_parts, 4); /* its successor */
-	assert_int_equal(fleet_view(fx, 3), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+	assert_int_equal(fleet_view(fx, 3), PART_ACTIVE);
 	add(toy, 3, 1);
 	assert_int_equal(count(toy, 3), 1);
 }
@@ -258,18 +256,18 @@ CASE(toy__a_node_is_drained_when_others_counted_as_much)
 	catalog_spread_soon(toy);
 	for (int i = 0; i < 4; i++)
 		fleet_tick(fx, (uint64_t)CLOCK_NS_PER_S);
-	assert_int_equal(fleet_view(fx, 1), RELIVE__SHARD_STATE__SHARD_DRAINING);
-	assert_int_equal(fleet_view(fx, 3), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+	assert_int_equal(fleet_view(fx, 1), PART_DRAINING);
+	assert_int_equal(fleet_view(fx, 3), PART_ACTIVE);
 	must(toy_begin(toy->attached[1], 2, 1));
 	add(toy, 3, 9);
 	fleet_tick(fx, (uint64_t)CLOCK_NS_PER_S);
 	add(toy, 0, 1);
 	fleet_tick(fx, (uint64_t)CLOCK_NS_PER_S);
-	assert_int_equal(fleet_view(fx, 1), RELIVE__SHARD_STATE__SHARD_DRAINING);
+	assert_int_equal(fleet_view(fx, 1), PART_DRAINING);
 	must(toy_end(toy->attached[1], 2)); /* the last count that was open there */
 	for (int i = 0; i < 4; i++)
 		fleet_tick(fx, (uint64_t)CLOCK_NS_PER_S);
-	assert_int_equal(fleet_view(fx, 1), RELIVE__SHARD_STATE__SHARD_GONE);
+	assert_int_equal(fleet_view(fx, 1), PART_GONE);
 	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[1], NULL), 0);
 	assert_int_equal(count(toy, 3), 9);
 }

@@ -1,4 +1,4 @@
-#include "server/catalog/provision.h"
+#include "catalog/provision.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/mem/alloc.h"
 #include "base/log.h"
 
-#include "server/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 /* -------- the list -------- */
 
@@ -133,28 +133,20 @@ static void provision_cannot(struct catalog_provisioning *provisioning, const st
 	leave_node(provisioning);
 }
 
-static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
-		      const ProtobufCMessage *reply)
+static void on_region(void *ctx, struct node *node, int code, uint32_t id)
 {
 	struct catalog_provisioning *provisioning = ctx;
 	struct catalog *cat = provisioning->cat;
-	uint32_t id = 0;
-	int ret = node_region_of(node, code, reply, &id);
 
-	(void)tag;
 	provisioning->waiting = false;
-	/* The node frees a region that it still creates, or we free it when the node registers
-	   again */
-	if (ret == -ETIMEDOUT)
-		node_disconnect(node);
 	if (!provisioning->object) {
-		if (ret == 0)
+		if (code == 0)
 			catalog_free_region(cat, node, id);
 		catalog_provision_end(provisioning);
 		return;
 	}
-	if (ret)
-		provision_cannot(provisioning, node, ret);
+	if (code)
+		provision_cannot(provisioning, node, code);
 	else
 		place_of(provisioning)->ids[missing_role(place_of(provisioning))] = id;
 	cat->ops->on_progress(cat->ctx);
@@ -216,7 +208,7 @@ static int choose_node(struct catalog_provisioning *provisioning)
 	return 0;
 }
 
-static int provision_ask(struct catalog_provisioning *provisioning)
+static void provision_ask(struct catalog_provisioning *provisioning)
 {
 	struct catalog_part *place = place_of(provisioning);
 	const struct catalog_object *object = provisioning->object;
@@ -226,22 +218,23 @@ static int provision_ask(struct catalog_provisioning *provisioning)
 
 	object->kind->plan(object, provisioning->at, &part);
 	region = part_region_spec(&part, missing_role(place));
-	ret = node_post_region_new(place->node, &region, on_region, provisioning);
-
-	provisioning->waiting = ret == 0;
-	if (ret)
+	provisioning->waiting = true;
+	ret = place->node->ops->region_new(place->node, &region, on_region, provisioning);
+	if (ret) {
+		provisioning->waiting = false;
 		provision_cannot(provisioning, place->node, ret);
-	return ret;
+	}
 }
 
 static int ask_for_part(struct catalog_provisioning *provisioning)
 {
+	const struct catalog_part *place = place_of(provisioning);
 	int ret = 0;
 
-	while (ret == 0 && !provisioning->waiting) {
-		ret = place_of(provisioning)->node ? 0 : choose_node(provisioning);
+	while (ret == 0 && !provisioning->waiting && missing_role(place) < REGION_ROLES) {
+		ret = place->node ? 0 : choose_node(provisioning);
 		if (ret == 0)
-			(void)!provision_ask(provisioning); /* on to the next node if not asked */
+			provision_ask(provisioning); /* on to the next node if not asked */
 	}
 	return ret;
 }

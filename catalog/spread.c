@@ -2,7 +2,7 @@
  * spread.c - carries out the decisions of placement.h: adds parts on nodes that have too few,
  * drains parts of nodes that have too many or are draining.
  */
-#include "server/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 #include <errno.h>
 
@@ -15,8 +15,7 @@ static uint32_t part_at(const struct catalog_object *object, const struct node *
 	uint32_t s = object->n_parts;
 
 	while (s-- > 0)
-		if (object->parts[s].node == node &&
-		    object->parts[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+		if (object->parts[s].node == node && object->parts[s].state == PART_ACTIVE)
 			break;
 	return s;
 }
@@ -27,7 +26,7 @@ static bool may_leave(const struct catalog_object *object, const struct node *le
 	uint32_t active = 0;
 
 	for (uint32_t s = 0; s < object->n_parts; s++)
-		active += object->parts[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
+		active += object->parts[s].state == PART_ACTIVE;
 	if (added == -ENOSPC || added == -ENOMEM)
 		return leaves && leaves->draining && active > 1;
 	return leaves && added == 0;

@@ -6,8 +6,8 @@
  * nodes have none, and it has the wanted number of shards. placement_next() returns one step
  * towards that; repeated, it terminates and moves no more shards than necessary.
  */
-#ifndef RLV_SERVER_CATALOG_PLACEMENT_H
-#define RLV_SERVER_CATALOG_PLACEMENT_H
+#ifndef RLV_CATALOG_PLACEMENT_H
+#define RLV_CATALOG_PLACEMENT_H
 
 #include <stdbool.h>
 #include <stdint.h>

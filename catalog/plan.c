@@ -1,7 +1,7 @@
 /*
  * plan.c - computes a table's descriptor from a client's wish and the nodes that are up.
  */
-#include "server/catalog/kind_table.h"
+#include "catalog/kind_table.h"
 
 /* Plan the wish for n_shards shards, for remote or local clients. */
 static int plan_for(const struct table_wish *wish, uint32_t n_shards, bool remote,

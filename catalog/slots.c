@@ -1,4 +1,4 @@
-#include "server/catalog/slots.h"
+#include "catalog/slots.h"
 
 #include <errno.h>
 #include <string.h>

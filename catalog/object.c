@@ -1,4 +1,4 @@
-#include "server/catalog/object.h"
+#include "catalog/object.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -95,7 +95,7 @@ uint32_t catalog_part_view(const struct catalog_object *object, uint32_t s)
 	const struct catalog_part *place = &object->parts[s];
 
 	if (catalog_state_is_usable(place->state) && !(place->node->up && place->joined))
-		return RELIVE__SHARD_STATE__SHARD_DOWN;
+		return PART_DOWN;
 	return place->state;
 }
 
@@ -121,8 +121,8 @@ int catalog_attach_regions(struct node *node, const struct catalog_part *place,
 			   struct part_regions *out)
 {
 	struct part_regions regions = { .owner = 0 };
-	int ret = node_attach(node, &place->ids[REGION_TREE], REGION_ROLES - REGION_TREE,
-			      &regions.at[REGION_TREE]);
+	int ret = node->ops->attach(node, &place->ids[REGION_TREE], REGION_ROLES - REGION_TREE,
+				    &regions.at[REGION_TREE]);
 
 	if (ret)
 		return ret;

@@ -1,4 +1,4 @@
-#include "server/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static int format_part(struct catalog *cat, struct catalog_object *object, uint3
 
 	if (!regions->at[REGION_TREE]) {
 		ret = catalog_attach_regions(place->node, place, regions);
-		if (ret == -EAGAIN && !node_is_attaching(place->node))
+		if (ret == -EAGAIN && !place->node->ops->is_attaching(place->node))
 			ret = -EHOSTDOWN;
 	}
 	if (ret == 0)
@@ -46,7 +46,7 @@ int catalog_make_part(struct catalog *cat, struct catalog_object *object, uint32
 	ret = object->attached[s] ? 0 : format_part(cat, object, s);
 	if (ret == -EAGAIN)
 		return ret;
-	place->state = RELIVE__SHARD_STATE__SHARD_ACTIVE;
+	place->state = PART_ACTIVE;
 	if (ret == 0)
 		ret = slots_join(&object->slots, s);
 	place->joined = ret == 0;

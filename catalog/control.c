@@ -10,7 +10,7 @@
  * When it is drained, its words are handed over unchanged. Once all clients count at the new
  * control shard, the counts made meanwhile at the old one are added to it.
  */
-#include "server/catalog/kind_table.h"
+#include "catalog/kind_table.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -76,9 +76,9 @@ static uint32_t control_pick(const struct catalog_object *table, uint32_t not_th
 
 		if (s == not_this)
 			continue;
-		if (view == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+		if (view == PART_ACTIVE)
 			return s;
-		if (view == RELIVE__SHARD_STATE__SHARD_DRAINING && best == table->n_parts)
+		if (view == PART_DRAINING && best == table->n_parts)
 			best = s;
 	}
 	return best;

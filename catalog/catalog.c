@@ -1,4 +1,4 @@
-#include "server/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 #include <errno.h>
 #include <string.h>
@@ -85,15 +85,16 @@ static int load_part(void *ctx, const void *record)
 	if (!object)
 		return 0;
 	if (stored->part >= OBJECT_MAX_PARTS ||
-	    !(catalog_state_is_usable(stored->state) ||
-	      stored->state == RELIVE__SHARD_STATE__SHARD_LOST ||
-	      stored->state == RELIVE__SHARD_STATE__SHARD_GONE))
+	    !(catalog_state_is_usable(stored->state) || stored->state == PART_LOST ||
+	      stored->state == PART_GONE))
 		return error_set(-EBADMSG, "state database: shard %u of %s", stored->part,
 				 object->text);
 	if (stored->part >= object->n_parts)
 		object->n_parts = object->slots.n_parts = stored->part + 1;
 	shard = &object->parts[stored->part];
-	shard->node = nodes_find(cat->nodes, stored->node);
+	shard->node = *cat->nodes;
+	while (shard->node && strcmp(shard->node->name, stored->node) != 0)
+		shard->node = shard->node->next;
 	shard->incarnation = stored->incarnation;
 	memcpy(shard->ids, stored->regions, sizeof(shard->ids));
 	shard->state = stored->state;
@@ -106,10 +107,9 @@ static void finish_object(struct catalog *cat, struct catalog_object *object)
 	for (uint32_t s = 0; s < object->n_parts; s++) {
 		struct catalog_part *shard = &object->parts[s];
 
-		if (shard->state != RELIVE__SHARD_STATE__SHARD_GONE && !shard->node)
-			shard->state = RELIVE__SHARD_STATE__SHARD_LOST;
-		if (shard->state == RELIVE__SHARD_STATE__SHARD_LOST ||
-		    shard->state == RELIVE__SHARD_STATE__SHARD_GONE)
+		if (shard->state != PART_GONE && !shard->node)
+			shard->state = PART_LOST;
+		if (shard->state == PART_LOST || shard->state == PART_GONE)
 			object->lost[s] = true;
 		shard->announced = shard->state;
 	}
@@ -151,8 +151,7 @@ static uint32_t active_parts(const struct catalog_object *object, const struct n
 	uint32_t n = 0;
 
 	for (uint32_t s = 0; object && s < object->n_parts; s++)
-		n += object->parts[s].node == node &&
-		     object->parts[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
+		n += object->parts[s].node == node && object->parts[s].state == PART_ACTIVE;
 	return n;
 }
 
@@ -161,7 +160,7 @@ uint32_t catalog_places(const struct catalog *cat, const struct catalog_object *
 {
 	uint32_t n = 0;
 
-	for (struct node *node = cat->nodes->first; node; node = node->next) {
+	for (struct node *node = *cat->nodes; node; node = node->next) {
 		uint64_t used = min_u64(node->used_bytes, node->pool_bytes);
 
 		nodes[n] = node;

@@ -1,7 +1,7 @@
 /*
  * upkeep.c - the catalog's bounded rounds of upkeep, and its end.
  */
-#include "server/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 #define TICK_NS (100 * (uint64_t)CLOCK_NS_PER_MS)
 #define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
@@ -22,7 +22,7 @@ static bool keep_up(struct catalog *cat, struct catalog_object *object)
 	catalog_refresh(cat, object);
 	for (uint32_t s = 0; s < object->n_parts; s++)
 		busy |= object->parts[s].drain.phase != DRAIN_FILLING ||
-			object->parts[s].state == RELIVE__SHARD_STATE__SHARD_DRAINING;
+			object->parts[s].state == PART_DRAINING;
 	return busy;
 }
 

@@ -1,4 +1,4 @@
-#include "server/catalog/kind.h"
+#include "catalog/kind.h"
 
 #include <assert.h>
 

@@ -1,7 +1,7 @@
 /*
  * kind_table.c - replay tables: their parts are shards, rings of rows with sum trees.
  */
-#include "server/catalog/kind_table.h"
+#include "catalog/kind_table.h"
 
 #include <errno.h>
 #include <inttypes.h>

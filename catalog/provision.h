@@ -13,13 +13,13 @@
  * The caller calls again while the answer is -EAGAIN; catalog_ops.on_progress says when. A
  * provisioning owns its regions: they are not freed if their node registers meanwhile.
  */
-#ifndef RLV_SERVER_CATALOG_PROVISION_H
-#define RLV_SERVER_CATALOG_PROVISION_H
+#ifndef RLV_CATALOG_PROVISION_H
+#define RLV_CATALOG_PROVISION_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/catalog/object.h"
+#include "catalog/object.h"
 
 #include "base/error.h"
 

@@ -5,18 +5,30 @@
  * part that moves to another node is a new part with a new number; the old one is GONE when its
  * items have been overwritten. The list only grows, up to OBJECT_MAX_PARTS.
  */
-#ifndef RLV_SERVER_CATALOG_OBJECT_H
-#define RLV_SERVER_CATALOG_OBJECT_H
+#ifndef RLV_CATALOG_OBJECT_H
+#define RLV_CATALOG_OBJECT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/node/node.h"
-#include "server/catalog/kind.h"
-#include "server/catalog/slots.h"
+#include "catalog/node.h"
+#include "catalog/kind.h"
+#include "catalog/slots.h"
 #include "catalog/store.h"
 
 #include "base/os/clock.h"
+
+#define PART_WEIGHT_FULL 1000u /* weight of a part that takes its full share of new data */
+
+/* State of a part, as clients are told; the numbers are those of enum ShardState on the wire. */
+enum part_view {
+	PART_NONE = 0,
+	PART_ACTIVE,
+	PART_DRAINING,
+	PART_DOWN,
+	PART_LOST,
+	PART_GONE,
+};
 
 enum drain_phase {
 	DRAIN_FILLING, /* the other parts take in as many items as it holds */
@@ -38,9 +50,9 @@ struct catalog_part {
 	struct node *node;          /* NULL: the node was forgotten; state is LOST or GONE */
 	uint64_t incarnation;       /* incarnation of the node that has the regions */
 	uint32_t ids[REGION_ROLES]; /* region ids, by role; 0 = not made */
-	uint32_t state;     /* enum Relive__ShardState as stored: never DOWN; NONE = not made yet */
-	uint32_t announced; /* state published in the object's layout */
-	bool joined;        /* attached, and its client slots match the book */
+	uint32_t state;             /* enum part_view as stored: never DOWN; NONE = not made yet */
+	uint32_t announced;         /* state published in the object's layout */
+	bool joined;                /* attached, and its client slots match the book */
 	bool refused;   /* damaged or not trusted: not retried in this incarnation of its node */
 	bool drift;     /* sums may be inexact: handled by repair.h */
 	bool broken;    /* a region's file is damaged; until its node registers again */
@@ -92,7 +104,7 @@ void catalog_object_free(struct catalog_object *object);
 #define CATALOG_AGAIN_NS ((uint64_t)CLOCK_NS_PER_S) /* first pause */
 void catalog_spread_soon(struct catalog_object *object);
 
-/* State of the part as told to clients: enum Relive__ShardState. */
+/* State of the part as told to clients: enum part_view. */
 uint32_t catalog_part_view(const struct catalog_object *object, uint32_t s);
 /* Address of the part's node; for a part lost with an earlier incarnation, the address of that
    one. */
@@ -104,8 +116,7 @@ bool catalog_object_is_recovering(const struct catalog_object *object);
 /* True if clients may read and change the contents of a part in that state. */
 static inline bool catalog_state_is_usable(uint32_t state)
 {
-	return state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
-	       state == RELIVE__SHARD_STATE__SHARD_DRAINING;
+	return state == PART_ACTIVE || state == PART_DRAINING;
 }
 
 /* Set the final state, LOST or GONE. Does not write to the store. */

@@ -4,13 +4,13 @@
  *   kind_table.c   the hooks of kind.h      plan.c   descriptor of a new table
  *   control.c      the control shard        adopt.c  tables that a pool brings
  */
-#ifndef RLV_SERVER_CATALOG_KIND_TABLE_H
-#define RLV_SERVER_CATALOG_KIND_TABLE_H
+#ifndef RLV_CATALOG_KIND_TABLE_H
+#define RLV_CATALOG_KIND_TABLE_H
 
 #include "ds/limiter/limiter.h"
 #include "ds/replay/shard.h"
 
-#include "server/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 /*
  * Laps of the ring reserved for one life of a table: keys of two lives never collide, even if the

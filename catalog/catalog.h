@@ -14,7 +14,7 @@
  * Dropping an object: store: object deleted, its regions recorded as leftovers; regions: state
  * DROPPED, freed; store: leftovers deleted. Adding a part repeats steps 2, 3 and 4 for that part.
  * If a node reports a region that is neither in use nor recorded as given up, the catalog must not
- * free it: it refuses the node (regions.h).
+ * free it: it refuses the node (server/catalog/regions.h).
  *
  * A part is LOST when its node returns with empty memory or was declared lost. Its old memory,
  * which the server and clients may still have mapped, is marked ORPHANED. Two pools never share a
@@ -22,24 +22,24 @@
  *
  *   catalog.c        find, load           layout.c   what clients are told
  *   make.c           create an object, add a part, drop; provision.h: their regions
- *   nodes.c          nodes join, leave, and are lost; regions.c: ownership of their regions
+ *   attach.c         our own attachment to parts; retire.c: regions that are given up
  *   kind.h           operations of one object kind; kinds.c: all kinds; kind_table.h: replay tables
  *   upkeep.c         the rounds of upkeep: drain.c: draining parts; spread.c: placement
+ *   store.h          the records that a restart needs; node.h: memory where parts are placed
+ *
+ * The metadata server runs it over SQLite and memory nodes (server/catalog/arrival.h), an embedded
+ * store over a pool of its own (client/meta/embed.c).
  */
-#ifndef RLV_SERVER_CATALOG_CATALOG_H
-#define RLV_SERVER_CATALOG_CATALOG_H
+#ifndef RLV_CATALOG_CATALOG_H
+#define RLV_CATALOG_CATALOG_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/catalog/provision.h"
-#include "server/catalog/regions.h"
-#include "server/catalog/object.h"
-#include "server/node/nodes.h"
-#include "server/catalog/placement.h"
+#include "catalog/provision.h"
+#include "catalog/object.h"
+#include "catalog/placement.h"
 #include "catalog/store.h"
-
-#include "wire/control.pb-c.h"
 
 #include "base/os/clock.h"
 
@@ -56,7 +56,7 @@ struct catalog_ops {
 
 struct catalog {
 	struct catalog_store *store;
-	struct nodes *nodes;
+	struct node *const *nodes; /* the first one */
 	const struct clock *clock;
 	const struct catalog_ops *ops;
 	void *ctx;
@@ -73,7 +73,7 @@ struct catalog {
 	uint64_t grace_until; /* until then, nodes may still be reconnecting after our start */
 	uint64_t next_tick, next_reading;
 	uint64_t slice_until; /* end of this turn's time slice for recovering parts; 0 = none used */
-	struct catalog_retirement *retirements; /* regions.c */
+	struct catalog_retirement *retirements; /* retire.c */
 };
 
 /* Load the catalog. The caller has set the fields store to patience_ns and zeroed the others. No
@@ -145,8 +145,8 @@ struct catalog_grants {
 struct catalog_guest {
 	uint64_t asker;
 	uint64_t client_id;
-	Relive__TableAccess access; /* as enum part_access */
-	uint32_t owner;             /* its client slot, 0 = none */
+	enum part_access access;
+	uint32_t owner; /* its client slot, 0 = none */
 };
 
 /*
@@ -158,51 +158,37 @@ RLV_MUST_CHECK int catalog_grant(struct catalog_object *object, uint32_t shard,
 
 /* -------- nodes -------- */
 
-/* A node that wants to join, with the contents of its pool. */
-struct catalog_arrival {
-	struct node *node; /* catalog_admit: the known node, or NULL */
-	bool replaced;     /* the incarnation differs from the known one */
-	const struct node_news *news;
-	const Relive__NodeRegion *const *regions;
-	size_t n_regions;
-	uint8_t store_uuid[16]; /* store that owns the pool; zero: none yet */
-	const char *store_name;
-	uint32_t claim; /* enum Relive__PoolClaim: an operator's decision */
-};
+/* Detaches all parts of the node, then closes our transport to it. */
+void catalog_leave_node(struct catalog *cat, struct node *node);
+/* Attaches part s, whose node is up, unless its file is damaged; then recovers it, if that is due. */
+void catalog_take_up(struct catalog *cat, struct catalog_object *object, uint32_t s);
+
+/* -------- giving regions up -------- */
 
 /*
- * Checks whether the node may join with its pool. Changes nothing. -EPERM: the pool belongs to
- * another store, holds regions unknown to the catalog, or is not this node's pool; the message
- * names it. -EEXIST: an object to adopt has the name or id of another object. Store errors.
- */
-RLV_MUST_CHECK int catalog_admit(struct catalog *cat, const struct catalog_arrival *arrival);
-
-/*
- * Takes in a node that has joined: adopts objects and records regions to free, in one transaction.
+ * Deletes an object from the store and records its regions as given up, before they are retired.
  * After a store error nothing has changed.
  */
-RLV_MUST_CHECK int catalog_take(struct catalog *cat, const struct catalog_arrival *arrival);
+RLV_MUST_CHECK int catalog_give_up_object(struct catalog *cat, const struct catalog_object *object);
 
-/* Run after catalog_take: attaches our regions, marks lost ones, frees those given up. Failures
-   are logged. */
-void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival);
 /*
- * A down node is about to be forgotten: its parts, which are LOST or GONE, no longer refer to it.
- * -EBUSY: some parts would return with it, or are being provisioned there.
+ * Frees a region that was given up: first sets the state word that mapped users read (enum
+ * region_state), then posts the free: now, or in catalog_retire_tick if the node must be asked
+ * first. id 0 is a no-op. Failures are logged; the node's next registration retries.
  */
-RLV_MUST_CHECK int catalog_node_forget(struct catalog *cat, const struct node *node);
-/* The node disconnected: detach the regions that need its connection. */
-void catalog_node_down(struct catalog *cat, struct node *node);
-/* Mark the node's parts LOST. */
-void catalog_node_lost(struct catalog *cat, struct node *node);
+void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state);
 
-/* Number of the node's existing parts, over all objects; leaving_out: drain progress, or NULL. */
-struct catalog_leaving {
-	uint64_t items_left, items_begin;
-};
+/* Drop all pending retirements. */
+void catalog_retire_forget(struct catalog *cat);
 
-uint32_t catalog_parts_of(const struct catalog *cat, const struct node *node,
-			  struct catalog_leaving *leaving_out);
+/* Retire the regions of a detached part if its node is up. */
+void catalog_retire_part(struct catalog *cat, struct catalog_object *object, uint32_t s,
+			 uint32_t state);
+/* Retire all parts of the object. */
+void catalog_retire_object(struct catalog *cat, struct catalog_object *object);
+
+/* Free the memory of a region that was never formatted. */
+void catalog_free_region(struct catalog *cat, struct node *node, uint32_t id);
 
 /* -------- upkeep -------- */
 

@@ -7,8 +7,8 @@
  * A hook that may be NULL is optional. "object" is the catalog's record of the object; part s is
  * its part with number s.
  */
-#ifndef RLV_SERVER_CATALOG_KIND_H
-#define RLV_SERVER_CATALOG_KIND_H
+#ifndef RLV_CATALOG_KIND_H
+#define RLV_CATALOG_KIND_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
  * kinds.c - the object kinds of this server, a line each.
  */
-#include "server/catalog/kind_table.h"
+#include "catalog/kind_table.h"
 
 void object_kinds_register(void)
 {

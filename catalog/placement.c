@@ -1,4 +1,4 @@
-#include "server/catalog/placement.h"
+#include "catalog/placement.h"
 
 /* -------- one shard -------- */
 

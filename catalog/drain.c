@@ -10,7 +10,7 @@
  * Dead or stopped clients are waited for no longer than the catalog's patience: when they return
  * they read the region's state word.
  */
-#include "server/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 #include <errno.h>
 
@@ -25,7 +25,7 @@ static uint64_t taken_in(struct catalog_object *object)
 	uint64_t items = 0;
 
 	for (uint32_t s = 0; s < object->n_parts; s++)
-		if (catalog_part_view(object, s) == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+		if (catalog_part_view(object, s) == PART_ACTIVE)
 			items +=
 				object->kind->taken_in(object->attached[s], &object->parts[s].seen);
 	return items;
@@ -44,13 +44,13 @@ static int drain_leave(struct catalog *cat, struct catalog_object *object, uint3
 	struct part_drain *drain = &object->parts[s].drain;
 	int ret;
 
-	object->parts[s].state = RELIVE__SHARD_STATE__SHARD_GONE;
+	object->parts[s].state = PART_GONE;
 	ret = catalog_object_put_part(cat->store, object, s);
 	if (ret) {
-		object->parts[s].state = RELIVE__SHARD_STATE__SHARD_DRAINING;
+		object->parts[s].state = PART_DRAINING;
 		return ret;
 	}
-	catalog_part_end(object, s, RELIVE__SHARD_STATE__SHARD_GONE);
+	catalog_part_end(object, s, PART_GONE);
 	catalog_refresh(cat, object);
 	drain->phase = DRAIN_LEAVING;
 	drain_announce(cat, object, drain);
@@ -115,7 +115,7 @@ void catalog_drain_tick(struct catalog *cat, struct catalog_object *object)
 
 	for (uint32_t s = 0; s < object->n_parts; s++) {
 		if (object->parts[s].drain.phase != DRAIN_LEAVING &&
-		    catalog_part_view(object, s) != RELIVE__SHARD_STATE__SHARD_DRAINING)
+		    catalog_part_view(object, s) != PART_DRAINING)
 			continue;
 		if (taken == UINT64_MAX)
 			taken = taken_in(object);
@@ -129,11 +129,11 @@ int catalog_drain(struct catalog *cat, struct catalog_object *object, uint32_t s
 	struct catalog_part *shard = &object->parts[s];
 	int ret;
 
-	shard->state = RELIVE__SHARD_STATE__SHARD_DRAINING;
+	shard->state = PART_DRAINING;
 	shard->drain = (struct part_drain){ .phase = DRAIN_FILLING };
 	ret = catalog_object_put_part(cat->store, object, s);
 	if (ret) {
-		shard->state = RELIVE__SHARD_STATE__SHARD_ACTIVE;
+		shard->state = PART_ACTIVE;
 		return ret;
 	}
 	log_info("%s shard %u: drains from node %s", object->text, s, shard->node->name);

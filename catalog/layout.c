@@ -2,13 +2,13 @@
  * layout.c - what clients are told of an object: the state and weight of its parts, in versions,
  * and grants on them.
  */
-#include "server/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 #include <errno.h>
 
 #include "base/log.h"
 
-#define WEIGHT_FIRST 100u /* of RELIVE__SHARD_WEIGHT__SHARD_WEIGHT_FULL */
+#define WEIGHT_FIRST 100u /* of PART_WEIGHT_FULL */
 
 /* A version lost in a restart would hide later changes from clients that know a newer one. */
 void catalog_changed(struct catalog *cat, struct catalog_object *object)
@@ -52,7 +52,7 @@ bool catalog_is_known(const struct catalog *cat, uint64_t layout, uint64_t since
 uint32_t catalog_weight(const struct catalog *cat, const struct catalog_part *shard,
 			uint64_t *ramp_ns_out)
 {
-	const uint32_t full = RELIVE__SHARD_WEIGHT__SHARD_WEIGHT_FULL;
+	const uint32_t full = PART_WEIGHT_FULL;
 	uint64_t ramp = cat->ramp_ns ? cat->ramp_ns : CATALOG_RAMP_NS;
 	uint64_t age = clock_now_ns(cat->clock) - shard->since;
 
@@ -73,14 +73,14 @@ int catalog_grant(struct catalog_object *object, uint32_t s, const struct catalo
 	int first = 0;
 
 	for (uint32_t at = REGION_TREE; at < PART_PLACES; at++) {
-		uint32_t role = part_grant_of((enum part_access)guest->access, guest->owner, at,
-					      &wish.range, &wish.rights);
+		uint32_t role =
+			part_grant_of(guest->access, guest->owner, at, &wish.range, &wish.rights);
 		int ret = 0;
 
 		out->places[at] = (struct region_grant){ .bytes = 0 };
 		wish.range.region = place->ids[role];
 		if (role)
-			ret = node_grant(place->node, &wish, &out->places[at]);
+			ret = place->node->ops->grant(place->node, &wish, &out->places[at]);
 		if (ret && (first == 0 || first == -EAGAIN))
 			first = ret;
 	}

@@ -15,15 +15,15 @@
  *
  * The server takes an owner id of its own to rebuild sums.
  */
-#ifndef RLV_SERVER_CATALOG_SLOTS_H
-#define RLV_SERVER_CATALOG_SLOTS_H
+#ifndef RLV_CATALOG_SLOTS_H
+#define RLV_CATALOG_SLOTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "ds/part/part.h"
 
-#include "server/catalog/kind.h"
+#include "catalog/kind.h"
 
 #include "base/error.h"
 #include "base/os/process.h"

@@ -1,0 +1,184 @@
+/*
+ * retire.c - regions that the catalog gives up.
+ */
+#include "catalog/catalog.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "wire/region.h"
+
+#include "base/mem/alloc.h"
+#include "base/log.h"
+
+/* -------- giving up -------- */
+
+/* Includes lost parts and parts being provisioned: once the object is deleted nothing else
+   records them. */
+int catalog_give_up_object(struct catalog *cat, const struct catalog_object *object)
+{
+	int ret = store_begin(cat->store);
+
+	if (ret)
+		return ret;
+	for (uint32_t s = 0; s < OBJECT_MAX_PARTS; s++)
+		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++) {
+			const struct catalog_part *place = &object->parts[s];
+			struct store_leftover left = { .region = place->ids[role] };
+
+			if (left.region == 0 || !place->node)
+				continue;
+			snprintf(left.node, sizeof(left.node), "%s", place->node->name);
+			part_region_uuid(object->uuid, s, role, left.uuid);
+			ret = store_put(cat->store, STORE_LEFTOVERS, &left);
+		}
+	if (ret == 0)
+		ret = store_object_delete(cat->store, object->id);
+	return store_end(cat->store, ret);
+}
+
+/* -------- freeing -------- */
+
+/* When a node has freed all requested regions, it has no leftovers: while it is up, each
+   recorded leftover is requested at once. */
+static void on_freed(void *ctx, struct node *node, int code, uint32_t region)
+{
+	struct catalog *cat = ctx;
+	struct store_leftover all = { .region = 0 };
+
+	if (code)
+		log_warn("free region %u of node %s: %s", region, node->name, error_name(code));
+	node->freeing--;
+	node->kept |= code != 0;
+	memcpy(all.node, node->name, sizeof(all.node));
+	if (node->freeing == 0 && !node->kept && store_delete(cat->store, STORE_LEFTOVERS, &all, 1))
+		log_warn("node %s: %s", node->name, error_last());
+}
+
+void catalog_free_region(struct catalog *cat, struct node *node, uint32_t id)
+{
+	node->freeing++;
+	if (node->ops->region_free(node, id, on_freed, cat) == 0)
+		return;
+	node->freeing--;
+	node->kept = true;
+	log_warn("free region %u of node %s: %s", id, node->name, error_last());
+}
+
+/* A region to free once its users can be told. The node counts it as being freed meanwhile. */
+struct catalog_retirement {
+	struct catalog_retirement *next;
+	struct node *node;
+	uint64_t incarnation; /* incarnation of the node */
+	uint32_t id;
+	uint32_t state;
+};
+
+/* Sets the state word that mapped users read, then frees the memory. -EAGAIN: waiting for its
+   node. */
+static int region_retire(struct catalog *cat, const struct catalog_retirement *gone)
+{
+	const uint64_t word = gone->state;
+	struct node *node = gone->node;
+	struct region *region;
+	int ret = node->ops->attach(node, &gone->id, 1, &region);
+
+	if (ret == -EAGAIN && node->ops->is_attaching(node))
+		return ret;
+	if (ret == 0) {
+		ret = transport_store(region, offsetof(struct region_superblock, state), &word,
+				      sizeof(word));
+		transport_detach(&region);
+	}
+	if (ret)
+		log_warn("retire region %u of node %s: %s", gone->id, node->name, error_last());
+	node->freeing--;
+	catalog_free_region(cat, node, gone->id);
+	return 0;
+}
+
+static bool is_of_this_life(const struct catalog_retirement *gone)
+{
+	return gone->node->up && gone->node->incarnation == gone->incarnation;
+}
+
+bool catalog_retire_tick(struct catalog *cat)
+{
+	struct catalog_retirement **link = &cat->retirements;
+
+	while (*link) {
+		struct catalog_retirement *gone = *link;
+
+		if (is_of_this_life(gone) && region_retire(cat, gone) == -EAGAIN) {
+			link = &gone->next;
+			continue;
+		}
+		if (!is_of_this_life(gone)) { /* else it stays a leftover */
+			gone->node->freeing--;
+			gone->node->kept = true;
+		}
+		*link = gone->next;
+		mem_free(gone);
+	}
+	return cat->retirements;
+}
+
+void catalog_retire_forget(struct catalog *cat)
+{
+	while (cat->retirements) {
+		struct catalog_retirement *gone = cat->retirements;
+
+		cat->retirements = gone->next;
+		mem_free(gone);
+	}
+}
+
+void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state)
+{
+	struct catalog_retirement *gone = cat->retirements;
+
+	while (gone && (gone->node != node || gone->id != id || !is_of_this_life(gone)))
+		gone = gone->next;
+	if (id == 0 || gone)
+		return;
+	gone = mem_alloc(sizeof(*gone));
+	if (!gone) {
+		node->kept = true;
+		log_warn("retire region %u of node %s: no memory", id, node->name);
+		return;
+	}
+	*gone = (struct catalog_retirement){ cat->retirements, node, node->incarnation, id, state };
+	node->freeing++;
+	if (region_retire(cat, gone) == -EAGAIN)
+		cat->retirements = gone;
+	else
+		mem_free(gone);
+}
+
+/* A persistent pool has the same regions in each incarnation of its node. */
+static bool has_it(const struct catalog_part *place)
+{
+	const struct node *node = place->node;
+
+	return node && node->up && (node->persistent || place->incarnation == node->incarnation);
+}
+
+void catalog_retire_part(struct catalog *cat, struct catalog_object *object, uint32_t s,
+			 uint32_t state)
+{
+	struct catalog_part *place = &object->parts[s];
+
+	if (object->attached[s] && part_set_state(object->attached[s], state))
+		log_warn("retire %s shard %u: %s", object->text, s, error_last());
+	catalog_part_detach(object, s);
+	for (uint32_t role = REGION_TREE; has_it(place) && role < REGION_ROLES; role++)
+		catalog_retire_region(cat, place->node, place->ids[role], state);
+}
+
+void catalog_retire_object(struct catalog *cat, struct catalog_object *object)
+{
+	for (uint32_t s = 0; s < object->n_parts; s++)
+		if (!object->lost[s] || object->parts[s].drain.phase == DRAIN_LEAVING)
+			catalog_retire_part(cat, object, s, REGION_DROPPED);
+}
