@@ -1,6 +1,7 @@
 /*
  * test_shm_process.c - shm with real processes: who is dead, who may write, who does not answer.
  */
+#include "tests/support/sockets.h"
 #include "tests/contract/suite/contract.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -223,14 +223,8 @@ static int open_with_timeout(const char *path, uint64_t timeout_ns)
 
 static int listen_at(char *path, size_t room, struct rig *rig, int type)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int sock = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-
 	(void)snprintf(path, room, "%s/strange", rig->dir);
-	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/strange", rig->dir);
-	assert_int_equal(bind(sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
-	assert_int_equal(listen(sock, 8), 0);
-	return sock;
+	return sockets_listen_unix(path, type);
 }
 
 static void open__where_nobody_listens(void **state)

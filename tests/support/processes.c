@@ -1,3 +1,4 @@
+#include "tests/support/sockets.h"
 #include "tests/support/processes.h"
 
 #include "tests/support/temp_dir.h"
@@ -5,18 +6,15 @@
 
 #include "base/os/clock.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -258,21 +256,18 @@ struct listener {
 static bool listens(void *ctx)
 {
 	struct listener *listener = ctx;
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	bool seqpacket = strstr(listener->path, "memnode-") != NULL;
-	int fd, ret;
+	int fd;
 
 	if (!processes_runs(listener->ps, listener->pid)) {
 		(void)processes_log_has(listener->ps, listener->pid, "\x01");
 		fail_msg("process %d ended before it listened", (int)listener->pid);
 	}
-	fd = socket(AF_UNIX, (seqpacket ? SOCK_SEQPACKET : SOCK_STREAM) | SOCK_CLOEXEC, 0);
-	assert_true(fd >= 0);
-	snprintf(address.sun_path, sizeof(address.sun_path), "%.*s",
-		 (int)sizeof(address.sun_path) - 1, listener->path);
-	ret = connect(fd, (struct sockaddr *)&address, sizeof(address));
+	fd = sockets_connect_unix(listener->path, seqpacket ? SOCK_SEQPACKET : SOCK_STREAM);
+	if (fd < 0)
+		return false;
 	close(fd);
-	return ret == 0;
+	return true;
 }
 
 static pid_t start_daemon(struct processes *ps, const char *program, const char *const *args,
@@ -321,16 +316,10 @@ pid_t processes_memnode(struct processes *ps, const char *store, const char *nam
 
 uint16_t processes_free_port(void)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET };
-	socklen_t len = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	uint16_t port = 0;
 
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	assert_true(fd >= 0);
-	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
-	close(fd);
-	return ntohs(address.sin_port);
+	close(sockets_listen_tcp(&port));
+	return port;
 }
 
 void processes_token(const struct processes *ps, const char *store, char *token)

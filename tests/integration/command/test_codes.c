@@ -4,6 +4,7 @@
  * `relive down`. The table that this checks is in docs/failure-model.md.
  */
 #include "tests/support/attack/crash_rows.h"
+#include "tests/support/sockets.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/must.h"
@@ -14,16 +15,13 @@
 #include "base/bits.h"
 #include "base/os/clock.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define TIMEOUT_NS (200 * CLOCK_NS_PER_MS) /* of control calls: who is away costs each so much */
@@ -106,13 +104,10 @@ static int call_drop_node(struct fixture *fx)
 
 static int call_table_create(struct fixture *fx)
 {
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table_opts opts = crash_table_opts(1024);
 	struct rlv_table *table = NULL;
 	int ret;
 
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.capacity = 1024;
 	ret = rlv_table_create(fx->store, "another", &opts, &table);
 	return ret ? ret : rlv_table_close(&table);
 }
@@ -409,16 +404,11 @@ static void *talk(void *arg)
 
 static void start_impostor(struct fixture *fx, bool talks)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct impostor *imp = &fx->impostor;
 	char path[PROCESSES_PATH + 64];
 
 	processes_path(&fx->ps, "s/metad.sock", path);
-	snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", path);
-	imp->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_true(imp->fd >= 0);
-	assert_int_equal(bind(imp->fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(listen(imp->fd, 256), 0);
+	imp->fd = sockets_listen_unix(path, SOCK_STREAM);
 	imp->talks = talks;
 	atomic_store(&imp->stop, false);
 	if (talks)
@@ -602,15 +592,6 @@ struct carrier {
 	_Atomic bool cut;
 };
 
-static struct sockaddr_in loopback(uint16_t port)
-{
-	return (struct sockaddr_in){
-		.sin_family = AF_INET,
-		.sin_port = htons(port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-	};
-}
-
 /* false: that was the end. */
 static bool carry(int from, int to, bool ends)
 {
@@ -623,14 +604,12 @@ static bool carry(int from, int to, bool ends)
 static void *run_carrier(void *arg)
 {
 	struct carrier *c = arg;
-	struct sockaddr_in server;
 	struct pollfd ends[2] = { { .events = POLLIN }, { .events = POLLIN } };
 	bool goes_on;
 
 	ends[0].fd = accept4(c->fd, NULL, NULL, SOCK_CLOEXEC);
-	ends[1].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	server = loopback(c->server_port);
-	goes_on = connect(ends[1].fd, (const struct sockaddr *)&server, sizeof(server)) == 0;
+	ends[1].fd = sockets_connect_tcp(c->server_port);
+	goes_on = ends[1].fd >= 0;
 	while (goes_on && poll(ends, 2, -1) > 0)
 		for (uint32_t i = 0; i < 2 && goes_on; i++)
 			if (ends[i].revents)
@@ -644,14 +623,7 @@ static void *run_carrier(void *arg)
 
 static void start_carrier(struct carrier *c)
 {
-	const struct sockaddr_in address = loopback(c->port);
-	const int one = 1;
-
-	c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_true(c->fd >= 0);
-	assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
-	assert_int_equal(bind(c->fd, (const struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(listen(c->fd, 8), 0);
+	c->fd = sockets_listen_tcp(&c->port);
 	atomic_store(&c->cut, false);
 	assert_int_equal(pthread_create(&c->thread, NULL, run_carrier, c), 0);
 }

@@ -1,6 +1,7 @@
 /*
  * The control plane with real daemons: tables over the wire, tokens, names, bad peers.
  */
+#include "tests/support/sockets.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/must.h"
@@ -12,10 +13,8 @@
 
 #include "base/os/clock.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -377,13 +376,9 @@ CASE(daemons__stop_cleanly)
 
 static int connect_raw(const struct control *control)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = sockets_connect_tcp(control->port);
 
-	address.sin_port = htons(control->port);
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert_true(fd >= 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
 }
 

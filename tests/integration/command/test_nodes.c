@@ -106,13 +106,8 @@ static void open_handles(struct fixture *fx)
 static int create_as(struct rlv_store *store, const char *name, uint32_t shards, uint64_t capacity,
 		     struct rlv_table **table_out)
 {
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table_opts opts = crash_table_opts(capacity);
 
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.views = crash_views;
-	opts.n_views = CRASH_VIEWS;
-	opts.capacity = capacity;
 	opts.shards = shards;
 	opts.max_writers = 2;
 	opts.max_clients = MAX_CLIENTS;
@@ -279,17 +274,12 @@ CASE(table_create__auto_is_one_shard_for_each_node)
 {
 	struct fixture *fx = *state;
 	struct rlv_table *again = NULL;
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table_opts opts = crash_table_opts(12288);
 
 	start_nodes(fx, 3);
 	make_table(fx, RLV_SHARDS_AUTO, 12288);
 	assert_int_equal(table_info(fx->table).shards, 3);
 	/* The same wish finds it, however many shards it came to. */
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.views = crash_views;
-	opts.n_views = CRASH_VIEWS;
-	opts.capacity = 12288;
 	opts.shards = RLV_SHARDS_AUTO;
 	opts.max_writers = 2;
 	opts.max_clients = MAX_CLIENTS;

@@ -60,13 +60,8 @@ static void expect_refused(const char *file, int code, const char *words)
 
 static int create_table(struct rlv_store *store, struct rlv_table **table_out)
 {
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table_opts opts = crash_table_opts(2048);
 
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.views = crash_views;
-	opts.n_views = CRASH_VIEWS;
-	opts.capacity = 2048;
 	opts.max_writers = 1;
 	opts.max_clients = 4;
 	return rlv_table_create(store, "t", &opts, table_out);
@@ -452,13 +447,10 @@ CASE(open__of_what_no_pool_can_be_says_why)
 
 CASE(create__in_a_full_pool_gives_enospc_and_leaves_it_usable)
 {
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table_opts opts = crash_table_opts(1 << 20);
 	struct rlv_table *table = NULL;
 	struct rlv_store *store;
 
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.capacity = 1 << 20;
 	must(open_file(path, &store), "open");
 	assert_int_equal(rlv_table_create(store, "large", &opts, &table), -ENOSPC);
 	must(rlv_table_open(store, "t", &table), "the other table");

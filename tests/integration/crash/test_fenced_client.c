@@ -2,6 +2,7 @@
  * A client of another host, as the server sees it: it is silent for a lease, is fenced, and hears
  * of it. Its frames are made here, because a real one would need another host.
  */
+#include "tests/support/sockets.h"
 #include "tests/support/processes.h"
 #include "tests/support/test.h"
 
@@ -14,9 +15,7 @@
 
 #include "relive/relive.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -71,17 +70,6 @@ static int renew(struct fixture *fx)
 	return ret;
 }
 
-static int connect_to(uint16_t port)
-{
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port) };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	assert_true(fd >= 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	return fd;
-}
-
 static void connect_tls(struct fixture *fx)
 {
 	const struct tls_opts opts = { .token = fx->token };
@@ -89,7 +77,7 @@ static void connect_tls(struct fixture *fx)
 	struct tls *tls;
 
 	must(tls_open(&opts, &tls), "tls");
-	must(stream_init_tls(&stream, connect_to(fx->port), tls), "tls stream");
+	must(stream_init_tls(&stream, sockets_connect_tcp(fx->port), tls), "tls stream");
 	channel_init_stream(&fx->ch, &stream);
 	fx->tls = tls; /* until the handshake is over */
 }

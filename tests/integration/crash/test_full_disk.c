@@ -86,13 +86,10 @@ static void start(struct fixture *fx)
 
 static int create(struct fixture *fx)
 {
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table_opts opts = crash_table_opts(1024);
 	struct rlv_table *table = NULL;
 	int ret;
 
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.capacity = 1024;
 	ret = rlv_table_create(fx->store, "other", &opts, &table);
 	if (ret == 0)
 		must(rlv_table_close(&table));

@@ -3,7 +3,7 @@
  * proofs of other tokens, and proofs played again.
  */
 #include "tests/support/processes.h"
-#include "tests/support/attack/relay.h"
+#include "tests/support/sockets.h"
 #include "tests/support/must_internal.h"
 
 #include "relive/relive.h"
@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define STORE "s"
@@ -80,14 +79,12 @@ static uint64_t soon(void)
 
 static void connect_socket(struct fixture *fx)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	char path[PROCESSES_PATH + 64];
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd;
 
 	processes_path(&fx->ps, STORE "/metad.sock", path);
-	assert_true(fd >= 0 && strlen(path) < sizeof(address.sun_path));
-	memcpy(address.sun_path, path, strlen(path) + 1);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	fd = sockets_connect_unix(path, SOCK_STREAM);
+	assert_true(fd >= 0);
 	channel_init(&fx->ch, fd, NULL);
 }
 
@@ -97,7 +94,7 @@ static void connect_tls(struct fixture *fx, const char *token)
 	struct stream stream;
 
 	must(tls_open(&opts, &fx->tls));
-	must(stream_init_tls(&stream, relay_connect(fx->port), fx->tls));
+	must(stream_init_tls(&stream, sockets_connect_tcp(fx->port), fx->tls));
 	channel_init_stream(&fx->ch, &stream);
 }
 

@@ -4,6 +4,7 @@
  * on the sockets while clients work.
  */
 #include "tests/support/attack/crash_rows.h"
+#include "tests/support/sockets.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/must.h"

@@ -66,13 +66,8 @@ struct victim {
 
 static struct rlv_table_opts table_opts(void)
 {
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table_opts opts = crash_table_opts(CAPACITY);
 
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.views = crash_views;
-	opts.n_views = CRASH_VIEWS;
-	opts.capacity = CAPACITY;
 	opts.block = BLOCK;
 	opts.max_writers = 2;
 	opts.max_clients = 8;

@@ -3,7 +3,7 @@
  * not read their answers, and what all of them do to those who behave.
  */
 #include "tests/support/processes.h"
-#include "tests/support/attack/relay.h"
+#include "tests/support/sockets.h"
 #include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
 
@@ -25,7 +25,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define SLOW 1100
@@ -103,12 +102,9 @@ static int try_open(const char *uri, struct rlv_store **store)
 
 static int connect_name(const char *path, int type)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+	int fd = sockets_connect_unix(path, type);
 
 	assert_true(fd >= 0);
-	snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", path);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
 }
 
@@ -136,7 +132,7 @@ static const uint8_t frame_begin[] = { 64, 0, 0, 0, 1, 0, 1, 0 };
 static int connect_slow(const struct edge *edge, bool local)
 {
 	const uint8_t *bytes = local ? frame_begin : tls_begin;
-	int fd = local ? connect_unix(edge) : relay_connect(edge->port);
+	int fd = local ? connect_unix(edge) : sockets_connect_tcp(edge->port);
 
 	assert_true(fd >= 0);
 	(void)!send(fd, bytes, 1, MSG_NOSIGNAL);
@@ -184,7 +180,7 @@ static int come_back(void *ctx)
 			if (ended.fd >= 0 && poll(&ended, 1, 0) == 0)
 				continue;
 			close(ended.fd);
-			edge->slow[i] = relay_connect(edge->port);
+			edge->slow[i] = sockets_connect_tcp(edge->port);
 			(void)!send(edge->slow[i], tls_begin, 1, MSG_NOSIGNAL);
 		}
 	return 0;

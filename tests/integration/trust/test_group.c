@@ -126,13 +126,8 @@ static int open_store(const struct group *g, struct rlv_store **store_out)
 /* For one writer: whoever comes next needs its slot. */
 static int make_table(struct rlv_store *store, struct rlv_table **table_out)
 {
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table_opts opts = crash_table_opts(4096);
 
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.views = crash_views;
-	opts.n_views = CRASH_VIEWS;
-	opts.capacity = 4096;
 	opts.max_writers = 1;
 	return rlv_table_create(store, "t", &opts, table_out);
 }

@@ -2,6 +2,7 @@
  * A memory node that has the token and means no good: it claims more room than all others, and answers
  * late, in dribbles, or not at all. Nobody else waits for it, and tables are made elsewhere.
  */
+#include "tests/support/sockets.h"
 #include "tests/support/command.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
@@ -25,7 +26,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define MS CLOCK_NS_PER_MS
@@ -203,16 +203,14 @@ static void *run_rogue(void *arg)
 static struct rogue *new_rogue(struct fixture *fx, enum manner manner)
 {
 	struct rogue *rogue = &fx->rogues[fx->n_rogues];
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	char path[sizeof(fx->ps.dir) + 32];
 
 	rogue->manner = manner;
 	rogue->incarnation = 100 + fx->n_rogues;
 	snprintf(rogue->name, sizeof(rogue->name), "rogue%u", fx->n_rogues++);
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%.80s/%s", fx->ps.dir, rogue->name);
-	snprintf(rogue->uri, sizeof(rogue->uri), "shm:%s", addr.sun_path);
-	rogue->memory = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(rogue->memory, (struct sockaddr *)&addr, sizeof(addr)), 0);
-	assert_int_equal(listen(rogue->memory, 64), 0);
+	snprintf(path, sizeof(path), "%s/%.20s", fx->ps.dir, rogue->name);
+	snprintf(rogue->uri, sizeof(rogue->uri), "shm:%s", path);
+	rogue->memory = sockets_listen_unix(path, SOCK_SEQPACKET);
 	return rogue;
 }
 

@@ -2,7 +2,6 @@
  * A metadata server that knows the token and then answers a byte at a time, with headers that look
  * right, over a unix socket and through TLS: calls end at their deadline.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,13 +10,13 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "relive/relive.h"
 
 #include "tests/support/fixture/cli_fixture.h"
+#include "tests/support/sockets.h"
 #include "tests/support/test.h"
 #include "wire/auth.h"
 #include "wire/control.pb-c.h"
@@ -182,26 +181,17 @@ static int serve_all(void *ctx)
 
 static void listen_here(struct fixture *fx)
 {
-	struct sockaddr_in in = { .sin_family = AF_INET };
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	char path[PROCESSES_PATH + 64];
-	socklen_t len = sizeof(in);
+	uint16_t port = 0;
 
-	fx->listener = socket(fx->tcp ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_true(fx->listener >= 0);
 	if (fx->tcp) {
-		in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-		assert_int_equal(bind(fx->listener, (struct sockaddr *)&in, sizeof(in)), 0);
-		assert_int_equal(getsockname(fx->listener, (struct sockaddr *)&in, &len), 0);
-		snprintf(fx->uri, sizeof(fx->uri), "relive://127.0.0.1:%u", ntohs(in.sin_port));
+		fx->listener = sockets_listen_tcp(&port);
+		snprintf(fx->uri, sizeof(fx->uri), "relive://127.0.0.1:%u", port);
 	} else {
 		processes_path(&fx->cli->ps, STORE "/metad.sock", path);
-		assert_true(strlen(path) < sizeof(un.sun_path));
-		memcpy(un.sun_path, path, strlen(path) + 1);
-		assert_int_equal(bind(fx->listener, (struct sockaddr *)&un, sizeof(un)), 0);
+		fx->listener = sockets_listen_unix(path, SOCK_STREAM);
 		snprintf(fx->uri, sizeof(fx->uri), "shm:" STORE);
 	}
-	assert_int_equal(listen(fx->listener, 64), 0);
 }
 
 /* As a store of this host leaves them. */

@@ -5,6 +5,7 @@
 #include "tests/support/certificates.h"
 #include "tests/support/processes.h"
 #include "tests/support/attack/relay.h"
+#include "tests/support/sockets.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/must.h"
@@ -191,7 +192,7 @@ CASE(tcp__a_recording_played_again_gets_nothing)
 
 	start(fx, NULL);
 	expect(visit_through_relay(fx, SIZE_MAX), 0);
-	fd = relay_connect(fx->port);
+	fd = sockets_connect_tcp(fx->port);
 	assert_true(fd >= 0);
 	assert_true(send(fd, fx->relay.client.bytes, fx->relay.client.n, MSG_NOSIGNAL) > 0);
 	expect_hangup(fd);
@@ -240,7 +241,7 @@ CASE(tcp__a_plain_client_is_hung_up_on)
 	size_t len = make_hello(frame);
 
 	start(fx, NULL);
-	ready.fd = relay_connect(fx->port);
+	ready.fd = sockets_connect_tcp(fx->port);
 	assert_true(ready.fd >= 0);
 	assert_int_equal(send(ready.fd, frame, len, MSG_NOSIGNAL), len);
 	assert_int_equal(poll(&ready, 1, PROCESSES_WAIT_MS), 1);

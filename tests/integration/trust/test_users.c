@@ -9,11 +9,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/os/process.h"
 #include "tests/support/attack/other_user.h"
+#include "tests/support/sockets.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 #include "transport/pool/map.h"
@@ -89,12 +89,10 @@ static void ask(struct node *node, int sock, struct packet *packet)
 static int greet(struct node *node)
 {
 	struct packet packet = { .fd = (int)syscall(SYS_pidfd_open, getpid(), 0) };
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock = sockets_connect_unix(node->path, SOCK_SEQPACKET | SOCK_NONBLOCK);
 	struct process_id self;
 
-	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", node->path);
-	assert_int_equal(connect(sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_true(sock >= 0);
 	assert_int_equal(process_self(&self), 0);
 	packet.hello.client_id = CLIENT;
 	packet.hello.pid = self.pid;

@@ -3,7 +3,7 @@
  * and the real library on one side, on the other one of ours that claims something else.
  */
 #include "tests/support/processes.h"
-#include "tests/support/attack/relay.h"
+#include "tests/support/sockets.h"
 #include "tests/support/must_internal.h"
 
 #include "relive/relive.h"
@@ -23,7 +23,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define JUNK 16384
@@ -88,14 +87,12 @@ static void start(struct fixture *fx)
 
 static int connect_name(const struct fixture *fx, const char *name, int type)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	char path[RUNTIME_PATH_BYTES];
-	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+	int fd;
 
-	assert_true(fd >= 0);
 	must(runtime_dir_file(&fx->dir, name, path));
-	snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", path);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	fd = sockets_connect_unix(path, type);
+	assert_true(fd >= 0);
 	return fd;
 }
 
@@ -107,7 +104,7 @@ static void dial(struct fixture *fx, bool tcp)
 	hang_up(fx);
 	if (tcp) {
 		must(tls_open(&opts, &fx->tls));
-		must(stream_init_tls(&stream, relay_connect(fx->port), fx->tls));
+		must(stream_init_tls(&stream, sockets_connect_tcp(fx->port), fx->tls));
 		channel_init_stream(&fx->ch, &stream);
 	} else {
 		channel_init(&fx->ch, connect_name(fx, "metad.sock", SOCK_STREAM), NULL);
@@ -394,18 +391,13 @@ static int run_fake(void *ctx)
 
 static void start_fake(struct fixture *fx, enum claim claim)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct fake fake = { .claim = claim };
 	char path[RUNTIME_PATH_BYTES];
 
 	must(runtime_dir_open("fake", true, &fx->dir));
 	must(runtime_dir_token_make(&fx->dir, fx->token));
 	must(runtime_dir_file(&fx->dir, "metad.sock", path));
-	snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", path);
-	fake.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_true(fake.listener >= 0);
-	assert_int_equal(bind(fake.listener, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(listen(fake.listener, 8), 0);
+	fake.listener = sockets_listen_unix(path, SOCK_STREAM);
 	(void)processes_fork(&fx->ps, run_fake, &fake);
 	close(fake.listener);
 }

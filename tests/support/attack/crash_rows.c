@@ -20,6 +20,18 @@ const struct rlv_view crash_views[CRASH_VIEWS] = {
 	{ .selector = RLV_UNIFORM },
 };
 
+struct rlv_table_opts crash_table_opts(uint64_t capacity)
+{
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+
+	opts.columns = crash_columns;
+	opts.n_columns = CRASH_COLUMNS;
+	opts.views = crash_views;
+	opts.n_views = CRASH_VIEWS;
+	opts.capacity = capacity;
+	return opts;
+}
+
 /* -------- the pattern -------- */
 
 static uint32_t mix(uint32_t a, uint32_t b)

@@ -26,6 +26,9 @@ enum crash_view { CRASH_PRIORITIZED = 0, CRASH_UNIFORM = 1, CRASH_VIEWS = 2 };
 extern const struct rlv_column crash_columns[CRASH_COLUMNS];
 extern const struct rlv_view crash_views[CRASH_VIEWS]; /* alpha 1: priorities as given */
 
+/* Of a table with those columns and views. */
+struct rlv_table_opts crash_table_opts(uint64_t capacity);
+
 /* What one append takes. */
 struct crash_rows {
 	uint32_t obs[CRASH_ROWS][CRASH_OBS];

@@ -1,6 +1,6 @@
 #include "tests/support/attack/garbler.h"
 
-#include "tests/support/attack/relay.h"
+#include "tests/support/sockets.h"
 #include "tests/support/test.h"
 
 #include "wire/frame.h"
@@ -8,9 +8,7 @@
 #include "base/os/clock.h"
 #include "base/rng.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -257,7 +255,7 @@ static void pass_between(struct conn *conn)
 {
 	struct garbler *garbler = conn->garbler;
 	struct stream *client = &conn->streams[0], *server = &conn->streams[1];
-	int fd = relay_connect(garbler->server_port);
+	int fd = sockets_connect_tcp(garbler->server_port);
 
 	if (fd < 0) {
 		close(conn->client);
@@ -341,9 +339,7 @@ static void *run(void *arg)
 
 void garbler_open(struct garbler *garbler, uint16_t server_port, const char *token, uint64_t seed)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET };
 	struct tls_opts opts = { .server = true, .token = token };
-	socklen_t len = sizeof(address);
 
 	memset(garbler, 0, sizeof(*garbler));
 	garbler->server_port = server_port;
@@ -351,13 +347,7 @@ void garbler_open(struct garbler *garbler, uint16_t server_port, const char *tok
 	assert_int_equal(tls_open(&opts, &garbler->to_client), 0);
 	opts.server = false;
 	assert_int_equal(tls_open(&opts, &garbler->to_server), 0);
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	garbler->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_true(garbler->listener >= 0);
-	assert_int_equal(bind(garbler->listener, (struct sockaddr *)&address, len), 0);
-	assert_int_equal(listen(garbler->listener, 64), 0);
-	assert_int_equal(getsockname(garbler->listener, (struct sockaddr *)&address, &len), 0);
-	garbler->port = ntohs(address.sin_port);
+	garbler->listener = sockets_listen_tcp(&garbler->port);
 	assert_int_equal(pipe(garbler->stop), 0);
 	assert_int_equal(pthread_create(&garbler->thread, NULL, run, garbler), 0);
 }

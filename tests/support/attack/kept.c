@@ -12,13 +12,8 @@
 
 int kept_create(struct rlv_store *store, struct rlv_table **table_out)
 {
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table_opts opts = crash_table_opts(4096);
 
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.views = crash_views;
-	opts.n_views = CRASH_VIEWS;
-	opts.capacity = 4096;
 	opts.max_writers = 1;
 	opts.max_clients = 4;
 	opts.row_crc = 1;

@@ -1,26 +1,12 @@
 #include "tests/support/attack/relay.h"
 
+#include "tests/support/sockets.h"
 #include "tests/support/test.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-int relay_connect(uint16_t port)
-{
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port) };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -1;
-}
 
 static void keep(struct relay_side *side, const uint8_t *bytes, size_t len)
 {
@@ -71,7 +57,7 @@ static void *run(void *arg)
 	if (poll(ready, 2, -1) > 0 && ready[0].revents)
 		client = accept4(relay->listener, NULL, NULL, SOCK_CLOEXEC);
 	if (client >= 0)
-		server = relay_connect(relay->server_port);
+		server = sockets_connect_tcp(relay->server_port);
 	if (server >= 0)
 		serve(relay, client, server);
 	if (client >= 0)
@@ -83,19 +69,10 @@ static void *run(void *arg)
 
 void relay_open(struct relay *relay, uint16_t server_port, size_t change)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET };
-	socklen_t len = sizeof(address);
-
 	memset(relay, 0, sizeof(*relay));
 	relay->server_port = server_port;
 	relay->change = change;
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	relay->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_true(relay->listener >= 0);
-	assert_int_equal(bind(relay->listener, (struct sockaddr *)&address, len), 0);
-	assert_int_equal(listen(relay->listener, 1), 0);
-	assert_int_equal(getsockname(relay->listener, (struct sockaddr *)&address, &len), 0);
-	relay->port = ntohs(address.sin_port);
+	relay->listener = sockets_listen_tcp(&relay->port);
 	assert_int_equal(pipe(relay->stop), 0);
 	assert_int_equal(pthread_create(&relay->thread, NULL, run, relay), 0);
 }

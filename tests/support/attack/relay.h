@@ -34,7 +34,4 @@ void relay_close(struct relay *relay);
 
 bool relay_side_has(const struct relay_side *side, const void *bytes, size_t len);
 
-/* A TCP connection to that port of loopback. */
-int relay_connect(uint16_t port);
-
 #endif

@@ -2,6 +2,7 @@
  * The messages of the shm socket, the table of grants, and what the target makes of strange peers.
  */
 #include "tests/support/fixture/raw_node.h"
+#include "tests/support/sockets.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -532,37 +532,33 @@ NODE_TEST(listen__makes_a_socket_of_mode_0600)
 NODE_TEST(listen__replaces_a_stale_socket)
 {
 	struct raw_node *node = *state;
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
 	struct transport_target *tg;
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	char path[128];
 
-	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/stale", node->dir);
-	assert_int_equal(bind(sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
-	close(sock); /* as kill -9 leaves it */
+	(void)snprintf(path, sizeof(path), "%s/stale", node->dir);
+	close(sockets_listen_unix(path, SOCK_SEQPACKET)); /* as kill -9 leaves it */
 	assert_int_equal(transport_target_open("shm", &opts, &tg), 0);
-	assert_int_equal(tg->ops->listen(tg, addr.sun_path), 0);
+	assert_int_equal(tg->ops->listen(tg, path), 0);
 	transport_target_close(&tg);
 }
 
 NODE_TEST(listen__where_somebody_else_listens)
 {
 	struct raw_node *node = *state;
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
 	struct transport_target *tg;
-	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	char lock[128];
+	char path[128], lock[128];
+	int sock;
 
-	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/other", node->dir);
+	(void)snprintf(path, sizeof(path), "%s/other", node->dir);
 	(void)snprintf(lock, sizeof(lock), "%s/other.lock", node->dir);
-	assert_int_equal(bind(sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
-	assert_int_equal(listen(sock, 1), 0);
+	sock = sockets_listen_unix(path, SOCK_STREAM);
 	assert_int_equal(transport_target_open("shm", &opts, &tg), 0);
-	assert_int_equal(tg->ops->listen(tg, addr.sun_path), -EADDRINUSE);
+	assert_int_equal(tg->ops->listen(tg, path), -EADDRINUSE);
 	transport_target_close(&tg);
 	assert_int_equal(access(lock, F_OK), -1);
-	assert_int_equal(unlink(addr.sun_path), 0);
+	assert_int_equal(unlink(path), 0);
 	close(sock);
 }
 

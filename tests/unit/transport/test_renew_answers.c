@@ -3,6 +3,7 @@
  * words or a page, never waits, and keeps nothing of it.
  */
 #include "tests/support/fake/fake_clock.h"
+#include "tests/support/sockets.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "transport/attach/packet.h"
@@ -168,7 +168,6 @@ static void *run(void *arg)
 
 static void begin(struct liar *liar, enum answer answer, uint64_t seed)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct region_grant grant = { .bytes = 16 };
 	char uri[128];
 	struct transport_opts opts = { .clock = &liar->clock.clock,
@@ -181,11 +180,8 @@ static void begin(struct liar *liar, enum answer answer, uint64_t seed)
 	fake_clock_init(&liar->clock, 1000);
 	temp_dir_make(liar->dir);
 	(void)snprintf(liar->path, sizeof(liar->path), "%s/node", liar->dir);
-	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", liar->path);
 	(void)snprintf(uri, sizeof(uri), "shm:%s", liar->path);
-	liar->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(liar->listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
-	assert_int_equal(listen(liar->listener, 1), 0);
+	liar->listener = sockets_listen_unix(liar->path, SOCK_SEQPACKET);
 	assert_int_equal(pthread_create(&liar->thread, NULL, run, liar), 0);
 	assert_int_equal(transport_open(uri, &opts, &liar->tr), 0);
 	assert_int_equal(transport_attach(liar->tr, &grant, &liar->region), 0);
