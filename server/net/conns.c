@@ -106,25 +106,10 @@ static struct conn *conn_of(struct timed_link *link)
 	return (struct conn *)((char *)link - offsetof(struct conn, link));
 }
 
-static void conn_schedule(struct conns *conns)
-{
-	uint64_t now = clock_now_ns(clock_monotonic()), end = UINT64_MAX;
-	struct timeval tv;
-
-	for (int i = 0; i < QUEUES; i++)
-		end = min_u64(end, timed_queue_end(&conns->queues[i]));
-	if (end == UINT64_MAX)
-		return;
-	end = end > now ? end - now : 0;
-	tv.tv_sec = (time_t)(end / CLOCK_NS_PER_S);
-	tv.tv_usec = (suseconds_t)(end % CLOCK_NS_PER_S / CLOCK_NS_PER_US) + 1;
-	(void)evtimer_add(conns->sweep, &tv);
-}
-
 static void queue_up(struct conn *conn, enum conn_queue number)
 {
 	timed_queue_add(&conn->conns->queues[number], &conn->link);
-	conn_schedule(conn->conns);
+	timed_queue_schedule(conn->conns->queues, QUEUES, conn->conns->sweep);
 }
 
 /* -------- life -------- */
@@ -215,7 +200,7 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 			else
 				conn_turn_away(conn_of(ended), "no proof of the token in time");
 	}
-	conn_schedule(conns);
+	timed_queue_schedule(conns->queues, QUEUES, conns->sweep);
 }
 
 int conn_detach(struct conn *conn, struct channel *ch_out)
@@ -327,14 +312,27 @@ void conns_set_epoch(struct conns *conns, uint32_t epoch)
 
 /* -------- hello, auth -------- */
 
-static int answer_hello(struct conn *conn, const struct frame_header *head)
+static int take_hello(struct conn *conn, const struct channel_frame *frame)
 {
 	const struct conns_opts *opts = &conn->conns->opts;
+	Relive__HelloRequest *hello;
 	Relive__HelloReply reply = RELIVE__HELLO_REPLY__INIT;
 	Relive__Status status = RELIVE__STATUS__INIT;
 	uint8_t proof[AUTH_PROOF_BYTES];
-	int ret = auth_nonce(conn->nonces.listener);
+	int ret;
 
+	if (frame->head.type != RELIVE__TYPE__TYPE_HELLO)
+		return error_set(-EPROTO, "frame of type %u: the first one must be HELLO",
+				 frame->head.type);
+	hello = (Relive__HelloRequest *)channel_unpack(&relive__hello_request__descriptor, frame);
+	if (!hello)
+		return -EPROTO;
+	ret = hello_take(hello, &conn->flow.stream, opts->epoch, &conn->peer);
+	if (ret == 0)
+		memcpy(conn->nonces.dialler, hello->nonce.data, AUTH_NONCE_BYTES);
+	relive__hello_request__free_unpacked(hello, NULL);
+	if (ret == 0)
+		ret = auth_nonce(conn->nonces.listener);
 	if (ret == 0)
 		ret = token_derive(opts->token, &conn->peer.token, conn->token);
 	if (ret == 0)
@@ -348,34 +346,9 @@ static int answer_hello(struct conn *conn, const struct frame_header *head)
 	reply.software = (char *)SERVER_VERSION;
 	reply.store_uuid = (ProtobufCBinaryData){ 16, (uint8_t *)opts->store_uuid };
 	reply.store_name = (char *)opts->store_name;
-	conn_answer(conn, head, &reply.base);
+	conn_answer(conn, &frame->head, &reply.base);
 	conn->phase = PHASE_AUTH;
 	return 0;
-}
-
-static void on_hello(struct conn *conn, const struct channel_frame *frame)
-{
-	Relive__HelloRequest *hello = NULL;
-	int ret = 0;
-
-	if (frame->head.type == RELIVE__TYPE__TYPE_HELLO)
-		hello = (Relive__HelloRequest *)channel_unpack(&relive__hello_request__descriptor,
-							       frame);
-	else
-		ret = error_set(-EPROTO, "frame of type %u: the first one must be HELLO",
-				frame->head.type);
-	if (!hello) {
-		conn_refuse(conn, &frame->head, ret ? ret : -EPROTO);
-		return;
-	}
-	ret = hello_take(hello, &conn->flow.stream, conn->conns->opts.epoch, &conn->peer);
-	if (ret == 0)
-		memcpy(conn->nonces.dialler, hello->nonce.data, AUTH_NONCE_BYTES);
-	relive__hello_request__free_unpacked(hello, NULL);
-	if (ret == 0)
-		ret = answer_hello(conn, &frame->head);
-	if (ret)
-		conn_refuse(conn, &frame->head, ret);
 }
 
 static int check_auth(struct conn *conn, const struct channel_frame *frame)
@@ -423,7 +396,7 @@ static int find_room(const struct conn *conn)
 			 n, most, conn->peer.local ? "" : " over TCP");
 }
 
-static void on_auth(struct conn *conn, const struct channel_frame *frame)
+static int take_auth(struct conn *conn, const struct channel_frame *frame)
 {
 	const struct conns_opts *opts = &conn->conns->opts;
 	Relive__AuthReply reply = RELIVE__AUTH_REPLY__INIT;
@@ -435,10 +408,8 @@ static void on_auth(struct conn *conn, const struct channel_frame *frame)
 		ret = find_room(conn);
 	if (ret == 0)
 		ret = opts->ops->on_ready(opts->ctx, conn, &lease);
-	if (ret) {
-		conn_refuse(conn, &frame->head, ret);
-		return;
-	}
+	if (ret)
+		return ret;
 	status.message = (char *)"";
 	reply.status = &status;
 	reply.client_id = lease.client_id;
@@ -452,23 +423,10 @@ static void on_auth(struct conn *conn, const struct channel_frame *frame)
 	if (!conn->peer.local)
 		tcp_keep_alive(conn->flow.stream.fd);
 	conn_answer(conn, &frame->head, &reply.base);
+	return 0;
 }
 
 /* -------- reading -------- */
-
-static void take_frame(struct conn *conn, const struct channel_frame *frame)
-{
-	const struct conns_opts *opts = &conn->conns->opts;
-
-	if (conn->phase == PHASE_HELLO) {
-		on_hello(conn, frame);
-	} else if (conn->phase == PHASE_AUTH) {
-		on_auth(conn, frame);
-	} else {
-		conn->owed++;
-		opts->ops->on_frame(opts->ctx, conn, frame);
-	}
-}
 
 /* 0: a frame was read; -EAGAIN: incomplete frame; else the stream is broken. */
 static int read_frame(struct conn *conn)
@@ -502,7 +460,15 @@ static int read_frame(struct conn *conn)
 		return error_set(-ENOMEM, "cannot allocate a frame of %u bytes", frame.head.length);
 	evbuffer_remove(in, all, FRAME_HEADER_BYTES + (size_t)frame.head.length);
 	frame.body = all + FRAME_HEADER_BYTES;
-	take_frame(conn, &frame);
+	if (conn->phase == PHASE_READY) {
+		conn->owed++;
+		conn->conns->opts.ops->on_frame(conn->conns->opts.ctx, conn, &frame);
+	} else {
+		ret = conn->phase == PHASE_HELLO ? take_hello(conn, &frame)
+						 : take_auth(conn, &frame);
+		if (ret)
+			conn_refuse(conn, &frame.head, ret);
+	}
 	mem_free(all);
 	return 0;
 }
@@ -548,31 +514,13 @@ static const struct flow_ops flow_ops = {
 /* -------- accepting -------- */
 
 /* The kernel identifies peers of a unix socket; other connections use TLS. */
-static int conn_accepted(struct conn *conn, evutil_socket_t fd)
+static void conn_add(struct conns *conns, evutil_socket_t fd, bool local)
 {
+	struct conn *conn = mem_zalloc(sizeof(*conn));
 	struct ucred cred = { .pid = 0 };
 	socklen_t len = sizeof(cred);
 	struct stream stream;
 	int ret = 0;
-
-	if (conn->peer.local) {
-		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0)
-			conn->peer.process.pid = (uint32_t)cred.pid;
-		stream_init_socket(&stream, fd);
-	} else {
-		tcp_set_no_delay(fd);
-		ret = stream_init_tls(&stream, fd, conn->conns->tls);
-	}
-	if (ret)
-		return ret;
-	conn->flow.ops = &flow_ops;
-	conn->flow.ctx = conn;
-	return flow_open(&conn->flow, conn->conns->opts.base, &stream);
-}
-
-static void conn_add(struct conns *conns, evutil_socket_t fd, bool local)
-{
-	struct conn *conn = mem_zalloc(sizeof(*conn));
 
 	if (!conn) {
 		close(fd);
@@ -580,7 +528,19 @@ static void conn_add(struct conns *conns, evutil_socket_t fd, bool local)
 	}
 	conn->conns = conns;
 	conn->peer.local = local;
-	if (conn_accepted(conn, fd)) {
+	conn->flow.ops = &flow_ops;
+	conn->flow.ctx = conn;
+	if (!local) {
+		tcp_set_no_delay(fd);
+		ret = stream_init_tls(&stream, fd, conns->tls);
+	} else {
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0)
+			conn->peer.process.pid = (uint32_t)cred.pid;
+		stream_init_socket(&stream, fd);
+	}
+	if (ret == 0)
+		ret = flow_open(&conn->flow, conns->opts.base, &stream);
+	if (ret) {
 		log_warn("accept: %s", error_last());
 		mem_free(conn);
 		return;

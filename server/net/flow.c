@@ -138,6 +138,10 @@ static int drop_input(struct flow *flow)
 	}
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
+	if (n == 0 && evbuffer_get_length(flow->out)) { /* it may still read: the end follows */
+		(void)event_del(flow->readable);
+		return 0;
+	}
 	return n > 0 && flow->dropped < LINGER_BYTES ? 0 : -ECONNRESET;
 }
 

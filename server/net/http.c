@@ -31,13 +31,13 @@ struct http {
 	struct http_opts opts;
 	pthread_t thread;
 	bool running;
-	int ask_fd;  /* thread -> loop */
-	int made_fd; /* loop -> thread */
-	int stop_fd;
+	int ask_fd;              /* thread -> loop */
+	int made_fd;             /* loop -> thread */
 	struct event_base *base; /* used by the thread, as are the following */
-	struct event *on_made, *on_stop;
+	struct event *on_made;
 	struct http_conns conns;
 	struct lock lock;
+	bool stops LOCK_GUARDED_BY(http_role);
 	uint32_t wanted LOCK_GUARDED_BY(http_role);     /* 1 << enum http_path */
 	uint64_t lent_until LOCK_GUARDED_BY(http_role); /* 0 = the loop makes pages */
 	struct made made[HTTP_PATHS] LOCK_GUARDED_BY(http_role);
@@ -82,13 +82,6 @@ static struct made make_page(struct http *http, enum http_path path)
 	return made;
 }
 
-static void http_keep(struct http *http, enum http_path path, const struct made *made)
-	LOCK_REQUIRES(http_role)
-{
-	free(http->made[path].text); /* NOLINT: of open_memstream */
-	http->made[path] = *made;
-}
-
 void http_turn(struct http *http)
 {
 	uint32_t wanted;
@@ -107,27 +100,12 @@ void http_turn(struct http *http)
 			continue;
 		made = make_page(http, path);
 		lock_acquire(&http->lock, &http_role);
-		http_keep(http, path, &made);
+		free(http->made[path].text); /* NOLINT: of open_memstream */
+		http->made[path] = made;
 		lock_release(&http->lock, &http_role);
 	}
 	if (wanted)
 		http_ring(http->made_fd);
-}
-
-/* The loop's wait is over; it takes the lock to continue. */
-static void make_lent(struct http *http) LOCK_REQUIRES(http_role)
-{
-	if (clock_now_ns(clock_monotonic()) >= http->lent_until)
-		return;
-	for (enum http_path path = 0; path < HTTP_PATHS; path++) {
-		struct made made;
-
-		if (!(http->wanted >> path & 1))
-			continue;
-		made = make_page(http, path);
-		http_keep(http, path, &made);
-	}
-	http->wanted = 0;
 }
 
 void http_lend(struct http *http, uint64_t until_ns)
@@ -152,6 +130,7 @@ void http_take(struct http *http)
 
 /* -------- the thread -------- */
 
+/* Sends the pages. During a loan it makes those wanted, too: the loop takes the lock to continue. */
 static void on_made(evutil_socket_t fd, short what, void *arg)
 {
 	struct http *http = arg;
@@ -160,9 +139,18 @@ static void on_made(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	http_hush(fd);
 	lock_acquire(&http->lock, &http_role);
-	make_lent(http);
+	if (http->stops)
+		(void)event_base_loopbreak(http->base);
 	memcpy(made, http->made, sizeof(made));
 	memset(http->made, 0, sizeof(http->made));
+	if (clock_now_ns(clock_monotonic()) < http->lent_until) {
+		for (enum http_path path = 0; path < HTTP_PATHS; path++)
+			if (http->wanted >> path & 1) {
+				free(made[path].text); /* NOLINT: of open_memstream */
+				made[path] = make_page(http, path);
+			}
+		http->wanted = 0;
+	}
 	lock_release(&http->lock, &http_role);
 	for (enum http_path path = 0; path < HTTP_PATHS; path++) {
 		const struct http_answer answer = { made[path].code,
@@ -186,15 +174,6 @@ static void on_ask(void *ctx, enum http_path path)
 	lent = http->lent_until != 0;
 	lock_release(&http->lock, &http_role);
 	http_ring(lent ? http->made_fd : http->ask_fd);
-}
-
-static void on_stop(evutil_socket_t fd, short what, void *arg)
-{
-	struct http *http = arg;
-
-	(void)fd;
-	(void)what;
-	(void)event_base_loopbreak(http->base);
 }
 
 static void *http_serve(void *arg)
@@ -241,13 +220,10 @@ static int make_events(struct http *http)
 		return error_set(-ENOMEM, "event loop of /metrics: cannot allocate memory");
 	http->ask_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	http->made_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (http->ask_fd < 0 || http->made_fd < 0 || http->stop_fd < 0)
+	if (http->ask_fd < 0 || http->made_fd < 0)
 		return error_set(-errno, "eventfd: %s", strerror(errno));
 	http->on_made = event_new(http->base, http->made_fd, EV_READ | EV_PERSIST, on_made, http);
-	http->on_stop = event_new(http->base, http->stop_fd, EV_READ, on_stop, http);
-	if (!http->on_made || !http->on_stop || event_add(http->on_made, NULL) ||
-	    event_add(http->on_stop, NULL))
+	if (!http->on_made || event_add(http->on_made, NULL))
 		return error_set(-ENOMEM, "event loop of /metrics: cannot allocate memory");
 	return 0;
 }
@@ -262,7 +238,7 @@ int http_open(const struct http_opts *opts, struct http **http_out)
 	if (!http)
 		return error_set(-ENOMEM, "/metrics: cannot allocate memory");
 	http->opts = *opts;
-	http->ask_fd = http->made_fd = http->stop_fd = -1;
+	http->ask_fd = http->made_fd = -1;
 	lock_init(&http->lock, &http_role);
 	ret = parse_address(opts->address, &address, &len);
 	if (ret == 0)
@@ -297,14 +273,15 @@ LOCK_UNCHECKED void http_close(struct http **http_ptr)
 	if (!http)
 		return;
 	if (http->running) {
-		http_ring(http->stop_fd);
+		lock_acquire(&http->lock, &http_role);
+		http->stops = true;
+		lock_release(&http->lock, &http_role);
+		http_ring(http->made_fd);
 		pthread_join(http->thread, NULL);
 	}
 	http_conns_close(&http->conns);
 	if (http->on_made)
 		event_free(http->on_made);
-	if (http->on_stop)
-		event_free(http->on_stop);
 	if (http->base)
 		event_base_free(http->base);
 	for (size_t i = 0; i < HTTP_PATHS; i++)
@@ -313,8 +290,6 @@ LOCK_UNCHECKED void http_close(struct http **http_ptr)
 		close(http->ask_fd);
 	if (http->made_fd >= 0)
 		close(http->made_fd);
-	if (http->stop_fd >= 0)
-		close(http->stop_fd);
 	lock_fini(&http->lock);
 	mem_free(http);
 	*http_ptr = NULL;

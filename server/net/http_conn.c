@@ -1,15 +1,17 @@
 #include "server/net/http_conn.h"
 
 #include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <event2/buffer.h>
-#include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/listener.h>
 
+#include "server/net/flow.h"
 #include "server/net/http.h"
 
 #include "base/mem/alloc.h"
@@ -18,16 +20,12 @@
 
 enum { BACKLOG = 64 };
 
-enum state { READING, ASKING, SENDING, CLOSING };
-
 struct http_conn {
-	struct http_conn *prev, *next;
+	struct timed_link link; /* in the queue of its state */
+	struct timed_link age;  /* in conns->all */
 	struct http_conns *conns;
-	struct bufferevent *bev;
-	struct event *timer;
-	enum state state;
-	enum http_path path; /* state ASKING only */
-	bool half;           /* the peer has closed its side */
+	struct flow flow;
+	enum http_path path; /* asked for */
 };
 
 /* -------- the request -------- */
@@ -61,29 +59,23 @@ int http_parse(const char *text, enum http_path *path_out)
 
 /* -------- one connection -------- */
 
+static struct http_conn *http_conn_of(struct timed_link *link)
+{
+	return (struct http_conn *)((char *)link - offsetof(struct http_conn, link));
+}
+
 static void http_conn_drop(struct http_conn *conn)
 {
-	struct http_conns *conns = conn->conns;
-
-	if (conn->prev)
-		conn->prev->next = conn->next;
-	else
-		conns->first = conn->next;
-	if (conn->next)
-		conn->next->prev = conn->prev;
-	conns->n--;
-	if (conn->bev)
-		bufferevent_free(conn->bev);
-	if (conn->timer)
-		event_free(conn->timer);
+	timed_queue_remove(&conn->link);
+	timed_queue_remove(&conn->age);
+	flow_close(&conn->flow);
 	mem_free(conn);
 }
 
-static void set_timer(struct http_conn *conn, uint64_t seconds)
+static void http_conn_enter(struct http_conn *conn, enum http_state state)
 {
-	const struct timeval limit = { .tv_sec = (time_t)seconds };
-
-	(void)event_add(conn->timer, &limit);
+	timed_queue_add(&conn->conns->queues[state], &conn->link);
+	timed_queue_schedule(conn->conns->queues, HTTP_STATES, conn->conns->sweep);
 }
 
 static const char *reason_of(int code)
@@ -104,20 +96,20 @@ static const char *reason_of(int code)
 	return "Error";
 }
 
+/* Then the peer closes first, or its answer could be lost. */
 static void send_answer(struct http_conn *conn, const struct http_answer *answer, const char *type)
 {
-	struct evbuffer *out = bufferevent_get_output(conn->bev);
+	char head[256];
+	int n = snprintf(head, sizeof(head),
+			 "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s"
+			 "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+			 answer->code, reason_of(answer->code), type, answer->bytes,
+			 answer->code == 405 ? "Allow: GET\r\n" : "");
 
-	conn->state = SENDING;
-	set_timer(conn, HTTP_LIMIT_S);
-	if (evbuffer_add_printf(out,
-				"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s"
-				"Cache-Control: no-store\r\nConnection: close\r\n\r\n",
-				answer->code, reason_of(answer->code), type, answer->bytes,
-				answer->code == 405 ? "Allow: GET\r\n" : "") < 0 ||
-	    evbuffer_add(out, answer->text, answer->bytes) ||
-	    bufferevent_enable(conn->bev, EV_READ | EV_WRITE))
-		http_conn_drop(conn);
+	flow_write(&conn->flow, head, (size_t)n);
+	flow_write(&conn->flow, answer->text, answer->bytes);
+	http_conn_enter(conn, HTTP_SENDING);
+	flow_linger(&conn->flow, false);
 }
 
 static void send_words(struct http_conn *conn, int code, const char *words)
@@ -127,132 +119,101 @@ static void send_words(struct http_conn *conn, int code, const char *words)
 	send_answer(conn, &answer, "text/plain; charset=utf-8");
 }
 
-static void http_conn_serve(struct http_conn *conn, const char *head)
+static void on_http_read(void *ctx)
 {
-	int code = http_parse(head, &conn->path);
-
-	if (code != 200) {
-		send_words(conn, code, "GET /metrics or GET /healthz\n");
-		return;
-	}
-	conn->state = ASKING;
-	set_timer(conn, HTTP_PATIENCE_NS / CLOCK_NS_PER_S);
-	conn->conns->on_ask(conn->conns->ctx, conn->path);
-}
-
-static void on_read(struct bufferevent *bev, void *arg)
-{
-	struct http_conn *conn = arg;
-	struct evbuffer *in = bufferevent_get_input(bev);
+	struct http_conn *conn = ctx;
 	char head[HTTP_HEAD_BYTES + 1];
-	ev_ssize_t n;
+	ev_ssize_t n = evbuffer_copyout(conn->flow.in, head, HTTP_HEAD_BYTES);
+	bool has_nul = n > 0 && memchr(head, '\0', (size_t)n);
+	int code = 0; /* of a refusal; 0 = the head is not whole yet */
 
-	if (conn->state !=
-	    READING) { /* unread input would reset the connection and lose the answer */
-		(void)evbuffer_drain(in, evbuffer_get_length(in));
-		return;
-	}
-	n = evbuffer_copyout(in, head, HTTP_HEAD_BYTES);
 	head[n > 0 ? n : 0] = '\0';
 	if (strstr(head, "\r\n\r\n"))
-		http_conn_serve(conn, head);
-	else if (n > 0 && memchr(head, '\0', (size_t)n))
-		send_words(conn, 400, "GET /metrics or GET /healthz\n");
+		code = http_parse(head, &conn->path);
+	else if (has_nul)
+		code = 400;
 	else if (n == (ev_ssize_t)HTTP_HEAD_BYTES)
-		send_words(conn, 431, "the request is too long\n");
-}
-
-static void on_written(struct bufferevent *bev, void *arg)
-{
-	struct http_conn *conn = arg;
-
-	if (conn->state != SENDING)
-		return;
-	if (conn->half) {
-		http_conn_drop(conn);
-		return;
+		code = 431;
+	if (code == 200) {
+		http_conn_enter(conn, HTTP_ASKING);
+		flow_pause(&conn->flow); /* so that a peer may close its side */
+		conn->conns->on_ask(conn->conns->ctx, conn->path);
+	} else if (code) {
+		send_words(conn, code,
+			   code == 431 ? "the request is too long\n"
+				       : "GET /metrics or GET /healthz\n");
 	}
-	conn->state = CLOSING; /* the peer closes first, or its answer could be lost */
-	(void)shutdown(bufferevent_getfd(bev), SHUT_WR);
 }
 
-static void on_event(struct bufferevent *bev, short what, void *arg)
+static void on_http_end(void *ctx, int code)
 {
-	struct http_conn *conn = arg;
-	bool waits = conn->state == ASKING || conn->state == SENDING;
-
-	(void)bev;
-	conn->half = true;
-	if (!(what & BEV_EVENT_EOF) || !waits)
-		http_conn_drop(conn);
+	(void)code;
+	http_conn_drop(ctx);
 }
 
-static void on_time(evutil_socket_t fd, short what, void *arg)
+static const struct flow_ops http_flow_ops = { .on_read = on_http_read, .on_end = on_http_end };
+
+static void on_http_sweep(evutil_socket_t fd, short what, void *arg)
 {
-	struct http_conn *conn = arg;
+	struct http_conns *conns = arg;
+	struct timed_link *ended;
 
 	(void)fd;
 	(void)what;
-	if (conn->state == ASKING)
-		send_words(conn, 503, "the daemon's loop is stuck: no answer for 3 s\n");
-	else
-		http_conn_drop(conn);
+	while ((ended = timed_queue_ended(&conns->queues[HTTP_ASKING])) != NULL)
+		send_words(http_conn_of(ended), 503,
+			   "the daemon's loop is stuck: no answer for 3 s\n");
+	for (int state = 0; state < HTTP_STATES; state++)
+		while ((ended = timed_queue_ended(&conns->queues[state])) != NULL)
+			http_conn_drop(http_conn_of(ended));
+	timed_queue_schedule(conns->queues, HTTP_STATES, conns->sweep);
 }
 
 void http_conns_answer(struct http_conns *conns, enum http_path path,
 		       const struct http_answer *answer)
 {
 	const char *type = path == HTTP_METRICS ? METRICS_TYPE : "text/plain; charset=utf-8";
-	struct http_conn *next;
+	struct timed_link *next;
 
-	for (struct http_conn *conn = conns->first; conn; conn = next) {
-		next = conn->next;
-		if (conn->state == ASKING && conn->path == path)
-			send_answer(conn, answer, type);
+	for (struct timed_link *link = conns->queues[HTTP_ASKING].first; link; link = next) {
+		next = link->next;
+		if (http_conn_of(link)->path == path)
+			send_answer(http_conn_of(link), answer, type);
 	}
 }
 
 /* -------- accept -------- */
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
-		      int len, void *arg)
+static void on_http_accept(struct evconnlistener *listener, evutil_socket_t fd,
+			   struct sockaddr *address, int len, void *arg)
 {
 	struct http_conns *conns = arg;
-	struct http_conn *conn = mem_zalloc(sizeof(*conn)), *oldest = conns->first;
+	struct http_conn *conn = mem_zalloc(sizeof(*conn));
+	struct stream stream;
 
 	(void)listener;
 	(void)address;
 	(void)len;
+	stream_init_socket(&stream, fd);
 	if (!conn) {
-		close(fd);
+		stream.ops->close(&stream);
 		return;
 	}
-	while (oldest && oldest->next)
-		oldest = oldest->next;
-	if (oldest && conns->n >= HTTP_MAX_CONNS)
-		http_conn_drop(oldest);
+	if (conns->all.n >= HTTP_MAX_CONNS)
+		http_conn_drop((struct http_conn *)((char *)conns->all.first -
+						    offsetof(struct http_conn, age)));
 	conn->conns = conns;
-	conn->next = conns->first;
-	if (conns->first)
-		conns->first->prev = conn;
-	conns->first = conn;
-	conns->n++;
-	conn->bev = bufferevent_socket_new(conns->base, fd, BEV_OPT_CLOSE_ON_FREE);
-	conn->timer = evtimer_new(conns->base, on_time, conn);
-	if (!conn->bev)
-		close(fd);
-	if (!conn->bev || !conn->timer) {
-		http_conn_drop(conn);
+	conn->flow.ops = &http_flow_ops;
+	conn->flow.ctx = conn;
+	if (flow_open(&conn->flow, conns->base, &stream)) {
+		mem_free(conn);
 		return;
 	}
-	bufferevent_setcb(conn->bev, on_read, on_written, on_event, conn);
-	bufferevent_setwatermark(conn->bev, EV_READ, 0, HTTP_HEAD_BYTES);
-	set_timer(conn, HTTP_LIMIT_S);
-	if (bufferevent_enable(conn->bev, EV_READ))
-		http_conn_drop(conn);
+	timed_queue_add(&conns->all, &conn->age);
+	http_conn_enter(conn, HTTP_READING);
 }
 
-static void on_accept_error(struct evconnlistener *listener, void *arg)
+static void on_http_accept_error(struct evconnlistener *listener, void *arg)
 {
 	(void)listener;
 	(void)arg;
@@ -266,18 +227,27 @@ int http_conns_open(struct http_conns *conns, struct event_base *base,
 	const unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE;
 
 	conns->base = base;
+	conns->queues[HTTP_READING].limit_ns = HTTP_LIMIT_S * CLOCK_NS_PER_S;
+	conns->queues[HTTP_ASKING].limit_ns = HTTP_PATIENCE_NS;
+	conns->queues[HTTP_SENDING].limit_ns = HTTP_LIMIT_S * CLOCK_NS_PER_S;
+	conns->sweep = evtimer_new(base, on_http_sweep, conns);
+	if (!conns->sweep)
+		return error_set(-ENOMEM, "listen for /metrics: cannot allocate memory");
 	conns->listener =
-		evconnlistener_new_bind(base, on_accept, conns, flags, BACKLOG, address, len);
+		evconnlistener_new_bind(base, on_http_accept, conns, flags, BACKLOG, address, len);
 	if (!conns->listener)
 		return error_set(-errno, "listen for /metrics: %s", strerror(errno));
-	evconnlistener_set_error_cb(conns->listener, on_accept_error);
+	evconnlistener_set_error_cb(conns->listener, on_http_accept_error);
 	return 0;
 }
 
 void http_conns_close(struct http_conns *conns)
 {
-	while (conns->first)
-		http_conn_drop(conns->first);
+	for (int state = 0; state < HTTP_STATES; state++)
+		while (conns->queues[state].first)
+			http_conn_drop(http_conn_of(conns->queues[state].first));
 	if (conns->listener)
 		evconnlistener_free(conns->listener);
+	if (conns->sweep)
+		event_free(conns->sweep);
 }

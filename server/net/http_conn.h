@@ -1,7 +1,8 @@
 /*
- * Http connections: accept, one request each, its answer. On one event loop; http.h has the limits.
+ * Http connections: accept, one request each, its answer. On one event loop, as flows (flow.h); http.h
+ * has the limits.
  *
- *   READING --- whole head ---> ASKING --- http_conns_answer, or too late ---> SENDING --> closing
+ *   READING --- whole head ---> ASKING --- http_conns_answer, or too late ---> SENDING, linger
  *      |                                                                         ^
  *      +------------------------- refused: 4xx ----------------------------------+
  */
@@ -13,18 +14,22 @@
 
 #include "base/error.h"
 
-enum http_path { HTTP_METRICS, HTTP_HEALTHZ, HTTP_PATHS };
+#include "server/net/timed_queue.h"
 
+enum http_path { HTTP_METRICS, HTTP_HEALTHZ, HTTP_PATHS };
+enum http_state { HTTP_READING, HTTP_ASKING, HTTP_SENDING, HTTP_STATES };
+
+struct event;
 struct event_base;
 struct evconnlistener;
-struct http_conn;
 struct sockaddr;
 
 struct http_conns {
 	struct event_base *base;
 	struct evconnlistener *listener;
-	struct http_conn *first; /* newest first */
-	uint32_t n;
+	struct timed_queue queues[HTTP_STATES];
+	struct timed_queue all; /* without a limit: oldest first */
+	struct event *sweep;    /* timer of the next deadline */
 	void (*on_ask)(void *ctx, enum http_path path);
 	void *ctx;
 };

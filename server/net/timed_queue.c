@@ -1,7 +1,8 @@
 #include "server/net/timed_queue.h"
 
-#include <stddef.h>
+#include <event2/event.h>
 
+#include "base/bits.h"
 #include "base/os/clock.h"
 
 void timed_queue_remove(struct timed_link *link)
@@ -47,4 +48,19 @@ struct timed_link *timed_queue_ended(const struct timed_queue *queue)
 uint64_t timed_queue_end(const struct timed_queue *queue)
 {
 	return queue->limit_ns && queue->first ? queue->first->until : UINT64_MAX;
+}
+
+void timed_queue_schedule(const struct timed_queue *queues, size_t n, struct event *timer)
+{
+	uint64_t now = clock_now_ns(clock_monotonic()), end = UINT64_MAX;
+	struct timeval tv;
+
+	for (size_t i = 0; i < n; i++)
+		end = min_u64(end, timed_queue_end(&queues[i]));
+	if (end == UINT64_MAX)
+		return;
+	end = end > now ? end - now : 0;
+	tv.tv_sec = (time_t)(end / CLOCK_NS_PER_S);
+	tv.tv_usec = (suseconds_t)(end % CLOCK_NS_PER_S / CLOCK_NS_PER_US) + 1;
+	(void)evtimer_add(timer, &tv);
 }

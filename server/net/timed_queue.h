@@ -4,7 +4,10 @@
 #ifndef RLV_SERVER_NET_TIMED_QUEUE_H
 #define RLV_SERVER_NET_TIMED_QUEUE_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+struct event;
 
 struct timed_queue;
 
@@ -29,5 +32,7 @@ void timed_queue_remove(struct timed_link *link);
 struct timed_link *timed_queue_ended(const struct timed_queue *queue);
 /* Next deadline; UINT64_MAX = none. */
 uint64_t timed_queue_end(const struct timed_queue *queue);
+/* Sets a timer to the next deadline of n queues, if any. */
+void timed_queue_schedule(const struct timed_queue *queues, size_t n, struct event *timer);
 
 #endif
