@@ -155,27 +155,11 @@ static __int128 limiter_scaled(__int128 samples)
 	return samples * ((__int128)1 << LIMIT_SPI_BITS);
 }
 
-static bool insert_fits(const struct limiter *lim, const struct limiter_words *now, uint64_t n)
-{
-	__int128 inserts = signed_count(now->ins_admitted) + n;
-
-	return inserts * (__int128)lim->bounds.spi - limiter_scaled(now->smp_committed) <=
-	       lim->bounds.max_diff;
-}
-
-static bool sample_fits(const struct limiter *lim, const struct limiter_words *now, uint64_t n)
-{
-	__int128 inserts = (__int128)now->ins_committed;
-
-	return now->ins_committed >= lim->bounds.min_size &&
-	       inserts * (__int128)lim->bounds.spi -
-			       limiter_scaled(signed_count(now->smp_admitted) + n) >=
-		       lim->bounds.min_diff;
-}
-
 static uint64_t steps_to(__int128 distance, __int128 step)
 {
-	return distance <= 0 ? 0 : (uint64_t)((distance + step - 1) / step);
+	__int128 steps = distance <= 0 ? 0 : (distance + step - 1) / step;
+
+	return steps > UINT64_MAX ? UINT64_MAX : (uint64_t)steps;
 }
 
 /* Bounds imply samples_per_insert > 0. */
@@ -263,16 +247,15 @@ static int limiter_announce(struct limiter *lim, const struct side *side, uint64
 	return rc;
 }
 
-typedef bool (*fits_fn)(const struct limiter *lim, const struct limiter_words *now, uint64_t n);
-
-static int limiter_admit(struct limiter *lim, const struct side *side, fits_fn fits, uint64_t n)
+static int limiter_admit(struct limiter *lim, const struct side *side, uint64_t n)
 {
 	struct limiter_words now;
 	uint64_t *mine = side->is_samples ? &now.smp_admitted : &now.ins_admitted, old;
 	int rc = limiter_announce(lim, side, n, &now);
 
 	/* A failed CAS returns the newer count; the other side only grows, so old words are safe. */
-	while (!rc && fits(lim, &now, n)) {
+	while (!rc && (side->is_samples ? limiter_lacks_inserts(lim, &now, n)
+					: limiter_lacks_samples(lim, &now, n)) == 0) {
 		rc = transport_cas_word(lim->region, side->off, *mine, *mine + n, &old);
 		if (!rc && old == *mine)
 			return 0;
@@ -303,7 +286,7 @@ int limiter_try_insert(struct limiter *lim, uint64_t n)
 	if (!side.bounded || !n)
 		return 0;
 	rc = check_span(lim, n, (__int128)n * (__int128)lim->bounds.spi, "insert");
-	return rc ? rc : limiter_admit(lim, &side, insert_fits, n);
+	return rc ? rc : limiter_admit(lim, &side, n);
 }
 
 int limiter_try_sample(struct limiter *lim, uint64_t n)
@@ -314,7 +297,7 @@ int limiter_try_sample(struct limiter *lim, uint64_t n)
 
 	if (side.bounded && n) {
 		rc = check_span(lim, n, limiter_scaled(n), "sample");
-		return rc ? rc : limiter_admit(lim, &side, sample_fits, n);
+		return rc ? rc : limiter_admit(lim, &side, n);
 	}
 	if (side.bounded || lim->open_for_samples)
 		return 0;
