@@ -201,11 +201,6 @@ bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)
 	return standing;
 }
 
-int epoch_read(struct epoch *ep)
-{
-	return epoch_refresh(ep);
-}
-
 int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out)
 {
 	uint32_t now = ep->number & 3u, next = (ep->number + 1) & 3u;

@@ -72,8 +72,8 @@ void epoch_init(struct epoch *ep, const struct part *part, uint32_t owner);
 RLV_MUST_CHECK int epoch_enter(struct epoch *ep);
 
 /*
- * Re-reads the epoch word during a call, after a tag outside the view. The older pin stays, which
- * is safe: it promises less. Cost: 1 phase over a wire.
+ * Reads the epoch word: for readers, who have no pin, and during a call, after a tag outside the view.
+ * The older pin stays, which is safe: it promises less. Cost: 1 phase over a wire.
  */
 RLV_MUST_CHECK int epoch_refresh(struct epoch *ep);
 
@@ -82,9 +82,6 @@ RLV_MUST_CHECK int epoch_refresh(struct epoch *ep);
  * stands and the handle is still entered. Cost: 1 phase over a wire.
  */
 RLV_MUST_CHECK int epoch_leave(struct epoch *ep);
-
-/* Epoch for readers: no pin. Cost: as refresh. */
-RLV_MUST_CHECK int epoch_read(struct epoch *ep);
 
 /*
  * Computes the tag that a CAS must write over a word tagged old_tag, under ep's view. -ESTALE: the

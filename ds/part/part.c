@@ -85,7 +85,7 @@ static int check_size(const struct region *region, const struct part_spec *spec,
 static int store_superblock(struct region *region, const struct part_spec *spec,
 			    const struct part_origin *origin, uint32_t role)
 {
-	struct superblock_owner owner = {
+	struct region_superblock sb = {
 		.kind = spec->kind,
 		.object = spec->object,
 		.part = spec->part,
@@ -94,11 +94,10 @@ static int store_superblock(struct region *region, const struct part_spec *spec,
 		.ms_term = origin->ms_term,
 		.incarnation = origin->incarnation,
 	};
-	struct region_superblock sb;
 
-	memcpy(owner.store_uuid, origin->store_uuid, sizeof(owner.store_uuid));
-	part_region_uuid(spec->uuid, spec->part, role, owner.uuid);
-	superblock_init(&sb, region, &owner);
+	memcpy(sb.store_uuid, origin->store_uuid, sizeof(sb.store_uuid));
+	part_region_uuid(spec->uuid, spec->part, role, sb.uuid);
+	superblock_seal(&sb, region);
 	/* The mutable words behind it are zero, or already set by the memory node. */
 	return transport_store(region, 0, &sb, offsetof(struct region_superblock, state));
 }

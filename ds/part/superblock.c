@@ -13,25 +13,14 @@ uint32_t superblock_domain(const struct region *region)
 	return region->tr->caps & TRANSPORT_CPU_ATOMIC ? ATOMIC_DOMAIN_CPU : ATOMIC_DOMAIN_NIC;
 }
 
-void superblock_init(struct region_superblock *sb, const struct region *region,
-		     const struct superblock_owner *owner)
+void superblock_seal(struct region_superblock *sb, const struct region *region)
 {
-	memset(sb, 0, sizeof(*sb));
 	sb->magic = REGION_MAGIC;
 	sb->format_major = REGION_FORMAT_MAJOR;
 	sb->format_minor = REGION_FORMAT_MINOR;
-	sb->kind = owner->kind;
-	memcpy(sb->uuid, owner->uuid, sizeof(sb->uuid));
 	sb->size = region->size;
 	sb->extent_size = REGION_EXTENT_BYTES;
 	sb->region = region->id;
-	sb->atomic_domain = owner->atomic_domain;
-	sb->ms_term = owner->ms_term;
-	sb->incarnation = owner->incarnation;
-	sb->object = owner->object;
-	sb->part = owner->part;
-	sb->role = owner->role;
-	memcpy(sb->store_uuid, owner->store_uuid, sizeof(sb->store_uuid));
 	sb->crc = crc32c(0, sb, offsetof(struct region_superblock, crc));
 }
 

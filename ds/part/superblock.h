@@ -13,25 +13,15 @@
 
 #include "base/error.h"
 
-/* Identity of the object, as stored in its regions. */
-struct superblock_owner {
-	uint32_t kind; /* enum kind_id */
-	uint32_t object;
-	uint32_t part;
-	uint32_t role;          /* enum region_role */
-	uint32_t atomic_domain; /* superblock_domain of the region */
-	uint8_t uuid[16];       /* of the region */
-	uint8_t store_uuid[16];
-	uint64_t ms_term;
-	uint64_t incarnation;
-};
-
 /* Atomic domain of this attachment: the CPUs of this host, or the NIC of the node. */
 uint32_t superblock_domain(const struct region *region);
 
-/* Fills all immutable fields and the crc; state is REGION_FORMATTING. Thread: any. */
-void superblock_init(struct region_superblock *sb, const struct region *region,
-		     const struct superblock_owner *owner);
+/*
+ * Completes a superblock for the region: magic, format, sizes, the region's number and the crc. The
+ * caller has set kind, object, part, role, uuid, store_uuid, atomic_domain, ms_term and incarnation;
+ * all else is zero, so the state is REGION_FORMATTING. Thread: any.
+ */
+void superblock_seal(struct region_superblock *sb, const struct region *region);
 
 /*
  * Checks that sb is a live superblock of that kind and role for a region of region_bytes.

@@ -36,7 +36,7 @@ int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_
 		unwaited_init(&acc->unwaited, shard->tree->tr, acc->max_seen);
 		acc->chained = true;
 		/* Epoch and maxima in advance: a chained call does not wait for them. */
-		rc = epoch_read(&acc->epoch);
+		rc = epoch_refresh(&acc->epoch);
 		for (uint32_t v = 0; !rc && v < desc->n_views; v++)
 			rc = priority_max_read(shard, v, &acc->max_seen[v]);
 	}

@@ -237,7 +237,7 @@ static int check_sums(struct check *check, uint32_t view)
 	int rc;
 
 	epoch_init(&ep, &shard->part, 0);
-	rc = epoch_read(&ep);
+	rc = epoch_refresh(&ep);
 	if (!rc)
 		rc = sumtree_check(&shard->trees[view], &ep, &sums);
 	if (rc)

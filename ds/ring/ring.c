@@ -1,10 +1,11 @@
 #include "ds/ring/ring.h"
 
+#include "ds/replay/change_chain.h"
 #include "ds/replay/priority.h"
-#include "ds/ring/chain.h"
 
 #include "transport/barrier.h"
 
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 
 #include <errno.h>
@@ -73,6 +74,68 @@ static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *ne
 	return 0;
 }
 
+/* -------- claims over a wire -------- */
+
+/* Words of a block in all views as read, and the ops on them; block-sized arrays. */
+struct claim_buffers {
+	struct leaf_op *ops[RING_MAX_VIEWS];
+	uint64_t *leaves[RING_MAX_VIEWS];
+	uint64_t *counts[RING_MAX_VIEWS]; /* NULL = the view has none */
+	struct word_op *words;            /* of all counts */
+};
+
+/* One allocation, parts in order of alignment: all are multiples of 8. */
+static int make_buffers(struct access *acc)
+{
+	const struct table_desc *desc = &acc->shard->desc;
+	size_t block = desc->block, counted = 0, views = desc->n_views, bytes;
+	struct claim_buffers *buf;
+	struct leaf_op *ops;
+	uint64_t *words;
+
+	static_assert(sizeof(struct claim_buffers) % 8 == 0 && sizeof(struct leaf_op) % 8 == 0 &&
+			      sizeof(struct word_op) % 8 == 0,
+		      "parts follow each other");
+	if (acc->claim)
+		return 0;
+	for (uint32_t v = 0; v < views; v++)
+		counted += desc->views[v].counts_off != 0;
+	bytes = sizeof(struct claim_buffers) +
+		block * (views * (sizeof(struct leaf_op) + sizeof(uint64_t)) +
+			 counted * (sizeof(struct word_op) + sizeof(uint64_t)));
+	buf = mem_zalloc(bytes);
+	if (!buf)
+		return error_set(-ENOMEM,
+				 "ring: cannot allocate memory to claim blocks of %zu rows", block);
+	ops = (struct leaf_op *)(void *)(buf + 1);
+	buf->words = (struct word_op *)(void *)(ops + views * block);
+	words = (uint64_t *)(void *)(buf->words + counted * block);
+	for (uint32_t v = 0; v < desc->n_views; v++, ops += block, words += block) {
+		buf->ops[v] = ops;
+		buf->leaves[v] = words;
+	}
+	for (uint32_t v = 0; v < desc->n_views; v++)
+		if (desc->views[v].counts_off) {
+			buf->counts[v] = words;
+			words += block;
+		}
+	acc->claim = buf;
+	return 0;
+}
+
+static struct transport_wr read_words(const struct block *blk, uint64_t off, uint64_t *dst)
+{
+	const struct shard *shard = blk->acc->shard;
+
+	return (struct transport_wr){
+		.verb = VERB_READ,
+		.io = { .region = shard->tree,
+			.off = off + (uint64_t)blk->first * 8,
+			.dst = dst,
+			.len = shard->desc.block * 8 },
+	};
+}
+
 /* -------- claim -------- */
 
 /*
@@ -95,26 +158,92 @@ static int close_header(const struct block *blk, uint64_t *old_out)
 	return rc;
 }
 
+/* True if the view is a queue: its items are never overwritten before they are consumed. */
+static bool view_is_queue(const struct view_desc *view)
+{
+	return view->max_times_sampled == 1 && view->limit.max_diff != INT64_MAX;
+}
+
 /*
- * Opens the header in place. The leaves of queues are read before the CAS: no leaf of a closed block
- * becomes non-zero, and if the block is claimed in between the CAS fails. Rows before the first window
- * hold no item. -EAGAIN: a queue has an item in the block.
+ * True if a queue has an item in the block. Its leaves are read before the CAS of the header: no leaf
+ * of a closed block becomes non-zero, and if the block is claimed in between the CAS fails. Rows
+ * before the first window hold none.
  */
-static int open_in_place(const struct block *blk, uint64_t seen, uint64_t *old_out)
+static bool queue_has_items(const struct block *blk)
 {
 	const struct access *acc = blk->acc;
 	const struct shard *shard = acc->shard;
 
 	for (uint32_t v = 0; v < shard->desc.n_views; v++) {
 		const struct view_desc *view = &shard->desc.views[v];
+		uint64_t off = shard_leaf_off(shard, v, blk->first);
 
-		for (uint32_t i = view->window - 1;
-		     ring_view_is_queue(view) && i < shard->desc.block; i++)
-			if (leaf_priority(rword64_load_acquire(
-				    word_at(shard, shard_leaf_off(shard, v, blk->first + i)))))
-				return -EAGAIN;
+		for (uint32_t i = view->window - 1; view_is_queue(view) && i < shard->desc.block;
+		     i++)
+			if (leaf_priority(acc->chained ? acc->claim->leaves[v][i]
+						       : rword64_load_acquire(
+								 word_at(shard, off + i * 8ull))))
+				return true;
 	}
-	return transport_cas_word(shard->tree, shard_header_off(shard, blk->index), seen,
+	return false;
+}
+
+/*
+ * CAS of the block's header from the word seen; the same phase reads the leaves and counts of all
+ * views. With a queue they are read in a phase before. -EIO: the answer was lost.
+ */
+static int open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
+{
+	struct access *acc = blk->acc;
+	const struct table_desc *desc = &acc->shard->desc;
+	struct transport_wr wrs[2 * RING_MAX_VIEWS + 1];
+	struct transport *tr = acc->shard->tree->tr;
+	struct transport_atomic *cas;
+	bool has_queue = false;
+	size_t n = 0;
+	int rc = make_buffers(acc);
+
+	if (rc)
+		return rc;
+	for (uint32_t v = 0; v < desc->n_views; v++) {
+		const struct view_desc *view = &desc->views[v];
+
+		wrs[n++] = read_words(blk, view->leaves_off, acc->claim->leaves[v]);
+		if (acc->claim->counts[v])
+			wrs[n++] = read_words(blk, view->counts_off, acc->claim->counts[v]);
+		has_queue |= view_is_queue(view);
+	}
+	if (has_queue) {
+		rc = transport_run(tr, wrs, n);
+		if (rc || queue_has_items(blk))
+			return rc ? rc : -EAGAIN;
+		n = 0;
+	}
+	cas = &wrs[n].atomic;
+	wrs[n++] = (struct transport_wr){
+		.verb = VERB_CAS,
+		.atomic = { .region = acc->shard->tree,
+			    .off = shard_header_off(acc->shard, blk->index),
+			    .expected = seen,
+			    .value = block_make(true, acc->owner, blk->seq),
+			    .status = ATOMIC_UNKNOWN },
+	};
+	rc = transport_run(tr, wrs, n);
+	if (rc)
+		return rc;
+	if (cas->status != ATOMIC_DONE)
+		return error_set(-EIO, "ring: the answer of header %u was lost", blk->index);
+	*old_out = cas->old;
+	return 0;
+}
+
+static int open_in_place(const struct block *blk, uint64_t seen, uint64_t *old_out)
+{
+	const struct access *acc = blk->acc;
+
+	if (queue_has_items(blk))
+		return -EAGAIN;
+	return transport_cas_word(acc->shard->tree, shard_header_off(acc->shard, blk->index), seen,
 				  block_make(true, acc->owner, blk->seq), old_out);
 }
 
@@ -127,8 +256,7 @@ static int open_header(const struct access *acc, struct block *blk, uint64_t see
 
 		if (block_is_open(seen) || (block_seq(seen) >= blk->seq && seen))
 			return -EAGAIN;
-		rc = acc->chained ? ring_open_chained(blk, seen, &old)
-				  : open_in_place(blk, seen, &old);
+		rc = acc->chained ? open_chained(blk, seen, &old) : open_in_place(blk, seen, &old);
 		if (rc && rc != -EAGAIN)
 			close_header(blk, &old); /* it may be open */
 		if (rc || old == seen)
@@ -181,6 +309,40 @@ static void reset_counts(const struct block *blk, uint64_t counts_off)
 	}
 }
 
+/* CAS of all leaves and counts of the block, from the words read: 1 phase. */
+static int claim_chained(struct block *blk)
+{
+	struct claim_buffers *buf = blk->acc->claim;
+	struct shard_change change = { .acc = blk->acc };
+	struct chain_change cc = { .change = &change, .words = buf->words };
+	const struct table_desc *desc = &blk->acc->shard->desc;
+
+	for (uint32_t v = 0; v < desc->n_views; v++) {
+		change.ops[v] = buf->ops[v];
+		change.n[v] = desc->block;
+		for (uint32_t i = 0; i < desc->block; i++)
+			buf->ops[v][i] = (struct leaf_op){ .slot = blk->first + i,
+							   .gen = blk->gen,
+							   .word = buf->leaves[v][i],
+							   .result = LEAF_UNKNOWN };
+		for (uint32_t i = 0; buf->counts[v] && i < desc->block; i++)
+			buf->words[cc.n_words++] = (struct word_op){
+				.off = desc->views[v].counts_off + ((uint64_t)blk->first + i) * 8,
+				.seen = buf->counts[v][i],
+				.want = count_make(blk->gen, 0),
+			};
+	}
+	change_by_chains(CHANGE_CLAIM, &cc, 1);
+	if (change.ret)
+		return change.ret;
+	for (uint32_t v = 0; v < desc->n_views; v++)
+		for (uint32_t i = 0; i < desc->block; i++)
+			if (change.ops[v][i].result == LEAF_UNKNOWN)
+				return error_set(-EIO, "claim of slot %u: an answer was lost",
+						 blk->first + i);
+	return 0;
+}
+
 int ring_claim(struct access *acc, struct block *blk, struct ring_counters *counters)
 {
 	const struct table_desc *desc = &acc->shard->desc;
@@ -198,7 +360,7 @@ int ring_claim(struct access *acc, struct block *blk, struct ring_counters *coun
 	run.first = mine.first;
 	run.gen = mine.gen;
 	if (acc->chained)
-		rc = ring_claim_chained(&mine);
+		rc = claim_chained(&mine);
 	for (uint32_t v = 0; !acc->chained && !rc && v < desc->n_views; v++) {
 		uint64_t counts_off = desc->views[v].counts_off;
 
@@ -224,6 +386,33 @@ err_close_block:
 	return rc;
 }
 
+/* Posts the close: in the chain of the call in progress, or in a chain of its own. */
+static int close_chained(struct block *blk)
+{
+	struct access *acc = blk->acc;
+	bool in_call = acc->unwaited.open;
+	struct wr_list *list;
+	int rc = unwaited_next(&acc->unwaited, &list);
+
+	if (!rc)
+		rc = wr_list_reserve(list, list->n + 1);
+	if (rc)
+		return rc;
+	*wr_list_add(list, NOTE_CLOSE) = (struct transport_wr){
+		.verb = VERB_CAS,
+		.fence = true,
+		.atomic = { .region = acc->shard->tree,
+			    .off = shard_header_off(acc->shard, blk->index),
+			    .expected = block_make(true, acc->owner, blk->seq),
+			    .value = block_make(false, acc->owner, blk->seq) },
+	};
+	rc = in_call ? 0 : unwaited_send(&acc->unwaited);
+	if (rc)
+		return rc;
+	blk->acc = NULL;
+	return 0;
+}
+
 /*
  * B1 pairs with B2: the items of the block, then its close. Over a wire it is posted: its answer is
  * needed only by the next claim.
@@ -234,7 +423,7 @@ int ring_close(struct block *blk)
 	int rc;
 
 	if (blk->acc->chained)
-		return ring_close_chained(blk);
+		return close_chained(blk);
 	rc = close_header(blk, &old);
 	if (rc)
 		return rc;

@@ -20,7 +20,7 @@
 static int read_size(const struct sumtree *tree, struct epoch *ep, uint64_t *word_out)
 {
 	uint64_t off;
-	int ret = epoch_read(ep);
+	int ret = epoch_refresh(ep);
 
 	if (ret)
 		return ret;
@@ -47,7 +47,7 @@ int sumtree_total(const struct sumtree *tree, struct epoch *ep, uint64_t *total_
 {
 	uint32_t top = tree->geo.levels, n = tree->nodes[top];
 	uint64_t words[SUMTREE_TOP_MAX] = { 0 }, total = 0;
-	int ret = epoch_read(ep);
+	int ret = epoch_refresh(ep);
 
 	if (ret == 0)
 		ret = transport_fetch(tree->region, node_off(tree, ep->number & 1, top, 0), words,

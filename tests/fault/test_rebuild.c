@@ -50,7 +50,7 @@ static void break_sums(void)
 	const struct sumtree *tree = &fx.shard->trees[0];
 	uint64_t junk = 77;
 
-	assert_int_equal(epoch_read(&acc.epoch), 0);
+	assert_int_equal(epoch_refresh(&acc.epoch), 0);
 	assert_int_equal(transport_store(fx.conn.tree,
 					 tree->inner_off[acc.epoch.number & 1] + tree->level_off[1],
 					 &junk, sizeof(junk)),

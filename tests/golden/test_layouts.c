@@ -324,18 +324,17 @@ static void put_words(FILE *out)
 static void put_region(FILE *out)
 {
 	const struct region region = { .id = 9, .size = 4 << 20 };
-	const struct superblock_owner owner = { .kind = OBJECT_TABLE,
-						.object = 3,
-						.part = 4,
-						.role = REGION_TREE,
-						.atomic_domain = ATOMIC_DOMAIN_CPU,
-						.uuid = { 1, 2, 3 },
-						.store_uuid = { 5, 6 },
-						.ms_term = 7,
-						.incarnation = 8 };
-	struct region_superblock sb;
+	struct region_superblock sb = { .kind = OBJECT_TABLE,
+					.object = 3,
+					.part = 4,
+					.role = REGION_TREE,
+					.atomic_domain = ATOMIC_DOMAIN_CPU,
+					.uuid = { 1, 2, 3 },
+					.store_uuid = { 5, 6 },
+					.ms_term = 7,
+					.incarnation = 8 };
 
-	superblock_init(&sb, &region, &owner);
+	superblock_seal(&sb, &region);
 	put_region_structs(out);
 	put_table_structs(out);
 	put_words(out);

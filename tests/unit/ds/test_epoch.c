@@ -117,7 +117,7 @@ CASE(epoch_leave__is_idle)
 CASE(epoch_read__announces_nothing)
 {
 	set_epoch(9, EPOCH_NORMAL);
-	assert_int_equal(epoch_read(&ep), 0);
+	assert_int_equal(epoch_refresh(&ep), 0);
 	assert_int_equal(ep.number, 9);
 	assert_int_equal(pin(), SLOT_IDLE);
 }
@@ -126,7 +126,7 @@ CASE(epoch_enter__without_a_slot_is_refused)
 {
 	epoch_init(&ep, &fx.shard->part, 0);
 	assert_int_equal(epoch_enter(&ep), -EINVAL);
-	assert_int_equal(epoch_read(&ep), 0);
+	assert_int_equal(epoch_refresh(&ep), 0);
 }
 
 CASE(epoch_enter__counts_no_phase_on_an_addressable_region)

@@ -14,18 +14,17 @@
 static struct region_superblock good(void)
 {
 	const struct region region = { .id = 9, .size = BYTES };
-	const struct superblock_owner owner = { .kind = OBJECT_TABLE,
-						.role = REGION_TREE,
-						.atomic_domain = ATOMIC_DOMAIN_CPU,
-						.object = 3,
-						.part = 4,
-						.uuid = { 1, 2 },
-						.store_uuid = { 5 },
-						.ms_term = 6,
-						.incarnation = 7 };
-	struct region_superblock sb;
+	struct region_superblock sb = { .kind = OBJECT_TABLE,
+					.role = REGION_TREE,
+					.atomic_domain = ATOMIC_DOMAIN_CPU,
+					.object = 3,
+					.part = 4,
+					.uuid = { 1, 2 },
+					.store_uuid = { 5 },
+					.ms_term = 6,
+					.incarnation = 7 };
 
-	superblock_init(&sb, &region, &owner);
+	superblock_seal(&sb, &region);
 	sb.state.word.raw = REGION_LIVE;
 	return sb;
 }
