@@ -540,7 +540,6 @@ int serve_poll_fd(const struct serve *serve)
 static int lock_name(struct serve *serve, const char *path)
 {
 	char name[sizeof(serve->addr.sun_path) + 8];
-	struct stat mine, there;
 
 	(void)snprintf(name, sizeof(name), "%s.lock", path);
 	for (;;) {
@@ -550,8 +549,7 @@ static int lock_name(struct serve *serve, const char *path)
 		if (flock(serve->lock, LOCK_EX | LOCK_NB))
 			return error_set(-EADDRINUSE, "listen on %s: in use by another process",
 					 path);
-		if (fstat(serve->lock, &mine) == 0 && stat(name, &there) == 0 &&
-		    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {
+		if (map_is_named(serve->lock, AT_FDCWD, name)) {
 			serve->locked = true;
 			return 0;
 		}

@@ -9,7 +9,9 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 int map_protect(void *base, uint64_t size, bool huge)
@@ -123,6 +125,58 @@ bool map_thp_for_memfd(void)
 		chosen = strchr(text, '[');
 	fclose(file);
 	return chosen && strncmp(chosen, "[never", 6) != 0 && strncmp(chosen, "[deny", 5) != 0;
+}
+
+int map_own(int fd, bool own)
+{
+	struct flock owner = { .l_whence = SEEK_SET, .l_len = 1 };
+
+	owner.l_type = own ? F_WRLCK : F_UNLCK;
+	if (fcntl(fd, F_OFD_SETLK, &owner) == 0)
+		return 0;
+	if (errno == EAGAIN || errno == EACCES)
+		return error_set(-EBUSY, "in use by another process");
+	return error_set(-errno, "lock of a pool: %s", strerror(errno));
+}
+
+bool map_is_named(int fd, int folder, const char *name)
+{
+	struct stat mine, there;
+
+	return fstat(fd, &mine) == 0 && fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+uint64_t map_left(int fd)
+{
+	struct statvfs fs;
+
+	return fstatvfs(fd, &fs) ? UINT64_MAX : (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+int map_take_blocks(int fd, uint64_t off, uint64_t bytes)
+{
+	uint64_t end = off + bytes, left = map_left(fd);
+	struct rlimit limit;
+	struct stat st;
+	int code;
+
+	/* fallocate would not only say so, but send SIGXFSZ */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
+		return error_set(-ENOSPC, "needs %llu bytes, and file sizes are limited to %llu",
+				 (unsigned long long)end, (unsigned long long)limit.rlim_cur);
+	if (fstat(fd, &st) == 0 && end > (uint64_t)st.st_size && end - (uint64_t)st.st_size > left)
+		return error_set(-ENOSPC, "needs %llu bytes, %llu are left",
+				 (unsigned long long)(end - (uint64_t)st.st_size),
+				 (unsigned long long)left);
+	do
+		code = posix_fallocate(fd, (off_t)off, (off_t)bytes);
+	while (code == EINTR);
+	if (code == 0)
+		return 0;
+	return error_set(code == EDQUOT || code == EFBIG ? -ENOSPC : -code,
+			 "fallocate of %llu bytes: %s, %llu are left", (unsigned long long)bytes,
+			 strerror(code), (unsigned long long)map_left(fd));
 }
 
 int map_reopen(int fd, bool writable, int *fd_out)

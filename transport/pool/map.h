@@ -49,6 +49,21 @@ void map_close(int fd);
 /* True if /sys/kernel/mm/transparent_hugepage/shmem_enabled lets MADV_HUGEPAGE work on a memfd. */
 bool map_thp_for_memfd(void);
 
+/*
+ * Takes the owner's lock of a pool's file (byte 0, of the open file description), or gives it up, since
+ * descriptors that children inherited share it. -EBUSY: another process has it.
+ */
+int map_own(int fd, bool own);
+
+/* True if the file still has that name in that directory. */
+bool map_is_named(int fd, int folder, const char *name);
+
+/* Bytes that the file system of fd has left; UINT64_MAX where it does not say. */
+uint64_t map_left(int fd);
+
+/* Takes all blocks of a range of a file, so that no store there finds the disk full. -ENOSPC. */
+RLV_MUST_CHECK int map_take_blocks(int fd, uint64_t off, uint64_t bytes);
+
 /* A new descriptor of the same file, with an open file description of its own. -errno. */
 RLV_MUST_CHECK int map_reopen(int fd, bool writable, int *fd_out);
 

@@ -12,13 +12,54 @@
 #include "wire/attach_layout.h"
 #include "wire/pool_layout.h"
 
+int mempool_new(size_t bytes, const struct mempool_ops *ops, const struct target_opts *opts,
+		struct mempool **pool_out)
+{
+	struct mempool *pool = mem_zalloc(bytes);
+
+	if (!pool)
+		return error_set(-ENOMEM, "cannot allocate memory for a pool's table");
+	pool->ops = ops;
+	pool->persistent = opts->path != NULL;
+	pool->shareable = !opts->exclusive && !opts->private_memory;
+	pool->wanted = (enum page_kind)opts->page_kind;
+	pool->huge = pool->wanted != PAGE_SMALL;
+	pool->sole_opener = true;
+	*pool_out = pool;
+	return 0;
+}
+
 int mempool_open(const struct target_opts *opts, struct mempool **pool_out)
 {
-	if (opts->path && opts->dir)
-		return mempool_open_dir(opts, pool_out);
-	if (opts->path)
-		return mempool_open_file(opts, pool_out);
-	return mempool_open_memory(opts, pool_out);
+	struct mempool *pool = NULL;
+	int ret;
+
+	if (!opts->path)
+		return mempool_open_memory(opts, pool_out);
+	ret = opts->dir ? mempool_open_dir(opts, &pool) : mempool_open_file(opts, &pool);
+	if (ret == 0) {
+		*pool_out = pool;
+		return 0;
+	}
+	if (ret == -EPROTO || ret == -EBADMSG || ret == -EBUSY)
+		ret = error_prefix(ret, "pool %s: ", opts->path);
+	if (pool)
+		mempool_close(&pool, false);
+	return ret;
+}
+
+struct mempool_region *mempool_region_new(const struct target_region *info)
+{
+	struct mempool_region *region = mem_zalloc(sizeof(*region));
+
+	if (!region) {
+		(void)error_set(-ENOMEM, "cannot allocate memory for a region's entry");
+		return NULL;
+	}
+	region->info = *info;
+	region->fd = -1;
+	region->refs = 1;
+	return region;
 }
 
 void mempool_close(struct mempool **pool, bool forked)
@@ -46,24 +87,11 @@ struct mempool_region *mempool_find(struct mempool *pool, uint32_t id)
 	return pool->regions[id];
 }
 
-/* Ids are used in rotation, so that an id is reused as late as possible. 0: none is free. */
-static uint32_t free_id(const struct mempool *pool)
-{
-	uint32_t id = pool->last_id;
-
-	for (uint32_t i = 0; i < RPTR_MAX_REGION; i++) {
-		id = id % RPTR_MAX_REGION + 1;
-		if (!pool->regions[id])
-			return id;
-	}
-	return 0;
-}
-
 int mempool_begin(struct mempool *pool, const struct target_region *spec,
 		  struct mempool_region **region_out)
 {
-	uint32_t id = free_id(pool);
 	struct mempool_region *region;
+	uint32_t id = pool->last_id, n;
 	uint64_t size;
 	int ret;
 
@@ -81,18 +109,21 @@ int mempool_begin(struct mempool *pool, const struct target_region *spec,
 			"of %llu",
 			(unsigned long long)size, (unsigned long long)(pool->bytes - pool->used),
 			(unsigned long long)pool->bytes);
-	if (id == 0)
+	/* In rotation, so that an id is reused as late as possible. */
+	for (n = 0; n < RPTR_MAX_REGION; n++) {
+		id = id % RPTR_MAX_REGION + 1;
+		if (!pool->regions[id])
+			break;
+	}
+	if (n == RPTR_MAX_REGION)
 		return error_set(-ENOSPC, "pool has %u regions: no number is free",
 				 pool->n_regions);
-	region = mem_zalloc(sizeof(*region));
+	region = mempool_region_new(spec);
 	if (!region)
-		return error_set(-ENOMEM, "cannot allocate memory for a region's entry");
-	region->info = *spec;
+		return -ENOMEM;
 	region->info.id = id;
 	region->info.size = size;
 	region->info.sole = true;
-	region->fd = -1;
-	region->refs = 1;
 	ret = pool->ops->reserve ? pool->ops->reserve(pool, region) : 0;
 	if (ret)
 		mem_free(region);
@@ -104,16 +135,14 @@ int mempool_begin(struct mempool *pool, const struct target_region *spec,
 int mempool_end(struct mempool *pool, struct mempool_region *region, int ret,
 		struct target_region *spec)
 {
-	uint32_t id = region->info.id;
-
 	if (ret == 0)
 		ret = pool->ops->alloc(pool, region);
 	if (ret) {
 		mem_free(region);
 		return ret;
 	}
-	pool->regions[id] = region;
-	pool->last_id = id;
+	pool->regions[region->info.id] = region;
+	pool->last_id = region->info.id;
 	pool->n_regions++;
 	*spec = region->info;
 	return 0;

@@ -110,9 +110,18 @@ struct mempool {
 
 /* opts as for transport_target_open. */
 RLV_MUST_CHECK int mempool_open(const struct target_opts *opts, struct mempool **pool_out);
+
+/* For mempool_open: after an error it closes *pool_out, unless that is NULL, and names the path. */
 RLV_MUST_CHECK int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_out);
 RLV_MUST_CHECK int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out);
 RLV_MUST_CHECK int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out);
+
+/* For those: makes one of `bytes` zeroed bytes, which begins with its head, of a path. -ENOMEM. */
+RLV_MUST_CHECK int mempool_new(size_t bytes, const struct mempool_ops *ops,
+			       const struct target_opts *opts, struct mempool **pool_out);
+
+/* For those: makes a region's entry. NULL: no memory. */
+struct mempool_region *mempool_region_new(const struct target_region *info);
 
 /* All attachments must have ended. */
 void mempool_close(struct mempool **pool, bool forked);

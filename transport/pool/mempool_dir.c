@@ -19,9 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -56,13 +54,6 @@ struct dirpool {
 static struct dirpool *dir_of(struct mempool *pool)
 {
 	return (struct dirpool *)pool;
-}
-
-static uint64_t left_on(int fd)
-{
-	struct statvfs fs;
-
-	return fstatvfs(fd, &fs) ? UINT64_MAX : (uint64_t)fs.f_bavail * fs.f_frsize;
 }
 
 /* -------- mapping -------- */
@@ -110,27 +101,16 @@ static bool is_sole(int fd)
 static int make_file(const struct dirpool *dp, const char *name, uint64_t bytes,
 		     char tmp[REGION_TMP_BYTES], int *fd_out)
 {
-	struct rlimit limit;
-	int fd, code, ret = 0;
+	int fd, ret;
 
-	/* fallocate would not only say so, but send SIGXFSZ */
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
-		return error_set(-ENOSPC, "region of %llu bytes: file sizes are limited to %llu",
-				 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
 	(void)snprintf(tmp, REGION_TMP_BYTES, "%s" REGION_NAME_TMP, name);
 	fd = openat(dp->dir.fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return error_set(-errno, "make %s/%s: %s", dp->dir.path, tmp, strerror(errno));
-	do
-		code = posix_fallocate(fd, 0, (off_t)bytes);
-	while (code == EINTR);
-	if (code == ENOSPC || code == EDQUOT || code == EFBIG)
-		ret = error_set(-ENOSPC, "region of %llu bytes in %s: %s, %llu bytes are left",
-				(unsigned long long)bytes, dp->dir.path, strerror(code),
-				(unsigned long long)left_on(dp->dir.fd));
-	else if (code)
-		ret = error_set(-code, "fallocate of %llu bytes: %s", (unsigned long long)bytes,
-				strerror(code));
+	ret = map_take_blocks(fd, 0, bytes);
+	if (ret)
+		ret = error_prefix(ret, "region of %llu bytes in %s: ", (unsigned long long)bytes,
+				   dp->dir.path);
 	else if (fsync(fd))
 		ret = error_set(-errno, "fsync of %llu bytes in %s: %s", (unsigned long long)bytes,
 				dp->dir.path, strerror(errno));
@@ -471,11 +451,9 @@ static int load_region(void *ctx, const char *name, const struct target_region *
 	if (pool->regions[info->id])
 		return error_set(-EBADMSG, "region %u: two files hold it, %s is one of them",
 				 info->id, name);
-	region = mem_zalloc(sizeof(*region));
+	region = mempool_region_new(info);
 	if (!region)
-		return error_set(-ENOMEM, "cannot allocate memory for a region's entry");
-	region->info = *info;
-	region->refs = 1;
+		return -ENOMEM;
 	ret = open_file(dp, name, &st, &region->fd);
 	if (ret)
 		goto err_close;
@@ -492,8 +470,8 @@ static int load_region(void *ctx, const char *name, const struct target_region *
 	}
 	pool->regions[info->id] = region;
 	pool->n_regions++;
-	pool->used += region->info.size;
 	pool->last_id = info->id > pool->last_id ? info->id : pool->last_id;
+	pool->used += region->info.size;
 	pool->sole_opener &= region->info.sole;
 	return 0;
 err_close:
@@ -548,7 +526,7 @@ static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 {
 	struct pool_superblock sb = dp->dir.super;
 	uint64_t want = sb.bytes, used = dp->pool.used;
-	uint64_t left = left_on(dp->dir.fd), held = max_u64(sb.bytes, used);
+	uint64_t left = map_left(dp->dir.fd), held = max_u64(sb.bytes, used);
 
 	if (opts->pool_bytes &&
 	    (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &want) || want > INT64_MAX))
@@ -571,19 +549,15 @@ static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 
 int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 {
-	struct dirpool *dp = mem_zalloc(sizeof(*dp));
+	struct dirpool *dp;
 	struct mempool *pool;
-	int ret;
+	int ret = mempool_new(sizeof(*dp), &dir_ops, opts, pool_out);
 
-	if (!dp)
-		return error_set(-ENOMEM, "cannot allocate memory for a pool's table");
-	pool = &dp->pool;
-	pool->ops = &dir_ops;
-	pool->persistent = true;
-	pool->shareable = !opts->exclusive;
-	pool->huge = opts->page_kind != PAGE_SMALL;
+	if (ret)
+		return ret;
+	pool = *pool_out;
+	dp = dir_of(pool);
 	pool->makes_pages = true;
-	pool->sole_opener = true;
 	pool->page_kind = "file";
 	ret = pool_dir_open(&dp->dir, opts->path, opts->create);
 	if (ret == 0)
@@ -596,13 +570,7 @@ int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 		ret = set_bytes(dp, opts);
 	if (ret)
 		pool_dir_undo(&dp->dir);
-	if (ret == -EPROTO || ret == -EBADMSG || ret == -EBUSY)
-		ret = error_prefix(ret, "pool %s: ", opts->path);
-	if (ret) {
-		mempool_close(&pool, false);
-		return ret;
-	}
-	pool_super_identity(&dp->dir.super, &pool->identity);
-	*pool_out = pool;
-	return 0;
+	else
+		pool_super_identity(&dp->dir.super, &pool->identity);
+	return ret;
 }

@@ -14,9 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -88,13 +86,11 @@ static int file_commit(struct filepool *file)
 
 /* -------- superblock -------- */
 
-static const uint64_t super_offs[2] = { 0, POOL_SUPERBLOCK_OFF1 };
-
 /* A page by write is whole or not there when we are killed; a copy may be cut. */
 static int put_super(struct filepool *file, int copy)
 {
 	const struct pool_superblock *sb = &file->super;
-	uint64_t off = super_offs[copy];
+	uint64_t off = copy ? POOL_SUPERBLOCK_OFF1 : 0;
 
 	if (file->is_device || pwrite(file->fd, sb, sizeof(*sb), (off_t)off) != sizeof(*sb))
 		memcpy(file->map.base + off, sb, sizeof(*sb));
@@ -131,7 +127,7 @@ static int lock_mappers(struct filepool *file)
 	file->sole = flock(file->fd, LOCK_EX | LOCK_NB) == 0;
 	if (file->sole || flock(file->fd, LOCK_SH | LOCK_NB) == 0)
 		return 0;
-	return error_set(-EBUSY, "pool is in use by another process");
+	return error_set(-EBUSY, "in use by another process");
 }
 
 /* -------- regions -------- */
@@ -187,15 +183,11 @@ static int file_reserve(struct mempool *pool, struct mempool_region *region)
 static int file_clear(struct mempool *pool, struct mempool_region *region)
 {
 	const struct filepool *file = filepool_of(pool);
-	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, code;
+	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 	uint64_t off = region->fd_off, bytes = region->info.size;
 
-	if (!file->is_device && fallocate(file->fd, mode, (off_t)off, (off_t)bytes) == 0) {
-		code = posix_fallocate(file->fd, (off_t)off, (off_t)bytes);
-		return code ? error_set(-code, "fallocate of %llu bytes: %s",
-					(unsigned long long)bytes, strerror(code))
-			    : 0;
-	}
+	if (!file->is_device && fallocate(file->fd, mode, (off_t)off, (off_t)bytes) == 0)
+		return map_take_blocks(file->fd, off, bytes);
 	memset(file->map.base + off, 0, bytes);
 	return durable_persist(&file->map, off, bytes);
 }
@@ -292,14 +284,13 @@ static int file_share(struct mempool *pool, struct mempool_region *region, bool 
 /* Descriptors inherited by children share our locks, so they are given up, not only closed. */
 static void file_close(struct mempool *pool, bool forked)
 {
-	struct flock owner = { .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_len = 1 };
 	struct filepool *file = filepool_of(pool);
 
 	if (!forked && file->map.base)
 		durable_unmap(&file->map);
 	if (!forked && file->fd >= 0) {
 		(void)flock(file->fd, LOCK_UN);
-		(void)fcntl(file->fd, F_OFD_SETLK, &owner);
+		(void)map_own(file->fd, false);
 	}
 	map_close(file->fd);
 }
@@ -327,10 +318,8 @@ static const struct mempool_ops file_ops = {
 static int make_size(const struct filepool *file, const struct target_opts *opts, uint64_t have,
 		     uint64_t *size_out)
 {
-	uint64_t want = 0, left = UINT64_MAX;
-	struct statvfs fs;
-	struct rlimit limit;
-	int code;
+	uint64_t want = 0;
+	int ret;
 
 	if (opts->pool_bytes &&
 	    (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &want) ||
@@ -342,20 +331,11 @@ static int make_size(const struct filepool *file, const struct target_opts *opts
 	*size_out = max_u64(want, have);
 	if (want <= have)
 		return 0;
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && want > limit.rlim_cur)
-		return error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", opts->path,
-				 (unsigned long long)want, (unsigned long long)limit.rlim_cur);
-	if (fstatvfs(file->fd, &fs) == 0)
-		left = (uint64_t)fs.f_bavail * fs.f_frsize;
-	if (want - have > left)
-		return error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", opts->path,
-				 (unsigned long long)(want - have), (unsigned long long)left);
-	code = posix_fallocate(file->fd, 0, (off_t)want);
-	if (code == 0)
+	ret = map_take_blocks(file->fd, 0, want);
+	if (ret == 0)
 		return 0;
 	(void)!ftruncate(file->fd, (off_t)have);
-	return error_set(-code, "pool %s: fallocate of %llu bytes: %s", opts->path,
-			 (unsigned long long)want, strerror(code));
+	return error_prefix(ret, "pool %s: ", opts->path);
 }
 
 static bool is_dax(const struct stat *st)
@@ -377,8 +357,8 @@ static bool is_dax(const struct stat *st)
 /* Opens or makes the file and locks it. Sets sole if nobody else maps it. */
 static int open_locked(struct filepool *file, const struct target_opts *opts, uint64_t *have_out)
 {
-	struct flock owner = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
 	struct stat st;
+	int ret;
 
 	file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
 	if (file->fd < 0 && errno == ENOENT && opts->create) {
@@ -400,11 +380,8 @@ static int open_locked(struct filepool *file, const struct target_opts *opts, ui
 	if (file->is_device && !durable_has_library())
 		return error_set(-ENOTSUP, "pool %s: devices need libpmem", opts->path);
 	*have_out = (uint64_t)st.st_size;
-	if (fcntl(file->fd, F_OFD_SETLK, &owner) == 0)
-		return lock_mappers(file);
-	if (errno == EAGAIN || errno == EACCES)
-		return error_set(-EBUSY, "pool %s: in use by another process", opts->path);
-	return error_set(-errno, "lock of pool %s: %s", opts->path, strerror(errno));
+	ret = map_own(file->fd, true);
+	return ret ? ret : lock_mappers(file);
 }
 
 /* -------- its content -------- */
@@ -415,78 +392,68 @@ static int refuse_short(uint64_t bytes)
 }
 
 /*
- * Checks an existing file before any change: it must be a pool, or blank and create set. Refuses a
- * truncated file: grown again, its regions would read as zeros.
+ * Loads an existing pool, the superblock and the table, and makes a copy that does not hold the same as
+ * the other. Refuses a truncated file: grown again, its regions would read as zeros. *blank_out: nothing
+ * was made there yet, and create is set. What is no pool is not changed.
  */
-static int check_content(struct filepool *file, bool create, uint64_t have)
+static int load_content(struct filepool *file, bool create, uint64_t have, bool *blank_out)
 {
-	static const off_t table_offs[2] = { POOL_TABLE_OFF0, POOL_TABLE_OFF1 };
-	struct pool_superblock pair[2] = { 0 };
-	const struct pool_superblock *const copies[2] = { &pair[0], &pair[1] };
-	int ret;
+	const struct extent_table *tables[2];
+	struct pool_superblock pair[2];
+	int newer, ret = 0;
 
-	for (int i = 0; i < 2; i++)
-		if (pread(file->fd, &pair[i], sizeof(pair[i]), (off_t)super_offs[i]) < 0)
-			return error_set(-errno, "read of the superblock: %s", strerror(errno));
-	if (create && pool_super_is_blank(copies))
-		return 0;
+	if (file->is_device && have >= 2 * POOL_EXTENT_BYTES) {
+		memcpy(&pair[0], file->map.base, sizeof(pair[0]));
+		memcpy(&pair[1], file->map.base + POOL_SUPERBLOCK_OFF1, sizeof(pair[1]));
+	} else {
+		ret = pool_super_read(file->fd, POOL_SUPERBLOCK_OFF1, pair);
+	}
+	*blank_out = create && ret == 0 && bits_all_zero(pair, sizeof(pair));
+	if (ret || *blank_out)
+		return ret;
 	if (have < 2 * POOL_EXTENT_BYTES)
 		return refuse_short(have);
-	ret = pool_super_choose(copies, POOL_EXTENTS);
-	if (ret < 0)
-		return ret;
-	for (int i = 0; i < 2; i++) {
-		memset(&file->table, 0, sizeof(file->table));
-		if (pread(file->fd, &file->table, sizeof(file->table), table_offs[i]) < 0)
-			return error_set(-errno, "read of the extent table: %s", strerror(errno));
-		ret = extents_check_table(&file->table, have / POOL_EXTENT_BYTES);
-		if (ret == 0)
-			break;
-	}
-	return ret;
-}
-
-static int load_super(struct filepool *file, bool create)
-{
-	const struct pool_superblock *const copies[2] = {
-		(const void *)file->map.base,
-		(const void *)(file->map.base + POOL_SUPERBLOCK_OFF1),
-	};
-	struct pool_superblock sb;
-	int ret;
-
-	/* Formatted last: a crash before it leaves a blank file, which is formatted again. */
-	if (create && pool_super_is_blank(copies)) {
-		ret = pool_super_make(&sb, POOL_EXTENTS);
-		if (ret)
-			return ret;
-		extents_make_table(&file->table, file->map.size / POOL_EXTENT_BYTES);
-		ret = file_commit(file);
-		return ret ? ret : put_supers(file, &sb);
-	}
-	ret = pool_super_choose(copies, POOL_EXTENTS);
-	if (ret < 0)
-		return ret;
-	file->super = *copies[ret];
-	pool_super_identity(&file->super, &file->pool.identity);
-	/* The copy that does not hold is made the same. */
-	return pool_super_same(copies) ? 0 : put_super(file, !ret);
-}
-
-static int load_table(struct filepool *file)
-{
-	const struct extent_table *copies[2] = { copy_at(file, 0), copy_at(file, 1) };
-	uint64_t extents = file->map.size / POOL_EXTENT_BYTES;
-	int newer = extents_choose(copies, extents), ret = 0;
-
+	newer = pool_super_choose(pair, POOL_EXTENTS);
 	if (newer < 0)
 		return newer;
-	memcpy(&file->table, copies[newer], sizeof(file->table));
-	/* The other copy lacks the last commit, or is torn or damaged. */
-	if (memcmp(copies[!newer], &file->table, table_bytes(&file->table)) != 0)
-		ret = write_copy(file, !newer);
+	file->super = pair[newer];
+	pool_super_identity(&file->super, &file->pool.identity);
+	if (!file->is_device)
+		ret = durable_map(file->fd, have, &file->map);
 	if (ret)
+		return ret;
+	tables[0] = copy_at(file, 0);
+	tables[1] = copy_at(file, 1);
+	ret = extents_choose(tables, have / POOL_EXTENT_BYTES);
+	if (ret < 0)
+		return ret;
+	memcpy(&file->table, tables[ret], sizeof(file->table));
+	/* The other copy lacks the last commit, or is torn or damaged. */
+	if (memcmp(tables[!ret], &file->table, table_bytes(&file->table)) != 0 &&
+	    (ret = write_copy(file, !ret)) != 0)
 		return error_prefix(ret, "extent table: ");
+	return pool_super_same(pair) ? 0 : put_super(file, !newer);
+}
+
+/* Written last: a crash before it leaves a blank file, which is formatted again. */
+static int format_file(struct filepool *file)
+{
+	struct pool_superblock sb;
+	int ret = pool_super_make(&sb, POOL_EXTENTS);
+
+	if (ret)
+		return ret;
+	extents_make_table(&file->table, file->map.size / POOL_EXTENT_BYTES);
+	ret = file_commit(file);
+	return ret ? ret : put_supers(file, &sb);
+}
+
+/* Uses what the file has become larger by, and enters the regions. */
+static int enter_regions(struct filepool *file)
+{
+	uint64_t extents = file->map.size / POOL_EXTENT_BYTES;
+	int ret = 0;
+
 	if (file->table.extents < extents) {
 		file->table.extents = extents;
 		ret = file_commit(file);
@@ -495,27 +462,27 @@ static int load_table(struct filepool *file)
 		ret = end_quarantine(file);
 	for (uint32_t i = 0; ret == 0 && i < file->table.n; i++) {
 		const struct extent_entry *entry = &file->table.entries[i];
-		struct mempool_region *region;
-
-		if (entry->state != EXTENT_LIVE)
-			continue;
-		region = mem_zalloc(sizeof(*region));
-		if (!region)
-			return error_set(-ENOMEM, "cannot allocate memory for a region's entry");
-		region->refs = 1;
-		region->fd = file->fd;
-		region->fd_off = entry->first * POOL_EXTENT_BYTES;
-		region->info = (struct target_region){
+		uint64_t off = entry->first * POOL_EXTENT_BYTES;
+		const struct target_region info = {
 			.id = entry->region,
 			.kind = entry->kind,
 			.role = entry->role,
 			.object = entry->object,
 			.part = entry->part,
 			.size = entry->extents * POOL_EXTENT_BYTES,
-			.base = file->map.base + region->fd_off,
+			.base = file->map.base + off,
 			.sole = file->sole,
 		};
-		file->pool.regions[entry->region] = region;
+		struct mempool_region *region;
+
+		if (entry->state != EXTENT_LIVE)
+			continue;
+		region = mempool_region_new(&info);
+		if (!region)
+			return -ENOMEM;
+		region->fd = file->fd;
+		region->fd_off = off;
+		file->pool.regions[info.id] = region;
 		file->pool.n_regions++;
 	}
 	file->pool.bytes = (file->table.extents - 1) * POOL_EXTENT_BYTES;
@@ -526,50 +493,41 @@ static int load_table(struct filepool *file)
 
 int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out)
 {
-	struct filepool *file = mem_zalloc(sizeof(*file));
-	struct mempool *pool;
-	struct stat mine, there;
-	uint64_t have = 0, size;
-	int ret;
+	struct filepool *file;
+	uint64_t have = 0, size = 0;
+	bool blank = false;
+	int ret = mempool_new(sizeof(*file), &file_ops, opts, pool_out);
 
-	if (!file)
-		return error_set(-ENOMEM, "cannot allocate memory for a pool's table");
-	pool = &file->pool;
-	pool->ops = &file_ops;
-	pool->persistent = true;
-	pool->shareable = !opts->exclusive;
-	pool->huge = opts->page_kind != PAGE_SMALL;
+	if (ret)
+		return ret;
+	file = filepool_of(*pool_out);
 	file->fd = -1;
 	ret = open_locked(file, opts, &have);
 	if (ret == 0 && opts->exclusive && !file->sole)
 		ret = error_set(-EBUSY, "in use by another process");
+	if (ret == 0 && file->is_device) {
+		ret = durable_map(file->fd, 0, &file->map);
+		have = file->map.size;
+	}
 	if (ret == 0 && have)
-		ret = check_content(file, opts->create, have);
-	size = have;
-	if (ret == 0 && !file->is_device) {
+		ret = load_content(file, opts->create, have, &blank);
+	if (ret == 0 && !file->is_device)
 		ret = make_size(file, opts, have, &size);
-		if (ret == 0 && size < 2 * POOL_EXTENT_BYTES)
-			ret = refuse_short(size);
-	}
-	if (ret == 0)
+	if (ret == 0 && max_u64(have, size) < 2 * POOL_EXTENT_BYTES)
+		ret = refuse_short(max_u64(have, size));
+	if (ret == 0 && size > file->map.size) {
+		durable_unmap(&file->map);
 		ret = durable_map(file->fd, size, &file->map);
-	if (ret == 0)
-		ret = load_super(file, opts->create);
-	if (ret == 0)
-		ret = load_table(file);
-	/* A file that we made goes, if it still has its name. */
-	if (ret && file->made && fstat(file->fd, &mine) == 0 && lstat(opts->path, &there) == 0 &&
-	    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
-		(void)unlink(opts->path);
-	if (ret == -EPROTO || ret == -EBADMSG || ret == -EBUSY)
-		ret = error_prefix(ret, "pool %s: ", opts->path);
-	if (ret) {
-		mempool_close(&pool, false);
-		return ret;
 	}
-	pool->undivided = file->is_device && !opts->trust_clients;
-	pool->sole_opener = file->sole;
-	pool->page_kind = file->map.is_pmem || file->is_device ? "dax" : "file";
-	*pool_out = pool;
-	return 0;
+	if (ret == 0 && (blank || have == 0))
+		ret = format_file(file);
+	if (ret == 0)
+		ret = enter_regions(file);
+	/* A file that we made goes, if it still has its name. */
+	if (ret && file->made && map_is_named(file->fd, AT_FDCWD, opts->path))
+		(void)unlink(opts->path);
+	file->pool.undivided = file->is_device && !opts->trust_clients;
+	file->pool.sole_opener = file->sole;
+	file->pool.page_kind = file->map.is_pmem || file->is_device ? "dax" : "file";
+	return ret;
 }

@@ -242,15 +242,9 @@ int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_ou
 	if (opts->pool_bytes == 0)
 		bytes = align_down(min_u64(min_u64(available, space.rlim_cur), (uint64_t)1 << 46),
 				   POOL_EXTENT_BYTES);
-	pool = mem_zalloc(sizeof(*pool));
-	if (!pool)
-		return error_set(-ENOMEM, "cannot allocate memory for a pool's table");
-	pool->ops = private_memory ? &private_ops : &memory_ops;
+	if (mempool_new(sizeof(*pool), private_memory ? &private_ops : &memory_ops, opts, &pool))
+		return -ENOMEM;
 	pool->bytes = bytes;
-	pool->shareable = !private_memory;
-	pool->wanted = (enum page_kind)opts->page_kind;
-	pool->huge = pool->wanted != PAGE_SMALL;
-	pool->sole_opener = true;
 	pool->page_kind = kind_names[PAGE_SMALL];
 	*pool_out = pool;
 	return 0;

@@ -31,21 +31,11 @@ int pool_dir_sync(const struct pool_dir *dir)
 
 /* -------- the lock -------- */
 
-/* Its name may have been taken away by who failed to make the pool: then it is no lock. */
-static bool is_named(const struct pool_dir *dir)
-{
-	struct stat mine, there;
-
-	return fstat(dir->head, &mine) == 0 &&
-	       fstatat(dir->fd, HEAD, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
-}
-
 /* Opens the head, or makes it, and locks it. */
 static int lock_head(struct pool_dir *dir, bool create)
 {
-	struct flock owner = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
 	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+	int ret;
 
 	for (;;) {
 		dir->made_head = false;
@@ -59,13 +49,10 @@ static int lock_head(struct pool_dir *dir, bool create)
 		if (dir->head < 0)
 			return error_set(-errno, "open %s/" HEAD ": %s", dir->path,
 					 strerror(errno));
-		if (fcntl(dir->head, F_OFD_SETLK, &owner))
-			return errno == EAGAIN || errno == EACCES
-				       ? error_set(-EBUSY, "in use by another process")
-				       : error_set(-errno, "lock of %s/" HEAD ": %s", dir->path,
-						   strerror(errno));
-		if (is_named(dir))
-			return 0;
+		ret = map_own(dir->head, true);
+		/* Who failed to make the pool may have taken its name away: then it is no lock. */
+		if (ret || map_is_named(dir->head, dir->fd, HEAD))
+			return ret;
 		close(dir->head);
 		dir->head = -1;
 	}
@@ -175,13 +162,11 @@ int pool_dir_put(struct pool_dir *dir, const struct pool_superblock *sb)
 
 static int load_head(struct pool_dir *dir, bool create)
 {
-	struct pool_superblock pair[2] = { 0 }, sb;
-	const struct pool_superblock *const copies[2] = { &pair[0], &pair[1] };
-	int ret;
+	struct pool_superblock pair[2], sb;
+	int ret = pool_super_read(dir->head, POOL_DIRECTORY_OFF1, pair);
 
-	if (pread(dir->head, &pair[0], sizeof(pair[0]), 0) < 0 ||
-	    pread(dir->head, &pair[1], sizeof(pair[1]), POOL_DIRECTORY_OFF1) < 0)
-		return error_set(-errno, "read of %s/" HEAD ": %s", dir->path, strerror(errno));
+	if (ret)
+		return error_prefix(ret, "%s/" HEAD ": ", dir->path);
 	/* Copy 0 is written last. While it is blank nothing has been made in the directory. */
 	if (create && dir->n_regions == 0 && bits_all_zero(&pair[0], sizeof(pair[0]))) {
 		ret = pool_super_make(&sb, POOL_DIRECTORY);
@@ -189,13 +174,13 @@ static int load_head(struct pool_dir *dir, bool create)
 			ret = pool_dir_put(dir, &sb);
 		return ret ? ret : pool_dir_sync(dir);
 	}
-	if (pool_super_is_blank(copies))
+	if (bits_all_zero(pair, sizeof(pair)))
 		return error_set(-EBADMSG, "its file " HEAD " is blank");
-	ret = pool_super_choose(copies, POOL_DIRECTORY);
+	ret = pool_super_choose(pair, POOL_DIRECTORY);
 	if (ret < 0)
 		return ret;
 	dir->super = pair[ret];
-	return pool_super_same(copies) ? 0 : put_copy(dir, !ret);
+	return pool_super_same(pair) ? 0 : put_copy(dir, !ret);
 }
 
 /* -------- opening -------- */
@@ -236,19 +221,16 @@ int pool_dir_open(struct pool_dir *dir, const char *path, bool create)
 
 void pool_dir_undo(const struct pool_dir *dir)
 {
-	if (dir->made_head && dir->head >= 0 && is_named(dir))
+	if (dir->made_head && dir->head >= 0 && map_is_named(dir->head, dir->fd, HEAD))
 		(void)unlinkat(dir->fd, HEAD, 0);
 	if (dir->made)
 		(void)rmdir(dir->path);
 }
 
-/* Descriptors inherited by children share our lock, so it is given up, not only closed. */
 void pool_dir_close(struct pool_dir *dir, bool forked)
 {
-	struct flock owner = { .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_len = 1 };
-
 	if (!forked && dir->head >= 0)
-		(void)fcntl(dir->head, F_OFD_SETLK, &owner);
+		(void)map_own(dir->head, false);
 	map_close(dir->head);
 	map_close(dir->fd);
 	dir->head = dir->fd = -1;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/crc32c.h"
@@ -91,31 +92,34 @@ int pool_super_check(const struct pool_superblock *sb, enum pool_layout layout)
 	return 0;
 }
 
-/* Where neither is whole, the words are those of a copy that is a pool's, if one is. */
-int pool_super_choose(const struct pool_superblock *const copies[2], enum pool_layout layout)
+int pool_super_read(int fd, uint64_t off1, struct pool_superblock pair_out[2])
 {
-	int second = pool_super_check(copies[1], layout);
+	memset(pair_out, 0, 2 * sizeof(*pair_out));
+	if (pread(fd, &pair_out[0], sizeof(*pair_out), 0) < 0 ||
+	    pread(fd, &pair_out[1], sizeof(*pair_out), (off_t)off1) < 0)
+		return error_set(-errno, "read of the superblock: %s", strerror(errno));
+	return 0;
+}
+
+/* Where neither is whole, the words are those of a copy that is a pool's, if one is. */
+int pool_super_choose(const struct pool_superblock pair[2], enum pool_layout layout)
+{
+	int second = pool_super_check(&pair[1], layout);
 	int first;
 
 	if (second == 0)
 		return 1;
-	first = pool_super_check(copies[0], layout);
+	first = pool_super_check(&pair[0], layout);
 	if (first == 0)
 		return 0;
-	if (copies[0]->magic != POOL_MAGIC && copies[1]->magic == POOL_MAGIC)
-		first = pool_super_check(copies[1], layout);
+	if (pair[0].magic != POOL_MAGIC && pair[1].magic == POOL_MAGIC)
+		first = pool_super_check(&pair[1], layout);
 	if (first == -EBADMSG || second == -EBADMSG)
 		return error_prefix(-EBADMSG, "both copies of the superblock are damaged: ");
 	return first;
 }
 
-bool pool_super_same(const struct pool_superblock *const copies[2])
+bool pool_super_same(const struct pool_superblock pair[2])
 {
-	return memcmp(copies[0], copies[1], offsetof(struct pool_superblock, reserved2)) == 0;
-}
-
-bool pool_super_is_blank(const struct pool_superblock *const copies[2])
-{
-	return bits_all_zero(copies[0], sizeof(*copies[0])) &&
-	       bits_all_zero(copies[1], sizeof(*copies[1]));
+	return memcmp(&pair[0], &pair[1], offsetof(struct pool_superblock, reserved2)) == 0;
 }

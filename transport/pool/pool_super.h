@@ -28,14 +28,13 @@ void pool_super_identity(const struct pool_superblock *sb, struct pool_identity 
 /* -EPROTO: no pool, an unknown format, or another layout. -EBADMSG: damaged. */
 RLV_MUST_CHECK int pool_super_check(const struct pool_superblock *sb, enum pool_layout layout);
 
+/* Reads both copies, the first at 0; zeros stand for what is behind the end of the file. */
+RLV_MUST_CHECK int pool_super_read(int fd, uint64_t off1, struct pool_superblock pair_out[2]);
+
 /* The current copy, 0 or 1. If neither is valid, -EBADMSG or -EPROTO as above. */
-RLV_MUST_CHECK int pool_super_choose(const struct pool_superblock *const copies[2],
-				     enum pool_layout layout);
+RLV_MUST_CHECK int pool_super_choose(const struct pool_superblock pair[2], enum pool_layout layout);
 
 /* True if both copies are equal. */
-bool pool_super_same(const struct pool_superblock *const copies[2]);
-
-/* True if both copies are zero: no pool was made here yet. */
-bool pool_super_is_blank(const struct pool_superblock *const copies[2]);
+bool pool_super_same(const struct pool_superblock pair[2]);
 
 #endif
