@@ -73,49 +73,13 @@ void error_restore(const struct error_kept *kept)
 	memcpy(last_text, kept->text, sizeof(last_text));
 }
 
-static const struct {
-	int code;
-	const char *name;
-} names[] = {
-	{ 0, "OK" },
-	{ EAGAIN, "EAGAIN" },
-	{ EBUSY, "EBUSY" },
-	{ EINTR, "EINTR" },
-	{ EINVAL, "EINVAL" },
-	{ ERANGE, "ERANGE" },
-	{ EOVERFLOW, "EOVERFLOW" },
-	{ ENOENT, "ENOENT" },
-	{ EEXIST, "EEXIST" },
-	{ ENODATA, "ENODATA" },
-	{ ENOSPC, "ENOSPC" },
-	{ ENOMEM, "ENOMEM" },
-	{ ENOTSUP, "ENOTSUP" },
-	{ EACCES, "EACCES" },
-	{ ESTALE, "ESTALE" },
-	{ ETIMEDOUT, "ETIMEDOUT" },
-	{ EBADMSG, "EBADMSG" },
-	{ EOWNERDEAD, "EOWNERDEAD" },
-	{ ECHILD, "ECHILD" },
-	{ EBADF, "EBADF" },
-	{ ECONNRESET, "ECONNRESET" },
-	{ ECONNREFUSED, "ECONNREFUSED" },
-	{ EPROTO, "EPROTO" },
-	{ EHOSTDOWN, "EHOSTDOWN" },
-	{ EIO, "EIO" },
-	{ EPERM, "EPERM" },
-	{ EFAULT, "EFAULT" },
-	{ EPIPE, "EPIPE" },
-	{ EISDIR, "EISDIR" },
-	{ ENOTDIR, "ENOTDIR" },
-	{ ENODEV, "ENODEV" },
-	{ EROFS, "EROFS" },
-	{ ECANCELED, "ECANCELED" },
-};
-
 const char *error_name(int code)
 {
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (names[i].code == -code)
-			return names[i].name;
-	return "E?";
+	const char *name = strerrorname_np(-code);
+
+	if (code == 0)
+		return "OK";
+	if (code == -ENOTSUP) /* the library says EOPNOTSUPP, which is the same number here */
+		return "ENOTSUP";
+	return name ? name : "E?";
 }

@@ -512,32 +512,34 @@ int transport_load(struct region *region, uint64_t off, uint64_t *word_out)
 	return transport_fetch(region, off, word_out, sizeof(*word_out));
 }
 
-static int word_result(const struct transport_atomic *op, uint64_t *old_out)
+static int call_word(enum transport_verb verb, struct transport_atomic op, uint64_t *old_out)
 {
-	if (op->status != ATOMIC_DONE)
+	int ret = call_atomics(op.region->tr, verb, &op, 1);
+
+	if (ret)
+		return ret;
+	if (op.status != ATOMIC_DONE)
 		return error_set(-EIO, "region %u: offset %llu: the atomic's result is unknown",
-				 op->region->id, (unsigned long long)op->off);
-	*old_out = op->old;
+				 op.region->id, (unsigned long long)op.off);
+	*old_out = op.old;
 	return 0;
 }
 
 int transport_cas_word(struct region *region, uint64_t off, uint64_t expected, uint64_t value,
 		       uint64_t *old_out)
 {
-	struct transport_atomic op = {
+	const struct transport_atomic op = {
 		.region = region, .off = off, .expected = expected, .value = value
 	};
-	int ret = transport_cas(region->tr, &op, 1);
 
-	return ret ? ret : word_result(&op, old_out);
+	return call_word(VERB_CAS, op, old_out);
 }
 
 int transport_faa_word(struct region *region, uint64_t off, uint64_t value, uint64_t *old_out)
 {
-	struct transport_atomic op = { .region = region, .off = off, .value = value };
-	int ret = transport_faa(region->tr, &op, 1);
+	const struct transport_atomic op = { .region = region, .off = off, .value = value };
 
-	return ret ? ret : word_result(&op, old_out);
+	return call_word(VERB_FAA, op, old_out);
 }
 
 int transport_store(struct region *region, uint64_t off, const void *src, uint32_t len)

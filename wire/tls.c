@@ -235,14 +235,15 @@ static int tls_failed(struct tls_state *state, int result, int code, short *even
 
 /* -------- a stream -------- */
 
-static int shake_hands(struct tls_state *state, short *events_out)
+/* Shakes hands first, if that is to be done; then a call of SSL_* may follow. */
+static int get_ready(struct tls_state *state, short *events_out)
 {
 	int result;
 
-	if (state->open)
-		return 0;
 	ERR_clear_error();
 	errno = 0;
+	if (state->open)
+		return 0;
 	result = SSL_do_handshake(state->ssl);
 	if (result != 1)
 		return tls_failed(state, result, errno, events_out);
@@ -250,18 +251,18 @@ static int shake_hands(struct tls_state *state, short *events_out)
 	if (state->client_psk && !SSL_session_reused(state->ssl))
 		return tls_refused(state, "the handshake used no token");
 	state->open = true;
+	ERR_clear_error();
+	errno = 0;
 	return 0;
 }
 
 static int tls_read(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events_out)
 {
 	struct tls_state *state = stream->tls;
-	int ret = shake_hands(state, events_out);
+	int ret = get_ready(state, events_out);
 
 	if (ret)
 		return ret;
-	ERR_clear_error();
-	errno = 0;
 	ret = SSL_read_ex(state->ssl, dst, len, n_out);
 	return ret == 1 ? 0 : tls_failed(state, ret, errno, events_out);
 }
@@ -286,12 +287,10 @@ static int tls_write(struct stream *stream, const void *src, size_t len, size_t 
 		     short *events_out)
 {
 	struct tls_state *state = stream->tls;
-	int ret = shake_hands(state, events_out);
+	int ret = get_ready(state, events_out);
 
 	if (ret)
 		return ret;
-	ERR_clear_error();
-	errno = 0;
 	ret = SSL_write_ex(state->ssl, src, len, n_out);
 	ret = ret == 1 ? 0 : tls_failed(state, ret, errno, events_out);
 	return ret == -ECONNRESET ? last_words(state, ret) : ret;

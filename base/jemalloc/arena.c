@@ -123,20 +123,6 @@ static int arena_make(const struct arena_source *source, unsigned *index_out)
 	return code ? error_set(-ENOMEM, "jemalloc: no arena: error %d", code) : 0;
 }
 
-static int get_ready(void) LOCK_REQUIRES(arena_role)
-{
-	if (ready)
-		return 0;
-	if (pthread_key_create(&cache_key, drop_cache))
-		return error_set(-ENOMEM, "arena: cannot create a key of thread data");
-	if (pthread_atfork(NULL, NULL, forget_in_child)) {
-		(void)pthread_key_delete(cache_key);
-		return error_set(-ENOMEM, "arena: cannot register a fork handler");
-	}
-	ready = true;
-	return 0;
-}
-
 static int open_locked(const struct arena_source *source) LOCK_REQUIRES(arena_role)
 {
 	unsigned index;
@@ -144,9 +130,14 @@ static int open_locked(const struct arena_source *source) LOCK_REQUIRES(arena_ro
 
 	if (atomic_load_explicit(&arena, memory_order_relaxed) != NO_ARENA) /* by the lock */
 		return 0;
-	ret = get_ready();
-	if (ret == 0)
-		ret = arena_make(source, &index);
+	if (!ready && pthread_key_create(&cache_key, drop_cache))
+		return error_set(-ENOMEM, "arena: cannot create a key of thread data");
+	if (!ready && pthread_atfork(NULL, NULL, forget_in_child)) {
+		(void)pthread_key_delete(cache_key);
+		return error_set(-ENOMEM, "arena: cannot register a fork handler");
+	}
+	ready = true;
+	ret = arena_make(source, &index);
 	if (ret == 0)
 		/* A1 pairs with A2: the source and the key before the arena's number */
 		atomic_store_explicit(&arena, (int)index, memory_order_release);

@@ -11,29 +11,23 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
-static bool read_thp_policy(void)
-{
-	char text[64] = "";
-	ssize_t n;
-	int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return false;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	return n > 0 && !strstr(text, "[never]");
-}
-
 bool pages_thp_allowed(void)
 {
 	/* 0 = not asked; relaxed: two threads that ask at once get the same answer */
 	static _Atomic int answer;
-	int known = atomic_load_explicit(&answer, memory_order_relaxed);
+	int known = atomic_load_explicit(&answer, memory_order_relaxed), fd;
+	char text[64] = "";
 
-	if (!known) {
-		known = read_thp_policy() ? 1 : 2;
-		atomic_store_explicit(&answer, known, memory_order_relaxed);
+	if (known)
+		return known == 1;
+	known = 2;
+	fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (read(fd, text, sizeof(text) - 1) > 0 && !strstr(text, "[never]"))
+			known = 1;
+		close(fd);
 	}
+	atomic_store_explicit(&answer, known, memory_order_relaxed);
 	return known == 1;
 }
 
@@ -64,27 +58,19 @@ static void *map_aligned(size_t bytes)
 	return start;
 }
 
-static void *map_thp(size_t bytes)
+static void *map_kind(size_t bytes, enum page_kind kind)
 {
-	void *ptr = pages_thp_allowed() ? map_aligned(bytes) : NULL;
+	void *ptr;
 
+	if (kind == PAGE_HUGETLB)
+		return map_private(bytes, MAP_HUGETLB | (21 << MAP_HUGE_SHIFT));
+	if (kind == PAGE_SMALL)
+		return is_aligned(bytes, HUGE_BYTES) ? map_aligned(bytes) : map_private(bytes, 0);
+	ptr = pages_thp_allowed() ? map_aligned(bytes) : NULL;
 	if (!ptr || madvise(ptr, bytes, MADV_HUGEPAGE) == 0)
 		return ptr;
 	munmap(ptr, bytes);
 	return NULL;
-}
-
-static void *map_kind(size_t bytes, enum page_kind kind)
-{
-	switch (kind) {
-	case PAGE_HUGETLB:
-		return map_private(bytes, MAP_HUGETLB | (21 << MAP_HUGE_SHIFT));
-	case PAGE_THP:
-		return map_thp(bytes);
-	case PAGE_SMALL:
-		break;
-	}
-	return is_aligned(bytes, HUGE_BYTES) ? map_aligned(bytes) : map_private(bytes, 0);
 }
 
 int pages_alloc(size_t bytes, enum page_kind wanted, struct pages *pages_out)
@@ -119,13 +105,7 @@ void pages_free(struct pages *pages)
 
 const char *page_kind_name(enum page_kind kind)
 {
-	switch (kind) {
-	case PAGE_HUGETLB:
-		return "hugetlb";
-	case PAGE_THP:
-		return "thp";
-	case PAGE_SMALL:
-		break;
-	}
-	return "small";
+	static const char *const names[] = { "small", "thp", "hugetlb" };
+
+	return names[kind];
 }

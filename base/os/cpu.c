@@ -77,13 +77,7 @@ bool cpu_has_cas16(void)
 
 const char *cpu_level_name(enum cpu_level level)
 {
-	switch (level) {
-	case CPU_AVX512:
-		return "avx512";
-	case CPU_AVX2:
-		return "avx2";
-	case CPU_PLAIN:
-		break;
-	}
-	return "plain";
+	static const char *const names[] = { "plain", "avx2", "avx512" };
+
+	return names[level];
 }

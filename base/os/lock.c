@@ -6,13 +6,16 @@
 
 #include "base/os/clock.h"
 
-#ifndef NDEBUG
+#ifdef NDEBUG
+enum { CHECKED = 0 };
+#else
+enum { CHECKED = 1 };
+#endif
 
 /* The locks of this thread, in the order of acquisition. More than HELD_MAX is a bug. */
 #define HELD_MAX 16
-
 static _Thread_local const struct lock_role *held[HELD_MAX];
-static _Thread_local size_t n_held;
+static _Thread_local size_t n_held; /* 0 unless CHECKED */
 
 bool lock_rank_allows(const struct lock_role *role)
 {
@@ -27,13 +30,16 @@ bool lock_rank_allows(const struct lock_role *role)
 static void push_held(const struct lock_role *role)
 {
 	assert(n_held < HELD_MAX);
-	held[n_held++] = role;
+	if (CHECKED)
+		held[n_held++] = role;
 }
 
 static void pop_held(const struct lock_role *role)
 {
 	size_t i = n_held;
 
+	if (!CHECKED)
+		return;
 	while (i > 0 && held[i - 1] != role)
 		i--;
 	assert(i > 0);
@@ -41,26 +47,6 @@ static void pop_held(const struct lock_role *role)
 		held[i - 1] = held[i];
 	n_held--;
 }
-
-#else
-
-bool lock_rank_allows(const struct lock_role *role)
-{
-	(void)role;
-	return true;
-}
-
-static void push_held(const struct lock_role *role)
-{
-	(void)role;
-}
-
-static void pop_held(const struct lock_role *role)
-{
-	(void)role;
-}
-
-#endif
 
 void lock_init(struct lock *lock, const struct lock_role *role)
 {

@@ -72,39 +72,20 @@ static int read_stat(uint32_t pid, struct stat_fields *fields_out)
 	return n < 0 ? n : parse_stat(text, fields_out);
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* 8-4-4-4-12 hexadecimal digits. */
-static int parse_uuid(const char *text, uint8_t uuid[PROCESS_BOOT_ID_BYTES])
-{
-	int digits = 0;
-
-	for (; *text && digits < 2 * PROCESS_BOOT_ID_BYTES; text++) {
-		int digit = hex_digit(*text);
-
-		if (digit < 0 && *text != '-')
-			return -EPROTO;
-		if (digit < 0)
-			continue;
-		uuid[digits / 2] = (uint8_t)(digits % 2 ? uuid[digits / 2] | digit : digit << 4);
-		digits++;
-	}
-	return digits == 2 * PROCESS_BOOT_ID_BYTES ? 0 : -EPROTO;
-}
-
 static int read_boot_id(uint8_t boot_id[PROCESS_BOOT_ID_BYTES])
 {
 	char text[64] = "";
-	int n = read_small("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+	const char *at = text;
+	int n = read_small("/proc/sys/kernel/random/boot_id", text, sizeof(text)), used = 0;
 
 	if (n < 0)
 		return error_set(-ENOTSUP, "read the boot id in /proc: %s", error_name(n));
-	return parse_uuid(text, boot_id);
+	for (size_t i = 0; i < PROCESS_BOOT_ID_BYTES; i++, at += used) {
+		at += *at == '-';
+		if (sscanf(at, "%2hhx%n", &boot_id[i], &used) != 1 || used != 2)
+			return -EPROTO;
+	}
+	return 0;
 }
 
 int process_read(uint32_t pid, struct process_id *id_out)

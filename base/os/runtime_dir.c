@@ -53,35 +53,30 @@ static int join_uid(char out[RUNTIME_PATH_BYTES], const char *folder)
 	return runtime_dir_join(out, folder, name);
 }
 
-/*
- * A volume that everybody may write to, as an emptyDir of Kubernetes, gets a folder of ours alone.
- */
-static int given_root(const char *path, char out[RUNTIME_PATH_BYTES])
-{
-	struct stat st;
-
-	if (path[0] != '/')
-		return error_set(-EINVAL, "RELIVE_RUNTIME_DIR %.64s: give an absolute path", path);
-	if (strlen(path) >= RUNTIME_PATH_BYTES)
-		return error_set(-ENAMETOOLONG,
-				 "RELIVE_RUNTIME_DIR: its path of %zu bytes is too long",
-				 strlen(path));
-	if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & S_IWOTH))
-		return join_uid(out, path);
-	memcpy(out, path, strlen(path) + 1);
-	return 0;
-}
-
 static int root_path(char out[RUNTIME_PATH_BYTES])
 {
 	const char *given = getenv("RELIVE_RUNTIME_DIR");
 	const char *xdg = getenv("XDG_RUNTIME_DIR");
+	struct stat st;
 
-	if (given && *given)
-		return given_root(given, out);
-	if (xdg && xdg[0] == '/')
-		return runtime_dir_join(out, xdg, "relive");
-	return geteuid() == 0 ? runtime_dir_join(out, "/run", "relive") : join_uid(out, "/tmp");
+	if (!given || !*given) {
+		if (xdg && xdg[0] == '/')
+			return runtime_dir_join(out, xdg, "relive");
+		return geteuid() == 0 ? runtime_dir_join(out, "/run", "relive")
+				      : join_uid(out, "/tmp");
+	}
+	if (given[0] != '/')
+		return error_set(-EINVAL, "RELIVE_RUNTIME_DIR %.64s: give an absolute path", given);
+	if (strlen(given) >= RUNTIME_PATH_BYTES)
+		return error_set(-ENAMETOOLONG,
+				 "RELIVE_RUNTIME_DIR: its path of %zu bytes is too long",
+				 strlen(given));
+	/* A volume that everybody may write to, as an emptyDir of Kubernetes, gets a folder of ours
+	   alone. */
+	if (lstat(given, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & S_IWOTH))
+		return join_uid(out, given);
+	memcpy(out, given, strlen(given) + 1);
+	return 0;
 }
 
 /* On whose behalf a directory is checked. */
@@ -89,18 +84,6 @@ enum role {
 	OWNER,
 	VISITOR, /* a client: another user's will do, if its group has us */
 };
-
-/*
- * Anybody with write permission could plant a socket. Others may have read permission at most, and
- * only as members of the store's group.
- */
-static int check_mode(const char *path, const struct stat *st)
-{
-	if ((st->st_mode & (S_IWGRP | S_IRWXO)) == 0)
-		return 0;
-	return error_set(-EACCES, "%s: mode %03o lets others in, want 0700, or 0750 for a group",
-			 path, (unsigned int)(st->st_mode & 0777));
-}
 
 static int runtime_dir_check(const char *path, enum role role, struct stat *st)
 {
@@ -111,8 +94,17 @@ static int runtime_dir_check(const char *path, enum role role, struct stat *st)
 	if (!S_ISDIR(st->st_mode))
 		return error_set(-EACCES, "%s: not a directory", path);
 	is_shared = role == VISITOR && (st->st_mode & S_IXGRP);
+	/*
+	 * Anybody with write permission could plant a socket. Others may have read permission at
+	 * most, and only as members of the store's group.
+	 */
 	if (st->st_uid == geteuid() || (is_shared && group_has_us(st->st_gid)))
-		return check_mode(path, st);
+		return (st->st_mode & (S_IWGRP | S_IRWXO)) == 0
+			       ? 0
+			       : error_set(
+					 -EACCES,
+					 "%s: mode %03o lets others in, want 0700, or 0750 for a group",
+					 path, (unsigned int)(st->st_mode & 0777));
 	if (is_shared)
 		return error_set(-EACCES, "%s: belongs to uid %u, and lets in group %u only", path,
 				 (unsigned int)st->st_uid, (unsigned int)st->st_gid);
@@ -185,22 +177,10 @@ static int open_to(const char *path, gid_t gid, mode_t mode)
 	return 0;
 }
 
-static int share_root(const char *root, gid_t gid)
-{
-	struct stat st;
-	int ret = runtime_dir_check(root, OWNER, &st);
-
-	if (ret == 0 && (st.st_mode & S_IXGRP) && st.st_gid != gid)
-		return error_set(-EBUSY,
-				 "%s: is open to group %u, which other stores there may need: give "
-				 "this one a RELIVE_RUNTIME_DIR of its own",
-				 root, (unsigned int)st.st_gid);
-	return ret ? ret : open_to(root, gid, 0750);
-}
-
 int runtime_dir_share(struct runtime_dir *dir, const char *group)
 {
 	char root[RUNTIME_PATH_BYTES];
+	struct stat st;
 	gid_t gid;
 	int ret;
 
@@ -210,7 +190,14 @@ int runtime_dir_share(struct runtime_dir *dir, const char *group)
 	if (ret == 0)
 		ret = root_path(root);
 	if (ret == 0)
-		ret = share_root(root, gid);
+		ret = runtime_dir_check(root, OWNER, &st);
+	if (ret == 0 && (st.st_mode & S_IXGRP) && st.st_gid != gid)
+		ret = error_set(-EBUSY,
+				"%s: is open to group %u, which other stores there may need: give "
+				"this one a RELIVE_RUNTIME_DIR of its own",
+				root, (unsigned int)st.st_gid);
+	if (ret == 0)
+		ret = open_to(root, gid, 0750);
 	if (ret == 0)
 		ret = open_to(dir->path, gid, 0750);
 	if (ret)
@@ -366,18 +353,6 @@ static int pid_of(const char *path)
 	return n > 0 ? (int)strtol(text, NULL, 10) : 0;
 }
 
-static int write_pid(const char *path)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int ret;
-
-	if (fd < 0)
-		return error_set(-errno, "create %s: %s", path, strerror(errno));
-	ret = dprintf(fd, "%d\n", (int)getpid());
-	close(fd);
-	return ret < 0 ? error_set(-EIO, "write %s", path) : 0;
-}
-
 static int lock_paths(const struct runtime_dir *dir, const char *name, char *lock, char *pid)
 {
 	char file[RUNTIME_PATH_BYTES];
@@ -387,15 +362,6 @@ static int lock_paths(const struct runtime_dir *dir, const char *name, char *loc
 	ret = runtime_dir_file(dir, file, lock);
 	snprintf(file, sizeof(file), "%s.pid", name);
 	return ret ? ret : runtime_dir_file(dir, file, pid);
-}
-
-static int try_lock(int fd)
-{
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-
-	if (fcntl(fd, F_SETLK, &lock) == 0)
-		return 0;
-	return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
 }
 
 /* 0 = nobody, -1 = somebody in a pid namespace that is not ours. */
@@ -408,24 +374,21 @@ static int lock_holder_pid(int fd)
 	return lock.l_pid > 0 ? lock.l_pid : -1;
 }
 
-static bool is_file_of(int fd, const char *path)
-{
-	struct stat held, named;
-
-	return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && held.st_ino == named.st_ino &&
-	       held.st_dev == named.st_dev;
-}
-
 /* Retries until the locked file is the one at path: it may have been removed in between. */
 static int lock_path(const char *path, int *fd_out, int *pid_out)
 {
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct stat held, named;
+
 	for (;;) {
-		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), ret;
+		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), ret = 0;
 
 		if (fd < 0)
 			return error_set(-errno, "create %s: %s", path, strerror(errno));
-		ret = try_lock(fd);
-		if (ret == 0 && is_file_of(fd, path)) {
+		if (fcntl(fd, F_SETLK, &lock))
+			ret = errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
+		if (ret == 0 && fstat(fd, &held) == 0 && lstat(path, &named) == 0 &&
+		    held.st_ino == named.st_ino && held.st_dev == named.st_dev) {
 			*fd_out = fd;
 			return 0;
 		}
@@ -439,7 +402,7 @@ static int lock_path(const char *path, int *fd_out, int *pid_out)
 int runtime_dir_lock(const struct runtime_dir *dir, const char *name, int *fd_out, int *pid_out)
 {
 	char lock[RUNTIME_PATH_BYTES], pid[RUNTIME_PATH_BYTES];
-	int fd, ret = lock_paths(dir, name, lock, pid);
+	int fd, file, ret = lock_paths(dir, name, lock, pid);
 
 	if (ret == 0)
 		ret = lock_path(lock, &fd, pid_out);
@@ -447,13 +410,18 @@ int runtime_dir_lock(const struct runtime_dir *dir, const char *name, int *fd_ou
 		*pid_out = pid_of(pid);
 	if (ret)
 		return ret;
-	ret = write_pid(pid);
-	if (ret) {
+	file = open(pid, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (file < 0)
+		ret = error_set(-errno, "create %s: %s", pid, strerror(errno));
+	else if (dprintf(file, "%d\n", (int)getpid()) < 0)
+		ret = error_set(-EIO, "write %s", pid);
+	if (file >= 0)
+		close(file);
+	if (ret)
 		close(fd);
-		return ret;
-	}
-	*fd_out = fd;
-	return 0;
+	else
+		*fd_out = fd;
+	return ret;
 }
 
 void runtime_dir_unlock(const struct runtime_dir *dir, const char *name, int fd)

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include <openssl/crypto.h>
+
 #include "base/mem/alloc.h"
 #include "base/crc32c.h"
 
@@ -67,16 +69,6 @@ int grants_add(struct grants *grants, const struct grant_slot *want, struct regi
 	return 0;
 }
 
-/* All bytes are looked at, wherever they differ. */
-static bool secrets_equal(const uint8_t *a, const uint8_t *b)
-{
-	uint8_t differ = 0;
-
-	for (size_t i = 0; i < GRANT_SECRET_BYTES; i++)
-		differ |= (uint8_t)(a[i] ^ b[i]);
-	return differ == 0;
-}
-
 int grants_check(const struct grants *grants, uint64_t client_id, const struct region_grant *grant,
 		 const struct grant_slot **slot_out)
 {
@@ -97,7 +89,8 @@ int grants_check(const struct grants *grants, uint64_t client_id, const struct r
 		return error_set(-ESTALE, "grant of region %u: given before this node restarted",
 				 wire.region);
 	slot = wire.slot < grants->n ? &grants->slots[wire.slot] : NULL;
-	if (!slot || slot->region == 0 || !secrets_equal(slot->secret, wire.secret))
+	if (!slot || slot->region == 0 ||
+	    CRYPTO_memcmp(slot->secret, wire.secret, GRANT_SECRET_BYTES))
 		return error_set(-EACCES, "grant of region %u: it was revoked, or never given",
 				 wire.region);
 	if (slot->client_id != client_id || wire.client_id != client_id)
@@ -109,30 +102,14 @@ int grants_check(const struct grants *grants, uint64_t client_id, const struct r
 	return 0;
 }
 
-void grants_remove_client(struct grants *grants, uint64_t client_id, uint32_t region)
+void grants_remove(struct grants *grants, uint64_t client_id, const struct region_range *range)
 {
 	for (uint32_t i = 0; i < grants->n; i++) {
 		struct grant_slot *slot = &grants->slots[i];
 
-		if (slot->client_id == client_id && (region == 0 || slot->region == region))
+		if ((client_id == GRANTS_ANY || slot->client_id == client_id) &&
+		    (range->region == 0 || slot->region == range->region) &&
+		    (range->len == 0 || (slot->off == range->off && slot->len == range->len)))
 			*slot = (struct grant_slot){ 0 };
-	}
-}
-
-void grants_remove_range(struct grants *grants, uint32_t region, uint64_t off, uint64_t len)
-{
-	for (uint32_t i = 0; i < grants->n; i++) {
-		struct grant_slot *slot = &grants->slots[i];
-
-		if (slot->region == region && slot->off == off && slot->len == len)
-			*slot = (struct grant_slot){ 0 };
-	}
-}
-
-void grants_remove_region(struct grants *grants, uint32_t region)
-{
-	for (uint32_t i = 0; i < grants->n; i++) {
-		if (grants->slots[i].region == region)
-			grants->slots[i] = (struct grant_slot){ 0 };
 	}
 }

@@ -41,10 +41,8 @@ RLV_MUST_CHECK int grants_check(const struct grants *grants, uint64_t client_id,
 				const struct region_grant *grant,
 				const struct grant_slot **slot_out);
 
-/* region 0 = all of the client's. */
-void grants_remove_client(struct grants *grants, uint64_t client_id, uint32_t region);
-/* Of whomever: those of that range of a region, or of the region and its ranges. */
-void grants_remove_range(struct grants *grants, uint32_t region, uint64_t off, uint64_t len);
-void grants_remove_region(struct grants *grants, uint32_t region);
+/* Removes those of a client, or of any, of a range: region 0 = of all, len 0 = of the region and its ranges. */
+#define GRANTS_ANY UINT64_MAX
+void grants_remove(struct grants *grants, uint64_t client_id, const struct region_range *range);
 
 #endif

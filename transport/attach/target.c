@@ -28,6 +28,17 @@ static struct target *target_at(struct transport_target *tg)
 	return (struct target *)tg;
 }
 
+/* Takes the lock. False, with a message: in a forked child, where it may stay held for ever. */
+static LOCK_UNCHECKED bool target_enter(struct target *target) LOCK_TRY_ACQUIRES(target_role)
+{
+	if (fork_happened(target->forks)) {
+		(void)fork_error("target");
+		return false;
+	}
+	lock_acquire(&target->lock, &target_role);
+	return true;
+}
+
 /* -------- life -------- */
 
 /*
@@ -76,9 +87,8 @@ int target_join(struct target *target, uint64_t client_id)
 	struct client *client;
 	int ret = 0;
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	client = clients_find(&target->clients, client_id);
 	if (target->closed)
 		ret = error_set(-EHOSTDOWN, "the target is closed");
@@ -152,7 +162,8 @@ int target_renew(struct target *target, const struct target_map *map, uint64_t o
 		map_close(fd);
 		return ret;
 	}
-	grants_remove_range(&target->grants, id, off, TRANSPORT_RANGE_ALIGN);
+	grants_remove(&target->grants, GRANTS_ANY,
+		      &(struct region_range){ id, off, TRANSPORT_RANGE_ALIGN });
 	return target->pool->ops->renew(target->pool, map->region, off, fd);
 }
 
@@ -161,9 +172,8 @@ int target_attach(struct target *target, uint64_t client_id, const struct region
 {
 	int ret;
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	ret = target->closed ? error_set(-EHOSTDOWN, "the target is closed")
 			     : target_check_grant(target, client_id, grant, map_out);
 	if (ret == 0) {
@@ -176,9 +186,8 @@ int target_attach(struct target *target, uint64_t client_id, const struct region
 
 void target_detach(struct target *target, struct mempool_region *region)
 {
-	if (fork_happened(target->forks))
+	if (!target_enter(target))
 		return;
-	lock_acquire(&target->lock, &target_role);
 	mempool_unref(target->pool, region);
 	lock_release(&target->lock, &target_role);
 }
@@ -187,9 +196,8 @@ bool target_knows(struct target *target, uint64_t client_id)
 {
 	bool known;
 
-	if (fork_happened(target->forks))
+	if (!target_enter(target))
 		return false;
-	lock_acquire(&target->lock, &target_role);
 	known = clients_find(&target->clients, client_id) != NULL;
 	lock_release(&target->lock, &target_role);
 	return known;
@@ -233,13 +241,12 @@ static int shm_unregister(struct transport_target *tg, uint32_t id)
 	struct mempool_region *region = NULL;
 	int ret;
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	serve_renewals(target->serve);
 	ret = mempool_drop(target->pool, id, &region);
 	if (ret == 0)
-		grants_remove_region(&target->grants, id);
+		grants_remove(&target->grants, GRANTS_ANY, &(struct region_range){ .region = id });
 	lock_release(&target->lock, &target_role);
 	if (ret)
 		return ret;
@@ -256,9 +263,8 @@ static int shm_list(struct transport_target *tg, struct target_region *regions, 
 	struct target *target = target_at(tg);
 	size_t room = *n_inout, n = 0;
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	for (uint32_t id = 1; id <= RPTR_MAX_REGION; id++) {
 		const struct mempool_region *region = target->pool->regions[id];
 
@@ -322,7 +328,7 @@ static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t 
 		return error_set(-EINVAL, "revoke: region 0 does not exist");
 	lock_acquire(&target->lock, &target_role);
 	serve_renewals(target->serve);
-	grants_remove_client(&target->grants, client_id, region);
+	grants_remove(&target->grants, client_id, &(struct region_range){ .region = region });
 	lock_release(&target->lock, &target_role);
 	return 0;
 }
@@ -334,7 +340,7 @@ static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(tar
 {
 	struct client *client = clients_find(&target->clients, client_id);
 
-	grants_remove_client(&target->grants, client_id, 0);
+	grants_remove(&target->grants, client_id, &(struct region_range){ 0 });
 	if (!client)
 		return;
 	serve_drop_client(target->serve, client);
@@ -351,9 +357,8 @@ static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence
 	bool here, dead;
 	int pidfd = -1, ret = 0;
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	client = clients_find(&target->clients, client_id);
 	here = client && client->embedded;
 	dead = !here && (!client || !client->attached || pidfd_is_dead(client->pidfd, 0));
@@ -396,9 +401,8 @@ static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t
 	struct mempool_region *region;
 	int ret = 0;
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	region = mempool_find(target->pool, id);
 	if (!region)
 		ret = -ENOENT;
@@ -419,9 +423,8 @@ static int shm_identity(struct transport_target *tg, struct pool_identity *out)
 {
 	struct target *target = target_at(tg);
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	*out = target->pool->identity;
 	lock_release(&target->lock, &target_role);
 	return 0;
@@ -433,9 +436,8 @@ static int shm_own(struct transport_target *tg, const uint8_t store_uuid[16],
 	struct target *target = target_at(tg);
 	int ret = 0;
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	if (target->pool->ops->own)
 		ret = target->pool->ops->own(target->pool, store_uuid, store_name);
 	lock_release(&target->lock, &target_role);
@@ -448,9 +450,8 @@ static bool shm_alone(struct transport_target *tg, uint32_t id)
 	struct mempool_region *region;
 	bool alone;
 
-	if (fork_happened(target->forks))
+	if (!target_enter(target))
 		return false;
-	lock_acquire(&target->lock, &target_role);
 	region = mempool_find(target->pool, id);
 	alone = region && region->refs == 1 && target->pool->ops->alone &&
 		target->pool->ops->alone(target->pool, region);
@@ -493,9 +494,8 @@ static int shm_poll_fd(struct transport_target *tg)
 	struct target *target = target_at(tg);
 	int fd;
 
-	if (fork_happened(target->forks))
+	if (!target_enter(target))
 		return -1;
-	lock_acquire(&target->lock, &target_role);
 	fd = serve_poll_fd(target->serve);
 	lock_release(&target->lock, &target_role);
 	return fd;
@@ -524,9 +524,8 @@ static void shm_stats(struct transport_target *tg, struct target_stats *out)
 	struct target *target = target_at(tg);
 
 	*out = (struct target_stats){ .page_kind = "" };
-	if (fork_happened(target->forks))
+	if (!target_enter(target))
 		return;
-	lock_acquire(&target->lock, &target_role);
 	if (target->pool->ops->look)
 		target->pool->ops->look(target->pool);
 	*out = (struct target_stats){

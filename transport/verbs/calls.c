@@ -26,31 +26,21 @@ static const struct verbs_calls *loaded; /* written once, before pthread_once re
 static char reason[ERROR_TEXT_BYTES];    /* why it is NULL; likewise */
 static uint32_t forks;                   /* fork_watch() then; likewise */
 
-/* The file that this code is in: librelive, or a program with librelive.a in it. */
-static bool find_self(char path[PATH_MAX])
-{
-	struct link_map *map = NULL;
-	Dl_info info;
-	ssize_t n;
-
-	if (dladdr1((void *)(uintptr_t)&once, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
-	    *map->l_name)
-		return realpath(map->l_name, path) != NULL;
-	n = readlink("/proc/self/exe", path, PATH_MAX - 1);
-	if (n > 0)
-		path[n] = 0;
-	return n > 0;
-}
-
-/* Beside that file, or in the lib folder beside its own, or where the system looks. */
+/*
+ * Beside the file that this code is in (librelive, or a program with librelive.a in it), or in the lib
+ * folder beside its own, or where the system looks.
+ */
 static void *open_beside(void)
 {
 	static const char *const places[] = { "", "../" RLV_LIBDIR "/", "../lib/" };
-	char self[PATH_MAX], path[PATH_MAX + 64];
+	char self[PATH_MAX] = "", path[PATH_MAX + 64];
+	struct link_map *map = NULL;
+	Dl_info info;
 
-	if (!find_self(self))
-		return dlopen(MODULE, RTLD_NOW | RTLD_LOCAL);
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+	if (!dladdr1((void *)(uintptr_t)&once, &info, (void **)&map, RTLD_DL_LINKMAP) || !map ||
+	    !*map->l_name || !realpath(map->l_name, self))
+		(void)!readlink("/proc/self/exe", self, sizeof(self) - 1);
+	for (size_t i = 0; *self && i < sizeof(places) / sizeof(places[0]); i++) {
 		int folder = (int)(strrchr(self, '/') - self) + 1;
 		int n = snprintf(path, sizeof(path), "%.*s%s" MODULE, folder, self, places[i]);
 

@@ -215,7 +215,6 @@ int verbs_device_register(struct verbs_device *device, struct ibv_pd *domain, co
 				 mem->len, strerror(code),
 				 code == ENOMEM ? " (locked memory is bounded by ulimit -l)" : "");
 	}
-	atomic_fetch_add_explicit(&device->mrs, 1, memory_order_relaxed);
 	*mr_out = mr;
 	return 0;
 }
@@ -226,8 +225,6 @@ bool verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr)
 
 	if (ret)
 		log_error("device %s ibv_dereg_mr error %s", device->name, strerror(ret));
-	else if (mr)
-		atomic_fetch_sub_explicit(&device->mrs, 1, memory_order_relaxed);
 	return ret == 0;
 }
 
@@ -260,15 +257,4 @@ uint32_t verbs_device_reserve(struct verbs_device *device, uint32_t wanted)
 void verbs_device_unreserve(struct verbs_device *device, uint32_t n)
 {
 	atomic_fetch_add_explicit(&device->outstanding, n, memory_order_relaxed);
-}
-
-void verbs_device_count_qps(struct verbs_device *device, int n)
-{
-	atomic_fetch_add_explicit(&device->qps, (uint32_t)n, memory_order_relaxed);
-}
-
-void verbs_device_gauges(const struct verbs_device *device, uint32_t *qps_out, uint32_t *mrs_out)
-{
-	*qps_out = atomic_load_explicit(&device->qps, memory_order_relaxed);
-	*mrs_out = atomic_load_explicit(&device->mrs, memory_order_relaxed);
 }

@@ -43,7 +43,7 @@ struct verbs_device {
 	/* private */
 	struct verbs_device *next;
 	uint32_t refs;
-	_Atomic uint32_t qps, mrs;
+	_Atomic uint32_t qps, mrs;   /* of this process; links count theirs */
 	_Atomic int64_t outstanding; /* work requests that verbs_device_reserve may still give */
 	struct chunk_listener listener;
 	struct ibv_mr *_Atomic chunks[CHUNK_MAX]; /* by chunk index; NULL = not registered */
@@ -101,11 +101,5 @@ RLV_MUST_CHECK int verbs_device_receive(struct ibv_qp *qp, uint64_t wr_id, void 
 #define VERBS_SHARE_MIN 16
 uint32_t verbs_device_reserve(struct verbs_device *device, uint32_t wanted);
 void verbs_device_unreserve(struct verbs_device *device, uint32_t n);
-
-/* Adds n to the count of queue pairs. */
-void verbs_device_count_qps(struct verbs_device *device, int n);
-
-/* Queue pairs and registrations that this process holds now. */
-void verbs_device_gauges(const struct verbs_device *device, uint32_t *qps_out, uint32_t *mrs_out);
 
 #endif

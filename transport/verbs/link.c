@@ -199,7 +199,6 @@ static int make_qp(struct link *link, uint32_t i)
 				 strerror(errno));
 	link->qps[i] = link->ids[i]->qp;
 	link->inline_bytes = (uint32_t)min_u64(attr.cap.max_inline_data, INLINE);
-	verbs_device_count_qps(link->device, 1);
 	for (uint64_t r = 0; i == 0 && ret == 0 && r < RECEIVES; r++)
 		ret = post_receive(link, r);
 	return ret;
@@ -306,10 +305,8 @@ void link_cut(struct link *link)
 {
 	link->cut = true;
 	for (uint32_t i = 0; i < VERBS_LINK_QPS; i++) {
-		if (link->qps[i]) {
+		if (link->qps[i])
 			link->calls->cm_destroy_qp(link->ids[i]);
-			verbs_device_count_qps(link->device, -1);
-		}
 		link->qps[i] = NULL;
 		if (link->ids[i])
 			(void)link->calls->cm_destroy_id(link->ids[i]);

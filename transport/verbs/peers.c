@@ -12,7 +12,6 @@
 #include "base/log.h"
 
 #include "transport/verbs/peer.h"
-#include "transport/verbs/probe.h"
 
 enum {
 	EVENTS = 64,     /* completion events served at a time */
@@ -83,28 +82,6 @@ void peers_close(struct peers *peers, bool forked)
 
 /* -------- a link's life -------- */
 
-static int make_buffers(struct peer *peer)
-{
-	struct peers *peers = peer->all;
-	struct verbs_device *device = peers->device;
-	struct mem memory;
-	int ret;
-
-	peer->buffers = alloc_buffer(peers->buffers, 64, sizeof(*peer->buffers));
-	if (!peer->buffers)
-		return error_set(-ENOMEM, "cannot allocate memory for messages");
-	memory = chunk_mem(peer->buffers, sizeof(*peer->buffers));
-	if (peer->domain == device->pd && verbs_device_key(device, &memory, &peer->key))
-		return 0;
-	ret = verbs_device_register(device, peer->domain, &memory, IBV_ACCESS_LOCAL_WRITE,
-				    &peer->mr);
-	if (ret)
-		return ret;
-	peer->key = peer->mr->lkey;
-	peers->n_mrs++;
-	return 0;
-}
-
 static void peer_destroy(struct peer *peer)
 {
 	struct peers *peers = peer->all;
@@ -162,8 +139,9 @@ void peers_drop(struct peers *peers, struct peer *peer)
 
 static int peer_make(struct peers *peers, const struct verbs_hello *hello, struct peer **peer_out)
 {
-	const struct verbs_device *device = peers->device;
+	struct verbs_device *device = peers->device;
 	struct peer *peer = mem_zalloc(sizeof(*peer));
+	struct mem memory;
 	int ret;
 
 	if (!peer)
@@ -175,10 +153,22 @@ static int peer_make(struct peers *peers, const struct verbs_hello *hello, struc
 	peer->deadline = deadline_after(peers->clock, PEERS_PROOF_NS);
 	peer->probed_ns = clock_now_ns(peers->clock);
 	ret = rights_domain(&peers->rights, &peer->domain);
-	if (ret == 0)
-		ret = make_buffers(peer);
 	if (ret)
 		goto err_destroy;
+	peer->buffers = alloc_buffer(peers->buffers, 64, sizeof(*peer->buffers));
+	if (!peer->buffers) {
+		ret = error_set(-ENOMEM, "cannot allocate memory for messages");
+		goto err_destroy;
+	}
+	memory = chunk_mem(peer->buffers, sizeof(*peer->buffers));
+	if (peer->domain != device->pd || !verbs_device_key(device, &memory, &peer->key)) {
+		ret = verbs_device_register(device, peer->domain, &memory, IBV_ACCESS_LOCAL_WRITE,
+					    &peer->mr);
+		if (ret)
+			goto err_destroy;
+		peer->key = peer->mr->lkey;
+		peers->n_mrs++;
+	}
 	peer->completions = device->calls->create_cq(device->context, PEER_COMPLETIONS, peer,
 						     peers->channel, 0);
 	if (!peer->completions)
@@ -397,6 +387,31 @@ static void give_up(struct peer *peer)
 	log_debug("drop link of client %llu: %s", (unsigned long long)peer->client_id,
 		  error_last());
 	peers_drop(peer->all, peer);
+}
+
+/*
+ * A client says goodbye with one message, and nobody hears it while the network is down. Its queue
+ * pairs on this side would then wait for ever, since it is the client that does all the asking. So
+ * now and then each link is asked for nothing: an RDMA WRITE of no bytes, which needs neither
+ * memory nor a receive there. The client's device acknowledges it, whatever its process does, or
+ * else the completion says that the link is dead. Cost: a packet for each queue pair.
+ */
+static int probe_link(struct peer *peer, uint64_t now_ns)
+{
+	uint64_t past_ns = now_ns - peer->probed_ns;
+	struct ibv_send_wr probe = { .wr_id = PEER_ID_PROBE,
+				     .opcode = IBV_WR_RDMA_WRITE,
+				     .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad = NULL;
+
+	if (peer->probes && past_ns >= PROBE_LIMIT_NS)
+		return error_set(-ECONNRESET, "the client's device does not answer");
+	if (peer->probes || past_ns < PROBE_NS)
+		return 0;
+	peer->probed_ns = now_ns;
+	for (uint32_t i = 0; i < peer->n_qps; i++)
+		peer->probes += ibv_post_send(peer->ids[i]->qp, &probe, &bad) == 0; /* not full */
+	return 0;
 }
 
 void peers_serve(struct peers *peers)

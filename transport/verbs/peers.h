@@ -29,7 +29,9 @@
 #define PEERS_UNPROVED_MAX 256               /* of them, without a good grant so far */
 #define PEERS_PROOF_NS (30 * CLOCK_NS_PER_S) /* time for it */
 #define PEERS_LOOK_NS (2 * CLOCK_NS_PER_S)
-#define PEERS_FENCED_MAX 4096 /* fenced clients to refuse: the latest ones */
+#define PROBE_NS (5 * CLOCK_NS_PER_S)        /* between two probes of a link */
+#define PROBE_LIMIT_NS (60 * CLOCK_NS_PER_S) /* a device that retries longer is dead */
+#define PEERS_FENCED_MAX 4096                /* fenced clients to refuse: the latest ones */
 
 struct peer;
 
@@ -87,7 +89,7 @@ uint32_t peers_count_clients(const struct peers *peers);
 void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region);
 
 /*
- * Serves the completion channel, probes silent links (probe.h), and takes down links whose deadline
+ * Serves the completion channel, probes silent links, and takes down links whose deadline
  * for a proof has passed. Called at least every PEERS_LOOK_NS.
  */
 void peers_serve(struct peers *peers);

@@ -215,12 +215,12 @@ TEST(grants_remove__then_the_slot_is_another)
 	struct region_grant a = add_grant(&grants, 1, 2, 3), b, c = add_grant(&grants, 4, 2, 3);
 	const struct grant_slot *slot = NULL;
 
-	grants_remove_client(&grants, 1, 0);
+	grants_remove(&grants, 1, &(struct region_range){ 0 });
 	b = add_grant(&grants, 1, 2, 3);
 	assert_int_equal(grants.n, 2); /* reused */
 	assert_int_equal(grants_check(&grants, 1, &a, &slot), -EACCES);
 	assert_int_equal(grants_check(&grants, 1, &b, &slot), 0);
-	grants_remove_region(&grants, 2);
+	grants_remove(&grants, GRANTS_ANY, &(struct region_range){ .region = 2 });
 	assert_int_equal(grants_check(&grants, 1, &b, &slot), -EACCES);
 	assert_int_equal(grants_check(&grants, 4, &c, &slot), -EACCES);
 	grants_fini(&grants);

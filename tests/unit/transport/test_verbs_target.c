@@ -18,7 +18,6 @@
 
 #include "transport/transport.h"
 #include "transport/verbs/peers.h"
-#include "transport/verbs/probe.h"
 
 #define CLIENT 7
 #define REGION ((uint64_t)2 << 20)
