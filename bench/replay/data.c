@@ -62,57 +62,41 @@ static uint32_t dtype_of(const char *numpy)
 	return 0;
 }
 
-static int shape_of_trace(const struct trace *trace, struct replay_data *data)
-{
-	size_t n;
-	const struct trace_column *columns = trace_columns(trace, &n);
-
-	memset(&data->shape, 0, sizeof(data->shape));
-	for (size_t c = 0; c < n; c++) {
-		int ret = shape_add(&data->shape, columns[c].name, dtype_of(columns[c].dtype),
-				    columns[c].ndim, columns[c].shape);
-
-		if (ret)
-			return ret;
-		data->column[c] = columns[c].data;
-	}
-	return 0;
-}
-
-static void rows_of_trace(const struct trace_rows *rows, uint64_t n, uint64_t episodes,
-			  const struct row_arrays *out)
-{
-	for (uint64_t i = 0; i < n; i++) {
-		uint16_t flags = rows->flags[i];
-
-		out->flags[i] = (uint16_t)((flags & TRACE_TERMINATED ? RLV_TERMINATED : 0) |
-					   (flags & TRACE_TRUNCATED ? RLV_TRUNCATED : 0) |
-					   (flags & TRACE_FINAL ? RLV_FINAL : 0));
-		out->td_error[i] = (double)rows->priority[i];
-		out->policy_version[i] = rows->policy_version[i];
-	}
-	memcpy(out->starts, rows->episode_row, episodes * sizeof(*out->starts));
-}
-
 static int from_trace(const char *path, struct replay_data *data)
 {
 	struct row_arrays arrays = { 0 };
+	const struct trace *trace;
 	int ret = trace_open(path, &data->trace);
 
-	if (ret == 0)
-		ret = trace_load(data->trace);
-	if (ret == 0)
-		ret = shape_of_trace(data->trace, data);
 	if (ret)
 		return ret;
+	trace = data->trace;
+	for (uint32_t c = 0; c < trace->n_columns; c++) {
+		const struct trace_column *column = &trace->columns[c];
 
-	const struct trace_info *info = trace_info(data->trace);
+		if (column->role != TRACE_ROLE_COLUMN)
+			continue;
+		ret = shape_add(&data->shape, column->name, dtype_of(column->dtype), column->ndim,
+				column->shape);
+		if (ret)
+			return ret;
+		data->column[data->shape.n_columns - 1] = column->data;
+	}
+	data->rows = trace->rows;
+	ret = make_arrays(data, trace->episodes, 0, &arrays);
+	if (ret)
+		return ret;
+	for (uint64_t i = 0; i < data->rows; i++) {
+		uint16_t flags = trace->flags[i];
 
-	data->rows = info->rows;
-	ret = make_arrays(data, info->episodes, 0, &arrays);
-	if (ret == 0)
-		rows_of_trace(trace_rows(data->trace), info->rows, info->episodes, &arrays);
-	return ret;
+		arrays.flags[i] = (uint16_t)((flags & TRACE_TERMINATED ? RLV_TERMINATED : 0) |
+					     (flags & TRACE_TRUNCATED ? RLV_TRUNCATED : 0) |
+					     (flags & TRACE_FINAL ? RLV_FINAL : 0));
+		arrays.td_error[i] = (double)trace->priority[i];
+		arrays.policy_version[i] = trace->policy_version[i];
+	}
+	memcpy(arrays.starts, trace->episode_row, trace->episodes * sizeof(*arrays.starts));
+	return 0;
 }
 
 /* Values valid in each dtype: floats in [-1, 1), small integers, bytes. */

@@ -10,13 +10,11 @@
  *   episode    |------------------ 0 ------------------|      |---- 1
  *
  * Each episode is one or more steps, the first flagged FIRST and the last TERMINATED and/or
- * TRUNCATED, then one FINAL row with only the observation after the last step. trace_load rejects
+ * TRUNCATED, then one FINAL row with only the observation after the last step. trace_open rejects
  * any other file, so readers need not check.
  *
  * The file is not trusted: no input makes these functions crash, hang, read out of bounds or
  * allocate more than deflate's largest ratio (about 1032) times its size.
- *
- * Life: trace_open -> trace_info, trace_columns -> trace_load -> data -> trace_close.
  */
 #ifndef RLV_BENCH_TRACE_TRACE_H
 #define RLV_BENCH_TRACE_TRACE_H
@@ -39,61 +37,64 @@ enum trace_flag {
 	TRACE_FLAGS = 15,
 };
 
-struct trace;
-
-struct trace_info {
-	uint64_t rows; /* steps + episodes: one final row per episode */
-	uint64_t steps;
-	uint64_t episodes;
-	uint64_t seed;       /* of the recorder */
-	uint64_t data_bytes; /* of all columns, inflated */
-	uint64_t file_bytes;
-	const char *env;      /* id of the environment, printable ASCII */
-	const char *versions; /* "package version; ..", printable ASCII */
+enum trace_role {
+	TRACE_ROLE_COLUMN, /* of the signature */
+	TRACE_ROLE_FLAGS,
+	TRACE_ROLE_PRIORITY,
+	TRACE_ROLE_VERSION,
+	TRACE_ROLES,
 };
 
-/* One column of the signature. */
+#define TRACE_ENV_BYTES 64
+#define TRACE_VERSIONS_BYTES 192
+#define TRACE_NAME_BYTES 32
+#define TRACE_DTYPE_BYTES 8
+
 struct trace_column {
-	const char *name;  /* [a-z][a-z0-9_]* */
-	const char *dtype; /* as numpy writes it: |b1 |u1 |i1 <u2 <i2 <f2 <u4 <i4 <f4 <u8 <i8 <f8 */
+	char name[TRACE_NAME_BYTES + 1]; /* [a-z][a-z0-9_]* */
+	/* As numpy writes it: |b1 |u1 |i1 <u2 <i2 <f2 <u4 <i4 <f4 <u8 <i8 <f8. */
+	char dtype[TRACE_DTYPE_BYTES + 1];
+	uint8_t role;   /* enum trace_role */
+	uint8_t filter; /* sum of enum trace_filter */
 	uint32_t item_bytes;
 	uint32_t ndim; /* 0 = a scalar per row */
 	uint32_t shape[TRACE_MAX_DIMS];
-	uint64_t row_bytes; /* item_bytes times the product of the shape */
-	const void *data;   /* rows * row_bytes, row after row; NULL before trace_load */
+	uint32_t row_bytes; /* item_bytes times the product of the shape */
+	void *data;         /* rows * row_bytes, row after row */
 };
 
-/* Per-row data of the trace; the arrays have info.rows elements. */
-struct trace_rows {
+struct trace {
+	uint64_t rows; /* > 0, = steps + episodes: one final row per episode */
+	uint64_t steps;
+	uint64_t episodes;
+	uint64_t seed;       /* of the recorder */
+	uint64_t data_bytes; /* of all columns, inflated; at most TRACE_MAX_DATA_BYTES */
+	uint64_t file_bytes;
+	char env[TRACE_ENV_BYTES + 1];           /* id of the environment, printable ASCII */
+	char versions[TRACE_VERSIONS_BYTES + 1]; /* "package version; ..", printable ASCII */
+
+	uint32_t header_bytes;
+	uint32_t chunk_rows;
+	uint32_t n_columns; /* those of the signature, and one of each other role */
+	struct trace_column columns[TRACE_MAX_COLUMNS];
+
+	/* The columns with other roles, rows elements each. */
 	const uint16_t *flags;          /* of enum trace_flag */
 	const float *priority;          /* |TD error|, finite and >= 0; 0 in a final row */
 	const uint32_t *policy_version; /* version of the policy that chose the action */
-	const uint64_t *episode_row;    /* info.episodes + 1: first row of each, then info.rows */
+	uint64_t *episode_row;          /* episodes + 1: first row of each, then rows */
 };
 
 /*
- * Reads the file into memory and checks its header and framing; inflates nothing. -EPROTO: not a
- * trace, another version, or broken framing; -EBADMSG: a checksum; -EOVERFLOW: too large; -EINVAL:
- * not a regular file; -ENOMEM; errors of open(2) and read(2). Thread: any.
+ * Reads, inflates and checks the whole file. -EPROTO: not a trace, another version, or rows that
+ * are not whole episodes; -EBADMSG: a checksum; -EOVERFLOW: too large; -EINVAL: not a regular file;
+ * -ENOMEM; errors of open(2) and read(2). Thread: any.
  */
 int trace_open(const char *path, struct trace **trace_out) RLV_MUST_CHECK;
 
-/* The same from memory, which is copied; name replaces the path in messages. */
+/* The same from memory; name replaces the path in messages. */
 int trace_open_bytes(const char *name, const void *bytes, size_t size, struct trace **trace_out)
 	RLV_MUST_CHECK;
-
-/* Both valid until trace_close. */
-const struct trace_info *trace_info(const struct trace *trace);
-const struct trace_column *trace_columns(const struct trace *trace, size_t *count_out);
-
-/*
- * Inflates all columns and checks checksums, episodes and priorities. A second call is a no-op.
- * After an error the trace is unchanged. -EBADMSG, -EPROTO, -ENOMEM. Thread: owner.
- */
-int trace_load(struct trace *trace) RLV_MUST_CHECK;
-
-/* NULL before trace_load. */
-const struct trace_rows *trace_rows(const struct trace *trace);
 
 /* Frees everything and sets *trace to NULL; NULL is a no-op. */
 void trace_close(struct trace **trace);

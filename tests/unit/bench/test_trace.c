@@ -126,12 +126,10 @@ static int try_load(const void *bytes, size_t size)
 
 	error_clear();
 	err = trace_open_bytes("made", bytes, size, &trace);
-	if (err)
+	if (err) {
 		assert_null(trace);
-	else
-		err = trace_load(trace);
-	if (err)
 		assert_non_null(strstr(error_last(), "trace made: "));
+	}
 	trace_close(&trace);
 	return err;
 }
@@ -203,68 +201,62 @@ TEST(trace_open_bytes__nothing_gives_eproto)
 
 /* --- What a trace holds --- */
 
-TEST(trace_info__is_that_of_the_header)
+TEST(trace_open__is_that_of_the_header)
 {
 	struct trace *trace;
 	struct image image;
 
 	usual_image(&image);
 	assert_int_equal(trace_open_bytes("made", image.bytes, image.size, &trace), 0);
-	assert_int_equal(trace_info(trace)->rows, ROWS);
-	assert_int_equal(trace_info(trace)->steps, 3);
-	assert_int_equal(trace_info(trace)->episodes, 2);
-	assert_int_equal(trace_info(trace)->seed, 77);
-	assert_int_equal(trace_info(trace)->data_bytes, ROWS * (2 + 2 + 4 + 4));
-	assert_int_equal(trace_info(trace)->file_bytes, image.size);
-	assert_string_equal(trace_info(trace)->env, "Toy-v0");
-	assert_string_equal(trace_info(trace)->versions, "toy 1.0");
+	assert_int_equal(trace->rows, ROWS);
+	assert_int_equal(trace->steps, 3);
+	assert_int_equal(trace->episodes, 2);
+	assert_int_equal(trace->seed, 77);
+	assert_int_equal(trace->data_bytes, ROWS * (2 + 2 + 4 + 4));
+	assert_int_equal(trace->file_bytes, image.size);
+	assert_string_equal(trace->env, "Toy-v0");
+	assert_string_equal(trace->versions, "toy 1.0");
 	trace_close(&trace);
 	assert_null(trace);
 }
 
-TEST(trace_columns__are_those_of_the_signature)
+TEST(trace_open__are_those_of_the_signature)
 {
 	const struct trace_column *columns;
 	struct trace *trace;
 	struct image image;
-	size_t count;
 
 	usual_image(&image);
 	assert_int_equal(trace_open_bytes("made", image.bytes, image.size, &trace), 0);
-	columns = trace_columns(trace, &count);
-	assert_int_equal(count, 1);
+	columns = trace->columns;
+	assert_int_equal(trace->n_columns, FIELDS);
+	for (uint32_t i = 0; i < FIELDS; i++)
+		assert_int_equal(columns[i].role, i);
 	assert_string_equal(columns[0].name, "obs");
 	assert_string_equal(columns[0].dtype, "|u1");
 	assert_int_equal(columns[0].item_bytes, 1);
 	assert_int_equal(columns[0].ndim, 1);
 	assert_int_equal(columns[0].shape[0], 2);
 	assert_int_equal(columns[0].row_bytes, 2);
-	assert_null(columns[0].data);
-	assert_null(trace_rows(trace));
 	trace_close(&trace);
 }
 
-TEST(trace_load__gives_every_array)
+TEST(trace_open__gives_every_array)
 {
 	const struct trace_column *columns;
-	const struct trace_rows *rows;
 	struct trace *trace;
 	struct image image;
-	size_t count;
 
 	usual_image(&image);
 	assert_int_equal(trace_open_bytes("made", image.bytes, image.size, &trace), 0);
-	assert_int_equal(trace_load(trace), 0);
-	assert_int_equal(trace_load(trace), 0);
-	columns = trace_columns(trace, &count);
-	rows = trace_rows(trace);
+	columns = trace->columns;
 	assert_memory_equal(columns[0].data, usual_obs, sizeof(usual_obs));
-	assert_memory_equal(rows->flags, usual_flags, sizeof(usual_flags));
-	assert_memory_equal(rows->priority, usual_priority, sizeof(usual_priority));
-	assert_memory_equal(rows->policy_version, usual_version, sizeof(usual_version));
-	assert_int_equal(rows->episode_row[0], 0);
-	assert_int_equal(rows->episode_row[1], 3);
-	assert_int_equal(rows->episode_row[2], ROWS);
+	assert_memory_equal(trace->flags, usual_flags, sizeof(usual_flags));
+	assert_memory_equal(trace->priority, usual_priority, sizeof(usual_priority));
+	assert_memory_equal(trace->policy_version, usual_version, sizeof(usual_version));
+	assert_int_equal(trace->episode_row[0], 0);
+	assert_int_equal(trace->episode_row[1], 3);
+	assert_int_equal(trace->episode_row[2], ROWS);
 	trace_close(&trace);
 }
 
@@ -283,29 +275,26 @@ static struct trace *load_recording(const char *path)
 	struct trace *trace = NULL;
 
 	assert_int_equal(trace_open(path, &trace), 0);
-	assert_int_equal(trace_load(trace), 0);
 	return trace;
 }
 
 static uint32_t column_crc(const struct trace *trace, size_t idx)
 {
-	size_t count;
-	const struct trace_column *column = &trace_columns(trace, &count)[idx];
+	const struct trace_column *column = &trace->columns[idx];
 
-	assert_true(idx < count);
-	return (uint32_t)crc32_z(0, column->data, trace_info(trace)->rows * column->row_bytes);
+	assert_true(idx < trace->n_columns);
+	return (uint32_t)crc32_z(0, column->data, trace->rows * column->row_bytes);
 }
 
 /* The checksums were computed by another reader, in Python. */
-TEST(trace_load__small_recordings_are_read_to_the_byte)
+TEST(trace_open__small_recordings_are_read_to_the_byte)
 {
 	struct trace *trace = load_recording(DATA "cartpole-small.rlvt");
 
 	assert_int_equal(column_crc(trace, 0), 0xd8311740);
 	assert_int_equal(column_crc(trace, 1), 0x26cee364);
 	assert_int_equal(column_crc(trace, 2), 0x6fe19270);
-	assert_int_equal(crc32_z(0, (const void *)trace_rows(trace)->priority,
-				 trace_info(trace)->rows * sizeof(float)),
+	assert_int_equal(crc32_z(0, (const void *)trace->priority, trace->rows * sizeof(float)),
 			 0xe401a23d);
 	trace_close(&trace);
 	trace = load_recording(DATA "pong-small.rlvt");
@@ -315,37 +304,35 @@ TEST(trace_load__small_recordings_are_read_to_the_byte)
 }
 
 /* The cart moves by a fiftieth of its speed: so every row, final ones too, is where it belongs. */
-TEST(trace_load__cartpole_obeys_its_physics)
+TEST(trace_open__cartpole_obeys_its_physics)
 {
 	struct trace *trace = load_recording(DATA "cartpole.rlvt");
-	const struct trace_rows *rows = trace_rows(trace);
-	uint64_t steps = trace_info(trace)->rows, positive = 0;
-	size_t count;
-	const struct trace_column *columns = trace_columns(trace, &count);
+	uint64_t steps = trace->rows, positive = 0;
+	const struct trace_column *columns = trace->columns;
 	const float(*obs)[4] = columns[0].data;
 	const int32_t *action = columns[1].data;
 
-	assert_true(trace_info(trace)->steps >= 100000);
+	assert_true(trace->steps >= 100000);
 	for (uint64_t row = 0; row + 1 < steps; row++) {
-		if (rows->flags[row] & TRACE_FINAL)
+		if (trace->flags[row] & TRACE_FINAL)
 			continue;
 		assert_true(fabsf(obs[row][0] + 0.02f * obs[row][1] - obs[row + 1][0]) < 1e-5f);
 		assert_true((obs[row + 1][1] > obs[row][1]) == (action[row] == 1));
-		positive += rows->priority[row] > 0;
+		positive += trace->priority[row] > 0;
 	}
-	assert_true(positive > trace_info(trace)->steps * 99 / 100);
+	assert_true(positive > trace->steps * 99 / 100);
 	trace_close(&trace);
 }
 
-TEST(trace_load__pong_is_84_by_84)
+TEST(trace_open__pong_is_84_by_84)
 {
 	struct trace *trace = load_recording(DATA "pong.rlvt");
-	size_t count, changed = 0;
-	const struct trace_column *columns = trace_columns(trace, &count);
+	size_t changed = 0;
+	const struct trace_column *columns = trace->columns;
 	const uint8_t *frames = columns[0].data;
-	const uint64_t rows = trace_info(trace)->rows;
+	const uint64_t rows = trace->rows;
 
-	assert_true(trace_info(trace)->steps >= 20000);
+	assert_true(trace->steps >= 20000);
 	assert_string_equal(columns[0].dtype, "|u1");
 	assert_int_equal(columns[0].ndim, 2);
 	assert_int_equal(columns[0].row_bytes, 84 * 84);
@@ -355,12 +342,12 @@ TEST(trace_load__pong_is_84_by_84)
 	trace_close(&trace);
 }
 
-TEST(trace_info__recordings_fit_four_megabytes)
+TEST(trace_open__recordings_fit_four_megabytes)
 {
 	struct trace *cartpole = load_recording(DATA "cartpole.rlvt");
 	struct trace *pong = load_recording(DATA "pong.rlvt");
 
-	assert_true(trace_info(cartpole)->file_bytes + trace_info(pong)->file_bytes <= 4000000);
+	assert_true(cartpole->file_bytes + pong->file_bytes <= 4000000);
 	trace_close(&cartpole);
 	trace_close(&pong);
 }
@@ -395,22 +382,20 @@ TEST(trace_open_bytes__every_truncation_is_an_error)
 
 static bool same_data(const struct trace *a, const struct trace *b)
 {
-	uint64_t rows = trace_info(a)->rows;
-	size_t count_a, count_b;
-	const struct trace_column *ca = trace_columns(a, &count_a),
-				  *cb = trace_columns(b, &count_b);
+	uint64_t rows = a->rows;
+	const struct trace_column *ca = a->columns, *cb = b->columns;
 
-	if (rows != trace_info(b)->rows || count_a != count_b)
+	if (rows != b->rows || a->n_columns != b->n_columns)
 		return false;
-	for (size_t i = 0; i < count_a; i++) {
+	for (size_t i = 0; i < a->n_columns; i++) {
 		if (memcmp(ca[i].data, cb[i].data, rows * ca[i].row_bytes) != 0)
 			return false;
 	}
-	return memcmp(trace_rows(a)->flags, trace_rows(b)->flags, rows * 2) == 0 &&
-	       memcmp(trace_rows(a)->priority, trace_rows(b)->priority, rows * 4) == 0;
+	return memcmp(a->flags, b->flags, rows * 2) == 0 &&
+	       memcmp(a->priority, b->priority, rows * 4) == 0;
 }
 
-TEST(trace_load__flipped_bits_are_an_error_or_change_nothing)
+TEST(trace_open__flipped_bits_are_an_error_or_change_nothing)
 {
 	struct trace *whole = load_recording(DATA "cartpole-small.rlvt"), *trace = NULL;
 	uint8_t bytes[8192];
@@ -418,7 +403,7 @@ TEST(trace_load__flipped_bits_are_an_error_or_change_nothing)
 
 	for (size_t bit = 0; bit < size * 8; bit += 3) {
 		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		if (trace_open_bytes("flipped", bytes, size, &trace) != 0 || trace_load(trace) != 0)
+		if (trace_open_bytes("flipped", bytes, size, &trace) != 0)
 			errors++;
 		else
 			assert_true(same_data(whole, trace));
@@ -583,7 +568,7 @@ TEST(trace_open_bytes__wrong_chunk_header_gives_eproto)
 	assert_int_equal(try_patched(CHUNK + 16, UINT32_MAX, 4), -EPROTO);
 }
 
-TEST(trace_load__chunk_checksum_gives_ebadmsg)
+TEST(trace_open__chunk_checksum_gives_ebadmsg)
 {
 	assert_int_equal(try_patched(CHUNK + 20, 0, 4), -EBADMSG);
 	assert_non_null(strstr(error_last(), "column obs, row 0"));
@@ -602,7 +587,7 @@ TEST(trace_open_bytes__impossible_ratio_gives_eproto)
 	assert_non_null(strstr(error_last(), "cannot inflate"));
 }
 
-TEST(trace_load__chunk_that_inflates_to_less_gives_ebadmsg)
+TEST(trace_open__chunk_that_inflates_to_less_gives_ebadmsg)
 {
 	struct image image;
 
@@ -613,7 +598,7 @@ TEST(trace_load__chunk_that_inflates_to_less_gives_ebadmsg)
 	assert_int_equal(try_load(image.bytes, image.size), -EBADMSG);
 }
 
-TEST(trace_load__chunk_that_inflates_to_more_gives_ebadmsg)
+TEST(trace_open__chunk_that_inflates_to_more_gives_ebadmsg)
 {
 	struct image image;
 
@@ -626,7 +611,7 @@ TEST(trace_load__chunk_that_inflates_to_more_gives_ebadmsg)
 
 /* --- Rows --- */
 
-TEST(trace_load__flags_out_of_order_give_eproto)
+TEST(trace_open__flags_out_of_order_give_eproto)
 {
 	static const uint16_t bad[][ROWS] = {
 		{ 0, 2, 8, 1 | 4, 8 },      /* does not begin with first */
@@ -646,7 +631,7 @@ TEST(trace_load__flags_out_of_order_give_eproto)
 	assert_int_equal(try_flags((const uint16_t[ROWS]){ 1, 2 | 4, 8, 1 | 2, 8 }), 0);
 }
 
-TEST(trace_load__bad_priorities_give_eproto)
+TEST(trace_open__bad_priorities_give_eproto)
 {
 	const float bad[] = { NAN, INFINITY, -INFINITY, -1 };
 
@@ -660,25 +645,9 @@ TEST(trace_load__bad_priorities_give_eproto)
 	}
 }
 
-TEST(trace_load__error_leaves_the_trace_as_it_was)
-{
-	static const uint16_t cut[ROWS] = { 1, 0, 0, 0, 0 };
-	struct trace *trace;
-	struct image image;
-	size_t count;
-
-	make_image(&image, cut, usual_priority);
-	assert_int_equal(trace_open_bytes("made", image.bytes, image.size, &trace), 0);
-	assert_int_equal(trace_load(trace), -EPROTO);
-	assert_int_equal(trace_load(trace), -EPROTO);
-	assert_null(trace_rows(trace));
-	assert_null(trace_columns(trace, &count)->data);
-	trace_close(&trace);
-}
-
 /* --- No memory --- */
 
-TEST(trace_load__every_failed_allocation_gives_enomem)
+TEST(trace_open__every_failed_allocation_gives_enomem)
 {
 	uint8_t bytes[8192];
 	size_t size = read_small(DATA "cartpole-small.rlvt", bytes, sizeof(bytes));
