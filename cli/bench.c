@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +9,6 @@
 #include "base/os/clock.h"
 #include "cli/bench.h"
 #include "bench/replay/group.h"
-#include "bench/replay/standard.h"
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
 #include "program/interrupt.h"
@@ -110,6 +110,93 @@ int bench_parse(struct replay_config *config, int argc, char **argv, bool *given
 	return code;
 }
 
+/* -------- standard cases -------- */
+
+#define WINDOW_NS (400 * CLOCK_NS_PER_MS)
+#define FULL_WINDOW_NS (2 * CLOCK_NS_PER_S)
+
+enum { ONE_THREAD, FRAMES, PROCESSES, BLOCKS, LEARNERS, GROUPS };
+
+static const struct {
+	const char *title;
+	const char *options; /* of all its cases */
+	int64_t window_ns;
+} groups[GROUPS] = {
+	[ONE_THREAD] = { "CartPole, one thread, embed:, capacity 2^20", "", WINDOW_NS },
+	[FRAMES] = { "Atari, stack 4, one thread, embed:, batches of 256",
+		     "--shape atari --actors 0 --learn sample", WINDOW_NS },
+	[PROCESSES] = { "CartPole, processes over a private store, capacity 2^20",
+			"--processes --actors 2", 2 * WINDOW_NS },
+	[BLOCKS] = { "CartPole, inserting processes over a private store",
+		     "--processes --learners 0", WINDOW_NS },
+	[LEARNERS] = { "CartPole, learners over a private store", "--processes", FULL_WINDOW_NS },
+};
+
+static const struct {
+	uint32_t group;
+	const char *label;
+	const char *options;
+} cases[] = {
+	{ ONE_THREAD, "insert 64 steps", "--learners 0" },
+	{ ONE_THREAD, "insert 64 environments", "--learners 0 --envs 64" },
+	{ ONE_THREAD, "sample 256", "--actors 0 --learn sample" },
+	{ ONE_THREAD, "sample 256, 4 KiB pages", "--actors 0 --learn sample --pages small" },
+	{ ONE_THREAD, "loop 64 + 256 + 256", "--loop" },
+	{ ONE_THREAD, "loop, updates deferred by 16", "--loop --defer 16" },
+	{ FRAMES, "window", "--layout window" },
+	{ FRAMES, "dense", "" },
+	{ FRAMES, "window, 8 in flight", "--layout window --inflight 8" },
+	{ FRAMES, "dense, 8 in flight", "--inflight 8" },
+	{ PROCESSES, "2 actors 500k/s, 1 learner", "--rate 500000" },
+	{ PROCESSES, "2 actors flat out, 1 learner", "" },
+	{ PROCESSES, "2 actors, 1 learner, checked", "--check" },
+	{ BLOCKS, "1 actor, block as by default", "" },
+	{ BLOCKS, "2 actors, block as by default", "--actors 2" },
+	{ BLOCKS, "1 actor, block 1024", "--block 1024" },
+	{ BLOCKS, "2 actors, block 1024", "--actors 2 --block 1024" },
+	{ LEARNERS, "1 learner", "--actors 0" },
+	{ LEARNERS, "2 learners", "--actors 0 --learners 2" },
+	{ LEARNERS, "2 learners, deferred by 16", "--actors 0 --learners 2 --defer 16" },
+	{ LEARNERS, "2 actors, 2 learners", "--actors 2 --learners 2" },
+	{ LEARNERS, "2 actors, 2 learners, 4 shards", "--actors 2 --learners 2 --shards 4" },
+	{ LEARNERS, "2 actors, 1 learner, 8 per insert", "--actors 2 --spi 8" },
+};
+
+uint32_t bench_groups(bool full)
+{
+	return full ? GROUPS : LEARNERS;
+}
+
+void bench_group(uint32_t index, const struct replay_config *base, struct replay_group *group_out)
+{
+	const struct args args = { .options = options, .n_options = ARRAY_LEN(options) };
+
+	memset(group_out, 0, sizeof(*group_out));
+	group_out->title = groups[index].title;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char text[128], *words[24] = { text }, *rest = NULL;
+		int n = 1, ret;
+
+		if (cases[i].group != index)
+			continue;
+		snprintf(text, sizeof(text), "%s %s", groups[index].options, cases[i].options);
+		for (char *word = strtok_r(text, " ", &rest); word;
+		     word = strtok_r(NULL, " ", &rest))
+			words[n++] = word;
+		parsed = *base;
+		parsed.duration_ns =
+			(base->full ? FULL_WINDOW_NS : groups[index].window_ns) * base->windows;
+		parsed.capacity = index == FRAMES && !base->full ? UINT64_C(1) << 16 : 0;
+		snprintf(parsed.label, sizeof(parsed.label), "%s", cases[i].label);
+		ret = args_parse(&args, n, words);
+		assert(ret == 0);
+		(void)ret;
+		group_out->cases[group_out->n_cases++] = parsed;
+	}
+}
+
+/* -------- the command -------- */
+
 static int open_private(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES])
 {
 	struct host_store *store = ctx;
@@ -161,7 +248,7 @@ static int bench_replay(int argc, char **argv)
 		snprintf(config.label, sizeof(config.label), "%u actor%s, %u learner%s",
 			 config.actors, config.actors == 1 ? "" : "s", config.learners,
 			 config.learners == 1 ? "" : "s");
-	n = given ? 1 : replay_standard_groups(config.full);
+	n = given ? 1 : bench_groups(config.full);
 	for (uint32_t i = 0; i < n && ret == 0; i++) {
 		output.from = (double)i / n;
 		output.to = (double)(i + 1) / n;
@@ -170,7 +257,7 @@ static int bench_replay(int argc, char **argv)
 			group->n_cases = 1;
 			group->cases[0] = config;
 		} else {
-			replay_standard_group(i, &config, group);
+			bench_group(i, &config, group);
 		}
 		ret = replay_group_run(group, &output, &ok);
 	}

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "bench/replay/standard.h"
+#include "bench/replay/group.h"
 #include "cli/cli.h"
 #include "tests/support/test.h"
 
@@ -100,16 +100,16 @@ TEST(replay_config_is_local__one_role_or_threads)
 }
 
 /* The cases that run without options must be sound, and all of a group of one kind. */
-TEST(replay_standard_group__cases_are_sound)
+TEST(bench_group__cases_are_sound)
 {
 	struct replay_config base;
 
 	replay_config_init(&base);
 	base.full = true;
-	for (uint32_t g = 0; g < replay_standard_groups(true); g++) {
+	for (uint32_t g = 0; g < bench_groups(true); g++) {
 		struct replay_group group;
 
-		replay_standard_group(g, &base, &group);
+		bench_group(g, &base, &group);
 		assert_non_null(group.title);
 		assert_in_range(group.n_cases, 1, REPLAY_GROUP_MAX);
 		for (uint32_t i = 0; i < group.n_cases; i++) {
