@@ -36,6 +36,13 @@ struct demo {
 	struct host_store store;
 	struct progress progress;
 	struct text_table figures;
+	/* The scene that plays, and its last tick. */
+	const struct scene *scene;
+	struct replay_case *playing;
+	uint32_t window;
+	bool killed;
+	double last; /* ns of the window */
+	uint64_t inserted, sampled;
 };
 
 /* Traces are in the source tree, or in the data folder of `make install`. */
@@ -68,47 +75,33 @@ static void demo_say(struct demo *demo, const char *text)
 	fflush(stdout);
 }
 
-/* Runs one window and prints rates meanwhile. */
-static int play_window(struct demo *demo, struct replay_case *c, const struct scene *scene,
-		       uint32_t window)
+/* Prints rates during a window, and kills the actor. */
+static void demo_tick(void *ctx, double spent)
 {
-	bool murder = scene->kill_actor && window == 1;
+	struct demo *demo = ctx;
+	struct replay_case *c = demo->playing;
+	const struct scene *scene = demo->scene;
+	uint64_t inserted = replay_case_live(c, ROLE_INSERT);
+	uint64_t sampled = replay_case_live(c, ROLE_SAMPLE);
+	double total = (double)scene->window_ns, seconds = (spent - demo->last) / 1e9;
+	pid_t actor = c->roles[0].worker.pid;
 	char in[UNITS_TEXT_BYTES], out[UNITS_TEXT_BYTES];
-	double total = (double)scene->window_ns, spent = 0, last = 0;
-	uint64_t last_inserted = 0, last_sampled = 0;
-	int ret = workers_run(&c->workers);
-	uint64_t start = clock_now_ns(clock_monotonic());
 
-	while (ret == 0 && spent < total) {
-		uint64_t inserted = replay_case_live(c, ROLE_INSERT);
-		uint64_t sampled = replay_case_live(c, ROLE_SAMPLE);
-		double seconds = (spent - last) / 1e9;
-
-		if (murder && spent > total / 4) {
-			progress_clear(&demo->progress);
-			printf("   kill -9 %d: actor 0 is gone in the middle of its work\n",
-			       (int)c->roles[0].worker.pid);
-			fflush(stdout);
-			kill(c->roles[0].worker.pid, SIGKILL);
-			murder = false;
-		}
-		if (last > 0)
-			progress_show(
-				&demo->progress, (window + spent / total) / (double)scene->windows,
-				"%s steps/s in, %s items/s out",
-				units_format_si((double)(inserted - last_inserted) / seconds, in),
-				units_format_si((double)(sampled - last_sampled) / seconds, out));
-		last = spent;
-		last_inserted = inserted;
-		last_sampled = sampled;
-		interrupt_sleep(TICK_NS);
-		ret = interrupt_pending() ? error_set(-EINTR, "interrupted")
-					  : workers_look(&c->workers);
-		spent = (double)(clock_now_ns(clock_monotonic()) - start);
+	if (scene->kill_actor && demo->window == 1 && !demo->killed && spent > total / 4) {
+		progress_clear(&demo->progress);
+		printf("   kill -9 %d: actor 0 is gone in the middle of its work\n", (int)actor);
+		fflush(stdout);
+		demo->killed = kill(actor, SIGKILL) == 0;
 	}
-	if (ret == 0)
-		ret = workers_pause(&c->workers);
-	return ret ? ret : replay_case_gather(c);
+	if (demo->last > 0)
+		progress_show(&demo->progress,
+			      (demo->window + spent / total) / (double)scene->windows,
+			      "%s steps/s in, %s items/s out",
+			      units_format_si((double)(inserted - demo->inserted) / seconds, in),
+			      units_format_si((double)(sampled - demo->sampled) / seconds, out));
+	demo->last = spent;
+	demo->inserted = inserted;
+	demo->sampled = sampled;
 }
 
 static void add_figures(struct demo *demo, const struct replay_case *c, const struct scene *scene)
@@ -199,10 +192,16 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 	if (ret == 0) {
 		c->workers.may_die = scene->kill_actor;
 		c->progress = &demo->progress;
+		c->tick = demo_tick;
+		c->tick_ctx = demo;
 		ret = replay_case_start(c, config.store);
 	}
-	for (uint32_t w = 0; ret == 0 && w < scene->windows; w++)
-		ret = play_window(demo, c, scene, w);
+	demo->scene = scene;
+	demo->playing = c;
+	for (demo->window = 0; ret == 0 && demo->window < scene->windows; demo->window++) {
+		demo->last = 0;
+		ret = replay_case_window(c, scene->window_ns);
+	}
 	progress_clear(&demo->progress);
 	if (ret) {
 		cli_fail_local(ret, "%s", scene->title);

@@ -36,7 +36,7 @@ static int start_roles(struct replay_case *c)
 			.store = local ? c->store : NULL,
 			.appends = appends,
 			.samples = config->loop || !appends,
-			.actor = i,
+			.number = i,
 		};
 		ret = workers_start(&c->workers, &c->roles[i].worker, !local);
 	}
@@ -44,22 +44,6 @@ static int start_roles(struct replay_case *c)
 }
 
 /* -------- the case -------- */
-
-static int open_data(struct replay_case *c, const struct replay_data *data)
-{
-	int ret = 0;
-
-	c->data = data;
-	if (c->config.check) {
-		ret = replay_data_open(NULL, c->config.shape, c->config.seed, &c->patterned);
-		if (ret == 0)
-			ret = pattern_shape(&c->patterned.shape);
-		c->data = &c->patterned;
-	}
-	if (ret == 0 && c->config.envs > 1)
-		ret = replay_data_vector(data, c->config.envs, &c->vector);
-	return ret;
-}
 
 /* Defaults from the shape. */
 static void settle_view(struct replay_config *config, const struct replay_data *data)
@@ -78,10 +62,11 @@ static void settle_view(struct replay_config *config, const struct replay_data *
 int replay_case_open(struct replay_case *c, const struct replay_config *config,
 		     const struct replay_data *data)
 {
-	int ret;
+	int ret = 0;
 
 	memset(c, 0, sizeof(*c));
 	c->config = *config;
+	c->data = data;
 	c->ok = true;
 	settle_view(&c->config, data);
 	c->n_roles = replay_config_roles(config);
@@ -94,9 +79,16 @@ int replay_case_open(struct replay_case *c, const struct replay_config *config,
 		return error_set(-ENOMEM, "cannot map %zu bytes of shared memory", c->shared_bytes);
 	}
 	c->workers.board = &c->shared->board;
-	ret = open_data(c, data);
+	if (config->check) {
+		ret = replay_data_open(NULL, config->shape, config->seed, &c->patterned);
+		if (ret == 0)
+			ret = pattern_shape(&c->patterned.shape);
+		c->data = &c->patterned;
+	}
+	if (ret == 0 && config->envs > 1)
+		ret = replay_data_vector(data, config->envs, &c->vector);
 	/* Processes are forked before this process opens a store; threads start afterwards. */
-	if (ret == 0 && !replay_config_is_local(&c->config))
+	if (ret == 0 && !replay_config_is_local(config))
 		ret = start_roles(c);
 	return ret;
 }
@@ -136,26 +128,11 @@ int replay_case_close(struct replay_case *c)
 
 /* -------- windows -------- */
 
-static void add_figure(struct replay_case *c, enum role_op_kind op, enum replay_metric metric,
-		       double value)
-{
-	series_add(&c->series[op][metric], value);
-}
-
-/* Useful bytes of one item of an operation. */
-static double item_bytes(const struct replay_case *c, enum role_op_kind op)
-{
-	if (op == ROLE_INSERT)
-		return (double)c->data->shape.row_bytes;
-	if (op == ROLE_UPDATE)
-		return sizeof(uint64_t) + sizeof(float);
-	return (double)c->batch_bytes / c->config.batch;
-}
-
 /* Sum up one operation over all roles for the last window. */
 static void gather_op(struct replay_case *c, enum role_op_kind op, struct stats_hist *latency)
 {
-	double items = 0, calls = 0, wall = 0, cpu = 0;
+	struct series *series = c->series[op];
+	double items = 0, calls = 0, wall = 0, cpu = 0, item_bytes; /* useful bytes of an item */
 	uint64_t counted = 0, phases = 0, moved = 0;
 
 	stats_hist_init(latency);
@@ -177,19 +154,22 @@ static void gather_op(struct replay_case *c, enum role_op_kind op, struct stats_
 	}
 	if (calls == 0)
 		return;
-	add_figure(c, op, REPLAY_ITEMS, items);
-	add_figure(c, op, REPLAY_CALLS, calls);
-	add_figure(c, op, REPLAY_BYTES, items * item_bytes(c, op));
-	add_figure(c, op, REPLAY_P50, (double)stats_hist_quantile(latency, 0.5) / 1e3);
-	add_figure(c, op, REPLAY_P99, (double)stats_hist_quantile(latency, 0.99) / 1e3);
-	add_figure(c, op, REPLAY_CPU, cpu / wall);
+	item_bytes = op == ROLE_INSERT   ? (double)c->data->shape.row_bytes
+		     : op == ROLE_UPDATE ? sizeof(uint64_t) + sizeof(float)
+					 : (double)c->batch_bytes / c->config.batch;
+	series_add(&series[REPLAY_ITEMS], items);
+	series_add(&series[REPLAY_CALLS], calls);
+	series_add(&series[REPLAY_BYTES], items * item_bytes);
+	series_add(&series[REPLAY_P50], (double)stats_hist_quantile(latency, 0.5) / 1e3);
+	series_add(&series[REPLAY_P99], (double)stats_hist_quantile(latency, 0.99) / 1e3);
+	series_add(&series[REPLAY_CPU], cpu / wall);
 	if (counted) {
-		add_figure(c, op, REPLAY_ROUND_TRIPS, (double)phases / (double)counted);
-		add_figure(c, op, REPLAY_MOVED, (double)moved / (double)counted);
+		series_add(&series[REPLAY_ROUND_TRIPS], (double)phases / (double)counted);
+		series_add(&series[REPLAY_MOVED], (double)moved / (double)counted);
 	}
 }
 
-int replay_case_gather(struct replay_case *c)
+static int gather_window(struct replay_case *c)
 {
 	struct stats_hist *latency = mem_alloc(sizeof(*latency));
 
@@ -207,8 +187,6 @@ int replay_case_gather(struct replay_case *c)
 		c->timeouts += slot->window.timeouts;
 		c->items_checked += slot->window.items_checked;
 		c->items_wrong += slot->window.items_wrong;
-		if (slot->batch_bytes)
-			c->batch_bytes = slot->batch_bytes;
 	}
 	for (int op = 0; op < ROLE_OPS; op++)
 		gather_op(c, (enum role_op_kind)op, latency);
@@ -216,28 +194,24 @@ int replay_case_gather(struct replay_case *c)
 	return 0;
 }
 
-static int run_for(struct replay_case *c, int64_t ns)
-{
-	uint64_t end;
-	int ret = workers_run(&c->workers);
-
-	end = deadline_after(clock_monotonic(), ns);
-	while (ret == 0 && !deadline_expired(clock_monotonic(), end)) {
-		int64_t left = deadline_left_ns(clock_monotonic(), end);
-
-		interrupt_sleep(left < LOOK_NS ? left : LOOK_NS);
-		ret = interrupt_pending() ? error_set(-EINTR, "interrupted")
-					  : workers_look(&c->workers);
-		if (c->progress)
-			progress_show(c->progress, c->progress_from, "%s", c->config.label);
-	}
-	return ret ? ret : workers_pause(&c->workers);
-}
-
 int replay_case_warm(struct replay_case *c, int64_t ns)
 {
-	int ret = run_for(c, ns);
+	uint64_t start, spent = 0;
+	int ret = workers_run(&c->workers);
 
+	start = clock_now_ns(clock_monotonic());
+	while (ret == 0 && spent < (uint64_t)ns) {
+		if (c->tick)
+			c->tick(c->tick_ctx, (double)spent);
+		else if (c->progress)
+			progress_show(c->progress, c->progress_from, "%s", c->config.label);
+		interrupt_sleep((int64_t)min_u64((uint64_t)ns - spent, LOOK_NS));
+		ret = interrupt_pending() ? error_set(-EINTR, "interrupted")
+					  : workers_look(&c->workers);
+		spent = clock_now_ns(clock_monotonic()) - start;
+	}
+	if (ret == 0)
+		ret = workers_pause(&c->workers);
 	for (uint32_t i = 0; i < c->n_roles && ret == 0; i++) {
 		if (c->roles[i].slot->batch_bytes)
 			c->batch_bytes = c->roles[i].slot->batch_bytes;
@@ -247,7 +221,7 @@ int replay_case_warm(struct replay_case *c, int64_t ns)
 
 int replay_case_window(struct replay_case *c, int64_t ns)
 {
-	int ret = run_for(c, ns);
+	int ret = replay_case_warm(c, ns);
 
-	return ret ? ret : replay_case_gather(c);
+	return ret ? ret : gather_window(c);
 }

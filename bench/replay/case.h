@@ -44,6 +44,9 @@ struct replay_case {
 	struct workers workers;    /* the workers of the roles */
 	struct progress *progress; /* progress bar, or NULL */
 	double progress_from;
+	/* Called all the time in a window, instead of the progress bar; spent: ns of it. Or NULL. */
+	void (*tick)(void *ctx, double spent);
+	void *tick_ctx;
 
 	struct rlv_store *store;
 	struct rlv_table *table;
@@ -70,9 +73,6 @@ int replay_case_window(struct replay_case *c, int64_t ns) RLV_MUST_CHECK;
 
 /* The same without results: warms caches and pages, and learns the batch size. */
 int replay_case_warm(struct replay_case *c, int64_t ns) RLV_MUST_CHECK;
-
-/* Add the results of a window made by workers_run and workers_pause. */
-int replay_case_gather(struct replay_case *c) RLV_MUST_CHECK;
 
 /* Items of one operation so far, sum of all roles. */
 uint64_t replay_case_live(const struct replay_case *c, enum role_op_kind op);

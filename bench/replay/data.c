@@ -12,36 +12,39 @@
 
 #define EPISODE_STEPS 200
 
-/* Arrays besides the columns, in one allocation. */
+/* The arrays of the data, in one allocation. */
 struct row_arrays {
 	double *td_error;
 	uint64_t *starts;
 	uint32_t *policy_version;
 	uint16_t *flags;
-	uint8_t *columns;
+	uint8_t *column[RLV_MAX_COLUMNS]; /* if made: else they are the trace's */
 };
 
-static int make_arrays(struct replay_data *data, uint64_t n_starts, size_t column_bytes,
+static int make_arrays(struct replay_data *data, uint64_t n_starts, bool columns,
 		       struct row_arrays *out)
 {
-	size_t per_row = sizeof(double) + sizeof(uint32_t) + sizeof(uint16_t) + column_bytes;
+	size_t per_row = sizeof(double) + sizeof(uint32_t) + sizeof(uint16_t);
 	size_t bytes = data->rows * per_row + n_starts * sizeof(uint64_t) + 256;
+	uint64_t at;
 
+	if (columns)
+		bytes += data->rows * data->shape.row_bytes + 8 * data->shape.n_columns;
 	data->memory = mem_zalloc(bytes);
 	if (!data->memory)
 		return error_set(-ENOMEM, "cannot allocate %llu rows of experience",
 				 (unsigned long long)data->rows);
-	out->td_error = (double *)(void *)data->memory;
-	out->starts = (uint64_t *)(void *)(out->td_error + data->rows);
-	out->policy_version = (uint32_t *)(void *)(out->starts + n_starts);
-	out->flags = (uint16_t *)(void *)(out->policy_version + data->rows);
-	out->columns = data->memory +
-		       align_up((uint64_t)((uint8_t *)(out->flags + data->rows) - data->memory), 8);
-	data->td_error = out->td_error;
-	data->starts = out->starts;
+	data->td_error = out->td_error = (double *)(void *)data->memory;
+	data->starts = out->starts = (uint64_t *)(void *)(out->td_error + data->rows);
+	data->policy_version = out->policy_version = (uint32_t *)(void *)(out->starts + n_starts);
+	data->flags = out->flags = (uint16_t *)(void *)(out->policy_version + data->rows);
 	data->n_starts = n_starts;
-	data->policy_version = out->policy_version;
-	data->flags = out->flags;
+	at = (uint64_t)((uint8_t *)(out->flags + data->rows) - data->memory);
+	for (uint32_t c = 0; columns && c < data->shape.n_columns; c++) {
+		at = align_up(at, 8);
+		data->column[c] = out->column[c] = data->memory + at;
+		at += data->rows * data->shape.bytes[c];
+	}
 	return 0;
 }
 
@@ -64,7 +67,7 @@ static uint32_t dtype_of(const char *numpy)
 
 static int from_trace(const char *path, struct replay_data *data)
 {
-	struct row_arrays arrays = { 0 };
+	struct row_arrays arrays;
 	const struct trace *trace;
 	int ret = trace_open(path, &data->trace);
 
@@ -83,7 +86,7 @@ static int from_trace(const char *path, struct replay_data *data)
 		data->column[data->shape.n_columns - 1] = column->data;
 	}
 	data->rows = trace->rows;
-	ret = make_arrays(data, trace->episodes, 0, &arrays);
+	ret = make_arrays(data, trace->episodes, false, &arrays);
 	if (ret)
 		return ret;
 	for (uint64_t i = 0; i < data->rows; i++) {
@@ -122,26 +125,11 @@ static void fill_column(const struct rlv_column *column, uint8_t *out, size_t by
 	}
 }
 
-static void make_episodes(uint64_t rows, struct rng *rng, const struct row_arrays *out)
-{
-	for (uint64_t i = 0; i < rows; i++) {
-		uint64_t at = i % (EPISODE_STEPS + 1);
-		bool last = i + 1 == rows;
-
-		out->flags[i] = (uint16_t)(at == EPISODE_STEPS               ? RLV_FINAL
-					   : at + 1 == EPISODE_STEPS || last ? RLV_TERMINATED
-									     : 0);
-		out->td_error[i] = -log(1 - rng_uniform_double(rng));
-		if (at == 0)
-			out->starts[i / (EPISODE_STEPS + 1)] = i;
-	}
-}
-
 static int from_shape(const char *text, uint64_t seed, struct replay_data *data)
 {
-	struct row_arrays arrays = { 0 };
+	const uint64_t episode_rows = EPISODE_STEPS + 1;
+	struct row_arrays arrays;
 	struct rng rng;
-	uint8_t *at;
 	int ret = shape_parse(text, &data->shape);
 
 	if (ret)
@@ -149,21 +137,24 @@ static int from_shape(const char *text, uint64_t seed, struct replay_data *data)
 	/* At most 64 MiB, and few: cache-warm, as rows just made by an actor. */
 	data->rows = min_u64(8192, (UINT64_C(64) << 20) / data->shape.row_bytes + 1);
 	data->rows = max_u64(data->rows, 1024);
-	ret = make_arrays(data, div_up(data->rows, EPISODE_STEPS + 1),
-			  data->shape.row_bytes + sizeof(uint64_t) * data->shape.n_columns,
-			  &arrays);
+	ret = make_arrays(data, div_up(data->rows, episode_rows), true, &arrays);
 	if (ret)
 		return ret;
 	rng_seed(&rng, seed, 0xda7a);
-	make_episodes(data->rows, &rng, &arrays);
-	at = arrays.columns;
-	for (uint32_t c = 0; c < data->shape.n_columns; c++) {
-		size_t bytes = data->shape.bytes[c] * data->rows;
+	for (uint64_t i = 0; i < data->rows; i++) {
+		uint64_t at = i % episode_rows;
 
-		fill_column(&data->shape.columns[c], at, bytes, &rng);
-		data->column[c] = at;
-		at += align_up(bytes, 8);
+		if (at == EPISODE_STEPS)
+			arrays.flags[i] = RLV_FINAL;
+		else if (at + 1 == EPISODE_STEPS || i + 1 == data->rows)
+			arrays.flags[i] = RLV_TERMINATED;
+		arrays.td_error[i] = -log(1 - rng_uniform_double(&rng));
+		if (at == 0)
+			arrays.starts[i / episode_rows] = i;
 	}
+	for (uint32_t c = 0; c < data->shape.n_columns; c++)
+		fill_column(&data->shape.columns[c], arrays.column[c],
+			    data->shape.bytes[c] * data->rows, &rng);
 	return 0;
 }
 
@@ -186,57 +177,55 @@ void replay_data_close(struct replay_data *data)
 	data->memory = NULL;
 }
 
-/* Copies row `from_row` to row `row`. */
-static void copy_row(const struct replay_data *from, uint64_t from_row, struct replay_data *data,
-		     const struct row_arrays *out, uint64_t row)
-{
-	for (uint32_t c = 0; c < from->shape.n_columns; c++) {
-		size_t bytes = from->shape.bytes[c];
-		uint8_t *column = out->columns + (data->column[c] - out->columns);
-
-		memcpy(column + row * bytes, from->column[c] + from_row * bytes, bytes);
-	}
-	out->flags[row] = from->flags[from_row];
-	out->td_error[row] = from->td_error[from_row];
-	out->policy_version[row] = from->policy_version[from_row];
-}
-
 int replay_data_vector(const struct replay_data *from, uint32_t envs, struct replay_data *data_out)
 {
 	uint64_t steps = max_u64(from->rows / envs, 16);
-	struct row_arrays arrays = { 0 };
-	uint8_t *at;
+	struct row_arrays arrays;
 	int ret;
 
-	memset(data_out, 0, sizeof(*data_out));
-	data_out->rows = steps * envs;
-	ret = make_arrays(data_out, 1,
-			  from->shape.row_bytes + sizeof(uint64_t) * from->shape.n_columns,
-			  &arrays);
+	*data_out = (struct replay_data){ .shape = from->shape, .rows = steps * envs };
+	ret = make_arrays(data_out, 1, true, &arrays);
 	if (ret)
 		return ret;
-	for (uint32_t c = 0; c < from->shape.n_columns; c++) {
-		ret = shape_add(&data_out->shape, from->shape.columns[c].name,
-				from->shape.columns[c].dtype, from->shape.columns[c].ndim,
-				from->shape.columns[c].shape);
-		if (ret) {
-			replay_data_close(data_out);
-			return ret;
-		}
-	}
-	at = arrays.columns;
-	for (uint32_t c = 0; c < from->shape.n_columns; c++) {
-		data_out->column[c] = at;
-		at += align_up(from->shape.bytes[c] * data_out->rows, 8);
-	}
-	for (uint32_t e = 0; e < envs; e++) {
-		uint64_t start = from->starts[(uint64_t)e * from->n_starts / envs];
+	for (uint64_t row = 0; row < data_out->rows; row++) {
+		uint64_t start = from->starts[row % envs * from->n_starts / envs];
+		uint64_t at = (start + row / envs) % from->rows;
 
-		for (uint64_t t = 0; t < steps; t++)
-			copy_row(from, (start + t) % from->rows, data_out, &arrays, t * envs + e);
+		for (uint32_t c = 0; c < from->shape.n_columns; c++) {
+			size_t bytes = from->shape.bytes[c];
+
+			memcpy(arrays.column[c] + row * bytes, from->column[c] + at * bytes, bytes);
+		}
+		arrays.flags[row] = from->flags[at];
+		arrays.td_error[row] = from->td_error[at];
+		arrays.policy_version[row] = from->policy_version[at];
 		/* End of the round: an episode must not continue at its beginning. */
-		if (!(arrays.flags[(steps - 1) * envs + e] & RLV_FINAL))
-			arrays.flags[(steps - 1) * envs + e] |= RLV_TRUNCATED;
+		if (row / envs == steps - 1 && !(arrays.flags[row] & RLV_FINAL))
+			arrays.flags[row] |= RLV_TRUNCATED;
 	}
 	return 0;
+}
+
+void replay_feed_next(struct replay_feed *feed, uint32_t n, struct rlv_steps *steps)
+{
+	const struct replay_data *data = feed->data;
+
+	n = (uint32_t)min_u64(n, data->rows - feed->at);
+	if (feed->patterned) {
+		pattern_rows_fill(&feed->made, &data->shape, feed->number, n, steps);
+		return;
+	}
+	for (uint32_t c = 0; c < data->shape.n_columns; c++)
+		feed->columns[c] = data->column[c] + feed->at * data->shape.bytes[c];
+	steps->n = n;
+	steps->columns = feed->columns;
+	steps->flags = data->flags + feed->at;
+	steps->td_error = data->td_error + feed->at;
+	steps->policy_version = data->policy_version[feed->at];
+}
+
+void replay_feed_advance(struct replay_feed *feed, uint32_t n)
+{
+	feed->number += n;
+	feed->at = (feed->at + n) % feed->data->rows;
 }

@@ -5,9 +5,13 @@
 #ifndef RLV_BENCH_REPLAY_DATA_H
 #define RLV_BENCH_REPLAY_DATA_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "relive/relive.h"
+
 #include "base/error.h"
+#include "bench/replay/pattern.h"
 #include "program/shape.h"
 
 struct trace;
@@ -25,16 +29,33 @@ struct replay_data {
 	uint8_t *memory; /* data not owned by the trace */
 };
 
-/* -EINVAL, -ENOMEM, errors of trace_open and trace_load. */
+/* -EINVAL, -ENOMEM, errors of trace_open. */
 int replay_data_open(const char *trace, const char *shape, uint64_t seed,
 		     struct replay_data *data_out) RLV_MUST_CHECK;
 void replay_data_close(struct replay_data *data);
 
 /*
  * The same rows for a vector of environments: rows t * envs .. + envs - 1 are one step of each.
- * Each environment starts at another episode; its last row ends one. -ENOMEM.
+ * Each environment starts at another episode; its last row ends one. Borrows the names of columns.
+ * -ENOMEM.
  */
 int replay_data_vector(const struct replay_data *from, uint32_t envs, struct replay_data *data_out)
 	RLV_MUST_CHECK;
+
+/* Rows for one appender in turn: those of the data from `at` on, or of the pattern of --check. */
+struct replay_feed {
+	const struct replay_data *data;
+	uint64_t at;     /* next row */
+	uint64_t number; /* of the next pattern row */
+	bool patterned;
+	struct pattern_rows made;
+	const void *columns[RLV_MAX_COLUMNS];
+};
+
+/* The next n rows, fewer at the end of the data; valid until the next call. */
+void replay_feed_next(struct replay_feed *feed, uint32_t n, struct rlv_steps *steps);
+
+/* n of them were appended. */
+void replay_feed_advance(struct replay_feed *feed, uint32_t n);
 
 #endif

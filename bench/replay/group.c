@@ -16,45 +16,13 @@
 struct running {
 	const struct replay_group *group;
 	const struct replay_output *output;
-	struct replay_data data[REPLAY_GROUP_MAX];
-	const struct replay_data *data_of[REPLAY_GROUP_MAX];
+	struct replay_data data;
 	struct replay_case *cases;
 	uint32_t n_open;                  /* cases */
 	const struct replay_place *place; /* NULL: embed: or a given store */
 	struct yardstick yardstick;
 	char uri[REPLAY_URI_BYTES];
 };
-
-static bool same_data(const struct replay_config *a, const struct replay_config *b)
-{
-	if (a->trace || b->trace)
-		return a->trace && b->trace && strcmp(a->trace, b->trace) == 0;
-	return strcmp(a->shape, b->shape) == 0 && a->seed == b->seed;
-}
-
-/* Cases with the same rows share them. */
-static int group_open_data(struct running *r)
-{
-	const struct replay_group *group = r->group;
-
-	for (uint32_t i = 0; i < group->n_cases; i++) {
-		const struct replay_config *config = &group->cases[i];
-		int ret;
-
-		for (uint32_t j = 0; j < i && !r->data_of[i]; j++) {
-			if (same_data(&group->cases[j], config))
-				r->data_of[i] = r->data_of[j];
-		}
-		if (r->data_of[i])
-			continue;
-		ret = replay_data_open(config->trace, config->shape, config->seed, &r->data[i]);
-		if (ret)
-			return error_prefix(ret,
-					    "%s: ", config->trace ? config->trace : config->shape);
-		r->data_of[i] = &r->data[i];
-	}
-	return 0;
-}
 
 static int group_open_store(struct running *r)
 {
@@ -66,7 +34,7 @@ static int group_open_store(struct running *r)
 		return 0;
 	}
 	for (uint32_t i = 0; i < r->group->n_cases; i++)
-		bytes += replay_table_bytes(&r->group->cases[i], r->data_of[i]);
+		bytes += replay_table_bytes(&r->group->cases[i], &r->data);
 	r->place = r->output->place;
 	return r->place->open(r->place->ctx, bytes, r->uri);
 }
@@ -76,7 +44,7 @@ static int group_open_cases(struct running *r)
 	int ret = 0;
 
 	for (uint32_t i = 0; i < r->group->n_cases && ret == 0; i++) {
-		ret = replay_case_open(&r->cases[i], &r->group->cases[i], r->data_of[i]);
+		ret = replay_case_open(&r->cases[i], &r->group->cases[i], &r->data);
 		r->n_open = i + 1;
 		r->cases[i].progress = r->output->progress;
 		r->cases[i].progress_from = r->output->from;
@@ -193,8 +161,7 @@ static int group_close(struct running *r, int ret)
 	}
 	if (r->place)
 		r->place->close(r->place->ctx);
-	for (uint32_t i = 0; i < r->group->n_cases; i++)
-		replay_data_close(&r->data[i]);
+	replay_data_close(&r->data);
 	mem_free(r->cases);
 	progress_clear(r->output->progress);
 	return ret;
@@ -203,6 +170,7 @@ static int group_close(struct running *r, int ret)
 int replay_group_run(const struct replay_group *group, const struct replay_output *output,
 		     bool *ok_out)
 {
+	const struct replay_config *first = &group->cases[0];
 	struct running *r = mem_zalloc(sizeof(*r));
 	int ret;
 
@@ -211,7 +179,10 @@ int replay_group_run(const struct replay_group *group, const struct replay_outpu
 	r->group = group;
 	r->output = output;
 	r->cases = mem_array(group->n_cases, sizeof(*r->cases));
-	ret = r->cases ? group_open_data(r) : -ENOMEM;
+	ret = r->cases ? replay_data_open(first->trace, first->shape, first->seed, &r->data)
+		       : -ENOMEM;
+	if (ret && r->cases)
+		ret = error_prefix(ret, "%s: ", first->trace ? first->trace : first->shape);
 	if (ret == 0)
 		ret = group_open_store(r);
 	if (ret == 0)

@@ -19,7 +19,8 @@
 struct replay_group {
 	const char *title;
 	uint32_t n_cases;
-	struct replay_config cases[REPLAY_GROUP_MAX]; /* all local, or all of processes */
+	struct replay_config
+		cases[REPLAY_GROUP_MAX]; /* of the same rows; all local, or all of processes */
 };
 
 /* Provider of a store for cases of processes without a store URI. */

@@ -1,4 +1,4 @@
-#include "bench/replay/learner.h"
+#include "bench/replay/role.h"
 
 #include <errno.h>
 #include <math.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/mem/alloc.h"
-#include "base/bits.h"
 #include "base/os/clock.h"
 #include "base/rng.h"
 
@@ -14,37 +13,24 @@
 #define COUNTED_EVERY 64 /* round trips are read from the counters once in so many operations */
 #define GAMMA 0.99
 
-/* |TD errors| in order: from the recording, else exponentially distributed. */
-static int make_td(struct learner *learner)
-{
-	const struct replay_config *config = learner->role->config;
-	const struct replay_data *data = learner->role->data;
-	struct rng rng;
-
-	learner->td = mem_array(TD_VALUES + config->batch, sizeof(float));
-	if (!learner->td)
-		return role_fail(learner->role, -ENOMEM, "TD errors");
-	rng_seed(&rng, config->seed, 0x7d00 + learner->role->worker.index);
-	for (uint32_t i = 0; i < TD_VALUES + config->batch; i++)
-		learner->td[i] = (float)data->td_error[rng_uniform_u64(&rng, data->rows)];
-	return 0;
-}
-
-int learner_open(struct learner *learner, struct role *role, struct rlv_table *table)
+int learner_open(struct role *role)
 {
 	const struct replay_config *config = role->config;
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct learner *learner = &role->learner;
+	struct rng rng;
 	int ret;
 
-	memset(learner, 0, sizeof(*learner));
-	learner->role = role;
-	learner->view.shape = &role->data->shape;
-	learner->view.stack = config->stack;
-	learner->view.n_step = config->n_step;
-	learner->view.gamma = GAMMA;
-	ret = make_td(learner);
-	if (ret)
-		return ret;
+	learner->view =
+		(struct pattern_view){ &role->data->shape, config->stack, config->n_step, GAMMA };
+	learner->td = mem_array(TD_VALUES + config->batch, sizeof(float));
+	if (!learner->td)
+		return role_fail(role, -ENOMEM, "TD errors");
+	/* |TD errors| in order: from the recording, else exponentially distributed. */
+	rng_seed(&rng, config->seed, 0x7d00 + role->worker.index);
+	for (uint32_t i = 0; i < TD_VALUES + config->batch; i++)
+		learner->td[i] =
+			(float)role->data->td_error[rng_uniform_u64(&rng, role->data->rows)];
 	opts.batch_size = config->batch;
 	opts.n_step = config->n_step;
 	opts.gamma = GAMMA;
@@ -53,55 +39,57 @@ int learner_open(struct learner *learner, struct role *role, struct rlv_table *t
 	opts.defer_updates = config->defer;
 	opts.seed = config->seed * 1000 + role->worker.index + 1;
 	opts.independent = config->independent;
-	ret = rlv_sampler_open(table, &opts, &learner->sampler);
+	ret = rlv_sampler_open(role->table, &opts, &learner->sampler);
 	return ret ? role_fail(role, ret, "open a sampler") : 0;
 }
 
-void learner_close(struct learner *learner)
+void learner_close(struct role *role)
 {
-	int ret = rlv_sampler_close(&learner->sampler);
-
-	if (ret && ret != -ESTALE && !role_failed(learner->role))
-		role_fail(learner->role, ret, "close the sampler");
-	mem_free(learner->td);
+	role_closed(role, rlv_sampler_close(&role->learner.sampler), "close the sampler");
+	mem_free(role->learner.td);
 }
 
-void learner_window_begin(struct learner *learner)
+static int learner_stats(struct role *role, struct rlv_stats *stats)
 {
-	learner->before.size = sizeof(learner->before);
-	if (rlv_sampler_stats(learner->sampler, &learner->before))
-		memset(&learner->before, 0, sizeof(learner->before));
+	int ret;
+
+	*stats = (struct rlv_stats){ .size = sizeof(*stats) };
+	ret = rlv_sampler_stats(role->learner.sampler, stats);
+	return ret ? role_fail(role, ret, "counters of the sampler") : 0;
 }
 
-int learner_window_end(struct learner *learner)
+void learner_window_begin(struct role *role)
 {
-	struct role_window *window = &learner->role->slot->window;
-	struct rlv_stats now = { .size = sizeof(now) };
-	int ret = rlv_sampler_stats(learner->sampler, &now);
+	(void)!learner_stats(role, &role->learner.before);
+}
+
+int learner_window_end(struct role *role)
+{
+	const struct rlv_stats *before = &role->learner.before;
+	struct role_window *window = &role->slot->window;
+	struct rlv_stats now;
+	int ret = learner_stats(role, &now);
 
 	if (ret)
-		return role_fail(learner->role, ret, "counters of the sampler");
-	window->stale_updates = now.stale_updates - learner->before.stale_updates;
-	window->redraws = now.redraws - learner->before.redraws;
-	window->limiter_waits += now.limiter_waits - learner->before.limiter_waits;
-	window->limiter_wait_ns += now.limiter_wait_ns - learner->before.limiter_wait_ns;
+		return ret;
+	window->stale_updates = now.stale_updates - before->stale_updates;
+	window->redraws = now.redraws - before->redraws;
+	window->limiter_waits += now.limiter_waits - before->limiter_waits;
+	window->limiter_wait_ns += now.limiter_wait_ns - before->limiter_wait_ns;
 	return 0;
 }
 
 /* Add the round trips and bytes since the last call to op. */
-static int learner_count(struct learner *learner, struct rlv_stats *last, struct role_op *op)
+static int learner_count(struct role *role, struct rlv_stats *last, struct role_op *op)
 {
-	struct rlv_stats now = { .size = sizeof(now) };
-	int ret = rlv_sampler_stats(learner->sampler, &now);
+	struct rlv_stats now;
+	int ret = learner_stats(role, &now);
 
 	if (ret)
-		return role_fail(learner->role, ret, "counters of the sampler");
-	if (op) {
-		op->counted++;
-		op->phases += now.phases - last->phases;
-		op->moved_bytes +=
-			now.read_bytes + now.write_bytes - last->read_bytes - last->write_bytes;
-	}
+		return ret;
+	op->counted++;
+	op->phases += now.phases - last->phases;
+	op->moved_bytes += now.read_bytes + now.write_bytes - last->read_bytes - last->write_bytes;
 	*last = now;
 	return 0;
 }
@@ -125,82 +113,71 @@ static uint64_t batch_bytes(const struct rlv_batch *batch, bool windows)
 	return sum;
 }
 
-static void check_batch(struct learner *learner, const struct rlv_batch *batch)
+static void check_batch(struct role *role, const struct rlv_batch *batch)
 {
-	struct role_slot *slot = learner->role->slot;
+	struct role_slot *slot = role->slot;
 	char why[PATTERN_WHY_BYTES];
-	uint32_t wrong = pattern_check(&learner->view, batch, slot->classes, why);
+	uint32_t wrong = pattern_check(&role->learner.view, batch, slot->classes, why);
 
 	slot->window.items_checked += batch->n;
 	if (wrong && slot->window.items_wrong == 0)
-		snprintf(learner->role->worker.slot->why, PATTERN_WHY_BYTES, "%s", why);
+		snprintf(role->worker.slot->why, PATTERN_WHY_BYTES, "%s", why);
 	slot->window.items_wrong += wrong;
-	pattern_update(&learner->view, batch, learner->td);
+	pattern_update(batch, role->learner.td);
 }
 
-static int learner_update(struct learner *learner, const struct rlv_batch *batch)
+/* Records a call that began at start. */
+static void learner_record(struct role *role, enum role_op_kind kind, uint64_t start, uint32_t n)
 {
-	struct role_op *op = &learner->role->slot->window.op[ROLE_UPDATE];
-	bool checked = learner->role->config->check;
-	const float *td = learner->td + (checked ? 0 : learner->loops * 997 % TD_VALUES);
-	uint64_t start = clock_now_ns(clock_monotonic());
-	int ret = rlv_sampler_update(learner->sampler, batch->key, td, batch->n, NULL);
+	struct role_op *op = &role->slot->window.op[kind];
 
-	if (ret)
-		return role_fail(learner->role, ret, "update");
 	stats_hist_record(&op->latency_ns, clock_now_ns(clock_monotonic()) - start);
 	op->calls++;
-	op->items += batch->n;
-	stats_counter_add(&learner->role->slot->live[ROLE_UPDATE], batch->n);
-	return 0;
+	op->items += n;
+	stats_counter_add(&role->slot->live[kind], n);
 }
 
-static int learner_sample(struct learner *learner, const struct rlv_batch **batch_out)
+int learner_step(struct role *role)
 {
-	const struct replay_config *config = learner->role->config;
-	struct role_slot *slot = learner->role->slot;
-	struct role_op *op = &slot->window.op[ROLE_SAMPLE];
-	uint64_t start = clock_now_ns(clock_monotonic());
-	int ret = rlv_sampler_sample(learner->sampler, config->batch, 100 * CLOCK_NS_PER_MS,
-				     batch_out);
+	const struct replay_config *config = role->config;
+	struct learner *learner = &role->learner;
+	struct role_op *ops = role->slot->window.op;
+	bool counted = ops[ROLE_SAMPLE].calls % COUNTED_EVERY == 0;
+	bool updates = config->learn == REPLAY_LEARN_BOTH;
+	const float *td = learner->td + (config->check ? 0 : learner->loops * 997 % TD_VALUES);
+	const struct rlv_batch *batch;
+	struct rlv_stats last;
+	uint64_t start;
+	uint32_t at;
+	int ret = counted ? learner_stats(role, &last) : 0;
 
-	if (ret == -ETIMEDOUT) {
-		slot->window.timeouts++;
+	if (ret)
 		return ret;
+	start = clock_now_ns(clock_monotonic());
+	ret = rlv_sampler_sample(learner->sampler, config->batch, 100 * CLOCK_NS_PER_MS, &batch);
+	if (ret == -ETIMEDOUT) {
+		role->slot->window.timeouts++;
+		return 0;
 	}
 	if (ret)
-		return role_fail(learner->role, ret, "sample");
-	stats_hist_record(&op->latency_ns, clock_now_ns(clock_monotonic()) - start);
-	op->calls++;
-	op->items += (*batch_out)->n;
-	stats_counter_add(&slot->live[ROLE_SAMPLE], (*batch_out)->n);
-	if (slot->batch_bytes == 0)
-		slot->batch_bytes = batch_bytes(*batch_out, config->layout == RLV_WINDOW);
-	return 0;
-}
-
-int learner_step(struct learner *learner)
-{
-	const struct replay_config *config = learner->role->config;
-	struct role_window *window = &learner->role->slot->window;
-	bool counted = window->op[ROLE_SAMPLE].calls % COUNTED_EVERY == 0;
-	const struct rlv_batch *batch;
-	struct rlv_stats last = { .size = sizeof(last) };
-	uint32_t at;
-	int ret = counted ? learner_count(learner, &last, NULL) : 0;
-
-	if (ret == 0)
-		ret = learner_sample(learner, &batch);
-	if (ret)
-		return ret == -ETIMEDOUT ? 0 : ret;
+		return role_fail(role, ret, "sample");
+	learner_record(role, ROLE_SAMPLE, start, batch->n);
+	if (role->slot->batch_bytes == 0)
+		role->slot->batch_bytes = batch_bytes(batch, config->layout == RLV_WINDOW);
 	if (counted)
-		ret = learner_count(learner, &last, &window->op[ROLE_SAMPLE]);
+		ret = learner_count(role, &last, &ops[ROLE_SAMPLE]);
 	if (config->check)
-		check_batch(learner, batch);
-	if (ret == 0 && config->learn == REPLAY_LEARN_BOTH)
-		ret = learner_update(learner, batch);
-	if (ret == 0 && counted && config->learn == REPLAY_LEARN_BOTH)
-		ret = learner_count(learner, &last, &window->op[ROLE_UPDATE]);
+		check_batch(role, batch);
+	if (ret == 0 && updates) {
+		start = clock_now_ns(clock_monotonic());
+		ret = rlv_sampler_update(learner->sampler, batch->key, td, batch->n, NULL);
+		if (ret)
+			role_fail(role, ret, "update");
+		else
+			learner_record(role, ROLE_UPDATE, start, batch->n);
+	}
+	if (ret == 0 && updates && counted)
+		ret = learner_count(role, &last, &ops[ROLE_UPDATE]);
 	/* The newest `inflight` batches are held. */
 	at = (uint32_t)(learner->loops++ % config->inflight);
 	rlv_batch_release(learner->sampler, learner->held[at]);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem/alloc.h"
+#include "base/bits.h"
 
 #define SEQ_NAME "seq"
 #define PERIOD (PATTERN_EPISODE + 1)
@@ -41,19 +42,6 @@ double pattern_td(uint64_t number)
 	return (double)(pattern_class(number) + 1) / 4;
 }
 
-static uint64_t pattern_mix(uint64_t x)
-{
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-	return x ^ (x >> 31);
-}
-
-static uint64_t word_of(uint64_t number, uint32_t column, uint64_t word)
-{
-	return pattern_mix(number * 0x9e3779b97f4a7c15 + (uint64_t)column * 0xd6e8feb86659fd93 +
-			   word);
-}
-
 static double reward_of(uint64_t number)
 {
 	return (double)(number % REWARD_PERIOD);
@@ -64,45 +52,37 @@ static bool is_seq(const struct rlv_column *column)
 	return strcmp(column->name, SEQ_NAME) == 0;
 }
 
-/* Expected content of column c of a row, `bytes` bytes. */
-static void fill_cell(const struct shape *shape, uint32_t c, uint64_t number, uint8_t *out)
+/* Bytes at .. at + 7 of column c of a row. */
+static uint64_t cell_word(const struct shape *shape, uint32_t c, uint64_t number, size_t at)
 {
 	const struct rlv_column *column = &shape->columns[c];
-	size_t bytes = shape->bytes[c];
 	double reward = reward_of(number);
 	float single = (float)reward;
+	uint64_t word = 0;
 
-	if (is_seq(column)) {
-		memcpy(out, &number, sizeof(number));
-	} else if (column->role == RLV_REWARD) {
-		if (column->dtype == RLV_F32)
-			memcpy(out, &single, sizeof(single));
-		else
-			memcpy(out, &reward, sizeof(reward));
-	} else {
-		for (size_t at = 0; at < bytes; at += 8) {
-			uint64_t word = word_of(number, c, at);
-			size_t left = bytes - at < 8 ? bytes - at : 8;
-
-			if (column->dtype == RLV_BOOL)
-				word &= 0x0101010101010101;
-			memcpy(out + at, &word, left);
-		}
+	if (at == 0 && is_seq(column))
+		return number;
+	if (at == 0 && column->role == RLV_REWARD) {
+		memcpy(&word, column->dtype == RLV_F32 ? (void *)&single : (void *)&reward,
+		       shape->bytes[c]);
+		return word;
 	}
+	word = number * 0x9e3779b97f4a7c15 + (uint64_t)c * 0xd6e8feb86659fd93 + at;
+	word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9;
+	word = (word ^ (word >> 27)) * 0x94d049bb133111eb;
+	word ^= word >> 31;
+	return column->dtype == RLV_BOOL ? word & 0x0101010101010101 : word;
 }
 
 static bool cell_is_right(const struct shape *shape, uint32_t c, uint64_t number,
 			  const uint8_t *got)
 {
-	bool is_bool = shape->columns[c].dtype == RLV_BOOL;
 	size_t bytes = shape->bytes[c];
 
 	for (size_t at = 0; at < bytes; at += 8) {
-		uint64_t word = word_of(number, c, at) &
-				(is_bool ? 0x0101010101010101 : UINT64_MAX);
-		size_t left = bytes - at < 8 ? bytes - at : 8;
+		uint64_t word = cell_word(shape, c, number, at);
 
-		if (memcmp(got + at, &word, left) != 0)
+		if (memcmp(got + at, &word, min_u64(bytes - at, 8)) != 0)
 			return false;
 	}
 	return true;
@@ -111,8 +91,17 @@ static bool cell_is_right(const struct shape *shape, uint32_t c, uint64_t number
 void pattern_fill(const struct shape *shape, uint64_t number, uint32_t n, uint8_t *const *out)
 {
 	for (uint32_t c = 0; c < shape->n_columns; c++) {
-		for (uint32_t i = 0; i < n; i++)
-			fill_cell(shape, c, number + i, out[c] + i * shape->bytes[c]);
+		size_t bytes = shape->bytes[c];
+
+		for (uint32_t i = 0; i < n; i++) {
+			uint8_t *cell = out[c] + i * bytes;
+
+			for (size_t at = 0; at < bytes; at += 8) {
+				uint64_t word = cell_word(shape, c, number + i, at);
+
+				memcpy(cell + at, &word, min_u64(bytes - at, 8));
+			}
+		}
 	}
 }
 
@@ -299,11 +288,10 @@ uint32_t pattern_check(const struct pattern_view *view, const struct rlv_batch *
 	return bad;
 }
 
-void pattern_update(const struct pattern_view *view, const struct rlv_batch *batch, float *td_out)
+void pattern_update(const struct rlv_batch *batch, float *td_out)
 {
 	const struct rlv_array *seq = find_array(batch, SEQ_NAME);
 
-	(void)view;
 	for (uint32_t i = 0; i < batch->n; i++)
 		td_out[i] = seq ? (float)pattern_td(number_of(seq, i)) : 1;
 }

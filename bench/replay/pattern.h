@@ -69,6 +69,6 @@ uint32_t pattern_check(const struct pattern_view *view, const struct rlv_batch *
 		       uint64_t classes[PATTERN_CLASSES], char why[PATTERN_WHY_BYTES]);
 
 /* |TD errors| for an update: a function of the items only. */
-void pattern_update(const struct pattern_view *view, const struct rlv_batch *batch, float *td_out);
+void pattern_update(const struct rlv_batch *batch, float *td_out);
 
 #endif

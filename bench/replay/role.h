@@ -49,9 +49,26 @@ struct role_shared {
 	struct role_slot slots[];
 };
 
-struct hands;
+struct actor {
+	struct rlv_writer *writer;
+	struct replay_feed feed;
+	bool gives_priorities;
+	uint64_t due_ns; /* time of a paced actor's next append */
+	struct rlv_stats before;
+};
 
-/* Configuration of a role. */
+#define LEARNER_MAX_HELD 64
+
+struct learner {
+	struct rlv_sampler *sampler;
+	struct pattern_view view;
+	const struct rlv_batch *held[LEARNER_MAX_HELD]; /* a ring of `inflight` batches */
+	uint64_t loops;
+	float *td; /* values for updates, used in turn: TD_VALUES + batch of them */
+	struct rlv_stats before;
+};
+
+/* Configuration of a role, and in its process its open handles. */
 struct role {
 	struct worker worker; /* first member: pointers convert to each other */
 	const struct replay_config *config;
@@ -61,8 +78,12 @@ struct role {
 	struct role_slot *slot;
 	struct rlv_store *store; /* the process's store, for threads; NULL = open one */
 	bool appends, samples;
-	uint32_t actor;      /* index among the actors of the case */
-	struct hands *hands; /* its open handles */
+	uint32_t number; /* index among the actors of the case */
+
+	struct rlv_store *own_store;
+	struct rlv_table *table;
+	struct actor actor;
+	struct learner learner;
 };
 
 extern const struct worker_ops role_ops;
@@ -70,10 +91,24 @@ extern const struct worker_ops role_ops;
 /* Record the library's last error and the failed operation. Returns code. */
 int role_fail(struct role *role, int code, const char *what);
 
-/* True if it has failed before: the first error is kept. */
-static inline bool role_failed(const struct role *role)
-{
-	return role->worker.slot->error != 0;
-}
+/* Record that a handle was not closed, unless an error was recorded before. */
+void role_closed(struct role *role, int code, const char *what);
+
+/* The actor's part: appends rows cyclically, at full speed or paced. One append a step. */
+int actor_open(struct role *role) RLV_MUST_CHECK;
+void actor_close(struct role *role);
+void actor_window_begin(struct role *role);
+int actor_window_end(struct role *role) RLV_MUST_CHECK;
+int actor_step(struct role *role) RLV_MUST_CHECK;
+
+/*
+ * The learner's part: samples batches, updates their priorities and, with --check, checks each
+ * byte. One sample and its update a step.
+ */
+int learner_open(struct role *role) RLV_MUST_CHECK;
+void learner_close(struct role *role);
+void learner_window_begin(struct role *role);
+int learner_window_end(struct role *role) RLV_MUST_CHECK;
+int learner_step(struct role *role) RLV_MUST_CHECK;
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/os/clock.h"
 #include "program/interrupt.h"
@@ -91,84 +90,49 @@ static int create_table(struct replay_case *c)
 
 /* -------- filling -------- */
 
-struct filler {
-	struct replay_case *c;
-	struct rlv_writer *writer;
-	uint64_t at, number;
-	struct pattern_rows made; /* of a table that is checked */
-};
-
-static int filler_open(struct filler *f, struct replay_case *c)
+static int append_rows(struct replay_case *c, struct rlv_writer *writer, struct replay_feed *feed)
 {
-	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
-	int ret;
-
-	f->c = c;
-	f->number = pattern_first(0);
-	if (c->config.check && pattern_rows_open(&f->made, &c->data->shape, FILL_ROWS))
-		return error_set(-ENOMEM, "fill the table: cannot allocate a block of rows");
-	opts.timeout_ns = TIMEOUT_NS;
-	ret = rlv_writer_open(c->table, &opts, &f->writer);
-	return ret ? replay_failed(ret, "open a writer") : 0;
-}
-
-static int filler_append(struct filler *f, uint32_t n)
-{
-	const struct replay_data *data = f->c->data;
-	struct rlv_steps steps = RLV_STEPS_INIT;
-	const void *columns[RLV_MAX_COLUMNS];
-	int ret;
-
-	n = (uint32_t)min_u64(n, data->rows - f->at);
-	if (f->c->config.check) {
-		pattern_rows_fill(&f->made, &data->shape, f->number, n, &steps);
-	} else {
-		for (uint32_t i = 0; i < data->shape.n_columns; i++)
-			columns[i] = data->column[i] + f->at * data->shape.bytes[i];
-		steps.n = n;
-		steps.columns = columns;
-		steps.flags = data->flags + f->at;
-		steps.td_error = data->td_error + f->at;
-	}
-	ret = rlv_writer_append(f->writer, 0, &steps, NULL);
-	f->number += n;
-	f->at = (f->at + n) % data->rows;
-	return ret ? replay_failed(ret, "fill the table") : 0;
-}
-
-static int filler_run(struct filler *f)
-{
-	const struct replay_case *c = f->c;
 	uint64_t n = c->config.prefill;
 	int ret = 0;
 
-	for (uint64_t done = 0; done < n && ret == 0; done = f->number) {
+	for (uint64_t done = 0; done < n && ret == 0; done = feed->number) {
+		struct rlv_steps steps = RLV_STEPS_INIT;
+
 		if (interrupt_pending())
 			return error_set(-EINTR, "interrupted");
-		ret = filler_append(f, (uint32_t)min_u64(FILL_ROWS, n - done));
+		replay_feed_next(feed, (uint32_t)min_u64(FILL_ROWS, n - done), &steps);
+		ret = rlv_writer_append(writer, 0, &steps, NULL);
+		if (ret)
+			return replay_failed(ret, "fill the table");
+		replay_feed_advance(feed, steps.n);
 		if (c->progress)
 			progress_show(c->progress, c->progress_from, "%s: fill %llu of %llu",
 				      c->config.label, (unsigned long long)done,
 				      (unsigned long long)n);
 	}
-	return ret;
+	return 0;
 }
 
 static int fill_table(struct replay_case *c)
 {
-	struct filler *f = mem_zalloc(sizeof(*f));
-	int ret, closed;
+	struct replay_feed feed = { .data = c->data,
+				    .number = pattern_first(0),
+				    .patterned = c->config.check };
+	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
+	struct rlv_writer *writer = NULL;
+	int ret = 0, closed;
 
-	if (!f)
-		return error_set(-ENOMEM, "fill the table: cannot allocate a block of rows");
-	ret = filler_open(f, c);
-	if (ret == 0)
-		ret = filler_run(f);
-	closed = rlv_writer_close(&f->writer);
+	if (c->config.check && pattern_rows_open(&feed.made, &c->data->shape, FILL_ROWS))
+		ret = error_set(-ENOMEM, "fill the table: cannot allocate a block of rows");
+	opts.timeout_ns = TIMEOUT_NS;
+	if (ret == 0) {
+		ret = rlv_writer_open(c->table, &opts, &writer);
+		ret = ret ? replay_failed(ret, "open a writer") : append_rows(c, writer, &feed);
+	}
+	closed = rlv_writer_close(&writer);
 	if (ret == 0 && closed)
 		ret = replay_failed(closed, "close the writer");
-	pattern_rows_close(&f->made);
-	mem_free(f);
+	pattern_rows_close(&feed.made);
 	return ret;
 }
 
@@ -207,16 +171,6 @@ int replay_table_close(struct replay_case *c)
 }
 
 /* -------- checks -------- */
-
-/* Compares the draws of a learner with the weights of the classes in the tree. */
-static struct chi_square test_draws(const struct replay_case *c, const struct role_slot *slot)
-{
-	double weight[PATTERN_CLASSES];
-
-	for (uint32_t i = 0; i < PATTERN_CLASSES; i++)
-		weight[i] = pow(pattern_td(i) + c->priority_eps, c->priority_alpha);
-	return chi_square_test(slot->classes, weight, PATTERN_CLASSES);
-}
 
 static void print_check(struct json *json, FILE *file, const struct replay_case *c,
 			const struct rlv_verify_report *report)
@@ -265,6 +219,7 @@ static void print_draws(struct json *json, FILE *file, uint32_t role, const stru
 int replay_table_check(struct replay_case *c, FILE *file, struct json *json)
 {
 	struct rlv_verify_report report = { .size = sizeof(report) };
+	double weight[PATTERN_CLASSES]; /* of the classes in the tree */
 	int ret = rlv_table_verify(c->table, &report);
 
 	if (report.problems)
@@ -274,6 +229,8 @@ int replay_table_check(struct replay_case *c, FILE *file, struct json *json)
 	if (c->items_wrong || (c->config.learners && c->items_checked == 0))
 		c->ok = false;
 	print_check(json, file, c, &report);
+	for (uint32_t i = 0; i < PATTERN_CLASSES; i++)
+		weight[i] = pow(pattern_td(i) + c->priority_eps, c->priority_alpha);
 	for (uint32_t i = 0; i < c->n_roles; i++) {
 		const struct role_slot *slot = c->roles[i].slot;
 		const char *why = c->roles[i].worker.slot->why;
@@ -283,7 +240,7 @@ int replay_table_check(struct replay_case *c, FILE *file, struct json *json)
 			fprintf(file, "  first: %s\n", why);
 		if (!c->roles[i].samples)
 			continue;
-		chi = test_draws(c, slot);
+		chi = chi_square_test(slot->classes, weight, PATTERN_CLASSES);
 		if (chi.p < P_MIN)
 			c->ok = false;
 		print_draws(json, file,

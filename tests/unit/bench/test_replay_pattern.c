@@ -206,7 +206,7 @@ ON_FAKE(pattern_update__follows_from_the_items)
 	struct fake *f = *state;
 	float td[ITEMS];
 
-	pattern_update(&f->view, &f->batch, td);
+	pattern_update(&f->batch, td);
 	for (uint32_t i = 0; i < ITEMS; i++)
 		assert_true((double)td[i] == pattern_td(f->seq[i]));
 }
