@@ -29,21 +29,11 @@ static int set_choice(const struct arg_option *option, const char *text)
 	}
 }
 
-static int set_count32(uint32_t *out, const char *text)
-{
-	uint64_t value;
-	int ret = units_parse_count(text, &value);
-
-	if (ret)
-		return ret;
-	if (value > UINT32_MAX)
-		return error_set(-ERANGE, "%s: too large", text);
-	*out = (uint32_t)value;
-	return 0;
-}
-
 static int set_value(const struct arg_option *option, const char *text)
 {
+	uint64_t value;
+	int ret;
+
 	switch (option->kind) {
 	case ARG_TEXT:
 		*(const char **)option->out = text;
@@ -51,7 +41,12 @@ static int set_value(const struct arg_option *option, const char *text)
 	case ARG_COUNT:
 		return units_parse_count(text, option->out);
 	case ARG_COUNT32:
-		return set_count32(option->out, text);
+		ret = units_parse_count(text, &value);
+		if (ret == 0 && value > UINT32_MAX)
+			ret = error_set(-ERANGE, "%s: too large", text);
+		if (ret == 0)
+			*(uint32_t *)option->out = (uint32_t)value;
+		return ret;
 	case ARG_BYTES:
 		return units_parse_bytes(text, option->out);
 	case ARG_NUMBER:
@@ -68,26 +63,21 @@ static int set_value(const struct arg_option *option, const char *text)
 	return error_set(-EINVAL, "takes no value");
 }
 
-static const struct arg_option *find_option(const struct args *args, const char *name, size_t len)
-{
-	for (size_t i = 0; i < args->n_options; i++) {
-		const struct arg_option *option = &args->options[i];
-
-		if (option->kind != ARG_HEADING && strlen(option->name) == len &&
-		    strncmp(option->name, name, len) == 0)
-			return option;
-	}
-	return NULL;
-}
-
 /* Parse the option at argv[*i]; moves *i past its value. */
 static int parse_option(const struct args *args, int argc, char *const *argv, int *i)
 {
 	const char *name = argv[*i] + 2, *text;
 	size_t len = strcspn(name, "=");
-	const struct arg_option *option = find_option(args, name, len);
+	const struct arg_option *option = NULL;
 	int ret;
 
+	for (size_t n = 0; n < args->n_options && !option; n++) {
+		const struct arg_option *at = &args->options[n];
+
+		if (at->kind != ARG_HEADING && strlen(at->name) == len &&
+		    strncmp(at->name, name, len) == 0)
+			option = at;
+	}
 	if (!option)
 		return error_set(-EINVAL, "unknown option --%.*s", (int)(len < 60 ? len : 60),
 				 name);
@@ -99,14 +89,9 @@ static int parse_option(const struct args *args, int argc, char *const *argv, in
 		*(bool *)option->out = true;
 		return 0;
 	}
-	if (name[len]) {
-		text = name + len + 1;
-	} else {
-		if (*i + 1 >= argc)
-			return error_set(-EINVAL, "--%s needs a value (%s)", option->name,
-					 option->value);
-		text = argv[++*i];
-	}
+	if (!name[len] && *i + 1 >= argc)
+		return error_set(-EINVAL, "--%s needs a value (%s)", option->name, option->value);
+	text = name[len] ? name + len + 1 : argv[++*i];
 	ret = set_value(option, text);
 	return ret ? error_prefix(-EINVAL, "--%s: ", option->name) : 0;
 }
@@ -160,33 +145,26 @@ static void print_indented(const char *text, int indent, FILE *file)
 	fputc('\n', file);
 }
 
-static void print_option(const struct arg_option *option, FILE *file)
-{
-	int width;
-
-	if (option->kind == ARG_HEADING) {
-		fprintf(file, "\n%s\n", option->help);
-		return;
-	}
-	if (option->value)
-		width = fprintf(file, "  --%s %s", option->name, option->value);
-	else
-		width = fprintf(file, "  --%s", option->name);
-	if (width + 2 > HELP_INDENT) {
-		fputc('\n', file);
-		width = 0;
-	}
-	fprintf(file, "%*s", HELP_INDENT - width, "");
-	print_indented(option->help, HELP_INDENT, file);
-}
-
 void args_print_help(const struct args *args, FILE *file)
 {
 	fprintf(file, "Usage: %s %s\n\n%s\n", program_of(args), args->usage, args->summary);
 	if (args->n_options && args->options[0].kind != ARG_HEADING)
 		fprintf(file, "\nOptions\n");
-	for (size_t i = 0; i < args->n_options; i++)
-		print_option(&args->options[i], file);
+	for (size_t i = 0; i < args->n_options; i++) {
+		const struct arg_option *option = &args->options[i];
+		int width;
+
+		if (option->kind == ARG_HEADING) {
+			fprintf(file, "\n%s\n", option->help);
+			continue;
+		}
+		width = fprintf(file, "  --%s%s%s", option->name, option->value ? " " : "",
+				option->value ? option->value : "");
+		if (width + 2 > HELP_INDENT)
+			width = fprintf(file, "\n") - 1;
+		fprintf(file, "%*s", HELP_INDENT - width, "");
+		print_indented(option->help, HELP_INDENT, file);
+	}
 	if (args->n_options == 0)
 		fprintf(file, "\nOptions\n");
 	fprintf(file, "  --help%*sthis page\n", HELP_INDENT - 8, "");

@@ -71,37 +71,17 @@ const char *shape_type_text(const struct rlv_column *column, char text[SHAPE_TYP
 	return text;
 }
 
-static uint32_t role_of(const char *name, uint32_t dtype, uint32_t ndim)
-{
-	bool real = dtype == RLV_F32 || dtype == RLV_F64;
-
-	if (strcmp(name, "obs") == 0 || strncmp(name, "obs_", 4) == 0)
-		return RLV_OBS;
-	if (strncmp(name, "next_", 5) == 0)
-		return RLV_NEXT;
-	return strcmp(name, "reward") == 0 && real && ndim == 0 ? RLV_REWARD : RLV_PLAIN;
-}
-
-static bool name_is_valid(const char *name)
-{
-	if (!islower((unsigned char)*name) && *name != '_')
-		return false;
-	for (const char *c = name; *c; c++) {
-		if (!islower((unsigned char)*c) && !isdigit((unsigned char)*c) && *c != '_')
-			return false;
-	}
-	return true;
-}
-
 int shape_add(struct shape *shape, const char *name, uint32_t dtype, uint32_t ndim,
 	      const uint32_t *dims)
 {
 	struct rlv_column *column = &shape->columns[shape->n_columns];
+	bool real = dtype == RLV_F32 || dtype == RLV_F64;
 	uint64_t bytes = shape_dtype_bytes(dtype);
 
 	if (shape->n_columns == RLV_MAX_COLUMNS)
 		return error_set(-EINVAL, "column %s: at most %d columns", name, RLV_MAX_COLUMNS);
-	if (!name_is_valid(name) || strlen(name) >= RLV_NAME_BYTES)
+	if (!*name || isdigit((unsigned char)*name) || strlen(name) >= RLV_NAME_BYTES ||
+	    name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
 		return error_set(-EINVAL, "column '%s': a name is [a-z_][a-z0-9_]*", name);
 	if (bytes == 0 || ndim > RLV_MAX_DIMS)
 		return error_set(-EINVAL, "column %s: bad type", name);
@@ -121,7 +101,13 @@ int shape_add(struct shape *shape, const char *name, uint32_t dtype, uint32_t nd
 	column->name = shape->names[shape->n_columns];
 	column->dtype = dtype;
 	column->ndim = ndim;
-	column->role = role_of(name, dtype, ndim);
+	if (strcmp(name, "obs") == 0 || strncmp(name, "obs_", 4) == 0)
+		column->role = RLV_OBS;
+	else if (strncmp(name, "next_", 5) == 0)
+		column->role = RLV_NEXT;
+	else
+		column->role = strcmp(name, "reward") == 0 && real && ndim == 0 ? RLV_REWARD
+										: RLV_PLAIN;
 	shape->bytes[shape->n_columns++] = (size_t)bytes;
 	shape->row_bytes += (size_t)bytes;
 	return 0;

@@ -32,21 +32,6 @@ static void path_beside_us(const char *binary, char path[PATH_MAX])
 	snprintf(path, PATH_MAX, "%s", binary);
 }
 
-static int spawn_redirect(const char *log_path)
-{
-	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	int out;
-
-	if (in < 0 || dup2(in, STDIN_FILENO) < 0)
-		return -errno;
-	if (!log_path)
-		return 0;
-	out = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	if (out < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
-		return -errno;
-	return 0;
-}
-
 /* Runs in the child: it gets the signal when its parent ends. */
 static void tie_to(pid_t parent, int signal)
 {
@@ -61,7 +46,7 @@ static void spawn_become(const struct spawn_daemon *daemon, const char *path, pi
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 	char *argv[64] = { 0 };
-	int code;
+	int in, out = STDOUT_FILENO, code;
 
 	setsid();
 	if (daemon->tied)
@@ -70,11 +55,13 @@ static void spawn_become(const struct spawn_daemon *daemon, const char *path, pi
 		signal(signals[i], SIG_DFL);
 	for (size_t i = 0; daemon->argv[i] && i + 1 < ARRAY_LEN(argv); i++)
 		argv[i] = strdup(daemon->argv[i]);
-	code = spawn_redirect(daemon->log_path);
-	if (code == 0) {
+	in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (daemon->log_path)
+		out = open(daemon->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (in >= 0 && dup2(in, STDIN_FILENO) >= 0 && out >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
+	    (!daemon->log_path || dup2(out, STDERR_FILENO) >= 0))
 		execvp(path, argv);
-		code = -errno;
-	}
+	code = -errno;
 	if (write(report, &code, sizeof(code)) != sizeof(code))
 		_exit(126);
 	_exit(127);

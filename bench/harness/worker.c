@@ -1,7 +1,6 @@
 #include "bench/harness/worker.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,26 +63,7 @@ static uint32_t worker_wait_command(const struct worker *worker, uint32_t last)
 	}
 }
 
-static bool window_is_open(const struct worker *worker)
-{
-	/* relaxed: one more step is harmless */
-	uint32_t word = atomic_load_explicit(&worker->board->command, memory_order_relaxed);
-
-	return command_of(word) == WORKER_RUN;
-}
-
-static void pin_to_cpu(const struct worker *worker)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	cpu_set_t set;
-
-	if (!worker->pin || cpus < 1)
-		return;
-	CPU_ZERO(&set);
-	CPU_SET(worker->index % (uint32_t)cpus, &set);
-	(void)!sched_setaffinity(0, sizeof(set), &set);
-}
-
+/* Steps until the command changes. */
 static int worker_run_window(struct worker *worker)
 {
 	struct worker_slot *slot = worker->slot;
@@ -94,7 +74,9 @@ static int worker_run_window(struct worker *worker)
 	worker_set_state(worker, WORKER_RUNNING);
 	wall = time_wall_ns();
 	cpu = time_cpu_ns();
-	while (ret == 0 && window_is_open(worker))
+	/* relaxed: one more step is harmless */
+	while (ret == 0 && command_of(atomic_load_explicit(&worker->board->command,
+							   memory_order_relaxed)) == WORKER_RUN)
 		ret = worker->ops->step(worker);
 	slot->wall_ns = time_wall_ns() - wall;
 	slot->cpu_ns = time_cpu_ns() - cpu;
@@ -102,35 +84,24 @@ static int worker_run_window(struct worker *worker)
 }
 
 /* Runs until WORKER_QUIT, or an error. */
-static int worker_obey(struct worker *worker)
+static int worker_main(struct worker *worker)
 {
 	uint32_t word = worker_wait_command(worker, WORKER_HOLD);
 	int ret = 0;
 
-	if (command_of(word) == WORKER_QUIT)
-		return 0;
-	ret = worker->ops->open(worker);
-	if (ret == 0)
-		worker_set_state(worker, WORKER_READY);
-	while (ret == 0) {
+	if (command_of(word) != WORKER_QUIT) {
+		ret = worker->ops->open(worker);
+		if (ret == 0)
+			worker_set_state(worker, WORKER_READY);
+	}
+	while (ret == 0 && command_of(word) != WORKER_QUIT) {
 		word = worker_wait_command(worker, word);
-		if (command_of(word) == WORKER_QUIT)
-			return 0;
 		if (command_of(word) != WORKER_RUN)
 			continue;
 		ret = worker_run_window(worker);
 		if (ret == 0)
 			worker_set_state(worker, WORKER_PAUSED);
 	}
-	return ret;
-}
-
-static int worker_main(struct worker *worker)
-{
-	int ret;
-
-	pin_to_cpu(worker);
-	ret = worker_obey(worker);
 	worker->ops->close(worker);
 	worker_set_state(worker, ret || worker->slot->error ? WORKER_FAILED : WORKER_DONE);
 	return ret;
@@ -183,38 +154,30 @@ static enum worker_state state_of(const struct worker *worker)
 	return (enum worker_state)atomic_load_explicit(&worker->slot->state, memory_order_acquire);
 }
 
-static int worker_failed(const struct worker *worker)
-{
-	return error_set(worker->slot->error, "%s %u: %s", worker->name, worker->index,
-			 worker->slot->why);
-}
-
-static int worker_ended(struct workers *workers, struct worker *worker, int status)
-{
-	char text[SPAWN_STATUS_BYTES];
-
-	worker->alive = false;
-	if (workers->may_die && WIFSIGNALED(status))
-		return 0;
-	if (worker->slot->error)
-		return worker_failed(worker);
-	return error_set(-ECONNRESET, "%s %u ended: %s", worker->name, worker->index,
-			 spawn_status_text(status, text));
-}
-
 int workers_look(struct workers *workers)
 {
-	int status, ret = 0;
+	char text[SPAWN_STATUS_BYTES];
+	int status;
 
-	for (uint32_t i = 0; i < workers->n && ret == 0; i++) {
+	for (uint32_t i = 0; i < workers->n; i++) {
 		struct worker *worker = workers->worker[i];
 
-		if (worker->alive && worker->pid > 0 && spawn_ended(worker->pid, &status))
-			ret = worker_ended(workers, worker, status);
-		else if (worker->alive && state_of(worker) == WORKER_FAILED)
-			ret = worker_failed(worker);
+		if (!worker->alive)
+			continue;
+		if (worker->pid > 0 && spawn_ended(worker->pid, &status)) {
+			worker->alive = false;
+			if (workers->may_die && WIFSIGNALED(status))
+				continue;
+			if (!worker->slot->error)
+				return error_set(-ECONNRESET, "%s %u ended: %s", worker->name,
+						 worker->index, spawn_status_text(status, text));
+		} else if (state_of(worker) != WORKER_FAILED) {
+			continue;
+		}
+		return error_set(worker->slot->error, "%s %u: %s", worker->name, worker->index,
+				 worker->slot->why);
 	}
-	return ret;
+	return 0;
 }
 
 static bool all_reached(const struct workers *workers, enum worker_state least)
@@ -266,31 +229,25 @@ int workers_pause(struct workers *workers)
 	return workers_wait(workers, WORKER_PAUSED, 20 * CLOCK_NS_PER_S);
 }
 
-static void worker_stop(struct worker *worker)
-{
-	uint64_t deadline = deadline_after(clock_monotonic(), 3 * CLOCK_NS_PER_S);
-	int status;
-
-	if (!worker->alive)
-		return;
-	worker->alive = false;
-	if (worker->pid == 0) {
-		pthread_join(worker->thread, NULL);
-		return;
-	}
-	while (!spawn_ended(worker->pid, &status)) {
-		if (deadline_expired(clock_monotonic(), deadline))
-			kill(worker->pid, SIGKILL);
-		usleep(CLOCK_NS_PER_MS / CLOCK_NS_PER_US);
-	}
-}
-
 void workers_stop(struct workers *workers)
 {
+	int status;
+
 	if (!workers->board)
 		return;
 	workers_command(workers, WORKER_QUIT);
-	for (uint32_t i = 0; i < workers->n; i++)
-		worker_stop(workers->worker[i]);
+	for (uint32_t i = 0; i < workers->n; i++) {
+		struct worker *worker = workers->worker[i];
+		uint64_t deadline = deadline_after(clock_monotonic(), 3 * CLOCK_NS_PER_S);
+
+		if (worker->alive && worker->pid == 0)
+			pthread_join(worker->thread, NULL);
+		while (worker->alive && worker->pid > 0 && !spawn_ended(worker->pid, &status)) {
+			if (deadline_expired(clock_monotonic(), deadline))
+				kill(worker->pid, SIGKILL);
+			usleep(CLOCK_NS_PER_MS / CLOCK_NS_PER_US);
+		}
+		worker->alive = false;
+	}
 	workers->n = 0;
 }

@@ -85,8 +85,6 @@ int replay_config_check(struct replay_config *config)
 	if (config->layout == RLV_WINDOW && config->n_step > 1)
 		return error_set(-EINVAL,
 				 "--layout window: needs one-step returns; give --view STACK,1");
-	if (config->check && config->initial == REPLAY_INITIAL_MAX)
-		return error_set(-EINVAL, "--check: sets priorities; leave --initial max out");
 	if (config->trace && config->check)
 		return error_set(-EINVAL,
 				 "--check: generates its rows; give --shape instead of --trace");
@@ -109,9 +107,7 @@ bool replay_config_is_local(const struct replay_config *config)
 
 bool replay_config_gives_priorities(const struct replay_config *config)
 {
-	if (config->initial == REPLAY_INITIAL_AUTO)
-		return config->trace || config->check;
-	return config->initial == REPLAY_INITIAL_GIVEN;
+	return config->trace || config->check;
 }
 
 uint32_t replay_config_roles(const struct replay_config *config)

@@ -11,7 +11,6 @@
 
 #define REPLAY_LABEL_BYTES 48
 
-enum replay_initial { REPLAY_INITIAL_AUTO, REPLAY_INITIAL_MAX, REPLAY_INITIAL_GIVEN };
 enum replay_learn { REPLAY_LEARN_BOTH, REPLAY_LEARN_SAMPLE };
 
 struct replay_config {
@@ -25,7 +24,6 @@ struct replay_config {
 	uint32_t stack, n_step; /* 0 = by the shape */
 	uint32_t layout;        /* enum rlv_layout */
 	uint32_t learn;         /* enum replay_learn */
-	uint32_t initial;       /* enum replay_initial */
 	uint32_t pages;         /* enum rlv_pages */
 	uint32_t windows;
 	uint64_t capacity; /* 0 = by the size of a row */
@@ -34,7 +32,7 @@ struct replay_config {
 	int64_t duration_ns; /* of all windows together */
 	double rate;         /* steps/s of all actors, 0 = unlimited */
 	double spi;          /* samples per insert, 0 = no limiter */
-	bool pin, threads, processes, loop, check, independent;
+	bool threads, processes, loop, check;
 	bool json, full, progress;
 };
 
@@ -48,7 +46,8 @@ int replay_config_check(struct replay_config *config) RLV_MUST_CHECK;
 /* True if the roles are threads of this process over embed:. */
 bool replay_config_is_local(const struct replay_config *config);
 
-/* True if actors set priorities; false if new items get the running maximum. */
+/* True if actors set priorities, those of the recording or of the pattern; false if new items get the
+   running maximum. */
 bool replay_config_gives_priorities(const struct replay_config *config);
 
 uint32_t replay_config_roles(const struct replay_config *config);
