@@ -1,5 +1,5 @@
 /*
- * Copies of several sizes: memcpy, a loop of 8-byte words, and non-temporal stores. The last pay
+ * Copies of several sizes: memcpy and non-temporal stores. The last pay
  * off if the destination is not read soon: many batches in flight.
  */
 #include <stdio.h>
@@ -7,8 +7,6 @@
 #include <string.h>
 
 #include "bench/harness/micro.h"
-
-#include "transport/barrier.h"
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
@@ -29,16 +27,6 @@ static void copy_memcpy(uint8_t *dst, const uint8_t *src, size_t n)
 	memcpy(dst, src, n);
 }
 
-/* Row copy of builds that must show races: relaxed atomic words. */
-static void copy_words(uint8_t *dst, const uint8_t *src, size_t n)
-{
-	for (size_t i = 0; i < n; i += 8) {
-		const struct rword64 *from = (const struct rword64 *)(const void *)(src + i);
-
-		*(uint64_t *)(void *)(dst + i) = rword64_load_relaxed(from);
-	}
-}
-
 #if defined(__x86_64__)
 static void copy_streamed(uint8_t *dst, const uint8_t *src, size_t n)
 {
@@ -55,7 +43,6 @@ static void copy_streamed(uint8_t *dst, const uint8_t *src, size_t n)
 
 static const struct copy copies[] = {
 	{ "memcpy", copy_memcpy },
-	{ "words", copy_words },
 #if defined(__x86_64__)
 	{ "streamed", copy_streamed },
 #endif

@@ -71,23 +71,6 @@ static void must(int ret, const char *what)
 
 /* -------- trees -------- */
 
-static void open_region(struct tree_bench *t, uint64_t bytes)
-{
-	struct target_opts target_opts = { .pool_bytes = bytes,
-					   .page_kind = (uint32_t)t->pages,
-					   .private_memory = true };
-	struct transport_opts opts = { .client_id = 1 };
-	struct target_region spec = { .kind = 1, .size = bytes };
-	struct region_grant grant;
-
-	must(transport_target_open("shm", &target_opts, &t->target), "target");
-	must(t->target->ops->register_region(t->target, &spec), "region");
-	opts.target = t->target;
-	must(transport_open("embed:", &opts, &t->tr), "transport");
-	must(transport_grant(t->target, 1, spec.id, RIGHT_ALL, &grant), "grant");
-	must(transport_attach(t->tr, &grant, &t->region), "attach");
-}
-
 static void fill_tree(struct tree_bench *t, uint64_t seed)
 {
 	uint64_t priorities[BLOCK];
@@ -118,6 +101,11 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct tree_c
 	struct tree_place place = { .max_prio = sumtree_max_prio(leaves) };
 	struct part part = { .words_off = WORDS_OFF, .pages_off = PAGE_OFF };
 	uint64_t idle = SLOT_IDLE, off = align_up(PAGE_OFF + sizeof(struct client_page), 4096);
+	struct target_opts target_opts = { .page_kind = (uint32_t)c->pages,
+					   .private_memory = true };
+	struct transport_opts opts = { .client_id = 1 };
+	struct target_region spec = { .kind = 1 };
+	struct region_grant grant;
 
 	t->fanout = c->fanout;
 	t->pages = c->pages;
@@ -130,7 +118,13 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct tree_c
 	place.inner_off[0] = off;
 	place.inner_off[1] = off + geo.inner_bytes;
 	place.leaves_off = align_up(off + 2 * geo.inner_bytes, 4096);
-	open_region(t, place.leaves_off + sumtree_leaf_bytes(&geo));
+	spec.size = target_opts.pool_bytes = place.leaves_off + sumtree_leaf_bytes(&geo);
+	must(transport_target_open("shm", &target_opts, &t->target), "target");
+	must(t->target->ops->register_region(t->target, &spec), "region");
+	opts.target = t->target;
+	must(transport_open("embed:", &opts, &t->tr), "transport");
+	must(transport_grant(t->target, 1, spec.id, RIGHT_ALL, &grant), "grant");
+	must(transport_attach(t->tr, &grant, &t->region), "attach");
 	must(transport_store(t->region, PAGE_OFF + offsetof(struct client_page, pin), &idle,
 			     sizeof(idle)),
 	     "slot");

@@ -29,8 +29,7 @@ static void put_tables(const void *record, struct json *json, struct text_table 
 		FIELD(rlv_client_table, slots, FIELD_U32, "slots", NULL),
 		FIELD(rlv_client_table, streams, FIELD_U32, "streams", NULL),
 	};
-	static const struct record type = { sizeof(struct rlv_client_table), ARRAY_LEN(fields),
-					    fields };
+	static const struct record type = RECORD(rlv_client_table, fields);
 	const struct rlv_client_info *client = record;
 	uint32_t shown = (uint32_t)min_u64(client->n_tables, json ? ARRAY_LEN(client->tables) : 3);
 	char text[256] = "", more[32] = "";
@@ -63,8 +62,7 @@ static const struct field client_fields[] = {
 	{ "tables", "tables", FIELD_OWN, 0, NULL, put_tables },
 };
 
-static const struct record client_type = { sizeof(struct rlv_client_info), ARRAY_LEN(client_fields),
-					   client_fields };
+static const struct record client_type = RECORD(rlv_client_info, client_fields);
 
 int cmd_clients(int argc, char **argv)
 {

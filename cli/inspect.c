@@ -18,8 +18,7 @@ static const struct field report_fields[] = {
 	FIELD(rlv_verify_report, first_problem, FIELD_TEXT, "first_problem", NULL),
 };
 
-static const struct record report_type = { sizeof(struct rlv_verify_report),
-					   ARRAY_LEN(report_fields), report_fields };
+static const struct record report_type = RECORD(rlv_verify_report, report_fields);
 
 struct inspection {
 	struct json *json; /* NULL = print text */

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bits.h"
 #include "base/json.h"
 #include "program/text_table.h"
 
@@ -46,6 +47,12 @@ struct record {
 	size_t n_fields;
 	const struct field *fields;
 };
+
+/* A record of the fields in an array. */
+#define RECORD(type, fields) \
+	{ \
+		sizeof(struct type), ARRAY_LEN(fields), fields \
+	}
 
 /* Writes the members into the open object. */
 void record_members(const struct record *type, const void *at, struct json *json);

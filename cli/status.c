@@ -72,8 +72,7 @@ static const struct field node_fields[] = {
 	FIELD(rlv_node_info, address, FIELD_TEXT, "address", "address"),
 };
 
-static const struct record node_type = { sizeof(struct rlv_node_info), ARRAY_LEN(node_fields),
-					 node_fields };
+static const struct record node_type = RECORD(rlv_node_info, node_fields);
 
 static const struct field store_fields[] = {
 	FIELD(rlv_store_info, uri, FIELD_TEXT, "uri", "store"),
@@ -85,8 +84,7 @@ static const struct field store_fields[] = {
 	FIELD(rlv_store_info, waiting, FIELD_TEXT, "waiting", NULL),
 };
 
-static const struct record store_type = { sizeof(struct rlv_store_info), ARRAY_LEN(store_fields),
-					  store_fields };
+static const struct record store_type = RECORD(rlv_store_info, store_fields);
 
 /* -------- --why: pending waits and their causes -------- */
 

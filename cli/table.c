@@ -40,8 +40,7 @@ static const struct field shard_fields[] = {
 	FIELD(rlv_shard_info, address, FIELD_TEXT, "address", "address"),
 };
 
-static const struct record shard_type = { sizeof(struct rlv_shard_info), ARRAY_LEN(shard_fields),
-					  shard_fields };
+static const struct record shard_type = RECORD(rlv_shard_info, shard_fields);
 
 /* Its name and type: two columns of text. */
 static void put_column(const void *record, struct json *json, struct text_table *row)
@@ -68,8 +67,7 @@ static const struct field column_fields[] = {
 	{ "role", "role", FIELD_NAME, offsetof(struct rlv_column, role), roles, NULL },
 };
 
-static const struct record column_type = { sizeof(struct rlv_column), ARRAY_LEN(column_fields),
-					   column_fields };
+static const struct record column_type = RECORD(rlv_column, column_fields);
 
 static const struct field limiter_fields[] = {
 	FIELD(rlv_limiter, min_size, FIELD_U64, "min_size", NULL),
@@ -78,8 +76,7 @@ static const struct field limiter_fields[] = {
 	FIELD(rlv_limiter, max_diff, FIELD_DOUBLE, "max_diff", NULL),
 };
 
-static const struct record limiter_type = { sizeof(struct rlv_limiter), ARRAY_LEN(limiter_fields),
-					    limiter_fields };
+static const struct record limiter_type = RECORD(rlv_limiter, limiter_fields);
 
 static void put_limiter(const void *record, struct json *json, struct text_table *row)
 {
@@ -111,8 +108,7 @@ static const struct field view_fields[] = {
 	FIELD(rlv_view_info, overhead_bytes, FIELD_BYTES, "overhead_bytes", NULL),
 };
 
-static const struct record view_type = { sizeof(struct rlv_view_info), ARRAY_LEN(view_fields),
-					 view_fields };
+static const struct record view_type = RECORD(rlv_view_info, view_fields);
 
 static const struct field table_fields[] = {
 	FIELD(rlv_table_info, name, FIELD_TEXT, "table", "table"),
@@ -132,8 +128,7 @@ static const struct field table_fields[] = {
 	FIELD(rlv_table_info, max_clients, FIELD_U32, "max_clients", NULL),
 };
 
-static const struct record table_type = { sizeof(struct rlv_table_info), ARRAY_LEN(table_fields),
-					  table_fields };
+static const struct record table_type = RECORD(rlv_table_info, table_fields);
 
 /* With its columns and views. Returns CLI_OK, or CLI_FAILURE. */
 static int print_table(const struct rlv_table_info *info, struct json *json)

@@ -229,24 +229,19 @@ int workers_pause(struct workers *workers)
 	return workers_wait(workers, WORKER_PAUSED, 20 * CLOCK_NS_PER_S);
 }
 
+/* A process that does not obey ignores SIGTERM, so that it is killed after the grace. */
 void workers_stop(struct workers *workers)
 {
-	int status;
-
 	if (!workers->board)
 		return;
 	workers_command(workers, WORKER_QUIT);
 	for (uint32_t i = 0; i < workers->n; i++) {
 		struct worker *worker = workers->worker[i];
-		uint64_t deadline = deadline_after(clock_monotonic(), 3 * CLOCK_NS_PER_S);
 
 		if (worker->alive && worker->pid == 0)
 			pthread_join(worker->thread, NULL);
-		while (worker->alive && worker->pid > 0 && !spawn_ended(worker->pid, &status)) {
-			if (deadline_expired(clock_monotonic(), deadline))
-				kill(worker->pid, SIGKILL);
-			usleep(CLOCK_NS_PER_MS / CLOCK_NS_PER_US);
-		}
+		else if (worker->alive)
+			spawn_stop(worker->pid, 3 * CLOCK_NS_PER_S);
 		worker->alive = false;
 	}
 	workers->n = 0;

@@ -1,7 +1,6 @@
 #include "bench/replay/role.h"
 
 #include <errno.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/os/clock.h"
@@ -38,32 +37,13 @@ void actor_close(struct role *role)
 	pattern_rows_close(&role->actor.feed.made);
 }
 
-void actor_window_begin(struct role *role)
+int actor_stats(struct role *role, struct rlv_stats *stats_out)
 {
-	struct actor *actor = &role->actor;
+	int ret;
 
-	actor->before = (struct rlv_stats){ .size = sizeof(actor->before) };
-	(void)!rlv_writer_stats(actor->writer, &actor->before);
-	actor->due_ns = clock_now_ns(clock_monotonic());
-}
-
-int actor_window_end(struct role *role)
-{
-	const struct rlv_stats *before = &role->actor.before;
-	struct role_window *window = &role->slot->window;
-	struct role_op *op = &window->op[ROLE_INSERT];
-	struct rlv_stats now = { .size = sizeof(now) };
-	int ret = rlv_writer_stats(role->actor.writer, &now);
-
-	if (ret)
-		return role_fail(role, ret, "counters of the writer");
-	op->counted = now.calls - before->calls;
-	op->phases = now.phases - before->phases;
-	op->moved_bytes =
-		now.read_bytes + now.write_bytes - before->read_bytes - before->write_bytes;
-	window->limiter_waits += now.limiter_waits - before->limiter_waits;
-	window->limiter_wait_ns += now.limiter_wait_ns - before->limiter_wait_ns;
-	return 0;
+	*stats_out = (struct rlv_stats){ .size = sizeof(*stats_out) };
+	ret = rlv_writer_stats(role->actor.writer, stats_out);
+	return ret ? role_fail(role, ret, "counters of the writer") : 0;
 }
 
 /* Sleep until the next append is due; if very late, skip the lost time. */

@@ -43,30 +43,21 @@ static int start_roles(struct replay_case *c)
 
 /* -------- the case -------- */
 
-/* Defaults from the shape. */
-static void settle_view(struct replay_config *config, const struct replay_data *data)
-{
-	bool frames = data->shape.n_columns && data->shape.columns[0].role == RLV_OBS &&
-		      data->shape.columns[0].ndim >= 2;
-
-	if (config->stack == 0)
-		config->stack = frames ? 4 : 1;
-	if (config->n_step == 0)
-		config->n_step = 1;
-	if (config->capacity == 0)
-		config->capacity = replay_table_capacity(config, data);
-}
-
 int replay_case_open(struct replay_case *c, const struct replay_config *config,
 		     const struct replay_data *data)
 {
+	const struct rlv_column *first = data->shape.columns;
 	int ret = 0;
 
 	memset(c, 0, sizeof(*c));
 	c->config = *config;
 	c->data = data;
 	c->ok = true;
-	settle_view(&c->config, data);
+	if (config->stack == 0)
+		c->config.stack = first->role == RLV_OBS && first->ndim >= 2 ? 4 : 1;
+	if (config->n_step == 0)
+		c->config.n_step = 1;
+	c->config.capacity = replay_table_capacity(config, data);
 	c->n_roles = replay_config_roles(config);
 	c->shared_bytes = sizeof(*c->shared) + c->n_roles * sizeof(c->shared->slots[0]);
 	c->shared = mmap(NULL, c->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,

@@ -48,7 +48,7 @@ static int make_arrays(struct replay_data *data, uint64_t n_starts, bool columns
 	return 0;
 }
 
-static uint32_t dtype_of(const char *numpy)
+static int from_trace(const char *path, struct replay_data *data)
 {
 	static const struct {
 		const char *numpy;
@@ -57,16 +57,6 @@ static uint32_t dtype_of(const char *numpy)
 		      { "<u2", RLV_U16 },  { "<i2", RLV_I16 }, { "<f2", RLV_F16 },
 		      { "<u4", RLV_U32 },  { "<i4", RLV_I32 }, { "<f4", RLV_F32 },
 		      { "<u8", RLV_U64 },  { "<i8", RLV_I64 }, { "<f8", RLV_F64 } };
-
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		if (strcmp(names[i].numpy, numpy) == 0)
-			return names[i].dtype;
-	}
-	return 0;
-}
-
-static int from_trace(const char *path, struct replay_data *data)
-{
 	struct row_arrays arrays;
 	const struct trace *trace;
 	int ret = trace_open(path, &data->trace);
@@ -76,10 +66,13 @@ static int from_trace(const char *path, struct replay_data *data)
 	trace = data->trace;
 	for (uint32_t c = 0; c < trace->n_columns; c++) {
 		const struct trace_column *column = &trace->columns[c];
+		size_t i = 0;
 
 		if (column->role != TRACE_ROLE_COLUMN)
 			continue;
-		ret = shape_add(&data->shape, column->name, dtype_of(column->dtype), column->ndim,
+		while (strcmp(names[i].numpy, column->dtype) != 0)
+			i++; /* the reader refuses others */
+		ret = shape_add(&data->shape, column->name, names[i].dtype, column->ndim,
 				column->shape);
 		if (ret)
 			return ret;

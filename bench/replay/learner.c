@@ -48,34 +48,13 @@ void learner_close(struct role *role)
 	mem_free(role->learner.td);
 }
 
-static int learner_stats(struct role *role, struct rlv_stats *stats)
+int learner_stats(struct role *role, struct rlv_stats *stats_out)
 {
 	int ret;
 
-	*stats = (struct rlv_stats){ .size = sizeof(*stats) };
-	ret = rlv_sampler_stats(role->learner.sampler, stats);
+	*stats_out = (struct rlv_stats){ .size = sizeof(*stats_out) };
+	ret = rlv_sampler_stats(role->learner.sampler, stats_out);
 	return ret ? role_fail(role, ret, "counters of the sampler") : 0;
-}
-
-void learner_window_begin(struct role *role)
-{
-	(void)!learner_stats(role, &role->learner.before);
-}
-
-int learner_window_end(struct role *role)
-{
-	const struct rlv_stats *before = &role->learner.before;
-	struct role_window *window = &role->slot->window;
-	struct rlv_stats now;
-	int ret = learner_stats(role, &now);
-
-	if (ret)
-		return ret;
-	window->stale_updates = now.stale_updates - before->stale_updates;
-	window->redraws = now.redraws - before->redraws;
-	window->limiter_waits += now.limiter_waits - before->limiter_waits;
-	window->limiter_wait_ns += now.limiter_wait_ns - before->limiter_wait_ns;
-	return 0;
 }
 
 /* Add the round trips and bytes since the last call to op. */

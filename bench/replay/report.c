@@ -47,27 +47,6 @@ static void cell_number(struct text_table *table, double value)
 	text_table_cell(table, "%s", units_format_number(value, text));
 }
 
-static void print_op(const struct replay_case *c, enum role_op_kind op, struct text_table *table)
-{
-	struct spread items = series_spread(&c->series[op][REPLAY_ITEMS], true);
-
-	if (c->series[op][REPLAY_ITEMS].n == 0)
-		return;
-	text_table_cell(table, "%s", c->config.label);
-	text_table_cell(table, "%s", role_names[op]);
-	cell_si(table, items.best);
-	cell_si(table, items.median);
-	cell_si(table, items.min);
-	cell_si(table, best_of(c, op, REPLAY_CALLS));
-	cell_number(table, best_of(c, op, REPLAY_BYTES) / 1e9);
-	cell_number(table, best_of(c, op, REPLAY_P50));
-	cell_number(table, best_of(c, op, REPLAY_P99));
-	cell_number(table, series_spread(&c->series[op][REPLAY_ROUND_TRIPS], false).median);
-	cell_si(table, series_spread(&c->series[op][REPLAY_MOVED], false).median);
-	cell_number(table, series_spread(&c->series[op][REPLAY_CPU], true).median);
-	text_table_row(table);
-}
-
 static void print_notes(const struct replay_case *c, FILE *file)
 {
 	struct spread line = series_spread(&c->line_ns, false);
@@ -102,9 +81,27 @@ int replay_report_text(const struct replay_case *cases, uint32_t n, FILE *file)
 	text_table_init(
 		&table,
 		"case|role|>items/s best|>median|>worst|>calls/s|>GB/s|>p50 us|>p99 us|>RT/op|>B/op|>cpu/wall");
-	for (uint32_t i = 0; i < n; i++) {
-		for (int op = 0; op < ROLE_OPS; op++)
-			print_op(&cases[i], (enum role_op_kind)op, &table);
+	for (uint32_t i = 0; i < n * ROLE_OPS; i++) {
+		const struct replay_case *c = &cases[i / ROLE_OPS];
+		enum role_op_kind op = (enum role_op_kind)(i % ROLE_OPS);
+		struct spread items = series_spread(&c->series[op][REPLAY_ITEMS], true);
+
+		if (c->series[op][REPLAY_ITEMS].n == 0)
+			continue;
+		text_table_cell(&table, "%s", c->config.label);
+		text_table_cell(&table, "%s", role_names[op]);
+		cell_si(&table, items.best);
+		cell_si(&table, items.median);
+		cell_si(&table, items.min);
+		cell_si(&table, best_of(c, op, REPLAY_CALLS));
+		cell_number(&table, best_of(c, op, REPLAY_BYTES) / 1e9);
+		cell_number(&table, best_of(c, op, REPLAY_P50));
+		cell_number(&table, best_of(c, op, REPLAY_P99));
+		cell_number(&table,
+			    series_spread(&c->series[op][REPLAY_ROUND_TRIPS], false).median);
+		cell_si(&table, series_spread(&c->series[op][REPLAY_MOVED], false).median);
+		cell_number(&table, series_spread(&c->series[op][REPLAY_CPU], true).median);
+		text_table_row(&table);
 	}
 	ret = text_table_print(&table, file);
 	text_table_fini(&table);

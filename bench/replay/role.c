@@ -63,10 +63,11 @@ static void role_begin(struct worker *worker)
 	memset(window, 0, sizeof(*window));
 	for (int op = 0; op < ROLE_OPS; op++)
 		stats_hist_init(&window->op[op].latency_ns);
+	role->actor.due_ns = clock_now_ns(clock_monotonic());
 	if (role->appends)
-		actor_window_begin(role);
+		(void)!actor_stats(role, &role->appended);
 	if (role->samples)
-		learner_window_begin(role);
+		(void)!learner_stats(role, &role->sampled);
 }
 
 static int role_step(struct worker *worker)
@@ -80,9 +81,26 @@ static int role_step(struct worker *worker)
 static int role_end(struct worker *worker)
 {
 	struct role *role = role_of(worker);
-	int ret = role->appends ? actor_window_end(role) : 0;
+	struct role_window *window = &role->slot->window;
+	struct role_op *op = &window->op[ROLE_INSERT];
+	struct rlv_stats appended = role->appended, sampled = role->sampled;
+	const struct rlv_stats *before = &role->appended;
+	int ret = role->appends ? actor_stats(role, &appended) : 0;
 
-	return ret || !role->samples ? ret : learner_window_end(role);
+	if (ret == 0 && role->samples)
+		ret = learner_stats(role, &sampled);
+	op->counted = appended.calls - before->calls;
+	op->phases = appended.phases - before->phases;
+	op->moved_bytes = appended.read_bytes + appended.write_bytes - before->read_bytes -
+			  before->write_bytes;
+	window->limiter_waits = appended.limiter_waits - before->limiter_waits;
+	window->limiter_wait_ns = appended.limiter_wait_ns - before->limiter_wait_ns;
+	before = &role->sampled;
+	window->limiter_waits += sampled.limiter_waits - before->limiter_waits;
+	window->limiter_wait_ns += sampled.limiter_wait_ns - before->limiter_wait_ns;
+	window->stale_updates = sampled.stale_updates - before->stale_updates;
+	window->redraws = sampled.redraws - before->redraws;
+	return ret;
 }
 
 const struct worker_ops role_ops = {

@@ -54,7 +54,6 @@ struct actor {
 	struct replay_feed feed;
 	bool gives_priorities;
 	uint64_t due_ns; /* time of a paced actor's next append */
-	struct rlv_stats before;
 };
 
 #define LEARNER_MAX_HELD 64
@@ -65,7 +64,6 @@ struct learner {
 	const struct rlv_batch *held[LEARNER_MAX_HELD]; /* a ring of `inflight` batches */
 	uint64_t loops;
 	float *td; /* values for updates, used in turn: TD_VALUES + batch of them */
-	struct rlv_stats before;
 };
 
 /* Configuration of a role, and in its process its open handles. */
@@ -84,6 +82,7 @@ struct role {
 	struct rlv_table *table;
 	struct actor actor;
 	struct learner learner;
+	struct rlv_stats appended, sampled; /* counters at the start of the window */
 };
 
 extern const struct worker_ops role_ops;
@@ -97,8 +96,7 @@ void role_closed(struct role *role, int code, const char *what);
 /* The actor's part: appends rows cyclically, at full speed or paced. One append a step. */
 int actor_open(struct role *role) RLV_MUST_CHECK;
 void actor_close(struct role *role);
-void actor_window_begin(struct role *role);
-int actor_window_end(struct role *role) RLV_MUST_CHECK;
+int actor_stats(struct role *role, struct rlv_stats *stats_out) RLV_MUST_CHECK;
 int actor_step(struct role *role) RLV_MUST_CHECK;
 
 /*
@@ -107,8 +105,7 @@ int actor_step(struct role *role) RLV_MUST_CHECK;
  */
 int learner_open(struct role *role) RLV_MUST_CHECK;
 void learner_close(struct role *role);
-void learner_window_begin(struct role *role);
-int learner_window_end(struct role *role) RLV_MUST_CHECK;
+int learner_stats(struct role *role, struct rlv_stats *stats_out) RLV_MUST_CHECK;
 int learner_step(struct role *role) RLV_MUST_CHECK;
 
 #endif

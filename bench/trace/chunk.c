@@ -48,52 +48,39 @@ static int inflate_body(const struct trace_chunk *chunk, uint8_t *raw, uint32_t 
 	return 0;
 }
 
-static void undo_transpose(const uint8_t *raw, size_t rows, size_t row_bytes, uint8_t *data)
-{
-	for (size_t k = 0; k < row_bytes; k++) {
-		for (size_t row = 0; row < rows; row++)
-			data[row * row_bytes + k] = raw[k * rows + row];
-	}
-}
-
-static void undo_xor(uint8_t *data, size_t size, size_t row_bytes)
-{
-	for (size_t i = row_bytes; i < size; i++)
-		data[i] ^= data[i - row_bytes];
-}
-
-/* Little-endian: the low bytes of a 64-bit sum are the narrower sum. */
-static void undo_delta(uint8_t *data, size_t size, size_t row_bytes, size_t item_bytes)
-{
-	for (size_t i = row_bytes; i < size; i += item_bytes) {
-		uint64_t before = 0, here = 0;
-
-		memcpy(&before, data + i - row_bytes, item_bytes);
-		memcpy(&here, data + i, item_bytes);
-		here += before;
-		memcpy(data + i, &here, item_bytes);
-	}
-}
-
 int trace_chunk_decode(const struct trace_chunk *chunk, uint8_t *data)
 {
-	uint32_t size = chunk->rows * chunk->row_bytes;
+	const size_t rows = chunk->rows, row_bytes = chunk->row_bytes, item = chunk->item_bytes;
+	const size_t size = rows * row_bytes;
 	uint8_t *raw = data;
 	int err;
 
 	if (chunk->filter & TRACE_FILTER_TRANSPOSE) {
 		raw = mem_zalloc(size);
 		if (!raw)
-			return error_set(-ENOMEM, "chunk: cannot allocate %u bytes", size);
+			return error_set(-ENOMEM, "chunk: cannot allocate %zu bytes", size);
 	}
-	err = inflate_body(chunk, raw, size);
-	if (!err && raw != data)
-		undo_transpose(raw, chunk->rows, chunk->row_bytes, data);
+	err = inflate_body(chunk, raw, (uint32_t)size);
+	for (size_t k = 0; !err && raw != data && k < row_bytes; k++) {
+		for (size_t row = 0; row < rows; row++)
+			data[row * row_bytes + k] = raw[k * rows + row];
+	}
 	if (raw != data)
 		mem_free(raw);
-	if (!err && chunk->filter & TRACE_FILTER_XOR)
-		undo_xor(data, size, chunk->row_bytes);
-	if (!err && chunk->filter & TRACE_FILTER_DELTA)
-		undo_delta(data, size, chunk->row_bytes, chunk->item_bytes);
-	return err;
+	if (err)
+		return err;
+	if (chunk->filter & TRACE_FILTER_XOR) {
+		for (size_t i = row_bytes; i < size; i++)
+			data[i] ^= data[i - row_bytes];
+	}
+	/* Little-endian: the low bytes of a 64-bit sum are the narrower sum. */
+	for (size_t i = row_bytes; chunk->filter & TRACE_FILTER_DELTA && i < size; i += item) {
+		uint64_t before = 0, here = 0;
+
+		memcpy(&before, data + i - row_bytes, item);
+		memcpy(&here, data + i, item);
+		here += before;
+		memcpy(data + i, &here, item);
+	}
+	return 0;
 }

@@ -184,31 +184,15 @@ static int node_drain(struct rlv_store *store, const struct request *request)
 	return forget_record(request);
 }
 
-/* Drops or forgets a node that is down. */
-static int node_end(struct rlv_store *store, const struct request *request, bool drop)
-{
-	const char *done = drop ? "dropped" : "forgotten";
-	int ret = drop ? rlv_store_drop_node(store, request->name)
-		       : rlv_store_forget_node(store, request->name);
-
-	if (ret)
-		return cli_fail(ret, "%s node %s", drop ? "drop" : "forget", request->name);
-	ret = cli_result(request->common.json,
-			 (const struct cli_value[]){ { .key = "node", .text = request->name },
-						     { .key = done, .is_true = true } },
-			 2, "node %s is %s%s\n", request->name, done,
-			 drop ? ", its items are lost" : "");
-	return ret ? ret : forget_record(request);
-}
-
 /* -------- command line -------- */
 
 static int run_verb(const char *verb, struct request *request)
 {
 	const struct host_node_opts *opts = &request->opts;
 	bool drain = strcmp(verb, "drain") == 0, drop = strcmp(verb, "drop") == 0;
+	const char *done = drop ? "dropped" : "forgotten";
 	struct rlv_store *store;
-	int code;
+	int code, ret;
 
 	if ((opts->adopt || opts->discard || opts->trust_clients) && !opts->file) {
 		cli_error("--adopt, --discard and --trust-clients need a pool on a file or device: "
@@ -223,7 +207,20 @@ static int run_verb(const char *verb, struct request *request)
 	}
 	if (cli_store_open(request->uri, request->common.timeout_ns, false, &store))
 		return CLI_FAILURE;
-	code = drain ? node_drain(store, request) : node_end(store, request, drop);
+	if (drain) {
+		code = node_drain(store, request);
+	} else {
+		ret = drop ? rlv_store_drop_node(store, request->name)
+			   : rlv_store_forget_node(store, request->name);
+		code = ret ? cli_fail(ret, "%s node %s", verb, request->name)
+			   : cli_result(request->common.json,
+					(const struct cli_value[]){
+						{ .key = "node", .text = request->name },
+						{ .key = done, .is_true = true } },
+					2, "node %s is %s%s\n", request->name, done,
+					drop ? ", its items are lost" : "");
+		code = code ? code : forget_record(request);
+	}
 	cli_store_close(&store);
 	return code;
 }
