@@ -29,7 +29,6 @@
 #define BLOCK 1024u
 #define WORDS_OFF 4096u
 #define PAGE_OFF (WORDS_OFF + (uint32_t)sizeof(struct part_words))
-#define TREES_MAX 10u
 #define DEFAULT_FANOUT "8,16" /* default of sumtree_geometry_init; checked */
 
 enum metric { DRAW, UPDATE };
@@ -149,39 +148,6 @@ static uint64_t timed_draw(struct tree_case *c)
 	return time_wall_ns() - start;
 }
 
-/* Each drawn item once, with a new priority. Its number of keys. */
-static size_t make_ops(struct tree_case *c)
-{
-	uint64_t random[BATCH];
-	size_t n = 0;
-
-	rng_fill_u64(&c->rng, random, BATCH);
-	for (uint32_t i = 0; i < BATCH; i++) {
-		if (n && ops[n - 1].slot == slot[i])
-			continue;
-		ops[n++] = (struct leaf_op){
-			.slot = slot[i],
-			.gen = leaf_gen(word[i]),
-			.priority = 1 + (random[i] >> 43),
-			.word = word[i],
-		};
-	}
-	return n;
-}
-
-static uint64_t timed_update(struct tree_case *c, struct tree_deltas *deltas, size_t n)
-{
-	struct tree_bench *t = c->tree;
-	uint64_t start = time_wall_ns();
-
-	must(epoch_enter(&t->ep), "epoch");
-	must(sumtree_update(&t->tree, &t->ep, ops, n, deltas), "update");
-	must(sumtree_flush(&t->tree, deltas, false), "flush");
-	if (tree_deltas_empty(deltas))
-		must(epoch_leave(&t->ep), "epoch");
-	return time_wall_ns() - start;
-}
-
 /* Read a buffer that evicts the L2 cache. */
 static void evict_caches(void)
 {
@@ -197,27 +163,56 @@ static void evict_caches(void)
 		yardstick_use_u64(bytes[i]);
 }
 
+/* Each drawn item once, with a new priority. *done_out: number of keys. */
+static uint64_t timed_update(struct tree_case *c, struct tree_deltas *deltas, uint64_t *done_out)
+{
+	struct tree_bench *t = c->tree;
+	uint64_t random[BATCH], start;
+	size_t n = 0;
+
+	rng_fill_u64(&c->rng, random, BATCH);
+	for (uint32_t i = 0; i < BATCH; i++) {
+		if (n && ops[n - 1].slot == slot[i])
+			continue;
+		ops[n++] = (struct leaf_op){
+			.slot = slot[i],
+			.gen = leaf_gen(word[i]),
+			.priority = 1 + (random[i] >> 43),
+			.word = word[i],
+		};
+	}
+	if (c->evicted)
+		evict_caches();
+	start = time_wall_ns();
+	must(epoch_enter(&t->ep), "epoch");
+	must(sumtree_update(&t->tree, &t->ep, ops, n, deltas), "update");
+	must(sumtree_flush(&t->tree, deltas, false), "flush");
+	if (tree_deltas_empty(deltas))
+		must(epoch_leave(&t->ep), "epoch");
+	*done_out = n;
+	return time_wall_ns() - start;
+}
+
 /* ns per draw or key over one window. */
 static int run_case(struct micro_case *at)
 {
 	struct tree_case *c = at->ctx;
 	struct tree_deltas *deltas = c->tree->deltas[c->defer > 1];
-	uint64_t begin = time_wall_ns(), timed = 0, done = 0;
+	uint64_t begin = time_wall_ns(), timed = 0, done = 0, ns;
 
 	cpu_level_limit(c->level);
 	for (uint32_t i = 0; i < 8; i++) /* the caches are this case's again */
 		timed_draw(c);
 	/* 3 ms of timed work within 40 ms: short windows find a quiet moment. */
 	while (timed < 3000000 && (time_wall_ns() - begin < 40000000 || done == 0)) {
-		size_t n = BATCH;
+		uint64_t n = BATCH;
 
-		if (c->metric == UPDATE) {
-			timed_draw(c);
-			n = make_ops(c);
-		}
-		if (c->evicted)
+		if (c->evicted && c->metric == DRAW)
 			evict_caches();
-		timed += c->metric == UPDATE ? timed_update(c, deltas, n) : timed_draw(c);
+		ns = timed_draw(c);
+		if (c->metric == UPDATE)
+			ns = timed_update(c, deltas, &n);
+		timed += ns;
 		done += n;
 	}
 	must(sumtree_flush(&c->tree->tree, deltas, true), "flush");
@@ -231,7 +226,7 @@ static int run_case(struct micro_case *at)
 
 static struct {
 	uint32_t leaves;
-	struct tree_bench trees[TREES_MAX];
+	struct tree_bench trees[10];
 	uint32_t n_trees;
 	struct tree_case cases[MICRO_CASES];
 	uint32_t n_cases;
@@ -311,31 +306,6 @@ static void add_cases(struct micro *b, bool pairs)
 	}
 }
 
-static void measure_size(struct micro *b, uint32_t leaves, bool pairs)
-{
-	const struct param params[] = { { .key = "leaves", .number = leaves }, { 0 } };
-	const struct region *region;
-	char what[32];
-
-	memset(&group, 0, sizeof(group));
-	group.leaves = leaves;
-	add_cases(b, pairs);
-	if (group.n_cases == 0)
-		return;
-	region = group.trees[0].region;
-	micro_add_line(b, region->base, region->size, params);
-	micro_add_memcpy(b, params);
-	snprintf(what, sizeof(what), "%u leaves", leaves);
-	must(micro_run(b, what), "measure");
-	for (struct tree_bench *t = group.trees; t < group.trees + group.n_trees; t++) {
-		tree_deltas_close(&t->deltas[0]);
-		tree_deltas_close(&t->deltas[1]);
-		transport_detach(&t->region);
-		transport_close(&t->tr);
-		transport_target_close(&t->target);
-	}
-}
-
 int main(int argc, char **argv)
 {
 	static const uint8_t bits[] = { 10, 16, 20, 24, 12, 14, 18, 22 }; /* the usual ones first */
@@ -347,7 +317,29 @@ int main(int argc, char **argv)
 
 	if (!micro_init(&b, argc, argv, &status))
 		return status;
-	for (size_t i = 0; i < (b.full ? ARRAY_LEN(bits) : 4); i++)
-		measure_size(&b, 1u << bits[i], b.full || bits[i] >= 20);
+	for (size_t i = 0; i < (b.full ? ARRAY_LEN(bits) : 4); i++) {
+		struct param leaves = { .key = "leaves", .number = 1u << bits[i] };
+		const struct param params[] = { leaves, { 0 } };
+		const struct region *region;
+		char what[32];
+
+		memset(&group, 0, sizeof(group));
+		group.leaves = 1u << bits[i];
+		add_cases(&b, b.full || bits[i] >= 20);
+		if (group.n_cases == 0)
+			continue;
+		region = group.trees[0].region;
+		micro_add_line(&b, region->base, region->size, params);
+		micro_add_memcpy(&b, params);
+		snprintf(what, sizeof(what), "%u leaves", group.leaves);
+		must(micro_run(&b, what), "measure");
+		for (struct tree_bench *t = group.trees; t < group.trees + group.n_trees; t++) {
+			tree_deltas_close(&t->deltas[0]);
+			tree_deltas_close(&t->deltas[1]);
+			transport_detach(&t->region);
+			transport_close(&t->tr);
+			transport_target_close(&t->target);
+		}
+	}
 	return micro_finish(&b, true);
 }

@@ -28,23 +28,6 @@ static uint8_t *out;
 static const uint8_t *windows[BATCHES][BATCH];
 static uint32_t at[BATCH];
 
-static bool open_rows(enum page_kind kind)
-{
-	uint8_t *row;
-
-	if (pages_alloc((size_t)SLOTS * ROW_BYTES, kind, &rows))
-		return false;
-	row = rows.ptr;
-	for (uint32_t i = 0; i < SLOTS; i++, row += ROW_BYTES) {
-		struct row_tail tail = { .step = 1000 + i % 50,
-					 .flags = i % 50 == 49 ? ROW_TERMINATED : 0 };
-
-		memset(row, (int)i, TAIL);
-		memcpy(row + TAIL, &tail, sizeof(tail));
-	}
-	return true;
-}
-
 static void make_plan(void)
 {
 	static const struct window_output columns[] = {
@@ -112,11 +95,20 @@ static bool measure(struct micro *b, enum page_kind kind)
 					{ .key = "pages", .text = page_kind_name(kind) },
 					{ .key = "seed", .number = b->seed } } },
 	};
+	uint8_t *row;
 	bool ok;
 
 	out = mem_aligned(64, 64 * BATCH);
-	if (!out || !open_rows(kind))
+	if (!out || pages_alloc((size_t)SLOTS * ROW_BYTES, kind, &rows))
 		return false;
+	row = rows.ptr;
+	for (uint32_t i = 0; i < SLOTS; i++, row += ROW_BYTES) {
+		struct row_tail tail = { .step = 1000 + i % 50,
+					 .flags = i % 50 == 49 ? ROW_TERMINATED : 0 };
+
+		memset(row, (int)i, TAIL);
+		memcpy(row + TAIL, &tail, sizeof(tail));
+	}
 	make_plan();
 	micro_add_line(b, rows.ptr, rows.bytes, c.result.params);
 	micro_add(b, &c);

@@ -27,32 +27,16 @@ struct wire_case {
 	uint32_t batch;
 	uint32_t ahead; /* number of prefetched batches */
 	bool atari;
-	/* Result of a window from the sampler's counters; NULL = us of its median call. */
-	double (*value)(const struct rlv_stats *delta, double seconds);
+	enum { READ_MBPS, READS_PER_S, MEDIAN_US, MEAN_US } value; /* result of a window */
 	struct rlv_table *table;
 	struct rlv_sampler *sampler;
 };
 
-static double megabytes(const struct rlv_stats *delta, double seconds)
-{
-	return (double)delta->read_bytes / seconds / 1e6;
-}
-
-static double wire_reads(const struct rlv_stats *delta, double seconds)
-{
-	return (double)delta->reads / seconds;
-}
-
-static double wire_us(const struct rlv_stats *delta, double seconds)
-{
-	return seconds * 1e6 / (double)delta->calls;
-}
-
 static struct wire_case cases[] = {
-	{ "atari_read_mbps", "MB/s", true, 32, 0, true, megabytes, NULL, NULL },
-	{ "small_reads_per_s", "/s", true, 256, 0, false, wire_reads, NULL, NULL },
-	{ "sample_one_us", "us", false, 1, 0, false, NULL, NULL, NULL },
-	{ "sample_one_ahead_us", "us", false, 1, 4, false, wire_us, NULL, NULL },
+	{ "atari_read_mbps", "MB/s", true, 32, 0, true, READ_MBPS, NULL, NULL },
+	{ "small_reads_per_s", "/s", true, 256, 0, false, READS_PER_S, NULL, NULL },
+	{ "sample_one_us", "us", false, 1, 0, false, MEDIAN_US, NULL, NULL },
+	{ "sample_one_ahead_us", "us", false, 1, 4, false, MEAN_US, NULL, NULL },
 };
 
 static int say_failure(int ret, const char *what)
@@ -143,6 +127,7 @@ static int run_case(struct micro_case *at)
 	struct wire_case *c = at->ctx;
 	struct rlv_stats before = stats_of(c->sampler), delta;
 	uint64_t start = time_wall_ns(), spent = 0, last, calls;
+	double seconds, value = 0;
 	size_t n = 0;
 
 	do {
@@ -157,17 +142,28 @@ static int run_case(struct micro_case *at)
 		spent = time_wall_ns() - start;
 		calls_us[n++ % CALLS] = (double)(spent - last) / 1e3;
 	} while (spent < 300000000);
+	seconds = (double)spent / 1e9;
 	delta = stats_of(c->sampler);
 	calls = delta.calls ? delta.calls : 1;
 	/* Per call, over all windows so far. */
 	at->result.params[3].number = (delta.phases + calls / 2) / calls;
 	at->result.params[4].number = (delta.reads + calls / 2) / calls;
 	at->result.params[5].number = (delta.read_bytes + calls / 2) / calls;
-	delta.calls -= before.calls;
-	delta.reads -= before.reads;
-	delta.read_bytes -= before.read_bytes;
-	series_add(&at->result.series, c->value ? c->value(&delta, (double)spent / 1e9)
-						: stats_median(calls_us, n < CALLS ? n : CALLS));
+	switch (c->value) {
+	case READ_MBPS:
+		value = (double)(delta.read_bytes - before.read_bytes) / seconds / 1e6;
+		break;
+	case READS_PER_S:
+		value = (double)(delta.reads - before.reads) / seconds;
+		break;
+	case MEAN_US:
+		value = seconds * 1e6 / (double)(delta.calls - before.calls);
+		break;
+	case MEDIAN_US:
+		value = stats_median(calls_us, n < CALLS ? n : CALLS);
+		break;
+	}
+	series_add(&at->result.series, value);
 	return 0;
 }
 

@@ -27,23 +27,6 @@ void replay_config_init(struct replay_config *config)
 	};
 }
 
-static int parse_view(struct replay_config *config)
-{
-	char *end;
-	unsigned long stack, n_step = 1;
-
-	if (!config->view)
-		return 0;
-	stack = strtoul(config->view, &end, 10);
-	if (end != config->view && *end == ',')
-		n_step = strtoul(end + 1, &end, 10);
-	if (*end || stack == 0 || stack > 64 || n_step == 0 || n_step > 256)
-		return error_set(-EINVAL, "--view %s: give STACK,NSTEP, as in 4,1", config->view);
-	config->stack = (uint32_t)stack;
-	config->n_step = (uint32_t)n_step;
-	return 0;
-}
-
 static int check_sizes(const struct replay_config *config)
 {
 	if (config->windows == 0 || config->windows > SERIES_MAX)
@@ -68,10 +51,21 @@ static int check_sizes(const struct replay_config *config)
 int replay_config_check(struct replay_config *config)
 {
 	uint32_t roles = config->actors + config->learners;
-	int ret = parse_view(config);
+	unsigned long stack, n_step = 1;
+	char *end;
+	int ret;
 
-	if (ret == 0)
-		ret = check_sizes(config);
+	if (config->view) {
+		stack = strtoul(config->view, &end, 10);
+		if (end != config->view && *end == ',')
+			n_step = strtoul(end + 1, &end, 10);
+		if (*end || stack == 0 || stack > 64 || n_step == 0 || n_step > 256)
+			return error_set(-EINVAL, "--view %s: give STACK,NSTEP, as in 4,1",
+					 config->view);
+		config->stack = (uint32_t)stack;
+		config->n_step = (uint32_t)n_step;
+	}
+	ret = check_sizes(config);
 	if (ret)
 		return ret;
 	if (config->actors > WORKERS_MAX || config->learners > WORKERS_MAX || roles > WORKERS_MAX ||

@@ -24,25 +24,20 @@ struct running {
 	char uri[REPLAY_URI_BYTES];
 };
 
-static int group_open_store(struct running *r)
+static int group_open(struct running *r)
 {
 	const struct replay_config *first = &r->group->cases[0];
 	uint64_t bytes = UINT64_C(64) << 20;
+	int ret = 0;
 
 	if (first->store || replay_config_is_local(first)) {
 		snprintf(r->uri, sizeof(r->uri), "%s", first->store ? first->store : "embed:");
-		return 0;
+	} else {
+		for (uint32_t i = 0; i < r->group->n_cases; i++)
+			bytes += replay_table_bytes(&r->group->cases[i], &r->data);
+		r->place = r->output->place;
+		ret = r->place->open(r->place->ctx, bytes, r->uri);
 	}
-	for (uint32_t i = 0; i < r->group->n_cases; i++)
-		bytes += replay_table_bytes(&r->group->cases[i], &r->data);
-	r->place = r->output->place;
-	return r->place->open(r->place->ctx, bytes, r->uri);
-}
-
-static int group_open_cases(struct running *r)
-{
-	int ret = 0;
-
 	for (uint32_t i = 0; i < r->group->n_cases && ret == 0; i++) {
 		ret = replay_case_open(&r->cases[i], &r->group->cases[i], &r->data);
 		r->n_open = i + 1;
@@ -55,24 +50,6 @@ static int group_open_cases(struct running *r)
 			ret = error_prefix(ret, "%s: ", r->cases[i].config.label);
 	}
 	return ret;
-}
-
-static int group_open_yardstick(struct running *r)
-{
-	bool local = replay_config_is_local(&r->group->cases[0]);
-	uint64_t footprint = 0, batch = 0;
-	int ret;
-
-	for (uint32_t i = 0; i < r->n_open; i++) {
-		const struct replay_case *c = &r->cases[i];
-
-		if (c->footprint_bytes > footprint)
-			footprint = c->footprint_bytes;
-		if (c->batch_bytes * c->config.inflight > batch)
-			batch = c->batch_bytes * c->config.inflight;
-	}
-	ret = yardstick_open(&r->yardstick, footprint, batch, local ? PAGE_THP : PAGE_SMALL);
-	return ret ? error_prefix(ret, "memory for the yardsticks: ") : 0;
 }
 
 static int group_window(void *ctx, uint32_t index, double done)
@@ -100,6 +77,7 @@ static int group_window(void *ctx, uint32_t index, double done)
 
 static int group_measure(struct running *r)
 {
+	bool local = replay_config_is_local(&r->group->cases[0]);
 	const struct windows windows = {
 		.from = r->output->from,
 		.to = r->output->to,
@@ -108,16 +86,20 @@ static int group_measure(struct running *r)
 		.run = group_window,
 		.ctx = r,
 	};
-	int ret = 0;
+	uint64_t footprint = 0, batch = 0;
+	int ret;
 
-	for (uint32_t i = 0; i < r->n_open && ret == 0; i++) {
-		ret = replay_case_warm(&r->cases[i], 60 * CLOCK_NS_PER_MS);
+	for (uint32_t i = 0; i < r->n_open; i++) {
+		struct replay_case *c = &r->cases[i];
+
+		ret = replay_case_warm(c, 60 * CLOCK_NS_PER_MS);
 		if (ret)
-			ret = error_prefix(ret, "%s: ", r->cases[i].config.label);
+			return error_prefix(ret, "%s: ", c->config.label);
+		footprint = max_u64(footprint, c->footprint_bytes);
+		batch = max_u64(batch, c->batch_bytes * c->config.inflight);
 	}
-	if (ret == 0)
-		ret = group_open_yardstick(r);
-	return ret ? ret : windows_run(&windows);
+	ret = yardstick_open(&r->yardstick, footprint, batch, local ? PAGE_THP : PAGE_SMALL);
+	return ret ? error_prefix(ret, "memory for the yardsticks: ") : windows_run(&windows);
 }
 
 static int group_report(struct running *r, bool *ok_out)
@@ -184,9 +166,7 @@ int replay_group_run(const struct replay_group *group, const struct replay_outpu
 	if (ret && r->cases)
 		ret = error_prefix(ret, "%s: ", first->trace ? first->trace : first->shape);
 	if (ret == 0)
-		ret = group_open_store(r);
-	if (ret == 0)
-		ret = group_open_cases(r);
+		ret = group_open(r);
 	if (ret == 0)
 		ret = group_measure(r);
 	if (ret == 0)
