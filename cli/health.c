@@ -106,16 +106,20 @@ static int connect_to(const char *address, uint64_t deadline_ns, int *fd_out)
 	return ret;
 }
 
-/* Sends the request, and reads until the peer closes or the buffer is full. */
-static int health_talk(int fd, uint64_t deadline_ns, char answer[ANSWER_BYTES])
+/*
+ * Sends the request, and reads until the peer closes or the buffer is full. 0: status 200; 1: another
+ * one. The words are the body up to a line end.
+ */
+static int health_talk(int fd, const char *address, uint64_t deadline_ns, char *words)
 {
 	static const char request[] = "GET /healthz HTTP/1.1\r\nHost: relive\r\n\r\n";
-	size_t len = 0;
+	char answer[ANSWER_BYTES] = "";
+	const char *body;
+	ssize_t n = 1;
 
 	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(request) - 1)
 		return error_set(-errno, "send: %s", strerror(errno));
-	for (;;) {
-		ssize_t n;
+	for (size_t len = 0; n > 0 && len < ANSWER_BYTES - 1; len += (size_t)n) {
 		int ret = wait_for(fd, POLLIN, deadline_ns);
 
 		if (ret)
@@ -123,39 +127,29 @@ static int health_talk(int fd, uint64_t deadline_ns, char answer[ANSWER_BYTES])
 		n = recv(fd, answer + len, ANSWER_BYTES - 1 - len, 0);
 		if (n < 0)
 			return error_set(-errno, "receive: %s", strerror(errno));
-		len += (size_t)n;
-		answer[len] = '\0';
-		if (n == 0 || len == ANSWER_BYTES - 1)
-			return 0;
 	}
+	body = strstr(answer, "\r\n\r\n");
+	if (!body || strncmp(answer, "HTTP/1.1 ", 9) != 0)
+		return error_set(-EPROTO,
+				 "%.64s: the answer is not HTTP: give the --metrics address of a "
+				 "daemon",
+				 address);
+	snprintf(words, WORDS_BYTES, "%.*s", (int)strcspn(body + 4, "\r\n"), body + 4);
+	return strncmp(answer + 9, "200 ", 4) == 0 ? 0 : 1;
 }
 
-/* 0: status 200; -EHOSTDOWN: another one. The words are its body up to a line end. */
 static int check_daemon(const char *address, int64_t timeout_ns, char *words)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
-	char answer[ANSWER_BYTES] = "";
-	const char *body = NULL;
 	int fd, ret = connect_to(address, deadline, &fd);
 
 	if (ret == 0) {
-		ret = health_talk(fd, deadline, answer);
+		ret = health_talk(fd, address, deadline, words);
 		close(fd);
 	}
-	if (ret == 0) {
-		body = strstr(answer, "\r\n\r\n");
-		if (!body || strncmp(answer, "HTTP/1.1 ", 9) != 0)
-			ret = error_set(-EPROTO,
-					"%.64s: the answer is not HTTP: give the --metrics address "
-					"of a daemon",
-					address);
-	}
-	if (ret) {
+	if (ret < 0)
 		snprintf(words, WORDS_BYTES, "%s", error_last());
-		return ret;
-	}
-	snprintf(words, WORDS_BYTES, "%.*s", (int)strcspn(body + 4, "\r\n"), body + 4);
-	return strncmp(answer + 9, "200 ", 4) == 0 ? 0 : -EHOSTDOWN;
+	return ret > 0 ? -EHOSTDOWN : ret;
 }
 
 int health_run(const char *uri, const char *node, const char *daemon, int64_t timeout_ns,

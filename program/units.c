@@ -68,26 +68,6 @@ static double scale_of(char letter, double base)
 	return at ? pow(base, (double)(at - prefixes + 1)) : 0;
 }
 
-int units_parse_bytes(const char *text, uint64_t *out)
-{
-	const char *rest;
-	double value;
-
-	if (whole_number(text, out))
-		return 0;
-	if (leading_number(text, &value, &rest))
-		return error_set(-EINVAL, "%s: not a size; write 4096, 64K, 512MiB or 2G", text);
-	if (scale_of(*rest, 1024) > 0) {
-		value *= scale_of(*rest, 1024);
-		rest += rest[1] == 'i' ? 2 : 1;
-	}
-	if (*rest == 'B')
-		rest++;
-	if (*rest)
-		return error_set(-EINVAL, "%s: not a size; write 4096, 64K, 512MiB or 2G", text);
-	return to_integer(text, value, out);
-}
-
 static int parse_power(const char *text, const char *caret, uint64_t *out)
 {
 	char base_text[24];
@@ -109,29 +89,38 @@ static int parse_power(const char *text, const char *caret, uint64_t *out)
 	return 0;
 }
 
-int units_parse_count(const char *text, uint64_t *out)
+/* A number and a prefix: one without i is a power of base. usage: what it is, and how to write it. */
+static int parse_scaled(const char *text, double base, const char *usage, uint64_t *out)
 {
-	const char *caret = strchr(text, '^'), *rest;
+	const char *rest;
 	double value;
 
-	if (caret)
-		return parse_power(text, caret, out);
 	if (whole_number(text, out))
 		return 0;
 	if (leading_number(text, &value, &rest))
-		return error_set(-EINVAL, "%s: not a count; write 1000, 500k, 2M, 64Ki or 2^20",
-				 text);
-	if (*rest) {
-		bool binary = rest[1] == 'i';
-		double scale = scale_of(*rest, binary ? 1024 : 1000);
-
-		if (scale == 0 || rest[binary ? 2 : 1])
-			return error_set(-EINVAL,
-					 "%s: not a count; write 1000, 500k, 2M, 64Ki or 2^20",
-					 text);
-		value *= scale;
+		return error_set(-EINVAL, "%s: not a %s", text, usage);
+	if (scale_of(*rest, base) > 0) {
+		value *= scale_of(*rest, rest[1] == 'i' ? 1024 : base);
+		rest += rest[1] == 'i' ? 2 : 1;
 	}
+	if (base == 1024 && *rest == 'B') /* bytes */
+		rest++;
+	if (*rest)
+		return error_set(-EINVAL, "%s: not a %s", text, usage);
 	return to_integer(text, value, out);
+}
+
+int units_parse_bytes(const char *text, uint64_t *out)
+{
+	return parse_scaled(text, 1024, "size; write 4096, 64K, 512MiB or 2G", out);
+}
+
+int units_parse_count(const char *text, uint64_t *out)
+{
+	const char *caret = strchr(text, '^');
+
+	return caret ? parse_power(text, caret, out)
+		     : parse_scaled(text, 1000, "count; write 1000, 500k, 2M, 64Ki or 2^20", out);
 }
 
 int units_parse_duration(const char *text, int64_t *ns_out)

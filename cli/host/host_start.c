@@ -140,18 +140,6 @@ void host_report_end(const struct runtime_dir *dir, const struct host_daemon *da
 		spawn_log_tail(path, stderr);
 }
 
-/* Holding the lock proves that the pid is the daemon's, not a later process's. */
-static void signal_all(const struct runtime_dir *dir, const struct host_daemons *daemons,
-		       int number)
-{
-	for (uint32_t i = 0; i < daemons->n; i++) {
-		pid_t pid = runtime_dir_holder(dir, daemons->at[i].name);
-
-		if (pid > 0)
-			kill(pid, number);
-	}
-}
-
 static bool wait_gone(const struct runtime_dir *dir, const struct host_daemons *daemons,
 		      int64_t timeout_ns)
 {
@@ -170,12 +158,17 @@ static bool wait_gone(const struct runtime_dir *dir, const struct host_daemons *
 int host_stop_all(const struct runtime_dir *dir, const struct host_daemons *daemons,
 		  int64_t timeout_ns)
 {
-	signal_all(dir, daemons, SIGTERM);
-	if (wait_gone(dir, daemons, timeout_ns))
-		return 0;
-	signal_all(dir, daemons, SIGKILL);
-	if (wait_gone(dir, daemons, HOST_GRACE_NS))
-		return 0;
+	for (int number = SIGTERM; number; number = number == SIGTERM ? SIGKILL : 0) {
+		for (uint32_t i = 0; i < daemons->n; i++) {
+			/* Holding the lock proves that the pid is the daemon's, not a later process's. */
+			pid_t pid = runtime_dir_holder(dir, daemons->at[i].name);
+
+			if (pid > 0)
+				kill(pid, number);
+		}
+		if (wait_gone(dir, daemons, number == SIGTERM ? timeout_ns : HOST_GRACE_NS))
+			return 0;
+	}
 	return error_set(-ETIMEDOUT, "stop the daemons in %s: some still run after SIGKILL",
 			 dir->path);
 }
