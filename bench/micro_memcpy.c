@@ -118,8 +118,7 @@ int main(int argc, char **argv)
 	}
 	memset(src.ptr, 1, POOL_BYTES);
 	memset(dst.ptr, 2, POOL_BYTES);
-	micro_add_line(&b, src.ptr, POOL_BYTES, NULL);
-	micro_add_memcpy(&b, NULL);
+	micro_add_yardsticks(&b, src.ptr, POOL_BYTES, &(const struct param){ .key = NULL });
 	add_cases(&b);
 	ok = micro_run(&b, "copies") == 0;
 	pages_free(&src);

@@ -329,8 +329,7 @@ int main(int argc, char **argv)
 		if (group.n_cases == 0)
 			continue;
 		region = group.trees[0].region;
-		micro_add_line(&b, region->base, region->size, params);
-		micro_add_memcpy(&b, params);
+		micro_add_yardsticks(&b, region->base, region->size, params);
 		snprintf(what, sizeof(what), "%u leaves", group.leaves);
 		must(micro_run(&b, what), "measure");
 		for (struct tree_bench *t = group.trees; t < group.trees + group.n_trees; t++) {

@@ -110,7 +110,7 @@ static bool measure(struct micro *b, enum page_kind kind)
 		memcpy(row + TAIL, &tail, sizeof(tail));
 	}
 	make_plan();
-	micro_add_line(b, rows.ptr, rows.bytes, c.result.params);
+	micro_add_yardsticks(b, rows.ptr, rows.bytes, c.result.params);
 	micro_add(b, &c);
 	c.result.metric = "gather_us";
 	micro_add(b, &c);

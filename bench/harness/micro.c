@@ -13,7 +13,7 @@
 
 /* -------- options -------- */
 
-static int micro_parse(struct micro *m, int argc, char **argv)
+bool micro_init(struct micro *m, int argc, char **argv, int *exit_out)
 {
 	const struct arg_option options[] = {
 		{ "full", NULL, "sweep more", &m->full, ARG_FLAG },
@@ -31,22 +31,15 @@ static int micro_parse(struct micro *m, int argc, char **argv)
 		.options = options,
 		.n_options = ARRAY_LEN(options) - (m->store ? 0 : 1),
 	};
-	int ret = args_parse(&args, argc, argv);
-
-	if (ret == ARGS_HELP)
-		args_print_help(&args, stdout);
-	else if (ret == 0 && (m->windows < 5 || m->windows > SERIES_MAX))
-		ret = error_set(-EINVAL, "--windows %u: give 5 to %u", m->windows, SERIES_MAX);
-	return ret;
-}
-
-bool micro_init(struct micro *m, int argc, char **argv, int *exit_out)
-{
 	int ret;
 
 	m->seed = 1;
 	m->windows = 15;
-	ret = micro_parse(m, argc, argv);
+	ret = args_parse(&args, argc, argv);
+	if (ret == ARGS_HELP)
+		args_print_help(&args, stdout);
+	else if (ret == 0 && (m->windows < 5 || m->windows > SERIES_MAX))
+		ret = error_set(-EINVAL, "--windows %u: give 5 to %u", m->windows, SERIES_MAX);
 	if (ret < 0)
 		fprintf(stderr, "%s: %s\n  try: %s --help\n", m->name, error_last(), m->name);
 	*exit_out = ret < 0 ? 2 : EXIT_SUCCESS;
@@ -78,18 +71,6 @@ struct micro_case *micro_add(struct micro *m, const struct micro_case *c)
 	return &m->cases[m->n++];
 }
 
-static void add_yardstick(struct micro *m, const struct micro_case *c, const struct param *params)
-{
-	const char *only = m->only;
-	struct micro_case *added;
-
-	m->only = NULL;
-	added = micro_add(m, c);
-	m->only = only;
-	for (size_t i = 0; added && params && params[i].key; i++)
-		added->result.params[i] = params[i];
-}
-
 static int measure_line(struct micro_case *c)
 {
 	const struct micro *m = c->micro;
@@ -97,18 +78,6 @@ static int measure_line(struct micro_case *c)
 
 	series_add(series, yardstick_line_ns(m->memory, m->memory_bytes, m->seed + series->n));
 	return 0;
-}
-
-void micro_add_line(struct micro *m, const void *memory, uint64_t bytes, const struct param *params)
-{
-	const struct micro_case c = {
-		.run = measure_line,
-		.result = { .metric = "calib_line_ns", .unit = "ns", .higher = false }
-	};
-
-	m->memory = memory;
-	m->memory_bytes = bytes;
-	add_yardstick(m, &c, params);
 }
 
 static int measure_memcpy(struct micro_case *c)
@@ -123,14 +92,25 @@ static int measure_memcpy(struct micro_case *c)
 	return 0;
 }
 
-void micro_add_memcpy(struct micro *m, const struct param *params)
+void micro_add_yardsticks(struct micro *m, const void *memory, uint64_t bytes,
+			  const struct param *params)
 {
-	const struct micro_case c = {
-		.run = measure_memcpy,
-		.result = { .metric = "memcpy_gbps", .unit = "GB/s", .higher = true }
-	};
+	const char *only = m->only;
+	struct micro_case c = { .run = measure_line,
+				.result = { .metric = "calib_line_ns", .unit = "ns" } };
 
-	add_yardstick(m, &c, params);
+	for (size_t i = 0; params[i].key; i++)
+		c.result.params[i] = params[i];
+	m->memory = memory;
+	m->memory_bytes = bytes;
+	m->only = NULL;
+	(void)micro_add(m, &c);
+	c.run = measure_memcpy;
+	c.result.metric = "memcpy_gbps";
+	c.result.unit = "GB/s";
+	c.result.higher = true;
+	(void)micro_add(m, &c);
+	m->only = only;
 }
 
 /* -------- windows -------- */

@@ -48,7 +48,7 @@ struct micro {
 	struct micro_case cases[MICRO_CASES];
 	struct json out;
 	struct progress progress;
-	const void *memory; /* of the yardstick line */
+	const void *memory; /* of random loads */
 	uint64_t memory_bytes;
 	struct yardstick copy; /* of memcpy_gbps */
 	uint32_t printed;      /* number of table rows printed */
@@ -70,12 +70,11 @@ int micro_finish(struct micro *m, bool ok);
 struct micro_case *micro_add(struct micro *m, const struct micro_case *c);
 
 /*
- * Add yardsticks of the machine, whatever --only says: random loads over the memory, and memcpy of
- * 64 MiB, which is more than any cache.
+ * Adds the yardsticks of the machine, whatever --only says: random loads over the memory, and memcpy
+ * of 64 MiB, which is more than any cache. params end with one without a key.
  */
-void micro_add_line(struct micro *m, const void *memory, uint64_t bytes,
-		    const struct param *params);
-void micro_add_memcpy(struct micro *m, const struct param *params);
+void micro_add_yardsticks(struct micro *m, const void *memory, uint64_t bytes,
+			  const struct param *params);
 
 /* Measures and prints the cases that were added; what: text beside the progress bar. Returns the
    first error. */

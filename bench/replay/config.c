@@ -27,8 +27,22 @@ void replay_config_init(struct replay_config *config)
 	};
 }
 
-static int check_sizes(const struct replay_config *config)
+int replay_config_check(struct replay_config *config)
 {
+	uint32_t roles = config->actors + config->learners;
+	unsigned long stack, n_step = 1;
+	char *end;
+
+	if (config->view) {
+		stack = strtoul(config->view, &end, 10);
+		if (end != config->view && *end == ',')
+			n_step = strtoul(end + 1, &end, 10);
+		if (*end || stack == 0 || stack > 64 || n_step == 0 || n_step > 256)
+			return error_set(-EINVAL, "--view %s: give STACK,NSTEP, as in 4,1",
+					 config->view);
+		config->stack = (uint32_t)stack;
+		config->n_step = (uint32_t)n_step;
+	}
 	if (config->windows == 0 || config->windows > SERIES_MAX)
 		return error_set(-EINVAL, "--windows %u: give 1 to %u", config->windows,
 				 SERIES_MAX);
@@ -45,29 +59,6 @@ static int check_sizes(const struct replay_config *config)
 				 "--insert-batch: at most 2^20; --envs: 2^14; --inflight: 64");
 	if (config->rate < 0 || config->spi < 0)
 		return error_set(-EINVAL, "--rate, --spi: give 0 or more");
-	return 0;
-}
-
-int replay_config_check(struct replay_config *config)
-{
-	uint32_t roles = config->actors + config->learners;
-	unsigned long stack, n_step = 1;
-	char *end;
-	int ret;
-
-	if (config->view) {
-		stack = strtoul(config->view, &end, 10);
-		if (end != config->view && *end == ',')
-			n_step = strtoul(end + 1, &end, 10);
-		if (*end || stack == 0 || stack > 64 || n_step == 0 || n_step > 256)
-			return error_set(-EINVAL, "--view %s: give STACK,NSTEP, as in 4,1",
-					 config->view);
-		config->stack = (uint32_t)stack;
-		config->n_step = (uint32_t)n_step;
-	}
-	ret = check_sizes(config);
-	if (ret)
-		return ret;
 	if (config->actors > WORKERS_MAX || config->learners > WORKERS_MAX || roles > WORKERS_MAX ||
 	    roles == 0)
 		return error_set(-EINVAL, "--actors + --learners: give 1 to %d in all",

@@ -90,29 +90,6 @@ static int create_table(struct replay_case *c)
 
 /* -------- filling -------- */
 
-static int append_rows(struct replay_case *c, struct rlv_writer *writer, struct replay_feed *feed)
-{
-	uint64_t n = c->config.prefill;
-	int ret = 0;
-
-	for (uint64_t done = 0; done < n && ret == 0; done = feed->number) {
-		struct rlv_steps steps = RLV_STEPS_INIT;
-
-		if (interrupt_pending())
-			return error_set(-EINTR, "interrupted");
-		replay_feed_next(feed, (uint32_t)min_u64(FILL_ROWS, n - done), &steps);
-		ret = rlv_writer_append(writer, 0, &steps, NULL);
-		if (ret)
-			return replay_failed(ret, "fill the table");
-		replay_feed_advance(feed, steps.n);
-		if (c->progress)
-			progress_show(c->progress, c->progress_from, "%s: fill %llu of %llu",
-				      c->config.label, (unsigned long long)done,
-				      (unsigned long long)n);
-	}
-	return 0;
-}
-
 static int fill_table(struct replay_case *c)
 {
 	struct replay_feed feed = { .data = c->data,
@@ -120,6 +97,7 @@ static int fill_table(struct replay_case *c)
 				    .patterned = c->config.check };
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	struct rlv_writer *writer = NULL;
+	uint64_t n = c->config.prefill;
 	int ret = 0, closed;
 
 	if (c->config.check && pattern_rows_open(&feed.made, &c->data->shape, FILL_ROWS))
@@ -127,7 +105,22 @@ static int fill_table(struct replay_case *c)
 	opts.timeout_ns = TIMEOUT_NS;
 	if (ret == 0) {
 		ret = rlv_writer_open(c->table, &opts, &writer);
-		ret = ret ? replay_failed(ret, "open a writer") : append_rows(c, writer, &feed);
+		ret = ret ? replay_failed(ret, "open a writer") : 0;
+	}
+	while (ret == 0 && feed.number < n) {
+		struct rlv_steps steps = RLV_STEPS_INIT;
+
+		if (c->progress)
+			progress_show(c->progress, c->progress_from, "%s: fill %llu of %llu",
+				      c->config.label, (unsigned long long)feed.number,
+				      (unsigned long long)n);
+		replay_feed_next(&feed, (uint32_t)min_u64(FILL_ROWS, n - feed.number), &steps);
+		ret = rlv_writer_append(writer, 0, &steps, NULL);
+		if (ret)
+			ret = replay_failed(ret, "fill the table");
+		else if (interrupt_pending())
+			ret = error_set(-EINTR, "interrupted");
+		replay_feed_advance(&feed, steps.n);
 	}
 	closed = rlv_writer_close(&writer);
 	if (ret == 0 && closed)
