@@ -130,47 +130,41 @@ static const struct field table_fields[] = {
 
 static const struct record table_type = RECORD(rlv_table_info, table_fields);
 
-/* With its columns and views. Returns CLI_OK, or CLI_FAILURE. */
-static int print_table(const struct rlv_table_info *info, struct json *json)
-{
-	if (json) {
-		json_object_begin(json);
-		record_members(&table_type, info, json);
-		json_key(json, "columns");
-		record_list(&column_type, info->columns, info->n_columns, json);
-		json_key(json, "views");
-		record_list(&view_type, info->views, info->n_views, json);
-		json_object_end(json);
-		return CLI_OK;
-	}
-	record_lines(&table_type, info);
-	for (uint32_t v = 0; v < info->n_views; v++) {
-		printf("\nview %u\n", v);
-		record_lines(&view_type, &info->views[v]);
-		record_lines(&limiter_type, &info->views[v].view.limiter);
-	}
-	printf("\n");
-	return record_list(&column_type, info->columns, info->n_columns, NULL);
-}
-
-/* ctx: the request. 0, or the code of a failure that was printed. */
+/* ctx: the request. With its columns and views. 0, or the code of a failure that was printed. */
 static int table_describe(struct rlv_store *store, const char *name, void *ctx)
 {
 	const struct request *request = ctx;
 	struct rlv_table_info info = { .size = sizeof(info) };
+	struct json *json = request->json;
 	struct rlv_table *table;
 	int ret = rlv_table_open(store, name, &table);
 
 	if (ret)
 		return cli_fail(ret, "open table %s", name), ret;
 	ret = rlv_table_info(table, &info);
-	if (ret)
+	if (ret) {
 		cli_fail(ret, "read table %s", name);
-	else if (request->list)
+	} else if (request->list) {
 		record_row(&table_type, &info, request->list);
-	else if (print_table(&info, request->json))
-		ret = -EIO;
-	cli_table_close(&table);
+	} else if (json) {
+		json_object_begin(json);
+		record_members(&table_type, &info, json);
+		json_key(json, "columns");
+		record_list(&column_type, info.columns, info.n_columns, json);
+		json_key(json, "views");
+		record_list(&view_type, info.views, info.n_views, json);
+		json_object_end(json);
+	} else {
+		record_lines(&table_type, &info);
+		for (uint32_t v = 0; v < info.n_views; v++) {
+			printf("\nview %u\n", v);
+			record_lines(&view_type, &info.views[v]);
+			record_lines(&limiter_type, &info.views[v].view.limiter);
+		}
+		printf("\n");
+		ret = record_list(&column_type, info.columns, info.n_columns, NULL) ? -EIO : 0;
+	}
+	cli_table_close(&table); /* the names of columns are its */
 	return ret;
 }
 

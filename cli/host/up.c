@@ -18,22 +18,15 @@ struct request {
 	bool json, progress;
 };
 
-/* [IP:]PORT: the daemons check the rest. */
-static bool has_port(const char *address)
-{
-	const char *colon = strrchr(address, ':');
-	const char *port = colon ? colon + 1 : address;
-	size_t digits = strspn(port, "0123456789");
-
-	return digits > 0 && digits <= 5 && !port[digits] && strlen(address) < 64;
-}
-
 static bool options_agree(const struct request *request)
 {
 	const struct host_store_opts *opts = &request->opts;
 	const struct host_node_opts *node = &opts->node;
 	int tls = (opts->tls_cert != NULL) + (opts->tls_key != NULL) + (opts->tls_ca != NULL);
 	bool kept = node->file || request->dax, given = request->nodes != UINT32_MAX;
+	const char *colon = node->metrics ? strrchr(node->metrics, ':') : NULL;
+	const char *port = colon ? colon + 1 : node->metrics; /* the daemons check the rest */
+	size_t digits = port ? strspn(port, "0123456789") : 0;
 	gid_t gid;
 
 	if (given && (request->nodes == 0 || request->nodes > HOST_STORE_MAX_NODES))
@@ -57,7 +50,7 @@ static bool options_agree(const struct request *request)
 		cli_error("--trust-clients needs a pool on a device: add --dax");
 	else if (tls != 0 && tls != 3)
 		cli_error("--tls-cert, --tls-key, --tls-ca: give all three");
-	else if (node->metrics && !has_port(node->metrics))
+	else if (port && (digits == 0 || digits > 5 || port[digits] || strlen(node->metrics) >= 64))
 		cli_error("--metrics %.64s: give [IP:]PORT, as 9117 or 0.0.0.0:9117",
 			  node->metrics);
 	else if (node->bytes && node->bytes < UINT64_C(8) << 20)
