@@ -9,33 +9,6 @@ PyTypeObject *batch_type;
 
 /* -------- layout -------- */
 
-/* The arrays that are members of struct rlv_batch; the last may not be there. */
-static void read_extras(struct layout *layout, const struct rlv_batch *batch, const uint8_t *memory)
-{
-	const struct {
-		const char *name;
-		const void *data;
-		uint32_t dtype;
-	} extras[LAYOUT_EXTRAS] = {
-		{ "key", batch->key, RLV_U64 },
-		{ "weight", batch->weight, RLV_F32 },
-		{ "probability", batch->probability, RLV_F64 },
-		{ "priority", batch->priority, RLV_F32 },
-		{ "policy_version", batch->policy_version, RLV_U32 },
-	};
-
-	for (uint32_t e = 0; e < LAYOUT_EXTRAS && extras[e].data; e++) {
-		struct array_layout *to = &layout->arrays[layout->n_arrays++];
-
-		snprintf(to->name, sizeof(to->name), "%s", extras[e].name);
-		to->type = dtype_of(extras[e].dtype);
-		to->offset = (size_t)((const uint8_t *)extras[e].data - memory);
-		to->ndim = 1;
-		to->strides[0] = to->type->bytes;
-		to->read_only = e == 0; /* update_priorities goes by the keys as drawn */
-	}
-}
-
 bool layout_fits(const struct layout *layout, const struct slot *slot)
 {
 	const struct rlv_array *arrays = slot->batch->arrays;
@@ -51,6 +24,18 @@ struct layout *layout_open(const struct slot *slot)
 {
 	struct layout *layout = calloc(1, sizeof(*layout));
 	const struct rlv_batch *batch = slot->batch;
+	/* Members of struct rlv_batch; the last may not be there. */
+	const struct {
+		const char *name;
+		const void *data;
+		uint32_t dtype;
+	} extras[LAYOUT_EXTRAS] = {
+		{ "key", batch->key, RLV_U64 },
+		{ "weight", batch->weight, RLV_F32 },
+		{ "probability", batch->probability, RLV_F64 },
+		{ "priority", batch->priority, RLV_F32 },
+		{ "policy_version", batch->policy_version, RLV_U32 },
+	};
 	PyObject *names;
 
 	if (!layout) {
@@ -71,7 +56,16 @@ struct layout *layout_open(const struct slot *slot)
 			to->strides[d] = from->strides[d];
 		}
 	}
-	read_extras(layout, batch, slot->memory);
+	for (uint32_t e = 0; e < LAYOUT_EXTRAS && extras[e].data; e++) {
+		struct array_layout *to = &layout->arrays[layout->n_arrays++];
+
+		snprintf(to->name, sizeof(to->name), "%s", extras[e].name);
+		to->type = dtype_of(extras[e].dtype);
+		to->offset = (size_t)((const uint8_t *)extras[e].data - slot->memory);
+		to->ndim = 1;
+		to->strides[0] = to->type->bytes;
+		to->read_only = e == 0; /* update_priorities goes by the keys as drawn */
+	}
 	/* from here on Python runs, and a close may free the batch */
 	names = PyList_New(0);
 	for (uint32_t a = 0; names && a < layout->n_arrays; a++) {

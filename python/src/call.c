@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,21 +171,20 @@ static int check_rewards(const struct writer *w, const struct call *call, bool b
 		const struct column *col = &w->columns[c];
 		const void *data = call->columns[c];
 		uint32_t i = col->is_reward ? column_find_nonfinite(col, data, call->n) : call->n;
-		PyObject *number, *at;
+		PyObject *number;
+		char at[16] = "";
 
 		if (i == call->n)
 			continue;
 		number = PyFloat_FromDouble(column_number(col->dtype, data, i));
-		at = batched ? PyUnicode_FromFormat("[%u]", (unsigned int)i)
-			     : PyUnicode_FromString("");
-		if (number && at)
-			error_format(
-				-EINVAL,
-				"append: column %s%U: %S is not a finite reward; a writer opened "
+		if (batched)
+			snprintf(at, sizeof(at), "[%u]", i);
+		if (number)
+			error_invalid(
+				"append: column %s%s: %S is not a finite reward; a writer opened "
 				"with check_values=False stores it",
 				col->name, at, number);
 		Py_XDECREF(number);
-		Py_XDECREF(at);
 		return -1;
 	}
 	return 0;

@@ -192,6 +192,8 @@ struct table {
 	struct rlv_table_info *info;   /* as opened: the counters in it are old */
 	char (*names)[RLV_NAME_BYTES]; /* names of the columns in info: those in info end with
 	                                  the handle */
+	const char *name;              /* in info */
+	PyObject *columns;             /* a list of tuples */
 };
 
 #endif

@@ -49,23 +49,20 @@ PyObject *error_or_none(int code)
 
 PyObject *error_format(int code, const char *format, ...)
 {
-	PyObject *message;
 	va_list args;
 
 	va_start(args, format);
-	message = PyUnicode_FromFormatV(format, args);
+	raise_with_code(code, PyUnicode_FromFormatV(format, args));
 	va_end(args);
-	return raise_with_code(code, message);
+	return NULL;
 }
 
 int error_invalid(const char *format, ...)
 {
-	PyObject *message;
 	va_list args;
 
 	va_start(args, format);
-	message = PyUnicode_FromFormatV(format, args);
+	raise_with_code(-EINVAL, PyUnicode_FromFormatV(format, args));
 	va_end(args);
-	raise_with_code(-EINVAL, message);
 	return -1;
 }

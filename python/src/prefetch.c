@@ -6,9 +6,7 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define POLL_FIRST_NS 20000
@@ -23,7 +21,6 @@ struct prefetch {
 	bool joined; /* guarded by the interpreter lock */
 	int code;    /* of the last try; 0 = a batch came */
 	bool failed; /* the thread ended with code */
-	char text[512];
 	uint32_t first, count;
 	struct slot *ring[SAMPLER_MOST_AHEAD];
 };
@@ -62,8 +59,6 @@ static void *prefetch_run(void *context)
 		pthread_mutex_lock(&p->lock);
 		if (code == 0)
 			p->ring[(p->first + p->count++) % SAMPLER_MOST_AHEAD] = slot;
-		else
-			snprintf(p->text, sizeof(p->text), "%s", rlv_last_error());
 		p->code = code;
 		p->failed = code && code != -EBUSY && !wait_is_over_time(code);
 		if (code == 0 || p->failed || code == -EBUSY)
@@ -111,12 +106,12 @@ struct prefetch *prefetch_open(struct sampler *s)
 }
 
 /*
- * Takes a batch, or waits for one for at most ns. 0; -ETIMEDOUT: none came; or another code with the text
- * of its exception: the thread has ended, or all batches are held.
+ * Takes a batch, or waits for one for at most ns. 0; -ETIMEDOUT: none came; 1: none will, as the thread
+ * has ended, or all batches are held.
  */
-static int prefetch_next_slot(struct prefetch *p, int64_t ns, struct slot **slot_out, char *text)
+static int prefetch_next_slot(struct prefetch *p, int64_t ns, struct slot **slot_out)
 {
-	int code = -ETIMEDOUT;
+	int ret = -ETIMEDOUT;
 
 	pthread_mutex_lock(&p->lock);
 	if (p->count == 0 && !p->stop && !p->failed)
@@ -126,13 +121,12 @@ static int prefetch_next_slot(struct prefetch *p, int64_t ns, struct slot **slot
 		p->first = (p->first + 1) % SAMPLER_MOST_AHEAD;
 		p->count--;
 		pthread_cond_signal(&p->taken);
-		code = 0;
+		ret = 0;
 	} else if (p->failed || (p->code == -EBUSY && !sampler_has_returned(p->sampler))) {
-		code = p->code;
-		memcpy(text, p->text, sizeof(p->text));
+		ret = 1;
 	}
 	pthread_mutex_unlock(&p->lock);
-	return code;
+	return ret;
 }
 
 /* Asks the library if the wait has stalled; at_once: without its pause between looks. 0, or -1. */
@@ -149,29 +143,25 @@ static int prefetch_look(struct sampler *s, struct wait *wait, bool at_once)
 
 int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
 {
-	char text[sizeof(p->text)];
-	int again = 1;
+	int again;
 
-	while (again > 0) {
+	do {
 		PyThreadState *thread = PyEval_SaveThread();
-		int code = prefetch_next_slot(p, wait->left_ns, slot_out, text);
+		int ret = prefetch_next_slot(p, wait->left_ns, slot_out);
 
 		PyEval_RestoreThread(thread);
 		if (p->stop) { /* then the slot is freed, too */
 			error_format(-EBADF, "this sampler is closed: open another one");
 			return -1;
 		}
-		if (code != -ETIMEDOUT) {
-			if (code)
-				error_format(code, "%s", text);
-			return code ? -1 : 0;
-		}
+		if (ret != -ETIMEDOUT)
+			return ret;
 		if (prefetch_look(p->sampler, wait, false))
 			return -1;
 		again = wait_again(wait, -ETIMEDOUT);
-	}
+	} while (again > 0);
 	if (again == 0 && wait->stalls)
-		error_raise(-ETIMEDOUT); /* look has said why */
+		error_raise(-ETIMEDOUT); /* the look has said why */
 	else if (again == 0 && prefetch_look(p->sampler, wait, true) == 0)
 		error_format(-ETIMEDOUT, "%s", wait->watch.text);
 	return -1;

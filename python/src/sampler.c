@@ -335,19 +335,22 @@ static PyObject *sampler_next(PyObject *object)
 	struct sampler *s = (struct sampler *)object;
 	struct slot *slot;
 	struct wait wait;
+	int ret = 1;
 
-	if (s->depth == 0)
-		return sample_draw(s, (struct draw){ .n = s->batch_size, .beta = s->beta },
-				   s->timeout);
 	if (handle_lock(&s->h)) /* for its checks */
 		return NULL;
 	handle_unlock(&s->h);
-	if (!s->prefetch)
+	if (s->depth && !s->prefetch) {
 		s->prefetch = prefetch_open(s);
-	if (!s->prefetch || wait_start(&wait, s->timeout) ||
-	    prefetch_take(s->prefetch, &wait, &slot))
-		return NULL;
-	return sampler_wrap(s, slot);
+		if (!s->prefetch)
+			return NULL;
+	}
+	if (s->depth)
+		ret = wait_start(&wait, s->timeout) ? -1 : prefetch_take(s->prefetch, &wait, &slot);
+	if (ret > 0)
+		return sample_draw(s, (struct draw){ .n = s->batch_size, .beta = s->beta },
+				   s->timeout);
+	return ret ? NULL : sampler_wrap(s, slot);
 }
 
 /* -------- the rest -------- */

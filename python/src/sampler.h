@@ -54,8 +54,9 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs);
 struct prefetch *prefetch_open(struct sampler *s);
 
 /*
- * Takes the slot of the oldest batch: 0, or -1 with an exception. Waits in slices. The slot is
- * valid until the caller lets other threads run: then one may close the sampler.
+ * Takes the slot of the oldest batch: 0, or -1 with an exception, or 1: the thread has met an error,
+ * which a sample of the caller's meets, too. Waits in slices. The slot is valid until the caller lets
+ * other threads run: then one may close the sampler.
  */
 int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out);
 

@@ -102,11 +102,28 @@ static PyObject *store_tables(PyObject *object, PyObject *Py_UNUSED(unused))
 	return list;
 }
 
-static PyObject *nodes_list(const struct rlv_node_info *nodes, size_t n)
+static PyObject *store_info(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	PyObject *list = PyList_New(0);
+	struct handle *self = (struct handle *)object;
+	struct rlv_store_info info = { .size = sizeof(info) };
+	struct rlv_node_info *nodes;
+	PyObject *list;
+	size_t n;
+	int ret;
 
-	for (size_t i = 0; list && i < n; i++) {
+	if (handle_enter(self))
+		return NULL;
+	ret = rlv_store_info(self->store, &info);
+	n = info.n_nodes; /* without those that join meanwhile */
+	nodes = calloc(n + 1, sizeof(*nodes));
+	if (ret == 0 && nodes)
+		ret = rlv_store_nodes(self->store, nodes, sizeof(*nodes), &n);
+	handle_leave(self);
+	if (ret)
+		list = error_raise(ret);
+	else
+		list = nodes ? PyList_New(0) : PyErr_NoMemory();
+	for (size_t i = 0; list && i < n && i < info.n_nodes; i++) {
 		const struct rlv_node_info *at = &nodes[i];
 		bool up = at->state == RLV_NODE_UP || at->state == RLV_NODE_DRAINING;
 
@@ -117,34 +134,6 @@ static PyObject *nodes_list(const struct rlv_node_info *nodes, size_t n)
 				       "regions", at->regions, "broken", at->broken, "up",
 				       up ? Py_True : Py_False, "pages", at->pages));
 	}
-	return list;
-}
-
-static PyObject *store_info(PyObject *object, PyObject *Py_UNUSED(unused))
-{
-	struct handle *self = (struct handle *)object;
-	struct rlv_store_info info = { .size = sizeof(info) };
-	struct rlv_node_info *nodes = NULL;
-	size_t n = 8, room = 0;
-	PyObject *list = NULL;
-	int ret;
-
-	if (handle_enter(self))
-		return NULL;
-	ret = rlv_store_info(self->store, &info);
-	while (ret == 0 && room < n) { /* again, if more nodes joined meanwhile */
-		free(nodes);
-		room = n;
-		nodes = calloc(room, sizeof(*nodes));
-		ret = nodes ? rlv_store_nodes(self->store, nodes, sizeof(*nodes), &n) : -ENOMEM;
-	}
-	handle_leave(self);
-	if (ret == 0)
-		list = nodes_list(nodes, n);
-	else if (room && !nodes)
-		PyErr_NoMemory();
-	else
-		error_raise(ret);
 	free(nodes);
 	if (!list)
 		return NULL;

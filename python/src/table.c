@@ -33,6 +33,22 @@ static int parse_column(PyObject *tuple, struct rlv_column *out)
 
 /* -------- life -------- */
 
+static PyObject *columns_list(const struct rlv_table_info *info)
+{
+	PyObject *list = PyList_New(0);
+
+	for (uint32_t c = 0; list && c < info->n_columns; c++) {
+		const struct rlv_column *col = &info->columns[c];
+		PyObject *shape = PyList_New(0);
+
+		for (uint32_t d = 0; shape && d < col->ndim; d++)
+			list_add(&shape, PyLong_FromUnsignedLong(col->shape[d]));
+		list_add(&list, Py_BuildValue("(sIIN)", col->name, col->dtype, col->role,
+					      tuple_of_list(shape)));
+	}
+	return list;
+}
+
 /* A Table of a store: created if options are given, else opened. */
 static PyObject *table_make(struct handle *store, const char *name,
 			    const struct rlv_table_opts *opts)
@@ -65,9 +81,14 @@ static PyObject *table_make(struct handle *store, const char *name,
 		info->columns[c].name = self->names[c];
 	}
 	handle_leave(store);
-	if (ret == 0)
+	if (ret == 0) {
+		self->name = info->name;
+		self->columns = columns_list(info);
+	} else {
+		error_raise(ret);
+	}
+	if (self->columns)
 		return (PyObject *)self;
-	error_raise(ret);
 	Py_DECREF(self);
 	return NULL;
 }
@@ -137,26 +158,11 @@ static void table_dealloc(PyObject *object)
 	handle_drop(&self->h);
 	free(self->info);
 	free(self->names);
+	Py_CLEAR(self->columns);
 	handle_free(&self->h);
 }
 
 /* -------- information -------- */
-
-static PyObject *columns_list(const struct rlv_table_info *info)
-{
-	PyObject *list = PyList_New(0);
-
-	for (uint32_t c = 0; list && c < info->n_columns; c++) {
-		const struct rlv_column *col = &info->columns[c];
-		PyObject *shape = PyList_New(0);
-
-		for (uint32_t d = 0; shape && d < col->ndim; d++)
-			list_add(&shape, PyLong_FromUnsignedLong(col->shape[d]));
-		list_add(&list, Py_BuildValue("(sIIN)", col->name, col->dtype, col->role,
-					      tuple_of_list(shape)));
-	}
-	return list;
-}
 
 static PyObject *views_list(const struct rlv_table_info *info)
 {
@@ -191,11 +197,11 @@ static PyObject *table_info(PyObject *object, PyObject *Py_UNUSED(unused))
 	handle_leave(&self->h);
 	if (ret)
 		return error_raise(ret);
-	return Py_BuildValue("{s:s,s:N,s:N,s:I,s:K,s:K,s:I,s:I,s:I,s:I,s:I,s:I,s:K,s:K}", "name",
-			     info.name, "columns", columns_list(self->info), "views",
-			     views_list(&info), "shards", info.shards, "capacity", info.capacity,
-			     "slots", info.slots, "block", info.block, "window", info.window,
-			     "row_bytes", info.row_bytes, "row_header_bytes", info.row_header_bytes,
+	return Py_BuildValue("{s:s,s:O,s:N,s:I,s:K,s:K,s:I,s:I,s:I,s:I,s:I,s:I,s:K,s:K}", "name",
+			     info.name, "columns", self->columns, "views", views_list(&info),
+			     "shards", info.shards, "capacity", info.capacity, "slots", info.slots,
+			     "block", info.block, "window", info.window, "row_bytes",
+			     info.row_bytes, "row_header_bytes", info.row_header_bytes,
 			     "max_writers", info.max_writers, "max_clients", info.max_clients,
 			     "rows_bytes", info.rows_bytes, "tree_bytes", info.tree_bytes);
 }
@@ -219,16 +225,6 @@ static PyObject *table_verify(PyObject *object, PyObject *Py_UNUSED(unused))
 			     r.open_blocks, "first_problem", r.first_problem);
 }
 
-static PyObject *table_name(PyObject *object, void *Py_UNUSED(unused))
-{
-	return PyUnicode_FromString(((struct table *)object)->info->name);
-}
-
-static PyObject *table_columns(PyObject *object, void *Py_UNUSED(unused))
-{
-	return columns_list(((struct table *)object)->info);
-}
-
 static PyMethodDef methods[] = {
 	{ "create", METHOD(table_create), METH_VARARGS | METH_KEYWORDS | METH_CLASS, NULL },
 	{ "open", table_open, METH_VARARGS | METH_CLASS, NULL },
@@ -238,17 +234,17 @@ static PyMethodDef methods[] = {
 	{ 0 },
 };
 
-static PyGetSetDef attributes[] = {
-	{ "name", table_name, NULL, NULL, NULL },
-	{ "columns", table_columns, NULL, NULL, NULL },
+static PyMemberDef members[] = {
+	{ "is_open", T_BOOL, offsetof(struct table, h.open), READONLY, NULL },
+	{ "name", T_STRING, offsetof(struct table, name), READONLY, NULL },
+	{ "columns", T_OBJECT_EX, offsetof(struct table, columns), READONLY, NULL },
 	{ 0 },
 };
 
 static PyType_Slot slots[] = {
 	{ Py_tp_dealloc, table_dealloc },
 	{ Py_tp_methods, methods },
-	{ Py_tp_members, handle_members },
-	{ Py_tp_getset, attributes },
+	{ Py_tp_members, members },
 	{ 0, NULL },
 };
 

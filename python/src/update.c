@@ -17,7 +17,6 @@ static PyTypeObject *updated_type;
 struct update {
 	struct source keys, values;
 	uint32_t n;
-	bool is_td_error;
 	float stack[STACK_VALUES];
 	float *scratch; /* n values */
 };
@@ -26,11 +25,13 @@ struct update {
 static int update_bind(struct update *u, PyObject *keys, PyObject *td_error, PyObject *priorities)
 {
 	static const struct column key = { .name = "keys", .dtype = RLV_U64, .bytes = 8 };
-	struct column value = { .name = "priorities", .dtype = RLV_F32, .bytes = 4 };
-	PyObject *values = priorities;
-	float number;
+	bool is_td_error = priorities == Py_None;
+	const struct column value = { .name = is_td_error ? "td_error" : "priorities",
+				      .dtype = RLV_F32,
+				      .bytes = 4 };
 	Py_ssize_t n = PyObject_Size(keys);
 	struct demand demand = { .n = (uint32_t)n, .batched = true };
+	float number;
 
 	u->n = (uint32_t)n;
 	u->scratch = u->stack;
@@ -46,11 +47,6 @@ static int update_bind(struct update *u, PyObject *keys, PyObject *td_error, PyO
 		return -1;
 	if ((td_error == Py_None) == (priorities == Py_None))
 		return error_invalid("update_priorities: give one of td_error and priorities");
-	u->is_td_error = priorities == Py_None;
-	if (u->is_td_error) {
-		value.name = "td_error";
-		values = td_error;
-	}
 	if (u->n > STACK_VALUES)
 		u->scratch = malloc(u->n * sizeof(float));
 	if (!u->scratch) {
@@ -58,13 +54,13 @@ static int update_bind(struct update *u, PyObject *keys, PyObject *td_error, PyO
 		return -1;
 	}
 	demand.stage = u->scratch;
-	if (column_bind(&value, values, &demand, &u->values))
+	if (column_bind(&value, is_td_error ? td_error : priorities, &demand, &u->values))
 		return -1;
-	for (uint32_t i = 0; u->is_td_error && i < u->n; i++) { /* the library wants |TD errors| */
+	for (uint32_t i = 0; is_td_error && i < u->n; i++) { /* the library wants |TD errors| */
 		memcpy(&number, (const char *)u->values.data + i * sizeof(number), sizeof(number));
 		u->scratch[i] = fabsf(number);
 	}
-	if (u->is_td_error)
+	if (is_td_error)
 		u->values.data = u->scratch;
 	return 0;
 }
@@ -76,8 +72,7 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 	PyObject *keys, *td_error = Py_None, *priorities = Py_None;
 	PyObject *tuple = NULL, *raised;
 	struct rlv_update_result result = { 0 };
-	const float *values;
-	struct update u;
+	struct update u; /* update_bind sets it: the stack is large */
 	int strict = 0;
 	int ret = 0;
 
@@ -86,11 +81,8 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 		return NULL;
 	if (update_bind(&u, keys, td_error, priorities) || handle_enter(&s->h))
 		goto out;
-	values = u.values.data;
-	if (u.is_td_error)
-		ret = rlv_sampler_update(s->h.sampler, u.keys.data, values, u.n, &result);
-	else
-		ret = rlv_sampler_set_priorities(s->h.sampler, u.keys.data, values, u.n, &result);
+	ret = (td_error != Py_None ? rlv_sampler_update : rlv_sampler_set_priorities)(
+		s->h.sampler, u.keys.data, u.values.data, u.n, &result);
 	handle_leave(&s->h);
 	if (ret)
 		error_raise(ret);
