@@ -144,28 +144,6 @@ static const struct part_hooks hooks = {
 
 /* -------- open, close -------- */
 
-/* Asks for fresh grants: those of the table may be older than a restart of a node or a fence. */
-static int handle_open_set(struct handle *h, uint64_t deadline_ns)
-{
-	const struct part_set like = {
-		.meta = h->table->store->meta,
-		.object = h->table->set.object,
-		.kind = &table_kind,
-		.desc = h->desc,
-		.access = { .kind = h->access_kind, .owner = h->slot.owner },
-		.hooks = &hooks,
-		.ctx = h,
-	};
-	struct meta_place place;
-	int ret = like.meta->ops->refresh(like.meta, &like.object, &like.access, 0, &place);
-
-	if (ret)
-		return ret;
-	ret = part_set_open(&like, &place, deadline_ns, &h->set);
-	meta_place_fini(&place);
-	return ret ? ret : part_set_check(&h->set);
-}
-
 /* Opening failed: closes what is open and returns the slot. Keeps the error. */
 static void handle_abandon(struct handle *h)
 {
@@ -185,6 +163,15 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 {
 	struct meta *meta = table->store->meta;
 	struct store_wait wait = store_wait_begin(table->store);
+	struct part_set like = {
+		.meta = meta,
+		.object = table->set.object,
+		.kind = &table_kind,
+		.desc = &table->desc,
+		.hooks = &hooks,
+		.ctx = h,
+	};
+	struct meta_place place;
 	int ret;
 
 	memset(h, 0, sizeof(*h));
@@ -206,7 +193,15 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 						      &h->slot);
 		if (ret)
 			continue;
-		ret = handle_open_set(h, wait.deadline_ns);
+		like.access = (struct meta_access){ h->access_kind, h->slot.owner };
+		/* Those of the table may be older than a restart of a node or a fence. */
+		ret = meta->ops->refresh(meta, &like.object, &like.access, 0, &place);
+		if (ret == 0) {
+			ret = part_set_open(&like, &place, wait.deadline_ns, &h->set);
+			meta_place_fini(&place);
+		}
+		if (ret == 0)
+			ret = part_set_check(&h->set);
 		if (ret)
 			handle_abandon(h);
 	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
@@ -243,16 +238,24 @@ static bool handle_is_tidy(struct handle *h)
 	return s == h->set.n_parts;
 }
 
-/*
- * Retries -EBUSY: the server reaches a shard where a call of ours was interrupted, because a connection
- * ended before its last posted operations, or the shard has just returned.
- */
-static int handle_leave_slot(struct handle *h)
+int handle_close(struct handle *h, int error)
 {
 	enum { TRIES = 3 };
 	struct meta *meta = h->table->store->meta;
+	struct error_kept kept;
 	int ret = -EBUSY;
 
+	error_keep(&kept);
+	h->set.patience_ns = PATIENCE_MOST_NS;
+	if (meta->ops->unwatch)
+		meta->ops->unwatch(meta, &h->watch);
+	if (part_set_is_forked(&h->set)) {
+		part_set_detach(&h->set, handle_close_access);
+		ret = error_set(-ECHILD,
+				"this handle was opened before fork(): it is the parent's");
+	}
+	/* -EBUSY: the server reaches a shard where a call of ours was interrupted, because a connection
+	   ended before its last posted operations, or the shard has just returned. */
 	for (uint32_t i = 0; ret == -EBUSY && i < TRIES; i++) {
 		bool tidy = handle_is_tidy(h);
 
@@ -265,26 +268,6 @@ static int handle_leave_slot(struct handle *h)
 			log_warn("table %s: slot %u stays taken until this process ends: a shard "
 				 "is out of reach",
 				 h->desc->name, h->slot.owner);
-	}
-	return ret;
-}
-
-int handle_close(struct handle *h, int error)
-{
-	struct meta *meta = h->table->store->meta;
-	struct error_kept kept;
-	int ret;
-
-	error_keep(&kept);
-	h->set.patience_ns = PATIENCE_MOST_NS;
-	if (meta->ops->unwatch)
-		meta->ops->unwatch(meta, &h->watch);
-	if (part_set_is_forked(&h->set)) {
-		part_set_detach(&h->set, handle_close_access);
-		ret = error_set(-ECHILD,
-				"this handle was opened before fork(): it is the parent's");
-	} else {
-		ret = handle_leave_slot(h);
 	}
 	part_set_close(&h->set);
 	if (ret && error)

@@ -92,8 +92,17 @@ static int encode_view(const struct rlv_view *in, uint32_t v, struct view_desc *
 	return ret ? error_prefix(ret, "views[%u].limiter: ", v) : 0;
 }
 
-static int check_sizes(const struct rlv_table_opts *opts)
+int signature_encode(const char *name, const struct rlv_table_opts *opts, bool file,
+		     struct table_desc *desc)
 {
+	static const struct rlv_view default_view = { 0 };
+	uint32_t n_views;
+	int ret;
+
+	memset(desc, 0, sizeof(*desc));
+	ret = table_name_check(name);
+	if (ret)
+		return ret;
 	if (opts->n_columns == 0 || opts->n_columns > RLV_MAX_COLUMNS || !opts->columns)
 		return error_set(-EINVAL, "opts.n_columns %u: want 1..%u and columns",
 				 opts->n_columns, RLV_MAX_COLUMNS);
@@ -107,22 +116,6 @@ static int check_sizes(const struct rlv_table_opts *opts)
 				 TABLE_MAX_SHARDS);
 	if (opts->row_crc > 2)
 		return error_set(-EINVAL, "opts.row_crc %u: want 0, 1 or 2", opts->row_crc);
-	return 0;
-}
-
-int signature_encode(const char *name, const struct rlv_table_opts *opts, bool file,
-		     struct table_desc *desc)
-{
-	static const struct rlv_view default_view = { 0 };
-	uint32_t n_views;
-	int ret;
-
-	memset(desc, 0, sizeof(*desc));
-	ret = table_name_check(name);
-	if (ret == 0)
-		ret = check_sizes(opts);
-	if (ret)
-		return ret;
 	memcpy(desc->name, name, strlen(name) + 1);
 	desc->capacity = opts->capacity;
 	desc->n_shards = opts->shards && opts->shards != RLV_SHARDS_AUTO ? opts->shards : 1;

@@ -178,31 +178,6 @@ static void column_scatter(uint8_t *dst, size_t stride, const uint8_t *src, uint
 	}
 }
 
-static void stream_write_tails(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
-			       const struct source *src)
-{
-	const struct table_desc *desc = w->h.desc;
-	const uint16_t *flags = st->meta.flags + head_rows(w);
-	const uint32_t *steps = st->meta.steps + head_rows(w);
-	uint64_t version = src->steps ? src->steps->policy_version : 0;
-	uint64_t stream = (uint16_t)(st - w->streams), gen = st->blk.gen;
-	uint8_t *to = rows + desc->tail_off;
-	size_t row_bytes = desc->row_bytes;
-
-	/* In whole words, each from a register: a tail put together in memory would wait for its parts. */
-	static_assert(sizeof(struct row_tail) == 3 * sizeof(uint64_t), "a tail is three words");
-	for (uint32_t i = 0; i < src->n; i++, to += row_bytes) {
-		uint64_t version_step = (uint64_t)steps[i] << 32 | version;
-		uint64_t stream_flags = (uint64_t)flags[i] << 16 | stream;
-
-		memcpy(to, &version_step, 8);
-		memcpy(to + 8, &stream_flags, 8);
-		memcpy(to + 16, &gen, 8);
-	}
-	for (uint32_t i = 0; desc->flags & TABLE_ROW_CRC && i < src->n; i++)
-		writer_seal_row(desc, rows + i * row_bytes);
-}
-
 /*
  * Rows are built in place, or staged: then they travel over a wire with the CASes that publish them,
  * else (under TSan) they are written now.
@@ -211,9 +186,14 @@ static int stream_write_rows(struct rlv_writer *w, struct stream *st, const stru
 {
 	const struct table_desc *desc = w->h.desc;
 	const struct shard *shard = st->blk.acc->shard;
+	const uint16_t *flags = st->meta.flags + head_rows(w);
+	const uint32_t *steps = st->meta.steps + head_rows(w);
+	uint64_t version = src->steps ? src->steps->policy_version : 0;
+	uint64_t stream = (uint16_t)(st - w->streams), gen = st->blk.gen;
 	size_t row_bytes = desc->row_bytes;
 	uint8_t *rows = st->direct ? ring_row(&st->blk, st->blk.used)
 				   : w->stage.ptr + st->staged * row_bytes;
+	uint8_t *to;
 
 	for (uint32_t c = 0; src->steps && c < desc->n_columns; c++) {
 		const struct column_desc *col = &desc->columns[c];
@@ -225,7 +205,19 @@ static int stream_write_rows(struct rlv_writer *w, struct stream *st, const stru
 	}
 	for (uint32_t i = 0; !src->steps && i < src->n; i++)
 		memset(rows + i * row_bytes, 0, desc->tail_off);
-	stream_write_tails(w, st, rows, src);
+	/* In whole words, each from a register: a tail put together in memory would wait for its parts. */
+	to = rows + desc->tail_off;
+	static_assert(sizeof(struct row_tail) == 3 * sizeof(uint64_t), "a tail is three words");
+	for (uint32_t i = 0; i < src->n; i++, to += row_bytes) {
+		uint64_t version_step = (uint64_t)steps[i] << 32 | version;
+		uint64_t stream_flags = (uint64_t)flags[i] << 16 | stream;
+
+		memcpy(to, &version_step, 8);
+		memcpy(to + 8, &stream_flags, 8);
+		memcpy(to + 16, &gen, 8);
+	}
+	for (uint32_t i = 0; desc->flags & TABLE_ROW_CRC && i < src->n; i++)
+		writer_seal_row(desc, rows + i * row_bytes);
 	if (st->direct)
 		return 0;
 	if (!st->blk.acc->chained)
@@ -348,22 +340,6 @@ static int writer_publish(struct rlv_writer *w)
 	return ret ? ret : lost;
 }
 
-static int writer_commit(struct rlv_writer *w)
-{
-	int first = 0;
-
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
-		uint32_t n = w->admitted[v];
-		int ret = n ? admission_commit_insert(&w->admissions[v], n, n) : 0;
-
-		w->admitted[v] = 0; /* once, also when the step is made again */
-		w->stats.items += n;
-		first = first ? first : ret;
-	}
-	w->stats.truncated_lost += w->planned_lost;
-	return first;
-}
-
 /* -------- the whole -------- */
 
 /* Planned rows that are published become their streams' past: all but those of a lost shard. */
@@ -376,6 +352,7 @@ static void writer_advance(struct rlv_writer *w, const struct put *put, bool los
 	for (uint32_t i = 0; i < put->n; i++) {
 		struct stream *st = &put->streams[i];
 		uint32_t n = st->planned;
+		const uint8_t *next;
 		size_t bytes;
 
 		if (!n || (lost && (!st->blk.acc || access_is_broken(st->blk.acc))))
@@ -386,14 +363,17 @@ static void writer_advance(struct rlv_writer *w, const struct put *put, bool los
 		if (!st->direct)
 			writer_keep_head(w, st, n);
 		st->blk.used += n;
-		/* The next call of this size will write these lines: they have left the cache. */
-		bytes = min_u64(n, desc->block - st->blk.used) * desc->row_bytes;
-		for (size_t off = 0; st->direct && off < min_u64(bytes, most); off += WIRE_LINE)
-			__builtin_prefetch(ring_row(&st->blk, st->blk.used) + off, 1);
 		st->step = st->plan_step;
 		st->in_episode = st->plan_in_episode;
 		st->open_window = true;
 		st->planned = 0;
+		if (!st->direct)
+			continue;
+		/* The next call of this size will write these lines: they have left the cache. */
+		next = ring_row(&st->blk, st->blk.used);
+		bytes = min_u64(min_u64(n, desc->block - st->blk.used) * desc->row_bytes, most);
+		for (const uint8_t *line = next; line < next + bytes; line += WIRE_LINE)
+			__builtin_prefetch(line, 1);
 	}
 }
 
@@ -409,31 +389,27 @@ int writer_rooms(struct rlv_writer *w, const struct put *put)
 	return ret;
 }
 
-/* As many of the rows as the first stream's block takes, and one write of 1 GiB. */
-static void writer_plan(struct put *put)
-{
-	const struct table_desc *desc = put->w->h.desc;
-	uint64_t most = max_u64(((uint32_t)1 << 30) / desc->row_bytes, 1);
-	uint64_t n = min_u64(put->src.n, desc->block - put->streams->blk.used);
-
-	put->src.n = (uint32_t)min_u64(min_u64(n, most), WRITER_CHUNK);
-	put->w->planned_lost = 0;
-	for (uint32_t i = 0; i < put->n; i++) {
-		const struct source src = put_source(put, i);
-
-		stream_plan_rows(put->w, &put->streams[i], &src);
-	}
-}
-
 int writer_put(struct put *put)
 {
 	struct rlv_writer *w = put->w;
-	int ret = writer_rooms(w, put);
+	const struct table_desc *desc = w->h.desc;
+	int ret = writer_rooms(w, put), first = 0;
 
 	if (ret)
 		return ret;
-	if (!put->admitted)
-		writer_plan(put);
+	if (!put->admitted) {
+		/* As many of the rows as the first stream's block takes, and one write of 1 GiB. */
+		uint64_t most = max_u64(((uint32_t)1 << 30) / desc->row_bytes, 1);
+		uint64_t n = min_u64(put->src.n, desc->block - put->streams->blk.used);
+
+		put->src.n = (uint32_t)min_u64(min_u64(n, most), WRITER_CHUNK);
+		w->planned_lost = 0;
+		for (uint32_t i = 0; i < put->n; i++) {
+			const struct source src = put_source(put, i);
+
+			stream_plan_rows(w, &put->streams[i], &src);
+		}
+	}
 	ret = writer_place(w, put);
 	if (ret == 0 && !put->admitted)
 		ret = writer_admit(w);
@@ -442,5 +418,16 @@ int writer_put(struct put *put)
 	put->admitted = true;
 	ret = writer_publish(w);
 	writer_advance(w, put, ret != 0 && part_set_has_broken(&w->h.set));
-	return ret ? ret : writer_commit(w);
+	if (ret)
+		return ret;
+	for (uint32_t v = 0; v < desc->n_views; v++) {
+		uint32_t n = w->admitted[v];
+
+		ret = n ? admission_commit_insert(&w->admissions[v], n, n) : 0;
+		first = first ? first : ret;
+		w->admitted[v] = 0; /* once, also when the step is made again */
+		w->stats.items += n;
+	}
+	w->stats.truncated_lost += w->planned_lost;
+	return first;
 }
