@@ -156,7 +156,7 @@ static int async_begin_rows(struct rlv_sampler *sp, struct async_sample *async)
 	int ret;
 
 	async->rows_first = async->rows_n = 0;
-	if (!sampler_reads_rows(sp)) {
+	if (!sp->reads_rows) {
 		sampler_trust_leaves(async->s, n);
 		async->stage = ASYNC_DONE;
 		return 0;

@@ -140,7 +140,7 @@ static void cutter_cut_all(struct cutter *c)
 		if (c->sp->columns[i])
 			cutter_add_column(c, &desc->columns[i]);
 	b->policy_version = NULL;
-	if (sampler_reads_rows(c->sp)) {
+	if (c->sp->reads_rows) {
 		cutter_add_packed(c, "", &discount, WINDOW_DISCOUNT, 1);
 		cutter_add_packed(c, "", &steps, WINDOW_STEPS, 1);
 		b->policy_version = cutter_cut(c, n * sizeof(*b->policy_version));

@@ -149,7 +149,7 @@ int sampler_round(struct rlv_sampler *sp, struct round *round)
 	if (ret)
 		return ret;
 	sampler_name_draws(sp, s, round->found);
-	if (sampler_reads_rows(sp))
+	if (sp->reads_rows)
 		sampler_gather_in_place(sp, round);
 	else
 		sampler_trust_leaves(s, round->found);

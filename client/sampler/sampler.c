@@ -43,7 +43,7 @@ static int sampler_choose_columns(struct rlv_sampler *sp, const struct table_des
 					 desc->name, name);
 		sp->columns[c] = true;
 	}
-	if (!sampler_reads_rows(sp) && sp->view->max_staleness)
+	if (!sp->reads_rows && sp->view->max_staleness)
 		return error_set(-EINVAL,
 				 "opts.columns: view %u has max_staleness, which is "
 				 "read from rows: choose at least one column",

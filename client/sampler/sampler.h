@@ -59,7 +59,7 @@ struct rlv_sampler {
 	struct rng rng;
 	struct shard_trees trees;
 	bool ordered;                    /* fifo or lifo */
-	bool reads_rows;                 /* batches have columns ... */
+	bool reads_rows;                 /* else only leaves: batches have columns ... */
 	bool columns[TABLE_MAX_COLUMNS]; /* ... these */
 	struct admission admission;
 	struct window_plan plan;
@@ -112,12 +112,6 @@ void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t
 static inline uint32_t sampler_window_bytes(const struct rlv_sampler *sp)
 {
 	return (sp->plan.stack + sp->plan.future) * sp->plan.row_bytes;
-}
-
-/* True if rows are read: without columns only leaves are. */
-static inline bool sampler_reads_rows(const struct rlv_sampler *sp)
-{
-	return sp->reads_rows;
 }
 
 /* Offset of item i's window in its rows region. */

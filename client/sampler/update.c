@@ -218,7 +218,7 @@ static int sampler_update(struct rlv_sampler *sp, const struct feedback *in,
 		return error_set(-EINVAL, "sampler, keys or values is NULL");
 	if (sp->h.table->store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
-	if (sp->h.reader)
+	if (sp->h.opts.reader)
 		return error_set(-EACCES, "update: needs a token of role learn, the token in use "
 					  "has role read");
 	if (sp->view->selector != RLV_PRIORITIZED)

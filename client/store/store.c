@@ -108,11 +108,6 @@ int store_wait_nodes(struct store_wait *wait, int error)
 	return 0;
 }
 
-bool store_is_file(const struct rlv_store *store)
-{
-	return store->uri.kind == URI_EMBED && store->uri.text[0];
-}
-
 int rlv_store_persist(struct rlv_store *store)
 {
 	if (!store)

@@ -39,7 +39,4 @@ struct store_wait store_wait_begin(const struct rlv_store *store);
  */
 RLV_MUST_CHECK int store_wait_nodes(struct store_wait *wait, int error);
 
-/* True if the store keeps its rows in a file: rows then carry a crc by default. */
-bool store_is_file(const struct rlv_store *store);
-
 #endif

@@ -37,7 +37,7 @@ static int handle_attach(void *ctx, uint32_t s, bool returned, void **access_out
 	uint32_t closed;
 	int ret = 0;
 
-	if (returned && !h->reader) {
+	if (returned && !h->opts.reader) {
 		if (h->fenced)
 			return 0;
 		ret = slot_read(&shard->part, h->slot.owner - 1, &slot);
@@ -56,7 +56,7 @@ static int handle_attach(void *ctx, uint32_t s, bool returned, void **access_out
 	acc = mem_alloc(sizeof(*acc));
 	if (!acc)
 		return error_set(-ENOMEM, "shard %u: cannot allocate memory", s);
-	ret = access_open(acc, shard, h->slot.owner, h->view_mask, &h->defer);
+	ret = access_open(acc, shard, h->slot.owner, h->opts.view_mask, &h->opts.defer);
 	if (ret == 0 && interrupted) {
 		ret = epoch_leave(&acc->epoch);
 		if (ret)
@@ -73,8 +73,8 @@ static void handle_detach(void *ctx, uint32_t s, void *access)
 {
 	struct handle *h = ctx;
 
-	if (h->user->leave)
-		h->user->leave(h, s);
+	if (h->opts.user->leave)
+		h->opts.user->leave(h, s);
 	handle_close_access(h, s, access);
 }
 
@@ -85,8 +85,8 @@ static void handle_leave_shard(void *ctx, uint32_t s, void *access)
 	struct handle *h = ctx;
 	uint32_t closed;
 
-	if (h->user->leave)
-		h->user->leave(h, s);
+	if (h->opts.user->leave)
+		h->opts.user->leave(h, s);
 	if (access_flush(acc) || shard_close_blocks(acc->shard, acc->owner, &closed))
 		log_debug("leave shard %u: %s", s, error_last());
 	handle_close_access(h, s, acc);
@@ -103,7 +103,8 @@ static int handle_take_another_slot(struct handle *h)
 	h->slot.owner = 0;
 	if (old.owner && meta->ops->slot_put(meta, object, &old, part_set_patience(&h->set)))
 		log_debug("return slot %u: %s", old.owner, error_last());
-	ret = meta->ops->slot_get(meta, object, h->streams, part_set_patience(&h->set), &h->slot);
+	ret = meta->ops->slot_get(meta, object, h->opts.streams, part_set_patience(&h->set),
+				  &h->slot);
 	if (ret)
 		return error_prefix(error_set(-EOWNERDEAD, "%s", error_last()),
 				    "this handle was fenced, and no new slot is available: ");
@@ -129,7 +130,7 @@ static int handle_moved(void *ctx)
 	if (h->fenced && h->set.n_up > 0)
 		ret = handle_take_another_slot(h);
 	if (ret == 0)
-		ret = h->user->moved(h);
+		ret = h->opts.user->moved(h);
 	/* Relaxed: the server learns that we have taken it up, a moment later or sooner. */
 	if (ret == 0)
 		atomic_store_explicit(&h->watch.layout, h->set.layout, memory_order_relaxed);
@@ -177,20 +178,16 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	memset(h, 0, sizeof(*h));
 	h->table = table;
 	h->desc = &table->desc;
-	h->view_mask = opts->view_mask;
-	h->streams = opts->streams;
-	h->reader = opts->reader;
+	h->opts = *opts;
 	h->access_kind = opts->streams ? PART_WRITES : PART_LEARNS;
 	if (table->store->read_only || opts->reader)
 		h->access_kind = PART_READS;
-	h->defer = opts->defer;
-	h->user = opts->user;
 	h->clock = clock_monotonic();
 	do {
 		/* Grants of its pages need the slot. */
-		ret = h->reader ? 0
-				: meta->ops->slot_get(meta, &table->set.object, h->streams, 0,
-						      &h->slot);
+		ret = h->opts.reader ? 0
+				     : meta->ops->slot_get(meta, &table->set.object,
+							   h->opts.streams, 0, &h->slot);
 		if (ret)
 			continue;
 		like.access = (struct meta_access){ h->access_kind, h->slot.owner };
@@ -215,7 +212,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	atomic_init(&h->watch.layout, h->set.layout);
 	if (meta->ops->watch)
 		meta->ops->watch(meta, &h->watch);
-	table_handle_get(table);
+	table_handle_count(table, 1);
 	return 0;
 }
 
@@ -272,7 +269,7 @@ int handle_close(struct handle *h, int error)
 	part_set_close(&h->set);
 	if (ret && error)
 		log_warn("table %s: close: %s", h->desc->name, error_last());
-	table_handle_put(h->table);
+	table_handle_count(h->table, -1);
 	if (error)
 		error_restore(&kept);
 	return error ? error : ret;

@@ -31,18 +31,22 @@ struct handle_user {
 	int (*moved)(struct handle *h);
 };
 
+struct handle_opts {
+	uint32_t view_mask; /* views whose leaves this handle changes */
+	uint32_t streams;   /* blocks that it may hold at once: of a writer */
+	bool reader;        /* takes no slot, and writes nothing */
+	struct tree_deltas_opts defer;
+	const struct handle_user *user;
+};
+
 struct handle {
 	struct rlv_table *table;
 	const struct table_desc *desc; /* shard 0's */
 	struct part_set set;           /* shards; their states are accesses */
 	struct meta_slot slot;         /* owner 0 = none: fenced, or a reader */
-	uint32_t streams;              /* blocks that it may hold at once */
-	bool reader;                   /* has no slot, and writes nothing */
-	bool fenced;                   /* the slot was taken from this handle */
+	struct handle_opts opts;
+	bool fenced; /* the slot was taken from this handle */
 	enum part_access access_kind;
-	uint32_t view_mask;
-	struct tree_deltas_opts defer;
-	const struct handle_user *user;
 	uint64_t warned_ns; /* of a long wait, last */
 	uint64_t wait_ns;   /* until then the call in progress waits for what others do */
 	bool stalls;        /* that call fails when there is no progress */
@@ -69,14 +73,6 @@ static inline bool access_is_broken(const struct access *acc)
 {
 	return acc->shard->tree->tr->broken != 0;
 }
-
-struct handle_opts {
-	uint32_t view_mask; /* views whose leaves this handle changes */
-	uint32_t streams;   /* blocks that it may hold at once: of a writer */
-	bool reader;        /* takes no slot */
-	struct tree_deltas_opts defer;
-	const struct handle_user *user;
-};
 
 /* h must not move afterwards. -ENOSPC: every client slot is taken, or streams (max_writers). */
 RLV_MUST_CHECK int handle_open(struct handle *h, struct rlv_table *table,

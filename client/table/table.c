@@ -51,17 +51,10 @@ const struct part_kind table_kind = {
 	.close = table_close_shard,
 };
 
-void table_handle_get(struct rlv_table *table)
+void table_handle_count(struct rlv_table *table, int delta)
 {
 	lock_acquire(&table->lock, &table_lock);
-	table->open_handles++;
-	lock_release(&table->lock, &table_lock);
-}
-
-void table_handle_put(struct rlv_table *table)
-{
-	lock_acquire(&table->lock, &table_lock);
-	table->open_handles--;
+	table->open_handles = (uint32_t)((int)table->open_handles + delta);
 	lock_release(&table->lock, &table_lock);
 }
 
@@ -105,6 +98,7 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 	struct store_wait wait;
 	struct table_desc desc;
 	struct meta_table place;
+	bool is_file;
 	int ret;
 
 	if (!store || !opts || !table_out)
@@ -114,7 +108,8 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 		return ret;
 	if (store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
-	ret = signature_encode(name, &full, store_is_file(store), &desc);
+	is_file = store->uri.kind == URI_EMBED && store->uri.text[0];
+	ret = signature_encode(name, &full, is_file, &desc);
 	if (ret)
 		return ret;
 	wishes.block = full.block;

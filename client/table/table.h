@@ -21,8 +21,7 @@ struct rlv_table {
 /* The parts of a table are shards; descriptors are struct table_desc. */
 extern const struct part_kind table_kind;
 
-/* Counts a handle of the table in and out, so that close can refuse. */
-void table_handle_get(struct rlv_table *table);
-void table_handle_put(struct rlv_table *table);
+/* Counts a handle of the table in (1) and out (-1), so that close can refuse. */
+void table_handle_count(struct rlv_table *table, int delta);
 
 #endif

@@ -100,12 +100,21 @@ int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n)
 
 /* -------- the API -------- */
 
-/* Starts a call: checks the writer and its steps. */
-static int writer_start(struct rlv_writer *w, const struct rlv_steps *steps)
+/* Starts a call: checks the writer and its steps, which become what this library knows of them. */
+static int writer_start(struct rlv_writer *w, const struct rlv_steps **steps_inout,
+			struct rlv_steps *room)
 {
 	const struct table_desc *desc = w->h.desc;
+	const struct rlv_steps *steps = *steps_inout;
 	uint16_t any = 0;
+	int ret;
 
+	if (steps->size != sizeof(*room)) {
+		ret = abi_read(room, sizeof(*room), steps, "steps->");
+		if (ret)
+			return ret;
+		*steps_inout = steps = room;
+	}
 	if (w->dead)
 		return error_set(-EOWNERDEAD, "this writer was fenced: open another one");
 	handle_start(&w->h, w->timeout_ns);
@@ -131,18 +140,6 @@ static int writer_start(struct rlv_writer *w, const struct rlv_steps *steps)
 	return 0;
 }
 
-/* The program's steps, or what this library knows of them, in *room. */
-static int writer_read_steps(const struct rlv_steps **steps, struct rlv_steps *room)
-{
-	int ret;
-
-	if ((*steps)->size == sizeof(*room))
-		return 0;
-	ret = abi_read(room, sizeof(*room), *steps, "steps->");
-	*steps = room;
-	return ret;
-}
-
 int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct rlv_steps *steps,
 		      uint32_t *appended_out)
 {
@@ -155,9 +152,7 @@ int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct r
 	if (stream >= writer->n_streams)
 		return error_set(-EINVAL, "stream %u: the writer has %u", stream,
 				 writer->n_streams);
-	ret = writer_read_steps(&steps, &room);
-	if (ret == 0)
-		ret = writer_start(writer, steps);
+	ret = writer_start(writer, &steps, &room);
 	if (ret)
 		return ret;
 	ret = writer_append(writer, stream, steps, steps->n, &done);
@@ -181,10 +176,8 @@ int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *
 				 writer->n_streams);
 	put.streams = writer->streams;
 	put.n = writer->n_streams;
-	ret = writer_read_steps(&steps, &room);
+	ret = writer_start(writer, &steps, &room);
 	put.src = (struct source){ .steps = steps, .n = 1 };
-	if (ret == 0)
-		ret = writer_start(writer, steps);
 	if (ret == 0)
 		ret = writer_run(&put);
 	writer->stats.calls++;
