@@ -49,30 +49,28 @@ double column_number(uint32_t dtype, const void *data, size_t i)
 }
 
 /* Without a branch in the loop: nearly always none is. */
-#define ANY_NONFINITE(type, exponent) \
+#define FIND_NONFINITE(type, exponent) \
 	do { \
-		type any = 0; \
-		for (uint32_t i = 0; i < n; i++) { \
+		type found = 0; \
+		for (uint32_t k = 0; k < n; k++) { \
 			type bits; \
-			memcpy(&bits, (const uint8_t *)data + (size_t)i * sizeof(bits), \
+			memcpy(&bits, (const uint8_t *)data + (size_t)k * sizeof(bits), \
 			       sizeof(bits)); \
-			any |= (type)((bits & (exponent)) == (exponent)); \
+			found |= (type)((bits & (exponent)) == (exponent)); \
 		} \
-		return any; \
+		any = found; \
 	} while (0)
-
-static bool any_nonfinite(const struct column *col, const void *data, uint32_t n)
-{
-	if (col->dtype == RLV_F64)
-		ANY_NONFINITE(uint64_t, UINT64_C(0x7ff) << 52);
-	ANY_NONFINITE(uint32_t, UINT32_C(0xff) << 23);
-}
 
 uint32_t column_find_nonfinite(const struct column *col, const void *data, uint32_t n)
 {
 	uint32_t i = 0;
+	bool any;
 
-	if (!any_nonfinite(col, data, n))
+	if (col->dtype == RLV_F64)
+		FIND_NONFINITE(uint64_t, UINT64_C(0x7ff) << 52);
+	else
+		FIND_NONFINITE(uint32_t, UINT32_C(0xff) << 23);
+	if (!any)
 		return n;
 	while (i < n && isfinite(column_number(col->dtype, data, i)))
 		i++;

@@ -3,27 +3,23 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Gives methods their documentation; docs: {"Type.method": text}, which is kept. */
-static void type_document(const char *type, PyMethodDef *methods, PyObject *docs)
+int type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **type_out)
 {
-	for (PyMethodDef *m = methods; m->ml_name; m++) {
-		PyObject *key = PyUnicode_FromFormat("%s.%s", type, m->ml_name);
+	PyObject *from = PyImport_ImportModule("relive._docs");
+	PyObject *docs = from ? PyObject_GetAttrString(from, "METHODS") : NULL;
+	const char *name = strrchr(spec->name, '.') + 1;
+	PyType_Slot *slot = spec->slots;
+
+	while (slot->slot != Py_tp_methods)
+		slot++;
+	for (PyMethodDef *m = slot->pfunc; docs && m->ml_name; m++) {
+		PyObject *key = PyUnicode_FromFormat("%s.%s", name, m->ml_name);
 		PyObject *doc = key ? PyDict_GetItemWithError(docs, key) : NULL;
 
 		if (doc)
 			m->ml_doc = PyUnicode_AsUTF8AndSize(doc, NULL);
 		Py_XDECREF(key);
 	}
-}
-
-int type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **type_out)
-{
-	PyObject *from = PyImport_ImportModule("relive._docs");
-	PyObject *docs = from ? PyObject_GetAttrString(from, "METHODS") : NULL;
-
-	for (PyType_Slot *slot = spec->slots; docs && slot->slot; slot++)
-		if (slot->slot == Py_tp_methods)
-			type_document(strrchr(spec->name, '.') + 1, slot->pfunc, docs);
 	Py_XDECREF(from); /* docs stays: the texts are borrowed from it */
 	if (PyErr_Occurred())
 		return -1;
