@@ -38,8 +38,8 @@ struct object_desc {
 };
 
 struct object_kind {
-	const char *name; /* for messages */
-	uint32_t id;      /* enum kind_id */
+	const char *name, *part; /* words of messages: "table", "shard" */
+	uint32_t id;             /* enum kind_id */
 
 	/*
 	 * The descriptor of an object is opaque to the catalog, which stores it.
@@ -105,6 +105,18 @@ struct object_kind {
 	void (*look)(struct catalog_object *object);
 	void (*tick)(struct catalog *cat, struct catalog_object *object);
 	void (*tick_clean)(struct catalog_object *object);
+	/*
+	 * Adoption of the part s that a pool brings (adopt.c); NULL: parts of the kind are not
+	 * adopted. desc_of_part: the object's descriptor, from that of its part, which is unchecked
+	 * bytes of a client or file; the caller frees it. -EPROTO, -EBADMSG, -ENOMEM.
+	 * adopt, may be NULL: in the transaction that stores the part: as reserve; told: words of
+	 * its regions, by enum part_told.
+	 */
+	int (*desc_of_part)(const void *bytes, size_t len, uint32_t s,
+			    struct object_desc *desc_out);
+	int (*adopt)(struct catalog *cat, const struct catalog_object *object, uint32_t s,
+		     const uint64_t told[PART_TOLD]);
+
 	/* Called before the object is forgotten. May be NULL. */
 	void (*drop)(struct catalog *cat, const struct catalog_object *object);
 };

@@ -327,6 +327,39 @@ static void table_balance(struct catalog_object *table)
 	}
 }
 
+/* -------- adoption -------- */
+
+static int table_desc_of_part(const void *bytes, size_t len, uint32_t s,
+			      struct object_desc *desc_out)
+{
+	struct table_desc *desc = mem_alloc(sizeof(*desc));
+	int ret;
+
+	if (!desc)
+		return error_set(-ENOMEM, "shard %u: cannot allocate memory", s);
+	ret = table_desc_unpack(bytes, len, desc)
+		      ? table_desc_check(desc)
+		      : error_set(-EPROTO, "its descriptor has %zu bytes", len);
+	if (ret == 0 && desc->shard != s)
+		ret = error_set(-EPROTO, "its descriptor is of another region");
+	if (ret) {
+		mem_free(desc);
+		return ret;
+	}
+	table_desc_seal(desc, 0);
+	*desc_out = (struct object_desc){ desc, sizeof(*desc) };
+	return 0;
+}
+
+static int table_adopt(struct catalog *cat, const struct catalog_object *table, uint32_t s,
+		       const uint64_t told[PART_TOLD])
+{
+	uint64_t head = told[PART_TOLD_KIND] & BLOCK_SEQ_MASK;
+
+	return store_lap_raise(cat->store, table->id, s,
+			       head / table_state_of(table)->desc.blocks + TABLE_LAPS);
+}
+
 /* -------- drop -------- */
 
 /* One lap of slack: tickets claimed after this look stay below it. */
@@ -354,6 +387,7 @@ static void table_drop(struct catalog *cat, const struct catalog_object *table)
 
 const struct object_kind kind_table = {
 	.name = "table",
+	.part = "shard",
 	.id = OBJECT_TABLE,
 	.describe = table_describe,
 	.load = table_load,
@@ -378,5 +412,7 @@ const struct object_kind kind_table = {
 	.look = catalog_control_read,
 	.tick = catalog_control_tick,
 	.tick_clean = table_balance,
+	.desc_of_part = table_desc_of_part,
+	.adopt = table_adopt,
 	.drop = table_drop,
 };

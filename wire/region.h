@@ -20,7 +20,10 @@
  *      100    4  its part: shard
  *      104   16  uuid of the store
  *      120    4  role within the part: enum region_role
- *      124  128  reserved, zero
+ *      124    4  bytes of the part's descriptor, at DESC_OFF of the tree region; 0 in other roles
+ *      128   64  name of the object, NUL-terminated and NUL-padded
+ *      192   24  told: words that the memory node reports of the part (part_told_at); 0 = none
+ *      216   36  reserved, zero
  *      252    4  crc32c of bytes 0..251
  *     1024    8  state (mutable word): enum region_state
  *     1088    8  mark (mutable word): 0 or REGION_MARKED; this and the next three: rows in a file
@@ -37,7 +40,7 @@
 #include "wire/le.h"
 
 #define REGION_MAGIC 0x314e474552564c52ull /* "RLVREGN1" read as little-endian */
-#define REGION_FORMAT_MAJOR 4
+#define REGION_FORMAT_MAJOR 5
 #define REGION_FORMAT_MINOR 0
 #define REGION_SUPERBLOCK_BYTES 4096
 #define REGION_EXTENT_BYTES ((uint64_t)2 << 20)
@@ -51,6 +54,21 @@ enum kind_id { OBJECT_TABLE = 1 };
 
 #define OBJECT_MAX_ID 255u     /* objects of all kinds have numbers 1.. in one sequence */
 #define OBJECT_MAX_PARTS 1024u /* part numbers of an object, over its life */
+#define OBJECT_NAME_BYTES 64u
+
+/*
+ * A memory node knows no kinds. When it registers, it reports the descriptor of each part, which is
+ * opaque to it, and the words at the places that the superblock of the tree region names.
+ */
+#define DESC_OFF 4096u             /* in the tree region: the part's descriptor */
+#define DESC_MAX_BYTES (64u << 10) /* as a node reports it */
+
+enum part_told {
+	PART_TOLD_USED, /* 0 until a client has first changed the part */
+	PART_TOLD_DUTY, /* the greatest is that of the object's control part */
+	PART_TOLD_KIND, /* as the kind says */
+	PART_TOLD
+};
 
 /*
  * Roles divide regions by writer (wire/ring_layout.h). Arrays of a shard's regions are indexed by
@@ -111,7 +129,10 @@ struct region_superblock {
 	uint32_t part;
 	uint8_t store_uuid[16];
 	uint32_t role;
-	uint8_t reserved0[128];
+	uint32_t desc_bytes;
+	char name[OBJECT_NAME_BYTES];
+	uint64_t told[PART_TOLD];
+	uint8_t reserved0[36];
 	uint32_t crc;
 	uint8_t reserved1[768];
 	struct rword64_line state;
@@ -121,6 +142,22 @@ struct region_superblock {
 	struct rword64_line recovered;
 	uint8_t reserved2[2752];
 };
+
+/* Place of a reported word: role of its region, and offset there. */
+static inline uint64_t part_told_at(enum region_role role, uint64_t off)
+{
+	return (uint64_t)role << 56 | off;
+}
+
+static inline uint32_t part_told_role(uint64_t at)
+{
+	return (uint32_t)(at >> 56);
+}
+
+static inline uint64_t part_told_off(uint64_t at)
+{
+	return at & (((uint64_t)1 << 56) - 1);
+}
 
 WIRE_SIZE(region_superblock, REGION_SUPERBLOCK_BYTES);
 WIRE_AT(region_superblock, magic, 0);
@@ -141,7 +178,10 @@ WIRE_AT(region_superblock, object, 96);
 WIRE_AT(region_superblock, part, 100);
 WIRE_AT(region_superblock, store_uuid, 104);
 WIRE_AT(region_superblock, role, 120);
-WIRE_AT(region_superblock, reserved0, 124);
+WIRE_AT(region_superblock, desc_bytes, 124);
+WIRE_AT(region_superblock, name, 128);
+WIRE_AT(region_superblock, told, 192);
+WIRE_AT(region_superblock, reserved0, 216);
 WIRE_AT(region_superblock, crc, 252);
 WIRE_AT(region_superblock, state, 1024);
 WIRE_AT(region_superblock, mark, 1088);

@@ -199,6 +199,5 @@ static inline uint64_t count_make(uint32_t gen, uint32_t count)
 }
 
 #define ROWS_OFF 4096u
-#define DESC_OFF 4096u
 
 #endif

@@ -93,8 +93,12 @@ static int store_superblock(struct region *region, const struct part_spec *spec,
 		.atomic_domain = superblock_domain(region),
 		.ms_term = origin->ms_term,
 		.incarnation = origin->incarnation,
+		.desc_bytes = role == REGION_TREE ? spec->desc_bytes : 0,
 	};
 
+	memcpy(sb.name, spec->name, strnlen(spec->name, sizeof(sb.name) - 1));
+	if (role == REGION_TREE)
+		memcpy(sb.told, spec->told, sizeof(sb.told));
 	memcpy(sb.store_uuid, origin->store_uuid, sizeof(sb.store_uuid));
 	part_region_uuid(spec->uuid, spec->part, role, sb.uuid);
 	superblock_seal(&sb, region);
@@ -111,6 +115,9 @@ int part_format(const struct part_regions *regions, const struct part_spec *spec
 		rc = check_size(regions->at[role], spec, role, -EINVAL);
 	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
 		rc = store_superblock(regions->at[role], spec, origin, role);
+	if (!rc)
+		rc = transport_store(regions->at[REGION_TREE], DESC_OFF, spec->desc,
+				     spec->desc_bytes);
 	/* Clients get a file descriptor of this page alone. */
 	return rc ? rc : transport_renew(regions->at[REGION_PAGES], LIMITS_OFF);
 }

@@ -31,6 +31,10 @@ struct part_spec {
 	uint64_t words_off;           /* struct part_words, in the tree region */
 	uint64_t slots_off;           /* in the slots region */
 	uint32_t max_clients;
+	const char *name;         /* of the object */
+	const void *desc;         /* of the part; its kind's, opaque otherwise */
+	uint32_t desc_bytes;      /* at most DESC_MAX_BYTES */
+	uint64_t told[PART_TOLD]; /* part_told_at: words that its node reports; 0 = none */
 };
 
 /* The region of that role, as register_region needs it. */
@@ -89,8 +93,8 @@ struct part_origin {
 RLV_MUST_CHECK int part_prepare(const struct part_regions *regions);
 
 /*
- * Writes the superblocks of the four regions of one part. The regions are zeroed and not shared
- * yet. -EINVAL: a region is too small. The attachment used here fixes the atomic domain for life
+ * Writes the superblocks of the four regions of one part, and its descriptor. The regions are zeroed
+ * and not shared yet. -EINVAL: a region is too small. The attachment used here fixes the atomic domain for life
  * (enum atomic_domain): the CPUs of one host, or the node's NIC. Cost: control plane.
  */
 RLV_MUST_CHECK int part_format(const struct part_regions *regions, const struct part_spec *spec,

@@ -40,6 +40,16 @@ int superblock_state_check(uint64_t state)
 	}
 }
 
+static bool is_printable(const char *name)
+{
+	size_t len = strnlen(name, OBJECT_NAME_BYTES);
+	bool good = len < OBJECT_NAME_BYTES;
+
+	for (size_t i = 0; i < len; i++)
+		good &= name[i] > ' ' && name[i] <= '~';
+	return good;
+}
+
 int superblock_check(const struct region_superblock *sb, uint32_t kind, uint32_t role,
 		     uint64_t region_bytes)
 {
@@ -65,6 +75,8 @@ int superblock_check(const struct region_superblock *sb, uint32_t kind, uint32_t
 	if (sb->atomic_domain != ATOMIC_DOMAIN_CPU && sb->atomic_domain != ATOMIC_DOMAIN_NIC)
 		return error_set(-EPROTO, "superblock atomic domain %u: unknown",
 				 sb->atomic_domain);
+	if (!is_printable(sb->name))
+		return error_set(-EPROTO, "superblock: the name of its object is not printable");
 	return role == REGION_SLOTS ? superblock_state_check(sb->state.word.raw) : 0;
 }
 

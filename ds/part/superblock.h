@@ -18,16 +18,16 @@ uint32_t superblock_domain(const struct region *region);
 
 /*
  * Completes a superblock for the region: magic, format, sizes, the region's number and the crc. The
- * caller has set kind, object, part, role, uuid, store_uuid, atomic_domain, ms_term and incarnation;
- * all else is zero, so the state is REGION_FORMATTING. Thread: any.
+ * caller has set kind, object, part, role, uuid, store_uuid, atomic_domain, ms_term, incarnation,
+ * name and, of a tree region, desc_bytes and told; all else is zero, so the state is REGION_FORMATTING. Thread: any.
  */
 void superblock_seal(struct region_superblock *sb, const struct region *region);
 
 /*
- * Checks that sb is a live superblock of that kind and role for a region of region_bytes.
- * Errors: -EPROTO (no magic, another format, unknown incompat bit, wrong role or size; the
- * message names it), -EBADMSG (crc, state), -ESTALE (being formatted or dropped), -EHOSTDOWN
- * (orphaned).
+ * Checks that sb is a live superblock of that kind and role for a region of region_bytes. Errors:
+ * -EPROTO (no magic, another format, unknown incompat bit, wrong role or size, a name that is not
+ * printable; the message names it), -EBADMSG (crc, state), -ESTALE (being formatted or dropped),
+ * -EHOSTDOWN (orphaned).
  * Thread: any.
  */
 RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t kind,

@@ -18,6 +18,21 @@ struct part_spec shard_spec(const struct table_desc *desc)
 		.words_off = desc->words_off + offsetof(struct shard_words, part),
 		.slots_off = desc->slots_off,
 		.max_clients = desc->max_clients,
+		.name = desc->name,
+		.desc = desc,
+		.desc_bytes = (uint32_t)table_desc_used_bytes(desc),
+		.told = {
+			/* the first block's header */
+			[PART_TOLD_USED] = part_told_at(REGION_TREE, desc->headers_off),
+			/* only the control shard's limiter counts */
+			[PART_TOLD_DUTY] = part_told_at(REGION_PAGES,
+							LIMITS_OFF + offsetof(struct view_limits,
+									      ins_committed)),
+			/* the next ticket */
+			[PART_TOLD_KIND] = part_told_at(REGION_TREE,
+							desc->words_off +
+								offsetof(struct shard_words, head)),
+		},
 	};
 
 	memcpy(spec.uuid, desc->uuid, sizeof(spec.uuid));
@@ -34,8 +49,6 @@ int shard_format(const struct part_regions *regions, const struct table_desc *de
 	uint64_t head = ids->first_ticket & BLOCK_SEQ_MASK;
 	int rc = part_format(regions, &spec, &ids->origin);
 
-	if (!rc)
-		rc = transport_store(tree, DESC_OFF, desc, sizeof(*desc));
 	/* The words that do not start as zero. slot_take initialises the pages. */
 	if (!rc)
 		rc = transport_store(tree, desc->words_off + offsetof(struct shard_words, head),

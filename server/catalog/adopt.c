@@ -1,10 +1,11 @@
 /*
  * adopt.c - nodes whose pools hold regions unknown to the catalog. Such a node is refused; if an
- * operator so decides, tables that are whole are adopted and the other regions are given up.
+ * operator so decides, objects that are whole are adopted and the other regions are given up.
  *
- * A table is whole if all regions of each of its shards in the pool are sound, and either the
- * catalog knows the table or the pool has all shards that its capacity is cut into. A table keeps
- * its id, which is part of its item keys and regions: one whose id is in use is not adopted.
+ * An object is whole if all regions of each of its parts in the pool are sound, and either the
+ * catalog knows the object or the pool has all parts that its capacity is cut into. An object keeps
+ * its id, which is part of its item keys and regions: one whose id is in use is not adopted. Regions
+ * of a kind that this server does not know are never adopted.
  */
 #include "server/catalog/arrival.h"
 
@@ -23,12 +24,13 @@
 
 #define WORDS_BYTES 160
 
-/* An arrival, and the decision for each of its regions and tables. */
+/* An arrival, and the decision for each of its regions and objects. */
 struct survey {
 	struct catalog *cat;
 	const struct catalog_arrival *arrival;
 	uint8_t *owners; /* enum region_owner, by region */
 	uint32_t n_unknown;
+	struct catalog_object *fresh[OBJECT_MAX_ID + 1]; /* to adopt, new to the catalog; by id */
 };
 
 static bool may_adopt(const struct catalog_arrival *arrival)
@@ -41,24 +43,29 @@ static bool may_discard(const struct catalog_arrival *arrival)
 	return arrival->claim & POOL_DISCARD;
 }
 
-static int adopt_survey(struct catalog *cat, const struct catalog_arrival *arrival,
-			struct survey *out)
+static void survey_fini(struct survey *survey)
+{
+	mem_free(survey->owners);
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		catalog_object_free(survey->fresh[id]);
+}
+
+static int survey_init(struct survey *survey, struct catalog *cat,
+		       const struct catalog_arrival *arrival)
 {
 	int ret = 0;
 
-	*out = (struct survey){ .cat = cat, .arrival = arrival };
-	out->owners = mem_array(arrival->n_regions + 1, 1);
-	if (!out->owners)
+	*survey = (struct survey){ .cat = cat, .arrival = arrival };
+	survey->owners = mem_array(arrival->n_regions + 1, 1);
+	if (!survey->owners)
 		return error_set(-ENOMEM, "node %s: cannot allocate memory", arrival->news->name);
 	for (size_t i = 0; ret == 0 && i < arrival->n_regions; i++) {
 		enum region_owner owner = OWNER_UNKNOWN;
 
 		ret = catalog_region_owner(cat, arrival, i, &owner);
-		out->owners[i] = (uint8_t)owner;
-		out->n_unknown += owner == OWNER_UNKNOWN;
+		survey->owners[i] = (uint8_t)owner;
+		survey->n_unknown += owner == OWNER_UNKNOWN;
 	}
-	if (ret)
-		mem_free(out->owners);
 	return ret;
 }
 
@@ -71,17 +78,25 @@ static const char *uuid_text(const uint8_t uuid[16], char text[33])
 	return text;
 }
 
-static const char *table_of(const struct survey *survey, size_t i)
+static const char *kind_name(uint32_t id)
+{
+	const struct object_kind *kind = object_kind_find(id);
+
+	return kind ? kind->name : "object";
+}
+
+/* Name of the object that an unknown tree region is of; NULL: none is told. */
+static const char *name_at(const struct survey *survey, size_t i)
 {
 	const Relive__NodeRegion *region = survey->arrival->regions[i];
 
-	return survey->owners[i] == OWNER_UNKNOWN && region->shard ? region->shard->table : NULL;
+	return survey->owners[i] == OWNER_UNKNOWN && region->has ? region->has->name : NULL;
 }
 
 static bool was_named(const struct survey *survey, size_t i)
 {
 	for (size_t j = 0; j < i; j++)
-		if (table_of(survey, j) && strcmp(table_of(survey, j), table_of(survey, i)) == 0)
+		if (name_at(survey, j) && strcmp(name_at(survey, j), name_at(survey, i)) == 0)
 			return true;
 	return false;
 }
@@ -90,21 +105,26 @@ static bool was_named(const struct survey *survey, size_t i)
 static const char *name_unknown(const struct survey *survey, char words[WORDS_BYTES])
 {
 	size_t len = 0, room = WORDS_BYTES - sizeof(" and more");
+	uint32_t last = 0;
 
 	for (size_t i = 0; i < survey->arrival->n_regions; i++) {
-		const char *name = table_of(survey, i);
+		const char *name = name_at(survey, i), *kind;
 
 		if (!name || was_named(survey, i))
 			continue;
-		if (len + strlen(name) + sizeof("tables ") > room) {
+		kind = kind_name(survey->arrival->regions[i]->kind);
+		if (len + strlen(name) + strlen(kind) + sizeof(", s ") > room) {
 			memcpy(words + len, " and more", sizeof(" and more"));
 			return words;
 		}
-		len += (size_t)snprintf(words + len, room - len, "%s%s", len ? ", " : "tables ",
-					name);
+		len += (size_t)snprintf(words + len, room - len, "%s", len ? ", " : "");
+		if (last != survey->arrival->regions[i]->kind)
+			len += (size_t)snprintf(words + len, room - len, "%ss ", kind);
+		len += (size_t)snprintf(words + len, room - len, "%s", name);
+		last = survey->arrival->regions[i]->kind;
 	}
 	if (len == 0)
-		snprintf(words, WORDS_BYTES, "%u regions of no table", survey->n_unknown);
+		snprintf(words, WORDS_BYTES, "%u regions of no object", survey->n_unknown);
 	return words;
 }
 
@@ -142,252 +162,257 @@ static int refuse_foreign(const struct survey *survey)
 				   : "start it for the store that it belongs to");
 }
 
-/* -------- one table of the pool -------- */
+/* -------- one object of the pool -------- */
 
 struct adoptee {
-	const struct survey *survey;
-	uint32_t id;
-	struct table_desc desc; /* of its first whole shard */
-	uint32_t whole;         /* number of whole shards */
-	char flaw[WORDS_BYTES]; /* flaw of the first shard that is not whole; "" = none */
+	struct survey *survey;
+	uint32_t kind, id;
+	const struct object_kind *hooks; /* NULL: unknown kind */
+	struct catalog_object *object;   /* as its first whole part describes it; NULL = none */
+	uint32_t whole;                  /* number of whole parts */
+	char flaw[WORDS_BYTES];          /* flaw of the first part that is not whole; "" = none */
 };
 
-static int check_desc(const struct adoptee *table, const Relive__NodeRegion *tree,
-		      const struct table_desc *desc)
+static bool is_unknown_of(const struct adoptee *of, size_t i)
 {
-	uint8_t uuid[16];
-	int ret = table_desc_check(desc);
+	const Relive__NodeRegion *region = of->survey->arrival->regions[i];
 
-	if (ret)
-		return ret;
-	part_region_uuid(desc->uuid, tree->part, REGION_TREE, uuid);
-	if (desc->table_id != tree->object || desc->shard != tree->part ||
-	    desc->tree_bytes > tree->size || memcmp(tree->uuid.data, uuid, 16) != 0)
-		return error_set(-EPROTO, "its descriptor is of another region");
-	if (table->whole &&
-	    (memcmp(desc->uuid, table->desc.uuid, 16) != 0 || !table_desc_same(desc, &table->desc)))
-		return error_set(-EPROTO, "its descriptor is of another table");
-	return 0;
+	return of->survey->owners[i] == OWNER_UNKNOWN && region->kind == of->kind &&
+	       region->object == of->id;
 }
 
-/* Check one region other than the tree; what: its name in messages. */
-static int check_beside(const struct table_desc *desc, const Relive__NodeRegion *region,
-			uint32_t role, const char *what)
+/* Takes the descriptor of a part: the first one makes the object, the others must agree. */
+static int take_desc(struct adoptee *of, const Relive__NodeRegion *tree)
 {
-	uint8_t uuid[16];
-
-	if (!region)
-		return error_set(-ENOENT, "its %s are missing", what);
-	if (region->flaw[0])
-		return error_set(-EPROTO, "its %s: %s", what, region->flaw);
-	part_region_uuid(desc->uuid, region->part, role, uuid);
-	if (region->uuid.len != 16 || memcmp(region->uuid.data, uuid, 16) != 0 ||
-	    table_region_bytes(desc, role) > region->size)
-		return error_set(-EPROTO, "its %s are of another table", what);
-	return region->sole ? 0
-			    : error_set(-EBUSY, "a process has it mapped: end that process first");
-}
-
-static bool unpack_desc(const Relive__NodeRegion *tree, struct table_desc *desc_out)
-{
-	return table_desc_unpack(tree->shard->desc.data, tree->shard->desc.len, desc_out);
-}
-
-/* Check that the tree's shard is whole. *desc_out: the descriptor stored in it. */
-static int check_shard(const struct adoptee *table, const Relive__NodeRegion *tree,
-		       struct table_desc *desc_out)
-{
-	static const char *const words[REGION_ROLES] = { "", "tree", "rows", "slots", "pages" };
+	struct object_desc desc;
+	size_t len = 0;
 	int ret;
 
+	if (!of->hooks || !of->hooks->desc_of_part)
+		return error_set(-EPROTO, "this server does not adopt objects of kind %u",
+				 of->kind);
 	if (tree->flaw[0])
 		return error_set(-EPROTO, "%s", tree->flaw);
-	if (!tree->shard || tree->uuid.len != 16 || !unpack_desc(tree, desc_out))
+	if (!tree->has || tree->has->n_told != PART_TOLD)
 		return error_set(-EPROTO, "it has no descriptor");
-	ret = check_desc(table, tree, desc_out);
-	for (uint32_t role = REGION_ROWS; ret == 0 && role < REGION_ROLES; role++)
-		ret = check_beside(desc_out,
-				   catalog_regions_find(table->survey->arrival, tree, role), role,
-				   words[role]);
-	if (ret == 0 && !tree->sole)
-		ret = error_set(-EBUSY, "a process has it mapped: end that process first");
+	ret = of->hooks->desc_of_part(tree->has->desc.data, tree->has->desc.len, tree->part, &desc);
+	if (ret)
+		return ret;
+	if (!of->object) {
+		ret = catalog_object_new(of->hooks, of->id, desc.bytes, desc.len, &of->object);
+	} else {
+		const void *first = of->hooks->desc(of->object, &len);
+
+		if (len != desc.len || memcmp(first, desc.bytes, len) != 0)
+			ret = error_set(-EPROTO, "its descriptor is of another %s",
+					of->hooks->name);
+	}
+	mem_free(desc.bytes);
 	return ret;
 }
 
-static bool is_unknown_of(const struct survey *survey, size_t i, uint32_t id)
+/* Checks that the tree's part is whole, and no process has it mapped. */
+static int check_part(struct adoptee *of, const Relive__NodeRegion *tree)
 {
-	return survey->owners[i] == OWNER_UNKNOWN &&
-	       survey->arrival->regions[i]->kind == OBJECT_TABLE &&
-	       survey->arrival->regions[i]->object == id;
-}
+	static const char *const words[REGION_ROLES] = { "", "tree", "rows", "slots", "pages" };
+	struct part_spec spec;
+	int ret = tree->part < OBJECT_MAX_PARTS ? take_desc(of, tree) : -EPROTO;
 
-static void find_flaw(struct adoptee *table, const Relive__NodeRegion *tree)
-{
-	struct table_desc desc;
+	if (ret)
+		return ret;
+	of->hooks->plan(of->object, tree->part, &spec);
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
+		const Relive__NodeRegion *region =
+			catalog_regions_find(of->survey->arrival, tree, role);
+		uint8_t uuid[16];
 
-	if (check_shard(table, tree, &desc) == 0) {
-		if (table->whole++ == 0)
-			table->desc = desc;
-	} else if (!table->flaw[0]) {
-		snprintf(table->flaw, sizeof(table->flaw), "shard %u: %s", tree->part,
-			 error_last());
+		if (!region)
+			return error_set(-ENOENT, "its %s are missing", words[role]);
+		if (region->flaw[0])
+			return error_set(-EPROTO, "its %s: %s", words[role], region->flaw);
+		part_region_uuid(of->object->uuid, tree->part, role, uuid);
+		if (region->uuid.len != 16 || memcmp(region->uuid.data, uuid, 16) != 0 ||
+		    spec.bytes[role] > region->size)
+			return error_set(-EPROTO, "its %s: of another %s", words[role],
+					 of->hooks->name);
+		if (!region->sole)
+			return error_set(-EBUSY, "a process has it mapped: end that process first");
 	}
+	return 0;
 }
 
-/* Regions without a tree belong to no shard. */
-static void look_at_table(struct adoptee *table)
+static const char *part_word(const struct adoptee *of)
 {
-	const struct survey *survey = table->survey;
+	return of->hooks ? of->hooks->part : "part";
+}
+
+/* Regions without a tree belong to no part. */
+static void look_at_object(struct adoptee *of)
+{
+	const struct catalog_arrival *arrival = of->survey->arrival;
 	uint32_t trees = 0, others = 0;
 
-	for (size_t i = 0; i < survey->arrival->n_regions; i++) {
-		const Relive__NodeRegion *region = survey->arrival->regions[i];
+	for (size_t i = 0; i < arrival->n_regions; i++) {
+		const Relive__NodeRegion *tree = arrival->regions[i];
 
-		if (!is_unknown_of(survey, i, table->id))
+		if (!is_unknown_of(of, i))
 			continue;
-		trees += region->role == REGION_TREE;
-		others += region->role != REGION_TREE;
-		if (region->role == REGION_TREE)
-			find_flaw(table, region);
+		trees += tree->role == REGION_TREE;
+		others += tree->role != REGION_TREE;
+		if (tree->role != REGION_TREE)
+			continue;
+		if (check_part(of, tree) == 0)
+			of->whole++;
+		else if (!of->flaw[0])
+			snprintf(of->flaw, sizeof(of->flaw), "%s %u: %s", part_word(of), tree->part,
+				 error_last());
 	}
-	if (trees * (REGION_ROLES - 2) != others && !table->flaw[0])
-		snprintf(table->flaw, sizeof(table->flaw), "%u trees and %u other regions", trees,
+	if (trees * (REGION_ROLES - 2) != others && !of->flaw[0])
+		snprintf(of->flaw, sizeof(of->flaw), "%u trees and %u other regions", trees,
 			 others);
 }
 
-static const struct catalog_object *find_known(const struct adoptee *table)
+static const struct catalog_object *find_known(const struct adoptee *of)
 {
-	return catalog_find_same(table->survey->cat, table->id, table->desc.uuid,
-				 sizeof(table->desc.uuid));
+	return of->object ? catalog_find_same(of->survey->cat, of->id, of->object->uuid,
+					      sizeof(of->object->uuid))
+			  : NULL;
 }
 
 /* -------- adoption checks -------- */
 
-static int adopt_clashes(const struct adoptee *table, const char *what)
+static int clashes(const struct adoptee *of, const char *what)
 {
 	return error_set(-EEXIST,
-			 "memory node %s: adopt table %s of its pool: %s: nothing was changed; "
-			 "adopt it into a store of its own (relive up --store NAME --file POOL "
-			 "--adopt)",
-			 table->survey->arrival->news->name, table->desc.name, what);
+			 "memory node %s: adopt %s of its pool: %s: nothing was changed; adopt it "
+			 "into a store of its own (relive up --store NAME --file POOL --adopt)",
+			 of->survey->arrival->news->name, of->object->text, what);
 }
 
-/* -EEXIST if another table has its id or name. */
-static int check_clash(const struct adoptee *table)
+/* -EEXIST if another object has its id or name. */
+static int check_clash(const struct adoptee *of)
 {
-	const struct catalog *cat = table->survey->cat;
-	const struct catalog_object *known = find_known(table), *by_id = cat->objects[table->id];
-	const struct catalog_object *by_name = catalog_find(cat, table->desc.name);
+	const struct catalog *cat = of->survey->cat;
+	const struct catalog_object *known = find_known(of), *by_id = cat->objects[of->id];
+	const struct catalog_object *by_name = catalog_find(cat, of->object->name);
 	char what[WORDS_BYTES];
 
-	if (by_name && by_name != known)
-		return adopt_clashes(table, "the store has another table of that name");
-	if (by_id && by_id != known) {
-		snprintf(what, sizeof(what), "its number in the keys of items, %u, is table %s's",
-			 table->id, by_id->name);
-		return adopt_clashes(table, what);
+	if (by_name && by_name != known) {
+		snprintf(what, sizeof(what), "the store has another %s of that name",
+			 by_name->kind->name);
+		return clashes(of, what);
 	}
-	if (catalog_provision_of_new(cat, table->id, table->desc.name))
-		return adopt_clashes(table, "a table of that name or number is being made");
+	if (by_id && by_id != known) {
+		snprintf(what, sizeof(what), "its number in the keys of items, %u, is %s's", of->id,
+			 by_id->text);
+		return clashes(of, what);
+	}
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		const struct catalog_object *fresh = of->survey->fresh[id];
+
+		if (fresh && (id == of->id || strcmp(fresh->name, of->object->name) == 0))
+			return clashes(of, "the pool has two of that name or number");
+	}
+	if (catalog_provision_of_new(cat, of->id, of->object->name))
+		return clashes(of, "one of that name or number is being made");
 	return 0;
 }
 
-/* A shard is at one node: a second one of the same number is a copy of the pool, or is copied. */
-static int check_shards(const struct adoptee *table, const struct catalog_object *known)
+/* A part is at one node: a second one of the same number is a copy of the pool, or is copied. */
+static int check_parts(const struct adoptee *of, const struct catalog_object *known)
 {
-	const struct survey *survey = table->survey;
+	for (size_t i = 0; i < of->survey->arrival->n_regions; i++) {
+		uint32_t s = of->survey->arrival->regions[i]->part;
 
-	for (size_t i = 0; i < survey->arrival->n_regions; i++) {
-		uint32_t s = survey->arrival->regions[i]->part;
-
-		if (!is_unknown_of(survey, i, table->id) || s >= known->n_parts || known->lost[s])
+		if (!is_unknown_of(of, i) || s >= known->n_parts || known->lost[s])
 			continue;
-		return error_set(-EPROTO, "shard %u is at node %s", s, known->parts[s].node->name);
+		return error_set(-EPROTO, "%s %u is at node %s", part_word(of), s,
+				 known->parts[s].node->name);
 	}
 	return 0;
 }
 
 /* The error message names the missing parts. */
-static int check_whole(const struct adoptee *table)
+static int check_whole(const struct adoptee *of)
 {
-	const struct catalog_object *known = table->whole ? find_known(table) : NULL;
+	const struct catalog_object *known = find_known(of);
 
-	if (table->flaw[0])
-		return error_set(-EPROTO, "%s", table->flaw);
+	if (of->flaw[0])
+		return error_set(-EPROTO, "%s", of->flaw);
 	if (known)
-		return check_shards(table, known);
-	if (table->whole < table->desc.n_shards)
-		return error_set(-EPROTO, "only %u of its %u shards are here", table->whole,
-				 table->desc.n_shards);
+		return check_parts(of, known);
+	if (!of->object || of->whole < of->object->n_cut)
+		return error_set(-EPROTO, "only %u of its %u %ss are here", of->whole,
+				 of->object ? of->object->n_cut : 0, part_word(of));
 	return 0;
 }
 
-static const char *name_of(const struct adoptee *table)
+static int refuse_object(const struct adoptee *of)
 {
-	const struct survey *survey = table->survey;
-
-	for (size_t i = 0; i < survey->arrival->n_regions; i++)
-		if (is_unknown_of(survey, i, table->id) && survey->arrival->regions[i]->shard)
-			return survey->arrival->regions[i]->shard->table;
-	return "?";
-}
-
-static int refuse_part(const struct adoptee *table)
-{
+	const struct catalog_arrival *arrival = of->survey->arrival;
+	const char *name = NULL;
 	char why[WORDS_BYTES];
 
 	snprintf(why, sizeof(why), "%s", error_last());
+	for (size_t i = 0; !name && i < arrival->n_regions; i++)
+		name = is_unknown_of(of, i) ? name_at(of->survey, i) : NULL;
 	return error_set(-EPERM,
-			 "memory node %s: adopt table %s (id %u) of its pool: it is not whole: %s: "
+			 "memory node %s: adopt %s %s (id %u) of its pool: it is not whole: %s: "
 			 "nothing was changed; put back the catalog that knows it (relive restore)",
-			 table->survey->arrival->news->name, name_of(table), table->id, why);
+			 arrival->news->name, kind_name(of->kind), name ? name : "?", of->id, why);
 }
 
-/* With the claim "discard", a table that is not whole stays unknown. */
-static int plan_table(const struct survey *survey, uint32_t id)
+/* With the claim "discard", an object that is not whole stays unknown. */
+static int plan_object(struct adoptee *of)
 {
-	size_t first = 0, n = survey->arrival->n_regions;
-	struct adoptee *table;
 	int ret;
 
-	while (first < n && !is_unknown_of(survey, first, id))
-		first++;
-	if (first == n)
-		return 0;
-	table = mem_zalloc(sizeof(*table));
-	if (!table)
-		return error_set(-ENOMEM, "node %s: cannot allocate memory",
-				 survey->arrival->news->name);
-	table->survey = survey;
-	table->id = id;
-	look_at_table(table);
-	ret = table->whole ? check_clash(table) : 0;
-	if (ret == 0 && check_whole(table) == 0) {
-		for (size_t i = first; i < n; i++)
-			if (is_unknown_of(survey, i, id))
-				survey->owners[i] = OWNER_ADOPTED;
-	} else if (ret == 0 && !may_discard(survey->arrival)) {
-		ret = refuse_part(table);
+	look_at_object(of);
+	ret = of->whole ? check_clash(of) : 0;
+	if (ret == 0 && check_whole(of) == 0) {
+		for (size_t i = 0; i < of->survey->arrival->n_regions; i++)
+			if (is_unknown_of(of, i))
+				of->survey->owners[i] = OWNER_ADOPTED;
+		if (!find_known(of)) {
+			of->survey->fresh[of->id] = of->object;
+			of->object = NULL;
+		}
+	} else if (ret == 0 && !may_discard(of->survey->arrival)) {
+		ret = refuse_object(of);
 	}
-	mem_free(table);
+	catalog_object_free(of->object);
 	return ret;
 }
 
-static int adopt_plan(const struct survey *survey)
+static int adopt_plan(struct survey *survey)
 {
+	const struct catalog_arrival *arrival = survey->arrival;
 	int ret = 0;
 
-	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
-		ret = plan_table(survey, id);
-	if (ret || may_discard(survey->arrival))
+	/* The first region that is unknown still stands for its object. */
+	for (size_t i = 0; ret == 0 && i < arrival->n_regions; i++) {
+		const Relive__NodeRegion *region = arrival->regions[i];
+		struct adoptee of = {
+			.survey = survey,
+			.kind = region->kind,
+			.id = region->object,
+			.hooks = object_kind_find(region->kind),
+		};
+		bool is_first = true;
+
+		for (size_t j = 0; j < i; j++)
+			is_first &= !is_unknown_of(&of, j);
+		if (is_first && is_unknown_of(&of, i) && of.id && of.id <= OBJECT_MAX_ID)
+			ret = plan_object(&of);
+	}
+	if (ret || may_discard(arrival))
 		return ret;
-	for (size_t i = 0; i < survey->arrival->n_regions; i++)
+	for (size_t i = 0; i < arrival->n_regions; i++)
 		if (survey->owners[i] == OWNER_UNKNOWN)
-			return error_set(
-				-EPERM,
-				"memory node %s: adopt its pool: region %u is of no table: "
-				"nothing was changed",
-				survey->arrival->news->name, survey->arrival->regions[i]->region);
+			return error_set(-EPERM,
+					 "memory node %s: adopt its pool: region %u is of no "
+					 "object: nothing was changed",
+					 arrival->news->name, arrival->regions[i]->region);
 	return 0;
 }
 
@@ -406,13 +431,12 @@ static int check_pool(const struct catalog *cat, const struct catalog_arrival *a
 	    memcmp(node->pool, news->pool, sizeof(news->pool)) == 0)
 		return 0;
 	if (!news->persistent)
-		return error_set(
-			-EPERM,
-			"memory node %s: %u shards of tables of store %s are in its pool %s, "
-			"on a file or device: start it with that one (--file)",
-			news->name, shards, cat->name, uuid_text(node->pool, ours));
+		return error_set(-EPERM,
+				 "memory node %s: %u shards of store %s are in its pool %s, "
+				 "on a file or device: start it with that one (--file)",
+				 news->name, shards, cat->name, uuid_text(node->pool, ours));
 	return error_set(-EPERM,
-			 "memory node %s: %u shards of tables of store %s are in its pool %s, and "
+			 "memory node %s: %u shards of store %s are in its pool %s, and "
 			 "this is another pool, %s: start it with that one, or this one under "
 			 "another node name",
 			 news->name, shards, cat->name, uuid_text(node->pool, ours),
@@ -430,7 +454,7 @@ static bool is_foreign(const struct survey *survey)
 	return arrival->n_regions || strcmp(arrival->store_name, survey->cat->name) != 0;
 }
 
-static int adopt_judge(const struct survey *survey)
+static int adopt_judge(struct survey *survey)
 {
 	const struct catalog_arrival *arrival = survey->arrival;
 
@@ -443,25 +467,18 @@ static int adopt_judge(const struct survey *survey)
 
 int catalog_admit(struct catalog *cat, const struct catalog_arrival *arrival)
 {
-	struct survey survey;
+	struct survey survey = { 0 };
 	int ret = check_pool(cat, arrival);
 
 	if (ret == 0)
-		ret = adopt_survey(cat, arrival, &survey);
-	if (ret)
-		return ret;
-	ret = adopt_judge(&survey);
-	mem_free(survey.owners);
+		ret = survey_init(&survey, cat, arrival);
+	if (ret == 0)
+		ret = adopt_judge(&survey);
+	survey_fini(&survey);
 	return ret;
 }
 
 /* -------- taking in -------- */
-
-/* Tables new to the catalog, by id, until they are added to it. */
-struct taking {
-	struct survey survey;
-	struct catalog_object *fresh[TABLE_MAX_ID + 1];
-};
 
 static bool is_adopted_tree(const struct survey *survey, size_t i)
 {
@@ -469,33 +486,27 @@ static bool is_adopted_tree(const struct survey *survey, size_t i)
 	       survey->arrival->regions[i]->role == REGION_TREE;
 }
 
-/* The control shard is the shard whose limiter has counted; the others have counted nothing. */
-static int new_table(struct taking *taking, const Relive__NodeRegion *tree)
+/* The control part is the one whose duty word is greatest. */
+static int put_object(const struct survey *survey, struct catalog_object *object)
 {
-	const struct catalog_arrival *arrival = taking->survey.arrival;
-	struct catalog_object *table;
-	struct table_desc desc;
+	const struct catalog_arrival *arrival = survey->arrival;
 	uint64_t most = 0;
-	int ret;
+	bool any = false;
 
-	if (!unpack_desc(tree, &desc))
-		return -EPROTO;
-	table_desc_seal(&desc, 0);
-	ret = catalog_object_new(&kind_table, desc.table_id, &desc, sizeof(desc), &table);
-	if (ret)
-		return ret;
-	table->control = tree->part;
 	for (size_t i = 0; i < arrival->n_regions; i++) {
-		const Relive__NodeRegion *other = arrival->regions[i];
+		const Relive__NodeRegion *tree = arrival->regions[i];
+		uint64_t duty;
 
-		if (!is_adopted_tree(&taking->survey, i) || other->object != desc.table_id ||
-		    other->shard->inserted <= most)
+		if (!is_adopted_tree(survey, i) || tree->object != object->id)
 			continue;
-		most = other->shard->inserted;
-		table->control = other->part;
+		duty = tree->has->told[PART_TOLD_DUTY];
+		if (any && duty <= most)
+			continue;
+		any = true;
+		most = duty;
+		object->control = tree->part;
 	}
-	taking->fresh[desc.table_id] = table;
-	return catalog_object_put(taking->survey.cat->store, table, STORE_OBJECT_LIVE);
+	return catalog_object_put(survey->cat->store, object, STORE_OBJECT_LIVE);
 }
 
 static void regions_of(const struct survey *survey, const Relive__NodeRegion *tree,
@@ -505,82 +516,70 @@ static void regions_of(const struct survey *survey, const Relive__NodeRegion *tr
 		ids[role] = catalog_regions_find(survey->arrival, tree, role)->region;
 }
 
-/* Its node incarnation and boot id are stored as unknown, so that recovery checks all its rows. */
-static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree)
+static struct catalog_object *object_of(const struct survey *survey, const Relive__NodeRegion *tree)
 {
-	struct catalog_store *store = survey->cat->store;
+	struct catalog_object *fresh = survey->fresh[tree->object];
+
+	return fresh ? fresh : survey->cat->objects[tree->object];
+}
+
+/* Its node incarnation and boot id are stored as unknown, so that recovery checks all its rows. */
+static int put_part(const struct survey *survey, const Relive__NodeRegion *tree)
+{
+	const struct catalog_object *object = object_of(survey, tree);
 	struct store_part stored = {
-		.kind = OBJECT_TABLE,
+		.kind = tree->kind,
 		.object = tree->object,
 		.part = tree->part,
 		.state = PART_ACTIVE,
 	};
-	struct table_desc desc;
 	int ret;
 
-	if (!unpack_desc(tree, &desc))
-		return -EPROTO;
 	regions_of(survey, tree, stored.regions);
 	memcpy(stored.node, survey->arrival->node->name, sizeof(stored.node));
-	ret = store_put(store, STORE_PARTS, &stored);
-	return ret ? ret
-		   : store_lap_raise(store, tree->object, tree->part,
-				     tree->shard->head / desc.blocks + TABLE_LAPS);
-}
-
-static int adopt_object(struct taking *taking)
-{
-	const struct survey *survey = &taking->survey;
-	int ret = 0;
-
-	for (size_t i = 0; ret == 0 && i < survey->arrival->n_regions; i++) {
-		const Relive__NodeRegion *tree = survey->arrival->regions[i];
-
-		if (!is_adopted_tree(survey, i))
-			continue;
-		if (!survey->cat->objects[tree->object] && !taking->fresh[tree->object])
-			ret = new_table(taking, tree);
-		if (ret == 0)
-			ret = put_shard(survey, tree);
-	}
+	ret = store_put(survey->cat->store, STORE_PARTS, &stored);
+	if (ret == 0 && object->kind->adopt)
+		ret = object->kind->adopt(survey->cat, object, tree->part, tree->has->told);
 	return ret;
 }
 
-/* Unknown shard numbers in between are LOST. */
-static void place_shard(const struct survey *survey, const Relive__NodeRegion *tree)
+/* Unknown part numbers in between are LOST. */
+static void place_part(const struct survey *survey, const Relive__NodeRegion *tree)
 {
-	struct catalog_object *table = survey->cat->objects[tree->object];
+	struct catalog_object *object = survey->cat->objects[tree->object];
 
-	for (uint32_t s = table->n_parts; s < tree->part; s++) {
-		table->parts[s].state = PART_LOST;
-		table->lost[s] = true;
+	for (uint32_t s = object->n_parts; s < tree->part; s++) {
+		object->parts[s].state = PART_LOST;
+		object->lost[s] = true;
 	}
-	table->n_parts = table->n_parts > tree->part ? table->n_parts : tree->part + 1;
-	table->slots.n_parts = table->n_parts;
-	table->lost[tree->part] = false;
-	table->parts[tree->part] = (struct catalog_part){
+	object->n_parts = object->n_parts > tree->part ? object->n_parts : tree->part + 1;
+	object->slots.n_parts = object->n_parts;
+	object->lost[tree->part] = false;
+	object->parts[tree->part] = (struct catalog_part){
 		.node = survey->arrival->node,
 		.state = PART_ACTIVE,
 	};
-	regions_of(survey, tree, table->parts[tree->part].ids);
-	log_info("adopt %s shard %u from node %s", table->text, tree->part,
+	regions_of(survey, tree, object->parts[tree->part].ids);
+	log_info("adopt %s %s %u from node %s", object->text, object->kind->part, tree->part,
 		 survey->arrival->node->name);
 }
 
-static void adopt_publish(struct taking *taking)
+static void adopt_publish(struct survey *survey)
 {
-	const struct survey *survey = &taking->survey;
 	struct catalog *cat = survey->cat;
+	struct catalog_object *fresh[OBJECT_MAX_ID + 1];
 
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (taking->fresh[id])
-			cat->objects[id] = taking->fresh[id];
+	memcpy(fresh, survey->fresh, sizeof(fresh));
+	memset(survey->fresh, 0, sizeof(survey->fresh)); /* the catalog's from here on */
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		if (fresh[id])
+			cat->objects[id] = fresh[id];
 	for (size_t i = 0; i < survey->arrival->n_regions; i++)
 		if (is_adopted_tree(survey, i))
-			place_shard(survey, survey->arrival->regions[i]);
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (taking->fresh[id])
-			catalog_changed(cat, taking->fresh[id]);
+			place_part(survey, survey->arrival->regions[i]);
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		if (fresh[id])
+			catalog_changed(cat, fresh[id]);
 }
 
 /* -------- what is left over -------- */
@@ -616,43 +615,46 @@ static int put_leftovers(const struct survey *survey)
 		if (survey->owners[i] != OWNER_NONE && survey->owners[i] != OWNER_UNKNOWN)
 			continue;
 		if (survey->owners[i] == OWNER_UNKNOWN)
-			log_info("discard region %u of node %s%s%s", region->region, node->name,
-				 region->shard ? ", of table " : "",
-				 region->shard ? region->shard->table : "");
+			log_info("discard region %u of node %s, of %s %s", region->region,
+				 node->name, kind_name(region->kind),
+				 region->has ? region->has->name : "?");
 		ret = put_leftover(cat, node, region);
 	}
 	return ret;
 }
 
-static int adopt_take(struct taking *taking)
+static int adopt_take(struct survey *survey)
 {
-	struct catalog *cat = taking->survey.cat;
-	int ret = store_begin(cat->store);
+	struct catalog_store *store = survey->cat->store;
+	int ret = store_begin(store);
 
 	if (ret)
 		return ret;
-	ret = adopt_object(taking);
+	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++)
+		if (survey->fresh[id])
+			ret = put_object(survey, survey->fresh[id]);
+	for (size_t i = 0; ret == 0 && i < survey->arrival->n_regions; i++)
+		if (is_adopted_tree(survey, i))
+			ret = put_part(survey, survey->arrival->regions[i]);
 	if (ret == 0)
-		ret = put_leftovers(&taking->survey);
-	ret = store_end(cat->store, ret);
+		ret = put_leftovers(survey);
+	ret = store_end(store, ret);
 	if (ret == 0)
-		adopt_publish(taking);
-	for (uint32_t id = 1; ret && id <= TABLE_MAX_ID; id++)
-		catalog_object_free(taking->fresh[id]);
+		adopt_publish(survey);
 	return ret;
 }
 
 int catalog_take(struct catalog *cat, const struct catalog_arrival *arrival)
 {
-	struct taking taking = { .fresh = { NULL } };
-	int ret = adopt_survey(cat, arrival, &taking.survey);
+	struct survey survey;
+	int ret = survey_init(&survey, cat, arrival);
 
-	if (ret)
-		return ret;
-	arrival->node->kept = false;
-	ret = adopt_judge(&taking.survey);
+	if (ret == 0) {
+		arrival->node->kept = false;
+		ret = adopt_judge(&survey);
+	}
 	if (ret == 0)
-		ret = adopt_take(&taking);
-	mem_free(taking.survey.owners);
+		ret = adopt_take(&survey);
+	survey_fini(&survey);
 	return ret;
 }

@@ -85,7 +85,7 @@ static enum region_owner owner_by(const struct catalog_part *shard)
 	return shard->state == PART_GONE || !shard->node->persistent ? OWNER_NONE : OWNER_UNKNOWN;
 }
 
-/* And was never used: it is not formatted, or no block was ever opened. */
+/* And was never used: it is not formatted, or, where its kind is known, no client ever changed it. */
 static int was_being_made(const struct catalog *cat, const struct catalog_arrival *arrival,
 			  const Relive__NodeRegion *region, bool *was_out)
 {
@@ -95,7 +95,9 @@ static int was_being_made(const struct catalog *cat, const struct catalog_arriva
 		.part = region->part,
 	};
 	const Relive__NodeRegion *tree = catalog_regions_find(arrival, region, REGION_TREE);
-	bool unused = region->uuid.len == 0 || (tree && tree->shard && !tree->shard->used);
+	bool unused = region->uuid.len == 0 ||
+		      (object_kind_find(region->kind) && tree && tree->has &&
+		       tree->has->n_told == PART_TOLD && !tree->has->told[PART_TOLD_USED]);
 	uint8_t uuid[16];
 	int ret;
 

@@ -1,6 +1,7 @@
 /*
  * regions.c - describes the pool's regions for the registration: owner, and whether they can be
- * opened. The content of regions is untrusted input: clients and files may have changed it.
+ * opened. Of any kind: a part's tree region says which bytes and words of it to report
+ * (wire/region.h). The content of regions is untrusted input: clients and files may have changed it.
  */
 #include "server/memnode/service.h"
 
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ds/replay/shard.h"
 #include "ds/part/superblock.h"
 
 #include "wire/region.h"
@@ -25,11 +25,12 @@ struct listed {
 
 struct memnode_region {
 	Relive__NodeRegion region;
-	Relive__NodeShard shard;
+	Relive__NodePart part;
 	uint8_t uuid[16];
 	char flaw[128];
-	char table[TABLE_NAME_BYTES];
-	struct table_desc *desc;
+	char name[OBJECT_NAME_BYTES];
+	uint64_t told[PART_TOLD];
+	uint8_t *desc;
 };
 
 /* Other processes may change it concurrently. */
@@ -39,89 +40,55 @@ static uint64_t load_word(const struct target_region *from, uint64_t off)
 			       __ATOMIC_RELAXED);
 }
 
-static void take_superblock(const struct target_region *from, struct memnode_region *out)
+/* The word at a place that the tree region names; 0: it is in no intact region. */
+static uint64_t told_word(const struct listed *all, const struct target_region *tree, uint64_t at)
 {
-	struct region_superblock sb;
-	int ret;
+	uint64_t off = part_told_off(at);
 
-	memcpy(&sb, from->base, sizeof(sb));
-	sb.state.word.raw = load_word(from, offsetof(struct region_superblock, state));
-	ret = superblock_check(&sb, from->kind, from->role, from->size);
-	if (ret)
-		snprintf(out->flaw, sizeof(out->flaw), "%s", error_last());
-	if (sb.magic != REGION_MAGIC ||
-	    sb.crc != crc32c(0, &sb, offsetof(struct region_superblock, crc)))
-		return;
-	memcpy(out->uuid, sb.uuid, sizeof(out->uuid));
-	out->region.uuid = (ProtobufCBinaryData){ sizeof(out->uuid), out->uuid };
-}
-
-/* Page region of the tree's shard, if intact; NULL. */
-static const struct target_region *pages_of(const struct listed *all,
-					    const struct target_region *tree)
-{
 	for (size_t i = 0; i < all->n; i++) {
 		const struct target_region *region = &all->regions[i];
 
 		if (region->kind == tree->kind && region->object == tree->object &&
-		    region->part == tree->part && region->role == REGION_PAGES && !region->broken &&
-		    region->size >= PAGES_OFF)
-			return region;
+		    region->part == tree->part && region->role == part_told_role(at) &&
+		    !region->broken && off % 8 == 0 && off < region->size)
+			return load_word(region, off);
 	}
-	return NULL;
-}
-
-/* desc was checked, and its regions fit. */
-static void take_words(const struct listed *all, const struct target_region *from,
-		       const struct table_desc *desc, Relive__NodeShard *out)
-{
-	const struct target_region *pages = pages_of(all, from);
-
-	out->head = load_word(from, desc->words_off + offsetof(struct shard_words, head)) &
-		    BLOCK_SEQ_MASK;
-	out->used = load_word(from, desc->headers_off) != 0; /* the ring's head is its first word */
-	if (pages)
-		out->inserted =
-			load_word(pages, LIMITS_OFF + offsetof(struct view_limits, ins_committed));
-}
-
-static int keep_desc(const struct table_desc *desc, struct memnode_region *out)
-{
-	out->desc = mem_alloc(sizeof(*desc));
-	if (!out->desc)
-		return error_set(-ENOMEM, "regions: cannot allocate memory");
-	*out->desc = *desc;
-	out->shard.desc =
-		(ProtobufCBinaryData){ table_desc_used_bytes(desc), (uint8_t *)out->desc };
 	return 0;
 }
 
-/* Returns only -ENOMEM: an invalid descriptor is recorded as a flaw. */
-static int take_desc(const struct listed *all, const struct target_region *from,
-		     struct memnode_region *out)
+/* Returns only -ENOMEM: an invalid descriptor is a flaw. */
+static int take_part(const struct listed *all, const struct target_region *from,
+		     const struct region_superblock *sb, struct memnode_region *out)
 {
-	struct table_desc desc;
-	int ret;
-
-	memcpy(&desc, from->base + DESC_OFF, sizeof(desc));
-	ret = table_desc_check(&desc);
-	if (ret == 0 && desc.tree_bytes > from->size)
-		ret = error_set(-EPROTO, "region %u: smaller than its table needs", from->id);
-	if (ret) {
-		snprintf(out->flaw, sizeof(out->flaw), "%s", error_last());
+	if (sb->desc_bytes == 0 || sb->desc_bytes > DESC_MAX_BYTES ||
+	    DESC_OFF + (uint64_t)sb->desc_bytes > from->size) {
+		snprintf(out->flaw, sizeof(out->flaw), "its descriptor has %u bytes",
+			 sb->desc_bytes);
 		return 0;
 	}
-	relive__node_shard__init(&out->shard);
-	memcpy(out->table, desc.name, sizeof(out->table));
-	out->shard.table = out->table;
-	out->region.shard = &out->shard;
-	take_words(all, from, &desc, &out->shard);
-	return all->with_descs ? keep_desc(&desc, out) : 0;
+	relive__node_part__init(&out->part);
+	memcpy(out->name, sb->name, sizeof(out->name));
+	for (uint32_t i = 0; i < PART_TOLD; i++)
+		out->told[i] = told_word(all, from, sb->told[i]);
+	out->part.name = out->name;
+	out->part.told = out->told;
+	out->part.n_told = PART_TOLD;
+	out->region.has = &out->part;
+	if (!all->with_descs)
+		return 0;
+	out->desc = mem_alloc(sb->desc_bytes);
+	if (!out->desc)
+		return error_set(-ENOMEM, "regions: cannot allocate memory");
+	memcpy(out->desc, from->base + DESC_OFF, sb->desc_bytes);
+	out->part.desc = (ProtobufCBinaryData){ sb->desc_bytes, out->desc };
+	return 0;
 }
 
 static int region_describe(const struct listed *all, const struct target_region *from,
 			   struct memnode_region *out)
 {
+	struct region_superblock sb;
+
 	relive__node_region__init(&out->region);
 	out->region.region = from->id;
 	out->region.kind = from->kind;
@@ -136,10 +103,18 @@ static int region_describe(const struct listed *all, const struct target_region 
 		snprintf(out->flaw, sizeof(out->flaw), "its file was cut short or cannot be read");
 		return 0;
 	}
-	take_superblock(from, out);
-	if (out->region.uuid.len && from->kind == OBJECT_TABLE && from->role == REGION_TREE)
-		return take_desc(all, from, out);
-	return 0;
+	memcpy(&sb, from->base, sizeof(sb));
+	sb.state.word.raw = load_word(from, offsetof(struct region_superblock, state));
+	if (sb.magic == REGION_MAGIC &&
+	    sb.crc == crc32c(0, &sb, offsetof(struct region_superblock, crc))) {
+		memcpy(out->uuid, sb.uuid, sizeof(out->uuid));
+		out->region.uuid = (ProtobufCBinaryData){ sizeof(out->uuid), out->uuid };
+	}
+	if (superblock_check(&sb, from->kind, from->role, from->size)) {
+		snprintf(out->flaw, sizeof(out->flaw), "%s", error_last());
+		return 0;
+	}
+	return from->role == REGION_TREE ? take_part(all, from, &sb, out) : 0;
 }
 
 static int describe_all(const struct listed *all, struct memnode_regions *out)

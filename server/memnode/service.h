@@ -83,7 +83,7 @@ struct memnode_regions {
 	struct memnode_region *parts; /* storage that list points to */
 };
 
-/* with_descs: include table descriptors: 6 KiB per shard, of the 1 MiB of a frame. -ENOMEM. */
+/* with_descs: include descriptors: 6 KiB per shard of a table, of the 1 MiB of a frame. -ENOMEM. */
 RLV_MUST_CHECK int memnode_regions_open(struct transport_target *target, bool with_descs,
 					struct memnode_regions *out);
 void memnode_regions_close(struct memnode_regions *regions);

@@ -200,11 +200,11 @@ static void keep_register(void)
 	Relive__NodeRegisterRequest request = RELIVE__NODE_REGISTER_REQUEST__INIT;
 	Relive__NodeRegion regions[2] = { RELIVE__NODE_REGION__INIT, RELIVE__NODE_REGION__INIT };
 	Relive__NodeRegion *list[] = { &regions[0], &regions[1] };
-	Relive__NodeShard shard = RELIVE__NODE_SHARD__INIT;
+	Relive__NodePart part = RELIVE__NODE_PART__INIT;
 	char uri[RUNTIME_PATH_BYTES];
 
 	snprintf(uri, sizeof(uri), "shm:%.80s/memnode-honest.sock", dir.path);
-	shard.table = (char *)"t";
+	part.name = (char *)"t";
 	for (uint32_t i = 0; i < 2; i++) {
 		regions[i].region = i + 1;
 		regions[i].kind = OBJECT_TABLE;
@@ -213,7 +213,7 @@ static void keep_register(void)
 		regions[i].size = 2 << 20;
 		regions[i].uuid = (ProtobufCBinaryData){ sizeof(uuid), uuid };
 	}
-	regions[0].shard = &shard;
+	regions[0].has = &part;
 	request.name = (char *)"rogue";
 	request.uri = uri;
 	request.incarnation = 7;

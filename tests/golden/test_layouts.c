@@ -74,6 +74,9 @@ static void put_region_structs(FILE *out)
 	FIELD(region_superblock, part);
 	FIELD(region_superblock, store_uuid);
 	FIELD(region_superblock, role);
+	FIELD(region_superblock, desc_bytes);
+	FIELD(region_superblock, name);
+	FIELD(region_superblock, told);
 	FIELD(region_superblock, reserved0);
 	FIELD(region_superblock, crc);
 	FIELD(region_superblock, reserved1);
@@ -332,7 +335,10 @@ static void put_region(FILE *out)
 					.uuid = { 1, 2, 3 },
 					.store_uuid = { 5, 6 },
 					.ms_term = 7,
-					.incarnation = 8 };
+					.incarnation = 8,
+					.name = "t",
+					.desc_bytes = 9,
+					.told = { 10, 11, part_told_at(REGION_PAGES, 12) } };
 
 	superblock_seal(&sb, &region);
 	put_region_structs(out);

@@ -7,7 +7,7 @@
 #include "base/mem/alloc.h"
 
 enum {
-	TOY_OFF = REGION_SUPERBLOCK_BYTES,
+	TOY_OFF = DESC_OFF + 256,
 	COUNT_OFF = TOY_OFF + sizeof(struct part_words),
 	OPEN_OFF = COUNT_OFF + 64,
 	REGION_BYTES = 2 * REGION_SUPERBLOCK_BYTES,
@@ -93,6 +93,10 @@ static void toy_plan(const struct catalog_object *object, uint32_t s, struct par
 		.words_off = TOY_OFF,
 		.slots_off = TOY_OFF,
 		.max_clients = TOY_CLIENTS,
+		.name = object->name,
+		.desc = object->state,
+		.desc_bytes = sizeof(struct toy_desc),
+		.told = { [PART_TOLD_USED] = part_told_at(REGION_TREE, COUNT_OFF) },
 	};
 	memcpy(spec_out->uuid, object->uuid, sizeof(spec_out->uuid));
 }
@@ -133,6 +137,17 @@ void toy_part_close(struct part **part)
 	part_close(*part);
 	mem_free(*part);
 	*part = NULL;
+}
+
+/* Each part has the object's descriptor. */
+static int toy_desc_of_part(const void *bytes, size_t len, uint32_t s, struct object_desc *desc_out)
+{
+	void *copy = len == sizeof(struct toy_desc) ? mem_alloc(len) : NULL;
+
+	if (!copy)
+		return error_set(-EPROTO, "toy part %u: a descriptor of %zu bytes", s, len);
+	*desc_out = (struct object_desc){ memcpy(copy, bytes, len), len };
+	return 0;
 }
 
 /* -------- counting -------- */
@@ -202,6 +217,7 @@ static int toy_is_open(struct part *part, bool *is_open_out)
 
 const struct object_kind kind_toy = {
 	.name = "toy",
+	.part = "part",
 	.id = OBJECT_TOY,
 	.describe = toy_describe,
 	.load = toy_load,
@@ -216,4 +232,5 @@ const struct object_kind kind_toy = {
 	.items = toy_count,
 	.taken_in = toy_taken_in,
 	.is_open = toy_is_open,
+	.desc_of_part = toy_desc_of_part,
 };
