@@ -58,11 +58,12 @@ struct catalog {
 	struct catalog_store *store;
 	struct node *const *nodes; /* the first one */
 	const struct clock *clock;
-	const struct catalog_ops *ops;
+	const struct catalog_ops *ops; /* NULL: all clients are this process, and nothing waits */
 	void *ctx;
 	const char *name;     /* store name, for messages */
 	uint64_t ramp_ns;     /* 0 = CATALOG_RAMP_NS */
 	bool trust;           /* accept rows without checksums that may be torn */
+	bool sole;            /* one process has all client slots */
 	uint64_t patience_ns; /* time for clients to adopt a layout */
 	struct store_ids ids;
 	struct catalog_object *objects[OBJECT_MAX_ID + 1]; /* by id */

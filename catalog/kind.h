@@ -121,10 +121,8 @@ struct object_kind {
 	void (*drop)(struct catalog *cat, const struct catalog_object *object);
 };
 
-/* A kind exists once it was registered, before the first catalog is loaded. Thread: setup. */
+/* Adds a kind to those of kinds.c, before the first catalog is loaded. Thread: setup. */
 void object_kind_register(const struct object_kind *kind);
-/* All kinds of this server: kinds.c. Thread: setup. */
-void object_kinds_register(void);
 
 /* NULL: unknown kind. */
 const struct object_kind *object_kind_find(uint32_t id);

@@ -173,14 +173,19 @@ static int table_rebuild(struct part *part, const struct rebuild_opts *opts,
 /* Rows may be torn and have no checksum: only an operator may declare them intact. */
 static int check_trust(const struct catalog *cat, const struct catalog_object *table, uint32_t s)
 {
+	const struct node *node = table->parts[s].node;
+
 	if (cat->trust || (table_state_of(table)->desc.flags & TABLE_ROW_CRC))
 		return 0;
 	return error_set(
 		-EBADMSG,
-		"node %s did not end cleanly, and the rows have no checksums (row_crc = 2), "
-		"so a power loss meanwhile would go unnoticed: start the metadata server with "
-		"--trust (relive up --trust) if there was none",
-		table->parts[s].node->name);
+		"%s%s did not end cleanly, and the rows have no checksums (row_crc = 2), so "
+		"a power loss or a copy made meanwhile would go unnoticed: %s if there was "
+		"none",
+		node->remote ? "node " : "the last process that had it",
+		node->remote ? node->name : "",
+		node->remote ? "start the metadata server with --trust (relive up --trust)"
+			     : "open it with opts.trust (Python: trust=True)");
 }
 
 static int table_recover_begin(const struct catalog *cat, struct catalog_object *table, uint32_t s,

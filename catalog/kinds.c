@@ -1,9 +1,31 @@
 /*
- * kinds.c - the object kinds of this server, a line each.
+ * kinds.c - all object kinds, a line each.
  */
 #include "catalog/kind_table.h"
 
-void object_kinds_register(void)
+#include <assert.h>
+
+/* A program has a few kinds. */
+#define MAX_KINDS 16u
+
+static const struct object_kind *kinds[MAX_KINDS] = {
+	&kind_table,
+};
+
+void object_kind_register(const struct object_kind *kind)
 {
-	object_kind_register(&kind_table);
+	size_t i = 0;
+
+	while (i < MAX_KINDS && kinds[i] && kinds[i] != kind)
+		i++;
+	assert(i < MAX_KINDS);
+	kinds[i] = kind;
+}
+
+const struct object_kind *object_kind_find(uint32_t id)
+{
+	for (size_t i = 0; i < MAX_KINDS && kinds[i]; i++)
+		if (kinds[i]->id == id)
+			return kinds[i];
+	return NULL;
 }

@@ -148,6 +148,7 @@ static int new_object(struct catalog *cat, const struct catalog_wish *wish,
 	if (ret)
 		return ret;
 	object->auto_parts = wish->auto_parts;
+	object->slots.sole = cat->sole;
 	object->n_parts = object->n_cut;
 	ret = object_reserve(cat, object);
 	if (ret)

@@ -57,7 +57,7 @@ struct node_ops {
 	 */
 	int (*attach)(struct node *node, const uint32_t *ids, uint32_t n,
 		      struct region **regions_out);
-	/* True if a requested attachment is outstanding. */
+	/* True if a requested attachment is outstanding. NULL: attach never waits. */
 	bool (*is_attaching)(const struct node *node);
 	/* Closes the catalog's transport to it: its regions must be detached before. */
 	void (*close)(struct node *node);

@@ -127,8 +127,8 @@ static void provision_cannot(struct catalog_provisioning *provisioning, const st
 {
 	provisioning->code = code;
 	snprintf(provisioning->words, sizeof(provisioning->words), "%s", error_last());
-	log_warn("%s shard %u is not made at node %s: %s", provisioning->object->text,
-		 provisioning->at, node->name, provisioning->words);
+	if (node->remote) /* else the caller is told */
+		log_warn("not made at node %s: %s", node->name, provisioning->words);
 	provisioning->tried |= UINT64_C(1) << node->number;
 	leave_node(provisioning);
 }
@@ -146,10 +146,13 @@ static void on_region(void *ctx, struct node *node, int code, uint32_t id)
 		return;
 	}
 	if (code)
-		provision_cannot(provisioning, node, code);
+		provision_cannot(provisioning, node,
+				 error_prefix(code, "%s shard %u: ", provisioning->object->text,
+					      provisioning->at));
 	else
 		place_of(provisioning)->ids[missing_role(place_of(provisioning))] = id;
-	cat->ops->on_progress(cat->ctx);
+	if (cat->ops)
+		cat->ops->on_progress(cat->ctx);
 }
 
 /* -------- all of them -------- */

@@ -151,7 +151,8 @@ int slots_read(struct slots *slots, uint32_t shard,
 			if (infos[i].state == SLOT_FREE ||
 			    is_orphan(slots, shard, infos[i].slot, infos[i].lease))
 				continue;
-			fn(ctx, &holder);
+			if (fn)
+				fn(ctx, &holder);
 			ret = slots_note(slots, shard, &infos[i]);
 		}
 	}
@@ -297,6 +298,11 @@ static int no_slot(const struct slots *slots)
 	const struct slot_holder *most = NULL;
 	uint32_t n = 0;
 
+	if (slots->sole)
+		return error_set(-ENOSPC,
+				 "client slots: all %u of the table are in use: close a writer or "
+				 "sampler",
+				 slots->n);
 	for (uint32_t slot = 0; slot < slots->n; slot++) {
 		const struct slot_holder *holder = &slots->entries[slot].holder;
 		uint32_t held = slots->entries[slot].taken ? held_by(slots, holder) : 0;
@@ -370,14 +376,21 @@ static int slot_acquire(struct slots *slots, const struct slot_holder *holder, u
 	return ret == -EBUSY ? no_slot(slots) : ret;
 }
 
+uint64_t slots_streams(const struct slots *slots)
+{
+	uint64_t n = 0;
+
+	for (uint32_t slot = 0; slot < slots->n; slot++)
+		n += slots->entries[slot].taken ? slots->entries[slot].streams : 0;
+	return n;
+}
+
 int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
 	      uint32_t *owner_out)
 {
 	uint32_t attached = 0, held = held_by(slots, holder);
-	uint64_t in_use = 0;
+	uint64_t in_use = slots_streams(slots);
 
-	for (uint32_t slot = 0; slot < slots->n; slot++)
-		in_use += slots->entries[slot].taken ? slots->entries[slot].streams : 0;
 	for (uint32_t s = 0; s < slots->n_parts; s++)
 		attached += slots->parts[s] != NULL;
 	if (attached == 0)
@@ -388,7 +401,7 @@ int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t st
 				 "%u streams: the table takes %u (max_writers), of which %llu are "
 				 "in use by all its writers",
 				 streams, slots->max_streams, (unsigned long long)in_use);
-	if (held >= slots_quota(slots))
+	if (!slots->sole && held >= slots_quota(slots))
 		return error_set(
 			-ENOSPC,
 			"this process holds %u of the %u client slots (max_clients), and may "
@@ -444,7 +457,7 @@ static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_
 
 	if (!slots->parts[shard])
 		return is_away(slots, shard) ? -EAGAIN : 0;
-	if (!dead->is_proved(dead->ctx, shard))
+	if (dead->is_proved && !dead->is_proved(dead->ctx, shard))
 		return -EAGAIN;
 	ret = settle_of(slots, shard, slot, dead->client_id, &report);
 	*drift_out |= !report.was_idle || report.had_rebuild;

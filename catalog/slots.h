@@ -54,6 +54,7 @@ struct orphan_slot {
 struct slots {
 	uint32_t n; /* max_clients */
 	uint32_t max_streams;
+	bool sole; /* of one process: no quota */
 	struct slot_entry *entries;
 	struct orphan_slot *orphans;
 	const struct object_kind *kind;
@@ -79,8 +80,8 @@ RLV_MUST_CHECK int slots_init(struct slots *slots, const struct slots_opts *opts
 void slots_fini(struct slots *slots);
 
 /*
- * Reads the slots of a newly attached shard. Calls fn for each slot in use, so that its holder is
- * watched.
+ * Reads the slots of a newly attached shard. Calls fn, unless it is NULL, for each slot in use, so
+ * that its holder is watched.
  */
 RLV_MUST_CHECK int slots_read(struct slots *slots, uint32_t shard,
 			      void (*fn)(void *ctx, const struct slot_holder *), void *ctx);
@@ -104,6 +105,9 @@ static inline uint32_t slots_quota(const struct slots *slots)
 	return slots->n - slots->n / 8;
 }
 
+/* Number of blocks that all holders may have open at once. */
+uint64_t slots_streams(const struct slots *slots);
+
 /* Get a slot for the server; sets slots->own. -ENOSPC; -EAGAIN: call again. */
 RLV_MUST_CHECK int slots_get_own(struct slots *slots, const struct slot_holder *holder);
 /*
@@ -115,7 +119,7 @@ RLV_MUST_CHECK int slots_put(struct slots *slots, uint64_t client_id, uint32_t o
 /* A fenced client, and the shards that it provably can no longer access. */
 struct slots_dead {
 	uint64_t client_id;
-	bool (*is_proved)(void *ctx, uint32_t shard);
+	bool (*is_proved)(void *ctx, uint32_t shard); /* NULL: all */
 	void *ctx;
 };
 

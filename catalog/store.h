@@ -120,6 +120,7 @@ struct store_ids {
 
 struct catalog_store;
 
+/* NULL: nothing is kept. */
 struct store_ops {
 	int (*begin)(struct catalog_store *store);
 	int (*end)(struct catalog_store *store, int code);
@@ -140,13 +141,13 @@ struct catalog_store {
 
 static inline RLV_MUST_CHECK int store_begin(struct catalog_store *store)
 {
-	return store->ops->begin(store);
+	return store->ops->begin ? store->ops->begin(store) : 0;
 }
 
 /* Commits if code is 0; else rolls back and returns code. */
 static inline RLV_MUST_CHECK int store_end(struct catalog_store *store, int code)
 {
-	return store->ops->end(store, code);
+	return store->ops->end ? store->ops->end(store, code) : code;
 }
 
 /* Inserts or replaces, by the key. */
@@ -160,7 +161,7 @@ static inline RLV_MUST_CHECK int store_put(struct catalog_store *store, enum sto
 static inline RLV_MUST_CHECK int store_delete(struct catalog_store *store, enum store_rows rows,
 					      const void *record, uint32_t n_keys)
 {
-	return store->ops->remove(store, rows, record, n_keys);
+	return store->ops->remove ? store->ops->remove(store, rows, record, n_keys) : 0;
 }
 
 /* In: the key. Out, if found: the rest. */
@@ -174,7 +175,7 @@ static inline RLV_MUST_CHECK int store_find(struct catalog_store *store, enum st
 static inline RLV_MUST_CHECK int store_each(struct catalog_store *store, enum store_rows rows,
 					    int (*fn)(void *ctx, const void *record), void *ctx)
 {
-	return store->ops->each(store, rows, fn, ctx);
+	return store->ops->each ? store->ops->each(store, rows, fn, ctx) : 0;
 }
 
 /* Read a number; 0 if absent. */

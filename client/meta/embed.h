@@ -1,42 +1,40 @@
 /*
- * Shared by the two files of the embedded control plane.
+ * Embed: a store within this process. The catalog is that of the metadata server (catalog/catalog.h),
+ * over one node, the pool of this process, and a store that forgets: with a file the regions
+ * themselves say what there is (embed_reopen.c). Shared by the files of the embedded control plane.
  */
 #ifndef RLV_CLIENT_META_EMBED_H
 #define RLV_CLIENT_META_EMBED_H
 
 #include "client/meta/meta.h"
 
-#include "base/os/lock.h"
-#include "base/os/process.h"
+#include "catalog/catalog.h"
 
-struct embed_table {
-	struct table_desc desc; /* shard 0's */
-	struct shard **shards;  /* over the store's own transport: slots, drop, persist */
-	uint32_t *streams;      /* blocks reserved by the slot's handle */
-	bool marked;            /* by us, durably: rows may be stored (wire/region.h) */
-};
+#include "base/os/lock.h"
+
+#define EMBED_CLIENT 1u /* client id of all handles */
 
 struct embed {
 	struct meta base;
-	struct lock lock; /* tables, first_lap, tr */
-	struct transport *tr;
+	struct lock lock; /* all below */
+	struct catalog cat;
+	struct node node, *nodes; /* the pool, and the list of it */
+	struct catalog_store store;
+	uint64_t *laps[OBJECT_MAX_ID + 1]; /* by object and part: all that the store keeps */
+	bool marked[OBJECT_MAX_ID + 1];    /* by us, durably: rows may be stored (wire/region.h) */
 	bool file;
-	bool trust;
-	uint8_t store_uuid[16];
-	struct process_id self;
-	struct embed_table *tables[TABLE_MAX_ID + 1];
-	uint64_t first_lap[TABLE_MAX_ID + 1]; /* so that generations of a dropped table never
-	                                         repeat */
+	struct slot_holder self;
 };
 
-RLV_MUST_CHECK int embed_attach(struct embed *embed, uint32_t id, struct region **region_out);
-struct embed_table *embed_table_new(const struct table_desc *desc);
-void embed_table_free(struct embed_table *table);
-/* Drops the table and frees its regions. */
-void embed_table_destroy(struct embed *embed, struct embed_table *table);
+extern const struct node_ops embed_node_ops;
+extern const struct store_ops embed_store_ops;
+
+/* Drops the object: all of its parts say so durably before the first region is freed, so that whoever
+   finds the rest goes on with it. */
+RLV_MUST_CHECK int embed_drop_object(struct embed *embed, struct catalog_object *object);
 
 /*
- * Reads the tables of a reopened file and recovers each shard. The exclusive lock is held, so the
+ * Reads the objects of a reopened file and recovers each part. The exclusive lock is held, so the
  * previous process is gone. All regions are checked before any is changed. -EPROTO, -EBADMSG: the
  * file has another format, or is damaged.
  */

@@ -1,10 +1,9 @@
 /*
- * embed:FILE opened again: the tables from their regions, each shard recovered.
+ * embed_reopen.c - embed:FILE opened again: the objects from their regions, each part recovered.
  */
 #include "client/meta/embed.h"
 
-#include "ds/limiter/balance.h"
-#include "ds/replay/recover.h"
+#include "ds/part/superblock.h"
 #include "transport/barrier.h"
 
 #include "wire/region.h"
@@ -14,7 +13,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #define MAX_REGIONS 4095u
@@ -25,7 +23,7 @@ struct listing {
 	size_t n;
 };
 
-/* What the extent table lists of a shard, by role; NULL = not there. */
+/* What the extent table lists of a part, by role; NULL = not there. */
 struct found_part {
 	const struct target_region *of[REGION_ROLES];
 };
@@ -46,43 +44,64 @@ static struct found_part part_of(const struct listing *list, const struct target
 
 /* -------- what the file holds -------- */
 
-static int open_shard(struct embed *embed, const struct found_part *part, struct shard **shard_out)
+/* The object of a part, which its first part creates. */
+static int object_of(struct embed *embed, const struct target_region *tree,
+		     struct catalog_object **object_out)
 {
-	struct part_regions regions = { .owner = 0 };
-	int ret = 0;
+	const struct region_superblock *sb = (const void *)tree->base;
+	const struct object_kind *kind = object_kind_find(tree->kind);
+	struct object_desc desc;
+	int ret;
 
-	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
-		ret = embed_attach(embed, part->of[role]->id, &regions.at[role]);
-	if (ret == 0)
-		ret = shard_open(&regions, NULL, shard_out);
+	if (!kind || !kind->desc_of_part || tree->object == 0 || tree->object > OBJECT_MAX_ID)
+		return error_set(-EPROTO, "its kind, %u, or its number is not known", tree->kind);
+	*object_out = embed->cat.objects[tree->object];
+	if (*object_out)
+		return 0;
+	ret = superblock_check(sb, tree->kind, REGION_TREE, tree->size);
 	if (ret)
-		part_regions_detach(&regions);
-	return ret;
+		return ret;
+	if (sb->desc_bytes > DESC_MAX_BYTES || DESC_OFF + (uint64_t)sb->desc_bytes > tree->size)
+		return error_set(-EPROTO, "its descriptor has %u bytes", sb->desc_bytes);
+	ret = kind->desc_of_part(tree->base + DESC_OFF, sb->desc_bytes, tree->part, &desc);
+	if (ret)
+		return ret;
+	ret = catalog_object_new(kind, tree->object, desc.bytes, desc.len, object_out);
+	mem_free(desc.bytes);
+	if (ret)
+		return ret;
+	(*object_out)->n_parts = (*object_out)->n_cut;
+	(*object_out)->slots.sole = true;
+	embed->cat.objects[tree->object] = *object_out;
+	return 0;
 }
 
-/* Adds a shard to its table, which its first shard creates. */
-static int reopen_adopt(struct embed *embed, struct shard *shard)
+static int open_part(struct embed *embed, const struct found_part *part)
 {
-	uint32_t id = shard->desc.table_id;
-	struct embed_table *table = embed->tables[id];
+	const struct target_region *tree = part->of[REGION_TREE];
+	struct catalog_object *object;
+	struct catalog_part *place;
+	int ret = object_of(embed, tree, &object);
 
-	if (!table) {
-		struct table_desc desc = shard->desc;
-
-		table_desc_seal(&desc, 0);
-		table = embed_table_new(&desc);
-		if (!table)
-			return error_set(-ENOMEM, "table %s: cannot allocate memory", desc.name);
-		embed->tables[id] = table;
-	}
-	if (memcmp(table->desc.uuid, shard->desc.uuid, sizeof(table->desc.uuid)) != 0 ||
-	    shard->desc.shard >= table->desc.n_shards || table->shards[shard->desc.shard])
+	if (ret)
+		return ret;
+	if (object->kind->id != tree->kind || tree->part >= object->n_cut ||
+	    object->attached[tree->part])
 		return error_set(
 			-EPROTO,
 			"two tables have the id %u, or one has more shards than its descriptor says",
-			id);
-	table->shards[shard->desc.shard] = shard;
-	return 0;
+			tree->object);
+	place = &object->parts[tree->part];
+	*place = (struct catalog_part){
+		.node = &embed->node,
+		.incarnation = embed->node.incarnation,
+		.state = PART_ACTIVE,
+		.announced = PART_ACTIVE,
+		.joined = true,
+	};
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		place->ids[role] = part->of[role]->id;
+	return catalog_part_attach(object, tree->part);
 }
 
 /* NULL: as of one that was not made yet. */
@@ -115,11 +134,10 @@ static bool any_is(const struct found_part *part, uint64_t state)
 	return false;
 }
 
-/* Opens a part as a shard of its table, unless nothing is to be kept of it. Changes nothing. */
+/* Opens a part, unless nothing is to be kept of it. Changes nothing. */
 static int take_part(struct embed *embed, const struct found_part *part,
 		     const struct target_region *any)
 {
-	struct shard *shard;
 	int ret;
 
 	/* A drop says so in all regions of the table before it gives the first one back. */
@@ -130,13 +148,8 @@ static int take_part(struct embed *embed, const struct found_part *part,
 				 "table id %u shard %u: its regions contradict each other, one is "
 				 "damaged",
 				 any->object, any->part);
-	ret = open_shard(embed, part, &shard);
-	if (ret)
-		return error_prefix(ret, "table id %u shard %u: ", any->object, any->part);
-	ret = reopen_adopt(embed, shard);
-	if (ret)
-		shard_close(&shard);
-	return ret;
+	ret = open_part(embed, part);
+	return ret ? error_prefix(ret, "table id %u shard %u: ", any->object, any->part) : 0;
 }
 
 /* True if it is the first listed region of its part: each part is taken once. */
@@ -163,24 +176,14 @@ static int take_all(struct embed *embed, const struct listing *list)
 
 /* -------- what is not to be kept -------- */
 
-static bool has_region(const struct shard *shard, uint32_t id)
-{
-	for (uint32_t role = REGION_TREE; shard && role < REGION_ROLES; role++)
-		if (shard->part.regions.at[role]->id == id)
-			return true;
-	return false;
-}
-
 static bool is_taken(const struct embed *embed, const struct target_region *region)
 {
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		const struct embed_table *table = embed->tables[id];
+	const struct catalog_object *object =
+		region->object <= OBJECT_MAX_ID ? embed->cat.objects[region->object] : NULL;
 
-		for (uint32_t s = 0; table && s < table->desc.n_shards; s++)
-			if (has_region(table->shards[s], region->id))
-				return true;
-	}
-	return false;
+	return object && region->part < object->n_parts && region->role < REGION_ROLES &&
+	       object->attached[region->part] &&
+	       object->parts[region->part].ids[region->role] == region->id;
 }
 
 /* What says DROPPED goes last: alone it still says what becomes of it. */
@@ -201,88 +204,72 @@ static void free_rest(struct embed *embed, const struct listing *list)
 		}
 }
 
-/* A create that was cut short leaves some shards of a table live and others not there. */
+/* A create that was cut short leaves some parts of an object live and others not there. */
 static void drop_incomplete(struct embed *embed)
 {
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		struct embed_table *table = embed->tables[id];
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		struct catalog_object *object = embed->cat.objects[id];
 		bool whole = true;
 
-		for (uint32_t s = 0; table && s < table->desc.n_shards; s++)
-			whole &= table->shards[s] != NULL;
-		if (!table || whole)
+		for (uint32_t s = 0; object && s < object->n_parts; s++)
+			whole &= object->attached[s] != NULL;
+		if (!object || whole)
 			continue;
-		log_warn("pool file: table %s was never complete, its space is freed",
-			 table->desc.name);
-		embed->tables[id] = NULL;
-		embed_table_destroy(embed, table);
+		log_warn("pool file: %s was never complete, its space is freed", object->text);
+		if (embed_drop_object(embed, object))
+			log_warn("pool file: %s", error_last());
 	}
 }
 
 /* -------- all of it -------- */
 
-static int for_each_shard(struct embed *embed, int (*fn)(struct embed *embed, struct shard *shard))
+/* Slots that the recovery of a kind left to a former process, which is gone. */
+static int settle_slots(struct catalog_object *object, uint32_t s)
+{
+	const struct slots_dead gone = { .client_id = EMBED_CLIENT };
+	bool drift;
+	int ret = slots_read(&object->slots, s, NULL, NULL);
+
+	return ret ? ret : slots_settle(&object->slots, &gone, &drift);
+}
+
+/* Begins only, where rehearse: what cannot be recovered, or is not trusted, is found first. */
+static int recover_part(struct embed *embed, struct catalog_object *object, uint32_t s,
+			bool rehearse)
+{
+	const struct object_kind *kind = object->kind;
+	struct part_life *life = &object->parts[s].life;
+	char found[KIND_TEXT_BYTES] = "";
+	void *recovery = NULL;
+	int ret = part_is_marked(object->attached[s], &life->marked);
+
+	if (ret == 0 && kind->recover_begin)
+		ret = kind->recover_begin(&embed->cat, object, s, &recovery);
+	if (ret == 0 && recovery && !rehearse)
+		ret = kind->recover_go_on(recovery, embed->cat.clock, UINT64_MAX, found);
+	if (recovery)
+		kind->recover_end(&recovery);
+	if (ret == 0 && !rehearse)
+		ret = settle_slots(object, s);
+	if (ret)
+		return error_prefix(ret, "pool file: %s shard %u: ", object->text, s);
+	if (!rehearse)
+		log_info("recovered %s shard %u %s%s", object->text, s, found,
+			 life->marked ? ", all rows read" : "");
+	return 0;
+}
+
+static int recover_all(struct embed *embed, bool rehearse)
 {
 	int ret = 0;
 
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		const struct embed_table *table = embed->tables[id];
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		struct catalog_object *object = embed->cat.objects[id];
 
-		for (uint32_t s = 0; ret == 0 && table && s < table->desc.n_shards; s++)
-			ret = table->shards[s] ? fn(embed, table->shards[s]) : 0;
-	}
-	return ret;
-}
-
-/* Refuses rows that may be torn and have no checksums. */
-static int check_trust(struct embed *embed, struct shard *shard)
-{
-	bool marked;
-	int ret;
-
-	ret = part_is_marked(&shard->part, &marked);
-	if (ret || !marked || embed->trust || (shard->desc.flags & TABLE_ROW_CRC))
-		return ret;
-	return error_set(
-		-EBADMSG,
-		"table %s: it was not closed by its last writer's process, and its rows have "
-		"no checksums (row_crc = 2), so a power loss or a copy made meanwhile would go "
-		"unnoticed: open it with opts.trust (Python: trust=True) if there was none",
-		shard->desc.name);
-}
-
-static int reopen_recover(struct embed *embed, struct shard *shard)
-{
-	struct recover_opts opts = { 0 };
-	struct recover_report report;
-	int ret;
-
-	(void)embed;
-	ret = part_is_marked(&shard->part, &opts.scan_rows);
-	if (ret == 0)
-		ret = recover_shard(shard, &opts, &report);
-	if (ret == 0)
-		log_info("recovered table %s shard %u items %" PRIu64 " closed %u retired %" PRIu64
-			 "%s",
-			 shard->desc.name, shard->desc.shard, report.items, report.closed,
-			 report.retired, opts.scan_rows ? ", all rows read" : "");
-	return ret;
-}
-
-/* Repairs the counts of queues at once: no other client is attached yet. */
-static int balance_tables(struct embed *embed)
-{
-	int ret = 0;
-
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		const struct embed_table *table = embed->tables[id];
-
-		for (uint32_t v = 0; ret == 0 && table && v < table->desc.n_views; v++) {
-			int64_t moved;
-
-			if (balance_applies(&table->desc.views[v]))
-				ret = balance_view(table->shards, table->desc.n_shards, v, &moved);
-		}
+		for (uint32_t s = 0; ret == 0 && object && s < object->n_parts; s++)
+			ret = object->attached[s] ? recover_part(embed, object, s, rehearse) : 0;
+		if (ret == 0 && object && !rehearse && object->kind->tick_clean)
+			object->kind->tick_clean(object); /* no other client is attached yet */
 	}
 	return ret;
 }
@@ -298,14 +285,15 @@ int embed_reopen(struct embed *embed)
 	ret = target->ops->list_regions(target, list.regions, &list.n);
 	if (ret == 0)
 		ret = take_all(embed, &list);
-	if (ret == 0)
-		ret = for_each_shard(embed, check_trust);
+	if (ret)
+		ret = error_prefix(ret, "pool file: ");
+	else
+		ret = recover_all(embed, true);
 	if (ret == 0)
 		free_rest(embed, &list);
 	mem_free(list.regions);
 	if (ret)
-		return error_prefix(ret, "pool file: ");
+		return ret;
 	drop_incomplete(embed);
-	ret = for_each_shard(embed, reopen_recover);
-	return ret ? error_prefix(ret, "pool file: ") : balance_tables(embed);
+	return recover_all(embed, false);
 }

@@ -447,7 +447,6 @@ static int metad_load(struct metad *md)
 	md->catalog.store = md->store;
 	md->catalog.nodes = &nodes->first;
 	md->catalog.clock = clock_monotonic();
-	object_kinds_register();
 	md->catalog.ops = &catalog_ops;
 	md->catalog.ctx = md;
 	md->catalog.name = md->opts.store;

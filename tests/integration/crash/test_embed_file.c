@@ -234,7 +234,7 @@ CASE(open__of_another_region_format_gives_eproto)
 {
 	copy_file();
 	change_byte(copy, EXTENT + FORMAT_OFF, 0x40);
-	expect_refused(copy, -EPROTO, "format 68");
+	expect_refused(copy, -EPROTO, "format 69");
 }
 
 /* Of a table that held 1000 steps. */

@@ -54,7 +54,7 @@ static struct shard *the_shard(void)
 {
 	const struct embed *embed = (const struct embed *)fx.store->meta;
 
-	return embed->tables[fx.table->desc.table_id]->shards[0];
+	return shard_of(embed->cat.objects[fx.table->desc.table_id]->attached[0]);
 }
 
 static struct rword64 *word_at(uint64_t off)

@@ -67,7 +67,6 @@ static int setup(void **state)
 	static struct fixture fx;
 
 	memset(&fx, 0, sizeof(fx));
-	object_kinds_register();
 	fake_clock_init(&fx.clock, 1000);
 	assert_int_equal(statedb_open(":memory:", &fx.store), 0);
 	load(&fx);
