@@ -146,30 +146,23 @@ int catalog_load(struct catalog *cat)
 
 /* -------- nodes as input of placement -------- */
 
-static uint32_t active_parts(const struct catalog_object *object, const struct node *node)
-{
-	uint32_t n = 0;
-
-	for (uint32_t s = 0; object && s < object->n_parts; s++)
-		n += object->parts[s].node == node && object->parts[s].state == PART_ACTIVE;
-	return n;
-}
-
 uint32_t catalog_places(const struct catalog *cat, const struct catalog_object *object,
 			struct placement_node places[NODES_MAX], struct node *nodes[NODES_MAX])
 {
 	uint32_t n = 0;
 
 	for (struct node *node = *cat->nodes; node; node = node->next) {
-		uint64_t used = min_u64(node->used_bytes, node->pool_bytes);
+		struct placement_node *place = &places[n];
 
-		nodes[n] = node;
-		places[n++] = (struct placement_node){
-			.shards = active_parts(object, node),
-			.free = node->pool_bytes - used,
+		nodes[n++] = node;
+		*place = (struct placement_node){
+			.free = node->pool_bytes - min_u64(node->used_bytes, node->pool_bytes),
 			.takes = node->up && !node->draining,
 			.leaves = node->draining,
 		};
+		for (uint32_t s = 0; object && s < object->n_parts; s++)
+			place->shards += object->parts[s].node == node &&
+					 object->parts[s].state == PART_ACTIVE;
 	}
 	return n;
 }

@@ -90,11 +90,6 @@ static const void *table_stored(const struct catalog_object *object, size_t *len
 	return &table_state_of(object)->desc;
 }
 
-static bool table_is_wished(const struct catalog_object *object, const struct catalog_wish *wish)
-{
-	return table_is_wish_of(object, wish->details);
-}
-
 static int table_reserve(struct catalog *cat, const struct catalog_object *object, uint32_t s)
 {
 	uint64_t first = 0;
@@ -397,7 +392,7 @@ const struct object_kind kind_table = {
 	.describe = table_describe,
 	.load = table_load,
 	.desc = table_stored,
-	.is_wish_of = table_is_wished,
+	.is_wish_of = table_is_wish_of,
 	.reserve = table_reserve,
 	.plan = table_plan_part,
 	.format = table_format,

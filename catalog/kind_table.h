@@ -56,7 +56,7 @@ RLV_MUST_CHECK int table_create(struct catalog *cat, const struct table_wish *wi
 RLV_MUST_CHECK int table_plan_for(const struct catalog *cat, const struct table_wish *wish,
 				  struct table_desc *out);
 /* True if the table's descriptor results from this wish, for any number of shards. */
-bool table_is_wish_of(const struct catalog_object *table, const struct table_wish *wish);
+bool table_is_wish_of(const struct catalog_object *table, const struct catalog_wish *wish);
 
 /* Live items of a view in a shard, from its sums. */
 RLV_MUST_CHECK int table_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out);

@@ -23,40 +23,29 @@ uint32_t placement_pick(const struct placement_node *nodes, uint32_t n, uint32_t
 
 /* -------- the whole table -------- */
 
-/* Node with fewest shards; of equals, the one with most room. n = no node takes shards. */
-static uint32_t placement_emptiest(const struct placement_node *nodes, uint32_t n)
+/* True if a has fewer shards than b, or as many and more room. */
+static bool is_emptier(const struct placement_node *a, const struct placement_node *b)
 {
-	uint32_t best = n;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (!nodes[i].takes)
-			continue;
-		if (best == n || nodes[i].shards < nodes[best].shards ||
-		    (nodes[i].shards == nodes[best].shards && nodes[i].free > nodes[best].free))
-			best = i;
-	}
-	return best;
+	return a->shards < b->shards || (a->shards == b->shards && a->free > b->free);
 }
 
-/* Node with most shards; of equals, the one with least room. n = no node has any. */
-static uint32_t placement_fullest(const struct placement_node *nodes, uint32_t n)
+/* The emptiest node, or the fullest that has shards. n = no node takes shards, or none has any. */
+static uint32_t placement_end(const struct placement_node *nodes, uint32_t n, bool fullest)
 {
 	uint32_t best = n;
 
-	for (uint32_t i = 0; i < n; i++) {
-		if (!nodes[i].takes || nodes[i].shards == 0)
-			continue;
-		if (best == n || nodes[i].shards > nodes[best].shards ||
-		    (nodes[i].shards == nodes[best].shards && nodes[i].free < nodes[best].free))
+	for (uint32_t i = 0; i < n; i++)
+		if (nodes[i].takes && (nodes[i].shards || !fullest) &&
+		    (best == n ||
+		     is_emptier(&nodes[fullest ? best : i], &nodes[fullest ? i : best])))
 			best = i;
-	}
 	return best;
 }
 
 struct placement_step placement_next(const struct placement_node *nodes, uint32_t n,
 				     uint32_t wanted)
 {
-	struct placement_step step = { PLACEMENT_DONE, placement_emptiest(nodes, n), n };
+	struct placement_step step = { PLACEMENT_DONE, placement_end(nodes, n, false), n };
 	uint64_t shards = 0;
 
 	for (uint32_t i = n; i-- > 0;) {
@@ -68,7 +57,7 @@ struct placement_step placement_next(const struct placement_node *nodes, uint32_
 		step.kind = step.to < n ? PLACEMENT_MOVE : PLACEMENT_STUCK;
 		return step;
 	}
-	step.from = placement_fullest(nodes, n);
+	step.from = placement_end(nodes, n, true);
 	if (step.to == n)
 		return step;
 	if (shards < wanted)

@@ -51,8 +51,9 @@ int table_plan_for(const struct catalog *cat, const struct table_wish *wish, str
 	return plan_for_nodes(&mine, takers, false, out);
 }
 
-bool table_is_wish_of(const struct catalog_object *table, const struct table_wish *wish)
+bool table_is_wish_of(const struct catalog_object *table, const struct catalog_wish *object)
 {
+	const struct table_wish *wish = object->details;
 	const struct table_desc *made = &table_state_of(table)->desc;
 	bool follows = wish->auto_shards && table->auto_parts;
 	uint32_t n_shards = follows ? made->n_shards : wish->desc.n_shards;

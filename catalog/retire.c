@@ -156,24 +156,20 @@ void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, 
 		mem_free(gone);
 }
 
-/* A persistent pool has the same regions in each incarnation of its node. */
-static bool has_it(const struct catalog_part *place)
-{
-	const struct node *node = place->node;
-
-	return node && node->up && (node->persistent || place->incarnation == node->incarnation);
-}
-
 void catalog_retire_part(struct catalog *cat, struct catalog_object *object, uint32_t s,
 			 uint32_t state)
 {
 	struct catalog_part *place = &object->parts[s];
+	struct node *node = place->node;
+	/* A persistent pool has the same regions in each incarnation of its node. */
+	bool has_it = node && node->up &&
+		      (node->persistent || place->incarnation == node->incarnation);
 
 	if (object->attached[s] && part_set_state(object->attached[s], state))
 		log_warn("retire %s shard %u: %s", object->text, s, error_last());
 	catalog_part_detach(object, s);
-	for (uint32_t role = REGION_TREE; has_it(place) && role < REGION_ROLES; role++)
-		catalog_retire_region(cat, place->node, place->ids[role], state);
+	for (uint32_t role = REGION_TREE; has_it && role < REGION_ROLES; role++)
+		catalog_retire_region(cat, node, place->ids[role], state);
 }
 
 void catalog_retire_object(struct catalog *cat, struct catalog_object *object)

@@ -88,28 +88,6 @@ int slot_take(struct part *part, uint32_t slot, const struct process_id *process
 	return rc;
 }
 
-int slot_find_free(struct part *part, uint32_t *slot_out)
-{
-	struct slot_info infos[SLOT_READ_MAX];
-	uint32_t all = part->max_clients;
-
-	for (uint32_t first = 0; first < all; first += SLOT_READ_MAX) {
-		uint32_t n = all - first < SLOT_READ_MAX ? all - first : SLOT_READ_MAX;
-		int rc = slot_read_many(part, first, n, infos);
-
-		if (rc)
-			return rc;
-		for (uint32_t i = 0; i < n; i++)
-			if (infos[i].state == SLOT_FREE) {
-				*slot_out = first + i;
-				return 0;
-			}
-	}
-	return error_set(-ENOSPC,
-			 "client slots: all %u of the table are in use: close a writer or sampler",
-			 all);
-}
-
 int slot_release(struct part *part, uint32_t slot)
 {
 	struct slot_info info;

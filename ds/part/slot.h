@@ -46,9 +46,6 @@ RLV_MUST_CHECK int slot_prepare(struct part *part, uint32_t slot);
 RLV_MUST_CHECK int slot_take(struct part *part, uint32_t slot, const struct process_id *process,
 			     uint64_t lease);
 
-/* Finds a free slot. -ENOSPC: all are in use. Cost: 1 phase for 64 slots. Thread: setup. */
-RLV_MUST_CHECK int slot_find_free(struct part *part, uint32_t *slot_out);
-
 /*
  * Frees a live slot. The owner has closed its blocks and returned its admissions. -EBUSY: it still
  * holds a pin or runs a rebuild; -ESTALE: it is not live. Cost: 3 phases. Thread: setup.

@@ -122,14 +122,14 @@ int node_post(struct node *node, const struct node_post *post)
 }
 
 /* The Status, first field of every answer. */
-static int code_of(const ProtobufCMessage *reply)
+static const Relive__Status *status_of(const ProtobufCMessage *reply)
 {
 	const ProtobufCFieldDescriptor *field =
 		protobuf_c_message_descriptor_get_field(reply->descriptor, 1);
 	const Relive__Status *status;
 
 	memcpy(&status, (const char *)reply + field->offset, sizeof(void *));
-	return dial_status(status);
+	return status;
 }
 
 /* An answer without a request is a late one: ignored. -EPROTO: not an answer. */
@@ -150,7 +150,7 @@ static int take_answer(struct node *node, const struct channel_frame *frame)
 	reply = channel_unpack(call->post.reply, frame);
 	if (!reply)
 		return -EPROTO;
-	end_call(call, code_of(reply), reply);
+	end_call(call, dial_status(status_of(reply)), reply);
 	return 0;
 }
 
@@ -226,27 +226,33 @@ static void node_ping(struct node *node)
 		log_debug("ping node %s: %s", node->name, error_last());
 }
 
-/* The result of a request about a region: a new one counts as used from now on. */
+/* A new region counts as used from now on. */
+static int take_region(struct node *node, const Relive__NodeRegionReply *answer, uint32_t *id_out)
+{
+	const Relive__NodeRegion *region = answer->region;
+
+	if (!region || region->region == 0 || region->region > RPTR_MAX_REGION)
+		return error_set(-EPROTO, "memory node %s: no region in the answer", node->name);
+	node->used_bytes += region->size;
+	node->regions++;
+	*id_out = region->region;
+	return 0;
+}
+
+/* The result of a request about a region. */
 static void deliver_region(struct node *node, const struct node_call *call)
 {
-	const Relive__NodeRegionReply *answer = (const Relive__NodeRegionReply *)call->reply;
+	const Relive__Status *status = call->reply ? status_of(call->reply) : NULL;
 	uint32_t id = (uint32_t)call->post.tag;
 	int ret = call->code;
 
-	if (ret) {
+	if (ret)
 		ret = error_set(ret, "memory node %s: %s", node->name,
-				answer && answer->status ? answer->status->message
-							 : error_name(ret));
-	} else if (id == 0 && (!answer->region || answer->region->region == 0 ||
-			       answer->region->region > RPTR_MAX_REGION)) {
-		ret = error_set(-EPROTO, "memory node %s: no region in the answer", node->name);
-	} else if (id == 0) {
-		id = answer->region->region;
-		node->used_bytes += answer->region->size;
-		node->regions++;
-	} else {
-		node_ping(node); /* for the free memory, which decides the node of the next shard */
-	}
+				status ? status->message : error_name(ret));
+	else if (id) /* freed: ask for the free memory, which decides the node of the next shard */
+		node_ping(node);
+	else
+		ret = take_region(node, (const Relive__NodeRegionReply *)call->reply, &id);
 	/* It frees a region that it still creates, or is told to when it registers again. */
 	if (ret == -ETIMEDOUT && call->post.tag == 0)
 		node_disconnect(node);

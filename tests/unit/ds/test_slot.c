@@ -90,27 +90,14 @@ CASE(slot_take__over_a_half_written_one)
 	assert_int_equal(shard_fixture_load_at(fx.shard->part.pages, limit), 0);
 }
 
-CASE(slot_find_free__skips_those_in_use)
-{
-	uint32_t slot = 99;
-
-	for (uint32_t i = 0; i < SHARD_FIXTURE_CLIENTS; i++) {
-		assert_int_equal(slot_find_free(&fx.shard->part, &slot), 0);
-		assert_int_equal(slot, i);
-		assert_int_equal(slot_take(&fx.shard->part, slot, &someone, 1), 0);
-	}
-	assert_int_equal(slot_find_free(&fx.shard->part, &slot), -ENOSPC);
-	assert_int_equal(slot, SHARD_FIXTURE_CLIENTS - 1);
-}
-
 CASE(slot_release__frees_an_idle_slot)
 {
-	uint32_t slot;
+	struct slot_info info;
 
 	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	assert_int_equal(slot_release(&fx.shard->part, 0), 0);
-	assert_int_equal(slot_find_free(&fx.shard->part, &slot), 0);
-	assert_int_equal(slot, 0);
+	assert_int_equal(slot_read(&fx.shard->part, 0, &info), 0);
+	assert_int_equal(info.state, SLOT_FREE);
 	assert_int_equal(slot_release(&fx.shard->part, 0), -ESTALE);
 }
 
@@ -132,14 +119,14 @@ CASE(slot_release__in_the_middle_of_its_rebuild_is_busy)
 CASE(fence_settle__an_idle_owner_leaves_no_drift)
 {
 	struct shard_settled report;
-	uint32_t slot;
+	struct slot_info info;
 
 	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	assert_int_equal(shard_settle(fx.shard, 1, &report), 0);
 	assert_true(report.fence.was_idle);
 	assert_int_equal(dirty(), 0);
-	assert_int_equal(slot_find_free(&fx.shard->part, &slot), 0);
-	assert_int_equal(slot, 0);
+	assert_int_equal(slot_read(&fx.shard->part, 0, &info), 0);
+	assert_int_equal(info.state, SLOT_FREE);
 }
 
 CASE(fence_settle__an_owner_in_a_call_makes_the_shard_dirty)
