@@ -269,7 +269,7 @@ def test_trust__opens_what_was_not_closed_and_has_no_checksums(tmp_path):
         os._exit(0)
     """
     subprocess.run([sys.executable, "-c", script, uri], check=True)
-    with pytest.raises(relive.ProtocolError, match="table t: .*trust=True"):
+    with pytest.raises(relive.ProtocolError, match="table t shard 0: .*trust=True"):
         relive.open(uri)
     with relive.open(uri, trust=True) as store:
         assert store.tables() == ["t"]
