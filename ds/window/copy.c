@@ -33,19 +33,6 @@ ALWAYS_INLINE void copy_items(const struct window_lot *lot, const struct window_
 	}
 }
 
-/* Redrawn items are few and lie anywhere in the batch. */
-static void copy_scattered(const struct window_lot *lot, const struct window_output *o,
-			   struct source from, size_t bytes)
-{
-	for (uint32_t i = 0; i < lot->n; i++) {
-		uint32_t later = from.by_k ? lot->k[i] : 0;
-		const uint8_t *src = lot->windows[i] + from.base;
-
-		transport_copy_racy_bytes(o->out + lot->at[i] * o->item_bytes,
-					  src + (size_t)later * lot->plan->row_bytes, bytes);
-	}
-}
-
 ALWAYS_INLINE void copy_sized(const struct window_lot *lot, const struct window_output *o,
 			      struct source from, size_t bytes)
 {
@@ -59,10 +46,16 @@ ALWAYS_INLINE void copy_sized(const struct window_lot *lot, const struct window_
 static void copy_column(const struct window_lot *lot, const struct window_output *o,
 			struct source from, size_t bytes)
 {
-	if (!lot->in_order) {
-		copy_scattered(lot, o, from, bytes);
-		return;
+	/* Redrawn items are few and lie anywhere in the batch. */
+	for (uint32_t i = 0; !lot->in_order && i < lot->n; i++) {
+		size_t later = from.by_k ? lot->k[i] : 0;
+
+		transport_copy_racy_bytes(
+			o->out + lot->at[i] * o->item_bytes,
+			lot->windows[i] + from.base + later * lot->plan->row_bytes, bytes);
 	}
+	if (!lot->in_order)
+		return;
 	switch (bytes) {
 	case 1:
 		copy_sized(lot, o, from, 1);
@@ -102,24 +95,19 @@ ALWAYS_INLINE uint32_t source_row(const struct window_lot *lot, enum window_kind
 	return row < lot->first[i] ? lot->first[i] : row;
 }
 
-static uint32_t output_rows(const struct window_plan *plan, enum window_kind kind)
-{
-	if (kind == WINDOW_ALL)
-		return window_all_rows(plan->stack, plan->n_step);
-	return kind == WINDOW_STACK || kind == WINDOW_NEXT ? plan->stack : 1;
-}
-
 ALWAYS_INLINE void copy_item_rows(const struct window_lot *lot, const struct window_output *o,
 				  uint32_t i, window_copy_fn copy)
 {
-	uint32_t rows = output_rows(lot->plan, o->kind);
+	const struct window_plan *plan = lot->plan;
+	uint32_t rows = o->kind == WINDOW_STACK || o->kind == WINDOW_NEXT ? plan->stack : 1;
 	uint8_t *dst = o->out + lot->at[i] * o->item_bytes;
 
+	if (o->kind == WINDOW_ALL)
+		rows = window_all_rows(plan->stack, plan->n_step);
 	for (uint32_t p = 0; p < rows; p++, dst += o->bytes) {
 		uint32_t row = source_row(lot, o->kind, i, p);
 
-		copy(dst, lot->windows[i] + (size_t)row * lot->plan->row_bytes + o->offset,
-		     o->bytes);
+		copy(dst, lot->windows[i] + (size_t)row * plan->row_bytes + o->offset, o->bytes);
 	}
 }
 
@@ -128,26 +116,7 @@ static void copy_plain(uint8_t *dst, const uint8_t *src, size_t n)
 	transport_copy_racy_bytes(dst, src, n);
 }
 
-static void copy_rows(const struct window_lot *lot, const struct window_output *o)
-{
-	for (uint32_t i = 0; i < lot->n; i++)
-		copy_item_rows(lot, o, i, copy_plain);
-}
-
 /* -------- what is computed -------- */
-
-static double reward_at(const struct window_output *o, const uint8_t *src)
-{
-	float single;
-	double full;
-
-	if (o->dtype == DTYPE_F64) {
-		transport_copy_racy_bytes(&full, src, sizeof(full));
-		return full;
-	}
-	transport_copy_racy_bytes(&single, src, sizeof(single));
-	return (double)single;
-}
 
 static void sum_rewards(const struct window_lot *lot, const struct window_output *o)
 {
@@ -157,11 +126,17 @@ static void sum_rewards(const struct window_lot *lot, const struct window_output
 		const uint8_t *src =
 			lot->windows[i] + o->offset + (size_t)(plan->stack - 1) * plan->row_bytes;
 		uint8_t *dst = o->out + lot->at[i] * o->item_bytes;
-		double sum = 0, factor = 1;
+		double sum = 0, factor = 1, full;
 		float single;
 
 		for (uint32_t j = 0; j < lot->k[i]; j++, src += plan->row_bytes) {
-			sum += factor * reward_at(o, src);
+			if (o->dtype == DTYPE_F64) {
+				transport_copy_racy_bytes(&full, src, sizeof(full));
+			} else {
+				transport_copy_racy_bytes(&single, src, sizeof(single));
+				full = (double)single;
+			}
+			sum += factor * full;
 			factor *= plan->gamma;
 		}
 		single = (float)sum;
@@ -205,7 +180,8 @@ void window_copy_small(const struct window_lot *lot, const struct window_output 
 	case WINDOW_NEXT:
 	case WINDOW_ALL:
 		if (o->kind == WINDOW_ALL || plan->stack > 1)
-			copy_rows(lot, o);
+			for (uint32_t i = 0; i < lot->n; i++)
+				copy_item_rows(lot, o, i, copy_plain);
 		else
 			copy_column(lot, o, o->kind == WINDOW_STACK ? anchor : next, o->bytes);
 		break;

@@ -18,25 +18,6 @@ static uint32_t row_flags(const struct window_plan *plan, const uint8_t *window,
 	return (uint32_t)(tail_word(plan, window, row, 8) >> 16) & 0xffffu;
 }
 
-static uint32_t row_step(const struct window_plan *plan, const uint8_t *window, uint32_t row)
-{
-	return (uint32_t)(tail_word(plan, window, row, 0) >> 32);
-}
-
-/* How a return continues after a row with `flags` followed by a row with `next`. */
-enum ending { GOES_ON, ENDS_HERE, ENDS_BEFORE, TERMINATES };
-
-static enum ending step_ending(const struct window_plan *plan, uint32_t flags, uint32_t next)
-{
-	if (flags & ROW_TERMINATED)
-		return TERMINATES;
-	if (next & ROW_FINAL)
-		return ENDS_HERE;
-	if (flags & ROW_TRUNCATED || next & WINDOW_STOPS)
-		return plan->has_obs ? ENDS_BEFORE : ENDS_HERE;
-	return GOES_ON;
-}
-
 /* Counts the steps of the return; *terminated_out: it ends in a terminated step. */
 static uint32_t count_steps(const struct window_plan *plan, const uint8_t *window,
 			    bool *terminated_out)
@@ -46,67 +27,46 @@ static uint32_t count_steps(const struct window_plan *plan, const uint8_t *windo
 
 	*terminated_out = false;
 	for (uint32_t i = 0; i < plan->n_step; i++) {
-		bool behind = i < plan->future;
-		uint32_t next = behind ? row_flags(plan, window, anchor + i + 1) : 0;
-		enum ending ending = step_ending(plan, flags, next);
+		uint32_t next = i < plan->future ? row_flags(plan, window, anchor + i + 1) : 0;
 
-		*terminated_out = ending == TERMINATES;
-		if (ending == ENDS_BEFORE)
-			return i ? i : 1; /* 0: rows of no item: torn or overwritten */
-		if (ending != GOES_ON)
+		*terminated_out = (flags & ROW_TERMINATED) != 0;
+		if (*terminated_out || next & ROW_FINAL)
 			return i + 1;
+		if (flags & ROW_TRUNCATED || next & WINDOW_STOPS) {
+			/* It ends one step before if a later row has to be the next observation. 0: rows
+			   of no item: torn or overwritten. */
+			if (plan->has_obs)
+				return i ? i : 1;
+			return i + 1;
+		}
 		flags = next;
 	}
 	return plan->n_step;
 }
 
-/* n_step 1: the return of an item has exactly one step. */
-static void judge_single(struct window_lot *lot)
+void window_plan_lot(struct window_lot *lot)
 {
 	const struct window_plan *plan = lot->plan;
-	float gamma = (float)plan->gamma;
+	uint32_t past = plan->stack - 1, wrong = 0;
 
-	for (uint32_t i = 0; i < lot->n; i++) {
-		uint32_t flags = row_flags(plan, lot->windows[i], plan->stack - 1);
+	for (uint32_t i = 0; i < lot->n; i++)
+		wrong |= lot->at[i] ^ (lot->at[0] + i);
+	lot->in_order = wrong == 0;
+	for (uint32_t i = 0; plan->n_step == 1 && i < lot->n; i++) { /* of one step always */
+		uint32_t flags = row_flags(plan, lot->windows[i], past);
 
 		lot->k[i] = 1;
-		lot->discount[i] = flags & ROW_TERMINATED ? 0 : gamma;
+		lot->discount[i] = flags & ROW_TERMINATED ? 0 : (float)plan->gamma;
 	}
-}
-
-static void judge_returns(struct window_lot *lot)
-{
-	const struct window_plan *plan = lot->plan;
-
-	for (uint32_t i = 0; i < lot->n; i++) {
+	for (uint32_t i = 0; plan->n_step > 1 && i < lot->n; i++) {
 		bool terminated;
 
 		lot->k[i] = count_steps(plan, lot->windows[i], &terminated);
 		lot->discount[i] = terminated ? 0 : (float)pow(plan->gamma, lot->k[i]);
 	}
-}
-
-static bool is_in_order(const uint32_t *at, uint32_t n)
-{
-	uint32_t wrong = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		wrong |= at[i] ^ (at[0] + i);
-	return wrong == 0;
-}
-
-void window_plan_lot(struct window_lot *lot)
-{
-	const struct window_plan *plan = lot->plan;
-	uint32_t past = plan->stack - 1;
-
-	lot->in_order = is_in_order(lot->at, lot->n);
-	if (plan->n_step == 1)
-		judge_single(lot);
-	else
-		judge_returns(lot);
 	for (uint32_t i = 0; i < lot->n; i++) {
-		uint32_t step = past ? row_step(plan, lot->windows[i], past) : 0;
+		uint32_t step = past ? (uint32_t)(tail_word(plan, lot->windows[i], past, 0) >> 32)
+				     : 0;
 
 		lot->first[i] = step < past ? past - step : 0;
 	}

@@ -9,7 +9,7 @@
 
 #include "base/bits.h"
 
-#define SMALL_WINDOW 1024 /* windows up to this size are prefetched whole */
+enum { SMALL_WINDOW = 1024 }; /* windows up to this size are prefetched whole */
 
 /* Byte range of a window that the outputs need. */
 static void needed_bytes(const struct window_plan *plan, size_t *first_out, size_t *end_out)
@@ -35,12 +35,6 @@ static void needed_bytes(const struct window_plan *plan, size_t *first_out, size
 	*end_out = end;
 }
 
-static void prefetch_lines(const uint8_t *from, const uint8_t *end)
-{
-	for (from -= (uintptr_t)from & (WIRE_LINE - 1); from < end; from += WIRE_LINE)
-		__builtin_prefetch(from);
-}
-
 /* Byte range to prefetch of a window, and whether it has large columns. */
 struct reach {
 	size_t first, end;
@@ -59,21 +53,20 @@ static struct reach find_reach(const struct window_plan *plan, size_t n)
 	return r;
 }
 
-/* The hardware prefetcher streams long rows, but not their tails. */
-static void prefetch_tails(const struct window_plan *plan, const uint8_t *window)
-{
-	for (uint32_t row = plan->stack - 1; row < plan->stack + plan->future; row++)
-		__builtin_prefetch(window + (size_t)row * plan->row_bytes + plan->tail_off);
-}
-
 static void prefetch_windows(const struct window_plan *plan, const struct reach *reach,
 			     const uint8_t *const *windows, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		if (reach->whole)
-			prefetch_lines(windows[i] + reach->first, windows[i] + reach->end);
-		else
-			prefetch_tails(plan, windows[i]);
+		const uint8_t *at = windows[i] + reach->first;
+
+		for (at -= (uintptr_t)at & (WIRE_LINE - 1);
+		     reach->whole && at < windows[i] + reach->end; at += WIRE_LINE)
+			__builtin_prefetch(at);
+		/* The hardware prefetcher streams long rows, but not their tails. */
+		for (uint32_t row = plan->stack - 1;
+		     !reach->whole && row < plan->stack + plan->future; row++)
+			__builtin_prefetch(windows[i] + (size_t)row * plan->row_bytes +
+					   plan->tail_off);
 	}
 }
 
