@@ -76,52 +76,13 @@ static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *ne
 
 /* -------- claims over a wire -------- */
 
-/* Words of a block in all views as read, and the ops on them; block-sized arrays. */
+/* Words of a block as read, and the ops on them: of each view desc.block entries. */
 struct claim_buffers {
-	struct leaf_op *ops[RING_MAX_VIEWS];
-	uint64_t *leaves[RING_MAX_VIEWS];
-	uint64_t *counts[RING_MAX_VIEWS]; /* NULL = the view has none */
-	struct word_op *words;            /* of all counts */
-};
-
-/* One allocation, parts in order of alignment: all are multiples of 8. */
-static int make_buffers(struct access *acc)
-{
-	const struct table_desc *desc = &acc->shard->desc;
-	size_t block = desc->block, counted = 0, views = desc->n_views, bytes;
-	struct claim_buffers *buf;
 	struct leaf_op *ops;
-	uint64_t *words;
-
-	static_assert(sizeof(struct claim_buffers) % 8 == 0 && sizeof(struct leaf_op) % 8 == 0 &&
-			      sizeof(struct word_op) % 8 == 0,
-		      "parts follow each other");
-	if (acc->claim)
-		return 0;
-	for (uint32_t v = 0; v < views; v++)
-		counted += desc->views[v].counts_off != 0;
-	bytes = sizeof(struct claim_buffers) +
-		block * (views * (sizeof(struct leaf_op) + sizeof(uint64_t)) +
-			 counted * (sizeof(struct word_op) + sizeof(uint64_t)));
-	buf = mem_zalloc(bytes);
-	if (!buf)
-		return error_set(-ENOMEM,
-				 "ring: cannot allocate memory to claim blocks of %zu rows", block);
-	ops = (struct leaf_op *)(void *)(buf + 1);
-	buf->words = (struct word_op *)(void *)(ops + views * block);
-	words = (uint64_t *)(void *)(buf->words + counted * block);
-	for (uint32_t v = 0; v < desc->n_views; v++, ops += block, words += block) {
-		buf->ops[v] = ops;
-		buf->leaves[v] = words;
-	}
-	for (uint32_t v = 0; v < desc->n_views; v++)
-		if (desc->views[v].counts_off) {
-			buf->counts[v] = words;
-			words += block;
-		}
-	acc->claim = buf;
-	return 0;
-}
+	struct word_op *words; /* of the counts */
+	uint64_t *leaves;
+	uint64_t *counts;
+};
 
 static struct transport_wr read_words(const struct block *blk, uint64_t off, uint64_t *dst)
 {
@@ -180,9 +141,10 @@ static bool queue_has_items(const struct block *blk)
 
 		for (uint32_t i = view->window - 1; view_is_queue(view) && i < shard->desc.block;
 		     i++)
-			if (leaf_priority(acc->chained ? acc->claim->leaves[v][i]
-						       : rword64_load_acquire(
-								 word_at(shard, off + i * 8ull))))
+			if (leaf_priority(
+				    acc->chained
+					    ? acc->claim->leaves[v * shard->desc.block + i]
+					    : rword64_load_acquire(word_at(shard, off + i * 8ull))))
 				return true;
 	}
 	return false;
@@ -201,16 +163,29 @@ static int open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
 	struct transport_atomic *cas;
 	bool has_queue = false;
 	size_t n = 0;
-	int rc = make_buffers(acc);
+	size_t block = desc->block, words = block * desc->n_views;
+	struct claim_buffers *buf = acc->claim;
+	int rc;
 
-	if (rc)
-		return rc;
+	if (!buf) { /* one allocation */
+		buf = mem_zalloc(sizeof(*buf) + words * (sizeof(*buf->ops) + sizeof(*buf->words) +
+							 2 * sizeof(uint64_t)));
+		if (!buf)
+			return error_set(-ENOMEM,
+					 "ring: cannot allocate memory to claim blocks of %zu rows",
+					 block);
+		buf->leaves = (uint64_t *)(void *)(buf + 1);
+		buf->counts = buf->leaves + words;
+		buf->ops = (struct leaf_op *)(void *)(buf->counts + words);
+		buf->words = (struct word_op *)(void *)(buf->ops + words);
+		acc->claim = buf;
+	}
 	for (uint32_t v = 0; v < desc->n_views; v++) {
 		const struct view_desc *view = &desc->views[v];
 
-		wrs[n++] = read_words(blk, view->leaves_off, acc->claim->leaves[v]);
-		if (acc->claim->counts[v])
-			wrs[n++] = read_words(blk, view->counts_off, acc->claim->counts[v]);
+		wrs[n++] = read_words(blk, view->leaves_off, buf->leaves + v * block);
+		if (view->counts_off)
+			wrs[n++] = read_words(blk, view->counts_off, buf->counts + v * block);
 		has_queue |= view_is_queue(view);
 	}
 	if (has_queue) {
@@ -237,31 +212,26 @@ static int open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
 	return 0;
 }
 
-static int open_in_place(const struct block *blk, uint64_t seen, uint64_t *old_out)
-{
-	const struct access *acc = blk->acc;
-
-	if (queue_has_items(blk))
-		return -EAGAIN;
-	return transport_cas_word(acc->shard->tree, shard_header_off(acc->shard, blk->index), seen,
-				  block_make(true, acc->owner, blk->seq), old_out);
-}
-
 /* Opens the header for us. -EAGAIN: it is open or newer, or a queue has items in the block. */
-static int open_header(const struct access *acc, struct block *blk, uint64_t seen)
+static int open_header(struct access *acc, struct block *blk, uint64_t seen)
 {
-	for (;;) {
-		uint64_t old;
-		int rc;
+	uint64_t off = shard_header_off(acc->shard, blk->index), old;
+	uint64_t open = block_make(true, acc->owner, blk->seq);
+	int rc;
 
+	for (;; seen = old) {
 		if (block_is_open(seen) || (block_seq(seen) >= blk->seq && seen))
 			return -EAGAIN;
-		rc = acc->chained ? open_chained(blk, seen, &old) : open_in_place(blk, seen, &old);
+		if (acc->chained)
+			rc = open_chained(blk, seen, &old);
+		else if (queue_has_items(blk))
+			rc = -EAGAIN;
+		else
+			rc = transport_cas_word(acc->shard->tree, off, seen, open, &old);
 		if (rc && rc != -EAGAIN)
 			close_header(blk, &old); /* it may be open */
 		if (rc || old == seen)
 			return rc;
-		seen = old;
 	}
 }
 
@@ -295,20 +265,6 @@ static int take_block(struct access *acc, struct block *blk, struct ring_counter
 			 desc->shard);
 }
 
-/* Sets the counts of a block in place. Samplers may still count on words of the last lap. */
-static void reset_counts(const struct block *blk, uint64_t counts_off)
-{
-	const struct shard *shard = blk->acc->shard;
-
-	for (uint32_t i = 0; i < shard->desc.block; i++) {
-		struct rword64 *count = word_at(shard, counts_off + ((uint64_t)blk->first + i) * 8);
-		uint64_t seen = rword64_load_relaxed(count);
-
-		while (!rword64_cas(count, &seen, count_make(blk->gen, 0)))
-			;
-	}
-}
-
 /* CAS of all leaves and counts of the block, from the words read: 1 phase. */
 static int claim_chained(struct block *blk)
 {
@@ -318,17 +274,20 @@ static int claim_chained(struct block *blk)
 	const struct table_desc *desc = &blk->acc->shard->desc;
 
 	for (uint32_t v = 0; v < desc->n_views; v++) {
-		change.ops[v] = buf->ops[v];
+		uint64_t *leaves = buf->leaves + v * (size_t)desc->block;
+		uint64_t *counts = buf->counts + v * (size_t)desc->block;
+
+		change.ops[v] = buf->ops + v * (size_t)desc->block;
 		change.n[v] = desc->block;
 		for (uint32_t i = 0; i < desc->block; i++)
-			buf->ops[v][i] = (struct leaf_op){ .slot = blk->first + i,
-							   .gen = blk->gen,
-							   .word = buf->leaves[v][i],
-							   .result = LEAF_UNKNOWN };
-		for (uint32_t i = 0; buf->counts[v] && i < desc->block; i++)
+			change.ops[v][i] = (struct leaf_op){ .slot = blk->first + i,
+							     .gen = blk->gen,
+							     .word = leaves[i],
+							     .result = LEAF_UNKNOWN };
+		for (uint32_t i = 0; desc->views[v].counts_off && i < desc->block; i++)
 			buf->words[cc.n_words++] = (struct word_op){
 				.off = desc->views[v].counts_off + ((uint64_t)blk->first + i) * 8,
-				.seen = buf->counts[v][i],
+				.seen = counts[i],
 				.want = count_make(blk->gen, 0),
 			};
 	}
@@ -362,11 +321,18 @@ int ring_claim(struct access *acc, struct block *blk, struct ring_counters *coun
 	if (acc->chained)
 		rc = claim_chained(&mine);
 	for (uint32_t v = 0; !acc->chained && !rc && v < desc->n_views; v++) {
-		uint64_t counts_off = desc->views[v].counts_off;
+		uint64_t counts_off = desc->views[v].counts_off + (uint64_t)mine.first * 8;
+		bool has_counts = desc->views[v].counts_off != 0;
 
 		rc = sumtree_claim(&acc->shard->trees[v], &acc->epoch, &run, acc->deltas[v]);
-		if (!rc && counts_off)
-			reset_counts(&mine, counts_off);
+		/* Samplers may still count on words of the last lap. */
+		for (uint32_t i = 0; !rc && has_counts && i < desc->block; i++) {
+			struct rword64 *count = word_at(acc->shard, counts_off + i * 8ull);
+
+			old = rword64_load_relaxed(count);
+			while (!rword64_cas(count, &old, count_make(mine.gen, 0)))
+				;
+		}
 	}
 	if (rc == -EIO) {
 		marked = part_mark_dirty(&acc->shard->part);
@@ -386,45 +352,31 @@ err_close_block:
 	return rc;
 }
 
-/* Posts the close: in the chain of the call in progress, or in a chain of its own. */
-static int close_chained(struct block *blk)
-{
-	struct access *acc = blk->acc;
-	bool in_call = acc->unwaited.open;
-	struct wr_list *list;
-	int rc = unwaited_next(&acc->unwaited, &list);
-
-	if (!rc)
-		rc = wr_list_reserve(list, list->n + 1);
-	if (rc)
-		return rc;
-	*wr_list_add(list, NOTE_CLOSE) = (struct transport_wr){
-		.verb = VERB_CAS,
-		.fence = true,
-		.atomic = { .region = acc->shard->tree,
-			    .off = shard_header_off(acc->shard, blk->index),
-			    .expected = block_make(true, acc->owner, blk->seq),
-			    .value = block_make(false, acc->owner, blk->seq) },
-	};
-	rc = in_call ? 0 : unwaited_send(&acc->unwaited);
-	if (rc)
-		return rc;
-	blk->acc = NULL;
-	return 0;
-}
-
 /*
- * B1 pairs with B2: the items of the block, then its close. Over a wire it is posted: its answer is
- * needed only by the next claim.
+ * B1 pairs with B2: the items of the block, then its close. Over a wire it is posted, in the chain of
+ * the call in progress or in one of its own: its answer is needed only by the next claim.
  */
 int ring_close(struct block *blk)
 {
-	uint64_t closed = block_make(false, blk->acc->owner, blk->seq), old;
-	int rc;
+	struct access *acc = blk->acc;
+	uint64_t closed = block_make(false, acc->owner, blk->seq), old = closed;
+	bool in_call = acc->unwaited.open;
+	struct wr_list *list;
+	int rc = acc->chained ? unwaited_next(&acc->unwaited, &list) : close_header(blk, &old);
 
-	if (blk->acc->chained)
-		return close_chained(blk);
-	rc = close_header(blk, &old);
+	if (!rc && acc->chained)
+		rc = wr_list_reserve(list, list->n + 1);
+	if (!rc && acc->chained) {
+		*wr_list_add(list, NOTE_CLOSE) = (struct transport_wr){
+			.verb = VERB_CAS,
+			.fence = true,
+			.atomic = { .region = acc->shard->tree,
+				    .off = shard_header_off(acc->shard, blk->index),
+				    .expected = block_make(true, acc->owner, blk->seq),
+				    .value = closed },
+		};
+		rc = in_call ? 0 : unwaited_send(&acc->unwaited);
+	}
 	if (rc)
 		return rc;
 	blk->acc = NULL;
@@ -477,48 +429,36 @@ int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n
 
 #define HEADERS_AT_ONCE 512
 
-/* Rows of an open block that are written; all rows before a written one are, too. */
-static int count_written(const struct shard *shard, uint32_t block, uint64_t header,
-			 uint32_t *rows_out)
-{
-	const struct table_desc *desc = &shard->desc;
-	uint32_t gen = block_gen(block_seq(header), desc->blocks);
-	uint64_t gen_off = desc->tail_off + offsetof(struct row_tail, gen);
-	uint32_t least = 0, most = desc->block;
-	uint64_t tail = 0; /* gen and crc */
-	int rc = 0;
-
-	while (rc == 0 && least < most) {
-		uint32_t middle = least + (most - least) / 2;
-
-		rc = transport_load(shard->rows,
-				    shard_row_off(shard, block * desc->block + middle) + gen_off,
-				    &tail);
-		if (rc == 0 && (uint32_t)tail == gen)
-			least = middle + 1;
-		else
-			most = middle;
-	}
-	*rows_out = least;
-	return rc;
-}
-
 int ring_trace(const struct shard *shard, uint64_t *trace_inout)
 {
+	const struct table_desc *desc = &shard->desc;
+	uint64_t gen_off = desc->tail_off + offsetof(struct row_tail, gen), tail = 0;
 	uint64_t headers[HEADERS_AT_ONCE] = { 0 };
-	uint32_t rows, n;
 	int rc = 0;
 
-	for (uint32_t first = 0; rc == 0 && first < shard->desc.blocks; first += n) {
-		n = (uint32_t)min_u64(shard->desc.blocks - first, HEADERS_AT_ONCE);
-		rc = transport_fetch(shard->tree, shard_header_off(shard, first), headers,
-				     n * (uint32_t)sizeof(*headers));
-		for (uint32_t i = 0; rc == 0 && i < n; i++) {
-			if (!block_is_open(headers[i]))
-				continue;
-			rc = count_written(shard, first + i, headers[i], &rows);
-			*trace_inout = ring_mix(ring_mix(*trace_inout, headers[i]), rows);
+	for (uint32_t b = 0; rc == 0 && b < desc->blocks; b++) {
+		uint32_t left = desc->blocks - b, least = 0, most = desc->block, middle;
+		uint64_t header;
+
+		if (b % HEADERS_AT_ONCE == 0)
+			rc = transport_fetch(shard->tree, shard_header_off(shard, b), headers,
+					     (uint32_t)min_u64(left, HEADERS_AT_ONCE) * 8);
+		header = headers[b % HEADERS_AT_ONCE];
+		if (rc || !block_is_open(header))
+			continue;
+		/* All rows before a written one are written, too. */
+		while (rc == 0 && least < most) {
+			middle = least + (most - least) / 2;
+			rc = transport_load(shard->rows,
+					    shard_row_off(shard, b * desc->block + middle) +
+						    gen_off,
+					    &tail); /* gen and crc */
+			if (rc == 0 && (uint32_t)tail == block_gen(block_seq(header), desc->blocks))
+				least = middle + 1;
+			else
+				most = middle;
 		}
+		*trace_inout = ring_mix(ring_mix(*trace_inout, header), least);
 	}
 	return rc;
 }

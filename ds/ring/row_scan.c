@@ -10,63 +10,56 @@
 #include <stddef.h>
 #include <string.h>
 
-static bool row_scan_is_ranged(const struct table_desc *desc, bool crc)
-{
-	return crc || desc->row_bytes <= 256;
-}
-
 /*
- * Reads n rows: small ones, and those with a crc to check, as one range; of others the tails. The crc
- * covers the row up to its own field; a crc of 0 is valid.
+ * Small rows, and those with a crc to check, are read whole, up to 1 MiB as one range; of others the
+ * tails. The crc covers the row up to its own field; a crc of 0 is valid.
  */
-static int scan_rows(struct shard *shard, uint32_t first, uint32_t n, bool crc,
-		     struct row_info *infos_out)
-{
-	const struct table_desc *desc = &shard->desc;
-	bool whole = row_scan_is_ranged(desc, crc);
-	struct transport_view views[TRANSPORT_VECTOR];
-	int rc;
-
-	for (uint32_t i = 0; i < (whole ? 1 : n); i++)
-		views[i] = (struct transport_view){
-			.region = shard->rows,
-			.off = shard_row_off(shard, first + i) + (whole ? 0 : desc->tail_off),
-			.len = whole ? n * desc->row_bytes : (uint32_t)sizeof(struct row_tail),
-		};
-	rc = transport_view(shard->rows->tr, views, whole ? 1 : n);
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < n; i++) {
-		const uint8_t *row = views[0].ptr;
-		struct row_tail tail;
-
-		row += (size_t)i * desc->row_bytes;
-		memcpy(&tail, whole ? row + desc->tail_off : views[i].ptr, sizeof(tail));
-		infos_out[i] = (struct row_info){
-			.gen = tail.gen,
-			.step = tail.step,
-			.flags = tail.flags,
-			.torn = crc &&
-				tail.crc != crc32c(0, row,
-						   desc->tail_off + offsetof(struct row_tail, crc)),
-		};
-	}
-	transport_view_end(shard->rows->tr);
-	return 0;
-}
-
 int row_scan_block(struct shard *shard, uint32_t block, bool crc, struct row_info *infos_out)
 {
-	uint32_t rows = shard->desc.block, at_once = TRANSPORT_VECTOR;
-	int rc = 0;
+	const struct table_desc *desc = &shard->desc;
+	bool sealed = crc && (desc->flags & TABLE_ROW_CRC),
+	     whole = sealed || desc->row_bytes <= 256;
+	uint64_t most = whole ? max_u64(1, ((uint64_t)1 << 20) / desc->row_bytes)
+			      : TRANSPORT_VECTOR;
+	struct transport_view views[TRANSPORT_VECTOR];
 
-	crc = crc && (shard->desc.flags & TABLE_ROW_CRC);
-	if (row_scan_is_ranged(&shard->desc, crc)) /* up to 1 MiB */
-		at_once = (uint32_t)max_u64(1, ((uint64_t)1 << 20) / shard->desc.row_bytes);
-	for (uint32_t i = 0; rc == 0 && i < rows; i += at_once)
-		rc = scan_rows(shard, block * rows + i, (uint32_t)min_u64(at_once, rows - i), crc,
-			       infos_out + i);
-	return rc;
+	for (uint32_t first = 0, n; first < desc->block; first += n) {
+		uint64_t off = shard_row_off(shard, block * desc->block + first);
+		int rc;
+
+		n = (uint32_t)min_u64(most, desc->block - first);
+		views[0] = (struct transport_view){ .region = shard->rows,
+						    .off = off,
+						    .len = n * desc->row_bytes };
+		for (uint32_t i = 0; !whole && i < n; i++)
+			views[i] = (struct transport_view){
+				.region = shard->rows,
+				.off = off + (uint64_t)i * desc->row_bytes + desc->tail_off,
+				.len = (uint32_t)sizeof(struct row_tail),
+			};
+		rc = transport_view(shard->rows->tr, views, whole ? 1 : n);
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < n; i++) {
+			const uint8_t *row = views[0].ptr;
+			struct row_tail tail;
+
+			row += whole ? (size_t)i * desc->row_bytes : 0;
+			memcpy(&tail, whole ? row + desc->tail_off : views[i].ptr, sizeof(tail));
+			infos_out[first + i] = (struct row_info){
+				.gen = tail.gen,
+				.step = tail.step,
+				.flags = tail.flags,
+				.torn = sealed &&
+					tail.crc != crc32c(0, row,
+							   desc->tail_off +
+								   (uint32_t)offsetof(
+									   struct row_tail, crc)),
+			};
+		}
+		transport_view_end(shard->rows->tr);
+	}
+	return 0;
 }
 
 bool row_scan_is_item(const struct row_info *infos, uint32_t i, const struct view_desc *view,
