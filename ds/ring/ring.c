@@ -390,15 +390,6 @@ int ring_close(struct block *blk)
 
 /* -------- rows -------- */
 
-uint8_t *ring_row(const struct block *blk, uint32_t i)
-{
-	const struct shard *shard = blk->acc->shard;
-
-	if (!shard->rows->base)
-		return NULL;
-	return shard->rows->base + shard_row_off(shard, blk->first + i);
-}
-
 int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n)
 {
 	const struct shard *shard = blk->acc->shard;

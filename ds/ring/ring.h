@@ -51,7 +51,13 @@ RLV_MUST_CHECK int ring_claim(struct access *acc, struct block *blk,
 RLV_MUST_CHECK int ring_close(struct block *blk);
 
 /* Address of row i for building it in place; NULL if not addressable (use ring_write). */
-uint8_t *ring_row(const struct block *blk, uint32_t i);
+static inline uint8_t *ring_row(const struct block *blk, uint32_t i)
+{
+	const struct shard *shard = blk->acc->shard;
+	uint8_t *base = shard->rows->base;
+
+	return base ? base + shard_row_off(shard, blk->first + i) : NULL;
+}
 
 static inline uint64_t ring_mix(uint64_t trace, uint64_t value)
 {

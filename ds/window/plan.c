@@ -47,24 +47,27 @@ static uint32_t count_steps(const struct window_plan *plan, const uint8_t *windo
 void window_plan_lot(struct window_lot *lot)
 {
 	const struct window_plan *plan = lot->plan;
-	uint32_t past = plan->stack - 1, wrong = 0;
+	/* Locals: stores to the lot may alias anything read through plan. */
+	uint32_t past = plan->stack - 1, n = lot->n, wrong = 0;
+	bool single = plan->n_step == 1; /* its return has one step always */
+	float gamma = (float)plan->gamma;
 
-	for (uint32_t i = 0; i < lot->n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		wrong |= lot->at[i] ^ (lot->at[0] + i);
 	lot->in_order = wrong == 0;
-	for (uint32_t i = 0; plan->n_step == 1 && i < lot->n; i++) { /* of one step always */
+	for (uint32_t i = 0; single && i < n; i++) {
 		uint32_t flags = row_flags(plan, lot->windows[i], past);
 
 		lot->k[i] = 1;
-		lot->discount[i] = flags & ROW_TERMINATED ? 0 : (float)plan->gamma;
+		lot->discount[i] = flags & ROW_TERMINATED ? 0 : gamma;
 	}
-	for (uint32_t i = 0; plan->n_step > 1 && i < lot->n; i++) {
+	for (uint32_t i = 0; !single && i < n; i++) {
 		bool terminated;
 
 		lot->k[i] = count_steps(plan, lot->windows[i], &terminated);
 		lot->discount[i] = terminated ? 0 : (float)pow(plan->gamma, lot->k[i]);
 	}
-	for (uint32_t i = 0; i < lot->n; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		uint32_t step = past ? (uint32_t)(tail_word(plan, lot->windows[i], past, 0) >> 32)
 				     : 0;
 
