@@ -68,25 +68,6 @@ static int write_some(struct flow *flow)
 
 /* -------- reading -------- */
 
-static int read_some(struct flow *flow, size_t *n_out)
-{
-	uint8_t bytes[READ_BYTES];
-	short events = POLLIN;
-	int ret = 0;
-
-	for (int i = 0; ret == 0 && i < READS_MAX; i++) {
-		size_t n = 0;
-
-		ret = flow->stream.ops->read(&flow->stream, bytes, sizeof(bytes), &n, &events);
-		if (ret == 0 && evbuffer_add(flow->in, bytes, n))
-			ret = error_set(-ENOMEM, "connection: cannot allocate memory");
-		*n_out += n;
-	}
-	if (ret == -EAGAIN && events == POLLOUT)
-		expect_writable(flow);
-	return ret == -EAGAIN ? 0 : ret;
-}
-
 void flow_pause(struct flow *flow)
 {
 	flow->paused = true;
@@ -103,59 +84,63 @@ void flow_resume(struct flow *flow)
 
 static void go_on(struct flow *flow)
 {
-	bool resumed = flow->resumed;
-	size_t n = 0;
+	uint8_t bytes[READ_BYTES];
+	bool resumed = flow->resumed, any = false;
+	short events = POLLIN;
 	int ret = write_some(flow);
 
 	if (ret && ret != -EAGAIN) {
 		flow->ops->on_end(flow->ctx, ret);
-	} else if (flow->paused) {
+		return;
+	}
+	if (flow->paused) {
 		if (!flow->full_since)
 			flow->ops->on_drained(flow->ctx);
-	} else {
-		/* Received bytes are delivered before the end: it follows at the next turn. */
-		ret = read_some(flow, &n);
-		flow->resumed = false;
-		if (n || resumed)
-			flow->ops->on_read(flow->ctx);
-		else if (ret)
-			flow->ops->on_end(flow->ctx, ret);
+		return;
 	}
+	ret = 0;
+	for (int i = 0; ret == 0 && i < READS_MAX; i++) {
+		size_t n = 0;
+
+		ret = flow->stream.ops->read(&flow->stream, bytes, sizeof(bytes), &n, &events);
+		if (ret == 0 && evbuffer_add(flow->in, bytes, n))
+			ret = error_set(-ENOMEM, "connection: cannot allocate memory");
+		any |= n > 0;
+	}
+	if (ret == -EAGAIN && events == POLLOUT)
+		expect_writable(flow);
+	/* Received bytes are delivered before the end: it follows at the next turn. */
+	flow->resumed = false;
+	if (any || resumed)
+		flow->ops->on_read(flow->ctx);
+	else if (ret && ret != -EAGAIN)
+		flow->ops->on_end(flow->ctx, ret);
 }
 
 /* -------- lingering close -------- */
 
-/* 0: the peer may send more; else it has closed its side, or exceeded the limit. */
-static int drop_input(struct flow *flow)
+/* Ends when the peer has closed its side, or sent too much. */
+static void linger_on(struct flow *flow)
 {
 	uint8_t bytes[READ_BYTES];
 	ssize_t n = 1;
-
-	for (int i = 0; i < READS_MAX && n > 0; i++) {
-		n = recv(flow->stream.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
-		if (n > 0)
-			flow->dropped += (uint32_t)n;
-	}
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	if (n == 0 && evbuffer_get_length(flow->out)) { /* it may still read: the end follows */
-		(void)event_del(flow->readable);
-		return 0;
-	}
-	return n > 0 && flow->dropped < LINGER_BYTES ? 0 : -ECONNRESET;
-}
-
-static void linger_on(struct flow *flow)
-{
 	int ret = write_some(flow);
 
 	if (ret == 0 && !flow->shut) {
 		flow->shut = true;
 		(void)shutdown(flow->stream.fd, SHUT_WR);
 	}
-	if (ret == 0 || ret == -EAGAIN)
-		ret = drop_input(flow);
-	if (ret)
+	for (int i = 0; (ret == 0 || ret == -EAGAIN) && i < READS_MAX && n > 0; i++) {
+		n = recv(flow->stream.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+		if (n > 0)
+			flow->dropped += (uint32_t)n;
+	}
+	if (n == 0 && ret == -EAGAIN) /* it may still read: the end follows */
+		(void)event_del(flow->readable);
+	else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) ||
+		 flow->dropped >= LINGER_BYTES)
+		ret = -ECONNRESET;
+	if (ret && ret != -EAGAIN)
 		flow->ops->on_end(flow->ctx, ret);
 }
 

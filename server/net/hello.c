@@ -5,21 +5,6 @@
 
 #include "wire/region.h"
 
-/* Over TLS by token, it must be the token of the handshake. */
-static int check_identity(const char *identity, const struct stream *stream, uint32_t epoch,
-			  struct token_id *id)
-{
-	struct token_id used;
-
-	*id = (struct token_id){ .role = TOKEN_ADMIN };
-	if (*identity && !token_identity_parse(identity, strlen(identity), id))
-		return error_set(-EACCES, "hello: unknown identity \"%.32s\"", identity);
-	if (stream_token(stream, &used) && (used.role != id->role || used.epoch != id->epoch))
-		return error_set(-EACCES,
-				 "hello: it names another token than the TLS connection used");
-	return token_check_epoch(id, epoch);
-}
-
 /* A process of this host, as claimed: its boot id can only be read on this host. */
 static void take_its_word(const Relive__HelloRequest *hello, struct conn_peer *peer)
 {
@@ -39,6 +24,7 @@ int hello_take(const Relive__HelloRequest *hello, const struct stream *stream, u
 	       struct conn_peer *peer)
 {
 	/* The kernel gives the peer of a unix socket, even where /proc hides other users' processes. */
+	struct token_id used;
 	int ret = peer->local ? process_read(peer->process.pid, &peer->process) : -EACCES;
 
 	peer->has_process = ret == 0;
@@ -56,5 +42,14 @@ int hello_take(const Relive__HelloRequest *hello, const struct stream *stream, u
 	else
 		return error_set(-EINVAL, "hello: role \"%.32s\"", hello->role);
 	peer->wanted_id = hello->client_id;
-	return check_identity(hello->identity, stream, epoch, &peer->token);
+	peer->token = (struct token_id){ .role = TOKEN_ADMIN };
+	if (*hello->identity &&
+	    !token_identity_parse(hello->identity, strlen(hello->identity), &peer->token))
+		return error_set(-EACCES, "hello: unknown identity \"%.32s\"", hello->identity);
+	/* Over TLS by token, it must be the token of the handshake. */
+	if (stream_token(stream, &used) &&
+	    (used.role != peer->token.role || used.epoch != peer->token.epoch))
+		return error_set(-EACCES,
+				 "hello: it names another token than the TLS connection used");
+	return token_check_epoch(&peer->token, epoch);
 }

@@ -28,18 +28,6 @@ void metrics_family(struct metrics *m, const char *name, enum metrics_kind kind,
 		kind == METRICS_COUNTER ? "counter" : "gauge");
 }
 
-static void put_escaped(FILE *file, const char *text)
-{
-	for (; *text; text++) {
-		if (*text == '\\' || *text == '"')
-			fputc('\\', file);
-		if (*text == '\n')
-			fputs("\\n", file);
-		else
-			fputc(*text, file);
-	}
-}
-
 static void put_name(struct metrics *m, const struct metrics_label *labels)
 {
 	char before = '{';
@@ -47,7 +35,14 @@ static void put_name(struct metrics *m, const struct metrics_label *labels)
 	fputs(m->name, m->file);
 	for (; labels && labels->key; labels++) {
 		fprintf(m->file, "%c%s=\"", before, labels->key);
-		put_escaped(m->file, labels->value);
+		for (const char *text = labels->value; *text; text++) {
+			if (*text == '\\' || *text == '"')
+				fputc('\\', m->file);
+			if (*text == '\n')
+				fputs("\\n", m->file);
+			else
+				fputc(*text, m->file);
+		}
 		fputc('"', m->file);
 		before = ',';
 	}

@@ -9,26 +9,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static uint16_t bound_port(int fd)
-{
-	union {
-		struct sockaddr any;
-		struct sockaddr_in v4;
-		struct sockaddr_in6 v6;
-	} address = { .v6 = { .sin6_port = 0 } };
-	socklen_t len = sizeof(address);
-
-	if (getsockname(fd, &address.any, &len))
-		return 0;
-	return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port
-						       : address.v4.sin_port);
-}
-
 int tcp_bind(const char *host, uint16_t port, int *fd_out, uint16_t *port_out)
 {
 	struct addrinfo wanted = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *found = NULL;
 	const char *name = host && *host ? host : "127.0.0.1";
+	struct sockaddr_in6 bound = { .sin6_port = 0 }; /* sin_port of IPv4 is at the same offset */
+	socklen_t len = sizeof(bound);
 	const int one = 1;
 	char service[8];
 	int fd, ret;
@@ -47,8 +34,9 @@ int tcp_bind(const char *host, uint16_t port, int *fd_out, uint16_t *port_out)
 		close(fd);
 	if (ret)
 		return ret;
+	(void)getsockname(fd, (struct sockaddr *)&bound, &len);
 	*fd_out = fd;
-	*port_out = bound_port(fd);
+	*port_out = ntohs(bound.sin6_port);
 	return 0;
 }
 
