@@ -131,13 +131,67 @@ static struct word_op *word_of(const struct chain_change *cc, uint32_t note)
 	return cc->words && (note & WORD_OP) ? &cc->words[note & INDEX_MASK] : NULL;
 }
 
-/* Rebuilds the chain from the remaining ops, whose notes are at the front. */
-static void next_round(enum change_verb verb, struct chain_change *cc)
+/* Handles all answers; moves the notes of remaining ops to the front. */
+static int change_digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
+{
+	struct shard_change *ch = cc->change;
+	struct wr_list *list = &ch->acc->chain;
+	uint32_t left = 0;
+
+	for (uint32_t k = 0; k < list->n; k++) {
+		uint32_t note = list->notes[k];
+		const struct transport_atomic *cas = &list->wrs[k].atomic;
+		bool answered = cas->status == ATOMIC_DONE, again = false;
+		struct word_op *word;
+		struct leaf_op *op;
+		struct change c;
+		int ret;
+
+		if (note >= NOTE_MAX) /* of no op */
+			continue;
+		word = word_of(cc, note);
+		if (word) { /* with no answer again from the same word: all outcomes are safe */
+			if (answered)
+				word->seen = cas->old;
+			if (!answered || cas->old != cas->expected)
+				list->notes[left++] = note;
+			continue;
+		}
+		c = view_change(cc, note_view(note));
+		ret = tree_deltas_reserve(c.tree, c.deltas, 1);
+		if (ret)
+			return ret;
+		op = &ch->ops[note_view(note)][note & INDEX_MASK];
+		if (!answered) {
+			op->result = LEAF_UNKNOWN;
+		} else if (cas->old != cas->expected || note & LOOK) {
+			again = judge(&c, verb, op, cas->old);
+		} else {
+			op->result = LEAF_DONE;
+			count_swap(&c, op->slot, counted_word(&c, cas->expected), cas->value);
+		}
+		*refresh |= c.refresh;
+		if (again)
+			list->notes[left++] = note;
+	}
+	list->n = left;
+	return 0;
+}
+
+/* -------- all rounds -------- */
+
+/*
+ * Prepares the next chain of this change: at first of all ops, then of those that remain, whose notes
+ * are at the front. False = it is finished.
+ */
+static bool prepare_round(enum change_verb verb, struct chain_change *cc, int round)
 {
 	struct shard_change *ch = cc->change;
 	struct wr_list *list = &ch->acc->chain;
 
-	for (uint32_t k = 0; k < list->n; k++) {
+	if (ch->ret == 0 && round == 0)
+		ch->ret = first_round(verb, cc);
+	for (uint32_t k = 0; round > 0 && ch->ret == 0 && k < list->n; k++) {
 		uint32_t note = list->notes[k], view = note_view(note);
 		const struct word_op *word = word_of(cc, note);
 		struct change c;
@@ -151,73 +205,6 @@ static void next_round(enum change_verb verb, struct chain_change *cc)
 			(note & ~LOOK) |
 			prepare_leaf(&c, verb, &ch->ops[view][note & INDEX_MASK], &list->wrs[k]);
 	}
-}
-
-/* Handles the answer of a leaf's CAS. True = retry. */
-static bool digest_leaf(struct change *c, enum change_verb verb, struct leaf_op *op,
-			const struct transport_atomic *cas, bool look)
-{
-	if (cas->status != ATOMIC_DONE) {
-		op->result = LEAF_UNKNOWN;
-		return false;
-	}
-	if (cas->old != cas->expected || look)
-		return judge(c, verb, op, cas->old);
-	op->result = LEAF_DONE;
-	count_swap(c, op->slot, counted_word(c, cas->expected), cas->value);
-	return false;
-}
-
-/* Handles all answers; moves the notes of remaining ops to the front. */
-static int change_digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
-{
-	struct shard_change *ch = cc->change;
-	struct wr_list *list = &ch->acc->chain;
-	uint32_t left = 0;
-
-	for (uint32_t k = 0; k < list->n; k++) {
-		uint32_t note = list->notes[k], i = note & INDEX_MASK;
-		const struct transport_atomic *cas = &list->wrs[k].atomic;
-		struct word_op *word;
-		struct change c;
-		bool again;
-		int ret;
-
-		if (note >= NOTE_MAX) /* of no op */
-			continue;
-		word = word_of(cc, note);
-		if (word) { /* with no answer again from the same word: all outcomes are safe */
-			again = cas->status != ATOMIC_DONE || cas->old != cas->expected;
-			if (cas->status == ATOMIC_DONE)
-				word->seen = cas->old;
-		} else {
-			c = view_change(cc, note_view(note));
-			ret = tree_deltas_reserve(c.tree, c.deltas, 1);
-			if (ret)
-				return ret;
-			again = digest_leaf(&c, verb, &ch->ops[note_view(note)][i], cas,
-					    note & LOOK);
-			*refresh |= c.refresh;
-		}
-		if (again)
-			list->notes[left++] = note;
-	}
-	list->n = left;
-	return 0;
-}
-
-/* -------- all rounds -------- */
-
-/* Prepares the next chain of this change; false = it is finished. */
-static bool prepare_round(enum change_verb verb, struct chain_change *cc, int round)
-{
-	struct shard_change *ch = cc->change;
-	const struct wr_list *list = &ch->acc->chain;
-
-	if (ch->ret == 0 && round == 0)
-		ch->ret = first_round(verb, cc);
-	else if (ch->ret == 0)
-		next_round(verb, cc);
 	if (ch->ret == 0 && list->n > 0 && round == CHANGE_ROUNDS)
 		ch->ret = error_set(-EAGAIN, "shard %u: a leaf changed under %d CAS",
 				    ch->acc->shard->desc.shard, CHANGE_ROUNDS);
@@ -282,14 +269,19 @@ static int check_ops(enum change_verb verb, struct shard_change *ch)
 	return 0;
 }
 
-static int raise_maxima(const struct shard_change *ch)
+/* Raises the running maxima to the priorities stored, and leaves. */
+static int end_shard(enum change_verb verb, const struct shard_change *ch)
 {
 	const struct table_desc *desc = &ch->acc->shard->desc;
-	int ret = 0;
+	int ret = ch->ret, left;
 
-	for (uint32_t v = 0; ret == 0 && v < desc->n_views; v++) {
+	/* In place sumtree_publish_ops has checked them. */
+	for (uint32_t v = 0;
+	     ret == 0 && verb == CHANGE_PUBLISH && ch->acc->chained && v < desc->n_views; v++)
+		ret = sumtree_publish_result(ch->ops[v], ch->n[v]);
+	for (uint32_t v = 0; ret == 0 && verb != CHANGE_CONSUME && v < desc->n_views; v++) {
 		const struct leaf_op *ops = ch->ops[v];
-		uint64_t most = 0; /* priority stored; 0 = none */
+		uint64_t most = 0; /* 0 = none */
 
 		if (ch->n[v] == 0 || desc->views[v].selector != SELECT_PRIORITIZED)
 			continue;
@@ -298,20 +290,6 @@ static int raise_maxima(const struct shard_change *ch)
 				most = ops[i].priority;
 		ret = access_raise_max(ch->acc, v, most);
 	}
-	return ret;
-}
-
-static int end_shard(enum change_verb verb, const struct shard_change *ch)
-{
-	int ret = ch->ret, left;
-
-	/* In place sumtree_publish_ops has checked them. */
-	for (uint32_t v = 0; ret == 0 && verb == CHANGE_PUBLISH && ch->acc->chained &&
-			     v < ch->acc->shard->desc.n_views;
-	     v++)
-		ret = sumtree_publish_result(ch->ops[v], ch->n[v]);
-	if (ret == 0 && verb != CHANGE_CONSUME)
-		ret = raise_maxima(ch);
 	left = access_leave(ch->acc); /* otherwise its pin would block the next rebuild */
 	return ret ? ret : left;
 }

@@ -39,28 +39,6 @@ void fifo_scan_fini(struct fifo_scan *scan)
 	*scan = (struct fifo_scan){ 0 };
 }
 
-/* The next block after ticket `last` (before it, for lifo); false = none is left. */
-static bool next_block(const struct fifo_scan *scan, uint64_t last, bool first, uint32_t *block_out)
-{
-	uint64_t best = 0;
-	bool any = false;
-
-	for (uint32_t b = 0; b < scan->shard->desc.blocks; b++) {
-		uint64_t seq = block_seq(scan->headers[b]);
-		bool later = scan->newest_first ? seq < last : seq > last;
-		bool closer = scan->newest_first ? seq > best : seq < best;
-
-		if (scan->headers[b] == 0 || seq == scan->spent[b] || !(first || later))
-			continue;
-		if (any && !closer)
-			continue;
-		any = true;
-		best = seq;
-		*block_out = b;
-	}
-	return any;
-}
-
 /* Collects the live leaves of a block, and remembers a closed block that has none. */
 static int look_at(struct fifo_scan *scan, uint32_t block, struct found *found)
 {
@@ -105,19 +83,34 @@ int fifo_scan_find(struct fifo_scan *scan, uint32_t n, uint32_t *slots_out, uint
 		   uint32_t *found_out)
 {
 	struct found found = { .slots = slots_out, .words = words_out, .want = n };
-	uint32_t blocks = scan->shard->desc.blocks, block;
-	uint64_t last = 0;
-	bool first = true;
+	uint32_t blocks = scan->shard->desc.blocks, block = blocks;
+	uint64_t last = 0; /* ticket of the block looked at last; it counts from the second on */
+	bool any = true;
 	int ret = 0;
 
 	for (uint32_t b = 0; ret == 0 && b < blocks; b += HEADERS_AT_ONCE)
 		ret = transport_fetch(scan->shard->tree, shard_header_off(scan->shard, b),
 				      scan->headers + b,
 				      (uint32_t)min_u64(HEADERS_AT_ONCE, blocks - b) * 8);
-	while (ret == 0 && found.n < n && next_block(scan, last, first, &block)) {
-		ret = look_at(scan, block, &found);
-		last = block_seq(scan->headers[block]);
-		first = false;
+	for (bool first = true; ret == 0 && found.n < n && any; first = false) {
+		uint64_t best = 0;
+
+		any = false;
+		for (uint32_t b = 0; b < blocks; b++) { /* the next block, or before it for lifo */
+			uint64_t seq = block_seq(scan->headers[b]);
+			bool later = scan->newest_first ? seq < last : seq > last;
+			bool closer = scan->newest_first ? seq > best : seq < best;
+
+			if (scan->headers[b] == 0 || seq == scan->spent[b] || !(first || later) ||
+			    (any && !closer))
+				continue;
+			any = true;
+			best = seq;
+			block = b;
+		}
+		if (any)
+			ret = look_at(scan, block, &found);
+		last = best;
 	}
 	if (ret)
 		return ret;

@@ -215,30 +215,15 @@ static uint32_t add_up(struct recovery *rec, uint32_t n, uint32_t fanout)
 	return sums;
 }
 
-/* Sets the nodes of level 1 that are above n leaves in rec->words: a block has whole nodes. */
-static int sum_leaves(struct recovery *rec, uint32_t view, uint32_t slot, uint32_t n)
-{
-	const struct sumtree *tree = &rec->shard->trees[view];
-	struct leaf_totals *totals = &rec->totals[view];
-	uint32_t fanout = tree->geo.fanout[0], nodes;
-
-	for (uint32_t i = 0; i < n; i++) {
-		rec->words[i] = leaf_priority(rec->words[i]);
-		totals->live += rec->words[i] != 0;
-		totals->max = max_u64(totals->max, rec->words[i]);
-	}
-	nodes = add_up(rec, n, fanout);
-	return transport_store(tree->region,
-			       array_off(rec, view) + tree->level_off[1] +
-				       (uint64_t)slot / fanout * 8,
-			       rec->sums, nodes * 8);
-}
-
+/* Makes leaves of a block sound, and sets the nodes of level 1 above them: a block has whole nodes. */
 static int sound_piece(struct recovery *rec, uint32_t view, uint32_t row, uint32_t n)
 {
 	struct shard *shard = rec->shard;
 	uint32_t block = (uint32_t)rec->at, slot = block * shard->desc.block + row;
 	uint64_t off = shard_leaf_off(shard, view, slot);
+	const struct sumtree *tree = &shard->trees[view];
+	struct leaf_totals *totals = &rec->totals[view];
+	uint32_t nodes;
 	bool has_item = false;
 	int rc = transport_fetch(shard->tree, off, rec->words, n * 8);
 
@@ -251,7 +236,18 @@ static int sound_piece(struct recovery *rec, uint32_t view, uint32_t row, uint32
 	}
 	if (!rc && sound_leaves(rec, view, row, n))
 		rc = transport_store(shard->tree, off, rec->words, n * 8);
-	return rc || !has_item ? rc : sum_leaves(rec, view, slot, n);
+	if (rc || !has_item)
+		return rc;
+	for (uint32_t i = 0; i < n; i++) {
+		rec->words[i] = leaf_priority(rec->words[i]);
+		totals->live += rec->words[i] != 0;
+		totals->max = max_u64(totals->max, rec->words[i]);
+	}
+	nodes = add_up(rec, n, tree->geo.fanout[0]);
+	return transport_store(shard->tree,
+			       array_off(rec, view) + tree->level_off[1] +
+				       (uint64_t)slot / tree->geo.fanout[0] * 8,
+			       rec->sums, nodes * 8);
 }
 
 static int sound_block(struct recovery *rec)
@@ -335,18 +331,7 @@ static int end_view(struct recovery *rec)
 
 /* -------- words -------- */
 
-/* Sets admitted := committed, for the side at off. */
-static int settle_side(struct shard *shard, uint64_t off)
-{
-	uint64_t committed;
-	int rc = transport_load(shard->part.limits, off + sizeof(struct rword64_line), &committed);
-
-	return rc ? rc : transport_store(shard->part.limits, off, &committed, 8);
-}
-
-/* -------- all of it -------- */
-
-/* Words of the limiter, client slots, and at last the epoch. */
+/* Words of the limiter (admitted := committed), client slots, and at last the epoch. */
 static int settle_words(struct recovery *rec)
 {
 	struct shard *shard = rec->shard;
@@ -357,8 +342,14 @@ static int settle_words(struct recovery *rec)
 	uint64_t clean_off = shard_word_off(shard, offsetof(struct shard_words, part.clean));
 	int rc = 0;
 
-	for (uint32_t side = 0; !rc && side < 2 * shard->desc.n_views; side++)
-		rc = settle_side(shard, shard_limits_off(shard, 0) + side * VIEW_LIMITS_SIDE);
+	for (uint32_t side = 0; !rc && side < 2 * shard->desc.n_views; side++) {
+		uint64_t off = shard_limits_off(shard, 0) + side * VIEW_LIMITS_SIDE, committed;
+
+		rc = transport_load(shard->part.limits, off + sizeof(struct rword64_line),
+				    &committed);
+		if (!rc)
+			rc = transport_store(shard->part.limits, off, &committed, 8);
+	}
 	for (uint32_t i = 0; !rc && i < shard->desc.max_clients; i++)
 		rc = transport_store(shard->part.slots, part_slot_off(&shard->part, i), &nobody,
 				     sizeof(nobody));

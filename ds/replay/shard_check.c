@@ -104,126 +104,110 @@ static int check_slots(struct check *check)
 
 /* -------- headers -------- */
 
-static int check_header(struct check *check, uint32_t block)
-{
-	const struct table_desc *desc = &check->shard->desc;
-	struct shard_check_report *report = check->report;
-	uint64_t header = check->headers[block], seq = block_seq(header);
-	uint32_t owner = block_owner(header);
-	bool open = block_is_open(header);
-	struct slot_info info;
-	int rc = 0;
-
-	report->used_blocks++;
-	report->open_blocks += open;
-	if (seq % desc->blocks != block)
-		check_problem(check, &report->wrong_headers,
-			      "block %u: ticket %" PRIu64 " is of block %u", block, seq,
-			      (uint32_t)(seq % desc->blocks));
-	if (seq >= report->head)
-		check_problem(check, &report->wrong_headers,
-			      "block %u: ticket %" PRIu64 ", but head is at %" PRIu64, block, seq,
-			      report->head);
-	/* Recovery writes owner 0 into a header that it changed. */
-	if (owner > desc->max_clients || (open && owner == 0)) {
-		check_problem(check, &report->wrong_headers, "block %u: %s by owner %u of %u",
-			      block, open ? "open" : "closed", owner, desc->max_clients);
-	} else if (open) {
-		rc = slot_read(&check->shard->part, owner - 1, &info);
-		if (!rc && info.state == SLOT_FREE)
-			check_problem(check, &report->wrong_headers,
-				      "block %u: open, but its owner's slot %u is free", block,
-				      owner - 1);
-	}
-	return rc;
-}
-
 static int check_headers(struct check *check)
 {
 	const struct table_desc *desc = &check->shard->desc;
+	struct shard_check_report *report = check->report;
+	struct slot_info info;
 	int rc = 0;
 
 	for (uint32_t b = 0; !rc && b < desc->blocks; b += CHUNK_WORDS)
 		rc = transport_fetch(check->shard->tree, shard_header_off(check->shard, b),
 				     check->headers + b,
 				     (uint32_t)min_u64(CHUNK_WORDS, desc->blocks - b) * 8);
-	for (uint32_t b = 0; !rc && b < desc->blocks; b++)
-		if (check->headers[b]) /* 0: never claimed */
-			rc = check_header(check, b);
+	for (uint32_t b = 0; !rc && b < desc->blocks; b++) {
+		uint64_t seq = block_seq(check->headers[b]);
+		uint32_t owner = block_owner(check->headers[b]);
+		bool open = block_is_open(check->headers[b]);
+
+		if (!check->headers[b]) /* never claimed */
+			continue;
+		report->used_blocks++;
+		report->open_blocks += open;
+		if (seq % desc->blocks != b)
+			check_problem(check, &report->wrong_headers,
+				      "block %u: ticket %" PRIu64 " is of block %u", b, seq,
+				      (uint32_t)(seq % desc->blocks));
+		if (seq >= report->head)
+			check_problem(check, &report->wrong_headers,
+				      "block %u: ticket %" PRIu64 ", but head is at %" PRIu64, b,
+				      seq, report->head);
+		/* Recovery writes owner 0 into a header that it changed. */
+		if (owner > desc->max_clients || (open && owner == 0)) {
+			check_problem(check, &report->wrong_headers,
+				      "block %u: %s by owner %u of %u", b, open ? "open" : "closed",
+				      owner, desc->max_clients);
+		} else if (open) {
+			rc = slot_read(&check->shard->part, owner - 1, &info);
+			if (!rc && info.state == SLOT_FREE)
+				check_problem(check, &report->wrong_headers,
+					      "block %u: open, but its owner's slot %u is free", b,
+					      owner - 1);
+		}
+	}
 	return rc;
 }
 
 /* -------- leaves and rows -------- */
 
-/* One leaf with a priority. */
-struct item {
-	uint32_t view;
-	uint32_t block;
-	uint32_t row; /* in the block */
-	uint64_t word;
-};
-
-static void check_leaf(struct check *check, const struct item *item)
+/* Checks a leaf with a priority: row of the block, and word of its leaf in the view. */
+static void check_leaf(struct check *check, uint32_t view_no, uint32_t slot, uint64_t word)
 {
 	const struct table_desc *desc = &check->shard->desc;
-	const struct view_desc *view = &desc->views[item->view];
+	const struct view_desc *view = &desc->views[view_no];
 	struct shard_check_report *report = check->report;
-	uint32_t slot = item->block * desc->block + item->row, gen = leaf_gen(item->word);
-	uint64_t header = check->headers[item->block];
+	uint32_t block = slot / desc->block, at = slot % desc->block, gen = leaf_gen(word);
+	uint64_t header = check->headers[block];
 	uint32_t now = block_gen(block_seq(header), desc->blocks);
 	const struct row_info *row, *anchor;
 
-	if (leaf_priority(item->word) > view->max_prio)
+	if (leaf_priority(word) > view->max_prio)
 		check_problem(check, &report->wrong_leaves,
-			      "view %u slot %u: priority %" PRIu64 " above %" PRIu64, item->view,
-			      slot, leaf_priority(item->word), view->max_prio);
+			      "view %u slot %u: priority %" PRIu64 " above %" PRIu64, view_no, slot,
+			      leaf_priority(word), view->max_prio);
 	/* An interrupted claim leaves items of older laps under a newer header. */
 	if (!header || !gen || (now + LEAF_GEN_MASK - gen) % LEAF_GEN_MASK > LEAF_GEN_MASK / 2)
 		check_problem(check, &report->wrong_leaves,
-			      "view %u slot %u: live with gen %u under header %#" PRIx64,
-			      item->view, slot, gen, header);
-	if (item->row + 1 < desc->window_max)
+			      "view %u slot %u: live with gen %u under header %#" PRIx64, view_no,
+			      slot, gen, header);
+	if (at + 1 < desc->window_max)
 		check_problem(check, &report->wrong_leaves,
-			      "view %u slot %u: live on a repeated row of its block", item->view,
+			      "view %u slot %u: live on a repeated row of its block", view_no,
 			      slot);
-	if (!check->infos || item->row + 1 < view->window)
+	if (!check->infos || at + 1 < view->window)
 		return; /* no rows to check, or reported already */
-	row = &check->infos[item->row];
+	row = &check->infos[at];
 	anchor = row - view->future;
-	if (!row_scan_is_whole(check->infos, item->row, view->window, gen))
+	if (!row_scan_is_whole(check->infos, at, view->window, gen))
 		check_problem(check, &report->wrong_rows,
 			      "view %u slot %u: rows of its window are torn or not of gen %u",
-			      item->view, slot, gen);
+			      view_no, slot, gen);
 	else if (anchor->flags & (ROW_FINAL | ROW_FILLER))
 		check_problem(check, &report->wrong_rows,
-			      "view %u slot %u: its anchor has flags %#x", item->view, slot,
+			      "view %u slot %u: its anchor has flags %#x", view_no, slot,
 			      anchor->flags);
 	else if (row->flags & ROW_REPEATED)
 		check_problem(check, &report->wrong_rows, "view %u slot %u: live on a repeated row",
-			      item->view, slot);
+			      view_no, slot);
 }
 
 static int check_leaves(struct check *check, uint32_t view, uint32_t block)
 {
 	uint64_t words[CHUNK_WORDS] = { 0 };
 	uint32_t rows = check->shard->desc.block;
-	struct item item = { .view = view, .block = block };
+	int rc = 0;
 
-	for (uint32_t first = 0; first < rows; first += CHUNK_WORDS) {
+	for (uint32_t first = 0; !rc && first < rows; first += CHUNK_WORDS) {
 		uint32_t n = (uint32_t)min_u64(CHUNK_WORDS, rows - first);
-		uint64_t off = shard_leaf_off(check->shard, view, block * rows + first);
-		int rc = transport_fetch(check->shard->tree, off, words, n * 8);
+		uint32_t slot = block * rows + first;
 
-		if (rc)
-			return rc;
-		for (uint32_t i = 0; i < n; i++) {
-			item.row = first + i;
-			item.word = words[i];
-			if (leaf_priority(item.word))
-				check_leaf(check, &item);
-		}
+		rc = transport_fetch(check->shard->tree, shard_leaf_off(check->shard, view, slot),
+				     words, n * 8);
+		for (uint32_t i = 0; !rc && i < n; i++)
+			if (leaf_priority(words[i]))
+				check_leaf(check, view, slot + i, words[i]);
 	}
-	return 0;
+	return rc;
 }
 
 /* -------- sums and limits -------- */

@@ -17,7 +17,6 @@
 
 #define DIGITS "0123456789"
 #define SMALL "abcdefghijklmnopqrstuvwxyz"
-#define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 /* -------- wishes -------- */
 
@@ -35,7 +34,7 @@ int table_name_check(const char *name)
 {
 	size_t len = name ? strnlen(name, TABLE_NAME_BYTES) : 0;
 	bool good = len > 0 && len < TABLE_NAME_BYTES && name[0] != '-' && name[0] != '.' &&
-		    strspn(name, SMALL CAPITALS DIGITS "_-.") == len;
+		    strspn(name, SMALL "ABCDEFGHIJKLMNOPQRSTUVWXYZ" DIGITS "_-.") == len;
 
 	return good ? 0
 		    : error_set(
@@ -345,26 +344,10 @@ bool table_desc_same(const struct table_desc *a, const struct table_desc *b)
 	return table_desc_is(&x, &y);
 }
 
-static int sizes_check(const struct table_desc *desc)
-{
-	uint32_t group = desc->tree.fanout[0];
-	int rc = sumtree_geometry_check(&desc->tree);
-
-	if (rc)
-		return rc;
-	if (desc->tree.leaves != desc->slots)
-		return error_set(-EPROTO, "tree of %u leaves: the shard has %u slots",
-				 desc->tree.leaves, desc->slots);
-	if (!desc->block || desc->block % group || desc->blocks < 2 ||
-	    (uint64_t)desc->block * desc->blocks != desc->slots)
-		return error_set(-EPROTO, "%u blocks of %u rows: do not make %u slots",
-				 desc->blocks, desc->block, desc->slots);
-	return 0;
-}
-
 int table_desc_check(const struct table_desc *desc)
 {
-	struct table_desc again;
+	uint32_t group = desc->tree.fanout[0];
+	struct table_desc again = *desc;
 	int rc;
 
 	if (desc->magic != TABLE_DESC_MAGIC || desc->bytes != sizeof(*desc))
@@ -373,8 +356,14 @@ int table_desc_check(const struct table_desc *desc)
 		return error_set(-EBADMSG, "table descriptor: wrong crc, its bytes were changed");
 	rc = table_wishes_check(desc);
 	if (!rc)
-		rc = sizes_check(desc);
-	again = *desc;
+		rc = sumtree_geometry_check(&desc->tree);
+	if (!rc && desc->tree.leaves != desc->slots)
+		rc = error_set(-EPROTO, "tree of %u leaves: the shard has %u slots",
+			       desc->tree.leaves, desc->slots);
+	if (!rc && (!desc->block || desc->block % group || desc->blocks < 2 ||
+		    (uint64_t)desc->block * desc->blocks != desc->slots))
+		rc = error_set(-EPROTO, "%u blocks of %u rows: do not make %u slots", desc->blocks,
+			       desc->block, desc->slots);
 	if (!rc)
 		rc = table_layout_row(&again);
 	if (rc)
