@@ -164,9 +164,11 @@ int part_publish(const struct part_regions *regions)
 static int load_superblock(struct region *region, uint32_t kind, uint32_t role,
 			   struct region_superblock *sb)
 {
-	int rc = region ? transport_fetch(region, 0, sb, sizeof(*sb))
-			: error_set(-EINVAL, "part: one of its regions is missing");
+	int rc;
 
+	if (!region)
+		return error_set(-EINVAL, "part: one of its regions is missing");
+	rc = transport_fetch(region, 0, sb, sizeof(*sb));
 	if (rc)
 		return rc;
 	rc = superblock_check(sb, kind, role, region->size);
@@ -178,7 +180,9 @@ static int load_superblock(struct region *region, uint32_t kind, uint32_t role,
 			-EPROTO,
 			"superblock features %#llx: this library may only read such a region",
 			sb->ro_compat & ~REGION_RO_COMPAT_KNOWN);
-	return rc ? error_prefix(rc, "region %u: ", region->id) : 0;
+	if (rc)
+		(void)error_prefix(rc, "region %u: ", region->id);
+	return rc;
 }
 
 int part_check_live(const struct part_regions *regions, uint32_t kind)
