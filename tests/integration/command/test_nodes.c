@@ -639,14 +639,18 @@ CASE(memnode__data_operations_cost_its_agent_nothing)
 {
 	struct rlv_node_info before, after;
 	struct fixture *fx = *state;
+	uint32_t round = 0;
 
 	start_nodes(fx, 1);
 	make_table(fx, 1, 8192);
 	append(fx, 8);
-	before = after_a_ping(fx);
-	append(fx, 200);
-	sample(fx, 800);
 	after = after_a_ping(fx);
+	do { /* a ping that comes late on a busy host tells of what was before */
+		before = after;
+		append(fx, 200);
+		sample(fx, 800);
+		after = after_a_ping(fx);
+	} while (after.agent_cpu_ns != before.agent_cpu_ns && ++round < 5);
 	assert_true(before.agent_cpu_ns > 0); /* it has let us in */
 	assert_true(after.agent_cpu_ns == before.agent_cpu_ns);
 	assert_string_equal(after.transport, "shm");

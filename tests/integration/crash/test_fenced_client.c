@@ -172,11 +172,21 @@ CASE(client__that_renews_is_not_fenced)
 {
 	struct fixture *fx = *state;
 
-	(void)join(fx, 0);
-	for (int i = 0; i < 10; i++) {
+	const struct clock *clk = clock_monotonic();
+	uint64_t last = 0;
+	uint32_t in_a_row = 0;
+
+	for (uint32_t i = 0; i < 100 && in_a_row < 10; i++) {
+		if (in_a_row == 0 || clock_now_ns(clk) - last > LEASE_NS / 2) {
+			(void)join(fx, 0); /* anew: a busy host let us sleep for too long */
+			in_a_row = 0;
+		}
 		assert_int_equal(renew(fx), 0);
+		last = clock_now_ns(clk);
+		in_a_row++;
 		processes_sleep_ns(LEASE_NS / 4);
 	}
+	assert_int_equal(in_a_row, 10); /* more than two leases */
 }
 
 /* Its TCP connection stands all the time: only the frames stopped, as when a guest is paused. */
