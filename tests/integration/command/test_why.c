@@ -4,6 +4,7 @@
  */
 #include "tests/support/command.h"
 #include "tests/support/attack/crash_rows.h"
+#include "tests/support/attack/debtor.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/must.h"
@@ -15,17 +16,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MS 1000000
 #define SECOND ((int64_t)1000000000)
-
-struct shared {
-	_Atomic bool called, go_on;
-};
 
 struct fixture {
 	struct processes ps;
 	struct command command;
-	struct shared *shared;
+	struct debtor *debtor;
 	struct rlv_store *store;
 	struct rlv_table *table;
 };
@@ -39,9 +35,9 @@ static int setup(void **state)
 	memset(&fx, 0, sizeof(fx));
 	processes_init(&fx.ps);
 	fx.command.ps = &fx.ps;
-	fx.shared = mmap(NULL, sizeof(*fx.shared), PROT_READ | PROT_WRITE,
+	fx.debtor = mmap(NULL, sizeof(*fx.debtor), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(fx.shared != MAP_FAILED);
+	assert_true(fx.debtor != MAP_FAILED);
 	(void)processes_metad(&fx.ps, "s", metad);
 	(void)processes_memnode(&fx.ps, "s", "a", node);
 	must(rlv_store_open("shm:s", NULL, &fx.store), "open");
@@ -57,7 +53,7 @@ static int teardown(void **state)
 	(void)!rlv_table_close(&fx->table);
 	(void)!rlv_store_close(&fx->store);
 	processes_fini(&fx->ps);
-	munmap(fx->shared, sizeof(*fx->shared));
+	munmap(fx->debtor, sizeof(*fx->debtor));
 	return 0;
 }
 
@@ -215,50 +211,6 @@ TEST_WITH(why__a_writer_that_waits_for_max_diff, setup, teardown)
 
 /* -------- rebuilds, and stopped processes -------- */
 
-/* Owes its deltas to the upper levels from its first update on. */
-static int run_debtor(void *ctx)
-{
-	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
-	struct shared *shared = ctx;
-	const struct rlv_batch *batch;
-	float priority[256];
-	struct rlv_store *store;
-	struct rlv_table *table;
-	struct rlv_sampler *sampler;
-
-	opts.defer_updates = 16;
-	for (uint32_t i = 0; i < 256; i++)
-		priority[i] = 1.5f;
-	if (rlv_store_open("shm:s", NULL, &store) || rlv_table_open(store, "t", &table) ||
-	    rlv_sampler_open(table, &opts, &sampler) ||
-	    rlv_sampler_sample(sampler, 256, SECOND, &batch) ||
-	    rlv_sampler_set_priorities(sampler, batch->key, priority, 256, NULL))
-		return 1;
-	atomic_store(&shared->called, true);
-	while (!atomic_load(&shared->go_on))
-		processes_sleep_ns(MS);
-	return rlv_sampler_set_priorities(sampler, batch->key, priority, 256, NULL) ||
-			       rlv_sampler_close(&sampler)
-		       ? 2
-		       : 0;
-}
-
-static bool has_called(void *ctx)
-{
-	return atomic_load(&((struct fixture *)ctx)->shared->called);
-}
-
-static pid_t start_debtor(struct fixture *fx, int signal)
-{
-	pid_t pid;
-
-	atomic_store(&fx->shared->called, false);
-	pid = processes_fork(&fx->ps, run_debtor, fx->shared);
-	assert_true(processes_until(has_called, fx));
-	processes_kill(&fx->ps, pid, signal);
-	return pid;
-}
-
 static bool is_rebuilt_or_waits(void *ctx)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
@@ -290,18 +242,19 @@ TEST_WITH(why__a_rebuild_that_a_stopped_process_holds_up, setup, teardown)
 	pid_t pid;
 
 	fill_table(fx);
-	pid = start_debtor(fx, SIGSTOP);
+	pid = debtor_start(&fx->ps, fx->debtor, SIGSTOP);
 	snprintf(waits, sizeof(waits), "pid %d slot ", (int)pid);
 	snprintf(stopped, sizeof(stopped), "pid %d is stopped", (int)pid);
-	(void)start_debtor(fx, SIGKILL); /* the first rebuild may pass by a pin of its own epoch */
+	(void)debtor_start(&fx->ps, fx->debtor,
+			   SIGKILL); /* the first rebuild may pass by a pin of its own epoch */
 	assert_true(processes_until(is_rebuilt_or_waits, fx));
-	(void)start_debtor(fx, SIGKILL);
+	(void)debtor_start(&fx->ps, fx->debtor, SIGKILL);
 	await_words(&rebuild);
 	await_words(&process);
 	command_expect(&fx->command, 0, "status shm:s --why --json");
 	command_expect_words(fx->command.out, "\"kind\":\"rebuild\"");
 	command_expect_words(fx->command.out, "\"stopped\":true");
-	atomic_store(&fx->shared->go_on, true);
+	atomic_store(&fx->debtor->pays, true);
 	processes_kill(&fx->ps, pid, SIGCONT);
 	assert_int_equal(processes_wait(&fx->ps, pid, PROCESSES_WAIT_MS), 0);
 	assert_true(processes_until(says_no_more, &rebuild));

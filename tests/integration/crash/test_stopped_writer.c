@@ -3,6 +3,7 @@
  * goes round under it, a learner that owes the tree its deltas while a rebuild is due.
  */
 #include "tests/support/attack/crash_rows.h"
+#include "tests/support/attack/debtor.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/must.h"
@@ -25,9 +26,8 @@
 /* Shared with the one that is stopped. */
 struct shared {
 	_Atomic uint64_t calls;
-	_Atomic bool go_on; /* the learner: once more, and then the end */
 	_Atomic bool end;
-	char why[256];
+	struct debtor debtor;
 };
 
 struct fixture {
@@ -45,13 +45,6 @@ struct fixture {
 };
 
 /* -------- those who are stopped -------- */
-
-static int give_up(struct shared *shared, int ret, const char *what)
-{
-	snprintf(shared->why, sizeof(shared->why), "%s: %s: %s", what, rlv_error_name(ret),
-		 rlv_last_error());
-	return 1;
-}
 
 static int run_writer(void *ctx)
 {
@@ -73,40 +66,10 @@ static int run_writer(void *ctx)
 	}
 	if (ret == 0)
 		ret = rlv_writer_close(&writer);
-	return ret ? give_up(shared, ret, "writer") : 0;
-}
-
-/* Owes its deltas to the upper levels from its first update on. */
-static int run_debtor(void *ctx)
-{
-	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
-	struct shared *shared = ctx;
-	const struct rlv_batch *batch;
-	float priority[256];
-	struct rlv_store *store;
-	struct rlv_table *table;
-	struct rlv_sampler *sampler;
-	int ret = rlv_store_open("shm:s", NULL, &store);
-
-	opts.defer_updates = 16;
-	for (uint32_t i = 0; i < 256; i++)
-		priority[i] = 1.5f;
-	if (ret == 0)
-		ret = rlv_table_open(store, "t", &table);
-	if (ret == 0)
-		ret = rlv_sampler_open(table, &opts, &sampler);
-	if (ret == 0)
-		ret = rlv_sampler_sample(sampler, 256, MS, &batch);
-	if (ret == 0)
-		ret = rlv_sampler_set_priorities(sampler, batch->key, priority, 256, NULL);
-	atomic_fetch_add(&shared->calls, 1);
-	while (!atomic_load(&shared->go_on))
-		processes_sleep_ns(MS);
-	if (ret == 0)
-		ret = rlv_sampler_set_priorities(sampler, batch->key, priority, 256, NULL);
-	if (ret == 0)
-		ret = rlv_sampler_close(&sampler);
-	return ret ? give_up(shared, ret, "debtor") : 0;
+	if (ret)
+		snprintf(shared->debtor.why, DEBTOR_WHY, "writer: %s: %s", rlv_error_name(ret),
+			 rlv_last_error());
+	return ret ? 1 : 0;
 }
 
 /* -------- fixture -------- */
@@ -243,7 +206,7 @@ static void expect_end(struct fixture *fx, pid_t pid, int want)
 	int status = processes_wait(&fx->ps, pid, PROCESSES_WAIT_MS);
 
 	if (status != want)
-		fail_msg("it ended with %d, want %d: %s", status, want, fx->shared->why);
+		fail_msg("it ended with %d, want %d: %s", status, want, fx->shared->debtor.why);
 }
 
 /* -------- tests -------- */
@@ -277,23 +240,13 @@ static void writer__stopped_while_the_ring_goes_round_twice(void **state)
 /* A client that is killed with deltas in hand makes a rebuild due. */
 static void kill_debtor(struct fixture *fx)
 {
-	pid_t pid;
-
-	atomic_store(&fx->shared->calls, 0);
-	pid = processes_fork(&fx->ps, run_debtor, fx->shared);
-	assert_true(processes_until(has_called, fx));
-	processes_kill(&fx->ps, pid, SIGKILL);
+	(void)debtor_start(&fx->ps, &fx->shared->debtor, SIGKILL);
 }
 
 static pid_t stop_debtor(struct fixture *fx)
 {
-	pid_t pid;
-
 	go_round(fx, 1);
-	pid = processes_fork(&fx->ps, run_debtor, fx->shared);
-	assert_true(processes_until(has_called, fx));
-	processes_kill(&fx->ps, pid, SIGSTOP);
-	return pid;
+	return debtor_start(&fx->ps, &fx->shared->debtor, SIGSTOP);
 }
 
 static bool somebody_waits(void *ctx)
@@ -382,7 +335,7 @@ static void rebuild__waits_for_a_stopped_client_and_names_it(void **state)
 		fail_msg("status says \"%s\", want \"%s\"", info.waiting, words);
 	expect_status(words);
 	go_round(fx, 2);
-	atomic_store(&fx->shared->go_on, true);
+	atomic_store(&fx->shared->debtor.pays, true);
 	processes_kill(&fx->ps, pid, SIGCONT);
 	expect_end(fx, pid, 0);
 	assert_true(processes_until(nobody_waits, fx));
@@ -420,8 +373,7 @@ static void sums__are_exact_after_daemons_and_clients_were_killed(void **state)
 	pid_t pid;
 
 	go_round(fx, 1);
-	pid = processes_fork(&fx->ps, run_debtor, fx->shared);
-	assert_true(processes_until(has_called, fx));
+	pid = debtor_start(&fx->ps, &fx->shared->debtor, 0);
 	processes_kill(&fx->ps, fx->metad, SIGKILL);
 	processes_kill(&fx->ps, pid, SIGKILL);
 	assert_false(is_exact(fx));
@@ -449,7 +401,7 @@ static void rebuild__waits_for_a_client_that_has_not_come_back(void **state)
 	snprintf(words, sizeof(words), "rebuild waits for pid %d, which is away", (int)pid);
 	assert_true(processes_until(somebody_waits, fx));
 	expect_status(words);
-	atomic_store(&fx->shared->go_on, true);
+	atomic_store(&fx->shared->debtor.pays, true);
 	processes_kill(&fx->ps, pid, SIGCONT);
 	expect_end(fx, pid, 0);
 	assert_true(processes_until(is_alone, fx));
