@@ -1,7 +1,7 @@
 /*
  * Pools in files: that are reopened, damaged, full, in use; and pools in memory.
  */
-#include "tests/support/temp_dir.h"
+#include "tests/support/fixture/pool_fixture.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -22,35 +22,7 @@
 
 /* -------- files -------- */
 
-struct file {
-	char dir[TEMP_DIR_BYTES];
-	char path[96];
-	struct transport_target *tg;
-};
-
-static int file_setup(void **state)
-{
-	struct file *file = calloc(1, sizeof(*file));
-
-	assert_non_null(file);
-	temp_dir_make(file->dir);
-	(void)snprintf(file->path, sizeof(file->path), "%s/pool", file->dir);
-	*state = file;
-	return 0;
-}
-
-static int file_teardown(void **state)
-{
-	struct file *file = *state;
-
-	transport_target_close(&file->tg);
-	(void)unlink(file->path);
-	assert_int_equal(rmdir(file->dir), 0);
-	free(file);
-	return 0;
-}
-
-static int try_open(struct file *file, uint64_t bytes, bool create, bool exclusive)
+static int try_open(struct pool_fixture *file, uint64_t bytes, bool create, bool exclusive)
 {
 	struct target_opts opts = {
 		.path = file->path, .pool_bytes = bytes, .create = create, .exclusive = exclusive
@@ -59,45 +31,25 @@ static int try_open(struct file *file, uint64_t bytes, bool create, bool exclusi
 	return transport_target_open("shm", &opts, &file->tg);
 }
 
-static void must_open(struct file *file, uint64_t bytes)
+static void must_open(struct pool_fixture *file, uint64_t bytes)
 {
 	if (try_open(file, bytes, true, true))
 		fail_msg("%s", error_last());
 }
 
-static struct target_region add_region(struct file *file, uint32_t object, uint64_t size)
+POOL_TEST(file__keeps_its_regions)
 {
-	struct target_region spec = {
-		.kind = 1, .object = object, .part = 3, .role = 2, .size = size
-	};
-
-	assert_int_equal(file->tg->ops->register_region(file->tg, &spec), 0);
-	return spec;
-}
-
-static size_t list(struct file *file, struct target_region regions[8])
-{
-	size_t n = 8;
-
-	assert_int_equal(file->tg->ops->list_regions(file->tg, regions, &n), 0);
-	return n;
-}
-
-#define FILE_TEST(fn) TEST_WITH(fn, file_setup, file_teardown)
-
-FILE_TEST(file__keeps_its_regions)
-{
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	struct target_region first, second, seen[8];
 
 	must_open(file, 16 * EXTENT);
-	first = add_region(file, 1, EXTENT);
-	second = add_region(file, 2, 3 * EXTENT);
+	first = pool_fixture_add(file, 1, EXTENT);
+	second = pool_fixture_add(file, 2, 3 * EXTENT);
 	memset(first.base, 0xa1, EXTENT);
 	memset(second.base, 0xb2, 3 * EXTENT);
 	transport_target_close(&file->tg);
 	must_open(file, 0);
-	assert_int_equal(list(file, seen), 2);
+	assert_int_equal(pool_fixture_list(file, seen), 2);
 	assert_int_equal(seen[1].id, second.id);
 	assert_int_equal(seen[1].role, 2);
 	assert_int_equal(seen[1].object, 2);
@@ -105,55 +57,55 @@ FILE_TEST(file__keeps_its_regions)
 	assert_int_equal(seen[1].size, 3 * EXTENT);
 	assert_int_equal(seen[0].base[EXTENT - 1], 0xa1);
 	assert_int_equal(seen[1].base[0], 0xb2);
-	assert_int_not_equal(add_region(file, 3, 8).id, second.id);
+	assert_int_not_equal(pool_fixture_add(file, 3, 8).id, second.id);
 }
 
-FILE_TEST(file__is_not_made_unless_told)
+POOL_TEST(file__is_not_made_unless_told)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 
 	assert_int_equal(try_open(file, 4 * EXTENT, false, true), -ENOENT);
 	assert_int_equal(access(file->path, F_OK), -1);
 	assert_int_equal(try_open(file, 0, true, true), -EINVAL); /* how large? */
 }
 
-FILE_TEST(file__grows_and_moves_nothing)
+POOL_TEST(file__grows_and_moves_nothing)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	struct target_region spec, seen[8];
 	struct target_stats stats;
 
 	must_open(file, 2 * EXTENT);
-	spec = add_region(file, 1, 2 * EXTENT);
+	spec = pool_fixture_add(file, 1, 2 * EXTENT);
 	memset(spec.base, 7, 2 * EXTENT);
 	transport_target_close(&file->tg);
 	must_open(file, 6 * EXTENT);
 	file->tg->ops->stats(file->tg, &stats);
 	assert_int_equal(stats.pool_bytes, 6 * EXTENT);
 	assert_int_equal(stats.used_bytes, 2 * EXTENT);
-	assert_int_equal(list(file, seen), 1);
+	assert_int_equal(pool_fixture_list(file, seen), 1);
 	assert_int_equal(seen[0].base[2 * EXTENT - 1], 7);
-	add_region(file, 2, 4 * EXTENT);
+	pool_fixture_add(file, 2, 4 * EXTENT);
 	transport_target_close(&file->tg);
 	must_open(file, EXTENT); /* never shrinks */
-	assert_int_equal(list(file, seen), 2);
+	assert_int_equal(pool_fixture_list(file, seen), 2);
 }
 
-FILE_TEST(file__reuses_extents_as_zeros)
+POOL_TEST(file__reuses_extents_as_zeros)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	struct target_region spec;
 
 	must_open(file, 2 * EXTENT);
 	for (int i = 0; i < 3; i++) {
-		spec = add_region(file, 1, 2 * EXTENT);
+		spec = pool_fixture_add(file, 1, 2 * EXTENT);
 		assert_int_equal(spec.base[EXTENT], 0);
 		spec.base[EXTENT] = 1;
 		assert_int_equal(file->tg->ops->unregister_region(file->tg, spec.id), 0);
 	}
 }
 
-static void write_at(struct file *file, off_t off, const void *bytes, size_t n)
+static void write_at(struct pool_fixture *file, off_t off, const void *bytes, size_t n)
 {
 	int fd = open(file->path, O_WRONLY | O_CLOEXEC);
 
@@ -162,23 +114,23 @@ static void write_at(struct file *file, off_t off, const void *bytes, size_t n)
 }
 
 /* Whichever copy is torn, the other one has all that was used, and mends it. */
-FILE_TEST(file__with_one_copy_torn)
+POOL_TEST(file__with_one_copy_torn)
 {
 	static const off_t copies[2] = { POOL_TABLE_OFF0, POOL_TABLE_OFF1 };
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	struct target_region seen[8];
 	char torn[4096];
 
 	memset(torn, 0x5a, sizeof(torn));
 	for (int copy = 0; copy < 2; copy++) {
 		must_open(file, 8 * EXTENT);
-		add_region(file, 1, EXTENT);
-		add_region(file, 2, EXTENT);
+		pool_fixture_add(file, 1, EXTENT);
+		pool_fixture_add(file, 2, EXTENT);
 		for (int i = 0; i < 2; i++) {
 			transport_target_close(&file->tg);
 			write_at(file, copies[copy ^ i] + 70, torn, 8); /* in its first entry */
 			must_open(file, 0);
-			assert_int_equal(list(file, seen), 2);
+			assert_int_equal(pool_fixture_list(file, seen), 2);
 			assert_int_equal(seen[0].object, 1);
 		}
 		transport_target_close(&file->tg);
@@ -186,7 +138,7 @@ FILE_TEST(file__with_one_copy_torn)
 	}
 }
 
-static void read_at(struct file *file, off_t off, void *bytes, size_t n)
+static void read_at(struct pool_fixture *file, off_t off, void *bytes, size_t n)
 {
 	int fd = open(file->path, O_RDONLY | O_CLOEXEC);
 
@@ -195,35 +147,35 @@ static void read_at(struct file *file, off_t off, void *bytes, size_t n)
 }
 
 /* A crash between the writes of the copies: the newer one holds, and the older one follows it. */
-FILE_TEST(file__with_one_copy_a_commit_behind)
+POOL_TEST(file__with_one_copy_a_commit_behind)
 {
 	static struct extent_table older, newer;
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	struct target_region seen[8];
 
 	must_open(file, 8 * EXTENT);
-	add_region(file, 1, EXTENT);
+	pool_fixture_add(file, 1, EXTENT);
 	transport_target_close(&file->tg);
 	read_at(file, POOL_TABLE_OFF1, &older, sizeof(older));
 	must_open(file, 0);
-	add_region(file, 2, EXTENT);
+	pool_fixture_add(file, 2, EXTENT);
 	transport_target_close(&file->tg);
 	write_at(file, POOL_TABLE_OFF1, &older, sizeof(older));
 	must_open(file, 0);
-	assert_int_equal(list(file, seen), 2);
+	assert_int_equal(pool_fixture_list(file, seen), 2);
 	transport_target_close(&file->tg);
 	read_at(file, POOL_TABLE_OFF0, &newer, sizeof(newer));
 	read_at(file, POOL_TABLE_OFF1, &older, sizeof(older));
 	assert_memory_equal(&older, &newer, sizeof(newer));
 }
 
-FILE_TEST(file__with_both_copies_torn)
+POOL_TEST(file__with_both_copies_torn)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	uint64_t bad = 1;
 
 	must_open(file, 8 * EXTENT);
-	add_region(file, 1, EXTENT);
+	pool_fixture_add(file, 1, EXTENT);
 	transport_target_close(&file->tg);
 	write_at(file, POOL_TABLE_OFF0, &bad, sizeof(bad));
 	write_at(file, POOL_TABLE_OFF1, &bad, sizeof(bad));
@@ -236,7 +188,7 @@ FILE_TEST(file__with_both_copies_torn)
 #define SUPER_OFF1 \
 	274432 /* wire/pool_layout.h; as bytes, since what is below is seen from outside */
 
-static void flip(const struct file *file, off_t off)
+static void flip(const struct pool_fixture *file, off_t off)
 {
 	int fd = open(file->path, O_RDWR | O_CLOEXEC);
 	uint8_t byte = 0;
@@ -247,7 +199,7 @@ static void flip(const struct file *file, off_t off)
 	close(fd);
 }
 
-static void read_super(const struct file *file, int copy, uint8_t bytes[256])
+static void read_super(const struct pool_fixture *file, int copy, uint8_t bytes[256])
 {
 	int fd = open(file->path, O_RDONLY | O_CLOEXEC);
 
@@ -256,21 +208,21 @@ static void read_super(const struct file *file, int copy, uint8_t bytes[256])
 }
 
 /* One flipped bit anywhere in one of them: the pool opens, has its regions, and both are whole. */
-FILE_TEST(superblock__one_copy_damaged_is_mended)
+POOL_TEST(superblock__one_copy_damaged_is_mended)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	uint8_t before[256], after[256];
 	struct target_region seen[8];
 
 	must_open(file, 4 * EXTENT);
-	add_region(file, 1, EXTENT);
+	pool_fixture_add(file, 1, EXTENT);
 	transport_target_close(&file->tg);
 	read_super(file, 0, before);
 	for (off_t at = 0; at < 256; at += 3) {
 		for (int copy = 0; copy < 2; copy++) {
 			flip(file, at + (copy ? SUPER_OFF1 : 0));
 			must_open(file, 0);
-			assert_int_equal(list(file, seen), 1);
+			assert_int_equal(pool_fixture_list(file, seen), 1);
 			transport_target_close(&file->tg);
 			for (int i = 0; i < 2; i++) {
 				read_super(file, i, after);
@@ -280,9 +232,9 @@ FILE_TEST(superblock__one_copy_damaged_is_mended)
 	}
 }
 
-FILE_TEST(superblock__both_copies_damaged_is_left_alone)
+POOL_TEST(superblock__both_copies_damaged_is_left_alone)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	uint8_t before[2][256], after[256];
 
 	must_open(file, 4 * EXTENT);
@@ -300,9 +252,9 @@ FILE_TEST(superblock__both_copies_damaged_is_left_alone)
 }
 
 /* The magic of one is gone, too: it is a damaged pool, and no foreign file. */
-FILE_TEST(superblock__one_copy_damaged_and_one_gone)
+POOL_TEST(superblock__one_copy_damaged_and_one_gone)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	static const uint8_t zeros[4096];
 
 	must_open(file, 4 * EXTENT);
@@ -312,9 +264,9 @@ FILE_TEST(superblock__one_copy_damaged_and_one_gone)
 	assert_int_equal(try_open(file, 0, true, true), -EBADMSG);
 }
 
-FILE_TEST(file__that_is_no_pool_is_left_alone)
+POOL_TEST(file__that_is_no_pool_is_left_alone)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	const char text[] = "the only copy of my thesis";
 	char seen[64] = "";
 	struct stat st;
@@ -331,9 +283,9 @@ FILE_TEST(file__that_is_no_pool_is_left_alone)
 	close(fd);
 }
 
-FILE_TEST(file__that_was_cut)
+POOL_TEST(file__that_was_cut)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 
 	must_open(file, 8 * EXTENT);
 	transport_target_close(&file->tg);
@@ -345,20 +297,20 @@ FILE_TEST(file__that_was_cut)
 }
 
 /* Made, but killed before the superblock was written. */
-FILE_TEST(file__that_was_only_begun)
+POOL_TEST(file__that_was_only_begun)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	int fd = open(file->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 
 	assert_int_equal(ftruncate(fd, 4 * (off_t)EXTENT), 0);
 	close(fd);
 	must_open(file, 0);
-	add_region(file, 1, 3 * EXTENT);
+	pool_fixture_add(file, 1, 3 * EXTENT);
 }
 
-FILE_TEST(file__that_is_a_folder)
+POOL_TEST(file__that_is_a_folder)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 
 	assert_int_equal(mkdir(file->path, 0700), 0);
 	assert_int_equal(try_open(file, 0, true, true), -EISDIR);
@@ -366,9 +318,9 @@ FILE_TEST(file__that_is_a_folder)
 	assert_int_equal(rmdir(file->path), 0);
 }
 
-FILE_TEST(file__of_more_than_the_disk_has)
+POOL_TEST(file__of_more_than_the_disk_has)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 
 	assert_int_equal(try_open(file, (uint64_t)1 << 50, true, true), -ENOSPC);
 	assert_non_null(strstr(error_last(), "1125899908939776")); /* needed */
@@ -378,9 +330,9 @@ FILE_TEST(file__of_more_than_the_disk_has)
 }
 
 /* A refusal takes away what it made, and nothing else. */
-FILE_TEST(open__that_is_refused_leaves_the_file_as_it_was)
+POOL_TEST(open__that_is_refused_leaves_the_file_as_it_was)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	struct stat st;
 
 	assert_int_equal(try_open(file, 0, true, true), -EINVAL); /* how large? */
@@ -391,9 +343,9 @@ FILE_TEST(open__that_is_refused_leaves_the_file_as_it_was)
 	assert_int_equal(st.st_size, 0);
 }
 
-FILE_TEST(open__of_a_device_that_is_none_of_dax)
+POOL_TEST(open__of_a_device_that_is_none_of_dax)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	struct target_opts opts = { .path = "/dev/null", .pool_bytes = 4 * EXTENT, .create = true };
 
 	assert_int_equal(transport_target_open("shm", &opts, &file->tg), -ENODEV);
@@ -402,10 +354,10 @@ FILE_TEST(open__of_a_device_that_is_none_of_dax)
 
 /* -------- locks -------- */
 
-FILE_TEST(open__of_a_file_in_use)
+POOL_TEST(open__of_a_file_in_use)
 {
-	struct file *file = *state;
-	struct file second = *file;
+	struct pool_fixture *file = *state;
+	struct pool_fixture second = *file;
 
 	must_open(file, 4 * EXTENT);
 	assert_int_equal(try_open(&second, 0, false, true), -EBUSY);
@@ -417,9 +369,9 @@ FILE_TEST(open__of_a_file_in_use)
 	transport_target_close(&second.tg);
 }
 
-FILE_TEST(open__of_a_file_that_another_process_has)
+POOL_TEST(open__of_a_file_that_another_process_has)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	int pipes[2], status;
 	char byte;
 	pid_t pid;
@@ -443,9 +395,9 @@ FILE_TEST(open__of_a_file_that_another_process_has)
 }
 
 /* A child that was forked while it was open does not keep it locked. */
-FILE_TEST(close__gives_the_lock_back_though_a_child_lives)
+POOL_TEST(close__gives_the_lock_back_though_a_child_lives)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	int pipes[2], status;
 	pid_t pid;
 
@@ -467,9 +419,9 @@ FILE_TEST(close__gives_the_lock_back_though_a_child_lives)
 }
 
 /* A client that still maps the file: extents given back are not used again before it is gone. */
-FILE_TEST(quarantine__lasts_while_somebody_maps_the_file)
+POOL_TEST(quarantine__lasts_while_somebody_maps_the_file)
 {
-	struct file *file = *state;
+	struct pool_fixture *file = *state;
 	struct target_region spec = { .kind = 1, .size = 2 * EXTENT };
 	struct target_stats stats;
 	int mapper;

@@ -1,6 +1,7 @@
 /*
  * Pools in directories: names of their files, then directories that are reopened, in use, damaged, full.
  */
+#include "tests/support/fixture/pool_fixture.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
@@ -21,8 +22,6 @@
 #include "wire/region.h"
 
 #define EXTENT POOL_EXTENT_BYTES
-
-#define CASE(fn) TEST_WITH(fn, setup, teardown)
 
 /* -------- names -------- */
 
@@ -131,35 +130,7 @@ TEST(name__of_a_page)
 
 /* -------- directories -------- */
 
-struct dir {
-	char root[TEMP_DIR_BYTES];
-	char path[96];
-	struct transport_target *tg;
-};
-
-static int setup(void **state)
-{
-	struct dir *dir = calloc(1, sizeof(*dir));
-
-	assert_non_null(dir);
-	temp_dir_make(dir->root);
-	(void)snprintf(dir->path, sizeof(dir->path), "%s/node", dir->root);
-	*state = dir;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct dir *dir = *state;
-
-	transport_target_close(&dir->tg);
-	temp_dir_remove(dir->path);
-	assert_int_equal(rmdir(dir->root), 0);
-	free(dir);
-	return 0;
-}
-
-static int try_open(struct dir *dir, uint64_t bytes, bool create)
+static int try_open(struct pool_fixture *dir, uint64_t bytes, bool create)
 {
 	struct target_opts opts = {
 		.path = dir->path, .dir = true, .pool_bytes = bytes, .create = create
@@ -168,33 +139,14 @@ static int try_open(struct dir *dir, uint64_t bytes, bool create)
 	return transport_target_open("shm", &opts, &dir->tg);
 }
 
-static void must_open(struct dir *dir, uint64_t bytes)
+static void must_open(struct pool_fixture *dir, uint64_t bytes)
 {
 	transport_target_close(&dir->tg);
 	if (try_open(dir, bytes, true))
 		fail_msg("%s", error_last());
 }
 
-static struct target_region add_region(struct dir *dir, uint32_t object, uint64_t size)
-{
-	struct target_region spec = {
-		.kind = OBJECT_TABLE, .object = object, .part = 3, .role = REGION_ROWS, .size = size
-	};
-
-	if (dir->tg->ops->register_region(dir->tg, &spec))
-		fail_msg("%s", error_last());
-	return spec;
-}
-
-static size_t list(struct dir *dir, struct target_region regions[8])
-{
-	size_t n = 8;
-
-	assert_int_equal(dir->tg->ops->list_regions(dir->tg, regions, &n), 0);
-	return n;
-}
-
-static struct target_stats stats_of(struct dir *dir)
+static struct target_stats stats_of(struct pool_fixture *dir)
 {
 	struct target_stats stats;
 
@@ -202,7 +154,7 @@ static struct target_stats stats_of(struct dir *dir)
 	return stats;
 }
 
-static const char *path_of(const struct dir *dir, const struct target_region *region)
+static const char *path_of(const struct pool_fixture *dir, const struct target_region *region)
 {
 	static char path[200];
 	char name[REGION_NAME_BYTES];
@@ -212,7 +164,7 @@ static const char *path_of(const struct dir *dir, const struct target_region *re
 	return path;
 }
 
-static const char *in_dir(const struct dir *dir, const char *name)
+static const char *in_dir(const struct pool_fixture *dir, const char *name)
 {
 	static char path[200];
 
@@ -236,24 +188,24 @@ static bool is_there(const char *path)
 	return lstat(path, &st) == 0;
 }
 
-CASE(dir__keeps_its_regions)
+POOL_TEST(dir__keeps_its_regions)
 {
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 	struct target_region first, second, seen[8];
 	struct stat st;
 
 	must_open(dir, 16 * EXTENT);
 	assert_int_equal(stat(dir->path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0700);
-	first = add_region(dir, 1, EXTENT);
-	second = add_region(dir, 2, 3 * EXTENT);
+	first = pool_fixture_add(dir, 1, EXTENT);
+	second = pool_fixture_add(dir, 2, 3 * EXTENT);
 	memset(first.base, 0xa1, EXTENT);
 	memset(second.base, 0xb2, 3 * EXTENT);
 	assert_int_equal(stat(path_of(dir, &second), &st), 0);
 	assert_int_equal(st.st_size, 3 * EXTENT);
 	assert_true((uint64_t)st.st_blocks * 512 >= 3 * EXTENT); /* no hole */
 	must_open(dir, 0);
-	assert_int_equal(list(dir, seen), 2);
+	assert_int_equal(pool_fixture_list(dir, seen), 2);
 	assert_int_equal(seen[1].id, second.id);
 	assert_int_equal(seen[1].kind, OBJECT_TABLE);
 	assert_int_equal(seen[1].role, REGION_ROWS);
@@ -264,14 +216,14 @@ CASE(dir__keeps_its_regions)
 	assert_false(seen[1].broken);
 	assert_int_equal(seen[0].base[EXTENT - 1], 0xa1);
 	assert_int_equal(seen[1].base[0], 0xb2);
-	assert_int_not_equal(add_region(dir, 3, 8).id, second.id);
+	assert_int_not_equal(pool_fixture_add(dir, 3, 8).id, second.id);
 	assert_true(stats_of(dir).sole_opener);
 }
 
-CASE(dir__says_whose_it_is)
+POOL_TEST(dir__says_whose_it_is)
 {
 	const uint8_t store[16] = { 1, 2 };
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 	struct pool_identity made, seen;
 
 	must_open(dir, 4 * EXTENT);
@@ -284,18 +236,18 @@ CASE(dir__says_whose_it_is)
 	assert_memory_equal(seen.pool_uuid, made.pool_uuid, 16);
 }
 
-CASE(dir__is_not_made_unless_told)
+POOL_TEST(dir__is_not_made_unless_told)
 {
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 
 	assert_int_equal(try_open(dir, 4 * EXTENT, false), -ENOENT);
 	assert_false(is_there(dir->path));
 }
 
 /* Each refused for another reason; none leaves a file or directory that was not there. */
-CASE(open__that_is_refused_leaves_nothing)
+POOL_TEST(open__that_is_refused_leaves_nothing)
 {
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 
 	assert_int_equal(try_open(dir, 0, true), -EINVAL); /* how large? */
 	assert_false(is_there(dir->path));
@@ -312,9 +264,9 @@ CASE(open__that_is_refused_leaves_nothing)
 	assert_non_null(strstr(error_last(), dir->path));
 }
 
-CASE(dir__of_other_things_is_left_alone)
+POOL_TEST(dir__of_other_things_is_left_alone)
 {
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 
 	assert_int_equal(mkdir(dir->path, 0700), 0);
 	make_file(in_dir(dir, "thesis"), "the only copy");
@@ -330,14 +282,14 @@ CASE(dir__of_other_things_is_left_alone)
 	assert_true(is_there(in_dir(dir, "region-7")));
 }
 
-CASE(dir__has_a_budget)
+POOL_TEST(dir__has_a_budget)
 {
 	struct target_region spec = { .kind = 1, .size = 3 * EXTENT };
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 
 	must_open(dir, 4 * EXTENT - 5);
 	assert_int_equal(stats_of(dir).pool_bytes, 4 * EXTENT);
-	add_region(dir, 1, 2 * EXTENT);
+	pool_fixture_add(dir, 1, 2 * EXTENT);
 	assert_int_equal(stats_of(dir).used_bytes, 2 * EXTENT);
 	assert_int_equal(dir->tg->ops->register_region(dir->tg, &spec), -ENOSPC);
 	must_open(dir, 0);
@@ -350,10 +302,10 @@ CASE(dir__has_a_budget)
 	assert_int_equal(dir->tg->ops->register_region(dir->tg, &spec), -ENOSPC);
 }
 
-CASE(dir__with_a_file_too_large_for_the_limit)
+POOL_TEST(dir__with_a_file_too_large_for_the_limit)
 {
 	struct target_region spec = { .kind = 1, .size = 3 * EXTENT }, seen[8];
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 	struct rlimit before, limit;
 
 	must_open(dir, 16 * EXTENT);
@@ -364,36 +316,36 @@ CASE(dir__with_a_file_too_large_for_the_limit)
 	assert_int_equal(dir->tg->ops->register_region(dir->tg, &spec), -ENOSPC);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 	assert_non_null(strstr(error_last(), "6291456"));
-	assert_int_equal(list(dir, seen), 0);
+	assert_int_equal(pool_fixture_list(dir, seen), 0);
 	assert_int_equal(stats_of(dir).used_bytes, 0);
 	assert_int_equal(dir->tg->ops->register_region(dir->tg, &spec), 0);
 }
 
 /* -------- killed, damaged -------- */
 
-CASE(leftovers__of_a_region_that_was_being_made)
+POOL_TEST(leftovers__of_a_region_that_was_being_made)
 {
 	struct target_region seen[8];
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 
 	must_open(dir, 8 * EXTENT);
-	add_region(dir, 1, EXTENT);
+	pool_fixture_add(dir, 1, EXTENT);
 	transport_target_close(&dir->tg);
 	make_file(in_dir(dir, "region-0002.table.1.0.rows.tmp"), "half");
 	must_open(dir, 0);
 	assert_false(is_there(in_dir(dir, "region-0002.table.1.0.rows.tmp")));
-	assert_int_equal(list(dir, seen), 1);
+	assert_int_equal(pool_fixture_list(dir, seen), 1);
 }
 
 /* Killed before the head was written: there was nothing yet, so it is made. */
-CASE(head__that_is_blank)
+POOL_TEST(head__that_is_blank)
 {
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 
 	assert_int_equal(mkdir(dir->path, 0700), 0);
 	make_file(in_dir(dir, "pool"), "");
 	must_open(dir, 4 * EXTENT);
-	add_region(dir, 1, EXTENT);
+	pool_fixture_add(dir, 1, EXTENT);
 	transport_target_close(&dir->tg);
 	assert_int_equal(truncate(in_dir(dir, "pool"), 0), 0);
 	assert_int_equal(try_open(dir, 4 * EXTENT, true), -EBADMSG);
@@ -403,7 +355,7 @@ CASE(head__that_is_blank)
 	assert_false(is_there(in_dir(dir, "pool")));
 }
 
-static void flip(const struct dir *dir, off_t off)
+static void flip(const struct pool_fixture *dir, off_t off)
 {
 	int fd = open(in_dir(dir, "pool"), O_RDWR | O_CLOEXEC);
 	uint8_t byte = 0;
@@ -414,13 +366,13 @@ static void flip(const struct dir *dir, off_t off)
 	close(fd);
 }
 
-CASE(head__with_a_damaged_copy)
+POOL_TEST(head__with_a_damaged_copy)
 {
 	struct target_region seen[8];
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 
 	must_open(dir, 4 * EXTENT);
-	add_region(dir, 1, EXTENT);
+	pool_fixture_add(dir, 1, EXTENT);
 	transport_target_close(&dir->tg);
 	for (off_t at = 0; at < 256; at += 5) {
 		flip(dir, at);
@@ -428,7 +380,7 @@ CASE(head__with_a_damaged_copy)
 		transport_target_close(&dir->tg);
 		flip(dir, at + POOL_DIRECTORY_OFF1); /* the first was mended */
 		must_open(dir, 0);
-		assert_int_equal(list(dir, seen), 1);
+		assert_int_equal(pool_fixture_list(dir, seen), 1);
 		transport_target_close(&dir->tg);
 	}
 	flip(dir, 60);
@@ -436,9 +388,9 @@ CASE(head__with_a_damaged_copy)
 	assert_int_equal(try_open(dir, 0, true), -EBADMSG);
 }
 
-CASE(head__of_a_pool_in_one_file)
+POOL_TEST(head__of_a_pool_in_one_file)
 {
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 	struct target_opts opts = { .pool_bytes = 4 * EXTENT, .create = true };
 	struct transport_target *file = NULL;
 	char path[200];
@@ -458,14 +410,14 @@ CASE(head__of_a_pool_in_one_file)
 	assert_int_equal(try_open(dir, 0, true), -EPROTO);
 }
 
-CASE(region__that_is_there_twice)
+POOL_TEST(region__that_is_there_twice)
 {
 	struct target_region spec;
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 	char path[200];
 
 	must_open(dir, 8 * EXTENT);
-	spec = add_region(dir, 1, EXTENT);
+	spec = pool_fixture_add(dir, 1, EXTENT);
 	transport_target_close(&dir->tg);
 	(void)snprintf(path, sizeof(path), "%s", path_of(dir, &spec));
 	spec.part++;
@@ -477,16 +429,16 @@ CASE(region__that_is_there_twice)
 }
 
 /* Cut short while nobody had it, to any size: that region cannot be attached, the other one can. */
-CASE(region__that_was_cut_is_broken)
+POOL_TEST(region__that_was_cut_is_broken)
 {
 	static const off_t sizes[] = { 0, 1, 4096, (off_t)EXTENT + 4096 };
 	struct target_region first, second, seen[8];
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 	struct region_grant grant;
 
 	must_open(dir, 8 * EXTENT);
-	first = add_region(dir, 1, EXTENT);
-	second = add_region(dir, 2, 2 * EXTENT);
+	first = pool_fixture_add(dir, 1, EXTENT);
+	second = pool_fixture_add(dir, 2, 2 * EXTENT);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct transport_opts opts = { .client_id = 5 };
 		struct region *region = NULL;
@@ -495,7 +447,7 @@ CASE(region__that_was_cut_is_broken)
 		transport_target_close(&dir->tg);
 		assert_int_equal(truncate(path_of(dir, &second), sizes[i]), 0);
 		must_open(dir, 0);
-		assert_int_equal(list(dir, seen), 2);
+		assert_int_equal(pool_fixture_list(dir, seen), 2);
 		assert_false(seen[0].broken);
 		assert_true(seen[1].broken);
 		assert_int_equal(stats_of(dir).broken, 1);
@@ -515,28 +467,28 @@ CASE(region__that_was_cut_is_broken)
 	assert_int_equal(stats_of(dir).used_bytes, EXTENT);
 }
 
-CASE(region__that_is_cut_while_it_is_open)
+POOL_TEST(region__that_is_cut_while_it_is_open)
 {
 	struct target_region spec, seen[8];
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 
 	must_open(dir, 8 * EXTENT);
-	add_region(dir, 1, EXTENT);
-	spec = add_region(dir, 2, EXTENT);
+	pool_fixture_add(dir, 1, EXTENT);
+	spec = pool_fixture_add(dir, 2, EXTENT);
 	assert_int_equal(stats_of(dir).broken, 0);
 	assert_int_equal(truncate(path_of(dir, &spec), 4096), 0);
 	assert_int_equal(stats_of(dir).broken, 1);
-	assert_int_equal(list(dir, seen), 2);
+	assert_int_equal(pool_fixture_list(dir, seen), 2);
 	assert_false(seen[0].broken);
 	assert_true(seen[1].broken);
 }
 
 /* -------- locks -------- */
 
-CASE(open__of_a_directory_in_use)
+POOL_TEST(open__of_a_directory_in_use)
 {
-	struct dir *dir = *state;
-	struct dir second = *dir;
+	struct pool_fixture *dir = *state;
+	struct pool_fixture second = *dir;
 
 	must_open(dir, 4 * EXTENT);
 	assert_int_equal(try_open(&second, 0, true), -EBUSY);
@@ -548,9 +500,9 @@ CASE(open__of_a_directory_in_use)
 	transport_target_close(&second.tg);
 }
 
-CASE(open__of_a_directory_that_another_process_has)
+POOL_TEST(open__of_a_directory_that_another_process_has)
 {
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 	int pipes[2], status;
 	char byte;
 	pid_t pid;
@@ -574,38 +526,38 @@ CASE(open__of_a_directory_that_another_process_has)
 }
 
 /* A client that outlived the node: the region that it has is not sole, the other one is. */
-CASE(sole__is_said_of_each_region)
+POOL_TEST(sole__is_said_of_each_region)
 {
 	struct target_region first, seen[8];
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 	int mapper;
 
 	must_open(dir, 8 * EXTENT);
-	first = add_region(dir, 1, EXTENT);
-	add_region(dir, 2, EXTENT);
+	first = pool_fixture_add(dir, 1, EXTENT);
+	pool_fixture_add(dir, 2, EXTENT);
 	transport_target_close(&dir->tg);
 	mapper = open(path_of(dir, &first), O_RDWR | O_CLOEXEC);
 	assert_int_equal(flock(mapper, LOCK_SH), 0);
 	must_open(dir, 0);
-	assert_int_equal(list(dir, seen), 2);
+	assert_int_equal(pool_fixture_list(dir, seen), 2);
 	assert_false(seen[0].sole);
 	assert_true(seen[1].sole);
 	assert_false(stats_of(dir).sole_opener);
 	close(mapper);
 	must_open(dir, 0);
-	assert_int_equal(list(dir, seen), 2);
+	assert_int_equal(pool_fixture_list(dir, seen), 2);
 	assert_true(seen[0].sole);
 }
 
 /* Its name is gone at once; its bytes are used until the last one who has it is gone. */
-CASE(drop__counts_what_somebody_still_maps)
+POOL_TEST(drop__counts_what_somebody_still_maps)
 {
 	struct target_region first, second;
-	struct dir *dir = *state;
+	struct pool_fixture *dir = *state;
 	int mapper;
 
 	must_open(dir, 4 * EXTENT);
-	first = add_region(dir, 1, 2 * EXTENT);
+	first = pool_fixture_add(dir, 1, 2 * EXTENT);
 	mapper = open(path_of(dir, &first), O_RDWR | O_CLOEXEC);
 	assert_int_equal(flock(mapper, LOCK_SH), 0);
 	assert_int_equal(dir->tg->ops->unregister_region(dir->tg, first.id), 0);

@@ -1,7 +1,7 @@
 /*
  * Whose a pool is: a file names the store that it belongs to, and keeps that name.
  */
-#include "tests/support/temp_dir.h"
+#include "tests/support/fixture/pool_fixture.h"
 #include "tests/support/test.h"
 
 #include "relive/relive.h"
@@ -18,36 +18,8 @@
 
 static const uint8_t nobody[16], store_a[16] = { 0xa }, store_b[16] = { 0xb };
 
-struct pool {
-	char dir[TEMP_DIR_BYTES];
-	char path[96];
-	struct transport_target *tg;
-};
-
-static int setup(void **state)
-{
-	struct pool *pool = calloc(1, sizeof(*pool));
-
-	assert_non_null(pool);
-	temp_dir_make(pool->dir);
-	(void)snprintf(pool->path, sizeof(pool->path), "%s/pool", pool->dir);
-	*state = pool;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct pool *pool = *state;
-
-	transport_target_close(&pool->tg);
-	(void)unlink(pool->path);
-	assert_int_equal(rmdir(pool->dir), 0);
-	free(pool);
-	return 0;
-}
-
 /* In its next life, if it is open. */
-static void reopen(struct pool *pool)
+static void reopen(struct pool_fixture *pool)
 {
 	struct target_opts opts = { .path = pool->path, .pool_bytes = POOL_BYTES, .create = true };
 
@@ -56,12 +28,12 @@ static void reopen(struct pool *pool)
 		fail_msg("%s", error_last());
 }
 
-static void own(struct pool *pool, const uint8_t uuid[16], const char *name)
+static void own(struct pool_fixture *pool, const uint8_t uuid[16], const char *name)
 {
 	assert_int_equal(pool->tg->ops->own(pool->tg, uuid, name), 0);
 }
 
-static struct pool_identity identity_of(struct pool *pool)
+static struct pool_identity identity_of(struct pool_fixture *pool)
 {
 	struct pool_identity seen;
 
@@ -69,7 +41,7 @@ static struct pool_identity identity_of(struct pool *pool)
 	return seen;
 }
 
-static void expect_owner(struct pool *pool, const uint8_t uuid[16], const char *name)
+static void expect_owner(struct pool_fixture *pool, const uint8_t uuid[16], const char *name)
 {
 	struct pool_identity seen = identity_of(pool);
 
@@ -77,11 +49,9 @@ static void expect_owner(struct pool *pool, const uint8_t uuid[16], const char *
 	assert_string_equal(seen.store_name, name);
 }
 
-#define CASE(fn) TEST_WITH(fn, setup, teardown)
-
-CASE(own__is_kept)
+POOL_TEST(own__is_kept)
 {
-	struct pool *pool = *state;
+	struct pool_fixture *pool = *state;
 	struct pool_identity made, seen;
 
 	reopen(pool);
@@ -99,7 +69,7 @@ CASE(own__is_kept)
 	assert_memory_equal(seen.pool_uuid, made.pool_uuid, 16);
 }
 
-static void copy_of_super(const struct pool *pool, uint8_t bytes[256])
+static void copy_of_super(const struct pool_fixture *pool, uint8_t bytes[256])
 {
 	int fd = open(pool->path, O_RDONLY | O_CLOEXEC);
 
@@ -107,7 +77,7 @@ static void copy_of_super(const struct pool *pool, uint8_t bytes[256])
 	close(fd);
 }
 
-static void put_back(const struct pool *pool, off_t off, const uint8_t *bytes, size_t n)
+static void put_back(const struct pool_fixture *pool, off_t off, const uint8_t *bytes, size_t n)
 {
 	int fd = open(pool->path, O_WRONLY | O_CLOEXEC);
 
@@ -116,9 +86,9 @@ static void put_back(const struct pool *pool, off_t off, const uint8_t *bytes, s
 }
 
 /* Killed between the two copies: the one that is written first says what holds. */
-CASE(own__killed_between_the_copies)
+POOL_TEST(own__killed_between_the_copies)
 {
-	struct pool *pool = *state;
+	struct pool_fixture *pool = *state;
 	uint8_t old[256];
 
 	reopen(pool);
@@ -135,9 +105,9 @@ CASE(own__killed_between_the_copies)
 	expect_owner(pool, store_b, "beta");
 }
 
-CASE(own__by_a_store_with_a_long_name)
+POOL_TEST(own__by_a_store_with_a_long_name)
 {
-	struct pool *pool = *state;
+	struct pool_fixture *pool = *state;
 	char name[100], cut[64];
 
 	(void)snprintf(name, sizeof(name), "%099d", 7);
@@ -148,7 +118,7 @@ CASE(own__by_a_store_with_a_long_name)
 	expect_owner(pool, store_a, cut);
 }
 
-static void open_embedded(const struct pool *pool)
+static void open_embedded(const struct pool_fixture *pool)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store *store;
@@ -162,9 +132,9 @@ static void open_embedded(const struct pool *pool)
 }
 
 /* The store of a file is made with the file, and no opening changes it. */
-CASE(embed__keeps_its_store)
+POOL_TEST(embed__keeps_its_store)
 {
-	struct pool *pool = *state;
+	struct pool_fixture *pool = *state;
 	struct pool_identity first, then;
 
 	open_embedded(pool);
@@ -180,10 +150,10 @@ CASE(embed__keeps_its_store)
 }
 
 /* What a memory node has kept is not taken for a store of its own, whose tables are not complete. */
-CASE(embed__of_a_pool_of_another_store_is_refused)
+POOL_TEST(embed__of_a_pool_of_another_store_is_refused)
 {
 	struct target_region spec = { .kind = 1, .object = 1, .role = 1, .size = 4096 };
-	struct pool *pool = *state;
+	struct pool_fixture *pool = *state;
 	struct rlv_store *store = NULL;
 	char uri[128];
 	size_t n = 1;
