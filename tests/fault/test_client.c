@@ -140,8 +140,7 @@ TEST(client__a_failed_open_leaves_the_table_sound)
 			break;
 	}
 	assert_true(n > 10 && n < MOST);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 /* In steady state there is nothing that could fail. */

@@ -147,8 +147,7 @@ TEST(writer_append__an_item_waits_for_its_window)
 		replay_append_plain(&fx, writer, 0, 1);
 		assert_int_equal(replay_info(fx.table).views[0].items, i > 3 ? i - 3 : 0);
 	}
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_close__completes_the_pending_items)
@@ -182,8 +181,7 @@ TEST(writer_end_episode__twice_changes_nothing)
 	assert_int_equal(replay_end_episode(&fx, writer, 0, false), 0);
 	assert_int_equal(replay_end_episode(&fx, writer, 0, false), 0);
 	check_all(&fx, &view, 1);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_end_episode__fills_what_the_final_row_does_not)
@@ -202,8 +200,7 @@ TEST(writer_end_episode__fills_what_the_final_row_does_not)
 		assert_int_equal(replay_info(fx.table).views[0].items, 7 * (i + 1));
 	}
 	check_all(&fx, &view, 1);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 static uint64_t lost(struct rlv_writer *writer)
@@ -234,8 +231,7 @@ TEST(writer_stats__count_truncated_steps_that_are_no_items)
 	assert_int_equal(lost(writer), 2);
 	assert_int_equal(replay_end_episode(&fx, writer, 0, false), 0);
 	assert_int_equal(lost(writer), 3);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_append__windows_reach_over_block_ends)
@@ -259,8 +255,7 @@ TEST(writer_append__windows_reach_over_block_ends)
 	assert_int_equal(stats.repeated_rows,
 			 (stats.blocks_claimed - 1) * (replay_info(fx.table).window - 1));
 	check_all(&fx, views, 2);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_append__streams_do_not_mix)
@@ -278,8 +273,7 @@ TEST(writer_append__streams_do_not_mix)
 		replay_append_episode(&fx, writer, i * 7 % 6, 1 + i % 11,
 				      i % 2 ? RLV_TERMINATED : RLV_TRUNCATED, i % 3 == 0);
 	check_all(&fx, &view, 1);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_append_vector__gives_the_items_of_append)
@@ -308,8 +302,7 @@ TEST(writer_append_vector__gives_the_items_of_append)
 		assert_int_equal(replay_append_vector(&fx, writer, 5, flags, NULL), 0);
 	}
 	check_all(&fx, views, 2);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 /* Ids of the live items of stream s: the newest `steps` rows that are items are all there. */
@@ -373,8 +366,7 @@ TEST(writer_stats__count_steps_items_and_blocks)
 	assert_int_equal(stats.blocks_skipped, 0);
 	assert_int_equal(stats.limiter_waits, 0);
 	assert_int_equal(replay_info(fx.table).views[0].inserted, 15);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_append__zero_steps_is_no_work)
@@ -388,8 +380,7 @@ TEST(writer_append__zero_steps_is_no_work)
 	replay_append_plain(&fx, writer, 0, 0);
 	assert_int_equal(replay_writer_stats(writer).steps, 0);
 	assert_int_equal(replay_writer_stats(writer).blocks_claimed, 0);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_append__more_than_a_ring_in_one_call)
@@ -406,8 +397,7 @@ TEST(writer_append__more_than_a_ring_in_one_call)
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 4000);
 	assert_true(sample_all(&fx, &view, 0, &look) >= 256 - 3);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 int main(void)

@@ -278,9 +278,7 @@ TEST(async_sample__rows_beyond_a_phase_come_in_the_next)
 		assert_int_equal(row[WIDE / 8 - 1], row[0] | (WIDE / 8 - 1));
 	}
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, &sampler);
 }
 
 int main(void)

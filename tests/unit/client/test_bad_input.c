@@ -347,8 +347,7 @@ TEST(writer__bad_arguments)
 	EXPECT_EINVAL(rlv_writer_stats(writer, NULL), "stats_out");
 	stats.size = 2;
 	EXPECT_EINVAL(rlv_writer_stats(writer, &stats), "stats_out->size 2");
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_append__bad_steps)
@@ -390,8 +389,7 @@ TEST(writer_append__bad_steps)
 	assert_int_equal(taken, 77);
 	assert_int_equal(replay_writer_stats(writer).steps, 0);
 	assert_int_equal(replay_writer_stats(writer).blocks_claimed, 0);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 /* -------- sampler -------- */
@@ -471,8 +469,7 @@ TEST(sampler__bad_arguments)
 	EXPECT_EINVAL(rlv_sampler_stats(sampler, &stats), "stats_out->size 2");
 	assert_int_equal(rlv_sampler_update(sampler, NULL, NULL, 0, NULL), 0);
 	assert_null(batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 /* -------- a count, and no pointer -------- */
@@ -516,8 +513,7 @@ TEST(counts__without_their_pointer_give_einval)
 	EXPECT_EINVAL(rlv_sampler_update(sampler, &key, NULL, 1, NULL), "values");
 	EXPECT_EINVAL(rlv_sampler_set_priorities(sampler, NULL, &value, 1, NULL), "keys");
 	EXPECT_EINVAL(rlv_sampler_set_priorities(sampler, &key, NULL, 1, NULL), "values");
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 int main(void)

@@ -62,8 +62,7 @@ TEST(sampler_sample__arrays_in_signature_order)
 	expect_array(&batch->arrays[8], "discount", RLV_F32, (int64_t[]){ 30, 0 });
 	expect_array(&batch->arrays[9], "steps", RLV_U32, (int64_t[]){ 30, 0 });
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 /* Strides of a packed array follow from its shape. */
@@ -87,8 +86,7 @@ TEST(sampler_sample__dense_arrays_are_packed)
 	assert_int_equal(batch->arrays[2].strides[3], 1);
 	assert_int_equal(batch->arrays[0].strides[2], 4);
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_sample__window_shares_frames)
@@ -111,8 +109,7 @@ TEST(sampler_sample__window_shares_frames)
 	assert_ptr_equal((uint8_t *)obs->data + REPLAY_FRAME, next->data);
 	replay_check_batch(&fx.oracle, &stacked, &look, batch);
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_sample__both_layouts_give_the_same_items)
@@ -223,8 +220,7 @@ TEST(sampler_set_opts__wrong_values_change_nothing)
 	assert_int_equal(rlv_sampler_set_opts(sampler, NULL), 0);
 	batch = replay_sample(sampler, 100);
 	replay_check_batch(&fx.oracle, &view, &look, batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 /* Batches larger than the cache are written past it. */
@@ -282,8 +278,7 @@ TEST(sampler_sample__large_batches)
 		rlv_batch_release(sampler, batch);
 		replay_sampler_done(&sampler);
 	}
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(sampler_sample__all_batches_held_gives_ebusy)
@@ -324,8 +319,7 @@ TEST(sampler_sample__as_many_batches_as_are_held)
 		replay_check_batch(&fx.oracle, &stacked, &look, held[i]);
 	rlv_batch_release(sampler, held[57]);
 	assert_ptr_equal(replay_sample(sampler, 8), held[57]);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(batch_release__null_and_foreign_are_no_ops)
@@ -346,8 +340,7 @@ TEST(batch_release__null_and_foreign_are_no_ops)
 	rlv_batch_release(sampler, batch);
 	batch = replay_sample(sampler, 8);
 	replay_sampler_done(&other);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 /* -------- memory of the caller's -------- */

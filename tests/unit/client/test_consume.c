@@ -84,8 +84,7 @@ static void run_queue(const struct rlv_view *view, uint32_t shards)
 	assert_int_equal(replay_info(fx.table).views[0].items, 0);
 	replay_sampler_done(&samplers[0]);
 	replay_sampler_done(&samplers[1]);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(sampler_sample__queue_gives_every_item_once)
@@ -168,8 +167,7 @@ TEST(writer_append__full_queue_waits_and_says_so)
 	assert_int_equal(fx.oracle.streams[0].n, 11); /* 10 items, and the row that completes */
 	assert_int_equal(replay_info(fx.table).views[0].items, 10);
 	assert_int_equal(replay_writer_stats(writer).limiter_waits, 1);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_append_vector__full_queue_takes_all_or_nothing)

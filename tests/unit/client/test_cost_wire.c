@@ -96,8 +96,7 @@ static void expect_append_costs(const struct rlv_table_opts *opts, uint64_t clai
 		assert_int_equal(cost.write_bytes, 16 + rows * row_bytes);
 	}
 	assert_true(plain > 200);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_append__is_one_phase_and_four_for_each_block)
@@ -136,8 +135,7 @@ TEST(writer_end_episode__writes_three_rows_and_nothing_twice)
 	cost = replay_writer_stats(writer);
 	assert_int_equal(replay_end_episode(&fx, writer, 0, false), 0);
 	assert_int_equal(minus(replay_writer_stats(writer), cost).writes, 0);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 /* Additions: a word for each node over the items, on each level, and the size. */
@@ -159,8 +157,7 @@ TEST(writer_append__adds_once_to_each_node)
 		assert_int_equal(cost.items, 8);
 		assert_int_equal(cost.faa, 3 + 1); /* eight rows lie under one node of 128 */
 	}
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 /* -------- sample and update -------- */

@@ -118,8 +118,7 @@ TEST(writer_append__costs)
 	expect_append(&fx, writer, "append", 1);
 	expect_append(&fx, writer, "append_256", 256);
 	expect_claim(&fx, writer);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(writer_append__with_a_limiter_costs)
@@ -138,8 +137,7 @@ TEST(writer_append__with_a_limiter_costs)
 	replay_append_plain(&fx, writer, 0, 2);
 	expect_append(&fx, writer, "append_limited", 1);
 	expect_append(&fx, writer, "append_limited_256", 256);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 /* -------- samplers -------- */

@@ -293,8 +293,7 @@ TEST(append__draining_shards_get_no_new_block)
 	assert_true(before > 0);
 	replay_append_plain(&nx.fx, writer, 0, 1000);
 	assert_int_equal(claimed(&nx, 1), before);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, NULL);
 }
 
 TEST(append__new_shards_take_their_weight)
@@ -315,8 +314,7 @@ TEST(append__new_shards_take_their_weight)
 	for (uint32_t i = 0; i < 100; i++)
 		replay_append_plain(&nx.fx, writer, 0, 29); /* a block less its head rows */
 	assert_in_range(claimed(&nx, 1), 19, 22);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, NULL);
 }
 
 /* -------- the limiter -------- */
@@ -379,8 +377,7 @@ TEST(limiter__without_its_shard_new_handles_of_views_without_bounds_go_on)
 	rlv_batch_release(sampler, replay_sample(sampler, 20));
 	replay_sampler_done(&sampler);
 	nodes_set(&nx, 0, RLV_SHARD_ACTIVE, META_WEIGHT_FULL);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, NULL);
 }
 
 int main(void)

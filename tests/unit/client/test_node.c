@@ -79,9 +79,7 @@ TEST(table_open__one_node_of_three_is_enough)
 	assert_int_equal(shard_info(&nx, 0).state, RLV_SHARD_DOWN);
 	assert_int_equal(shard_info(&nx, 1).state, RLV_SHARD_ACTIVE);
 	assert_string_equal(shard_info(&nx, 2).node, "n2");
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, &sampler);
 }
 
 TEST(table_open__no_node_at_all_is_an_error)
@@ -138,8 +136,7 @@ TEST(table_shards__says_where_a_shard_that_is_down_was_last)
 	assert_int_equal(shards[2].state, RLV_SHARD_DOWN);
 	assert_string_equal(shards[2].address, "node:2");
 	assert_int_equal(rlv_table_close(&again), 0);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, NULL);
 }
 
 /* -------- samplers -------- */
@@ -168,9 +165,7 @@ TEST(sample__goes_on_over_the_nodes_that_are_left)
 	assert_int_equal(stats.items_lost, lost);
 	assert_int_equal(stats.shards_lost, 1);
 	replay_info(nx.fx.table);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, &sampler);
 }
 
 TEST(sample__takes_back_a_node_that_returns)
@@ -190,9 +185,7 @@ TEST(sample__takes_back_a_node_that_returns)
 		draw(&nx, sampler, BATCH, per_shard);
 	while (!per_shard[1]);
 	assert_int_equal(replay_sampler_stats(sampler).items_lost, 0);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, &sampler);
 }
 
 /* Requests on the old connection must not land after those on the new one. */
@@ -216,9 +209,7 @@ TEST(sample__connects_anew_in_the_place_of_what_it_had)
 		draw(&nx, sampler, BATCH, per_shard);
 	while (!per_shard[1]);
 	assert_int_equal(nx.nodes[1].replaced, had);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, &sampler);
 }
 
 /* A node that dies is seen by its connection alone: the very call that meets it goes on. */
@@ -238,9 +229,7 @@ TEST(sample__needs_no_word_of_the_server_to_go_on)
 	assert_int_equal(per_shard[1], 0);
 	assert_int_equal(per_shard[0] + per_shard[2], BATCH);
 	nx.server_away = false;
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, &sampler);
 }
 
 /* In steady state no call does: neither its own, nor by what it finds. */
@@ -269,9 +258,7 @@ TEST(sample_append_and_update__ask_the_server_nothing)
 	assert_int_equal(nx.refreshes, before);
 	assert_true(replay_writer_stats(writer).blocks_claimed > 4);
 	nx.server_away = false;
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, &sampler);
 }
 
 TEST(sample__asks_the_server_seldom)
@@ -294,9 +281,7 @@ TEST(sample__asks_the_server_seldom)
 		draw(&nx, sampler, BATCH, per_shard);
 	assert_true(nx.refreshes - before > 0);
 	assert_true(nx.refreshes - before < 100);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, &sampler);
 }
 
 TEST(sample__all_nodes_gone_is_an_error_until_one_is_back)
@@ -319,9 +304,7 @@ TEST(sample__all_nodes_gone_is_an_error_until_one_is_back)
 	assert_int_equal(rlv_sampler_sample(sampler, 8, -1, &batch), 0);
 	rlv_batch_release(sampler, batch);
 	nodes_return(&nx, 0);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, &sampler);
 }
 
 /* -------- prices over a wire -------- */
@@ -449,9 +432,7 @@ TEST(update__of_items_on_a_lost_node_is_counted)
 	assert_int_equal(result.stale, 1);
 	for (uint32_t n = 0; n < 3; n++)
 		nodes_return(&nx, n);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	nodes_close(&nx);
+	nodes_end(&nx, &writer, &sampler);
 }
 
 int main(void)

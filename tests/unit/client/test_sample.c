@@ -57,8 +57,7 @@ TEST(sampler_sample__probability_is_priority_over_sum)
 	}
 	assert_int_equal(batch->table_size, 1000);
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_sample__priority_is_that_of_the_step)
@@ -78,8 +77,7 @@ TEST(sampler_sample__priority_is_that_of_the_step)
 		assert_true(fabs((double)batch->priority[i] - want) <= 2e-6 * (1 + want));
 	}
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_sample__uniform_items_are_equal)
@@ -98,8 +96,7 @@ TEST(sampler_sample__uniform_items_are_equal)
 		assert_true(fabsf(batch->weight[i] - 1) < 1e-6f);
 	}
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 /* -------- weights -------- */
@@ -125,8 +122,7 @@ static void check_weights(uint32_t how, double beta)
 		assert_true(fabs((double)batch->weight[i] - want) <= 2e-5 * want);
 	}
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_sample__weights_of_a_batch)
@@ -170,8 +166,7 @@ TEST(sampler_set_opts__beta_counts_from_the_next_sample)
 		assert_true(fabs((double)batch->weight[i] - want) <= 2e-5 * want);
 	}
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_sample__no_weights)
@@ -344,8 +339,7 @@ TEST(sampler_sample__independent_draws_repeat_items)
 		twice += seen[id >> 32][id & 511]++ == 1;
 	}
 	assert_true(twice > 20); /* expected 68 */
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_sample__one_item_fills_a_batch)
@@ -410,8 +404,7 @@ TEST(sampler_sample__empty_view_without_waiting_gives_enodata)
 	sampler = replay_sampler(&fx, NULL);
 	replay_expect(rlv_sampler_sample(sampler, 4, 0, &batch), -ENODATA, "no items");
 	assert_ptr_equal(batch, (const void *)&opts);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_sample__waits_for_min_size)
@@ -485,8 +478,7 @@ TEST(sampler_sample__more_than_the_law_can_ever_admit)
 	replay_open(&fx, &opts);
 	sampler = replay_sampler(&fx, NULL);
 	replay_expect(rlv_sampler_sample(sampler, 200, -1, &batch), -EINVAL, "200");
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_stats__count_what_was_sampled)
@@ -505,8 +497,7 @@ TEST(sampler_stats__count_what_was_sampled)
 	assert_int_equal(stats.redraws, 0);
 	assert_int_equal(stats.limiter_waits, 0);
 	assert_int_equal(replay_info(fx.table).views[0].sampled, 150);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 int main(void)

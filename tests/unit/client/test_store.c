@@ -36,8 +36,7 @@ TEST(table_close__with_open_handles_gives_ebusy)
 	replay_expect(rlv_table_close(&fx.table), -EBUSY, "2 writers or samplers");
 	replay_writer_done(&writer);
 	replay_expect(rlv_table_close(&fx.table), -EBUSY, "1 writers or samplers");
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(close__twice_is_a_no_op)

@@ -86,8 +86,7 @@ TEST(sampler_update__stores_the_exact_power)
 
 		assert_true(fabs(got - want) <= QUANTUM + 2e-7 * want);
 	}
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_update__sum_is_exact)
@@ -116,8 +115,7 @@ TEST(sampler_update__sum_is_exact)
 				 (double)batch->priority[i] /
 					 replay_info(fx.table).views[0].priority_sum) < 1e-7);
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_update__last_of_equal_keys_wins)
@@ -137,8 +135,7 @@ TEST(sampler_update__last_of_equal_keys_wins)
 	assert_int_equal(result.updated, 2);
 	assert_true(fabs(priority_of(sampler, keys[0]) - sqrt(2.01)) < 1e-5);
 	assert_true(fabs(priority_of(sampler, keys[1]) - sqrt(3.01)) < 1e-5);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_update__more_keys_than_a_batch)
@@ -163,8 +160,7 @@ TEST(sampler_update__more_keys_than_a_batch)
 	for (uint32_t i = 0; i < 30; i += 7)
 		assert_true(fabs(priority_of(wide, keys[i]) - sqrt(90.01 + i)) < 1e-4);
 	replay_sampler_done(&sampler);
-	replay_sampler_done(&wide);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &wide);
 }
 
 TEST(sampler_update__keys_of_overwritten_items_drop)
@@ -189,9 +185,7 @@ TEST(sampler_update__keys_of_overwritten_items_drop)
 	assert_true(replay_info(fx.table).views[0].priority_sum == before);
 	assert_int_equal(replay_sampler_stats(sampler).stale_updates, 8);
 	assert_int_equal(replay_sampler_stats(sampler).updates, 0);
-	replay_writer_done(&writer);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 TEST(sampler_update__out_of_range_clamps_and_counts)
@@ -211,8 +205,7 @@ TEST(sampler_update__out_of_range_clamps_and_counts)
 	assert_int_equal(replay_sampler_stats(sampler).clamped, 1);
 	/* The largest that the leaf word holds: (2^40 - 1) / 2^20. */
 	assert_true(fabs(replay_info(fx.table).views[0].max_priority - 1048576) < 1);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_update__zero_stays_drawable)
@@ -231,8 +224,7 @@ TEST(sampler_update__zero_stays_drawable)
 	assert_int_equal(rlv_sampler_set_priorities(sampler, keys, td, 39, NULL), 0);
 	assert_int_equal(replay_info(fx.table).views[0].items, 39);
 	assert_true(fabs(priority_of(sampler, keys[3]) - QUANTUM) < 1e-9);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_set_priorities__stores_them_as_they_are)
@@ -248,8 +240,7 @@ TEST(sampler_set_priorities__stores_them_as_they_are)
 	assert_int_equal(rlv_sampler_set_priorities(sampler, keys, priorities, 3, NULL), 0);
 	for (uint32_t i = 0; i < 3; i++)
 		assert_true(priority_of(sampler, keys[i]) == (double)priorities[i]);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(writer_append__new_items_take_the_running_maximum)
@@ -272,9 +263,7 @@ TEST(writer_append__new_items_take_the_running_maximum)
 	replay_append_plain(&fx, writer, 0, 11);
 	assert_true(fabs(replay_info(fx.table).views[0].priority_sum - before - 10 * sqrt(24.01)) <
 		    1e-3);
-	replay_writer_done(&writer);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 TEST(writer_append__given_td_errors_count_as_maximum_too)
@@ -289,8 +278,7 @@ TEST(writer_append__given_td_errors_count_as_maximum_too)
 	writer = replay_writer(&fx, 1);
 	assert_int_equal(replay_append(&fx, writer, &put), 0);
 	assert_true(fabs(replay_info(fx.table).views[0].max_priority - 10) < 1e-5);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, NULL);
 }
 
 TEST(sampler_update__deferred_sums_follow_at_the_flush)
@@ -328,8 +316,7 @@ TEST(sampler_update__of_a_uniform_view_is_refused)
 	sampler = replay_sampler(&fx, NULL);
 	distinct_keys(sampler, keys, 2);
 	replay_expect(rlv_sampler_update(sampler, keys, td, 2, NULL), -EINVAL, "view 0");
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_update__by_another_sampler)
@@ -350,8 +337,7 @@ TEST(sampler_update__by_another_sampler)
 	assert_int_equal(result.updated, 20);
 	assert_true(fabs(priority_of(one, keys[19]) - sqrt(19.01)) < 1e-5);
 	replay_sampler_done(&two);
-	replay_sampler_done(&one);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &one);
 }
 
 /* -------- refused -------- */

@@ -195,8 +195,7 @@ TEST(sampler_sample__gives_up_where_all_stalls)
 	replay_expect(rlv_sampler_sample(sampler, 4, RLV_TIMEOUT_STALL, &batch), -ETIMEDOUT,
 		      "waits for 10 more inserts");
 	assert_non_null(strstr(rlv_last_error(), "no progress for 0.02 s"));
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 TEST(sampler_sample__with_a_timeout_goes_on_where_all_stalls)
@@ -211,8 +210,7 @@ TEST(sampler_sample__with_a_timeout_goes_on_where_all_stalls)
 		      "waits for 10 more inserts");
 	assert_null(strstr(rlv_last_error(), "no progress"));
 	assert_true(replay_sampler_stats(sampler).limiter_wait_ns >= 100u * MS);
-	replay_sampler_done(&sampler);
-	replay_close(&fx);
+	replay_end(&fx, NULL, &sampler);
 }
 
 /* closed: what the writer's end says, which may wait for room, too. */
