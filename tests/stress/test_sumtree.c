@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@
 #define LEARNERS 2u
 #define ROUNDS (BARRIER_TSAN ? 400u : 4000u)
 #define BATCH 64u
+#define LATE 1000000u
 
 static const uint16_t fanout[] = { 8, 0 };
 
@@ -129,6 +131,9 @@ static void *run_learner(void *arg)
 
 	rng_seed(&rng, w->seed, w->index);
 	pthread_barrier_wait(&w->world->start);
+	/* On a busy machine writers come late. */
+	for (uint32_t i = 0; i < LATE && make_ops(w, &rng, ops) == 0; i++)
+		sched_yield();
 	for (uint32_t round = 0; round < ROUNDS; round++) {
 		bool take = round % 8 == 7;
 		size_t n = make_ops(w, &rng, ops);
