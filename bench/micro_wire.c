@@ -23,20 +23,19 @@
 struct wire_case {
 	const char *name;
 	const char *unit;
-	bool higher;
+	bool higher, atari;
 	uint32_t batch;
 	uint32_t ahead; /* number of prefetched batches */
-	bool atari;
 	enum { READ_MBPS, READS_PER_S, MEDIAN_US, MEAN_US } value; /* result of a window */
 	struct rlv_table *table;
 	struct rlv_sampler *sampler;
 };
 
 static struct wire_case cases[] = {
-	{ "atari_read_mbps", "MB/s", true, 32, 0, true, READ_MBPS, NULL, NULL },
-	{ "small_reads_per_s", "/s", true, 256, 0, false, READS_PER_S, NULL, NULL },
-	{ "sample_one_us", "us", false, 1, 0, false, MEDIAN_US, NULL, NULL },
-	{ "sample_one_ahead_us", "us", false, 1, 4, false, MEAN_US, NULL, NULL },
+	{ "atari_read_mbps", "MB/s", true, true, 32, 0, READ_MBPS, NULL, NULL },
+	{ "small_reads_per_s", "/s", true, false, 256, 0, READS_PER_S, NULL, NULL },
+	{ "sample_one_us", "us", false, false, 1, 0, MEDIAN_US, NULL, NULL },
+	{ "sample_one_ahead_us", "us", false, false, 1, 4, MEAN_US, NULL, NULL },
 };
 
 static int say_failure(int ret, const char *what)

@@ -12,13 +12,12 @@
 
 #define EPISODE_STEPS 200
 
-/* The arrays of the data, in one allocation. */
+/* Arrays besides the columns; all are in one allocation. */
 struct row_arrays {
 	double *td_error;
 	uint64_t *starts;
 	uint32_t *policy_version;
 	uint16_t *flags;
-	uint8_t *column[RLV_MAX_COLUMNS]; /* if made: else they are the trace's */
 };
 
 static int make_arrays(struct replay_data *data, uint64_t n_starts, bool columns,
@@ -42,10 +41,16 @@ static int make_arrays(struct replay_data *data, uint64_t n_starts, bool columns
 	at = (uint64_t)((uint8_t *)(out->flags + data->rows) - data->memory);
 	for (uint32_t c = 0; columns && c < data->shape.n_columns; c++) {
 		at = align_up(at, 8);
-		data->column[c] = out->column[c] = data->memory + at;
+		data->column[c] = data->memory + at;
 		at += data->rows * data->shape.bytes[c];
 	}
 	return 0;
+}
+
+/* Column c of data that made its columns, to be written. */
+static uint8_t *made_column(const struct replay_data *data, uint32_t c)
+{
+	return data->memory + (data->column[c] - data->memory);
 }
 
 static int from_trace(const char *path, struct replay_data *data)
@@ -57,7 +62,7 @@ static int from_trace(const char *path, struct replay_data *data)
 		      { "<u2", RLV_U16 },  { "<i2", RLV_I16 }, { "<f2", RLV_F16 },
 		      { "<u4", RLV_U32 },  { "<i4", RLV_I32 }, { "<f4", RLV_F32 },
 		      { "<u8", RLV_U64 },  { "<i8", RLV_I64 }, { "<f8", RLV_F64 } };
-	struct row_arrays arrays;
+	struct row_arrays arrays = { 0 };
 	const struct trace *trace;
 	int ret = trace_open(path, &data->trace);
 
@@ -121,7 +126,7 @@ static void fill_column(const struct rlv_column *column, uint8_t *out, size_t by
 static int from_shape(const char *text, uint64_t seed, struct replay_data *data)
 {
 	const uint64_t episode_rows = EPISODE_STEPS + 1;
-	struct row_arrays arrays;
+	struct row_arrays arrays = { 0 };
 	struct rng rng;
 	int ret = shape_parse(text, &data->shape);
 
@@ -146,7 +151,7 @@ static int from_shape(const char *text, uint64_t seed, struct replay_data *data)
 			arrays.starts[i / episode_rows] = i;
 	}
 	for (uint32_t c = 0; c < data->shape.n_columns; c++)
-		fill_column(&data->shape.columns[c], arrays.column[c],
+		fill_column(&data->shape.columns[c], made_column(data, c),
 			    data->shape.bytes[c] * data->rows, &rng);
 	return 0;
 }
@@ -173,7 +178,7 @@ void replay_data_close(struct replay_data *data)
 int replay_data_vector(const struct replay_data *from, uint32_t envs, struct replay_data *data_out)
 {
 	uint64_t steps = max_u64(from->rows / envs, 16);
-	struct row_arrays arrays;
+	struct row_arrays arrays = { 0 };
 	int ret;
 
 	*data_out = (struct replay_data){ .shape = from->shape, .rows = steps * envs };
@@ -184,10 +189,11 @@ int replay_data_vector(const struct replay_data *from, uint32_t envs, struct rep
 		uint64_t start = from->starts[row % envs * from->n_starts / envs];
 		uint64_t at = (start + row / envs) % from->rows;
 
-		for (uint32_t c = 0; c < from->shape.n_columns; c++) {
-			size_t bytes = from->shape.bytes[c];
+		for (uint32_t c = 0; c < data_out->shape.n_columns; c++) {
+			size_t bytes = data_out->shape.bytes[c];
 
-			memcpy(arrays.column[c] + row * bytes, from->column[c] + at * bytes, bytes);
+			memcpy(made_column(data_out, c) + row * bytes, from->column[c] + at * bytes,
+			       bytes);
 		}
 		arrays.flags[row] = from->flags[at];
 		arrays.td_error[row] = from->td_error[at];

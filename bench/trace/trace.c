@@ -101,7 +101,7 @@ static int reader_walk(struct reader *r)
 
 static int alloc_data(struct trace *t)
 {
-	const void *of_role[TRACE_ROLES];
+	const void *of_role[TRACE_ROLES] = { NULL };
 
 	t->episode_row = mem_array(t->episodes + 1, sizeof(*t->episode_row));
 	if (!t->episode_row)
@@ -182,51 +182,55 @@ int trace_open_bytes(const char *name, const void *bytes, size_t size, struct tr
 	return 0;
 }
 
-/* Reads the whole file. The caller frees *bytes_out. */
-static int read_file(int fd, uint8_t **bytes_out, size_t *size_out)
+/* Reads the whole file: its bytes, which the caller frees, or NULL (error_last). */
+static uint8_t *read_file(int fd, size_t *size_out)
 {
+	uint8_t *bytes = NULL;
 	struct stat st;
-	ssize_t got = 0;
+	ssize_t got = 1;
 
 	if (fstat(fd, &st) != 0)
-		return error_set(-errno, "fstat: %m");
+		return error_set(-errno, "fstat: %m"), NULL;
 	if (!S_ISREG(st.st_mode))
-		return error_set(-EINVAL, "not a regular file");
+		return error_set(-EINVAL, "not a regular file"), NULL;
 	if ((uint64_t)st.st_size > TRACE_MAX_FILE_BYTES)
 		return error_set(-EOVERFLOW, "file of %ju bytes, at most %ju",
-				 (uintmax_t)st.st_size, (uintmax_t)TRACE_MAX_FILE_BYTES);
+				 (uintmax_t)st.st_size, (uintmax_t)TRACE_MAX_FILE_BYTES),
+		       NULL;
 	*size_out = (size_t)st.st_size;
-	*bytes_out = mem_alloc(*size_out);
-	if (!*bytes_out)
-		return error_set(-ENOMEM, "cannot allocate %zu bytes", *size_out);
-	for (size_t done = 0; done < *size_out; done += (size_t)got) {
+	bytes = mem_alloc(*size_out);
+	if (!bytes)
+		return error_set(-ENOMEM, "cannot allocate %zu bytes", *size_out), NULL;
+	for (size_t done = 0; got > 0 && done < *size_out; done += (size_t)got) {
 		do
-			got = read(fd, *bytes_out + done, *size_out - done);
+			got = read(fd, bytes + done, *size_out - done);
 		while (got < 0 && errno == EINTR);
-		if (got < 0)
-			return error_set(-errno, "read: %m");
-		if (got == 0)
-			return error_set(-EPROTO, "the file shrank while it was read");
 	}
-	return 0;
+	if (got > 0)
+		return bytes;
+	if (got < 0)
+		error_set(-errno, "read: %m");
+	else
+		error_set(-EPROTO, "the file shrank while it was read");
+	mem_free(bytes);
+	return NULL;
 }
 
 int trace_open(const char *path, struct trace **trace_out)
 {
 	/* Non-blocking: the path may name a FIFO without a writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	uint8_t *bytes = NULL;
+	uint8_t *bytes;
 	size_t size = 0;
 	int err;
 
 	if (fd < 0)
 		return error_set(-errno, "trace %s: %m", path);
-	err = read_file(fd, &bytes, &size);
+	bytes = read_file(fd, &size);
 	close(fd);
-	if (err)
-		(void)error_prefix(err, "trace %s: ", path);
-	else
-		err = trace_open_bytes(path, bytes, size, trace_out);
+	if (!bytes)
+		return error_prefix(error_last_code(), "trace %s: ", path);
+	err = trace_open_bytes(path, bytes, size, trace_out);
 	mem_free(bytes);
 	return err;
 }
