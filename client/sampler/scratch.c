@@ -17,9 +17,9 @@ int scratch_init(struct draw_scratch *s, size_t n)
 	s->order = s->again + n;
 	s->spare = s->order + n;
 	s->quanta = s->spare + n;
-	s->probability = (double *)(s->quanta + n);
-	s->window = (const uint8_t **)(s->probability + n);
-	s->shard = (uint32_t *)(s->window + n);
+	s->probability = (double *)(void *)(s->quanta + n);
+	s->window = (const uint8_t **)(void *)(s->probability + n);
+	s->shard = (uint32_t *)(void *)(s->window + n);
 	s->slot = s->shard + n;
 	s->at = s->slot + n;
 	return 0;
