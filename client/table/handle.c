@@ -23,9 +23,9 @@ static void handle_close_access(void *ctx, uint32_t s, void *access)
 }
 
 /*
- * Rejoins a shard in which the slot is still ours, after a connection that ended: closes blocks that are
- * open in our name, which nobody else may claim, and marks the shard for a rebuild if a call was
- * interrupted, whose additions to the sums are lost.
+ * Opens the access to a shard. One that returned, in which the slot is still ours, is rejoined: blocks
+ * that are open in our name, which nobody else may claim, are closed, and if a call was interrupted, whose
+ * additions to the sums are lost, the shard is marked for a rebuild.
  */
 static int handle_attach(void *ctx, uint32_t s, bool returned, void **access_out)
 {
