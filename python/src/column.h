@@ -61,7 +61,7 @@ struct source {
 /* Makes source_release valid on it. */
 static inline void source_init(struct source *source)
 {
-	source->own = NULL;
+	source->data = source->own = NULL;
 	source->view.obj = NULL;
 }
 
