@@ -16,6 +16,7 @@
 
 #include "transport/fork.h"
 #include "transport/pool/map.h"
+#include "transport/pool/pool_super.h"
 #include "transport/attach/pidfd.h"
 #include "transport/attach/serve.h"
 #include "wire/region.h"
@@ -425,7 +426,7 @@ static int shm_identity(struct transport_target *tg, struct pool_identity *out)
 
 	if (!target_enter(target))
 		return -ECHILD;
-	*out = target->pool->identity;
+	pool_super_identity(&target->pool->super, out);
 	lock_release(&target->lock, &target_role);
 	return 0;
 }
@@ -438,8 +439,10 @@ static int shm_own(struct transport_target *tg, const uint8_t store_uuid[16],
 
 	if (!target_enter(target))
 		return -ECHILD;
-	if (target->pool->ops->own)
-		ret = target->pool->ops->own(target->pool, store_uuid, store_name);
+	if (target->pool->ops->put_super) {
+		pool_super_own(&target->pool->super, store_uuid, store_name);
+		ret = target->pool->ops->put_super(target->pool);
+	}
 	lock_release(&target->lock, &target_role);
 	return ret;
 }

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wire/pool_layout.h"
 #include "wire/rptr.h"
 
 #include "base/mem/alloc.h"
@@ -67,8 +68,8 @@ struct mempool_ops {
 	/* After drop: frees memory early, without the lock. NULL: memory stays until the last
 	   unref. */
 	void (*discard)(struct mempool_region *region);
-	/* Durably records the store that owns the pool. NULL: the pool ends with this process. */
-	int (*own)(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name);
+	/* Makes super durable. NULL: the pool ends with this process. */
+	int (*put_super)(struct mempool *pool);
 	/* Called after the last unref: unmaps, except in a forked child, which has no mapping. */
 	void (*release)(struct mempool *pool, struct mempool_region *region, bool forked);
 	/* Without the lock. NULL: the pool is volatile memory. */
@@ -104,7 +105,7 @@ struct mempool {
 	bool makes_pages; /* renew makes the memory of a page itself */
 	bool sole_opener; /* file: nobody else had it mapped at open */
 	const char *page_kind;
-	struct pool_identity identity; /* zeros: the pool ends with this process */
+	struct pool_superblock super; /* zeros: the pool ends with this process */
 	struct mempool_region *regions[RPTR_MAX_REGION + 1];
 };
 

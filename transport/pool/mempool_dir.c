@@ -372,16 +372,9 @@ static bool dir_alone(struct mempool *pool, struct mempool_region *region)
 	return sole;
 }
 
-static int dir_own(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name)
+static int dir_put_super(struct mempool *pool)
 {
-	struct dirpool *dp = dir_of(pool);
-	struct pool_superblock sb = dp->dir.super;
-	int ret;
-
-	pool_super_own(&sb, store_uuid, store_name);
-	ret = pool_dir_put(&dp->dir, &sb);
-	pool_super_identity(&dp->dir.super, &pool->identity);
-	return ret;
+	return pool_dir_put(&dir_of(pool)->dir, &pool->super);
 }
 
 static void dir_close(struct mempool *pool, bool forked)
@@ -399,7 +392,7 @@ static const struct mempool_ops dir_ops = {
 	.look = dir_look,
 	.drop = dir_drop,
 	.release = dir_release,
-	.own = dir_own,
+	.put_super = dir_put_super,
 	.persist = dir_persist,
 	.alone = dir_alone,
 	.renew = dir_renew,
@@ -524,9 +517,9 @@ err_close:
 /* Room for its growth must be there now. Room that was granted before is only reported missing. */
 static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 {
-	struct pool_superblock sb = dp->dir.super;
-	uint64_t want = sb.bytes, used = dp->pool.used;
-	uint64_t left = map_left(dp->dir.fd), held = max_u64(sb.bytes, used);
+	struct pool_superblock *super = &dp->pool.super;
+	uint64_t want = super->bytes, used = dp->pool.used;
+	uint64_t left = map_left(dp->dir.fd), held = max_u64(super->bytes, used);
 
 	if (opts->pool_bytes &&
 	    (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &want) || want > INT64_MAX))
@@ -541,10 +534,10 @@ static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 		log_warn("pool %s may take %llu bytes more, but the disk has %llu", dp->dir.path,
 			 (unsigned long long)(want - used), (unsigned long long)left);
 	dp->pool.bytes = max_u64(want, used);
-	if (want == sb.bytes)
+	if (want == super->bytes)
 		return 0;
-	pool_super_set_bytes(&sb, want);
-	return pool_dir_put(&dp->dir, &sb);
+	pool_super_set_bytes(super, want);
+	return pool_dir_put(&dp->dir, super);
 }
 
 int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
@@ -559,7 +552,7 @@ int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 	dp = dir_of(pool);
 	pool->makes_pages = true;
 	pool->page_kind = "file";
-	ret = pool_dir_open(&dp->dir, opts->path, opts->create);
+	ret = pool_dir_open(&dp->dir, opts->path, opts->create, &pool->super);
 	if (ret == 0)
 		ret = pool_dir_each(&dp->dir, false, load_region, dp);
 	if (ret == 0)
@@ -570,7 +563,5 @@ int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 		ret = set_bytes(dp, opts);
 	if (ret)
 		pool_dir_undo(&dp->dir);
-	else
-		pool_super_identity(&dp->dir.super, &pool->identity);
 	return ret;
 }

@@ -32,7 +32,6 @@ struct filepool {
 	bool is_device;
 	bool sole; /* we hold flock exclusive: nobody else maps the file */
 	struct durable map;
-	struct pool_superblock super;
 	int failed;                /* 0, or why the table could not be written */
 	struct extent_table table; /* what both copies have, and what is being changed */
 };
@@ -89,7 +88,7 @@ static int file_commit(struct filepool *file)
 /* A page by write is whole or not there when we are killed; a copy may be cut. */
 static int put_super(struct filepool *file, int copy)
 {
-	const struct pool_superblock *sb = &file->super;
+	const struct pool_superblock *sb = &file->pool.super;
 	uint64_t off = copy ? POOL_SUPERBLOCK_OFF1 : 0;
 
 	if (file->is_device || pwrite(file->fd, sb, sizeof(*sb), (off_t)off) != sizeof(*sb))
@@ -98,25 +97,13 @@ static int put_super(struct filepool *file, int copy)
 }
 
 /* One copy is whole at any moment, and copy 1 is never the older one. */
-static int put_supers(struct filepool *file, const struct pool_superblock *sb)
+static int file_put_super(struct mempool *pool)
 {
-	int ret;
+	int ret = put_super(filepool_of(pool), 1);
 
-	file->super = *sb;
-	ret = put_super(file, 1);
 	if (ret == 0)
-		ret = put_super(file, 0);
-	pool_super_identity(sb, &file->pool.identity);
+		ret = put_super(filepool_of(pool), 0);
 	return ret ? error_prefix(ret, "pool superblock: ") : 0;
-}
-
-static int file_own(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name)
-{
-	struct filepool *file = filepool_of(pool);
-	struct pool_superblock sb = file->super;
-
-	pool_super_own(&sb, store_uuid, store_name);
-	return put_supers(file, &sb);
 }
 
 /* -------- locks -------- */
@@ -301,7 +288,7 @@ static const struct mempool_ops file_ops = {
 	.alloc = file_alloc,
 	.reclaim = file_reclaim,
 	.drop = file_drop,
-	.own = file_own,
+	.put_super = file_put_super,
 	.release = file_release,
 	.persist = file_persist,
 	.alone = file_alone,
@@ -416,8 +403,7 @@ static int load_content(struct filepool *file, bool create, uint64_t have, bool 
 	newer = pool_super_choose(pair, POOL_EXTENTS);
 	if (newer < 0)
 		return newer;
-	file->super = pair[newer];
-	pool_super_identity(&file->super, &file->pool.identity);
+	file->pool.super = pair[newer];
 	if (!file->is_device)
 		ret = durable_map(file->fd, have, &file->map);
 	if (ret)
@@ -433,19 +419,6 @@ static int load_content(struct filepool *file, bool create, uint64_t have, bool 
 	    (ret = write_copy(file, !ret)) != 0)
 		return error_prefix(ret, "extent table: ");
 	return pool_super_same(pair) ? 0 : put_super(file, !newer);
-}
-
-/* Written last: a crash before it leaves a blank file, which is formatted again. */
-static int format_file(struct filepool *file)
-{
-	struct pool_superblock sb;
-	int ret = pool_super_make(&sb, POOL_EXTENTS);
-
-	if (ret)
-		return ret;
-	extents_make_table(&file->table, file->map.size / POOL_EXTENT_BYTES);
-	ret = file_commit(file);
-	return ret ? ret : put_supers(file, &sb);
 }
 
 /* Uses what the file has become larger by, and enters the regions. */
@@ -519,8 +492,13 @@ int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out)
 		durable_unmap(&file->map);
 		ret = durable_map(file->fd, size, &file->map);
 	}
-	if (ret == 0 && (blank || have == 0))
-		ret = format_file(file);
+	/* The superblock is last: a crash before it leaves a blank file, which is formatted again. */
+	if (ret == 0 && (blank || have == 0)) {
+		extents_make_table(&file->table, file->map.size / POOL_EXTENT_BYTES);
+		ret = pool_super_make(&file->pool.super, POOL_EXTENTS);
+		ret = ret ? ret : file_commit(file);
+		ret = ret ? ret : file_put_super(*pool_out);
+	}
 	if (ret == 0)
 		ret = enter_regions(file);
 	/* A file that we made goes, if it still has its name. */

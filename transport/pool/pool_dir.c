@@ -140,38 +140,35 @@ int pool_dir_each(const struct pool_dir *dir, bool pages,
 
 /* -------- the head -------- */
 
-static int put_copy(const struct pool_dir *dir, int copy)
+static int put_copy(const struct pool_dir *dir, const struct pool_superblock *super, int copy)
 {
 	off_t off = copy ? POOL_DIRECTORY_OFF1 : 0;
 
-	if (pwrite(dir->head, &dir->super, sizeof(dir->super), off) != sizeof(dir->super) ||
-	    fdatasync(dir->head))
+	if (pwrite(dir->head, super, sizeof(*super), off) != sizeof(*super) || fdatasync(dir->head))
 		return error_set(errno ? -errno : -EIO, "write of %s/" HEAD ": %s", dir->path,
 				 strerror(errno));
 	return 0;
 }
 
-int pool_dir_put(struct pool_dir *dir, const struct pool_superblock *sb)
+int pool_dir_put(const struct pool_dir *dir, const struct pool_superblock *sb)
 {
-	int ret;
+	int ret = put_copy(dir, sb, 1);
 
-	dir->super = *sb;
-	ret = put_copy(dir, 1);
-	return ret ? ret : put_copy(dir, 0);
+	return ret ? ret : put_copy(dir, sb, 0);
 }
 
-static int load_head(struct pool_dir *dir, bool create)
+static int load_head(struct pool_dir *dir, bool create, struct pool_superblock *super_out)
 {
-	struct pool_superblock pair[2], sb;
+	struct pool_superblock pair[2];
 	int ret = pool_super_read(dir->head, POOL_DIRECTORY_OFF1, pair);
 
 	if (ret)
 		return error_prefix(ret, "%s/" HEAD ": ", dir->path);
 	/* Copy 0 is written last. While it is blank nothing has been made in the directory. */
 	if (create && dir->n_regions == 0 && bits_all_zero(&pair[0], sizeof(pair[0]))) {
-		ret = pool_super_make(&sb, POOL_DIRECTORY);
+		ret = pool_super_make(super_out, POOL_DIRECTORY);
 		if (ret == 0)
-			ret = pool_dir_put(dir, &sb);
+			ret = pool_dir_put(dir, super_out);
 		return ret ? ret : pool_dir_sync(dir);
 	}
 	if (bits_all_zero(pair, sizeof(pair)))
@@ -179,13 +176,14 @@ static int load_head(struct pool_dir *dir, bool create)
 	ret = pool_super_choose(pair, POOL_DIRECTORY);
 	if (ret < 0)
 		return ret;
-	dir->super = pair[ret];
-	return pool_super_same(pair) ? 0 : put_copy(dir, !ret);
+	*super_out = pair[ret];
+	return pool_super_same(pair) ? 0 : put_copy(dir, super_out, !ret);
 }
 
 /* -------- opening -------- */
 
-int pool_dir_open(struct pool_dir *dir, const char *path, bool create)
+int pool_dir_open(struct pool_dir *dir, const char *path, bool create,
+		  struct pool_superblock *super_out)
 {
 	int parent, ret = 0;
 
@@ -216,7 +214,7 @@ int pool_dir_open(struct pool_dir *dir, const char *path, bool create)
 	if (ret == 0 && dir->made_head && dir->n_regions)
 		ret = error_set(-EBADMSG, "holds %u regions, but its file " HEAD " is gone",
 				dir->n_regions);
-	return ret ? ret : load_head(dir, create);
+	return ret ? ret : load_head(dir, create, super_out);
 }
 
 void pool_dir_undo(const struct pool_dir *dir)

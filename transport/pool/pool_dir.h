@@ -21,7 +21,6 @@ struct pool_dir {
 	int head; /* of the file `pool`, locked; -1 = none */
 	bool made, made_head;
 	uint32_t n_regions; /* files of regions, when it was opened */
-	struct pool_superblock super;
 };
 
 /*
@@ -30,7 +29,8 @@ struct pool_dir {
  * it, too. Errors: -ENOENT, -ENOTDIR, -EROFS, -EACCES, -EBUSY, -EPROTO (no pool, or of another format),
  * -EBADMSG (damaged).
  */
-RLV_MUST_CHECK int pool_dir_open(struct pool_dir *dir, const char *path, bool create);
+RLV_MUST_CHECK int pool_dir_open(struct pool_dir *dir, const char *path, bool create,
+				 struct pool_superblock *super_out);
 
 /* Removes what open made, where nothing else came to it. Before close. */
 void pool_dir_undo(const struct pool_dir *dir);
@@ -38,7 +38,7 @@ void pool_dir_undo(const struct pool_dir *dir);
 void pool_dir_close(struct pool_dir *dir, bool forked);
 
 /* Makes a changed superblock hold: durable when it returns. */
-RLV_MUST_CHECK int pool_dir_put(struct pool_dir *dir, const struct pool_superblock *sb);
+RLV_MUST_CHECK int pool_dir_put(const struct pool_dir *dir, const struct pool_superblock *sb);
 
 /* fsync of the directory: names that were made or removed before are so for good. */
 RLV_MUST_CHECK int pool_dir_sync(const struct pool_dir *dir);
