@@ -17,32 +17,27 @@
 
 /* -------- connect -------- */
 
-static int finish_connect(int fd, uint64_t deadline_ns)
-{
-	struct pollfd ready = { .fd = fd, .events = POLLOUT };
-	socklen_t len = sizeof(int);
-	int error = 0, n;
-
-	do
-		n = poll(&ready, 1, deadline_left_ms(clock_monotonic(), deadline_ns));
-	while (n < 0 && errno == EINTR);
-	if (n == 0)
-		return -ETIMEDOUT;
-	if (n < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len))
-		return -errno;
-	return -error;
-}
-
 static int connect_to(const struct sockaddr *address, socklen_t len, uint64_t deadline_ns,
 		      int *fd_out)
 {
 	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int ret = 0;
+	struct pollfd ready = { .fd = fd, .events = POLLOUT };
+	socklen_t error_len = sizeof(int);
+	int error = 0, n = 1, ret = 0;
 
 	if (fd < 0)
 		return -errno;
 	if (connect(fd, address, len))
-		ret = errno == EINPROGRESS ? finish_connect(fd, deadline_ns) : -errno;
+		ret = -errno;
+	if (ret == -EINPROGRESS) {
+		do
+			n = poll(&ready, 1, deadline_left_ms(clock_monotonic(), deadline_ns));
+		while (n < 0 && errno == EINTR);
+		if (n < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_len))
+			ret = -errno;
+		else
+			ret = n == 0 ? -ETIMEDOUT : -error;
+	}
 	if (ret) {
 		close(fd);
 		return ret;

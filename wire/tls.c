@@ -323,20 +323,12 @@ static const struct stream_ops tls_ops = {
 	.close = tls_stream_close,
 };
 
-static int name_host(SSL *ssl, const char *host)
-{
-	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
-	uint8_t address[sizeof(struct in6_addr)];
-
-	if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
-		return X509_VERIFY_PARAM_set1_ip_asc(param, host);
-	return SSL_set_tlsext_host_name(ssl, host) && SSL_set1_host(ssl, host);
-}
-
 static SSL *make_ssl(const struct tls *tls, int fd)
 {
 	BIO *bio = BIO_new_ex(library, socket_method);
 	SSL *ssl = bio ? SSL_new(tls->ctx) : NULL;
+	uint8_t address[sizeof(struct in6_addr)];
+	bool named = true;
 
 	if (!ssl) {
 		BIO_free(bio);
@@ -349,7 +341,12 @@ static SSL *make_ssl(const struct tls *tls, int fd)
 		SSL_set_accept_state(ssl);
 	else
 		SSL_set_connect_state(ssl);
-	if (tls->host && !name_host(ssl, tls->host)) {
+	if (tls->host && (inet_pton(AF_INET, tls->host, address) == 1 ||
+			  inet_pton(AF_INET6, tls->host, address) == 1))
+		named = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), tls->host);
+	else if (tls->host)
+		named = SSL_set_tlsext_host_name(ssl, tls->host) && SSL_set1_host(ssl, tls->host);
+	if (!named) {
 		SSL_free(ssl);
 		return NULL;
 	}
@@ -442,19 +439,6 @@ static int use_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id_out, siz
 	return *session_out != NULL;
 }
 
-static int derive_key(const char *store_token, const struct token_id *id,
-		      uint8_t key_out[TLS_KEY_BYTES])
-{
-	char token[TOKEN_TEXT_BYTES], identity[TOKEN_IDENTITY_BYTES];
-	int ret = token_derive(store_token, id, token);
-
-	token_identity(id, identity);
-	if (ret == 0)
-		ret = tls_derive(token, SALT, identity, key_out);
-	OPENSSL_cleanse(token, sizeof(token));
-	return ret;
-}
-
 /*
  * An unknown identity continues without PSK and fails, since there is no certificate. A token of
  * another epoch passes, so that HELLO can report it.
@@ -463,14 +447,17 @@ static int find_psk(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSIO
 {
 	const struct tls *tls = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
 	struct tls_state *state = SSL_get_app_data(ssl);
+	char token[TOKEN_TEXT_BYTES], identity[TOKEN_IDENTITY_BYTES];
 	uint8_t key[TLS_KEY_BYTES];
 
 	*session_out = NULL;
 	if (!token_identity_parse(id, id_len, &state->peer))
 		return 1;
-	if (derive_key(tls->token, &state->peer, key))
-		return 0;
-	*session_out = psk_session(ssl, key);
+	token_identity(&state->peer, identity);
+	if (token_derive(tls->token, &state->peer, token) == 0 &&
+	    tls_derive(token, SALT, identity, key) == 0)
+		*session_out = psk_session(ssl, key);
+	OPENSSL_cleanse(token, sizeof(token));
 	OPENSSL_cleanse(key, sizeof(key));
 	return *session_out != NULL;
 }

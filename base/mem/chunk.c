@@ -354,30 +354,25 @@ const struct alloc_hooks chunk_hooks = { .alloc = hook_alloc, .free = hook_free 
 
 /* -------- listeners -------- */
 
-static int add_listener(const struct chunk_listener *listener) LOCK_REQUIRES(chunk_role)
-{
-	if (n_listeners == CHUNK_LISTENERS_MAX)
-		return error_set(-ENOSPC, "memory chunks: all %d places for listeners are taken",
-				 CHUNK_LISTENERS_MAX);
-	for (uint32_t i = 0; i < n_chunks; i++)
-		if (chunks[i].pages.ptr && !keep_from_children(&chunks[i].pages))
-			return error_set(-ENOMEM, "memory chunks: madvise(MADV_DONTFORK) failed");
-	listeners[n_listeners++] = listener;
-	for (uint32_t i = 0; i < n_chunks; i++)
-		if (chunks[i].pages.ptr)
-			listener->added(listener->ctx, chunks[i].pages.ptr, chunks[i].pages.bytes,
-					i);
-	return 0;
-}
-
 int chunk_listen(const struct chunk_listener *listener)
 {
-	int ret;
+	int ret = 0;
 
 	if (!forks_are_watched())
 		return error_set(-ENOMEM, "memory chunks: cannot register a fork handler");
 	lock_acquire(&chunk_lock, &chunk_role);
-	ret = add_listener(listener);
+	if (n_listeners == CHUNK_LISTENERS_MAX)
+		ret = error_set(-ENOSPC, "memory chunks: all %d places for listeners are taken",
+				CHUNK_LISTENERS_MAX);
+	for (uint32_t i = 0; ret == 0 && i < n_chunks; i++)
+		if (chunks[i].pages.ptr && !keep_from_children(&chunks[i].pages))
+			ret = error_set(-ENOMEM, "memory chunks: madvise(MADV_DONTFORK) failed");
+	if (ret == 0)
+		listeners[n_listeners++] = listener;
+	for (uint32_t i = 0; ret == 0 && i < n_chunks; i++)
+		if (chunks[i].pages.ptr)
+			listener->added(listener->ctx, chunks[i].pages.ptr, chunks[i].pages.bytes,
+					i);
 	lock_release(&chunk_lock, &chunk_role);
 	return ret;
 }

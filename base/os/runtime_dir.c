@@ -223,35 +223,13 @@ int runtime_dir_file(const struct runtime_dir *dir, const char *file,
 
 /* -------- token -------- */
 
-static int read_token(int fd, const char *path, char token_out[RUNTIME_TOKEN_BYTES])
-{
-	char text[RUNTIME_TOKEN_BYTES + 1];
-	struct stat st;
-	ssize_t n;
-
-	if (fstat(fd, &st))
-		return error_set(-errno, "%s: %s", path, strerror(errno));
-	if (st.st_uid != geteuid() || (st.st_mode & (S_IRWXG | S_IRWXO)))
-		return error_set(-EACCES, "%s: uid %u mode %03o, want 0600 of our own", path,
-				 (unsigned int)st.st_uid, (unsigned int)(st.st_mode & 0777));
-	n = read(fd, text, sizeof(text));
-	if (n < 0)
-		return error_set(-errno, "read %s: %s", path, strerror(errno));
-	for (ssize_t i = 0; i < RUNTIME_TOKEN_BYTES - 1; i++)
-		if (i >= n || !isxdigit((unsigned char)text[i]))
-			return error_set(-EPROTO, "%s: not %d hexadecimal digits", path,
-					 RUNTIME_TOKEN_BYTES - 1);
-	memcpy(token_out, text, RUNTIME_TOKEN_BYTES - 1);
-	token_out[RUNTIME_TOKEN_BYTES - 1] = '\0';
-	return 0;
-}
-
 int runtime_dir_token(const struct runtime_dir *dir, char token_out[RUNTIME_TOKEN_BYTES])
 {
-	char path[RUNTIME_PATH_BYTES];
-	int fd, ret;
+	char path[RUNTIME_PATH_BYTES], text[RUNTIME_TOKEN_BYTES + 1];
+	int fd, ret = runtime_dir_file(dir, "token", path);
+	struct stat st;
+	ssize_t n = 0;
 
-	ret = runtime_dir_file(dir, "token", path);
 	if (ret)
 		return ret;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -262,9 +240,23 @@ int runtime_dir_token(const struct runtime_dir *dir, char token_out[RUNTIME_TOKE
 				 path);
 	if (fd < 0)
 		return error_set(-errno, "%s: %s", path, strerror(errno));
-	ret = read_token(fd, path, token_out);
+	if (fstat(fd, &st))
+		ret = error_set(-errno, "%s: %s", path, strerror(errno));
+	else if (st.st_uid != geteuid() || (st.st_mode & (S_IRWXG | S_IRWXO)))
+		ret = error_set(-EACCES, "%s: uid %u mode %03o, want 0600 of our own", path,
+				(unsigned int)st.st_uid, (unsigned int)(st.st_mode & 0777));
+	else if ((n = read(fd, text, sizeof(text))) < 0)
+		ret = error_set(-errno, "read %s: %s", path, strerror(errno));
 	close(fd);
-	return ret;
+	for (ssize_t i = 0; ret == 0 && i < RUNTIME_TOKEN_BYTES - 1; i++)
+		if (i >= n || !isxdigit((unsigned char)text[i]))
+			ret = error_set(-EPROTO, "%s: not %d hexadecimal digits", path,
+					RUNTIME_TOKEN_BYTES - 1);
+	if (ret)
+		return ret;
+	memcpy(token_out, text, RUNTIME_TOKEN_BYTES - 1);
+	token_out[RUNTIME_TOKEN_BYTES - 1] = '\0';
+	return 0;
 }
 
 /* RELIVE_TOKEN, NULL where it is not set or cannot be a store's. */

@@ -213,35 +213,11 @@ static struct peer *find_number(const struct peers *peers, uint64_t client_id, u
 }
 
 /* Answers with WELCOME and the number of READs that the device serves at a time. */
-static int accept_qp(struct peer *peer, struct rdma_cm_id *id, const struct rdma_conn_param *param)
-{
-	struct peers *peers = peer->all;
-	struct ibv_qp_attr timer = { .min_rnr_timer = RNR_TIMER };
-	union verbs_any message = { .welcome.incarnation = peers->incarnation };
-	struct rdma_conn_param mine = {
-		.private_data = message.bytes,
-		.private_data_len = sizeof(message.welcome),
-		.responder_resources = (uint8_t)min_u64(param->responder_resources,
-							peers->device->caps.served_reads),
-		.rnr_retry_count = RNR_RETRIES,
-	};
-
-	memcpy(message.welcome.boot_id, peers->boot_id, sizeof(message.welcome.boot_id));
-	if (peers->rights.target->pool->persistent)
-		message.welcome.flags = VERBS_PERSISTENT;
-	message_seal(&message, VERBS_WELCOME);
-	if (peers->device->calls->cm_accept(id, &mine))
-		return error_set(-errno, "device %s: rdma_accept: %s", peers->device->name,
-				 strerror(errno));
-	/* if it fails, clients wait longer for a receive; nothing else changes */
-	(void)peers->device->calls->modify_qp(id->qp, &timer, IBV_QP_MIN_RNR_TIMER);
-	return 0;
-}
-
 static int peer_join(struct peer *peer, struct rdma_cm_id *id, const struct verbs_hello *hello,
 		     const struct rdma_conn_param *param)
 {
-	const struct verbs_device *device = peer->all->device;
+	struct peers *peers = peer->all;
+	const struct verbs_device *device = peers->device;
 	struct ibv_qp_init_attr attr = {
 		.send_cq = peer->completions,
 		.recv_cq = peer->completions,
@@ -251,6 +227,15 @@ static int peer_join(struct peer *peer, struct rdma_cm_id *id, const struct verb
 			 .max_send_sge = 1,
 			 .max_recv_sge = 1 },
 	};
+	struct ibv_qp_attr timer = { .min_rnr_timer = RNR_TIMER };
+	union verbs_any message = { .welcome.incarnation = peers->incarnation };
+	struct rdma_conn_param mine = {
+		.private_data = message.bytes,
+		.private_data_len = sizeof(message.welcome),
+		.responder_resources =
+			(uint8_t)min_u64(param->responder_resources, device->caps.served_reads),
+		.rnr_retry_count = RNR_RETRIES,
+	};
 	int ret = 0;
 
 	if (device->calls->cm_create_qp(id, peer->domain, &attr))
@@ -259,16 +244,23 @@ static int peer_join(struct peer *peer, struct rdma_cm_id *id, const struct verb
 	peer->ids[hello->index] = id;
 	if (hello->index == 0)
 		ret = requests_start(peer);
-	if (ret == 0)
-		ret = accept_qp(peer, id, param);
+	memcpy(message.welcome.boot_id, peers->boot_id, sizeof(message.welcome.boot_id));
+	if (peers->rights.target->pool->persistent)
+		message.welcome.flags = VERBS_PERSISTENT;
+	message_seal(&message, VERBS_WELCOME);
+	if (ret == 0 && device->calls->cm_accept(id, &mine))
+		ret = error_set(-errno, "device %s: rdma_accept: %s", device->name,
+				strerror(errno));
 	if (ret) {
 		peer->ids[hello->index] = NULL;
 		device->calls->cm_destroy_qp(id);
 		return ret;
 	}
+	/* if it fails, clients wait longer for a receive; nothing else changes */
+	(void)device->calls->modify_qp(id->qp, &timer, IBV_QP_MIN_RNR_TIMER);
 	id->context = peer;
 	peer->joined++;
-	peer->all->n_qps++;
+	peers->n_qps++;
 	return 0;
 }
 

@@ -91,18 +91,6 @@ static int access_of(uint32_t rights)
 	       (rights & RIGHT_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 }
 
-static int opening_make_windows(struct rights *rights, struct opening *opening)
-{
-	for (uint32_t i = 0; i < opening->n; i++) {
-		opening->windows[i] = ibv_alloc_mw(rights->device->pd, IBV_MW_TYPE_2);
-		if (!opening->windows[i])
-			return error_set(-errno, "device %s: ibv_alloc_mw: %s",
-					 rights->device->name, strerror(errno));
-		rights->n_windows++;
-	}
-	return 0;
-}
-
 /* Remote writes and atomics need local writes, says the specification. */
 static int opening_register(struct rights *rights, struct ibv_pd *domain, struct opening *opening)
 {
@@ -138,14 +126,22 @@ int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 		const struct target_map *map, struct opening **opening_out)
 {
 	struct opening *opening = mem_zalloc(sizeof(*opening));
-	int ret;
+	int ret = 0;
 
 	if (!opening)
 		return error_set(-ENOMEM, "cannot allocate memory for an attachment");
 	opening->n = n;
 	opening->map = *map;
-	ret = rights->windows ? opening_make_windows(rights, opening)
-			      : opening_register(rights, domain, opening);
+	for (uint32_t i = 0; rights->windows && ret == 0 && i < n; i++) {
+		opening->windows[i] = ibv_alloc_mw(rights->device->pd, IBV_MW_TYPE_2);
+		if (opening->windows[i])
+			rights->n_windows++;
+		else
+			ret = error_set(-errno, "device %s: ibv_alloc_mw: %s", rights->device->name,
+					strerror(errno));
+	}
+	if (!rights->windows)
+		ret = opening_register(rights, domain, opening);
 	if (ret) {
 		opening_end_windows(rights, opening);
 		mem_free(opening);
