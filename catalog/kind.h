@@ -37,12 +37,25 @@ struct object_desc {
 	size_t len;
 };
 
+/* A client's request for a new object: unchecked; fields that a kind has no use for are ignored. */
+struct kind_request {
+	const void *desc; /* as the kind's clients write it */
+	size_t len;
+	bool auto_parts, crc_by_nodes;
+	uint32_t block;
+	const uint32_t *fanout;
+	size_t n_fanout;
+};
+
 struct object_kind {
 	const char *name, *part; /* words of messages: "table", "shard" */
 	uint32_t id;             /* enum kind_id */
 
 	/*
 	 * The descriptor of an object is opaque to the catalog, which stores it.
+	 * take_wish: checks a client's request and makes the wish's details of it, one block of
+	 * mem_alloc that the caller frees. name: that of the request, which a kind may replace by
+	 * that in its descriptor. -EPROTO, -EBADMSG, -ENOMEM.
 	 * describe: writes that of a new object of this wish, for the nodes that are up; the
 	 * caller frees it. -EINVAL, -ENOSPC, ...
 	 * load: checks it, and sets the object's uuid, name, n_cut, max_clients, max_streams and
@@ -50,6 +63,8 @@ struct object_kind {
 	 * desc: the descriptor of a loaded object; it lies in its state.
 	 * is_wish_of: true if the object results from this wish.
 	 */
+	int (*take_wish)(const struct kind_request *request, const void **details_out,
+			 char name[OBJECT_NAME_BYTES]);
 	int (*describe)(const struct catalog *cat, const struct catalog_wish *wish,
 			const struct object_ids *ids, struct object_desc *desc_out);
 	int (*load)(struct catalog_object *object, const void *desc, size_t len);

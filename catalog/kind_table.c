@@ -18,6 +18,7 @@
 #include "base/log.h"
 
 #define HEADERS_AT_ONCE 256u
+#define MAX_FANOUT 16u /* maximum number of levels in a wish */
 
 /* -------- a table -------- */
 
@@ -33,6 +34,44 @@ int table_create(struct catalog *cat, const struct table_wish *wish,
 	int ret = table_desc_check(&wish->desc);
 
 	return ret ? ret : catalog_create(cat, &object, table_out);
+}
+
+/* A wish, with what it points to. */
+struct table_request {
+	struct table_wish wish;
+	uint16_t fanout[MAX_FANOUT];
+};
+
+static int table_take_wish(const struct kind_request *request, const void **details_out,
+			   char name_out[OBJECT_NAME_BYTES])
+{
+	struct table_request *taken;
+	struct table_wish *wish;
+	int ret;
+
+	if (request->len != sizeof(wish->desc))
+		return error_set(-EPROTO, "request: a table descriptor has %zu bytes, want %zu",
+				 request->len, sizeof(wish->desc));
+	if (request->n_fanout >= MAX_FANOUT)
+		return error_set(-EPROTO, "request: fanout of %zu levels, too many",
+				 request->n_fanout);
+	taken = mem_zalloc(sizeof(*taken));
+	if (!taken)
+		return error_set(-ENOMEM, "cannot allocate memory");
+	wish = &taken->wish;
+	memcpy(&wish->desc, request->desc, sizeof(wish->desc));
+	wish->auto_shards = request->auto_parts;
+	wish->crc_by_nodes = request->crc_by_nodes;
+	wish->opts.block = request->block;
+	wish->opts.fanout = request->n_fanout ? taken->fanout : NULL;
+	for (size_t i = 0; i < request->n_fanout; i++)
+		taken->fanout[i] = (uint16_t)request->fanout[i];
+	*details_out = taken;
+	ret = table_name_check(wish->desc.name);
+	if (ret)
+		return ret;
+	memcpy(name_out, wish->desc.name, OBJECT_NAME_BYTES);
+	return table_desc_check(&wish->desc);
 }
 
 static int table_describe(const struct catalog *cat, const struct catalog_wish *wish,
@@ -389,6 +428,7 @@ const struct object_kind kind_table = {
 	.name = "table",
 	.part = "shard",
 	.id = OBJECT_TABLE,
+	.take_wish = table_take_wish,
 	.describe = table_describe,
 	.load = table_load,
 	.desc = table_stored,

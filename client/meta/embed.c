@@ -61,20 +61,24 @@ static int fill_place(struct embed *embed, struct catalog_object *object,
 	return 0;
 }
 
-static int fill_table(struct embed *embed, struct catalog_object *table, struct meta_table *out)
+static int fill_table(struct embed *embed, struct catalog_object *table, struct meta_opened *out)
 {
-	out->desc = table_state_of(table)->desc;
-	return fill_place(embed, table, META_LOOKS, &out->place);
+	int ret = meta_opened_table(&table_state_of(table)->desc, out);
+
+	if (ret == 0)
+		ret = fill_place(embed, table, META_LOOKS, &out->place);
+	if (ret)
+		meta_opened_fini(out);
+	return ret;
 }
 
 /* -------- tables -------- */
 
-static int embed_create(struct meta *meta, const struct table_desc *desc,
-			const struct meta_wishes *wishes, struct meta_table *out)
+static int embed_create(struct meta *meta, const struct meta_wish *wish, struct meta_opened *out)
 {
-	const struct table_wish wish = {
-		.desc = *desc,
-		.opts = { .block = wishes->block, .fanout = wishes->fanout },
+	const struct table_wish planned = {
+		.desc = *(const struct table_desc *)wish->desc,
+		.opts = { .block = wish->block, .fanout = wish->fanout },
 	};
 	struct embed *embed = embed_of(meta);
 	struct catalog_object *table;
@@ -82,7 +86,7 @@ static int embed_create(struct meta *meta, const struct table_desc *desc,
 
 	lock_acquire(&embed->lock, &embed_lock);
 	do
-		ret = table_create(&embed->cat, &wish, &table);
+		ret = table_create(&embed->cat, &planned, &table);
 	while (ret == -EAGAIN); /* the pool has answered */
 	if (ret == 0)
 		ret = fill_table(embed, table, out);
@@ -100,12 +104,14 @@ static struct catalog_object *find_table(const struct embed *embed, const char *
 	return NULL;
 }
 
-static int embed_open_table(struct meta *meta, const char *name, struct meta_table *out)
+static int embed_open_table(struct meta *meta, uint32_t kind, const char *name,
+			    struct meta_opened *out)
 {
 	struct embed *embed = embed_of(meta);
 	struct catalog_object *table;
 	int ret;
 
+	(void)kind; /* it has tables only */
 	lock_acquire(&embed->lock, &embed_lock);
 	table = find_table(embed, name);
 	ret = table ? fill_table(embed, table, out) : -ENOENT;

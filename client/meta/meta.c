@@ -2,15 +2,31 @@
 
 #include "base/mem/alloc.h"
 
+#include <errno.h>
 #include <string.h>
 
-struct meta_object meta_object_of(const struct table_desc *desc)
+int meta_opened_table(const struct table_desc *desc, struct meta_opened *out)
 {
-	struct meta_object object = { .number = desc->table_id, .max_clients = desc->max_clients };
+	*out = (struct meta_opened){
+		.object = { .kind = OBJECT_TABLE,
+			    .number = desc->table_id,
+			    .max_clients = desc->max_clients },
+		.desc = mem_alloc(sizeof(*desc)),
+		.desc_bytes = sizeof(*desc),
+	};
+	if (!out->desc)
+		return error_set(-ENOMEM, "table %s: cannot allocate memory", desc->name);
+	memcpy(out->desc, desc, sizeof(*desc));
+	memcpy(out->object.uuid, desc->uuid, sizeof(desc->uuid));
+	memcpy(out->object.name, desc->name, sizeof(desc->name));
+	return 0;
+}
 
-	memcpy(object.uuid, desc->uuid, sizeof(object.uuid));
-	memcpy(object.name, desc->name, sizeof(object.name));
-	return object;
+void meta_opened_fini(struct meta_opened *opened)
+{
+	meta_place_fini(&opened->place);
+	mem_free(opened->desc);
+	opened->desc = NULL;
 }
 
 void meta_place_fini(struct meta_place *place)

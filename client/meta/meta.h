@@ -18,6 +18,7 @@
 
 /* An object of the store, of any kind, as requests name it. */
 struct meta_object {
+	uint32_t kind; /* enum kind_id */
 	uint32_t number;
 	uint32_t max_clients;
 	uint8_t uuid[16];
@@ -43,13 +44,20 @@ struct meta_place {
 	uint64_t layout;         /* this place includes all changes up to this version */
 };
 
-struct meta_table {
-	struct table_desc desc; /* shard 0's */
+/* An object as the server opened it. */
+struct meta_opened {
+	struct meta_object object;
 	struct meta_place place;
+	void *desc; /* owned, as place: meta_opened_fini; of its kind, unchecked */
+	size_t desc_bytes;
 };
 
-/* Plan options that the server applies again later. */
-struct meta_wishes {
+/* A new object: what its kind has of it, and options of tables that the server plans by. */
+struct meta_wish {
+	uint32_t kind;
+	const char *name;
+	const void *desc; /* a table's: planned and sealed */
+	size_t desc_bytes;
 	bool auto_shards;  /* one for each memory node */
 	bool crc_by_nodes; /* rows get checksums if any node is persistent */
 	uint32_t block;
@@ -97,11 +105,10 @@ struct rlv_wait;
 struct rpc;
 
 struct meta_ops {
-	/* Creates, or opens one with the same signature; -EEXIST otherwise. desc is planned. Grants
-	   of this and of open are as for META_LOOKS. */
-	int (*create)(struct meta *meta, const struct table_desc *desc,
-		      const struct meta_wishes *wishes, struct meta_table *out);
-	int (*open)(struct meta *meta, const char *name, struct meta_table *out);
+	/* Creates, or opens one with the same signature; -EEXIST otherwise. Grants of this and of
+	   open are as for META_LOOKS. */
+	int (*create)(struct meta *meta, const struct meta_wish *wish, struct meta_opened *out);
+	int (*open)(struct meta *meta, uint32_t kind, const char *name, struct meta_opened *out);
 	/* Refreshes an open object: new grants and placement. Never waits longer than the timeout,
 	   nor for another call (-EAGAIN); timeout_ns 0 = as open. -ESTALE: it was dropped; -EACCES:
 	   not the owner's lease. */
@@ -179,8 +186,10 @@ RLV_MUST_CHECK int meta_embed_open(const char *path, const struct rlv_store_opts
 RLV_MUST_CHECK int meta_remote_open(const char *uri, const struct rlv_store_opts *opts,
 				    struct meta **meta_out);
 
-struct meta_object meta_object_of(const struct table_desc *desc);
-
 void meta_place_fini(struct meta_place *place);
+void meta_opened_fini(struct meta_opened *opened);
+
+/* Fills in object and descriptor of a table. -ENOMEM. */
+RLV_MUST_CHECK int meta_opened_table(const struct table_desc *desc, struct meta_opened *out);
 
 #endif

@@ -101,41 +101,40 @@ static int take_shard(const Relive__ShardPlace *place, struct meta_part *out)
 	return ret;
 }
 
-static int take_table(const Relive__TableReply *reply, struct meta_table *out)
+static int take_object(const Relive__TableReply *reply, struct meta_opened *out)
 {
 	struct meta_place place = {
 		.n_parts = (uint32_t)reply->n_shards,
 		.control = reply->control,
 		.layout = reply->layout,
 	};
-	int ret;
+	int ret = 0;
 
-	if (reply->desc.len != sizeof(out->desc))
-		return error_set(
-			-EPROTO,
-			"answer of the metadata server: a table descriptor has %zu bytes, want %zu",
-			reply->desc.len, sizeof(out->desc));
-	memcpy(&out->desc, reply->desc.data, sizeof(out->desc));
-	ret = table_desc_check(&out->desc);
-	if (ret)
-		return ret;
-	if (reply->n_shards < out->desc.n_shards || reply->n_shards > TABLE_MAX_SHARDS ||
-	    reply->control >= reply->n_shards)
-		return error_set(
-			-EPROTO,
-			"answer of the metadata server: %zu shards with control shard %u, but the descriptor has %u",
-			reply->n_shards, reply->control, out->desc.n_shards);
+	if (reply->desc.len == 0 || reply->uuid.len != sizeof(out->object.uuid))
+		return error_set(-EPROTO,
+				 "answer of the metadata server: a descriptor has %zu bytes, a "
+				 "uuid %zu",
+				 reply->desc.len, reply->uuid.len);
+	if (reply->n_shards > OBJECT_MAX_PARTS || reply->control >= reply->n_shards)
+		return error_set(-EPROTO,
+				 "answer of the metadata server: %zu shards with control shard %u",
+				 reply->n_shards, reply->control);
+	out->object.number = reply->object;
+	out->object.max_clients = reply->max_clients;
+	memcpy(out->object.uuid, reply->uuid.data, sizeof(out->object.uuid));
 	place.parts = mem_array(place.n_parts, sizeof(struct meta_part));
-	if (!place.parts)
-		return error_set(-ENOMEM, "cannot allocate memory for %u shards", place.n_parts);
+	out->desc = mem_alloc(reply->desc.len);
+	out->desc_bytes = reply->desc.len;
+	out->place = place;
+	if (!place.parts || !out->desc)
+		ret = error_set(-ENOMEM, "cannot allocate memory for %u shards", place.n_parts);
+	else
+		memcpy(out->desc, reply->desc.data, reply->desc.len);
 	for (uint32_t s = 0; ret == 0 && s < place.n_parts; s++)
 		ret = take_shard(reply->shards[s], &place.parts[s]);
-	if (ret) {
-		meta_place_fini(&place);
-		return ret;
-	}
-	out->place = place;
-	return 0;
+	if (ret)
+		meta_opened_fini(out);
+	return ret;
 }
 
 /* Records that a layout of this version exists. */
@@ -150,7 +149,9 @@ static void hear_of(struct remote *remote, uint64_t layout)
 		;
 }
 
-static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_table *out)
+/* Asks for the object of that kind and name. */
+static int ask_object(struct remote *remote, struct rpc_call *call, uint32_t kind, const char *name,
+		      struct meta_opened *out)
 {
 	uint64_t known = atomic_load_explicit(&remote->base.layout, memory_order_relaxed);
 	struct rpc_lease lease;
@@ -161,11 +162,13 @@ static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_t
 	ret = rpc_ask(remote->base.rpc, call, &reply);
 	if (ret)
 		return ret;
-	ret = take_table((const Relive__TableReply *)reply, out);
+	*out = (struct meta_opened){ .object.kind = kind };
+	snprintf(out->object.name, sizeof(out->object.name), "%s", name);
+	ret = take_object((const Relive__TableReply *)reply, out);
 	protobuf_c_message_free_unpacked(reply, NULL);
 	if (ret == 0) {
 		hear_of(remote, out->place.layout);
-		/* It may have been another table's change that we had heard of. */
+		/* It may have been another object's change that we had heard of. */
 		out->place.layout = max_u64(out->place.layout, known);
 	}
 	/* The grants are for the lease of now. */
@@ -174,34 +177,34 @@ static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_t
 	return ret;
 }
 
-static int remote_create(struct meta *meta, const struct table_desc *desc,
-			 const struct meta_wishes *wishes, struct meta_table *out)
+static int remote_create(struct meta *meta, const struct meta_wish *wish, struct meta_opened *out)
 {
 	Relive__TableCreateRequest request = RELIVE__TABLE_CREATE_REQUEST__INIT;
 	struct rpc_call call = {
 		.type = RELIVE__TYPE__TYPE_TABLE_CREATE,
 		.request = &request.base,
 	};
-	struct table_desc sealed = *desc;
 	uint32_t fanout[TREE_MAX_LEVELS];
 
-	table_desc_seal(&sealed, 0);
-	request.desc = (ProtobufCBinaryData){ sizeof(sealed), (uint8_t *)&sealed };
-	request.auto_shards = wishes->auto_shards;
-	request.crc_by_nodes = wishes->crc_by_nodes;
-	request.block = wishes->block;
+	request.kind = wish->kind;
+	request.name = (char *)wish->name;
+	request.desc = (ProtobufCBinaryData){ wish->desc_bytes, (uint8_t *)wish->desc };
+	request.auto_shards = wish->auto_shards;
+	request.crc_by_nodes = wish->crc_by_nodes;
+	request.block = wish->block;
 	request.fanout = fanout;
-	while (wishes->fanout && request.n_fanout < TREE_MAX_LEVELS &&
-	       wishes->fanout[request.n_fanout]) {
-		fanout[request.n_fanout] = wishes->fanout[request.n_fanout];
+	while (wish->fanout && request.n_fanout < TREE_MAX_LEVELS &&
+	       wish->fanout[request.n_fanout]) {
+		fanout[request.n_fanout] = wish->fanout[request.n_fanout];
 		request.n_fanout++;
 	}
-	return ask_table(remote_of(meta), &call, out);
+	return ask_object(remote_of(meta), &call, wish->kind, wish->name, out);
 }
 
 /* timeout_ns 0: as long as control calls wait, also for a server that is away. */
-static int open_table(struct remote *remote, const char *name, const struct meta_access *access,
-		      int64_t timeout_ns, struct meta_table *out)
+static int open_object(struct remote *remote, const struct meta_object *object,
+		       const struct meta_access *access, int64_t timeout_ns,
+		       struct meta_opened *out)
 {
 	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;
 	struct rpc_call call = {
@@ -211,36 +214,41 @@ static int open_table(struct remote *remote, const char *name, const struct meta
 		.no_wait = timeout_ns != 0,
 	};
 
-	request.name = (char *)name;
+	request.kind = object->kind;
+	request.name = (char *)object->name;
 	request.read_only = remote->read_only;
 	request.access = (uint32_t)access->kind;
 	request.owner = access->owner;
-	return ask_table(remote, &call, out);
+	return ask_object(remote, &call, object->kind, object->name, out);
 }
 
-static int remote_open_table(struct meta *meta, const char *name, struct meta_table *out)
+static int remote_open(struct meta *meta, uint32_t kind, const char *name, struct meta_opened *out)
 {
-	return open_table(remote_of(meta), name, META_LOOKS, 0, out);
+	struct meta_object object = { .kind = kind };
+
+	snprintf(object.name, sizeof(object.name), "%s", name);
+	return open_object(remote_of(meta), &object, META_LOOKS, 0, out);
 }
 
 static int remote_refresh(struct meta *meta, const struct meta_object *object,
 			  const struct meta_access *access, int64_t timeout_ns,
 			  struct meta_place *out)
 {
-	struct meta_table table;
-	int ret = open_table(remote_of(meta), object->name, access, timeout_ns, &table);
+	struct meta_opened opened;
+	int ret = open_object(remote_of(meta), object, access, timeout_ns, &opened);
 
 	if (ret == -ENOENT)
-		return error_set(-ESTALE, "table %s was dropped", object->name);
+		return error_set(-ESTALE, "%s was dropped", object->name);
 	if (ret)
 		return ret;
-	if (memcmp(table.desc.uuid, object->uuid, sizeof(object->uuid)) != 0) {
-		meta_place_fini(&table.place);
-		return error_set(-ESTALE,
-				 "table %s was dropped, and created again under the same name",
+	if (memcmp(opened.object.uuid, object->uuid, sizeof(object->uuid)) != 0) {
+		meta_opened_fini(&opened);
+		return error_set(-ESTALE, "%s was dropped, and created again under the same name",
 				 object->name);
 	}
-	*out = table.place;
+	*out = opened.place;
+	opened.place = (struct meta_place){ 0 };
+	meta_opened_fini(&opened);
 	return 0;
 }
 
@@ -558,7 +566,7 @@ static void remote_close(struct meta *meta)
 
 static const struct meta_ops remote_ops = {
 	.create = remote_create,
-	.open = remote_open_table,
+	.open = remote_open,
 	.refresh = remote_refresh,
 	.drop = remote_drop,
 	.list = remote_list,

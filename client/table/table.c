@@ -60,8 +60,27 @@ void table_handle_count(struct rlv_table *table, int delta)
 
 /* -------- open and close -------- */
 
-/* Takes ownership of place, also on failure. */
-static int table_wrap(struct rlv_store *store, struct meta_table *place, uint64_t deadline_ns,
+static int table_take_desc(const struct meta_opened *opened, struct table_desc *desc_out)
+{
+	int ret;
+
+	if (opened->desc_bytes != sizeof(*desc_out))
+		return error_set(-EPROTO,
+				 "answer of the metadata server: a table descriptor has %zu bytes, "
+				 "want %zu",
+				 opened->desc_bytes, sizeof(*desc_out));
+	memcpy(desc_out, opened->desc, sizeof(*desc_out));
+	ret = table_desc_check(desc_out);
+	if (ret == 0 && opened->place.n_parts < desc_out->n_shards)
+		ret = error_set(-EPROTO,
+				"answer of the metadata server: %u shards, but the descriptor has "
+				"%u",
+				opened->place.n_parts, desc_out->n_shards);
+	return ret;
+}
+
+/* Takes ownership of opened, also on failure. */
+static int table_wrap(struct rlv_store *store, struct meta_opened *opened, uint64_t deadline_ns,
 		      struct rlv_table **table_out)
 {
 	struct rlv_table *table = mem_zalloc(sizeof(*table));
@@ -69,15 +88,16 @@ static int table_wrap(struct rlv_store *store, struct meta_table *place, uint64_
 	struct part_set like = { .meta = store->meta, .kind = &table_kind, .access = *META_LOOKS };
 	int ret = table && seen ? 0 : error_set(-ENOMEM, "table: cannot allocate memory");
 
+	if (ret == 0)
+		ret = table_take_desc(opened, &table->desc);
 	if (ret == 0) {
 		table->store = store;
 		table->seen = seen;
-		table->desc = place->desc;
-		like.object = meta_object_of(&table->desc);
+		like.object = opened->object;
 		like.desc = &table->desc;
-		ret = part_set_open(&like, &place->place, deadline_ns, &table->set);
+		ret = part_set_open(&like, &opened->place, deadline_ns, &table->set);
 	}
-	meta_place_fini(&place->place);
+	meta_opened_fini(opened);
 	if (ret) {
 		mem_free(seen);
 		mem_free(table);
@@ -93,11 +113,11 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 		     struct rlv_table **table_out)
 {
 	struct table_plan_opts wishes = { 0 };
-	struct meta_wishes again = { 0 };
+	struct meta_wish wish;
 	struct rlv_table_opts full;
 	struct store_wait wait;
 	struct table_desc desc;
-	struct meta_table place;
+	struct meta_opened opened;
 	bool is_file;
 	int ret;
 
@@ -117,15 +137,22 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 	ret = table_plan(&desc, &wishes);
 	if (ret)
 		return error_prefix(ret, "table %s: ", name);
-	again.auto_shards = full.shards == RLV_SHARDS_AUTO;
-	again.crc_by_nodes = full.row_crc == 0;
-	again.block = full.block;
-	again.fanout = full.fanout;
+	table_desc_seal(&desc, 0);
+	wish = (struct meta_wish){
+		.kind = OBJECT_TABLE,
+		.name = name,
+		.desc = &desc,
+		.desc_bytes = sizeof(desc),
+		.auto_shards = full.shards == RLV_SHARDS_AUTO,
+		.crc_by_nodes = full.row_crc == 0,
+		.block = full.block,
+		.fanout = full.fanout,
+	};
 	wait = store_wait_begin(store);
 	do {
-		ret = store->meta->ops->create(store->meta, &desc, &again, &place);
+		ret = store->meta->ops->create(store->meta, &wish, &opened);
 		if (ret == 0)
-			ret = table_wrap(store, &place, wait.deadline_ns, table_out);
+			ret = table_wrap(store, &opened, wait.deadline_ns, table_out);
 	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
 	return ret;
 }
@@ -133,7 +160,7 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table **table_out)
 {
 	struct store_wait wait;
-	struct meta_table place;
+	struct meta_opened opened;
 	int ret;
 
 	if (!store || !name || !table_out)
@@ -143,9 +170,9 @@ int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table *
 		return ret;
 	wait = store_wait_begin(store);
 	do {
-		ret = store->meta->ops->open(store->meta, name, &place);
+		ret = store->meta->ops->open(store->meta, OBJECT_TABLE, name, &opened);
 		if (ret == 0)
-			ret = table_wrap(store, &place, wait.deadline_ns, table_out);
+			ret = table_wrap(store, &opened, wait.deadline_ns, table_out);
 	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
 	return ret;
 }

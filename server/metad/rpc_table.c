@@ -1,5 +1,6 @@
 /*
- * rpc_table.c - requests about tables. A request that waits for nodes is parked, and answered when
+ * rpc_table.c - requests about tables and other objects: their kind says what a wish means, and
+ * descriptors pass through unread. A request that waits for nodes is parked, and answered when
  * they have answered; the server continues meanwhile.
  */
 #include "server/metad/rpc_call.h"
@@ -8,7 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "catalog/kind_table.h"
+#include "catalog/catalog.h"
+
+#include "ds/replay/shard.h"
 
 #include "base/mem/alloc.h"
 
@@ -23,8 +26,6 @@ _Static_assert((int)PART_NONE == RELIVE__SHARD_STATE__SHARD_NONE &&
 		       (int)POOL_ADOPT == RELIVE__POOL_CLAIM__POOL_ADOPT &&
 		       (int)POOL_DISCARD == RELIVE__POOL_CLAIM__POOL_DISCARD,
 	       "states of parts, claims on pools");
-
-#define MAX_FANOUT 16u /* maximum number of levels in a wish */
 
 /* -------- table answers -------- */
 
@@ -112,12 +113,12 @@ static int no_shard(const struct catalog_object *table)
 			return error_set(table->refusal, "%s", table->refusal_text);
 	if (catalog_object_is_recovering(table))
 		return error_set(-EHOSTDOWN,
-				 "table %s: all rows are being read, since a memory node did not "
-				 "end cleanly: open the table again in some seconds",
-				 table->name);
+				 "%s: all rows are being read, since a memory node did not "
+				 "end cleanly: open it again in some seconds",
+				 table->text);
 	return error_set(-EHOSTDOWN,
-			 "table %s: none of its %u shards is there: memory nodes are down or lost",
-			 table->name, table->n_parts);
+			 "%s: none of its %u %ss is there: memory nodes are down or lost",
+			 table->text, table->n_parts, table->kind->part);
 }
 
 static int fill_places(struct answer *answer, struct places *out)
@@ -142,8 +143,10 @@ static void send_table(const struct answer *answer, const struct places *places,
 	rpc_set_status(&status, code);
 	reply.status = &status;
 	if (code == 0) {
-		reply.desc = (ProtobufCBinaryData){ sizeof(struct table_desc),
-						    (uint8_t *)&table_state_of(table)->desc };
+		reply.desc.data = (uint8_t *)table->kind->desc(table, &reply.desc.len);
+		reply.object = table->id;
+		reply.uuid = (ProtobufCBinaryData){ sizeof(table->uuid), (uint8_t *)table->uuid };
+		reply.max_clients = table->max_clients;
 		reply.n_shards = table->n_parts;
 		reply.shards = places->list;
 		reply.control = table->control;
@@ -163,11 +166,11 @@ struct rpc_parked {
 	int (*go_on)(const struct call *call, struct rpc_parked *parked);
 	uint64_t asker; /* its asker number, for grants */
 	uint64_t until; /* deadline; nodes without an answer by then are left out; 0 = not started */
-	struct table_wish wish; /* for create */
-	uint16_t fanout[MAX_FANOUT];
-	char name[TABLE_NAME_BYTES]; /* for open and rebalance */
-	Relive__TableAccess access;  /* for open and create: the client's access */
-	uint32_t owner;              /* its client slot, 0 = none */
+	const struct object_kind *kind;
+	struct catalog_wish wish;     /* for create; details are owned */
+	char name[OBJECT_NAME_BYTES]; /* but for client slots */
+	Relive__TableAccess access;   /* for open and create: the client's access */
+	uint32_t owner;               /* its client slot, 0 = none */
 	uint32_t added, draining;
 	uint32_t table_id, streams; /* for a client slot */
 	uint8_t table_uuid[16];
@@ -192,6 +195,7 @@ static void free_parked(struct metad *md, struct rpc_parked *parked)
 {
 	for (struct node *node = md->nodes.first; node; node = node->next)
 		node_forget_asker(node, parked->asker);
+	mem_free((void *)parked->wish.details);
 	mem_free(parked);
 }
 
@@ -259,6 +263,47 @@ void rpc_fini(struct metad *md)
 	rpc_backup_forget(md, NULL);
 }
 
+/* -------- named objects -------- */
+
+/* kind 0: tables. */
+static int find_kind(uint32_t id, const struct object_kind **kind_out)
+{
+	*kind_out = object_kind_find(id ? id : OBJECT_TABLE);
+	return *kind_out ? 0
+			 : error_set(-ENOTSUP, "objects of kind %u: unknown to this server", id);
+}
+
+/* The object of that kind and name, which was checked. -ENOENT. */
+static int find_object(const struct metad *md, const struct object_kind *kind, const char *name,
+		       struct catalog_object **object_out)
+{
+	*object_out = catalog_find(&md->catalog, name);
+	if (*object_out && (*object_out)->kind == kind)
+		return 0;
+	return error_set(-ENOENT, "no %s %.64s in this store", kind->name, name);
+}
+
+/* Parks a request about the object of that kind and name; NULL: it was answered. */
+static struct rpc_parked *new_named(const struct call *call, uint32_t kind, const char *name)
+{
+	const struct object_kind *found;
+	struct rpc_parked *parked;
+	int ret = find_kind(kind, &found);
+
+	if (ret == 0)
+		ret = table_name_check(name);
+	if (ret) {
+		conn_answer_status(call->conn, call->head, ret);
+		return NULL;
+	}
+	parked = new_parked(call);
+	if (!parked)
+		return NULL;
+	parked->kind = found;
+	snprintf(parked->name, sizeof(parked->name), "%s", name);
+	return parked;
+}
+
 /* -------- answers with grants -------- */
 
 /*
@@ -299,30 +344,10 @@ static int answer_table(const struct call *call, struct rpc_parked *parked,
 
 /* -------- create -------- */
 
-static int take_wish(const Relive__TableCreateRequest *request, struct rpc_parked *parked)
-{
-	struct table_wish *wish = &parked->wish;
-
-	if (request->desc.len != sizeof(wish->desc))
-		return error_set(-EPROTO, "request: a table descriptor has %zu bytes, want %zu",
-				 request->desc.len, sizeof(wish->desc));
-	if (request->n_fanout >= MAX_FANOUT)
-		return error_set(-EPROTO, "request: fanout of %zu levels, too many",
-				 request->n_fanout);
-	memcpy(&wish->desc, request->desc.data, sizeof(wish->desc));
-	wish->auto_shards = request->auto_shards;
-	wish->crc_by_nodes = request->crc_by_nodes;
-	wish->opts.block = request->block;
-	wish->opts.fanout = request->n_fanout ? parked->fanout : NULL;
-	for (size_t i = 0; i < request->n_fanout; i++)
-		parked->fanout[i] = (uint16_t)request->fanout[i];
-	return table_name_check(wish->desc.name);
-}
-
 static int go_on_creating(const struct call *call, struct rpc_parked *parked)
 {
 	struct catalog_object *table;
-	int ret = table_create(&call->md->catalog, &parked->wish, &table);
+	int ret = catalog_create(&call->md->catalog, &parked->wish, &table);
 
 	if (ret == -EAGAIN)
 		return ret;
@@ -336,15 +361,35 @@ static int go_on_creating(const struct call *call, struct rpc_parked *parked)
 
 void rpc_table_create(const struct call *call, const ProtobufCMessage *message)
 {
+	const Relive__TableCreateRequest *request = (const Relive__TableCreateRequest *)message;
 	struct rpc_parked *parked = new_parked(call);
 	int ret;
 
 	if (!parked)
 		return;
-	ret = take_wish((const Relive__TableCreateRequest *)message, parked);
+	ret = find_kind(request->kind, &parked->kind);
+	if (ret == 0) {
+		const struct kind_request wanted = {
+			.desc = request->desc.data,
+			.len = request->desc.len,
+			.auto_parts = request->auto_shards,
+			.crc_by_nodes = request->crc_by_nodes,
+			.block = request->block,
+			.fanout = request->fanout,
+			.n_fanout = request->n_fanout,
+		};
+
+		snprintf(parked->name, sizeof(parked->name), "%s", request->name);
+		parked->wish = (struct catalog_wish){ .kind = parked->kind,
+						      .name = parked->name,
+						      .auto_parts = request->auto_shards };
+		ret = parked->kind->take_wish(&wanted, &parked->wish.details, parked->name);
+	}
+	if (ret == 0)
+		ret = table_name_check(parked->name);
 	if (ret) {
 		conn_answer_status(call->conn, call->head, ret);
-		mem_free(parked);
+		free_parked(call->md, parked);
 		return;
 	}
 	parked->access = RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ; /* reopened for work */
@@ -353,11 +398,6 @@ void rpc_table_create(const struct call *call, const ProtobufCMessage *message)
 }
 
 /* -------- rebalance -------- */
-
-static int no_table(const char *name)
-{
-	return error_set(-ENOENT, "no table %.64s in this store", name);
-}
 
 static void answer_rebalance(const struct call *call, const struct rpc_parked *parked, int code)
 {
@@ -373,47 +413,27 @@ static void answer_rebalance(const struct call *call, const struct rpc_parked *p
 
 static int go_on_rebalancing(const struct call *call, struct rpc_parked *parked)
 {
-	struct catalog *cat = &call->md->catalog;
-	struct catalog_object *table = catalog_find(cat, parked->name);
+	struct catalog_object *table;
 	enum placement_kind kind;
-	int ret = 0, step = 0;
+	int ret = find_object(call->md, parked->kind, parked->name, &table), step = 0;
 
-	if (!table)
-		ret = no_table(parked->name);
-	while (table && (step = catalog_spread_step(cat, table, &kind)) > 0) {
+	while (ret == 0 && (step = catalog_spread_step(&call->md->catalog, table, &kind)) > 0) {
 		parked->added++;
 		parked->draining += kind == PLACEMENT_MOVE;
 	}
 	if (step == -EAGAIN)
 		return step;
-	ret = ret ? ret : step;
 	if (call->conn)
-		answer_rebalance(call, parked, ret);
+		answer_rebalance(call, parked, ret ? ret : step);
 	return 0;
-}
-
-/* Park a request about the table of that name, which was checked. */
-static struct rpc_parked *new_named(const struct call *call, const char *name)
-{
-	struct rpc_parked *parked = new_parked(call);
-
-	if (parked)
-		snprintf(parked->name, sizeof(parked->name), "%s", name);
-	return parked;
 }
 
 void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TableRebalanceRequest *request =
 		(const Relive__TableRebalanceRequest *)message;
-	int ret = table_name_check(request->name);
-	struct rpc_parked *parked;
+	struct rpc_parked *parked = new_named(call, request->kind, request->name);
 
-	if (ret) {
-		conn_answer_status(call->conn, call->head, ret);
-		return;
-	}
-	parked = new_named(call, request->name);
 	if (!parked)
 		return;
 	parked->go_on = go_on_rebalancing;
@@ -477,25 +497,19 @@ void rpc_slot_get(const struct call *call, const ProtobufCMessage *message)
 
 /* -------- the rest -------- */
 
-/* The slot must still be the client's: it may have lost or returned it meanwhile. */
-static int check_owner(const struct call *call, const struct catalog_object *table,
-		       const struct rpc_parked *parked)
-{
-	if (!parked->owner ||
-	    slots_has(&table->slots, call->client->holder.client_id, parked->owner))
-		return 0;
-	return error_set(-EACCES, "client slot %u of table %.64s is another client's",
-			 parked->owner, parked->name);
-}
-
 static int go_on_opening(const struct call *call, struct rpc_parked *parked)
 {
-	struct catalog_object *table = catalog_find(&call->md->catalog, parked->name);
+	struct catalog_object *table;
 	int ret;
 
 	if (!call->conn)
 		return 0;
-	ret = object_is_table(table) ? check_owner(call, table, parked) : no_table(parked->name);
+	ret = find_object(call->md, parked->kind, parked->name, &table);
+	/* The slot must still be the client's: it may have lost or returned it meanwhile. */
+	if (ret == 0 && parked->owner &&
+	    !slots_has(&table->slots, call->client->holder.client_id, parked->owner))
+		ret = error_set(-EACCES, "client slot %u of %s is another client's", parked->owner,
+				table->text);
 	if (ret == 0)
 		return answer_table(call, parked, table);
 	conn_answer_status(call->conn, call->head, ret);
@@ -507,15 +521,13 @@ void rpc_table_open(const struct call *call, const ProtobufCMessage *message)
 	const Relive__TableOpenRequest *request = (const Relive__TableOpenRequest *)message;
 	struct rpc_parked *parked;
 	Relive__TableAccess access;
-	int ret = table_name_check(request->name);
+	int ret = roles_access(conn_peer(call->conn)->token.role, request, &access);
 
-	if (ret == 0)
-		ret = roles_access(conn_peer(call->conn)->token.role, request, &access);
 	if (ret) {
 		conn_answer_status(call->conn, call->head, ret);
 		return;
 	}
-	parked = new_named(call, request->name);
+	parked = new_named(call, request->kind, request->name);
 	if (!parked)
 		return;
 	parked->access = access;
@@ -527,9 +539,14 @@ void rpc_table_open(const struct call *call, const ProtobufCMessage *message)
 void rpc_table_drop(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TableDropRequest *request = (const Relive__TableDropRequest *)message;
+	const struct object_kind *kind;
+	struct catalog_object *object;
+	int ret = find_kind(request->kind, &kind);
 
-	int ret = table_name_check(request->name);
-
+	if (ret == 0)
+		ret = table_name_check(request->name);
+	if (ret == 0)
+		ret = find_object(call->md, kind, request->name, &object);
 	if (ret == 0)
 		ret = catalog_drop(&call->md->catalog, request->name);
 	conn_answer_status(call->conn, call->head, ret);
@@ -539,15 +556,16 @@ void rpc_table_list(const struct call *call, const ProtobufCMessage *message)
 {
 	Relive__TableListReply reply = RELIVE__TABLE_LIST_REPLY__INIT;
 	const struct catalog *cat = &call->md->catalog;
+	const struct object_kind *kind;
 	char *names[OBJECT_MAX_ID];
 	Relive__Status status;
 
-	(void)message;
-	rpc_set_status(&status, 0);
+	rpc_set_status(&status,
+		       find_kind(((const Relive__TableListRequest *)message)->kind, &kind));
 	reply.status = &status;
 	reply.names = names;
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		if (object_is_table(cat->objects[id]))
+		if (cat->objects[id] && cat->objects[id]->kind == kind)
 			names[reply.n_names++] = cat->objects[id]->name;
 	conn_answer(call->conn, call->head, &reply.base);
 }

@@ -64,6 +64,7 @@ int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **rep
 	place.state = RELIVE__SHARD_STATE__SHARD_DOWN;
 	reply.status = &status;
 	reply.desc = (ProtobufCBinaryData){ sizeof(rpc->desc), (uint8_t *)&rpc->desc };
+	reply.uuid = (ProtobufCBinaryData){ sizeof(rpc->desc.uuid), rpc->desc.uuid };
 	reply.n_shards = 1;
 	reply.shards = &places;
 	assert_true(relive__table_reply__get_packed_size(&reply) <= sizeof(bytes));
@@ -105,11 +106,11 @@ static void *work(void *arg)
 
 	for (uint32_t i = 0; i < ROUNDS; i++) {
 		struct transport *tr = NULL;
-		struct meta_table place;
+		struct meta_opened opened;
 
-		if (meta->ops->open(meta, "t", &place))
+		if (meta->ops->open(meta, OBJECT_TABLE, "t", &opened))
 			return (void *)1;
-		meta_place_fini(&place.place);
+		meta_opened_fini(&opened);
 		/* Its options have been read when it finds that there is no such node. */
 		if (meta->ops->connect(meta, "nowhere:", 1, 0, &tr) != -EINVAL)
 			return (void *)1;

@@ -23,6 +23,18 @@ struct toy_desc {
 
 /* -------- the object -------- */
 
+/* A request's descriptor is the number of parts. */
+static int toy_take_wish(const struct kind_request *request, const void **details_out,
+			 char name[OBJECT_NAME_BYTES])
+{
+	void *n_parts = request->len == sizeof(uint32_t) ? mem_alloc(request->len) : NULL;
+
+	if (!n_parts)
+		return error_set(-EPROTO, "toy %s: a wish of %zu bytes", name, request->len);
+	*details_out = memcpy(n_parts, request->desc, request->len);
+	return 0;
+}
+
 static int toy_describe(const struct catalog *cat, const struct catalog_wish *wish,
 			const struct object_ids *ids, struct object_desc *desc_out)
 {
@@ -80,11 +92,11 @@ int toy_create(struct catalog *cat, const char *name, uint32_t n_parts,
 
 /* -------- a part -------- */
 
-static void toy_plan(const struct catalog_object *object, uint32_t s, struct part_spec *spec_out)
+static struct part_spec toy_spec(const struct toy_desc *desc, uint32_t s)
 {
-	*spec_out = (struct part_spec){
+	struct part_spec spec = {
 		.kind = OBJECT_TOY,
-		.object = object->id,
+		.object = desc->id,
 		.part = s,
 		.bytes = { [REGION_TREE] = REGION_BYTES,
 			   [REGION_ROWS] = REGION_BYTES,
@@ -93,12 +105,18 @@ static void toy_plan(const struct catalog_object *object, uint32_t s, struct par
 		.words_off = TOY_OFF,
 		.slots_off = TOY_OFF,
 		.max_clients = TOY_CLIENTS,
-		.name = object->name,
-		.desc = object->state,
-		.desc_bytes = sizeof(struct toy_desc),
+		.name = desc->name,
+		.desc = desc,
+		.desc_bytes = sizeof(*desc),
 		.told = { [PART_TOLD_USED] = part_told_at(REGION_TREE, COUNT_OFF) },
 	};
-	memcpy(spec_out->uuid, object->uuid, sizeof(spec_out->uuid));
+	memcpy(spec.uuid, desc->uuid, sizeof(spec.uuid));
+	return spec;
+}
+
+static void toy_plan(const struct catalog_object *object, uint32_t s, struct part_spec *spec_out)
+{
+	*spec_out = toy_spec(object->state, s);
 }
 
 static int toy_format(struct catalog *cat, const struct catalog_object *object, uint32_t s,
@@ -115,14 +133,13 @@ static int toy_format(struct catalog *cat, const struct catalog_object *object, 
 	return ret ? ret : part_publish(regions);
 }
 
-int toy_part_open(const struct catalog_object *toy, uint32_t s, const struct part_regions *regions,
-		  struct part **part_out)
+int toy_part_open_by(const void *desc, uint32_t s, const struct part_regions *regions,
+		     struct part **part_out)
 {
 	struct part *part = mem_zalloc(sizeof(*part));
-	struct part_spec spec;
+	struct part_spec spec = toy_spec(desc, s);
 	int ret = part ? part_check_live(regions, OBJECT_TOY) : -ENOMEM;
 
-	toy_plan(toy, s, &spec);
 	if (ret == 0)
 		ret = part_open(part, regions, &spec);
 	if (ret)
@@ -130,6 +147,12 @@ int toy_part_open(const struct catalog_object *toy, uint32_t s, const struct par
 	else
 		*part_out = part;
 	return ret;
+}
+
+int toy_part_open(const struct catalog_object *toy, uint32_t s, const struct part_regions *regions,
+		  struct part **part_out)
+{
+	return toy_part_open_by(toy->state, s, regions, part_out);
 }
 
 void toy_part_close(struct part **part)
@@ -219,6 +242,7 @@ const struct object_kind kind_toy = {
 	.name = "toy",
 	.part = "part",
 	.id = OBJECT_TOY,
+	.take_wish = toy_take_wish,
 	.describe = toy_describe,
 	.load = toy_load,
 	.desc = toy_desc,

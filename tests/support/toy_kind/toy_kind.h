@@ -21,6 +21,9 @@ RLV_MUST_CHECK int toy_create(struct catalog *cat, const char *name, uint32_t n_
 RLV_MUST_CHECK int toy_part_open(const struct catalog_object *toy, uint32_t s,
 				 const struct part_regions *regions, struct part **part_out);
 void toy_part_close(struct part **part);
+/* The same by an object's descriptor, as clients have it: struct part_kind.open. */
+RLV_MUST_CHECK int toy_part_open_by(const void *desc, uint32_t s,
+				    const struct part_regions *regions, struct part **part_out);
 
 /* A client's call in two halves: a kill between them leaves the count open. */
 RLV_MUST_CHECK int toy_begin(struct part *part, uint32_t owner, uint64_t n);

@@ -74,14 +74,14 @@ TEST(toy__is_created_counted_and_dropped)
 	struct embed *embed = open_store(NULL);
 	uint64_t before = used_bytes(embed);
 	struct catalog_object *toy = make_toy(embed, "t");
-	struct meta_table table;
+	struct meta_opened opened;
 	size_t n = 0;
 
 	count(embed, toy, 7);
 	expect_count(toy, 7);
 	assert_ptr_equal(make_toy(embed, "t"), toy);
 	/* To requests that name tables it is none. */
-	assert_int_equal(embed->base.ops->open(&embed->base, "t", &table), -ENOENT);
+	assert_int_equal(embed->base.ops->open(&embed->base, OBJECT_TABLE, "t", &opened), -ENOENT);
 	must(embed->base.ops->list(&embed->base, NULL, &n));
 	assert_int_equal(n, 0);
 	must(embed_drop_object(embed, toy));

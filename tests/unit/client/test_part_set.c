@@ -22,12 +22,15 @@ static struct rig *open_rig(void)
 	const struct nodes_opts opts = { .nodes = 2 };
 	struct part_set like = { .access = *META_LOOKS };
 	static struct rig rig;
+	struct meta_opened opened;
 	struct meta_place place;
 
 	memset(&rig, 0, sizeof(rig));
 	nodes_open(&rig.nx, &opts);
 	like.meta = &rig.nx.meta;
-	like.object = meta_object_of(&rig.nx.desc);
+	assert_int_equal(meta_opened_table(&rig.nx.desc, &opened), 0);
+	like.object = opened.object;
+	meta_opened_fini(&opened);
 	like.kind = &table_kind;
 	like.desc = &rig.nx.desc;
 	assert_int_equal(like.meta->ops->refresh(like.meta, &like.object, &like.access, 1, &place),
