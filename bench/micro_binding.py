@@ -65,7 +65,7 @@ def fill(writer):
 
 
 def works(writer, table, seed):
-    """The call of each name, and what is to be closed."""
+    """The calls by name, and the objects to close afterwards."""
     samplers = {n: table.sampler(n, prefetch=0, seed=seed) for n in (1, 256)}
 
     def sample(sampler):

@@ -202,7 +202,7 @@ int main(int argc, char **argv)
 {
 	static struct micro b = {
 		.name = "micro_wire",
-		.help = "What the wire under a table carries: MB/s of Atari windows, READs a "
+		.help = "Measures the network under a table: MB/s of Atari windows, READs a "
 			"second of small\nitems, us of a sample of one item, alone and drawn "
 			"ahead. Tables wire_atari and\nwire_small are made and filled where they "
 			"are missing.",

@@ -1,6 +1,6 @@
 /*
- * layout.c - what clients are told of an object: the state and weight of its parts, in versions,
- * and grants on them.
+ * layout.c - layouts for clients: state and weight of an object's parts, in versions, and grants on
+ * them.
  */
 #include "catalog/catalog.h"
 

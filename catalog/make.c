@@ -42,7 +42,7 @@ int catalog_make_part(struct catalog *cat, struct catalog_object *object, uint32
 	struct catalog_part *place = &object->parts[s];
 	int ret;
 
-	/* It may be formatted, while its node has not taken the pages of all slots yet. */
+	/* The part may be formatted while its node has not taken the pages of all slots yet. */
 	ret = object->attached[s] ? 0 : format_part(cat, object, s);
 	if (ret == -EAGAIN)
 		return ret;

@@ -247,7 +247,7 @@ static void slots_release(struct slots *slots, uint32_t slot, uint32_t n_shards)
 	}
 }
 
-/* Its node is about to be marked down, or has just lost its connection. */
+/* The node is about to be marked down, or has just lost its connection. */
 static int slots_unreachable(int code, uint32_t slot, uint32_t shard)
 {
 	return code == -EAGAIN || code == -ECONNRESET || code == -ETIMEDOUT
@@ -256,9 +256,9 @@ static int slots_unreachable(int code, uint32_t slot, uint32_t shard)
 }
 
 /*
- * Fresh pages in all shards, requested from all nodes at once, before the slot is live in any.
- * -EAGAIN: a node has not made its page yet. Nobody has the slot meanwhile, and what was prepared is
- * used when it is taken.
+ * Requests fresh pages in all shards from all nodes at once, before the slot is live in any shard.
+ * -EAGAIN: a node has not made its page yet; the slot stays free, and prepared pages are used by
+ * its next owner.
  */
 static int slots_prepare(struct slots *slots, uint32_t slot)
 {
@@ -425,7 +425,7 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 	if (owner == 0 || owner > slots->n)
 		return error_set(-EINVAL, "owner %u: the table has 1 to %u", owner, slots->n);
 	entry = &slots->entries[owner - 1];
-	/* It may date from before our start, in a shard that is still away. */
+	/* The slot may be from before the server's start, in a shard that is still away. */
 	if (!entry->taken || entry->holder.client_id != client_id)
 		first = add_orphans(slots, owner - 1, &unknown, true);
 	if (first || !entry->taken)
@@ -435,7 +435,7 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 	for (uint32_t s = 0; s < slots->n_parts; s++) {
 		int ret;
 
-		/* It may not have reached a shard that has just returned. */
+		/* The slot may be missing in a shard that has just returned. */
 		if (!slots->parts[s] || is_orphan(slots, s, owner - 1, 0))
 			continue;
 		ret = slots->kind->leave(slots->parts[s], owner);
@@ -464,7 +464,6 @@ static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_
 	return ret;
 }
 
-/* In every attached shard. */
 static int slot_settle_dead(struct slots *slots, const struct slots_dead *dead, uint32_t slot,
 			    bool *drift_out)
 {

@@ -92,7 +92,7 @@ int cmd_clients(int argc, char **argv)
 	uri = uri ? uri : CLI_DEFAULT_URI;
 	if (cli_store_open(uri, common.timeout_ns, true, &store))
 		return CLI_FAILURE;
-	/* Their number may grow between the requests. */
+	/* The number of clients may grow between two requests. */
 	while (ret == 0 && room < n) {
 		mem_free(clients);
 		room = n;

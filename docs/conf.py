@@ -34,7 +34,7 @@ nitpick_ignore_regex = [("c:identifier", ".*")]  # types in prototypes
 
 
 def read_header(path):
-    """A public header as tools/src2man understands it."""
+    """A public header, parsed by tools/src2man."""
     loader = importlib.machinery.SourceFileLoader("src2man", str(ROOT / "tools" / "src2man"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("src2man", loader))
     loader.exec_module(module)
@@ -50,7 +50,7 @@ def literal(text, language="none"):
 
 
 def prose(comment):
-    """Lines that begin at the margin flow; indented ones are tables or code and stay as they are."""
+    """Joins lines that begin at the margin; indented ones are tables or code and stay unchanged."""
     out = []
     for part in re.split(r"(?m)((?:^[ \t]+\S.*\n?)+)", comment):
         if part.startswith((" ", "\t")):

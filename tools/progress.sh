@@ -5,7 +5,7 @@
 
 RLV_SILENCE=${RLV_SILENCE:-10}
 
-# Until its input ends.
+# Reads until the end of input.
 progress_tick() { # what log
 	local seconds=0 line status
 	while :; do

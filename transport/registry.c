@@ -1,5 +1,6 @@
 /*
- * registry.c - the transports that there are, and opening by name. A new one is a line of the table.
+ * registry.c - the table of transports, and opening by name. A new transport is a line of the
+ * table.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ static const struct kind *find_kind(const char *text, size_t n)
 	return NULL;
 }
 
-/* Names the kinds that there are, by the form of their URIs or as targets. */
+/* Lists the known kinds for a message: URIs, or names of targets. */
 static int refuse_unknown(const char *name, bool target)
 {
 	char known[128] = "";

@@ -229,9 +229,9 @@ struct transport {
 	uint64_t deadline_ns; /* of the public call in progress; 0 = none */
 	uint32_t forks;       /* fork count at open; if it differs now, this process is a child */
 	bool viewing;         /* a view is open */
-	int broken;           /* 0, or what ended its connection: -ECONNRESET, -EHOSTDOWN */
-	uint64_t posted;      /* last ticket returned; tickets rise */
-	uint64_t waited;      /* last ticket that a counted wait covers */
+	int broken;      /* 0, or the error that ended the connection: -ECONNRESET, -EHOSTDOWN */
+	uint64_t posted; /* last ticket returned; tickets rise */
+	uint64_t waited; /* last ticket that a counted wait covers */
 	struct transport_stats stats;
 	struct mem view; /* for views of regions that are not addressable */
 	uint64_t link;   /* identifies its connection to a replacement; 0 = not needed */
@@ -435,7 +435,7 @@ struct target_stats {
 	uint32_t n_gauges;
 	struct target_gauge gauges[TARGET_GAUGES];
 	bool sole_opener;      /* persistent pool: nobody else had it mapped, so recovery may run */
-	const char *page_kind; /* what backs the pool: "thp", "hugetlb", "4k", "file", "dax" */
+	const char *page_kind; /* memory of the pool: "thp", "hugetlb", "4k", "file", "dax" */
 };
 
 enum fence_result {

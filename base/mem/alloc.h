@@ -42,7 +42,7 @@ void *mem_resize(void *ptr, size_t bytes) RLV_MUST_CHECK;
 
 char *mem_strdup(const char *text) RLV_MUST_CHECK;
 
-/* Frees what any mem_* gave; NULL is a no-op. */
+/* Frees memory of any mem_* function; NULL is a no-op. */
 void mem_free(void *ptr);
 
 /*

@@ -45,7 +45,7 @@ void *chunk_alloc(size_t align, size_t bytes) RLV_MUST_CHECK;
  */
 bool chunk_make_room(struct mem *mem, size_t bytes) RLV_MUST_CHECK;
 
-/* Frees what chunk_make_room made, and zeroes *mem. All zero: a no-op. */
+/* Frees the memory of chunk_make_room, and zeroes *mem. All zero: a no-op. */
 void chunk_drop(struct mem *mem);
 
 /*

@@ -46,7 +46,9 @@ static struct range *guard_find_range(uintptr_t at)
 	for (; chunk; chunk = chunk->next) {
 		for (uint32_t i = 0; i < CHUNK_RANGES; i++) {
 			struct range *range = &chunk->ranges[i];
-			/* M4 pairs with M3: the base before what belongs to it */
+			/*
+			 * M4 pairs with M3: the base is read before the other fields of its range
+			 */
 			uintptr_t base = atomic_load_explicit(&range->base, memory_order_acquire);
 			/* acquire: the second look at base comes after it */
 			uintptr_t end = atomic_load_explicit(&range->end, memory_order_acquire);
@@ -138,7 +140,7 @@ int guard_add(const void *base, uint64_t size, _Atomic bool *broken)
 		/* relaxed: the base publishes it */
 		atomic_store_explicit(&range->end, (uintptr_t)base + size, memory_order_relaxed);
 		range->broken = broken;
-		/* M3 pairs with M4: what belongs to the range before its base */
+		/* M3 pairs with M4: the fields of the range are written before its base */
 		atomic_store_explicit(&range->base, (uintptr_t)base, memory_order_release);
 	}
 	lock_release(&guard.lock, &guard_role);

@@ -36,8 +36,8 @@ int group_find(const char *name, gid_t *gid_out)
 		return error_set(-EINVAL, "group %.64s: this host has no group of that name", name);
 	if (geteuid() != 0 && !group_has_us(gid))
 		return error_set(-EPERM,
-				 "group %.64s: uid %u is not in it; who was added to it just now "
-				 "has to log in again",
+				 "group %.64s: uid %u is not in it; log in again if you were "
+				 "added to it just now",
 				 name, (unsigned int)geteuid());
 	*gid_out = gid;
 	return 0;

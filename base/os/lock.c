@@ -94,7 +94,7 @@ LOCK_UNCHECKED bool lock_acquire_until(struct lock *lock, const struct lock_role
 	return true;
 }
 
-/* Never blocks, so it cannot deadlock: the rank of what is held already does not matter. */
+/* Never blocks, so it cannot deadlock: ranks of locks that are already held do not matter. */
 LOCK_UNCHECKED bool lock_try_acquire(struct lock *lock, const struct lock_role *role)
 {
 	assert(lock->role == role);

@@ -95,7 +95,7 @@ int process_read(uint32_t pid, struct process_id *id_out)
 	int rc = read_stat(pid, &fields);
 
 	if (rc == -ESRCH)
-		return error_set(rc, "pid %u: no process has it", pid);
+		return error_set(rc, "no process has pid %u", pid);
 	if (rc == -EACCES)
 		return error_set(rc, "process %u: /proc hides it (hidepid)", pid);
 	if (!rc)

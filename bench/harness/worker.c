@@ -53,7 +53,7 @@ static void worker_set_state(struct worker *worker, enum worker_state state)
 static uint32_t worker_wait_command(const struct worker *worker, uint32_t last)
 {
 	for (;;) {
-		/* H2 pairs with H1: the command, then what it is about */
+		/* H2 pairs with H1: the command, then its arguments */
 		uint32_t word = atomic_load_explicit(&worker->board->command, memory_order_acquire);
 
 		if (word != last)
@@ -143,7 +143,7 @@ static void workers_command(struct workers *workers, enum worker_command what)
 	uint32_t old = atomic_load_explicit(&workers->board->command, memory_order_relaxed);
 	uint32_t next = ((old >> COMMAND_BITS) + 1) << COMMAND_BITS | (uint32_t)what;
 
-	/* H1 pairs with H2: what it is about, then the command */
+	/* H1 pairs with H2: the arguments, then the command */
 	atomic_store_explicit(&workers->board->command, next, memory_order_release);
 	futex_wake(&workers->board->command, WORKERS_MAX);
 }

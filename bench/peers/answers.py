@@ -10,7 +10,7 @@ class Wrong(Exception):
 
 
 def _number_of(rows, column):
-    """The number of each row by the bytes of a column."""
+    """The row number of each distinct value of a column."""
     return {column[i].tobytes(): i for i in range(len(rows["done"]))}
 
 
@@ -21,7 +21,7 @@ def _same(name, got, want):
 
 
 def _check_next(batch, rows, at):
-    """Stored, or the observation of the next row, of which nothing is said at an episode's end."""
+    """The expected next_obs: the stored one, or the next row's obs; undefined at the end of an episode."""
     got, end = np.asarray(batch["next_obs"]), len(rows["done"])
     if np.array_equal(got, rows["next_obs"][at]):
         return
@@ -48,7 +48,7 @@ def rows_of(batch, rows):
 
 
 def check_rows(peer, feeder, batches):
-    """Columns are of one row each, and weights are weights. The last sample, and its rows."""
+    """Checks that the columns of each item belong to one row, and the weights. Returns the last sample and its rows."""
     for _ in range(batches):
         drawn = peer.sample()
         batch = peer.view(drawn)
@@ -60,7 +60,7 @@ def check_rows(peer, feeder, batches):
 
 
 def check_priorities(peer, feeder, batches):
-    """What is raised is drawn; some batches may be drawn ahead of the update."""
+    """Checks that rows with raised priorities are drawn; some batches may have been prefetched before the update."""
     drawn, at = check_rows(peer, feeder, 1)
     raised = set(at.tolist())
     peer.update(drawn, np.full(len(at), RAISED, np.float32))

@@ -42,7 +42,7 @@ PARTS = {"commit": str, "machine": dict, "seed": int, "quick": bool, "rounds": i
 
 
 def validate(data):
-    """ValueError if the file is not what this module reads."""
+    """Reads a file of results; ValueError if it has another format."""
     for name, kind in PARTS.items():
         if not isinstance(data.get(name), kind):
             raise ValueError("peers.json: %s is %r" % (name, data.get(name)))
@@ -92,7 +92,7 @@ def tree_table(results, metric):
 
 
 def best_peer(results, mine):
-    """The best of the others at the same, or None."""
+    """The best other peer's result for the same metric, or None."""
     metric = AGAINST.get(mine["metric"], mine["metric"])
     others = [r for r in results if (r["workload"], r["metric"], r.get("capacity")) ==
               (mine["workload"], metric, mine.get("capacity")) and r["peer"] not in OURS]
@@ -157,7 +157,7 @@ def write(data, out):
 # -------- plots --------
 
 def plot_metric(plt, axis, rows):
-    """A point for each peer, best on top, with its spread and its figure."""
+    """Plots a point for each peer, best on top, with its spread and value."""
     rows = sorted(rows, key=lambda r: r["median"])
     for at, row in enumerate(rows):
         spread = [[row["median"] - row["min"]], [row["max"] - row["median"]]]

@@ -75,7 +75,7 @@ class Bench:
     # -------- workers that take turns --------
 
     def gather(self, workload, peers, prepare):
-        """A prepared worker of each peer; what fails is lost."""
+        """Starts and prepares a worker of each peer; peers that fail are listed as missing."""
         workers = {}
         for peer in self.wanted(peers):
             worker = None
@@ -90,7 +90,7 @@ class Bench:
         return workers
 
     def turns(self, workload, workers, rounds, order):
-        """The answers of each peer to the order, round by round."""
+        """Gives the order to each peer in turn, and returns its answers of all rounds."""
         answers = {peer: [] for peer in workers}
         for _ in range(rounds):
             for peer in list(workers):
@@ -130,7 +130,7 @@ class Bench:
     # -------- W3: two actors and a learner --------
 
     def beside(self, peer, shape):
-        """Rows and batches a second of one round."""
+        """One round of a peer: returns rows inserted and batches learned per second."""
         capacity, prefill = self.size(shape, sizes.PREFILL_SHARED)
         workers = [Worker(self.environments, peer)]
         order = {"shape": shape, "seed": sizes.SEED}

@@ -23,7 +23,7 @@ WITH_SERVER = ("redis", "reverb", "ray")
 
 
 def pin(peer):
-    """A library gets one core, before it counts them for its threads; what has a server gets all."""
+    """Pins a library to one core before it counts cores for its threads; peers with a server get all."""
     if peer not in WITH_SERVER:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
@@ -34,7 +34,7 @@ class Worker:
         self.calls = {}
 
     def open(self, order):
-        """W1, W2: a filled buffer."""
+        """W1, W2: opens and fills a buffer."""
         pin(order["peer"])
         self.module = importlib.import_module("peers." + order["peer"])
         self.feeder = self._feeder(order["shape"], order["seed"])
@@ -53,7 +53,7 @@ class Worker:
         return {"value": rate, "cpu": cpu}
 
     def check(self, order):
-        """Raising priorities leaves a few rows that are drawn all the time."""
+        """Checks the answers; checking priorities leaves a few rows that are drawn all the time."""
         answers.check_rows(self.peer, self.feeder, 4)
         if order["priorities"]:
             answers.check_priorities(self.peer, self.feeder, 4)
@@ -62,7 +62,7 @@ class Worker:
     # -------- W4 --------
 
     def plant(self, order):
-        """A tree of some capacity; gives the names of what can be measured."""
+        """Builds a tree of some capacity; answers the names of its metrics."""
         pin(order["peer"])
         self.calls = {}
         self.peer = None  # the last one's memory goes first
@@ -74,14 +74,14 @@ class Worker:
         return {"metrics": list(self.calls), "version": self.module.version()}
 
     def tree(self, order):
-        """Nanoseconds of an item of each."""
+        """Nanoseconds per item of each metric."""
         return {name: w.per_item(before, timed, order["seconds"])
                 for name, (before, timed) in self.calls.items()}
 
     # -------- W3 --------
 
     def host(self, order):
-        """What others join: gives the address, or `crew` where only children of this process can."""
+        """Opens a buffer that other workers join: answers its address, or `crew` if only forked children can."""
         self.module = importlib.import_module("peers." + order["peer"])
         self.peer = self.module.Host(order["shape"], w.COLUMNS[order["shape"]], order["capacity"])
         self.peer.prefill(self._feeder(order["shape"], 7), order["prefill"])
@@ -89,7 +89,7 @@ class Worker:
                 "version": self.module.version()}
 
     def join(self, order):
-        """Gets ready for a role."""
+        """Joins a buffer as an actor or a learner."""
         self.module = importlib.import_module("peers." + order["peer"])
         self.feeder = self._feeder(order["shape"], order["rank"])
         self.peer = self.module.join(order["address"], order["role"], order["shape"],
@@ -103,7 +103,7 @@ class Worker:
                                     order["start"], order["end"])}
 
     def crew(self, order):
-        """All roles, in forked children of the host."""
+        """Runs all roles in forked children of the host."""
         context = multiprocessing.get_context("fork")
         crew = []
         for rank, role in enumerate(order["roles"]):

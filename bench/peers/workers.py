@@ -1,4 +1,4 @@
-"""Virtual environments of the peers, and a process in each that does what it is told."""
+"""Virtual environments of the peers, and a worker process in each."""
 
 import json
 import os
@@ -32,7 +32,7 @@ class Failed(Exception):
 
 
 class Absent(Failed):
-    """Not installed, and nothing is to be installed."""
+    """The peer is not installed, and installing is off."""
 
 
 def say(text):
@@ -40,7 +40,7 @@ def say(text):
 
 
 class Environments:
-    """``install``: make what is not there; else Relive is what this interpreter imports."""
+    """``install``: make missing environments; else only Relive runs, as this interpreter imports it."""
 
     def __init__(self, folder, install):
         self._folder = pathlib.Path(folder)
@@ -48,7 +48,7 @@ class Environments:
         self._pythons = {}
 
     def python(self, peer):
-        """The interpreter of a peer. Failed; the second time with the same words."""
+        """The interpreter of a peer. Raises Failed, a second time with the same message."""
         house = HOUSES.get(peer, peer)
         if house not in self._pythons:
             try:
@@ -92,7 +92,7 @@ class Environments:
 
 
 class Worker:
-    """A peer in its process; it is never waited for beyond ANSWER_S."""
+    """A worker process of a peer; each answer is awaited for at most ANSWER_S."""
 
     def __init__(self, environments, peer):
         self.peer = peer

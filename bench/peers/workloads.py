@@ -1,4 +1,4 @@
-"""What is measured: shapes, sizes and the loops of one window."""
+"""The workloads: shapes, sizes and the loop of one window."""
 
 import time
 
@@ -76,7 +76,7 @@ def new_priorities(seed, n=64):
 
 
 def loop_of(peer, operation, feeder, priorities):
-    """A function that does it once and says how many rows, batches, calls or loops that was."""
+    """A function that runs the operation once and returns the number of rows, batches, calls or loops."""
     turn = [0]
 
     def td():
@@ -111,7 +111,7 @@ def loop_of(peer, operation, feeder, priorities):
 
 
 def run_window(fn, seconds):
-    """Per second, and the share of a core that this process used."""
+    """Runs fn for so many seconds: its count per second, and the share of a core that this process used."""
     done = 0
     fn()
     fn()  # JAX compiles again for what the first call made of the state

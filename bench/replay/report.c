@@ -146,7 +146,7 @@ static struct result case_result(const struct replay_case *c, const char *store,
 	struct result result = { 0 };
 	size_t skip = role ? 0 : 1;
 
-	static_assert(ARRAY_LEN(all) < RESULT_PARAMS, "one without a key ends them");
+	static_assert(ARRAY_LEN(all) < RESULT_PARAMS, "a parameter without a key ends the list");
 	memcpy(result.params, all + skip, sizeof(all) - skip * sizeof(*all));
 	return result;
 }

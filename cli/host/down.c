@@ -1,5 +1,6 @@
 /*
- * relive down: counts what would be lost, asks, and stops the daemons of a store on this host.
+ * relive down: counts the items that would be lost, asks, and stops the daemons of a store on this
+ * host.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -219,7 +220,10 @@ static bool user_agrees(const struct down *down)
 
 /* -------- down -------- */
 
-/* Stops the daemons, whoever started them, and removes their files. */
+/*
+ * Stops the daemons of the store, including those that another command started, and removes their
+ * files.
+ */
 static int bring_down(struct down *down)
 {
 	struct host_daemons *daemons = &down->daemons;

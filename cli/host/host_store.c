@@ -264,7 +264,7 @@ static int look_at(struct up *up, struct host_daemon *daemon)
 	}
 	if (!spawn_ended(daemon->pid, &status))
 		return 0;
-	/* It may end because another one runs, started by an `up` that was killed. */
+	/* The daemon may end because another one runs, started by an `up` that was killed. */
 	daemon->ours = false;
 	daemon->pid = runtime_dir_holder(&up->store->dir, daemon->name);
 	if (daemon->pid == 0) {

@@ -19,7 +19,7 @@
 		  &(opts).trust_clients, ARG_FLAG }, \
 		{ "adopt", NULL, "add tables of the pool that the catalog does not list", \
 		  &(opts).adopt, ARG_FLAG }, \
-		{ "discard", NULL, "erase what the pool holds and the catalog does not list", \
+		{ "discard", NULL, "erase regions of the pool that the catalog does not list", \
 		  &(opts).discard, ARG_FLAG }, \
 		{ "pages", "auto|huge|small", \
 		  "pages of a pool in memory (default auto; huge: reserved ones)", &(opts).pages, \

@@ -366,8 +366,8 @@ static const struct meta_ops embed_ops = {
 };
 
 /*
- * A new pool becomes one of a store of its own, and names that store from then on. One that a memory
- * node has kept holds parts of tables: here they would be taken for what was never complete.
+ * A new pool gets a store uuid and names that store from then on. A pool that a memory node has
+ * kept is refused: it may hold parts of tables, which would look like incomplete tables here.
  */
 static int take_identity(struct embed *embed, const char *path)
 {

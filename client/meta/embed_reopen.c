@@ -42,7 +42,7 @@ static struct found_part part_of(const struct listing *list, const struct target
 	return part;
 }
 
-/* -------- what the file holds -------- */
+/* -------- regions in the file -------- */
 
 /* The object of a part, which its first part creates. */
 static int object_of(struct embed *embed, const struct target_region *tree,
@@ -174,7 +174,7 @@ static int take_all(struct embed *embed, const struct listing *list)
 	return ret;
 }
 
-/* -------- what is not to be kept -------- */
+/* -------- regions to free -------- */
 
 static bool is_taken(const struct embed *embed, const struct target_region *region)
 {
@@ -186,7 +186,7 @@ static bool is_taken(const struct embed *embed, const struct target_region *regi
 	       object->parts[region->part].ids[region->role] == region->id;
 }
 
-/* What says DROPPED goes last: alone it still says what becomes of it. */
+/* Regions marked DROPPED are freed last: they alone record that the rest is to be freed. */
 static void free_rest(struct embed *embed, const struct listing *list)
 {
 	struct transport_target *target = embed->base.target;

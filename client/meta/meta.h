@@ -94,7 +94,7 @@ struct meta_wait {
 struct meta_watch {
 	struct meta_watch *next;
 	_Atomic uint64_t layout;
-	/* Of the last wait; guarded by the list's owner. */
+	/* Text of the last wait; guarded by the owner of the list. */
 	uint32_t view, slot;
 	uint64_t began_ns, said_ns; /* 0 = none yet */
 	char table[RLV_NAME_BYTES], words[META_WORDS_BYTES];

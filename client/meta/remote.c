@@ -66,7 +66,7 @@ static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out
 	return 0;
 }
 
-/* The page of a slot comes only to who has one. */
+/* Only the owner of a client slot is granted its page. */
 static int take_shard(const Relive__ShardPlace *place, struct meta_part *out)
 {
 	const ProtobufCBinaryData *grants[PART_PLACES] = {
@@ -449,7 +449,7 @@ static void remote_wait(struct meta *meta, struct meta_watch *watch, const struc
 	futex_wake(&remote->bell, 1);
 }
 
-/* Every handle has taken up this layout at least. */
+/* The oldest layout that any handle uses. */
 static uint64_t oldest_layout(struct remote *remote)
 {
 	uint64_t oldest = atomic_load_explicit(&remote->base.layout, memory_order_relaxed);
@@ -466,7 +466,7 @@ static uint64_t oldest_layout(struct remote *remote)
 
 /* -------- the keeper of the lease -------- */
 
-/* Returns whether calls wait: then it is not long until the next one. */
+/* Returns true if calls wait: the next report is then due soon. */
 static bool remote_renew(struct remote *remote)
 {
 	Relive__LeaseRenewRequest request = RELIVE__LEASE_RENEW_REQUEST__INIT;

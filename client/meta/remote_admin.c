@@ -1,6 +1,4 @@
-/*
- * remote_admin.c - nodes, tokens and copies of the catalog, for those who run a store.
- */
+/* remote_admin.c - requests of administrators: nodes, tokens, copies of the catalog. */
 #include "client/meta/remote.h"
 
 #include "wire/control.pb-c.h"

@@ -1,6 +1,4 @@
-/*
- * remote_info.c - what the metadata server says of the store, its nodes, waits and clients.
- */
+/* remote_info.c - the metadata server's answers about the store, its nodes, waits and clients. */
 #include "client/meta/remote.h"
 
 #include "wire/control.pb-c.h"
@@ -172,7 +170,10 @@ static void take_client(const Relive__ClientInfo *info, struct rlv_client_info *
 	take_tables(info, out);
 }
 
-/* Behind a client id, which becomes that of the last one. *left_out: how many come behind it. */
+/*
+ * Reads the clients after a client id, which becomes the last one read. *left_out: number of
+ * clients after it.
+ */
 static int take_page(struct meta *meta, uint64_t *after, struct rlv_client_info *clients,
 		     size_t *n_inout, uint32_t *left_out)
 {

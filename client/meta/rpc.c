@@ -120,8 +120,8 @@ static int no_store(const char *store)
 }
 
 /*
- * RELIVE_TOKEN is for stores elsewhere: who may read the token file of a store on this host needs
- * nothing else, and the variable may be another store's.
+ * RELIVE_TOKEN is for stores on other hosts. On this host the right to read the store's token file
+ * is enough, and the variable may hold another store's token.
  */
 static int find_token(const struct rpc *rpc, char token_out[TOKEN_TEXT_BYTES])
 {
@@ -176,7 +176,10 @@ static int rpc_dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_rol
 	int ret = find_token(rpc, token);
 
 	if (ret == 0 && rpc->store[0]) {
-		/* The directory is there as long as the store is: without a socket when no server runs. */
+		/*
+		 * The store's directory exists as long as the store; without a server it has no
+		 * socket.
+		 */
 		ret = runtime_dir_visit(rpc->store, &dir);
 		if (ret == -ENOENT && !rpc->is_open)
 			ret = no_store(rpc->store);
@@ -229,8 +232,8 @@ static int take_token(const char *name, const char *token, char token_out[TOKEN_
 }
 
 /*
- * A store on this host has no use for its own token in RELIVE_TOKEN, so one that is no token is no error
- * there; that of a role says what we want to be.
+ * For a store on this host only a role's token in RELIVE_TOKEN counts: it selects the role to ask
+ * for. Any other value there is ignored, also if it is no token.
  */
 static int take_tokens(struct rpc *rpc, const struct rpc_opts *opts)
 {

@@ -25,7 +25,7 @@ static void stats_add(struct transport_stats *sum, const struct transport *tr)
 	sum->write_bytes += in->write_bytes;
 }
 
-/* Of connections in place only the CAS that failed: what else is done there never travels. */
+/* In-place connections contribute failed CASes only: their other operations cross no wire. */
 void part_set_stats(const struct part_set *set, struct transport_stats *out)
 {
 	*out = set->past;
@@ -84,8 +84,10 @@ int64_t part_set_patience(const struct part_set *set)
 	return part < set->patience_ns ? part : set->patience_ns;
 }
 
-/* Once for all parts that are on it. Z2 pairs with Z1: what the last connection sent lands before
-   anything is repeated on this one, or never. */
+/*
+ * Connects once for all parts on the node. Z2 pairs with Z1: operations of the previous connection
+ * land before the first one on this connection, or never.
+ */
 static int node_connect(struct part_set *set, struct part_node *node)
 {
 	int ret;
@@ -121,7 +123,7 @@ static void node_disconnect_if_idle(struct part_set *set, uint32_t n)
 
 /* -------- one part -------- */
 
-/* What its regions say of it must be what the server said: the kind checks that. */
+/* Opens the part. Its kind checks that the regions describe the part that the server granted. */
 int part_link_open(struct part_set *set, uint32_t p, const struct meta_part *place)
 {
 	struct part_regions regions = { .owner = set->access.owner };

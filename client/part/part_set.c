@@ -1,6 +1,6 @@
 /*
- * What calls do about parts that go and come. The metadata server is asked for the placement from
- * calls, never from a thread, and seldom.
+ * Loss and return of parts within calls. The metadata server is asked for the placement from calls,
+ * never from a thread, and seldom.
  */
 #include "client/part/part_set.h"
 
@@ -206,7 +206,10 @@ static int part_set_see(struct part_set *set, uint32_t p, const struct meta_part
 	return 0;
 }
 
-/* Opens what the server gave grants for. *away_out: set when its node could not be reached. */
+/*
+ * Opens the parts for which the server gave grants. *away_out: set when the node of a part could
+ * not be reached.
+ */
 static int part_set_open_first(struct part_set *set, uint32_t p, const struct meta_part *place,
 			       bool *away_out)
 {
@@ -326,7 +329,10 @@ void part_set_begin(struct part_set *set, uint64_t deadline_ns, int64_t patience
 
 bool part_set_is_due(const struct part_set *set)
 {
-	/* Relaxed: a hint. What it stands for comes with the answer. */
+	/*
+	 * Relaxed: the number is only a hint that a newer layout exists; the server's reply carries
+	 * the layout.
+	 */
 	if (set->n_away == 0 && set->n_up > 0 && part_set_has_control(set) &&
 	    atomic_load_explicit(&set->meta->layout, memory_order_relaxed) <= set->layout)
 		return false;

@@ -17,7 +17,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* -------- what holds -------- */
+/* -------- validity of a drawn item -------- */
 
 static bool sampler_is_stale(struct rlv_sampler *sp, uint32_t version)
 {

@@ -302,7 +302,7 @@ int rlv_sampler_flush(struct rlv_sampler *sampler)
 	if (!sampler)
 		return error_set(-EINVAL, "sampler is NULL");
 	ret = handle_begin(&sampler->h, 0);
-	if (ret == -EHOSTDOWN) /* what was held is lost with its shards */
+	if (ret == -EHOSTDOWN) /* deferred updates are lost with their shards */
 		return 0;
 	if (ret == 0)
 		ret = admission_flush(&sampler->admission);

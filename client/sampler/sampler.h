@@ -1,7 +1,7 @@
 /*
- * Sampler: what sampler.c (open, close), sample.c (the call), round.c (draw, gather, verify in
- * place), async_sample.c (the same over a wire), prefetch.c (batches drawn ahead), batch.c (buffers),
- * consume.c (items that are taken) and update.c (priorities) share.
+ * Sampler: state shared by sampler.c (open, close), sample.c (the call), round.c (draw, gather and
+ * verify in place), async_sample.c (the same over a wire), prefetch.c (prefetched batches), batch.c
+ * (buffers), consume.c (consuming views) and update.c (priorities).
  */
 #ifndef RLV_CLIENT_SAMPLER_SAMPLER_H
 #define RLV_CLIENT_SAMPLER_SAMPLER_H
@@ -19,7 +19,7 @@
 
 #define BATCH_OUTPUTS (RLV_MAX_ARRAYS + 1) /* and the policy versions */
 
-/* A batch buffer: what the user sees, and how window_gather fills it. */
+/* A batch buffer: the batch as the user sees it, and the arrays that window_gather fills. */
 struct batch {
 	struct rlv_batch pub; /* first: rlv_batch_release gets a pointer to it */
 	bool held;            /* by the user */

@@ -1,6 +1,4 @@
-/*
- * admin.c - memory nodes that leave and join, and tokens of roles, for those who run a store.
- */
+/* admin.c - administration: memory nodes join and leave, tokens of roles. */
 #include "client/store/store.h"
 
 #include "ds/replay/shard.h"

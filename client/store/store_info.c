@@ -1,6 +1,4 @@
-/*
- * store_info.c - what a store and its server say of nodes, clients and waits.
- */
+/* store_info.c - answers about a store, its nodes, clients and waits. */
 #include "client/store/store.h"
 
 #include "relive/admin.h"
@@ -63,7 +61,7 @@ int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t size
 	if (!store || !n_inout || (*n_inout && !waits))
 		return error_set(-EINVAL, "store, waits or n_inout is NULL");
 	if (!store->meta->ops->waits)
-		return error_set(-ENOTSUP, "%s: nobody but this process uses it", store->uri_text);
+		return error_set(-ENOTSUP, "%s: only this process uses it", store->uri_text);
 	ret = abi_array_begin(&array, sizeof(*waits), "waits");
 	if (ret == 0)
 		ret = store->meta->ops->waits(store->meta, array.ours, &array.n);

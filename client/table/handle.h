@@ -48,7 +48,7 @@ struct handle {
 	bool fenced; /* the slot was taken from this handle */
 	enum part_access access_kind;
 	uint64_t warned_ns; /* of a long wait, last */
-	uint64_t wait_ns;   /* until then the call in progress waits for what others do */
+	uint64_t wait_ns;   /* deadline of the current call's waits for other clients */
 	bool stalls;        /* that call fails when there is no progress */
 	uint64_t waits;     /* calls that waited, and for how long */
 	uint64_t waited_ns;

@@ -21,7 +21,9 @@ struct table_seen {
 	struct limiter_words counts[RING_MAX_VIEWS];
 };
 
-/* What its regions say of it must be what the server said. */
+/*
+ * Opens a shard; fails if its regions describe another shard than the one that the server granted.
+ */
 static int table_open_shard(const void *desc, uint32_t s, const struct part_regions *regions,
 			    struct part **part_out)
 {

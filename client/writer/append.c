@@ -59,7 +59,7 @@ static int writer_step(void *ctx)
 	return ret;
 }
 
-/* Puts src.n rows of each stream, or at least one, with what it has to wait for. */
+/* Appends src.n rows of each stream, or at least one, and waits for the limiter, room and nodes. */
 static int writer_run(struct put *put)
 {
 	static const struct handle_call call = { writer_step, writer_explain, writer_late };

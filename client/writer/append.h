@@ -1,6 +1,6 @@
 /*
- * Writer: what append.c (calls), append_batch.c (rows and items), stream.c (blocks) and writer.c
- * (open, close) share.
+ * Writer: state shared by append.c (calls), append_batch.c (rows and items), stream.c (blocks) and
+ * writer.c (open, close).
  */
 #ifndef RLV_CLIENT_WRITER_APPEND_H
 #define RLV_CLIENT_WRITER_APPEND_H
@@ -103,9 +103,10 @@ RLV_MUST_CHECK int writer_read_maxima(struct rlv_writer *w);
 RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct put *put);
 
 /*
- * Puts src.n rows of each stream, or as many as fit into its block, which are left in src.n; all or
- * none. -EAGAIN: w->waits_for refuses now; -EINVAL: that view's limiter would never admit so many.
- * After another error of a put that was admitted the call again puts what is left of it.
+ * Appends src.n rows of each stream, or as many as fit into its block; sets src.n to that number.
+ * Appends all or none. -EAGAIN: the limiter of view w->waits_for refuses now; -EINVAL: that limiter
+ * would never admit so many. After another error of an admitted append the call appends the rest
+ * again.
  */
 RLV_MUST_CHECK int writer_put(struct put *put);
 

@@ -1,8 +1,8 @@
 /*
- * A stream's blocks: the next one's claim, its head rows, and what is kept of one that is lost.
- *
- * Shards take turns, by their weights: one that is new takes less at first, one that is drained
- * takes nothing. Writers begin at different ones.
+ * A stream's blocks: claiming the next one, its repeated head rows, and the state kept of a block
+ * that is lost., its head rows, and what is kept of one that is lost. * Shards take turns, by their
+ * weights: one that is new takes less at first, one that is drained takes nothing. Writers begin at
+ * different ones.
  */
 #include "client/writer/append.h"
 

@@ -1,6 +1,4 @@
-/*
- * Life of a writer, and what it does when shards come and go.
- */
+/* Opens and closes a writer; its reaction to shards that leave and return. */
 #include "client/writer/append.h"
 
 #include "transport/barrier.h"

@@ -17,7 +17,7 @@ ENVS = 8                                     # environments of each actor
 
 
 def act(seed, stop):
-    """An actor: opens the store by its name, and the table that is there."""
+    """An actor: opens the store by its name, and the existing table."""
     rng, version = np.random.default_rng(seed), 1
     with relive.open("shm:" + NAME) as store, \
             store.table("replay").writer(ENVS, autoreset="same_step") as writer:

@@ -20,7 +20,7 @@ def run(*words):
 
 
 def free_ports(n):
-    """The first of n ports in a row that nobody listens on."""
+    """The first of n consecutive free ports."""
     for first in range(20000 + os.getpid() % 20000, 60000, n):
         try:
             for port in range(first, first + n):
@@ -32,7 +32,7 @@ def free_ports(n):
 
 
 def make_certificates(folder):
-    """A CA, and one certificate that it signed; yours come from your own CA."""
+    """Makes a CA and one certificate signed by it; a real store uses certificates of its own CA."""
     os.chdir(folder)
     run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
         "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=guide CA", "-days", "2")

@@ -1,4 +1,4 @@
-"""Prioritized replay: what alpha, beta and a stale key do, and two learners on one table."""
+"""Prioritized replay: the effects of alpha, beta and stale keys, and two learners on one table."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Rate limiters: a ratio that is kept, a queue, and a wait that says what it waits for."""
+"""Rate limiters: a fixed ratio, a queue, and a wait that names its reason."""
 
 import threading
 

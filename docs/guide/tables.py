@@ -1,4 +1,4 @@
-"""What lies in a table and what comes out of it, shown on numbers that can be checked by eye."""
+"""The rows of a table and the batches sampled from it, on numbers that can be checked by eye."""
 
 import numpy as np
 
@@ -40,7 +40,7 @@ assert batch.obs.shape == batch.next_obs.shape == (256, 4, 2, 2)
 
 
 def item(step):
-    """Frames, next frames, return, discount and length of the item of one step."""
+    """Prints frames, next frames, return, discount and length of one step's item."""
     i = int(np.flatnonzero(batch.action == step)[0])
     return (batch.obs[i, :, 0, 0].tolist(), batch.next_obs[i, :, 0, 0].tolist(),
             float(batch.reward[i]), float(batch.discount[i]), int(batch.steps[i]))

@@ -35,7 +35,7 @@ void part_regions_detach(struct part_regions *regions)
 	*regions = (struct part_regions){ .owner = 0 };
 }
 
-/* -------- who may what -------- */
+/* -------- rights -------- */
 
 uint32_t part_grant_of(enum part_access access, uint32_t owner, uint32_t place,
 		       struct region_range *range_out, uint32_t *rights_out)

@@ -1,6 +1,6 @@
 /*
- * Work requests of a chain under construction, with a note per request that says what its answer is
- * for. The list must not move from the post to the poll.
+ * Work requests of a chain under construction. Each has a note that says which result its answer
+ * belongs to. The list must not move between post and poll.
  */
 #ifndef RLV_DS_PART_WR_LIST_H
 #define RLV_DS_PART_WR_LIST_H

@@ -7,7 +7,9 @@
 
 #define CHANGE_SHARDS 64u /* chains that run together */
 
-/* A word that is not a leaf (a count), to be set whatever it holds. Claims only. */
+/*
+ * A word other than a leaf (a count of samples), set without a check of its old value. Claims only.
+ */
 struct word_op {
 	uint64_t off;
 	uint64_t seen; /* as last read */

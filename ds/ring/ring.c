@@ -416,7 +416,7 @@ int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n
 	return 0;
 }
 
-/* -------- what an append leaves -------- */
+/* -------- diagnosis of an interrupted append -------- */
 
 #define HEADERS_AT_ONCE 512
 

@@ -42,7 +42,7 @@ def make_table(store):
 
 
 def step_values(i, **more):
-    """Values of SIGNATURE that are a function of a number."""
+    """A row of SIGNATURE whose values follow from its number."""
     return dict(obs=np.full(3, i, np.float32), action=i, reward=float(i % 7), id=i, **more)
 
 

@@ -82,7 +82,7 @@ def prioritized(lib, name="t", exponent=0.8, max_size=1000, **options):
 
 
 def whole(client, table, n):
-    """Items as they are."""
+    """Inserts plain items."""
     return list(client.sample(table, n, emit_timesteps=False))
 
 
@@ -432,7 +432,7 @@ def test_uniform__takes_no_notice_of_priorities(backend, lib):
 
 
 def test_table__oldest_items_go(backend, lib):
-    """Ours keeps a few more than max_size, in whole blocks."""
+    """The adaptor keeps a few more items than max_size, in whole blocks."""
     client = backend.start([prioritized(lib, max_size=600)])
     with client.trajectory_writer(num_keep_alive_refs=1) as writer:
         for i in range(3000):

@@ -30,7 +30,7 @@ def make_ours(store):
 
 
 def episode(first, n, terminated=False, truncated=False, episode_id=None):
-    """Steps whose observations are numbers from first on."""
+    """An episode of steps whose observations are consecutive numbers from `first` on."""
     number = np.arange(first, first + n + 1)
     return SingleAgentEpisode(
         id_=episode_id, observations=list(np.stack([number, -number], 1).astype(np.float32)),
@@ -41,7 +41,7 @@ def episode(first, n, terminated=False, truncated=False, episode_id=None):
 
 
 def fill(buffers, rng, episodes=20):
-    """Whole episodes, and episodes in parts that go on beside each other."""
+    """Adds whole episodes, and episodes in parts that alternate."""
     ends = {}
     for e in range(episodes):
         first, parts = 1000 * e, int(rng.integers(1, 4))
@@ -57,7 +57,7 @@ def fill(buffers, rng, episodes=20):
 
 
 def transitions(buffer, n_step, rounds=30):
-    """number -> the rest, of all that is ever drawn."""
+    """Samples until all is drawn: {step number: its other columns}."""
     found = {}
     for _ in range(rounds):
         for drawn in buffer.sample(num_items=128, n_step=n_step, gamma=0.9):
@@ -92,7 +92,7 @@ def test_sample__of_a_range_of_steps(make_ours):
 
 
 def test_add__an_episode_that_goes_on_is_one(make_ours):
-    """The last step of a part is complete when the next part comes."""
+    """A part's last step becomes an item when the next part is added."""
     ours = make_ours()
     ours.add(episode(0, 5, episode_id="a"))
     assert len(ours) == 4

@@ -36,7 +36,7 @@ def make_ours():
 
 
 def observation(space, number):
-    """Of numbers of steps, one for each environment."""
+    """Observations made of step numbers, one for each environment."""
     if isinstance(space, spaces.Dict):
         return {key: observation(part, number) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Discrete):
@@ -70,7 +70,7 @@ def first_number(obs):
 
 
 def transitions(buffer, rounds):
-    """number -> the rest, of all that is ever drawn."""
+    """Samples until all is drawn: {step number: its other columns}."""
     found = {}
     for _ in range(rounds):
         sample = buffer.sample(512)
@@ -85,7 +85,7 @@ def transitions(buffer, rounds):
 
 
 def compare(ours, theirs, pending):
-    """All is the same but what waits for later steps."""
+    """Both buffers hold the same items, except those that wait for later steps."""
     drawn, want = transitions(ours, 40), transitions(theirs, 40)
     assert set(drawn) <= set(want)
     assert len(want) - len(drawn) <= pending
@@ -171,7 +171,7 @@ def test_sample__before_a_transition_is_complete_says_why(make_ours):
 
 
 def test_buffer__keeps_the_newest(make_ours):
-    """Of rows: an episode's last observation is one."""
+    """Capacity in rows: the last observation of an episode takes one."""
     ours = make_ours(size=500)
     play([ours], BOX, 1, 3000)
     assert 500 / 1.2 <= ours.size() <= 700
@@ -180,7 +180,7 @@ def test_buffer__keeps_the_newest(make_ours):
 
 
 def test_buffer__is_shared_by_processes(shm_store):
-    """Each has its own environments; both draw from all."""
+    """Two writers have environments of their own; both sample from all."""
     options = dict(buffer_size=4000, observation_space=BOX, action_space=ACTIONS, device="cpu",
                    store=shm_store.uri, max_writers=2)
     first, second = ReliveReplayBuffer(**options), ReliveReplayBuffer(**options)

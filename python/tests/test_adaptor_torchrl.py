@@ -69,7 +69,7 @@ def steps(n, start=0, **more):
 
 
 def check(sample):
-    """Each element is one that was put in, whole."""
+    """Checks that each element is an inserted one, unchanged."""
     ids = sample["id"]
     torch.testing.assert_close(sample["obs"], ids[:, None].float() * torch.ones(3))
     torch.testing.assert_close(sample["next", "reward"], ids.float() / 2)
@@ -168,7 +168,7 @@ def test_buffer__is_iterated(make_buffer):
 
 
 def test_buffer__is_full_of_the_newest(make_buffer):
-    """Ours keeps up to a block for each writer more."""
+    """The adaptor keeps up to a block more for each writer."""
     buffer = make_buffer(prioritized=False)
     for start in range(0, 5000, 100):
         buffer.extend(steps(100, start))
@@ -190,13 +190,13 @@ def test_empty__empties(make_buffer):
 
 
 def shares(buffer, n, rounds=40):
-    """How often each was drawn, of n elements."""
+    """How often each of n elements was drawn."""
     ids = torch.cat([buffer.sample(256)["id"] for _ in range(rounds)])
     return np.bincount(ids.numpy(), minlength=n) / len(ids)
 
 
 def prioritize(buffer, priorities):
-    """By what is drawn, as learners do."""
+    """Updates priorities of drawn elements, as learners do."""
     unseen = set(range(len(priorities)))
     while unseen:
         sample = buffer.sample(64)
@@ -218,7 +218,7 @@ def test_update_priority__decides_how_often(make_buffer, alpha):
 
 
 def test_priority_weight__is_by_probability(make_buffer):
-    """They are the same up to a factor of a batch."""
+    """Weights are equal up to a constant factor in each batch."""
     buffer = make_buffer(alpha=0.7, beta=0.5)
     buffer.extend(steps(4))
     priorities = torch.tensor([0.5, 1.0, 2.0, 4.0])

@@ -1,4 +1,4 @@
-"""Values that go in: dtypes, shapes, conversions, flags, and what is refused."""
+"""Appended values: dtypes, shapes, conversions, flags, and refusals."""
 
 import threading
 
@@ -103,7 +103,7 @@ def test_append__refuses_what_does_not_fit(make_table, value, dtype):
 
 
 def as_numpy(values, dtype):
-    """What numpy's rules make of values, or None where they refuse."""
+    """The values as numpy converts them, or None where it refuses."""
     try:
         return _convert.column(values, dtype, values.shape, "a")
     except relive.InvalidArgument:

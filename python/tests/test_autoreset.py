@@ -1,4 +1,4 @@
-"""The autoreset mode of a vector: read of the environments, or refuted by what they do."""
+"""The autoreset mode of a vector: taken from the environments, or refuted by their steps."""
 
 import enum
 
@@ -12,7 +12,7 @@ SIGNATURE = {"obs": ((3,), "float32"), "action": "int64", "reward": "float32"}
 
 
 class Mode(enum.Enum):
-    """As gymnasium's AutoresetMode."""
+    """Stands in for gymnasium's AutoresetMode."""
 
     NEXT_STEP = "NextStep"
     SAME_STEP = "SameStep"
@@ -59,7 +59,7 @@ class Envs:
 
 
 def play(writer, envs, steps=30, **options):
-    """What an actor does that says nothing of modes."""
+    """An actor's loop that passes no autoreset mode."""
     obs = envs.obs()
     for _ in range(steps):
         was = obs
@@ -135,7 +135,7 @@ def test_extend__a_reset_in_the_same_step_refutes_the_default(make_table):
 
 
 def test_append__what_next_step_environments_do_refutes_nothing(make_table):
-    """Not even where all observations are the same, or an episode's first one comes back."""
+    """No refutation if all observations are equal, or an episode's first one occurs again."""
     for reward, episodes_differ, length in ((1, True, 3), (0, False, 3), (0, False, 1)):
         table = make_table(SIGNATURE)
         with table.writer(num_envs=2) as writer:

@@ -113,7 +113,7 @@ def test_a_failure_is_an_object(run, line, exit_code, name, words):
 
 
 def test_a_refused_down_is_an_object(run):
-    """A server that is stopped cannot say what its nodes hold."""
+    """A stopped server cannot tell how many items its nodes hold."""
     run("up --store c --size 32M")
     pid = run("up --store c")[0][0]["metad_pid"]
     os.kill(pid, 19)

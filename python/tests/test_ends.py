@@ -11,7 +11,7 @@ from conftest import SIGNATURE, step_values
 @pytest.mark.parametrize("how", ["append", "append a dict", "extend", "final_obs", "final", "vector",
                                  "same_step", "next_step"])
 def test_append__a_terminated_episode_is_drawable_at_once(make_table, how, n_step):
-    """With its last row, which is that of the final observation where one is given."""
+    """An episode with its last row: the final observation's row if one is given."""
     table = make_table(views=[relive.View(n_step=n_step)], max_writers=1)
     is_vector = how in ("vector", "same_step", "next_step")
     mode = "disabled" if how == "vector" else how if is_vector else None

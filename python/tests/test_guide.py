@@ -49,7 +49,7 @@ def test_guide__program_runs(program, tmp_path):
 
 
 def anchors(path):
-    """Of the headings of a page, as GitHub makes them."""
+    """Anchors of a page's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     heads = re.findall(r"^#+ (.*)", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}

@@ -40,7 +40,7 @@ def store(runtime):
 
 @pytest.fixture
 def stopped():
-    """Stops processes, which go on in the end."""
+    """Stops processes, and continues them at the end."""
     pids = []
 
     def stop(pid):

@@ -1,4 +1,4 @@
-"""What keeps what alive; nothing leaks."""
+"""Lifetimes: batches, samplers, tables and stores keep each other alive; nothing leaks."""
 
 import gc
 import os

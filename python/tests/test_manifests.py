@@ -1,4 +1,4 @@
-"""The Kubernetes manifests: what has to agree does, and what they run is there."""
+"""The Kubernetes manifests agree with each other, and the commands that they run exist."""
 
 import pathlib
 import re
@@ -27,7 +27,7 @@ def of_kind(name, *kinds):
 
 
 def pods(name):
-    """(labels, pod) of what runs pods."""
+    """(labels, pod template) of each object that runs pods."""
     return [(o["spec"]["template"]["metadata"]["labels"], o["spec"]["template"]["spec"])
             for o in of_kind(name, "Job", "StatefulSet")]
 
@@ -170,7 +170,7 @@ def test_tokens_come_from_a_secret():
 
 
 def test_probes_ask_the_store():
-    """Not a port; and nothing ends a memory node but its end."""
+    """Probes of a memory node use no port, and no probe restarts one that runs."""
     for c in (c for name in FILES for _, pod in pods(name) for c in containers(pod)):
         for name in (name for name in PROBES if name in c):
             words = probe_of(c, name)

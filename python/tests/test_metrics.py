@@ -44,7 +44,7 @@ def daemons(runtime):
 
 @contextlib.contextmanager
 def stopped(thread):
-    """That thread alone stands still."""
+    """Stops that thread alone."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def ptrace(request):
@@ -158,7 +158,7 @@ def test_healthz__a_stuck_agent(daemons):
 
 
 def misses_agent(port, thread):
-    """Without that thread nobody serves clients, and /healthz says so."""
+    """With the event loop's thread stopped no client is served, and /healthz says so."""
     with stopped(thread):
         end = time.monotonic() + STUCK_S
         while time.monotonic() < end:

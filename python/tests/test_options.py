@@ -53,7 +53,7 @@ def test_row_crc__finds_a_row_of_a_file_that_changed(tmp_path, row_crc, torn):
 
 
 def append_versions(table, *rows):
-    """(policy version, steps) of each."""
+    """Items of (policy version, number of steps)."""
     with table.writer() as writer:
         for version, n in rows:
             for i in range(n):
@@ -61,7 +61,7 @@ def append_versions(table, *rows):
 
 
 def test_max_staleness__leaves_old_policies_out(make_table):
-    """A sampler knows the newest from its first batch on."""
+    """A sampler knows the newest policy version from its first batch on."""
     table = make_table(views=[relive.View(max_staleness=2)])
     append_versions(table, *((version, 50) for version in range(1, 7)))
     sampler = table.sampler(128, prefetch=0, seed=1)
@@ -76,7 +76,7 @@ def test_max_staleness__leaves_old_policies_out(make_table):
 
 @pytest.mark.parametrize("short_batch", [False, True])
 def test_short_batch__gives_what_there_is(make_table, short_batch):
-    """So few are not too old that a batch of them would take for ever."""
+    """Too few items are recent enough to fill a batch."""
     table = make_table(views=[relive.View(max_staleness=1, selector="uniform")])
     append_versions(table, (1, 490), (9, 11))
     sampler = table.sampler(256, prefetch=0, seed=1, short_batch=short_batch)
@@ -91,7 +91,7 @@ def test_short_batch__gives_what_there_is(make_table, short_batch):
 
 
 def test_independent__draws_are_of_no_strata(filled):
-    """500 equal items: in 100 strata of 5 each, or not."""
+    """500 equal items, drawn in 100 strata of 5 each, or independently."""
     def most_of_a_stratum(**options):
         with filled.sampler(100, prefetch=0, seed=3, **options) as sampler:
             return max(np.bincount(next(sampler).id.astype(int) // 5).max() for _ in range(10))

@@ -1,4 +1,4 @@
-"""What takes long says how far it is: tools/progress.sh and tools/run-tests, without a terminal."""
+"""Progress of long steps without a terminal: tools/progress.sh and tools/run-tests."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def gate(tmp_path):
-    """A FIFO that what is watched waits at."""
+    """A FIFO at which the watched process waits."""
     path = tmp_path / "gate"
     os.mkfifo(path)
     return path

@@ -1,4 +1,4 @@
-"""What README.md shows of Python runs as it is written."""
+"""The Python programs of README.md run as they are written."""
 
 import pathlib
 import re

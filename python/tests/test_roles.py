@@ -1,4 +1,4 @@
-"""Tokens of roles: what each allows, and that what it does not is a PermissionError."""
+"""Tokens of roles: allowed calls work, others raise PermissionError."""
 
 import subprocess
 

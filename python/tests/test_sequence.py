@@ -1,4 +1,4 @@
-"""Sequences against the plain way: all steps of each episode in lists."""
+"""Sequences against an oracle: lists of all steps of each episode."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def values_of(number, *more):
 
 
 class Oracle:
-    """Episodes as lists of numbers; the end of each says what came after it."""
+    """Episodes as lists of step numbers, and how each ended."""
 
     def __init__(self, length):
         self.length = length

@@ -95,7 +95,7 @@ def any_store(request):
 
 
 def with_pending_items(store, name, **options):
-    """A writer whose last steps wait for later ones, and a sampler, of a table of their own."""
+    """A new table with a sampler, and a writer whose last steps are not items yet."""
     table = store.create_table(name, SIGNATURE, 500, views=[relive.View(n_step=3, **options)])
     writer = table.writer(timeout=0.1)
     for i in range(5):

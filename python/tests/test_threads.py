@@ -147,7 +147,7 @@ def test_threads__closing_while_others_sample(filled):
 
 @pytest.mark.parametrize("prefetch", [1, 4])
 def test_threads__closing_while_batches_are_ahead(filled, prefetch):
-    """Most first batches meet a close; the second one to close finds all done."""
+    """Closes a sampler from two threads while it draws its first batch."""
     samplers = []
 
     def renew():

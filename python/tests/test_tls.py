@@ -53,7 +53,7 @@ def use(uri):
 
 
 def use_ssl():
-    """Python's own: its settings are not ours, and its errors neither."""
+    """A TLS connection of Python's ssl: it shares neither settings nor errors with the library."""
     context = ssl.create_default_context()
     near, far = socket.socketpair()
     with near, far:

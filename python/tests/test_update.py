@@ -1,4 +1,4 @@
-"""Priorities back into the tree."""
+"""Updates of priorities."""
 
 import numpy as np
 import pytest

@@ -89,7 +89,7 @@ def test_append__names_the_index_in_each_dimension(make_table):
 
 @HOW
 def test_append__unchecked_takes_all(make_table, how):
-    """As numpy's astype has them."""
+    """The values as numpy's astype converts them."""
     table = make_table({**SIGNATURE, "id": "uint32"}, max_writers=4,
                        views=[relive.View(selector="fifo")])
     n = {"vector": 4, "extend": 5}.get(how)

@@ -111,13 +111,13 @@ def test_append__final_of_one_environment(make_table):
 
 
 def queue_of(make_table, size, **view):
-    """A table whose items are drawn once each, in their order, `size` of them waiting."""
+    """A FIFO queue: each item is drawn once; at most `size` items wait."""
     return make_table(SIGNATURE, max_writers=ENVS, views=[relive.View(
         selector="fifo", max_times_sampled=1, rate_limiter=relive.RateLimiter.queue(size), **view)])
 
 
 def drain(table, items):
-    """Adds the pairs of obs and next_obs that wait in the table to the items; how many those were."""
+    """Moves the (obs, next_obs) pairs that wait in the queue to `items`; returns their number."""
     before = len(items)
     while True:
         try:
@@ -290,7 +290,7 @@ def test_append__nested_observations_of_gymnasium(make_table, mode):
     mode = gym.vector.AutoresetMode[mode]
 
     class Nested(gym.Env):
-        """Truncated after five steps; `at` is where it is, over all episodes."""
+        """An environment that truncates after five steps; `at` counts steps over all episodes."""
 
         observation_space = gym.spaces.Dict({
             "image": gym.spaces.Box(0, 255, (2, 2), np.uint8),

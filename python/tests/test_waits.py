@@ -1,4 +1,4 @@
-"""Waits: what they warn of, and when they give up."""
+"""Waits: their warnings, and when they give up."""
 
 import threading
 import time
@@ -47,7 +47,7 @@ WAITS = {
 
 @pytest.fixture(scope="module")
 def said():
-    """Warnings, and the error, of each of them; all wait at the same time."""
+    """Runs all calls at the same time; returns the warnings and the error of each."""
     def wait(name):
         try:
             WAITS[name][0](tables[name])
@@ -99,7 +99,7 @@ def test_wait__gives_up_where_nothing_moves(name):
 
 
 def test_wait__goes_on_while_steps_come():
-    """Items of 40 steps, one step after another: the first is there long after a stall's time."""
+    """Appends single steps to a view with items of 40 steps: the first item is complete long after the stall limit."""
     with relive.open("embed:", stall_timeout=0.4) as store:
         table = store.create_table("t", SIGNATURE, 5000, views=[relive.View(stack=1, n_step=40)])
         got = []

@@ -582,7 +582,7 @@ static void adopt_publish(struct survey *survey)
 			catalog_changed(cat, fresh[id]);
 }
 
-/* -------- what is left over -------- */
+/* -------- leftover regions -------- */
 
 static int put_leftover(struct catalog *cat, const struct node *node,
 			const Relive__NodeRegion *region)

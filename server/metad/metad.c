@@ -121,7 +121,7 @@ static void on_cut(void *ctx, struct conn *conn)
 	conn_drop(conn);
 }
 
-/* Its further requests are answered by -EOWNERDEAD (rpc.c). */
+/* Further requests of the client are answered by -EOWNERDEAD (rpc.c). */
 static void on_buried(void *ctx, struct conn *conn)
 {
 	(void)ctx;

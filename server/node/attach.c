@@ -169,7 +169,10 @@ static void *run_reach(void *arg)
 	return NULL;
 }
 
-/* Z2 pairs with Z1: nothing of the last connection lands behind what we do on this one. */
+/*
+ * Z2 pairs with Z1: no operation of the previous connection lands after the first one of this
+ * connection.
+ */
 static int begin_reach(struct node *node)
 {
 	struct node_reach *reach = mem_zalloc(sizeof(*reach));

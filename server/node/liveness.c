@@ -271,7 +271,7 @@ void liveness_answer(struct liveness *live, uint64_t client_id, const struct nod
 	if (code)
 		log_warn("fence client %llu by node %s: %s", (unsigned long long)client_id,
 			 node->name, error_name(code));
-	/* It may have reconnected meanwhile: then nothing is to be proved. */
+	/* The client may have reconnected: then its death need not be proved. */
 	if (code == 0 && result == FENCE_DEAD && client->suspect_since &&
 	    nodes_is_witness(node, client->generation)) {
 		client->proved |= bit_of(node);
@@ -354,7 +354,10 @@ static bool is_cut_off(const struct liveness *live, const struct client *client)
 
 static void client_look(struct liveness *live, struct client *client)
 {
-	/* It joined before our start, is alive, and may still reconnect: it is not suspect yet. */
+	/*
+	 * The client joined before the server's start, is alive, and may still reconnect: it is not
+	 * suspect yet.
+	 */
 	if (client->has_process && !client->conn && client->suspect_since == 0 &&
 	    !lease_is_over(live, client) && !process_is_gone(&client->holder.process)) {
 		look_again(live, client);

@@ -69,7 +69,7 @@ struct liveness_ops {
 	int (*on_dead)(void *ctx, const struct client *client);
 	/* Close its connection: it has a newer one. */
 	void (*on_cut)(void *ctx, struct conn *conn);
-	/* It is forgotten but still connected. */
+	/* The client was forgotten but is still connected. */
 	void (*on_buried)(void *ctx, struct conn *conn);
 };
 
@@ -109,7 +109,7 @@ void liveness_fini(struct liveness *live);
 RLV_MUST_CHECK int liveness_join(struct liveness *live, struct liveness_guest *guest,
 				 struct client **client_out);
 void liveness_renew(struct liveness *live, struct client *client);
-/* Its connection has closed. */
+/* The client's connection has closed. */
 void liveness_part(struct liveness *live, struct client *client);
 
 /* A slot in a region names this holder: watch it if it is not watched yet. */

@@ -76,7 +76,7 @@ struct node_remote {
 /* A memory node on the network: how the catalog reaches it. */
 extern const struct node_ops node_remote_ops;
 
-/* It registered over ch; takes ch over. readable may be NULL (tests). */
+/* The node registered over ch, which is owned by it from now on. readable may be NULL (tests). */
 void node_connect(struct node *node, const struct channel *ch, struct event *readable);
 
 /* Disconnect; outstanding calls end with -EHOSTDOWN. Our attachments stay. No callback. */
@@ -128,8 +128,8 @@ void node_forget_asker(struct node *node, uint64_t asker);
 /* Advance all attachments. Returns the time of the next call. */
 uint64_t node_attach_watch(struct node *node);
 /*
- * Looks at the pages that the node makes (transport_prepare); whoever waits for one calls again at the
- * next tick. Returns the time of the next call.
+ * Checks the pages that the node is making (transport_prepare); a caller that needs one repeats its
+ * call at the next tick. Returns the time of the next call.
  */
 uint64_t node_pages_watch(struct node *node);
 /* Cancel all attachments and requested grants. */

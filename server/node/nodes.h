@@ -23,9 +23,9 @@ struct event_base;
 #define NODES_LOST_NS (30 * (uint64_t)CLOCK_NS_PER_S)
 
 struct nodes_ops {
-	/* It disconnected or was disconnected. It is still in the list, as down. */
+	/* A node's connection ended. The node is still in the list, as down. */
 	void (*on_down)(void *ctx, struct node *node);
-	/* Its shards are lost from now on. */
+	/* The node was declared lost: its shards are lost from now on. */
 	void (*on_lost)(void *ctx, struct node *node);
 	/* A node answered, joined or went down: look at everything soon. */
 	void (*on_news)(void *ctx);
@@ -95,11 +95,14 @@ uint64_t nodes_tick(struct nodes *nodes);
 uint64_t nodes_pages_watch(struct nodes *nodes);
 
 /*
- * By hand: forgets a node that nothing refers to; its number may be reused. -EBUSY: it is up, or
- * its address is being tried.
+ * Request of an operator: forgets a node that no shard refers to; its number may be reused. -EBUSY:
+ * it is up, or its address is being tried.
  */
 RLV_MUST_CHECK int nodes_forget(struct nodes *nodes, struct node *node);
-/* By hand: declare it lost; calls on_lost. -EBUSY: it is up: stop it, or drain it. */
+/*
+ * Request of an operator: declares a node lost; calls on_lost. -EBUSY: it is up: stop it, or drain
+ * it.
+ */
 RLV_MUST_CHECK int nodes_drop(struct nodes *nodes, struct node *node);
 /* Start or stop draining: a draining node gets no new shards. */
 RLV_MUST_CHECK int nodes_set_draining(struct nodes *nodes, struct node *node, bool draining);

@@ -42,7 +42,7 @@ static bool is_whole(const uint8_t guard[64])
 	return true;
 }
 
-/* What the library does not know is 0 in its answers. */
+/* Fields unknown to the library are 0 in its answers. */
 #ifdef NEWER
 #define FUTURE_IS_ZERO(out) ((out).it.from_the_future == 0)
 #else
@@ -50,7 +50,7 @@ static bool is_whole(const uint8_t guard[64])
 #endif
 #define FILLED(out) (is_whole((out).guard) && FUTURE_IS_ZERO(out))
 
-/* A newer program that uses what the library does not know hears why not. */
+/* A newer program that uses an unknown field gets the reason of the refusal. */
 #ifdef NEWER
 #define REFUSED_WITH_FUTURE(opts, call) \
 	do { \

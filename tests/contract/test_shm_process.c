@@ -1,5 +1,6 @@
 /*
- * test_shm_process.c - shm with real processes: who is dead, who may write, who does not answer.
+ * test_shm_process.c - shm with real processes: death, rights to write, and processes that do not
+ * answer.
  */
 #include "tests/support/sockets.h"
 #include "tests/contract/suite/contract.h"
@@ -147,7 +148,7 @@ static void open__with_the_client_id_of_another_process(void **state)
 
 	assert_int_equal(rig_in_child(open_as_other, rig), EEXIST);
 	end_peer(&peer);
-	/* dead, but not fenced: what it did is still to be looked after */
+	/* dead, but not fenced: its attachments must still be settled */
 	assert_int_equal(rig_in_child(open_as_other, rig), EEXIST);
 	assert_int_equal(fence(rig, FENCE_ASK), FENCE_DEAD);
 	assert_int_equal(rig_in_child(open_as_other, rig), 0);

@@ -1,6 +1,4 @@
-/*
- * test_verbs_fake_poor.c - the same over a device that lacks what others have.
- */
+/* test_verbs_fake_poor.c - the contract suite over a device with few capabilities. */
 #include "tests/contract/suite/contract.h"
 #include "tests/support/fake/fake_verbs.h"
 

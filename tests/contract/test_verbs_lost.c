@@ -15,7 +15,7 @@
 #define CLIENT 7
 #define GRANTS 4
 
-/* What the target says of itself. */
+/* State that the target's process reports. */
 struct place {
 	char uri[TRANSPORT_URI_BYTES]; /* of an initiator that maps nothing */
 	struct region_grant grants[GRANTS];
@@ -168,7 +168,7 @@ LOST_TEST(killed__atomics_are_unknown)
 	assert_int_equal(node->tr->stats.unknown, 3);
 }
 
-/* One-sided: its process is not asked. */
+/* One-sided operations do not involve the target's process. */
 LOST_TEST(stopped__words_go_on)
 {
 	struct node *node = *state;

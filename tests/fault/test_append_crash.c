@@ -26,13 +26,13 @@
 #define FILLED 3u    /* blocks published before */
 #define PRIORITY 100 /* of the first item of a block */
 
-/* One shard in memory that child and parent share, and one's own handle to it. */
+/* One shard in memory shared by child and parent, and a handle of this process to it. */
 struct scene {
 	uint8_t *memory;
 	uint64_t bytes; /* of all regions */
 	struct table_desc desc;
 	bool over_a_wire;
-	uint64_t kept; /* items that must be there whatever the victim did */
+	uint64_t kept; /* items that must exist, wherever the victim was killed */
 	uint32_t first_slot;
 	uint32_t first_gen;
 	bool updating; /* the victim changes priorities of the first block */
@@ -236,7 +236,7 @@ static void keep_first(struct scene *was)
 	*was = scene;
 }
 
-/* The victim is dead: what its process has stored is all there is. */
+/* The victim is dead: only its stores so far remain. */
 static void survive(void *ctx, uint8_t *memory)
 {
 	struct handle_to to;
@@ -264,7 +264,7 @@ static int prepare_access(void *ctx)
 	return rc ? rc : access_open(&victim_acc, victim.shard, VICTIM, 3, &opts);
 }
 
-/* All rows of the block, as one write ahead of what publishes them, or in place. */
+/* All rows of the block: one write before the publishing chain, or in place. */
 static int publish(struct block *blk, uint32_t n)
 {
 	static uint8_t rows[BLOCK * 256];
@@ -331,7 +331,7 @@ static int update(void *ctx)
 	return change_update(&change, 1);
 }
 
-/* A pass of a rebuilder who is the victim. */
+/* A rebuild pass whose rebuilder is the victim. */
 static int pass(void *ctx)
 {
 	struct rebuild_opts opts = { .owner = VICTIM };
@@ -370,7 +370,7 @@ static void recover_again(void *ctx, uint8_t *memory)
 	scene = was;
 }
 
-/* -------- what the prototypes got wrong -------- */
+/* -------- races of earlier prototypes -------- */
 
 static void open_block(struct block *blk)
 {
@@ -439,7 +439,7 @@ static void update__of_a_claimed_leaf_is_dropped(void **state)
 	check_at_rest();
 }
 
-/* The same when the updater believes that it knows the leaf. */
+/* The same with the leaf's word as the updater last saw it. */
 static void update__of_a_retired_leaf_is_dropped(void **state)
 {
 	struct leaf_op op = { .slot = scene.first_slot, .gen = scene.first_gen, .priority = 7 };

@@ -1,6 +1,6 @@
 /*
- * The n-th allocation fails, n = 1, 2, .. until a whole life of a store goes by without: a typed
- * error each time, no leak, and what is there stays sound.
+ * The n-th allocation fails, n = 1, 2, .. until a whole run of a store passes: each failure is a
+ * typed error, leaks nothing, and leaves the store intact.
  */
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
@@ -131,7 +131,10 @@ TEST(client__a_failed_open_leaves_the_table_sound)
 		struck = mem_fail_fired();
 		mem_fail_after(0);
 		replay_append_plain(&fx, writer, 0, 3);
-		/* Its slots came back: three handles are all that the table has. */
+		/*
+		 * All slots were returned: three handles can be opened, which are all that the
+		 * table has.
+		 */
 		assert_int_equal(rlv_sampler_close(&sampler), 0);
 		assert_int_equal(rlv_writer_close(&other), 0);
 		assert_int_equal(rlv_table_close(&again), 0);
@@ -143,7 +146,7 @@ TEST(client__a_failed_open_leaves_the_table_sound)
 	replay_end(&fx, &writer, NULL);
 }
 
-/* In steady state there is nothing that could fail. */
+/* In a steady state calls allocate nothing. */
 TEST(client__steady_state_allocates_nothing)
 {
 	const struct rlv_table_opts opts = { .views = views, .n_views = 2, .shards = 2 };

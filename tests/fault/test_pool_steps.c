@@ -1,6 +1,6 @@
 /*
- * A pool in a directory, killed at every system call of what changes it, or told by one of them that the
- * disk failed: the next open finds a region whole or not at all, and nothing else that was being made.
+ * A pool in a directory, killed at every system call of a change, or with a disk error at that
+ * call: the next open finds each region complete or missing, and no leftovers.
  */
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
@@ -41,7 +41,7 @@ struct pool {
 	struct target_region old;
 };
 
-/* What one change does. The pool is open, but for the change that opens it. */
+/* One change of the pool, which is open, except for the change that opens it. */
 struct change {
 	const char *name;
 	int (*run)(struct pool *pool);
@@ -213,7 +213,7 @@ static enum end run_to(struct pool *pool, const struct change *change, int n, in
 	return WEXITSTATUS(status) ? FAILED : DONE;
 }
 
-/* -------- what is left -------- */
+/* -------- the pool afterwards -------- */
 
 /* A region, or a page of a region that is there. */
 static bool is_expected(const struct pool *pool, const char *name)

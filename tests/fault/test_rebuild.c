@@ -1,6 +1,6 @@
 /*
- * A rebuilder whose n-th call fails, for every n, and one that loses answers: whoever comes next
- * ends with exact sums.
+ * A rebuilder whose n-th call fails, for every n, or that loses answers: the next rebuilder ends
+ * with exact sums.
  */
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
@@ -67,7 +67,7 @@ static void finish(uint32_t owner)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
-/* Runs the first rebuilder until its n-th call fails; did it? */
+/* Runs the first rebuilder until its n-th call fails. True if it failed. */
 static bool fail_at(struct shard_conn *conn, uint64_t n)
 {
 	struct fault_plan plan = { .fail_at = n };
@@ -92,7 +92,7 @@ CASE(rebuild_pass__fails_anywhere_and_another_takes_over)
 
 	shard_fixture_connect(&fx, wrap, &conn);
 	for (; fail_at(&conn, n); n++) {
-		shard_fixture_fill_block(&acc, 5 + n); /* in whatever mode it was left */
+		shard_fixture_fill_block(&acc, 5 + n); /* in the mode that it was left in */
 		assert_int_equal(shard_settle(fx.shard, FIRST, NULL), 0);
 		finish(SECOND);
 		shard_fixture_take_slot(fx.shard, FIRST);
@@ -193,7 +193,7 @@ CASE(rebuild_pass__after_clients_that_lost_answers)
 		}
 		fault_set(faulty, NULL);
 		assert_true(rc == 0 || rc == -EIO);
-		if (rc) /* what a client does about an answer that its leaves lost */
+		if (rc) /* a client marks the shard after its leaves lost an answer */
 			assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
 		if (i % 2) /* the others die in the middle of the call */
 			assert_int_equal(access_leave(&client), 0);

@@ -38,10 +38,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum peer { STRANGER, CLIENT, NODE, PEERS };
 
-/* What the bytes of a frame are. */
+/* Meaning of the bytes of a frame. */
 enum how {
 	LIKE_TEMPLATE = 1, /* changes of a message that is right: u16 offset, u8 to xor there */
-	AS_ANSWER = 2,     /* to what the server has asked last */
+	AS_ANSWER = 2,     /* answer to the server's last request */
 };
 
 static struct metad *md;
@@ -59,7 +59,7 @@ static void must(int ret)
 	}
 }
 
-/* -------- what there is -------- */
+/* -------- server, node and table -------- */
 
 static void *run_server(void *arg)
 {
@@ -301,7 +301,7 @@ struct input {
 struct session {
 	int fd;
 	enum peer peer;
-	uint64_t asked; /* id of what the server has asked last */
+	uint64_t asked; /* id of the server's last request */
 	uint16_t asked_type;
 	uint64_t id;
 };
@@ -332,7 +332,7 @@ static void connect_as(struct session *session)
 	channel_fini(&ch);
 }
 
-/* Takes what has come, and remembers what it asks. */
+/* Reads received frames, and records the server's last request. */
 static void listen_to(struct session *session, int timeout_ms)
 {
 	struct pollfd ready = { .fd = session->fd, .events = POLLIN };

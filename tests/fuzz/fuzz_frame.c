@@ -1,6 +1,6 @@
 /*
- * Fuzzes what the daemons read from a socket: the header of a frame, then its body as every message
- * that may come with it.
+ * Fuzzes the daemons' input: the header of a frame, then its body as every message that may come
+ * with it.
  */
 #include "wire/channel.h"
 #include "wire/control.pb-c.h"

@@ -1,4 +1,7 @@
-/* Fuzzes the parser of requests for /metrics and /healthz. What it takes names one of the pages. */
+/*
+ * Fuzzes the parser of requests for /metrics and /healthz. An accepted request names one of the
+ * pages.
+ */
 #include "server/net/http_conn.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * Fuzzes a memory node with what its metadata server asks: the input is cut into frames (type, u16
- * length, bytes) that go to the service, with a real pool under it.
+ * Fuzzes a memory node with requests of its metadata server: the input is cut into frames (type,
+ * u16 length, bytes) that go to the service, over a real pool.
  */
 #include "server/memnode/service.h"
 
@@ -28,7 +28,7 @@ static void start(void)
 		abort();
 }
 
-/* What an input made is gone before the next. */
+/* Removes the regions that an input made. */
 static void free_regions(void)
 {
 	struct target_region *regions;

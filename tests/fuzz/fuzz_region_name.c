@@ -1,5 +1,7 @@
-/* Fuzzes names of files in a pool's directory: what is taken for a region, or for a
-   page of one, has that name and no other. */
+/*
+ * Fuzzes file names in a pool's directory: a name that is accepted as a region or a page is the
+ * name that formatting gives.
+ */
 #include "transport/pool/region_name.h"
 #include "wire/region.h"
 #include "wire/rptr.h"

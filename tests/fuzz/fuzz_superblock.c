@@ -1,7 +1,6 @@
 /*
- * Fuzzes what is read from pool files and regions: first byte 0 = region superblock, 1 = pool
- * superblock, else the two copies of the extent table. Checksums are put right, or hardly anything
- * would get past them.
+ * Fuzzes superblocks and extent tables: first byte 0 = region superblock, 1 = pool superblock, else
+ * the two copies of the extent table. Checksums are corrected, or hardly any input would pass them.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -67,7 +66,7 @@ static void use(struct extent_table *table, uint64_t file_extents)
 	};
 	extents_seal(table);
 	if (extents_check_table(table, file_extents))
-		abort(); /* what we add to a good table leaves it good */
+		abort(); /* additions to a valid table leave it valid */
 }
 
 static void fuzz_table(const uint8_t *data, size_t size)

@@ -37,7 +37,7 @@ static void open_sides(void)
 	}
 }
 
-/* Reads what there is: every end is one of those that are promised. */
+/* Reads all available bytes; each error must be a documented one. */
 static void read_all(struct stream *stream)
 {
 	uint8_t bytes[512];

@@ -1,4 +1,4 @@
-/* Fuzzes the parser of store URIs. What it accepts is terminated, and parses the same again. */
+/* Fuzzes the parser of store URIs. An accepted URI is terminated, and parses to the same again. */
 #include "client/store/uri.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * Fuzzes what comes from an RDMA peer. Byte 0: bit 0 = as private data, of the type in byte 1, else
- * by SEND; bit 1 = head and checksum are made right first. The rest is the message.
+ * Fuzzes messages of an RDMA peer. Byte 0: bit 0 = as private data, of the type in byte 1, else by
+ * SEND; bit 1 = head and checksum are corrected first. The rest is the message.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -30,7 +30,7 @@
 	(void)fprintf(out, "  %zu %zu %s\n", offsetof(struct s, f), sizeof(((struct s *)0)->f), #f)
 #define WORD(call) (void)fprintf(out, "word %016llx %s\n", (unsigned long long)(call), #call)
 
-/* -------- what is written down -------- */
+/* -------- the recorded layouts -------- */
 
 /* Offset and bytes of every 16 that are not all zero. */
 static void put_bytes(FILE *out, const char *name, const void *bytes, size_t n)
@@ -550,7 +550,7 @@ static char *read_all(const char *path)
 	return text;
 }
 
-/* The first line that differs is what one wants to see. */
+/* Prints the first line that differs. */
 static void compare(const char *name, const char *golden, const char *now)
 {
 	size_t line = 0, i = 0;

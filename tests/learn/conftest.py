@@ -12,7 +12,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.fixture
 def runtime_dir(tmp_path, monkeypatch):
-    """Where the daemons of a test put their sockets."""
+    """The runtime directory of a test's daemons."""
     folder = tmp_path / "run"
     folder.mkdir(0o700)
     monkeypatch.setenv("RELIVE_RUNTIME_DIR", str(folder))

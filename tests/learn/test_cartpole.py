@@ -1,4 +1,4 @@
-"""A network learns CartPole-v1 from what Relive gives it."""
+"""A network learns CartPole-v1 from batches of a Relive table."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The examples in Python run as they are, on small budgets; what they learn takes longer."""
+"""The examples in Python run unchanged on small budgets, too small to learn."""
 
 import collections
 import json
@@ -16,7 +16,7 @@ CURVES = EXAMPLES.parent / "bench" / "learning" / "run.py"
 
 
 def run(*command, timeout=300):
-    """What a program printed; it must end well."""
+    """Runs a program, which must exit with 0, and returns its output."""
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, done.stdout
@@ -46,7 +46,7 @@ def test_apex_pong__actors_and_a_learner(store, tmp_path):
 
 
 def actors_below(pid):
-    """Ray's actors that a driver has, however deep; Ray names a process after its class."""
+    """The Ray actors among the descendants of a driver; Ray names a process after its class."""
     commands, children = {}, collections.defaultdict(list)
     for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:

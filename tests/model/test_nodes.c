@@ -1,6 +1,6 @@
 /*
- * Random operations while memory nodes go and come: no call fails, no byte is wrong, and in the end
- * the sums are exact and draws follow the priorities of what is left.
+ * Random operations while memory nodes leave and return: no call fails, no byte is wrong, and in
+ * the end the sums are exact and draws follow the priorities of the remaining items.
  */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"
@@ -153,7 +153,7 @@ static bool is_whole(const struct model *m)
 	return m->writer->h.set.n_up == n && m->sampler->h.set.n_up == n;
 }
 
-/* As the server does when it finds a shard dirty. */
+/* Rebuilds a dirty shard, as the server does. */
 static void rebuild(struct model *m, uint32_t s)
 {
 	const struct rebuild_opts opts = { .owner = m->nx.desc.max_clients };
@@ -175,7 +175,7 @@ static uint64_t priority_of(struct model *m, uint32_t s, uint32_t slot)
 	return leaf_priority(leaf);
 }
 
-/* The mass before each leaf of what is left. */
+/* Prefix sums of the priorities of the remaining items. */
 struct masses {
 	uint64_t total;
 	uint64_t *before[NODES_SHARDS];

@@ -44,7 +44,7 @@ static const struct rlv_view ordered[] = {
 	{ .selector = RLV_PRIORITIZED, .n_step = 3, .alpha = 0.6 },
 };
 
-/* One that takes what it samples: its limiter refuses both sides now and then. */
+/* A sampler of a consuming view: its limiter refuses both sides now and then. */
 static const struct rlv_view queue[] = {
 	{ .selector = RLV_FIFO,
 	  .stack = 2,
@@ -58,7 +58,7 @@ static const struct table {
 	uint32_t n_views, shards;
 } tables[] = { { spread, 4, 2 }, { spread, 4, 1 }, { ordered, 3, 1 }, { queue, 2, 1 } };
 
-/* A stored next observation beside rows that give one; longer than what lies before the rows. */
+/* A stored next observation, longer than the bytes before the rows. */
 #define COLUMNS 5u
 static const struct rlv_column columns[COLUMNS] = {
 	{ .name = "obs", .dtype = RLV_F32, .role = RLV_OBS, .ndim = 1, .shape = { 3 } },
@@ -107,7 +107,7 @@ static void write_noise(uint32_t n)
 
 /* -------- calls -------- */
 
-/* What a call may answer when the memory is not what it was. */
+/* Codes that a call may return when the memory was corrupted. */
 static void expect(const char *call, int ret, const int *codes)
 {
 	calls++;
@@ -174,7 +174,7 @@ static void append(void)
 		expect("writer close", rlv_writer_close(&sc.writer), close_codes);
 }
 
-/* Of whatever the bytes are: the item is one that a block can have. */
+/* Whatever its bytes, the item must be one that a block can have. */
 static void check_batch(const struct rlv_batch *batch, uint32_t v)
 {
 	const struct table_desc *desc = &sc.nx.desc;
@@ -224,7 +224,7 @@ static void sample(uint32_t v)
 		expect("sampler close", rlv_sampler_close(&sc.samplers[v]), close_codes);
 }
 
-/* What the server does. */
+/* Settles and rebuilds, as the server does. */
 static void repair(void)
 {
 	struct shard *shards[NODES_SHARDS];
@@ -309,7 +309,10 @@ static void forget_leaves(struct shard *shard)
 	recover(shard);
 }
 
-/* What a pool's next opening does: a shard without a problem, whatever stood in it. */
+/*
+ * Recovers the shard as the next opening of a pool does: it has no problem then, whatever it
+ * contained.
+ */
 static void recover(struct shard *shard)
 {
 	const struct recover_opts scan = { .scan_rows = true };

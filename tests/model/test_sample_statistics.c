@@ -95,7 +95,7 @@ TEST(sampler_sample__draws_by_priority_over_shards)
 	run_quiet(4, true, 0);
 }
 
-/* All priorities are set through a deferring sampler, which then draws from what it flushed. */
+/* Sets all priorities through a deferring sampler, which then draws from the flushed sums. */
 TEST(sampler_sample__draws_by_priority_after_deferral)
 {
 	const struct rlv_table_opts opts = { .shards = 2, .block = 32 };

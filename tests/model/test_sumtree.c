@@ -1,6 +1,6 @@
 /*
- * Random operations on trees of many shapes against an array: what every leaf is, how many live,
- * what the sums are, and that draws fall only on live leaves with the right probability.
+ * Random operations on trees of many shapes against an array: leaves, live counts and sums are
+ * equal, and draws hit only live leaves with the right probability.
  */
 #include "tests/support/test.h"
 
@@ -161,7 +161,7 @@ static void do_draw(struct world *w, bool exact)
 		assert_int_equal(ret, -ENODATA);
 		return;
 	}
-	if (!exact && ret == -ENODATA) /* hardly anything is left of what the sums say */
+	if (!exact && ret == -ENODATA) /* the leaves hold almost none of the mass in the sums */
 		return;
 	assert_int_equal(ret, 0);
 	for (uint32_t i = 0; i < n; i++) {

@@ -123,7 +123,10 @@ static void expect_region(void)
 				 (unsigned long long)model[i]);
 }
 
-/* Chains in order: of each what it said, and from the first that is not known, either. */
+/*
+ * Chains in order, with their reported results; from the first unknown one on each may be done or
+ * not.
+ */
 static void settle_chains(void)
 {
 	for (int c = 0; c < CHAINS; c++) {

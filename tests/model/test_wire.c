@@ -37,7 +37,7 @@ struct client {
 	struct ring_counters counters;
 };
 
-/* What a leaf should hold, but for its tag. */
+/* Expected contents of a leaf, without its tag. */
 struct item {
 	uint32_t gen;
 	uint64_t priority;
@@ -247,7 +247,7 @@ static void draw(struct client *c)
 	struct forest from = { &c->conn.shard->trees[v], &c->reader, 1 };
 	int rc = sumtree_draw(&from, &opts, &rng, n, &out);
 
-	if (rc == -ENODATA) /* what others have added may still be under way */
+	if (rc == -ENODATA) /* additions of other handles may still be outstanding */
 		return;
 	must(rc, "draw");
 	for (uint32_t i = 0; i < n; i++) {

@@ -87,7 +87,7 @@ static uint8_t *create_copy(const char *path, const uint8_t *live, size_t bytes)
 	return copy;
 }
 
-/* Of path, which names a descriptor; what is being made has its later name. */
+/* Name of the file behind path, which names a descriptor; a file being made has its later name. */
 static void name_of(const char *path, char name[256])
 {
 	char target[4096];

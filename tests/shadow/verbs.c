@@ -1,6 +1,4 @@
-/*
- * verbs.c - a module in librelive-verbs' stead, which says in the environment what was called.
- */
+/* verbs.c - a stand-in for librelive-verbs that records calls in the environment. */
 #include <stdlib.h>
 
 #include "transport/verbs/calls.h"

@@ -91,7 +91,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* What only grows is read last, so that the law must hold for what was read. */
+/* Words that only grow are read last, so that the bounds hold for the values read. */
 static void *watch(void *arg)
 {
 	struct limiter *lim = arg;
@@ -115,7 +115,7 @@ static void open_worker(struct worker *w, uint32_t owner, uint64_t seed)
 	rise(w);
 }
 
-/* The queue is whole: what is in it comes out, and then it takes all of its size. */
+/* The queue is intact: all its items come out, and then it accepts its full size. */
 static void assert_nothing_lost(struct limiter *lim, uint64_t inserted, uint64_t sampled)
 {
 	struct limiter_words now;

@@ -49,7 +49,7 @@ static void open_shard(void)
 	atomic_store_explicit(&failed, 0, memory_order_relaxed); /* no thread runs */
 }
 
-/* -------- rows that say what they are -------- */
+/* -------- rows that contain their own id -------- */
 
 static uint64_t row_word(uint32_t slot, uint32_t gen, uint32_t i)
 {

@@ -65,7 +65,7 @@ static void end_call(struct worker *w, bool force)
 		expect(w, epoch_leave(&w->h.ep) == 0, "epoch_leave");
 }
 
-/* Each writer has its own blocks, as block headers would see to it. */
+/* Each writer has its own blocks, which block headers would ensure. */
 static void *run_writer(void *arg)
 {
 	struct worker *w = arg;

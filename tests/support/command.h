@@ -1,6 +1,4 @@
-/*
- * command.h - the relive command in tests: runs a line, and has what it said.
- */
+/* command.h - runs the relive command in tests and captures its output. */
 #ifndef RLV_TESTS_SUPPORT_COMMAND_H
 #define RLV_TESTS_SUPPORT_COMMAND_H
 
@@ -15,8 +13,8 @@ struct command {
 };
 
 /*
- * Runs `relive LINE` by the shell, without a terminal: its exit status. out and err have
- * COMMAND_BYTES each, for what it prints.
+ * Runs `relive LINE` by the shell, without a terminal, and returns its exit status. out and err
+ * receive its output, COMMAND_BYTES each.
  */
 int command_shell(const struct processes *ps, const char *line, char *out, char *err);
 
@@ -24,7 +22,7 @@ int command_shell(const struct processes *ps, const char *line, char *out, char 
 int command_run(struct command *command, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Fails the test, with all that was said, if the exit status is another one. */
+/* Runs the line; fails the test, with all output, if the exit status differs from `status`. */
 void command_expect(struct command *command, int status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

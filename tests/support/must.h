@@ -1,6 +1,6 @@
 /*
- * must.h - fails the test, with the name of the code and the message, where a call of the API did not
- * return what it had to.
+ * must.h - fails the test, with the code's name and the message, if a call of the API returns
+ * another code than expected.
  */
 #ifndef RLV_TESTS_SUPPORT_MUST_H
 #define RLV_TESTS_SUPPORT_MUST_H

@@ -12,18 +12,21 @@
 
 #define PROCESSES_MAX 32
 #define PROCESSES_PATH 128
-#define PROCESSES_WAIT_MS 10000 /* for anything that must happen */
+#define PROCESSES_WAIT_MS 10000 /* time limit for each awaited event */
 
-/* A directory of its own, which is RELIVE_RUNTIME_DIR of this process and of all it starts. */
+/* A private directory, RELIVE_RUNTIME_DIR of this process and of the started ones. */
 struct processes {
 	char dir[PROCESSES_PATH];
 	pid_t pids[PROCESSES_MAX]; /* 0 = free */
 	uint32_t n_started;
 };
 
-/* Asserts that it works, as all of these do. Where there are no pidfds the program is skipped. */
+/*
+ * Starts the fixture; like all of these it fails the test on any error. Skips the program where
+ * there are no pidfds.
+ */
 void processes_init(struct processes *ps);
-/* Kills what runs and removes the directory. */
+/* Kills the running processes and removes the directory. */
 void processes_fini(struct processes *ps);
 
 /*
@@ -37,11 +40,11 @@ pid_t processes_fork(struct processes *ps, int (*fn)(void *ctx), void *ctx);
 
 /* Waits for the end: exit status, 128 + signal, or -1 when it did not end in time. */
 int processes_wait(struct processes *ps, pid_t pid, int timeout_ms);
-/* Signals, and waits if it is deadly. */
+/* Sends the signal, and waits for the end if it kills. */
 void processes_kill(struct processes *ps, pid_t pid, int signal);
 bool processes_runs(const struct processes *ps, pid_t pid);
 
-/* Prints what a process wrote, for a failure. Returns whether `words` are in it. */
+/* Prints the output of a process. True if it contains `words`. */
 bool processes_log_has(const struct processes *ps, pid_t pid, const char *words);
 
 /* Starts the daemons of a store and waits until they listen. extra: NULL-ended, or NULL. */
@@ -49,7 +52,7 @@ pid_t processes_metad(struct processes *ps, const char *store, const char *const
 pid_t processes_memnode(struct processes *ps, const char *store, const char *name,
 			const char *const *extra);
 
-/* Calls fn every 5 ms until it is true: false = it never was within PROCESSES_WAIT_MS. */
+/* Calls fn every 5 ms until it returns true. False if it did not within PROCESSES_WAIT_MS. */
 bool processes_until(bool (*fn)(void *ctx), void *ctx);
 
 void processes_sleep_ns(int64_t ns);

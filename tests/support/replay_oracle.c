@@ -320,7 +320,7 @@ static void check_observations(const struct replay_oracle *oracle, const struct 
 	check_stacked(replay_array(batch, "obs"), i, look->stack, stream, want.obs);
 	check_stacked(replay_array(batch, "frame"), i, look->stack, stream, want.obs);
 	if (want.discount == 0)
-		return; /* nothing to bootstrap from: whatever row comes next */
+		return; /* no bootstrap: any next row is accepted */
 	check_stacked(replay_array(batch, "next_obs"), i, look->stack, stream, want.next_obs);
 	check_stacked(replay_array(batch, "next_frame"), i, look->stack, stream, want.next_obs);
 }

@@ -1,7 +1,7 @@
 /*
- * replay_oracle.h - what a replay table must hold and hand out, kept the plain way: a list of all
- * rows of each stream. Everything in a row is a function of its id, so a batch can be checked byte
- * by byte without keeping the bytes.
+ * replay_oracle.h - the expected contents of a replay table: a plain list of all rows of each
+ * stream. Everything in a row is a function of its id, so a batch can be checked byte by byte
+ * without keeping the bytes.
  */
 #ifndef RLV_TESTS_SUPPORT_REPLAY_ORACLE_H
 #define RLV_TESTS_SUPPORT_REPLAY_ORACLE_H
@@ -34,7 +34,7 @@ struct replay_oracle {
 	struct replay_stream streams[REPLAY_STREAMS];
 };
 
-/* What one item must look like; rows are indices in its stream. */
+/* The expected window of one item; rows are indices in its stream. */
 struct replay_item {
 	uint32_t steps;
 	float discount;
@@ -44,13 +44,13 @@ struct replay_item {
 	uint32_t version;
 };
 
-/* How a sampler looks at items. */
+/* Options of a sampler that determine its batches. */
 struct replay_look {
 	uint32_t stack, n_step;
 	double gamma;
 };
 
-/* Everything of a row, from its id. */
+/* Contents of the row with that id. */
 uint64_t replay_id(uint32_t stream, size_t row);
 void replay_obs(uint64_t id, float obs[REPLAY_OBS]);
 void replay_frame(uint64_t id, uint8_t frame[REPLAY_FRAME]);

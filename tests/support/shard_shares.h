@@ -18,7 +18,7 @@
 #define SHARD_SHARES_MAX 64u /* batches that reach a shard beyond are left out */
 
 struct shard_look {
-	bool whole;       /* every shard of the set has said its mass */
+	bool whole;       /* the mass of every shard of the set is known */
 	uint64_t version; /* of the set */
 	double share[SHARD_SHARES_MAX];
 };
@@ -36,7 +36,7 @@ void shard_shares_look(struct shard_shares *shares, struct rlv_sampler *sampler)
 
 void shard_shares_count(struct shard_shares *shares, const struct rlv_batch *batch);
 
-/* Of a chi-square test over all batches. */
+/* p-value of a chi-square test over all batches. */
 double shard_shares_p(const struct shard_shares *shares);
 
 #endif

@@ -6,7 +6,10 @@
 
 #include <relive/relive.h>
 
-/* Node i of the store, or of that name. state UINT32_MAX: there is none, or nobody answers. */
+/*
+ * Information on node i of the store, or on the node of that name. state UINT32_MAX: no such node,
+ * or no answer.
+ */
 struct rlv_node_info store_node_at(struct rlv_store *store, size_t i);
 struct rlv_node_info store_node_named(struct rlv_store *store, const char *name);
 

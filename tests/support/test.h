@@ -1,6 +1,4 @@
-/*
- * test.h - what every cmocka test includes: cmocka and what it needs before it, and the seed.
- */
+/* test.h - include of every cmocka test: cmocka with the headers that it needs, and the seed. */
 #ifndef RLV_TESTS_SUPPORT_TEST_H
 #define RLV_TESTS_SUPPORT_TEST_H
 
@@ -28,8 +26,8 @@
 #endif
 
 /*
- * MSan believes that what a library without it has written is not initialised: a test that calls
- * into one of Debian's says so here and returns TEST_EXIT_SKIP.
+ * MSan takes memory written by uninstrumented libraries for uninitialised: a test that calls one of
+ * Debian's calls this and returns TEST_EXIT_SKIP.
  */
 static inline bool test_skips_msan(const char *library)
 {
@@ -54,10 +52,10 @@ static inline bool test_skips_valgrind(const char *why)
 #define TEST_RUN(tests, setup, teardown) cmocka_run_group_tests(tests, setup, teardown)
 
 /*
- * A test stands for itself, and needs no line in a table:
+ * A test registers itself, so it needs no line in a table:
  *
- *   TEST(name) { .. }                        or, with what cmocka calls before and after it,
- *   TEST_WITH(name, setup, teardown) { .. }  where `state` is what setup left
+ *   TEST(name) { .. }                        or, with a setup and a teardown:
+ *   TEST_WITH(name, setup, teardown) { .. }  `state` is set by setup
  *
  * main calls test_run, which runs them in the order of their lines.
  */
@@ -84,7 +82,7 @@ struct test_case {
 	struct test_case *next;
 };
 
-static struct test_case *test_cases; /* by their lines */
+static struct test_case *test_cases; /* in the order of their lines */
 
 static inline void test_register(struct test_case *entry)
 {
@@ -96,7 +94,7 @@ static inline void test_register(struct test_case *entry)
 	*at = entry;
 }
 
-/* Runs all of them; setup and teardown are the group's. The number of those that failed. */
+/* Runs all tests; setup and teardown are the group's. Returns the number of failed tests. */
 static inline int test_run(CMFixtureFunction setup, CMFixtureFunction teardown)
 {
 	struct CMUnitTest tests[TEST_MOST];
@@ -112,7 +110,7 @@ static inline int test_run(CMFixtureFunction setup, CMFixtureFunction teardown)
 	return _cmocka_run_group_tests("tests", tests, n, setup, teardown);
 }
 
-/* The seed of a random test: usual, or what RLV_TEST_SEED says. Printed, so it can be repeated. */
+/* The seed of a random test: RLV_TEST_SEED, or usual. Printed, so that a failure can be repeated. */
 static inline uint64_t test_seed(const char *name, uint64_t usual)
 {
 	const char *text = getenv("RLV_TEST_SEED");

@@ -146,7 +146,7 @@ log_of() { # guest name
 
 # --- Waiting: always with a deadline, in seconds --------------------------------------------------
 
-# Prints what the command said last, if it did not come true.
+# Prints the command's last output if it did not succeed in time.
 wait_until() { # seconds command...
 	local end=$((SECONDS + $1)) said
 	shift
@@ -206,7 +206,7 @@ start_metad() { # guest [option...]
 	export RELIVE_TOKEN
 }
 
-# The memory node nGUEST, reached by RDMA; returns when the store has it up.
+# Starts memory node nGUEST, reached by RDMA; returns when the store shows it as up.
 start_memnode() { # guest [option...]
 	local guest=$1
 	shift
@@ -216,7 +216,7 @@ start_memnode() { # guest [option...]
 	wait_until 30 nodes_are up "n$guest"
 }
 
-# Are these nodes in that state?
+# True if the nodes are in that state.
 nodes_are() { # state name...
 	local state=$1 now name
 	shift
@@ -282,7 +282,7 @@ show_logs() {
 	echo "-- all logs: $kept"
 }
 
-# Of a process: its children, and theirs.
+# All descendants of a process.
 descendants() { # pid
 	local child
 	for child in $(pgrep -P "$1"); do
@@ -291,14 +291,14 @@ descendants() { # pid
 	done
 }
 
-# Signals the stage when it has had its time; ends by itself when the stage does.
+# Signals the stage at its time limit; ends with the stage.
 watch_limit() {
 	local rc=0
 	timeout "${need[limit]}" tail --pid=$$ -f /dev/null || rc=$?
 	[ "$rc" -ne 124 ] || kill -ALRM $$
 }
 
-# Ends the tests, wherever they are.
+# Kills the shell of the tests.
 end_early() { # status why...
 	local status=$1 pids
 	shift
@@ -334,7 +334,7 @@ run_stage() {
 	exit "$failed"
 }
 
-# A shell runs traps only between commands, but while it waits: so the tests have a shell of their own.
+# A shell runs traps between commands and in `wait`, so the tests run in a shell of their own.
 run_tests() {
 	local tests
 	RLV_VM_DIR=$(mktemp -d "${TMPDIR:-/tmp}/relive-vm.XXXXXX")

@@ -92,7 +92,7 @@ static double class_priority(uint32_t step)
 
 /* -------- errors and deadlines -------- */
 
-/* What a fault may answer; anything else is one too many. */
+/* Errors that a fault may cause; any other fails the run. */
 static bool has_type(int code)
 {
 	static const int codes[] = { -ETIMEDOUT, -EHOSTDOWN,   -ECONNRESET, -ECONNREFUSED,
@@ -258,7 +258,7 @@ static int run_actor(struct traffic *t)
 	return 0;
 }
 
-/* Looks at every byte and every place; priority[i]: what the item has, and is to have. */
+/* Checks every byte and position of a batch; priority[i]: the item's present and next priority. */
 static void check_batch(struct traffic *t, const struct rlv_batch *batch, float priority[BATCH])
 {
 	char why[CRASH_WHY];

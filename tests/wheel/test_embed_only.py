@@ -1,4 +1,4 @@
-"""A build without the headers of any library: it has embed: and says what was left out."""
+"""A build without optional headers: it has embed: stores, and names the missing parts."""
 
 import os
 import pathlib
@@ -44,7 +44,7 @@ def build(tmp_path_factory):
 
 
 def python(build, code):
-    """What it printed, with the package of that build and no program on PATH."""
+    """Output of a Python program that runs with that build's package and an empty PATH."""
     environment = dict(os.environ, PYTHONPATH=str(build / "python"), PATH=str(build))
     done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=60, check=False)

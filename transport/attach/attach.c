@@ -125,7 +125,7 @@ static int keep_early(struct attach *attach, struct packet *packet)
 	int ret = 0;
 
 	if (attach->owed == 0 || attach->n_early == EARLY_MAX)
-		ret = error_set(-EPROTO, "target sends answers that nobody asked for");
+		ret = error_set(-EPROTO, "target sends answers without a request");
 	else if (!(early = mem_zalloc(sizeof(*early))))
 		ret = error_set(-ENOMEM, "no memory for an answer of the target");
 	if (ret) {
@@ -155,7 +155,7 @@ static int settle_renewal(struct attach *attach, struct packet *packet)
 
 	if (!renewal) {
 		packet_drop_fd(packet);
-		return error_set(-EPROTO, "target answered a renewal that nobody asked for");
+		return error_set(-EPROTO, "target answered a renewal without a request");
 	}
 	renewal->reply = *packet;
 	renewal->answered = true;
@@ -189,7 +189,9 @@ static int attach_receive(struct attach *attach, struct packet *packet)
 	return ret;
 }
 
-/* Takes the answer to the last question, or its next part; those to earlier ones are nobody's. */
+/*
+ * Takes the answer to the last request, or its next part; answers to earlier requests are dropped.
+ */
 static int attach_take(struct attach *attach, struct packet *packet, enum attach_type type)
 {
 	int ret;
@@ -332,7 +334,7 @@ void attach_close(struct attach *attach, bool forked)
 		return;
 	if (attach->sock >= 0 && !forked) {
 		packet_seal(&packet, ATTACH_BYE);
-		/* lost, it costs the target a look at our pidfd */
+		/* if it is lost, the target checks our pidfd */
 		(void)!packet_send(attach->sock, &packet);
 	}
 	while (attach->early && attach_receive(attach, &packet) == 0)
@@ -438,8 +440,8 @@ static int take_page(struct packet *packet, const struct attached *at, uint64_t 
 }
 
 /*
- * The region first, then those of its pages that have memory of their own. *next_out: what is to be
- * asked for behind it.
+ * Takes the next answer: the region first, then each page with memory of its own. *next_out: the
+ * request that comes after it.
  */
 static int take_next(struct packet *packet, struct attached *out, uint32_t *next_out)
 {
@@ -579,7 +581,7 @@ static int begin_renewal(struct attach *attach, const struct attached *at, uint6
 	return 0;
 }
 
-/* Takes what the target has sent. Answers to attach_region_begin are kept for its end. */
+/* Takes pending messages of the target. Answers to attach_region_begin are kept for its end. */
 static int look_for_renewals(struct attach *attach)
 {
 	const struct renewal *renewal;

@@ -31,7 +31,7 @@ struct attached {
 	int fd;         /* kept open: a pool file's shared lock; -1 = none */
 };
 
-/* Maps what grant names and fills out in; fd only where there is one. */
+/* Maps the range of grant and fills *out. fd: set only if the transport hands out a descriptor. */
 RLV_MUST_CHECK int attach_region(struct attach *attach, const struct region_grant *grant,
 				 struct attached *out);
 

@@ -1,9 +1,8 @@
 /*
- * grants.h - what the target has allowed to whom.
- *
- * A grant names its slot in this table and carries the slot's 128-bit secret, so it can be neither
- * guessed nor used after its slot was given away again. The same client, range and rights get the
- * same grant. Not locked: the target that owns the table does that.
+ * grants.h - rights that the target has given to clients. * A grant names its slot in this table
+ * and carries the slot's 128-bit secret, so it can be neither guessed nor used after its slot was
+ * given away again. The same client, range and rights get the same grant. Not locked: the target
+ * that owns the table does that.
  */
 #ifndef RLV_TRANSPORT_ATTACH_GRANTS_H
 #define RLV_TRANSPORT_ATTACH_GRANTS_H

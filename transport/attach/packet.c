@@ -101,8 +101,10 @@ int packet_receive(int sock, struct packet *packet_out)
 	n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return socket_error("recvmsg");
-	/* Keeps the first descriptor, closes the others, and counts all. None although one was sent:
-	   we have no descriptor free, and whoever needs it misses it. */
+	/*
+	 * Keeps the first descriptor, closes the others, and counts all. If a descriptor was sent
+	 * but none arrives, this process had none free; a caller that needs it fails.
+	 */
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;

@@ -1,6 +1,4 @@
-/*
- * pidfd.c - pidfd system calls, and what /proc says about a pidfd.
- */
+/* pidfd.c - pidfd system calls, and state of a process from /proc. */
 #include "transport/attach/pidfd.h"
 
 #include <errno.h>

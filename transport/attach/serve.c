@@ -53,7 +53,7 @@ struct serve {
 	bool locked;
 	int spare; /* given up to accept, and hang up on, a peer when descriptors run out */
 	struct sockaddr_un addr;
-	struct stat st;     /* of the socket: what we unlink is ours */
+	struct stat st;     /* of the socket: only our own socket is unlinked */
 	struct conn *conns; /* newest first */
 	struct conn *gone;
 	uint32_t n;
@@ -146,8 +146,8 @@ static void accept_all(struct serve *serve)
 }
 
 /*
- * Drops peers that said no hello in time, and the oldest if there are too many: whoever says
- * nothing keeps nobody out. Not while events are taken: one may be of a peer that is dropped.
+ * Drops peers that sent no HELLO in time, and the oldest if there are too many, so that silent
+ * peers keep no others out. Not called while events are handled: one may belong to a dropped peer.
  */
 static void drop_silent(struct serve *serve) LOCK_REQUIRES(target_role)
 {
@@ -185,7 +185,10 @@ void serve_drop_client(struct serve *serve, struct client *client)
 
 /* -------- HELLO -------- */
 
-/* A pid means nothing there, and the node could neither find nor fence the client by its own. */
+/*
+ * In another pid namespace a pid has no meaning, so the node could neither find nor fence the
+ * client.
+ */
 static int other_namespace(uint32_t pid)
 {
 	return error_set(-EPERM,
@@ -235,7 +238,10 @@ static void put_text(char *text)
 	(void)snprintf(text, ATTACH_TEXT_BYTES, "%.*s", ATTACH_TEXT_BYTES - 1, error_last());
 }
 
-/* Of whatever version: a peer of another one reads why. */
+/*
+ * The layout of a refusal is the same in all versions, so that a peer of another version can read
+ * the reason.
+ */
 static int serve_refuse(const struct conn *conn, int code)
 {
 	struct packet reply = { .fd = -1 };
@@ -316,7 +322,9 @@ static int share_range(struct target *target, const struct target_map *map, stru
 	return target->pool->ops->share(target->pool, map->region, is_writable(map), &reply->fd);
 }
 
-/* For who has all of the region: the next page with memory of its own. */
+/*
+ * Answers a client that was granted the whole region: shares the next page with memory of its own.
+ */
 static int share_page(struct target *target, const struct target_map *map, uint32_t ask,
 		      struct packet *reply) LOCK_REQUIRES(target_role)
 {
@@ -387,7 +395,7 @@ static int on_attach(struct serve *serve, struct conn *conn, const struct packet
 	bool more = true;
 	int ret = 0;
 
-	/* Also what the last connection of the same peer has left. */
+	/* Takes renewals that the same peer sent over its previous connection, too. */
 	if (!conn->renews)
 		serve_renewals(serve);
 	for (uint32_t n = 1; ret == 0 && more; n++) {
@@ -433,7 +441,7 @@ static int on_renew(struct serve *serve, struct conn *conn, struct packet *packe
 	if (ret)
 		log_warn("client %llu: renew page %u: %s", (unsigned long long)conn->client->id,
 			 ask->page, error_last());
-	/* Who sends memory waits for no answer, nor is it sent one. */
+	/* A client that sends memory expects no answer. */
 	if (fd >= 0 || !pool->makes_pages)
 		return ret;
 	if (ret == 0)
@@ -494,7 +502,7 @@ static bool on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(targe
 	return true;
 }
 
-/* A connection may end by it: the list is looked at from its beginning then. */
+/* Handling may end a connection: restart from the beginning of the list. */
 void serve_renewals(struct serve *serve)
 {
 	bool more = serve != NULL;
@@ -536,7 +544,10 @@ int serve_poll_fd(const struct serve *serve)
 
 /* -------- opening -------- */
 
-/* Whoever holds the lock owns the name. The file may have been unlinked while we waited for it. */
+/*
+ * The holder of the lock owns the name of the socket. The lock file may have been unlinked while
+ * this call waited for it.
+ */
 static int lock_name(struct serve *serve, const char *path)
 {
 	char name[sizeof(serve->addr.sun_path) + 8];
@@ -557,7 +568,10 @@ static int lock_name(struct serve *serve, const char *path)
 	}
 }
 
-/* Somebody without our lock file may listen there; what is no socket at all is left alone. */
+/*
+ * Removes a stale socket. Not if a process without our lock file listens there, nor if the file is
+ * not a socket.
+ */
 static int clear_stale(struct serve *serve)
 {
 	struct stat st;
@@ -644,7 +658,7 @@ LOCK_UNCHECKED void serve_close(struct serve *serve, bool forked)
 	while (serve->conns)
 		serve_drop(serve, serve->conns);
 	free_gone(serve);
-	/* The names go while we still hold the lock, and only if they are ours. */
+	/* Unlinks the names while the lock is still held, and only if they are ours. */
 	if (!forked && serve->locked) {
 		if (serve->st.st_ino && lstat(serve->addr.sun_path, &st) == 0 &&
 		    st.st_ino == serve->st.st_ino && st.st_dev == serve->st.st_dev)

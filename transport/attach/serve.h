@@ -14,18 +14,21 @@
 
 struct serve;
 
-/* Listens at path, mode 0600. -EADDRINUSE: a live process does. -EEXIST: no socket is there. */
+/*
+ * Listens at path, mode 0600. -EADDRINUSE: a live process listens there. -EEXIST: the file is no
+ * socket.
+ */
 RLV_MUST_CHECK int serve_open(struct target *target, const char *path, struct serve **serve_out);
 
 /* In a forked child (forked) the socket's name stays. NULL is a no-op. */
 void serve_close(struct serve *serve, bool forked);
 
-/* Does what is pending now. */
+/* Handles all pending events, without waiting. */
 RLV_MUST_CHECK int serve_progress(struct serve *serve) LOCK_REQUIRES(target_role);
 
 /*
- * Takes the renewals that clients have sent. A metadata server renews pages over the socket, and
- * asks for grants and the like over another connection: what it renewed before is renewed before.
+ * Takes the renewals that clients have sent. A metadata server renews pages over the socket and
+ * sends other requests over another connection; called before those, this keeps their order.
  */
 void serve_renewals(struct serve *serve) LOCK_REQUIRES(target_role);
 

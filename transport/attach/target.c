@@ -1,6 +1,4 @@
-/*
- * target.c - the passive end: regions, grants, fences. What goes over its socket is in serve.c.
- */
+/* target.c - the passive end: regions, grants, fences. Its socket is in serve.c. */
 #include "transport/attach/target.h"
 
 #include <errno.h>
@@ -336,7 +334,7 @@ static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t 
 
 /* -------- fence -------- */
 
-/* Nothing of it is left: neither grants nor connections. */
+/* The client has no grants and no connections left. */
 static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(target_role)
 {
 	struct client *client = clients_find(&target->clients, client_id);

@@ -45,7 +45,7 @@ struct target {
 	uint64_t fences LOCK_GUARDED_BY(target_role);
 };
 
-/* What an attachment got. */
+/* Range of a region that an attachment was granted. */
 struct target_map {
 	struct mempool_region *region;
 	uint32_t rights;
@@ -77,7 +77,7 @@ bool target_knows(struct target *target, uint64_t client_id);
 RLV_MUST_CHECK int target_persist(struct target *target, struct mempool_region *region,
 				  uint64_t off, uint64_t len);
 
-/* The lock is held. What a grant gives to a client; map_out->region is borrowed. */
+/* Checks a grant of a client. The lock is held. map_out->region is borrowed. */
 RLV_MUST_CHECK int target_check_grant(struct target *target, uint64_t client_id,
 				      const struct region_grant *grant, struct target_map *map_out)
 	LOCK_REQUIRES(target_role);

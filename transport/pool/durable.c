@@ -64,7 +64,7 @@ int durable_map(int fd, uint64_t size, struct durable *map_out)
 	*map_out = (struct durable){ .size = size };
 	if (!durable_has_library())
 		return map_shared(fd, 0, size, MAP_WRITABLE, &map_out->base);
-	/* our descriptor holds the lock; this names the same file, whatever happened to its path */
+	/* our descriptor holds the lock; /proc/self/fd names the same file even after a rename */
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	base = pmem.map_file(path, 0, 0, 0, &len, &is_pmem);
 	if (!base)

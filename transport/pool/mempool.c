@@ -1,6 +1,4 @@
-/*
- * mempool.c - numbers, sizes and references of regions; what backs them is behind mempool_ops.
- */
+/* mempool.c - numbers, sizes and references of regions. Their memory is behind mempool_ops. */
 #include "transport/pool/mempool.h"
 
 #include <errno.h>

@@ -157,8 +157,9 @@ RLV_MUST_CHECK int mempool_refuse_broken(const struct mempool_region *region);
 const struct mempool_page *mempool_page_from(const struct mempool_region *region, uint64_t off);
 
 /*
- * For ops->renew. From put on the page at off is the memory of fd, which is taken over if it succeeds; drop
- * forgets what memory it had, if any, which stays mapped until another one is put there.
+ * For ops->renew. mempool_put_page: the page at off gets the memory of fd, which it owns on
+ * success. mempool_drop_page: forgets a page's own memory; its mapping stays until another one is
+ * put there.
  */
 RLV_MUST_CHECK int mempool_put_page(struct mempool_region *region, uint64_t off, int fd);
 void mempool_drop_page(struct mempool_region *region, uint64_t off);

@@ -158,7 +158,7 @@ static int dir_alloc(struct mempool *pool, struct mempool_region *region)
 
 /* -------- pages -------- */
 
-/* Whatever comes of it, no other page of the region is shared for itself from now on. */
+/* Set even if the following steps fail: no other page of the region is shared alone from now on. */
 static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
 {
 	char name[REGION_NAME_BYTES], tmp[REGION_TMP_BYTES];
@@ -182,7 +182,7 @@ static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64
 		close(fd);
 		return ret;
 	}
-	/* Now that the new file has the name it is the page, whatever fails. */
+	/* The new file has the page's name, so it is the page even if the following steps fail. */
 	synced = pool_dir_sync(&dp->dir);
 	ret = mempool_put_page(region, off, fd);
 	if (ret) {
@@ -258,7 +258,7 @@ static void dir_release(struct mempool *pool, struct mempool_region *region, boo
 	close(region->fd);
 }
 
-/* Frees what nobody maps any more, or all of it. */
+/* Frees given-back regions that no process maps any more, or all of them. */
 static void free_held(struct dirpool *dp, bool all)
 {
 	struct held **link = &dp->held;
@@ -282,7 +282,7 @@ static void dir_reclaim(struct mempool *pool)
 	free_held(dir_of(pool), false);
 }
 
-/* -------- what others did to it -------- */
+/* -------- files cut short by clients -------- */
 
 static void set_broken(struct mempool_region *region)
 {
@@ -301,7 +301,7 @@ static void refuse_cut(struct mempool_region *region, const char *name, int fd, 
 		  (unsigned long long)bytes);
 }
 
-/* A page that was cut short breaks its region: what stands in it cannot be read any more. */
+/* A page whose file was cut short breaks its region: its words cannot be read any more. */
 static void look_at(struct mempool_region *region)
 {
 	const struct mempool_page *page = region->own_pages;
@@ -360,7 +360,9 @@ static int dir_share(struct mempool *pool, struct mempool_region *region, bool w
 	return ret ? error_prefix(ret, "region %u: ", region->info.id) : 0;
 }
 
-/* Who was granted a page has a lock of its file, and no other. */
+/*
+ * A client with a grant on a page holds a lock of the page's file only, so all files are checked.
+ */
 static bool dir_alone(struct mempool *pool, struct mempool_region *region)
 {
 	const struct mempool_page *page = region->own_pages;
@@ -403,7 +405,7 @@ static const struct mempool_ops dir_ops = {
 
 /* -------- opening -------- */
 
-/* Its own superblock says how large it was made; before it is formatted nothing does. */
+/* The size is in the region's superblock; before the region is formatted it is nowhere. */
 static bool is_whole(int fd, uint64_t size)
 {
 	struct region_superblock sb = { 0 };
@@ -424,7 +426,10 @@ static int open_file(const struct dirpool *dp, const char *name, struct stat *st
 		return error_set(-errno, "open %s/%s: %s", dp->dir.path, name, strerror(errno));
 	if (!S_ISREG(st_out->st_mode))
 		return error_set(-EBADMSG, "%s is not a file", name);
-	/* A copy may have its copier's mode: then a reader could open what it gets for writing. */
+	/*
+	 * A copied pool may have a wider mode: a reader could then open its descriptor again for
+	 * writing.
+	 */
 	if ((st_out->st_mode & (S_IRWXG | S_IRWXO)) && fchmod(*fd_out, 0600))
 		return error_set(-errno, "%s/%s: mode %03o lets other users in, and chmod 0600: %s",
 				 dp->dir.path, name, (unsigned int)(st_out->st_mode & 0777),
@@ -473,7 +478,7 @@ err_close:
 	return ret;
 }
 
-/* A client that lives may have it mapped, and store there: so it comes back as it is. */
+/* A live client may have the page mapped and store into it, so it is kept as it is. */
 static int load_page(void *ctx, const char *name, const struct target_region *info, uint32_t page)
 {
 	struct dirpool *dp = ctx;
@@ -526,7 +531,7 @@ static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 		return error_set(-EINVAL, "pool_bytes %llu: too large",
 				 (unsigned long long)opts->pool_bytes);
 	if (want == 0)
-		return error_set(-EINVAL, "pool %s: it is new: give its size", dp->dir.path);
+		return error_set(-EINVAL, "pool %s is new: give its size", dp->dir.path);
 	if (want > held && want - held > left)
 		return error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", dp->dir.path,
 				 (unsigned long long)(want - held), (unsigned long long)left);

@@ -33,7 +33,7 @@ struct filepool {
 	bool sole; /* we hold flock exclusive: nobody else maps the file */
 	struct durable map;
 	int failed;                /* 0, or why the table could not be written */
-	struct extent_table table; /* what both copies have, and what is being changed */
+	struct extent_table table; /* both copies on disk, and changes in progress */
 };
 
 static struct filepool *filepool_of(struct mempool *pool)
@@ -126,7 +126,7 @@ static int end_quarantine(struct filepool *file)
 	for (uint32_t i = 0; i < file->table.n; i++) {
 		struct extent_entry *entry = &file->table.entries[i];
 
-		/* what this process itself has attached stays where it is */
+		/* regions that this process has attached stay */
 		if (entry->state != EXTENT_QUARANTINE || file->pool.regions[entry->region])
 			continue;
 		*entry = (struct extent_entry){ 0 };
@@ -314,7 +314,7 @@ static int make_size(const struct filepool *file, const struct target_opts *opts
 		return error_set(-EINVAL, "pool_bytes %llu: too large",
 				 (unsigned long long)opts->pool_bytes);
 	if (have == 0 && want == 0)
-		return error_set(-EINVAL, "pool %s: it is new: give pool_bytes", opts->path);
+		return error_set(-EINVAL, "pool %s is new: give pool_bytes", opts->path);
 	*size_out = max_u64(want, have);
 	if (want <= have)
 		return 0;

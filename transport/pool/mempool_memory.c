@@ -26,7 +26,7 @@
 #include "wire/pool_layout.h"
 #include "wire/region.h"
 
-#define SUPERBLOCK_KEPT 4096 /* what drop leaves of a region */
+#define SUPERBLOCK_KEPT 4096 /* region after drop */
 
 static const char *const kind_names[] = {
 	[PAGE_SMALL] = "4k",
@@ -120,7 +120,9 @@ static int memory_renew(struct mempool *pool, struct mempool_region *region, uin
 	return ret;
 }
 
-/* The file is of the user who renewed the page: another one cannot open it for writing again. */
+/*
+ * The file belongs to the user who renewed the page: another user cannot open it again for writing.
+ */
 static int memory_share_page(int fd, bool writable, int *fd_out)
 {
 	int copy;

@@ -58,7 +58,7 @@ static int lock_head(struct pool_dir *dir, bool create)
 	}
 }
 
-/* -------- what lies in it -------- */
+/* -------- files of the directory -------- */
 
 static int each_name(const struct pool_dir *dir, int (*fn)(void *ctx, const char *name), void *ctx)
 {
@@ -99,7 +99,7 @@ static int sweep_one(void *ctx, const char *name)
 		return 0;
 	}
 	if (region_name_is_tmp(name)) {
-		log_info("remove %s/%s: it was being made", dir->path, name);
+		log_info("remove %s/%s: left by an interrupted call", dir->path, name);
 		if (unlinkat(dir->fd, name, 0))
 			return error_set(-errno, "remove %s/%s: %s", dir->path, name,
 					 strerror(errno));

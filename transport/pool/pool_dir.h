@@ -1,8 +1,7 @@
 /*
- * pool_dir.h - a directory that holds a pool (wire/pool_layout.h): its lock, its head, what lies in it.
- *
- * The head, `pool`, is locked by the node that has the pool (a lock of the open file description), and
- * changed in place, one copy after the other, so that its lock stays with it.
+ * pool_dir.h - a directory that holds a pool (wire/pool_layout.h): its lock, its head, what lies in
+ * it. * The head, `pool`, is locked by the node that has the pool (a lock of the open file
+ * description), and changed in place, one copy after the other, so that its lock stays with it.
  */
 #ifndef RLV_TRANSPORT_POOL_POOL_DIR_H
 #define RLV_TRANSPORT_POOL_POOL_DIR_H
@@ -24,15 +23,18 @@ struct pool_dir {
 };
 
 /*
- * Opens a directory and locks it; makes it, and a head, where create says so. Files that were being
- * made are removed, what is no file of a pool is left alone and logged. After an error the caller closes
- * it, too. Errors: -ENOENT, -ENOTDIR, -EROFS, -EACCES, -EBUSY, -EPROTO (no pool, or of another format),
- * -EBADMSG (damaged).
+ * Opens and locks a directory; with create makes it and its head if they are missing. Removes files
+ * left by interrupted calls; logs and keeps files that do not belong to a pool. The caller closes
+ * it after an error, too. Errors: -ENOENT, -ENOTDIR, -EROFS, -EACCES, -EBUSY, -EPROTO (no pool, or
+ * of another format), -EBADMSG (damaged).
  */
 RLV_MUST_CHECK int pool_dir_open(struct pool_dir *dir, const char *path, bool create,
 				 struct pool_superblock *super_out);
 
-/* Removes what open made, where nothing else came to it. Before close. */
+/*
+ * Undoes pool_dir_open: removes the files that it made, unless others were added. Call before
+ * close.
+ */
 void pool_dir_undo(const struct pool_dir *dir);
 
 void pool_dir_close(struct pool_dir *dir, bool forked);

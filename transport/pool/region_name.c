@@ -1,5 +1,6 @@
 /*
- * region_name.c - a name is that of a region if it is what would be made of the numbers in it.
+ * region_name.c - names of regions' files. A file is a region if formatting its parsed numbers
+ * gives its name.
  */
 #include "transport/pool/region_name.h"
 
@@ -35,7 +36,7 @@ static void put_word(const struct word *words, uint32_t number, char text[16])
 	(void)snprintf(text, 16, "%u", number);
 }
 
-/* With what stands behind it. */
+/* Formats a name with a tail. */
 static void put_name(const struct target_region *info, const char *tail,
 		     char name[REGION_NAME_BYTES])
 {
@@ -53,8 +54,8 @@ void region_name_format(const struct target_region *info, char name[REGION_NAME_
 }
 
 /*
- * A word or a number, and the dot behind it. The value of anything else is arbitrary: callers format
- * what they parsed and compare.
+ * Parses a word or a number, and the dot after it. Arbitrary if it is neither: callers format the
+ * parsed numbers and compare the names.
  */
 static uint32_t region_name_take(const char **at, const struct word *words)
 {

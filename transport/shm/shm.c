@@ -200,7 +200,7 @@ static struct shm_region *new_region(void)
 	return mine;
 }
 
-/* Takes ownership of mine, whatever ret is. */
+/* Takes ownership of mine in any case, also if ret is an error. */
 static int add_region(struct shm *shm, struct shm_region *mine, int ret, struct region **region_out)
 {
 	if (ret) {
@@ -270,7 +270,7 @@ static int shm_attach_end(struct transport *tr, const struct region_grant *grant
 	if (shm->target)
 		return shm_attach(tr, grant, region_out);
 	if (!mine)
-		return error_set(-EINVAL, "attach: it was not begun");
+		return error_set(-EINVAL, "attach: its end was called without its beginning");
 	ret = attach_region_end(shm->attach, grant, &mine->at);
 	if (ret == -EAGAIN)
 		return ret;

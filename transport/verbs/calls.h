@@ -76,7 +76,7 @@ struct verbs_calls {
 	__be16 (*cm_get_src_port)(struct rdma_cm_id *id);
 };
 
-/* What the module exports, by the name VERBS_CALLS_SYMBOL. */
+/* Symbol of the module: a pointer to its table, by the name VERBS_CALLS_SYMBOL. */
 typedef const struct verbs_calls *(*verbs_calls_fn)(void);
 #define VERBS_CALLS_SYMBOL "rlv_verbs_calls"
 

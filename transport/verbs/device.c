@@ -18,7 +18,7 @@ static LOCK_ROLE(devices_role, "verbs devices", LOCK_RANK_CHANNEL);
 static struct lock devices_lock = LOCK_INIT(&devices_role);
 static struct verbs_device *devices LOCK_GUARDED_BY(devices_role);
 
-/* -------- what it can do -------- */
+/* -------- capabilities -------- */
 
 static bool has_parent_domains(const struct verbs_device *device)
 {

@@ -44,7 +44,10 @@ static int event_error(const struct link *link, const struct rdma_cm_event *even
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_REJECTED:
-		/* It carries the target's message, or, by rdma_cm itself, a reason code only. */
+		/*
+		 * The event carries the target's refusal, or, from rdma_cm itself, a reason code
+		 * only.
+		 */
 		if (message_read(&message, VERBS_REFUSAL, conn->private_data,
 				 conn->private_data_len))
 			return error_set(-ECONNREFUSED,
@@ -107,7 +110,7 @@ int link_check(struct link *link)
 	return ret;
 }
 
-/* -------- what belongs to the device -------- */
+/* -------- resources of the device -------- */
 
 /*
  * Room in all send queues is within the link's share of the device: where that is small, queue pairs

@@ -35,9 +35,9 @@ struct link_opts {
 	const struct clock *clock;
 	uint64_t timeout_ns; /* for all of it */
 	uint64_t client_id;
-	uint64_t replaces;    /* link that it replaces; 0 = none */
-	uint32_t qps;         /* 0 = what the device needs for enough READs in flight; or fewer */
-	uint32_t depth;       /* of a send queue; 0 = usual */
+	uint64_t replaces; /* link that it replaces; 0 = none */
+	uint32_t qps;   /* queue pairs; 0 = as many as the device needs for READS reads in flight */
+	uint32_t depth; /* of a send queue; 0 = usual */
 	uint32_t ack_timeout; /* 4.096 us << it; 0 = LINK_ACK_TIMEOUT */
 };
 

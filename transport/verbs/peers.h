@@ -65,10 +65,10 @@ RLV_MUST_CHECK int peers_open(const struct peers_opts *opts, struct peers **peer
 void peers_close(struct peers *peers, bool forked);
 
 /*
- * A queue pair of a link asks to join: takes down the link that this one replaces, accepts, and the
- * id is the peers' from then on; its context is the link. On failure it stays the caller's, who
- * rejects it with these words. -EOWNERDEAD (this client was fenced), -ECONNREFUSED (too many),
- * -EPROTO, -ENOTSUP (another device).
+ * A queue pair of a link asks to join. Takes down the link that this one replaces, and accepts; the
+ * id is owned by the peers from then on, its context is the link. On failure the caller keeps the
+ * id and rejects it with the message. -EOWNERDEAD (this client was fenced), -ECONNREFUSED (too
+ * many), -EPROTO, -ENOTSUP (another device).
  */
 RLV_MUST_CHECK int peers_connect(struct peers *peers, struct rdma_cm_id *id,
 				 const struct verbs_hello *hello,

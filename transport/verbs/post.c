@@ -80,7 +80,10 @@ static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 			ret = work_wait(work, work->oldest, DEADLINE_NEVER);
 			continue;
 		}
-		/* This batch has all of it: it is posted and done, and goes on in a new one. */
+		/*
+		 * The batch has used the whole arena: post it, wait for it, and continue in a new
+		 * one.
+		 */
 		ret = post_flush(post);
 		if (ret)
 			return ret;
@@ -407,7 +410,7 @@ int post_message(struct post *post, const union verbs_any *message)
 	return ret ? ret : post_wait(post, ticket, DEADLINE_NEVER);
 }
 
-/* -------- waiting for what was started -------- */
+/* -------- waiting for batches -------- */
 
 int post_wait(struct post *post, uint64_t ticket, uint64_t deadline_ns)
 {

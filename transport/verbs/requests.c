@@ -1,6 +1,4 @@
-/*
- * requests.c - what clients ask by SEND: ATTACH and DETACH.
- */
+/* requests.c - requests of clients by SEND: ATTACH and DETACH. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -211,7 +209,7 @@ int requests_serve(struct peer *peer)
 		if (ret == 0)
 			ret = serve_queue(peer);
 		if (ret == 0 && round == ROUNDS)
-			ret = error_set(-EPROTO, "messages come faster than they are read");
+			ret = error_set(-EPROTO, "messages arrive faster than they are read");
 	}
 	return ret;
 }

@@ -11,7 +11,7 @@
 
 #include "wire/rptr.h"
 
-/* windows: what is registered once. */
+/* windows: the one registration of the region. */
 struct rights_region {
 	struct ibv_mr *mr;
 	uint32_t openings;

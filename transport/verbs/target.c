@@ -135,7 +135,7 @@ static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fen
 
 	if (fork_happened(target->base.forks))
 		return fork_error("target");
-	/* it waits for a process to die: without our lock, and before a caller cuts off itself */
+	/* waits for a process to die: without our lock, and before a caller cuts itself off */
 	if (how == FENCE_KILL)
 		ret = target_ops.fence(tg, client_id, how, &result);
 	if (ret == -EDEADLK)
@@ -350,7 +350,7 @@ static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 	lock_release(&target->lock, &role);
 }
 
-/* A lock that was held at the fork stays held in the child: what it guards is not touched then. */
+/* A lock that was held at the fork stays held in the child, so its data are not touched there. */
 static LOCK_UNCHECKED void verbs_close(struct transport_target *tg)
 {
 	struct verbs_target *target = verbs_target_of(tg);

@@ -47,7 +47,7 @@ int work_fail(struct work *work, int code, const char *text)
 	return error_set(code, "the connection to the memory node was lost: %s", work->text);
 }
 
-/* -------- what completes -------- */
+/* -------- completions -------- */
 
 static void work_release(struct work *work, struct batch *batch)
 {

@@ -47,7 +47,7 @@ struct lane {
 
 struct batch {
 	uint64_t deadline;  /* from when somebody first waits for it */
-	uint64_t arena_end; /* what it has of the arena ends here */
+	uint64_t arena_end; /* end of its part of the arena */
 	uint32_t left;      /* work requests not retired, and 1 while it grows */
 };
 
@@ -63,7 +63,7 @@ struct work {
 	union verbs_any *message;
 	uint64_t arena_head, arena_tail;
 	uint32_t key; /* of memory */
-	int error;    /* 0, or what later calls answer */
+	int error;    /* 0, or the error that all later calls return */
 	char text[WORK_TEXT_BYTES];
 };
 

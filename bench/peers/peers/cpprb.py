@@ -50,7 +50,7 @@ class Peer(Client):
 
 
 class Tree:
-    """Whole samples of rows of one byte: the tree has no interface of its own."""
+    """Samples rows of one byte, since the tree has no interface of its own."""
 
     def __init__(self, capacity, seed):
         rng = np.random.default_rng(seed)
@@ -70,7 +70,7 @@ class Tree:
 
 
 class Host:
-    """Its children inherit the buffer."""
+    """A host whose forked children inherit the buffer."""
 
     address = None
 

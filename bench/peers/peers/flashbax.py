@@ -76,7 +76,7 @@ class Peer:
 
 
 class Tree:
-    """Its sum tree alone."""
+    """flashbax's sum tree alone."""
 
     def __init__(self, capacity, seed):
         rng = np.random.default_rng(seed)

@@ -18,7 +18,7 @@ def version():
 
 
 def cut(shape, rows):
-    """What an actor has in its hands: the newest observation, and whether the episode ended."""
+    """The rows as an actor holds them: the newest observation, and whether the episode ended."""
     kept = {"action": rows["action"], "reward": rows["reward"], "terminated": rows["done"]}
     kept["obs"] = np.ascontiguousarray(rows["obs"][..., 3]) if shape == "atari" else rows["obs"]
     return kept
@@ -34,7 +34,7 @@ def create(store, shape, columns, capacity, max_writers=2):
 
 
 class Client:
-    """A sample is the arrays that a learner asks for."""
+    """A client whose samples are the arrays that a learner reads."""
 
     def __init__(self, table, layout="dense", role=None):
         self._table = table

@@ -51,7 +51,7 @@ class Peer:
 
 
 class Tree:
-    """Its segment tree alone."""
+    """tianshou's segment tree alone."""
 
     def __init__(self, capacity, seed):
         rng = np.random.default_rng(seed)

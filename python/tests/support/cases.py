@@ -1,4 +1,4 @@
-"""A pytest plugin that says what became of each case in the words of the C tests, so that
+"""A pytest plugin that prints the outcome of each case in the format of the C tests, so that
 tools/run-tests counts them."""
 
 _outcomes = {}
@@ -31,6 +31,6 @@ def pytest_collectreport(report):
 
 
 def pytest_unconfigure():
-    """The last line is the reason that is shown of a file that was skipped."""
+    """Prints the reason of a skipped file as the last line."""
     for reason in _left_out:
         print(reason)

@@ -14,7 +14,7 @@ WAIT_S = 20  # for anything that must happen
 
 
 def free_ports(n):
-    """The first of n ports in a row that nobody listens on."""
+    """The first of n consecutive free ports."""
     for first in range(20000 + os.getpid() % 5000, 60000, n):
         with contextlib.ExitStack() as stack:
             try:
@@ -54,7 +54,7 @@ def relive_run(*args):
 
 
 class Daemons:
-    """Children of ours, which we may stop thread by thread."""
+    """Starts daemons as children of this process, so that their threads can be stopped one by one."""
 
     def __init__(self, folder, store="d"):
         self.folder, self.store, self.children = folder, store, []

@@ -1,4 +1,4 @@
-"""The plain way: all rows of one environment in lists, and what an item must look like."""
+"""An oracle: all rows of one environment in lists, and the item expected of each."""
 
 import dataclasses
 
@@ -39,7 +39,7 @@ class Oracle:
                              bool(final), first))
 
     def end(self):
-        """The actor ended the episode without a word."""
+        """Records that the actor ended the episode without a terminated or truncated step."""
         self._ended = True
 
     def add_trace(self, trace, upto):
@@ -51,7 +51,7 @@ class Oracle:
         return self.rows[i + 1] if i + 1 < len(self.rows) else None
 
     def _steps(self, anchor):
-        """(steps of the return, does it end in a terminated one)."""
+        """(steps of the return, True if its last step is terminated)."""
         for k in range(self.n_step):
             row, following = self.rows[anchor + k], self._next(anchor + k)
             if row.terminated:
@@ -76,7 +76,7 @@ class Oracle:
         return not self.rows[at].final and self._steps(at)[0] > 0
 
     def _is_last(self, at):
-        """Of the steps of its episode that have a return."""
+        """Position of a row among the steps of its episode that have a return."""
         following = self._next(at)
         if self.rows[at].terminated or following.final or following.first:
             return True
@@ -103,12 +103,12 @@ class Oracle:
         return [i for i in range(len(self.rows)) if self.is_item(i)]
 
     def check(self, batch, stacked):
-        """Every item of the batch, by its `id` column."""
+        """Checks every item of the batch, found by its `id` column."""
         for i, row in enumerate(batch.id.tolist()):
             self.check_one(batch, i, row, stacked)
 
     def check_one(self, batch, i, row, stacked):
-        """Item i of the batch is the one of a row."""
+        """Checks that item i of the batch is the item of that row."""
         want = self.item(row)
         assert want is not None, row
         obs, next_obs = batch.obs[i], batch.next_obs[i]

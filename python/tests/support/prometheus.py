@@ -1,4 +1,4 @@
-"""A strict reader of Prometheus' text format, version 0.0.4: what it does not know is an error."""
+"""A strict reader of Prometheus' text format, version 0.0.4: anything else is an error."""
 
 import re
 
@@ -31,7 +31,7 @@ class Family:
         self.samples[key] = float(found.group(found.lastindex))
 
     def check(self):
-        """What Prometheus asks of names."""
+        """Checks names by Prometheus' rules."""
         assert self.type in ("counter", "gauge"), self.type
         assert (self.type == "counter") == self.name.endswith("_total"), self.name
         assert not re.search(r"_(ns|ms|us|kib|mib|milliseconds)(_|$)", self.name), self.name

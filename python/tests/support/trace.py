@@ -40,7 +40,7 @@ class Trace:
                      self.flags[rows], self.priority[rows], self.policy_version[rows])
 
     def __add__(self, other):
-        """One after the other; each begins with an episode."""
+        """Splits rows into consecutive parts, each of which begins with an episode."""
         assert self.final[-1] and other.flags[0] & _FIRST
         columns = {name: np.concatenate([column, other.columns[name]])
                    for name, column in self.columns.items()}

@@ -25,13 +25,13 @@ struct rig;
 struct contract_kind {
 	const char *name;
 	const char *target; /* kind of target; NULL = "shm" */
-	bool listens;       /* its initiators come through a socket */
-	bool in_file;       /* its pool outlives it: a file ... */
+	bool listens;       /* clients connect through a socket */
+	bool in_file;       /* the pool outlives the target: a file ... */
 	bool in_dir;        /* ... or a directory */
 	bool private_memory;
 	bool no_windows; /* verbs: rights by protection domains */
-	bool far;        /* verbs: its initiators map nothing, as from another host */
-	bool twice;      /* its initiators are two of its target's: each attachment counts as two */
+	bool far;        /* verbs: clients map nothing, as on another host */
+	bool twice; /* each client of it is two clients of its target, so each attachment counts as two */
 	bool apart; /* the target is in another process (tests/support/fixture/remote_target.h) */
 	/* NULL = transport_open of the rig's address */
 	int (*open)(struct rig *rig, uint64_t client_id, struct transport **tr_out);
@@ -51,19 +51,19 @@ struct rig {
 	bool serving;
 };
 
-/* What rig_setup builds from now on. */
+/* Kind of transport that rig_setup builds from now on. */
 void contract_use(const struct contract_kind *kind);
 
 /*
- * Where kind needs an RDMA device and this host has none: says so and is true, and the test program
- * returns TEST_EXIT_SKIP.
+ * True, after a line that says so, if kind needs an RDMA device and this host has none; the test
+ * program then returns TEST_EXIT_SKIP.
  */
 bool contract_lacks_device(void);
 
-/* All tests of the suite; the exit status. */
+/* Runs all tests of the suite; returns the exit status. */
 int contract_run(const struct contract_kind *kind);
 
-/* What clients that cheat can do over RDMA, and what nodes may get to hear; device: a real one. */
+/* Tests of clients that cheat over RDMA and of malformed messages to nodes; device: a real one. */
 int contract_run_rights(void);
 int contract_run_input(bool device);
 
@@ -79,7 +79,7 @@ void rig_store(struct region *region, uint64_t off, uint64_t word);
 /* Ends the server's thread and closes the target. */
 void rig_close_target(struct rig *rig);
 
-/* Runs fn in a forked child; what it returned. */
+/* Runs fn in a forked child and returns its result. */
 int rig_in_child(int (*fn)(struct rig *rig), struct rig *rig);
 
 #define assert_error(call, code) \

@@ -1,6 +1,4 @@
-/*
- * contract_checks.c - what is refused, with nothing done.
- */
+/* contract_checks.c - invalid calls are refused and have no effect. */
 #include "tests/contract/suite/contract.h"
 
 #include <errno.h>

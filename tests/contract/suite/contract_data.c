@@ -1,6 +1,4 @@
-/*
- * contract_data.c - what the data operations do.
- */
+/* contract_data.c - results of the data operations. */
 #include "tests/contract/suite/contract.h"
 
 #include <errno.h>
@@ -14,7 +12,7 @@
 #define THREADS 3
 #define ADDS 3000
 
-/* Of something done many times: fewer times where each takes long. */
+/* Number of repetitions: fewer where each takes long. */
 static uint64_t many(uint64_t times)
 {
 	return getenv("RLV_TEST_SLOW") ? times / 20 : times;
@@ -374,7 +372,7 @@ static void stats__count_every_call_exactly(void **state)
 	assert_int_equal(transport_faa_word(rig->region, 64, 1, &old), 0);
 	assert_int_equal(transport_view(rig->tr, &view, 1), 0);
 	transport_view_end(rig->tr);
-	/* What the mapping does is none. */
+	/* Operations in the mapping are not counted as wire operations. */
 	assert_int_equal(stats->phases, trips(rig, rig->region->base ? 3 : 6));
 	assert_int_equal(stats->writes, 2);
 	assert_int_equal(stats->write_bytes, 136);
@@ -429,7 +427,7 @@ static void *add_many(void *arg)
 	return NULL;
 }
 
-/* One transport each: nothing is lost between them. */
+/* Each thread has a transport; no increment is lost. */
 static void faa__of_several_threads_loses_nothing(void **state)
 {
 	struct rig *rig = rig_of(state);

@@ -1,6 +1,6 @@
 /*
- * contract_input.c - what a node over RDMA may get to hear from anybody: it hangs up, and others
- * are served as before.
+ * contract_input.c - malformed messages to a node over RDMA: it hangs up on their sender and serves
+ * others as before.
  */
 #include "tests/contract/suite/contract.h"
 
@@ -207,7 +207,10 @@ static void attach__by_a_bad_grant_leaves_the_link(void **state)
 	raw_close(raw);
 }
 
-/* Its answers find no buffer, and while the node tries, others are served. */
+/*
+ * The client posts no receive, so the node's answers find no buffer; it serves others while it
+ * retries.
+ */
 static void attach__by_one_who_does_not_listen_ends_the_link(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -350,7 +353,7 @@ static const struct CMUnitTest tests[] = {
 	CONTRACT_TEST(attach__by_a_bad_grant_leaves_the_link),
 	CONTRACT_TEST(connect__without_a_grant_ends_in_time),
 };
-/* Of which the fake knows nothing: retries, hundreds of connections, other hosts. */
+/* Cases that the fake cannot simulate: retries, hundreds of connections, other hosts. */
 static const struct CMUnitTest device_tests[] = {
 	CONTRACT_TEST(attach__by_one_who_does_not_listen_ends_the_link),
 	CONTRACT_TEST(connect__without_a_grant_is_bounded),

@@ -1,7 +1,6 @@
 /*
- * contract_rights.c - what a client that cheats can do to a node over RDMA: nothing.
- *
- * All of it twice: with memory windows, and with a protection domain for each link.
+ * contract_rights.c - a cheating client over RDMA cannot harm a node. All tests run twice: with
+ * memory windows, and with a protection domain for each link.
  */
 #include "tests/contract/suite/contract.h"
 
@@ -107,7 +106,7 @@ static uint64_t *word(struct rig *rig)
 	return (uint64_t *)(void *)(rig->spec.base + OFF);
 }
 
-/* What one operation on the word comes to; a refused one ends its connection. */
+/* Result of one operation on the word; a refused one ends its connection. */
 static enum ibv_wc_status try(struct rig *rig, uint64_t client_id, uint32_t rights,
 			      enum ibv_wr_opcode opcode)
 {
@@ -258,7 +257,7 @@ static void key__of_another_client_is_worth_nothing(void **state)
 	raw_close(owner);
 }
 
-/* Who knows a client's number, but has no grant, gets queue pairs and nothing else. */
+/* A client that knows another's number, but has no grant, gets queue pairs and nothing else. */
 static void key__of_the_same_client_on_another_link_is_worth_nothing(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -342,7 +341,7 @@ static void detach__ends_its_own_key(void **state)
 
 	detach(raw, rig->spec.id + 1, 1); /* not that region's: nothing */
 	detach(raw, rig->spec.id, 9);
-	/* an answer: what came before it is done */
+	/* after an answer all earlier requests are done */
 	assert_int_equal(attach_by(raw, &grant, 3).attached.status, 0);
 	assert_int_equal(raw_do(raw, IBV_WR_RDMA_READ, first.address, first.key[0], 8),
 			 IBV_WC_SUCCESS);
@@ -424,7 +423,7 @@ static void fence__cut_of_a_client_with_writes_under_way(void **state)
 			 attached.key[0], RAW_MEMORY / 2);
 	assert_int_equal(fence(rig, OTHER, FENCE_ASK), FENCE_ALIVE);
 	assert_int_equal(fence(rig, OTHER, FENCE_CUT), FENCE_DEAD);
-	/* what the target does now nobody overwrites */
+	/* no client overwrites later changes of the target */
 	for (size_t i = 0; i < RIG_REGION; i++)
 		rig->spec.base[i] = (uint8_t)(i * 31);
 	memcpy(then, rig->spec.base, RIG_REGION);
@@ -460,7 +459,7 @@ static uint32_t guess(const uint32_t known[], uint32_t n_known, uint32_t guesses
 	return n;
 }
 
-/* Each queue pair has a verb of its own: what comes behind the first failure goes nowhere. */
+/* Each queue pair tries another verb; requests after the first failure have no effect. */
 static void post_cheats(struct raw *raws[VERBS], const struct verbs_attached *mine,
 			const struct verbs_attached *others)
 {
@@ -490,7 +489,7 @@ static void expect_refused(struct raw *raw)
 	assert_memory_equal(raw->memory, untouched, sizeof(untouched));
 }
 
-/* It has not heard of the cut, or does not care. */
+/* The client does not know that it was cut off, or ignores it. */
 static void fence__cut_of_a_client_that_goes_on(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -508,7 +507,7 @@ static void fence__cut_of_a_client_that_goes_on(void **state)
 				 IBV_WC_SUCCESS);
 	fake_verbs.lose_goodbyes = true; /* a device tells no queue pair that the other is gone */
 	assert_int_equal(fence(rig, OTHER, FENCE_CUT), FENCE_DEAD);
-	*word(rig) = 0; /* what a CAS of these clients expects */
+	*word(rig) = 0; /* old value that the clients' CAS expects */
 	memcpy(then, rig->spec.base, RIG_REGION);
 	post_cheats(raws, &mine, &others);
 	for (uint32_t i = 0; i < VERBS; i++)

@@ -170,7 +170,10 @@ static void grant__of_a_wrong_range(void **state)
 	}
 }
 
-/* Where a socket hands out memory: neither a wire nor a pool in one file has memory for a page. */
+/*
+ * True where a socket hands out memory: over a wire and in a pool of one file, pages have no memory
+ * of their own.
+ */
 static bool has_pages(const struct rig *rig)
 {
 	return strcmp(rig->tr->ops->name, "shm") == 0 && rig->kind->listens &&
@@ -217,7 +220,7 @@ static void renew__ends_what_others_have_of_a_page(void **state)
 	transport_detach(&beside);
 }
 
-/* As a metadata server that was started again. */
+/* Attaches as a restarted metadata server does. */
 static void renew__is_seen_by_who_attaches_all_later(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -283,7 +286,7 @@ static void renew__while_a_region_is_being_attached(void **state)
 	struct region_grant grant;
 	int ret;
 
-	if (!rig->kind->in_dir) /* who sends memory hears nothing of it */
+	if (!rig->kind->in_dir) /* a client that sends memory gets no answer */
 		return;
 	for (uint64_t i = 1; i <= MANY; i++)
 		renew(rig->region, i * 8192);
@@ -341,7 +344,10 @@ static void prepare__then_detach(void **state)
 	transport_detach(&page);
 }
 
-/* Nobody waits for it, and what it reads later is taken up where it was. Files it makes itself. */
+/*
+ * A stopped client delays nobody, and continues to read afterwards. Files that the node makes
+ * itself.
+ */
 static void renew__of_a_target_that_does_not_read(void **state)
 {
 	struct rig *rig = rig_of(state);

@@ -1,6 +1,4 @@
-/*
- * The relive command as its users see it: exit codes, what it prints, what it leaves behind.
- */
+/* The relive command as users see it: exit codes, output, and files left behind. */
 #include <dirent.h>
 #include <signal.h>
 #include <string.h>
@@ -100,7 +98,10 @@ ON_FIXTURE(relive_up__status_and_down)
 	cli_expect_words(f->err, "no store default");
 }
 
-/* A node is added, another one drained and stopped, its name dropped: what users see of it. */
+/*
+ * A node is added, another one drained and stopped, and its record dropped: the output of each
+ * step.
+ */
 ON_FIXTURE(relive_node__add_drain_and_drop)
 {
 	struct cli_fixture *f = *state;

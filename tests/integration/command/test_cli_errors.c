@@ -1,6 +1,6 @@
 /*
- * What the relive command and the daemons say when something is wrong, and what the environment may
- * hold without making it so.
+ * Error messages of the relive command and the daemons, and environment variables that must not
+ * cause errors.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -24,14 +24,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TIMEOUT_NS (200 * CLOCK_NS_PER_MS) /* of control calls: who is away costs each so much */
+#define TIMEOUT_NS (200 * CLOCK_NS_PER_MS) /* of control calls to a missing server */
 #define STEPS 100u
 
-/* Somebody at the server's place who does not serve. */
+/* A process that listens at the server's address and does not serve. */
 struct impostor {
 	pthread_t thread;
 	int fd;
-	bool talks; /* half a frame to each who connects, then it hangs up */
+	bool talks; /* sends half a frame to each client, then hangs up */
 	_Atomic bool stop;
 };
 
@@ -149,7 +149,7 @@ static int call_sampler_open(struct fixture *fx)
 	return ret ? ret : rlv_sampler_close(&sampler);
 }
 
-/* What a server that serves says to it. */
+/* Result of the call with a server that serves. */
 static const struct call {
 	const char *name;
 	int (*fn)(struct fixture *fx);
@@ -250,7 +250,7 @@ static void expect_away(const char *name, int got)
 	expect_words(name, "does not answer");
 }
 
-/* Every call of both kinds on what is open, while the server is away. */
+/* Every call of both kinds on open handles, while the server is away. */
 static void expect_all_away_but_open(struct fixture *fx)
 {
 	for (uint32_t i = 1; i < ARRAY_LEN(control_calls); i++) {
@@ -507,7 +507,7 @@ CASE(restart__the_handshake_breaks_off, setup)
 	expect_served(fx);
 }
 
-/* Handles are gone whatever is returned; what is returned says that the server does not answer. */
+/* Handles are freed whatever the result, which says that the server does not answer. */
 CASE(restart__closing_says_that_the_server_is_away, setup)
 {
 	struct fixture *fx = *state;
@@ -538,7 +538,9 @@ CASE(restart__slots_of_what_was_closed_meanwhile_come_back, setup_renewing)
 	must(call_sample_and_update(fx), "sample");
 }
 
-/* It was asked: whether it was done nobody knows. Who asks then is not heard: it was not. */
+/*
+ * The request was sent, so its outcome is unknown. A later request is not sent, so it was not done.
+ */
 CASE(server__stopped_in_the_middle_of_a_call, setup)
 {
 	struct fixture *fx = *state;
@@ -635,7 +637,7 @@ static void expect_unknown(struct fixture *fx, const char *name, int got)
 	expect_words(name, "not known");
 }
 
-/* One that may not be sent twice, and one that may, but finds nobody. */
+/* A request that must not be repeated, and one that may, but finds no server. */
 CASE(server__ends_with_the_request, setup_empty)
 {
 	struct fixture *fx = *state;
@@ -674,7 +676,10 @@ static void run(const char *line)
 	assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): the words are ours */
 }
 
-/* As after any end of its daemons: what is mapped is used on, and nothing was dropped or not found. */
+/*
+ * As after any end of the daemons: mapped memory stays usable, and no table is reported as dropped
+ * or missing.
+ */
 CASE(down__with_an_open_table, setup_empty)
 {
 	struct fixture *fx = *state;

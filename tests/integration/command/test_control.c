@@ -349,7 +349,7 @@ CASE(metad__second_of_the_store_is_refused)
 	assert_int_equal(processes_wait(&control->ps, second, PROCESSES_WAIT_MS), 3);
 }
 
-/* What a killed daemon leaves: sockets, pid files, unlocked locks. */
+/* Leftovers of a killed daemon: sockets, pid files, unlocked locks. */
 CASE(daemons__start_over_stale_files)
 {
 	const char *const node_args[] = { "--size", POOL, NULL };
@@ -460,7 +460,7 @@ CASE(metad__half_closed_socket_is_dropped)
 	expect_unharmed(control);
 }
 
-/* It says nothing at all: hung up on after CONN_AUTH_SECONDS, and nobody waits for it meanwhile. */
+/* A silent client is cut off after CONN_AUTH_SECONDS; others do not wait for it. */
 CASE(metad__silent_peer_is_dropped)
 {
 	struct control *control = *state;
@@ -470,7 +470,7 @@ CASE(metad__silent_peer_is_dropped)
 	expect_hangup(fd);
 }
 
-/* The server may not have seen yet that somebody went. */
+/* The server may not have noticed yet that a client left. */
 static bool gets_in(void *ctx)
 {
 	return rlv_store_open("shm:few", NULL, ctx) == 0;

@@ -71,11 +71,11 @@ ON_FIXTURE(daemons__open_their_logs_again_at_sighup)
 	cli_expect(f, "status", 0);
 	cli_expect_words(f->out, "up");
 	assert_int_equal(kill(node_pid, SIGTERM), 0);
-	expect_words(&metad, "node"); /* what is logged from now on is there */
+	expect_words(&metad, "node"); /* later lines are in the new file */
 	assert_int_equal(kill(metad_pid, SIGTERM), 0);
 	expect_words(&metad, "stop: signal 15");
 	strcpy(metad.path, metad.old);
-	expect_words(&metad, "serve"); /* and what was before in the old one */
+	expect_words(&metad, "serve"); /* and earlier lines in the old one */
 	assert_null(strstr(metad.text, "stop: signal"));
 }
 

@@ -171,7 +171,7 @@ static void expect_sound(struct rlv_table *table)
 		fail_msg("%u problems: %s", report.problems, report.first_problem);
 }
 
-/* As a new client sees it: how many shards are in that state, on node n (MAX_NODES = any). */
+/* Number of shards in that state on node n (MAX_NODES = any), as a new client sees it. */
 static uint32_t shards_in(struct fixture *fx, uint32_t state, uint32_t n)
 {
 	static struct rlv_shard_info shards[64];
@@ -342,8 +342,8 @@ CASE(memnode__lost_at_once_by_hand)
 }
 
 /*
- * The server begins anew while a node is away, so that it cannot ask there: who opens and closes
- * handles all the time takes the same slots again.
+ * The server restarts while a node is away and cannot be asked: a client that opens and closes
+ * handles all the time reuses the same slots.
  */
 CASE(sampler__opened_and_closed_while_a_node_is_away)
 {
@@ -369,7 +369,7 @@ CASE(sampler__opened_and_closed_while_a_node_is_away)
 	sample(fx, 5);
 }
 
-/* Shard 0 counts for the limiter: another one takes over what was last read there. */
+/* Shard 0 keeps the limiter's counts: another shard continues from its last reading. */
 CASE(memnode__killed_with_the_control_shard)
 {
 	struct fixture *fx = *state;
@@ -397,7 +397,7 @@ CASE(memnode__killed_with_the_control_shard)
 
 /* -------- a node is stopped -------- */
 
-/* It is at work, and not silent for longer than its lease: who asked for that waits, and gives up. */
+/* The node is busy, and not silent for longer than its lease: its client waits, and gives up. */
 CASE(table_create__a_node_at_work_holds_nobody_else_up)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
@@ -438,7 +438,10 @@ static void expect_open_within(struct fixture *fx, uint32_t times, uint64_t limi
 		fail_msg("opening took %llu ms", (unsigned long long)(least / MS));
 }
 
-/* Others are served within its lease (0.6 s) at most, and at once when it is known to be down. */
+/*
+ * Other clients are served within the node's lease (0.6 s), and at once when it is known to be
+ * down.
+ */
 CASE(memnode__stopped_holds_nobody_up)
 {
 	struct fixture *fx = *state;
@@ -479,7 +482,7 @@ static void append_for(struct fixture *fx, uint64_t ns)
 		append(fx, 1);
 }
 
-/* Who has heard that there is another layout asks for its own, and is content with the answer. */
+/* A client that learns of a newer layout requests that of its table only. */
 CASE(calls__ask_the_server_once_when_another_table_changes)
 {
 	struct fixture *fx = *state;
@@ -551,7 +554,7 @@ static bool is_empty(void *ctx)
 	return info.shards == 0;
 }
 
-/* Nothing is lost: what is drawn afterwards is whole, and the limiter has counted everything. */
+/* Nothing is lost: later batches are intact, and the limiter has counted everything. */
 CASE(memnode__drained_under_load_may_be_stopped)
 {
 	struct fixture *fx = *state;
@@ -587,7 +590,7 @@ CASE(memnode__the_only_one_cannot_be_drained)
 
 /* -------- persist -------- */
 
-/* What a node that is down holds may not be durable; what is lost need not be. */
+/* Regions of a node that is down may not be durable; those of a lost node need not be. */
 CASE(store_persist__needs_every_node_that_is_not_lost)
 {
 	struct fixture *fx = *state;
@@ -634,7 +637,7 @@ static struct rlv_node_info after_a_ping(struct fixture *fx)
 	return node_info(fx, 0);
 }
 
-/* A memory node is passive: whatever is appended and drawn, its agent sleeps. */
+/* A memory node is passive: its agent sleeps during appends and samples. */
 CASE(memnode__data_operations_cost_its_agent_nothing)
 {
 	struct rlv_node_info before, after;

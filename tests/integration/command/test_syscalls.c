@@ -14,7 +14,7 @@
 
 #define SELF RLV_TEST_BIN_DIR "/integration_test_syscalls"
 
-/* The loop itself: what strace looks at. */
+/* The loop that strace observes. */
 static int work(uint32_t rounds)
 {
 	const struct rlv_table_opts opts = { .capacity = 2048, .shards = 2 };

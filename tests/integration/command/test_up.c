@@ -1,6 +1,6 @@
 /*
- * `relive up` starts what is missing of a store and only that, one command at a time; `relive down`
- * ends no memory with items in it unasked.
+ * `relive up` starts the missing daemons of a store and no others, one command at a time; `relive
+ * down` does not discard items in memory without a confirmation.
  */
 #include <fcntl.h>
 #include <pty.h>
@@ -28,7 +28,7 @@ static void expect_no_words(const char *text, const char *words)
 
 #define ON_FIXTURE(test) TEST_WITH(test, cli_fixture_open, cli_fixture_close)
 
-/* -------- what is missing -------- */
+/* -------- missing daemons -------- */
 
 ON_FIXTURE(up__after_a_killed_server_starts_it_alone)
 {
@@ -135,7 +135,7 @@ ON_FIXTURE(up__options_that_contradict_are_an_error)
 	held_items_check("shm:a", items, "options that contradict");
 }
 
-/* After down, the store on a file is what it was, and options may change. */
+/* After down, the store on a file is unchanged, and options may change. */
 ON_FIXTURE(up__a_store_on_a_file_is_remembered)
 {
 	struct cli_fixture *f = *state;
@@ -154,7 +154,7 @@ ON_FIXTURE(up__a_store_on_a_file_is_remembered)
 	held_items_check("shm:a", items, "up with another option after down");
 }
 
-/* A relative path is that of the one who said it. */
+/* A relative path is relative to the directory of the command. */
 ON_FIXTURE(up__a_relative_file_is_found_from_elsewhere)
 {
 	struct cli_fixture *f = *state;
@@ -223,7 +223,7 @@ ON_FIXTURE(up__certificates_are_all_or_none)
 	cli_expect_words(f->err, "give --listen, too");
 }
 
-/* -------- daemons that nobody wrote down -------- */
+/* -------- daemons without a record -------- */
 
 ON_FIXTURE(up__of_daemons_started_by_hand)
 {
@@ -246,7 +246,7 @@ ON_FIXTURE(up__of_daemons_started_by_hand)
 	cli_expect(f, "down --store a", 0);
 }
 
-/* A server with an empty catalog would take what the node has for nobody's. */
+/* A server with an empty catalog would take the node's regions for leftovers. */
 ON_FIXTURE(up__does_not_guess_where_the_catalog_is)
 {
 	struct cli_fixture *f = *state;
@@ -477,7 +477,7 @@ ON_FIXTURE(up__says_whom_it_waits_for_and_how_long)
 	cli_expect(f, "up --store a --size 64M", 0);
 }
 
-/* In some order, and whatever the order, what stands then is whole. */
+/* Both commands succeed in either order, and the result is complete. */
 ON_FIXTURE(up__beside_down_leaves_all_or_nothing)
 {
 	struct cli_fixture *f = *state;

@@ -1,6 +1,6 @@
 /*
- * `relive status --why`: who waits for what, with real processes: a sampler and a writer in a limiter,
- * a rebuild that a stopped writer holds up, a drain.
+ * `relive status --why` with real processes: a sampler and a writer in a limiter, a rebuild delayed
+ * by a stopped writer, a drain.
  */
 #include "tests/support/command.h"
 #include "tests/support/attack/crash_rows.h"
@@ -57,7 +57,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* -------- what the command says -------- */
+/* -------- output of the command -------- */
 
 struct look {
 	struct fixture *fx;

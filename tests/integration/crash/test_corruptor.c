@@ -42,10 +42,10 @@
 #define FILES_MAX 8u
 #define BATCH 4096u
 #define TIMEOUT_NS (5 * (int64_t)CLOCK_NS_PER_S)
-#define LIMIT_S 30 /* for whatever a process does: it hangs */
+#define LIMIT_S 30 /* time limit of a process, which otherwise hangs */
 #define SANITIZER_EXIT 99
 
-/* What one process made of one flip; in memory that it shares with us. */
+/* Result of one process for one flip; in memory shared with this process. */
 struct verdict {
 	int code; /* of the first call that failed */
 	bool was_open, has_table;
@@ -72,7 +72,7 @@ static void path_of(const char *name, char path[128])
 	snprintf(path, 128, "%s/%s", dir, name);
 }
 
-/* -------- a client: whatever it meets, it goes on or says why not -------- */
+/* -------- a client that meets damage -------- */
 
 static int note(int code)
 {
@@ -475,7 +475,7 @@ static const struct kind {
 	const char *name;
 	void (*make)(bool closed);
 	enum outcome (*look)(void);
-	bool one_process; /* what it refuses it has not touched */
+	bool one_process; /* a refused file is unchanged */
 	uint32_t flips;
 } kinds[] = {
 	{ "embed:FILE", embed_make, embed_look, true, 12 },

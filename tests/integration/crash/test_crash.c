@@ -397,7 +397,7 @@ CASE(metad_killed__data_path_goes_on_and_a_restart_knows_all)
 	expect_sound(crash);
 }
 
-/* Both die: the client nobody saw die is found in the regions' slots. */
+/* Server and client die: the client's slots in the regions show that it died. */
 CASE(metad_and_client_killed__restart_settles_the_client)
 {
 	struct crash *crash = *state;
@@ -472,7 +472,7 @@ CASE(metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak)
 	expect_sound(crash);
 }
 
-/* It answers nothing: after a moment it is down, and nobody else waits for it. */
+/* The node does not answer: it is down after a moment, and other requests do not wait for it. */
 CASE(memnode_stopped__is_down_and_comes_back)
 {
 	struct rlv_table *table = NULL;
@@ -516,7 +516,10 @@ static int append_until_error(struct rlv_writer *writer)
 	return ret;
 }
 
-/* Its memory is gone: users of the old one are told, a new one of the name is another table's. */
+/*
+ * The table's memory is gone: handles of the old table get an error, and a new table of the same
+ * name is another one.
+ */
 CASE(memnode_killed__its_shards_are_lost_not_doubled)
 {
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;

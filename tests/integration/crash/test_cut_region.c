@@ -34,7 +34,7 @@ struct cut {
 	const char *role; /* which file is cut: "tree", "rows" or ".page-" */
 };
 
-/* -------- what runs in processes of its own -------- */
+/* -------- child processes -------- */
 
 static int open_table(const char *name, struct rlv_store **store_out, struct rlv_table **table_out)
 {
@@ -130,8 +130,8 @@ static bool find_mapped(const struct cut *cut, char path[256])
 }
 
 /*
- * Its rights are those to table a. It ends at once: it is the first to be hit by what it does. The
- * server then settles the slots that it leaves in each shard, and touches what is not there any more.
+ * A client with rights to table a only. It ends at once, because its own accesses fault. The server
+ * then settles its slots in each shard, and touches missing pages.
  */
 static int cut_own_region(void *ctx)
 {
@@ -169,7 +169,7 @@ static int use_b(void *ctx)
 	return ret ? failed("table b", ret) : 0;
 }
 
-/* One of its shards is down, and the other one gives and takes. */
+/* One shard of the table is down, the other accepts appends and samples. */
 static int use_rest_of_a(void *ctx)
 {
 	struct rlv_shard_info shards[2] = { 0 };
@@ -303,7 +303,9 @@ CASE(tree_cut__the_others_go_on)
 	cut_and_check(cut);
 }
 
-/* Who takes the slot next may have renewed the page before anybody looks: it is whole again then. */
+/*
+ * The slot's next owner may renew the page before the damage is noticed: it is intact again then.
+ */
 CASE(page_cut__the_others_go_on)
 {
 	struct cut *cut = *state;

@@ -1,6 +1,6 @@
 /*
- * Files that are not as they should be: in use, cut short, damaged, of another format, too large for
- * the disk. Each gets a typed error with a message, and what can be opened can be used.
+ * Unusable files: in use, truncated, damaged, of another format, too large for the disk. Each gets
+ * a typed error with a message; files that can be opened are usable.
  */
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/must.h"

@@ -105,7 +105,7 @@ static void say_hello(struct fixture *fx, uint64_t wanted_id, struct auth_nonces
 	relive__hello_reply__free_unpacked(reply, NULL);
 }
 
-/* Comes as the client of that id, 0 = a new one; the id that it is given. */
+/* Connects as the client of that id, 0 = a new one; returns the id that it gets. */
 static uint64_t join(struct fixture *fx, uint64_t wanted_id)
 {
 	Relive__AuthRequest request = RELIVE__AUTH_REQUEST__INIT;
@@ -189,7 +189,7 @@ CASE(client__that_renews_is_not_fenced)
 	assert_int_equal(in_a_row, 10); /* more than two leases */
 }
 
-/* Its TCP connection stands all the time: only the frames stopped, as when a guest is paused. */
+/* The client's TCP connection stays open: only its frames stop, as when a guest is paused. */
 CASE(client__silent_for_a_lease_gets_eownerdead)
 {
 	struct fixture *fx = *state;

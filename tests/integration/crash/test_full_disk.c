@@ -1,6 +1,6 @@
 /*
- * The disk with the server's state is full: whoever wants something written hears so, with the name of the
- * file, and all else goes on, also for new clients.
+ * The disk with the server's state is full: requests that need a write get an error with the file's
+ * name; all others succeed, also for new clients.
  */
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/processes.h"
@@ -106,7 +106,7 @@ static void expect_refused(struct fixture *fx, int code, const char *words)
 		fail_msg("create: %s: %s", rlv_error_name(ret), rlv_last_error());
 }
 
-/* One that was not here before. */
+/* A new client. */
 static void expect_new_client_reads(void)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
@@ -142,8 +142,10 @@ static void expect_goes_on(struct fixture *fx, int code, const char *words)
 
 #define CASE(f) TEST_WITH(f, setup, teardown)
 
-/* No byte more in any file of the server's: a quota, or a disk that fails. A client's page is memory, and no
-   longer than that. */
+/*
+ * Limits file sizes of the server, as a quota or a failing disk does. Pages of clients are memory
+ * and fit the limit.
+ */
 CASE(metad__may_write_no_file)
 {
 	struct rlimit limit = { .rlim_cur = 4096, .rlim_max = RLIM_INFINITY };

@@ -1,6 +1,6 @@
 /*
- * What comes before the proof of a token, by hand: strangers, identities that are none or somebody else's,
- * proofs of other tokens, and proofs played again.
+ * The handshake before the proof of a token, by hand: unknown peers, missing or foreign identities,
+ * proofs of other tokens, and replayed proofs.
  */
 #include "tests/support/processes.h"
 #include "tests/support/sockets.h"
@@ -176,7 +176,7 @@ static int ask(struct fixture *fx, uint32_t type)
 
 #define CASE(f) TEST_WITH(f, setup, teardown)
 
-/* It hears what is wrong, and nothing else. */
+/* The peer gets the reason, and nothing else. */
 CASE(stranger__is_refused)
 {
 	struct fixture *fx = *state;
@@ -191,7 +191,7 @@ CASE(stranger__is_refused)
 	}
 }
 
-/* It has said hello, and goes on as if it had proved something. */
+/* The peer sends HELLO, and continues without a proof. */
 CASE(stranger__is_refused_behind_its_hello)
 {
 	struct fixture *fx = *state;

@@ -94,7 +94,7 @@ static uint64_t wanted_kills(void)
 	return n ? n : 1;
 }
 
-/* One round: the command is killed, or not, and what must work then does. */
+/* One round: the command is killed, or not; the commands after it must work. */
 static bool one_round(struct cli_fixture *f, const struct kill_case *c, uint64_t at,
 		      uint64_t *steps_out)
 {

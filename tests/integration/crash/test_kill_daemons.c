@@ -260,7 +260,9 @@ CASE(metad__killed_under_load)
 	expect_sound(fx);
 }
 
-/* Its memory lives on in whoever mapped it; a node of that name that comes back is another one. */
+/*
+ * The node's memory stays mapped in its clients; a node of that name that returns is another one.
+ */
 CASE(memnode__killed_under_load)
 {
 	struct fixture *fx = *state;

@@ -1,6 +1,6 @@
 /*
- * embed:FILE after kill -9 at random moments of append, sample, update, create and drop, and of the
- * recovery itself: what was acknowledged is there, with its priority, and the ring goes on.
+ * embed:FILE after kill -9 at random moments of append, sample, update, create, drop and recovery:
+ * acknowledged items are there with their priorities, and the ring continues.
  */
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/must.h"
@@ -32,7 +32,7 @@
 
 enum told { UNTOLD = 0, TRIED, ACKED };
 
-/* What the victim had got an answer for, in memory that outlives it. */
+/* Acknowledged operations of the victim, in memory that outlives it. */
 struct journal {
 	_Atomic uint32_t ready; /* the store is open */
 	_Atomic uint32_t next;  /* first step not yet tried */
@@ -488,7 +488,7 @@ static void reopen__after_a_kill_within_the_recovery(void **state)
 	}
 }
 
-/* What kills during create and drop took of the pool comes back. */
+/* Space taken by interrupted creates and drops is free again. */
 static void pool__nothing_of_it_leaks(void **state)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };

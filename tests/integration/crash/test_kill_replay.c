@@ -32,7 +32,7 @@
 	(3 * (int64_t)CLOCK_NS_PER_S) /* a call that takes so long has waited for a dead one */
 #define TAKEN_BITS (1u << 22)
 
-/* What a role tells about itself, in memory that outlives it. */
+/* Progress of a role, in memory that outlives it. */
 struct place {
 	_Atomic uint64_t calls;
 	_Atomic uint64_t slowest_ns;
@@ -50,7 +50,7 @@ struct scene {
 	struct place places[ROLES];
 };
 
-/* What the roles work on. */
+/* Store, table and options of the roles. */
 struct kind {
 	const char *name;
 	const struct rlv_view *views;
@@ -335,7 +335,7 @@ static void stop_all(struct fixture *fx)
 	check_roles(fx);
 }
 
-/* All at once, in the middle of what they do. */
+/* Kills all roles at once, in the middle of their calls. */
 static void kill_all(struct fixture *fx)
 {
 	check_roles(fx);
@@ -348,7 +348,7 @@ static void kill_all(struct fixture *fx)
 
 /* -------- afterwards -------- */
 
-/* Sums exact, no block open, no slot held but by nobody. */
+/* Sums are exact, no block is open, no slot is taken. */
 static bool is_settled(void *ctx)
 {
 	struct rlv_verify_report report = { .size = sizeof(report) };
@@ -475,7 +475,7 @@ static void run(struct fixture *fx, const struct kind *kind, uint32_t n)
 	print_calls(fx, n);
 }
 
-/* How long it takes until nothing is left of four who die at once. */
+/* Time until all traces of four processes killed at once are gone. */
 static void run_and_kill_all(struct fixture *fx, const struct kind *kind)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
@@ -543,7 +543,7 @@ static void wait_balance(struct fixture *fx)
 		fail_msg("what the dead left of the queue's counts stays");
 }
 
-/* Takes one by one what is there. */
+/* Consumes the items one by one. */
 static void drain(struct fixture *fx, struct rlv_sampler *sampler)
 {
 	struct rlv_table_info info = { .size = sizeof(info) };

@@ -280,7 +280,7 @@ CASE(pool__with_a_part_of_a_table_is_refused_and_kept)
 	command_expect(&f->cmd, 0, "inspect shm:a");
 }
 
-/* Of the two it takes what is whole, and lets the rest go. */
+/* Adopts the intact one of the two tables, and discards the other. */
 CASE(pool__adopted_and_discarded_keeps_what_is_whole)
 {
 	struct fixture *f = *state;

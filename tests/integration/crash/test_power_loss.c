@@ -252,14 +252,14 @@ static void write_back_all_but_rows(void)
 	assert_true(differ > 0); /* there is something to find */
 }
 
-/* -------- the survivor: what is left -------- */
+/* -------- after the power failure -------- */
 
 struct found {
 	bool opened;
 	struct kept kept;
 };
 
-/* Opens what the failure has left. */
+/* Opens the file as the failure left it. */
 static void look_at_file(const char *file, struct found *found)
 {
 	struct rlv_verify_report report = { .size = sizeof(report) };
@@ -344,7 +344,7 @@ CASE(control__each_omitted_persist_is_found_out)
 	}
 }
 
-/* Nobody had a writer or a sampler open, so no slot says that somebody was there. */
+/* No writer or sampler was open, so no slot shows a user. */
 CASE(power_lost__with_the_store_open_and_nothing_else)
 {
 	run_victim(END_WRITER_CLOSED, shadow, 0);
@@ -437,7 +437,7 @@ static void run_command(const char *format, const char *a, const char *b)
 	assert_int_equal(system(command), 0);
 }
 
-/* Nothing tells a torn row from a whole one: only a person may say that there is none. */
+/* A torn row cannot be detected: only an operator may declare that there is none. */
 CASE(power_lost__rows_without_checksums_are_refused_until_trusted)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;

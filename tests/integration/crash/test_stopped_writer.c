@@ -44,7 +44,7 @@ struct fixture {
 	pid_t metad, memnode;
 };
 
-/* -------- those who are stopped -------- */
+/* -------- stopped processes -------- */
 
 static int run_writer(void *ctx)
 {
@@ -130,7 +130,7 @@ static int setup_kill(void **state)
 	return open_fixture(state, args, NULL);
 }
 
-/* Nobody's lease is over before the test is. */
+/* No lease ends during the test. */
 static const char *const patient[] = { "--lease", "600", NULL };
 
 static int setup_patient(void **state)
@@ -156,7 +156,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* -------- those who go on -------- */
+/* -------- running processes -------- */
 
 static void check_samples(struct fixture *fx, uint32_t batches)
 {
@@ -211,7 +211,10 @@ static void expect_end(struct fixture *fx, pid_t pid, int want)
 
 /* -------- tests -------- */
 
-/* It is stopped at a random instant, mostly between the claim of a block and its last publish. */
+/*
+ * The writer is stopped at a random instant, mostly between the claim of a block and its last
+ * publish.
+ */
 static void writer__stopped_while_the_ring_goes_round_twice(void **state)
 {
 	struct fixture *fx = *state;
@@ -365,7 +368,10 @@ static bool is_alone(void *ctx)
 	return rlv_store_info(fx->store, &info) == 0 && info.n_clients == 1 && !info.waiting[0];
 }
 
-/* Nobody saw them die, and their leases are not over: that their processes have ended is enough. */
+/*
+ * The server did not see the clients die, and their leases still run: the end of their processes is
+ * proof enough.
+ */
 static void sums__are_exact_after_daemons_and_clients_were_killed(void **state)
 {
 	struct fixture *fx = *state;
@@ -389,7 +395,7 @@ static void sums__are_exact_after_daemons_and_clients_were_killed(void **state)
 		      (double)(clock_now_ns(clock_monotonic()) - began) / 1e9);
 }
 
-/* It lives, and so it is not settled: its deltas are missing until it goes on. */
+/* The client is alive, so it is not settled: its deltas are missing until it continues. */
 static void rebuild__waits_for_a_client_that_has_not_come_back(void **state)
 {
 	struct fixture *fx = *state;

@@ -168,7 +168,7 @@ CASE(metad__1100_slow_peers_at_the_socket_keep_nobody_out)
 	expect(try_open(edge->uri, &edge->stores[1]), 0);
 }
 
-/* In a child: it fails nothing. */
+/* Runs in a child, whose failures do not fail the test. */
 static int come_back(void *ctx)
 {
 	struct edge *edge = ctx;
@@ -186,7 +186,7 @@ static int come_back(void *ctx)
 	return 0;
 }
 
-/* As often as they can: newcomers drop nobody who is about to prove the token. */
+/* Peers reconnect as fast as they can: new ones drop no peer that is about to prove the token. */
 CASE(metad__slow_peers_that_come_back_keep_nobody_out)
 {
 	struct rlv_store *store = NULL;
@@ -392,7 +392,7 @@ CASE(metad__answers_that_nobody_reads_are_bounded)
 
 /* -------- a memory node's socket -------- */
 
-/* More than it takes; they have five seconds to say who they are. */
+/* More peers than the node admits without a HELLO; they have five seconds for it. */
 CASE(memnode__silent_peers_keep_nobody_out)
 {
 	const char *const args[] = { "--size", "4M", NULL };

@@ -31,7 +31,7 @@
 #define CODES 200
 #define ONE_IN 10
 
-/* What clients saw, in memory of all of them. */
+/* Results of the clients, in shared memory. */
 struct tally {
 	atomic_bool go;
 	atomic_uint port; /* of the garbler */
@@ -285,7 +285,7 @@ static bool table_is_made(void *ctx)
 	       rlv_table_close(&table) == 0;
 }
 
-/* Nobody lies any more. What clients left behind goes with their leases. */
+/* No frame is damaged any more. Leftovers of clients go with their leases. */
 static void expect_works(struct fixture *fx)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
@@ -328,7 +328,7 @@ static void start_rogue(struct fixture *fx)
 	fx->rogue = processes_memnode(&fx->ps, "s", "rogue", args);
 }
 
-/* It is asked for memory and grants, and what it and the server say to each other is spoiled. */
+/* The node gets requests for memory and grants; its frames and the server's are damaged. */
 CASE(node__and_its_server)
 {
 	struct fixture *fx = *state;

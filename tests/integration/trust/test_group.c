@@ -90,7 +90,7 @@ static int run_line(void *ctx)
 	return cli_run(g->f, g->line);
 }
 
-/* What a command of another user said. */
+/* Output of a command that another user ran. */
 static const char *last_error(struct group *g)
 {
 	char path[PROCESSES_PATH + 64];
@@ -106,7 +106,7 @@ static const char *last_error(struct group *g)
 	return g->f->err;
 }
 
-/* -------- what a member does; its exit status -------- */
+/* -------- members of the group, as child processes -------- */
 
 static int failed(const char *what, int ret)
 {
@@ -123,7 +123,7 @@ static int open_store(const struct group *g, struct rlv_store **store_out)
 	return rlv_store_open("shm:a", &opts, store_out);
 }
 
-/* For one writer: whoever comes next needs its slot. */
+/* A table for one writer: the next one needs its slot. */
 static int make_table(struct rlv_store *store, struct rlv_table **table_out)
 {
 	struct rlv_table_opts opts = crash_table_opts(4096);
@@ -201,7 +201,7 @@ static int be_refused(void *ctx)
 
 #define CASE(fn) TEST_WITH(fn, setup, teardown)
 
-/* -------- who may connect -------- */
+/* -------- rights to connect -------- */
 
 CASE(group__member_appends_samples_and_updates)
 {
@@ -269,7 +269,7 @@ CASE(up__without_a_group_is_for_its_user_alone)
 	assert_int_not_equal(other_user_run(OTHER_CLIENT, OTHER_GROUP, use_all, g), 0);
 }
 
-/* -------- what it is handed -------- */
+/* -------- descriptors given to clients -------- */
 
 /* Of a mapping of 4 KiB that may be written: all bytes that its descriptor opened. 0: another mapping. */
 static uint64_t file_bytes(const char *line)
@@ -287,7 +287,10 @@ static uint64_t file_bytes(const char *line)
 	return stat(path, &st) ? UINT64_MAX : (uint64_t)st.st_size;
 }
 
-/* With a writer open: its page and that of the limits, and no page of anybody else's. */
+/*
+ * A client with an open writer maps its own page and that of the limiters, and no other client's
+ * page.
+ */
 static int look_at_pages(void *ctx)
 {
 	struct rlv_writer *writer = NULL;
@@ -386,7 +389,7 @@ CASE(up__where_another_group_is_let_in_is_refused)
 
 /* -------- dead or alive -------- */
 
-/* From here on /proc hides the processes of other users from all that we start. */
+/* Hides processes of other users in /proc from all processes started later. */
 static void hide_processes(struct group *g)
 {
 	g->proc = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -487,7 +490,7 @@ static pid_t start_holder(struct group *g)
 	return pid;
 }
 
-/* Store and clients are three users, who see nothing of each other under /proc. */
+/* Store and clients are three users, whose processes are hidden from each other in /proc. */
 CASE(group__slot_of_a_killed_member_is_taken_by_another)
 {
 	struct group *g = *state;

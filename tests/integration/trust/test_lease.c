@@ -1,6 +1,6 @@
 /*
- * Leases of others: what somebody can do with the numbers that stand in shared memory, client id, pid,
- * start time and boot id, on a connection of its own.
+ * Leases of other clients: attacks with the numbers in shared memory, client id, pid, start time
+ * and boot id, on a connection of its own.
  */
 #include "tests/support/processes.h"
 #include "tests/support/test.h"
@@ -48,7 +48,7 @@ static uint64_t soon(void)
 	return deadline_after(clock_monotonic(), PROCESSES_WAIT_MS * CLOCK_NS_PER_MS);
 }
 
-/* Comes as the client of that id, 0 = a new one. */
+/* Connects as the client of that id, 0 = a new one. */
 static void come(const struct fixture *fx, uint64_t wanted_id, struct channel *ch,
 		 struct dial_peer *peer)
 {

@@ -46,7 +46,7 @@ static const struct rlv_view views[VIEWS] = {
 	{ .selector = RLV_UNIFORM, .stack = 8, .period = 4 },
 };
 
-/* What a process has come to; shared. */
+/* Result of a process, in shared memory. */
 struct account {
 	const char *what;
 	pid_t pid;
@@ -217,7 +217,7 @@ static bool write_word(struct rng *rng, const struct shard *shard)
 	return true;
 }
 
-/* Ends by a kill: what it holds is settled as of anybody who dies. */
+/* Ends by a kill, and is settled like any dead client. */
 static void make_noise(const struct handle *h, uint64_t seed)
 {
 	struct rng rng;
@@ -286,7 +286,7 @@ static void fill(struct rlv_table *table)
 	must(rlv_writer_close(&writer), "writer close");
 }
 
-/* All is there, every byte as it was put. */
+/* All items are there with the appended bytes. */
 static void check_exact(struct rlv_table *table, const char *when)
 {
 	struct rlv_verify_report report = { .size = sizeof(report) };

@@ -1,6 +1,6 @@
 /*
- * What a client may write in the memory of a table, and what it can do to others with that: who has a
- * slot, and whether the table is there, only the server says; the descriptor is the catalog's.
+ * Words that a client may write in a table's memory, and their effect on others: only the server
+ * decides the owner of a slot and whether the table exists; the descriptor is the catalog's.
  */
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/processes.h"
@@ -72,7 +72,7 @@ static uint8_t *tree_of(struct fixture *fx)
 
 /* -------- identities -------- */
 
-/* As a client slot says it, from its pid to its boot id. */
+/* Owner of a client slot, from its pid to its boot id. */
 struct identity {
 	uint32_t pid;
 	uint32_t reserved;
@@ -131,7 +131,7 @@ static struct seen find_identities(void)
 
 #define CASE(f) TEST_WITH(f, setup, teardown)
 
-/* Else it makes the server settle, or kill, somebody else. */
+/* Otherwise it could make the server settle, or kill, another client. */
 CASE(client__cannot_write_who_has_a_slot)
 {
 	struct seen seen = find_identities();
@@ -163,7 +163,7 @@ CASE(tree__of_who_looks_is_read_only)
 	assert_int_equal(errno, EACCES);
 }
 
-/* -------- what a client writes -------- */
+/* -------- writes of a client -------- */
 
 /* "It was dropped", in all that a client can write to. */
 CASE(state__that_a_client_writes_drops_no_table)

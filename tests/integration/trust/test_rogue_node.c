@@ -1,6 +1,6 @@
 /*
- * A memory node that has the token and means no good: it claims more room than all others, and answers
- * late, in dribbles, or not at all. Nobody else waits for it, and tables are made elsewhere.
+ * A malicious memory node with a valid token: it claims more room than all others, and answers
+ * late, in pieces, or not at all. Other clients do not wait for it, and tables are made elsewhere.
  */
 #include "tests/support/sockets.h"
 #include "tests/support/command.h"
@@ -38,7 +38,7 @@ enum manner {
 	MUTE_MEMORY, /* its socket takes connections, and nobody answers there */
 	MUTE_GRANTS, /* it answers all but requests for grants */
 	DRIBBLES,    /* a byte now and then, and again when it was hung up on */
-	HONEST,      /* it does what it should, as long as nobody wants its memory */
+	HONEST,      /* behaves as it should until its memory is needed */
 };
 
 struct rogue {
@@ -60,7 +60,7 @@ struct fixture {
 	pid_t node;
 	struct rogue rogues[MAX_ROGUES];
 	uint32_t n_rogues;
-	_Atomic int made; /* what the other one's create came to; 1 = not yet */
+	_Atomic int made; /* result of the other client's create; 1 = not yet */
 };
 
 /* -------- the rogue -------- */
@@ -80,7 +80,7 @@ static int dial(struct channel *ch)
 	return dial_open(&opts, ch, &peer);
 }
 
-/* What the server answers; its words are error_last(). */
+/* The server's answer; the message is in error_last(). */
 static int status_of(const struct channel_frame *frame)
 {
 	Relive__NodeRegisterReply *reply = (Relive__NodeRegisterReply *)channel_unpack(
@@ -627,7 +627,7 @@ static bool good_is_down(void *ctx)
 	return state_of(ctx, "good") == RLV_NODE_DOWN;
 }
 
-/* Nothing that may come back is forgotten, and nobody is told to destroy it. */
+/* A node that may return is not forgotten, and no message suggests to destroy it. */
 CASE(node_forget__of_one_that_holds_shards_is_refused)
 {
 	static struct command command;
@@ -642,7 +642,7 @@ CASE(node_forget__of_one_that_holds_shards_is_refused)
 	assert_null(strstr(command.err, "drop"));
 	assert_int_equal(state_of(fx, "good"), RLV_NODE_DOWN);
 	command_expect(&command, 0, "node drop shm:s good");
-	command_expect(&command, 0, "node forget shm:s good"); /* what it held is lost already */
+	command_expect(&command, 0, "node forget shm:s good"); /* its regions are lost already */
 	assert_int_equal(info_of(fx).n_nodes, 0);
 	command_expect(&command, 0, "table drop shm:s t");
 }

@@ -1,6 +1,6 @@
 /*
- * What a token of each role can do at a real server, over its socket and over TCP; and what becomes of
- * tokens when they are rotated.
+ * The rights of each role's token at a real server, over its socket and over TCP; tokens after a
+ * rotation.
  */
 #include "tests/support/command.h"
 #include "tests/support/processes.h"
@@ -408,7 +408,7 @@ CASE(read__goes_on_when_the_server_begins_anew)
 	expect(rlv_sampler_close(&sampler), 0);
 }
 
-/* Says that it is no reader, and attaches what it is granted. */
+/* Claims write access, and attaches the granted regions. */
 static void expect_rights(struct fixture *fx, const char *role, uint32_t tree, uint32_t rows)
 {
 	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;

@@ -194,7 +194,7 @@ static void listen_here(struct fixture *fx)
 	}
 }
 
-/* As a store of this host leaves them. */
+/* Files as a store of this host leaves them. */
 static void make_store(const struct fixture *fx)
 {
 	char path[PROCESSES_PATH + 64];
@@ -281,13 +281,13 @@ static void *ask(void *ctx)
 	uint64_t begin = now_ns();
 	int ret = rlv_store_info(ctx, &info);
 
-	/* One whose turn came late had no time left to connect. */
+	/* A call whose turn comes late has no time left to connect. */
 	return (ret == -ETIMEDOUT || ret == -ECONNREFUSED) && now_ns() - begin < MUCH_LATER_NS
 		       ? NULL
 		       : ctx;
 }
 
-/* They share a connection, so that each but the first waits for those before it. */
+/* The threads share a connection, so each but the first waits for those before it. */
 static void store_info__of_many_threads_ends_at_its_deadline(void **state)
 {
 	struct rlv_store *store = open_store(*state);

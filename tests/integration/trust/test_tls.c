@@ -1,6 +1,6 @@
 /*
- * The control plane over TCP with real daemons: what somebody in the way, with another token or without
- * a certificate can read and do.
+ * The control plane over TCP with real daemons: attackers on the path, with another token or
+ * without a certificate.
  */
 #include "tests/support/certificates.h"
 #include "tests/support/processes.h"
@@ -143,7 +143,7 @@ static void expect_hangup(int fd)
 	close(fd);
 }
 
-/* -------- somebody in the way -------- */
+/* -------- a man in the middle -------- */
 
 /* Opens, makes a table and closes; the first error. */
 static int visit(const char *uri)
@@ -328,7 +328,7 @@ CASE(certificates__keep_out_who_has_none)
 
 /* -------- settings of the host -------- */
 
-/* Daemons and the command have an OpenSSL of their own, which reads nobody's settings. */
+/* Daemons and the command have an OpenSSL of their own, which reads no settings of the host. */
 CASE(openssl_conf__is_not_read)
 {
 	static const char text[] = "openssl_conf = all\nconfig_diagnostics = 1\n"

@@ -1,6 +1,4 @@
-/*
- * Rights between users of one host: what a region is granted for is all that another user gets of it.
- */
+/* Rights between users of one host: another user gets the granted range of a region only. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -176,7 +174,7 @@ static bool opens_for_writing(pid_t pid, int fd, ino_t region)
 	return st.st_ino == region;
 }
 
-/* Which ways lead from a descriptor for reading to one for writing? None: 0. */
+/* Tries all ways from a descriptor for reading to one for writing. 0: none works. */
 static int intrude(void *ctx)
 {
 	const struct intruder *in = ctx;

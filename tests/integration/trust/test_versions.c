@@ -350,7 +350,7 @@ static size_t answer_as(enum claim claim, uint8_t *frame, uint64_t request_id)
 	reply.software = (char *)"9.0.0";
 	reply.store_name = (char *)"fake";
 	len = pack(frame, version, RELIVE__TYPE__TYPE_HELLO | FRAME_ANSWER, &reply.base);
-	if (claim == CLAIM_FORMAT) { /* field 7, a varint: also for whoever knows no such field */
+	if (claim == CLAIM_FORMAT) { /* field 7, a varint, which peers that do not know it skip */
 		const uint8_t field[] = { 7 << 3, 9 };
 
 		memcpy(frame + len, field, sizeof(field));

@@ -1,6 +1,6 @@
 /*
- * corrupt.h - files with one bit flipped: what classes of bytes a file of each kind has, and where
- * they lie. Maps are made from a file that is whole; a store of several files has several maps.
+ * corrupt.h - files with one flipped bit: the classes of bytes in each kind of file, and their
+ * places. Maps are made from an intact file; a store of several files has several maps.
  */
 #ifndef RLV_TESTS_SUPPORT_ATTACK_CORRUPT_H
 #define RLV_TESTS_SUPPORT_ATTACK_CORRUPT_H
@@ -13,8 +13,8 @@
 enum corrupt_class {
 	CORRUPT_POOL_SUPERBLOCK,
 	CORRUPT_EXTENT_TABLE,
-	CORRUPT_SUPERBLOCK, /* of a region: what its crc covers */
-	CORRUPT_STATE,      /* the word of that name */
+	CORRUPT_SUPERBLOCK, /* bytes of a region's superblock that its crc covers */
+	CORRUPT_STATE,      /* word `clean` */
 	CORRUPT_MARK,       /* mark, opener, found, recovered */
 	CORRUPT_DESCRIPTOR,
 	CORRUPT_SHARD_WORDS,
@@ -25,7 +25,7 @@ enum corrupt_class {
 	CORRUPT_BLOCK_HEADERS,
 	CORRUPT_ROW_COLUMNS,
 	CORRUPT_ROW_TAIL,
-	CORRUPT_PADDING, /* what no format has a use for, and rows that were never written */
+	CORRUPT_PADDING, /* bytes that no format uses, and rows that were never written */
 	CORRUPT_DB_HEADER,
 	CORRUPT_DB_SCHEMA,
 	CORRUPT_DB_PAGES,
@@ -40,23 +40,26 @@ struct corrupt_range {
 	size_t off, len;
 };
 
-/* A file as it is when it is whole, and what it consists of. */
+/* An intact file and its classes of bytes. */
 struct corrupt_file {
 	char path[256];
-	uint8_t *image; /* NULL = it is not there */
+	uint8_t *image; /* NULL = the file is missing */
 	size_t bytes;
 	struct corrupt_range *ranges;
 	size_t n_ranges;
 	size_t total[CORRUPT_CLASSES]; /* bytes */
 };
 
-/* Reads the file of that name. Fails the test on any error, as all of these do; -ENOENT is none. */
+/*
+ * Reads the file of that name; a missing file is no error. Like all of these it fails the test on
+ * any other error.
+ */
 void corrupt_read(struct corrupt_file *file, const char *path);
-/* Frees what it holds; the file stays. */
+/* Frees the bytes in memory; the file stays. */
 void corrupt_free(struct corrupt_file *file);
-/* Makes the file as it was read, but for one bit; mask 0 = all of it. */
+/* Writes the file as it was read, with one flipped bit; mask 0 = unchanged. */
 void corrupt_write(const struct corrupt_file *file, size_t off, uint8_t mask);
-/* True if the file is as corrupt_write made it. */
+/* True if the file still has the bytes of corrupt_write. */
 int corrupt_is_same(const struct corrupt_file *file, size_t off, uint8_t mask);
 
 /* Maps: of a pool in one file; of the superblock's file of a pool in a directory; of a database of
@@ -66,16 +69,16 @@ void corrupt_map_directory(struct corrupt_file *file);
 void corrupt_map_db(struct corrupt_file *file);
 void corrupt_map_wal(struct corrupt_file *file);
 
-/* One region, which begins at off of the file. For pools that are made of other files than one. */
+/* Maps one region that begins at off of the file, for pools of several files. */
 struct corrupt_region {
 	uint32_t role; /* enum region_role */
 	size_t off, bytes;
-	const uint8_t *tree; /* the tree region of its shard; NULL = it is that */
+	const uint8_t *tree; /* the tree region of its shard; NULL = this region is the tree region */
 };
 
 void corrupt_map_region(struct corrupt_file *file, const struct corrupt_region *region);
 
-/* Any byte of the class. The file has some. */
+/* A random byte of the class, which the file must have. */
 size_t corrupt_pick(const struct corrupt_file *file, enum corrupt_class class, struct rng *rng);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * crash_rows.h - a table whose every byte can be checked by who samples it, without knowing what
- * was written. Step n of writer w follows from (w, n) alone; episodes have CRASH_EPISODE steps;
- * each row holds a checksum over all of its columns and each observation one of its own, so that a
- * torn row, a row of another lap and a stranger in the window all show.
+ * crash_rows.h - a table in which a sampler can check every byte without knowing what was appended.
+ * Step n of writer w follows from (w, n) alone; episodes have CRASH_EPISODE steps; each row holds a
+ * checksum over its columns and each observation one of its own, so that torn rows, rows of another
+ * lap and foreign rows in a window are detected.
  */
 #ifndef RLV_TESTS_SUPPORT_ATTACK_CRASH_ROWS_H
 #define RLV_TESTS_SUPPORT_ATTACK_CRASH_ROWS_H
@@ -48,7 +48,7 @@ void crash_rows_fill(struct crash_rows *rows, uint32_t writer, uint32_t first, u
 /* 1.0 to 2.0 in steps of 1/64. salt: another number, another priority. */
 float crash_priority(uint32_t n, uint32_t salt);
 
-/* Of an item: the step that it stands for. */
+/* Step number of an item. */
 static inline uint32_t crash_step_of(uint64_t id)
 {
 	return (uint32_t)id;
@@ -61,7 +61,8 @@ const struct rlv_array *crash_array(const struct rlv_batch *batch, const char *n
 const uint64_t *crash_ids(const struct rlv_batch *batch);
 
 /*
- * Checks every byte of a batch of a sampler with gamma 1. How many items are wrong; why: the first.
+ * Checks every byte of a batch of a sampler with gamma 1. Returns the number of wrong items; why:
+ * the first problem.
  */
 uint32_t crash_batch_check(const struct rlv_batch *batch, char why[CRASH_WHY]);
 

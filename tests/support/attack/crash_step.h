@@ -1,7 +1,7 @@
 /*
- * crash_step.h - a crash at every step: runs code in a child one machine instruction at a time and
- * shows the memory that it shares after each instruction that changed it. What stands there is what
- * a kill -9 at that instant leaves behind.
+ * crash_step.h - a crash at every step: runs code in a child one machine instruction at a time, and
+ * shows the shared memory after each instruction that changed it: the state that a kill -9 at that
+ * instant leaves.
  */
 #ifndef RLV_TESTS_SUPPORT_ATTACK_CRASH_STEP_H
 #define RLV_TESTS_SUPPORT_ATTACK_CRASH_STEP_H
@@ -10,11 +10,12 @@
 #include <stdint.h>
 
 struct crash_step {
-	size_t bytes;                             /* of the shared memory */
-	uint64_t every;                           /* look after every so many changes; 0 = each */
-	int (*prepare)(void *ctx);                /* in the child, at full speed; NULL = nothing */
-	int (*run)(void *ctx);                    /* in the child, step by step; 0 or -errno */
-	void (*look)(void *ctx, uint8_t *memory); /* here, on a copy that it may change */
+	size_t bytes;              /* of the shared memory */
+	uint64_t every;            /* look after every so many changes; 0 = each */
+	int (*prepare)(void *ctx); /* runs first in the child, at full speed; NULL = nothing */
+	int (*run)(void *ctx);     /* in the child, an instruction at a time; 0 or -errno */
+	/* Called in this process, on a copy of the memory that it may change. */
+	void (*look)(void *ctx, uint8_t *memory);
 	void *ctx;
 };
 

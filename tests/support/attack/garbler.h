@@ -1,7 +1,7 @@
 /*
- * garbler.h - stands between who dials the metadata server and the server: it ends both TLS
- * connections with the token, so that frames pass through it in clear, and spoils some of them on their
- * way, in both directions. To each side the other one lies.
+ * garbler.h - a man in the middle between a client and the metadata server. It terminates TLS on
+ * both sides with the token and damages some frames in both directions, so that each side receives
+ * frames that the other one never sent.
  */
 #ifndef RLV_TESTS_SUPPORT_ATTACK_GARBLER_H
 #define RLV_TESTS_SUPPORT_ATTACK_GARBLER_H
@@ -18,8 +18,8 @@ struct garbler {
 	uint16_t port; /* to dial */
 	uint16_t server_port;
 	uint64_t seed;
-	atomic_uint one_in; /* frames of which one is spoiled; 0 = none. Of new connections, too */
-	atomic_uint spare;  /* frames of a direction that pass as they are, first */
+	atomic_uint one_in; /* one frame in so many is damaged, also on new connections; 0 = none */
+	atomic_uint spare;  /* frames of each direction that pass unchanged at first */
 	atomic_ullong frames, spoiled, conns;
 
 	struct tls *to_client, *to_server;
@@ -28,7 +28,7 @@ struct garbler {
 	pthread_t thread;
 };
 
-/* Asserts that it works. */
+/* Fails the test on any error. */
 void garbler_open(struct garbler *garbler, uint16_t server_port, const char *token, uint64_t seed);
 /* Ends all connections. */
 void garbler_close(struct garbler *garbler);

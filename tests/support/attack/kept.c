@@ -7,7 +7,7 @@
 
 #define SALT 7u
 #define WAIT_NS ((int64_t)10 * 1000000000)
-/* So many strata that each item has one for itself: a batch shows all. */
+/* As many strata as items: a batch contains all. */
 #define BATCH 4096u
 
 int kept_create(struct rlv_store *store, struct rlv_table **table_out)

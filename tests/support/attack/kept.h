@@ -1,6 +1,6 @@
 /*
- * kept.h - what a persist must keep: a table of crash_rows whose items get priorities of their own, and
- * afterwards the look at what is left of them.
+ * kept.h - contents of a table that a persist must keep: a table of crash_rows whose items get a
+ * second priority, and the check of the items that are left afterwards.
  */
 #ifndef RLV_TESTS_SUPPORT_ATTACK_KEPT_H
 #define RLV_TESTS_SUPPORT_ATTACK_KEPT_H
@@ -13,7 +13,6 @@
 #define KEPT_STEPS 600u /* covered by the persist */
 #define KEPT_MORE 300u  /* appended after it, at most */
 
-/* The errors of the library. */
 int kept_create(struct rlv_store *store, struct rlv_table **table_out);
 
 /* Steps [from, to) of one writer, in hundreds. */
@@ -25,7 +24,7 @@ int kept_reprioritise(struct rlv_table *table);
 struct kept {
 	bool step[KEPT_STEPS + KEPT_MORE];
 	uint32_t items;            /* below KEPT_STEPS */
-	uint32_t missing;          /* items due below KEPT_STEPS that are not there */
+	uint32_t missing;          /* items of steps below KEPT_STEPS that are missing */
 	uint32_t wrong_bytes;      /* of any item */
 	uint32_t wrong_priorities; /* below KEPT_STEPS */
 };

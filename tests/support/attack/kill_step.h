@@ -1,6 +1,7 @@
 /*
- * kill_step.h - kill -9 of a program at every step: between any two of its system calls that others
- * can notice. What only looks, waits or changes its own memory is no step, unless `finest` is set.
+ * kill_step.h - kill -9 of a program at every step: between two system calls whose effect other
+ * processes can see. Calls that only read, wait or change private memory are no steps, unless
+ * `finest` is set.
  */
 #ifndef RLV_TESTS_SUPPORT_ATTACK_KILL_STEP_H
 #define RLV_TESTS_SUPPORT_ATTACK_KILL_STEP_H
@@ -19,7 +20,7 @@ struct kill_step {
 struct kill_step_report {
 	uint64_t steps; /* that it did */
 	bool killed;
-	int status; /* of wait(2), if it was not */
+	int status; /* status of wait(2), if it was not killed */
 };
 
 /*

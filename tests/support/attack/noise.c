@@ -21,7 +21,7 @@ static uint64_t below(struct rng *rng, uint64_t n)
 
 /* -------- where -------- */
 
-/* Those at a block's head and its end more often: that is where windows end. */
+/* Prefers leaves at the head and end of a block, where windows end. */
 static uint32_t any_slot(struct rng *rng, const struct table_desc *desc)
 {
 	uint32_t block = (uint32_t)below(rng, desc->blocks);
@@ -44,7 +44,7 @@ static uint64_t any_shard_word(struct rng *rng)
 	return members[below(rng, 4)];
 }
 
-/* Of a page that this process has: its pin, or a count. */
+/* A word of a page that this process has attached: its pin, or a count. */
 static struct noise_place any_page_word(struct rng *rng, const struct shard *shard)
 {
 	struct noise_place place = { .region = shard->part.pages };
@@ -119,7 +119,7 @@ bool noise_pick(struct rng *rng, const struct shard *shard, enum noise_class cla
 	return off != 0;
 }
 
-/* -------- what -------- */
+/* -------- values -------- */
 
 /* A word that would be right elsewhere, or at another time. */
 static uint64_t plausible(struct rng *rng, const struct table_desc *desc)

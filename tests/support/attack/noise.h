@@ -1,6 +1,6 @@
 /*
- * noise.h - words that a client may write and should not: random ones, flipped bits, and those that
- * look like what they are not. Both noise tests write them (model/test_noise, integration/test_noise).
+ * noise.h - invalid values of words that a client can write: random ones, flipped bits, and
+ * plausible but wrong ones. Both noise tests use them (model/test_noise, integration/test_noise).
  */
 #ifndef RLV_TESTS_SUPPORT_ATTACK_NOISE_H
 #define RLV_TESTS_SUPPORT_ATTACK_NOISE_H
@@ -30,7 +30,7 @@ struct noise_place {
 	uint64_t off;
 };
 
-/* Any of the class; false: the table has none. */
+/* Picks a random word of the class; false: the table has none. */
 bool noise_pick(struct rng *rng, const struct shard *shard, enum noise_class class,
 		struct noise_place *place_out);
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Of nobody else's: uids and gids need not be in /etc/passwd. */
+/* User and group numbers for tests; they need not be in /etc/passwd. */
 #define OTHER_NODE 65531
 #define OTHER_CLIENT 65532
 #define OTHER_GROUP 65530
@@ -15,7 +15,7 @@
 /* Says that the program is skipped, and why: it is not run by root. */
 bool other_user_skips(void);
 
-/* This process goes on as uid OTHER_NODE, and comes back. */
+/* Switches this process to uid OTHER_NODE, and back. */
 void other_user_begin(void);
 void other_user_end(void);
 

@@ -1,6 +1,6 @@
 /*
- * relay.h - stands between a client and a server on loopback: passes on what they say, keeps a copy of
- * it, and changes a byte if it is told to.
+ * relay.h - a relay between a client and a server on loopback: forwards and records both
+ * directions, and changes one byte on request.
  */
 #ifndef RLV_TESTS_SUPPORT_ATTACK_RELAY_H
 #define RLV_TESTS_SUPPORT_ATTACK_RELAY_H
@@ -13,7 +13,7 @@
 #define RELAY_BYTES 65536
 
 struct relay_side {
-	uint8_t bytes[RELAY_BYTES]; /* the first ones that it said */
+	uint8_t bytes[RELAY_BYTES]; /* the first bytes of this direction */
 	size_t n;
 };
 
@@ -27,7 +27,7 @@ struct relay {
 	pthread_t thread;
 };
 
-/* For one connection. Asserts that it works. */
+/* Starts a relay for one connection. Fails the test on any error. */
 void relay_open(struct relay *relay, uint16_t server_port, size_t change);
 /* Ends both connections; afterwards client and server may be read. */
 void relay_close(struct relay *relay);

@@ -12,7 +12,7 @@
 struct fake_clock {
 	struct clock clock; /* hand out &fake.clock */
 	_Atomic uint64_t time_ns;
-	_Atomic uint64_t step_ns; /* added at each look, so that polling loops end */
+	_Atomic uint64_t step_ns; /* added at each reading, so that polling loops end */
 	_Atomic uint64_t looks;
 };
 

@@ -37,7 +37,7 @@ void fake_enter(void)
 	several_threads |= !pthread_equal(first_thread, pthread_self());
 }
 
-/* Whoever polls in a loop would take it again before the other end wakes up. */
+/* A caller that polls in a loop would take the lock again before the other end wakes up. */
 void fake_leave(void *unused)
 {
 	bool yield = several_threads;
@@ -339,7 +339,7 @@ void *fake_within(uint64_t base, uint64_t length, uint64_t addr, uint64_t bytes)
 	return inside ? (void *)(uintptr_t)addr : NULL;
 }
 
-/* What a key opens to the other side of qp; NULL = nothing. */
+/* Memory that a key gives the peer of qp access to; NULL = none. */
 void *fake_remote(const struct fake_qp *qp, uint32_t key, uint64_t addr, uint64_t bytes,
 		  unsigned access)
 {

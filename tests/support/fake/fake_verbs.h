@@ -18,18 +18,18 @@
 
 #define FAKE_SENT 1024
 
-/* The next work request of this kind, or one of those after it, on a queue pair that connected. */
+/* A fault in the next work request of this kind on a connected queue pair, or in a later one. */
 struct fake_fault {
 	bool armed;
 	enum ibv_wr_opcode opcode;
-	uint32_t skip; /* so many succeed before */
+	uint32_t skip; /* number of requests that succeed before */
 	enum ibv_wc_status status;
-	bool done; /* it has its effect all the same */
+	bool done; /* the failing request still has its effect */
 };
 
 /* A work request of a queue pair that connected, as it was posted. */
 struct fake_sent {
-	uint32_t qp; /* 0 = the first that connected, .. */
+	uint32_t qp; /* queue pair, numbered in order of connecting */
 	enum ibv_wr_opcode opcode;
 	unsigned flags;
 	uint32_t bytes;
@@ -38,7 +38,7 @@ struct fake_sent {
 };
 
 struct fake_verbs {
-	/* What the device has: set before it is used. */
+	/* Properties of the device: set before it is used. */
 	uint32_t reads;       /* in flight from one queue pair */
 	uint32_t wrs;         /* in a send queue */
 	uint32_t completions; /* in a completion queue */
@@ -49,36 +49,36 @@ struct fake_verbs {
 	void (*idle)(void *ctx);
 	void *idle_ctx;
 	bool slow_pins;      /* (un)registering memory takes long: others work meanwhile */
-	bool hold;           /* it takes work and does not begin it */
+	bool hold;           /* the device accepts work and does not begin it */
 	uint32_t hold_first; /* only on the first so many queue pairs that connected */
 	bool hold_passive;   /* the same for queue pairs that accepted */
-	bool lose_goodbyes;  /* that one end of a connection is gone, the other does not hear */
-	bool backwards;      /* it serves queue pairs in the other order */
+	bool lose_goodbyes;  /* the other end of a connection is not told that one end is gone */
+	bool backwards;      /* the device serves queue pairs in the reverse order */
 	bool overrun;        /* a completion queue has overrun: polling it fails */
 	uint32_t post_room; /* + 1: work requests that ibv_post_send takes before it fails; 0 = off */
 	uint32_t fail_call; /* the n-th call from now fails; 0 = off */
 	bool fail_fired;
 	struct fake_fault fault;
 
-	/* What connected queue pairs were asked: doorbells are calls of ibv_post_send. */
+	/* Requests posted to connected queue pairs. Doorbells are calls of ibv_post_send. */
 	uint32_t doorbells, n_sent;
 	struct fake_sent sent[FAKE_SENT]; /* the first so many */
 	uint32_t most_outstanding;        /* on one queue pair, as its owner can know */
-	uint32_t broken_rules;          /* 0, or the caller is at fault: fake_verbs_rule says how */
-	struct rdma_conn_param connect; /* the last one's; its private data is gone */
+	uint32_t broken_rules; /* broken rules of the device; fake_verbs_rule names the first */
+	struct rdma_conn_param connect; /* of the last connect; its private data is freed */
 	uint8_t ack_timeout;            /* of the last one that set it */
 	uint32_t connected;             /* queue pairs, ever */
-	uint32_t room;                  /* of all of their send queues that are there now */
+	uint32_t room;                  /* total depth of their send queues */
 	uint32_t destroyed;             /* of them */
 	uint32_t forks;                 /* ibv_fork_init */
 };
 
 extern struct fake_verbs fake_verbs;
 
-/* A new device, as good as they come, instead of rdma-core. */
+/* Installs a new device without limitations in place of rdma-core. */
 void fake_verbs_begin(void);
 
-/* The end of a test: fails it when anything is left, or a rule was broken. */
+/* Ends a test: fails it if objects are left or a rule was broken. */
 void fake_verbs_end(void);
 
 /* Objects that exist now: queue pairs, registrations, ids, events .. */
@@ -87,14 +87,16 @@ uint32_t fake_verbs_live(void);
 /* The first rule that was broken, or NULL. */
 const char *fake_verbs_rule(void);
 
-/* What happens to every queue pair that connected: the event comes to its id, and unless
-   DEVICE_REMOVAL, its outstanding work is flushed. */
+/*
+ * Raises an event on every connected queue pair: its id gets the event and, except for
+ * DEVICE_REMOVAL, its outstanding work is flushed.
+ */
 void fake_verbs_event(enum rdma_cm_event_type type);
 
-/* Forgets what was asked so far. */
+/* Clears the record of posted requests. */
 void fake_verbs_forget(void);
 
-/* How many of what was asked are of this kind, and have this flag (0 = any). */
+/* Number of recorded requests of this kind that have this flag (0 = any). */
 uint32_t fake_verbs_count(enum ibv_wr_opcode opcode, unsigned flag);
 
 #endif

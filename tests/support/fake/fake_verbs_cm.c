@@ -1,6 +1,4 @@
-/*
- * fake_verbs_cm.c - rdma_cm: every address leads to the one device, and every port to whoever listens.
- */
+/* fake_verbs_cm.c - rdma_cm: every address leads to the one device, every port to its listener. */
 #include "tests/support/fake/fake_verbs_state.h"
 
 #include "tests/support/test.h"
@@ -161,7 +159,7 @@ static void hang_up(struct fake_id *id)
 
 static void end_id(struct fake_id *id);
 
-/* What has not been taken yet, and with a listener the requests that it did not see. */
+/* Pending events; of a listener also its unseen requests. */
 static void forget_events(struct fake_id *id)
 {
 	struct event **at = &((struct cm_channel *)id->id.channel)->events;

@@ -14,7 +14,7 @@
 #define PAIR_TIMEOUT_NS ((uint64_t)16 * CLOCK_NS_PER_MS) /* some waits are real */
 
 struct fake_pair {
-	const struct alloc_hooks *buffers; /* the target's; set before, like a zero in all else */
+	const struct alloc_hooks *buffers; /* the target's; set it before, all else is zero */
 	struct fake_clock clock;
 	struct transport_target *tg;
 	struct target_region spec; /* 4 MiB; the target sees its bytes */
@@ -25,12 +25,12 @@ struct fake_pair {
 /* A target on the device that fake_verbs_begin made. Fails the test on any error. */
 void fake_pair_listen(struct fake_pair *pair);
 
-/* An initiator with the region attached; the first error. */
+/* Opens an initiator and attaches the region; returns the first error. */
 int fake_pair_connect(struct fake_pair *pair);
 int fake_pair_open(struct fake_pair *pair, struct transport **tr_out);
 int fake_pair_attach(struct fake_pair *pair, struct transport *tr, struct region **region_out);
 
-/* All that is there, and the end of the fake. */
+/* Closes both ends and the fake. */
 void fake_pair_close(struct fake_pair *pair);
 
 /* The usual beginning and end of a test whose state is a pair. */

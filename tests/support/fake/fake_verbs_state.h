@@ -1,6 +1,4 @@
-/*
- * fake_verbs_state.h - what the files of the fake share.
- */
+/* fake_verbs_state.h - state shared by the files of the fake. */
 #ifndef RLV_TESTS_SUPPORT_FAKE_FAKE_VERBS_STATE_H
 #define RLV_TESTS_SUPPORT_FAKE_FAKE_VERBS_STATE_H
 
@@ -18,7 +16,7 @@ struct fake_td {
 
 struct fake_pd {
 	struct ibv_pd pd;
-	struct fake_pd *root; /* of a parent domain; else itself */
+	struct fake_pd *root; /* the protection domain of a parent domain; else itself */
 	struct fake_td *td;   /* of a parent domain */
 	uint32_t users;
 };
@@ -98,22 +96,22 @@ void fake_cm_event_all(enum rdma_cm_event_type type);
 void fake_work_calls(struct verbs_calls *calls, struct ibv_context_ops *ops);
 int fake_make_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 void fake_end_qp(struct fake_qp *qp);
-/* Into the error state: what is outstanding is flushed. */
+/* Moves a queue pair into the error state and flushes its outstanding work. */
 void fake_fail_qp(struct fake_qp *qp);
 void fake_fail_active(void);
-/* The device does what those that accepted have posted. */
+/* Executes the work of the queue pairs that accepted a connection. */
 void fake_run_passive(void);
 
 /* -------- fake_verbs.c: the device -------- */
 
-/* Held by every call. */
+/* Lock that every call holds. */
 void fake_enter(void);
 void fake_leave(void *unused);
 #define FAKE_CALL __attribute__((cleanup(fake_leave), unused)) char fake_call = (fake_enter(), 0)
 
 /* True if this call is to fail. Sets errno. */
 bool fake_fails(void);
-/* Lets others work, without the lock. */
+/* Releases the lock for a moment so that other threads can make calls. */
 void fake_idle(void);
 void *fake_new(size_t bytes);
 void fake_drop(void *object);
@@ -124,7 +122,7 @@ uint32_t fake_number(void); /* never the same */
 struct fake_pd *fake_root_of(const struct ibv_pd *pd);
 /* A work request's own memory. */
 bool fake_is_local(const struct fake_qp *qp, const struct ibv_sge *sge);
-/* What a key opens to the other side of qp; NULL = nothing. */
+/* Memory that a key gives the peer of qp access to; NULL = none. */
 void *fake_remote(const struct fake_qp *qp, uint32_t key, uint64_t addr, uint64_t bytes,
 		  unsigned access);
 void *fake_within(uint64_t base, uint64_t length, uint64_t addr, uint64_t bytes);

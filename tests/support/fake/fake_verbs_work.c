@@ -181,7 +181,7 @@ static int post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv
 
 /* -------- the work -------- */
 
-/* As 8 aligned bytes are copied by a device; threads may be at the same words. */
+/* Copies 8 aligned bytes at a time, as a device does; threads may use the same words. */
 static void copy(void *dst, const void *src, size_t bytes)
 {
 	uint64_t *to = dst;

@@ -1,6 +1,4 @@
-/*
- * fault.c - decides for each call what goes wrong, and does the rest through the inner transport.
- */
+/* fault.c - chooses the fault of each call, and forwards the rest to the inner transport. */
 #include "tests/support/fake/fault.h"
 
 #include <errno.h>
@@ -103,7 +101,7 @@ static void choose_order(struct fault *fault, size_t n)
 	}
 }
 
-/* What the inner transport finds out about atomics counts as ours. */
+/* Results of atomics of the inner transport count as this one's. */
 static void take_counts(struct fault *fault, const struct transport_stats *before)
 {
 	const struct transport_stats *after = &fault->inner->stats;
@@ -231,7 +229,9 @@ static int submit_unordered(struct fault *fault, struct transport_wr *wrs, size_
 
 /* -------- chains -------- */
 
-/* After a fault nobody can tell what of the chain happened: its atomics are unknown. */
+/*
+ * After a fault it is unknown which requests of the chain were executed: its atomics are unknown.
+ */
 static void lose_chain(struct fault *fault, struct transport_wr *wrs, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -246,7 +246,7 @@ static void keep_result(struct fault *fault, uint64_t ticket, int code)
 	fault->results[ticket % RESULTS].code = code;
 }
 
-/* Torn: done up to a random element. As on a network, poll is who says so. */
+/* Torn: executed up to a random element. As on a network, poll reports the failure. */
 static int submit_chain(struct fault *fault, struct transport_wr *wrs, size_t n,
 			uint64_t *ticket_out)
 {

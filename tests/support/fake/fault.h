@@ -49,7 +49,7 @@ struct fault_counts {
 RLV_MUST_CHECK int fault_wrap(struct transport *inner, const struct fault_plan *plan,
 			      struct transport **tr_out);
 
-/* From now on; starts the count of calls and the random numbers anew. */
+/* Sets the plan from now on; restarts the count of calls and the random numbers. */
 void fault_set(struct transport *tr, const struct fault_plan *plan);
 
 void fault_get(const struct transport *tr, struct fault_counts *counts_out);

@@ -120,7 +120,7 @@ static int memory_fence(struct transport *tr)
 	return 0;
 }
 
-/* They are part of the transport. */
+/* The regions are part of the transport. */
 static void memory_detach(struct transport *tr, struct region *region)
 {
 	(void)tr;

@@ -18,17 +18,17 @@ struct memory_transport {
 	struct transport tr;
 	struct region region; /* attached; base is NULL over a wire */
 	uint8_t *bytes;
-	struct region more[MEMORY_MORE]; /* what memory_transport_add gave */
+	struct region more[MEMORY_MORE]; /* region of memory_transport_add */
 	uint8_t *more_bytes[MEMORY_MORE];
 	uint32_t n_more;
 	uint64_t lose_atomic; /* the n-th atomic from now on loses its answer; 0 = none */
-	bool lose_undone;     /* and was not done either */
+	bool lose_undone;     /* the atomic that loses its answer is not executed either */
 	uint64_t fail_call;   /* the n-th call from now on gives -ECONNRESET; 0 = none */
 };
 
 /* bytes: 64-aligned, borrowed until fini; several transports may share them. */
 void memory_transport_init(struct memory_transport *mt, void *bytes, uint64_t size, bool in_place);
-/* Another region, for shards, which have four. */
+/* Adds a region: a shard needs four. */
 struct region *memory_transport_add(struct memory_transport *mt, void *bytes, uint64_t size);
 /* Init over the tree of a shard whose regions are addressable, and all of them in regions_out. */
 void memory_transport_shard(struct memory_transport *mt, const struct part_regions *of,

@@ -1,6 +1,6 @@
 /*
- * raw_verbs.h - one queue pair to a memory node, by which a test does what no client of ours would:
- * say anything in a HELLO, send any message, use any key.
+ * raw_verbs.h - one queue pair to a memory node for tests of misbehaving clients: arbitrary HELLOs,
+ * messages and keys.
  */
 #ifndef RLV_TESTS_SUPPORT_FAKE_RAW_VERBS_H
 #define RLV_TESTS_SUPPORT_FAKE_RAW_VERBS_H
@@ -20,10 +20,10 @@ struct raw {
 	struct ibv_pd *pd;
 	struct ibv_cq *sends, *receives;
 	struct ibv_mr *mr;
-	uint8_t *memory; /* RAW_MEMORY, of which its end is for messages that come */
+	uint8_t *memory; /* RAW_MEMORY bytes; the end is for received messages */
 };
 
-/* A HELLO as an honest client says it. */
+/* A valid HELLO. */
 union verbs_any raw_hello(uint64_t client_id, uint64_t link, uint32_t index, uint32_t n_qps);
 
 /*
@@ -36,12 +36,12 @@ void raw_close(struct raw *raw);
 /* Starts an operation on len bytes at raw->memory. CAS and FAA: 0 -> 1, and 1. */
 void raw_post(struct raw *raw, enum ibv_wr_opcode opcode, uint64_t address, uint32_t key,
 	      uint32_t len);
-/* Waits for what the oldest of them came to. */
+/* Waits for the oldest outstanding request and returns its status. */
 enum ibv_wc_status raw_wait(struct raw *raw);
 enum ibv_wc_status raw_do(struct raw *raw, enum ibv_wr_opcode opcode, uint64_t address,
 			  uint32_t key, uint32_t len);
 
-/* A message of any bytes, and the node's answer. */
+/* Sends a message of arbitrary bytes, and waits for the node's answer. */
 enum ibv_wc_status raw_send(struct raw *raw, const void *bytes, size_t n);
 void raw_receive(struct raw *raw, union verbs_any *message_out);
 

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 #define ITEMS_MAX 64
-#define RESULTS 1024 /* of chains that nobody has polled */
+#define RESULTS 1024 /* outstanding chains */
 #define GARBAGE 0xa5
 
 struct wire_region {
@@ -19,7 +19,7 @@ struct wire_region {
 	struct wire_region *next;
 };
 
-/* What one submit has under way. */
+/* Outstanding requests of one submit. */
 struct item {
 	struct transport_wr *wrs;  /* a copy: the caller may use those that read or write again */
 	struct transport_wr *user; /* the caller's, for answers of atomics */
@@ -105,7 +105,7 @@ static int run_wr(struct wire *w, const struct transport_wr *wr, struct transpor
 
 	switch (wr->verb) {
 	case VERB_READ:
-		/* On a wire it never passes a write before it, as a CPU's load might. */
+		/* On a wire, unlike on a CPU, a read never overtakes an earlier write. */
 		rc = w->inner->ops->order(w->inner);
 		return rc ? rc : run_io(w, wr);
 	case VERB_WRITE:
@@ -117,7 +117,7 @@ static int run_wr(struct wire *w, const struct transport_wr *wr, struct transpor
 	return -EINVAL;
 }
 
-/* Makes what the operation will answer useless until it does. */
+/* Fills the result of an outstanding operation with garbage until it is executed. */
 static void spoil(struct transport_wr *wr)
 {
 	if (wr->verb == VERB_READ)
@@ -156,7 +156,7 @@ static void order_chain(struct wire *w, struct item *item)
 	}
 }
 
-/* What has a fence, and what is behind it, stays behind what is before it. */
+/* Requests with a fence, and those after them, stay behind earlier ones. */
 static void shuffle(struct wire *w, struct item *item)
 {
 	size_t first = 0;
@@ -172,7 +172,7 @@ static void shuffle(struct wire *w, struct item *item)
 	}
 }
 
-/* What comes after an error is not done. */
+/* Requests after a failed one are not executed. */
 static void run_next(struct wire *w, struct item *item)
 {
 	uint16_t at = item->order[item->done++];
@@ -204,7 +204,7 @@ static void run_items(struct wire *w, uint32_t n)
 	drop_items(w, n);
 }
 
-/* Time passes: some of what is under way is done. */
+/* Executes some outstanding requests, as if time had passed. */
 static void pass(struct wire *w)
 {
 	uint64_t ops = 0;

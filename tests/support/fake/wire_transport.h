@@ -26,13 +26,13 @@ struct transport *wire_wrap_nic(struct transport *inner);
  */
 struct transport *wire_wrap_mapped(struct transport *inner);
 
-/* From now on nothing is done but when somebody waits, and then all that is under way is. */
+/* From now on requests execute only in waits, all outstanding ones at once. */
 void wire_lockstep(struct transport *tr);
 
 /* Outstanding requests never happen, and never complete. */
 void wire_forget(struct transport *tr);
 
-/* Another order of things from now on. */
+/* Restarts the random order of completions from a seed. */
 void wire_seed(struct transport *tr, uint64_t seed);
 
 #endif

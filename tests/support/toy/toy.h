@@ -1,6 +1,6 @@
 /*
- * toy.h - the least that is a transport, after the recipe of docs/architecture.md: threads of one
- * process, and requests that are done one after the other.
+ * toy.h - the smallest transport, made by the recipe of docs/architecture.md: threads of one
+ * process, requests executed one after another.
  */
 #ifndef RLV_TESTS_SUPPORT_TOY_TOY_H
 #define RLV_TESTS_SUPPORT_TOY_TOY_H

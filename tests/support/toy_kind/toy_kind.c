@@ -13,7 +13,7 @@ enum {
 	REGION_BYTES = 2 * REGION_SUPERBLOCK_BYTES,
 };
 
-/* What the catalog stores, and its state. */
+/* The descriptor that the catalog stores, and the state of a toy. */
 struct toy_desc {
 	uint8_t uuid[16];
 	char name[STORE_NAME_BYTES];

@@ -17,7 +17,7 @@ extern const struct object_kind kind_toy;
 RLV_MUST_CHECK int toy_create(struct catalog *cat, const char *name, uint32_t n_parts,
 			      struct catalog_object **toy_out);
 
-/* As object_kind.open; what part s is to be comes from the catalog. */
+/* As object_kind.open. The catalog defines part s. */
 RLV_MUST_CHECK int toy_part_open(const struct catalog_object *toy, uint32_t s,
 				 const struct part_regions *regions, struct part **part_out);
 void toy_part_close(struct part **part);

@@ -109,7 +109,10 @@ TEST_WITH(mem_resize__failure_leaves_the_block, NULL, disarm)
 	mem_free(text);
 }
 
-/* One call of each kind, in an order that is known; how many succeeded, or what failed. */
+/*
+ * Makes one call of each kind in a fixed order; returns the number that succeeded, or the index of
+ * the failure.
+ */
 static unsigned allocate_all(void)
 {
 	struct pages pages = { 0 };

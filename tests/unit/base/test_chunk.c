@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a device would keep. */
+/* Registration that a device would keep. */
 struct device {
 	struct {
 		char *base;
@@ -345,7 +345,7 @@ CASE(chunk_listen__too_many_are_refused)
 
 /* -------- fork -------- */
 
-/* Runs in a child what says 0 when all is well. */
+/* Runs fn in a child; it returns 0 on success. */
 static int in_child(int (*look)(char *ptr), char *ptr)
 {
 	pid_t pid = fork();

@@ -14,7 +14,7 @@ static int lift_limit(void **state)
 	return 0;
 }
 
-/* One bit at a time, straight from the definition. */
+/* Reference: one bit at a time, by the definition. */
 static uint32_t crc32c_by_bits(uint32_t crc, const unsigned char *ptr, size_t len)
 {
 	crc = ~crc;

@@ -59,7 +59,7 @@ TEST_WITH(error_clear__empties, clear, NULL)
 	assert_int_equal(error_last_code(), 0);
 }
 
-/* Over what closes and frees after a failure. */
+/* The message is kept over clean-up calls after a failure. */
 TEST_WITH(error_restore__puts_the_message_back, clear, NULL)
 {
 	struct error_kept kept;

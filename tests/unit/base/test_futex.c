@@ -58,7 +58,7 @@ TEST(futex_wake__nobody_waits_is_zero)
 	assert_int_equal(errno, 1234);
 }
 
-/* Two sides take turns on one word: 1 after 0 after 1. Each waits for what the other stores. */
+/* Two threads alternate on one word, 0 and 1: each waits for the value that the other stores. */
 static int play(_Atomic uint32_t *word, uint32_t mine, int rounds)
 {
 	uint64_t deadline_ns = deadline_after(clock_monotonic(), PATIENCE_NS);

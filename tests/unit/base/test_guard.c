@@ -54,7 +54,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Its wait status. The guard is the child's: this process stays as it is. */
+/* Runs fn in a child and returns its wait status. Only the child installs the guard. */
 static int in_child(struct cut *cut, int (*fn)(struct cut *cut))
 {
 	const struct rlimit no_core = { 0, 0 };
@@ -78,7 +78,7 @@ static int touch_all(struct cut *cut)
 	if (ftruncate(cut->fd, (off_t)(4 * PAGE)))
 		return 2;
 	if (cut->base[4 * PAGE - 1] != 7 || cut->broken)
-		return 3; /* what is there is as it was */
+		return 3; /* existing bytes are unchanged */
 	cut->base[10 * PAGE + 5] = 1;
 	if (!cut->broken)
 		return 4;

@@ -11,7 +11,7 @@
 
 static struct json json;
 static FILE *stream;
-static char *text; /* what it got, after a flush */
+static char *text; /* output after a flush */
 static size_t len;
 
 static int open_stream(void **state)

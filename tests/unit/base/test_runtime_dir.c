@@ -310,7 +310,7 @@ CASE(runtime_dir_lock__stale_pid_file_is_overwritten)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
-/* Looked at from a child: who holds a lock can take it again. */
+/* Tested in a child, because the holder of a lock can take it again. */
 static int holder_seen_by_another(const struct runtime_dir *dir, const char *name)
 {
 	int status;

@@ -118,7 +118,7 @@ static void usual_image(struct image *image)
 	make_image(image, usual_flags, usual_priority);
 }
 
-/* Opens and loads; the code of what failed. */
+/* Opens and loads a trace; returns the first error. */
 static int try_load(const void *bytes, size_t size)
 {
 	struct trace *trace = NULL;

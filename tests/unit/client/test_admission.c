@@ -1,6 +1,6 @@
 /*
- * The limiter of a handle while its control shard moves, goes and comes: what is admitted and not
- * committed is what the call in progress holds.
+ * A handle's limiter while its control shard moves, leaves and returns: its reservations are always
+ * those of the call in progress.
  */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"

@@ -1,6 +1,4 @@
-/*
- * Steps in, items out: what becomes an item, and what it holds, against the oracle.
- */
+/* Appended steps and their items, against the oracle. */
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 

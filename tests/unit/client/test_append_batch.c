@@ -1,6 +1,4 @@
-/*
- * Rows of a call into blocks: all or none by the limiters, and what new items are worth.
- */
+/* An append of several rows is admitted by the limiters as a whole; priorities of new items. */
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 
@@ -9,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of ten items, then no more before somebody samples. */
+/* A limiter that admits ten items, and more only after a sample. */
 #define TEN \
 	{ \
 		.min_size = 1, .samples_per_insert = 1, .min_diff = -1000, .max_diff = 10 \

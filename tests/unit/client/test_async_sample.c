@@ -1,6 +1,4 @@
-/*
- * Flights by themselves: which phases there are, what ends them, and rows of more than one phase.
- */
+/* Async samples alone: their phases, their ends, and rows that take more than one phase. */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"
 

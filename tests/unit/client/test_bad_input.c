@@ -1,5 +1,6 @@
 /*
- * What bad arguments get: a code, a message that names the argument, and nothing changed.
+ * Invalid arguments: each call returns a code and a message that names the argument, and changes
+ * nothing.
  */
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
@@ -103,7 +104,9 @@ static void bad_init(struct bad_create *bad)
 	bad->opts.capacity = 4096;
 }
 
-/* Refused with the word in the message; the store holds what it held before. */
+/*
+ * Checks that the call was refused with the word in the message, and that the store is unchanged.
+ */
 static void bad_expect(const struct bad_create *bad, const char *word)
 {
 	struct rlv_store_info before = { .size = sizeof(before) },

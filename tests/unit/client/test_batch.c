@@ -1,6 +1,4 @@
-/*
- * Batches: which arrays, how they lie, and who holds them.
- */
+/* Batches: their arrays, layouts and owners. */
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 
@@ -162,7 +160,7 @@ static void set_return(struct rlv_sampler *sampler, uint32_t n_step, double gamm
 	assert_int_equal(rlv_sampler_set_opts(sampler, &opts), 0);
 }
 
-/* One sampler, every return; the batch before is held, and stays as it was. */
+/* One sampler, every n-step return; the previous batch is held and must not change. */
 TEST(sampler_set_opts__every_return)
 {
 	static const struct rlv_view view = { .selector = RLV_UNIFORM, .stack = 3, .n_step = 5 };
@@ -299,7 +297,7 @@ TEST(sampler_sample__all_batches_held_gives_ebusy)
 	rlv_batch_release(sampler, held[1]);
 	more = replay_sample(sampler, 8);
 	assert_ptr_equal(more, held[1]);
-	replay_sampler_done(&sampler); /* releases what is held */
+	replay_sampler_done(&sampler); /* releases the held batches */
 	replay_close(&fx);
 }
 

@@ -16,7 +16,7 @@
 
 #define BATCH 256u
 
-static bool lockstep; /* time passes only for those who wait */
+static bool lockstep; /* the clock moves only in waits */
 
 int __real_transport_open(const char *uri, const struct transport_opts *opts,
 			  struct transport **tr_out);
@@ -35,7 +35,10 @@ int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
 	return ret;
 }
 
-/* What a plan for a wire gives 2^20 steps: top of at most 64 nodes, two levels below. */
+/*
+ * Shape of a tree that is planned for a wire with 2^20 steps: a top of at most 64 nodes, two levels
+ * below.
+ */
 static const uint16_t remote_fanout[] = { 128, 136, 0 };
 #define TOP_NODES(slots) (((slots) + 128 * 136 - 1) / (128 * 136))
 
@@ -55,7 +58,7 @@ static struct rlv_stats minus(struct rlv_stats a, struct rlv_stats b)
 
 /* -------- insert -------- */
 
-/* One call of n rows of a stream, as counted. */
+/* Counts one append of n rows of a stream. */
 static struct rlv_stats append(struct replay_fixture *fx, struct rlv_writer *writer, uint32_t n)
 {
 	struct rlv_stats before = replay_writer_stats(writer);
@@ -232,7 +235,7 @@ TEST(sampler_sample__of_256_at_2_20_is_five_phases)
 	close_learner(&l);
 }
 
-/* What the flush posted is done when the sample is; that one is held. */
+/* The operations that the flush posted complete with the sample; that one is held. */
 static uint64_t flush_and_sample(struct learner *l)
 {
 	assert_int_equal(rlv_sampler_flush(l->sampler), 0);
@@ -328,7 +331,7 @@ TEST(sampler_sample__of_1024_is_five_phases_too)
 
 #define ROUNDS 40u
 
-/* What else is done between two samples: phases of it, if wished. */
+/* Other calls between two samples; counts their phases if wanted. */
 struct between {
 	uint64_t *updates; /* of each batch */
 	uint64_t *inserts; /* one, of a step */
@@ -382,8 +385,8 @@ TEST(sampler_sample__batches_ahead_share_their_phases)
 }
 
 /*
- * A phase of an update is one of what is drawn ahead, too. It has a second one where a batch has an
- * item of one before it.
+ * A phase of an update is also a phase of the prefetched batches. An update has a second phase if
+ * an earlier batch holds the same item.
  */
 TEST(sampler_update__shares_its_phases_with_batches_ahead)
 {

@@ -172,7 +172,7 @@ static void close_learner(struct learner *l)
 	replay_end(&l->fx, &l->writer, &l->sampler);
 }
 
-/* Of the second sample: the first has reached min_size. */
+/* Measures the second sample: the first one has reached min_size. */
 static void expect_sample(struct learner *l, const char *call)
 {
 	struct rlv_stats before;

@@ -1,6 +1,4 @@
-/*
- * Writers whose memory node is lost, and what the limiter's counts do then.
- */
+/* Writers whose memory node is lost, and the limiter's counts afterwards. */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"
 
@@ -105,7 +103,10 @@ static void lose(struct nodes_fixture *nx, uint32_t node)
 
 /* -------- episodes -------- */
 
-/* Of what was not published when the writer lost the node, and of all after, nothing is missing. */
+/*
+ * No row is missing, neither those that were unpublished when the writer lost the node, nor later
+ * ones.
+ */
 static void check_whole(uint32_t before, uint64_t at_call)
 {
 	struct nodes_fixture nx;

@@ -1,6 +1,6 @@
 /*
- * How long a call takes when nobody answers: one deadline for all that it waits for, whatever it
- * tries anew. By a clock that moves when it is looked at, and for as long as nobody answers.
+ * Duration of calls when no node answers: one deadline bounds all waits and retries of a call. The
+ * clock moves when it is read, and while a request is unanswered.
  */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define TIMEOUT_NS (3 * CLOCK_NS_PER_S)
-#define GRACE_NS CLOCK_NS_PER_S /* what an operation gets in any case */
+#define GRACE_NS CLOCK_NS_PER_S /* least time that an operation gets */
 #define BATCH 64
 
 struct rig {
@@ -146,7 +146,7 @@ RIG_TEST(append__one_silent_node_leaves_time_for_the_others)
 	assert_true(now(rig) - began < TIMEOUT_NS + GRACE_NS);
 }
 
-/* The connection of its block ends when the time is over, too: no loop goes on over what is lost. */
+/* The connection to the stream's block ends at the deadline: no loop retries a lost one. */
 RIG_TEST(append__cut_at_any_call_without_time_left_ends)
 {
 	struct rig *rig = *state;

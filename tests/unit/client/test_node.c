@@ -1,6 +1,6 @@
 /*
- * Memory nodes that go and come, as one handle meets them: what is open, what a sampler draws from,
- * where a writer goes on, and what becomes of the limiter.
+ * Loss and return of memory nodes as one handle sees them: its open shards, a sampler's trees, a
+ * writer's next block, and the limiter.
  */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"
@@ -113,7 +113,7 @@ TEST(table_open__waits_for_a_node_that_comes_back)
 	nodes_close(&nx);
 }
 
-/* Also of nodes that could not be reached since the table was opened here. */
+/* Includes nodes that were never reached since the table was opened here. */
 TEST(table_shards__says_where_a_shard_that_is_down_was_last)
 {
 	const struct nodes_opts opts = { .reach = NODES_WIRE };
@@ -232,7 +232,7 @@ TEST(sample__needs_no_word_of_the_server_to_go_on)
 	nodes_end(&nx, &writer, &sampler);
 }
 
-/* In steady state no call does: neither its own, nor by what it finds. */
+/* In a steady state no call asks the server. */
 TEST(sample_append_and_update__ask_the_server_nothing)
 {
 	struct nodes_opts opts = { .reach = NODES_WIRE };
@@ -246,7 +246,7 @@ TEST(sample_append_and_update__ask_the_server_nothing)
 	open_filled(&nx, &opts, &writer);
 	sampler = open_sampler(&nx);
 	before = nx.refreshes;
-	nx.server_away = true; /* whatever is asked is an error */
+	nx.server_away = true; /* every request fails */
 	for (uint32_t i = 0; i < 50; i++) {
 		replay_append_plain(&nx.fx, writer, 0, 40);
 		batch = replay_sample(sampler, BATCH);

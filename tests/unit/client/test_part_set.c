@@ -1,6 +1,6 @@
 /*
- * What a set of nodes takes up of what the server says, when it asks, and what share of new blocks a
- * shard has meanwhile.
+ * A part set: its use of the server's placements, the times of its requests, and each shard's share
+ * of new blocks.
  */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"

@@ -130,7 +130,7 @@ TEST(sample_ahead__of_another_return_begins_anew)
 	close_rig(rig);
 }
 
-/* Draws go on ahead of a user who holds whatever he got. */
+/* Prefetching continues while the user holds all batches. */
 TEST(sample_ahead__of_as_many_as_are_held)
 {
 	struct rlv_sampler_opts opts = prefetch_opts();
@@ -219,7 +219,7 @@ TEST(sample_ahead__a_node_lost_at_any_call_is_left_out)
 	}
 }
 
-/* Each call that fails, n = 1, 2, ..: an error or none, and what comes is whole. */
+/* For n = 1, 2, .. the n-th operation fails: calls return an error or a correct batch. */
 TEST(sample_ahead__any_call_may_fail)
 {
 	const struct rlv_sampler_opts opts = prefetch_opts();
@@ -242,7 +242,7 @@ TEST(sample_ahead__any_call_may_fail)
 	}
 	for (uint32_t node = 0; node < 3; node++)
 		nodes_fail(&rig->nx, node, 0);
-	assert_true(failed < 100); /* what fails ahead of the calls, they do not see */
+	assert_true(failed < 100); /* errors of prefetches are not returned by calls */
 	draw(rig, BATCH, 0);
 	draw(rig, BATCH, 0);
 	close_rig(rig);

@@ -1,6 +1,4 @@
-/*
- * What a sample says about its items, and when it waits.
- */
+/* Samples: the values of a batch's items, and waits. */
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 
@@ -177,7 +175,7 @@ TEST(sampler_sample__no_weights)
 
 /* -------- columns -------- */
 
-/* Two samplers of the same seed, and what each draws. */
+/* Keys drawn by two samplers of the same seed. */
 struct pair {
 	struct replay_fixture fx;
 	struct rlv_sampler *samplers[2];

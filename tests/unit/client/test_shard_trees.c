@@ -1,6 +1,6 @@
 /*
- * Groves: which trees a sampler draws from when shards are away, whose numbers they have, and what
- * is remembered of those that are not there.
+ * Shard trees: the trees that a sampler draws from when shards are away, their shard numbers, and
+ * the state kept of missing ones.
  */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"
@@ -42,7 +42,7 @@ static void close_rig(struct rig *rig)
 	nodes_close(&rig->nx);
 }
 
-/* Takes up what the server says. */
+/* Adopts the server's placement. */
 static struct shard_trees *enter(struct rig *rig)
 {
 	struct handle *h = &rig->sampler->h;

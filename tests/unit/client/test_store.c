@@ -141,7 +141,7 @@ TEST(table_drop__old_handles_cannot_touch_the_next_table)
 	replay_expect(rlv_writer_close(&stale), -ESTALE, NULL);
 	replay_expect(rlv_sampler_close(&sampler), -ESTALE, NULL);
 	assert_int_equal(rlv_table_close(&old), 0);
-	/* A key of the old table is of no item of the new one, whatever its id. */
+	/* A key of the old table matches no item of the new one, even if both have the same id. */
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 50);
 	sampler = replay_sampler(&fx, NULL);

@@ -1,7 +1,4 @@
-/*
- * Blocks of a stream: the rows that the next one repeats, what is kept of one that is lost, and the
- * seals of rows.
- */
+/* Blocks of a stream: repeated head rows, the state kept of a lost block, and the seals of rows. */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"
 
@@ -111,7 +108,7 @@ TEST(writer_room__next_block_repeats_the_last_rows)
 	}
 }
 
-/* -------- what is kept -------- */
+/* -------- state of a lost block -------- */
 
 static void fill_stage(struct rig *rig, uint8_t value, uint32_t n)
 {

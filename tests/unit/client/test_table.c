@@ -1,6 +1,4 @@
-/*
- * Tables: create, open, list, what info says; what create refuses, and that it leaves nothing.
- */
+/* Tables: create, open, list, info; refused creates leave nothing behind. */
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 #include "tests/support/store_nodes.h"
@@ -74,7 +72,7 @@ TEST(table__of_the_most_columns)
 	replay_close(&fx);
 }
 
-/* -------- what is there -------- */
+/* -------- opening and listing -------- */
 
 TEST(table_info__says_what_was_asked_for)
 {

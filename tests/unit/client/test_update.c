@@ -1,6 +1,4 @@
-/*
- * Priorities by key: what is stored, what is dropped, what is refused.
- */
+/* Priorities by key: stored, dropped and refused values. */
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,4 @@
-/*
- * Waits for other clients: when they warn, of what, and when they are given up.
- */
+/* Waits for other clients: times and texts of warnings, and when a wait gives up. */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"
 
@@ -213,7 +211,7 @@ TEST(sampler_sample__with_a_timeout_goes_on_where_all_stalls)
 	replay_end(&fx, NULL, &sampler);
 }
 
-/* closed: what the writer's end says, which may wait for room, too. */
+/* the result of closing the writer, which may wait for room, too */
 static void check_append(const struct rlv_view *view, const char *waits_for, int closed)
 {
 	struct rlv_writer_opts how = RLV_WRITER_OPTS_INIT;

@@ -101,7 +101,7 @@ CASE(balance__what_is_right_stays)
 	expect_words(items, 0);
 }
 
-/* What a kill gave back twice. */
+/* Admissions that a kill returned twice. */
 CASE(balance__takes_slack_away)
 {
 	uint64_t old;

@@ -1,6 +1,6 @@
 /*
- * Changes over wires: phases, results, what is posted and found out later, and rebuilds that come in
- * between. Each handle has a transport of its own; the fixture's own looks on in place.
+ * Changes over wires: phases, results, answers of posted operations that arrive later, and
+ * concurrent rebuilds. Each handle has a transport of its own; the fixture's own observes in place.
  */
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
@@ -21,7 +21,7 @@
 #define MAX_BLOCK 1024u
 #define ROW_MAX 128u
 
-/* A shard, a handle to it over a wire, and what one call of it changes. */
+/* A shard, a handle to it over a wire, and the changes of one call. */
 struct side {
 	struct shard_fixture fx;
 	struct shard_conn conn;
@@ -290,7 +290,7 @@ CASE(change_update__maxima_are_raised_by_what_was_stored)
 	assert_int_equal(most, s->fx.desc.views[1].scale);
 }
 
-/* Another client was faster: the word found is smaller than ours, so it is tried again. */
+/* Another client changed the word first: it is smaller than expected, so the CAS is repeated. */
 CASE(change_update__a_maximum_that_moved_is_raised_by_the_next_call)
 {
 	struct side *s = &sides[0];
@@ -331,7 +331,7 @@ CASE(change_consume__each_item_once)
 	assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
 }
 
-/* -------- what is posted -------- */
+/* -------- posted operations -------- */
 
 static uint64_t pin(const struct side *s)
 {
@@ -463,7 +463,7 @@ CASE(change_update__one_lost_node_spoils_no_other)
 	fault_set(sides[0].fault, NULL);
 }
 
-/* Whatever operation fails: what may be wrong then is known to be. */
+/* Whichever operation fails, a shard whose sums may be wrong is marked. */
 CASE(change__any_failed_operation_leaves_sums_exact_or_the_shard_dirty)
 {
 	struct side *s = &sides[0];
@@ -487,7 +487,7 @@ CASE(change__any_failed_operation_leaves_sums_exact_or_the_shard_dirty)
 		assert_true(flushed == 0 || flushed == -ETIMEDOUT || flushed == -EIO);
 		ret = ret ? ret : flushed;
 		failed += ret != 0;
-		flushed = access_flush(&s->acc); /* marks what it could not mark before */
+		flushed = access_flush(&s->acc); /* marks the shard that it could not mark before */
 		assert_true(flushed == 0 || flushed == -EIO);
 		if (dirty(s) != before)
 			pass(s);

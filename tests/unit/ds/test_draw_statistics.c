@@ -1,6 +1,6 @@
 /*
- * What draws are distributed like: against the priorities by chi-square with fixed seeds, and under
- * sums that are wrong by rigged drift, where the reported probabilities must still be true.
+ * Distribution of draws: chi-square against the priorities with fixed seeds; with deliberately
+ * wrong sums the reported probabilities must still be true.
  */
 #include "tests/support/test.h"
 
@@ -90,7 +90,7 @@ static void draw_many(struct rig *rig, const struct draw_opts *opts, uint64_t se
 	}
 }
 
-/* z of what was seen against expected probabilities. */
+/* z score of the observed counts against the expected probabilities. */
 static double chi_square(const struct tally *tally, const double *expected)
 {
 	static uint64_t seen[LEAVES];
@@ -226,7 +226,7 @@ static void drifted_probabilities(struct rig *rig, double *p)
 		p[i] = share(rig, 2, i / 64) * share(rig, 1, i / 8) * share(rig, 0, i);
 		all += p[i];
 	}
-	for (uint32_t i = 0; i < LEAVES; i++) /* draws that find nothing begin again */
+	for (uint32_t i = 0; i < LEAVES; i++) /* draws that find no item are repeated */
 		p[i] /= all;
 }
 
@@ -321,7 +321,10 @@ TEST(sumtree_draw__only_dead_leaves_give_enodata)
 	close_rig(&rig);
 }
 
-/* One quantum beside nearly everything: it has its chance, and nobody else's. */
+/*
+ * One leaf with the smallest priority beside one with nearly all of the mass: both are drawn by
+ * their probability.
+ */
 TEST(sumtree_draw__extreme_priorities)
 {
 	const struct leaf_run run = { 0, LEAVES, 1 };

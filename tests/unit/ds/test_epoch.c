@@ -207,7 +207,7 @@ CASE(epoch_enter__a_failed_call_is_reported)
 	memory_transport_fini(&wire);
 }
 
-/* Rule 7: what may be written over each tag, in each mode. */
+/* Rule 7: words that may replace each tag, in each mode. */
 CASE(epoch_next_tag__by_mode_and_tag)
 {
 	static const struct {

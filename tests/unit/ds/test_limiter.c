@@ -83,7 +83,7 @@ static void assert_words(uint64_t ia, uint64_t ic, uint64_t sa, uint64_t sc)
 	assert_int_equal(now.smp_committed, sc);
 }
 
-/* What the slot of the owner says is admitted and not committed. */
+/* Reservations in the owner's slot: admitted and not committed. */
 static int64_t held(uint32_t owner, size_t admitted)
 {
 	uint64_t off =
@@ -352,7 +352,10 @@ static void fill_queue(void *ctx, uint64_t delay_ns)
 		*left = 0;
 }
 
-/* Between the look and the CAS another one is faster: what the CAS found is held against the law. */
+/*
+ * Another client changes the word between the read and the CAS: the bounds are checked against the
+ * new value.
+ */
 CASE(limiter_try_insert__another_takes_the_last_place)
 {
 	uint64_t theirs = 8;

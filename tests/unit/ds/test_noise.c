@@ -49,7 +49,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* As the store itself has it, which may do everything. */
+/* Grants of the store itself, with all rights. */
 static struct shard *the_shard(void)
 {
 	const struct embed *embed = (const struct embed *)fx.store->meta;
@@ -101,7 +101,10 @@ static int teardown(void **state)
 
 #define CASE(name) TEST_WITH(name, setup, teardown)
 
-/* Its window would begin before the rows; its sums say nothing of it, so some draws fall on it. */
+/*
+ * The leaf's window would begin before the rows. The sums exclude this leaf, so only some draws hit
+ * it.
+ */
 CASE(sampler_sample__a_priority_on_slot_0_is_no_item)
 {
 	const struct rlv_batch *batch;
@@ -116,7 +119,7 @@ CASE(sampler_sample__a_priority_on_slot_0_is_no_item)
 	set(shard_leaf_off(the_shard(), 0, 0), leaf_make(0, 1, 0));
 }
 
-/* Where a later block begins, the rows before are of another one. */
+/* At the start of a later block, the rows before belong to another block. */
 CASE(sampler_sample__a_priority_at_a_blocks_head_is_no_item)
 {
 	const uint32_t block = the_shard()->desc.block;
@@ -225,7 +228,7 @@ CASE(table_drop__a_head_of_noise_leaves_tickets_for_the_next)
 	replay_verify(fx.table);
 }
 
-/* Of an item the first row has a return; of rows that are torn, or noise, it may have none. */
+/* The first row of an item has a return; torn or random rows may have none. */
 TEST(window_gather__rows_without_a_return_are_read_within)
 {
 	struct row {

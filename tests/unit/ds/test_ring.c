@@ -179,7 +179,7 @@ CASE(ring_claim__partial_access_is_refused)
 	access_close(&one);
 }
 
-/* Another ticket is drawn, the open block is left alone. */
+/* The writer draws another ticket and leaves the open block alone. */
 CASE(ring_claim__never_takes_an_open_block)
 {
 	uint32_t index = 1000 % fx.desc.blocks;
@@ -218,7 +218,7 @@ CASE(ring_claim__all_open_is_back_pressure)
 	assert_int_equal(counters.claimed, 0);
 }
 
-/* The guess of the header may be old: the CAS says what stands there now. */
+/* The expected header may be old: the CAS returns the current one. */
 CASE(ring_claim__a_header_that_changed_meanwhile)
 {
 	struct block mine, theirs;

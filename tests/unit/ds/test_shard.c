@@ -118,7 +118,9 @@ CASE(shard_open__a_changed_descriptor)
 	assert_int_equal(open_again(), -EBADMSG);
 }
 
-/* Sound in itself, but not what the catalog says: sizes and offsets of it are never used. */
+/*
+ * The descriptor is valid but differs from the catalog's: its sizes and offsets must never be used.
+ */
 CASE(shard_open__a_descriptor_that_is_not_the_catalogs)
 {
 	struct table_desc other = fx.desc;
@@ -238,7 +240,7 @@ CASE(shard_open__a_region_of_another_table_or_store)
 	}
 }
 
-/* What a client can write says nothing about whether the table is there. */
+/* Words that a client can write do not decide whether the table exists. */
 CASE(shard_open__state_words_of_other_regions_do_not_count)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)

@@ -1,4 +1,4 @@
-/* Geometry, the four verbs, deferred sums, and what is refused. */
+/* Geometry, the four verbs, deferred sums, and refused calls. */
 #include "tests/support/test.h"
 
 #include <errno.h>

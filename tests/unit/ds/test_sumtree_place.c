@@ -142,7 +142,7 @@ TEST(sumtree_place__of_more_than_64_bits_of_mass)
 	assert_true((low_bits & 0xff) == 0xff);
 }
 
-/* Its top is not what it was when the masses were added up. */
+/* The top has changed since the masses were added up. */
 TEST(sumtree_place__a_tree_that_has_changed_is_drawn_anew_within)
 {
 	static const uint64_t mass[] = { 100, 100, 100 };

@@ -1,6 +1,6 @@
 /*
- * Draws as steps: which reads come when, that steps of several draws may take turns, and what becomes
- * of draws that are lost on the way.
+ * Draws as steps: the reads of each step, interleaved steps of several draws, and draws that fail
+ * on the way.
  */
 #include "tests/support/test.h"
 #include "tests/support/fixture/tree_fixture.h"
@@ -66,7 +66,7 @@ static void make_reads(const struct transport_io *io, size_t n)
 	assert_int_equal(wait_set_wait(&reads), 0);
 }
 
-/* One step. The number of its reads, 0 = done. */
+/* Runs one step; returns the number of its reads, 0 = done. */
 static size_t step(struct sumtree_steps *steps)
 {
 	const struct transport_io *io;

@@ -358,7 +358,7 @@ CASE(table_plan__remote_of_any_size)
 	}
 }
 
-/* Whoever plans again with the fan-outs as a wish gets the same. */
+/* Planning again with the resulting fan-outs as the wish gives the same plan. */
 CASE(table_plan__remote_fanout_as_a_wish_is_the_same)
 {
 	struct table_plan_opts opts = { .remote = true };

@@ -33,7 +33,7 @@ struct row {
 	_Alignas(8) struct row_tail tail;
 };
 
-/* What the reference knows of a row. */
+/* A row as the reference implementation keeps it. */
 struct place {
 	uint32_t episode_row; /* row of step 0 of its episode */
 	uint32_t step;
@@ -134,7 +134,7 @@ static void make_world(uint64_t seed)
 
 /* -------- the reference -------- */
 
-/* Steps of the episode that have a return: of the others nobody knows what came after them. */
+/* Steps of the episode that have a return: for the others the next step is unknown. */
 static uint32_t expected_steps(const struct place *at)
 {
 	bool is_bare = at->end == ENDS_BARE || at->end == ENDS_SILENT;
@@ -499,7 +499,7 @@ static bool judge(uint16_t anchor, uint16_t next, bool has_next)
 	return window_is_item(&view, &rows, has_next);
 }
 
-/* Of sequences of 3 every 2 steps; the anchor is this step. */
+/* Sequences of 3 steps every 2 steps; the anchor is this step. */
 static bool judge_period(uint32_t step, uint16_t anchor, uint16_t next, uint16_t after)
 {
 	struct view_desc view = { .stack = 3, .n_step = 1, .period = 2, .window = 5, .future = 2 };
@@ -540,7 +540,7 @@ TEST(window_is_item__of_a_period)
 	assert_true(judge_period(3, 0, ROW_FINAL, ROW_FIRST));
 	assert_false(judge_period(3, 0, ROW_TERMINATED, ROW_FIRST));
 	assert_false(judge_period(3, 0, ROW_TRUNCATED, ROW_FINAL));
-	/* Of the step behind it nobody knows what came after: this is the last one. */
+	/* The step after it has no known successor: this is the last item. */
 	assert_true(judge_period(3, 0, ROW_TRUNCATED, ROW_FIRST));
 	assert_true(judge_period(3, 0, 0, ROW_FILLER));
 	assert_false(judge_period(3, 0, ROW_FIRST, 0));

@@ -258,7 +258,7 @@ static int child_works(unsigned parents)
 	return 0;
 }
 
-/* As with a device: chunks are not mapped in the child. */
+/* Chunks are not mapped in the child, as with a registered device. */
 TEST(arena__child_has_its_own)
 {
 	const struct chunk_listener device = { chunk_heard, chunk_gone, NULL };

@@ -1,6 +1,6 @@
 /*
- * The catalog over a state database and a node that is down: what it checks, what it loads and what
- * it forgets. With nodes that are up it is tested by real daemons (tests/integration).
+ * The catalog over a state database and a node that is down: checks, loading, and forgetting. With
+ * live nodes it is tested by real daemons (tests/integration).
  */
 #include "tests/support/fake/fake_clock.h"
 #include "tests/support/test.h"
@@ -282,7 +282,7 @@ CASE(catalog_create__same_signature_finds_the_table)
 	assert_int_equal(table->id, 9);
 }
 
-/* It was made when memory was reached over a wire; clients plan as they always do. */
+/* The table was planned for a wire; later clients plan as always. */
 CASE(catalog_create__same_signature_of_a_remote_plan_finds_the_table)
 {
 	const struct table_plan_opts remote = { .remote = true };

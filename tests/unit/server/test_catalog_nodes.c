@@ -1,6 +1,4 @@
-/*
- * Nodes on files that die and begin anew: what of their rows is believed.
- */
+/* Nodes with pools in files that die and restart: which of their rows are accepted. */
 #include "tests/support/fixture/fleet.h"
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/must_internal.h"
@@ -152,7 +150,7 @@ CASE(catalog_load__rows_are_read_by_the_next_server)
 	assert_int_equal(live_items(fx), items - 1);
 }
 
-/* A life that nobody made sound ends cleanly: what it found is still to be done. */
+/* An incarnation that was never recovered ends cleanly: the recovery is still due. */
 CASE(catalog_node_up__a_life_without_a_server_changes_nothing)
 {
 	struct fleet *fx = *state;
@@ -192,7 +190,7 @@ static void let_go(struct user *user)
 	transport_close(&user->tr);
 }
 
-/* Nothing is repaired under the hands of who uses it; who comes after that repairs it. */
+/* No part is repaired while a process uses it; the next process repairs it. */
 CASE(catalog_node_up__what_is_in_use_is_left_alone_until_it_is_not)
 {
 	struct fleet *fx = *state;
@@ -238,7 +236,7 @@ static void make_table_without_checksums(struct fleet *fx)
 	assert_int_equal(table_state_of(fx->table)->desc.flags, 0);
 }
 
-/* Nothing tells a torn row from a whole one there. */
+/* Without checksums a torn row cannot be detected. */
 CASE(catalog_node_up__rows_without_checksums_are_refused_until_trusted)
 {
 	struct fleet *fx = *state;
@@ -272,7 +270,7 @@ CASE(catalog_node_up__rows_without_checksums_of_a_clean_end)
 	assert_int_equal(live_items(fx), items);
 }
 
-/* As a client has it that has attached the region: its own description, with a lock. */
+/* Holds the region as an attached client does: a file description of its own, with a lock. */
 static int map_rows(const struct fleet *fx, uint32_t s)
 {
 	const struct target_region region = {
@@ -293,7 +291,9 @@ static int map_rows(const struct fleet *fx, uint32_t s)
 	return fd;
 }
 
-/* A shard that nobody has is recovered at once, whoever has another one of that node. */
+/*
+ * A shard that no process maps is recovered at once, even if another shard of its node is in use.
+ */
 CASE(catalog_node_up__recovers_the_shards_that_nobody_maps)
 {
 	struct fleet *fx = *state;

@@ -1,6 +1,4 @@
-/*
- * Shards on their way, while nodes take their time, go, or come back; and what clients may do there.
- */
+/* Provisioning of shards while nodes are slow, leave or return; rights of clients there. */
 #include "tests/support/fixture/fleet.h"
 #include "tests/support/must_internal.h"
 
@@ -114,7 +112,7 @@ CASE(catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing)
 	assert_null(catalog_find(&fx->cat, "t"));
 }
 
-/* Its regions are there, and no table yet; the node loses its connection, and has all it had. */
+/* The regions exist, the table does not yet; the node reconnects with all its regions. */
 CASE(catalog_node_up__keeps_the_regions_of_a_making)
 {
 	struct fleet *fx = *state;
@@ -150,7 +148,7 @@ CASE(catalog_drop__frees_what_is_still_made_for_the_table)
 
 /* -------- rights -------- */
 
-/* What its node lets the client do by it. */
+/* Rights that the node gives the client by the grant. */
 static uint32_t rights_of(struct transport *tr, const struct region_grant *grant)
 {
 	struct region *region = NULL;

@@ -1,5 +1,6 @@
 /*
- * What nodes have that the catalog does not know, or has given up: only the latter is freed unasked.
+ * Regions of nodes that the catalog does not know, or has given up: only the latter are freed
+ * without a claim.
  */
 #include "tests/support/fixture/fleet.h"
 #include "tests/support/fixture/shard_fixture.h"
@@ -91,7 +92,7 @@ static int create(struct fleet *fx)
 	return table_create(&fx->cat, &wish, &fx->table);
 }
 
-/* A table "t" of that number, whatever the store's next one is. */
+/* A table "t" of that number, whichever number is the store's next. */
 static void make_table_1(struct fleet *fx)
 {
 	fx->cat.last_id = TABLE_MAX_ID;
@@ -169,7 +170,7 @@ CASE(catalog_drop__of_a_node_that_is_away_is_done_when_it_is_back)
 	assert_false(is_noted(fx, "file", 1));
 }
 
-/* It stays in the store until the node has said that all is free. */
+/* The record stays in the store until the node has freed all. */
 CASE(catalog_drop__cut_short_is_done_by_a_restart)
 {
 	struct fleet *fx = *state;
@@ -222,8 +223,8 @@ CASE(catalog_create__cut_short_leaves_nothing)
 }
 
 /*
- * A copy of the catalog that was taken while a table was made says nothing of what became of it: that
- * table is not freed by it.
+ * A catalog copied while a table was made does not know whether the table was completed: it must
+ * not free that table.
  */
 CASE(catalog_admit__a_table_that_was_made_after_the_copy_is_refused)
 {
@@ -361,7 +362,7 @@ CASE(catalog_take__what_is_discarded_is_freed)
 	assert_null(catalog_find(&fx->cat, "t"));
 }
 
-/* The node ends before it has freed all: the word holds for what it was said of. */
+/* The node ends before it has freed all: the claim holds for the regions that it named. */
 CASE(catalog_take__discarding_goes_on_after_a_restart)
 {
 	struct fleet *fx = *state;
@@ -377,7 +378,7 @@ CASE(catalog_take__discarding_goes_on_after_a_restart)
 	assert_int_equal(regions_at(fx, 0), 0);
 }
 
-/* A name or number that is taken is no reason to erase, whatever was said. */
+/* A conflict of names or numbers never erases a table, whatever the claim. */
 CASE(catalog_admit__a_table_that_clashes_is_not_adopted_and_not_discarded)
 {
 	struct fleet *fx = *state;

@@ -1,6 +1,6 @@
 /*
- * The catalog over nodes within the test, under a clock of our own: new shards, shards that leave,
- * the control shard, nodes that come back with or without what they had.
+ * The catalog over nodes in this process, with a simulated clock: new shards, leaving shards, the
+ * control shard, nodes that return with or without their regions.
  */
 #include "tests/support/fixture/fleet.h"
 #include "tests/support/must_internal.h"
@@ -19,7 +19,7 @@
 #define LOST PART_LOST
 #define GONE PART_GONE
 
-/* A word of a shard, as somebody who uses it would change it. */
+/* A word of a shard, changed as a client would. */
 static void add(struct fleet *fx, uint32_t s, uint64_t off, uint64_t value)
 {
 	uint64_t old;
@@ -105,7 +105,7 @@ CASE(catalog_create__auto_takes_fewer_where_the_capacity_is_small)
 	assert_in_range(fx->table->n_parts, 1, 2);
 }
 
-/* As its address says; our own attachments are there already. */
+/* Waits until a node is known by its address; the server's own attachments exist already. */
 static void reach_by_rdma(struct fleet *fx, uint32_t n)
 {
 	const uint32_t none = 4711;
@@ -161,7 +161,7 @@ CASE(catalog_spread_step__a_node_that_joins_gets_a_new_number)
 	assert_ptr_equal(fx->table->parts[1].node, fx->node[1]);
 	assert_true(fx->table->layout > layout);
 	assert_int_equal(shard_of(fx->table->attached[1])->desc.shard, 1);
-	/* It gets its full share of new blocks by and by. */
+	/* A new shard's share of new blocks rises over time. */
 	assert_int_equal(catalog_weight(&fx->cat, &fx->table->parts[1], &ramp), 100);
 	assert_true(ramp == FLEET_RAMP_NS);
 	fake_clock_advance(&fx->clock, FLEET_RAMP_NS / 2);
@@ -291,7 +291,7 @@ CASE(catalog_node_up__another_life_in_memory_has_lost_its_shards)
 	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[1], NULL), 0);
 }
 
-/* It was declared lost, and comes back with all it had: nobody wants that any more. */
+/* A node that was declared lost returns with all its regions: they are not wanted any more. */
 CASE(catalog_node_up__what_was_lost_is_freed)
 {
 	struct fleet *fx = *state;
@@ -475,7 +475,9 @@ CASE(catalog_drain__an_open_block_is_waited_for)
 	assert_int_equal(fleet_view(fx, 1), GONE);
 }
 
-/* Whoever has not heard of the new control shard counts at the old one: that is not forgotten. */
+/*
+ * A client that does not know the new control shard counts at the old one: those counts are kept.
+ */
 CASE(catalog_drain__the_control_shard_hands_its_counts_over)
 {
 	struct fleet *fx = *state;

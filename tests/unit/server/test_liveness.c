@@ -1,6 +1,6 @@
 /*
- * Leases under a clock of our own, over two nodes that answer what the test says, or nothing. At
- * first only the first is known, and it is down, so that only the process itself can be the proof.
+ * Leases with a simulated clock, over two nodes that answer as the test says, or not. At first only
+ * the first one is known, and it is down, so that only the process itself can be the proof.
  */
 #include "tests/support/fake/fake_clock.h"
 #include "tests/support/test.h"
@@ -27,13 +27,13 @@ struct fixture {
 	uint32_t deaths;
 	uint64_t dead_id;
 	bool proved[2]; /* at the last on_dead */
-	int death_code; /* what on_dead answers */
+	int death_code; /* result of on_dead */
 	uint32_t cuts, buried;
 	bool holds;
 	struct {
 		uint64_t id;
 		uint8_t secret[AUTH_SECRET_BYTES];
-	} owned[16]; /* what its owner keeps of each lease */
+	} owned[16]; /* leases as their owners keep them */
 	uint32_t n_owned;
 };
 
@@ -132,7 +132,7 @@ static struct conn *conn_number(uintptr_t n)
 	return (struct conn *)n; /* only compared */
 }
 
-/* As its owner: shows the secret of the lease that it wants, keeps that of a new one. */
+/* Connects as the owner: shows the secret of the lease that it wants, keeps that of a new one. */
 static struct client *join_as_owner(struct fixture *fx, struct liveness_guest *guest)
 {
 	struct client *client = NULL;
@@ -185,7 +185,7 @@ static void advance(struct fixture *fx, uint64_t ns)
 
 #define CASE(f) TEST_WITH(f, setup, teardown)
 
-/* Each bit of the secret counts, and what is kept of it is not it. */
+/* Each bit of the secret counts, and the stored digest is not the secret. */
 CASE(liveness_join__without_the_secret_gives_another_lease)
 {
 	struct fixture *fx = *state;
@@ -348,7 +348,7 @@ CASE(liveness_tick__no_nodes_fence_at_once)
 	assert_int_equal(fx->deaths, 1);
 }
 
-/* The new one knows nothing of what the client has mapped of the old one. */
+/* The node's new incarnation does not know the client's mappings of the old one. */
 CASE(liveness_tick__a_replaced_node_is_no_witness)
 {
 	struct fixture *fx = *state;
@@ -396,7 +396,9 @@ CASE(liveness_tick__one_node_says_it_lives)
 	assert_int_equal(fx->deaths, 0);
 }
 
-/* It may have all that it has at the node that is away; when its lease is over it is cut off. */
+/*
+ * All attachments of the client may be at the node that is away; it is cut off when its lease ends.
+ */
 CASE(liveness_tick__a_node_that_is_away_counts_until_the_lease_is_over)
 {
 	struct fixture *fx = *state;
@@ -429,7 +431,7 @@ CASE(liveness_tick__a_remote_client_is_cut_off_when_its_lease_is_over)
 	assert_int_equal(liveness_count(&fx->live), 1);
 }
 
-/* Its TCP connection broke; it may be back with a new one in a moment. */
+/* The client's TCP connection broke; it may reconnect in a moment. */
 CASE(liveness_tick__a_remote_client_is_only_asked_for_before)
 {
 	struct fixture *fx = *state;
@@ -579,7 +581,7 @@ CASE(liveness_load__the_dead_of_before_are_found)
 	assert_int_equal(liveness_count(&fx->live), 0);
 }
 
-/* It may come back until its lease is over; nobody is asked about it before. */
+/* The client may return until its lease ends; no node is asked before that. */
 CASE(liveness_load__the_living_have_a_lease_to_come_back)
 {
 	struct fixture *fx = *state;
@@ -596,7 +598,7 @@ CASE(liveness_load__the_living_have_a_lease_to_come_back)
 	assert_int_not_equal(fx->live.first->suspect_since, 0);
 }
 
-/* It lived when the server began anew, and ended before it came back. */
+/* The client was alive when the server restarted, and ended before it reconnected. */
 CASE(liveness_load__who_ends_before_it_is_back)
 {
 	struct fixture *fx = *state;

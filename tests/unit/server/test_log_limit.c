@@ -1,4 +1,4 @@
-/* How many lines of one kind are written, and what is said of the others. */
+/* Number of lines of one kind that are written, and the summary of the others. */
 #include "tests/support/test.h"
 
 #include "server/daemon/log_limit.h"

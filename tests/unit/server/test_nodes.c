@@ -1,6 +1,6 @@
 /*
- * Nodes under a clock of our own, over socket pairs whose other end is the test: what is heard of
- * them, when they are down, and when they are lost.
+ * Nodes with a simulated clock, over socket pairs whose other end is the test: registration, and
+ * when they are down or lost.
  */
 #include "tests/support/fake/fake_clock.h"
 #include "tests/support/test.h"
@@ -131,7 +131,7 @@ static void advance(struct fixture *fx, uint64_t ns)
 	(void)nodes_tick(&fx->nodes);
 }
 
-/* What the server has asked last, which is there already. */
+/* The server's last request, which has arrived already. */
 static struct frame_header take_request(struct fixture *fx)
 {
 	struct channel_frame frame;
@@ -420,7 +420,7 @@ static int attach(struct node *node)
 	return ret;
 }
 
-/* One that cannot be reached must not cost its timeout at every look. */
+/* An unreachable address must not cost its timeout at every look. */
 CASE(node_attach__after_a_failure_is_not_tried_for_a_while)
 {
 	struct node_news news = news_of(1);

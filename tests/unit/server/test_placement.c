@@ -97,7 +97,7 @@ TEST(placement_next__what_was_lost_is_added_where_fewest_are)
 	assert_int_equal(spread(nodes, 3, 6), 2);
 }
 
-/* It may come back with all of them. */
+/* The node may return with all its parts. */
 TEST(placement_next__shards_of_a_node_that_is_down_count)
 {
 	struct placement_node nodes[] = { node_of(2, GIB), node_of(2, GIB), node_of(2, GIB) };

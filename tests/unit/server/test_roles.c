@@ -12,7 +12,7 @@ enum {
 	WRITE = RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE,
 };
 
-/* What the role is given that asks for that; -EACCES or -EINVAL. */
+/* Access granted to a role that requests the given one; -EACCES or -EINVAL. */
 static int given(enum token_role role, uint32_t access, bool read_only)
 {
 	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;

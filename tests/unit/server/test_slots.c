@@ -75,7 +75,7 @@ static void with_second(struct fixture *fx)
 	fx->slots.n_parts = 2;
 }
 
-/* Its node is back; the server has attached it. */
+/* The shard's node is back; the server has attached the shard. */
 static void second_is_back(struct fixture *fx)
 {
 	fx->parts[1] = &fx->second.shard->part;
@@ -188,7 +188,9 @@ CASE(slots_get__an_absent_shard_gives_ehostdown)
 	assert_int_equal(slots_get(&fx->slots, &holder, 1, &owner), -EHOSTDOWN);
 }
 
-/* Who gave a slot back, and lives, may write its page still: its pin is nobody else's then. */
+/*
+ * A live client may still write the page of a slot that it returned; nobody uses that pin any more.
+ */
 CASE(slots_get__a_page_that_another_client_has_mapped_is_the_last)
 {
 	struct fixture *fx = *state;
@@ -237,7 +239,7 @@ CASE(slots_put__no_such_owner_gives_einval)
 	assert_int_equal(slots_put(&fx->slots, 77, fx->shard.desc.max_clients + 1), -EINVAL);
 }
 
-/* It is in the middle of a call: only a fence may take its slot. */
+/* The client is inside a call: only a fence may take its slot. */
 CASE(slots_put__not_idle_gives_ebusy)
 {
 	struct fixture *fx = *state;
@@ -347,7 +349,7 @@ CASE(slots_join__a_shard_that_was_away_learns_who_came)
 	struct shard *shard = shard_of(fx->parts[0]);
 	uint32_t owner;
 
-	/* As if another shard had been there all the time. */
+	/* Adds a shard, as if it had existed from the start. */
 	owner = get(fx, 77);
 	assert_int_equal(slot_release(&shard->part, owner - 1), 0);
 	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
@@ -371,7 +373,9 @@ CASE(slots_join__a_shard_that_was_away_learns_who_left)
 	assert_false(slots_any(&fx->slots, 77));
 }
 
-/* As an evaluator does with a sampler, after each restart of the server. */
+/*
+ * Opens and closes a handle, as an evaluator does with a sampler, after each restart of the server.
+ */
 CASE(slots_put__is_free_again_while_a_shard_is_away)
 {
 	struct fixture *fx = *state;
@@ -386,7 +390,7 @@ CASE(slots_put__is_free_again_while_a_shard_is_away)
 	assert_int_equal(info_of(fx, 1, 1).state, SLOT_FREE);
 }
 
-/* It was given back there; who has the id now is another. */
+/* The slot was returned there; the id belongs to another client now. */
 CASE(slots_join__an_id_that_another_has_by_then)
 {
 	struct fixture *fx = *state;
@@ -406,7 +410,7 @@ CASE(slots_join__an_id_that_another_has_by_then)
 	assert_true(info_of(fx, 1, owner).lease == 78);
 }
 
-/* Nothing is left of it, so that nobody watches over it for ever. */
+/* The client leaves no trace, so that it is not watched for ever. */
 CASE(slots_settle__who_came_while_a_shard_was_away)
 {
 	struct fixture *fx = *state;
@@ -419,7 +423,10 @@ CASE(slots_settle__who_came_while_a_shard_was_away)
 	assert_false(slots_any(&fx->slots, 77));
 }
 
-/* The id of one who died is another's at once; the shard waits until the dead is settled there. */
+/*
+ * The id of a dead client is reused at once; the shard waits until the dead client is settled
+ * there.
+ */
 CASE(slots_settle__an_id_that_a_shard_still_has)
 {
 	struct fixture *fx = *state;
@@ -445,7 +452,7 @@ CASE(slots_settle__an_id_that_a_shard_still_has)
 	assert_true(info_of(fx, 0, owner).lease == 78);
 }
 
-/* Its shard is put right by a server that began anew, and that the slot's first holder outlived. */
+/* A restarted server repairs the shard; the slot's first holder is still alive. */
 CASE(slots_put__of_before_a_restart_with_a_shard_away)
 {
 	struct fixture *fx = *state;
@@ -500,7 +507,7 @@ CASE(slots_put__leaves_an_orphan_of_the_same_id_alone)
 	assert_true(slots_any(&fx->slots, 77));
 }
 
-/* Its connection ended before its shard's block was full, and then it closed what it had. */
+/* The client's connection ended before its block was full, and then it closed its handles. */
 CASE(slots_join__what_who_left_had_open_is_closed)
 {
 	struct fixture *fx = *state;

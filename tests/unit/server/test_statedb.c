@@ -229,7 +229,7 @@ static int sum_client(void *ctx, const void *record)
 	return 0;
 }
 
-/* Of all that a server reads; -errno. */
+/* Reads all tables that a server reads; returns 0 or -errno. */
 static int sum_all(struct catalog_store *store, uint32_t *sum_out)
 {
 	uint32_t sum = 0;

@@ -1,5 +1,6 @@
 /*
- * The messages of the shm socket, the table of grants, and what the target makes of strange peers.
+ * The messages of the shm socket, the table of grants, and the target's treatment of malformed
+ * peers.
  */
 #include "tests/support/fixture/raw_node.h"
 #include "tests/support/sockets.h"
@@ -130,7 +131,7 @@ static void send_fds(int sock, const void *bytes, size_t len, int n)
 	assert_int_equal(sendmsg(sock, &msg, 0), len);
 }
 
-/* None of them stays open, however many come. */
+/* All received descriptors are closed, however many arrive. */
 TEST(packet_receive__too_many_descriptors)
 {
 	struct packet packet = hello_packet(), got;
@@ -440,7 +441,7 @@ NODE_TEST(serve__a_silent_peer_holds_nobody_up)
 	fake_clock_advance(&node->clock, 6 * (uint64_t)CLOCK_NS_PER_S);
 	raw_node_progress(node);
 	assert_true(raw_node_hung_up(silent)); /* its time is over */
-	assert_false(raw_node_hung_up(sock));  /* who has said hello may be silent */
+	assert_false(raw_node_hung_up(sock));  /* a peer may be silent after its HELLO */
 	packet_drop_fd(&hello);
 	close(silent);
 	close(sock);

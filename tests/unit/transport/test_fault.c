@@ -1,6 +1,4 @@
-/*
- * The fault decorator does what its plan says, and the same again for the same seed.
- */
+/* The fault decorator follows its plan, and repeats it for the same seed. */
 #include "tests/support/test.h"
 
 #include <errno.h>

@@ -1,6 +1,4 @@
-/*
- * What stands at the beginning of a pool, without a file: the extent table and the superblock.
- */
+/* The start of a pool, without a file: the extent table and the superblock. */
 #include "tests/support/test.h"
 
 #include <errno.h>

@@ -1,6 +1,4 @@
-/*
- * Pages of a region that get memory of their own: from whom a target takes it, and when.
- */
+/* Pages of a region that get memory of their own: the clients that may send it, and when. */
 #include "tests/support/fixture/raw_node.h"
 #include "tests/support/test.h"
 
@@ -17,7 +15,7 @@
 #include "transport/pool/region_name.h"
 #include "wire/region.h"
 
-/* Who has all of a region of pages, with all rights. */
+/* A client with all rights to a whole region of pages. */
 struct owner {
 	struct raw_node *node;
 	struct target_region spec;
@@ -125,7 +123,7 @@ NODE_TEST(renew__is_heard_before_a_grant_that_is_asked_for_later)
 	owner_end(&owner);
 }
 
-/* A server lost its connection, or began anew: what it sent before is not taken for newer. */
+/* A server reconnected or restarted: renewals that it sent before do not override newer ones. */
 NODE_TEST(renew__of_the_last_connection_is_heard_before_the_next)
 {
 	struct owner owner, last;
@@ -158,7 +156,7 @@ NODE_TEST(renew__of_the_last_connection_is_heard_before_the_next)
 	owner_end(&owner);
 }
 
-/* Its region is freed by another connection; the owner of others stays. */
+/* Another connection frees the region of the page; the owners of other pages stay. */
 NODE_TEST(renew__is_heard_before_its_region_goes)
 {
 	struct raw_node *node = *state;
@@ -195,7 +193,7 @@ static int bad_page(int i)
 	}
 }
 
-/* The page is nobody's then: what it was is not given to the next one. The others stay. */
+/* The page has no owner then: the next one does not get its old contents. Other pages stay. */
 NODE_TEST(renew__by_what_is_no_page)
 {
 	struct owner owner;
@@ -289,7 +287,7 @@ static void put_word(int fd, uint64_t word)
 	assert_int_equal(pwrite(fd, &word, sizeof(word), 0), sizeof(word));
 }
 
-/* What the node sees at the page; its region as listed in *info_out. */
+/* The page's words as the node sees them; its region as listed in *info_out. */
 static uint64_t node_word(const struct owner *owner, uint32_t page, struct target_region *info_out)
 {
 	struct target_region regions[8];
@@ -338,7 +336,7 @@ DIR_TEST(renew__in_a_directory_makes_a_file_of_the_page)
 	owner_end(&owner);
 }
 
-/* Its client lives on while the node is started again, and stores there all the time. */
+/* The page's client stays alive while the node restarts, and stores there all the time. */
 DIR_TEST(renew__in_a_directory_outlives_the_node)
 {
 	struct raw_node *node = *state;
@@ -409,7 +407,10 @@ DIR_TEST(renew__in_a_directory_ends_with_the_region)
 	owner_end(&owner);
 }
 
-/* Its size is wrong: the region is broken, the pool opens. It is no file: the pool does not. */
+/*
+ * A page's file of a wrong size breaks its region, and the pool opens. If it is not a regular file,
+ * the pool does not open.
+ */
 DIR_TEST(renew__in_a_directory_then_the_page_is_damaged)
 {
 	struct raw_node *node = *state;
@@ -443,7 +444,7 @@ DIR_TEST(renew__in_a_directory_then_the_page_is_damaged)
 	assert_int_equal(raw_node_reopen(node), 0);
 }
 
-/* By its client. What the node does that touches it is in integration/test_cut_region. */
+/* The client cuts its page short. The node's reaction is tested by integration/test_cut_region. */
 DIR_TEST(renew__in_a_directory_then_the_page_is_cut_short)
 {
 	struct target_region info;
@@ -461,7 +462,7 @@ DIR_TEST(renew__in_a_directory_then_the_page_is_cut_short)
 	owner_end(&owner);
 }
 
-/* Whoever asked hears why, and may ask again. */
+/* The requester gets the reason, and may request again. */
 DIR_TEST(renew__in_a_directory_without_room)
 {
 	struct rlimit before, limit;

@@ -1,6 +1,6 @@
 /*
- * A target that says it makes pages, and answers as it likes: the one who asked gets an error with
- * words or a page, never waits, and keeps nothing of it.
+ * A target that claims to make pages, and sends arbitrary answers: the requester gets an error or a
+ * page, never hangs, and leaks nothing.
  */
 #include "tests/support/fake/fake_clock.h"
 #include "tests/support/sockets.h"
@@ -164,7 +164,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* -------- who asks -------- */
+/* -------- the requester -------- */
 
 static void begin(struct liar *liar, enum answer answer, uint64_t seed)
 {
@@ -258,7 +258,7 @@ TEST(renew__answered_twice)
 	end(&liar);
 }
 
-/* Nothing waits: the clock says when it is too late, and the connection is given up. */
+/* No call waits: the simulated clock passes the deadline, and the connection is given up. */
 TEST(renew__without_an_answer)
 {
 	struct liar liar;

@@ -1,6 +1,4 @@
-/*
- * Opening by name, and what only one process can show of the thin calls.
- */
+/* Opening by name, and cases of the thin calls that need only one process. */
 #include "tests/support/fake/fake_clock.h"
 #include "tests/support/test.h"
 

@@ -10,7 +10,7 @@
 
 #include "transport/verbs/calls.h"
 
-/* What fn returns in a process where nobody has looked for the module yet. */
+/* Result of fn in a process that has not looked for the module yet. */
 static int in_child(int (*fn)(void))
 {
 	int status = 0;

@@ -1,6 +1,6 @@
 /*
- * What the initiator does when the device or the target fails: which error, what is unknown, that
- * nothing is posted twice and nothing lands later, and that nothing is left behind.
+ * The initiator when the device or the target fails: the error, unknown atomics, and that nothing
+ * is posted twice, lands later, or leaks.
  */
 #include "tests/support/fake/fake_verbs_pair.h"
 #include "tests/support/test.h"
@@ -130,7 +130,9 @@ TEST(cas__error_is_unknown_and_never_repeated)
 	}
 }
 
-/* Of one queue pair: those before the error are known, though none of them asked for a completion. */
+/*
+ * One queue pair: results before the error are known, though none of them asked for a completion.
+ */
 PAIR_TEST(faa__those_before_the_error_are_known)
 {
 	struct fake_pair *pair = pair_of(state);
@@ -154,7 +156,7 @@ PAIR_TEST(faa__those_before_the_error_are_known)
 	assert_int_equal(fake_verbs_count(IBV_WR_ATOMIC_FETCH_AND_ADD, 0), 8);
 }
 
-/* Of two queue pairs: what the other one has done by then is not lost, or is unknown; never wrong. */
+/* Two queue pairs: results of the other one are kept or unknown, never wrong. */
 PAIR_TEST(faa__error_on_one_of_two_queue_pairs)
 {
 	struct fake_pair *pair = pair_of(state);

@@ -1,6 +1,4 @@
-/*
- * test_verbs_message.c - what is made is accepted, and nothing else.
- */
+/* test_verbs_message.c - messages: valid ones are accepted, all others refused. */
 #include "tests/support/test.h"
 
 #include <errno.h>

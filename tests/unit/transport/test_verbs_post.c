@@ -1,6 +1,6 @@
 /*
- * What the initiator asks of the device: doorbells, completions, fences, inline sends, copies, and
- * how much at a time.
+ * Requests of the initiator to the device: doorbells, completions, fences, inline sends, copies,
+ * and their sizes.
  */
 #include "tests/support/fake/fake_verbs_pair.h"
 #include "tests/support/fake/fake_verbs_state.h"
@@ -435,7 +435,10 @@ PAIR_TEST(open__silence_ends_when_the_environment_says)
 	assert_int_equal(unsetenv("RLV_VERBS_ACK_TIMEOUT"), 0);
 }
 
-/* Of the device's 8192, the last ones have 16 each all the same, however many queue pairs they wish. */
+/*
+ * Of the device's 8192 requests the last links still get 16 each, however many queue pairs they
+ * want.
+ */
 TEST(open__many_of_several_queue_pairs_share_the_device)
 {
 	struct fake_pair *pair = pair_on(1, 4096, 128);

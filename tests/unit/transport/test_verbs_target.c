@@ -297,7 +297,7 @@ VERBS_TEST(fence__of_itself_leaves_its_connections)
 	assert_int_equal(stats_of(node).clients, 1); /* though it came both ways */
 	assert_int_equal(node->tg->ops->fence(node->tg, CLIENT, FENCE_KILL, &result), -EDEADLK);
 	assert_int_equal(transport_faa_word(node->region, 64, 1, &old), 0);
-	/* what it maps it still can touch, but not through the device */
+	/* it can still use its mapping, but not the device */
 	assert_int_equal(fence(node, CLIENT, FENCE_CUT), FENCE_ALIVE);
 	assert_int_equal(gauge_of(stats_of(node), "qps"), 0);
 	assert_int_equal(gauge_of(stats_of(node), "windows"), 0);
@@ -349,7 +349,7 @@ VERBS_TEST(close__of_the_client_ends_its_link)
 
 /* -------- clients that went without a word -------- */
 
-/* The target looks after its links; what it asks is answered when it looks again. */
+/* The target serves its links when it makes progress; requests are answered then. */
 static void look_later(struct node *node, uint64_t delta_ns)
 {
 	fake_verbs.idle = NULL;

@@ -75,7 +75,7 @@ static uint64_t phases(void)
 	return sum;
 }
 
-/* n additions of one to a word: each finds what those before it have left. */
+/* n additions of one to a word: each returns the sum of those before it. */
 static void count_up(int side, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

@@ -128,7 +128,7 @@ CASE(channel_receive__nothing_gives_etimedout)
 	assert_int_equal(channel_receive(&pair->ch, soon(), &frame), -ETIMEDOUT);
 }
 
-/* What has come of a frame is kept: nobody waits for the rest. */
+/* The received part of a frame is kept, and no call waits for the rest. */
 CASE(channel_take__a_frame_that_comes_in_pieces)
 {
 	const Relive__TableListRequest request = RELIVE__TABLE_LIST_REQUEST__INIT;

@@ -1,6 +1,4 @@
-/*
- * Region superblocks: what is written is accepted, and nothing else is.
- */
+/* Region superblocks: written ones are accepted, all others refused. */
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -58,7 +56,7 @@ TEST(superblock_check__of_any_flipped_bit)
 	}
 }
 
-/* What others may change at any time is not. */
+/* Fields that other processes may change at any time are not covered. */
 TEST(superblock_check__of_other_mutable_words)
 {
 	struct region_superblock sb = good();
@@ -89,7 +87,7 @@ TEST(superblock_check__of_what_a_crc_cannot_tell)
 	sb.size = BYTES + 8;
 	assert_int_equal(check(&sb, true), -EPROTO);
 	sb = good();
-	sb.atomic_domain = ATOMIC_DOMAIN_NIC; /* shard_open asks who may open it */
+	sb.atomic_domain = ATOMIC_DOMAIN_NIC; /* shard_open checks the rights */
 	assert_int_equal(check(&sb, true), 0);
 	sb.atomic_domain = 3;
 	assert_int_equal(check(&sb, true), -EPROTO);

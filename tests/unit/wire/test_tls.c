@@ -22,7 +22,7 @@
 
 enum { CLIENT, SERVER };
 
-/* One end: its stream, and our hold on what it sends and hears. */
+/* One end: its stream, and the bytes that it sends and receives. */
 struct end {
 	struct tls *tls;
 	struct stream stream;
@@ -204,7 +204,7 @@ CASE(handshake__another_token_gives_eacces)
 	expect_end(fx, CLIENT, -EACCES, "token");
 }
 
-/* What anybody can put in the way: a server with a certificate, which does not know the token. */
+/* A man in the middle: a server with a certificate that does not know the token. */
 CASE(client__refuses_a_server_with_only_a_certificate)
 {
 	struct fixture *fx = *state;
@@ -330,7 +330,7 @@ CASE(certificates__client_of_another_ca_gives_eacces)
 	assert_true(mentions("certificates"));
 }
 
-/* The server has hung up meanwhile: what it said about it counts, not that a write failed. */
+/* The server has hung up: its alert is reported, not the failed write. */
 CASE(certificates__refusal_is_heard_by_who_writes)
 {
 	struct fixture *fx = *state;

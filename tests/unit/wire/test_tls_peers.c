@@ -160,7 +160,7 @@ CASE(client__ends_the_handshake_at_a_certificate)
 	assert_false(fx->done);
 }
 
-/* One of a CA that this host trusts. */
+/* A certificate of a CA that this host trusts. */
 CASE(client__refuses_certificates_that_the_host_trusts)
 {
 	struct fixture *fx = *state;
@@ -236,7 +236,7 @@ CASE(server__knows_the_role_by_the_identity)
 	}
 }
 
-/* What somebody with a token of less, or of before, may try. */
+/* Attempts by holders of tokens with fewer rights, or of earlier epochs. */
 CASE(server__refuses_identities_of_other_keys)
 {
 	static const struct {

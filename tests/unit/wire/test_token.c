@@ -11,7 +11,7 @@
 	"relive-admin-4294967295-" \
 	"ad203720ce76b891dfa4d83c28df3604813fc4888f0d46995cbc300d949fe84e"
 
-/* As HKDF of RFC 5869 says, by another implementation (Python's hmac). */
+/* Expected tokens, by another implementation of HKDF (RFC 5869): Python's hmac. */
 TEST(token_derive__known_answers)
 {
 	const struct token_id own = { .role = TOKEN_ADMIN };

@@ -77,7 +77,7 @@ learner_killed() { # node
 	stop "$(beside "$1")" learner2
 }
 
-# Its process lives, and its host answers for it; but its lease ends, so the nodes cut it off.
+# Stops a client: its host still answers, but its lease ends, so the nodes cut it off.
 client_stopped() { # node
 	local guest fences
 	guest=$(beside "$1")
@@ -97,7 +97,7 @@ has_more_fences() { # than
 
 # --- The store and its traffic --------------------------------------------------------------------
 
-# What the server remembers is on a disk that outlives its guest.
+# The server's state is on a disk that outlives its guest.
 mount_disk() {
 	on -t 60 1 "! mountpoint -q '$server_dir' || exit 0
 		modprobe ext4
@@ -158,7 +158,7 @@ say_where() { # guest name
 		! command -v gdb >/dev/null || gdb -p $pid -batch -ex 'thread apply all backtrace' 2>/dev/null" || :
 }
 
-# It says that it met nothing wrong, and got on.
+# The client's last line of JSON has no errors, and shows progress.
 check_client() { # guest name
 	local said
 	(wait_until $((window + late)) has_ended "$1" "$2") || {
@@ -299,7 +299,7 @@ deal() {
 	done
 }
 
-# Stops at the first failure, since what follows would only repeat it.
+# Stops at the first failure: later events would only repeat it.
 run_events() {
 	local i deck=() kind node amount
 	for ((i = 1; i <= events && failed == 0; i++)); do

@@ -13,7 +13,7 @@ shards_are() { # state nodes [table]
 	[ "$nodes" = "$2" ] || fail "shards of $table that are $1: '$nodes', want '$2'"
 }
 
-# A node may have been silent for too long while they were made, so that they move once more.
+# A node may have been down for a moment while the shards were made, so that some move once more.
 is_at_rest() { # nodes [table]
 	shards_are active "$@"
 	shards_are draining '' "${2:-t}"

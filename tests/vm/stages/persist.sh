@@ -26,7 +26,7 @@ on_dax() {
 	leave n2
 }
 
-# A store of guest 2 alone, whose clients would map the device.
+# A store in guest 2 alone, whose clients map the device.
 local_store() { # relive's arguments...
 	on -t 60 2 env -u RELIVE_TOKEN "$bin/relive" "$@"
 }

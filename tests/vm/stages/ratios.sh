@@ -61,7 +61,7 @@ scaled() { # factor
 	awk -v f="$1" '{ print $1 * f }'
 }
 
-# What the READs of a case carry on average.
+# Mean bytes of a READ in a case.
 mean_bytes() { # case
 	echo $(($(detail "$1" read_bytes) / $(detail "$1" reads)))
 }
@@ -83,7 +83,7 @@ use_cpus() { # how many
 	on 1 "echo $(($1 - 1)) >/sys/devices/system/cpu/cpu1/online"
 }
 
-# Theirs before ours and after it: what else the host does changes within seconds.
+# perftest runs before and after Relive, since the load of the host changes within seconds.
 one_round() {
 	local case cpus before mine
 	for cpus in 1 2; do

@@ -124,7 +124,7 @@ hanging_stage() { # limit
 assert_shown() { # output
 	assert_match "what it says" "$1" "RUN +\] test_hangs.*the stage is ended.*last words of a guest"
 	assert_eq "kept" "$(<"$RLV_VM_DIR/logs/hanging/1-serial.log")" "last words of a guest"
-	# empty if it is gone, also where nobody has asked for its status yet
+	# empty if the process has ended, reaped or not
 	assert_eq "still runs" "$(cat "/proc/$(<"$RLV_VM_DIR/hanging.pid")/cmdline" 2>/dev/null)" ""
 	assert_eq "left behind" "$(compgen -G "$RLV_VM_DIR/relive-vm.*")" ""
 	rm -rf "$RLV_VM_DIR"/hanging.* "$RLV_VM_DIR/logs"

@@ -18,7 +18,7 @@ cases_unit() {
 	programs 1 120 "$bin"/unit_test_!(lock)
 }
 
-# What talks to a device is another stage's.
+# Tests that need a device are in another stage.
 cases_contract() {
 	programs 1 120 "$bin"/contract_test_!(verbs*)
 }

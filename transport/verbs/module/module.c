@@ -4,7 +4,7 @@
  */
 #include "transport/verbs/calls.h"
 
-/* ibv_query_port and ibv_reg_mr are macros over what the libraries export. */
+/* ibv_query_port and ibv_reg_mr are macros over exported functions. */
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
 {
 	return ibv_query_port(context, port, attr);
