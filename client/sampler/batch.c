@@ -226,7 +226,7 @@ struct batch *batch_find(struct rlv_sampler *sp)
 	struct batch *batch = NULL;
 
 	for (uint32_t i = 0; !batch && i < sp->n_batches; i++)
-		if (!sp->batches[i]->held && !sp->batches[i]->ahead)
+		if (!sp->batches[i]->held && !sp->batches[i]->prefetched)
 			batch = sp->batches[i];
 	if (!batch && sp->opts.batches == RLV_BATCHES_ANY && batch_add(sp) == 0)
 		batch = sp->batches[sp->n_batches - 1];

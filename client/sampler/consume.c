@@ -114,7 +114,7 @@ static int sampler_consume(struct rlv_sampler *sp, uint32_t n_changes, bool coun
 	return first;
 }
 
-int sampler_take(struct rlv_sampler *sp, uint32_t n)
+int sampler_consume_found(struct rlv_sampler *sp, uint32_t n)
 {
 	struct draw_scratch *s = &sp->scratch;
 	bool counted = sp->view->max_times_sampled != 1;

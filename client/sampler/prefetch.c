@@ -1,7 +1,7 @@
 /*
  * Prefetched batches: async samples that advance whenever the sampler is called.
  *
- *   ahead[]   a ring: n_prefetched from first_ahead on are under way or done, oldest first
+ *   prefetched[]   a ring: n_prefetched from first_prefetch on are under way or done, oldest first
  *
  * They are drawn, gathered and verified ahead; admitted, consumed and weighed when returned, as a
  * batch that the call itself drew. All are of one size, that of the last call. After an error in
@@ -20,7 +20,7 @@
 /* The i-th oldest, or, from n_prefetched on, an idle one. */
 static struct async_sample *prefetch_at(const struct rlv_sampler *sp, uint32_t i)
 {
-	return &sp->ahead[(sp->first_ahead + i) % sp->opts.prefetch];
+	return &sp->prefetched[(sp->first_prefetch + i) % sp->opts.prefetch];
 }
 
 int prefetch_init(struct rlv_sampler *sp)
@@ -29,11 +29,11 @@ int prefetch_init(struct rlv_sampler *sp)
 
 	if (sp->opts.prefetch == 0)
 		return 0;
-	sp->ahead = mem_array(sp->opts.prefetch, sizeof(struct async_sample));
-	if (!sp->ahead)
+	sp->prefetched = mem_array(sp->opts.prefetch, sizeof(struct async_sample));
+	if (!sp->prefetched)
 		return error_set(-ENOMEM, "sampler: cannot allocate memory for prefetched batches");
 	for (uint32_t i = 0; ret == 0 && i < sp->opts.prefetch; i++) {
-		struct async_sample *async = &sp->ahead[i];
+		struct async_sample *async = &sp->prefetched[i];
 
 		async->s = &async->own;
 		async->draws = &async->rng;
@@ -46,10 +46,10 @@ int prefetch_init(struct rlv_sampler *sp)
 
 void prefetch_fini(struct rlv_sampler *sp)
 {
-	for (uint32_t i = 0; sp->ahead && i < sp->opts.prefetch; i++)
-		async_sample_fini(&sp->ahead[i]);
-	mem_free(sp->ahead);
-	sp->ahead = NULL;
+	for (uint32_t i = 0; sp->prefetched && i < sp->opts.prefetch; i++)
+		async_sample_fini(&sp->prefetched[i]);
+	mem_free(sp->prefetched);
+	sp->prefetched = NULL;
 }
 
 /* -------- forgetting -------- */
@@ -60,7 +60,7 @@ void prefetch_cancel(struct rlv_sampler *sp)
 		struct async_sample *async = prefetch_at(sp, i);
 
 		async_sample_cancel(async);
-		async->batch->ahead = false;
+		async->batch->prefetched = false;
 	}
 	sp->n_prefetched = 0;
 }
@@ -116,8 +116,8 @@ bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round)
 	if (!sp->n_prefetched)
 		return false;
 	sp->n_prefetched--;
-	sp->first_ahead = (sp->first_ahead + 1) % sp->opts.prefetch;
-	async->batch->ahead = false;
+	sp->first_prefetch = (sp->first_prefetch + 1) % sp->opts.prefetch;
+	async->batch->prefetched = false;
 	async->stage = ASYNC_IDLE;
 	round->found = async->found;
 	round->began_ns = async->began_ns;
@@ -145,7 +145,7 @@ void prefetch_refill(struct rlv_sampler *sp, uint32_t n)
 			log_debug("prefetch: %s", error_last());
 			return;
 		}
-		round.batch->ahead = true;
+		round.batch->prefetched = true;
 		sp->n_prefetched++;
 	}
 }

@@ -94,7 +94,7 @@ static int sampler_keep_round(struct sample_call *call, const struct round *roun
 	bool takes = sp->view->max_times_sampled;
 	uint32_t failed = late ? round->found : 0;
 	bool judged; /* all of them at once */
-	int ret = !late && takes ? sampler_take(sp, round->found) : 0;
+	int ret = !late && takes ? sampler_consume_found(sp, round->found) : 0;
 
 	if (ret)
 		return ret;

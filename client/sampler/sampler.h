@@ -23,7 +23,7 @@
 struct batch {
 	struct rlv_batch pub; /* first: rlv_batch_release gets a pointer to it */
 	bool held;            /* by the user */
-	bool ahead;           /* by a prefetch in progress */
+	bool prefetched;      /* by a prefetch in progress */
 	uint32_t n_step;      /* n_step of its array descriptions */
 	struct rlv_array arrays[RLV_MAX_ARRAYS];
 	char names[RLV_MAX_ARRAYS][RLV_NAME_BYTES + 8];
@@ -68,13 +68,13 @@ struct rlv_sampler {
 	struct batch *last; /* its leaf words may serve an update */
 	uint32_t n_batches;
 	struct draw_scratch scratch;
-	struct async_sample now;            /* of the call in progress, into scratch */
-	struct async_sample *ahead;         /* opts.prefetch of them, a ring */
-	uint32_t first_ahead, n_prefetched; /* under way, or done and not handed over */
-	struct shard_change *changes;       /* of an update or consumption, one for each shard */
-	uint32_t room;                      /* of them */
-	uint32_t newest_version;            /* policy version seen */
-	uint64_t expired;                   /* consumed in this call, but too old to return */
+	struct async_sample now;               /* of the call in progress, into scratch */
+	struct async_sample *prefetched;       /* opts.prefetch of them, a ring */
+	uint32_t first_prefetch, n_prefetched; /* under way, or done and not handed over */
+	struct shard_change *changes;          /* of an update or consumption, one for each shard */
+	uint32_t room;                         /* of them */
+	uint32_t newest_version;               /* policy version seen */
+	uint64_t expired;                      /* consumed in this call, but too old to return */
 	struct rlv_stats stats;
 };
 
@@ -173,7 +173,7 @@ uint64_t sampler_wrap_ns(const struct table_desc *desc);
  * Consumes the n drawn and verified items of the scratch, for views that count samples. If another
  * client consumed an item first, its `again` becomes 0. Cost: 1 phase, 2 with counts.
  */
-RLV_MUST_CHECK int sampler_take(struct rlv_sampler *sp, uint32_t n);
+RLV_MUST_CHECK int sampler_consume_found(struct rlv_sampler *sp, uint32_t n);
 
 /*
  * Sorts n (shard, slot) pairs given as keys into order[]: ascending, and of equal ones the one

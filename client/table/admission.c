@@ -181,7 +181,7 @@ int admission_read(struct admission *adm, struct limiter_words *out)
 
 /* -------- in words -------- */
 
-#define LAW_BYTES 80
+#define BOUNDS_BYTES 80
 
 static double bound_value(int64_t scaled)
 {
@@ -193,7 +193,7 @@ static void bound_explain(const struct limiter *lim, const char *name, int64_t b
 {
 	text[0] = 0;
 	if (bound != INT64_MIN && bound != INT64_MAX)
-		snprintf(text, LAW_BYTES, "; samples_per_insert %g, %s %g",
+		snprintf(text, BOUNDS_BYTES, "; samples_per_insert %g, %s %g",
 			 bound_value((int64_t)lim->bounds.spi), name, bound_value(bound));
 }
 
@@ -206,7 +206,7 @@ void admission_explain_insert(struct admission *adm, const struct table_desc *de
 			      char *text)
 {
 	struct limiter_words now;
-	char bounds[LAW_BYTES];
+	char bounds[BOUNDS_BYTES];
 	uint64_t lacks;
 
 	if (admission_read(adm, &now)) {
@@ -228,7 +228,7 @@ void admission_explain_sample(struct admission *adm, const struct table_desc *de
 {
 	struct limiter_words now;
 	char lacks_text[40] = "inserts: no item is left to draw";
-	char bounds[LAW_BYTES];
+	char bounds[BOUNDS_BYTES];
 	uint64_t lacks;
 
 	if (admission_read(adm, &now)) {

@@ -17,7 +17,7 @@ static_assert((int)RLV_TERMINATED == (int)ROW_TERMINATED &&
 
 static uint32_t writer_explain(void *ctx, char *text)
 {
-	const struct put *put = ctx;
+	const struct append_batch *put = ctx;
 	struct rlv_writer *w = put->w;
 	uint32_t v = w->waits_for;
 
@@ -35,7 +35,7 @@ static uint32_t writer_explain(void *ctx, char *text)
 
 static int writer_late(void *ctx, int error)
 {
-	const struct put *put = ctx;
+	const struct append_batch *put = ctx;
 	char text[WATCH_TEXT_BYTES];
 
 	(void)error;
@@ -47,20 +47,20 @@ static int writer_late(void *ctx, int error)
 
 static int writer_step(void *ctx)
 {
-	struct put *put = ctx;
+	struct append_batch *put = ctx;
 	int ret = put->admitted ? 0 : writer_read_maxima(put->w);
 
 	if (ret)
 		return ret;
 	/* A limiter whose bounds are narrower than the rows of a call admits them in smaller parts. */
-	while ((ret = writer_put(put)) && (ret == -EAGAIN || ret == -EINVAL) && put->src.n > 1 &&
-	       !put->admitted && put->w->waits_for != WRITER_ROOM)
+	while ((ret = writer_append_batch(put)) && (ret == -EAGAIN || ret == -EINVAL) &&
+	       put->src.n > 1 && !put->admitted && put->w->waits_for != WRITER_ROOM)
 		put->src.n = (put->src.n + 1) / 2;
 	return ret;
 }
 
 /* Appends src.n rows of each stream, or at least one, and waits for the limiter, room and nodes. */
-static int writer_run(struct put *put)
+static int writer_run(struct append_batch *put)
 {
 	static const struct handle_call call = { writer_step, writer_explain, writer_late };
 	struct rlv_writer *w = put->w;
@@ -76,7 +76,7 @@ static int writer_run(struct put *put)
 static int writer_append(struct rlv_writer *w, uint32_t stream, const struct rlv_steps *steps,
 			 uint32_t n, uint32_t *done_out)
 {
-	struct put put = { .w = w, .streams = &w->streams[stream], .n = 1 };
+	struct append_batch put = { .w = w, .streams = &w->streams[stream], .n = 1 };
 	int ret = 0;
 
 	put.src.steps = steps;
@@ -166,7 +166,7 @@ int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct r
 int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *steps)
 {
 	struct rlv_steps room;
-	struct put put = { .w = writer };
+	struct append_batch put = { .w = writer };
 	int ret;
 
 	if (!writer || !steps)
@@ -188,7 +188,7 @@ int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *
 
 int rlv_writer_watch(struct rlv_writer *writer, struct rlv_watch *watch)
 {
-	struct put put = { .w = writer };
+	struct append_batch put = { .w = writer };
 	int ret = watch_check(watch);
 
 	if (ret == 0 && !writer)

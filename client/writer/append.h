@@ -80,7 +80,7 @@ struct source {
 };
 
 /* Rows for n streams: src is the first stream's; each next one's begins one row later. */
-struct put {
+struct append_batch {
 	struct rlv_writer *w;
 	struct stream *streams;
 	uint32_t n;
@@ -100,7 +100,7 @@ static inline uint32_t head_rows(const struct rlv_writer *w)
 RLV_MUST_CHECK int writer_read_maxima(struct rlv_writer *w);
 
 /* Claims blocks with room for all streams. Errors as writer_room. */
-RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct put *put);
+RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct append_batch *put);
 
 /*
  * Appends src.n rows of each stream, or as many as fit into its block; sets src.n to that number.
@@ -108,7 +108,7 @@ RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct put *put);
  * would never admit so many. After another error of an admitted append the call appends the rest
  * again.
  */
-RLV_MUST_CHECK int writer_put(struct put *put);
+RLV_MUST_CHECK int writer_append_batch(struct append_batch *put);
 
 /* -------- append.c -------- */
 

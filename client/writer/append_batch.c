@@ -234,7 +234,7 @@ static int stream_write_rows(struct rlv_writer *w, struct stream *st, const stru
 
 /* -------- place -------- */
 
-static struct source put_source(const struct put *put, uint32_t i)
+static struct source put_source(const struct append_batch *put, uint32_t i)
 {
 	struct source src = put->src;
 
@@ -243,7 +243,7 @@ static struct source put_source(const struct put *put, uint32_t i)
 }
 
 /* Rows and items of the streams that have some planned: a change for each shard that gets any. */
-static int writer_place(struct rlv_writer *w, const struct put *put)
+static int writer_place(struct rlv_writer *w, const struct append_batch *put)
 {
 	uint32_t n_views = w->h.desc->n_views;
 	int ret = 0;
@@ -343,7 +343,7 @@ static int writer_publish(struct rlv_writer *w)
 /* -------- the whole -------- */
 
 /* Planned rows that are published become their streams' past: all but those of a lost shard. */
-static void writer_advance(struct rlv_writer *w, const struct put *put, bool lost)
+static void writer_advance(struct rlv_writer *w, const struct append_batch *put, bool lost)
 {
 	const struct table_desc *desc = w->h.desc;
 	uint32_t head = head_rows(w);
@@ -377,7 +377,7 @@ static void writer_advance(struct rlv_writer *w, const struct put *put, bool los
 	}
 }
 
-int writer_rooms(struct rlv_writer *w, const struct put *put)
+int writer_rooms(struct rlv_writer *w, const struct append_batch *put)
 {
 	int ret = 0;
 
@@ -389,7 +389,7 @@ int writer_rooms(struct rlv_writer *w, const struct put *put)
 	return ret;
 }
 
-int writer_put(struct put *put)
+int writer_append_batch(struct append_batch *put)
 {
 	struct rlv_writer *w = put->w;
 	const struct table_desc *desc = w->h.desc;

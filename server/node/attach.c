@@ -411,15 +411,15 @@ uint64_t node_pages_watch(struct node *node)
 	uint64_t now = node_now(node);
 
 	if (!node->tr || !transport_renewing(node->tr)) {
-		if (node->remote->making_since == 0)
+		if (node->remote->pages_since == 0)
 			return UINT64_MAX;
-		node->remote->making_since = 0;
+		node->remote->pages_since = 0;
 		node->remote->news = true;
 		return now;
 	}
-	if (node->remote->making_since == 0)
-		node->remote->making_since = now;
-	return now + max_u64((now - node->remote->making_since) / LOOK_PART, LOOK_FIRST_NS);
+	if (node->remote->pages_since == 0)
+		node->remote->pages_since = now;
+	return now + max_u64((now - node->remote->pages_since) / LOOK_PART, LOOK_FIRST_NS);
 }
 
 uint64_t node_attach_watch(struct node *node)

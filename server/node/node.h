@@ -67,7 +67,7 @@ struct node_remote {
 	struct node_want *wants;      /* the server's own attachments */
 	struct node_want *attaching;  /* the one using node->tr */
 	struct node_asked *asked_for; /* requested grants */
-	uint64_t making_since;        /* it makes pages of client slots since then; 0 = none */
+	uint64_t pages_since;         /* it makes pages of client slots since then; 0 = none */
 	uint64_t last_tag;
 	bool news; /* a grant was answered or regions were attached: requesters call again */
 	uint64_t attach_client_id; /* our client id for node->tr */

@@ -17,7 +17,7 @@ struct rig {
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 	struct rlv_steps steps;
-	struct put put;
+	struct append_batch put;
 };
 
 static struct rig *open_rig(const struct rlv_view *views, uint32_t n_views, uint32_t streams)
@@ -32,10 +32,10 @@ static struct rig *open_rig(const struct rlv_view *views, uint32_t n_views, uint
 	rig.writer = replay_writer(&rig.fx, streams);
 	rig.steps = (struct rlv_steps)RLV_STEPS_INIT;
 	rig.steps.columns = replay_columns(&rig.fx, 0, 0, 16);
-	rig.put = (struct put){ .w = rig.writer,
-				.streams = rig.writer->streams,
-				.n = streams,
-				.src = { .steps = &rig.steps } };
+	rig.put = (struct append_batch){ .w = rig.writer,
+					 .streams = rig.writer->streams,
+					 .n = streams,
+					 .src = { .steps = &rig.steps } };
 	assert_int_equal(handle_begin(&rig.writer->h, 0), 0);
 	assert_int_equal(writer_read_maxima(rig.writer), 0);
 	assert_int_equal(writer_rooms(rig.writer, &rig.put), 0);
@@ -54,7 +54,7 @@ static int put(struct rig *rig, uint32_t n, uint32_t *refused)
 
 	rig->put.src.n = n;
 	rig->put.admitted = false;
-	ret = writer_put(&rig->put);
+	ret = writer_append_batch(&rig->put);
 	if (ret)
 		*refused = rig->writer->waits_for;
 	return ret;
