@@ -2,7 +2,7 @@
  * Draws and updates of one sum tree over embed:, one thread, batches of 256.
  *
  * Pairs of cases that differ in one property show its cost: page size, fan-outs, vector
- * width, deferred sums, warm or evicted caches. Updates are timed as in a learner: keys of the last
+ * width, warm or evicted caches. Updates are timed as in a learner: keys of the last
  * draw, in their order, with the leaf words that it read.
  */
 #include <errno.h>
@@ -41,7 +41,9 @@ struct tree_bench {
 	struct region *region;
 	struct sumtree tree;
 	struct epoch ep;
-	struct tree_deltas *deltas[2]; /* deferred mode: flushed in each call */
+	struct tree_deltas *deltas;
+	struct sumtree_tops *tops;
+	struct forest from;
 };
 
 struct tree_case {
@@ -49,7 +51,6 @@ struct tree_case {
 	enum page_kind pages;
 	enum cpu_level level;
 	bool evicted;
-	uint32_t defer;
 	enum metric metric;
 	struct tree_bench *tree;
 	struct rng rng;
@@ -82,9 +83,9 @@ static void fill_tree(struct tree_bench *t, uint64_t seed)
 
 		for (uint32_t i = 0; i < BLOCK; i++)
 			priorities[i] = 1 + (rng_next_u64(&rng) >> 43);
-		must(sumtree_claim(&t->tree, &t->ep, &run, t->deltas[0]), "claim");
-		must(sumtree_publish(&t->tree, &t->ep, &run, priorities, t->deltas[0]), "publish");
-		must(sumtree_flush(&t->tree, t->deltas[0], true), "flush");
+		must(sumtree_claim(&t->tree, &t->ep, &run, t->deltas), "claim");
+		must(sumtree_publish(&t->tree, &t->ep, &run, priorities, t->deltas), "publish");
+		must(sumtree_flush(&t->tree, t->deltas), "flush");
 	}
 	must(epoch_leave(&t->ep), "epoch");
 }
@@ -92,7 +93,6 @@ static void fill_tree(struct tree_bench *t, uint64_t seed)
 static void open_tree(struct tree_bench *t, uint32_t leaves, const struct tree_case *c,
 		      uint64_t seed)
 {
-	const struct tree_deltas_opts defer = { .defer_calls = 16 };
 	uint16_t fanout[TREE_MAX_LEVELS + 1] = { 0 };
 	const char *text = c->fanout;
 	char *end;
@@ -110,8 +110,8 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct tree_c
 	t->pages = c->pages;
 	for (int i = 0; i < TREE_MAX_LEVELS && *text; i++, text = *end ? end + 1 : end)
 		fanout[i] = (uint16_t)strtoul(text, &end, 10);
-	must(sumtree_geometry_init(&usual, leaves, NULL), "geometry");
-	must(sumtree_geometry_init(&geo, leaves, fanout), "geometry");
+	must(sumtree_geometry_init(&usual, leaves, NULL, SUMTREE_TOP_MAX), "geometry");
+	must(sumtree_geometry_init(&geo, leaves, fanout, SUMTREE_TOP_MAX), "geometry");
 	if (strcmp(c->fanout, DEFAULT_FANOUT) == 0 && memcmp(&geo, &usual, sizeof(geo)) != 0)
 		must(-EINVAL, "DEFAULT_FANOUT is not the default");
 	place.inner_off[0] = off;
@@ -130,8 +130,10 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct tree_c
 	sumtree_init(&t->tree, t->region, &geo, &place);
 	part.tree = part.pages = t->region;
 	epoch_init(&t->ep, &part, 1);
-	must(tree_deltas_open(&t->tree, NULL, &t->deltas[0]), "deltas");
-	must(tree_deltas_open(&t->tree, &defer, &t->deltas[1]), "deltas");
+	must(tree_deltas_open(&t->deltas), "deltas");
+	must(sumtree_tops_open(&t->tops), "tops");
+	tree_deltas_show(t->deltas, t->tops, 0);
+	t->from = (struct forest){ &t->tree, &t->ep, 1, t->tops };
 	fill_tree(t, seed);
 }
 
@@ -139,12 +141,13 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct tree_c
 
 static uint64_t timed_draw(struct tree_case *c)
 {
-	const struct forest from = { &c->tree->tree, &c->tree->ep, 1 };
-	const struct draw_opts opts = { .stratified = true };
+	const struct draw_opts opts = { .stratified = true,
+					.writes = c->metric == UPDATE,
+					.now_ns = time_wall_ns() };
 	const struct draws out = { shard, slot, word, probability };
 	uint64_t start = time_wall_ns();
 
-	must(sumtree_draw(&from, &opts, &c->rng, BATCH, &out), "draw");
+	must(sumtree_draw(&c->tree->from, &opts, &c->rng, BATCH, &out), "draw");
 	return time_wall_ns() - start;
 }
 
@@ -164,7 +167,7 @@ static void evict_caches(void)
 }
 
 /* Each drawn item once, with a new priority. *done_out: number of keys. */
-static uint64_t timed_update(struct tree_case *c, struct tree_deltas *deltas, uint64_t *done_out)
+static uint64_t timed_update(struct tree_case *c, uint64_t *done_out)
 {
 	struct tree_bench *t = c->tree;
 	uint64_t random[BATCH], start;
@@ -185,10 +188,9 @@ static uint64_t timed_update(struct tree_case *c, struct tree_deltas *deltas, ui
 		evict_caches();
 	start = time_wall_ns();
 	must(epoch_enter(&t->ep), "epoch");
-	must(sumtree_update(&t->tree, &t->ep, ops, n, deltas), "update");
-	must(sumtree_flush(&t->tree, deltas, false), "flush");
-	if (tree_deltas_empty(deltas))
-		must(epoch_leave(&t->ep), "epoch");
+	must(sumtree_update(&t->tree, &t->ep, ops, n, t->deltas), "update");
+	must(sumtree_flush(&t->tree, t->deltas), "flush");
+	must(epoch_leave(&t->ep), "epoch");
 	*done_out = n;
 	return time_wall_ns() - start;
 }
@@ -197,7 +199,6 @@ static uint64_t timed_update(struct tree_case *c, struct tree_deltas *deltas, ui
 static int run_case(struct micro_case *at)
 {
 	struct tree_case *c = at->ctx;
-	struct tree_deltas *deltas = c->tree->deltas[c->defer > 1];
 	uint64_t begin = time_wall_ns(), timed = 0, done = 0, ns;
 
 	cpu_level_limit(c->level);
@@ -211,12 +212,10 @@ static int run_case(struct micro_case *at)
 			evict_caches();
 		ns = timed_draw(c);
 		if (c->metric == UPDATE)
-			ns = timed_update(c, deltas, &n);
+			ns = timed_update(c, &n);
 		timed += ns;
 		done += n;
 	}
-	must(sumtree_flush(&c->tree->tree, deltas, true), "flush");
-	must(epoch_leave(&c->tree->ep), "epoch");
 	cpu_level_limit(CPU_AVX512);
 	series_add(&at->result.series, (double)timed / (double)done);
 	return 0;
@@ -251,8 +250,7 @@ static void add_case(struct micro *b, struct tree_case c, enum metric metric)
 					{ .key = "transport", .text = "embed" },
 					{ .key = "seed", .number = b->seed },
 					{ .key = "pages", .text = page_kind_name(c.pages) },
-					{ .key = "vector", .text = cpu_level_name(c.level) },
-					{ .key = "defer", .number = c.defer } } },
+					{ .key = "vector", .text = cpu_level_name(c.level) } } },
 	};
 	struct tree_bench *t = group.trees, *end = t + group.n_trees;
 
@@ -274,9 +272,9 @@ static void add_case(struct micro *b, struct tree_case c, enum metric metric)
 static void add_cases(struct micro *b, bool pairs)
 {
 	static const char *const fanouts[] = { "16", "8", "16,8", "8,8,16", "8,32", "16,32" };
-	const struct tree_case base = {
-		.fanout = DEFAULT_FANOUT, .pages = PAGE_THP, .level = cpu_level(), .defer = 1
-	};
+	const struct tree_case base = { .fanout = DEFAULT_FANOUT,
+					.pages = PAGE_THP,
+					.level = cpu_level() };
 	struct tree_case c = base;
 
 	add_case(b, c, DRAW);
@@ -289,19 +287,13 @@ static void add_cases(struct micro *b, bool pairs)
 	for (c = base, c.level = CPU_PLAIN; c.level < CPU_AVX512; c.level++)
 		add_case(b, c, DRAW);
 	c = base;
-	c.defer = 16;
-	add_case(b, c, UPDATE);
-	c = base;
 	c.pages = PAGE_SMALL;
 	add_case(b, c, DRAW);
 	add_case(b, c, UPDATE);
 	c = base;
 	for (size_t i = 0; i < (b->full ? ARRAY_LEN(fanouts) : 2); i++) {
 		c.fanout = fanouts[i];
-		c.defer = 1;
 		add_case(b, c, DRAW);
-		add_case(b, c, UPDATE);
-		c.defer = 16;
 		add_case(b, c, UPDATE);
 	}
 }
@@ -333,8 +325,8 @@ int main(int argc, char **argv)
 		snprintf(what, sizeof(what), "%u leaves", group.leaves);
 		must(micro_run(&b, what), "measure");
 		for (struct tree_bench *t = group.trees; t < group.trees + group.n_trees; t++) {
-			tree_deltas_close(&t->deltas[0]);
-			tree_deltas_close(&t->deltas[1]);
+			tree_deltas_close(&t->deltas);
+			sumtree_tops_close(&t->tops);
 			transport_detach(&t->region);
 			transport_close(&t->tr);
 			transport_target_close(&t->target);

@@ -44,6 +44,7 @@ static const struct arg_option options[] = {
 	{ "store", "NAME", "store to use, by name or URI (default: a private store, or\nembed:)",
 	  &parsed.store, ARG_TEXT },
 	{ "pages", "auto|small|huge", "pages of an embed: store", &parsed.pages, ARG_CHOICE },
+	{ "pin", NULL, "pin each role to a CPU", &parsed.pin, ARG_FLAG },
 	{ NULL, NULL, "Operations", NULL, ARG_HEADING },
 	{ "insert-batch", "N", "steps per append (default 64)", &parsed.insert_batch, ARG_COUNT32 },
 	{ "envs", "E", "append one step of each of E environments instead", &parsed.envs,

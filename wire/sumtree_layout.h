@@ -31,7 +31,7 @@
 #define TREE_MAX_LEVELS 8  /* inner levels */
 #define TREE_MIN_FANOUT 8u /* and a multiple of it: a line of words */
 #define TREE_MAX_FANOUT 1024u
-#define TREE_TOP_MAX 8192u        /* nodes of the top level; a library may draw from fewer */
+#define TREE_TOP_MAX 16384u       /* nodes of the top level */
 #define TREE_SUM_HEADROOM_BITS 62 /* rule 9: leaves x max_prio stays below 2^62 */
 
 static inline uint64_t leaf_make(uint32_t tag, uint32_t gen, uint64_t priority)

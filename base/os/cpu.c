@@ -54,11 +54,31 @@ bool cpu_has_crc32(void)
 	return may_more_than_plain() && __builtin_cpu_supports("sse4.2");
 }
 
-bool cpu_has_cas16(void)
+/* A bit of register c of a CPUID leaf. Asked once: in a guest each CPUID leaves it, for microseconds. */
+static bool cpuid_has(_Atomic int *found, unsigned leaf, unsigned bit)
 {
+	int has = atomic_load_explicit(found, memory_order_relaxed);
 	unsigned a, b, c = 0, d;
 
-	return may_more_than_plain() && __get_cpuid(1, &a, &b, &c, &d) && c & bit_CMPXCHG16B;
+	if (has < 0) {
+		has = __get_cpuid(leaf, &a, &b, &c, &d) && c & bit;
+		atomic_store_explicit(found, has, memory_order_relaxed);
+	}
+	return has;
+}
+
+bool cpu_has_cas16(void)
+{
+	static _Atomic int found = -1;
+
+	return may_more_than_plain() && cpuid_has(&found, 1, bit_CMPXCHG16B);
+}
+
+bool cpu_has_prefetchw(void)
+{
+	static _Atomic int found = -1;
+
+	return cpuid_has(&found, 0x80000001, bit_PRFCHW);
 }
 
 #else
@@ -69,6 +89,11 @@ bool cpu_has_crc32(void)
 }
 
 bool cpu_has_cas16(void)
+{
+	return false;
+}
+
+bool cpu_has_prefetchw(void)
 {
 	return false;
 }

@@ -31,4 +31,7 @@ bool cpu_has_crc32(void);
 /* cmpxchg16b, under the same limit. */
 bool cpu_has_cas16(void);
 
+/* prefetchw, which fetches a line to be written. */
+bool cpu_has_prefetchw(void);
+
 #endif

@@ -1,6 +1,7 @@
 #include "bench/harness/worker.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,12 +84,24 @@ static int worker_run_window(struct worker *worker)
 	return ret ? ret : worker->ops->end(worker);
 }
 
+static void pin_to_cpu(uint32_t index)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(index % (uint32_t)(cpus > 0 ? cpus : 1), &set);
+	(void)!sched_setaffinity(0, sizeof(set), &set); /* slower, no error */
+}
+
 /* Runs until WORKER_QUIT, or an error. */
 static int worker_main(struct worker *worker)
 {
 	uint32_t word = worker_wait_command(worker, WORKER_HOLD);
 	int ret = 0;
 
+	if (worker->pin)
+		pin_to_cpu(worker->index);
 	if (command_of(word) != WORKER_QUIT) {
 		ret = worker->ops->open(worker);
 		if (ret == 0)

@@ -49,6 +49,7 @@ struct worker_board {
 struct worker {
 	const struct worker_ops *ops;
 	const char *name; /* "actor" */
+	bool pin;         /* to a CPU */
 	uint32_t index;   /* this and the rest are set by workers_start */
 	struct worker_board *board;
 	struct worker_slot *slot;

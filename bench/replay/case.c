@@ -25,7 +25,9 @@ static int start_roles(struct replay_case *c)
 		bool appends = config->loop || i < config->actors;
 
 		c->roles[i] = (struct role){
-			.worker = { .ops = &role_ops, .name = appends ? "actor" : "learner" },
+			.worker = { .ops = &role_ops,
+				    .name = appends ? "actor" : "learner",
+				    .pin = config->pin },
 			.config = config,
 			.data = c->data,
 			.vector = config->envs > 1 ? &c->vector : NULL,

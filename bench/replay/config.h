@@ -32,7 +32,7 @@ struct replay_config {
 	int64_t duration_ns; /* of all windows together */
 	double rate;         /* steps/s of all actors, 0 = unlimited */
 	double spi;          /* samples per insert, 0 = no limiter */
-	bool threads, processes, loop, check;
+	bool pin, threads, processes, loop, check;
 	bool json, full, progress;
 };
 

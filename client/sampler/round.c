@@ -128,6 +128,8 @@ struct draw_opts sampler_draw_opts(const struct rlv_sampler *sp, bool stratified
 		.stratified = stratified,
 		.rank = sp->opts.rank,
 		.world_size = sp->opts.world_size,
+		.writes = sp->stats.updates > 0,
+		.now_ns = clock_now_ns(sp->h.clock),
 		.sizes_out = sizes_out,
 	};
 }

@@ -165,6 +165,17 @@ static void sampler_leave_shard(struct handle *h, uint32_t shard)
 	admission_leave(&sp->admission, shard);
 }
 
+/* Our changes of priorities go to the sums that we draw from, too. */
+static void sampler_show_changes(struct rlv_sampler *sp)
+{
+	for (uint32_t t = 0; t < sp->trees.forest.n; t++) {
+		struct access *acc = handle_access(&sp->h, sp->trees.shard[t]);
+
+		if (acc && acc->deltas[sp->view_index])
+			tree_deltas_show(acc->deltas[sp->view_index], sp->trees.forest.tops, t);
+	}
+}
+
 static int sampler_shards_moved(struct handle *h)
 {
 	struct rlv_sampler *sp = (struct rlv_sampler *)h;
@@ -179,6 +190,8 @@ static int sampler_shards_moved(struct handle *h)
 		sp->room = n;
 	}
 	ret = shard_trees_build(&sp->trees, &h->set);
+	if (ret == 0)
+		sampler_show_changes(sp);
 	return ret ? ret : admission_follow(&sp->admission, h);
 }
 
@@ -246,9 +259,6 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 		ret = sampler_choose_columns(sp, &table->desc, &full);
 	if (ret)
 		goto err_free;
-	how.defer.defer_calls = full.defer_updates;
-	how.defer.defer_ns = 100 * CLOCK_NS_PER_MS;
-	how.defer.clock = clock_monotonic();
 	how.reader = table->store->meta->reader;
 	how.view_mask = 1u << full.view;
 	ret = handle_open(&sp->h, table, &how);
@@ -302,7 +312,7 @@ int rlv_sampler_flush(struct rlv_sampler *sampler)
 	if (!sampler)
 		return error_set(-EINVAL, "sampler is NULL");
 	ret = handle_begin(&sampler->h, 0);
-	if (ret == -EHOSTDOWN) /* deferred updates are lost with their shards */
+	if (ret == -EHOSTDOWN) /* updates are lost with their shards */
 		return 0;
 	if (ret == 0)
 		ret = admission_flush(&sampler->admission);

@@ -21,7 +21,7 @@ static void shard_trees_free(struct shard_trees *trees)
 	mem_free(trees->shard);
 	mem_free(trees->sizes);
 	trees->sizes = NULL;
-	trees->forest = (struct forest){ 0 };
+	trees->forest = (struct forest){ .tops = trees->forest.tops };
 	trees->trees = NULL;
 	trees->shard = NULL;
 	trees->room = 0;
@@ -38,6 +38,10 @@ int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 	uint32_t n = set->n_parts;
 	int ret = 0;
 
+	if (!trees->forest.tops)
+		ret = sumtree_tops_open(&trees->forest.tops);
+	if (ret)
+		return ret;
 	if (n > trees->room) {
 		shard_trees_free(trees);
 		trees->room = n;
@@ -55,6 +59,7 @@ int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 		trees->n_items = n;
 	}
 	trees->forest.n = 0;
+	sumtree_tops_forget(trees->forest.tops);
 	trees->sparse = false;
 	trees->addressable = part_set_is_addressable(set);
 	for (uint32_t s = 0; s < n; s++) {
@@ -71,7 +76,7 @@ int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 		trees->sparse |= t != s;
 	}
 	if (selector != RLV_FIFO && selector != RLV_LIFO)
-		return 0;
+		return trees->forest.n ? sumtree_tops_fit(trees->forest.tops, &trees->forest) : 0;
 	/* What orders remember of blocks is remembered anew. */
 	shard_trees_free_orders(trees);
 	trees->orders = mem_array(trees->room, sizeof(struct fifo_scan));
@@ -86,6 +91,7 @@ int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 void shard_trees_fini(struct shard_trees *trees)
 {
 	shard_trees_free(trees);
+	sumtree_tops_close(&trees->forest.tops);
 	mem_free(trees->items);
 	trees->items = NULL;
 	trees->n_items = 0;

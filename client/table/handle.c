@@ -56,7 +56,7 @@ static int handle_attach(void *ctx, uint32_t s, bool returned, void **access_out
 	acc = mem_alloc(sizeof(*acc));
 	if (!acc)
 		return error_set(-ENOMEM, "shard %u: cannot allocate memory", s);
-	ret = access_open(acc, shard, h->slot.owner, h->opts.view_mask, &h->opts.defer);
+	ret = access_open(acc, shard, h->slot.owner, h->opts.view_mask);
 	if (ret == 0 && interrupted) {
 		ret = epoch_leave(&acc->epoch);
 		if (ret)

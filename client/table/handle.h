@@ -35,7 +35,6 @@ struct handle_opts {
 	uint32_t view_mask; /* views whose leaves this handle changes */
 	uint32_t streams;   /* blocks that it may hold at once: of a writer */
 	bool reader;        /* takes no slot, and writes nothing */
-	struct tree_deltas_opts defer;
 	const struct handle_user *user;
 };
 

@@ -9,8 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_t view_mask,
-		const struct tree_deltas_opts *opts)
+int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_t view_mask)
 {
 	const struct table_desc *desc = &shard->desc;
 	uint64_t head;
@@ -42,7 +41,7 @@ int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_
 	}
 	for (uint32_t i = 0; !rc && i < desc->n_views; i++)
 		if (view_mask >> i & 1)
-			rc = tree_deltas_open(&shard->trees[i], opts, &acc->deltas[i]);
+			rc = tree_deltas_open(&acc->deltas[i]);
 	if (rc)
 		access_close(acc);
 	return rc;
@@ -62,39 +61,27 @@ void access_close(struct access *acc)
 	acc->shard = NULL;
 }
 
-/* Adds deltas to their ancestors, or keeps them if force is off; *held_out: some were kept. */
-static int flush_views(struct access *acc, bool force, bool *held_out)
+/* Adds deltas to their ancestors. */
+static int flush_views(struct access *acc)
 {
 	int first = 0;
 
-	*held_out = false;
 	for (uint32_t i = 0; i < acc->shard->desc.n_views; i++) {
-		int rc;
+		int rc = acc->deltas[i] ? sumtree_flush(&acc->shard->trees[i], acc->deltas[i]) : 0;
 
-		if (!acc->deltas[i])
-			continue;
-		rc = sumtree_flush(&acc->shard->trees[i], acc->deltas[i], force);
-		if (rc && !first)
-			first = rc;
-		if (!tree_deltas_empty(acc->deltas[i]))
-			*held_out = true;
+		first = first ? first : rc;
 	}
 	return first;
 }
 
 /* -------- in place -------- */
 
-static int leave_in_place(struct access *acc, bool force)
+static int leave_in_place(struct access *acc)
 {
-	bool held;
-	int rc = flush_views(acc, force, &held);
+	int rc = flush_views(acc);
+	int left = acc->epoch.entered ? epoch_leave(&acc->epoch) : 0;
 
-	if (!held && (!force || acc->epoch.entered)) {
-		int left = epoch_leave(&acc->epoch);
-
-		rc = rc ? rc : left;
-	}
-	return rc;
+	return rc ? rc : left;
 }
 
 /* -------- by chains -------- */
@@ -133,12 +120,11 @@ static int open_sink(struct access *acc)
 	return note_lost(acc, rc);
 }
 
-static int leave_chained(struct access *acc, bool force)
+static int leave_chained(struct access *acc)
 {
 	struct wr_list *list = &acc->unwaited.chains[acc->unwaited.next].list;
 	struct transport_wr withdraw;
-	bool held;
-	int rc = flush_views(acc, force, &held), sent;
+	int rc = flush_views(acc), sent;
 
 	if (rc) /* some additions did not get into the chain */
 		acc->unwaited.lost = true;
@@ -155,7 +141,7 @@ static int leave_chained(struct access *acc, bool force)
 		else
 			acc->max_raise[v] = 0;
 	}
-	if (!sent && !held && epoch_withdraw(&acc->epoch, &withdraw))
+	if (!sent && epoch_withdraw(&acc->epoch, &withdraw))
 		*wr_list_add(list, NOTE_NONE) = withdraw;
 	if (!sent)
 		sent = note_lost(acc, unwaited_send(&acc->unwaited));
@@ -179,7 +165,7 @@ int access_enter(struct access *acc)
 		rc = enter_epoch(acc);
 	if (rc != -ESTALE)
 		return rc;
-	/* A rebuild waits for our kept deltas. */
+	/* A rebuild waits for our pin. */
 	rc = access_flush(acc);
 	if (!rc && acc->chained)
 		rc = open_sink(acc);
@@ -188,7 +174,7 @@ int access_enter(struct access *acc)
 
 int access_leave(struct access *acc)
 {
-	int rc = acc->chained ? leave_chained(acc, false) : leave_in_place(acc, false);
+	int rc = acc->chained ? leave_chained(acc) : leave_in_place(acc);
 
 	if (rc || __builtin_expect(!acc->epoch.damaged, 1))
 		return rc;
@@ -206,9 +192,9 @@ int access_flush(struct access *acc)
 	if (!acc->owner) /* a reader holds nothing */
 		return 0;
 	if (!acc->chained)
-		return leave_in_place(acc, true);
+		return leave_in_place(acc);
 	rc = open_sink(acc);
-	err = leave_chained(acc, true);
+	err = leave_chained(acc);
 	rc = rc ? rc : err;
 	err = note_lost(acc, unwaited_wait(&acc->unwaited));
 	rc = rc ? rc : err;

@@ -165,13 +165,12 @@ struct access {
  * owner, for all. Cost: control plane.
  */
 RLV_MUST_CHECK int access_open(struct access *acc, struct shard *shard, uint32_t owner,
-			       uint32_t view_mask, const struct tree_deltas_opts *opts);
+			       uint32_t view_mask);
 /* Drops buffered deltas: flush first. Waits for posted chains. Cost: 1 phase if any. */
 void access_close(struct access *acc);
 
 /*
- * Enclose every call that changes leaves. Leave flushes, or keeps deltas and pin if allowed; it
- * is called after an error, too. Over a wire it posts the additions, with the withdrawal of the
+ * Enclose every call that changes leaves. Leave flushes; it is called after an error, too. Over a wire it posts the additions, with the withdrawal of the
  * pin behind them, and does not wait: a later call reports their errors. -EIO: an answer was
  * lost, and the shard was marked dirty; -EOWNERDEAD: another party had closed a block before
  * this handle did, so the handle was fenced.
@@ -180,7 +179,7 @@ void access_close(struct access *acc);
 RLV_MUST_CHECK int access_enter(struct access *acc);
 RLV_MUST_CHECK int access_leave(struct access *acc);
 
-/* Adds all kept deltas, withdraws the pin, and waits for both. Outside of enter and leave. */
+/* Withdraws the pin, and waits for it and for posted additions. Outside of enter and leave. */
 RLV_MUST_CHECK int access_flush(struct access *acc);
 
 /* Raises the running maximum of a view to quanta, between enter and leave; chained: by leave. */

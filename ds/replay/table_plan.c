@@ -15,6 +15,7 @@
 enum {
 	REMOTE_LEVELS = 4, /* with the terminator */
 	REMOTE_GROUP = 128,
+	REMOTE_TOP = 64, /* nodes of the top level */
 	REMOTE_NARROW = 64,
 	REMOTE_WIDE = 256,
 };
@@ -114,16 +115,16 @@ static int choose_sizes(const struct plan *plan)
 static void remote_upper(struct plan *plan, uint64_t slots)
 {
 	uint64_t groups = div_up(slots, plan->group);
-	uint64_t wide = round_up(div_up(groups, SUMTREE_TOP_MAX), 8);
+	uint64_t wide = round_up(div_up(groups, REMOTE_TOP), 8);
 
-	if (plan->fanout != plan->remote || groups <= SUMTREE_TOP_MAX)
+	if (plan->fanout != plan->remote || groups <= REMOTE_TOP)
 		return;
 	if (wide <= REMOTE_WIDE) {
 		plan->remote[1] = (uint16_t)max_u64(wide, REMOTE_NARROW);
 		return;
 	}
 	plan->remote[1] = REMOTE_NARROW;
-	wide = round_up(div_up(div_up(groups, REMOTE_NARROW), SUMTREE_TOP_MAX), 8);
+	wide = round_up(div_up(div_up(groups, REMOTE_NARROW), REMOTE_TOP), 8);
 	plan->remote[2] = (uint16_t)max_u64(wide, REMOTE_NARROW);
 }
 
@@ -142,15 +143,26 @@ static int leaf_group(struct plan *plan)
 		plan->fanout = plan->opts->fanout;
 	if (!plan->fanout && plan->opts && plan->opts->remote) {
 		while (group < REMOTE_GROUP && group * 2u <= most &&
-		       (uint64_t)group * SUMTREE_TOP_MAX < plan->share)
+		       (uint64_t)group * REMOTE_TOP < plan->share)
 			group = (uint16_t)(group * 2);
 		plan->remote[0] = group;
 		plan->fanout = plan->remote;
 	}
-	rc = sumtree_geometry_init(&geo, SUMTREE_TOP_MAX, plan->fanout);
+	rc = sumtree_geometry_init(&geo, REMOTE_TOP, plan->fanout, REMOTE_TOP);
 	if (!rc)
 		plan->group = geo.fanout[0];
 	return rc;
+}
+
+/*
+ * Most nodes of a shard's top level. In place all tops together are a private copy of each sampler,
+ * which reads it again now and then; over a wire each draw reads them.
+ */
+static uint32_t plan_top(const struct plan *plan)
+{
+	if (plan->fanout)
+		return REMOTE_TOP;
+	return (uint32_t)max_u64(SUMTREE_TOP_MAX / plan->desc->n_shards, REMOTE_TOP);
 }
 
 int table_plan(struct table_desc *desc, const struct table_plan_opts *opts)
@@ -181,7 +193,7 @@ int table_plan(struct table_desc *desc, const struct table_plan_opts *opts)
 	if (rc)
 		return rc;
 	remote_upper(&plan, full.slots);
-	rc = sumtree_geometry_init(&full.tree, full.slots, plan.fanout);
+	rc = sumtree_geometry_init(&full.tree, full.slots, plan.fanout, plan_top(&plan));
 	if (rc)
 		return rc;
 	full.magic = TABLE_DESC_MAGIC;

@@ -46,18 +46,19 @@ int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out
 int sumtree_total(const struct sumtree *tree, struct epoch *ep, uint64_t *total_out)
 {
 	uint32_t top = tree->geo.levels, n = tree->nodes[top];
-	uint64_t words[SUMTREE_TOP_MAX] = { 0 }, total = 0;
-	int ret = epoch_refresh(ep);
+	uint64_t *words = mem_array(n, sizeof(*words)), total = 0;
+	int ret = words ? epoch_refresh(ep)
+			: error_set(-ENOMEM, "sum tree: cannot allocate %u sums", n);
 
 	if (ret == 0)
 		ret = transport_fetch(tree->region, node_off(tree, ep->number & 1, top, 0), words,
 				      n * 8);
-	if (ret)
-		return ret;
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; ret == 0 && i < n; i++)
 		total += (int64_t)words[i] > 0 ? words[i] : 0;
-	*total_out = total;
-	return 0;
+	mem_free(words);
+	if (ret == 0)
+		*total_out = total;
+	return ret;
 }
 
 /* -------- the walk -------- */

@@ -2,7 +2,9 @@
 #include "ds/sumtree/deferred.h"
 
 #include "ds/sumtree/sumtree.h"
+#include "ds/sumtree/kernel.h"
 #include "ds/sumtree/nodes.h"
+#include "ds/sumtree/tops.h"
 
 #include "transport/barrier.h"
 #include "transport/transport.h"
@@ -11,7 +13,6 @@
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/os/clock.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -22,58 +23,26 @@
 
 /* -------- open and close -------- */
 
-static int open_dense(struct delta_side *side, uint32_t nodes)
+int tree_deltas_open(struct tree_deltas **deltas_out)
 {
-	side->dense = mem_array(nodes, sizeof(*side->dense));
-	side->dirty = mem_array(div_up(nodes, 64), sizeof(*side->dirty));
-	return side->dense && side->dirty ? 0 : -ENOMEM;
-}
-
-int tree_deltas_open(const struct sumtree *tree, const struct tree_deltas_opts *opts,
-		     struct tree_deltas **deltas_out)
-{
-	struct tree_deltas *deltas = mem_zalloc(sizeof(*deltas));
-	uint32_t nodes;
-
-	if (!deltas)
-		return error_set(-ENOMEM, "sum tree deltas: cannot allocate %zu bytes",
-				 sizeof(*deltas));
-	if (opts)
-		deltas->opts = *opts;
-	if (deltas->opts.defer_calls > 1) {
-		deltas->dense_level = 1;
-		while (tree->nodes[deltas->dense_level] > DENSE_MAX)
-			deltas->dense_level++;
-		nodes = tree->nodes[deltas->dense_level];
-		if (open_dense(&deltas->side[0], nodes) || open_dense(&deltas->side[1], nodes)) {
-			tree_deltas_close(&deltas);
-			return error_set(-ENOMEM, "sum tree deltas: %u nodes are too many", nodes);
-		}
-	}
-	*deltas_out = deltas;
-	return 0;
+	*deltas_out = mem_zalloc(sizeof(**deltas_out));
+	return *deltas_out ? 0
+			   : error_set(-ENOMEM, "sum tree deltas: cannot allocate %zu bytes",
+				       sizeof(**deltas_out));
 }
 
 void tree_deltas_close(struct tree_deltas **deltas)
 {
-	if (!deltas || !*deltas)
+	if (!deltas)
 		return;
-	for (int p = 0; p < 2; p++) {
-		mem_free((*deltas)->side[p].dense);
-		mem_free((*deltas)->side[p].dirty);
-	}
 	mem_free(*deltas);
 	*deltas = NULL;
 }
 
-static bool side_is_empty(const struct delta_side *side)
+void tree_deltas_show(struct tree_deltas *deltas, struct sumtree_tops *tops, uint32_t t)
 {
-	return side->list.n == 0 && side->size == 0 && !side->held;
-}
-
-bool tree_deltas_empty(const struct tree_deltas *deltas)
-{
-	return side_is_empty(&deltas->side[0]) && side_is_empty(&deltas->side[1]);
+	deltas->tops = tops;
+	deltas->tree = t;
 }
 
 /* -------- FAAs -------- */
@@ -108,13 +77,6 @@ static int add_word(const struct sumtree *tree, struct tree_deltas *deltas, uint
 
 /* -------- combining -------- */
 
-/* A run of deltas of one level, in ascending order of nodes. */
-struct delta_run {
-	uint32_t *node;
-	int64_t *sum;
-	uint32_t n;
-};
-
 /*
  * Replaces nodes by their parents, recip being that of the fan-out, and combines neighbours of the
  * same node, in place, without unpredictable branches.
@@ -135,11 +97,6 @@ static inline void deferred_combine(struct delta_run *run, uint64_t recip)
 	}
 	run->n = k + 1;
 }
-
-/* Levels from <= l < end. */
-struct level_range {
-	uint32_t from, end;
-};
 
 /* Radix sort; *run then names the buffer of the two that holds the result. */
 static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t nodes)
@@ -189,36 +146,20 @@ static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uin
 	}
 	words = word_at(tree, off);
 	for (uint32_t i = 0; i < run->n; i++) {
-		if (i + AHEAD < run->n)
-			__builtin_prefetch(&words[run->node[i + AHEAD]], 1);
+		if (i + AHEAD < run->n && tree->prefetchw)
+			draw_prefetch_to_write(&words[run->node[i + AHEAD]]);
 		if (run->sum[i] != 0)
 			rword64_add(&words[run->node[i]], (uint64_t)run->sum[i]);
 	}
 	return 0;
 }
 
-/* Adds the run to a range of levels; leaves it at level range.end, if the tree has one. */
-static int apply_levels(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t inner_off,
-			struct level_range range, struct delta_run *run)
-{
-	int ret = 0;
-
-	for (uint32_t l = range.from; ret == 0 && l < range.end; l++) {
-		ret = add_level(tree, deltas, inner_off + tree->level_off[l], run);
-		if (l < tree->geo.levels)
-			deferred_combine(run, tree->recip[l]);
-	}
-	return ret;
-}
-
-/* Adds the list to all levels, or to the levels that are not held. */
+/* Adds the list to all levels. */
 static int apply_list(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity)
 {
-	struct delta_side *side = &deltas->side[parity];
-	struct delta_list *list = &side->list;
+	struct delta_list *list = &deltas->side[parity].list;
 	struct delta_run run = { list->node, list->sum, list->n };
-	struct level_range range = { 1, tree->geo.levels + 1 };
-	int ret;
+	int ret = 0;
 
 	if (list->n == 0)
 		return 0;
@@ -228,45 +169,13 @@ static int apply_list(const struct sumtree *tree, struct tree_deltas *deltas, ui
 	}
 	list->n = 0;
 	list->unsorted = false;
-	if (deltas->dense_level)
-		range.end = deltas->dense_level;
-	ret = apply_levels(tree, deltas, tree->inner_off[parity], range, &run);
-	if (ret || !deltas->dense_level)
-		return ret;
-	for (uint32_t i = 0; i < run.n; i++) {
-		uint32_t node = run.node[i];
-
-		side->dense[node] += run.sum[i];
-		side->dirty[node / 64] |= (uint64_t)1 << node % 64;
+	for (uint32_t l = 1; ret == 0 && l <= tree->geo.levels; l++) {
+		if (l > 1)
+			deferred_combine(&run, tree->recip[l - 1]);
+		ret = add_level(tree, deltas, tree->inner_off[parity] + tree->level_off[l], &run);
 	}
-	side->held = true;
-	return 0;
-}
-
-/* Adds the held deltas, as many at a time as fit into the scratch run. */
-static int apply_held(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity)
-{
-	struct delta_side *side = &deltas->side[parity];
-	struct delta_run run = { deltas->sorted_node, deltas->sorted_sum, 0 };
-	struct level_range range = { deltas->dense_level, tree->geo.levels + 1 };
-	uint32_t words = (uint32_t)div_up(tree->nodes[deltas->dense_level], 64);
-	int ret = 0;
-
-	for (uint32_t w = 0; side->held && w < words;) {
-		for (run.n = 0; w < words && run.n + 64 <= DELTA_MAX; w++) {
-			for (uint64_t bits = side->dirty[w]; bits; bits &= bits - 1) {
-				uint32_t node = w * 64 + bits_ctz(bits);
-
-				run.node[run.n] = node;
-				run.sum[run.n++] = side->dense[node];
-				side->dense[node] = 0;
-			}
-			side->dirty[w] = 0;
-		}
-		if (ret == 0 && run.n > 0)
-			ret = apply_levels(tree, deltas, tree->inner_off[parity], range, &run);
-	}
-	side->held = false;
+	if (ret == 0 && deltas->tops)
+		sumtree_tops_add(deltas->tops, deltas->tree, parity, &run);
 	return ret;
 }
 
@@ -294,42 +203,20 @@ int tree_deltas_reserve(const struct sumtree *tree, struct tree_deltas *deltas, 
 	return ret;
 }
 
-static bool may_hold(struct tree_deltas *deltas)
+int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas)
 {
-	uint64_t now;
-
-	if (!deltas->dense_level || ++deltas->calls >= deltas->opts.defer_calls)
-		return false;
-	if (!deltas->opts.clock || !deltas->opts.defer_ns)
-		return true;
-	now = clock_now_ns(deltas->opts.clock);
-	if (deltas->calls == 1)
-		deltas->since_ns = now;
-	return now - deltas->since_ns < deltas->opts.defer_ns;
-}
-
-int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas, bool force)
-{
-	bool hold = !tree_deltas_empty(deltas) && may_hold(deltas) && !force;
 	int ret = begin_changes(tree, deltas);
 
 	if (ret)
 		return ret;
 	for (uint32_t p = 0; p < 2; p++) {
-		struct delta_side *side = &deltas->side[p];
-		int64_t size = side->size;
-		int err = apply_list(tree, deltas, p), held;
+		int64_t size = deltas->side[p].size;
+		int err = apply_list(tree, deltas, p);
 
-		if (!hold) {
-			held = apply_held(tree, deltas, p);
-			err = err ? err : held;
-			side->size = 0;
-			if (err == 0)
-				err = add_word(tree, deltas, node_size_off(tree, p), size);
-		}
+		deltas->side[p].size = 0;
+		if (err == 0)
+			err = add_word(tree, deltas, node_size_off(tree, p), size);
 		ret = ret ? ret : err;
 	}
-	if (!hold)
-		deltas->calls = 0;
 	return ret;
 }

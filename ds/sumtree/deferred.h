@@ -3,11 +3,10 @@
  * them.
  *
  *   leaf CAS -> list of {level-1 node, sum}  one for each inner array, adjacent nodes combined
- *            -> flush: FAA each node, combine to parents, FAA, ...
+ *            -> flush: FAA each node, combine to parents, FAA, ... and to the owner's tops
  *
- * If deltas are held over calls, levels of more than DENSE_MAX nodes are still updated in each
- * call (hardly any deltas would combine). The first smaller level collects its deltas in a
- * private array, with a dirty bit for each node; the levels above are derived from it.
+ * Nothing is held over calls: a draw that reads private sums (ds/sumtree/tops.h) gains nothing from
+ * it, and others would learn of the changes later.
  */
 #ifndef RLV_DS_SUMTREE_DEFERRED_H
 #define RLV_DS_SUMTREE_DEFERRED_H
@@ -21,7 +20,6 @@
 #include <stdint.h>
 
 #define DELTA_MAX 1024u /* entries of a list; applied when another vector does not fit */
-#define DENSE_MAX 8192u
 
 /* Level-1 nodes and their deltas, in the order of the changes. */
 struct delta_list {
@@ -34,18 +32,20 @@ struct delta_list {
 /* Deltas of one inner array. */
 struct delta_side {
 	struct delta_list list;
-	int64_t size;    /* change of the number of live leaves */
-	int64_t *dense;  /* [nodes of dense_level], or NULL */
-	uint64_t *dirty; /* a bit for each non-zero entry of dense */
-	bool held;       /* dense is not empty */
+	int64_t size; /* change of the number of live leaves */
+};
+
+/* A run of deltas of one level, in ascending order of nodes. */
+struct delta_run {
+	uint32_t *node;
+	int64_t *sum;
+	uint32_t n;
 };
 
 struct tree_deltas {
-	struct tree_deltas_opts opts;
 	struct wr_list *sink; /* additions are appended to this chain, unsent; NULL = in place */
-	uint32_t dense_level; /* 0 = nothing is held over calls */
-	uint32_t calls;       /* calls held since the last full flush */
-	uint64_t since_ns;    /* time of the first held call */
+	struct sumtree_tops *tops; /* additions are shown to these private sums, or NULL ... */
+	uint32_t tree;             /* ... as of this tree */
 	struct delta_side side[2];
 
 	/* Scratch memory of the calls, too large for the stack: 256 ops are 12 KiB. */

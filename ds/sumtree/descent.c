@@ -6,6 +6,7 @@
 #include "ds/sumtree/sumtree.h"
 #include "ds/sumtree/kernel.h"
 #include "ds/sumtree/nodes.h"
+#include "ds/sumtree/tops.h"
 
 #include "transport/barrier.h"
 #include "transport/transport.h"
@@ -18,6 +19,7 @@
 #include "base/rng.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define APART 2u /* groups between two levels of the staircase */
 
@@ -105,7 +107,7 @@ ALWAYS_INLINE void settle(struct sumtree_descent *down, uint32_t i, const struct
 	}
 	total = sum_families(words, step->fanout, leaves, masses);
 	if (total != lanes->expected[i] && total != 0) {
-		down->ratio[i] *= (double)lanes->expected[i] / (double)total;
+		lanes->ratio[i] *= (double)lanes->expected[i] / (double)total;
 		r = rng_uniform_u64(down->rng, total);
 	}
 	child = find_child(words, masses, step->fanout, leaves, &r);
@@ -138,8 +140,8 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 	if (down->n <= DRAWS_FEW)
 		redo = (1u << down->n) - 1;
 	else
-		redo = leaves ? kernel->leaves(&down->lanes, group, step)
-			      : kernel->inner(&down->lanes, group, step);
+		redo = leaves ? kernel->leaves(&down->lanes, group, step, down->rng)
+			      : kernel->inner(&down->lanes, group, step, down->rng);
 	if (__builtin_expect(redo == 0, 1))
 		return;
 	for (uint32_t bits = redo; bits; bits &= bits - 1) {
@@ -151,6 +153,96 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 	}
 	if (step->next_base)
 		draw_aim(&down->lanes, group, step);
+}
+
+/* -------- private sums -------- */
+
+/* From words of level 0 to trees, their nodes, and where these are in place. */
+static void name_trees(struct sumtree_descent *down, uint32_t group)
+{
+	const struct sumtree_tops *tops = down->tops;
+	uint64_t mask = bits_mask(tops->stride_log2);
+
+	if (tops->n_trees == 1) {
+		memset(&down->shard[group * DRAW_GROUP], 0, DRAW_GROUP * sizeof(down->shard[0]));
+		return;
+	}
+	for (uint32_t i = group * DRAW_GROUP; i < (group + 1) * DRAW_GROUP; i++) {
+		uint32_t t = (uint32_t)(down->lanes.node[i] >> tops->stride_log2);
+
+		down->shard[i] = t;
+		down->lanes.node[i] &= mask;
+		if (!tops->in_place)
+			continue;
+		down->lanes.inner_at[i] = down->inner[t] - down->inner[0];
+		down->lanes.leaves_at[i] = down->leaves[t] - down->leaves[0];
+	}
+}
+
+/* Moves a group from one private level to the next. */
+static inline void step_private(struct sumtree_descent *down, uint32_t group,
+				const struct draw_step *step)
+{
+	struct draw_lanes *lanes = &down->lanes;
+
+	if (__builtin_expect(down->kernel->sums(lanes, group, step) == 0, 1))
+		return;
+	/* Private sums are exact: not reached. */
+	for (uint32_t i = group * DRAW_GROUP; i < (group + 1) * DRAW_GROUP; i++)
+		sumtree_descent_lose(down, i);
+	if (step->next_base)
+		draw_aim(lanes, group, step);
+}
+
+/* All private levels for one draw. */
+static void descend_one(struct sumtree_descent *down, uint32_t i)
+{
+	struct draw_lanes *lanes = &down->lanes;
+	uint64_t r = lanes->r[i], node = lanes->node[i];
+
+	for (uint32_t l = down->tops->top; l-- > 0;) {
+		const uint64_t *words = down->tops->level[l];
+
+		for (node *= SUMS_FANOUT; r >= words[node]; node++)
+			r -= words[node];
+	}
+	lanes->r[i] = r;
+	lanes->node[i] = node;
+	lanes->expected[i] = down->tops->level[0][node];
+}
+
+/* The step to private level l; with l = top only the children are set. */
+static struct draw_step private_step(const struct sumtree_descent *down, uint32_t l)
+{
+	const struct sumtree_tops *tops = down->tops;
+	struct draw_step step = { .fanout = SUMS_FANOUT, .limit = tops->nodes[l] };
+
+	if (l == 0)
+		return step;
+	step.next_base = (const uint8_t *)tops->level[l - 1];
+	step.next_bytes = SUMS_FANOUT * 8;
+	step.next_lines = SUMS_FANOUT * 8 / WIRE_LINE;
+	return step;
+}
+
+void sumtree_descent_run_private(struct sumtree_descent *down)
+{
+	uint32_t top = down->tops->top;
+
+	for (uint32_t g = 0; g < down->groups; g++) {
+		for (uint32_t i = g * DRAW_GROUP; down->n <= DRAWS_FEW && i < (g + 1) * DRAW_GROUP;
+		     i++)
+			descend_one(down, i);
+		for (uint32_t l = top; down->n > DRAWS_FEW && l > 0; l--) {
+			struct draw_step aim = private_step(down, l),
+					 step = private_step(down, l - 1);
+
+			if (l == top)
+				draw_aim(&down->lanes, g, &aim);
+			step_private(down, g, &step);
+		}
+		name_trees(down, g);
+	}
 }
 
 /* -------- in place -------- */
@@ -168,6 +260,8 @@ static struct draw_step make_step(const struct sumtree_descent *down, uint32_t l
 		return step;
 	step.next_bytes = tree->geo.fanout[level - 1] * 8u;
 	step.next_lines = down->prefetch ? step.next_bytes / WIRE_LINE : 0;
+	/* An update will write the leaf and the sum above it. */
+	step.next_write = down->writes && tree->prefetchw && level <= 2;
 	if (tree->region->base)
 		step.next_base = tree->region->base +
 				 node_level_off(tree, down->from->epochs[0].number & 1, level - 1);
@@ -176,22 +270,17 @@ static struct draw_step make_step(const struct sumtree_descent *down, uint32_t l
 	return step;
 }
 
-/* Sets the tree of each lane, as distances from the first tree. */
+/* Where the nodes and leaves of each tree are. */
 static void find_trees(struct sumtree_descent *down)
 {
 	const struct forest *from = down->from;
-	uint64_t inner[TABLE_MAX_SHARDS], leaves[TABLE_MAX_SHARDS];
 
 	for (uint32_t t = 0; t < from->n; t++) {
 		const struct sumtree *tree = &from->trees[t];
 		uint64_t base = (uintptr_t)tree->region->base;
 
-		inner[t] = base + tree->inner_off[from->epochs[t].number & 1];
-		leaves[t] = base + tree->leaves_off;
-	}
-	for (uint32_t i = 0; from->n > 1 && i < down->groups * DRAW_GROUP; i++) {
-		down->lanes.inner_at[i] = inner[down->shard[i]] - inner[0];
-		down->lanes.leaves_at[i] = leaves[down->shard[i]] - leaves[0];
+		down->inner[t] = base + tree->inner_off[from->epochs[t].number & 1];
+		down->leaves[t] = base + tree->leaves_off;
 	}
 }
 
@@ -202,20 +291,40 @@ static void find_trees(struct sumtree_descent *down)
 void sumtree_descent_run(struct sumtree_descent *down)
 {
 	uint32_t levels = down->from->trees[0].geo.levels;
-	struct draw_step step[TREE_MAX_LEVELS + 1];
+	uint32_t top = down->n > DRAWS_FEW ? down->tops->top : 0, stairs = top + levels;
+	struct draw_step step[TOPS_LEVELS + TREE_MAX_LEVELS + 1]; /* to shared levels, then private */
+	struct draw_step last = private_step(down, 0);
 
 	find_trees(down);
-	step[levels] = make_step(down, levels);
-	for (uint32_t l = levels; l > 0; l--)
-		step[l - 1] = make_step(down, l - 1);
-	for (uint32_t t = 0; t < down->groups + levels * APART; t++) {
+	for (uint32_t l = 0; l <= levels; l++)
+		step[l] = make_step(down, l);
+	for (uint32_t l = 0; l < top; l++)
+		step[levels + 1 + l] = private_step(down, l + 1);
+	if (top == 0)
+		sumtree_descent_run_private(down); /* few draws, or one level */
+	if (down->from->n == 1) { /* its words are its nodes: the kernel knows where to go on */
+		last = step[levels];
+		last.fanout = SUMS_FANOUT;
+		last.limit = down->tops->nodes[0];
+	}
+	for (uint32_t t = 0; t < down->groups + stairs * APART; t++) {
 		if (t < down->groups)
-			draw_aim(&down->lanes, t, &step[levels]);
-		for (uint32_t l = levels; l > 0; l--) {
-			uint32_t g = t - (levels - l + 1) * APART;
+			draw_aim(&down->lanes, t, &step[stairs]);
+		for (uint32_t s = stairs; s > 0; s--) {
+			uint32_t g = t - (stairs - s + 1) * APART;
 
-			if (g < down->groups) /* started and not finished */
-				step_down(down, g, &step[l - 1], l == 1);
+			if (g >= down->groups) /* not started, or finished */
+				continue;
+			if (s <= levels) {
+				step_down(down, g, &step[s - 1], s == 1);
+			} else if (s > levels + 1) {
+				step_private(down, g, &step[s - 1]);
+			} else {
+				step_private(down, g, &last);
+				name_trees(down, g);
+				if (down->from->n > 1)
+					draw_aim(&down->lanes, g, &step[levels]);
+			}
 		}
 	}
 }

@@ -17,6 +17,7 @@
 
 #include "ds/sumtree/sumtree.h"
 #include "ds/sumtree/kernel.h"
+#include "ds/sumtree/tops.h"
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -26,25 +27,30 @@
 
 struct sumtree_descent {
 	const struct forest *from; /* trees of one shape, epochs as of now */
+	const struct sumtree_tops *tops;
 	struct rng *rng;
 	const struct sumtree_kernel *kernel;
 	bool prefetch;                  /* in place only */
+	bool writes;                    /* the caller changes what it draws */
 	bool in_copies;                 /* lanes.children point to private copies */
 	double per_quantum;             /* 1 / total mass */
 	uint32_t n;                     /* draws */
 	uint32_t groups;                /* groups of lanes in use */
 	uint64_t lost[DRAW_CHUNK / 64]; /* a bit for each lost draw */
 	uint32_t shard[DRAW_CHUNK];
-	double ratio[DRAW_CHUNK]; /* product of expected / found, where they differ */
+	uint64_t inner[TABLE_MAX_SHARDS], leaves[TABLE_MAX_SHARDS]; /* addresses, by tree */
 	struct draw_lanes lanes;
 };
 
 /*
- * Moves draws whose lanes name nodes of the top levels down to leaves: then lanes.node is the
- * slot and lanes.word the leaf. Lanes behind the last draw repeat lane 0. All regions are
- * addressable.
+ * Moves draws whose lanes name sums of the topmost private level down to leaves: then lanes.node is
+ * the slot, shard its tree, and lanes.word the leaf. Lanes behind the last draw repeat lane 0. All
+ * regions are addressable.
  */
 void sumtree_descent_run(struct sumtree_descent *down);
+
+/* The same as far as the private sums go: then lanes.node is a node of the top level of a tree. */
+void sumtree_descent_run_private(struct sumtree_descent *down);
 
 /* Sets region, off and len of *io to the children of draw i on `level`. */
 void sumtree_descent_aim(const struct sumtree_descent *down, uint32_t i, uint32_t level,

@@ -11,8 +11,6 @@
 #include "ds/sumtree/steps.h"
 #include "ds/sumtree/tops.h"
 
-#include "wire/table_layout.h"
-
 #include "transport/wait_set.h"
 
 #include "base/bits.h"
@@ -24,7 +22,7 @@
 
 struct draw_call {
 	struct sumtree_descent down;
-	struct sumtree_tops tops;
+	struct sumtree_tops *tops;
 };
 
 /* Repeats one draw over all trees, tops re-read, until it finds a leaf. */
@@ -33,17 +31,14 @@ static int draw_restart(struct draw_call *call, const struct draws *out, size_t 
 	const struct strata independent = { 0 };
 
 	for (int tries = 0; tries < DRAW_RESTARTS; tries++) {
-		int ret = sumtree_tops_read(&call->tops, call->down.from);
+		int ret = sumtree_tops_read(call->tops);
 
 		if (ret)
 			return ret;
-		if (sumtree_tops_total(&call->tops) == 0)
+		if (!sumtree_tops_begin_draw(call->tops))
 			continue;
-		ret = sumtree_place(&call->down, &call->tops, &independent, 0, 1);
-		if (ret == 0)
-			sumtree_descent_run(&call->down);
-		else
-			return ret;
+		sumtree_place(&call->down, call->tops, &independent, 0, 1);
+		sumtree_descent_run(&call->down);
 		if (!sumtree_descent_is_lost(&call->down, 0)) {
 			sumtree_emit(&call->down, out, to);
 			return 0;
@@ -59,12 +54,9 @@ static int draw_chunk(struct draw_call *call, const struct strata *strata, const
 	int ret;
 
 	memset(lost, 0xff, sizeof(lost));
-	if (sumtree_tops_total(&call->tops) > 0) {
-		ret = sumtree_place(&call->down, &call->tops, strata, first, n);
-		if (ret == 0)
-			sumtree_descent_run(&call->down);
-		else
-			return ret;
+	if (sumtree_tops_begin_draw(call->tops)) {
+		sumtree_place(&call->down, call->tops, strata, first, n);
+		sumtree_descent_run(&call->down);
 		sumtree_emit(&call->down, out, first);
 		memcpy(lost, call->down.lost, sizeof(lost));
 	}
@@ -105,40 +97,38 @@ static int draw_by_steps(const struct steps_task *task)
 
 /* -------- both -------- */
 
-/* The trees have one shape. In place: all regions are addressable. */
+static int draw_in_place(const struct steps_task *task, struct sumtree_tops *tops)
+{
+	const struct draw_opts *opts = task->opts;
+	struct strata strata = strata_make(opts, task->n);
+	struct draw_call call;
+	int ret;
+
+	call.down.from = task->from;
+	call.down.rng = task->rng;
+	call.down.kernel = sumtree_kernel_get();
+	call.down.prefetch = true;
+	call.down.writes = opts && opts->writes;
+	call.down.in_copies = false;
+	call.tops = tops;
+	tops->sizes = opts ? opts->sizes_out : NULL;
+	ret = sumtree_tops_refresh(tops, opts ? opts->now_ns : 0);
+	for (size_t first = 0; ret == 0 && first < task->n; first += DRAW_CHUNK)
+		ret = draw_chunk(&call, &strata, &task->out, first,
+				 (uint32_t)min_u64(DRAW_CHUNK, task->n - first));
+	tops->sizes = NULL;
+	return ret;
+}
+
 int sumtree_draw(const struct forest *from, const struct draw_opts *opts, struct rng *rng, size_t n,
 		 const struct draws *out)
 {
-	struct strata strata;
-	struct draw_call call;
-	bool in_place = true;
-	int ret;
+	const struct steps_task task = { from, opts, rng, n, *out };
+	struct sumtree_tops once = { 0 }, *tops = from->tops ? from->tops : &once;
+	int ret = tops->from == from ? 0 : sumtree_tops_fit(tops, from);
 
-	if (from->n == 0 || from->n > TABLE_MAX_SHARDS)
-		return error_set(-EINVAL, "draw from %u trees: must be 1..%u", from->n,
-				 TABLE_MAX_SHARDS);
-	for (uint32_t t = 0; t < from->n; t++) {
-		const struct sumtree *tree = &from->trees[t];
-
-		in_place &= tree->region->base != NULL;
-		if (memcmp(&tree->geo, &from->trees[0].geo, sizeof(tree->geo)) != 0)
-			return error_set(-EINVAL, "draw: tree %u differs from tree 0 in its shape",
-					 t);
-	}
-	if (n == 0)
-		return 0;
-	if (!in_place)
-		return draw_by_steps(&(struct steps_task){ from, opts, rng, n, *out });
-	strata = strata_make(opts, n);
-	call.down.from = from;
-	call.down.rng = rng;
-	call.down.kernel = sumtree_kernel_get();
-	call.down.prefetch = true;
-	call.down.in_copies = false;
-	call.tops.sizes = opts ? opts->sizes_out : NULL;
-	ret = sumtree_tops_read(&call.tops, from);
-	for (size_t first = 0; ret == 0 && first < n; first += DRAW_CHUNK)
-		ret = draw_chunk(&call, &strata, out, first,
-				 (uint32_t)min_u64(DRAW_CHUNK, n - first));
+	if (ret == 0 && n > 0)
+		ret = tops->in_place ? draw_in_place(&task, tops) : draw_by_steps(&task);
+	sumtree_tops_fini(&once);
 	return ret;
 }

@@ -2,24 +2,31 @@
  * kernel.h - private to ds/sumtree/: picks, for a vector of draws, the child of each draw.
  *
  * A call moves the draws of one group one level down. Each draw has the children of its node,
- * their expected sum and a remainder r < expected. The kernel sums the children and finds the
- * last child k whose prefix is <= r; then
+ * their expected sum and a remainder r < expected. The kernel sums the children, negative ones as 0.
+ * If the sum is not the expected one, the draw is repeated within it (rule 6): r is a fresh random
+ * number below the sum, and ratio is multiplied by expected / sum. The last child k whose prefix is
+ * <= r is picked; then
  *
  *   node = node * fanout + k, expected = value of k, r -= prefix of k
  *
- * and prefetches the children of the new node. A draw is left unchanged, and its bit returned,
- * if its children do not sum to expected, if one is negative, or if it lands behind the last
- * node: the caller settles it alone. So all variants give equal results, and none handles drift.
+ * and the children of the new node are prefetched. A draw is left unchanged, and its bit returned,
+ * if its children sum to 0, or if it lands behind the last node: the caller settles it alone.
+ * Fan-outs other than 8 and 16 leave drift to the caller, too. All variants give equal results.
  */
 #ifndef RLV_DS_SUMTREE_KERNEL_H
 #define RLV_DS_SUMTREE_KERNEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "wire/le.h"
 
+#include "base/rng.h"
+
 #define DRAW_CHUNK 256u
-#define DRAW_GROUP 8u /* lanes of the widest variant; chunks are padded to whole groups */
+#define DRAW_GROUP 8u   /* lanes of the widest variant; chunks are padded to whole groups */
+#define SUMS_FANOUT 16u /* words under one private sum */
+#define DRAW_FRESH 64u  /* random numbers made at a time */
 
 /* Draws in progress, one array per property. */
 struct draw_lanes {
@@ -28,11 +35,15 @@ struct draw_lanes {
 	uint64_t r[DRAW_CHUNK];
 	uint64_t node[DRAW_CHUNK];
 	uint64_t word[DRAW_CHUNK]; /* set by the last level: the leaf as read */
+	double ratio[DRAW_CHUNK];  /* product of expected / found, where they differ */
 	/*
 	 * Several trees in place: distance of a lane's inner nodes and leaves from those of the
 	 * first tree.
 	 */
 	uint64_t inner_at[DRAW_CHUNK], leaves_at[DRAW_CHUNK];
+	uint64_t fresh[DRAW_FRESH];
+	uint32_t n_fresh; /* not used yet */
+	bool drifts[2];   /* a group of inner nodes, or of leaves, has drifted */
 };
 
 /* One level down. */
@@ -44,12 +55,19 @@ struct draw_step {
 	const uint64_t *next_at; /* distance of the tree of each lane to that; NULL = one tree */
 	uint32_t next_bytes;     /* of one node's children */
 	uint32_t next_lines;     /* lines of them to prefetch */
+	bool next_write;         /* prefetched to be written */
 };
 
-/* Both return a bit for each of the 8 lanes of the group that the caller must settle. */
+/* All return a bit for each of the 8 lanes of the group that the caller must settle. */
 struct sumtree_kernel {
-	uint32_t (*inner)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
-	uint32_t (*leaves)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
+	uint32_t (*inner)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
+			  struct rng *rng);
+	uint32_t (*leaves)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
+			   struct rng *rng);
+	/* As inner, for private sums, which are exact: a draw that drifted is returned. */
+	uint32_t (*sums)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
+	/* Copies n families of SUMS_FANOUT shared words, negative ones as 0, and sums each up. */
+	void (*copy)(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t *sums);
 };
 
 extern const struct sumtree_kernel sumtree_kernel_plain;
@@ -59,10 +77,51 @@ extern const struct sumtree_kernel sumtree_kernel_avx512;
 /* The variant for this CPU. Thread: any. */
 const struct sumtree_kernel *sumtree_kernel_get(void);
 
-static inline void draw_prefetch(const uint64_t *children, uint32_t lines)
+/* A random number for each lane of a group that drifted. */
+static inline const uint64_t *draw_fresh(struct draw_lanes *lanes, struct rng *rng)
 {
-	for (uint32_t k = 0; k < lines; k++)
-		__builtin_prefetch((const uint8_t *)children + (uint64_t)k * WIRE_LINE);
+	if (lanes->n_fresh == 0) {
+		rng_fill_u64(rng, lanes->fresh, DRAW_FRESH);
+		lanes->n_fresh = DRAW_FRESH;
+	}
+	lanes->n_fresh -= DRAW_GROUP;
+	return &lanes->fresh[lanes->n_fresh];
+}
+
+/* The caller has seen cpu_has_prefetchw(). __builtin_prefetch would only fetch the line to read. */
+static inline void draw_prefetch_to_write(const void *at)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
+#else
+	__builtin_prefetch(at, 1);
+#endif
+}
+
+/* Prefetches the children of a group's nodes: for each number of lines without an inner loop. */
+static inline void draw_prefetch(const struct draw_lanes *lanes, uint32_t group,
+				 const struct draw_step *step)
+{
+	const uint64_t *const *children = &lanes->children[group * DRAW_GROUP];
+	const uint32_t line = WIRE_LINE / 8;
+
+	if (step->next_write) {
+		for (uint32_t i = 0; i < DRAW_GROUP; i++)
+			for (uint32_t k = 0; k < step->next_lines; k++)
+				draw_prefetch_to_write(children[i] + k * line);
+	} else if (step->next_lines == 1) {
+		for (uint32_t i = 0; i < DRAW_GROUP; i++)
+			__builtin_prefetch(children[i]);
+	} else if (step->next_lines == 2) {
+		for (uint32_t i = 0; i < DRAW_GROUP; i++) {
+			__builtin_prefetch(children[i]);
+			__builtin_prefetch(children[i] + line);
+		}
+	} else {
+		for (uint32_t i = 0; i < DRAW_GROUP; i++)
+			for (uint32_t k = 0; k < step->next_lines; k++)
+				__builtin_prefetch(children[i] + k * line);
+	}
 }
 
 /* Sets the addresses of the children of a group's nodes and prefetches their lines. */
@@ -74,8 +133,8 @@ static inline void draw_aim(struct draw_lanes *lanes, uint32_t group, const stru
 		if (step->next_at)
 			at += step->next_at[i];
 		lanes->children[i] = (const uint64_t *)at;
-		draw_prefetch(lanes->children[i], step->next_lines);
 	}
+	draw_prefetch(lanes, group, step);
 }
 
 #endif

@@ -134,16 +134,111 @@ static ALWAYS_INLINE void avx512_aim(struct draw_lanes *lanes, uint32_t i, __m51
 	if (step->next_at)
 		base = _mm512_add_epi64(base, load_row(step->next_at, i));
 	_mm512_storeu_si512((void *)&lanes->children[i], _mm512_add_epi64(base, bytes));
-	if (step->next_lines == 1) {
-		for (uint32_t k = 0; k < LANES; k++)
-			draw_prefetch(lanes->children[i + k], 1);
-	} else if (step->next_lines == 2) {
-		for (uint32_t k = 0; k < LANES; k++)
-			draw_prefetch(lanes->children[i + k], 2);
-	} else {
-		for (uint32_t k = 0; k < LANES; k++)
-			draw_prefetch(lanes->children[i + k], step->next_lines);
+	draw_prefetch(lanes, i / LANES, step);
+}
+
+/* All children of eight draws, at most 16, one vector for each; negative sums as 0. */
+struct family {
+	__m512i child[2 * LANES];
+	__m512i total;
+};
+
+static ALWAYS_INLINE __m512i mass_of(__m512i word, bool leaves)
+{
+	if (leaves)
+		return _mm512_and_si512(word, _mm512_set1_epi64((long long)LEAF_PRIORITY_MASK));
+	return word;
+}
+
+static ALWAYS_INLINE void load_family(struct family *f, const uint64_t *const *children,
+				      uint32_t fanout, bool leaves)
+{
+	f->total = _mm512_setzero_si512();
+	for (uint32_t at = 0; at < fanout; at += LANES)
+		load_columns(children, at, f->child + at);
+	for (uint32_t k = 0; k < fanout; k++) {
+		if (!leaves)
+			f->child[k] = _mm512_max_epi64(f->child[k], _mm512_setzero_si512());
+		f->total = _mm512_add_epi64(f->total, mass_of(f->child[k], leaves));
 	}
+}
+
+/* The upper half of the products of 64-bit words, b below 2^63. */
+static ALWAYS_INLINE __m512i mul_high(__m512i a, __m512i b)
+{
+	const __m512i low = _mm512_set1_epi64(UINT32_MAX);
+	__m512i ah = _mm512_srli_epi64(a, 32), bh = _mm512_srli_epi64(b, 32);
+	__m512i mid = _mm512_mul_epu32(ah, b), mid2 = _mm512_mul_epu32(a, bh);
+	__m512i carry = _mm512_srli_epi64(_mm512_mul_epu32(a, b), 32);
+
+	carry = _mm512_add_epi64(carry, _mm512_and_si512(mid, low));
+	carry = _mm512_add_epi64(carry, _mm512_and_si512(mid2, low));
+	mid = _mm512_add_epi64(_mm512_srli_epi64(mid, 32), _mm512_srli_epi64(mid2, 32));
+	return _mm512_add_epi64(_mm512_add_epi64(_mm512_mul_epu32(ah, bh), mid),
+				_mm512_srli_epi64(carry, 32));
+}
+
+/* Gives those draws a fresh remainder, and their ratio, whose children sum to another total. */
+static ALWAYS_INLINE void draw_fresh_ones(struct draw_lanes *lanes, uint32_t i, __mmask8 drifted,
+					  __m512i total, const uint64_t *fresh)
+{
+	__m512i expected = load_row(lanes->expected, i);
+	__m512d ratio = _mm512_loadu_pd(&lanes->ratio[i]);
+
+	_mm512_mask_storeu_epi64(&lanes->r[i], drifted, mul_high(load_row(fresh, 0), total));
+	drifted &= _mm512_cmpneq_epi64_mask(total, _mm512_setzero_si512());
+	ratio = _mm512_mask_mul_pd(
+		ratio, drifted, ratio,
+		_mm512_div_pd(_mm512_cvtepi64_pd(expected), _mm512_cvtepi64_pd(total)));
+	_mm512_storeu_pd(&lanes->ratio[i], ratio);
+}
+
+/* As pick_group, by children that are loaded. */
+static ALWAYS_INLINE struct picks pick_family(const struct family *f, __m512i r, uint32_t fanout,
+					      bool leaves)
+{
+	const __m512i zero = _mm512_setzero_si512();
+	struct picks p = { r, mass_of(f->child[0], leaves), zero, f->child[0], zero, zero };
+
+	for (uint32_t k = 1; k < fanout; k++) {
+		__mmask8 here = _mm512_cmple_epu64_mask(p.prefix, r);
+
+		p.below = _mm512_mask_mov_epi64(p.below, here, p.prefix);
+		p.word = _mm512_mask_mov_epi64(p.word, here, f->child[k]);
+		p.child = _mm512_mask_add_epi64(p.child, here, p.child, _mm512_set1_epi64(1));
+		p.prefix = _mm512_add_epi64(p.prefix, mass_of(f->child[k], leaves));
+	}
+	return p;
+}
+
+/*
+ * Rule 6 for the draws in `which`, of up to 16 children. Returns a bit for each that has no mass
+ * below it.
+ */
+static ALWAYS_INLINE uint32_t draw_again(struct draw_lanes *lanes, uint32_t group, __mmask8 which,
+					 const struct draw_step *step, struct rng *rng,
+					 uint32_t fanout, bool leaves)
+{
+	uint32_t i = group * LANES;
+	__m512i node = load_row(lanes->node, i);
+	struct family f;
+	struct picks p;
+	__mmask8 drifted, good;
+
+	load_family(&f, &lanes->children[i], fanout, leaves);
+	drifted = which & _mm512_cmpneq_epi64_mask(f.total, load_row(lanes->expected, i));
+	if (drifted)
+		draw_fresh_ones(lanes, i, drifted, f.total, draw_fresh(lanes, rng));
+	p = pick_family(&f, load_row(lanes->r, i), fanout, leaves);
+	node = _mm512_add_epi64(_mm512_mul_epu32(node, _mm512_set1_epi64(fanout)), p.child);
+	good = which & _mm512_cmplt_epu64_mask(node, _mm512_set1_epi64(step->limit)) &
+	       _mm512_cmpneq_epi64_mask(f.total, _mm512_setzero_si512());
+	_mm512_mask_storeu_epi64(&lanes->node[i], good, node);
+	_mm512_mask_storeu_epi64(&lanes->r[i], good, _mm512_sub_epi64(p.r, p.below));
+	_mm512_mask_storeu_epi64(&lanes->expected[i], good, mass_of(p.word, leaves));
+	if (leaves)
+		_mm512_mask_storeu_epi64(&lanes->word[i], good, p.word);
+	return which & (uint8_t)~good;
 }
 
 static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
@@ -160,30 +255,76 @@ static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t grou
 	return redo;
 }
 
+/* Out of line: only drift comes here. */
+static __attribute__((noinline)) uint32_t draw_drifted(struct draw_lanes *lanes, uint32_t group,
+						       uint32_t which, const struct draw_step *step,
+						       struct rng *rng, bool leaves)
+{
+	uint32_t redo, i = group * LANES;
+
+	if (step->fanout == 8)
+		redo = leaves ? draw_again(lanes, group, (__mmask8)which, step, rng, 8, true)
+			      : draw_again(lanes, group, (__mmask8)which, step, rng, 8, false);
+	else
+		redo = leaves ? draw_again(lanes, group, (__mmask8)which, step, rng, 16, true)
+			      : draw_again(lanes, group, (__mmask8)which, step, rng, 16, false);
+	if (redo == 0 && step->next_base)
+		avx512_aim(lanes, i, load_row(lanes->node, i), step);
+	return redo;
+}
+
 /* Constants for the usual fan-outs, so that their loops unroll. */
 static ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
-					     const struct draw_step *step, bool leaves)
+					     const struct draw_step *step, struct rng *rng,
+					     bool leaves)
 {
-	switch (step->fanout) {
-	case 8:
-		return pick_eight(lanes, group, step, 8, leaves);
-	case 16:
-		return pick_eight(lanes, group, step, 16, leaves);
-	default:
+	bool *drifts = &lanes->drifts[leaves];
+	uint32_t redo = 0xff;
+
+	if (step->fanout == 8 && !*drifts)
+		redo = pick_eight(lanes, group, step, 8, leaves);
+	else if (step->fanout == 16 && !*drifts)
+		redo = pick_eight(lanes, group, step, 16, leaves);
+	else if (step->fanout > 16)
 		return pick_eight(lanes, group, step, step->fanout, leaves);
+	if (__builtin_expect(redo == 0, 1))
+		return 0;
+	*drifts = true; /* of the groups that follow, too */
+	return draw_drifted(lanes, group, redo, step, rng, leaves);
+}
+
+static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
+			   struct rng *rng)
+{
+	return pick_by_fanout(lanes, group, step, rng, false);
+}
+
+static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
+			    struct rng *rng)
+{
+	return pick_by_fanout(lanes, group, step, rng, true);
+}
+
+static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
+{
+	return pick_eight(lanes, group, step, 16, false);
+}
+
+static void avx512_copy(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t *sums)
+{
+	const __m512i zero = _mm512_setzero_si512();
+
+	for (uint32_t i = 0; i < n; i++, from += SUMS_FANOUT, to += SUMS_FANOUT) {
+		__m512i low = _mm512_max_epi64(load_row(from, 0), zero);
+		__m512i high = _mm512_max_epi64(load_row(from, LANES), zero);
+
+		_mm512_storeu_si512((void *)to, low);
+		_mm512_storeu_si512((void *)(to + LANES), high);
+		sums[i] = (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(low, high));
 	}
 }
 
-static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
-{
-	return pick_by_fanout(lanes, group, step, false);
-}
-
-static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
-{
-	return pick_by_fanout(lanes, group, step, true);
-}
-
-const struct sumtree_kernel sumtree_kernel_avx512 = { pick_inner, pick_leaves };
+const struct sumtree_kernel sumtree_kernel_avx512 = { pick_inner, pick_leaves, pick_sums,
+						      avx512_copy };
 
 #endif

@@ -7,58 +7,124 @@
 
 #include <stdbool.h>
 
-/* Moves one lane down; false = the caller must settle it. */
-static inline bool plain_pick(struct draw_lanes *lanes, uint32_t i, const struct draw_step *step,
-			      bool leaves)
+#define FANOUT_MOST 16u /* draws of more children are the caller's */
+
+/* V1 pairs with P1: a reader of a published leaf sees its rows (rule 5). */
+static inline uint64_t load_child(const uint64_t *children, uint32_t k, bool leaves)
 {
-	const struct rword64 *children = (const struct rword64 *)(const void *)lanes->children[i];
-	uint64_t r = lanes->r[i], prefix = 0, any = 0;
-	uint64_t below = 0, word = 0, node = lanes->node[i] * step->fanout, child = 0;
+	const struct rword64 *words = (const struct rword64 *)(const void *)children;
+
+	return leaves ? rword64_load_acquire(&words[k]) : rword64_load_relaxed(&words[k]);
+}
+
+static inline uint64_t mass_of(uint64_t word, bool leaves)
+{
+	if (leaves)
+		return leaf_priority(word);
+	return (int64_t)word > 0 ? word : 0;
+}
+
+/* Moves one lane down, by its children as read and their sum; false = the caller must settle it. */
+static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_step *step,
+			const uint64_t *words, uint64_t total, bool leaves)
+{
+	uint64_t r = lanes->r[i], prefix = 0, below = 0, word = 0, child = 0;
+	uint64_t node = lanes->node[i] * step->fanout;
 
 	for (uint32_t k = 0; k < step->fanout; k++) {
-		/* V1 pairs with P1: a reader of a published leaf sees its rows (rule 5). */
-		uint64_t w = leaves ? rword64_load_acquire(&children[k])
-				    : rword64_load_relaxed(&children[k]);
 		bool here = prefix <= r;
 
 		below = here ? prefix : below;
-		word = here ? w : word;
+		word = here ? words[k] : word;
 		child = here ? k : child;
-		any |= w;
-		prefix += leaves ? leaf_priority(w) : w;
+		prefix += mass_of(words[k], leaves);
 	}
 	node += child;
-	if (prefix != lanes->expected[i] || (!leaves && (int64_t)any < 0) || node >= step->limit)
+	if (total == 0 || node >= step->limit)
 		return false;
 	lanes->node[i] = node;
 	lanes->r[i] = r - below;
-	lanes->expected[i] = leaves ? leaf_priority(word) : word;
+	lanes->expected[i] = mass_of(word, leaves);
 	if (leaves)
 		lanes->word[i] = word;
 	return true;
 }
 
 static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
-				  const struct draw_step *step, bool leaves)
+				  const struct draw_step *step, struct rng *rng, bool leaves)
 {
+	uint64_t words[DRAW_GROUP][FANOUT_MOST], totals[DRAW_GROUP];
+	const uint64_t *fresh = NULL;
 	uint32_t redo = 0;
 
-	for (uint32_t i = 0; i < DRAW_GROUP; i++)
-		if (!plain_pick(lanes, group * DRAW_GROUP + i, step, leaves))
+	if (step->fanout > FANOUT_MOST)
+		return (1u << DRAW_GROUP) - 1;
+	for (uint32_t i = 0; i < DRAW_GROUP; i++) {
+		uint32_t lane = group * DRAW_GROUP + i;
+
+		totals[i] = 0;
+		for (uint32_t k = 0; k < step->fanout; k++) {
+			words[i][k] = load_child(lanes->children[lane], k, leaves);
+			totals[i] += mass_of(words[i][k], leaves);
+		}
+		if (totals[i] == lanes->expected[lane])
+			continue;
+		if (!fresh)
+			fresh = draw_fresh(lanes, rng);
+		if (totals[i] == 0)
 			redo |= 1u << i;
+	}
+	for (uint32_t i = 0; i < DRAW_GROUP; i++) {
+		uint32_t lane = group * DRAW_GROUP + i;
+
+		if (redo >> i & 1)
+			continue;
+		if (totals[i] != lanes->expected[lane]) {
+			lanes->ratio[lane] *= (double)lanes->expected[lane] / (double)totals[i];
+			lanes->r[lane] = (uint64_t)((unsigned __int128)fresh[i] * totals[i] >> 64);
+		}
+		if (!pick(lanes, lane, step, words[i], totals[i], leaves))
+			redo |= 1u << i;
+	}
 	if (redo == 0 && step->next_base)
 		draw_aim(lanes, group, step);
 	return redo;
 }
 
-static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
+static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
+			   struct rng *rng)
 {
-	return pick_eight(lanes, group, step, false);
+	return pick_eight(lanes, group, step, rng, false);
 }
 
-static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
+static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
+			    struct rng *rng)
 {
-	return pick_eight(lanes, group, step, true);
+	return pick_eight(lanes, group, step, rng, true);
 }
 
-const struct sumtree_kernel sumtree_kernel_plain = { pick_inner, pick_leaves };
+static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
+{
+	uint32_t redo = 0;
+
+	for (uint32_t i = group * DRAW_GROUP; i < (group + 1) * DRAW_GROUP; i++)
+		if (!pick(lanes, i, step, lanes->children[i], lanes->expected[i], false))
+			redo |= 1u << i % DRAW_GROUP;
+	if (redo == 0 && step->next_base)
+		draw_aim(lanes, group, step);
+	return redo;
+}
+
+static void plain_copy(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t *sums)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		sums[i] = 0;
+		for (uint32_t k = 0; k < SUMS_FANOUT; k++, from++, to++) {
+			*to = mass_of(load_child(from, 0, false), false);
+			sums[i] += *to;
+		}
+	}
+}
+
+const struct sumtree_kernel sumtree_kernel_plain = { pick_inner, pick_leaves, pick_sums,
+						     plain_copy };

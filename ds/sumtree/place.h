@@ -22,11 +22,11 @@ struct strata {
 struct strata strata_make(const struct draw_opts *opts, size_t n);
 
 /*
- * Begins draws first .. first + n - 1 of the strata, n <= DRAW_CHUNK. The caller has set from
- * and rng of down, and the mass is not 0. Errors: those of sumtree_tops_load.
+ * Begins draws first .. first + n - 1 of the strata, n <= DRAW_CHUNK: each lane names a sum of
+ * the topmost private level. The caller has set from, rng and kernel of down, and sumtree_tops_begin_draw found mass.
  */
-RLV_MUST_CHECK int sumtree_place(struct sumtree_descent *down, struct sumtree_tops *tops,
-				 const struct strata *strata, size_t first, uint32_t n);
+void sumtree_place(struct sumtree_descent *down, const struct sumtree_tops *tops,
+		   const struct strata *strata, size_t first, uint32_t n);
 
 /* Writes all draws, or one, that reached their leaves as results from index `to` on. */
 void sumtree_emit(const struct sumtree_descent *down, const struct draws *out, size_t to);

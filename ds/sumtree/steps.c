@@ -64,6 +64,7 @@ void sumtree_steps_close(struct sumtree_steps **steps)
 	mem_free(s->trees);
 	mem_free(s->io);
 	chunk_drop(&s->bytes);
+	sumtree_tops_fini(&s->tops);
 	mem_free(s);
 	*steps = NULL;
 }
@@ -108,7 +109,6 @@ static int begin_tops(struct sumtree_steps *s)
 {
 	if (s->tries++ == DRAW_RESTARTS)
 		return error_set(-ENODATA, "draw: no item found in %d tries", DRAW_RESTARTS);
-	sumtree_tops_begin(&s->tops, s->from);
 	s->turns = 0;
 	s->n_trees = s->from->n;
 	for (uint32_t t = 0; t < s->n_trees; t++)
@@ -118,13 +118,12 @@ static int begin_tops(struct sumtree_steps *s)
 
 /* -------- levels -------- */
 
-static int place_all(struct sumtree_steps *s)
+static void place_all(struct sumtree_steps *s)
 {
 	const struct strata independent = { 0 };
 	const struct strata *strata = s->tries == 1 ? &s->strata : &independent;
-	int ret = 0;
 
-	for (size_t d = 0; ret == 0 && d < n_downs(s); d++) {
+	for (size_t d = 0; d < n_downs(s); d++) {
 		struct sumtree_descent *down = &s->downs[d];
 		size_t first = d * DRAW_CHUNK;
 
@@ -132,13 +131,14 @@ static int place_all(struct sumtree_steps *s)
 		down->rng = s->rng;
 		down->kernel = sumtree_kernel_get();
 		down->prefetch = false;
+		down->writes = false;
 		down->in_copies = true;
-		ret = sumtree_place(down, &s->tops, strata, first,
-				    (uint32_t)min_u64(DRAW_CHUNK, s->n_todo - first));
+		sumtree_place(down, &s->tops, strata, first,
+			      (uint32_t)min_u64(DRAW_CHUNK, s->n_todo - first));
+		sumtree_descent_run_private(down);
 	}
 	s->level = s->from->trees[0].geo.levels;
 	s->stage = STAGE_LEVEL;
-	return ret;
 }
 
 /* Neighbouring draws often have the same node: they share its read. */
@@ -183,6 +183,8 @@ int sumtree_steps_begin(struct sumtree_steps *steps, const struct steps_task *ta
 	if (ret == 0)
 		ret = make_room(&steps->trees, &steps->room_trees, task->from->n,
 				sizeof(*steps->trees));
+	if (ret == 0)
+		ret = sumtree_tops_fit(&steps->tops, task->from);
 	if (ret)
 		return ret;
 	steps->from = task->from;
@@ -205,7 +207,6 @@ static int leave_tops(struct sumtree_steps *s)
 	uint32_t bytes = (uint32_t)align_up(sumtree_tops_bytes(s->from), WIRE_LINE);
 	bool last = ++s->turns == turns;
 	uint32_t left = 0;
-	int ret;
 
 	/* Trees to be read again stay in the list. */
 	for (uint32_t i = 0; i < s->n_trees; i++)
@@ -217,10 +218,10 @@ static int leave_tops(struct sumtree_steps *s)
 		return aim_tops(s);
 	/* All are read. A total of 0 may be transient: retry. */
 	sumtree_tops_end(&s->tops);
-	if (sumtree_tops_total(&s->tops) == 0)
+	if (!sumtree_tops_begin_draw(&s->tops))
 		return begin_tops(s);
-	ret = place_all(s);
-	return ret ? ret : aim_level(s);
+	place_all(s);
+	return aim_level(s);
 }
 
 static int leave_level(struct sumtree_steps *s)

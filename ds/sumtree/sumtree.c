@@ -9,6 +9,7 @@
 
 #include "ds/sumtree/change.h"
 #include "ds/sumtree/deferred.h"
+#include "ds/sumtree/kernel.h"
 #include "ds/sumtree/nodes.h"
 
 #include "transport/barrier.h"
@@ -53,7 +54,8 @@ static bool fanout_is_valid(uint32_t fanout)
 	return fanout >= TREE_MIN_FANOUT && fanout <= TREE_MAX_FANOUT && fanout % 8 == 0;
 }
 
-int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint16_t *fanout)
+int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint16_t *fanout,
+			  uint32_t top)
 {
 	struct tree_geometry new = { .leaves = leaves };
 	uint32_t nodes[TREE_MAX_LEVELS + 1];
@@ -77,7 +79,7 @@ int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint
 		left = div_up(left, *fanout);
 		if (fanout[1])
 			fanout++;
-	} while (left > SUMTREE_TOP_MAX);
+	} while (left > top);
 	new.inner_bytes = lay_out(&new, nodes, off);
 	*geo = new;
 	return 0;
@@ -126,6 +128,7 @@ void sumtree_init(struct sumtree *tree, struct region *region, const struct tree
 	tree->max_prio = place->max_prio;
 	tree->pairs = BARRIER_PAIRS && cpu_has_cas16() && region->base &&
 		      (uintptr_t)(region->base + place->leaves_off) % 16 == 0;
+	tree->prefetchw = cpu_has_prefetchw();
 	lay_out(geo, tree->nodes, tree->level_off);
 	for (uint32_t l = 0; l < geo->levels; l++)
 		tree->recip[l] = div_up((uint64_t)1 << NODE_RECIP_SHIFT, geo->fanout[l]);
@@ -180,8 +183,8 @@ static inline int change_in_place(struct change *c, enum change_verb verb, struc
 		uint64_t found = op->word, wanted;
 		bool look;
 
-		if (i + AHEAD < n)
-			__builtin_prefetch(leaf_at(c->tree, ops[i + AHEAD].slot), 1);
+		if (i + AHEAD < n && c->tree->prefetchw)
+			draw_prefetch_to_write(leaf_at(c->tree, ops[i + AHEAD].slot));
 		wanted = wanted_word(c, verb, op, &look);
 		if (__builtin_expect(!look, 1) && rword64_cas(leaf, &found, wanted)) {
 			op->result = LEAF_DONE;

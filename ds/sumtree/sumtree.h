@@ -33,7 +33,7 @@
 
 #include "base/rng.h"
 
-#define SUMTREE_TOP_MAX 64u /* most nodes of the top level */
+#define SUMTREE_TOP_MAX TREE_TOP_MAX /* most nodes of the top level */
 
 struct sumtree {
 	struct region *region;
@@ -42,6 +42,7 @@ struct sumtree {
 	uint64_t inner_off[2];
 	uint64_t max_prio; /* rule 9: larger priorities are clamped */
 	bool pairs;        /* leaves 2i and 2i + 1 may be changed by one CAS, in place */
+	bool prefetchw;    /* the CPU can fetch lines to be written */
 	uint32_t nodes[TREE_MAX_LEVELS + 1];     /* of each level; [0] = leaves */
 	uint64_t level_off[TREE_MAX_LEVELS + 1]; /* inside an inner array; [0] unused */
 	uint64_t recip[TREE_MAX_LEVELS]; /* 2^40 / fanout, rounded up: parents without a division */
@@ -49,12 +50,12 @@ struct sumtree {
 
 /*
  * Fills geo for a tree of `leaves` (1..2^24). fanout: one for each level from the leaves up,
- * zero-terminated, the last repeated until SUMTREE_TOP_MAX nodes are left; NULL = the default
+ * zero-terminated, the last repeated until at most `top` nodes are left; NULL = the default
  * for CPU transports. Errors: -EINVAL (fan-out not a multiple of 8 in 8..1024), -ERANGE (leaves,
  * levels).
  */
 RLV_MUST_CHECK int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves,
-					 const uint16_t *fanout);
+					 const uint16_t *fanout, uint32_t top);
 
 /* Bytes of the leaves: leaves x 8, padded to whole groups. */
 uint64_t sumtree_leaf_bytes(const struct tree_geometry *geo);
@@ -85,18 +86,8 @@ uint64_t sumtree_max_prio(uint32_t leaves);
 
 struct tree_deltas; /* deltas of one tree not yet added to its ancestors */
 
-struct tree_deltas_opts {
-	uint32_t defer_calls; /* flush when this many calls are held; 0 or 1 = in every call */
-	uint64_t defer_ns;    /* and at the latest at this age of the oldest */
-	const struct clock *clock;
-};
-
-RLV_MUST_CHECK int tree_deltas_open(const struct sumtree *tree, const struct tree_deltas_opts *opts,
-				    struct tree_deltas **deltas_out);
+RLV_MUST_CHECK int tree_deltas_open(struct tree_deltas **deltas_out);
 void tree_deltas_close(struct tree_deltas **deltas); /* drops its deltas: flush first */
-
-/* True if no delta is held: the pin may be withdrawn. */
-bool tree_deltas_empty(const struct tree_deltas *deltas);
 
 struct leaf_op {
 	uint32_t slot;
@@ -158,20 +149,36 @@ RLV_MUST_CHECK int sumtree_consume(const struct sumtree *tree, struct epoch *ep,
 
 /*
  * Ends a call that changed leaves: adds the buffered deltas to their ancestors (one FAA for each
- * distinct node, sizes too), or keeps them if the options allow; force = add now. Over a wire
- * they go into the chain that the access sends next (ds/part/unwaited.h).
+ * distinct node, sizes too). Over a wire they go into the chain that the access sends next
+ * (ds/part/unwaited.h).
  */
-RLV_MUST_CHECK int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas,
-				 bool force);
+RLV_MUST_CHECK int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas);
 
 /* -------- draws -------- */
+
+struct sumtree_tops; /* private sums of a handle */
 
 /* Trees to draw from: one view's tree in each shard, with this handle's epochs. */
 struct forest {
 	const struct sumtree *trees;
 	struct epoch *epochs; /* refreshed by the draw */
 	uint32_t n;           /* all of the same geometry */
+	/* Kept over draws of addressable trees; NULL = the tops are read in each draw. */
+	struct sumtree_tops *tops;
 };
+
+/* -ENOMEM. Thread: owner, for all three. */
+RLV_MUST_CHECK int sumtree_tops_open(struct sumtree_tops **tops_out);
+void sumtree_tops_close(struct sumtree_tops **tops);
+/*
+ * The trees of the forest have changed: lays out and reads anew in the next draw, or lays out now,
+ * so that draws allocate nothing. -EINVAL: no tree, too many, or of different shapes. -ENOMEM.
+ */
+void sumtree_tops_forget(struct sumtree_tops *tops);
+RLV_MUST_CHECK int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from);
+
+/* Changes by these deltas of tree t are added to the tops; NULL = to none. */
+void tree_deltas_show(struct tree_deltas *deltas, struct sumtree_tops *tops, uint32_t t);
 
 /* Results of a draw, in arrays of the caller of n entries. */
 struct draws {
@@ -185,6 +192,8 @@ struct draw_opts {
 	bool stratified;     /* draw i falls in the i-th of n equal parts of the mass */
 	uint32_t rank;       /* index of this learner among world_size interleaved parts */
 	uint32_t world_size; /* 0 or 1 = all */
+	bool writes;         /* the caller updates what it draws */
+	uint64_t now_ns;     /* for the age of forest.tops; 0 = read them anew */
 	int64_t *sizes_out;  /* live leaves of each tree, as sumtree_size; NULL = not wanted */
 };
 
@@ -196,6 +205,8 @@ struct draw_opts {
  * (cpu_level()).
  * Errors: -ENODATA (nothing to draw after a bounded number of restarts), -EINVAL (no tree, too
  * many, or trees of different shapes).
+ * Others' changes of nodes above level 1 are seen at the latest after 16 draws or 200 us if the
+ * forest has tops, and at once if it has none (ds/sumtree/tops.h).
  * Cost: 1 phase for the tops and sizes, 1 for each level below, for any number of draws and mix
  * of transports; neighbouring draws of one node share its read. Over a wire it allocates:
  * frequent callers use ds/sumtree/steps.h.

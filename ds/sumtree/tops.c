@@ -2,6 +2,7 @@
 #include "ds/sumtree/tops.h"
 
 #include "ds/sumtree/sumtree.h"
+#include "ds/sumtree/deferred.h"
 #include "ds/sumtree/nodes.h"
 
 #include "transport/barrier.h"
@@ -9,6 +10,9 @@
 
 #include "wire/ring_layout.h"
 #include "wire/sumtree_layout.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,14 +24,14 @@ static const struct rword64 *words_at(const uint8_t *base, uint64_t off)
 	return (const struct rword64 *)(const void *)(base + off);
 }
 
-/* E6 pairs with E5. Stores the epoch word in ep; true = it names the same array as before. */
+/* E6 pairs with E5. Stores the epoch word in ep; true = it is the same as before. */
 static bool see_epoch(struct epoch *ep, uint64_t word)
 {
-	uint32_t parity = ep->number & 1;
+	uint32_t number = ep->number;
 
 	ep->number = epoch_number(word);
 	ep->mode = epoch_mode_of(word);
-	return (ep->number & 1) == parity;
+	return ep->number == number;
 }
 
 static uint32_t top_nodes(const struct sumtree *tree)
@@ -46,130 +50,230 @@ static uint32_t head_bytes(const struct sumtree *tree)
 	return (uint32_t)tree->level_off[tree->geo.levels] + top_nodes(tree) * 8;
 }
 
-/* Sum and size of one tree, by its head. */
-struct top {
-	uint64_t total;
-	int64_t size;
-};
+/* -------- layout -------- */
 
-/* Reads the head of an inner array; copies the top level to `to`, negative sums as 0. */
-static struct top take_head(const struct sumtree *tree, const void *head, uint64_t *to)
+static int check_shapes(const struct forest *from)
 {
-	const struct rword64 *size = head;
-	const struct rword64 *sums = words_at(head, tree->level_off[tree->geo.levels]);
-	struct top top = { .size = node_size(tree, rword64_load_relaxed(size)) };
-
-	for (uint32_t i = 0; i < top_nodes(tree); i++) {
-		uint64_t word = rword64_load_relaxed(&sums[i]);
-
-		to[i] = (int64_t)word > 0 ? word : 0;
-		top.total += to[i];
-	}
-	return top;
-}
-
-static uint64_t *kept_top(struct sumtree_tops *tops, uint32_t shard, uint64_t *spare)
-{
-	return shard < TOPS_KEPT ? tops->kept[shard] : spare;
-}
-
-/* -------- through the transport -------- */
-
-/* Views of the epoch word, and of size and top of the array that it named last. */
-static void aim_views(struct transport_view views[TOPS_READS], const struct sumtree *tree,
-		      const struct epoch *ep)
-{
-	views[0] = (struct transport_view){ .region = ep->region, .off = ep->word_off, .len = 8 };
-	views[1] = (struct transport_view){
-		.region = tree->region,
-		.off = head_off(tree, ep),
-		.len = head_bytes(tree),
-	};
-}
-
-/* Reads one tree; again if the epoch word names the other array. */
-static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to)
-{
-	for (int tries = 0; tries < 3; tries++) {
-		struct transport_view views[TOPS_READS];
-		bool same;
-		int ret;
-
-		aim_views(views, tree, ep);
-		ret = transport_view(tree->region->tr, views, TOPS_READS);
-		if (ret)
-			return ret;
-		same = see_epoch(ep, rword64_load_acquire(views[0].ptr));
-		take_head(tree, views[1].ptr, to);
-		transport_view_end(tree->region->tr);
-		if (same)
-			break;
-	}
+	for (uint32_t t = 0; t < from->n; t++)
+		if (memcmp(&from->trees[t].geo, &from->trees[0].geo, sizeof(from->trees[0].geo)) !=
+		    0)
+			return error_set(-EINVAL, "draw: tree %u differs from tree 0 in its shape",
+					 t);
 	return 0;
 }
 
-/* -------- by reads of the caller -------- */
-
-void sumtree_tops_begin(struct sumtree_tops *tops, const struct forest *from)
+int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from)
 {
+	uint32_t nodes = top_nodes(&from->trees[0]);
+	uint32_t log2 = bits_log2_floor(SUMS_FANOUT);
+	uint64_t n, words = 0;
+	int ret;
+
+	if (from->n == 0 || from->n > TABLE_MAX_SHARDS)
+		return error_set(-EINVAL, "draw from %u trees: must be 1..%u", from->n,
+				 TABLE_MAX_SHARDS);
+	ret = check_shapes(from);
+	if (ret)
+		return ret;
+	while ((uint32_t)1 << log2 < nodes)
+		log2++;
+	tops->from = NULL;
+	tops->n_trees = from->n;
+	tops->stride_log2 = log2;
+	tops->top = 0;
+	for (n = (uint64_t)from->n << log2;; n = div_up(n, SUMS_FANOUT)) {
+		tops->nodes[tops->top] = (uint32_t)n;
+		words += round_up(n, SUMS_FANOUT);
+		if (n <= TOPS_MOST)
+			break;
+		tops->top++;
+	}
+	if (!mem_make_room(&tops->words, &tops->room_words, words, sizeof(*tops->words)))
+		return error_set(-ENOMEM, "draw: cannot allocate memory for %u sums",
+				 (uint32_t)words);
+	memset(tops->words, 0, words * sizeof(*tops->words));
+	for (uint32_t l = 0, at = 0; l <= tops->top; l++) {
+		tops->level[l] = tops->words + at;
+		at += (uint32_t)round_up(tops->nodes[l], SUMS_FANOUT);
+	}
+	tops->in_place = true;
+	for (uint32_t t = 0; t < from->n; t++)
+		tops->in_place &= from->trees[t].region->base != NULL;
+	tops->due = true;
 	tops->from = from;
-	tops->shard = UINT32_MAX;
-	tops->before[0] = 0;
+	return 0;
 }
+
+void sumtree_tops_fini(struct sumtree_tops *tops)
+{
+	mem_free(tops->words);
+	*tops = (struct sumtree_tops){ 0 };
+}
+
+int sumtree_tops_open(struct sumtree_tops **tops_out)
+{
+	*tops_out = mem_zalloc(sizeof(**tops_out));
+	return *tops_out ? 0 : error_set(-ENOMEM, "sum tree: cannot allocate memory");
+}
+
+void sumtree_tops_close(struct sumtree_tops **tops)
+{
+	if (*tops)
+		sumtree_tops_fini(*tops);
+	mem_free(*tops);
+	*tops = NULL;
+}
+
+void sumtree_tops_forget(struct sumtree_tops *tops)
+{
+	if (tops)
+		tops->from = NULL;
+}
+
+/* -------- one tree -------- */
+
+/* Copies the top level from the head of an inner array, and notes the size. */
+static void take_head(struct sumtree_tops *tops, uint32_t t, const void *head)
+{
+	const struct sumtree *tree = &tops->from->trees[t];
+	const struct rword64 *sums = words_at(head, tree->level_off[tree->geo.levels]);
+	uint32_t n = top_nodes(tree), families = tops->top ? n / SUMS_FANOUT : 0;
+	size_t at = (size_t)t << tops->stride_log2;
+	int64_t live = node_size(tree, rword64_load_relaxed(head));
+	uint64_t rest = 0;
+
+	tops->size += live;
+	if (tops->sizes)
+		tops->sizes[t] = live;
+	if (families)
+		sumtree_kernel_get()->copy((const void *)sums, families, tops->level[0] + at,
+					   tops->level[1] + at / SUMS_FANOUT);
+	for (uint32_t i = families * SUMS_FANOUT; i < n; i++) {
+		uint64_t word = rword64_load_relaxed(&sums[i]);
+
+		tops->level[0][at + i] = (int64_t)word > 0 ? word : 0;
+		rest += tops->level[0][at + i];
+	}
+	if (tops->top && n % SUMS_FANOUT)
+		tops->level[1][at / SUMS_FANOUT + families] = rest;
+}
+
+/* -------- sums above -------- */
+
+static void add_up(struct sumtree_tops *tops, uint32_t from_level)
+{
+	for (uint32_t l = from_level; l <= tops->top; l++) {
+		const uint64_t *from = tops->level[l - 1];
+
+		for (uint32_t i = 0; i < tops->nodes[l]; i++, from += SUMS_FANOUT) {
+			uint64_t sum = 0;
+
+			for (uint32_t k = 0; k < SUMS_FANOUT; k++)
+				sum += from[k];
+			tops->level[l][i] = sum;
+		}
+	}
+}
+
+/* Of sums of 2^62 and more all words are halved until they are not: rule 6 mends the rest. */
+void sumtree_tops_end(struct sumtree_tops *tops)
+{
+	uint32_t l = tops->top > 0;
+	unsigned __int128 total = 0;
+
+	tops->shift = 0;
+	for (uint32_t i = 0; i < tops->nodes[l]; i++)
+		total += tops->level[l][i];
+	while (total >> tops->shift >> TREE_SUM_HEADROOM_BITS)
+		tops->shift++;
+	for (uint32_t i = 0; tops->shift && i < tops->nodes[0]; i++)
+		tops->level[0][i] >>= tops->shift;
+	add_up(tops, tops->shift ? 1 : 2);
+	tops->due = false;
+	tops->draws = 0;
+}
+
+bool sumtree_tops_begin_draw(struct sumtree_tops *tops)
+{
+	const uint64_t *sums = tops->level[tops->top];
+	uint32_t n = tops->nodes[tops->top];
+	uint64_t total = 0;
+
+	for (uint32_t k = 0; k <= TOPS_MOST; k++) {
+		tops->prefix[k] = k < n ? total : UINT64_MAX;
+		total += k < n ? sums[k] : 0;
+	}
+	tops->total = total;
+	return total > 0;
+}
+
+void sumtree_tops_add(struct sumtree_tops *tops, uint32_t tree, uint32_t parity,
+		      const struct delta_run *run)
+{
+	uint32_t base = tree << tops->stride_log2;
+
+	if (!tops->from || tops->due)
+		return;
+	if (tops->shift || (tops->from->epochs[tree].number & 1) != parity) {
+		tops->due = true;
+		return;
+	}
+	for (uint32_t i = 0; i < run->n; i++) {
+		uint32_t at = base + run->node[i];
+		uint64_t old = tops->level[0][at], new = old + (uint64_t)run->sum[i];
+
+		new = (int64_t) new > 0 ? new : 0;
+		tops->level[0][at] = new;
+		for (uint32_t l = 1; l <= tops->top; l++) {
+			at /= SUMS_FANOUT;
+			tops->level[l][at] += new - old;
+		}
+	}
+}
+
+/* -------- by reads of the caller -------- */
 
 uint32_t sumtree_tops_bytes(const struct forest *from)
 {
 	return WIRE_LINE + head_bytes(&from->trees[0]);
 }
 
+/* The epoch word, and size and top of the array that it named last. */
 void sumtree_tops_aim(const struct forest *from, uint32_t tree, const struct mem *mem,
 		      uint8_t *buffer, struct transport_io io[TOPS_READS])
 {
-	struct transport_view views[TOPS_READS];
+	const struct sumtree *of = &from->trees[tree];
+	const struct epoch *ep = &from->epochs[tree];
 
-	aim_views(views, &from->trees[tree], &from->epochs[tree]);
-	for (uint32_t i = 0; i < TOPS_READS; i++)
-		io[i] = (struct transport_io){ .region = views[i].region,
-					       .off = views[i].off,
-					       .dst = buffer + i * WIRE_LINE,
-					       .mem = mem,
-					       .len = views[i].len };
-}
-
-/* Until sumtree_tops_end before[t + 1] is the mass of tree t alone. */
-static void note_top(struct sumtree_tops *tops, uint32_t t, struct top top)
-{
-	tops->before[t + 1] = top.total;
-	if (tops->sizes)
-		tops->sizes[t] = top.size;
+	io[0] = (struct transport_io){
+		.region = ep->region, .off = ep->word_off, .dst = buffer, .mem = mem, .len = 8
+	};
+	io[1] = (struct transport_io){ .region = of->region,
+				       .off = head_off(of, ep),
+				       .dst = buffer + WIRE_LINE,
+				       .mem = mem,
+				       .len = head_bytes(of) };
 }
 
 bool sumtree_tops_take(struct sumtree_tops *tops, uint32_t tree, const uint8_t *buffer, bool last)
 {
-	const struct forest *from = tops->from;
-	uint64_t spare[SUMTREE_TOP_MAX];
-	bool same = see_epoch(&from->epochs[tree], rword64_load_acquire(words_at(buffer, 0)));
+	struct epoch *ep = &tops->from->epochs[tree];
+	uint32_t parity = ep->number & 1;
 
-	if (!same && !last)
+	(void)see_epoch(ep, rword64_load_acquire(words_at(buffer, 0)));
+	if ((ep->number & 1) != parity && !last)
 		return false;
-	note_top(tops, tree,
-		 take_head(&from->trees[tree], buffer + WIRE_LINE, kept_top(tops, tree, spare)));
+	take_head(tops, tree, buffer + WIRE_LINE);
 	return true;
 }
 
-void sumtree_tops_end(struct sumtree_tops *tops)
+/* -------- in place -------- */
+
+int sumtree_tops_read(struct sumtree_tops *tops)
 {
-	for (uint32_t t = 0; t < tops->from->n; t++)
-		tops->before[t + 1] += tops->before[t];
-}
+	const struct forest *from = tops->from;
 
-/* -------- both -------- */
-
-int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
-{
-	uint64_t spare[SUMTREE_TOP_MAX];
-
-	sumtree_tops_begin(tops, from);
+	tops->size = 0;
 	for (uint32_t t = 0; t < from->n; t++) {
 		const struct sumtree *tree = &from->trees[t];
 		struct epoch *ep = &from->epochs[t];
@@ -178,35 +282,45 @@ int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
 			return error_set(
 				-ECHILD,
 				"sum tree: opened before fork(): open it again in the child");
-		see_epoch(ep, rword64_load_acquire(words_at(ep->region->base, ep->word_off)));
-		note_top(tops, t,
-			 take_head(tree, tree->region->base + head_off(tree, ep),
-				   kept_top(tops, t, spare)));
+		(void)see_epoch(ep, rword64_load_acquire(words_at(ep->region->base, ep->word_off)));
+		take_head(tops, t, tree->region->base + head_off(tree, ep));
 	}
 	sumtree_tops_end(tops);
 	return 0;
 }
 
-int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard)
+/* True if the copies may still be used; sets sizes. */
+static bool are_fresh(struct sumtree_tops *tops, uint64_t now_ns)
 {
-	const struct sumtree *tree = &tops->from->trees[shard];
-	uint32_t n = top_nodes(tree);
-	uint64_t total = 0;
-	int ret = 0;
+	const struct forest *from = tops->from;
+	bool fresh = !tops->due && tops->draws < TOPS_DRAWS && now_ns &&
+		     now_ns - tops->read_ns < TOPS_AGE_NS;
+	int64_t size = 0;
 
-	if (tops->shard == shard)
-		return 0;
-	if (shard < TOPS_KEPT)
-		memcpy(tops->value, tops->kept[shard], n * sizeof(tops->value[0]));
-	else
-		ret = view_top(tree, &tops->from->epochs[shard], tops->value);
-	if (ret)
-		return ret;
-	for (uint32_t k = 0; k <= SUMTREE_TOP_MAX; k++) {
-		tops->prefix[k] = k < n ? total : UINT64_MAX;
-		total += k < n ? tops->value[k] : 0;
+	for (uint32_t t = 0; fresh && t < from->n; t++) {
+		const struct sumtree *tree = &from->trees[t];
+		struct epoch *ep = &from->epochs[t];
+		const struct rword64 *word = words_at(ep->region->base, ep->word_off);
+		int64_t live;
+
+		if (transport_is_forked(tree->region->tr))
+			return false;
+		fresh = see_epoch(ep, rword64_load_acquire(word));
+		live = node_size(tree, rword64_load_relaxed(
+					       words_at(tree->region->base, head_off(tree, ep))));
+		size += live;
+		if (tops->sizes)
+			tops->sizes[t] = live;
 	}
-	tops->total = total;
-	tops->shard = shard;
-	return 0;
+	return fresh && size - tops->size <= tops->size / TOPS_GROWTH;
+}
+
+int sumtree_tops_refresh(struct sumtree_tops *tops, uint64_t now_ns)
+{
+	if (are_fresh(tops, now_ns)) {
+		tops->draws++;
+		return 0;
+	}
+	tops->read_ns = now_ns;
+	return sumtree_tops_read(tops);
 }

@@ -506,9 +506,7 @@ struct rlv_sampler_opts {
 	uint32_t weights;       /* enum rlv_weights */
 	uint32_t batches;       /* batch buffers held at once: up to 64, or
 				   RLV_BATCHES_ANY; 0 = 2 */
-	uint32_t defer_updates; /* write priority changes to upper levels once per this many
-				   updates; 0 or 1 = in each. Updates cost less; draws of all
-				   clients use older sums and cost more: measure */
+	uint32_t defer_updates; /* ignored: each update writes its changes */
 	uint64_t seed;          /* 0 = from the system */
 	uint32_t rank;          /* data-parallel learners: index of this one */
 	uint32_t world_size;    /* their number; each draws a disjoint share of the strata; 0 = 1 */
@@ -640,7 +638,7 @@ RLV_CHECKED int rlv_sampler_set_priorities(struct rlv_sampler *sampler, const ui
 					   const float *priorities, uint32_t n,
 					   struct rlv_update_result *result_out);
 
-/* Adds deferred priority changes to the tree and sampled items to the counts. Thread: owner. */
+/* Adds sampled items that are not counted yet to the counts. Thread: owner. */
 RLV_CHECKED int rlv_sampler_flush(struct rlv_sampler *sampler);
 
 /* Flushes, releases all batches, frees the slot. The pointer is NULL, whatever is returned. */

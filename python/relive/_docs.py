@@ -128,7 +128,7 @@ limiter.
     "Sampler.flush": r"""flush($self, /)
 --
 
-Writes priority changes that ``defer_updates`` holds back to the upper levels of the sum tree now.
+Adds sampled items that are not counted yet to the counts.
 
 :raises TableDropped, NodeDown, Forked, Closed:
 """,

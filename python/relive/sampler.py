@@ -58,8 +58,7 @@ class Sampler(_core.Sampler):
         parts of the sum of priorities.
     :param short_batch: True = return fewer items, instead of waiting, if drawn items keep being
         overwritten.
-    :param defer_updates: write priority changes to the upper levels of the sum tree once per this many
-        updates; 0 or 1 = at each. :meth:`flush` and :meth:`close` write the rest.
+    :param defer_updates: accepted and ignored: each update writes its changes.
     :param pin_memory: True = batches in page-locked host memory, for asynchronous copies to a CUDA
         device. Needs torch with CUDA.
     :param allocator: a function that takes a number of bytes and returns a writable buffer of at least

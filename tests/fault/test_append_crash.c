@@ -257,11 +257,10 @@ static void survive(void *ctx, uint8_t *memory)
 
 static int prepare_access(void *ctx)
 {
-	struct tree_deltas_opts opts = { 0 };
 	int rc = connect_to(&victim, scene.memory, !scene.over_a_wire);
 
 	(void)ctx;
-	return rc ? rc : access_open(&victim_acc, victim.shard, VICTIM, 3, &opts);
+	return rc ? rc : access_open(&victim_acc, victim.shard, VICTIM, 3);
 }
 
 /* All rows of the block: one write before the publishing chain, or in place. */

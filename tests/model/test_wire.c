@@ -244,7 +244,7 @@ static void draw(struct client *c)
 	const struct draws out = { shard, slot, word, probability };
 	const struct draw_opts opts = { .stratified = below(2) };
 	uint32_t v = below(VIEWS), n = 1 + below(OPS_MAX);
-	struct forest from = { &c->conn.shard->trees[v], &c->reader, 1 };
+	struct forest from = { &c->conn.shard->trees[v], &c->reader, 1, NULL };
 	int rc = sumtree_draw(&from, &opts, &rng, n, &out);
 
 	if (rc == -ENODATA) /* additions of other handles may still be outstanding */

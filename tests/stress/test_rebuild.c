@@ -32,7 +32,6 @@ struct actor {
 	struct access acc;
 	struct rng rng;
 	uint32_t owner;
-	bool defer;               /* keep deltas and pin over calls */
 	_Atomic uint64_t changed; /* relaxed: a hint to end */
 };
 
@@ -57,18 +56,13 @@ static uint64_t changed(const struct actor *actor)
 
 static void open_actor(struct actor *actor, uint32_t owner, uint64_t seed)
 {
-	struct tree_deltas_opts opts = { .defer_calls = actor->defer ? 8 : 0,
-					 .defer_ns = UINT64_MAX };
-
 	actor->owner = owner;
 	atomic_init(&actor->changed, 0);
 	rng_seed(&actor->rng, seed, owner);
 	shard_fixture_connect(&fx, NULL, &actor->conn);
-	opts.clock = actor->conn.tr->clock;
 	shard_fixture_take_slot(actor->conn.shard, owner);
-	assert_int_equal(access_open(&actor->acc, actor->conn.shard, owner,
-				     (1u << fx.desc.n_views) - 1, &opts),
-			 0);
+	assert_int_equal(
+		access_open(&actor->acc, actor->conn.shard, owner, (1u << fx.desc.n_views) - 1), 0);
 }
 
 static void close_actor(struct actor *actor)
@@ -184,7 +178,7 @@ static void pass_often(struct shard *shard, const struct actor *writer, const st
 	atomic_store_explicit(&stop, true, memory_order_relaxed);
 }
 
-static void run(bool defer, bool deaths, uint64_t seed)
+static void run(bool deaths, uint64_t seed)
 {
 	struct shard_fixture_opts fixture = { .capacity = 2048, .max_writers = WRITERS };
 	struct rebuild_opts opts = { .owner = REBUILDER, .deadline_ns = soon() };
@@ -196,10 +190,8 @@ static void run(bool defer, bool deaths, uint64_t seed)
 	shard_fixture_take_slot(fx.shard, REBUILDER);
 	for (uint32_t i = 0; i < WRITERS; i++)
 		open_actor(&writers[i], 1 + i, seed);
-	for (uint32_t i = 0; i < LEARNERS; i++) {
-		learners[i].defer = defer;
+	for (uint32_t i = 0; i < LEARNERS; i++)
 		open_actor(&learners[i], 4 + i, seed);
-	}
 	open_actor(&mortal, 9, seed);
 	for (uint32_t i = 0; i < WRITERS; i++)
 		pthread_create(&writers[i].thread, NULL, write_blocks, &writers[i]);
@@ -234,17 +226,12 @@ static void run(bool defer, bool deaths, uint64_t seed)
 
 TEST(rebuild_pass__under_writers_and_learners_stays_exact)
 {
-	run(false, false, test_seed("stress rebuild", 1));
-}
-
-TEST(rebuild_pass__with_deltas_held_over_calls)
-{
-	run(true, false, test_seed("stress rebuild", 2));
+	run(false, test_seed("stress rebuild", 1));
 }
 
 TEST(rebuild_pass__with_clients_that_die_in_their_calls)
 {
-	run(true, true, test_seed("stress rebuild", 3));
+	run(true, test_seed("stress rebuild", 3));
 }
 
 int main(void)

@@ -58,11 +58,10 @@ static void begin_call(struct worker *w)
 	expect(w, ret == 0, "epoch_enter");
 }
 
-static void end_call(struct worker *w, bool force)
+static void end_call(struct worker *w)
 {
-	expect(w, sumtree_flush(&w->h.tree, w->h.deltas, force) == 0, "flush");
-	if (tree_deltas_empty(w->h.deltas))
-		expect(w, epoch_leave(&w->h.ep) == 0, "epoch_leave");
+	expect(w, sumtree_flush(&w->h.tree, w->h.deltas) == 0, "flush");
+	expect(w, epoch_leave(&w->h.ep) == 0, "epoch_leave");
 }
 
 /* Each writer has its own blocks, which block headers would ensure. */
@@ -83,13 +82,13 @@ static void *run_writer(void *arg)
 			priorities[i] = rng_uniform_u64(&rng, 1000);
 		begin_call(w);
 		expect(w, sumtree_claim(&w->h.tree, &w->h.ep, &run, w->h.deltas) == 0, "claim");
-		end_call(w, false);
+		end_call(w);
 		begin_call(w);
 		expect(w, sumtree_publish(&w->h.tree, &w->h.ep, &run, priorities, w->h.deltas) == 0,
 		       "publish");
-		end_call(w, false);
+		end_call(w);
 	}
-	end_call(w, true);
+	end_call(w);
 	return NULL;
 }
 
@@ -100,7 +99,7 @@ static size_t make_ops(struct worker *w, struct rng *rng, struct leaf_op *ops)
 	double probability[BATCH];
 	const struct draws out = { shard, slot, word, probability };
 	const struct draw_opts opts = { .stratified = true };
-	const struct forest from = { &w->h.tree, &w->h.ep, 1 };
+	const struct forest from = { &w->h.tree, &w->h.ep, 1, NULL };
 	int ret = sumtree_draw(&from, &opts, rng, BATCH, &out);
 	size_t n = 0;
 
@@ -146,7 +145,7 @@ static void *run_learner(void *arg)
 		else
 			expect(w, sumtree_update(&w->h.tree, &w->h.ep, ops, n, w->h.deltas) == 0,
 			       "update");
-		end_call(w, false);
+		end_call(w);
 		for (size_t i = 0; i < n; i++) {
 			expect(w, ops[i].result != LEAF_UNKNOWN, "an answer was lost");
 			done += ops[i].result == LEAF_DONE;
@@ -155,13 +154,12 @@ static void *run_learner(void *arg)
 					  memory_order_relaxed);
 	}
 	begin_call(w);
-	end_call(w, true);
+	end_call(w);
 	return NULL;
 }
 
-static void run_world(uint32_t defer_calls, uint64_t seed)
+static void run_world(uint64_t seed)
 {
-	const struct tree_deltas_opts opts = { .defer_calls = defer_calls };
 	static struct worker workers[WRITERS + LEARNERS];
 	struct world world;
 
@@ -174,7 +172,7 @@ static void run_world(uint32_t defer_calls, uint64_t seed)
 		w->world = &world;
 		w->index = i;
 		w->seed = seed;
-		tree_handle_open(&w->h, &world.fx, i, true, &opts);
+		tree_handle_open(&w->h, &world.fx, i, true);
 		assert_int_equal(
 			pthread_create(&w->thread, NULL, i < WRITERS ? run_writer : run_learner, w),
 			0);
@@ -194,15 +192,7 @@ TEST(sumtree__threads_leave_exact_sums)
 {
 	uint64_t seed = test_seed("sumtree stress", 99);
 
-	run_world(1, seed);
-}
-
-TEST(sumtree__threads_with_deferred_sums_leave_exact_sums)
-{
-	uint64_t seed = test_seed("deferred sumtree stress", 100);
-
-	run_world(5, seed);
-	run_world(16, seed);
+	run_world(seed);
 }
 
 int main(void)

@@ -197,7 +197,7 @@ static int learn(struct worker *w, struct epoch *reader, struct drawn *d)
 	uint32_t view = (uint32_t)rng_uniform_u64(&w->rng, VIEWS);
 	const struct draws out = { d->shard, d->slot, d->word, d->probability };
 	const struct draw_opts opts = { .stratified = true };
-	const struct forest from = { &w->conn.shard->trees[view], reader, 1 };
+	const struct forest from = { &w->conn.shard->trees[view], reader, 1, NULL };
 	struct shard_change change = { .acc = &w->acc };
 	int rc = sumtree_draw(&from, &opts, &w->rng, BATCH, &out);
 

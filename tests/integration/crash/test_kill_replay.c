@@ -191,7 +191,6 @@ static int learn(struct role *role, struct rlv_table *table, struct rng *rng)
 	opts.gamma = 1;
 	opts.seed = role->seed;
 	opts.short_batch = true;
-	opts.defer_updates = role->number % 2 ? 4 : 1;
 	ret = rlv_sampler_open(table, &opts, &sampler);
 	if (ret)
 		return fail_role(role, ret, "sampler_open");

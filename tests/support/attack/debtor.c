@@ -1,5 +1,6 @@
 #include "tests/support/attack/debtor.h"
 
+#include "tests/support/attack/mid_call.h"
 #include "tests/support/test.h"
 
 #include "relive/relive.h"
@@ -7,6 +8,15 @@
 #include "base/os/clock.h"
 
 #define ITEMS 256
+
+static void wait_to_pay(void *ctx)
+{
+	struct debtor *debtor = ctx;
+
+	atomic_store(&debtor->owes, true);
+	while (!atomic_load(&debtor->pays))
+		processes_sleep_ns(CLOCK_NS_PER_MS);
+}
 
 static int run(void *ctx)
 {
@@ -19,7 +29,6 @@ static int run(void *ctx)
 	struct rlv_sampler *sampler;
 	int ret = rlv_store_open("shm:s", NULL, &store);
 
-	opts.defer_updates = 16;
 	for (uint32_t i = 0; i < ITEMS; i++)
 		priority[i] = 1.5f;
 	if (ret == 0)
@@ -29,10 +38,10 @@ static int run(void *ctx)
 	if (ret == 0)
 		ret = rlv_sampler_sample(sampler, ITEMS, CLOCK_NS_PER_S, &batch);
 	if (ret == 0)
+		ret = mid_call_arm(wait_to_pay, debtor);
+	if (ret == 0)
 		ret = rlv_sampler_set_priorities(sampler, batch->key, priority, ITEMS, NULL);
-	atomic_store(&debtor->owes, true);
-	while (!atomic_load(&debtor->pays))
-		processes_sleep_ns(CLOCK_NS_PER_MS);
+	atomic_store(&debtor->owes, true); /* after a failure */
 	if (ret == 0)
 		ret = rlv_sampler_set_priorities(sampler, batch->key, priority, ITEMS, NULL);
 	if (ret == 0)

@@ -1,6 +1,6 @@
 /*
- * debtor.h - a learner that owes the tree its deltas: it updates with deferred sums and then does nothing,
- * until it is told to pay or is killed.
+ * debtor.h - a learner that owes the tree its deltas: it stops in the middle of an update,
+ * behind the leaves, until it is told to pay or is killed.
  */
 #ifndef RLV_TESTS_SUPPORT_ATTACK_DEBTOR_H
 #define RLV_TESTS_SUPPORT_ATTACK_DEBTOR_H
@@ -14,7 +14,7 @@
 
 /* In memory of both processes. */
 struct debtor {
-	atomic_bool owes; /* its first update is done, or has failed */
+	atomic_bool owes; /* it is in its first update, or has failed */
 	atomic_bool pays; /* once more, and then the end */
 	char why[DEBTOR_WHY];
 };

@@ -152,6 +152,7 @@ TEST(sample__goes_on_over_the_nodes_that_are_left)
 	uint64_t lost;
 
 	open_filled(&nx, &opts, &writer);
+	replay_writer_done(&writer); /* waits for the last additions */
 	sampler = open_sampler(&nx);
 	draw(&nx, sampler, BATCH, per_shard);
 	assert_true(per_shard[0] && per_shard[1] && per_shard[2]);
@@ -165,7 +166,8 @@ TEST(sample__goes_on_over_the_nodes_that_are_left)
 	assert_int_equal(stats.items_lost, lost);
 	assert_int_equal(stats.shards_lost, 1);
 	replay_info(nx.fx.table);
-	nodes_end(&nx, &writer, &sampler);
+	replay_sampler_done(&sampler);
+	nodes_close(&nx);
 }
 
 TEST(sample__takes_back_a_node_that_returns)

@@ -53,7 +53,7 @@ static void open_rig(struct rig *rig, bool in_place, uint64_t seed)
 		rig->total += rig->priorities[i];
 	}
 	tree_fixture_open(&rig->fx, LEAVES, fanout);
-	tree_handle_open(&rig->h, &rig->fx, 0, in_place, NULL);
+	tree_handle_open(&rig->h, &rig->fx, 0, in_place);
 	tree_handle_fill(&rig->h, &run, rig->priorities);
 }
 
@@ -75,7 +75,7 @@ static void drift(struct rig *rig, uint32_t level, uint32_t node, int64_t by)
 static void draw_many(struct rig *rig, const struct draw_opts *opts, uint64_t seed,
 		      struct tally *tally)
 {
-	const struct forest from = { &rig->h.tree, &rig->h.ep, 1 };
+	const struct forest from = { &rig->h.tree, &rig->h.ep, 1, NULL };
 	struct rng rng;
 
 	memset(tally, 0, sizeof(*tally));
@@ -159,7 +159,7 @@ TEST(sumtree_draw__strata_have_equal_mass)
 	for (uint32_t i = 0; i < LEAVES; i++)
 		before[i + 1] = before[i] + rig.priorities[i];
 	for (uint32_t n = 1; n <= BATCH; n += 17) {
-		const struct forest from = { &rig.h.tree, &rig.h.ep, 1 };
+		const struct forest from = { &rig.h.tree, &rig.h.ep, 1, NULL };
 
 		assert_int_equal(sumtree_draw(&from, &opts, &rng, n, &out), 0);
 		for (uint32_t i = 0; i < n; i++) { /* leaf and stratum overlap */
@@ -184,7 +184,7 @@ TEST(sumtree_draw__ranks_share_the_strata)
 		before[i + 1] = before[i] + rig.priorities[i];
 	for (uint32_t rank = 0; rank < 3; rank++) {
 		const struct draw_opts opts = { .stratified = true, .rank = rank, .world_size = 3 };
-		const struct forest from = { &rig.h.tree, &rig.h.ep, 1 };
+		const struct forest from = { &rig.h.tree, &rig.h.ep, 1, NULL };
 
 		assert_int_equal(sumtree_draw(&from, &opts, &rng, 50, &out), 0);
 		for (uint32_t i = 0; i < 50; i++) {
@@ -233,7 +233,7 @@ static void drifted_probabilities(struct rig *rig, double *p)
 /* The reported figures leave out the restarts, which condition on live nodes. */
 static void expect_reported(struct rig *rig, uint64_t seed)
 {
-	const struct forest from = { &rig->h.tree, &rig->h.ep, 1 };
+	const struct forest from = { &rig->h.tree, &rig->h.ep, 1, NULL };
 	struct rng rng;
 
 	rng_seed(&rng, seed, 2);
@@ -314,7 +314,7 @@ TEST(sumtree_draw__only_dead_leaves_give_enodata)
 	for (uint32_t i = 0; i < LEAVES; i++)
 		tree_fixture_set_word(&rig.fx, 0, i, leaf_make(0, 5, 0));
 	for (uint32_t n = 1; n < 20; n++) {
-		const struct forest from = { &rig.h.tree, &rig.h.ep, 1 };
+		const struct forest from = { &rig.h.tree, &rig.h.ep, 1, NULL };
 
 		assert_int_equal(sumtree_draw(&from, &opts, &rng, n, &out), -ENODATA);
 	}
@@ -334,13 +334,13 @@ TEST(sumtree_draw__extreme_priorities)
 	struct rng rng;
 
 	tree_fixture_open(&fx, LEAVES, fanout);
-	tree_handle_open(&h, &fx, 0, true, NULL);
+	tree_handle_open(&h, &fx, 0, true);
 	priorities[0] = 1;
 	priorities[LEAVES - 1] = h.tree.max_prio;
 	tree_handle_fill(&h, &run, priorities);
 	rng_seed(&rng, 1, 0);
 	for (uint32_t call = 0; call < 100; call++) {
-		const struct forest from = { &h.tree, &h.ep, 1 };
+		const struct forest from = { &h.tree, &h.ep, 1, NULL };
 
 		assert_int_equal(sumtree_draw(&from, NULL, &rng, BATCH, &out), 0);
 		for (uint32_t i = 0; i < BATCH; i++)

@@ -168,13 +168,12 @@ CASE(ring_claim__takes_old_items_out_of_the_sums)
 CASE(ring_claim__partial_access_is_refused)
 {
 	struct shard_fixture_opts opts = { .views = 2 };
-	struct tree_deltas_opts deltas = { 0 };
 	struct access one;
 	struct block blk;
 
 	teardown(state);
 	open_with(&opts);
-	assert_int_equal(access_open(&one, fx.shard, 7, 1, &deltas), 0);
+	assert_int_equal(access_open(&one, fx.shard, 7, 1), 0);
 	assert_int_equal(claim(&one, &blk), -EINVAL);
 	access_close(&one);
 }

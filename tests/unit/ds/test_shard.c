@@ -367,47 +367,17 @@ CASE(access_enter__promises_until_leave)
 
 CASE(access_open__owner_out_of_range)
 {
-	struct tree_deltas_opts opts = { 0 };
 	struct access acc;
 
-	assert_int_equal(access_open(&acc, fx.shard, SHARD_FIXTURE_CLIENTS + 1, 1, &opts), -EINVAL);
+	assert_int_equal(access_open(&acc, fx.shard, SHARD_FIXTURE_CLIENTS + 1, 1), -EINVAL);
 	assert_non_null(strstr(error_last(), "owner 17"));
 }
 
 CASE(access_open__no_such_view)
 {
-	struct tree_deltas_opts opts = { 0 };
 	struct access acc;
 
-	assert_int_equal(access_open(&acc, fx.shard, 1, 4, &opts), -EINVAL);
-}
-
-/* A handle that keeps deltas keeps its pin, and gives both up when the epoch moves. */
-CASE(access_leave__kept_deltas_keep_the_pin)
-{
-	struct tree_deltas_opts opts = { .defer_calls = 100,
-					 .defer_ns = UINT64_MAX,
-					 .clock = fx.conn.tr->clock };
-	uint64_t epoch_off = shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch));
-	struct leaf_run run = { .first = 0, .n = 8, .gen = 1 };
-	uint64_t priorities[8] = { 5, 5, 5, 5, 5, 5, 5, 5 };
-	struct access acc;
-
-	assert_int_equal(access_open(&acc, fx.shard, 3, 3, &opts), 0);
-	assert_int_equal(access_enter(&acc), 0);
-	assert_int_equal(sumtree_claim(&fx.shard->trees[0], &acc.epoch, &run, acc.deltas[0]), 0);
-	assert_int_equal(
-		sumtree_publish(&fx.shard->trees[0], &acc.epoch, &run, priorities, acc.deltas[0]),
-		0);
-	assert_int_equal(access_leave(&acc), 0);
-	assert_int_equal(pin_of(3), 0);
-	store(fx.conn.tree, epoch_off, epoch_make(1, EPOCH_NORMAL, 0));
-	assert_int_equal(access_enter(&acc), 0);
-	assert_int_equal(pin_of(3), 1);
-	assert_int_equal(access_leave(&acc), 0);
-	assert_int_equal(access_flush(&acc), 0);
-	assert_true(pin_of(3) == SLOT_IDLE);
-	access_close(&acc);
+	assert_int_equal(access_open(&acc, fx.shard, 1, 4), -EINVAL);
 }
 
 int main(void)

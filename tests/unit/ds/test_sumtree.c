@@ -1,4 +1,4 @@
-/* Geometry, the four verbs, deferred sums, and refused calls. */
+/* Geometry, the four verbs, and refused calls. */
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -21,7 +21,6 @@
 #define WORDS_OFF 4096u
 
 static const uint16_t fanout[] = { 16, 8, 0 };
-static const struct tree_deltas_opts defer_4 = { .defer_calls = 4 };
 
 struct rig {
 	struct tree_fixture fx;
@@ -34,7 +33,7 @@ static double probability[2 * BATCH];
 static const struct draws out = { shard, slot, word, probability };
 
 /* All leaves live, gen 1, priority 100 + slot. */
-static void open_rig(struct rig *rig, bool in_place, const struct tree_deltas_opts *opts)
+static void open_rig(struct rig *rig, bool in_place)
 {
 	const struct leaf_run run = { 0, LEAVES, 1 };
 	static uint64_t priorities[LEAVES];
@@ -42,7 +41,7 @@ static void open_rig(struct rig *rig, bool in_place, const struct tree_deltas_op
 	for (uint32_t i = 0; i < LEAVES; i++)
 		priorities[i] = 100 + i;
 	tree_fixture_open(&rig->fx, LEAVES, fanout);
-	tree_handle_open(&rig->h, &rig->fx, 0, in_place, opts);
+	tree_handle_open(&rig->h, &rig->fx, 0, in_place);
 	tree_handle_fill(&rig->h, &run, priorities);
 	assert_int_equal(epoch_enter(&rig->h.ep), 0);
 }
@@ -71,7 +70,7 @@ static struct leaf_op op_of(uint32_t at, uint64_t priority)
 
 static void flush(struct rig *rig)
 {
-	assert_int_equal(sumtree_flush(&rig->h.tree, rig->h.deltas, true), 0);
+	assert_int_equal(sumtree_flush(&rig->h.tree, rig->h.deltas), 0);
 }
 
 static int update_one(struct rig *rig, struct leaf_op *op)
@@ -87,12 +86,12 @@ TEST(sumtree_geometry_init__bad_input_is_refused)
 	static const uint16_t large[] = { 8, 1032, 0 };
 	struct tree_geometry geo = { .leaves = 77 };
 
-	assert_int_equal(sumtree_geometry_init(&geo, 0, NULL), -ERANGE);
-	assert_int_equal(sumtree_geometry_init(&geo, TREE_MAX_LEAVES + 1, NULL), -ERANGE);
-	assert_int_equal(sumtree_geometry_init(&geo, 4096, none), -EINVAL);
-	assert_int_equal(sumtree_geometry_init(&geo, 4096, odd), -EINVAL);
-	assert_int_equal(sumtree_geometry_init(&geo, 4096, small), -EINVAL);
-	assert_int_equal(sumtree_geometry_init(&geo, 4096, large), -EINVAL);
+	assert_int_equal(sumtree_geometry_init(&geo, 0, NULL, 64), -ERANGE);
+	assert_int_equal(sumtree_geometry_init(&geo, TREE_MAX_LEAVES + 1, NULL, 64), -ERANGE);
+	assert_int_equal(sumtree_geometry_init(&geo, 4096, none, 64), -EINVAL);
+	assert_int_equal(sumtree_geometry_init(&geo, 4096, odd, 64), -EINVAL);
+	assert_int_equal(sumtree_geometry_init(&geo, 4096, small, 64), -EINVAL);
+	assert_int_equal(sumtree_geometry_init(&geo, 4096, large, 64), -EINVAL);
 	assert_non_null(strstr(error_last(), "fanout[1] 1032"));
 	assert_int_equal(geo.leaves, 77);
 }
@@ -105,7 +104,7 @@ TEST(sumtree_geometry_init__top_is_small_and_bytes_add_up)
 		for (uint32_t bits = 0; bits <= 24; bits++) {
 			struct tree_geometry geo;
 
-			assert_int_equal(sumtree_geometry_init(&geo, 1u << bits, kinds[k]), 0);
+			assert_int_equal(sumtree_geometry_init(&geo, 1u << bits, kinds[k], 64), 0);
 			assert_int_equal(sumtree_geometry_check(&geo), 0);
 			assert_int_equal(geo.inner_bytes % WIRE_LINE, 0);
 		}
@@ -117,7 +116,7 @@ TEST(sumtree_geometry_init__default_keeps_within_12_bytes_a_leaf)
 	for (uint32_t bits = 16; bits <= 24; bits++) {
 		struct tree_geometry geo;
 
-		assert_int_equal(sumtree_geometry_init(&geo, 1u << bits, NULL), 0);
+		assert_int_equal(sumtree_geometry_init(&geo, 1u << bits, NULL, 64), 0);
 		assert_true((double)(sumtree_leaf_bytes(&geo) + 2 * geo.inner_bytes) <=
 			    11.5 * (double)geo.leaves);
 	}
@@ -127,14 +126,14 @@ TEST(sumtree_geometry_check__each_broken_field_is_named)
 {
 	struct tree_geometry good, geo;
 
-	assert_int_equal(sumtree_geometry_init(&good, LEAVES, fanout), 0);
+	assert_int_equal(sumtree_geometry_init(&good, LEAVES, fanout, 64), 0);
 	geo = good;
 	geo.leaves = 0;
 	assert_int_equal(sumtree_geometry_check(&geo), -EPROTO);
 	geo = good;
 	geo.levels = TREE_MAX_LEVELS + 1;
 	assert_int_equal(sumtree_geometry_check(&geo), -EPROTO);
-	geo = good;
+	assert_int_equal(sumtree_geometry_init(&geo, 1u << 20, fanout, 64), 0);
 	geo.levels = 1;
 	assert_int_equal(sumtree_geometry_check(&geo), -EPROTO);
 	assert_non_null(strstr(error_last(), "top level"));
@@ -165,7 +164,7 @@ TEST(sumtree_claim__out_of_the_tree_is_refused)
 	uint64_t priorities[2] = { 1, 1 };
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
 		assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &runs[i], rig.h.deltas),
 				 -ERANGE);
@@ -173,7 +172,6 @@ TEST(sumtree_claim__out_of_the_tree_is_refused)
 			sumtree_publish(&rig.h.tree, &rig.h.ep, &runs[i], priorities, rig.h.deltas),
 			-ERANGE);
 	}
-	assert_true(tree_deltas_empty(rig.h.deltas));
 	close_rig(&rig);
 }
 
@@ -183,7 +181,7 @@ TEST(sumtree_publish__another_generation_means_fenced)
 	const uint64_t priorities[8] = { 5, 5, 5, 5, 5, 5, 5, 5 };
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &mine, rig.h.deltas), 0);
 	assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &later, rig.h.deltas), 0);
 	assert_int_equal(sumtree_publish(&rig.h.tree, &rig.h.ep, &mine, priorities, rig.h.deltas),
@@ -201,7 +199,7 @@ TEST(sumtree_publish__twice_is_refused)
 	const uint64_t priorities[2] = { 5, 6 };
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &run, rig.h.deltas), 0);
 	assert_int_equal(sumtree_publish(&rig.h.tree, &rig.h.ep, &run, priorities, rig.h.deltas),
 			 0);
@@ -218,7 +216,7 @@ TEST(sumtree_publish__zero_stays_unpublished)
 	const uint64_t priorities[4] = { 0, 7, 0, 0 };
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &run, rig.h.deltas), 0);
 	assert_int_equal(sumtree_publish(&rig.h.tree, &rig.h.ep, &run, priorities, rig.h.deltas),
 			 0);
@@ -240,7 +238,7 @@ TEST(sumtree_publish__pairs_and_single_leaves_come_out_alike)
 		struct rig rig;
 
 		cpu_level_limit(levels[at / 2 % 2]);
-		open_rig(&rig, true, NULL);
+		open_rig(&rig, true);
 		assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &run, rig.h.deltas), 0);
 		assert_int_equal(
 			sumtree_publish(&rig.h.tree, &rig.h.ep, &run, priorities, rig.h.deltas), 0);
@@ -264,7 +262,7 @@ TEST(sumtree_update__claimed_leaf_is_left_alone)
 	struct leaf_op old = op_of(100, 5), new = op_of(101, 5);
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &run, rig.h.deltas), 0);
 	new.gen = 2;
 	assert_int_equal(update_one(&rig, &old), 0);
@@ -282,7 +280,7 @@ TEST(sumtree_update__unseen_word_is_looked_up)
 	struct leaf_op op = op_of(9, 55);
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	op.word = 0;
 	assert_int_equal(update_one(&rig, &op), 0);
 	assert_int_equal(op.result, LEAF_DONE);
@@ -296,7 +294,7 @@ TEST(sumtree_update__priority_is_clamped_into_range)
 	struct leaf_op low = op_of(3, 0), high = op_of(4, UINT64_MAX);
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	assert_int_equal(update_one(&rig, &low), 0);
 	assert_int_equal(update_one(&rig, &high), 0);
 	assert_int_equal(tree_fixture_word(&rig.fx, 0, 3), leaf_make(0, 1, 1));
@@ -309,7 +307,7 @@ TEST(sumtree_update__slot_outside_changes_nothing)
 	struct leaf_op ops[2] = { op_of(3, 7), op_of(LEAVES, 7) };
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	assert_int_equal(sumtree_update(&rig.h.tree, &rig.h.ep, ops, 2, rig.h.deltas), -ERANGE);
 	assert_int_equal(tree_fixture_word(&rig.fx, 0, 3), leaf_make(0, 1, 103));
 	close_rig(&rig);
@@ -320,7 +318,7 @@ TEST(sumtree_consume__once_only)
 	struct leaf_op first = op_of(9, 0), second = op_of(9, 0);
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	assert_int_equal(sumtree_consume(&rig.h.tree, &rig.h.ep, &first, 1, rig.h.deltas), 0);
 	assert_int_equal(sumtree_consume(&rig.h.tree, &rig.h.ep, &second, 1, rig.h.deltas), 0);
 	assert_int_equal(first.result, LEAF_DONE);
@@ -335,7 +333,7 @@ TEST(sumtree_update__many_unsorted)
 {
 	static struct leaf_op ops[LEAVES];
 	struct rig rig;
-	open_rig(&rig, true, &defer_4);
+	open_rig(&rig, true);
 	for (uint32_t i = 0; i < LEAVES; i++) /* an odd multiplier visits each once */
 		ops[i] = op_of((LEAVES - 1 - i) * 2654435761u % LEAVES, 1 + i);
 	assert_int_equal(sumtree_update(&rig.h.tree, &rig.h.ep, ops, LEAVES, rig.h.deltas), 0);
@@ -370,7 +368,7 @@ TEST(sumtree_update__in_dual_counts_in_both_arrays)
 	struct rig rig;
 	uint64_t before;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	before = top_sum(&rig, 0);
 	set_epoch(&rig, 0, EPOCH_DUAL);
 	assert_int_equal(epoch_refresh(&rig.h.ep), 0);
@@ -395,55 +393,13 @@ TEST(sumtree_update__newer_tag_refreshes_the_view)
 	struct leaf_op op = op_of(7, 1000);
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	set_epoch(&rig, 0, EPOCH_DUAL);
 	tree_fixture_set_word(&rig.fx, 0, 7, leaf_make(1, 1, 107));
 	assert_int_equal(update_one(&rig, &op), 0);
 	assert_int_equal(op.result, LEAF_DONE);
 	assert_int_equal(rig.h.ep.mode, EPOCH_DUAL);
 	assert_int_equal(tree_fixture_word(&rig.fx, 0, 7), leaf_make(1, 1, 1000));
-	close_rig(&rig);
-}
-
-/* -------- deferred sums -------- */
-
-TEST(sumtree_flush__holds_so_many_calls)
-{
-	struct rig rig;
-	uint64_t before;
-
-	open_rig(&rig, true, &defer_4);
-	before = top_sum(&rig, 0);
-	for (uint32_t call = 1; call <= 8; call++) {
-		struct leaf_op op = op_of(call * 300, 100 + call * 300 + 50);
-
-		assert_int_equal(update_one(&rig, &op), 0);
-		assert_int_equal(sumtree_flush(&rig.h.tree, rig.h.deltas, false), 0);
-		assert_int_equal(tree_deltas_empty(rig.h.deltas), call % 4 == 0);
-		assert_int_equal(top_sum(&rig, 0), before + call / 4 * 4 * 50);
-	}
-	tree_handle_assert_exact(&rig.h);
-	close_rig(&rig);
-}
-
-TEST(sumtree_flush__holds_no_longer_than_the_age)
-{
-	struct fake_clock clock;
-	struct tree_deltas_opts opts = { .defer_calls = 100, .defer_ns = 1000 };
-	struct rig rig;
-
-	fake_clock_init(&clock, 5000);
-	opts.clock = &clock.clock;
-	open_rig(&rig, true, &opts);
-	for (uint32_t call = 1; call <= 3; call++) {
-		struct leaf_op op = op_of(call * 300, 7);
-
-		assert_int_equal(update_one(&rig, &op), 0);
-		assert_int_equal(sumtree_flush(&rig.h.tree, rig.h.deltas, false), 0);
-		assert_int_equal(tree_deltas_empty(rig.h.deltas), call == 3);
-		fake_clock_advance(&clock, 500);
-	}
-	tree_handle_assert_exact(&rig.h);
 	close_rig(&rig);
 }
 
@@ -459,9 +415,9 @@ TEST(sumtree_draw__each_failing_call_is_an_error)
 		struct rig rig;
 		int ret;
 
-		open_rig(&rig, false, NULL);
+		open_rig(&rig, false);
 		rng_seed(&rng, n, 0);
-		from = (struct forest){ &rig.h.tree, &rig.h.ep, 1 };
+		from = (struct forest){ &rig.h.tree, &rig.h.ep, 1, NULL };
 		rig.h.mt.fail_call = n;
 		ret = sumtree_draw(&from, NULL, &rng, 8, &out);
 		if (!ret)
@@ -477,10 +433,10 @@ TEST(sumtree_update__needs_words_in_place)
 	struct leaf_op op = op_of(3, 7);
 	struct rig rig;
 
-	open_rig(&rig, false, NULL);
+	open_rig(&rig, false);
 	assert_int_equal(update_one(&rig, &op), -ENOTSUP);
 	assert_int_equal(op.result, LEAF_UNKNOWN);
-	assert_int_equal(sumtree_flush(&rig.h.tree, rig.h.deltas, true), -ENOTSUP);
+	assert_int_equal(sumtree_flush(&rig.h.tree, rig.h.deltas), -ENOTSUP);
 	assert_int_equal(tree_fixture_word(&rig.fx, 0, 3), leaf_make(0, 1, 103));
 	close_rig(&rig);
 }
@@ -492,7 +448,7 @@ TEST(sumtree_check__finds_what_is_wrong)
 	struct sumtree_report report;
 	struct rig rig;
 
-	open_rig(&rig, true, NULL);
+	open_rig(&rig, true);
 	tree_fixture_set_word(&rig.fx, 2, 5, 1);
 	tree_fixture_set_word(&rig.fx, 0, 77, leaf_make(2, 1, 0));
 	assert_int_equal(sumtree_check(&rig.h.tree, &rig.h.ep, &report), 0);

@@ -36,7 +36,7 @@ static void open_rig(struct rig *rig, bool in_place)
 	for (uint32_t i = 0; i < LEAVES; i++)
 		priorities[i] = 100 + i;
 	tree_fixture_open(&rig->fx, LEAVES, fanout);
-	tree_handle_open(&rig->h, &rig->fx, 0, in_place, NULL);
+	tree_handle_open(&rig->h, &rig->fx, 0, in_place);
 	tree_handle_fill(&rig->h, &run, priorities);
 }
 
@@ -91,7 +91,7 @@ TEST(sumtree_draw__costs_a_phase_a_level)
 	struct rig rig;
 
 	open_rig(&rig, false);
-	from = (struct forest){ &rig.h.tree, &rig.h.ep, 1 };
+	from = (struct forest){ &rig.h.tree, &rig.h.ep, 1, NULL };
 	rng_seed(&rng, 1, 0);
 	was = rig.h.mt.tr.stats;
 	assert_int_equal(sumtree_draw(&from, &opts, &rng, BATCH, &out), 0);
@@ -117,7 +117,7 @@ static void draw_keys(bool in_place, uint64_t seed, struct keys *keys)
 	open_rig(&rig, in_place);
 	tree_fixture_set_word(&rig.fx, 1, 9, tree_fixture_word(&rig.fx, 1, 9) + 3000);
 	tree_fixture_set_word(&rig.fx, 2, 20, tree_fixture_word(&rig.fx, 2, 20) - 70000);
-	from = (struct forest){ &rig.h.tree, &rig.h.ep, 1 };
+	from = (struct forest){ &rig.h.tree, &rig.h.ep, 1, NULL };
 	rng_seed(&rng, seed, 0);
 	memset(keys, 0, sizeof(*keys));
 	assert_int_equal(sumtree_draw(&from, &opts, &rng, 2 * BATCH - 3, &out), 0);
@@ -161,7 +161,7 @@ static void shard_trees_open(struct shard_trees *g, uint32_t views_every)
 		g->trees[t] = g->rig[t].h.tree;
 		g->epochs[t] = g->rig[t].h.ep;
 	}
-	g->from = (struct forest){ g->trees, g->epochs, TREES };
+	g->from = (struct forest){ g->trees, g->epochs, TREES, NULL };
 }
 
 static void shard_trees_close(struct shard_trees *g)
@@ -225,7 +225,7 @@ TEST(sumtree_draw__bad_forest_is_refused)
 	static const uint16_t other[] = { 8, 0 };
 	struct sumtree trees[2];
 	struct epoch epochs[2];
-	struct forest from = { trees, epochs, 0 };
+	struct forest from = { trees, epochs, 0, NULL };
 	struct tree_fixture fx;
 	struct rng rng;
 	struct rig rig;
@@ -257,11 +257,11 @@ TEST(sumtree_draw__garbage_in_the_region_stays_inside)
 		int ret;
 
 		tree_fixture_open(&fx, 1001, fanout);
-		tree_handle_open(&h, &fx, 0, round & 1, NULL);
+		tree_handle_open(&h, &fx, 0, round & 1);
 		cpu_level_limit((enum cpu_level)(round % 3));
 		rng_fill_u64(&rng, (uint64_t *)(void *)(fx.bytes + fx.place.inner_off[0]),
 			     (fx.size - fx.place.inner_off[0]) / 8);
-		from = (struct forest){ &h.tree, &h.ep, 1 };
+		from = (struct forest){ &h.tree, &h.ep, 1, NULL };
 		ret = sumtree_draw(&from, NULL, &rng, BATCH, &out);
 		assert_true(ret == 0 || ret == -ENODATA);
 		for (uint32_t i = 0; ret == 0 && i < BATCH; i++)

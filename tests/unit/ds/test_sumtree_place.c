@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ds/sumtree/deferred.h"
 #include "ds/sumtree/place.h"
 
 #include "base/bits.h"
@@ -23,19 +24,25 @@ struct scene {
 /* Trees of one level of 64 nodes, of so much mass each. */
 static struct scene *set_up(const uint64_t mass[], uint32_t n)
 {
+	static struct region region;
 	static struct scene s;
 
+	sumtree_tops_fini(&s.tops);
 	memset(&s, 0, sizeof(s));
-	s.from = (struct forest){ s.trees, s.epochs, n };
-	sumtree_tops_begin(&s.tops, &s.from);
+	s.from = (struct forest){ s.trees, s.epochs, n, NULL };
 	for (uint32_t t = 0; t < n; t++) {
+		s.trees[t].region = &region;
 		s.trees[t].geo.levels = 1;
 		s.trees[t].nodes[1] = NODES;
-		for (uint32_t k = 0; k < NODES; k++)
-			s.tops.kept[t][k] = mass[t];
-		s.tops.before[t + 1] = mass[t] * NODES;
 	}
+	assert_int_equal(sumtree_tops_fit(&s.tops, &s.from), 0);
+	for (uint32_t i = 0; i < n * NODES; i++)
+		s.tops.level[0][i] = mass[i / NODES];
+	for (uint32_t i = 0; s.tops.top && i < n * NODES / SUMS_FANOUT; i++)
+		s.tops.level[1][i] = mass[i * SUMS_FANOUT / NODES] * SUMS_FANOUT;
 	sumtree_tops_end(&s.tops);
+	assert_true(sumtree_tops_begin_draw(&s.tops));
+	s.down.kernel = sumtree_kernel_get();
 	rng_seed(&s.rng, 5, 0);
 	s.down.from = &s.from;
 	s.down.rng = &s.rng;
@@ -46,7 +53,8 @@ static void place(struct scene *s, const struct draw_opts *opts, uint32_t n)
 {
 	struct strata strata = strata_make(opts, n);
 
-	assert_int_equal(sumtree_place(&s->down, &s->tops, &strata, 0, n), 0);
+	sumtree_place(&s->down, &s->tops, &strata, 0, n);
+	sumtree_descent_run_private(&s->down);
 }
 
 static void count_nodes(const struct scene *s, uint32_t n, uint32_t seen[TREES][NODES])
@@ -122,17 +130,17 @@ TEST(sumtree_place__lanes_name_a_point_within_their_node)
 	assert_in_range(in_first, 15, 80); /* 42.7 of 10,000 */
 }
 
-/* Sums up to 2^62 in each tree: 64 random bits do not reach every quantum of all. */
-TEST(sumtree_place__of_more_than_64_bits_of_mass)
+/* 64 random bits do not reach every quantum of 2^61, and 2^64 is drawn in coarser units. */
+static void check_large_mass(uint64_t mass_of_node, uint32_t shift)
 {
-	static const uint64_t mass[] = { UINT64_C(1) << 56, UINT64_C(1) << 56, UINT64_C(1) << 56,
-					 UINT64_C(1) << 56 };
+	const uint64_t mass[] = { mass_of_node, mass_of_node, mass_of_node, mass_of_node };
 	const struct draw_opts opts = { .stratified = true };
 	struct scene *s = set_up(mass, TREES);
 	uint32_t seen[TREES][NODES] = { { 0 } };
 	uint64_t low_bits = 0;
 
-	assert_true(sumtree_tops_total(&s->tops) >> 60 != 0);
+	assert_int_equal(s->tops.shift, shift);
+	assert_true(s->tops.total >> 60 != 0);
 	place(s, &opts, DRAW_CHUNK);
 	count_nodes(s, DRAW_CHUNK, seen);
 	for (uint32_t i = 0; i < DRAW_CHUNK; i++) {
@@ -142,29 +150,37 @@ TEST(sumtree_place__of_more_than_64_bits_of_mass)
 	assert_true((low_bits & 0xff) == 0xff);
 }
 
-/* The top has changed since the masses were added up. */
-TEST(sumtree_place__a_tree_that_has_changed_is_drawn_anew_within)
+TEST(sumtree_place__of_more_than_60_bits_of_mass)
+{
+	check_large_mass(UINT64_C(1) << 53, 0);
+	check_large_mass(UINT64_C(1) << 56, 3);
+}
+
+/* Changes of the owner are drawn from at once; another array is a reason to read all again. */
+TEST(sumtree_tops_add__keeps_all_sums_exact)
 {
 	static const uint64_t mass[] = { 100, 100, 100 };
 	struct scene *s = set_up(mass, 3);
-	uint32_t n[3] = { 0 };
+	uint32_t node[] = { 7, 8, 63 };
+	int64_t sum[] = { 3100, -100, -200 };
+	const struct delta_run run = { node, sum, 3 };
 
-	for (uint32_t k = 0; k < NODES; k++) {
-		s->tops.kept[1][k] = k == 7 ? 3200 : 0;
-		s->tops.kept[2][k] = 0;
-	}
+	sumtree_tops_add(&s->tops, 1, 0, &run);
+	assert_false(s->tops.due);
+	assert_int_equal(s->tops.level[0][64 + 7], 3200);
+	assert_int_equal(s->tops.level[0][64 + 8], 0);
+	assert_int_equal(s->tops.level[0][64 + 63], 0); /* never negative */
+	assert_true(sumtree_tops_begin_draw(&s->tops));
+	assert_int_equal(s->tops.total, 3 * 6400 + 3100 - 100 - 100);
 	place(s, NULL, DRAW_CHUNK);
 	for (uint32_t i = 0; i < DRAW_CHUNK; i++) {
-		bool lost = sumtree_descent_is_lost(&s->down, i);
+		bool raised = s->down.shard[i] == 1 && s->down.lanes.node[i] == 7;
 
-		n[lost ? 2 : s->down.shard[i]]++;
-		if (lost)
-			continue;
-		assert_true(s->down.ratio[i] == (s->down.shard[i] ? 2 : 1));
-		assert_true(s->down.shard[i] == 0 || s->down.lanes.node[i] == 7);
+		assert_int_equal(s->down.lanes.expected[i], raised ? 3200 : 100);
+		assert_true(s->down.lanes.r[i] < s->down.lanes.expected[i]);
 	}
-	for (uint32_t t = 0; t < 3; t++)
-		assert_in_range(n[t], 50, 125);
+	sumtree_tops_add(&s->tops, 1, 1, &run);
+	assert_true(s->tops.due);
 }
 
 TEST(sumtree_emit__probability_is_of_the_whole_mass)
@@ -179,7 +195,7 @@ TEST(sumtree_emit__probability_is_of_the_whole_mass)
 	place(s, NULL, 4);
 	for (uint32_t i = 0; i < 4; i++)
 		s->down.lanes.word[i] = leaf_make(LEAF_DONE, 1, 10 * (uint64_t)(i + 1));
-	s->down.ratio[3] = 0.5;
+	s->down.lanes.ratio[3] = 0.5;
 	sumtree_emit(&s->down, &out, 2);
 	for (uint32_t i = 0; i < 4; i++) {
 		assert_int_equal(shard[2 + i], s->down.shard[i]);

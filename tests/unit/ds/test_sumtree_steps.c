@@ -47,9 +47,9 @@ static void open_rig(struct rig *rig, bool live)
 	for (uint32_t i = 0; i < LEAVES; i++)
 		priorities[i] = live && i % 2 ? 100 + i : 0;
 	tree_fixture_open(&rig->fx, LEAVES, fanout);
-	tree_handle_open(&rig->h, &rig->fx, 0, false, NULL);
+	tree_handle_open(&rig->h, &rig->fx, 0, false);
 	tree_handle_fill(&rig->h, &run, priorities);
-	rig->from = (struct forest){ &rig->h.tree, &rig->h.ep, 1 };
+	rig->from = (struct forest){ &rig->h.tree, &rig->h.ep, 1, NULL };
 }
 
 static void close_rig(struct rig *rig)

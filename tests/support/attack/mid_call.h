@@ -1,0 +1,14 @@
+/*
+ * Holds a call of this process in its middle: its leaves are changed, the sums above them are not,
+ * and its pin stands. So a client looks that is stopped or killed there.
+ */
+#ifndef RLV_TESTS_SUPPORT_MID_CALL_H
+#define RLV_TESTS_SUPPORT_MID_CALL_H
+
+/*
+ * From now on the next call that changes leaves of a mapped tree calls hold after them, once. It runs in a
+ * signal handler. Returns 0, or -errno.
+ */
+int mid_call_arm(void (*hold)(void *ctx), void *ctx);
+
+#endif
