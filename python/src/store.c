@@ -107,7 +107,7 @@ static PyObject *store_info(PyObject *object, PyObject *Py_UNUSED(unused))
 	struct handle *self = (struct handle *)object;
 	struct rlv_store_info info = { .size = sizeof(info) };
 	struct rlv_node_info *nodes;
-	PyObject *list;
+	PyObject *list = NULL;
 	size_t n;
 	int ret;
 
@@ -119,10 +119,12 @@ static PyObject *store_info(PyObject *object, PyObject *Py_UNUSED(unused))
 	if (ret == 0 && nodes)
 		ret = rlv_store_nodes(self->store, nodes, sizeof(*nodes), &n);
 	handle_leave(self);
-	if (ret)
-		list = error_raise(ret);
+	if (!nodes)
+		PyErr_NoMemory();
+	else if (ret)
+		error_raise(ret);
 	else
-		list = nodes ? PyList_New(0) : PyErr_NoMemory();
+		list = PyList_New(0);
 	for (size_t i = 0; list && i < n && i < info.n_nodes; i++) {
 		const struct rlv_node_info *at = &nodes[i];
 		bool up = at->state == RLV_NODE_UP || at->state == RLV_NODE_DRAINING;
