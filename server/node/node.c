@@ -229,7 +229,7 @@ static void node_ping(struct node *node)
 /* A new region counts as used from now on. */
 static int take_region(struct node *node, const Relive__NodeRegionReply *answer, uint32_t *id_out)
 {
-	const Relive__NodeRegion *region = answer->region;
+	const Relive__NodeRegion *region = answer ? answer->region : NULL;
 
 	if (!region || region->region == 0 || region->region > RPTR_MAX_REGION)
 		return error_set(-EPROTO, "memory node %s: no region in the answer", node->name);

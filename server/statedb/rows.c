@@ -182,10 +182,18 @@ static int bind_column(sqlite3_stmt *stmt, int at, const struct column *column, 
 	}
 }
 
-/* Binds the first n keys of the record to the statement, or all of it. */
-static int prepare(struct catalog_store *store, const char *sql, const struct table *table,
-		   uint32_t n_keys, const void *record, sqlite3_stmt **stmt_out)
+/* The members of a record that a statement has: the first n keys, or ALL. */
+struct bound {
+	const struct table *table;
+	const void *record;
+	uint32_t n_keys;
+};
+
+static int prepare(struct catalog_store *store, const char *sql, struct bound bound,
+		   sqlite3_stmt **stmt_out)
 {
+	const struct table *table = bound.table;
+	uint32_t n_keys = bound.n_keys;
 	int rc = SQLITE_OK, at = 1, ret = statedb_sql_prepare(statedb_of(store), sql, stmt_out);
 
 	if (ret)
@@ -193,7 +201,7 @@ static int prepare(struct catalog_store *store, const char *sql, const struct ta
 	for (uint32_t i = 0; i < table->n && n_keys && rc == SQLITE_OK; i++) {
 		if (n_keys != ALL && !table->columns[i].is_key)
 			continue;
-		rc = bind_column(*stmt_out, at++, &table->columns[i], record);
+		rc = bind_column(*stmt_out, at++, &table->columns[i], bound.record);
 		n_keys -= n_keys != ALL;
 	}
 	if (rc == SQLITE_OK)
@@ -255,7 +263,7 @@ int statedb_put(struct catalog_store *store, enum store_rows rows, const void *r
 	len = strlen(sql);
 	snprintf(sql + len, sizeof(sql) - len, ", crc) VALUES (%.*s, crc32c(%.*s))", n, numbers_of,
 		 n, numbers_of);
-	ret = prepare(store, sql, table, ALL, record, &stmt);
+	ret = prepare(store, sql, (struct bound){ table, record, ALL }, &stmt);
 	return ret ? ret : statedb_sql_finish(statedb_of(store), stmt, sql);
 }
 
@@ -269,7 +277,7 @@ int statedb_remove(struct catalog_store *store, enum store_rows rows, const void
 
 	append(sql, table->name, " WHERE ");
 	append_columns(sql, table, n_keys, " = ?", " AND ");
-	ret = prepare(store, sql, table, n_keys, record, &stmt);
+	ret = prepare(store, sql, (struct bound){ table, record, n_keys }, &stmt);
 	return ret ? ret : statedb_sql_finish(statedb_of(store), stmt, sql);
 }
 
@@ -290,7 +298,7 @@ int statedb_find(struct catalog_store *store, enum store_rows rows, void *record
 	append_select(sql, table);
 	append(sql, " WHERE ", "");
 	append_columns(sql, table, table->n, " = ?", " AND ");
-	ret = prepare(store, sql, table, table->n, record, &stmt);
+	ret = prepare(store, sql, (struct bound){ table, record, table->n }, &stmt);
 	if (ret)
 		return ret;
 	rc = sqlite3_step(stmt);
