@@ -49,8 +49,8 @@ struct doomed {
 static int load_object(void *ctx, const void *record)
 {
 	const struct store_object *stored = record;
-	const struct object_kind *kind = object_kind_find(stored->kind);
 	struct doomed *doomed = ctx;
+	const struct object_kind *kind = doomed->cat->kind_of(stored->kind);
 	struct catalog_object *object;
 	uint32_t id = stored->object;
 	int ret;

@@ -136,10 +136,4 @@ struct object_kind {
 	void (*drop)(struct catalog *cat, const struct catalog_object *object);
 };
 
-/* Adds a kind to those of kinds.c, before the first catalog is loaded. Thread: setup. */
-void object_kind_register(const struct object_kind *kind);
-
-/* NULL: unknown kind. */
-const struct object_kind *object_kind_find(uint32_t id);
-
 #endif

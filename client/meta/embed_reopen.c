@@ -3,6 +3,7 @@
  */
 #include "client/meta/embed.h"
 
+#include "catalog/kinds.h"
 #include "ds/part/superblock.h"
 #include "transport/barrier.h"
 

@@ -102,6 +102,9 @@ struct handle {
 	unsigned waiters;      /* for the lock; guarded by the interpreter lock, as closers */
 	unsigned closers;      /* waiters that close */
 	bool open;             /* only false -> true -> false */
+	/* Or NULL: called by handle_end, before locked and after not locked. */
+	void (*before_close)(struct handle *h);
+	void (*after_close)(struct handle *h);
 };
 
 int handle_init_forks(void);
@@ -182,10 +185,6 @@ struct timespec time_after(clockid_t clock, int64_t ns);
 extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type;
 
 extern PyType_Spec store_spec, table_spec, writer_spec, sampler_spec, batch_spec;
-
-/* A sampler's part in handle_end: locked before, and not locked after. */
-void sampler_before_close(struct handle *h);
-void sampler_after_close(struct handle *h);
 
 struct table {
 	struct handle h;

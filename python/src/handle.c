@@ -175,15 +175,15 @@ int handle_end(struct handle *h, int *code_out)
 		handle_unlock(h);
 		return 0;
 	}
-	if (h->kind == HANDLE_SAMPLER)
-		sampler_before_close(h);
+	if (h->before_close)
+		h->before_close(h);
 	thread = PyEval_SaveThread();
 	*code_out = close_library(h);
 	PyEval_RestoreThread(thread);
 	h->open = h->library != NULL;
 	handle_unlock(h);
-	if (h->kind == HANDLE_SAMPLER)
-		sampler_after_close(h);
+	if (h->after_close)
+		h->after_close(h);
 	return 0;
 }
 
@@ -276,4 +276,28 @@ int wait_again(struct wait *wait, int code)
 	}
 	next_slice(wait);
 	return wait->left_ns > 0;
+}
+
+PyObject *handle_stats(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	struct handle *h = (struct handle *)object;
+	struct rlv_stats s = { .size = sizeof(s) };
+	int ret;
+
+	if (handle_lock(h))
+		return NULL;
+	ret = h->kind == HANDLE_WRITER ? rlv_writer_stats(h->writer, &s)
+				       : rlv_sampler_stats(h->sampler, &s);
+	handle_unlock(h);
+	if (ret)
+		return error_raise(ret);
+	return Py_BuildValue(
+		"{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}",
+		"calls", s.calls, "steps", s.steps, "items", s.items, "updates", s.updates,
+		"stale_updates", s.stale_updates, "clamped", s.clamped, "redraws", s.redraws,
+		"blocks_claimed", s.blocks_claimed, "blocks_skipped", s.blocks_skipped,
+		"repeated_rows", s.repeated_rows, "limiter_waits", s.limiter_waits,
+		"limiter_wait_ns", s.limiter_wait_ns, "phases", s.phases, "reads", s.reads,
+		"writes", s.writes, "cas", s.cas, "faa", s.faa, "read_bytes", s.read_bytes,
+		"write_bytes", s.write_bytes, "truncated_lost", s.truncated_lost);
 }

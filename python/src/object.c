@@ -89,27 +89,3 @@ bool uint32_of(PyObject *value, uint32_t *out)
 	*out = (uint32_t)number;
 	return true;
 }
-
-PyObject *handle_stats(PyObject *object, PyObject *Py_UNUSED(unused))
-{
-	struct handle *h = (struct handle *)object;
-	struct rlv_stats s = { .size = sizeof(s) };
-	int ret;
-
-	if (handle_lock(h))
-		return NULL;
-	ret = h->kind == HANDLE_WRITER ? rlv_writer_stats(h->writer, &s)
-				       : rlv_sampler_stats(h->sampler, &s);
-	handle_unlock(h);
-	if (ret)
-		return error_raise(ret);
-	return Py_BuildValue(
-		"{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}",
-		"calls", s.calls, "steps", s.steps, "items", s.items, "updates", s.updates,
-		"stale_updates", s.stale_updates, "clamped", s.clamped, "redraws", s.redraws,
-		"blocks_claimed", s.blocks_claimed, "blocks_skipped", s.blocks_skipped,
-		"repeated_rows", s.repeated_rows, "limiter_waits", s.limiter_waits,
-		"limiter_wait_ns", s.limiter_wait_ns, "phases", s.phases, "reads", s.reads,
-		"writes", s.writes, "cas", s.cas, "faa", s.faa, "read_bytes", s.read_bytes,
-		"write_bytes", s.write_bytes, "truncated_lost", s.truncated_lost);
-}

@@ -88,7 +88,7 @@ static int parse_columns(PyObject *given, const char **names, struct rlv_sampler
 }
 
 /* After prefetch_stop no batch is taken; after !open none is sampled. */
-void sampler_before_close(struct handle *h)
+static void sampler_before_close(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
 
@@ -96,7 +96,7 @@ void sampler_before_close(struct handle *h)
 		prefetch_stop(s->prefetch);
 }
 
-void sampler_after_close(struct handle *h)
+static void sampler_after_close(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
 
@@ -139,6 +139,8 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 		return NULL;
 	table = (struct table *)parent;
 	handle_init(&s->h, parent, HANDLE_SAMPLER);
+	s->h.before_close = sampler_before_close;
+	s->h.after_close = sampler_after_close;
 	s->batch_size = opts.batch_size;
 	s->depth = depth;
 	s->beta = opts.beta;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "catalog/kind_table.h"
+#include "catalog/kinds.h"
 
 #include "wire/region.h"
 

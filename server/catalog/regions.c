@@ -1,4 +1,5 @@
 #include "server/catalog/arrival.h"
+#include "catalog/kinds.h"
 
 #include <errno.h>
 #include <stdio.h>

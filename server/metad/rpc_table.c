@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "catalog/catalog.h"
+#include "catalog/kinds.h"
 
 #include "ds/replay/shard.h"
 

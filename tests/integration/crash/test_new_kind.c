@@ -9,6 +9,7 @@
 
 #include "client/part/part_set.h"
 #include "server/metad/metad.h"
+#include "catalog/kinds.h"
 
 #include "relive/admin.h"
 

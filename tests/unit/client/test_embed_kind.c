@@ -8,6 +8,7 @@
 #include "tests/support/toy_kind/toy_kind.h"
 
 #include "client/meta/embed.h"
+#include "catalog/kinds.h"
 
 #include <errno.h>
 #include <stdio.h>

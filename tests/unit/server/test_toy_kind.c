@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "catalog/kinds.h"
 #include "ds/part/slot.h"
 
 #define CLIENT_ID UINT64_C(77)
