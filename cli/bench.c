@@ -57,7 +57,6 @@ static const struct arg_option options[] = {
 	{ "learn", "both|sample", "sample and update (default), or only sample", &parsed.learn,
 	  ARG_CHOICE },
 	{ "inflight", "D", "batches held at once (default 1)", &parsed.inflight, ARG_COUNT32 },
-	{ "defer", "K", "update upper tree levels every K calls only", &parsed.defer, ARG_COUNT32 },
 	{ "check", NULL,
 	  "verify every byte of every batch, and the distribution\nof draws by a "
 	  "chi-square test; exit code 1 if one is wrong",
@@ -136,7 +135,6 @@ static const struct {
 	{ ONE_THREAD, "sample 256", "--actors 0 --learn sample" },
 	{ ONE_THREAD, "sample 256, 4 KiB pages", "--actors 0 --learn sample --pages small" },
 	{ ONE_THREAD, "loop 64 + 256 + 256", "--loop" },
-	{ ONE_THREAD, "loop, updates deferred by 16", "--loop --defer 16" },
 	{ FRAMES, "window", "--layout window" },
 	{ FRAMES, "dense", "" },
 	{ FRAMES, "window, 8 in flight", "--layout window --inflight 8" },
@@ -150,7 +148,6 @@ static const struct {
 	{ BLOCKS, "2 actors, block 1024", "--actors 2 --block 1024" },
 	{ LEARNERS, "1 learner", "--actors 0" },
 	{ LEARNERS, "2 learners", "--actors 0 --learners 2" },
-	{ LEARNERS, "2 learners, deferred by 16", "--actors 0 --learners 2 --defer 16" },
 	{ LEARNERS, "2 actors, 2 learners", "--actors 2 --learners 2" },
 	{ LEARNERS, "2 actors, 2 learners, 4 shards", "--actors 2 --learners 2 --shards 4" },
 	{ LEARNERS, "2 actors, 1 learner, 8 per insert", "--actors 2 --spi 8" },

@@ -10,7 +10,6 @@ import pathlib
 
 OURS = ("relive", "relive_dense", "relive_stored", "relive_tree")
 LOWER = ("bytes/step", "ns")  # units of what is better when it is less
-AGAINST = {"update, 16 deferred": "update"}  # what the others have of another name
 TITLES = {
     "w1": "W1: CartPole-shaped rows, capacity 2^20",
     "w2": "W2: Atari-shaped rows, capacity 2^14",
@@ -93,9 +92,8 @@ def tree_table(results, metric):
 
 def best_peer(results, mine):
     """The best other peer's result for the same metric, or None."""
-    metric = AGAINST.get(mine["metric"], mine["metric"])
     others = [r for r in results if (r["workload"], r["metric"], r.get("capacity")) ==
-              (mine["workload"], metric, mine.get("capacity")) and r["peer"] not in OURS]
+              (mine["workload"], mine["metric"], mine.get("capacity")) and r["peer"] not in OURS]
     pick = min if mine["unit"] in LOWER else max
     return pick(others, key=lambda r: r["median"], default=None)
 

@@ -217,8 +217,6 @@ class Bench:
             usual = usual or {key: params[key] for key in VARIED}  # the first is
             if any(params[key] != usual[key] for key in VARIED):
                 continue
-            if params["defer"] > 1:
-                metric += ", %d deferred" % params["defer"]
             self.add("w4", "relive_tree", metric, "ns", [result["median"]],
                      capacity=params["leaves"])
 

@@ -20,7 +20,7 @@ struct replay_config {
 	const char *store; /* URI, or NULL: embed: or a private store, see replay_config_is_local */
 	const char *view;  /* "STACK,NSTEP" as given, or NULL */
 	uint32_t actors, learners, shards;
-	uint32_t batch, insert_batch, envs, inflight, defer, block;
+	uint32_t batch, insert_batch, envs, inflight, block;
 	uint32_t stack, n_step; /* 0 = by the shape */
 	uint32_t layout;        /* enum rlv_layout */
 	uint32_t learn;         /* enum replay_learn */

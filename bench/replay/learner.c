@@ -36,7 +36,6 @@ int learner_open(struct role *role)
 	opts.gamma = GAMMA;
 	opts.layout = config->layout;
 	opts.batches = config->inflight + 1;
-	opts.defer_updates = config->defer;
 	opts.seed = config->seed * 1000 + role->worker.index + 1;
 	ret = rlv_sampler_open(role->table, &opts, &learner->sampler);
 	return ret ? role_fail(role, ret, "open a sampler") : 0;

@@ -13,7 +13,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent.parent.parent / "bench" / "peer
 LIMIT_S = 600
 SINGLE = {"sample", "update", "mixed", "insert1", "insert64", "memory"}
 METRICS = {"w1": SINGLE, "w2": SINGLE, "w3-cartpole": {"inserted", "learned"},
-           "w3-atari": {"inserted", "learned"}, "w4": {"draw", "update", "update, 16 deferred"}}
+           "w3-atari": {"inserted", "learned"}, "w4": {"draw", "update"}}
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +67,6 @@ def test_ratios__are_above_one_where_relive_is_better(report):
     assert [(row[1], row[2], row[4].split()[0], row[5]) for row in rows] == [
         ("sample", "relive", "tianshou", "2.00"), ("sample", "relive_stored", "tianshou", "4.00"),
         ("memory", "relive", "cpprb", "2.00")]
-
-
-def test_ratios__deferred_updates_are_held_against_updates(report):
-    more = {"workload": "w4", "unit": "ns", "capacity": 1024}
-    rows = list(report.ratio_rows([result("relive", "update, 16 deferred", 20.0, **more),
-                                   result("torchrl", "update", 30.0, **more)]))
-    assert [(row[1], row[5]) for row in rows] == [("update, 16 deferred 2^10", "1.50")]
 
 
 @pytest.mark.parametrize("change", [

@@ -31,7 +31,6 @@ static int open_life(struct life *life, const struct rlv_table_opts *opts)
 
 	store.pages = RLV_PAGES_SMALL;
 	writer.streams = 2;
-	sampler.defer_updates = 16;
 	sampler.seed = 1;
 	rc = rlv_store_open("embed:", &store, &life->store);
 	rc = rc ? rc : rlv_table_create(life->store, "t", opts, &life->table);
@@ -150,7 +149,7 @@ TEST(client__a_failed_open_leaves_the_table_sound)
 TEST(client__steady_state_allocates_nothing)
 {
 	const struct rlv_table_opts opts = { .views = views, .n_views = 2, .shards = 2 };
-	struct rlv_sampler_opts how = { .defer_updates = 16 };
+	struct rlv_sampler_opts how = { 0 };
 	const float td[64] = { 1 };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;

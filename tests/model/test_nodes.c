@@ -56,7 +56,6 @@ static void open_model(struct model *m)
 
 	nodes_open(&m->nx, &opts);
 	how.verify = below(m, 2) ? RLV_VERIFY_CRC : RLV_VERIFY_LEAF;
-	how.defer_updates = below(m, 2) ? 8 : 0;
 	m->n_keys = 0;
 	m->writer = replay_writer(&m->nx.fx, STREAMS);
 	m->sampler = replay_sampler(&m->nx.fx, &how);

@@ -145,7 +145,6 @@ static void open_sampler(uint32_t v)
 	opts.layout = below(2) ? RLV_WINDOW : RLV_DENSE;
 	opts.verify = below(4) ? RLV_VERIFY_LEAF : RLV_VERIFY_CRC;
 	opts.prefetch = below(3) ? 0 : 2;
-	opts.defer_updates = below(3) ? 0 : 4;
 	opts.short_batch = below(2);
 	expect("sampler open", rlv_sampler_open(sc.nx.fx.table, &opts, &sc.samplers[v]),
 	       open_codes);

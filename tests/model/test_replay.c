@@ -64,7 +64,6 @@ static void open_model(struct model *m)
 			.n_step = 1 + below(&m->rng, m->views[v].n_step),
 			.gamma = 0.9,
 			.seed = 1 + below(&m->rng, 1000),
-			.defer_updates = below(&m->rng, 2) ? 16 : 0,
 			.independent = below(&m->rng, 2) != 0,
 		};
 

@@ -64,12 +64,10 @@ static void expect_by_priority(const uint64_t *seen)
 	assert_true(z < 4);
 }
 
-static void run_quiet(uint32_t shards, bool independent, uint32_t defer)
+static void run_quiet(uint32_t shards, bool independent)
 {
 	const struct rlv_table_opts opts = { .shards = shards, .block = 32 };
-	struct rlv_sampler_opts how = { .seed = 99,
-					.independent = independent,
-					.defer_updates = defer };
+	struct rlv_sampler_opts how = { .seed = 99, .independent = independent };
 	uint64_t seen[ITEMS] = { 0 };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
@@ -86,29 +84,32 @@ static void run_quiet(uint32_t shards, bool independent, uint32_t defer)
 
 TEST(sampler_sample__draws_by_priority)
 {
-	run_quiet(1, true, 0);
-	run_quiet(1, false, 0);
+	run_quiet(1, true);
+	run_quiet(1, false);
 }
 
 TEST(sampler_sample__draws_by_priority_over_shards)
 {
-	run_quiet(4, true, 0);
+	run_quiet(4, true);
 }
 
-/* Sets all priorities through a deferring sampler, which then draws from the flushed sums. */
-TEST(sampler_sample__draws_by_priority_after_deferral)
+/* Sets all priorities through a sampler. It draws by them from its private sums; so does another one. */
+TEST(sampler_sample__draws_by_priority_after_updates)
 {
 	const struct rlv_table_opts opts = { .shards = 2, .block = 32 };
-	struct rlv_sampler_opts how = { .seed = 5, .independent = true, .defer_updates = 16 };
-	uint64_t seen[ITEMS] = { 0 };
+	struct rlv_sampler_opts how = { .seed = 5, .independent = true };
+	uint64_t seen[ITEMS] = { 0 }, seen_by_other[ITEMS] = { 0 };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
-	struct rlv_sampler *sampler;
+	struct rlv_sampler *sampler, *other;
 
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, ITEMS + 1);
 	sampler = replay_sampler(&fx, &how);
+	how.seed = 6;
+	other = replay_sampler(&fx, &how);
+	rlv_batch_release(other, replay_sample(other, 256)); /* its sums are of now */
 	for (uint32_t round = 0; round < 40; round++) {
 		const struct rlv_batch *batch = replay_sample(sampler, 256);
 		float td[256];
@@ -118,9 +119,11 @@ TEST(sampler_sample__draws_by_priority_after_deferral)
 		assert_int_equal(rlv_sampler_update(sampler, batch->key, td, 256, NULL), 0);
 		rlv_batch_release(sampler, batch);
 	}
-	assert_int_equal(rlv_sampler_flush(sampler), 0);
 	count_draws(sampler, 256, seen);
 	expect_by_priority(seen);
+	count_draws(other, 256, seen_by_other); /* its first draws are within stale sums */
+	expect_by_priority(seen_by_other);
+	replay_sampler_done(&other);
 	replay_end(&fx, &writer, &sampler);
 }
 

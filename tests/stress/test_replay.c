@@ -141,7 +141,6 @@ static void run(struct replay_fixture *fx, uint32_t prefetch)
 			continue;
 		}
 		opts.seed = i + 1;
-		opts.defer_updates = i % 2 ? 16 : 0;
 		jobs[i].sampler = replay_sampler(fx, &opts);
 	}
 	atomic_store(&writing, WRITERS);

@@ -1,6 +1,6 @@
 /*
- * Threads that claim, publish, update, take and draw on one tree at once, with deferred sums and
- * without: nobody may see a wrong generation, and in the end every sum is exact.
+ * Threads that claim, publish, update, take and draw on one tree at once: nobody may see a wrong
+ * generation, and in the end every sum is exact.
  */
 #include "tests/support/test.h"
 

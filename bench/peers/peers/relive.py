@@ -103,29 +103,25 @@ class Tree:
             for start in range(0, capacity, n):
                 m = min(n, capacity - start)
                 writer.extend(x=np.zeros(m, np.uint8), td_error=rng.random(m) + 0.01)
-        self._plain = table.sampler(BATCH, beta=BETA, prefetch=0, columns=())
-        self._held = table.sampler(BATCH, beta=BETA, prefetch=0, columns=(), defer_updates=16)
+        self._sampler = table.sampler(BATCH, beta=BETA, prefetch=0, columns=())
         self._td = [rng.random(BATCH, dtype=np.float32) for _ in range(64)]
 
-    def _updates(self, sampler):
+    def _updates(self):
         last = [None]
 
         def sample(i):
-            last[0] = sampler.sample()
+            last[0] = self._sampler.sample()
 
         def update(i):
-            sampler.update_priorities(last[0].key, self._td[i % 64])
+            self._sampler.update_priorities(last[0].key, self._td[i % 64])
         return sample, update
 
     def calls(self):
-        # What the other sampler holds back would make draws dearer.
-        return {"draw": (lambda i: self._held.flush(), lambda i: self._plain.sample()),
-                "update": self._updates(self._plain),
-                "update, 16 deferred": self._updates(self._held)}
+        return {"draw": (lambda i: None, lambda i: self._sampler.sample()),
+                "update": self._updates()}
 
     def close(self):
-        self._plain.close()
-        self._held.close()
+        self._sampler.close()
         self._store.close()
 
 

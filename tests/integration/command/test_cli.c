@@ -311,9 +311,7 @@ ON_FIXTURE(relive_bench__environments_and_loop)
 
 	cli_expect(f, "bench replay --actors 1 --learners 0 --envs 16 " SHORT, 0);
 	cli_expect_words(f->out, "insert");
-	cli_expect(f,
-		   "bench replay --loop --view 2,1 --defer 16 --inflight 4 --layout window " SHORT,
-		   0);
+	cli_expect(f, "bench replay --loop --view 2,1 --inflight 4 --layout window " SHORT, 0);
 	cli_expect_words(f->out, "update");
 }
 

@@ -18,7 +18,7 @@
 static int work(uint32_t rounds)
 {
 	const struct rlv_table_opts opts = { .capacity = 2048, .shards = 2 };
-	struct rlv_sampler_opts how = { .batch_size = 32, .defer_updates = 16 };
+	struct rlv_sampler_opts how = { .batch_size = 32 };
 	const float td[32] = { 0.5f };
 	struct rlv_steps steps = RLV_STEPS_INIT;
 	struct replay_fixture fx;
