@@ -310,6 +310,17 @@ static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct
 	return pick_eight(lanes, group, step, 16, false);
 }
 
+/* The sum modulo 2^64: damaged words may overflow. */
+static ALWAYS_INLINE uint64_t sum_lanes(__m512i words)
+{
+	__m256i four = _mm256_add_epi64(_mm512_castsi512_si256(words),
+					_mm512_extracti64x4_epi64(words, 1));
+	__m128i two =
+		_mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+
+	return (uint64_t)_mm_cvtsi128_si64(two) + (uint64_t)_mm_extract_epi64(two, 1);
+}
+
 static void avx512_copy(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t *sums)
 {
 	const __m512i zero = _mm512_setzero_si512();
@@ -320,7 +331,7 @@ static void avx512_copy(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t
 
 		_mm512_storeu_si512((void *)to, low);
 		_mm512_storeu_si512((void *)(to + LANES), high);
-		sums[i] = (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(low, high));
+		sums[i] = sum_lanes(_mm512_add_epi64(low, high));
 	}
 }
 

@@ -64,7 +64,6 @@ static int check_shapes(const struct forest *from)
 
 int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from)
 {
-	uint32_t nodes = top_nodes(&from->trees[0]);
 	uint32_t log2 = bits_log2_floor(SUMS_FANOUT);
 	uint64_t n, words = 0;
 	int ret;
@@ -75,7 +74,7 @@ int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from)
 	ret = check_shapes(from);
 	if (ret)
 		return ret;
-	while ((uint32_t)1 << log2 < nodes)
+	while ((uint32_t)1 << log2 < top_nodes(&from->trees[0]))
 		log2++;
 	tops->from = NULL;
 	tops->n_trees = from->n;
