@@ -148,7 +148,7 @@ struct catalog_guest {
 	uint64_t asker;
 	uint64_t client_id;
 	enum part_access access;
-	uint32_t owner; /* its client slot, 0 = none */
+	uint32_t owner; /* client slot of the guest, 0 = none */
 };
 
 /*

@@ -37,8 +37,8 @@ struct node_wish {
 };
 
 struct node_ops {
-	/* Creates a region, and calls done once. -EHOSTDOWN: the node is down, done is not called.
-	   -ENOMEM. */
+	/* Creates a region. Returns 0 and calls done once, later or before it returns; or returns
+	   -EHOSTDOWN (the node is down) or -ENOMEM, and does not call done. */
 	int (*region_new)(struct node *node, const struct target_region *spec,
 			  node_region_done done, void *ctx);
 	/* Frees one. As region_new. */

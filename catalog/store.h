@@ -185,7 +185,8 @@ RLV_MUST_CHECK int store_number_put(struct catalog_store *store, const char *key
 /* Deletes the object and its parts; its laps stay. */
 RLV_MUST_CHECK int store_object_delete(struct catalog_store *store, uint32_t object);
 
-/* 0 if (table id, shard) was never used. */
+/* The lowest lap that a new shard of this (table id, shard) may start at, so that keys never repeat; 0 if
+   the pair was never used. */
 RLV_MUST_CHECK int store_lap(struct catalog_store *store, uint32_t table_id, uint32_t shard,
 			     uint64_t *first_out);
 /* Never lowers it. */

@@ -21,7 +21,7 @@ struct shape {
 	uint32_t n_columns;
 	struct rlv_column columns[RLV_MAX_COLUMNS]; /* names point into names */
 	size_t bytes[RLV_MAX_COLUMNS];              /* bytes of one step */
-	size_t row_bytes;                           /* sum over all columns */
+	size_t row_bytes;                           /* bytes of all columns of one step */
 	char names[RLV_MAX_COLUMNS][RLV_NAME_BYTES];
 };
 

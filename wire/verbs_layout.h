@@ -17,9 +17,9 @@
  *
  * A link is all queue pairs of one transport (one thread of a client). A queue pair alone can touch
  * nothing: only a grant, checked as over shm (wire/attach_layout.h), opens a region to the link's
- * queue pairs. Grants are those of the target's shm side, so that a client on its own host can map
- * the region, too. Every message has its exact size and a crc32c; whoever gets anything else hangs
- * up.
+ * queue pairs. A grant is the same as over shm, so that a client on the target's host can map the
+ * region, too. Every message has its exact size and a crc32c; the receiver of anything else ends
+ * the connection.
  *
  * Every message begins with a struct message_head: magic "RLVV", version 2, type: enum verbs_message.
  */

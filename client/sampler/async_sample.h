@@ -68,8 +68,9 @@ RLV_MUST_CHECK int async_sample_init(struct async_sample *async);
 void async_sample_fini(struct async_sample *async);
 
 /*
- * Starts a round; the positions of its items are in async->s->at. Any error leaves it idle. -ENOMEM:
- * only a sample that is larger than all before allocates. Cost: ordered views fifo_scan_find.
+ * Starts one round of draw, gather and verify; async->s->at[i] is the position of item i in the batch.
+ * After an error the async sample is idle. -ENOMEM: memory is allocated only for a sample that is larger
+ * than all earlier ones. Cost: none that is waited for; for FIFO and LIFO views that of fifo_scan_find.
  */
 RLV_MUST_CHECK int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 				      const struct round *round);

@@ -29,7 +29,7 @@
 #include "base/os/clock.h"
 #include "base/error.h"
 
-/* The client whose pin a pass waits for. */
+/* A rebuild pass waits until this client withdraws its epoch pin (ds/part/epoch.h). */
 struct rebuild_wait {
 	uint32_t owner;
 	uint32_t pid;

@@ -247,7 +247,7 @@ static const char *part_word(const struct adoptee *of)
 	return of->hooks ? of->hooks->part : "part";
 }
 
-/* Regions without a tree belong to no part. */
+/* Counts the parts of the object in the pool. A region whose part has no tree region is left out. */
 static void look_at_object(struct adoptee *of)
 {
 	const struct catalog_arrival *arrival = of->survey->arrival;

@@ -70,7 +70,7 @@ void flow_resume(struct flow *flow);
  */
 void flow_linger(struct flow *flow, bool broken);
 
-/* Detach the stream; the flow is closed. */
+/* Takes the stream out of the flow and closes the flow; the stream stays open. */
 struct stream flow_detach(struct flow *flow);
 
 #endif

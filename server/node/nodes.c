@@ -342,7 +342,7 @@ int nodes_forget(struct nodes *nodes, struct node *node)
 		*link = node->next;
 	nodes->n--;
 	nodes->numbers &= ~(UINT64_C(1) << node->number);
-	log_info("node %s is forgotten", node->name);
+	log_info("node %s was removed from the catalog", node->name);
 	node_free(node);
 	return 0;
 }

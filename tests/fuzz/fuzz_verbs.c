@@ -26,7 +26,7 @@ static void repair(uint8_t *bytes, size_t *n_inout, uint16_t type)
 	*n_inout = want;
 }
 
-/* An accepted message matches its own seal, and its texts end. */
+/* Checks an accepted message: its checksum is right, and its texts end with a zero byte. */
 static void look(const union verbs_any *message, uint16_t type)
 {
 	union verbs_any again = *message;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ROOT_MAX 40 /* the name of a socket in it has 108 bytes */
+#define ROOT_MAX 40 /* sun_path of a socket in the folder has 108 bytes */
 
 void temp_dir_make(char dir[TEMP_DIR_BYTES])
 {

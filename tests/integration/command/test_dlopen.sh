@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A process that opens librelive while it runs, as Python does, gets neither jemalloc, which cannot be
-# loaded then, nor what only other parts need; and has registered buffers all the same.
+# A process that opens librelive by dlopen, as Python does, loads neither jemalloc, which cannot be loaded
+# then, nor libraries that only daemons or RDMA need. Its batches lie in registered memory all the same.
 set -euo pipefail
 
 lib=$RLV_BIN_DIR/../lib/librelive.so

@@ -69,7 +69,7 @@ TEST(part_set_weight__rises_to_its_whole_within_the_ramp)
 	assert_int_equal(part_set_weight(&rig->set, 1, now + RAMP_NS / 2), 600);
 	assert_int_equal(part_set_weight(&rig->set, 1, now + RAMP_NS), META_WEIGHT_FULL);
 	assert_int_equal(part_set_weight(&rig->set, 1, now + 9 * RAMP_NS), META_WEIGHT_FULL);
-	assert_int_equal(part_set_weight(&rig->set, 1, now - 1), 200); /* another CPU's clock */
+	assert_int_equal(part_set_weight(&rig->set, 1, now - 1), 200); /* clocks of CPUs differ */
 	close_rig(rig);
 }
 

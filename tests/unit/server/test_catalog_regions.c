@@ -134,7 +134,7 @@ CASE(catalog_admit__a_file_with_a_table_that_is_not_known_is_refused)
 	expect_refused(fx, 0, "--adopt");
 }
 
-/* The numbers agree, the tables do not. */
+/* Object and part numbers of the region are those of our table; its uuid is another one. */
 CASE(catalog_admit__another_table_of_the_same_numbers_is_not_ours)
 {
 	struct fleet *fx = *state;

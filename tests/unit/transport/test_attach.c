@@ -457,7 +457,7 @@ NODE_TEST(serve__a_peer_that_does_not_read)
 	packet_seal(&packet, ATTACH_REGION);
 	for (; sent < 10000 && packet_send(sock, &packet) == 0; sent++)
 		assert_int_equal(node->tg->ops->progress(node->tg, 0), 0);
-	assert_true(sent < 10000); /* dropped once its buffer was full */
+	assert_true(sent < 10000); /* the node dropped the client when its socket buffer was full */
 	packet_drop_fd(&hello);
 	close(sock);
 }
