@@ -140,8 +140,8 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 	if (down->n <= DRAWS_FEW)
 		redo = (1u << down->n) - 1;
 	else
-		redo = leaves ? kernel->leaves(&down->lanes, group, step, down->rng)
-			      : kernel->inner(&down->lanes, group, step, down->rng);
+		redo = leaves ? kernel->leaves(&down->lanes, group, step)
+			      : kernel->inner(&down->lanes, group, step);
 	if (__builtin_expect(redo == 0, 1))
 		return;
 	for (uint32_t bits = redo; bits; bits &= bits - 1) {

@@ -41,6 +41,7 @@ struct draw_lanes {
 	 * first tree.
 	 */
 	uint64_t inner_at[DRAW_CHUNK], leaves_at[DRAW_CHUNK];
+	struct rng *rng;
 	uint64_t fresh[DRAW_FRESH];
 	uint32_t n_fresh; /* not used yet */
 	bool drifts[2];   /* a group of inner nodes, or of leaves, has drifted */
@@ -60,10 +61,8 @@ struct draw_step {
 
 /* All return a bit for each of the 8 lanes of the group that the caller must settle. */
 struct sumtree_kernel {
-	uint32_t (*inner)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
-			  struct rng *rng);
-	uint32_t (*leaves)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
-			   struct rng *rng);
+	uint32_t (*inner)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
+	uint32_t (*leaves)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
 	/* As inner, for private sums, which are exact: a draw that drifted is returned. */
 	uint32_t (*sums)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
 	/* Copies n families of SUMS_FANOUT shared words, negative ones as 0, and sums each up. */
@@ -78,10 +77,10 @@ extern const struct sumtree_kernel sumtree_kernel_avx512;
 const struct sumtree_kernel *sumtree_kernel_get(void);
 
 /* A random number for each lane of a group that drifted. */
-static inline const uint64_t *draw_fresh(struct draw_lanes *lanes, struct rng *rng)
+static inline const uint64_t *draw_fresh(struct draw_lanes *lanes)
 {
 	if (lanes->n_fresh == 0) {
-		rng_fill_u64(rng, lanes->fresh, DRAW_FRESH);
+		rng_fill_u64(lanes->rng, lanes->fresh, DRAW_FRESH);
 		lanes->n_fresh = DRAW_FRESH;
 	}
 	lanes->n_fresh -= DRAW_GROUP;

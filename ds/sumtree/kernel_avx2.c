@@ -107,6 +107,7 @@ static ALWAYS_INLINE uint32_t store_group(struct draw_lanes *lanes, uint32_t i,
 struct family {
 	__m256i child[4 * LANES];
 	__m256i total;
+	uint32_t which; /* draws to be moved, a bit each */
 };
 
 static ALWAYS_INLINE __m256i mass_of(__m256i word, bool leaves)
@@ -176,8 +177,8 @@ static ALWAYS_INLINE void draw_fresh_ones(struct draw_lanes *lanes, uint32_t i, 
 					       (double)(int64_t)totals[k];
 }
 
-/* Picks the children of those of four draws in `which`; returns a bit for each without mass. */
-static ALWAYS_INLINE uint32_t pick_family(struct draw_lanes *lanes, uint32_t i, uint32_t which,
+/* Picks the children of the draws to be moved; returns a bit for each without mass. */
+static ALWAYS_INLINE uint32_t pick_family(struct draw_lanes *lanes, uint32_t i,
 					  const struct family *f, const struct draw_step *step,
 					  bool leaves)
 {
@@ -201,35 +202,36 @@ static ALWAYS_INLINE uint32_t pick_family(struct draw_lanes *lanes, uint32_t i, 
 	node = _mm256_add_epi64(_mm256_mul_epu32(node, _mm256_set1_epi64x(step->fanout)), p.child);
 	good = _mm256_andnot_si256(_mm256_cmpeq_epi64(f->total, zero),
 				   _mm256_cmpgt_epi64(_mm256_set1_epi64x(step->limit), node));
-	good = _mm256_and_si256(good, mask_of(which));
+	good = _mm256_and_si256(good, mask_of(f->which));
 	store_words(&lanes->node[i], node, good);
 	store_words(&lanes->r[i], _mm256_sub_epi64(p.r, p.below), good);
 	store_words(&lanes->expected[i], mass_of(p.word, leaves), good);
 	if (leaves)
 		store_words(&lanes->word[i], p.word, good);
-	return which & ~(uint32_t)_mm256_movemask_pd(_mm256_castsi256_pd(good));
+	return f->which & ~(uint32_t)_mm256_movemask_pd(_mm256_castsi256_pd(good));
 }
 
 /* Rule 6 for the draws in `which`, of up to 16 children. Out of line: only drift comes here. */
 static __attribute__((noinline)) uint32_t draw_drifted(struct draw_lanes *lanes, uint32_t group,
 						       uint32_t which, const struct draw_step *step,
-						       struct rng *rng, bool leaves)
+						       bool leaves)
 {
 	uint32_t i = group * DRAW_GROUP, redo, drift[2];
 	struct family half[2];
 
 	for (uint32_t h = 0; h < 2; h++) {
 		load_family(&half[h], &lanes->children[i + h * LANES], step->fanout, leaves);
-		drift[h] = which >> h * LANES & 15u & drifted(lanes, i + h * LANES, half[h].total);
+		half[h].which = which >> h * LANES & 15u;
+		drift[h] = half[h].which & drifted(lanes, i + h * LANES, half[h].total);
 	}
 	if (drift[0] | drift[1]) {
-		const uint64_t *fresh = draw_fresh(lanes, rng);
+		const uint64_t *fresh = draw_fresh(lanes);
 
 		draw_fresh_ones(lanes, i, drift[0], half[0].total, fresh);
 		draw_fresh_ones(lanes, i + LANES, drift[1], half[1].total, fresh + LANES);
 	}
-	redo = pick_family(lanes, i, which & 15u, &half[0], step, leaves);
-	redo |= pick_family(lanes, i + LANES, which >> LANES, &half[1], step, leaves) << LANES;
+	redo = pick_family(lanes, i, &half[0], step, leaves);
+	redo |= pick_family(lanes, i + LANES, &half[1], step, leaves) << LANES;
 	if (redo == 0 && step->next_base)
 		draw_aim(lanes, group, step);
 	return redo;
@@ -251,8 +253,7 @@ static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t grou
 
 /* Constants for the usual fan-outs, so that their loops unroll. */
 static ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
-					     const struct draw_step *step, struct rng *rng,
-					     bool leaves)
+					     const struct draw_step *step, bool leaves)
 {
 	bool *drifts = &lanes->drifts[leaves];
 	uint32_t redo = 0xff;
@@ -266,19 +267,17 @@ static ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t 
 	if (__builtin_expect(redo == 0, 1))
 		return 0;
 	*drifts = true; /* of the groups that follow, too */
-	return draw_drifted(lanes, group, redo, step, rng, leaves);
+	return draw_drifted(lanes, group, redo, step, leaves);
 }
 
-static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
-			   struct rng *rng)
+static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	return pick_by_fanout(lanes, group, step, rng, false);
+	return pick_by_fanout(lanes, group, step, false);
 }
 
-static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
-			    struct rng *rng)
+static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	return pick_by_fanout(lanes, group, step, rng, true);
+	return pick_by_fanout(lanes, group, step, true);
 }
 
 static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)

@@ -211,34 +211,36 @@ static ALWAYS_INLINE struct picks pick_family(const struct family *f, __m512i r,
 	return p;
 }
 
-/*
- * Rule 6 for the draws in `which`, of up to 16 children. Returns a bit for each that has no mass
- * below it.
- */
-static ALWAYS_INLINE uint32_t draw_again(struct draw_lanes *lanes, uint32_t group, __mmask8 which,
-					 const struct draw_step *step, struct rng *rng,
-					 uint32_t fanout, bool leaves)
+/* Some draws of a group. */
+struct some {
+	uint32_t group;
+	__mmask8 which;
+};
+
+/* Rule 6 for some draws of up to 16 children. Returns a bit for each that has no mass below it. */
+static ALWAYS_INLINE uint32_t draw_again(struct draw_lanes *lanes, struct some some,
+					 const struct draw_step *step, uint32_t fanout, bool leaves)
 {
-	uint32_t i = group * LANES;
+	uint32_t i = some.group * LANES;
 	__m512i node = load_row(lanes->node, i);
 	struct family f;
 	struct picks p;
 	__mmask8 drifted, good;
 
 	load_family(&f, &lanes->children[i], fanout, leaves);
-	drifted = which & _mm512_cmpneq_epi64_mask(f.total, load_row(lanes->expected, i));
+	drifted = some.which & _mm512_cmpneq_epi64_mask(f.total, load_row(lanes->expected, i));
 	if (drifted)
-		draw_fresh_ones(lanes, i, drifted, f.total, draw_fresh(lanes, rng));
+		draw_fresh_ones(lanes, i, drifted, f.total, draw_fresh(lanes));
 	p = pick_family(&f, load_row(lanes->r, i), fanout, leaves);
 	node = _mm512_add_epi64(_mm512_mul_epu32(node, _mm512_set1_epi64(fanout)), p.child);
-	good = which & _mm512_cmplt_epu64_mask(node, _mm512_set1_epi64(step->limit)) &
+	good = some.which & _mm512_cmplt_epu64_mask(node, _mm512_set1_epi64(step->limit)) &
 	       _mm512_cmpneq_epi64_mask(f.total, _mm512_setzero_si512());
 	_mm512_mask_storeu_epi64(&lanes->node[i], good, node);
 	_mm512_mask_storeu_epi64(&lanes->r[i], good, _mm512_sub_epi64(p.r, p.below));
 	_mm512_mask_storeu_epi64(&lanes->expected[i], good, mass_of(p.word, leaves));
 	if (leaves)
 		_mm512_mask_storeu_epi64(&lanes->word[i], good, p.word);
-	return which & (uint8_t)~good;
+	return some.which & (uint8_t)~good;
 }
 
 static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
@@ -258,16 +260,17 @@ static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t grou
 /* Out of line: only drift comes here. */
 static __attribute__((noinline)) uint32_t draw_drifted(struct draw_lanes *lanes, uint32_t group,
 						       uint32_t which, const struct draw_step *step,
-						       struct rng *rng, bool leaves)
+						       bool leaves)
 {
+	const struct some some = { group, (__mmask8)which };
 	uint32_t redo, i = group * LANES;
 
 	if (step->fanout == 8)
-		redo = leaves ? draw_again(lanes, group, (__mmask8)which, step, rng, 8, true)
-			      : draw_again(lanes, group, (__mmask8)which, step, rng, 8, false);
+		redo = leaves ? draw_again(lanes, some, step, 8, true)
+			      : draw_again(lanes, some, step, 8, false);
 	else
-		redo = leaves ? draw_again(lanes, group, (__mmask8)which, step, rng, 16, true)
-			      : draw_again(lanes, group, (__mmask8)which, step, rng, 16, false);
+		redo = leaves ? draw_again(lanes, some, step, 16, true)
+			      : draw_again(lanes, some, step, 16, false);
 	if (redo == 0 && step->next_base)
 		avx512_aim(lanes, i, load_row(lanes->node, i), step);
 	return redo;
@@ -275,8 +278,7 @@ static __attribute__((noinline)) uint32_t draw_drifted(struct draw_lanes *lanes,
 
 /* Constants for the usual fan-outs, so that their loops unroll. */
 static ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
-					     const struct draw_step *step, struct rng *rng,
-					     bool leaves)
+					     const struct draw_step *step, bool leaves)
 {
 	bool *drifts = &lanes->drifts[leaves];
 	uint32_t redo = 0xff;
@@ -290,19 +292,17 @@ static ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t 
 	if (__builtin_expect(redo == 0, 1))
 		return 0;
 	*drifts = true; /* of the groups that follow, too */
-	return draw_drifted(lanes, group, redo, step, rng, leaves);
+	return draw_drifted(lanes, group, redo, step, leaves);
 }
 
-static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
-			   struct rng *rng)
+static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	return pick_by_fanout(lanes, group, step, rng, false);
+	return pick_by_fanout(lanes, group, step, false);
 }
 
-static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
-			    struct rng *rng)
+static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	return pick_by_fanout(lanes, group, step, rng, true);
+	return pick_by_fanout(lanes, group, step, true);
 }
 
 static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)

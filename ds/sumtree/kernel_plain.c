@@ -24,10 +24,17 @@ static inline uint64_t mass_of(uint64_t word, bool leaves)
 	return (int64_t)word > 0 ? word : 0;
 }
 
-/* Moves one lane down, by its children as read and their sum; false = the caller must settle it. */
+/* The children of a draw as read, and their sum. */
+struct family {
+	const uint64_t *words;
+	uint64_t total;
+};
+
+/* Moves one lane down; false = the caller must settle it. */
 static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_step *step,
-			const uint64_t *words, uint64_t total, bool leaves)
+			struct family family, bool leaves)
 {
+	const uint64_t *words = family.words;
 	uint64_t r = lanes->r[i], prefix = 0, below = 0, word = 0, child = 0;
 	uint64_t node = lanes->node[i] * step->fanout;
 
@@ -40,7 +47,7 @@ static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_
 		prefix += mass_of(words[k], leaves);
 	}
 	node += child;
-	if (total == 0 || node >= step->limit)
+	if (family.total == 0 || node >= step->limit)
 		return false;
 	lanes->node[i] = node;
 	lanes->r[i] = r - below;
@@ -51,7 +58,7 @@ static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_
 }
 
 static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
-				  const struct draw_step *step, struct rng *rng, bool leaves)
+				  const struct draw_step *step, bool leaves)
 {
 	uint64_t words[DRAW_GROUP][FANOUT_MOST], totals[DRAW_GROUP];
 	const uint64_t *fresh = NULL;
@@ -70,7 +77,7 @@ static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
 		if (totals[i] == lanes->expected[lane])
 			continue;
 		if (!fresh)
-			fresh = draw_fresh(lanes, rng);
+			fresh = draw_fresh(lanes);
 		if (totals[i] == 0)
 			redo |= 1u << i;
 	}
@@ -83,7 +90,7 @@ static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
 			lanes->ratio[lane] *= (double)lanes->expected[lane] / (double)totals[i];
 			lanes->r[lane] = (uint64_t)((unsigned __int128)fresh[i] * totals[i] >> 64);
 		}
-		if (!pick(lanes, lane, step, words[i], totals[i], leaves))
+		if (!pick(lanes, lane, step, (struct family){ words[i], totals[i] }, leaves))
 			redo |= 1u << i;
 	}
 	if (redo == 0 && step->next_base)
@@ -91,16 +98,14 @@ static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
 	return redo;
 }
 
-static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
-			   struct rng *rng)
+static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	return pick_eight(lanes, group, step, rng, false);
+	return pick_eight(lanes, group, step, false);
 }
 
-static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step,
-			    struct rng *rng)
+static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	return pick_eight(lanes, group, step, rng, true);
+	return pick_eight(lanes, group, step, true);
 }
 
 static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
@@ -108,7 +113,8 @@ static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct
 	uint32_t redo = 0;
 
 	for (uint32_t i = group * DRAW_GROUP; i < (group + 1) * DRAW_GROUP; i++)
-		if (!pick(lanes, i, step, lanes->children[i], lanes->expected[i], false))
+		if (!pick(lanes, i, step, (struct family){ lanes->children[i], lanes->expected[i] },
+			  false))
 			redo |= 1u << i % DRAW_GROUP;
 	if (redo == 0 && step->next_base)
 		draw_aim(lanes, group, step);

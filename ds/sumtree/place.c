@@ -54,6 +54,7 @@ void sumtree_place(struct sumtree_descent *down, const struct sumtree_tops *tops
 	down->n = n;
 	down->groups = (n + DRAW_GROUP - 1) / DRAW_GROUP;
 	down->per_quantum = 1 / (double)tops->total;
+	lanes->rng = down->rng;
 	lanes->n_fresh = 0;
 	lanes->drifts[0] = lanes->drifts[1] = false;
 	memset(down->lost, 0, sizeof(down->lost));
