@@ -36,10 +36,11 @@ static void push_held(const struct lock_role *role)
 
 static void pop_held(const struct lock_role *role)
 {
-	size_t i = n_held;
+	size_t i;
 
 	if (!CHECKED)
 		return;
+	i = n_held;
 	while (i > 0 && held[i - 1] != role)
 		i--;
 	assert(i > 0);

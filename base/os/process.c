@@ -76,13 +76,17 @@ static int read_boot_id(uint8_t boot_id[PROCESS_BOOT_ID_BYTES])
 {
 	char text[64] = "";
 	const char *at = text;
-	int n = read_small("/proc/sys/kernel/random/boot_id", text, sizeof(text)), used = 0;
+	int n = read_small("/proc/sys/kernel/random/boot_id", text, sizeof(text));
 
 	if (n < 0)
 		return error_set(-ENOTSUP, "read the boot id in /proc: %s", error_name(n));
-	for (size_t i = 0; i < PROCESS_BOOT_ID_BYTES; i++, at += used) {
+	for (size_t i = 0; i < PROCESS_BOOT_ID_BYTES; i++, at += 2) {
+		char byte[3] = "", *end;
+
 		at += *at == '-';
-		if (sscanf(at, "%2hhx%n", &boot_id[i], &used) != 1 || used != 2)
+		memcpy(byte, at, strnlen(at, 2));
+		boot_id[i] = (uint8_t)strtoul(byte, &end, 16);
+		if (end != byte + 2)
 			return -EPROTO;
 	}
 	return 0;

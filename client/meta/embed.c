@@ -46,8 +46,8 @@ static int fill_place(struct embed *embed, struct catalog_object *object,
 		struct meta_part *part = &place.parts[s];
 		struct catalog_grants grants;
 
-		strcpy(part->node_uri, embed->node.uri);
-		strcpy(part->node, embed->node.name);
+		(void)snprintf(part->node_uri, sizeof(part->node_uri), "%s", embed->node.uri);
+		(void)snprintf(part->node, sizeof(part->node), "%s", embed->node.name);
 		part->state = RLV_SHARD_ACTIVE;
 		part->weight = META_WEIGHT_FULL;
 		part->incarnation = embed->node.incarnation;
