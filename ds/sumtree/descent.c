@@ -203,7 +203,9 @@ static void descend_one(struct sumtree_descent *down, uint32_t i)
 	for (uint32_t l = down->tops->top; l-- > 0;) {
 		const uint64_t *words = down->tops->level[l];
 
-		for (node *= SUMS_FANOUT; r >= words[node]; node++)
+		/* Sums of damaged words wrap, so r may be beyond the last child. */
+		node *= SUMS_FANOUT;
+		for (uint32_t k = 0; k + 1 < SUMS_FANOUT && r >= words[node]; k++, node++)
 			r -= words[node];
 	}
 	lanes->r[i] = r;

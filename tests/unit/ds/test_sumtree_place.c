@@ -183,6 +183,29 @@ TEST(sumtree_tops_add__keeps_all_sums_exact)
 	assert_true(s->tops.due);
 }
 
+/* Words of a damaged region: their sums wrap at 2^64, and the draw still names a node. */
+TEST(sumtree_place__sums_that_wrap_stay_within_the_trees)
+{
+	static const uint64_t mass[] = { 1, 1, 1, 1 };
+
+	for (uint32_t round = 0; round < 200; round++) {
+		struct scene *s = set_up(mass, TREES);
+
+		rng_seed(&s->rng, round, 1);
+		for (uint32_t i = 0; i < TREES * NODES; i++)
+			s->tops.level[0][i] = rng_next_u64(&s->rng) >> 1;
+		sumtree_tops_end(&s->tops);
+		if (!sumtree_tops_begin_draw(&s->tops))
+			continue;
+		for (uint32_t n = 1; n <= 3; n++) {
+			place(s, NULL, n);
+			for (uint32_t i = 0; i < n; i++)
+				assert_true(s->down.shard[i] < TREES &&
+					    s->down.lanes.node[i] < NODES);
+		}
+	}
+}
+
 TEST(sumtree_emit__probability_is_of_the_whole_mass)
 {
 	static const uint64_t mass[] = { 50, 50 };
