@@ -117,16 +117,14 @@ static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, u
 		uint64_t k = order[i];
 		uint64_t key = keys[k];
 
-		if (i + 1 < n && key_place(keys[order[i + 1]]) == key_place(key) &&
-		    keys[order[i + 1]] == key)
-			continue;
 		sp->scratch.ops[m] = (struct leaf_op){
 			.slot = key_slot(key),
 			.gen = key_gen(key),
 			.priority = sp->scratch.quanta[k],
 			.word = words ? words[k] : 0,
 		};
-		sp->scratch.shard[m++] = key_shard(key);
+		sp->scratch.shard[m] = key_shard(key);
+		m += i + 1 == n || keys[order[i + 1]] != key;
 	}
 	return m;
 }
