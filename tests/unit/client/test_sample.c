@@ -117,7 +117,7 @@ static void check_weights(uint32_t how, double beta)
 
 		want /= how == RLV_WEIGHTS_BATCH ? most : 1;
 		want = beta < 0 ? 1 : want;
-		assert_true(fabs((double)batch->weight[i] - want) <= 2e-5 * want);
+		assert_true(fabs((double)batch->weight[i] - want) <= 1e-6 * want);
 	}
 	rlv_batch_release(sampler, batch);
 	replay_end(&fx, NULL, &sampler);
@@ -161,7 +161,7 @@ TEST(sampler_set_opts__beta_counts_from_the_next_sample)
 	for (uint32_t i = 0; i < batch->n; i++) {
 		double want = 1 / batch->probability[i] / most;
 
-		assert_true(fabs((double)batch->weight[i] - want) <= 2e-5 * want);
+		assert_true(fabs((double)batch->weight[i] - want) <= 1e-6 * want);
 	}
 	rlv_batch_release(sampler, batch);
 	replay_end(&fx, NULL, &sampler);
