@@ -28,22 +28,25 @@ static struct embed *embed_of(struct meta *meta)
 
 /* -------- grants -------- */
 
-static int fill_place(struct embed *embed, struct catalog_object *object,
-		      const struct meta_access *access, struct meta_place *out)
+static int fill_opened(struct embed *embed, struct catalog_object *table,
+		       const struct meta_access *access, struct meta_opened *out)
 {
 	const struct catalog_guest guest = {
 		.client_id = EMBED_CLIENT,
 		.access = access->kind,
 		.owner = access->owner,
 	};
-	struct meta_place place = { .n_parts = object->n_parts, .control = object->control };
-	int ret = 0;
+	int ret = meta_opened_table(&table_state_of(table)->desc, out);
 
-	place.parts = mem_array(place.n_parts, sizeof(struct meta_part));
-	if (!place.parts)
-		return error_set(-ENOMEM, "cannot allocate memory for %u shards", place.n_parts);
-	for (uint32_t s = 0; ret == 0 && s < place.n_parts; s++) {
-		struct meta_part *part = &place.parts[s];
+	if (ret)
+		return ret;
+	out->place.n_parts = table->n_parts;
+	out->place.control = table->control;
+	out->place.parts = mem_array(table->n_parts, sizeof(struct meta_part));
+	if (!out->place.parts)
+		ret = error_set(-ENOMEM, "cannot allocate memory for %u shards", table->n_parts);
+	for (uint32_t s = 0; ret == 0 && s < table->n_parts; s++) {
+		struct meta_part *part = &out->place.parts[s];
 		struct catalog_grants grants;
 
 		(void)snprintf(part->node_uri, sizeof(part->node_uri), "%s", embed->node.uri);
@@ -51,23 +54,9 @@ static int fill_place(struct embed *embed, struct catalog_object *object,
 		part->state = RLV_SHARD_ACTIVE;
 		part->weight = META_WEIGHT_FULL;
 		part->incarnation = embed->node.incarnation;
-		ret = catalog_grant(object, s, &guest, &grants);
+		ret = catalog_grant(table, s, &guest, &grants);
 		memcpy(part->grants, grants.places, sizeof(part->grants));
 	}
-	if (ret) {
-		meta_place_fini(&place);
-		return ret;
-	}
-	*out = place;
-	return 0;
-}
-
-static int fill_table(struct embed *embed, struct catalog_object *table, struct meta_opened *out)
-{
-	int ret = meta_opened_table(&table_state_of(table)->desc, out);
-
-	if (ret == 0)
-		ret = fill_place(embed, table, META_LOOKS, &out->place);
 	if (ret)
 		meta_opened_fini(out);
 	return ret;
@@ -90,64 +79,58 @@ static int embed_create(struct meta *meta, const struct meta_wish *wish, struct 
 		ret = table_create(&embed->cat, &planned, &table);
 	while (ret == -EAGAIN); /* the pool has answered */
 	if (ret == 0)
-		ret = fill_table(embed, table, out);
+		ret = fill_opened(embed, table, META_LOOKS, out);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
 }
 
-static struct catalog_object *find_table(const struct embed *embed, const char *name)
+/* It has tables only, of which nothing ever moves. NULL: the message says why. */
+static struct catalog_object *find_table(const struct embed *embed,
+					 const struct meta_object *object)
 {
-	struct catalog_object *table = catalog_find(&embed->cat, name);
+	struct catalog_object *table =
+		object->number ? catalog_find_same(&embed->cat, object->number, object->uuid,
+						   sizeof(object->uuid))
+			       : catalog_find(&embed->cat, object->name);
 
 	if (object_is_table(table))
 		return table;
-	(void)error_set(-ENOENT, "no table %s in this store", name);
+	if (object->number)
+		(void)error_set(-ESTALE, "table %s was dropped", object->name);
+	else
+		(void)error_set(-ENOENT, "no table %s in this store", object->name);
 	return NULL;
 }
 
-static int embed_open_table(struct meta *meta, uint32_t kind, const char *name,
-			    struct meta_opened *out)
+static int embed_open(struct meta *meta, const struct meta_object *object,
+		      const struct meta_access *access, int64_t timeout_ns, struct meta_opened *out)
 {
 	struct embed *embed = embed_of(meta);
 	struct catalog_object *table;
-	int ret;
+	int ret = object->number ? -ESTALE : -ENOENT;
 
-	(void)kind; /* it has tables only */
+	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_table(embed, name);
-	ret = table ? fill_table(embed, table, out) : -ENOENT;
+	table = find_table(embed, object);
+	if (table)
+		ret = fill_opened(embed, table, access, out);
 	lock_release(&embed->lock, &embed_lock);
-	return ret;
-}
-
-static int embed_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns,
-			 uint64_t replaces, struct transport **tr_out)
-{
-	const struct transport_opts opts = {
-		.target = meta->target,
-		.client_id = EMBED_CLIENT,
-		.open_ns = timeout_ns > 0 ? (uint64_t)timeout_ns : 0,
-		.replaces = replaces,
-	};
-
-	return transport_open(node_uri, &opts, tr_out);
-}
-
-static int set_dropped(struct part *part)
-{
-	int ret = part_set_state(part, REGION_DROPPED);
-
-	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		if (ret == 0 && (part->tree->tr->caps & TRANSPORT_PERSISTENT))
-			ret = transport_persist(part->regions.at[role], 0, REGION_SUPERBLOCK_BYTES);
 	return ret;
 }
 
 int embed_drop_object(struct embed *embed, struct catalog_object *object)
 {
-	for (uint32_t s = 0; s < object->n_parts; s++)
-		if (object->attached[s] && set_dropped(object->attached[s]))
+	for (uint32_t s = 0; s < object->n_parts; s++) {
+		struct part *part = object->attached[s];
+		int ret = part ? part_set_state(part, REGION_DROPPED) : 0;
+
+		for (uint32_t role = REGION_TREE; part && role < REGION_ROLES; role++)
+			if (ret == 0 && (part->tree->tr->caps & TRANSPORT_PERSISTENT))
+				ret = transport_persist(part->regions.at[role], 0,
+							REGION_SUPERBLOCK_BYTES);
+		if (ret)
 			log_warn("drop %s shard %u: %s", object->text, s, error_last());
+	}
 	embed->marked[object->id] = false;
 	return catalog_drop(&embed->cat, object->name);
 }
@@ -155,12 +138,14 @@ int embed_drop_object(struct embed *embed, struct catalog_object *object)
 static int embed_drop(struct meta *meta, const char *name)
 {
 	struct embed *embed = embed_of(meta);
+	struct meta_object object = { .kind = OBJECT_TABLE };
 	struct catalog_object *table;
 	uint64_t state;
 	int ret;
 
+	(void)snprintf(object.name, sizeof(object.name), "%s", name);
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_table(embed, name);
+	table = find_table(embed, &object);
 	/* After a fork nothing may be changed: -ECHILD. */
 	ret = table ? transport_load(table->attached[0]->slots,
 				     offsetof(struct region_superblock, state), &state)
@@ -189,36 +174,7 @@ static int embed_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *
 	return 0;
 }
 
-/* Nothing of it ever moves, but it may have been dropped. */
-static int embed_refresh(struct meta *meta, const struct meta_object *object,
-			 const struct meta_access *access, int64_t timeout_ns,
-			 struct meta_place *out)
-{
-	struct embed *embed = embed_of(meta);
-	struct catalog_object *known;
-	int ret;
-
-	(void)timeout_ns;
-	lock_acquire(&embed->lock, &embed_lock);
-	known = catalog_find_same(&embed->cat, object->number, object->uuid, 16);
-	ret = known ? fill_place(embed, known, access, out)
-		    : error_set(-ESTALE, "table %s was dropped", object->name);
-	lock_release(&embed->lock, &embed_lock);
-	return ret;
-}
-
 /* -------- slots -------- */
-
-/* Also where a process before us has set it, perhaps without an answer: it is to be durable. */
-static int mark_object(struct embed *embed, struct catalog_object *object)
-{
-	int ret = 0;
-
-	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++)
-		ret = part_mark(object->attached[s]);
-	embed->marked[object->id] = ret == 0;
-	return ret ? error_prefix(ret, "%s: write the mark of its rows: ", object->text) : 0;
-}
 
 static int embed_slot_get(struct meta *meta, const struct meta_object *object, uint32_t streams,
 			  int64_t timeout_ns, struct meta_slot *slot_out)
@@ -229,11 +185,18 @@ static int embed_slot_get(struct meta *meta, const struct meta_object *object, u
 
 	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
-	known = catalog_find_same(&embed->cat, object->number, object->uuid, 16);
-	if (!known)
-		ret = error_set(-ESTALE, "table %s was dropped", object->name);
-	else if (streams && embed->file && !embed->marked[known->id])
-		ret = mark_object(embed, known);
+	known = find_table(embed, object);
+	if (!known) {
+		ret = -ESTALE;
+	} else if (streams && embed->file && !embed->marked[known->id]) {
+		/* Also where a process before us has set it, perhaps without an answer: it is to be
+		   durable. */
+		for (uint32_t s = 0; ret == 0 && s < known->n_parts; s++)
+			ret = part_mark(known->attached[s]);
+		embed->marked[known->id] = ret == 0;
+		if (ret)
+			ret = error_prefix(ret, "%s: write the mark of its rows: ", known->text);
+	}
 	if (ret == 0)
 		ret = slots_get(&known->slots, &embed->self, streams, &slot_out->owner);
 	lock_release(&embed->lock, &embed_lock);
@@ -341,6 +304,7 @@ static void embed_free(struct embed *embed)
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
 		mem_free(embed->laps[id]);
 	lock_fini(&embed->lock);
+	meta_fini(&embed->base);
 	mem_free(embed);
 }
 
@@ -353,11 +317,10 @@ static void embed_close(struct meta *meta)
 
 static const struct meta_ops embed_ops = {
 	.create = embed_create,
-	.open = embed_open_table,
-	.refresh = embed_refresh,
+	.open = embed_open,
 	.drop = embed_drop,
 	.list = embed_list,
-	.connect = embed_connect,
+	.connect = meta_connect,
 	.slot_get = embed_slot_get,
 	.slot_put = embed_slot_put,
 	.info = embed_info,
@@ -441,7 +404,7 @@ int meta_embed_open(const char *path, const struct rlv_store_opts *opts, struct 
 
 	if (!embed)
 		return error_set(-ENOMEM, "store: cannot allocate memory");
-	embed->base.ops = &embed_ops;
+	meta_init(&embed->base, &embed_ops);
 	atomic_init(&embed->base.client_id, EMBED_CLIENT);
 	embed->file = path != NULL;
 	embed->self.client_id = EMBED_CLIENT;

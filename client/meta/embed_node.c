@@ -63,17 +63,12 @@ static int embed_region_free(struct node *node, uint32_t region, node_region_don
 	return 0;
 }
 
-static void embed_node_close(struct node *node)
-{
-	transport_close(&node->tr);
-}
-
+/* Its node never leaves: it has no close. */
 const struct node_ops embed_node_ops = {
 	.region_new = embed_region_new,
 	.region_free = embed_region_free,
 	.grant = embed_grant,
 	.attach = embed_attach,
-	.close = embed_node_close,
 };
 
 /* -------- store -------- */

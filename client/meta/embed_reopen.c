@@ -24,21 +24,24 @@ struct listing {
 	size_t n;
 };
 
-/* What the extent table lists of a part, by role; NULL = not there. */
+/* What the extent table lists of a part. */
 struct found_part {
-	const struct target_region *of[REGION_ROLES];
+	struct target_region *of[REGION_ROLES]; /* by role; NULL = not there */
+	const struct target_region *first;
 };
 
 static struct found_part part_of(const struct listing *list, const struct target_region *like)
 {
-	struct found_part part = { .of = { NULL } };
+	struct found_part part = { .first = NULL };
 
 	for (size_t i = 0; i < list->n; i++) {
-		const struct target_region *region = &list->regions[i];
+		struct target_region *region = &list->regions[i];
 
-		if (region->kind == like->kind && region->object == like->object &&
-		    region->part == like->part && region->role < REGION_ROLES)
-			part.of[region->role] = region;
+		if (region->kind != like->kind || region->object != like->object ||
+		    region->part != like->part || region->role >= REGION_ROLES)
+			continue;
+		part.of[region->role] = region;
+		part.first = part.first ? part.first : region;
 	}
 	return part;
 }
@@ -100,8 +103,10 @@ static int open_part(struct embed *embed, const struct found_part *part)
 		.announced = PART_ACTIVE,
 		.joined = true,
 	};
-	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
 		place->ids[role] = part->of[role]->id;
+		part->of[role]->id = 0; /* it is in use, and not to be freed */
+	}
 	return catalog_part_attach(object, tree->part);
 }
 
@@ -113,20 +118,6 @@ static uint64_t state_of(const struct target_region *region)
 	return sb ? rword64_load_relaxed(&sb->state.word) : REGION_FORMATTING;
 }
 
-/*
- * A create that was cut short, for sure: the word of the slots is set last of all, and nobody has
- * stored a row before that. A page that reads as zeros for another reason would look alike but for the
- * rows.
- */
-static bool was_never_complete(const struct found_part *part)
-{
-	const struct target_region *rows = part->of[REGION_ROWS];
-
-	return state_of(part->of[REGION_SLOTS]) == REGION_FORMATTING &&
-	       (!rows || bits_all_zero(rows->base + REGION_SUPERBLOCK_BYTES,
-				       rows->size - REGION_SUPERBLOCK_BYTES));
-}
-
 static bool any_is(const struct found_part *part, uint64_t state)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
@@ -135,57 +126,37 @@ static bool any_is(const struct found_part *part, uint64_t state)
 	return false;
 }
 
-/* Opens a part, unless nothing is to be kept of it. Changes nothing. */
-static int take_part(struct embed *embed, const struct found_part *part,
+/* Opens the part, unless nothing is to be kept of it, or this is not the first of its regions. Changes
+   nothing in the file. */
+static int take_part(struct embed *embed, const struct listing *list,
 		     const struct target_region *any)
 {
+	const struct found_part part = part_of(list, any);
+	const struct target_region *rows = part.of[REGION_ROWS];
 	int ret;
 
-	/* A drop says so in all regions of the table before it gives the first one back. */
-	if (any_is(part, REGION_DROPPED) || was_never_complete(part))
+	if (part.first != any)
 		return 0;
-	if (any_is(part, REGION_FORMATTING))
+	/* A drop says so in all regions of the table before it gives the first one back. */
+	if (any_is(&part, REGION_DROPPED))
+		return 0;
+	/* A create that was cut short, for sure: the word of the slots is set last of all, and nobody
+	   has stored a row before that. A page that reads as zeros for another reason would look
+	   alike but for the rows. */
+	if (state_of(part.of[REGION_SLOTS]) == REGION_FORMATTING &&
+	    (!rows || bits_all_zero(rows->base + REGION_SUPERBLOCK_BYTES,
+				    rows->size - REGION_SUPERBLOCK_BYTES)))
+		return 0;
+	if (any_is(&part, REGION_FORMATTING))
 		return error_set(-EBADMSG,
 				 "table id %u shard %u: its regions contradict each other, one is "
 				 "damaged",
 				 any->object, any->part);
-	ret = open_part(embed, part);
+	ret = open_part(embed, &part);
 	return ret ? error_prefix(ret, "table id %u shard %u: ", any->object, any->part) : 0;
 }
 
-/* True if it is the first listed region of its part: each part is taken once. */
-static bool is_first(const struct found_part *part, const struct target_region *region)
-{
-	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		if (part->of[role])
-			return part->of[role] == region;
-	return false;
-}
-
-static int take_all(struct embed *embed, const struct listing *list)
-{
-	int ret = 0;
-
-	for (size_t i = 0; ret == 0 && i < list->n; i++) {
-		struct found_part part = part_of(list, &list->regions[i]);
-
-		if (is_first(&part, &list->regions[i]))
-			ret = take_part(embed, &part, &list->regions[i]);
-	}
-	return ret;
-}
-
 /* -------- regions to free -------- */
-
-static bool is_taken(const struct embed *embed, const struct target_region *region)
-{
-	const struct catalog_object *object =
-		region->object <= OBJECT_MAX_ID ? embed->cat.objects[region->object] : NULL;
-
-	return object && region->part < object->n_parts && region->role < REGION_ROLES &&
-	       object->attached[region->part] &&
-	       object->parts[region->part].ids[region->role] == region->id;
-}
 
 /* Regions marked DROPPED are freed last: they alone record that the rest is to be freed. */
 static void free_rest(struct embed *embed, const struct listing *list)
@@ -196,7 +167,7 @@ static void free_rest(struct embed *embed, const struct listing *list)
 		for (size_t i = 0; i < list->n; i++) {
 			const struct target_region *region = &list->regions[i];
 
-			if ((state_of(region) == REGION_DROPPED) != last || is_taken(embed, region))
+			if (!region->id || (state_of(region) == REGION_DROPPED) != last)
 				continue;
 			log_warn("pool file: table id %u shard %u was dropped or never complete, "
 				 "region %u is freed",
@@ -224,24 +195,16 @@ static void drop_incomplete(struct embed *embed)
 
 /* -------- all of it -------- */
 
-/* Slots that the recovery of a kind left to a former process, which is gone. */
-static int settle_slots(struct catalog_object *object, uint32_t s)
-{
-	const struct slots_dead gone = { .client_id = EMBED_CLIENT };
-	bool drift;
-	int ret = slots_read(&object->slots, s, NULL, NULL);
-
-	return ret ? ret : slots_settle(&object->slots, &gone, &drift);
-}
-
 /* Begins only, where rehearse: what cannot be recovered, or is not trusted, is found first. */
 static int recover_part(struct embed *embed, struct catalog_object *object, uint32_t s,
 			bool rehearse)
 {
+	const struct slots_dead gone = { .client_id = EMBED_CLIENT };
 	const struct object_kind *kind = object->kind;
 	struct part_life *life = &object->parts[s].life;
 	char found[KIND_TEXT_BYTES] = "";
 	void *recovery = NULL;
+	bool drift;
 	int ret = part_is_marked(object->attached[s], &life->marked);
 
 	if (ret == 0 && kind->recover_begin)
@@ -251,7 +214,9 @@ static int recover_part(struct embed *embed, struct catalog_object *object, uint
 	if (recovery)
 		kind->recover_end(&recovery);
 	if (ret == 0 && !rehearse)
-		ret = settle_slots(object, s);
+		ret = slots_read(&object->slots, s, NULL, NULL);
+	if (ret == 0 && !rehearse) /* slots that the recovery of a kind left to a former process */
+		ret = slots_settle(&object->slots, &gone, &drift);
 	if (ret)
 		return error_prefix(ret, "pool file: %s shard %u: ", object->text, s);
 	if (!rehearse)
@@ -284,8 +249,8 @@ int embed_reopen(struct embed *embed)
 	if (!list.regions)
 		return error_set(-ENOMEM, "pool file: no memory for its table of regions");
 	ret = target->ops->list_regions(target, list.regions, &list.n);
-	if (ret == 0)
-		ret = take_all(embed, &list);
+	for (size_t i = 0; ret == 0 && i < list.n; i++)
+		ret = take_part(embed, &list, &list.regions[i]);
 	if (ret)
 		ret = error_prefix(ret, "pool file: ");
 	else

@@ -1,6 +1,6 @@
 /*
- * Meta: the control plane as the client library sees it. Two implementations: meta_embed.c (the
- * catalog lives in this process, over a target of its own) and meta_remote.c (frames to a metadata
+ * Meta: the control plane as the client library sees it. Two implementations: embed.c (the
+ * catalog lives in this process, over a target of its own) and remote.c (frames to a metadata
  * server). Nothing here is called in steady state.
  */
 #ifndef RLV_CLIENT_META_META_H
@@ -11,12 +11,14 @@
 #include "relive/admin.h"
 #include "relive/relive.h"
 
+#include "base/os/lock.h"
+
 #include <stdatomic.h>
 
 #define META_NODE_URI_BYTES 256
 #define META_WEIGHT_FULL 1000u /* weight of a part that takes its full share of new data */
 
-/* An object of the store, of any kind, as requests name it. */
+/* An object of the store, of any kind, as requests name it; number 0: by kind and name alone. */
 struct meta_object {
 	uint32_t kind; /* enum kind_id */
 	uint32_t number;
@@ -39,7 +41,7 @@ struct meta_part {
 
 struct meta_place {
 	uint32_t n_parts;        /* part numbers ever used: may exceed those of the descriptor */
-	struct meta_part *parts; /* owned: meta_place_fini */
+	struct meta_part *parts; /* owned: meta_opened_fini */
 	uint32_t control;        /* part that keeps the words shared by all parts */
 	uint64_t layout;         /* this place includes all changes up to this version */
 };
@@ -48,7 +50,7 @@ struct meta_place {
 struct meta_opened {
 	struct meta_object object;
 	struct meta_place place;
-	void *desc; /* owned, as place: meta_opened_fini; of its kind, unchecked */
+	void *desc; /* owned, as place; of its kind, unchecked */
 	size_t desc_bytes;
 };
 
@@ -94,32 +96,33 @@ struct meta_wait {
 struct meta_watch {
 	struct meta_watch *next;
 	_Atomic uint64_t layout;
-	/* Text of the last wait; guarded by the owner of the list. */
+	/* Text of the last wait; guarded by meta_role. */
 	uint32_t view, slot;
 	uint64_t began_ns, said_ns; /* 0 = none yet */
 	char table[RLV_NAME_BYTES], words[META_WORDS_BYTES];
 };
 
+extern const struct lock_role meta_role;
+
 struct meta;
 struct rlv_wait;
 struct rpc;
+struct uri;
 
 struct meta_ops {
-	/* Creates, or opens one with the same signature; -EEXIST otherwise. Grants of this and of
-	   open are as for META_LOOKS. */
+	/* Creates, or opens one with the same signature; -EEXIST otherwise. Grants are as for
+	   META_LOOKS. */
 	int (*create)(struct meta *meta, const struct meta_wish *wish, struct meta_opened *out);
-	int (*open)(struct meta *meta, uint32_t kind, const char *name, struct meta_opened *out);
-	/* Refreshes an open object: new grants and placement. Never waits longer than the timeout,
-	   nor for another call (-EAGAIN); timeout_ns 0 = as open. -ESTALE: it was dropped; -EACCES:
-	   not the owner's lease. */
-	int (*refresh)(struct meta *meta, const struct meta_object *object,
-		       const struct meta_access *access, int64_t timeout_ns,
-		       struct meta_place *out);
+	/* Opens an object by name; or, with its number, refreshes it: new grants and placement.
+	   Never waits longer than the timeout, nor for another call (-EAGAIN); timeout_ns 0 = as
+	   long as control calls wait. -ENOENT; -ESTALE: that object was dropped; -EACCES: not the
+	   owner's lease. */
+	int (*open)(struct meta *meta, const struct meta_object *object,
+		    const struct meta_access *access, int64_t timeout_ns, struct meta_opened *out);
 	int (*drop)(struct meta *meta, const char *name);
 	int (*list)(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout);
 
-	/* Connects to a memory node; timeout_ns limits connecting. replaces: link of the previous
-	   connection, 0 = none; none of its operations land after operations on the new one. */
+	/* meta_connect, but in tests. */
 	int (*connect)(struct meta *meta, const char *node_uri, int64_t timeout_ns,
 		       uint64_t replaces, struct transport **tr_out);
 
@@ -136,9 +139,9 @@ struct meta_ops {
 
 	/* For memory nodes; NULL for stores without them. */
 	int (*drain_node)(struct meta *meta, const char *node, struct rlv_drain_info *out);
-	int (*drop_node)(struct meta *meta, const char *node);
+	int (*remove_node)(struct meta *meta, const char *node, bool forget);
 	int (*clients)(struct meta *meta, struct rlv_client_info *clients, size_t *n_inout);
-	int (*forget_node)(struct meta *meta, const char *node);
+	/* Both outs may be NULL. */
 	int (*rebalance)(struct meta *meta, const char *table, uint32_t *added_out,
 			 uint32_t *draining_out);
 
@@ -159,13 +162,6 @@ struct meta_ops {
 	int (*persist)(struct meta *meta);
 	void (*close)(struct meta *meta);
 
-	/* Add a watch to the list, and remove it; NULL where layouts never change. */
-	void (*watch)(struct meta *meta, struct meta_watch *watch);
-	void (*unwatch)(struct meta *meta, struct meta_watch *watch);
-	/* Reports that a call of a listed watch waits: called twice a second while it does. NULL
-	   where no server needs the report. */
-	void (*wait)(struct meta *meta, struct meta_watch *watch, const struct meta_wait *wait);
-
 	/* Fills waits[0..*n_inout); out: their number. NULL for stores without other clients. */
 	int (*waits)(struct meta *meta, struct rlv_wait *waits, size_t *n_inout);
 };
@@ -179,14 +175,36 @@ struct meta {
 	_Atomic uint64_t client_id; /* the newest lease at the server; relaxed: a node that was
 					    not told of it says no, and is asked for anew */
 	_Atomic uint64_t layout;    /* newest known version: a hint to ask, relaxed */
+	uint64_t timeout_ns;        /* of data operations; 0 = the transport's own */
+	_Atomic uint32_t bell;      /* futex of who reports the watches: how often it was rung */
+	struct lock lock;           /* watches */
+	struct meta_watch *watches LOCK_GUARDED_BY(meta_role);
 };
 
 RLV_MUST_CHECK int meta_embed_open(const char *path, const struct rlv_store_opts *opts,
 				   struct meta **meta_out);
-RLV_MUST_CHECK int meta_remote_open(const char *uri, const struct rlv_store_opts *opts,
+RLV_MUST_CHECK int meta_remote_open(const struct uri *uri, const struct rlv_store_opts *opts,
 				    struct meta **meta_out);
 
-void meta_place_fini(struct meta_place *place);
+/* For implementations: the head, otherwise zeroed. */
+void meta_init(struct meta *meta, const struct meta_ops *ops);
+void meta_fini(struct meta *meta);
+
+/* Connects to a memory node; timeout_ns limits connecting. replaces: link of the previous
+   connection, 0 = none; none of its operations land after operations on the new one. */
+RLV_MUST_CHECK int meta_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns,
+				uint64_t replaces, struct transport **tr_out);
+
+/* Add a watch to the list, and remove it. */
+void meta_watch(struct meta *meta, struct meta_watch *watch);
+void meta_unwatch(struct meta *meta, struct meta_watch *watch);
+
+/* Reports that a call of a listed watch waits: called twice a second while it does. The first report for a
+   while is passed on at once, the others with the next renewals of the lease. */
+#define META_WAIT_FRESH_NS (2 * (uint64_t)CLOCK_NS_PER_S) /* said longer ago, it has ended */
+#define META_BELL_RING 2                                  /* added to the bell; bit 0 is to stop */
+void meta_wait(struct meta *meta, struct meta_watch *watch, const struct meta_wait *wait);
+
 void meta_opened_fini(struct meta_opened *opened);
 
 /* Fills in object and descriptor of a table. -ENOMEM. */

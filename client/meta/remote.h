@@ -8,6 +8,13 @@
 #include "client/meta/meta.h"
 #include "client/meta/rpc.h"
 
+/* Requests that wait as long as control calls do. A `get` is sent again after the connection broke. */
+RLV_MUST_CHECK int remote_get(struct meta *meta, uint16_t type, const ProtobufCMessage *request,
+			      const ProtobufCMessageDescriptor *answer, void *reply_out);
+/* The reply is only a status. once: as rpc_call.once. */
+RLV_MUST_CHECK int remote_tell(struct meta *meta, uint16_t type, const ProtobufCMessage *request,
+			       bool once);
+
 /* -------- remote_info.c -------- */
 
 RLV_MUST_CHECK int remote_info(struct meta *meta, struct rlv_store_info *out);
@@ -20,8 +27,7 @@ RLV_MUST_CHECK int remote_clients(struct meta *meta, struct rlv_client_info *cli
 
 RLV_MUST_CHECK int remote_drain_node(struct meta *meta, const char *node,
 				     struct rlv_drain_info *out);
-RLV_MUST_CHECK int remote_drop_node(struct meta *meta, const char *node);
-RLV_MUST_CHECK int remote_forget_node(struct meta *meta, const char *node);
+RLV_MUST_CHECK int remote_remove_node(struct meta *meta, const char *node, bool forget);
 RLV_MUST_CHECK int remote_rebalance(struct meta *meta, const char *table, uint32_t *added_out,
 				    uint32_t *draining_out);
 RLV_MUST_CHECK int remote_token(struct meta *meta, const char *role, bool rotate, char *token_out,

@@ -8,42 +8,31 @@
 
 /* -------- nodes -------- */
 
-/* -------- nodes -------- */
-
 int remote_drain_node(struct meta *meta, const char *node, struct rlv_drain_info *out)
 {
 	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
-	const Relive__NodeDrainReply *drain;
-	ProtobufCMessage *reply;
+	Relive__NodeDrainReply *drain;
 	int ret;
 
 	request.name = (char *)node;
-	ret = rpc_get(meta->rpc, RELIVE__TYPE__TYPE_NODE_DRAIN, &request.base,
-		      &relive__node_drain_reply__descriptor, &reply);
+	ret = remote_get(meta, RELIVE__TYPE__TYPE_NODE_DRAIN, &request.base,
+			 &relive__node_drain_reply__descriptor, &drain);
 	if (ret)
 		return ret;
-	drain = (const Relive__NodeDrainReply *)reply;
 	out->shards = drain->shards;
 	out->items_left = drain->items_left;
 	out->items_begin = drain->items_begin;
-	protobuf_c_message_free_unpacked(reply, NULL);
+	protobuf_c_message_free_unpacked(&drain->base, NULL);
 	return 0;
 }
 
-int remote_drop_node(struct meta *meta, const char *node)
+int remote_remove_node(struct meta *meta, const char *node, bool forget)
 {
 	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
+	uint16_t type = forget ? RELIVE__TYPE__TYPE_NODE_FORGET : RELIVE__TYPE__TYPE_NODE_DROP;
 
 	request.name = (char *)node;
-	return rpc_tell(meta->rpc, RELIVE__TYPE__TYPE_NODE_DROP, &request.base, true);
-}
-
-int remote_forget_node(struct meta *meta, const char *node)
-{
-	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
-
-	request.name = (char *)node;
-	return rpc_tell(meta->rpc, RELIVE__TYPE__TYPE_NODE_FORGET, &request.base, true);
+	return remote_tell(meta, type, &request.base, true);
 }
 
 int remote_rebalance(struct meta *meta, const char *table, uint32_t *added_out,
@@ -56,16 +45,18 @@ int remote_rebalance(struct meta *meta, const char *table, uint32_t *added_out,
 		.request = &request.base,
 		.reply = &relive__table_rebalance_reply__descriptor,
 	};
-	ProtobufCMessage *reply;
+	Relive__TableRebalanceReply *reply;
 	int ret;
 
 	request.name = (char *)table;
 	ret = rpc_ask(meta->rpc, &call, &reply);
 	if (ret)
 		return ret;
-	*added_out = ((const Relive__TableRebalanceReply *)reply)->added;
-	*draining_out = ((const Relive__TableRebalanceReply *)reply)->draining;
-	protobuf_c_message_free_unpacked(reply, NULL);
+	if (added_out)
+		*added_out = reply->added;
+	if (draining_out)
+		*draining_out = reply->draining;
+	protobuf_c_message_free_unpacked(&reply->base, NULL);
 	return 0;
 }
 
@@ -73,7 +64,7 @@ int remote_persist(struct meta *meta)
 {
 	Relive__Empty request = RELIVE__EMPTY__INIT;
 
-	return rpc_tell(meta->rpc, RELIVE__TYPE__TYPE_PERSIST, &request.base, false);
+	return remote_tell(meta, RELIVE__TYPE__TYPE_PERSIST, &request.base, false);
 }
 
 /* -------- tokens -------- */
@@ -88,17 +79,15 @@ int remote_token(struct meta *meta, const char *role, bool rotate, char *token_o
 		.request = &request.base,
 		.reply = &relive__token_reply__descriptor,
 	};
-	const Relive__TokenReply *token;
-	ProtobufCMessage *reply;
+	Relive__TokenReply *token;
 	size_t len;
 	int ret;
 
 	request.role = role ? (char *)role : (char *)"";
 	request.rotate = rotate;
-	ret = rpc_ask(meta->rpc, &call, &reply);
+	ret = rpc_ask(meta->rpc, &call, &token);
 	if (ret)
 		return ret;
-	token = (const Relive__TokenReply *)reply;
 	len = strlen(token->token);
 	if (token_out && (len == 0 || len >= RLV_TOKEN_BYTES))
 		ret = error_set(-EPROTO, "answer of the metadata server: a token of %zu characters",
@@ -107,15 +96,16 @@ int remote_token(struct meta *meta, const char *role, bool rotate, char *token_o
 		memcpy(token_out, token->token, len + 1);
 	if (ret == 0 && epoch_out)
 		*epoch_out = token->epoch;
-	protobuf_c_message_free_unpacked(reply, NULL);
+	protobuf_c_message_free_unpacked(&token->base, NULL);
 	return ret;
 }
 
 /* -------- copy of the catalog -------- */
 
-/* One piece. A connection that broke has no copy begun, so that nothing is asked twice. */
-static int ask_piece(struct meta *meta, uint64_t offset, ProtobufCMessage **reply_out)
+int remote_backup(struct meta *meta, int (*take)(void *ctx, const void *bytes, size_t len),
+		  void *ctx)
 {
+	/* A connection that broke has no copy begun, so that nothing is asked twice. */
 	Relive__BackupRequest request = RELIVE__BACKUP_REQUEST__INIT;
 	struct rpc_call call = {
 		.type = RELIVE__TYPE__TYPE_BACKUP,
@@ -123,32 +113,22 @@ static int ask_piece(struct meta *meta, uint64_t offset, ProtobufCMessage **repl
 		.request = &request.base,
 		.reply = &relive__backup_reply__descriptor,
 	};
+	uint64_t total = 1;
 
-	request.offset = offset;
-	return rpc_ask(meta->rpc, &call, reply_out);
-}
-
-int remote_backup(struct meta *meta, int (*take)(void *ctx, const void *bytes, size_t len),
-		  void *ctx)
-{
-	uint64_t done = 0, total = 1;
-
-	while (done < total) {
-		const Relive__BackupReply *piece;
-		ProtobufCMessage *reply;
-		int ret = ask_piece(meta, done, &reply);
+	while (request.offset < total) {
+		Relive__BackupReply *piece;
+		int ret = rpc_ask(meta->rpc, &call, &piece);
 
 		if (ret)
 			return ret;
-		piece = (const Relive__BackupReply *)reply;
 		total = piece->total;
-		done += piece->data.len;
-		if (piece->data.len == 0 || done > total)
+		request.offset += piece->data.len;
+		if (piece->data.len == 0 || request.offset > total)
 			ret = error_set(-EPROTO, "backup: the server sent %zu of %llu bytes",
 					piece->data.len, (unsigned long long)total);
 		else
 			ret = take(ctx, piece->data.data, piece->data.len);
-		protobuf_c_message_free_unpacked(reply, NULL);
+		protobuf_c_message_free_unpacked(&piece->base, NULL);
 		if (ret)
 			return ret;
 	}

@@ -1,5 +1,7 @@
 #include "client/meta/rpc.h"
 
+#include "client/store/backoff.h"
+
 #include "relive/relive.h"
 
 #include "wire/token.h"
@@ -14,11 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-#define URI_BYTES 288
-#define PATH_BYTES 512
 
 static LOCK_ROLE(rpc_role, "rpc", LOCK_RANK_CHANNEL);
 
@@ -26,13 +24,11 @@ struct rpc {
 	struct lock lock;
 	pid_t pid; /* that opened it */
 	int64_t timeout_ns;
-	char store[DIAL_TEXT_BYTES]; /* "" = host */
-	char host[256];
-	uint16_t port;
-	char given_token[TOKEN_TEXT_BYTES]; /* opts.token, or that of a role; "" = none */
-	char env_token[TOKEN_TEXT_BYTES];   /* RELIVE_TOKEN, "" = none */
+	struct uri uri;
+	char token[TOKEN_TEXT_BYTES]; /* opts.token or RELIVE_TOKEN, "" = none */
+	bool token_first;             /* it goes before the token file of this host */
 	enum token_role role;
-	char tls_cert[PATH_BYTES], tls_key[PATH_BYTES], tls_ca[PATH_BYTES]; /* "" = none */
+	char *tls[3]; /* paths of certificate, key and CA; NULL = none */
 	bool is_open; /* it was connected once: such a store there is */
 	bool connected LOCK_GUARDED_BY(rpc_role);
 	struct channel channel LOCK_GUARDED_BY(rpc_role);
@@ -72,121 +68,91 @@ static bool is_away(int code)
 	return false;
 }
 
-/* "shm:NAME" or "relive://HOST:PORT". */
-static const char *uri_of(const struct rpc *rpc, char text[URI_BYTES])
-{
-	if (rpc->store[0])
-		snprintf(text, URI_BYTES, "shm:%s", rpc->store);
-	else
-		snprintf(text, URI_BYTES, "relive://%s:%u", rpc->host, rpc->port);
-	return text;
-}
-
 static int not_sent(const struct rpc *rpc, int code)
 {
-	char uri[URI_BYTES], remedy[DIAL_TEXT_BYTES + 32] = "start it on its host";
+	char remedy[URI_TEXT_BYTES + 32] = "start it on its host";
 
 	if (!is_away(code) || (code == -ENOENT && !rpc->is_open))
 		return code;
 	if (code == -EUSERS) /* it says so itself */
-		return error_set(-ECONNREFUSED, "%s: %s", uri_of(rpc, uri), error_last());
-	if (rpc->store[0])
-		snprintf(remedy, sizeof(remedy), "`relive up --store %s` starts it", rpc->store);
+		return error_set(-ECONNREFUSED, "%s: %s", rpc->uri.whole, error_last());
+	if (rpc->uri.kind == URI_SHM)
+		snprintf(remedy, sizeof(remedy), "`relive up --store %s` starts it", rpc->uri.text);
 	return error_set(-ECONNREFUSED, "%s: the metadata server does not answer: %s (%s%s)",
-			 uri_of(rpc, uri), error_last(),
+			 rpc->uri.whole, error_last(),
 			 rpc->is_open ? "it was not asked, calls on the data path go on; " : "",
 			 remedy);
 }
 
 static int not_answered(const struct rpc *rpc, int code)
 {
-	char uri[URI_BYTES];
-
 	if (!is_away(code))
 		return code;
 	return error_set(
 		code == -ETIMEDOUT ? code : -ECONNRESET,
 		"%s: the metadata server did not answer: %s (done or not is not known, calls "
 		"on the data path go on)",
-		uri_of(rpc, uri), error_last());
+		rpc->uri.whole, error_last());
 }
 
 /* -------- connecting -------- */
 
-static int no_store(const char *store)
-{
-	return error_set(-ENOENT, "no store %s on this host: start one with `relive up --store %s`",
-			 store, store);
-}
-
 /*
- * RELIVE_TOKEN is for stores on other hosts. On this host the right to read the store's token file
- * is enough, and the variable may hold another store's token.
+ * The token, and the socket of a store on this host. RELIVE_TOKEN is for stores on other hosts. On this
+ * host the right to read the store's token file is enough, and the variable may hold another store's
+ * token.
  */
-static int find_token(const struct rpc *rpc, char token_out[TOKEN_TEXT_BYTES])
+static int find_store(const struct rpc *rpc, char token_out[TOKEN_TEXT_BYTES],
+		      char socket_out[RUNTIME_PATH_BYTES])
 {
-	const char *given = rpc->given_token[0] || rpc->store[0] ? rpc->given_token
-								 : rpc->env_token;
+	bool local = rpc->uri.kind == URI_SHM, given = rpc->token[0] && rpc->token_first;
 	struct runtime_dir dir;
-	int ret;
+	int ret = 0;
 
-	if (*given) {
-		memcpy(token_out, given, TOKEN_TEXT_BYTES);
+	memcpy(token_out, rpc->token, TOKEN_TEXT_BYTES);
+	if (given && !local)
 		return 0;
-	}
-	ret = runtime_dir_visit(rpc->store[0] ? rpc->store : "default", &dir);
-	if (ret == 0)
+	/* The store's directory exists as long as the store; without a server it has no socket. */
+	ret = runtime_dir_visit(local ? rpc->uri.text : "default", &dir);
+	if (ret == 0 && !given) {
 		ret = runtime_dir_token(&dir, token_out);
-	if (ret == -EACCES && rpc->env_token[0]) {
-		memcpy(token_out, rpc->env_token, TOKEN_TEXT_BYTES);
-		return 0;
+		if (ret == -EACCES && rpc->token[0])
+			ret = 0;
 	}
-	if (ret == -ENOENT && rpc->is_open)
-		return ret; /* its directory existed: the store is down */
-	if (ret && !rpc->store[0])
+	if (ret == 0 && local)
+		return runtime_dir_file(&dir, "metad.sock", socket_out);
+	if (ret == 0 || (ret == -ENOENT && rpc->is_open)) /* it existed: the store is down */
+		return ret;
+	if (!local)
 		return error_set(
 			-EACCES,
-			"relive://%s:%u: no token: set RELIVE_TOKEN (or opts.token) to that of the "
-			"store, which stands in the file `token` of its directory on its host",
-			rpc->host, rpc->port);
-	return ret == -ENOENT ? no_store(rpc->store) : ret;
-}
-
-static const char *path_or_none(const char *path)
-{
-	return *path ? path : NULL;
+			"%s: no token: set RELIVE_TOKEN (or opts.token) to that of the store, "
+			"which stands in the file `token` of its directory on its host",
+			rpc->uri.whole);
+	return ret != -ENOENT ? ret
+			      : error_set(-ENOENT,
+					  "no store %s on this host: start one with `relive up "
+					  "--store %s`",
+					  rpc->uri.text, rpc->uri.text);
 }
 
 static int rpc_dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
 {
 	char token[TOKEN_TEXT_BYTES], socket[RUNTIME_PATH_BYTES];
-	struct dial_opts opts = {
-		.host = rpc->host,
-		.port = rpc->port,
+	const struct dial_opts opts = {
+		.socket = rpc->uri.kind == URI_SHM ? socket : NULL,
+		.host = rpc->uri.text,
+		.port = rpc->uri.port,
 		.token = token,
-		.tls = { path_or_none(rpc->tls_cert), path_or_none(rpc->tls_key),
-			 path_or_none(rpc->tls_ca) },
+		.tls = { rpc->tls[0], rpc->tls[1], rpc->tls[2] },
 		.role = "client",
 		.software = rlv_version(),
 		.client_id = rpc->peer.client_id,
 		.secret = rpc->peer.secret,
 		.deadline_ns = deadline_ns,
 	};
-	struct runtime_dir dir;
-	int ret = find_token(rpc, token);
+	int ret = find_store(rpc, token, socket);
 
-	if (ret == 0 && rpc->store[0]) {
-		/*
-		 * The store's directory exists as long as the store; without a server it has no
-		 * socket.
-		 */
-		ret = runtime_dir_visit(rpc->store, &dir);
-		if (ret == -ENOENT && !rpc->is_open)
-			ret = no_store(rpc->store);
-		else if (ret == 0)
-			ret = runtime_dir_file(&dir, "metad.sock", socket);
-		opts.socket = socket;
-	}
 	if (ret)
 		return ret;
 	ret = dial_open(&opts, &rpc->channel, &rpc->peer);
@@ -204,74 +170,37 @@ static void hang_up(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
 	rpc->connected = false;
 }
 
-/* Half of it to all of it, so that the clients of a restarted server do not come in step. */
-static void sleep_jittered(uint32_t round, uint64_t deadline_ns)
-{
-	const int64_t first_ns = 2 * CLOCK_NS_PER_MS, last_ns = 200 * CLOCK_NS_PER_MS;
-	int64_t left = deadline_left_ns(clock_monotonic(), deadline_ns);
-	int64_t most = first_ns << (round < 8 ? round : 8);
-	struct timespec now, ts = { 0 };
-
-	if (most > last_ns)
-		most = last_ns;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	most = most / 2 + (now.tv_nsec ^ getpid() * 7919L) % (most / 2);
-	ts.tv_nsec = most < left ? most : left;
-	clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
-}
-
 /* -------- open and close -------- */
-
-static int take_token(const char *name, const char *token, char token_out[TOKEN_TEXT_BYTES],
-		      struct token_id *id_out)
-{
-	if (strlen(token) >= TOKEN_TEXT_BYTES)
-		return error_set(-EINVAL, "%s: %d characters at most", name, TOKEN_TEXT_BYTES - 1);
-	memcpy(token_out, token, strlen(token) + 1);
-	return token_parse(name, token, id_out);
-}
 
 /*
  * For a store on this host only a role's token in RELIVE_TOKEN counts: it selects the role to ask
- * for. Any other value there is ignored, also if it is no token.
+ * for. Any other value there is ignored, also if it is no token, but where the token file is closed to us.
  */
-static int take_tokens(struct rpc *rpc, const struct rpc_opts *opts)
+static int take_token(struct rpc *rpc, const char *given)
 {
-	const char *env = getenv("RELIVE_TOKEN");
+	const char *env = getenv("RELIVE_TOKEN"), *name = given ? "opts.token" : "RELIVE_TOKEN";
+	const char *token = given || !env || !*env ? given : env;
+	bool local = rpc->uri.kind == URI_SHM;
 	struct token_id id = { .role = TOKEN_ADMIN };
 	int ret = 0;
 
-	if (opts->token) {
-		ret = take_token("opts.token", opts->token, rpc->given_token, &id);
-	} else if (env && *env) {
-		ret = take_token("RELIVE_TOKEN", env, rpc->env_token, &id);
-		if (ret && opts->store) {
-			rpc->env_token[0] = '\0';
-			ret = 0;
-		} else if (ret == 0 && id.epoch) {
-			memcpy(rpc->given_token, rpc->env_token, TOKEN_TEXT_BYTES);
-		}
-	}
+	if (token && strlen(token) >= TOKEN_TEXT_BYTES)
+		ret = error_set(-EINVAL, "%s: %d characters at most", name, TOKEN_TEXT_BYTES - 1);
+	else if (token)
+		ret = token_parse(name, token, &id);
+	if (ret)
+		return given || !local ? ret : 0;
+	snprintf(rpc->token, sizeof(rpc->token), "%s", token ? token : "");
+	rpc->token_first = given || !local || id.epoch;
 	rpc->role = id.role;
-	return ret;
-}
-
-/* opts, else the environment. */
-static int take_file(char path_out[PATH_BYTES], const char *given, const char *variable)
-{
-	const char *path = given ? given : getenv(variable);
-
-	if (!path)
-		return 0;
-	if (strlen(path) >= PATH_BYTES)
-		return error_set(-ENAMETOOLONG, "%s: longer than %d bytes", variable,
-				 PATH_BYTES - 1);
-	memcpy(path_out, path, strlen(path) + 1);
 	return 0;
 }
 
 LOCK_UNCHECKED int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out)
 {
+	static const char *const variables[] = { "RELIVE_TLS_CERT", "RELIVE_TLS_KEY",
+						 "RELIVE_TLS_CA" };
+	const char *const files[] = { opts->tls.cert, opts->tls.key, opts->tls.ca };
 	struct rpc *rpc = mem_zalloc(sizeof(*rpc));
 	int ret;
 
@@ -279,28 +208,27 @@ LOCK_UNCHECKED int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out)
 		return error_set(-ENOMEM, "connection: cannot allocate memory");
 	rpc->pid = getpid();
 	rpc->timeout_ns = opts->timeout_ns;
-	rpc->port = opts->port;
-	if (opts->store)
-		snprintf(rpc->store, sizeof(rpc->store), "%s", opts->store);
-	else
-		snprintf(rpc->host, sizeof(rpc->host), "%s", opts->host);
-	ret = take_tokens(rpc, opts);
-	if (ret == 0)
-		ret = take_file(rpc->tls_cert, opts->tls.cert, "RELIVE_TLS_CERT");
-	if (ret == 0)
-		ret = take_file(rpc->tls_key, opts->tls.key, "RELIVE_TLS_KEY");
-	if (ret == 0)
-		ret = take_file(rpc->tls_ca, opts->tls.ca, "RELIVE_TLS_CA");
+	rpc->uri = *opts->uri;
+	rpc->role = TOKEN_ADMIN;
+	lock_init(&rpc->lock, &rpc_role);
+	ret = take_token(rpc, opts->token);
+	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(files); i++) {
+		const char *path = files[i] ? files[i] : getenv(variables[i]);
+
+		if (!path || !*path)
+			continue;
+		rpc->tls[i] = mem_strdup(path);
+		if (!rpc->tls[i])
+			ret = error_set(-ENOMEM, "connection: cannot allocate memory");
+	}
 	if (ret == 0)
 		ret = not_sent(rpc,
 			       rpc_dial(rpc, deadline_after(clock_monotonic(), opts->timeout_ns)));
-	if (ret) {
-		mem_free(rpc);
-		return ret;
-	}
-	lock_init(&rpc->lock, &rpc_role);
-	*rpc_out = rpc;
-	return 0;
+	if (ret)
+		rpc_close(&rpc);
+	else
+		*rpc_out = rpc;
+	return ret;
 }
 
 LOCK_UNCHECKED void rpc_close(struct rpc **rpc)
@@ -310,39 +238,34 @@ LOCK_UNCHECKED void rpc_close(struct rpc **rpc)
 	hang_up(*rpc);
 	if (!rpc_is_forked(*rpc))
 		lock_fini(&(*rpc)->lock);
+	for (size_t i = 0; i < ARRAY_LEN((*rpc)->tls); i++)
+		mem_free((*rpc)->tls[i]);
 	mem_free(*rpc);
 	*rpc = NULL;
 }
 
-void rpc_lease(struct rpc *rpc, struct rpc_lease *out)
+struct rpc_lease rpc_lease(struct rpc *rpc)
 {
+	struct rpc_lease lease = { .role = rpc->role };
+
 	lock_acquire(&rpc->lock, &rpc_role);
-	out->client_id = rpc->peer.client_id;
-	out->lease_ns = rpc->peer.lease_ns;
-	out->term = rpc->peer.term;
-	out->role = rpc->role;
+	lease.client_id = rpc->peer.client_id;
+	lease.lease_ns = rpc->peer.lease_ns;
+	lease.term = rpc->peer.term;
 	lock_release(&rpc->lock, &rpc_role);
+	return lease;
 }
 
 /* -------- calls -------- */
 
-/* Every answer has its Status in front. */
-static int check_reply(const ProtobufCMessage *reply)
-{
-	const ProtobufCFieldDescriptor *field =
-		protobuf_c_message_descriptor_get_field(reply->descriptor, 1);
-	const Relive__Status *status;
-
-	if (!field || field->type != PROTOBUF_C_TYPE_MESSAGE)
-		return error_set(-EPROTO, "answer of the metadata server: %s has no status",
-				 reply->descriptor->short_name);
-	memcpy(&status, (const char *)reply + field->offset, sizeof(void *));
-	return dial_status(status);
-}
-
 static int ask_once(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_ns,
-		    ProtobufCMessage **reply_out) LOCK_REQUIRES(rpc_role)
+		    void *reply_out) LOCK_REQUIRES(rpc_role)
 {
+	const ProtobufCMessageDescriptor *answer = call->reply ? call->reply
+							       : &relive__status_reply__descriptor;
+	/* Every answer has its Status in front. */
+	const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(answer, 1);
+	const Relive__Status *status;
 	struct channel_frame frame;
 	ProtobufCMessage *reply;
 	int ret = channel_call(&rpc->channel, call->type, call->request, deadline_ns, &frame);
@@ -352,28 +275,34 @@ static int ask_once(struct rpc *rpc, const struct rpc_call *call, uint64_t deadl
 			hang_up(rpc);
 		return not_answered(rpc, ret);
 	}
-	reply = channel_unpack(call->reply, &frame);
+	reply = channel_unpack(answer, &frame);
 	if (!reply) {
 		hang_up(rpc);
 		return -EPROTO;
 	}
-	ret = check_reply(reply);
-	if (ret) {
+	memcpy(&status, (const char *)reply + field->offset, sizeof(void *));
+	ret = dial_status(status);
+	if (ret == 0)
+		rpc->peer.term = frame.head.term;
+	if (ret == 0 && call->reply)
+		memcpy(reply_out, &reply, sizeof(void *));
+	else
 		protobuf_c_message_free_unpacked(reply, NULL);
-		if (ret == -EOWNERDEAD) { /* we were fenced: this id is never admitted again */
-			hang_up(rpc);
-			rpc->peer.client_id = 0;
-		}
-		return ret;
+	if (ret == -EOWNERDEAD) { /* we were fenced: this id is never admitted again */
+		hang_up(rpc);
+		rpc->peer.client_id = 0;
 	}
-	rpc->peer.term = frame.head.term;
-	*reply_out = reply;
-	return 0;
+	return ret;
 }
 
 static int rpc_ask_until(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_ns,
-			 ProtobufCMessage **reply_out) LOCK_REQUIRES(rpc_role)
+			 void *reply_out) LOCK_REQUIRES(rpc_role)
 {
+	struct backoff backoff = {
+		.first_ns = 2 * CLOCK_NS_PER_MS,
+		.doublings = 7, /* to 256 ms */
+		.jitter = true,
+	};
 	uint64_t old = rpc->peer.client_id;
 	bool sent = false;
 	int ret;
@@ -383,9 +312,8 @@ static int rpc_ask_until(struct rpc *rpc, const struct rpc_call *call, uint64_t 
 		if (rpc->connected && channel_is_readable(&rpc->channel))
 			hang_up(rpc);
 		ret = rpc->connected ? 0 : rpc_dial(rpc, deadline_ns);
-		for (uint32_t round = 0;
-		     is_away(ret) && !deadline_expired(clock_monotonic(), deadline_ns); round++) {
-			sleep_jittered(round, deadline_ns);
+		while (is_away(ret) && !deadline_expired(clock_monotonic(), deadline_ns)) {
+			backoff_sleep(&backoff, clock_monotonic(), deadline_ns);
 			ret = rpc_dial(rpc, deadline_ns);
 		}
 		if (ret)
@@ -401,11 +329,10 @@ static int rpc_ask_until(struct rpc *rpc, const struct rpc_call *call, uint64_t 
 	return ret;
 }
 
-int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **reply_out)
+int rpc_ask(struct rpc *rpc, const struct rpc_call *call, void *reply_out)
 {
 	int64_t timeout_ns = call->timeout_ns ? call->timeout_ns : rpc->timeout_ns;
 	uint64_t deadline_ns = deadline_after(clock_monotonic(), timeout_ns);
-	char uri[URI_BYTES];
 	int ret;
 
 	if (rpc_is_forked(rpc))
@@ -418,7 +345,7 @@ int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **rep
 		return error_set(-ECONNREFUSED,
 				 "%s: the metadata server does not answer: calls of other threads "
 				 "before this one took all of its time",
-				 uri_of(rpc, uri));
+				 rpc->uri.whole);
 	}
 	ret = rpc_ask_until(rpc, call, deadline_ns, reply_out);
 	lock_release(&rpc->lock, &rpc_role);

@@ -7,6 +7,8 @@
 #ifndef RLV_CLIENT_META_RPC_H
 #define RLV_CLIENT_META_RPC_H
 
+#include "client/store/uri.h"
+
 #include "wire/dial.h"
 
 #include "relive/admin.h"
@@ -16,12 +18,10 @@
 struct rpc;
 
 struct rpc_opts {
-	const char *store; /* on this host, or NULL: */
-	const char *host;
-	uint16_t port;
-	const char *token;    /* NULL: the token file of a store on this host; else RELIVE_TOKEN */
-	struct tls_files tls; /* each NULL: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA */
-	int64_t timeout_ns;   /* per call; negative = for ever */
+	const struct uri *uri; /* shm: or relive:// */
+	const char *token;     /* NULL: the token file of a store on this host; else RELIVE_TOKEN */
+	struct tls_files tls;  /* each NULL: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA */
+	int64_t timeout_ns;    /* per call; negative = for ever */
 };
 
 /* A request and the type of its reply. */
@@ -30,8 +30,9 @@ struct rpc_call {
 	bool once;    /* do not resend after the connection broke: -ECONNRESET */
 	bool no_wait; /* -EAGAIN while another call is in progress */
 	const ProtobufCMessage *request;
-	const ProtobufCMessageDescriptor *reply; /* its field 1 is a Status */
-	int64_t timeout_ns;                      /* 0 = that of the connection */
+	const ProtobufCMessageDescriptor
+		*reply;     /* its field 1 is a Status; NULL: no more than that */
+	int64_t timeout_ns; /* 0 = that of the connection */
 };
 
 /*
@@ -41,21 +42,12 @@ struct rpc_call {
 RLV_MUST_CHECK int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out);
 
 /*
- * Asks. *reply_out is freed by protobuf_c_message_free_unpacked; its status was 0. Errors: the
- * server's; -ECONNREFUSED: it does not answer, and was not asked; -ETIMEDOUT, -ECONNRESET: it was, and
+ * Asks. reply_out: a pointer to a pointer to the reply's struct, which protobuf_c_message_free_unpacked
+ * frees; its status was 0. Unused where call->reply is NULL. Errors: the server's; -ECONNREFUSED: it does not answer, and was not asked; -ETIMEDOUT, -ECONNRESET: it was, and
  * done or not is not known (rpc.c has the table); -ECHILD (we are a forked child).
  * -EOWNERDEAD: the server had fenced this client; the next call dials in as a new one.
  */
-RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call,
-			   ProtobufCMessage **reply_out);
-
-/* As rpc_ask, of a request that is sent again after the connection broke, and waits as long as that. */
-RLV_MUST_CHECK int rpc_get(struct rpc *rpc, uint16_t type, const ProtobufCMessage *request,
-			   const ProtobufCMessageDescriptor *answer, ProtobufCMessage **reply_out);
-
-/* As rpc_ask, of a request whose reply is only a status. once: as rpc_call.once. */
-RLV_MUST_CHECK int rpc_tell(struct rpc *rpc, uint16_t type, const ProtobufCMessage *request,
-			    bool once);
+RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call, void *reply_out);
 
 /* The lease as of the last connection. */
 struct rpc_lease {
@@ -65,7 +57,7 @@ struct rpc_lease {
 	enum token_role role; /* of the token: sets which calls are allowed */
 };
 
-void rpc_lease(struct rpc *rpc, struct rpc_lease *out);
+struct rpc_lease rpc_lease(struct rpc *rpc);
 
 /* True if it was opened before a fork, by the parent. */
 bool rpc_is_forked(const struct rpc *rpc);

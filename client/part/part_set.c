@@ -344,22 +344,22 @@ int part_set_heal(struct part_set *set)
 	enum { DOUBLINGS = 6 };
 	const uint64_t last_ns = 2 * (uint64_t)CLOCK_NS_PER_S;
 	struct meta *meta = set->meta;
-	struct meta_place place;
+	struct meta_opened opened;
 	uint64_t most;
 	int ret;
 
 	set->questions++;
-	ret = meta->ops->refresh(meta, &set->object, &set->access, part_set_patience(set), &place);
+	ret = meta->ops->open(meta, &set->object, &set->access, part_set_patience(set), &opened);
 	if (ret == 0) {
-		ret = part_link_grow(set, place.n_parts);
-		for (uint32_t p = 0; ret == 0 && p < place.n_parts; p++)
-			ret = part_set_take_part(set, p, &place.parts[p]);
+		ret = part_link_grow(set, opened.place.n_parts);
+		for (uint32_t p = 0; ret == 0 && p < opened.place.n_parts; p++)
+			ret = part_set_take_part(set, p, &opened.place.parts[p]);
 		if (ret == 0) {
-			set->control = place.control;
-			set->layout = place.layout;
+			set->control = opened.place.control;
+			set->layout = opened.place.layout;
 			set->version++;
 		}
-		meta_place_fini(&place);
+		meta_opened_fini(&opened);
 		part_set_count_away(set);
 	} else {
 		log_debug("%s %s: placement query failed: %s", set->kind->object, set->object.name,
@@ -397,22 +397,23 @@ int part_set_enter(struct part_set *set)
 int part_set_move(struct part_set *set, uint32_t owner)
 {
 	struct meta *meta = set->meta;
-	struct meta_place place;
+	struct meta_opened opened;
 	int ret;
 
 	set->access.owner = owner;
-	ret = meta->ops->refresh(meta, &set->object, &set->access, part_set_patience(set), &place);
+	ret = meta->ops->open(meta, &set->object, &set->access, part_set_patience(set), &opened);
 	if (ret)
 		return ret;
 	for (uint32_t p = 0; ret == 0 && p < set->n_parts; p++) {
-		bool granted = p < place.n_parts && place.parts[p].grants[PART_PAGE].bytes;
+		bool granted = p < opened.place.n_parts &&
+			       opened.place.parts[p].grants[PART_PAGE].bytes;
 
 		if (set->parts[p] && granted)
-			ret = part_link_take_page(set, p, &place.parts[p]);
+			ret = part_link_take_page(set, p, &opened.place.parts[p]);
 		else if (set->parts[p]) /* the server cannot reach it: of no use any more */
 			part_set_lose(set, p, RLV_SHARD_DOWN);
 	}
-	meta_place_fini(&place);
+	meta_opened_fini(&opened);
 	part_set_count_away(set);
 	return ret;
 }

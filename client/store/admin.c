@@ -38,33 +38,24 @@ int rlv_store_drop_node(struct rlv_store *store, const char *node)
 {
 	int ret = node_check(store, node);
 
-	return ret ? ret : store->meta->ops->drop_node(store->meta, node);
+	return ret ? ret : store->meta->ops->remove_node(store->meta, node, false);
 }
 
 int rlv_store_forget_node(struct rlv_store *store, const char *node)
 {
 	int ret = node_check(store, node);
 
-	return ret ? ret : store->meta->ops->forget_node(store->meta, node);
+	return ret ? ret : store->meta->ops->remove_node(store->meta, node, true);
 }
 
 int rlv_table_rebalance(struct rlv_store *store, const char *name, uint32_t *added_out,
 			uint32_t *draining_out)
 {
-	uint32_t added = 0, draining = 0;
 	int ret = node_check(store, name);
 
 	if (ret == 0)
 		ret = table_name_check(name);
-	if (ret == 0)
-		ret = store->meta->ops->rebalance(store->meta, name, &added, &draining);
-	if (ret)
-		return ret;
-	if (added_out)
-		*added_out = added;
-	if (draining_out)
-		*draining_out = draining;
-	return 0;
+	return ret ? ret : store->meta->ops->rebalance(store->meta, name, added_out, draining_out);
 }
 
 static int token_check(const struct rlv_store *store)

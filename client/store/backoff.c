@@ -9,6 +9,9 @@ void backoff_sleep(struct backoff *backoff, const struct clock *clock, uint64_t 
 	int64_t left = deadline_left_ns(clock, deadline_ns);
 	int64_t sleep = backoff->first_ns << doublings;
 
+	if (backoff->jitter)
+		sleep = sleep / 2 + (int64_t)((clock_now_ns(clock) ^ (uintptr_t)backoff) %
+					      (uint64_t)(sleep / 2));
 	if (left < sleep)
 		sleep = left;
 	backoff->round++;

@@ -4,6 +4,7 @@
 #ifndef RLV_CLIENT_STORE_BACKOFF_H
 #define RLV_CLIENT_STORE_BACKOFF_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/os/clock.h"
@@ -12,6 +13,7 @@ struct backoff {
 	int64_t first_ns;
 	uint32_t doublings; /* of it, at most */
 	uint32_t round;     /* sleeps so far; 0 at first */
+	bool jitter;        /* half of each sleep to all of it: clients do not come in step */
 };
 
 /* Sleeps, longer each time, and never past the deadline. */

@@ -10,12 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static LOCK_ROLE(store_lock, "store", LOCK_RANK_STORE);
-
 int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rlv_store **store_out)
 {
-	static const struct rlv_store_opts defaults = RLV_STORE_OPTS_INIT;
-	struct rlv_store_opts full = defaults;
+	struct rlv_store_opts full = RLV_STORE_OPTS_INIT;
 	struct rlv_store *store;
 	int ret;
 
@@ -37,7 +34,6 @@ int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rl
 	ret = uri_parse(uri, &store->uri);
 	if (ret)
 		goto err_free;
-	memcpy(store->uri_text, uri, strlen(uri) + 1);
 	store->timeout_ns = full.timeout_ns;
 	store->stall_ns = full.stall_ns ? full.stall_ns : 60 * CLOCK_NS_PER_S;
 	store->read_only = full.read_only;
@@ -46,14 +42,13 @@ int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rl
 				      &store->meta);
 	else
 #if RLV_HAVE_REMOTE
-		ret = meta_remote_open(uri, &full, &store->meta);
+		ret = meta_remote_open(&store->uri, &full, &store->meta);
 #else
 		ret = error_set(-ENOTSUP,
 				"%s: this build has embed: only (no protobuf-c or OpenSSL)", uri);
 #endif
 	if (ret)
 		goto err_free;
-	lock_init(&store->lock, &store_lock);
 	*store_out = store;
 	return 0;
 
@@ -68,23 +63,13 @@ int rlv_store_close(struct rlv_store **store)
 
 	if (!store || !*store)
 		return 0;
-	lock_acquire(&(*store)->lock, &store_lock);
-	open = (*store)->open_tables;
-	lock_release(&(*store)->lock, &store_lock);
+	open = atomic_load_explicit(&(*store)->open_tables, memory_order_relaxed); /* a count */
 	if (open)
 		return error_set(-EBUSY, "store: %u tables of it are open, close them first", open);
 	(*store)->meta->ops->close((*store)->meta);
-	lock_fini(&(*store)->lock);
 	mem_free(*store);
 	*store = NULL;
 	return 0;
-}
-
-void store_table_count(struct rlv_store *store, int delta)
-{
-	lock_acquire(&store->lock, &store_lock);
-	store->open_tables = (uint32_t)((int)store->open_tables + delta);
-	lock_release(&store->lock, &store_lock);
 }
 
 struct store_wait store_wait_begin(const struct rlv_store *store)

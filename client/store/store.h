@@ -9,20 +9,15 @@
 #include "client/meta/meta.h"
 #include "client/store/uri.h"
 
-#include "base/os/lock.h"
+#include <stdatomic.h>
 
 struct rlv_store {
 	struct meta *meta;
 	struct uri uri;
-	char uri_text[URI_TEXT_BYTES];
 	int64_t timeout_ns, stall_ns;
 	bool read_only;
-	struct lock lock; /* role store_lock: open_tables */
-	uint32_t open_tables;
+	_Atomic uint32_t open_tables; /* relaxed: nothing is published by it */
 };
-
-/* Counts a table of the store in (1) and out (-1). */
-void store_table_count(struct rlv_store *store, int delta);
 
 /* State of a call that waits for memory nodes, within the store's timeout. Nodes of embed: never
    arrive. */

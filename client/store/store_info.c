@@ -18,7 +18,7 @@ int rlv_store_info(struct rlv_store *store, struct rlv_store_info *info_out)
 		ret = store->meta->ops->info(store->meta, &info);
 	if (ret)
 		return ret;
-	snprintf(info.uri, sizeof(info.uri), "%s", store->uri_text);
+	snprintf(info.uri, sizeof(info.uri), "%s", store->uri.whole);
 	abi_write(info_out, &info, sizeof(info));
 	return 0;
 }
@@ -61,7 +61,7 @@ int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t size
 	if (!store || !n_inout || (*n_inout && !waits))
 		return error_set(-EINVAL, "store, waits or n_inout is NULL");
 	if (!store->meta->ops->waits)
-		return error_set(-ENOTSUP, "%s: only this process uses it", store->uri_text);
+		return error_set(-ENOTSUP, "%s: only this process uses it", store->uri.whole);
 	ret = abi_array_begin(&array, sizeof(*waits), "waits");
 	if (ret == 0)
 		ret = store->meta->ops->waits(store->meta, array.ours, &array.n);

@@ -61,6 +61,7 @@ int uri_parse(const char *text, struct uri *uri_out)
 		return error_set(-EINVAL, "uri is NULL; " URI_FORMS);
 	if (strnlen(text, URI_TEXT_BYTES) >= URI_TEXT_BYTES)
 		return uri_refuse(text, "too long");
+	memcpy(uri.whole, text, strlen(text) + 1);
 	if (skip_prefix(text, "embed:", &rest)) {
 		uri.kind = URI_EMBED;
 		memcpy(uri.text, rest, strlen(rest) + 1);

@@ -14,8 +14,9 @@ enum uri_kind { URI_EMBED, URI_SHM, URI_TCP };
 
 struct uri {
 	enum uri_kind kind;
-	char text[URI_TEXT_BYTES]; /* embed: path or ""; shm: name; tcp: host */
-	uint16_t port;             /* tcp */
+	char whole[URI_TEXT_BYTES]; /* as given */
+	char text[URI_TEXT_BYTES];  /* embed: path or ""; shm: name; tcp: host */
+	uint16_t port;              /* tcp */
 };
 
 /* -EINVAL: the message says what is wrong and lists the forms. uri_out is untouched then. */

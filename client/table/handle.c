@@ -172,7 +172,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 		.hooks = &hooks,
 		.ctx = h,
 	};
-	struct meta_place place;
+	struct meta_opened opened;
 	int ret;
 
 	memset(h, 0, sizeof(*h));
@@ -192,10 +192,10 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 			continue;
 		like.access = (struct meta_access){ h->access_kind, h->slot.owner };
 		/* Those of the table may be older than a restart of a node or a fence. */
-		ret = meta->ops->refresh(meta, &like.object, &like.access, 0, &place);
+		ret = meta->ops->open(meta, &like.object, &like.access, 0, &opened);
 		if (ret == 0) {
-			ret = part_set_open(&like, &place, wait.deadline_ns, &h->set);
-			meta_place_fini(&place);
+			ret = part_set_open(&like, &opened.place, wait.deadline_ns, &h->set);
+			meta_opened_fini(&opened);
 		}
 		if (ret == 0)
 			ret = part_set_check(&h->set);
@@ -210,8 +210,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 		return ret;
 	}
 	atomic_init(&h->watch.layout, h->set.layout);
-	if (meta->ops->watch)
-		meta->ops->watch(meta, &h->watch);
+	meta_watch(meta, &h->watch);
 	table_handle_count(table, 1);
 	return 0;
 }
@@ -244,8 +243,7 @@ int handle_close(struct handle *h, int error)
 
 	error_keep(&kept);
 	h->set.patience_ns = PATIENCE_MOST_NS;
-	if (meta->ops->unwatch)
-		meta->ops->unwatch(meta, &h->watch);
+	meta_unwatch(meta, &h->watch);
 	if (part_set_is_forked(&h->set)) {
 		part_set_detach(&h->set, handle_close_access);
 		ret = error_set(-ECHILD,

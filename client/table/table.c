@@ -106,7 +106,7 @@ static int table_wrap(struct rlv_store *store, struct meta_opened *opened, uint6
 		return ret;
 	}
 	lock_init(&table->lock, &table_lock);
-	store_table_count(store, 1);
+	atomic_fetch_add_explicit(&store->open_tables, 1, memory_order_relaxed); /* a count */
 	*table_out = table;
 	return 0;
 }
@@ -161,6 +161,7 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 
 int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table **table_out)
 {
+	struct meta_object object = { .kind = OBJECT_TABLE };
 	struct store_wait wait;
 	struct meta_opened opened;
 	int ret;
@@ -170,9 +171,10 @@ int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table *
 	ret = table_name_check(name);
 	if (ret)
 		return ret;
+	(void)snprintf(object.name, sizeof(object.name), "%s", name);
 	wait = store_wait_begin(store);
 	do {
-		ret = store->meta->ops->open(store->meta, OBJECT_TABLE, name, &opened);
+		ret = store->meta->ops->open(store->meta, &object, META_LOOKS, 0, &opened);
 		if (ret == 0)
 			ret = table_wrap(store, &opened, wait.deadline_ns, table_out);
 	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
@@ -194,7 +196,7 @@ int rlv_table_close(struct rlv_table **table)
 		return error_set(-EBUSY, "table %s: %u writers or samplers of it are open",
 				 t->desc.name, open);
 	part_set_close(&t->set);
-	store_table_count(t->store, -1);
+	atomic_fetch_sub_explicit(&t->store->open_tables, 1, memory_order_relaxed); /* a count */
 	lock_fini(&t->lock);
 	mem_free(t->seen);
 	mem_free(t);

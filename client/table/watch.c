@@ -68,8 +68,7 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn expla
 	wait.began_ns = watch->began_ns;
 	wait.said_ns = now_ns;
 	wait.words = watch->text;
-	if (meta->ops->wait)
-		meta->ops->wait(meta, &h->watch, &wait);
+	meta_wait(meta, &h->watch, &wait);
 	if (!watch->warned && now_ns - watch->began_ns >= warn_ns &&
 	    (!h->warned_ns || now_ns - h->warned_ns >= warn_again_ns)) {
 		watch->warned = true;

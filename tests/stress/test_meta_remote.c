@@ -44,21 +44,22 @@ bool rpc_is_forked(const struct rpc *rpc)
 	return false;
 }
 
-void rpc_lease(struct rpc *rpc, struct rpc_lease *out)
+struct rpc_lease rpc_lease(struct rpc *rpc)
 {
-	*out = (struct rpc_lease){
+	return (struct rpc_lease){
 		.client_id = 1 + atomic_fetch_add(&rpc->lease, 1),
 		.lease_ns = 3600 * (uint64_t)CLOCK_NS_PER_S, /* the keeper sleeps */
 	};
 }
 
 /* A table whose only shard is away. */
-int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **reply_out)
+int rpc_ask(struct rpc *rpc, const struct rpc_call *call, void *reply_out)
 {
 	Relive__TableReply reply = RELIVE__TABLE_REPLY__INIT;
 	Relive__ShardPlace place = RELIVE__SHARD_PLACE__INIT, *places = &place;
 	Relive__Status status = RELIVE__STATUS__INIT;
 	uint8_t bytes[sizeof(struct table_desc) + 256];
+	ProtobufCMessage *unpacked;
 	size_t n;
 
 	place.state = RELIVE__SHARD_STATE__SHARD_DOWN;
@@ -69,8 +70,9 @@ int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **rep
 	reply.shards = &places;
 	assert_true(relive__table_reply__get_packed_size(&reply) <= sizeof(bytes));
 	n = relive__table_reply__pack(&reply, bytes);
-	*reply_out = protobuf_c_message_unpack(call->reply, NULL, n, bytes);
-	return *reply_out ? 0 : -ENOMEM;
+	unpacked = protobuf_c_message_unpack(call->reply, NULL, n, bytes);
+	memcpy(reply_out, &unpacked, sizeof(void *));
+	return unpacked ? 0 : -ENOMEM;
 }
 
 /* -------- the store -------- */
@@ -102,13 +104,14 @@ static void make_desc(struct table_desc *desc)
 
 static void *work(void *arg)
 {
+	const struct meta_object table = { .kind = OBJECT_TABLE, .name = "t" };
 	struct meta *meta = arg;
 
 	for (uint32_t i = 0; i < ROUNDS; i++) {
 		struct transport *tr = NULL;
 		struct meta_opened opened;
 
-		if (meta->ops->open(meta, OBJECT_TABLE, "t", &opened))
+		if (meta->ops->open(meta, &table, META_LOOKS, 0, &opened))
 			return (void *)1;
 		meta_opened_fini(&opened);
 		/* Its options have been read when it finds that there is no such node. */
@@ -123,9 +126,11 @@ TEST(meta_remote__a_new_lease_while_others_connect)
 	const struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	pthread_t threads[THREADS];
 	struct meta *meta = NULL;
+	struct uri uri;
 
 	make_desc(&the_rpc.desc);
-	assert_int_equal(meta_remote_open("shm:s", &opts, &meta), 0);
+	assert_int_equal(uri_parse("shm:s", &uri), 0);
+	assert_int_equal(meta_remote_open(&uri, &opts, &meta), 0);
 	for (uint32_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, work, meta), 0);
 	for (uint32_t i = 0; i < THREADS; i++) {

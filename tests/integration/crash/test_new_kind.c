@@ -8,6 +8,7 @@
 #include "tests/support/must_internal.h"
 
 #include "client/part/part_set.h"
+#include "client/store/uri.h"
 #include "server/metad/metad.h"
 #include "catalog/kinds.h"
 
@@ -53,12 +54,16 @@ static int serve(void *ctx)
 	return ret != 0;
 }
 
+static const struct meta_object toy_name = { .kind = OBJECT_TOY, .name = "c" };
+
 static int open_store(struct meta **meta_out)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
+	struct uri uri;
 
+	must(uri_parse("shm:" STORE, &uri));
 	opts.timeout_ns = PROCESSES_WAIT_MS * CLOCK_NS_PER_MS;
-	return meta_remote_open("shm:" STORE, &opts, meta_out);
+	return meta_remote_open(&uri, &opts, meta_out);
 }
 
 static bool is_open(void *ctx)
@@ -149,19 +154,19 @@ static int toy_open_set(struct meta *meta, struct toy *toy)
 				 .kind = &client_kind,
 				 .desc = toy->opened.desc,
 				 .access = { PART_WRITES, toy->slot.owner } };
-	struct meta_place place;
-	int ret = meta->ops->refresh(meta, &like.object, &like.access, 0, &place);
+	struct meta_opened opened;
+	int ret = meta->ops->open(meta, &like.object, &like.access, 0, &opened);
 
 	if (ret)
 		return ret;
-	ret = part_set_open(&like, &place, deadline, &toy->set);
-	meta_place_fini(&place);
+	ret = part_set_open(&like, &opened.place, deadline, &toy->set);
+	meta_opened_fini(&opened);
 	return ret;
 }
 
 static int toy_join(struct meta *meta, struct toy *toy)
 {
-	int ret = meta->ops->open(meta, OBJECT_TOY, "c", &toy->opened);
+	int ret = meta->ops->open(meta, &toy_name, META_LOOKS, 0, &toy->opened);
 
 	toy->meta = meta;
 	if (ret)
@@ -306,7 +311,7 @@ static bool has_state(void *ctx)
 	struct meta_opened opened;
 	bool has;
 
-	if (look->fx->meta->ops->open(look->fx->meta, OBJECT_TOY, "c", &opened))
+	if (look->fx->meta->ops->open(look->fx->meta, &toy_name, META_LOOKS, 0, &opened))
 		return false;
 	has = opened.place.parts[look->p].state == look->state;
 	meta_opened_fini(&opened);
@@ -409,7 +414,7 @@ static void kind__is_adopted_by_a_new_catalog(void **state)
 	processes_path(&fx->ps, STORE "/" STORE ".db", db);
 	assert_int_equal(unlink(db), 0);
 	start_server(fx);
-	assert_int_equal(fx->meta->ops->open(fx->meta, OBJECT_TOY, "c", &opened), -ENOENT);
+	assert_int_equal(fx->meta->ops->open(fx->meta, &toy_name, META_LOOKS, 0, &opened), -ENOENT);
 	start_node(fx, n, "--adopt");
 	join(fx, &toy);
 	assert_int_equal(counted(&toy, 0), 7);

@@ -75,6 +75,7 @@ TEST(toy__is_created_counted_and_dropped)
 	struct embed *embed = open_store(NULL);
 	uint64_t before = used_bytes(embed);
 	struct catalog_object *toy = make_toy(embed, "t");
+	const struct meta_object table = { .kind = OBJECT_TABLE, .name = "t" };
 	struct meta_opened opened;
 	size_t n = 0;
 
@@ -82,7 +83,8 @@ TEST(toy__is_created_counted_and_dropped)
 	expect_count(toy, 7);
 	assert_ptr_equal(make_toy(embed, "t"), toy);
 	/* To requests that name tables it is none. */
-	assert_int_equal(embed->base.ops->open(&embed->base, OBJECT_TABLE, "t", &opened), -ENOENT);
+	assert_int_equal(embed->base.ops->open(&embed->base, &table, META_LOOKS, 0, &opened),
+			 -ENOENT);
 	must(embed->base.ops->list(&embed->base, NULL, &n));
 	assert_int_equal(n, 0);
 	must(embed_drop_object(embed, toy));

@@ -23,7 +23,6 @@ static struct rig *open_rig(void)
 	struct part_set like = { .access = *META_LOOKS };
 	static struct rig rig;
 	struct meta_opened opened;
-	struct meta_place place;
 
 	memset(&rig, 0, sizeof(rig));
 	nodes_open(&rig.nx, &opts);
@@ -33,10 +32,10 @@ static struct rig *open_rig(void)
 	meta_opened_fini(&opened);
 	like.kind = &table_kind;
 	like.desc = &rig.nx.desc;
-	assert_int_equal(like.meta->ops->refresh(like.meta, &like.object, &like.access, 1, &place),
+	assert_int_equal(like.meta->ops->open(like.meta, &like.object, &like.access, 1, &opened),
 			 0);
-	assert_int_equal(part_set_open(&like, &place, DEADLINE_NEVER, &rig.set), 0);
-	meta_place_fini(&place);
+	assert_int_equal(part_set_open(&like, &opened.place, DEADLINE_NEVER, &rig.set), 0);
+	meta_opened_fini(&opened);
 	fake_clock_init(&rig.clock, (uint64_t)1 << 62);
 	rig.set.clock = &rig.clock.clock;
 	part_set_begin(&rig.set, DEADLINE_NEVER, PATIENCE_NS);
