@@ -4,8 +4,7 @@
  */
 #include "client/part/part_set.h"
 
-#include "client/part/part_link.h"
-
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
 
@@ -114,6 +113,164 @@ static void part_set_count_away(struct part_set *set)
 		set->n_away += set->statuses[p].state == RLV_SHARD_DOWN;
 }
 
+/* -------- room -------- */
+
+/* Makes room for parts of numbers below n_parts. */
+static int part_set_grow(struct part_set *set, uint32_t n_parts)
+{
+	const struct part_kind *kind = set->kind;
+	uint32_t n = set->n_parts;
+
+	if (n_parts <= n)
+		return 0;
+	if (n_parts > kind->max_parts)
+		return error_set(-EPROTO, "%s %s: %u %ss: at most %u are supported", kind->object,
+				 set->object.name, n_parts, kind->part, kind->max_parts);
+	if (!mem_grow(&set->parts, n, n_parts, sizeof(struct part *)) ||
+	    !mem_grow(&set->states, n, n_parts, sizeof(void *)) ||
+	    !mem_grow(&set->statuses, n, n_parts, sizeof(struct part_status)))
+		return error_set(-ENOMEM, "cannot allocate memory for %u %ss", n_parts, kind->part);
+	set->n_parts = n_parts;
+	return 0;
+}
+
+/* The index of the node at that address, which need not be connected. */
+static int part_set_node_of(struct part_set *set, const char *uri, uint32_t *node_out)
+{
+	uint32_t i = 0;
+
+	while (i < set->n_nodes && strcmp(set->nodes[i].uri, uri) != 0)
+		i++;
+	*node_out = i;
+	if (i < set->n_nodes)
+		return 0;
+	if (!mem_grow(&set->nodes, set->n_nodes, set->n_nodes + 1, sizeof(struct part_node)))
+		return error_set(-ENOMEM, "cannot allocate memory for %u nodes", set->n_nodes + 1);
+	set->n_nodes++;
+	snprintf(set->nodes[i].uri, sizeof(set->nodes[i].uri), "%s", uri);
+	return 0;
+}
+
+/* -------- statistics -------- */
+
+static void stats_add(struct transport_stats *sum, const struct transport *tr)
+{
+	const struct transport_stats *in = &tr->stats;
+
+	sum->cas_failed += in->cas_failed;
+	sum->unknown += in->unknown;
+	if (!(tr->caps & TRANSPORT_ASYNC))
+		return;
+	sum->phases += in->phases;
+	sum->reads += in->reads;
+	sum->writes += in->writes;
+	sum->cas += in->cas;
+	sum->faa += in->faa;
+	sum->read_bytes += in->read_bytes;
+	sum->write_bytes += in->write_bytes;
+}
+
+/* In-place connections contribute failed CASes only: their other operations cross no wire. */
+void part_set_stats(const struct part_set *set, struct transport_stats *out)
+{
+	*out = set->past;
+	for (uint32_t i = 0; i < set->n_nodes; i++)
+		if (set->nodes[i].tr)
+			stats_add(out, set->nodes[i].tr);
+}
+
+/* -------- connections -------- */
+
+/* Half of the remaining time, so that a silent node leaves time for others. */
+int64_t part_set_patience(const struct part_set *set)
+{
+	const int64_t least_ns = 20 * CLOCK_NS_PER_MS, least_open_ns = 250 * CLOCK_NS_PER_MS;
+	int64_t least = set->patience_ns > least_open_ns ? least_open_ns : least_ns;
+	int64_t part = deadline_left_ns(set->clock, set->deadline_ns) / 2;
+
+	if (part < least)
+		part = least;
+	return part < set->patience_ns ? part : set->patience_ns;
+}
+
+static void node_disconnect(struct part_set *set, struct part_node *node)
+{
+	if (!node->tr)
+		return;
+	stats_add(&set->past, node->tr);
+	transport_close(&node->tr);
+}
+
+static void node_disconnect_if_idle(struct part_set *set, uint32_t n)
+{
+	for (uint32_t p = 0; p < set->n_parts; p++)
+		if (set->parts[p] && set->statuses[p].node == n)
+			return;
+	node_disconnect(set, &set->nodes[n]);
+}
+
+/* -------- one part -------- */
+
+/*
+ * Connects once for all parts on the node. Z2 pairs with Z1: operations of the previous connection
+ * land before the first one on this connection, or never.
+ */
+static int node_connect(struct part_set *set, struct part_node *node)
+{
+	int ret;
+
+	if (set->questions && node->failed == set->questions)
+		return error_set(-EHOSTDOWN, "node %s cannot be reached", node->uri);
+	ret = set->meta->ops->connect(set->meta, node->uri, part_set_patience(set), node->link,
+				      &node->tr);
+	if (ret) {
+		node->failed = set->questions;
+		return ret;
+	}
+	node->link = node->tr->link;
+	node->tr->deadline_ns = set->deadline_ns;
+	return 0;
+}
+
+/* Opens a closed part, without a state. Its kind checks that the regions describe the part that the server
+   granted. */
+static int part_set_open_part(struct part_set *set, uint32_t p, const struct meta_part *place)
+{
+	struct part_regions regions = { .owner = set->access.owner };
+	struct part_status *status = &set->statuses[p];
+	struct part_node *node;
+	int ret = part_set_node_of(set, place->node_uri, &status->node);
+
+	if (ret)
+		return ret;
+	node = &set->nodes[status->node];
+	ret = node->tr ? 0 : node_connect(set, node);
+	if (ret)
+		return ret;
+	for (uint32_t at = REGION_TREE; ret == 0 && at < PART_PLACES; at++)
+		if (place->grants[at].bytes)
+			ret = transport_attach(node->tr, &place->grants[at], &regions.at[at]);
+	if (ret == 0)
+		ret = set->kind->open(set->desc, p, &regions, &set->parts[p]);
+	if (ret) {
+		part_regions_detach(&regions);
+		node_disconnect_if_idle(set, status->node);
+		return ret;
+	}
+	set->n_up++;
+	status->opened = ++set->version;
+	return 0;
+}
+
+/* Closes an open part, whose state has ended, and its connection if no other part uses it. */
+static void part_set_close_part(struct part_set *set, uint32_t p)
+{
+	set->kind->close(set->parts[p]);
+	set->parts[p] = NULL;
+	set->n_up--;
+	node_disconnect_if_idle(set, set->statuses[p].node);
+}
+
 /* -------- states -------- */
 
 static int part_set_attach_part(struct part_set *set, uint32_t p, bool returned)
@@ -152,7 +309,7 @@ static void part_set_lose(struct part_set *set, uint32_t p, enum rlv_shard_state
 	if (set->states[p])
 		set->hooks->detach(set->ctx, p, set->states[p]);
 	set->states[p] = NULL;
-	part_link_close(set, p);
+	part_set_close_part(set, p);
 	set->lost++;
 	set->version++;
 }
@@ -192,7 +349,7 @@ static int part_set_see(struct part_set *set, uint32_t p, const struct meta_part
 	if (!set->parts[p]) {
 		status->node = UINT32_MAX;
 		if (*place->node_uri)
-			ret = part_link_node_of(set, place->node_uri, &status->node);
+			ret = part_set_node_of(set, place->node_uri, &status->node);
 	}
 	if (ret)
 		return ret;
@@ -218,7 +375,7 @@ static int part_set_open_first(struct part_set *set, uint32_t p, const struct me
 
 	if (ret || !state_is_usable(place->state))
 		return ret;
-	ret = part_link_open(set, p, place);
+	ret = part_set_open_part(set, p, place);
 	if (ret == 0)
 		return 0;
 	error_prefix(ret, "%s %s %s %u: ", kind->object, set->object.name, kind->part, p);
@@ -237,12 +394,12 @@ static int part_set_open_first(struct part_set *set, uint32_t p, const struct me
 static int part_set_open_returned(struct part_set *set, uint32_t p, const struct meta_part *place)
 {
 	const struct part_kind *kind = set->kind;
-	int ret = part_link_open(set, p, place);
+	int ret = part_set_open_part(set, p, place);
 
 	if (ret == 0) {
 		ret = part_set_attach_part(set, p, true);
 		if (ret)
-			part_link_close(set, p);
+			part_set_close_part(set, p);
 	}
 	if (ret) {
 		set->statuses[p].state = RLV_SHARD_DOWN;
@@ -295,7 +452,7 @@ int part_set_open(const struct part_set *like, const struct meta_place *place, u
 	set.questions = 1;
 	set.deadline_ns = deadline_ns;
 	set.patience_ns = 5 * CLOCK_NS_PER_S; /* for one connection */
-	ret = part_link_grow(&set, place->n_parts);
+	ret = part_set_grow(&set, place->n_parts);
 	for (uint32_t p = 0; ret == 0 && p < place->n_parts; p++)
 		ret = part_set_open_first(&set, p, &place->parts[p], &away);
 	if (ret == 0 && set.n_up == 0)
@@ -312,7 +469,15 @@ int part_set_open(const struct part_set *like, const struct meta_place *place, u
 
 void part_set_close(struct part_set *set)
 {
-	part_link_close_all(set);
+	for (uint32_t p = 0; p < set->n_parts; p++)
+		if (set->parts[p])
+			set->kind->close(set->parts[p]);
+	for (uint32_t i = 0; i < set->n_nodes; i++)
+		node_disconnect(set, &set->nodes[i]);
+	mem_free(set->nodes);
+	mem_free(set->parts);
+	mem_free(set->states);
+	mem_free(set->statuses);
 	memset(set, 0, sizeof(*set));
 }
 
@@ -351,7 +516,7 @@ int part_set_heal(struct part_set *set)
 	set->questions++;
 	ret = meta->ops->open(meta, &set->object, &set->access, part_set_patience(set), &opened);
 	if (ret == 0) {
-		ret = part_link_grow(set, opened.place.n_parts);
+		ret = part_set_grow(set, opened.place.n_parts);
 		for (uint32_t p = 0; ret == 0 && p < opened.place.n_parts; p++)
 			ret = part_set_take_part(set, p, &opened.place.parts[p]);
 		if (ret == 0) {
@@ -405,13 +570,23 @@ int part_set_move(struct part_set *set, uint32_t owner)
 	if (ret)
 		return ret;
 	for (uint32_t p = 0; ret == 0 && p < set->n_parts; p++) {
-		bool granted = p < opened.place.n_parts &&
-			       opened.place.parts[p].grants[PART_PAGE].bytes;
+		struct part *part = set->parts[p];
+		const struct region_grant *grant;
+		struct region *page;
 
-		if (set->parts[p] && granted)
-			ret = part_link_take_page(set, p, &opened.place.parts[p]);
-		else if (set->parts[p]) /* the server cannot reach it: of no use any more */
+		if (!part)
+			continue;
+		grant = p < opened.place.n_parts ? &opened.place.parts[p].grants[PART_PAGE] : NULL;
+		if (!grant || !grant->bytes) { /* the server cannot reach it: of no use any more */
 			part_set_lose(set, p, RLV_SHARD_DOWN);
+			continue;
+		}
+		ret = transport_attach(part->tree->tr, grant, &page);
+		if (ret)
+			break;
+		ret = part_take_page(part, page, owner);
+		if (ret)
+			transport_detach(&page);
 	}
 	meta_opened_fini(&opened);
 	part_set_count_away(set);
