@@ -255,24 +255,22 @@ static int embed_nodes(struct meta *meta, struct rlv_node_info *node, size_t *n_
 	return 0;
 }
 
-/* The rows first: what the others say of them is true then. */
-static int persist_part(struct transport_target *target, const uint32_t ids[REGION_ROLES])
-{
-	int ret = target->ops->persist(target, ids[REGION_ROWS], 0, 0);
-
-	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
-		if (role != REGION_ROWS)
-			ret = target->ops->persist(target, ids[role], 0, 0);
-	return ret;
-}
-
-/* And, unless a writer is open, takes the mark away: nobody needs to look at every row then. */
+/*
+ * The rows first: what the other regions say of them is true then. Unless a writer is open, takes the mark
+ * away: nobody needs to look at every row then.
+ */
 static int persist_object(struct embed *embed, struct catalog_object *object)
 {
+	struct transport_target *target = embed->base.target;
 	int ret = 0;
 
 	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++)
-		ret = persist_part(embed->base.target, object->parts[s].ids);
+		ret = target->ops->persist(target, object->parts[s].ids[REGION_ROWS], 0, 0);
+	for (uint32_t s = 0; s < object->n_parts; s++)
+		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
+			if (role != REGION_ROWS)
+				ret = target->ops->persist(target, object->parts[s].ids[role], 0,
+							   0);
 	if (ret || slots_streams(&object->slots))
 		return ret;
 	embed->marked[object->id] = false;

@@ -4,7 +4,6 @@
 #include "base/os/futex.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 LOCK_ROLE(meta_role, "watches of a store", LOCK_RANK_LEAF);
@@ -88,13 +87,8 @@ void meta_wait(struct meta *meta, struct meta_watch *watch, const struct meta_wa
 	bool fresh;
 
 	lock_acquire(&meta->lock, &meta_role);
-	fresh = wait->said_ns >= watch->said_ns + META_WAIT_FRESH_NS;
-	snprintf(watch->table, sizeof(watch->table), "%s", wait->table);
-	snprintf(watch->words, sizeof(watch->words), "%s", wait->words);
-	watch->view = wait->view;
-	watch->slot = wait->slot;
-	watch->began_ns = wait->began_ns;
-	watch->said_ns = wait->said_ns;
+	fresh = wait->said_ns >= watch->wait.said_ns + META_WAIT_FRESH_NS;
+	watch->wait = *wait;
 	lock_release(&meta->lock, &meta_role);
 	if (!fresh)
 		return;

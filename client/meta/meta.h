@@ -82,24 +82,18 @@ struct meta_slot {
 
 #define META_WORDS_BYTES 384
 
-/* A wait of a handle's call; all pointers are borrowed. */
+/* A wait of a handle's call. */
 struct meta_wait {
-	const char *table;
-	const char *words;
-	uint32_t view;
-	uint32_t slot;
-	uint64_t began_ns; /* of the monotonic clock, both */
-	uint64_t said_ns;
+	uint32_t view, slot;
+	uint64_t began_ns, said_ns; /* of the monotonic clock; 0 = none yet */
+	char table[RLV_NAME_BYTES], words[META_WORDS_BYTES];
 };
 
 /* A handle as the server tracks it: the oldest layout in use, and its current wait. */
 struct meta_watch {
 	struct meta_watch *next;
 	_Atomic uint64_t layout;
-	/* Text of the last wait; guarded by meta_role. */
-	uint32_t view, slot;
-	uint64_t began_ns, said_ns; /* 0 = none yet */
-	char table[RLV_NAME_BYTES], words[META_WORDS_BYTES];
+	struct meta_wait wait; /* the last one; guarded by meta_role */
 };
 
 extern const struct lock_role meta_role;

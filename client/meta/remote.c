@@ -348,10 +348,10 @@ static void put_owed(struct remote *remote)
 
 /* -------- the keeper of the lease -------- */
 
-/* What a renewal says of calls that wait now: copies of watches, and messages that point into them. */
+/* What a renewal says of calls that wait now, and messages that point into it. */
 struct report {
 	uint32_t n;
-	struct meta_watch at[WAITS_SENT];
+	struct meta_wait at[WAITS_SENT];
 	Relive__Waiting waits[WAITS_SENT], *list[WAITS_SENT];
 };
 
@@ -365,14 +365,14 @@ static uint64_t remote_collect(struct remote *remote, struct report *out)
 	lock_acquire(&remote->base.lock, &meta_role);
 	for (struct meta_watch *watch = remote->base.watches; watch; watch = watch->next) {
 		Relive__Waiting *wait = &out->waits[out->n];
-		struct meta_watch *at = &out->at[out->n];
+		struct meta_wait *at = &out->at[out->n];
 
 		oldest =
 			min_u64(oldest, atomic_load_explicit(&watch->layout, memory_order_relaxed));
-		if (out->n == WAITS_SENT || !watch->said_ns ||
-		    now_ns >= watch->said_ns + META_WAIT_FRESH_NS)
+		if (out->n == WAITS_SENT || !watch->wait.said_ns ||
+		    now_ns >= watch->wait.said_ns + META_WAIT_FRESH_NS)
 			continue;
-		*at = *watch;
+		*at = watch->wait;
 		relive__waiting__init(wait);
 		wait->kind = RELIVE__WAIT_KIND__WAIT_LIMITER;
 		wait->table = at->table;
@@ -497,12 +497,6 @@ static const struct meta_ops remote_ops = {
 int meta_remote_open(const struct uri *uri, const struct rlv_store_opts *opts,
 		     struct meta **meta_out)
 {
-	const struct rpc_opts rpc = {
-		.uri = uri,
-		.token = opts->token,
-		.tls = { opts->tls_cert, opts->tls_key, opts->tls_ca },
-		.timeout_ns = opts->timeout_ns,
-	};
 	struct remote *remote = mem_zalloc(sizeof(*remote));
 	struct rpc_lease lease;
 	int ret;
@@ -512,7 +506,7 @@ int meta_remote_open(const struct uri *uri, const struct rlv_store_opts *opts,
 	meta_init(&remote->base, &remote_ops);
 	remote->read_only = opts->read_only;
 	remote->base.timeout_ns = opts->timeout_ns > 0 ? (uint64_t)opts->timeout_ns : 0;
-	ret = rpc_open(&rpc, &remote->base.rpc);
+	ret = rpc_open(uri, opts, &remote->base.rpc);
 	if (ret == 0) {
 		lease = rpc_lease(remote->base.rpc);
 		atomic_init(&remote->base.client_id, lease.client_id);

@@ -196,11 +196,12 @@ static int take_token(struct rpc *rpc, const char *given)
 	return 0;
 }
 
-LOCK_UNCHECKED int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out)
+LOCK_UNCHECKED int rpc_open(const struct uri *uri, const struct rlv_store_opts *opts,
+			    struct rpc **rpc_out)
 {
 	static const char *const variables[] = { "RELIVE_TLS_CERT", "RELIVE_TLS_KEY",
 						 "RELIVE_TLS_CA" };
-	const char *const files[] = { opts->tls.cert, opts->tls.key, opts->tls.ca };
+	const char *const files[] = { opts->tls_cert, opts->tls_key, opts->tls_ca };
 	struct rpc *rpc = mem_zalloc(sizeof(*rpc));
 	int ret;
 
@@ -208,7 +209,7 @@ LOCK_UNCHECKED int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out)
 		return error_set(-ENOMEM, "connection: cannot allocate memory");
 	rpc->pid = getpid();
 	rpc->timeout_ns = opts->timeout_ns;
-	rpc->uri = *opts->uri;
+	rpc->uri = *uri;
 	rpc->role = TOKEN_ADMIN;
 	lock_init(&rpc->lock, &rpc_role);
 	ret = take_token(rpc, opts->token);

@@ -17,29 +17,24 @@
 
 struct rpc;
 
-struct rpc_opts {
-	const struct uri *uri; /* shm: or relive:// */
-	const char *token;     /* NULL: the token file of a store on this host; else RELIVE_TOKEN */
-	struct tls_files tls;  /* each NULL: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA */
-	int64_t timeout_ns;    /* per call; negative = for ever */
-};
-
 /* A request and the type of its reply. */
 struct rpc_call {
 	uint16_t type;
 	bool once;    /* do not resend after the connection broke: -ECONNRESET */
 	bool no_wait; /* -EAGAIN while another call is in progress */
 	const ProtobufCMessage *request;
-	const ProtobufCMessageDescriptor
-		*reply;     /* its field 1 is a Status; NULL: no more than that */
-	int64_t timeout_ns; /* 0 = that of the connection */
+	const ProtobufCMessageDescriptor *reply; /* its field 1 is a Status; NULL = only that */
+	int64_t timeout_ns;                      /* 0 = that of the connection */
 };
 
 /*
- * Connects once; the message of a failure says what to do. -ENOENT (no such store here),
+ * Connects once, by shm: or relive://. Of the options it uses the token, the TLS files and timeout_ns
+ * (negative = for ever). Defaults: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA; the token file of a store
+ * on this host, else RELIVE_TOKEN. The message of a failure says what to do. -ENOENT (no such store here),
  * -ECONNREFUSED (the server does not answer), -EACCES (token), -EPROTO. Thread: any, for all.
  */
-RLV_MUST_CHECK int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out);
+RLV_MUST_CHECK int rpc_open(const struct uri *uri, const struct rlv_store_opts *opts,
+			    struct rpc **rpc_out);
 
 /*
  * Asks. reply_out: a pointer to a pointer to the reply's struct, which protobuf_c_message_free_unpacked

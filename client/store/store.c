@@ -31,16 +31,14 @@ int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rl
 	store = mem_zalloc(sizeof(*store));
 	if (!store)
 		return error_set(-ENOMEM, "store: cannot allocate memory");
-	ret = uri_parse(uri, &store->uri);
-	if (ret)
-		goto err_free;
 	store->timeout_ns = full.timeout_ns;
 	store->stall_ns = full.stall_ns ? full.stall_ns : 60 * CLOCK_NS_PER_S;
 	store->read_only = full.read_only;
-	if (store->uri.kind == URI_EMBED)
+	ret = uri_parse(uri, &store->uri);
+	if (ret == 0 && store->uri.kind == URI_EMBED)
 		ret = meta_embed_open(store->uri.text[0] ? store->uri.text : NULL, &full,
 				      &store->meta);
-	else
+	else if (ret == 0)
 #if RLV_HAVE_REMOTE
 		ret = meta_remote_open(&store->uri, &full, &store->meta);
 #else
@@ -48,12 +46,9 @@ int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rl
 				"%s: this build has embed: only (no protobuf-c or OpenSSL)", uri);
 #endif
 	if (ret)
-		goto err_free;
-	*store_out = store;
-	return 0;
-
-err_free:
-	mem_free(store);
+		mem_free(store);
+	else
+		*store_out = store;
 	return ret;
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 /* -------- progress -------- */
 
@@ -46,7 +47,7 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn expla
 	struct meta *meta = h->table->store->meta;
 	uint64_t stall_ns = (uint64_t)h->table->store->stall_ns;
 	uint64_t now_ns = clock_now_ns(h->clock);
-	struct meta_wait wait = { .table = h->desc->name, .slot = h->slot.owner };
+	struct meta_wait wait;
 	uint64_t trace;
 
 	if (!watch->began_ns) {
@@ -65,9 +66,11 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn expla
 	watch->looked_ns = now_ns;
 	/* The server is told for `relive status --why`. */
 	wait.view = explain(ctx, watch->text);
+	wait.slot = h->slot.owner;
 	wait.began_ns = watch->began_ns;
 	wait.said_ns = now_ns;
-	wait.words = watch->text;
+	snprintf(wait.table, sizeof(wait.table), "%s", h->desc->name);
+	snprintf(wait.words, sizeof(wait.words), "%s", watch->text);
 	meta_wait(meta, &h->watch, &wait);
 	if (!watch->warned && now_ns - watch->began_ns >= warn_ns &&
 	    (!h->warned_ns || now_ns - h->warned_ns >= warn_again_ns)) {

@@ -26,8 +26,9 @@ struct rpc {
 
 static struct rpc the_rpc;
 
-int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out)
+int rpc_open(const struct uri *uri, const struct rlv_store_opts *opts, struct rpc **rpc_out)
 {
+	(void)uri;
 	(void)opts;
 	*rpc_out = &the_rpc;
 	return 0;
