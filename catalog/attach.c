@@ -13,30 +13,6 @@
 
 #include "base/log.h"
 
-static int recover_slice(struct catalog *cat, struct catalog_object *object, uint32_t s)
-{
-	struct catalog_part *place = &object->parts[s];
-	uint64_t now = clock_now_ns(cat->clock);
-	char found[KIND_TEXT_BYTES] = "";
-	int ret;
-
-	if (cat->slice_until == 0)
-		cat->slice_until = now + 20 * (uint64_t)CLOCK_NS_PER_MS;
-	if (now >= cat->slice_until)
-		return -EAGAIN;
-	ret = object->kind->recover_go_on(place->recovery, cat->clock, cat->slice_until, found);
-	if (ret == -EAGAIN)
-		return ret;
-	object->attached[s] = place->recovering;
-	place->recovering = NULL;
-	object->kind->recover_end(&place->recovery);
-	if (ret)
-		return ret;
-	log_info("recover %s shard %u: %s%s", object->text, s, found,
-		 place->life.marked ? ", all rows read" : "");
-	return part_set_sound(object->attached[s], &place->life);
-}
-
 /*
  * The node restarted. If another process kept the pool mapped, the part is in use and left alone;
  * otherwise its superblock says which recovery is needed (wire/region.h). No client has a part that
@@ -47,6 +23,7 @@ static int renew_life(struct catalog *cat, struct catalog_object *object, uint32
 {
 	struct catalog_part *place = &object->parts[s];
 	const struct object_kind *kind = object->kind;
+	char found[KIND_TEXT_BYTES] = "";
 	int ret = place->recovering ? 0 : part_life(object->attached[s], &place->life);
 
 	if (ret == 0 && !place->recovering && !place->life.is_sound) {
@@ -57,40 +34,30 @@ static int renew_life(struct catalog *cat, struct catalog_object *object, uint32
 			object->attached[s] = NULL;
 		}
 	}
-	if (ret == 0 && place->recovering)
-		ret = recover_slice(cat, object, s);
+	if (ret == 0 && place->recovering) {
+		uint64_t now = clock_now_ns(cat->clock);
+
+		if (cat->slice_until == 0)
+			cat->slice_until = now + 20 * (uint64_t)CLOCK_NS_PER_MS;
+		ret = -EAGAIN;
+		if (now < cat->slice_until)
+			ret = kind->recover_go_on(place->recovery, cat->clock, cat->slice_until,
+						  found);
+		if (ret == -EAGAIN)
+			return ret;
+		object->attached[s] = place->recovering;
+		place->recovering = NULL;
+		kind->recover_end(&place->recovery);
+		if (ret)
+			return ret;
+		log_info("recover %s shard %u: %s%s", object->text, s, found,
+			 place->life.marked ? ", all rows read" : "");
+		ret = part_set_sound(object->attached[s], &place->life);
+	}
 	if (ret)
 		return ret;
 	place->incarnation = place->node->incarnation;
 	return catalog_object_put_part(cat->store, object, s);
-}
-
-static int attach_part(struct catalog *cat, struct catalog_object *object, uint32_t s)
-{
-	struct catalog_part *place = &object->parts[s];
-	int ret = place->recovering ? 0 : catalog_part_attach(object, s);
-
-	if (ret == 0 && place->incarnation != place->node->incarnation)
-		ret = renew_life(cat, object, s);
-	if (ret == 0)
-		ret = slots_read(&object->slots, s, cat->ops->on_holder, cat->ctx);
-	if (ret == 0)
-		ret = part_rebuild_needed(object->attached[s], &place->drift);
-	return ret;
-}
-
-/* Region of the part whose file is damaged; 0 = none. */
-static uint32_t find_cut(const struct catalog_part *place, const struct part *part)
-{
-	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
-		const struct region *region = part ? part->regions.at[role] : NULL;
-
-		/* relaxed: set by the thread that meets the failure, i.e. this one */
-		if (node_is_broken(place->node, place->ids[role]) ||
-		    (region && atomic_load_explicit(&region->broken, memory_order_relaxed)))
-			return place->ids[role];
-	}
-	return 0;
 }
 
 /*
@@ -101,13 +68,18 @@ static bool is_broken(struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
 	const struct part *part = place->recovering ? place->recovering : object->attached[s];
-	uint32_t cut = place->broken ? 0 : find_cut(place, part);
 
-	if (cut) {
+	for (uint32_t role = REGION_TREE; !place->broken && role < REGION_ROLES; role++) {
+		const struct region *region = part ? part->regions.at[role] : NULL;
+		/* relaxed: set by the thread that meets the failure, i.e. this one */
+		bool met = region && atomic_load_explicit(&region->broken, memory_order_relaxed);
+
+		if (!met && !node_is_broken(place->node, place->ids[role]))
+			continue;
 		place->broken = true;
 		log_error("%s shard %u is down: the file of its region %u on node %s was "
 			  "cut short, or cannot be read",
-			  object->text, s, cut, place->node->name);
+			  object->text, s, place->ids[role], place->node->name);
 		catalog_part_detach(object, s);
 	}
 	return place->broken;
@@ -116,18 +88,24 @@ static bool is_broken(struct catalog_object *object, uint32_t s)
 void catalog_take_up(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
-	int ret;
+	int ret = 0;
 
 	if (is_broken(object, s) || place->joined || place->refused)
 		return;
-	ret = object->attached[s] ? 0 : attach_part(cat, object, s);
-	if (ret == 0) {
-		ret = slots_join(&object->slots, s);
-		/* A client that left while the part was away may have left a call half done. */
+	if (!object->attached[s]) {
+		if (!place->recovering)
+			ret = catalog_part_attach(object, s);
+		if (ret == 0 && place->incarnation != place->node->incarnation)
+			ret = renew_life(cat, object, s);
 		if (ret == 0)
-			ret = part_rebuild_needed(object->attached[s], &place->drift);
-		place->joined = ret == 0;
+			ret = slots_read(&object->slots, s, cat->ops->on_holder, cat->ctx);
 	}
+	if (ret == 0)
+		ret = slots_join(&object->slots, s);
+	/* A client that left while the part was away may have left a call half done. */
+	if (ret == 0)
+		ret = part_rebuild_needed(object->attached[s], &place->drift);
+	place->joined = ret == 0;
 	/* Retry later: an orphan slot is unsettled, or the node was unreachable */
 	if (ret == 0 || ret == -EAGAIN)
 		return;
@@ -135,18 +113,19 @@ void catalog_take_up(struct catalog *cat, struct catalog_object *object, uint32_
 	/* Damage is permanent: clients that open the object get the error. */
 	if (ret == -EBADMSG || ret == -EPROTO) {
 		place->refused = true;
-		object->refusal = error_prefix(ret, "%s shard %u: ", object->text, s);
-		snprintf(object->refusal_text, sizeof(object->refusal_text), "%s", error_last());
+		error_prefix(ret, "%s shard %u: ", object->text, s);
+		error_keep(&object->refusal);
 	}
 	catalog_part_detach(object, s);
 }
 
 void catalog_leave_node(struct catalog *cat, struct node *node)
 {
-	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		for (uint32_t s = 0; cat->objects[id] && s < cat->objects[id]->n_parts; s++)
-			if (cat->objects[id]->parts[s].node == node && !cat->objects[id]->lost[s])
-				catalog_part_detach(cat->objects[id], s);
+	struct catalog_at at = { 0 };
+
+	while (catalog_next_at(cat, node, &at))
+		if (!catalog_part_is_lost(at.object, at.s))
+			catalog_part_detach(at.object, at.s);
 	catalog_provision_detach(cat, node);
 	node->ops->close(node);
 }
@@ -156,7 +135,7 @@ void catalog_attach_tick(struct catalog *cat, struct catalog_object *object)
 	for (uint32_t s = 0; s < object->n_parts; s++) {
 		const struct catalog_part *place = &object->parts[s];
 
-		if (object->lost[s] || !place->node->up)
+		if (catalog_part_is_lost(object, s) || !place->node->up)
 			continue;
 		if (place->node->tr && place->node->tr->broken) {
 			log_warn("node %s: our connection to its memory broke", place->node->name);

@@ -39,6 +39,20 @@ uint32_t catalog_count(const struct catalog *cat, const struct object_kind *kind
 	return n;
 }
 
+bool catalog_next_at(const struct catalog *cat, const struct node *node, struct catalog_at *at)
+{
+	for (; at->id <= OBJECT_MAX_ID; at->id++, at->next = 0) {
+		at->object = cat->objects[at->id];
+		while (at->object && at->next < at->object->n_parts) {
+			at->s = at->next++;
+			at->place = &at->object->parts[at->s];
+			if (at->place->node == node)
+				return true;
+		}
+	}
+	return false;
+}
+
 /* -------- load -------- */
 
 struct doomed {
@@ -50,7 +64,7 @@ static int load_object(void *ctx, const void *record)
 {
 	const struct store_object *stored = record;
 	struct doomed *doomed = ctx;
-	const struct object_kind *kind = doomed->cat->kind_of(stored->kind);
+	const struct object_kind *kind = object_kind_find(stored->kind);
 	struct catalog_object *object;
 	uint32_t id = stored->object;
 	int ret;
@@ -73,6 +87,25 @@ static int load_object(void *ctx, const void *record)
 	return 0;
 }
 
+void catalog_part_enter(const struct catalog *cat, struct catalog_object *object,
+			const struct store_part *stored)
+{
+	struct catalog_part *place = &object->parts[stored->part];
+
+	for (uint32_t s = object->n_parts; s < stored->part; s++)
+		object->parts[s].state = PART_LOST;
+	if (stored->part >= object->n_parts)
+		object->n_parts = object->slots.n_parts = stored->part + 1;
+	*place = (struct catalog_part){
+		.node = *cat->nodes,
+		.incarnation = stored->incarnation,
+		.state = stored->state,
+	};
+	while (place->node && strcmp(place->node->name, stored->node) != 0)
+		place->node = place->node->next;
+	memcpy(place->ids, stored->regions, sizeof(place->ids));
+}
+
 static int load_part(void *ctx, const void *record)
 {
 	const struct store_part *stored = record;
@@ -80,7 +113,6 @@ static int load_part(void *ctx, const void *record)
 	struct catalog *cat = doomed->cat;
 	struct catalog_object *object =
 		stored->object <= OBJECT_MAX_ID ? cat->objects[stored->object] : NULL;
-	struct catalog_part *shard;
 
 	if (!object)
 		return 0;
@@ -89,33 +121,8 @@ static int load_part(void *ctx, const void *record)
 	      stored->state == PART_GONE))
 		return error_set(-EBADMSG, "state database: shard %u of %s", stored->part,
 				 object->text);
-	if (stored->part >= object->n_parts)
-		object->n_parts = object->slots.n_parts = stored->part + 1;
-	shard = &object->parts[stored->part];
-	shard->node = *cat->nodes;
-	while (shard->node && strcmp(shard->node->name, stored->node) != 0)
-		shard->node = shard->node->next;
-	shard->incarnation = stored->incarnation;
-	memcpy(shard->ids, stored->regions, sizeof(shard->ids));
-	shard->state = stored->state;
+	catalog_part_enter(cat, object, stored);
 	return 0;
-}
-
-/* Clients are assumed to know the layout that the store has. */
-static void finish_object(struct catalog *cat, struct catalog_object *object)
-{
-	for (uint32_t s = 0; s < object->n_parts; s++) {
-		struct catalog_part *shard = &object->parts[s];
-
-		if (shard->state != PART_GONE && !shard->node)
-			shard->state = PART_LOST;
-		if (shard->state == PART_LOST || shard->state == PART_GONE)
-			object->lost[s] = true;
-		shard->announced = shard->state;
-	}
-	object->layout = cat->layout;
-	if (object->auto_parts)
-		catalog_spread_soon(object);
 }
 
 int catalog_load(struct catalog *cat)
@@ -133,14 +140,26 @@ int catalog_load(struct catalog *cat)
 		ret = store_number(cat->store, "layout", &cat->layout);
 	cat->last_id = (uint32_t)last;
 	cat->grace_until = clock_now_ns(cat->clock) + GRACE_NS;
-	/* Forget half-created objects; their regions are freed when the nodes register. */
-	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++)
+	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++) {
+		struct catalog_object *object = cat->objects[id];
+
+		/* Forget half-created objects; their regions are freed when the nodes register:
+		   their provisioning records stay. */
 		if (doomed.ids[id])
-			ret = store_object_delete(cat->store,
-						  id); /* keeps its provisioning records */
-	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++)
-		if (cat->objects[id])
-			finish_object(cat, cat->objects[id]);
+			ret = store_object_delete(cat->store, id);
+		if (!object)
+			continue;
+		for (uint32_t s = 0; s < object->n_parts; s++) {
+			struct catalog_part *place = &object->parts[s];
+
+			if (place->state != PART_GONE && !place->node)
+				place->state = PART_LOST;
+			place->announced = place->state;
+		}
+		object->layout = cat->layout; /* clients are assumed to know it */
+		if (object->auto_parts)
+			catalog_spread_soon(object);
+	}
 	return ret;
 }
 

@@ -14,7 +14,7 @@
  * Dropping an object: store: object deleted, its regions recorded as leftovers; regions: state
  * DROPPED, freed; store: leftovers deleted. Adding a part repeats steps 2, 3 and 4 for that part.
  * If a node reports a region that is neither in use nor recorded as given up, the catalog must not
- * free it: it refuses the node (server/catalog/regions.h).
+ * free it: it refuses the node (server/catalog/regions.c).
  *
  * A part is LOST when its node returns with empty memory or was declared lost. Its old memory,
  * which the server and clients may still have mapped, is marked ORPHANED. Two pools never share a
@@ -58,7 +58,6 @@ struct catalog {
 	struct catalog_store *store;
 	struct node *const *nodes; /* the first one */
 	const struct clock *clock;
-	const struct object_kind *(*kind_of)(uint32_t id); /* as object_kind_find */
 	const struct catalog_ops *ops; /* NULL: all clients are this process, and nothing waits */
 	void *ctx;
 	const char *name;     /* store name, for messages */
@@ -89,6 +88,20 @@ struct catalog_object *catalog_find_same(const struct catalog *cat, uint32_t id,
 					 const uint8_t *uuid, size_t uuid_len);
 uint32_t catalog_count(const struct catalog *cat, const struct object_kind *kind);
 
+/* A part, of all objects, that is at a node; zeros: before the first one. */
+struct catalog_at {
+	struct catalog_object *object;
+	struct catalog_part *place;
+	uint32_t id, s, next;
+};
+
+/* Goes on to the next part at the node, lost ones included. False: there is none. */
+bool catalog_next_at(const struct catalog *cat, const struct node *node, struct catalog_at *at);
+
+/* Enters a part as the store has it. Unknown part numbers in between are LOST. */
+void catalog_part_enter(const struct catalog *cat, struct catalog_object *object,
+			const struct store_part *stored);
+
 /* -------- create and drop -------- */
 
 struct catalog_wish {
@@ -114,13 +127,6 @@ RLV_MUST_CHECK int catalog_drop(struct catalog *cat, const char *name);
  */
 RLV_MUST_CHECK int catalog_add_part(struct catalog *cat, struct catalog_object *object,
 				    struct node *node, struct node *leaves);
-
-/*
- * Formats and opens part s, whose regions exist; for provision.c. -EAGAIN: waiting for its node,
- * as in node_attach; unlike there, an unreachable node is -EHOSTDOWN.
- */
-RLV_MUST_CHECK int catalog_make_part(struct catalog *cat, struct catalog_object *object,
-				     uint32_t s);
 
 /* -------- layouts for clients -------- */
 
@@ -168,12 +174,6 @@ void catalog_take_up(struct catalog *cat, struct catalog_object *object, uint32_
 /* -------- giving regions up -------- */
 
 /*
- * Deletes an object from the store and records its regions as given up, before they are retired.
- * After a store error nothing has changed.
- */
-RLV_MUST_CHECK int catalog_give_up_object(struct catalog *cat, const struct catalog_object *object);
-
-/*
  * Frees a region that was given up: first sets the state word that mapped users read (enum
  * region_state), then posts the free: now, or in catalog_retire_tick if the node must be asked
  * first. id 0 is a no-op. Failures are logged; the node's next registration retries.
@@ -208,7 +208,8 @@ void catalog_attach_tick(struct catalog *cat, struct catalog_object *object);
 
 /* Start draining part s: it takes no new blocks. */
 RLV_MUST_CHECK int catalog_drain(struct catalog *cat, struct catalog_object *object, uint32_t s);
-void catalog_drain_tick(struct catalog *cat, struct catalog_object *object);
+/* True if a part drains. */
+bool catalog_drain_tick(struct catalog *cat, struct catalog_object *object);
 
 /* Fill in the nodes as input of placement, in list order. Returns their number. */
 uint32_t catalog_places(const struct catalog *cat, const struct catalog_object *object,

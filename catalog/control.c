@@ -32,7 +32,7 @@ static int read_words(struct shard *shard, struct limiter_words words[RING_MAX_V
 void catalog_control_read(struct catalog_object *table)
 {
 	struct table_state *state = table_state_of(table);
-	struct limiter_words words[RING_MAX_VIEWS];
+	struct limiter_words words[RING_MAX_VIEWS] = { 0 };
 	struct part *part = table->attached[table->control];
 
 	if (!part || !table->parts[table->control].node->up)
@@ -45,36 +45,21 @@ void catalog_control_read(struct catalog_object *table)
 	   zeros. */
 	if (atomic_load_explicit(&part->limits->broken, memory_order_relaxed))
 		return;
-	for (uint32_t v = 0; v < state->desc.n_views; v++)
-		state->words[v] = words[v];
+	memcpy(state->words, words, sizeof(state->words));
 	state->words_known = true;
 }
 
 /* -------- move -------- */
 
-/* Sets the counts of a view: admitted := committed. */
-static int store_view(struct shard *shard, uint32_t view, const struct limiter_words *words)
-{
-	const struct view_limits limits = {
-		.ins_admitted.word.raw = words->ins_committed,
-		.ins_committed.word.raw = words->ins_committed,
-		.smp_admitted.word.raw = words->smp_committed,
-		.smp_committed.word.raw = words->smp_committed,
-	};
-
-	return transport_store(shard->part.limits, shard_limits_off(shard, view), &limits,
-			       sizeof(limits));
-}
-
-/* A usable shard other than `not_this`; n_shards = none. */
-static uint32_t control_pick(const struct catalog_object *table, uint32_t not_this)
+/* A usable shard other than the control shard; n_parts = none. */
+static uint32_t control_pick(const struct catalog_object *table)
 {
 	uint32_t best = table->n_parts;
 
 	for (uint32_t s = 0; s < table->n_parts; s++) {
 		uint32_t view = catalog_part_view(table, s);
 
-		if (s == not_this)
+		if (s == table->control)
 			continue;
 		if (view == PART_ACTIVE)
 			return s;
@@ -88,11 +73,21 @@ static uint32_t control_pick(const struct catalog_object *table, uint32_t not_th
 static int control_move(struct catalog *cat, struct catalog_object *table, uint32_t to,
 			const struct limiter_words *words)
 {
+	const struct shard *shard = shard_of(table->attached[to]);
 	uint32_t from = table->control;
 	int ret = 0;
 
-	for (uint32_t v = 0; ret == 0 && v < table_state_of(table)->desc.n_views; v++)
-		ret = store_view(shard_of(table->attached[to]), v, &words[v]);
+	for (uint32_t v = 0; ret == 0 && v < shard->desc.n_views; v++) {
+		const struct view_limits limits = {
+			.ins_admitted.word.raw = words[v].ins_committed,
+			.ins_committed.word.raw = words[v].ins_committed,
+			.smp_admitted.word.raw = words[v].smp_committed,
+			.smp_committed.word.raw = words[v].smp_committed,
+		};
+
+		ret = transport_store(shard->part.limits, shard_limits_off(shard, v), &limits,
+				      sizeof(limits));
+	}
 	if (ret)
 		return ret;
 	table->control = to;
@@ -110,7 +105,7 @@ int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table,
 {
 	struct table_state *state = table_state_of(table);
 	struct limiter_words *handed = state->handed[s];
-	uint32_t to = control_pick(table, s);
+	uint32_t to = control_pick(table);
 	int ret;
 
 	if (s != table->control)
@@ -125,19 +120,6 @@ int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table,
 
 /* -------- settle -------- */
 
-/* Add to both words of a side: every committed count was admitted there. */
-static int add_view(struct shard *shard, uint32_t view, uint64_t inserted, uint64_t sampled)
-{
-	struct region *limits = shard->part.limits;
-	uint64_t off = shard_limits_off(shard, view);
-	int ret = 0;
-
-	for (uint32_t word = 0; ret == 0 && word < 4; word++)
-		ret = limiter_words_add(limits, off + word * sizeof(struct rword64_line),
-					word < 2 ? inserted : sampled);
-	return ret;
-}
-
 int catalog_control_settle(struct catalog_object *table, uint32_t from)
 {
 	struct table_state *state = table_state_of(table);
@@ -149,8 +131,15 @@ int catalog_control_settle(struct catalog_object *table, uint32_t from)
 	if (control && table->attached[from])
 		ret = read_words(shard_of(table->attached[from]), now);
 	for (uint32_t v = 0; ret == 0 && v < state->desc.n_views; v++) {
-		ret = add_view(shard_of(control), v, now[v].ins_committed - handed[v].ins_committed,
-			       now[v].smp_committed - handed[v].smp_committed);
+		uint64_t off = shard_limits_off(shard_of(control), v);
+		uint64_t inserted = now[v].ins_committed - handed[v].ins_committed;
+		uint64_t sampled = now[v].smp_committed - handed[v].smp_committed;
+
+		/* Both words of a side: every committed count was admitted there. */
+		for (uint32_t word = 0; ret == 0 && word < 4; word++)
+			ret = limiter_words_add(control->limits,
+						off + word * sizeof(struct rword64_line),
+						word < 2 ? inserted : sampled);
 		if (ret == 0)
 			handed[v] = now[v];
 	}
@@ -186,9 +175,9 @@ void catalog_control_tick(struct catalog *cat, struct catalog_object *table)
 	uint32_t to;
 	int ret = 0;
 
-	if (!table->lost[table->control])
+	if (!catalog_part_is_lost(table, table->control))
 		return;
-	to = control_pick(table, table->control);
+	to = control_pick(table);
 	if (to == table->n_parts)
 		return;
 	if (!state->words_known)

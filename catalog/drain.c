@@ -31,60 +31,25 @@ static uint64_t taken_in(struct catalog_object *object)
 	return items;
 }
 
-/* Clients must adopt the current layout before the next phase. */
-static void drain_announce(const struct catalog *cat, const struct catalog_object *object,
-			   struct part_drain *drain)
+/* Clients must adopt the current layout before this phase ends. */
+static void drain_announce(const struct catalog *cat, struct catalog_object *object, uint32_t s,
+			   enum drain_phase phase)
 {
+	struct part_drain *drain = &object->parts[s].drain;
+
+	drain->phase = phase;
 	drain->announced = object->layout;
 	drain->announced_at = clock_now_ns(cat->clock);
 }
 
 static int drain_leave(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
-	struct part_drain *drain = &object->parts[s].drain;
-	int ret;
-
-	object->parts[s].state = PART_GONE;
-	ret = catalog_object_put_part(cat->store, object, s);
-	if (ret) {
-		object->parts[s].state = PART_DRAINING;
-		return ret;
-	}
-	catalog_part_end(object, s, PART_GONE);
-	catalog_refresh(cat, object);
-	drain->phase = DRAIN_LEAVING;
-	drain_announce(cat, object, drain);
-	return 0;
-}
-
-static int drain_fill(struct catalog *cat, struct catalog_object *object, uint32_t s,
-		      uint64_t taken)
-{
-	struct part_drain *drain = &object->parts[s].drain;
-	const struct object_kind *kind = object->kind;
-	struct part *part = object->attached[s];
-	uint64_t items = 0;
-	bool is_open;
-	int ret = kind->items(part, &items);
+	int ret = catalog_part_set_state(cat->store, object, s, PART_GONE);
 
 	if (ret)
 		return ret;
-	if (!drain->begun) {
-		drain->items = items;
-		drain->begun = true;
-	} else {
-		drain->taken += taken;
-	}
-	if (items && drain->taken < drain->items)
-		return 0;
-	ret = kind->is_open(part, &is_open);
-	if (ret || is_open)
-		return ret;
-	ret = kind->hand_over ? kind->hand_over(cat, object, s) : 0;
-	if (ret <= 0)
-		return ret ? ret : drain_leave(cat, object, s);
-	drain->phase = DRAIN_HANDING;
-	drain_announce(cat, object, drain);
+	catalog_refresh(cat, object);
+	drain_announce(cat, object, s, DRAIN_LEAVING);
 	return 0;
 }
 
@@ -92,11 +57,14 @@ static int drain_step(struct catalog *cat, struct catalog_object *object, uint32
 		      uint64_t taken)
 {
 	struct part_drain *drain = &object->parts[s].drain;
+	const struct object_kind *kind = object->kind;
+	struct part *part = object->attached[s];
+	bool is_open = false;
+	uint64_t items = 0;
 	int ret;
 
-	if (drain->phase == DRAIN_FILLING)
-		return drain_fill(cat, object, s, taken);
-	if (!catalog_is_known(cat, drain->announced, drain->announced_at))
+	if (drain->phase != DRAIN_FILLING &&
+	    !catalog_is_known(cat, drain->announced, drain->announced_at))
 		return 0;
 	if (drain->phase == DRAIN_LEAVING) {
 		log_info("%s shard %u: drained from node %s", object->text, s,
@@ -105,37 +73,58 @@ static int drain_step(struct catalog *cat, struct catalog_object *object, uint32
 		*drain = (struct part_drain){ .phase = DRAIN_FILLING };
 		return 0;
 	}
-	ret = object->kind->handed(object, s);
-	return ret ? ret : drain_leave(cat, object, s);
+	if (drain->phase == DRAIN_HANDING) {
+		ret = kind->handed(object, s);
+		return ret ? ret : drain_leave(cat, object, s);
+	}
+	ret = kind->items(part, &items);
+	if (ret)
+		return ret;
+	if (drain->begun)
+		drain->taken += taken;
+	else
+		drain->items = items;
+	drain->begun = true;
+	if (items && drain->taken < drain->items)
+		return 0;
+	ret = kind->is_open(part, &is_open);
+	if (ret || is_open)
+		return ret;
+	ret = kind->hand_over ? kind->hand_over(cat, object, s) : 0;
+	if (ret <= 0)
+		return ret ? ret : drain_leave(cat, object, s);
+	drain_announce(cat, object, s, DRAIN_HANDING);
+	return 0;
 }
 
-void catalog_drain_tick(struct catalog *cat, struct catalog_object *object)
+bool catalog_drain_tick(struct catalog *cat, struct catalog_object *object)
 {
 	uint64_t taken = UINT64_MAX;
+	bool busy = false;
 
 	for (uint32_t s = 0; s < object->n_parts; s++) {
-		if (object->parts[s].drain.phase != DRAIN_LEAVING &&
-		    catalog_part_view(object, s) != PART_DRAINING)
-			continue;
-		if (taken == UINT64_MAX)
-			taken = taken_in(object);
-		if (drain_step(cat, object, s, taken))
-			log_warn("drain %s shard %u: %s", object->text, s, error_last());
+		const struct catalog_part *place = &object->parts[s];
+
+		if (place->drain.phase == DRAIN_LEAVING ||
+		    catalog_part_view(object, s) == PART_DRAINING) {
+			if (taken == UINT64_MAX)
+				taken = taken_in(object);
+			if (drain_step(cat, object, s, taken))
+				log_warn("drain %s shard %u: %s", object->text, s, error_last());
+		}
+		busy |= place->drain.phase != DRAIN_FILLING || place->state == PART_DRAINING;
 	}
+	return busy;
 }
 
 int catalog_drain(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *shard = &object->parts[s];
-	int ret;
+	int ret = catalog_part_set_state(cat->store, object, s, PART_DRAINING);
 
-	shard->state = PART_DRAINING;
-	shard->drain = (struct part_drain){ .phase = DRAIN_FILLING };
-	ret = catalog_object_put_part(cat->store, object, s);
-	if (ret) {
-		shard->state = PART_ACTIVE;
+	if (ret)
 		return ret;
-	}
+	shard->drain = (struct part_drain){ .phase = DRAIN_FILLING };
 	log_info("%s shard %u: drains from node %s", object->text, s, shard->node->name);
 	catalog_refresh(cat, object);
 	return 0;

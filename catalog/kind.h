@@ -24,6 +24,7 @@ struct catalog_wish;
 struct clock;
 struct rebuild_opts;
 struct rebuild_report;
+struct recovery; /* each kind's own */
 
 #define KIND_TEXT_BYTES 96
 
@@ -58,9 +59,9 @@ struct object_kind {
 	 * that in its descriptor. -EPROTO, -EBADMSG, -ENOMEM.
 	 * describe: writes that of a new object of this wish, for the nodes that are up; the
 	 * caller frees it. -EINVAL, -ENOSPC, ...
-	 * load: checks it, and sets the object's uuid, name, n_cut, max_clients, max_streams and
-	 * state, which is one block of mem_alloc. object->id is set. -EBADMSG, -EPROTO, -ENOMEM.
-	 * desc: the descriptor of a loaded object; it lies in its state.
+	 * load: checks it, and sets the object's uuid, name, n_cut, max_clients, max_streams,
+	 * state, which is one block of mem_alloc, and desc: the descriptor, which lies in the
+	 * state. object->id is set. -EBADMSG, -EPROTO, -ENOMEM.
 	 * is_wish_of: true if the object results from this wish.
 	 */
 	int (*take_wish)(const struct kind_request *request, const void **details_out,
@@ -68,21 +69,23 @@ struct object_kind {
 	int (*describe)(const struct catalog *cat, const struct catalog_wish *wish,
 			const struct object_ids *ids, struct object_desc *desc_out);
 	int (*load)(struct catalog_object *object, const void *desc, size_t len);
-	const void *(*desc)(const struct catalog_object *object, size_t *len_out);
 	bool (*is_wish_of)(const struct catalog_object *object, const struct catalog_wish *wish);
-	/* Reserve in the state database what part s needs; in a transaction. May be NULL. */
-	int (*reserve)(struct catalog *cat, const struct catalog_object *object, uint32_t s);
+	/* Reserve in the state database what part s needs; in a transaction. told: words of its
+	   regions, by enum part_told, if a pool brings the part; NULL: it is new. May be NULL. */
+	int (*reserve)(struct catalog *cat, const struct catalog_object *object, uint32_t s,
+		       const uint64_t told[PART_TOLD]);
 
 	/* Describe the regions of part s. */
 	void (*plan)(const struct catalog_object *object, uint32_t s, struct part_spec *spec_out);
 	/* Format part s in its fresh regions and make it live. */
 	int (*format)(struct catalog *cat, const struct catalog_object *object, uint32_t s,
 		      const struct part_regions *regions);
-	/* Takes ownership of the regions; after an error they stay the caller's. */
-	int (*open)(const struct catalog_object *object, uint32_t s,
-		    const struct part_regions *regions, struct part **part_out);
+	/* Part s of the object with that descriptor, as struct part_kind of its clients. Takes
+	   ownership of the regions; after an error they stay the caller's. */
+	int (*open)(const void *desc, uint32_t s, const struct part_regions *regions,
+		    struct part **part_out);
 	/* Detaches its regions as well. */
-	void (*close)(struct part **part);
+	void (*close)(struct part *part);
 
 	/* Settle a dead owner's state in the part, as in struct fence_kind; ctx is NULL. */
 	int (*settle_dead)(void *ctx, struct part *part, uint32_t owner);
@@ -98,10 +101,10 @@ struct object_kind {
 	 * All NULL: the kind is sound after any kill.
 	 */
 	int (*recover_begin)(const struct catalog *cat, struct catalog_object *object, uint32_t s,
-			     void **recovery_out);
-	int (*recover_go_on)(void *recovery, const struct clock *clk, uint64_t until_ns,
+			     struct recovery **recovery_out);
+	int (*recover_go_on)(struct recovery *recovery, const struct clock *clk, uint64_t until_ns,
 			     char text_out[KIND_TEXT_BYTES]);
-	void (*recover_end)(void **recovery);
+	void (*recover_end)(struct recovery **recovery);
 
 	/* Drain: number of live items in the part. */
 	int (*items)(struct part *part, uint64_t *items_out);
@@ -124,16 +127,18 @@ struct object_kind {
 	 * Adoption of the part s that a pool brings (adopt.c); NULL: parts of the kind are not
 	 * adopted. desc_of_part: the object's descriptor, from that of its part, which is unchecked
 	 * bytes of a client or file; the caller frees it. -EPROTO, -EBADMSG, -ENOMEM.
-	 * adopt, may be NULL: in the transaction that stores the part: as reserve; told: words of
-	 * its regions, by enum part_told.
 	 */
 	int (*desc_of_part)(const void *bytes, size_t len, uint32_t s,
 			    struct object_desc *desc_out);
-	int (*adopt)(struct catalog *cat, const struct catalog_object *object, uint32_t s,
-		     const uint64_t told[PART_TOLD]);
 
 	/* Called before the object is forgotten. May be NULL. */
 	void (*drop)(struct catalog *cat, const struct catalog_object *object);
 };
+
+/* Adds a kind to those of kinds.c, before the first catalog is loaded. Thread: setup. */
+void object_kind_register(const struct object_kind *kind);
+
+/* NULL: unknown kind. */
+const struct object_kind *object_kind_find(uint32_t id);
 
 #endif

@@ -108,7 +108,8 @@ static int table_load(struct catalog_object *object, const void *bytes, size_t l
 		return error_set(-ENOMEM, "table %u: no memory", object->id);
 	memcpy(&state->desc, bytes, sizeof(state->desc));
 	object->state = state;
-	desc = &state->desc;
+	object->desc = desc = &state->desc;
+	object->desc_len = len;
 	ret = table_desc_check(desc);
 	if (ret == 0 && desc->table_id != object->id)
 		ret = error_set(-EBADMSG, "table %u: the descriptor is of table %u", object->id,
@@ -123,18 +124,19 @@ static int table_load(struct catalog_object *object, const void *bytes, size_t l
 	return 0;
 }
 
-static const void *table_stored(const struct catalog_object *object, size_t *len_out)
-{
-	*len_out = sizeof(struct table_desc);
-	return &table_state_of(object)->desc;
-}
-
-static int table_reserve(struct catalog *cat, const struct catalog_object *object, uint32_t s)
+/* Behind the laps of former lives, or those that the ring of an adopted shard has used. */
+static int table_reserve(struct catalog *cat, const struct catalog_object *table, uint32_t s,
+			 const uint64_t told[PART_TOLD])
 {
 	uint64_t first = 0;
-	int ret = store_lap(cat->store, object->id, s, &first);
+	int ret = 0;
 
-	return ret ? ret : store_lap_raise(cat->store, object->id, s, first + TABLE_LAPS);
+	if (told)
+		first = (told[PART_TOLD_KIND] & BLOCK_SEQ_MASK) /
+			table_state_of(table)->desc.blocks;
+	else
+		ret = store_lap(cat->store, table->id, s, &first);
+	return ret ? ret : store_lap_raise(cat->store, table->id, s, first + TABLE_LAPS);
 }
 
 /* -------- a shard -------- */
@@ -167,28 +169,6 @@ static int table_format(struct catalog *cat, const struct catalog_object *table,
 	return shard_format(regions, &desc, &ids);
 }
 
-static int table_open(const struct catalog_object *table, uint32_t s,
-		      const struct part_regions *regions, struct part **part_out)
-{
-	struct table_desc want = table_state_of(table)->desc;
-	struct shard *shard;
-	int ret;
-
-	table_desc_seal(&want, s);
-	ret = shard_open(regions, &want, &shard);
-	if (ret == 0)
-		*part_out = &shard->part;
-	return ret;
-}
-
-static void table_close(struct part **part)
-{
-	struct shard *shard = shard_of(*part);
-
-	shard_close(&shard);
-	*part = NULL;
-}
-
 static int table_leave(struct part *part, uint32_t owner)
 {
 	uint32_t closed;
@@ -204,39 +184,28 @@ static int table_rebuild(struct part *part, const struct rebuild_opts *opts,
 
 /* -------- recovery -------- */
 
-/* Rows may be torn and have no checksum: only an operator may declare them intact. */
-static int check_trust(const struct catalog *cat, const struct catalog_object *table, uint32_t s)
-{
-	const struct node *node = table->parts[s].node;
-
-	if (cat->trust || (table_state_of(table)->desc.flags & TABLE_ROW_CRC))
-		return 0;
-	return error_set(
-		-EBADMSG,
-		"%s%s did not end cleanly, and the rows have no checksums (row_crc = 2), so "
-		"a power loss or a copy made meanwhile would go unnoticed: %s if there was "
-		"none",
-		node->remote ? "node " : "the last process that had it",
-		node->remote ? node->name : "",
-		node->remote ? "start the metadata server with --trust (relive up --trust)"
-			     : "open it with opts.trust (Python: trust=True)");
-}
-
 static int table_recover_begin(const struct catalog *cat, struct catalog_object *table, uint32_t s,
-			       void **recovery_out)
+			       struct recovery **recovery_out)
 {
 	const struct recover_opts opts = { .scan_rows = table->parts[s].life.marked };
-	struct recovery *recovery = NULL;
-	int ret = opts.scan_rows ? check_trust(cat, table, s) : 0;
+	const struct node *node = table->parts[s].node;
 
-	if (ret == 0)
-		ret = recover_begin(shard_of(table->attached[s]), &opts, &recovery);
-	*recovery_out = recovery;
-	return ret;
+	/* Rows may be torn and have no checksum: only an operator may declare them intact. */
+	if (opts.scan_rows && !cat->trust && !(table_state_of(table)->desc.flags & TABLE_ROW_CRC))
+		return error_set(
+			-EBADMSG,
+			"%s%s did not end cleanly, and the rows have no checksums (row_crc = 2), "
+			"so a power loss or a copy made meanwhile would go unnoticed: %s if there "
+			"was none",
+			node->remote ? "node " : "the last process that had it",
+			node->remote ? node->name : "",
+			node->remote ? "start the metadata server with --trust (relive up --trust)"
+				     : "open it with opts.trust (Python: trust=True)");
+	return recover_begin(shard_of(table->attached[s]), &opts, recovery_out);
 }
 
-static int table_recover_go_on(void *recovery, const struct clock *clk, uint64_t until_ns,
-			       char text_out[KIND_TEXT_BYTES])
+static int table_recover_go_on(struct recovery *recovery, const struct clock *clk,
+			       uint64_t until_ns, char text_out[KIND_TEXT_BYTES])
 {
 	struct recover_report report;
 	int ret = recover_go_on(recovery, clk, until_ns, &report);
@@ -246,14 +215,6 @@ static int table_recover_go_on(void *recovery, const struct clock *clk, uint64_t
 			 "items %" PRIu64 " retired %" PRIu64 " blocks closed %u", report.items,
 			 report.retired, report.closed);
 	return ret;
-}
-
-static void table_recover_end(void **recovery)
-{
-	struct recovery *rec = *recovery;
-
-	recover_end(&rec);
-	*recovery = NULL;
 }
 
 /* -------- drain -------- */
@@ -327,17 +288,16 @@ static int table_is_open(struct part *part, bool *is_open_out)
 /* All shards that are not lost, the control shard first. 0: a shard is away. */
 static uint32_t all_shards(const struct catalog_object *table, struct shard **shards)
 {
-	uint32_t n = 0;
+	uint32_t n = 1;
 
 	if (!table->attached[table->control])
 		return 0;
-	shards[n++] = shard_of(table->attached[table->control]);
 	for (uint32_t s = 0; s < table->n_parts; s++) {
-		if (s == table->control || table->lost[s])
+		if (catalog_part_is_lost(table, s))
 			continue;
 		if (!table->attached[s])
 			return 0;
-		shards[n++] = shard_of(table->attached[s]);
+		shards[s == table->control ? 0 : n++] = shard_of(table->attached[s]);
 	}
 	return n;
 }
@@ -390,15 +350,6 @@ static int table_desc_of_part(const void *bytes, size_t len, uint32_t s,
 	return 0;
 }
 
-static int table_adopt(struct catalog *cat, const struct catalog_object *table, uint32_t s,
-		       const uint64_t told[PART_TOLD])
-{
-	uint64_t head = told[PART_TOLD_KIND] & BLOCK_SEQ_MASK;
-
-	return store_lap_raise(cat->store, table->id, s,
-			       head / table_state_of(table)->desc.blocks + TABLE_LAPS);
-}
-
 /* -------- drop -------- */
 
 /* One lap of slack: tickets claimed after this look stay below it. */
@@ -431,19 +382,18 @@ const struct object_kind kind_table = {
 	.take_wish = table_take_wish,
 	.describe = table_describe,
 	.load = table_load,
-	.desc = table_stored,
 	.is_wish_of = table_is_wish_of,
 	.reserve = table_reserve,
 	.plan = table_plan_part,
 	.format = table_format,
-	.open = table_open,
-	.close = table_close,
+	.open = shard_open_part,
+	.close = shard_close_part,
 	.settle_dead = shard_settle_dead,
 	.leave = table_leave,
 	.rebuild = table_rebuild,
 	.recover_begin = table_recover_begin,
 	.recover_go_on = table_recover_go_on,
-	.recover_end = table_recover_end,
+	.recover_end = recover_end,
 	.items = table_items,
 	.taken_in = table_taken_in,
 	.is_open = table_is_open,
@@ -453,6 +403,5 @@ const struct object_kind kind_table = {
 	.tick = catalog_control_tick,
 	.tick_clean = table_balance,
 	.desc_of_part = table_desc_of_part,
-	.adopt = table_adopt,
 	.drop = table_drop,
 };

@@ -1,8 +1,6 @@
 /*
  * kinds.c - all object kinds, a line each.
  */
-#include "catalog/kinds.h"
-
 #include "catalog/kind_table.h"
 
 #include <assert.h>

@@ -9,51 +9,6 @@
 #include "base/mem/alloc.h"
 #include "base/log.h"
 
-/* -------- one part -------- */
-
-static int format_part(struct catalog *cat, struct catalog_object *object, uint32_t s)
-{
-	struct catalog_part *place = &object->parts[s];
-	struct part_regions *regions = &place->forming;
-	int ret = 0;
-
-	if (!regions->at[REGION_TREE]) {
-		ret = catalog_attach_regions(place->node, place, regions);
-		if (ret == -EAGAIN && !place->node->ops->is_attaching(place->node))
-			ret = -EHOSTDOWN;
-	}
-	if (ret == 0)
-		ret = part_prepare(regions);
-	if (ret == -EAGAIN)
-		return ret;
-	if (ret == 0)
-		ret = object->kind->format(cat, object, s, regions);
-	if (ret == 0)
-		ret = object->kind->open(object, s, regions, &object->attached[s]);
-	if (ret)
-		part_regions_detach(regions);
-	*regions = (struct part_regions){ .owner = 0 };
-	return ret;
-}
-
-/* Step 3 for one part. */
-int catalog_make_part(struct catalog *cat, struct catalog_object *object, uint32_t s)
-{
-	struct catalog_part *place = &object->parts[s];
-	int ret;
-
-	/* The part may be formatted while its node has not taken the pages of all slots yet. */
-	ret = object->attached[s] ? 0 : format_part(cat, object, s);
-	if (ret == -EAGAIN)
-		return ret;
-	place->state = PART_ACTIVE;
-	if (ret == 0)
-		ret = slots_join(&object->slots, s);
-	place->joined = ret == 0;
-	place->announced = place->joined ? place->state : 0;
-	return ret ? error_prefix(ret, "%s shard %u: ", object->text, s) : 0;
-}
-
 /* -------- an object -------- */
 
 static int free_id(struct catalog *cat, uint32_t *id_out)
@@ -72,44 +27,36 @@ static int free_id(struct catalog *cat, uint32_t *id_out)
 
 static int reserve_part(struct catalog *cat, const struct catalog_object *object, uint32_t s)
 {
-	return object->kind->reserve ? object->kind->reserve(cat, object, s) : 0;
+	return object->kind->reserve ? object->kind->reserve(cat, object, s, NULL) : 0;
 }
 
-/* Step 1: reserves the object's id, and what its kind needs for each part. */
-static int object_reserve(struct catalog *cat, const struct catalog_object *object)
+/*
+ * Steps 2 to 4. Parts become the object's: their provisioning records are deleted. The provisioning
+ * has ended, unless the result is -EAGAIN.
+ */
+static int make_parts(struct catalog *cat, struct catalog_provisioning *provisioning)
 {
-	int ret = store_begin(cat->store);
+	const struct catalog_object *object = provisioning->object;
+	uint32_t first = provisioning->first, end = first + provisioning->n;
+	bool is_new = provisioning->is_new;
+	int ret = catalog_provision_run(provisioning);
 
+	if (ret == -EAGAIN)
+		return ret;
+	catalog_provision_end(provisioning);
+	if (ret == 0)
+		ret = store_begin(cat->store);
 	if (ret)
 		return ret;
-	ret = store_number_put(cat->store, "last_table", object->id);
-	for (uint32_t s = 0; ret == 0 && s < object->n_cut; s++)
-		ret = reserve_part(cat, object, s);
-	if (ret == 0)
-		ret = catalog_object_put(cat->store, object, STORE_OBJECT_CREATING);
-	return store_end(cat->store, ret);
-}
+	for (uint32_t s = first; ret == 0 && s < end; s++) {
+		struct store_making made = { .object = object->id, .part = s };
 
-/* The part becomes the object's: its provisioning record is deleted. */
-static int put_made(struct catalog *cat, const struct catalog_object *object, uint32_t s)
-{
-	struct store_making made = { .object = object->id, .part = s };
-	int ret = catalog_object_put_part(cat->store, object, s);
-
-	memcpy(made.node, object->parts[s].node->name, sizeof(made.node));
-	return ret ? ret : store_delete(cat->store, STORE_MAKINGS, &made, 3);
-}
-
-/* Step 4. */
-static int object_publish(struct catalog *cat, const struct catalog_object *object)
-{
-	int ret = store_begin(cat->store);
-
-	if (ret)
-		return ret;
-	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++)
-		ret = put_made(cat, object, s);
-	if (ret == 0)
+		memcpy(made.node, object->parts[s].node->name, sizeof(made.node));
+		ret = catalog_object_put_part(cat->store, object, s);
+		if (ret == 0)
+			ret = store_delete(cat->store, STORE_MAKINGS, &made, 3);
+	}
+	if (ret == 0 && is_new)
 		ret = catalog_object_put(cat->store, object, STORE_OBJECT_LIVE);
 	return store_end(cat->store, ret);
 }
@@ -118,19 +65,22 @@ static int object_publish(struct catalog *cat, const struct catalog_object *obje
    provisioning record. */
 static int give_up(struct catalog *cat, struct catalog_object *object, int code)
 {
-	char words[ERROR_TEXT_BYTES];
+	struct error_kept kept;
 
-	memcpy(words, error_last(), sizeof(words));
+	error_keep(&kept);
 	catalog_retire_object(cat, object);
 	if (store_object_delete(cat->store, object->id))
 		log_warn("forget %s: %s", object->text, error_last());
 	catalog_object_free(object);
-	return error_set(code, "%s", words);
+	error_restore(&kept);
+	return code;
 }
 
-static int new_object(struct catalog *cat, const struct catalog_wish *wish,
-		      struct catalog_object **object_out)
+/* Step 1: reserves the object's id, and what its kind needs for each part. */
+static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
+			struct catalog_provisioning **provisioning_out)
 {
+	struct catalog_provisioning like = { .is_new = true };
 	struct catalog_object *object;
 	struct object_desc desc;
 	struct object_ids ids;
@@ -150,42 +100,33 @@ static int new_object(struct catalog *cat, const struct catalog_wish *wish,
 	object->auto_parts = wish->auto_parts;
 	object->slots.sole = cat->sole;
 	object->n_parts = object->n_cut;
-	ret = object_reserve(cat, object);
-	if (ret)
+	ret = store_begin(cat->store);
+	if (ret == 0) {
+		ret = store_number_put(cat->store, "last_table", object->id);
+		for (uint32_t s = 0; ret == 0 && s < object->n_cut; s++)
+			ret = reserve_part(cat, object, s);
+		if (ret == 0)
+			ret = catalog_object_put(cat->store, object, STORE_OBJECT_CREATING);
+		ret = store_end(cat->store, ret);
+	}
+	if (ret) {
 		catalog_object_free(object);
-	else
-		*object_out = object;
-	return ret;
-}
-
-static int go_on_with_object(struct catalog *cat, struct catalog_provisioning *provisioning,
-			     struct catalog_object **object_out)
-{
-	struct catalog_object *object = provisioning->object;
-	int ret = catalog_provision_run(provisioning);
-
-	if (ret == -EAGAIN)
 		return ret;
-	catalog_provision_end(provisioning);
-	if (ret == 0)
-		ret = object_publish(cat, object);
-	if (ret)
-		return give_up(cat, object, ret);
-	cat->objects[object->id] = object;
-	catalog_changed(cat, object);
-	log_info("create %s id %u shards %u", object->text, object->id, object->n_cut);
-	*object_out = object;
-	return 0;
+	}
+	cat->last_id = ids.id;
+	like.object = object;
+	like.n = object->n_cut;
+	ret = catalog_provision_begin(cat, &like, provisioning_out);
+	return ret ? give_up(cat, object, ret) : 0;
 }
 
 int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		   struct catalog_object **object_out)
 {
-	struct catalog_provisioning *provisioning, like = { .is_new = true };
-	struct catalog_object *object;
+	struct catalog_provisioning *provisioning = catalog_provision_of_new(cat, 0, wish->name);
+	struct catalog_object *object = catalog_find(cat, wish->name);
 	int ret = 0;
 
-	object = catalog_find(cat, wish->name);
 	if (object && (object->kind != wish->kind || !object->kind->is_wish_of(object, wish)))
 		return error_set(-EEXIST, "%s exists with another signature or options",
 				 object->text);
@@ -193,48 +134,22 @@ int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		*object_out = object;
 		return 0;
 	}
-	provisioning = catalog_provision_of_new(cat, 0, wish->name);
-	if (!provisioning) {
-		ret = new_object(cat, wish, &like.object);
-		if (ret)
-			return ret;
-		like.n = like.object->n_cut;
-		cat->last_id = like.object->id;
-		ret = catalog_provision_begin(cat, &like, &provisioning);
-	}
-	return ret ? give_up(cat, like.object, ret)
-		   : go_on_with_object(cat, provisioning, object_out);
+	if (!provisioning)
+		ret = begin_object(cat, wish, &provisioning);
+	if (ret)
+		return ret;
+	object = provisioning->object;
+	ret = make_parts(cat, provisioning);
+	if (ret)
+		return ret == -EAGAIN ? ret : give_up(cat, object, ret);
+	cat->objects[object->id] = object;
+	catalog_changed(cat, object);
+	log_info("create %s id %u shards %u", object->text, object->id, object->n_cut);
+	*object_out = object;
+	return 0;
 }
 
 /* -------- one more part -------- */
-
-static int go_on_with_part(struct catalog *cat, struct catalog_provisioning *provisioning)
-{
-	struct catalog_object *object = provisioning->object;
-	uint32_t s = provisioning->first;
-	char words[ERROR_TEXT_BYTES];
-	int ret = catalog_provision_run(provisioning);
-
-	if (ret == -EAGAIN)
-		return ret;
-	catalog_provision_end(provisioning);
-	if (ret == 0)
-		ret = store_begin(cat->store);
-	if (ret == 0)
-		ret = store_end(cat->store, put_made(cat, object, s));
-	if (ret) {
-		memcpy(words, error_last(), sizeof(words));
-		catalog_retire_part(cat, object, s, REGION_DROPPED);
-		object->parts[s] = (struct catalog_part){ .state = 0 };
-		object->slots.n_parts = object->n_parts;
-		return error_set(ret, "%s", words);
-	}
-	object->n_parts = s + 1;
-	object->parts[s].since = clock_now_ns(cat->clock);
-	catalog_changed(cat, object);
-	log_info("add shard %u of %s at node %s", s, object->text, object->parts[s].node->name);
-	return 0;
-}
 
 int catalog_add_part(struct catalog *cat, struct catalog_object *object, struct node *node,
 		     struct node *leaves)
@@ -247,17 +162,36 @@ int catalog_add_part(struct catalog *cat, struct catalog_object *object, struct 
 		.leaves = leaves,
 	};
 	struct catalog_provisioning *provisioning = catalog_provision_of(cat, object);
+	uint32_t s = provisioning ? provisioning->first : object->n_parts;
+	struct error_kept kept;
 	int ret = 0;
 
-	if (!provisioning && object->n_parts == OBJECT_MAX_PARTS)
+	if (s == OBJECT_MAX_PARTS)
 		return error_set(-ENOSPC, "%s: all %u shard numbers of its life are used",
 				 object->text, OBJECT_MAX_PARTS);
 	if (!provisioning) {
-		ret = reserve_part(cat, object, object->n_parts);
+		ret = reserve_part(cat, object, s);
 		if (ret == 0)
 			ret = catalog_provision_begin(cat, &like, &provisioning);
 	}
-	return ret ? ret : go_on_with_part(cat, provisioning);
+	if (ret)
+		return ret;
+	ret = make_parts(cat, provisioning);
+	if (ret == -EAGAIN)
+		return ret;
+	if (ret) {
+		error_keep(&kept);
+		catalog_retire_part(cat, object, s, REGION_DROPPED);
+		object->parts[s] = (struct catalog_part){ .state = 0 };
+		object->slots.n_parts = object->n_parts;
+		error_restore(&kept);
+		return ret;
+	}
+	object->n_parts = s + 1;
+	object->parts[s].since = clock_now_ns(cat->clock);
+	catalog_changed(cat, object);
+	log_info("add shard %u of %s at node %s", s, object->text, object->parts[s].node->name);
+	return 0;
 }
 
 /* -------- drop -------- */
@@ -273,7 +207,25 @@ int catalog_drop(struct catalog *cat, const char *name)
 	provisioning = catalog_provision_of(cat, object);
 	if (object->kind->drop)
 		object->kind->drop(cat, object);
-	ret = catalog_give_up_object(cat, object);
+	ret = store_begin(cat->store);
+	if (ret)
+		return ret;
+	/* Its regions are given up, those of lost parts and of parts being provisioned too: once the
+	   object is deleted nothing else records them. */
+	for (uint32_t s = 0; s < OBJECT_MAX_PARTS; s++)
+		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++) {
+			const struct catalog_part *place = &object->parts[s];
+			struct store_leftover left = { .region = place->ids[role] };
+
+			if (left.region == 0 || !place->node)
+				continue;
+			memcpy(left.node, place->node->name, sizeof(left.node));
+			part_region_uuid(object->uuid, s, role, left.uuid);
+			ret = store_put(cat->store, STORE_LEFTOVERS, &left);
+		}
+	if (ret == 0)
+		ret = store_object_delete(cat->store, object->id);
+	ret = store_end(cat->store, ret);
 	if (ret)
 		return ret;
 	if (provisioning) {

@@ -22,7 +22,7 @@ void catalog_part_detach(struct catalog_object *object, uint32_t s)
 	place->recovering = NULL;
 	object->attached[s] = NULL;
 	place->joined = false;
-	object->kind->close(&part);
+	object->kind->close(part);
 }
 
 void catalog_object_free(struct catalog_object *object)
@@ -35,33 +35,7 @@ void catalog_object_free(struct catalog_object *object)
 	mem_free(object->state);
 	mem_free(object->parts);
 	mem_free(object->attached);
-	mem_free(object->lost);
 	mem_free(object);
-}
-
-static int object_init(struct catalog_object *object, const void *desc, size_t len)
-{
-	struct slots_opts opts;
-	int ret = object->kind->load(object, desc, len);
-
-	if (ret)
-		return ret;
-	snprintf(object->text, sizeof(object->text), "%s %s", object->kind->name, object->name);
-	object->parts = mem_array(OBJECT_MAX_PARTS, sizeof(struct catalog_part));
-	object->attached = mem_array(OBJECT_MAX_PARTS, sizeof(struct part *));
-	object->lost = mem_array(OBJECT_MAX_PARTS, sizeof(bool));
-	opts = (struct slots_opts){
-		.kind = object->kind,
-		.n = object->max_clients,
-		.max_streams = object->max_streams,
-		.parts = object->attached,
-		.lost = object->lost,
-		.n_parts = object->n_cut,
-	};
-	if (object->parts && object->attached && object->lost &&
-	    slots_init(&object->slots, &opts) == 0)
-		return 0;
-	return error_set(-ENOMEM, "%s: no memory", object->text);
 }
 
 int catalog_object_new(const struct object_kind *kind, uint32_t id, const void *desc, size_t len,
@@ -74,7 +48,15 @@ int catalog_object_new(const struct object_kind *kind, uint32_t id, const void *
 		return error_set(-ENOMEM, "%s %u: no memory", kind->name, id);
 	object->kind = kind;
 	object->id = id;
-	ret = object_init(object, desc, len);
+	ret = kind->load(object, desc, len);
+	if (ret == 0) {
+		snprintf(object->text, sizeof(object->text), "%s %s", kind->name, object->name);
+		object->parts = mem_array(OBJECT_MAX_PARTS, sizeof(struct catalog_part));
+		object->attached = mem_array(OBJECT_MAX_PARTS, sizeof(struct part *));
+		ret = object->parts && object->attached
+			      ? slots_init(&object->slots, object)
+			      : error_set(-ENOMEM, "%s: no memory", object->text);
+	}
 	if (ret)
 		catalog_object_free(object);
 	else
@@ -106,39 +88,22 @@ const char *catalog_part_uri(const struct catalog_object *object, uint32_t s)
 
 	if (!node)
 		return "";
-	return object->lost[s] && place->incarnation != node->incarnation && node->former_uri[0]
+	return catalog_part_is_lost(object, s) && place->incarnation != node->incarnation &&
+			       node->former_uri[0]
 		       ? node->former_uri
 		       : node->uri;
-}
-
-void catalog_part_end(struct catalog_object *object, uint32_t s, uint32_t state)
-{
-	object->parts[s].state = state;
-	object->lost[s] = true;
-}
-
-int catalog_attach_regions(struct node *node, const struct catalog_part *place,
-			   struct part_regions *out)
-{
-	struct part_regions regions = { .owner = 0 };
-	int ret = node->ops->attach(node, &place->ids[REGION_TREE], REGION_ROLES - REGION_TREE,
-				    &regions.at[REGION_TREE]);
-
-	if (ret)
-		return ret;
-	*out = regions;
-	return 0;
 }
 
 int catalog_part_attach(struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
-	struct part_regions regions;
-	int ret = catalog_attach_regions(place->node, place, &regions);
+	struct part_regions regions = { .owner = 0 };
+	int ret = place->node->ops->attach(place->node, &place->ids[REGION_TREE],
+					   REGION_ROLES - REGION_TREE, &regions.at[REGION_TREE]);
 
 	if (ret)
 		return ret;
-	ret = object->kind->open(object, s, &regions, &object->attached[s]);
+	ret = object->kind->open(object->desc, s, &regions, &object->attached[s]);
 	if (ret)
 		part_regions_detach(&regions);
 	return ret;
@@ -151,12 +116,13 @@ int catalog_object_put(struct catalog_store *store, const struct catalog_object 
 		.kind = object->kind->id,
 		.object = object->id,
 		.state = state,
+		.desc = object->desc,
+		.desc_len = object->desc_len,
 		.control = object->control,
 		.auto_parts = object->auto_parts,
 	};
 
 	memcpy(stored.name, object->name, sizeof(stored.name));
-	stored.desc = object->kind->desc(object, &stored.desc_len);
 	return store_put(store, STORE_OBJECTS, &stored);
 }
 
@@ -176,6 +142,19 @@ int catalog_object_put_part(struct catalog_store *store, const struct catalog_ob
 	if (place->node)
 		memcpy(stored.node, place->node->name, sizeof(stored.node));
 	return store_put(store, STORE_PARTS, &stored);
+}
+
+int catalog_part_set_state(struct catalog_store *store, struct catalog_object *object, uint32_t s,
+			   uint32_t state)
+{
+	uint32_t before = object->parts[s].state;
+	int ret;
+
+	object->parts[s].state = state;
+	ret = catalog_object_put_part(store, object, s);
+	if (ret)
+		object->parts[s].state = before;
+	return ret;
 }
 
 void catalog_spread_soon(struct catalog_object *object)

@@ -60,7 +60,7 @@ struct catalog_part {
 	uint64_t seen;  /* used by its kind: object_kind.taken_in */
 	struct part_drain drain;
 	/* Recovery in progress; not attached until it ends. */
-	void *recovery; /* owned by its kind */
+	struct recovery *recovery; /* owned by its kind */
 	struct part *recovering;
 	struct part_regions forming; /* attached, not formatted yet: a page is being made */
 	struct part_life life;       /* life recorded in the part when found */
@@ -74,7 +74,9 @@ struct catalog_object {
 	char name[STORE_NAME_BYTES];
 	char text[STORE_NAME_BYTES + 16]; /* kind and name, for messages */
 	void *state;                      /* owned by its kind: object_kind.load */
-	uint32_t n_cut;                   /* parts that its capacity is cut into */
+	const void *desc;                 /* descriptor as stored; in its state */
+	size_t desc_len;
+	uint32_t n_cut; /* parts that its capacity is cut into */
 	uint32_t max_clients, max_streams;
 	uint32_t n_parts;           /* part numbers used so far */
 	uint32_t control;           /* number of the control part, of kinds that have one */
@@ -83,12 +85,10 @@ struct catalog_object {
 	uint64_t spread_after;      /* no spread before then, after a failure; ns */
 	uint64_t spread_pause;      /* back-off after the next failure; ns */
 	uint64_t layout;            /* version of the layout */
-	struct catalog_part *parts; /* by number, as are attached and lost */
+	struct catalog_part *parts; /* by number, as is attached */
 	struct part **attached;     /* NULL where not attached */
-	bool *lost;                 /* LOST or GONE: nothing to settle there */
 	struct slots slots;
-	int refusal; /* last reason for refusing a part, as code and text */
-	char refusal_text[ERROR_TEXT_BYTES];
+	struct error_kept refusal; /* last reason for refusing a part; code 0: none */
 };
 
 /*
@@ -119,22 +119,25 @@ static inline bool catalog_state_is_usable(uint32_t state)
 	return state == PART_ACTIVE || state == PART_DRAINING;
 }
 
-/* Set the final state, LOST or GONE. Does not write to the store. */
-void catalog_part_end(struct catalog_object *object, uint32_t s, uint32_t state);
+/* True if the part is LOST or GONE: its memory is gone for good, nothing is to settle there. */
+static inline bool catalog_part_is_lost(const struct catalog_object *object, uint32_t s)
+{
+	return object->parts[s].state == PART_LOST || object->parts[s].state == PART_GONE;
+}
 
 /* Open part s, whose regions are formatted (-EAGAIN: waiting for its node, as in node_attach),
    and close it. */
 RLV_MUST_CHECK int catalog_part_attach(struct catalog_object *object, uint32_t s);
 void catalog_part_detach(struct catalog_object *object, uint32_t s);
 
-/* Attach the regions of a part, formatted or not. -EAGAIN: as above. */
-RLV_MUST_CHECK int catalog_attach_regions(struct node *node, const struct catalog_part *place,
-					  struct part_regions *out);
-
 /* Write the object to the store, in a state (enum store_object_state), and one part of it. */
 RLV_MUST_CHECK int catalog_object_put(struct catalog_store *store,
 				      const struct catalog_object *object, uint32_t state);
 RLV_MUST_CHECK int catalog_object_put_part(struct catalog_store *store,
 					   const struct catalog_object *object, uint32_t s);
+/* Changes the state of a part, in the store too; after an error it is as before. */
+RLV_MUST_CHECK int catalog_part_set_state(struct catalog_store *store,
+					  struct catalog_object *object, uint32_t s,
+					  uint32_t state);
 
 #endif

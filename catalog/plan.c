@@ -25,10 +25,11 @@ static int plan_for_nodes(const struct table_wish *wish, uint32_t takers, bool r
 			  struct table_desc *out)
 {
 	uint32_t n_shards = wish->auto_shards && takers > 1 ? takers : wish->desc.n_shards;
+	int ret;
 
-	while (n_shards > wish->desc.n_shards && plan_for(wish, n_shards, remote, out))
+	while ((ret = plan_for(wish, n_shards, remote, out)) && n_shards > wish->desc.n_shards)
 		n_shards--;
-	return n_shards > wish->desc.n_shards ? 0 : plan_for(wish, n_shards, remote, out);
+	return ret;
 }
 
 /* Wide tree nodes suit networks; plan narrow ones if wide ones do not fit. */

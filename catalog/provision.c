@@ -122,13 +122,11 @@ static void leave_node(struct catalog_provisioning *provisioning)
 }
 
 /* Any error of a node means that the next node is tried. The message is in error_last(). */
-static void provision_cannot(struct catalog_provisioning *provisioning, const struct node *node,
-			     int code)
+static void provision_cannot(struct catalog_provisioning *provisioning, const struct node *node)
 {
-	provisioning->code = code;
-	snprintf(provisioning->words, sizeof(provisioning->words), "%s", error_last());
+	error_keep(&provisioning->refusal);
 	if (node->remote) /* else the caller is told */
-		log_warn("not made at node %s: %s", node->name, provisioning->words);
+		log_warn("not made at node %s: %s", node->name, error_last());
 	provisioning->tried |= UINT64_C(1) << node->number;
 	leave_node(provisioning);
 }
@@ -145,24 +143,32 @@ static void on_region(void *ctx, struct node *node, int code, uint32_t id)
 		catalog_provision_end(provisioning);
 		return;
 	}
-	if (code)
-		provision_cannot(provisioning, node,
-				 error_prefix(code, "%s shard %u: ", provisioning->object->text,
-					      provisioning->at));
-	else
+	if (code) {
+		error_prefix(code, "%s shard %u: ", provisioning->object->text, provisioning->at);
+		provision_cannot(provisioning, node);
+	} else {
 		place_of(provisioning)->ids[missing_role(place_of(provisioning))] = id;
+	}
 	if (cat->ops)
 		cat->ops->on_progress(cat->ctx);
 }
 
 /* -------- all of them -------- */
 
-static struct node *provision_choose(const struct catalog_provisioning *provisioning)
+static int choose_node(struct catalog_provisioning *provisioning)
 {
-	struct placement_node places[NODES_MAX];
-	struct node *nodes[NODES_MAX];
 	struct catalog *cat = provisioning->cat;
+	const struct catalog_object *object = provisioning->object;
+	struct store_making stored = {
+		.kind = object->kind->id,
+		.object = object->id,
+		.part = provisioning->at,
+	};
+	struct catalog_part *place = place_of(provisioning);
+	struct placement_node places[NODES_MAX];
+	struct node *nodes[NODES_MAX], *node;
 	uint32_t n = catalog_places(cat, NULL, places, nodes), at;
+	int ret;
 
 	for (uint32_t i = 0; i < n; i++) {
 		bool tried = (provisioning->tried >> nodes[i]->number) & 1;
@@ -172,38 +178,18 @@ static struct node *provision_choose(const struct catalog_provisioning *provisio
 		places[i].takes = places[i].takes && !tried;
 	}
 	at = placement_pick(places, n, &cat->turn);
-	return at < n ? nodes[at] : NULL;
-}
-
-/* Recorded before the node is asked, so that a restart knows the regions it may find there. */
-static int put_provisioning(const struct catalog_provisioning *provisioning,
-			    const struct node *node)
-{
-	const struct catalog_object *object = provisioning->object;
-	struct store_making stored = {
-		.kind = object->kind->id,
-		.object = object->id,
-		.part = provisioning->at,
-	};
-
-	memcpy(stored.node, node->name, sizeof(stored.node));
-	memcpy(stored.uuid, object->uuid, sizeof(stored.uuid));
-	return store_put(provisioning->cat->store, STORE_MAKINGS, &stored);
-}
-
-static int choose_node(struct catalog_provisioning *provisioning)
-{
-	int ret;
-
-	struct catalog_part *place = place_of(provisioning);
-	struct node *node = provision_choose(provisioning);
-
-	if (!node && provisioning->code)
-		return error_set(provisioning->code, "%s", provisioning->words);
+	node = at < n ? nodes[at] : NULL;
+	if (!node && provisioning->refusal.code) {
+		error_restore(&provisioning->refusal);
+		return provisioning->refusal.code;
+	}
 	if (!node)
 		return error_set(-EHOSTDOWN,
 				 "no memory node is up: start one (relive up, or relive node add)");
-	ret = put_provisioning(provisioning, node);
+	/* Recorded before the node is asked: a restart knows the regions it may find there. */
+	memcpy(stored.node, node->name, sizeof(stored.node));
+	memcpy(stored.uuid, object->uuid, sizeof(stored.uuid));
+	ret = store_put(cat->store, STORE_MAKINGS, &stored);
 	if (ret)
 		return ret;
 	place->node = node;
@@ -211,7 +197,65 @@ static int choose_node(struct catalog_provisioning *provisioning)
 	return 0;
 }
 
-static void provision_ask(struct catalog_provisioning *provisioning)
+/* Finds the first part that is not made yet, or whose node left since. False: there is none. */
+static bool find_missing(struct catalog_provisioning *provisioning)
+{
+	uint32_t s = provisioning->first, end = s + provisioning->n;
+
+	while (s < end && provisioning->object->parts[s].joined &&
+	       is_there(&provisioning->object->parts[s]))
+		s++;
+	if (s != provisioning->at) {
+		provisioning->at = s;
+		provisioning->tried = 0;
+		provisioning->refusal.code = 0;
+	}
+	return s < end;
+}
+
+/*
+ * Step 3 for the part: formats and opens it; its regions exist. -EAGAIN: waiting for its node, as in
+ * node_attach; unlike there, an unreachable node is -EHOSTDOWN.
+ */
+static int provision_form(struct catalog_provisioning *provisioning)
+{
+	struct catalog_object *object = provisioning->object;
+	struct catalog_part *place = place_of(provisioning);
+	struct part_regions *regions = &place->forming;
+	uint32_t s = provisioning->at;
+	int ret = 0;
+
+	/* The part may be formatted while its node has not taken the pages of all slots yet. */
+	if (!object->attached[s]) {
+		if (!regions->at[REGION_TREE]) {
+			ret = place->node->ops->attach(place->node, &place->ids[REGION_TREE],
+						       REGION_ROLES - REGION_TREE,
+						       &regions->at[REGION_TREE]);
+			if (ret == -EAGAIN && !place->node->ops->is_attaching(place->node))
+				ret = -EHOSTDOWN;
+		}
+		if (ret == 0)
+			ret = part_prepare(regions);
+		if (ret == -EAGAIN)
+			return ret;
+		if (ret == 0)
+			ret = object->kind->format(provisioning->cat, object, s, regions);
+		if (ret == 0)
+			ret = object->kind->open(object->desc, s, regions, &object->attached[s]);
+		if (ret)
+			part_regions_detach(regions);
+		*regions = (struct part_regions){ .owner = 0 };
+	}
+	place->state = PART_ACTIVE;
+	if (ret == 0)
+		ret = slots_join(&object->slots, s);
+	place->joined = ret == 0;
+	place->announced = place->joined ? place->state : 0;
+	return ret ? error_prefix(ret, "%s shard %u: ", object->text, s) : 0;
+}
+
+/* Provision one part: 0 when made. -EAGAIN: waiting for a node. */
+static int make_one(struct catalog_provisioning *provisioning)
 {
 	struct catalog_part *place = place_of(provisioning);
 	const struct catalog_object *object = provisioning->object;
@@ -219,84 +263,40 @@ static void provision_ask(struct catalog_provisioning *provisioning)
 	struct part_spec part;
 	int ret;
 
-	object->kind->plan(object, provisioning->at, &part);
-	region = part_region_spec(&part, missing_role(place));
-	provisioning->waiting = true;
-	ret = place->node->ops->region_new(place->node, &region, on_region, provisioning);
-	if (ret) {
-		provisioning->waiting = false;
-		provision_cannot(provisioning, place->node, ret);
-	}
-}
-
-static int ask_for_part(struct catalog_provisioning *provisioning)
-{
-	const struct catalog_part *place = place_of(provisioning);
-	int ret = 0;
-
-	while (ret == 0 && !provisioning->waiting && missing_role(place) < REGION_ROLES) {
-		ret = place->node ? 0 : choose_node(provisioning);
-		if (ret == 0)
-			provision_ask(provisioning); /* on to the next node if not asked */
-	}
-	return ret;
-}
-
-/* First part that is not made yet, or whose node left since. */
-static void find_missing(struct catalog_provisioning *provisioning)
-{
-	uint32_t s = provisioning->first;
-
-	while (s < provisioning->first + provisioning->n) {
-		const struct catalog_part *place = &provisioning->object->parts[s];
-
-		if (!place->joined || !is_there(place))
-			break;
-		s++;
-	}
-	if (s != provisioning->at) {
-		provisioning->at = s;
-		provisioning->tried = 0;
-		provisioning->code = 0;
-	}
-}
-
-static int at_work(const struct catalog_provisioning *provisioning)
-{
-	return error_set(-EAGAIN, "%s: its memory is being made", provisioning->object->text);
-}
-
-/* Provision one part: 0 when made. -EAGAIN: waiting for a node. */
-static int make_one(struct catalog_provisioning *provisioning)
-{
-	struct catalog_part *place = place_of(provisioning);
-	int ret;
-
 	if (place->node && !is_there(place))
 		leave_node(provisioning);
-	while (place->node && missing_role(place) == REGION_ROLES) {
-		ret = catalog_make_part(provisioning->cat, provisioning->object, provisioning->at);
-		if (ret == 0 || ret == -EAGAIN)
+	while (!provisioning->waiting) {
+		ret = place->node ? 0 : choose_node(provisioning);
+		if (ret)
 			return ret;
-		provision_cannot(provisioning, place->node, ret);
+		if (missing_role(place) == REGION_ROLES) {
+			ret = provision_form(provisioning);
+			if (ret == 0 || ret == -EAGAIN)
+				return ret;
+			provision_cannot(provisioning, place->node);
+			continue;
+		}
+		object->kind->plan(object, provisioning->at, &part);
+		region = part_region_spec(&part, missing_role(place));
+		provisioning->waiting = true;
+		ret = place->node->ops->region_new(place->node, &region, on_region, provisioning);
+		if (ret) { /* not asked: on to the next node */
+			provisioning->waiting = false;
+			provision_cannot(provisioning, place->node);
+		}
 	}
-	ret = ask_for_part(provisioning);
-	return ret ? ret : -EAGAIN;
+	return -EAGAIN;
 }
 
 int catalog_provision_run(struct catalog_provisioning *provisioning)
 {
-	int ret = 0;
+	int ret = provisioning->waiting ? -EAGAIN : 0;
 
-	if (provisioning->waiting)
-		return at_work(provisioning);
-	find_missing(provisioning);
-	while (ret == 0 && provisioning->at < provisioning->first + provisioning->n) {
+	while (ret == 0 && find_missing(provisioning))
 		ret = make_one(provisioning);
-		if (ret == 0)
-			find_missing(provisioning);
-	}
-	return ret == -EAGAIN ? at_work(provisioning) : ret;
+	return ret == -EAGAIN
+		       ? error_set(ret, "%s: its memory is being made", provisioning->object->text)
+		       : ret;
 }
 
 void catalog_provision_detach(const struct catalog *cat, const struct node *node)
@@ -309,46 +309,31 @@ void catalog_provision_detach(const struct catalog *cat, const struct node *node
 				catalog_part_detach(provisioning->object, s);
 }
 
+/* region 0: with any or none. */
 static bool provision_owns(const struct catalog_provisioning *provisioning, const struct node *node,
 			   uint32_t region)
 {
-	for (uint32_t s = provisioning->first; s < provisioning->first + provisioning->n; s++) {
+	for (uint32_t s = provisioning->first;
+	     provisioning->object && s < provisioning->first + provisioning->n; s++) {
 		const struct catalog_part *place = &provisioning->object->parts[s];
+		bool owns = region == 0;
 
-		if (place->node != node || place->incarnation != node->incarnation)
-			continue;
 		for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-			if (place->ids[role] == region)
-				return true;
+			owns |= place->incarnation == node->incarnation &&
+				place->ids[role] == region;
+		if (owns && place->node == node)
+			return true;
 	}
 	return false;
 }
 
 bool catalog_provision_owns(const struct catalog *cat, const struct node *node, uint32_t region)
 {
-	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
-	     provisioning = provisioning->next)
-		if (provisioning->object && provision_owns(provisioning, node, region))
-			return true;
-	return false;
-}
+	const struct catalog_provisioning *provisioning = cat->provisionings;
 
-static bool is_at(const struct catalog_provisioning *provisioning, const struct node *node)
-{
-	for (uint32_t s = provisioning->first;
-	     provisioning->object && s < provisioning->first + provisioning->n; s++)
-		if (provisioning->object->parts[s].node == node)
-			return true;
-	return false;
-}
-
-bool catalog_provision_is_at(const struct catalog *cat, const struct node *node)
-{
-	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
-	     provisioning = provisioning->next)
-		if (is_at(provisioning, node))
-			return true;
-	return false;
+	while (provisioning && !provision_owns(provisioning, node, region))
+		provisioning = provisioning->next;
+	return provisioning;
 }
 
 bool catalog_provision_uses(const struct catalog *cat, const struct node *node)
@@ -356,7 +341,7 @@ bool catalog_provision_uses(const struct catalog *cat, const struct node *node)
 	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
 	     provisioning = provisioning->next)
 		if (provisioning->only == node || provisioning->leaves == node ||
-		    is_at(provisioning, node))
+		    provision_owns(provisioning, node, 0))
 			return true;
 	return false;
 }

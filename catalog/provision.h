@@ -36,8 +36,7 @@ struct catalog_provisioning {
 	uint32_t at;                   /* part whose regions are being requested */
 	uint64_t tried;                /* bit set of node numbers that cannot take it */
 	bool waiting;                  /* a node owes an answer */
-	int code;                      /* error of the last such node */
-	char words[ERROR_TEXT_BYTES];
+	struct error_kept refusal;     /* error of the last such node; code 0: none */
 };
 
 /* Start a provisioning. Reads from like: object, is_new, first, n, only, leaves. -ENOMEM. */
@@ -68,11 +67,9 @@ void catalog_provision_forget_all(struct catalog *cat);
 /* Our connection to the node's memory closes: its new regions are attached again later. */
 void catalog_provision_detach(const struct catalog *cat, const struct node *node);
 
-/* True if a provisioning makes a part at the node. */
-bool catalog_provision_is_at(const struct catalog *cat, const struct node *node);
-/* The same, or a provisioning is bound to the node or replaces a part of it. */
-bool catalog_provision_uses(const struct catalog *cat, const struct node *node);
-
+/* True if a provisioning makes a part at the node that has the region; 0: with any or none. */
 bool catalog_provision_owns(const struct catalog *cat, const struct node *node, uint32_t region);
+/* True if a provisioning makes a part at the node, is bound to it or replaces a part of it. */
+bool catalog_provision_uses(const struct catalog *cat, const struct node *node);
 
 #endif

@@ -12,32 +12,6 @@
 #include "base/mem/alloc.h"
 #include "base/log.h"
 
-/* -------- giving up -------- */
-
-/* Includes lost parts and parts being provisioned: once the object is deleted nothing else
-   records them. */
-int catalog_give_up_object(struct catalog *cat, const struct catalog_object *object)
-{
-	int ret = store_begin(cat->store);
-
-	if (ret)
-		return ret;
-	for (uint32_t s = 0; s < OBJECT_MAX_PARTS; s++)
-		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++) {
-			const struct catalog_part *place = &object->parts[s];
-			struct store_leftover left = { .region = place->ids[role] };
-
-			if (left.region == 0 || !place->node)
-				continue;
-			snprintf(left.node, sizeof(left.node), "%s", place->node->name);
-			part_region_uuid(object->uuid, s, role, left.uuid);
-			ret = store_put(cat->store, STORE_LEFTOVERS, &left);
-		}
-	if (ret == 0)
-		ret = store_object_delete(cat->store, object->id);
-	return store_end(cat->store, ret);
-}
-
 /* -------- freeing -------- */
 
 /* When a node has freed all requested regions, it has no leftovers: while it is up, each
@@ -75,6 +49,11 @@ struct catalog_retirement {
 	uint32_t state;
 };
 
+static bool is_of_this_life(const struct catalog_retirement *gone)
+{
+	return gone->node->up && gone->node->incarnation == gone->incarnation;
+}
+
 /* Sets the state word that mapped users read, then frees the memory. -EAGAIN: waiting for its
    node. */
 static int region_retire(struct catalog *cat, const struct catalog_retirement *gone)
@@ -82,8 +61,14 @@ static int region_retire(struct catalog *cat, const struct catalog_retirement *g
 	const uint64_t word = gone->state;
 	struct node *node = gone->node;
 	struct region *region;
-	int ret = node->ops->attach(node, &gone->id, 1, &region);
+	int ret;
 
+	if (!is_of_this_life(gone)) { /* it stays a leftover */
+		node->freeing--;
+		node->kept = true;
+		return 0;
+	}
+	ret = node->ops->attach(node, &gone->id, 1, &region);
 	if (ret == -EAGAIN && node->ops->is_attaching(node))
 		return ret;
 	if (ret == 0) {
@@ -98,11 +83,6 @@ static int region_retire(struct catalog *cat, const struct catalog_retirement *g
 	return 0;
 }
 
-static bool is_of_this_life(const struct catalog_retirement *gone)
-{
-	return gone->node->up && gone->node->incarnation == gone->incarnation;
-}
-
 bool catalog_retire_tick(struct catalog *cat)
 {
 	struct catalog_retirement **link = &cat->retirements;
@@ -110,13 +90,9 @@ bool catalog_retire_tick(struct catalog *cat)
 	while (*link) {
 		struct catalog_retirement *gone = *link;
 
-		if (is_of_this_life(gone) && region_retire(cat, gone) == -EAGAIN) {
+		if (region_retire(cat, gone) == -EAGAIN) {
 			link = &gone->next;
 			continue;
-		}
-		if (!is_of_this_life(gone)) { /* else it stays a leftover */
-			gone->node->freeing--;
-			gone->node->kept = true;
 		}
 		*link = gone->next;
 		mem_free(gone);
@@ -175,6 +151,7 @@ void catalog_retire_part(struct catalog *cat, struct catalog_object *object, uin
 void catalog_retire_object(struct catalog *cat, struct catalog_object *object)
 {
 	for (uint32_t s = 0; s < object->n_parts; s++)
-		if (!object->lost[s] || object->parts[s].drain.phase == DRAIN_LEAVING)
+		if (!catalog_part_is_lost(object, s) ||
+		    object->parts[s].drain.phase == DRAIN_LEAVING)
 			catalog_retire_part(cat, object, s, REGION_DROPPED);
 }

@@ -1,4 +1,4 @@
-#include "catalog/slots.h"
+#include "catalog/object.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,22 +12,21 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-int slots_init(struct slots *slots, const struct slots_opts *opts)
+int slots_init(struct slots *slots, const struct catalog_object *object)
 {
 	*slots = (struct slots){
-		.kind = opts->kind,
-		.n = opts->n,
-		.max_streams = opts->max_streams,
-		.parts = opts->parts,
-		.lost = opts->lost,
-		.n_parts = opts->n_parts,
-		.entries = mem_array(opts->n, sizeof(struct slot_entry)),
+		.object = object,
+		.n = object->max_clients,
+		.parts = object->attached,
+		.n_parts = object->n_cut,
+		.entries = mem_array(object->max_clients, sizeof(struct slot_entry)),
 		.reached = mem_array(OBJECT_MAX_PARTS, sizeof(uint64_t)),
 	};
 	if (slots->entries && slots->reached)
 		return 0;
 	slots_fini(slots);
-	return error_set(-ENOMEM, "cannot allocate memory for %u client slots", opts->n);
+	return error_set(-ENOMEM, "cannot allocate memory for %u client slots",
+			 object->max_clients);
 }
 
 static void remove_orphan(struct slots *slots, struct orphan_slot *orphan)
@@ -51,7 +50,7 @@ void slots_fini(struct slots *slots)
 
 static bool is_away(const struct slots *slots, uint32_t shard)
 {
-	return !slots->parts[shard] && !slots->lost[shard];
+	return !slots->parts[shard] && !catalog_part_is_lost(slots->object, shard);
 }
 
 /* -------- orphans -------- */
@@ -67,14 +66,14 @@ static bool is_orphan(const struct slots *slots, uint32_t shard, uint32_t slot, 
 	return orphan;
 }
 
-static int add_orphan(struct slots *slots, const struct orphan_slot *what)
+static int add_orphan(struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id,
+		      bool left)
 {
 	struct orphan_slot *orphan = mem_alloc(sizeof(*orphan));
 
 	if (!orphan)
 		return error_set(-ENOMEM, "client slots: cannot allocate memory");
-	*orphan = *what;
-	orphan->next = slots->orphans;
+	*orphan = (struct orphan_slot){ slots->orphans, shard, slot, client_id, left };
 	slots->orphans = orphan;
 	return 0;
 }
@@ -88,18 +87,10 @@ static int add_orphans(struct slots *slots, uint32_t slot, const struct slot_ent
 {
 	int ret = 0;
 
-	for (uint32_t s = 0; ret == 0 && s < slots->n_parts; s++) {
-		const struct orphan_slot orphan = {
-			.shard = s,
-			.slot = slot,
-			.client_id = entry->holder.client_id,
-			.left = left,
-		};
-
+	for (uint32_t s = 0; ret == 0 && s < slots->n_parts; s++)
 		if (is_away(slots, s) && entry->number <= slots->reached[s] &&
 		    !is_orphan(slots, s, slot, 0))
-			ret = add_orphan(slots, &orphan);
-	}
+			ret = add_orphan(slots, s, slot, entry->holder.client_id, left);
 	return ret;
 }
 
@@ -116,24 +107,6 @@ static int set_free(struct slots *slots, uint32_t slot, bool left)
 
 /* -------- a shard comes -------- */
 
-static int slots_note(struct slots *slots, uint32_t shard, const struct slot_info *info)
-{
-	struct slot_entry *entry = &slots->entries[info->slot];
-	const struct orphan_slot orphan = {
-		.shard = shard,
-		.slot = info->slot,
-		.client_id = info->lease,
-	};
-
-	if (entry->taken)
-		return entry->holder.client_id == info->lease ? 0 : add_orphan(slots, &orphan);
-	*entry = (struct slot_entry){
-		.taken = true,
-		.holder = { .client_id = info->lease, .process = info->process },
-	};
-	return 0;
-}
-
 /* An orphan is known already, and its holder is watched if needed. */
 int slots_read(struct slots *slots, uint32_t shard,
 	       void (*fn)(void *ctx, const struct slot_holder *), void *ctx)
@@ -147,13 +120,18 @@ int slots_read(struct slots *slots, uint32_t shard,
 		ret = slot_read_many(slots->parts[shard], first, n, infos);
 		for (uint32_t i = 0; ret == 0 && i < n; i++) {
 			struct slot_holder holder = { infos[i].lease, infos[i].process };
+			struct slot_entry *entry = &slots->entries[infos[i].slot];
 
 			if (infos[i].state == SLOT_FREE ||
 			    is_orphan(slots, shard, infos[i].slot, infos[i].lease))
 				continue;
 			if (fn)
 				fn(ctx, &holder);
-			ret = slots_note(slots, shard, &infos[i]);
+			if (!entry->taken)
+				*entry = (struct slot_entry){ .taken = true, .holder = holder };
+			else if (entry->holder.client_id != holder.client_id)
+				ret = add_orphan(slots, shard, infos[i].slot, holder.client_id,
+						 false);
 		}
 	}
 	return ret;
@@ -163,7 +141,7 @@ int slots_read(struct slots *slots, uint32_t shard,
 static int settle_of(const struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id,
 		     struct fence_report *report_out)
 {
-	const struct fence_kind kind = { slots->kind->settle_dead, NULL };
+	const struct fence_kind kind = { slots->object->kind->settle_dead, NULL };
 	struct part *part = slots->parts[shard];
 	struct slot_info info;
 	int ret = slot_read(part, slot, &info);
@@ -189,27 +167,12 @@ static int settle_left(struct slots *slots, uint32_t shard)
 			ret = settle_of(slots, shard, orphan->slot, orphan->client_id, NULL);
 		if (ret)
 			return ret;
-		if (orphan->left && (orphan->shard == shard || slots->lost[orphan->shard]))
+		if (orphan->left &&
+		    (orphan->shard == shard || catalog_part_is_lost(slots->object, orphan->shard)))
 			remove_orphan(slots, orphan);
 		orphan = next;
 	}
 	return 0;
-}
-
-/* Make one slot of a shard match the book. */
-static int put_right(struct slots *slots, uint32_t shard, uint32_t slot)
-{
-	const struct slot_entry *entry = &slots->entries[slot];
-	struct slot_info info;
-	int ret;
-
-	if (!entry->taken)
-		return 0;
-	ret = slot_read(slots->parts[shard], slot, &info);
-	if (ret || info.state != SLOT_FREE)
-		return ret;
-	return slot_take(slots->parts[shard], slot, &entry->holder.process,
-			 entry->holder.client_id);
 }
 
 int slots_join(struct slots *slots, uint32_t shard)
@@ -227,8 +190,16 @@ int slots_join(struct slots *slots, uint32_t shard)
 		return ret;
 	slots->reached[shard] = slots->given;
 	for (uint32_t slot = 0; ret == 0 && slot < slots->n; slot++) {
-		int code = put_right(slots, shard, slot);
+		const struct slot_entry *entry = &slots->entries[slot];
+		struct slot_info info;
+		int code;
 
+		if (!entry->taken)
+			continue;
+		code = slot_read(slots->parts[shard], slot, &info);
+		if (code == 0 && info.state == SLOT_FREE)
+			code = slot_take(slots->parts[shard], slot, &entry->holder.process,
+					 entry->holder.client_id);
 		waits |= code == -EAGAIN; /* asked for all pages at once */
 		ret = code == -EAGAIN ? 0 : code;
 	}
@@ -255,41 +226,22 @@ static int slots_unreachable(int code, uint32_t slot, uint32_t shard)
 		       : code;
 }
 
-/*
- * Requests fresh pages in all shards from all nodes at once, before the slot is live in any shard.
- * -EAGAIN: a node has not made its page yet; the slot stays free, and prepared pages are used by
- * its next owner.
- */
-static int slots_prepare(struct slots *slots, uint32_t slot)
-{
-	bool waits = false;
-
-	for (uint32_t s = 0; s < slots->n_parts; s++) {
-		int ret = slots->parts[s] ? slot_prepare(slots->parts[s], slot) : 0;
-
-		if (ret && ret != -EAGAIN)
-			return slots_unreachable(ret, slot, s);
-		waits |= ret == -EAGAIN;
-	}
-	return waits ? -EAGAIN : 0;
-}
-
-/* Same lease, or same process on one host: a process may have several stores open. */
-static bool is_same_holder(const struct slot_holder *a, const struct slot_holder *b)
-{
-	return a->client_id == b->client_id ||
-	       (a->process.pid && a->process.pid == b->process.pid &&
-		a->process.start_time == b->process.start_time &&
-		memcmp(a->process.boot_id, b->process.boot_id, sizeof(a->process.boot_id)) == 0);
-}
-
+/* Slots of the same lease, or of the same process on one host, which may have several stores open. */
 static uint32_t held_by(const struct slots *slots, const struct slot_holder *holder)
 {
+	const struct process_id *process = &holder->process;
 	uint32_t n = 0;
 
-	for (uint32_t slot = 0; slot < slots->n; slot++)
+	for (uint32_t slot = 0; slot < slots->n; slot++) {
+		const struct slot_holder *other = &slots->entries[slot].holder;
+		bool same_process = process->pid && process->pid == other->process.pid &&
+				    process->start_time == other->process.start_time &&
+				    memcmp(process->boot_id, other->process.boot_id,
+					   sizeof(process->boot_id)) == 0;
+
 		n += slots->entries[slot].taken &&
-		     is_same_holder(&slots->entries[slot].holder, holder);
+		     (same_process || other->client_id == holder->client_id);
+	}
 	return n;
 }
 
@@ -319,12 +271,24 @@ static int no_slot(const struct slots *slots)
 			 most ? most->process.pid : 0);
 }
 
-/* -EBUSY: live in the region, though free in the book. */
+/*
+ * -EBUSY: live in the region, though free in the book. -EAGAIN: a node has not made its page yet; the
+ * slot stays free, and prepared pages are used by its next owner.
+ */
 static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder *holder,
 		    uint32_t streams)
 {
-	int ret = slots_prepare(slots, slot);
+	bool waits = false;
+	int ret = 0;
 
+	/* Fresh pages of all nodes are requested at once, before the slot is live in any shard. */
+	for (uint32_t s = 0; s < slots->n_parts; s++) {
+		ret = slots->parts[s] ? slot_prepare(slots->parts[s], slot) : 0;
+		if (ret && ret != -EAGAIN)
+			return slots_unreachable(ret, slot, s);
+		waits |= ret == -EAGAIN;
+	}
+	ret = waits ? -EAGAIN : 0;
 	for (uint32_t s = 0; ret == 0 && s < slots->n_parts; s++) {
 		if (slots->parts[s])
 			ret = slot_take(slots->parts[s], slot, &holder->process, holder->client_id);
@@ -347,35 +311,6 @@ static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder
 	return 0;
 }
 
-/* Get a slot whose page another live client maps (anothers), or any other. -EBUSY: none. */
-static int get_of(struct slots *slots, bool anothers, const struct slot_holder *holder,
-		  uint32_t streams, uint32_t *owner_out)
-{
-	int ret = -EBUSY;
-
-	for (uint32_t slot = 0; ret == -EBUSY && slot < slots->n; slot++) {
-		const struct slot_entry *entry = &slots->entries[slot];
-
-		bool is_anothers = entry->last != 0 && entry->last != holder->client_id;
-
-		if (!entry->taken && is_anothers == anothers)
-			ret = get_slot(slots, slot, holder, streams);
-		if (ret == 0)
-			*owner_out = slot + 1;
-	}
-	return ret;
-}
-
-static int slot_acquire(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
-			uint32_t *owner_out)
-{
-	int ret = get_of(slots, false, holder, streams, owner_out);
-
-	if (ret == -EBUSY)
-		ret = get_of(slots, true, holder, streams, owner_out);
-	return ret == -EBUSY ? no_slot(slots) : ret;
-}
-
 uint64_t slots_streams(const struct slots *slots)
 {
 	uint64_t n = 0;
@@ -390,17 +325,18 @@ int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t st
 {
 	uint32_t attached = 0, held = held_by(slots, holder);
 	uint64_t in_use = slots_streams(slots);
+	int ret = -EBUSY;
 
 	for (uint32_t s = 0; s < slots->n_parts; s++)
 		attached += slots->parts[s] != NULL;
 	if (attached == 0)
 		return error_set(-EHOSTDOWN, "no shard of the table is there: its memory nodes are "
 					     "down");
-	if (streams && in_use + streams > slots->max_streams)
+	if (streams && in_use + streams > slots->object->max_streams)
 		return error_set(-ENOSPC,
 				 "%u streams: the table takes %u (max_writers), of which %llu are "
 				 "in use by all its writers",
-				 streams, slots->max_streams, (unsigned long long)in_use);
+				 streams, slots->object->max_streams, (unsigned long long)in_use);
 	if (!slots->sole && held >= slots_quota(slots))
 		return error_set(
 			-ENOSPC,
@@ -408,12 +344,18 @@ int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t st
 			"have no more: close a writer or sampler of it, or make the table with "
 			"more",
 			held, slots->n);
-	return slot_acquire(slots, holder, streams, owner_out);
-}
+	/* Slots whose pages other live clients map come last. */
+	for (uint32_t i = 0; ret == -EBUSY && i < 2 * slots->n; i++) {
+		uint32_t slot = i % slots->n;
+		const struct slot_entry *entry = &slots->entries[slot];
+		bool is_anothers = entry->last != 0 && entry->last != holder->client_id;
 
-int slots_get_own(struct slots *slots, const struct slot_holder *holder)
-{
-	return slots->own ? 0 : slot_acquire(slots, holder, 0, &slots->own);
+		if (!entry->taken && is_anothers == (i >= slots->n))
+			ret = get_slot(slots, slot, holder, streams);
+		if (ret == 0)
+			*owner_out = slot + 1;
+	}
+	return ret == -EBUSY ? no_slot(slots) : ret;
 }
 
 int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
@@ -438,7 +380,7 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 		/* The slot may be missing in a shard that has just returned. */
 		if (!slots->parts[s] || is_orphan(slots, s, owner - 1, 0))
 			continue;
-		ret = slots->kind->leave(slots->parts[s], owner);
+		ret = slots->object->kind->leave(slots->parts[s], owner);
 		if (ret == 0)
 			ret = slot_release(slots->parts[s], owner - 1);
 		if (ret && ret != -ESTALE && !first)
@@ -464,22 +406,6 @@ static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_
 	return ret;
 }
 
-static int slot_settle_dead(struct slots *slots, const struct slots_dead *dead, uint32_t slot,
-			    bool *drift_out)
-{
-	int first = 0;
-
-	for (uint32_t s = 0; s < slots->n_parts; s++) {
-		int ret = 0;
-
-		if (slots->parts[s])
-			ret = settle_in(slots, dead, s, slot, drift_out);
-		if (ret && !first)
-			first = ret;
-	}
-	return first ? first : set_free(slots, slot, false);
-}
-
 int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
 {
 	struct orphan_slot *orphan = slots->orphans;
@@ -494,10 +420,16 @@ int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift
 		orphan = next;
 	}
 	for (uint32_t slot = 0; slot < slots->n; slot++) {
-		const struct slot_entry *entry = &slots->entries[slot];
+		int first = 0;
 
-		if (entry->taken && entry->holder.client_id == dead->client_id &&
-		    slot_settle_dead(slots, dead, slot, drift_out) == 0)
+		if (!slots_has(slots, dead->client_id, slot + 1))
+			continue;
+		for (uint32_t s = 0; s < slots->n_parts; s++) {
+			int ret = slots->parts[s] ? settle_in(slots, dead, s, slot, drift_out) : 0;
+
+			first = first ? first : ret;
+		}
+		if (first == 0 && set_free(slots, slot, false) == 0)
 			log_info("settle owner %u client %llu: done", slot + 1,
 				 (unsigned long long)dead->client_id);
 	}
@@ -523,8 +455,7 @@ bool slots_any(const struct slots *slots, uint64_t client_id)
 		if (orphan->client_id == client_id && !orphan->left)
 			return true;
 	for (uint32_t slot = 0; slot < slots->n; slot++)
-		if (slots->entries[slot].taken &&
-		    slots->entries[slot].holder.client_id == client_id)
+		if (slots_has(slots, client_id, slot + 1))
 			return true;
 	return false;
 }

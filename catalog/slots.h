@@ -23,10 +23,10 @@
 
 #include "ds/part/part.h"
 
-#include "catalog/kind.h"
-
 #include "base/error.h"
 #include "base/os/process.h"
+
+struct catalog_object;
 
 /* Client that holds or requests a slot. */
 struct slot_holder {
@@ -52,31 +52,20 @@ struct orphan_slot {
 };
 
 struct slots {
+	const struct catalog_object *object;
 	uint32_t n; /* max_clients */
-	uint32_t max_streams;
-	bool sole; /* of one process: no quota */
+	bool sole;  /* of one process: no quota */
 	struct slot_entry *entries;
 	struct orphan_slot *orphans;
-	const struct object_kind *kind;
-	struct part **parts; /* borrowed; NULL where not attached */
-	const bool *lost;    /* borrowed; LOST or GONE: its memory is gone for good */
+	struct part **parts; /* the object's: NULL where not attached */
 	uint64_t given;      /* sequence number of the last assignment */
 	uint64_t *reached;   /* value of `given` when the shard was last reachable */
 	uint32_t n_parts;
 	uint32_t own; /* owner id of the server, 0 = none */
 };
 
-/* Size of the book, and the parts that hold the slots. */
-struct slots_opts {
-	const struct object_kind *kind;
-	uint32_t n;           /* client slots */
-	uint32_t max_streams; /* total over all clients */
-	struct part **parts;  /* borrowed, like lost: OBJECT_MAX_PARTS entries */
-	const bool *lost;
-	uint32_t n_parts;
-};
-
-RLV_MUST_CHECK int slots_init(struct slots *slots, const struct slots_opts *opts);
+/* Reads of the object: kind, max_clients, max_streams, n_cut, parts, attached. -ENOMEM. */
+RLV_MUST_CHECK int slots_init(struct slots *slots, const struct catalog_object *object);
 void slots_fini(struct slots *slots);
 
 /*
@@ -108,8 +97,6 @@ static inline uint32_t slots_quota(const struct slots *slots)
 /* Number of blocks that all holders may have open at once. */
 uint64_t slots_streams(const struct slots *slots);
 
-/* Get a slot for the server; sets slots->own. -ENOSPC; -EAGAIN: call again. */
-RLV_MUST_CHECK int slots_get_own(struct slots *slots, const struct slot_holder *holder);
 /*
  * Returns a slot; its holder must be idle. The id may be reassigned at once. A free id is a no-op,
  * except in shards that are away. -EACCES: held by another client; -EBUSY: not idle; -ENOMEM.

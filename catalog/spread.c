@@ -9,27 +9,27 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-/* The part with the highest number: it was added last. */
-static uint32_t part_at(const struct catalog_object *object, const struct node *node)
+/*
+ * Drains the part with the highest number at the node, which was added last; it may be lost. added:
+ * the result of adding its successor. It goes without one if no node has room, unless it is the last
+ * part.
+ */
+static int part_leaves(struct catalog *cat, struct catalog_object *object,
+		       const struct node *leaves, int added)
 {
-	uint32_t s = object->n_parts;
+	bool no_room = added == -ENOSPC || added == -ENOMEM;
+	uint32_t active = 0, last = object->n_parts;
 
-	while (s-- > 0)
-		if (object->parts[s].node == node && object->parts[s].state == PART_ACTIVE)
-			break;
-	return s;
-}
-
-/* A leaving part goes without a successor if no node has room, unless it is the last part. */
-static bool may_leave(const struct catalog_object *object, const struct node *leaves, int added)
-{
-	uint32_t active = 0;
-
-	for (uint32_t s = 0; s < object->n_parts; s++)
-		active += object->parts[s].state == PART_ACTIVE;
-	if (added == -ENOSPC || added == -ENOMEM)
-		return leaves && leaves->draining && active > 1;
-	return leaves && added == 0;
+	for (uint32_t s = 0; s < object->n_parts; s++) {
+		if (object->parts[s].state != PART_ACTIVE)
+			continue;
+		active++;
+		if (object->parts[s].node == leaves)
+			last = s;
+	}
+	if (added && !(no_room && leaves->draining && active > 1))
+		return added;
+	return last < object->n_parts ? catalog_drain(cat, object, last) : 0;
 }
 
 int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
@@ -66,11 +66,8 @@ int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 		return ret;
 	if (ret)
 		log_warn("spread %s: %s", object->text, error_last());
-	if (may_leave(object, leaves, ret)) {
-		uint32_t s = part_at(object, leaves);
-
-		ret = s < object->n_parts ? catalog_drain(cat, object, s) : 0; /* it may be lost */
-	}
+	if (leaves)
+		ret = part_leaves(cat, object, leaves, ret);
 	if (kind_out)
 		*kind_out = leaves ? PLACEMENT_MOVE : PLACEMENT_ADD;
 	return ret ? ret : 1;

@@ -4,7 +4,6 @@
 #include "client/meta/embed.h"
 
 #include "catalog/kind_table.h"
-#include "catalog/kinds.h"
 
 #include "wire/region.h"
 
@@ -378,7 +377,6 @@ static int open_catalog(struct embed *embed, bool trust)
 		.store = &embed->store,
 		.nodes = &embed->nodes,
 		.clock = clock_monotonic(),
-		.kind_of = object_kind_find,
 		.name = "embed:",
 		.trust = trust,
 		.sole = true,

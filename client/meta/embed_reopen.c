@@ -3,7 +3,6 @@
  */
 #include "client/meta/embed.h"
 
-#include "catalog/kinds.h"
 #include "ds/part/superblock.h"
 #include "transport/barrier.h"
 
@@ -203,7 +202,7 @@ static int recover_part(struct embed *embed, struct catalog_object *object, uint
 	const struct object_kind *kind = object->kind;
 	struct part_life *life = &object->parts[s].life;
 	char found[KIND_TEXT_BYTES] = "";
-	void *recovery = NULL;
+	struct recovery *recovery = NULL;
 	bool drift;
 	int ret = part_is_marked(object->attached[s], &life->marked);
 

@@ -21,36 +21,12 @@ struct table_seen {
 	struct limiter_words counts[RING_MAX_VIEWS];
 };
 
-/*
- * Opens a shard; fails if its regions describe another shard than the one that the server granted.
- */
-static int table_open_shard(const void *desc, uint32_t s, const struct part_regions *regions,
-			    struct part **part_out)
-{
-	struct table_desc want = *(const struct table_desc *)desc;
-	struct shard *shard;
-	int ret;
-
-	table_desc_seal(&want, s);
-	ret = shard_open(regions, &want, &shard);
-	if (ret == 0)
-		*part_out = &shard->part;
-	return ret;
-}
-
-static void table_close_shard(struct part *part)
-{
-	struct shard *shard = shard_of(part);
-
-	shard_close(&shard);
-}
-
 const struct part_kind table_kind = {
 	.object = "table",
 	.part = "shard",
 	.max_parts = TABLE_MAX_SHARDS,
-	.open = table_open_shard,
-	.close = table_close_shard,
+	.open = shard_open_part,
+	.close = shard_close_part,
 };
 
 void table_handle_count(struct rlv_table *table, int delta)

@@ -120,3 +120,24 @@ void shard_close(struct shard **shard)
 	mem_free(*shard);
 	*shard = NULL;
 }
+
+int shard_open_part(const void *desc, uint32_t s, const struct part_regions *regions,
+		    struct part **part_out)
+{
+	struct table_desc want = *(const struct table_desc *)desc;
+	struct shard *shard;
+	int ret;
+
+	table_desc_seal(&want, s);
+	ret = shard_open(regions, &want, &shard);
+	if (ret == 0)
+		*part_out = &shard->part;
+	return ret;
+}
+
+void shard_close_part(struct part *part)
+{
+	struct shard *shard = shard_of(part);
+
+	shard_close(&shard);
+}

@@ -114,6 +114,14 @@ RLV_MUST_CHECK int shard_open(const struct part_regions *regions, const struct t
 /* Also detaches its regions. */
 void shard_close(struct shard **shard);
 
+/*
+ * The same for shard s of a table, whose descriptor is desc; for those who know parts of any kind.
+ * -EBADMSG: the regions describe another shard.
+ */
+RLV_MUST_CHECK int shard_open_part(const void *desc, uint32_t s, const struct part_regions *regions,
+				   struct part **part_out);
+void shard_close_part(struct part *part);
+
 /* Offset of a member of struct shard_words, in the tree region. */
 static inline uint64_t shard_word_off(const struct shard *shard, size_t member)
 {

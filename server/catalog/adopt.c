@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "catalog/kind_table.h"
-#include "catalog/kinds.h"
 
 #include "wire/region.h"
 
@@ -34,40 +33,9 @@ struct survey {
 	struct catalog_object *fresh[OBJECT_MAX_ID + 1]; /* to adopt, new to the catalog; by id */
 };
 
-static bool may_adopt(const struct catalog_arrival *arrival)
-{
-	return arrival->claim & POOL_ADOPT;
-}
-
 static bool may_discard(const struct catalog_arrival *arrival)
 {
-	return arrival->claim & POOL_DISCARD;
-}
-
-static void survey_fini(struct survey *survey)
-{
-	mem_free(survey->owners);
-	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		catalog_object_free(survey->fresh[id]);
-}
-
-static int survey_init(struct survey *survey, struct catalog *cat,
-		       const struct catalog_arrival *arrival)
-{
-	int ret = 0;
-
-	*survey = (struct survey){ .cat = cat, .arrival = arrival };
-	survey->owners = mem_array(arrival->n_regions + 1, 1);
-	if (!survey->owners)
-		return error_set(-ENOMEM, "node %s: cannot allocate memory", arrival->news->name);
-	for (size_t i = 0; ret == 0 && i < arrival->n_regions; i++) {
-		enum region_owner owner = OWNER_UNKNOWN;
-
-		ret = catalog_region_owner(cat, arrival, i, &owner);
-		survey->owners[i] = (uint8_t)owner;
-		survey->n_unknown += owner == OWNER_UNKNOWN;
-	}
-	return ret;
+	return arrival->claim & RELIVE__POOL_CLAIM__POOL_DISCARD;
 }
 
 /* -------- words -------- */
@@ -110,18 +78,18 @@ static const char *name_unknown(const struct survey *survey, char words[WORDS_BY
 
 	for (size_t i = 0; i < survey->arrival->n_regions; i++) {
 		const char *name = name_at(survey, i), *kind;
+		bool same;
 
 		if (!name || was_named(survey, i))
 			continue;
 		kind = kind_name(survey->arrival->regions[i]->kind);
+		same = last == survey->arrival->regions[i]->kind;
 		if (len + strlen(name) + strlen(kind) + sizeof(", s ") > room) {
 			memcpy(words + len, " and more", sizeof(" and more"));
 			return words;
 		}
-		len += (size_t)snprintf(words + len, room - len, "%s", len ? ", " : "");
-		if (last != survey->arrival->regions[i]->kind)
-			len += (size_t)snprintf(words + len, room - len, "%ss ", kind);
-		len += (size_t)snprintf(words + len, room - len, "%s", name);
+		len += (size_t)snprintf(words + len, room - len, "%s%s%s%s", len ? ", " : "",
+					same ? "" : kind, same ? "" : "s ", name);
 		last = survey->arrival->regions[i]->kind;
 	}
 	if (len == 0)
@@ -168,10 +136,12 @@ static int refuse_foreign(const struct survey *survey)
 struct adoptee {
 	struct survey *survey;
 	uint32_t kind, id;
-	const struct object_kind *hooks; /* NULL: unknown kind */
-	struct catalog_object *object;   /* as its first whole part describes it; NULL = none */
-	uint32_t whole;                  /* number of whole parts */
-	char flaw[WORDS_BYTES];          /* flaw of the first part that is not whole; "" = none */
+	const struct object_kind *hooks;    /* NULL: unknown kind */
+	struct catalog_object *object;      /* as its first whole part describes it; NULL = none */
+	const struct catalog_object *known; /* the same object in the catalog, or NULL */
+	uint32_t whole;                     /* number of whole parts */
+	uint64_t duty;                      /* greatest duty word of these: the control part's */
+	char flaw[WORDS_BYTES]; /* flaw of the first part that is not whole; "" = none */
 };
 
 static bool is_unknown_of(const struct adoptee *of, size_t i)
@@ -186,7 +156,6 @@ static bool is_unknown_of(const struct adoptee *of, size_t i)
 static int take_desc(struct adoptee *of, const Relive__NodeRegion *tree)
 {
 	struct object_desc desc;
-	size_t len = 0;
 	int ret;
 
 	if (!of->hooks || !of->hooks->desc_of_part)
@@ -199,15 +168,11 @@ static int take_desc(struct adoptee *of, const Relive__NodeRegion *tree)
 	ret = of->hooks->desc_of_part(tree->has->desc.data, tree->has->desc.len, tree->part, &desc);
 	if (ret)
 		return ret;
-	if (!of->object) {
+	if (!of->object)
 		ret = catalog_object_new(of->hooks, of->id, desc.bytes, desc.len, &of->object);
-	} else {
-		const void *first = of->hooks->desc(of->object, &len);
-
-		if (len != desc.len || memcmp(first, desc.bytes, len) != 0)
-			ret = error_set(-EPROTO, "its descriptor is of another %s",
-					of->hooks->name);
-	}
+	else if (of->object->desc_len != desc.len ||
+		 memcmp(of->object->desc, desc.bytes, desc.len) != 0)
+		ret = error_set(-EPROTO, "its descriptor is of another %s", of->hooks->name);
 	mem_free(desc.bytes);
 	return ret;
 }
@@ -262,22 +227,23 @@ static void look_at_object(struct adoptee *of)
 		others += tree->role != REGION_TREE;
 		if (tree->role != REGION_TREE)
 			continue;
-		if (check_part(of, tree) == 0)
-			of->whole++;
-		else if (!of->flaw[0])
-			snprintf(of->flaw, sizeof(of->flaw), "%s %u: %s", part_word(of), tree->part,
-				 error_last());
+		if (check_part(of, tree)) {
+			if (!of->flaw[0])
+				snprintf(of->flaw, sizeof(of->flaw), "%s %u: %s", part_word(of),
+					 tree->part, error_last());
+			continue;
+		}
+		if (of->whole++ == 0 || tree->has->told[PART_TOLD_DUTY] > of->duty) {
+			of->duty = tree->has->told[PART_TOLD_DUTY];
+			of->object->control = tree->part;
+		}
 	}
+	if (of->object)
+		of->known = catalog_find_same(of->survey->cat, of->id, of->object->uuid,
+					      sizeof(of->object->uuid));
 	if (trees * (REGION_ROLES - 2) != others && !of->flaw[0])
 		snprintf(of->flaw, sizeof(of->flaw), "%u trees and %u other regions", trees,
 			 others);
-}
-
-static const struct catalog_object *find_known(const struct adoptee *of)
-{
-	return of->object ? catalog_find_same(of->survey->cat, of->id, of->object->uuid,
-					      sizeof(of->object->uuid))
-			  : NULL;
 }
 
 /* -------- adoption checks -------- */
@@ -294,16 +260,16 @@ static int clashes(const struct adoptee *of, const char *what)
 static int check_clash(const struct adoptee *of)
 {
 	const struct catalog *cat = of->survey->cat;
-	const struct catalog_object *known = find_known(of), *by_id = cat->objects[of->id];
+	const struct catalog_object *by_id = cat->objects[of->id];
 	const struct catalog_object *by_name = catalog_find(cat, of->object->name);
 	char what[WORDS_BYTES];
 
-	if (by_name && by_name != known) {
+	if (by_name && by_name != of->known) {
 		snprintf(what, sizeof(what), "the store has another %s of that name",
 			 by_name->kind->name);
 		return clashes(of, what);
 	}
-	if (by_id && by_id != known) {
+	if (by_id && by_id != of->known) {
 		snprintf(what, sizeof(what), "its number in the keys of items, %u, is %s's", of->id,
 			 by_id->text);
 		return clashes(of, what);
@@ -319,48 +285,38 @@ static int check_clash(const struct adoptee *of)
 	return 0;
 }
 
-/* A part is at one node: a second one of the same number is a copy of the pool, or is copied. */
-static int check_parts(const struct adoptee *of, const struct catalog_object *known)
+/* Else the flaw says why. */
+static bool is_whole(struct adoptee *of)
 {
-	for (size_t i = 0; i < of->survey->arrival->n_regions; i++) {
+	const struct catalog_object *known = of->known;
+
+	/* A part is at one node: a second one of the same number is a copy of the pool, or is
+	   copied. */
+	for (size_t i = 0; known && !of->flaw[0] && i < of->survey->arrival->n_regions; i++) {
 		uint32_t s = of->survey->arrival->regions[i]->part;
 
-		if (!is_unknown_of(of, i) || s >= known->n_parts || known->lost[s])
-			continue;
-		return error_set(-EPROTO, "%s %u is at node %s", part_word(of), s,
-				 known->parts[s].node->name);
+		if (is_unknown_of(of, i) && s < known->n_parts && !catalog_part_is_lost(known, s))
+			snprintf(of->flaw, sizeof(of->flaw), "%s %u is at node %s", part_word(of),
+				 s, known->parts[s].node->name);
 	}
-	return 0;
-}
-
-/* The error message names the missing parts. */
-static int check_whole(const struct adoptee *of)
-{
-	const struct catalog_object *known = find_known(of);
-
-	if (of->flaw[0])
-		return error_set(-EPROTO, "%s", of->flaw);
-	if (known)
-		return check_parts(of, known);
-	if (!of->object || of->whole < of->object->n_cut)
-		return error_set(-EPROTO, "only %u of its %u %ss are here", of->whole,
-				 of->object ? of->object->n_cut : 0, part_word(of));
-	return 0;
+	if (!known && !of->flaw[0] && (!of->object || of->whole < of->object->n_cut))
+		snprintf(of->flaw, sizeof(of->flaw), "only %u of its %u %ss are here", of->whole,
+			 of->object ? of->object->n_cut : 0, part_word(of));
+	return !of->flaw[0];
 }
 
 static int refuse_object(const struct adoptee *of)
 {
 	const struct catalog_arrival *arrival = of->survey->arrival;
 	const char *name = NULL;
-	char why[WORDS_BYTES];
 
-	snprintf(why, sizeof(why), "%s", error_last());
 	for (size_t i = 0; !name && i < arrival->n_regions; i++)
 		name = is_unknown_of(of, i) ? name_at(of->survey, i) : NULL;
 	return error_set(-EPERM,
 			 "memory node %s: adopt %s %s (id %u) of its pool: it is not whole: %s: "
 			 "nothing was changed; put back the catalog that knows it (relive restore)",
-			 arrival->news->name, kind_name(of->kind), name ? name : "?", of->id, why);
+			 arrival->news->name, kind_name(of->kind), name ? name : "?", of->id,
+			 of->flaw);
 }
 
 /* With the claim "discard", an object that is not whole stays unknown. */
@@ -370,11 +326,11 @@ static int plan_object(struct adoptee *of)
 
 	look_at_object(of);
 	ret = of->whole ? check_clash(of) : 0;
-	if (ret == 0 && check_whole(of) == 0) {
+	if (ret == 0 && is_whole(of)) {
 		for (size_t i = 0; i < of->survey->arrival->n_regions; i++)
 			if (is_unknown_of(of, i))
 				of->survey->owners[i] = OWNER_ADOPTED;
-		if (!find_known(of)) {
+		if (!of->known) {
 			of->survey->fresh[of->id] = of->object;
 			of->object = NULL;
 		}
@@ -419,18 +375,180 @@ static int adopt_plan(struct survey *survey)
 
 /* -------- admission -------- */
 
-/* Joining with another pool would lose the shards in the node's known pool. An operator may
-   allow it. */
-static int check_pool(const struct catalog *cat, const struct catalog_arrival *arrival)
+static int adopt_judge(struct survey *survey)
+{
+	const struct catalog_arrival *arrival = survey->arrival;
+
+	/* An empty pool of a store with our name is not foreign: a catalog that was not kept took
+	   it. */
+	if (!arrival->claim && !bits_all_zero(arrival->store_uuid, 16) &&
+	    memcmp(arrival->store_uuid, survey->cat->ids.uuid, 16) != 0 &&
+	    (arrival->n_regions || strcmp(arrival->store_name, survey->cat->name) != 0))
+		return refuse_foreign(survey);
+	if (arrival->claim & RELIVE__POOL_CLAIM__POOL_ADOPT)
+		return adopt_plan(survey);
+	return survey->n_unknown && !may_discard(arrival) ? refuse_unknown(survey) : 0;
+}
+
+/* -------- taking in -------- */
+
+static bool is_adopted_tree(const struct survey *survey, size_t i)
+{
+	return survey->owners[i] == OWNER_ADOPTED &&
+	       survey->arrival->regions[i]->role == REGION_TREE;
+}
+
+/* Its node incarnation and boot id are stored as unknown, so that recovery checks all its rows. */
+static struct store_part adopted_part(const struct survey *survey, const Relive__NodeRegion *tree)
+{
+	struct store_part stored = {
+		.kind = tree->kind,
+		.object = tree->object,
+		.part = tree->part,
+		.state = PART_ACTIVE,
+	};
+
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		stored.regions[role] = catalog_regions_find(survey->arrival, tree, role)->region;
+	memcpy(stored.node, survey->arrival->node->name, sizeof(stored.node));
+	return stored;
+}
+
+static int put_part(const struct survey *survey, const Relive__NodeRegion *tree)
+{
+	struct catalog *cat = survey->cat;
+	const struct catalog_object *fresh = survey->fresh[tree->object];
+	const struct catalog_object *object = fresh ? fresh : cat->objects[tree->object];
+	struct store_part stored = adopted_part(survey, tree);
+	int ret = store_put(cat->store, STORE_PARTS, &stored);
+
+	if (ret == 0 && object->kind->reserve)
+		ret = object->kind->reserve(cat, object, tree->part, tree->has->told);
+	return ret;
+}
+
+static void adopt_publish(struct survey *survey)
+{
+	struct catalog *cat = survey->cat;
+
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		if (survey->fresh[id])
+			cat->objects[id] = survey->fresh[id];
+	for (size_t i = 0; i < survey->arrival->n_regions; i++) {
+		const Relive__NodeRegion *tree = survey->arrival->regions[i];
+		struct catalog_object *object;
+		struct store_part stored;
+
+		if (!is_adopted_tree(survey, i))
+			continue;
+		object = cat->objects[tree->object];
+		stored = adopted_part(survey, tree);
+		catalog_part_enter(cat, object, &stored);
+		log_info("adopt %s %s %u from node %s", object->text, object->kind->part,
+			 tree->part, stored.node);
+	}
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		if (survey->fresh[id])
+			catalog_changed(cat, survey->fresh[id]);
+		survey->fresh[id] = NULL; /* the catalog's from here on */
+	}
+}
+
+/* -------- leftover regions -------- */
+
+/* The node has reported all its regions: rewrite the store's records of that node. */
+static int put_leftovers(const struct survey *survey)
+{
+	const struct node *node = survey->arrival->node;
+	struct catalog *cat = survey->cat;
+	struct store_leftover all = { .region = 0 };
+	struct store_making making = { .kind = 0 };
+	int ret;
+
+	memcpy(all.node, node->name, sizeof(all.node));
+	memcpy(making.node, node->name, sizeof(making.node));
+	ret = store_delete(cat->store, STORE_LEFTOVERS, &all, 1);
+	if (ret == 0 && !catalog_provision_owns(cat, node, 0))
+		ret = store_delete(cat->store, STORE_MAKINGS, &making, 1);
+	for (size_t i = 0; ret == 0 && i < survey->arrival->n_regions; i++) {
+		const Relive__NodeRegion *region = survey->arrival->regions[i];
+		struct store_leftover left = all;
+
+		if (survey->owners[i] != OWNER_NONE && survey->owners[i] != OWNER_UNKNOWN)
+			continue;
+		if (survey->owners[i] == OWNER_UNKNOWN)
+			log_info("discard region %u of node %s, of %s %s", region->region,
+				 node->name, kind_name(region->kind),
+				 region->has ? region->has->name : "?");
+		left.region = region->region;
+		if (region->uuid.len == sizeof(left.uuid))
+			memcpy(left.uuid, region->uuid.data, sizeof(left.uuid));
+		ret = store_put(cat->store, STORE_LEFTOVERS, &left);
+	}
+	return ret;
+}
+
+static int adopt_take(struct survey *survey)
+{
+	struct catalog_store *store = survey->cat->store;
+	int ret = store_begin(store);
+
+	if (ret)
+		return ret;
+	survey->arrival->node->kept = false;
+	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++)
+		if (survey->fresh[id])
+			ret = catalog_object_put(store, survey->fresh[id], STORE_OBJECT_LIVE);
+	for (size_t i = 0; ret == 0 && i < survey->arrival->n_regions; i++)
+		if (is_adopted_tree(survey, i))
+			ret = put_part(survey, survey->arrival->regions[i]);
+	if (ret == 0)
+		ret = put_leftovers(survey);
+	ret = store_end(store, ret);
+	if (ret == 0)
+		adopt_publish(survey);
+	return ret;
+}
+
+/* -------- admission and taking in -------- */
+
+static int adopt(struct catalog *cat, const struct catalog_arrival *arrival, bool takes)
+{
+	struct survey survey = { .cat = cat, .arrival = arrival };
+	int ret = 0;
+
+	survey.owners = mem_array(arrival->n_regions + 1, 1);
+	if (!survey.owners)
+		return error_set(-ENOMEM, "node %s: cannot allocate memory", arrival->news->name);
+	for (size_t i = 0; ret == 0 && i < arrival->n_regions; i++) {
+		enum region_owner owner = OWNER_UNKNOWN;
+
+		ret = catalog_region_owner(cat, arrival, i, &owner);
+		survey.owners[i] = (uint8_t)owner;
+		survey.n_unknown += owner == OWNER_UNKNOWN;
+	}
+	if (ret == 0)
+		ret = adopt_judge(&survey);
+	if (ret == 0 && takes)
+		ret = adopt_take(&survey);
+	mem_free(survey.owners);
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		catalog_object_free(survey.fresh[id]);
+	return ret;
+}
+
+int catalog_admit(struct catalog *cat, const struct catalog_arrival *arrival)
 {
 	const struct node_news *news = arrival->news;
 	const struct node *node = arrival->node;
 	uint32_t shards = node && node->persistent ? catalog_parts_of(cat, node, NULL) : 0;
 	char theirs[33], ours[33];
 
+	/* Joining with another pool would lose the shards in the node's known pool. An operator
+	   may allow it. */
 	if (shards == 0 || arrival->claim || bits_all_zero(node->pool, sizeof(node->pool)) ||
 	    memcmp(node->pool, news->pool, sizeof(news->pool)) == 0)
-		return 0;
+		return adopt(cat, arrival, false);
 	if (!news->persistent)
 		return error_set(-EPERM,
 				 "memory node %s: %u shards of store %s are in its pool %s, "
@@ -444,218 +562,7 @@ static int check_pool(const struct catalog *cat, const struct catalog_arrival *a
 			 uuid_text(news->pool, theirs));
 }
 
-/* An empty pool of a store with our name is not foreign: a catalog that was not kept took it. */
-static bool is_foreign(const struct survey *survey)
-{
-	const struct catalog_arrival *arrival = survey->arrival;
-
-	if (bits_all_zero(arrival->store_uuid, 16) ||
-	    memcmp(arrival->store_uuid, survey->cat->ids.uuid, 16) == 0)
-		return false;
-	return arrival->n_regions || strcmp(arrival->store_name, survey->cat->name) != 0;
-}
-
-static int adopt_judge(struct survey *survey)
-{
-	const struct catalog_arrival *arrival = survey->arrival;
-
-	if (is_foreign(survey) && !arrival->claim)
-		return refuse_foreign(survey);
-	if (may_adopt(arrival))
-		return adopt_plan(survey);
-	return survey->n_unknown && !may_discard(arrival) ? refuse_unknown(survey) : 0;
-}
-
-int catalog_admit(struct catalog *cat, const struct catalog_arrival *arrival)
-{
-	struct survey survey = { 0 };
-	int ret = check_pool(cat, arrival);
-
-	if (ret == 0)
-		ret = survey_init(&survey, cat, arrival);
-	if (ret == 0)
-		ret = adopt_judge(&survey);
-	survey_fini(&survey);
-	return ret;
-}
-
-/* -------- taking in -------- */
-
-static bool is_adopted_tree(const struct survey *survey, size_t i)
-{
-	return survey->owners[i] == OWNER_ADOPTED &&
-	       survey->arrival->regions[i]->role == REGION_TREE;
-}
-
-/* The control part is the one whose duty word is greatest. */
-static int put_object(const struct survey *survey, struct catalog_object *object)
-{
-	const struct catalog_arrival *arrival = survey->arrival;
-	uint64_t most = 0;
-	bool any = false;
-
-	for (size_t i = 0; i < arrival->n_regions; i++) {
-		const Relive__NodeRegion *tree = arrival->regions[i];
-		uint64_t duty;
-
-		if (!is_adopted_tree(survey, i) || tree->object != object->id)
-			continue;
-		duty = tree->has->told[PART_TOLD_DUTY];
-		if (any && duty <= most)
-			continue;
-		any = true;
-		most = duty;
-		object->control = tree->part;
-	}
-	return catalog_object_put(survey->cat->store, object, STORE_OBJECT_LIVE);
-}
-
-static void regions_of(const struct survey *survey, const Relive__NodeRegion *tree,
-		       uint32_t ids[REGION_ROLES])
-{
-	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		ids[role] = catalog_regions_find(survey->arrival, tree, role)->region;
-}
-
-static struct catalog_object *object_of(const struct survey *survey, const Relive__NodeRegion *tree)
-{
-	struct catalog_object *fresh = survey->fresh[tree->object];
-
-	return fresh ? fresh : survey->cat->objects[tree->object];
-}
-
-/* Its node incarnation and boot id are stored as unknown, so that recovery checks all its rows. */
-static int put_part(const struct survey *survey, const Relive__NodeRegion *tree)
-{
-	const struct catalog_object *object = object_of(survey, tree);
-	struct store_part stored = {
-		.kind = tree->kind,
-		.object = tree->object,
-		.part = tree->part,
-		.state = PART_ACTIVE,
-	};
-	int ret;
-
-	regions_of(survey, tree, stored.regions);
-	memcpy(stored.node, survey->arrival->node->name, sizeof(stored.node));
-	ret = store_put(survey->cat->store, STORE_PARTS, &stored);
-	if (ret == 0 && object->kind->adopt)
-		ret = object->kind->adopt(survey->cat, object, tree->part, tree->has->told);
-	return ret;
-}
-
-/* Unknown part numbers in between are LOST. */
-static void place_part(const struct survey *survey, const Relive__NodeRegion *tree)
-{
-	struct catalog_object *object = survey->cat->objects[tree->object];
-
-	for (uint32_t s = object->n_parts; s < tree->part; s++) {
-		object->parts[s].state = PART_LOST;
-		object->lost[s] = true;
-	}
-	object->n_parts = object->n_parts > tree->part ? object->n_parts : tree->part + 1;
-	object->slots.n_parts = object->n_parts;
-	object->lost[tree->part] = false;
-	object->parts[tree->part] = (struct catalog_part){
-		.node = survey->arrival->node,
-		.state = PART_ACTIVE,
-	};
-	regions_of(survey, tree, object->parts[tree->part].ids);
-	log_info("adopt %s %s %u from node %s", object->text, object->kind->part, tree->part,
-		 survey->arrival->node->name);
-}
-
-static void adopt_publish(struct survey *survey)
-{
-	struct catalog *cat = survey->cat;
-	struct catalog_object *fresh[OBJECT_MAX_ID + 1];
-
-	memcpy(fresh, survey->fresh, sizeof(fresh));
-	memset(survey->fresh, 0, sizeof(survey->fresh)); /* the catalog's from here on */
-	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		if (fresh[id])
-			cat->objects[id] = fresh[id];
-	for (size_t i = 0; i < survey->arrival->n_regions; i++)
-		if (is_adopted_tree(survey, i))
-			place_part(survey, survey->arrival->regions[i]);
-	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		if (fresh[id])
-			catalog_changed(cat, fresh[id]);
-}
-
-/* -------- leftover regions -------- */
-
-static int put_leftover(struct catalog *cat, const struct node *node,
-			const Relive__NodeRegion *region)
-{
-	struct store_leftover left = { .region = region->region };
-
-	memcpy(left.node, node->name, sizeof(left.node));
-	if (region->uuid.len == sizeof(left.uuid))
-		memcpy(left.uuid, region->uuid.data, sizeof(left.uuid));
-	return store_put(cat->store, STORE_LEFTOVERS, &left);
-}
-
-/* The node has reported all its regions: rewrite the store's records of that node. */
-static int put_leftovers(const struct survey *survey)
-{
-	const struct node *node = survey->arrival->node;
-	struct catalog *cat = survey->cat;
-	struct store_leftover left = { .region = 0 };
-	struct store_making making = { .kind = 0 };
-	int ret;
-
-	memcpy(left.node, node->name, sizeof(left.node));
-	memcpy(making.node, node->name, sizeof(making.node));
-	ret = store_delete(cat->store, STORE_LEFTOVERS, &left, 1);
-	if (ret == 0 && !catalog_provision_is_at(cat, node))
-		ret = store_delete(cat->store, STORE_MAKINGS, &making, 1);
-	for (size_t i = 0; ret == 0 && i < survey->arrival->n_regions; i++) {
-		const Relive__NodeRegion *region = survey->arrival->regions[i];
-
-		if (survey->owners[i] != OWNER_NONE && survey->owners[i] != OWNER_UNKNOWN)
-			continue;
-		if (survey->owners[i] == OWNER_UNKNOWN)
-			log_info("discard region %u of node %s, of %s %s", region->region,
-				 node->name, kind_name(region->kind),
-				 region->has ? region->has->name : "?");
-		ret = put_leftover(cat, node, region);
-	}
-	return ret;
-}
-
-static int adopt_take(struct survey *survey)
-{
-	struct catalog_store *store = survey->cat->store;
-	int ret = store_begin(store);
-
-	if (ret)
-		return ret;
-	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++)
-		if (survey->fresh[id])
-			ret = put_object(survey, survey->fresh[id]);
-	for (size_t i = 0; ret == 0 && i < survey->arrival->n_regions; i++)
-		if (is_adopted_tree(survey, i))
-			ret = put_part(survey, survey->arrival->regions[i]);
-	if (ret == 0)
-		ret = put_leftovers(survey);
-	ret = store_end(store, ret);
-	if (ret == 0)
-		adopt_publish(survey);
-	return ret;
-}
-
 int catalog_take(struct catalog *cat, const struct catalog_arrival *arrival)
 {
-	struct survey survey;
-	int ret = survey_init(&survey, cat, arrival);
-
-	if (ret == 0) {
-		arrival->node->kept = false;
-		ret = adopt_judge(&survey);
-	}
-	if (ret == 0)
-		ret = adopt_take(&survey);
-	survey_fini(&survey);
-	return ret;
+	return adopt(cat, arrival, true);
 }

@@ -7,19 +7,11 @@
 
 #include "catalog/catalog.h"
 
-#include "server/catalog/regions.h"
 #include "server/node/nodes.h"
 
 #include "wire/control.pb-c.h"
 
 #include "base/error.h"
-
-/* A decision on a pool that is unknown; as Relive__PoolClaim. */
-enum pool_claim {
-	POOL_KEEP = 0,
-	POOL_ADOPT = 1,
-	POOL_DISCARD = 2,
-};
 
 /* A node that wants to join, with the contents of its pool. */
 struct catalog_arrival {
@@ -30,8 +22,32 @@ struct catalog_arrival {
 	size_t n_regions;
 	uint8_t store_uuid[16]; /* store that owns the pool; zero: none yet */
 	const char *store_name;
-	uint32_t claim; /* enum pool_claim: an operator's decision */
+	uint32_t claim; /* enum Relive__PoolClaim: an operator's decision */
 };
+
+/* -------- regions (regions.c) -------- */
+
+enum region_owner {
+	OWNER_PART, /* owned by a part or a provisioning */
+	OWNER_NONE, /* given up */
+	OWNER_UNKNOWN,
+	OWNER_ADOPTED, /* unknown, and to be adopted: adopt.c */
+};
+
+/* Owner of region i of the arrival. Store errors. */
+RLV_MUST_CHECK int catalog_region_owner(const struct catalog *cat,
+					const struct catalog_arrival *arrival, size_t i,
+					enum region_owner *owner_out);
+
+/* True if the node has all regions of the part. */
+bool catalog_regions_of_part(const struct catalog_arrival *arrival,
+			     const struct catalog_object *object, uint32_t s);
+
+/* Find the arrival's region of that role in the same part as `like`; NULL: none. */
+const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arrival,
+					       const Relive__NodeRegion *like, uint32_t role);
+
+/* -------- nodes -------- */
 
 /*
  * Checks whether the node may join with its pool. Changes nothing. -EPERM: the pool belongs to

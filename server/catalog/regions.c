@@ -1,5 +1,18 @@
+/*
+ * regions.c - ownership of the regions that a node reports; those of nobody are retired.
+ *
+ *   of a part or a provisioning   kept
+ *   given up by this catalog       freed. The store records it before anything is freed or asked
+ *                                  for: parts GONE, or LOST in memory; regions of dropped objects
+ *                                  (leftovers); parts being provisioned
+ *   unknown                        never freed unasked: the node is refused until an operator
+ *                                  decides (adopt.c)
+ *
+ * A provisioning that a restart cut short does not prove that a region with opened blocks is
+ * unused: the part may have been published after the restored copy of the catalog was taken. Such
+ * a region is unknown.
+ */
 #include "server/catalog/arrival.h"
-#include "catalog/kinds.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,18 +46,18 @@ bool catalog_regions_of_part(const struct catalog_arrival *arrival,
 {
 	const struct catalog_part *place = &object->parts[s];
 
-	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
-		bool found = false;
+	uint32_t found = 0; /* bit set of roles */
 
-		for (size_t i = 0; i < arrival->n_regions && !found; i++) {
-			const Relive__NodeRegion *region = arrival->regions[i];
+	for (size_t i = 0; i < arrival->n_regions; i++) {
+		const Relive__NodeRegion *region = arrival->regions[i];
 
-			found = region->region == place->ids[role] && region->role == role &&
-				is_of_part(region, object, s);
-		}
-		if (!found)
-			return false;
+		if (region->role < REGION_ROLES && region->region == place->ids[region->role] &&
+		    is_of_part(region, object, s))
+			found |= 1u << region->role;
 	}
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (!(found >> role & 1))
+			return false;
 	return true;
 }
 
@@ -59,31 +72,6 @@ const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arr
 			return region;
 	}
 	return NULL;
-}
-
-/* The catalog part that has or had the region; NULL: none. */
-static const struct catalog_part *find_part(const struct catalog *cat, const struct node *node,
-					    const Relive__NodeRegion *region)
-{
-	const struct catalog_object *object =
-		region->object <= OBJECT_MAX_ID ? cat->objects[region->object] : NULL;
-	const struct catalog_part *place;
-
-	if (!node || !object || region->part >= object->n_parts)
-		return NULL;
-	place = &object->parts[region->part];
-	if (place->node != node || !is_of_part(region, object, region->part))
-		return NULL;
-	return region->role < REGION_ROLES && region->region == place->ids[region->role] ? place
-											 : NULL;
-}
-
-/* The file of a lost part is kept: it was not drained, and may be adopted again. */
-static enum region_owner owner_by(const struct catalog_part *shard)
-{
-	if (catalog_state_is_usable(shard->state))
-		return OWNER_PART;
-	return shard->state == PART_GONE || !shard->node->persistent ? OWNER_NONE : OWNER_UNKNOWN;
 }
 
 /* And was never used: it is not formatted, or, where its kind is known, no client ever changed it. */
@@ -111,31 +99,34 @@ static int was_being_made(const struct catalog *cat, const struct catalog_arriva
 	return 0;
 }
 
-static int was_given_up(const struct catalog *cat, const struct catalog_arrival *arrival,
-			const Relive__NodeRegion *region, bool *was_out)
-{
-	struct store_leftover left = { .region = region->region };
-	int ret;
-
-	snprintf(left.node, sizeof(left.node), "%s", arrival->news->name);
-	ret = store_find(cat->store, STORE_LEFTOVERS, &left, was_out);
-	if (ret == 0 && *was_out)
-		*was_out = has_uuid(region, left.uuid);
-	return ret;
-}
-
 int catalog_region_owner(const struct catalog *cat, const struct catalog_arrival *arrival, size_t i,
 			 enum region_owner *owner_out)
 {
 	const Relive__NodeRegion *region = arrival->regions[i];
-	const struct catalog_part *shard = find_part(cat, arrival->node, region);
+	const struct node *node = arrival->node;
+	const struct catalog_object *object =
+		region->object <= OBJECT_MAX_ID ? cat->objects[region->object] : NULL;
+	const struct catalog_part *place =
+		object && region->part < object->n_parts ? &object->parts[region->part] : NULL;
+	struct store_leftover left = { .region = region->region };
 	bool none = false;
 	int ret;
 
-	*owner_out = shard ? owner_by(shard) : OWNER_PART;
-	if (shard || (arrival->node && catalog_provision_owns(cat, arrival->node, region->region)))
+	*owner_out = OWNER_PART;
+	if (node && place && place->node == node && region->role < REGION_ROLES &&
+	    place->ids[region->role] == region->region &&
+	    is_of_part(region, object, region->part)) {
+		/* The file of a lost part is kept: it was not drained, and may be adopted again. */
+		if (!catalog_state_is_usable(place->state))
+			*owner_out = place->state == PART_GONE || !node->persistent ? OWNER_NONE
+										    : OWNER_UNKNOWN;
 		return 0;
-	ret = was_given_up(cat, arrival, region, &none);
+	}
+	if (node && catalog_provision_owns(cat, node, region->region))
+		return 0;
+	snprintf(left.node, sizeof(left.node), "%s", arrival->news->name);
+	ret = store_find(cat->store, STORE_LEFTOVERS, &left, &none);
+	none = none && has_uuid(region, left.uuid);
 	if (ret == 0 && !none)
 		ret = was_being_made(cat, arrival, region, &none);
 	*owner_out = none ? OWNER_NONE : OWNER_UNKNOWN;

@@ -12,15 +12,20 @@
 #define WAIT_NS (20 * (uint64_t)CLOCK_NS_PER_MS)
 #define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
 
-/* The object's wait record, started now unless it exists. The caller writes the words. */
-static struct repair_wait *begin_wait(struct repair *repair, const struct catalog_object *object)
+/* Records the reason why the object waits: a client, of which `words` say more, or a slot. */
+static void begin_wait(struct repair *repair, const struct catalog_object *object,
+		       struct repair_wait why, const char *words)
 {
 	struct repair_wait *wait = &repair->waiting[object->id];
 
-	if (!wait->since)
-		wait->since = clock_now_ns(repair->clock);
-	wait->pid = wait->owner = wait->shard = 0;
-	return wait;
+	why.since = wait->since ? wait->since : clock_now_ns(repair->clock);
+	if (why.pid)
+		snprintf(why.words, sizeof(why.words), "%s: rebuild waits for pid %u%s",
+			 object->text, why.pid, words);
+	else
+		snprintf(why.words, sizeof(why.words), "%s: rebuild waits for a client slot",
+			 object->text);
+	*wait = why;
 }
 
 static void end_wait(struct repair *repair, uint32_t table_id)
@@ -51,20 +56,16 @@ static bool note_debtor(struct repair *repair, const struct catalog_object *obje
 	for (uint32_t slot = 0; slot < object->slots.n; slot++) {
 		const struct slot_entry *entry = &object->slots.entries[slot];
 		const struct client *client;
-		struct repair_wait *wait;
 
 		if (!entry->taken || slot + 1 == object->slots.own)
 			continue;
 		client = liveness_find(repair->live, entry->holder.client_id);
 		if (!client || !liveness_is_missing(client) || !repair_owes(object, slot))
 			continue;
-		wait = begin_wait(repair, object);
-		snprintf(wait->words, sizeof(wait->words),
-			 "%s: rebuild waits for pid %u, which is away and not known to be "
-			 "dead",
-			 object->text, entry->holder.process.pid);
-		wait->pid = entry->holder.process.pid;
-		wait->owner = slot + 1;
+		begin_wait(
+			repair, object,
+			(struct repair_wait){ .pid = entry->holder.process.pid, .owner = slot + 1 },
+			", which is away and not known to be dead");
 		return true;
 	}
 	return false;
@@ -91,15 +92,12 @@ static bool rebuild_slice(struct repair *repair, struct catalog_object *object, 
 	int ret = object->kind->rebuild(object->attached[s], &opts, &report);
 
 	if (report.waiting) {
-		struct repair_wait *wait = begin_wait(repair, object);
-
-		if (!wait->words[0])
+		if (!repair->waiting[object->id].words[0])
 			log_info("%s: rebuild waits for pid %u", object->text, report.wait.pid);
-		snprintf(wait->words, sizeof(wait->words), "%s: rebuild waits for pid %u",
-			 object->text, report.wait.pid);
-		wait->pid = report.wait.pid;
-		wait->owner = report.wait.owner;
-		wait->shard = s;
+		begin_wait(repair, object,
+			   (struct repair_wait){
+				   .pid = report.wait.pid, .owner = report.wait.owner, .shard = s },
+			   "");
 		return false;
 	}
 	end_wait(repair, object->id);
@@ -131,9 +129,8 @@ static uint64_t work_on(struct repair *repair, struct catalog_object *object)
 			object->kind->tick_clean(object);
 		return IDLE_NS;
 	}
-	if (slots_get_own(&object->slots, &repair->self)) {
-		snprintf(begin_wait(repair, object)->words, REPAIR_WORDS_BYTES,
-			 "%s: rebuild waits for a client slot", object->text);
+	if (!object->slots.own && slots_get(&object->slots, &repair->self, 0, &object->slots.own)) {
+		begin_wait(repair, object, (struct repair_wait){ .pid = 0 }, "");
 		return WAIT_NS;
 	}
 	return rebuild_slice(repair, object, s) ? BUSY_NS : WAIT_NS;

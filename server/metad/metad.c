@@ -9,7 +9,6 @@
 
 #include <event2/event.h>
 
-#include "catalog/kinds.h"
 #include "ds/sumtree/rebuild.h"
 
 #include "base/mem/alloc.h"
@@ -448,7 +447,6 @@ static int metad_load(struct metad *md)
 	md->catalog.store = md->store;
 	md->catalog.nodes = &nodes->first;
 	md->catalog.clock = clock_monotonic();
-	md->catalog.kind_of = object_kind_find;
 	md->catalog.ops = &catalog_ops;
 	md->catalog.ctx = md;
 	md->catalog.name = md->opts.store;

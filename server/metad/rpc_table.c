@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "catalog/catalog.h"
-#include "catalog/kinds.h"
 
 #include "ds/replay/shard.h"
 
@@ -23,10 +22,8 @@ _Static_assert((int)PART_NONE == RELIVE__SHARD_STATE__SHARD_NONE &&
 		       (int)PART_DOWN == RELIVE__SHARD_STATE__SHARD_DOWN &&
 		       (int)PART_LOST == RELIVE__SHARD_STATE__SHARD_LOST &&
 		       (int)PART_GONE == RELIVE__SHARD_STATE__SHARD_GONE &&
-		       (int)PART_WEIGHT_FULL == RELIVE__SHARD_WEIGHT__SHARD_WEIGHT_FULL &&
-		       (int)POOL_ADOPT == RELIVE__POOL_CLAIM__POOL_ADOPT &&
-		       (int)POOL_DISCARD == RELIVE__POOL_CLAIM__POOL_DISCARD,
-	       "states of parts, claims on pools");
+		       (int)PART_WEIGHT_FULL == RELIVE__SHARD_WEIGHT__SHARD_WEIGHT_FULL,
+	       "states of parts");
 
 /* -------- table answers -------- */
 
@@ -111,7 +108,7 @@ static int no_shard(const struct catalog_object *table)
 {
 	for (uint32_t s = 0; s < table->n_parts; s++)
 		if (table->parts[s].refused)
-			return error_set(table->refusal, "%s", table->refusal_text);
+			return error_set(table->refusal.code, "%s", table->refusal.text);
 	if (catalog_object_is_recovering(table))
 		return error_set(-EHOSTDOWN,
 				 "%s: all rows are being read, since a memory node did not "
@@ -144,7 +141,8 @@ static void send_table(const struct answer *answer, const struct places *places,
 	rpc_set_status(&status, code);
 	reply.status = &status;
 	if (code == 0) {
-		reply.desc.data = (uint8_t *)table->kind->desc(table, &reply.desc.len);
+		reply.desc.data = (uint8_t *)table->desc;
+		reply.desc.len = table->desc_len;
 		reply.object = table->id;
 		reply.uuid = (ProtobufCBinaryData){ sizeof(table->uuid), (uint8_t *)table->uuid };
 		reply.max_clients = table->max_clients;

@@ -10,7 +10,6 @@
 #include "client/part/part_set.h"
 #include "client/store/uri.h"
 #include "server/metad/metad.h"
-#include "catalog/kinds.h"
 
 #include "relive/admin.h"
 
@@ -125,17 +124,12 @@ static int teardown(void **state)
 
 /* -------- clients -------- */
 
-static void close_part(struct part *part)
-{
-	toy_part_close(&part);
-}
-
 static const struct part_kind client_kind = {
 	.object = "toy",
 	.part = "part",
 	.max_parts = OBJECT_MAX_PARTS,
-	.open = toy_part_open_by,
-	.close = close_part,
+	.open = toy_part_open,
+	.close = toy_part_close,
 };
 
 /* The toy of the store, as a client has it. */

@@ -61,18 +61,13 @@ static int toy_load(struct catalog_object *object, const void *bytes, size_t len
 	desc = mem_alloc(sizeof(*desc));
 	if (!desc)
 		return error_set(-ENOMEM, "toy %u: no memory", object->id);
-	object->state = memcpy(desc, bytes, sizeof(*desc));
+	object->desc = object->state = memcpy(desc, bytes, sizeof(*desc));
+	object->desc_len = len;
 	memcpy(object->uuid, desc->uuid, sizeof(object->uuid));
 	memcpy(object->name, desc->name, sizeof(object->name));
 	object->n_cut = desc->n_parts;
 	object->max_clients = object->max_streams = TOY_CLIENTS;
 	return 0;
-}
-
-static const void *toy_desc(const struct catalog_object *object, size_t *len_out)
-{
-	*len_out = sizeof(struct toy_desc);
-	return object->state;
 }
 
 static bool toy_is_wish_of(const struct catalog_object *object, const struct catalog_wish *wish)
@@ -133,8 +128,8 @@ static int toy_format(struct catalog *cat, const struct catalog_object *object, 
 	return ret ? ret : part_publish(regions);
 }
 
-int toy_part_open_by(const void *desc, uint32_t s, const struct part_regions *regions,
-		     struct part **part_out)
+int toy_part_open(const void *desc, uint32_t s, const struct part_regions *regions,
+		  struct part **part_out)
 {
 	struct part *part = mem_zalloc(sizeof(*part));
 	struct part_spec spec = toy_spec(desc, s);
@@ -149,17 +144,10 @@ int toy_part_open_by(const void *desc, uint32_t s, const struct part_regions *re
 	return ret;
 }
 
-int toy_part_open(const struct catalog_object *toy, uint32_t s, const struct part_regions *regions,
-		  struct part **part_out)
+void toy_part_close(struct part *part)
 {
-	return toy_part_open_by(toy->state, s, regions, part_out);
-}
-
-void toy_part_close(struct part **part)
-{
-	part_close(*part);
-	mem_free(*part);
-	*part = NULL;
+	part_close(part);
+	mem_free(part);
 }
 
 /* Each part has the object's descriptor. */
@@ -245,7 +233,6 @@ const struct object_kind kind_toy = {
 	.take_wish = toy_take_wish,
 	.describe = toy_describe,
 	.load = toy_load,
-	.desc = toy_desc,
 	.is_wish_of = toy_is_wish_of,
 	.plan = toy_plan,
 	.format = toy_format,

@@ -17,13 +17,10 @@ extern const struct object_kind kind_toy;
 RLV_MUST_CHECK int toy_create(struct catalog *cat, const char *name, uint32_t n_parts,
 			      struct catalog_object **toy_out);
 
-/* As object_kind.open. The catalog defines part s. */
-RLV_MUST_CHECK int toy_part_open(const struct catalog_object *toy, uint32_t s,
-				 const struct part_regions *regions, struct part **part_out);
-void toy_part_close(struct part **part);
-/* The same by an object's descriptor, as clients have it: struct part_kind.open. */
-RLV_MUST_CHECK int toy_part_open_by(const void *desc, uint32_t s,
-				    const struct part_regions *regions, struct part **part_out);
+/* Part s of the object with that descriptor: object_kind.open, and struct part_kind.open. */
+RLV_MUST_CHECK int toy_part_open(const void *desc, uint32_t s, const struct part_regions *regions,
+				 struct part **part_out);
+void toy_part_close(struct part *part);
 
 /* A client's call in two halves: a kill between them leaves the count open. */
 RLV_MUST_CHECK int toy_begin(struct part *part, uint32_t owner, uint64_t n);

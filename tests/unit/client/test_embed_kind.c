@@ -8,7 +8,6 @@
 #include "tests/support/toy_kind/toy_kind.h"
 
 #include "client/meta/embed.h"
-#include "catalog/kinds.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,6 @@
 #include "tests/support/test.h"
 
 #include "catalog/kind_table.h"
-#include "catalog/kinds.h"
 
 #include "server/node/nodes.h"
 #include "server/statedb/statedb.h"
@@ -51,7 +50,6 @@ static void load(struct fixture *fx)
 		.store = fx->store,
 		.nodes = &fx->nodes.first,
 		.clock = &fx->clock.clock,
-		.kind_of = object_kind_find,
 		.ops = &ops,
 	};
 	assert_int_equal(nodes_load(&fx->nodes), 0);
@@ -267,8 +265,7 @@ CASE(catalog_load__damaged_descriptor_gives_ebadmsg)
 	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){ .store = fx->store,
 				    .nodes = &fx->nodes.first,
-				    .clock = &fx->clock.clock,
-				    .kind_of = object_kind_find };
+				    .clock = &fx->clock.clock };
 	assert_int_equal(catalog_load(&fx->cat), -EBADMSG);
 }
 

@@ -247,9 +247,9 @@ CASE(catalog_node_up__rows_without_checksums_are_refused_until_trusted)
 	begin_anew(fx);
 	assert_int_equal(fleet_view(fx, 0), PART_DOWN);
 	assert_true(fx->table->parts[0].refused);
-	assert_int_equal(fx->table->refusal, -EBADMSG);
-	assert_non_null(strstr(fx->table->refusal_text, "table t shard 0"));
-	assert_non_null(strstr(fx->table->refusal_text, "--trust"));
+	assert_int_equal(fx->table->refusal.code, -EBADMSG);
+	assert_non_null(strstr(fx->table->refusal.text, "table t shard 0"));
+	assert_non_null(strstr(fx->table->refusal.text, "--trust"));
 	begin_anew(fx); /* as it was */
 	assert_int_equal(fleet_view(fx, 0), PART_DOWN);
 	fx->cat.trust = true;

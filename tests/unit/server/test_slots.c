@@ -2,7 +2,6 @@
 #include "tests/support/test.h"
 
 #include "catalog/kind_table.h"
-#include "catalog/slots.h"
 
 #include "ds/replay/settle.h"
 #include "ds/part/slot.h"
@@ -14,7 +13,8 @@
 struct fixture {
 	struct shard_fixture shard, second;
 	struct part *parts[2]; /* the second one: after with_second */
-	bool lost[2];
+	struct catalog_part places[2];
+	struct catalog_object object;
 	struct slots slots;
 	bool proved; /* of any client, in any shard */
 	uint32_t holders;
@@ -23,16 +23,15 @@ struct fixture {
 
 static int init_slots(struct fixture *fx)
 {
-	const struct slots_opts opts = {
+	fx->object = (struct catalog_object){
 		.kind = &kind_table,
-		.n = fx->shard.desc.max_clients,
+		.max_clients = fx->shard.desc.max_clients,
 		.max_streams = fx->shard.desc.max_writers,
-		.parts = fx->parts,
-		.lost = fx->lost,
-		.n_parts = fx->shard.desc.n_shards,
+		.parts = fx->places,
+		.attached = fx->parts,
+		.n_cut = fx->shard.desc.n_shards,
 	};
-
-	return slots_init(&fx->slots, &opts);
+	return slots_init(&fx->slots, &fx->object);
 }
 
 static int setup(void **state)
@@ -589,7 +588,7 @@ CASE(slots_settle__a_lost_shard_needs_nothing)
 
 	(void)get(fx, 77);
 	fx->parts[0] = NULL;
-	fx->lost[0] = true;
+	fx->places[0].state = PART_LOST;
 	assert_int_equal(settle(fx, 77, &drift), 0);
 	assert_false(slots_any(&fx->slots, 77));
 }

@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "catalog/kinds.h"
 #include "ds/part/slot.h"
 
 #define CLIENT_ID UINT64_C(77)
@@ -85,7 +84,7 @@ static int attach_part(const struct catalog_object *toy, const struct client *cl
 	for (uint32_t at = REGION_TREE; ret == 0 && at < PART_PLACES; at++)
 		if (client->grants[s].places[at].bytes)
 			ret = transport_attach(tr, &client->grants[s].places[at], &regions.at[at]);
-	return ret ? ret : toy_part_open(toy, s, &regions, part_out);
+	return ret ? ret : toy_part_open(toy->desc, s, &regions, part_out);
 }
 
 /* Adds 3 to each part, opens a count of 1000 in each, and says so. */
