@@ -3,10 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "wire/region.h"
-
 #include "base/bits.h"
-#include "base/log.h"
 
 #define GRACE_NS (3 * (uint64_t)CLOCK_NS_PER_S)
 

@@ -12,8 +12,6 @@
  */
 #include "catalog/catalog.h"
 
-#include <errno.h>
-
 #include "wire/region.h"
 
 #include "base/log.h"

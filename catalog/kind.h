@@ -16,8 +16,6 @@
 
 #include "ds/part/part.h"
 
-#include "base/error.h"
-
 struct catalog;
 struct catalog_object;
 struct catalog_wish;

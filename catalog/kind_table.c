@@ -285,32 +285,23 @@ static int table_is_open(struct part *part, bool *is_open_out)
 
 /* -------- balance -------- */
 
-/* All shards that are not lost, the control shard first. 0: a shard is away. */
-static uint32_t all_shards(const struct catalog_object *table, struct shard **shards)
-{
-	uint32_t n = 1;
-
-	if (!table->attached[table->control])
-		return 0;
-	for (uint32_t s = 0; s < table->n_parts; s++) {
-		if (catalog_part_is_lost(table, s))
-			continue;
-		if (!table->attached[s])
-			return 0;
-		shards[s == table->control ? 0 : n++] = shard_of(table->attached[s]);
-	}
-	return n;
-}
-
 /* Correct queue counts after kills. -EAGAIN is normal: a client is inside a call. */
 static void table_balance(struct catalog_object *table)
 {
 	const struct table_desc *desc = &table_state_of(table)->desc;
 	struct shard *shards[TABLE_MAX_SHARDS];
-	uint32_t n = all_shards(table, shards);
+	uint32_t n = 1;
 
-	if (n == 0)
+	/* All shards that are not lost, the control shard first; none may be away. */
+	if (!table->attached[table->control])
 		return;
+	for (uint32_t s = 0; s < table->n_parts; s++) {
+		if (catalog_part_is_lost(table, s))
+			continue;
+		if (!table->attached[s])
+			return;
+		shards[s == table->control ? 0 : n++] = shard_of(table->attached[s]);
+	}
 	for (uint32_t v = 0; v < desc->n_views; v++) {
 		int64_t moved = 0;
 		int ret;

@@ -17,8 +17,6 @@
 
 #include "wire/rptr.h"
 
-#include "base/error.h"
-
 #define NODES_MAX 64u /* names in a store */
 #define NODE_NAME_BYTES 64
 #define NODE_URI_BYTES 256

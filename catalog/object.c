@@ -7,7 +7,6 @@
 #include "wire/region.h"
 
 #include "base/mem/alloc.h"
-#include "base/log.h"
 
 void catalog_part_detach(struct catalog_object *object, uint32_t s)
 {

@@ -1,7 +1,6 @@
 #include "catalog/provision.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "wire/region.h"

@@ -4,7 +4,6 @@
 #include "catalog/catalog.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "wire/region.h"

@@ -6,8 +6,6 @@
 #include "ds/part/fence.h"
 #include "ds/part/slot.h"
 
-#include "wire/table_layout.h"
-
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"

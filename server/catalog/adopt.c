@@ -10,7 +10,6 @@
 #include "server/catalog/arrival.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -325,7 +324,7 @@ static int plan_object(struct adoptee *of)
 	int ret;
 
 	look_at_object(of);
-	ret = of->whole ? check_clash(of) : 0;
+	ret = of->object && of->whole ? check_clash(of) : 0;
 	if (ret == 0 && is_whole(of)) {
 		for (size_t i = 0; i < of->survey->arrival->n_regions; i++)
 			if (is_unknown_of(of, i))
@@ -371,23 +370,6 @@ static int adopt_plan(struct survey *survey)
 					 "object: nothing was changed",
 					 arrival->news->name, arrival->regions[i]->region);
 	return 0;
-}
-
-/* -------- admission -------- */
-
-static int adopt_judge(struct survey *survey)
-{
-	const struct catalog_arrival *arrival = survey->arrival;
-
-	/* An empty pool of a store with our name is not foreign: a catalog that was not kept took
-	   it. */
-	if (!arrival->claim && !bits_all_zero(arrival->store_uuid, 16) &&
-	    memcmp(arrival->store_uuid, survey->cat->ids.uuid, 16) != 0 &&
-	    (arrival->n_regions || strcmp(arrival->store_name, survey->cat->name) != 0))
-		return refuse_foreign(survey);
-	if (arrival->claim & RELIVE__POOL_CLAIM__POOL_ADOPT)
-		return adopt_plan(survey);
-	return survey->n_unknown && !may_discard(arrival) ? refuse_unknown(survey) : 0;
 }
 
 /* -------- taking in -------- */
@@ -527,8 +509,16 @@ static int adopt(struct catalog *cat, const struct catalog_arrival *arrival, boo
 		survey.owners[i] = (uint8_t)owner;
 		survey.n_unknown += owner == OWNER_UNKNOWN;
 	}
-	if (ret == 0)
-		ret = adopt_judge(&survey);
+	/* An empty pool of a store with our name is not foreign: a catalog that was not kept took
+	   it. */
+	if (ret == 0 && !arrival->claim && !bits_all_zero(arrival->store_uuid, 16) &&
+	    memcmp(arrival->store_uuid, cat->ids.uuid, 16) != 0 &&
+	    (arrival->n_regions || strcmp(arrival->store_name, cat->name) != 0))
+		ret = refuse_foreign(&survey);
+	else if (ret == 0 && arrival->claim & RELIVE__POOL_CLAIM__POOL_ADOPT)
+		ret = adopt_plan(&survey);
+	else if (ret == 0 && survey.n_unknown && !may_discard(arrival))
+		ret = refuse_unknown(&survey);
 	if (ret == 0 && takes)
 		ret = adopt_take(&survey);
 	mem_free(survey.owners);

@@ -4,8 +4,6 @@
 #include "server/catalog/arrival.h"
 
 #include <errno.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "wire/region.h"

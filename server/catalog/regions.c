@@ -14,14 +14,10 @@
  */
 #include "server/catalog/arrival.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "wire/region.h"
-
-#include "base/mem/alloc.h"
-#include "base/log.h"
 
 /* -------- ownership -------- */
 

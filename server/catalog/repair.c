@@ -1,7 +1,6 @@
 #include "server/catalog/repair.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "ds/part/slot.h"
 #include "ds/sumtree/rebuild.h"
