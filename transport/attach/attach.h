@@ -52,12 +52,12 @@ void attach_forget_renewals(struct attach *attach, uint32_t region);
 RLV_MUST_CHECK int attach_renew(struct attach *attach, const struct attached *at, uint64_t off);
 
 /*
- * The same in two steps that do not wait. -EAGAIN: not yet. An answer that was not taken before the next
- * begin is thrown away when it comes.
+ * attach_region in two steps that do not wait. -EAGAIN: not yet. *out is filled in from begin on, while
+ * other calls wait for their answers, too: it stays where it is until end, the next begin, or close.
  */
-RLV_MUST_CHECK int attach_region_begin(struct attach *attach, const struct region_grant *grant);
-RLV_MUST_CHECK int attach_region_end(struct attach *attach, const struct region_grant *grant,
-				     struct attached *out);
+RLV_MUST_CHECK int attach_region_begin(struct attach *attach, const struct region_grant *grant,
+				       struct attached *out);
+RLV_MUST_CHECK int attach_region_end(struct attach *attach, struct attached *out);
 
 /* Unmaps it, and closes fd; nothing to do where it is not mapped. */
 void attach_release(struct attached *at);

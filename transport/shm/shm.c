@@ -239,25 +239,28 @@ static int shm_attach(struct transport *tr, const struct region_grant *grant,
 	return add_region(shm, mine, ret, region_out);
 }
 
-/* Drops the region of an earlier shm_attach_begin. */
-static void forget_coming(struct shm *shm)
+/* Replaces the region of an earlier shm_attach_begin. */
+static void set_coming(struct shm *shm, struct shm_region *coming)
 {
 	if (shm->coming) {
 		attach_release(&shm->coming->at);
 		mem_free(shm->coming);
 	}
-	shm->coming = NULL;
+	shm->coming = coming;
 }
 
 static int shm_attach_begin(struct transport *tr, const struct region_grant *grant)
 {
 	struct shm *shm = shm_of(tr);
+	struct shm_region *coming;
 
 	if (shm->target)
 		return 0;
-	forget_coming(shm);
-	shm->coming = new_region();
-	return shm->coming ? attach_region_begin(shm->attach, grant) : -ENOMEM;
+	coming = new_region();
+	if (!coming)
+		return -ENOMEM;
+	set_coming(shm, coming);
+	return attach_region_begin(shm->attach, grant, &coming->at);
 }
 
 static int shm_attach_end(struct transport *tr, const struct region_grant *grant,
@@ -271,7 +274,7 @@ static int shm_attach_end(struct transport *tr, const struct region_grant *grant
 		return shm_attach(tr, grant, region_out);
 	if (!mine)
 		return error_set(-EINVAL, "attach: its end was called without its beginning");
-	ret = attach_region_end(shm->attach, grant, &mine->at);
+	ret = attach_region_end(shm->attach, &mine->at);
 	if (ret == -EAGAIN)
 		return ret;
 	shm->coming = NULL;
@@ -306,7 +309,7 @@ static void shm_close(struct transport *tr)
 	if (shm->target)
 		target_leave(shm->target, shm->client_id);
 	if (!fork_happened(tr->forks))
-		forget_coming(shm);
+		set_coming(shm, NULL);
 	attach_close(shm->attach, fork_happened(tr->forks));
 	mem_free(shm);
 }

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,7 @@ enum answer {
 	ANOTHER_TYPE,
 	HANG_UP,
 	NOISE,
+	FULL_SOCKET, /* reads nothing for a while once it answered a second region */
 };
 
 struct liar {
@@ -45,6 +47,8 @@ struct liar {
 	struct fake_clock clock;
 	int listener, sock;
 	enum answer answer;
+	int regions; /* that were asked for */
+	sem_t reads; /* FULL_SOCKET: the target may read on */
 	struct rng rng;
 	pthread_t thread;
 	struct transport *tr;
@@ -77,6 +81,8 @@ static void answer_region(const struct liar *liar)
 	reply.region_reply.rights = RIGHT_ALL;
 	reply.region_reply.size = REGION_BYTES;
 	reply.region_reply.flags = ATTACH_MAKES_PAGES | ATTACH_MAY_RENEW;
+	if (liar->answer == FULL_SOCKET)
+		reply.region_reply.flags |= ATTACH_PAGES;
 	send_with(liar, &reply, ATTACH_REGION_REPLY, file_of(REGION_BYTES));
 }
 
@@ -130,12 +136,18 @@ static void answer_one(struct liar *liar, const struct packet *ask)
 		send_with(liar, &reply, ATTACH_HELLO_REPLY, -1);
 		return;
 	case ATTACH_REGION:
+		if (ask->region.page) { /* no page has memory of its own */
+			send_with(liar, &reply, ATTACH_REGION_REPLY, -1);
+			return;
+		}
 		answer_region(liar);
+		if (++liar->regions == 2 && liar->answer == FULL_SOCKET)
+			(void)sem_wait(&liar->reads);
 		return;
 	case ATTACH_RENEW:
 		if (liar->answer == HANG_UP)
 			(void)shutdown(liar->sock, SHUT_RDWR);
-		else if (liar->answer != NEVER)
+		else if (liar->answer != NEVER && liar->answer != FULL_SOCKET)
 			answer_renewal(liar, ask);
 		return;
 	default:
@@ -176,6 +188,7 @@ static void begin(struct liar *liar, enum answer answer, uint64_t seed)
 
 	memset(liar, 0, sizeof(*liar));
 	liar->answer = answer;
+	assert_int_equal(sem_init(&liar->reads, 0, 0), 0);
 	rng_seed(&liar->rng, seed, 0);
 	fake_clock_init(&liar->clock, 1000);
 	temp_dir_make(liar->dir);
@@ -193,6 +206,7 @@ static void end(struct liar *liar)
 	transport_close(&liar->tr);
 	pthread_join(liar->thread, NULL);
 	close(liar->listener);
+	(void)sem_destroy(&liar->reads);
 	temp_dir_remove(liar->dir);
 }
 
@@ -288,6 +302,31 @@ TEST(renew__of_a_region_that_is_detached_meanwhile)
 	assert_int_equal(transport_attach(liar.tr, &grant, &liar.region), 0);
 	assert_int_equal(renew(&liar, 4096), 0);
 	assert_int_equal(renew(&liar, 4096), 0);
+	end(&liar);
+}
+
+/* The request for the pages of a region meets a full socket: it is sent once there is room again. */
+TEST(attach__in_two_steps_over_a_full_socket)
+{
+	struct region_grant grant = { .bytes = 16 };
+	struct region *second = NULL;
+	struct liar liar;
+	int ret = -EAGAIN;
+
+	begin(&liar, FULL_SOCKET, 1);
+	assert_int_equal(transport_attach_begin(liar.tr, &grant), 0);
+	/* Once the answer is there nothing more is read. */
+	usleep(100000);
+	for (uint64_t off = 0; off < REGION_BYTES; off += 4096)
+		assert_int_equal(transport_prepare(liar.region, off), -EAGAIN);
+	assert_int_equal(transport_attach_end(liar.tr, &grant, &second), -EAGAIN);
+	assert_int_equal(sem_post(&liar.reads), 0);
+	for (int i = 0; ret == -EAGAIN && i < 2000; i++) {
+		usleep(1000);
+		ret = transport_attach_end(liar.tr, &grant, &second);
+	}
+	assert_int_equal(ret, 0);
+	transport_detach(&second);
 	end(&liar);
 }
 
