@@ -221,12 +221,13 @@ static bool is_expected(const struct pool *pool, const char *name)
 	struct target_region regions[4], info;
 	size_t n = 4;
 	uint32_t page;
+	bool is = region_name_parse(name, &info, &page);
 
-	if (strcmp(name, "pool") == 0 || region_name_parse(name, &info))
+	if (strcmp(name, "pool") == 0 || (is && page == REGION_WHOLE))
 		return true;
 	assert_int_equal(pool->tg->ops->list_regions(pool->tg, regions, &n), 0);
-	return n > 0 && region_name_parse_page(name, &info, &page) && page == PAGE &&
-	       regions[0].role == REGION_PAGES && info.id == regions[0].id;
+	return n > 0 && is && page == PAGE && regions[0].role == REGION_PAGES &&
+	       info.id == regions[0].id;
 }
 
 static void expect_no_leftovers(const struct pool *pool)

@@ -24,20 +24,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size)
 		memcpy(text, data, size);
 	text[size] = '\0';
-	if (region_name_parse(text, &info)) {
-		region_name_format(&info, name);
+	if (region_name_parse(text, &info, &page)) {
+		region_name_format(&info, page, name);
 		if (strcmp(name, text) != 0 || info.id == 0 || info.id > RPTR_MAX_REGION ||
-		    region_name_is_tmp(text))
+		    (page != REGION_WHOLE && info.role != REGION_PAGES) || region_name_is_tmp(text))
 			abort();
-	} else if (info.id != 77777) {
-		abort();
-	}
-	if (region_name_parse_page(text, &info, &page)) {
-		region_name_format_page(&info, page, name);
-		if (strcmp(name, text) != 0 || info.role != REGION_PAGES || info.id == 77777 ||
-		    region_name_is_tmp(text))
-			abort();
-	} else if (page != 77777) {
+	} else if (info.id != 77777 || page != 77777) {
 		abort();
 	}
 	(void)region_name_is_tmp(text);

@@ -293,9 +293,12 @@ static int on_hello(struct serve *serve, struct conn *conn, struct packet *packe
 
 /* -------- ATTACH -------- */
 
-static bool is_writable(const struct target_map *map)
+static int share_fd(struct target *target, const struct target_map *map, int fd,
+		    struct packet *reply) LOCK_REQUIRES(target_role)
 {
-	return (map->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
+	bool writable = (map->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
+
+	return target->pool->ops->share(target->pool, map->region, fd, writable, &reply->fd);
 }
 
 static bool is_whole(const struct target_map *map)
@@ -312,14 +315,14 @@ static int share_range(struct target *target, const struct target_map *map, stru
 
 	out->size = map->size;
 	if (page && page->off == map->off && map->size == ATTACH_PAGE_BYTES)
-		return target->pool->ops->share_page(page->fd, is_writable(map), &reply->fd);
+		return share_fd(target, map, page->fd, reply);
 	if (map->region->by_pages && !is_whole(map))
 		return error_set(-EACCES, "region %u: only single pages of it are shared",
 				 map->region->info.id);
 	out->offset = map->region->fd_off + map->off;
 	if (map->region->own_pages)
 		out->flags |= ATTACH_PAGES;
-	return target->pool->ops->share(target->pool, map->region, is_writable(map), &reply->fd);
+	return share_fd(target, map, map->region->fd, reply);
 }
 
 /*
@@ -343,7 +346,7 @@ static int share_page(struct target *target, const struct target_map *map, uint3
 	out->size = ATTACH_PAGE_BYTES;
 	if (page->next)
 		out->flags |= ATTACH_MORE;
-	return target->pool->ops->share_page(page->fd, is_writable(map), &reply->fd);
+	return share_fd(target, map, page->fd, reply);
 }
 
 static int check_ask(struct target *target, uint64_t client_id, const struct attach_region *ask,
@@ -445,8 +448,7 @@ static int on_renew(struct serve *serve, struct conn *conn, struct packet *packe
 	if (fd >= 0 || !pool->makes_pages)
 		return ret;
 	if (ret == 0)
-		ret = pool->ops->share_page(mempool_page_from(map.region, off)->fd, true,
-					    &reply.fd);
+		ret = share_fd(serve->target, &map, mempool_page_from(map.region, off)->fd, &reply);
 	*out = (struct attach_region_reply){ .status = ret,
 					     .region = map.region->info.id,
 					     .rights = map.rights,

@@ -133,7 +133,7 @@ int target_check_grant(struct target *target, uint64_t client_id, const struct r
 	map_out->off = slot->off;
 	map_out->size = slot->len ? slot->len : map_out->region->info.size;
 	map_out->base = map_out->region->info.base + map_out->off;
-	return mempool_is_broken(map_out->region) ? mempool_refuse_broken(map_out->region) : 0;
+	return mempool_refuse_broken(map_out->region);
 }
 
 bool target_can_renew(const struct target *target, const struct mempool_region *region)

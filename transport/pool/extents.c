@@ -137,17 +137,6 @@ struct extent_entry *extents_take_entry(struct extent_table *table)
 	return table->n < POOL_TABLE_ENTRIES ? &table->entries[table->n++] : NULL;
 }
 
-struct extent_entry *extents_find(struct extent_table *table, uint64_t first)
-{
-	for (uint32_t i = 0; i < table->n; i++) {
-		struct extent_entry *entry = &table->entries[i];
-
-		if (entry->state != EXTENT_FREE && entry->first == first)
-			return entry;
-	}
-	return NULL;
-}
-
 uint64_t extents_used(const struct extent_table *table)
 {
 	uint64_t used = 0;

@@ -36,9 +36,6 @@ uint64_t extents_find_run(const struct extent_table *table, uint64_t count, uint
 /* An unused entry, which it adds to the table's count; NULL if all are in use. */
 struct extent_entry *extents_take_entry(struct extent_table *table);
 
-/* The used entry whose run begins at extent first, or NULL. */
-struct extent_entry *extents_find(struct extent_table *table, uint64_t first);
-
 /* Extents that are live or in quarantine. */
 uint64_t extents_used(const struct extent_table *table);
 

@@ -164,6 +164,8 @@ int mempool_drop(struct mempool *pool, uint32_t id, struct mempool_region **regi
 
 int mempool_refuse_broken(const struct mempool_region *region)
 {
+	if (!mempool_is_broken(region))
+		return 0;
 	return error_set(-EBADMSG, "region %u: its file was cut short, or cannot be read",
 			 region->info.id);
 }

@@ -37,10 +37,11 @@ struct mempool_page {
 
 struct mempool_region {
 	struct target_region info;
-	int fd;             /* -1: private memory */
-	uint64_t fd_off;    /* offset of the region in fd */
-	struct pages pages; /* private memory */
-	struct durable map; /* the mapping, if the region has its own file */
+	int fd;                     /* -1: private memory */
+	uint64_t fd_off;            /* offset of the region in fd */
+	struct extent_entry *entry; /* of a pool in a file */
+	struct pages pages;         /* private memory */
+	struct durable map;         /* the mapping, if the region has its own file */
 	struct mempool_page *own_pages;
 	bool by_pages;       /* pages were renewed: no other page of it is shared on its own */
 	_Atomic bool broken; /* its file was truncated or cannot be read */
@@ -82,10 +83,11 @@ struct mempool_ops {
 	 * makes_pages. NULL: unsupported.
 	 */
 	int (*renew)(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd);
-	/* Makes a descriptor of the memory of a page of its own, fd. NULL if renew is NULL. */
-	int (*share_page)(int fd, bool writable, int *fd_out);
-	/* Makes a descriptor to send to another process. NULL: the pool is not shareable. */
-	int (*share)(struct mempool *pool, struct mempool_region *region, bool writable,
+	/*
+	 * Makes a descriptor to send to another process, of the region's fd or that of a page of its own.
+	 * NULL: the pool is not shareable.
+	 */
+	int (*share)(struct mempool *pool, struct mempool_region *region, int fd, bool writable,
 		     int *fd_out);
 	/* forked: in a forked child, frees memory and descriptors only. NULL: nothing is open. */
 	void (*close)(struct mempool *pool, bool forked);
@@ -150,7 +152,7 @@ static inline bool mempool_is_broken(const struct mempool_region *region)
 	return atomic_load_explicit(&region->broken, memory_order_relaxed);
 }
 
-/* -EBADMSG and a message if the region is broken. */
+/* -EBADMSG and a message if the region is broken, else 0. */
 RLV_MUST_CHECK int mempool_refuse_broken(const struct mempool_region *region);
 
 /* The first page at or after off that has its own memory, or NULL. */

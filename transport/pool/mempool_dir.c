@@ -131,7 +131,7 @@ static int dir_make(struct mempool *pool, struct mempool_region *region)
 	const char *there = tmp;
 	int ret;
 
-	region_name_format(&region->info, name);
+	region_name_format(&region->info, REGION_WHOLE, name);
 	ret = make_file(dp, name, region->info.size, tmp, &region->fd);
 	if (ret)
 		return ret;
@@ -170,9 +170,10 @@ static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64
 		close(fd);
 		return error_set(-EPROTO, "region %u: its node makes its pages", region->info.id);
 	}
-	if (mempool_is_broken(region))
-		return mempool_refuse_broken(region);
-	region_name_format_page(&region->info, (uint32_t)(off / ATTACH_PAGE_BYTES), name);
+	ret = mempool_refuse_broken(region);
+	if (ret)
+		return ret;
+	region_name_format(&region->info, (uint32_t)(off / ATTACH_PAGE_BYTES), name);
 	ret = make_file(dp, name, ATTACH_PAGE_BYTES, tmp, &fd);
 	if (ret)
 		return ret;
@@ -201,7 +202,7 @@ static bool is_same(const struct target_region *a, const struct target_region *b
 }
 
 struct removal {
-	const struct dirpool *dp;
+	const struct pool_dir *dir;
 	const struct target_region *region;
 };
 
@@ -210,26 +211,26 @@ static int remove_page(void *ctx, const char *name, const struct target_region *
 {
 	const struct removal *removal = ctx;
 
-	(void)page;
-	if (is_same(info, removal->region) && unlinkat(removal->dp->dir.fd, name, 0))
-		log_warn("remove %s/%s: %s", removal->dp->dir.path, name, strerror(errno));
+	if (info && page != REGION_WHOLE && is_same(info, removal->region) &&
+	    pool_dir_remove(removal->dir, name))
+		log_warn("%s", error_last());
 	return 0;
 }
 
 static int dir_drop(struct mempool *pool, struct mempool_region *region)
 {
 	struct dirpool *dp = dir_of(pool);
-	struct removal removal = { .dp = dp, .region = &region->info };
+	struct removal removal = { .dir = &dp->dir, .region = &region->info };
 	char name[REGION_NAME_BYTES];
 	int ret;
 
-	region_name_format(&region->info, name);
-	if (unlinkat(dp->dir.fd, name, 0) && errno != ENOENT)
-		return error_set(-errno, "remove %s/%s: %s", dp->dir.path, name, strerror(errno));
-	ret = pool_dir_sync(&dp->dir);
+	region_name_format(&region->info, REGION_WHOLE, name);
+	ret = pool_dir_remove(&dp->dir, name);
+	if (ret == 0)
+		ret = pool_dir_sync(&dp->dir);
 	if (ret || region->info.role != REGION_PAGES)
 		return ret;
-	if (pool_dir_each(&dp->dir, true, remove_page, &removal))
+	if (pool_dir_each(&dp->dir, remove_page, &removal))
 		log_warn("remove pages of %s/%s: %s", dp->dir.path, name, error_last());
 	return 0;
 }
@@ -307,11 +308,10 @@ static void look_at(struct mempool_region *region)
 	const struct mempool_page *page = region->own_pages;
 	char name[REGION_NAME_BYTES];
 
-	region_name_format(&region->info, name);
+	region_name_format(&region->info, REGION_WHOLE, name);
 	refuse_cut(region, name, region->fd, region->info.size);
 	for (; page; page = page->next) {
-		region_name_format_page(&region->info, (uint32_t)(page->off / ATTACH_PAGE_BYTES),
-					name);
+		region_name_format(&region->info, (uint32_t)(page->off / ATTACH_PAGE_BYTES), name);
 		refuse_cut(region, name, page->fd, ATTACH_PAGE_BYTES);
 	}
 }
@@ -347,16 +347,17 @@ static int dir_persist(struct mempool *pool, struct mempool_region *region, uint
 	return mempool_is_broken(region) ? mempool_refuse_broken(region) : ret;
 }
 
-static int dir_share(struct mempool *pool, struct mempool_region *region, bool writable,
+static int dir_share(struct mempool *pool, struct mempool_region *region, int fd, bool writable,
 		     int *fd_out)
 {
 	int ret;
 
 	(void)pool;
-	look_at(region);
-	if (mempool_is_broken(region))
-		return mempool_refuse_broken(region);
-	ret = map_reopen_shared(region->fd, writable, fd_out);
+	if (fd == region->fd)
+		look_at(region);
+	ret = mempool_refuse_broken(region);
+	if (ret == 0)
+		ret = map_reopen_shared(fd, writable, fd_out);
 	return ret ? error_prefix(ret, "region %u: ", region->info.id) : 0;
 }
 
@@ -398,7 +399,6 @@ static const struct mempool_ops dir_ops = {
 	.persist = dir_persist,
 	.alone = dir_alone,
 	.renew = dir_renew,
-	.share_page = map_reopen_shared,
 	.share = dir_share,
 	.close = dir_close,
 };
@@ -445,7 +445,8 @@ static int load_region(void *ctx, const char *name, const struct target_region *
 	struct stat st = { 0 };
 	int ret;
 
-	(void)page;
+	if (!info || page != REGION_WHOLE)
+		return 0;
 	if (pool->regions[info->id])
 		return error_set(-EBADMSG, "region %u: two files hold it, %s is one of them",
 				 info->id, name);
@@ -482,17 +483,17 @@ err_close:
 static int load_page(void *ctx, const char *name, const struct target_region *info, uint32_t page)
 {
 	struct dirpool *dp = ctx;
-	struct mempool_region *region = dp->pool.regions[info->id];
+	struct mempool_region *region;
 	uint64_t off = (uint64_t)page * ATTACH_PAGE_BYTES;
 	struct stat st = { 0 };
 	int fd = -1, ret;
 
+	if (!info || page == REGION_WHOLE)
+		return 0;
+	region = dp->pool.regions[info->id];
 	if (!region || !is_same(info, &region->info)) {
 		log_info("remove %s/%s: its region is gone", dp->dir.path, name);
-		if (unlinkat(dp->dir.fd, name, 0))
-			return error_set(-errno, "remove %s/%s: %s", dp->dir.path, name,
-					 strerror(errno));
-		return 0;
+		return pool_dir_remove(&dp->dir, name);
 	}
 	if (mempool_is_broken(region))
 		return 0;
@@ -559,9 +560,9 @@ int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 	pool->page_kind = "file";
 	ret = pool_dir_open(&dp->dir, opts->path, opts->create, &pool->super);
 	if (ret == 0)
-		ret = pool_dir_each(&dp->dir, false, load_region, dp);
+		ret = pool_dir_each(&dp->dir, load_region, dp);
 	if (ret == 0)
-		ret = pool_dir_each(&dp->dir, true, load_page, dp);
+		ret = pool_dir_each(&dp->dir, load_page, dp);
 	if (ret == 0 && opts->exclusive && !pool->sole_opener)
 		ret = error_set(-EBUSY, "in use by another process");
 	if (ret == 0)

@@ -206,37 +206,24 @@ static int file_alloc(struct mempool *pool, struct mempool_region *region)
 	}
 	region->info.base = file->map.base + region->fd_off;
 	region->fd = file->fd;
+	region->entry = entry;
 	return 0;
-}
-
-static struct extent_entry *entry_of(struct filepool *file, const struct mempool_region *region)
-{
-	return extents_find(&file->table, region->fd_off / POOL_EXTENT_BYTES);
 }
 
 static int file_drop(struct mempool *pool, struct mempool_region *region)
 {
-	struct filepool *file = filepool_of(pool);
-	struct extent_entry *entry = entry_of(file, region);
-
-	if (!entry)
-		return error_set(-EPROTO, "region %u: not in the extent table", region->info.id);
-	entry->state = EXTENT_QUARANTINE;
-	return file_commit(file);
+	region->entry->state = EXTENT_QUARANTINE;
+	return file_commit(filepool_of(pool));
 }
 
 /* No attachment in this process is left; frees the extents if no other process can map them. */
 static void file_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
 	struct filepool *file = filepool_of(pool);
-	struct extent_entry *entry;
 
 	if (forked || !region->dropped || !file->sole)
 		return;
-	entry = entry_of(file, region);
-	if (!entry)
-		return;
-	*entry = (struct extent_entry){ 0 };
+	*region->entry = (struct extent_entry){ 0 };
 	/* if this fails it stays in quarantine until the next open */
 	(void)!file_commit(file);
 }
@@ -255,7 +242,7 @@ static bool file_alone(struct mempool *pool, struct mempool_region *region)
 }
 
 /* A file description of the client's own, which holds the shared lock while it has it open. */
-static int file_share(struct mempool *pool, struct mempool_region *region, bool writable,
+static int file_share(struct mempool *pool, struct mempool_region *region, int fd, bool writable,
 		      int *fd_out)
 {
 	struct filepool *file = filepool_of(pool);
@@ -264,7 +251,7 @@ static int file_share(struct mempool *pool, struct mempool_region *region, bool 
 	if (file->sole && flock(file->fd, LOCK_SH | LOCK_NB))
 		return error_set(-errno, "flock of the pool: %s", strerror(errno));
 	file->sole = false;
-	ret = map_reopen_shared(file->fd, writable, fd_out);
+	ret = map_reopen_shared(fd, writable, fd_out);
 	return ret ? error_prefix(ret, "region %u: ", region->info.id) : 0;
 }
 
@@ -434,7 +421,7 @@ static int enter_regions(struct filepool *file)
 	if (ret == 0 && file->sole)
 		ret = end_quarantine(file);
 	for (uint32_t i = 0; ret == 0 && i < file->table.n; i++) {
-		const struct extent_entry *entry = &file->table.entries[i];
+		struct extent_entry *entry = &file->table.entries[i];
 		uint64_t off = entry->first * POOL_EXTENT_BYTES;
 		const struct target_region info = {
 			.id = entry->region,
@@ -455,6 +442,7 @@ static int enter_regions(struct filepool *file)
 			return -ENOMEM;
 		region->fd = file->fd;
 		region->fd_off = off;
+		region->entry = entry;
 		file->pool.regions[info.id] = region;
 		file->pool.n_regions++;
 	}

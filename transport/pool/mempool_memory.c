@@ -120,13 +120,14 @@ static int memory_renew(struct mempool *pool, struct mempool_region *region, uin
 	return ret;
 }
 
-/*
- * The file belongs to the user who renewed the page: another user cannot open it again for writing.
- */
-static int memory_share_page(int fd, bool writable, int *fd_out)
+/* The file of a page belongs to the user who renewed it: we cannot open that again for writing. */
+static int memory_share(struct mempool *pool, struct mempool_region *region, int fd, bool writable,
+			int *fd_out)
 {
 	int copy;
 
+	(void)pool;
+	(void)region;
 	if (!writable)
 		return map_reopen(fd, false, fd_out);
 	copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -143,13 +144,6 @@ static void memory_release(struct mempool *pool, struct mempool_region *region, 
 	if (!forked)
 		map_release(region->info.base, region->info.size);
 	close(region->fd);
-}
-
-static int memory_share(struct mempool *pool, struct mempool_region *region, bool writable,
-			int *fd_out)
-{
-	(void)pool;
-	return map_reopen(region->fd, writable, fd_out);
 }
 
 /* -------- private regions -------- */
@@ -186,7 +180,6 @@ static const struct mempool_ops memory_ops = {
 	.discard = memory_discard,
 	.release = memory_release,
 	.renew = memory_renew,
-	.share_page = memory_share_page,
 	.share = memory_share,
 };
 

@@ -60,7 +60,10 @@ static int lock_head(struct pool_dir *dir, bool create)
 
 /* -------- files of the directory -------- */
 
-static int each_name(const struct pool_dir *dir, int (*fn)(void *ctx, const char *name), void *ctx)
+int pool_dir_each(const struct pool_dir *dir,
+		  int (*fn)(void *ctx, const char *name, const struct target_region *info,
+			    uint32_t page),
+		  void *ctx)
 {
 	int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
@@ -73,7 +76,11 @@ static int each_name(const struct pool_dir *dir, int (*fn)(void *ctx, const char
 	}
 	errno = 0;
 	while (ret == 0 && (entry = readdir(stream)) != NULL) {
-		ret = fn(ctx, entry->d_name);
+		struct target_region info;
+		uint32_t page = REGION_WHOLE;
+		bool is = region_name_parse(entry->d_name, &info, &page);
+
+		ret = fn(ctx, entry->d_name, is ? &info : NULL, page);
 		errno = 0;
 	}
 	if (ret == 0 && errno)
@@ -82,60 +89,32 @@ static int each_name(const struct pool_dir *dir, int (*fn)(void *ctx, const char
 	return ret;
 }
 
-static int sweep_one(void *ctx, const char *name)
+int pool_dir_remove(const struct pool_dir *dir, const char *name)
+{
+	if (unlinkat(dir->fd, name, 0) && errno != ENOENT)
+		return error_set(-errno, "remove %s/%s: %s", dir->path, name, strerror(errno));
+	return 0;
+}
+
+static int sweep_one(void *ctx, const char *name, const struct target_region *info, uint32_t page)
 {
 	static const char *const expected[] = { ".", "..", HEAD, "lost+found" };
 	struct pool_dir *dir = ctx;
-	struct target_region info;
-	uint32_t page;
 
+	dir->n_regions += info && page == REGION_WHOLE;
 	for (size_t i = 0; i < ARRAY_LEN(expected); i++)
 		if (strcmp(name, expected[i]) == 0)
 			return 0;
-	if (region_name_parse_page(name, &info, &page))
+	if (info)
 		return 0;
-	if (region_name_parse(name, &info)) {
-		dir->n_regions++;
-		return 0;
-	}
 	if (region_name_is_tmp(name)) {
 		log_info("remove %s/%s: left by an interrupted call", dir->path, name);
-		if (unlinkat(dir->fd, name, 0))
-			return error_set(-errno, "remove %s/%s: %s", dir->path, name,
-					 strerror(errno));
-		return 0;
+		return pool_dir_remove(dir, name);
 	}
 	if (dir->made_head)
 		return error_set(-EPROTO, "not a pool: the directory holds %s", name);
 	log_warn("pool %s holds %s, which is no file of a pool: left alone", dir->path, name);
 	return 0;
-}
-
-struct each {
-	bool pages;
-	int (*fn)(void *ctx, const char *name, const struct target_region *info, uint32_t page);
-	void *ctx;
-};
-
-static int each_one(void *ctx, const char *name)
-{
-	const struct each *each = ctx;
-	struct target_region info;
-	uint32_t page = 0;
-	bool is = each->pages ? region_name_parse_page(name, &info, &page)
-			      : region_name_parse(name, &info);
-
-	return is ? each->fn(each->ctx, name, &info, page) : 0;
-}
-
-int pool_dir_each(const struct pool_dir *dir, bool pages,
-		  int (*fn)(void *ctx, const char *name, const struct target_region *info,
-			    uint32_t page),
-		  void *ctx)
-{
-	struct each each = { .pages = pages, .fn = fn, .ctx = ctx };
-
-	return each_name(dir, each_one, &each);
 }
 
 /* -------- the head -------- */
@@ -210,7 +189,7 @@ int pool_dir_open(struct pool_dir *dir, const char *path, bool create,
 	if (ret == 0)
 		ret = lock_head(dir, create);
 	if (ret == 0)
-		ret = each_name(dir, sweep_one, dir);
+		ret = pool_dir_each(dir, sweep_one, dir);
 	if (ret == 0 && dir->made_head && dir->n_regions)
 		ret = error_set(-EBADMSG, "holds %u regions, but its file " HEAD " is gone",
 				dir->n_regions);

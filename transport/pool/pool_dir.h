@@ -45,11 +45,14 @@ RLV_MUST_CHECK int pool_dir_put(const struct pool_dir *dir, const struct pool_su
 /* fsync of the directory: names that were made or removed before are so for good. */
 RLV_MUST_CHECK int pool_dir_sync(const struct pool_dir *dir);
 
+/* Removes a file, if it is there. */
+RLV_MUST_CHECK int pool_dir_remove(const struct pool_dir *dir, const char *name);
+
 /*
- * Calls fn for each file of a region, or, if pages, for each file of a page of a region, until it
- * returns other than 0, which is then returned. page is 0 for a region.
+ * Calls fn for each name in the directory until it returns other than 0, which is then returned. page:
+ * REGION_WHOLE for the file of a region. info is NULL if the name is not that of a region or its page.
  */
-RLV_MUST_CHECK int pool_dir_each(const struct pool_dir *dir, bool pages,
+RLV_MUST_CHECK int pool_dir_each(const struct pool_dir *dir,
 				 int (*fn)(void *ctx, const char *name,
 					   const struct target_region *info, uint32_t page),
 				 void *ctx);

@@ -36,21 +36,17 @@ static void put_word(const struct word *words, uint32_t number, char text[16])
 	(void)snprintf(text, 16, "%u", number);
 }
 
-/* Formats a name with a tail. */
-static void put_name(const struct target_region *info, const char *tail,
-		     char name[REGION_NAME_BYTES])
+void region_name_format(const struct target_region *info, uint32_t page,
+			char name[REGION_NAME_BYTES])
 {
-	char kind[16], role[16];
+	char kind[16], role[16], tail[sizeof(PAGE_TAIL) + 10] = "";
 
 	put_word(kinds, info->kind, kind);
 	put_word(roles, info->role, role);
+	if (page != REGION_WHOLE)
+		(void)snprintf(tail, sizeof(tail), PAGE_TAIL "%u", page);
 	(void)snprintf(name, REGION_NAME_BYTES, "region-%04u.%s.%u.%u.%s%s", info->id, kind,
 		       info->object, info->part, role, tail);
-}
-
-void region_name_format(const struct target_region *info, char name[REGION_NAME_BYTES])
-{
-	put_name(info, "", name);
 }
 
 /*
@@ -70,12 +66,13 @@ static uint32_t region_name_take(const char **at, const struct word *words)
 	return (uint32_t)strtoul(text, NULL, 10);
 }
 
-bool region_name_parse(const char *name, struct target_region *info_out)
+bool region_name_parse(const char *name, struct target_region *info_out, uint32_t *page_out)
 {
 	static const char prefix[] = "region-";
+	const char *tail = strstr(name, PAGE_TAIL), *at = name + sizeof(prefix) - 1;
 	struct target_region info = { 0 };
 	char again[REGION_NAME_BYTES];
-	const char *at = name + sizeof(prefix) - 1;
+	uint32_t page = REGION_WHOLE;
 
 	if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
 		return false;
@@ -84,37 +81,11 @@ bool region_name_parse(const char *name, struct target_region *info_out)
 	info.object = region_name_take(&at, NULL);
 	info.part = region_name_take(&at, NULL);
 	info.role = region_name_take(&at, roles);
-	region_name_format(&info, again);
-	if (info.id == 0 || info.id > RPTR_MAX_REGION || strcmp(name, again) != 0)
-		return false;
-	*info_out = info;
-	return true;
-}
-
-void region_name_format_page(const struct target_region *info, uint32_t page,
-			     char name[REGION_NAME_BYTES])
-{
-	char tail[sizeof(PAGE_TAIL) + 10];
-
-	(void)snprintf(tail, sizeof(tail), PAGE_TAIL "%u", page);
-	put_name(info, tail, name);
-}
-
-bool region_name_parse_page(const char *name, struct target_region *info_out, uint32_t *page_out)
-{
-	const char *tail = strstr(name, PAGE_TAIL);
-	struct target_region info;
-	char again[REGION_NAME_BYTES];
-	uint32_t page;
-
-	if (!tail || tail - name >= REGION_NAME_BYTES)
-		return false;
-	(void)snprintf(again, sizeof(again), "%.*s", (int)(tail - name), name);
-	if (!region_name_parse(again, &info) || info.role != REGION_PAGES)
-		return false;
-	page = (uint32_t)strtoul(tail + strlen(PAGE_TAIL), NULL, 10);
-	region_name_format_page(&info, page, again);
-	if (strcmp(name, again) != 0)
+	if (tail)
+		page = (uint32_t)strtoul(tail + strlen(PAGE_TAIL), NULL, 10);
+	region_name_format(&info, page, again);
+	if (info.id == 0 || info.id > RPTR_MAX_REGION || strcmp(name, again) != 0 ||
+	    (tail && info.role != REGION_PAGES))
 		return false;
 	*info_out = info;
 	*page_out = page;
@@ -132,5 +103,5 @@ bool region_name_is_tmp(const char *name)
 	    strcmp(name + length - tail, REGION_NAME_TMP) != 0)
 		return false;
 	(void)snprintf(head, sizeof(head), "%.*s", (int)(length - tail), name);
-	return region_name_parse(head, &info) || region_name_parse_page(head, &info, &page);
+	return region_name_parse(head, &info, &page);
 }

@@ -413,7 +413,7 @@ static void map_directory(void)
 	struct target_region regions[REGION_ROLES];
 	char path[128], name[REGION_NAME_BYTES + 8];
 	const struct dirent *entry;
-	uint32_t n = 0;
+	uint32_t n = 0, page;
 	DIR *folder;
 
 	corrupt_map_directory(read_file("pool/pool"));
@@ -421,7 +421,8 @@ static void map_directory(void)
 	folder = opendir(path);
 	assert_non_null(folder);
 	while ((entry = readdir(folder)) != NULL)
-		if (n < ARRAY_LEN(regions) && region_name_parse(entry->d_name, &regions[n]))
+		if (n < ARRAY_LEN(regions) &&
+		    region_name_parse(entry->d_name, &regions[n], &page) && page == REGION_WHOLE)
 			n++;
 	closedir(folder);
 	/* of one shard; the tree says what the others are */
@@ -434,7 +435,7 @@ static void map_directory(void)
 			if (regions[i].role != role)
 				continue;
 			memcpy(name, "pool/", 6);
-			region_name_format(&regions[i], name + 5);
+			region_name_format(&regions[i], REGION_WHOLE, name + 5);
 			file = read_file(name);
 			region.bytes = file->bytes;
 			region.tree = tree ? tree->image : NULL;

@@ -283,7 +283,7 @@ static int map_rows(const struct fleet *fx, uint32_t s)
 	char name[REGION_NAME_BYTES], path[200];
 	int fd;
 
-	region_name_format(&region, name);
+	region_name_format(&region, REGION_WHOLE, name);
 	(void)snprintf(path, sizeof(path), "%s/%s", fx->mem[0].path, name);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);

@@ -46,10 +46,12 @@ TEST(name__goes_both_ways)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct target_region seen = { 0 };
+		uint32_t page = 0;
 
-		region_name_format(&cases[i].info, name);
+		region_name_format(&cases[i].info, REGION_WHOLE, name);
 		assert_string_equal(name, cases[i].name);
-		assert_true(region_name_parse(name, &seen));
+		assert_true(region_name_parse(name, &seen, &page));
+		assert_int_equal(page, REGION_WHOLE);
 		assert_memory_equal(&seen, &cases[i].info, sizeof(seen));
 	}
 }
@@ -82,9 +84,10 @@ TEST(name__that_is_none)
 		" region-0007.table.3.0.tree",
 	};
 	struct target_region seen;
+	uint32_t page;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (region_name_parse(names[i], &seen))
+		if (region_name_parse(names[i], &seen, &page))
 			fail_msg("\"%s\" is taken for a region", names[i]);
 	assert_true(region_name_is_tmp("region-0007.table.3.0.tree.tmp"));
 	assert_false(region_name_is_tmp("region-0007.table.3.0.tree"));
@@ -97,8 +100,8 @@ TEST(name__that_is_none)
 TEST(name__of_a_page)
 {
 	static const char *const names[] = {
-		"region-0007.table.3.0.pages",
 		"region-0007.table.3.0.pages.page-",
+		"region-0007.table.3.0.pages.page-4294967295",
 		"region-0007.table.3.0.pages.page-01",
 		"region-0007.table.3.0.pages.page-1.tmp",
 		"region-0007.table.3.0.tree.page-1",
@@ -117,14 +120,13 @@ TEST(name__of_a_page)
 	char name[REGION_NAME_BYTES];
 	uint32_t page = 0;
 
-	region_name_format_page(&info, 511, name);
+	region_name_format(&info, 511, name);
 	assert_string_equal(name, "region-0007.table.3.2.pages.page-511");
-	assert_true(region_name_parse_page(name, &seen, &page));
+	assert_true(region_name_parse(name, &seen, &page));
 	assert_memory_equal(&seen, &info, sizeof(seen));
 	assert_int_equal(page, 511);
-	assert_false(region_name_parse(name, &seen));
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (region_name_parse_page(names[i], &seen, &page))
+		if (region_name_parse(names[i], &seen, &page))
 			fail_msg("\"%s\" is taken for a page", names[i]);
 }
 
@@ -159,7 +161,7 @@ static const char *path_of(const struct pool_fixture *dir, const struct target_r
 	static char path[200];
 	char name[REGION_NAME_BYTES];
 
-	region_name_format(region, name);
+	region_name_format(region, REGION_WHOLE, name);
 	(void)snprintf(path, sizeof(path), "%s/%s", dir->path, name);
 	return path;
 }

@@ -270,7 +270,7 @@ static const char *page_path(const struct owner *owner, uint32_t page)
 	static char path[300];
 	char name[REGION_NAME_BYTES];
 
-	region_name_format_page(&owner->spec, page, name);
+	region_name_format(&owner->spec, page, name);
 	(void)snprintf(path, sizeof(path), "%s/%s", owner->node->pool, name);
 	return path;
 }
