@@ -201,7 +201,7 @@ struct transport_ops {
 		      enum submit_order order, uint64_t *ticket_out);
 	/* Waits until the ticket (not 0) is done, at most until the deadline (-ETIMEDOUT: still
 	   outstanding), and no longer than transport_give_up_ns. Deadline 0 only tests: -EAGAIN:
-	   not yet. Returns the first error of its requests. */
+	   not yet. Returns the first error of its requests. NULL: all tickets are 0. */
 	int (*poll)(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
 
 	/*

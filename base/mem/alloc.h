@@ -94,6 +94,9 @@ void pages_free(struct pages *pages);
 /* True if the kernel honours MADV_HUGEPAGE for private memory. Looked up once. */
 bool pages_thp_allowed(void);
 
+/* Bytes of memory that this host has available; UINT64_MAX where it does not say. */
+uint64_t pages_available(void);
+
 /* "small", "thp", "hugetlb". Static. */
 const char *page_kind_name(enum page_kind kind);
 

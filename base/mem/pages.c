@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -101,6 +103,21 @@ void pages_free(struct pages *pages)
 	if (pages->ptr)
 		munmap(pages->ptr, pages->bytes);
 	*pages = (struct pages){ 0 };
+}
+
+uint64_t pages_available(void)
+{
+	char line[128];
+	uint64_t kib = 0;
+	FILE *file = fopen("/proc/meminfo", "re");
+
+	if (!file)
+		return UINT64_MAX;
+	while (kib == 0 && fgets(line, sizeof(line), file))
+		if (strncmp(line, "MemAvailable:", 13) == 0)
+			kib = strtoull(line + 13, NULL, 10);
+	fclose(file);
+	return kib ? kib * 1024 : UINT64_MAX;
 }
 
 const char *page_kind_name(enum page_kind kind)

@@ -69,21 +69,6 @@ static uint64_t deadline_in(int64_t ns)
 
 /* -------- pool and socket -------- */
 
-static uint64_t available_bytes(void)
-{
-	char line[128];
-	uint64_t kib = 0;
-	FILE *file = fopen("/proc/meminfo", "re");
-
-	if (!file)
-		return UINT64_MAX;
-	while (kib == 0 && fgets(line, sizeof(line), file))
-		if (strncmp(line, "MemAvailable:", 13) == 0)
-			kib = strtoull(line + 13, NULL, 10);
-	fclose(file);
-	return kib ? kib * 1024 : UINT64_MAX;
-}
-
 /* Binding works only for a local address. */
 static bool is_of_this_host(const char *host)
 {
@@ -174,7 +159,7 @@ static int open_target(struct memnode *node)
 	};
 	const char *kind = choose_kind(&node->opts);
 	char address[TRANSPORT_URI_BYTES], file[RUNTIME_PATH_BYTES];
-	uint64_t available = available_bytes();
+	uint64_t available = pages_available();
 	int ret = choose_path(&node->opts, &opts);
 
 	if (!kind)

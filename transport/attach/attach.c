@@ -335,47 +335,46 @@ static struct renewal *first_unanswered(const struct attach *attach)
  * Takes a message. Renewals are answered in the order of the requests, and so are requests for
  * regions, of which all but the last are of no use any more.
  */
-static int take_message(struct attach *attach, struct packet *packet)
+static int attach_hear(struct attach *attach)
 {
 	struct renewal *renewal = first_unanswered(attach);
-	bool ours = attach->owed == 1 && attach->asked && attach->came == -EAGAIN, more;
+	struct packet packet;
+	bool ours, more;
+	int ret;
 
-	if (packet->head.type == ATTACH_RENEW_REPLY && renewal) {
-		renewal->reply = *packet;
+	if (attach->sock < 0)
+		return error_set(-ECONNRESET, "the connection to the memory node was lost earlier");
+	ret = packet_receive(attach->sock, &packet);
+	if (ret)
+		return hang_up(attach, ret);
+	if (packet.head.type == ATTACH_RENEW_REPLY && renewal) {
+		renewal->reply = packet;
 		renewal->answered = true;
 		attach->made = true;
 		if (renewal->region == 0)
 			drop_renewal(attach, renewal);
 		return 0;
 	}
-	if (packet->head.type != ATTACH_REGION_REPLY || attach->owed == 0) {
-		packet_drop_fd(packet);
-		return error_set(-EPROTO, "the memory node sent a message of type %u unasked",
-				 packet->head.type);
+	if (packet.head.type != ATTACH_REGION_REPLY || attach->owed == 0) {
+		packet_drop_fd(&packet);
+		return hang_up(attach,
+			       error_set(-EPROTO,
+					 "the memory node sent a message of type %u unasked",
+					 packet.head.type));
 	}
-	more = (packet->region_reply.flags & ATTACH_MORE) != 0;
+	ours = attach->owed == 1 && attach->asked && attach->came == -EAGAIN;
+	more = (packet.region_reply.flags & ATTACH_MORE) != 0;
 	attach->owed -= !more;
 	if (!ours) {
-		packet_drop_fd(packet);
+		packet_drop_fd(&packet);
 		return 0;
 	}
 	attach->asked = more;
-	attach->came = take_part(attach, packet);
+	attach->came = take_part(attach, &packet);
 	error_keep(&attach->why);
 	if (attach->came == 0 && attach->next != NO_MORE)
 		attach->came = -EAGAIN;
 	return 0;
-}
-
-static int attach_hear(struct attach *attach)
-{
-	struct packet packet;
-	int ret;
-
-	if (attach->sock < 0)
-		return error_set(-ECONNRESET, "the connection to the memory node was lost earlier");
-	ret = packet_receive(attach->sock, &packet);
-	return hang_up(attach, ret ? ret : take_message(attach, &packet));
 }
 
 /* -------- regions, whole or a range -------- */

@@ -16,31 +16,24 @@ void grants_fini(struct grants *grants)
 	*grants = (struct grants){ 0 };
 }
 
-/* The slot of an equal grant, else a free one, else the one behind the last. */
-static uint32_t grants_choose(const struct grants *grants, const struct grant_slot *want)
-{
-	uint32_t empty = grants->n;
-
-	for (uint32_t i = grants->n; i-- > 0;) {
-		const struct grant_slot *slot = &grants->slots[i];
-
-		if (slot->region == want->region && slot->client_id == want->client_id &&
-		    slot->rights == want->rights && slot->off == want->off &&
-		    slot->len == want->len)
-			return i;
-		if (slot->region == 0)
-			empty = i;
-	}
-	return empty;
-}
-
 int grants_add(struct grants *grants, const struct grant_slot *want, struct region_grant *grant_out)
 {
-	uint32_t i = grants_choose(grants, want),
-		 capacity = grants->capacity ? 2 * grants->capacity : 64;
+	uint32_t i = grants->n, capacity = grants->capacity ? 2 * grants->capacity : 64;
 	struct shm_grant wire = { .magic = GRANT_MAGIC, .version = GRANT_VERSION };
 	struct grant_slot *slots, new = *want;
 
+	/* The slot of an equal grant, else a free one, else the one behind the last. */
+	for (uint32_t k = grants->n; k-- > 0;) {
+		const struct grant_slot *slot = &grants->slots[k];
+		bool equal = slot->region == want->region && slot->client_id == want->client_id &&
+			     slot->rights == want->rights && slot->off == want->off &&
+			     slot->len == want->len;
+
+		if (equal || slot->region == 0)
+			i = k;
+		if (equal)
+			break;
+	}
 	if (i == grants->capacity) {
 		slots = mem_resize(grants->slots, capacity * sizeof(*slots));
 		if (!slots)
@@ -67,21 +60,12 @@ int grants_add(struct grants *grants, const struct grant_slot *want, struct regi
 	return 0;
 }
 
-/* In the same time wherever they differ. Without OpenSSL: a library for embed: alone has none. */
-static bool secrets_equal(const uint8_t *a, const uint8_t *b)
-{
-	uint8_t differ = 0;
-
-	for (size_t i = 0; i < GRANT_SECRET_BYTES; i++)
-		differ |= (uint8_t)(a[i] ^ b[i]);
-	return differ == 0;
-}
-
 int grants_check(const struct grants *grants, uint64_t client_id, const struct region_grant *grant,
 		 const struct grant_slot **slot_out)
 {
 	const struct grant_slot *slot;
 	struct shm_grant wire;
+	uint8_t differ = 0;
 
 	if (grant->bytes != sizeof(wire))
 		return error_set(-EPROTO, "grant of %u bytes: an shm grant has %zu", grant->bytes,
@@ -97,7 +81,10 @@ int grants_check(const struct grants *grants, uint64_t client_id, const struct r
 		return error_set(-ESTALE, "grant of region %u: given before this node restarted",
 				 wire.region);
 	slot = wire.slot < grants->n ? &grants->slots[wire.slot] : NULL;
-	if (!slot || slot->region == 0 || !secrets_equal(slot->secret, wire.secret))
+	/* In the same time wherever they differ. Without OpenSSL: a library for embed: alone has none. */
+	for (size_t i = 0; slot && i < sizeof(wire.secret); i++)
+		differ |= (uint8_t)(slot->secret[i] ^ wire.secret[i]);
+	if (!slot || slot->region == 0 || differ)
 		return error_set(-EACCES, "grant of region %u: it was revoked, or never given",
 				 wire.region);
 	if (slot->client_id != client_id || wire.client_id != client_id)

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -34,30 +33,26 @@ enum {
 	MAX_NAMELESS = 256, /* of them; then the oldest is dropped */
 	DRAIN_PACKETS = 64,
 	EVENTS = 32,
+	LOCK_NAME_BYTES = sizeof(((struct sockaddr_un *)0)->sun_path) + 8,
 };
 
 struct conn {
 	struct conn *next;
 	int sock;
 	struct client *client; /* NULL until HELLO */
-	bool named;            /* it has said HELLO */
 	bool attached;
 	bool renews;       /* it has a region whose pages it may renew */
-	bool gone;         /* hung up; freed when no event can be of it */
 	uint64_t deadline; /* of HELLO */
 };
 
 struct serve {
 	struct target *target;
 	int epoll, listener, lock;
-	bool locked;
 	int spare; /* given up to accept, and hang up on, a peer when descriptors run out */
 	struct sockaddr_un addr;
 	struct stat st;     /* of the socket: only our own socket is unlinked */
 	struct conn *conns; /* newest first */
-	struct conn *gone;
 	uint32_t n;
-	uint32_t nameless; /* of them: without HELLO */
 };
 
 /* -------- connections -------- */
@@ -76,7 +71,6 @@ static void serve_drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(tar
 		link = &(*link)->next;
 	*link = conn->next;
 	serve->n--;
-	serve->nameless -= !conn->named;
 	if (!fork_happened(serve->target->forks)) {
 		(void)epoll_ctl(serve->epoll, EPOLL_CTL_DEL, conn->sock, NULL);
 		(void)shutdown(conn->sock, SHUT_RDWR);
@@ -89,19 +83,7 @@ static void serve_drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(tar
 		conn->client->connected--;
 		clients_settle(&serve->target->clients, conn->client);
 	}
-	conn->gone = true;
-	conn->next = serve->gone;
-	serve->gone = conn;
-}
-
-static void free_gone(struct serve *serve)
-{
-	while (serve->gone) {
-		struct conn *conn = serve->gone;
-
-		serve->gone = conn->next;
-		mem_free(conn);
-	}
+	mem_free(conn);
 }
 
 int serve_adopt(struct serve *serve, int sock)
@@ -120,53 +102,21 @@ int serve_adopt(struct serve *serve, int sock)
 	conn->next = serve->conns;
 	serve->conns = conn;
 	serve->n++;
-	serve->nameless++;
 	return 0;
 }
 
-static void accept_all(struct serve *serve)
+static void accept_one(struct serve *serve)
 {
-	for (int i = 0; i < EVENTS; i++) {
-		int sock = accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int sock = accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (sock < 0 && (errno == EMFILE || errno == ENFILE)) {
-			log_warn("accept %s %m", serve->addr.sun_path);
-			close(serve->spare);
-			map_close(accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC));
-			serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-			return;
-		}
-		if (sock < 0)
-			return;
-		if (serve->n >= MAX_CONNS || serve_adopt(serve, sock)) {
-			log_warn("refuse connection, have %u", serve->n);
-			close(sock);
-		}
-	}
-}
-
-/*
- * Drops peers that sent no HELLO in time, and the oldest if there are too many, so that silent
- * peers keep no others out. Not called while events are handled: one may belong to a dropped peer.
- */
-static void drop_silent(struct serve *serve) LOCK_REQUIRES(target_role)
-{
-	struct conn *next, *oldest;
-
-	for (struct conn *conn = serve->conns; conn; conn = next) {
-		next = conn->next;
-		if (!conn->client && deadline_expired(serve->target->clock, conn->deadline)) {
-			log_debug("drop peer that said no hello");
-			serve_drop(serve, conn);
-		}
-	}
-	while (serve->nameless > MAX_NAMELESS) {
-		oldest = NULL;
-		for (struct conn *conn = serve->conns; conn; conn = conn->next)
-			oldest = conn->named ? oldest : conn;
-		if (!oldest)
-			return;
-		serve_drop(serve, oldest);
+	if (sock < 0 && (errno == EMFILE || errno == ENFILE)) {
+		log_warn("accept %s %m", serve->addr.sun_path);
+		close(serve->spare);
+		map_close(accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC));
+		serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	} else if (sock >= 0 && (serve->n >= MAX_CONNS || serve_adopt(serve, sock))) {
+		log_warn("refuse connection, have %u", serve->n);
+		close(sock);
 	}
 }
 
@@ -282,8 +232,6 @@ static int on_hello(struct serve *serve, struct conn *conn, struct packet *packe
 	}
 	client->connected++;
 	conn->client = client;
-	conn->named = true;
-	serve->nameless--;
 	reply.hello_reply.incarnation = serve->target->tg.incarnation;
 	if (serve->target->pool->persistent)
 		reply.hello_reply.flags = ATTACH_PERSISTENT;
@@ -293,59 +241,49 @@ static int on_hello(struct serve *serve, struct conn *conn, struct packet *packe
 
 /* -------- ATTACH -------- */
 
-static int share_fd(struct target *target, const struct target_map *map, int fd,
-		    struct packet *reply) LOCK_REQUIRES(target_role)
-{
-	bool writable = (map->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
-
-	return target->pool->ops->share(target->pool, map->region, fd, writable, &reply->fd);
-}
-
 static bool is_whole(const struct target_map *map)
 {
 	return map->off == 0 && map->size == map->region->info.size;
 }
 
-/* Shares the granted range. Of a region whose pages have memory of their own: all of it, or one page. */
-static int share_range(struct target *target, const struct target_map *map, struct packet *reply)
-	LOCK_REQUIRES(target_role)
+static int share_fd(struct target *target, const struct target_map *map, int fd,
+		    struct packet *reply) LOCK_REQUIRES(target_role)
 {
-	struct attach_region_reply *out = &reply->region_reply;
-	const struct mempool_page *page = mempool_page_from(map->region, map->off);
+	bool writable = (map->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
 
-	out->size = map->size;
-	if (page && page->off == map->off && map->size == ATTACH_PAGE_BYTES)
-		return share_fd(target, map, page->fd, reply);
-	if (map->region->by_pages && !is_whole(map))
-		return error_set(-EACCES, "region %u: only single pages of it are shared",
-				 map->region->info.id);
-	out->offset = map->region->fd_off + map->off;
-	if (map->region->own_pages)
-		out->flags |= ATTACH_PAGES;
-	return share_fd(target, map, map->region->fd, reply);
+	return mempool_share(target->pool, map->region, fd, writable, &reply->fd);
 }
 
 /*
- * Answers a client that was granted the whole region: shares the next page with memory of its own.
+ * Shares the granted range, or, if ask is not 0, the next page with memory of its own of a region that
+ * was granted as a whole. Of a region with such pages: all of it, or one page.
  */
-static int share_page(struct target *target, const struct target_map *map, uint32_t ask,
+static int share_part(struct target *target, const struct target_map *map, uint32_t ask,
 		      struct packet *reply) LOCK_REQUIRES(target_role)
 {
-	uint64_t off = (uint64_t)(ask & ATTACH_PAGE_MAX) * ATTACH_PAGE_BYTES;
+	uint64_t off = ask ? (uint64_t)(ask & ATTACH_PAGE_MAX) * ATTACH_PAGE_BYTES : map->off;
 	struct attach_region_reply *out = &reply->region_reply;
 	const struct mempool_page *page = mempool_page_from(map->region, off);
 
-	if (!is_whole(map))
+	if (ask && !is_whole(map))
 		return error_set(
 			-EACCES,
 			"region %u: a grant of the whole region is needed to renew its pages",
 			map->region->info.id);
-	if (!page)
+	if (ask && !page)
 		return 0;
-	out->offset = page->off;
-	out->size = ATTACH_PAGE_BYTES;
-	if (page->next)
-		out->flags |= ATTACH_MORE;
+	out->size = ask ? ATTACH_PAGE_BYTES : map->size;
+	if (ask) {
+		out->offset = page->off;
+		out->flags |= page->next ? ATTACH_MORE : 0;
+	} else if (!page || page->off != off || map->size != ATTACH_PAGE_BYTES) {
+		if (map->region->by_pages && !is_whole(map))
+			return error_set(-EACCES, "region %u: only single pages of it are shared",
+					 map->region->info.id);
+		out->offset = map->region->fd_off + off;
+		out->flags |= map->region->own_pages ? ATTACH_PAGES : 0;
+		return share_fd(target, map, map->region->fd, reply);
+	}
 	return share_fd(target, map, page->fd, reply);
 }
 
@@ -386,8 +324,7 @@ static int serve_share(struct target *target, uint64_t client_id, const struct a
 	out->region = map.region->info.id;
 	out->rights = map.rights;
 	out->incarnation = target->tg.incarnation;
-	return ask->page ? share_page(target, &map, ask->page, reply)
-			 : share_range(target, &map, reply);
+	return share_part(target, &map, ask->page, reply);
 }
 
 /* A refused grant leaves the connection as it is. */
@@ -465,77 +402,79 @@ static int on_renew(struct serve *serve, struct conn *conn, struct packet *packe
 
 /* -------- events -------- */
 
-/* Anything but 0 ends the connection. */
-static int on_packet(struct serve *serve, struct conn *conn, struct packet *packet)
-	LOCK_REQUIRES(target_role)
-{
-	if (!conn->client && packet->head.type == ATTACH_HELLO)
-		return on_hello(serve, conn, packet);
-	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_REGION)
-		return on_attach(serve, conn, packet);
-	if (conn->client && packet->head.type == ATTACH_RENEW)
-		return on_renew(serve, conn, packet);
-	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_BYE) {
-		conn->client->attached -= conn->attached;
-		conn->attached = false;
-		return -ESHUTDOWN;
-	}
-	return error_set(-EPROTO, "a packet of type %u is not expected now", packet->head.type);
-}
-
-/* Takes a packet. false: there is none. */
+/* Takes a packet; any failure ends the connection. false: there is none. */
 static bool on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
 {
 	struct packet packet = { .fd = -1 };
+	uint16_t type;
 	int ret = packet_receive(conn->sock, &packet);
 
 	if (ret == -EAGAIN)
 		return false;
-	if (ret == 0)
-		ret = on_packet(serve, conn, &packet);
-	else if (ret == -EPROTO && !conn->named && packet.head.magic == ATTACH_MAGIC)
+	type = ret ? 0 : packet.head.type;
+	if (ret == -EPROTO && !conn->client && packet.head.magic == ATTACH_MAGIC) {
 		(void)!serve_refuse(conn, ret);
+	} else if (!conn->client && type == ATTACH_HELLO) {
+		ret = on_hello(serve, conn, &packet);
+	} else if (conn->client && packet.fd < 0 && type == ATTACH_REGION) {
+		ret = on_attach(serve, conn, &packet);
+	} else if (conn->client && type == ATTACH_RENEW) {
+		ret = on_renew(serve, conn, &packet);
+	} else if (conn->client && packet.fd < 0 && type == ATTACH_BYE) {
+		conn->client->attached -= conn->attached;
+		conn->attached = false;
+		ret = -ESHUTDOWN;
+	} else if (ret == 0) {
+		ret = error_set(-EPROTO, "a packet of type %u is not expected now", type);
+	}
 	packet_drop_fd(&packet);
-	if (ret == 0)
-		return true;
-	if (ret != -ESHUTDOWN)
+	if (ret && ret != -ESHUTDOWN)
 		log_debug("drop peer: %s", error_last());
-	serve_drop(serve, conn);
+	if (ret)
+		serve_drop(serve, conn);
 	return true;
 }
 
 /* Handling may end a connection: restart from the beginning of the list. */
 void serve_renewals(struct serve *serve)
 {
-	bool more = serve != NULL;
+	struct conn *conn = serve ? serve->conns : NULL;
 
-	while (more) {
-		more = false;
-		for (struct conn *conn = serve->conns; conn && !more; conn = conn->next)
-			more = conn->renews && on_ready(serve, conn);
-	}
+	while (conn)
+		conn = conn->renews && on_ready(serve, conn) ? serve->conns : conn->next;
 }
 
+/*
+ * Then drops peers that sent no HELLO in time, and the oldest if there are too many, so that silent
+ * peers keep no others out.
+ */
 int serve_progress(struct serve *serve)
 {
-	struct epoll_event events[EVENTS];
-	int n;
+	struct epoll_event event;
+	struct conn *next;
+	uint32_t silent = 0;
+	int n = 1;
 
 	if (!serve)
 		return 0;
-	free_gone(serve);
-	n = epoll_wait(serve->epoll, events, EVENTS, 0);
-	if (n < 0 && errno != EINTR)
-		return error_set(-errno, "epoll_wait: %s", strerror(errno));
-	for (int i = 0; i < n; i++) {
-		struct conn *conn = events[i].data.ptr;
-
-		if (!conn)
-			accept_all(serve);
-		else if (!conn->gone)
-			(void)on_ready(serve, conn);
+	/* One at a time: handling an event may drop the peer of another. */
+	for (int i = 0; n == 1 && i < EVENTS; i++) {
+		n = epoll_wait(serve->epoll, &event, 1, 0);
+		if (n < 0 && errno != EINTR)
+			return error_set(-errno, "epoll_wait: %s", strerror(errno));
+		if (n == 1 && event.data.ptr)
+			(void)on_ready(serve, event.data.ptr);
+		else if (n == 1)
+			accept_one(serve);
 	}
-	drop_silent(serve);
+	for (struct conn *conn = serve->conns; conn; conn = next) {
+		next = conn->next;
+		if (conn->client || (++silent <= MAX_NAMELESS &&
+				     !deadline_expired(serve->target->clock, conn->deadline)))
+			continue;
+		log_debug("drop peer that said no hello");
+		serve_drop(serve, conn);
+	}
 	return 0;
 }
 
@@ -545,30 +484,6 @@ int serve_poll_fd(const struct serve *serve)
 }
 
 /* -------- opening -------- */
-
-/*
- * The holder of the lock owns the name of the socket. The lock file may have been unlinked while
- * this call waited for it.
- */
-static int lock_name(struct serve *serve, const char *path)
-{
-	char name[sizeof(serve->addr.sun_path) + 8];
-
-	(void)snprintf(name, sizeof(name), "%s.lock", path);
-	for (;;) {
-		serve->lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-		if (serve->lock < 0)
-			return error_set(-errno, "open %s: %s", name, strerror(errno));
-		if (flock(serve->lock, LOCK_EX | LOCK_NB))
-			return error_set(-EADDRINUSE, "listen on %s: in use by another process",
-					 path);
-		if (map_is_named(serve->lock, AT_FDCWD, name)) {
-			serve->locked = true;
-			return 0;
-		}
-		close(serve->lock);
-	}
-}
 
 /*
  * Removes a stale socket. Not if a process without our lock file listens there, nor if the file is
@@ -601,29 +516,10 @@ static int clear_stale(struct serve *serve)
 	return 0;
 }
 
-/* The socket's own mode, set before bind, becomes that of its name: no moment of more rights. */
-static int start_listener(struct serve *serve)
-{
-	struct epoll_event event = { .events = EPOLLIN };
-
-	serve->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (serve->listener < 0)
-		return error_set(-errno, "socket: %s", strerror(errno));
-	if (fchmod(serve->listener, 0600) ||
-	    bind(serve->listener, (struct sockaddr *)&serve->addr, sizeof(serve->addr)) ||
-	    chmod(serve->addr.sun_path, 0600) || lstat(serve->addr.sun_path, &serve->st) ||
-	    listen(serve->listener, BACKLOG))
-		return error_set(-errno, "listen on %s: %s", serve->addr.sun_path, strerror(errno));
-	serve->epoll = epoll_create1(EPOLL_CLOEXEC);
-	serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (serve->epoll < 0 || serve->spare < 0 ||
-	    epoll_ctl(serve->epoll, EPOLL_CTL_ADD, serve->listener, &event))
-		return error_set(-errno, "epoll: %s", strerror(errno));
-	return 0;
-}
-
 int serve_open(struct target *target, const char *path, struct serve **serve_out)
 {
+	struct epoll_event event = { .events = EPOLLIN };
+	char name[LOCK_NAME_BYTES];
 	struct serve *serve;
 	int ret;
 
@@ -637,31 +533,48 @@ int serve_open(struct target *target, const char *path, struct serve **serve_out
 	serve->epoll = serve->listener = serve->lock = serve->spare = -1;
 	serve->addr.sun_family = AF_UNIX;
 	(void)snprintf(serve->addr.sun_path, sizeof(serve->addr.sun_path), "%s", path);
-	ret = lock_name(serve, path);
-	if (ret == 0)
+	/* The holder of the lock owns the name of the socket. */
+	(void)snprintf(name, sizeof(name), "%s.lock", path);
+	ret = map_open_own(AT_FDCWD, name, true, &serve->lock);
+	if (ret == -EBUSY)
+		ret = error_set(-EADDRINUSE, "listen on %s: in use by another process", path);
+	if (ret >= 0)
 		ret = clear_stale(serve);
-	if (ret == 0)
-		ret = start_listener(serve);
-	if (ret) {
-		serve_close(serve, false);
-		return ret;
+	if (ret)
+		goto err_close;
+	serve->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	/* The socket's own mode, set before bind, becomes that of its name: no moment of more rights. */
+	if (serve->listener < 0 || fchmod(serve->listener, 0600) ||
+	    bind(serve->listener, (struct sockaddr *)&serve->addr, sizeof(serve->addr)) ||
+	    chmod(path, 0600) || lstat(path, &serve->st) || listen(serve->listener, BACKLOG)) {
+		ret = error_set(-errno, "listen on %s: %s", path, strerror(errno));
+		goto err_close;
+	}
+	serve->epoll = epoll_create1(EPOLL_CLOEXEC);
+	serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (serve->epoll < 0 || serve->spare < 0 ||
+	    epoll_ctl(serve->epoll, EPOLL_CTL_ADD, serve->listener, &event)) {
+		ret = error_set(-errno, "epoll: %s", strerror(errno));
+		goto err_close;
 	}
 	*serve_out = serve;
 	return 0;
+err_close:
+	serve_close(serve, false);
+	return ret;
 }
 
 LOCK_UNCHECKED void serve_close(struct serve *serve, bool forked)
 {
-	char name[sizeof(serve->addr.sun_path) + 8];
+	char name[LOCK_NAME_BYTES];
 	struct stat st;
 
 	if (!serve)
 		return;
 	while (serve->conns)
 		serve_drop(serve, serve->conns);
-	free_gone(serve);
 	/* Unlinks the names while the lock is still held, and only if they are ours. */
-	if (!forked && serve->locked) {
+	if (!forked && serve->lock >= 0) {
 		if (serve->st.st_ino && lstat(serve->addr.sun_path, &st) == 0 &&
 		    st.st_ino == serve->st.st_ino && st.st_dev == serve->st.st_dev)
 			unlink(serve->addr.sun_path);
@@ -671,7 +584,8 @@ LOCK_UNCHECKED void serve_close(struct serve *serve, bool forked)
 	if (!forked) {
 		/* for the copies that forked children have */
 		(void)shutdown(serve->listener, SHUT_RDWR);
-		(void)flock(serve->lock, LOCK_UN);
+		if (serve->lock >= 0)
+			(void)map_own(serve->lock, false);
 	}
 	map_close(serve->epoll);
 	map_close(serve->listener);

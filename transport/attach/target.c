@@ -202,14 +202,6 @@ bool target_knows(struct target *target, uint64_t client_id)
 	return known;
 }
 
-int target_persist(struct target *target, struct mempool_region *region, uint64_t off, uint64_t len)
-{
-	if (!target->pool->ops->persist)
-		return error_set(-ENOTSUP, "region %u: its pool is volatile memory",
-				 region->info.id);
-	return target->pool->ops->persist(target->pool, region, off, len);
-}
-
 /* -------- regions and grants -------- */
 
 static int shm_register(struct transport_target *tg, struct target_region *spec)
@@ -294,12 +286,11 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 	uint64_t end;
 	int ret;
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
 	if (rights == 0 || (rights & ~(uint32_t)RIGHT_ALL))
 		return error_set(-EINVAL, "grant of region %u: rights %u: must be 1 to %u",
 				 range->region, rights, RIGHT_ALL);
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	serve_renewals(target->serve);
 	region = mempool_find(target->pool, want.region);
 	if (!region)
@@ -321,11 +312,10 @@ static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t 
 {
 	struct target *target = target_at(tg);
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
 	if (region == 0)
 		return error_set(-EINVAL, "revoke: region 0 does not exist");
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	serve_renewals(target->serve);
 	grants_remove(&target->grants, client_id, &(struct region_range){ .region = region });
 	lock_release(&target->lock, &target_role);
@@ -413,7 +403,7 @@ static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t
 	lock_release(&target->lock, &target_role);
 	if (ret)
 		return ret;
-	ret = target_persist(target, region, off, len ? len : region->info.size - off);
+	ret = mempool_persist(target->pool, region, off, len ? len : region->info.size - off);
 	target_detach(target, region);
 	return ret;
 }
@@ -454,8 +444,7 @@ static bool shm_alone(struct transport_target *tg, uint32_t id)
 	if (!target_enter(target))
 		return false;
 	region = mempool_find(target->pool, id);
-	alone = region && region->refs == 1 && target->pool->ops->alone &&
-		target->pool->ops->alone(target->pool, region);
+	alone = region && region->refs == 1 && mempool_alone(target->pool, region);
 	lock_release(&target->lock, &target_role);
 	return alone;
 }
@@ -465,11 +454,10 @@ static int shm_listen(struct transport_target *tg, const char *address)
 	struct target *target = target_at(tg);
 	int ret;
 
-	if (fork_happened(target->forks))
-		return fork_error("target");
 	if (!address)
 		return 0;
-	lock_acquire(&target->lock, &target_role);
+	if (!target_enter(target))
+		return -ECHILD;
 	if (!target->pool->shareable)
 		ret = error_set(-EINVAL, "listen on %s: the pool is private to this process",
 				address);
@@ -527,8 +515,7 @@ static void shm_stats(struct transport_target *tg, struct target_stats *out)
 	*out = (struct target_stats){ .page_kind = "" };
 	if (!target_enter(target))
 		return;
-	if (target->pool->ops->look)
-		target->pool->ops->look(target->pool);
+	mempool_look(target->pool);
 	*out = (struct target_stats){
 		.pool_bytes = target->pool->bytes,
 		.used_bytes = target->pool->used,

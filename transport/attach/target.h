@@ -36,7 +36,7 @@ struct target {
 	uint32_t forks;        /* fork_generation of its birth */
 	_Atomic uint32_t refs; /* 1 of the owner, 1 of each initiator of this process */
 	bool closed LOCK_GUARDED_BY(target_role);
-	struct mempool *pool; /* the struct is guarded by the lock, its ops->persist by nothing */
+	struct mempool *pool; /* the struct is guarded by the lock, mempool_persist by nothing */
 	struct grants grants LOCK_GUARDED_BY(target_role);
 	struct clients clients LOCK_GUARDED_BY(target_role);
 	struct serve *serve LOCK_GUARDED_BY(target_role); /* NULL: does not listen */
@@ -73,9 +73,6 @@ void target_detach(struct target *target, struct mempool_region *region);
 
 /* True if the client is known: it is of this process, or has a socket. */
 bool target_knows(struct target *target, uint64_t client_id);
-
-RLV_MUST_CHECK int target_persist(struct target *target, struct mempool_region *region,
-				  uint64_t off, uint64_t len);
 
 /* Checks a grant of a client. The lock is held. map_out->region is borrowed. */
 RLV_MUST_CHECK int target_check_grant(struct target *target, uint64_t client_id,

@@ -96,33 +96,27 @@ int extents_choose(const struct extent_table *copies[2], uint64_t file_extents)
 
 /* -------- searches -------- */
 
-/* The used entry with the lowest first extent that ends behind at. */
-static const struct extent_entry *next_used(const struct extent_table *table, uint64_t at)
-{
-	const struct extent_entry *next = NULL;
-
-	for (uint32_t i = 0; i < table->n; i++) {
-		const struct extent_entry *entry = &table->entries[i];
-
-		if (entry->state != EXTENT_FREE && entry->first + entry->extents > at &&
-		    (!next || entry->first < next->first))
-			next = entry;
-	}
-	return next;
-}
-
 uint64_t extents_find_run(const struct extent_table *table, uint64_t count, uint64_t *longest_out)
 {
 	uint64_t at = 1, longest = 0;
 
 	while (at < table->extents) {
-		const struct extent_entry *next = next_used(table, at);
-		uint64_t end = next ? next->first : table->extents;
+		uint64_t end = table->extents, next = end;
 
+		/* The used run with the lowest first extent that ends behind at. */
+		for (uint32_t i = 0; i < table->n; i++) {
+			const struct extent_entry *entry = &table->entries[i];
+
+			if (entry->state == EXTENT_FREE || entry->first + entry->extents <= at ||
+			    entry->first >= end)
+				continue;
+			end = entry->first;
+			next = entry->first + entry->extents;
+		}
 		if (end - at >= count)
 			return at;
 		longest = max_u64(longest, end - at);
-		at = next ? next->first + next->extents : table->extents;
+		at = next;
 	}
 	*longest_out = longest;
 	return 0;

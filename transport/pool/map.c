@@ -147,6 +147,34 @@ bool map_is_named(int fd, int folder, const char *name)
 	       mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
 }
 
+int map_open_own(int folder, const char *name, bool create, int *fd_out)
+{
+	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+	int fd, made, ret;
+
+	for (;;) {
+		fd = openat(folder, name, flags);
+		made = fd < 0 && errno == ENOENT && create;
+		if (made)
+			fd = openat(folder, name, flags | O_CREAT | O_EXCL, 0600);
+		if (made && fd < 0 && errno == EEXIST) /* somebody else was faster */
+			continue;
+		if (fd < 0)
+			return error_set(-errno, "open %s: %s", name, strerror(errno));
+		ret = map_own(fd, true);
+		/* Whoever had it may have removed its name meanwhile: then it is no lock. */
+		if (ret == 0 && map_is_named(fd, folder, name)) {
+			*fd_out = fd;
+			return made;
+		}
+		if (ret != -EBUSY && made && map_is_named(fd, folder, name))
+			(void)unlinkat(folder, name, 0);
+		close(fd);
+		if (ret)
+			return ret;
+	}
+}
+
 uint64_t map_left(int fd)
 {
 	struct statvfs fs;
@@ -179,28 +207,10 @@ int map_take_blocks(int fd, uint64_t off, uint64_t bytes)
 			 strerror(code), (unsigned long long)map_left(fd));
 }
 
-int map_reopen(int fd, bool writable, int *fd_out)
+bool map_is_sole(int fd)
 {
-	char path[64];
-	int copy;
-
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	copy = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-	if (copy < 0)
-		return error_set(-errno, "open %s: %s", path, strerror(errno));
-	*fd_out = copy;
-	return 0;
-}
-
-int map_reopen_shared(int fd, bool writable, int *fd_out)
-{
-	int copy = -1, ret = map_reopen(fd, writable, &copy);
-
-	if (ret == 0 && flock(copy, LOCK_SH | LOCK_NB))
-		ret = error_set(-errno, "flock: %s", strerror(errno));
-	if (ret)
-		map_close(copy);
-	else
-		*fd_out = copy;
-	return ret;
+	if (flock(fd, LOCK_EX | LOCK_NB))
+		return false;
+	(void)flock(fd, LOCK_UN);
+	return true;
 }

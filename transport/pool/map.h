@@ -50,10 +50,13 @@ void map_close(int fd);
 bool map_thp_for_memfd(void);
 
 /*
- * Takes the owner's lock of a pool's file (byte 0, of the open file description), or gives it up, since
+ * Takes the owner's lock of a file (byte 0, of the open file description), or gives it up, since
  * descriptors that children inherited share it. -EBUSY: another process has it.
  */
 int map_own(int fd, bool own);
+
+/* Opens a file of a folder, makes it if it is missing and create is set, and takes its owner's lock. 1: made. */
+RLV_MUST_CHECK int map_open_own(int folder, const char *name, bool create, int *fd_out);
 
 /* True if the file still has that name in that directory. */
 bool map_is_named(int fd, int folder, const char *name);
@@ -64,10 +67,7 @@ uint64_t map_left(int fd);
 /* Takes all blocks of a range of a file, so that no store there finds the disk full. -ENOSPC. */
 RLV_MUST_CHECK int map_take_blocks(int fd, uint64_t off, uint64_t bytes);
 
-/* A new descriptor of the same file, with an open file description of its own. -errno. */
-RLV_MUST_CHECK int map_reopen(int fd, bool writable, int *fd_out);
-
-/* The same with a shared flock, which lasts while anybody has the new descriptor. */
-RLV_MUST_CHECK int map_reopen_shared(int fd, bool writable, int *fd_out);
+/* True if nobody holds a flock on the file. We hold none ourselves. */
+bool map_is_sole(int fd);
 
 #endif

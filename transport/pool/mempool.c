@@ -2,6 +2,10 @@
 #include "transport/pool/mempool.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -20,6 +24,7 @@ int mempool_new(size_t bytes, const struct mempool_ops *ops, const struct target
 	pool->ops = ops;
 	pool->persistent = opts->path != NULL;
 	pool->shareable = !opts->exclusive && !opts->private_memory;
+	pool->private_memory = opts->private_memory;
 	pool->wanted = (enum page_kind)opts->page_kind;
 	pool->huge = pool->wanted != PAGE_SMALL;
 	pool->sole_opener = true;
@@ -29,12 +34,17 @@ int mempool_new(size_t bytes, const struct mempool_ops *ops, const struct target
 
 int mempool_open(const struct target_opts *opts, struct mempool **pool_out)
 {
+	struct target_opts whole = *opts;
 	struct mempool *pool = NULL;
 	int ret;
 
+	if (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &whole.pool_bytes) ||
+	    whole.pool_bytes > INT64_MAX - POOL_EXTENT_BYTES)
+		return error_set(-EINVAL, "pool_bytes %llu: too large",
+				 (unsigned long long)opts->pool_bytes);
 	if (!opts->path)
-		return mempool_open_memory(opts, pool_out);
-	ret = opts->dir ? mempool_open_dir(opts, &pool) : mempool_open_file(opts, &pool);
+		return mempool_open_memory(&whole, pool_out);
+	ret = opts->dir ? mempool_open_dir(&whole, &pool) : mempool_open_file(&whole, &pool);
 	if (ret == 0) {
 		*pool_out = pool;
 		return 0;
@@ -133,7 +143,7 @@ int mempool_begin(struct mempool *pool, const struct target_region *spec,
 int mempool_end(struct mempool *pool, struct mempool_region *region, int ret,
 		struct target_region *spec)
 {
-	if (ret == 0)
+	if (ret == 0 && pool->ops->alloc)
 		ret = pool->ops->alloc(pool, region);
 	if (ret) {
 		mem_free(region);
@@ -142,6 +152,7 @@ int mempool_end(struct mempool *pool, struct mempool_region *region, int ret,
 	pool->regions[region->info.id] = region;
 	pool->last_id = region->info.id;
 	pool->n_regions++;
+	pool->used += region->info.size;
 	*spec = region->info;
 	return 0;
 }
@@ -153,10 +164,12 @@ int mempool_drop(struct mempool *pool, uint32_t id, struct mempool_region **regi
 
 	if (!region)
 		return -ENOENT;
-	ret = pool->ops->drop ? pool->ops->drop(pool, region) : 0;
-	if (ret)
-		return ret;
 	region->dropped = true;
+	ret = pool->ops->drop(pool, region);
+	if (ret) {
+		region->dropped = false;
+		return ret;
+	}
 	pool->n_regions--;
 	*region_out = region;
 	return 0;
@@ -168,6 +181,78 @@ int mempool_refuse_broken(const struct mempool_region *region)
 		return 0;
 	return error_set(-EBADMSG, "region %u: its file was cut short, or cannot be read",
 			 region->info.id);
+}
+
+void mempool_look(struct mempool *pool)
+{
+	pool->n_broken = 0;
+	for (uint32_t id = 1; id <= RPTR_MAX_REGION; id++) {
+		struct mempool_region *region = pool->regions[id];
+
+		if (!region || region->dropped)
+			continue;
+		if (pool->ops->look)
+			pool->ops->look(region);
+		pool->n_broken += mempool_is_broken(region);
+	}
+	if (pool->ops->reclaim)
+		pool->ops->reclaim(pool);
+}
+
+int mempool_persist(const struct mempool *pool, const struct mempool_region *region, uint64_t off,
+		    uint64_t len)
+{
+	const struct mempool_page *page = NULL;
+	int ret = 0;
+
+	if (!pool->persistent)
+		return error_set(-ENOTSUP, "region %u: its pool is volatile memory",
+				 region->info.id);
+	if (!mempool_is_broken(region))
+		ret = durable_persist(&region->map, off, len);
+	/* msync reaches all files of a range; flushing caches only the region's own. */
+	if (ret == 0 && !mempool_is_broken(region) && region->map.is_pmem)
+		page = mempool_page_from(region, align_down(off, ATTACH_PAGE_BYTES));
+	for (; ret == 0 && page && page->off < off + len; page = page->next)
+		ret = map_persist(region->map.base, page->off, ATTACH_PAGE_BYTES);
+	return mempool_is_broken(region) ? mempool_refuse_broken(region) : ret;
+}
+
+/* A client with a grant of a page has only that page's file open, so all files are checked. */
+bool mempool_alone(const struct mempool *pool, const struct mempool_region *region)
+{
+	const struct mempool_page *page = region->own_pages;
+	bool alone = pool->persistent && map_is_sole(region->fd);
+
+	for (; page && alone; page = page->next)
+		alone = map_is_sole(page->fd);
+	return alone;
+}
+
+int mempool_share(struct mempool *pool, struct mempool_region *region, int fd, bool writable,
+		  int *fd_out)
+{
+	char path[64];
+	int copy, ret;
+
+	if (fd == region->fd && pool->ops->look)
+		pool->ops->look(region);
+	ret = mempool_refuse_broken(region);
+	if (ret)
+		return ret;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	/* A memfd may be of the user who renewed the page: we cannot open that again for writing. */
+	copy = writable && !pool->persistent
+		       ? fcntl(fd, F_DUPFD_CLOEXEC, 0)
+		       : open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (copy < 0 || (pool->persistent && flock(copy, LOCK_SH | LOCK_NB))) {
+		ret = error_set(-errno, "region %u: open its descriptor again: %s", region->info.id,
+				strerror(errno));
+		map_close(copy);
+		return ret;
+	}
+	*fd_out = copy;
+	return 0;
 }
 
 const struct mempool_page *mempool_page_from(const struct mempool_region *region, uint64_t off)
@@ -192,16 +277,15 @@ static struct mempool_page **find_place(struct mempool_region *region, uint64_t 
 int mempool_put_page(struct mempool_region *region, uint64_t off, int fd)
 {
 	struct mempool_page *page = mem_zalloc(sizeof(*page)), **link;
-	int ret;
+	int ret = page ? map_over(fd, ATTACH_PAGE_BYTES, true, region->info.base + off)
+		       : error_set(-ENOMEM, "cannot allocate memory for a page's entry");
 
-	if (!page)
-		return error_set(-ENOMEM, "cannot allocate memory for a page's entry");
-	ret = map_over(fd, ATTACH_PAGE_BYTES, true, region->info.base + off);
+	mempool_drop_page(region, off);
 	if (ret) {
 		mem_free(page);
+		close(fd);
 		return ret;
 	}
-	mempool_drop_page(region, off);
 	link = find_place(region, off);
 	page->off = off;
 	page->fd = fd;

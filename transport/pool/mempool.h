@@ -41,7 +41,7 @@ struct mempool_region {
 	uint64_t fd_off;            /* offset of the region in fd */
 	struct extent_entry *entry; /* of a pool in a file */
 	struct pages pages;         /* private memory */
-	struct durable map;         /* the mapping, if the region has its own file */
+	struct durable map;         /* in persistent pools: its mapping */
 	struct mempool_page *own_pages;
 	bool by_pages;       /* pages were renewed: no other page of it is shared on its own */
 	_Atomic bool broken; /* its file was truncated or cannot be read */
@@ -55,16 +55,13 @@ struct mempool_ops {
 	int (*reserve)(struct mempool *pool, struct mempool_region *region);
 	/* Zeroes the region, or makes its memory, without the lock. NULL: already zero. */
 	int (*clear)(struct mempool *pool, struct mempool_region *region);
-	/* Allocates the region and fills in base, fd and fd_off. */
+	/* Allocates the region and fills in base, fd and fd_off. NULL: clear has. */
 	int (*alloc)(struct mempool *pool, struct mempool_region *region);
 	/* Frees dropped regions that nobody maps any more. NULL: drop frees at once. */
 	void (*reclaim)(struct mempool *pool);
-	/*
-	 * Finds regions that others truncated or damaged: sets broken and n_broken. NULL:
-	 * impossible.
-	 */
-	void (*look)(struct mempool *pool);
-	/* Records that nobody may attach the region any more. NULL: nothing to record. */
+	/* Sets broken if others truncated or damaged the region. NULL: impossible. */
+	void (*look)(struct mempool_region *region);
+	/* Records that nobody may attach the region any more; it is marked as dropped already. */
 	int (*drop)(struct mempool *pool, struct mempool_region *region);
 	/* After drop: frees memory early, without the lock. NULL: memory stays until the last
 	   unref. */
@@ -73,22 +70,11 @@ struct mempool_ops {
 	int (*put_super)(struct mempool *pool);
 	/* Called after the last unref: unmaps, except in a forked child, which has no mapping. */
 	void (*release)(struct mempool *pool, struct mempool_region *region, bool forked);
-	/* Without the lock. NULL: the pool is volatile memory. */
-	int (*persist)(struct mempool *pool, struct mempool_region *region, uint64_t off,
-		       uint64_t len);
-	/* True if no other process maps the region. NULL: unknown. */
-	bool (*alone)(struct mempool *pool, struct mempool_region *region);
 	/*
 	 * Replaces the page at off by the memory of fd; takes ownership of fd. fd is -1 if the pool
 	 * makes_pages. NULL: unsupported.
 	 */
 	int (*renew)(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd);
-	/*
-	 * Makes a descriptor to send to another process, of the region's fd or that of a page of its own.
-	 * NULL: the pool is not shareable.
-	 */
-	int (*share)(struct mempool *pool, struct mempool_region *region, int fd, bool writable,
-		     int *fd_out);
 	/* forked: in a forked child, frees memory and descriptors only. NULL: nothing is open. */
 	void (*close)(struct mempool *pool, bool forked);
 };
@@ -100,6 +86,7 @@ struct mempool {
 	uint32_t n_broken; /* as last seen */
 	uint32_t last_id;
 	bool persistent;
+	bool private_memory;
 	bool shareable; /* other processes may map it */
 	bool huge;      /* huge pages are requested */
 	enum page_kind wanted;
@@ -111,7 +98,7 @@ struct mempool {
 	struct mempool_region *regions[RPTR_MAX_REGION + 1];
 };
 
-/* opts as for transport_target_open. */
+/* opts as for transport_target_open; the others get pool_bytes in whole extents. */
 RLV_MUST_CHECK int mempool_open(const struct target_opts *opts, struct mempool **pool_out);
 
 /* For mempool_open: after an error it closes *pool_out, unless that is NULL, and names the path. */
@@ -155,13 +142,30 @@ static inline bool mempool_is_broken(const struct mempool_region *region)
 /* -EBADMSG and a message if the region is broken, else 0. */
 RLV_MUST_CHECK int mempool_refuse_broken(const struct mempool_region *region);
 
+/* Looks for broken regions, of which it sets the number, and for memory that nobody maps any more. */
+void mempool_look(struct mempool *pool);
+
+/* Without the lock. -ENOTSUP: volatile memory. -EBADMSG: broken. */
+RLV_MUST_CHECK int mempool_persist(const struct mempool *pool, const struct mempool_region *region,
+				   uint64_t off, uint64_t len);
+
+/* True if no other process maps the region. False where it is not known. */
+bool mempool_alone(const struct mempool *pool, const struct mempool_region *region);
+
+/*
+ * Makes a descriptor to send to another process, of the region's fd or that of a page of its own; of a
+ * file it holds a shared flock while anybody has it open.
+ */
+RLV_MUST_CHECK int mempool_share(struct mempool *pool, struct mempool_region *region, int fd,
+				 bool writable, int *fd_out);
+
 /* The first page at or after off that has its own memory, or NULL. */
 const struct mempool_page *mempool_page_from(const struct mempool_region *region, uint64_t off);
 
 /*
- * For ops->renew. mempool_put_page: the page at off gets the memory of fd, which it owns on
- * success. mempool_drop_page: forgets a page's own memory; its mapping stays until another one is
- * put there.
+ * For ops->renew. mempool_put_page: the page at off gets the memory of fd, which is taken over, and
+ * loses its former one even after an error. mempool_drop_page: forgets a page's own memory; its
+ * mapping stays until another one is put there.
  */
 RLV_MUST_CHECK int mempool_put_page(struct mempool_region *region, uint64_t off, int fd);
 void mempool_drop_page(struct mempool_region *region, uint64_t off);

@@ -83,27 +83,18 @@ static void unmap_region(struct mempool_region *region)
 	durable_unmap(&region->map);
 }
 
-/* Nobody but us has it open with a lock. */
-static bool is_sole(int fd)
-{
-	if (flock(fd, LOCK_EX | LOCK_NB))
-		return false;
-	(void)flock(fd, LOCK_UN);
-	return true;
-}
-
 /* -------- making -------- */
 
 /*
- * A durable file of zeros, whose name is tmp, that of the region with a tail, until it is renamed.
- * All blocks are taken: no store into it ever finds the disk full.
+ * Makes a durable file of zeros, which then gets its name. All blocks are taken: no store into it ever
+ * finds the disk full.
  */
-static int make_file(const struct dirpool *dp, const char *name, uint64_t bytes,
-		     char tmp[REGION_TMP_BYTES], int *fd_out)
+static int make_file(const struct dirpool *dp, const char *name, uint64_t bytes, int *fd_out)
 {
+	char tmp[REGION_TMP_BYTES];
 	int fd, ret;
 
-	(void)snprintf(tmp, REGION_TMP_BYTES, "%s" REGION_NAME_TMP, name);
+	(void)snprintf(tmp, sizeof(tmp), "%s" REGION_NAME_TMP, name);
 	fd = openat(dp->dir.fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return error_set(-errno, "make %s/%s: %s", dp->dir.path, tmp, strerror(errno));
@@ -114,6 +105,8 @@ static int make_file(const struct dirpool *dp, const char *name, uint64_t bytes,
 	else if (fsync(fd))
 		ret = error_set(-errno, "fsync of %llu bytes in %s: %s", (unsigned long long)bytes,
 				dp->dir.path, strerror(errno));
+	else if (renameat(dp->dir.fd, tmp, dp->dir.fd, name))
+		ret = error_set(-errno, "rename %s/%s: %s", dp->dir.path, tmp, strerror(errno));
 	if (ret) {
 		(void)unlinkat(dp->dir.fd, tmp, 0);
 		close(fd);
@@ -126,34 +119,23 @@ static int make_file(const struct dirpool *dp, const char *name, uint64_t bytes,
 /* Without the lock: only its maker knows of it. */
 static int dir_make(struct mempool *pool, struct mempool_region *region)
 {
-	char name[REGION_NAME_BYTES], tmp[REGION_TMP_BYTES];
 	struct dirpool *dp = dir_of(pool);
-	const char *there = tmp;
+	char name[REGION_NAME_BYTES];
 	int ret;
 
 	region_name_format(&region->info, REGION_WHOLE, name);
-	ret = make_file(dp, name, region->info.size, tmp, &region->fd);
+	ret = make_file(dp, name, region->info.size, &region->fd);
 	if (ret)
 		return ret;
 	ret = map_region(dp, region);
-	if (ret == 0 && renameat(dp->dir.fd, tmp, dp->dir.fd, name))
-		ret = error_set(-errno, "rename %s/%s: %s", dp->dir.path, tmp, strerror(errno));
-	if (ret == 0) {
-		there = name;
+	if (ret == 0)
 		ret = pool_dir_sync(&dp->dir);
-	}
 	if (ret) {
-		(void)unlinkat(dp->dir.fd, there, 0);
+		(void)unlinkat(dp->dir.fd, name, 0);
 		unmap_region(region);
 		close(region->fd);
 	}
 	return ret;
-}
-
-static int dir_alloc(struct mempool *pool, struct mempool_region *region)
-{
-	pool->used += region->info.size;
-	return 0;
 }
 
 /* -------- pages -------- */
@@ -161,7 +143,7 @@ static int dir_alloc(struct mempool *pool, struct mempool_region *region)
 /* Set even if the following steps fail: no other page of the region is shared alone from now on. */
 static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
 {
-	char name[REGION_NAME_BYTES], tmp[REGION_TMP_BYTES];
+	char name[REGION_NAME_BYTES];
 	struct dirpool *dp = dir_of(pool);
 	int ret, synced;
 
@@ -174,53 +156,41 @@ static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64
 	if (ret)
 		return ret;
 	region_name_format(&region->info, (uint32_t)(off / ATTACH_PAGE_BYTES), name);
-	ret = make_file(dp, name, ATTACH_PAGE_BYTES, tmp, &fd);
+	ret = make_file(dp, name, ATTACH_PAGE_BYTES, &fd);
 	if (ret)
 		return ret;
-	if (renameat(dp->dir.fd, tmp, dp->dir.fd, name)) {
-		ret = error_set(-errno, "rename %s/%s: %s", dp->dir.path, tmp, strerror(errno));
-		(void)unlinkat(dp->dir.fd, tmp, 0);
-		close(fd);
-		return ret;
-	}
 	/* The new file has the page's name, so it is the page even if the following steps fail. */
 	synced = pool_dir_sync(&dp->dir);
 	ret = mempool_put_page(region, off, fd);
-	if (ret) {
-		mempool_drop_page(region, off);
-		close(fd);
-	}
 	return ret ? ret : synced;
 }
 
 /* -------- giving back -------- */
 
-static bool is_same(const struct target_region *a, const struct target_region *b)
+/*
+ * Removes a page whose region is gone. One that stays, or that a power failure brings back, is removed
+ * when the pool is opened.
+ */
+static int remove_stray(void *ctx, const char *name, const struct target_region *info,
+			uint32_t page)
 {
-	return a->id == b->id && a->kind == b->kind && a->object == b->object &&
-	       a->part == b->part && a->role == b->role;
-}
+	const struct dirpool *dp = ctx;
+	const struct mempool_region *region;
 
-struct removal {
-	const struct pool_dir *dir;
-	const struct target_region *region;
-};
-
-/* One that stays, or that a power failure brings back, is removed when the pool is opened. */
-static int remove_page(void *ctx, const char *name, const struct target_region *info, uint32_t page)
-{
-	const struct removal *removal = ctx;
-
-	if (info && page != REGION_WHOLE && is_same(info, removal->region) &&
-	    pool_dir_remove(removal->dir, name))
-		log_warn("%s", error_last());
-	return 0;
+	if (!info || page == REGION_WHOLE)
+		return 0;
+	region = dp->pool.regions[info->id];
+	if (region && !region->dropped && region->info.kind == info->kind &&
+	    region->info.object == info->object && region->info.part == info->part &&
+	    region->info.role == info->role)
+		return 0;
+	log_debug("remove %s/%s: its region is gone", dp->dir.path, name);
+	return pool_dir_remove(&dp->dir, name);
 }
 
 static int dir_drop(struct mempool *pool, struct mempool_region *region)
 {
 	struct dirpool *dp = dir_of(pool);
-	struct removal removal = { .dir = &dp->dir, .region = &region->info };
 	char name[REGION_NAME_BYTES];
 	int ret;
 
@@ -230,7 +200,7 @@ static int dir_drop(struct mempool *pool, struct mempool_region *region)
 		ret = pool_dir_sync(&dp->dir);
 	if (ret || region->info.role != REGION_PAGES)
 		return ret;
-	if (pool_dir_each(&dp->dir, remove_page, &removal))
+	if (pool_dir_each(&dp->dir, remove_stray, dp))
 		log_warn("remove pages of %s/%s: %s", dp->dir.path, name, error_last());
 	return 0;
 }
@@ -245,7 +215,7 @@ static void dir_release(struct mempool *pool, struct mempool_region *region, boo
 		unmap_region(region);
 	if (!forked && region->dropped) {
 		/* Without memory to remember it, it counts as free while somebody has it. */
-		if (!is_sole(region->fd))
+		if (!map_is_sole(region->fd))
 			held = mem_zalloc(sizeof(*held));
 		if (held) {
 			*held = (struct held){ .next = dp->held,
@@ -267,7 +237,7 @@ static void free_held(struct dirpool *dp, bool all)
 	while (*link) {
 		struct held *held = *link;
 
-		if (!all && !is_sole(held->fd)) {
+		if (!all && !map_is_sole(held->fd)) {
 			link = &held->next;
 			continue;
 		}
@@ -303,7 +273,7 @@ static void refuse_cut(struct mempool_region *region, const char *name, int fd, 
 }
 
 /* A page whose file was cut short breaks its region: its words cannot be read any more. */
-static void look_at(struct mempool_region *region)
+static void dir_look(struct mempool_region *region)
 {
 	const struct mempool_page *page = region->own_pages;
 	char name[REGION_NAME_BYTES];
@@ -314,65 +284,6 @@ static void look_at(struct mempool_region *region)
 		region_name_format(&region->info, (uint32_t)(page->off / ATTACH_PAGE_BYTES), name);
 		refuse_cut(region, name, page->fd, ATTACH_PAGE_BYTES);
 	}
-}
-
-static void dir_look(struct mempool *pool)
-{
-	pool->n_broken = 0;
-	for (uint32_t id = 1; id <= RPTR_MAX_REGION; id++) {
-		struct mempool_region *region = pool->regions[id];
-
-		if (!region || region->dropped)
-			continue;
-		look_at(region);
-		pool->n_broken += mempool_is_broken(region);
-	}
-	dir_reclaim(pool);
-}
-
-static int dir_persist(struct mempool *pool, struct mempool_region *region, uint64_t off,
-		       uint64_t len)
-{
-	const struct mempool_page *page = NULL;
-	int ret = 0;
-
-	(void)pool;
-	if (!mempool_is_broken(region))
-		ret = durable_persist(&region->map, off, len);
-	/* msync reaches all files of a range; flushing caches only the region's own. */
-	if (ret == 0 && !mempool_is_broken(region) && region->map.is_pmem)
-		page = mempool_page_from(region, align_down(off, ATTACH_PAGE_BYTES));
-	for (; ret == 0 && page && page->off < off + len; page = page->next)
-		ret = map_persist(region->map.base, page->off, ATTACH_PAGE_BYTES);
-	return mempool_is_broken(region) ? mempool_refuse_broken(region) : ret;
-}
-
-static int dir_share(struct mempool *pool, struct mempool_region *region, int fd, bool writable,
-		     int *fd_out)
-{
-	int ret;
-
-	(void)pool;
-	if (fd == region->fd)
-		look_at(region);
-	ret = mempool_refuse_broken(region);
-	if (ret == 0)
-		ret = map_reopen_shared(fd, writable, fd_out);
-	return ret ? error_prefix(ret, "region %u: ", region->info.id) : 0;
-}
-
-/*
- * A client with a grant on a page holds a lock of the page's file only, so all files are checked.
- */
-static bool dir_alone(struct mempool *pool, struct mempool_region *region)
-{
-	const struct mempool_page *page = region->own_pages;
-	bool sole = is_sole(region->fd);
-
-	(void)pool;
-	for (; page && sole; page = page->next)
-		sole = is_sole(page->fd);
-	return sole;
 }
 
 static int dir_put_super(struct mempool *pool)
@@ -390,33 +301,16 @@ static void dir_close(struct mempool *pool, bool forked)
 
 static const struct mempool_ops dir_ops = {
 	.clear = dir_make,
-	.alloc = dir_alloc,
 	.reclaim = dir_reclaim,
 	.look = dir_look,
 	.drop = dir_drop,
 	.release = dir_release,
 	.put_super = dir_put_super,
-	.persist = dir_persist,
-	.alone = dir_alone,
 	.renew = dir_renew,
-	.share = dir_share,
 	.close = dir_close,
 };
 
 /* -------- opening -------- */
-
-/* The size is in the region's superblock; before the region is formatted it is nowhere. */
-static bool is_whole(int fd, uint64_t size)
-{
-	struct region_superblock sb = { 0 };
-
-	if (size == 0 || size > RPTR_MAX_OFFSET || !is_aligned(size, POOL_EXTENT_BYTES))
-		return false;
-	if (pread(fd, &sb, sizeof(sb), 0) != sizeof(sb))
-		return false;
-	return sb.magic != REGION_MAGIC ||
-	       sb.crc != crc32c(0, &sb, offsetof(struct region_superblock, crc)) || sb.size == size;
-}
 
 /* *fd_out is the caller's to close, also after an error. */
 static int open_file(const struct dirpool *dp, const char *name, struct stat *st_out, int *fd_out)
@@ -442,7 +336,9 @@ static int load_region(void *ctx, const char *name, const struct target_region *
 	struct dirpool *dp = ctx;
 	struct mempool *pool = &dp->pool;
 	struct mempool_region *region;
+	struct region_superblock sb;
 	struct stat st = { 0 };
+	uint64_t size;
 	int ret;
 
 	if (!info || page != REGION_WHOLE)
@@ -457,8 +353,13 @@ static int load_region(void *ctx, const char *name, const struct target_region *
 	if (ret)
 		goto err_close;
 	region->info.size = (uint64_t)st.st_size;
-	region->info.sole = is_sole(region->fd);
-	if (is_whole(region->fd, region->info.size)) {
+	region->info.sole = map_is_sole(region->fd);
+	size = region->info.size;
+	/* The size is in the region's superblock; before the region is formatted it is nowhere. */
+	if (size && size <= RPTR_MAX_OFFSET && is_aligned(size, POOL_EXTENT_BYTES) &&
+	    pread(region->fd, &sb, sizeof(sb), 0) == sizeof(sb) &&
+	    (sb.magic != REGION_MAGIC || sb.size == size ||
+	     sb.crc != crc32c(0, &sb, offsetof(struct region_superblock, crc)))) {
 		ret = map_region(dp, region);
 		if (ret)
 			goto err_close;
@@ -491,16 +392,12 @@ static int load_page(void *ctx, const char *name, const struct target_region *in
 	if (!info || page == REGION_WHOLE)
 		return 0;
 	region = dp->pool.regions[info->id];
-	if (!region || !is_same(info, &region->info)) {
-		log_info("remove %s/%s: its region is gone", dp->dir.path, name);
-		return pool_dir_remove(&dp->dir, name);
-	}
 	if (mempool_is_broken(region))
 		return 0;
 	ret = open_file(dp, name, &st, &fd);
 	if (ret)
 		goto err_close;
-	region->info.sole &= is_sole(fd);
+	region->info.sole &= map_is_sole(fd);
 	dp->pool.sole_opener &= region->info.sole;
 	/* A page of another size, or behind the end, breaks its region. */
 	if (st.st_size != ATTACH_PAGE_BYTES || off >= region->info.size) {
@@ -511,10 +408,7 @@ static int load_page(void *ctx, const char *name, const struct target_region *in
 	}
 	/* The region's own file is stale there: no page of it is shared on its own. */
 	region->by_pages = true;
-	ret = mempool_put_page(region, off, fd);
-	if (ret)
-		goto err_close;
-	return 0;
+	return mempool_put_page(region, off, fd);
 err_close:
 	map_close(fd);
 	return ret;
@@ -524,13 +418,9 @@ err_close:
 static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 {
 	struct pool_superblock *super = &dp->pool.super;
-	uint64_t want = super->bytes, used = dp->pool.used;
+	uint64_t want = opts->pool_bytes ? opts->pool_bytes : super->bytes, used = dp->pool.used;
 	uint64_t left = map_left(dp->dir.fd), held = max_u64(super->bytes, used);
 
-	if (opts->pool_bytes &&
-	    (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &want) || want > INT64_MAX))
-		return error_set(-EINVAL, "pool_bytes %llu: too large",
-				 (unsigned long long)opts->pool_bytes);
 	if (want == 0)
 		return error_set(-EINVAL, "pool %s is new: give its size", dp->dir.path);
 	if (want > held && want - held > left)
@@ -561,6 +451,8 @@ int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 	ret = pool_dir_open(&dp->dir, opts->path, opts->create, &pool->super);
 	if (ret == 0)
 		ret = pool_dir_each(&dp->dir, load_region, dp);
+	if (ret == 0)
+		ret = pool_dir_each(&dp->dir, remove_stray, dp);
 	if (ret == 0)
 		ret = pool_dir_each(&dp->dir, load_page, dp);
 	if (ret == 0 && opts->exclusive && !pool->sole_opener)

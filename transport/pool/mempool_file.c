@@ -2,9 +2,8 @@
  * mempool_file.c - pools in a file or on a DAX device (wire/pool_layout.h).
  *
  * Two locks on the file. The owner's (byte 0, of the open file description): one target at a time.
- * flock: shared by whoever maps the file, exclusive by a target while it is the only one. Every
- * client gets a file description of its own that holds the shared lock, so that the kernel knows
- * when the last mapper is gone; until then extents given back stay in quarantine.
+ * flock: shared by each client that maps the file, over a file description of its own, so that the
+ * kernel knows when the last of them is gone; until then extents given back stay in quarantine.
  */
 #include "transport/pool/mempool.h"
 
@@ -13,7 +12,6 @@
 #include <linux/falloc.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -30,7 +28,6 @@ struct filepool {
 	int fd;
 	bool made; /* by us, just now */
 	bool is_device;
-	bool sole; /* we hold flock exclusive: nobody else maps the file */
 	struct durable map;
 	int failed;                /* 0, or why the table could not be written */
 	struct extent_table table; /* both copies on disk, and changes in progress */
@@ -77,10 +74,7 @@ static int file_commit(struct filepool *file)
 	for (int copy = 0; ret == 0 && copy < 2; copy++)
 		ret = write_copy(file, copy);
 	file->failed = ret;
-	if (ret)
-		return error_prefix(ret, "extent table: ");
-	file->pool.used = extents_used(&file->table) * POOL_EXTENT_BYTES;
-	return 0;
+	return ret ? error_prefix(ret, "extent table: ") : 0;
 }
 
 /* -------- superblock -------- */
@@ -106,17 +100,6 @@ static int file_put_super(struct mempool *pool)
 	return ret ? error_prefix(ret, "pool superblock: ") : 0;
 }
 
-/* -------- locks -------- */
-
-/* Sets sole if nobody else maps the file; otherwise takes the shared lock. */
-static int lock_mappers(struct filepool *file)
-{
-	file->sole = flock(file->fd, LOCK_EX | LOCK_NB) == 0;
-	if (file->sole || flock(file->fd, LOCK_SH | LOCK_NB) == 0)
-		return 0;
-	return error_set(-EBUSY, "in use by another process");
-}
-
 /* -------- regions -------- */
 
 static int end_quarantine(struct filepool *file)
@@ -129,6 +112,7 @@ static int end_quarantine(struct filepool *file)
 		/* regions that this process has attached stay */
 		if (entry->state != EXTENT_QUARANTINE || file->pool.regions[entry->region])
 			continue;
+		file->pool.used -= entry->extents * POOL_EXTENT_BYTES;
 		*entry = (struct extent_entry){ 0 };
 		changed = true;
 	}
@@ -139,7 +123,7 @@ static void file_reclaim(struct mempool *pool)
 {
 	struct filepool *file = filepool_of(pool);
 
-	if (lock_mappers(file) == 0 && file->sole)
+	if (map_is_sole(file->fd))
 		(void)!end_quarantine(file);
 }
 
@@ -179,6 +163,18 @@ static int file_clear(struct mempool *pool, struct mempool_region *region)
 	return durable_persist(&file->map, off, bytes);
 }
 
+static void file_place(const struct filepool *file, struct mempool_region *region,
+		       struct extent_entry *entry)
+{
+	region->fd = file->fd;
+	region->fd_off = entry->first * POOL_EXTENT_BYTES;
+	region->entry = entry;
+	region->map = file->map;
+	region->map.base += region->fd_off;
+	region->map.size = region->info.size;
+	region->info.base = region->map.base;
+}
+
 static int file_alloc(struct mempool *pool, struct mempool_region *region)
 {
 	struct filepool *file = filepool_of(pool);
@@ -200,14 +196,11 @@ static int file_alloc(struct mempool *pool, struct mempool_region *region)
 	};
 	file->table.last_region = region->info.id;
 	ret = file_commit(file);
-	if (ret) {
+	if (ret)
 		*entry = (struct extent_entry){ 0 };
-		return ret;
-	}
-	region->info.base = file->map.base + region->fd_off;
-	region->fd = file->fd;
-	region->entry = entry;
-	return 0;
+	else
+		file_place(file, region, entry);
+	return ret;
 }
 
 static int file_drop(struct mempool *pool, struct mempool_region *region)
@@ -221,51 +214,23 @@ static void file_release(struct mempool *pool, struct mempool_region *region, bo
 {
 	struct filepool *file = filepool_of(pool);
 
-	if (forked || !region->dropped || !file->sole)
+	if (forked || !region->dropped || !map_is_sole(file->fd))
 		return;
+	pool->used -= region->info.size;
 	*region->entry = (struct extent_entry){ 0 };
 	/* if this fails it stays in quarantine until the next open */
 	(void)!file_commit(file);
 }
 
-static int file_persist(struct mempool *pool, struct mempool_region *region, uint64_t off,
-			uint64_t len)
-{
-	return durable_persist(&filepool_of(pool)->map, region->fd_off + off, len);
-}
-
-/* One lock covers all regions: true if nobody else maps any of them. */
-static bool file_alone(struct mempool *pool, struct mempool_region *region)
-{
-	(void)region;
-	return lock_mappers(filepool_of(pool)) == 0 && filepool_of(pool)->sole;
-}
-
-/* A file description of the client's own, which holds the shared lock while it has it open. */
-static int file_share(struct mempool *pool, struct mempool_region *region, int fd, bool writable,
-		      int *fd_out)
-{
-	struct filepool *file = filepool_of(pool);
-	int ret;
-
-	if (file->sole && flock(file->fd, LOCK_SH | LOCK_NB))
-		return error_set(-errno, "flock of the pool: %s", strerror(errno));
-	file->sole = false;
-	ret = map_reopen_shared(fd, writable, fd_out);
-	return ret ? error_prefix(ret, "region %u: ", region->info.id) : 0;
-}
-
-/* Descriptors inherited by children share our locks, so they are given up, not only closed. */
+/* Descriptors inherited by children share our lock, so it is given up, not only closed. */
 static void file_close(struct mempool *pool, bool forked)
 {
 	struct filepool *file = filepool_of(pool);
 
 	if (!forked && file->map.base)
 		durable_unmap(&file->map);
-	if (!forked && file->fd >= 0) {
-		(void)flock(file->fd, LOCK_UN);
+	if (!forked && file->fd >= 0)
 		(void)map_own(file->fd, false);
-	}
 	map_close(file->fd);
 }
 
@@ -277,9 +242,6 @@ static const struct mempool_ops file_ops = {
 	.drop = file_drop,
 	.put_super = file_put_super,
 	.release = file_release,
-	.persist = file_persist,
-	.alone = file_alone,
-	.share = file_share,
 	.close = file_close,
 };
 
@@ -292,14 +254,9 @@ static const struct mempool_ops file_ops = {
 static int make_size(const struct filepool *file, const struct target_opts *opts, uint64_t have,
 		     uint64_t *size_out)
 {
-	uint64_t want = 0;
+	uint64_t want = opts->pool_bytes ? opts->pool_bytes + POOL_EXTENT_BYTES : 0;
 	int ret;
 
-	if (opts->pool_bytes &&
-	    (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &want) ||
-	     !checked_add_u64(want, POOL_EXTENT_BYTES, &want) || want > INT64_MAX))
-		return error_set(-EINVAL, "pool_bytes %llu: too large",
-				 (unsigned long long)opts->pool_bytes);
 	if (have == 0 && want == 0)
 		return error_set(-EINVAL, "pool %s is new: give pool_bytes", opts->path);
 	*size_out = max_u64(want, have);
@@ -328,11 +285,10 @@ static bool is_dax(const struct stat *st)
 	return name && strcmp(name, "/dax") == 0;
 }
 
-/* Opens or makes the file and locks it. Sets sole if nobody else maps it. */
+/* Opens or makes the file and locks it. */
 static int open_locked(struct filepool *file, const struct target_opts *opts, uint64_t *have_out)
 {
 	struct stat st;
-	int ret;
 
 	file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
 	if (file->fd < 0 && errno == ENOENT && opts->create) {
@@ -354,8 +310,7 @@ static int open_locked(struct filepool *file, const struct target_opts *opts, ui
 	if (file->is_device && !durable_has_library())
 		return error_set(-ENOTSUP, "pool %s: devices need libpmem", opts->path);
 	*have_out = (uint64_t)st.st_size;
-	ret = map_own(file->fd, true);
-	return ret ? ret : lock_mappers(file);
+	return map_own(file->fd, true);
 }
 
 /* -------- its content -------- */
@@ -418,11 +373,11 @@ static int enter_regions(struct filepool *file)
 		file->table.extents = extents;
 		ret = file_commit(file);
 	}
-	if (ret == 0 && file->sole)
+	file->pool.used = extents_used(&file->table) * POOL_EXTENT_BYTES;
+	if (ret == 0 && file->pool.sole_opener)
 		ret = end_quarantine(file);
 	for (uint32_t i = 0; ret == 0 && i < file->table.n; i++) {
 		struct extent_entry *entry = &file->table.entries[i];
-		uint64_t off = entry->first * POOL_EXTENT_BYTES;
 		const struct target_region info = {
 			.id = entry->region,
 			.kind = entry->kind,
@@ -430,8 +385,7 @@ static int enter_regions(struct filepool *file)
 			.object = entry->object,
 			.part = entry->part,
 			.size = entry->extents * POOL_EXTENT_BYTES,
-			.base = file->map.base + off,
-			.sole = file->sole,
+			.sole = file->pool.sole_opener,
 		};
 		struct mempool_region *region;
 
@@ -440,14 +394,11 @@ static int enter_regions(struct filepool *file)
 		region = mempool_region_new(&info);
 		if (!region)
 			return -ENOMEM;
-		region->fd = file->fd;
-		region->fd_off = off;
-		region->entry = entry;
+		file_place(file, region, entry);
 		file->pool.regions[info.id] = region;
 		file->pool.n_regions++;
 	}
 	file->pool.bytes = (file->table.extents - 1) * POOL_EXTENT_BYTES;
-	file->pool.used = extents_used(&file->table) * POOL_EXTENT_BYTES;
 	file->pool.last_id = file->table.last_region;
 	return ret;
 }
@@ -464,7 +415,8 @@ int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out)
 	file = filepool_of(*pool_out);
 	file->fd = -1;
 	ret = open_locked(file, opts, &have);
-	if (ret == 0 && opts->exclusive && !file->sole)
+	file->pool.sole_opener = ret == 0 && map_is_sole(file->fd);
+	if (ret == 0 && opts->exclusive && !file->pool.sole_opener)
 		ret = error_set(-EBUSY, "in use by another process");
 	if (ret == 0 && file->is_device) {
 		ret = durable_map(file->fd, 0, &file->map);
@@ -493,7 +445,6 @@ int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out)
 	if (ret && file->made && map_is_named(file->fd, AT_FDCWD, opts->path))
 		(void)unlink(opts->path);
 	file->pool.undivided = file->is_device && !opts->trust_clients;
-	file->pool.sole_opener = file->sole;
 	file->pool.page_kind = file->map.is_pmem || file->is_device ? "dax" : "file";
 	return ret;
 }

@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -67,6 +65,19 @@ static int memory_alloc(struct mempool *pool, struct mempool_region *region)
 	enum page_kind kind = PAGE_HUGETLB;
 	int ret = -ENOMEM;
 
+	if (pool->private_memory) {
+		ret = pages_alloc(region->info.size, pool->wanted, &region->pages);
+		if (ret)
+			return ret;
+		ret = map_protect(region->pages.ptr, region->info.size, false);
+		if (ret) {
+			pages_free(&region->pages);
+			return ret;
+		}
+		region->info.base = region->pages.ptr;
+		note_kind(pool, region->pages.kind);
+		return 0;
+	}
 	/*
 	 * mmap of huge pages reserves them: it fails where too few are free. Pages of clients get
 	 * memory of their own, each of 4 KiB.
@@ -81,7 +92,6 @@ static int memory_alloc(struct mempool *pool, struct mempool_region *region)
 		return ret;
 	if (region->info.role != REGION_PAGES)
 		note_kind(pool, kind);
-	pool->used += region->info.size;
 	return 0;
 }
 
@@ -99,7 +109,7 @@ static void memory_discard(struct mempool_region *region)
 {
 	off_t rest = (off_t)region->info.size - SUPERBLOCK_KEPT;
 
-	if (!region->hugetlb && rest > 0 &&
+	if (region->fd >= 0 && !region->hugetlb && rest > 0 &&
 	    fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, SUPERBLOCK_KEPT,
 		      rest))
 		log_warn("region %u: fallocate punch hole: %s", region->info.id, strerror(errno));
@@ -112,64 +122,22 @@ static int memory_renew(struct mempool *pool, struct mempool_region *region, uin
 
 	(void)pool;
 	region->by_pages = true;
-	mempool_drop_page(region, off);
 	if (ret == 0)
-		ret = mempool_put_page(region, off, fd);
-	if (ret)
-		map_close(fd);
+		return mempool_put_page(region, off, fd);
+	mempool_drop_page(region, off);
+	map_close(fd);
 	return ret;
-}
-
-/* The file of a page belongs to the user who renewed it: we cannot open that again for writing. */
-static int memory_share(struct mempool *pool, struct mempool_region *region, int fd, bool writable,
-			int *fd_out)
-{
-	int copy;
-
-	(void)pool;
-	(void)region;
-	if (!writable)
-		return map_reopen(fd, false, fd_out);
-	copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (copy < 0)
-		return error_set(-errno, "dup: %s", strerror(errno));
-	*fd_out = copy;
-	return 0;
 }
 
 static void memory_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
 	(void)pool;
 	mempool_drop_pages(region);
-	if (!forked)
+	if (!forked && region->pages.ptr)
+		pages_free(&region->pages);
+	else if (!forked)
 		map_release(region->info.base, region->info.size);
-	close(region->fd);
-}
-
-/* -------- private regions -------- */
-
-static int private_alloc(struct mempool *pool, struct mempool_region *region)
-{
-	int ret = pages_alloc(region->info.size, pool->wanted, &region->pages);
-
-	if (ret)
-		return ret;
-	ret = map_protect(region->pages.ptr, region->info.size, false);
-	if (ret) {
-		pages_free(&region->pages);
-		return ret;
-	}
-	region->info.base = region->pages.ptr;
-	note_kind(pool, region->pages.kind);
-	pool->used += region->info.size;
-	return 0;
-}
-
-static void private_release(struct mempool *pool, struct mempool_region *region, bool forked)
-{
-	(void)pool;
-	if (!forked)
-		pages_free(&region->pages);
+	map_close(region->fd);
 }
 
 /* -------- pool -------- */
@@ -180,46 +148,17 @@ static const struct mempool_ops memory_ops = {
 	.discard = memory_discard,
 	.release = memory_release,
 	.renew = memory_renew,
-	.share = memory_share,
 };
-
-static const struct mempool_ops private_ops = {
-	.alloc = private_alloc,
-	.drop = memory_drop, /* its pages go when the last attachment does */
-	.release = private_release,
-};
-
-/* UINT64_MAX where /proc does not say. */
-static uint64_t memory_available(void)
-{
-	static const char name[] = "MemAvailable:";
-	uint64_t bytes = UINT64_MAX;
-	char line[128];
-	FILE *file = fopen("/proc/meminfo", "re");
-
-	if (!file)
-		return bytes;
-	while (fgets(line, sizeof(line), file)) {
-		if (strncmp(line, name, sizeof(name) - 1) == 0)
-			bytes = strtoull(line + sizeof(name) - 1, NULL, 10) * 1024;
-	}
-	fclose(file);
-	return bytes;
-}
 
 int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_out)
 {
-	bool private_memory = opts->private_memory;
 	struct rlimit space = { .rlim_cur = RLIM_INFINITY }, file = { .rlim_cur = RLIM_INFINITY };
-	uint64_t available = memory_available(), bytes = 0;
+	uint64_t available = pages_available(), bytes = opts->pool_bytes;
 	struct mempool *pool;
 
 	(void)getrlimit(RLIMIT_AS, &space);
-	if (!private_memory)
+	if (!opts->private_memory)
 		(void)getrlimit(RLIMIT_FSIZE, &file);
-	if (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &bytes))
-		return error_set(-EINVAL, "pool_bytes %llu: must be less than 2^64",
-				 (unsigned long long)opts->pool_bytes);
 	if (opts->page_kind > PAGE_HUGETLB)
 		return error_set(-EINVAL, "page_kind %u: unknown", opts->page_kind);
 	/* Fails at open with the numbers, instead of by the OOM killer when the pool fills up. */
@@ -234,10 +173,10 @@ int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_ou
 		return error_set(-ENOMEM, "pool of %llu bytes: file sizes are limited to %llu",
 				 (unsigned long long)bytes, (unsigned long long)file.rlim_cur);
 	/* A pool without a size may take the memory that is free now; 64 TiB where nobody says. */
-	if (opts->pool_bytes == 0)
+	if (bytes == 0)
 		bytes = align_down(min_u64(min_u64(available, space.rlim_cur), (uint64_t)1 << 46),
 				   POOL_EXTENT_BYTES);
-	if (mempool_new(sizeof(*pool), private_memory ? &private_ops : &memory_ops, opts, &pool))
+	if (mempool_new(sizeof(*pool), &memory_ops, opts, &pool))
 		return -ENOMEM;
 	pool->bytes = bytes;
 	pool->page_kind = kind_names[PAGE_SMALL];

@@ -29,35 +29,6 @@ int pool_dir_sync(const struct pool_dir *dir)
 	return 0;
 }
 
-/* -------- the lock -------- */
-
-/* Opens the head, or makes it, and locks it. */
-static int lock_head(struct pool_dir *dir, bool create)
-{
-	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
-	int ret;
-
-	for (;;) {
-		dir->made_head = false;
-		dir->head = openat(dir->fd, HEAD, flags);
-		if (dir->head < 0 && errno == ENOENT && create) {
-			dir->head = openat(dir->fd, HEAD, flags | O_CREAT | O_EXCL, 0600);
-			dir->made_head = dir->head >= 0;
-		}
-		if (dir->head < 0 && errno == EEXIST && create) /* somebody else was faster */
-			continue;
-		if (dir->head < 0)
-			return error_set(-errno, "open %s/" HEAD ": %s", dir->path,
-					 strerror(errno));
-		ret = map_own(dir->head, true);
-		/* Who failed to make the pool may have taken its name away: then it is no lock. */
-		if (ret || map_is_named(dir->head, dir->fd, HEAD))
-			return ret;
-		close(dir->head);
-		dir->head = -1;
-	}
-}
-
 /* -------- files of the directory -------- */
 
 int pool_dir_each(const struct pool_dir *dir,
@@ -182,14 +153,16 @@ int pool_dir_open(struct pool_dir *dir, const char *path, bool create,
 	if (dir->made) {
 		parent = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (parent < 0 || fsync(parent))
-			ret = error_set(-errno, "fsync of the directory above %s: %s", dir->path,
+			ret = error_set(-errno, "fsync of the directory above: %s",
 					strerror(errno));
 		map_close(parent);
 	}
 	if (ret == 0)
-		ret = lock_head(dir, create);
-	if (ret == 0)
-		ret = pool_dir_each(dir, sweep_one, dir);
+		ret = map_open_own(dir->fd, HEAD, create, &dir->head);
+	if (ret < 0)
+		return ret == -EBUSY ? ret : error_prefix(ret, "pool directory %s: ", dir->path);
+	dir->made_head = ret == 1;
+	ret = pool_dir_each(dir, sweep_one, dir);
 	if (ret == 0 && dir->made_head && dir->n_regions)
 		ret = error_set(-EBADMSG, "holds %u regions, but its file " HEAD " is gone",
 				dir->n_regions);

@@ -127,14 +127,6 @@ static int shm_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 	return 0;
 }
 
-static int shm_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
-{
-	(void)tr;
-	(void)ticket;
-	(void)deadline_ns;
-	return 0;
-}
-
 static int shm_order(struct transport *tr)
 {
 	(void)tr;
@@ -158,7 +150,8 @@ static int shm_persist(struct transport *tr, struct region *region, uint64_t off
 				     .is_pmem = mine->at.on_device };
 
 	if (mine->embedded)
-		return target_persist(shm_of(tr)->target, mine->embedded, mine->off + off, len);
+		return mempool_persist(shm_of(tr)->target->pool, mine->embedded, mine->off + off,
+				       len);
 	if (mine->at.on_device && !durable_has_library())
 		return error_set(-ENOTSUP, "region %u: lies on a device, which needs libpmem",
 				 region->id);
@@ -323,7 +316,6 @@ static const struct transport_ops shm_ops = {
 	.attach_end = shm_attach_end,
 	.detach = shm_detach,
 	.submit = shm_submit,
-	.poll = shm_poll,
 	.persist = shm_persist,
 	.prepare = shm_prepare,
 	.renewing = shm_renewing,
@@ -332,23 +324,13 @@ static const struct transport_ops shm_ops = {
 	.close = shm_close,
 };
 
-static int shm_new(const struct transport_opts *opts, struct shm **shm_out)
-{
-	struct transport *tr;
-	int ret = transport_new(sizeof(struct shm), &shm_ops,
-				TRANSPORT_ADDRESSABLE | TRANSPORT_CPU_ATOMIC, opts, &tr);
-
-	if (ret)
-		return ret;
-	*shm_out = shm_of(tr);
-	(*shm_out)->client_id = opts->client_id;
-	return 0;
-}
+/* Both kinds. */
+#define SHM_CAPS (TRANSPORT_ADDRESSABLE | TRANSPORT_CPU_ATOMIC)
 
 int shm_open_embed(const char *rest, const struct transport_opts *opts, struct transport **tr_out)
 {
 	struct target *target;
-	struct shm *shm = NULL;
+	struct transport *tr;
 	int ret;
 
 	if (*rest)
@@ -359,39 +341,40 @@ int shm_open_embed(const char *rest, const struct transport_opts *opts, struct t
 	target = target_of(opts->target);
 	if (!target)
 		return -EINVAL;
-	ret = shm_new(opts, &shm);
+	ret = transport_new(sizeof(struct shm), &shm_ops,
+			    SHM_CAPS | (target->pool->persistent ? TRANSPORT_PERSISTENT : 0), opts,
+			    &tr);
 	if (ret)
 		return ret;
 	ret = target_join(target, opts->client_id);
 	if (ret) {
-		mem_free(shm);
+		mem_free(tr);
 		return ret;
 	}
-	shm->target = target;
-	if (target->pool->persistent)
-		shm->tr.caps |= TRANSPORT_PERSISTENT;
-	*tr_out = &shm->tr;
+	shm_of(tr)->target = target;
+	shm_of(tr)->client_id = opts->client_id;
+	*tr_out = tr;
 	return 0;
 }
 
 int shm_open_socket(const char *path, const struct transport_opts *opts, struct transport **tr_out)
 {
 	bool persistent = false;
-	struct shm *shm = NULL;
+	struct transport *tr;
 	int ret;
 
 	if (!*path)
 		return error_set(-EINVAL, "transport uri \"shm:\": the socket's path is missing");
-	ret = shm_new(opts, &shm);
+	ret = transport_new(sizeof(struct shm), &shm_ops, SHM_CAPS, opts, &tr);
 	if (ret)
 		return ret;
-	ret = attach_open(path, opts, &shm->attach, &persistent);
+	ret = attach_open(path, opts, &shm_of(tr)->attach, &persistent);
 	if (ret) {
-		mem_free(shm);
+		mem_free(tr);
 		return ret;
 	}
 	if (persistent)
-		shm->tr.caps |= TRANSPORT_PERSISTENT;
-	*tr_out = &shm->tr;
+		tr->caps |= TRANSPORT_PERSISTENT;
+	*tr_out = tr;
 	return 0;
 }
