@@ -108,8 +108,8 @@ int mempool_begin(struct mempool *pool, const struct target_region *spec,
 				 (unsigned long long)spec->size,
 				 (unsigned long long)RPTR_MAX_OFFSET);
 	size = align_up(spec->size, POOL_EXTENT_BYTES);
-	if (size > pool->bytes - pool->used && pool->ops->reclaim)
-		pool->ops->reclaim(pool);
+	if (size > pool->bytes - pool->used)
+		mempool_reclaim(pool);
 	if (size > pool->bytes - pool->used)
 		return error_set(
 			-ENOSPC,
@@ -165,7 +165,7 @@ int mempool_drop(struct mempool *pool, uint32_t id, struct mempool_region **regi
 	if (!region)
 		return -ENOENT;
 	region->dropped = true;
-	ret = pool->ops->drop(pool, region);
+	ret = pool->ops->drop ? pool->ops->drop(pool, region) : 0;
 	if (ret) {
 		region->dropped = false;
 		return ret;
@@ -195,8 +195,7 @@ void mempool_look(struct mempool *pool)
 			pool->ops->look(region);
 		pool->n_broken += mempool_is_broken(region);
 	}
-	if (pool->ops->reclaim)
-		pool->ops->reclaim(pool);
+	mempool_reclaim(pool);
 }
 
 int mempool_persist(const struct mempool *pool, const struct mempool_region *region, uint64_t off,
@@ -311,11 +310,28 @@ void mempool_drop_pages(struct mempool_region *region)
 		mempool_drop_page(region, region->own_pages->off);
 }
 
-void mempool_unref(struct mempool *pool, struct mempool_region *region)
+/* Frees a region that was given back, unless somebody has it. */
+static void mempool_settle(struct mempool *pool, struct mempool_region *region)
 {
-	if (--region->refs)
+	if (region->refs || (pool->persistent && !mempool_alone(pool, region)))
 		return;
 	pool->ops->release(pool, region, false);
 	pool->regions[region->info.id] = NULL;
+	pool->used -= region->info.size;
 	mem_free(region);
+}
+
+void mempool_unref(struct mempool *pool, struct mempool_region *region)
+{
+	region->refs--;
+	mempool_settle(pool, region);
+}
+
+void mempool_reclaim(struct mempool *pool)
+{
+	for (uint32_t id = 1; id <= RPTR_MAX_REGION; id++)
+		if (pool->regions[id])
+			mempool_settle(pool, pool->regions[id]);
+	if (pool->ops->reclaim)
+		pool->ops->reclaim(pool);
 }

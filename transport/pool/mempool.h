@@ -6,8 +6,8 @@
  *   file     a file or DAX device: superblock, extent table, extents          (mempool_file.c)
  *   dir      a directory: one file a region                                   (mempool_dir.c)
  *
- * A region has a reference count: one for the pool, one for each attachment within the process. The
- * last reference unmaps it. Thread: the target that owns the pool locks it. Slow work on some GiB
+ * A region has a reference count: one for the pool, one for each attachment within the process. It is
+ * unmapped and freed after the last one, when no other process has its file open with a lock. Thread: the target that owns the pool locks it. Slow work on some GiB
  * (clear, discard, persist) is a separate step, which the target calls without its lock.
  */
 #ifndef RLV_TRANSPORT_POOL_MEMPOOL_H
@@ -57,18 +57,20 @@ struct mempool_ops {
 	int (*clear)(struct mempool *pool, struct mempool_region *region);
 	/* Allocates the region and fills in base, fd and fd_off. NULL: clear has. */
 	int (*alloc)(struct mempool *pool, struct mempool_region *region);
-	/* Frees dropped regions that nobody maps any more. NULL: drop frees at once. */
+	/* Frees what regions of an earlier process took, if nobody maps it any more. NULL: nothing. */
 	void (*reclaim)(struct mempool *pool);
 	/* Sets broken if others truncated or damaged the region. NULL: impossible. */
 	void (*look)(struct mempool_region *region);
-	/* Records that nobody may attach the region any more; it is marked as dropped already. */
+	/* Records that nobody may attach the region any more; it is marked as dropped already.
+	   NULL: nothing to record. */
 	int (*drop)(struct mempool *pool, struct mempool_region *region);
 	/* After drop: frees memory early, without the lock. NULL: memory stays until the last
 	   unref. */
 	void (*discard)(struct mempool_region *region);
 	/* Makes super durable. NULL: the pool ends with this process. */
 	int (*put_super)(struct mempool *pool);
-	/* Called after the last unref: unmaps, except in a forked child, which has no mapping. */
+	/* Unmaps, except in a forked child, which has no mapping; frees the memory of a dropped region,
+	   unless other processes may map it. */
 	void (*release)(struct mempool *pool, struct mempool_region *region, bool forked);
 	/*
 	 * Replaces the page at off by the memory of fd; takes ownership of fd. fd is -1 if the pool
@@ -172,5 +174,8 @@ void mempool_drop_page(struct mempool_region *region, uint64_t off);
 void mempool_drop_pages(struct mempool_region *region);
 
 void mempool_unref(struct mempool *pool, struct mempool_region *region);
+
+/* Frees given-back regions that other processes mapped longer than we, if they are gone. */
+void mempool_reclaim(struct mempool *pool);
 
 #endif

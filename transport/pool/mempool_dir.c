@@ -38,17 +38,9 @@
 /* The name of a file that is being made. */
 enum { REGION_TMP_BYTES = REGION_NAME_BYTES + 8 };
 
-/* A region without a name that somebody still maps. */
-struct held {
-	struct held *next;
-	int fd;
-	uint64_t bytes;
-};
-
 struct dirpool {
 	struct mempool pool;
 	struct pool_dir dir;
-	struct held *held;
 };
 
 static struct dirpool *dir_of(struct mempool *pool)
@@ -207,50 +199,11 @@ static int dir_drop(struct mempool *pool, struct mempool_region *region)
 
 static void dir_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
-	struct dirpool *dp = dir_of(pool);
-	struct held *held = NULL;
-
+	(void)pool;
 	mempool_drop_pages(region);
 	if (!forked)
 		unmap_region(region);
-	if (!forked && region->dropped) {
-		/* Without memory to remember it, it counts as free while somebody has it. */
-		if (!map_is_sole(region->fd))
-			held = mem_zalloc(sizeof(*held));
-		if (held) {
-			*held = (struct held){ .next = dp->held,
-					       .fd = region->fd,
-					       .bytes = region->info.size };
-			dp->held = held;
-			return;
-		}
-		pool->used -= region->info.size;
-	}
 	close(region->fd);
-}
-
-/* Frees given-back regions that no process maps any more, or all of them. */
-static void free_held(struct dirpool *dp, bool all)
-{
-	struct held **link = &dp->held;
-
-	while (*link) {
-		struct held *held = *link;
-
-		if (!all && !map_is_sole(held->fd)) {
-			link = &held->next;
-			continue;
-		}
-		*link = held->next;
-		dp->pool.used -= held->bytes;
-		close(held->fd);
-		mem_free(held);
-	}
-}
-
-static void dir_reclaim(struct mempool *pool)
-{
-	free_held(dir_of(pool), false);
 }
 
 /* -------- files cut short by clients -------- */
@@ -293,15 +246,11 @@ static int dir_put_super(struct mempool *pool)
 
 static void dir_close(struct mempool *pool, bool forked)
 {
-	struct dirpool *dp = dir_of(pool);
-
-	free_held(dp, true);
-	pool_dir_close(&dp->dir, forked);
+	pool_dir_close(&dir_of(pool)->dir, forked);
 }
 
 static const struct mempool_ops dir_ops = {
 	.clear = dir_make,
-	.reclaim = dir_reclaim,
 	.look = dir_look,
 	.drop = dir_drop,
 	.release = dir_release,
@@ -433,7 +382,7 @@ static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 	if (want == super->bytes)
 		return 0;
 	pool_super_set_bytes(super, want);
-	return pool_dir_put(&dp->dir, super);
+	return dir_put_super(&dp->pool);
 }
 
 int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)

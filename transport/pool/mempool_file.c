@@ -135,7 +135,7 @@ static int file_reserve(struct mempool *pool, struct mempool_region *region)
 	uint64_t first = extents_find_run(&file->table, count, &longest);
 
 	if (first == 0) {
-		file_reclaim(pool);
+		mempool_reclaim(pool);
 		first = extents_find_run(&file->table, count, &longest);
 	}
 	if (first == 0)
@@ -216,7 +216,6 @@ static void file_release(struct mempool *pool, struct mempool_region *region, bo
 
 	if (forked || !region->dropped || !map_is_sole(file->fd))
 		return;
-	pool->used -= region->info.size;
 	*region->entry = (struct extent_entry){ 0 };
 	/* if this fails it stays in quarantine until the next open */
 	(void)!file_commit(file);

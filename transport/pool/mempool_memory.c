@@ -95,12 +95,6 @@ static int memory_alloc(struct mempool *pool, struct mempool_region *region)
 	return 0;
 }
 
-static int memory_drop(struct mempool *pool, struct mempool_region *region)
-{
-	pool->used -= region->info.size;
-	return 0;
-}
-
 /*
  * Memory not freed here is freed with the last mapping. Reserved huge pages always wait for that: a
  * client that touched a hole would be killed if no huge page were left.
@@ -144,7 +138,6 @@ static void memory_release(struct mempool *pool, struct mempool_region *region, 
 
 static const struct mempool_ops memory_ops = {
 	.alloc = memory_alloc,
-	.drop = memory_drop,
 	.discard = memory_discard,
 	.release = memory_release,
 	.renew = memory_renew,
