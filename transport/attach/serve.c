@@ -241,50 +241,12 @@ static int on_hello(struct serve *serve, struct conn *conn, struct packet *packe
 
 /* -------- ATTACH -------- */
 
-static bool is_whole(const struct target_map *map)
-{
-	return map->off == 0 && map->size == map->region->info.size;
-}
-
 static int share_fd(struct target *target, const struct target_map *map, int fd,
 		    struct packet *reply) LOCK_REQUIRES(target_role)
 {
 	bool writable = (map->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
 
 	return mempool_share(target->pool, map->region, fd, writable, &reply->fd);
-}
-
-/*
- * Shares the granted range, or, if ask is not 0, the next page with memory of its own of a region that
- * was granted as a whole. Of a region with such pages: all of it, or one page.
- */
-static int share_part(struct target *target, const struct target_map *map, uint32_t ask,
-		      struct packet *reply) LOCK_REQUIRES(target_role)
-{
-	uint64_t off = ask ? (uint64_t)(ask & ATTACH_PAGE_MAX) * ATTACH_PAGE_BYTES : map->off;
-	struct attach_region_reply *out = &reply->region_reply;
-	const struct mempool_page *page = mempool_page_from(map->region, off);
-
-	if (ask && !is_whole(map))
-		return error_set(
-			-EACCES,
-			"region %u: a grant of the whole region is needed to renew its pages",
-			map->region->info.id);
-	if (ask && !page)
-		return 0;
-	out->size = ask ? ATTACH_PAGE_BYTES : map->size;
-	if (ask) {
-		out->offset = page->off;
-		out->flags |= page->next ? ATTACH_MORE : 0;
-	} else if (!page || page->off != off || map->size != ATTACH_PAGE_BYTES) {
-		if (map->region->by_pages && !is_whole(map))
-			return error_set(-EACCES, "region %u: only single pages of it are shared",
-					 map->region->info.id);
-		out->offset = map->region->fd_off + off;
-		out->flags |= map->region->own_pages ? ATTACH_PAGES : 0;
-		return share_fd(target, map, map->region->fd, reply);
-	}
-	return share_fd(target, map, page->fd, reply);
 }
 
 static int check_ask(struct target *target, uint64_t client_id, const struct attach_region *ask,
@@ -298,33 +260,60 @@ static int check_ask(struct target *target, uint64_t client_id, const struct att
 	return target_check_grant(target, client_id, &grant, map_out);
 }
 
+/*
+ * Shares the granted range, or, if a page is asked for, the next one with memory of its own of a region
+ * that was granted as a whole. Of a region with such pages: all of it, or one page.
+ */
 static int serve_share(struct target *target, uint64_t client_id, const struct attach_region *ask,
 		       struct packet *reply) LOCK_REQUIRES(target_role)
 {
 	struct attach_region_reply *out = &reply->region_reply;
 	const struct mempool *pool = target->pool;
+	const struct mempool_page *page;
 	struct target_map map = { 0 };
 	int ret = check_ask(target, client_id, ask, &map);
+	uint64_t off;
+	bool whole;
 
-	if (ret == 0 && pool->undivided)
-		ret = error_set(-EACCES,
-				"region %u: it lies on a device, of which a descriptor opens all: "
-				"start its node with --trust-clients",
-				map.region->info.id);
 	if (ret)
 		return ret;
-	if (pool->persistent)
-		out->flags |= ATTACH_PERSISTENT;
-	if (pool->huge)
-		out->flags |= ATTACH_HUGE;
+	if (pool->undivided)
+		return error_set(-EACCES,
+				 "region %u: it lies on a device, of which a descriptor opens all: "
+				 "start its node with --trust-clients",
+				 map.region->info.id);
+	whole = map.off == 0 && map.size == map.region->info.size;
+	out->flags |= pool->persistent ? ATTACH_PERSISTENT : 0;
+	out->flags |= pool->huge ? ATTACH_HUGE : 0;
 	if (pool->ops->renew)
 		out->flags |= pool->makes_pages ? ATTACH_MAKES_PAGES : ATTACH_CAN_RENEW;
-	if (target_can_renew(target, map.region) && is_whole(&map) && map.rights == RIGHT_ALL)
+	if (target_can_renew(target, map.region) && whole && map.rights == RIGHT_ALL)
 		out->flags |= ATTACH_MAY_RENEW;
 	out->region = map.region->info.id;
 	out->rights = map.rights;
 	out->incarnation = target->tg.incarnation;
-	return share_part(target, &map, ask->page, reply);
+	off = ask->page ? (uint64_t)(ask->page & ATTACH_PAGE_MAX) * ATTACH_PAGE_BYTES : map.off;
+	page = mempool_page_from(map.region, off);
+	if (ask->page && !whole)
+		return error_set(
+			-EACCES,
+			"region %u: a grant of the whole region is needed to renew its pages",
+			map.region->info.id);
+	if (ask->page && !page)
+		return 0;
+	out->size = ask->page ? ATTACH_PAGE_BYTES : map.size;
+	if (ask->page) {
+		out->offset = page->off;
+		out->flags |= page->next ? ATTACH_MORE : 0;
+	} else if (!page || page->off != off || map.size != ATTACH_PAGE_BYTES) {
+		if (map.region->by_pages && !whole)
+			return error_set(-EACCES, "region %u: only single pages of it are shared",
+					 map.region->info.id);
+		out->offset = map.region->fd_off + off;
+		out->flags |= map.region->own_pages ? ATTACH_PAGES : 0;
+		return share_fd(target, &map, map.region->fd, reply);
+	}
+	return share_fd(target, &map, page->fd, reply);
 }
 
 /* A refused grant leaves the connection as it is. */

@@ -363,32 +363,11 @@ err_close:
 	return ret;
 }
 
-/* Room for its growth must be there now. Room that was granted before is only reported missing. */
-static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
-{
-	struct pool_superblock *super = &dp->pool.super;
-	uint64_t want = opts->pool_bytes ? opts->pool_bytes : super->bytes, used = dp->pool.used;
-	uint64_t left = map_left(dp->dir.fd), held = max_u64(super->bytes, used);
-
-	if (want == 0)
-		return error_set(-EINVAL, "pool %s is new: give its size", dp->dir.path);
-	if (want > held && want - held > left)
-		return error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", dp->dir.path,
-				 (unsigned long long)(want - held), (unsigned long long)left);
-	if (want > used && want - used > left)
-		log_warn("pool %s may take %llu bytes more, but the disk has %llu", dp->dir.path,
-			 (unsigned long long)(want - used), (unsigned long long)left);
-	dp->pool.bytes = max_u64(want, used);
-	if (want == super->bytes)
-		return 0;
-	pool_super_set_bytes(super, want);
-	return dir_put_super(&dp->pool);
-}
-
 int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 {
 	struct dirpool *dp;
 	struct mempool *pool;
+	uint64_t want, held, left;
 	int ret = mempool_new(sizeof(*dp), &dir_ops, opts, pool_out);
 
 	if (ret)
@@ -406,9 +385,28 @@ int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 		ret = pool_dir_each(&dp->dir, load_page, dp);
 	if (ret == 0 && opts->exclusive && !pool->sole_opener)
 		ret = error_set(-EBUSY, "in use by another process");
-	if (ret == 0)
-		ret = set_bytes(dp, opts);
 	if (ret)
-		pool_dir_undo(&dp->dir);
+		goto err_undo;
+	/* Room for its growth must be there now. Room that was granted before is only reported missing. */
+	want = opts->pool_bytes ? opts->pool_bytes : pool->super.bytes;
+	held = max_u64(pool->super.bytes, pool->used);
+	left = map_left(dp->dir.fd);
+	pool->bytes = max_u64(want, pool->used);
+	if (want == 0)
+		ret = error_set(-EINVAL, "pool %s is new: give its size", dp->dir.path);
+	else if (want > held && want - held > left)
+		ret = error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", dp->dir.path,
+				(unsigned long long)(want - held), (unsigned long long)left);
+	else if (want > pool->used && want - pool->used > left)
+		log_warn("pool %s may take %llu bytes more, but the disk has %llu", dp->dir.path,
+			 (unsigned long long)(want - pool->used), (unsigned long long)left);
+	if (ret == 0 && want != pool->super.bytes) {
+		pool_super_set_bytes(&pool->super, want);
+		ret = dir_put_super(pool);
+	}
+	if (ret == 0)
+		return 0;
+err_undo:
+	pool_dir_undo(&dp->dir);
 	return ret;
 }
