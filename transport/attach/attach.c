@@ -83,10 +83,9 @@ static int hang_up(struct attach *attach, int ret)
 	return ret;
 }
 
-static int attach_wait(struct attach *attach, short events)
+static int attach_wait(struct attach *attach, short events, uint64_t deadline)
 {
 	struct pollfd ready = { .fd = attach->sock, .events = events };
-	uint64_t deadline = deadline_of(attach);
 	int n;
 
 	do {
@@ -146,6 +145,7 @@ int attach_open(const char *path, const struct transport_opts *opts, struct atta
 	struct packet packet = { .fd = -1 };
 	const struct attach_hello_reply *reply = &packet.hello_reply;
 	struct process_id self = { 0 };
+	uint64_t deadline;
 	int pidfd = -1, ret;
 
 	if (!attach)
@@ -165,9 +165,10 @@ int attach_open(const char *path, const struct transport_opts *opts, struct atta
 		packet.hello.start_time = self.start_time;
 		packet_seal(&packet, ATTACH_HELLO);
 		packet.fd = pidfd;
+		deadline = deadline_of(attach);
 		ret = packet_send(attach->sock, &packet);
 		while (ret == 0 && (ret = packet_receive(attach->sock, &packet)) == -EAGAIN)
-			ret = attach_wait(attach, POLLIN);
+			ret = attach_wait(attach, POLLIN, deadline);
 		if (ret == 0)
 			packet_drop_fd(&packet);
 	}
@@ -433,9 +434,16 @@ int attach_region_end(struct attach *attach, struct attached *out)
 int attach_region(struct attach *attach, const struct region_grant *grant, struct attached *out)
 {
 	int ret = attach_region_begin(attach, grant, out);
+	uint64_t deadline = deadline_of(attach);
+	uint32_t part = attach->next;
 
-	while (ret == 0 && (ret = attach_region_end(attach, out)) == -EAGAIN)
-		ret = attach_wait(attach, attach->asked ? POLLIN : POLLOUT);
+	while (ret == 0 && (ret = attach_region_end(attach, out)) == -EAGAIN) {
+		/* Only what brings the region further makes the wait longer. */
+		if (attach->next != part)
+			deadline = deadline_of(attach);
+		part = attach->next;
+		ret = attach_wait(attach, attach->asked ? POLLIN : POLLOUT, deadline);
+	}
 	if (ret)
 		attach_release(out);
 	return ret;

@@ -36,7 +36,7 @@ struct target {
 	uint32_t forks;        /* fork_generation of its birth */
 	_Atomic uint32_t refs; /* 1 of the owner, 1 of each initiator of this process */
 	bool closed LOCK_GUARDED_BY(target_role);
-	struct mempool *pool; /* the struct is guarded by the lock, mempool_persist by nothing */
+	struct mempool *pool; /* guarded by the lock, except in mempool_persist */
 	struct grants grants LOCK_GUARDED_BY(target_role);
 	struct clients clients LOCK_GUARDED_BY(target_role);
 	struct serve *serve LOCK_GUARDED_BY(target_role); /* NULL: does not listen */

@@ -39,6 +39,7 @@ enum answer {
 	ANOTHER_TYPE,
 	HANG_UP,
 	NOISE,
+	SAME_PAGE,   /* for ever, of the second region */
 	FULL_SOCKET, /* reads nothing for a while once it answered a second region */
 };
 
@@ -81,9 +82,22 @@ static void answer_region(const struct liar *liar)
 	reply.region_reply.rights = RIGHT_ALL;
 	reply.region_reply.size = REGION_BYTES;
 	reply.region_reply.flags = ATTACH_MAKES_PAGES | ATTACH_MAY_RENEW;
-	if (liar->answer == FULL_SOCKET)
+	if (liar->answer == FULL_SOCKET || (liar->answer == SAME_PAGE && liar->regions == 1))
 		reply.region_reply.flags |= ATTACH_PAGES;
 	send_with(liar, &reply, ATTACH_REGION_REPLY, file_of(REGION_BYTES));
+}
+
+/* No page has memory of its own, or always the same has. */
+static void answer_page(const struct liar *liar)
+{
+	struct packet reply = { .fd = -1 };
+
+	if (liar->answer == SAME_PAGE) {
+		reply.region_reply.size = ATTACH_PAGE_BYTES;
+		reply.region_reply.offset = ATTACH_PAGE_BYTES;
+	}
+	send_with(liar, &reply, ATTACH_REGION_REPLY,
+		  liar->answer == SAME_PAGE ? file_of(ATTACH_PAGE_BYTES) : -1);
 }
 
 static void make_noise(struct liar *liar, struct packet *reply, int *fd)
@@ -136,8 +150,8 @@ static void answer_one(struct liar *liar, const struct packet *ask)
 		send_with(liar, &reply, ATTACH_HELLO_REPLY, -1);
 		return;
 	case ATTACH_REGION:
-		if (ask->region.page) { /* no page has memory of its own */
-			send_with(liar, &reply, ATTACH_REGION_REPLY, -1);
+		if (ask->region.page) {
+			answer_page(liar);
 			return;
 		}
 		answer_region(liar);
@@ -302,6 +316,18 @@ TEST(renew__of_a_region_that_is_detached_meanwhile)
 	assert_int_equal(transport_attach(liar.tr, &grant, &liar.region), 0);
 	assert_int_equal(renew(&liar, 4096), 0);
 	assert_int_equal(renew(&liar, 4096), 0);
+	end(&liar);
+}
+
+TEST(attach__where_the_same_page_comes_again)
+{
+	struct region_grant grant = { .bytes = 16 };
+	struct region *second = NULL;
+	struct liar liar;
+
+	begin(&liar, SAME_PAGE, 1);
+	assert_int_equal(transport_attach(liar.tr, &grant, &second), -EPROTO);
+	assert_null(second);
 	end(&liar);
 }
 
