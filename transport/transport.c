@@ -87,38 +87,37 @@ static int check_call(const struct transport *tr, size_t n)
 	return 0;
 }
 
-static int check_region(const struct transport *tr, const struct region *region, uint32_t right)
+/* A range of a region, for an operation that needs a right. */
+static int check_range(const struct transport *tr, const struct region *region, uint64_t off,
+		       uint64_t len, uint32_t right)
 {
 	if (!region || region->tr != tr)
 		return error_set(-EINVAL, "region is not attached to this transport");
 	if (right & ~region->rights)
 		return error_set(-EACCES, "region %u: operation needs the right %s, granted %s",
 				 region->id, rights_text(right), rights_text(region->rights));
+	if (off > region->size || len > region->size - off || ((off | len) & 7))
+		return error_set(-EINVAL,
+				 "region %u: offset %llu length %llu: must be multiples of 8 "
+				 "within its %llu bytes",
+				 region->id, (unsigned long long)off, (unsigned long long)len,
+				 (unsigned long long)region->size);
 	return 0;
 }
 
-static bool range_is_bad(const struct region *region, uint64_t off, uint64_t len)
+static int check_wr(const struct transport *tr, const struct transport_wr *wr)
 {
-	return off > region->size || len > region->size - off || ((off | len) & 7);
-}
+	const struct transport_io *io = &wr->io;
+	int ret;
 
-static int range_error(const struct region *region, uint64_t off, uint64_t len)
-{
-	return error_set(-EINVAL,
-			 "region %u: offset %llu length %llu: must be multiples of 8 within its "
-			 "%llu bytes",
-			 region->id, (unsigned long long)off, (unsigned long long)len,
-			 (unsigned long long)region->size);
-}
-
-static int check_io(const struct transport *tr, const struct transport_io *io, uint32_t right)
-{
-	int ret = check_region(tr, io->region, right);
-
+	if (wr->verb == VERB_CAS || wr->verb == VERB_FAA)
+		return check_range(tr, wr->atomic.region, wr->atomic.off, 8, RIGHT_ATOMIC);
+	if (wr->verb != VERB_READ && wr->verb != VERB_WRITE)
+		return error_set(-EINVAL, "operation %u: unknown", (unsigned)wr->verb);
+	ret = check_range(tr, io->region, io->off, io->len,
+			  wr->verb == VERB_READ ? RIGHT_READ : RIGHT_WRITE);
 	if (ret)
 		return ret;
-	if (range_is_bad(io->region, io->off, io->len))
-		return range_error(io->region, io->off, io->len);
 	if ((uintptr_t)io->src & 7)
 		return error_set(-EINVAL, "region %u: buffer %p: must be 8-aligned", io->region->id,
 				 io->src);
@@ -196,26 +195,6 @@ static int note_end(struct transport *tr, int ret)
 	return ret;
 }
 
-static int check_wr(const struct transport *tr, const struct transport_wr *wr)
-{
-	const struct transport_atomic *op = &wr->atomic;
-	int ret;
-
-	switch (wr->verb) {
-	case VERB_READ:
-		return check_io(tr, &wr->io, RIGHT_READ);
-	case VERB_WRITE:
-		return check_io(tr, &wr->io, RIGHT_WRITE);
-	case VERB_CAS:
-	case VERB_FAA:
-		ret = check_region(tr, op->region, RIGHT_ATOMIC);
-		if (ret == 0 && range_is_bad(op->region, op->off, 8))
-			ret = range_error(op->region, op->off, 8);
-		return ret;
-	}
-	return error_set(-EINVAL, "operation %u: unknown", (unsigned)wr->verb);
-}
-
 int transport_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 		     enum submit_order order, uint64_t *ticket_out)
 {
@@ -266,9 +245,7 @@ int transport_look(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 
 bool transport_count_wait(struct transport *tr, uint64_t ticket, uint64_t phases)
 {
-	bool counts = ticket > tr->waited;
-
-	if (!counts)
+	if (ticket <= tr->waited)
 		return false;
 	tr->stats.phases += phases;
 	tr->waited = tr->posted;
@@ -300,10 +277,7 @@ int transport_submit_chain(struct transport *tr, struct transport_wr *wrs, size_
 				ret = transport_submit(tr, wrs + done, now, SUBMIT_ORDERED,
 						       &ticket);
 		}
-		if (ticket && !span->first)
-			span->first = ticket;
-		if (ticket)
-			span->last = ticket;
+		transport_span_add(span, ticket);
 	}
 	return ret;
 }
@@ -395,11 +369,9 @@ int transport_view(struct transport *tr, struct transport_view *views, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct region *region = views[i].region;
 
-		ret = check_region(tr, region, RIGHT_READ);
+		ret = check_range(tr, region, views[i].off, views[i].len, RIGHT_READ);
 		if (ret)
 			return ret;
-		if (range_is_bad(region, views[i].off, views[i].len))
-			return range_error(region, views[i].off, views[i].len);
 		addressable &= region->base != NULL;
 		bytes += views[i].len;
 	}
@@ -450,14 +422,6 @@ int transport_persist(struct region *region, uint64_t off, uint64_t len)
 	return tr->ops->persist(tr, region, off, len ? len : region->size - off);
 }
 
-static int check_page(const struct region *region, uint64_t off)
-{
-	if (off % TRANSPORT_RANGE_ALIGN == 0 && off < region->size)
-		return 0;
-	return error_set(-EINVAL, "region %u: renew the page at %llu: has %llu", region->id,
-			 (unsigned long long)off, (unsigned long long)region->size);
-}
-
 /* A target that does not answer has lost its connection, too. */
 static int note_timeout(struct transport *tr, int ret)
 {
@@ -466,14 +430,19 @@ static int note_timeout(struct transport *tr, int ret)
 	return note_end(tr, ret);
 }
 
+/* A step of the renewal of a page; NULL: there is nothing to do. */
+static int renew_page(struct region *region, uint64_t off,
+		      int (*step)(struct transport *tr, struct region *region, uint64_t off))
+{
+	if (off % TRANSPORT_RANGE_ALIGN || off >= region->size)
+		return error_set(-EINVAL, "region %u: renew the page at %llu: has %llu", region->id,
+				 (unsigned long long)off, (unsigned long long)region->size);
+	return step ? note_timeout(region->tr, step(region->tr, region, off)) : 0;
+}
+
 int transport_prepare(struct region *region, uint64_t off)
 {
-	struct transport *tr = region->tr;
-	int ret = check_page(region, off);
-
-	if (ret || !tr->ops->prepare)
-		return ret;
-	return note_timeout(tr, tr->ops->prepare(tr, region, off));
+	return renew_page(region, off, region->tr->ops->prepare);
 }
 
 bool transport_renewing(struct transport *tr)
@@ -483,12 +452,7 @@ bool transport_renewing(struct transport *tr)
 
 int transport_renew(struct region *region, uint64_t off)
 {
-	struct transport *tr = region->tr;
-	int ret = check_page(region, off);
-
-	if (ret || !tr->ops->renew)
-		return ret;
-	return note_timeout(tr, tr->ops->renew(tr, region, off));
+	return renew_page(region, off, region->tr->ops->renew);
 }
 
 int transport_order(struct transport *tr)

@@ -318,6 +318,15 @@ struct transport_span {
 	uint64_t first, last;
 };
 
+/* ticket 0 adds nothing. */
+static inline void transport_span_add(struct transport_span *span, uint64_t ticket)
+{
+	if (ticket && !span->first)
+		span->first = ticket;
+	if (ticket)
+		span->last = ticket;
+}
+
 /*
  * Submits a chain of any length in order, in pieces; if there is no room, it waits for all
  * outstanding work. After an error the tickets in the span are still outstanding.

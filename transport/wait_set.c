@@ -34,20 +34,6 @@ void wait_set_chain(struct wait_set *set, struct transport *tr, struct transport
 
 /* -------- reads -------- */
 
-/* At most TRANSPORT_VECTOR of one transport. */
-static int submit_piece(struct wait_leg *leg, struct transport_wr *wrs, size_t n)
-{
-	uint64_t ticket;
-	int ret = transport_submit(leg->tr, wrs, n, SUBMIT_UNORDERED, &ticket);
-
-	if (ret || ticket == 0)
-		return ret;
-	if (leg->span.first == 0)
-		leg->span.first = ticket;
-	leg->span.last = ticket;
-	return 0;
-}
-
 /* Submits the reads of the leg's transport and skips those of others; fence n: none. */
 static int submit_reads(struct wait_leg *leg, const struct transport_io *io, size_t n, size_t fence)
 {
@@ -56,17 +42,19 @@ static int submit_reads(struct wait_leg *leg, const struct transport_io *io, siz
 	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < n; i++) {
-		if (io[i].region->tr != leg->tr)
+		uint64_t ticket = 0;
+
+		if (io[i].region->tr == leg->tr)
+			piece[in_piece++] = (struct transport_wr){ .verb = VERB_READ,
+								   .fence = i == fence,
+								   .io = io[i] };
+		if (in_piece < TRANSPORT_VECTOR && i + 1 < n)
 			continue;
-		piece[in_piece++] = (struct transport_wr){ .verb = VERB_READ,
-							   .fence = i == fence,
-							   .io = io[i] };
-		if (in_piece == TRANSPORT_VECTOR) {
-			ret = submit_piece(leg, piece, in_piece);
-			in_piece = 0;
-		}
+		ret = transport_submit(leg->tr, piece, in_piece, SUBMIT_UNORDERED, &ticket);
+		transport_span_add(&leg->span, ticket);
+		in_piece = 0;
 	}
-	return ret || in_piece == 0 ? ret : submit_piece(leg, piece, in_piece);
+	return ret;
 }
 
 /* True if a leg has the reads of that transport; shards of one node are often adjacent. */
@@ -110,21 +98,27 @@ int wait_set_read_fenced(struct wait_set *set, const struct transport_io *io, si
 
 /* -------- waiting -------- */
 
-int wait_set_look(struct wait_set *set)
+/* -EAGAIN: it only tests, and not all is done. */
+static int wait_set_poll(struct wait_set *set, uint64_t deadline_ns)
 {
 	for (uint32_t l = 0; l < set->n; l++) {
 		struct wait_leg *leg = &set->legs[l];
 
 		for (; leg->span.first && leg->span.first <= leg->span.last; leg->span.first++) {
-			int ret = transport_look(leg->tr, leg->span.first, 0);
+			int ret = transport_look(leg->tr, leg->span.first, deadline_ns);
 
-			if (ret == -EAGAIN)
+			if (ret == -EAGAIN && deadline_ns == 0)
 				return ret;
 			wait_set_note(set, leg, ret);
 		}
 	}
 	set->n = 0;
 	return set->error;
+}
+
+int wait_set_look(struct wait_set *set)
+{
+	return wait_set_poll(set, 0);
 }
 
 int wait_set_wait(struct wait_set *set)
@@ -137,10 +131,6 @@ int wait_set_wait(struct wait_set *set)
 		if (leg->span.first && leg->span.first <= leg->span.last)
 			counted |= transport_count_wait(leg->tr, leg->span.last,
 							counted ? 0 : leg->phases);
-		for (; leg->span.first && leg->span.first <= leg->span.last; leg->span.first++)
-			wait_set_note(set, leg,
-				      transport_look(leg->tr, leg->span.first, DEADLINE_NEVER));
 	}
-	set->n = 0;
-	return set->error;
+	return wait_set_poll(set, DEADLINE_NEVER);
 }
