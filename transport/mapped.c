@@ -62,27 +62,23 @@ static bool is_done(struct mapped *mapped, uint64_t *ticket)
 }
 
 /*
- * True if the next operation of a chain may be done in the mapping ahead of outstanding work on the
- * wire. A write without a fence may pass reads and atomics, not writes; a read passes nothing.
+ * True if a request may be done in the mapping: a read or a write, and if it is of a chain, ahead of
+ * outstanding work on the wire. A write without a fence may pass reads and atomics, not writes; a
+ * read passes nothing.
  */
-static bool may_go_ahead(struct mapped *mapped, const struct transport_wr *wr)
+static bool may_be_near(struct mapped *mapped, const struct transport_wr *wr,
+			enum submit_order order)
 {
-	if (wr->verb == VERB_WRITE && !wr->fence)
-		return is_done(mapped, &mapped->write);
-	return (wr->verb == VERB_WRITE || wr->verb == VERB_READ) && is_done(mapped, &mapped->last);
-}
+	bool passes = wr->verb == VERB_WRITE && !wr->fence;
 
-/* Does one request in the mapping. The operations there use a region's base only. */
-static int do_near(struct mapped *mapped, struct transport_wr *wr)
-{
-	uint64_t ticket;
-
-	return mapped->near->ops->submit(mapped->near, wr, 1, SUBMIT_ORDERED, &ticket);
+	if (wr->verb != VERB_READ && wr->verb != VERB_WRITE)
+		return false;
+	return order != SUBMIT_ORDERED || is_done(mapped, passes ? &mapped->write : &mapped->last);
 }
 
 /*
- * Reads and writes are done in the mapping, those of a chain while they may be; from the first
- * other request on all goes over the wire.
+ * Requests are done in the mapping while they may be; its operations use a region's base only. From
+ * the first other request on all goes over the wire.
  */
 static int mapped_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 			 enum submit_order order, uint64_t *ticket_out)
@@ -93,15 +89,9 @@ static int mapped_submit(struct transport *tr, struct transport_wr *wrs, size_t 
 	int ret = 0;
 
 	*ticket_out = 0;
-	if (order == SUBMIT_ORDERED) {
-		while (done < n && may_go_ahead(mapped, &wrs[done]) &&
-		       do_near(mapped, &wrs[done]) == 0)
-			done++;
-	} else {
-		while (ret == 0 && done < n &&
-		       (wrs[done].verb == VERB_READ || wrs[done].verb == VERB_WRITE))
-			ret = do_near(mapped, &wrs[done++]);
-	}
+	while (ret == 0 && done < n && may_be_near(mapped, &wrs[done], order))
+		ret = mapped->near->ops->submit(mapped->near, &wrs[done++], 1, SUBMIT_ORDERED,
+						ticket_out);
 	if (ret || done == n)
 		return ret;
 	ret = mapped_learn(tr, wire->ops->submit(wire, wrs + done, n - done, order, ticket_out));
@@ -232,17 +222,17 @@ static const struct transport_ops mapped_ops = {
 	.close = mapped_close,
 };
 
-struct transport *mapped_over(struct transport *wire, const struct mapped_node *node,
+struct transport *mapped_over(struct transport *wire, const char *socket, const uint8_t boot_id[16],
 			      const struct transport_opts *opts)
 {
 	char uri[TRANSPORT_URI_BYTES];
-	int n = snprintf(uri, sizeof(uri), "shm:%s", node->socket);
+	int n = snprintf(uri, sizeof(uri), "shm:%s", socket);
 	struct process_id self;
 	struct mapped *mapped;
 
-	if (!*node->socket || n < 0 || (size_t)n >= sizeof(uri))
+	if (!*socket || n < 0 || (size_t)n >= sizeof(uri))
 		return wire;
-	if (process_self(&self) || memcmp(self.boot_id, node->boot_id, sizeof(self.boot_id)) != 0)
+	if (process_self(&self) || memcmp(self.boot_id, boot_id, sizeof(self.boot_id)) != 0)
 		return wire; /* of another host */
 	mapped = mem_zalloc(sizeof(*mapped));
 	if (!mapped || transport_open(uri, opts, &mapped->near)) {

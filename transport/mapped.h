@@ -13,17 +13,12 @@
 
 #include "transport/transport.h"
 
-/* The node's address, as the wire knows it; socket "" = none. */
-struct mapped_node {
-	const char *socket;
-	const uint8_t *boot_id; /* 16 bytes, of its host */
-};
-
 /*
  * Takes ownership of wire, which has attached nothing yet. Returns wire itself if the node is on
- * another host or its socket cannot be reached. opts: the options that wire was opened with.
+ * another host or its socket cannot be reached. socket: the node's, as the wire knows it, "" = none;
+ * boot_id: of its host. opts: the options that wire was opened with.
  */
-struct transport *mapped_over(struct transport *wire, const struct mapped_node *node,
+struct transport *mapped_over(struct transport *wire, const char *socket, const uint8_t boot_id[16],
 			      const struct transport_opts *opts);
 
 #endif

@@ -12,40 +12,24 @@
 #include "transport/shm/shm.h"
 #include "transport/transport.h"
 #if RLV_HAVE_VERBS
-#include "transport/verbs/target.h"
 #include "transport/verbs/verbs.h"
-#endif
-
-#if !RLV_HAVE_VERBS
-#define NO_VERBS "built without RDMA: install libibverbs-dev and librdmacm-dev, and build again"
-
-static int verbs_open(const char *rest, const struct transport_opts *opts,
-		      struct transport **tr_out)
-{
-	(void)opts;
-	(void)tr_out;
-	return error_set(-ENOTSUP, "transport uri \"verbs:%s\": " NO_VERBS, rest);
-}
-
-static int verbs_target_open(const struct target_opts *opts, struct transport_target **tg_out)
-{
-	(void)opts;
-	(void)tg_out;
-	return error_set(-ENOTSUP, "target kind \"verbs\": " NO_VERBS);
-}
 #endif
 
 static const struct kind {
 	const char *name; /* of the target; a URI begins with it and a colon */
 	const char *rest; /* of a URI, for messages */
-	/* opts are complete; rest follows the colon. */
+	/* opts are complete; rest follows the colon. NULL = not in this build. */
 	int (*open)(const char *rest, const struct transport_opts *opts, struct transport **tr_out);
 	/* opts are complete. NULL = none of its own. */
 	int (*target_open)(const struct target_opts *opts, struct transport_target **tg_out);
 } kinds[] = {
 	{ "embed", "", shm_open_embed, NULL },
 	{ "shm", "PATH", shm_open_socket, target_open },
+#if RLV_HAVE_VERBS
 	{ "verbs", "HOST:PORT", verbs_open, verbs_target_open },
+#else
+	{ "verbs", "HOST:PORT", NULL, NULL },
+#endif
 };
 
 /* The kind whose name is the first n bytes of text, or NULL. */
@@ -58,15 +42,19 @@ static const struct kind *find_kind(const char *text, size_t n)
 	return NULL;
 }
 
-/* Lists the known kinds for a message: URIs, or names of targets. */
-static int refuse_unknown(const char *name, bool target)
+/* Not in this build; or unknown: the message lists the kinds that there are, URIs or names of targets. */
+static int refuse(const struct kind *kind, const char *name, bool target)
 {
 	char known[128] = "";
 	size_t n = 0;
 
+	if (kind && !kind->open)
+		return error_set(-ENOTSUP,
+				 "transport \"%s\": built without RDMA: install libibverbs-dev and "
+				 "librdmacm-dev, and build again",
+				 name);
 	for (size_t i = 0; i < ARRAY_LEN(kinds) && n < sizeof(known); i++) {
-		const struct kind *kind = &kinds[i];
-
+		kind = &kinds[i];
 		if (!target || kind->target_open)
 			n += (size_t)snprintf(known + n, sizeof(known) - n, " %s%s%s", kind->name,
 					      target ? "" : ":", target ? "" : kind->rest);
@@ -95,7 +83,8 @@ int transport_open(const char *uri, const struct transport_opts *opts, struct tr
 		full.open_ns = full.timeout_ns;
 	scheme = strcspn(uri, ":");
 	kind = uri[scheme] ? find_kind(uri, scheme) : NULL;
-	return kind ? kind->open(uri + scheme + 1, &full, tr_out) : refuse_unknown(uri, false);
+	return kind && kind->open ? kind->open(uri + scheme + 1, &full, tr_out)
+				  : refuse(kind, uri, false);
 }
 
 int transport_target_open(const char *name, const struct target_opts *opts,
@@ -105,7 +94,7 @@ int transport_target_open(const char *name, const struct target_opts *opts,
 	struct target_opts full;
 
 	if (!kind || !kind->target_open)
-		return refuse_unknown(name ? name : "NULL", true);
+		return refuse(kind, name ? name : "NULL", true);
 	if (!opts)
 		return error_set(-EINVAL, "target opts: NULL");
 	full = *opts;

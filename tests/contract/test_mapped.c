@@ -14,7 +14,6 @@
 static int open_mapped(struct rig *rig, uint64_t client_id, struct transport **tr_out)
 {
 	struct transport_opts opts = { .target = rig->tg, .client_id = client_id };
-	struct mapped_node node = { .socket = rig->uri + strlen("shm:") };
 	struct process_id self;
 	struct transport *wire = NULL;
 	int ret = transport_open(rig->uri, &opts, &wire);
@@ -22,9 +21,8 @@ static int open_mapped(struct rig *rig, uint64_t client_id, struct transport **t
 	if (ret)
 		return ret;
 	assert_int_equal(process_self(&self), 0);
-	node.boot_id = self.boot_id;
 	wire = wire_wrap_nic(wire);
-	*tr_out = mapped_over(wire, &node, &opts);
+	*tr_out = mapped_over(wire, rig->uri + strlen("shm:"), self.boot_id, &opts);
 	assert_ptr_not_equal(*tr_out, wire);
 	return 0;
 }

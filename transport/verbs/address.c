@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int address_bad(const char *text, const char *why)
@@ -13,63 +14,34 @@ static int address_bad(const char *text, const char *why)
 			 why);
 }
 
-/* The colon before the port: in brackets there are others. */
-static const char *find_colon(const char *host, const char *end)
-{
-	const char *colon = NULL;
-
-	if (*host == '[') {
-		const char *close = memchr(host, ']', (size_t)(end - host));
-
-		return close && close + 1 < end && close[1] == ':' ? close + 1 : NULL;
-	}
-	for (const char *at = host; at < end; at++) {
-		if (*at == ':' && colon)
-			return NULL;
-		if (*at == ':')
-			colon = at;
-	}
-	return colon;
-}
-
-static bool take_port(const char *digits, const char *end, struct verbs_address *out)
-{
-	unsigned long port = 0;
-
-	if (digits == end || end - digits > 5)
-		return false;
-	for (; digits < end; digits++) {
-		if (*digits < '0' || *digits > '9')
-			return false;
-		port = 10 * port + (unsigned long)(*digits - '0');
-	}
-	(void)snprintf(out->port, sizeof(out->port), "%lu", port & 0x1ffff);
-	return port <= UINT16_MAX;
-}
-
 int verbs_address_parse(const char *text, struct verbs_address *address_out)
 {
-	struct verbs_address address = { 0 };
-	const char *end = text + strcspn(text, ";");
-	const char *colon = find_colon(text, end);
-	int brackets = *text == '[';
+	const char *end = text + strcspn(text, ";"), *digits;
+	bool brackets = *text == '[';
+	/* before the port: in brackets there are other colons */
+	const char *colon = text + strcspn(text, brackets ? "];" : ":;");
+	unsigned long port;
 
 	if (strlen(text) >= TRANSPORT_URI_BYTES)
 		return address_bad(text, "too long");
-	if (!colon)
-		return address_bad(text, *text == '[' || strchr(text, ':')
+	colon += *colon == ']';
+	if (*colon != ':' || (!brackets && memchr(colon + 1, ':', (size_t)(end - colon) - 1)))
+		return address_bad(text, brackets || strchr(text, ':')
 						 ? "an IPv6 address stands in brackets"
 						 : "the port is missing");
 	if (brackets && colon - text == 2)
 		return address_bad(text, "the brackets are empty");
-	if (!take_port(colon + 1, end, &address))
+	digits = colon + 1;
+	port = strtoul(digits, NULL, 10);
+	if (digits == end || digits + strspn(digits, "0123456789") != end || port > UINT16_MAX)
 		return address_bad(text, "the port is a number up to 65535");
 	if (*end && !end[1])
 		return address_bad(text, "the socket's path is missing");
-	(void)snprintf(address.host, sizeof(address.host), "%.*s",
+	*address_out = (struct verbs_address){ 0 };
+	(void)snprintf(address_out->host, sizeof(address_out->host), "%.*s",
 		       (int)(colon - text) - 2 * brackets, text + brackets);
-	(void)snprintf(address.path, sizeof(address.path), "%s", *end ? end + 1 : "");
-	*address_out = address;
+	(void)snprintf(address_out->port, sizeof(address_out->port), "%u", (uint16_t)port);
+	(void)snprintf(address_out->path, sizeof(address_out->path), "%s", *end ? end + 1 : "");
 	return 0;
 }
 

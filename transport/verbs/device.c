@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "wire/verbs_layout.h"
@@ -18,52 +17,43 @@ static LOCK_ROLE(devices_role, "verbs devices", LOCK_RANK_CHANNEL);
 static struct lock devices_lock = LOCK_INIT(&devices_role);
 static struct verbs_device *devices LOCK_GUARDED_BY(devices_role);
 
-/* -------- capabilities -------- */
+/* -------- errors and capabilities -------- */
 
-static bool has_parent_domains(const struct verbs_device *device)
+int verbs_device_error(const struct verbs_device *device, const char *call)
 {
-	struct ibv_td_init_attr td_attr = { 0 };
-	struct ibv_td *td = ibv_alloc_td(device->context, &td_attr);
-	struct ibv_parent_domain_init_attr attr = { .pd = device->pd, .td = td };
-	struct ibv_pd *parent;
+	int code = errno;
 
-	if (!td)
-		return false;
-	parent = ibv_alloc_parent_domain(device->context, &attr);
-	if (parent)
-		(void)device->calls->dealloc_pd(parent);
-	(void)ibv_dealloc_td(td);
-	return parent != NULL;
+	return error_set(-code, "device %s: %s: %s", device->name, call, strerror(code));
+}
+
+bool verbs_device_ended(const struct verbs_device *device, const char *call, int ret)
+{
+	if (ret)
+		log_error("device %s %s error %s", device->name, call, strerror(ret));
+	return ret == 0;
 }
 
 static int device_describe(struct verbs_device *device)
 {
-	struct ibv_device_attr attr = { 0 };
-	int ret = device->calls->query_device(device->context, &attr);
+	struct ibv_device_attr *attr = &device->attr;
+	int ret = device->calls->query_device(device->context, attr);
 
 	if (ret)
 		return error_set(-ret, "device %s: ibv_query_device: %s", device->name,
 				 strerror(ret));
-	if (attr.atomic_cap == IBV_ATOMIC_NONE)
+	if (attr->atomic_cap == IBV_ATOMIC_NONE)
 		return error_set(
 			-ENOTSUP,
 			"device %s has no RDMA atomics (compare-and-swap, fetch-and-add): "
 			"a store over it cannot be kept; choose an address on another device",
 			device->name);
-	device->caps = (struct verbs_caps){
-		.reads = (uint32_t)attr.max_qp_init_rd_atom,
-		.served_reads = (uint32_t)attr.max_qp_rd_atom,
-		.wrs = (uint32_t)attr.max_qp_wr,
-		.completions = (uint32_t)attr.max_cqe,
-		.windows = (uint32_t)attr.max_mw,
-		.bound_windows = attr.max_mw > 0 &&
-				 (attr.device_cap_flags &
-				  (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)),
-	};
-	if (attr.max_qp_init_rd_atom <= 0 || attr.max_qp_rd_atom <= 0)
+	if (attr->max_qp_init_rd_atom <= 0 || attr->max_qp_rd_atom <= 0)
 		return error_set(-ENOTSUP,
 				 "device %s has no RDMA READs: choose an address on another device",
 				 device->name);
+	device->windows = attr->max_mw > 0 &&
+			  (attr->device_cap_flags &
+			   (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B));
 	return 0;
 }
 
@@ -98,26 +88,21 @@ static int device_make(const struct verbs_calls *calls, struct ibv_context *cont
 		       struct verbs_device **device_out)
 {
 	struct verbs_device *device = mem_zalloc(sizeof(*device));
-	const struct verbs_caps *caps;
 	int ret;
 
 	if (!device)
 		return error_set(-ENOMEM, "cannot allocate memory for a device");
-	caps = &device->caps;
 	device->calls = calls;
 	device->context = context;
-	(void)snprintf(device->name, sizeof(device->name), "%s",
-		       calls->get_device_name(context->device));
+	device->name = calls->get_device_name(context->device);
 	ret = device_describe(device);
 	if (ret)
 		goto err_free;
 	device->pd = calls->alloc_pd(context);
 	if (!device->pd) {
-		ret = error_set(-ENOMEM, "device %s: ibv_alloc_pd: %s", device->name,
-				strerror(errno));
+		ret = verbs_device_error(device, "ibv_alloc_pd");
 		goto err_free;
 	}
-	device->caps.parent_domains = has_parent_domains(device);
 	/* a NIC keeps the state of about so many work requests at hand */
 	atomic_init(&device->outstanding, 8192);
 	device->listener = (struct chunk_listener){ chunk_added, chunk_removed, device };
@@ -125,12 +110,9 @@ static int device_make(const struct verbs_calls *calls, struct ibv_context *cont
 	if (ret)
 		goto err_pd;
 	device->refs = 1;
-	log_info("device %s reads %u served %u send queue %u windows %u bound %d parent domains %d",
-		 device->name, caps->reads, caps->served_reads, caps->wrs, caps->windows,
-		 caps->bound_windows, caps->parent_domains);
-	if (!caps->parent_domains)
-		log_info("device %s has no parent domains: its provider locks each post and poll",
-			 device->name);
+	log_info("device %s reads %d served %d send queue %d windows %d bound %d", device->name,
+		 device->attr.max_qp_init_rd_atom, device->attr.max_qp_rd_atom,
+		 device->attr.max_qp_wr, device->attr.max_mw, device->windows);
 	*device_out = device;
 	return 0;
 
@@ -170,7 +152,6 @@ void verbs_device_put(struct verbs_device **device)
 {
 	struct verbs_device *gone = *device, **link;
 	bool last;
-	int ret;
 
 	*device = NULL;
 	if (!gone)
@@ -187,9 +168,7 @@ void verbs_device_put(struct verbs_device **device)
 	if (!last)
 		return;
 	chunk_unlisten(&gone->listener);
-	ret = gone->calls->dealloc_pd(gone->pd);
-	if (ret)
-		log_warn("device %s ibv_dealloc_pd error %s", gone->name, strerror(ret));
+	(void)verbs_device_ended(gone, "ibv_dealloc_pd", gone->calls->dealloc_pd(gone->pd));
 	mem_free(gone);
 }
 
@@ -221,11 +200,20 @@ int verbs_device_register(struct verbs_device *device, struct ibv_pd *domain, co
 
 bool verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr)
 {
-	int ret = mr ? device->calls->dereg_mr(mr) : 0;
+	return verbs_device_ended(device, "ibv_dereg_mr", mr ? device->calls->dereg_mr(mr) : 0);
+}
 
-	if (ret)
-		log_error("device %s ibv_dereg_mr error %s", device->name, strerror(ret));
-	return ret == 0;
+int verbs_device_memory(struct verbs_device *device, struct mem *mem, size_t bytes,
+			uint32_t *key_out)
+{
+	if (!chunk_make_room(mem, bytes))
+		return error_set(-ENOMEM, "cannot allocate memory for a connection");
+	if (!verbs_device_key(device, mem, key_out))
+		return error_set(-ENOMEM,
+				 "device %s registers no memory: locked memory is bounded by "
+				 "ulimit -l",
+				 device->name);
+	return 0;
 }
 
 int verbs_device_receive(struct ibv_qp *qp, uint64_t wr_id, void *buffer, uint32_t key)

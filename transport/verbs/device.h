@@ -21,24 +21,13 @@
 
 #include "base/mem/chunk.h"
 
-#define VERBS_DEVICE_NAME_BYTES 64
-
-struct verbs_caps {
-	uint32_t reads;        /* READs and atomics in flight from one queue pair */
-	uint32_t served_reads; /* READs and atomics served for one queue pair */
-	uint32_t wrs;          /* work requests in a send queue */
-	uint32_t completions;  /* in a completion queue */
-	uint32_t windows;      /* memory windows; 0 = none */
-	bool bound_windows;    /* of type 2: bound to one queue pair, by work requests */
-	bool parent_domains;   /* queue pairs of one thread need no locks in the provider */
-};
-
 struct verbs_device {
 	const struct verbs_calls *calls;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
-	struct verbs_caps caps;
-	char name[VERBS_DEVICE_NAME_BYTES];
+	struct ibv_device_attr attr;
+	bool windows; /* of type 2: bound to one queue pair, by work requests */
+	const char *name;
 
 	/* private */
 	struct verbs_device *next;
@@ -69,6 +58,16 @@ RLV_MUST_CHECK int verbs_device_register(struct verbs_device *device, struct ibv
 
 /* NULL is a no-op. False: the device keeps it; the error is logged. */
 bool verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr);
+
+/* Makes zeroed memory in a chunk (base/mem/chunk.h), and finds its local key. -ENOMEM. */
+RLV_MUST_CHECK int verbs_device_memory(struct verbs_device *device, struct mem *mem, size_t bytes,
+				       uint32_t *key_out);
+
+/* Records that a call failed, with its errno, and returns that. */
+int verbs_device_error(const struct verbs_device *device, const char *call);
+
+/* Logs the failure of a call that ends an object. True if there was none. */
+bool verbs_device_ended(const struct verbs_device *device, const char *call, int ret);
 
 /*
  * The local key of a memory, for READs into it and WRITEs from it. False: mem is NULL or host

@@ -80,10 +80,11 @@ static int wait_event(struct link *link, enum rdma_cm_event_type type, uint64_t 
 	while (link->calls->cm_get_event(link->channel, &event)) {
 		if (errno != EAGAIN && errno != EINTR)
 			return error_set(-EIO, "rdma_get_cm_event: %s", strerror(errno));
-		if (deadline_expired(link->clock, deadline))
+		if (deadline_expired(link->opts.clock, deadline))
 			return error_set(-ETIMEDOUT,
 					 "connect: the memory node did not answer in time");
-		if (poll(&ready, 1, deadline_left_ms(link->clock, deadline)) < 0 && errno != EINTR)
+		if (poll(&ready, 1, deadline_left_ms(link->opts.clock, deadline)) < 0 &&
+		    errno != EINTR)
 			return error_set(-EIO, "poll: %s", strerror(errno));
 	}
 	ret = event->event == type ? 0 : event_error(link, event);
@@ -118,13 +119,13 @@ int link_check(struct link *link)
  */
 static void choose_sizes(struct link *link)
 {
-	const struct verbs_caps *caps = &link->device->caps;
-	uint64_t qps = link->wanted_qps, depth = link->wanted_depth ? link->wanted_depth : DEPTH;
+	const struct ibv_device_attr *attr = &link->device->attr;
+	uint64_t qps = link->opts.qps, depth = link->opts.depth ? link->opts.depth : DEPTH;
 	uint32_t share;
 
 	if (!qps)
-		qps = min_u64(div_up(READS, caps->reads), QPS);
-	depth = min_u64(min_u64(depth, caps->wrs), caps->completions / qps);
+		qps = min_u64(div_up(READS, (uint64_t)attr->max_qp_init_rd_atom), QPS);
+	depth = min_u64(depth, min_u64((uint64_t)attr->max_qp_wr, (uint64_t)attr->max_cqe / qps));
 	depth = max_u64(depth, DEPTH_MIN);
 	share = verbs_device_reserve(link->device, (uint32_t)(depth * qps));
 	qps = min_u64(qps, share / DEPTH_MIN);
@@ -140,35 +141,24 @@ static int use_device(struct link *link, struct ibv_context *context)
 {
 	struct ibv_td_init_attr td_attr = { 0 };
 	struct ibv_parent_domain_init_attr attr = { 0 };
-	int entries, ret = verbs_device_get(link->calls, context, &link->device);
+	int ret = verbs_device_get(link->calls, context, &link->device);
 
 	if (ret)
 		return ret;
 	choose_sizes(link);
-	link->domain = attr.pd = link->device->pd;
-	if (link->device->caps.parent_domains) {
-		attr.td = link->td = ibv_alloc_td(context, &td_attr);
-		if (!link->td)
-			return error_set(-errno, "ibv_alloc_td: %s", strerror(errno));
-		link->domain = ibv_alloc_parent_domain(context, &attr);
-		if (!link->domain)
-			return error_set(-errno, "ibv_alloc_parent_domain: %s", strerror(errno));
-	}
-	entries = (int)(link->n_qps * link->depth);
-	link->sends = link->calls->create_cq(context, entries, NULL, NULL, 0);
-	if (!link->sends)
-		return error_set(-errno, "ibv_create_cq of %d: %s", entries, strerror(errno));
-	link->receives = link->calls->create_cq(context, RECEIVES, NULL, NULL, 0);
+	/* In a parent domain of one thread, queue pairs need no locks. Not each device has them. */
+	attr.pd = link->device->pd;
+	attr.td = link->td = ibv_alloc_td(context, &td_attr);
+	link->domain = link->td ? ibv_alloc_parent_domain(context, &attr) : NULL;
+	if (!link->domain)
+		link->domain = link->device->pd;
+	link->sends = link->calls->create_cq(context, (int)link->share, NULL, NULL, 0);
+	if (link->sends)
+		link->receives = link->calls->create_cq(context, RECEIVES, NULL, NULL, 0);
 	if (!link->receives)
-		return error_set(-errno, "ibv_create_cq: %s", strerror(errno));
-	if (!chunk_make_room(&link->buffers, (size_t)RECEIVES * VERBS_MESSAGE_MAX))
-		return error_set(-ENOMEM, "cannot allocate memory for a connection");
-	if (!verbs_device_key(link->device, &link->buffers, &link->key))
-		return error_set(-ENOMEM,
-				 "device %s registers no memory: locked memory is bounded by "
-				 "ulimit -l",
-				 link->device->name);
-	return 0;
+		return verbs_device_error(link->device, "ibv_create_cq");
+	return verbs_device_memory(link->device, &link->buffers,
+				   (size_t)RECEIVES * VERBS_MESSAGE_MAX, &link->key);
 }
 
 /* -------- one queue pair -------- */
@@ -198,8 +188,7 @@ static int make_qp(struct link *link, uint32_t i)
 		ret = link->calls->cm_create_qp(link->ids[i], link->domain, &attr);
 	}
 	if (ret)
-		return error_set(-errno, "rdma_create_qp of depth %u: %s", link->depth,
-				 strerror(errno));
+		return verbs_device_error(link->device, "rdma_create_qp");
 	link->qps[i] = link->ids[i]->qp;
 	link->inline_bytes = (uint32_t)min_u64(attr.cap.max_inline_data, INLINE);
 	for (uint64_t r = 0; i == 0 && ret == 0 && r < RECEIVES; r++)
@@ -209,20 +198,21 @@ static int make_qp(struct link *link, uint32_t i)
 
 static int connect_qp(struct link *link, uint32_t i, uint64_t deadline)
 {
-	union verbs_any hello = { .hello = { .client_id = link->client_id,
+	int reads = link->device->attr.max_qp_init_rd_atom;
+	union verbs_any hello = { .hello = { .client_id = link->opts.client_id,
 					     .link = link->number,
 					     .index = i,
 					     .n_qps = link->n_qps,
-					     .replaces = link->replaces } };
+					     .replaces = link->opts.replaces } };
 	struct rdma_conn_param param = {
 		.private_data = &hello,
 		.private_data_len = sizeof(hello.hello),
 		.responder_resources = 1,
-		.initiator_depth = (uint8_t)min_u64(link->device->caps.reads, UINT8_MAX),
+		.initiator_depth = (uint8_t)min_u64((uint64_t)reads, UINT8_MAX),
 		.retry_count = LINK_RETRIES,
 		.rnr_retry_count = LINK_RETRIES,
 	};
-	uint8_t timeout = link->ack_timeout;
+	uint8_t timeout = (uint8_t)link->opts.ack_timeout;
 	const struct rdma_conn_param *conn;
 	struct rdma_cm_event *event = NULL;
 	union verbs_any message;
@@ -244,8 +234,8 @@ static int connect_qp(struct link *link, uint32_t i, uint64_t deadline)
 	if (ret == 0) {
 		link->incarnation = message.welcome.incarnation;
 		memcpy(link->boot_id, message.welcome.boot_id, sizeof(link->boot_id));
-		log_debug("link qp %u of %u reads %u accepted of %u", i, link->n_qps,
-			  conn->initiator_depth, link->device->caps.reads);
+		log_debug("link qp %u of %u reads %u accepted of %d", i, link->n_qps,
+			  conn->initiator_depth, reads);
 	}
 	(void)link->calls->cm_ack_event(event);
 	return ret;
@@ -253,7 +243,7 @@ static int connect_qp(struct link *link, uint32_t i, uint64_t deadline)
 
 static int link_resolve(struct link *link, uint32_t i, struct sockaddr *addr, uint64_t deadline)
 {
-	int ms = deadline_left_ms(link->clock, deadline);
+	int ms = deadline_left_ms(link->opts.clock, deadline);
 	int ret;
 
 	if (link->calls->cm_create_id(link->channel, &link->ids[i], NULL, RDMA_PS_TCP))
@@ -295,10 +285,11 @@ static int connect_to(struct link *link, struct sockaddr *addr, uint64_t deadlin
 	if (link->calls->query_port(id->verbs, id->port_num, &port))
 		port.active_mtu = IBV_MTU_256;
 	log_info("link over device %s port %u gid %s by the route to the address mtu %d "
-		 "qps %u depth %u inline %u",
+		 "qps %u depth %u inline %u locks %d",
 		 link->device->name, id->port_num,
 		 inet_ntop(AF_INET6, id->route.addr.addr.ibaddr.sgid.raw, text, sizeof(text)),
-		 128 << port.active_mtu, link->n_qps, link->depth, link->inline_bytes);
+		 128 << port.active_mtu, link->n_qps, link->depth, link->inline_bytes,
+		 link->domain == link->device->pd);
 	return 0;
 }
 
@@ -355,8 +346,9 @@ void link_close(struct link *link, bool forked)
 
 /* -------- opening -------- */
 
-static int connect_any(struct link *link, const struct link_opts *opts)
+static int connect_any(struct link *link)
 {
+	const struct link_opts *opts = &link->opts;
 	uint64_t deadline =
 		deadline_after(opts->clock, (int64_t)min_u64(opts->timeout_ns, INT64_MAX));
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
@@ -379,16 +371,13 @@ static int connect_any(struct link *link, const struct link_opts *opts)
 int link_open(const struct link_opts *opts, struct link **link_out)
 {
 	struct link *link = mem_zalloc(sizeof(*link));
-	int fd, flags, ret;
+	int ret;
 
 	if (!link)
 		return error_set(-ENOMEM, "cannot allocate memory for a connection");
-	link->clock = opts->clock;
-	link->client_id = opts->client_id;
-	link->replaces = opts->replaces;
-	link->wanted_qps = opts->qps;
-	link->wanted_depth = opts->depth;
-	link->ack_timeout = (uint8_t)(opts->ack_timeout ? opts->ack_timeout : LINK_ACK_TIMEOUT);
+	link->opts = *opts;
+	if (!link->opts.ack_timeout)
+		link->opts.ack_timeout = LINK_ACK_TIMEOUT;
 	ret = verbs_calls_load(&link->calls);
 	if (ret) {
 		mem_free(link);
@@ -405,12 +394,11 @@ int link_open(const struct link_opts *opts, struct link **link_out)
 				strerror(errno));
 		goto err_close;
 	}
-	fd = link->channel->fd;
-	flags = fcntl(fd, F_GETFL);
-	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) || fcntl(fd, F_SETFD, FD_CLOEXEC))
+	if (fcntl(link->channel->fd, F_SETFL, O_NONBLOCK) ||
+	    fcntl(link->channel->fd, F_SETFD, FD_CLOEXEC))
 		ret = error_set(-errno, "fcntl: %s", strerror(errno));
 	else
-		ret = connect_any(link, opts);
+		ret = connect_any(link);
 	if (ret)
 		goto err_close;
 	*link_out = link;
@@ -435,7 +423,7 @@ int link_receive(struct link *link, union verbs_any *message_out, uint64_t deadl
 		ret = link_check(link);
 		if (ret)
 			return ret;
-		if (deadline_expired(link->clock, deadline_ns))
+		if (deadline_expired(link->opts.clock, deadline_ns))
 			return error_set(-ETIMEDOUT, "the memory node did not answer in time");
 		/* A target on this host may need this processor to answer. */
 		if (looks < YIELDS)

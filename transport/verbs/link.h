@@ -31,7 +31,7 @@
 #define LINK_RETRIES 6
 
 struct link_opts {
-	const char *host, *port;
+	const char *host, *port; /* borrowed by link_open */
 	const struct clock *clock;
 	uint64_t timeout_ns; /* for all of it */
 	uint64_t client_id;
@@ -43,7 +43,6 @@ struct link_opts {
 
 struct link {
 	const struct verbs_calls *calls;
-	const struct clock *clock;
 	struct verbs_device *device;
 	struct ibv_pd *domain; /* the device's, or a parent domain over it */
 	struct ibv_cq *sends;  /* completions of all send queues */
@@ -61,13 +60,11 @@ struct link {
 	uint8_t boot_id[16];
 
 	/* private */
-	struct ibv_td *td;
+	struct link_opts opts;
+	struct ibv_td *td;  /* NULL: the provider locks each post and poll */
 	struct mem buffers; /* for incoming messages; registered */
 	uint32_t key;       /* of buffers */
 	uint32_t share;     /* of the device's outstanding work: depth * n_qps */
-	uint64_t client_id, replaces;
-	uint32_t wanted_qps, wanted_depth;
-	uint8_t ack_timeout;
 };
 
 /*

@@ -21,9 +21,9 @@ enum {
 
 /* -------- all -------- */
 
-int peers_open(const struct peers_opts *opts, struct peers **peers_out)
+int peers_open(const struct verbs_calls *calls, struct ibv_context *context, struct target *target,
+	       const struct alloc_hooks *buffers, struct peers **peers_out)
 {
-	const struct verbs_calls *calls = opts->calls;
 	struct peers *peers = mem_zalloc(sizeof(*peers));
 	struct process_id self = { 0 };
 	int ret;
@@ -31,20 +31,17 @@ int peers_open(const struct peers_opts *opts, struct peers **peers_out)
 	if (!peers)
 		return error_set(-ENOMEM, "cannot allocate memory for a table of links");
 	ret = process_self(&self);
-	peers->clock = opts->clock;
-	peers->incarnation = opts->incarnation;
-	peers->buffers = opts->buffers;
+	peers->buffers = buffers;
 	memcpy(peers->boot_id, self.boot_id, sizeof(peers->boot_id));
 	if (ret == 0)
-		ret = verbs_device_get(calls, opts->context, &peers->device);
+		ret = verbs_device_get(calls, context, &peers->device);
 	if (ret == 0)
-		ret = rights_init(&peers->rights, peers->device, opts->target);
+		ret = rights_init(&peers->rights, peers->device, target);
 	if (ret)
 		goto err_close;
-	peers->channel = calls->create_comp_channel(opts->context);
+	peers->channel = calls->create_comp_channel(context);
 	if (!peers->channel)
-		ret = error_set(-errno, "device %s: ibv_create_comp_channel: %s",
-				peers->device->name, strerror(errno));
+		ret = verbs_device_error(peers->device, "ibv_create_comp_channel");
 	else if (fcntl(peers->channel->fd, F_SETFL, O_NONBLOCK))
 		ret = error_set(-errno, "fcntl: %s", strerror(errno));
 	if (ret)
@@ -87,15 +84,14 @@ static void peer_destroy(struct peer *peer)
 	struct peers *peers = peer->all;
 	const struct verbs_calls *calls = peers->device->calls;
 	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
-	int ret;
 
 	/* In the error state nothing lands any more: then the windows that are bound to the queue
 	   pairs can be freed. */
 	for (uint32_t i = 0; i < peer->n_qps; i++) {
-		ret = peer->ids[i] ? calls->modify_qp(peer->ids[i]->qp, &error, IBV_QP_STATE) : 0;
-		if (ret)
-			log_error("device %s ibv_modify_qp error %s", peers->device->name,
-				  strerror(ret));
+		if (peer->ids[i])
+			(void)verbs_device_ended(
+				peers->device, "ibv_modify_qp",
+				calls->modify_qp(peer->ids[i]->qp, &error, IBV_QP_STATE));
 	}
 	while (peer->openings) {
 		struct opening *opening = peer->openings;
@@ -112,15 +108,12 @@ static void peer_destroy(struct peer *peer)
 		(void)calls->cm_disconnect(peer->ids[i]);
 		(void)calls->cm_destroy_id(peer->ids[i]);
 	}
-	ret = peer->completions ? calls->destroy_cq(peer->completions) : 0;
-	if (ret)
-		log_error("device %s ibv_destroy_cq error %s", peers->device->name, strerror(ret));
-	if (peer->mr) {
-		(void)verbs_device_deregister(peers->device, peer->mr);
-		peers->n_mrs--;
-	}
-	if (peer->domain)
-		rights_domain_end(&peers->rights, peer->domain);
+	if (peer->completions)
+		(void)verbs_device_ended(peers->device, "ibv_destroy_cq",
+					 calls->destroy_cq(peer->completions));
+	(void)verbs_device_deregister(peers->device, peer->mr);
+	peers->rights.n_mrs -= peer->mr != NULL;
+	rights_domain_end(&peers->rights, peer->domain);
 	alloc_buffer_free(peers->buffers, peer->buffers, sizeof(*peer->buffers));
 	mem_free(peer);
 }
@@ -150,8 +143,8 @@ static int peer_make(struct peers *peers, const struct verbs_hello *hello, struc
 	peer->client_id = hello->client_id;
 	peer->number = hello->link;
 	peer->n_qps = hello->n_qps;
-	peer->deadline = deadline_after(peers->clock, PEERS_PROOF_NS);
-	peer->probed_ns = clock_now_ns(peers->clock);
+	peer->deadline = deadline_after(peers->rights.target->clock, PEERS_PROOF_NS);
+	peer->probed_ns = clock_now_ns(peers->rights.target->clock);
 	ret = rights_domain(&peers->rights, &peer->domain);
 	if (ret)
 		goto err_destroy;
@@ -167,13 +160,12 @@ static int peer_make(struct peers *peers, const struct verbs_hello *hello, struc
 		if (ret)
 			goto err_destroy;
 		peer->key = peer->mr->lkey;
-		peers->n_mrs++;
+		peers->rights.n_mrs++;
 	}
 	peer->completions = device->calls->create_cq(device->context, PEER_COMPLETIONS, peer,
 						     peers->channel, 0);
 	if (!peer->completions)
-		ret = error_set(-errno, "device %s: ibv_create_cq: %s", device->name,
-				strerror(errno));
+		ret = verbs_device_error(device, "ibv_create_cq");
 	else if (ibv_req_notify_cq(peer->completions, 0))
 		ret = error_set(-EIO, "device %s: ibv_req_notify_cq failed", device->name);
 	if (ret)
@@ -228,19 +220,18 @@ static int peer_join(struct peer *peer, struct rdma_cm_id *id, const struct verb
 			 .max_recv_sge = 1 },
 	};
 	struct ibv_qp_attr timer = { .min_rnr_timer = RNR_TIMER };
-	union verbs_any message = { .welcome.incarnation = peers->incarnation };
+	union verbs_any message = { .welcome.incarnation = peers->rights.target->tg.incarnation };
 	struct rdma_conn_param mine = {
 		.private_data = message.bytes,
 		.private_data_len = sizeof(message.welcome),
-		.responder_resources =
-			(uint8_t)min_u64(param->responder_resources, device->caps.served_reads),
+		.responder_resources = (uint8_t)min_u64(param->responder_resources,
+							(uint64_t)device->attr.max_qp_rd_atom),
 		.rnr_retry_count = RNR_RETRIES,
 	};
 	int ret = 0;
 
 	if (device->calls->cm_create_qp(id, peer->domain, &attr))
-		return error_set(-errno, "device %s: rdma_create_qp: %s", device->name,
-				 strerror(errno));
+		return verbs_device_error(device, "rdma_create_qp");
 	peer->ids[hello->index] = id;
 	if (hello->index == 0)
 		ret = requests_start(peer);
@@ -249,8 +240,7 @@ static int peer_join(struct peer *peer, struct rdma_cm_id *id, const struct verb
 		message.welcome.flags = VERBS_PERSISTENT;
 	message_seal(&message, VERBS_WELCOME);
 	if (ret == 0 && device->calls->cm_accept(id, &mine))
-		ret = error_set(-errno, "device %s: rdma_accept: %s", device->name,
-				strerror(errno));
+		ret = verbs_device_error(device, "rdma_accept");
 	if (ret) {
 		peer->ids[hello->index] = NULL;
 		device->calls->cm_destroy_qp(id);
@@ -427,8 +417,8 @@ void peers_serve(struct peers *peers)
 
 		next = peer->next;
 		if (peer->proved)
-			ret = probe_link(peer, clock_now_ns(peers->clock));
-		else if (deadline_expired(peers->clock, peer->deadline))
+			ret = probe_link(peer, clock_now_ns(peers->rights.target->clock));
+		else if (deadline_expired(peers->rights.target->clock, peer->deadline))
 			ret = error_set(-ETIMEDOUT, "the client sent no valid grant in time");
 		if (ret)
 			give_up(peer);

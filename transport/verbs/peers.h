@@ -38,28 +38,20 @@ struct peer;
 struct peers {
 	struct rights rights;
 	struct verbs_device *device; /* a reference */
-	const struct clock *clock;
-	uint64_t incarnation;
 	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
-	struct ibv_comp_channel *channel; /* its descriptor does not block */
-	const struct alloc_hooks *buffers;
+	struct ibv_comp_channel *channel;  /* its descriptor does not block */
+	const struct alloc_hooks *buffers; /* of chunks; borrowed */
 	struct peer *first;
-	uint32_t n, n_unproved, n_qps, n_mrs;
+	uint32_t n, n_unproved, n_qps;
 	uint64_t attaches;
 	uint64_t fenced[PEERS_FENCED_MAX];
 	uint64_t n_fenced; /* total; fenced holds the latest */
 };
 
-struct peers_opts {
-	struct ibv_context *context;
-	const struct verbs_calls *calls;
-	struct target *target; /* borrowed */
-	const struct clock *clock;
-	uint64_t incarnation;
-	const struct alloc_hooks *buffers; /* of chunks; borrowed */
-};
-
-RLV_MUST_CHECK int peers_open(const struct peers_opts *opts, struct peers **peers_out);
+/* target, buffers: borrowed. */
+RLV_MUST_CHECK int peers_open(const struct verbs_calls *calls, struct ibv_context *context,
+			      struct target *target, const struct alloc_hooks *buffers,
+			      struct peers **peers_out);
 
 /* Takes all links down. forked: a child only frees. NULL is a no-op. */
 void peers_close(struct peers *peers, bool forked);

@@ -1,34 +1,32 @@
 /*
- * post.c - builds lists of work requests and posts them.
+ * post.c - builds lists of work requests and posts them, retires completed work, waits for it, and
+ * ends the link on errors.
  */
 #include "transport/verbs/post.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <stddef.h>
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 
 enum {
-	LIST = TRANSPORT_VECTOR, /* work requests of one ibv_post_send */
-	PLACE_MAX = 1 << 20,     /* bytes of one work request in place */
-	LANE_SHARE = 8,          /* operations that are worth a further lane */
+	ARENA = 1 << 20,          /* bytes for copies */
+	ARENA_MAX = 1 << 18,      /* of them, for one work request */
+	PLACE_MAX = 1 << 20,      /* bytes of one work request in place */
+	LANE_SHARE = 8,           /* operations that are worth a further lane */
+	REAP = 16,                /* completions of one ibv_poll_cq */
+	LOOKS = 64,               /* empty looks before we look at the clock, and yield */
+	LOOKS_CHECK = 64 * LOOKS, /* and before we ask whether the target has hung up */
 };
 
-struct post {
-	struct work work;
-	uint32_t first_lane; /* of the next call, modulo their number */
+/* The id of a work request: its lane, and its place in the lane's count. */
+#define SEQ_MASK (((uint64_t)1 << 56) - 1)
+#define WR_ID(lane_idx, seq) ((uint64_t)(lane_idx) << 56 | ((seq)&SEQ_MASK))
 
-	/* The list that is being built, for one lane, and the batch that it is for. */
-	struct lane *lane;
-	uint32_t lane_idx;
-	uint32_t listed;
-	uint64_t ticket;
-	struct ibv_send_wr wrs[LIST];
-	struct ibv_sge sges[LIST];
-};
+enum slot_kind { SLOT_PLAIN, SLOT_COPY, SLOT_CAS, SLOT_FAA };
 
 /* One operation: of a work request of a caller, or the SEND of a message (region NULL). */
 struct op {
@@ -42,12 +40,196 @@ struct op {
 	struct transport_atomic *atomic;
 };
 
+static struct post *post_of(struct transport *tr)
+{
+	return (struct post *)tr;
+}
+
 static const struct verbs_region *region_of(const struct region *region)
 {
 	return (const struct verbs_region *)region;
 }
 
+static struct batch *batch_of(struct post *post, uint64_t ticket)
+{
+	return &post->batches[ticket % POST_BATCHES];
+}
+
+static struct slot *next_slot(struct post *post)
+{
+	return &post->lane->slots[post->lane->head & post->mask];
+}
+
+/* -------- the end -------- */
+
+static int post_lost(const struct post *post, int code)
+{
+	return error_set(code, "the connection to the memory node was lost: %s", post->text);
+}
+
+int post_fail(struct post *post, int code, const char *text)
+{
+	if (post->link->cut)
+		return post_lost(post, code);
+	link_cut(post->link);
+	/* Atomics without a result keep the status that they were posted with: unknown. */
+	for (uint32_t i = 0; i < post->link->n_qps; i++) {
+		struct lane *lane = &post->lanes[i];
+
+		for (; lane->tail != lane->head; lane->tail++) {
+			const struct slot *slot = &lane->slots[lane->tail & post->mask];
+
+			transport_account_cas(&post->tr, 0,
+					      slot->kind == SLOT_CAS || slot->kind == SLOT_FAA);
+		}
+	}
+	(void)snprintf(post->text, sizeof(post->text), "%s", text);
+	post->tr.broken = -ECONNRESET;
+	return post_lost(post, code);
+}
+
+/* -------- completions -------- */
+
+static void batch_release(struct post *post, struct batch *batch)
+{
+	if (--batch->left)
+		return;
+	while (post->oldest != post->next && batch_of(post, post->oldest)->left == 0) {
+		post->arena_tail = batch_of(post, post->oldest)->arena_end;
+		post->oldest++;
+	}
+}
+
+/* All slots before end are done: copies and results are handed out. */
+static void lane_retire(struct post *post, struct lane *lane, uint64_t end)
+{
+	for (; lane->tail != end; lane->tail++) {
+		const struct slot *slot = &lane->slots[lane->tail & post->mask];
+		struct transport_atomic *op = slot->atomic;
+
+		switch ((enum slot_kind)slot->kind) {
+		case SLOT_PLAIN:
+			break;
+		case SLOT_COPY:
+			memcpy(slot->dst, slot->src, slot->len);
+			break;
+		case SLOT_CAS:
+		case SLOT_FAA:
+			op->old = lane->results[slot - lane->slots];
+			op->status = ATOMIC_DONE;
+			if (slot->kind == SLOT_CAS && op->old != op->expected)
+				transport_account_cas(&post->tr, 1, 0);
+			break;
+		}
+		batch_release(post, &post->batches[slot->batch]);
+	}
+}
+
+/* Retires completed work. Returns the number of completions, or the error that ended the link. */
+static int post_reap(struct post *post)
+{
+	struct ibv_wc wcs[REAP];
+	int n;
+
+	if (post->link->cut)
+		return post_lost(post, -ECONNRESET);
+	n = ibv_poll_cq(post->link->sends, REAP, wcs);
+	if (n < 0)
+		return post_fail(post, -ECONNRESET, "ibv_poll_cq fails");
+	for (int i = 0; i < n; i++) {
+		uint32_t lane_idx = (uint32_t)(wcs[i].wr_id >> 56);
+		struct lane *lane = &post->lanes[lane_idx % VERBS_LINK_QPS];
+		uint64_t ahead = (wcs[i].wr_id - WR_ID(lane_idx, lane->tail)) & SEQ_MASK;
+		bool good = wcs[i].status == IBV_WC_SUCCESS;
+
+		if (lane_idx >= post->link->n_qps || ahead >= lane->head - lane->tail)
+			return post_fail(
+				post, -ECONNRESET,
+				"the device completed a work request that was not outstanding");
+		lane_retire(post, lane, lane->tail + ahead + good); /* those before it are done */
+		if (!good)
+			return post_fail(post, -ECONNRESET,
+					 post->link->calls->wc_status_str(wcs[i].status));
+	}
+	return n;
+}
+
+/* -------- waiting -------- */
+
+/*
+ * One step of a waiting loop, whose empty looks it counts: 0, -ETIMEDOUT after `until`, or the error
+ * that ended the link, which is past the batch's own deadline. Most work completes before the clock
+ * is read.
+ */
+static int post_look(struct post *post, struct batch *batch, uint64_t until, uint32_t *looks)
+{
+	int n = post_reap(post);
+	uint64_t now;
+
+	if (n)
+		return n < 0 ? n : 0;
+	if (++*looks % LOOKS)
+		return 0;
+	if (*looks == LOOKS) /* an earlier call may have set a later deadline */
+		batch->deadline = deadline_min(batch->deadline, transport_give_up_ns(&post->tr));
+	now = clock_now_ns(post->tr.clock);
+	if (now >= batch->deadline)
+		return post_fail(post, -ETIMEDOUT, "an operation's deadline has passed");
+	if (now >= until)
+		return error_set(-ETIMEDOUT, "the operations did not complete in time");
+	if (*looks % LOOKS_CHECK == 0 && link_check(post->link))
+		return post_fail(post, -ECONNRESET, "the target has hung up");
+	(void)sched_yield(); /* software RDMA may need this processor */
+	return 0;
+}
+
+static bool batch_is_done(struct post *post, uint64_t ticket)
+{
+	return ticket < post->oldest || batch_of(post, ticket)->left == 0;
+}
+
+/* Waits for a batch; until 0 only tests: -EAGAIN: not done. */
+static int batch_wait(struct post *post, uint64_t ticket, uint64_t until)
+{
+	uint32_t looks = 0;
+	int ret = 0;
+
+	if (until == 0 && !batch_is_done(post, ticket)) {
+		ret = post_reap(post);
+		if (ret < 0)
+			return ret;
+		return batch_is_done(post, ticket) ? 0 : -EAGAIN;
+	}
+	while (ret == 0 && !batch_is_done(post, ticket))
+		ret = post_look(post, batch_of(post, ticket), until, &looks);
+	return ret;
+}
+
+int post_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
+{
+	return batch_wait(post_of(tr), ticket, deadline_ns);
+}
+
+int post_order(struct transport *tr)
+{
+	struct post *post = post_of(tr);
+	int ret = post->link->cut ? post_lost(post, -ECONNRESET) : 0;
+
+	while (ret == 0 && post->oldest != post->next)
+		ret = batch_wait(post, post->oldest, DEADLINE_NEVER);
+	return ret;
+}
+
 /* -------- lists -------- */
+
+/* Opens a batch that grows until it is released; there is room for it. */
+static void batch_open(struct post *post)
+{
+	*batch_of(post, post->next) = (struct batch){ .deadline = DEADLINE_NEVER,
+						      .arena_end = post->arena_head,
+						      .left = 1 };
+	post->ticket = post->next++;
+}
 
 /* Posts the list for the current lane. */
 static int post_flush(struct post *post)
@@ -63,21 +245,32 @@ static int post_flush(struct post *post)
 	last->send_flags |= IBV_SEND_SIGNALED;
 	post->lane->unsignalled = 0;
 	post->listed = 0;
-	ret = ibv_post_send(post->work.link->qps[post->lane_idx], post->wrs, &bad);
+	ret = ibv_post_send(post->link->qps[post->lane->idx], post->wrs, &bad);
 	last->next = last + 1;
-	return ret ? work_fail(&post->work, -ECONNRESET, strerror(ret)) : 0;
+	return ret ? post_fail(post, -ECONNRESET, strerror(ret)) : 0;
 }
 
-/* Takes bytes of the arena for the batch that is being built; waits until there are as many. */
+/*
+ * Takes bytes <= ARENA_MAX of the arena for the batch that is being built; waits until there are as
+ * many.
+ */
 static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 {
-	struct work *work = &post->work;
-	uint8_t *ptr;
 	int ret = 0;
 
-	while (ret == 0 && !(ptr = work_arena_take(work, post->ticket, bytes))) {
-		if (work->oldest != post->ticket) {
-			ret = work_wait(work, work->oldest, DEADLINE_NEVER);
+	while (ret == 0) {
+		uint64_t at = post->arena_head, room = ARENA - at % ARENA;
+
+		if (bytes > room) /* no buffer goes around the end */
+			at += room;
+		if (at + bytes - post->arena_tail <= ARENA) {
+			post->arena_head = at + align_up(bytes, 64);
+			batch_of(post, post->ticket)->arena_end = post->arena_head;
+			*ptr_out = post->memory.ptr + at % ARENA;
+			return 0;
+		}
+		if (post->oldest != post->ticket) {
+			ret = batch_wait(post, post->oldest, DEADLINE_NEVER);
 			continue;
 		}
 		/*
@@ -87,77 +280,63 @@ static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 		ret = post_flush(post);
 		if (ret)
 			return ret;
-		work_close_batch(work, post->ticket);
-		ret = work_wait(work, post->ticket, DEADLINE_NEVER);
+		batch_release(post, batch_of(post, post->ticket));
+		ret = batch_wait(post, post->ticket, DEADLINE_NEVER);
 		if (ret == 0)
-			post->ticket = work_open_batch(work);
+			batch_open(post);
 	}
-	if (ret == 0)
-		*ptr_out = ptr;
 	return ret;
 }
 
-static bool is_full(const struct post *post)
+static bool lane_is_full(const struct post *post)
 {
-	return post->lane->head - post->lane->tail == post->work.link->depth;
+	return post->lane->head - post->lane->tail == post->link->depth;
 }
 
 /* True if the list and the current lane have room for one more work request. */
 static bool has_place(const struct post *post)
 {
-	return post->listed < LIST && !is_full(post);
-}
-
-/* Posts the list and waits until the lane has room. */
-static int make_place(struct post *post)
-{
-	struct work_wait wait = { .batch = work_batch(&post->work, post->ticket),
-				  .until = DEADLINE_NEVER };
-	int ret = post_flush(post);
-
-	while (ret == 0 && is_full(post))
-		ret = work_look(&post->work, &wait);
-	return ret;
+	return post->listed < POST_LIST && !lane_is_full(post);
 }
 
 /* -------- work requests -------- */
 
 /* Chooses the local memory of an RDMA READ or WRITE; *len_out: how many bytes it takes. */
-static int post_place(struct post *post, const struct op *op, uint64_t *len_out,
-		      struct ibv_sge *sge, bool *inlined_out)
+static int op_place(struct post *post, const struct op *op, uint64_t *len_out, struct ibv_sge *sge,
+		    bool *inlined_out)
 {
 	bool is_write = op->opcode == IBV_WR_RDMA_WRITE;
 	uint8_t *copy;
 	int ret;
 
-	*inlined_out = is_write && op->len <= post->work.link->inline_bytes;
+	*inlined_out = is_write && op->len <= post->link->inline_bytes;
 	*len_out = min_u64(op->len, PLACE_MAX);
-	if (*inlined_out || verbs_device_key(post->work.link->device, op->mem, &sge->lkey)) {
+	if (*inlined_out || verbs_device_key(post->link->device, op->mem, &sge->lkey)) {
 		sge->addr = (uintptr_t)op->local;
 		return 0;
 	}
-	*len_out = min_u64(*len_out, WORK_ARENA_MAX);
+	*len_out = min_u64(*len_out, ARENA_MAX);
 	ret = arena_take(post, *len_out, &copy);
 	if (ret)
 		return ret;
 	if (is_write)
 		memcpy(copy, op->local, *len_out);
 	sge->addr = (uintptr_t)copy;
-	sge->lkey = post->work.key;
+	sge->lkey = post->key;
 	return 0;
 }
 
 /* Adds wr to the list and its slot to the lane. */
-static void post_add(struct post *post, struct ibv_send_wr *wr, struct slot *slot)
+static void list_add(struct post *post, struct ibv_send_wr *wr, struct slot *slot)
 {
 	struct lane *lane = post->lane;
 
-	slot->batch = (uint16_t)(post->ticket % WORK_BATCHES);
-	work_batch(&post->work, post->ticket)->left++;
-	wr->wr_id = WORK_ID(post->lane_idx, lane->head);
+	slot->batch = (uint16_t)(post->ticket % POST_BATCHES);
+	batch_of(post, post->ticket)->left++;
+	wr->wr_id = WR_ID(lane->idx, lane->head);
 	lane->head++;
 	post->listed++;
-	if (++lane->unsignalled >= post->work.link->depth / 4) {
+	if (++lane->unsignalled >= post->link->depth / 4) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
 		lane->unsignalled = 0;
 	}
@@ -167,24 +346,26 @@ static void post_add(struct post *post, struct ibv_send_wr *wr, struct slot *slo
 static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 {
 	uint64_t address = op->region ? op->region->address + op->off : 0;
-	uint32_t key = op->region ? op->region->keys[post->lane_idx] : 0;
+	uint32_t key = op->region ? op->region->keys[post->lane->idx] : 0, looks = 0;
 	bool cas = op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP, inlined = false;
-	struct ibv_sge sge = { .addr = (uintptr_t)op->local, .lkey = post->work.key };
+	struct ibv_sge sge = { .addr = (uintptr_t)op->local, .lkey = post->key };
 	struct ibv_send_wr *wr;
 	struct slot *slot;
 	int ret = 0;
 
 	*len_out = op->len;
 	if (op->atomic)
-		sge.addr = (uintptr_t)&post->lane->results[post->lane->head & post->work.mask];
+		sge.addr = (uintptr_t)&post->lane->results[post->lane->head & post->mask];
 	else if (op->region)
-		ret = post_place(post, op, len_out, &sge, &inlined);
+		ret = op_place(post, op, len_out, &sge, &inlined);
 	if (ret == 0 && !has_place(post))
-		ret = make_place(post);
+		ret = post_flush(post);
+	while (ret == 0 && lane_is_full(post))
+		ret = post_look(post, batch_of(post, post->ticket), DEADLINE_NEVER, &looks);
 	if (ret)
 		return ret;
 	sge.length = (uint32_t)*len_out;
-	slot = work_slot(&post->work, post->lane, post->lane->head);
+	slot = next_slot(post);
 	slot->kind = SLOT_PLAIN;
 	wr = &post->wrs[post->listed];
 	*wr->sg_list = sge;
@@ -207,12 +388,12 @@ static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 		slot->src = (const void *)(uintptr_t)sge.addr;
 		slot->len = sge.length;
 	}
-	post_add(post, wr, slot);
+	list_add(post, wr, slot);
 	return 0;
 }
 
 /* Lists work requests until all of op is covered. */
-static int post_list_op(struct post *post, struct op *op)
+static int list_op(struct post *post, struct op *op)
 {
 	int ret = 0;
 
@@ -228,38 +409,6 @@ static int post_list_op(struct post *post, struct op *op)
 	return ret;
 }
 
-/* -------- calls -------- */
-
-static void choose_lane(struct post *post, uint32_t i)
-{
-	post->lane_idx = i % post->work.link->n_qps;
-	post->lane = &post->work.lanes[post->lane_idx];
-}
-
-static int post_begin(struct post *post)
-{
-	int ret = 0;
-
-	if (post->work.error)
-		return work_lost(&post->work);
-	while (ret == 0 && work_is_full(&post->work))
-		ret = work_wait(&post->work, post->work.oldest, DEADLINE_NEVER);
-	if (ret == 0)
-		post->ticket = work_open_batch(&post->work);
-	return ret;
-}
-
-static int post_end(struct post *post, int ret, uint64_t *ticket_out)
-{
-	if (ret == 0)
-		ret = post_flush(post);
-	if (post->work.error)
-		return ret;
-	work_close_batch(&post->work, post->ticket);
-	*ticket_out = post->ticket;
-	return ret;
-}
-
 /* Lists the usual READ: one work request into a registered buffer. False: nothing was done. */
 static bool read_at_once(struct post *post, const struct transport_wr *read)
 {
@@ -270,21 +419,25 @@ static bool read_at_once(struct post *post, const struct transport_wr *read)
 	uint32_t key;
 
 	if (read->verb != VERB_READ || io->len == 0 || io->len > PLACE_MAX || !has_place(post) ||
-	    !verbs_device_key(post->work.link->device, io->mem, &key))
+	    !verbs_device_key(post->link->device, io->mem, &key))
 		return false;
-	slot = work_slot(&post->work, post->lane, post->lane->head);
+	slot = next_slot(post);
 	slot->kind = SLOT_PLAIN;
 	*wr->sg_list = (struct ibv_sge){ (uintptr_t)io->dst, io->len, key };
 	wr->opcode = IBV_WR_RDMA_READ;
 	wr->send_flags = read->fence ? IBV_SEND_FENCE : 0;
 	wr->wr.rdma.remote_addr = region->address + io->off;
-	wr->wr.rdma.rkey = region->keys[post->lane_idx];
-	post_add(post, wr, slot);
+	wr->wr.rdma.rkey = region->keys[post->lane->idx];
+	list_add(post, wr, slot);
 	return true;
 }
 
-/* Regions and offsets of all requests lie at the same place. */
-static struct op op_of_wr(struct transport_wr *wr)
+static bool is_atomic(const struct transport_wr *wr)
+{
+	return wr->verb == VERB_CAS || wr->verb == VERB_FAA;
+}
+
+static int list_wr(struct post *post, struct transport_wr *wr)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
 		[VERB_READ] = IBV_WR_RDMA_READ,
@@ -294,7 +447,9 @@ static struct op op_of_wr(struct transport_wr *wr)
 	};
 	struct op op = { .opcode = opcodes[wr->verb], .fence = wr->fence };
 
-	if (wr->verb == VERB_CAS || wr->verb == VERB_FAA) {
+	if (read_at_once(post, wr))
+		return 0;
+	if (is_atomic(wr)) {
 		op.region = region_of(wr->atomic.region);
 		op.off = wr->atomic.off;
 		op.len = 8;
@@ -306,162 +461,152 @@ static struct op op_of_wr(struct transport_wr *wr)
 		op.mem = wr->io.mem;
 		op.len = wr->io.len;
 	}
-	return op;
+	return list_op(post, &op);
 }
 
-static int list_wrs(struct post *post, struct transport_wr *wrs, size_t n)
+/* -------- calls -------- */
+
+static bool batches_are_full(const struct post *post)
 {
-	int ret = 0;
+	return post->next - post->oldest >= POST_BATCHES;
+}
 
-	for (size_t i = 0; ret == 0 && i < n; i++) {
-		struct op op;
+static int post_begin(struct post *post)
+{
+	int ret = post->link->cut ? post_lost(post, -ECONNRESET) : 0;
 
-		if (read_at_once(post, &wrs[i]))
-			continue;
-		op = op_of_wr(&wrs[i]);
-		ret = post_list_op(post, &op);
-	}
+	while (ret == 0 && batches_are_full(post))
+		ret = batch_wait(post, post->oldest, DEADLINE_NEVER);
+	if (ret == 0)
+		batch_open(post);
 	return ret;
 }
 
-/* Marks the atomics unknown until they are done. True if a fence keeps all in one lane. */
-static bool begin_wrs(struct transport_wr *wrs, size_t n)
+static int post_end(struct post *post, int ret, uint64_t *ticket_out)
 {
-	bool fenced = false;
-
-	for (size_t i = 0; i < n; i++) {
-		fenced |= wrs[i].fence;
-		if (wrs[i].verb == VERB_CAS || wrs[i].verb == VERB_FAA)
-			wrs[i].atomic.status = ATOMIC_UNKNOWN;
-	}
-	return fenced;
+	if (ret == 0)
+		ret = post_flush(post);
+	if (post->link->cut)
+		return ret;
+	batch_release(post, batch_of(post, post->ticket));
+	*ticket_out = post->ticket;
+	return ret;
 }
 
-/* Spreads the requests over the lanes, one lane for each LANE_SHARE of them. */
-int post_spread(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
+static bool chain_fits(const struct post *post, uint64_t requests)
 {
-	size_t lanes = begin_wrs(wrs, n) ? 1 : post->work.link->n_qps;
-	size_t parts = min_u64(lanes, div_up(n, LANE_SHARE));
-	int ret = post_begin(post);
+	uint64_t used = post->lanes[0].head - post->lanes[0].tail;
 
+	return !batches_are_full(post) && (used == 0 || used + requests <= post->link->depth);
+}
+
+/* -EAGAIN: no room for a chain; wait for outstanding work. */
+static int chain_room(struct post *post, const struct transport_wr *wrs, size_t n)
+{
+	uint64_t requests = 0; /* that these can need at most */
+	int ret;
+
+	for (size_t i = 0; i < n; i++)
+		requests += is_atomic(&wrs[i]) ? 1 : div_up(wrs[i].io.len, ARENA_MAX);
+	if (chain_fits(post, requests))
+		return 0;
+	ret = post_reap(post);
+	if (ret < 0)
+		return ret;
+	return chain_fits(post, requests)
+		       ? 0
+		       : error_set(-EAGAIN, "too many chains are outstanding: poll one first");
+}
+
+/* Spreads the requests over the lanes, one lane for each LANE_SHARE of them; a chain has lane 0. */
+int post_submit(struct transport *tr, struct transport_wr *wrs, size_t n, enum submit_order order,
+		uint64_t *ticket_out)
+{
+	struct post *post = post_of(tr);
+	bool chain = order == SUBMIT_ORDERED, one_lane = chain;
+	size_t parts, done = 0;
+	int ret;
+
+	for (size_t i = 0; i < n; i++) {
+		one_lane |= wrs[i].fence;
+		if (is_atomic(&wrs[i]))
+			wrs[i].atomic.status = ATOMIC_UNKNOWN; /* until it is done */
+	}
+	ret = chain ? chain_room(post, wrs, n) : 0;
+	if (ret == 0)
+		ret = post_begin(post);
 	if (ret)
 		return ret;
-	for (size_t left = parts, first = 0, last; ret == 0 && left; left--, first = last) {
-		last = left > 1 ? first + (n - first) / left : n;
+	parts = one_lane ? 1 : min_u64(post->link->n_qps, div_up(n, LANE_SHARE));
+	for (size_t left = parts; ret == 0 && left; left--) {
+		size_t end = done + (n - done) / left;
+
+		post->lane = &post->lanes[chain ? 0 : post->first_lane % post->link->n_qps];
 		/* Keeps the lane if nothing is outstanding there, because the device has its state
 		   cached. */
-		choose_lane(post, post->first_lane);
-		if (post->lane->head != post->lane->tail)
-			choose_lane(post, ++post->first_lane);
-		ret = list_wrs(post, wrs + first, last - first);
+		if (!chain && post->lane->head != post->lane->tail)
+			post->lane = &post->lanes[++post->first_lane % post->link->n_qps];
+		for (; ret == 0 && done < end; done++)
+			ret = list_wr(post, &wrs[done]);
 		if (ret == 0 && left > 1)
 			ret = post_flush(post);
 	}
 	return post_end(post, ret, ticket_out);
 }
 
-/* -------- chains -------- */
-
-static bool has_room(const struct post *post, uint64_t requests)
-{
-	const struct lane *lane = &post->work.lanes[0];
-	uint64_t used = lane->head - lane->tail;
-
-	return !work_is_full(&post->work) &&
-	       (used == 0 || used + requests <= post->work.link->depth);
-}
-
-int post_chain(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
-{
-	uint64_t requests = 0; /* that these can need at most */
-	int ret = 0;
-
-	for (size_t i = 0; i < n; i++)
-		requests += wrs[i].verb == VERB_READ || wrs[i].verb == VERB_WRITE
-				    ? div_up(wrs[i].io.len, WORK_ARENA_MAX)
-				    : 1;
-	(void)begin_wrs(wrs, n);
-	if (!has_room(post, requests))
-		ret = work_reap(&post->work);
-	if (ret < 0)
-		return ret;
-	if (!has_room(post, requests))
-		return error_set(-EAGAIN, "too many chains are outstanding: poll one first");
-	ret = post_begin(post);
-	if (ret)
-		return ret;
-	choose_lane(post, 0);
-	return post_end(post, list_wrs(post, wrs, n), ticket_out);
-}
-
 int post_message(struct post *post, const union verbs_any *message)
 {
 	struct op op = { .opcode = IBV_WR_SEND,
-			 .local = post->work.message->bytes,
+			 .local = post->message->bytes,
 			 .len = message->head.bytes };
 	uint64_t ticket = 0;
 	int ret = post_begin(post);
 
 	if (ret)
 		return ret;
-	choose_lane(post, 0);
-	memcpy(post->work.message->bytes, message->bytes, message->head.bytes);
-	ret = post_end(post, post_list_op(post, &op), &ticket);
-	return ret ? ret : post_wait(post, ticket, DEADLINE_NEVER);
-}
-
-/* -------- waiting for batches -------- */
-
-int post_wait(struct post *post, uint64_t ticket, uint64_t deadline_ns)
-{
-	if (ticket < post->work.oldest)
-		return 0;
-	if (post->work.error)
-		return work_is_done(&post->work, ticket) ? 0 : work_lost(&post->work);
-	return work_wait(&post->work, ticket, deadline_ns);
-}
-
-int post_drain(struct post *post)
-{
-	int ret = post->work.error ? work_lost(&post->work) : 0;
-
-	while (ret == 0 && post->work.oldest != post->work.next)
-		ret = work_wait(&post->work, post->work.oldest, DEADLINE_NEVER);
-	return ret;
+	post->lane = &post->lanes[0];
+	memcpy(post->message->bytes, message->bytes, message->head.bytes);
+	ret = post_end(post, list_op(post, &op), &ticket);
+	return ret ? ret : batch_wait(post, ticket, DEADLINE_NEVER);
 }
 
 /* -------- opening -------- */
 
-int post_open(struct link *link, struct transport *tr, struct post **post_out)
+/* arena | results of each lane | message */
+int post_init(struct post *post)
 {
-	struct post *post = mem_zalloc(sizeof(*post));
-	int ret;
+	struct link *link = post->link;
+	size_t results = (size_t)link->depth * sizeof(uint64_t);
+	uint8_t *ptr;
+	int ret = verbs_device_memory(link->device, &post->memory,
+				      ARENA + link->n_qps * results + sizeof(*post->message),
+				      &post->key);
 
-	if (!post)
-		return error_set(-ENOMEM, "cannot allocate memory for outstanding work");
-	for (uint32_t i = 0; i < LIST; i++) {
+	if (ret)
+		return ret;
+	post->mask = link->depth - 1;
+	post->next = post->oldest = 1;
+	for (uint32_t i = 0; i < POST_LIST; i++) {
 		post->wrs[i].sg_list = &post->sges[i];
 		post->wrs[i].num_sge = 1;
-		post->wrs[i].next = &post->wrs[i + 1 < LIST ? i + 1 : i];
+		post->wrs[i].next = &post->wrs[i + 1 < POST_LIST ? i + 1 : i];
 	}
-	ret = work_init(&post->work, link, tr);
-	if (ret) {
-		mem_free(post);
-		return ret;
+	ptr = post->memory.ptr + ARENA;
+	for (uint32_t i = 0; i < link->n_qps; i++, ptr += results) {
+		post->lanes[i].idx = i;
+		post->lanes[i].results = (uint64_t *)(void *)ptr;
+		post->lanes[i].slots = mem_array(link->depth, sizeof(struct slot));
+		if (!post->lanes[i].slots)
+			return error_set(-ENOMEM, "cannot allocate memory for %u work requests",
+					 link->depth);
 	}
-	*post_out = post;
+	post->message = (union verbs_any *)(void *)ptr;
 	return 0;
 }
 
-void post_close(struct post *post)
+void post_fini(struct post *post)
 {
-	if (!post)
-		return;
-	work_fini(&post->work);
-	mem_free(post);
-}
-
-int post_fail(struct post *post, int code, const char *text)
-{
-	return work_fail(&post->work, code, text);
+	for (uint32_t i = 0; i < VERBS_LINK_QPS; i++)
+		mem_free(post->lanes[i].slots);
+	chunk_drop(&post->memory);
 }

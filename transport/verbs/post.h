@@ -1,19 +1,22 @@
 /*
- * post.h - the work that a transport has outstanding on its link.
+ * post.h - the work that an initiator has outstanding on its link.
  *
  *   call, chain ---> batch ---> work requests in the lanes' lists ---> one ibv_post_send a list
  *                      ^                                                        |
  *                      +------- retired: results and copies handed out <--- completion
  *
- * A batch is what one call or one chain has outstanding; its ticket names it, and tickets rise. A
- * call's operations are spread over the lanes (queue pairs); chains go through lane 0, so that all
- * of them together run in the order in which they were posted. Only the last work request of a
- * list, and one in a quarter of the lane's depth, asks for a completion: it stands for those before
- * it.
+ *   lane     a queue pair's sending side: a ring of slots, one for each posted work request
+ *   batch    what one call or chain has outstanding; tickets are consecutive and start at 1
+ *   arena    a ring of registered bytes for copies; its oldest part is the oldest batch's
+ *
+ * Counters of lanes, arena and batches only rise; their low bits are the place. A call's operations
+ * are spread over the lanes; chains go through lane 0, so that all of them together run in the
+ * order in which they were posted. Only the last work request of a list, and one in a quarter of the
+ * lane's depth, asks for a completion: it stands for those before it in its lane.
  *
  * Local memory: registered memory, as requests name it, is used where it is, small writes travel in
- * the work request, and the rest is copied through the arena, a ring whose oldest part belongs to the
- * oldest batch. Old words of atomics land in the lane's results and are copied from there.
+ * the work request, and the rest is copied through the arena. Old words of atomics land in the
+ * lane's results and are copied from there.
  *
  * A failed completion (whatever its status: a first error may come as a flush) and a batch past its
  * deadline end the link: the queue pairs are destroyed, then every outstanding atomic is *unknown*
@@ -26,7 +29,9 @@
 #ifndef RLV_TRANSPORT_VERBS_POST_H
 #define RLV_TRANSPORT_VERBS_POST_H
 
-#include "transport/verbs/work.h"
+#include "transport/verbs/link.h"
+
+#include "transport/transport.h"
 
 /* A region as this transport has attached it. */
 struct verbs_region {
@@ -37,38 +42,82 @@ struct verbs_region {
 	uint32_t request; /* its ATTACH */
 };
 
-struct post;
+/* A posted work request, with the copy to make at its completion. */
+struct slot {
+	union {
+		struct transport_atomic *atomic; /* CAS, FAA: gets the result */
+		void *dst;                       /* COPY: gets len bytes from src */
+	};
+	const void *src;
+	uint32_t len;
+	uint16_t batch; /* place in batches */
+	uint16_t kind;  /* enum slot_kind */
+};
 
-/* link and tr (for its clock, timeout and stats) are borrowed until post_close. -ENOMEM. */
-RLV_MUST_CHECK int post_open(struct link *link, struct transport *tr, struct post **post_out);
+struct lane {
+	uint32_t idx;         /* of its queue pair */
+	uint32_t unsignalled; /* since the last that asks for a completion */
+	struct slot *slots;   /* depth of them */
+	uint64_t *results;    /* registered: one old word for each slot */
+	uint64_t head;        /* next slot */
+	uint64_t tail;        /* oldest not retired */
+};
 
-/* The link must be cut, or nothing outstanding. NULL is a no-op. */
-void post_close(struct post *post);
+struct batch {
+	uint64_t deadline;  /* from when somebody first waits for it */
+	uint64_t arena_end; /* end of its part of the arena */
+	uint32_t left;      /* work requests not retired, and 1 while its call adds to it */
+};
 
-/*
- * Starts n <= TRANSPORT_VECTOR requests, ordered only by their fences; waits where queues or the
- * arena are full.
- */
-RLV_MUST_CHECK int post_spread(struct post *post, struct transport_wr *wrs, size_t n,
-			       uint64_t *ticket_out);
+#define POST_BATCHES 128           /* outstanding */
+#define POST_LIST TRANSPORT_VECTOR /* work requests of one ibv_post_send */
 
-/* Starts a chain. -EAGAIN: no room; wait for outstanding work. */
-RLV_MUST_CHECK int post_chain(struct post *post, struct transport_wr *wrs, size_t n,
-			      uint64_t *ticket_out);
+/* Head of the initiator. Made by transport_new; its owner opens the link. */
+struct post {
+	struct transport tr;
+	struct link *link;
+
+	/* private */
+	struct lane lanes[VERBS_LINK_QPS];
+	uint64_t mask; /* of a lane's counters */
+	struct batch batches[POST_BATCHES];
+	uint64_t next;     /* ticket of the next batch */
+	uint64_t oldest;   /* ticket of the oldest that is not done; next = all are */
+	struct mem memory; /* registered: the arena, with the results and the message behind it */
+	union verbs_any *message;
+	uint64_t arena_head, arena_tail;
+	uint32_t key;        /* of memory */
+	uint32_t first_lane; /* of the next call, modulo their number */
+	char text[160];      /* why the link was cut */
+
+	/* The list that is being built, for one lane, and the batch that it is for. */
+	struct lane *lane;
+	uint32_t listed;
+	uint64_t ticket;
+	struct ibv_send_wr wrs[POST_LIST];
+	struct ibv_sge sges[POST_LIST];
+};
+
+/* Its link is open. -ENOMEM: post_fini frees what there is. */
+RLV_MUST_CHECK int post_init(struct post *post);
+
+/* The link must be cut, or nothing outstanding. */
+void post_fini(struct post *post);
+
+/* Of transport_ops. Without an order, waits where queues or the arena are full. */
+RLV_MUST_CHECK int post_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+			       enum submit_order order, uint64_t *ticket_out);
+
+/* Of transport_ops. The batch's own deadline ends the link. */
+RLV_MUST_CHECK int post_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
+
+/* Of transport_ops: waits for all that is outstanding. */
+RLV_MUST_CHECK int post_order(struct transport *tr);
 
 /* Sends a message through lane 0; returns when its bytes may be used again. */
 RLV_MUST_CHECK int post_message(struct post *post, const union verbs_any *message);
 
-/*
- * Waits for a batch, at most until the deadline: -ETIMEDOUT, or -EAGAIN if deadline_ns is 0; the
- * batch stays outstanding. The batch's own deadline ends the link.
- */
-RLV_MUST_CHECK int post_wait(struct post *post, uint64_t ticket, uint64_t deadline_ns);
-
-/* Waits for all that is outstanding. */
-RLV_MUST_CHECK int post_drain(struct post *post);
-
-/* Ends the link, if it has not ended; later calls return code with text. Returns code. */
+/* Ends the link, if it has not ended; later calls return -ECONNRESET with text. Returns code. */
 int post_fail(struct post *post, int code, const char *text);
 
 #endif

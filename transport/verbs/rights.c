@@ -21,7 +21,7 @@ struct rights_region {
 int rights_init(struct rights *rights, struct verbs_device *device, struct target *target)
 {
 	*rights = (struct rights){ .device = device, .target = target };
-	rights->windows = device->caps.bound_windows;
+	rights->windows = device->windows;
 	rights->regions = mem_array(RPTR_MAX_REGION + 1, sizeof(*rights->regions));
 	if (!rights->regions)
 		return error_set(-ENOMEM,
@@ -112,12 +112,8 @@ static int opening_register(struct rights *rights, struct ibv_pd *domain, struct
 static void opening_end_windows(struct rights *rights, struct opening *opening)
 {
 	for (uint32_t i = 0; i < opening->n; i++) {
-		int ret = opening->windows[i] ? ibv_dealloc_mw(opening->windows[i]) : 0;
-
-		if (ret)
-			log_error("device %s ibv_dealloc_mw error %s", rights->device->name,
-				  strerror(ret));
-		else if (opening->windows[i])
+		if (opening->windows[i] && verbs_device_ended(rights->device, "ibv_dealloc_mw",
+							      ibv_dealloc_mw(opening->windows[i])))
 			rights->n_windows--;
 	}
 }
@@ -137,8 +133,7 @@ int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 		if (opening->windows[i])
 			rights->n_windows++;
 		else
-			ret = error_set(-errno, "device %s: ibv_alloc_mw: %s", rights->device->name,
-					strerror(errno));
+			ret = verbs_device_error(rights->device, "ibv_alloc_mw");
 	}
 	if (!rights->windows)
 		ret = opening_register(rights, domain, opening);
@@ -199,18 +194,14 @@ int rights_domain(struct rights *rights, struct ibv_pd **domain_out)
 	if (!rights->windows)
 		domain = rights->device->calls->alloc_pd(rights->device->context);
 	if (!domain)
-		return error_set(-errno, "device %s: ibv_alloc_pd: %s", rights->device->name,
-				 strerror(errno));
+		return verbs_device_error(rights->device, "ibv_alloc_pd");
 	*domain_out = domain;
 	return 0;
 }
 
 void rights_domain_end(struct rights *rights, struct ibv_pd *domain)
 {
-	int ret = 0;
-
-	if (domain != rights->device->pd)
-		ret = rights->device->calls->dealloc_pd(domain);
-	if (ret)
-		log_error("device %s ibv_dealloc_pd error %s", rights->device->name, strerror(ret));
+	if (domain && domain != rights->device->pd)
+		(void)verbs_device_ended(rights->device, "ibv_dealloc_pd",
+					 rights->device->calls->dealloc_pd(domain));
 }

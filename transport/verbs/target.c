@@ -1,7 +1,7 @@
 /*
  * target.c - the target's operations: those of every target, and RDMA beside them.
  */
-#include "transport/verbs/target.h"
+#include "transport/verbs/verbs.h"
 
 #include <errno.h>
 #include <string.h>
@@ -163,17 +163,10 @@ static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fen
 /* The regions that the pool has already are registered. */
 static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
 {
-	struct peers_opts opts = {
-		.context = target->listener->context,
-		.calls = target->calls,
-		.target = &target->base,
-		.clock = target->base.clock,
-		.incarnation = target->base.tg.incarnation,
-		.buffers = target->buffers,
-	};
 	struct target_region *regions;
 	size_t n = RPTR_MAX_REGION;
-	int ret = peers_open(&opts, &target->peers);
+	int ret = peers_open(target->calls, target->listener->context, &target->base,
+			     target->buffers, &target->peers);
 
 	if (ret)
 		return ret;
@@ -344,7 +337,7 @@ static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 		out->attaches = peers->attaches;
 		out->n_gauges = 3;
 		out->gauges[0] = (struct target_gauge){ "qps", peers->n_qps };
-		out->gauges[1] = (struct target_gauge){ "mrs", peers->n_mrs + peers->rights.n_mrs };
+		out->gauges[1] = (struct target_gauge){ "mrs", peers->rights.n_mrs };
 		out->gauges[2] = (struct target_gauge){ "windows", peers->rights.n_windows };
 	}
 	lock_release(&target->lock, &role);

@@ -17,9 +17,7 @@
 #include "transport/verbs/post.h"
 
 struct verbs {
-	struct transport tr;
-	struct link *link;
-	struct post *post;
+	struct post post;
 	struct verbs_region *regions;
 	uint32_t requests;
 };
@@ -27,27 +25,6 @@ struct verbs {
 static struct verbs *verbs_of(struct transport *tr)
 {
 	return (struct verbs *)tr;
-}
-
-/* -------- work requests -------- */
-
-static int verbs_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
-			enum submit_order order, uint64_t *ticket_out)
-{
-	struct post *post = verbs_of(tr)->post;
-
-	return order == SUBMIT_ORDERED ? post_chain(post, wrs, n, ticket_out)
-				       : post_spread(post, wrs, n, ticket_out);
-}
-
-static int verbs_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
-{
-	return post_wait(verbs_of(tr)->post, ticket, deadline_ns);
-}
-
-static int verbs_order(struct transport *tr)
-{
-	return post_drain(verbs_of(tr)->post);
 }
 
 /* -------- regions -------- */
@@ -68,17 +45,17 @@ static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 	memcpy(message.attach.grant, grant->data, grant->bytes);
 	message_seal(&message, VERBS_ATTACH);
 	deadline = transport_give_up_ns(tr);
-	ret = post_message(verbs->post, &message);
+	ret = post_message(&verbs->post, &message);
 	if (ret)
 		goto err_free;
 	/* Any failure ends the link: a late answer is not taken for that to the next request. */
-	ret = link_receive(verbs->link, &message, deadline);
+	ret = link_receive(verbs->post.link, &message, deadline);
 	if (ret == 0 &&
 	    (message.head.type != VERBS_ATTACHED || attached->request != verbs->requests))
 		ret = error_set(-EPROTO, "the memory node answered with type %u to request %u",
 				message.head.type, verbs->requests);
 	if (ret)
-		ret = post_fail(verbs->post, ret, error_last());
+		ret = post_fail(&verbs->post, ret, error_last());
 	else if (attached->status)
 		ret = error_set(attached->status, "memory node: %s", attached->text);
 	if (ret)
@@ -86,7 +63,7 @@ static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 	mine->region = (struct region){ .id = attached->region,
 					.rights = attached->rights,
 					.size = attached->size,
-					.incarnation = verbs->link->incarnation };
+					.incarnation = verbs->post.link->incarnation };
 	mine->address = attached->address;
 	mine->request = attached->request;
 	memcpy(mine->keys, attached->key, sizeof(mine->keys));
@@ -111,9 +88,9 @@ static void verbs_detach(struct transport *tr, struct region *region)
 	while (*at != mine)
 		at = &(*at)->next;
 	*at = mine->next;
-	if (!fork_happened(tr->forks) && post_drain(verbs->post) == 0) {
+	if (!fork_happened(tr->forks) && post_order(tr) == 0) {
 		message_seal(&message, VERBS_DETACH);
-		if (post_message(verbs->post, &message))
+		if (post_message(&verbs->post, &message))
 			log_debug("detach region %u: %s", region->id, error_last());
 	}
 	mem_free(mine);
@@ -126,18 +103,18 @@ static void verbs_close(struct transport *tr)
 	struct verbs *verbs = verbs_of(tr);
 	bool forked = fork_happened(tr->forks);
 
-	if (!forked && !tr->broken && post_drain(verbs->post))
+	if (!forked && !tr->broken && post_order(tr))
 		log_warn("close: %s", error_last());
 	if (!forked)
-		link_cut(verbs->link);
+		link_cut(verbs->post.link);
 	while (verbs->regions) {
 		struct verbs_region *mine = verbs->regions;
 
 		verbs->regions = mine->next;
 		mem_free(mine);
 	}
-	post_close(verbs->post);
-	link_close(verbs->link, forked);
+	post_fini(&verbs->post);
+	link_close(verbs->post.link, forked);
 	mem_free(verbs);
 }
 
@@ -146,9 +123,9 @@ static const struct transport_ops verbs_ops = {
 	.name = "verbs",
 	.attach = verbs_attach,
 	.detach = verbs_detach,
-	.submit = verbs_submit,
-	.poll = verbs_poll,
-	.order = verbs_order,
+	.submit = post_submit,
+	.poll = post_poll,
+	.order = post_order,
 	.close = verbs_close,
 };
 
@@ -173,9 +150,8 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 				  .timeout_ns = opts->open_ns,
 				  .client_id = opts->client_id };
 	struct verbs_address address;
-	struct mapped_node node = { .socket = address.path };
 	struct transport *tr = NULL;
-	struct verbs *verbs;
+	struct post *post;
 	int ret = verbs_address_parse(rest, &address);
 
 	if (ret == 0 && !*address.host)
@@ -187,27 +163,23 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 	if (ret == 0)
 		ret = number_of("RLV_VERBS_ACK_TIMEOUT", LINK_ACK_TIMEOUT_MAX, &link.ack_timeout);
 	if (ret == 0)
-		ret = transport_new(sizeof(*verbs), &verbs_ops, TRANSPORT_ASYNC, opts, &tr);
+		ret = transport_new(sizeof(struct verbs), &verbs_ops, TRANSPORT_ASYNC, opts, &tr);
 	if (ret)
 		return ret;
-	verbs = verbs_of(tr);
+	post = &verbs_of(tr)->post;
 	link.host = address.host;
 	link.port = address.port;
 	link.replaces = opts->replaces;
-	ret = link_open(&link, &verbs->link);
-	if (ret)
-		goto err_free;
-	ret = post_open(verbs->link, tr, &verbs->post);
-	if (ret)
-		goto err_close;
-	tr->link = verbs->link->number;
-	node.boot_id = verbs->link->boot_id;
-	*tr_out = mapped_over(tr, &node, opts);
+	ret = link_open(&link, &post->link);
+	if (ret == 0)
+		ret = post_init(post);
+	if (ret) {
+		post_fini(post);
+		link_close(post->link, false);
+		mem_free(tr);
+		return ret;
+	}
+	tr->link = post->link->number;
+	*tr_out = mapped_over(tr, address.path, post->link->boot_id, opts);
 	return 0;
-
-err_close:
-	link_close(verbs->link, false);
-err_free:
-	mem_free(verbs);
-	return ret;
 }

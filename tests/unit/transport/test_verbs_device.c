@@ -52,12 +52,11 @@ DEVICE_TEST(get__tells_what_the_device_can)
 {
 	const struct verbs_device *device = *state;
 
-	assert_int_equal(device->caps.reads, fake_verbs.reads);
-	assert_int_equal(device->caps.served_reads, fake_verbs.reads);
-	assert_int_equal(device->caps.wrs, fake_verbs.wrs);
-	assert_int_equal(device->caps.completions, fake_verbs.completions);
-	assert_true(device->caps.bound_windows);
-	assert_true(device->caps.parent_domains);
+	assert_int_equal(device->attr.max_qp_init_rd_atom, fake_verbs.reads);
+	assert_int_equal(device->attr.max_qp_rd_atom, fake_verbs.reads);
+	assert_int_equal(device->attr.max_qp_wr, fake_verbs.wrs);
+	assert_int_equal(device->attr.max_cqe, fake_verbs.completions);
+	assert_true(device->windows);
 	assert_string_equal(device->name, calls->get_device_name(fake_context()->device));
 }
 
