@@ -149,7 +149,7 @@ static int mapped_attach(struct transport *tr, const struct region_grant *grant,
 
 	if (!mine)
 		return error_set(-ENOMEM, "cannot allocate memory for a region");
-	ret = wire->ops->attach(wire, grant, &mine->region);
+	ret = transport_attach(wire, grant, &mine->region);
 	if (ret)
 		goto err_free;
 	ret = transport_attach(mapped->near, grant, &mine->near);
@@ -170,7 +170,6 @@ static int mapped_attach(struct transport *tr, const struct region_grant *grant,
 
 err_detach:
 	transport_detach(&mine->near);
-	mine->region->tr = wire;
 	transport_detach(&mine->region);
 err_free:
 	mem_free(mine);

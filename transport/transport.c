@@ -139,16 +139,24 @@ static int check_grant(struct transport *tr, const struct region_grant *grant)
 	return ret;
 }
 
-int transport_attach(struct transport *tr, const struct region_grant *grant,
-		     struct region **region_out)
+static int attach_by(struct transport *tr, const struct region_grant *grant,
+		     struct region **region_out,
+		     int (*attach)(struct transport *tr, const struct region_grant *grant,
+				   struct region **region_out))
 {
 	int ret = check_grant(tr, grant);
 
 	if (ret == 0)
-		ret = tr->ops->attach(tr, grant, region_out);
+		ret = attach(tr, grant, region_out);
 	if (ret == 0)
 		(*region_out)->tr = tr;
 	return ret;
+}
+
+int transport_attach(struct transport *tr, const struct region_grant *grant,
+		     struct region **region_out)
+{
+	return attach_by(tr, grant, region_out, tr->ops->attach);
 }
 
 int transport_attach_begin(struct transport *tr, const struct region_grant *grant)
@@ -161,16 +169,9 @@ int transport_attach_begin(struct transport *tr, const struct region_grant *gran
 int transport_attach_end(struct transport *tr, const struct region_grant *grant,
 			 struct region **region_out)
 {
-	int ret;
+	const struct transport_ops *ops = tr->ops;
 
-	if (!tr->ops->attach_end)
-		return transport_attach(tr, grant, region_out);
-	ret = check_call(tr, 0);
-	if (ret == 0)
-		ret = tr->ops->attach_end(tr, grant, region_out);
-	if (ret == 0)
-		(*region_out)->tr = tr;
-	return ret;
+	return attach_by(tr, grant, region_out, ops->attach_end ? ops->attach_end : ops->attach);
 }
 
 void transport_detach(struct region **region)
@@ -375,16 +376,19 @@ int transport_view(struct transport *tr, struct transport_view *views, size_t n)
 		addressable &= region->base != NULL;
 		bytes += views[i].len;
 	}
-	for (size_t i = 0; addressable && i < n; i++) {
-		views[i].ptr = views[i].region->base + views[i].off;
-		tr->stats.reads++;
-		tr->stats.read_bytes += views[i].len;
+	if (addressable) {
+		for (size_t i = 0; i < n; i++)
+			views[i].ptr = views[i].region->base + views[i].off;
+		tr->stats.reads += n;
+		tr->stats.read_bytes += bytes;
+		tr->viewing = true;
+		return 0;
 	}
-	/* Else copies, one behind the other in the buffer of the transport. */
-	if (!addressable && !chunk_make_room(&tr->view, bytes))
+	/* Copies, one behind the other in the buffer of the transport. */
+	if (!chunk_make_room(&tr->view, bytes))
 		return error_set(-ENOMEM, "cannot allocate a view of %zu bytes", bytes);
 	bytes = 0;
-	for (size_t i = 0; !addressable && i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		views[i].ptr = tr->view.ptr + bytes;
 		io[i] = (struct transport_io){ .region = views[i].region,
 					       .off = views[i].off,
@@ -393,8 +397,7 @@ int transport_view(struct transport *tr, struct transport_view *views, size_t n)
 					       .len = views[i].len };
 		bytes += views[i].len;
 	}
-	if (!addressable)
-		ret = transport_read(tr, io, n);
+	ret = transport_read(tr, io, n);
 	tr->viewing = ret == 0;
 	return ret;
 }

@@ -57,15 +57,6 @@ static int submit_reads(struct wait_leg *leg, const struct transport_io *io, siz
 	return ret;
 }
 
-/* True if a leg has the reads of that transport; shards of one node are often adjacent. */
-static bool has_leg(const struct wait_set *set, const struct transport *tr)
-{
-	for (uint32_t l = 0; l < set->n; l++)
-		if (set->legs[l].tr == tr)
-			return true;
-	return false;
-}
-
 int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n)
 {
 	const struct transport *last = NULL;
@@ -74,8 +65,13 @@ int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct transport *tr = io[i].region->tr;
 		struct wait_leg *leg;
+		uint32_t l = 0;
 
-		if (tr == last || has_leg(set, tr))
+		if (tr == last) /* shards of one node are often adjacent */
+			continue;
+		while (l < set->n && set->legs[l].tr != tr)
+			l++;
+		if (l < set->n)
 			continue;
 		last = tr;
 		leg = add_leg(set, tr);

@@ -216,10 +216,10 @@ int verbs_device_memory(struct verbs_device *device, struct mem *mem, size_t byt
 	return 0;
 }
 
-int verbs_device_receive(struct ibv_qp *qp, uint64_t wr_id, void *buffer, uint32_t key)
+int verbs_device_receive(struct ibv_qp *qp, uint64_t i, void *buffers, uint32_t key)
 {
-	struct ibv_sge sge = { (uintptr_t)buffer, VERBS_MESSAGE_MAX, key };
-	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_sge sge = { (uintptr_t)buffers + i * VERBS_MESSAGE_MAX, VERBS_MESSAGE_MAX, key };
+	struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
 	int ret = ibv_post_recv(qp, &wr, &bad);
 
 	return ret ? error_set(-ret, "ibv_post_recv: %s", strerror(ret)) : 0;

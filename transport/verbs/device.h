@@ -87,9 +87,8 @@ static inline bool verbs_device_key(const struct verbs_device *device, const str
 	return true;
 }
 
-/* Lets a queue pair receive a message of up to VERBS_MESSAGE_MAX bytes into the buffer. */
-RLV_MUST_CHECK int verbs_device_receive(struct ibv_qp *qp, uint64_t wr_id, void *buffer,
-					uint32_t key);
+/* Lets a queue pair receive a message into the i-th of buffers of VERBS_MESSAGE_MAX bytes. */
+RLV_MUST_CHECK int verbs_device_receive(struct ibv_qp *qp, uint64_t i, void *buffers, uint32_t key);
 
 /*
  * Reserves a share of the work requests that this process may have outstanding on the device:

@@ -113,19 +113,27 @@ int link_check(struct link *link)
 
 /* -------- resources of the device -------- */
 
-/*
- * Room in all send queues is within the link's share of the device: where that is small, queue pairs
- * are fewer than wished rather than too short to be of use.
- */
-static void choose_sizes(struct link *link)
+/* Called when the first address is resolved, which tells the device. */
+static int use_device(struct link *link, struct ibv_context *context)
 {
-	const struct ibv_device_attr *attr = &link->device->attr;
 	uint64_t qps = link->opts.qps, depth = link->opts.depth ? link->opts.depth : DEPTH;
+	struct ibv_td_init_attr td_attr = { 0 };
+	struct ibv_parent_domain_init_attr attr = { 0 };
+	const struct ibv_device_attr *limits;
 	uint32_t share;
+	int ret = verbs_device_get(link->calls, context, &link->device);
 
+	if (ret)
+		return ret;
+	/*
+	 * Room in all send queues is within the link's share of the device: where that is small,
+	 * queue pairs are fewer than wished rather than too short to be of use.
+	 */
+	limits = &link->device->attr;
 	if (!qps)
-		qps = min_u64(div_up(READS, (uint64_t)attr->max_qp_init_rd_atom), QPS);
-	depth = min_u64(depth, min_u64((uint64_t)attr->max_qp_wr, (uint64_t)attr->max_cqe / qps));
+		qps = min_u64(div_up(READS, (uint64_t)limits->max_qp_init_rd_atom), QPS);
+	depth = min_u64(depth,
+			min_u64((uint64_t)limits->max_qp_wr, (uint64_t)limits->max_cqe / qps));
 	depth = max_u64(depth, DEPTH_MIN);
 	share = verbs_device_reserve(link->device, (uint32_t)(depth * qps));
 	qps = min_u64(qps, share / DEPTH_MIN);
@@ -134,18 +142,6 @@ static void choose_sizes(struct link *link)
 	link->n_qps = (uint32_t)qps;
 	link->share = link->depth * link->n_qps;
 	verbs_device_unreserve(link->device, share - link->share);
-}
-
-/* Called when the first address is resolved, which tells the device. */
-static int use_device(struct link *link, struct ibv_context *context)
-{
-	struct ibv_td_init_attr td_attr = { 0 };
-	struct ibv_parent_domain_init_attr attr = { 0 };
-	int ret = verbs_device_get(link->calls, context, &link->device);
-
-	if (ret)
-		return ret;
-	choose_sizes(link);
 	/* In a parent domain of one thread, queue pairs need no locks. Not each device has them. */
 	attr.pd = link->device->pd;
 	attr.td = link->td = ibv_alloc_td(context, &td_attr);
@@ -162,12 +158,6 @@ static int use_device(struct link *link, struct ibv_context *context)
 }
 
 /* -------- one queue pair -------- */
-
-static int post_receive(struct link *link, uint64_t i)
-{
-	return verbs_device_receive(link->qps[0], i, link->buffers.ptr + i * VERBS_MESSAGE_MAX,
-				    link->key);
-}
 
 static int make_qp(struct link *link, uint32_t i)
 {
@@ -192,7 +182,7 @@ static int make_qp(struct link *link, uint32_t i)
 	link->qps[i] = link->ids[i]->qp;
 	link->inline_bytes = (uint32_t)min_u64(attr.cap.max_inline_data, INLINE);
 	for (uint64_t r = 0; i == 0 && ret == 0 && r < RECEIVES; r++)
-		ret = post_receive(link, r);
+		ret = verbs_device_receive(link->qps[0], r, link->buffers.ptr, link->key);
 	return ret;
 }
 
@@ -229,11 +219,10 @@ static int connect_qp(struct link *link, uint32_t i, uint64_t deadline)
 		return ret;
 	conn = &event->param.conn;
 	ret = message_read(&message, VERBS_WELCOME, conn->private_data, conn->private_data_len);
-	if (ret == 0 && i && message.welcome.incarnation != link->incarnation)
+	if (ret == 0 && i && message.welcome.incarnation != link->welcome.incarnation)
 		ret = error_set(-ECONNRESET, "the target restarted while we connected");
 	if (ret == 0) {
-		link->incarnation = message.welcome.incarnation;
-		memcpy(link->boot_id, message.welcome.boot_id, sizeof(link->boot_id));
+		link->welcome = message.welcome;
 		log_debug("link qp %u of %u reads %u accepted of %d", i, link->n_qps,
 			  conn->initiator_depth, reads);
 	}
@@ -346,32 +335,14 @@ void link_close(struct link *link, bool forked)
 
 /* -------- opening -------- */
 
-static int connect_any(struct link *link)
+int link_open(const struct link_opts *opts, struct link **link_out)
 {
-	const struct link_opts *opts = &link->opts;
 	uint64_t deadline =
 		deadline_after(opts->clock, (int64_t)min_u64(opts->timeout_ns, INT64_MAX));
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list = NULL;
-	int ret = getaddrinfo(opts->host, opts->port, &hints, &list);
-
-	if (ret)
-		return error_set(-ENOENT, "%s port %s: %s", opts->host, opts->port,
-				 gai_strerror(ret));
-	ret = error_set(-ENOENT, "%s: has no address", opts->host);
-	for (struct addrinfo *a = list; ret && a; a = a->ai_next) {
-		link_drop(link);
-		link->cut = false;
-		ret = connect_to(link, a->ai_addr, deadline);
-	}
-	freeaddrinfo(list);
-	return ret ? error_prefix(ret, "verbs:%s:%s: ", opts->host, opts->port) : 0;
-}
-
-int link_open(const struct link_opts *opts, struct link **link_out)
-{
 	struct link *link = mem_zalloc(sizeof(*link));
-	int ret;
+	int ret, unknown = 0;
 
 	if (!link)
 		return error_set(-ENOMEM, "cannot allocate memory for a connection");
@@ -379,28 +350,36 @@ int link_open(const struct link_opts *opts, struct link **link_out)
 	if (!link->opts.ack_timeout)
 		link->opts.ack_timeout = LINK_ACK_TIMEOUT;
 	ret = verbs_calls_load(&link->calls);
-	if (ret) {
-		mem_free(link);
-		return ret;
-	}
-	if (getrandom(&link->number, sizeof(link->number), 0) != (ssize_t)sizeof(link->number)) {
-		ret = error_set(-EIO, "getrandom: %s", strerror(errno));
+	if (ret)
 		goto err_close;
-	}
 	link->channel = link->calls->cm_create_event_channel();
-	if (!link->channel) {
+	if (!link->channel)
 		ret = error_set(errno == ENODEV || errno == ENOENT ? -ENOTSUP : -errno,
 				"rdma_create_event_channel: %s: this host has no RDMA device",
 				strerror(errno));
-		goto err_close;
-	}
-	if (fcntl(link->channel->fd, F_SETFL, O_NONBLOCK) ||
-	    fcntl(link->channel->fd, F_SETFD, FD_CLOEXEC))
+	else if (fcntl(link->channel->fd, F_SETFL, O_NONBLOCK) ||
+		 fcntl(link->channel->fd, F_SETFD, FD_CLOEXEC))
 		ret = error_set(-errno, "fcntl: %s", strerror(errno));
+	else if (getrandom(&link->number, sizeof(link->number), 0) != sizeof(link->number))
+		ret = error_set(-EIO, "getrandom: %s", strerror(errno));
 	else
-		ret = connect_any(link);
+		unknown = getaddrinfo(opts->host, opts->port, &hints, &list);
+	if (unknown)
+		ret = error_set(-ENOENT, "%s port %s: %s", opts->host, opts->port,
+				gai_strerror(unknown));
 	if (ret)
 		goto err_close;
+	ret = error_set(-ENOENT, "%s: has no address", opts->host);
+	for (struct addrinfo *a = list; ret && a; a = a->ai_next) {
+		link_drop(link);
+		link->cut = false;
+		ret = connect_to(link, a->ai_addr, deadline);
+	}
+	freeaddrinfo(list);
+	if (ret) {
+		ret = error_prefix(ret, "verbs:%s:%s: ", opts->host, opts->port);
+		goto err_close;
+	}
 	*link_out = link;
 	return 0;
 
@@ -439,5 +418,6 @@ int link_receive(struct link *link, union verbs_any *message_out, uint64_t deadl
 		return error_set(-EPROTO, "receive: %u bytes", wc.byte_len);
 	ret = message_receive(message_out, link->buffers.ptr + wc.wr_id * VERBS_MESSAGE_MAX,
 			      wc.byte_len);
-	return ret ? ret : post_receive(link, wc.wr_id);
+	return ret ? ret
+		   : verbs_device_receive(link->qps[0], wc.wr_id, link->buffers.ptr, link->key);
 }

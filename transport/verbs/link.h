@@ -55,9 +55,8 @@ struct link {
 	uint32_t inline_bytes; /* inline data of a work request, at most */
 	bool cut;
 
-	uint64_t number;      /* random: identifies the link at the target */
-	uint64_t incarnation; /* of the target, as WELCOME says */
-	uint8_t boot_id[16];
+	uint64_t number; /* random: identifies the link at the target */
+	struct verbs_welcome welcome;
 
 	/* private */
 	struct link_opts opts;

@@ -3,11 +3,11 @@
  */
 #include "transport/verbs/listen.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,20 +25,13 @@ enum {
 	EVENTS = 64, /* served at a time */
 };
 
-union address {
-	struct sockaddr any;
-	struct sockaddr_in in;
-	struct sockaddr_in6 in6;
-	struct sockaddr_storage storage;
-};
-
 /* -------- addresses -------- */
 
-static int bind_to(struct listener *listener, union address *address)
+static int bind_to(struct listener *listener, struct sockaddr *address)
 {
 	struct verbs_address *mine = &listener->address;
 
-	if (listener->calls->cm_bind_addr(listener->id, &address->any) == 0)
+	if (listener->calls->cm_bind_addr(listener->id, address) == 0)
 		return 0;
 	return error_set(-errno, "listen on %s port %s: rdma_bind_addr: %s%s",
 			 mine->host[0] ? mine->host : "every address", mine->port, strerror(errno),
@@ -50,14 +43,12 @@ static int bind_host(struct listener *listener)
 	struct verbs_address *mine = &listener->address;
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
 	struct rdma_addrinfo *found = NULL;
-	union address address = { 0 };
 	int ret;
 
 	if (listener->calls->cm_getaddrinfo(mine->host, mine->port, &hints, &found))
 		return error_set(-ENOENT, "listen on %s: no such host", mine->host);
-	memcpy(&address, found->ai_src_addr, found->ai_src_len);
+	ret = bind_to(listener, found->ai_src_addr);
 	listener->calls->cm_freeaddrinfo(found);
-	ret = bind_to(listener, &address);
 	if (ret)
 		return ret;
 	if (!listener->id->verbs)
@@ -74,27 +65,24 @@ static int bind_host(struct listener *listener)
 static bool find_address(struct listener *listener, const struct ifaddrs *all, unsigned loopback)
 {
 	for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
-		const union address *address = (const union address *)at->ifa_addr;
+		const struct sockaddr_in6 *in6 = (const void *)at->ifa_addr;
 		struct rdma_cm_id *id = NULL;
-		union address copy = { 0 };
-		bool v6 = address && address->any.sa_family == AF_INET6;
-		bool v4 = address && address->any.sa_family == AF_INET;
+		bool v6 = in6 && at->ifa_addr->sa_family == AF_INET6;
+		bool v4 = in6 && at->ifa_addr->sa_family == AF_INET;
 
 		if ((at->ifa_flags & IFF_LOOPBACK) != loopback || !(at->ifa_flags & IFF_UP) ||
-		    (!v6 && !v4) || (v6 && IN6_IS_ADDR_LINKLOCAL(&address->in6.sin6_addr)))
+		    (!v6 && !v4) || (v6 && IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr)))
 			continue;
-		memcpy(&copy, address, v6 ? sizeof(copy.in6) : sizeof(copy.in));
 		if (listener->calls->cm_create_id(listener->channel, &id, NULL, RDMA_PS_TCP))
 			continue;
-		if (listener->calls->cm_bind_addr(id, &copy.any) == 0)
+		if (listener->calls->cm_bind_addr(id, at->ifa_addr) == 0)
 			listener->context = id->verbs;
 		(void)listener->calls->cm_destroy_id(id);
 		if (!listener->context)
 			continue;
-		(void)inet_ntop(copy.any.sa_family,
-				v6 ? (const void *)&copy.in6.sin6_addr
-				   : (const void *)&copy.in.sin_addr,
-				listener->address.host, sizeof(listener->address.host));
+		(void)getnameinfo(at->ifa_addr, v6 ? sizeof(*in6) : sizeof(struct sockaddr_in),
+				  listener->address.host, sizeof(listener->address.host), NULL, 0,
+				  NI_NUMERICHOST);
 		return true;
 	}
 	return false;
@@ -104,13 +92,13 @@ static bool find_address(struct listener *listener, const struct ifaddrs *all, u
 static int bind_all(struct listener *listener)
 {
 	uint16_t port = htons((uint16_t)strtoul(listener->address.port, NULL, 10));
-	union address v6 = { .in6 = { .sin6_family = AF_INET6, .sin6_port = port } };
-	union address v4 = { .in = { .sin_family = AF_INET, .sin_port = port } };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = port };
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = port };
 	struct ifaddrs *all = NULL;
-	int ret = bind_to(listener, &v6);
+	int ret = bind_to(listener, (struct sockaddr *)&v6);
 
 	if (ret && ret != -EADDRINUSE)
-		ret = bind_to(listener, &v4);
+		ret = bind_to(listener, (struct sockaddr *)&v4);
 	if (ret)
 		return ret;
 	if (getifaddrs(&all))

@@ -89,11 +89,10 @@ int message_read(union verbs_any *message_out, enum verbs_message type, const vo
 	union verbs_any message = { .bytes = { 0 } };
 	int ret = message_receive(&message, bytes, min_u64(n, message_size((uint16_t)type)));
 
-	if (ret)
-		return ret;
-	if (message.head.type != type)
-		return error_set(-EPROTO, "message of type %u came, not %u", message.head.type,
-				 (unsigned)type);
-	memcpy(message_out->bytes, message.bytes, message.head.bytes);
-	return 0;
+	if (ret == 0 && message.head.type != type)
+		ret = error_set(-EPROTO, "message of type %u came, not %u", message.head.type,
+				(unsigned)type);
+	if (ret == 0)
+		memcpy(message_out->bytes, message.bytes, message.head.bytes);
+	return ret;
 }

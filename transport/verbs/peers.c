@@ -11,8 +11,6 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-#include "transport/verbs/peer.h"
-
 enum {
 	EVENTS = 64,     /* completion events served at a time */
 	RNR_TIMER = 12,  /* 0.64 ms: so long a client waits when all receives are used up */
@@ -37,20 +35,16 @@ int peers_open(const struct verbs_calls *calls, struct ibv_context *context, str
 		ret = verbs_device_get(calls, context, &peers->device);
 	if (ret == 0)
 		ret = rights_init(&peers->rights, peers->device, target);
-	if (ret)
-		goto err_close;
-	peers->channel = calls->create_comp_channel(context);
-	if (!peers->channel)
+	if (ret == 0)
+		peers->channel = calls->create_comp_channel(context);
+	if (ret == 0 && !peers->channel)
 		ret = verbs_device_error(peers->device, "ibv_create_comp_channel");
-	else if (fcntl(peers->channel->fd, F_SETFL, O_NONBLOCK))
+	if (ret == 0 && fcntl(peers->channel->fd, F_SETFL, O_NONBLOCK))
 		ret = error_set(-errno, "fcntl: %s", strerror(errno));
 	if (ret)
-		goto err_close;
-	*peers_out = peers;
-	return 0;
-
-err_close:
-	peers_close(peers, false);
+		peers_close(peers, false);
+	else
+		*peers_out = peers;
 	return ret;
 }
 
@@ -66,18 +60,27 @@ void peers_close(struct peers *peers, bool forked)
 		peers->first = peer->next;
 		mem_free(peer);
 	}
-	if (forked)
+	if (forked) {
 		mem_free(peers->rights.regions);
-	else if (peers->rights.regions)
+	} else {
 		rights_fini(&peers->rights);
-	if (!forked && peers->channel)
-		(void)peers->device->calls->destroy_comp_channel(peers->channel);
-	if (!forked)
+		if (peers->channel)
+			(void)peers->device->calls->destroy_comp_channel(peers->channel);
 		verbs_device_put(&peers->device);
+	}
 	mem_free(peers);
 }
 
 /* -------- a link's life -------- */
+
+void peer_close_opening(struct peer *peer, struct opening **at)
+{
+	struct opening *opening = *at;
+
+	*at = opening->next;
+	peer->n_openings--;
+	rights_close(&peer->all->rights, opening);
+}
 
 static void peer_destroy(struct peer *peer)
 {
@@ -93,12 +96,8 @@ static void peer_destroy(struct peer *peer)
 				peers->device, "ibv_modify_qp",
 				calls->modify_qp(peer->ids[i]->qp, &error, IBV_QP_STATE));
 	}
-	while (peer->openings) {
-		struct opening *opening = peer->openings;
-
-		peer->openings = opening->next;
-		rights_close(&peers->rights, opening);
-	}
+	while (peer->openings)
+		peer_close_opening(peer, &peer->openings);
 	for (uint32_t i = 0; i < peer->n_qps; i++) {
 		if (!peer->ids[i])
 			continue;
@@ -146,13 +145,12 @@ static int peer_make(struct peers *peers, const struct verbs_hello *hello, struc
 	peer->deadline = deadline_after(peers->rights.target->clock, PEERS_PROOF_NS);
 	peer->probed_ns = clock_now_ns(peers->rights.target->clock);
 	ret = rights_domain(&peers->rights, &peer->domain);
+	if (ret == 0)
+		peer->buffers = alloc_buffer(peers->buffers, 64, sizeof(*peer->buffers));
+	if (ret == 0 && !peer->buffers)
+		ret = error_set(-ENOMEM, "cannot allocate memory for messages");
 	if (ret)
 		goto err_destroy;
-	peer->buffers = alloc_buffer(peers->buffers, 64, sizeof(*peer->buffers));
-	if (!peer->buffers) {
-		ret = error_set(-ENOMEM, "cannot allocate memory for messages");
-		goto err_destroy;
-	}
 	memory = chunk_mem(peer->buffers, sizeof(*peer->buffers));
 	if (peer->domain != device->pd || !verbs_device_key(device, &memory, &peer->key)) {
 		ret = verbs_device_register(device, peer->domain, &memory, IBV_ACCESS_LOCAL_WRITE,
@@ -233,8 +231,8 @@ static int peer_join(struct peer *peer, struct rdma_cm_id *id, const struct verb
 	if (device->calls->cm_create_qp(id, peer->domain, &attr))
 		return verbs_device_error(device, "rdma_create_qp");
 	peer->ids[hello->index] = id;
-	if (hello->index == 0)
-		ret = requests_start(peer);
+	for (uint32_t i = 0; ret == 0 && hello->index == 0 && i < PEER_RECEIVES; i++)
+		ret = verbs_device_receive(id->qp, i, peer->buffers->in, peer->key);
 	memcpy(message.welcome.boot_id, peers->boot_id, sizeof(message.welcome.boot_id));
 	if (peers->rights.target->pool->persistent)
 		message.welcome.flags = VERBS_PERSISTENT;
@@ -349,15 +347,10 @@ void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region)
 			continue;
 		}
 		while (*at) {
-			struct opening *opening = *at;
-
-			if (opening->map.region->info.id != region) {
-				at = &opening->next;
-				continue;
-			}
-			*at = opening->next;
-			peer->n_openings--;
-			rights_close(&peers->rights, opening);
+			if ((*at)->map.region->info.id == region)
+				peer_close_opening(peer, at);
+			else
+				at = &(*at)->next;
 		}
 	}
 }

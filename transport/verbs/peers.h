@@ -19,8 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "transport/verbs/message.h"
 #include "transport/verbs/rights.h"
-#include "wire/verbs_layout.h"
 
 #include "base/os/clock.h"
 #include "base/os/process.h"
@@ -33,7 +33,53 @@
 #define PROBE_LIMIT_NS (60 * CLOCK_NS_PER_S) /* a device that retries longer is dead */
 #define PEERS_FENCED_MAX 4096                /* fenced clients to refuse: the latest ones */
 
-struct peer;
+#define PEER_RECEIVES 8
+#define PEER_SENDS 3 /* in each send queue: a bind, an answer, a probe */
+#define PEER_COMPLETIONS (PEER_RECEIVES + VERBS_LINK_QPS * PEER_SENDS)
+
+/* Work requests of a link, by wr_id: receives have the number of their buffer. */
+enum { PEER_ID_SEND = PEER_RECEIVES, PEER_ID_BIND, PEER_ID_PROBE };
+
+/* Message buffers that the device reads and writes. */
+struct peer_buffers {
+	uint8_t in[PEER_RECEIVES][VERBS_MESSAGE_MAX];
+	union verbs_any out;
+};
+
+/* A message that waits for its turn. */
+struct peer_message {
+	uint32_t buffer, bytes;
+};
+
+/*
+ * One request of a link is worked on at a time; those behind it wait in their receive buffers. Keys
+ * are bound by work requests, so an ATTACH is answered when the last of them has completed:
+ *
+ *   message -> opening, binds posted -> completions -> ATTACHED sent -> completion -> next message
+ */
+struct peer {
+	struct peer *next;
+	struct peers *all;
+	uint64_t client_id, number;
+	uint32_t n_qps, joined;
+	struct rdma_cm_id *ids[VERBS_LINK_QPS];
+	struct ibv_pd *domain;
+	struct ibv_cq *completions;
+	struct peer_buffers *buffers; /* in a chunk */
+	struct ibv_mr *mr;            /* of buffers, in the link's own domain */
+	uint32_t key;                 /* of them, in its domain */
+	struct opening *openings;
+	uint32_t n_openings;
+	struct opening *binding; /* one of them: its keys are being bound */
+	uint32_t binds;          /* under way */
+	bool sending;            /* buffers->out is in use */
+	bool proved;
+	uint64_t deadline;                        /* of the proof */
+	uint32_t probes;                          /* without an answer */
+	uint64_t probed_ns;                       /* the last, or when the link was made */
+	struct peer_message queue[PEER_RECEIVES]; /* a ring */
+	uint32_t head, waiting;
+};
 
 struct peers {
 	struct rights rights;
@@ -85,5 +131,11 @@ void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region);
  * for a proof has passed. Called at least every PEERS_LOOK_NS.
  */
 void peers_serve(struct peers *peers);
+
+/* Closes an opening of the peer, which its list has at that place. */
+void peer_close_opening(struct peer *peer, struct opening **at);
+
+/* Serves its completions (requests.c). An error ends the link; the message says why. */
+RLV_MUST_CHECK int requests_serve(struct peer *peer);
 
 #endif

@@ -3,27 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "transport/verbs/peer.h"
+#include "transport/verbs/peers.h"
 
 enum {
 	OPENINGS_MAX = 4096, /* of one link */
 	BATCH = 16,          /* completions taken at a time */
 	ROUNDS = 8192,       /* of completions served at once: more than an honest client needs */
 };
-
-static int post_receive(struct peer *peer, uint32_t buffer)
-{
-	return verbs_device_receive(peer->ids[0]->qp, buffer, peer->buffers->in[buffer], peer->key);
-}
-
-int requests_start(struct peer *peer)
-{
-	int ret = 0;
-
-	for (uint32_t i = 0; ret == 0 && i < PEER_RECEIVES; i++)
-		ret = post_receive(peer, i);
-	return ret;
-}
 
 /* -------- answers -------- */
 
@@ -120,32 +106,21 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 	return 0;
 }
 
-/* No-op if the opening has been revoked. */
-static void on_detach(struct peer *peer, const struct verbs_detach *ask)
-{
-	struct opening **at = request_find(peer, ask->request);
-	struct opening *opening = *at;
-
-	if (!opening || opening->map.region->info.id != ask->region)
-		return;
-	*at = opening->next;
-	peer->n_openings--;
-	rights_close(&peer->all->rights, opening);
-}
-
 static int serve_queue(struct peer *peer)
 {
 	int ret = 0;
 
 	while (ret == 0 && peer->waiting && !peer->sending && !peer->binds) {
 		struct peer_message next = peer->queue[peer->head];
+		struct opening **at;
 		union verbs_any message;
 
 		peer->head = (peer->head + 1) % PEER_RECEIVES;
 		peer->waiting--;
 		ret = message_receive(&message, peer->buffers->in[next.buffer], next.bytes);
 		if (ret == 0)
-			ret = post_receive(peer, next.buffer);
+			ret = verbs_device_receive(peer->ids[0]->qp, next.buffer, peer->buffers->in,
+						   peer->key);
 		if (ret)
 			return ret;
 		switch (message.head.type) {
@@ -153,7 +128,9 @@ static int serve_queue(struct peer *peer)
 			ret = on_attach(peer, &message.attach);
 			break;
 		case VERBS_DETACH:
-			on_detach(peer, &message.detach);
+			at = request_find(peer, message.detach.request);
+			if (*at && (*at)->map.region->info.id == message.detach.region)
+				peer_close_opening(peer, at); /* else it has been revoked */
 			break;
 		default:
 			ret = error_set(-EPROTO, "a message of type %u is not expected now",

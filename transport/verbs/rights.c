@@ -18,29 +18,6 @@ struct rights_region {
 	bool removed; /* from the pool */
 };
 
-int rights_init(struct rights *rights, struct verbs_device *device, struct target *target)
-{
-	*rights = (struct rights){ .device = device, .target = target };
-	rights->windows = device->windows;
-	rights->regions = mem_array(RPTR_MAX_REGION + 1, sizeof(*rights->regions));
-	if (!rights->regions)
-		return error_set(-ENOMEM,
-				 "cannot allocate memory for a table of registered regions");
-	if (!rights->windows)
-		log_info("device %s protection domains instead of memory windows: it has none that "
-			 "are bound to a queue pair",
-			 device->name);
-	return 0;
-}
-
-void rights_fini(struct rights *rights)
-{
-	for (uint32_t id = 0; rights->regions && id <= RPTR_MAX_REGION; id++)
-		(void)verbs_device_deregister(rights->device, rights->regions[id].mr);
-	mem_free(rights->regions);
-	*rights = (struct rights){ 0 };
-}
-
 /* -------- regions -------- */
 
 int rights_register(const struct rights *rights, const struct target_region *region,
@@ -82,6 +59,49 @@ struct ibv_mr *rights_remove(struct rights *rights, uint32_t region)
 	return take_unneeded(rights, &rights->regions[region]);
 }
 
+/* -------- opening and closing -------- */
+
+int rights_init(struct rights *rights, struct verbs_device *device, struct target *target)
+{
+	struct target_region *list;
+	size_t n = RPTR_MAX_REGION;
+	int ret;
+
+	*rights = (struct rights){ .device = device, .target = target };
+	rights->windows = device->windows;
+	rights->regions = mem_array(RPTR_MAX_REGION + 1, sizeof(*rights->regions));
+	if (!rights->regions)
+		return error_set(-ENOMEM,
+				 "cannot allocate memory for a table of registered regions");
+	if (!rights->windows)
+		log_info("device %s protection domains instead of memory windows: it has none that "
+			 "are bound to a queue pair",
+			 device->name);
+	list = mem_array(n, sizeof(*list));
+	if (!list)
+		return error_set(-ENOMEM, "cannot allocate memory for a list of regions");
+	ret = target_ops.list_regions(&target->tg, list, &n);
+	for (size_t i = 0; ret == 0 && i < n; i++) {
+		struct ibv_mr *mr = NULL;
+
+		if (list[i].broken)
+			continue;
+		ret = rights_register(rights, &list[i], &mr);
+		if (ret == 0)
+			rights_add(rights, list[i].id, mr);
+	}
+	mem_free(list);
+	return ret;
+}
+
+void rights_fini(struct rights *rights)
+{
+	for (uint32_t id = 0; rights->regions && id <= RPTR_MAX_REGION; id++)
+		(void)verbs_device_deregister(rights->device, rights->regions[id].mr);
+	mem_free(rights->regions);
+	*rights = (struct rights){ 0 };
+}
+
 /* -------- openings -------- */
 
 static int access_of(uint32_t rights)
@@ -89,24 +109,6 @@ static int access_of(uint32_t rights)
 	return (rights & RIGHT_READ ? IBV_ACCESS_REMOTE_READ : 0) |
 	       (rights & RIGHT_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0) |
 	       (rights & RIGHT_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-}
-
-/* Remote writes and atomics need local writes, says the specification. */
-static int opening_register(struct rights *rights, struct ibv_pd *domain, struct opening *opening)
-{
-	const struct mem mem = { .ptr = opening->map.base, .len = opening->map.size };
-	int access = access_of(opening->map.rights);
-	int ret;
-
-	if (access & ~IBV_ACCESS_REMOTE_READ)
-		access |= IBV_ACCESS_LOCAL_WRITE;
-	ret = verbs_device_register(rights->device, domain, &mem, access, &opening->mr);
-	if (ret)
-		return ret;
-	rights->n_mrs++;
-	for (uint32_t i = 0; i < opening->n; i++)
-		opening->keys[i] = opening->mr->rkey;
-	return 0;
 }
 
 static void opening_end_windows(struct rights *rights, struct opening *opening)
@@ -121,8 +123,9 @@ static void opening_end_windows(struct rights *rights, struct opening *opening)
 int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 		const struct target_map *map, struct opening **opening_out)
 {
+	const struct mem mem = { .ptr = map->base, .len = map->size };
 	struct opening *opening = mem_zalloc(sizeof(*opening));
-	int ret = 0;
+	int access = access_of(map->rights), ret = 0;
 
 	if (!opening)
 		return error_set(-ENOMEM, "cannot allocate memory for an attachment");
@@ -135,8 +138,14 @@ int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 		else
 			ret = verbs_device_error(rights->device, "ibv_alloc_mw");
 	}
+	/* Remote writes and atomics need local writes, says the specification. */
+	if (access & ~IBV_ACCESS_REMOTE_READ)
+		access |= IBV_ACCESS_LOCAL_WRITE;
 	if (!rights->windows)
-		ret = opening_register(rights, domain, opening);
+		ret = verbs_device_register(rights->device, domain, &mem, access, &opening->mr);
+	for (uint32_t i = 0; opening->mr && i < n; i++)
+		opening->keys[i] = opening->mr->rkey;
+	rights->n_mrs += opening->mr != NULL;
 	if (ret) {
 		opening_end_windows(rights, opening);
 		mem_free(opening);

@@ -44,7 +44,10 @@ struct opening {
 	struct ibv_mr *mr; /* domains: its own */
 };
 
-/* Uses windows if the device has them; otherwise logs that and uses domains. -ENOMEM. */
+/*
+ * Uses windows if the device has them; otherwise logs that and uses domains. Registers the regions that
+ * the target has. -ENOMEM: rights_fini ends those that are registered.
+ */
 RLV_MUST_CHECK int rights_init(struct rights *rights, struct verbs_device *device,
 			       struct target *target);
 

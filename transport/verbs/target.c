@@ -9,13 +9,11 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "base/mem/alloc.h"
 #include "base/os/lock.h"
 
 #include "transport/fork.h"
 #include "transport/verbs/listen.h"
 #include "transport/verbs/peers.h"
-#include "wire/rptr.h"
 
 static LOCK_ROLE(role, "verbs target", LOCK_RANK_OBJECT);
 
@@ -39,17 +37,6 @@ static struct verbs_target *verbs_target_of(struct transport_target *tg)
 
 /* -------- regions and grants -------- */
 
-/* NULL before it listens. It stays until the target is closed. */
-static struct rights *rights_of(struct verbs_target *target)
-{
-	struct rights *rights;
-
-	lock_acquire(&target->lock, &role);
-	rights = target->peers ? &target->peers->rights : NULL;
-	lock_release(&target->lock, &role);
-	return rights;
-}
-
 /* Memory is pinned and unpinned without the lock: meanwhile peers and questions are served. */
 static int verbs_register(struct transport_target *tg, struct target_region *spec)
 {
@@ -61,7 +48,9 @@ static int verbs_register(struct transport_target *tg, struct target_region *spe
 
 	if (ret)
 		return ret;
-	rights = rights_of(target);
+	lock_acquire(&target->lock, &role);
+	rights = target->peers ? &target->peers->rights : NULL; /* until the target is closed */
+	lock_release(&target->lock, &role);
 	if (rights)
 		ret = rights_register(rights, &made, &mr);
 	if (ret) {
@@ -80,19 +69,20 @@ static int verbs_register(struct transport_target *tg, struct target_region *spe
 static int verbs_unregister(struct transport_target *tg, uint32_t region)
 {
 	struct verbs_target *target = verbs_target_of(tg);
-	struct rights *rights;
-	struct ibv_mr *mr;
+	struct verbs_device *device = NULL;
+	struct ibv_mr *mr = NULL;
 	int ret = target_ops.unregister_region(tg, region);
 
 	if (ret)
 		return ret;
-	rights = rights_of(target);
-	if (!rights)
-		return 0;
 	lock_acquire(&target->lock, &role);
-	mr = rights_remove(rights, region);
+	if (target->peers) {
+		device = target->peers->device;
+		mr = rights_remove(&target->peers->rights, region);
+	}
 	lock_release(&target->lock, &role);
-	(void)verbs_device_deregister(rights->device, mr);
+	if (mr)
+		(void)verbs_device_deregister(device, mr);
 	return 0;
 }
 
@@ -160,34 +150,6 @@ static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fen
 
 /* -------- listening -------- */
 
-/* The regions that the pool has already are registered. */
-static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
-{
-	struct target_region *regions;
-	size_t n = RPTR_MAX_REGION;
-	int ret = peers_open(target->calls, target->listener->context, &target->base,
-			     target->buffers, &target->peers);
-
-	if (ret)
-		return ret;
-	regions = mem_array(n, sizeof(*regions));
-	if (!regions)
-		return error_set(-ENOMEM, "cannot allocate memory for a list of regions");
-	ret = target_ops.list_regions(&target->base.tg, regions, &n);
-	for (size_t i = 0; ret == 0 && i < n; i++) {
-		struct rights *rights = &target->peers->rights;
-		struct ibv_mr *mr = NULL;
-
-		if (regions[i].broken)
-			continue;
-		ret = rights_register(rights, &regions[i], &mr);
-		if (ret == 0)
-			rights_add(rights, regions[i].id, mr);
-	}
-	mem_free(regions);
-	return ret;
-}
-
 static int target_watch(struct verbs_target *target) LOCK_REQUIRES(role)
 {
 	const struct timespec pause = { .tv_sec = PEERS_LOOK_NS / CLOCK_NS_PER_S };
@@ -228,51 +190,44 @@ static void end_listening(struct verbs_target *target, bool forked) LOCK_REQUIRE
 }
 
 /* The socket is opened after RDMA, because it cannot be closed again. */
-static int target_start(struct verbs_target *target, const char *address) LOCK_REQUIRES(role)
-{
-	char uri[TRANSPORT_URI_BYTES] = "verbs:";
-	struct verbs_address where = { 0 };
-	int ret = verbs_address_parse(address, &where);
-
-	if (ret)
-		return ret;
-	ret = listener_open(target->calls, &where, &target->listener);
-	if (ret)
-		return ret;
-	ret = verbs_address_format(&target->listener->address, uri + strlen(uri),
-				   sizeof(uri) - strlen(uri));
-	if (ret == 0)
-		ret = open_peers(target);
-	if (ret == 0)
-		ret = listener_start(target->listener, target->peers);
-	if (ret == 0 && where.path[0])
-		ret = target_ops.listen(&target->base.tg, where.path);
-	if (ret == 0)
-		ret = target_watch(target);
-	if (ret)
-		return ret;
-	memcpy(target->base.uri, uri, sizeof(uri)); /* in the place of the socket's */
-	return 0;
-}
-
 static int verbs_listen(struct transport_target *tg, const char *address)
 {
 	struct verbs_target *target = verbs_target_of(tg);
+	char uri[TRANSPORT_URI_BYTES] = "verbs:";
+	struct verbs_address where = { 0 };
 	int ret;
 
 	if (fork_happened(target->base.forks))
 		return fork_error("target");
 	if (!address)
 		return 0;
+	ret = verbs_address_parse(address, &where);
+	if (ret)
+		return ret;
 	lock_acquire(&target->lock, &role);
-	if (target->peers)
-		ret = error_set(-EALREADY,
-				"listen on %s: the target listens on another address already",
-				address);
-	else
-		ret = target_start(target, address);
-	if (ret && ret != -EALREADY)
+	if (target->peers) {
+		lock_release(&target->lock, &role);
+		return error_set(-EALREADY,
+				 "listen on %s: the target listens on another address already",
+				 address);
+	}
+	ret = listener_open(target->calls, &where, &target->listener);
+	if (ret == 0)
+		ret = verbs_address_format(&target->listener->address, uri + strlen(uri),
+					   sizeof(uri) - strlen(uri));
+	if (ret == 0)
+		ret = peers_open(target->calls, target->listener->context, &target->base,
+				 target->buffers, &target->peers);
+	if (ret == 0)
+		ret = listener_start(target->listener, target->peers);
+	if (ret == 0 && where.path[0])
+		ret = target_ops.listen(tg, where.path);
+	if (ret == 0)
+		ret = target_watch(target);
+	if (ret)
 		end_listening(target, false);
+	else
+		memcpy(target->base.uri, uri, sizeof(uri)); /* in the place of the socket's */
 	lock_release(&target->lock, &role);
 	return ret;
 }

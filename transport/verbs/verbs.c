@@ -63,7 +63,7 @@ static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 	mine->region = (struct region){ .id = attached->region,
 					.rights = attached->rights,
 					.size = attached->size,
-					.incarnation = verbs->post.link->incarnation };
+					.incarnation = verbs->post.link->welcome.incarnation };
 	mine->address = attached->address;
 	mine->request = attached->request;
 	memcpy(mine->keys, attached->key, sizeof(mine->keys));
@@ -180,6 +180,6 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 		return ret;
 	}
 	tr->link = post->link->number;
-	*tr_out = mapped_over(tr, address.path, post->link->boot_id, opts);
+	*tr_out = mapped_over(tr, address.path, post->link->welcome.boot_id, opts);
 	return 0;
 }

@@ -4,15 +4,10 @@
  */
 #include "transport/verbs/calls.h"
 
-/* ibv_query_port and ibv_reg_mr are macros over exported functions. */
+/* ibv_query_port is a macro over an exported function of another type. */
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
 {
 	return ibv_query_port(context, port, attr);
-}
-
-static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
-{
-	return ibv_reg_mr(pd, addr, length, (unsigned int)access);
 }
 
 static const struct verbs_calls calls = {
@@ -23,7 +18,7 @@ static const struct verbs_calls calls = {
 	.query_port = query_port,
 	.alloc_pd = ibv_alloc_pd,
 	.dealloc_pd = ibv_dealloc_pd,
-	.reg_mr = reg_mr,
+	.reg_mr = ibv_reg_mr,
 #if RLV_HAVE_DMABUF_MR
 	.reg_dmabuf_mr = ibv_reg_dmabuf_mr,
 #endif
