@@ -53,14 +53,6 @@ static int mapped_learn(struct transport *tr, int ret)
 
 /* -------- work requests -------- */
 
-/* True if the wire has done all chains up to *ticket; then sets it to 0. */
-static bool is_done(struct mapped *mapped, uint64_t *ticket)
-{
-	if (*ticket && mapped->wire->ops->poll(mapped->wire, *ticket, 0) == 0)
-		*ticket = 0;
-	return *ticket == 0;
-}
-
 /*
  * True if a request may be done in the mapping: a read or a write, and if it is of a chain, ahead of
  * outstanding work on the wire. A write without a fence may pass reads and atomics, not writes; a
@@ -70,10 +62,14 @@ static bool may_be_near(struct mapped *mapped, const struct transport_wr *wr,
 			enum submit_order order)
 {
 	bool passes = wr->verb == VERB_WRITE && !wr->fence;
+	uint64_t *ticket = passes ? &mapped->write : &mapped->last;
 
 	if (wr->verb != VERB_READ && wr->verb != VERB_WRITE)
 		return false;
-	return order != SUBMIT_ORDERED || is_done(mapped, passes ? &mapped->write : &mapped->last);
+	if (order == SUBMIT_ORDERED && *ticket &&
+	    mapped->wire->ops->poll(mapped->wire, *ticket, 0) == 0)
+		*ticket = 0; /* the wire has done all chains up to it */
+	return order != SUBMIT_ORDERED || *ticket == 0;
 }
 
 /*

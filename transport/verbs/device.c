@@ -96,31 +96,27 @@ static int device_make(const struct verbs_calls *calls, struct ibv_context *cont
 	device->context = context;
 	device->name = calls->get_device_name(context->device);
 	ret = device_describe(device);
-	if (ret)
-		goto err_free;
-	device->pd = calls->alloc_pd(context);
-	if (!device->pd) {
+	if (ret == 0)
+		device->pd = calls->alloc_pd(context);
+	if (ret == 0 && !device->pd)
 		ret = verbs_device_error(device, "ibv_alloc_pd");
-		goto err_free;
-	}
 	/* a NIC keeps the state of about so many work requests at hand */
 	atomic_init(&device->outstanding, 8192);
 	device->listener = (struct chunk_listener){ chunk_added, chunk_removed, device };
-	ret = chunk_listen(&device->listener);
-	if (ret)
-		goto err_pd;
+	if (ret == 0)
+		ret = chunk_listen(&device->listener);
+	if (ret) {
+		if (device->pd)
+			(void)calls->dealloc_pd(device->pd);
+		mem_free(device);
+		return ret;
+	}
 	device->refs = 1;
 	log_info("device %s reads %d served %d send queue %d windows %d bound %d", device->name,
 		 device->attr.max_qp_init_rd_atom, device->attr.max_qp_rd_atom,
 		 device->attr.max_qp_wr, device->attr.max_mw, device->windows);
 	*device_out = device;
 	return 0;
-
-err_pd:
-	(void)calls->dealloc_pd(device->pd);
-err_free:
-	mem_free(device);
-	return ret;
 }
 
 int verbs_device_get(const struct verbs_calls *calls, struct ibv_context *context,

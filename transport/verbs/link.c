@@ -137,7 +137,7 @@ static int use_device(struct link *link, struct ibv_context *context)
 	depth = max_u64(depth, DEPTH_MIN);
 	share = verbs_device_reserve(link->device, (uint32_t)(depth * qps));
 	qps = min_u64(qps, share / DEPTH_MIN);
-	depth = min_u64(depth, share / qps);
+	depth = max_u64(min_u64(depth, share / qps), DEPTH_MIN); /* a share has room for that */
 	link->depth = 1u << bits_log2_floor(depth);
 	link->n_qps = (uint32_t)qps;
 	link->share = link->depth * link->n_qps;
@@ -396,8 +396,6 @@ int link_receive(struct link *link, union verbs_any *message_out, uint64_t deadl
 	struct ibv_wc wc;
 	int n, ret;
 
-	if (link->cut)
-		return error_set(-ECONNRESET, "the connection to the memory node was lost earlier");
 	for (uint32_t looks = 0; (n = ibv_poll_cq(link->receives, 1, &wc)) == 0; looks++) {
 		ret = link_check(link);
 		if (ret)

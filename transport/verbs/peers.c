@@ -39,7 +39,7 @@ int peers_open(const struct verbs_calls *calls, struct ibv_context *context, str
 		peers->channel = calls->create_comp_channel(context);
 	if (ret == 0 && !peers->channel)
 		ret = verbs_device_error(peers->device, "ibv_create_comp_channel");
-	if (ret == 0 && fcntl(peers->channel->fd, F_SETFL, O_NONBLOCK))
+	else if (ret == 0 && fcntl(peers->channel->fd, F_SETFL, O_NONBLOCK))
 		ret = error_set(-errno, "fcntl: %s", strerror(errno));
 	if (ret)
 		peers_close(peers, false);

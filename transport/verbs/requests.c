@@ -44,10 +44,8 @@ static int request_answer(struct peer *peer, uint32_t request, int status,
 	message_seal(out, VERBS_ATTACHED);
 	sge.length = out->head.bytes;
 	ret = ibv_post_send(peer->ids[0]->qp, &wr, &bad);
-	if (ret)
-		return error_set(-ret, "ibv_post_send: %s", strerror(ret));
-	peer->sending = true;
-	return 0;
+	peer->sending = ret == 0;
+	return ret ? error_set(-ret, "ibv_post_send: %s", strerror(ret)) : 0;
 }
 
 /* -------- ATTACH and DETACH -------- */

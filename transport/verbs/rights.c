@@ -175,10 +175,9 @@ int rights_bind(struct rights *rights, struct opening *opening, uint32_t i, stru
 	wr.bind_mw.bind_info.length = map->size;
 	wr.bind_mw.bind_info.mw_access_flags = (unsigned)access_of(map->rights);
 	ret = ibv_post_send(qp, &wr, &bad);
-	if (ret)
-		return error_set(-ret, "device %s: binding a memory window: %s",
-				 rights->device->name, strerror(ret));
-	return 0;
+	return ret ? error_set(-ret, "device %s: binding a memory window: %s", rights->device->name,
+			       strerror(ret))
+		   : 0;
 }
 
 void rights_close(struct rights *rights, struct opening *opening)

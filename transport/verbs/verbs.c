@@ -37,14 +37,13 @@ static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 	union verbs_any message = { .attach = { .request = ++verbs->requests,
 						.grant_bytes = grant->bytes } };
 	const struct verbs_attached *attached = &message.attached;
-	uint64_t deadline;
+	uint64_t deadline = transport_give_up_ns(tr);
 	int ret;
 
 	if (!mine)
 		return error_set(-ENOMEM, "cannot allocate memory for a region");
 	memcpy(message.attach.grant, grant->data, grant->bytes);
 	message_seal(&message, VERBS_ATTACH);
-	deadline = transport_give_up_ns(tr);
 	ret = post_message(&verbs->post, &message);
 	if (ret)
 		goto err_free;
