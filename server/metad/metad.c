@@ -271,7 +271,7 @@ static int answer_register(struct channel *ch, const struct metad *md, uint64_t 
 	reply.status = &status;
 	reply.store_uuid = (ProtobufCBinaryData){ sizeof(md->ids.uuid), (uint8_t *)md->ids.uuid };
 	reply.store_name = (char *)md->opts.store;
-	reply.lease_ns = md->nodes.lease_ns ? md->nodes.lease_ns : NODE_LEASE_NS;
+	reply.lease_ns = md->nodes.lease_ns;
 	return channel_send(ch, RELIVE__TYPE__TYPE_NODE_REGISTER | FRAME_ANSWER, request_id,
 			    &reply.base, deadline_after(clock_monotonic(), NODE_SEND_NS));
 }

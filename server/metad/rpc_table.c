@@ -329,7 +329,7 @@ static int answer_table(const struct call *call, struct rpc_parked *parked,
 	}
 	ret = fill_places(&answer, &places);
 	if (parked->until == 0)
-		parked->until = now + (md->nodes.lease_ns ? md->nodes.lease_ns : NODE_LEASE_NS);
+		parked->until = now + md->nodes.lease_ns;
 	if ((ret == 0 || ret == -EHOSTDOWN) && answer.waits && now < parked->until) {
 		places_fini(&places);
 		return -EAGAIN;

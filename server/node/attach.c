@@ -32,9 +32,8 @@ struct node_asked {
 	struct node_wish wish;
 	uint64_t tag;
 	bool ended;
-	int code;
 	struct region_grant grant;
-	char words[ERROR_TEXT_BYTES];
+	struct error_kept failure; /* code 0: granted */
 };
 
 static bool is_same(const struct node_wish *a, const struct node_wish *b)
@@ -44,25 +43,11 @@ static bool is_same(const struct node_wish *a, const struct node_wish *b)
 	       a->range.len == b->range.len && a->rights == b->rights;
 }
 
-static int grant_of(const struct node *node, int code, const Relive__NodeGrantReply *answer,
-		    struct region_grant *out)
-{
-	if (code)
-		return error_set(code, "memory node %s: %s", node->name,
-				 answer && answer->status ? answer->status->message
-							  : error_name(code));
-	if (answer->grant.len > sizeof(out->data))
-		return error_set(-EPROTO, "memory node %s: grant of %zu bytes", node->name,
-				 answer->grant.len);
-	out->bytes = (uint32_t)answer->grant.len;
-	memcpy(out->data, answer->grant.data, answer->grant.len);
-	return 0;
-}
-
 /* The requester may be gone. */
 static void on_grant(void *ctx, uint64_t tag, struct node *node, int code,
 		     const ProtobufCMessage *reply)
 {
+	const Relive__NodeGrantReply *answer = (const Relive__NodeGrantReply *)reply;
 	struct node_asked *asked = node->remote->asked_for;
 
 	(void)ctx;
@@ -70,9 +55,15 @@ static void on_grant(void *ctx, uint64_t tag, struct node *node, int code,
 		asked = asked->next;
 	if (!asked)
 		return;
-	asked->code = grant_of(node, code, (const Relive__NodeGrantReply *)reply, &asked->grant);
-	if (asked->code)
-		snprintf(asked->words, sizeof(asked->words), "%s", error_last());
+	if (code == 0 && answer->grant.len > sizeof(asked->grant.data))
+		code = error_set(-EPROTO, "memory node %s: grant of %zu bytes", node->name,
+				 answer->grant.len);
+	if (code) {
+		error_keep(&asked->failure);
+	} else {
+		asked->grant.bytes = (uint32_t)answer->grant.len;
+		memcpy(asked->grant.data, answer->grant.data, answer->grant.len);
+	}
 	asked->ended = true;
 	/* A want polls by itself: if news were set, a node that refuses at once would be asked
 	   again at once. */
@@ -126,10 +117,9 @@ int node_grant(struct node *node, const struct node_wish *wish, struct region_gr
 		return ret;
 	if (!asked || !asked->ended)
 		return error_set(-EAGAIN, "memory node %s: asked for a grant", node->name);
-	if (asked->code)
-		return error_set(asked->code, "%s", asked->words);
+	error_restore(&asked->failure);
 	*grant_out = asked->grant;
-	return 0;
+	return asked->failure.code;
 }
 
 void node_forget_asker(struct node *node, uint64_t asker)
@@ -155,17 +145,16 @@ struct node_reach {
 	char uri[NODE_URI_BYTES];
 	struct transport_opts opts;
 	struct transport *tr;
-	int code;
-	char words[ERROR_TEXT_BYTES];
+	struct error_kept failure; /* code 0: tr is open */
 };
 
 static void *run_reach(void *arg)
 {
 	struct node_reach *reach = arg;
+	int ret = transport_open(reach->uri, &reach->opts, &reach->tr);
 
-	reach->code = transport_open(reach->uri, &reach->opts, &reach->tr);
-	if (reach->code)
-		snprintf(reach->words, sizeof(reach->words), "%s", error_last());
+	error_keep(&reach->failure);
+	reach->failure.code = ret;
 	return NULL;
 }
 
@@ -207,7 +196,8 @@ static int reach_memory(struct node *node)
 		return begin_reach(node);
 	if (pthread_tryjoin_np(reach->thread, NULL))
 		return error_set(-EAGAIN, "its memory is being reached");
-	ret = reach->code ? error_set(reach->code, "%s", reach->words) : 0;
+	error_restore(&reach->failure);
+	ret = reach->failure.code;
 	if (strcmp(reach->uri, node->uri) != 0) {
 		transport_close(&reach->tr);
 		ret = error_set(-EAGAIN, "its address has changed");
@@ -229,9 +219,8 @@ struct node_want {
 	struct region *regions[NODE_ATTACH_MAX];
 	uint32_t n, attached;
 	uint64_t asker;
-	uint64_t begun, ended; /* 0 = in progress */
-	int code;
-	char words[ERROR_TEXT_BYTES];
+	uint64_t begun, ended;     /* 0 = in progress */
+	struct error_kept failure; /* code 0: attached */
 };
 
 static int get_grants(struct node *node, struct node_want *want)
@@ -288,10 +277,11 @@ static void let_go(struct node *node, struct node_want *want)
 	node_forget_asker(node, want->asker);
 }
 
-static void remove_want(struct node *node, struct node_want *want)
+static void want_free(struct node *node, struct node_want *want)
 {
 	struct node_want **link = &node->remote->wants;
 
+	let_go(node, want);
 	while (*link != want)
 		link = &(*link)->next;
 	*link = want->next;
@@ -302,22 +292,23 @@ static void end_want(struct node *node, struct node_want *want, int code)
 {
 	const uint64_t pause_first = 500 * (uint64_t)CLOCK_NS_PER_MS;
 	const uint64_t pause_last = 30 * (uint64_t)CLOCK_NS_PER_S;
+	struct node_remote *remote = node->remote;
 
 	want->ended = node_now(node);
-	want->code = code;
 	if (code == 0) {
-		node->remote->news = true;
+		remote->news = true;
 		node_forget_asker(node, want->asker);
-		node->remote->attach_pause = 0;
+		remote->attach_pause = 0;
 		return;
 	}
-	snprintf(want->words, sizeof(want->words), "memory node %s: %s", node->name, error_last());
+	(void)error_prefix(code, "memory node %s: ", node->name);
+	error_keep(&want->failure);
 	let_go(node, want);
 	if (!node->tr || code == -ETIMEDOUT || code == -ECONNRESET) {
-		node->remote->attach_pause =
-			node->remote->attach_pause ? 2 * node->remote->attach_pause : pause_first;
-		node->remote->attach_pause = min_u64(node->remote->attach_pause, pause_last);
-		node->remote->attach_after = node_now(node) + node->remote->attach_pause;
+		remote->attach_pause = remote->attach_pause ? 2 * remote->attach_pause
+							    : pause_first;
+		remote->attach_pause = min_u64(remote->attach_pause, pause_last);
+		remote->attach_after = node_now(node) + remote->attach_pause;
 	}
 }
 
@@ -343,57 +334,51 @@ static void go_on(struct node *node, struct node_want *want)
 		end_want(node, want, ret);
 }
 
-static struct node_want *find_want(const struct node *node, const uint32_t *ids, uint32_t n)
+static struct node_want *want_new(struct node *node, const uint32_t *ids, uint32_t n)
 {
-	struct node_want *want = node->remote->wants;
+	struct node_want *want = mem_zalloc(sizeof(*want));
 
-	while (want && (want->n != n || memcmp(want->ids, ids, n * sizeof(ids[0])) != 0))
-		want = want->next;
-	return want;
-}
-
-static int begin_want(struct node *node, const uint32_t *ids, uint32_t n)
-{
-	struct node_want *want;
-
-	if (node_now(node) < node->remote->attach_after)
-		return error_set(-EAGAIN,
-				 "memory node %s: its memory could not be reached just now",
-				 node->name);
-	want = mem_zalloc(sizeof(*want));
 	if (!want)
-		return error_set(-ENOMEM, "memory node %s: cannot allocate memory", node->name);
+		return NULL;
 	memcpy(want->ids, ids, n * sizeof(ids[0]));
 	want->n = n;
 	want->asker = ASKER_WANT | ++node->remote->last_tag;
 	want->begun = node_now(node);
 	want->next = node->remote->wants;
 	node->remote->wants = want;
-	return 0;
+	return want;
 }
 
 int node_attach(struct node *node, const uint32_t *ids, uint32_t n, struct region **regions_out)
 {
-	struct node_want *want = find_want(node, ids, n);
-	int ret = 0;
+	struct node_want *want = node->remote->wants;
+	int ret;
 
 	if (!node->up)
 		return node_error_down(node);
+	while (want && (want->n != n || memcmp(want->ids, ids, n * sizeof(ids[0])) != 0))
+		want = want->next;
+	if (!want && node_now(node) < node->remote->attach_after)
+		return error_set(-EAGAIN,
+				 "memory node %s: its memory could not be reached just now",
+				 node->name);
 	if (!want)
-		ret = begin_want(node, ids, n);
-	if (ret)
-		return ret;
-	want = find_want(node, ids, n);
+		want = want_new(node, ids, n);
+	if (!want)
+		return error_set(-ENOMEM, "memory node %s: cannot allocate memory", node->name);
 	go_on(node, want);
 	if (!node->up) /* disconnected: the want was freed with it */
 		return node_error_down(node);
 	if (!want->ended)
 		return error_set(-EAGAIN, "memory node %s: its memory is being attached",
 				 node->name);
-	ret = want->code ? error_set(want->code, "%s", want->words) : 0;
-	for (uint32_t i = 0; ret == 0 && i < n; i++)
-		regions_out[i] = want->regions[i];
-	remove_want(node, want);
+	error_restore(&want->failure);
+	ret = want->failure.code;
+	if (ret == 0) {
+		memcpy(regions_out, want->regions, n * sizeof(struct region *));
+		want->attached = 0; /* the caller has them */
+	}
+	want_free(node, want);
 	return ret;
 }
 
@@ -439,8 +424,7 @@ uint64_t node_attach_watch(struct node *node)
 
 			next = min_u64(next, now + max_u64(age / LOOK_PART, LOOK_FIRST_NS));
 		} else if (now >= want->ended + keep_ns) {
-			let_go(node, want);
-			remove_want(node, want);
+			want_free(node, want);
 		}
 		want = after;
 	}
@@ -449,10 +433,8 @@ uint64_t node_attach_watch(struct node *node)
 
 void node_attach_forget(struct node *node)
 {
-	while (node->remote->wants) {
-		let_go(node, node->remote->wants);
-		remove_want(node, node->remote->wants);
-	}
+	while (node->remote->wants)
+		want_free(node, node->remote->wants);
 	while (node->remote->asked_for)
 		node_forget_asker(node, node->remote->asked_for->wish.asker);
 }

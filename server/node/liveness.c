@@ -9,7 +9,6 @@
 #include "base/log.h"
 
 #define LOOK_LAST_NS ((uint64_t)CLOCK_NS_PER_S)
-#define LOOK_DOUBLINGS 7u
 
 /* -------- the list -------- */
 
@@ -31,31 +30,6 @@ uint32_t liveness_count(const struct liveness *live)
 	return n;
 }
 
-static struct client *client_add(struct liveness *live, const struct slot_holder *holder)
-{
-	struct client *client = mem_zalloc(sizeof(*client));
-
-	if (!client)
-		return NULL;
-	client->holder = *holder;
-	client->generation = live->nodes->generation;
-	client->since = clock_now_ns(live->clock);
-	client->next = live->first;
-	live->first = client;
-	return client;
-}
-
-static void client_forget(struct liveness *live, struct client *client)
-{
-	struct client **link = &live->first;
-
-	while (*link != client)
-		link = &(*link)->next;
-	*link = client->next;
-	mem_free(client->waits);
-	mem_free(client);
-}
-
 static uint64_t liveness_now(const struct liveness *live)
 {
 	return clock_now_ns(live->clock);
@@ -71,6 +45,43 @@ static void grant_time(struct liveness *live, struct client *client)
 	client->next_look = client->lease_until;
 }
 
+/* NULL: no memory. */
+static struct client *client_add(struct liveness *live, const struct store_client *stored)
+{
+	struct client *client = mem_zalloc(sizeof(*client));
+
+	if (!client) {
+		(void)error_set(-ENOMEM, "clients: cannot allocate memory");
+		return NULL;
+	}
+	client->holder = (struct slot_holder){ stored->id, stored->process };
+	client->has_process = stored->process.pid != 0;
+	memcpy(client->secret, stored->secret, sizeof(client->secret));
+	client->generation = live->nodes->generation;
+	client->since = liveness_now(live);
+	client->next = live->first;
+	live->first = client;
+	grant_time(live, client);
+	return client;
+}
+
+static void client_forget(struct liveness *live, struct client *client)
+{
+	struct client **link = &live->first;
+
+	while (*link != client)
+		link = &(*link)->next;
+	*link = client->next;
+	mem_free(client->waits);
+	mem_free(client);
+}
+
+static void client_log(const struct client *client, const char *what)
+{
+	log_info("client %llu pid %u %s", (unsigned long long)client->holder.client_id,
+		 client->holder.process.pid, what);
+}
+
 static void client_suspect(struct liveness *live, struct client *client)
 {
 	if (client->suspect_since == 0) {
@@ -84,16 +95,11 @@ static void client_suspect(struct liveness *live, struct client *client)
 
 static int load_one(void *ctx, const void *record)
 {
-	const struct store_client *stored = record;
-	struct slot_holder holder = { .client_id = stored->id, .process = stored->process };
 	struct liveness *live = ctx;
-	struct client *client = client_add(live, &holder);
+	struct client *client = client_add(live, record);
 
 	if (!client)
-		return error_set(-ENOMEM, "clients: cannot allocate memory");
-	client->has_process = stored->process.pid != 0;
-	memcpy(client->secret, stored->secret, sizeof(client->secret));
-	grant_time(live, client);
+		return -ENOMEM;
 	if (client->has_process) /* it may have ended while no server ran */
 		client->next_look = liveness_now(live);
 	return 0;
@@ -112,20 +118,18 @@ void liveness_fini(struct liveness *live)
 
 void liveness_watch(struct liveness *live, const struct slot_holder *holder)
 {
-	struct client *client = liveness_find(live, holder->client_id);
+	const struct store_client stored = { .id = holder->client_id, .process = holder->process };
+	struct client *client;
 
-	if (client)
+	if (liveness_find(live, holder->client_id))
 		return;
-	client = client_add(live, holder);
+	client = client_add(live, &stored);
 	if (!client) {
-		log_error("watch client %llu: cannot allocate memory",
-			  (unsigned long long)holder->client_id);
+		log_error("watch client %llu: %s", (unsigned long long)holder->client_id,
+			  error_last());
 		return;
 	}
-	log_info("client %llu pid %u holds slots", (unsigned long long)holder->client_id,
-		 holder->process.pid);
-	client->has_process = holder->process.pid != 0;
-	grant_time(live, client);
+	client_log(client, "holds slots");
 	/* No client can resume that id: it is not in the store. */
 	client_suspect(live, client);
 }
@@ -150,9 +154,7 @@ static bool may_resume(const struct client *client, const struct liveness_guest 
 static int client_newcomer(struct liveness *live, struct liveness_guest *guest,
 			   struct client **client_out)
 {
-	struct slot_holder holder = { .process = guest->process };
 	struct store_client stored = { .process = guest->process };
-	struct client *client;
 	int ret = auth_nonce(guest->secret);
 
 	if (ret == 0)
@@ -164,21 +166,18 @@ static int client_newcomer(struct liveness *live, struct liveness_guest *guest,
 			return error_set(-EIO, "getrandom: %s", strerror(errno));
 		stored.id &= INT64_MAX;
 	} while (stored.id == 0 || liveness_find(live, stored.id));
-	holder.client_id = stored.id;
 	ret = store_put(live->store, STORE_CLIENTS, &stored);
 	/* Not stored: the next server would treat it as unknown, and it would join as a new
 	   client. */
 	if (ret == -ENOSPC || ret == -EIO)
-		log_warn("client %llu is not in the catalog: %s",
-			 (unsigned long long)holder.client_id, error_last());
+		log_warn("client %llu is not in the catalog: %s", (unsigned long long)stored.id,
+			 error_last());
 	else if (ret)
 		return ret;
-	client = client_add(live, &holder);
-	if (!client)
-		return error_set(-ENOMEM, "clients: cannot allocate memory");
-	client->has_process = guest->has_process;
-	memcpy(client->secret, stored.secret, sizeof(client->secret));
-	*client_out = client;
+	*client_out = client_add(live, &stored);
+	if (!*client_out)
+		return -ENOMEM;
+	(*client_out)->has_process = guest->has_process;
 	return 0;
 }
 
@@ -196,9 +195,7 @@ int liveness_join(struct liveness *live, struct liveness_guest *guest, struct cl
 		live->ops->on_cut(live->ctx, client->conn);
 	client->conn = guest->conn;
 	grant_time(live, client);
-	log_info("client %llu pid %u %s", (unsigned long long)client->holder.client_id,
-		 client->holder.process.pid,
-		 client->holder.client_id == guest->wanted_id ? "is back" : "joins");
+	client_log(client, client->holder.client_id == guest->wanted_id ? "is back" : "joins");
 	*client_out = client;
 	return 0;
 }
@@ -297,25 +294,23 @@ static bool is_proved_everywhere(const struct liveness *live, const struct clien
 	return any;
 }
 
-static void fence_it(struct client *client, const char *why)
-{
-	log_info("client %llu pid %u is fenced: %s", (unsigned long long)client->holder.client_id,
-		 client->holder.process.pid, why);
-	client->fenced = true;
-}
-
 static void client_judge(const struct liveness *live, struct client *client)
 {
+	const char *why = NULL;
+
 	if (client->has_process && process_is_gone(&client->holder.process))
 		client->gone = true;
 	if (client->fenced)
 		return;
 	if (client->gone)
-		fence_it(client, "its process is gone");
+		why = "is fenced: its process is gone";
 	else if (!client->has_process && lease_is_over(live, client))
-		fence_it(client, "its lease is over");
+		why = "is fenced: its lease is over";
 	else if (is_proved_everywhere(live, client))
-		fence_it(client, "no node knows it");
+		why = "is fenced: no node knows it";
+	if (why)
+		client_log(client, why);
+	client->fenced = why != NULL;
 }
 
 /* All its slots are settled: forget it. */
@@ -327,8 +322,7 @@ static void client_bury(struct liveness *live, struct client *client)
 	if (ret)
 		log_warn("forget client %llu: %s", (unsigned long long)client->holder.client_id,
 			 error_last());
-	log_info("client %llu pid %u is gone", (unsigned long long)client->holder.client_id,
-		 client->holder.process.pid);
+	client_log(client, "is gone");
 	if (client->conn)
 		live->ops->on_buried(live->ctx, client->conn);
 	client_forget(live, client);
@@ -336,11 +330,10 @@ static void client_bury(struct liveness *live, struct client *client)
 
 static void look_again(struct liveness *live, struct client *client)
 {
-	const uint64_t first = 10 * (uint64_t)CLOCK_NS_PER_MS;
-	uint64_t doublings = min_u64(client->looks, LOOK_DOUBLINGS);
+	const uint64_t pause = 10 * (uint64_t)CLOCK_NS_PER_MS << min_u64(client->looks, 7);
 
 	client->looks++;
-	client->next_look = liveness_now(live) + min_u64(first << doublings, LOOK_LAST_NS);
+	client->next_look = liveness_now(live) + min_u64(pause, LOOK_LAST_NS);
 }
 
 /* True if no node that is up could still admit it. */
@@ -393,7 +386,7 @@ uint64_t liveness_tick(struct liveness *live)
 		 until = liveness_now(live) + live->lease_ns / 2;
 	bool stopped = live->last_tick &&
 		       liveness_now(live) - live->last_tick > LOOK_LAST_NS + live->lease_ns / 4;
-	struct client *client;
+	struct client *client, *after;
 
 	/* Renewals that arrived while the server was stopped are still unread. */
 	for (client = stopped ? live->first : NULL; client; client = client->next)
@@ -402,19 +395,12 @@ uint64_t liveness_tick(struct liveness *live)
 			client->next_look = until;
 		}
 	live->last_tick = liveness_now(live);
-	client = live->first;
-	while (client) {
-		struct client *after = client->next;
-		uint64_t due = client->next_look;
-
-		if (liveness_now(live) >= due)
+	for (client = live->first; client; client = after) {
+		after = client->next;
+		if (liveness_now(live) >= client->next_look)
 			client_look(live, client);
-		else if (due < next)
-			next = due;
-		client = after;
 	}
 	for (client = live->first; client; client = client->next)
-		if (client->next_look < next)
-			next = client->next_look;
+		next = min_u64(next, client->next_look);
 	return next;
 }

@@ -53,9 +53,7 @@ void node_disconnect(struct node *node)
 {
 	if (!node->up)
 		return;
-	if (node->remote->readable)
-		event_free(node->remote->readable);
-	node->remote->readable = NULL;
+	event_free(node->remote->readable);
 	channel_fini(&node->remote->channel);
 	node->up = false;
 	node->down_since = node_now(node);
@@ -177,8 +175,15 @@ void node_read(struct node *node)
 
 /* -------- watching -------- */
 
-static void take_info(struct node *node, const Relive__NodeInfo *info)
+static void on_stats(void *ctx, uint64_t tag, struct node *node, int code,
+		     const ProtobufCMessage *reply)
 {
+	const Relive__NodeInfo *info = code ? NULL : ((const Relive__NodeStatsReply *)reply)->info;
+
+	(void)ctx;
+	(void)tag;
+	if (!info)
+		return;
 	node->pool_bytes = info->pool_bytes;
 	node->used_bytes = info->used_bytes;
 	node->regions = info->regions;
@@ -199,17 +204,6 @@ static void take_info(struct node *node, const Relive__NodeInfo *info)
 	snprintf(node->transport, sizeof(node->transport), "%s", info->transport);
 }
 
-static void take_stats(void *ctx, uint64_t tag, struct node *node, int code,
-		       const ProtobufCMessage *reply)
-{
-	const Relive__NodeStatsReply *stats = (const Relive__NodeStatsReply *)reply;
-
-	(void)ctx;
-	(void)tag;
-	if (code == 0 && stats && stats->info)
-		take_info(node, stats->info);
-}
-
 static void node_ping(struct node *node)
 {
 	const Relive__Empty request = RELIVE__EMPTY__INIT;
@@ -218,7 +212,7 @@ static void node_ping(struct node *node)
 		.request = &request.base,
 		.reply = &relive__node_stats_reply__descriptor,
 		.timeout_ns = node->remote->lease_ns,
-		.done = take_stats,
+		.done = on_stats,
 	};
 
 	node->remote->pinged = node_now(node);
@@ -226,35 +220,29 @@ static void node_ping(struct node *node)
 		log_debug("ping node %s: %s", node->name, error_last());
 }
 
-/* A new region counts as used from now on. */
-static int take_region(struct node *node, const Relive__NodeRegionReply *answer, uint32_t *id_out)
-{
-	const Relive__NodeRegion *region = answer ? answer->region : NULL;
-
-	if (!region || region->region == 0 || region->region > RPTR_MAX_REGION)
-		return error_set(-EPROTO, "memory node %s: no region in the answer", node->name);
-	node->used_bytes += region->size;
-	node->regions++;
-	*id_out = region->region;
-	return 0;
-}
-
-/* The result of a request about a region. */
+/* The result of a request about a region. A new one counts as used from now on. */
 static void deliver_region(struct node *node, const struct node_call *call)
 {
-	const Relive__Status *status = call->reply ? status_of(call->reply) : NULL;
+	const Relive__NodeRegion *region;
 	uint32_t id = (uint32_t)call->post.tag;
 	int ret = call->code;
 
-	if (ret)
-		ret = error_set(ret, "memory node %s: %s", node->name,
-				status ? status->message : error_name(ret));
-	else if (id) /* freed: ask for the free memory, which decides the node of the next shard */
+	if (ret == 0 &&
+	    id) { /* freed: ask for the free memory, which decides the node of the next shard */
 		node_ping(node);
-	else
-		ret = take_region(node, (const Relive__NodeRegionReply *)call->reply, &id);
+	} else if (ret == 0) {
+		region = ((const Relive__NodeRegionReply *)call->reply)->region;
+		if (region && region->region && region->region <= RPTR_MAX_REGION) {
+			node->used_bytes += region->size;
+			node->regions++;
+			id = region->region;
+		} else {
+			ret = error_set(-EPROTO, "memory node %s: no region in the answer",
+					node->name);
+		}
+	}
 	/* It frees a region that it still creates, or is told to when it registers again. */
-	if (ret == -ETIMEDOUT && call->post.tag == 0)
+	if (ret == -ETIMEDOUT && id == 0)
 		node_disconnect(node);
 	call->post.region_done(call->post.ctx, node, ret, id);
 }
@@ -265,12 +253,17 @@ void node_deliver(struct node *node)
 
 	while (*link) {
 		struct node_call *call = *link;
+		const Relive__Status *status;
 
 		if (!call->ended) {
 			link = &call->next;
 			continue;
 		}
 		*link = call->next;
+		status = call->reply ? status_of(call->reply) : NULL;
+		if (call->code)
+			(void)error_set(call->code, "memory node %s: %s", node->name,
+					status ? status->message : error_name(call->code));
 		if (call->post.region_done)
 			deliver_region(node, call);
 		else
@@ -305,42 +298,43 @@ uint64_t node_watch(struct node *node)
 
 /* -------- posted -------- */
 
+static int post_region(struct node *node, uint16_t type, const Relive__NodeRegion *request,
+		       node_region_done done, void *ctx)
+{
+	const struct node_post post = {
+		.type = type,
+		.request = &request->base,
+		.reply = type == RELIVE__TYPE__TYPE_NODE_REGION_NEW
+				 ? &relive__node_region_reply__descriptor
+				 : &relive__status_reply__descriptor,
+		.timeout_ns = NODE_WORK_NS,
+		.region_done = done,
+		.ctx = ctx,
+		.tag = request->region,
+	};
+
+	return node_post(node, &post);
+}
+
 static int region_new(struct node *node, const struct target_region *spec, node_region_done done,
 		      void *ctx)
 {
 	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
-	const struct node_post post = {
-		.type = RELIVE__TYPE__TYPE_NODE_REGION_NEW,
-		.request = &request.base,
-		.reply = &relive__node_region_reply__descriptor,
-		.timeout_ns = NODE_WORK_NS,
-		.region_done = done,
-		.ctx = ctx,
-	};
 
 	request.kind = spec->kind;
 	request.object = spec->object;
 	request.part = spec->part;
 	request.role = spec->role;
 	request.size = spec->size;
-	return node_post(node, &post);
+	return post_region(node, RELIVE__TYPE__TYPE_NODE_REGION_NEW, &request, done, ctx);
 }
 
 static int region_free(struct node *node, uint32_t region, node_region_done done, void *ctx)
 {
 	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
-	const struct node_post post = {
-		.type = RELIVE__TYPE__TYPE_NODE_REGION_FREE,
-		.request = &request.base,
-		.reply = &relive__status_reply__descriptor,
-		.timeout_ns = NODE_WORK_NS,
-		.region_done = done,
-		.ctx = ctx,
-		.tag = region,
-	};
 
 	request.region = region;
-	return node_post(node, &post);
+	return post_region(node, RELIVE__TYPE__TYPE_NODE_REGION_FREE, &request, done, ctx);
 }
 
 const struct node_ops node_remote_ops = {
@@ -368,21 +362,5 @@ int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how, n
 
 	request.client_id = client_id;
 	request.how = (uint32_t)how;
-	return node_post(node, &post);
-}
-
-int node_post_persist(struct node *node, uint64_t tag, node_done done, void *ctx)
-{
-	const Relive__Empty request = RELIVE__EMPTY__INIT;
-	const struct node_post post = {
-		.type = RELIVE__TYPE__TYPE_NODE_PERSIST,
-		.request = &request.base,
-		.reply = &relive__status_reply__descriptor,
-		.timeout_ns = NODE_PERSIST_NS,
-		.done = done,
-		.ctx = ctx,
-		.tag = tag,
-	};
-
 	return node_post(node, &post);
 }

@@ -45,7 +45,10 @@ struct node_call;
 struct node_reach;
 struct node_want;
 
-/* End of a posted request. reply is NULL if code comes from the connection, not from the node. */
+/*
+ * End of a posted request. After an error its message is in error_last(); reply is NULL if code comes
+ * from the connection, not from the node.
+ */
 typedef void (*node_done)(void *ctx, uint64_t tag, struct node *node, int code,
 			  const ProtobufCMessage *reply);
 
@@ -76,7 +79,7 @@ struct node_remote {
 /* A memory node on the network: how the catalog reaches it. */
 extern const struct node_ops node_remote_ops;
 
-/* The node registered over ch, which is owned by it from now on. readable may be NULL (tests). */
+/* The node registered over ch, which is owned by it from now on, as is readable. */
 void node_connect(struct node *node, const struct channel *ch, struct event *readable);
 
 /* Disconnect; outstanding calls end with -EHOSTDOWN. Our attachments stay. No callback. */
@@ -106,7 +109,6 @@ RLV_MUST_CHECK int node_post(struct node *node, const struct node_post *post);
 
 RLV_MUST_CHECK int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how,
 				   node_done done, void *ctx);
-RLV_MUST_CHECK int node_post_persist(struct node *node, uint64_t tag, node_done done, void *ctx);
 
 /* Read available frames. An invalid answer closes the connection. */
 void node_read(struct node *node);

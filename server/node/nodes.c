@@ -51,7 +51,7 @@ static struct node *nodes_add(struct nodes *nodes, const char *name)
 	nodes->numbers |= UINT64_C(1) << node->number % NODES_MAX;
 	nodes->n++;
 	node->remote->clock = nodes->clock;
-	node->remote->lease_ns = nodes->lease_ns ? nodes->lease_ns : NODE_LEASE_NS;
+	node->remote->lease_ns = nodes->lease_ns;
 	node->down_since = clock_now_ns(nodes->clock);
 	node->told = true;
 	node->remote->attach_client_id = nodes->attach_client_id;
@@ -81,6 +81,10 @@ static int load_one(void *ctx, const void *record)
 
 int nodes_load(struct nodes *nodes)
 {
+	if (!nodes->lease_ns)
+		nodes->lease_ns = NODE_LEASE_NS;
+	if (!nodes->lost_ns)
+		nodes->lost_ns = NODES_LOST_NS;
 	return store_each(nodes->store, STORE_NODES, load_one, nodes);
 }
 
@@ -94,7 +98,7 @@ void nodes_fini(struct nodes *nodes)
 	}
 }
 
-static struct store_node nodes_row_of(const struct node *node)
+static int nodes_remember(struct nodes *nodes, const struct node *node)
 {
 	struct store_node row = {
 		.incarnation = node->incarnation,
@@ -106,23 +110,10 @@ static struct store_node nodes_row_of(const struct node *node)
 	snprintf(row.name, sizeof(row.name), "%s", node->name);
 	snprintf(row.uri, sizeof(row.uri), "%s", node->uri);
 	memcpy(row.pool, node->pool, sizeof(row.pool));
-	return row;
-}
-
-static int nodes_remember(struct nodes *nodes, const struct node *node)
-{
-	const struct store_node row = nodes_row_of(node);
-
 	return store_put(nodes->store, STORE_NODES, &row);
 }
 
 /* -------- joining -------- */
-
-static bool is_address(const char *uri)
-{
-	return (strncmp(uri, "shm:/", 5) == 0 || strncmp(uri, "verbs:", 6) == 0) &&
-	       strlen(uri) < NODE_URI_BYTES;
-}
 
 int nodes_admit(struct nodes *nodes, const struct node_news *news)
 {
@@ -130,7 +121,8 @@ int nodes_admit(struct nodes *nodes, const struct node_news *news)
 
 	if (!runtime_name_is_valid(news->name))
 		return error_set(-EINVAL, "node name \"%.64s\": not a name", news->name);
-	if (!is_address(news->uri))
+	if ((strncmp(news->uri, "shm:/", 5) != 0 && strncmp(news->uri, "verbs:", 6) != 0) ||
+	    strlen(news->uri) >= NODE_URI_BYTES)
 		return error_set(-EINVAL,
 				 "node %s: address \"%.64s\": want shm:/PATH or verbs:HOST:PORT",
 				 news->name, news->uri);
@@ -142,7 +134,7 @@ int nodes_admit(struct nodes *nodes, const struct node_news *news)
 				 "node %s: the store has %u nodes, which are the most: forget one "
 				 "that is gone (relive node forget NAME)",
 				 news->name, NODES_MAX);
-	if (node && node->up)
+	if (node)
 		node_read(node);
 	if (node && node->up)
 		return error_set(-EEXIST, "memory node %s: one of that name is up at %s",
@@ -232,7 +224,7 @@ static void on_former_cut(void *ctx, uint64_t tag, struct node *node, int code,
 	(void)reply;
 	if (code)
 		log_warn("node %s: cut off the former server's links: %s", node->name,
-			 error_name(code));
+			 error_last());
 }
 
 void nodes_cut_former(const struct nodes *nodes, struct node *node)
@@ -256,11 +248,9 @@ static void node_declare_lost(struct nodes *nodes, struct node *node)
 
 static uint64_t lost_at(const struct nodes *nodes, const struct node *node)
 {
-	uint64_t limit = nodes->lost_ns ? nodes->lost_ns : NODES_LOST_NS;
-
-	if (node->up || node->lost || node->persistent || limit == UINT64_MAX)
+	if (node->up || node->lost || node->persistent || nodes->lost_ns == UINT64_MAX)
 		return UINT64_MAX;
-	return node->down_since + limit;
+	return node->down_since + nodes->lost_ns;
 }
 
 static uint64_t look_at(struct nodes *nodes, struct node *node)
@@ -303,8 +293,7 @@ uint64_t nodes_pages_watch(struct nodes *nodes)
 
 int nodes_drop(struct nodes *nodes, struct node *node)
 {
-	if (node->up)
-		node_read(node);
+	node_read(node);
 	if (node->up)
 		return error_set(-EBUSY, "memory node %s is up: drain it, or stop it first",
 				 node->name);
@@ -317,12 +306,11 @@ int nodes_drop(struct nodes *nodes, struct node *node)
 
 int nodes_forget(struct nodes *nodes, struct node *node)
 {
-	struct store_node row;
+	struct store_node row = { .incarnation = 0 };
 	struct node **link = &nodes->first;
 	int ret;
 
-	if (node->up)
-		node_read(node);
+	node_read(node);
 	if (node->up)
 		return error_set(-EBUSY, "memory node %s is up: drain it and stop it first",
 				 node->name);
@@ -332,14 +320,13 @@ int nodes_forget(struct nodes *nodes, struct node *node)
 				 "ask again in a second",
 				 node->name);
 	(void)nodes_tick(nodes); /* callers waiting for its answers get -EHOSTDOWN */
-	row = nodes_row_of(node);
+	snprintf(row.name, sizeof(row.name), "%s", node->name);
 	ret = store_delete(nodes->store, STORE_NODES, &row, 1);
 	if (ret)
 		return ret;
-	while (*link && *link != node)
+	while (*link != node)
 		link = &(*link)->next;
-	if (*link)
-		*link = node->next;
+	*link = node->next;
 	nodes->n--;
 	nodes->numbers &= ~(UINT64_C(1) << node->number);
 	log_info("node %s was removed from the catalog", node->name);

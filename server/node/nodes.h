@@ -38,8 +38,8 @@ struct nodes {
 	const struct clock *clock;
 	const struct nodes_ops *ops;
 	void *ctx;
-	uint64_t lease_ns;         /* 0 = NODE_LEASE_NS */
-	uint64_t lost_ns;          /* 0 = NODES_LOST_NS, UINT64_MAX = only by hand */
+	uint64_t lease_ns;         /* 0 at nodes_load: NODE_LEASE_NS */
+	uint64_t lost_ns;          /* 0 at nodes_load: NODES_LOST_NS; UINT64_MAX = only by hand */
 	uint64_t attach_client_id; /* our client id at every node */
 	uint64_t former_client_id; /* our client id in the server's former life; 0 = none */
 	uint64_t generation;       /* incremented when a node returns as a new incarnation */

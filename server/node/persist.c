@@ -1,67 +1,57 @@
 #include "server/node/persist.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/mem/alloc.h"
 
 struct persist_round {
 	struct persist_round *next;
 	struct persist *persist;
-	uint64_t id;
 	struct conn *conn; /* NULL = disconnected */
 	struct frame_header head;
 	uint32_t waiting; /* number of nodes that owe an answer, plus one while they are asked */
-	int code;         /* first error */
-	char words[ERROR_TEXT_BYTES];
+	struct error_kept failure; /* first error */
 };
 
-static void persist_fail(struct persist_round *round, int code, const char *words)
-{
-	if (round->code)
-		return;
-	round->code = code;
-	snprintf(round->words, sizeof(round->words), "%s", words);
-}
-
-static void end_if_done(struct persist_round *round)
+/* One answer less is due; code: its error. */
+static void round_take(struct persist_round *round, int code)
 {
 	struct persist_round **link = &round->persist->first;
 
+	if (code && round->failure.code == 0)
+		error_keep(&round->failure);
 	if (--round->waiting)
 		return;
 	while (*link != round)
 		link = &(*link)->next;
 	*link = round->next;
-	if (round->code)
-		(void)error_set(round->code, "%s", round->words);
+	error_restore(&round->failure);
 	if (round->conn)
-		conn_answer_status(round->conn, &round->head, round->code);
+		conn_answer_status(round->conn, &round->head, round->failure.code);
 	mem_free(round);
 }
 
 static void on_done(void *ctx, uint64_t tag, struct node *node, int code,
 		    const ProtobufCMessage *reply)
 {
-	const struct persist *persist = ctx;
-	struct persist_round *round = persist->first;
-	const Relive__Status *status = reply ? ((const Relive__StatusReply *)reply)->status : NULL;
-	char words[ERROR_TEXT_BYTES];
-
-	while (round && round->id != tag)
-		round = round->next;
-	if (!round)
-		return;
-	snprintf(words, sizeof(words), "memory node %s: %s", node->name,
-		 status ? status->message : error_name(code));
-	if (code)
-		persist_fail(round, code, words);
-	end_if_done(round);
+	(void)tag;
+	(void)node;
+	(void)reply;
+	round_take(ctx, code);
 }
 
 void persist_begin(struct persist *persist, struct conn *conn, const struct frame_header *head)
 {
+	const Relive__Empty request = RELIVE__EMPTY__INIT;
 	struct persist_round *round = mem_zalloc(sizeof(*round));
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_PERSIST,
+		.request = &request.base,
+		.reply = &relive__status_reply__descriptor,
+		.timeout_ns = NODE_PERSIST_NS,
+		.done = on_done,
+		.ctx = round,
+	};
 
 	if (!round) {
 		conn_answer_status(conn, head,
@@ -69,20 +59,22 @@ void persist_begin(struct persist *persist, struct conn *conn, const struct fram
 		return;
 	}
 	round->persist = persist;
-	round->id = ++persist->last_id;
 	round->conn = conn;
 	round->head = *head;
 	round->waiting = 1;
 	round->next = persist->first;
 	persist->first = round;
 	for (struct node *node = persist->nodes->first; node; node = node->next) {
-		int ret = node->lost ? 0 : node_post_persist(node, round->id, on_done, persist);
+		int ret;
 
-		round->waiting += !node->lost && ret == 0;
+		if (node->lost)
+			continue;
+		round->waiting++;
+		ret = node_post(node, &post);
 		if (ret)
-			persist_fail(round, ret, error_last());
+			round_take(round, ret);
 	}
-	end_if_done(round);
+	round_take(round, 0);
 }
 
 void persist_forget(struct persist *persist, const struct conn *conn)

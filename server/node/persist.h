@@ -16,7 +16,6 @@ struct persist_round;
 struct persist {
 	struct nodes *nodes;
 	struct persist_round *first;
-	uint64_t last_id;
 };
 
 /* Answers the request when all nodes have answered. */
