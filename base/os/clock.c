@@ -2,15 +2,19 @@
 
 #include <limits.h>
 #include <stddef.h>
-#include <time.h>
+
+uint64_t clock_read_ns(clockid_t id)
+{
+	struct timespec now = { 0 };
+
+	(void)clock_gettime(id, &now);
+	return (uint64_t)now.tv_sec * (uint64_t)CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
+}
 
 static uint64_t monotonic_now_ns(void *ctx)
 {
-	struct timespec now;
-
 	(void)ctx;
-	clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail: the clock is there, so is now */
-	return (uint64_t)now.tv_sec * (uint64_t)CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
+	return clock_read_ns(CLOCK_MONOTONIC);
 }
 
 const struct clock *clock_monotonic(void)

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #define DEADLINE_NEVER UINT64_MAX
 
@@ -20,6 +21,9 @@ struct clock {
 	uint64_t (*now_ns)(void *ctx); /* never goes back */
 	void *ctx;
 };
+
+/* A clock of the system, as CLOCK_PROCESS_CPUTIME_ID; 0 if it cannot be read. */
+uint64_t clock_read_ns(clockid_t id);
 
 /* CLOCK_MONOTONIC of this host: the same in all its processes, and the futex clock. Static. */
 const struct clock *clock_monotonic(void);

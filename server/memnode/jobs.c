@@ -17,14 +17,6 @@ struct memnode_jobs {
 	bool works;
 };
 
-void memnode_job_free(struct memnode_job *job)
-{
-	if (!job)
-		return;
-	mem_free(job->body);
-	mem_free(job);
-}
-
 static void *jobs_work(void *arg)
 {
 	struct memnode_jobs *jobs = arg;
@@ -35,16 +27,9 @@ static void *jobs_work(void *arg)
 
 		memnode_serve(&job->svc, &frame, &job->answer);
 		if (write(jobs->done[1], &job, (size_t)JOB_BYTES) != JOB_BYTES)
-			memnode_job_free(job);
+			mem_free(job);
 	}
 	return NULL;
-}
-
-static void close_pipe(int fds[2])
-{
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
 }
 
 int memnode_jobs_open(struct memnode_jobs **jobs_out)
@@ -55,11 +40,9 @@ int memnode_jobs_open(struct memnode_jobs **jobs_out)
 	if (!jobs)
 		return error_set(-ENOMEM, "memory node: cannot allocate memory");
 	jobs->todo[0] = jobs->todo[1] = jobs->done[0] = jobs->done[1] = -1;
-	if (pipe2(jobs->todo, O_CLOEXEC) || pipe2(jobs->done, O_CLOEXEC))
-		ret = error_set(-errno, "pipe: %s", strerror(errno));
 	/* The control loop must not block on its pipe ends. */
-	if (ret == 0 && (fcntl(jobs->todo[1], F_SETFL, O_NONBLOCK) ||
-			 fcntl(jobs->done[0], F_SETFL, O_NONBLOCK)))
+	if (pipe2(jobs->todo, O_CLOEXEC) || pipe2(jobs->done, O_CLOEXEC) ||
+	    fcntl(jobs->todo[1], F_SETFL, O_NONBLOCK) || fcntl(jobs->done[0], F_SETFL, O_NONBLOCK))
 		ret = error_set(-errno, "pipe: %s", strerror(errno));
 	if (ret == 0) {
 		ret = -pthread_create(&jobs->worker, NULL, jobs_work, jobs);
@@ -85,9 +68,13 @@ void memnode_jobs_close(struct memnode_jobs **jobs_ptr)
 	if (jobs->works)
 		pthread_join(jobs->worker, NULL);
 	while (jobs->done[0] >= 0 && (job = memnode_jobs_get(jobs)) != NULL)
-		memnode_job_free(job);
-	close_pipe(jobs->todo);
-	close_pipe(jobs->done);
+		mem_free(job);
+	for (int i = 0; i < 2; i++) {
+		if (jobs->todo[i] >= 0)
+			close(jobs->todo[i]);
+		if (jobs->done[i] >= 0)
+			close(jobs->done[i]);
+	}
 	mem_free(jobs);
 	*jobs_ptr = NULL;
 }
@@ -95,23 +82,18 @@ void memnode_jobs_close(struct memnode_jobs **jobs_ptr)
 int memnode_jobs_put(struct memnode_jobs *jobs, const struct memnode_service *svc,
 		     const struct channel_frame *frame, uint64_t connection)
 {
-	struct memnode_job *job = mem_zalloc(sizeof(*job));
+	struct memnode_job *job = mem_zalloc(sizeof(*job) + frame->head.length);
 
 	if (!job)
-		return error_set(-ENOMEM, "request: cannot allocate memory");
+		return error_set(-ENOMEM, "cannot allocate a request of %u bytes",
+				 frame->head.length);
 	job->svc = *svc;
 	job->head = frame->head;
 	job->connection = connection;
-	job->body = mem_alloc((size_t)frame->head.length + 1);
-	if (!job->body) {
-		memnode_job_free(job);
-		return error_set(-ENOMEM, "cannot allocate a request of %u bytes",
-				 frame->head.length);
-	}
 	if (frame->head.length)
 		memcpy(job->body, frame->body, frame->head.length);
 	if (write(jobs->todo[1], &job, (size_t)JOB_BYTES) != JOB_BYTES) {
-		memnode_job_free(job);
+		mem_free(job);
 		return error_set(-EBUSY, "too many requests are queued");
 	}
 	return 0;

@@ -18,9 +18,9 @@ struct memnode_jobs;
 struct memnode_job {
 	struct memnode_service svc;
 	struct frame_header head;
-	uint8_t *body;
 	uint64_t connection; /* connection that it came over */
 	struct memnode_answer answer;
+	uint8_t body[];
 };
 
 /* -ENOMEM, -EMFILE. */
@@ -34,8 +34,7 @@ RLV_MUST_CHECK int memnode_jobs_put(struct memnode_jobs *jobs, const struct memn
 
 /* Descriptor that polls readable when memnode_jobs_get has a job. */
 int memnode_jobs_fd(const struct memnode_jobs *jobs);
-/* A finished job, or NULL. The caller frees it. */
+/* A finished job, or NULL. Freed by mem_free. */
 struct memnode_job *memnode_jobs_get(struct memnode_jobs *jobs);
-void memnode_job_free(struct memnode_job *job);
 
 #endif

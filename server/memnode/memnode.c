@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +10,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +24,7 @@
 #include "base/os/runtime_dir.h"
 
 #include "server/net/http.h"
+#include "server/net/tcp.h"
 #include "server/memnode/jobs.h"
 #include "server/memnode/pages.h"
 #include "server/memnode/pool.h"
@@ -41,7 +40,7 @@ struct memnode {
 	struct runtime_dir dir;
 	char role_name[64]; /* memnode-NAME: for lock, pid file and socket */
 	int lock_fd;
-	struct transport_target *target;
+	struct memnode_service svc; /* its term: the highest one seen */
 	pthread_t agent;
 	bool serving;
 	int stop_agent;           /* eventfd: readable = stop the agent */
@@ -51,10 +50,7 @@ struct memnode {
 	struct memnode_jobs *lines[MEMNODE_LINES]; /* by enum memnode_line; [0] is NULL */
 	uint64_t silence_ns;  /* the server is dialled again after so much silence */
 	uint64_t connections; /* number of ended connections to the server */
-	uint64_t term;        /* highest term seen: a lower one is from a stale server */
-	bool registered;      /* registered at least once */
-	bool connected;       /* connected to the server and registered */
-	uint64_t registrations;
+	struct memnode_registrations registrations;
 };
 
 static bool memnode_stopped(const struct memnode *node)
@@ -69,30 +65,12 @@ static uint64_t deadline_in(int64_t ns)
 
 /* -------- pool and socket -------- */
 
-/* Binding works only for a local address. */
-static bool is_of_this_host(const char *host)
-{
-	struct addrinfo wanted = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-	struct addrinfo *found = NULL;
-	bool is = false;
-
-	if (getaddrinfo(host, NULL, &wanted, &found))
-		return false;
-	for (const struct addrinfo *at = found; at && !is; at = at->ai_next) {
-		int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-		is = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0;
-		if (fd >= 0)
-			close(fd);
-	}
-	freeaddrinfo(found);
-	return is;
-}
-
 /* Target kind. NULL: unknown transport. */
 static const char *choose_kind(const struct memnode_opts *opts)
 {
 	const char *wish = opts->transport ? opts->transport : "auto";
+	uint16_t port;
+	int fd;
 
 	if (strcmp(wish, "shm") == 0)
 		return opts->listen ? NULL : "shm";
@@ -100,7 +78,12 @@ static const char *choose_kind(const struct memnode_opts *opts)
 		return "verbs";
 	if (strcmp(wish, "auto") != 0)
 		return NULL;
-	return opts->listen || (opts->host && !is_of_this_host(opts->host)) ? "verbs" : "shm";
+	/* Binding works only for an address of this host. */
+	if (opts->listen || (opts->host && tcp_bind(opts->host, 0, &fd, &port)))
+		return "verbs";
+	if (opts->host)
+		close(fd);
+	return "shm";
 }
 
 /*
@@ -108,17 +91,12 @@ static const char *choose_kind(const struct memnode_opts *opts)
  * this host then reach over the network, too.
  */
 static int listen_address(const struct memnode *node, const struct target_opts *opts,
-			  const char *kind, char address[TRANSPORT_URI_BYTES])
+			  const char *kind, const char *path, char address[TRANSPORT_URI_BYTES])
 {
 	bool mapped = !opts->path || opts->dir || opts->trust_clients;
-	char path[RUNTIME_PATH_BYTES], file[RUNTIME_PATH_BYTES];
 	const char *at = node->opts.listen ? node->opts.listen : ":0";
-	int n, ret;
+	int n;
 
-	snprintf(file, sizeof(file), "%s.sock", node->role_name);
-	ret = runtime_dir_file(&node->dir, file, path);
-	if (ret)
-		return ret;
 	if (strcmp(kind, "verbs") == 0)
 		n = snprintf(address, TRANSPORT_URI_BYTES, "%s%s%s", at, mapped ? ";" : "",
 			     mapped ? path : "");
@@ -158,7 +136,7 @@ static int open_target(struct memnode *node)
 		.trust_clients = node->opts.trust_clients,
 	};
 	const char *kind = choose_kind(&node->opts);
-	char address[TRANSPORT_URI_BYTES], file[RUNTIME_PATH_BYTES];
+	char address[TRANSPORT_URI_BYTES], file[RUNTIME_PATH_BYTES], path[RUNTIME_PATH_BYTES];
 	uint64_t available = pages_available();
 	int ret = choose_path(&node->opts, &opts);
 
@@ -175,21 +153,23 @@ static int open_target(struct memnode *node)
 					" MiB available, take a smaller --size or a --file",
 					opts.pool_bytes >> 20, available >> 20);
 	}
+	snprintf(file, sizeof(file), "%s.sock", node->role_name);
 	if (ret == 0)
-		ret = listen_address(node, &opts, kind, address);
+		ret = runtime_dir_file(&node->dir, file, path);
 	if (ret == 0)
-		ret = transport_target_open(kind, &opts, &node->target);
+		ret = listen_address(node, &opts, kind, path, address);
+	if (ret == 0)
+		ret = transport_target_open(kind, &opts, &node->svc.target);
 	if (ret == 0 && opts.path)
-		ret = memnode_pool_begin(node->target);
+		ret = memnode_pool_begin(node->svc.target);
 	if (ret == 0)
-		ret = node->target->ops->listen(node->target, address);
+		ret = node->svc.target->ops->listen(node->svc.target, address);
 	/*
 	 * Pages of a pool that a device knows are not files of their own: another user of this host,
 	 * who would map them all, goes over RDMA, where windows keep him to his page.
 	 */
 	if (ret || (strcmp(kind, "verbs") == 0 && !opts.trust_clients))
 		return ret;
-	snprintf(file, sizeof(file), "%s.sock", node->role_name);
 	ret = runtime_dir_share_socket(&node->dir, file);
 	return ret == -ENOENT ? 0 : ret; /* a device has no socket */
 }
@@ -200,46 +180,29 @@ static int open_target(struct memnode *node)
 static void *serve_clients(void *arg)
 {
 	struct memnode *node = arg;
-	int fd = node->target->ops->poll_fd(node->target);
+	int fd = node->svc.target->ops->poll_fd(node->svc.target);
 	struct pollfd ready[] = { { .fd = node->stop_agent, .events = POLLIN },
 				  { .fd = node->bell, .events = POLLIN },
 				  { .fd = fd, .events = POLLIN } };
-	uint64_t n;
+	eventfd_t n;
 
 	for (;;) {
 		(void)poll(ready, 3, fd < 0 ? LOOK_NS / CLOCK_NS_PER_MS : -1);
 		if (ready[0].revents)
 			return NULL;
 		/* Answers check_health. */
-		if (read(node->bell, &n, sizeof(n)) == (ssize_t)sizeof(n))
+		if (eventfd_read(node->bell, &n) == 0)
 			atomic_store_explicit(&node->rung_ns, 0, memory_order_relaxed);
-		if (node->target->ops->progress(node->target, 0)) {
+		if (node->svc.target->ops->progress(node->svc.target, 0)) {
 			log_error("serve: %s", error_last());
 			usleep(LOOK_NS / CLOCK_NS_PER_US);
 		}
 	}
 }
 
-static int start_agent(struct memnode *node)
-{
-	int ret;
-
-	node->stop_agent = eventfd(0, EFD_CLOEXEC);
-	node->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (node->stop_agent < 0 || node->bell < 0)
-		return error_set(-errno, "eventfd: %s", strerror(errno));
-	ret = pthread_create(&node->agent, NULL, serve_clients, node);
-	if (ret)
-		return error_set(-ret, "start the thread of the agent: %s", strerror(ret));
-	node->serving = true;
-	return 0;
-}
-
 static void stop_agent(struct memnode *node)
 {
-	const uint64_t one = 1;
-
-	if (node->serving && write(node->stop_agent, &one, sizeof(one)) == (ssize_t)sizeof(one))
+	if (node->serving && eventfd_write(node->stop_agent, 1) == 0)
 		pthread_join(node->agent, NULL);
 	if (node->stop_agent >= 0)
 		close(node->stop_agent);
@@ -250,29 +213,18 @@ static void stop_agent(struct memnode *node)
 static uint64_t agent_cpu_ns(void *ctx)
 {
 	const struct memnode *node = ctx;
-	struct timespec ts = { 0 };
 	clockid_t clock;
 
-	if (pthread_getcpuclockid(node->agent, &clock) || clock_gettime(clock, &ts))
-		return 0;
-	return (uint64_t)ts.tv_sec * CLOCK_NS_PER_S + (uint64_t)ts.tv_nsec;
+	return pthread_getcpuclockid(node->agent, &clock) ? 0 : clock_read_ns(clock);
 }
 
 /* -------- pages -------- */
 
 static void write_metrics(void *ctx, struct metrics *m)
 {
-	struct memnode *node = ctx;
-	const struct memnode_state state = {
-		.name = node->opts.name,
-		.store = node->opts.store,
-		.target = node->target,
-		.registered = node->connected,
-		.registrations = node->registrations,
-		.agent_cpu_ns = agent_cpu_ns(node),
-	};
+	const struct memnode *node = ctx;
 
-	memnode_write_metrics(&state, m);
+	memnode_write_metrics(&node->svc, node->opts.store, &node->registrations, m);
 }
 
 /*
@@ -282,10 +234,9 @@ static void write_metrics(void *ctx, struct metrics *m)
 static int check_health(void *ctx)
 {
 	struct memnode *node = ctx;
-	const char *uri = node->target->ops->uri(node->target);
+	const char *uri = node->svc.uri;
 	uint64_t now = clock_now_ns(clock_monotonic());
 	uint64_t rung = atomic_load_explicit(&node->rung_ns, memory_order_relaxed);
-	const uint64_t one = 1;
 
 	if (strncmp(uri, "shm:", 4) == 0 && access(uri + 4, F_OK))
 		return error_set(-errno, "socket %s: %s", uri + 4, strerror(errno));
@@ -296,7 +247,7 @@ static int check_health(void *ctx)
 	if (rung)
 		return 0;
 	atomic_store_explicit(&node->rung_ns, now, memory_order_relaxed);
-	(void)!write(node->bell, &one, sizeof(one));
+	(void)eventfd_write(node->bell, 1);
 	return 0;
 }
 
@@ -335,16 +286,29 @@ int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 		return error_set(-ENOMEM, "memory node: cannot allocate memory");
 	node->opts = *opts;
 	node->lock_fd = -1;
-	node->stop_agent = node->bell = -1;
+	node->svc.name = node->opts.name;
+	node->svc.persistent = node->opts.path != NULL;
+	node->svc.agent_cpu_ns = agent_cpu_ns;
+	node->svc.ctx = node;
 	ret = take_name(node);
 	if (ret == 0)
 		ret = open_target(node);
-	if (ret == 0)
+	if (ret == 0) {
+		node->svc.uri = node->svc.target->ops->uri(node->svc.target);
 		ret = memnode_jobs_open(&node->lines[MEMNODE_WORK]);
+	}
 	if (ret == 0)
 		ret = memnode_jobs_open(&node->lines[MEMNODE_PERSIST]);
-	if (ret == 0)
-		ret = start_agent(node);
+	node->stop_agent = eventfd(0, EFD_CLOEXEC);
+	node->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (ret == 0 && (node->stop_agent < 0 || node->bell < 0))
+		ret = error_set(-errno, "eventfd: %s", strerror(errno));
+	if (ret == 0) {
+		ret = pthread_create(&node->agent, NULL, serve_clients, node);
+		node->serving = ret == 0;
+		if (ret)
+			ret = error_set(-ret, "start the thread of the agent: %s", strerror(ret));
+	}
 	pages.ctx = node;
 	if (ret == 0 && pages.address)
 		ret = http_open(&pages, &node->http);
@@ -366,10 +330,10 @@ void memnode_close(struct memnode **node_ptr)
 	stop_agent(node);
 	for (size_t i = 0; i < MEMNODE_LINES; i++)
 		memnode_jobs_close(&node->lines[i]);
-	if (node->target && node->opts.path)
-		memnode_pool_end(node->target);
-	if (node->target)
-		transport_target_close(&node->target);
+	if (node->svc.target && node->opts.path)
+		memnode_pool_end(node->svc.target);
+	if (node->svc.target)
+		transport_target_close(&node->svc.target);
 	if (node->lock_fd >= 0)
 		runtime_dir_unlock(&node->dir, node->role_name, node->lock_fd);
 	mem_free(node);
@@ -389,29 +353,15 @@ static int send_done(const struct memnode *node, struct memnode_jobs *jobs, stru
 			ret = memnode_reply(ch, &job->head, &job->answer);
 		else
 			memnode_undo(&job->svc, &job->head, &job->answer);
-		memnode_job_free(job);
+		mem_free(job);
 	}
 	return ret;
-}
-
-/* Before serving, record in the pool the store that accepted it. */
-static int own_pool(struct memnode *node, const struct pool_identity *pool,
-		    const Relive__NodeRegisterReply *reply)
-{
-	const char *name = reply->store_name[0] ? reply->store_name : node->opts.store;
-
-	if (reply->store_uuid.len != sizeof(pool->store_uuid))
-		return error_set(-EPROTO, "register: the server sent a store uuid of %zu bytes",
-				 reply->store_uuid.len);
-	if (memcmp(reply->store_uuid.data, pool->store_uuid, sizeof(pool->store_uuid)) == 0)
-		return 0;
-	return node->target->ops->own(node->target, reply->store_uuid.data, name);
 }
 
 /* An operator's claim is valid until the first accepted registration. */
 static uint32_t claim_of(const struct memnode *node)
 {
-	return node->registered ? RELIVE__POOL_CLAIM__POOL_KEEP : node->opts.claim;
+	return node->registrations.n ? RELIVE__POOL_CLAIM__POOL_KEEP : node->opts.claim;
 }
 
 static int send_registration(struct memnode *node, struct channel *ch,
@@ -422,17 +372,17 @@ static int send_registration(struct memnode *node, struct channel *ch,
 	struct channel_frame frame;
 	struct target_stats now;
 	struct pool_identity pool;
-	int ret = node->target->ops->identity(node->target, &pool);
+	int ret = node->svc.target->ops->identity(node->svc.target, &pool);
 
 	if (ret)
 		return ret;
-	node->target->ops->stats(node->target, &now);
+	node->svc.target->ops->stats(node->svc.target, &now);
 	request.name = (char *)node->opts.name;
-	request.uri = (char *)node->target->ops->uri(node->target);
-	request.incarnation = node->target->incarnation;
+	request.uri = (char *)node->svc.uri;
+	request.incarnation = node->svc.target->incarnation;
 	request.pool_bytes = now.pool_bytes;
 	request.pages = (char *)now.page_kind;
-	request.persistent = node->opts.path != NULL;
+	request.persistent = node->svc.persistent;
 	request.sole_opener = now.sole_opener;
 	request.pool_uuid = (ProtobufCBinaryData){ sizeof(pool.pool_uuid), pool.pool_uuid };
 	request.store_uuid = (ProtobufCBinaryData){ sizeof(pool.store_uuid), pool.store_uuid };
@@ -449,8 +399,15 @@ static int send_registration(struct memnode *node, struct channel *ch,
 	if (!reply)
 		return -EPROTO;
 	ret = dial_status(reply->status);
-	if (ret == 0)
-		ret = own_pool(node, &pool, reply);
+	if (ret == 0 && reply->store_uuid.len != sizeof(pool.store_uuid))
+		ret = error_set(-EPROTO, "register: the server sent a store uuid of %zu bytes",
+				reply->store_uuid.len);
+	/* Before serving, record in the pool the store that accepted it. */
+	if (ret == 0 &&
+	    memcmp(reply->store_uuid.data, pool.store_uuid, sizeof(pool.store_uuid)) != 0)
+		ret = node->svc.target->ops->own(node->svc.target, reply->store_uuid.data,
+						 reply->store_name[0] ? reply->store_name
+								      : node->opts.store);
 	node->silence_ns =
 		max_u64(10 * CLOCK_NS_PER_S, 2 * min_u64(reply->lease_ns, INT64_MAX / 4));
 	relive__node_register_reply__free_unpacked(reply, NULL);
@@ -506,15 +463,15 @@ static int connect_server(struct memnode *node, struct channel *ch)
 		ret = dial_open(&opts, ch, &peer);
 	if (ret)
 		return ret;
-	if (peer.term < node->term)
+	if (peer.term < node->svc.term)
 		ret = error_set(-ESTALE,
 				"server of term %" PRIu64 ": an older one than term %" PRIu64
 				", which this node has served",
-				peer.term, node->term);
+				peer.term, node->svc.term);
 	if (ret == 0)
 		ret = send_done(node, node->lines[MEMNODE_WORK], NULL); /* no recipient: undone */
 	if (ret == 0)
-		ret = memnode_regions_open(node->target, claim_of(node) != 0, &regions);
+		ret = memnode_regions_open(node->svc.target, claim_of(node) != 0, &regions);
 	if (ret == 0) {
 		ret = send_registration(node, ch, &regions);
 		memnode_regions_close(&regions);
@@ -522,12 +479,12 @@ static int connect_server(struct memnode *node, struct channel *ch)
 	if (ret)
 		channel_fini(ch);
 	else
-		node->term = peer.term;
+		node->svc.term = peer.term;
 	return ret;
 }
 
 /* Answers one request, at once or by a job. An error ends the connection. */
-static int take_request(struct memnode *node, const struct memnode_service *svc, struct channel *ch)
+static int take_request(struct memnode *node, struct channel *ch)
 {
 	struct memnode_answer answer;
 	struct channel_frame frame;
@@ -538,13 +495,13 @@ static int take_request(struct memnode *node, const struct memnode_service *svc,
 		return ret;
 	line = memnode_line_of(&frame);
 	if (line != MEMNODE_AT_ONCE)
-		return memnode_jobs_put(node->lines[line], svc, &frame, node->connections);
-	memnode_serve(svc, &frame, &answer);
+		return memnode_jobs_put(node->lines[line], &node->svc, &frame, node->connections);
+	memnode_serve(&node->svc, &frame, &answer);
 	return memnode_reply(ch, &frame.head, &answer);
 }
 
-static int serve_once(struct memnode *node, const struct memnode_service *svc, struct channel *ch,
-		      uint64_t *heard)
+/* Serve until the connection ends or the node is stopped. */
+static void serve_requests(struct memnode *node, struct channel *ch)
 {
 	struct pollfd ready[] = {
 		{ .fd = ch->stream.fd, .events = POLLIN },
@@ -552,40 +509,22 @@ static int serve_once(struct memnode *node, const struct memnode_service *svc, s
 		{ .fd = memnode_jobs_fd(node->lines[MEMNODE_PERSIST]), .events = POLLIN },
 		{ .fd = http_fd(node->http), .events = POLLIN },
 	};
-	int ret = 0;
-
-	if (poll(ready, 4, LOOK_NS / CLOCK_NS_PER_MS) <= 0)
-		return 0;
-	if (ready[3].revents)
-		http_turn(node->http);
-	if (ready[0].revents) {
-		ret = take_request(node, svc, ch);
-		*heard = clock_now_ns(clock_monotonic());
-	}
-	if (ret == 0 && ready[1].revents)
-		ret = send_done(node, node->lines[MEMNODE_WORK], ch);
-	if (ret == 0 && ready[2].revents)
-		ret = send_done(node, node->lines[MEMNODE_PERSIST], ch);
-	return ret;
-}
-
-/* Serve until the connection ends or the node is stopped. */
-static void memnode_serve_request(struct memnode *node, struct channel *ch)
-{
-	const struct memnode_service svc = {
-		.target = node->target,
-		.name = node->opts.name,
-		.uri = node->target->ops->uri(node->target),
-		.persistent = node->opts.path != NULL,
-		.term = node->term,
-		.agent_cpu_ns = agent_cpu_ns,
-		.ctx = node,
-	};
 	uint64_t heard = clock_now_ns(clock_monotonic());
 	int ret = 0;
 
 	while (!memnode_stopped(node) && ret == 0) {
-		ret = serve_once(node, &svc, ch, &heard);
+		bool any = poll(ready, 4, LOOK_NS / CLOCK_NS_PER_MS) > 0;
+
+		if (any && ready[3].revents)
+			http_turn(node->http);
+		if (any && ready[0].revents) {
+			ret = take_request(node, ch);
+			heard = clock_now_ns(clock_monotonic());
+		}
+		if (ret == 0 && any && ready[1].revents)
+			ret = send_done(node, node->lines[MEMNODE_WORK], ch);
+		if (ret == 0 && any && ready[2].revents)
+			ret = send_done(node, node->lines[MEMNODE_PERSIST], ch);
 		/* A host that loses power does not close its connections. */
 		if (ret == 0 && clock_now_ns(clock_monotonic()) - heard > node->silence_ns)
 			ret = error_set(-ETIMEDOUT, "the server is silent");
@@ -617,7 +556,7 @@ static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 /* True if refused at the first registration for a reason other than an unreachable server. */
 static bool is_final(const struct memnode *node, int code, uint64_t patience)
 {
-	if (node->registered)
+	if (node->registrations.n)
 		return false;
 	if (code == -EEXIST || code == -ENOSPC)
 		return deadline_expired(clock_monotonic(), patience);
@@ -638,16 +577,16 @@ int memnode_run(struct memnode *node)
 		/* connect, handshake and registration */
 		http_lend(node->http, deadline_in(3 * MEMNODE_CALL_NS));
 		ret = connect_server(node, &ch);
-		http_take(node->http);
+		http_lend(node->http, 0);
 		if (ret == 0) {
-			log_info("registered node %s term %" PRIu64, node->opts.name, node->term);
-			node->registered = true;
+			log_info("registered node %s term %" PRIu64, node->opts.name,
+				 node->svc.term);
 			round = 0;
 			last = 0;
-			node->registrations++;
-			node->connected = true;
-			memnode_serve_request(node, &ch);
-			node->connected = false;
+			node->registrations.n++;
+			node->registrations.connected = true;
+			serve_requests(node, &ch);
+			node->registrations.connected = false;
 			continue;
 		}
 		if (is_final(node, ret, patience))

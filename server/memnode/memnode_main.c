@@ -104,37 +104,23 @@ static const struct option options[] = {
 
 static char metad_host[256];
 
-static int parse_pages(const char *value, enum page_kind *kind_out)
-{
-	static const struct {
-		const char *name;
-		enum page_kind kind;
-	} kinds[] = { { "auto", PAGE_THP }, { "huge", PAGE_HUGETLB }, { "small", PAGE_SMALL } };
-
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (strcmp(value, kinds[i].name) == 0) {
-			*kind_out = kinds[i].kind;
-			return 0;
-		}
-	return error_set(-EINVAL, "--pages %.16s: want auto, huge or small", value);
-}
-
 static int set_option(void *ctx, int option, const char *value)
 {
+	static const char *const pages[] = {
+		[PAGE_SMALL] = "small",
+		[PAGE_THP] = "auto",
+		[PAGE_HUGETLB] = "huge",
+	};
 	struct memnode_opts *opts = ctx;
+	const char **const texts[] = {
+		[OPT_NAME] = &opts->name,           [OPT_STORE] = &opts->store,
+		[OPT_FILE] = &opts->path,           [OPT_LISTEN] = &opts->listen,
+		[OPT_TRANSPORT] = &opts->transport,
+	};
 
 	switch (option) {
-	case OPT_NAME:
-		opts->name = value;
-		return 0;
-	case OPT_STORE:
-		opts->store = value;
-		return 0;
 	case OPT_SIZE:
 		return daemon_parse_size(value, &opts->pool_bytes);
-	case OPT_FILE:
-		opts->path = value;
-		return 0;
 	case OPT_TRUST_CLIENTS:
 		opts->trust_clients = true;
 		return 0;
@@ -145,15 +131,17 @@ static int set_option(void *ctx, int option, const char *value)
 		opts->claim |= RELIVE__POOL_CLAIM__POOL_DISCARD;
 		return 0;
 	case OPT_PAGES:
-		return parse_pages(value, &opts->pages);
+		for (enum page_kind kind = PAGE_SMALL; kind <= PAGE_HUGETLB; kind++)
+			if (strcmp(value, pages[kind]) == 0) {
+				opts->pages = kind;
+				return 0;
+			}
+		return error_set(-EINVAL, "--pages %.16s: want auto, huge or small", value);
 	case OPT_METAD:
 		opts->host = metad_host;
 		return daemon_parse_address(value, metad_host, &opts->port);
-	case OPT_TRANSPORT:
-		opts->transport = value;
-		return 0;
-	default: /* OPT_LISTEN */
-		opts->listen = value;
+	default:
+		*texts[option] = value;
 		return 0;
 	}
 }

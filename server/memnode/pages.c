@@ -4,24 +4,8 @@
 
 #include "server/daemon/version.h"
 
-static void put_info(const struct memnode_state *state, const char *pages, struct metrics *m)
-{
-	const struct metrics_label labels[] = {
-		{ "store", state->store },
-		{ "node", state->name },
-		{ "transport", state->target->ops->name },
-		{ "pages", pages },
-		{ "version", SERVER_VERSION },
-		{ NULL, NULL },
-	};
-
-	metrics_family(m, "relive_memnode_info", METRICS_GAUGE,
-		       "1; the labels say which memory node it is, and what its pool is made of.");
-	metrics_u64(m, 1, labels);
-}
-
-static void put_counts(const struct memnode_state *state, const struct target_stats *now,
-		       struct metrics *m)
+static void put_counts(const struct memnode_registrations *registrations,
+		       const struct target_stats *now, struct metrics *m)
 {
 	const struct {
 		const char *name;
@@ -31,9 +15,9 @@ static void put_counts(const struct memnode_state *state, const struct target_st
 	} families[] = {
 		{ "relive_memnode_registered", METRICS_GAUGE,
 		  "1: the metadata server is connected. Without it clients go on.",
-		  state->registered },
+		  registrations->connected },
 		{ "relive_memnode_registrations_total", METRICS_COUNTER,
-		  "Registrations at the metadata server.", state->registrations },
+		  "Registrations at the metadata server.", registrations->n },
 		{ "relive_memnode_pool_bytes", METRICS_GAUGE, "Size of the pool, in bytes.",
 		  now->pool_bytes },
 		{ "relive_memnode_used_bytes", METRICS_GAUGE, "Of the pool, in bytes.",
@@ -56,24 +40,36 @@ static void put_counts(const struct memnode_state *state, const struct target_st
 	}
 }
 
-void memnode_write_metrics(const struct memnode_state *state, struct metrics *m)
+void memnode_write_metrics(const struct memnode_service *svc, const char *store,
+			   const struct memnode_registrations *registrations, struct metrics *m)
 {
 	struct target_stats now;
+	struct metrics_label labels[] = {
+		{ "store", store },
+		{ "node", svc->name },
+		{ "transport", svc->target->ops->name },
+		{ "pages", NULL },
+		{ "version", SERVER_VERSION },
+		{ NULL, NULL },
+	};
 
-	state->target->ops->stats(state->target, &now);
-	put_info(state, now.page_kind, m);
-	put_counts(state, &now, m);
+	svc->target->ops->stats(svc->target, &now);
+	labels[3].value = now.page_kind;
+	metrics_family(m, "relive_memnode_info", METRICS_GAUGE,
+		       "1; the labels say which memory node it is, and what its pool is made of.");
+	metrics_u64(m, 1, labels);
+	put_counts(registrations, &now, m);
 	if (now.n_gauges)
 		metrics_family(
 			m, "relive_memnode_transport", METRICS_GAUGE,
 			"Objects that the transport holds, as queue pairs (qps) of an RDMA device.");
 	for (uint32_t i = 0; i < now.n_gauges; i++) {
-		const struct metrics_label labels[] = { { "gauge", now.gauges[i].name }, { 0 } };
+		const struct metrics_label gauge[] = { { "gauge", now.gauges[i].name }, { 0 } };
 
-		metrics_u64(m, now.gauges[i].value, labels);
+		metrics_u64(m, now.gauges[i].value, gauge);
 	}
 	metrics_family(m, "relive_memnode_agent_cpu_seconds_total", METRICS_COUNTER,
 		       "CPU time of the thread that serves clients, in seconds: no data operation "
 		       "adds to it.");
-	metrics_seconds(m, state->agent_cpu_ns, NULL);
+	metrics_seconds(m, svc->agent_cpu_ns(svc->ctx), NULL);
 }

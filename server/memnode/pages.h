@@ -7,19 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "transport/transport.h"
-
+#include "server/memnode/service.h"
 #include "server/net/metrics.h"
 
-struct memnode_state {
-	const char *name;
-	const char *store;
-	struct transport_target *target;
-	bool registered;        /* the metadata server is connected */
-	uint64_t registrations; /* number so far */
-	uint64_t agent_cpu_ns;
+struct memnode_registrations {
+	bool connected; /* the metadata server is connected, and the node registered */
+	uint64_t n;     /* number so far */
 };
 
-void memnode_write_metrics(const struct memnode_state *state, struct metrics *m);
+void memnode_write_metrics(const struct memnode_service *svc, const char *store,
+			   const struct memnode_registrations *registrations, struct metrics *m);
 
 #endif

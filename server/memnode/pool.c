@@ -11,23 +11,11 @@
 
 #include "server/memnode/service.h"
 
-/* Regions of a part, by role: its rows, and the others or NULL. */
+/* A part: its rows, among all regions of the pool. */
 struct pool_part {
-	const struct target_region *rows;
-	const struct target_region *of[REGION_ROLES];
+	const struct target_region *rows, *all;
+	size_t n;
 };
-
-static struct pool_part part_of(const struct target_region *regions, size_t n,
-				const struct target_region *rows)
-{
-	struct pool_part part = { .rows = rows };
-
-	for (size_t i = 0; i < n; i++)
-		if (regions[i].kind == rows->kind && regions[i].object == rows->object &&
-		    regions[i].part == rows->part && regions[i].role < REGION_ROLES)
-			part.of[regions[i].role] = &regions[i];
-	return part;
-}
 
 /* Calls fn for each part of the pool until it fails. */
 static int for_each_part(struct transport_target *target,
@@ -37,17 +25,11 @@ static int for_each_part(struct transport_target *target,
 	size_t n = 0;
 	int ret = memnode_list_regions(target, &regions, &n);
 
-	for (size_t i = 0; ret == 0 && i < n; i++) {
-		const struct target_region *rows = &regions[i];
-
+	for (size_t i = 0; ret == 0 && i < n; i++)
 		/* An unformatted region has no user yet. */
-		if (!rows->broken && rows->base &&
-		    superblock_is_of_rows((const void *)rows->base)) {
-			const struct pool_part part = part_of(regions, n, rows);
-
-			ret = fn(target, &part);
-		}
-	}
+		if (!regions[i].broken && regions[i].base &&
+		    superblock_is_of_rows((const void *)regions[i].base))
+			ret = fn(target, &(const struct pool_part){ &regions[i], regions, n });
 	mem_free(regions);
 	return ret;
 }
@@ -72,8 +54,12 @@ static int pool_begin(struct transport_target *target, const struct pool_part *p
 {
 	bool sole = true;
 
-	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		sole &= !part->of[role] || part->of[role]->sole;
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
+		const struct target_region *region =
+			memnode_region_beside(part->all, part->n, part->rows, role);
+
+		sole &= !region || region->sole;
+	}
 	if (sole)
 		superblock_begin_alone((void *)part->rows->base, target->incarnation);
 	return set_mark(target, part->rows);
@@ -108,9 +94,13 @@ static int pool_end(struct transport_target *target, const struct pool_part *par
 		return 0;
 	}
 	ret = target->ops->persist(target, part->rows->id, 0, 0);
-	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
-		if (role != REGION_ROWS && part->of[role])
-			ret = target->ops->persist(target, part->of[role]->id, 0, 0);
+	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++) {
+		const struct target_region *region =
+			memnode_region_beside(part->all, part->n, part->rows, role);
+
+		if (region && role != REGION_ROWS)
+			ret = target->ops->persist(target, region->id, 0, 0);
+	}
 	if (ret == 0) {
 		superblock_end_alone((void *)part->rows->base);
 		ret = persist_mark(target, part->rows);

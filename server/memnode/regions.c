@@ -44,16 +44,12 @@ static uint64_t load_word(const struct target_region *from, uint64_t off)
 static uint64_t told_word(const struct listed *all, const struct target_region *tree, uint64_t at)
 {
 	uint64_t off = part_told_off(at);
+	const struct target_region *region =
+		memnode_region_beside(all->regions, all->n, tree, part_told_role(at));
 
-	for (size_t i = 0; i < all->n; i++) {
-		const struct target_region *region = &all->regions[i];
-
-		if (region->kind == tree->kind && region->object == tree->object &&
-		    region->part == tree->part && region->role == part_told_role(at) &&
-		    !region->broken && off % 8 == 0 && off < region->size)
-			return load_word(region, off);
-	}
-	return 0;
+	return region && !region->broken && off % 8 == 0 && off < region->size
+		       ? load_word(region, off)
+		       : 0;
 }
 
 /* Returns only -ENOMEM: an invalid descriptor is a flaw. */
@@ -117,32 +113,27 @@ static int region_describe(const struct listed *all, const struct target_region 
 	return from->role == REGION_TREE ? take_part(all, from, &sb, out) : 0;
 }
 
-static int describe_all(const struct listed *all, struct memnode_regions *out)
-{
-	int ret = 0;
-
-	out->list = mem_array(out->n + 1, sizeof(Relive__NodeRegion *));
-	out->parts = mem_array(out->n + 1, sizeof(*out->parts));
-	if (!out->list || !out->parts)
-		return error_set(-ENOMEM, "regions: cannot allocate memory");
-	for (size_t i = 0; ret == 0 && i < out->n; i++) {
-		ret = region_describe(all, &all->regions[i], &out->parts[i]);
-		out->list[i] = &out->parts[i].region;
-	}
-	return ret;
-}
-
 int memnode_regions_open(struct transport_target *target, bool with_descs,
 			 struct memnode_regions *out)
 {
 	struct target_region *regions;
+	struct listed all = { .with_descs = with_descs };
 	int ret;
 
 	*out = (struct memnode_regions){ 0 };
 	ret = memnode_list_regions(target, &regions, &out->n);
 	if (ret)
 		return ret;
-	ret = describe_all(&(const struct listed){ regions, out->n, with_descs }, out);
+	all.regions = regions;
+	all.n = out->n;
+	out->list = mem_array(out->n + 1, sizeof(Relive__NodeRegion *));
+	out->parts = mem_array(out->n + 1, sizeof(*out->parts));
+	if (!out->list || !out->parts)
+		ret = error_set(-ENOMEM, "regions: cannot allocate memory");
+	for (size_t i = 0; ret == 0 && i < out->n; i++) {
+		ret = region_describe(&all, &regions[i], &out->parts[i]);
+		out->list[i] = &out->parts[i].region;
+	}
 	if (ret)
 		memnode_regions_close(out);
 	mem_free(regions);

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "wire/region.h"
 
@@ -15,16 +14,6 @@
 #include "server/memnode/pool.h"
 
 #define MAX_REGIONS 4096u
-
-/* A region must not be used before its mark is set. */
-static int keep_region(const struct memnode_service *svc, const struct target_region *region)
-{
-	int ret = memnode_pool_made(svc->target, region);
-
-	if (ret)
-		(void)svc->target->ops->unregister_region(svc->target, region->id);
-	return ret;
-}
 
 static int region_new(const struct memnode_service *svc, const ProtobufCMessage *message,
 		      struct memnode_answer *out)
@@ -39,19 +28,20 @@ static int region_new(const struct memnode_service *svc, const ProtobufCMessage 
 	};
 	int ret = svc->target->ops->register_region(svc->target, &spec);
 
-	if (ret == 0 && svc->persistent)
-		ret = keep_region(svc, &spec);
+	/* A region must not be used before its mark is set. */
+	if (ret == 0 && svc->persistent) {
+		ret = memnode_pool_made(svc->target, &spec);
+		if (ret)
+			(void)svc->target->ops->unregister_region(svc->target, spec.id);
+	}
 	relive__node_region__init(&out->region);
-	relive__node_region_reply__init(&out->region_reply);
 	out->region.region = spec.id;
 	out->region.kind = spec.kind;
 	out->region.object = spec.object;
 	out->region.part = spec.part;
 	out->region.role = spec.role;
 	out->region.size = spec.size;
-	out->region_reply.status = &out->status;
 	out->region_reply.region = ret ? NULL : &out->region;
-	out->message = &out->region_reply.base;
 	return ret;
 }
 
@@ -74,13 +64,10 @@ static int service_grant(const struct memnode_service *svc, const ProtobufCMessa
 	int ret = svc->target->ops->grant(svc->target, request->client_id, &range, request->rights,
 					  &out->grant);
 
-	relive__node_grant_reply__init(&out->grant_reply);
-	out->grant_reply.status = &out->status;
 	if (ret == 0) {
 		out->grant_reply.grant.data = out->grant.data;
 		out->grant_reply.grant.len = out->grant.bytes;
 	}
-	out->message = &out->grant_reply.base;
 	return ret;
 }
 
@@ -105,19 +92,8 @@ static int service_fence(const struct memnode_service *svc, const ProtobufCMessa
 	else
 		ret = svc->target->ops->fence(svc->target, request->client_id,
 					      (enum fence_how)request->how, &result);
-	relive__node_fence_reply__init(&out->fence_reply);
-	out->fence_reply.status = &out->status;
 	out->fence_reply.result = (uint32_t)result;
-	out->message = &out->fence_reply.base;
 	return ret;
-}
-
-static uint64_t process_cpu_ns(void)
-{
-	struct timespec ts = { 0 };
-
-	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * CLOCK_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
 static void list_broken(const struct memnode_service *svc, struct memnode_answer *out)
@@ -137,18 +113,6 @@ static void list_broken(const struct memnode_service *svc, struct memnode_answer
 	out->info.broken = (ProtobufCBinaryData){ sizeof(out->broken), out->broken };
 }
 
-static void list_gauges(const struct target_stats *now, struct memnode_answer *out)
-{
-	out->info.n_gauges = now->n_gauges;
-	out->info.gauges = out->gauge_list;
-	for (uint32_t i = 0; i < now->n_gauges; i++) {
-		relive__gauge__init(&out->gauges[i]);
-		out->gauges[i].name = (char *)now->gauges[i].name;
-		out->gauges[i].value = now->gauges[i].value;
-		out->gauge_list[i] = &out->gauges[i];
-	}
-}
-
 static int service_stats(const struct memnode_service *svc, const ProtobufCMessage *message,
 			 struct memnode_answer *out)
 {
@@ -157,7 +121,6 @@ static int service_stats(const struct memnode_service *svc, const ProtobufCMessa
 	(void)message;
 	svc->target->ops->stats(svc->target, &now);
 	relive__node_info__init(&out->info);
-	relive__node_stats_reply__init(&out->stats_reply);
 	out->info.name = (char *)svc->name;
 	out->info.uri = (char *)svc->uri;
 	out->info.pool_bytes = now.pool_bytes;
@@ -168,14 +131,19 @@ static int service_stats(const struct memnode_service *svc, const ProtobufCMessa
 	out->info.pages = (char *)now.page_kind;
 	out->info.transport = (char *)svc->target->ops->name;
 	out->info.clients = now.clients;
-	list_gauges(&now, out);
+	out->info.n_gauges = now.n_gauges;
+	out->info.gauges = out->gauge_list;
+	for (uint32_t i = 0; i < now.n_gauges; i++) {
+		relive__gauge__init(&out->gauges[i]);
+		out->gauges[i].name = (char *)now.gauges[i].name;
+		out->gauges[i].value = now.gauges[i].value;
+		out->gauge_list[i] = &out->gauges[i];
+	}
 	out->info.agent_cpu_ns = svc->agent_cpu_ns ? svc->agent_cpu_ns(svc->ctx) : 0;
-	out->info.process_cpu_ns = process_cpu_ns();
+	out->info.process_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
 	if (now.broken)
 		list_broken(svc, out);
-	out->stats_reply.status = &out->status;
 	out->stats_reply.info = &out->info;
-	out->message = &out->stats_reply.base;
 	return 0;
 }
 
@@ -198,16 +166,14 @@ int memnode_list_regions(struct transport_target *target, struct target_region *
 	return 0;
 }
 
-/* Skips broken regions, which cannot be persisted: their shards are down. */
-static int persist_all(const struct memnode_service *svc, const struct target_region *regions,
-		       size_t n, bool rows)
+const struct target_region *memnode_region_beside(const struct target_region *regions, size_t n,
+						  const struct target_region *of, uint32_t role)
 {
-	int ret = 0;
-
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		if ((regions[i].role == REGION_ROWS) == rows && !regions[i].broken)
-			ret = svc->target->ops->persist(svc->target, regions[i].id, 0, 0);
-	return ret;
+	for (size_t i = 0; i < n; i++)
+		if (regions[i].kind == of->kind && regions[i].object == of->object &&
+		    regions[i].part == of->part && regions[i].role == role)
+			return &regions[i];
+	return NULL;
 }
 
 static int service_persist(const struct memnode_service *svc, const ProtobufCMessage *message,
@@ -224,10 +190,16 @@ static int service_persist(const struct memnode_service *svc, const ProtobufCMes
 	ret = memnode_list_regions(svc->target, &regions, &n);
 	if (ret)
 		return ret;
-	/* Rows first: a durable leaf must never refer to rows that are not durable. */
-	ret = persist_all(svc, regions, n, true);
-	if (ret == 0)
-		ret = persist_all(svc, regions, n, false);
+	/*
+	 * Rows first: a durable leaf must never refer to rows that are not durable. Broken regions
+	 * cannot be persisted: their shards are down.
+	 */
+	for (size_t i = 0; ret == 0 && i < 2 * n; i++) {
+		const struct target_region *region = &regions[i % n];
+
+		if ((region->role == REGION_ROWS) == (i < n) && !region->broken)
+			ret = svc->target->ops->persist(svc->target, region->id, 0, 0);
+	}
 	mem_free(regions);
 	return ret;
 }
@@ -235,24 +207,24 @@ static int service_persist(const struct memnode_service *svc, const ProtobufCMes
 static const struct service {
 	uint16_t type;
 	enum memnode_line line;
-	const ProtobufCMessageDescriptor *kind;
+	const ProtobufCMessageDescriptor *request, *reply;
 	int (*serve)(const struct memnode_service *svc, const ProtobufCMessage *request,
 		     struct memnode_answer *out);
 } services[] = {
 	{ RELIVE__TYPE__TYPE_NODE_REGION_NEW, MEMNODE_WORK, &relive__node_region__descriptor,
-	  region_new },
+	  &relive__node_region_reply__descriptor, region_new },
 	{ RELIVE__TYPE__TYPE_NODE_REGION_FREE, MEMNODE_WORK, &relive__node_region__descriptor,
-	  region_free },
+	  &relive__status_reply__descriptor, region_free },
 	{ RELIVE__TYPE__TYPE_NODE_GRANT, MEMNODE_AT_ONCE, &relive__node_grant_request__descriptor,
-	  service_grant },
+	  &relive__node_grant_reply__descriptor, service_grant },
 	{ RELIVE__TYPE__TYPE_NODE_REVOKE, MEMNODE_AT_ONCE, &relive__node_grant_request__descriptor,
-	  take_back },
+	  &relive__status_reply__descriptor, take_back },
 	{ RELIVE__TYPE__TYPE_NODE_FENCE, MEMNODE_AT_ONCE, &relive__node_fence_request__descriptor,
-	  service_fence },
+	  &relive__node_fence_reply__descriptor, service_fence },
 	{ RELIVE__TYPE__TYPE_NODE_STATS, MEMNODE_AT_ONCE, &relive__empty__descriptor,
-	  service_stats },
+	  &relive__node_stats_reply__descriptor, service_stats },
 	{ RELIVE__TYPE__TYPE_NODE_PERSIST, MEMNODE_PERSIST, &relive__empty__descriptor,
-	  service_persist },
+	  &relive__status_reply__descriptor, service_persist },
 };
 
 static const struct service *find_service(const struct channel_frame *frame)
@@ -263,24 +235,20 @@ static const struct service *find_service(const struct channel_frame *frame)
 	return NULL;
 }
 
-static bool is_kill(const struct channel_frame *frame)
-{
-	Relive__NodeFenceRequest *request = (Relive__NodeFenceRequest *)channel_unpack(
-		&relive__node_fence_request__descriptor, frame);
-	bool kill = request && request->how == FENCE_KILL;
-
-	if (request)
-		relive__node_fence_request__free_unpacked(request, NULL);
-	return kill;
-}
-
 enum memnode_line memnode_line_of(const struct channel_frame *frame)
 {
 	const struct service *service = find_service(frame);
+	enum memnode_line line = service ? service->line : MEMNODE_AT_ONCE;
+	Relive__NodeFenceRequest *fence = NULL;
 
-	if (service && service->type == RELIVE__TYPE__TYPE_NODE_FENCE && is_kill(frame))
-		return MEMNODE_WORK;
-	return service ? service->line : MEMNODE_AT_ONCE;
+	if (frame->head.type == RELIVE__TYPE__TYPE_NODE_FENCE)
+		fence = (Relive__NodeFenceRequest *)channel_unpack(
+			&relive__node_fence_request__descriptor, frame);
+	if (fence && fence->how == FENCE_KILL) /* waits for the death */
+		line = MEMNODE_WORK;
+	if (fence)
+		relive__node_fence_request__free_unpacked(fence, NULL);
+	return line;
 }
 
 static int serve_frame(const struct memnode_service *svc, const struct channel_frame *frame,
@@ -296,9 +264,10 @@ static int serve_frame(const struct memnode_service *svc, const struct channel_f
 	if (!service)
 		return error_set(-ENOTSUP, "request of type %u: unknown to this memory node",
 				 frame->head.type);
-	message = channel_unpack(service->kind, frame);
+	message = channel_unpack(service->request, frame);
 	if (!message)
 		return -EPROTO;
+	protobuf_c_message_init(service->reply, &out->plain.base);
 	ret = service->serve(svc, message, out);
 	protobuf_c_message_free_unpacked(message, NULL);
 	return ret;
@@ -307,16 +276,14 @@ static int serve_frame(const struct memnode_service *svc, const struct channel_f
 void memnode_serve(const struct memnode_service *svc, const struct channel_frame *frame,
 		   struct memnode_answer *out)
 {
-	out->message = NULL;
 	relive__status__init(&out->status);
 	relive__status_reply__init(&out->plain);
-	out->plain.status = &out->status;
+	out->message = &out->plain.base;
 	error_clear();
 	out->status.code = serve_frame(svc, frame, out);
+	out->plain.status = &out->status;
 	snprintf(out->words, sizeof(out->words), "%s", out->status.code ? error_last() : "");
 	out->status.message = out->words;
-	if (!out->message)
-		out->message = &out->plain.base;
 }
 
 void memnode_undo(const struct memnode_service *svc, const struct frame_header *head,

@@ -32,16 +32,18 @@ struct memnode_service {
 /* Parts of an answer, with internal pointers: do not move the struct. */
 struct memnode_answer {
 	Relive__Status status;
-	Relive__StatusReply plain;
+	union { /* the message; each begins with a base and the status */
+		Relive__StatusReply plain;
+		Relive__NodeRegionReply region_reply;
+		Relive__NodeGrantReply grant_reply;
+		Relive__NodeFenceReply fence_reply;
+		Relive__NodeStatsReply stats_reply;
+	};
 	Relive__NodeRegion region;
-	Relive__NodeRegionReply region_reply;
 	struct region_grant grant;
-	Relive__NodeGrantReply grant_reply;
-	Relive__NodeFenceReply fence_reply;
 	Relive__NodeInfo info;
 	Relive__Gauge gauges[TARGET_GAUGES];
 	Relive__Gauge *gauge_list[TARGET_GAUGES];
-	Relive__NodeStatsReply stats_reply;
 	uint8_t broken[RPTR_MAX_REGION / 8 + 1];
 	char words[ERROR_TEXT_BYTES]; /* error message */
 	const ProtobufCMessage *message;
@@ -75,6 +77,10 @@ RLV_MUST_CHECK int memnode_reply(struct channel *ch, const struct frame_header *
 /* List all regions of a pool; freed by mem_free. -ENOMEM. */
 RLV_MUST_CHECK int memnode_list_regions(struct transport_target *target,
 					struct target_region **regions_out, size_t *n_out);
+
+/* The region of that role of the part that a region belongs to; NULL: there is none. */
+const struct target_region *memnode_region_beside(const struct target_region *regions, size_t n,
+						  const struct target_region *of, uint32_t role);
 
 /* The same list for a registration, with the regions' own headers. */
 struct memnode_regions {

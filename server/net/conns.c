@@ -244,9 +244,8 @@ void conn_answer(struct conn *conn, const struct frame_header *head,
 		.term = conn->conns->opts.term,
 	};
 	size_t len = protobuf_c_message_get_packed_size(message);
-	uint8_t bytes[FRAME_HEADER_BYTES];
-	uint8_t *body = mem_alloc(len + 1);
-	int ret = body ? 0 : error_set(-ENOMEM, "cannot allocate an answer of %zu bytes", len);
+	uint8_t *bytes = mem_alloc(FRAME_HEADER_BYTES + len);
+	int ret = bytes ? 0 : error_set(-ENOMEM, "cannot allocate an answer of %zu bytes", len);
 
 	out.length = (uint32_t)len;
 	if (ret == 0 && !flow_has_room(&conn->flow, len))
@@ -254,14 +253,13 @@ void conn_answer(struct conn *conn, const struct frame_header *head,
 	if (ret == 0)
 		ret = frame_encode(&out, bytes);
 	if (ret) {
-		mem_free(body);
+		mem_free(bytes);
 		conn_turn_away(conn, error_last());
 		return;
 	}
-	protobuf_c_message_pack(message, body);
-	flow_write(&conn->flow, bytes, sizeof(bytes));
-	flow_write(&conn->flow, body, len);
-	mem_free(body);
+	protobuf_c_message_pack(message, bytes + FRAME_HEADER_BYTES);
+	flow_write(&conn->flow, bytes, FRAME_HEADER_BYTES + len);
+	mem_free(bytes);
 	if (conn->owed)
 		conn->owed--;
 	if (!conn->busy)
@@ -287,27 +285,22 @@ void conn_refuse(struct conn *conn, const struct frame_header *head, int code)
 		last_words(conn, false);
 }
 
-static void cut_former(struct conns *conns, enum conn_queue number)
-{
-	struct timed_link *next;
-
-	for (struct timed_link *link = conns->queues[number].first; link; link = next) {
-		struct conn *conn = conn_of(link);
-
-		next = link->next;
-		if (conn->dropped || token_check_epoch(&conn->peer.token, conns->opts.epoch) == 0)
-			continue;
-		log_info("cut pid %u: %s", conn->peer.process.pid, error_last());
-		last_words(conn, false);
-	}
-}
-
 void conns_set_epoch(struct conns *conns, uint32_t epoch)
 {
 	conns->opts.epoch = epoch;
-	cut_former(conns, QUEUE_TCP);
-	cut_former(conns, QUEUE_LOCAL);
-	cut_former(conns, QUEUE_READY);
+	for (int i = 0; i < QUEUES; i++) {
+		struct timed_link *next = i == QUEUE_LAST_WORDS ? NULL : conns->queues[i].first;
+
+		while (next) {
+			struct conn *conn = conn_of(next);
+
+			next = next->next;
+			if (conn->dropped || token_check_epoch(&conn->peer.token, epoch) == 0)
+				continue;
+			log_info("cut pid %u: %s", conn->peer.process.pid, error_last());
+			last_words(conn, false);
+		}
+	}
 }
 
 /* -------- hello, auth -------- */
@@ -514,27 +507,37 @@ static const struct flow_ops flow_ops = {
 /* -------- accepting -------- */
 
 /* The kernel identifies peers of a unix socket; other connections use TLS. */
-static void conn_add(struct conns *conns, evutil_socket_t fd, bool local)
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
+		      int len, void *arg)
 {
+	const struct timeval soon = { .tv_sec = 0 };
 	struct conn *conn = mem_zalloc(sizeof(*conn));
 	struct ucred cred = { .pid = 0 };
-	socklen_t len = sizeof(cred);
+	socklen_t cred_len = sizeof(cred);
+	struct conns *conns = arg;
 	struct stream stream;
 	int ret = 0;
 
+	(void)listener;
+	(void)len;
+	if (++conns->accepted >= ACCEPTS_MAX) {
+		for (uint32_t i = 0; i < conns->n_listeners; i++)
+			(void)evconnlistener_disable(conns->listeners[i]);
+		(void)evtimer_add(conns->again, &soon);
+	}
 	if (!conn) {
 		close(fd);
 		return;
 	}
 	conn->conns = conns;
-	conn->peer.local = local;
+	conn->peer.local = address->sa_family == AF_UNIX;
 	conn->flow.ops = &flow_ops;
 	conn->flow.ctx = conn;
-	if (!local) {
+	if (!conn->peer.local) {
 		tcp_set_no_delay(fd);
 		ret = stream_init_tls(&stream, fd, conns->tls);
 	} else {
-		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0)
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) == 0 && cred.pid > 0)
 			conn->peer.process.pid = (uint32_t)cred.pid;
 		stream_init_socket(&stream, fd);
 	}
@@ -545,24 +548,8 @@ static void conn_add(struct conns *conns, evutil_socket_t fd, bool local)
 		mem_free(conn);
 		return;
 	}
-	queue_up(conn, local ? QUEUE_LOCAL : QUEUE_TCP);
-	bound_queue(conns, local ? QUEUE_LOCAL : QUEUE_TCP);
-}
-
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
-		      int len, void *arg)
-{
-	const struct timeval soon = { .tv_sec = 0 };
-	struct conns *conns = arg;
-
-	(void)listener;
-	(void)len;
-	conn_add(conns, fd, address->sa_family == AF_UNIX);
-	if (++conns->accepted < ACCEPTS_MAX)
-		return;
-	for (uint32_t i = 0; i < conns->n_listeners; i++)
-		(void)evconnlistener_disable(conns->listeners[i]);
-	(void)evtimer_add(conns->again, &soon);
+	queue_up(conn, conn->peer.local ? QUEUE_LOCAL : QUEUE_TCP);
+	bound_queue(conns, conn->peer.local ? QUEUE_LOCAL : QUEUE_TCP);
 }
 
 /* Resume after ready events, so that accepted connections are served first. */
@@ -590,16 +577,19 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
 	usleep(10 * 1000);
 }
 
+/* Takes fd, also on failure. */
 static int add_listener(struct conns *conns, int fd)
 {
-	struct evconnlistener *listener;
+	struct evconnlistener *listener =
+		evconnlistener_new(conns->opts.base, on_accept, conns,
+				   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG, fd);
 
-	if (conns->n_listeners == MAX_LISTENERS)
-		return error_set(-ENOSPC, "listen: at most %d addresses", MAX_LISTENERS);
-	listener = evconnlistener_new(conns->opts.base, on_accept, conns,
-				      LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG, fd);
-	if (!listener)
-		return error_set(-errno, "listen: %s", strerror(errno));
+	if (!listener) {
+		int ret = error_set(-errno, "listen: %s", strerror(errno));
+
+		close(fd);
+		return ret;
+	}
 	evconnlistener_set_error_cb(listener, on_accept_error);
 	conns->listeners[conns->n_listeners++] = listener;
 	return 0;
@@ -622,13 +612,12 @@ int conns_listen_socket(struct conns *conns, const char *path)
 	mask = umask(0177);
 	ret = bind(fd, (struct sockaddr *)&address, sizeof(address)) ? -errno : 0;
 	umask(mask);
-	if (ret)
-		(void)error_set(ret, "bind %s: %s", path, strerror(-ret));
-	else
-		ret = add_listener(conns, fd);
-	if (ret)
+	if (ret) {
 		close(fd);
-	else
+		return error_set(ret, "bind %s: %s", path, strerror(-ret));
+	}
+	ret = add_listener(conns, fd);
+	if (ret == 0)
 		snprintf(conns->socket_path, sizeof(conns->socket_path), "%s", path);
 	return ret;
 }
@@ -644,12 +633,7 @@ int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port, uint1
 
 	if (ret == 0)
 		ret = tcp_bind(host, port, &fd, port_out);
-	if (ret)
-		return ret;
-	ret = add_listener(conns, fd);
-	if (ret)
-		close(fd);
-	return ret;
+	return ret ? ret : add_listener(conns, fd);
 }
 
 int conns_open(const struct conns_opts *opts, struct conns **conns_out)

@@ -5,31 +5,25 @@
 
 #include "wire/region.h"
 
-/* A process of this host, as claimed: its boot id can only be read on this host. */
-static void take_its_word(const Relive__HelloRequest *hello, struct conn_peer *peer)
-{
-	struct process_id self;
-
-	if (process_self(&self) || hello->boot_id.len != sizeof(self.boot_id) ||
-	    memcmp(self.boot_id, hello->boot_id.data, sizeof(self.boot_id)) != 0 ||
-	    hello->pid > UINT32_MAX)
-		return;
-	peer->process = self;
-	peer->process.pid = (uint32_t)hello->pid;
-	peer->process.start_time = hello->start_time;
-	peer->has_process = true;
-}
-
 int hello_take(const Relive__HelloRequest *hello, const struct stream *stream, uint32_t epoch,
 	       struct conn_peer *peer)
 {
 	/* The kernel gives the peer of a unix socket, even where /proc hides other users' processes. */
+	struct process_id self;
 	struct token_id used;
 	int ret = peer->local ? process_read(peer->process.pid, &peer->process) : -EACCES;
 
 	peer->has_process = ret == 0;
-	if (!peer->local || (ret == -EACCES && hello->pid == peer->process.pid))
-		take_its_word(hello, peer);
+	/* Else a process of this host, as claimed: its boot id can only be read on this host. */
+	if ((!peer->local || (ret == -EACCES && hello->pid == peer->process.pid)) &&
+	    process_self(&self) == 0 && hello->boot_id.len == sizeof(self.boot_id) &&
+	    memcmp(self.boot_id, hello->boot_id.data, sizeof(self.boot_id)) == 0 &&
+	    hello->pid <= UINT32_MAX) {
+		peer->process = self;
+		peer->process.pid = (uint32_t)hello->pid;
+		peer->process.start_time = hello->start_time;
+		peer->has_process = true;
+	}
 	if (hello->format_major != REGION_FORMAT_MAJOR)
 		return error_set(-EPROTO, "format %u: this server speaks %d", hello->format_major,
 				 REGION_FORMAT_MAJOR);

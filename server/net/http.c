@@ -20,13 +20,6 @@
 
 static LOCK_ROLE(http_role, "pages", LOCK_RANK_SERVER);
 
-/* The last version of a page; text is malloc'ed. */
-struct made {
-	int code; /* 0 = none since the last look */
-	char *text;
-	size_t bytes;
-};
-
 struct http {
 	struct http_opts opts;
 	pthread_t thread;
@@ -40,32 +33,20 @@ struct http {
 	bool stops LOCK_GUARDED_BY(http_role);
 	uint32_t wanted LOCK_GUARDED_BY(http_role);     /* 1 << enum http_path */
 	uint64_t lent_until LOCK_GUARDED_BY(http_role); /* 0 = the loop makes pages */
-	struct made made[HTTP_PATHS] LOCK_GUARDED_BY(http_role);
+	/* The last version of each page; code 0 = none since the last look. */
+	struct http_answer made[HTTP_PATHS] LOCK_GUARDED_BY(http_role);
 };
-
-static void http_ring(int fd)
-{
-	const uint64_t one = 1;
-
-	(void)!write(fd, &one, sizeof(one));
-}
-
-static void http_hush(int fd)
-{
-	uint64_t n;
-
-	(void)!read(fd, &n, sizeof(n));
-}
 
 /* -------- pages -------- */
 
-static struct made make_page(struct http *http, enum http_path path)
+/* 503 without a text: no memory. */
+static struct http_answer make_page(struct http *http, enum http_path path)
 {
-	struct made made = { .code = 200 };
+	struct http_answer made = { .code = 200 };
 	struct metrics page;
 
 	if (metrics_open(&page))
-		return (struct made){ .code = 503 };
+		return (struct http_answer){ .code = 503 };
 	if (path == HTTP_HEALTHZ) {
 		made.code = http->opts.health(http->opts.ctx) ? 503 : 200;
 		fprintf(page.file, "%s\n", made.code == 200 ? "ok" : error_last());
@@ -75,7 +56,7 @@ static struct made make_page(struct http *http, enum http_path path)
 	}
 	if (metrics_close(&page)) {
 		free(page.text); /* NOLINT: of open_memstream */
-		return (struct made){ .code = 503 };
+		return (struct http_answer){ .code = 503 };
 	}
 	made.text = page.text;
 	made.bytes = page.bytes;
@@ -85,16 +66,17 @@ static struct made make_page(struct http *http, enum http_path path)
 void http_turn(struct http *http)
 {
 	uint32_t wanted;
+	eventfd_t n;
 
 	if (!http)
 		return;
-	http_hush(http->ask_fd);
+	(void)eventfd_read(http->ask_fd, &n);
 	lock_acquire(&http->lock, &http_role);
 	wanted = http->wanted;
 	http->wanted = 0;
 	lock_release(&http->lock, &http_role);
 	for (enum http_path path = 0; path < HTTP_PATHS; path++) {
-		struct made made;
+		struct http_answer made;
 
 		if (!(wanted >> path & 1))
 			continue;
@@ -105,7 +87,7 @@ void http_turn(struct http *http)
 		lock_release(&http->lock, &http_role);
 	}
 	if (wanted)
-		http_ring(http->made_fd);
+		(void)eventfd_write(http->made_fd, 1);
 }
 
 void http_lend(struct http *http, uint64_t until_ns)
@@ -115,17 +97,8 @@ void http_lend(struct http *http, uint64_t until_ns)
 	lock_acquire(&http->lock, &http_role);
 	http->lent_until = until_ns;
 	lock_release(&http->lock, &http_role);
-	http_ring(http->made_fd);
-}
-
-void http_take(struct http *http)
-{
-	if (!http)
-		return;
-	lock_acquire(&http->lock, &http_role);
-	http->lent_until = 0;
-	lock_release(&http->lock, &http_role);
-	http_ring(http->ask_fd); /* requests that arrived after the loan */
+	/* The maker of the pages that were asked for meanwhile. */
+	(void)eventfd_write(until_ns ? http->made_fd : http->ask_fd, 1);
 }
 
 /* -------- the thread -------- */
@@ -134,10 +107,11 @@ void http_take(struct http *http)
 static void on_made(evutil_socket_t fd, short what, void *arg)
 {
 	struct http *http = arg;
-	struct made made[HTTP_PATHS];
+	struct http_answer made[HTTP_PATHS];
+	eventfd_t n;
 
 	(void)what;
-	http_hush(fd);
+	(void)eventfd_read(fd, &n);
 	lock_acquire(&http->lock, &http_role);
 	if (http->stops)
 		(void)event_base_loopbreak(http->base);
@@ -153,13 +127,8 @@ static void on_made(evutil_socket_t fd, short what, void *arg)
 	}
 	lock_release(&http->lock, &http_role);
 	for (enum http_path path = 0; path < HTTP_PATHS; path++) {
-		const struct http_answer answer = { made[path].code,
-						    made[path].text ? made[path].text
-								    : "no memory\n",
-						    made[path].text ? made[path].bytes : 10 };
-
 		if (made[path].code)
-			http_conns_answer(&http->conns, path, &answer);
+			http_conns_answer(&http->conns, path, &made[path]);
 		free(made[path].text); /* NOLINT: of open_memstream */
 	}
 }
@@ -173,7 +142,7 @@ static void on_ask(void *ctx, enum http_path path)
 	http->wanted |= 1u << path;
 	lent = http->lent_until != 0;
 	lock_release(&http->lock, &http_role);
-	http_ring(lent ? http->made_fd : http->ask_fd);
+	(void)eventfd_write(lent ? http->made_fd : http->ask_fd, 1);
 }
 
 static void *http_serve(void *arg)
@@ -276,7 +245,7 @@ LOCK_UNCHECKED void http_close(struct http **http_ptr)
 		lock_acquire(&http->lock, &http_role);
 		http->stops = true;
 		lock_release(&http->lock, &http_role);
-		http_ring(http->made_fd);
+		(void)eventfd_write(http->made_fd, 1);
 		pthread_join(http->thread, NULL);
 	}
 	http_conns_close(&http->conns);

@@ -51,12 +51,11 @@ void http_close(struct http **http);
 
 /* Readable when http_turn is due. -1 if http is NULL. */
 int http_fd(const struct http *http);
-/* Makes the requested pages. http may be NULL. Thread: the daemon's loop, also for the next two. */
+/* Makes the requested pages. http may be NULL. Thread: the daemon's loop, also for http_lend. */
 void http_turn(struct http *http);
 
-/* Lends the turn until then or http_take: the thread makes pages, and the loop must not touch
-   their data. */
+/* Lends the turn until then, or until it is called with 0: the thread makes pages, and the loop must
+   not touch their data. http may be NULL. */
 void http_lend(struct http *http, uint64_t until_ns);
-void http_take(struct http *http);
 
 #endif

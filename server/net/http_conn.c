@@ -114,7 +114,7 @@ static void send_answer(struct http_conn *conn, const struct http_answer *answer
 
 static void send_words(struct http_conn *conn, int code, const char *words)
 {
-	const struct http_answer answer = { code, words, strlen(words) };
+	const struct http_answer answer = { code, (char *)words, strlen(words) };
 
 	send_answer(conn, &answer, "text/plain; charset=utf-8");
 }

@@ -36,7 +36,7 @@ struct http_conns {
 
 struct http_answer {
 	int code;
-	const char *text;
+	char *text;
 	size_t bytes;
 };
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/os/clock.h"
@@ -98,12 +97,9 @@ static uint64_t open_descriptors(void)
 
 void metrics_process(struct metrics *m)
 {
-	struct timespec cpu = { 0 };
-
-	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
 	metrics_family(m, "process_cpu_seconds_total", METRICS_COUNTER,
 		       "User and system CPU time of the process, in seconds.");
-	metrics_seconds(m, (uint64_t)cpu.tv_sec * CLOCK_NS_PER_S + (uint64_t)cpu.tv_nsec, NULL);
+	metrics_seconds(m, clock_read_ns(CLOCK_PROCESS_CPUTIME_ID), NULL);
 	metrics_family(m, "process_resident_memory_bytes", METRICS_GAUGE,
 		       "Resident memory of the process, mapped pools included, in bytes.");
 	metrics_u64(m, resident_bytes(), NULL);

@@ -18,21 +18,27 @@ int tcp_bind(const char *host, uint16_t port, int *fd_out, uint16_t *port_out)
 	socklen_t len = sizeof(bound);
 	const int one = 1;
 	char service[8];
-	int fd, ret;
+	int fd = -1, ret;
 
 	snprintf(service, sizeof(service), "%u", port);
 	ret = getaddrinfo(name, service, &wanted, &found);
 	if (ret)
 		return error_set(-EINVAL, "listen on %s: %s", name, gai_strerror(ret));
-	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0)
-		(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen))
+	/* The first address that this host has; one that another server has is not passed over. */
+	for (const struct addrinfo *at = found; at && fd < 0 && ret != -EADDRINUSE;
+	     at = at->ai_next) {
+		fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		if (fd >= 0)
+			(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+		if (fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0)
+			break;
 		ret = error_set(-errno, "listen on %s:%u: %s", name, port, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		fd = -1;
+	}
 	freeaddrinfo(found);
-	if (ret && fd >= 0)
-		close(fd);
-	if (ret)
+	if (fd < 0)
 		return ret;
 	(void)getsockname(fd, (struct sockaddr *)&bound, &len);
 	*fd_out = fd;

@@ -70,52 +70,45 @@ static void on_grant(void *ctx, uint64_t tag, struct node *node, int code,
 	node->remote->news |= !(asked->wish.asker & ASKER_WANT);
 }
 
-static int node_ask(struct node *node, const struct node_wish *wish)
+int node_grant(struct node *node, const struct node_wish *wish, struct region_grant *grant_out)
 {
 	Relive__NodeGrantRequest request = RELIVE__NODE_GRANT_REQUEST__INIT;
-	struct node_asked *asked = mem_zalloc(sizeof(*asked));
+	struct node_asked *asked = node->remote->asked_for;
 	struct node_post post = {
 		.type = RELIVE__TYPE__TYPE_NODE_GRANT,
 		.request = &request.base,
 		.reply = &relive__node_grant_reply__descriptor,
 		.timeout_ns = NODE_WAIT_NS,
 		.done = on_grant,
-		.tag = ++node->remote->last_tag,
 	};
-	int ret;
-
-	if (!asked)
-		return error_set(-ENOMEM, "ask node %s: cannot allocate memory", node->name);
-	request.client_id = wish->client_id;
-	request.region = wish->range.region;
-	request.offset = wish->range.off;
-	request.length = wish->range.len;
-	request.rights = wish->rights;
-	ret = node_post(node, &post);
-	if (ret) {
-		mem_free(asked);
-		return ret;
-	}
-	asked->wish = *wish;
-	asked->tag = post.tag;
-	asked->next = node->remote->asked_for;
-	node->remote->asked_for = asked;
-	return 0;
-}
-
-int node_grant(struct node *node, const struct node_wish *wish, struct region_grant *grant_out)
-{
-	const struct node_asked *asked = node->remote->asked_for;
 	int ret;
 
 	if (!node->up)
 		return node_error_down(node);
 	while (asked && !is_same(&asked->wish, wish))
 		asked = asked->next;
-	ret = asked ? 0 : node_ask(node, wish);
-	if (ret)
-		return ret;
-	if (!asked || !asked->ended)
+	if (!asked) {
+		asked = mem_zalloc(sizeof(*asked));
+		if (!asked)
+			return error_set(-ENOMEM, "ask node %s: cannot allocate memory",
+					 node->name);
+		request.client_id = wish->client_id;
+		request.region = wish->range.region;
+		request.offset = wish->range.off;
+		request.length = wish->range.len;
+		request.rights = wish->rights;
+		post.tag = ++node->remote->last_tag;
+		ret = node_post(node, &post);
+		if (ret) {
+			mem_free(asked);
+			return ret;
+		}
+		asked->wish = *wish;
+		asked->tag = post.tag;
+		asked->next = node->remote->asked_for;
+		node->remote->asked_for = asked;
+	}
+	if (!asked->ended)
 		return error_set(-EAGAIN, "memory node %s: asked for a grant", node->name);
 	error_restore(&asked->failure);
 	*grant_out = asked->grant;
@@ -158,32 +151,6 @@ static void *run_reach(void *arg)
 	return NULL;
 }
 
-/*
- * Z2 pairs with Z1: no operation of the previous connection lands after the first one of this
- * connection.
- */
-static int begin_reach(struct node *node)
-{
-	struct node_reach *reach = mem_zalloc(sizeof(*reach));
-	int ret;
-
-	if (!reach)
-		return error_set(-ENOMEM, "cannot allocate memory for a connection");
-	reach->opts = (struct transport_opts){
-		.timeout_ns = node->remote->lease_ns,
-		.client_id = node->remote->attach_client_id,
-		.replaces = node->remote->link,
-	};
-	snprintf(reach->uri, sizeof(reach->uri), "%s", node->uri);
-	ret = pthread_create(&reach->thread, NULL, run_reach, reach);
-	if (ret) {
-		mem_free(reach);
-		return error_set(-ret, "pthread_create: %s", strerror(ret));
-	}
-	node->remote->reach = reach;
-	return error_set(-EAGAIN, "its memory is being reached");
-}
-
 /* A connection to a former address of the node is dropped. */
 static int reach_memory(struct node *node)
 {
@@ -192,8 +159,27 @@ static int reach_memory(struct node *node)
 
 	if (node->tr)
 		return 0;
-	if (!reach)
-		return begin_reach(node);
+	if (!reach) {
+		reach = mem_zalloc(sizeof(*reach));
+		if (!reach)
+			return error_set(-ENOMEM, "cannot allocate memory for a connection");
+		/*
+		 * Z2 pairs with Z1: no operation of the previous connection lands after the first
+		 * one of this connection.
+		 */
+		reach->opts = (struct transport_opts){
+			.timeout_ns = node->remote->lease_ns,
+			.client_id = node->remote->attach_client_id,
+			.replaces = node->remote->link,
+		};
+		snprintf(reach->uri, sizeof(reach->uri), "%s", node->uri);
+		ret = pthread_create(&reach->thread, NULL, run_reach, reach);
+		if (ret) {
+			mem_free(reach);
+			return error_set(-ret, "pthread_create: %s", strerror(ret));
+		}
+		node->remote->reach = reach;
+	}
 	if (pthread_tryjoin_np(reach->thread, NULL))
 		return error_set(-EAGAIN, "its memory is being reached");
 	error_restore(&reach->failure);
@@ -334,21 +320,6 @@ static void go_on(struct node *node, struct node_want *want)
 		end_want(node, want, ret);
 }
 
-static struct node_want *want_new(struct node *node, const uint32_t *ids, uint32_t n)
-{
-	struct node_want *want = mem_zalloc(sizeof(*want));
-
-	if (!want)
-		return NULL;
-	memcpy(want->ids, ids, n * sizeof(ids[0]));
-	want->n = n;
-	want->asker = ASKER_WANT | ++node->remote->last_tag;
-	want->begun = node_now(node);
-	want->next = node->remote->wants;
-	node->remote->wants = want;
-	return want;
-}
-
 int node_attach(struct node *node, const uint32_t *ids, uint32_t n, struct region **regions_out)
 {
 	struct node_want *want = node->remote->wants;
@@ -362,10 +333,18 @@ int node_attach(struct node *node, const uint32_t *ids, uint32_t n, struct regio
 		return error_set(-EAGAIN,
 				 "memory node %s: its memory could not be reached just now",
 				 node->name);
-	if (!want)
-		want = want_new(node, ids, n);
-	if (!want)
-		return error_set(-ENOMEM, "memory node %s: cannot allocate memory", node->name);
+	if (!want) {
+		want = mem_zalloc(sizeof(*want));
+		if (!want)
+			return error_set(-ENOMEM, "memory node %s: cannot allocate memory",
+					 node->name);
+		memcpy(want->ids, ids, n * sizeof(ids[0]));
+		want->n = n;
+		want->asker = ASKER_WANT | ++node->remote->last_tag;
+		want->begun = node_now(node);
+		want->next = node->remote->wants;
+		node->remote->wants = want;
+	}
 	go_on(node, want);
 	if (!node->up) /* disconnected: the want was freed with it */
 		return node_error_down(node);

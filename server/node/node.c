@@ -30,18 +30,6 @@ int node_error_down(const struct node *node)
 
 /* -------- connection -------- */
 
-void node_connect(struct node *node, const struct channel *ch, struct event *readable)
-{
-	node->remote->channel = *ch;
-	node->remote->readable = readable;
-	node->up = true;
-	node->told = false;
-	node->remote->heard = node_now(node);
-	node->remote->asked = 0;
-	node->remote->pinged = 0;
-	node->remote->attach_after = 0;
-}
-
 static void end_call(struct node_call *call, int code, ProtobufCMessage *reply)
 {
 	call->ended = true;

@@ -79,9 +79,6 @@ struct node_remote {
 /* A memory node on the network: how the catalog reaches it. */
 extern const struct node_ops node_remote_ops;
 
-/* The node registered over ch, which is owned by it from now on, as is readable. */
-void node_connect(struct node *node, const struct channel *ch, struct event *readable);
-
 /* Disconnect; outstanding calls end with -EHOSTDOWN. Our attachments stay. No callback. */
 void node_disconnect(struct node *node);
 

@@ -168,21 +168,6 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	tell_news(nodes, node);
 }
 
-static void take_news(struct node *node, const struct node_news *news)
-{
-	if (node->incarnation != news->incarnation)
-		snprintf(node->former_uri, sizeof(node->former_uri), "%s", node->uri);
-	snprintf(node->uri, sizeof(node->uri), "%s", news->uri);
-	snprintf(node->pages, sizeof(node->pages), "%s", news->pages);
-	snprintf(node->transport, sizeof(node->transport), "%.*s", (int)strcspn(news->uri, ":"),
-		 news->uri);
-	node->incarnation = news->incarnation;
-	node->pool_bytes = news->pool_bytes;
-	node->persistent = news->persistent;
-	node->sole_opener = news->sole_opener;
-	memcpy(node->pool, news->pool, sizeof(node->pool));
-}
-
 int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel *ch,
 	       struct node **node_out, bool *replaced_out)
 {
@@ -195,7 +180,17 @@ int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel
 		node = nodes_add(nodes, news->name);
 	if (!node)
 		return error_set(-ENOMEM, "nodes: cannot allocate memory");
-	take_news(node, news);
+	if (node->incarnation != news->incarnation)
+		snprintf(node->former_uri, sizeof(node->former_uri), "%s", node->uri);
+	snprintf(node->uri, sizeof(node->uri), "%s", news->uri);
+	snprintf(node->pages, sizeof(node->pages), "%s", news->pages);
+	snprintf(node->transport, sizeof(node->transport), "%.*s", (int)strcspn(news->uri, ":"),
+		 news->uri);
+	node->incarnation = news->incarnation;
+	node->pool_bytes = news->pool_bytes;
+	node->persistent = news->persistent;
+	node->sole_opener = news->sole_opener;
+	memcpy(node->pool, news->pool, sizeof(node->pool));
 	node->lost = false;
 	node->draining = node->draining && !replaced; /* it left and has returned */
 	ret = nodes_remember(nodes, node);
@@ -210,7 +205,14 @@ int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel
 	nodes->generation += replaced;
 	if (replaced)
 		node->since = nodes->generation;
-	node_connect(node, ch, readable);
+	node->remote->channel = *ch;
+	node->remote->readable = readable;
+	node->remote->heard = node_now(node);
+	node->remote->asked = 0;
+	node->remote->pinged = 0;
+	node->remote->attach_after = 0;
+	node->up = true;
+	node->told = false;
 	*node_out = node;
 	*replaced_out = replaced;
 	return 0;
@@ -253,32 +255,27 @@ static uint64_t lost_at(const struct nodes *nodes, const struct node *node)
 	return node->down_since + nodes->lost_ns;
 }
 
-static uint64_t look_at(struct nodes *nodes, struct node *node)
-{
-	uint64_t next = node_watch(node);
-
-	node_deliver(node);
-	next = min_u64(next, node_attach_watch(node));
-	if (node->remote->news)
-		tell_news(nodes, node);
-	if (!node->up && !node->told) {
-		node->told = true;
-		log_warn("node %s is down", node->name);
-		nodes->ops->on_down(nodes->ctx, node);
-	}
-	if (clock_now_ns(nodes->clock) >= lost_at(nodes, node)) {
-		log_error("node %s is lost: down for longer than its limit", node->name);
-		node_declare_lost(nodes, node);
-	}
-	return min_u64(next, lost_at(nodes, node));
-}
-
 uint64_t nodes_tick(struct nodes *nodes)
 {
 	uint64_t next = UINT64_MAX;
 
-	for (struct node *node = nodes->first; node; node = node->next)
-		next = min_u64(next, look_at(nodes, node));
+	for (struct node *node = nodes->first; node; node = node->next) {
+		next = min_u64(next, node_watch(node));
+		node_deliver(node);
+		next = min_u64(next, node_attach_watch(node));
+		if (node->remote->news)
+			tell_news(nodes, node);
+		if (!node->up && !node->told) {
+			node->told = true;
+			log_warn("node %s is down", node->name);
+			nodes->ops->on_down(nodes->ctx, node);
+		}
+		if (clock_now_ns(nodes->clock) >= lost_at(nodes, node)) {
+			log_error("node %s is lost: down for longer than its limit", node->name);
+			node_declare_lost(nodes, node);
+		}
+		next = min_u64(next, lost_at(nodes, node));
+	}
 	return next;
 }
 

@@ -13,11 +13,15 @@ struct persist_round {
 	struct error_kept failure; /* first error */
 };
 
-/* One answer less is due; code: its error. */
-static void round_take(struct persist_round *round, int code)
+/* One answer less is due. */
+static void on_done(void *ctx, uint64_t tag, struct node *node, int code,
+		    const ProtobufCMessage *reply)
 {
-	struct persist_round **link = &round->persist->first;
+	struct persist_round *round = ctx, **link = &round->persist->first;
 
+	(void)tag;
+	(void)node;
+	(void)reply;
 	if (code && round->failure.code == 0)
 		error_keep(&round->failure);
 	if (--round->waiting)
@@ -29,15 +33,6 @@ static void round_take(struct persist_round *round, int code)
 	if (round->conn)
 		conn_answer_status(round->conn, &round->head, round->failure.code);
 	mem_free(round);
-}
-
-static void on_done(void *ctx, uint64_t tag, struct node *node, int code,
-		    const ProtobufCMessage *reply)
-{
-	(void)tag;
-	(void)node;
-	(void)reply;
-	round_take(ctx, code);
 }
 
 void persist_begin(struct persist *persist, struct conn *conn, const struct frame_header *head)
@@ -72,9 +67,9 @@ void persist_begin(struct persist *persist, struct conn *conn, const struct fram
 		round->waiting++;
 		ret = node_post(node, &post);
 		if (ret)
-			round_take(round, ret);
+			on_done(round, 0, node, ret, NULL);
 	}
-	round_take(round, 0);
+	on_done(round, 0, NULL, 0, NULL);
 }
 
 void persist_forget(struct persist *persist, const struct conn *conn)

@@ -7,6 +7,8 @@
 
 #include "wire/region.h"
 
+#include "base/mem/alloc.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -178,7 +180,7 @@ CASE(memnode_jobs__done_in_turn_with_their_answers)
 		assert_true(job->connection == 7);
 		assert_int_equal(job->answer.status.code, 0);
 		assert_true(job->answer.region.size >= 1 << 20);
-		memnode_job_free(job);
+		mem_free(job);
 	}
 	assert_null(memnode_jobs_get(fx->jobs));
 }
@@ -195,7 +197,7 @@ CASE(memnode_jobs__words_of_a_failure_come_with_it)
 	assert_int_equal(job->answer.status.code, -ENOSPC);
 	assert_true(strlen(job->answer.status.message) > 10);
 	assert_null(job->answer.region_reply.region);
-	memnode_job_free(job);
+	mem_free(job);
 }
 
 static uint64_t used_bytes(const struct fixture *fx)
@@ -219,13 +221,13 @@ CASE(memnode_undo__a_region_that_nobody_heard_of_is_freed)
 	assert_true(used_bytes(fx) >= 1 << 20);
 	memnode_undo(&job->svc, &job->head, &job->answer);
 	assert_true(used_bytes(fx) == 0);
-	memnode_job_free(job);
+	mem_free(job);
 	too_large = region_frame(fx, (uint64_t)1 << 30);
 	assert_int_equal(memnode_jobs_put(fx->jobs, &fx->svc, &too_large, 1), 0);
 	job = await_job(fx);
 	assert_non_null(job);
 	memnode_undo(&job->svc, &job->head, &job->answer); /* there is nothing of it */
-	memnode_job_free(job);
+	mem_free(job);
 }
 
 CASE(memnode_jobs_close__answers_that_nobody_took_are_freed)
