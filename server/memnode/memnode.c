@@ -553,16 +553,6 @@ static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 	}
 }
 
-/* True if refused at the first registration for a reason other than an unreachable server. */
-static bool is_final(const struct memnode *node, int code, uint64_t patience)
-{
-	if (node->registrations.n)
-		return false;
-	if (code == -EEXIST || code == -ENOSPC)
-		return deadline_expired(clock_monotonic(), patience);
-	return code == -EACCES || code == -EPROTO || code == -EPERM || code == -EINVAL;
-}
-
 int memnode_run(struct memnode *node)
 {
 	uint64_t patience =
@@ -589,7 +579,11 @@ int memnode_run(struct memnode *node)
 			node->registrations.connected = false;
 			continue;
 		}
-		if (is_final(node, ret, patience))
+		/* At the first registration a refusal is final, unlike a server out of reach. */
+		if (node->registrations.n == 0 &&
+		    (ret == -EACCES || ret == -EPROTO || ret == -EPERM || ret == -EINVAL ||
+		     ((ret == -EEXIST || ret == -ENOSPC) &&
+		      deadline_expired(clock_monotonic(), patience))))
 			return ret;
 		if (ret != last)
 			log_warn("register: %s", error_last());

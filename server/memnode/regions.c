@@ -40,19 +40,7 @@ static uint64_t load_word(const struct target_region *from, uint64_t off)
 			       __ATOMIC_RELAXED);
 }
 
-/* The word at a place that the tree region names; 0: it is in no intact region. */
-static uint64_t told_word(const struct listed *all, const struct target_region *tree, uint64_t at)
-{
-	uint64_t off = part_told_off(at);
-	const struct target_region *region =
-		memnode_region_beside(all->regions, all->n, tree, part_told_role(at));
-
-	return region && !region->broken && off % 8 == 0 && off < region->size
-		       ? load_word(region, off)
-		       : 0;
-}
-
-/* Returns only -ENOMEM: an invalid descriptor is a flaw. */
+/* Returns only -ENOMEM: an invalid descriptor is a flaw. A told word in no intact region is 0. */
 static int take_part(const struct listed *all, const struct target_region *from,
 		     const struct region_superblock *sb, struct memnode_region *out)
 {
@@ -64,8 +52,14 @@ static int take_part(const struct listed *all, const struct target_region *from,
 	}
 	relive__node_part__init(&out->part);
 	memcpy(out->name, sb->name, sizeof(out->name));
-	for (uint32_t i = 0; i < PART_TOLD; i++)
-		out->told[i] = told_word(all, from, sb->told[i]);
+	for (uint32_t i = 0; i < PART_TOLD; i++) {
+		uint64_t off = part_told_off(sb->told[i]);
+		const struct target_region *region = memnode_region_beside(
+			all->regions, all->n, from, part_told_role(sb->told[i]));
+
+		if (region && !region->broken && off % 8 == 0 && off < region->size)
+			out->told[i] = load_word(region, off);
+	}
 	out->part.name = out->name;
 	out->part.told = out->told;
 	out->part.n_told = PART_TOLD;

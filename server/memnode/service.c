@@ -96,27 +96,12 @@ static int service_fence(const struct memnode_service *svc, const ProtobufCMessa
 	return ret;
 }
 
-static void list_broken(const struct memnode_service *svc, struct memnode_answer *out)
-{
-	struct target_region *regions;
-	size_t n;
-
-	memset(out->broken, 0, sizeof(out->broken));
-	if (memnode_list_regions(svc->target, &regions, &n)) {
-		log_warn("broken regions: %s", error_last());
-		return;
-	}
-	for (size_t i = 0; i < n; i++)
-		if (regions[i].broken)
-			out->broken[regions[i].id / 8] |= (uint8_t)(1u << regions[i].id % 8);
-	mem_free(regions);
-	out->info.broken = (ProtobufCBinaryData){ sizeof(out->broken), out->broken };
-}
-
 static int service_stats(const struct memnode_service *svc, const ProtobufCMessage *message,
 			 struct memnode_answer *out)
 {
+	struct target_region *regions;
 	struct target_stats now;
+	size_t n;
 
 	(void)message;
 	svc->target->ops->stats(svc->target, &now);
@@ -141,8 +126,17 @@ static int service_stats(const struct memnode_service *svc, const ProtobufCMessa
 	}
 	out->info.agent_cpu_ns = svc->agent_cpu_ns ? svc->agent_cpu_ns(svc->ctx) : 0;
 	out->info.process_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
-	if (now.broken)
-		list_broken(svc, out);
+	if (now.broken && memnode_list_regions(svc->target, &regions, &n)) {
+		log_warn("broken regions: %s", error_last());
+	} else if (now.broken) {
+		memset(out->broken, 0, sizeof(out->broken));
+		for (size_t i = 0; i < n; i++)
+			if (regions[i].broken)
+				out->broken[regions[i].id / 8] |=
+					(uint8_t)(1u << regions[i].id % 8);
+		mem_free(regions);
+		out->info.broken = (ProtobufCBinaryData){ sizeof(out->broken), out->broken };
+	}
 	out->stats_reply.info = &out->info;
 	return 0;
 }
@@ -195,7 +189,7 @@ static int service_persist(const struct memnode_service *svc, const ProtobufCMes
 	 * cannot be persisted: their shards are down.
 	 */
 	for (size_t i = 0; ret == 0 && i < 2 * n; i++) {
-		const struct target_region *region = &regions[i % n];
+		const struct target_region *region = &regions[i < n ? i : i - n];
 
 		if ((region->role == REGION_ROWS) == (i < n) && !region->broken)
 			ret = svc->target->ops->persist(svc->target, region->id, 0, 0);

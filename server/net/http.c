@@ -182,21 +182,6 @@ int http_check_address(const char *text)
 	return parse_address(text, &address, &len);
 }
 
-static int make_events(struct http *http)
-{
-	http->base = event_base_new();
-	if (!http->base)
-		return error_set(-ENOMEM, "event loop of /metrics: cannot allocate memory");
-	http->ask_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	http->made_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (http->ask_fd < 0 || http->made_fd < 0)
-		return error_set(-errno, "eventfd: %s", strerror(errno));
-	http->on_made = event_new(http->base, http->made_fd, EV_READ | EV_PERSIST, on_made, http);
-	if (!http->on_made || event_add(http->on_made, NULL))
-		return error_set(-ENOMEM, "event loop of /metrics: cannot allocate memory");
-	return 0;
-}
-
 int http_open(const struct http_opts *opts, struct http **http_out)
 {
 	struct http *http = mem_zalloc(sizeof(*http));
@@ -207,11 +192,17 @@ int http_open(const struct http_opts *opts, struct http **http_out)
 	if (!http)
 		return error_set(-ENOMEM, "/metrics: cannot allocate memory");
 	http->opts = *opts;
-	http->ask_fd = http->made_fd = -1;
 	lock_init(&http->lock, &http_role);
+	http->ask_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	http->made_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	http->base = event_base_new();
+	if (http->base)
+		http->on_made =
+			event_new(http->base, http->made_fd, EV_READ | EV_PERSIST, on_made, http);
 	ret = parse_address(opts->address, &address, &len);
-	if (ret == 0)
-		ret = make_events(http);
+	if (ret == 0 && (http->ask_fd < 0 || http->made_fd < 0 || !http->on_made ||
+			 event_add(http->on_made, NULL)))
+		ret = error_set(-ENOMEM, "event loop of /metrics: no memory or no descriptor");
 	if (ret == 0)
 		ret = http_conns_open(&http->conns, http->base, (struct sockaddr *)&address, len);
 	http->conns.on_ask = on_ask;

@@ -78,7 +78,8 @@ static void http_conn_enter(struct http_conn *conn, enum http_state state)
 	timed_queue_schedule(conn->conns->queues, HTTP_STATES, conn->conns->sweep);
 }
 
-static const char *reason_of(int code)
+/* Then the peer closes first, or its answer could be lost. */
+static void send_answer(struct http_conn *conn, const struct http_answer *answer, const char *type)
 {
 	static const struct {
 		int code;
@@ -89,22 +90,18 @@ static const char *reason_of(int code)
 			{ 405, "Method Not Allowed" },
 			{ 431, "Request Header Fields Too Large" },
 			{ 503, "Service Unavailable" } };
+	const char *reason = "Error";
+	char head[256];
+	int n;
 
 	for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
-		if (reasons[i].code == code)
-			return reasons[i].words;
-	return "Error";
-}
-
-/* Then the peer closes first, or its answer could be lost. */
-static void send_answer(struct http_conn *conn, const struct http_answer *answer, const char *type)
-{
-	char head[256];
-	int n = snprintf(head, sizeof(head),
-			 "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s"
-			 "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
-			 answer->code, reason_of(answer->code), type, answer->bytes,
-			 answer->code == 405 ? "Allow: GET\r\n" : "");
+		if (reasons[i].code == answer->code)
+			reason = reasons[i].words;
+	n = snprintf(head, sizeof(head),
+		     "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s"
+		     "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+		     answer->code, reason, type, answer->bytes,
+		     answer->code == 405 ? "Allow: GET\r\n" : "");
 
 	flow_write(&conn->flow, head, (size_t)n);
 	flow_write(&conn->flow, answer->text, answer->bytes);

@@ -211,23 +211,21 @@ static void node_ping(struct node *node)
 /* The result of a request about a region. A new one counts as used from now on. */
 static void deliver_region(struct node *node, const struct node_call *call)
 {
-	const Relive__NodeRegion *region;
-	uint32_t id = (uint32_t)call->post.tag;
+	const Relive__NodeRegion *region = NULL;
+	uint32_t id = (uint32_t)call->post.tag; /* of a freed one */
 	int ret = call->code;
 
-	if (ret == 0 &&
-	    id) { /* freed: ask for the free memory, which decides the node of the next shard */
-		node_ping(node);
-	} else if (ret == 0) {
+	if (call->reply && id == 0)
 		region = ((const Relive__NodeRegionReply *)call->reply)->region;
-		if (region && region->region && region->region <= RPTR_MAX_REGION) {
-			node->used_bytes += region->size;
-			node->regions++;
-			id = region->region;
-		} else {
-			ret = error_set(-EPROTO, "memory node %s: no region in the answer",
-					node->name);
-		}
+	if (ret == 0 && id) {
+		/* Ask for the free memory, which decides the node of the next shard. */
+		node_ping(node);
+	} else if (ret == 0 && region && region->region && region->region <= RPTR_MAX_REGION) {
+		node->used_bytes += region->size;
+		node->regions++;
+		id = region->region;
+	} else if (ret == 0) {
+		ret = error_set(-EPROTO, "memory node %s: no region in the answer", node->name);
 	}
 	/* It frees a region that it still creates, or is told to when it registers again. */
 	if (ret == -ETIMEDOUT && id == 0)

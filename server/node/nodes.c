@@ -321,9 +321,10 @@ int nodes_forget(struct nodes *nodes, struct node *node)
 	ret = store_delete(nodes->store, STORE_NODES, &row, 1);
 	if (ret)
 		return ret;
-	while (*link != node)
+	while (*link && *link != node)
 		link = &(*link)->next;
-	*link = node->next;
+	if (*link)
+		*link = node->next;
 	nodes->n--;
 	nodes->numbers &= ~(UINT64_C(1) << node->number);
 	log_info("node %s was removed from the catalog", node->name);
