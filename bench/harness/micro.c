@@ -59,16 +59,16 @@ int micro_finish(struct micro *m, bool ok)
 
 /* -------- cases -------- */
 
-struct micro_case *micro_add(struct micro *m, const struct micro_case *c)
+bool micro_add(struct micro *m, const struct micro_case *c)
 {
 	char row[RESULT_ROW_BYTES], text[RESULT_ROW_BYTES + 64];
 
 	snprintf(text, sizeof(text), "%s%s", c->result.metric, result_params_text(&c->result, row));
 	if (m->n == MICRO_CASES || (m->only && !strstr(text, m->only)))
-		return NULL;
+		return false;
 	m->cases[m->n] = *c;
-	m->cases[m->n].micro = m;
-	return &m->cases[m->n++];
+	m->cases[m->n++].micro = m;
+	return true;
 }
 
 static int measure_line(struct micro_case *c)
@@ -123,8 +123,6 @@ static int run_window(void *ctx, uint32_t index, double done)
 	int ret;
 
 	progress_show(&m->progress, done, "%s", m->what);
-	if (!c->run)
-		return 0;
 	ret = c->run(c);
 	c->result.series.cpu_ns += (double)(time_cpu_ns() - cpu);
 	c->result.series.wall_ns += (double)(time_wall_ns() - wall);

@@ -25,8 +25,7 @@
 struct micro;
 
 struct micro_case {
-	/* Measures one window: adds a value to the series. NULL: another case adds it. 0 or an error
-	   that was printed. */
+	/* Measures one window: adds a value to the series. 0 or an error that was printed. */
 	int (*run)(struct micro_case *c);
 	void *ctx; /* of run */
 	struct result result;
@@ -64,10 +63,9 @@ bool micro_init(struct micro *m, int argc, char **argv, int *exit_out);
 int micro_finish(struct micro *m, bool ok);
 
 /*
- * Adds a case. NULL: --only does not select its row, metric and parameters as in the table. Valid
- * until micro_run returns.
+ * Adds a case. False: --only does not select its row, metric and parameters as in the table.
  */
-struct micro_case *micro_add(struct micro *m, const struct micro_case *c);
+bool micro_add(struct micro *m, const struct micro_case *c);
 
 /*
  * Adds the yardsticks of the machine, whatever --only says: random loads over the memory, and memcpy

@@ -84,24 +84,19 @@ static int worker_run_window(struct worker *worker)
 	return ret ? ret : worker->ops->end(worker);
 }
 
-static void pin_to_cpu(uint32_t index)
+/* Runs until WORKER_QUIT, or an error: then not NULL. */
+static void *worker_main(void *arg)
 {
+	struct worker *worker = arg;
+	uint32_t word = worker_wait_command(worker, WORKER_HOLD);
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(index % (uint32_t)(cpus > 0 ? cpus : 1), &set);
-	(void)!sched_setaffinity(0, sizeof(set), &set); /* slower, no error */
-}
-
-/* Runs until WORKER_QUIT, or an error. */
-static int worker_main(struct worker *worker)
-{
-	uint32_t word = worker_wait_command(worker, WORKER_HOLD);
 	int ret = 0;
 
+	CPU_ZERO(&set);
+	CPU_SET(worker->index % (uint32_t)(cpus > 0 ? cpus : 1), &set);
 	if (worker->pin)
-		pin_to_cpu(worker->index);
+		(void)!sched_setaffinity(0, sizeof(set), &set); /* slower, no error */
 	if (command_of(word) != WORKER_QUIT) {
 		ret = worker->ops->open(worker);
 		if (ret == 0)
@@ -117,13 +112,7 @@ static int worker_main(struct worker *worker)
 	}
 	worker->ops->close(worker);
 	worker_set_state(worker, ret || worker->slot->error ? WORKER_FAILED : WORKER_DONE);
-	return ret;
-}
-
-static void *worker_thread(void *arg)
-{
-	(void)worker_main(arg);
-	return NULL;
+	return ret ? worker : NULL;
 }
 
 /* -------- in the bench -------- */
@@ -137,7 +126,7 @@ int workers_start(struct workers *workers, struct worker *worker, bool process)
 	worker->slot = &workers->board->slots[worker->index];
 	workers->worker[workers->n++] = worker;
 	if (!process) {
-		ret = pthread_create(&worker->thread, NULL, worker_thread, worker);
+		ret = pthread_create(&worker->thread, NULL, worker_main, worker);
 		worker->alive = ret == 0;
 		return ret ? error_set(-ret, "start a thread: %s", strerror(ret)) : 0;
 	}
