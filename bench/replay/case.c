@@ -160,31 +160,6 @@ static void gather_op(struct replay_case *c, enum role_op_kind op, struct stats_
 	}
 }
 
-static int gather_window(struct replay_case *c)
-{
-	struct stats_hist *latency = mem_alloc(sizeof(*latency));
-
-	if (!latency)
-		return error_set(-ENOMEM, "gather the figures: cannot allocate a histogram");
-	for (uint32_t i = 0; i < c->n_roles; i++) {
-		const struct role_slot *slot = c->roles[i].slot;
-
-		if (!c->roles[i].worker.alive)
-			continue;
-		c->limiter_waits += slot->window.limiter_waits;
-		c->limiter_wait_ns += slot->window.limiter_wait_ns;
-		c->stale_updates += slot->window.stale_updates;
-		c->redraws += slot->window.redraws;
-		c->timeouts += slot->window.timeouts;
-		c->items_checked += slot->window.items_checked;
-		c->items_wrong += slot->window.items_wrong;
-	}
-	for (int op = 0; op < ROLE_OPS; op++)
-		gather_op(c, (enum role_op_kind)op, latency);
-	mem_free(latency);
-	return 0;
-}
-
 int replay_case_warm(struct replay_case *c, int64_t ns)
 {
 	uint64_t start, spent = 0;
@@ -212,7 +187,29 @@ int replay_case_warm(struct replay_case *c, int64_t ns)
 
 int replay_case_window(struct replay_case *c, int64_t ns)
 {
+	struct stats_hist *latency;
 	int ret = replay_case_warm(c, ns);
 
-	return ret ? ret : gather_window(c);
+	if (ret)
+		return ret;
+	latency = mem_alloc(sizeof(*latency));
+	if (!latency)
+		return error_set(-ENOMEM, "gather the figures: cannot allocate a histogram");
+	for (uint32_t i = 0; i < c->n_roles; i++) {
+		const struct role_slot *slot = c->roles[i].slot;
+
+		if (!c->roles[i].worker.alive)
+			continue;
+		c->limiter_waits += slot->window.limiter_waits;
+		c->limiter_wait_ns += slot->window.limiter_wait_ns;
+		c->stale_updates += slot->window.stale_updates;
+		c->redraws += slot->window.redraws;
+		c->timeouts += slot->window.timeouts;
+		c->items_checked += slot->window.items_checked;
+		c->items_wrong += slot->window.items_wrong;
+	}
+	for (int op = 0; op < ROLE_OPS; op++)
+		gather_op(c, (enum role_op_kind)op, latency);
+	mem_free(latency);
+	return 0;
 }
