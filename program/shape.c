@@ -46,6 +46,15 @@ const char *shape_dtype_name(uint32_t dtype)
 	return "?";
 }
 
+uint32_t shape_dtype(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
+		if (strcmp(dtypes[i].name, name) == 0)
+			return dtypes[i].dtype;
+	}
+	return 0;
+}
+
 size_t shape_dtype_bytes(uint32_t dtype)
 {
 	for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
@@ -144,7 +153,7 @@ static int parse_column(const char **at, struct shape *shape)
 	const char *text = *at;
 	size_t name_len = strcspn(text, ":,[");
 	char name[RLV_NAME_BYTES], type[8];
-	uint32_t ndim = 0, dims[RLV_MAX_DIMS], dtype = 0;
+	uint32_t ndim = 0, dims[RLV_MAX_DIMS], dtype;
 
 	if (name_len == 0 || name_len >= sizeof(name) || text[name_len] != ':')
 		return error_set(-EINVAL,
@@ -156,10 +165,7 @@ static int parse_column(const char **at, struct shape *shape)
 	size_t type_len = strcspn(text, ",[");
 
 	snprintf(type, sizeof(type), "%.*s", (int)(type_len < 7 ? type_len : 7), text);
-	for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
-		if (strcmp(dtypes[i].name, type) == 0)
-			dtype = dtypes[i].dtype;
-	}
+	dtype = shape_dtype(type);
 	if (dtype == 0)
 		return error_set(-EINVAL,
 				 "column %s: no dtype '%.*s'; there are bool u8 i8 u16 i16 u32 i32 "

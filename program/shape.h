@@ -38,6 +38,9 @@ const char *shape_names(void);
 /* Name of a dtype, "f32" of RLV_F32; "?" if unknown. Static. */
 const char *shape_dtype_name(uint32_t dtype);
 
+/* RLV_F32 of "f32"; 0 if unknown. */
+uint32_t shape_dtype(const char *name);
+
 /* Bytes of one element; 0 if dtype is unknown. */
 size_t shape_dtype_bytes(uint32_t dtype);
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem/alloc.h"
@@ -55,13 +56,6 @@ static uint8_t *made_column(const struct replay_data *data, uint32_t c)
 
 static int from_trace(const char *path, struct replay_data *data)
 {
-	static const struct {
-		const char *numpy;
-		uint32_t dtype;
-	} names[] = { { "|b1", RLV_BOOL }, { "|u1", RLV_U8 },  { "|i1", RLV_I8 },
-		      { "<u2", RLV_U16 },  { "<i2", RLV_I16 }, { "<f2", RLV_F16 },
-		      { "<u4", RLV_U32 },  { "<i4", RLV_I32 }, { "<f4", RLV_F32 },
-		      { "<u8", RLV_U64 },  { "<i8", RLV_I64 }, { "<f8", RLV_F64 } };
 	struct row_arrays arrays = { 0 };
 	const struct trace *trace;
 	int ret = trace_open(path, &data->trace);
@@ -71,13 +65,14 @@ static int from_trace(const char *path, struct replay_data *data)
 	trace = data->trace;
 	for (uint32_t c = 0; c < trace->n_columns; c++) {
 		const struct trace_column *column = &trace->columns[c];
-		size_t i = 0;
+		char dtype[8] = "bool"; /* "|b1"; "<f4" is f32 */
 
 		if (column->role != TRACE_ROLE_COLUMN)
 			continue;
-		while (strcmp(names[i].numpy, column->dtype) != 0)
-			i++; /* the reader refuses others */
-		ret = shape_add(&data->shape, column->name, names[i].dtype, column->ndim,
+		if (column->dtype[1] != 'b')
+			snprintf(dtype, sizeof(dtype), "%c%u", column->dtype[1],
+				 8 * column->item_bytes);
+		ret = shape_add(&data->shape, column->name, shape_dtype(dtype), column->ndim,
 				column->shape);
 		if (ret)
 			return ret;
