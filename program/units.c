@@ -50,16 +50,6 @@ static bool whole_number(const char *text, uint64_t *out)
 	return errno == 0;
 }
 
-static int to_integer(const char *text, double value, uint64_t *out)
-{
-	if (value >= 0x1p64)
-		return error_set(-ERANGE, "%s: too large", text);
-	if (value != floor(value))
-		return error_set(-EINVAL, "%s: not a whole number", text);
-	*out = (uint64_t)value;
-	return 0;
-}
-
 /* Factor of a prefix letter, 0 if unknown. */
 static double scale_of(char letter, double base)
 {
@@ -107,7 +97,12 @@ static int parse_scaled(const char *text, double base, const char *usage, uint64
 		rest++;
 	if (*rest)
 		return error_set(-EINVAL, "%s: not a %s", text, usage);
-	return to_integer(text, value, out);
+	if (value >= 0x1p64)
+		return error_set(-ERANGE, "%s: too large", text);
+	if (value != floor(value))
+		return error_set(-EINVAL, "%s: not a whole number", text);
+	*out = (uint64_t)value;
+	return 0;
 }
 
 int units_parse_bytes(const char *text, uint64_t *out)
