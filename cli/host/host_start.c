@@ -92,25 +92,32 @@ int host_node_line(const char *store, const char *name, const struct cmdline *gi
 	return ret ? ret : cmdline_merge(line_out, given);
 }
 
-void host_claim(struct host_daemon *daemon, bool adopt, bool discard, bool trust_clients)
+void host_claim(struct host_daemon *daemon, const struct host_node_opts *opts)
 {
-	daemon->once[0] = adopt ? "--adopt" : NULL;
-	daemon->once[1] = discard ? "--discard" : NULL;
-	daemon->once[2] = trust_clients ? "--trust-clients" : NULL;
+	daemon->once[0] = opts->adopt ? "--adopt" : NULL;
+	daemon->once[1] = opts->discard ? "--discard" : NULL;
+	daemon->once[2] = opts->trust_clients ? "--trust-clients" : NULL;
 }
 
 /* -------- processes -------- */
 
+static int log_path(const struct runtime_dir *dir, const struct host_daemon *daemon,
+		    char path[RUNTIME_PATH_BYTES])
+{
+	char file[80];
+
+	snprintf(file, sizeof(file), "%.60s.log", daemon->name);
+	return runtime_dir_file(dir, file, path);
+}
+
 int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool tied)
 {
-	char file[80], log[RUNTIME_PATH_BYTES];
+	char log[RUNTIME_PATH_BYTES];
 	const char *argv[CMDLINE_MAX_ARGS + ARRAY_LEN(daemon->once) + 3];
 	struct spawn_daemon spawn = { .argv = argv, .log_path = log, .tied = tied };
 	size_t n;
-	int ret;
+	int ret = log_path(dir, daemon, log);
 
-	snprintf(file, sizeof(file), "%.60s.log", daemon->name);
-	ret = runtime_dir_file(dir, file, log);
 	if (ret)
 		return ret;
 	n = cmdline_argv(&daemon->line, argv);
@@ -132,11 +139,10 @@ int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool t
 
 void host_report_end(const struct runtime_dir *dir, const struct host_daemon *daemon, int status)
 {
-	char file[80], path[RUNTIME_PATH_BYTES], text[SPAWN_STATUS_BYTES];
+	char path[RUNTIME_PATH_BYTES], text[SPAWN_STATUS_BYTES];
 
 	cli_error("%s ended: %s", daemon->line.text, spawn_status_text(status, text));
-	snprintf(file, sizeof(file), "%.60s.log", daemon->name);
-	if (runtime_dir_file(dir, file, path) == 0)
+	if (log_path(dir, daemon, path) == 0)
 		spawn_log_tail(path, stderr);
 }
 

@@ -24,7 +24,7 @@ int host_node_line(const char *store, const char *name, const struct cmdline *gi
 		   struct cmdline *line_out) RLV_MUST_CHECK;
 
 /* Options of the node's next start only: the operator's claim on regions unknown to the store. */
-void host_claim(struct host_daemon *daemon, bool adopt, bool discard, bool trust_clients);
+void host_claim(struct host_daemon *daemon, const struct host_node_opts *opts);
 
 /* Starts it with its command line, output to NAME.log; sets pid and ours. */
 int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool tied) RLV_MUST_CHECK;

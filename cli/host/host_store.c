@@ -118,7 +118,7 @@ static int plan_node(struct up *up, struct host_daemon *daemon, uint32_t index)
 				 up->store->name, node_name(daemon), (int)daemon->pid);
 	if (daemon->pid)
 		return check_agrees(up, daemon, &up->node);
-	host_claim(daemon, opts->adopt, opts->discard, opts->trust_clients);
+	host_claim(daemon, opts);
 	ret = cmdline_merge(&daemon->line, &up->node);
 	if (ret || !port)
 		return ret;
@@ -330,17 +330,13 @@ static int wait_ready(struct up *up, struct progress *progress)
  */
 static bool up_undo(struct up *up)
 {
-	for (uint32_t i = 0; i < up->daemons.n && !up->runs; i++) {
+	for (uint32_t i = 0; i < up->daemons.n; i++) {
 		struct host_daemon *daemon = &up->daemons.at[i];
 
-		if (!daemon->ours)
-			continue;
-		spawn_stop(daemon->pid, HOST_GRACE_NS);
-		daemon->pid = 0;
-	}
-	for (uint32_t i = 0; i < up->daemons.n; i++) {
-		const struct host_daemon *daemon = &up->daemons.at[i];
-
+		if (daemon->ours && !up->runs) {
+			spawn_stop(daemon->pid, HOST_GRACE_NS);
+			daemon->pid = 0;
+		}
 		if (!daemon->pid && !cmdline_equals(&daemon->line, &daemon->record))
 			(void)!host_files_record(&up->store->dir, daemon->name, &daemon->record);
 	}

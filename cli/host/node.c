@@ -46,7 +46,7 @@ static int start_node(const struct request *request, const struct runtime_dir *d
 		ret = cmdline_set(&daemon->line, "--metrics", opts->metrics);
 	if (ret == 0)
 		ret = cmdline_set(&daemon->line, "--metad", opts->metad);
-	host_claim(daemon, opts->adopt, opts->discard, opts->trust_clients);
+	host_claim(daemon, opts);
 	/* The command line is recorded first, so that it is known after a kill. */
 	if (ret == 0)
 		ret = host_files_record(dir, daemon->name, &daemon->line);
