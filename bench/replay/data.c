@@ -13,16 +13,8 @@
 
 #define EPISODE_STEPS 200
 
-/* Arrays besides the columns; all are in one allocation. */
-struct row_arrays {
-	double *td_error;
-	uint64_t *starts;
-	uint32_t *policy_version;
-	uint16_t *flags;
-};
-
-static int make_arrays(struct replay_data *data, uint64_t n_starts, bool columns,
-		       struct row_arrays *out)
+/* All arrays in one allocation; those of the columns if they are not a trace's. */
+static int make_arrays(struct replay_data *data, uint64_t n_starts, bool columns)
 {
 	size_t per_row = sizeof(double) + sizeof(uint32_t) + sizeof(uint16_t);
 	size_t bytes = data->rows * per_row + n_starts * sizeof(uint64_t) + 256;
@@ -34,12 +26,12 @@ static int make_arrays(struct replay_data *data, uint64_t n_starts, bool columns
 	if (!data->memory)
 		return error_set(-ENOMEM, "cannot allocate %llu rows of experience",
 				 (unsigned long long)data->rows);
-	data->td_error = out->td_error = (double *)(void *)data->memory;
-	data->starts = out->starts = (uint64_t *)(void *)(out->td_error + data->rows);
-	data->policy_version = out->policy_version = (uint32_t *)(void *)(out->starts + n_starts);
-	data->flags = out->flags = (uint16_t *)(void *)(out->policy_version + data->rows);
+	data->td_error = (double *)(void *)data->memory;
+	data->starts = (uint64_t *)(void *)(data->td_error + data->rows);
+	data->policy_version = (uint32_t *)(void *)(data->starts + n_starts);
+	data->flags = (uint16_t *)(void *)(data->policy_version + data->rows);
 	data->n_starts = n_starts;
-	at = (uint64_t)((uint8_t *)(out->flags + data->rows) - data->memory);
+	at = (uint64_t)((uint8_t *)(data->flags + data->rows) - data->memory);
 	for (uint32_t c = 0; columns && c < data->shape.n_columns; c++) {
 		at = align_up(at, 8);
 		data->column[c] = data->memory + at;
@@ -48,15 +40,8 @@ static int make_arrays(struct replay_data *data, uint64_t n_starts, bool columns
 	return 0;
 }
 
-/* Column c of data that made its columns, to be written. */
-static uint8_t *made_column(const struct replay_data *data, uint32_t c)
-{
-	return data->memory + (data->column[c] - data->memory);
-}
-
 static int from_trace(const char *path, struct replay_data *data)
 {
-	struct row_arrays arrays = { 0 };
 	const struct trace *trace;
 	int ret = trace_open(path, &data->trace);
 
@@ -79,19 +64,19 @@ static int from_trace(const char *path, struct replay_data *data)
 		data->column[data->shape.n_columns - 1] = column->data;
 	}
 	data->rows = trace->rows;
-	ret = make_arrays(data, trace->episodes, false, &arrays);
+	ret = make_arrays(data, trace->episodes, false);
 	if (ret)
 		return ret;
 	for (uint64_t i = 0; i < data->rows; i++) {
 		uint16_t flags = trace->flags[i];
 
-		arrays.flags[i] = (uint16_t)((flags & TRACE_TERMINATED ? RLV_TERMINATED : 0) |
-					     (flags & TRACE_TRUNCATED ? RLV_TRUNCATED : 0) |
-					     (flags & TRACE_FINAL ? RLV_FINAL : 0));
-		arrays.td_error[i] = (double)trace->priority[i];
-		arrays.policy_version[i] = trace->policy_version[i];
+		data->flags[i] = (uint16_t)((flags & TRACE_TERMINATED ? RLV_TERMINATED : 0) |
+					    (flags & TRACE_TRUNCATED ? RLV_TRUNCATED : 0) |
+					    (flags & TRACE_FINAL ? RLV_FINAL : 0));
+		data->td_error[i] = (double)trace->priority[i];
+		data->policy_version[i] = trace->policy_version[i];
 	}
-	memcpy(arrays.starts, trace->episode_row, trace->episodes * sizeof(*arrays.starts));
+	memcpy(data->starts, trace->episode_row, trace->episodes * sizeof(*data->starts));
 	return 0;
 }
 
@@ -121,7 +106,6 @@ static void fill_column(const struct rlv_column *column, uint8_t *out, size_t by
 static int from_shape(const char *text, uint64_t seed, struct replay_data *data)
 {
 	const uint64_t episode_rows = EPISODE_STEPS + 1;
-	struct row_arrays arrays = { 0 };
 	struct rng rng;
 	int ret = shape_parse(text, &data->shape);
 
@@ -130,7 +114,7 @@ static int from_shape(const char *text, uint64_t seed, struct replay_data *data)
 	/* At most 64 MiB, and few: cache-warm, as rows just made by an actor. */
 	data->rows = min_u64(8192, (UINT64_C(64) << 20) / data->shape.row_bytes + 1);
 	data->rows = max_u64(data->rows, 1024);
-	ret = make_arrays(data, div_up(data->rows, episode_rows), true, &arrays);
+	ret = make_arrays(data, div_up(data->rows, episode_rows), true);
 	if (ret)
 		return ret;
 	rng_seed(&rng, seed, 0xda7a);
@@ -138,15 +122,15 @@ static int from_shape(const char *text, uint64_t seed, struct replay_data *data)
 		uint64_t at = i % episode_rows;
 
 		if (at == EPISODE_STEPS)
-			arrays.flags[i] = RLV_FINAL;
+			data->flags[i] = RLV_FINAL;
 		else if (at + 1 == EPISODE_STEPS || i + 1 == data->rows)
-			arrays.flags[i] = RLV_TERMINATED;
-		arrays.td_error[i] = -log(1 - rng_uniform_double(&rng));
+			data->flags[i] = RLV_TERMINATED;
+		data->td_error[i] = -log(1 - rng_uniform_double(&rng));
 		if (at == 0)
-			arrays.starts[i / episode_rows] = i;
+			data->starts[i / episode_rows] = i;
 	}
 	for (uint32_t c = 0; c < data->shape.n_columns; c++)
-		fill_column(&data->shape.columns[c], made_column(data, c),
+		fill_column(&data->shape.columns[c], data->column[c],
 			    data->shape.bytes[c] * data->rows, &rng);
 	return 0;
 }
@@ -173,11 +157,10 @@ void replay_data_close(struct replay_data *data)
 int replay_data_vector(const struct replay_data *from, uint32_t envs, struct replay_data *data_out)
 {
 	uint64_t steps = max_u64(from->rows / envs, 16);
-	struct row_arrays arrays = { 0 };
 	int ret;
 
 	*data_out = (struct replay_data){ .shape = from->shape, .rows = steps * envs };
-	ret = make_arrays(data_out, 1, true, &arrays);
+	ret = make_arrays(data_out, 1, true);
 	if (ret)
 		return ret;
 	for (uint64_t row = 0; row < data_out->rows; row++) {
@@ -187,15 +170,15 @@ int replay_data_vector(const struct replay_data *from, uint32_t envs, struct rep
 		for (uint32_t c = 0; c < data_out->shape.n_columns; c++) {
 			size_t bytes = data_out->shape.bytes[c];
 
-			memcpy(made_column(data_out, c) + row * bytes, from->column[c] + at * bytes,
+			memcpy(data_out->column[c] + row * bytes, from->column[c] + at * bytes,
 			       bytes);
 		}
-		arrays.flags[row] = from->flags[at];
-		arrays.td_error[row] = from->td_error[at];
-		arrays.policy_version[row] = from->policy_version[at];
+		data_out->flags[row] = from->flags[at];
+		data_out->td_error[row] = from->td_error[at];
+		data_out->policy_version[row] = from->policy_version[at];
 		/* End of the round: an episode must not continue at its beginning. */
-		if (row / envs == steps - 1 && !(arrays.flags[row] & RLV_FINAL))
-			arrays.flags[row] |= RLV_TRUNCATED;
+		if (row / envs == steps - 1 && !(data_out->flags[row] & RLV_FINAL))
+			data_out->flags[row] |= RLV_TRUNCATED;
 	}
 	return 0;
 }

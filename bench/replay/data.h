@@ -19,11 +19,11 @@ struct trace;
 struct replay_data {
 	struct shape shape;
 	uint64_t rows;
-	const uint8_t *column[RLV_MAX_COLUMNS];
-	const uint16_t *flags;          /* of enum rlv_step_flags */
-	const double *td_error;         /* from the recording, or random */
-	const uint32_t *policy_version; /* not falling */
-	const uint64_t *starts;         /* rows that begin an episode */
+	uint8_t *column[RLV_MAX_COLUMNS];
+	uint16_t *flags;          /* of enum rlv_step_flags */
+	double *td_error;         /* from the recording, or random */
+	uint32_t *policy_version; /* not falling */
+	uint64_t *starts;         /* rows that begin an episode */
 	uint64_t n_starts;
 	struct trace *trace;
 	uint8_t *memory; /* data not owned by the trace */
