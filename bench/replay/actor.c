@@ -37,15 +37,6 @@ void actor_close(struct role *role)
 	pattern_rows_close(&role->actor.feed.made);
 }
 
-int actor_stats(struct role *role, struct rlv_stats *stats_out)
-{
-	int ret;
-
-	*stats_out = (struct rlv_stats){ .size = sizeof(*stats_out) };
-	ret = rlv_writer_stats(role->actor.writer, stats_out);
-	return ret ? role_fail(role, ret, "counters of the writer") : 0;
-}
-
 /* Sleep until the next append is due; if very late, skip the lost time. */
 static void actor_pace(struct actor *actor, const struct replay_config *config, uint32_t steps)
 {

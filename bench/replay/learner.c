@@ -47,20 +47,11 @@ void learner_close(struct role *role)
 	mem_free(role->learner.td);
 }
 
-int learner_stats(struct role *role, struct rlv_stats *stats_out)
-{
-	int ret;
-
-	*stats_out = (struct rlv_stats){ .size = sizeof(*stats_out) };
-	ret = rlv_sampler_stats(role->learner.sampler, stats_out);
-	return ret ? role_fail(role, ret, "counters of the sampler") : 0;
-}
-
 /* Add the round trips and bytes since the last call to op. */
 static int learner_count(struct role *role, struct rlv_stats *last, struct role_op *op)
 {
 	struct rlv_stats now;
-	int ret = learner_stats(role, &now);
+	int ret = role_stats(role, false, &now);
 
 	if (ret)
 		return ret;
@@ -126,7 +117,7 @@ int learner_step(struct role *role)
 	struct rlv_stats last;
 	uint64_t start;
 	uint32_t at;
-	int ret = counted ? learner_stats(role, &last) : 0;
+	int ret = counted ? role_stats(role, false, &last) : 0;
 
 	if (ret)
 		return ret;

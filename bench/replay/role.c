@@ -17,6 +17,18 @@ void role_closed(struct role *role, int code, const char *what)
 		role_fail(role, code, what);
 }
 
+int role_stats(struct role *role, bool of_writer, struct rlv_stats *stats_out)
+{
+	int ret;
+
+	*stats_out = (struct rlv_stats){ .size = sizeof(*stats_out) };
+	ret = of_writer ? rlv_writer_stats(role->actor.writer, stats_out)
+			: rlv_sampler_stats(role->learner.sampler, stats_out);
+	return ret ? role_fail(role, ret,
+			       of_writer ? "counters of the writer" : "counters of the sampler")
+		   : 0;
+}
+
 static struct role *role_of(struct worker *worker)
 {
 	return (struct role *)(void *)worker;
@@ -65,9 +77,9 @@ static void role_begin(struct worker *worker)
 		stats_hist_init(&window->op[op].latency_ns);
 	role->actor.due_ns = clock_now_ns(clock_monotonic());
 	if (role->appends)
-		(void)!actor_stats(role, &role->appended);
+		(void)!role_stats(role, true, &role->appended);
 	if (role->samples)
-		(void)!learner_stats(role, &role->sampled);
+		(void)!role_stats(role, false, &role->sampled);
 }
 
 static int role_step(struct worker *worker)
@@ -85,10 +97,10 @@ static int role_end(struct worker *worker)
 	struct role_op *op = &window->op[ROLE_INSERT];
 	struct rlv_stats appended = role->appended, sampled = role->sampled;
 	const struct rlv_stats *before = &role->appended;
-	int ret = role->appends ? actor_stats(role, &appended) : 0;
+	int ret = role->appends ? role_stats(role, true, &appended) : 0;
 
 	if (ret == 0 && role->samples)
-		ret = learner_stats(role, &sampled);
+		ret = role_stats(role, false, &sampled);
 	op->counted = appended.calls - before->calls;
 	op->phases = appended.phases - before->phases;
 	op->moved_bytes = appended.read_bytes + appended.write_bytes - before->read_bytes -

@@ -93,10 +93,12 @@ int role_fail(struct role *role, int code, const char *what);
 /* Record that a handle was not closed, unless an error was recorded before. */
 void role_closed(struct role *role, int code, const char *what);
 
+/* Counters of its writer, or of its sampler. */
+int role_stats(struct role *role, bool of_writer, struct rlv_stats *stats_out) RLV_MUST_CHECK;
+
 /* The actor's part: appends rows cyclically, at full speed or paced. One append a step. */
 int actor_open(struct role *role) RLV_MUST_CHECK;
 void actor_close(struct role *role);
-int actor_stats(struct role *role, struct rlv_stats *stats_out) RLV_MUST_CHECK;
 int actor_step(struct role *role) RLV_MUST_CHECK;
 
 /*
@@ -105,7 +107,6 @@ int actor_step(struct role *role) RLV_MUST_CHECK;
  */
 int learner_open(struct role *role) RLV_MUST_CHECK;
 void learner_close(struct role *role);
-int learner_stats(struct role *role, struct rlv_stats *stats_out) RLV_MUST_CHECK;
 int learner_step(struct role *role) RLV_MUST_CHECK;
 
 #endif
