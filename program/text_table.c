@@ -94,12 +94,6 @@ void text_table_row(struct text_table *table)
 		add_cell(table, "");
 }
 
-static void text_table_pad(FILE *file, size_t n)
-{
-	while (n--)
-		fputc(' ', file);
-}
-
 int text_table_print(const struct text_table *table, FILE *file)
 {
 	if (table->error)
@@ -107,14 +101,11 @@ int text_table_print(const struct text_table *table, FILE *file)
 	for (size_t i = 0; i < table->n_cells; i++) {
 		size_t column = i % table->n_columns;
 		bool last = column + 1 == table->n_columns;
-		size_t space = table->width[column] - columns_of(table->cells[i]);
+		bool right = table->right[column];
+		int space = (int)(table->width[column] - columns_of(table->cells[i]));
 
-		if (table->right[column])
-			text_table_pad(file, space);
-		fputs(table->cells[i], file);
-		if (!last && !table->right[column])
-			text_table_pad(file, space);
-		fputs(last ? "\n" : "  ", file);
+		fprintf(file, "%*s%s%*s%s", right ? space : 0, "", table->cells[i],
+			right || last ? 0 : space, "", last ? "\n" : "  ");
 	}
 	return fflush(file) || ferror(file) ? -EIO : 0;
 }
