@@ -32,11 +32,6 @@ static const struct {
 	{ "atari", "obs:u8[84,84],action:i32,reward:f32,done:u8" },
 };
 
-const char *shape_names(void)
-{
-	return "cartpole, cartpole-next, atari";
-}
-
 const char *shape_dtype_name(uint32_t dtype)
 {
 	for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
@@ -192,8 +187,10 @@ int shape_parse(const char *text, struct shape *shape_out)
 			text = ready[i].text;
 	}
 	if (!strchr(text, ':'))
-		return error_set(-EINVAL, "shape '%.40s': there are %s, or NAME:DTYPE[DIMS],...",
-				 text, shape_names());
+		return error_set(-EINVAL,
+				 "shape '%.40s': there are cartpole, cartpole-next, atari, or "
+				 "NAME:DTYPE[DIMS],...",
+				 text);
 	for (;;) {
 		int ret = parse_column(&text, shape_out);
 

@@ -5,7 +5,7 @@
  *
  * The name of a column defines its role in sampling: reward is summed to the n-step return, obs and
  * obs_* are observations, next_* is a next observation stored by the actor; other columns are
- * returned unchanged. A name without a colon is a predefined shape (shape_names).
+ * returned unchanged. A name without a colon is a predefined shape (cartpole, cartpole-next, atari).
  */
 #ifndef RLV_PROGRAM_SHAPE_H
 #define RLV_PROGRAM_SHAPE_H
@@ -31,9 +31,6 @@ int shape_parse(const char *text, struct shape *shape_out) RLV_MUST_CHECK;
 /* Adds a column; its role follows from its name. -EINVAL. */
 int shape_add(struct shape *shape, const char *name, uint32_t dtype, uint32_t ndim,
 	      const uint32_t *dims) RLV_MUST_CHECK;
-
-/* "cartpole, cartpole-next, atari". Static. */
-const char *shape_names(void);
 
 /* Name of a dtype, "f32" of RLV_F32; "?" if unknown. Static. */
 const char *shape_dtype_name(uint32_t dtype);
