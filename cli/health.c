@@ -138,32 +138,28 @@ static int health_talk(int fd, const char *address, uint64_t deadline_ns, char *
 	return strncmp(answer + 9, "200 ", 4) == 0 ? 0 : 1;
 }
 
-static int check_daemon(const char *address, int64_t timeout_ns, char *words)
-{
-	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
-	int fd, ret = connect_to(address, deadline, &fd);
-
-	if (ret == 0) {
-		ret = health_talk(fd, address, deadline, words);
-		close(fd);
-	}
-	if (ret < 0)
-		snprintf(words, WORDS_BYTES, "%s", error_last());
-	return ret > 0 ? -EHOSTDOWN : ret;
-}
-
 int health_run(const char *uri, const char *node, const char *daemon, int64_t timeout_ns,
 	       bool as_json)
 {
 	const char *of = daemon ? daemon : uri;
 	char words[WORDS_BYTES] = "";
 	struct json *json;
-	int ret;
+	uint64_t deadline;
+	int fd, ret;
 
-	if (daemon)
-		ret = check_daemon(of, timeout_ns ? timeout_ns : 4 * CLOCK_NS_PER_S, words);
-	else
-		ret = check_store(of, node, timeout_ns ? timeout_ns : 3 * CLOCK_NS_PER_S, words);
+	if (daemon) {
+		deadline = deadline_after(clock_monotonic(),
+					  timeout_ns ? timeout_ns : 4 * CLOCK_NS_PER_S);
+		ret = connect_to(daemon, deadline, &fd);
+		if (ret == 0) {
+			ret = health_talk(fd, daemon, deadline, words);
+			close(fd);
+		}
+		if (ret < 0)
+			snprintf(words, sizeof(words), "%s", error_last());
+	} else {
+		ret = check_store(uri, node, timeout_ns ? timeout_ns : 3 * CLOCK_NS_PER_S, words);
+	}
 	if (!as_json) {
 		printf("%s: %s: %s\n", ret ? "not healthy" : "healthy", of, words);
 		return ret ? CLI_FAILURE : CLI_OK;
