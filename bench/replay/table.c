@@ -16,7 +16,8 @@
 
 static uint32_t serial; /* table number in this process */
 
-int replay_failed(int code, const char *what)
+/* Record the failed operation with the library's last error. Returns code. */
+static int replay_failed(int code, const char *what)
 {
 	const char *why = rlv_last_error();
 

@@ -10,9 +10,6 @@
 #include "base/json.h"
 #include "bench/replay/case.h"
 
-/* Record the failed operation with the library's last error. Returns code. */
-int replay_failed(int code, const char *what);
-
 /* Open the store, create the table and fill it; passes the names to the roles. */
 int replay_table_open(struct replay_case *c, const char *uri) RLV_MUST_CHECK;
 
