@@ -25,8 +25,7 @@ enum recover_step {
 	RECOVER_ZERO,   /* both inner arrays of a view; at: byte */
 	RECOVER_BLOCKS, /* and the first level of sums; at: block */
 	RECOVER_HEADERS,
-	RECOVER_LEVELS, /* further levels of a view; at: node of `level` */
-	RECOVER_VIEW,   /* size word and maximum */
+	RECOVER_LEVELS, /* further levels of a view, at last its size word and maximum; at: node of `level` */
 	RECOVER_WORDS,
 	RECOVER_PERSIST, /* at: byte */
 	RECOVER_DONE,
@@ -282,35 +281,7 @@ static int zero_arrays(struct recovery *rec)
 	return rc;
 }
 
-/* Writes a piece of a level, from the level below. */
-static int write_level(struct recovery *rec)
-{
-	const struct sumtree *tree = &rec->shard->trees[rec->view];
-	uint64_t off = array_off(rec, rec->view);
-	uint32_t level = rec->level, fanout, n, nodes;
-	int rc;
-
-	if (level > tree->geo.levels) {
-		go_to(rec, RECOVER_VIEW);
-		return 0;
-	}
-	fanout = tree->geo.fanout[level - 1];
-	n = (uint32_t)min_u64(CHUNK_WORDS / fanout * fanout,
-			      tree->nodes[level - 1] - rec->at * fanout);
-	rc = transport_fetch(tree->region, off + tree->level_off[level - 1] + rec->at * fanout * 8,
-			     rec->words, n * 8);
-	nodes = add_up(rec, n, fanout);
-	if (!rc)
-		rc = transport_store(tree->region, off + tree->level_off[level] + rec->at * 8,
-				     rec->sums, nodes * 8);
-	rec->at += nodes;
-	if (!rc && rec->at == tree->nodes[level]) {
-		rec->at = 0;
-		rec->level++;
-	}
-	return rc;
-}
-
+/* Writes what is left of a view whose levels are whole, and begins the next one. */
 static int end_view(struct recovery *rec)
 {
 	const struct leaf_totals *totals = &rec->totals[rec->view];
@@ -327,6 +298,33 @@ static int end_view(struct recovery *rec)
 	rec->level = 2;
 	next_view(rec, RECOVER_LEVELS, RECOVER_WORDS);
 	return 0;
+}
+
+/* Writes a piece of a level, from the level below. */
+static int write_level(struct recovery *rec)
+{
+	const struct sumtree *tree = &rec->shard->trees[rec->view];
+	uint64_t off = array_off(rec, rec->view);
+	uint32_t level = rec->level, fanout, n, nodes;
+	int rc;
+
+	if (level > tree->geo.levels)
+		return end_view(rec);
+	fanout = tree->geo.fanout[level - 1];
+	n = (uint32_t)min_u64(CHUNK_WORDS / fanout * fanout,
+			      tree->nodes[level - 1] - rec->at * fanout);
+	rc = transport_fetch(tree->region, off + tree->level_off[level - 1] + rec->at * fanout * 8,
+			     rec->words, n * 8);
+	nodes = add_up(rec, n, fanout);
+	if (!rc)
+		rc = transport_store(tree->region, off + tree->level_off[level] + rec->at * 8,
+				     rec->sums, nodes * 8);
+	rec->at += nodes;
+	if (!rc && rec->at == tree->nodes[level]) {
+		rec->at = 0;
+		rec->level++;
+	}
+	return rc;
 }
 
 /* -------- words -------- */
@@ -399,8 +397,6 @@ static int do_piece(struct recovery *rec)
 		return write_headers(rec);
 	case RECOVER_LEVELS:
 		return write_level(rec);
-	case RECOVER_VIEW:
-		return end_view(rec);
 	case RECOVER_WORDS:
 		return settle_words(rec);
 	case RECOVER_PERSIST:

@@ -154,21 +154,11 @@ static int leaf_group(struct plan *plan)
 	return rc;
 }
 
-/*
- * Most nodes of a shard's top level. In place all tops together are a private copy of each sampler,
- * which reads it again now and then; over a wire each draw reads them.
- */
-static uint32_t plan_top(const struct plan *plan)
-{
-	if (plan->fanout)
-		return REMOTE_TOP;
-	return (uint32_t)max_u64(SUMTREE_TOP_MAX / plan->desc->n_shards, REMOTE_TOP);
-}
-
 int table_plan(struct table_desc *desc, const struct table_plan_opts *opts)
 {
 	struct table_desc full = *desc;
 	struct plan plan = { .desc = &full, .opts = opts };
+	uint32_t top = REMOTE_TOP;
 	int rc;
 
 	for (uint32_t i = 0; i < full.n_views && i < RING_MAX_VIEWS; i++) {
@@ -193,7 +183,13 @@ int table_plan(struct table_desc *desc, const struct table_plan_opts *opts)
 	if (rc)
 		return rc;
 	remote_upper(&plan, full.slots);
-	rc = sumtree_geometry_init(&full.tree, full.slots, plan.fanout, plan_top(&plan));
+	/*
+	 * Nodes of the top level: in place all tops together are a private copy of each sampler, which
+	 * reads it again now and then; over a wire each draw reads them.
+	 */
+	if (!plan.fanout)
+		top = (uint32_t)max_u64(SUMTREE_TOP_MAX / full.n_shards, REMOTE_TOP);
+	rc = sumtree_geometry_init(&full.tree, full.slots, plan.fanout, top);
 	if (rc)
 		return rc;
 	full.magic = TABLE_DESC_MAGIC;

@@ -27,13 +27,6 @@
 
 /* -------- draws that the kernel left -------- */
 
-static inline uint64_t mass_of(uint64_t word, bool leaves)
-{
-	if (leaves)
-		return leaf_priority(word);
-	return (int64_t)word > 0 ? word : 0;
-}
-
 #define FAMILY TREE_MIN_FANOUT /* children that are summed together */
 
 /* Sums a family; negative words count as 0, but they are rare. */
@@ -49,7 +42,7 @@ ALWAYS_INLINE uint64_t sum_family(const uint64_t *words, bool leaves)
 		return mass;
 	mass = 0;
 	for (uint32_t k = 0; k < FAMILY; k++)
-		mass += mass_of(words[k], leaves);
+		mass += draw_mass(words[k], leaves);
 	return mass;
 }
 
@@ -77,7 +70,7 @@ static inline uint32_t find_child(const uint64_t *words, const uint64_t *masses,
 	while (r >= masses[f] && f + 1 < fanout / FAMILY)
 		r -= masses[f++];
 	for (k = f * FAMILY; k + 1 < fanout; k++) {
-		mass = mass_of(words[k], leaves);
+		mass = draw_mass(words[k], leaves);
 		if (r < mass)
 			break;
 		r -= mass;
@@ -113,7 +106,7 @@ ALWAYS_INLINE void settle(struct sumtree_descent *down, uint32_t i, const struct
 	child = find_child(words, masses, step->fanout, leaves, &r);
 	lanes->node[i] = lanes->node[i] * step->fanout + child;
 	lanes->word[i] = words[child];
-	lanes->expected[i] = mass_of(lanes->word[i], leaves);
+	lanes->expected[i] = draw_mass(lanes->word[i], leaves);
 	lanes->r[i] = r;
 	/* Only a damaged region has mass behind its last node. */
 	if (total == 0 || lanes->node[i] >= step->limit)
@@ -272,20 +265,6 @@ static struct draw_step make_step(const struct sumtree_descent *down, uint32_t l
 	return step;
 }
 
-/* Where the nodes and leaves of each tree are. */
-static void find_trees(struct sumtree_descent *down)
-{
-	const struct forest *from = down->from;
-
-	for (uint32_t t = 0; t < from->n; t++) {
-		const struct sumtree *tree = &from->trees[t];
-		uint64_t base = (uintptr_t)tree->region->base;
-
-		down->inner[t] = base + tree->inner_off[from->epochs[t].number & 1];
-		down->leaves[t] = base + tree->leaves_off;
-	}
-}
-
 /*
  * Groups descend like a staircase, APART groups between two levels: the cache lines of one group
  * arrive while others compute.
@@ -297,7 +276,13 @@ void sumtree_descent_run(struct sumtree_descent *down)
 	struct draw_step step[TOPS_LEVELS + TREE_MAX_LEVELS + 1]; /* to shared levels, then private */
 	struct draw_step last = private_step(down, 0);
 
-	find_trees(down);
+	for (uint32_t t = 0; t < down->from->n; t++) {
+		const struct sumtree *tree = &down->from->trees[t];
+		uint64_t base = (uintptr_t)tree->region->base;
+
+		down->inner[t] = base + tree->inner_off[down->from->epochs[t].number & 1];
+		down->leaves[t] = base + tree->leaves_off;
+	}
 	for (uint32_t l = 0; l <= levels; l++)
 		step[l] = make_step(down, l);
 	for (uint32_t l = 0; l < top; l++)

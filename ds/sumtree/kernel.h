@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "wire/le.h"
+#include "wire/sumtree_layout.h"
 
 #include "base/rng.h"
 
@@ -75,6 +75,14 @@ extern const struct sumtree_kernel sumtree_kernel_avx512;
 
 /* The variant for this CPU. Thread: any. */
 const struct sumtree_kernel *sumtree_kernel_get(void);
+
+/* The mass of a leaf, or of an inner node: negative ones are 0. */
+static inline uint64_t draw_mass(uint64_t word, bool leaves)
+{
+	if (leaves)
+		return leaf_priority(word);
+	return (int64_t)word > 0 ? word : 0;
+}
 
 /* A random number for each lane of a group that drifted. */
 static inline const uint64_t *draw_fresh(struct draw_lanes *lanes)

@@ -17,13 +17,6 @@ static inline uint64_t load_child(const uint64_t *children, uint32_t k, bool lea
 	return leaves ? rword64_load_acquire(&words[k]) : rword64_load_relaxed(&words[k]);
 }
 
-static inline uint64_t mass_of(uint64_t word, bool leaves)
-{
-	if (leaves)
-		return leaf_priority(word);
-	return (int64_t)word > 0 ? word : 0;
-}
-
 /* The children of a draw as read, and their sum. */
 struct family {
 	const uint64_t *words;
@@ -44,14 +37,14 @@ static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_
 		below = here ? prefix : below;
 		word = here ? words[k] : word;
 		child = here ? k : child;
-		prefix += mass_of(words[k], leaves);
+		prefix += draw_mass(words[k], leaves);
 	}
 	node += child;
 	if (family.total == 0 || node >= step->limit)
 		return false;
 	lanes->node[i] = node;
 	lanes->r[i] = r - below;
-	lanes->expected[i] = mass_of(word, leaves);
+	lanes->expected[i] = draw_mass(word, leaves);
 	if (leaves)
 		lanes->word[i] = word;
 	return true;
@@ -72,7 +65,7 @@ static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
 		totals[i] = 0;
 		for (uint32_t k = 0; k < step->fanout; k++) {
 			words[i][k] = load_child(lanes->children[lane], k, leaves);
-			totals[i] += mass_of(words[i][k], leaves);
+			totals[i] += draw_mass(words[i][k], leaves);
 		}
 		if (totals[i] == lanes->expected[lane])
 			continue;
@@ -126,7 +119,7 @@ static void plain_copy(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t 
 	for (uint32_t i = 0; i < n; i++) {
 		sums[i] = 0;
 		for (uint32_t k = 0; k < SUMS_FANOUT; k++, from++, to++) {
-			*to = mass_of(load_child(from, 0, false), false);
+			*to = draw_mass(load_child(from, 0, false), false);
 			sums[i] += *to;
 		}
 	}

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define NO_NODE UINT32_MAX
+
 /*
  * Running sums: each level has one open node. When the walk leaves it, its sum is added to the
  * array and to the open node above.
@@ -46,33 +48,30 @@ static int post_addition(struct walk *walk, uint64_t off, uint64_t value)
 	return walk->n_adds == TRANSPORT_VECTOR ? make_additions(walk) : 0;
 }
 
-static int close_node(struct walk *walk, uint32_t level);
-
+/*
+ * Adds to a node of a level, which becomes the open one; the sum of the one before goes to the array,
+ * and on to its parent. NO_NODE: only that.
+ */
 static int add_to_node(struct walk *walk, uint32_t level, uint32_t node, uint64_t value)
 {
-	int rc = 0;
+	for (;; level++) {
+		uint64_t sum = walk->sum[level];
+		uint32_t before = walk->node[level];
+		int rc;
 
-	if (walk->node[level] != node)
-		rc = close_node(walk, level);
-	walk->node[level] = node;
-	walk->sum[level] += value;
-	return rc;
-}
-
-/* Recurses up one level at a time: at most TREE_MAX_LEVELS deep. */
-static int close_node(struct walk *walk, uint32_t level)
-{
-	uint64_t sum = walk->sum[level];
-	uint32_t node = walk->node[level];
-	int rc;
-
-	if (!sum)
-		return 0;
-	walk->sum[level] = 0;
-	rc = post_addition(walk, walk->array_off + walk->tree->level_off[level] + node * 8ull, sum);
-	if (rc || level == walk->tree->geo.levels)
-		return rc;
-	return add_to_node(walk, level + 1, node / walk->tree->geo.fanout[level], sum);
+		walk->node[level] = node;
+		if (before == node || !sum) {
+			walk->sum[level] += value;
+			return 0;
+		}
+		walk->sum[level] = value;
+		rc = post_addition(
+			walk, walk->array_off + walk->tree->level_off[level] + before * 8ull, sum);
+		if (rc || level == walk->tree->geo.levels)
+			return rc;
+		node = before / walk->tree->geo.fanout[level];
+		value = sum;
+	}
 }
 
 /*
@@ -124,18 +123,6 @@ static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint3
 	return rc;
 }
 
-static int migrate_chunk(struct walk *walk, uint32_t first, uint32_t n)
-{
-	uint64_t words[TRANSPORT_VECTOR] = { 0 };
-	uint32_t left = n;
-	int rc = transport_fetch(walk->tree->region, walk->tree->leaves_off + first * 8ull, words,
-				 n * 8);
-
-	while (!rc && left)
-		rc = try_migrate(walk, first, words, n, &left);
-	return rc;
-}
-
 int sumtree_migrate(struct shard *shard, uint32_t view, uint32_t epoch,
 		    struct migrate_counts *counts)
 {
@@ -150,12 +137,15 @@ int sumtree_migrate(struct shard *shard, uint32_t view, uint32_t epoch,
 	int rc = transport_load(tree->region, max_off, &before);
 
 	for (uint32_t first = 0; !rc && first < tree->geo.leaves; first += TRANSPORT_VECTOR) {
-		uint32_t left = tree->geo.leaves - first;
+		uint32_t n = (uint32_t)min_u64(tree->geo.leaves - first, TRANSPORT_VECTOR);
+		uint64_t words[TRANSPORT_VECTOR] = { 0 };
 
-		rc = migrate_chunk(&walk, first, left < TRANSPORT_VECTOR ? left : TRANSPORT_VECTOR);
+		rc = transport_fetch(tree->region, tree->leaves_off + first * 8ull, words, n * 8);
+		for (uint32_t left = n; !rc && left;)
+			rc = try_migrate(&walk, first, words, n, &left);
 	}
 	for (uint32_t level = 1; !rc && level <= tree->geo.levels; level++)
-		rc = close_node(&walk, level);
+		rc = add_to_node(&walk, level, NO_NODE, 0);
 	if (!rc && walk.live)
 		rc = post_addition(&walk, walk.array_off, walk.live); /* the size word */
 	if (!rc)

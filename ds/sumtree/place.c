@@ -9,16 +9,6 @@
 
 /* -------- points -------- */
 
-/* The point at x / 2^64 of the mass, total < 2^62. Above 2^60 a second random word refines it. */
-static uint64_t point_at(uint64_t total, struct rng *rng, uint64_t x)
-{
-	unsigned __int128 point = (unsigned __int128)x * total;
-
-	if (__builtin_expect(total >> 60 != 0, 0))
-		point += rng_uniform_u64(rng, total);
-	return (uint64_t)(point >> 64);
-}
-
 struct strata strata_make(const struct draw_opts *opts, size_t n)
 {
 	struct strata s = { 0 };
@@ -68,8 +58,13 @@ void sumtree_place(struct sumtree_descent *down, const struct sumtree_tops *tops
 	}
 	for (uint32_t i = 0; i < down->groups * DRAW_GROUP; i++) {
 		if (i < n) {
-			uint64_t r = point_at(tops->total, down->rng, x[i]);
+			/* x / 2^64 of the mass, below 2^62; from 2^60 on refined by a second word. */
+			unsigned __int128 point = (unsigned __int128)x[i] * tops->total;
+			uint64_t r;
 
+			if (__builtin_expect(tops->total >> 60 != 0, 0))
+				point += rng_uniform_u64(down->rng, tops->total);
+			r = (uint64_t)(point >> 64);
 			node = sumtree_tops_find(tops, r, node);
 			lanes->r[i] = r - tops->prefix[node];
 		} else { /* lanes behind the last draw repeat one: groups are whole */

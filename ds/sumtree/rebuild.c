@@ -41,13 +41,10 @@ static int load_dirty(struct shard *shard, uint64_t *dirty_out)
 /* After a lost answer dirty may be raised or not: raising it again does no harm. */
 static int raise_dirty(struct shard *shard)
 {
-	uint64_t old;
 	int rc = -EIO;
 
 	for (int i = 0; rc == -EIO && i < SEIZE_TRIES; i++)
-		rc = transport_faa_word(
-			shard->tree,
-			part_word_off(&shard->part, offsetof(struct part_words, dirty)), 1, &old);
+		rc = part_mark_dirty(&shard->part);
 	return rc;
 }
 

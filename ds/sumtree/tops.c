@@ -52,28 +52,19 @@ static uint32_t head_bytes(const struct sumtree *tree)
 
 /* -------- layout -------- */
 
-static int check_shapes(const struct forest *from)
+int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from)
 {
+	uint32_t log2 = bits_log2_floor(SUMS_FANOUT);
+	uint64_t n, words = 0;
+
+	if (from->n == 0 || from->n > TABLE_MAX_SHARDS)
+		return error_set(-EINVAL, "draw from %u trees: must be 1..%u", from->n,
+				 TABLE_MAX_SHARDS);
 	for (uint32_t t = 0; t < from->n; t++)
 		if (memcmp(&from->trees[t].geo, &from->trees[0].geo, sizeof(from->trees[0].geo)) !=
 		    0)
 			return error_set(-EINVAL, "draw: tree %u differs from tree 0 in its shape",
 					 t);
-	return 0;
-}
-
-int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from)
-{
-	uint32_t log2 = bits_log2_floor(SUMS_FANOUT);
-	uint64_t n, words = 0;
-	int ret;
-
-	if (from->n == 0 || from->n > TABLE_MAX_SHARDS)
-		return error_set(-EINVAL, "draw from %u trees: must be 1..%u", from->n,
-				 TABLE_MAX_SHARDS);
-	ret = check_shapes(from);
-	if (ret)
-		return ret;
 	while ((uint32_t)1 << log2 < top_nodes(&from->trees[0]))
 		log2++;
 	tops->from = NULL;
@@ -159,21 +150,6 @@ static void take_head(struct sumtree_tops *tops, uint32_t t, const void *head)
 
 /* -------- sums above -------- */
 
-static void add_up(struct sumtree_tops *tops, uint32_t from_level)
-{
-	for (uint32_t l = from_level; l <= tops->top; l++) {
-		const uint64_t *from = tops->level[l - 1];
-
-		for (uint32_t i = 0; i < tops->nodes[l]; i++, from += SUMS_FANOUT) {
-			uint64_t sum = 0;
-
-			for (uint32_t k = 0; k < SUMS_FANOUT; k++)
-				sum += from[k];
-			tops->level[l][i] = sum;
-		}
-	}
-}
-
 /* Of sums of 2^62 and more all words are halved until they are not: rule 6 mends the rest. */
 void sumtree_tops_end(struct sumtree_tops *tops)
 {
@@ -187,7 +163,17 @@ void sumtree_tops_end(struct sumtree_tops *tops)
 		tops->shift++;
 	for (uint32_t i = 0; tops->shift && i < tops->nodes[0]; i++)
 		tops->level[0][i] >>= tops->shift;
-	add_up(tops, tops->shift ? 1 : 2);
+	for (l = tops->shift ? 1 : 2; l <= tops->top; l++) {
+		const uint64_t *from = tops->level[l - 1];
+
+		for (uint32_t i = 0; i < tops->nodes[l]; i++, from += SUMS_FANOUT) {
+			uint64_t sum = 0;
+
+			for (uint32_t k = 0; k < SUMS_FANOUT; k++)
+				sum += from[k];
+			tops->level[l][i] = sum;
+		}
+	}
 	tops->due = false;
 	tops->draws = 0;
 }
