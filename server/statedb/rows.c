@@ -20,7 +20,7 @@ enum column_kind {
 
 /* A column of a table, and the member of its record. */
 struct column {
-	const char *name;
+	const char *parameter; /* of statements: ':' and its name */
 	size_t off, size;
 	enum column_kind kind;
 	bool is_key;
@@ -28,13 +28,13 @@ struct column {
 
 #define COLUMN(column, kind, record, member) \
 	{ \
-		column, offsetof(struct record, member), sizeof(((struct record *)NULL)->member), \
-			COLUMN_##kind, false \
+		":" column, offsetof(struct record, member), \
+			sizeof(((struct record *)NULL)->member), COLUMN_##kind, false \
 	}
 #define KEY(column, kind, record, member) \
 	{ \
-		column, offsetof(struct record, member), sizeof(((struct record *)NULL)->member), \
-			COLUMN_##kind, true \
+		":" column, offsetof(struct record, member), \
+			sizeof(((struct record *)NULL)->member), COLUMN_##kind, true \
 	}
 
 /* All columns in the order of the schema, which is that of a row's crc. */
@@ -135,74 +135,62 @@ static void append(char sql[SQL_BYTES], const char *word, const char *after)
 }
 
 enum { ALL = UINT32_MAX };
+enum form { NAMES, PARAMETERS, CONDITIONS };
 
-/* Appends the names of the first n keys, or of all columns, with words after each and between two. */
+/* Appends the first n keys, or all columns, as names, parameters or conditions. */
 static void append_columns(char sql[SQL_BYTES], const struct table *table, uint32_t n_keys,
-			   const char *after, const char *between)
+			   enum form form)
 {
-	bool first = true;
+	const char *between = "";
 
 	for (uint32_t i = 0; i < table->n && n_keys; i++) {
+		const char *parameter = table->columns[i].parameter;
+
 		if (n_keys != ALL && !table->columns[i].is_key)
 			continue;
-		if (!first)
-			append(sql, between, "");
-		append(sql, table->columns[i].name, after);
-		first = false;
+		append(sql, between, form == PARAMETERS ? "" : parameter + 1);
+		append(sql, form == CONDITIONS ? " = " : "", form == NAMES ? "" : parameter);
+		between = form == CONDITIONS ? " AND " : ", ";
 		n_keys -= n_keys != ALL;
 	}
 }
 
-/* Integers of 1, 4 and 8 bytes. Hosts are little-endian (wire/region.h). */
-static sqlite3_int64 load_int(const uint8_t *member, size_t size)
+/* Binds the members of the record that the statement has as parameters. */
+static int prepare(struct catalog_store *store, const char *sql, const struct table *table,
+		   const void *record, sqlite3_stmt **stmt_out)
 {
-	uint64_t value = 0;
-
-	memcpy(&value, member, size);
-	return (sqlite3_int64)value;
-}
-
-static int bind_column(sqlite3_stmt *stmt, int at, const struct column *column, const void *record)
-{
-	const uint8_t *member = (const uint8_t *)record + column->off;
-	const void *desc;
-	size_t len;
-
-	switch (column->kind) {
-	case COLUMN_TEXT:
-		return sqlite3_bind_text(stmt, at, (const char *)member, -1, SQLITE_STATIC);
-	case COLUMN_BYTES:
-		return sqlite3_bind_blob(stmt, at, member, (int)column->size, SQLITE_STATIC);
-	case COLUMN_DESC:
-		memcpy(&desc, member, sizeof(desc));
-		memcpy(&len, member + sizeof(desc), sizeof(len));
-		return sqlite3_bind_blob(stmt, at, desc, (int)len, SQLITE_STATIC);
-	default:
-		return sqlite3_bind_int64(stmt, at, load_int(member, column->size));
-	}
-}
-
-/* The members of a record that a statement has: the first n keys, or ALL. */
-struct bound {
-	const struct table *table;
-	const void *record;
-	uint32_t n_keys;
-};
-
-static int prepare(struct catalog_store *store, const char *sql, struct bound bound,
-		   sqlite3_stmt **stmt_out)
-{
-	const struct table *table = bound.table;
-	uint32_t n_keys = bound.n_keys;
-	int rc = SQLITE_OK, at = 1, ret = statedb_sql_prepare(statedb_of(store), sql, stmt_out);
+	int rc = SQLITE_OK, ret = statedb_sql_prepare(statedb_of(store), sql, stmt_out);
 
 	if (ret)
 		return ret;
-	for (uint32_t i = 0; i < table->n && n_keys && rc == SQLITE_OK; i++) {
-		if (n_keys != ALL && !table->columns[i].is_key)
+	for (uint32_t i = 0; i < table->n && rc == SQLITE_OK; i++) {
+		const struct column *column = &table->columns[i];
+		const uint8_t *member = (const uint8_t *)record + column->off;
+		int at = sqlite3_bind_parameter_index(*stmt_out, column->parameter);
+		uint64_t value = 0;
+		const void *desc;
+		size_t len;
+
+		if (at == 0)
 			continue;
-		rc = bind_column(*stmt_out, at++, &table->columns[i], bound.record);
-		n_keys -= n_keys != ALL;
+		switch (column->kind) {
+		case COLUMN_TEXT:
+			rc = sqlite3_bind_text(*stmt_out, at, (const char *)member, -1,
+					       SQLITE_STATIC);
+			break;
+		case COLUMN_BYTES:
+			rc = sqlite3_bind_blob(*stmt_out, at, member, (int)column->size,
+					       SQLITE_STATIC);
+			break;
+		case COLUMN_DESC:
+			memcpy(&desc, member, sizeof(desc));
+			memcpy(&len, member + sizeof(desc), sizeof(len));
+			rc = sqlite3_bind_blob(*stmt_out, at, desc, (int)len, SQLITE_STATIC);
+			break;
+		default: /* of 1, 4 or 8 bytes. Hosts are little-endian (wire/region.h) */
+			memcpy(&value, member, column->size);
+			rc = sqlite3_bind_int64(*stmt_out, at, (sqlite3_int64)value);
+		}
 	}
 	if (rc == SQLITE_OK)
 		return 0;
@@ -211,60 +199,58 @@ static int prepare(struct catalog_store *store, const char *sql, struct bound bo
 	return ret;
 }
 
-static int read_column(sqlite3_stmt *stmt, int at, const struct column *column, void *record)
-{
-	uint8_t *member = (uint8_t *)record + column->off;
-	uint64_t value;
-	const void *desc;
-	size_t len;
-
-	switch (column->kind) {
-	case COLUMN_TEXT:
-		statedb_sql_column_text(stmt, at, (char *)member, column->size);
-		return 0;
-	case COLUMN_BYTES:
-		return statedb_sql_column_blob(stmt, at, member, column->size);
-	case COLUMN_DESC:
-		desc = sqlite3_column_blob(stmt, at);
-		len = (size_t)sqlite3_column_bytes(stmt, at);
-		memcpy(member, &desc, sizeof(desc));
-		memcpy(member + sizeof(desc), &len, sizeof(len));
-		return 0;
-	default:
-		value = (uint64_t)sqlite3_column_int64(stmt, at);
-		memcpy(member, &value, column->size);
-		return 0;
-	}
-}
-
 static int read_row(sqlite3_stmt *stmt, const struct table *table, void *record)
 {
-	int ret = 0;
+	for (int i = 0; i < (int)table->n; i++) {
+		const struct column *column = &table->columns[i];
+		uint8_t *member = (uint8_t *)record + column->off;
+		const void *bytes;
+		uint64_t value;
+		size_t len;
+		int ret = 0;
 
-	for (uint32_t i = 0; ret == 0 && i < table->n; i++)
-		ret = read_column(stmt, (int)i, &table->columns[i], record);
-	return ret;
+		switch (column->kind) {
+		case COLUMN_TEXT:
+			bytes = sqlite3_column_text(stmt, i);
+			snprintf((char *)member, column->size, "%s", bytes ? (char *)bytes : "");
+			break;
+		case COLUMN_BYTES:
+			ret = statedb_sql_column_blob(stmt, i, member, column->size);
+			break;
+		case COLUMN_DESC:
+			bytes = sqlite3_column_blob(stmt, i);
+			len = (size_t)sqlite3_column_bytes(stmt, i);
+			memcpy(member, &bytes, sizeof(bytes));
+			memcpy(member + sizeof(bytes), &len, sizeof(len));
+			break;
+		default:
+			value = (uint64_t)sqlite3_column_int64(stmt, i);
+			memcpy(member, &value, column->size);
+		}
+		if (ret)
+			return ret;
+	}
+	return 0;
 }
 
 /* -------- operations -------- */
 
 int statedb_put(struct catalog_store *store, enum store_rows rows, const void *record)
 {
-	static const char numbers_of[] = "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10";
 	const struct table *table = &tables[rows];
-	int n = table->n < 10 ? (int)table->n * 4 - 2 : (int)sizeof(numbers_of) - 1;
 	char sql[SQL_BYTES] = "INSERT OR REPLACE INTO ";
 	sqlite3_stmt *stmt;
-	size_t len;
 	int ret;
 
 	append(sql, table->name, " (");
-	append_columns(sql, table, ALL, "", ", ");
-	len = strlen(sql);
-	snprintf(sql + len, sizeof(sql) - len, ", crc) VALUES (%.*s, crc32c(%.*s))", n, numbers_of,
-		 n, numbers_of);
-	ret = prepare(store, sql, (struct bound){ table, record, ALL }, &stmt);
-	return ret ? ret : statedb_sql_finish(statedb_of(store), stmt, sql);
+	append_columns(sql, table, ALL, NAMES);
+	append(sql, ", crc) VALUES (", "");
+	append_columns(sql, table, ALL, PARAMETERS);
+	append(sql, ", crc32c(", "");
+	append_columns(sql, table, ALL, PARAMETERS);
+	append(sql, "))", "");
+	ret = prepare(store, sql, table, record, &stmt);
+	return ret ? ret : statedb_sql_step(statedb_of(store), stmt);
 }
 
 int statedb_remove(struct catalog_store *store, enum store_rows rows, const void *record,
@@ -276,78 +262,59 @@ int statedb_remove(struct catalog_store *store, enum store_rows rows, const void
 	int ret;
 
 	append(sql, table->name, " WHERE ");
-	append_columns(sql, table, n_keys, " = ?", " AND ");
-	ret = prepare(store, sql, (struct bound){ table, record, n_keys }, &stmt);
-	return ret ? ret : statedb_sql_finish(statedb_of(store), stmt, sql);
-}
-
-static void append_select(char sql[SQL_BYTES], const struct table *table)
-{
-	append(sql, "SELECT ", "");
-	append_columns(sql, table, ALL, "", ", ");
-	append(sql, " FROM ", table->name);
+	append_columns(sql, table, n_keys, CONDITIONS);
+	ret = prepare(store, sql, table, record, &stmt);
+	return ret ? ret : statedb_sql_step(statedb_of(store), stmt);
 }
 
 int statedb_find(struct catalog_store *store, enum store_rows rows, void *record, bool *found_out)
 {
 	const struct table *table = &tables[rows];
-	char sql[SQL_BYTES] = "";
+	char sql[SQL_BYTES] = "SELECT ";
 	sqlite3_stmt *stmt;
-	int rc, ret;
-
-	append_select(sql, table);
-	append(sql, " WHERE ", "");
-	append_columns(sql, table, table->n, " = ?", " AND ");
-	ret = prepare(store, sql, (struct bound){ table, record, table->n }, &stmt);
-	if (ret)
-		return ret;
-	rc = sqlite3_step(stmt);
-	*found_out = rc == SQLITE_ROW;
-	if (rc == SQLITE_ROW)
-		ret = read_row(stmt, table, record);
-	else if (rc != SQLITE_DONE)
-		ret = statedb_sql_failed(statedb_of(store), rc, sql);
-	sqlite3_finalize(stmt);
-	return ret;
-}
-
-struct visit {
-	const struct table *table;
-	int (*fn)(void *ctx, const void *record);
-	void *ctx;
-};
-
-static int visit_row(void *ctx, sqlite3_stmt *stmt)
-{
-	const struct visit *visit = ctx;
-	union record record;
 	int ret;
 
-	memset(&record, 0, sizeof(record));
-	ret = read_row(stmt, visit->table, &record);
-	return ret ? ret : visit->fn(visit->ctx, &record);
+	append_columns(sql, table, ALL, NAMES);
+	append(sql, " FROM ", table->name);
+	append(sql, " WHERE ", "");
+	append_columns(sql, table, table->n, CONDITIONS);
+	ret = prepare(store, sql, table, record, &stmt);
+	if (ret == 0)
+		ret = statedb_sql_step(statedb_of(store), stmt);
+	*found_out = ret > 0;
+	if (ret > 0) {
+		ret = read_row(stmt, table, record);
+		sqlite3_finalize(stmt);
+	}
+	return ret;
 }
 
 int statedb_each(struct catalog_store *store, enum store_rows rows,
 		 int (*fn)(void *ctx, const void *record), void *ctx)
 {
-	struct visit visit = { &tables[rows], fn, ctx };
-	char sql[SQL_BYTES] = "";
+	const struct table *table = &tables[rows];
+	char sql[SQL_BYTES] = "SELECT ";
+	union record record;
+	sqlite3_stmt *stmt;
+	int ret;
 
-	append_select(sql, visit.table);
+	append_columns(sql, table, ALL, NAMES);
+	append(sql, " FROM ", table->name);
 	append(sql, " ORDER BY ", "");
-	append_columns(sql, visit.table, visit.table->n, "", ", ");
-	return statedb_sql_each(statedb_of(store), sql, visit_row, &visit);
-}
-
-static int damaged_row(void *ctx, sqlite3_stmt *stmt)
-{
-	const char *key = (const char *)sqlite3_column_text(stmt, 0);
-
-	(void)ctx;
-	return error_set(-EBADMSG,
-			 "state database: damaged: the crc of a row is wrong, its %s is \"%.64s\"",
-			 sqlite3_column_name(stmt, 0), key ? key : "");
+	append_columns(sql, table, table->n, NAMES);
+	ret = statedb_sql_first(statedb_of(store), sql, &stmt);
+	while (ret > 0) {
+		memset(&record, 0, sizeof(record));
+		ret = read_row(stmt, table, &record);
+		if (ret == 0)
+			ret = fn(ctx, &record);
+		if (ret) {
+			sqlite3_finalize(stmt);
+			return ret;
+		}
+		ret = statedb_sql_step(statedb_of(store), stmt);
+	}
+	return ret;
 }
 
 int statedb_check_rows(struct statedb *store)
@@ -356,13 +323,23 @@ int statedb_check_rows(struct statedb *store)
 
 	for (uint32_t rows = 0; ret == 0 && rows < STORE_ROWS; rows++) {
 		char sql[SQL_BYTES] = "SELECT ";
+		sqlite3_stmt *stmt;
 
-		append_columns(sql, &tables[rows], 1, "", "");
+		append_columns(sql, &tables[rows], 1, NAMES);
 		append(sql, " FROM ", tables[rows].name);
 		append(sql, " WHERE crc IS NOT crc32c(", "");
-		append_columns(sql, &tables[rows], ALL, "", ", ");
+		append_columns(sql, &tables[rows], ALL, NAMES);
 		append(sql, ")", "");
-		ret = statedb_sql_each(store, sql, damaged_row, NULL);
+		ret = statedb_sql_first(store, sql, &stmt);
+		if (ret > 0) {
+			const char *key = (const char *)sqlite3_column_text(stmt, 0);
+
+			ret = error_set(-EBADMSG,
+					"state database: damaged: the crc of a row is wrong, its "
+					"%s is \"%.64s\"",
+					sqlite3_column_name(stmt, 0), key ? key : "");
+			sqlite3_finalize(stmt);
+		}
 	}
 	return ret;
 }

@@ -85,46 +85,30 @@ int statedb_sql_prepare(struct statedb *store, const char *sql, sqlite3_stmt **s
 	return rc == SQLITE_OK ? 0 : statedb_sql_failed(store, rc, sql);
 }
 
-int statedb_sql_finish(struct statedb *store, sqlite3_stmt *stmt, const char *what)
+int statedb_sql_step(struct statedb *store, sqlite3_stmt *stmt)
 {
-	int rc = sqlite3_step(stmt);
-	int ret = rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : statedb_sql_failed(store, rc, what);
+	int rc = sqlite3_step(stmt), ret = 0;
 
+	if (rc == SQLITE_ROW)
+		return 1;
+	if (rc != SQLITE_DONE)
+		ret = statedb_sql_failed(store, rc, sqlite3_sql(stmt));
 	sqlite3_finalize(stmt);
 	return ret;
 }
 
-int statedb_sql_script(struct statedb *store, const char *sql)
+int statedb_sql_first(struct statedb *store, const char *sql, sqlite3_stmt **stmt_out)
+{
+	int ret = statedb_sql_prepare(store, sql, stmt_out);
+
+	return ret ? ret : statedb_sql_step(store, *stmt_out);
+}
+
+int statedb_sql_script(struct statedb *store, const char *what, const char *sql)
 {
 	int rc = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
 
-	return rc == SQLITE_OK ? 0 : statedb_sql_failed(store, rc, "setup");
-}
-
-int statedb_sql_each(struct statedb *store, const char *sql,
-		     int (*row)(void *ctx, sqlite3_stmt *stmt), void *ctx)
-{
-	sqlite3_stmt *stmt = NULL;
-	int rc, ret = statedb_sql_prepare(store, sql, &stmt);
-
-	if (ret)
-		return ret;
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-		ret = row(ctx, stmt);
-		if (ret)
-			break;
-	}
-	if (ret == 0 && rc != SQLITE_DONE)
-		ret = statedb_sql_failed(store, rc, sql);
-	sqlite3_finalize(stmt);
-	return ret;
-}
-
-void statedb_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room)
-{
-	const unsigned char *text = sqlite3_column_text(stmt, column);
-
-	snprintf(out, room, "%s", text ? (const char *)text : "");
+	return rc == SQLITE_OK ? 0 : statedb_sql_failed(store, rc, what);
 }
 
 int statedb_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len)

@@ -21,7 +21,6 @@
 struct statedb {
 	struct catalog_store base;
 	sqlite3 *db;
-	bool has_uuid;
 };
 
 static inline struct statedb *statedb_of(struct catalog_store *store)
@@ -39,18 +38,16 @@ int statedb_sql_failed(struct statedb *store, int rc, const char *what);
 RLV_MUST_CHECK int statedb_sql_prepare(struct statedb *store, const char *sql,
 				       sqlite3_stmt **stmt_out);
 
-/* Runs a statement without result rows, and finalizes it. what: for messages. */
-RLV_MUST_CHECK int statedb_sql_finish(struct statedb *store, sqlite3_stmt *stmt, const char *what);
+/* Advances it. 1: a row. Else the statement is finalized; 0: it ended. */
+RLV_MUST_CHECK int statedb_sql_step(struct statedb *store, sqlite3_stmt *stmt);
 
-/* Run several statements without bound values. */
-RLV_MUST_CHECK int statedb_sql_script(struct statedb *store, const char *sql);
+/* The first step of a statement without bound values. 1: a row, the caller finalizes it. */
+RLV_MUST_CHECK int statedb_sql_first(struct statedb *store, const char *sql,
+				     sqlite3_stmt **stmt_out);
 
-/* Call row for each row until it returns non-zero, which is then the result. */
-RLV_MUST_CHECK int statedb_sql_each(struct statedb *store, const char *sql,
-				    int (*row)(void *ctx, sqlite3_stmt *stmt), void *ctx);
+/* Run statements without bound values or rows. what: for messages. */
+RLV_MUST_CHECK int statedb_sql_script(struct statedb *store, const char *what, const char *sql);
 
-/* Truncated to room; "" for NULL. */
-void statedb_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room);
 /* -EBADMSG: its length differs from len. */
 RLV_MUST_CHECK int statedb_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len);
 

@@ -42,17 +42,9 @@ static const char schema[] =
 
 /* -------- transactions -------- */
 
-static int run(struct catalog_store *store, const char *sql)
-{
-	sqlite3_stmt *stmt;
-	int ret = statedb_sql_prepare(statedb_of(store), sql, &stmt);
-
-	return ret ? ret : statedb_sql_finish(statedb_of(store), stmt, sql);
-}
-
 static int begin(struct catalog_store *store)
 {
-	return run(store, "BEGIN IMMEDIATE");
+	return statedb_sql_script(statedb_of(store), "begin", "BEGIN IMMEDIATE");
 }
 
 static int end(struct catalog_store *base, int code)
@@ -60,7 +52,7 @@ static int end(struct catalog_store *base, int code)
 	struct statedb *store = statedb_of(base);
 
 	if (code == 0)
-		code = run(base, "COMMIT");
+		code = statedb_sql_script(store, "commit", "COMMIT");
 	/* Some errors have already rolled back. */
 	if (code && !sqlite3_get_autocommit(store->db))
 		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
@@ -78,12 +70,6 @@ static const struct store_ops statedb_ops = {
 
 /* -------- open -------- */
 
-static int read_int(void *ctx, sqlite3_stmt *stmt)
-{
-	*(int *)ctx = sqlite3_column_int(stmt, 0);
-	return 0;
-}
-
 /* Table ids start at a random number: tables of two stores rarely collide, and can be adopted. */
 static int make_ids(struct statedb *store)
 {
@@ -99,60 +85,63 @@ static int make_ids(struct statedb *store)
 	if (ret)
 		return ret;
 	(void)sqlite3_bind_blob(stmt, 1, uuid, 16, SQLITE_STATIC);
-	ret = statedb_sql_finish(store, stmt, sql);
+	ret = statedb_sql_step(store, stmt);
 	return ret ? ret : store_number_put(&store->base, "last_table", last_table);
-}
-
-static int read_uuid(void *ctx, sqlite3_stmt *stmt)
-{
-	struct statedb *store = ctx;
-
-	store->has_uuid = true;
-	return statedb_sql_column_blob(stmt, 0, store->base.ids.uuid, sizeof(store->base.ids.uuid));
-}
-
-static int damaged_page(void *ctx, sqlite3_stmt *stmt)
-{
-	const char *words = (const char *)sqlite3_column_text(stmt, 0);
-
-	(void)ctx;
-	return words && strcmp(words, "ok") == 0
-		       ? 0
-		       : error_set(-EBADMSG, "state database: damaged: %s", words ? words : "");
 }
 
 /* Run before any content is used: SQLite checks its pages, the crc checks rows. */
 static int check_content(struct statedb *store)
 {
-	int ret = statedb_sql_each(store, "PRAGMA integrity_check(1)", damaged_page, NULL);
+	sqlite3_stmt *stmt;
+	int ret = statedb_sql_first(store, "PRAGMA integrity_check(1)", &stmt);
 
+	if (ret > 0) {
+		const char *words = (const char *)sqlite3_column_text(stmt, 0);
+
+		ret = 0;
+		if (!words || strcmp(words, "ok") != 0)
+			ret = error_set(-EBADMSG, "state database: damaged: %s",
+					words ? words : "");
+		sqlite3_finalize(stmt);
+	}
 	return ret ? ret : statedb_check_rows(store);
 }
 
 static int check_schema(struct statedb *store, const char *path)
 {
 	int version = 0, application = 0;
-	int ret = statedb_sql_each(store, "PRAGMA user_version", read_int, &version);
+	sqlite3_stmt *stmt;
+	int ret = statedb_sql_first(store,
+				    "SELECT user_version, application_id"
+				    " FROM pragma_user_version, pragma_application_id",
+				    &stmt);
 
-	if (ret == 0)
-		ret = statedb_sql_each(store, "PRAGMA application_id", read_int, &application);
-	if (ret)
+	if (ret < 0)
 		return ret;
+	if (ret > 0) {
+		version = sqlite3_column_int(stmt, 0);
+		application = sqlite3_column_int(stmt, 1);
+		sqlite3_finalize(stmt);
+	}
 	if (application && (uint32_t)application != STORE_APPLICATION_ID)
 		return error_set(-EPROTO, "state database %s: a file of another program", path);
 	if (version != 0 && version != SCHEMA_VERSION)
 		return error_set(-EPROTO, "state database %s: schema %d, this server knows %d",
 				 path, version, SCHEMA_VERSION);
 	if (version == 0) {
-		ret = statedb_sql_script(store, schema);
+		ret = statedb_sql_script(store, "setup", schema);
 		return ret ? ret : make_ids(store);
 	}
 	ret = check_content(store);
+	if (ret)
+		return ret;
+	ret = statedb_sql_first(store, "SELECT value FROM meta WHERE key = 'uuid'", &stmt);
 	if (ret == 0)
-		ret = statedb_sql_each(store, "SELECT value FROM meta WHERE key = 'uuid'",
-				       read_uuid, store);
-	if (ret == 0 && !store->has_uuid)
-		ret = error_set(-EBADMSG, "state database: it holds no uuid of a store");
+		return error_set(-EBADMSG, "state database: it holds no uuid of a store");
+	if (ret > 0) {
+		ret = statedb_sql_column_blob(stmt, 0, store->base.ids.uuid, 16);
+		sqlite3_finalize(stmt);
+	}
 	return ret;
 }
 
@@ -175,21 +164,6 @@ static int begin_term(struct statedb *store, const char *path)
  * A commit checkpoints the WAL before it returns. So a WAL that is damaged, or missing in a copy of
  * the file, loses nothing. No WAL content is written back before the database was checked.
  */
-static int set_up(struct statedb *store)
-{
-	int rc = sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-	int ret = rc == SQLITE_OK ? statedb_sql_add_crc32c(store)
-				  : statedb_sql_failed(store, rc, "setup");
-
-	if (ret)
-		return ret;
-	sqlite3_busy_timeout(store->db, 1000);
-	return statedb_sql_script(store,
-				  "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
-				  "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1;"
-				  "PRAGMA cell_size_check = ON;");
-}
-
 int statedb_open(const char *path, struct catalog_store **store_out)
 {
 	struct statedb *store = mem_zalloc(sizeof(*store));
@@ -203,7 +177,17 @@ int statedb_open(const char *path, struct catalog_store **store_out)
 	rc = sqlite3_open_v2(path, &store->db,
 			     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
 			     NULL);
-	ret = rc == SQLITE_OK ? set_up(store) : statedb_sql_failed(store, rc, path);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_busy_timeout(store->db, 1000);
+	ret = rc == SQLITE_OK ? statedb_sql_add_crc32c(store) : statedb_sql_failed(store, rc, path);
+	if (ret == 0)
+		ret = statedb_sql_script(
+			store, "setup",
+			"PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
+			"PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1;"
+			"PRAGMA cell_size_check = ON;");
 	if (ret == 0)
 		ret = begin_term(store, path);
 	if (ret) {
@@ -247,49 +231,32 @@ int statedb_check(struct catalog_store *base)
 
 /* -------- copies -------- */
 
-static int copy_into(struct statedb *store, sqlite3 *to)
-{
-	sqlite3_backup *backup = sqlite3_backup_init(to, "main", store->db, "main");
-	int rc;
-
-	if (!backup)
-		return statedb_sql_failed(store, sqlite3_errcode(to), "backup");
-	(void)sqlite3_backup_step(backup, -1);
-	rc = sqlite3_backup_finish(backup);
-	return rc == SQLITE_OK ? 0 : statedb_sql_failed(store, rc, "backup");
-}
-
 int statedb_backup(struct catalog_store *base, uint8_t **bytes_out, size_t *len_out)
 {
 	struct statedb *store = statedb_of(base);
-	uint8_t *bytes = NULL;
+	sqlite3_backup *backup = NULL;
 	sqlite3_int64 len = 0;
 	sqlite3 *copy = NULL;
-	int rc = sqlite3_open(":memory:", &copy), ret;
+	int rc = sqlite3_open(":memory:", &copy), ret = 0;
 
-	ret = rc == SQLITE_OK ? copy_into(store, copy) : statedb_sql_failed(store, rc, "backup");
-	if (ret == 0) {
-		bytes = sqlite3_serialize(copy, "main", &len, 0);
-		ret = bytes ? 0
-			    : error_set(-ENOMEM, "state database: backup: cannot allocate memory");
+	if (rc == SQLITE_OK) {
+		backup = sqlite3_backup_init(copy, "main", store->db, "main");
+		if (backup)
+			(void)sqlite3_backup_step(backup, -1);
+		rc = backup ? sqlite3_backup_finish(backup) : sqlite3_errcode(copy);
 	}
+	if (rc == SQLITE_OK)
+		*bytes_out = sqlite3_serialize(copy, "main", &len, 0);
+	if (rc != SQLITE_OK)
+		ret = statedb_sql_failed(store, rc, "backup");
+	else if (!*bytes_out)
+		ret = error_set(-ENOMEM, "state database: backup: cannot allocate memory");
 	(void)sqlite3_close(copy);
-	if (ret)
-		return ret;
-	*bytes_out = bytes;
 	*len_out = (size_t)len;
-	return 0;
+	return ret;
 }
 
 void statedb_backup_free(uint8_t *bytes)
 {
 	sqlite3_free(bytes);
-}
-
-int statedb_limit_pages(struct catalog_store *store, uint32_t pages)
-{
-	char sql[64];
-
-	snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %u", pages);
-	return statedb_sql_script(statedb_of(store), sql);
 }

@@ -41,7 +41,4 @@ RLV_MUST_CHECK int statedb_backup(struct catalog_store *store, uint8_t **bytes_o
 				  size_t *len_out);
 void statedb_backup_free(uint8_t *bytes);
 
-/* For tests: limit the file to so many 4 KiB pages, to simulate a full disk. */
-RLV_MUST_CHECK int statedb_limit_pages(struct catalog_store *store, uint32_t pages);
-
 #endif

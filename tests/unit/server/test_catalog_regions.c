@@ -6,6 +6,7 @@
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/must_internal.h"
 
+#include "server/statedb/sql.h"
 #include "server/statedb/statedb.h"
 
 #include "wire/region.h"
@@ -341,10 +342,10 @@ CASE(catalog_take__a_full_disk_adopts_nothing)
 	struct fleet *fx = *state;
 	uint64_t n = leave_a_table(fx);
 
-	must(statedb_limit_pages(fx->store, 1));
+	must(statedb_sql_script(statedb_of(fx->store), "limit", "PRAGMA max_page_count = 1"));
 	assert_int_equal(fleet_claim(fx, 0, ADOPT), -ENOSPC);
 	assert_null(catalog_find(&fx->cat, "t"));
-	must(statedb_limit_pages(fx->store, 1000));
+	must(statedb_sql_script(statedb_of(fx->store), "limit", "PRAGMA max_page_count = 1000"));
 	memory_node_hang_up(&fx->mem[0]);
 	(void)nodes_tick(&fx->nodes);
 	must(fleet_claim(fx, 0, ADOPT));

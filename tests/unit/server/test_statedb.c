@@ -1,6 +1,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
+#include "server/statedb/sql.h"
 #include "server/statedb/statedb.h"
 
 #include "base/crc32c.h"
@@ -522,7 +523,8 @@ CASE(store_table_put__disk_full_gives_enospc_and_nothing_holds)
 	int ret = 0;
 	uint32_t id = 0;
 
-	assert_int_equal(statedb_limit_pages(*state, 24), 0);
+	assert_int_equal(
+		statedb_sql_script(statedb_of(*state), "limit", "PRAGMA max_page_count = 24"), 0);
 	while (ret == 0 && id < 255) {
 		const struct store_object table = make_object(++id, "t");
 
