@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,41 +40,29 @@ static int restore_failed(const char *what, const char *path)
 
 /* -------- the copy -------- */
 
-static int check_head(const uint8_t *head, size_t n, const char *file)
-{
-	if (n < HEAD_BYTES || memcmp(head, HEAD_MAGIC, sizeof(HEAD_MAGIC)) != 0 ||
-	    memcmp(head + HEAD_APPLICATION_OFF, STORE_APPLICATION, 4) != 0)
-		return error_set(-EPROTO, "restore: %s: not a copy of a catalog by relive backup",
-				 file);
-	return 0;
-}
-
-static int copy_bytes(int from, int to, const char *file)
-{
-	uint8_t bytes[65536];
-	bool first = true;
-	ssize_t n;
-
-	while ((n = read(from, bytes, sizeof(bytes))) != 0) {
-		if (n < 0)
-			return restore_failed("read", file);
-		if (first && check_head(bytes, (size_t)n, file))
-			return -EPROTO;
-		first = false;
-		if (write(to, bytes, (size_t)n) != n)
-			return restore_failed("copy", file);
-	}
-	return first ? check_head(bytes, 0, file) : 0;
-}
-
 static int restore_copy(const char *file, const char *path)
 {
-	int from = open(file, O_RDONLY | O_CLOEXEC), to, ret;
+	int from = open(file, O_RDONLY | O_CLOEXEC), to, ret = 0;
+	uint8_t head[HEAD_BYTES];
+	ssize_t n;
 
 	if (from < 0)
 		return restore_failed("open", file);
 	to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	ret = to < 0 ? restore_failed("create", path) : copy_bytes(from, to, file);
+	if (to < 0)
+		ret = restore_failed("create", path);
+	n = pread(from, head, HEAD_BYTES, 0);
+	if (ret == 0 && n < 0)
+		ret = restore_failed("read", file);
+	else if (ret == 0 && (n < HEAD_BYTES || memcmp(head, HEAD_MAGIC, sizeof(HEAD_MAGIC)) != 0 ||
+			      memcmp(head + HEAD_APPLICATION_OFF, STORE_APPLICATION, 4) != 0))
+		ret = error_set(-EPROTO, "restore: %s: not a copy of a catalog by relive backup",
+				file);
+	while (ret == 0 && n > 0) {
+		n = sendfile(to, from, NULL, 1 << 30);
+		if (n < 0)
+			ret = restore_failed("copy", file);
+	}
 	if (to >= 0)
 		close(to);
 	close(from);
