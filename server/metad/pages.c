@@ -21,54 +21,6 @@
 		} \
 	}
 
-/* -------- the store -------- */
-
-static void put_store(const struct metad *md, struct metrics *m)
-{
-	metrics_family(m, "relive_store_info", METRICS_GAUGE,
-		       "1; the labels say which store and server it is.");
-	metrics_u64(m, 1,
-		    METRICS_LABELS({ "store", md->opts.store }, { "version", SERVER_VERSION }));
-	metrics_family(m, "relive_store_term", METRICS_GAUGE,
-		       "Number of the server's life: one more with each start.");
-	metrics_u64(m, md->ids.term, NULL);
-	metrics_family(m, "relive_tables", METRICS_GAUGE, "Tables of the store.");
-	metrics_u64(m, catalog_count(&md->catalog, &kind_table), NULL);
-	metrics_family(m, "relive_rebuilds_total", METRICS_COUNTER,
-		       "Shards whose sums were made exact again since the server started.");
-	metrics_u64(m, md->repair.done, NULL);
-}
-
-static void put_waits(const struct metad *md, struct metrics *m)
-{
-	struct waits_counts counts;
-
-	waits_count(md, &counts);
-	metrics_family(m, "relive_waits", METRICS_GAUGE,
-		       "Who waits for others: relive status --why.");
-	metrics_u64(m, counts.limiter, METRICS_LABELS({ "kind", "limiter" }));
-	metrics_u64(m, counts.rebuild, METRICS_LABELS({ "kind", "rebuild" }));
-	metrics_u64(m, counts.drain, METRICS_LABELS({ "kind", "drain" }));
-}
-
-/* -------- clients -------- */
-
-static void put_clients(const struct metad *md, struct metrics *m)
-{
-	uint64_t connected = 0, suspect = 0, fenced = 0;
-
-	for (const struct client *client = md->live.first; client; client = client->next) {
-		fenced += client->fenced;
-		suspect += !client->fenced && client->suspect_since;
-		connected += !client->fenced && !client->suspect_since;
-	}
-	metrics_family(m, "relive_clients", METRICS_GAUGE,
-		       "Clients by state: suspect ones are silent, fenced ones are being settled.");
-	metrics_u64(m, connected, METRICS_LABELS({ "state", "connected" }));
-	metrics_u64(m, suspect, METRICS_LABELS({ "state", "suspect" }));
-	metrics_u64(m, fenced, METRICS_LABELS({ "state", "fenced" }));
-}
-
 /* -------- nodes -------- */
 
 static const char *const node_states[] = { "down", "up", "draining", "lost" };
@@ -122,8 +74,10 @@ static const struct catalog_object *table_at(const struct metad *md, uint32_t id
 	return object_is_table(object) ? object : NULL;
 }
 
+/* Shard numbers are not reused: LOST and GONE shards are counted as well. */
 static void put_tables(const struct metad *md, struct metrics *m)
 {
+	static const char *const states[] = { NULL, "active", "draining", "down", "lost", "gone" };
 	static const char *const families[][2] = {
 		{ "relive_table_capacity_steps", "Steps that the table holds at most." },
 		{ "relive_table_slots",
@@ -146,13 +100,6 @@ static void put_tables(const struct metad *md, struct metrics *m)
 			metrics_u64(m, values[i], METRICS_LABELS({ "table", table->name }));
 		}
 	}
-}
-
-/* Shard numbers are not reused: LOST and GONE shards are counted as well. */
-static void put_shards(const struct metad *md, struct metrics *m)
-{
-	static const char *const states[] = { NULL, "active", "draining", "down", "lost", "gone" };
-
 	metrics_family(
 		m, "relive_table_shards", METRICS_GAUGE,
 		"Shards of a table by state; gone and lost ones have numbers that are used up.");
@@ -169,56 +116,55 @@ static void put_shards(const struct metad *md, struct metrics *m)
 	}
 }
 
+/* -------- items -------- */
+
 /* A side without a bound is not admitted, and a clean close returns unused admissions. */
 static uint64_t page_pending(uint64_t admitted, uint64_t committed)
 {
 	return admitted > committed ? admitted - committed : 0;
 }
 
-static const struct {
-	const char *name;
-	enum metrics_kind kind;
-	const char *help;
-} view_families[] = {
-	{ "relive_items_inserted_total", METRICS_COUNTER,
-	  "Items that became complete in the view." },
-	{ "relive_items_sampled_total", METRICS_COUNTER,
-	  "Items of the view that were handed out." },
-	{ "relive_items_inserting", METRICS_GAUGE,
-	  "Items that the limiter admitted and that are not complete yet; views with max_diff only." },
-	{ "relive_items_sampling", METRICS_GAUGE,
-	  "Items that the limiter admitted and that are not handed out yet; views with min_diff only." },
-};
-
-static void put_views(const struct catalog_object *table, size_t family, struct metrics *m)
-{
-	const struct table_state *state = table_state_of(table);
-
-	for (uint32_t v = 0; v < state->desc.n_views; v++) {
-		const struct limiter_words *words = &state->words[v];
-		const uint64_t values[ARRAY_LEN(view_families)] = {
-			words->ins_committed,
-			words->smp_committed,
-			page_pending(words->ins_admitted, words->ins_committed),
-			page_pending(words->smp_admitted, words->smp_committed),
-		};
-		char number[12];
-
-		snprintf(number, sizeof(number), "%u", v);
-		metrics_u64(m, values[family],
-			    METRICS_LABELS({ "table", table->name }, { "view", number }));
-	}
-}
-
 /* Counts are unknown until the control shard was attached. */
 static void put_items(const struct metad *md, struct metrics *m)
 {
-	for (size_t i = 0; i < ARRAY_LEN(view_families); i++) {
-		metrics_family(m, view_families[i].name, view_families[i].kind,
-			       view_families[i].help);
-		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-			if (table_at(md, id) && table_state_of(table_at(md, id))->words_known)
-				put_views(table_at(md, id), i, m);
+	static const struct {
+		const char *name;
+		enum metrics_kind kind;
+		const char *help;
+	} families[] = {
+		{ "relive_items_inserted_total", METRICS_COUNTER,
+		  "Items that became complete in the view." },
+		{ "relive_items_sampled_total", METRICS_COUNTER,
+		  "Items of the view that were handed out." },
+		{ "relive_items_inserting", METRICS_GAUGE,
+		  "Items that the limiter admitted and that are not complete yet; views with max_diff only." },
+		{ "relive_items_sampling", METRICS_GAUGE,
+		  "Items that the limiter admitted and that are not handed out yet; views with min_diff only." },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+		metrics_family(m, families[i].name, families[i].kind, families[i].help);
+		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+			const struct catalog_object *table = table_at(md, id);
+			const struct table_state *state = table ? table_state_of(table) : NULL;
+
+			for (uint32_t v = 0; state && state->words_known && v < state->desc.n_views;
+			     v++) {
+				const struct limiter_words *words = &state->words[v];
+				const uint64_t values[ARRAY_LEN(families)] = {
+					words->ins_committed,
+					words->smp_committed,
+					page_pending(words->ins_admitted, words->ins_committed),
+					page_pending(words->smp_admitted, words->smp_committed),
+				};
+				char number[12];
+
+				snprintf(number, sizeof(number), "%u", v);
+				metrics_u64(m, values[i],
+					    METRICS_LABELS({ "table", table->name },
+							   { "view", number }));
+			}
+		}
 	}
 }
 
@@ -226,14 +172,40 @@ static void put_items(const struct metad *md, struct metrics *m)
 
 void metad_write_metrics(void *ctx, struct metrics *m)
 {
+	uint64_t connected = 0, suspect = 0, fenced = 0;
 	const struct metad *md = ctx;
+	struct waits_counts counts;
 
-	put_store(md, m);
-	put_waits(md, m);
-	put_clients(md, m);
+	metrics_family(m, "relive_store_info", METRICS_GAUGE,
+		       "1; the labels say which store and server it is.");
+	metrics_u64(m, 1,
+		    METRICS_LABELS({ "store", md->opts.store }, { "version", SERVER_VERSION }));
+	metrics_family(m, "relive_store_term", METRICS_GAUGE,
+		       "Number of the server's life: one more with each start.");
+	metrics_u64(m, md->store->ids.term, NULL);
+	metrics_family(m, "relive_tables", METRICS_GAUGE, "Tables of the store.");
+	metrics_u64(m, catalog_count(&md->catalog, &kind_table), NULL);
+	metrics_family(m, "relive_rebuilds_total", METRICS_COUNTER,
+		       "Shards whose sums were made exact again since the server started.");
+	metrics_u64(m, md->repair.done, NULL);
+	waits_count(md, &counts);
+	metrics_family(m, "relive_waits", METRICS_GAUGE,
+		       "Who waits for others: relive status --why.");
+	metrics_u64(m, counts.limiter, METRICS_LABELS({ "kind", "limiter" }));
+	metrics_u64(m, counts.rebuild, METRICS_LABELS({ "kind", "rebuild" }));
+	metrics_u64(m, counts.drain, METRICS_LABELS({ "kind", "drain" }));
+	for (const struct client *client = md->live.first; client; client = client->next) {
+		fenced += client->fenced;
+		suspect += !client->fenced && client->suspect_since;
+		connected += !client->fenced && !client->suspect_since;
+	}
+	metrics_family(m, "relive_clients", METRICS_GAUGE,
+		       "Clients by state: suspect ones are silent, fenced ones are being settled.");
+	metrics_u64(m, connected, METRICS_LABELS({ "state", "connected" }));
+	metrics_u64(m, suspect, METRICS_LABELS({ "state", "suspect" }));
+	metrics_u64(m, fenced, METRICS_LABELS({ "state", "fenced" }));
 	put_nodes(md, m);
 	put_tables(md, m);
-	put_shards(md, m);
 	put_items(md, m);
 }
 

@@ -10,8 +10,6 @@
 
 #include "server/metad/metad.h"
 
-#define DRAIN_WORDS_BYTES 160
-
 struct said {
 	uint32_t view, slot;
 	uint64_t since; /* time of the server's clock */
@@ -159,26 +157,6 @@ static void add_rebuild(struct list *list, const struct catalog_object *table)
 
 /* -------- drains -------- */
 
-static void explain_drain(const struct part_drain *drain, uint64_t left, char *words)
-{
-	if (drain->phase == DRAIN_HANDING)
-		snprintf(words, DRAIN_WORDS_BYTES,
-			 "its limiter words are another shard's: clients learn of that");
-	else if (drain->phase == DRAIN_LEAVING)
-		snprintf(words, DRAIN_WORDS_BYTES, "it is empty: clients learn that it goes");
-	else if (!drain->begun)
-		snprintf(words, DRAIN_WORDS_BYTES, "its node is not there, or it is counted now");
-	else if (left)
-		snprintf(
-			words, DRAIN_WORDS_BYTES,
-			"%" PRIu64 " of %" PRIu64
-			" items are still to be overwritten: as many have to be inserted elsewhere",
-			left, drain->items);
-	else
-		snprintf(words, DRAIN_WORDS_BYTES,
-			 "a writer has a block open there, and fills or closes it first");
-}
-
 static bool waits_drains(const struct catalog_part *shard)
 {
 	return shard->node && (shard->drain.phase == DRAIN_LEAVING ||
@@ -191,8 +169,9 @@ static void add_drains(struct list *list, const struct catalog_object *table)
 		const struct catalog_part *shard = &table->parts[s];
 		const struct part_drain *drain = &shard->drain;
 		uint64_t left = drain->items > drain->taken ? drain->items - drain->taken : 0;
+		const char *why = "a writer has a block open there, and fills or closes it first";
 		struct entry *entry;
-		char words[DRAIN_WORDS_BYTES];
+		char items[160];
 
 		if (!waits_drains(shard))
 			continue;
@@ -202,9 +181,22 @@ static void add_drains(struct list *list, const struct catalog_object *table)
 		entry->waiting.shard = s;
 		entry->waiting.node = shard->node->name;
 		entry->waiting.left = drain->phase == DRAIN_FILLING ? left : 0;
-		explain_drain(drain, left, words);
+		if (drain->phase == DRAIN_HANDING) {
+			why = "its limiter words are another shard's: clients learn of that";
+		} else if (drain->phase == DRAIN_LEAVING) {
+			why = "it is empty: clients learn that it goes";
+		} else if (!drain->begun) {
+			why = "its node is not there, or it is counted now";
+		} else if (left) {
+			snprintf(items, sizeof(items),
+				 "%" PRIu64 " of %" PRIu64
+				 " items are still to be overwritten: as many have to be inserted "
+				 "elsewhere",
+				 left, drain->items);
+			why = items;
+		}
 		snprintf(entry->words, sizeof(entry->words), "%s: shard %u leaves node %s: %s",
-			 table->text, s, shard->node->name, words);
+			 table->text, s, shard->node->name, why);
 	}
 }
 
