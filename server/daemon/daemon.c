@@ -96,6 +96,14 @@ static const char common_environment[] =
 static int set_common(const struct daemon_program *program, int option, const char *value,
 		      struct daemon_common *common)
 {
+	const char **const texts[] = {
+		[OPT_GROUP - OPT_LOG] = &common->group,
+		[OPT_METRICS - OPT_LOG] = &common->metrics,
+		[OPT_TLS_CERT - OPT_LOG] = &common->tls.cert,
+		[OPT_TLS_KEY - OPT_LOG] = &common->tls.key,
+		[OPT_TLS_CA - OPT_LOG] = &common->tls.ca,
+	};
+
 	switch (option) {
 	case OPT_LOG:
 		return daemon_log_open(value);
@@ -111,21 +119,9 @@ static int set_common(const struct daemon_program *program, int option, const ch
 	case OPT_VERSION:
 		printf("%s %s\n", program->name, SERVER_VERSION);
 		return 1;
-	case OPT_GROUP:
-		common->group = value;
-		return 0;
-	case OPT_METRICS:
-		common->metrics = value;
-		return http_check_address(value);
-	case OPT_TLS_CERT:
-		common->tls.cert = value;
-		return 0;
-	case OPT_TLS_KEY:
-		common->tls.key = value;
-		return 0;
 	default:
-		common->tls.ca = value;
-		return 0;
+		*texts[option - OPT_LOG] = value;
+		return option == OPT_METRICS ? http_check_address(value) : 0;
 	}
 }
 
@@ -162,28 +158,22 @@ int daemon_parse(const struct daemon_program *program, int argc, char **argv, vo
 	return ret;
 }
 
-/* Bytes of a unit; 0 = unknown unit. */
-static uint64_t unit_bytes(const char *unit)
-{
-	static const char units[] = "KMGTkmgt";
-	const char *at = strchr(units, unit[0]);
-
-	if (unit[0] == '\0')
-		return 1;
-	return at && unit[1] == '\0' ? UINT64_C(1) << (10 * ((at - units) % 4 + 1)) : 0;
-}
-
 int daemon_parse_size(const char *text, uint64_t *bytes_out)
 {
-	uint64_t number, bytes;
+	static const char units[] = "KMGT";
+	uint64_t number, unit = 1;
+	const char *at = NULL;
 	char *end;
 
 	errno = 0;
 	number = strtoull(text, &end, 10);
-	if (text[0] < '0' || text[0] > '9' || errno || unit_bytes(end) == 0 ||
-	    !checked_mul_u64(number, unit_bytes(end), &bytes))
+	if (*end)
+		at = strchr(units, toupper((unsigned char)*end));
+	if (at)
+		unit <<= 10 * (at - units + 1);
+	if (!isdigit((unsigned char)text[0]) || errno || (*end && (!at || end[1])) ||
+	    !checked_mul_u64(number, unit, bytes_out))
 		return error_set(-EINVAL, "size \"%.32s\": want BYTES, or with K, M, G, T", text);
-	*bytes_out = bytes;
 	return 0;
 }
 

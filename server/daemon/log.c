@@ -33,25 +33,10 @@ static struct {
 /* -------- lines -------- */
 
 /* A full disk loses log lines only. */
-static void write_json(FILE *file, const char *stamp, const char *const words[3])
-{
-	struct json json;
-
-	json_init(&json, file);
-	json_object_begin(&json);
-	json_put_string(&json, "time", stamp);
-	json_put_string(&json, "level", words[0]);
-	json_put_string(&json, "where", words[1]);
-	json_put_string(&json, "message", words[2]);
-	json_object_end(&json);
-	json_newline(&json);
-	(void)!json_finish(&json);
-}
-
 static void write_line(enum log_level level, const char *where, const char *text)
 {
-	const char *const words[] = { log_level_name(level), where, text };
 	char stamp[40];
+	struct json json;
 	struct timespec ts;
 	struct tm tm;
 	size_t len;
@@ -60,10 +45,19 @@ static void write_line(enum log_level level, const char *where, const char *text
 	gmtime_r(&ts.tv_sec, &tm);
 	len = strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
 	snprintf(stamp + len, sizeof(stamp) - len, ".%03ldZ", ts.tv_nsec / 1000000);
-	if (to.json)
-		write_json(to.file, stamp, words);
-	else
-		fprintf(to.file, "%s %s %s: %s\n", stamp, words[0], where, text);
+	if (to.json) {
+		json_init(&json, to.file);
+		json_object_begin(&json);
+		json_put_string(&json, "time", stamp);
+		json_put_string(&json, "level", log_level_name(level));
+		json_put_string(&json, "where", where);
+		json_put_string(&json, "message", text);
+		json_object_end(&json);
+		json_newline(&json);
+		(void)!json_finish(&json);
+	} else {
+		fprintf(to.file, "%s %s %s: %s\n", stamp, log_level_name(level), where, text);
+	}
 	fflush(to.file);
 }
 

@@ -5,20 +5,13 @@
 #include "base/bits.h"
 #include "base/os/clock.h"
 
-static struct log_kind *log_kind_find(struct log_limit *limit, const char *where)
-{
-	uint32_t i = 0;
-
-	while (i < LOG_KINDS - 1 && limit->kinds[i].where && limit->kinds[i].where != where)
-		i++;
-	limit->kinds[i].where = where;
-	return &limit->kinds[i];
-}
-
 bool log_limit_pass(struct log_limit *limit, const char *where, uint64_t now_ns)
 {
-	struct log_kind *kind = log_kind_find(limit, where);
+	struct log_kind *kind = limit->kinds, *last = &limit->kinds[LOG_KINDS - 1];
 
+	while (kind < last && kind->where && kind->where != where)
+		kind++;
+	kind->where = where;
 	kind->free_at = max_u64(kind->free_at, now_ns);
 	if (kind->free_at - now_ns > (LOG_BURST - 1) * LOG_PAUSE_NS) {
 		kind->left_out++;
