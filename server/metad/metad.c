@@ -168,7 +168,7 @@ static bool all_know(void *ctx, uint64_t layout)
 	return liveness_all_know(&md->live, layout);
 }
 
-static void on_progress(void *ctx)
+static void on_news(void *ctx)
 {
 	metad_hurry(ctx);
 }
@@ -176,7 +176,7 @@ static void on_progress(void *ctx)
 static const struct catalog_ops catalog_ops = {
 	.on_holder = on_holder,
 	.all_know = all_know,
-	.on_progress = on_progress,
+	.on_progress = on_news,
 };
 
 static void on_node_down(void *ctx, struct node *node)
@@ -193,11 +193,6 @@ static void on_node_lost(void *ctx, struct node *node)
 
 	catalog_node_lost(&md->catalog, node);
 	metad_hurry(md);
-}
-
-static void on_news(void *ctx)
-{
-	metad_hurry(ctx);
 }
 
 static const struct nodes_ops node_ops = {
@@ -258,138 +253,29 @@ static const struct conn_ops ops = {
 	.on_close = on_close,
 };
 
-/* -------- nodes -------- */
-
-static int answer_register(struct channel *ch, const struct metad *md, uint64_t request_id,
-			   int code)
-{
-	Relive__NodeRegisterReply reply = RELIVE__NODE_REGISTER_REPLY__INIT;
-	Relive__Status status = RELIVE__STATUS__INIT;
-
-	status.code = code;
-	status.message = code ? (char *)error_last() : (char *)"";
-	reply.status = &status;
-	reply.store_uuid = (ProtobufCBinaryData){ sizeof(md->ids.uuid), (uint8_t *)md->ids.uuid };
-	reply.store_name = (char *)md->opts.store;
-	reply.lease_ns = md->nodes.lease_ns;
-	return channel_send(ch, RELIVE__TYPE__TYPE_NODE_REGISTER | FRAME_ANSWER, request_id,
-			    &reply.base, deadline_after(clock_monotonic(), NODE_SEND_NS));
-}
-
-static void metad_refuse(struct metad *md, struct channel *ch, uint64_t request_id, int code)
-{
-	log_error("register node: %s", error_last());
-	(void)!answer_register(ch, md, request_id, code);
-}
-
-/* The channel is taken over: joins the node, answers, then takes in its regions. */
-static void metad_join(struct metad *md, struct channel *ch, uint64_t request_id,
-		       struct catalog_arrival *arrival)
-{
-	const struct node_news *news = arrival->news;
-	int ret = nodes_join(&md->nodes, news, ch, &arrival->node, &arrival->replaced);
-
-	if (ret) {
-		metad_refuse(md, ch, request_id, ret);
-		channel_fini(ch);
-		return;
-	}
-	ret = catalog_take(&md->catalog, arrival);
-	if (ret) {
-		metad_refuse(md, &arrival->node->remote->channel, request_id, ret);
-		node_disconnect(arrival->node);
-		return;
-	}
-	log_info("node %s at %s pool %llu", news->name, news->uri,
-		 (unsigned long long)news->pool_bytes);
-	ret = answer_register(&arrival->node->remote->channel, md, request_id, 0);
-	if (ret) {
-		log_warn("register node %s: %s", news->name, error_last());
-	} else {
-		nodes_cut_former(&md->nodes, arrival->node);
-		catalog_node_up(&md->catalog, arrival);
-	}
-	metad_hurry(md);
-}
-
-/* A missing uuid is zero. */
-static int take_uuid(const char *what, const ProtobufCBinaryData *uuid, uint8_t out[16])
-{
-	if (uuid->len != 0 && uuid->len != 16)
-		return error_set(-EPROTO, "node: %s of %zu bytes, want 16", what, uuid->len);
-	if (uuid->len)
-		memcpy(out, uuid->data, 16);
-	return 0;
-}
-
-void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
-		    const Relive__NodeRegisterRequest *request)
-{
-	struct node_news news = {
-		.name = request->name,
-		.uri = request->uri,
-		.pages = request->pages,
-		.incarnation = request->incarnation,
-		.pool_bytes = request->pool_bytes,
-		.persistent = request->persistent,
-		.sole_opener = request->sole_opener,
-	};
-	struct catalog_arrival arrival = {
-		.node = nodes_find(&md->nodes, request->name),
-		.news = &news,
-		.regions = (const Relive__NodeRegion *const *)request->regions,
-		.n_regions = request->n_regions,
-		.store_name = request->store_name,
-		.claim = request->claim,
-	};
-	struct channel ch;
-	int ret = take_uuid("pool uuid", &request->pool_uuid, news.pool);
-
-	if (ret == 0)
-		ret = take_uuid("store uuid", &request->store_uuid, arrival.store_uuid);
-	if (ret == 0)
-		ret = nodes_admit(&md->nodes, &news);
-	if (ret == 0)
-		ret = catalog_admit(&md->catalog, &arrival);
-	if (ret) {
-		log_warn("refuse node: %s", error_last());
-		conn_answer_status(conn, head, ret);
-		return;
-	}
-	ret = conn_detach(conn, &ch);
-	if (ret) {
-		log_warn("register node %s: %s", request->name, error_last());
-		conn_drop(conn);
-		return;
-	}
-	metad_join(md, &ch, head->request_id, &arrival);
-}
-
 /* -------- open -------- */
 
-static int take_name(struct metad *md)
+/* Takes the name of the store on this host, then opens its state. */
+static int metad_open_state(struct metad *md)
 {
-	int pid = 0;
-	int ret = runtime_dir_open(md->opts.store, true, &md->dir);
+	const char *store = md->opts.store, *dir;
+	char path[4096];
+	int n, pid = 0;
+	int ret = runtime_dir_open(store, true, &md->dir);
 
 	if (ret)
 		return ret;
 	ret = runtime_dir_lock(&md->dir, "metad", &md->lock_fd, &pid);
 	if (ret == -EBUSY)
-		return error_set(ret, "store %s has a metadata server already: pid %d",
-				 md->opts.store, pid);
+		return error_set(ret, "store %s has a metadata server already: pid %d", store, pid);
 	if (ret == 0)
-		ret = runtime_dir_share(&md->dir, md->opts.group);
-	return ret ? ret : runtime_dir_token_make(&md->dir, md->token);
-}
-
-static int open_state(struct metad *md)
-{
-	char path[4096];
-	const char *dir = md->opts.dir ? md->opts.dir : md->dir.path;
-	int n = snprintf(path, sizeof(path), "%s/%s.db", dir, md->opts.store);
-	int ret;
-
+		ret = runtime_dir_share(&md->dir, md->opts.common.group);
+	if (ret == 0)
+		ret = runtime_dir_token_make(&md->dir, md->token);
+	if (ret)
+		return ret;
+	dir = md->opts.dir ? md->opts.dir : md->dir.path;
+	n = snprintf(path, sizeof(path), "%s/%s.db", dir, store);
 	if (mkdir(dir, 0700) && errno != EEXIST)
 		return error_set(-errno, "mkdir %s: %s", dir, strerror(errno));
 	if (n < 0 || (size_t)n >= sizeof(path))
@@ -397,30 +283,22 @@ static int open_state(struct metad *md)
 	ret = statedb_open(path, &md->store);
 	if (ret)
 		return error_prefix(ret, "%s: ", path);
-	md->ids = md->store->ids;
-	return process_self(&md->self);
-}
-
-/* Our client id at the memory nodes. The next server cuts connections that this one leaves open. */
-static int take_client_id(struct metad *md)
-{
-	struct nodes *nodes = &md->nodes;
-	int ret = store_number(md->store, "client", &nodes->former_client_id);
-
-	if (ret)
-		return ret;
-	if (getrandom(&nodes->attach_client_id, sizeof(uint64_t), 0) != (ssize_t)sizeof(uint64_t))
-		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	nodes->attach_client_id &= INT64_MAX;
-	return store_number_put(md->store, "client", nodes->attach_client_id);
+	return process_self(&md->repair.self.process);
 }
 
 static int metad_load(struct metad *md)
 {
 	struct nodes *nodes = &md->nodes;
 	uint64_t epoch = 0;
-	int ret = take_client_id(md);
+	int ret = store_number(md->store, "client", &nodes->former_client_id);
 
+	if (ret)
+		return ret;
+	/* The next server cuts connections that this client id leaves open at the nodes. */
+	if (getrandom(&nodes->attach_client_id, sizeof(uint64_t), 0) != (ssize_t)sizeof(uint64_t))
+		return error_set(-EIO, "getrandom: %s", strerror(errno));
+	nodes->attach_client_id &= INT64_MAX;
+	ret = store_number_put(md->store, "client", nodes->attach_client_id);
 	if (ret == 0)
 		ret = store_number(md->store, "epoch", &epoch);
 	if (ret)
@@ -457,7 +335,6 @@ static int metad_load(struct metad *md)
 	md->repair.live = &md->live;
 	md->repair.clock = clock_monotonic();
 	md->repair.self.client_id = nodes->attach_client_id;
-	md->repair.self.process = md->self;
 	ret = nodes_load(nodes);
 	if (ret == 0)
 		ret = liveness_load(&md->live);
@@ -473,18 +350,13 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 	(void)event_base_loopbreak(md->base);
 }
 
-static int make_events(struct metad *md)
+static void on_page(evutil_socket_t fd, short what, void *arg)
 {
-	md->base = event_base_new();
-	if (!md->base)
-		return error_set(-ENOMEM, "event loop: cannot allocate memory");
-	md->tick = evtimer_new(md->base, on_tick, md);
-	md->stop[0] = evsignal_new(md->base, SIGTERM, on_stop, md);
-	md->stop[1] = evsignal_new(md->base, SIGINT, on_stop, md);
-	if (!md->tick || !md->stop[0] || !md->stop[1] || event_add(md->stop[0], NULL) ||
-	    event_add(md->stop[1], NULL))
-		return error_set(-ENOMEM, "event loop: cannot allocate memory");
-	return 0;
+	const struct metad *md = arg;
+
+	(void)fd;
+	(void)what;
+	http_turn(md->http);
 }
 
 static int start_listening(struct metad *md)
@@ -495,46 +367,32 @@ static int start_listening(struct metad *md)
 		.ctx = md,
 		.token = md->token,
 		.epoch = md->epoch,
-		.tls = md->opts.tls,
+		.tls = md->opts.common.tls,
 		.store_name = md->opts.store,
-		.term = md->ids.term,
+		.term = md->store->ids.term,
 		.max_conns = md->opts.max_conns ? md->opts.max_conns : 1024,
+	};
+	const struct http_opts pages = {
+		.address = md->opts.common.metrics,
+		.metrics = metad_write_metrics,
+		.health = metad_check_health,
+		.ctx = md,
 	};
 	char path[RUNTIME_PATH_BYTES];
 	int ret = runtime_dir_file(&md->dir, "metad.sock", path);
 
-	memcpy(opts.store_uuid, md->ids.uuid, sizeof(opts.store_uuid));
+	memcpy(opts.store_uuid, md->store->ids.uuid, sizeof(opts.store_uuid));
 	if (ret == 0)
 		ret = conns_open(&opts, &md->conns);
 	if (ret == 0 && md->opts.listen)
 		ret = conns_listen_tcp(md->conns, md->opts.host, md->opts.port, &md->port);
 	if (ret == 0)
 		ret = conns_listen_socket(md->conns, path);
-	return ret ? ret : runtime_dir_share_socket(&md->dir, "metad.sock");
-}
-
-static void on_page(evutil_socket_t fd, short what, void *arg)
-{
-	const struct metad *md = arg;
-
-	(void)fd;
-	(void)what;
-	http_turn(md->http);
-}
-
-static int open_pages(struct metad *md)
-{
-	const struct http_opts opts = {
-		.address = md->opts.metrics,
-		.metrics = metad_write_metrics,
-		.health = metad_check_health,
-		.ctx = md,
-	};
-	int ret;
-
-	if (!opts.address)
-		return 0;
-	ret = http_open(&opts, &md->http);
+	if (ret == 0)
+		ret = runtime_dir_share_socket(&md->dir, "metad.sock");
+	if (ret || !pages.address)
+		return ret;
+	ret = http_open(&pages, &md->http);
 	if (ret)
 		return ret;
 	md->page = event_new(md->base, http_fd(md->http), EV_READ | EV_PERSIST, on_page, md);
@@ -548,24 +406,26 @@ int metad_open(const struct metad_opts *opts, struct metad **md_out)
 	struct metad *md;
 	int ret;
 
-	if (opts->tls.cert && !opts->listen)
+	if (opts->common.tls.cert && !opts->listen)
 		return error_set(-EINVAL, "--tls-cert is for TCP connections: give --listen, too");
 	md = mem_zalloc(sizeof(*md));
 	if (!md)
 		return error_set(-ENOMEM, "metadata server: cannot allocate memory");
 	md->opts = *opts;
 	md->lock_fd = -1;
-	ret = take_name(md);
-	if (ret == 0)
-		ret = open_state(md);
-	if (ret == 0)
-		ret = make_events(md);
+	md->base = event_base_new();
+	md->tick = md->base ? evtimer_new(md->base, on_tick, md) : NULL;
+	md->stop[0] = md->base ? evsignal_new(md->base, SIGTERM, on_stop, md) : NULL;
+	md->stop[1] = md->base ? evsignal_new(md->base, SIGINT, on_stop, md) : NULL;
+	if (!md->tick || !md->stop[0] || !md->stop[1] || event_add(md->stop[0], NULL) ||
+	    event_add(md->stop[1], NULL))
+		ret = error_set(-ENOMEM, "event loop: cannot allocate memory");
+	else
+		ret = metad_open_state(md);
 	if (ret == 0)
 		ret = metad_load(md);
 	if (ret == 0)
 		ret = start_listening(md);
-	if (ret == 0)
-		ret = open_pages(md);
 	if (ret) {
 		metad_close(&md);
 		return ret;
@@ -578,7 +438,7 @@ int metad_run(struct metad *md)
 {
 	metad_schedule(md, 0);
 	log_info("serve store %s term %llu port %u", md->opts.store,
-		 (unsigned long long)md->ids.term, md->port);
+		 (unsigned long long)md->store->ids.term, md->port);
 	return event_base_dispatch(md->base) < 0 ? error_set(-EIO, "event loop failed") : 0;
 }
 

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "server/catalog/arrival.h"
+#include "server/daemon/daemon.h"
 #include "server/net/conns.h"
 #include "server/net/http.h"
 #include "server/node/liveness.h"
@@ -39,7 +40,6 @@ struct metad_opts {
 	bool listen;            /* also on TCP */
 	const char *host;       /* NULL = loopback */
 	uint16_t port;          /* 0 = any */
-	struct tls_files tls;   /* for TCP; none: the token is the PSK */
 	uint64_t lease_ns;      /* 0 = 10 s */
 	uint64_t node_lease_ns; /* 0 = 1 s */
 	uint64_t node_lost_ns;  /* 0 = 30 s, UINT64_MAX = only by hand */
@@ -48,8 +48,7 @@ struct metad_opts {
 	bool kill_stalled;
 	bool trust;         /* as in struct catalog */
 	uint32_t max_conns; /* 0 = 1024 */
-	const char *group;  /* user group with access to the socket; NULL = that of the directory */
-	const char *metrics; /* [IP:]PORT of /metrics and /healthz; NULL = none */
+	struct daemon_common common;
 };
 
 struct metad {
@@ -59,8 +58,6 @@ struct metad {
 	char token[RUNTIME_TOKEN_BYTES];
 	uint32_t epoch; /* token epoch */
 	uint16_t port;  /* bound port, 0 = none */
-	struct store_ids ids;
-	struct process_id self;
 	struct catalog_store *store;
 	struct event_base *base;
 	struct event *tick;
@@ -96,9 +93,5 @@ uint32_t metad_node_state(const struct node *node);
 void metad_write_metrics(void *ctx, struct metrics *m);
 /* 0: it serves and the catalog is writable; else the error. */
 RLV_MUST_CHECK int metad_check_health(void *ctx);
-
-/* A node registers over conn: answers, and takes the node in. */
-void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
-		    const Relive__NodeRegisterRequest *request);
 
 #endif

@@ -67,8 +67,7 @@ enum {
 
 struct request {
 	struct metad_opts metad;
-	const char *restore; /* NULL = serve */
-	bool force;
+	struct restore_opts restore; /* without a file: serve */
 };
 
 static const struct option options[] = {
@@ -90,27 +89,24 @@ static const struct option options[] = {
 
 static char listen_host[256];
 
-static int set_stalled(struct metad_opts *opts, const char *value)
-{
-	opts->kill_stalled = strcmp(value, "kill") == 0;
-	if (!opts->kill_stalled && strcmp(value, "wait") != 0)
-		return error_set(-EINVAL, "--stalled %.16s: want wait or kill", value);
-	return 0;
-}
-
 static int set_option(void *ctx, int option, const char *value)
 {
 	struct request *request = ctx;
 	struct metad_opts *opts = &request->metad;
+	uint64_t *const seconds[] = {
+		[OPT_LEASE] = &opts->lease_ns,           [OPT_STALL_LIMIT] = &opts->stall_ns,
+		[OPT_NODE_LEASE] = &opts->node_lease_ns, [OPT_NODE_LOST] = &opts->node_lost_ns,
+		[OPT_SLOW_START] = &opts->ramp_ns,
+	};
 	uint64_t n;
 	int ret;
 
 	switch (option) {
 	case OPT_RESTORE:
-		request->restore = value;
+		request->restore.file = value;
 		return 0;
 	case OPT_FORCE:
-		request->force = true;
+		request->restore.force = true;
 		return 0;
 	case OPT_STORE:
 		opts->store = value;
@@ -122,30 +118,25 @@ static int set_option(void *ctx, int option, const char *value)
 	case OPT_DIR:
 		opts->dir = value;
 		return 0;
-	case OPT_LEASE:
-		return daemon_parse_seconds(value, &opts->lease_ns);
 	case OPT_STALLED:
-		return set_stalled(opts, value);
-	case OPT_STALL_LIMIT:
-		return daemon_parse_seconds(value, &opts->stall_ns);
-	case OPT_NODE_LEASE:
-		return daemon_parse_seconds(value, &opts->node_lease_ns);
-	case OPT_NODE_LOST:
-		if (strcmp(value, "0") != 0)
-			return daemon_parse_seconds(value, &opts->node_lost_ns);
-		opts->node_lost_ns = UINT64_MAX;
+		opts->kill_stalled = strcmp(value, "kill") == 0;
+		if (!opts->kill_stalled && strcmp(value, "wait") != 0)
+			return error_set(-EINVAL, "--stalled %.16s: want wait or kill", value);
 		return 0;
-	case OPT_SLOW_START:
-		return daemon_parse_seconds(value, &opts->ramp_ns);
 	case OPT_TRUST:
 		opts->trust = true;
 		return 0;
-	default: /* OPT_MAX_CONNS */
+	case OPT_MAX_CONNS:
 		ret = daemon_parse_size(value, &n);
 		if (ret == 0 && (n == 0 || n > 65536))
 			ret = error_set(-EINVAL, "--max-conns %.16s: want 1 to 65536", value);
 		opts->max_conns = ret ? 0 : (uint32_t)n;
 		return ret;
+	default:
+		if (option != OPT_NODE_LOST || strcmp(value, "0") != 0)
+			return daemon_parse_seconds(value, seconds[option]);
+		opts->node_lost_ns = UINT64_MAX;
+		return 0;
 	}
 }
 
@@ -185,32 +176,25 @@ static int metad_main_serve(const struct metad_opts *opts)
 
 int main(int argc, char **argv)
 {
-	struct request request = { .restore = NULL };
-	struct restore_opts restore;
-	struct daemon_common common;
-	int ret = daemon_parse(&program, argc, argv, &request, &common);
+	struct request request = { .restore = { .file = NULL } };
+	struct metad_opts *metad = &request.metad;
+	struct restore_opts *restore = &request.restore;
+	int ret = daemon_parse(&program, argc, argv, &request, &metad->common);
 
 	if (ret > 0)
 		return DAEMON_OK;
-	if (ret == 0 && !request.metad.store)
+	if (ret == 0 && !metad->store)
 		ret = error_set(-EINVAL, "--store STORE is missing");
-	if (ret == 0 && request.force && !request.restore)
+	if (ret == 0 && restore->force && !restore->file)
 		ret = error_set(-EINVAL, "--force: needs --restore");
 	if (ret)
 		return daemon_refuse(&program);
-	request.metad.group = common.group;
-	request.metad.metrics = common.metrics;
-	request.metad.tls = common.tls;
 	umask(077);
-	if (!request.restore)
-		return (int)daemon_exit_of(metad_main_serve(&request.metad));
-	restore = (struct restore_opts){
-		.store = request.metad.store,
-		.dir = request.metad.dir,
-		.file = request.restore,
-		.force = request.force,
-	};
-	ret = restore_catalog(&restore);
+	if (!restore->file)
+		return (int)daemon_exit_of(metad_main_serve(metad));
+	restore->store = metad->store;
+	restore->dir = metad->dir;
+	ret = restore_catalog(restore);
 	if (ret)
 		daemon_log_failure(program.name);
 	return (int)daemon_exit_of(ret);

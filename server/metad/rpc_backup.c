@@ -31,46 +31,38 @@ void rpc_backup_forget(struct metad *md, const struct conn *conn)
 	}
 }
 
-static int backup_begin(const struct call *call)
-{
-	struct rpc_backup *backup = mem_zalloc(sizeof(*backup));
-	int ret;
-
-	rpc_backup_forget(call->md, call->conn);
-	if (!backup)
-		return error_set(-ENOMEM, "backup: cannot allocate memory");
-	ret = statedb_backup(call->md->store, &backup->bytes, &backup->len);
-	if (ret) {
-		mem_free(backup);
-		return ret;
-	}
-	backup->conn = call->conn;
-	backup->next = call->md->backups;
-	call->md->backups = backup;
-	return 0;
-}
-
-void rpc_backup(const struct call *call, const ProtobufCMessage *message)
+int rpc_backup(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__BackupRequest *request = (const Relive__BackupRequest *)message;
 	Relive__BackupReply reply = RELIVE__BACKUP_REPLY__INIT;
-	int ret = request->offset == 0 ? backup_begin(call) : 0;
-	const struct rpc_backup *backup = call->md->backups;
-	Relive__Status status;
+	struct metad *md = call->md;
+	struct rpc_backup *backup;
+	int ret;
 
-	while (backup && backup->conn != call->conn)
-		backup = backup->next;
-	if (ret == 0 && (!backup || request->offset > backup->len))
-		ret = error_set(-ESTALE,
-				"backup: the server restarted meanwhile: start the backup again");
-	rpc_set_status(&status, ret);
-	reply.status = &status;
-	if (ret == 0) {
-		reply.total = backup->len;
-		reply.data.data = backup->bytes + request->offset;
-		reply.data.len = min_u64(backup->len - request->offset, 512 << 10);
+	if (request->offset == 0) {
+		rpc_backup_forget(md, call->conn);
+		backup = mem_zalloc(sizeof(*backup));
+		if (!backup)
+			return error_set(-ENOMEM, "backup: cannot allocate memory");
+		ret = statedb_backup(md->store, &backup->bytes, &backup->len);
+		if (ret) {
+			mem_free(backup);
+			return ret;
+		}
+		backup->conn = call->conn;
+		backup->next = md->backups;
+		md->backups = backup;
 	}
-	conn_answer(call->conn, call->head, &reply.base);
-	if (ret == 0 && request->offset + reply.data.len == backup->len)
-		rpc_backup_forget(call->md, call->conn);
+	for (backup = md->backups; backup && backup->conn != call->conn;)
+		backup = backup->next;
+	if (!backup || request->offset > backup->len)
+		return error_set(-ESTALE,
+				 "backup: the server restarted meanwhile: start the backup again");
+	reply.total = backup->len;
+	reply.data.data = backup->bytes + request->offset;
+	reply.data.len = min_u64(backup->len - request->offset, 512 << 10);
+	ret = rpc_answer(call, &reply.base, &reply.status);
+	if (request->offset + reply.data.len == backup->len)
+		rpc_backup_forget(md, call->conn);
+	return ret;
 }

@@ -14,21 +14,28 @@ struct call {
 	const struct frame_header *head;
 };
 
-/* The message is error_last(): valid until the next error. */
-void rpc_set_status(Relive__Status *status, int code);
+/* Result of a handler that has answered, or will. Other results are answered as a status. */
+#define RPC_ANSWERED 1
+
+/* Answers with a reply, after setting its member status to success. Returns RPC_ANSWERED. */
+int rpc_answer(const struct call *call, const ProtobufCMessage *reply, Relive__Status **status);
 
 /* For a client's request. -EOWNERDEAD: the client was fenced. */
 RLV_MUST_CHECK int rpc_check_client(const struct call *call);
 
-/* Handlers: each answers, now or after nodes have answered. */
-void rpc_table_create(const struct call *call, const ProtobufCMessage *message);
-void rpc_table_open(const struct call *call, const ProtobufCMessage *message);
-void rpc_table_drop(const struct call *call, const ProtobufCMessage *message);
-void rpc_table_list(const struct call *call, const ProtobufCMessage *message);
-void rpc_slot_get(const struct call *call, const ProtobufCMessage *message);
-void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *message);
-void rpc_token(const struct call *call, const ProtobufCMessage *message);
-void rpc_client_list(const struct call *call, const ProtobufCMessage *message);
-void rpc_backup(const struct call *call, const ProtobufCMessage *message);
+/* Handlers: the result is a code to answer with, or RPC_ANSWERED. */
+RLV_MUST_CHECK int rpc_table_create(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_table_open(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_table_drop(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_table_list(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_slot_get(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_table_rebalance(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_token(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_client_list(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_node_register(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_node_drain(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_node_drop(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_node_forget(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_backup(const struct call *call, const ProtobufCMessage *message);
 
 #endif

@@ -8,21 +8,6 @@
 
 #include "base/log.h"
 
-static int token_rotate(struct metad *md)
-{
-	uint64_t next = (uint64_t)md->epoch + 1;
-	int ret;
-
-	if (next > UINT32_MAX)
-		return error_set(-EOVERFLOW, "token: no epoch after %u", md->epoch);
-	ret = store_number_put(md->store, "epoch", next);
-	if (ret)
-		return ret;
-	md->epoch = (uint32_t)next;
-	log_info("tokens of roles are of epoch %u", md->epoch);
-	return 0;
-}
-
 static int token_for_role(const struct metad *md, const char *role,
 			  char token_out[TOKEN_TEXT_BYTES])
 {
@@ -33,27 +18,32 @@ static int token_for_role(const struct metad *md, const char *role,
 }
 
 /* Answers before cutting connections of the old epoch, which may include the requester's. */
-void rpc_token(const struct call *call, const ProtobufCMessage *message)
+int rpc_token(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TokenRequest *request = (const Relive__TokenRequest *)message;
 	Relive__TokenReply reply = RELIVE__TOKEN_REPLY__INIT;
 	char token[TOKEN_TEXT_BYTES] = "";
 	struct metad *md = call->md;
-	Relive__Status status;
 	int ret = 0;
 
 	if (*request->role || !request->rotate) /* an unknown role rotates nothing */
 		ret = token_for_role(md, request->role, token);
-	if (ret == 0 && request->rotate)
-		ret = token_rotate(md);
-	if (ret == 0 && request->rotate && *request->role)
-		ret = token_for_role(md, request->role, token);
-	rpc_set_status(&status, ret);
-	reply.status = &status;
+	if (ret == 0 && request->rotate && md->epoch == UINT32_MAX)
+		ret = error_set(-EOVERFLOW, "token: no epoch after %u", md->epoch);
+	else if (ret == 0 && request->rotate)
+		ret = store_number_put(md->store, "epoch", md->epoch + UINT64_C(1));
+	if (ret == 0 && request->rotate) {
+		md->epoch++;
+		log_info("tokens of roles are of epoch %u", md->epoch);
+		if (*request->role)
+			ret = token_for_role(md, request->role, token);
+	}
 	reply.token = token;
 	reply.epoch = md->epoch;
-	conn_answer(call->conn, call->head, &reply.base);
+	if (ret == 0)
+		ret = rpc_answer(call, &reply.base, &reply.status);
 	OPENSSL_cleanse(token, sizeof(token));
 	if (request->rotate)
 		conns_set_epoch(md->conns, md->epoch);
+	return ret;
 }
