@@ -1,5 +1,6 @@
 #include "cli/host/cmdline.h"
 
+#include <argz.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,27 +10,26 @@
 
 #include "base/os/clock.h"
 
-int cmdline_add(struct cmdline *line, const char *arg)
+void cmdline_add(struct cmdline *line, const char *arg)
 {
 	size_t len = strlen(arg) + 1;
-	size_t args = 1;
 
-	for (const char *at = NULL; (at = cmdline_next(line, at)) != NULL;)
-		args++;
-	if (len > sizeof(line->text) - line->len || args > CMDLINE_MAX_ARGS)
-		return error_set(-E2BIG,
-				 "command line with %.40s: more than %d arguments or %d bytes", arg,
-				 CMDLINE_MAX_ARGS, CMDLINE_BYTES);
+	if (line->error)
+		return;
+	if (len > sizeof(line->text) - line->len ||
+	    argz_count(line->text, line->len) == CMDLINE_MAX_ARGS) {
+		line->error = error_set(-E2BIG,
+					"command line with %.40s: more than %d arguments or %d bytes",
+					arg, CMDLINE_MAX_ARGS, CMDLINE_BYTES);
+		return;
+	}
 	memcpy(line->text + line->len, arg, len);
 	line->len += len;
-	return 0;
 }
 
 const char *cmdline_next(const struct cmdline *line, const char *arg)
 {
-	const char *next = arg ? arg + strlen(arg) + 1 : line->text;
-
-	return next < line->text + line->len ? next : NULL;
+	return argz_next(line->text, line->len, arg);
 }
 
 static const char *cmdline_find(const struct cmdline *line, const char *name)
@@ -56,14 +56,13 @@ const char *cmdline_get(const struct cmdline *line, const char *name)
 	return NULL;
 }
 
-int cmdline_set(struct cmdline *line, const char *name, const char *value)
+void cmdline_set(struct cmdline *line, const char *name, const char *value)
 {
 	const char *at = cmdline_find(line, name);
 	const char *old = at ? cmdline_next(line, at) : NULL;
-	int ret;
 
 	if (!value)
-		return 0;
+		return;
 	if (old) {
 		size_t from = (size_t)(at - line->text);
 		size_t to = (size_t)(old - line->text) + strlen(old) + 1;
@@ -71,50 +70,50 @@ int cmdline_set(struct cmdline *line, const char *name, const char *value)
 		memmove(line->text + from, line->text + to, line->len - to);
 		line->len -= to - from;
 	}
-	ret = cmdline_add(line, name);
-	return ret ? ret : cmdline_add(line, value);
+	cmdline_add(line, name);
+	cmdline_add(line, value);
 }
 
-int cmdline_set_bytes(struct cmdline *line, const char *name, uint64_t bytes)
+void cmdline_set_bytes(struct cmdline *line, const char *name, uint64_t bytes)
 {
 	char text[32];
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
-	return cmdline_set(line, name, bytes ? text : NULL);
+	cmdline_set(line, name, bytes ? text : NULL);
 }
 
-int cmdline_set_ns(struct cmdline *line, const char *name, int64_t ns)
+void cmdline_set_ns(struct cmdline *line, const char *name, int64_t ns)
 {
 	char text[32];
 
 	snprintf(text, sizeof(text), "%.9g", ns == INT64_MAX ? 0 : (double)ns / CLOCK_NS_PER_S);
-	return cmdline_set(line, name, ns ? text : NULL);
+	cmdline_set(line, name, ns ? text : NULL);
 }
 
-int cmdline_set_path(struct cmdline *line, const char *name, const char *path)
+void cmdline_set_path(struct cmdline *line, const char *name, const char *path)
 {
-	char here[PATH_MAX], full[2 * PATH_MAX];
+	char here[PATH_MAX] = "", full[2 * PATH_MAX];
 
-	if (!path || path[0] == '/')
-		return cmdline_set(line, name, path);
-	if (!getcwd(here, sizeof(here)))
-		return error_set(-errno, "%s %.64s: working directory: %m", name, path);
-	snprintf(full, sizeof(full), "%s/%s", here, path);
-	return cmdline_set(line, name, full);
+	if (!path)
+		return;
+	if (path[0] != '/' && !getcwd(here, sizeof(here)) && !line->error)
+		line->error = error_set(-errno, "%s %.64s: working directory: %m", name, path);
+	snprintf(full, sizeof(full), "%s%s%s", here, here[0] ? "/" : "", path);
+	cmdline_set(line, name, full);
 }
 
-int cmdline_merge(struct cmdline *line, const struct cmdline *other)
+void cmdline_merge(struct cmdline *line, const struct cmdline *other)
 {
 	const char *name = NULL;
-	int ret = 0;
 
-	while (ret == 0 && (name = cmdline_next(other, name)) != NULL) {
+	while ((name = cmdline_next(other, name)) != NULL) {
 		const char *value = cmdline_next(other, name);
 
-		ret = cmdline_set(line, name, value);
+		cmdline_set(line, name, value);
 		name = value;
 	}
-	return ret;
+	if (!line->error)
+		line->error = other->error;
 }
 
 bool cmdline_equals(const struct cmdline *a, const struct cmdline *b)
@@ -142,6 +141,7 @@ int cmdline_read(const char *path, struct cmdline *line_out)
 		return error_set(-errno, "open %s: %m", path);
 	n = read(fd, line_out->text, sizeof(line_out->text));
 	close(fd);
+	line_out->error = 0;
 	line_out->len = 0;
 	if (n <= 0 || line_out->text[n - 1] != 0)
 		return error_set(-EPROTO, "%s: holds no command line", path);

@@ -19,12 +19,13 @@
 
 /* Zero-initialized: empty. */
 struct cmdline {
+	int error; /* the first of a change, 0 while all is well: -E2BIG, errors of getcwd(3) */
 	size_t len;
 	char text[CMDLINE_BYTES];
 };
 
-/* Append an argument. -E2BIG. */
-int cmdline_add(struct cmdline *line, const char *arg) RLV_MUST_CHECK;
+/* Append an argument. This and the other changes keep their first error in line->error. */
+void cmdline_add(struct cmdline *line, const char *arg);
 
 /* The argument after this one; NULL: the first one. NULL at the end. */
 const char *cmdline_next(const struct cmdline *line, const char *arg);
@@ -32,16 +33,16 @@ const char *cmdline_next(const struct cmdline *line, const char *arg);
 /* Value of --name, or NULL. */
 const char *cmdline_get(const struct cmdline *line, const char *name);
 
-/* Replace or append --name value. A NULL value changes nothing. -E2BIG. */
-int cmdline_set(struct cmdline *line, const char *name, const char *value) RLV_MUST_CHECK;
-int cmdline_set_bytes(struct cmdline *line, const char *name, uint64_t bytes) RLV_MUST_CHECK;
+/* Replace or append --name value. A NULL value changes nothing. */
+void cmdline_set(struct cmdline *line, const char *name, const char *value);
+void cmdline_set_bytes(struct cmdline *line, const char *name, uint64_t bytes);
 /* Value in seconds; INT64_MAX is written as 0. Both functions: a value of 0 changes nothing. */
-int cmdline_set_ns(struct cmdline *line, const char *name, int64_t ns) RLV_MUST_CHECK;
+void cmdline_set_ns(struct cmdline *line, const char *name, int64_t ns);
 /* Absolute path, of an existing file or not. */
-int cmdline_set_path(struct cmdline *line, const char *name, const char *path) RLV_MUST_CHECK;
+void cmdline_set_path(struct cmdline *line, const char *name, const char *path);
 
-/* Copy every option of `other` into line. */
-int cmdline_merge(struct cmdline *line, const struct cmdline *other) RLV_MUST_CHECK;
+/* Copy every option of `other` into line, and its error. */
+void cmdline_merge(struct cmdline *line, const struct cmdline *other);
 
 bool cmdline_equals(const struct cmdline *a, const struct cmdline *b);
 

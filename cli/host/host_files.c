@@ -89,7 +89,6 @@ static bool ends_with(const char *name, const char *end)
 /* Locks stay: a daemon that is starting may hold one. */
 bool host_files_clean(const struct runtime_dir *dir)
 {
-	char path[RUNTIME_PATH_BYTES];
 	const struct dirent *entry;
 	DIR *folder;
 
@@ -98,17 +97,14 @@ bool host_files_clean(const struct runtime_dir *dir)
 		return true;
 	}
 	folder = opendir(dir->path);
-	while (folder && (entry = readdir(folder)) != NULL) {
-		const char *name = entry->d_name;
-
-		if ((ends_with(name, ".sock") || ends_with(name, ".pid")) &&
-		    runtime_dir_file(dir, name, path) == 0)
-			(void)unlink(path);
+	if (!folder)
+		return false;
+	while ((entry = readdir(folder)) != NULL) {
+		if (ends_with(entry->d_name, ".sock") || ends_with(entry->d_name, ".pid"))
+			(void)unlinkat(dirfd(folder), entry->d_name, 0);
 	}
-	if (folder)
-		closedir(folder);
-	if (runtime_dir_file(dir, HOST_ENDING, path) == 0)
-		(void)unlink(path);
+	(void)unlinkat(dirfd(folder), HOST_ENDING, 0);
+	closedir(folder);
 	return false;
 }
 
@@ -155,13 +151,13 @@ int host_daemons_add(struct host_daemons *daemons, const char *name,
 	return 0;
 }
 
-static int record_path(const struct runtime_dir *dir, const char *name,
-		       char path[RUNTIME_PATH_BYTES])
+int host_file_path(const struct runtime_dir *dir, const char *daemon, const char *end,
+		   char path_out[RUNTIME_PATH_BYTES])
 {
 	char file[80];
 
-	snprintf(file, sizeof(file), "%.60s%s", name, record_end);
-	return runtime_dir_file(dir, file, path);
+	snprintf(file, sizeof(file), "%.60s%s", daemon, end);
+	return runtime_dir_file(dir, file, path_out);
 }
 
 /* Adds the daemon that a lock or a record is of. An unreadable record counts as missing. */
@@ -186,7 +182,7 @@ static int add_daemon(const struct runtime_dir *dir, const char *file, struct ho
 		return 0;
 	ret = host_daemons_add(daemons, name, &daemon);
 	if (ret == 0)
-		ret = record_path(dir, name, path);
+		ret = host_file_path(dir, name, record_end, path);
 	if (ret)
 		return ret;
 	ret = cmdline_read(path, &daemon->record);
@@ -225,7 +221,7 @@ int host_files_look(const struct runtime_dir *dir, struct host_daemons *daemons_
 int host_files_record(const struct runtime_dir *dir, const char *name, const struct cmdline *line)
 {
 	char path[RUNTIME_PATH_BYTES];
-	int ret = record_path(dir, name, path);
+	int ret = host_file_path(dir, name, record_end, path);
 
 	if (ret)
 		return ret;

@@ -78,6 +78,10 @@ struct host_daemon *host_daemons_find(struct host_daemons *daemons, const char *
 int host_daemons_add(struct host_daemons *daemons, const char *name,
 		     struct host_daemon **daemon_out) RLV_MUST_CHECK;
 
+/* Path of a daemon's file: its name and an end, as ".log". */
+int host_file_path(const struct runtime_dir *dir, const char *daemon, const char *end,
+		   char path_out[RUNTIME_PATH_BYTES]) RLV_MUST_CHECK;
+
 /* Record the command line for the next start; an empty line: do not start it. */
 int host_files_record(const struct runtime_dir *dir, const char *name, const struct cmdline *line)
 	RLV_MUST_CHECK;

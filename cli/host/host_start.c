@@ -13,83 +13,46 @@
 
 /* -------- command lines -------- */
 
-struct setting {
-	const char *name, *value; /* value: NULL = leave the option out */
-	bool is_path;
-};
-
-static int set_all(struct cmdline *line, const struct setting *settings, size_t n)
+void host_metad_options(const struct host_store_opts *opts, struct cmdline *line)
 {
-	int ret = 0;
-
-	for (size_t i = 0; i < n && ret == 0; i++) {
-		const struct setting *at = &settings[i];
-
-		ret = at->is_path ? cmdline_set_path(line, at->name, at->value)
-				  : cmdline_set(line, at->name, at->value);
-	}
-	return ret;
+	cmdline_set(line, "--stalled", opts->stalled);
+	cmdline_set(line, "--listen", opts->listen);
+	cmdline_set(line, "--metrics", opts->node.metrics);
+	cmdline_set_path(line, "--tls-cert", opts->tls_cert);
+	cmdline_set_path(line, "--tls-key", opts->tls_key);
+	cmdline_set_path(line, "--tls-ca", opts->tls_ca);
+	cmdline_set(line, "--group", opts->node.group);
+	cmdline_set(line, "--log-level", opts->node.log_level);
+	cmdline_set(line, "--log-format", opts->node.log_format);
+	cmdline_set_ns(line, "--node-lease", opts->node_lease_ns);
+	cmdline_set_ns(line, "--node-lost", opts->node_lost_ns);
+	cmdline_set_ns(line, "--slow-start", opts->slow_start_ns);
 }
 
-int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_out)
+void host_node_options(const struct host_node_opts *opts, struct cmdline *line)
 {
-	const struct setting settings[] = {
-		{ "--stalled", opts->stalled, false },
-		{ "--listen", opts->listen, false },
-		{ "--metrics", opts->node.metrics, false },
-		{ "--tls-cert", opts->tls_cert, true },
-		{ "--tls-key", opts->tls_key, true },
-		{ "--tls-ca", opts->tls_ca, true },
-		{ "--group", opts->node.group, false },
-		{ "--log-level", opts->node.log_level, false },
-		{ "--log-format", opts->node.log_format, false },
-	};
-	int ret;
-
-	line_out->len = 0;
-	ret = set_all(line_out, settings, ARRAY_LEN(settings));
-	if (ret == 0)
-		ret = cmdline_set_ns(line_out, "--node-lease", opts->node_lease_ns);
-	if (ret == 0)
-		ret = cmdline_set_ns(line_out, "--node-lost", opts->node_lost_ns);
-	return ret ? ret : cmdline_set_ns(line_out, "--slow-start", opts->slow_start_ns);
+	cmdline_set_bytes(line, "--size", opts->bytes);
+	cmdline_set_path(line, "--file", opts->file);
+	cmdline_set(line, "--pages", opts->pages);
+	cmdline_set(line, "--transport", opts->transport);
+	cmdline_set(line, "--group", opts->group);
+	cmdline_set(line, "--listen", opts->rdma_listen);
+	cmdline_set(line, "--log-level", opts->log_level);
+	cmdline_set(line, "--log-format", opts->log_format);
 }
 
-int host_node_options(const struct host_node_opts *opts, struct cmdline *line_out)
+void host_node_line(const char *store, const char *name, const struct cmdline *given,
+		    struct cmdline *line_out)
 {
-	const struct setting settings[] = {
-		{ "--file", opts->file, true },
-		{ "--pages", opts->pages, false },
-		{ "--transport", opts->transport, false },
-		{ "--group", opts->group, false },
-		{ "--listen", opts->rdma_listen, false },
-		{ "--log-level", opts->log_level, false },
-		{ "--log-format", opts->log_format, false },
-	};
-	int ret;
-
 	line_out->len = 0;
-	ret = cmdline_set_bytes(line_out, "--size", opts->bytes);
-	return ret ? ret : set_all(line_out, settings, ARRAY_LEN(settings));
-}
-
-int host_node_line(const char *store, const char *name, const struct cmdline *given,
-		   struct cmdline *line_out)
-{
-	const uint64_t bytes = cmdline_get(given, "--file") ? 0 : UINT64_C(1) << 30;
-	const struct setting settings[] = { { "--store", store, false },
-					    { "--name", name, false },
-					    { "--pages", "auto", false },
-					    { "--transport", "auto", false } };
-	int ret;
-
-	line_out->len = 0;
-	ret = cmdline_add(line_out, "relive-memnode");
-	if (ret == 0)
-		ret = set_all(line_out, settings, ARRAY_LEN(settings));
-	if (ret == 0)
-		ret = cmdline_set_bytes(line_out, "--size", bytes);
-	return ret ? ret : cmdline_merge(line_out, given);
+	cmdline_add(line_out, "relive-memnode");
+	cmdline_set(line_out, "--store", store);
+	cmdline_set(line_out, "--name", name);
+	cmdline_set(line_out, "--pages", "auto");
+	cmdline_set(line_out, "--transport", "auto");
+	if (!cmdline_get(given, "--file"))
+		cmdline_set_bytes(line_out, "--size", UINT64_C(1) << 30);
+	cmdline_merge(line_out, given);
 }
 
 void host_claim(struct host_daemon *daemon, const struct host_node_opts *opts)

@@ -15,13 +15,13 @@
 #define HOST_GRACE_NS 5000000000
 #define HOST_ASK_NS 500000000 /* longest wait for each answer of the server */
 
-/* Command line of the given options only. */
-int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_out) RLV_MUST_CHECK;
-int host_node_options(const struct host_node_opts *opts, struct cmdline *line_out) RLV_MUST_CHECK;
+/* Sets the given options only. */
+void host_metad_options(const struct host_store_opts *opts, struct cmdline *line);
+void host_node_options(const struct host_node_opts *opts, struct cmdline *line);
 
 /* Complete command line of a memory node: `given` over the defaults. */
-int host_node_line(const char *store, const char *name, const struct cmdline *given,
-		   struct cmdline *line_out) RLV_MUST_CHECK;
+void host_node_line(const char *store, const char *name, const struct cmdline *given,
+		    struct cmdline *line_out);
 
 /* Options of the node's next start only: the operator's claim on regions unknown to the store. */
 void host_claim(struct host_daemon *daemon, const struct host_node_opts *opts);

@@ -28,6 +28,13 @@ struct up {
 
 /* -------- daemons to start -------- */
 
+static int up_look(struct up *up)
+{
+	int ret = runtime_dir_open(up->store->name, true, &up->store->dir);
+
+	return ret ? ret : host_files_look(&up->store->dir, &up->daemons);
+}
+
 /* True if the daemon belongs to this store and must run when it is up. */
 static bool is_part(const struct host_daemon *daemon)
 {
@@ -87,19 +94,18 @@ static int plan_metad(struct up *up, const char *catalog)
 	metad->once[0] = up->opts->trust ? "--trust" : NULL;
 	if (metad->pid)
 		return check_agrees(up, metad, &up->metad);
-	if (metad->line.len)
-		return cmdline_merge(&metad->line, &up->metad);
-	if (up->runs && !host_files_have(&up->store->dir, catalog))
+	if (!metad->line.len && up->runs && !host_files_have(&up->store->dir, catalog))
 		return error_set(-ENOENT,
 				 "store %s has memory nodes, but the command line of its metadata "
 				 "server was not recorded: start relive-metad by hand, as before",
 				 up->store->name);
-	ret = cmdline_add(&metad->line, "relive-metad");
-	if (ret == 0)
-		ret = cmdline_set(&metad->line, "--store", up->store->name);
-	if (ret == 0)
-		ret = cmdline_set(&metad->line, "--stalled", "wait");
-	return ret ? ret : cmdline_merge(&metad->line, &up->metad);
+	if (!metad->line.len) {
+		cmdline_add(&metad->line, "relive-metad");
+		cmdline_set(&metad->line, "--store", up->store->name);
+		cmdline_set(&metad->line, "--stalled", "wait");
+	}
+	cmdline_merge(&metad->line, &up->metad);
+	return metad->line.error;
 }
 
 /* Recorded options and the given ones, for its next start. Ports follow the server's. */
@@ -109,7 +115,6 @@ static int plan_node(struct up *up, struct host_daemon *daemon, uint32_t index)
 	const char *colon = opts->metrics ? strrchr(opts->metrics, ':') : NULL;
 	const char *port = colon ? colon + 1 : opts->metrics;
 	char page[96]; /* [IP:]PORT */
-	int ret;
 
 	if (daemon->pid && (opts->adopt || opts->discard || opts->trust_clients))
 		return error_set(-EEXIST,
@@ -119,12 +124,13 @@ static int plan_node(struct up *up, struct host_daemon *daemon, uint32_t index)
 	if (daemon->pid)
 		return check_agrees(up, daemon, &up->node);
 	host_claim(daemon, opts);
-	ret = cmdline_merge(&daemon->line, &up->node);
-	if (ret || !port)
-		return ret;
-	snprintf(page, sizeof(page), "%.*s%lu", (int)(port - opts->metrics), opts->metrics,
-		 strtoul(port, NULL, 10) + 1 + index);
-	return cmdline_set(&daemon->line, "--metrics", page);
+	cmdline_merge(&daemon->line, &up->node);
+	if (port) {
+		snprintf(page, sizeof(page), "%.*s%lu", (int)(port - opts->metrics), opts->metrics,
+			 strtoul(port, NULL, 10) + 1 + index);
+		cmdline_set(&daemon->line, "--metrics", page);
+	}
+	return daemon->line.error;
 }
 
 /* Number of numbered nodes: as given, as existing, or one for a new store. */
@@ -149,8 +155,8 @@ static int plan_nodes(struct up *up, bool known)
 		snprintf(name, sizeof(name), HOST_NODE "%u", i);
 		ret = host_daemons_add(&up->daemons, name, &daemon);
 		if (ret == 0 && !daemon->line.len)
-			ret = host_node_line(up->store->name, node_name(daemon), &up->node,
-					     &daemon->line);
+			host_node_line(up->store->name, node_name(daemon), &up->node,
+				       &daemon->line);
 	}
 	for (uint32_t i = 0; i < up->daemons.n && ret == 0; i++) {
 		struct host_daemon *daemon = &up->daemons.at[i];
@@ -186,11 +192,9 @@ static int up_plan(struct up *up)
 		if (is_part(&up->daemons.at[i]))
 			up->daemons.at[i].line.len = 0;
 	}
-	ret = host_metad_options(up->opts, &up->metad);
-	if (ret == 0)
-		ret = host_node_options(&up->opts->node, &up->node);
-	if (ret == 0)
-		ret = plan_metad(up, catalog);
+	host_metad_options(up->opts, &up->metad);
+	host_node_options(&up->opts->node, &up->node);
+	ret = plan_metad(up, catalog);
 	return ret ? ret : plan_nodes(up, known);
 }
 
@@ -349,32 +353,27 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 		  struct host_store *store_out)
 {
 	const char *name = opts->node.store;
-	struct host_store store = { 0 };
-	struct up *up;
+	struct up *up = mem_zalloc(sizeof(*up));
 	int ret, lock;
 
-	up = mem_zalloc(sizeof(*up));
+	memset(store_out, 0, sizeof(*store_out));
 	if (!up)
 		return error_set(-ENOMEM, "up: cannot allocate memory");
 	up->opts = opts;
-	up->store = &store;
-	snprintf(store.name, sizeof(store.name), "%s", name);
-	snprintf(store.uri, sizeof(store.uri), "shm:%s", name);
+	up->store = store_out;
+	snprintf(store_out->name, sizeof(store_out->name), "%s", name);
+	snprintf(store_out->uri, sizeof(store_out->uri), "shm:%s", name);
 	ret = host_lock(name, opts->node.timeout_ns, progress, &lock);
 	if (ret)
 		goto out;
-	ret = runtime_dir_open(name, true, &store.dir);
-	if (ret == 0)
-		ret = host_files_look(&store.dir, &up->daemons);
+	ret = up_look(up);
 	/* Completes a `down` that was killed: daemons that it told to end must not end while in use. */
-	if (ret == 0 && host_files_have(&store.dir, HOST_ENDING)) {
-		ret = host_stop_all(&store.dir, &up->daemons, HOST_GRACE_NS);
+	if (ret == 0 && host_files_have(&store_out->dir, HOST_ENDING)) {
+		ret = host_stop_all(&store_out->dir, &up->daemons, HOST_GRACE_NS);
 		if (ret == 0) {
-			host_files_clean(&store.dir);
-			ret = runtime_dir_open(name, true, &store.dir);
+			host_files_clean(&store_out->dir);
+			ret = up_look(up);
 		}
-		if (ret == 0)
-			ret = host_files_look(&store.dir, &up->daemons);
 	}
 	if (ret == 0)
 		ret = up_plan(up);
@@ -385,19 +384,17 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 	runtime_store_unlock(name, lock, ret && up_undo(up));
 	if (progress)
 		progress_clear(progress);
-	store.was_up = up->runs;
+	store_out->was_up = up->runs;
 	for (uint32_t i = 0; ret == 0 && i < up->daemons.n; i++) {
 		const struct host_daemon *daemon = &up->daemons.at[i];
 
 		if (!is_part(daemon))
 			continue;
 		if (host_daemon_is_node(daemon))
-			store.nodes[store.n_nodes++] = daemon->pid;
+			store_out->nodes[store_out->n_nodes++] = daemon->pid;
 		else
-			store.metad = daemon->pid;
+			store_out->metad = daemon->pid;
 	}
-	if (ret == 0)
-		*store_out = store;
 out:
 	mem_free(up);
 	return ret;
@@ -420,11 +417,8 @@ int host_store_private(uint64_t bytes, struct host_store *store_out)
 	snprintf(root, sizeof(root), "%s/relive-XXXXXX", tmp);
 	if (!mkdtemp(root))
 		return error_set(-errno, "create directory %s: %m", root);
-	if (setenv("RELIVE_RUNTIME_DIR", root, 1)) {
-		rmdir(root);
-		return error_set(-ENOMEM, "set RELIVE_RUNTIME_DIR");
-	}
-	ret = host_store_up(&opts, NULL, store_out);
+	ret = setenv("RELIVE_RUNTIME_DIR", root, 1) ? error_set(-ENOMEM, "set RELIVE_RUNTIME_DIR")
+						    : host_store_up(&opts, NULL, store_out);
 	if (ret)
 		host_files_remove(root);
 	else
@@ -437,9 +431,7 @@ void host_store_close(struct host_store *store)
 	for (uint32_t i = 0; i < store->n_nodes; i++)
 		spawn_stop(store->nodes[i], HOST_GRACE_NS);
 	spawn_stop(store->metad, HOST_GRACE_NS);
-	store->n_nodes = 0;
-	store->metad = 0;
 	if (store->temp_root[0])
 		host_files_remove(store->temp_root);
-	store->temp_root[0] = 0;
+	memset(store, 0, sizeof(*store));
 }

@@ -37,15 +37,14 @@ static int start_node(const struct request *request, const struct runtime_dir *d
 	const struct host_node_opts *opts = &request->opts;
 	uint64_t deadline = deadline_after(clock_monotonic(), opts->timeout_ns);
 	struct store_status store;
-	struct cmdline given;
-	int status, ret = host_node_options(opts, &given);
+	struct cmdline given = { 0 };
+	int status, ret;
 
-	if (ret == 0)
-		ret = host_node_line(opts->store, request->name, &given, &daemon->line);
-	if (ret == 0)
-		ret = cmdline_set(&daemon->line, "--metrics", opts->metrics);
-	if (ret == 0)
-		ret = cmdline_set(&daemon->line, "--metad", opts->metad);
+	host_node_options(opts, &given);
+	host_node_line(opts->store, request->name, &given, &daemon->line);
+	cmdline_set(&daemon->line, "--metrics", opts->metrics);
+	cmdline_set(&daemon->line, "--metad", opts->metad);
+	ret = daemon->line.error;
 	host_claim(daemon, opts);
 	/* The command line is recorded first, so that it is known after a kill. */
 	if (ret == 0)
