@@ -41,7 +41,16 @@ const char *shape_dtype_name(uint32_t dtype)
 	return "?";
 }
 
-uint32_t shape_dtype(const char *name)
+size_t shape_dtype_bytes(uint32_t dtype)
+{
+	for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
+		if (dtypes[i].dtype == dtype)
+			return dtypes[i].bytes;
+	}
+	return 0;
+}
+
+static uint32_t dtype_of(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
 		if (strcmp(dtypes[i].name, name) == 0)
@@ -50,13 +59,15 @@ uint32_t shape_dtype(const char *name)
 	return 0;
 }
 
-size_t shape_dtype_bytes(uint32_t dtype)
+uint32_t shape_numpy_dtype(const char *numpy)
 {
-	for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
-		if (dtypes[i].dtype == dtype)
-			return dtypes[i].bytes;
-	}
-	return 0;
+	char name[8];
+
+	if (strcmp(numpy, "|b1") == 0)
+		return RLV_BOOL;
+	snprintf(name, sizeof(name), "%c%d", numpy[1] == 'u' || numpy[1] == 'i' ? numpy[1] : 'f',
+		 8 * (numpy[2] - '0'));
+	return dtype_of(name);
 }
 
 const char *shape_type_text(const struct rlv_column *column, char text[SHAPE_TYPE_BYTES])
@@ -160,7 +171,7 @@ static int parse_column(const char **at, struct shape *shape)
 	size_t type_len = strcspn(text, ",[");
 
 	snprintf(type, sizeof(type), "%.*s", (int)(type_len < 7 ? type_len : 7), text);
-	dtype = shape_dtype(type);
+	dtype = dtype_of(type);
 	if (dtype == 0)
 		return error_set(-EINVAL,
 				 "column %s: no dtype '%.*s'; there are bool u8 i8 u16 i16 u32 i32 "

@@ -5,7 +5,7 @@
  *
  * The name of a column defines its role in sampling: reward is summed to the n-step return, obs and
  * obs_* are observations, next_* is a next observation stored by the actor; other columns are
- * returned unchanged. A name without a colon is a predefined shape (cartpole, cartpole-next, atari).
+ * returned unchanged. A name without a colon is a predefined shape: cartpole, cartpole-next, atari.
  */
 #ifndef RLV_PROGRAM_SHAPE_H
 #define RLV_PROGRAM_SHAPE_H
@@ -35,8 +35,8 @@ int shape_add(struct shape *shape, const char *name, uint32_t dtype, uint32_t nd
 /* Name of a dtype, "f32" of RLV_F32; "?" if unknown. Static. */
 const char *shape_dtype_name(uint32_t dtype);
 
-/* RLV_F32 of "f32"; 0 if unknown. */
-uint32_t shape_dtype(const char *name);
+/* The dtype that numpy writes as "<f4", "|u1" or "|b1"; 0 if unknown. */
+uint32_t shape_numpy_dtype(const char *numpy);
 
 /* Bytes of one element; 0 if dtype is unknown. */
 size_t shape_dtype_bytes(uint32_t dtype);

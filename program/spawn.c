@@ -16,20 +16,20 @@
 
 #define TAIL_BYTES 2048
 
-/* Path of the binary in our own folder, or its bare name for execvp to look up. */
-static void path_beside_us(const char *binary, char path[PATH_MAX])
+bool spawn_beside(const char *file, char path_out[PATH_MAX])
 {
-	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	ssize_t len = readlink("/proc/self/exe", path_out, PATH_MAX - 1);
 	char *slash;
 
-	path[len > 0 ? len : 0] = 0;
-	slash = strrchr(path, '/');
-	if (slash && (size_t)(slash - path) + strlen(binary) + 2 < PATH_MAX) {
-		memcpy(slash + 1, binary, strlen(binary) + 1);
-		if (access(path, X_OK) == 0)
-			return;
+	path_out[len > 0 ? len : 0] = 0;
+	slash = strrchr(path_out, '/');
+	if (slash && (size_t)(slash - path_out) + strlen(file) + 2 < PATH_MAX) {
+		memcpy(slash + 1, file, strlen(file) + 1);
+		if (access(path_out, R_OK) == 0)
+			return true;
 	}
-	snprintf(path, PATH_MAX, "%s", binary);
+	snprintf(path_out, PATH_MAX, "%s", file);
+	return false;
 }
 
 /* Runs in the child: it gets the signal when its parent ends. */
@@ -73,7 +73,7 @@ int spawn_daemon(const struct spawn_daemon *daemon, pid_t *pid_out)
 	char path[PATH_MAX];
 	int report[2], code = 0;
 
-	path_beside_us(daemon->binary, path);
+	(void)spawn_beside(daemon->binary, path); /* or as execvp finds it */
 	if (pipe2(report, O_CLOEXEC))
 		return error_set(-errno, "pipe for %s: %m", daemon->binary);
 	fflush(NULL);

@@ -4,12 +4,16 @@
 #ifndef RLV_PROGRAM_SPAWN_H
 #define RLV_PROGRAM_SPAWN_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 
 #include "base/error.h"
+
+/* Path of a file relative to our own folder. False: there is none, path_out is its bare name. */
+bool spawn_beside(const char *file, char path_out[PATH_MAX]);
 
 struct spawn_daemon {
 	const char *binary;      /* "relive-metad": in our own folder, else in PATH */

@@ -101,11 +101,10 @@ int text_table_print(const struct text_table *table, FILE *file)
 	for (size_t i = 0; i < table->n_cells; i++) {
 		size_t column = i % table->n_columns;
 		bool last = column + 1 == table->n_columns;
-		bool right = table->right[column];
 		int space = (int)(table->width[column] - columns_of(table->cells[i]));
 
-		fprintf(file, "%*s%s%*s%s", right ? space : 0, "", table->cells[i],
-			right || last ? 0 : space, "", last ? "\n" : "  ");
+		fprintf(file, "%*s%s%*s%s", table->right[column] ? space : 0, "", table->cells[i],
+			last || table->right[column] ? 0 : space, "", last ? "\n" : "  ");
 	}
 	return fflush(file) || ferror(file) ? -EIO : 0;
 }

@@ -38,16 +38,14 @@ static int leading_number(const char *text, double *out, const char **rest_out)
 	return 0;
 }
 
-/* Parses integers without a double, which is exact only up to 2^53. */
-static bool whole_number(const char *text, uint64_t *out)
+/* An integer at the start of text, without a double, which is exact only up to 2^53; or NULL. */
+static const char *whole_number(const char *text, uint64_t *out)
 {
 	char *end;
 
-	if (!isdigit((unsigned char)*text) || text[strspn(text, "0123456789")])
-		return false;
 	errno = 0;
 	*out = strtoull(text, &end, 10);
-	return errno == 0;
+	return isdigit((unsigned char)*text) && errno == 0 ? end : NULL;
 }
 
 /* Factor of a prefix letter, 0 if unknown. */
@@ -58,16 +56,15 @@ static double scale_of(char letter, double base)
 	return at ? pow(base, (double)(at - prefixes + 1)) : 0;
 }
 
-static int parse_power(const char *text, const char *caret, uint64_t *out)
+static int parse_power(const char *text, uint64_t *out)
 {
-	char base_text[24];
+	const char *caret, *end = NULL;
 	uint64_t base, exponent, value = 1;
 
-	if ((size_t)(caret - text) >= sizeof(base_text))
-		return error_set(-EINVAL, "%s: not a count", text);
-	memcpy(base_text, text, (size_t)(caret - text));
-	base_text[caret - text] = 0;
-	if (!whole_number(base_text, &base) || !whole_number(caret + 1, &exponent))
+	caret = whole_number(text, &base);
+	if (caret && *caret == '^')
+		end = whole_number(caret + 1, &exponent);
+	if (!end || *end)
 		return error_set(-EINVAL, "%s: not a count; powers are written 2^20", text);
 	if (exponent > 64)
 		return error_set(-ERANGE, "%s: too large", text);
@@ -82,11 +79,14 @@ static int parse_power(const char *text, const char *caret, uint64_t *out)
 /* A number and a prefix: one without i is a power of base. usage: what it is, and how to write it. */
 static int parse_scaled(const char *text, double base, const char *usage, uint64_t *out)
 {
-	const char *rest;
+	uint64_t whole;
+	const char *rest = whole_number(text, &whole);
 	double value;
 
-	if (whole_number(text, out))
+	if (rest && !*rest) {
+		*out = whole;
 		return 0;
+	}
 	if (leading_number(text, &value, &rest))
 		return error_set(-EINVAL, "%s: not a %s", text, usage);
 	if (scale_of(*rest, base) > 0) {
@@ -112,10 +112,9 @@ int units_parse_bytes(const char *text, uint64_t *out)
 
 int units_parse_count(const char *text, uint64_t *out)
 {
-	const char *caret = strchr(text, '^');
-
-	return caret ? parse_power(text, caret, out)
-		     : parse_scaled(text, 1000, "count; write 1000, 500k, 2M, 64Ki or 2^20", out);
+	if (strchr(text, '^'))
+		return parse_power(text, out);
+	return parse_scaled(text, 1000, "count; write 1000, 500k, 2M, 64Ki or 2^20", out);
 }
 
 int units_parse_duration(const char *text, int64_t *ns_out)

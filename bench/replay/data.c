@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem/alloc.h"
@@ -13,7 +12,7 @@
 
 #define EPISODE_STEPS 200
 
-/* All arrays in one allocation; those of the columns if they are not a trace's. */
+/* All arrays, but the columns of a recording, in one allocation. */
 static int make_arrays(struct replay_data *data, uint64_t n_starts, bool columns)
 {
 	size_t per_row = sizeof(double) + sizeof(uint32_t) + sizeof(uint16_t);
@@ -48,26 +47,20 @@ static int from_trace(const char *path, struct replay_data *data)
 	if (ret)
 		return ret;
 	trace = data->trace;
-	for (uint32_t c = 0; c < trace->n_columns; c++) {
+	for (uint32_t c = 0; c < trace->n_columns && ret == 0; c++) {
 		const struct trace_column *column = &trace->columns[c];
-		char dtype[8] = "bool"; /* "|b1"; "<f4" is f32 */
 
 		if (column->role != TRACE_ROLE_COLUMN)
 			continue;
-		if (column->dtype[1] != 'b')
-			snprintf(dtype, sizeof(dtype), "%c%u", column->dtype[1],
-				 8 * column->item_bytes);
-		ret = shape_add(&data->shape, column->name, shape_dtype(dtype), column->ndim,
-				column->shape);
-		if (ret)
-			return ret;
-		data->column[data->shape.n_columns - 1] = column->data;
+		ret = shape_add(&data->shape, column->name, shape_numpy_dtype(column->dtype),
+				column->ndim, column->shape);
+		if (ret == 0)
+			data->column[data->shape.n_columns - 1] = column->data;
 	}
 	data->rows = trace->rows;
-	ret = make_arrays(data, trace->episodes, false);
-	if (ret)
-		return ret;
-	for (uint64_t i = 0; i < data->rows; i++) {
+	if (ret == 0)
+		ret = make_arrays(data, trace->episodes, false);
+	for (uint64_t i = 0; i < data->rows && ret == 0; i++) {
 		uint16_t flags = trace->flags[i];
 
 		data->flags[i] = (uint16_t)((flags & TRACE_TERMINATED ? RLV_TERMINATED : 0) |
@@ -76,8 +69,9 @@ static int from_trace(const char *path, struct replay_data *data)
 		data->td_error[i] = (double)trace->priority[i];
 		data->policy_version[i] = trace->policy_version[i];
 	}
-	memcpy(data->starts, trace->episode_row, trace->episodes * sizeof(*data->starts));
-	return 0;
+	if (ret == 0)
+		memcpy(data->starts, trace->episode_row, trace->episodes * sizeof(*data->starts));
+	return ret;
 }
 
 /* Values valid in each dtype: floats in [-1, 1), small integers, bytes. */

@@ -26,7 +26,7 @@ struct replay_data {
 	uint64_t *starts;         /* rows that begin an episode */
 	uint64_t n_starts;
 	struct trace *trace;
-	uint8_t *memory; /* data not owned by the trace */
+	uint8_t *memory; /* of the arrays that are not the trace's */
 };
 
 /* -EINVAL, -ENOMEM, errors of trace_open. */

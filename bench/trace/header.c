@@ -69,24 +69,9 @@ static int decode_shape(const uint8_t *record, uint32_t chunk_rows, struct trace
 
 /* Names must differ; flags, priority and policy version each occur at most once, with one fixed
    dtype. */
-static int check_column(const struct trace *t, const struct trace_column *c)
-{
-	static const char types[TRACE_ROLES][4] = { "", "<u2", "<f4", "<u4" };
-
-	for (const struct trace_column *other = t->columns; other < c; other++) {
-		if (strcmp(other->name, c->name) == 0)
-			return error_set(-EPROTO, "column %s is given twice", c->name);
-		if (c->role != TRACE_ROLE_COLUMN && other->role == c->role)
-			return error_set(-EPROTO, "columns %s and %s both have role %u",
-					 other->name, c->name, c->role);
-	}
-	if (c->role != TRACE_ROLE_COLUMN && (c->ndim != 0 || strcmp(c->dtype, types[c->role]) != 0))
-		return error_set(-EPROTO, "column %s: not a scalar %s", c->name, types[c->role]);
-	return 0;
-}
-
 static int decode_column(const uint8_t *record, struct trace *t, struct trace_column *c)
 {
+	static const char types[TRACE_ROLES][4] = { "", "<u2", "<f4", "<u4" };
 	int err;
 
 	if (!get_text(record, TRACE_NAME_BYTES, c->name) || c->name[0] < 'a' || c->name[0] > 'z' ||
@@ -102,7 +87,18 @@ static int decode_column(const uint8_t *record, struct trace *t, struct trace_co
 	if (!bits_all_zero(record + 43, 5))
 		return error_set(-EPROTO, "column %s: reserved bytes are not zero", c->name);
 	err = decode_shape(record, t->chunk_rows, c);
-	return err ? err : check_column(t, c);
+	if (err)
+		return err;
+	for (const struct trace_column *other = t->columns; other < c; other++) {
+		if (strcmp(other->name, c->name) == 0)
+			return error_set(-EPROTO, "column %s is given twice", c->name);
+		if (c->role != TRACE_ROLE_COLUMN && other->role == c->role)
+			return error_set(-EPROTO, "columns %s and %s both have role %u",
+					 other->name, c->name, c->role);
+	}
+	if (c->role != TRACE_ROLE_COLUMN && (c->ndim != 0 || strcmp(c->dtype, types[c->role]) != 0))
+		return error_set(-EPROTO, "column %s: not a scalar %s", c->name, types[c->role]);
+	return 0;
 }
 
 /* Check magic, version, size and checksum: the header's bytes are then intact. */

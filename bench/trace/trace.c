@@ -99,17 +99,15 @@ static int reader_walk(struct reader *r)
 	return 0;
 }
 
-static int alloc_data(struct trace *t)
+static int trace_alloc(struct trace *t)
 {
 	const void *of_role[TRACE_ROLES] = { NULL };
 
 	t->episode_row = mem_array(t->episodes + 1, sizeof(*t->episode_row));
-	if (!t->episode_row)
-		return error_set(-ENOMEM, "cannot allocate %ju episodes", (uintmax_t)t->episodes);
 	for (struct trace_column *c = t->columns; c < t->columns + t->n_columns; c++) {
 		of_role[c->role] = c->data = mem_array(t->rows, c->row_bytes);
-		if (!c->data)
-			return error_set(-ENOMEM, "cannot allocate column %s", c->name);
+		if (!c->data || !t->episode_row)
+			return error_set(-ENOMEM, "cannot allocate %ju rows", (uintmax_t)t->rows);
 	}
 	t->flags = of_role[TRACE_ROLE_FLAGS];
 	t->priority = of_role[TRACE_ROLE_PRIORITY];
@@ -169,7 +167,7 @@ int trace_open_bytes(const char *name, const void *bytes, size_t size, struct tr
 	if (!err)
 		err = reader_walk(&reader);
 	if (!err)
-		err = alloc_data(t);
+		err = trace_alloc(t);
 	if (!err)
 		err = reader_walk(&reader);
 	if (!err)
