@@ -73,39 +73,18 @@ static int run_case(struct micro_case *at)
 	return 0;
 }
 
-static void add_cases(struct micro *b)
+int main(int argc, char **argv)
 {
 	static const size_t sizes[] = { 64, 4096, 65536, 1 << 20, 8 << 20, /* usual */
 					32, 256,  1024,  7104,    16384,   262144, 4 << 20 };
 	static struct copy_case cases[ARRAY_LEN(sizes) * ARRAY_LEN(copies) * 2], *c = cases;
-	size_t n = (b->full ? ARRAY_LEN(sizes) : 5) * ARRAY_LEN(copies) * 2;
-
-	for (size_t i = 0; i < n; i++, c++) {
-		*c = (struct copy_case){ .copy = &copies[i / 2 % ARRAY_LEN(copies)],
-					 .bytes = sizes[i / 2 / ARRAY_LEN(copies)],
-					 .rotating = i % 2 };
-		if (c->bytes < 64 && c->copy->run != copy_memcpy)
-			continue;
-		micro_add(b,
-			  &(const struct micro_case){
-				  .run = run_case,
-				  .ctx = c,
-				  .result = { .metric = "copy_gbps",
-					      .unit = "GB/s",
-					      .higher = true,
-					      .params = { { .key = "copy", .text = c->copy->name },
-							  { .key = "bytes", .number = c->bytes },
-							  { .key = "rotating",
-							    .number = c->rotating,
-							    .kind = PARAM_FLAG } } } });
-	}
-}
-
-int main(int argc, char **argv)
-{
 	static struct micro b = {
 		.name = "micro_memcpy",
 		.help = "Copies of several sizes, into the same place and into rotating ones, in GB/s.",
+	};
+	struct micro_case shown = {
+		.run = run_case,
+		.result = { .metric = "copy_gbps", .unit = "GB/s", .higher = true },
 	};
 	int status;
 	bool ok;
@@ -119,7 +98,20 @@ int main(int argc, char **argv)
 	memset(src.ptr, 1, POOL_BYTES);
 	memset(dst.ptr, 2, POOL_BYTES);
 	micro_add_yardsticks(&b, src.ptr, POOL_BYTES, &(const struct param){ .key = NULL });
-	add_cases(&b);
+	for (size_t i = 0; i < (b.full ? ARRAY_LEN(cases) : 10 * ARRAY_LEN(copies)); i++, c++) {
+		*c = (struct copy_case){ .copy = &copies[i / 2 % ARRAY_LEN(copies)],
+					 .bytes = sizes[i / 2 / ARRAY_LEN(copies)],
+					 .rotating = i % 2 };
+		if (c->bytes < 64 && c->copy->run != copy_memcpy)
+			continue;
+		shown.ctx = c;
+		shown.result.params[0] = (struct param){ .key = "copy", .text = c->copy->name };
+		shown.result.params[1] = (struct param){ .key = "bytes", .number = c->bytes };
+		shown.result.params[2] = (struct param){ .key = "rotating",
+							 .number = c->rotating,
+							 .kind = PARAM_FLAG };
+		micro_add(&b, &shown);
+	}
 	ok = micro_run(&b, "copies") == 0;
 	pages_free(&src);
 	pages_free(&dst);

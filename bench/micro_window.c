@@ -22,42 +22,26 @@
 #define ROW_BYTES (TAIL + (uint32_t)sizeof(struct row_tail))
 
 static struct pages rows;
-static struct window_output outputs[7];
-static struct window_plan plan;
+static struct window_output outputs[] = {
+	{ WINDOW_STACK, 0, 16, DTYPE_F32, NULL, 16 },  { WINDOW_NEXT, 0, 16, DTYPE_F32, NULL, 16 },
+	{ WINDOW_ANCHOR, 16, 8, DTYPE_I64, NULL, 8 },  { WINDOW_RETURN, 24, 4, DTYPE_F32, NULL, 4 },
+	{ WINDOW_DISCOUNT, 0, 4, DTYPE_F32, NULL, 4 }, { WINDOW_STEPS, 0, 4, DTYPE_U32, NULL, 4 },
+	{ WINDOW_VERSION, 0, 4, DTYPE_U32, NULL, 4 },
+};
+static const struct window_plan plan = {
+	.row_bytes = ROW_BYTES,
+	.tail_off = TAIL,
+	.stack = 1,
+	.future = 1,
+	.n_step = 1,
+	.has_obs = true,
+	.gamma = 0.99,
+	.n_outputs = ARRAY_LEN(outputs),
+	.outputs = outputs,
+};
 static uint8_t *out;
 static const uint8_t *windows[BATCHES][BATCH];
 static uint32_t at[BATCH];
-
-static void make_plan(void)
-{
-	static const struct window_output columns[] = {
-		{ WINDOW_STACK, 0, 16, DTYPE_F32, NULL, 16 },
-		{ WINDOW_NEXT, 0, 16, DTYPE_F32, NULL, 16 },
-		{ WINDOW_ANCHOR, 16, 8, DTYPE_I64, NULL, 8 },
-		{ WINDOW_RETURN, 24, 4, DTYPE_F32, NULL, 4 },
-		{ WINDOW_DISCOUNT, 0, 4, DTYPE_F32, NULL, 4 },
-		{ WINDOW_STEPS, 0, 4, DTYPE_U32, NULL, 4 },
-		{ WINDOW_VERSION, 0, 4, DTYPE_U32, NULL, 4 },
-	};
-	uint8_t *to = out;
-
-	for (size_t c = 0; c < ARRAY_LEN(columns); c++) {
-		outputs[c] = columns[c];
-		outputs[c].out = to;
-		to += columns[c].item_bytes * BATCH;
-	}
-	plan = (struct window_plan){ .row_bytes = ROW_BYTES,
-				     .tail_off = TAIL,
-				     .stack = 1,
-				     .future = 1,
-				     .n_step = 1,
-				     .has_obs = true,
-				     .gamma = 0.99,
-				     .n_outputs = ARRAY_LEN(columns),
-				     .outputs = outputs };
-	for (uint32_t i = 0; i < BATCH; i++)
-		at[i] = i;
-}
 
 /* us per batch; the batches rotate, so that each finds its rows cold. */
 static int run_window(struct micro_case *c)
@@ -95,12 +79,19 @@ static bool measure(struct micro *b, enum page_kind kind)
 					{ .key = "pages", .text = page_kind_name(kind) },
 					{ .key = "seed", .number = b->seed } } },
 	};
-	uint8_t *row;
+	uint8_t *row, *to;
 	bool ok;
 
 	out = mem_aligned(64, 64 * BATCH);
 	if (!out || pages_alloc((size_t)SLOTS * ROW_BYTES, kind, &rows))
 		return false;
+	to = out;
+	for (size_t i = 0; i < ARRAY_LEN(outputs); i++) {
+		outputs[i].out = to;
+		to += outputs[i].item_bytes * BATCH;
+	}
+	for (uint32_t i = 0; i < BATCH; i++)
+		at[i] = i;
 	row = rows.ptr;
 	for (uint32_t i = 0; i < SLOTS; i++, row += ROW_BYTES) {
 		struct row_tail tail = { .step = 1000 + i % 50,
@@ -109,7 +100,6 @@ static bool measure(struct micro *b, enum page_kind kind)
 		memset(row, (int)i, TAIL);
 		memcpy(row + TAIL, &tail, sizeof(tail));
 	}
-	make_plan();
 	micro_add_yardsticks(b, rows.ptr, rows.bytes, c.result.params);
 	micro_add(b, &c);
 	c.result.metric = "gather_us";

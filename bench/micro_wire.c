@@ -48,28 +48,6 @@ static int say_failure(int ret, const char *what)
 
 /* -------- tables -------- */
 
-static int create_table(struct rlv_store *store, struct wire_case *c, uint64_t capacity)
-{
-	const struct rlv_column small[] = { { "obs", RLV_F32, RLV_OBS, 1, { 4 } },
-					    { "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
-					    { "reward", RLV_F32, RLV_REWARD, 0, { 0 } } };
-	const struct rlv_column atari[] = { { "obs", RLV_U8, RLV_OBS, 2, { 84, 84 } },
-					    { "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
-					    { "reward", RLV_F32, RLV_REWARD, 0, { 0 } } };
-	const struct rlv_view view = { .stack = c->atari ? 4 : 1 };
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
-
-	opts.n_columns = 3;
-	opts.columns = c->atari ? atari : small;
-	opts.capacity = capacity;
-	opts.views = &view;
-	opts.n_views = 1;
-	opts.max_writers = 2;
-	return say_failure(
-		rlv_table_create(store, c->atari ? "wire_atari" : "wire_small", &opts, &c->table),
-		"create a table");
-}
-
 static int fill_table(uint64_t seed, struct wire_case *c, uint64_t capacity)
 {
 	static uint8_t frames[FILL_STEPS * FRAME_BYTES];
@@ -96,17 +74,34 @@ static int fill_table(uint64_t seed, struct wire_case *c, uint64_t capacity)
 
 static int open_case(const struct micro *b, struct rlv_store *store, struct wire_case *c)
 {
-	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
-	uint64_t capacity = c->atari ? 1024 : b->full ? 1 << 20 : 16384;
-	int ret = create_table(store, c, capacity);
+	const struct rlv_column columns[] = {
+		c->atari ? (struct rlv_column){ "obs", RLV_U8, RLV_OBS, 2, { 84, 84 } }
+			 : (struct rlv_column){ "obs", RLV_F32, RLV_OBS, 1, { 4 } },
+		{ "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
+		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
+	};
+	const struct rlv_view view = { .stack = c->atari ? 4 : 1 };
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_sampler_opts sampler_opts = RLV_SAMPLER_OPTS_INIT;
+	int ret;
 
-	opts.batch_size = c->batch;
-	opts.prefetch = c->ahead;
-	opts.seed = b->seed;
+	opts.n_columns = ARRAY_LEN(columns);
+	opts.columns = columns;
+	opts.capacity = c->atari ? 1024 : b->full ? 1 << 20 : 16384;
+	opts.views = &view;
+	opts.n_views = 1;
+	opts.max_writers = 2;
+	sampler_opts.batch_size = c->batch;
+	sampler_opts.prefetch = c->ahead;
+	sampler_opts.seed = b->seed;
+	ret = say_failure(
+		rlv_table_create(store, c->atari ? "wire_atari" : "wire_small", &opts, &c->table),
+		"create a table");
 	if (ret == 0)
-		ret = fill_table(b->seed, c, capacity);
+		ret = fill_table(b->seed, c, opts.capacity);
 	return ret ? ret
-		   : say_failure(rlv_sampler_open(c->table, &opts, &c->sampler), "open a sampler");
+		   : say_failure(rlv_sampler_open(c->table, &sampler_opts, &c->sampler),
+				 "open a sampler");
 }
 
 /* -------- windows -------- */

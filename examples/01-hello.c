@@ -19,25 +19,6 @@ static int check(int ret, const char *what)
 	return ret;
 }
 
-static int create(struct rlv_store *store, struct rlv_table **table)
-{
-	const struct rlv_column columns[] = {
-		{ "obs", RLV_F32, RLV_OBS, 1, { 4 } },
-		{ "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
-		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
-	};
-	/* Items are 3-step returns, drawn in proportion to (|TD error| + eps)^0.6. */
-	const struct rlv_view view = { .n_step = 3, .alpha = 0.6 };
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
-
-	opts.n_columns = 3;
-	opts.columns = columns;
-	opts.capacity = 10000;
-	opts.n_views = 1;
-	opts.views = &view;
-	return check(rlv_table_create(store, "hello", &opts, table), "create");
-}
-
 /* An episode of STEPS steps; new items take the largest priority so far. */
 static int act(struct rlv_table *table)
 {
@@ -65,18 +46,6 @@ static int act(struct rlv_table *table)
 	return ret ? ret : closed;
 }
 
-static void print(const struct rlv_batch *batch)
-{
-	const float *obs = batch->arrays[0].data, *next = batch->arrays[1].data;
-	const float *reward = batch->arrays[3].data;
-
-	printf("%u of %lld items\n  step  3 later  return  weight\n", batch->n,
-	       (long long)batch->table_size);
-	for (uint32_t i = 0; i < batch->n; i++)
-		printf("  %4.0f  %7.0f  %6.3f  %6.3f\n", (double)obs[4 * i], (double)next[4 * i],
-		       (double)reward[i], (double)batch->weight[i]);
-}
-
 static int learn(struct rlv_table *table)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
@@ -91,9 +60,16 @@ static int learn(struct rlv_table *table)
 		return -1;
 	ret = check(rlv_sampler_sample(sampler, BATCH, 1000000000, &batch), "sample");
 	if (ret == 0) {
-		print(batch);
-		for (uint32_t i = 0; i < batch->n; i++)
+		const float *obs = batch->arrays[0].data, *next = batch->arrays[1].data;
+		const float *reward = batch->arrays[3].data;
+
+		printf("%u of %lld items\n  step  3 later  return  weight\n", batch->n,
+		       (long long)batch->table_size);
+		for (uint32_t i = 0; i < batch->n; i++) {
+			printf("  %4.0f  %7.0f  %6.3f  %6.3f\n", (double)obs[4 * i],
+			       (double)next[4 * i], (double)reward[i], (double)batch->weight[i]);
 			td_error[i] = 0.1f * (float)(i + 1);
+		}
 		ret = check(rlv_sampler_update(sampler, batch->key, td_error, batch->n, NULL),
 			    "update");
 		rlv_batch_release(sampler, batch);
@@ -104,13 +80,26 @@ static int learn(struct rlv_table *table)
 
 int main(void)
 {
+	const struct rlv_column columns[] = {
+		{ "obs", RLV_F32, RLV_OBS, 1, { 4 } },
+		{ "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
+		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
+	};
+	/* Items are 3-step returns, drawn in proportion to (|TD error| + eps)^0.6. */
+	const struct rlv_view view = { .n_step = 3, .alpha = 0.6 };
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 	struct rlv_store *store;
 	struct rlv_table *table;
 	int ret;
 
+	opts.n_columns = 3;
+	opts.columns = columns;
+	opts.capacity = 10000;
+	opts.n_views = 1;
+	opts.views = &view;
 	if (check(rlv_store_open("embed:", NULL, &store), "open"))
 		return 1;
-	ret = create(store, &table);
+	ret = check(rlv_table_create(store, "hello", &opts, &table), "create");
 	if (ret == 0) {
 		ret = act(table) || learn(table);
 		ret |= check(rlv_table_close(&table), "close the table");

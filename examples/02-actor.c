@@ -28,23 +28,6 @@ static int check(int ret, const char *what)
 	return ret;
 }
 
-/* Creates the table, or opens the one that another actor or the learner has created. */
-static int open_table(struct rlv_store *store, struct rlv_table **table)
-{
-	const struct rlv_column columns[] = {
-		{ "obs", RLV_F32, RLV_OBS, 0, { 0 } },
-		{ "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
-		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
-	};
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
-
-	opts.n_columns = 3;
-	opts.columns = columns;
-	opts.capacity = 100000;
-	opts.max_writers = 4 * ENVS;
-	return check(rlv_table_create(store, "walk", &opts, table), "create table walk");
-}
-
 /* One step: fills row i and tells whether the episode is over. */
 static void step(struct walk *walk, uint32_t i, float *obs, int32_t *action, float *reward,
 		 uint16_t *flags)
@@ -65,7 +48,7 @@ static void step(struct walk *walk, uint32_t i, float *obs, int32_t *action, flo
 	}
 }
 
-static int act(struct rlv_writer *writer, unsigned long rounds)
+static int act(struct rlv_table *table, unsigned long rounds)
 {
 	struct walk walks[ENVS] = { { 0, 0 } };
 	float obs[ENVS], reward[ENVS];
@@ -74,34 +57,25 @@ static int act(struct rlv_writer *writer, unsigned long rounds)
 	double td_error[ENVS];
 	const void *columns[] = { obs, action, reward };
 	struct rlv_steps steps = RLV_STEPS_INIT;
-
-	steps.n = ENVS;
-	steps.columns = columns;
-	steps.flags = flags;
-	steps.td_error = td_error;
-	for (unsigned long round = 0; round < rounds; round++) {
-		steps.policy_version = (uint32_t)(round / 1000);
-		for (uint32_t i = 0; i < ENVS; i++) {
-			step(&walks[i], i, obs, action, reward, flags);
-			td_error[i] = 0.1 + (double)reward[i];
-		}
-		if (check(rlv_writer_append_vector(writer, &steps), "append"))
-			return -1;
-	}
-	return 0;
-}
-
-static int run(struct rlv_table *table, unsigned long rounds)
-{
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	struct rlv_stats stats = { .size = sizeof(stats) };
 	struct rlv_writer *writer;
 	int ret;
 
 	opts.streams = ENVS;
-	if (check(rlv_writer_open(table, &opts, &writer), "open a writer"))
-		return -1;
-	ret = act(writer, rounds);
+	ret = check(rlv_writer_open(table, &opts, &writer), "open a writer");
+	steps.n = ENVS;
+	steps.columns = columns;
+	steps.flags = flags;
+	steps.td_error = td_error;
+	for (unsigned long round = 0; round < rounds && ret == 0; round++) {
+		steps.policy_version = (uint32_t)(round / 1000);
+		for (uint32_t i = 0; i < ENVS; i++) {
+			step(&walks[i], i, obs, action, reward, flags);
+			td_error[i] = 0.1 + (double)reward[i];
+		}
+		ret = check(rlv_writer_append_vector(writer, &steps), "append");
+	}
 	if (ret == 0 && check(rlv_writer_stats(writer, &stats), "counters") == 0)
 		printf("%llu steps of %d environments in %llu blocks\n",
 		       (unsigned long long)stats.steps, ENVS,
@@ -113,15 +87,26 @@ int main(int argc, char **argv)
 {
 	const char *uri = argc > 1 ? argv[1] : "embed:";
 	unsigned long rounds = argc > 2 ? strtoul(argv[2], NULL, 10) : 20000;
+	const struct rlv_column columns[] = {
+		{ "obs", RLV_F32, RLV_OBS, 0, { 0 } },
+		{ "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
+		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
+	};
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 	struct rlv_store *store;
 	struct rlv_table *table;
 	int ret;
 
+	opts.n_columns = 3;
+	opts.columns = columns;
+	opts.capacity = 100000;
+	opts.max_writers = 4 * ENVS;
 	if (check(rlv_store_open(uri, NULL, &store), uri))
 		return 1;
-	ret = open_table(store, &table);
+	/* Or opens the one that another actor or the learner has created. */
+	ret = check(rlv_table_create(store, "walk", &opts, &table), "create table walk");
 	if (ret == 0) {
-		ret = run(table, rounds);
+		ret = act(table, rounds);
 		ret |= check(rlv_table_close(&table), "close the table");
 	}
 	ret |= check(rlv_store_close(&store), "close the store");

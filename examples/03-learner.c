@@ -23,22 +23,6 @@ static int check(int ret, const char *what)
 	return ret;
 }
 
-static int open_table(struct rlv_store *store, struct rlv_table **table)
-{
-	const struct rlv_column columns[] = {
-		{ "obs", RLV_F32, RLV_OBS, 0, { 0 } },
-		{ "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
-		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
-	};
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
-
-	opts.n_columns = 3;
-	opts.columns = columns;
-	opts.capacity = 100000;
-	opts.max_writers = 32;
-	return check(rlv_table_create(store, "walk", &opts, table), "create table walk");
-}
-
 /* Walks to one side and to the other, for a learner without actors. */
 static int walk_alone(struct rlv_table *table)
 {
@@ -84,36 +68,26 @@ static void train(const struct rlv_batch *batch, float *value, float *td_error)
 	}
 }
 
-static int learn(struct rlv_sampler *sampler, float *value, unsigned long rounds)
-{
-	float td_error[BATCH];
-
-	for (unsigned long round = 0; round < rounds; round++) {
-		const struct rlv_batch *batch;
-		int ret = rlv_sampler_sample(sampler, BATCH, 10000000000, &batch);
-
-		if (check(ret, "sample"))
-			return ret;
-		train(batch, value, td_error);
-		ret = rlv_sampler_update(sampler, batch->key, td_error, batch->n, NULL);
-		rlv_batch_release(sampler, batch);
-		if (check(ret, "update"))
-			return ret;
-	}
-	return 0;
-}
-
-static int run(struct rlv_table *table, unsigned long rounds)
+static int learn(struct rlv_table *table, unsigned long rounds)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
 	struct rlv_sampler *sampler;
-	float value[CELLS] = { 0 };
+	float value[CELLS] = { 0 }, td_error[BATCH];
 	int ret;
 
 	opts.batch_size = BATCH;
-	if (check(rlv_sampler_open(table, &opts, &sampler), "open a sampler"))
-		return -1;
-	ret = learn(sampler, value, rounds);
+	ret = check(rlv_sampler_open(table, &opts, &sampler), "open a sampler");
+	for (unsigned long round = 0; round < rounds && ret == 0; round++) {
+		const struct rlv_batch *batch;
+
+		ret = check(rlv_sampler_sample(sampler, BATCH, 10000000000, &batch), "sample");
+		if (ret)
+			break;
+		train(batch, value, td_error);
+		ret = check(rlv_sampler_update(sampler, batch->key, td_error, batch->n, NULL),
+			    "update");
+		rlv_batch_release(sampler, batch);
+	}
 	for (unsigned c = 0; c < CELLS && ret == 0; c++)
 		printf("%5.1f  %.3f\n", ((double)c - 10) / 10, (double)value[c]);
 	return check(rlv_sampler_close(&sampler), "close the sampler") ? -1 : ret;
@@ -121,16 +95,26 @@ static int run(struct rlv_table *table, unsigned long rounds)
 
 int main(int argc, char **argv)
 {
+	const struct rlv_column columns[] = {
+		{ "obs", RLV_F32, RLV_OBS, 0, { 0 } },
+		{ "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
+		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
+	};
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 	struct rlv_store *store;
 	struct rlv_table *table;
 	int ret;
 
+	opts.n_columns = 3;
+	opts.columns = columns;
+	opts.capacity = 100000;
+	opts.max_writers = 32;
 	if (check(rlv_store_open(argc > 1 ? argv[1] : "embed:", NULL, &store), "open the store"))
 		return 1;
-	ret = open_table(store, &table);
+	ret = check(rlv_table_create(store, "walk", &opts, &table), "create table walk");
 	if (ret == 0) {
 		ret = argc > 1 ? 0 : walk_alone(table);
-		ret = ret ? ret : run(table, argc > 2 ? strtoul(argv[2], NULL, 10) : 2000);
+		ret = ret ? ret : learn(table, argc > 2 ? strtoul(argv[2], NULL, 10) : 2000);
 		ret |= check(rlv_table_close(&table), "close the table");
 	}
 	ret |= check(rlv_store_close(&store), "close the store");

@@ -18,21 +18,6 @@ static int check(int ret, const char *what)
 	return ret;
 }
 
-static int calls_create(struct rlv_store *store, struct rlv_table **table)
-{
-	const struct rlv_column columns[] = {
-		{ "obs", RLV_F32, RLV_OBS, 1, { 4 } },
-		{ "action", RLV_I64, RLV_PLAIN, 0, { 0 } },
-		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
-	};
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
-
-	opts.n_columns = 3;
-	opts.columns = columns;
-	opts.capacity = 65536;
-	return check(rlv_table_create(store, "calls", &opts, table), "create");
-}
-
 /* n steps in episodes of 8 appends. */
 static int calls_append(struct rlv_writer *writer, uint32_t n, uint32_t round)
 {
@@ -69,33 +54,38 @@ static int calls_learn(struct rlv_sampler *sampler, uint32_t round)
 	return ret;
 }
 
-static int calls_work(struct rlv_writer *writer, struct rlv_sampler *sampler)
+int main(void)
 {
+	const struct rlv_column columns[] = {
+		{ "obs", RLV_F32, RLV_OBS, 1, { 4 } },
+		{ "action", RLV_I64, RLV_PLAIN, 0, { 0 } },
+		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
+	};
+	struct rlv_table_opts table_opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_store *store;
+	struct rlv_table *table;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
 	int ret = 0;
 
+	table_opts.n_columns = 3;
+	table_opts.columns = columns;
+	table_opts.capacity = 65536;
+	opts.batch_size = BATCH;
+	opts.seed = 1;
+	if (check(rlv_store_open("embed:", NULL, &store), "open") ||
+	    check(rlv_table_create(store, "calls", &table_opts, &table), "create") ||
+	    check(rlv_writer_open(table, NULL, &writer), "writer") ||
+	    check(rlv_sampler_open(table, &opts, &sampler), "sampler"))
+		return 1;
 	for (uint32_t i = 0; ret == 0 && i < 1024; i++)
 		ret = calls_append(writer, STEPS, i);
 	for (uint32_t i = 0; ret == 0 && i < 512; i++)
 		ret = calls_append(writer, 1, i);
 	for (uint32_t i = 0; ret == 0 && i < 64; i++)
 		ret = calls_learn(sampler, i);
-	return ret;
-}
-
-int main(void)
-{
-	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
-	struct rlv_store *store;
-	struct rlv_table *table;
-	struct rlv_writer *writer;
-	struct rlv_sampler *sampler;
-
-	opts.batch_size = BATCH;
-	opts.seed = 1;
-	if (check(rlv_store_open("embed:", NULL, &store), "open") || calls_create(store, &table) ||
-	    check(rlv_writer_open(table, NULL, &writer), "writer") ||
-	    check(rlv_sampler_open(table, &opts, &sampler), "sampler") ||
-	    calls_work(writer, sampler))
+	if (ret)
 		return 1;
 	if (check(rlv_sampler_close(&sampler), "close") ||
 	    check(rlv_writer_close(&writer), "close") || check(rlv_table_close(&table), "close"))

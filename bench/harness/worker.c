@@ -84,10 +84,9 @@ static int worker_run_window(struct worker *worker)
 	return ret ? ret : worker->ops->end(worker);
 }
 
-/* Runs until WORKER_QUIT, or an error: then not NULL. */
-static void *worker_main(void *arg)
+/* Runs until WORKER_QUIT, or an error. */
+static int worker_main(struct worker *worker)
 {
-	struct worker *worker = arg;
 	uint32_t word = worker_wait_command(worker, WORKER_HOLD);
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	cpu_set_t set;
@@ -112,7 +111,13 @@ static void *worker_main(void *arg)
 	}
 	worker->ops->close(worker);
 	worker_set_state(worker, ret || worker->slot->error ? WORKER_FAILED : WORKER_DONE);
-	return ret ? worker : NULL;
+	return ret;
+}
+
+static void *worker_thread(void *arg)
+{
+	(void)worker_main(arg);
+	return NULL;
 }
 
 /* -------- in the bench -------- */
@@ -126,7 +131,7 @@ int workers_start(struct workers *workers, struct worker *worker, bool process)
 	worker->slot = &workers->board->slots[worker->index];
 	workers->worker[workers->n++] = worker;
 	if (!process) {
-		ret = pthread_create(&worker->thread, NULL, worker_main, worker);
+		ret = pthread_create(&worker->thread, NULL, worker_thread, worker);
 		worker->alive = ret == 0;
 		return ret ? error_set(-ret, "start a thread: %s", strerror(ret)) : 0;
 	}

@@ -187,8 +187,8 @@ int replay_case_warm(struct replay_case *c, int64_t ns)
 
 int replay_case_window(struct replay_case *c, int64_t ns)
 {
-	struct stats_hist *latency;
 	int ret = replay_case_warm(c, ns);
+	struct stats_hist *latency;
 
 	if (ret)
 		return ret;

@@ -102,30 +102,6 @@ static int group_measure(struct running *r)
 	return ret ? error_prefix(ret, "memory for the yardsticks: ") : windows_run(&windows);
 }
 
-static int group_report(struct running *r, bool *ok_out)
-{
-	struct json *json = r->output->json;
-	int ret = 0;
-
-	progress_clear(r->output->progress);
-	if (!json)
-		printf("\n%s\n", r->group->title);
-	if (!json && replay_report_text(r->cases, r->n_open, stdout))
-		return -EIO;
-	for (uint32_t i = 0; i < r->n_open && ret == 0; i++) {
-		struct replay_case *c = &r->cases[i];
-
-		if (json)
-			replay_report_json(c, r->place ? "shm:private" : r->uri, json);
-		if (c->config.check)
-			ret = replay_table_check(c, stdout, json);
-		if (!c->ok)
-			*ok_out = false;
-	}
-	fflush(stdout);
-	return ret;
-}
-
 /* Keep the first error and its message. */
 static int group_close(struct running *r, int ret)
 {
@@ -145,7 +121,6 @@ static int group_close(struct running *r, int ret)
 		r->place->close(r->place->ctx);
 	replay_data_close(&r->data);
 	mem_free(r->cases);
-	progress_clear(r->output->progress);
 	return ret;
 }
 
@@ -154,6 +129,7 @@ int replay_group_run(const struct replay_group *group, const struct replay_outpu
 {
 	const struct replay_config *first = &group->cases[0];
 	struct running *r = mem_zalloc(sizeof(*r));
+	struct json *json = output->json;
 	int ret;
 
 	if (!r)
@@ -169,8 +145,21 @@ int replay_group_run(const struct replay_group *group, const struct replay_outpu
 		ret = group_open(r);
 	if (ret == 0)
 		ret = group_measure(r);
-	if (ret == 0)
-		ret = group_report(r, ok_out);
+	progress_clear(output->progress);
+	if (ret == 0 && !json) {
+		printf("\n%s\n", group->title);
+		ret = replay_report_text(r->cases, r->n_open, stdout);
+	}
+	for (uint32_t i = 0; i < r->n_open && ret == 0; i++) {
+		struct replay_case *c = &r->cases[i];
+
+		if (json)
+			replay_report_json(c, r->place ? "shm:private" : r->uri, json);
+		if (c->config.check)
+			ret = replay_table_check(c, stdout, json);
+		*ok_out = *ok_out && c->ok;
+	}
+	fflush(stdout);
 	ret = group_close(r, ret);
 	mem_free(r);
 	return ret;

@@ -47,17 +47,15 @@ void learner_close(struct role *role)
 	mem_free(role->learner.td);
 }
 
-/* Add the round trips and bytes since the last call to op. */
-static int learner_count(struct role *role, struct rlv_stats *last, struct role_op *op)
+/* Adds the round trips and bytes of one call since the last count. */
+static int learner_count(struct role *role, struct rlv_stats *last, enum role_op_kind kind)
 {
 	struct rlv_stats now;
-	int ret = role_stats(role, false, &now);
+	int ret = role_stats(role, kind, &now);
 
 	if (ret)
 		return ret;
-	op->counted++;
-	op->phases += now.phases - last->phases;
-	op->moved_bytes += now.read_bytes + now.write_bytes - last->read_bytes - last->write_bytes;
+	role_count(&role->slot->window.op[kind], 1, &now, last);
 	*last = now;
 	return 0;
 }
@@ -109,15 +107,14 @@ int learner_step(struct role *role)
 {
 	const struct replay_config *config = role->config;
 	struct learner *learner = &role->learner;
-	struct role_op *ops = role->slot->window.op;
-	bool counted = ops[ROLE_SAMPLE].calls % COUNTED_EVERY == 0;
+	bool counted = role->slot->window.op[ROLE_SAMPLE].calls % COUNTED_EVERY == 0;
 	bool updates = config->learn == REPLAY_LEARN_BOTH;
 	const float *td = learner->td + (config->check ? 0 : learner->loops * 997 % TD_VALUES);
 	const struct rlv_batch *batch;
 	struct rlv_stats last;
 	uint64_t start;
 	uint32_t at;
-	int ret = counted ? role_stats(role, false, &last) : 0;
+	int ret = counted ? role_stats(role, ROLE_SAMPLE, &last) : 0;
 
 	if (ret)
 		return ret;
@@ -133,7 +130,7 @@ int learner_step(struct role *role)
 	if (role->slot->batch_bytes == 0)
 		role->slot->batch_bytes = batch_bytes(batch, config->layout == RLV_WINDOW);
 	if (counted)
-		ret = learner_count(role, &last, &ops[ROLE_SAMPLE]);
+		ret = learner_count(role, &last, ROLE_SAMPLE);
 	if (config->check)
 		check_batch(role, batch);
 	if (ret == 0 && updates) {
@@ -145,7 +142,7 @@ int learner_step(struct role *role)
 			learner_record(role, ROLE_UPDATE, start, batch->n);
 	}
 	if (ret == 0 && updates && counted)
-		ret = learner_count(role, &last, &ops[ROLE_UPDATE]);
+		ret = learner_count(role, &last, ROLE_UPDATE);
 	/* The newest `inflight` batches are held. */
 	at = (uint32_t)(learner->loops++ % config->inflight);
 	rlv_batch_release(learner->sampler, learner->held[at]);

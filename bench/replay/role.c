@@ -17,16 +17,25 @@ void role_closed(struct role *role, int code, const char *what)
 		role_fail(role, code, what);
 }
 
-int role_stats(struct role *role, bool of_writer, struct rlv_stats *stats_out)
+int role_stats(struct role *role, enum role_op_kind kind, struct rlv_stats *stats_out)
 {
-	int ret;
+	int ret = 0;
 
 	*stats_out = (struct rlv_stats){ .size = sizeof(*stats_out) };
-	ret = of_writer ? rlv_writer_stats(role->actor.writer, stats_out)
-			: rlv_sampler_stats(role->learner.sampler, stats_out);
-	return ret ? role_fail(role, ret,
-			       of_writer ? "counters of the writer" : "counters of the sampler")
-		   : 0;
+	if (kind == ROLE_INSERT && role->appends)
+		ret = rlv_writer_stats(role->actor.writer, stats_out);
+	else if (kind != ROLE_INSERT && role->samples)
+		ret = rlv_sampler_stats(role->learner.sampler, stats_out);
+	return ret ? role_fail(role, ret, "counters") : 0;
+}
+
+void role_count(struct role_op *op, uint64_t calls, const struct rlv_stats *now,
+		const struct rlv_stats *before)
+{
+	op->counted += calls;
+	op->phases += now->phases - before->phases;
+	op->moved_bytes +=
+		now->read_bytes + now->write_bytes - before->read_bytes - before->write_bytes;
 }
 
 static struct role *role_of(struct worker *worker)
@@ -76,10 +85,8 @@ static void role_begin(struct worker *worker)
 	for (int op = 0; op < ROLE_OPS; op++)
 		stats_hist_init(&window->op[op].latency_ns);
 	role->actor.due_ns = clock_now_ns(clock_monotonic());
-	if (role->appends)
-		(void)!role_stats(role, true, &role->appended);
-	if (role->samples)
-		(void)!role_stats(role, false, &role->sampled);
+	for (int kind = 0; kind < ROLE_UPDATE; kind++)
+		(void)!role_stats(role, (enum role_op_kind)kind, &role->before[kind]);
 }
 
 static int role_step(struct worker *worker)
@@ -94,24 +101,20 @@ static int role_end(struct worker *worker)
 {
 	struct role *role = role_of(worker);
 	struct role_window *window = &role->slot->window;
-	struct role_op *op = &window->op[ROLE_INSERT];
-	struct rlv_stats appended = role->appended, sampled = role->sampled;
-	const struct rlv_stats *before = &role->appended;
-	int ret = role->appends ? role_stats(role, true, &appended) : 0;
+	int ret = 0;
 
-	if (ret == 0 && role->samples)
-		ret = role_stats(role, false, &sampled);
-	op->counted = appended.calls - before->calls;
-	op->phases = appended.phases - before->phases;
-	op->moved_bytes = appended.read_bytes + appended.write_bytes - before->read_bytes -
-			  before->write_bytes;
-	window->limiter_waits = appended.limiter_waits - before->limiter_waits;
-	window->limiter_wait_ns = appended.limiter_wait_ns - before->limiter_wait_ns;
-	before = &role->sampled;
-	window->limiter_waits += sampled.limiter_waits - before->limiter_waits;
-	window->limiter_wait_ns += sampled.limiter_wait_ns - before->limiter_wait_ns;
-	window->stale_updates = sampled.stale_updates - before->stale_updates;
-	window->redraws = sampled.redraws - before->redraws;
+	for (int kind = 0; kind < ROLE_UPDATE && ret == 0; kind++) {
+		const struct rlv_stats *before = &role->before[kind];
+		struct rlv_stats now;
+
+		ret = role_stats(role, (enum role_op_kind)kind, &now);
+		if (kind == ROLE_INSERT)
+			role_count(&window->op[kind], now.calls - before->calls, &now, before);
+		window->limiter_waits += now.limiter_waits - before->limiter_waits;
+		window->limiter_wait_ns += now.limiter_wait_ns - before->limiter_wait_ns;
+		window->stale_updates += now.stale_updates - before->stale_updates;
+		window->redraws += now.redraws - before->redraws;
+	}
 	return ret;
 }
 

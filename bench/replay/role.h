@@ -82,7 +82,7 @@ struct role {
 	struct rlv_table *table;
 	struct actor actor;
 	struct learner learner;
-	struct rlv_stats appended, sampled; /* counters at the start of the window */
+	struct rlv_stats before[ROLE_UPDATE]; /* counters at the start of the window */
 };
 
 extern const struct worker_ops role_ops;
@@ -93,8 +93,13 @@ int role_fail(struct role *role, int code, const char *what);
 /* Record that a handle was not closed, unless an error was recorded before. */
 void role_closed(struct role *role, int code, const char *what);
 
-/* Counters of its writer, or of its sampler. */
-int role_stats(struct role *role, bool of_writer, struct rlv_stats *stats_out) RLV_MUST_CHECK;
+/* Counters of the writer or the sampler; all 0 if the role has none. */
+int role_stats(struct role *role, enum role_op_kind kind, struct rlv_stats *stats_out)
+	RLV_MUST_CHECK;
+
+/* Adds calls with their round trips and bytes to op. */
+void role_count(struct role_op *op, uint64_t calls, const struct rlv_stats *now,
+		const struct rlv_stats *before);
 
 /* The actor's part: appends rows cyclically, at full speed or paced. One append a step. */
 int actor_open(struct role *role) RLV_MUST_CHECK;

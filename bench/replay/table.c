@@ -16,7 +16,6 @@
 
 static uint32_t serial; /* table number in this process */
 
-/* Record the failed operation with the library's last error. Returns code. */
 static int replay_failed(int code, const char *what)
 {
 	const char *why = rlv_last_error();
@@ -136,7 +135,8 @@ int replay_table_open(struct replay_case *c, const char *uri)
 	int ret;
 
 	opts.pages = c->config.pages;
-	opts.timeout_ns = TIMEOUT_NS;
+	/* A server creates and drops a shard in up to half a second. */
+	opts.timeout_ns = TIMEOUT_NS + c->config.shards * CLOCK_NS_PER_S;
 	snprintf(c->shared->uri, sizeof(c->shared->uri), "%s", uri);
 	ret = rlv_store_open(uri, &opts, &c->store);
 	if (ret)
