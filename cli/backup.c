@@ -37,18 +37,16 @@ int cmd_backup(int argc, char **argv)
 		.min_positional = 1,
 		.max_positional = 2,
 	};
-	int code = cli_parse_store(&args, &common, 0, argc, argv), ret;
-	const char *uri = words[1] ? words[0] : CLI_DEFAULT_URI;
-	const char *file = words[1] ? words[1] : words[0];
+	int code = cli_parse_store(&args, &common, argc, argv), ret;
 	struct rlv_store *store;
 
 	if (code != CLI_CONTINUE)
 		return code;
-	if (cli_store_open(uri, common.timeout_ns, true, &store))
+	if (cli_store_open(common.uri, common.timeout_ns, true, &store))
 		return CLI_FAILURE;
-	ret = rlv_store_backup(store, file);
-	code = ret ? cli_fail(ret, "backup of %s", uri)
-		   : print_done(common.json, "its catalog is saved in", uri, file);
+	ret = rlv_store_backup(store, words[0]);
+	code = ret ? cli_fail(ret, "backup of %s", common.uri)
+		   : print_done(common.json, "its catalog is saved in", common.uri, words[0]);
 	cli_store_close(&store);
 	return code;
 }

@@ -35,22 +35,30 @@ const char *cli_store_uri(const char *store, char uri_out[CLI_STORE_BYTES])
 	return uri_out;
 }
 
-int cli_parse_store(const struct args *args, struct cli_common *common, size_t before, int argc,
-		    char *const *argv)
+int cli_take_uri(struct cli_common *common, const char **words, size_t room, size_t own)
 {
-	const char **words = args->positional;
-	size_t last = args->max_positional - 1;
-	int code = cli_parse(args, argc, argv);
-
-	if (code != CLI_CONTINUE || !common->store)
-		return code;
-	if (words[last] || (words[before] && strchr(words[before], ':'))) {
-		cli_error("%s and --store %s: give one of them", words[before], common->store);
+	common->uri = CLI_DEFAULT_URI;
+	if (common->store && (words[room - 1] || (words[0] && strchr(words[0], ':')))) {
+		cli_error("%s and --store %s: give one of them", words[0], common->store);
 		return CLI_USAGE;
 	}
-	memmove(words + before + 1, words + before, (last - before) * sizeof(*words));
-	words[before] = cli_store_uri(common->store, common->uri);
+	if (common->store) {
+		common->uri = cli_store_uri(common->store, common->uri_of_store);
+	} else if (words[own]) {
+		common->uri = words[0];
+		memmove(words, words + 1, (room - 1) * sizeof(*words));
+		words[room - 1] = NULL;
+	}
 	return CLI_CONTINUE;
+}
+
+int cli_parse_store(const struct args *args, struct cli_common *common, int argc, char *const *argv)
+{
+	int code = cli_parse(args, argc, argv);
+
+	return code != CLI_CONTINUE ? code
+				    : cli_take_uri(common, args->positional, args->max_positional,
+						   args->min_positional);
 }
 
 struct json *cli_json_begin(void)

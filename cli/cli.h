@@ -23,8 +23,9 @@ enum cli_exit { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2, CLI_REFUSED = 3 };
 struct cli_common {
 	bool json;
 	int64_t timeout_ns;
-	const char *store;         /* value of --store, or NULL */
-	char uri[CLI_STORE_BYTES]; /* the URI for it */
+	const char *store; /* value of --store, or NULL */
+	const char *uri;   /* of the store, set by cli_take_uri */
+	char uri_of_store[CLI_STORE_BYTES];
 };
 #define CLI_COMMON_INIT \
 	{ \
@@ -72,10 +73,13 @@ int cli_result(bool json, const struct cli_value *values, size_t n, const char *
 const char *cli_store_uri(const char *store, char uri_out[CLI_STORE_BYTES]);
 
 /*
- * The same for a command with CLI_OPTION_STORE: inserts the URI of --store among the positional
- * words, after the command's own words.
+ * Sets common->uri from --store, from the first of `room` words if there are more than the `own`
+ * words of the command, or to the default; the own words come first then. CLI_CONTINUE or CLI_USAGE.
  */
-int cli_parse_store(const struct args *args, struct cli_common *common, size_t before, int argc,
+int cli_take_uri(struct cli_common *common, const char **words, size_t room, size_t own);
+
+/* Parses options of a command with a store. Its own words are those that must be given. */
+int cli_parse_store(const struct args *args, struct cli_common *common, int argc,
 		    char *const *argv);
 
 /*

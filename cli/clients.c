@@ -67,7 +67,7 @@ static const struct record client_type = RECORD(rlv_client_info, client_fields);
 int cmd_clients(int argc, char **argv)
 {
 	struct cli_common common = CLI_COMMON_INIT;
-	const char *uri = NULL;
+	const char *word = NULL;
 	struct rlv_client_info *clients = NULL;
 	struct rlv_store *store;
 	struct json *json = NULL;
@@ -82,15 +82,14 @@ int cmd_clients(int argc, char **argv)
 			"Each opened store is a client, also the one that this command opens.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
-		.positional = &uri,
+		.positional = &word,
 		.max_positional = 1,
 	};
-	int code = cli_parse_store(&args, &common, 0, argc, argv), ret = 0;
+	int code = cli_parse_store(&args, &common, argc, argv), ret = 0;
 
 	if (code != CLI_CONTINUE)
 		return code;
-	uri = uri ? uri : CLI_DEFAULT_URI;
-	if (cli_store_open(uri, common.timeout_ns, true, &store))
+	if (cli_store_open(common.uri, common.timeout_ns, true, &store))
 		return CLI_FAILURE;
 	/* The number of clients may grow between two requests. */
 	while (ret == 0 && room < n) {
@@ -103,7 +102,7 @@ int cmd_clients(int argc, char **argv)
 		json = cli_json_begin();
 		json_key(json, "clients");
 	}
-	code = ret ? cli_fail(ret, "clients of %s", uri)
+	code = ret ? cli_fail(ret, "clients of %s", common.uri)
 		   : record_list(&client_type, clients, n, json);
 	if (json)
 		code = cli_json_end(json);

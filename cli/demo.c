@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
 #include "program/interrupt.h"
+#include "program/spawn.h"
 #include "program/text_table.h"
 #include "program/units.h"
 
@@ -48,21 +49,16 @@ struct demo {
 /* Traces are in the source tree, or in the data folder of `make install`. */
 static bool find_trace(const char *name, char path[PATH_MAX])
 {
-	static const char *const folders[] = { "tests/data", "../share/relive", "../tests/data",
+	static const char *const folders[] = { "../share/relive", "../tests/data",
 					       "../../tests/data" };
-	char exe[PATH_MAX];
-	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	char *slash;
+	char file[64];
 
-	exe[len > 0 ? len : 0] = 0;
-	slash = strrchr(exe, '/');
-	if (slash)
-		*slash = 0;
+	snprintf(path, PATH_MAX, "tests/data/%s", name);
+	if (access(path, R_OK) == 0)
+		return true;
 	for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
-		int n = i == 0 ? snprintf(path, PATH_MAX, "%s/%s", folders[i], name)
-			       : snprintf(path, PATH_MAX, "%s/%s/%s", exe, folders[i], name);
-
-		if (n > 0 && n < PATH_MAX && access(path, R_OK) == 0)
+		snprintf(file, sizeof(file), "%s/%s", folders[i], name);
+		if (spawn_beside(file, path))
 			return true;
 	}
 	return false;

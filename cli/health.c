@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -64,14 +63,25 @@ static int check_store(const char *uri, const char *name, int64_t timeout_ns, ch
 
 /* -------- one daemon: GET /healthz, within one deadline -------- */
 
-static int wait_for(int fd, short events, uint64_t deadline_ns)
+/* Bounds the next call on the socket by what is left of the deadline. */
+static int limit_wait(int fd, uint64_t deadline_ns)
 {
-	struct pollfd ready = { .fd = fd, .events = events };
-	int64_t left = deadline_left_ns(clock_monotonic(), deadline_ns);
+	int64_t left = deadline_left_ns(clock_monotonic(), deadline_ns) / CLOCK_NS_PER_US;
+	struct timeval wait = { .tv_sec = left / 1000000, .tv_usec = left % 1000000 };
 
-	if (left > 0 && poll(&ready, 1, (int)(left / CLOCK_NS_PER_MS) + 1) > 0)
-		return 0;
-	return error_set(-ETIMEDOUT, "no answer in time");
+	if (left <= 0)
+		return error_set(-ETIMEDOUT, "no answer in time");
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)); /* connect(2) too */
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+	return 0;
+}
+
+/* -EINPROGRESS, -EAGAIN: the limit of limit_wait is over. */
+static int socket_failed(const char *what)
+{
+	if (errno == EINPROGRESS || errno == EAGAIN)
+		return error_set(-ETIMEDOUT, "no answer in time");
+	return error_set(-errno, "%s: %m", what);
 }
 
 /* The default host is the loopback. */
@@ -83,59 +93,58 @@ static int connect_to(const char *address, uint64_t deadline_ns, int *fd_out)
 	size_t len = colon ? (size_t)(colon - address) : 2 * skip;
 	char host[256] = "127.0.0.1";
 	struct addrinfo *found;
-	socklen_t error_len = sizeof(int);
-	int fd, error = 0, ret = 0;
+	int fd, ret;
 
 	if (colon && len >= 2 * skip && len < sizeof(host))
 		snprintf(host, sizeof(host), "%.*s", (int)(len - 2 * skip), address + skip);
 	if (len < 2 * skip || len >= sizeof(host) ||
 	    getaddrinfo(host, colon ? colon + 1 : address, &wish, &found))
 		return error_set(-EINVAL, "address %.64s: give [HOST:]PORT", address);
-	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || (connect(fd, found->ai_addr, found->ai_addrlen) && errno != EINPROGRESS))
-		ret = error_set(-errno, "connect %.64s: %s", address, strerror(errno));
+	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ret = fd < 0 ? socket_failed("socket") : limit_wait(fd, deadline_ns);
+	if (ret == 0 && connect(fd, found->ai_addr, found->ai_addrlen))
+		ret = socket_failed("connect");
 	freeaddrinfo(found);
-	if (ret == 0)
-		ret = wait_for(fd, POLLOUT, deadline_ns);
-	if (ret == 0 && (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_len) || error))
-		ret = error_set(-error, "connect %.64s: %s", address, strerror(error));
-	if (ret == 0)
-		*fd_out = fd;
-	else if (fd >= 0)
+	*fd_out = fd;
+	if (ret && fd >= 0)
 		close(fd);
 	return ret;
 }
 
-/*
- * Sends the request, and reads until the peer closes or the buffer is full. 0: status 200; 1: another
- * one. The words are the body up to a line end.
- */
-static int health_talk(int fd, const char *address, uint64_t deadline_ns, char *words)
+/* Sends the request, and reads until the peer closes or the buffer is full: the body up to a line end. */
+static int check_daemon(const char *address, int64_t timeout_ns, char *words)
 {
 	static const char request[] = "GET /healthz HTTP/1.1\r\nHost: relive\r\n\r\n";
+	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
 	char answer[ANSWER_BYTES] = "";
 	const char *body;
 	ssize_t n = 1;
+	int fd, ret = connect_to(address, deadline, &fd);
 
+	if (ret)
+		goto out;
 	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(request) - 1)
-		return error_set(-errno, "send: %s", strerror(errno));
-	for (size_t len = 0; n > 0 && len < ANSWER_BYTES - 1; len += (size_t)n) {
-		int ret = wait_for(fd, POLLIN, deadline_ns);
-
-		if (ret)
-			return ret;
-		n = recv(fd, answer + len, ANSWER_BYTES - 1 - len, 0);
+		ret = socket_failed("send");
+	for (size_t len = 0; ret == 0 && n > 0 && len < ANSWER_BYTES - 1; len += (size_t)n) {
+		ret = limit_wait(fd, deadline);
+		n = ret ? 0 : recv(fd, answer + len, ANSWER_BYTES - 1 - len, 0);
 		if (n < 0)
-			return error_set(-errno, "receive: %s", strerror(errno));
+			ret = socket_failed("receive");
 	}
+	close(fd);
 	body = strstr(answer, "\r\n\r\n");
-	if (!body || strncmp(answer, "HTTP/1.1 ", 9) != 0)
-		return error_set(-EPROTO,
-				 "%.64s: the answer is not HTTP: give the --metrics address of a "
-				 "daemon",
-				 address);
-	snprintf(words, WORDS_BYTES, "%.*s", (int)strcspn(body + 4, "\r\n"), body + 4);
-	return strncmp(answer + 9, "200 ", 4) == 0 ? 0 : 1;
+	if (ret == 0 && (!body || strncmp(answer, "HTTP/1.1 ", 9) != 0))
+		ret = error_set(-EPROTO,
+				"%.64s: the answer is not HTTP: give the --metrics address of a "
+				"daemon",
+				address);
+	if (ret == 0) {
+		snprintf(words, WORDS_BYTES, "%.*s", (int)strcspn(body + 4, "\r\n"), body + 4);
+		return strncmp(answer + 9, "200 ", 4) == 0 ? 0 : -EHOSTDOWN;
+	}
+out:
+	snprintf(words, WORDS_BYTES, "%s", error_last());
+	return ret;
 }
 
 int health_run(const char *uri, const char *node, const char *daemon, int64_t timeout_ns,
@@ -144,22 +153,12 @@ int health_run(const char *uri, const char *node, const char *daemon, int64_t ti
 	const char *of = daemon ? daemon : uri;
 	char words[WORDS_BYTES] = "";
 	struct json *json;
-	uint64_t deadline;
-	int fd, ret;
+	int ret;
 
-	if (daemon) {
-		deadline = deadline_after(clock_monotonic(),
-					  timeout_ns ? timeout_ns : 4 * CLOCK_NS_PER_S);
-		ret = connect_to(daemon, deadline, &fd);
-		if (ret == 0) {
-			ret = health_talk(fd, daemon, deadline, words);
-			close(fd);
-		}
-		if (ret < 0)
-			snprintf(words, sizeof(words), "%s", error_last());
-	} else {
-		ret = check_store(uri, node, timeout_ns ? timeout_ns : 3 * CLOCK_NS_PER_S, words);
-	}
+	if (daemon)
+		ret = check_daemon(of, timeout_ns ? timeout_ns : 4 * CLOCK_NS_PER_S, words);
+	else
+		ret = check_store(of, node, timeout_ns ? timeout_ns : 3 * CLOCK_NS_PER_S, words);
 	if (!as_json) {
 		printf("%s: %s: %s\n", ret ? "not healthy" : "healthy", of, words);
 		return ret ? CLI_FAILURE : CLI_OK;

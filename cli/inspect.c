@@ -77,19 +77,19 @@ int cmd_inspect(int argc, char **argv)
 		.positional = what,
 		.max_positional = 2,
 	};
-	int code = cli_parse_store(&args, &common, 0, argc, argv);
+	int code = cli_parse_store(&args, &common, argc, argv);
 	struct inspection inspection = { NULL, 0 };
 	struct json json;
 
 	if (code != CLI_CONTINUE)
 		return code;
-	if (cli_store_open(what[0] ? what[0] : CLI_DEFAULT_URI, common.timeout_ns, true, &store))
+	if (cli_store_open(common.uri, common.timeout_ns, true, &store))
 		return CLI_FAILURE;
 	json_init(&json, stdout);
 	if (common.json)
 		inspection.json = &json;
-	if (what[1])
-		code = inspect_store(store, what[1], &inspection) ? CLI_FAILURE : CLI_OK;
+	if (what[0])
+		code = inspect_store(store, what[0], &inspection) ? CLI_FAILURE : CLI_OK;
 	else
 		code = cli_each_table(store, inspection.json, inspect_store, &inspection);
 	if (!common.json && inspection.tables == 0 && code == CLI_OK)

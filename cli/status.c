@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "relive/admin.h"
 
@@ -12,7 +13,7 @@
 
 struct request {
 	struct cli_common common;
-	const char *uri;
+	const char *word; /* the URI */
 	const char *node, *daemon;
 	bool why, health;
 };
@@ -97,20 +98,6 @@ static const char *wait_kind(const struct rlv_wait *wait)
 	return wait->kind < ARRAY_LEN(names) ? names[wait->kind] : "?";
 }
 
-static void print_wait(const struct rlv_wait *wait)
-{
-	printf("%-8s", wait_kind(wait));
-	if (wait->pid)
-		printf("  pid %u", wait->pid);
-	else if (wait->client_id)
-		printf("  client %" PRIx64 " of another host", wait->client_id);
-	if (wait->slot)
-		printf(" slot %u", wait->slot);
-	if (wait->since_ns)
-		printf("  for %.1f s", (double)wait->since_ns / (double)CLOCK_NS_PER_S);
-	printf("  %s\n", wait->words);
-}
-
 static void put_wait(struct json *json, const struct rlv_wait *wait)
 {
 	json_object_begin(json);
@@ -144,7 +131,7 @@ static int show_status(struct rlv_store *store, const struct request *request)
 	if (ret == 0 && request->why)
 		ret = rlv_store_waits(store, waits, sizeof(waits[0]), &n_waits);
 	if (ret)
-		return cli_fail(ret, "status of %s", request->uri);
+		return cli_fail(ret, "status of %s", request->common.uri);
 	shown = !request->why ? 0 : n_waits < MAX_WAITS ? n_waits : MAX_WAITS;
 	if (request->common.json) {
 		json = cli_json_begin();
@@ -166,8 +153,18 @@ static int show_status(struct rlv_store *store, const struct request *request)
 		code = record_list(&node_type, status.nodes, status.n_nodes, NULL);
 	if (status.info.waiting[0])
 		printf("waiting: %s\n", status.info.waiting);
-	for (size_t i = 0; i < shown; i++)
-		print_wait(&waits[i]);
+	for (const struct rlv_wait *wait = waits; wait < waits + shown; wait++) {
+		printf("%-8s", wait_kind(wait));
+		if (wait->pid)
+			printf("  pid %u", wait->pid);
+		else if (wait->client_id)
+			printf("  client %" PRIx64 " of another host", wait->client_id);
+		if (wait->slot)
+			printf(" slot %u", wait->slot);
+		if (wait->since_ns)
+			printf("  for %.1f s", (double)wait->since_ns / (double)CLOCK_NS_PER_S);
+		printf("  %s\n", wait->words);
+	}
 	if (request->why && n_waits == 0)
 		printf("nothing is waiting\n");
 	else if (request->why && n_waits > shown)
@@ -183,7 +180,7 @@ static bool options_agree(const struct request *request)
 		cli_error("--node and --daemon need --health");
 	else if (request->node && request->daemon)
 		cli_error("--node, --daemon: give one of them");
-	else if (request->daemon && request->uri)
+	else if (request->daemon && strcmp(request->common.uri, CLI_DEFAULT_URI) != 0)
 		cli_error("--daemon checks one daemon: leave the store out");
 	else
 		return true;
@@ -222,10 +219,10 @@ int cmd_status(int argc, char **argv)
 			    "relive status --why\n"
 			    "relive status --store replay --json\n"
 			    "RELIVE_TOKEN=TOKEN relive status relive://10.0.0.1:7117",
-		.positional = &request.uri,
+		.positional = &request.word,
 		.max_positional = 1,
 	};
-	int code = cli_parse_store(&args, &request.common, 0, argc, argv);
+	int code = cli_parse_store(&args, &request.common, argc, argv);
 	int64_t timeout_ns = request.common.timeout_ns;
 	struct rlv_store *store;
 
@@ -233,12 +230,11 @@ int cmd_status(int argc, char **argv)
 		return code;
 	if (!options_agree(&request))
 		return CLI_USAGE;
-	if (!request.uri)
-		request.uri = CLI_DEFAULT_URI;
 	if (request.health)
-		return health_run(request.uri, request.node, request.daemon, timeout_ns,
+		return health_run(request.common.uri, request.node, request.daemon, timeout_ns,
 				  request.common.json);
-	if (cli_store_open(request.uri, timeout_ns ? timeout_ns : 5 * CLOCK_NS_PER_S, true, &store))
+	if (cli_store_open(request.common.uri, timeout_ns ? timeout_ns : 5 * CLOCK_NS_PER_S, true,
+			   &store))
 		return CLI_FAILURE;
 	code = show_status(store, &request);
 	cli_store_close(&store);

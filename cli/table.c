@@ -13,7 +13,6 @@ enum { MAX_SHARDS = 1024 };
 /* Arguments of `relive table ...`. */
 struct request {
 	struct cli_common common;
-	const char *uri;
 	const char *name;
 	const char *shape;
 	const char *shards;
@@ -282,7 +281,7 @@ static const struct {
 /*
  * relive table VERB [URI] [NAME]: a single word after the verb is the name if the verb needs one.
  */
-static int run_verb(struct request *request, const char *const *words)
+static int run_verb(struct request *request, const char **words)
 {
 	struct rlv_store *store;
 	struct json json;
@@ -296,21 +295,18 @@ static int run_verb(struct request *request, const char *const *words)
 			  words[0]);
 		return CLI_USAGE;
 	}
-	request->uri = words[1];
-	request->name = words[2];
-	if (verbs[v].named && !words[2]) {
-		request->uri = NULL;
-		request->name = words[1];
-	}
+	code = cli_take_uri(&request->common, words + 1, 2, verbs[v].named);
+	if (code != CLI_CONTINUE)
+		return code;
+	request->name = words[1];
 	if (verbs[v].named != (request->name != NULL)) {
 		cli_error(verbs[v].named ? "table %s: give the NAME of a table"
 					 : "table %s takes no name",
 			  words[0]);
 		return CLI_USAGE;
 	}
-	if (!request->uri)
-		request->uri = CLI_DEFAULT_URI;
-	if (cli_store_open(request->uri, request->common.timeout_ns, !verbs[v].writes, &store))
+	if (cli_store_open(request->common.uri, request->common.timeout_ns, !verbs[v].writes,
+			   &store))
 		return CLI_FAILURE;
 	json_init(&json, stdout);
 	request->json = request->common.json ? &json : NULL;
@@ -373,6 +369,6 @@ int cmd_table(int argc, char **argv)
 	int code;
 
 	request.opts.capacity = UINT64_C(1) << 20;
-	code = cli_parse_store(&args, &request.common, 1, argc, argv);
+	code = cli_parse(&args, argc, argv);
 	return code == CLI_CONTINUE ? run_verb(&request, words) : code;
 }

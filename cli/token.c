@@ -74,16 +74,15 @@ int cmd_token(int argc, char **argv)
 		.min_positional = 1,
 		.max_positional = 2,
 	};
-	int code = cli_parse_store(&args, &request.common, 0, argc, argv);
-	const char *uri = words[1] ? words[0] : CLI_DEFAULT_URI;
+	int code = cli_parse_store(&args, &request.common, argc, argv);
 	struct rlv_store *store;
 	uint32_t epoch = 0;
 	int ret;
 
 	if (code != CLI_CONTINUE)
 		return code;
-	request.role = words[1] ? words[1] : words[0];
-	if (cli_store_open(uri, request.common.timeout_ns, false, &store))
+	request.role = words[0];
+	if (cli_store_open(request.common.uri, request.common.timeout_ns, false, &store))
 		return CLI_FAILURE;
 	if (strcmp(request.role, "rotate") == 0) {
 		ret = rlv_store_rotate_tokens(store, &epoch);

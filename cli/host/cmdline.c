@@ -18,9 +18,9 @@ void cmdline_add(struct cmdline *line, const char *arg)
 		return;
 	if (len > sizeof(line->text) - line->len ||
 	    argz_count(line->text, line->len) == CMDLINE_MAX_ARGS) {
-		line->error = error_set(-E2BIG,
-					"command line with %.40s: more than %d arguments or %d bytes",
-					arg, CMDLINE_MAX_ARGS, CMDLINE_BYTES);
+		line->error = error_set(
+			-E2BIG, "command line with %.40s: more than %d arguments or %d bytes", arg,
+			CMDLINE_MAX_ARGS, CMDLINE_BYTES);
 		return;
 	}
 	memcpy(line->text + line->len, arg, len);

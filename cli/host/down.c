@@ -40,25 +40,30 @@ struct down {
 
 /* -------- data that would be lost -------- */
 
-/* True for a running node of the store that is asked, with its pool in memory. */
+/* True for a daemon of the store that is asked. */
+static bool is_asked(const struct down *down, const struct host_daemon *daemon)
+{
+	return down->only ? daemon == down->only : !host_daemon_is_elsewhere(daemon);
+}
+
+/* True for a running node of that store, with its pool in memory. */
 static bool holds_memory(const struct down *down, const struct host_daemon *daemon)
 {
 	return daemon->pid && host_daemon_is_node(daemon) && !host_daemon_is_on_file(daemon) &&
-	       (down->only ? daemon == down->only : !host_daemon_is_elsewhere(daemon));
+	       is_asked(down, daemon);
 }
 
 /* A local node ends with its process; a remote node becomes unusable without the catalog that
    names it. */
-static bool is_at_stake(const struct down *down, const char *node)
+static bool is_at_stake(struct down *down, const char *node)
 {
-	for (uint32_t i = 0; i < down->daemons.n; i++) {
-		const struct host_daemon *daemon = &down->daemons.at[i];
-		bool is_of = down->only ? daemon == down->only : !host_daemon_is_elsewhere(daemon);
+	const struct host_daemon *daemon;
+	char name[sizeof(daemon->name)];
 
-		if (host_daemon_is_node(daemon) && is_of &&
-		    strcmp(daemon->name + strlen(HOST_NODE), node) == 0)
-			return holds_memory(down, daemon);
-	}
+	snprintf(name, sizeof(name), HOST_NODE "%.55s", node);
+	daemon = host_daemons_find(&down->daemons, name);
+	if (daemon && is_asked(down, daemon))
+		return holds_memory(down, daemon);
 	return !down->only && !down->keep;
 }
 

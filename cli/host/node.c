@@ -22,7 +22,6 @@
 /* Arguments of `relive node ...`. */
 struct request {
 	struct cli_common common;
-	const char *uri;
 	const char *name;
 	int64_t wait_ns;
 	struct host_node_opts opts;
@@ -54,7 +53,7 @@ static int start_node(const struct request *request, const struct runtime_dir *d
 	if (ret == 0)
 		ret = host_start(dir, daemon, false);
 	while (ret == 0) {
-		int asked = store_status_ask(request->uri, HOST_ASK_NS, &store);
+		int asked = store_status_ask(request->common.uri, HOST_ASK_NS, &store);
 
 		if (asked == 0 && store_node_is_up(store_status_find(&store, request->name)))
 			return 0;
@@ -87,10 +86,10 @@ static int node_add(struct request *request)
 	gid_t gid;
 	int lock, ret = opts->group ? group_find(opts->group, &gid) : 0;
 
-	if (strncmp(request->uri, "shm:", 4) == 0)
-		opts->store = request->uri + 4;
+	if (strncmp(request->common.uri, "shm:", 4) == 0)
+		opts->store = request->common.uri + 4;
 	else
-		opts->metad = request->uri;
+		opts->metad = request->common.uri;
 	if (opts->bytes == 0 && !opts->file)
 		opts->bytes = UINT64_C(1) << 30;
 	interrupt_install();
@@ -129,12 +128,12 @@ static int node_add(struct request *request)
 static int forget_record(const struct request *request)
 {
 	const struct cmdline none = { .len = 0 };
-	const char *store = request->uri + 4;
+	const char *store = request->common.uri + 4;
 	struct runtime_dir dir;
 	char name[64];
 	int ret, lock;
 
-	if (strncmp(request->uri, "shm:", 4) != 0)
+	if (strncmp(request->common.uri, "shm:", 4) != 0)
 		return CLI_OK;
 	snprintf(name, sizeof(name), HOST_NODE "%.50s", request->name);
 	ret = host_lock(store, HOST_LOCK_NS, NULL, &lock);
@@ -204,7 +203,7 @@ static int run_verb(const char *verb, struct request *request)
 		cli_error("node %.40s: use add, drain, drop or forget", verb);
 		return CLI_USAGE;
 	}
-	if (cli_store_open(request->uri, request->common.timeout_ns, false, &store))
+	if (cli_store_open(request->common.uri, request->common.timeout_ns, false, &store))
 		return CLI_FAILURE;
 	if (drain) {
 		code = node_drain(store, request);
@@ -259,11 +258,12 @@ int cmd_node(int argc, char **argv)
 		.min_positional = 2,
 		.max_positional = 3,
 	};
-	int code = cli_parse_store(&args, &request.common, 1, argc, argv);
+	int code = cli_parse(&args, argc, argv);
 
+	if (code == CLI_CONTINUE)
+		code = cli_take_uri(&request.common, words + 1, 2, 1);
 	if (code != CLI_CONTINUE)
 		return code;
-	request.uri = words[2] ? words[1] : CLI_DEFAULT_URI;
-	request.name = words[2] ? words[2] : words[1];
+	request.name = words[1];
 	return run_verb(words[0], &request);
 }
