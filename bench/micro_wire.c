@@ -161,38 +161,6 @@ static int run_case(struct micro_case *at)
 	return 0;
 }
 
-static int run_cases(struct micro *b, struct rlv_store *store)
-{
-	int ret = 0;
-
-	for (struct wire_case *c = cases; ret == 0 && c < cases + ARRAY_LEN(cases); c++) {
-		const struct micro_case shown = {
-			.run = run_case,
-			.ctx = c,
-			.result = { .metric = c->name,
-				    .unit = c->unit,
-				    .higher = c->higher,
-				    .params = { { .key = "store", .text = b->store },
-						{ .key = "batch", .number = c->batch },
-						{ .key = "ahead", .number = c->ahead },
-						{ .key = "round_trips" },
-						{ .key = "reads" },
-						{ .key = "read_bytes" } } }
-		};
-
-		if (micro_add(b, &shown))
-			ret = open_case(b, store, c);
-	}
-	if (ret == 0)
-		ret = micro_run(b, "windows");
-	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		ret = say_failure(rlv_sampler_close(&cases[i].sampler), "close a sampler") ? -1
-											   : ret;
-		ret = say_failure(rlv_table_close(&cases[i].table), "close a table") ? -1 : ret;
-	}
-	return ret;
-}
-
 int main(int argc, char **argv)
 {
 	static struct micro b = {
@@ -204,13 +172,36 @@ int main(int argc, char **argv)
 		.store = "embed:",
 	};
 	struct rlv_store *store;
-	int status, ret;
+	int status, ret = 0;
 
 	if (!micro_init(&b, argc, argv, &status))
 		return status;
 	if (say_failure(rlv_store_open(b.store, NULL, &store), "open the store"))
 		return EXIT_FAILURE;
-	ret = run_cases(&b, store);
+	for (struct wire_case *c = cases; ret == 0 && c < cases + ARRAY_LEN(cases); c++) {
+		const struct micro_case shown = {
+			.run = run_case,
+			.ctx = c,
+			.result = { .metric = c->name,
+				    .unit = c->unit,
+				    .higher = c->higher,
+				    .params = { { .key = "store", .text = b.store },
+						{ .key = "batch", .number = c->batch },
+						{ .key = "ahead", .number = c->ahead },
+						{ .key = "round_trips" },
+						{ .key = "reads" },
+						{ .key = "read_bytes" } } }
+		};
+
+		if (micro_add(&b, &shown))
+			ret = open_case(&b, store, c);
+	}
+	if (ret == 0)
+		ret = micro_run(&b, "windows");
+	for (struct wire_case *c = cases; c < cases + ARRAY_LEN(cases); c++) {
+		ret = say_failure(rlv_sampler_close(&c->sampler), "close a sampler") ? -1 : ret;
+		ret = say_failure(rlv_table_close(&c->table), "close a table") ? -1 : ret;
+	}
 	ret = say_failure(rlv_store_close(&store), "close the store") ? -1 : ret;
 	return micro_finish(&b, ret == 0);
 }

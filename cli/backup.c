@@ -13,8 +13,8 @@
 static int print_done(bool json, const char *done, const char *store, const char *file)
 {
 	return cli_result(json,
-			  (const struct cli_value[]){ { .key = "store", .text = store },
-						      { .key = "file", .text = file } },
+			  (const struct param[]){ { .key = "store", .text = store },
+						  { .key = "file", .text = file } },
 			  2, "%s: %s %s\n", store, done, file);
 }
 

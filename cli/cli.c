@@ -76,7 +76,7 @@ int cli_json_end(struct json *json)
 	return json_end(json) ? CLI_FAILURE : CLI_OK;
 }
 
-int cli_result(bool as_json, const struct cli_value *values, size_t n, const char *fmt, ...)
+int cli_result(bool as_json, const struct param *values, size_t n, const char *fmt, ...)
 {
 	struct json *json;
 	va_list args;
@@ -88,14 +88,7 @@ int cli_result(bool as_json, const struct cli_value *values, size_t n, const cha
 		return CLI_OK;
 	}
 	json = cli_json_begin();
-	for (size_t i = 0; i < n; i++) {
-		if (values[i].text)
-			json_put_string(json, values[i].key, values[i].text);
-		else if (values[i].is_true)
-			json_put_bool(json, values[i].key, true);
-		else
-			json_put_u64(json, values[i].key, values[i].number);
-	}
+	result_params_json(json, values, n);
 	return cli_json_end(json);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "bench/harness/result.h"
 #include "program/args.h"
 
 enum cli_exit { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2, CLI_REFUSED = 3 };
@@ -57,16 +58,8 @@ struct json *cli_json_begin(void);
 /* Returns CLI_FAILURE if stdout fails. */
 int cli_json_end(struct json *json);
 
-/* A member of the object that a command prints with --json. */
-struct cli_value {
-	const char *key;
-	const char *text; /* or NULL, and: */
-	uint64_t number;
-	bool is_true; /* the value is true, not a number */
-};
-
 /* Prints the result of a command: with --json an object of these members, else the text. */
-int cli_result(bool json, const struct cli_value *values, size_t n, const char *fmt, ...)
+int cli_result(bool json, const struct param *values, size_t n, const char *fmt, ...)
 	RLV_PRINTF(4, 5);
 
 /* URI of a store given by URI, or by name as for `relive up --store`. */

@@ -15,7 +15,6 @@
 #include "cli/host/host_store.h"
 #include "program/interrupt.h"
 #include "program/spawn.h"
-#include "program/text_table.h"
 #include "program/units.h"
 
 #define TICK_NS (100 * CLOCK_NS_PER_MS)
@@ -36,7 +35,6 @@ struct scene {
 struct demo {
 	struct host_store store;
 	struct progress progress;
-	struct text_table figures;
 	/* The scene that plays, and its last tick. */
 	const struct scene *scene;
 	struct replay_case *playing;
@@ -98,33 +96,6 @@ static void demo_tick(void *ctx, double spent)
 	demo->last = spent;
 	demo->inserted = inserted;
 	demo->sampled = sampled;
-}
-
-static void add_figures(struct demo *demo, const struct replay_case *c, const struct scene *scene)
-{
-	static const char *const names[ROLE_OPS] = { "insert", "sample", "update" };
-	struct text_table *table = &demo->figures;
-	char text[UNITS_TEXT_BYTES];
-
-	for (int op = 0; op < ROLE_OPS; op++) {
-		const struct series *items = &c->series[op][REPLAY_ITEMS];
-
-		if (items->n == 0)
-			continue;
-		text_table_cell(table, "%s", scene->title);
-		text_table_cell(table, "%s", names[op]);
-		text_table_cell(table, "%s", units_format_si(items->value[0], text));
-		text_table_cell(table, "%s",
-				items->n > 1 ? units_format_si(items->value[1], text) : "-");
-		text_table_cell(table, "%.2f",
-				series_spread(&c->series[op][REPLAY_BYTES], true).best / 1e9);
-		for (int m = REPLAY_P50; m <= REPLAY_P99; m++)
-			text_table_cell(
-				table, "%s",
-				units_format_number(series_spread(&c->series[op][m], false).best,
-						    text));
-		text_table_row(table);
-	}
 }
 
 /* Waits until the server has settled the dead actor: then every sum is exact again. */
@@ -202,11 +173,13 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 	if (ret) {
 		cli_fail_local(ret, "%s", scene->title);
 	} else {
-		add_figures(demo, c, scene);
 		if (scene->kill_actor)
 			printf("   the other actor and both learners went on\n");
 		demo_say(demo, "Inspect: a walk over the whole table");
 		ret = wait_exact(demo, c);
+		demo_say(demo, "Throughputs");
+		if (ret == 0)
+			ret = replay_report_text(c, 1, stdout);
 	}
 	if (c && replay_case_close(c) && ret == 0)
 		ret = (cli_fail_local(error_last_code(), "%s", scene->title), -EIO);
@@ -266,7 +239,6 @@ int cmd_demo(int argc, char **argv)
 	}
 	interrupt_install();
 	progress_begin(&demo.progress, true);
-	text_table_init(&demo.figures, "table|role|>items/s|>after the kill|>GB/s|>p50 us|>p99 us");
 	demo_say(&demo, "A memory node and a metadata server start");
 	ret = host_store_private(UINT64_C(1) << 30, &demo.store);
 	if (ret)
@@ -281,14 +253,9 @@ int cmd_demo(int argc, char **argv)
 			(int64_t)((double)scene.window_ns * (double)duration_ns / DEFAULT_NS);
 		ret = run_scene(&demo, &scene);
 	}
-	if (ret == 0) {
-		demo_say(&demo, "Throughputs");
-		ret = text_table_print(&demo.figures, stdout);
-		printf("\nAll of this ran on one machine. For measurements use relive bench replay.\n");
-	}
 	host_store_close(&demo.store);
-	text_table_fini(&demo.figures);
 	if (ret == 0)
-		printf("The store is down and its files are gone.\n");
+		printf("\nAll of this ran on one machine. For measurements use relive bench replay.\n"
+		       "The store is down and its files are gone.\n");
 	return ret ? CLI_FAILURE : CLI_OK;
 }

@@ -78,8 +78,8 @@ int cmd_version(int argc, char **argv)
 	if (code != CLI_CONTINUE)
 		return code;
 	return cli_result(common.json,
-			  (const struct cli_value[]){ { .key = "version", .text = rlv_version() },
-						      { .key = "commit", .text = RLV_COMMIT } },
+			  (const struct param[]){ { .key = "version", .text = rlv_version() },
+						  { .key = "commit", .text = RLV_COMMIT } },
 			  2, "relive %d.%d.%d (library %s, commit %s)\n", RLV_VERSION_MAJOR,
 			  RLV_VERSION_MINOR, RLV_VERSION_PATCH, rlv_version(), RLV_COMMIT);
 }

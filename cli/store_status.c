@@ -20,7 +20,7 @@ int store_status_ask(const char *uri, int64_t timeout_ns, struct store_status *o
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store *store;
-	int ret;
+	int ret, closed;
 
 	opts.timeout_ns = timeout_ns;
 	opts.read_only = true;
@@ -28,10 +28,8 @@ int store_status_ask(const char *uri, int64_t timeout_ns, struct store_status *o
 	if (ret)
 		return ret;
 	ret = store_status_read(store, out);
-	if (ret == 0)
-		return rlv_store_close(&store);
-	(void)!rlv_store_close(&store);
-	return ret;
+	closed = rlv_store_close(&store);
+	return ret ? ret : closed;
 }
 
 const struct rlv_node_info *store_status_find(const struct store_status *status, const char *name)

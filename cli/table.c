@@ -213,8 +213,8 @@ static int table_rebalance(struct rlv_store *store, struct request *request)
 	if (ret)
 		return cli_fail(ret, "rebalance table %s", request->name);
 	return cli_result(request->common.json,
-			  (const struct cli_value[]){ { .key = "added", .number = added },
-						      { .key = "draining", .number = draining } },
+			  (const struct param[]){ { .key = "added", .number = added },
+						  { .key = "draining", .number = draining } },
 			  2, "table %s: %u new shards, %u drain\n", request->name, added, draining);
 }
 
@@ -261,10 +261,11 @@ static int table_drop(struct rlv_store *store, struct request *request)
 
 	if (ret)
 		return cli_fail(ret, "drop table %s", request->name);
-	return cli_result(request->common.json,
-			  (const struct cli_value[]){ { .key = "table", .text = request->name },
-						      { .key = "dropped", .is_true = true } },
-			  2, "table %s is dropped\n", request->name);
+	return cli_result(
+		request->common.json,
+		(const struct param[]){ { .key = "table", .text = request->name },
+					{ .key = "dropped", .number = 1, .kind = PARAM_FLAG } },
+		2, "table %s is dropped\n", request->name);
 }
 
 static const struct {

@@ -26,11 +26,10 @@ static int token_give(struct rlv_store *store, const struct request *request)
 	if (ret)
 		return cli_fail(ret, "token %s", request->role);
 	if (!request->out)
-		return cli_result(
-			request->common.json,
-			(const struct cli_value[]){ { .key = "role", .text = request->role },
-						    { .key = "token", .text = token } },
-			2, "%s\n", token);
+		return cli_result(request->common.json,
+				  (const struct param[]){ { .key = "role", .text = request->role },
+							  { .key = "token", .text = token } },
+				  2, "%s\n", token);
 	/* Never overwrites a file, whose mode could be too open. */
 	fd = open(request->out, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
@@ -87,11 +86,10 @@ int cmd_token(int argc, char **argv)
 	if (strcmp(request.role, "rotate") == 0) {
 		ret = rlv_store_rotate_tokens(store, &epoch);
 		code = ret ? cli_fail(ret, "token rotate")
-			   : cli_result(
-				     request.common.json,
-				     &(const struct cli_value){ .key = "epoch", .number = epoch },
-				     1, "role tokens are now of epoch %u; older ones are refused\n",
-				     epoch);
+			   : cli_result(request.common.json,
+					&(const struct param){ .key = "epoch", .number = epoch }, 1,
+					"role tokens are now of epoch %u; older ones are refused\n",
+					epoch);
 	} else {
 		code = token_give(store, &request);
 	}

@@ -52,22 +52,7 @@ static unsigned cell_of(float position)
 	return cell < 0 ? 0 : cell >= CELLS ? CELLS - 1 : (unsigned)cell;
 }
 
-/* One step of TD(0) on a batch; the new |TD errors| in td_error. */
-static void train(const struct rlv_batch *batch, float *value, float *td_error)
-{
-	const float *obs = batch->arrays[0].data, *next = batch->arrays[1].data;
-	const float *reward = batch->arrays[3].data, *discount = batch->arrays[4].data;
-
-	for (uint32_t i = 0; i < batch->n; i++) {
-		float *v = &value[cell_of(obs[i])];
-		float target = reward[i] + discount[i] * value[cell_of(next[i])];
-		float error = target - *v;
-
-		*v += RATE * batch->weight[i] * error;
-		td_error[i] = fabsf(error);
-	}
-}
-
+/* TD(0) on batches; the new |TD errors| are the new priorities. */
 static int learn(struct rlv_table *table, unsigned long rounds)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
@@ -83,7 +68,18 @@ static int learn(struct rlv_table *table, unsigned long rounds)
 		ret = check(rlv_sampler_sample(sampler, BATCH, 10000000000, &batch), "sample");
 		if (ret)
 			break;
-		train(batch, value, td_error);
+
+		const float *obs = batch->arrays[0].data, *next = batch->arrays[1].data;
+		const float *reward = batch->arrays[3].data, *discount = batch->arrays[4].data;
+
+		for (uint32_t i = 0; i < batch->n; i++) {
+			float *v = &value[cell_of(obs[i])];
+			float target = reward[i] + discount[i] * value[cell_of(next[i])];
+			float error = target - *v;
+
+			*v += RATE * batch->weight[i] * error;
+			td_error[i] = fabsf(error);
+		}
 		ret = check(rlv_sampler_update(sampler, batch->key, td_error, batch->n, NULL),
 			    "update");
 		rlv_batch_release(sampler, batch);

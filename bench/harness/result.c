@@ -9,6 +9,20 @@ static double spread_relative(const struct spread *spread)
 	return spread->median > 0 ? (spread->max - spread->min) / spread->median : 0;
 }
 
+void result_params_json(struct json *json, const struct param *params, size_t n)
+{
+	for (const struct param *p = params; p < params + n && p->key; p++) {
+		if (p->text)
+			json_put_string(json, p->key, p->text);
+		else if (p->kind == PARAM_FLAG)
+			json_put_bool(json, p->key, p->number != 0);
+		else if (p->kind == PARAM_REAL)
+			json_put_double(json, p->key, p->real);
+		else
+			json_put_u64(json, p->key, p->number);
+	}
+}
+
 void result_json(struct json *json, const char *bench, const struct result *result)
 {
 	const struct series *series = &result->series;
@@ -23,16 +37,7 @@ void result_json(struct json *json, const char *bench, const struct result *resu
 	json_put_string(json, "unit", result->unit);
 	json_key(json, "params");
 	json_object_begin(json);
-	for (const struct param *p = result->params; p->key; p++) {
-		if (p->text)
-			json_put_string(json, p->key, p->text);
-		else if (p->kind == PARAM_FLAG)
-			json_put_bool(json, p->key, p->number != 0);
-		else if (p->kind == PARAM_REAL)
-			json_put_double(json, p->key, p->real);
-		else
-			json_put_u64(json, p->key, p->number);
-	}
+	result_params_json(json, result->params, RESULT_PARAMS);
 	json_object_end(json);
 	json_put_string(json, "commit", RLV_COMMIT);
 	json_put_double(json, "best", spread.best);

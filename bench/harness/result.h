@@ -13,7 +13,7 @@
 
 enum param_kind { PARAM_NUMBER, PARAM_FLAG, PARAM_REAL };
 
-/* A parameter of a case. text NULL = use value. */
+/* A parameter of a case, or a member of what a command prints. text NULL: number or real. */
 struct param {
 	const char *key;
 	const char *text;
@@ -38,6 +38,9 @@ struct result {
  * prints nothing. json keeps the first error.
  */
 void result_json(struct json *json, const char *bench, const struct result *result);
+
+/* Adds n parameters, or those up to one without a key, to the open object. */
+void result_params_json(struct json *json, const struct param *params, size_t n);
 
 /* The same as a row of text: "metric best median spread cpu key=text ..". */
 void result_row(const struct result *result, FILE *file);

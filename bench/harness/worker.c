@@ -187,21 +187,17 @@ int workers_look(struct workers *workers)
 	return 0;
 }
 
-static bool all_reached(const struct workers *workers, enum worker_state least)
-{
-	for (uint32_t i = 0; i < workers->n; i++) {
-		if (workers->worker[i]->alive && state_of(workers->worker[i]) < least)
-			return false;
-	}
-	return true;
-}
-
 static int workers_wait(struct workers *workers, enum worker_state state, int64_t timeout_ns)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
+	uint32_t i = 0; /* all workers before it have reached the state, or ended */
 	int ret = 0;
 
-	while (ret == 0 && !all_reached(workers, state)) {
+	while (ret == 0 && i < workers->n) {
+		if (!workers->worker[i]->alive || state_of(workers->worker[i]) >= state) {
+			i++;
+			continue;
+		}
 		if (interrupt_pending())
 			return error_set(-EINTR, "interrupted");
 		if (deadline_expired(clock_monotonic(), deadline))

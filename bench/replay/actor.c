@@ -15,11 +15,10 @@ int actor_open(struct role *role)
 	struct actor *actor = &role->actor;
 	int ret;
 
-	actor->gives_priorities = replay_config_gives_priorities(config);
 	actor->feed = (struct replay_feed){
 		.data = data,
-		.at = data->starts[(uint64_t)role->number * data->n_starts / config->actors],
-		.number = pattern_first(role->number + 1),
+		.at = data->starts[(uint64_t)role->worker.index * data->n_starts / config->actors],
+		.number = pattern_first(role->worker.index + 1),
 		.patterned = config->check,
 	};
 	if (config->check &&
@@ -65,7 +64,7 @@ int actor_step(struct role *role)
 	int ret;
 
 	replay_feed_next(&actor->feed, vector ? config->envs : config->insert_batch, &steps);
-	if (!actor->gives_priorities)
+	if (!replay_config_gives_priorities(config))
 		steps.td_error = NULL;
 	if (config->rate > 0)
 		actor_pace(actor, config, steps.n);

@@ -36,7 +36,6 @@ static int start_roles(struct replay_case *c)
 			.store = local ? c->store : NULL,
 			.appends = appends,
 			.samples = config->loop || !appends,
-			.number = i,
 		};
 		ret = workers_start(&c->workers, &c->roles[i].worker, !local);
 	}

@@ -2,51 +2,19 @@
 
 #include <math.h>
 
-#define MAX_TERMS 10000
-#define PRECISION 1e-15
-#define TINY 1e-300
-
-/* Regularised lower incomplete gamma function, by its power series: accurate for x < a + 1. */
-static double gamma_series(double a, double x)
-{
-	double term = 1 / a, sum = term;
-
-	for (int i = 1; i < MAX_TERMS && term > sum * PRECISION; i++) {
-		term *= x / (a + i);
-		sum += term;
-	}
-	return sum * exp(a * log(x) - x - lgamma(a));
-}
-
-/* Regularised upper incomplete gamma function, by its continued fraction (modified Lentz). */
-static double gamma_fraction(double a, double x)
-{
-	double b = x + 1 - a, c = 1 / TINY, d = 1 / b, value = d;
-
-	for (int i = 1; i < MAX_TERMS; i++) {
-		double step = -i * (i - a);
-
-		b += 2;
-		d = step * d + b;
-		d = 1 / (fabs(d) < TINY ? TINY : d);
-		c = b + step / c;
-		c = fabs(c) < TINY ? TINY : c;
-		value *= c * d;
-		if (fabs(c * d - 1) < PRECISION)
-			break;
-	}
-	return value * exp(a * log(x) - x - lgamma(a));
-}
-
+/* A finite sum for whole degrees of freedom; each term by its logarithm, so that none overflows. */
 double chi_square_p(double statistic, double df)
 {
-	double a = df / 2, x = statistic / 2;
+	double half = statistic / 2, k = fmod(df, 2) > 0 ? 0.5 : 0;
+	double p = k > 0 ? erfc(sqrt(half)) : 0;
 
-	if (!(x > 0))
+	if (!(statistic > 0))
 		return 1;
-	if (isinf(x))
+	if (isinf(statistic))
 		return 0;
-	return x < a + 1 ? 1 - gamma_series(a, x) : gamma_fraction(a, x);
+	for (; k < df / 2; k++)
+		p += exp(k * log(half) - half - lgamma(k + 1));
+	return fmin(p, 1);
 }
 
 struct chi_square chi_square_test(const uint64_t *seen, const double *weight, size_t n)

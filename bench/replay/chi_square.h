@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* P(X >= statistic) for X chi-square distributed with df > 0 degrees of freedom. */
+/* P(X >= statistic) for X chi-square distributed with df degrees of freedom, 1, 2, .. */
 double chi_square_p(double statistic, double df);
 
 struct chi_square {

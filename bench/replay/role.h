@@ -52,7 +52,6 @@ struct role_shared {
 struct actor {
 	struct rlv_writer *writer;
 	struct replay_feed feed;
-	bool gives_priorities;
 	uint64_t due_ns; /* time of a paced actor's next append */
 };
 
@@ -76,7 +75,6 @@ struct role {
 	struct role_slot *slot;
 	struct rlv_store *store; /* the process's store, for threads; NULL = open one */
 	bool appends, samples;
-	uint32_t number; /* index among the actors of the case */
 
 	struct rlv_store *own_store;
 	struct rlv_table *table;

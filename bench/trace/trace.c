@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -180,55 +181,38 @@ int trace_open_bytes(const char *name, const void *bytes, size_t size, struct tr
 	return 0;
 }
 
-/* Reads the whole file: its bytes, which the caller frees, or NULL (error_last). */
-static uint8_t *read_file(int fd, size_t *size_out)
-{
-	uint8_t *bytes = NULL;
-	struct stat st;
-	ssize_t got = 1;
-
-	if (fstat(fd, &st) != 0)
-		return error_set(-errno, "fstat: %m"), NULL;
-	if (!S_ISREG(st.st_mode))
-		return error_set(-EINVAL, "not a regular file"), NULL;
-	if ((uint64_t)st.st_size > TRACE_MAX_FILE_BYTES)
-		return error_set(-EOVERFLOW, "file of %ju bytes, at most %ju",
-				 (uintmax_t)st.st_size, (uintmax_t)TRACE_MAX_FILE_BYTES),
-		       NULL;
-	*size_out = (size_t)st.st_size;
-	bytes = mem_alloc(*size_out);
-	if (!bytes)
-		return error_set(-ENOMEM, "cannot allocate %zu bytes", *size_out), NULL;
-	for (size_t done = 0; got > 0 && done < *size_out; done += (size_t)got) {
-		do
-			got = read(fd, bytes + done, *size_out - done);
-		while (got < 0 && errno == EINTR);
-	}
-	if (got > 0)
-		return bytes;
-	if (got < 0)
-		error_set(-errno, "read: %m");
-	else
-		error_set(-EPROTO, "the file shrank while it was read");
-	mem_free(bytes);
-	return NULL;
-}
-
 int trace_open(const char *path, struct trace **trace_out)
 {
 	/* Non-blocking: the path may name a FIFO without a writer. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	uint8_t *bytes;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), err = 0;
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	uint8_t *bytes = NULL;
+	struct stat st;
 	size_t size = 0;
-	int err;
 
-	if (fd < 0)
-		return error_set(-errno, "trace %s: %m", path);
-	bytes = read_file(fd, &size);
-	close(fd);
-	if (!bytes)
-		return error_prefix(error_last_code(), "trace %s: ", path);
-	err = trace_open_bytes(path, bytes, size, trace_out);
+	if (!file || fstat(fd, &st) != 0)
+		err = error_set(-errno, "%m");
+	else if (!S_ISREG(st.st_mode))
+		err = error_set(-EINVAL, "not a regular file");
+	else if ((uint64_t)st.st_size > TRACE_MAX_FILE_BYTES)
+		err = error_set(-EOVERFLOW, "file of %ju bytes, at most %ju", (uintmax_t)st.st_size,
+				(uintmax_t)TRACE_MAX_FILE_BYTES);
+	if (!err) {
+		size = (size_t)st.st_size;
+		bytes = mem_alloc(size);
+		if (!bytes)
+			err = error_set(-ENOMEM, "cannot allocate %zu bytes", size);
+		else if (fread(bytes, 1, size, file) != size)
+			err = ferror(file)
+				      ? error_set(-errno, "read: %m")
+				      : error_set(-EPROTO, "the file shrank while it was read");
+	}
+	if (file)
+		(void)fclose(file);
+	else if (fd >= 0)
+		close(fd);
+	err = err ? error_prefix(err, "trace %s: ", path)
+		  : trace_open_bytes(path, bytes, size, trace_out);
 	mem_free(bytes);
 	return err;
 }

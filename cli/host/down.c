@@ -277,8 +277,8 @@ out:
 	if (ret)
 		return cli_fail_local(ret, "down");
 	return cli_result(down->common.json,
-			  (const struct cli_value[]){ { .key = "store", .text = down->store },
-						      { .key = "stopped", .number = stopped } },
+			  (const struct param[]){ { .key = "store", .text = down->store },
+						  { .key = "stopped", .number = stopped } },
 			  2, "store %s is down, %u daemon%s stopped\n", down->store, stopped,
 			  stopped == 1 ? "" : "s");
 }

@@ -117,8 +117,8 @@ static int node_add(struct request *request)
 		return cli_fail_local(ret, "add node %s", request->name);
 	return cli_result(
 		request->common.json,
-		(const struct cli_value[]){ { .key = "node", .text = request->name },
-					    { .key = "pid", .number = (uint64_t)daemon->pid } },
+		(const struct param[]){ { .key = "node", .text = request->name },
+					{ .key = "pid", .number = (uint64_t)daemon->pid } },
 		2, "node %s is up, pid %d\n", request->name, (int)daemon->pid);
 }
 
@@ -172,10 +172,10 @@ static int node_drain(struct rlv_store *store, const struct request *request)
 			 (unsigned long long)info.items_begin);
 	ret = cli_result(
 		request->common.json,
-		(const struct cli_value[]){ { .key = "node", .text = request->name },
-					    { .key = "shards", .number = info.shards },
-					    { .key = "items_left", .number = info.items_left },
-					    { .key = "items_begin", .number = info.items_begin } },
+		(const struct param[]){ { .key = "node", .text = request->name },
+					{ .key = "shards", .number = info.shards },
+					{ .key = "items_left", .number = info.items_left },
+					{ .key = "items_begin", .number = info.items_begin } },
 		4, "node %s %s\n", request->name, text);
 	if (info.shards)
 		return request->wait_ns ? CLI_FAILURE : ret;
@@ -212,9 +212,9 @@ static int run_verb(const char *verb, struct request *request)
 			   : rlv_store_forget_node(store, request->name);
 		code = ret ? cli_fail(ret, "%s node %s", verb, request->name)
 			   : cli_result(request->common.json,
-					(const struct cli_value[]){
+					(const struct param[]){
 						{ .key = "node", .text = request->name },
-						{ .key = done, .is_true = true } },
+						{ .key = done, .number = 1, .kind = PARAM_FLAG } },
 					2, "node %s is %s%s\n", request->name, done,
 					drop ? ", its items are lost" : "");
 		code = code ? code : forget_record(request);
