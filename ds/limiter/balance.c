@@ -88,8 +88,6 @@ static int count_items(struct shard *const *shards, uint32_t n, uint32_t view, i
 			rc = -EAGAIN;
 		epoch_init(&ep, &shard->part, 0);
 		if (!rc)
-			rc = epoch_refresh(&ep);
-		if (!rc)
 			rc = sumtree_size(&shard->trees[view], &ep, &size);
 		if (!rc)
 			items += size;

@@ -9,11 +9,6 @@
 #define SPI_MAX ((double)((uint64_t)1 << 32))
 #define DIFF_MAX ((double)((uint64_t)1 << 46))
 
-static double limit_unscale(int64_t fixed)
-{
-	return (double)fixed / (double)SPI_ONE;
-}
-
 static int bound_init(double bound, const char *name, int64_t *fixed_out)
 {
 	if (isnan(bound))
@@ -89,10 +84,10 @@ int limit_desc_check(const struct limit_desc *bounds, uint64_t capacity)
 	    (!bounds->spi && (bounds->min_diff != INT64_MIN || bounds->max_diff != INT64_MAX)))
 		return error_set(-EINVAL, "limiter bounds %g and %g: do not fit the ratio %g",
 				 limit_unscale(bounds->min_diff), limit_unscale(bounds->max_diff),
-				 (double)bounds->spi / (double)SPI_ONE);
+				 limit_unscale((int64_t)bounds->spi));
 	if (bounds->spi > (uint64_t)SPI_MAX << LIMIT_SPI_BITS)
 		return error_set(-EINVAL, "limiter samples_per_insert %g: at most %g",
-				 (double)bounds->spi / (double)SPI_ONE, SPI_MAX);
+				 limit_unscale((int64_t)bounds->spi), SPI_MAX);
 	if (!bounds->min_size || bounds->min_size > capacity)
 		return error_set(-EINVAL,
 				 "limiter min_size %" PRIu64 ": must be 1 to the capacity %" PRIu64,
@@ -104,12 +99,12 @@ int limit_desc_check(const struct limit_desc *bounds, uint64_t capacity)
 				 "%g items, with %g samples per insert and none sampled yet",
 				 bounds->min_size, limit_unscale(bounds->max_diff),
 				 (double)bounds->max_diff / (double)bounds->spi,
-				 (double)bounds->spi / (double)SPI_ONE);
+				 limit_unscale((int64_t)bounds->spi));
 	if (can_get_stuck(bounds))
 		return error_set(-EINVAL,
 				 "limiter bounds %g and %g: too narrow, neither an insert (%g) nor "
 				 "a sample (1) may fit between them",
 				 limit_unscale(bounds->min_diff), limit_unscale(bounds->max_diff),
-				 (double)bounds->spi / (double)SPI_ONE);
+				 limit_unscale((int64_t)bounds->spi));
 	return 0;
 }

@@ -78,29 +78,15 @@ static int limiter_post(struct limiter *lim, size_t n)
 	return 0;
 }
 
-static struct transport_wr limiter_faa(const struct limiter *lim, uint64_t off, uint64_t value)
-{
-	return (struct transport_wr){
-		.verb = VERB_FAA,
-		.atomic = { .region = lim->region, .off = off, .value = value },
-	};
-}
-
 /* Writes the slot: behind the FAA that gives counts back (fence), or ahead of the reserving CAS. */
 static struct transport_wr write_slot(struct limiter *lim, bool fence)
 {
-	lim->stage.ins_admitted.raw = lim->mine.ins_admitted;
-	lim->stage.ins_committed.raw = lim->mine.ins_committed;
-	lim->stage.smp_admitted.raw = lim->mine.smp_admitted;
-	lim->stage.smp_committed.raw = lim->mine.smp_committed;
-	return (struct transport_wr){
-		.verb = VERB_WRITE,
-		.fence = fence,
-		.io = { .region = lim->page,
-			.off = lim->slot_off,
-			.src = &lim->stage,
-			.len = sizeof(lim->stage) },
-	};
+	struct transport_wr wr =
+		wr_write(lim->page, lim->slot_off, &lim->stage, sizeof(lim->stage));
+
+	lim->stage = limiter_slot(&lim->mine);
+	wr.fence = fence;
+	return wr;
 }
 
 /* -------- words -------- */
@@ -193,16 +179,14 @@ uint64_t limiter_lacks_samples(const struct limiter *lim, const struct limiter_w
 /* The difference stays between the bounds, so a move longer than their distance never fits. */
 static int check_span(const struct limiter *lim, uint64_t n, __int128 move, const char *what)
 {
-	double one = (double)((uint64_t)1 << LIMIT_SPI_BITS);
-
 	if (!lim->bounded_insert || !lim->bounded_sample ||
 	    move <= (__int128)lim->bounds.max_diff - lim->bounds.min_diff)
 		return 0;
 	return error_set(-EINVAL,
 			 "%s of %" PRIu64 " items: the limiter's bounds %g and %g never allow so "
 			 "many at once",
-			 what, n, (double)lim->bounds.min_diff / one,
-			 (double)lim->bounds.max_diff / one);
+			 what, n, limit_unscale(lim->bounds.min_diff),
+			 limit_unscale(lim->bounds.max_diff));
 }
 
 /* -------- admission -------- */
@@ -234,13 +218,7 @@ static int limiter_announce(struct limiter *lim, const struct side *side, uint64
 	if (rc)
 		return rc;
 	wrs[0] = write_slot(lim, false);
-	wrs[1] = (struct transport_wr){
-		.verb = VERB_READ,
-		.io = { .region = lim->region,
-			.off = lim->words_off,
-			.dst = &copy,
-			.len = sizeof(copy) },
-	};
+	wrs[1] = wr_read(lim->region, lim->words_off, &copy, sizeof(copy));
 	rc = transport_run(lim->region->tr, wrs, 2);
 	if (!rc)
 		take_words(&copy, now);
@@ -319,9 +297,10 @@ static int limiter_commit(struct limiter *lim, const struct side *side, uint64_t
 	if (rc)
 		return rc;
 	if (done)
-		lim->wrs[count++] = limiter_faa(lim, side->off + sizeof(struct rword64_line), done);
+		lim->wrs[count++] =
+			wr_add(lim->region, side->off + sizeof(struct rword64_line), done);
 	if (side->bounded && n > done)
-		lim->wrs[count++] = limiter_faa(lim, side->off, done - n);
+		lim->wrs[count++] = wr_add(lim->region, side->off, done - n);
 	if (side->bounded && n) {
 		*side->committed += done;
 		*side->admitted -= n - done;

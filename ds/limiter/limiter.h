@@ -27,6 +27,23 @@ struct limiter_words {
 	uint64_t ins_admitted, ins_committed, smp_admitted, smp_committed;
 };
 
+/* The counts as a handle's page has them. */
+static inline struct slot_limits limiter_slot(const struct limiter_words *mine)
+{
+	return (struct slot_limits){
+		.ins_admitted.raw = mine->ins_admitted,
+		.ins_committed.raw = mine->ins_committed,
+		.smp_admitted.raw = mine->smp_admitted,
+		.smp_committed.raw = mine->smp_committed,
+	};
+}
+
+/* A bound or ratio of struct limit_desc as a number. */
+static inline double limit_unscale(int64_t fixed)
+{
+	return (double)fixed / (double)(1 << LIMIT_SPI_BITS);
+}
+
 struct limiter {
 	struct region *region; /* of the control shard */
 	uint64_t words_off;    /* struct view_limits */

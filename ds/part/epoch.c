@@ -1,5 +1,7 @@
 #include "ds/part/epoch.h"
 
+#include "ds/part/wr_list.h"
+
 #include "transport/barrier.h"
 #include "transport/transport.h"
 
@@ -117,14 +119,6 @@ int epoch_leave(struct epoch *ep)
 
 /* -------- as chains -------- */
 
-static void write_pin(const struct epoch *ep, const uint64_t *word, struct transport_wr *wr)
-{
-	*wr = (struct transport_wr){
-		.verb = VERB_WRITE,
-		.io = { .region = ep->page, .off = ep->pin_off, .src = word, .len = 8 },
-	};
-}
-
 /* E1 pairs with E2: the pin, then the epoch read behind it, on one queue pair. */
 static int look_behind_pin(struct epoch *ep)
 {
@@ -135,17 +129,14 @@ static int look_behind_pin(struct epoch *ep)
 
 	if (ep->region->base) {
 		/* A queue pair does not order a read in place behind its writes: a fence does. */
-		rc = epoch_send_pin(ep);
+		rc = epoch_pin(ep, &wrs[0]) ? transport_run(ep->region->tr, wrs, 1) : 0;
 		if (!rc)
 			rc = transport_order(ep->region->tr);
 		return rc ? rc : epoch_refresh(ep);
 	}
 	if (epoch_pin(ep, &wrs[0]))
 		n++;
-	wrs[n++] = (struct transport_wr){
-		.verb = VERB_READ,
-		.io = { .region = ep->region, .off = ep->word_off, .dst = &word, .len = 8 },
-	};
+	wrs[n++] = wr_read(ep->region, ep->word_off, &word, sizeof(word));
 	rc = transport_run(ep->region->tr, wrs, n);
 	if (!rc)
 		epoch_see(ep, word);
@@ -176,15 +167,8 @@ bool epoch_pin(struct epoch *ep, struct transport_wr *wr_out)
 		return false;
 	ep->due = false;
 	ep->standing = true;
-	write_pin(ep, &ep->stage, wr_out);
+	*wr_out = wr_write(ep->page, ep->pin_off, &ep->stage, sizeof(ep->stage));
 	return true;
-}
-
-int epoch_send_pin(struct epoch *ep)
-{
-	struct transport_wr wr;
-
-	return epoch_pin(ep, &wr) ? transport_run(ep->region->tr, &wr, 1) : 0;
 }
 
 bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)
@@ -196,7 +180,7 @@ bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)
 	ep->due = false;
 	ep->standing = false;
 	/* E3 pairs with E4: our additions, then the pin is withdrawn. */
-	write_pin(ep, &idle, wr_out);
+	*wr_out = wr_write(ep->page, ep->pin_off, &idle, sizeof(idle));
 	wr_out->fence = true;
 	return standing;
 }

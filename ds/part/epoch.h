@@ -100,9 +100,6 @@ RLV_MUST_CHECK int epoch_enter_chain(struct epoch *ep);
 /* Builds the pin write if it is due; false = nothing to send. ep must not move until it is sent. */
 bool epoch_pin(struct epoch *ep, struct transport_wr *wr_out);
 
-/* Sends the pin and waits, for changes outside of chains. Cost: 1 phase if it is due. */
-RLV_MUST_CHECK int epoch_send_pin(struct epoch *ep);
-
 /*
  * Builds the write that withdraws the pin; it goes behind the additions of the chain. false =
  * nothing to send.

@@ -8,26 +8,13 @@
 #include <errno.h>
 #include <stddef.h>
 
-/* {e, mode, dead} -> {e, mode, 0}: only its owner changes the word while the owner is live. */
-static int orphan_rebuild(struct part *part, uint32_t owner, bool *had_out)
-{
-	uint64_t off = part_word_off(part, offsetof(struct part_words, epoch)), word, old;
-	int rc = transport_load(part->tree, off, &word);
-
-	if (rc || epoch_mode_of(word) == EPOCH_NORMAL || epoch_owner(word) != owner)
-		return rc;
-	*had_out = true;
-	return transport_cas_word(part->tree, off, word,
-				  epoch_make(epoch_number(word), epoch_mode_of(word), 0), &old);
-}
-
 int fence_settle(struct part *part, uint32_t owner, const struct fence_kind *kind,
 		 struct fence_report *report_out)
 {
 	struct fence_report report = { 0 };
 	struct slot_info info;
 	const uint64_t idle = SLOT_IDLE;
-	uint64_t old;
+	uint64_t off = part_word_off(part, offsetof(struct part_words, epoch)), word = 0, old;
 	int rc;
 
 	if (owner == 0 || owner > part->max_clients)
@@ -44,8 +31,15 @@ int fence_settle(struct part *part, uint32_t owner, const struct fence_kind *kin
 		rc = part_mark_dirty(part);
 	if (!rc)
 		rc = slot_swap_state(part, owner - 1, SLOT_LIVE, SLOT_FENCED, &old);
+	/* {e, mode, dead} -> {e, mode, 0}: only its owner changes the word while the owner is live. */
 	if (!rc)
-		rc = orphan_rebuild(part, owner, &report.had_rebuild);
+		rc = transport_load(part->tree, off, &word);
+	report.had_rebuild = !rc && epoch_mode_of(word) != EPOCH_NORMAL &&
+			     epoch_owner(word) == owner;
+	if (report.had_rebuild)
+		rc = transport_cas_word(part->tree, off, word,
+					epoch_make(epoch_number(word), epoch_mode_of(word), 0),
+					&old);
 	if (!rc)
 		rc = kind->settle(kind->ctx, part, owner);
 	/* G3 pairs with G4: the dead client's pin is withdrawn, then the slot is free. */

@@ -82,30 +82,6 @@ static int check_size(const struct region *region, const struct part_spec *spec,
 			 spec->part, region->id, region->size, spec->bytes[role]);
 }
 
-static int store_superblock(struct region *region, const struct part_spec *spec,
-			    const struct part_origin *origin, uint32_t role)
-{
-	struct region_superblock sb = {
-		.kind = spec->kind,
-		.object = spec->object,
-		.part = spec->part,
-		.role = role,
-		.atomic_domain = superblock_domain(region),
-		.ms_term = origin->ms_term,
-		.incarnation = origin->incarnation,
-		.desc_bytes = role == REGION_TREE ? spec->desc_bytes : 0,
-	};
-
-	memcpy(sb.name, spec->name, strnlen(spec->name, sizeof(sb.name) - 1));
-	if (role == REGION_TREE)
-		memcpy(sb.told, spec->told, sizeof(sb.told));
-	memcpy(sb.store_uuid, origin->store_uuid, sizeof(sb.store_uuid));
-	part_region_uuid(spec->uuid, spec->part, role, sb.uuid);
-	superblock_seal(&sb, region);
-	/* The mutable words behind it are zero, or already set by the memory node. */
-	return transport_store(region, 0, &sb, offsetof(struct region_superblock, state));
-}
-
 int part_format(const struct part_regions *regions, const struct part_spec *spec,
 		const struct part_origin *origin)
 {
@@ -113,8 +89,28 @@ int part_format(const struct part_regions *regions, const struct part_spec *spec
 
 	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
 		rc = check_size(regions->at[role], spec, role, -EINVAL);
-	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
-		rc = store_superblock(regions->at[role], spec, origin, role);
+	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++) {
+		struct region *region = regions->at[role];
+		struct region_superblock sb = {
+			.kind = spec->kind,
+			.object = spec->object,
+			.part = spec->part,
+			.role = role,
+			.atomic_domain = superblock_domain(region),
+			.ms_term = origin->ms_term,
+			.incarnation = origin->incarnation,
+			.desc_bytes = role == REGION_TREE ? spec->desc_bytes : 0,
+		};
+
+		memcpy(sb.name, spec->name, strnlen(spec->name, sizeof(sb.name) - 1));
+		if (role == REGION_TREE)
+			memcpy(sb.told, spec->told, sizeof(sb.told));
+		memcpy(sb.store_uuid, origin->store_uuid, sizeof(sb.store_uuid));
+		part_region_uuid(spec->uuid, spec->part, role, sb.uuid);
+		superblock_seal(&sb, region);
+		/* The mutable words behind it are zero, or already set by the memory node. */
+		rc = transport_store(region, 0, &sb, offsetof(struct region_superblock, state));
+	}
 	if (!rc)
 		rc = transport_store(regions->at[REGION_TREE], DESC_OFF, spec->desc,
 				     spec->desc_bytes);

@@ -10,14 +10,6 @@
 static_assert(sizeof(((struct client_slot *)0)->boot_id) == PROCESS_BOOT_ID_BYTES,
 	      "a slot keeps the whole boot id");
 
-static int check_slot(const struct part *part, uint32_t slot)
-{
-	if (slot < part->max_clients)
-		return 0;
-	return error_set(-EINVAL, "slot %u: the table has %u client slots", slot,
-			 part->max_clients);
-}
-
 int slot_swap_state(struct part *part, uint32_t slot, enum slot_state from, enum slot_state to,
 		    uint64_t *old_out)
 {
@@ -119,14 +111,15 @@ int slot_read_many(struct part *part, uint32_t first, uint32_t n, struct slot_in
 	struct client_slot heads[SLOT_READ_MAX];
 	struct transport_io ios[1 + SLOT_READ_MAX] = { 0 };
 	size_t n_ios = 0;
-	int rc = n ? check_slot(part, first) : 0;
+	int rc;
 
-	if (!rc && n)
-		rc = check_slot(part, first + n - 1);
-	if (!rc && n > SLOT_READ_MAX)
-		rc = error_set(-EINVAL, "%u slots at once: at most %u", n, SLOT_READ_MAX);
-	if (rc || !n)
-		return rc;
+	if (!n)
+		return 0;
+	if (n > SLOT_READ_MAX)
+		return error_set(-EINVAL, "%u slots at once: at most %u", n, SLOT_READ_MAX);
+	if (first >= part->max_clients || n > part->max_clients - first)
+		return error_set(-EINVAL, "slot %u: the table has %u client slots", first + n - 1,
+				 part->max_clients);
 	ios[n_ios++] = (struct transport_io){ .region = part->slots,
 					      .off = part_slot_off(part, first),
 					      .dst = heads,

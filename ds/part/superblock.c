@@ -40,19 +40,14 @@ int superblock_state_check(uint64_t state)
 	}
 }
 
-static bool is_printable(const char *name)
-{
-	size_t len = strnlen(name, OBJECT_NAME_BYTES);
-	bool good = len < OBJECT_NAME_BYTES;
-
-	for (size_t i = 0; i < len; i++)
-		good &= name[i] > ' ' && name[i] <= '~';
-	return good;
-}
-
 int superblock_check(const struct region_superblock *sb, uint32_t kind, uint32_t role,
 		     uint64_t region_bytes)
 {
+	size_t len = strnlen(sb->name, sizeof(sb->name));
+	bool printable = len < sizeof(sb->name);
+
+	for (size_t i = 0; i < len; i++)
+		printable &= sb->name[i] > ' ' && sb->name[i] <= '~';
 	if (sb->magic != REGION_MAGIC)
 		return error_set(-EPROTO, "superblock magic %016" PRIx64 ": not a relive region",
 				 sb->magic);
@@ -75,7 +70,7 @@ int superblock_check(const struct region_superblock *sb, uint32_t kind, uint32_t
 	if (sb->atomic_domain != ATOMIC_DOMAIN_CPU && sb->atomic_domain != ATOMIC_DOMAIN_NIC)
 		return error_set(-EPROTO, "superblock atomic domain %u: unknown",
 				 sb->atomic_domain);
-	if (!is_printable(sb->name))
+	if (!printable)
 		return error_set(-EPROTO, "superblock: the name of its object is not printable");
 	return role == REGION_SLOTS ? superblock_state_check(sb->state.word.raw) : 0;
 }

@@ -27,6 +27,46 @@ struct wr_list {
 RLV_MUST_CHECK int wr_list_reserve(struct wr_list *list, uint32_t n);
 void wr_list_fini(struct wr_list *list);
 
+/* A request of a chain. */
+static inline struct transport_wr wr_read(struct region *region, uint64_t off, void *dst,
+					  uint32_t len)
+{
+	return (struct transport_wr){
+		.verb = VERB_READ,
+		.io = { .region = region, .off = off, .dst = dst, .len = len },
+	};
+}
+
+static inline struct transport_wr wr_write(struct region *region, uint64_t off, const void *src,
+					   uint32_t len)
+{
+	return (struct transport_wr){
+		.verb = VERB_WRITE,
+		.io = { .region = region, .off = off, .src = src, .len = len },
+	};
+}
+
+static inline struct transport_wr wr_add(struct region *region, uint64_t off, uint64_t value)
+{
+	return (struct transport_wr){
+		.verb = VERB_FAA,
+		.atomic = { .region = region, .off = off, .value = value },
+	};
+}
+
+static inline struct transport_wr wr_swap(struct region *region, uint64_t off, uint64_t from,
+					  uint64_t to)
+{
+	return (struct transport_wr){
+		.verb = VERB_CAS,
+		.atomic = { .region = region,
+			    .off = off,
+			    .expected = from,
+			    .value = to,
+			    .status = ATOMIC_UNKNOWN },
+	};
+}
+
 /* Appends a request; room was reserved. */
 static inline struct transport_wr *wr_list_add(struct wr_list *list, uint32_t note)
 {

@@ -131,13 +131,9 @@ static int leave_chained(struct access *acc)
 	sent = wr_list_reserve(list, list->n + RING_MAX_VIEWS + 1);
 	for (uint32_t v = 0; !sent && v < acc->shard->desc.n_views; v++) {
 		if (acc->max_raise[v] > acc->max_seen[v])
-			*wr_list_add(list, NOTE_MAX + v) = (struct transport_wr){
-				.verb = VERB_CAS,
-				.atomic = { .region = acc->shard->tree,
-					    .off = priority_max_off(acc->shard, v),
-					    .expected = acc->max_seen[v],
-					    .value = acc->max_raise[v] },
-			};
+			*wr_list_add(list, NOTE_MAX + v) =
+				wr_swap(acc->shard->tree, priority_max_off(acc->shard, v),
+					acc->max_seen[v], acc->max_raise[v]);
 		else
 			acc->max_raise[v] = 0;
 	}

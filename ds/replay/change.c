@@ -48,28 +48,13 @@ static uint32_t prepare_leaf(const struct change *c, enum change_verb verb,
 	bool look;
 	uint64_t wanted = wanted_word(c, verb, op, &look);
 
-	*wr = (struct transport_wr){
-		.verb = VERB_CAS,
-		.atomic = { .region = c->tree->region,
-			    .off = leaf_off(c->tree, op->slot),
-			    .expected = op->word,
-			    .value = wanted,
-			    .status = ATOMIC_UNKNOWN },
-	};
+	*wr = wr_swap(c->tree->region, leaf_off(c->tree, op->slot), op->word, wanted);
 	return look ? LOOK : 0;
 }
 
-static void prepare_word(const struct access *acc, const struct word_op *op,
-			 struct transport_wr *wr)
+static struct transport_wr word_swap(const struct access *acc, const struct word_op *op)
 {
-	*wr = (struct transport_wr){
-		.verb = VERB_CAS,
-		.atomic = { .region = acc->shard->tree,
-			    .off = op->off,
-			    .expected = op->seen,
-			    .value = op->want,
-			    .status = ATOMIC_UNKNOWN },
-	};
+	return wr_swap(acc->shard->tree, op->off, op->seen, op->want);
 }
 
 /*
@@ -111,17 +96,13 @@ static int first_round(enum change_verb verb, struct chain_change *cc)
 		}
 	}
 	for (uint32_t i = 0; i < cc->n_words; i++)
-		prepare_word(acc, &cc->words[i], wr_list_add(list, WORD_OP | i));
+		*wr_list_add(list, WORD_OP | i) = word_swap(acc, &cc->words[i]);
 	/* Updates read the maxima, which they may have to raise. */
 	for (uint32_t v = 0; verb == CHANGE_UPDATE && v < n_views; v++)
 		if (ch->n[v])
-			*wr_list_add(list, NOTE_NONE) = (struct transport_wr){
-				.verb = VERB_READ,
-				.io = { .region = acc->shard->tree,
-					.off = priority_max_off(acc->shard, v),
-					.dst = &acc->max_seen[v],
-					.len = 8 },
-			};
+			*wr_list_add(list, NOTE_NONE) =
+				wr_read(acc->shard->tree, priority_max_off(acc->shard, v),
+					&acc->max_seen[v], sizeof(acc->max_seen[v]));
 	return 0;
 }
 
@@ -197,7 +178,7 @@ static bool prepare_round(enum change_verb verb, struct chain_change *cc, int ro
 		struct change c;
 
 		if (word) {
-			prepare_word(ch->acc, word, &list->wrs[k]);
+			list->wrs[k] = word_swap(ch->acc, word);
 			continue;
 		}
 		c = view_change(cc, view);

@@ -3,11 +3,8 @@
 #include "transport/barrier.h"
 
 #include "base/mem/alloc.h"
-#include "base/bits.h"
 
 #include <errno.h>
-
-#define HEADERS_AT_ONCE 4096u
 
 /* Results of a call so far. */
 struct found {
@@ -86,12 +83,8 @@ int fifo_scan_find(struct fifo_scan *scan, uint32_t n, uint32_t *slots_out, uint
 	uint32_t blocks = scan->shard->desc.blocks, block = blocks;
 	uint64_t last = 0; /* ticket of the block looked at last; it counts from the second on */
 	bool any = true;
-	int ret = 0;
+	int ret = shard_read_headers(scan->shard, scan->headers);
 
-	for (uint32_t b = 0; ret == 0 && b < blocks; b += HEADERS_AT_ONCE)
-		ret = transport_fetch(scan->shard->tree, shard_header_off(scan->shard, b),
-				      scan->headers + b,
-				      (uint32_t)min_u64(HEADERS_AT_ONCE, blocks - b) * 8);
 	for (bool first = true; ret == 0 && found.n < n && any; first = false) {
 		uint64_t best = 0;
 

@@ -52,20 +52,6 @@ struct recovery {
 	uint32_t scanned;       /* block whose rows infos describes */
 };
 
-/* Copies any number of words, in pieces that a transport accepts. */
-static int copy_words(struct shard *shard, uint64_t off, uint64_t *words, uint64_t n, bool write)
-{
-	for (uint64_t i = 0; i < n; i += CHUNK_WORDS) {
-		uint32_t some = (uint32_t)min_u64(CHUNK_WORDS, n - i);
-		int rc = write ? transport_store(shard->tree, off + i * 8, words + i, some * 8)
-			       : transport_fetch(shard->tree, off + i * 8, words + i, some * 8);
-
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
 /* Moves to the beginning of a step. */
 static void go_to(struct recovery *rec, enum recover_step step)
 {
@@ -123,7 +109,7 @@ static int recovery_begin(struct recovery *rec)
 	uint64_t word;
 
 	if (!rc)
-		rc = copy_words(shard, desc->headers_off, rec->headers, desc->blocks, false);
+		rc = shard_read_headers(shard, rec->headers);
 	if (rc)
 		return rc;
 	word = rword64_load_relaxed(&words.part.epoch.word);
@@ -163,8 +149,10 @@ static int write_headers(struct recovery *rec)
 			head = max_u64(head, block_seq(rec->headers[b]) + 1);
 	rec->report.head = head;
 	rc = transport_store(rec->shard->tree, off, &head, sizeof(head));
-	if (!rc)
-		rc = copy_words(rec->shard, desc->headers_off, rec->headers, desc->blocks, true);
+	for (uint32_t b = 0; !rc && b < desc->blocks; b += CHUNK_WORDS)
+		rc = transport_store(rec->shard->tree, shard_header_off(rec->shard, b),
+				     rec->headers + b,
+				     (uint32_t)min_u64(CHUNK_WORDS, desc->blocks - b) * 8);
 	if (!rc)
 		go_to(rec, RECOVER_LEVELS);
 	rec->level = 2;
@@ -384,29 +372,6 @@ static int persist_piece(struct recovery *rec)
 	return rc;
 }
 
-static int do_piece(struct recovery *rec)
-{
-	switch (rec->step) {
-	case RECOVER_BEGIN:
-		return recovery_begin(rec);
-	case RECOVER_ZERO:
-		return zero_arrays(rec);
-	case RECOVER_BLOCKS:
-		return sound_block(rec);
-	case RECOVER_HEADERS:
-		return write_headers(rec);
-	case RECOVER_LEVELS:
-		return write_level(rec);
-	case RECOVER_WORDS:
-		return settle_words(rec);
-	case RECOVER_PERSIST:
-		return persist_piece(rec);
-	case RECOVER_DONE:
-		break;
-	}
-	return 0;
-}
-
 int recover_begin(struct shard *shard, const struct recover_opts *opts, struct recovery **rec_out)
 {
 	struct recovery *rec = mem_zalloc(sizeof(*rec));
@@ -430,13 +395,21 @@ int recover_begin(struct shard *shard, const struct recover_opts *opts, struct r
 			 desc->blocks);
 }
 
+/* One piece of each step. */
+static int (*const pieces[])(struct recovery *) = {
+	[RECOVER_BEGIN] = recovery_begin,  [RECOVER_ZERO] = zero_arrays,
+	[RECOVER_BLOCKS] = sound_block,    [RECOVER_HEADERS] = write_headers,
+	[RECOVER_LEVELS] = write_level,    [RECOVER_WORDS] = settle_words,
+	[RECOVER_PERSIST] = persist_piece, [RECOVER_DONE] = NULL,
+};
+
 int recover_go_on(struct recovery *rec, const struct clock *clk, uint64_t until_ns,
 		  struct recover_report *report_out)
 {
 	int rc;
 
 	do
-		rc = do_piece(rec);
+		rc = pieces[rec->step] ? pieces[rec->step](rec) : 0;
 	while (!rc && rec->step != RECOVER_DONE && clock_now_ns(clk) < until_ns);
 	if (!rc && rec->step != RECOVER_DONE)
 		return -EAGAIN;

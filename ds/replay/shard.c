@@ -141,3 +141,14 @@ void shard_close_part(struct part *part)
 
 	shard_close(&shard);
 }
+
+int shard_read_headers(const struct shard *shard, uint64_t *headers_out)
+{
+	const uint32_t at_once = 4096;
+	int rc = 0;
+
+	for (uint32_t b = 0; !rc && b < shard->desc.blocks; b += at_once)
+		rc = transport_fetch(shard->tree, shard_header_off(shard, b), headers_out + b,
+				     (uint32_t)min_u64(at_once, shard->desc.blocks - b) * 8);
+	return rc;
+}

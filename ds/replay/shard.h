@@ -138,6 +138,9 @@ static inline uint64_t shard_header_off(const struct shard *shard, uint32_t bloc
 	return shard->desc.headers_off + (uint64_t)block * 8;
 }
 
+/* Reads all block headers. Cost: 1 phase for each 4096. */
+RLV_MUST_CHECK int shard_read_headers(const struct shard *shard, uint64_t *headers_out);
+
 static inline uint64_t shard_row_off(const struct shard *shard, uint32_t slot)
 {
 	return ROWS_OFF + (uint64_t)slot * shard->desc.row_bytes;

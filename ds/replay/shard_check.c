@@ -109,12 +109,8 @@ static int check_headers(struct check *check)
 	const struct table_desc *desc = &check->shard->desc;
 	struct shard_check_report *report = check->report;
 	struct slot_info info;
-	int rc = 0;
+	int rc = shard_read_headers(check->shard, check->headers);
 
-	for (uint32_t b = 0; !rc && b < desc->blocks; b += CHUNK_WORDS)
-		rc = transport_fetch(check->shard->tree, shard_header_off(check->shard, b),
-				     check->headers + b,
-				     (uint32_t)min_u64(CHUNK_WORDS, desc->blocks - b) * 8);
 	for (uint32_t b = 0; !rc && b < desc->blocks; b++) {
 		uint64_t seq = block_seq(check->headers[b]);
 		uint32_t owner = block_owner(check->headers[b]);
@@ -221,9 +217,7 @@ static int check_sums(struct check *check, uint32_t view)
 	int rc;
 
 	epoch_init(&ep, &shard->part, 0);
-	rc = epoch_refresh(&ep);
-	if (!rc)
-		rc = sumtree_check(&shard->trees[view], &ep, &sums);
+	rc = sumtree_check(&shard->trees[view], &ep, &sums);
 	if (rc)
 		return rc;
 	report->live[view] = sums.live_leaves;

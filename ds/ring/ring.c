@@ -41,29 +41,14 @@ static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *ne
 	int rc;
 
 	for (uint32_t v = 0; acc->chained && v < shard->desc.n_views; v++)
-		wrs[n++] = (struct transport_wr){
-			.verb = VERB_READ,
-			.io = { .region = shard->tree,
-				.off = priority_max_off(shard, v),
-				.dst = &acc->max_seen[v],
-				.len = sizeof(acc->max_seen[v]) },
-		};
+		wrs[n++] = wr_read(shard->tree, priority_max_off(shard, v), &acc->max_seen[v],
+				   sizeof(acc->max_seen[v]));
 	near->first = (uint32_t)(acc->next_ticket % shard->desc.blocks);
 	near->n = (uint32_t)min_u64(HEADERS_AHEAD, shard->desc.blocks - near->first);
 	faa = &wrs[n++];
-	*faa = (struct transport_wr){
-		.verb = VERB_FAA,
-		.atomic = { .region = shard->tree,
-			    .off = shard_word_off(shard, offsetof(struct shard_words, head)),
-			    .value = 1 },
-	};
-	wrs[n++] = (struct transport_wr){
-		.verb = VERB_READ,
-		.io = { .region = shard->tree,
-			.off = shard_header_off(shard, near->first),
-			.dst = near->words,
-			.len = near->n * (uint32_t)sizeof(near->words[0]) },
-	};
+	*faa = wr_add(shard->tree, shard_word_off(shard, offsetof(struct shard_words, head)), 1);
+	wrs[n++] = wr_read(shard->tree, shard_header_off(shard, near->first), near->words,
+			   near->n * (uint32_t)sizeof(near->words[0]));
 	rc = transport_run(shard->tree->tr, wrs, n);
 	if (rc)
 		return rc;
@@ -88,13 +73,7 @@ static struct transport_wr read_words(const struct block *blk, uint64_t off, uin
 {
 	const struct shard *shard = blk->acc->shard;
 
-	return (struct transport_wr){
-		.verb = VERB_READ,
-		.io = { .region = shard->tree,
-			.off = off + (uint64_t)blk->first * 8,
-			.dst = dst,
-			.len = shard->desc.block * 8 },
-	};
+	return wr_read(shard->tree, off + (uint64_t)blk->first * 8, dst, shard->desc.block * 8);
 }
 
 /* -------- claim -------- */
@@ -195,14 +174,8 @@ static int open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
 		n = 0;
 	}
 	cas = &wrs[n].atomic;
-	wrs[n++] = (struct transport_wr){
-		.verb = VERB_CAS,
-		.atomic = { .region = acc->shard->tree,
-			    .off = shard_header_off(acc->shard, blk->index),
-			    .expected = seen,
-			    .value = block_make(true, acc->owner, blk->seq),
-			    .status = ATOMIC_UNKNOWN },
-	};
+	wrs[n++] = wr_swap(acc->shard->tree, shard_header_off(acc->shard, blk->index), seen,
+			   block_make(true, acc->owner, blk->seq));
 	rc = transport_run(tr, wrs, n);
 	if (rc)
 		return rc;
@@ -367,14 +340,11 @@ int ring_close(struct block *blk)
 	if (!rc && acc->chained)
 		rc = wr_list_reserve(list, list->n + 1);
 	if (!rc && acc->chained) {
-		*wr_list_add(list, NOTE_CLOSE) = (struct transport_wr){
-			.verb = VERB_CAS,
-			.fence = true,
-			.atomic = { .region = acc->shard->tree,
-				    .off = shard_header_off(acc->shard, blk->index),
-				    .expected = block_make(true, acc->owner, blk->seq),
-				    .value = closed },
-		};
+		struct transport_wr *wr = wr_list_add(list, NOTE_CLOSE);
+
+		*wr = wr_swap(acc->shard->tree, shard_header_off(acc->shard, blk->index),
+			      block_make(true, acc->owner, blk->seq), closed);
+		wr->fence = true;
 		rc = in_call ? 0 : unwaited_send(&acc->unwaited);
 	}
 	if (rc)

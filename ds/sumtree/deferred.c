@@ -68,10 +68,7 @@ static int add_word(const struct sumtree *tree, struct tree_deltas *deltas, uint
 	ret = wr_list_reserve(sink, sink->n + 1);
 	if (ret)
 		return ret;
-	*wr_list_add(sink, NOTE_SUM) = (struct transport_wr){
-		.verb = VERB_FAA,
-		.atomic = { .region = tree->region, .off = off, .value = (uint64_t)value },
-	};
+	*wr_list_add(sink, NOTE_SUM) = wr_add(tree->region, off, (uint64_t)value);
 	return 0;
 }
 

@@ -373,27 +373,22 @@ static inline int change_all(struct change *c, enum change_verb verb, struct lea
 	return ret;
 }
 
-static inline int change_ops(struct change *c, enum change_verb verb, struct leaf_op *ops, size_t n)
-{
-	int ret = begin_ops(c->tree, ops, n);
-
-	return ret ? ret : change_all(c, verb, ops, n);
-}
-
 int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 		   struct tree_deltas *deltas)
 {
 	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
+	int ret = begin_ops(tree, ops, n);
 
-	return change_ops(&c, CHANGE_UPDATE, ops, n);
+	return ret ? ret : change_all(&c, CHANGE_UPDATE, ops, n);
 }
 
 int sumtree_consume(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 		    struct tree_deltas *deltas)
 {
 	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
+	int ret = begin_ops(tree, ops, n);
 
-	return change_ops(&c, CHANGE_CONSUME, ops, n);
+	return ret ? ret : change_all(&c, CHANGE_CONSUME, ops, n);
 }
 
 /*

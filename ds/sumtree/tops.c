@@ -274,10 +274,10 @@ int sumtree_tops_read(struct sumtree_tops *tops)
 	return 0;
 }
 
-/* True if the copies may still be used; sets sizes. */
-static bool are_fresh(struct sumtree_tops *tops, uint64_t now_ns)
+int sumtree_tops_refresh(struct sumtree_tops *tops, uint64_t now_ns)
 {
 	const struct forest *from = tops->from;
+	/* The copies may still be used. */
 	bool fresh = !tops->due && tops->draws < TOPS_DRAWS && now_ns &&
 		     now_ns - tops->read_ns < TOPS_AGE_NS;
 	int64_t size = 0;
@@ -288,21 +288,17 @@ static bool are_fresh(struct sumtree_tops *tops, uint64_t now_ns)
 		const struct rword64 *word = words_at(ep->region->base, ep->word_off);
 		int64_t live;
 
-		if (transport_is_forked(tree->region->tr))
-			return false;
-		fresh = see_epoch(ep, rword64_load_acquire(word));
+		fresh = !transport_is_forked(tree->region->tr) &&
+			see_epoch(ep, rword64_load_acquire(word));
+		if (!fresh)
+			break;
 		live = node_size(tree, rword64_load_relaxed(
 					       words_at(tree->region->base, head_off(tree, ep))));
 		size += live;
 		if (tops->sizes)
 			tops->sizes[t] = live;
 	}
-	return fresh && size - tops->size <= tops->size / TOPS_GROWTH;
-}
-
-int sumtree_tops_refresh(struct sumtree_tops *tops, uint64_t now_ns)
-{
-	if (are_fresh(tops, now_ns)) {
+	if (fresh && size - tops->size <= tops->size / TOPS_GROWTH) {
 		tops->draws++;
 		return 0;
 	}
