@@ -101,24 +101,6 @@ void sampler_trust_leaves(struct draw_scratch *s, uint32_t n)
 	memcpy(s->again, s->word, n * sizeof(*s->again));
 }
 
-/* -------- over a wire -------- */
-
-static int sampler_round_over_wire(struct rlv_sampler *sp, struct round *round)
-{
-	int ret;
-
-	sp->now.s = &sp->scratch;
-	sp->now.draws = &sp->rng;
-	ret = async_sample_start(sp, &sp->now, round);
-	if (ret)
-		return ret;
-	do
-		ret = async_sample_wait(sp, &sp->now);
-	while (ret == -EAGAIN);
-	round->found = sp->now.found;
-	return ret;
-}
-
 /* -------- the round -------- */
 
 struct draw_opts sampler_draw_opts(const struct rlv_sampler *sp, bool stratified,
@@ -142,8 +124,18 @@ int sampler_round(struct rlv_sampler *sp, struct round *round)
 	int ret;
 
 	round->began_ns = clock_now_ns(sp->h.clock);
-	if (!sp->trees.addressable)
-		return sampler_round_over_wire(sp, round);
+	if (!sp->trees.addressable) { /* over a wire */
+		sp->now.s = s;
+		sp->now.draws = &sp->rng;
+		ret = async_sample_start(sp, &sp->now, round);
+		if (ret)
+			return ret;
+		do
+			ret = async_sample_wait(sp, &sp->now);
+		while (ret == -EAGAIN);
+		round->found = sp->now.found;
+		return ret;
+	}
 	round->found = round->n;
 	opts = sampler_draw_opts(sp, round->stratified, sp->trees.sizes);
 	ret = sp->ordered ? sampler_draw_in_order(sp, s, round)

@@ -304,11 +304,10 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 int rlv_sampler_watch(struct rlv_sampler *sampler, uint32_t n, struct rlv_watch *watch)
 {
 	struct sample_call call = { .sp = sampler, .n = n };
-	int ret = watch_check(watch);
 
-	if (ret == 0 && !sampler)
-		ret = error_set(-EINVAL, "sampler is NULL");
-	return ret ? ret : watch_user_wait(watch, &sampler->h, sampler_explain, &call);
+	if (!sampler)
+		return error_set(-EINVAL, "sampler is NULL");
+	return watch_user_wait(watch, &sampler->h, sampler_explain, &call);
 }
 
 int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out)

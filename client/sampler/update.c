@@ -16,12 +16,6 @@
 
 /* -------- order -------- */
 
-/* The sort key: (shard, slot) of a key, in 34 bits, without the generation. */
-static uint64_t key_place(uint64_t key)
-{
-	return (uint64_t)key_shard(key) << 24 | key_slot(key);
-}
-
 #define INDEX_BITS 16 /* of a place with its index: batches have at most 65536 items */
 #define DIGIT_BITS 8
 #define DIGIT_VALUES (1u << DIGIT_BITS)
@@ -59,7 +53,10 @@ void sampler_order(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 	bool sorted = true;
 
 	for (uint32_t i = 0; i < n; i++) {
-		order[i] = key_place(keys[i]) << INDEX_BITS | i;
+		/* The place: (shard, slot) of a key, in 34 bits, without the generation. */
+		uint64_t place = (uint64_t)key_shard(keys[i]) << 24 | key_slot(keys[i]);
+
+		order[i] = place << INDEX_BITS | i;
 		sorted &= i == 0 || order[i - 1] < order[i];
 	}
 	for (uint32_t d = 0; !sorted && d < 5; d++) /* digits of a place */

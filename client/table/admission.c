@@ -32,12 +32,7 @@ void admission_init(struct admission *adm, const struct handle *h, uint32_t view
 
 static int admission_store_slot(const struct admission *adm, const struct limiter_words *mine)
 {
-	const struct slot_limits words = {
-		.ins_admitted.raw = mine->ins_admitted,
-		.ins_committed.raw = mine->ins_committed,
-		.smp_admitted.raw = mine->smp_admitted,
-		.smp_committed.raw = mine->smp_committed,
-	};
+	const struct slot_limits words = limiter_slot(mine);
 
 	return transport_store(adm->lim.page, adm->lim.slot_off, &words, sizeof(words));
 }
@@ -183,23 +178,13 @@ int admission_read(struct admission *adm, struct limiter_words *out)
 
 #define BOUNDS_BYTES 80
 
-static double bound_value(int64_t scaled)
-{
-	return (double)scaled / (1 << LIMIT_SPI_BITS);
-}
-
 /* "" where there is no such bound. */
 static void bound_explain(const struct limiter *lim, const char *name, int64_t bound, char *text)
 {
 	text[0] = 0;
 	if (bound != INT64_MIN && bound != INT64_MAX)
 		snprintf(text, BOUNDS_BYTES, "; samples_per_insert %g, %s %g",
-			 bound_value((int64_t)lim->bounds.spi), name, bound_value(bound));
-}
-
-static const char *admission_plural(uint64_t n)
-{
-	return n == 1 ? "" : "s";
+			 limit_unscale((int64_t)lim->bounds.spi), name, limit_unscale(bound));
 }
 
 void admission_explain_insert(struct admission *adm, const struct table_desc *desc, uint64_t n,
@@ -219,7 +204,7 @@ void admission_explain_insert(struct admission *adm, const struct table_desc *de
 	snprintf(text, WATCH_TEXT_BYTES,
 		 "append: the limiter of view %u of table %s waits for %" PRIu64
 		 " more sample%s (%" PRIu64 " items inserted, %" PRIu64 " sampled%s)",
-		 adm->view, desc->name, lacks, admission_plural(lacks), now.ins_committed,
+		 adm->view, desc->name, lacks, lacks == 1 ? "" : "s", now.ins_committed,
 		 now.smp_committed, bounds);
 }
 
@@ -239,7 +224,7 @@ void admission_explain_sample(struct admission *adm, const struct table_desc *de
 	lacks = limiter_lacks_inserts(&adm->lim, &now, n);
 	if (lacks)
 		snprintf(lacks_text, sizeof(lacks_text), "%" PRIu64 " more insert%s", lacks,
-			 admission_plural(lacks));
+			 lacks == 1 ? "" : "s");
 	bound_explain(&adm->lim, "min_diff", adm->lim.bounds.min_diff, bounds);
 	snprintf(text, WATCH_TEXT_BYTES,
 		 "sample of %" PRIu64 " from view %u of table %s: waits for %s (%" PRIu64

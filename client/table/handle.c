@@ -73,8 +73,7 @@ static void handle_detach(void *ctx, uint32_t s, void *access)
 {
 	struct handle *h = ctx;
 
-	if (h->opts.user->leave)
-		h->opts.user->leave(h, s);
+	h->opts.user->leave(h, s);
 	handle_close_access(h, s, access);
 }
 
@@ -85,8 +84,7 @@ static void handle_leave_shard(void *ctx, uint32_t s, void *access)
 	struct handle *h = ctx;
 	uint32_t closed;
 
-	if (h->opts.user->leave)
-		h->opts.user->leave(h, s);
+	h->opts.user->leave(h, s);
 	if (access_flush(acc) || shard_close_blocks(acc->shard, acc->owner, &closed))
 		log_debug("leave shard %u: %s", s, error_last());
 	handle_close_access(h, s, acc);

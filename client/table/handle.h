@@ -24,7 +24,7 @@ struct handle;
 /* Hooks of a writer or sampler for shards that come and go. */
 struct handle_user {
 	/* Called before the shard's access ends: release blocks in it. Addressable rows can be
-	   read. NULL = there are none. */
+	   read. */
 	void (*leave)(struct handle *h, uint32_t shard);
 	/* Called after the open shards, the control shard or the slot changed: rebuild derived
 	   state. */

@@ -79,14 +79,13 @@ static int encode_view(const struct rlv_view *in, uint32_t v, struct view_desc *
 	if (!(eps > 0 && isfinite(eps)))
 		return error_set(-EINVAL, "views[%u].eps %g: want a positive number", v, in->eps);
 	out->selector = (uint16_t)in->selector;
-	out->stack = (uint16_t)(in->stack ? in->stack : 1);
-	out->n_step = (uint16_t)(in->n_step ? in->n_step : 1);
-	out->period = in->period ? in->period : 1;
+	out->stack = (uint16_t)in->stack; /* 0 is the default of table_plan, for these three */
+	out->n_step = (uint16_t)in->n_step;
+	out->period = in->period;
 	out->max_times_sampled = in->max_times_sampled;
 	out->max_staleness = in->max_staleness;
 	out->alpha = prioritized ? alpha : 1;
 	out->eps = eps;
-	out->scale = (uint64_t)1 << 20;
 	ret = limit_desc_init(&out->limit, limiter->min_size, limiter->samples_per_insert,
 			      limiter->min_diff, limiter->max_diff);
 	return ret ? error_prefix(ret, "views[%u].limiter: ", v) : 0;
@@ -148,8 +147,6 @@ int signature_encode(const char *name, const struct rlv_table_opts *opts, bool f
 
 void signature_decode(const struct table_desc *desc, struct rlv_table_info *info)
 {
-	const double unit = (double)((uint64_t)1 << LIMIT_SPI_BITS);
-
 	info->n_columns = desc->n_columns;
 	info->n_views = desc->n_views;
 	for (uint32_t c = 0; c < desc->n_columns; c++) {
@@ -164,8 +161,8 @@ void signature_decode(const struct table_desc *desc, struct rlv_table_info *info
 	for (uint32_t v = 0; v < desc->n_views; v++) {
 		const struct view_desc *in = &desc->views[v];
 		const struct limit_desc *limit = &in->limit;
-		double min_diff = (double)limit->min_diff / unit;
-		double max_diff = (double)limit->max_diff / unit;
+		double min_diff = limit_unscale(limit->min_diff);
+		double max_diff = limit_unscale(limit->max_diff);
 
 		info->views[v].view = (struct rlv_view){
 			.stack = in->stack,
@@ -178,7 +175,7 @@ void signature_decode(const struct table_desc *desc, struct rlv_table_info *info
 			.eps = in->eps,
 			.limiter = {
 				.min_size = limit->min_size,
-				.samples_per_insert = (double)limit->spi / unit,
+				.samples_per_insert = limit_unscale((int64_t)limit->spi),
 				.min_diff = limit->min_diff == INT64_MIN ? -INFINITY : min_diff,
 				.max_diff = limit->max_diff == INT64_MAX ? INFINITY : max_diff,
 			},

@@ -38,25 +38,6 @@ void table_handle_count(struct rlv_table *table, int delta)
 
 /* -------- open and close -------- */
 
-static int table_take_desc(const struct meta_opened *opened, struct table_desc *desc_out)
-{
-	int ret;
-
-	if (opened->desc_bytes != sizeof(*desc_out))
-		return error_set(-EPROTO,
-				 "answer of the metadata server: a table descriptor has %zu bytes, "
-				 "want %zu",
-				 opened->desc_bytes, sizeof(*desc_out));
-	memcpy(desc_out, opened->desc, sizeof(*desc_out));
-	ret = table_desc_check(desc_out);
-	if (ret == 0 && opened->place.n_parts < desc_out->n_shards)
-		ret = error_set(-EPROTO,
-				"answer of the metadata server: %u shards, but the descriptor has "
-				"%u",
-				opened->place.n_parts, desc_out->n_shards);
-	return ret;
-}
-
 /* Takes ownership of opened, also on failure. */
 static int table_wrap(struct rlv_store *store, struct meta_opened *opened, uint64_t deadline_ns,
 		      struct rlv_table **table_out)
@@ -66,8 +47,20 @@ static int table_wrap(struct rlv_store *store, struct meta_opened *opened, uint6
 	struct part_set like = { .meta = store->meta, .kind = &table_kind, .access = *META_LOOKS };
 	int ret = table && seen ? 0 : error_set(-ENOMEM, "table: cannot allocate memory");
 
-	if (ret == 0)
-		ret = table_take_desc(opened, &table->desc);
+	if (ret == 0 && opened->desc_bytes != sizeof(table->desc))
+		ret = error_set(-EPROTO,
+				"answer of the metadata server: a table descriptor has %zu bytes, "
+				"want %zu",
+				opened->desc_bytes, sizeof(table->desc));
+	if (ret == 0) {
+		memcpy(&table->desc, opened->desc, sizeof(table->desc));
+		ret = table_desc_check(&table->desc);
+	}
+	if (ret == 0 && opened->place.n_parts < table->desc.n_shards)
+		ret = error_set(-EPROTO,
+				"answer of the metadata server: %u shards, but the descriptor has "
+				"%u",
+				opened->place.n_parts, table->desc.n_shards);
 	if (ret == 0) {
 		table->store = store;
 		table->seen = seen;
@@ -87,15 +80,33 @@ static int table_wrap(struct rlv_store *store, struct meta_opened *opened, uint6
 	return 0;
 }
 
+/* Creates the table, or opens it without a descriptor; waits for its nodes. */
+static int table_get(struct rlv_store *store, const struct meta_wish *wish,
+		     struct rlv_table **table_out)
+{
+	struct store_wait wait = store_wait_begin(store);
+	struct meta_object object = { .kind = wish->kind };
+	struct meta *meta = store->meta;
+	struct meta_opened opened;
+	int ret;
+
+	(void)snprintf(object.name, sizeof(object.name), "%s", wish->name);
+	do {
+		ret = wish->desc ? meta->ops->create(meta, wish, &opened)
+				 : meta->ops->open(meta, &object, META_LOOKS, 0, &opened);
+		if (ret == 0)
+			ret = table_wrap(store, &opened, wait.deadline_ns, table_out);
+	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	return ret;
+}
+
 int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv_table_opts *opts,
 		     struct rlv_table **table_out)
 {
 	struct table_plan_opts wishes = { 0 };
 	struct meta_wish wish;
 	struct rlv_table_opts full;
-	struct store_wait wait;
 	struct table_desc desc;
-	struct meta_opened opened;
 	bool is_file;
 	int ret;
 
@@ -126,35 +137,18 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 		.block = full.block,
 		.fanout = full.fanout,
 	};
-	wait = store_wait_begin(store);
-	do {
-		ret = store->meta->ops->create(store->meta, &wish, &opened);
-		if (ret == 0)
-			ret = table_wrap(store, &opened, wait.deadline_ns, table_out);
-	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
-	return ret;
+	return table_get(store, &wish, table_out);
 }
 
 int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table **table_out)
 {
-	struct meta_object object = { .kind = OBJECT_TABLE };
-	struct store_wait wait;
-	struct meta_opened opened;
+	const struct meta_wish wish = { .kind = OBJECT_TABLE, .name = name };
 	int ret;
 
 	if (!store || !name || !table_out)
 		return error_set(-EINVAL, "store, name or table_out is NULL");
 	ret = table_name_check(name);
-	if (ret)
-		return ret;
-	(void)snprintf(object.name, sizeof(object.name), "%s", name);
-	wait = store_wait_begin(store);
-	do {
-		ret = store->meta->ops->open(store->meta, &object, META_LOOKS, 0, &opened);
-		if (ret == 0)
-			ret = table_wrap(store, &opened, wait.deadline_ns, table_out);
-	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
-	return ret;
+	return ret ? ret : table_get(store, &wish, table_out);
 }
 
 int rlv_table_close(struct rlv_table **table)

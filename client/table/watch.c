@@ -84,16 +84,13 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn expla
 			 (double)stall_ns / (double)CLOCK_NS_PER_S);
 }
 
-int watch_check(const struct rlv_watch *watch)
-{
-	return watch ? abi_check(watch, "watch->") : error_set(-EINVAL, "watch is NULL");
-}
-
 int watch_user_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn explain, void *ctx)
 {
 	struct rlv_watch ours;
-	int ret = abi_read(&ours, sizeof(ours), watch, "watch->");
+	int ret = watch ? abi_check(watch, "watch->") : error_set(-EINVAL, "watch is NULL");
 
+	if (ret == 0)
+		ret = abi_read(&ours, sizeof(ours), watch, "watch->");
 	if (ret)
 		return ret;
 	ret = watch_wait(&ours, h, explain, ctx);

@@ -35,10 +35,7 @@ static inline void watch_begin(struct rlv_watch *watch)
 RLV_MUST_CHECK int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn explain,
 			      void *ctx);
 
-/* Checks a watch of the program's. -EINVAL. */
-RLV_MUST_CHECK int watch_check(const struct rlv_watch *watch);
-
-/* As watch_wait, with a watch of the program's. */
+/* As watch_wait, with a watch of the program's, which may be bad or NULL: -EINVAL. */
 RLV_MUST_CHECK int watch_user_wait(struct rlv_watch *watch, struct handle *h,
 				   watch_explain_fn explain, void *ctx);
 

@@ -189,9 +189,8 @@ int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *
 int rlv_writer_watch(struct rlv_writer *writer, struct rlv_watch *watch)
 {
 	struct append_batch put = { .w = writer };
-	int ret = watch_check(watch);
 
-	if (ret == 0 && !writer)
-		ret = error_set(-EINVAL, "writer is NULL");
-	return ret ? ret : watch_user_wait(watch, &writer->h, writer_explain, &put);
+	if (!writer)
+		return error_set(-EINVAL, "writer is NULL");
+	return watch_user_wait(watch, &writer->h, writer_explain, &put);
 }
