@@ -26,16 +26,13 @@ struct column {
 	bool is_key;
 };
 
-#define COLUMN(column, kind, record, member) \
+#define MEMBER(column, kind, record, member, is_key) \
 	{ \
 		":" column, offsetof(struct record, member), \
-			sizeof(((struct record *)NULL)->member), COLUMN_##kind, false \
+			sizeof(((struct record *)NULL)->member), COLUMN_##kind, is_key \
 	}
-#define KEY(column, kind, record, member) \
-	{ \
-		":" column, offsetof(struct record, member), \
-			sizeof(((struct record *)NULL)->member), COLUMN_##kind, true \
-	}
+#define COLUMN(column, kind, record, member) MEMBER(column, kind, record, member, false)
+#define KEY(column, kind, record, member) MEMBER(column, kind, record, member, true)
 
 /* All columns in the order of the schema, which is that of a row's crc. */
 static const struct column numbers[] = {
@@ -199,6 +196,15 @@ static int prepare(struct catalog_store *store, const char *sql, const struct ta
 	return ret;
 }
 
+static int run(struct catalog_store *store, const char *sql, const struct table *table,
+	       const void *record)
+{
+	sqlite3_stmt *stmt;
+	int ret = prepare(store, sql, table, record, &stmt);
+
+	return ret ? ret : statedb_sql_step(statedb_of(store), stmt);
+}
+
 static int read_row(sqlite3_stmt *stmt, const struct table *table, void *record)
 {
 	for (int i = 0; i < (int)table->n; i++) {
@@ -239,8 +245,6 @@ int statedb_put(struct catalog_store *store, enum store_rows rows, const void *r
 {
 	const struct table *table = &tables[rows];
 	char sql[SQL_BYTES] = "INSERT OR REPLACE INTO ";
-	sqlite3_stmt *stmt;
-	int ret;
 
 	append(sql, table->name, " (");
 	append_columns(sql, table, ALL, NAMES);
@@ -249,8 +253,7 @@ int statedb_put(struct catalog_store *store, enum store_rows rows, const void *r
 	append(sql, ", crc32c(", "");
 	append_columns(sql, table, ALL, PARAMETERS);
 	append(sql, "))", "");
-	ret = prepare(store, sql, table, record, &stmt);
-	return ret ? ret : statedb_sql_step(statedb_of(store), stmt);
+	return run(store, sql, table, record);
 }
 
 int statedb_remove(struct catalog_store *store, enum store_rows rows, const void *record,
@@ -258,13 +261,10 @@ int statedb_remove(struct catalog_store *store, enum store_rows rows, const void
 {
 	const struct table *table = &tables[rows];
 	char sql[SQL_BYTES] = "DELETE FROM ";
-	sqlite3_stmt *stmt;
-	int ret;
 
 	append(sql, table->name, " WHERE ");
 	append_columns(sql, table, n_keys, CONDITIONS);
-	ret = prepare(store, sql, table, record, &stmt);
-	return ret ? ret : statedb_sql_step(statedb_of(store), stmt);
+	return run(store, sql, table, record);
 }
 
 int statedb_find(struct catalog_store *store, enum store_rows rows, void *record, bool *found_out)

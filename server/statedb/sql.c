@@ -8,8 +8,7 @@
 
 /* -------- the crc of a row -------- */
 
-/* crc32c(...): over type and content of all arguments. */
-static void sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values)
+void statedb_sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values)
 {
 	uint32_t crc = 0;
 
@@ -27,15 +26,6 @@ static void sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values)
 		crc = len ? crc32c(crc, bytes, len) : crc;
 	}
 	sqlite3_result_int64(context, crc);
-}
-
-int statedb_sql_add_crc32c(struct statedb *store)
-{
-	int rc = sqlite3_create_function(store->db, "crc32c", -1,
-					 SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL, sql_crc32c, NULL,
-					 NULL);
-
-	return rc == SQLITE_OK ? 0 : statedb_sql_failed(store, rc, "setup");
 }
 
 /* -------- statements -------- */

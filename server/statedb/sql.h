@@ -28,8 +28,8 @@ static inline struct statedb *statedb_of(struct catalog_store *store)
 	return (struct statedb *)store;
 }
 
-/* Add the SQL function crc32c(...): over type and content of all arguments. */
-RLV_MUST_CHECK int statedb_sql_add_crc32c(struct statedb *store);
+/* The SQL function crc32c(...): over type and content of all arguments. */
+void statedb_sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values);
 
 /* Set the error for an SQLite result and return its code. what: the statement, or its name. */
 int statedb_sql_failed(struct statedb *store, int rc, const char *what);

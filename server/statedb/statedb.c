@@ -181,7 +181,11 @@ int statedb_open(const char *path, struct catalog_store **store_out)
 		rc = sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 	if (rc == SQLITE_OK)
 		rc = sqlite3_busy_timeout(store->db, 1000);
-	ret = rc == SQLITE_OK ? statedb_sql_add_crc32c(store) : statedb_sql_failed(store, rc, path);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_create_function(store->db, "crc32c", -1,
+					     SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL,
+					     statedb_sql_crc32c, NULL, NULL);
+	ret = rc == SQLITE_OK ? 0 : statedb_sql_failed(store, rc, path);
 	if (ret == 0)
 		ret = statedb_sql_script(
 			store, "setup",
