@@ -38,18 +38,10 @@ static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
 	return (ProtobufCBinaryData){ grant->bytes, grant->data };
 }
 
-/* An answer about a table, its recipient, and whether grants are outstanding. */
-struct answer {
-	const struct call *call;
-	struct catalog_object *table;
-	struct catalog_guest guest;
-	bool waits;
-};
-
-/* Fills in a shard, with its grants if it is usable. */
-static int fill_place(struct answer *answer, uint32_t s, struct place_row *row)
+/* Fills in a shard, with its grants if it is usable. *waits_out: set if they are outstanding. */
+static int fill_place(struct catalog_object *table, uint32_t s, const struct catalog_guest *guest,
+		      struct place_row *row, bool *waits_out)
 {
-	struct catalog_object *table = answer->table;
 	const struct catalog_part *shard = &table->parts[s];
 	struct region_grant *grants = row->grants.places;
 	Relive__ShardPlace *place = &row->place;
@@ -61,12 +53,12 @@ static int fill_place(struct answer *answer, uint32_t s, struct place_row *row)
 	place->node_uri = (char *)catalog_part_uri(table, s);
 	place->incarnation = shard->incarnation;
 	/* Its node is up: the catalog's next ticks will make it usable. */
-	answer->waits |= catalog_state_is_usable(shard->state) && shard->node && shard->node->up &&
-			 !shard->joined && !shard->refused && !shard->broken && !shard->recovering;
+	*waits_out |= catalog_state_is_usable(shard->state) && shard->node && shard->node->up &&
+		      !shard->joined && !shard->refused && !shard->broken && !shard->recovering;
 	if (!catalog_state_is_usable(place->state))
 		return 0;
-	ret = catalog_grant(table, s, &answer->guest, &row->grants);
-	answer->waits |= ret == -EAGAIN;
+	ret = catalog_grant(table, s, guest, &row->grants);
+	*waits_out |= ret == -EAGAIN;
 	if (ret == -EHOSTDOWN || ret == -EAGAIN || ret == -ETIMEDOUT) {
 		place->state = RELIVE__SHARD_STATE__SHARD_DOWN; /* asked for again soon */
 		return 0;
@@ -76,8 +68,6 @@ static int fill_place(struct answer *answer, uint32_t s, struct place_row *row)
 	place->slots_grant = grant_bytes(&grants[REGION_SLOTS]);
 	place->limits_grant = grant_bytes(&grants[PART_LIMITS]);
 	place->page_grant = grant_bytes(&grants[PART_PAGE]);
-	if (place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
-		place->weight = catalog_weight(&answer->call->md->catalog, shard, &place->ramp_ns);
 	return ret;
 }
 
@@ -247,18 +237,14 @@ static int find_object(const struct metad *md, const struct object_kind *kind, c
 static int answer_table(const struct call *call, struct rpc_parked *parked,
 			struct catalog_object *table)
 {
-	struct answer answer = {
-		.call = call,
-		.table = table,
-		.guest = { parked->asker, call->client->holder.client_id,
-			   (enum part_access)parked->access, parked->owner },
-	};
+	const struct catalog_guest guest = { parked->asker, call->client->holder.client_id,
+					     (enum part_access)parked->access, parked->owner };
 	struct place_row *rows = mem_array(table->n_parts, sizeof(*rows));
 	Relive__ShardPlace **list = mem_array(table->n_parts, sizeof(Relive__ShardPlace *));
 	Relive__TableReply reply = RELIVE__TABLE_REPLY__INIT;
 	uint64_t now = clock_now_ns(clock_monotonic());
 	struct metad *md = call->md;
-	bool any = false;
+	bool any = false, waits = false;
 	int ret = 0;
 
 	if (!rows || !list) {
@@ -266,15 +252,19 @@ static int answer_table(const struct call *call, struct rpc_parked *parked,
 		goto out;
 	}
 	for (uint32_t s = 0; ret == 0 && s < table->n_parts; s++) {
-		ret = fill_place(&answer, s, &rows[s]);
-		list[s] = &rows[s].place;
-		any |= ret == 0 && catalog_state_is_usable(rows[s].place.state);
+		Relive__ShardPlace *place = list[s] = &rows[s].place;
+
+		ret = fill_place(table, s, &guest, &rows[s], &waits);
+		if (place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+			place->weight =
+				catalog_weight(&md->catalog, &table->parts[s], &place->ramp_ns);
+		any |= ret == 0 && catalog_state_is_usable(place->state);
 	}
 	if (ret == 0 && !any)
 		ret = no_shard(table);
 	if (parked->until == 0)
 		parked->until = now + md->nodes.lease_ns;
-	if ((ret == 0 || ret == -EHOSTDOWN) && answer.waits && now < parked->until) {
+	if ((ret == 0 || ret == -EHOSTDOWN) && waits && now < parked->until) {
 		ret = -EAGAIN;
 		goto out;
 	}

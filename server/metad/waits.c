@@ -73,6 +73,12 @@ struct entry {
 	char words[WAITS_WORDS_BYTES];
 };
 
+/* One allocation: reply->waits is its first member. */
+struct waits_block {
+	Relive__Waiting *list[WAITS_MAX];
+	struct entry entries[WAITS_MAX];
+};
+
 struct list {
 	const struct metad *md;
 	Relive__StoreInfoReply *reply;
@@ -84,12 +90,13 @@ struct list {
 static struct entry *waits_add(struct list *list, uint32_t kind, const struct catalog_object *table)
 {
 	Relive__StoreInfoReply *reply = list->reply;
-	struct entry *entry = &list->entries[reply->n_waits];
+	struct entry *entry;
 
 	if (reply->n_waits == WAITS_MAX) {
 		reply->waits_left_out++;
 		return NULL;
 	}
+	entry = &list->entries[reply->n_waits];
 	relive__waiting__init(&entry->waiting);
 	entry->words[0] = '\0';
 	entry->waiting.kind = kind;
@@ -263,17 +270,12 @@ void waits_count(const struct metad *md, struct waits_counts *out)
 int waits_fill(const struct metad *md, Relive__StoreInfoReply *reply)
 {
 	struct list list = { .md = md, .reply = reply, .now_ns = clock_now_ns(md->live.clock) };
+	struct waits_block *block = mem_alloc(sizeof(*block));
 
-	list.entries = mem_array(WAITS_MAX + 1, sizeof(*list.entries));
-	reply->waits = mem_array(WAITS_MAX, sizeof(Relive__Waiting *));
-	if (!list.entries || !reply->waits) {
-		mem_free(list.entries);
-		mem_free(reply->waits);
-		reply->waits = NULL;
+	if (!block)
 		return error_set(-ENOMEM, "cannot allocate memory for the list of waits");
-	}
-	/* waits_free frees the first entry's array: it is set from now on. */
-	reply->waits[0] = &list.entries[0].waiting;
+	reply->waits = block->list;
+	list.entries = block->entries;
 	for (const struct client *client = md->live.first; client; client = client->next)
 		if (client->has_process && !client->fenced &&
 		    process_is_stopped(&client->holder.process))
@@ -291,8 +293,5 @@ int waits_fill(const struct metad *md, Relive__StoreInfoReply *reply)
 
 void waits_free(Relive__StoreInfoReply *reply)
 {
-	if (!reply->waits)
-		return;
-	mem_free(reply->waits[0]); /* the first member of the first entry */
 	mem_free(reply->waits);
 }
