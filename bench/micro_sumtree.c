@@ -268,56 +268,52 @@ static void add_case(struct micro *b, struct tree_case c, enum metric metric)
 	group.cases[group.n_cases++] = c;
 }
 
-/* The case and its pairs: each differs from it in one property. */
-static void add_cases(struct micro *b, bool pairs)
+static void add_cases(struct micro *b, struct tree_case c)
 {
-	static const char *const fanouts[] = { "16", "8", "16,8", "8,8,16", "8,32", "16,32" };
-	const struct tree_case base = { .fanout = DEFAULT_FANOUT,
-					.pages = PAGE_THP,
-					.level = cpu_level() };
-	struct tree_case c = base;
-
 	add_case(b, c, DRAW);
 	add_case(b, c, UPDATE);
-	c.evicted = true;
-	add_case(b, c, DRAW);
-	add_case(b, c, UPDATE);
-	if (!pairs)
-		return;
-	for (c = base, c.level = CPU_PLAIN; c.level < CPU_AVX512; c.level++)
-		add_case(b, c, DRAW);
-	c = base;
-	c.pages = PAGE_SMALL;
-	add_case(b, c, DRAW);
-	add_case(b, c, UPDATE);
-	c = base;
-	for (size_t i = 0; i < (b->full ? ARRAY_LEN(fanouts) : 2); i++) {
-		c.fanout = fanouts[i];
-		add_case(b, c, DRAW);
-		add_case(b, c, UPDATE);
-	}
 }
 
+/* The usual case and, for some sizes, its pairs: each differs from it in one property. */
 int main(int argc, char **argv)
 {
 	static const uint8_t bits[] = { 10, 16, 20, 24, 12, 14, 18, 22 }; /* the usual ones first */
+	static const char *const fanouts[] = { "16", "8", "16,8", "8,8,16", "8,32", "16,32" };
 	static struct micro b = {
 		.name = "micro_sumtree",
 		.help = "Draws and updates of one sum tree over embed:, in ns for each draw or key.",
 	};
+	const struct tree_case base = { .fanout = DEFAULT_FANOUT,
+					.pages = PAGE_THP,
+					.level = cpu_level() };
 	int status;
 
 	if (!micro_init(&b, argc, argv, &status))
 		return status;
 	for (size_t i = 0; i < (b.full ? ARRAY_LEN(bits) : 4); i++) {
-		struct param leaves = { .key = "leaves", .number = 1u << bits[i] };
-		const struct param params[] = { leaves, { 0 } };
+		const struct param params[] = { { .key = "leaves", .number = 1u << bits[i] },
+						{ 0 } };
+		struct tree_case c = base;
 		const struct region *region;
 		char what[32];
 
 		memset(&group, 0, sizeof(group));
 		group.leaves = 1u << bits[i];
-		add_cases(&b, b.full || bits[i] >= 20);
+		add_cases(&b, c);
+		c.evicted = true;
+		add_cases(&b, c);
+		if (b.full || bits[i] >= 20) {
+			for (c = base, c.level = CPU_PLAIN; c.level < CPU_AVX512; c.level++)
+				add_case(&b, c, DRAW);
+			c = base;
+			c.pages = PAGE_SMALL;
+			add_cases(&b, c);
+			c = base;
+			for (size_t f = 0; f < (b.full ? ARRAY_LEN(fanouts) : 2); f++) {
+				c.fanout = fanouts[f];
+				add_cases(&b, c);
+			}
+		}
 		if (group.n_cases == 0)
 			continue;
 		region = group.trees[0].region;

@@ -47,7 +47,7 @@ int cmd_backup(int argc, char **argv)
 	ret = rlv_store_backup(store, words[0]);
 	code = ret ? cli_fail(ret, "backup of %s", common.uri)
 		   : print_done(common.json, "its catalog is saved in", common.uri, words[0]);
-	cli_store_close(&store);
+	cli_closed(rlv_store_close(&store), "store");
 	return code;
 }
 

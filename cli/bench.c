@@ -188,7 +188,7 @@ void bench_group(uint32_t index, const struct replay_config *base, struct replay
 
 /* -------- the command -------- */
 
-static int open_private(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES])
+static int start_private(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES])
 {
 	struct host_store *store = ctx;
 	int ret = host_store_private(bytes, store);
@@ -200,17 +200,11 @@ static int open_private(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES
 	return 0;
 }
 
-static void close_private(void *ctx)
-{
-	host_store_close(ctx);
-}
-
 /* Runs the case of the command line, or the standard cases. */
 static int bench_replay(int argc, char **argv)
 {
 	struct host_store store = { .n_nodes = 0 };
-	const struct replay_place place = { open_private, close_private, &store };
-	struct replay_output output = { .place = &place };
+	struct replay_output output = { .start_store = start_private, .ctx = &store };
 	struct replay_group *group;
 	struct replay_config config;
 	struct progress progress;
@@ -251,12 +245,13 @@ static int bench_replay(int argc, char **argv)
 			bench_group(i, &config, group);
 		}
 		ret = replay_group_run(group, &output, &ok);
+		if (ret)
+			cli_fail_local(ret, "bench");
+		host_store_close(&store);
 	}
 	mem_free(group);
 	if (config.json && json_finish(&json) && ret == 0)
-		ret = error_set(-EIO, "write the results");
-	if (ret)
-		cli_fail_local(ret, "bench");
+		ret = cli_fail_local(error_set(-EIO, "write the results"), "bench");
 	if (!ok)
 		cli_error("a check failed");
 	return ret || !ok ? CLI_FAILURE : CLI_OK;

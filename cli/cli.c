@@ -241,18 +241,8 @@ int cli_each_table(struct rlv_store *store, struct json *json,
 	return code;
 }
 
-void cli_store_close(struct rlv_store **store)
+void cli_closed(int ret, const char *what)
 {
-	int ret = rlv_store_close(store);
-
 	if (ret)
-		cli_fail(ret, "close the store");
-}
-
-void cli_table_close(struct rlv_table **table)
-{
-	int ret = rlv_table_close(table);
-
-	if (ret)
-		cli_fail(ret, "close the table");
+		cli_fail(ret, "close the %s", what);
 }

@@ -105,9 +105,8 @@ int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 int cli_each_table(struct rlv_store *store, struct json *json,
 		   int (*run)(struct rlv_store *store, const char *name, void *ctx), void *ctx);
 
-/* Close the store, and print a failure. */
-void cli_store_close(struct rlv_store **store);
-void cli_table_close(struct rlv_table **table);
+/* Print a failure of closing the store or table. */
+void cli_closed(int ret, const char *what);
 
 int cmd_up(int argc, char **argv);
 int cmd_down(int argc, char **argv);

@@ -107,6 +107,6 @@ int cmd_clients(int argc, char **argv)
 	if (json)
 		code = cli_json_end(json);
 	mem_free(clients);
-	cli_store_close(&store);
+	cli_closed(rlv_store_close(&store), "store");
 	return code;
 }

@@ -88,17 +88,16 @@ static int socket_failed(const char *what)
 static int connect_to(const char *address, uint64_t deadline_ns, int *fd_out)
 {
 	const struct addrinfo wish = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
-	const char *colon = strrchr(address, ':');
-	size_t skip = address[0] == '[' ? 1 : 0;
-	size_t len = colon ? (size_t)(colon - address) : 2 * skip;
-	char host[256] = "127.0.0.1";
+	char host[256], port[32];
 	struct addrinfo *found;
 	int fd, ret;
 
-	if (colon && len >= 2 * skip && len < sizeof(host))
-		snprintf(host, sizeof(host), "%.*s", (int)(len - 2 * skip), address + skip);
-	if (len < 2 * skip || len >= sizeof(host) ||
-	    getaddrinfo(host, colon ? colon + 1 : address, &wish, &found))
+	if (sscanf(address, "[%255[^]]]:%31s", host, port) != 2 &&
+	    sscanf(address, "%255[^:]:%31s", host, port) != 2) {
+		snprintf(host, sizeof(host), "127.0.0.1");
+		snprintf(port, sizeof(port), "%s", address);
+	}
+	if (getaddrinfo(host, port, &wish, &found))
 		return error_set(-EINVAL, "address %.64s: give [HOST:]PORT", address);
 	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ret = fd < 0 ? socket_failed("socket") : limit_wait(fd, deadline_ns);

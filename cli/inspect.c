@@ -37,7 +37,7 @@ static int inspect_store(struct rlv_store *store, const char *name, void *ctx)
 	if (ret)
 		return cli_fail(ret, "open table %s", name), ret;
 	ret = rlv_table_verify(table, &report);
-	cli_table_close(&table);
+	cli_closed(rlv_table_close(&table), "table");
 	if (ret)
 		return cli_fail(ret, "verify table %s", name), ret;
 	if (inspection->json) {
@@ -94,6 +94,6 @@ int cmd_inspect(int argc, char **argv)
 		code = cli_each_table(store, inspection.json, inspect_store, &inspection);
 	if (!common.json && inspection.tables == 0 && code == CLI_OK)
 		printf("no tables\n");
-	cli_store_close(&store);
+	cli_closed(rlv_store_close(&store), "store");
 	return json_end(&json) ? CLI_FAILURE : code;
 }

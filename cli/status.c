@@ -237,6 +237,6 @@ int cmd_status(int argc, char **argv)
 			   &store))
 		return CLI_FAILURE;
 	code = show_status(store, &request);
-	cli_store_close(&store);
+	cli_closed(rlv_store_close(&store), "store");
 	return code;
 }

@@ -163,7 +163,7 @@ static int table_describe(struct rlv_store *store, const char *name, void *ctx)
 		printf("\n");
 		ret = record_list(&column_type, info.columns, info.n_columns, NULL) ? -EIO : 0;
 	}
-	cli_table_close(&table); /* the names of columns are its */
+	cli_closed(rlv_table_close(&table), "table"); /* the names of columns are its */
 	return ret;
 }
 
@@ -198,7 +198,7 @@ static int table_shards(struct rlv_store *store, struct request *request)
 
 	if (ret == 0) {
 		ret = rlv_table_shards(table, shards, sizeof(*shards), &n);
-		cli_table_close(&table);
+		cli_closed(rlv_table_close(&table), "table");
 	}
 	if (ret)
 		return cli_fail(ret, "list the shards of table %s", request->name);
@@ -251,7 +251,7 @@ static int table_create(struct rlv_store *store, struct request *request)
 	ret = rlv_table_create(store, request->name, &opts, &table);
 	if (ret)
 		return cli_fail(ret, "create table %s", request->name);
-	cli_table_close(&table);
+	cli_closed(rlv_table_close(&table), "table");
 	return table_info(store, request);
 }
 
@@ -312,7 +312,7 @@ static int run_verb(struct request *request, const char **words)
 	json_init(&json, stdout);
 	request->json = request->common.json ? &json : NULL;
 	code = verbs[v].run(store, request);
-	cli_store_close(&store);
+	cli_closed(rlv_store_close(&store), "store");
 	return json_end(&json) ? CLI_FAILURE : code;
 }
 

@@ -93,6 +93,6 @@ int cmd_token(int argc, char **argv)
 	} else {
 		code = token_give(store, &request);
 	}
-	cli_store_close(&store);
+	cli_closed(rlv_store_close(&store), "store");
 	return code;
 }

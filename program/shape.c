@@ -14,13 +14,12 @@
 static const struct {
 	const char *name;
 	size_t bytes;
-	uint32_t dtype;
 } dtypes[] = {
-	{ "bool", 1, RLV_BOOL }, { "u8", 1, RLV_U8 },   { "i8", 1, RLV_I8 },
-	{ "u16", 2, RLV_U16 },   { "i16", 2, RLV_I16 }, { "u32", 4, RLV_U32 },
-	{ "i32", 4, RLV_I32 },   { "u64", 8, RLV_U64 }, { "i64", 8, RLV_I64 },
-	{ "f16", 2, RLV_F16 },   { "f32", 4, RLV_F32 }, { "f64", 8, RLV_F64 },
-	{ "bf16", 2, RLV_BF16 },
+	[RLV_BOOL] = { "bool", 1 }, [RLV_U8] = { "u8", 1 },   [RLV_I8] = { "i8", 1 },
+	[RLV_U16] = { "u16", 2 },   [RLV_I16] = { "i16", 2 }, [RLV_U32] = { "u32", 4 },
+	[RLV_I32] = { "i32", 4 },   [RLV_U64] = { "u64", 8 }, [RLV_I64] = { "i64", 8 },
+	[RLV_F16] = { "f16", 2 },   [RLV_F32] = { "f32", 4 }, [RLV_F64] = { "f64", 8 },
+	[RLV_BF16] = { "bf16", 2 },
 };
 
 static const struct {
@@ -34,29 +33,22 @@ static const struct {
 
 const char *shape_dtype_name(uint32_t dtype)
 {
-	for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
-		if (dtypes[i].dtype == dtype)
-			return dtypes[i].name;
-	}
-	return "?";
+	return shape_dtype_bytes(dtype) ? dtypes[dtype].name : "?";
 }
 
 size_t shape_dtype_bytes(uint32_t dtype)
 {
-	for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
-		if (dtypes[i].dtype == dtype)
-			return dtypes[i].bytes;
-	}
-	return 0;
+	return dtype < ARRAY_LEN(dtypes) ? dtypes[dtype].bytes : 0;
 }
 
+/* 0 if there is none of that name. */
 static uint32_t dtype_of(const char *name)
 {
-	for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
-		if (strcmp(dtypes[i].name, name) == 0)
-			return dtypes[i].dtype;
-	}
-	return 0;
+	uint32_t dtype = ARRAY_LEN(dtypes) - 1;
+
+	while (dtype > 0 && strcmp(dtypes[dtype].name, name) != 0)
+		dtype--;
+	return dtype;
 }
 
 uint32_t shape_numpy_dtype(const char *numpy)
@@ -160,23 +152,21 @@ static int parse_column(const char **at, struct shape *shape)
 	size_t name_len = strcspn(text, ":,[");
 	char name[RLV_NAME_BYTES], type[8];
 	uint32_t ndim = 0, dims[RLV_MAX_DIMS], dtype;
+	size_t type_len;
 
 	if (name_len == 0 || name_len >= sizeof(name) || text[name_len] != ':')
 		return error_set(-EINVAL,
 				 "shape '%.40s': a column is NAME:DTYPE or NAME:DTYPE[4,4]", text);
-	memcpy(name, text, name_len);
-	name[name_len] = 0;
+	snprintf(name, sizeof(name), "%.*s", (int)name_len, text);
 	text += name_len + 1;
-
-	size_t type_len = strcspn(text, ",[");
-
-	snprintf(type, sizeof(type), "%.*s", (int)(type_len < 7 ? type_len : 7), text);
+	type_len = strcspn(text, ",[");
+	snprintf(type, sizeof(type), "%.*s", (int)type_len, text);
 	dtype = dtype_of(type);
 	if (dtype == 0)
 		return error_set(-EINVAL,
-				 "column %s: no dtype '%.*s'; there are bool u8 i8 u16 i16 u32 i32 "
+				 "column %s: no dtype '%s'; there are bool u8 i8 u16 i16 u32 i32 "
 				 "u64 i64 f16 bf16 f32 f64",
-				 name, (int)(type_len < 20 ? type_len : 20), text);
+				 name, type);
 	text += type_len;
 	if (*text == '[') {
 		int ret = parse_dims(&text, name, &ndim, dims);

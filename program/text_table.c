@@ -49,23 +49,17 @@ static void add_cell(struct text_table *table, const char *text)
 
 void text_table_init(struct text_table *table, const char *headings)
 {
-	const char *at = headings;
 	char text[CELL_BYTES];
 
 	memset(table, 0, sizeof(*table));
-	for (const char *c = headings; *c; c++)
-		table->n_columns += *c == '|';
-	table->n_columns++;
-	if (table->n_columns > TEXT_TABLE_MAX_COLUMNS)
-		table->n_columns = TEXT_TABLE_MAX_COLUMNS;
-	for (size_t i = 0; i < table->n_columns; i++) {
-		size_t len = strcspn(at, "|");
+	for (const char *at = headings; at && table->n_columns < TEXT_TABLE_MAX_COLUMNS;) {
+		bool right = *at == '>';
+		const char *end = strchrnul(at, '|');
 
-		table->right[i] = *at == '>';
-		snprintf(text, sizeof(text), "%.*s", (int)len - table->right[i],
-			 at + table->right[i]);
+		table->right[table->n_columns++] = right;
+		snprintf(text, sizeof(text), "%.*s", (int)(end - at) - right, at + right);
 		add_cell(table, text);
-		at += len + (at[len] == '|');
+		at = *end ? end + 1 : NULL;
 	}
 }
 

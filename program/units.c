@@ -12,30 +12,16 @@
 
 static const char prefixes[] = "KMGTP";
 
-/* A plain decimal number at the start of text: strtod also takes hex, nan and inf. */
+/* A plain decimal number at the start of text: strtod also takes signs, hex, nan and inf. */
 static int leading_number(const char *text, double *out, const char **rest_out)
 {
-	size_t span = strspn(text, "0123456789.");
-	const char *rest = text + span;
-	char digits[40];
-
-	if (span == 0 || span >= sizeof(digits) - 8)
-		return -EINVAL;
-	if ((*rest == 'e' || *rest == 'E') && isdigit((unsigned char)rest[1]))
-		rest += 1 + strspn(rest + 1, "0123456789");
-	if ((size_t)(rest - text) >= sizeof(digits))
-		return -EINVAL;
-	memcpy(digits, text, (size_t)(rest - text));
-	digits[rest - text] = 0;
-
 	char *end;
-	double value = strtod(digits, &end);
 
-	if (*end || !isfinite(value))
+	if (text[strspn(text, "0123456789.")] == 'x' || !strchr("0123456789.", *text) || !*text)
 		return -EINVAL;
-	*out = value;
-	*rest_out = rest;
-	return 0;
+	*out = strtod(text, &end);
+	*rest_out = end;
+	return end > text && isfinite(*out) ? 0 : -EINVAL;
 }
 
 /* An integer at the start of text, without a double, which is exact only up to 2^53; or NULL. */
@@ -54,26 +40,6 @@ static double scale_of(char letter, double base)
 	const char *at = letter ? strchr(prefixes, toupper((unsigned char)letter)) : NULL;
 
 	return at ? pow(base, (double)(at - prefixes + 1)) : 0;
-}
-
-static int parse_power(const char *text, uint64_t *out)
-{
-	const char *caret, *end = NULL;
-	uint64_t base, exponent, value = 1;
-
-	caret = whole_number(text, &base);
-	if (caret && *caret == '^')
-		end = whole_number(caret + 1, &exponent);
-	if (!end || *end)
-		return error_set(-EINVAL, "%s: not a count; powers are written 2^20", text);
-	if (exponent > 64)
-		return error_set(-ERANGE, "%s: too large", text);
-	while (exponent--) {
-		if (!checked_mul_u64(value, base, &value))
-			return error_set(-ERANGE, "%s: too large", text);
-	}
-	*out = value;
-	return 0;
 }
 
 /* A number and a prefix: one without i is a power of base. usage: what it is, and how to write it. */
@@ -112,9 +78,24 @@ int units_parse_bytes(const char *text, uint64_t *out)
 
 int units_parse_count(const char *text, uint64_t *out)
 {
-	if (strchr(text, '^'))
-		return parse_power(text, out);
-	return parse_scaled(text, 1000, "count; write 1000, 500k, 2M, 64Ki or 2^20", out);
+	const char *caret, *end = NULL;
+	uint64_t base, exponent, value = 1;
+
+	if (!strchr(text, '^'))
+		return parse_scaled(text, 1000, "count; write 1000, 500k, 2M, 64Ki or 2^20", out);
+	caret = whole_number(text, &base);
+	if (caret && *caret == '^')
+		end = whole_number(caret + 1, &exponent);
+	if (!end || *end)
+		return error_set(-EINVAL, "%s: not a count; powers are written 2^20", text);
+	if (exponent > 64)
+		return error_set(-ERANGE, "%s: too large", text);
+	while (exponent--) {
+		if (!checked_mul_u64(value, base, &value))
+			return error_set(-ERANGE, "%s: too large", text);
+	}
+	*out = value;
+	return 0;
 }
 
 int units_parse_duration(const char *text, int64_t *ns_out)

@@ -4,13 +4,14 @@
 #include <time.h>
 
 #include "base/os/clock.h"
+#include "bench/replay/case.h"
 
 #define TIMED_EVERY 8 /* reading the clock twice costs 1/30 of the shortest append */
 
 int actor_open(struct role *role)
 {
-	const struct replay_config *config = role->config;
-	const struct replay_data *data = config->envs > 1 ? role->vector : role->data;
+	const struct replay_config *config = &role->of->config;
+	const struct replay_data *data = config->envs > 1 ? &role->of->vector : role->of->data;
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	struct actor *actor = &role->actor;
 	int ret;
@@ -54,7 +55,7 @@ static void actor_pace(struct actor *actor, const struct replay_config *config, 
 
 int actor_step(struct role *role)
 {
-	const struct replay_config *config = role->config;
+	const struct replay_config *config = &role->of->config;
 	struct role_op *op = &role->slot->window.op[ROLE_INSERT];
 	struct actor *actor = &role->actor;
 	struct rlv_steps steps = RLV_STEPS_INIT;

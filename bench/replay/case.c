@@ -28,12 +28,8 @@ static int start_roles(struct replay_case *c)
 			.worker = { .ops = &role_ops,
 				    .name = appends ? "actor" : "learner",
 				    .pin = config->pin },
-			.config = config,
-			.data = c->data,
-			.vector = config->envs > 1 ? &c->vector : NULL,
-			.shared = c->shared,
+			.of = c,
 			.slot = &c->shared->slots[i],
-			.store = local ? c->store : NULL,
 			.appends = appends,
 			.samples = config->loop || !appends,
 		};

@@ -5,15 +5,15 @@
 /* A finite sum for whole degrees of freedom; each term by its logarithm, so that none overflows. */
 double chi_square_p(double statistic, double df)
 {
-	double half = statistic / 2, k = fmod(df, 2) > 0 ? 0.5 : 0;
-	double p = k > 0 ? erfc(sqrt(half)) : 0;
+	double half = statistic / 2, first = fmod(df, 2) > 0 ? 0.5 : 0;
+	double p = first > 0 ? erfc(sqrt(half)) : 0;
 
 	if (!(statistic > 0))
 		return 1;
 	if (isinf(statistic))
 		return 0;
-	for (; k < df / 2; k++)
-		p += exp(k * log(half) - half - lgamma(k + 1));
+	for (int i = 0; i < (int)(df / 2); i++)
+		p += exp((first + i) * log(half) - half - lgamma(first + i + 1));
 	return fmin(p, 1);
 }
 

@@ -18,8 +18,8 @@ struct running {
 	const struct replay_output *output;
 	struct replay_data data;
 	struct replay_case *cases;
-	uint32_t n_open;                  /* cases */
-	const struct replay_place *place; /* NULL: embed: or a given store */
+	uint32_t n_open; /* cases */
+	bool is_private; /* on a store that was started for it */
 	struct yardstick yardstick;
 	char uri[REPLAY_URI_BYTES];
 };
@@ -35,8 +35,8 @@ static int group_open(struct running *r)
 	} else {
 		for (uint32_t i = 0; i < r->group->n_cases; i++)
 			bytes += replay_table_bytes(&r->group->cases[i], &r->data);
-		r->place = r->output->place;
-		ret = r->place->open(r->place->ctx, bytes, r->uri);
+		r->is_private = true;
+		ret = r->output->start_store(r->output->ctx, bytes, r->uri);
 	}
 	for (uint32_t i = 0; i < r->group->n_cases && ret == 0; i++) {
 		ret = replay_case_open(&r->cases[i], &r->group->cases[i], &r->data);
@@ -117,8 +117,6 @@ static int group_close(struct running *r, int ret)
 		else
 			ret = closed;
 	}
-	if (r->place)
-		r->place->close(r->place->ctx);
 	replay_data_close(&r->data);
 	mem_free(r->cases);
 	return ret;
@@ -154,7 +152,7 @@ int replay_group_run(const struct replay_group *group, const struct replay_outpu
 		struct replay_case *c = &r->cases[i];
 
 		if (json)
-			replay_report_json(c, r->place ? "shm:private" : r->uri, json);
+			replay_report_json(c, r->is_private ? "shm:private" : r->uri, json);
 		if (c->config.check)
 			ret = replay_table_check(c, stdout, json);
 		*ok_out = *ok_out && c->ok;

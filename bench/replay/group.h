@@ -23,19 +23,14 @@ struct replay_group {
 		cases[REPLAY_GROUP_MAX]; /* of the same rows; all local, or all of processes */
 };
 
-/* Provider of a store for cases of processes without a store URI. */
-struct replay_place {
-	/* URI of a store with pools of `bytes` in total. */
-	int (*open)(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES]);
-	void (*close)(void *ctx); /* also after a failed open */
-	void *ctx;
-};
-
 struct replay_output {
 	struct json *json; /* NULL = text on stdout */
 	struct progress *progress;
 	double from, to; /* section of the progress bar for the group */
-	const struct replay_place *place;
+	/* Starts a store for cases of processes without one: its URI, pools of `bytes` in total. The caller
+	   closes it. */
+	int (*start_store)(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES]);
+	void *ctx;
 };
 
 /*

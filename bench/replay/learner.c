@@ -8,6 +8,7 @@
 #include "base/mem/alloc.h"
 #include "base/os/clock.h"
 #include "base/rng.h"
+#include "bench/replay/case.h"
 
 #define TD_VALUES 65536
 #define COUNTED_EVERY 64 /* round trips are read from the counters once in so many operations */
@@ -15,14 +16,14 @@
 
 int learner_open(struct role *role)
 {
-	const struct replay_config *config = role->config;
+	const struct replay_config *config = &role->of->config;
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
 	struct learner *learner = &role->learner;
 	struct rng rng;
 	int ret;
 
-	learner->view =
-		(struct pattern_view){ &role->data->shape, config->stack, config->n_step, GAMMA };
+	learner->view = (struct pattern_view){ &role->of->data->shape, config->stack,
+					       config->n_step, GAMMA };
 	learner->td = mem_array(TD_VALUES + config->batch, sizeof(float));
 	if (!learner->td)
 		return role_fail(role, -ENOMEM, "TD errors");
@@ -30,7 +31,7 @@ int learner_open(struct role *role)
 	rng_seed(&rng, config->seed, 0x7d00 + role->worker.index);
 	for (uint32_t i = 0; i < TD_VALUES + config->batch; i++)
 		learner->td[i] =
-			(float)role->data->td_error[rng_uniform_u64(&rng, role->data->rows)];
+			(float)role->of->data->td_error[rng_uniform_u64(&rng, role->of->data->rows)];
 	opts.batch_size = config->batch;
 	opts.n_step = config->n_step;
 	opts.gamma = GAMMA;
@@ -105,7 +106,7 @@ static void learner_record(struct role *role, enum role_op_kind kind, uint64_t s
 
 int learner_step(struct role *role)
 {
-	const struct replay_config *config = role->config;
+	const struct replay_config *config = &role->of->config;
 	struct learner *learner = &role->learner;
 	bool counted = role->slot->window.op[ROLE_SAMPLE].calls % COUNTED_EVERY == 0;
 	bool updates = config->learn == REPLAY_LEARN_BOTH;

@@ -54,8 +54,9 @@ static void print_notes(const struct replay_case *c, FILE *file)
 	double sampled = best_of(c, ROLE_SAMPLE, REPLAY_BYTES) / 1e9;
 	char bytes[UNITS_TEXT_BYTES];
 
-	fprintf(file, "  %s: %s, line %.1f ns", c->config.label,
-		units_format_bytes(c->footprint_bytes, bytes), line.best);
+	fprintf(file, "  %s: %s", c->config.label, units_format_bytes(c->footprint_bytes, bytes));
+	if (c->line_ns.n)
+		fprintf(file, ", line %.1f ns", line.best);
 	if (c->memcpy_gbps.n)
 		fprintf(file, ", memcpy %.2f GB/s of %s", copy.best,
 			units_format_bytes(c->batch_bytes, bytes));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/os/clock.h"
+#include "bench/replay/case.h"
 
 int role_fail(struct role *role, int code, const char *what)
 {
@@ -52,7 +53,7 @@ static void role_close(struct worker *worker)
 	if (role->samples)
 		learner_close(role);
 	role_closed(role, rlv_table_close(&role->table), "close the table");
-	role_closed(role, rlv_store_close(&role->own_store), "close the store");
+	role_closed(role, rlv_store_close(&role->store), "close the store");
 }
 
 static int role_open(struct worker *worker)
@@ -62,12 +63,12 @@ static int role_open(struct worker *worker)
 	int ret;
 
 	opts.timeout_ns = 10 * CLOCK_NS_PER_S;
-	if (!role->store) {
-		ret = rlv_store_open(role->shared->uri, &opts, &role->own_store);
+	if (!replay_config_is_local(&role->of->config)) {
+		ret = rlv_store_open(role->of->shared->uri, &opts, &role->store);
 		if (ret)
 			return role_fail(role, ret, "open the store");
 	}
-	ret = rlv_table_open(role->store ? role->store : role->own_store, role->shared->table,
+	ret = rlv_table_open(role->store ? role->store : role->of->store, role->of->shared->table,
 			     &role->table);
 	if (ret)
 		return role_fail(role, ret, "open the table");

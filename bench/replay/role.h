@@ -65,18 +65,16 @@ struct learner {
 	float *td; /* values for updates, used in turn: TD_VALUES + batch of them */
 };
 
-/* Configuration of a role, and in its process its open handles. */
+struct replay_case;
+
+/* A role of a case, and in its process its open handles. */
 struct role {
 	struct worker worker; /* first member: pointers convert to each other */
-	const struct replay_config *config;
-	const struct replay_data *data;
-	const struct replay_data *vector; /* rows for environments, or NULL */
-	struct role_shared *shared;
+	const struct replay_case *of;
 	struct role_slot *slot;
-	struct rlv_store *store; /* the process's store, for threads; NULL = open one */
 	bool appends, samples;
 
-	struct rlv_store *own_store;
+	struct rlv_store *store; /* of a process; threads use the store of the case */
 	struct rlv_table *table;
 	struct actor actor;
 	struct learner learner;

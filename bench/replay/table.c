@@ -16,6 +16,7 @@
 
 static uint32_t serial; /* table number in this process */
 
+/* Records the failed operation with the library's last error. */
 static int replay_failed(int code, const char *what)
 {
 	const char *why = rlv_last_error();

@@ -127,7 +127,6 @@ static int check_envelope(const uint8_t *bytes, size_t size, struct trace *t)
 int trace_header_decode(const uint8_t *bytes, size_t size, struct trace *t)
 {
 	uint64_t row_bytes = 0;
-	uint32_t special = 0;
 	int err = check_envelope(bytes, size, t);
 
 	if (err)
@@ -154,10 +153,7 @@ int trace_header_decode(const uint8_t *bytes, size_t size, struct trace *t)
 		if (err)
 			return err;
 		row_bytes += t->columns[i].row_bytes;
-		special += t->columns[i].role != TRACE_ROLE_COLUMN;
 	}
-	if (special != TRACE_ROLES - 1)
-		return error_set(-EPROTO, "flags, priority or policy_version is missing");
 	if (__builtin_mul_overflow(t->rows, row_bytes, &t->data_bytes) ||
 	    t->data_bytes > TRACE_MAX_DATA_BYTES)
 		return error_set(-EOVERFLOW, "%ju rows of %ju bytes: above %ju bytes",

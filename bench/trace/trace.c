@@ -100,32 +100,6 @@ static int reader_walk(struct reader *r)
 	return 0;
 }
 
-static int trace_alloc(struct trace *t)
-{
-	const void *of_role[TRACE_ROLES] = { NULL };
-
-	t->episode_row = mem_array(t->episodes + 1, sizeof(*t->episode_row));
-	for (struct trace_column *c = t->columns; c < t->columns + t->n_columns; c++) {
-		of_role[c->role] = c->data = mem_array(t->rows, c->row_bytes);
-		if (!c->data || !t->episode_row)
-			return error_set(-ENOMEM, "cannot allocate %ju rows", (uintmax_t)t->rows);
-	}
-	t->flags = of_role[TRACE_ROLE_FLAGS];
-	t->priority = of_role[TRACE_ROLE_PRIORITY];
-	t->policy_version = of_role[TRACE_ROLE_VERSION];
-	return 0;
-}
-
-/* Check flags against those of the previous row: see the picture in trace.h. */
-static bool flags_follow(unsigned int before, unsigned int flags)
-{
-	if (flags & ~(unsigned int)TRACE_FLAGS)
-		return false;
-	if (before & (TRACE_TERMINATED | TRACE_TRUNCATED))
-		return flags == TRACE_FINAL;
-	return !(flags & TRACE_FINAL) && !(flags & TRACE_FIRST) == !(before & TRACE_FINAL);
-}
-
 /* Index the episodes, and check that the rows form whole episodes. */
 static int check_rows(const struct trace *t)
 {
@@ -134,8 +108,13 @@ static int check_rows(const struct trace *t)
 
 	for (uint64_t row = 0; row < t->rows; row++) {
 		unsigned int flags = t->flags[row];
+		bool over = before & (TRACE_TERMINATED | TRACE_TRUNCATED);
+		/* As in the picture in trace.h. */
+		bool follows = over ? flags == TRACE_FINAL
+				    : !(flags & TRACE_FINAL) &&
+					       !(flags & TRACE_FIRST) == !(before & TRACE_FINAL);
 
-		if (!flags_follow(before, flags))
+		if (!follows || flags & ~(unsigned int)TRACE_FLAGS)
 			return error_set(-EPROTO, "row %ju: flags %#x after %#x", (uintmax_t)row,
 					 flags, before);
 		if (!isfinite(t->priority[row]) || t->priority[row] < 0)
@@ -159,6 +138,7 @@ int trace_open_bytes(const char *name, const void *bytes, size_t size, struct tr
 {
 	struct trace *t = mem_zalloc(sizeof(*t));
 	struct reader reader = { .trace = t, .bytes = bytes, .size = size };
+	const void *of_role[TRACE_ROLES] = { NULL };
 	int err;
 
 	if (!t)
@@ -167,8 +147,17 @@ int trace_open_bytes(const char *name, const void *bytes, size_t size, struct tr
 	err = trace_header_decode(bytes, size, t);
 	if (!err)
 		err = reader_walk(&reader);
-	if (!err)
-		err = trace_alloc(t);
+	t->episode_row = err ? NULL : mem_array(t->episodes + 1, sizeof(*t->episode_row));
+	for (struct trace_column *c = t->columns; !err && c < t->columns + t->n_columns; c++) {
+		of_role[c->role] = c->data = mem_array(t->rows, c->row_bytes);
+		if (!c->data || !t->episode_row)
+			err = error_set(-ENOMEM, "cannot allocate %ju rows", (uintmax_t)t->rows);
+	}
+	t->flags = of_role[TRACE_ROLE_FLAGS];
+	t->priority = of_role[TRACE_ROLE_PRIORITY];
+	t->policy_version = of_role[TRACE_ROLE_VERSION];
+	if (!err && (!t->flags || !t->priority || !t->policy_version))
+		err = error_set(-EPROTO, "flags, priority or policy_version is missing");
 	if (!err)
 		err = reader_walk(&reader);
 	if (!err)
@@ -187,7 +176,7 @@ int trace_open(const char *path, struct trace **trace_out)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), err = 0;
 	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
 	uint8_t *bytes = NULL;
-	struct stat st;
+	struct stat st = { 0 };
 	size_t size = 0;
 
 	if (!file || fstat(fd, &st) != 0)

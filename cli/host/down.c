@@ -17,7 +17,7 @@
 #include "cli/host/host_store.h"
 #include "cli/store_status.h"
 
-enum { MAX_TABLES = 4096, MAX_SHARDS = 1024 };
+enum { MAX_SHARDS = 1024 };
 
 struct down {
 	struct cli_common common;
@@ -33,9 +33,7 @@ struct down {
 	const struct host_daemon *only; /* of a store elsewhere: its node here; else NULL */
 	struct rlv_store *server;
 	struct store_status status;
-	struct rlv_shard_info shards[MAX_SHARDS];
-	struct rlv_table_info table;
-	char names[MAX_TABLES][RLV_NAME_BYTES];
+	uint64_t deadline; /* for its tables */
 };
 
 /* -------- data that would be lost -------- */
@@ -73,51 +71,50 @@ static void set_unknown(struct down *down, const char *why)
 		snprintf(down->unknown, sizeof(down->unknown), "%.150s", why);
 }
 
-/* A table without a shard here has nothing to lose. */
-static void count_table(struct down *down, const char *name)
+/* ctx: struct down. A table without a shard here has nothing to lose. */
+static int count_table(struct rlv_store *store, const char *name, void *ctx)
 {
-	struct rlv_table *table;
+	static struct rlv_shard_info shards[MAX_SHARDS];
+	static struct rlv_table_info info;
+	struct down *down = ctx;
+	struct rlv_table *table = NULL;
 	size_t n = MAX_SHARDS;
 	int64_t items = 0;
 	bool any = false;
-	int ret = rlv_table_open(down->server, name, &table);
+	int ret;
 
+	if (deadline_expired(clock_monotonic(), down->deadline)) {
+		set_unknown(down, "counting took longer than 10 s");
+		return -ETIMEDOUT;
+	}
+	ret = rlv_table_open(store, name, &table);
 	if (ret == -EHOSTDOWN || ret == -ENOENT)
-		return;
-	if (ret) {
-		set_unknown(down, rlv_last_error());
-		return;
-	}
-	down->table = (struct rlv_table_info){ .size = sizeof(down->table) };
-	ret = rlv_table_shards(table, down->shards, sizeof(down->shards[0]), &n);
-	for (size_t i = 0; ret == 0 && i < n && i < MAX_SHARDS; i++) {
-		const struct rlv_shard_info *shard = &down->shards[i];
-
-		any |= (shard->state == RLV_SHARD_ACTIVE || shard->state == RLV_SHARD_DRAINING) &&
-		       is_at_stake(down, shard->node);
-	}
-	if (any) {
-		ret = rlv_table_info(table, &down->table);
-		for (uint32_t v = 0; v < down->table.n_views && ret == 0; v++)
-			if (down->table.views[v].items > items)
-				items = down->table.views[v].items;
-	}
+		return 0;
+	info = (struct rlv_table_info){ .size = sizeof(info) };
+	if (ret == 0)
+		ret = rlv_table_shards(table, shards, sizeof(shards[0]), &n);
+	for (size_t i = 0; ret == 0 && i < n && i < MAX_SHARDS; i++)
+		any |= (shards[i].state == RLV_SHARD_ACTIVE ||
+			shards[i].state == RLV_SHARD_DRAINING) &&
+		       is_at_stake(down, shards[i].node);
+	if (any)
+		ret = rlv_table_info(table, &info);
+	for (uint32_t v = 0; v < info.n_views && ret == 0; v++)
+		if (info.views[v].items > items)
+			items = info.views[v].items;
 	if (ret)
 		set_unknown(down, rlv_last_error());
 	down->tables += items > 0;
 	down->items += (uint64_t)items;
 	(void)!rlv_table_close(&table);
+	return 0;
 }
 
 static int count_tables(struct down *down)
 {
-	uint64_t deadline = deadline_after(clock_monotonic(), 10 * CLOCK_NS_PER_S);
-	size_t n = MAX_TABLES;
 	bool any = false;
 	int ret = store_status_read(down->server, &down->status);
 
-	if (ret == 0)
-		ret = rlv_store_tables(down->server, down->names, &n);
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < down->status.n_nodes && !down->only; i++) {
@@ -127,7 +124,7 @@ static int count_tables(struct down *down)
 	}
 	for (size_t i = 0; i < down->status.n_nodes; i++)
 		any |= is_at_stake(down, down->status.nodes[i].name);
-	if (n == 0 || !any)
+	if (down->status.info.n_tables == 0 || !any)
 		return 0;
 	/* The count is complete only if each node with memory at stake answers. */
 	for (uint32_t i = 0; i < down->daemons.n; i++) {
@@ -142,14 +139,8 @@ static int count_tables(struct down *down)
 		if (node && node->state == RLV_NODE_DOWN)
 			set_unknown(down, why);
 	}
-	for (size_t i = 0; i < n && i < MAX_TABLES; i++) {
-		if (deadline_expired(clock_monotonic(), deadline)) {
-			set_unknown(down, "counting took longer than 10 s");
-			break;
-		}
-		count_table(down, down->names[i]);
-	}
-	return 0;
+	down->deadline = deadline_after(clock_monotonic(), 10 * CLOCK_NS_PER_S);
+	return cli_each_table(down->server, NULL, count_table, down) ? -EIO : 0;
 }
 
 static void ask_server(struct down *down, const char *uri)
@@ -238,7 +229,7 @@ static int bring_down(struct down *down)
 	int lock, ret = runtime_dir_open(down->store, false, &dir);
 
 	if (ret == 0)
-		ret = host_lock(down->store, HOST_LOCK_NS, NULL, &lock);
+		ret = host_lock(down->store, HOST_LOCK_NS, &lock);
 	if (ret)
 		goto out;
 	/* Another `down` may have removed the store before we had its lock. */

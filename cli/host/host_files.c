@@ -16,10 +16,10 @@
 
 static const char lock_end[] = ".lock", record_end[] = ".cmdline";
 
-int host_lock(const char *store, int64_t timeout_ns, struct progress *progress, int *fd_out)
+int host_lock(const char *store, int64_t timeout_ns, int *fd_out)
 {
 	uint64_t start = clock_now_ns(clock_monotonic());
-	bool said = progress && progress->on;
+	bool said = false;
 	int64_t spent;
 	int ret, pid = 0;
 
@@ -31,10 +31,6 @@ int host_lock(const char *store, int64_t timeout_ns, struct progress *progress, 
 			return error_set(-ETIMEDOUT,
 					 "store %s: pid %d still starts or stops it after %.0f s",
 					 store, pid, (double)timeout_ns / CLOCK_NS_PER_S);
-		if (progress)
-			progress_show(progress, (double)spent / (double)timeout_ns,
-				      "waiting for pid %d, which starts or stops store %s", pid,
-				      store);
 		if (!said && spent >= CLOCK_NS_PER_S) {
 			cli_error("waiting for pid %d, which starts or stops store %s", pid, store);
 			said = true;

@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/os/runtime_dir.h"
 #include "cli/host/cmdline.h"
-#include "program/progress.h"
 
 #define HOST_FILES_MAX 32
 #define HOST_LOCK_NS 20000000000 /* longest wait of `node` and `down` for the lock */
@@ -23,11 +22,10 @@
 
 /*
  * Takes the lock of commands that start or stop daemons of a store; it ends with its process, or
- * with runtime_store_unlock. Waits for the command that holds it and names it on stderr. progress
- * may be NULL. -ETIMEDOUT, -EINTR, errors of runtime_store_lock.
+ * with runtime_store_unlock. Waits for the command that holds it and names it on stderr. -ETIMEDOUT,
+ * -EINTR, errors of runtime_store_lock.
  */
-int host_lock(const char *store, int64_t timeout_ns, struct progress *progress, int *fd_out)
-	RLV_MUST_CHECK;
+int host_lock(const char *store, int64_t timeout_ns, int *fd_out) RLV_MUST_CHECK;
 
 /* Removes a directory recursively; symbolic links are not followed. Undeletable files stay. */
 void host_files_remove(const char *path);

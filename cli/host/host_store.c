@@ -363,7 +363,7 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 	up->store = store_out;
 	snprintf(store_out->name, sizeof(store_out->name), "%s", name);
 	snprintf(store_out->uri, sizeof(store_out->uri), "shm:%s", name);
-	ret = host_lock(name, opts->node.timeout_ns, progress, &lock);
+	ret = host_lock(name, opts->node.timeout_ns, &lock);
 	if (ret)
 		goto out;
 	ret = up_look(up);

@@ -94,7 +94,7 @@ static int node_add(struct request *request)
 		opts->bytes = UINT64_C(1) << 30;
 	interrupt_install();
 	if (ret == 0)
-		ret = host_lock(opts->store, HOST_LOCK_NS, NULL, &lock);
+		ret = host_lock(opts->store, HOST_LOCK_NS, &lock);
 	if (ret)
 		return cli_fail_local(ret, "add node %s", request->name);
 	/* Under the lock a running node cannot be mistaken for the new one. */
@@ -136,7 +136,7 @@ static int forget_record(const struct request *request)
 	if (strncmp(request->common.uri, "shm:", 4) != 0)
 		return CLI_OK;
 	snprintf(name, sizeof(name), HOST_NODE "%.50s", request->name);
-	ret = host_lock(store, HOST_LOCK_NS, NULL, &lock);
+	ret = host_lock(store, HOST_LOCK_NS, &lock);
 	if (ret == 0) {
 		ret = runtime_dir_open(store, false, &dir);
 		if (ret == 0)
@@ -219,7 +219,7 @@ static int run_verb(const char *verb, struct request *request)
 					drop ? ", its items are lost" : "");
 		code = code ? code : forget_record(request);
 	}
-	cli_store_close(&store);
+	cli_closed(rlv_store_close(&store), "store");
 	return code;
 }
 
