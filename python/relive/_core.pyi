@@ -1,6 +1,6 @@
 """The C extension: the base of Store, Table, Writer and Sampler of the package."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, final
 
@@ -32,12 +32,10 @@ class Store:
 
 @final
 class Table:
-    @classmethod
-    def create(cls, store: Store, name: str, columns: Sequence[tuple[Any, ...]],
-               views: Sequence[tuple[Any, ...]], capacity: int, shards: int, max_writers: int,
-               max_clients: int, block: int, row_crc: int) -> Table: ...
-    @classmethod
-    def open(cls, store: Store, name: str, /) -> Table: ...
+    def __new__(cls, store: Store, name: str, columns: list[tuple[Any, ...]] = ...,
+                views: list[tuple[Any, ...]] = ..., capacity: int = ..., shards: int = ...,
+                max_writers: int = ..., max_clients: int = ..., block: int = ...,
+                row_crc: int = ...) -> Self: ...
     @property
     def is_open(self) -> bool: ...
     @property

@@ -37,9 +37,10 @@ holds no buffer. Arrays support DLPack: ``torch.from_dlpack(batch.obs)`` shares 
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
-from . import _nested
+from . import _core, _nested
 
 
 class BatchCopy:
@@ -93,5 +94,8 @@ def copy_of(batch):
 
 
 def reduce(batch):
-    """Returns what ``Batch.__reduce__()`` returns: a batch is pickled as a copy."""
+    """Pickles a batch: as a copy."""
     return BatchCopy, ({name: batch[name] for name in batch.names}, batch.table_size)
+
+
+copyreg.pickle(_core.Batch, reduce)

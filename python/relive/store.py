@@ -86,7 +86,7 @@ class Store:
         """
         views = tuple(views) or (View(),)
         limited = [_with_limiter(view, rate_limiter) for view in views]
-        core = _core.Table.create(
+        core = _core.Table(
             self._core, name, [column._core_tuple() for column in columns_of(signature)],
             [view._core_tuple() for view in limited], unsigned("capacity", capacity, bits=64),
             unsigned("shards", shards), unsigned("max_writers", max_writers),
@@ -99,7 +99,7 @@ class Store:
 
         :raises NotFound: there is no table of that name.
         """
-        return self._add(_core.Table.open(self._core, name))
+        return self._add(_core.Table(self._core, name))
 
     def _add(self, core):
         table = Table(self, core)

@@ -120,7 +120,7 @@ static int put_finals(struct writer *w, struct wait *wait, const void *const *fi
    call is bound. 0, or -1 with an exception: no row of the call itself is in. */
 static int append_begin(struct writer *w, struct wait *wait)
 {
-	if (wait_start(wait, w->timeout))
+	if (wait_start(wait, w->h.timeout))
 		return -1;
 	if (w->final_env < w->n_envs) {
 		const void *finals[RLV_MAX_COLUMNS] = { NULL };
@@ -139,7 +139,7 @@ static bool is_over(const struct writer *w, const struct call *call, uint32_t i)
 {
 	if (!call->flags || call->flags[i] & RLV_FINAL || !call_row_ended(call, i))
 		return call->flags && call->flags[i] & RLV_FINAL;
-	if (w->n_obs && call->finals[w->first_obs])
+	if (call->has_finals)
 		return w->final_env == w->n_envs;
 	return call->flags[i] & RLV_TERMINATED && w->autoreset != AUTORESET_NEXT_STEP &&
 	       !call->values[KEY_FINAL];
@@ -203,27 +203,6 @@ static bool has_ends(const struct writer *w, const struct call *call, bool conse
 	return bits;
 }
 
-/*
- * Appends the final rows of ended episodes and keeps the state for the next call. The step is in:
- * an error for its final rows would make the user append it again, so they are left to the next call.
- */
-static int after_step(struct writer *w, struct wait *wait, const struct call *call)
-{
-	if (!call->flags)
-		return 0;
-	for (uint32_t i = 0; i < call->n; i++)
-		w->ended[i] = call_row_ended(call, i);
-	if (w->n_obs && call->finals[w->first_obs]) {
-		w->final_env = 0;
-		if (put_finals(w, wait, call->finals) > 0)
-			return -1;
-	}
-	for (uint32_t i = 0; i < call->n; i++)
-		if (is_over(w, call, i) && complete_over(w, i))
-			return -1;
-	return warn_of_lost(w);
-}
-
 static void put_of_call(const struct writer *w, const struct call *call, struct put *put)
 {
 	put->steps = (struct rlv_steps)RLV_STEPS_INIT;
@@ -235,28 +214,47 @@ static void put_of_call(const struct writer *w, const struct call *call, struct 
 	put->end = false;
 }
 
-int append_step(struct writer *w, struct call *call)
+PyObject *append_step(PyObject *object, PyObject *const *values, Py_ssize_t n, PyObject *names)
 {
+	struct writer *w = (struct writer *)object;
+	struct call call;
 	struct wait wait;
 	struct put put;
+	int ret = -1;
 
-	if (call->values[KEY_ENV])
-		return error_invalid(
+	if (call_begin(w, &call, values, n, names))
+		return NULL;
+	if (call.values[KEY_ENV])
+		error_invalid(
 			"append: env is an argument of extend and end_episode only: leave it out");
-	if (append_begin(w, &wait))
-		return -1;
-	call->n = w->n_envs;
-	call->td_error = w->td_error;
-	if (call_bind(w, call, w->batched))
-		return -1;
-	for (uint32_t i = 0; w->firsts_left && i < call->n; i++)
-		autoreset_see_first(w, call, i, i);
-	call->flags = has_ends(w, call, false) ? w->flags : NULL;
-	if ((call->flags && autoreset_flags(w, call, false)) || call_bind_finals(w, call))
-		return -1;
-	put_of_call(w, call, &put);
+	call.n = w->n_envs;
+	if (call.values[KEY_ENV] || append_begin(w, &wait) || call_bind(w, &call, w->batched))
+		goto out;
+	for (uint32_t i = 0; w->firsts_left && i < call.n; i++)
+		autoreset_see_first(w, &call, i, i);
+	call.flags = has_ends(w, &call, false) ? w->flags : NULL;
+	if ((call.flags && autoreset_flags(w, &call, false)) || call_bind_finals(w, &call))
+		goto out;
+	put_of_call(w, &call, &put);
 	put.stream = w->n_envs == 1 ? 0 : -1;
-	return raise_of(put_steps(w, &wait, &put)) || after_step(w, &wait, call) ? -1 : 0;
+	ret = raise_of(put_steps(w, &wait, &put));
+	if (ret || !call.flags)
+		goto out;
+	for (uint32_t i = 0; i < call.n; i++)
+		w->ended[i] = call_row_ended(&call, i);
+	/* The step is in: an error for its final rows would make the user append it again, so they
+	   are left to the next call. */
+	if (call.has_finals)
+		w->final_env = 0;
+	if (put_finals(w, &wait, call.finals) > 0)
+		ret = -1;
+	for (uint32_t i = 0; ret == 0 && i < call.n; i++)
+		if (is_over(w, &call, i))
+			ret = complete_over(w, i);
+	if (ret == 0)
+		ret = warn_of_lost(w);
+out:
+	return call_end(w, &call, ret);
 }
 
 /* -------- consecutive steps -------- */
@@ -271,73 +269,88 @@ static int read_env(const struct writer *w, struct call *call)
 			     value, (unsigned int)w->n_envs - 1);
 }
 
-int append_rows(struct writer *w, struct call *call)
+PyObject *append_rows(PyObject *object, PyObject *const *values, Py_ssize_t n_values,
+		      PyObject *names)
 {
 	static const char no_finals[] =
 		"extend takes final observations as rows of their own, with final";
 	static const char no_infos[] = "extend does not take infos: use append";
+	struct writer *w = (struct writer *)object;
+	struct call call;
 	struct wait wait;
 	struct put put;
 	Py_ssize_t n;
 	uint32_t done;
-	int ret;
+	int ret = -1;
 
-	if (call_refuse(w, call, KEY_FINAL_OF, KEY_FINAL_OF + (int)w->n_columns, no_finals) ||
-	    call_refuse(w, call, KEY_INFOS, KEY_INFOS + 1, no_infos) || read_env(w, call))
-		return -1;
-	n = call->values[0] ? PyObject_Size(call->values[0]) : -1;
+	if (call_begin(w, &call, values, n_values, names))
+		return NULL;
+	if (call_refuse(w, &call, KEY_FINAL_OF, KEY_FINAL_OF + (int)w->n_columns, no_finals) ||
+	    call_refuse(w, &call, KEY_INFOS, KEY_INFOS + 1, no_infos) || read_env(w, &call))
+		goto out;
+	n = call.values[0] ? PyObject_Size(call.values[0]) : -1;
 	if (n < 0 || n > INT32_MAX) {
 		PyErr_Clear();
-		return error_invalid("extend: column %s is missing, or is not an array of n steps",
-				     w->columns[0].name);
+		error_invalid("extend: column %s is missing, or is not an array of n steps",
+			      w->columns[0].name);
+		goto out;
 	}
+	call.n = (uint32_t)n;
 	if (n == 0)
-		return 0;
-	call->n = (uint32_t)n;
-	if (append_begin(w, &wait) || call_bind(w, call, true))
-		return -1;
+		ret = 0;
+	if (n == 0 || append_begin(w, &wait) || call_bind(w, &call, true))
+		goto out;
 	if (w->firsts_left)
-		autoreset_see_first(w, call, call->env, 0);
-	if (has_ends(w, call, true)) {
-		call->flags = call_scratch(call, sizeof(*call->flags));
-		if (!call->flags || autoreset_flags(w, call, true))
-			return -1;
+		autoreset_see_first(w, &call, call.env, 0);
+	if (has_ends(w, &call, true)) {
+		call.flags = call_scratch(&call, sizeof(*call.flags));
+		if (!call.flags || autoreset_flags(w, &call, true))
+			goto out;
 	}
-	put_of_call(w, call, &put);
-	put.stream = call->env;
+	put_of_call(w, &call, &put);
+	put.stream = call.env;
 	ret = raise_of(put_steps(w, &wait, &put));
-	done = ret ? call->n - put.steps.n : call->n;
+	done = ret ? call.n - put.steps.n : call.n;
 	if (done)
-		w->ended[call->env] = call_row_ended(call, done - 1);
-	if (ret == 0 && is_over(w, call, call->n - 1))
-		ret = complete_over(w, call->env);
-	return ret ? ret : warn_of_lost(w);
+		w->ended[call.env] = call_row_ended(&call, done - 1);
+	if (ret == 0 && is_over(w, &call, call.n - 1))
+		ret = complete_over(w, call.env);
+	if (ret == 0)
+		ret = warn_of_lost(w);
+out:
+	return call_end(w, &call, ret);
 }
 
 /* -------- end_episode -------- */
 
-int append_end(struct writer *w, struct call *call)
+PyObject *append_end(PyObject *object, PyObject *const *values, Py_ssize_t n, PyObject *names)
 {
 	static const char why[] = "end_episode takes only env and the observation columns";
+	struct writer *w = (struct writer *)object;
 	int n_columns = (int)w->n_columns;
+	struct call call;
 	struct wait wait;
-	int given;
+	int given, ret = -1;
 
+	if (call_begin(w, &call, values, n, names))
+		return NULL;
 	for (int c = 0; c < n_columns; c++)
-		if (!w->columns[c].is_obs && call_refuse(w, call, c, c + 1, why))
-			return -1;
-	if (call_refuse(w, call, KEY_FINAL_OF, KEY_FINAL_OF + n_columns, why) ||
-	    call_refuse(w, call, KEY_TERMINATED, KEY_ENV, why) || read_env(w, call) ||
+		if (!w->columns[c].is_obs && call_refuse(w, &call, c, c + 1, why))
+			goto out;
+	if (call_refuse(w, &call, KEY_FINAL_OF, KEY_FINAL_OF + n_columns, why) ||
+	    call_refuse(w, &call, KEY_TERMINATED, KEY_ENV, why) || read_env(w, &call) ||
 	    append_begin(w, &wait))
-		return -1;
-	given = call_has_observation(w, call, 0);
-	if (given < 0 || (given && call_bind_last(w, call)))
-		return -1;
-	if (given && raise_of(put_final(w, &wait, call->env, call->finals, 0)))
-		return -1;
-	w->follows_end |= w->ended[call->env];
-	w->ended[call->env] = false;
-	return end_stream(w, &wait, call->env) || warn_of_lost(w) ? -1 : 0;
+		goto out;
+	given = call_bind_last(w, &call);
+	if (given < 0 || (given && raise_of(put_final(w, &wait, call.env, call.finals, 0))))
+		goto out;
+	w->follows_end |= w->ended[call.env];
+	w->ended[call.env] = false;
+	ret = end_stream(w, &wait, call.env);
+	if (ret == 0)
+		ret = warn_of_lost(w);
+out:
+	return call_end(w, &call, ret);
 }
 
 int append_complete(struct writer *w)
@@ -348,7 +361,7 @@ int append_complete(struct writer *w)
 		return -1;
 	for (uint32_t i = 0; i < w->n_envs; i++) {
 		w->follows_end |= w->ended[i];
-		if (wait_start(&wait, w->timeout) || end_stream(w, &wait, i))
+		if (wait_start(&wait, w->h.timeout) || end_stream(w, &wait, i))
 			return -1;
 	}
 	return warn_of_lost(w);

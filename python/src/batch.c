@@ -9,33 +9,41 @@ PyTypeObject *batch_type;
 
 /* -------- layout -------- */
 
-bool layout_fits(const struct layout *layout, const struct slot *slot)
+static struct array_layout *layout_add(struct layout *layout, const struct slot *slot,
+				       const char *name, uint32_t dtype, const void *data)
 {
-	const struct rlv_array *arrays = slot->batch->arrays;
-	uint32_t a = 0;
+	struct array_layout *to = &layout->arrays[layout->n_arrays++];
 
-	while (a < slot->batch->n_arrays &&
-	       (const uint8_t *)arrays[a].data == slot->memory + layout->arrays[a].offset)
-		a++;
-	return a == slot->batch->n_arrays;
+	snprintf(to->name, sizeof(to->name), "%s", name);
+	to->type = dtype_of(dtype);
+	to->offset = (size_t)((const uint8_t *)data - slot->memory);
+	to->ndim = 1;
+	to->strides[0] = to->type->bytes;
+	return to;
 }
 
-struct layout *layout_open(const struct slot *slot)
+/*
+ * Makes the layout of the batch in a slot, to which the caller has a reference. NULL with an
+ * exception. Other threads run meanwhile; the batch is read before.
+ */
+static struct layout *layout_open(const struct slot *slot)
 {
-	struct layout *layout = calloc(1, sizeof(*layout));
 	const struct rlv_batch *batch = slot->batch;
 	/* Members of struct rlv_batch; the last may not be there. */
 	const struct {
 		const char *name;
 		const void *data;
 		uint32_t dtype;
-	} extras[LAYOUT_EXTRAS] = {
+	} extras[] = {
 		{ "key", batch->key, RLV_U64 },
 		{ "weight", batch->weight, RLV_F32 },
 		{ "probability", batch->probability, RLV_F64 },
 		{ "priority", batch->priority, RLV_F32 },
 		{ "policy_version", batch->policy_version, RLV_U32 },
 	};
+	const size_t n_extras = sizeof(extras) / sizeof(extras[0]);
+	struct layout *layout = calloc(1, sizeof(*layout) + (batch->n_arrays + n_extras) *
+								    sizeof(layout->arrays[0]));
 	PyObject *names;
 
 	if (!layout) {
@@ -44,28 +52,17 @@ struct layout *layout_open(const struct slot *slot)
 	}
 	layout->refs = 1;
 	for (uint32_t a = 0; a < batch->n_arrays; a++) {
-		struct array_layout *to = &layout->arrays[layout->n_arrays++];
 		const struct rlv_array *from = &batch->arrays[a];
+		struct array_layout *to =
+			layout_add(layout, slot, from->name, from->dtype, from->data);
 
-		snprintf(to->name, sizeof(to->name), "%s", from->name);
-		to->type = dtype_of(from->dtype);
-		to->offset = (size_t)((const uint8_t *)from->data - slot->memory);
 		to->ndim = (int)from->ndim;
-		for (uint32_t d = 0; d < from->ndim; d++) {
-			to->shape[d] = from->shape[d];
-			to->strides[d] = from->strides[d];
-		}
+		memcpy(to->shape, from->shape, sizeof(to->shape));
+		memcpy(to->strides, from->strides, sizeof(to->strides));
 	}
-	for (uint32_t e = 0; e < LAYOUT_EXTRAS && extras[e].data; e++) {
-		struct array_layout *to = &layout->arrays[layout->n_arrays++];
-
-		snprintf(to->name, sizeof(to->name), "%s", extras[e].name);
-		to->type = dtype_of(extras[e].dtype);
-		to->offset = (size_t)((const uint8_t *)extras[e].data - slot->memory);
-		to->ndim = 1;
-		to->strides[0] = to->type->bytes;
-		to->read_only = e == 0; /* update_priorities goes by the keys as drawn */
-	}
+	for (size_t e = 0; e < n_extras && extras[e].data; e++)
+		layout_add(layout, slot, extras[e].name, extras[e].dtype, extras[e].data)
+			->read_only = e == 0; /* update_priorities goes by the keys as drawn */
 	/* from here on Python runs, and a close may free the batch */
 	names = PyList_New(0);
 	for (uint32_t a = 0; names && a < layout->n_arrays; a++) {
@@ -77,11 +74,22 @@ struct layout *layout_open(const struct slot *slot)
 	layout->names = tuple_of_list(names);
 	if (layout->names)
 		layout->index = python_call("relive._nested", "index", "(O)", layout->names);
-	if (!layout->index) {
-		layout_put(layout);
-		return NULL;
-	}
-	return layout;
+	if (layout->index)
+		return layout;
+	layout_put(layout);
+	return NULL;
+}
+
+/* True if the batch in a slot has this layout, which depends on n_step. */
+static bool layout_fits(const struct layout *layout, const struct slot *slot)
+{
+	const struct rlv_array *arrays = slot->batch->arrays;
+	uint32_t a = 0;
+
+	while (a < slot->batch->n_arrays &&
+	       (const uint8_t *)arrays[a].data == slot->memory + layout->arrays[a].offset)
+		a++;
+	return a == slot->batch->n_arrays;
 }
 
 void layout_put(struct layout *layout)
@@ -112,27 +120,33 @@ static void lease_end(PyObject *lease)
 /* -------- batch -------- */
 
 struct batch {
-	PyObject base;
+	PyVarObject base;
 	PyObject *lease; /* NULL = released */
 	struct slot *slot;
-	PyObject *made[LAYOUT_ARRAYS]; /* arrays asked for */
 	long long table_size;
 	uint32_t n;
+	PyObject *made[]; /* arrays asked for, of those in the layout */
 };
 
-PyObject *batch_make(struct layout *layout, struct slot *slot)
+PyObject *batch_make(struct slot *slot, struct layout **last)
 {
 	PyObject *lease = PyCapsule_New(slot, NULL, lease_end);
-	struct batch *batch;
+	struct layout *replaced;
+	struct batch *batch = NULL;
 
 	if (!lease) {
 		atomic_store_explicit(&slot->returned, true, memory_order_release);
 		return NULL;
 	}
-	slot->refs++;
-	slot->layout = layout;
-	layout->refs++;
-	batch = object_alloc(batch_type);
+	slot->refs++; /* other threads run in layout_open: one may close the sampler */
+	if (*last && layout_fits(*last, slot)) {
+		slot->layout = *last;
+		slot->layout->refs++;
+	} else {
+		slot->layout = layout_open(slot);
+	}
+	if (slot->layout)
+		batch = object_alloc(batch_type, slot->layout->n_arrays);
 	if (!batch) {
 		Py_DECREF(lease);
 		return NULL;
@@ -141,6 +155,10 @@ PyObject *batch_make(struct layout *layout, struct slot *slot)
 	batch->slot = slot;
 	batch->n = slot->n;
 	batch->table_size = slot->table_size;
+	replaced = *last;
+	*last = slot->layout;
+	(*last)->refs++;
+	layout_put(replaced);
 	return (PyObject *)batch;
 }
 
@@ -239,12 +257,6 @@ static PyObject *batch_copy(PyObject *object, PyObject *Py_UNUSED(unused))
 	return python_call("relive.batch", "copy_of", "(O)", object);
 }
 
-/* Pickles a batch as a copy. */
-static PyObject *batch_reduce(PyObject *object, PyObject *Py_UNUSED(unused))
-{
-	return python_call("relive.batch", "reduce", "(O)", object);
-}
-
 static PyObject *batch_names(PyObject *object, void *Py_UNUSED(unused))
 {
 	struct batch *batch = (struct batch *)object;
@@ -266,7 +278,6 @@ static PyMethodDef methods[] = {
 	{ "copy", batch_copy, METH_NOARGS, NULL },
 	{ "__enter__", batch_enter, METH_NOARGS, NULL },
 	{ "__exit__", batch_release, METH_VARARGS, NULL },
-	{ "__reduce__", batch_reduce, METH_NOARGS, NULL },
 	{ 0 },
 };
 
@@ -296,7 +307,8 @@ static PyType_Slot slots[] = {
 
 PyType_Spec batch_spec = {
 	.name = "relive._core.Batch",
-	.basicsize = sizeof(struct batch),
+	.basicsize = offsetof(struct batch, made),
+	.itemsize = sizeof(PyObject *),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 	.slots = slots,
 };

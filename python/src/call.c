@@ -23,7 +23,7 @@ static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 
 		if (!key && !PyErr_Occurred())
 			error_format(-EINVAL, "append: no column or option %R in table %s", name,
-				     ((struct table *)w->h.parent)->info->name);
+				     ((struct table *)w->h.parent)->info.name);
 		if (!key)
 			return -1;
 		keys[i] = (uint16_t)PyLong_AsLong(key);
@@ -43,19 +43,7 @@ static void call_give(struct call *call, uint16_t key, PyObject *value)
 		call->finals_are_none = true;
 }
 
-void call_clear(const struct writer *w, struct call *call)
-{
-	const size_t columns = w->n_columns * sizeof(void *);
-
-	memset(call->values, 0, columns);
-	memset(call->values + KEY_FINAL_OF, 0, columns);
-	memset(call->values + KEY_TERMINATED, 0, (KEYS - KEY_TERMINATED) * sizeof(void *));
-	memset(call->columns, 0, columns);
-	memset(call->finals, 0, columns);
-	memset(call->ends, 0, offsetof(struct call, sources) - offsetof(struct call, ends));
-}
-
-int call_read_dict(struct writer *w, struct call *call, PyObject *values)
+static int call_read_dict(struct writer *w, struct call *call, PyObject *values)
 {
 	Py_ssize_t n = PyDict_Size(values), at = 0;
 	bool same = n == 0 || (w->last_names && PyTuple_Size(w->last_names) == n);
@@ -79,24 +67,63 @@ int call_read_dict(struct writer *w, struct call *call, PyObject *values)
 	return ret;
 }
 
-int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names)
+int call_begin(struct writer *w, struct call *call, PyObject *const *values,
+	       Py_ssize_t n_positional, PyObject *names)
 {
+	const size_t columns = w->n_columns * sizeof(void *);
 	Py_ssize_t n = names ? PyTuple_Size(names) : 0;
-	bool identical = n == 0 || names == w->last_names;
-	/* append(**row) makes a new tuple of the same strings */
-	bool same = identical || (w->last_names && PyTuple_Size(w->last_names) == n);
 	PyObject *version;
+	bool same;
 
-	for (Py_ssize_t i = 0; !identical && same && i < n; i++)
+	if (n_positional > 1 || (n_positional && !PyDict_Check(values[0]))) {
+		PyErr_Format(PyExc_TypeError, "writer: give columns as keywords, or as one dict");
+		return -1;
+	}
+	if (w->busy) {
+		error_format(
+			-EBUSY,
+			"writer: another thread is in a call of it: open a writer for each thread");
+		return -1;
+	}
+	w->busy = true;
+	/* only what this writer uses: most tables have few of RLV_MAX_COLUMNS */
+	memset(call->values, 0, columns);
+	memset(call->values + KEY_FINAL_OF, 0, columns);
+	memset(call->values + KEY_TERMINATED, 0, (KEYS - KEY_TERMINATED) * sizeof(void *));
+	memset(call->columns, 0, columns);
+	memset(call->finals, 0, columns);
+	memset(call->ends, 0, offsetof(struct call, sources) - offsetof(struct call, ends));
+	if (n_positional && call_read_dict(w, call, values[0]))
+		goto err;
+	/* append(**row) makes a new tuple of the same strings */
+	same = n == 0 || (w->last_names && PyTuple_Size(w->last_names) == n);
+	for (Py_ssize_t i = 0; names != w->last_names && same && i < n; i++)
 		same = PyTuple_GetItem(names, i) == PyTuple_GetItem(w->last_names, i);
 	if (!same && number_names(w, names, n))
-		return -1;
+		goto err;
 	for (Py_ssize_t i = 0; i < n; i++)
-		call_give(call, w->last_keys[i], values[i]);
+		call_give(call, w->last_keys[i], values[n_positional + i]);
 	version = call->values[KEY_POLICY_VERSION];
 	if (!version || uint32_of(version, &call->policy_version))
 		return 0;
-	return error_invalid("append: policy_version %R: want an integer, 0 to 2^32 - 1", version);
+	error_invalid("append: policy_version %R: want an integer, 0 to 2^32 - 1", version);
+err:
+	call_end(w, call, -1);
+	return -1;
+}
+
+PyObject *call_end(struct writer *w, struct call *call, int ret)
+{
+	for (uint32_t i = 0; i < call->n_sources; i++)
+		source_release(&call->sources[i]);
+	while (call->n_held)
+		Py_DECREF(call->held[--call->n_held]);
+	while (call->n_scratch)
+		free(call->scratch[--call->n_scratch]);
+	w->busy = false;
+	if (ret)
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 int call_refuse(const struct writer *w, const struct call *call, int from, int to, const char *why)
@@ -125,31 +152,6 @@ static int call_bind_column(struct call *call, const struct column *col, PyObjec
 		return -1;
 	call->n_sources++;
 	*data_out = source->data;
-	return 0;
-}
-
-/* The library wants |TD errors|. */
-static int bind_td_error(struct call *call, struct demand *demand)
-{
-	static const struct column td_error = { .name = "td_error", .dtype = RLV_F64, .bytes = 8 };
-	double *to = call->td_error;
-	const void *data;
-
-	call->td_error = NULL;
-	if (!call->values[KEY_TD_ERROR])
-		return 0;
-	if (!to)
-		to = call_scratch(call, sizeof(*to));
-	if (!to)
-		return -1;
-	demand->stage = to;
-	if (call_bind_column(call, &td_error, call->values[KEY_TD_ERROR], demand, &data))
-		return -1;
-	if (data != to)
-		memcpy(to, data, call->n * sizeof(*to));
-	for (uint32_t i = 0; i < call->n; i++)
-		to[i] = fabs(to[i]);
-	call->td_error = to;
 	return 0;
 }
 
@@ -197,9 +199,11 @@ int call_bind(struct writer *w, struct call *call, bool batched)
 		{ .name = "truncated", .dtype = RLV_BOOL, .bytes = 1 },
 		{ .name = "final", .dtype = RLV_BOOL, .bytes = 1 },
 	};
+	static const struct column td_error = { .name = "td_error", .dtype = RLV_F64, .bytes = 8 };
 	struct demand demand = { .n = call->n, .batched = batched, .unchecked = w->unchecked };
 	bool staged = call->n <= w->n_envs;
 	const void *data;
+	double *to;
 
 	for (uint32_t c = 0; c < w->n_columns; c++) {
 		PyObject *value = call->values[c];
@@ -222,12 +226,24 @@ int call_bind(struct writer *w, struct call *call, bool batched)
 	}
 	if (!w->unchecked && check_rewards(w, call, batched))
 		return -1;
-	return bind_td_error(call, &demand);
+	if (!call->values[KEY_TD_ERROR])
+		return 0;
+	demand.stage = to = staged ? w->td_error : call_scratch(call, sizeof(*to));
+	if (!to || call_bind_column(call, &td_error, call->values[KEY_TD_ERROR], &demand, &data))
+		return -1;
+	for (uint32_t i = 0; i < call->n; i++) /* the library wants |TD errors| */
+		to[i] = fabs(column_number(RLV_F64, data, i));
+	call->td_error = to;
+	return 0;
 }
 
 /* -------- final observations -------- */
 
-int call_has_observation(const struct writer *w, const struct call *call, uint32_t first_key)
+/*
+ * True if the observation is given whose columns have the keywords from first_key on, 0 or
+ * KEY_FINAL_OF. -1 with an exception: only some of its columns are.
+ */
+static int call_has_observation(const struct writer *w, const struct call *call, uint32_t first_key)
 {
 	uint32_t given = 0;
 
@@ -282,6 +298,7 @@ int call_bind_finals(struct writer *w, struct call *call)
 		if (call_row_ended(call, i))
 			list_add(&ended, PyLong_FromUnsignedLong(i));
 	demand.n = ended ? (uint32_t)PyList_Size(ended) : 0;
+	call->has_finals = demand.n != 0;
 	for (uint32_t c = 0; ended && demand.n && c < w->n_columns; c++) {
 		const struct column *col = &w->columns[c];
 		PyObject *rows = call->values[KEY_FINAL_OF + c];
@@ -304,20 +321,11 @@ int call_bind_finals(struct writer *w, struct call *call)
 int call_bind_last(struct writer *w, struct call *call)
 {
 	const struct demand one = { .n = 1, .unchecked = w->unchecked };
+	int given = call_has_observation(w, call, 0);
 
-	for (uint32_t c = 0; c < w->n_columns; c++)
+	for (uint32_t c = 0; given > 0 && c < w->n_columns; c++)
 		if (call->values[c] &&
 		    call_bind_column(call, &w->columns[c], call->values[c], &one, &call->finals[c]))
 			return -1;
-	return 0;
-}
-
-void call_release(struct call *call)
-{
-	for (uint32_t i = 0; i < call->n_sources; i++)
-		source_release(&call->sources[i]);
-	while (call->n_held)
-		Py_DECREF(call->held[--call->n_held]);
-	while (call->n_scratch)
-		free(call->scratch[--call->n_scratch]);
+	return given;
 }

@@ -62,8 +62,9 @@ int error_invalid(const char *format, ...);
  */
 int type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **type_out);
 
-/* Allocates a zeroed object of a type made by PyType_FromSpec. NULL with an exception. */
-void *object_alloc(PyTypeObject *type);
+/* Allocates a zeroed object of a type made by PyType_FromSpec, with n of its items. NULL with an
+   exception. */
+void *object_alloc(PyTypeObject *type, Py_ssize_t n);
 
 /* Frees such an object, at the end of its tp_dealloc. */
 void object_free(void *self);
@@ -87,7 +88,8 @@ enum handle_kind { HANDLE_STORE, HANDLE_TABLE, HANDLE_WRITER, HANDLE_SAMPLER };
 /* First member of every type that owns a handle of the library; a store is nothing else. */
 struct handle {
 	PyObject base;
-	PyObject *parent; /* object whose handle must stay open: the table of a writer; or NULL */
+	PyObject *parent;  /* object whose handle must stay open: the table of a writer; or NULL */
+	PyObject *timeout; /* of waits: None or seconds; NULL = a store or table */
 	enum handle_kind kind;
 	union { /* the library's; NULL = closed, or not opened yet */
 		void *library;
@@ -102,9 +104,6 @@ struct handle {
 	unsigned waiters;      /* for the lock; guarded by the interpreter lock, as closers */
 	unsigned closers;      /* waiters that close */
 	bool open;             /* only false -> true -> false */
-	/* Or NULL: called by handle_end, before locked and after not locked. */
-	void (*before_close)(struct handle *h);
-	void (*after_close)(struct handle *h);
 };
 
 int handle_init_forks(void);
@@ -112,8 +111,12 @@ int handle_init_forks(void);
 /* The member is_open. */
 extern PyMemberDef handle_members[];
 
-/* Initialises a new object: its lock, and a reference to the parent. Cannot fail. */
-void handle_init(struct handle *h, PyObject *parent, enum handle_kind kind);
+/* Allocates an object, with references to the parent and the timeout. NULL with an exception. */
+void *handle_new(PyTypeObject *type, PyObject *parent, PyObject *timeout, enum handle_kind kind);
+
+/* Ends the opening of an object: returns it if code is 0, else frees it and returns NULL with the
+   exception that is set, or the code's. */
+PyObject *handle_opened(struct handle *h, int code);
 
 /* Frees the object, at the end of its tp_dealloc, after handle_drop. */
 void handle_free(struct handle *h);
@@ -147,6 +150,9 @@ void handle_drop(struct handle *h);
 /* Closes the handle, if that is to be done: see handle_close. 0 with the library's code, or -1
    interrupted, with an exception. */
 int handle_end(struct handle *h, int *code_out);
+
+/* The methods persist() of a store, flush() of a sampler. */
+PyObject *handle_flush(PyObject *object, PyObject *unused);
 
 /* The method stats() of a writer or sampler. */
 PyObject *handle_stats(PyObject *object, PyObject *unused);
@@ -188,11 +194,9 @@ extern PyType_Spec store_spec, table_spec, writer_spec, sampler_spec, batch_spec
 
 struct table {
 	struct handle h;
-	struct rlv_table_info *info;   /* as opened: the counters in it are old */
-	char (*names)[RLV_NAME_BYTES]; /* names of the columns in info: those in info end with
-	                                  the handle */
-	const char *name;              /* in info */
-	PyObject *columns;             /* a list of tuples */
+	struct rlv_table_info info; /* as opened: the counters in it are old */
+	/* of the columns in info: the library's end with the handle */
+	char names[RLV_MAX_COLUMNS][RLV_NAME_BYTES];
 };
 
 #endif

@@ -1,4 +1,4 @@
-#include "python/src/core.h"
+#include "python/src/sampler.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -36,13 +36,31 @@ PyMemberDef handle_members[] = {
 	{ 0 },
 };
 
-void handle_init(struct handle *h, PyObject *parent, enum handle_kind kind)
+void *handle_new(PyTypeObject *type, PyObject *parent, PyObject *timeout, enum handle_kind kind)
 {
+	struct handle *h = object_alloc(type, 0);
+
+	if (!h)
+		return NULL;
 	Py_XINCREF(parent);
 	h->parent = parent;
+	Py_XINCREF(timeout);
+	h->timeout = timeout;
 	h->kind = kind;
 	pthread_mutex_init(&h->lock, NULL); /* cannot fail with default attributes on Linux */
 	h->forks = atomic_load_explicit(&forks, memory_order_relaxed);
+	return h;
+}
+
+PyObject *handle_opened(struct handle *h, int code)
+{
+	h->open = h->library != NULL;
+	if (code == 0)
+		return &h->base;
+	if (!PyErr_Occurred())
+		error_raise(code);
+	Py_DECREF(h);
+	return NULL;
 }
 
 void handle_free(struct handle *h)
@@ -50,6 +68,7 @@ void handle_free(struct handle *h)
 	if (handle_is_ours(h)) /* else a thread of the parent may hold it for ever */
 		pthread_mutex_destroy(&h->lock);
 	Py_CLEAR(h->parent);
+	Py_CLEAR(h->timeout);
 	object_free(h);
 }
 
@@ -144,20 +163,6 @@ void handle_leave(struct handle *h)
 
 /* -------- close -------- */
 
-static int close_library(struct handle *h)
-{
-	switch (h->kind) {
-	case HANDLE_STORE:
-		return rlv_store_close(&h->store);
-	case HANDLE_TABLE:
-		return rlv_table_close(&h->table);
-	case HANDLE_WRITER:
-		return rlv_writer_close(&h->writer);
-	default:
-		return rlv_sampler_close(&h->sampler);
-	}
-}
-
 int handle_end(struct handle *h, int *code_out)
 {
 	PyThreadState *thread;
@@ -175,15 +180,27 @@ int handle_end(struct handle *h, int *code_out)
 		handle_unlock(h);
 		return 0;
 	}
-	if (h->before_close)
-		h->before_close(h);
+	if (h->kind == HANDLE_SAMPLER)
+		sampler_before_close(h);
 	thread = PyEval_SaveThread();
-	*code_out = close_library(h);
+	switch (h->kind) {
+	case HANDLE_STORE:
+		*code_out = rlv_store_close(&h->store);
+		break;
+	case HANDLE_TABLE:
+		*code_out = rlv_table_close(&h->table);
+		break;
+	case HANDLE_WRITER:
+		*code_out = rlv_writer_close(&h->writer);
+		break;
+	case HANDLE_SAMPLER:
+		*code_out = rlv_sampler_close(&h->sampler);
+	}
 	PyEval_RestoreThread(thread);
 	h->open = h->library != NULL;
 	handle_unlock(h);
-	if (h->after_close)
-		h->after_close(h);
+	if (h->kind == HANDLE_SAMPLER)
+		sampler_after_close(h);
 	return 0;
 }
 
@@ -233,7 +250,7 @@ int wait_start(struct wait *wait, PyObject *timeout)
 
 	wait->deadline_ns = -1;
 	wait->left_ns = SLICE_NS;
-	wait->stalls = !timeout || timeout == Py_None;
+	wait->stalls = timeout == Py_None;
 	wait->stalled = 0;
 	wait->told = wait->watch.warned = false;
 	wait->watch.size = (uint32_t)sizeof(wait->watch);
@@ -276,6 +293,20 @@ int wait_again(struct wait *wait, int code)
 	}
 	next_slice(wait);
 	return wait->left_ns > 0;
+}
+
+/* -------- methods -------- */
+
+PyObject *handle_flush(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	struct handle *h = (struct handle *)object;
+	int ret;
+
+	if (handle_enter(h))
+		return NULL;
+	ret = h->kind == HANDLE_STORE ? rlv_store_persist(h->store) : rlv_sampler_flush(h->sampler);
+	handle_leave(h);
+	return error_or_none(ret);
 }
 
 PyObject *handle_stats(PyObject *object, PyObject *Py_UNUSED(unused))

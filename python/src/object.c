@@ -27,11 +27,11 @@ int type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **type_out)
 	return *type_out ? PyModule_AddType(module, *type_out) : -1;
 }
 
-void *object_alloc(PyTypeObject *type)
+void *object_alloc(PyTypeObject *type, Py_ssize_t n)
 {
 	allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 
-	return alloc(type, 0);
+	return alloc(type, n);
 }
 
 void object_free(void *self)

@@ -53,8 +53,7 @@ static void *prefetch_run(void *context)
 		pthread_mutex_unlock(&p->lock);
 		pthread_mutex_lock(&s->h.lock);
 		if (s->h.open)
-			code = sampler_try(s, &(struct draw){ .n = s->batch_size, .beta = s->beta },
-					   &slot);
+			code = sampler_try(s, s->batch_size, &s->opts, 0, &slot);
 		pthread_mutex_unlock(&s->h.lock);
 		pthread_mutex_lock(&p->lock);
 		if (code == 0)

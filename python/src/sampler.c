@@ -1,13 +1,12 @@
 #include "python/src/sampler.h"
 
-#include "python/src/column.h"
-
 #include <errno.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
 #define SHORT_SLICE_NS 1000000
+#define BETA_NONE (-1.0) /* no weights: an exponent of 0 */
 
 PyTypeObject *sampler_type;
 
@@ -22,27 +21,19 @@ bool sampler_has_returned(const struct sampler *s)
 }
 
 /*
- * Allocates a batch buffer for the library: by the allocator, while the sampler is opened, else in
- * the library's memory, without the interpreter lock. The handle is locked, or no other thread
- * knows it.
+ * Allocates a batch buffer for the library: by the allocator, while the sampler is opened, else without
+ * the interpreter lock. The handle is locked, or no other thread knows it.
  */
 static void *memory_alloc(void *context, size_t align, size_t bytes)
 {
 	struct sampler *s = context;
 	struct slot **slots = realloc(s->slots, (s->n_slots + 1) * sizeof(struct slot *));
-	PyGILState_STATE state;
 	struct slot *slot;
 
 	if (!slots)
 		return NULL;
 	s->slots = slots;
-	if (s->allocator && s->allocator != Py_None) {
-		state = PyGILState_Ensure();
-		slot = slot_open_given(s->allocator, align, bytes);
-		PyGILState_Release(state);
-	} else {
-		slot = slot_open(align, bytes);
-	}
+	slot = slot_open(s->allocator, align, bytes);
 	if (!slot)
 		return NULL;
 	slots[s->n_slots++] = slot;
@@ -88,7 +79,7 @@ static int parse_columns(PyObject *given, const char **names, struct rlv_sampler
 }
 
 /* After prefetch_stop no batch is taken; after !open none is sampled. */
-static void sampler_before_close(struct handle *h)
+void sampler_before_close(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
 
@@ -96,7 +87,7 @@ static void sampler_before_close(struct handle *h)
 		prefetch_stop(s->prefetch);
 }
 
-static void sampler_after_close(struct handle *h)
+void sampler_after_close(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
 
@@ -116,17 +107,16 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	PyObject *parent, *timeout, *allocator, *columns;
 	const char *column_names[RLV_MAX_COLUMNS];
 	int independent, short_batch;
-	unsigned long long seed;
 	struct rlv_memory memory = { memory_alloc, memory_free, NULL };
-	struct table *table;
+	struct handle *table;
 	struct sampler *s;
 	uint32_t depth;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIddIIIIKIIppIOOO", names, table_type,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIddIIIIkIIppIOOO", names, table_type,
 					 &parent, &opts.view, &opts.batch_size, &opts.n_step,
 					 &opts.gamma, &opts.beta, &opts.layout, &opts.weights,
-					 &opts.batches, &opts.defer_updates, &seed, &opts.rank,
+					 &opts.batches, &opts.defer_updates, &opts.seed, &opts.rank,
 					 &opts.world_size, &independent, &short_batch, &depth,
 					 &timeout, &allocator, &columns) ||
 	    parse_columns(columns, column_names, &opts))
@@ -134,38 +124,25 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	if (depth > SAMPLER_MOST_AHEAD)
 		return error_format(-EINVAL, "sampler: prefetch %u: want 0 to %d",
 				    (unsigned int)depth, SAMPLER_MOST_AHEAD);
-	s = object_alloc(type);
+	s = handle_new(type, parent, timeout, HANDLE_SAMPLER);
 	if (!s)
 		return NULL;
-	table = (struct table *)parent;
-	handle_init(&s->h, parent, HANDLE_SAMPLER);
-	s->h.before_close = sampler_before_close;
-	s->h.after_close = sampler_after_close;
 	s->batch_size = opts.batch_size;
 	s->depth = depth;
-	s->beta = opts.beta;
-	s->set = (struct rlv_sample_opts)RLV_SAMPLE_OPTS_INIT;
-	Py_INCREF(timeout);
-	s->timeout = timeout;
-	opts.seed = seed;
+	s->opts.size = s->set.size = sizeof(s->opts);
+	s->opts.beta = opts.beta;
 	opts.independent = independent;
 	opts.short_batch = short_batch;
 	opts.memory = &memory;
 	memory.ctx = s;
-	if (handle_enter(&table->h))
-		goto err_free;
-	s->allocator = allocator;
-	ret = rlv_sampler_open(table->h.table, &opts, &s->h.sampler);
+	table = (struct handle *)parent;
+	if (handle_enter(table))
+		return handle_opened(&s->h, -ECANCELED);
+	s->allocator = allocator == Py_None ? NULL : allocator;
+	ret = rlv_sampler_open(table->table, &opts, &s->h.sampler);
 	s->allocator = NULL; /* it may refer to what refers to the sampler */
-	handle_leave(&table->h);
-	s->h.open = ret == 0;
-	if (ret == 0)
-		return (PyObject *)s;
-	if (!PyErr_Occurred()) /* an allocator's exception says more */
-		error_raise(ret);
-err_free:
-	Py_DECREF(s);
-	return NULL;
+	handle_leave(table);
+	return handle_opened(&s->h, ret); /* an allocator's exception says more than ret */
 }
 
 static void sampler_dealloc(PyObject *object)
@@ -180,53 +157,24 @@ static void sampler_dealloc(PyObject *object)
 	free(s->prefetch);
 	put_slots(s);
 	layout_put(s->layout);
-	Py_CLEAR(s->timeout);
 	handle_free(&s->h);
 }
 
 /* -------- sample -------- */
 
-/* Makes the Python object of the batch that the library left in a slot. No close has begun. */
-static PyObject *sampler_wrap(struct sampler *s, struct slot *slot)
+int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opts,
+		int64_t timeout_ns, struct slot **slot_out)
 {
-	struct layout *layout = s->layout;
-	PyObject *object = NULL;
-
-	slot->refs++; /* other threads run in layout_open: one may close the sampler */
-	if (!layout || !layout_fits(layout, slot)) {
-		layout = layout_open(slot);
-		if (layout) {
-			layout_put(s->layout);
-			s->layout = layout;
-		}
-	}
-	if (layout) {
-		layout->refs++; /* of this call: another thread may replace s->layout */
-		object = batch_make(layout, slot);
-		layout_put(layout);
-	} else {
-		atomic_store_explicit(&slot->returned, true, memory_order_release);
-	}
-	slot_put(slot);
-	return object;
-}
-
-int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_out)
-{
-	struct rlv_sample_opts opts = RLV_SAMPLE_OPTS_INIT;
 	const struct rlv_batch *batch;
 	struct slot *const *at;
 	const uint8_t *data;
 	int ret = 0;
 
-	if (draw->beta != s->set.beta || draw->gamma != s->set.gamma ||
-	    draw->n_step != s->set.n_step) {
-		opts.n_step = draw->n_step;
-		opts.gamma = draw->gamma;
-		opts.beta = draw->beta;
-		ret = rlv_sampler_set_opts(s->h.sampler, &opts);
+	if (opts->beta != s->set.beta || opts->gamma != s->set.gamma ||
+	    opts->n_step != s->set.n_step) {
+		ret = rlv_sampler_set_opts(s->h.sampler, opts);
 		if (ret == 0)
-			s->set = opts;
+			s->set = *opts;
 	}
 	/* give back the buffers whose arrays are gone */
 	for (uint32_t i = 0; i < s->n_slots; i++) {
@@ -240,7 +188,7 @@ int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_o
 			rlv_batch_release(s->h.sampler, slot->batch);
 	}
 	if (ret == 0)
-		ret = rlv_sampler_sample(s->h.sampler, draw->n, draw->timeout_ns, &batch);
+		ret = rlv_sampler_sample(s->h.sampler, n, timeout_ns, &batch);
 	if (ret)
 		return ret;
 	data = (const uint8_t *)batch->key;
@@ -254,8 +202,10 @@ int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_o
 	return 0;
 }
 
-static PyObject *sample_draw(struct sampler *s, struct draw draw, PyObject *timeout)
+static PyObject *sample_draw(struct sampler *s, uint32_t n, struct rlv_sample_opts opts,
+			     PyObject *timeout)
 {
+	int64_t slice_ns;
 	struct slot *slot;
 	struct wait wait;
 	int again;
@@ -264,27 +214,21 @@ static PyObject *sample_draw(struct sampler *s, struct draw draw, PyObject *time
 	if (wait_start(&wait, timeout))
 		return NULL;
 	do {
-		draw.timeout_ns = wait.left_ns;
-		if (s->h.waiters && wait.left_ns > SHORT_SLICE_NS) /* others want the handle */
-			draw.timeout_ns = SHORT_SLICE_NS;
+		slice_ns = wait.left_ns;
+		if (s->h.waiters && slice_ns > SHORT_SLICE_NS) /* others want the handle */
+			slice_ns = SHORT_SLICE_NS;
 		if (handle_enter(&s->h))
 			return NULL;
-		ret = sampler_try(s, &draw, &slot);
+		ret = sampler_try(s, n, &opts, slice_ns, &slot);
 		if (wait_is_over_time(ret) && wait.left_ns)
-			wait.stalled = rlv_sampler_watch(s->h.sampler, draw.n, &wait.watch);
+			wait.stalled = rlv_sampler_watch(s->h.sampler, n, &wait.watch);
 		handle_leave(&s->h);
 		if (ret == 0)
-			return sampler_wrap(s, slot);
+			return batch_make(slot, &s->layout);
 		again = wait_again(&wait, ret);
 		handle_yield(&s->h);
 	} while (again > 0);
 	return again < 0 ? NULL : error_raise(ret);
-}
-
-/* The library's exponent: its 0 means the exponent at open, and a negative one no weights. */
-static double library_beta(double beta)
-{
-	return beta == 0 ? -1 : beta;
 }
 
 /* None leaves *count_out as it is. */
@@ -295,8 +239,8 @@ static int read_count(const char *name, PyObject *value, uint32_t *count_out)
 	return error_invalid("sample: %s %R: want an integer, 1 or more", name, value);
 }
 
-/* None leaves *out as it is; 0 to most. */
-static int read_real(const char *name, PyObject *value, int most, double *out)
+/* 0 to most; the library takes 0 for a default, and `zero` for 0. None leaves *out as it is. */
+static int read_real(const char *name, PyObject *value, int most, double zero, double *out)
 {
 	double real = value == Py_None ? 0 : PyFloat_AsDouble(value);
 
@@ -305,7 +249,7 @@ static int read_real(const char *name, PyObject *value, int most, double *out)
 	if (real == -1 && PyErr_Occurred())
 		return -1;
 	if (real >= 0 && real <= most) {
-		*out = real;
+		*out = real == 0 ? zero : real;
 		return 0;
 	}
 	return error_invalid("sampler: %s %R: want 0 to %d", name, value, most);
@@ -317,19 +261,17 @@ static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwar
 	struct sampler *s = (struct sampler *)object;
 	PyObject *n = Py_None, *beta = Py_None, *timeout = Py_None;
 	PyObject *n_step = Py_None, *gamma = Py_None;
-	struct draw draw = { .n = s->batch_size, .beta = s->beta };
+	struct rlv_sample_opts opts = s->opts;
+	uint32_t count = s->batch_size;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO$OO", names, &n, &beta, &timeout,
 					 &n_step, &gamma))
 		return NULL;
-	if (read_count("n", n, &draw.n) || read_count("n_step", n_step, &draw.n_step) ||
-	    read_real("beta", beta, 8, &draw.beta) || read_real("gamma", gamma, 1, &draw.gamma))
+	if (read_count("n", n, &count) || read_count("n_step", n_step, &opts.n_step) ||
+	    read_real("beta", beta, 8, BETA_NONE, &opts.beta) ||
+	    read_real("gamma", gamma, 1, DBL_TRUE_MIN, &opts.gamma))
 		return NULL;
-	if (beta != Py_None)
-		draw.beta = library_beta(draw.beta);
-	if (gamma != Py_None)
-		draw.gamma = draw.gamma == 0 ? DBL_TRUE_MIN : draw.gamma; /* 0 = as opened */
-	return sample_draw(s, draw, timeout);
+	return sample_draw(s, count, opts, timeout);
 }
 
 static PyObject *sampler_next(PyObject *object)
@@ -348,30 +290,18 @@ static PyObject *sampler_next(PyObject *object)
 			return NULL;
 	}
 	if (s->depth)
-		ret = wait_start(&wait, s->timeout) ? -1 : prefetch_take(s->prefetch, &wait, &slot);
+		ret = wait_start(&wait, s->h.timeout) ? -1
+						      : prefetch_take(s->prefetch, &wait, &slot);
 	if (ret > 0)
-		return sample_draw(s, (struct draw){ .n = s->batch_size, .beta = s->beta },
-				   s->timeout);
-	return ret ? NULL : sampler_wrap(s, slot);
+		return sample_draw(s, s->batch_size, s->opts, s->h.timeout);
+	return ret ? NULL : batch_make(slot, &s->layout);
 }
 
 /* -------- the rest -------- */
 
-static PyObject *sampler_flush(PyObject *object, PyObject *Py_UNUSED(unused))
-{
-	struct sampler *s = (struct sampler *)object;
-	int ret;
-
-	if (handle_enter(&s->h))
-		return NULL;
-	ret = rlv_sampler_flush(s->h.sampler);
-	handle_leave(&s->h);
-	return error_or_none(ret);
-}
-
 static PyObject *sampler_get_beta(PyObject *object, void *Py_UNUSED(unused))
 {
-	double beta = ((struct sampler *)object)->beta;
+	double beta = ((struct sampler *)object)->opts.beta;
 
 	return PyFloat_FromDouble(beta < 0 ? 0 : beta);
 }
@@ -383,9 +313,9 @@ static int sampler_set_beta(PyObject *object, PyObject *value, void *Py_UNUSED(u
 
 	if (!value || value == Py_None)
 		return error_invalid("sampler: beta cannot be deleted or None: want 0 to 8");
-	if (read_real("beta", value, 8, &beta) || handle_lock(&s->h))
+	if (read_real("beta", value, 8, BETA_NONE, &beta) || handle_lock(&s->h))
 		return -1;
-	s->beta = library_beta(beta);
+	s->opts.beta = beta;
 	handle_unlock(&s->h);
 	return 0;
 }
@@ -393,7 +323,7 @@ static int sampler_set_beta(PyObject *object, PyObject *value, void *Py_UNUSED(u
 static PyMethodDef methods[] = {
 	{ "sample", METHOD(sampler_sample), METH_VARARGS | METH_KEYWORDS, NULL },
 	{ "update_priorities", METHOD(sampler_update), METH_VARARGS | METH_KEYWORDS, NULL },
-	{ "flush", sampler_flush, METH_NOARGS, NULL },
+	{ "flush", handle_flush, METH_NOARGS, NULL },
 	{ "close", handle_close, METH_NOARGS, NULL },
 	{ "stats", handle_stats, METH_NOARGS, NULL },
 	{ 0 },

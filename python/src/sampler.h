@@ -13,30 +13,26 @@ struct prefetch;
 struct sampler {
 	struct handle h;
 	uint32_t batch_size;
-	uint32_t depth;             /* prefetched batches; 0 = none */
-	double beta;                /* default of samples; guarded by the handle's lock */
-	struct rlv_sample_opts set; /* current options in the library; guarded by the same */
-	PyObject *timeout;          /* of the iterator */
-	PyObject *allocator; /* None, or bytes -> writable buffer; borrowed, while it is opened */
+	uint32_t depth;              /* prefetched batches; 0 = none */
+	struct rlv_sample_opts opts; /* default of samples; guarded by the handle's lock */
+	struct rlv_sample_opts set;  /* current options in the library; guarded by the same */
+	PyObject *allocator; /* NULL, or bytes -> writable buffer; borrowed, while it is opened */
 	struct slot **slots; /* grows on demand; guarded by the handle's lock */
 	uint32_t n_slots;
 	struct layout *layout;     /* of the last batch; NULL until the first */
 	struct prefetch *prefetch; /* NULL until the first next() */
 };
 
-struct draw {
-	uint32_t n;
-	uint32_t n_step; /* 0 = as opened; so is gamma */
-	double gamma;    /* these two in the library's units */
-	double beta;
-	int64_t timeout_ns;
-};
-
 /*
  * Tries to sample once. 0 with the slot of the batch, or an error code. The handle is locked, the
  * interpreter lock is not held.
  */
-int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_out);
+int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opts,
+		int64_t timeout_ns, struct slot **slot_out);
+
+/* Parts of handle_end: while the handle is locked, and when it is closed and unlocked. */
+void sampler_before_close(struct handle *h);
+void sampler_after_close(struct handle *h);
 
 /* True if a buffer whose arrays are gone can be given back to the library. */
 bool sampler_has_returned(const struct sampler *s);

@@ -3,33 +3,24 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct slot *slot_open(size_t align, size_t bytes)
+struct slot *slot_open(PyObject *allocator, size_t align, size_t bytes)
 {
 	struct slot *slot = calloc(1, sizeof(*slot));
+	PyGILState_STATE state;
+	PyObject *buffer;
 	void *memory;
 
-	if (!slot)
-		return NULL;
-	if (rlv_buffer_alloc(align, bytes, &memory)) {
+	if (!slot || (!allocator && rlv_buffer_alloc(align, bytes, &memory))) {
 		free(slot);
 		return NULL;
 	}
-	slot->memory = memory;
-	slot->bytes = bytes;
 	slot->refs = 1;
-	return slot;
-}
-
-struct slot *slot_open_given(PyObject *allocator, size_t align, size_t bytes)
-{
-	struct slot *slot = calloc(1, sizeof(*slot));
-	PyObject *buffer;
-
-	if (!slot) {
-		PyErr_NoMemory();
-		return NULL;
+	if (!allocator) {
+		slot->memory = memory;
+		slot->bytes = bytes;
+		return slot;
 	}
-	slot->refs = 1;
+	state = PyGILState_Ensure();
 	buffer = PyObject_CallFunction(allocator, "n", (Py_ssize_t)bytes);
 	if (buffer && PyObject_GetBuffer(buffer, &slot->view, PyBUF_CONTIG) == 0) {
 		slot->memory = slot->view.buf;
@@ -41,10 +32,12 @@ struct slot *slot_open_given(PyObject *allocator, size_t align, size_t bytes)
 				slot->bytes, (void *)slot->memory, bytes, align);
 	}
 	Py_XDECREF(buffer);
-	if (!PyErr_Occurred())
-		return slot;
-	slot_put(slot);
-	return NULL;
+	if (PyErr_Occurred()) {
+		slot_put(slot);
+		slot = NULL;
+	}
+	PyGILState_Release(state);
+	return slot;
 }
 
 void slot_put(struct slot *slot)

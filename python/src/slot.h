@@ -29,13 +29,11 @@ struct slot {
 };
 
 /*
- * Opens a slot in the library's memory: registered with devices, on huge pages. NULL: no memory;
- * sets no exception and does not need the interpreter lock.
+ * Opens a slot in the writable buffer that allocator(bytes) returns; NULL as allocator: in the library's
+ * memory, registered with devices, on huge pages. NULL: no memory, or an exception of the allocator's.
+ * Does not need the interpreter lock.
  */
-struct slot *slot_open(size_t align, size_t bytes);
-
-/* Opens a slot in the writable buffer that allocator(bytes) returns. NULL with an exception. */
-struct slot *slot_open_given(PyObject *allocator, size_t align, size_t bytes);
+struct slot *slot_open(PyObject *allocator, size_t align, size_t bytes);
 
 /* Drops a reference. */
 void slot_put(struct slot *slot);

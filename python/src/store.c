@@ -16,48 +16,26 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 				 "token",    "read_only", "stall_ns",   "trust",
 				 "tls_cert", "tls_key",   "tls_ca",     NULL };
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
-	long long timeout_ns = 0, stall_ns = 0;
-	unsigned long long pool_bytes = 0;
 	int read_only = 0, trust = 0;
 	PyThreadState *thread;
 	const char *uri;
 	struct handle *self;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzpLpzzz", names, &uri, &opts.pages,
-					 &pool_bytes, &timeout_ns, &opts.token, &read_only,
-					 &stall_ns, &trust, &opts.tls_cert, &opts.tls_key,
-					 &opts.tls_ca))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|Iklzplpzzz", names, &uri, &opts.pages,
+					 &opts.pool_bytes, &opts.timeout_ns, &opts.token,
+					 &read_only, &opts.stall_ns, &trust, &opts.tls_cert,
+					 &opts.tls_key, &opts.tls_ca))
 		return NULL;
-	opts.pool_bytes = pool_bytes;
-	opts.timeout_ns = timeout_ns;
-	opts.stall_ns = stall_ns;
 	opts.read_only = read_only;
 	opts.trust = trust;
-	self = object_alloc(type);
+	self = handle_new(type, NULL, NULL, HANDLE_STORE);
 	if (!self)
 		return NULL;
-	handle_init(self, NULL, HANDLE_STORE);
 	thread = PyEval_SaveThread();
 	ret = rlv_store_open(uri, &opts, &self->store);
 	PyEval_RestoreThread(thread);
-	self->open = ret == 0;
-	if (ret == 0)
-		return (PyObject *)self;
-	Py_DECREF(self);
-	return error_raise(ret);
-}
-
-static PyObject *store_persist(PyObject *object, PyObject *Py_UNUSED(unused))
-{
-	struct handle *self = (struct handle *)object;
-	int ret;
-
-	if (handle_enter(self))
-		return NULL;
-	ret = rlv_store_persist(self->store);
-	handle_leave(self);
-	return error_or_none(ret);
+	return handle_opened(self, ret);
 }
 
 static PyObject *store_drop(PyObject *object, PyObject *name)
@@ -174,7 +152,7 @@ static PyObject *store_rotate_tokens(PyObject *object, PyObject *Py_UNUSED(unuse
 
 static PyMethodDef methods[] = {
 	{ "close", handle_close, METH_NOARGS, NULL },
-	{ "persist", store_persist, METH_NOARGS, NULL },
+	{ "persist", handle_flush, METH_NOARGS, NULL },
 	{ "drop", store_drop, METH_O, NULL },
 	{ "tables", store_tables, METH_NOARGS, NULL },
 	{ "info", store_info, METH_NOARGS, NULL },

@@ -63,8 +63,7 @@ static int writer_prepare(struct writer *w, const struct rlv_table_info *info)
 	w->n_columns = info->n_columns;
 	for (uint32_t c = 0; c < info->n_columns; c++) {
 		column_of(&info->columns[c], &w->columns[c]);
-		if (w->columns[c].is_obs && w->n_obs++ == 0)
-			w->first_obs = c;
+		w->n_obs += w->columns[c].is_obs;
 	}
 	w->waits = w->n_obs != 0;
 	for (uint32_t v = 0; v < info->n_views; v++)
@@ -106,83 +105,28 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 					 &n_envs, &batched, &autoreset, &assumed, &checked,
 					 &timeout))
 		return NULL;
-	w = object_alloc(type);
+	w = handle_new(type, parent, timeout, HANDLE_WRITER);
 	if (!w)
 		return NULL;
 	table = (struct table *)parent;
-	handle_init(&w->h, parent, HANDLE_WRITER);
 	w->n_envs = w->final_env = n_envs ? n_envs : 1;
 	w->batched = batched;
 	w->autoreset = autoreset;
 	w->unchecked = !checked;
 	w->assumed = assumed && autoreset == AUTORESET_NEXT_STEP;
 	w->firsts_left = w->assumed ? w->n_envs : 0;
-	Py_INCREF(timeout);
-	w->timeout = timeout;
-	if (writer_prepare(w, table->info) || wait_start(&wait, timeout) || handle_enter(&table->h))
-		goto err_free;
+	if (writer_prepare(w, &table->info) || wait_start(&wait, timeout) ||
+	    handle_enter(&table->h))
+		return handle_opened(&w->h, -ECANCELED);
 	opts.streams = w->n_envs;
 	/* the library waits for a slice at a time, and not for more than the user wants */
 	opts.timeout_ns = wait.left_ns ? wait.left_ns : 1;
 	ret = rlv_writer_open(table->h.table, &opts, &w->h.writer);
 	handle_leave(&table->h);
-	w->h.open = ret == 0;
-	if (ret == 0)
-		return (PyObject *)w;
-	error_raise(ret);
-err_free:
-	Py_DECREF(w);
-	return NULL;
+	return handle_opened(&w->h, ret);
 }
 
 /* -------- methods -------- */
-
-/*
- * Reads the values, from at most one dict and then the keywords, which take precedence, and runs a
- * verb of append.c with them. -EBUSY for a second thread, or a signal's handler, in such a call.
- */
-static PyObject *append_run(struct writer *w, PyObject *const *values, Py_ssize_t n_positional,
-			    PyObject *names, int (*body)(struct writer *w, struct call *call))
-{
-	struct call call;
-	int ret = -1;
-
-	if (n_positional > 1 || (n_positional && !PyDict_Check(values[0])))
-		return PyErr_Format(PyExc_TypeError,
-				    "writer: give columns as keywords, or as one dict");
-	if (w->busy)
-		return error_format(
-			-EBUSY,
-			"writer: another thread is in a call of it: open a writer for each thread");
-	call_clear(w, &call);
-	w->busy = true;
-	if ((n_positional == 0 || call_read_dict(w, &call, values[0]) == 0) &&
-	    call_read(w, &call, values + n_positional, names) == 0)
-		ret = body(w, &call);
-	call_release(&call);
-	w->busy = false;
-	if (ret)
-		return NULL;
-	Py_RETURN_NONE;
-}
-
-static PyObject *writer_append(PyObject *self, PyObject *const *values, Py_ssize_t n,
-			       PyObject *names)
-{
-	return append_run((struct writer *)self, values, n, names, append_step);
-}
-
-static PyObject *writer_extend(PyObject *self, PyObject *const *values, Py_ssize_t n,
-			       PyObject *names)
-{
-	return append_run((struct writer *)self, values, n, names, append_rows);
-}
-
-static PyObject *writer_end_episode(PyObject *self, PyObject *const *values, Py_ssize_t n,
-				    PyObject *names)
-{
-	return append_run((struct writer *)self, values, n, names, append_end);
-}
 
 static PyObject *writer_close(PyObject *object, PyObject *args, PyObject *kwargs)
 {
@@ -210,16 +154,15 @@ static void writer_dealloc(PyObject *object)
 
 	handle_drop(&w->h);
 	Py_CLEAR(w->keys);
-	Py_CLEAR(w->timeout);
 	Py_CLEAR(w->last_names);
 	free(w->memory);
 	handle_free(&w->h);
 }
 
 static PyMethodDef methods[] = {
-	{ "append", METHOD(writer_append), METH_FASTCALL | METH_KEYWORDS, NULL },
-	{ "extend", METHOD(writer_extend), METH_FASTCALL | METH_KEYWORDS, NULL },
-	{ "end_episode", METHOD(writer_end_episode), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "append", METHOD(append_step), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "extend", METHOD(append_rows), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "end_episode", METHOD(append_end), METH_FASTCALL | METH_KEYWORDS, NULL },
 	{ "close", METHOD(writer_close), METH_VARARGS | METH_KEYWORDS, NULL },
 	{ "stats", handle_stats, METH_NOARGS, NULL },
 	{ 0 },

@@ -42,10 +42,9 @@ struct writer {
 	                 error */
 	enum autoreset autoreset;
 	uint32_t n_columns;
-	uint32_t n_obs, first_obs; /* columns that are */
+	uint32_t n_obs; /* columns that are */
 	struct column columns[RLV_MAX_COLUMNS];
 	PyObject *keys;           /* keyword -> number */
-	PyObject *timeout;        /* None or seconds */
 	PyObject *last_names;     /* keywords of the last call ... */
 	uint16_t last_keys[KEYS]; /* ... and their numbers */
 	uint8_t *memory;          /* of all below */
@@ -70,6 +69,7 @@ struct call {
 	const void *columns[RLV_MAX_COLUMNS];
 	const void *finals[RLV_MAX_COLUMNS]; /* packed, of the environments whose episode ended */
 	const uint8_t *ends[3];
+	bool has_finals;
 	bool finals_are_none; /* given as None, or looked for in infos */
 	uint32_t n;           /* rows */
 	uint32_t env;         /* of extend */
@@ -84,14 +84,16 @@ struct call {
 
 /* -------- call.c -------- */
 
-/* Zeroes the part of a call that this writer uses: most tables have few of RLV_MAX_COLUMNS. */
-void call_clear(const struct writer *w, struct call *call);
+/*
+ * Begins a method: reads the values, from at most one dict and then the keywords, which take
+ * precedence. 0, or -1 with an exception; of -EBUSY for a second thread, or a signal's handler, in such
+ * a call.
+ */
+int call_begin(struct writer *w, struct call *call, PyObject *const *values,
+	       Py_ssize_t n_positional, PyObject *names);
 
-/* Reads the values of a dict, before the keywords. 0, or -1 with an exception. */
-int call_read_dict(struct writer *w, struct call *call, PyObject *values);
-
-/* Reads the keywords into a zeroed call. 0, or -1 with an exception. */
-int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names);
+/* Ends it. None if ret is 0, else NULL. */
+PyObject *call_end(struct writer *w, struct call *call, int ret);
 
 /* Refuses the keywords numbered [from, to). 0, or -1 with an exception that names the one given. */
 int call_refuse(const struct writer *w, const struct call *call, int from, int to, const char *why);
@@ -99,13 +101,8 @@ int call_refuse(const struct writer *w, const struct call *call, int from, int t
 /* Binds the columns, the ends and the TD errors of call->n rows. */
 int call_bind(struct writer *w, struct call *call, bool batched);
 
-/*
- * True if the observation is given whose columns have the keywords from first_key on, 0 or
- * KEY_FINAL_OF. -1 with an exception: only some of its columns are.
- */
-int call_has_observation(const struct writer *w, const struct call *call, uint32_t first_key);
-
-/* Binds the one row of observations that is given by column into call->finals. 0, or -1. */
+/* Binds the one row of observations that is given by column into call->finals. 1, or 0: none is; or -1
+   with an exception. */
 int call_bind_last(struct writer *w, struct call *call);
 
 /* True if row i is the last step of an episode. */
@@ -117,10 +114,8 @@ static inline bool call_row_ended(const struct call *call, uint32_t i)
 /* Binds final_<column> for the rows that end an episode, if they are given. */
 int call_bind_finals(struct writer *w, struct call *call);
 
-/* Gives `bytes` for each row, until call_release. NULL with an exception. */
+/* Gives `bytes` for each row, until call_end. NULL with an exception. */
 void *call_scratch(struct call *call, size_t bytes);
-
-void call_release(struct call *call);
 
 /* -------- autoreset.c -------- */
 
@@ -136,18 +131,18 @@ int autoreset_flags(struct writer *w, struct call *call, bool consecutive);
 /* given: the call has final observations. 0, or -1 with an exception: the mode is another one. */
 int autoreset_check_finals(const struct writer *w, const struct call *call, bool given);
 
-/* -------- append.c: with the keywords read; 0, or -1 with an exception -------- */
+/* -------- append.c -------- */
 
-/* Appends one step of each environment. */
-int append_step(struct writer *w, struct call *call);
+/* The method append: one step of each environment. */
+PyObject *append_step(PyObject *object, PyObject *const *values, Py_ssize_t n, PyObject *names);
 
-/* Appends consecutive steps of one environment. */
-int append_rows(struct writer *w, struct call *call);
+/* The method extend: consecutive steps of one environment. */
+PyObject *append_rows(PyObject *object, PyObject *const *values, Py_ssize_t n, PyObject *names);
 
-/* Ends one environment's episode. */
-int append_end(struct writer *w, struct call *call);
+/* The method end_episode. */
+PyObject *append_end(PyObject *object, PyObject *const *values, Py_ssize_t n, PyObject *names);
 
-/* Completes items that wait for later steps, in all environments. */
+/* Completes items that wait for later steps, in all environments. 0, or -1 with an exception. */
 int append_complete(struct writer *w);
 
 #endif
