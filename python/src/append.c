@@ -175,7 +175,7 @@ static int warn_of_lost(struct writer *w)
 		return -1;
 	if (rlv_writer_stats(w->h.writer, &stats))
 		stats.truncated_lost = 0;
-	handle_unlock(&w->h);
+	pthread_mutex_unlock(&w->h.lock);
 	if (stats.truncated_lost == 0)
 		return 0;
 	w->warned = true;

@@ -20,7 +20,6 @@ typedef PyObject *new_from_descr_fn(PyTypeObject *type, PyObject *dtype, int ndi
 				    int flags, PyObject *like);
 typedef int set_base_object_fn(PyObject *array, PyObject *base);
 
-static PyObject *dtype_class; /* numpy.dtype */
 static PyTypeObject *array_type;
 static new_from_descr_fn *new_from_descr;
 static set_base_object_fn *set_base_object;
@@ -33,26 +32,20 @@ static void take_function(void *const *api, int place, void *function_out)
 
 int array_init(void)
 {
-	PyObject *numpy = PyImport_ImportModule("numpy"), *module = NULL, *capsule = NULL;
+	PyObject *module = PyImport_ImportModule("numpy._core._multiarray_umath"), *capsule;
 	abi_version_fn *abi_version;
 	unsigned int version;
-	void **api = NULL;
+	void **api;
 
-	if (numpy)
-		module = PyImport_ImportModule("numpy._core._multiarray_umath");
-	if (numpy && !module && PyErr_ExceptionMatches(PyExc_ModuleNotFoundError)) {
+	if (!module && PyErr_ExceptionMatches(PyExc_ModuleNotFoundError)) {
 		PyErr_Clear(); /* numpy 1 */
 		module = PyImport_ImportModule("numpy.core._multiarray_umath");
 	}
-	if (module)
-		capsule = PyObject_GetAttrString(module, "_ARRAY_API");
-	if (capsule)
-		api = PyCapsule_GetPointer(capsule, NULL);
-	dtype_class = api ? PyObject_GetAttrString(numpy, "dtype") : NULL;
+	capsule = module ? PyObject_GetAttrString(module, "_ARRAY_API") : NULL;
+	api = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
 	Py_XDECREF(capsule); /* the module keeps it */
 	Py_XDECREF(module);
-	Py_XDECREF(numpy);
-	if (!dtype_class)
+	if (!api)
 		return -1;
 	take_function(api, API_ABI_VERSION, &abi_version);
 	version = abi_version();
@@ -67,13 +60,6 @@ int array_init(void)
 	take_function(api, API_NEW_FROM_DESCR, &new_from_descr);
 	take_function(api, API_SET_BASE_OBJECT, &set_base_object);
 	return 0;
-}
-
-PyObject *array_dtype(const char *name)
-{
-	if (strcmp(name, "bfloat16") == 0)
-		return python_call("relive._bfloat16", "numpy_dtype", "()");
-	return PyObject_CallFunction(dtype_class, "s", name);
 }
 
 PyObject *array_make(const struct array_layout *layout, uint32_t n, uint8_t *memory,

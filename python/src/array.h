@@ -13,15 +13,12 @@
 /* Finds numpy. 0, or -1 with an exception: ImportError for an unknown ABI. */
 int array_init(void);
 
-/* numpy's dtype of a name. NULL with an exception. */
-PyObject *array_dtype(const char *name);
-
 #define ARRAY_DIMS (RLV_MAX_DIMS + 2)
 
 /* Layout of one array, the same in all batches of a sampler with the same n_step. */
 struct array_layout {
 	size_t offset;            /* in the slot's memory */
-	PyObject *dtype;          /* from array_dtype: numpy's ... */
+	PyObject *dtype;          /* numpy's ... */
 	const struct dtype *type; /* ... and ours */
 	bool read_only;
 	int ndim;

@@ -68,7 +68,7 @@ static struct layout *layout_open(const struct slot *slot)
 	for (uint32_t a = 0; names && a < layout->n_arrays; a++) {
 		struct array_layout *to = &layout->arrays[a];
 
-		to->dtype = array_dtype(to->type->name);
+		to->dtype = python_call("relive._bfloat16", "numpy_dtype", "(s)", to->type->name);
 		list_add(&names, to->dtype ? PyUnicode_FromString(to->name) : NULL);
 	}
 	layout->names = tuple_of_list(names);
@@ -78,18 +78,6 @@ static struct layout *layout_open(const struct slot *slot)
 		return layout;
 	layout_put(layout);
 	return NULL;
-}
-
-/* True if the batch in a slot has this layout, which depends on n_step. */
-static bool layout_fits(const struct layout *layout, const struct slot *slot)
-{
-	const struct rlv_array *arrays = slot->batch->arrays;
-	uint32_t a = 0;
-
-	while (a < slot->batch->n_arrays &&
-	       (const uint8_t *)arrays[a].data == slot->memory + layout->arrays[a].offset)
-		a++;
-	return a == slot->batch->n_arrays;
 }
 
 void layout_put(struct layout *layout)
@@ -132,14 +120,19 @@ PyObject *batch_make(struct slot *slot, struct layout **last)
 {
 	PyObject *lease = PyCapsule_New(slot, NULL, lease_end);
 	struct layout *replaced;
+	const struct rlv_array *arrays = slot->batch->arrays;
 	struct batch *batch = NULL;
+	uint32_t a = 0;
 
 	if (!lease) {
 		atomic_store_explicit(&slot->returned, true, memory_order_release);
 		return NULL;
 	}
 	slot->refs++; /* other threads run in layout_open: one may close the sampler */
-	if (*last && layout_fits(*last, slot)) {
+	while (*last && a < slot->batch->n_arrays &&
+	       (uint8_t *)arrays[a].data == slot->memory + (*last)->arrays[a].offset)
+		a++;
+	if (*last && a == slot->batch->n_arrays) { /* not after a change of n_step */
 		slot->layout = *last;
 		slot->layout->refs++;
 	} else {

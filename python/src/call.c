@@ -11,27 +11,49 @@
 
 /* -------- keywords -------- */
 
-/* Numbers of the names of a call, which the interpreter keeps as one tuple for each call site. */
+/*
+ * Numbers the names of a call, a tuple or the keys of a dict, as last_keys. The interpreter keeps one
+ * tuple for each call site; append(**row) makes a new one of the same strings.
+ */
 static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 {
+	PyObject *name, *tuple, *old = w->last_names;
+	bool is_tuple, same;
 	uint16_t keys[KEYS];
-	PyObject *old;
+	Py_ssize_t at = 0;
 
-	for (Py_ssize_t i = 0; i < n; i++) {
-		PyObject *name = PyTuple_GetItem(names, i);
-		PyObject *key = n <= KEYS ? PyDict_GetItemWithError(w->keys, name) : NULL;
+	if (names == old || n == 0)
+		return 0;
+	is_tuple = PyTuple_Check(names);
+	same = old && PyTuple_Size(old) == n;
+	for (Py_ssize_t i = 0; same && i < n; i++) {
+		if (is_tuple)
+			name = PyTuple_GetItem(names, i);
+		else
+			PyDict_Next(names, &at, &name, NULL);
+		same = name == PyTuple_GetItem(old, i);
+	}
+	if (same)
+		return 0;
+	tuple = PySequence_Tuple(names);
+	n = tuple ? PyTuple_Size(tuple) : 0;
+	for (Py_ssize_t i = 0; tuple && i < n; i++) {
+		PyObject *key;
 
+		name = PyTuple_GetItem(tuple, i);
+		key = n <= KEYS ? PyDict_GetItemWithError(w->keys, name) : NULL;
 		if (!key && !PyErr_Occurred())
 			error_format(-EINVAL, "append: no column or option %R in table %s", name,
 				     ((struct table *)w->h.parent)->info.name);
-		if (!key)
-			return -1;
-		keys[i] = (uint16_t)PyLong_AsLong(key);
+		if (key)
+			keys[i] = (uint16_t)PyLong_AsLong(key);
+		else
+			Py_CLEAR(tuple);
 	}
+	if (!tuple)
+		return -1;
 	memcpy(w->last_keys, keys, sizeof(keys[0]) * (size_t)n);
-	old = w->last_names;
-	Py_INCREF(names);
-	w->last_names = names;
+	w->last_names = tuple;
 	Py_XDECREF(old);
 	return 0;
 }
@@ -43,37 +65,13 @@ static void call_give(struct call *call, uint16_t key, PyObject *value)
 		call->finals_are_none = true;
 }
 
-static int call_read_dict(struct writer *w, struct call *call, PyObject *values)
-{
-	Py_ssize_t n = PyDict_Size(values), at = 0;
-	bool same = n == 0 || (w->last_names && PyTuple_Size(w->last_names) == n);
-	PyObject *value, *name;
-	int ret = 0;
-
-	for (Py_ssize_t i = 0; same && PyDict_Next(values, &at, &name, NULL); i++)
-		same = PyTuple_GetItem(w->last_names, i) == name;
-	if (!same) {
-		PyObject *names = PySequence_Tuple(values);
-
-		ret = names ? number_names(w, names, PyTuple_Size(names)) : -1;
-		Py_XDECREF(names);
-	}
-	at = 0;
-	for (Py_ssize_t i = 0; ret == 0 && PyDict_Next(values, &at, NULL, &value); i++) {
-		Py_INCREF(value);
-		call->held[call->n_held++] = value;
-		call_give(call, w->last_keys[i], value);
-	}
-	return ret;
-}
-
 int call_begin(struct writer *w, struct call *call, PyObject *const *values,
 	       Py_ssize_t n_positional, PyObject *names)
 {
 	const size_t columns = w->n_columns * sizeof(void *);
 	Py_ssize_t n = names ? PyTuple_Size(names) : 0;
-	PyObject *version;
-	bool same;
+	PyObject *version, *value;
+	Py_ssize_t at = 0;
 
 	if (n_positional > 1 || (n_positional && !PyDict_Check(values[0]))) {
 		PyErr_Format(PyExc_TypeError, "writer: give columns as keywords, or as one dict");
@@ -93,13 +91,15 @@ int call_begin(struct writer *w, struct call *call, PyObject *const *values,
 	memset(call->columns, 0, columns);
 	memset(call->finals, 0, columns);
 	memset(call->ends, 0, offsetof(struct call, sources) - offsetof(struct call, ends));
-	if (n_positional && call_read_dict(w, call, values[0]))
+	if (n_positional && number_names(w, values[0], PyDict_Size(values[0])))
 		goto err;
-	/* append(**row) makes a new tuple of the same strings */
-	same = n == 0 || (w->last_names && PyTuple_Size(w->last_names) == n);
-	for (Py_ssize_t i = 0; names != w->last_names && same && i < n; i++)
-		same = PyTuple_GetItem(names, i) == PyTuple_GetItem(w->last_names, i);
-	if (!same && number_names(w, names, n))
+	for (int i = 0; n_positional && i < KEYS && PyDict_Next(values[0], &at, NULL, &value);
+	     i++) {
+		Py_INCREF(value);
+		call->held[call->n_held++] = value;
+		call_give(call, w->last_keys[i], value);
+	}
+	if (n && number_names(w, names, n))
 		goto err;
 	for (Py_ssize_t i = 0; i < n; i++)
 		call_give(call, w->last_keys[i], values[n_positional + i]);
@@ -147,7 +147,6 @@ static int call_bind_column(struct call *call, const struct column *col, PyObjec
 {
 	struct source *source = &call->sources[call->n_sources];
 
-	source_init(source);
 	if (column_bind(col, value, demand, source))
 		return -1;
 	call->n_sources++;
@@ -231,8 +230,9 @@ int call_bind(struct writer *w, struct call *call, bool batched)
 	demand.stage = to = staged ? w->td_error : call_scratch(call, sizeof(*to));
 	if (!to || call_bind_column(call, &td_error, call->values[KEY_TD_ERROR], &demand, &data))
 		return -1;
+	memmove(to, data, call->n * sizeof(*to));
 	for (uint32_t i = 0; i < call->n; i++) /* the library wants |TD errors| */
-		to[i] = fabs(column_number(RLV_F64, data, i));
+		to[i] = fabs(to[i]);
 	call->td_error = to;
 	return 0;
 }

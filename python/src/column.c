@@ -5,11 +5,13 @@
 #include <string.h>
 
 static const struct dtype dtypes[] = {
-	[RLV_BOOL] = { "bool", 1 },     [RLV_U8] = { "uint8", 1 },    [RLV_I8] = { "int8", 1 },
-	[RLV_U16] = { "uint16", 2 },    [RLV_I16] = { "int16", 2 },   [RLV_U32] = { "uint32", 4 },
-	[RLV_I32] = { "int32", 4 },     [RLV_U64] = { "uint64", 8 },  [RLV_I64] = { "int64", 8 },
-	[RLV_F16] = { "float16", 2 },   [RLV_F32] = { "float32", 4 }, [RLV_F64] = { "float64", 8 },
-	[RLV_BF16] = { "bfloat16", 2 },
+	[RLV_BOOL] = { "bool", 1, 'b' },     [RLV_U8] = { "uint8", 1, 'u' },
+	[RLV_I8] = { "int8", 1, 'i' },       [RLV_U16] = { "uint16", 2, 'u' },
+	[RLV_I16] = { "int16", 2, 'i' },     [RLV_U32] = { "uint32", 4, 'u' },
+	[RLV_I32] = { "int32", 4, 'i' },     [RLV_U64] = { "uint64", 8, 'u' },
+	[RLV_I64] = { "int64", 8, 'i' },     [RLV_F16] = { "float16", 2, 'f' },
+	[RLV_F32] = { "float32", 4, 'f' },   [RLV_F64] = { "float64", 8, 'f' },
+	[RLV_BF16] = { "bfloat16", 2, 'f' },
 };
 
 const struct dtype *dtype_of(uint32_t code)
@@ -77,22 +79,6 @@ uint32_t column_find_nonfinite(const struct column *col, const void *data, uint3
 	return i;
 }
 
-/* -------- numbers -------- */
-
-/* Stores a Python number as a scalar. false: numpy converts it, or says why not. */
-static bool store_number(const struct column *col, PyObject *value, void *to)
-{
-	long long integer;
-	int overflow;
-
-	if (PyFloat_Check(value))
-		return convert_float(col->dtype, PyFloat_AsDouble(value), to);
-	if (!PyLong_Check(value))
-		return false;
-	integer = PyLong_AsLongLongAndOverflow(value, &overflow);
-	return !overflow && convert_integer(col->dtype, integer, to);
-}
-
 /* -------- buffers -------- */
 
 /* The rlv_dtype of a buffer's elements, 0 if there is none. */
@@ -117,72 +103,71 @@ static uint32_t dtype_of_buffer(const Py_buffer *view)
 	return view->itemsize == dtypes[dtype].bytes ? dtype : 0;
 }
 
-static bool has_shape(const struct column *col, const Py_buffer *view, const struct demand *demand)
-{
-	int batch = demand->batched ? 1 : 0;
-
-	if (view->ndim != col->ndim + batch || (batch && view->shape[0] != demand->n))
-		return false;
-	for (int d = 0; d < col->ndim; d++)
-		if (view->shape[batch + d] != col->shape[d])
-			return false;
-	return PyBuffer_IsContiguous(view, 'C');
-}
-
-/* True if the buffer's elements need no conversion: bytes of 0 and 1 are bools, uint16 are the bits of
-   bfloat16. */
-static bool is_same(const struct column *col, uint32_t dtype, const Py_buffer *view)
-{
-	const uint8_t *bytes = view->buf;
-	uint8_t bits = 0;
-
-	if (dtype == col->dtype || (dtype == RLV_U16 && col->dtype == RLV_BF16))
-		return true;
-	if (col->dtype != RLV_BOOL || (dtype != RLV_U8 && dtype != RLV_I8))
-		return false;
-	for (Py_ssize_t i = 0; i < view->len; i++)
-		bits |= bytes[i];
-	return bits <= 1;
-}
-
 /* Binds a value with a buffer. false: numpy converts its dtype or shape, or says why not. */
 static bool bind_buffer(const struct column *col, PyObject *value, const struct demand *demand,
 			struct source *source)
 {
+	Py_buffer *view = &source->view;
+	int batch = demand->batched ? 1 : 0;
+	const uint8_t *bytes;
+	uint8_t bits = 0;
 	uint32_t dtype;
+	bool fits;
 	void *to;
 
-	if (PyObject_GetBuffer(value, &source->view, PyBUF_RECORDS_RO)) {
+	if (PyObject_GetBuffer(value, view, PyBUF_RECORDS_RO)) {
 		PyErr_Clear(); /* numpy's message is better */
-		source_init(source);
 		return false;
 	}
-	if (has_shape(col, &source->view, demand)) {
-		dtype = dtype_of_buffer(&source->view);
-		source->data = source->view.buf;
-		if (is_same(col, dtype, &source->view))
-			return true;
-		to = demand->stage ? demand->stage : malloc((size_t)demand->n * col->bytes);
-		source->own = demand->stage ? NULL : to;
-		source->data = to;
-		if (to && dtype &&
-		    convert_elements(dtype, source->view.buf, col->dtype, to,
-				     (size_t)(source->view.len / source->view.itemsize)))
+	dtype = dtype_of_buffer(view);
+	fits = view->ndim == col->ndim + batch && (!batch || view->shape[0] == demand->n);
+	for (int d = 0; fits && d < col->ndim; d++)
+		fits = view->shape[batch + d] == col->shape[d];
+	if (!dtype || !fits || !PyBuffer_IsContiguous(view, 'C'))
+		goto no;
+	source->data = bytes = view->buf;
+	if (col->dtype == RLV_BOOL && (dtype == RLV_U8 || dtype == RLV_I8)) {
+		for (Py_ssize_t i = 0; i < view->len; i++)
+			bits |= bytes[i];
+		if (bits <= 1) /* the bytes are bools */
 			return true;
 	}
+	/* uint16 are the bits of bfloat16 */
+	if (dtype == col->dtype || (dtype == RLV_U16 && col->dtype == RLV_BF16))
+		return true;
+	to = demand->stage ? demand->stage : malloc((size_t)demand->n * col->bytes);
+	source->own = demand->stage ? NULL : to;
+	source->data = to;
+	if (to &&
+	    convert_elements(dtype, bytes, col->dtype, to, (size_t)(view->len / view->itemsize)))
+		return true;
+no:
 	source_release(source);
-	source_init(source);
 	return false;
 }
 
-/* -------- numpy -------- */
-
-static int bind_by_numpy(const struct column *col, PyObject *value, const struct demand *demand,
-			 struct source *source)
+int column_bind(const struct column *col, PyObject *value, const struct demand *demand,
+		struct source *source)
 {
-	PyObject *shape = PyList_New(0), *array;
-	int ret;
+	bool is_number = !demand->batched && col->ndim == 0 && demand->stage;
+	PyObject *shape, *array;
+	long long integer;
+	int overflow, ret;
 
+	source->data = demand->stage;
+	source->own = NULL;
+	source->view.obj = NULL;
+	if (is_number && PyFloat_Check(value) &&
+	    convert_float(col->dtype, PyFloat_AsDouble(value), demand->stage))
+		return 0;
+	if (is_number && PyLong_Check(value)) {
+		integer = PyLong_AsLongLongAndOverflow(value, &overflow);
+		if (!overflow && convert_integer(col->dtype, integer, demand->stage))
+			return 0;
+	}
+	if (PyObject_CheckBuffer(value) && bind_buffer(col, value, demand, source))
+		return 0;
+	shape = PyList_New(0);
 	if (shape && demand->batched)
 		list_add(&shape, PyLong_FromUnsignedLong(demand->n));
 	for (int d = 0; shape && d < col->ndim; d++)
@@ -190,32 +175,15 @@ static int bind_by_numpy(const struct column *col, PyObject *value, const struct
 	shape = tuple_of_list(shape);
 	if (!shape)
 		return -1;
-	array = python_call("relive._convert", "column", "(OsOsi)", value,
+	array = python_call("relive._convert", "column", "(OsNsi)", value,
 			    dtype_of(col->dtype)->name, shape, col->name, !demand->unchecked);
-	Py_DECREF(shape);
 	if (!array)
 		return -1;
 	ret = PyObject_GetBuffer(array, &source->view, PyBUF_RECORDS_RO);
 	Py_DECREF(array);
-	if (ret) {
-		source_init(source);
-		return -1;
-	}
-	source->data = source->view.buf;
-	return 0;
-}
-
-int column_bind(const struct column *col, PyObject *value, const struct demand *demand,
-		struct source *source)
-{
-	if (!demand->batched && col->ndim == 0 && demand->stage &&
-	    store_number(col, value, demand->stage)) {
-		source->data = demand->stage;
-		return 0;
-	}
-	if (PyObject_CheckBuffer(value) && bind_buffer(col, value, demand, source))
-		return 0;
-	return bind_by_numpy(col, value, demand, source);
+	if (ret == 0)
+		source->data = source->view.buf;
+	return ret;
 }
 
 void source_release(struct source *source)
@@ -223,4 +191,5 @@ void source_release(struct source *source)
 	if (source->view.obj)
 		PyBuffer_Release(&source->view);
 	free(source->own);
+	source->own = NULL;
 }

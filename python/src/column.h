@@ -11,6 +11,7 @@
 struct dtype {
 	const char *name; /* numpy's */
 	uint32_t bytes;
+	char kind; /* b, i, u or f, as numpy's */
 };
 
 /* NULL = no rlv_dtype. */
@@ -58,13 +59,6 @@ struct source {
 	Py_buffer view; /* held if .obj */
 };
 
-/* Makes source_release valid on it. */
-static inline void source_init(struct source *source)
-{
-	source->data = source->own = NULL;
-	source->view.obj = NULL;
-}
-
 /* The number of elements wanted, and the memory for conversion. */
 struct demand {
 	uint32_t n;
@@ -75,12 +69,12 @@ struct demand {
 
 /*
  * Binds a value. 0, or -1 with an exception that names the column: wrong shape, a dtype that does not
- * convert by numpy's same_kind rule, a number that does not fit (and its index), memory of a device. The
- * source is initialised before.
+ * convert by numpy's same_kind rule, a number that does not fit (and its index), memory of a device.
  */
 int column_bind(const struct column *col, PyObject *value, const struct demand *demand,
 		struct source *source);
 
+/* Frees what a bound source or one of zeros holds. */
 void source_release(struct source *source);
 
 #endif

@@ -10,98 +10,74 @@
 
 enum { MOST_ELEMENTS = 16384 };
 
-#define STORE(type, value) \
-	do { \
-		type stored = (type)(value); \
-		memcpy(to, &stored, sizeof(stored)); \
-	} while (0)
-
-#define STORE_EXACT(type) \
-	do { \
-		type stored = (type)number; \
-		memcpy(to, &stored, sizeof(stored)); \
-		return (int64_t)stored == number; \
-	} while (0)
-
-#define LOAD(type) \
-	do { \
-		type loaded; \
-		memcpy(&loaded, from, sizeof(loaded)); \
-		return loaded; \
-	} while (0)
+/* One element, of a size that the compiler knows: a call of memcpy costs more than the rest. */
+static inline void copy_element(void *to, const void *from, uint32_t bytes)
+{
+	if (bytes == 8)
+		memcpy(to, from, 8);
+	else if (bytes == 4)
+		memcpy(to, from, 4);
+	else if (bytes == 2)
+		memcpy(to, from, 2);
+	else
+		memcpy(to, from, 1);
+}
 
 bool convert_float(uint32_t dtype, double number, void *to)
 {
+	float single = (float)number;
+
 	if (dtype == RLV_F32)
-		STORE(float, number);
+		memcpy(to, &single, sizeof(single));
 	else if (dtype == RLV_F64)
-		STORE(double, number);
+		memcpy(to, &number, sizeof(number));
 	return dtype == RLV_F64 ||
 	       (dtype == RLV_F32 && (fabs(number) <= (double)FLT_MAX || !isfinite(number)));
 }
 
-bool convert_integer(uint32_t dtype, int64_t number, void *to)
+/* The number in the low bytes of `bits`. Elements are little-endian, as those of the library are. */
+static inline int64_t integer_of(const struct dtype *type, uint64_t bits)
 {
-	switch (dtype) {
-	case RLV_BOOL:
-		STORE(uint8_t, number);
-		return number == 0 || number == 1;
-	case RLV_U8:
-		STORE_EXACT(uint8_t);
-	case RLV_I8:
-		STORE_EXACT(int8_t);
-	case RLV_U16:
-		STORE_EXACT(uint16_t);
-	case RLV_I16:
-		STORE_EXACT(int16_t);
-	case RLV_U32:
-		STORE_EXACT(uint32_t);
-	case RLV_I32:
-		STORE_EXACT(int32_t);
-	case RLV_U64:
-		STORE(uint64_t, number);
-		return number >= 0;
-	case RLV_I64:
-		STORE_EXACT(int64_t);
-	default:
-		return convert_float(dtype, (double)number, to);
-	}
+	unsigned int unused = 64 - 8 * type->bytes;
+
+	bits <<= unused;
+	return type->kind == 'i' ? (int64_t)bits >> unused : (int64_t)(bits >> unused);
 }
 
-static int64_t load_integer(uint32_t dtype, const char *from)
+static inline bool store_integer(const struct dtype *type, int64_t number, void *to)
 {
-	switch (dtype) {
-	case RLV_BOOL:
-	case RLV_U8:
-		LOAD(uint8_t);
-	case RLV_I8:
-		LOAD(int8_t);
-	case RLV_U16:
-		LOAD(uint16_t);
-	case RLV_I16:
-		LOAD(int16_t);
-	case RLV_U32:
-		LOAD(uint32_t);
-	case RLV_I32:
-		LOAD(int32_t);
-	default:
-		LOAD(int64_t);
-	}
+	copy_element(to, &number, type->bytes);
+	if (type->kind == 'b')
+		return number == 0 || number == 1;
+	return integer_of(type, (uint64_t)number) == number && (number >= 0 || type->kind == 'i');
+}
+
+bool convert_integer(uint32_t dtype, int64_t number, void *to)
+{
+	const struct dtype *type = dtype_of(dtype);
+
+	return type->kind == 'f' ? convert_float(dtype, (double)number, to)
+				 : store_integer(type, number, to);
 }
 
 bool convert_elements(uint32_t from_dtype, const void *from, uint32_t to_dtype, void *to, size_t n)
 {
-	size_t step = dtype_of(from_dtype)->bytes, width = dtype_of(to_dtype)->bytes;
+	const struct dtype *type = dtype_of(from_dtype), *to_type = dtype_of(to_dtype);
 	bool is_float = from_dtype == RLV_F32 || from_dtype == RLV_F64;
 	/* not U64: it may be more than an int64_t holds */
-	bool is_integer = from_dtype == RLV_BOOL ||
-			  (from_dtype >= RLV_U8 && from_dtype <= RLV_I64 && from_dtype != RLV_U64);
-	bool fits = n <= MOST_ELEMENTS && (is_integer || is_float);
+	bool fits = n <= MOST_ELEMENTS && from_dtype != RLV_U64 && (is_float || type->kind != 'f');
 	const char *at = from;
+	uint64_t bits = 0;
 	char *put = to;
 
-	for (size_t i = 0; fits && i < n; i++, at += step, put += width)
-		fits = is_float ? convert_float(to_dtype, column_number(from_dtype, from, i), put)
-				: convert_integer(to_dtype, load_integer(from_dtype, at), put);
+	for (size_t i = 0; fits && i < n; i++, at += type->bytes, put += to_type->bytes) {
+		copy_element(&bits, at, type->bytes);
+		if (is_float)
+			fits = convert_float(to_dtype, column_number(from_dtype, from, i), put);
+		else if (to_type->kind == 'f')
+			fits = convert_float(to_dtype, (double)integer_of(type, bits), put);
+		else
+			fits = store_integer(to_type, integer_of(type, bits), put);
+	}
 	return fits;
 }

@@ -36,9 +36,6 @@
 
 /* -------- error.c -------- */
 
-/* Looks up the exception classes in relive.errors. 0, or -1 with an exception set. */
-int error_init(void);
-
 /* Raises the exception of a code with the library's message of this thread. Returns NULL. */
 PyObject *error_raise(int code);
 
@@ -118,15 +115,11 @@ void *handle_new(PyTypeObject *type, PyObject *parent, PyObject *timeout, enum h
    exception that is set, or the code's. */
 PyObject *handle_opened(struct handle *h, int code);
 
-/* Frees the object, at the end of its tp_dealloc, after handle_drop. */
-void handle_free(struct handle *h);
-
-/* tp_dealloc of an object that owns nothing else. */
+/* tp_dealloc of all such types: closes the handle, ignores the result, and frees the object. */
 void handle_dealloc(PyObject *object);
 
-/* Locks an open handle. 0, or -1 with an exception: closed, forked, interrupted. */
+/* Locks an open handle's lock. 0, or -1 with an exception: closed, forked, interrupted. */
 int handle_lock(struct handle *h);
-void handle_unlock(struct handle *h);
 
 /*
  * Locks an open handle and releases the interpreter lock, for a call of the library: no Python object
@@ -143,9 +136,6 @@ void handle_yield(const struct handle *h);
  * fork. None, or NULL with an exception.
  */
 PyObject *handle_close(PyObject *object, PyObject *unused);
-
-/* Closes the handle of an object that is going to be freed, and ignores the result. */
-void handle_drop(struct handle *h);
 
 /* Closes the handle, if that is to be done: see handle_close. 0 with the library's code, or -1
    interrupted, with an exception. */

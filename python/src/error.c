@@ -4,27 +4,12 @@
 #include <stdarg.h>
 #include <string.h>
 
-static PyObject *error_of_code; /* relive.errors.of_code(code, message) -> exception */
-
-int error_init(void)
-{
-	PyObject *module = PyImport_ImportModule("relive.errors");
-
-	if (!module)
-		return -1;
-	error_of_code = PyObject_GetAttrString(module, "of_code");
-	Py_DECREF(module);
-	return error_of_code ? 0 : -1;
-}
-
 static PyObject *raise_with_code(int code, PyObject *message)
 {
-	PyObject *error;
+	PyObject *error = NULL;
 
-	if (!message)
-		return NULL;
-	error = PyObject_CallFunction(error_of_code, "iO", code, message);
-	Py_DECREF(message);
+	if (message)
+		error = python_call("relive.errors", "of_code", "(iN)", code, message);
 	if (error) {
 		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
 		Py_DECREF(error);

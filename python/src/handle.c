@@ -1,4 +1,5 @@
 #include "python/src/sampler.h"
+#include "python/src/writer.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -61,15 +62,6 @@ PyObject *handle_opened(struct handle *h, int code)
 		error_raise(code);
 	Py_DECREF(h);
 	return NULL;
-}
-
-void handle_free(struct handle *h)
-{
-	if (handle_is_ours(h)) /* else a thread of the parent may hold it for ever */
-		pthread_mutex_destroy(&h->lock);
-	Py_CLEAR(h->parent);
-	Py_CLEAR(h->timeout);
-	object_free(h);
 }
 
 /* -------- lock -------- */
@@ -137,14 +129,9 @@ int handle_lock(struct handle *h)
 		return -1;
 	if (h->open)
 		return 0;
-	handle_unlock(h);
+	pthread_mutex_unlock(&h->lock);
 	error_format(-EBADF, "this store, table, writer or sampler is closed: open another one");
 	return -1;
-}
-
-void handle_unlock(struct handle *h)
-{
-	pthread_mutex_unlock(&h->lock);
 }
 
 int handle_enter(struct handle *h)
@@ -158,7 +145,7 @@ int handle_enter(struct handle *h)
 void handle_leave(struct handle *h)
 {
 	PyEval_RestoreThread(h->thread);
-	handle_unlock(h);
+	pthread_mutex_unlock(&h->lock);
 }
 
 /* -------- close -------- */
@@ -177,7 +164,7 @@ int handle_end(struct handle *h, int *code_out)
 	if (ret)
 		return -1;
 	if (!h->open) {
-		handle_unlock(h);
+		pthread_mutex_unlock(&h->lock);
 		return 0;
 	}
 	if (h->kind == HANDLE_SAMPLER)
@@ -198,7 +185,7 @@ int handle_end(struct handle *h, int *code_out)
 	}
 	PyEval_RestoreThread(thread);
 	h->open = h->library != NULL;
-	handle_unlock(h);
+	pthread_mutex_unlock(&h->lock);
 	if (h->kind == HANDLE_SAMPLER)
 		sampler_after_close(h);
 	return 0;
@@ -211,17 +198,23 @@ PyObject *handle_close(PyObject *object, PyObject *Py_UNUSED(unused))
 	return handle_end((struct handle *)object, &code) ? NULL : error_or_none(code);
 }
 
-void handle_drop(struct handle *h)
-{
-	int code;
-
-	(void)handle_end(h, &code); /* a caller who wants the result calls close() */
-}
-
 void handle_dealloc(PyObject *object)
 {
-	handle_drop((struct handle *)object);
-	handle_free((struct handle *)object);
+	struct handle *h = (struct handle *)object;
+	int code;
+
+	if (h->kind == HANDLE_SAMPLER)
+		sampler_end_thread(h); /* so that the lock is free */
+	(void)handle_end(h, &code);    /* a caller who wants the result calls close() */
+	if (h->kind == HANDLE_SAMPLER)
+		sampler_free(h);
+	else if (h->kind == HANDLE_WRITER)
+		writer_free(h);
+	if (handle_is_ours(h)) /* else a thread of the parent may hold it for ever */
+		pthread_mutex_destroy(&h->lock);
+	Py_CLEAR(h->parent);
+	Py_CLEAR(h->timeout);
+	object_free(h);
 }
 
 /* -------- waits -------- */
@@ -319,7 +312,7 @@ PyObject *handle_stats(PyObject *object, PyObject *Py_UNUSED(unused))
 		return NULL;
 	ret = h->kind == HANDLE_WRITER ? rlv_writer_stats(h->writer, &s)
 				       : rlv_sampler_stats(h->sampler, &s);
-	handle_unlock(h);
+	pthread_mutex_unlock(&h->lock);
 	if (ret)
 		return error_raise(ret);
 	return Py_BuildValue(

@@ -33,8 +33,8 @@ PyMODINIT_FUNC PyInit__core(void)
 		Py_XDECREF(number);
 	}
 	failed = failed || PyModule_AddObjectRef(module, "dtypes", dtypes) ||
-		 PyModule_AddObjectRef(module, "build", build) || error_init() ||
-		 handle_init_forks() || array_init() || update_init(module);
+		 PyModule_AddObjectRef(module, "build", build) || handle_init_forks() ||
+		 array_init() || update_init(module);
 	for (size_t i = 0; !failed && i < sizeof(types) / sizeof(types[0]); i++)
 		failed = type_add(module, types[i].spec, types[i].type);
 	if (failed)

@@ -104,30 +104,6 @@ struct prefetch *prefetch_open(struct sampler *s)
 	return NULL;
 }
 
-/*
- * Takes a batch, or waits for one for at most ns. 0; -ETIMEDOUT: none came; 1: none will, as the thread
- * has ended, or all batches are held.
- */
-static int prefetch_next_slot(struct prefetch *p, int64_t ns, struct slot **slot_out)
-{
-	int ret = -ETIMEDOUT;
-
-	pthread_mutex_lock(&p->lock);
-	if (p->count == 0 && !p->stop && !p->failed)
-		wait_some(p, &p->filled, ns);
-	if (p->count) {
-		*slot_out = p->ring[p->first];
-		p->first = (p->first + 1) % SAMPLER_MOST_AHEAD;
-		p->count--;
-		pthread_cond_signal(&p->taken);
-		ret = 0;
-	} else if (p->failed || (p->code == -EBUSY && !sampler_has_returned(p->sampler))) {
-		ret = 1;
-	}
-	pthread_mutex_unlock(&p->lock);
-	return ret;
-}
-
 /* Asks the library if the wait has stalled; at_once: without its pause between looks. 0, or -1. */
 static int prefetch_look(struct sampler *s, struct wait *wait, bool at_once)
 {
@@ -146,8 +122,21 @@ int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
 
 	do {
 		PyThreadState *thread = PyEval_SaveThread();
-		int ret = prefetch_next_slot(p, wait->left_ns, slot_out);
+		int ret = -ETIMEDOUT;
 
+		pthread_mutex_lock(&p->lock);
+		if (p->count == 0 && !p->stop && !p->failed)
+			wait_some(p, &p->filled, wait->left_ns);
+		if (p->count) {
+			*slot_out = p->ring[p->first];
+			p->first = (p->first + 1) % SAMPLER_MOST_AHEAD;
+			p->count--;
+			pthread_cond_signal(&p->taken);
+			ret = 0;
+		} else if (p->failed || (p->code == -EBUSY && !sampler_has_returned(p->sampler))) {
+			ret = 1;
+		}
+		pthread_mutex_unlock(&p->lock);
 		PyEval_RestoreThread(thread);
 		if (p->stop) { /* then the slot is freed, too */
 			error_format(-EBADF, "this sampler is closed: open another one");
@@ -181,6 +170,7 @@ void prefetch_join(struct prefetch *p)
 
 	if (p->joined)
 		return;
+	prefetch_stop(p);
 	p->joined = true;
 	thread = PyEval_SaveThread();
 	pthread_join(p->thread, NULL);

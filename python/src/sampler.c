@@ -20,26 +20,6 @@ bool sampler_has_returned(const struct sampler *s)
 	return false;
 }
 
-/*
- * Allocates a batch buffer for the library: by the allocator, while the sampler is opened, else without
- * the interpreter lock. The handle is locked, or no other thread knows it.
- */
-static void *memory_alloc(void *context, size_t align, size_t bytes)
-{
-	struct sampler *s = context;
-	struct slot **slots = realloc(s->slots, (s->n_slots + 1) * sizeof(struct slot *));
-	struct slot *slot;
-
-	if (!slots)
-		return NULL;
-	s->slots = slots;
-	slot = slot_open(s->allocator, align, bytes);
-	if (!slot)
-		return NULL;
-	slots[s->n_slots++] = slot;
-	return slot->memory;
-}
-
 /* The sampler lets its slots go after rlv_sampler_close. */
 static void memory_free(void *Py_UNUSED(context), void *Py_UNUSED(memory), size_t Py_UNUSED(bytes))
 {
@@ -56,28 +36,6 @@ static void put_slots(struct sampler *s)
 
 /* -------- life -------- */
 
-/* The names of a tuple of str, borrowed from it; NULL = all: None. */
-static int parse_columns(PyObject *given, const char **names, struct rlv_sampler_opts *opts)
-{
-	Py_ssize_t n;
-
-	if (given == Py_None)
-		return 0;
-	if (!PyTuple_Check(given) || (n = PyTuple_Size(given)) > RLV_MAX_COLUMNS) {
-		PyErr_Format(PyExc_TypeError, "sampler: columns: want a tuple of at most %d names",
-			     RLV_MAX_COLUMNS);
-		return -1;
-	}
-	for (Py_ssize_t i = 0; i < n; i++) {
-		names[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(given, i), NULL);
-		if (!names[i])
-			return -1;
-	}
-	opts->columns = names;
-	opts->n_columns = (uint32_t)n;
-	return 0;
-}
-
 /* After prefetch_stop no batch is taken; after !open none is sampled. */
 void sampler_before_close(struct handle *h)
 {
@@ -87,13 +45,18 @@ void sampler_before_close(struct handle *h)
 		prefetch_stop(s->prefetch);
 }
 
-void sampler_after_close(struct handle *h)
+void sampler_end_thread(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
 
-	if (s->prefetch)
+	if (s->prefetch && handle_is_ours(h))
 		prefetch_join(s->prefetch);
-	put_slots(s);
+}
+
+void sampler_after_close(struct handle *h)
+{
+	sampler_end_thread(h);
+	put_slots((struct sampler *)h);
 }
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -107,7 +70,7 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	PyObject *parent, *timeout, *allocator, *columns;
 	const char *column_names[RLV_MAX_COLUMNS];
 	int independent, short_batch;
-	struct rlv_memory memory = { memory_alloc, memory_free, NULL };
+	struct rlv_memory memory = { slot_alloc, memory_free, NULL };
 	struct handle *table;
 	struct sampler *s;
 	uint32_t depth;
@@ -118,9 +81,21 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 					 &opts.gamma, &opts.beta, &opts.layout, &opts.weights,
 					 &opts.batches, &opts.defer_updates, &opts.seed, &opts.rank,
 					 &opts.world_size, &independent, &short_batch, &depth,
-					 &timeout, &allocator, &columns) ||
-	    parse_columns(columns, column_names, &opts))
+					 &timeout, &allocator, &columns))
 		return NULL;
+	if (columns != Py_None) {
+		if (!PyTuple_Check(columns) || PyTuple_Size(columns) > RLV_MAX_COLUMNS)
+			return PyErr_Format(PyExc_TypeError,
+					    "sampler: columns: want a tuple of at most %d names",
+					    RLV_MAX_COLUMNS);
+		opts.columns = column_names; /* borrowed from the tuple */
+		opts.n_columns = (uint32_t)PyTuple_Size(columns);
+	}
+	for (uint32_t i = 0; i < opts.n_columns; i++) {
+		column_names[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(columns, i), NULL);
+		if (!column_names[i])
+			return NULL;
+	}
 	if (depth > SAMPLER_MOST_AHEAD)
 		return error_format(-EINVAL, "sampler: prefetch %u: want 0 to %d",
 				    (unsigned int)depth, SAMPLER_MOST_AHEAD);
@@ -145,19 +120,13 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	return handle_opened(&s->h, ret); /* an allocator's exception says more than ret */
 }
 
-static void sampler_dealloc(PyObject *object)
+void sampler_free(struct handle *h)
 {
-	struct sampler *s = (struct sampler *)object;
+	struct sampler *s = (struct sampler *)h;
 
-	if (s->prefetch && handle_is_ours(&s->h)) { /* so that the lock is free */
-		prefetch_stop(s->prefetch);
-		prefetch_join(s->prefetch);
-	}
-	handle_drop(&s->h);
 	free(s->prefetch);
 	put_slots(s);
 	layout_put(s->layout);
-	handle_free(&s->h);
 }
 
 /* -------- sample -------- */
@@ -192,7 +161,7 @@ int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opt
 	if (ret)
 		return ret;
 	data = (const uint8_t *)batch->key;
-	/* every buffer came from memory_alloc */
+	/* every buffer came from slot_alloc */
 	for (at = s->slots; data < (*at)->memory || data >= (*at)->memory + (*at)->bytes; at++)
 		;
 	(*at)->batch = batch;
@@ -283,7 +252,7 @@ static PyObject *sampler_next(PyObject *object)
 
 	if (handle_lock(&s->h)) /* for its checks */
 		return NULL;
-	handle_unlock(&s->h);
+	pthread_mutex_unlock(&s->h.lock);
 	if (s->depth && !s->prefetch) {
 		s->prefetch = prefetch_open(s);
 		if (!s->prefetch)
@@ -316,7 +285,7 @@ static int sampler_set_beta(PyObject *object, PyObject *value, void *Py_UNUSED(u
 	if (read_real("beta", value, 8, BETA_NONE, &beta) || handle_lock(&s->h))
 		return -1;
 	s->opts.beta = beta;
-	handle_unlock(&s->h);
+	pthread_mutex_unlock(&s->h.lock);
 	return 0;
 }
 
@@ -341,7 +310,7 @@ static PyGetSetDef attributes[] = {
 };
 
 static PyType_Slot slots[] = {
-	{ Py_tp_new, sampler_new },        { Py_tp_dealloc, sampler_dealloc },
+	{ Py_tp_new, sampler_new },        { Py_tp_dealloc, handle_dealloc },
 	{ Py_tp_iter, PyObject_SelfIter }, { Py_tp_iternext, sampler_next },
 	{ Py_tp_methods, methods },        { Py_tp_members, members },
 	{ Py_tp_getset, attributes },      { 0, NULL },

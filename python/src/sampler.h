@@ -34,6 +34,10 @@ int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opt
 void sampler_before_close(struct handle *h);
 void sampler_after_close(struct handle *h);
 
+/* Parts of handle_dealloc: before and after handle_end. */
+void sampler_end_thread(struct handle *h);
+void sampler_free(struct handle *h);
+
 /* True if a buffer whose arrays are gone can be given back to the library. */
 bool sampler_has_returned(const struct sampler *s);
 
@@ -59,8 +63,7 @@ int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
 /* Tells the thread to end; afterwards prefetch_take gives an exception. */
 void prefetch_stop(struct prefetch *p);
 
-/* Waits for the thread's end, after prefetch_stop and without the handle's lock. A second call is a
-   no-op. */
+/* Ends the thread, without the handle's lock. A second call is a no-op. */
 void prefetch_join(struct prefetch *p);
 
 #endif

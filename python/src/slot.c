@@ -1,27 +1,32 @@
-#include "python/src/slot.h"
+#include "python/src/sampler.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-struct slot *slot_open(PyObject *allocator, size_t align, size_t bytes)
+void *slot_alloc(void *sampler, size_t align, size_t bytes)
 {
-	struct slot *slot = calloc(1, sizeof(*slot));
+	struct sampler *s = sampler;
+	struct slot **slots = realloc(s->slots, (s->n_slots + 1) * sizeof(struct slot *));
+	struct slot *slot = slots ? calloc(1, sizeof(*slot)) : NULL;
 	PyGILState_STATE state;
 	PyObject *buffer;
 	void *memory;
 
-	if (!slot || (!allocator && rlv_buffer_alloc(align, bytes, &memory))) {
+	if (slots)
+		s->slots = slots;
+	if (!slot || (!s->allocator && rlv_buffer_alloc(align, bytes, &memory))) {
 		free(slot);
 		return NULL;
 	}
 	slot->refs = 1;
-	if (!allocator) {
+	if (!s->allocator) {
 		slot->memory = memory;
 		slot->bytes = bytes;
-		return slot;
+		slots[s->n_slots++] = slot;
+		return memory;
 	}
 	state = PyGILState_Ensure();
-	buffer = PyObject_CallFunction(allocator, "n", (Py_ssize_t)bytes);
+	buffer = PyObject_CallFunction(s->allocator, "n", (Py_ssize_t)bytes);
 	if (buffer && PyObject_GetBuffer(buffer, &slot->view, PyBUF_CONTIG) == 0) {
 		slot->memory = slot->view.buf;
 		slot->bytes = (size_t)slot->view.len;
@@ -32,12 +37,13 @@ struct slot *slot_open(PyObject *allocator, size_t align, size_t bytes)
 				slot->bytes, (void *)slot->memory, bytes, align);
 	}
 	Py_XDECREF(buffer);
-	if (PyErr_Occurred()) {
+	memory = PyErr_Occurred() ? NULL : slot->memory;
+	if (memory)
+		slots[s->n_slots++] = slot;
+	else
 		slot_put(slot);
-		slot = NULL;
-	}
 	PyGILState_Release(state);
-	return slot;
+	return memory;
 }
 
 void slot_put(struct slot *slot)

@@ -29,11 +29,12 @@ struct slot {
 };
 
 /*
- * Opens a slot in the writable buffer that allocator(bytes) returns; NULL as allocator: in the library's
- * memory, registered with devices, on huge pages. NULL: no memory, or an exception of the allocator's.
- * Does not need the interpreter lock.
+ * rlv_memory.alloc of a sampler: the memory of another slot of it, made by its allocator(bytes), while
+ * the sampler is opened; else the library's, registered with devices, on huge pages, without the
+ * interpreter lock. The handle is locked, or no other thread knows it. NULL: no memory, or an exception
+ * of the allocator's.
  */
-struct slot *slot_open(PyObject *allocator, size_t align, size_t bytes);
+void *slot_alloc(void *sampler, size_t align, size_t bytes);
 
 /* Drops a reference. */
 void slot_put(struct slot *slot);

@@ -4,7 +4,7 @@
 #include "python/src/core.h"
 
 #include <errno.h>
-#include <string.h>
+#include <stdio.h>
 
 PyTypeObject *table_type;
 
@@ -91,8 +91,10 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	self->info.size = sizeof(self->info);
 	if (ret == 0)
 		ret = rlv_table_info(self->h.table, &self->info);
-	for (uint32_t c = 0; ret == 0 && c < self->info.n_columns; c++)
-		self->info.columns[c].name = strcpy(self->names[c], self->info.columns[c].name);
+	for (uint32_t c = 0; ret == 0 && c < self->info.n_columns; c++) {
+		snprintf(self->names[c], RLV_NAME_BYTES, "%s", self->info.columns[c].name);
+		self->info.columns[c].name = self->names[c];
+	}
 	handle_leave(store);
 	return handle_opened(&self->h, ret);
 }

@@ -3,108 +3,86 @@
  */
 #include "python/src/sampler.h"
 
-#include "python/src/column.h"
-
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define STACK_VALUES 1024
 
 static PyTypeObject *updated_type;
 
-struct update {
-	struct source keys, values;
-	uint32_t n;
-	float stack[STACK_VALUES];
-	float *scratch; /* n values */
-};
-
-/* Binds the keys, and td_error or priorities. 0, or -1 with an exception. */
-static int update_bind(struct update *u, PyObject *keys, PyObject *td_error, PyObject *priorities)
+static PyObject *updated_of(const struct rlv_update_result *result)
 {
-	static const struct column key = { .name = "keys", .dtype = RLV_U64, .bytes = 8 };
-	bool is_td_error = priorities == Py_None;
-	const struct column value = { .name = is_td_error ? "td_error" : "priorities",
-				      .dtype = RLV_F32,
-				      .bytes = 4 };
-	Py_ssize_t n = PyObject_Size(keys);
-	struct demand demand = { .n = (uint32_t)n, .batched = true };
-	float number;
+	PyObject *tuple = PyStructSequence_New(updated_type);
 
-	u->n = (uint32_t)n;
-	u->scratch = u->stack;
-	source_init(&u->keys);
-	source_init(&u->values);
-	if (n < 0)
-		return -1;
-	if (n > INT32_MAX)
-		return error_invalid(
-			"update_priorities: %zd keys, want at most %d: use several calls", n,
-			INT32_MAX);
-	if (column_bind(&key, keys, &demand, &u->keys))
-		return -1;
-	if ((td_error == Py_None) == (priorities == Py_None))
-		return error_invalid("update_priorities: give one of td_error and priorities");
-	if (u->n > STACK_VALUES)
-		u->scratch = malloc(u->n * sizeof(float));
-	if (!u->scratch) {
-		PyErr_NoMemory();
-		return -1;
-	}
-	demand.stage = u->scratch;
-	if (column_bind(&value, is_td_error ? td_error : priorities, &demand, &u->values))
-		return -1;
-	for (uint32_t i = 0; is_td_error && i < u->n; i++) { /* the library wants |TD errors| */
-		memcpy(&number, (const char *)u->values.data + i * sizeof(number), sizeof(number));
-		u->scratch[i] = fabsf(number);
-	}
-	if (is_td_error)
-		u->values.data = u->scratch;
-	return 0;
+	if (!tuple)
+		return NULL;
+	PyStructSequence_SetItem(tuple, 0, PyLong_FromUnsignedLong(result->updated));
+	PyStructSequence_SetItem(tuple, 1, PyLong_FromUnsignedLong(result->stale));
+	PyStructSequence_SetItem(tuple, 2, PyLong_FromUnsignedLong(result->clamped));
+	if (PyErr_Occurred())
+		Py_CLEAR(tuple);
+	return tuple;
 }
 
 PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "keys", "td_error", "priorities", "strict", NULL };
+	static const struct column key = { .name = "keys", .dtype = RLV_U64, .bytes = 8 };
+	struct column value = { .name = "td_error", .dtype = RLV_F32, .bytes = 4 };
 	struct sampler *s = (struct sampler *)object;
-	PyObject *keys, *td_error = Py_None, *priorities = Py_None;
-	PyObject *tuple = NULL, *raised;
+	struct source key_source = { 0 }, value_source = { 0 };
+	PyObject *keys, *td_error = Py_None, *priorities = Py_None, *tuple = NULL;
 	struct rlv_update_result result = { 0 };
-	struct update u; /* update_bind sets it: the stack is large */
-	int strict = 0;
-	int ret = 0;
+	struct demand demand = { .batched = true };
+	float *sizes = NULL;
+	int strict = 0, ret;
+	bool is_td_error;
+	Py_ssize_t n;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO$p", names, &keys, &td_error,
 					 &priorities, &strict))
 		return NULL;
-	if (update_bind(&u, keys, td_error, priorities) || handle_enter(&s->h))
+	is_td_error = td_error != Py_None;
+	n = PyObject_Size(keys);
+	if (n < 0)
+		return NULL;
+	if (n > INT32_MAX)
+		return error_format(
+			-EINVAL, "update_priorities: %zd keys, want at most %d: use several calls",
+			n, INT32_MAX);
+	if (is_td_error == (priorities != Py_None))
+		return error_format(-EINVAL,
+				    "update_priorities: give one of td_error and priorities");
+	demand.n = (uint32_t)n;
+	if (!is_td_error)
+		value.name = "priorities";
+	if (column_bind(&key, keys, &demand, &key_source) ||
+	    column_bind(&value, is_td_error ? td_error : priorities, &demand, &value_source))
 		goto out;
-	ret = (td_error != Py_None ? rlv_sampler_update : rlv_sampler_set_priorities)(
-		s->h.sampler, u.keys.data, u.values.data, u.n, &result);
-	handle_leave(&s->h);
-	if (ret)
-		error_raise(ret);
-	else
-		tuple = PyStructSequence_New(updated_type);
-	if (tuple) {
-		PyStructSequence_SetItem(tuple, 0, PyLong_FromUnsignedLong(result.updated));
-		PyStructSequence_SetItem(tuple, 1, PyLong_FromUnsignedLong(result.stale));
-		PyStructSequence_SetItem(tuple, 2, PyLong_FromUnsignedLong(result.clamped));
-		if (PyErr_Occurred())
-			Py_CLEAR(tuple);
+	if (is_td_error) { /* the library wants |TD errors| */
+		sizes = PyMem_Malloc((size_t)n * sizeof(*sizes));
+		if (!sizes) {
+			PyErr_NoMemory();
+			goto out;
+		}
+		memcpy(sizes, value_source.data, (size_t)n * sizeof(*sizes));
+		for (Py_ssize_t i = 0; i < n; i++)
+			sizes[i] = fabsf(sizes[i]);
 	}
+	if (handle_enter(&s->h))
+		goto out;
+	ret = (is_td_error ? rlv_sampler_update : rlv_sampler_set_priorities)(
+		s->h.sampler, key_source.data, sizes ? sizes : value_source.data, demand.n,
+		&result);
+	handle_leave(&s->h);
+	tuple = ret ? error_raise(ret) : updated_of(&result);
 	if (tuple && strict && result.stale) {
-		raised = python_call("relive.errors", "raise_stale", "(O)", tuple);
-		Py_DECREF(tuple);
-		tuple = raised;
+		python_call("relive.errors", "raise_stale", "(O)", tuple);
+		Py_CLEAR(tuple);
 	}
 out:
-	source_release(&u.keys);
-	source_release(&u.values);
-	if (u.scratch != u.stack)
-		free(u.scratch);
+	source_release(&key_source);
+	source_release(&value_source);
+	PyMem_Free(sizes);
 	return tuple;
 }
 

@@ -148,15 +148,13 @@ static PyObject *writer_close(PyObject *object, PyObject *args, PyObject *kwargs
 	Py_RETURN_NONE;
 }
 
-static void writer_dealloc(PyObject *object)
+void writer_free(struct handle *h)
 {
-	struct writer *w = (struct writer *)object;
+	struct writer *w = (struct writer *)h;
 
-	handle_drop(&w->h);
 	Py_CLEAR(w->keys);
 	Py_CLEAR(w->last_names);
 	free(w->memory);
-	handle_free(&w->h);
 }
 
 static PyMethodDef methods[] = {
@@ -176,7 +174,7 @@ static PyMemberDef members[] = {
 
 static PyType_Slot slots[] = {
 	{ Py_tp_new, writer_new },
-	{ Py_tp_dealloc, writer_dealloc },
+	{ Py_tp_dealloc, handle_dealloc },
 	{ Py_tp_methods, methods },
 	{ Py_tp_members, members },
 	{ 0, NULL },

@@ -82,6 +82,9 @@ struct call {
 	PyObject *held[KEYS + 1]; /* values of a dict, which others may change meanwhile */
 };
 
+/* Part of handle_dealloc. */
+void writer_free(struct handle *h);
+
 /* -------- call.c -------- */
 
 /*
