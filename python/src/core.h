@@ -128,8 +128,8 @@ int handle_lock(struct handle *h);
 int handle_enter(struct handle *h);
 void handle_leave(struct handle *h);
 
-/* Called between two calls of one wait: lets waiters have the lock. */
-void handle_yield(const struct handle *h);
+/* Called between two calls of one wait: lets waiters have a lock. */
+void handle_pause(void);
 
 /*
  * The method close(): closes the handle, unless it is closed already or belongs to the parent of a

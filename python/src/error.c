@@ -6,10 +6,9 @@
 
 static PyObject *raise_with_code(int code, PyObject *message)
 {
-	PyObject *error = NULL;
+	PyObject *error = message ? python_call("relive.errors", "of_code", "(iN)", code, message)
+				  : NULL;
 
-	if (message)
-		error = python_call("relive.errors", "of_code", "(iN)", code, message);
 	if (error) {
 		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
 		Py_DECREF(error);

@@ -97,19 +97,13 @@ static int wait_for_lock(struct handle *h)
 	return locked ? 0 : -1;
 }
 
-static void pause_shortly(void)
+void handle_pause(void)
 {
 	const struct timespec time = { .tv_nsec = SLICE_NS / 50 };
 	PyThreadState *thread = PyEval_SaveThread();
 
 	nanosleep(&time, NULL);
 	PyEval_RestoreThread(thread);
-}
-
-void handle_yield(const struct handle *h)
-{
-	if (h->waiters)
-		pause_shortly();
 }
 
 int handle_lock(struct handle *h)
@@ -124,7 +118,7 @@ int handle_lock(struct handle *h)
 	/* A mutex is not fair: callers in slices would lock again before a closer wakes. Let a closer
 	   have 200 ms; not more, as this may be a signal handler in the closer's own thread. */
 	for (int i = 0; h->closers && i < 200; i++)
-		pause_shortly();
+		handle_pause();
 	if (wait_for_lock(h))
 		return -1;
 	if (h->open)

@@ -195,7 +195,8 @@ static PyObject *sample_draw(struct sampler *s, uint32_t n, struct rlv_sample_op
 		if (ret == 0)
 			return batch_make(slot, &s->layout);
 		again = wait_again(&wait, ret);
-		handle_yield(&s->h);
+		if (s->h.waiters)
+			handle_pause();
 	} while (again > 0);
 	return again < 0 ? NULL : error_raise(ret);
 }
