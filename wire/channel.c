@@ -7,9 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "wire/tls.h"
+
 #include "base/mem/alloc.h"
 
-/* -------- plain sockets -------- */
+/* -------- stream -------- */
 
 static int channel_moved(ssize_t n, size_t *n_out, short want, short *events_out)
 {
@@ -25,72 +27,49 @@ static int channel_moved(ssize_t n, size_t *n_out, short want, short *events_out
 			 n == 0 ? "closed by the peer" : strerror(errno));
 }
 
-static int socket_read(struct stream *stream, void *dst, size_t len, size_t *n_out,
-		       short *events_out)
+int stream_read(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events_out)
 {
+	if (stream->tls)
+		return tls_read(stream->tls, dst, len, n_out, events_out);
 	return channel_moved(recv(stream->fd, dst, len, 0), n_out, POLLIN, events_out);
 }
 
-static int socket_write(struct stream *stream, const void *src, size_t len, size_t *n_out,
-			short *events_out)
+int stream_write(struct stream *stream, const void *src, size_t len, size_t *n_out,
+		 short *events_out)
 {
+	if (stream->tls)
+		return tls_write(stream->tls, src, len, n_out, events_out);
 	return channel_moved(send(stream->fd, src, len, MSG_NOSIGNAL), n_out, POLLOUT, events_out);
 }
 
-static bool socket_pending(const struct stream *stream)
+void stream_close(struct stream *stream)
 {
-	(void)stream;
-	return false;
-}
-
-static void socket_close(struct stream *stream)
-{
+	tls_end(stream->tls);
+	stream->tls = NULL;
 	if (stream->fd >= 0)
 		close(stream->fd);
 	stream->fd = -1;
 }
 
-static const struct stream_ops socket_ops = {
-	.read = socket_read,
-	.write = socket_write,
-	.pending = socket_pending,
-	.close = socket_close,
-};
-
-void stream_init_socket(struct stream *stream, int fd)
+struct stream stream_socket(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
 
-	stream->ops = &socket_ops;
-	stream->fd = fd;
-	stream->tls = NULL;
 	if (flags >= 0)
 		(void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+	return (struct stream){ .fd = fd };
 }
 
 /* -------- channel -------- */
 
-void channel_init(struct channel *ch, int fd, const struct clock *clock)
+void channel_init(struct channel *ch, struct stream stream)
 {
-	struct stream stream;
-
-	stream_init_socket(&stream, fd);
-	channel_init_stream(ch, &stream);
-	if (clock)
-		ch->clock = clock;
-}
-
-void channel_init_stream(struct channel *ch, const struct stream *stream)
-{
-	memset(ch, 0, sizeof(*ch));
-	ch->stream = *stream;
-	ch->clock = clock_monotonic();
+	*ch = (struct channel){ .stream = stream, .clock = clock_monotonic() };
 }
 
 void channel_fini(struct channel *ch)
 {
-	if (ch->stream.ops)
-		ch->stream.ops->close(&ch->stream);
+	stream_close(&ch->stream);
 	mem_free(ch->body);
 	ch->body = NULL;
 	ch->room = 0;
@@ -109,18 +88,11 @@ static int wait_for(struct channel *ch, short events, uint64_t deadline_ns)
 	return n == 0 ? error_set(-ETIMEDOUT, "connection: no answer in time") : 0;
 }
 
-int channel_wait(struct channel *ch, uint64_t deadline_ns)
-{
-	if (ch->stream.ops->pending(&ch->stream))
-		return 0;
-	return wait_for(ch, POLLIN, deadline_ns);
-}
-
 bool channel_is_readable(const struct channel *ch)
 {
 	struct pollfd ready = { .fd = ch->stream.fd, .events = POLLIN };
 
-	return ch->stream.ops->pending(&ch->stream) || poll(&ready, 1, 0) > 0;
+	return tls_has_bytes(ch->stream.tls) || poll(&ready, 1, 0) > 0;
 }
 
 /* The deadline covers the whole transfer: single bytes that arrive do not extend it. */
@@ -132,30 +104,10 @@ static int check_time(const struct channel *ch, uint64_t deadline_ns)
 		       : 0;
 }
 
-static int write_all(struct channel *ch, const uint8_t *bytes, size_t len, uint64_t deadline_ns)
-{
-	while (len) {
-		size_t n = 0;
-		short events = POLLOUT;
-		int ret = ch->stream.ops->write(&ch->stream, bytes, len, &n, &events);
-
-		if (ret == -EAGAIN)
-			ret = wait_for(ch, events, deadline_ns);
-		if (ret)
-			return ret;
-		bytes += n;
-		len -= n;
-		ret = len ? check_time(ch, deadline_ns) : 0;
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
 int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
 		 const ProtobufCMessage *message, uint64_t deadline_ns)
 {
-	size_t len = protobuf_c_message_get_packed_size(message);
+	size_t len = protobuf_c_message_get_packed_size(message), sent = 0, n = 0;
 	struct frame_header head = { .type = type, .request_id = request_id, .term = ch->term };
 	uint8_t *bytes;
 	int ret;
@@ -168,9 +120,15 @@ int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
 		return error_set(-ENOMEM, "cannot allocate a message of %zu bytes", len);
 	head.length = (uint32_t)len;
 	ret = frame_encode(&head, bytes);
-	if (ret == 0) {
-		protobuf_c_message_pack(message, bytes + FRAME_HEADER_BYTES);
-		ret = write_all(ch, bytes, FRAME_HEADER_BYTES + len, deadline_ns);
+	protobuf_c_message_pack(message, bytes + FRAME_HEADER_BYTES);
+	for (len += FRAME_HEADER_BYTES; ret == 0 && sent < len; sent += n, n = 0) {
+		short events = POLLOUT;
+
+		ret = stream_write(&ch->stream, bytes + sent, len - sent, &n, &events);
+		if (ret == -EAGAIN)
+			ret = wait_for(ch, events, deadline_ns);
+		if (ret == 0 && sent + n < len)
+			ret = check_time(ch, deadline_ns);
 	}
 	mem_free(bytes);
 	return ret;
@@ -182,7 +140,7 @@ static int read_to(struct channel *ch, uint8_t *bytes, size_t end, uint64_t dead
 {
 	while (ch->got < end) {
 		size_t n = 0;
-		int ret = ch->stream.ops->read(&ch->stream, bytes, end - ch->got, &n, events_out);
+		int ret = stream_read(&ch->stream, bytes, end - ch->got, &n, events_out);
 
 		if (ret)
 			return ret;

@@ -4,8 +4,6 @@
  *
  * After any error except -EOVERFLOW (message too long) the channel is dead: requests already sent
  * may or may not have been executed.
- *
- * struct stream is the seam for TLS (wire/tls.h): another table of the same functions.
  */
 #ifndef RLV_WIRE_CHANNEL_H
 #define RLV_WIRE_CHANNEL_H
@@ -17,28 +15,27 @@
 
 #include "base/os/clock.h"
 
-struct stream;
+struct tls_state;
 
-struct stream_ops {
-	/* One try that never blocks. 0: *n_out > 0 bytes were moved. -EAGAIN: poll fd for
-	   *events_out first. -ECONNRESET: the peer is gone. */
-	int (*read)(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events_out);
-	int (*write)(struct stream *stream, const void *src, size_t len, size_t *n_out,
-		     short *events_out);
-	/* True if bytes are buffered that poll does not report. */
-	bool (*pending)(const struct stream *stream);
-	void (*close)(struct stream *stream);
-};
-
-/* May be moved by copying. */
+/* A connected socket, plain or with TLS (wire/tls.h). May be moved by copying. */
 struct stream {
-	const struct stream_ops *ops;
-	int fd;    /* does not block */
-	void *tls; /* NULL: a plain socket */
+	int fd;                /* does not block; -1 = closed */
+	struct tls_state *tls; /* NULL: a plain socket */
 };
 
-/* A plain socket; owns fd. */
-void stream_init_socket(struct stream *stream, int fd);
+/* A plain socket; owns fd, which is made non-blocking. */
+struct stream stream_socket(int fd);
+
+/*
+ * One try that never blocks. 0: *n_out > 0 bytes were moved. -EAGAIN: poll fd for *events_out first.
+ * -ECONNRESET: the peer is gone. With TLS also the errors of stream_init_tls.
+ */
+RLV_MUST_CHECK int stream_read(struct stream *stream, void *dst, size_t len, size_t *n_out,
+			       short *events_out);
+RLV_MUST_CHECK int stream_write(struct stream *stream, const void *src, size_t len, size_t *n_out,
+				short *events_out);
+/* A second call is a no-op. */
+void stream_close(struct stream *stream);
 
 struct channel {
 	struct stream stream;
@@ -56,10 +53,8 @@ struct channel_frame {
 	const uint8_t *body; /* borrowed until the next receive */
 };
 
-/* Owns fd, which is made non-blocking. Thread: owner, for all. */
-void channel_init(struct channel *ch, int fd, const struct clock *clock);
-/* The same over any stream; takes ownership of it. */
-void channel_init_stream(struct channel *ch, const struct stream *stream);
+/* Takes ownership of the stream. Thread: owner, for all. */
+void channel_init(struct channel *ch, struct stream stream);
 void channel_fini(struct channel *ch);
 
 /*
@@ -84,9 +79,6 @@ RLV_MUST_CHECK int channel_take(struct channel *ch, struct channel_frame *frame_
  */
 RLV_MUST_CHECK int channel_call(struct channel *ch, uint16_t type, const ProtobufCMessage *request,
 				uint64_t deadline_ns, struct channel_frame *frame_out);
-
-/* Waits until bytes can be received or the connection ends. -ETIMEDOUT. */
-RLV_MUST_CHECK int channel_wait(struct channel *ch, uint64_t deadline_ns);
 
 /* True if a receive would not block: bytes are there, or the connection has ended. */
 bool channel_is_readable(const struct channel *ch);

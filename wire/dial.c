@@ -100,7 +100,6 @@ struct handshake {
 	const struct dial_opts *opts;
 	struct channel *ch;
 	struct auth_nonces nonces;
-	char identity[TOKEN_IDENTITY_BYTES];
 	struct dial_peer peer;
 };
 
@@ -137,8 +136,12 @@ static int say_hello(struct handshake *hs)
 	Relive__HelloReply *reply;
 	struct channel_frame frame;
 	struct process_id self;
-	int ret = process_self(&self);
+	struct token_id id;
+	char identity[TOKEN_IDENTITY_BYTES];
+	int ret = token_parse("token", hs->opts->token, &id);
 
+	if (ret == 0)
+		ret = process_self(&self);
 	if (ret == 0)
 		ret = auth_nonce(hs->nonces.dialler);
 	if (ret)
@@ -151,7 +154,8 @@ static int say_hello(struct handshake *hs)
 	request.boot_id = (ProtobufCBinaryData){ sizeof(self.boot_id), self.boot_id };
 	request.client_id = hs->opts->client_id;
 	request.nonce = (ProtobufCBinaryData){ AUTH_NONCE_BYTES, hs->nonces.dialler };
-	request.identity = hs->identity;
+	token_identity(&id, identity);
+	request.identity = identity;
 	ret = channel_call(hs->ch, RELIVE__TYPE__TYPE_HELLO, &request.base, hs->opts->deadline_ns,
 			   &frame);
 	if (ret)
@@ -197,64 +201,42 @@ static int dial_prove(struct handshake *hs)
 	return ret;
 }
 
-static int dial_introduce(const struct dial_opts *opts, struct channel *ch,
-			  struct dial_peer *peer_out)
-{
-	struct handshake hs = { .opts = opts, .ch = ch };
-	struct token_id id;
-	int ret = token_parse("token", opts->token, &id);
-
-	if (ret == 0) {
-		token_identity(&id, hs.identity);
-		ret = say_hello(&hs);
-	}
-	if (ret == 0)
-		ret = dial_prove(&hs);
-	if (ret) {
-		channel_fini(ch);
-		return ret;
-	}
-	ch->term = hs.peer.term;
-	*peer_out = hs.peer;
-	return 0;
-}
-
-static int dial_host(const struct dial_opts *opts, struct channel *ch, struct dial_peer *peer_out)
+int dial_open(const struct dial_opts *opts, struct channel *ch_out, struct dial_peer *peer_out)
 {
 	const struct tls_opts tls_opts = {
 		.token = opts->token,
 		.host = opts->host,
 		.files = opts->tls,
 	};
-	struct stream stream;
-	struct tls *tls;
-	int fd = -1;
-	int ret = tls_open(&tls_opts, &tls);
+	struct channel ch;
+	struct handshake hs = { .opts = opts, .ch = &ch };
+	struct tls *tls = NULL;
+	struct stream stream = { .fd = -1 };
+	int fd = -1, ret;
 
-	if (ret)
-		return ret;
-	ret = connect_host(opts, &fd);
-	if (ret == 0)
-		ret = stream_init_tls(&stream, fd, tls);
+	if (opts->socket) {
+		ret = connect_socket(opts, &fd);
+		stream = stream_socket(fd);
+	} else {
+		ret = tls_open(&tls_opts, &tls);
+		if (ret == 0)
+			ret = connect_host(opts, &fd);
+		if (ret == 0)
+			ret = stream_init_tls(&stream, fd, tls);
+	}
 	if (ret == 0) {
-		channel_init_stream(ch, &stream);
-		ret = dial_introduce(opts, ch, peer_out);
+		channel_init(&ch, stream);
+		ret = say_hello(&hs);
+		if (ret == 0)
+			ret = dial_prove(&hs);
+		if (ret)
+			channel_fini(&ch);
 	}
 	tls_close(&tls);
-	return ret;
-}
-
-int dial_open(const struct dial_opts *opts, struct channel *ch_out, struct dial_peer *peer_out)
-{
-	struct channel ch;
-	int fd = -1;
-	int ret = opts->socket ? connect_socket(opts, &fd) : dial_host(opts, &ch, peer_out);
-
-	if (ret == 0 && opts->socket) {
-		channel_init(&ch, fd, NULL);
-		ret = dial_introduce(opts, &ch, peer_out);
-	}
-	if (ret == 0)
-		*ch_out = ch;
-	return ret;
+	if (ret)
+		return ret;
+	ch.term = hs.peer.term;
+	*ch_out = ch;
+	*peer_out = hs.peer;
+	return 0;
 }

@@ -180,28 +180,19 @@ static int tls_refused(const struct tls_state *state, const char *why)
 				  "(RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA)");
 }
 
-/* The refusal is the last error in the queue. */
-static unsigned long take_errors(bool *refused_out)
-{
-	unsigned long first = ERR_peek_error(), code;
-
-	while ((code = ERR_get_error()))
-		if (ERR_GET_LIB(code) == ERR_LIB_SSL && is_refusal(ERR_GET_REASON(code))) {
-			ERR_clear_error();
-			*refused_out = true;
-			return code;
-		}
-	*refused_out = false;
-	return first;
-}
-
 static int tls_broken(const struct tls_state *state)
 {
-	bool is_refused;
-	unsigned long code = take_errors(&is_refused);
+	unsigned long code = ERR_peek_error(), next;
 	long verified = SSL_get_verify_result(state->ssl);
-	const char *why = ERR_reason_error_string(code);
+	bool is_refused = false;
+	const char *why;
 
+	while (!is_refused && (next = ERR_get_error())) {
+		is_refused = ERR_GET_LIB(next) == ERR_LIB_SSL && is_refusal(ERR_GET_REASON(next));
+		code = is_refused ? next : code;
+	}
+	ERR_clear_error();
+	why = ERR_reason_error_string(code);
 	if (ERR_GET_REASON(code) == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK)
 		why = X509_verify_cert_error_string(verified);
 	else if (!why)
@@ -256,9 +247,8 @@ static int get_ready(struct tls_state *state, short *events_out)
 	return 0;
 }
 
-static int tls_read(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events_out)
+int tls_read(struct tls_state *state, void *dst, size_t len, size_t *n_out, short *events_out)
 {
-	struct tls_state *state = stream->tls;
 	int ret = get_ready(state, events_out);
 
 	if (ret)
@@ -267,110 +257,82 @@ static int tls_read(struct stream *stream, void *dst, size_t len, size_t *n_out,
 	return ret == 1 ? 0 : tls_failed(state, ret, errno, events_out);
 }
 
-/* A peer that refuses us may hang up before our handshake ends: reads its pending alert. */
-static int last_words(struct tls_state *state, int code)
+int tls_write(struct tls_state *state, const void *src, size_t len, size_t *n_out,
+	      short *events_out)
 {
-	char words[ERROR_TEXT_BYTES];
+	int ret = get_ready(state, events_out);
+	struct error_kept reset;
 	short events;
 	size_t n;
 	char byte;
-	int ret;
-
-	snprintf(words, sizeof(words), "%s", error_last());
-	ret = SSL_read_ex(state->ssl, &byte, 1, &n);
-	if (ret != 1 && tls_failed(state, ret, errno, &events) == -EACCES)
-		return -EACCES;
-	return error_set(code, "%s", words);
-}
-
-static int tls_write(struct stream *stream, const void *src, size_t len, size_t *n_out,
-		     short *events_out)
-{
-	struct tls_state *state = stream->tls;
-	int ret = get_ready(state, events_out);
 
 	if (ret)
 		return ret;
 	ret = SSL_write_ex(state->ssl, src, len, n_out);
 	ret = ret == 1 ? 0 : tls_failed(state, ret, errno, events_out);
-	return ret == -ECONNRESET ? last_words(state, ret) : ret;
+	if (ret != -ECONNRESET)
+		return ret;
+	/* A peer that refuses us may hang up before our handshake ends: reads its pending alert. */
+	error_keep(&reset);
+	ret = SSL_read_ex(state->ssl, &byte, 1, &n);
+	if (ret != 1 && tls_failed(state, ret, errno, &events) == -EACCES)
+		return -EACCES;
+	error_restore(&reset);
+	return -ECONNRESET;
 }
 
-static bool tls_pending(const struct stream *stream)
+bool tls_has_bytes(const struct tls_state *state)
 {
-	const struct tls_state *state = stream->tls;
-
-	return SSL_pending(state->ssl) > 0;
+	return state && SSL_pending(state->ssl) > 0;
 }
 
-static void tls_stream_close(struct stream *stream)
+void tls_end(struct tls_state *state)
 {
-	struct tls_state *state = stream->tls;
-
-	if (stream->fd < 0)
-		return;
-	SSL_free(state->ssl);
+	if (state)
+		SSL_free(state->ssl);
 	mem_free(state);
-	stream->tls = NULL;
-	close(stream->fd);
-	stream->fd = -1;
-}
-
-static const struct stream_ops tls_ops = {
-	.read = tls_read,
-	.write = tls_write,
-	.pending = tls_pending,
-	.close = tls_stream_close,
-};
-
-static SSL *make_ssl(const struct tls *tls, int fd)
-{
-	BIO *bio = BIO_new_ex(library, socket_method);
-	SSL *ssl = bio ? SSL_new(tls->ctx) : NULL;
-	uint8_t address[sizeof(struct in6_addr)];
-	bool named = true;
-
-	if (!ssl) {
-		BIO_free(bio);
-		return NULL;
-	}
-	BIO_set_data(bio, (void *)(intptr_t)fd); // NOLINT(performance-no-int-to-ptr)
-	BIO_set_init(bio, 1);
-	SSL_set_bio(ssl, bio, bio);
-	if (tls->server)
-		SSL_set_accept_state(ssl);
-	else
-		SSL_set_connect_state(ssl);
-	if (tls->host && (inet_pton(AF_INET, tls->host, address) == 1 ||
-			  inet_pton(AF_INET6, tls->host, address) == 1))
-		named = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), tls->host);
-	else if (tls->host)
-		named = SSL_set_tlsext_host_name(ssl, tls->host) && SSL_set1_host(ssl, tls->host);
-	if (!named) {
-		SSL_free(ssl);
-		return NULL;
-	}
-	return ssl;
 }
 
 int stream_init_tls(struct stream *stream, int fd, const struct tls *tls)
 {
 	struct tls_state *state = mem_zalloc(sizeof(*state));
-	SSL *ssl = state ? make_ssl(tls, fd) : NULL;
+	BIO *bio = state ? BIO_new_ex(library, socket_method) : NULL;
+	SSL *ssl = bio ? SSL_new(tls->ctx) : NULL;
+	uint8_t address[sizeof(struct in6_addr)];
+	bool named = ssl;
 
-	if (!ssl) {
+	*stream = stream_socket(fd);
+	if (ssl) {
+		BIO_set_data(bio, (void *)(intptr_t)fd); // NOLINT(performance-no-int-to-ptr)
+		BIO_set_init(bio, 1);
+		SSL_set_bio(ssl, bio, bio);
+	} else {
+		BIO_free(bio);
+	}
+	if (ssl && tls->host) {
+		if (inet_pton(AF_INET, tls->host, address) == 1 ||
+		    inet_pton(AF_INET6, tls->host, address) == 1)
+			named = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), tls->host);
+		else
+			named = SSL_set_tlsext_host_name(ssl, tls->host) &&
+				SSL_set1_host(ssl, tls->host);
+	}
+	if (!named) {
+		SSL_free(ssl);
 		mem_free(state);
-		close(fd);
+		stream_close(stream);
 		ERR_clear_error();
 		return error_set(-ENOMEM, "TLS: cannot allocate memory for a connection");
 	}
-	stream_init_socket(stream, fd);
+	if (tls->server)
+		SSL_set_accept_state(ssl);
+	else
+		SSL_set_connect_state(ssl);
 	state->ssl = ssl;
 	state->server = tls->server;
 	state->files = !tls->psk;
 	state->client_psk = tls->psk && !tls->server;
 	SSL_set_app_data(ssl, state);
-	stream->ops = &tls_ops;
 	stream->tls = state;
 	return 0;
 }

@@ -65,6 +65,15 @@ bool stream_token(const struct stream *stream, struct token_id *id_out);
  */
 RLV_MUST_CHECK int stream_init_tls(struct stream *stream, int fd, const struct tls *tls);
 
+/* stream_read, stream_write and stream_close of a stream with TLS; NULL has no bytes, and no end. */
+RLV_MUST_CHECK int tls_read(struct tls_state *state, void *dst, size_t len, size_t *n_out,
+			    short *events_out);
+RLV_MUST_CHECK int tls_write(struct tls_state *state, const void *src, size_t len, size_t *n_out,
+			     short *events_out);
+void tls_end(struct tls_state *state);
+/* True if bytes are buffered that poll does not report. */
+bool tls_has_bytes(const struct tls_state *state);
+
 /*
  * True if our side of the handshake has sent bytes. A server with a token sends none before the
  * peer's first message has proved the token. False for streams without TLS.

@@ -212,7 +212,7 @@ int conn_detach(struct conn *conn, struct channel *ch_out)
 				 "connection: it sent a request before its first was answered");
 	stream = flow_detach(&conn->flow);
 	conn->detached = true;
-	channel_init_stream(ch_out, &stream);
+	channel_init(ch_out, stream);
 	ch_out->term = conn->conns->opts.term;
 	conn_drop(conn);
 	return 0;
@@ -539,7 +539,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	} else {
 		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) == 0 && cred.pid > 0)
 			conn->peer.process.pid = (uint32_t)cred.pid;
-		stream_init_socket(&stream, fd);
+		stream = stream_socket(fd);
 	}
 	if (ret == 0)
 		ret = flow_open(&conn->flow, conns->opts.base, &stream);

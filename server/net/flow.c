@@ -54,8 +54,7 @@ static int write_some(struct flow *flow)
 	while (ret == 0 && evbuffer_peek(flow->out, -1, NULL, &part, 1) > 0) {
 		size_t n = 0;
 
-		ret = flow->stream.ops->write(&flow->stream, part.iov_base, part.iov_len, &n,
-					      &events);
+		ret = stream_write(&flow->stream, part.iov_base, part.iov_len, &n, &events);
 		if (ret == 0)
 			evbuffer_drain(flow->out, n);
 	}
@@ -102,7 +101,7 @@ static void go_on(struct flow *flow)
 	for (int i = 0; ret == 0 && i < READS_MAX; i++) {
 		size_t n = 0;
 
-		ret = flow->stream.ops->read(&flow->stream, bytes, sizeof(bytes), &n, &events);
+		ret = stream_read(&flow->stream, bytes, sizeof(bytes), &n, &events);
 		if (ret == 0 && evbuffer_add(flow->in, bytes, n))
 			ret = error_set(-ENOMEM, "connection: cannot allocate memory");
 		any |= n > 0;
@@ -211,5 +210,5 @@ void flow_close(struct flow *flow)
 {
 	struct stream stream = flow_detach(flow);
 
-	stream.ops->close(&stream);
+	stream_close(&stream);
 }

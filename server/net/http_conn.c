@@ -191,9 +191,9 @@ static void on_http_accept(struct evconnlistener *listener, evutil_socket_t fd,
 	(void)listener;
 	(void)address;
 	(void)len;
-	stream_init_socket(&stream, fd);
+	stream = stream_socket(fd);
 	if (!conn) {
-		stream.ops->close(&stream);
+		stream_close(&stream);
 		return;
 	}
 	if (conns->all.n >= HTTP_MAX_CONNS)

@@ -76,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	svc.target = target;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
 		abort();
-	channel_init(&ch, fds[0], NULL);
+	channel_init(&ch, stream_socket(fds[0]));
 	for (uint32_t i = 0; i < FRAMES_MAX && size >= 3; i++) {
 		size_t n = data[1] | (size_t)data[2] << 8;
 

@@ -21,7 +21,6 @@
 #include "wire/attach_layout.h"
 #include "wire/pool_layout.h"
 #include "wire/region.h"
-#include "wire/rptr.h"
 #include "wire/table_layout.h"
 #include "wire/verbs_layout.h"
 
@@ -297,7 +296,6 @@ static void put_attach_structs(FILE *out)
 
 static void put_words(FILE *out)
 {
-	WORD(rptr_make(0x123, 64 * 0x456789abull, 0xcdef, 5).raw);
 	WORD(leaf_make(2, 0x12345, 0x6789abcdefull));
 	WORD(block_make(true, 0x1234, 0x56789abcdef0ull));
 	WORD(block_gen(1000, 7));

@@ -78,7 +78,7 @@ static void connect_tls(struct fixture *fx)
 
 	must(tls_open(&opts, &tls), "tls");
 	must(stream_init_tls(&stream, sockets_connect_tcp(fx->port), tls), "tls stream");
-	channel_init_stream(&fx->ch, &stream);
+	channel_init(&fx->ch, stream);
 	fx->tls = tls; /* until the handshake is over */
 }
 

@@ -85,7 +85,7 @@ static void connect_socket(struct fixture *fx)
 	processes_path(&fx->ps, STORE "/metad.sock", path);
 	fd = sockets_connect_unix(path, SOCK_STREAM);
 	assert_true(fd >= 0);
-	channel_init(&fx->ch, fd, NULL);
+	channel_init(&fx->ch, stream_socket(fd));
 }
 
 static void connect_tls(struct fixture *fx, const char *token)
@@ -95,7 +95,7 @@ static void connect_tls(struct fixture *fx, const char *token)
 
 	must(tls_open(&opts, &fx->tls));
 	must(stream_init_tls(&stream, sockets_connect_tcp(fx->port), fx->tls));
-	channel_init_stream(&fx->ch, &stream);
+	channel_init(&fx->ch, stream);
 }
 
 static void hang_up(struct fixture *fx)

@@ -173,7 +173,9 @@ static void serve(struct rogue *rogue, struct channel *ch)
 	struct channel_frame frame;
 
 	while (!atomic_load(&rogue->stop)) {
-		if (channel_wait(ch, deadline_after(clock_monotonic(), 20 * MS)))
+		struct pollfd ready = { .fd = ch->stream.fd, .events = POLLIN };
+
+		if (poll(&ready, 1, 20) <= 0)
 			continue;
 		if (rogue->manner == DRIBBLES) {
 			dribble(rogue, ch);
@@ -194,7 +196,7 @@ static void *run_rogue(void *arg)
 
 		if (join(rogue, &ch) == 0)
 			serve(rogue, &ch);
-		if (ch.stream.ops)
+		if (ch.stream.fd >= 0)
 			channel_fini(&ch);
 	}
 	return NULL;

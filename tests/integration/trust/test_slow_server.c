@@ -124,7 +124,7 @@ static void dribble(struct channel *ch, const struct channel_frame *frame)
 	if (frame_encode(&head, bytes))
 		_exit(1);
 	for (size_t i = 0;; i = i + 1 < sizeof(bytes) ? i + 1 : FRAME_HEADER_BYTES) {
-		if (ch->stream.ops->write(&ch->stream, bytes + i, 1, &n, &events))
+		if (stream_write(&ch->stream, bytes + i, 1, &n, &events))
 			_exit(0);
 		nanosleep(&pause, NULL);
 	}
@@ -137,10 +137,10 @@ static void serve(int fd, const struct tls *tls)
 	struct channel ch;
 
 	if (!tls)
-		stream_init_socket(&stream, fd);
+		stream = stream_socket(fd);
 	else if (stream_init_tls(&stream, fd, tls))
 		_exit(1);
-	channel_init_stream(&ch, &stream);
+	channel_init(&ch, stream);
 	while (channel_receive(&ch, no_hurry(), &frame) == 0) {
 		if (frame.head.type == RELIVE__TYPE__TYPE_HELLO)
 			greet(&ch, &frame);

@@ -105,9 +105,9 @@ static void dial(struct fixture *fx, bool tcp)
 	if (tcp) {
 		must(tls_open(&opts, &fx->tls));
 		must(stream_init_tls(&stream, sockets_connect_tcp(fx->port), fx->tls));
-		channel_init_stream(&fx->ch, &stream);
+		channel_init(&fx->ch, stream);
 	} else {
-		channel_init(&fx->ch, connect_name(fx, "metad.sock", SOCK_STREAM), NULL);
+		channel_init(&fx->ch, stream_socket(connect_name(fx, "metad.sock", SOCK_STREAM)));
 	}
 	fx->connected = true;
 }
@@ -119,7 +119,7 @@ static void write_bytes(struct fixture *fx, const uint8_t *bytes, size_t len)
 	while (len) {
 		size_t n = 0;
 		short events = POLLOUT;
-		int ret = fx->ch.stream.ops->write(&fx->ch.stream, bytes, len, &n, &events);
+		int ret = stream_write(&fx->ch.stream, bytes, len, &n, &events);
 
 		if (ret == -EAGAIN) {
 			struct pollfd ready = { .fd = fx->ch.stream.fd, .events = events };
@@ -379,7 +379,7 @@ static int run_fake(void *ctx)
 
 		if (fd < 0)
 			return 1;
-		channel_init(&ch, fd, NULL);
+		channel_init(&ch, stream_socket(fd));
 		if (channel_receive(&ch, soon(), &hello) == 0) {
 			len = answer_as(fake->claim, frame, hello.head.request_id);
 			(void)!send(fd, frame, len, MSG_NOSIGNAL);

@@ -137,7 +137,7 @@ static bool send_all(struct stream *to, const uint8_t *bytes, size_t len)
 	while (len) {
 		struct pollfd ready = { .fd = to->fd };
 		size_t n = 0;
-		int ret = to->ops->write(to, bytes, len, &n, &ready.events);
+		int ret = stream_write(to, bytes, len, &n, &ready.events);
 
 		if (ret == -EAGAIN && poll(&ready, 1, PATIENCE_MS) == 1)
 			continue;
@@ -197,8 +197,7 @@ static bool pass_on(struct conn *conn, struct way *way, short *events_out)
 {
 	struct frame_header head;
 	size_t n = 0;
-	int ret = way->from->ops->read(way->from, way->bytes + way->n, FRAME_ROOM - way->n, &n,
-				       events_out);
+	int ret = stream_read(way->from, way->bytes + way->n, FRAME_ROOM - way->n, &n, events_out);
 
 	if (ret)
 		return ret == -EAGAIN;
@@ -234,7 +233,7 @@ static void pass_all(struct conn *conn)
 			do {
 				ready[i].events = POLLIN;
 				going = pass_on(conn, way, &ready[i].events);
-			} while (going && way->from->ops->pending(way->from));
+			} while (going && tls_has_bytes(way->from->tls));
 		}
 	}
 }
@@ -266,8 +265,8 @@ static void pass_between(struct conn *conn)
 		abort();
 	if (open_way(conn, 0) && open_way(conn, 1))
 		pass_all(conn);
-	client->ops->close(client);
-	server->ops->close(server);
+	stream_close(client);
+	stream_close(server);
 }
 
 static void *serve(void *arg)

@@ -117,8 +117,8 @@ static struct node *join(struct fixture *fx, const struct node_news *news)
 
 	hang_up(fx);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	channel_init(&ch, fds[0], NULL);
-	channel_init(&fx->peer, fds[1], NULL);
+	channel_init(&ch, stream_socket(fds[0]));
+	channel_init(&fx->peer, stream_socket(fds[1]));
 	fx->connected = true;
 	assert_int_equal(nodes_admit(&fx->nodes, news), 0);
 	assert_int_equal(nodes_join(&fx->nodes, news, &ch, &node, &replaced), 0);
@@ -143,7 +143,7 @@ static struct frame_header take_request(struct fixture *fx)
 
 static bool is_asked(struct fixture *fx)
 {
-	return channel_wait(&fx->peer, 0) == 0;
+	return channel_is_readable(&fx->peer);
 }
 
 static void answer(struct fixture *fx, const struct frame_header *head,

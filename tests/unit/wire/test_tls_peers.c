@@ -51,7 +51,7 @@ static void hang_up(struct fixture *fx)
 {
 	if (!fx->tls)
 		return;
-	fx->ours.ops->close(&fx->ours);
+	stream_close(&fx->ours);
 	tls_close(&fx->tls);
 	SSL_free(fx->theirs);
 	SSL_CTX_free(fx->ctx);
@@ -106,8 +106,8 @@ static void step(struct fixture *fx, bool client)
 
 	if (fx->ret != -EAGAIN)
 		return;
-	fx->ret = client ? fx->ours.ops->write(&fx->ours, &byte, 1, &n, &events)
-			 : fx->ours.ops->read(&fx->ours, &byte, 1, &n, &events);
+	fx->ret = client ? stream_write(&fx->ours, &byte, 1, &n, &events)
+			 : stream_read(&fx->ours, &byte, 1, &n, &events);
 	if (fx->ret && fx->ret != -EAGAIN)
 		snprintf(fx->words, sizeof(fx->words), "%s", error_last());
 }
