@@ -18,12 +18,7 @@ static inline bool bits_is_pow2(uint64_t x)
 	return x != 0 && (x & (x - 1)) == 0;
 }
 
-/* Leading and trailing zero bits; 64 for 0. */
-static inline unsigned bits_clz(uint64_t x)
-{
-	return x ? (unsigned)__builtin_clzll(x) : 64;
-}
-
+/* Trailing zero bits; 64 for 0. */
 static inline unsigned bits_ctz(uint64_t x)
 {
 	return x ? (unsigned)__builtin_ctzll(x) : 64;
@@ -37,7 +32,7 @@ static inline unsigned bits_popcount(uint64_t x)
 /* x > 0. */
 static inline unsigned bits_log2_floor(uint64_t x)
 {
-	return 63 - bits_clz(x);
+	return 63 - (unsigned)__builtin_clzll(x);
 }
 
 static inline bool bits_all_zero(const void *ptr, size_t n)
@@ -117,16 +112,6 @@ static inline bool checked_align_up_u64(uint64_t x, uint64_t align, uint64_t *ou
 	if (x > UINT64_MAX - (align - 1))
 		return false;
 	*out = align_up(x, align);
-	return true;
-}
-
-static inline bool checked_mul_size(size_t a, size_t b, size_t *out)
-{
-	size_t product;
-
-	if (__builtin_mul_overflow(a, b, &product))
-		return false;
-	*out = product;
 	return true;
 }
 

@@ -8,40 +8,39 @@
 static _Thread_local char last_text[ERROR_TEXT_BYTES];
 static _Thread_local int last_code;
 
-int(error_set)(int code, const char *fmt, ...)
+/* Records a message in front of another; its arguments may be the recorded one itself. */
+RLV_PRINTF(3, 0)
+static int record(int code, const char *rest, const char *fmt, va_list args)
 {
-	char text[ERROR_TEXT_BYTES]; /* an argument may be error_last() itself */
+	char text[ERROR_TEXT_BYTES];
 	int saved = errno;
-	va_list args;
 
-	va_start(args, fmt);
 	if (vsnprintf(text, sizeof(text), fmt, args) < 0)
 		text[0] = '\0';
-	va_end(args);
+	strncat(text, rest, sizeof(text) - strlen(text) - 1);
 	memcpy(last_text, text, sizeof(last_text));
 	last_code = code;
 	errno = saved;
 	return code;
 }
 
-int error_prefix(int code, const char *fmt, ...)
+int(error_set)(int code, const char *fmt, ...)
 {
-	char text[ERROR_TEXT_BYTES];
-	int saved = errno;
 	va_list args;
-	size_t len, rest;
 
 	va_start(args, fmt);
-	if (vsnprintf(text, sizeof(text), fmt, args) < 0)
-		text[0] = '\0';
+	code = record(code, "", fmt, args);
 	va_end(args);
-	len = strlen(text);
-	rest = strnlen(last_text, sizeof(last_text) - len - 1);
-	memcpy(text + len, last_text, rest);
-	text[len + rest] = '\0';
-	memcpy(last_text, text, len + rest + 1);
-	last_code = code;
-	errno = saved;
+	return code;
+}
+
+int error_prefix(int code, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	code = record(code, last_text, fmt, args);
+	va_end(args);
 	return code;
 }
 

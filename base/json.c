@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,15 +12,17 @@ static void json_fail(struct json *json, int error)
 		json->error = error;
 }
 
-static void write_bytes(struct json *json, const char *bytes, size_t n)
+/* json_finish reports a stream that failed. */
+RLV_PRINTF(2, 3)
+static void json_write(struct json *json, const char *fmt, ...)
 {
-	if (!json->error && fwrite(bytes, 1, n, json->file) != n)
-		json_fail(json, -EIO);
-}
+	va_list args;
 
-static void write_text(struct json *json, const char *text)
-{
-	write_bytes(json, text, strlen(text));
+	if (json->error)
+		return;
+	va_start(args, fmt);
+	(void)vfprintf(json->file, fmt, args);
+	va_end(args);
 }
 
 /* Before every value: it needs a key in an object, and a comma after another. */
@@ -38,7 +41,7 @@ static void before_value(struct json *json)
 		return;
 	}
 	if (!json->has_key && json->has_member[top])
-		write_text(json, ",");
+		json_write(json, ",");
 	json->has_member[top] = true;
 	json->has_key = false;
 }
@@ -53,7 +56,7 @@ static void json_open(struct json *json, bool is_object)
 	json->is_object[json->depth] = is_object;
 	json->has_member[json->depth] = false;
 	json->depth++;
-	write_text(json, is_object ? "{" : "[");
+	json_write(json, "%c", is_object ? '{' : '[');
 }
 
 static void json_close(struct json *json, bool is_object)
@@ -63,7 +66,7 @@ static void json_close(struct json *json, bool is_object)
 		return;
 	}
 	json->depth--;
-	write_text(json, is_object ? "}" : "]");
+	json_write(json, "%c", is_object ? '}' : ']');
 }
 
 void json_init(struct json *json, FILE *file)
@@ -123,39 +126,27 @@ static size_t utf8_len(const unsigned char *text)
 	return n;
 }
 
-static void write_escaped(struct json *json, unsigned char byte)
-{
-	static const char shorts[] = "\"\"\\\\\bb\ff\nn\rr\tt";
-	char text[8];
-
-	for (const char *s = shorts; *s; s += 2)
-		if ((unsigned char)s[0] == byte) {
-			text[0] = '\\';
-			text[1] = s[1];
-			write_bytes(json, text, 2);
-			return;
-		}
-	snprintf(text, sizeof(text), "\\u%04x", byte);
-	write_text(json, text);
-}
-
 static void write_string(struct json *json, const char *string)
 {
+	static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
 	const unsigned char *text = (const unsigned char *)string;
 
-	write_text(json, "\"");
+	json_write(json, "\"");
 	while (*text) {
+		const char *at = strchr(escaped, *text);
 		size_t n = utf8_len(text);
 
 		if (n == 0)
-			write_text(json, "\xEF\xBF\xBD");
-		else if (n == 1 && (*text < 0x20 || *text == '"' || *text == '\\'))
-			write_escaped(json, *text);
+			json_write(json, "\xEF\xBF\xBD");
+		else if (at)
+			json_write(json, "\\%c", letters[at - escaped]);
+		else if (*text < 0x20)
+			json_write(json, "\\u%04x", *text);
 		else
-			write_bytes(json, (const char *)text, n);
+			json_write(json, "%.*s", (int)n, (const char *)text);
 		text += n ? n : 1;
 	}
-	write_text(json, "\"");
+	json_write(json, "\"");
 }
 
 void json_key(struct json *json, const char *key)
@@ -167,9 +158,9 @@ void json_key(struct json *json, const char *key)
 		return;
 	}
 	if (json->has_member[top])
-		write_text(json, ",");
+		json_write(json, ",");
 	write_string(json, key);
-	write_text(json, ":");
+	json_write(json, ":");
 	json->has_key = true;
 }
 
@@ -179,25 +170,25 @@ void json_string(struct json *json, const char *text)
 	if (text)
 		write_string(json, text);
 	else
-		write_text(json, "null");
-}
-
-void json_u64(struct json *json, uint64_t value)
-{
-	char text[24];
-
-	before_value(json);
-	snprintf(text, sizeof(text), "%" PRIu64, value);
-	write_text(json, text);
+		json_write(json, "null");
 }
 
 void json_i64(struct json *json, int64_t value)
 {
-	char text[24];
-
 	before_value(json);
-	snprintf(text, sizeof(text), "%" PRId64, value);
-	write_text(json, text);
+	json_write(json, "%" PRId64, value);
+}
+
+void json_bool(struct json *json, bool value)
+{
+	before_value(json);
+	json_write(json, value ? "true" : "false");
+}
+
+void json_u64(struct json *json, uint64_t value)
+{
+	before_value(json);
+	json_write(json, "%" PRIu64, value);
 }
 
 void json_double(struct json *json, double value)
@@ -207,7 +198,7 @@ void json_double(struct json *json, double value)
 
 	before_value(json);
 	if (!(value - value == 0)) { /* NaN, infinities */
-		write_text(json, "null");
+		json_write(json, "null");
 		return;
 	}
 	do {
@@ -216,13 +207,7 @@ void json_double(struct json *json, double value)
 	for (char *at = text; *at; at++)
 		if (!strchr("0123456789+-e", *at))
 			*at = '.'; /* a locale may have another decimal point than JSON */
-	write_text(json, text);
-}
-
-void json_bool(struct json *json, bool value)
-{
-	before_value(json);
-	write_text(json, value ? "true" : "false");
+	json_write(json, "%s", text);
 }
 
 void json_put_string(struct json *json, const char *key, const char *text)
@@ -260,7 +245,7 @@ void json_newline(struct json *json)
 	if (json->depth != 0)
 		json_fail(json, -EINVAL);
 	else
-		write_text(json, "\n");
+		json_write(json, "\n");
 	json->has_root = false;
 }
 
@@ -268,7 +253,7 @@ int json_finish(struct json *json)
 {
 	if (json->depth != 0)
 		json_fail(json, -EINVAL);
-	if (fflush(json->file) != 0)
+	if (fflush(json->file) != 0 || ferror(json->file))
 		json_fail(json, -EIO);
 	return json->error;
 }

@@ -1,5 +1,6 @@
 #include "base/stats.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,19 +38,12 @@ void stats_hist_init(struct stats_hist *hist)
 	hist->min = UINT64_MAX;
 }
 
-void stats_hist_record_n(struct stats_hist *hist, uint64_t value, uint64_t n)
-{
-	if (n == 0)
-		return;
-	hist->count += n;
-	hist->min = min_u64(hist->min, value);
-	hist->max = max_u64(hist->max, value);
-	hist->buckets[bucket_of(value)] += n;
-}
-
 void stats_hist_record(struct stats_hist *hist, uint64_t value)
 {
-	stats_hist_record_n(hist, value, 1);
+	hist->count++;
+	hist->min = min_u64(hist->min, value);
+	hist->max = max_u64(hist->max, value);
+	hist->buckets[bucket_of(value)]++;
 }
 
 void stats_hist_merge(struct stats_hist *into, const struct stats_hist *from)
@@ -61,18 +55,6 @@ void stats_hist_merge(struct stats_hist *into, const struct stats_hist *from)
 		into->buckets[i] += from->buckets[i];
 }
 
-/* How many of count values are to be <= the quantile: q * count, rounded up. */
-static uint64_t rank_of(uint64_t count, double q)
-{
-	double exact = q * (double)count;
-	uint64_t rank;
-
-	if (exact >= (double)count)
-		return count;
-	rank = (uint64_t)exact;
-	return rank + ((double)rank < exact);
-}
-
 uint64_t stats_hist_quantile(const struct stats_hist *hist, double q)
 {
 	uint64_t rank, seen = 0;
@@ -81,7 +63,8 @@ uint64_t stats_hist_quantile(const struct stats_hist *hist, double q)
 		return 0;
 	if (!(q > 0)) /* NaN as well */
 		return hist->min;
-	rank = max_u64(rank_of(hist->count, q < 1 ? q : 1), 1);
+	/* How many values are to be <= the quantile. */
+	rank = q < 1 ? (uint64_t)ceil(q * (double)hist->count) : hist->count;
 	for (unsigned i = 0; i < STATS_HIST_BUCKETS; i++) {
 		seen += hist->buckets[i];
 		if (seen >= rank)

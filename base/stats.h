@@ -47,9 +47,6 @@ void stats_hist_init(struct stats_hist *hist);
 /* Cost: a few ns. */
 void stats_hist_record(struct stats_hist *hist, uint64_t value);
 
-/* The same value n times. */
-void stats_hist_record_n(struct stats_hist *hist, uint64_t value, uint64_t n);
-
 void stats_hist_merge(struct stats_hist *into, const struct stats_hist *from);
 
 /*

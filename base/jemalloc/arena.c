@@ -5,7 +5,6 @@
 
 #include <jemalloc/jemalloc.h>
 
-#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -107,26 +106,12 @@ static int arena_set(unsigned index, const char *what, void *value, size_t bytes
 	return mallctl(name, NULL, NULL, value, bytes);
 }
 
-/* Made with jemalloc's own hooks first, so that its own data stay out of the chunks. */
-static int arena_make(const struct arena_source *source, unsigned *index_out)
-{
-	extent_hooks_t *hooks = &extent_hooks;
-	size_t grow = GROW_BYTES;
-	size_t bytes = sizeof(*index_out);
-	int code = mallctl("arenas.create", index_out, &bytes, NULL, 0);
-
-	origin = source;
-	if (code == 0)
-		code = arena_set(*index_out, "extent_hooks", &hooks, sizeof(extent_hooks_t *));
-	if (code == 0)
-		code = arena_set(*index_out, "retain_grow_limit", &grow, sizeof(grow));
-	return code ? error_set(-ENOMEM, "jemalloc: no arena: error %d", code) : 0;
-}
-
 static int open_locked(const struct arena_source *source) LOCK_REQUIRES(arena_role)
 {
+	extent_hooks_t *hooks = &extent_hooks;
+	size_t grow = GROW_BYTES, bytes = sizeof(unsigned);
 	unsigned index;
-	int ret;
+	int code;
 
 	if (atomic_load_explicit(&arena, memory_order_relaxed) != NO_ARENA) /* by the lock */
 		return 0;
@@ -137,11 +122,18 @@ static int open_locked(const struct arena_source *source) LOCK_REQUIRES(arena_ro
 		return error_set(-ENOMEM, "arena: cannot register a fork handler");
 	}
 	ready = true;
-	ret = arena_make(source, &index);
-	if (ret == 0)
-		/* A1 pairs with A2: the source and the key before the arena's number */
-		atomic_store_explicit(&arena, (int)index, memory_order_release);
-	return ret;
+	/* Made with jemalloc's own hooks first, so that its own data stay out of the chunks. */
+	code = mallctl("arenas.create", &index, &bytes, NULL, 0);
+	origin = source;
+	if (code == 0)
+		code = arena_set(index, "extent_hooks", &hooks, sizeof(extent_hooks_t *));
+	if (code == 0)
+		code = arena_set(index, "retain_grow_limit", &grow, sizeof(grow));
+	if (code)
+		return error_set(-ENOMEM, "jemalloc: no arena: error %d", code);
+	/* A1 pairs with A2: the source and the key before the arena's number */
+	atomic_store_explicit(&arena, (int)index, memory_order_release);
+	return 0;
 }
 
 int arena_open(const struct arena_source *source, unsigned *index_out)
@@ -180,20 +172,21 @@ static int cache_flag(void)
 	return MALLOCX_TCACHE_NONE;
 }
 
-void *arena_alloc(const struct arena_source *source, size_t align, size_t bytes)
+void *arena_alloc(void *source, size_t align, size_t bytes)
 {
 	unsigned index;
 
-	assert(bits_is_pow2(align));
-	if (align > GROW_BYTES || bytes > (size_t)PTRDIFF_MAX / 2 || mem_fail_now() ||
-	    arena_open(source, &index))
+	if (!bits_is_pow2(align) || align > GROW_BYTES || bytes > (size_t)PTRDIFF_MAX / 2 ||
+	    mem_fail_now() || arena_open(source, &index))
 		return NULL;
 	return mallocx(bytes ? bytes : 1,
 		       MALLOCX_ARENA(index) | cache_flag() | MALLOCX_ALIGN(align));
 }
 
-void arena_free(void *ptr)
+void arena_free(void *source, void *ptr, size_t bytes)
 {
+	(void)source;
+	(void)bytes;
 	if (ptr)
 		dallocx(ptr, cache_flag());
 }

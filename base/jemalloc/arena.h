@@ -30,7 +30,7 @@ struct arena_source {
 	bool (*is_one)(const void *ptr, size_t bytes); /* one registration covers it */
 };
 
-/* Chunks of this copy of base/: for daemons, for which these are the two calls below as hooks. */
+/* Chunks of this copy of base/, and the arena over them: for daemons. */
 extern const struct arena_source arena_chunks;
 extern const struct alloc_hooks arena_hooks;
 
@@ -41,12 +41,13 @@ extern const struct alloc_hooks arena_hooks;
 int arena_open(const struct arena_source *source, unsigned *index_out) RLV_MUST_CHECK;
 
 /*
+ * The two calls of struct alloc_hooks and of struct rlv_memory; source: a const struct arena_source.
  * Not zeroed; inside one registration. align: a power of two, at most 2 MiB. A size of 0 gives a
- * unique pointer. NULL: no memory. Thread: any. Cost: as malloc.
+ * unique pointer. NULL: no memory, or another align. Thread: any. Cost: as malloc.
  */
-void *arena_alloc(const struct arena_source *source, size_t align, size_t bytes) RLV_MUST_CHECK;
+void *arena_alloc(void *source, size_t align, size_t bytes) RLV_MUST_CHECK;
 
-/* Frees memory of arena_alloc, from any thread; NULL is a no-op. */
-void arena_free(void *ptr);
+/* Frees memory of arena_alloc, from any thread; NULL is a no-op. Only ptr is looked at. */
+void arena_free(void *source, void *ptr, size_t bytes);
 
 #endif

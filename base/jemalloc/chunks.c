@@ -17,17 +17,8 @@ const struct arena_source arena_chunks = {
 	.is_one = is_one_chunk,
 };
 
-static void *hook_alloc(void *ctx, size_t align, size_t bytes)
-{
-	(void)ctx;
-	return arena_alloc(&arena_chunks, align, bytes);
-}
-
-static void hook_free(void *ctx, void *ptr, size_t bytes)
-{
-	(void)ctx;
-	(void)bytes;
-	arena_free(ptr);
-}
-
-const struct alloc_hooks arena_hooks = { .alloc = hook_alloc, .free = hook_free };
+const struct alloc_hooks arena_hooks = {
+	.alloc = arena_alloc,
+	.free = arena_free,
+	.ctx = (void *)&arena_chunks,
+};

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
-
 /*
  * Allocations until one fails; 0 = off. Relaxed: only the count matters, and the decrement
  * decides alone which thread gets the failure.
@@ -58,9 +56,7 @@ void *mem_zalloc(size_t bytes)
 
 void *mem_array(size_t n, size_t size)
 {
-	size_t bytes;
-
-	return checked_mul_size(n, size, &bytes) ? mem_zalloc(bytes) : NULL;
+	return mem_fail_now() ? NULL : calloc(n && size ? n : 1, n && size ? size : 1);
 }
 
 bool mem_make_room(void *array_inout, size_t *room, size_t n, size_t size)

@@ -215,21 +215,6 @@ static void *cut_grains(struct chunk *chunk, size_t align, size_t n)
 
 /* -------- chunks -------- */
 
-static void drop_chunk(uint32_t index) LOCK_REQUIRES(chunk_role)
-{
-	struct chunk *chunk = &chunks[index];
-
-	set_entries(&chunk->pages, 0);
-	for (uint32_t i = 0; i < n_listeners; i++)
-		listeners[i]->removed(listeners[i]->ctx, index);
-	ASAN_UNPOISON_MEMORY_REGION(chunk->pages.ptr, chunk->pages.bytes);
-	pages_free(&chunk->pages);
-	mem_free(chunk->used);
-	*chunk = (struct chunk){ 0 };
-	while (n_chunks && !chunks[n_chunks - 1].pages.ptr)
-		n_chunks--;
-}
-
 /* A page that a device knows must not be copied on write: the device would keep the old one. */
 static bool keep_from_children(const struct pages *pages)
 {
@@ -272,30 +257,23 @@ static size_t grains_of(size_t bytes)
 	return bytes ? div_up(bytes, GRAIN) : 1;
 }
 
-static void *cut_any(size_t align, size_t n) LOCK_REQUIRES(chunk_role)
-{
-	struct chunk *fresh;
-
-	for (uint32_t i = 0; i < n_chunks; i++) {
-		void *ptr = chunks[i].pages.ptr ? cut_grains(&chunks[i], align, n) : NULL;
-
-		if (ptr)
-			return ptr;
-	}
-	fresh = make_chunk(n * GRAIN);
-	return fresh ? cut_grains(fresh, align, n) : NULL;
-}
-
 void *chunk_alloc(size_t align, size_t bytes)
 {
-	void *ptr;
+	size_t n = grains_of(bytes), step = max_u64(align, GRAIN);
+	struct chunk *fresh;
+	void *ptr = NULL;
 
 	assert(bits_is_pow2(align));
 	if (align > CHUNK_UNIT || bytes > (size_t)PTRDIFF_MAX / 2 || mem_fail_now() ||
 	    !forks_are_watched())
 		return NULL;
 	lock_acquire(&chunk_lock, &chunk_role);
-	ptr = cut_any(max_u64(align, GRAIN), grains_of(bytes));
+	for (uint32_t i = 0; i < n_chunks && !ptr; i++)
+		if (chunks[i].pages.ptr)
+			ptr = cut_grains(&chunks[i], step, n);
+	fresh = ptr ? NULL : make_chunk(n * GRAIN);
+	if (fresh)
+		ptr = cut_grains(fresh, step, n);
 	lock_release(&chunk_lock, &chunk_role);
 	if (ptr)
 		ASAN_UNPOISON_MEMORY_REGION(ptr, bytes);
@@ -333,8 +311,17 @@ void chunk_free(void *ptr, size_t bytes)
 	lock_acquire(&chunk_lock, &chunk_role);
 	chunk = &chunks[index];
 	mark_grains(chunk, (size_t)((char *)ptr - (char *)chunk->pages.ptr) / GRAIN, n, false);
-	if (chunk->used_grains == 0)
-		drop_chunk(index);
+	if (chunk->used_grains == 0) {
+		set_entries(&chunk->pages, 0);
+		for (uint32_t i = 0; i < n_listeners; i++)
+			listeners[i]->removed(listeners[i]->ctx, index);
+		ASAN_UNPOISON_MEMORY_REGION(chunk->pages.ptr, chunk->pages.bytes);
+		pages_free(&chunk->pages);
+		mem_free(chunk->used);
+		*chunk = (struct chunk){ 0 };
+		while (n_chunks && !chunks[n_chunks - 1].pages.ptr)
+			n_chunks--;
+	}
 	lock_release(&chunk_lock, &chunk_role);
 }
 

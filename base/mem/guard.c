@@ -62,27 +62,21 @@ static struct range *guard_find_range(uintptr_t at)
 	return NULL;
 }
 
-/* Maps zeros from the page on to the range's end at once, so that further touches do not fault. */
-static bool guard_patch(const struct range *range, uintptr_t at)
-{
-	uintptr_t from = at & ~(guard.page - 1);
-	/* relaxed: the range is in use, so it stays as it is */
-	uintptr_t end = atomic_load_explicit(&range->end, memory_order_relaxed);
-	long mapped = syscall(SYS_mmap, from, end - from, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-
-	return mapped == (long)from;
-}
-
 /* A fault outside our ranges: restores the former handler; the access faults again on return. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
 	uintptr_t at = (uintptr_t)info->si_addr;
 	struct range *range = info->si_code == BUS_ADRERR ? guard_find_range(at) : NULL;
+	uintptr_t from = at & ~(guard.page - 1);
+	/* relaxed: the range is in use, so it stays as it is */
+	uintptr_t end = range ? atomic_load_explicit(&range->end, memory_order_relaxed) : from;
 	int saved = errno;
 
 	(void)context;
-	if (range && guard_patch(range, at)) {
+	/* Maps zeros to the range's end at once, so that further touches do not fault. */
+	if (range &&
+	    syscall(SYS_mmap, from, end - from, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == (long)from) {
 		/* relaxed: the interrupted thread reads it itself; others check again later */
 		atomic_store_explicit(range->broken, true, memory_order_relaxed);
 		errno = saved;

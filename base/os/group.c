@@ -11,29 +11,19 @@ bool group_has_us(gid_t gid)
 	return gid == getegid() || group_member(gid);
 }
 
-/* Containers know groups by number only. */
-static bool parse_gid(const char *text, gid_t *gid_out)
-{
-	char *end;
-	unsigned long gid;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	gid = strtoul(text, &end, 10);
-	if (*end || errno || gid >= UINT_MAX)
-		return false;
-	*gid_out = (gid_t)gid;
-	return true;
-}
-
 int group_find(const char *name, gid_t *gid_out)
 {
 	const struct group *group = getgrnam(name); /* NOLINT(concurrency-mt-unsafe): setup */
-	gid_t gid = group ? group->gr_gid : 0;
+	unsigned long number = 0;
+	char *end = NULL;
+	gid_t gid;
 
-	if (!group && !parse_gid(name, &gid))
+	errno = 0;
+	if (!group && *name >= '0' && *name <= '9') /* containers know groups by number only */
+		number = strtoul(name, &end, 10);
+	if (!group && (!end || *end || errno || number >= UINT_MAX))
 		return error_set(-EINVAL, "group %.64s: this host has no group of that name", name);
+	gid = group ? group->gr_gid : (gid_t)number;
 	if (geteuid() != 0 && !group_has_us(gid))
 		return error_set(-EPERM,
 				 "group %.64s: uid %u is not in it; log in again if you were "

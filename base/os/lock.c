@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/os/clock.h"
@@ -34,21 +35,6 @@ static void push_held(const struct lock_role *role)
 		held[n_held++] = role;
 }
 
-static void pop_held(const struct lock_role *role)
-{
-	size_t i;
-
-	if (!CHECKED)
-		return;
-	i = n_held;
-	while (i > 0 && held[i - 1] != role)
-		i--;
-	assert(i > 0);
-	for (; i < n_held; i++)
-		held[i - 1] = held[i];
-	n_held--;
-}
-
 void lock_init(struct lock *lock, const struct lock_role *role)
 {
 	lock->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -64,19 +50,12 @@ void lock_fini(struct lock *lock)
 	lock->role = NULL;
 }
 
-/* A normal mutex cannot fail to lock or unlock; only misuse could, and that is an invariant. */
 LOCK_UNCHECKED void lock_acquire(struct lock *lock, const struct lock_role *role)
 {
-	int ret;
-
-	assert(lock->role == role);
-	assert(lock_rank_allows(role));
-	ret = pthread_mutex_lock(&lock->mutex);
-	assert(ret == 0);
-	(void)ret;
-	push_held(role);
+	(void)lock_acquire_until(lock, role, DEADLINE_NEVER);
 }
 
+/* A normal mutex cannot fail to lock or unlock; only misuse could, and that is an invariant. */
 LOCK_UNCHECKED bool lock_acquire_until(struct lock *lock, const struct lock_role *role,
 				       uint64_t deadline_ns)
 {
@@ -84,15 +63,17 @@ LOCK_UNCHECKED bool lock_acquire_until(struct lock *lock, const struct lock_role
 		.tv_sec = (time_t)(deadline_ns / CLOCK_NS_PER_S),
 		.tv_nsec = (long)(deadline_ns % CLOCK_NS_PER_S),
 	};
+	bool never = deadline_ns == DEADLINE_NEVER;
+	int ret;
 
 	assert(lock->role == role);
 	assert(lock_rank_allows(role));
-	if (deadline_ns == DEADLINE_NEVER)
-		pthread_mutex_lock(&lock->mutex);
-	else if (pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until) != 0)
-		return false;
-	push_held(role);
-	return true;
+	ret = never ? pthread_mutex_lock(&lock->mutex)
+		    : pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until);
+	assert(ret == 0 || !never);
+	if (ret == 0)
+		push_held(role);
+	return ret == 0;
 }
 
 /* Never blocks, so it cannot deadlock: ranks of locks that are already held do not matter. */
@@ -107,10 +88,17 @@ LOCK_UNCHECKED bool lock_try_acquire(struct lock *lock, const struct lock_role *
 
 LOCK_UNCHECKED void lock_release(struct lock *lock, const struct lock_role *role)
 {
+	size_t i = n_held;
 	int ret;
 
 	assert(lock->role == role);
-	pop_held(role);
+	while (i > 0 && held[i - 1] != role)
+		i--;
+	assert(i > 0);
+	if (CHECKED) {
+		memmove(&held[i - 1], &held[i], (n_held - i) * sizeof(held[0]));
+		n_held--;
+	}
 	ret = pthread_mutex_unlock(&lock->mutex);
 	assert(ret == 0);
 	(void)ret;

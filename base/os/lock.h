@@ -37,7 +37,6 @@
 enum lock_rank {
 	LOCK_RANK_PROCESS = 10, /* lists of the whole process: open stores, fork handlers */
 	LOCK_RANK_SERVER = 20,  /* a daemon's state */
-	LOCK_RANK_STORE = 30,   /* an open store: its connections and tables */
 	LOCK_RANK_OBJECT = 40,  /* one object: table, catalog, device pool */
 	LOCK_RANK_REGION = 45,  /* regions are made and given back one after another */
 	LOCK_RANK_CHANNEL = 50, /* one connection */

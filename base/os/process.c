@@ -36,31 +36,11 @@ static int read_small(const char *path, char *buf, size_t room)
 	return (int)n;
 }
 
-static int parse_stat(const char *text, struct stat_fields *fields_out)
-{
-	const char *at = strrchr(text, ')'); /* the name may hold blanks and brackets */
-	struct stat_fields fields = { 0 };
-
-	if (!at || at[1] != ' ')
-		return -EPROTO;
-	at += 2;
-	fields.state = *at;
-	for (int field = STAT_STATE; field < STAT_START_TIME; field++) {
-		at = strchr(at, ' ');
-		if (!at)
-			return -EPROTO;
-		at++;
-		if (field + 1 == STAT_NUM_THREADS)
-			fields.num_threads = strtoull(at, NULL, 10);
-	}
-	fields.start_time = strtoull(at, NULL, 10);
-	*fields_out = fields;
-	return 0;
-}
-
 static int read_stat(uint32_t pid, struct stat_fields *fields_out)
 {
+	struct stat_fields fields = { 0 };
 	char path[32], text[1024];
+	const char *at;
 	int n;
 
 	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
@@ -69,7 +49,24 @@ static int read_stat(uint32_t pid, struct stat_fields *fields_out)
 		return -EACCES;
 	if (n == -ENOENT || n == -ESRCH || n == 0) /* with hidepid another user's look absent */
 		return kill((pid_t)pid, 0) && errno == EPERM ? -EACCES : -ESRCH;
-	return n < 0 ? n : parse_stat(text, fields_out);
+	if (n < 0)
+		return n;
+	at = strrchr(text, ')'); /* the name may hold blanks and brackets */
+	if (!at || at[1] != ' ')
+		return -EPROTO;
+	at += 2;
+	fields.state = *at;
+	for (int field = STAT_STATE; at && field < STAT_START_TIME; field++) {
+		at = strchr(at, ' ');
+		at = at ? at + 1 : NULL;
+		if (at && field + 1 == STAT_NUM_THREADS)
+			fields.num_threads = strtoull(at, NULL, 10);
+	}
+	if (!at)
+		return -EPROTO;
+	fields.start_time = strtoull(at, NULL, 10);
+	*fields_out = fields;
+	return 0;
 }
 
 static int read_boot_id(uint8_t boot_id[PROCESS_BOOT_ID_BYTES])

@@ -259,28 +259,21 @@ int runtime_dir_token(const struct runtime_dir *dir, char token_out[RUNTIME_TOKE
 	return 0;
 }
 
-/* RELIVE_TOKEN, NULL where it is not set or cannot be a store's. */
-static const char *env_token(void)
-{
-	const char *token = getenv("RELIVE_TOKEN");
-
-	if (!token || !*token)
-		return NULL;
-	if (strlen(token) == RUNTIME_TOKEN_BYTES - 1 &&
-	    strspn(token, "0123456789abcdefABCDEF") == RUNTIME_TOKEN_BYTES - 1)
-		return token;
-	log_warn("RELIVE_TOKEN is not %d hexadecimal digits, so a new store gets another token",
-		 RUNTIME_TOKEN_BYTES - 1);
-	return NULL;
-}
-
-/* 64 digits and a newline. */
+/* 64 digits and a newline: of RELIVE_TOKEN, where that can be a store's. */
 static int write_secret(int fd)
 {
-	const char *given = env_token();
+	const char *given = getenv("RELIVE_TOKEN");
 	uint8_t secret[SECRET_BYTES];
 	char text[2 * SECRET_BYTES + 2];
 
+	if (given && (strlen(given) != RUNTIME_TOKEN_BYTES - 1 ||
+		      strspn(given, "0123456789abcdefABCDEF") != RUNTIME_TOKEN_BYTES - 1)) {
+		if (*given)
+			log_warn("RELIVE_TOKEN is not %d hexadecimal digits, so a new store gets "
+				 "another token",
+				 RUNTIME_TOKEN_BYTES - 1);
+		given = NULL;
+	}
 	if (!given && getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret))
 		return -EIO;
 	for (size_t i = 0; i < sizeof(secret) && !given; i++)

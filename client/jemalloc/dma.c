@@ -3,7 +3,6 @@
  */
 #include <relive/jemalloc.h>
 
-#include "base/bits.h"
 #include "base/jemalloc/arena.h"
 
 #include <errno.h>
@@ -27,30 +26,17 @@ static const struct arena_source buffers = {
 
 void *rlv_dma_alloc(size_t align, size_t bytes)
 {
-	return bits_is_pow2(align) ? arena_alloc(&buffers, align, bytes) : NULL;
+	return arena_alloc((void *)&buffers, align, bytes);
 }
 
 void rlv_dma_free(void *buffer)
 {
-	arena_free(buffer);
-}
-
-static void *memory_alloc(void *ctx, size_t align, size_t bytes)
-{
-	(void)ctx;
-	return rlv_dma_alloc(align, bytes);
-}
-
-static void memory_free(void *ctx, void *buffer, size_t bytes)
-{
-	(void)ctx;
-	(void)bytes;
-	arena_free(buffer);
+	arena_free(NULL, buffer, 0);
 }
 
 const struct rlv_memory *rlv_dma_memory(void)
 {
-	static const struct rlv_memory memory = { memory_alloc, memory_free, NULL };
+	static const struct rlv_memory memory = { arena_alloc, arena_free, (void *)&buffers };
 
 	return &memory;
 }

@@ -6,7 +6,7 @@
 
 #include "tests/support/test.h"
 
-static LOCK_ROLE(outer_role, "outer", LOCK_RANK_STORE);
+static LOCK_ROLE(outer_role, "outer", LOCK_RANK_SERVER);
 static LOCK_ROLE(inner_role, "inner", LOCK_RANK_CHANNEL);
 static LOCK_ROLE(count_role, "count", LOCK_RANK_LEAF);
 

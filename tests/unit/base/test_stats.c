@@ -127,16 +127,6 @@ TEST_WITH(stats_hist_merge__empty_changes_nothing, reset, NULL)
 	assert_memory_equal(&other, &before, sizeof(before));
 }
 
-TEST_WITH(stats_hist_record_n__counts_n, reset, NULL)
-{
-	stats_hist_record_n(&hist, 10, 0);
-	assert_true(hist.count == 0 && hist.min == UINT64_MAX);
-	stats_hist_record_n(&hist, 10, 3);
-	stats_hist_record(&hist, 30);
-	assert_int_equal(hist.count, 4);
-	assert_int_equal(stats_hist_quantile(&hist, 0.75), 10);
-}
-
 TEST(stats_median__odd_and_even)
 {
 	double odd[] = { 9, 1, 5 }, even[] = { 4, 1, 3, 2 }, one[] = { 7 };

@@ -19,7 +19,7 @@
 
 static void *take(size_t align, size_t bytes)
 {
-	return arena_alloc(&arena_chunks, align, bytes);
+	return arena_alloc((void *)&arena_chunks, align, bytes);
 }
 
 TEST(arena_alloc__every_size_lies_in_one_chunk)
@@ -32,7 +32,7 @@ TEST(arena_alloc__every_size_lies_in_one_chunk)
 		assert_non_null(ptr);
 		assert_true(chunk_find(ptr, bytes, &at));
 		memset(ptr, 1, bytes);
-		arena_free(ptr);
+		arena_free(NULL, ptr, 0);
 	}
 }
 
@@ -43,7 +43,7 @@ TEST(arena_alloc__alignment_is_kept)
 
 		assert_non_null(ptr);
 		assert_true(is_aligned((uintptr_t)ptr, align));
-		arena_free(ptr);
+		arena_free(NULL, ptr, 0);
 	}
 	assert_null(take(2 * CHUNK_UNIT, 24));
 }
@@ -53,8 +53,8 @@ TEST(arena_alloc__edges)
 	void *none = take(8, 0);
 
 	assert_non_null(none);
-	arena_free(none);
-	arena_free(NULL);
+	arena_free(NULL, none, 0);
+	arena_free(NULL, NULL, 0);
 	assert_null(take(8, SIZE_MAX));
 	assert_null(take(8, (size_t)PTRDIFF_MAX / 2));
 }
@@ -87,7 +87,7 @@ TEST(arena_alloc__of_this_cache_after_malloc_frees)
 		mixed[i] = i % 2 ? take(8, 200) : malloc(200);
 	for (int i = 0; i < 64; i++) {
 		if (i % 2)
-			arena_free(mixed[i]);
+			arena_free(NULL, mixed[i], 0);
 		else
 			free(mixed[i]);
 	}
@@ -97,7 +97,7 @@ TEST(arena_alloc__of_this_cache_after_malloc_frees)
 	}
 	for (int i = 0; i < 64; i++) {
 		if (i % 2)
-			arena_free(mixed[i]);
+			arena_free(NULL, mixed[i], 0);
 		else
 			free(mixed[i]);
 	}
@@ -125,7 +125,7 @@ TEST(arena__is_as_large_as_its_largest_use)
 		}
 		chunk_usage(round ? &last : &first);
 		for (int i = 0; i < 8; i++)
-			arena_free(ptrs[i]);
+			arena_free(NULL, ptrs[i], 0);
 		purge();
 	}
 	assert_true(first.bytes >= 8 * 6 * CHUNK_UNIT);
@@ -171,7 +171,7 @@ static void *work(void *arg)
 		if (b->ptr)
 			w->bad += b->ptr[0] != (unsigned char)b->bytes ||
 				  b->ptr[b->bytes - 1] != (unsigned char)b->bytes;
-		arena_free(b->ptr);
+		arena_free(NULL, b->ptr, 0);
 		b->ptr = take(8, bytes);
 		b->bytes = bytes;
 		if (!b->ptr || !chunk_find(b->ptr, bytes, &at)) {
@@ -196,7 +196,7 @@ TEST(arena__threads_share_it)
 		pthread_join(workers[i].thread, NULL);
 		assert_int_equal(workers[i].bad, 0);
 		for (int k = 0; k < LIVE; k++)
-			arena_free(workers[i].live[k].ptr);
+			arena_free(NULL, workers[i].live[k].ptr, 0);
 	}
 }
 
@@ -204,7 +204,7 @@ static void *count_caches(void *arg)
 {
 	size_t bytes = sizeof(unsigned);
 
-	arena_free(take(8, 100));
+	arena_free(NULL, take(8, 100), 0);
 	/* the lowest number that is free */
 	if (mallctl("tcache.create", arg, &bytes, NULL, 0) == 0)
 		(void)mallctl("tcache.destroy", NULL, NULL, arg, bytes);
@@ -254,7 +254,7 @@ static int child_works(unsigned parents)
 	if (!ptr || !chunk_find(ptr, 100, &at))
 		return 2;
 	memset(ptr, 1, 100);
-	arena_free(ptr);
+	arena_free(NULL, ptr, 0);
 	return 0;
 }
 
@@ -277,7 +277,7 @@ TEST(arena__child_has_its_own)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 	assert_int_equal(*ptr, 1);
-	arena_free(ptr);
+	arena_free(NULL, ptr, 0);
 	chunk_unlisten(&device);
 }
 

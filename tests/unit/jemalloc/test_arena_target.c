@@ -28,7 +28,8 @@ static void counted_free(void *ctx, void *ptr, size_t bytes)
 
 TEST(target__messages_lie_in_the_arena)
 {
-	static const struct alloc_hooks hooks = { counted_alloc, counted_free, NULL };
+	static const struct alloc_hooks hooks = { counted_alloc, counted_free,
+						  (void *)&arena_chunks };
 	static struct fake_pair pair = { .buffers = &hooks };
 	struct target_stats before, after;
 	uint64_t word = 7;
