@@ -30,35 +30,25 @@ int auth_nonce(uint8_t nonce_out[AUTH_NONCE_BYTES])
 	return 0;
 }
 
-static int prove_side(const char *token, const char label[LABEL_BYTES + 1], const uint8_t *first,
-		      const uint8_t *second, uint8_t *proof_out)
+int auth_prove(enum auth_side side, const char *token, const struct auth_nonces *nonces,
+	       uint8_t proof_out[AUTH_PROOF_BYTES])
 {
+	bool listens = side == AUTH_LISTENER;
 	uint8_t text[LABEL_BYTES + 2 * AUTH_NONCE_BYTES];
 	uint8_t proof[EVP_MAX_MD_SIZE];
 	unsigned int n = 0;
 
 	if (!token || !*token)
 		return error_set(-EINVAL, "token: it is empty");
-	memcpy(text, label, LABEL_BYTES);
-	memcpy(text + LABEL_BYTES, first, AUTH_NONCE_BYTES);
-	memcpy(text + LABEL_BYTES + AUTH_NONCE_BYTES, second, AUTH_NONCE_BYTES);
+	memcpy(text, listens ? "server" : "client", LABEL_BYTES);
+	memcpy(text + LABEL_BYTES, listens ? nonces->dialler : nonces->listener, AUTH_NONCE_BYTES);
+	memcpy(text + LABEL_BYTES + AUTH_NONCE_BYTES, listens ? nonces->listener : nonces->dialler,
+	       AUTH_NONCE_BYTES);
 	if (!HMAC(EVP_sha256(), token, (int)strlen(token), text, sizeof(text), proof, &n) ||
 	    n != AUTH_PROOF_BYTES)
 		return error_set(-EIO, "HMAC-SHA256 failed");
 	memcpy(proof_out, proof, AUTH_PROOF_BYTES);
 	return 0;
-}
-
-int auth_prove_listener(const char *token, const struct auth_nonces *nonces,
-			uint8_t proof_out[AUTH_PROOF_BYTES])
-{
-	return prove_side(token, "server", nonces->dialler, nonces->listener, proof_out);
-}
-
-int auth_prove_dialler(const char *token, const struct auth_nonces *nonces,
-		       uint8_t proof_out[AUTH_PROOF_BYTES])
-{
-	return prove_side(token, "client", nonces->listener, nonces->dialler, proof_out);
 }
 
 int auth_hash_secret(const uint8_t secret[AUTH_SECRET_BYTES], uint8_t hash_out[AUTH_HASH_BYTES])

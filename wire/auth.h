@@ -38,11 +38,11 @@ RLV_MUST_CHECK int auth_check_token(const char *name, const char *token);
 /* Fills a nonce with random bytes of the kernel. -EIO. Thread: any, for all. */
 RLV_MUST_CHECK int auth_nonce(uint8_t nonce_out[AUTH_NONCE_BYTES]);
 
-/* Computes a proof. -EIO: OpenSSL failed; -EINVAL: an empty token. */
-RLV_MUST_CHECK int auth_prove_listener(const char *token, const struct auth_nonces *nonces,
-				       uint8_t proof_out[AUTH_PROOF_BYTES]);
-RLV_MUST_CHECK int auth_prove_dialler(const char *token, const struct auth_nonces *nonces,
-				      uint8_t proof_out[AUTH_PROOF_BYTES]);
+/* Computes the proof of a side. -EIO: OpenSSL failed; -EINVAL: an empty token. */
+enum auth_side { AUTH_LISTENER, AUTH_DIALLER };
+RLV_MUST_CHECK int auth_prove(enum auth_side side, const char *token,
+			      const struct auth_nonces *nonces,
+			      uint8_t proof_out[AUTH_PROOF_BYTES]);
 
 /* SHA-256 of a lease's secret; the server stores only this hash. -EIO. */
 RLV_MUST_CHECK int auth_hash_secret(const uint8_t secret[AUTH_SECRET_BYTES],

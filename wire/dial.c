@@ -120,7 +120,7 @@ static int read_hello(struct handshake *hs, const Relive__HelloReply *reply)
 	memcpy(hs->peer.store_uuid, reply->store_uuid.data, 16);
 	snprintf(hs->peer.store, sizeof(hs->peer.store), "%s", reply->store_name);
 	snprintf(hs->peer.software, sizeof(hs->peer.software), "%s", reply->software);
-	ret = auth_prove_listener(hs->opts->token, &hs->nonces, proof);
+	ret = auth_prove(AUTH_LISTENER, hs->opts->token, &hs->nonces, proof);
 	if (ret)
 		return ret;
 	if (!auth_is_proof(proof, reply->proof.data, reply->proof.len))
@@ -174,7 +174,7 @@ static int dial_prove(struct handshake *hs)
 	uint8_t proof[AUTH_PROOF_BYTES];
 	Relive__AuthReply *reply;
 	struct channel_frame frame;
-	int ret = auth_prove_dialler(hs->opts->token, &hs->nonces, proof);
+	int ret = auth_prove(AUTH_DIALLER, hs->opts->token, &hs->nonces, proof);
 
 	if (ret)
 		return ret;

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <stddef.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/os/clock.h"
@@ -95,10 +94,9 @@ LOCK_UNCHECKED void lock_release(struct lock *lock, const struct lock_role *role
 	while (i > 0 && held[i - 1] != role)
 		i--;
 	assert(i > 0);
-	if (CHECKED) {
-		memmove(&held[i - 1], &held[i], (n_held - i) * sizeof(held[0]));
-		n_held--;
-	}
+	for (; CHECKED && i < n_held; i++)
+		held[i - 1] = held[i];
+	n_held -= CHECKED;
 	ret = pthread_mutex_unlock(&lock->mutex);
 	assert(ret == 0);
 	(void)ret;

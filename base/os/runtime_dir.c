@@ -79,13 +79,8 @@ static int root_path(char out[RUNTIME_PATH_BYTES])
 	return 0;
 }
 
-/* On whose behalf a directory is checked. */
-enum role {
-	OWNER,
-	VISITOR, /* a client: another user's will do, if its group has us */
-};
-
-static int runtime_dir_check(const char *path, enum role role, struct stat *st)
+/* visits: for a client, to which another user's will do, if its group has us. */
+static int runtime_dir_check(const char *path, bool visits, struct stat *st)
 {
 	bool is_shared;
 
@@ -93,7 +88,7 @@ static int runtime_dir_check(const char *path, enum role role, struct stat *st)
 		return error_set(-errno, "%s: %s", path, strerror(errno));
 	if (!S_ISDIR(st->st_mode))
 		return error_set(-EACCES, "%s: not a directory", path);
-	is_shared = role == VISITOR && (st->st_mode & S_IXGRP);
+	is_shared = visits && (st->st_mode & S_IXGRP);
 	/*
 	 * Anybody with write permission could plant a socket. Others may have read permission at
 	 * most, and only as members of the store's group.
@@ -115,7 +110,7 @@ static int runtime_dir_make(const char *path, struct stat *st)
 {
 	if (mkdir(path, 0700) && errno != EEXIST)
 		return error_set(-errno, "mkdir %s: %s", path, strerror(errno));
-	return runtime_dir_check(path, OWNER, st);
+	return runtime_dir_check(path, false, st);
 }
 
 static int check_name(const char *store)
@@ -127,7 +122,7 @@ static int check_name(const char *store)
 }
 
 /* Opens the directories of the root and of the store; create: makes those that do not exist. */
-static int open_as(enum role role, const char *store, bool create, struct runtime_dir *dir_out)
+static int open_as(bool visits, const char *store, bool create, struct runtime_dir *dir_out)
 {
 	char root[RUNTIME_PATH_BYTES];
 	struct runtime_dir dir;
@@ -139,10 +134,10 @@ static int open_as(enum role role, const char *store, bool create, struct runtim
 	if (ret == 0)
 		ret = runtime_dir_join(dir.path, root, store);
 	if (ret == 0)
-		ret = create ? runtime_dir_make(root, &st) : runtime_dir_check(root, role, &st);
+		ret = create ? runtime_dir_make(root, &st) : runtime_dir_check(root, visits, &st);
 	if (ret == 0)
 		ret = create ? runtime_dir_make(dir.path, &st)
-			     : runtime_dir_check(dir.path, role, &st);
+			     : runtime_dir_check(dir.path, visits, &st);
 	if (ret)
 		return ret;
 	dir.shared = (st.st_mode & S_IXGRP) != 0;
@@ -153,7 +148,7 @@ static int open_as(enum role role, const char *store, bool create, struct runtim
 
 int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out)
 {
-	return open_as(OWNER, store, create, dir_out);
+	return open_as(false, store, create, dir_out);
 }
 
 /*
@@ -164,7 +159,7 @@ int runtime_dir_visit(const char *store, struct runtime_dir *dir_out)
 {
 	const char *own = getenv("RELIVE_RUNTIME_DIR");
 
-	return open_as(own && *own ? VISITOR : OWNER, store, false, dir_out);
+	return open_as(own && *own, store, false, dir_out);
 }
 
 /* -------- a group -------- */
@@ -190,7 +185,7 @@ int runtime_dir_share(struct runtime_dir *dir, const char *group)
 	if (ret == 0)
 		ret = root_path(root);
 	if (ret == 0)
-		ret = runtime_dir_check(root, OWNER, &st);
+		ret = runtime_dir_check(root, false, &st);
 	if (ret == 0 && (st.st_mode & S_IXGRP) && st.st_gid != gid)
 		ret = error_set(-EBUSY,
 				"%s: is open to group %u, which other stores there may need: give "

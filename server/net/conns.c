@@ -329,7 +329,7 @@ static int take_hello(struct conn *conn, const struct channel_frame *frame)
 	if (ret == 0)
 		ret = token_derive(opts->token, &conn->peer.token, conn->token);
 	if (ret == 0)
-		ret = auth_prove_listener(conn->token, &conn->nonces, proof);
+		ret = auth_prove(AUTH_LISTENER, conn->token, &conn->nonces, proof);
 	if (ret)
 		return ret;
 	reply.status = &status;
@@ -348,7 +348,7 @@ static int check_auth(struct conn *conn, const struct channel_frame *frame)
 {
 	Relive__AuthRequest *request = NULL;
 	uint8_t proof[AUTH_PROOF_BYTES];
-	int ret = auth_prove_dialler(conn->token, &conn->nonces, proof);
+	int ret = auth_prove(AUTH_DIALLER, conn->token, &conn->nonces, proof);
 
 	if (ret)
 		return ret;

@@ -120,7 +120,7 @@ static uint64_t join(struct fixture *fx, uint64_t wanted_id)
 	fx->connected = true;
 	say_hello(fx, wanted_id, &nonces);
 	tls_close(&fx->tls);
-	must(auth_prove_dialler(fx->token, &nonces, proof), "proof");
+	must(auth_prove(AUTH_DIALLER, fx->token, &nonces, proof), "proof");
 	request.proof = (ProtobufCBinaryData){ sizeof(proof), proof };
 	if (wanted_id)
 		request.secret = (ProtobufCBinaryData){ sizeof(fx->secret), fx->secret };

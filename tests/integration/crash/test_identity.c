@@ -159,7 +159,7 @@ static int prove(struct fixture *fx, const char *token)
 {
 	uint8_t proof[AUTH_PROOF_BYTES];
 
-	must(auth_prove_dialler(token, &fx->nonces, proof));
+	must(auth_prove(AUTH_DIALLER, token, &fx->nonces, proof));
 	return send_proof(fx, proof);
 }
 
@@ -283,7 +283,7 @@ CASE(auth__proof_played_again_is_refused)
 
 	connect_socket(fx);
 	assert_int_equal(say_hello(fx, "relive:1:read:1"), 0);
-	must(auth_prove_dialler(fx->read, &fx->nonces, proof));
+	must(auth_prove(AUTH_DIALLER, fx->read, &fx->nonces, proof));
 	assert_int_equal(send_proof(fx, proof), 0);
 	hang_up(fx);
 	connect_socket(fx);

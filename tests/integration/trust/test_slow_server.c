@@ -67,7 +67,7 @@ static void greet(struct channel *ch, const struct channel_frame *frame)
 	if (!hello || hello->nonce.len != AUTH_NONCE_BYTES)
 		_exit(1);
 	memcpy(nonces.dialler, hello->nonce.data, AUTH_NONCE_BYTES);
-	if (auth_prove_listener(TOKEN, &nonces, proof))
+	if (auth_prove(AUTH_LISTENER, TOKEN, &nonces, proof))
 		_exit(1);
 	reply.status = &fine;
 	reply.format_major = REGION_FORMAT_MAJOR;

@@ -32,9 +32,9 @@ TEST(auth_prove__known_answers)
 	const struct auth_nonces nonces = make_nonces();
 	uint8_t proof[AUTH_PROOF_BYTES];
 
-	assert_int_equal(auth_prove_listener(token, &nonces, proof), 0);
+	assert_int_equal(auth_prove(AUTH_LISTENER, token, &nonces, proof), 0);
 	assert_memory_equal(proof, listener, sizeof(proof));
-	assert_int_equal(auth_prove_dialler(token, &nonces, proof), 0);
+	assert_int_equal(auth_prove(AUTH_DIALLER, token, &nonces, proof), 0);
 	assert_memory_equal(proof, dialler, sizeof(proof));
 }
 
@@ -43,8 +43,8 @@ TEST(auth_prove__another_token_gives_another_proof)
 	const struct auth_nonces nonces = make_nonces();
 	uint8_t a[AUTH_PROOF_BYTES], b[AUTH_PROOF_BYTES];
 
-	assert_int_equal(auth_prove_dialler(token, &nonces, a), 0);
-	assert_int_equal(auth_prove_dialler("0123456789abcdeg", &nonces, b), 0);
+	assert_int_equal(auth_prove(AUTH_DIALLER, token, &nonces, a), 0);
+	assert_int_equal(auth_prove(AUTH_DIALLER, "0123456789abcdeg", &nonces, b), 0);
 	assert_false(auth_is_proof(a, b, sizeof(b)));
 	assert_true(auth_is_proof(a, a, sizeof(a)));
 }
@@ -54,13 +54,13 @@ TEST(auth_prove__either_nonce_matters)
 	struct auth_nonces nonces = make_nonces();
 	uint8_t first[AUTH_PROOF_BYTES], proof[AUTH_PROOF_BYTES];
 
-	assert_int_equal(auth_prove_dialler(token, &nonces, first), 0);
+	assert_int_equal(auth_prove(AUTH_DIALLER, token, &nonces, first), 0);
 	nonces.dialler[31] ^= 1;
-	assert_int_equal(auth_prove_dialler(token, &nonces, proof), 0);
+	assert_int_equal(auth_prove(AUTH_DIALLER, token, &nonces, proof), 0);
 	assert_false(auth_is_proof(first, proof, sizeof(proof)));
 	nonces = make_nonces();
 	nonces.listener[0] ^= 1;
-	assert_int_equal(auth_prove_dialler(token, &nonces, proof), 0);
+	assert_int_equal(auth_prove(AUTH_DIALLER, token, &nonces, proof), 0);
 	assert_false(auth_is_proof(first, proof, sizeof(proof)));
 }
 
@@ -73,8 +73,8 @@ TEST(auth_prove__sides_are_not_interchangeable)
 
 	memcpy(swapped.dialler, nonces.listener, AUTH_NONCE_BYTES);
 	memcpy(swapped.listener, nonces.dialler, AUTH_NONCE_BYTES);
-	assert_int_equal(auth_prove_listener(token, &swapped, listener), 0);
-	assert_int_equal(auth_prove_dialler(token, &nonces, dialler), 0);
+	assert_int_equal(auth_prove(AUTH_LISTENER, token, &swapped, listener), 0);
+	assert_int_equal(auth_prove(AUTH_DIALLER, token, &nonces, dialler), 0);
 	assert_false(auth_is_proof(dialler, listener, sizeof(listener)));
 }
 
@@ -93,8 +93,8 @@ TEST(auth_prove__empty_token_gives_einval)
 	const struct auth_nonces nonces = make_nonces();
 	uint8_t proof[AUTH_PROOF_BYTES];
 
-	assert_int_equal(auth_prove_listener("", &nonces, proof), -EINVAL);
-	assert_int_equal(auth_prove_dialler(NULL, &nonces, proof), -EINVAL);
+	assert_int_equal(auth_prove(AUTH_LISTENER, "", &nonces, proof), -EINVAL);
+	assert_int_equal(auth_prove(AUTH_DIALLER, NULL, &nonces, proof), -EINVAL);
 }
 
 TEST(auth_check_token__counts_bits_by_the_digits)
