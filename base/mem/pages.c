@@ -1,7 +1,6 @@
 #include "base/mem/alloc.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/os/process.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
@@ -17,18 +17,13 @@ bool pages_thp_allowed(void)
 {
 	/* 0 = not asked; relaxed: two threads that ask at once get the same answer */
 	static _Atomic int answer;
-	int known = atomic_load_explicit(&answer, memory_order_relaxed), fd;
-	char text[64] = "";
+	int known = atomic_load_explicit(&answer, memory_order_relaxed), n;
+	char text[64];
 
 	if (known)
 		return known == 1;
-	known = 2;
-	fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		if (read(fd, text, sizeof(text) - 1) > 0 && !strstr(text, "[never]"))
-			known = 1;
-		close(fd);
-	}
+	n = process_read_text("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof(text));
+	known = n > 0 && !strstr(text, "[never]") ? 1 : 2;
 	atomic_store_explicit(&answer, known, memory_order_relaxed);
 	return known == 1;
 }

@@ -17,8 +17,7 @@ struct stat_fields {
 	uint64_t start_time;
 };
 
-/* Reads a small file of /proc whole. Bytes read, or -errno. */
-static int read_small(const char *path, char *buf, size_t room)
+int process_read_text(const char *path, char *buf, size_t room)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n;
@@ -44,7 +43,7 @@ static int read_stat(uint32_t pid, struct stat_fields *fields_out)
 	int n;
 
 	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	n = read_small(path, text, sizeof(text));
+	n = process_read_text(path, text, sizeof(text));
 	if (n == -EPERM)
 		return -EACCES;
 	if (n == -ENOENT || n == -ESRCH || n == 0) /* with hidepid another user's look absent */
@@ -73,7 +72,7 @@ static int read_boot_id(uint8_t boot_id[PROCESS_BOOT_ID_BYTES])
 {
 	char text[64] = "";
 	const char *at = text;
-	int n = read_small("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+	int n = process_read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text));
 
 	if (n < 0)
 		return error_set(-ENOTSUP, "read the boot id in /proc: %s", error_name(n));

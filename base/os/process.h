@@ -8,6 +8,7 @@
 #define RLV_BASE_OS_PROCESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -19,6 +20,9 @@ struct process_id {
 	uint64_t start_time; /* field 22 of /proc/PID/stat */
 	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
 };
+
+/* Reads a small file, as those of /proc, whole, as text. Bytes read, or -errno. Thread: any. */
+int process_read_text(const char *path, char *text_out, size_t room);
 
 /* This process. Read again after fork(). -ENOTSUP = no /proc. Thread: any. */
 RLV_MUST_CHECK int process_self(struct process_id *id_out);

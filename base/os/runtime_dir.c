@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/os/group.h"
+#include "base/os/process.h"
 #include "base/log.h"
 
 #define NAME_MAX_CHARS 48
@@ -322,15 +323,9 @@ int runtime_dir_token_make(const struct runtime_dir *dir, char token_out[RUNTIME
 
 static int pid_of(const char *path)
 {
-	char text[16] = { 0 };
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
+	char text[16];
 
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	return n > 0 ? (int)strtol(text, NULL, 10) : 0;
+	return process_read_text(path, text, sizeof(text)) > 0 ? (int)strtol(text, NULL, 10) : 0;
 }
 
 static int lock_paths(const struct runtime_dir *dir, const char *name, char *lock, char *pid)
