@@ -34,13 +34,14 @@ int auth_prove(enum auth_side side, const char *token, const struct auth_nonces 
 	       uint8_t proof_out[AUTH_PROOF_BYTES])
 {
 	bool listens = side == AUTH_LISTENER;
+	const char *label = listens ? "server" : "client";
 	uint8_t text[LABEL_BYTES + 2 * AUTH_NONCE_BYTES];
 	uint8_t proof[EVP_MAX_MD_SIZE];
 	unsigned int n = 0;
 
 	if (!token || !*token)
 		return error_set(-EINVAL, "token: it is empty");
-	memcpy(text, listens ? "server" : "client", LABEL_BYTES);
+	memcpy(text, label, LABEL_BYTES);
 	memcpy(text + LABEL_BYTES, listens ? nonces->dialler : nonces->listener, AUTH_NONCE_BYTES);
 	memcpy(text + LABEL_BYTES + AUTH_NONCE_BYTES, listens ? nonces->listener : nonces->dialler,
 	       AUTH_NONCE_BYTES);
