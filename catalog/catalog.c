@@ -61,7 +61,7 @@ static int load_object(void *ctx, const void *record)
 {
 	const struct store_object *stored = record;
 	struct doomed *doomed = ctx;
-	const struct object_kind *kind = object_kind_find(stored->kind);
+	const struct object_kind *kind = doomed->cat->kind_of(stored->kind);
 	struct catalog_object *object;
 	uint32_t id = stored->object;
 	int ret;

@@ -58,6 +58,7 @@ struct catalog {
 	struct catalog_store *store;
 	struct node *const *nodes; /* the first one */
 	const struct clock *clock;
+	const struct object_kind *(*kind_of)(uint32_t id); /* as object_kind_find */
 	const struct catalog_ops *ops; /* NULL: all clients are this process, and nothing waits */
 	void *ctx;
 	const char *name;     /* store name, for messages */

@@ -377,6 +377,7 @@ static int open_catalog(struct embed *embed, bool trust)
 		.store = &embed->store,
 		.nodes = &embed->nodes,
 		.clock = clock_monotonic(),
+		.kind_of = object_kind_find,
 		.name = "embed:",
 		.trust = trust,
 		.sole = true,

@@ -82,12 +82,23 @@ bool uint32_of(PyObject *value, uint32_t *out);
 
 enum handle_kind { HANDLE_STORE, HANDLE_TABLE, HANDLE_WRITER, HANDLE_SAMPLER };
 
+struct handle;
+
+/* What a type does when a handle ends; NULL = nothing. */
+struct handle_hooks {
+	void (*before_close)(struct handle *h); /* under its lock */
+	void (*after_close)(struct handle *h);
+	void (*begin_free)(struct handle *h); /* before the handle is closed for good */
+	void (*free)(struct handle *h);       /* what the object has beside the handle */
+};
+
 /* First member of every type that owns a handle of the library; a store is nothing else. */
 struct handle {
 	PyObject base;
 	PyObject *parent;  /* object whose handle must stay open: the table of a writer; or NULL */
 	PyObject *timeout; /* of waits: None or seconds; NULL = a store or table */
 	enum handle_kind kind;
+	const struct handle_hooks *hooks;
 	union { /* the library's; NULL = closed, or not opened yet */
 		void *library;
 		struct rlv_store *store;
@@ -108,8 +119,10 @@ int handle_init_forks(void);
 /* The member is_open. */
 extern PyMemberDef handle_members[];
 
-/* Allocates an object, with references to the parent and the timeout. NULL with an exception. */
-void *handle_new(PyTypeObject *type, PyObject *parent, PyObject *timeout, enum handle_kind kind);
+/* Allocates an object, with references to the parent and the timeout. hooks: static, or NULL. NULL with
+   an exception. */
+void *handle_new(PyTypeObject *type, PyObject *parent, PyObject *timeout, enum handle_kind kind,
+		 const struct handle_hooks *hooks);
 
 /* Ends the opening of an object: returns it if code is 0, else frees it and returns NULL with the
    exception that is set, or the code's. */

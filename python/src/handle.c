@@ -1,5 +1,4 @@
-#include "python/src/sampler.h"
-#include "python/src/writer.h"
+#include "python/src/core.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -37,8 +36,10 @@ PyMemberDef handle_members[] = {
 	{ 0 },
 };
 
-void *handle_new(PyTypeObject *type, PyObject *parent, PyObject *timeout, enum handle_kind kind)
+void *handle_new(PyTypeObject *type, PyObject *parent, PyObject *timeout, enum handle_kind kind,
+		 const struct handle_hooks *hooks)
 {
+	static const struct handle_hooks none = { NULL };
 	struct handle *h = object_alloc(type, 0);
 
 	if (!h)
@@ -48,6 +49,7 @@ void *handle_new(PyTypeObject *type, PyObject *parent, PyObject *timeout, enum h
 	Py_XINCREF(timeout);
 	h->timeout = timeout;
 	h->kind = kind;
+	h->hooks = hooks ? hooks : &none;
 	pthread_mutex_init(&h->lock, NULL); /* cannot fail with default attributes on Linux */
 	h->forks = atomic_load_explicit(&forks, memory_order_relaxed);
 	return h;
@@ -144,6 +146,12 @@ void handle_leave(struct handle *h)
 
 /* -------- close -------- */
 
+static void call_hook(void (*hook)(struct handle *h), struct handle *h)
+{
+	if (hook)
+		hook(h);
+}
+
 int handle_end(struct handle *h, int *code_out)
 {
 	PyThreadState *thread;
@@ -161,8 +169,7 @@ int handle_end(struct handle *h, int *code_out)
 		pthread_mutex_unlock(&h->lock);
 		return 0;
 	}
-	if (h->kind == HANDLE_SAMPLER)
-		sampler_before_close(h);
+	call_hook(h->hooks->before_close, h);
 	thread = PyEval_SaveThread();
 	switch (h->kind) {
 	case HANDLE_STORE:
@@ -180,8 +187,7 @@ int handle_end(struct handle *h, int *code_out)
 	PyEval_RestoreThread(thread);
 	h->open = h->library != NULL;
 	pthread_mutex_unlock(&h->lock);
-	if (h->kind == HANDLE_SAMPLER)
-		sampler_after_close(h);
+	call_hook(h->hooks->after_close, h);
 	return 0;
 }
 
@@ -197,13 +203,9 @@ void handle_dealloc(PyObject *object)
 	struct handle *h = (struct handle *)object;
 	int code;
 
-	if (h->kind == HANDLE_SAMPLER)
-		sampler_end_thread(h); /* so that the lock is free */
-	(void)handle_end(h, &code);    /* a caller who wants the result calls close() */
-	if (h->kind == HANDLE_SAMPLER)
-		sampler_free(h);
-	else if (h->kind == HANDLE_WRITER)
-		writer_free(h);
+	call_hook(h->hooks->begin_free, h);
+	(void)handle_end(h, &code); /* a caller who wants the result calls close() */
+	call_hook(h->hooks->free, h);
 	if (handle_is_ours(h)) /* else a thread of the parent may hold it for ever */
 		pthread_mutex_destroy(&h->lock);
 	Py_CLEAR(h->parent);

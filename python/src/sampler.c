@@ -37,7 +37,7 @@ static void put_slots(struct sampler *s)
 /* -------- life -------- */
 
 /* After prefetch_stop no batch is taken; after !open none is sampled. */
-void sampler_before_close(struct handle *h)
+static void sampler_before_close(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
 
@@ -45,7 +45,8 @@ void sampler_before_close(struct handle *h)
 		prefetch_stop(s->prefetch);
 }
 
-void sampler_end_thread(struct handle *h)
+/* So that the lock is free. */
+static void sampler_end_thread(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
 
@@ -53,11 +54,27 @@ void sampler_end_thread(struct handle *h)
 		prefetch_join(s->prefetch);
 }
 
-void sampler_after_close(struct handle *h)
+static void sampler_after_close(struct handle *h)
 {
 	sampler_end_thread(h);
 	put_slots((struct sampler *)h);
 }
+
+static void sampler_free(struct handle *h)
+{
+	struct sampler *s = (struct sampler *)h;
+
+	free(s->prefetch);
+	put_slots(s);
+	layout_put(s->layout);
+}
+
+static const struct handle_hooks sampler_hooks = {
+	.before_close = sampler_before_close,
+	.after_close = sampler_after_close,
+	.begin_free = sampler_end_thread,
+	.free = sampler_free,
+};
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -99,7 +116,7 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	if (depth > SAMPLER_MOST_AHEAD)
 		return error_format(-EINVAL, "sampler: prefetch %u: want 0 to %d",
 				    (unsigned int)depth, SAMPLER_MOST_AHEAD);
-	s = handle_new(type, parent, timeout, HANDLE_SAMPLER);
+	s = handle_new(type, parent, timeout, HANDLE_SAMPLER, &sampler_hooks);
 	if (!s)
 		return NULL;
 	s->batch_size = opts.batch_size;
@@ -118,15 +135,6 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	s->allocator = NULL; /* it may refer to what refers to the sampler */
 	handle_leave(table);
 	return handle_opened(&s->h, ret); /* an allocator's exception says more than ret */
-}
-
-void sampler_free(struct handle *h)
-{
-	struct sampler *s = (struct sampler *)h;
-
-	free(s->prefetch);
-	put_slots(s);
-	layout_put(s->layout);
 }
 
 /* -------- sample -------- */

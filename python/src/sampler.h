@@ -30,14 +30,6 @@ struct sampler {
 int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opts,
 		int64_t timeout_ns, struct slot **slot_out);
 
-/* Parts of handle_end: while the handle is locked, and when it is closed and unlocked. */
-void sampler_before_close(struct handle *h);
-void sampler_after_close(struct handle *h);
-
-/* Parts of handle_dealloc: before and after handle_end. */
-void sampler_end_thread(struct handle *h);
-void sampler_free(struct handle *h);
-
 /* True if a buffer whose arrays are gone can be given back to the library. */
 bool sampler_has_returned(const struct sampler *s);
 

@@ -29,7 +29,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		return NULL;
 	opts.read_only = read_only;
 	opts.trust = trust;
-	self = handle_new(type, NULL, NULL, HANDLE_STORE);
+	self = handle_new(type, NULL, NULL, HANDLE_STORE, NULL);
 	if (!self)
 		return NULL;
 	thread = PyEval_SaveThread();

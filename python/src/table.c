@@ -79,7 +79,7 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 					 &opts->max_clients, &opts->block, &opts->row_crc) ||
 	    (views && columns && create_read(&create, columns, views)))
 		return NULL;
-	self = handle_new(type, parent, NULL, HANDLE_TABLE);
+	self = handle_new(type, parent, NULL, HANDLE_TABLE, NULL);
 	if (!self)
 		return NULL;
 	store = (struct handle *)parent;

@@ -88,6 +88,17 @@ static int writer_prepare(struct writer *w, const struct rlv_table_info *info)
 	return ret;
 }
 
+static void writer_free(struct handle *h)
+{
+	struct writer *w = (struct writer *)h;
+
+	Py_CLEAR(w->keys);
+	Py_CLEAR(w->last_names);
+	free(w->memory);
+}
+
+static const struct handle_hooks writer_hooks = { .free = writer_free };
+
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "table",   "num_envs", "batched", "autoreset",
@@ -105,7 +116,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 					 &n_envs, &batched, &autoreset, &assumed, &checked,
 					 &timeout))
 		return NULL;
-	w = handle_new(type, parent, timeout, HANDLE_WRITER);
+	w = handle_new(type, parent, timeout, HANDLE_WRITER, &writer_hooks);
 	if (!w)
 		return NULL;
 	table = (struct table *)parent;
@@ -146,15 +157,6 @@ static PyObject *writer_close(PyObject *object, PyObject *args, PyObject *kwargs
 	if (ret && (wait || ret != -ETIMEDOUT))
 		return error_raise(ret);
 	Py_RETURN_NONE;
-}
-
-void writer_free(struct handle *h)
-{
-	struct writer *w = (struct writer *)h;
-
-	Py_CLEAR(w->keys);
-	Py_CLEAR(w->last_names);
-	free(w->memory);
 }
 
 static PyMethodDef methods[] = {

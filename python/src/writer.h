@@ -82,9 +82,6 @@ struct call {
 	PyObject *held[KEYS + 1]; /* values of a dict, which others may change meanwhile */
 };
 
-/* Part of handle_dealloc. */
-void writer_free(struct handle *h);
-
 /* -------- call.c -------- */
 
 /*

@@ -325,6 +325,7 @@ static int metad_load(struct metad *md)
 	md->catalog.store = md->store;
 	md->catalog.nodes = &nodes->first;
 	md->catalog.clock = clock_monotonic();
+	md->catalog.kind_of = object_kind_find;
 	md->catalog.ops = &catalog_ops;
 	md->catalog.ctx = md;
 	md->catalog.name = md->opts.store;

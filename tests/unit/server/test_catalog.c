@@ -47,6 +47,7 @@ static void load(struct fixture *fx)
 	assert_int_equal(store_put(fx->store, STORE_NODES, &node), 0);
 	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){
+		.kind_of = object_kind_find,
 		.store = fx->store,
 		.nodes = &fx->nodes.first,
 		.clock = &fx->clock.clock,
@@ -264,6 +265,7 @@ CASE(catalog_load__damaged_descriptor_gives_ebadmsg)
 	unload(fx);
 	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){ .store = fx->store,
+				    .kind_of = object_kind_find,
 				    .nodes = &fx->nodes.first,
 				    .clock = &fx->clock.clock };
 	assert_int_equal(catalog_load(&fx->cat), -EBADMSG);
