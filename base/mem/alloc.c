@@ -56,7 +56,9 @@ void *mem_zalloc(size_t bytes)
 
 void *mem_array(size_t n, size_t size)
 {
-	return mem_fail_now() ? NULL : calloc(n && size ? n : 1, n && size ? size : 1);
+	size_t bytes;
+
+	return __builtin_mul_overflow(n, size, &bytes) ? NULL : mem_zalloc(bytes);
 }
 
 bool mem_make_room(void *array_inout, size_t *room, size_t n, size_t size)
