@@ -18,7 +18,7 @@ static inline bool bits_is_pow2(uint64_t x)
 	return x != 0 && (x & (x - 1)) == 0;
 }
 
-/* Trailing zero bits; 64 for 0. */
+/* Number of trailing zero bits of x; 64 for x = 0. */
 static inline unsigned bits_ctz(uint64_t x)
 {
 	return x ? (unsigned)__builtin_ctzll(x) : 64;
@@ -48,7 +48,9 @@ static inline uint64_t bits_mask(unsigned n)
 	return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
 }
 
-/* Rounded to a multiple of align, a power of two; up wraps when x > UINT64_MAX - align + 1. */
+/*
+ * x rounded to a multiple of align, a power of two. align_up wraps when x > UINT64_MAX - align + 1.
+ */
 static inline uint64_t align_down(uint64_t x, uint64_t align)
 {
 	return x & ~(align - 1);
@@ -64,13 +66,13 @@ static inline bool is_aligned(uint64_t x, uint64_t align)
 	return (x & (align - 1)) == 0;
 }
 
-/* Rounded up, for any x; by > 0. */
+/* x / by, rounded up, without overflow for any x; by > 0. */
 static inline uint64_t div_up(uint64_t x, uint64_t by)
 {
 	return x / by + (x % by != 0);
 }
 
-/* Rounded up to a multiple of any by > 0; wraps as align_up does. */
+/* x rounded up to a multiple of by > 0, which need not be a power of two; wraps on overflow. */
 static inline uint64_t round_up(uint64_t x, uint64_t by)
 {
 	return div_up(x, by) * by;
@@ -86,7 +88,7 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* True and *out set, or false and *out untouched when the result does not fit. */
+/* True: *out is the result. False: the result does not fit, and *out is untouched. */
 static inline bool checked_add_u64(uint64_t a, uint64_t b, uint64_t *out)
 {
 	uint64_t sum;

@@ -28,7 +28,7 @@ static void make_tables(void)
 					  tables[0][tables[i - 1][byte] & 0xff];
 }
 
-/* Little-endian whatever the host is. */
+/* Reads four bytes as a little-endian number, on any host. */
 static uint32_t load_u32(const unsigned char *ptr)
 {
 	return ptr[0] | (uint32_t)ptr[1] << 8 | (uint32_t)ptr[2] << 16 | (uint32_t)ptr[3] << 24;

@@ -8,7 +8,10 @@
 static _Thread_local char last_text[ERROR_TEXT_BYTES];
 static _Thread_local int last_code;
 
-/* Records a message in front of another; its arguments may be the recorded one itself. */
+/*
+ * Records code and a message, that of fmt followed by rest, and returns code. rest, or an argument
+ * of fmt, may be the recorded message itself.
+ */
 RLV_PRINTF(3, 0)
 static int record(int code, const char *rest, const char *fmt, va_list args)
 {

@@ -65,7 +65,10 @@ static inline int error_same(int recorded, int code)
 	return code;
 }
 
-/* Prefixes the recorded message, as in "open table replay: " + message. */
+/*
+ * Puts a text before the message that this thread has recorded, as "open table replay: ". Records
+ * code in place of the former one, and returns it.
+ */
 int error_prefix(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 
 /* The last message of this thread, "" if none. Borrowed until the thread's next error_*. */
@@ -85,7 +88,7 @@ struct error_kept {
 void error_keep(struct error_kept *kept_out);
 void error_restore(const struct error_kept *kept);
 
-/* A code that a peer sent: 0, or the negative of an errno of Linux, which end at EHWPOISON, 133. */
+/* True if a code that a peer sent is 0 or a negative errno of Linux: -1 to -133, EHWPOISON. */
 static inline bool error_is_code(int64_t code)
 {
 	return code <= 0 && code >= -133;

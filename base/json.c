@@ -12,7 +12,9 @@ static void json_fail(struct json *json, int error)
 		json->error = error;
 }
 
-/* json_finish reports a stream that failed. */
+/*
+ * Prints to the stream, unless an error was recorded. json_finish reports failures of the stream.
+ */
 RLV_PRINTF(2, 3)
 static void json_write(struct json *json, const char *fmt, ...)
 {
@@ -25,7 +27,10 @@ static void json_write(struct json *json, const char *fmt, ...)
 	va_end(args);
 }
 
-/* Before every value: it needs a key in an object, and a comma after another. */
+/*
+ * Called before every value: writes the comma after a former member. Records -EINVAL if a value may
+ * not come here: without a key in an object, or a second one at the top level of a line.
+ */
 static void before_value(struct json *json)
 {
 	unsigned top = json->depth - 1;

@@ -29,7 +29,7 @@ struct json {
 	bool has_root; /* the line has its top-level value */
 };
 
-/* file is borrowed until json_finish. Thread: owner, for all of them. */
+/* Starts a writer to file, which is borrowed until json_finish. Thread: owner, for all json_*. */
 void json_init(struct json *json, FILE *file);
 
 void json_object_begin(struct json *json);
@@ -38,26 +38,26 @@ void json_array_begin(struct json *json);
 void json_array_end(struct json *json);
 void json_key(struct json *json, const char *key);
 
-/* Bytes that are not UTF-8 become U+FFFD. NULL writes null. */
+/* Writes text as a string; bytes that are not UTF-8 become U+FFFD. A NULL text writes null. */
 void json_string(struct json *json, const char *text);
 void json_u64(struct json *json, uint64_t value);
 void json_i64(struct json *json, int64_t value);
 
-/* The shortest form that reads back as the same double; NaN and infinities write null. */
+/* Writes the shortest form that reads back as the same double; NaN and infinities write null. */
 void json_double(struct json *json, double value);
 void json_bool(struct json *json, bool value);
 
-/* Key and value at once. */
+/* Writes the key, then its value. */
 void json_put_string(struct json *json, const char *key, const char *text);
 void json_put_u64(struct json *json, const char *key, uint64_t value);
 void json_put_i64(struct json *json, const char *key, int64_t value);
 void json_put_double(struct json *json, const char *key, double value);
 void json_put_bool(struct json *json, const char *key, bool value);
 
-/* Ends a line; at the top level only, where each value needs a line of its own. */
+/* Writes a newline, needed after each top-level value; inside an object or array it is an error. */
 void json_newline(struct json *json);
 
-/* Ends the line, if there is one, and finishes: the end of most commands. */
+/* As json_finish; a newline goes before if the last top-level value has none yet. */
 int json_end(struct json *json) RLV_MUST_CHECK;
 
 /*

@@ -23,7 +23,10 @@ enum log_level {
 	LOG_LEVEL_DEBUG,
 };
 
-/* text: one line, no newline, borrowed for the call. May run on any thread, several at once. */
+/*
+ * Receives log messages. text: one line, no newline, borrowed for the call. May run on any thread,
+ * several at once.
+ */
 typedef void (*log_fn)(void *ctx, enum log_level level, const char *where, const char *text);
 
 /*

@@ -81,7 +81,10 @@ double rng_uniform_double(struct rng *rng)
 	return (double)(rng_next_u64(rng) >> 11) * 0x1p-53;
 }
 
-/* Writes up to n whole blocks from block on with vector code; how many it wrote. */
+/*
+ * Writes words of up to n whole blocks, from number block on, by vector code; returns how many
+ * blocks.
+ */
 static size_t fill_vector(const struct rng_state *state, uint64_t block, uint64_t *out, size_t n)
 {
 #if defined(__x86_64__)

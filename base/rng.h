@@ -24,7 +24,9 @@ struct rng {
 	uint64_t spare; /* the block's second word, valid while pos is odd */
 };
 
-/* Thread: owner, for every function on a struct rng. */
+/*
+ * Starts that stream of seed at its first word. Thread: owner, for every function on a struct rng.
+ */
 void rng_seed(struct rng *rng, uint64_t seed, uint64_t stream);
 
 uint64_t rng_next_u64(struct rng *rng);
@@ -45,7 +47,7 @@ double rng_uniform_double(struct rng *rng);
  */
 void rng_fill_u64(struct rng *rng, uint64_t *out, size_t n);
 
-/* The bare block function, for the known-answer tests. */
+/* One block of Philox4x32-10 from counter and key; for the known-answer tests. */
 void rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 #endif

@@ -38,7 +38,10 @@ static inline struct lanes load_counters(const struct rng_state *state, uint64_t
 	};
 }
 
-/* Low halves of x0, x1 make the first word of each block, of x2, x3 the second. */
+/*
+ * Stores four blocks, 8 words: the low halves of x0, x1 make the first word of a block, of x2, x3
+ * the second.
+ */
 static inline void store_words(const struct lanes *v, uint64_t *out)
 {
 	__m256i a = _mm256_blend_epi32(v->x0, _mm256_slli_epi64(v->x1, 32), 0xAA);

@@ -7,8 +7,8 @@
 #include "base/bits.h"
 
 /*
- * Values below 32 have a bucket each. Above, the power of two gives the group and the five bits
- * after the leading one the bucket in it.
+ * The bucket of a value. Values below 32 have a bucket each. Above, each power of two is a group of
+ * 32 buckets, and the five bits after the leading one number the bucket in it.
  */
 static unsigned bucket_of(uint64_t value)
 {

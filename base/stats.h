@@ -55,7 +55,7 @@ void stats_hist_merge(struct stats_hist *into, const struct stats_hist *from);
  */
 uint64_t stats_hist_quantile(const struct stats_hist *hist, double q);
 
-/* For the median and spread over the windows of a bench; sorts values in place. n > 0. */
+/* Sorts n > 0 values in place and returns their median. */
 double stats_median(double *values, uint64_t n);
 
 #endif

@@ -65,7 +65,7 @@ def fill(writer):
 
 
 def works(writer, table, seed):
-    """The calls by name, and the objects to close afterwards."""
+    """The calls in Python by name, and the samplers to close afterwards."""
     samplers = {n: table.sampler(n, prefetch=0, seed=seed) for n in (1, 256)}
 
     def sample(sampler):
@@ -86,7 +86,7 @@ def commit():
 
 
 def measure(options):
-    """(C, Python) of each round, by call."""
+    """The microseconds of a call in (C, Python), one pair for each round, by name of the call."""
     spent = {call: [] for call in CALLS}
     signature = {"obs": ((4,), np.float32), "action": ((), np.int32), "reward": ((), np.float32)}
     with relive.open("embed:") as store:

@@ -151,7 +151,7 @@ static uint64_t timed_draw(struct tree_case *c)
 	return time_wall_ns() - start;
 }
 
-/* Read a buffer that evicts the L2 cache. */
+/* Evicts the L2 cache by reading a large buffer. */
 static void evict_caches(void)
 {
 	static struct pages pages;
@@ -166,7 +166,8 @@ static void evict_caches(void)
 		yardstick_use_u64(bytes[i]);
 }
 
-/* Each drawn item once, with a new priority. *done_out: number of keys. */
+/* Updates each item of the last draw once, with a new priority; returns the ns. *done_out:
+   number of updated keys. */
 static uint64_t timed_update(struct tree_case *c, uint64_t *done_out)
 {
 	struct tree_bench *t = c->tree;
@@ -195,7 +196,7 @@ static uint64_t timed_update(struct tree_case *c, uint64_t *done_out)
 	return time_wall_ns() - start;
 }
 
-/* ns per draw or key over one window. */
+/* Measures one window of a case: adds the ns per draw, or per updated key, to its series. */
 static int run_case(struct micro_case *at)
 {
 	struct tree_case *c = at->ctx;
@@ -231,7 +232,8 @@ static struct {
 	uint32_t n_cases;
 } group;
 
-/* The tree is opened for the first case that is selected. */
+/* Adds a case, if the CPU has its vector level and --only selects it. Cases with the same fanout
+   and pages share a tree, which the first of them opens. */
 static void add_case(struct micro *b, struct tree_case c, enum metric metric)
 {
 	const struct micro_case shown = {
@@ -274,7 +276,8 @@ static void add_cases(struct micro *b, struct tree_case c)
 	add_case(b, c, UPDATE);
 }
 
-/* The usual case and, for some sizes, its pairs: each differs from it in one property. */
+/* For each number of leaves the usual case, and cases that differ from it in one property:
+   evicted caches always; vector level, pages and fanout from 2^20 leaves on, or with --full. */
 int main(int argc, char **argv)
 {
 	static const uint8_t bits[] = { 10, 16, 20, 24, 12, 14, 18, 22 }; /* the usual ones first */

@@ -43,7 +43,8 @@ static uint8_t *out;
 static const uint8_t *windows[BATCHES][BATCH];
 static uint32_t at[BATCH];
 
-/* us per batch; the batches rotate, so that each finds its rows cold. */
+/* Measures one window: us to gather a batch, or only to load its rows; the batches rotate, so
+   that each finds its rows cold. */
 static int run_window(struct micro_case *c)
 {
 	bool gather = strcmp(c->result.metric, "gather_us") == 0;

@@ -12,10 +12,11 @@
 #include "base/log.h"
 
 /*
- * The node restarted. If another process kept the pool mapped, the part is in use and left alone;
- * otherwise its superblock says which recovery is needed (wire/region.h). No client has a part that
- * recovers: it counts as not attached until it is sound. Recovery runs in time slices, so that other
- * requests are served in between.
+ * Recovers part s, whose node restarted, and records the node's incarnation. If another process
+ * kept the pool mapped, the part is in use and left alone; otherwise its superblock says which
+ * recovery is needed (wire/region.h). No client has a part that recovers: it counts as not attached
+ * until it is sound. -EAGAIN: the time slice is used up, so that other requests are served; call
+ * again.
  */
 static int renew_life(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
@@ -59,8 +60,8 @@ static int renew_life(struct catalog *cat, struct catalog_object *object, uint32
 }
 
 /*
- * True if a file of the part's regions was truncated or cannot be read, as reported by the node or
- * met by this server. The part is not used until its node registers again.
+ * True if a file of the part's regions was truncated or a read of it failed, as its node reported
+ * or this server met. Then the part is detached, and not used until its node registers again.
  */
 static bool is_broken(struct catalog_object *object, uint32_t s)
 {

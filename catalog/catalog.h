@@ -46,11 +46,11 @@
 #define CATALOG_RAMP_NS (10 * (uint64_t)CLOCK_NS_PER_S) /* default ramp-up time of a new part */
 
 struct catalog_ops {
-	/* A newly attached part has a slot held by this holder. */
+	/* Called for each slot in use in a newly attached part: its holder must be watched. */
 	void (*on_holder)(void *ctx, const struct slot_holder *holder);
 	/* True if every live client has adopted the layout. */
 	bool (*all_know)(void *ctx, uint64_t layout);
-	/* Operations that returned -EAGAIN can be retried. */
+	/* Called when operations that returned -EAGAIN can be retried. */
 	void (*on_progress)(void *ctx);
 };
 
@@ -78,13 +78,15 @@ struct catalog {
 	struct catalog_retirement *retirements; /* retire.c */
 };
 
-/* Load the catalog. The caller has set the fields store to patience_ns and zeroed the others. No
-   node is up yet. */
+/*
+ * Loads the catalog from its store. The caller has set the fields store to patience_ns and zeroed
+ * the others. No node is up yet.
+ */
 RLV_MUST_CHECK int catalog_load(struct catalog *cat);
 void catalog_fini(struct catalog *cat);
 
 struct catalog_object *catalog_find(const struct catalog *cat, const char *name);
-/* Look up by id and uuid. NULL: dropped. */
+/* Returns the object with that id and uuid; NULL: there is none, it was dropped. */
 struct catalog_object *catalog_find_same(const struct catalog *cat, uint32_t id,
 					 const uint8_t *uuid, size_t uuid_len);
 uint32_t catalog_count(const struct catalog *cat, const struct object_kind *kind);
@@ -96,10 +98,13 @@ struct catalog_at {
 	uint32_t id, s, next;
 };
 
-/* Goes on to the next part at the node, lost ones included. False: there is none. */
+/* Moves *at to the next part at the node, of any object and in any state. False: there is none. */
 bool catalog_next_at(const struct catalog *cat, const struct node *node, struct catalog_at *at);
 
-/* Enters a part as the store has it. Unknown part numbers in between are LOST. */
+/*
+ * Sets a part of the object from its store record. Part numbers between the object's last one and
+ * this one become LOST.
+ */
 void catalog_part_enter(const struct catalog *cat, struct catalog_object *object,
 			const struct store_part *stored);
 
@@ -114,35 +119,42 @@ struct catalog_wish {
 
 /*
  * Creates the object, or returns the existing one of the same name and signature. -EAGAIN: waiting
- * for nodes; call again after on_progress, until another result. -EEXIST; -ENOSPC: no node has room
- * (the message says how much is needed); -EHOSTDOWN: no node is up; errors of its kind's describe;
- * store errors.
+ * for nodes; call again after on_progress, until another result. -EEXIST: one of that name has
+ * another kind, signature or options; -ENOSPC: no node has room (the message says how much is
+ * needed), or no object id is free; -EHOSTDOWN: no node is up; errors of its kind's describe; store
+ * errors.
  */
 RLV_MUST_CHECK int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 				  struct catalog_object **object_out);
 RLV_MUST_CHECK int catalog_drop(struct catalog *cat, const char *name);
 
 /*
- * Adds an ACTIVE part at the node, or returns the one already being provisioned. leaves: node that
- * a part then leaves (provision.h). -EAGAIN: as above. -ENOSPC: no room, or no part number left.
+ * Adds an ACTIVE part at the node, or goes on with the part that is being provisioned for the
+ * object. leaves: node that a part leaves afterwards (provision.h), or NULL. -EAGAIN: waiting for
+ * the node; call again after on_progress. -ENOSPC: no room at the node, or no part number left.
  */
 RLV_MUST_CHECK int catalog_add_part(struct catalog *cat, struct catalog_object *object,
 				    struct node *node, struct node *leaves);
 
 /* -------- layouts for clients -------- */
 
-/* Update the object's layout from its parts and nodes. */
+/*
+ * Gives the object's layout a new version if the state of a part, as clients see it, has changed.
+ */
 void catalog_refresh(struct catalog *cat, struct catalog_object *object);
-/* Publish a change outside the layout's shards: the control shard. */
+/*
+ * Gives the object's layout a new version: for a change that catalog_refresh does not look for, as
+ * a new control shard.
+ */
 void catalog_changed(struct catalog *cat, struct catalog_object *object);
 /* Newest layout that clients should adopt; 0 for a grace period after our start. */
 uint64_t catalog_newest_layout(const struct catalog *cat);
 /* True for a grace period after our start: nodes may still be reconnecting. */
 bool catalog_is_in_grace(const struct catalog *cat);
-/* True if all clients have adopted the layout, or the time to adopt it has passed since then. */
+/* True if all live clients have adopted the layout, or patience_ns have passed since `since`. */
 bool catalog_is_known(const struct catalog *cat, uint64_t layout, uint64_t since);
 
-/* Current weight of an ACTIVE part, and the time until it reaches full weight. */
+/* Returns the weight of an ACTIVE part now; *ramp_ns_out: the time until it has full weight. */
 uint32_t catalog_weight(const struct catalog *cat, const struct catalog_part *shard,
 			uint64_t *ramp_ns_out);
 
@@ -169,7 +181,11 @@ RLV_MUST_CHECK int catalog_grant(struct catalog_object *object, uint32_t shard,
 
 /* Detaches all parts of the node, then closes our transport to it. */
 void catalog_leave_node(struct catalog *cat, struct node *node);
-/* Attaches part s, whose node is up, unless its file is damaged; then recovers it, if that is due. */
+/*
+ * Attaches part s, whose node is up; recovers it if its node restarted; makes its client slots
+ * match the book. Then it is joined. A part that is refused or whose file is damaged is skipped.
+ * Other failures are logged; the next call tries again.
+ */
 void catalog_take_up(struct catalog *cat, struct catalog_object *object, uint32_t s);
 
 /* -------- giving regions up -------- */
@@ -181,16 +197,19 @@ void catalog_take_up(struct catalog *cat, struct catalog_object *object, uint32_
  */
 void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state);
 
-/* Drop all pending retirements. */
+/* Forgets all retirements that wait for a node; their regions are not freed. */
 void catalog_retire_forget(struct catalog *cat);
 
-/* Retire the regions of a detached part if its node is up. */
+/*
+ * Gives up part s: sets its state word, detaches it and, if its node is up and has them, retires
+ * its regions (catalog_retire_region).
+ */
 void catalog_retire_part(struct catalog *cat, struct catalog_object *object, uint32_t s,
 			 uint32_t state);
-/* Retire all parts of the object. */
+/* Retires all parts of the object as DROPPED, but those whose memory is lost or freed already. */
 void catalog_retire_object(struct catalog *cat, struct catalog_object *object);
 
-/* Free the memory of a region that was never formatted. */
+/* Asks the node to free a region, without a change of its state word. A failure is logged. */
 void catalog_free_region(struct catalog *cat, struct node *node, uint32_t id);
 
 /* -------- upkeep -------- */
@@ -201,28 +220,38 @@ void catalog_free_region(struct catalog *cat, struct node *node, uint32_t id);
  */
 uint64_t catalog_tick(struct catalog *cat);
 
-/* Frees given-up regions whose nodes had to be asked first. True if some remain. */
+/* Frees given-up regions whose nodes had to be asked first. True if some still wait. */
 bool catalog_retire_tick(struct catalog *cat);
 
-/* Attach parts whose node is up, including parts whose connection broke. */
+/*
+ * Attaches all parts of the object whose node is up (catalog_take_up). A node to whose memory our
+ * connection broke is detached first.
+ */
 void catalog_attach_tick(struct catalog *cat, struct catalog_object *object);
 
-/* Start draining part s: it takes no new blocks. */
+/* Starts draining part s: it is stored as DRAINING and takes no new blocks. */
 RLV_MUST_CHECK int catalog_drain(struct catalog *cat, struct catalog_object *object, uint32_t s);
-/* True if a part drains. */
+/* Takes each draining part of the object one step on (drain.c). True if a part still drains. */
 bool catalog_drain_tick(struct catalog *cat, struct catalog_object *object);
 
-/* Fill in the nodes as input of placement, in list order. Returns their number. */
+/*
+ * Describes all nodes for placement, in list order, with the number of the object's active parts at
+ * each (object NULL: 0). Returns the number of nodes.
+ */
 uint32_t catalog_places(const struct catalog *cat, const struct catalog_object *object,
 			struct placement_node places[NODES_MAX], struct node *nodes[NODES_MAX]);
 
 /*
- * One step towards an evenly spread object. 1: done; 0: no step needed; -EAGAIN: in progress, call
- * again after on_progress; else the error of the step. kind_out may be NULL.
+ * Takes one step towards an evenly spread object: adds a part, or moves one. 1: the step was taken;
+ * 0: no step needed; -EAGAIN: in progress, call again after on_progress; else the error of the
+ * step. *kind_out: the kind of the step; may be NULL.
  */
 RLV_MUST_CHECK int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 				       enum placement_kind *kind_out);
-/* True if more steps are due now. */
+/*
+ * Takes a step (catalog_spread_step) if one is due. True if another is due now, or it waits for a
+ * node.
+ */
 bool catalog_spread_tick(struct catalog *cat, struct catalog_object *object);
 
 #endif

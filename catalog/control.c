@@ -51,7 +51,9 @@ void catalog_control_read(struct catalog_object *table)
 
 /* -------- move -------- */
 
-/* A usable shard other than the control shard; n_parts = none. */
+/*
+ * Returns a usable shard other than the control shard, an ACTIVE one if there is; n_parts = none.
+ */
 static uint32_t control_pick(const struct catalog_object *table)
 {
 	uint32_t best = table->n_parts;
@@ -69,7 +71,10 @@ static uint32_t control_pick(const struct catalog_object *table)
 	return best;
 }
 
-/* Make shard `to` the control shard, with these words and admitted := committed. */
+/*
+ * Makes shard `to` the control shard: writes `words` to it, with admitted := committed, and records
+ * it in the store. If the store fails the control shard stays as it was.
+ */
 static int control_move(struct catalog *cat, struct catalog_object *table, uint32_t to,
 			const struct limiter_words *words)
 {
@@ -148,7 +153,10 @@ int catalog_control_settle(struct catalog_object *table, uint32_t from)
 
 /* -------- tick -------- */
 
-/* Words never read: inserted := number of items present; none of them was handed over. */
+/*
+ * For limiter words that were never read: state->words counts the items present in all attached
+ * shards as inserts, and no samples.
+ */
 static int words_from_items(struct catalog_object *table)
 {
 	struct table_state *state = table_state_of(table);

@@ -29,7 +29,7 @@ static uint64_t taken_in(struct catalog_object *object)
 	return items;
 }
 
-/* Clients must adopt the current layout before this phase ends. */
+/* Begins a drain phase of part s. It does not end before clients know the layout as it is now. */
 static void drain_announce(const struct catalog *cat, struct catalog_object *object, uint32_t s,
 			   enum drain_phase phase)
 {

@@ -73,16 +73,18 @@ struct object_kind {
 	int (*reserve)(struct catalog *cat, const struct catalog_object *object, uint32_t s,
 		       const uint64_t told[PART_TOLD]);
 
-	/* Describe the regions of part s. */
+	/* *spec_out: describes the regions of part s. */
 	void (*plan)(const struct catalog_object *object, uint32_t s, struct part_spec *spec_out);
 	/* Format part s in its fresh regions and make it live. */
 	int (*format)(struct catalog *cat, const struct catalog_object *object, uint32_t s,
 		      const struct part_regions *regions);
-	/* Part s of the object with that descriptor, as struct part_kind of its clients. Takes
-	   ownership of the regions; after an error they stay the caller's. */
+	/*
+	 * Opens part s of the object with that descriptor, as struct part_kind of its clients.
+	 * Takes ownership of the regions; after an error they stay the caller's.
+	 */
 	int (*open)(const void *desc, uint32_t s, const struct part_regions *regions,
 		    struct part **part_out);
-	/* Detaches its regions as well. */
+	/* Closes the part, detaches its regions and frees it. */
 	void (*close)(struct part *part);
 
 	/* Settle a dead owner's state in the part, as in struct fence_kind; ctx is NULL. */
@@ -106,8 +108,10 @@ struct object_kind {
 
 	/* Drain: number of live items in the part. */
 	int (*items)(struct part *part, uint64_t *items_out);
-	/* Drain: amount added to the part since the last call; *seen keeps the count (0 = first
-	   call). */
+	/*
+	 * Drain: amount added to the part since the last call; *seen keeps the count between calls
+	 * (0 = first call, which returns 0).
+	 */
 	uint64_t (*taken_in)(struct part *part, uint64_t *seen);
 	/* Drain: true if a client has an open block in it. */
 	int (*is_open)(struct part *part, bool *is_open_out);
@@ -116,8 +120,10 @@ struct object_kind {
 	int (*hand_over)(struct catalog *cat, struct catalog_object *object, uint32_t s);
 	int (*handed)(struct catalog_object *object, uint32_t s);
 
-	/* Upkeep, may be NULL: once a second; each tick; each tick when no part waits for a
-	   rebuild. */
+	/*
+	 * Upkeep of an object; each may be NULL. look: called once a second; tick: each tick;
+	 * tick_clean: each tick when no part waits for a rebuild.
+	 */
 	void (*look)(struct catalog_object *object);
 	void (*tick)(struct catalog *cat, struct catalog_object *object);
 	void (*tick_clean)(struct catalog_object *object);

@@ -124,7 +124,10 @@ static int table_load(struct catalog_object *object, const void *bytes, size_t l
 	return 0;
 }
 
-/* Behind the laps of former lives, or those that the ring of an adopted shard has used. */
+/*
+ * Reserves TABLE_LAPS laps of the ring of shard s in the store: behind the laps of former tables
+ * with this id or, if told is given (an adopted shard), behind those that its ring has used.
+ */
 static int table_reserve(struct catalog *cat, const struct catalog_object *table, uint32_t s,
 			 const uint64_t told[PART_TOLD])
 {
@@ -250,7 +253,10 @@ static int table_items(struct part *part, uint64_t *items_out)
 	return 0;
 }
 
-/* Counts the rows of the claimed blocks. */
+/*
+ * Returns the rows of the blocks claimed in the shard since the last call, from its ticket counter;
+ * 0 in the first call (*seen is 0) and if the counter cannot be read.
+ */
 static uint64_t table_taken_in(struct part *part, uint64_t *seen)
 {
 	const struct shard *shard = shard_of(part);
@@ -285,7 +291,10 @@ static int table_is_open(struct part *part, bool *is_open_out)
 
 /* -------- balance -------- */
 
-/* Correct queue counts after kills. -EAGAIN is normal: a client is inside a call. */
+/*
+ * Corrects the counts of queue views after kills (balance_view), if every shard that is not lost is
+ * attached. Its -EAGAIN is normal and not logged: a client is inside a call.
+ */
 static void table_balance(struct catalog_object *table)
 {
 	const struct table_desc *desc = &table_state_of(table)->desc;
@@ -343,7 +352,10 @@ static int table_desc_of_part(const void *bytes, size_t len, uint32_t s,
 
 /* -------- drop -------- */
 
-/* One lap of slack: tickets claimed after this look stay below it. */
+/*
+ * Records in the store the laps that each attached shard has used, and one lap of slack: tickets
+ * claimed after this look stay below it.
+ */
 static void table_drop(struct catalog *cat, const struct catalog_object *table)
 {
 	for (uint32_t s = 0; s < table->n_parts; s++) {

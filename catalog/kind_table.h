@@ -35,7 +35,7 @@ static inline bool object_is_table(const struct catalog_object *object)
 	return object && object->kind == &kind_table;
 }
 
-/* object_is_table(table) holds. */
+/* Returns the state of an object that is a table (object_is_table). */
 static inline struct table_state *table_state_of(const struct catalog_object *table)
 {
 	return table->state;
@@ -48,27 +48,38 @@ struct table_wish {
 	struct table_plan_opts opts; /* remote is computed from the nodes */
 };
 
-/* Checks the wish, then as catalog_create. -EPROTO, -EBADMSG: invalid descriptor. */
+/*
+ * Checks the wish's descriptor (-EPROTO, -EBADMSG: invalid), then creates the table as
+ * catalog_create.
+ */
 RLV_MUST_CHECK int table_create(struct catalog *cat, const struct table_wish *wish,
 				struct catalog_object **table_out);
 
-/* Compute the descriptor of a new table for the nodes that are up now. */
+/* *out: the descriptor of a new table, computed for the nodes that are up now. */
 RLV_MUST_CHECK int table_plan_for(const struct catalog *cat, const struct table_wish *wish,
 				  struct table_desc *out);
 /* True if the table's descriptor results from this wish, for any number of shards. */
 bool table_is_wish_of(const struct catalog_object *table, const struct catalog_wish *wish);
 
-/* Live items of a view in a shard, from its sums. */
+/* *items_out: live items of a view in a shard, from the size word of its sum tree. */
 RLV_MUST_CHECK int table_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out);
 
-/* The control shard: hooks of kind.h. */
+/*
+ * Reads the limiter words of the control shard into the table's state: the hook look. A failure is
+ * logged. The hook tick, catalog_control_tick, moves the control shard if it is lost.
+ */
 void catalog_control_read(struct catalog_object *table);
 void catalog_control_tick(struct catalog *cat, struct catalog_object *table);
-/* If shard s is the control shard, hand its limiter words to another: 1, else 0. -EAGAIN: no
-   other shard is available. */
+/*
+ * If shard s is the control shard, makes another shard the control shard, with its limiter words,
+ * and returns 1; else returns 0. -EAGAIN: no other shard is available.
+ */
 RLV_MUST_CHECK int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table,
 					     uint32_t s);
-/* Add the counts made at `from` since its hand-over to the control shard. */
+/*
+ * Adds what clients counted at shard `from`, since it handed its limiter words over, to the words
+ * of the present control shard. -EHOSTDOWN: one of the two is not attached.
+ */
 RLV_MUST_CHECK int catalog_control_settle(struct catalog_object *table, uint32_t from);
 
 #endif

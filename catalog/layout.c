@@ -10,7 +10,10 @@
 
 #define WEIGHT_FIRST 100u /* of PART_WEIGHT_FULL */
 
-/* A version lost in a restart would hide later changes from clients that know a newer one. */
+/*
+ * Gives the object the next layout version and stores its number: a version lost in a restart would
+ * hide later changes from clients that know a newer one.
+ */
 void catalog_changed(struct catalog *cat, struct catalog_object *object)
 {
 	object->layout = ++cat->layout;

@@ -31,8 +31,8 @@ static int reserve_part(struct catalog *cat, const struct catalog_object *object
 }
 
 /*
- * Steps 2 to 4. Parts become the object's: their provisioning records are deleted. The provisioning
- * has ended, unless the result is -EAGAIN.
+ * Steps 2 to 4 of creating an object (catalog.h): makes the parts, then stores them as the object's
+ * and deletes their provisioning records. The provisioning has ended, unless the result is -EAGAIN.
  */
 static int make_parts(struct catalog *cat, struct catalog_provisioning *provisioning)
 {
@@ -61,8 +61,11 @@ static int make_parts(struct catalog *cat, struct catalog_provisioning *provisio
 	return store_end(cat->store, ret);
 }
 
-/* Keeps the error message over the clean-up. Regions that cannot be freed now keep their
-   provisioning record. */
+/*
+ * Gives up an object that could not be created: retires its parts, deletes it from the store and
+ * frees it. Returns code; its error message is kept. Regions that cannot be freed now keep their
+ * provisioning record.
+ */
 static int give_up(struct catalog *cat, struct catalog_object *object, int code)
 {
 	struct error_kept kept;
@@ -76,7 +79,10 @@ static int give_up(struct catalog *cat, struct catalog_object *object, int code)
 	return code;
 }
 
-/* Step 1: reserves the object's id, and what its kind needs for each part. */
+/*
+ * Step 1 of creating an object (catalog.h): stores it as CREATING, with a new id and what its kind
+ * reserves for each part, and begins its provisioning.
+ */
 static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
 			struct catalog_provisioning **provisioning_out)
 {

@@ -24,7 +24,10 @@
 struct node;
 struct node_remote;
 
-/* End of a request about a region. After an error its message is in error_last(). */
+/*
+ * Called when a request to create or free a region has ended. code: 0, or its error, whose message
+ * is in error_last().
+ */
 typedef void (*node_region_done)(void *ctx, struct node *node, int code, uint32_t region);
 
 struct node_wish {
@@ -39,7 +42,7 @@ struct node_ops {
 	   -EHOSTDOWN (the node is down) or -ENOMEM, and does not call done. */
 	int (*region_new)(struct node *node, const struct target_region *spec,
 			  node_region_done done, void *ctx);
-	/* Frees one. As region_new. */
+	/* Frees a region. Results and done are as for region_new. */
 	int (*region_free)(struct node *node, uint32_t region, node_region_done done, void *ctx);
 	/*
 	 * Grants a client a range of a region. -EAGAIN: the node was asked, call again.
@@ -55,9 +58,11 @@ struct node_ops {
 	 */
 	int (*attach)(struct node *node, const uint32_t *ids, uint32_t n,
 		      struct region **regions_out);
-	/* True if a requested attachment is outstanding. NULL: attach never waits. */
+	/* True if an attachment that was asked for has no answer yet. NULL: attach never waits. */
 	bool (*is_attaching)(const struct node *node);
-	/* Closes the catalog's transport to it: its regions must be detached before. */
+	/*
+	 * Closes the catalog's transport to the node's memory. Its regions must be detached before.
+	 */
 	void (*close)(struct node *node);
 };
 
@@ -103,7 +108,10 @@ static inline bool node_is_mapped(const struct node *node)
 	return !node->remote || strncmp(node->uri, "shm:", strlen("shm:")) == 0;
 }
 
-/* Record a region that cannot be attached, as last reported; an invalid number is ignored. */
+/*
+ * Records that a region cannot be attached, as the node last reported; an invalid number is
+ * ignored.
+ */
 static inline void node_note_broken(struct node *node, uint32_t region)
 {
 	if (region <= RPTR_MAX_REGION)

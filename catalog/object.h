@@ -92,12 +92,12 @@ struct catalog_object {
 };
 
 /*
- * New object of that number, described by a descriptor of its kind; without parts. -EBADMSG,
+ * Makes the object with that id from a descriptor of its kind; it has no parts yet. -EBADMSG,
  * -EPROTO: an invalid descriptor; -ENOMEM.
  */
 RLV_MUST_CHECK int catalog_object_new(const struct object_kind *kind, uint32_t id, const void *desc,
 				      size_t len, struct catalog_object **object_out);
-/* Detach all parts and free; NULL is a no-op. */
+/* Detaches all parts of the object and frees it; NULL is a no-op. */
 void catalog_object_free(struct catalog_object *object);
 
 /* Start spreading at the next tick; retries after a pause if a step fails. */
@@ -125,17 +125,22 @@ static inline bool catalog_part_is_lost(const struct catalog_object *object, uin
 	return object->parts[s].state == PART_LOST || object->parts[s].state == PART_GONE;
 }
 
-/* Open part s, whose regions are formatted (-EAGAIN: waiting for its node, as in node_attach),
-   and close it. */
+/*
+ * Attaches the regions of part s, which are formatted, and opens it. -EAGAIN: waiting for its node
+ * (node_ops.attach). catalog_part_detach closes it.
+ */
 RLV_MUST_CHECK int catalog_part_attach(struct catalog_object *object, uint32_t s);
 void catalog_part_detach(struct catalog_object *object, uint32_t s);
 
-/* Write the object to the store, in a state (enum store_object_state), and one part of it. */
+/*
+ * Writes the object's record to the store, with that state (enum store_object_state);
+ * catalog_object_put_part: the record of part s.
+ */
 RLV_MUST_CHECK int catalog_object_put(struct catalog_store *store,
 				      const struct catalog_object *object, uint32_t state);
 RLV_MUST_CHECK int catalog_object_put_part(struct catalog_store *store,
 					   const struct catalog_object *object, uint32_t s);
-/* Changes the state of a part, in the store too; after an error it is as before. */
+/* Changes the state of part s, in the store too; after an error it is as before. */
 RLV_MUST_CHECK int catalog_part_set_state(struct catalog_store *store,
 					  struct catalog_object *object, uint32_t s,
 					  uint32_t state);

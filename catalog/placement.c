@@ -29,7 +29,10 @@ static bool is_emptier(const struct placement_node *a, const struct placement_no
 	return a->shards < b->shards || (a->shards == b->shards && a->free > b->free);
 }
 
-/* The emptiest node, or the fullest that has shards. n = no node takes shards, or none has any. */
+/*
+ * Returns, of the nodes that take shards, the emptiest one or, if `fullest`, the fullest one that
+ * has shards. n = there is none.
+ */
 static uint32_t placement_end(const struct placement_node *nodes, uint32_t n, bool fullest)
 {
 	uint32_t best = n;

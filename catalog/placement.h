@@ -37,7 +37,10 @@ struct placement_step {
  */
 uint32_t placement_pick(const struct placement_node *nodes, uint32_t n, uint32_t *turn);
 
-/* wanted: target number of shards over all nodes, down nodes included. */
+/*
+ * Returns one step towards an evenly spread table: add a shard, move one, or none. wanted: target
+ * number of its shards over all nodes, down nodes included.
+ */
 struct placement_step placement_next(const struct placement_node *nodes, uint32_t n,
 				     uint32_t wanted);
 

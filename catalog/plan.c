@@ -3,7 +3,10 @@
  */
 #include "catalog/kind_table.h"
 
-/* Plan the wish for n_shards shards, for remote or local clients. */
+/*
+ * *out: the wish's descriptor, planned for n_shards shards and, if `remote`, for clients that reach
+ * them over a network.
+ */
 static int plan_for(const struct table_wish *wish, uint32_t n_shards, bool remote,
 		    struct table_desc *out)
 {
@@ -20,7 +23,10 @@ static int plan_for(const struct table_wish *wish, uint32_t n_shards, bool remot
 	return ret;
 }
 
-/* One shard per node, or fewer if the capacity is too small for that. */
+/*
+ * Plans one shard for each of the `takers` nodes, or fewer if the capacity is too small for that;
+ * without auto_shards, or for one node, the number of shards in the wish.
+ */
 static int plan_for_nodes(const struct table_wish *wish, uint32_t takers, bool remote,
 			  struct table_desc *out)
 {
@@ -32,7 +38,10 @@ static int plan_for_nodes(const struct table_wish *wish, uint32_t takers, bool r
 	return ret;
 }
 
-/* Wide tree nodes suit networks; plan narrow ones if wide ones do not fit. */
+/*
+ * Plans wide tree nodes, which suit networks, if a node is reached over one; plans narrow ones if
+ * none is, if the wish has fan-outs, or if wide ones do not fit.
+ */
 int table_plan_for(const struct catalog *cat, const struct table_wish *wish, struct table_desc *out)
 {
 	struct placement_node places[NODES_MAX];

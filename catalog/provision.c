@@ -95,7 +95,7 @@ static bool is_there(const struct catalog_part *place)
 	return place->node && place->node->up && place->incarnation == place->node->incarnation;
 }
 
-/* First missing region; REGION_ROLES = none. */
+/* Returns the role of the part's first region that is not made yet; REGION_ROLES = all are made. */
 static uint32_t missing_role(const struct catalog_part *place)
 {
 	uint32_t role = REGION_TREE;
@@ -105,7 +105,10 @@ static uint32_t missing_role(const struct catalog_part *place)
 	return role;
 }
 
-/* A part of a part at a node is useless alone: free it. */
+/*
+ * Gives up the node of the current part: detaches the part, frees the regions made there so far,
+ * which are useless alone, and clears the part.
+ */
 static void leave_node(struct catalog_provisioning *provisioning)
 {
 	struct catalog *cat = provisioning->cat;
@@ -120,7 +123,10 @@ static void leave_node(struct catalog_provisioning *provisioning)
 	*place = (struct catalog_part){ .state = 0 };
 }
 
-/* Any error of a node means that the next node is tried. The message is in error_last(). */
+/*
+ * Notes that the node cannot take the current part, with the error in error_last(), and frees what
+ * was made there. Any error of a node means that the next node is tried.
+ */
 static void provision_cannot(struct catalog_provisioning *provisioning, const struct node *node)
 {
 	error_keep(&provisioning->refusal);
@@ -196,7 +202,10 @@ static int choose_node(struct catalog_provisioning *provisioning)
 	return 0;
 }
 
-/* Finds the first part that is not made yet, or whose node left since. False: there is none. */
+/*
+ * Sets provisioning->at to the first part that is not made yet, or whose node went down since.
+ * False: all are made.
+ */
 static bool find_missing(struct catalog_provisioning *provisioning)
 {
 	uint32_t s = provisioning->first, end = s + provisioning->n;
@@ -213,8 +222,9 @@ static bool find_missing(struct catalog_provisioning *provisioning)
 }
 
 /*
- * Step 3 for the part: formats and opens it; its regions exist. -EAGAIN: waiting for its node, as in
- * node_attach; unlike there, an unreachable node is -EHOSTDOWN.
+ * Formats the current part, whose regions exist, opens it and sets its client slots live (step 3 of
+ * catalog.h). -EAGAIN: waiting for its node, as in node_attach; unlike there, an unreachable node
+ * is -EHOSTDOWN.
  */
 static int provision_form(struct catalog_provisioning *provisioning)
 {
@@ -253,7 +263,10 @@ static int provision_form(struct catalog_provisioning *provisioning)
 	return ret ? error_prefix(ret, "%s shard %u: ", object->text, s) : 0;
 }
 
-/* Provision one part: 0 when made. -EAGAIN: waiting for a node. */
+/*
+ * Makes the current part: chooses a node, requests its regions one by one, and forms it. 0: made;
+ * -EAGAIN: waiting for a node; another error: no node is left to try.
+ */
 static int make_one(struct catalog_provisioning *provisioning)
 {
 	struct catalog_part *place = place_of(provisioning);
@@ -308,7 +321,9 @@ void catalog_provision_detach(const struct catalog *cat, const struct node *node
 				catalog_part_detach(provisioning->object, s);
 }
 
-/* region 0: with any or none. */
+/*
+ * True if a part of the provisioning is at the node and has the region; region 0: with any or none.
+ */
 static bool provision_owns(const struct catalog_provisioning *provisioning, const struct node *node,
 			   uint32_t region)
 {

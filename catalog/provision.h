@@ -39,7 +39,10 @@ struct catalog_provisioning {
 	struct error_kept refusal;     /* error of the last such node; code 0: none */
 };
 
-/* Start a provisioning. Reads from like: object, is_new, first, n, only, leaves. -ENOMEM. */
+/*
+ * Starts a provisioning, in the catalog's list. Reads from like: object, is_new, first, n, only,
+ * leaves. -ENOMEM.
+ */
 RLV_MUST_CHECK int catalog_provision_begin(struct catalog *cat,
 					   const struct catalog_provisioning *like,
 					   struct catalog_provisioning **provisioning_out);
@@ -47,29 +50,39 @@ RLV_MUST_CHECK int catalog_provision_begin(struct catalog *cat,
 /* Find the provisioning of an object; NULL: none. */
 struct catalog_provisioning *catalog_provision_of(const struct catalog *cat,
 						  const struct catalog_object *object);
-/* The same of a new object that has the number (0 = any other) or the name (NULL = any other). */
+/*
+ * Finds the provisioning of a new object that has this id or this name; id 0 or name NULL: only the
+ * other one counts. Returns NULL if there is none.
+ */
 struct catalog_provisioning *catalog_provision_of_new(const struct catalog *cat, uint32_t id,
 						      const char *name);
 
 /*
- * Requests the missing regions. 0: all parts are made, on nodes that are up; -EAGAIN: waiting for
- * a node. Failed: -EHOSTDOWN (no node is up), or the error of the last node (-ENOSPC, ..).
+ * Goes on with a provisioning: requests missing regions, and forms parts. 0: all parts are made, on
+ * nodes that are up; -EAGAIN: waiting for a node. Failed: -EHOSTDOWN (no node is up), or the error
+ * of the last node tried (-ENOSPC, ..).
  */
 RLV_MUST_CHECK int catalog_provision_run(struct catalog_provisioning *provisioning);
 
-/* Finish; the regions, if any, now belong to the object. */
+/* Ends and frees the provisioning; the regions made, if any, now belong to the object. */
 void catalog_provision_end(struct catalog_provisioning *provisioning);
-/* The object is removed: free regions that a node still makes for it. */
+/*
+ * The object is removed: ends the provisioning. If a node still makes a region for it, it ends with
+ * the answer of the node, and the region is freed.
+ */
 void catalog_provision_abandon(struct catalog_provisioning *provisioning);
-/* Drop all provisionings; no node is told. */
+/* Frees all provisionings, and the objects that were being created; no node is told. */
 void catalog_provision_forget_all(struct catalog *cat);
 
-/* Our connection to the node's memory closes: its new regions are attached again later. */
+/*
+ * Our connection to the node's memory closes: detaches the parts that are being made there; they
+ * are attached again later.
+ */
 void catalog_provision_detach(const struct catalog *cat, const struct node *node);
 
-/* True if a provisioning makes a part at the node that has the region; 0: with any or none. */
+/* True if a part that is being made at the node has the region; region 0: with any or none. */
 bool catalog_provision_owns(const struct catalog *cat, const struct node *node, uint32_t region);
-/* True if a provisioning makes a part at the node, is bound to it or replaces a part of it. */
+/* True if a provisioning makes a part at the node, requires the node, or replaces a part of it. */
 bool catalog_provision_uses(const struct catalog *cat, const struct node *node);
 
 #endif

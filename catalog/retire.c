@@ -13,8 +13,11 @@
 
 /* -------- freeing -------- */
 
-/* When a node has freed all requested regions, it has no leftovers: while it is up, each
-   recorded leftover is requested at once. */
+/*
+ * Called when the node has freed a region, or failed to. Once it has freed all that it was asked
+ * to, its leftover records are deleted: while it is up, each recorded leftover is requested at
+ * once.
+ */
 static void on_freed(void *ctx, struct node *node, int code, uint32_t region)
 {
 	struct catalog *cat = ctx;
@@ -53,8 +56,10 @@ static bool is_of_this_life(const struct catalog_retirement *gone)
 	return gone->node->up && gone->node->incarnation == gone->incarnation;
 }
 
-/* Sets the state word that mapped users read, then frees the memory. -EAGAIN: waiting for its
-   node. */
+/*
+ * Sets the state word that mapped users read, then frees the region's memory; if its node is down
+ * or restarted, the region stays a leftover. -EAGAIN: waiting for its node.
+ */
 static int region_retire(struct catalog *cat, const struct catalog_retirement *gone)
 {
 	const uint64_t word = gone->state;

@@ -53,7 +53,7 @@ static bool is_away(const struct slots *slots, uint32_t shard)
 
 /* -------- orphans -------- */
 
-/* client_id 0: of any client. */
+/* True if the shard's slot is on the orphan list for that client; client_id 0: for any client. */
 static bool is_orphan(const struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id)
 {
 	const struct orphan_slot *orphan = slots->orphans;
@@ -77,8 +77,9 @@ static int add_orphan(struct slots *slots, uint32_t shard, uint32_t slot, uint64
 }
 
 /*
- * A shard that is away may have the slot live, except when the slot was assigned after the shard
- * left: then the shard has an earlier holder's slot, which is on the list already.
+ * Puts the slot on the orphan list for each shard that is away: it may have the slot live. Not for
+ * a shard that left before the slot was assigned: it has an earlier holder's slot, which is on the
+ * list already. left: the client returned the slot.
  */
 static int add_orphans(struct slots *slots, uint32_t slot, const struct slot_entry *entry,
 		       bool left)
@@ -92,7 +93,10 @@ static int add_orphans(struct slots *slots, uint32_t slot, const struct slot_ent
 	return ret;
 }
 
-/* Free the slot now; orphans remain in shards where it is live. */
+/*
+ * Puts the slot on the orphan list for shards that are away (add_orphans), then frees it in the
+ * book. left: its client returned it; else it was settled.
+ */
 static int set_free(struct slots *slots, uint32_t slot, bool left)
 {
 	struct slot_entry *entry = &slots->entries[slot];
@@ -105,7 +109,10 @@ static int set_free(struct slots *slots, uint32_t slot, bool left)
 
 /* -------- a shard comes -------- */
 
-/* An orphan is known already, and its holder is watched if needed. */
+/*
+ * A slot of the shard that another client holds in the book becomes an orphan. One that is on the
+ * orphan list already is skipped: its holder is watched if needed.
+ */
 int slots_read(struct slots *slots, uint32_t shard,
 	       void (*fn)(void *ctx, const struct slot_holder *), void *ctx)
 {
@@ -135,7 +142,10 @@ int slots_read(struct slots *slots, uint32_t shard,
 	return ret;
 }
 
-/* Only that client's state: the same slot of a part may be live for another client. */
+/*
+ * Settles the slot in the shard, but only if that client holds it there: it may be live for another
+ * client. Else does nothing.
+ */
 static int settle_of(const struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id,
 		     struct fence_report *report_out)
 {
@@ -150,8 +160,9 @@ static int settle_of(const struct slots *slots, uint32_t shard, uint32_t slot, u
 }
 
 /*
- * A client that returned its slot could not reach this shard: its blocks may be open here, perhaps
- * inside a call, and its connection has ended. In a lost shard nothing remains.
+ * Settles in this shard the slots that clients returned while it was away: their blocks may be open
+ * here, perhaps inside a call, and their connections have ended. Also removes returned slots of
+ * lost shards from the orphan list: nothing remains there.
  */
 static int settle_left(struct slots *slots, uint32_t shard)
 {
@@ -216,7 +227,10 @@ static void slots_release(struct slots *slots, uint32_t slot, uint32_t n_shards)
 	}
 }
 
-/* The node is about to be marked down, or has just lost its connection. */
+/*
+ * Turns codes of an unreachable node (-EAGAIN, -ECONNRESET, -ETIMEDOUT) into -EHOSTDOWN: it is
+ * about to be marked down, or has just lost its connection. Other codes are returned as they are.
+ */
 static int slots_unreachable(int code, uint32_t slot, uint32_t shard)
 {
 	return code == -EAGAIN || code == -ECONNRESET || code == -ETIMEDOUT
@@ -224,7 +238,10 @@ static int slots_unreachable(int code, uint32_t slot, uint32_t shard)
 		       : code;
 }
 
-/* Slots of the same lease, or of the same process on one host, which may have several stores open. */
+/*
+ * Counts the slots of the holder's lease, or of its process on one host, which may have several
+ * stores open.
+ */
 static uint32_t held_by(const struct slots *slots, const struct slot_holder *holder)
 {
 	const struct process_id *process = &holder->process;
@@ -270,8 +287,10 @@ static int no_slot(const struct slots *slots)
 }
 
 /*
- * -EBUSY: live in the region, though free in the book. -EAGAIN: a node has not made its page yet; the
- * slot stays free, and prepared pages are used by its next owner.
+ * Sets a slot that is free in the book live in all attached shards, then enters its holder in the
+ * book. -EBUSY: it is live in a region, though free in the book. -EAGAIN: a node has not made its
+ * page yet; the slot stays free, and prepared pages are used by its next owner. -EHOSTDOWN: a node
+ * is unreachable.
  */
 static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder *holder,
 		    uint32_t streams)

@@ -64,27 +64,32 @@ struct slots {
 	uint32_t own; /* owner id of the server, 0 = none */
 };
 
-/* Reads of the object: kind, max_clients, max_streams, n_cut, parts, attached. -ENOMEM. */
+/*
+ * Initialises an empty book of the object's max_clients slots. Borrows the object, whose kind,
+ * max_clients, max_streams, n_cut, parts and attached are set. -ENOMEM.
+ */
 RLV_MUST_CHECK int slots_init(struct slots *slots, const struct catalog_object *object);
 void slots_fini(struct slots *slots);
 
 /*
- * Reads the slots of a newly attached shard. Calls fn, unless it is NULL, for each slot in use, so
- * that its holder is watched.
+ * Reads the slots of a newly attached shard into the book. Calls fn, unless it is NULL, for each
+ * slot in use, so that its holder is watched.
  */
 RLV_MUST_CHECK int slots_read(struct slots *slots, uint32_t shard,
 			      void (*fn)(void *ctx, const struct slot_holder *), void *ctx);
 
 /*
- * Make the shard's slots match the book. -EAGAIN: an orphan is not settled yet, or the node is making
- * the page of a slot.
+ * Makes the shard's slots match the book: settles those returned while it was away, sets those
+ * taken live. -EAGAIN: an orphan slot of the shard is not settled yet, or the node is making the
+ * page of a slot.
  */
 RLV_MUST_CHECK int slots_join(struct slots *slots, uint32_t shard);
 
 /*
- * streams: number of blocks held at once. -ENOSPC: no free slot, the process is at its quota
- * (slots_quota), or no free stream (max_writers); the message names the holders. -EHOSTDOWN: no
- * shard is attached, or a node does not make the slot's page. -EAGAIN: nodes are making it, call again.
+ * Assigns a free slot to the holder, in all attached shards. *owner_out: its owner id. streams:
+ * number of blocks held at once. -ENOSPC: no free slot, the process is at its quota (slots_quota),
+ * or no free stream (max_writers); the message says which. -EHOSTDOWN: no shard is attached, or a
+ * node does not make the slot's page. -EAGAIN: nodes are making it, call again.
  */
 RLV_MUST_CHECK int slots_get(struct slots *slots, const struct slot_holder *holder,
 			     uint32_t streams, uint32_t *owner_out);
@@ -98,8 +103,9 @@ static inline uint32_t slots_quota(const struct slots *slots)
 uint64_t slots_streams(const struct slots *slots);
 
 /*
- * Returns a slot; its holder must be idle. The id may be reassigned at once. A free id is a no-op,
- * except in shards that are away. -EACCES: held by another client; -EBUSY: not idle; -ENOMEM.
+ * Returns the client's slot; the client must be idle. The id may be reassigned at once. An id that
+ * is free is a no-op, except in shards that are away. -EINVAL: no such id; -EACCES: held by another
+ * client; -EBUSY: not idle; -ENOMEM.
  */
 RLV_MUST_CHECK int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner);
 
@@ -118,13 +124,16 @@ struct slots_dead {
 RLV_MUST_CHECK int slots_settle(struct slots *slots, const struct slots_dead *dead,
 				bool *drift_out);
 
-/* The client has ended: it can no longer write to pages of its former slots. */
+/*
+ * The client has ended and can no longer write to pages of its former slots: clears it as the last
+ * holder of these slots, so that others may take them first.
+ */
 void slots_forget(struct slots *slots, uint64_t client_id);
 
 /* True if the client holds the owner id. */
 bool slots_has(const struct slots *slots, uint64_t client_id, uint32_t owner);
 
-/* True if the client holds a slot, or has one to settle. */
+/* True if the client holds a slot, or an orphan slot of it is still to be settled. */
 bool slots_any(const struct slots *slots, uint64_t client_id);
 
 #endif

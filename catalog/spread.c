@@ -10,9 +10,10 @@
 #include "base/log.h"
 
 /*
- * Drains the part with the highest number at the node, which was added last; it may be lost. added:
- * the result of adding its successor. It goes without one if no node has room, unless it is the last
- * part.
+ * Drains the ACTIVE part with the highest number at the node, which was added last. added: the
+ * result of adding its successor. After an error nothing drains and that error is returned; but if
+ * no node had room and the node is draining, the part goes without a successor, unless it is the
+ * last part.
  */
 static int part_leaves(struct catalog *cat, struct catalog_object *object,
 		       const struct node *leaves, int added)

@@ -150,7 +150,7 @@ static inline RLV_MUST_CHECK int store_end(struct catalog_store *store, int code
 	return store->ops->end ? store->ops->end(store, code) : code;
 }
 
-/* Inserts or replaces, by the key. */
+/* Inserts the record, or replaces the one that has its key. */
 static inline RLV_MUST_CHECK int store_put(struct catalog_store *store, enum store_rows rows,
 					   const void *record)
 {
@@ -164,7 +164,10 @@ static inline RLV_MUST_CHECK int store_delete(struct catalog_store *store, enum 
 	return store->ops->remove ? store->ops->remove(store, rows, record, n_keys) : 0;
 }
 
-/* In: the key. Out, if found: the rest. */
+/*
+ * Finds a record by its key, which is set in *record. *found_out: there is one, and the rest of
+ * *record is filled in.
+ */
 static inline RLV_MUST_CHECK int store_find(struct catalog_store *store, enum store_rows rows,
 					    void *record, bool *found_out)
 {
@@ -178,18 +181,20 @@ static inline RLV_MUST_CHECK int store_each(struct catalog_store *store, enum st
 	return store->ops->each ? store->ops->each(store, rows, fn, ctx) : 0;
 }
 
-/* Read a number; 0 if absent. */
+/* *value_out: the number stored under the key; 0 if absent. */
 RLV_MUST_CHECK int store_number(struct catalog_store *store, const char *key, uint64_t *value_out);
 RLV_MUST_CHECK int store_number_put(struct catalog_store *store, const char *key, uint64_t value);
 
 /* Deletes the object and its parts; its laps stay. */
 RLV_MUST_CHECK int store_object_delete(struct catalog_store *store, uint32_t object);
 
-/* The lowest lap that a new shard of this (table id, shard) may start at, so that keys never repeat; 0 if
-   the pair was never used. */
+/*
+ * *first_out: the lowest lap that a new shard of this (table id, shard) may start at, so that keys
+ * never repeat; 0 if the pair was never used.
+ */
 RLV_MUST_CHECK int store_lap(struct catalog_store *store, uint32_t table_id, uint32_t shard,
 			     uint64_t *first_out);
-/* Never lowers it. */
+/* Raises the lap that store_lap gives for (table id, shard) to `first`; never lowers it. */
 RLV_MUST_CHECK int store_lap_raise(struct catalog_store *store, uint32_t table_id, uint32_t shard,
 				   uint64_t first);
 

@@ -200,7 +200,10 @@ static int start_private(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTE
 	return 0;
 }
 
-/* Runs the case of the command line, or the standard cases. */
+/*
+ * Runs `relive bench replay`: the case that the options describe, else the standard cases. Returns
+ * the exit code.
+ */
 static int bench_replay(int argc, char **argv)
 {
 	struct host_store store = { .n_nodes = 0 };

@@ -92,7 +92,10 @@ int cli_result(bool as_json, const struct param *values, size_t n, const char *f
 	return cli_json_end(json);
 }
 
-/* Prints a line on stderr and keeps its text for --json: separated by "; ", truncated to the room. */
+/*
+ * Prints a line on stderr, after prefix, and appends its text to kept (room bytes) for --json:
+ * separated by "; ", truncated to the room.
+ */
 RLV_PRINTF(4, 0)
 static void cli_say(const char *prefix, char *kept, size_t room, const char *fmt, va_list args)
 {

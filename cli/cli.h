@@ -50,28 +50,38 @@ struct cli_common {
 			&(common).timeout_ns, ARG_DURATION \
 	}
 
-/* Parse options. CLI_CONTINUE, or the exit code if --help or an error was printed. */
+/* Parses options. CLI_CONTINUE, or the exit code if --help or an error was printed. */
 int cli_parse(const struct args *args, int argc, char *const *argv);
 
-/* The object that a command prints with --json: on stdout, on a line of its own. */
+/* Begins the object that a command prints on stdout with --json. Static; cli_json_end ends it. */
 struct json *cli_json_begin(void);
-/* Returns CLI_FAILURE if stdout fails. */
+/* Ends the object of cli_json_begin and its line. CLI_OK, or CLI_FAILURE if stdout failed. */
 int cli_json_end(struct json *json);
 
-/* Prints the result of a command: with --json an object of these members, else the text. */
+/*
+ * Prints the result of a command: if json an object of the n values, else the text of fmt. CLI_OK,
+ * or CLI_FAILURE if the object could not be written.
+ */
 int cli_result(bool json, const struct param *values, size_t n, const char *fmt, ...)
 	RLV_PRINTF(4, 5);
 
-/* URI of a store given by URI, or by name as for `relive up --store`. */
+/*
+ * Writes the URI of a store to uri_out and returns it: store itself if it has a colon, else
+ * shm:STORE.
+ */
 const char *cli_store_uri(const char *store, char uri_out[CLI_STORE_BYTES]);
 
 /*
- * Sets common->uri from --store, from the first of `room` words if there are more than the `own`
- * words of the command, or to the default; the own words come first then. CLI_CONTINUE or CLI_USAGE.
+ * Sets common->uri: to that of --store; else to the first of `room` words, which is then removed,
+ * if there are more than the `own` words of the command; else to the default. CLI_CONTINUE, or
+ * CLI_USAGE: --store and a URI are given.
  */
 int cli_take_uri(struct cli_common *common, const char **words, size_t room, size_t own);
 
-/* Parses options of a command with a store. Its own words are those that must be given. */
+/*
+ * As cli_parse and then cli_take_uri, for a command with a store: its own words are the
+ * args->min_positional ones that must be given.
+ */
 int cli_parse_store(const struct args *args, struct cli_common *common, int argc,
 		    char *const *argv);
 
@@ -81,31 +91,36 @@ int cli_parse_store(const struct args *args, struct cli_common *common, int argc
  */
 int cli_finish(int exit_code, int argc, char *const *argv);
 
-/* Print "relive: ..." on stderr. */
+/* Prints "relive: " and the message on stderr, and keeps the message for cli_finish. */
 void cli_error(const char *fmt, ...) RLV_PRINTF(1, 2);
 
-/* Print a remedy on a line of its own. */
+/*
+ * Prints "try: " and a remedy on stderr, on a line of its own, and keeps the remedy for cli_finish.
+ */
 void cli_hint(const char *fmt, ...) RLV_PRINTF(1, 2);
 
-/* Print the library's last error with its code, and a hint if there is one. Returns CLI_FAILURE. */
+/* Prints the text, rlv_last_error() and the name of code on stderr. Returns CLI_FAILURE. */
 int cli_fail(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 
-/* The same for the error of base (error_last): files, options and daemons. */
+/* As cli_fail, with error_last() if that is of code: for failures of files, options and daemons. */
 int cli_fail_local(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 
-/* Opens a store with a deadline; prints failures with a remedy. Returns a library code. */
+/*
+ * Opens a store within timeout_ns; prints a failure with a remedy. 0, or the error of
+ * rlv_store_open.
+ */
 int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 		   struct rlv_store **store_out) RLV_MUST_CHECK;
 
 /*
- * Calls run for each table of the store, until the server does not answer; json: between the begin
- * and the end of an array, or NULL. run prints its failures and returns their code. CLI_FAILURE: one
- * failed, or the names could not be read.
+ * Calls run for each table of the store, and stops when one returns that the server does not
+ * answer. json: where an array is put around them, or NULL. run prints its failures and returns
+ * their code. CLI_OK, or CLI_FAILURE: a run failed, or the names could not be read.
  */
 int cli_each_table(struct rlv_store *store, struct json *json,
 		   int (*run)(struct rlv_store *store, const char *name, void *ctx), void *ctx);
 
-/* Print a failure of closing the store or table. */
+/* Prints that closing the `what`, a store or table, failed, if ret is an error. */
 void cli_closed(int ret, const char *what);
 
 int cmd_up(int argc, char **argv);

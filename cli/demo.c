@@ -44,7 +44,10 @@ struct demo {
 	uint64_t inserted, sampled;
 };
 
-/* Traces are in the source tree, or in the data folder of `make install`. */
+/*
+ * Finds a trace file and writes its path: in the source tree, or in the data folder of `make
+ * install`. False: it is in none.
+ */
 static bool find_trace(const char *name, char path[PATH_MAX])
 {
 	static const char *const folders[] = { "../share/relive", "../tests/data",
@@ -69,7 +72,10 @@ static void demo_say(struct demo *demo, const char *text)
 	fflush(stdout);
 }
 
-/* Prints rates during a window, and kills the actor. */
+/*
+ * Called during a window: shows the rates since the last call. In a scene that kills an actor,
+ * kills actor 0 once, after a quarter of window 1.
+ */
 static void demo_tick(void *ctx, double spent)
 {
 	struct demo *demo = ctx;
@@ -98,7 +104,10 @@ static void demo_tick(void *ctx, double spent)
 	demo->sampled = sampled;
 }
 
-/* Waits until the server has settled the dead actor: then every sum is exact again. */
+/*
+ * Verifies the table until it is without a problem, since the server has then settled the dead
+ * actor. -EBADMSG: problems are found after 15 s or an interrupt.
+ */
 static int wait_exact(struct demo *demo, struct replay_case *c)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), 15 * CLOCK_NS_PER_S);

@@ -18,7 +18,10 @@ enum { WORDS_BYTES = 512, ANSWER_BYTES = 4096 };
 
 /* -------- a store and its memory nodes -------- */
 
-/* All nodes but those that were declared lost; or the one of that name. */
+/*
+ * Checks all nodes but those declared lost, or only the one called name, and says in words what it
+ * found. -EHOSTDOWN: one is down or has broken regions, or none is up; -ENOENT: no such node.
+ */
 static int check_store(const char *uri, const char *name, int64_t timeout_ns, char *words)
 {
 	const struct rlv_node_info *ill = NULL;
@@ -63,7 +66,9 @@ static int check_store(const char *uri, const char *name, int64_t timeout_ns, ch
 
 /* -------- one daemon: GET /healthz, within one deadline -------- */
 
-/* Bounds the next call on the socket by what is left of the deadline. */
+/*
+ * Bounds the next call on the socket by what is left of the deadline. -ETIMEDOUT: nothing is left.
+ */
 static int limit_wait(int fd, uint64_t deadline_ns)
 {
 	int64_t left = deadline_left_ns(clock_monotonic(), deadline_ns) / CLOCK_NS_PER_US;
@@ -76,7 +81,9 @@ static int limit_wait(int fd, uint64_t deadline_ns)
 	return 0;
 }
 
-/* -EINPROGRESS, -EAGAIN: the limit of limit_wait is over. */
+/*
+ * Error of a socket call that failed: -ETIMEDOUT if the limit of limit_wait ended it, else -errno.
+ */
 static int socket_failed(const char *what)
 {
 	if (errno == EINPROGRESS || errno == EAGAIN)
@@ -84,7 +91,7 @@ static int socket_failed(const char *what)
 	return error_set(-errno, "%s: %m", what);
 }
 
-/* The default host is the loopback. */
+/* Connects to [HOST:]PORT by the deadline; without HOST to 127.0.0.1. The caller owns *fd_out. */
 static int connect_to(const char *address, uint64_t deadline_ns, int *fd_out)
 {
 	const struct addrinfo wish = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
@@ -110,7 +117,10 @@ static int connect_to(const char *address, uint64_t deadline_ns, int *fd_out)
 	return ret;
 }
 
-/* Sends the request, and reads until the peer closes or the buffer is full: the body up to a line end. */
+/*
+ * Asks a daemon for /healthz; reads until it closes or the buffer is full, and copies the body's
+ * first line to words. -EHOSTDOWN: its status is not 200; -ETIMEDOUT, -EPROTO: not HTTP.
+ */
 static int check_daemon(const char *address, int64_t timeout_ns, char *words)
 {
 	static const char request[] = "GET /healthz HTTP/1.1\r\nHost: relive\r\n\r\n";

@@ -10,9 +10,9 @@
 #include "base/error.h"
 
 /*
- * node: check only this memory node; NULL = all. daemon: [HOST:]PORT whose /healthz is queried
- * instead of the store, or NULL. timeout_ns: total deadline; 0 = 3 s, and 4 s for a daemon, which
- * has 3 s itself. CLI_OK: healthy; else CLI_FAILURE.
+ * Prints whether a store or a daemon is healthy. node: check only this memory node; NULL = all.
+ * daemon: [HOST:]PORT whose /healthz is queried instead of the store, or NULL. timeout_ns: total
+ * deadline; 0 = 3 s, and 4 s for a daemon, which has 3 s itself. CLI_OK: healthy; else CLI_FAILURE.
  */
 int health_run(const char *uri, const char *node, const char *daemon, int64_t timeout_ns, bool json)
 	RLV_MUST_CHECK;

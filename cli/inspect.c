@@ -25,7 +25,10 @@ struct inspection {
 	size_t tables;     /* number of tables that it has tried */
 };
 
-/* ctx: struct inspection. -EBADMSG: the table is damaged. The failure was printed. */
+/*
+ * Verifies a table and prints the report. ctx: struct inspection. 0, -EBADMSG: the table is
+ * damaged, or the code of a failure that was printed.
+ */
 static int inspect_store(struct rlv_store *store, const char *name, void *ctx)
 {
 	struct inspection *inspection = ctx;

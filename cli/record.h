@@ -54,17 +54,20 @@ struct record {
 		sizeof(struct type), ARRAY_LEN(fields), fields \
 	}
 
-/* Writes the members into the open object. */
+/* Writes the members of the record `at` into the open object of json. */
 void record_members(const struct record *type, const void *at, struct json *json);
 
-/* Prints a line "key  value" on stdout for each member but those of FIELD_OWN. */
+/* Prints the record `at` on stdout: a line "key value" for each member but those of FIELD_OWN. */
 void record_lines(const struct record *type, const void *at);
 
-/* A text table of the columns, and a row of it. */
+/* record_table begins a text table with the headings of a type; record_row adds the record `at`. */
 void record_table(const struct record *type, struct text_table *table_out);
 void record_row(const struct record *type, const void *at, struct text_table *table);
 
-/* An array in json, or a table on stdout if json is NULL. Returns CLI_OK, or CLI_FAILURE. */
+/*
+ * Writes n records as an array to json, or, if json is NULL, as a table on stdout. CLI_OK, or
+ * CLI_FAILURE if the table could not be printed.
+ */
 int record_list(const struct record *type, const void *array, size_t n, struct json *json);
 
 #endif

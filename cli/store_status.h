@@ -16,13 +16,19 @@ struct store_status {
 	struct rlv_node_info nodes[STORE_NODES];
 };
 
-/* Query the store's server: two requests. The error message is rlv_last_error(). */
+/*
+ * Fills *out by two requests to the store's server. After an error rlv_last_error() has the
+ * message.
+ */
 RLV_MUST_CHECK int store_status_read(struct rlv_store *store, struct store_status *out);
 
-/* The same of a store that is not open. timeout_ns: of the connection, and again of the request. */
+/*
+ * As store_status_read, of a store that it opens and closes. timeout_ns: of the connection, and
+ * again of the request.
+ */
 int store_status_ask(const char *uri, int64_t timeout_ns, struct store_status *out) RLV_MUST_CHECK;
 
-/* NULL: unknown node name. */
+/* The node of that name in status; NULL: there is none. */
 const struct rlv_node_info *store_status_find(const struct store_status *status, const char *name);
 
 /* True if the node answers its server, also while draining. False for NULL. */

@@ -41,7 +41,10 @@ static const struct field shard_fields[] = {
 
 static const struct record shard_type = RECORD(rlv_shard_info, shard_fields);
 
-/* Its name and type: two columns of text. */
+/*
+ * Writes a column's name and type: two cells of row, or, if json is not NULL, members of its
+ * object.
+ */
 static void put_column(const void *record, struct json *json, struct text_table *row)
 {
 	const struct rlv_column *column = record;
@@ -129,7 +132,10 @@ static const struct field table_fields[] = {
 
 static const struct record table_type = RECORD(rlv_table_info, table_fields);
 
-/* ctx: the request. With its columns and views. 0, or the code of a failure that was printed. */
+/*
+ * Prints a table with its columns and views, or adds a row to the list of ctx, the request. 0, or
+ * the code of a failure that was printed.
+ */
 static int table_describe(struct rlv_store *store, const char *name, void *ctx)
 {
 	const struct request *request = ctx;
@@ -280,7 +286,8 @@ static const struct {
 };
 
 /*
- * relive table VERB [URI] [NAME]: a single word after the verb is the name if the verb needs one.
+ * Runs relive table VERB [URI] [NAME] and returns the exit code: a single word after the verb is
+ * the name if the verb needs one.
  */
 static int run_verb(struct request *request, const char **words)
 {

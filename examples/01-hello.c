@@ -11,7 +11,7 @@
 #define STEPS 500
 #define BATCH 8
 
-/* 0, or the line that says what failed. */
+/* Returns ret; if it is an error, prints what failed and why. */
 static int check(int ret, const char *what)
 {
 	if (ret)
@@ -19,7 +19,7 @@ static int check(int ret, const char *what)
 	return ret;
 }
 
-/* An episode of STEPS steps; new items take the largest priority so far. */
+/* Appends an episode of STEPS steps; new items take the largest priority so far. */
 static int act(struct rlv_table *table)
 {
 	static float obs[STEPS][4], reward[STEPS];

@@ -28,7 +28,10 @@ static int check(int ret, const char *what)
 	return ret;
 }
 
-/* One step: fills row i and tells whether the episode is over. */
+/*
+ * Takes one step of a walk: fills row i, whose flags say whether the episode is over; then the walk
+ * starts anew.
+ */
 static void step(struct walk *walk, uint32_t i, float *obs, int32_t *action, float *reward,
 		 uint16_t *flags)
 {

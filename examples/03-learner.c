@@ -23,7 +23,7 @@ static int check(int ret, const char *what)
 	return ret;
 }
 
-/* Walks to one side and to the other, for a learner without actors. */
+/* Appends walks to one side and to the other, for a learner without actors. */
 static int walk_alone(struct rlv_table *table)
 {
 	struct rlv_steps steps = RLV_STEPS_INIT;
@@ -52,7 +52,10 @@ static unsigned cell_of(float position)
 	return cell < 0 ? 0 : cell >= CELLS ? CELLS - 1 : (unsigned)cell;
 }
 
-/* TD(0) on batches; the new |TD errors| are the new priorities. */
+/*
+ * Learns by TD(0) from `rounds` batches; the new |TD errors| are the new priorities. Prints the
+ * values.
+ */
 static int learn(struct rlv_table *table, unsigned long rounds)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;

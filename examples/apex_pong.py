@@ -42,7 +42,8 @@ def publish(net, path, version):
 
 
 def act(number, args, weights, returns, stop):
-    """Runs an actor's process: steps its environments by the newest weights, and appends the steps."""
+    """Runs an actor's process until ``stop`` is set: steps its environments by the newest weights,
+    and appends the steps."""
     torch.set_num_threads(1)
     rng = np.random.default_rng([args.seed, number])
     epsilon = 0.4 ** (1 + 7 * number / max(1, args.actors - 1))
@@ -86,7 +87,7 @@ def learn(online, target, optimizer, batch):
 
 
 def train(table, args, online, weights, returns):
-    """Runs the learner; returns rows of seconds, frames, updates and mean return."""
+    """Runs the learner for --updates; returns rows of seconds, frames, updates and mean return."""
     target, began = network(), time.monotonic()
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-4)
     last, rows = collections.deque(maxlen=20), []

@@ -2,7 +2,7 @@
 
     pip install . torch gymnasium && python examples/dqn_cartpole.py
 
-It ends when the mean return of the last 100 episodes is 475; --episodes and --until change both.
+It ends when the last 100 episodes (--episodes) have a mean return of 475 (--until), or after --steps.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Actor:
             self.returns[i] = 0
 
     def score(self):
-        """Returns the mean return of the last episodes; 0 if none has ended."""
+        """Returns the mean return of the last --episodes episodes; 0 if none has ended."""
         return float(np.mean(self.finished)) if self.finished else 0.0
 
     def solved(self, until):
@@ -97,14 +97,14 @@ class Learner:
 
 
 def show(actor, learner, max_steps, seconds):
-    """Prints the progress: a bar on a terminal, else a line."""
+    """Prints a line of progress, which replaces the former one on a terminal."""
     print("[%-30s] %6d steps, %6d updates, return %5.1f, %4.0f s" %
           ("#" * (30 * actor.steps // max_steps), actor.steps, learner.updates, actor.score(),
            seconds), end="\r" if sys.stdout.isatty() else "\n", flush=True)
 
 
 def train(store, args):
-    """Acts and learns in turns until the end; returns the actor."""
+    """Acts and learns until solved, or for --steps; returns the actor."""
     envs = gym.make_vec("CartPole-v1", num_envs=ENVS)
     table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
                                max_writers=ENVS, views=[relive.View(n_step=N_STEP, alpha=0.6)])

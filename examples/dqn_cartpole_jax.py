@@ -3,7 +3,7 @@ compiled function.
 
     pip install . jax gymnasium && python examples/dqn_cartpole_jax.py
 
-It ends when the mean return of the last 100 episodes is 475; --episodes and --until change both.
+It ends when the last 100 episodes (--episodes) have a mean return of 475 (--until), or after --steps.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def learn(state, batch, rate=RATE, tau=TAU):
 
 
 def train(store, args):
-    """Acts and learns in turns until the end; returns the last episodes' returns and the steps."""
+    """Acts and learns until solved, or for --steps; returns the last returns and the steps."""
     envs = gym.make_vec("CartPole-v1", num_envs=ENVS)
     table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
                                max_writers=ENVS, views=[relive.View(n_step=N_STEP)])

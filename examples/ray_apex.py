@@ -32,7 +32,7 @@ def network():
 
 @ray.remote(**REMOTE)
 class Actor:
-    """Steps environments and appends to the table."""
+    """Steps environments and appends the steps to the table."""
 
     def __init__(self, store, number, actors):
         torch.set_num_threads(1)
@@ -106,7 +106,8 @@ class Learner:
 
 
 def train(args):
-    """Gives each actor new weights when its call returns; the learner never waits for an actor."""
+    """Runs --rounds rounds of the learner, which waits for no actor; an actor gets the newest
+    weights when its call returns."""
     actors = [Actor.remote(args.store, i, args.actors) for i in range(args.actors)]
     learner, weights, version = Learner.remote(args.store), ray.put(network().state_dict()), 0
     acting = {actor.act.remote(weights, 0, 50): actor for actor in actors}

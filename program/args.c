@@ -63,7 +63,10 @@ static int set_value(const struct arg_option *option, const char *text)
 	return error_set(-EINVAL, "takes no value");
 }
 
-/* Parse the option at argv[*i]; moves *i past its value. */
+/*
+ * Parses the option at argv[*i] and stores its value; moves *i to the value if that is an argument
+ * of its own. -EINVAL.
+ */
 static int parse_option(const struct args *args, int argc, char *const *argv, int *i)
 {
 	const char *name = argv[*i] + 2, *text;
@@ -134,7 +137,7 @@ int args_parse(const struct args *args, int argc, char *const *argv)
 	return 0;
 }
 
-/* The caller has indented the first line. */
+/* Prints text and a newline, and indents each line but the first, which the caller has indented. */
 static void print_indented(const char *text, int indent, FILE *file)
 {
 	for (const char *c = text; *c; c++) {

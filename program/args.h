@@ -52,7 +52,10 @@ struct args {
 
 #define ARGS_HELP 1 /* --help was given */
 
-/* argv[0] is the subcommand. 0, ARGS_HELP, or -EINVAL: the message names the argument. */
+/*
+ * Parses options and arguments into args; argv[0], the subcommand, is skipped. 0, ARGS_HELP (--help
+ * was given), or -EINVAL: the message names the argument.
+ */
 int args_parse(const struct args *args, int argc, char *const *argv) RLV_MUST_CHECK;
 
 void args_print_help(const struct args *args, FILE *file);

@@ -7,16 +7,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Makes the three signals set a flag and interrupt waits. Thread: setup. */
+/*
+ * Makes SIGINT, SIGTERM and SIGHUP set a flag and interrupt waits, and ignores SIGPIPE. Thread:
+ * setup.
+ */
 void interrupt_install(void);
 
-/* For a child that its parent stops: Ctrl-C of the terminal does not end it. */
+/*
+ * Ignores SIGINT, SIGTERM and SIGHUP: for a child that its parent stops, so that Ctrl-C does not
+ * end it.
+ */
 void interrupt_ignore(void);
 
-/* The first signal received, 0 if none. Thread: any. */
+/* The number of the first signal received since interrupt_install, 0 if none. Thread: any. */
 int interrupt_pending(void);
 
-/* Sleeps for ns, or until a signal arrives. */
+/* Sleeps for ns, or until a signal arrives; not at all if interrupt_pending(). */
 void interrupt_sleep(int64_t ns);
 
 #endif

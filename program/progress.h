@@ -19,13 +19,19 @@ struct progress {
 	uint64_t shown_ns; /* time of the last drawing, 0 = never */
 };
 
-/* forced: --progress. Thread: owner. */
+/*
+ * Begins a progress bar on stderr, shown on a terminal only; forced (--progress): also elsewhere,
+ * as lines. Thread: owner.
+ */
 void progress_begin(struct progress *progress, bool forced);
 
-/* done in 0..1; the text follows the bar. Draws at most ten times a second. */
+/*
+ * Shows the bar for done in 0..1, followed by the text. On a terminal from half a second on and at
+ * most ten times a second, else at most a line a second.
+ */
 void progress_show(struct progress *progress, double done, const char *fmt, ...) RLV_PRINTF(3, 4);
 
-/* Erase the bar before other output. */
+/* Erases the bar from the terminal, before other output. */
 void progress_clear(struct progress *progress);
 
 #endif

@@ -41,7 +41,7 @@ size_t shape_dtype_bytes(uint32_t dtype)
 	return dtype < ARRAY_LEN(dtypes) ? dtypes[dtype].bytes : 0;
 }
 
-/* 0 if there is none of that name. */
+/* The dtype of that name, as "f32"; 0 if unknown. */
 static uint32_t dtype_of(const char *name)
 {
 	uint32_t dtype = ARRAY_LEN(dtypes) - 1;
@@ -120,7 +120,7 @@ int shape_add(struct shape *shape, const char *name, uint32_t dtype, uint32_t nd
 	return 0;
 }
 
-/* Parse "[84,84]" at *at, which moves past it. */
+/* Parses dimensions, as "[84,84]", at *at, which moves past the ]. -EINVAL. */
 static int parse_dims(const char **at, const char *name, uint32_t *ndim_out, uint32_t *dims)
 {
 	const char *text = *at + 1;
@@ -145,7 +145,10 @@ static int parse_dims(const char **at, const char *name, uint32_t *ndim_out, uin
 	return 0;
 }
 
-/* Parse one "name:dtype[dims]" at *at, which moves to the comma or the end. */
+/*
+ * Parses one "name:dtype[dims]" at *at and adds the column; *at moves to the comma after it or to
+ * the end. -EINVAL.
+ */
 static int parse_column(const char **at, struct shape *shape)
 {
 	const char *text = *at;

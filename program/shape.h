@@ -25,14 +25,20 @@ struct shape {
 	char names[RLV_MAX_COLUMNS][RLV_NAME_BYTES];
 };
 
-/* -EINVAL: the message names the error. shape_out must not move: columns point into it. */
+/*
+ * Parses "obs:f32[4],action:i64" or a name, as "atari", into columns. -EINVAL: the message names
+ * the error. *shape_out must not move: its columns point into it.
+ */
 int shape_parse(const char *text, struct shape *shape_out) RLV_MUST_CHECK;
 
-/* Adds a column; its role follows from its name. -EINVAL. */
+/*
+ * Adds a column; its role follows from its name. -EINVAL: name or type is bad, or there are too
+ * many.
+ */
 int shape_add(struct shape *shape, const char *name, uint32_t dtype, uint32_t ndim,
 	      const uint32_t *dims) RLV_MUST_CHECK;
 
-/* Name of a dtype, "f32" of RLV_F32; "?" if unknown. Static. */
+/* Name of a dtype, as "f32" for RLV_F32; "?" if unknown. Static. */
 const char *shape_dtype_name(uint32_t dtype);
 
 /* The dtype that numpy writes as "<f4", "|u1" or "|b1"; 0 if unknown. */

@@ -32,7 +32,9 @@ bool spawn_beside(const char *file, char path_out[PATH_MAX])
 	return false;
 }
 
-/* Runs in the child: it gets the signal when its parent ends. */
+/*
+ * Runs in the child: it gets that signal when its parent ends, and exits if the parent has ended.
+ */
 static void tie_to(pid_t parent, int signal)
 {
 	prctl(PR_SET_PDEATHSIG, signal);
@@ -40,7 +42,10 @@ static void tie_to(pid_t parent, int signal)
 		_exit(CHAR_MAX); /* the parent had ended before prctl */
 }
 
-/* Runs in the child; never returns. An error is sent through the pipe. */
+/*
+ * Runs in the child: becomes the daemon by exec(2); never returns. An error goes through the pipe
+ * `report`.
+ */
 static void spawn_become(const struct spawn_daemon *daemon, const char *path, pid_t parent,
 			 int report)
 {
@@ -133,7 +138,10 @@ int spawn_wait(pid_t pid)
 	return status;
 }
 
-/* A pending signal must not shorten the wait: interrupt_sleep is not used. */
+/*
+ * Waits until the child has ended; false after timeout_ns. interrupt_sleep is not used, as a
+ * pending signal must not shorten the wait.
+ */
 static bool wait_end(pid_t pid, int64_t timeout_ns)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);

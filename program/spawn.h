@@ -12,7 +12,10 @@
 
 #include "base/error.h"
 
-/* Path of a file relative to our own folder. False: there is none, path_out is its bare name. */
+/*
+ * Path of a file beside this process's binary: file is relative to the binary's folder. False:
+ * there is none that can be read, and path_out is file itself.
+ */
 bool spawn_beside(const char *file, char path_out[PATH_MAX]);
 
 struct spawn_daemon {
@@ -23,31 +26,41 @@ struct spawn_daemon {
 };
 
 /*
- * Starts a daemon in a session of its own, stdin from /dev/null. -ENOENT: no such binary; errors of
- * exec(2). Thread: setup, the process has one thread.
+ * Starts a daemon in a session of its own, stdin from /dev/null. Returns after its exec(2).
+ * -ENOENT: no such binary; errors of fork(2) and exec(2). Thread: setup, the process has one
+ * thread.
  */
 int spawn_daemon(const struct spawn_daemon *daemon, pid_t *pid_out) RLV_MUST_CHECK;
 
 /*
- * Forks a child with our signals ignored that dies with its parent: 0 in the child, its pid in the
- * parent, or an error.
+ * Forks a child that ignores SIGINT, SIGTERM and SIGHUP and is killed when its parent ends. Returns
+ * 0 in both, or an error; *pid_out is 0 in the child, and its pid in the parent.
  */
 int spawn_fork(pid_t *pid_out) RLV_MUST_CHECK;
 
-/* True if the child has ended: its wait(2) status is in *status_out, and the pid is free. */
+/*
+ * True if the child has ended, without waiting: its wait(2) status is in *status_out, and the pid
+ * is free.
+ */
 bool spawn_ended(pid_t pid, int *status_out);
 
-/* Wait for the child's end; returns its wait(2) status. */
+/* Waits for the child's end; returns its wait(2) status. */
 int spawn_wait(pid_t pid);
 
-/* Sends SIGTERM, then SIGKILL after grace_ns, and waits. */
+/*
+ * Ends a child: sends SIGTERM, then SIGKILL after grace_ns, and waits for its end. No-op if it has
+ * ended.
+ */
 void spawn_stop(pid_t pid, int64_t grace_ns);
 
 /* Text of a wait status: "exit 1", "killed by SIGKILL". */
 #define SPAWN_STATUS_BYTES 48
 const char *spawn_status_text(int status, char text[SPAWN_STATUS_BYTES]);
 
-/* Print the last lines of a log, indented. */
+/*
+ * Prints the last lines of a log, at most 12 of the last 2 KiB, to file, indented; nothing if the
+ * log cannot be opened.
+ */
 void spawn_log_tail(const char *log_path, FILE *file);
 
 #endif

@@ -8,7 +8,7 @@
 
 #define CELL_BYTES 256
 
-/* Terminal columns: the number of UTF-8 characters. */
+/* Width of a text on a terminal, in columns: its number of UTF-8 characters. */
 static size_t columns_of(const char *text)
 {
 	size_t n = 0;

@@ -28,17 +28,23 @@ struct text_table {
 	int error;
 };
 
-/* Headings separated by |; those beyond TEXT_TABLE_MAX_COLUMNS are dropped. Thread: owner. */
+/*
+ * Begins a table with headings separated by |; one that begins with > is of a column aligned right.
+ * Those beyond TEXT_TABLE_MAX_COLUMNS are dropped. Thread: owner.
+ */
 void text_table_init(struct text_table *table, const char *headings);
 void text_table_fini(struct text_table *table);
 
-/* Add the next cell of the row. */
+/* Adds the next cell of the row. A failure is reported by text_table_print. */
 void text_table_cell(struct text_table *table, const char *fmt, ...) RLV_PRINTF(2, 3);
 
-/* End the row; missing cells are empty. */
+/* Ends the row; missing cells are empty. */
 void text_table_row(struct text_table *table);
 
-/* -ENOMEM, or -EIO if the stream failed. */
+/*
+ * Prints the table with aligned columns. -ENOMEM: a cell could not be added; -EIO: the stream
+ * failed.
+ */
 int text_table_print(const struct text_table *table, FILE *file) RLV_MUST_CHECK;
 
 #endif

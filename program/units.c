@@ -12,7 +12,10 @@
 
 static const char prefixes[] = "KMGTP";
 
-/* A plain decimal number at the start of text: strtod also takes signs, hex, nan and inf. */
+/*
+ * Parses a plain decimal number at the start of text; *rest_out is what follows it. -EINVAL for a
+ * sign, hex, nan and inf, which strtod takes.
+ */
 static int leading_number(const char *text, double *out, const char **rest_out)
 {
 	char *end;
@@ -24,7 +27,10 @@ static int leading_number(const char *text, double *out, const char **rest_out)
 	return end > text && isfinite(*out) ? 0 : -EINVAL;
 }
 
-/* An integer at the start of text, without a double, which is exact only up to 2^53; or NULL. */
+/*
+ * Parses an integer at the start of text, not as a double, which is exact only up to 2^53. Returns
+ * what follows it; NULL: there is none, or it does not fit.
+ */
 static const char *whole_number(const char *text, uint64_t *out)
 {
 	char *end;
@@ -34,7 +40,7 @@ static const char *whole_number(const char *text, uint64_t *out)
 	return isdigit((unsigned char)*text) && errno == 0 ? end : NULL;
 }
 
-/* Factor of a prefix letter, 0 if unknown. */
+/* Factor of a prefix letter, base^1 for K to base^5 for P; 0 if unknown. */
 static double scale_of(char letter, double base)
 {
 	const char *at = letter ? strchr(prefixes, toupper((unsigned char)letter)) : NULL;
@@ -42,7 +48,10 @@ static double scale_of(char letter, double base)
 	return at ? pow(base, (double)(at - prefixes + 1)) : 0;
 }
 
-/* A number and a prefix: one without i is a power of base. usage: what it is, and how to write it. */
+/*
+ * Parses a number with a prefix letter: K is base, Ki is 1024. usage: what the number is, and how
+ * to write it, for the message. -EINVAL, -ERANGE.
+ */
 static int parse_scaled(const char *text, double base, const char *usage, uint64_t *out)
 {
 	uint64_t whole;

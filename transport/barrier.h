@@ -34,7 +34,7 @@ static inline _Atomic uint64_t *rword64_atomic(const struct rword64 *word)
 	return (_Atomic uint64_t *)(uintptr_t)&word->raw;
 }
 
-/* For hints and counters that publish nothing. */
+/* Relaxed load, for hints and counters that publish nothing. */
 static inline uint64_t rword64_load_relaxed(const struct rword64 *word)
 {
 	return atomic_load_explicit(rword64_atomic(word), memory_order_relaxed);
@@ -108,8 +108,8 @@ static inline void rword64_add(const struct rword64 *word, uint64_t value)
 }
 
 /*
- * Copies n bytes (a multiple of 8, both ends 8-aligned) that a writer may be changing. The only
- * place with that race; the copy is meaningless before transport_read_validate().
+ * Copies n bytes (a multiple of 8, both ends 8-aligned) that a writer may be changing. The copy may
+ * be torn: it counts only if transport_read_validate() then finds the leaf unchanged.
  */
 static inline void transport_copy_racy(void *dst, const void *src, size_t n)
 {
@@ -162,7 +162,8 @@ static inline void transport_copy_racy_bytes(void *dst, const void *src, size_t 
 }
 
 /*
- * Second read of a leaf, after its rows were copied: the copies are performed before it (rule 5).
+ * Returns the leaf, read a second time after its rows were copied: the copies are performed before
+ * this read (rule 5).
  */
 static inline uint64_t transport_read_validate(const struct rword64 *leaf)
 {
@@ -175,8 +176,8 @@ static inline uint64_t transport_read_validate(const struct rword64 *leaf)
 }
 
 /*
- * Between the claim of a block's leaves and the first row store (rule 5): a later store must not
- * pass the claims' CAS.
+ * Fence between the claim of a block's leaves and the first row store (rule 5): a later store must
+ * not pass the claims' CAS.
  */
 static inline void transport_claim_before_rows(void)
 {

@@ -17,19 +17,22 @@
 
 extern _Atomic uint32_t fork_generation;
 
-/* Starts counting forks; *generation_out is the current count. Thread: any. */
+/*
+ * Starts counting forks, if nobody has yet; *generation_out is the current count. -ENOMEM: no
+ * handler could be registered. Thread: any.
+ */
 RLV_MUST_CHECK int fork_watch(uint32_t *generation_out);
 
 /*
- * True in a forked child. Relaxed: only the child's first thread writes the count, before any other
- * exists.
+ * True if this process is a child forked since fork_watch gave that generation. Relaxed: only the
+ * child's first thread writes the count, before any other exists.
  */
 static inline bool fork_happened(uint32_t generation)
 {
 	return atomic_load_explicit(&fork_generation, memory_order_relaxed) != generation;
 }
 
-/* Records the message of -ECHILD and returns it. */
+/* Returns -ECHILD; its message says that `what` was opened before a fork. */
 int fork_error(const char *what);
 
 #endif

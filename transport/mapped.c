@@ -30,7 +30,7 @@ static struct mapped *mapped_of(struct transport *tr)
 	return (struct mapped *)tr;
 }
 
-/* The wire, with the deadline of the public call. */
+/* Returns the wire, with the deadline of tr's public call. */
 static struct transport *wire_of(struct transport *tr)
 {
 	struct transport *wire = mapped_of(tr)->wire;
@@ -39,7 +39,10 @@ static struct transport *wire_of(struct transport *tr)
 	return wire;
 }
 
-/* Copies counters of atomics and the end of the connection from the wire; returns ret. */
+/*
+ * Moves the wire's counts of failed and unknown atomics to tr, copies its `broken`, and returns
+ * ret.
+ */
 static int mapped_learn(struct transport *tr, int ret)
 {
 	struct transport *wire = mapped_of(tr)->wire;
@@ -54,9 +57,9 @@ static int mapped_learn(struct transport *tr, int ret)
 /* -------- work requests -------- */
 
 /*
- * True if a request may be done in the mapping: a read or a write, and if it is of a chain, ahead of
- * outstanding work on the wire. A write without a fence may pass reads and atomics, not writes; a
- * read passes nothing.
+ * True if a request may be done in the mapping now: a read or a write, and in a chain only if it
+ * passes nothing outstanding on the wire that it must not pass. A write without a fence may pass
+ * reads and atomics, not writes; any other request passes nothing.
  */
 static bool may_be_near(struct mapped *mapped, const struct transport_wr *wr,
 			enum submit_order order)
@@ -73,8 +76,8 @@ static bool may_be_near(struct mapped *mapped, const struct transport_wr *wr,
 }
 
 /*
- * Requests are done in the mapping while they may be; its operations use a region's base only. From
- * the first other request on all goes over the wire.
+ * Does requests in the mapping as long as may_be_near() allows (that needs a region's base only).
+ * From the first other request on all go over the wire.
  */
 static int mapped_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 			 enum submit_order order, uint64_t *ticket_out)

@@ -14,9 +14,10 @@
 #include "transport/transport.h"
 
 /*
- * Takes ownership of wire, which has attached nothing yet. Returns wire itself if the node is on
- * another host or its socket cannot be reached. socket: the node's, as the wire knows it, "" = none;
- * boot_id: of its host. opts: the options that wire was opened with.
+ * Returns a transport over wire, which it owns, that also maps the node's regions through its
+ * socket; wire itself if the node is on another host or its socket cannot be reached. wire has
+ * attached nothing yet. socket: the node's, as the wire knows it, "" = none; boot_id: of its host.
+ * opts: the options that wire was opened with.
  */
 struct transport *mapped_over(struct transport *wire, const char *socket, const uint8_t boot_id[16],
 			      const struct transport_opts *opts);

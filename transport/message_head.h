@@ -19,7 +19,7 @@ struct message_family {
 	size_t (*size)(uint16_t type); /* of a whole message; 0: unknown type */
 };
 
-/* Fills in the head of a message, which begins at head, when its body is complete. */
+/* Fills in the head of a message, with its crc32c. The body behind the head is complete. */
 void message_head_seal(struct message_head *head, const struct message_family *family,
 		       uint16_t type);
 

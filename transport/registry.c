@@ -42,7 +42,10 @@ static const struct kind *find_kind(const char *text, size_t n)
 	return NULL;
 }
 
-/* Not in this build; or unknown: the message lists the kinds that there are, URIs or names of targets. */
+/*
+ * Returns -ENOTSUP if the kind is not in this build, or -EINVAL if it is unknown: the message then
+ * lists the known URIs, or kinds of targets (target).
+ */
 static int refuse(const struct kind *kind, const char *name, bool target)
 {
 	char known[128] = "";

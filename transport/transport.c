@@ -34,7 +34,10 @@ int transport_new(size_t bytes, const struct transport_ops *ops, uint32_t caps,
 	return 0;
 }
 
-/* Keeps the error message of a failed call that closes the transport. */
+/*
+ * Closes and frees *tr and sets it to NULL; NULL is a no-op. Keeps the last error's message, for a
+ * failed call that closes the transport.
+ */
 void transport_close(struct transport **tr)
 {
 	struct error_kept kept;
@@ -87,7 +90,10 @@ static int check_call(const struct transport *tr, size_t n)
 	return 0;
 }
 
-/* A range of a region, for an operation that needs a right. */
+/*
+ * Checks a range for an operation that needs a right. -EINVAL: the region is not one of tr, or the
+ * range is outside it or misaligned; -EACCES: the right was not granted.
+ */
 static int check_range(const struct transport *tr, const struct region *region, uint64_t off,
 		       uint64_t len, uint32_t right)
 {
@@ -188,7 +194,7 @@ void transport_detach(struct region **region)
 
 /* -------- data -------- */
 
-/* Records a connection that has ended; returns ret. */
+/* Sets tr->broken if ret says that the connection has ended; returns ret. */
 static int note_end(struct transport *tr, int ret)
 {
 	if (ret == -ECONNRESET || ret == -EHOSTDOWN)
@@ -425,7 +431,7 @@ int transport_persist(struct region *region, uint64_t off, uint64_t len)
 	return tr->ops->persist(tr, region, off, len ? len : region->size - off);
 }
 
-/* A target that does not answer has lost its connection, too. */
+/* As note_end, but -ETIMEDOUT sets tr->broken, too: the target did not answer. */
 static int note_timeout(struct transport *tr, int ret)
 {
 	if (ret == -ETIMEDOUT)
@@ -433,7 +439,10 @@ static int note_timeout(struct transport *tr, int ret)
 	return note_end(tr, ret);
 }
 
-/* A step of the renewal of a page; NULL: there is nothing to do. */
+/*
+ * Checks that a page of the region is at off (else -EINVAL), and does a step of its renewal; step
+ * NULL: there is nothing to do.
+ */
 static int renew_page(struct region *region, uint64_t off,
 		      int (*step)(struct transport *tr, struct region *region, uint64_t off))
 {

@@ -178,7 +178,8 @@ enum submit_order { SUBMIT_ORDERED, SUBMIT_UNORDERED };
 struct transport_ops {
 	const char *name;
 
-	/* Maps or registers the granted region. Cost: control plane only. */
+	/* Attaches the range of a grant: maps it, or gets its keys from the target. The region is
+	   owned by tr until detach. Cost: control plane only. */
 	int (*attach)(struct transport *tr, const struct region_grant *grant,
 		      struct region **region_out);
 	/*
@@ -194,8 +195,8 @@ struct transport_ops {
 	/*
 	 * Starts 1 <= n <= TRANSPORT_VECTOR requests; *ticket_out 0: they are done. -EAGAIN: too
 	 * much is outstanding, nothing was started (SUBMIT_ORDERED only; SUBMIT_UNORDERED waits for
-	 * room). After any other error requests are done, not done, or half written: the caller
-	 * repeats writes and re-reads the words for the rest.
+	 * room). After any other error each request is done, not done, or half written: the caller
+	 * repeats writes, and reads the words of atomics again.
 	 */
 	int (*submit)(struct transport *tr, struct transport_wr *wrs, size_t n,
 		      enum submit_order order, uint64_t *ticket_out);
@@ -205,16 +206,20 @@ struct transport_ops {
 	int (*poll)(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
 
 	/*
-	 * Makes the range durable; len 0 = from off to the end. -ENOTSUP: no TRANSPORT_PERSISTENT.
+	 * Makes len bytes from off durable. Not called without TRANSPORT_PERSISTENT:
+	 * transport_persist then returns -ENOTSUP; it also makes len 0 the length from off to the
+	 * end.
 	 */
 	int (*persist)(struct transport *tr, struct region *region, uint64_t off, uint64_t len);
-	/* See transport_prepare and transport_renewing. NULL: transport_renew does not need them. */
+	/* prepare: a step of transport_prepare; renewing: 1 while a page is being prepared, and
+	   once after that, as transport_renewing says. NULL: transport_renew does not need them. */
 	int (*prepare)(struct transport *tr, struct region *region, uint64_t off);
 	int (*renewing)(struct transport *tr);
-	/* See transport_renew. NULL: pages have no memory of their own. */
+	/* Replaces a page by fresh memory, as transport_renew says. NULL: pages have no memory of
+	   their own, and transport_renew is a no-op. */
 	int (*renew)(struct transport *tr, struct region *region, uint64_t off);
 
-	/* All earlier operations are performed before any later one. */
+	/* Waits as needed so that all earlier operations are performed before any later one. */
 	int (*order)(struct transport *tr);
 
 	void (*close)(struct transport *tr);
@@ -262,8 +267,8 @@ RLV_MUST_CHECK int transport_open(const char *uri, const struct transport_opts *
 void transport_close(struct transport **tr);
 
 /*
- * For transports: makes one of `bytes` zeroed bytes, which begins with its head: operations,
- * capabilities, clock, timeout and fork count are filled in. mem_free it. -ENOMEM.
+ * For implementations: makes a transport of `bytes` zeroed bytes, which begin with struct
+ * transport: its ops, caps, clock, timeout and fork count are filled in. mem_free it. -ENOMEM.
  */
 RLV_MUST_CHECK int transport_new(size_t bytes, const struct transport_ops *ops, uint32_t caps,
 				 const struct transport_opts *opts, struct transport **tr_out);
@@ -282,23 +287,24 @@ uint64_t transport_give_up_ns(const struct transport *tr);
 bool transport_is_forked(const struct transport *tr);
 
 /*
- * Thin calls: check the ranges, count, forward. All operations of a call name regions of tr;
- * n = 0 does and counts nothing. A call that fails a check does nothing at all.
+ * Attaches the range of a grant; the region is owned by tr until transport_detach. As all calls
+ * below it is thin: it checks, counts and forwards to tr->ops. All operations of a call name
+ * regions of tr; n = 0 does and counts nothing. A call that fails a check does nothing at all.
  */
 RLV_MUST_CHECK int transport_attach(struct transport *tr, const struct region_grant *grant,
 				    struct region **region_out);
 /*
- * Attach in two steps, without waiting where the transport can; pass the same grant to both.
- * -EAGAIN: call again.
+ * transport_attach in two steps; pass the same grant to both. Neither waits if the transport has
+ * attach_begin; else begin does nothing, and end waits. -EAGAIN: call again.
  */
 RLV_MUST_CHECK int transport_attach_begin(struct transport *tr, const struct region_grant *grant);
 RLV_MUST_CHECK int transport_attach_end(struct transport *tr, const struct region_grant *grant,
 					struct region **region_out);
 void transport_detach(struct region **region);
 /*
- * Calls that wait. A view gives pointers into the region if it is addressable (no copy), else into
- * a buffer of the transport. Writers may change the bytes meanwhile: validate after the gather. One
- * view at a time (-EBUSY). Cost: 1 phase each over a wire.
+ * Calls that wait. A view gives pointers into the regions if all n are addressable (no copy), else
+ * into a buffer of the transport, until transport_view_end; one view at a time (-EBUSY). Writers
+ * may change the bytes meanwhile: validate after the gather. Cost: 1 phase each over a wire.
  */
 RLV_MUST_CHECK int transport_view(struct transport *tr, struct transport_view *views, size_t n);
 void transport_view_end(struct transport *tr);
@@ -307,10 +313,13 @@ RLV_MUST_CHECK int transport_write(struct transport *tr, const struct transport_
 RLV_MUST_CHECK int transport_cas(struct transport *tr, struct transport_atomic *ops, size_t n);
 RLV_MUST_CHECK int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n);
 
-/* As transport_ops.submit and poll, with checks and counts. n = 0: ticket 0. */
+/* Checks the requests, starts them by transport_ops.submit and counts them. n = 0: ticket 0. */
 RLV_MUST_CHECK int transport_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 				    enum submit_order order, uint64_t *ticket_out);
-/* Cost: one phase, shared with everything submitted earlier. */
+/*
+ * Waits for a ticket by transport_ops.poll; ticket 0 is done already. -EINVAL: no submit returned
+ * it. Cost: one phase, shared with everything submitted earlier.
+ */
 RLV_MUST_CHECK int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
 
 /* Outstanding tickets of a chain of several pieces; first 0 = none. */
@@ -318,7 +327,7 @@ struct transport_span {
 	uint64_t first, last;
 };
 
-/* ticket 0 adds nothing. */
+/* Makes the ticket the last of the span, and the first of an empty one. 0 adds nothing. */
 static inline void transport_span_add(struct transport_span *span, uint64_t ticket)
 {
 	if (ticket && !span->first)
@@ -329,7 +338,7 @@ static inline void transport_span_add(struct transport_span *span, uint64_t tick
 
 /*
  * Submits a chain of any length in order, in pieces; if there is no room, it waits for all
- * outstanding work. After an error the tickets in the span are still outstanding.
+ * outstanding work. The tickets in *span are outstanding, after an error, too.
  */
 RLV_MUST_CHECK int transport_submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
 					  struct transport_span *span);
@@ -338,8 +347,9 @@ RLV_MUST_CHECK int transport_submit_chain(struct transport *tr, struct transport
 RLV_MUST_CHECK int transport_run(struct transport *tr, struct transport_wr *wrs, size_t n);
 
 /*
- * For wait sets: poll without counting, and the count alone. transport_count_wait is false if an
- * earlier wait covers the ticket.
+ * For wait sets. transport_look: transport_poll without counting a phase. transport_count_wait:
+ * counts the phases of a wait for the ticket; false if an earlier wait covers it: nothing is
+ * counted.
  */
 RLV_MUST_CHECK int transport_look(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
 bool transport_count_wait(struct transport *tr, uint64_t ticket, uint64_t phases);
@@ -351,30 +361,37 @@ RLV_MUST_CHECK int transport_persist(struct region *region, uint64_t off, uint64
  * attached keep the old memory only; a later grant of the page opens nothing else. No-op, returns
  * 0, where pages cannot be renewed (embed, a wire, a pool in one file or on a device). Nobody else
  * may be using the page. Does not wait: the target handles it before any later grant request.
- * -EINVAL: off; -EACCES: rights; -EAGAIN: the target does not read its socket, or is making the page
- * (transport_prepare): call again; -ENOSPC; -ECONNRESET, and so do all later calls.
+ * -EINVAL: no page is at off; -EACCES: the grant is not such; -EAGAIN: the target does not read its
+ * socket, or is making the page (transport_prepare): call again; -ENOSPC; -ECONNRESET, and so do
+ * all later calls.
  */
 RLV_MUST_CHECK int transport_renew(struct region *region, uint64_t off);
 
 /*
- * A directory pool makes the page itself, a file, so its renewal has two steps. prepare requests the
- * page, once: 0, transport_renew will not wait; -EAGAIN: in progress, call again. Until then our
- * mapping has the old page, and so does each client; the page must not be granted in between. A
- * prepared page that nobody renews is that of the next transport_renew; it goes with its region.
- * Where there is nothing to make, 0. -EINVAL, -EACCES as transport_renew; -ETIMEDOUT: the target did
- * not answer, the connection is broken.
+ * A directory pool makes the page itself, a file, so its renewal has two steps. prepare requests
+ * the page, once: 0, transport_renew will not wait; -EAGAIN: in progress, call again. Until
+ * transport_renew our mapping has the old page, and so does each client; the page must not be
+ * granted in between. A prepared page is kept for the next transport_renew of it, or until the
+ * region is detached. Where there is nothing to make, 0. -EINVAL, -EACCES as transport_renew;
+ * -ETIMEDOUT: the target did not answer, the connection is broken.
  */
 RLV_MUST_CHECK int transport_prepare(struct region *region, uint64_t off);
-/* False: transport_prepare has nothing to do with any page of the region. */
+/* False: transport_prepare is a no-op for this region, since its transport has none. */
 static inline bool transport_prepares(const struct region *region)
 {
 	return region->tr->ops->prepare;
 }
-/* True while a page is being prepared, and once after that. An error breaks the connection. */
+/*
+ * True while the target is making a page for tr, and once after that. False after an error, which
+ * breaks the connection.
+ */
 bool transport_renewing(struct transport *tr);
 RLV_MUST_CHECK int transport_order(struct transport *tr);
 
-/* One word at a time, for cold paths. -EIO = the result is unknown. */
+/*
+ * Reads one word and waits, as the CAS and FAA of one word below do: for cold paths. -EIO: it is
+ * unknown whether that CAS or FAA was done.
+ */
 RLV_MUST_CHECK int transport_load(struct region *region, uint64_t off, uint64_t *word_out);
 RLV_MUST_CHECK int transport_cas_word(struct region *region, uint64_t off, uint64_t expected,
 				      uint64_t value, uint64_t *old_out);
@@ -382,18 +399,26 @@ RLV_MUST_CHECK int transport_faa_word(struct region *region, uint64_t off, uint6
 				      uint64_t *old_out);
 /* Reads len bytes. */
 RLV_MUST_CHECK int transport_fetch(struct region *region, uint64_t off, void *dst, uint32_t len);
-/* Writes words that nobody changes by CAS or FAA at that time (format, barrier). */
+/*
+ * Writes len bytes and waits. Nobody changes their words by CAS or FAA at that time (format,
+ * barrier).
+ */
 RLV_MUST_CHECK int transport_store(struct region *region, uint64_t off, const void *src,
 				   uint32_t len);
 
-/* True if words of the region may be changed in place. Checked once per call. */
+/*
+ * True if this CPU may change words of the region by its own atomics. Callers check once per call.
+ */
 static inline bool transport_changes_in_place(const struct region *region)
 {
 	return region->base && (region->tr->caps & TRANSPORT_CPU_ATOMIC) &&
 	       (region->rights & RIGHT_ATOMIC);
 }
 
-/* Counts results of atomics, which only the implementations of the tables know. */
+/*
+ * Adds to the counts of failed CAS and unknown atomics, which only implementations of transport_ops
+ * know.
+ */
 static inline void transport_account_cas(struct transport *tr, uint64_t failed, uint64_t unknown)
 {
 	tr->stats.cas_failed += failed;
@@ -467,14 +492,16 @@ struct transport_target_ops {
 	/* The URI for transport_open, valid after listen. Owned by the target. */
 	const char *(*uri)(struct transport_target *tg);
 
-	/* Makes a zeroed region of at least spec->size bytes. In: all but id and base.
-	   Errors: -ENOSPC (the message says how much is left), -ENOMEM. */
+	/* Makes a zeroed region of at least spec->size bytes. The caller sets all of *spec but id
+	   and base; the call sets these and the size made. Errors: -ENOSPC (the message says how
+	   much is left), -ENOMEM. */
 	int (*register_region)(struct transport_target *tg, struct target_region *spec);
 	/* Gives a region back: nobody can attach it again. Existing mappings stay valid and keep
 	   the superblock; the rest may read as zeros from now on (its memory is freed), so the
 	   caller first sets the state to REGION_DROPPED. */
 	int (*unregister_region)(struct transport_target *tg, uint32_t region);
-	/* Lists the regions of a reopened pool; *n_inout: room in, count out. */
+	/* Lists the pool's regions, with those of a reopened pool; *n_inout: room in, count out.
+	   -ENOSPC: there are more than fit. */
 	int (*list_regions)(struct transport_target *tg, struct target_region *regions,
 			    size_t *n_inout);
 
@@ -483,7 +510,8 @@ struct transport_target_ops {
 	int (*grant)(struct transport_target *tg, uint64_t client_id,
 		     const struct region_range *range, uint32_t rights,
 		     struct region_grant *grant_out);
-	/* Revokes all of the client's grants of a region. */
+	/* Revokes all of the client's grants of a region: it cannot attach it again. Access by RDMA
+	   ends, mappings stay. */
 	int (*revoke)(struct transport_target *tg, uint64_t client_id, uint32_t region);
 	/* Reports whether the client is provably cut off. FENCE_DEAD: its process is dead, it has
 	   said goodbye, it never attached anything, or it had connections only and they are
@@ -492,7 +520,8 @@ struct transport_target_ops {
 		     enum fence_result *result_out);
 
 	int (*persist)(struct transport_target *tg, uint32_t region, uint64_t off, uint64_t len);
-	/* Pools in files: true if nobody else has the region mapped or a connection to it now. */
+	/* True if nobody but the target has the region mapped, and no RDMA client is connected to
+	   it. False for a pool in memory. */
 	bool (*alone)(struct transport_target *tg, uint32_t region);
 	/* Identity of the pool and its store. All zero: a pool in memory. */
 	int (*identity)(struct transport_target *tg, struct pool_identity *out);
@@ -531,16 +560,16 @@ struct target_opts {
 };
 
 /*
- * Makes a target. kind: "shm" or "verbs". Errors: -EINVAL, -EBUSY (pool in use), -EPROTO (of
- * another format, or no pool), -EBADMSG (damaged), -EISDIR and -ENOTDIR (the other kind of path),
- * -ENODEV (no DAX device), -EROFS, -ENOSPC, -ENOMEM, -ENOTSUP (no rdma-core). After an error no new
- * file or directory is left behind.
+ * Makes a target. kind: "shm" or "verbs". Errors: -EINVAL (unknown kind, or an option), -EBUSY
+ * (pool in use), -EPROTO (of another format, or no pool), -EBADMSG (damaged), -EISDIR and -ENOTDIR
+ * (the other kind of path), -ENODEV (no DAX device), -EROFS, -ENOSPC, -ENOMEM, -ENOTSUP (no
+ * rdma-core). After an error no new file or directory is left behind.
  */
 RLV_MUST_CHECK int transport_target_open(const char *kind, const struct target_opts *opts,
 					 struct transport_target **tg_out);
 void transport_target_close(struct transport_target **tg);
 
-/* Grants all of a region. */
+/* Grants a client all of a region (ops->grant). */
 static inline int transport_grant(struct transport_target *tg, uint64_t client_id, uint32_t region,
 				  uint32_t rights, struct region_grant *grant_out)
 {

@@ -34,7 +34,10 @@ void wait_set_chain(struct wait_set *set, struct transport *tr, struct transport
 
 /* -------- reads -------- */
 
-/* Submits the reads of the leg's transport and skips those of others; fence n: none. */
+/*
+ * Submits those of n reads that are of the leg's transport, and skips others. io[fence] gets the
+ * fence flag; fence n: none.
+ */
 static int submit_reads(struct wait_leg *leg, const struct transport_io *io, size_t n, size_t fence)
 {
 	struct transport_wr piece[TRANSPORT_VECTOR];
@@ -94,7 +97,10 @@ int wait_set_read_fenced(struct wait_set *set, const struct transport_io *io, si
 
 /* -------- waiting -------- */
 
-/* -EAGAIN: it only tests, and not all is done. */
+/*
+ * Polls all tickets of all legs until the deadline (0: only tests; -EAGAIN: not all are done),
+ * empties the set and returns its first error.
+ */
 static int wait_set_poll(struct wait_set *set, uint64_t deadline_ns)
 {
 	for (uint32_t l = 0; l < set->n; l++) {

@@ -38,8 +38,8 @@ static inline void wait_set_begin(struct wait_set *set)
 }
 
 /*
- * Submits a chain of any length, in order, as a new leg: its index is the old set->n. The leg keeps
- * its error.
+ * Submits a chain of any length, in order, as a new leg: its index is the old set->n, or 0 if the
+ * set was full: then it first waits for all and empties the set. The leg keeps its error.
  */
 void wait_set_chain(struct wait_set *set, struct transport *tr, struct transport_wr *wrs, size_t n);
 

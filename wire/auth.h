@@ -48,7 +48,10 @@ RLV_MUST_CHECK int auth_prove(enum auth_side side, const char *token,
 RLV_MUST_CHECK int auth_hash_secret(const uint8_t secret[AUTH_SECRET_BYTES],
 				    uint8_t hash_out[AUTH_HASH_BYTES]);
 
-/* Compares proofs in constant time. len: as received; false if not 32. */
+/*
+ * True if the received proof equals want, compared in constant time. len: as received; false if not
+ * 32.
+ */
 bool auth_is_proof(const uint8_t want[AUTH_PROOF_BYTES], const uint8_t *got, size_t len);
 
 #endif

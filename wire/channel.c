@@ -95,7 +95,10 @@ bool channel_is_readable(const struct channel *ch)
 	return tls_has_bytes(ch->stream.tls) || poll(&ready, 1, 0) > 0;
 }
 
-/* The deadline covers the whole transfer: single bytes that arrive do not extend it. */
+/*
+ * -ETIMEDOUT after the deadline. It covers the whole transfer: single bytes that arrive do not
+ * extend it.
+ */
 static int check_time(const struct channel *ch, uint64_t deadline_ns)
 {
 	return deadline_expired(ch->clock, deadline_ns)
@@ -134,7 +137,7 @@ int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
 	return ret;
 }
 
-/* Reads until `end` bytes of the frame are there. *events_out: what a read that blocks waits for. */
+/* Reads on until `end` bytes of the frame have arrived. -EAGAIN: poll for *events_out first. */
 static int read_to(struct channel *ch, uint8_t *bytes, size_t end, uint64_t deadline_ns,
 		   short *events_out)
 {
@@ -152,7 +155,7 @@ static int read_to(struct channel *ch, uint8_t *bytes, size_t end, uint64_t dead
 	return 0;
 }
 
-/* Reads a frame, or as much of it as is there: -EAGAIN, with the events to wait for. */
+/* Reads a frame, or as many of its bytes as have arrived: -EAGAIN, poll for *events_out first. */
 static int channel_read_frame(struct channel *ch, uint64_t deadline_ns, short *events_out,
 			      struct channel_frame *frame_out)
 {

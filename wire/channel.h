@@ -23,18 +23,19 @@ struct stream {
 	struct tls_state *tls; /* NULL: a plain socket */
 };
 
-/* A plain socket; owns fd, which is made non-blocking. */
+/* Makes a plain stream, without TLS, of a socket; owns fd, which is made non-blocking. */
 struct stream stream_socket(int fd);
 
 /*
- * One try that never blocks. 0: *n_out > 0 bytes were moved. -EAGAIN: poll fd for *events_out first.
- * -ECONNRESET: the peer is gone. With TLS also the errors of stream_init_tls.
+ * Tries once to read or write, without blocking. 0: *n_out > 0 bytes were moved. -EAGAIN: poll fd
+ * for *events_out first. -ECONNRESET: the peer is gone. With TLS also the errors of the handshake
+ * (stream_init_tls).
  */
 RLV_MUST_CHECK int stream_read(struct stream *stream, void *dst, size_t len, size_t *n_out,
 			       short *events_out);
 RLV_MUST_CHECK int stream_write(struct stream *stream, const void *src, size_t len, size_t *n_out,
 				short *events_out);
-/* A second call is a no-op. */
+/* Closes the socket and frees its TLS state; a second call is a no-op. */
 void stream_close(struct stream *stream);
 
 struct channel {
@@ -53,29 +54,33 @@ struct channel_frame {
 	const uint8_t *body; /* borrowed until the next receive */
 };
 
-/* Takes ownership of the stream. Thread: owner, for all. */
+/* Makes a channel over the stream, which it owns from now on. Thread: owner, for all channel_*. */
 void channel_init(struct channel *ch, struct stream stream);
 void channel_fini(struct channel *ch);
 
 /*
- * Sends a frame; type with FRAME_ANSWER for an answer. -ETIMEDOUT, -ECONNRESET, -ENOMEM,
- * -EOVERFLOW.
+ * Sends message as a frame; an answer has type | FRAME_ANSWER. -ETIMEDOUT: not sent whole by
+ * deadline_ns; -ECONNRESET; -ENOMEM; -EOVERFLOW: longer than FRAME_BODY_MAX.
  */
 RLV_MUST_CHECK int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
 				const ProtobufCMessage *message, uint64_t deadline_ns);
 
 /*
- * Receives a frame. -EPROTO: not our framing; -EACCES: over TLS, the peer refused us; else as send.
+ * Receives a frame; waits for it until deadline_ns. -EPROTO: not our framing; -EACCES: over TLS,
+ * the peer refused us; else -ETIMEDOUT, -ECONNRESET, -ENOMEM.
  */
 RLV_MUST_CHECK int channel_receive(struct channel *ch, uint64_t deadline_ns,
 				   struct channel_frame *frame_out);
 
-/* Receives without waiting. -EAGAIN: the frame is incomplete; received bytes are kept. */
+/*
+ * Receives a frame without waiting. -EAGAIN: the frame is incomplete, and its received bytes are
+ * kept for the next call; else the errors of channel_receive.
+ */
 RLV_MUST_CHECK int channel_take(struct channel *ch, struct channel_frame *frame_out);
 
 /*
- * Sends a request and waits for the answer of that type and id. frame_out->head.term is the peer's
- * term. -EPROTO: anything else came.
+ * Sends a request and waits for its answer, of that type and id. frame_out->head.term is the peer's
+ * term. -EPROTO: another frame came; errors of channel_send and channel_receive.
  */
 RLV_MUST_CHECK int channel_call(struct channel *ch, uint16_t type, const ProtobufCMessage *request,
 				uint64_t deadline_ns, struct channel_frame *frame_out);
@@ -83,7 +88,10 @@ RLV_MUST_CHECK int channel_call(struct channel *ch, uint16_t type, const Protobu
 /* True if a receive would not block: bytes are there, or the connection has ended. */
 bool channel_is_readable(const struct channel *ch);
 
-/* Unpacks a body. NULL with a message: malformed. Free by protobuf_c_message_free_unpacked. */
+/*
+ * Unpacks the body of a frame. NULL, with an error message: it is malformed. The caller frees it by
+ * protobuf_c_message_free_unpacked.
+ */
 ProtobufCMessage *channel_unpack(const ProtobufCMessageDescriptor *kind,
 				 const struct channel_frame *frame);
 

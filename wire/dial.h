@@ -36,13 +36,18 @@ struct dial_peer {
 };
 
 /*
- * Connects. Errors: -ECONNREFUSED, -ENOENT (no such socket), -EACCES (the tokens of client and
- * server differ), -ETIMEDOUT, -EPROTO, those of the server. Thread: any.
+ * Connects to a metadata server and proves the token to it; the caller owns *ch_out. Errors:
+ * -ECONNREFUSED, -ENOENT (no such socket), -EHOSTUNREACH (host unknown or not reachable), -EACCES
+ * (the tokens of client and server differ), -ETIMEDOUT, -EPROTO, those of tls_open and of the
+ * server. Thread: any.
  */
 RLV_MUST_CHECK int dial_open(const struct dial_opts *opts, struct channel *ch_out,
 			     struct dial_peer *peer_out);
 
-/* Converts the Status of an answer to an error code, and records its message. */
+/*
+ * Converts the Status of an answer to 0 or an error code, and records its message. -EPROTO: no
+ * Status, or its code is no errno.
+ */
 RLV_MUST_CHECK int dial_status(const Relive__Status *status);
 
 #endif

@@ -37,7 +37,10 @@ WIRE_AT(frame_header, version, 6);
 WIRE_AT(frame_header, request_id, 8);
 WIRE_AT(frame_header, term, 16);
 
-/* version is set here. -EOVERFLOW: the body is too long; bytes_out is untouched. Thread: any. */
+/*
+ * Writes a header as bytes, with version FRAME_VERSION whatever head says. -EOVERFLOW: head->length
+ * is over FRAME_BODY_MAX; bytes_out is untouched. Thread: any.
+ */
 RLV_MUST_CHECK int frame_encode(const struct frame_header *head,
 				uint8_t bytes_out[FRAME_HEADER_BYTES]);
 

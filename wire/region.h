@@ -142,7 +142,9 @@ struct region_superblock {
 	uint8_t reserved2[2752];
 };
 
-/* Place of a reported word: role of its region, and offset there. */
+/*
+ * Place of a reported word in one number: role of its region in the top 8 bits, offset there below.
+ */
 static inline uint64_t part_told_at(enum region_role role, uint64_t off)
 {
 	return (uint64_t)role << 56 | off;

@@ -60,7 +60,10 @@ static inline uint64_t block_seq(uint64_t header)
 	return header & BLOCK_SEQ_MASK;
 }
 
-/* Generation of the items of lap seq div blocks: 1..2^22-1, never 0. */
+/*
+ * Generation of the items in a block of sequence number seq, from its lap (seq / blocks): from 1 to
+ * LEAF_GEN_MASK, then again from 1; never 0.
+ */
 static inline uint32_t block_gen(uint64_t seq, uint32_t blocks)
 {
 	return 1 + (uint32_t)(seq / blocks % LEAF_GEN_MASK);
@@ -191,7 +194,8 @@ WIRE_AT(row_tail, gen, 16);
 WIRE_AT(row_tail, crc, 20);
 
 /*
- * Times-sampled word of an item (u64, FAA): count:32 (low) | gen:22 at bit 32. Reset in the claim.
+ * Makes the times-sampled word of an item (u64, FAA): count:32 (low) | gen:22 at bit 32. It is
+ * reset when a writer claims the item's block.
  */
 static inline uint64_t count_make(uint32_t gen, uint32_t count)
 {

@@ -79,7 +79,7 @@ enum view_selector {
 	SELECT_LIFO = 3,
 };
 
-/* Bytes of one element; 0 = no such dtype. */
+/* Bytes of one element of a dtype; 0 = no such dtype. */
 static inline uint32_t dtype_bytes(uint32_t dtype)
 {
 	static const uint8_t bytes[] = { 0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, 2 };

@@ -56,7 +56,8 @@ void tls_take_program(void)
 
 /*
  * True if OpenSSL is linked into our own object, so that its settings are ours. True in
- * librelive.so; in a program that links librelive.a OpenSSL is the program's.
+ * librelive.so; in a program that links librelive.a only after tls_take_program, else OpenSSL is
+ * the program's.
  */
 static bool openssl_is_own(void)
 {
@@ -129,7 +130,10 @@ static int use_library(void)
 
 /* -------- errors -------- */
 
-/* The reason of OpenSSL's last error, or `otherwise`. Clears its queue. */
+/*
+ * Text of this thread's last OpenSSL error, or `otherwise` if there is none. Clears the error
+ * queue.
+ */
 static const char *last_reason(const char *otherwise)
 {
 	unsigned long code = ERR_peek_last_error();
@@ -226,7 +230,10 @@ static int tls_failed(struct tls_state *state, int result, int code, short *even
 
 /* -------- a stream -------- */
 
-/* Shakes hands first, if that is to be done; then a call of SSL_* may follow. */
+/*
+ * Completes the TLS handshake, unless that is done, and clears old errors, so that an SSL_* call
+ * may follow. -EAGAIN: poll for *events_out first; else errors of the handshake.
+ */
 static int get_ready(struct tls_state *state, short *events_out)
 {
 	int result;
@@ -374,7 +381,10 @@ int tls_derive(const char *key, const char *salt, const char *info, uint8_t key_
 	return done == 1 ? 0 : openssl_failed("HKDF");
 }
 
-/* Made anew for each handshake: a session grows old. */
+/*
+ * Makes the TLS session that carries the key as PSK; NULL: OpenSSL failed. Each handshake needs a
+ * new one, since a session grows old.
+ */
 static SSL_SESSION *psk_session(SSL *ssl, const uint8_t key[TLS_KEY_BYTES])
 {
 	static const unsigned char suite[] = { 0x13, 0x01 }; /* TLS_AES_128_GCM_SHA256 */
@@ -402,8 +412,9 @@ static int use_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id_out, siz
 }
 
 /*
- * An unknown identity continues without PSK and fails, since there is no certificate. A token of
- * another epoch passes, so that HELLO can report it.
+ * OpenSSL's callback at a server: the session of the token that the identity names. An unknown
+ * identity continues without PSK and fails, since there is no certificate. A token of another epoch
+ * passes, so that HELLO can report it.
  */
 static int find_psk(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session_out)
 {
@@ -484,7 +495,7 @@ static int use_files(struct tls *tls, const struct tls_files *files)
 
 /* -------- open, close -------- */
 
-/* All that an openssl.cnf could have set is set here. */
+/* Sets all that an openssl.cnf could have set: TLS 1.3 only, suites, groups, no tickets. -EIO. */
 static int set_protocol(SSL_CTX *ctx)
 {
 	static const char suites[] = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";

@@ -37,41 +37,49 @@ struct tls_opts {
 struct tls;
 
 /*
- * Settings of one side. -EINVAL: some of the files are missing, or one cannot be used; -EIO:
- * OpenSSL failed. Thread: any, for all.
+ * Makes the TLS settings of one side. -EINVAL: only some of the three files are given, one cannot
+ * be used, or the token is malformed; -EIO: OpenSSL failed; -ENOMEM. Thread: any, for all tls_*.
  */
 RLV_MUST_CHECK int tls_open(const struct tls_opts *opts, struct tls **tls_out);
-/* Streams whose handshake is complete stay usable. */
+/* Frees the settings and sets *tls to NULL. Streams whose handshake is complete stay usable. */
 void tls_close(struct tls **tls);
 
 /*
- * For Relive's own programs: an OpenSSL linked into the program reads no openssl.cnf. Thread:
- * setup.
+ * Called by Relive's own programs, before TLS is used: OpenSSL linked into the program then reads
+ * no openssl.cnf. Thread: setup.
  */
 void tls_take_program(void);
 
-/* HKDF-SHA256, independent of openssl.cnf. -EIO. Thread: any. */
+/*
+ * Derives key_out from key, salt and info by HKDF-SHA256, independent of openssl.cnf. -EIO: OpenSSL
+ * failed. Thread: any.
+ */
 RLV_MUST_CHECK int tls_derive(const char *key, const char *salt, const char *info,
 			      uint8_t key_out[TLS_KEY_BYTES]);
 
 /*
- * At a server, after the handshake: the token that the peer proved; false: it used certificates.
+ * At a server, after the handshake: gives role and epoch of the token that the peer proved by TLS.
+ * False: it proved none so, as with certificates or over a plain socket.
  */
 bool stream_token(const struct stream *stream, struct token_id *id_out);
 
 /*
- * Owns fd, also when it fails. The first read or write begins the handshake. Its errors: -EACCES
- * (the token, or a certificate), -EPROTO (the peer speaks no TLS 1.3), -ECONNRESET. -ENOMEM.
+ * Makes a TLS stream of a socket; owns fd, and closes it if this fails: -ENOMEM. The first read or
+ * write begins the handshake, which can fail with -EACCES (the token, or a certificate), -EPROTO
+ * (the peer speaks no TLS 1.3) or -ECONNRESET.
  */
 RLV_MUST_CHECK int stream_init_tls(struct stream *stream, int fd, const struct tls *tls);
 
-/* stream_read, stream_write and stream_close of a stream with TLS; NULL has no bytes, and no end. */
+/*
+ * tls_read, tls_write and tls_end do stream_read, stream_write and stream_close for TLS.
+ * tls_end(NULL) is a no-op.
+ */
 RLV_MUST_CHECK int tls_read(struct tls_state *state, void *dst, size_t len, size_t *n_out,
 			    short *events_out);
 RLV_MUST_CHECK int tls_write(struct tls_state *state, const void *src, size_t len, size_t *n_out,
 			     short *events_out);
 void tls_end(struct tls_state *state);
-/* True if bytes are buffered that poll does not report. */
+/* True if OpenSSL has buffered bytes, which poll does not report; false for NULL. */
 bool tls_has_bytes(const struct tls_state *state);
 
 /*

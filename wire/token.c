@@ -49,8 +49,8 @@ int token_role_find(const char *name, enum token_role *role_out)
 }
 
 /*
- * Parses ROLE, the separator and EPOCH, which is decimal without leading zeros. Returns the characters
- * read; 0 = the text does not begin so.
+ * Parses ROLE, the separator and EPOCH, which is decimal without leading zeros, at the start of
+ * text. Returns the number of characters read; 0 = the text does not begin so.
  */
 static size_t take_id(const char *text, size_t len, char separator, struct token_id *id_out)
 {

@@ -43,20 +43,28 @@ RLV_MUST_CHECK int token_role_find(const char *name, enum token_role *role_out);
 const char *token_role_name(enum token_role role);
 
 /*
- * Parses a token into role and epoch. -EINVAL: malformed, or it cannot hold 128 bits of randomness.
- * name: of the option or file, for the message.
+ * Parses a token into role and epoch; a store's own gives TOKEN_ADMIN and 0. -EINVAL: malformed, or
+ * it cannot hold 128 bits of randomness. name: of the option or file, for the message.
  */
 RLV_MUST_CHECK int token_parse(const char *name, const char *token, struct token_id *id_out);
 
-/* Formats and parses "relive:1:ROLE:EPOCH". false: the text is not an identity. */
+/*
+ * token_identity writes "relive:1:ROLE:EPOCH", token_identity_parse reads it; false: the text is
+ * none.
+ */
 void token_identity(const struct token_id *id, char text_out[TOKEN_IDENTITY_BYTES]);
 bool token_identity_parse(const void *text, size_t len, struct token_id *id_out);
 
-/* Derives the token of that role and epoch. -EIO. Thread: any. */
+/*
+ * Derives the token of a role and epoch from the store's own, which epoch 0 gives unchanged. -EIO:
+ * OpenSSL failed. Thread: any.
+ */
 RLV_MUST_CHECK int token_derive(const char *store_token, const struct token_id *id,
 				char token_out[TOKEN_TEXT_BYTES]);
 
-/* -EACCES: its epoch is not the store's. */
+/*
+ * 0 if the token is the store's own (epoch 0) or of that epoch, which is the store's; else -EACCES.
+ */
 RLV_MUST_CHECK int token_check_epoch(const struct token_id *id, uint32_t epoch);
 
 #endif

@@ -29,7 +29,7 @@ static pthread_key_t cache_key;
 
 /* -------- extents -------- */
 
-/* NOLINTBEGIN(readability-function-size): jemalloc says what their arguments are */
+/* NOLINTBEGIN(readability-function-size): jemalloc sets the arguments of its extent hooks */
 
 static void *extent_alloc(extent_hooks_t *hooks, void *at, size_t size, size_t align, bool *zero,
 			  bool *commit, unsigned index)
@@ -59,7 +59,10 @@ static bool extent_split(extent_hooks_t *hooks, void *ptr, size_t size, size_t f
 	return false;
 }
 
-/* True = not merged: a buffer across two chunks would be known to devices by halves. */
+/*
+ * Lets jemalloc merge two adjacent extents (returns false) only if one registration covers both: a
+ * buffer across two chunks would be known to devices by halves.
+ */
 static bool extent_merge(extent_hooks_t *hooks, void *first, size_t first_size, void *second,
 			 size_t second_size, bool committed, unsigned index)
 {
@@ -155,7 +158,10 @@ int arena_open(const struct arena_source *source, unsigned *index_out)
 
 /* -------- buffers -------- */
 
-/* This thread's cache, for the arena's memory only; without one it goes to the arena each time. */
+/*
+ * Flag of mallocx that names this thread's cache for the arena, made at first use.
+ * MALLOCX_TCACHE_NONE (no cache) if none can be made.
+ */
 static int cache_flag(void)
 {
 	unsigned index;

@@ -35,19 +35,23 @@ extern const struct arena_source arena_chunks;
 extern const struct alloc_hooks arena_hooks;
 
 /*
- * The arena's number, for MALLOCX_ARENA, with MALLOCX_TCACHE_NONE or a cache made for it: the
- * thread's own cache holds memory of other arenas. -ENOMEM. Thread: any.
+ * Gives the number of the arena, which the first call makes. For MALLOCX_ARENA, with
+ * MALLOCX_TCACHE_NONE or a cache made for it: the thread's own cache holds memory of other arenas.
+ * -ENOMEM. Thread: any.
  */
 int arena_open(const struct arena_source *source, unsigned *index_out) RLV_MUST_CHECK;
 
 /*
- * The two calls of struct alloc_hooks and of struct rlv_memory; source: a const struct arena_source.
- * Not zeroed; inside one registration. align: a power of two, at most 2 MiB. A size of 0 gives a
- * unique pointer. NULL: no memory, or another align. Thread: any. Cost: as malloc.
+ * Allocates from the arena. arena_alloc and arena_free are the calls of struct alloc_hooks and of
+ * struct rlv_memory; source: a const struct arena_source. Not zeroed; inside one registration.
+ * align: a power of two, at most 2 MiB. A size of 0 gives a unique pointer. NULL: no memory, or
+ * another align. Thread: any. Cost: as malloc.
  */
 void *arena_alloc(void *source, size_t align, size_t bytes) RLV_MUST_CHECK;
 
-/* Frees memory of arena_alloc, from any thread; NULL is a no-op. Only ptr is looked at. */
+/*
+ * Frees memory of arena_alloc, from any thread; ptr NULL is a no-op. source and bytes are not used.
+ */
 void arena_free(void *source, void *ptr, size_t bytes);
 
 #endif

@@ -38,7 +38,7 @@ bool mem_fail_now(void)
 	return true;
 }
 
-/* malloc(0) may give NULL, which would read as a failure. */
+/* bytes, but 1 for 0: malloc(0) may give NULL, which would read as a failure. */
 static size_t at_least_one(size_t bytes)
 {
 	return bytes ? bytes : 1;

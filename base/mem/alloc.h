@@ -19,7 +19,7 @@
 void *mem_alloc(size_t bytes) RLV_MUST_CHECK;
 void *mem_zalloc(size_t bytes) RLV_MUST_CHECK;
 
-/* n zeroed elements; NULL also when n * size does not fit. */
+/* n zeroed elements of size bytes. NULL when there is no memory, or n * size does not fit. */
 void *mem_array(size_t n, size_t size) RLV_MUST_CHECK;
 
 /*
@@ -34,7 +34,9 @@ bool mem_make_room(void *array_inout, size_t *room, size_t n, size_t size) RLV_M
  */
 bool mem_grow(void *array_inout, size_t from, size_t to, size_t size) RLV_MUST_CHECK;
 
-/* align: a power of two, at least sizeof(void *). Not zeroed. */
+/*
+ * Memory aligned to align, a power of two of at least sizeof(void *); not zeroed. NULL: no memory.
+ */
 void *mem_aligned(size_t align, size_t bytes) RLV_MUST_CHECK;
 
 /* As realloc(3); on NULL the old block is untouched. */
@@ -46,15 +48,18 @@ char *mem_strdup(const char *text) RLV_MUST_CHECK;
 void mem_free(void *ptr);
 
 /*
- * Failure countdown: the n-th allocation from now on (1 = the next one), counted over all threads
- * and all three kinds, fails once. 0 turns it off. mem_fail_fired says whether it has struck
- * since it was armed: a sweep arms 1, 2, 3, .. until a run ends without. Off, it costs one
- * relaxed load per allocation. Thread: any.
+ * For tests: the n-th allocation from now on (1 = the next one), counted over all threads and all
+ * of mem_*, alloc_* and pages_*, fails once. 0 turns it off. mem_fail_fired says whether it has
+ * failed since: a test that sweeps all allocations sets 1, 2, 3, .. until a run ends without. Off,
+ * it costs one relaxed load per allocation. Thread: any.
  */
 void mem_fail_after(uint64_t n);
 bool mem_fail_fired(void);
 
-/* For other sources of memory (mappings, memfds): true if this allocation must fail. */
+/*
+ * Counts an allocation of another source (a mapping, a memfd) for mem_fail_after: true if it must
+ * fail.
+ */
 bool mem_fail_now(void);
 
 /* Source of the buffers that the library hands out. Both calls: any thread. */
@@ -64,7 +69,9 @@ struct alloc_hooks {
 	void *ctx;
 };
 
-/* hooks NULL = the heap. Goes through the failure countdown, too. */
+/*
+ * A buffer from the hooks' alloc; hooks NULL = the heap. NULL: no memory. mem_fail_after counts it.
+ */
 void *alloc_buffer(const struct alloc_hooks *hooks, size_t align, size_t bytes) RLV_MUST_CHECK;
 void alloc_buffer_free(const struct alloc_hooks *hooks, void *ptr, size_t bytes);
 

@@ -62,8 +62,8 @@ static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 static int watch_ret;
 
 /*
- * Another thread may have held the lock at the fork, so the child starts with no chunks. The
- * child's copies stay allocated until it ends.
+ * Runs in a forked child: forgets all chunks and listeners, as another thread may have held the
+ * lock at the fork. The child's copies of chunks stay mapped until it ends.
  */
 LOCK_UNCHECKED static void forget_in_child(void)
 {
@@ -161,7 +161,9 @@ static void set_entries(const struct pages *pages, uint16_t entry)
 
 /* -------- grains -------- */
 
-/* The first grain in [from, end) that is used, or free, as wanted; end if there is none. */
+/*
+ * The first grain in [from, end) that is used (used = true) or free (false); end if there is none.
+ */
 static size_t next_grain(const struct chunk *chunk, size_t from, size_t end, bool used)
 {
 	while (from < end) {
@@ -215,7 +217,10 @@ static void *cut_grains(struct chunk *chunk, size_t align, size_t n)
 
 /* -------- chunks -------- */
 
-/* A page that a device knows must not be copied on write: the device would keep the old one. */
+/*
+ * Keeps the pages out of forked children: a device would keep the old page after a copy on write.
+ * False: madvise failed.
+ */
 static bool keep_from_children(const struct pages *pages)
 {
 	return madvise(pages->ptr, pages->bytes, MADV_DONTFORK) == 0;

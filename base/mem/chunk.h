@@ -33,15 +33,15 @@
 #define CHUNK_LISTENERS_MAX 32
 
 /*
- * A buffer inside one chunk; not zeroed. align: a power of two, at most CHUNK_UNIT (a cache line is
- * the least). NULL: no memory, or CHUNK_MAX chunks. A size of 0 gives a unique pointer. Thread:
- * any.
+ * Allocates a buffer inside one chunk; not zeroed. align: a power of two, at most CHUNK_UNIT (a
+ * cache line is the least). NULL: no memory, or all CHUNK_MAX chunks are in use. A size of 0 gives
+ * a unique pointer. Thread: any.
  */
 void *chunk_alloc(size_t align, size_t bytes) RLV_MUST_CHECK;
 
 /*
- * Makes a memory, all zero at first, at least bytes long: if it is shorter, replaces it by one of
- * zeroed bytes. false: no memory; *mem is all zero.
+ * Makes *mem, which is all zero at first, at least bytes long: a shorter one is freed, and replaced
+ * by zeroed memory from a chunk. false: no memory; *mem is all zero.
  */
 bool chunk_make_room(struct mem *mem, size_t bytes) RLV_MUST_CHECK;
 
@@ -50,7 +50,7 @@ void chunk_drop(struct mem *mem);
 
 /*
  * Frees a buffer, a part of one that starts and ends on a cache line, or adjacent buffers of one
- * chunk together. NULL, and buffers from before a fork: a no-op. Thread: any.
+ * chunk together. NULL, and in a forked child a buffer of its parent: a no-op. Thread: any.
  */
 void chunk_free(void *ptr, size_t bytes);
 
@@ -65,8 +65,8 @@ extern const struct alloc_hooks chunk_hooks;
 bool chunk_find(const void *ptr, size_t len, uint32_t *index_out);
 
 /*
- * Describes a buffer, once, when it is made: registered if one chunk contains it, else host memory.
- * len > 0. Valid until the buffer is freed.
+ * Describes a buffer as struct mem, once, when it is made: registered if one chunk contains it,
+ * else host memory. len > 0. Valid until the buffer is freed.
  */
 struct mem chunk_mem(void *ptr, size_t len);
 
@@ -81,8 +81,9 @@ struct chunk_listener {
 };
 
 /*
- * Calls `added` for all present chunks before it returns, and for each new chunk before a buffer is
- * allocated in it. Borrowed until chunk_unlisten. -ENOSPC: CHUNK_LISTENERS_MAX. Thread: any.
+ * Calls `added` of the listener for all present chunks before it returns, and for each new chunk
+ * before a buffer is allocated in it. listener is borrowed until chunk_unlisten. -ENOSPC: there are
+ * CHUNK_LISTENERS_MAX already; -ENOMEM. Thread: any.
  */
 int chunk_listen(const struct chunk_listener *listener) RLV_MUST_CHECK;
 

@@ -37,7 +37,7 @@ static struct {
 	_Atomic(struct chunk *) chunks;
 } guard;
 
-/* Async-signal-safe, as all that the handler calls. */
+/* The guarded range that contains the address, or NULL. Async-signal-safe: the handler calls it. */
 static struct range *guard_find_range(uintptr_t at)
 {
 	/* M2 pairs with M1: the chunk before its links */
@@ -62,7 +62,10 @@ static struct range *guard_find_range(uintptr_t at)
 	return NULL;
 }
 
-/* A fault outside our ranges: restores the former handler; the access faults again on return. */
+/*
+ * Handles SIGBUS: maps zeros from a guarded page to its range's end and sets the range's flag. For
+ * another fault restores the former handler, which gets it when the access faults again.
+ */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
 	uintptr_t at = (uintptr_t)info->si_addr;

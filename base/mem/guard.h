@@ -17,13 +17,16 @@
 
 #include "base/error.h"
 
-/* Installs the guard permanently; call it before guard_add. Thread: setup. */
+/* Installs the handler of SIGBUS, permanently; call it before guard_add. Thread: setup. */
 RLV_MUST_CHECK int guard_install(void);
 
-/* *broken becomes true when a page of the range could not be read. -ENOMEM. Thread: any. */
+/*
+ * Guards a mapped range: if its file cannot give a page, *broken becomes true and zeros are mapped
+ * there. A no-op without guard_install. -ENOMEM. Thread: any.
+ */
 RLV_MUST_CHECK int guard_add(const void *base, uint64_t size, _Atomic bool *broken);
 
-/* Call it before the range is unmapped. A range that was not added is a no-op. Thread: any. */
+/* Ends guard_add of a range, before it is unmapped. No-op for a range not added. Thread: any. */
 void guard_remove(const void *base);
 
 #endif

@@ -22,7 +22,7 @@ struct clock {
 	void *ctx;
 };
 
-/* A clock of the system, as CLOCK_PROCESS_CPUTIME_ID; 0 if it cannot be read. */
+/* Reads a system clock, as CLOCK_PROCESS_CPUTIME_ID, in ns; 0 if it cannot be read. */
 uint64_t clock_read_ns(clockid_t id);
 
 /* CLOCK_MONOTONIC of this host: the same in all its processes, and the futex clock. Static. */
@@ -33,7 +33,7 @@ static inline uint64_t clock_now_ns(const struct clock *clk)
 	return clk->now_ns(clk->ctx);
 }
 
-/* timeout_ns from now; 0 = already over (polls once), negative = DEADLINE_NEVER. */
+/* The time timeout_ns from now; 0 = already over (polls once), negative = DEADLINE_NEVER. */
 uint64_t deadline_after(const struct clock *clk, int64_t timeout_ns);
 
 /* The earlier of two; a wait that must recheck uses it to cap its sleep. */
@@ -47,7 +47,7 @@ static inline bool deadline_expired(const struct clock *clk, uint64_t deadline_n
 	return deadline_ns != DEADLINE_NEVER && clock_now_ns(clk) >= deadline_ns;
 }
 
-/* 0 when over, INT64_MAX when it never comes. */
+/* ns until the deadline: 0 when it is over, INT64_MAX for DEADLINE_NEVER. */
 int64_t deadline_left_ns(const struct clock *clk, uint64_t deadline_ns);
 
 /* Timeout for poll(2) and epoll_wait(2): ms rounded up, -1 for DEADLINE_NEVER. */

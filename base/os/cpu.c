@@ -44,7 +44,10 @@ static bool may_more_than_plain(void)
 	return atomic_load_explicit(&level_limit, memory_order_relaxed) != CPU_PLAIN;
 }
 
-/* A bit of register c of a leaf. Asked once: in a guest each CPUID leaves it, for microseconds. */
+/*
+ * True if CPUID sets that bit of ECX for the leaf. *found caches the answer (-1 = not asked): in a
+ * guest each CPUID leaves to the host, for microseconds.
+ */
 static bool cpuid_has(_Atomic int *found, unsigned leaf, unsigned bit)
 {
 	int has = atomic_load_explicit(found, memory_order_relaxed);

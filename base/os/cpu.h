@@ -16,22 +16,27 @@ enum cpu_level {
 	CPU_AVX512, /* AVX-512 F, DQ, BW, VL and all of CPU_AVX2 */
 };
 
-/* The highest level that CPU and kernel support, no higher than the limit. Thread: any. */
+/* The highest level that CPU and kernel support, at most that of cpu_level_limit. Thread: any. */
 enum cpu_level cpu_level(void);
 
-/* For tests and benches: never go above level. CPU_AVX512 lifts the limit. Thread: setup. */
+/*
+ * For tests and benches: cpu_level() is at most level from now on; CPU_AVX512 = no limit. Thread:
+ * setup.
+ */
 void cpu_level_limit(enum cpu_level level);
 
 /* "plain", "avx2", "avx512". Static. */
 const char *cpu_level_name(enum cpu_level level);
 
-/* SSE4.2's crc32 instruction, under the same limit (CPU_PLAIN = use the table). */
+/* True if the CPU has SSE4.2's crc32 instruction; false under the limit CPU_PLAIN. */
 bool cpu_has_crc32(void);
 
-/* cmpxchg16b, under the same limit. */
+/* True if the CPU has cmpxchg16b; false under the limit CPU_PLAIN. */
 bool cpu_has_cas16(void);
 
-/* prefetchw, which fetches a line to be written. */
+/*
+ * True if the CPU has prefetchw, which fetches a line to be written; cpu_level_limit has no effect.
+ */
 bool cpu_has_prefetchw(void);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/os/clock.h"
 
 /*
- * Without FUTEX_PRIVATE_FLAG: the word may be shared. FUTEX_WAIT_BITSET, as it alone takes an
+ * Without FUTEX_PRIVATE_FLAG: processes may share the word. FUTEX_WAIT_BITSET, as it alone takes an
  * absolute time, so that an interrupted wait needs no arithmetic.
  */
 int futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t deadline_ns)

@@ -10,8 +10,8 @@
 #include "base/error.h"
 
 /*
- * The group of that name or number, to which this process may give its files. -EINVAL: there is none,
- * -EPERM: its user is not in it. Thread: setup.
+ * Finds the group of that name or number, to which this process may give its files. -EINVAL: no
+ * such group, -EPERM: this process is not root and not a member. Thread: setup.
  */
 RLV_MUST_CHECK int group_find(const char *name, gid_t *gid_out);
 

@@ -54,7 +54,10 @@ LOCK_UNCHECKED void lock_acquire(struct lock *lock, const struct lock_role *role
 	(void)lock_acquire_until(lock, role, DEADLINE_NEVER);
 }
 
-/* A normal mutex cannot fail to lock or unlock; only misuse could, and that is an invariant. */
+/*
+ * False only after the deadline: otherwise a normal mutex fails to lock by misuse alone, which is
+ * asserted.
+ */
 LOCK_UNCHECKED bool lock_acquire_until(struct lock *lock, const struct lock_role *role,
 				       uint64_t deadline_ns)
 {

@@ -63,10 +63,10 @@ struct lock {
 		.mutex = PTHREAD_MUTEX_INITIALIZER, .role = (role_ptr) \
 	}
 
-/* role is borrowed until lock_fini. Thread: setup. */
+/* Makes an unlocked lock of that role, which is borrowed until lock_fini. Thread: setup. */
 void lock_init(struct lock *lock, const struct lock_role *role);
 
-/* Nobody may hold the lock. */
+/* Destroys the lock; nobody may hold it. */
 void lock_fini(struct lock *lock);
 
 /* Thread: any. */

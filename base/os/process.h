@@ -21,24 +21,32 @@ struct process_id {
 	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
 };
 
-/* Reads a small file, as those of /proc, whole, as text. Bytes read, or -errno. Thread: any. */
+/*
+ * Reads a small file, as those of /proc, as text of at most room - 1 bytes and a final 0. Returns
+ * the bytes read, or -errno. Thread: any.
+ */
 int process_read_text(const char *path, char *text_out, size_t room);
 
-/* This process. Read again after fork(). -ENOTSUP = no /proc. Thread: any. */
+/* The identity of this process; ask again after fork(). -ENOTSUP: no /proc. Thread: any. */
 RLV_MUST_CHECK int process_self(struct process_id *id_out);
 
-/* The process that has the pid now. -ESRCH = none, -EACCES = another user's, and /proc hides it.
-   Thread: any. */
+/*
+ * The identity of the process that has the pid now. -ESRCH: none has it, -EACCES: it is another
+ * user's, and /proc hides it. Thread: any.
+ */
 RLV_MUST_CHECK int process_read(uint32_t pid, struct process_id *id_out);
 
-/* State T, as SIGSTOP or a debugger leave it. false also when that cannot be told. Thread: any. */
+/*
+ * True if the process is stopped, as by SIGSTOP or a debugger (state T or t in /proc). false also
+ * when that cannot be told. Thread: any.
+ */
 bool process_is_stopped(const struct process_id *id);
 
 /*
- * true = it cannot touch its memory any more: another boot, no such pid, the pid of another
- * process, or a zombie whose threads have all ended. false also when that cannot be told, as
- * where /proc hides it.
- * Once true it stays true, so it proves a fence within one pid namespace. Thread: any.
+ * True if the process cannot touch its memory any more: another boot, no such pid, the pid of
+ * another process, or a zombie whose threads have all ended. false also when that cannot be told,
+ * as where /proc hides it. Once true it stays true, so it proves a fence within one pid namespace.
+ * Thread: any.
  */
 bool process_is_gone(const struct process_id *id);
 

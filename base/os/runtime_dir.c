@@ -80,7 +80,10 @@ static int root_path(char out[RUNTIME_PATH_BYTES])
 	return 0;
 }
 
-/* visits: for a client, to which another user's will do, if its group has us. */
+/*
+ * Checks type, owner and mode of a directory: -EACCES. visits: for a client, which accepts another
+ * user's directory that is open to a group that we are in.
+ */
 static int runtime_dir_check(const char *path, bool visits, struct stat *st)
 {
 	bool is_shared;
@@ -255,7 +258,9 @@ int runtime_dir_token(const struct runtime_dir *dir, char token_out[RUNTIME_TOKE
 	return 0;
 }
 
-/* 64 digits and a newline: of RELIVE_TOKEN, where that can be a store's. */
+/*
+ * Writes 64 hexadecimal digits and a newline: RELIVE_TOKEN if it is such digits, else random ones.
+ */
 static int write_secret(int fd)
 {
 	const char *given = getenv("RELIVE_TOKEN");
@@ -282,7 +287,10 @@ static int write_secret(int fd)
 	return fsync(fd) ? -errno : 0;
 }
 
-/* Written under another name first, so that nobody ever reads half a token. */
+/*
+ * Makes the token's file, unless there is one: written under another name, then linked, so that
+ * nobody ever reads half a token.
+ */
 static int make_token(const struct runtime_dir *dir)
 {
 	char path[RUNTIME_PATH_BYTES], part[RUNTIME_PATH_BYTES], name[32];
@@ -339,7 +347,7 @@ static int lock_paths(const struct runtime_dir *dir, const char *name, char *loc
 	return ret ? ret : runtime_dir_file(dir, file, pid);
 }
 
-/* 0 = nobody, -1 = somebody in a pid namespace that is not ours. */
+/* Pid of the process that has the lock of fd; 0 = nobody, -1 = one of another pid namespace. */
 static int lock_holder_pid(int fd)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -349,7 +357,10 @@ static int lock_holder_pid(int fd)
 	return lock.l_pid > 0 ? lock.l_pid : -1;
 }
 
-/* Retries until the locked file is the one at path: it may have been removed in between. */
+/*
+ * Opens or makes the file at path and locks it; retries if that file was removed in between.
+ * -EBUSY: *pid_out is the pid of the process that has it.
+ */
 static int lock_path(const char *path, int *fd_out, int *pid_out)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };

@@ -48,23 +48,32 @@ bool runtime_name_is_valid(const char *name);
  */
 RLV_MUST_CHECK int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out);
 
-/* The same for a client, which may be another user of its group. -ENOENT, as above. Thread: any. */
+/*
+ * Opens a store's directory for a client. With RELIVE_RUNTIME_DIR set, it may be another user's, if
+ * it is open to a group that we are in. -ENOENT: no such directory; else as runtime_dir_open.
+ * Thread: any.
+ */
 RLV_MUST_CHECK int runtime_dir_visit(const char *store, struct runtime_dir *dir_out);
 
 /*
- * Gives a group access, by name or number; NULL changes nothing. Errors: those of group_find,
- * -EBUSY (ROOT is another group's already). Thread: setup.
+ * Opens ROOT and the store's directory to a group, given by name or number: mode 0750. NULL changes
+ * nothing. Errors: those of group_find, -EBUSY (ROOT is open to another group). Thread: setup.
  */
 RLV_MUST_CHECK int runtime_dir_share(struct runtime_dir *dir, const char *group);
 
-/* Lets the directory's group, if it has one, connect to that socket. Thread: any. */
+/* Lets the directory's group, if it has one, connect to the socket of that name. Thread: any. */
 RLV_MUST_CHECK int runtime_dir_share_socket(const struct runtime_dir *dir, const char *file);
 
-/* PATH/file. -ENAMETOOLONG. Thread: any. */
+/*
+ * Path of a file in the directory. -ENAMETOOLONG: longer than RUNTIME_PATH_BYTES - 1. Thread: any.
+ */
 RLV_MUST_CHECK int runtime_dir_file(const struct runtime_dir *dir, const char *file,
 				    char path_out[RUNTIME_PATH_BYTES]);
 
-/* The store's token. -ENOENT, -EACCES (others may read it), -EPROTO (no token). Thread: any. */
+/*
+ * Reads the store's token. -ENOENT (no file), -EACCES (it is not our own, or others have access),
+ * -EPROTO (not 64 hexadecimal digits). Thread: any.
+ */
 RLV_MUST_CHECK int runtime_dir_token(const struct runtime_dir *dir,
 				     char token_out[RUNTIME_TOKEN_BYTES]);
 
@@ -76,26 +85,30 @@ RLV_MUST_CHECK int runtime_dir_token_make(const struct runtime_dir *dir,
 					  char token_out[RUNTIME_TOKEN_BYTES]);
 
 /*
- * Takes `NAME.lock` for the life of the process and writes its pid to `NAME.pid`. The descriptor
- * holds the lock. -EBUSY: a live process has it; *pid_out is its pid, or 0. A pid file without
- * a locked lock file is stale and is overwritten.
+ * Locks `NAME.lock` for the life of the process and writes this process's pid to `NAME.pid`.
+ * *fd_out holds the lock. -EBUSY: a live process has it; *pid_out is that process's pid, or 0. A
+ * pid file without a locked lock file is stale and is overwritten.
  */
 RLV_MUST_CHECK int runtime_dir_lock(const struct runtime_dir *dir, const char *name, int *fd_out,
 				    int *pid_out);
 
-/* Removes the pid file and releases the lock. */
+/* Removes `NAME.pid` and releases `NAME.lock`, whose file stays, by closing fd. */
 void runtime_dir_unlock(const struct runtime_dir *dir, const char *name, int fd);
 
 /* Pid of the process that has `NAME.lock`; 0 = nobody. Takes and creates nothing. Thread: any. */
 int runtime_dir_holder(const struct runtime_dir *dir, const char *name);
 
 /*
- * Takes the store's own lock, which need not exist yet, nor its directory. -EBUSY: another process
- * has it, *pid_out; errors of runtime_dir_open. The descriptor holds it. Thread: setup.
+ * Locks ROOT/.STORE.lock, which it makes if missing; the store's directory need not exist. *fd_out
+ * holds the lock. -EBUSY: another process has it, whose pid is in *pid_out; errors of
+ * runtime_dir_open. Thread: setup.
  */
 RLV_MUST_CHECK int runtime_store_lock(const char *store, int *fd_out, int *pid_out);
 
-/* Releases the lock; gone: removes its file, for a store that no longer exists. Thread: setup. */
+/*
+ * Releases the lock of runtime_store_lock; gone: removes its file, for a store that no longer
+ * exists. Thread: setup.
+ */
 void runtime_store_unlock(const char *store, int fd, bool gone);
 
 #endif

@@ -18,7 +18,7 @@ static int check(int ret, const char *what)
 	return ret;
 }
 
-/* n steps in episodes of 8 appends. */
+/* Appends n steps in one call; every eighth round ends an episode. */
 static int calls_append(struct rlv_writer *writer, uint32_t n, uint32_t round)
 {
 	static float obs[STEPS][4], reward[STEPS];

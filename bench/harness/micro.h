@@ -59,12 +59,12 @@ struct micro {
  */
 bool micro_init(struct micro *m, int argc, char **argv, int *exit_out);
 
-/* End the output; returns the exit status. */
+/* Ends the output and frees the yardsticks; returns the exit status: failure if ok is false or
+   the JSON output failed. */
 int micro_finish(struct micro *m, bool ok);
 
-/*
- * Adds a case. False: --only does not select its row, metric and parameters as in the table.
- */
+/* Adds a copy of a case. False: it was not added, since --only is not in its row (metric and
+   parameters, as in the table), or there are MICRO_CASES already. */
 bool micro_add(struct micro *m, const struct micro_case *c);
 
 /*
@@ -74,8 +74,8 @@ bool micro_add(struct micro *m, const struct micro_case *c);
 void micro_add_yardsticks(struct micro *m, const void *memory, uint64_t bytes,
 			  const struct param *params);
 
-/* Measures and prints the cases that were added; what: text beside the progress bar. Returns the
-   first error. */
+/* Measures the added cases, m->windows windows of each in turn, prints and then removes them;
+   what: text beside the progress bar. Returns the first error. */
 int micro_run(struct micro *m, const char *what) RLV_MUST_CHECK;
 
 #endif

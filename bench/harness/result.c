@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Relative to the median; 0 if the median is 0. */
+/* (max - min) / median; 0 if the median is 0. */
 static double spread_relative(const struct spread *spread)
 {
 	return spread->median > 0 ? (spread->max - spread->min) / spread->median : 0;

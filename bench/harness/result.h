@@ -42,7 +42,7 @@ void result_json(struct json *json, const char *bench, const struct result *resu
 /* Adds n parameters, or those up to one without a key, to the open object. */
 void result_params_json(struct json *json, const struct param *params, size_t n);
 
-/* The same as a row of text: "metric best median spread cpu key=text ..". */
+/* Prints a result as a row of text: "metric best median spread cpu key=text ..". */
 void result_row(const struct result *result, FILE *file);
 
 /*

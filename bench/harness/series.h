@@ -18,7 +18,7 @@ struct series {
 	double cpu_ns, wall_ns; /* sum over all windows, 0 if not measured */
 };
 
-/* Values beyond SERIES_MAX are dropped. */
+/* Adds a value; if there are SERIES_MAX already, it is dropped. */
 void series_add(struct series *series, double value);
 
 /* All NaN for an empty series. best: max if higher_is_better, else min. */

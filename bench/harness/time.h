@@ -14,7 +14,7 @@ static inline uint64_t time_wall_ns(void)
 	return clock_now_ns(clock_monotonic());
 }
 
-/* CPU time of this thread. */
+/* CPU time of the calling thread, in ns. */
 static inline uint64_t time_cpu_ns(void)
 {
 	struct timespec now;

@@ -13,12 +13,13 @@ struct windows {
 	double from, to; /* section of the progress bar for the windows */
 	uint32_t n;      /* windows per case */
 	uint32_t cases;
-	/* Run one window of a case, which starts at `done` of the bar. */
+	/* Runs one window of case `index`; `done`: where the progress bar stands then. */
 	int (*run)(void *ctx, uint32_t index, double done);
 	void *ctx;
 };
 
-/* The first error of a window, or -EINTR after Ctrl-C (program/interrupt.h). Thread: setup. */
+/* Runs all windows, the cases in turn. Stops with the first error of a window, or with -EINTR
+   after Ctrl-C (program/interrupt.h). Thread: setup. */
 int windows_run(const struct windows *windows) RLV_MUST_CHECK;
 
 #endif

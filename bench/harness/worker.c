@@ -50,7 +50,7 @@ static void worker_set_state(struct worker *worker, enum worker_state state)
 	futex_wake((_Atomic uint32_t *)&worker->slot->state, 1);
 }
 
-/* Wait for the next command word after `last`. */
+/* Waits until the command word is not `last` any more; returns it. */
 static uint32_t worker_wait_command(const struct worker *worker, uint32_t last)
 {
 	for (;;) {
@@ -64,7 +64,8 @@ static uint32_t worker_wait_command(const struct worker *worker, uint32_t last)
 	}
 }
 
-/* Steps until the command changes. */
+/* Runs one window: steps until the command is not WORKER_RUN any more, or a step fails. Records
+   wall and CPU time. */
 static int worker_run_window(struct worker *worker)
 {
 	struct worker_slot *slot = worker->slot;
@@ -84,7 +85,8 @@ static int worker_run_window(struct worker *worker)
 	return ret ? ret : worker->ops->end(worker);
 }
 
-/* Runs until WORKER_QUIT, or an error. */
+/* Opens a worker at the first command, then runs its windows until WORKER_QUIT or an error, and
+   closes it. */
 static int worker_main(struct worker *worker)
 {
 	uint32_t word = worker_wait_command(worker, WORKER_HOLD);
@@ -232,7 +234,7 @@ int workers_pause(struct workers *workers)
 	return workers_wait(workers, WORKER_PAUSED, 20 * CLOCK_NS_PER_S);
 }
 
-/* A process that does not obey ignores SIGTERM, so that it is killed after the grace. */
+/* A process that does not obey WORKER_QUIT ignores SIGTERM, too, so that it is killed after 3 s. */
 void workers_stop(struct workers *workers)
 {
 	if (!workers->board)

@@ -65,22 +65,24 @@ struct workers {
 	bool may_die; /* its kill is not a failure */
 };
 
-/* Adds a worker and forks it, or starts a thread. Thread: setup, for all of these. */
+/* Adds a worker and starts it, in a forked process or else in a thread; it waits for
+   workers_open. Thread: setup, for all of these. */
 int workers_start(struct workers *workers, struct worker *worker, bool process) RLV_MUST_CHECK;
 
-/* Command all workers to open, run, or pause; each call waits for all. -ETIMEDOUT, -EINTR, a
-   worker's error. */
+/* Command all workers to open, run, or pause; each call waits until all have. -ETIMEDOUT: one
+   did not in 30 s (pause: 20 s); -EINTR: Ctrl-C; a worker's error. */
 int workers_open(struct workers *workers) RLV_MUST_CHECK;
 int workers_run(struct workers *workers) RLV_MUST_CHECK;
 int workers_pause(struct workers *workers) RLV_MUST_CHECK;
 
-/* True if a worker has failed or ended early. */
+/* 0, or the error of a worker that failed; -ECONNRESET: a process ended early without one. */
 int workers_look(struct workers *workers) RLV_MUST_CHECK;
 
-/* Stop all workers; a process that does not end is killed. */
+/* Stops all workers: joins threads, ends processes; one that does not end in 3 s is killed. */
 void workers_stop(struct workers *workers);
 
-/* Record an error and the failed operation. Returns code. Thread: the worker's. */
+/* Records code and "what: why" in the worker's slot, for the bench; why "": the text of code.
+   Returns code. Thread: the worker's. */
 int worker_fail(struct worker *worker, int code, const char *what, const char *why);
 
 #endif

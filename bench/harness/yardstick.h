@@ -16,8 +16,8 @@ struct yardstick {
 	size_t next; /* next offset in memory to copy */
 };
 
-/* footprint: size of the largest table. batch: size of the largest target. -ENOMEM. Touches all
-   pages. */
+/* Allocates memory to read, of the size of the largest table (footprint, at most 1 GiB), and a
+   target of the largest batch (at most 256 MiB) to copy to; touches all pages. -ENOMEM. */
 int yardstick_open(struct yardstick *yardstick, uint64_t footprint, uint64_t batch,
 		   enum page_kind kind) RLV_MUST_CHECK;
 void yardstick_close(struct yardstick *yardstick);
@@ -25,10 +25,8 @@ void yardstick_close(struct yardstick *yardstick);
 /* ns per load of a random 64 B line of the memory; the loads are independent. */
 double yardstick_line_ns(const void *memory, uint64_t bytes, uint64_t seed);
 
-/*
- * GB/s of memcpy of batch bytes, in sequence from the footprint, into `targets` buffers in turn, at
- * least one.
- */
+/* GB/s of memcpy in pieces of batch bytes, in sequence from the yardstick's memory into
+   `targets` buffers in turn, for ns, or one piece if ns is 0. */
 double yardstick_memcpy_gbps(struct yardstick *yardstick, uint64_t batch, uint32_t targets,
 			     int64_t ns);
 

@@ -12,7 +12,7 @@ NAMES = ("obs", "action", "reward", "next_obs", "discount", "weight")
 
 
 class Relive:
-    """relive: next observations are read from the next rows."""
+    """relive, prioritized: next observations are read from the next rows, not stored."""
 
     selector = "prioritized"
 

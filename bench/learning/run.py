@@ -3,9 +3,9 @@
 
 Usage: run.py [--seeds N] [--steps N] [--buffers A,B] [--results FILE] [--plot FILE]
 
-Runs that the file of results has are not repeated; it is written after each one, so that what was
-interrupted goes on, and removed to begin anew. The seconds are those of the learner's loop without its
-evaluations, and mean something only if nothing else ran; a run without them was not alone.
+Runs that the file of results has are not repeated. The file is written after each run, so that an
+interrupted series goes on; remove it to begin anew. The seconds are those of the learner's loop without
+its evaluations, and mean something only if nothing else ran; a run without seconds was not alone.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def show(done, total, text):
 
 
 def learn(buffer, seed, steps, say):
-    """One run: returns its curve and its duration in seconds."""
+    """Runs learner.py once; returns buffer, seed, the curve of [steps, return] and the seconds as a dict."""
     command = [sys.executable, str(HERE / "learner.py"), buffer, str(seed), str(steps)]
     environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     curve = []
@@ -58,14 +58,15 @@ def run_missing(args, results):
 
 
 def as_text(results):
-    """JSON with a line for each run."""
+    """The results as JSON text with a line for each run."""
     runs = ",\n".join(json.dumps(run) for run in results["runs"])
     head = json.dumps({name: value for name, value in results.items() if name != "runs"})
     return '%s, "runs": [\n%s\n]}\n' % (head[:-1], runs)
 
 
 def summary(results):
-    """For each buffer: the seeds that solved CartPole, after how many steps and seconds."""
+    """Yields a dict for each buffer: how many seeds solved CartPole, the median of steps and seconds, the
+    mean return."""
     for buffer in BUFFERS:
         runs = [run for run in results["runs"] if run["buffer"] == buffer]
         if not runs:

@@ -10,7 +10,7 @@ class Wrong(Exception):
 
 
 def _number_of(rows, column):
-    """The row number of each distinct value of a column."""
+    """Maps the bytes of each value of a column to the number of its row."""
     return {column[i].tobytes(): i for i in range(len(rows["done"]))}
 
 
@@ -21,7 +21,8 @@ def _same(name, got, want):
 
 
 def _check_next(batch, rows, at):
-    """The expected next_obs: the stored one, or the next row's obs; undefined at the end of an episode."""
+    """Raises Wrong unless next_obs is the stored one in all items, or the next row's obs, undefined at the
+    end of an episode."""
     got, end = np.asarray(batch["next_obs"]), len(rows["done"])
     if np.array_equal(got, rows["next_obs"][at]):
         return
@@ -30,7 +31,8 @@ def _check_next(batch, rows, at):
 
 
 def rows_of(batch, rows):
-    """The numbers of the rows that a batch holds; Wrong if a column is another row's."""
+    """The numbers of the rows that a batch holds; raises Wrong if an observation was never inserted or
+    another column is of another row."""
     by_frame = "frame" in batch
     keys = np.asarray(batch["frame"] if by_frame else batch["obs"])
     numbers = _number_of(rows, np.ascontiguousarray(rows["obs"][..., 3]) if by_frame
@@ -48,7 +50,8 @@ def rows_of(batch, rows):
 
 
 def check_rows(peer, feeder, batches):
-    """Checks that the columns of each item belong to one row, and the weights. Returns the last sample and its rows."""
+    """Draws samples and checks that the columns of each item belong to one row, and that weights are in
+    (0, 1]. Returns the last sample and the numbers of its rows."""
     for _ in range(batches):
         drawn = peer.sample()
         batch = peer.view(drawn)
@@ -60,7 +63,8 @@ def check_rows(peer, feeder, batches):
 
 
 def check_priorities(peer, feeder, batches):
-    """Checks that rows with raised priorities are drawn; some batches may have been prefetched before the update."""
+    """Raises the priorities of one sample's rows and draws some more; Wrong if they are less than half of
+    the last one. Batches before it may have been prefetched before the update."""
     drawn, at = check_rows(peer, feeder, 1)
     raised = set(at.tolist())
     peer.update(drawn, np.full(len(at), RAISED, np.float32))

@@ -41,7 +41,7 @@ PARTS = {"commit": str, "machine": dict, "seed": int, "quick": bool, "rounds": i
 
 
 def validate(data):
-    """Reads a file of results; ValueError if it has another format."""
+    """Checks the data of a file of results; raises ValueError if it has another format."""
     for name, kind in PARTS.items():
         if not isinstance(data.get(name), kind):
             raise ValueError("peers.json: %s is %r" % (name, data.get(name)))
@@ -91,7 +91,8 @@ def tree_table(results, metric):
 
 
 def best_peer(results, mine):
-    """The best other peer's result for the same metric, or None."""
+    """The best result of a peer other than Relive for the same workload, metric and capacity; None if
+    there is none."""
     others = [r for r in results if (r["workload"], r["metric"], r.get("capacity")) ==
               (mine["workload"], mine["metric"], mine.get("capacity")) and r["peer"] not in OURS]
     pick = min if mine["unit"] in LOWER else max
@@ -155,7 +156,7 @@ def write(data, out):
 # -------- plots --------
 
 def plot_metric(plt, axis, rows):
-    """Plots a point for each peer, best on top, with its spread and value."""
+    """Plots each peer's median of a metric as a point, the greatest on top, with its spread and value."""
     rows = sorted(rows, key=lambda r: r["median"])
     for at, row in enumerate(rows):
         spread = [[row["median"] - row["min"]], [row["max"] - row["median"]]]

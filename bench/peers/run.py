@@ -2,12 +2,12 @@
 """Measures replay buffers side by side, each through Python as its users call it.
 
 Every peer lives in a virtual environment of its own, made from PyPI, and in a process of its own; all of
-a workload's peers are filled first and asked whether what they hand out went in, then windows alternate
-between them, so that a slow second of the machine hits all. What does not install or run is listed with
-the reason.
+a workload's peers are filled first and checked: what they hand out must have gone in. Then windows
+alternate between them, so that a slow second of the machine hits all. What does not install or run is
+listed with the reason.
 
     run.py [--peers a,b] [--workloads w1,w2,w3,w4] [--rounds N] [--seconds S] [--out FOLDER]
-    run.py --quick     small, with what is there: are the answers right? Figures mean nothing.
+    run.py --quick     only checks the installed peers, with small windows: figures mean nothing.
 """
 
 import argparse
@@ -90,7 +90,8 @@ class Bench:
         return workers
 
     def turns(self, workload, workers, rounds, order):
-        """Gives the order to each peer in turn, and returns its answers of all rounds."""
+        """Gives the order to each worker in turn, `rounds` times; returns the answers by peer. A peer that
+        fails is listed as missing and ended."""
         answers = {peer: [] for peer in workers}
         for _ in range(rounds):
             for peer in list(workers):
@@ -130,7 +131,7 @@ class Bench:
     # -------- W3: two actors and a learner --------
 
     def beside(self, peer, shape):
-        """One round of a peer: returns rows inserted and batches learned per second."""
+        """One round of W3 with one peer: returns rows inserted and batches learned per second."""
         capacity, prefill = self.size(shape, sizes.PREFILL_SHARED)
         workers = [Worker(self.environments, peer)]
         order = {"shape": shape, "seed": sizes.SEED}
@@ -199,7 +200,7 @@ class Bench:
             self.own_tree()
 
     def own_tree(self):
-        """Relive's tree alone, as the others' trees are: its bench in C."""
+        """Adds results of Relive's tree alone, from the usual cases of its bench in C, micro_sumtree."""
         program = pathlib.Path(self.args.build) / "bin" / "micro_sumtree"
         if self.args.quick or not program.exists():
             self.lose("w4", "relive_tree", Absent("%s is not run" % program.name))

@@ -34,7 +34,7 @@ class Worker:
         self.calls = {}
 
     def open(self, order):
-        """W1, W2: opens and fills a buffer."""
+        """W1, W2: opens a peer's buffer and fills it; answers its version and bytes per step."""
         pin(order["peer"])
         self.module = importlib.import_module("peers." + order["peer"])
         self.feeder = self._feeder(order["shape"], order["seed"])
@@ -53,7 +53,8 @@ class Worker:
         return {"value": rate, "cpu": cpu}
 
     def check(self, order):
-        """Checks the answers; checking priorities leaves a few rows that are drawn all the time."""
+        """Checks that the peer hands out what went in and, if asked, that priorities count; that leaves a
+        few rows that are drawn all the time."""
         answers.check_rows(self.peer, self.feeder, 4)
         if order["priorities"]:
             answers.check_priorities(self.peer, self.feeder, 4)
@@ -62,7 +63,7 @@ class Worker:
     # -------- W4 --------
 
     def plant(self, order):
-        """Builds a tree of some capacity; answers the names of its metrics."""
+        """Builds the peer's tree alone and calls each metric twice; answers the names of the metrics."""
         pin(order["peer"])
         self.calls = {}
         self.peer = None  # the last one's memory goes first
@@ -74,14 +75,15 @@ class Worker:
         return {"metrics": list(self.calls), "version": self.module.version()}
 
     def tree(self, order):
-        """Nanoseconds per item of each metric."""
+        """Measures the tree: nanoseconds per item of each metric."""
         return {name: w.per_item(before, timed, order["seconds"])
                 for name, (before, timed) in self.calls.items()}
 
     # -------- W3 --------
 
     def host(self, order):
-        """Opens a buffer that other workers join: answers its address, or `crew` if only forked children can."""
+        """Opens and fills a buffer that others join; answers its address, and as `crew` whether only
+        forked children can join."""
         self.module = importlib.import_module("peers." + order["peer"])
         self.peer = self.module.Host(order["shape"], w.COLUMNS[order["shape"]], order["capacity"])
         self.peer.prefill(self._feeder(order["shape"], 7), order["prefill"])
@@ -89,7 +91,7 @@ class Worker:
                 "version": self.module.version()}
 
     def join(self, order):
-        """Joins a buffer as an actor or a learner."""
+        """Joins another worker's buffer as an actor or a learner; a learner makes one update."""
         self.module = importlib.import_module("peers." + order["peer"])
         self.feeder = self._feeder(order["shape"], order["rank"])
         self.peer = self.module.join(order["address"], order["role"], order["shape"],
@@ -103,7 +105,7 @@ class Worker:
                                     order["start"], order["end"])}
 
     def crew(self, order):
-        """Runs all roles in forked children of the host."""
+        """Runs all roles in forked children of the host; answers their rates."""
         context = multiprocessing.get_context("fork")
         crew = []
         for rank, role in enumerate(order["roles"]):

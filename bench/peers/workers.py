@@ -40,7 +40,8 @@ def say(text):
 
 
 class Environments:
-    """``install``: make missing environments; else only Relive runs, as this interpreter imports it."""
+    """``install``: makes missing environments. Else Relive runs in this interpreter, and another peer only
+    if its environment exists."""
 
     def __init__(self, folder, install):
         self._folder = pathlib.Path(folder)
@@ -48,7 +49,8 @@ class Environments:
         self._pythons = {}
 
     def python(self, peer):
-        """The interpreter of a peer. Raises Failed, a second time with the same message."""
+        """The Python interpreter of a peer, whose environment is made first if need be. After a failure
+        raises Failed, in later calls with the same message."""
         house = HOUSES.get(peer, peer)
         if house not in self._pythons:
             try:

@@ -76,7 +76,8 @@ def new_priorities(seed, n=64):
 
 
 def loop_of(peer, operation, feeder, priorities):
-    """A function that runs the operation once and returns the number of rows, batches, calls or loops."""
+    """Returns a function that runs the operation once and returns the number of rows, batches, calls or
+    loops."""
     turn = [0]
 
     def td():
@@ -111,7 +112,8 @@ def loop_of(peer, operation, feeder, priorities):
 
 
 def run_window(fn, seconds):
-    """Runs fn for so many seconds: its count per second, and the share of a core that this process used."""
+    """Runs fn for so many seconds, after two calls to warm up; returns its count per second, and the share
+    of a core that this process used."""
     done = 0
     fn()
     fn()  # JAX compiles again for what the first call made of the state
@@ -125,8 +127,9 @@ def run_window(fn, seconds):
 
 
 def per_item(before, timed, seconds):
-    """Nanoseconds of one of BATCH items. Both are given the number of the call; the time of
-    ``before``, which may be None, does not count, but not more than ten windows go into it."""
+    """Nanoseconds per item of ``timed``, a call of which handles BATCH items. ``before``, or None, runs
+    before each call and is not counted. Both get the number of the call. Ends after `seconds` of timed
+    calls, or ten times as long in all."""
     calls, spent, start = 0, 0.0, time.perf_counter()
     while True:
         if before:
@@ -141,7 +144,8 @@ def per_item(before, timed, seconds):
 
 
 def run_role(peer, role, feeder, rank, start, end):
-    """W3: an actor or a learner beside others: rows or batches a second."""
+    """W3: runs an actor or a learner from `start` to `end` (time.time()), beside others; returns rows or
+    batches a second."""
     priorities = new_priorities(rank)
     done = turn = 0
     while time.time() < start:

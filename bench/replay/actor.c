@@ -37,7 +37,8 @@ void actor_close(struct role *role)
 	pattern_rows_close(&role->actor.feed.made);
 }
 
-/* Sleep until the next append is due; if very late, skip the lost time. */
+/* Sleeps until the next append is due; if it is more than 100 ms late, skips the lost time. Sets
+   the time of the append after it. */
 static void actor_pace(struct actor *actor, const struct replay_config *config, uint32_t steps)
 {
 	uint64_t now = clock_now_ns(clock_monotonic());

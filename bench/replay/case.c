@@ -114,7 +114,8 @@ int replay_case_close(struct replay_case *c)
 
 /* -------- windows -------- */
 
-/* Sum up one operation over all roles for the last window. */
+/* Sums up one operation of the last window over all living roles, and adds the figures to the
+   case's series. latency is room for a histogram. */
 static void gather_op(struct replay_case *c, enum role_op_kind op, struct stats_hist *latency)
 {
 	struct series *series = c->series[op];

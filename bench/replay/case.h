@@ -44,7 +44,8 @@ struct replay_case {
 	struct workers workers;    /* the workers of the roles */
 	struct progress *progress; /* progress bar, or NULL */
 	double progress_from;
-	/* Called all the time in a window, instead of the progress bar; spent: ns of it. Or NULL. */
+	/* Called at least every 100 ms of a window, instead of the progress bar; spent: ns of
+	   the window so far. Or NULL. */
 	void (*tick)(void *ctx, double spent);
 	void *tick_ctx;
 
@@ -61,23 +62,25 @@ struct replay_case {
 	bool ok; /* result of the checks */
 };
 
-/* data is borrowed until close. Forks or prepares the roles. Thread: setup. */
+/* Prepares a case; roles that are processes are forked now. data is borrowed until close, which
+   is called after an error, too. Thread: setup. */
 int replay_case_open(struct replay_case *c, const struct replay_config *config,
 		     const struct replay_data *data) RLV_MUST_CHECK;
 
-/* Create and fill the table; the roles open it. */
+/* Opens the store at uri, creates and fills the table, starts roles that are threads; then all
+   roles open the table. */
 int replay_case_start(struct replay_case *c, const char *uri) RLV_MUST_CHECK;
 
-/* Run for ns and add the results to the series. */
+/* Lets the roles run for ns and adds their results to the series and totals of the case. */
 int replay_case_window(struct replay_case *c, int64_t ns) RLV_MUST_CHECK;
 
-/* The same without results: warms caches and pages, and learns the batch size. */
+/* Lets the roles run for ns without results: warms caches and pages, and learns the batch size. */
 int replay_case_warm(struct replay_case *c, int64_t ns) RLV_MUST_CHECK;
 
 /* Items of one operation so far, sum of all roles. */
 uint64_t replay_case_live(const struct replay_case *c, enum role_op_kind op);
 
-/* End the roles and drop the table. Returns the first error of both. */
+/* Ends the roles, drops the table and closes the store. Returns the first error of the last two. */
 int replay_case_close(struct replay_case *c);
 
 #endif

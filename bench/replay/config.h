@@ -40,7 +40,8 @@ struct replay_config {
 
 void replay_config_init(struct replay_config *config);
 
-/* -EINVAL: the message names the conflicting options. Fills stack and n_step from view. */
+/* Checks the options, and fills stack and n_step from view. -EINVAL: an option is out of range,
+   or two conflict; the message names them. */
 int replay_config_check(struct replay_config *config) RLV_MUST_CHECK;
 
 /* True if the roles are threads of this process over embed:. */

@@ -12,7 +12,8 @@
 
 #define EPISODE_STEPS 200
 
-/* All arrays, but the columns of a recording, in one allocation. */
+/* Allocates all arrays of the data at once; those of the columns only if `columns`: a recording
+   has its own. -ENOMEM. */
 static int make_arrays(struct replay_data *data, uint64_t n_starts, bool columns)
 {
 	size_t per_row = sizeof(double) + sizeof(uint32_t) + sizeof(uint16_t);
@@ -74,7 +75,7 @@ static int from_trace(const char *path, struct replay_data *data)
 	return ret;
 }
 
-/* Values valid in each dtype: floats in [-1, 1), small integers, bytes. */
+/* Random values: floats in [-1, 1), u8 any byte, all other dtypes 0 or 1. */
 static void fill_column(const struct rlv_column *column, uint8_t *out, size_t bytes,
 			struct rng *rng)
 {

@@ -29,13 +29,14 @@ struct replay_data {
 	uint8_t *memory; /* of the arrays that are not the trace's */
 };
 
-/* -EINVAL, -ENOMEM, errors of trace_open. */
+/* Reads the rows of the file `trace`, or if that is NULL makes random episodes of `shape`.
+   -EINVAL: no such shape, or a column that is not supported; -ENOMEM; errors of trace_open. */
 int replay_data_open(const char *trace, const char *shape, uint64_t seed,
 		     struct replay_data *data_out) RLV_MUST_CHECK;
 void replay_data_close(struct replay_data *data);
 
 /*
- * The same rows for a vector of environments: rows t * envs .. + envs - 1 are one step of each.
+ * The rows of *from for a vector of environments: rows t * envs .. + envs - 1 are one step of each.
  * Each environment starts at another episode; its last row ends one. Borrows the names of columns.
  * -ENOMEM.
  */
@@ -52,10 +53,10 @@ struct replay_feed {
 	const void *columns[RLV_MAX_COLUMNS];
 };
 
-/* The next n rows, fewer at the end of the data; valid until the next call. */
+/* Points *steps to the next n rows, fewer at the end of the data; valid until the next call. */
 void replay_feed_next(struct replay_feed *feed, uint32_t n, struct rlv_steps *steps);
 
-/* n of them were appended. */
+/* Moves the feed on by n rows, which were appended; at the end of the data to its first row. */
 void replay_feed_advance(struct replay_feed *feed, uint32_t n);
 
 #endif

@@ -102,7 +102,7 @@ static int group_measure(struct running *r)
 	return ret ? error_prefix(ret, "memory for the yardsticks: ") : windows_run(&windows);
 }
 
-/* Keep the first error and its message. */
+/* Closes the group. Returns ret with its message, or if ret is 0 the first error of closing. */
 static int group_close(struct running *r, int ret)
 {
 	char why[ERROR_TEXT_BYTES];

@@ -27,15 +27,14 @@ struct replay_output {
 	struct json *json; /* NULL = text on stdout */
 	struct progress *progress;
 	double from, to; /* section of the progress bar for the group */
-	/* Starts a store for cases of processes without one: its URI, pools of `bytes` in total. The caller
-	   closes it. */
+	/* Starts a store with pools of `bytes` in total, and gives its URI; for cases of
+	   processes that name no store. Whoever runs the group closes it. */
 	int (*start_store)(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES]);
 	void *ctx;
 };
 
-/*
- * Runs and reports a group. Returns 0 also if a check failed: then *ok_out is false. Thread: setup.
- */
+/* Runs the cases of a group and prints their results. Returns 0 also if a check failed: then
+   *ok_out becomes false. Thread: setup. */
 int replay_group_run(const struct replay_group *group, const struct replay_output *output,
 		     bool *ok_out) RLV_MUST_CHECK;
 

@@ -48,7 +48,8 @@ void learner_close(struct role *role)
 	mem_free(role->learner.td);
 }
 
-/* Adds the round trips and bytes of one call since the last count. */
+/* Adds one call to the counted ones, with the round trips and bytes since *last, which becomes
+   now. */
 static int learner_count(struct role *role, struct rlv_stats *last, enum role_op_kind kind)
 {
 	struct rlv_stats now;
@@ -61,7 +62,7 @@ static int learner_count(struct role *role, struct rlv_stats *last, enum role_op
 	return 0;
 }
 
-/* Bytes that a sample writes; views of the same memory count once. */
+/* Bytes that a sample writes into the batch; views of the same memory count once. */
 static uint64_t batch_bytes(const struct rlv_batch *batch, bool windows)
 {
 	uint64_t sum = batch->n * (sizeof(*batch->key) + sizeof(float) * 2 + sizeof(double) + 4);
@@ -93,7 +94,7 @@ static void check_batch(struct role *role, const struct rlv_batch *batch)
 	pattern_update(batch, role->learner.td);
 }
 
-/* Records a call that began at start. */
+/* Records a call of n items that began at start: its latency and the counts. */
 static void learner_record(struct role *role, enum role_op_kind kind, uint64_t start, uint32_t n)
 {
 	struct role_op *op = &role->slot->window.op[kind];

@@ -31,7 +31,8 @@ uint16_t pattern_flags(uint64_t number)
 	return step == PERIOD - 1 ? RLV_FINAL : step == PERIOD - 2 ? RLV_TERMINATED : 0;
 }
 
-/* 13 and 200 are coprime: each class occurs at each place of an episode. */
+/* The class of a row: its number modulo 13. 13 and 200, the rows of an episode, are coprime:
+   each class occurs at each place of an episode. */
 uint32_t pattern_class(uint64_t number)
 {
 	return (uint32_t)((number & ROW_MASK) % PATTERN_CLASSES);
@@ -52,7 +53,7 @@ static bool is_seq(const struct rlv_column *column)
 	return strcmp(column->name, SEQ_NAME) == 0;
 }
 
-/* Bytes at .. at + 7 of column c of a row. */
+/* Bytes at .. at + 7 of column c of the pattern's row `number`. */
 static uint64_t cell_word(const struct shape *shape, uint32_t c, uint64_t number, size_t at)
 {
 	const struct rlv_column *column = &shape->columns[c];
@@ -141,7 +142,7 @@ void pattern_rows_fill(struct pattern_rows *rows, const struct shape *shape, uin
 	steps->td_error = rows->td;
 }
 
-/* Number of steps in the return that begins at the row. */
+/* Number of steps in the return that begins at the row: n_step, or those left in the episode. */
 static uint32_t return_steps(const struct pattern_view *view, uint64_t number)
 {
 	uint32_t left = PERIOD - 1 - episode_step(number);
@@ -149,7 +150,8 @@ static uint32_t return_steps(const struct pattern_view *view, uint64_t number)
 	return left < view->n_step ? left : view->n_step;
 }
 
-/* Check the frame stack that ends `ahead` rows after the item's row. */
+/* Checks the frame stack `got` of column c that ends with row `number`; before the episode's
+   first row that row repeats. */
 static bool stack_is_right(const struct pattern_view *view, uint32_t c, uint64_t number,
 			   const uint8_t *got)
 {
@@ -237,7 +239,8 @@ static uint64_t number_of(const struct rlv_array *seq, uint32_t item)
 	return number;
 }
 
-/* NULL, or the name of a wrong array. */
+/* Checks an item of the batch, which is of row `number`: NULL, or the name of the first wrong
+   array. */
 static const char *check_item(const struct pattern_view *view, const struct rlv_batch *batch,
 			      uint64_t number, uint32_t item)
 {

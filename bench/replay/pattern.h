@@ -20,7 +20,7 @@
 #define PATTERN_EPISODE 199
 #define PATTERN_CLASSES 13
 
-/* Add the column `seq`. -EINVAL: it exists already, or no room. */
+/* Adds the column `seq`, which holds the row's number. -EINVAL: it exists already, or no room. */
 int pattern_shape(struct shape *shape) RLV_MUST_CHECK;
 
 /* Number of a writer's first row. */
@@ -33,7 +33,7 @@ uint16_t pattern_flags(uint64_t number);
 uint32_t pattern_class(uint64_t number);
 double pattern_td(uint64_t number);
 
-/* Write n rows from number on; out[c] has room for n rows of column c. */
+/* Writes the n rows of the pattern from `number` on; out[c] has room for n rows of column c. */
 void pattern_fill(const struct shape *shape, uint64_t number, uint32_t n, uint8_t *const *out);
 
 /* A block of rows of the pattern, as a writer appends them. Zero-initialized: no memory. */
@@ -44,12 +44,12 @@ struct pattern_rows {
 	double *td;
 };
 
-/* Room for n rows. -ENOMEM: close it nevertheless. */
+/* Allocates room for n rows. -ENOMEM: call pattern_rows_close nevertheless. */
 int pattern_rows_open(struct pattern_rows *rows, const struct shape *shape, uint32_t n)
 	RLV_MUST_CHECK;
 void pattern_rows_close(struct pattern_rows *rows);
 
-/* Makes n rows from number on, and points steps to them. */
+/* Makes the n rows from `number` on, with flags and TD errors, and points *steps to them. */
 void pattern_rows_fill(struct pattern_rows *rows, const struct shape *shape, uint64_t number,
 		       uint32_t n, struct rlv_steps *steps);
 
@@ -68,7 +68,8 @@ struct pattern_view {
 uint32_t pattern_check(const struct pattern_view *view, const struct rlv_batch *batch,
 		       uint64_t classes[PATTERN_CLASSES], char why[PATTERN_WHY_BYTES]);
 
-/* |TD errors| for an update: a function of the items only. */
+/* Writes the |TD error| of each item, for an update: a function of its row's number only; 1
+   without a column `seq`. */
 void pattern_update(const struct rlv_batch *batch, float *td_out);
 
 #endif

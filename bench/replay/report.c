@@ -113,7 +113,7 @@ int replay_report_text(const struct replay_case *cases, uint32_t n, FILE *file)
 
 /* -------- JSON -------- */
 
-/* Parameters of a case; role NULL = for a metric of the whole case. */
+/* An empty result with the parameters of a case; role NULL = for a metric of the whole case. */
 static struct result case_result(const struct replay_case *c, const char *store, const char *role)
 {
 	const struct replay_config *config = &c->config;

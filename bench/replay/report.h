@@ -11,10 +11,11 @@
 #include "base/json.h"
 #include "bench/replay/case.h"
 
-/* One row per operation of each case, then the yardsticks. -ENOMEM, -EIO. */
+/* Prints a table: one row per operation of each case, then the yardsticks. -ENOMEM, -EIO. */
 int replay_report_text(const struct replay_case *cases, uint32_t n, FILE *file) RLV_MUST_CHECK;
 
-/* json keeps the first error. */
+/* Prints all metrics, counters and yardsticks of a case as JSON objects; store: its name there.
+   json keeps the first error. */
 void replay_report_json(const struct replay_case *c, const char *store, struct json *json);
 
 #endif

@@ -11,7 +11,7 @@ int role_fail(struct role *role, int code, const char *what)
 	return worker_fail(&role->worker, code, what, rlv_last_error());
 }
 
-/* -ESTALE: the bench has dropped the table. */
+/* -ESTALE is not recorded: the bench has dropped the table. */
 void role_closed(struct role *role, int code, const char *what)
 {
 	if (code && code != -ESTALE && !role->worker.slot->error)

@@ -83,29 +83,31 @@ struct role {
 
 extern const struct worker_ops role_ops;
 
-/* Record the library's last error and the failed operation. Returns code. */
+/* Records code, the failed operation and the library's last error, for the bench. Returns code. */
 int role_fail(struct role *role, int code, const char *what);
 
-/* Record that a handle was not closed, unless an error was recorded before. */
+/* Records code, the result of a close, if it is an error other than -ESTALE (the table was
+   dropped) and no error was recorded before. */
 void role_closed(struct role *role, int code, const char *what);
 
-/* Counters of the writer or the sampler; all 0 if the role has none. */
+/* Reads the counters of the role's writer (ROLE_INSERT) or sampler (other kinds); all 0 if it
+   has none. An error is recorded. */
 int role_stats(struct role *role, enum role_op_kind kind, struct rlv_stats *stats_out)
 	RLV_MUST_CHECK;
 
-/* Adds calls with their round trips and bytes to op. */
+/* Adds to op the number of calls, and the round trips and bytes by which the counters `now`
+   exceed `before`. */
 void role_count(struct role_op *op, uint64_t calls, const struct rlv_stats *now,
 		const struct rlv_stats *before);
 
-/* The actor's part: appends rows cyclically, at full speed or paced. One append a step. */
+/* The actor's part: opens a writer; actor_step makes one append of the next rows, cyclically, at
+   full speed or paced. Errors are recorded. */
 int actor_open(struct role *role) RLV_MUST_CHECK;
 void actor_close(struct role *role);
 int actor_step(struct role *role) RLV_MUST_CHECK;
 
-/*
- * The learner's part: samples batches, updates their priorities and, with --check, checks each
- * byte. One sample and its update a step.
- */
+/* The learner's part: opens a sampler; learner_step samples a batch, updates its priorities and,
+   with --check, checks each byte. Errors are recorded. */
 int learner_open(struct role *role) RLV_MUST_CHECK;
 void learner_close(struct role *role);
 int learner_step(struct role *role) RLV_MUST_CHECK;

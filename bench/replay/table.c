@@ -16,7 +16,7 @@
 
 static uint32_t serial; /* table number in this process */
 
-/* Records the failed operation with the library's last error. */
+/* Sets the error code with the message "what: " and the library's last error. Returns code. */
 static int replay_failed(int code, const char *what)
 {
 	const char *why = rlv_last_error();
@@ -42,7 +42,8 @@ uint64_t replay_table_bytes(const struct replay_config *config, const struct rep
 	return align_up(slots * (row + 32), EXTENT_BYTES) + config->shards * (16 * EXTENT_BYTES);
 }
 
-/* With a limiter, prefill must not run ahead of it: half of the ring is filled. */
+/* Number of rows to fill: config->prefill; if that is the whole ring and there is a limiter,
+   ahead of which prefill must not run: half of the capacity. */
 static uint64_t prefill_of(const struct replay_config *config)
 {
 	if (config->prefill != REPLAY_PREFILL_RING)

@@ -21,7 +21,8 @@
 #define RECORD_BYTES 64u /* per column */
 #define CRC_BYTES 4u
 
-/* Copies a field of n bytes, NUL-padded printable ASCII, into n + 1 bytes. */
+/* Copies a field of n bytes, NUL-padded printable ASCII, into n + 1 bytes. False: it is empty,
+   or has other bytes. */
 static bool get_text(const uint8_t *p, size_t n, char *text_out)
 {
 	size_t len = strnlen((const char *)p, n);
@@ -67,8 +68,8 @@ static int decode_shape(const uint8_t *record, uint32_t chunk_rows, struct trace
 	return 0;
 }
 
-/* Names must differ; flags, priority and policy version each occur at most once, with one fixed
-   dtype. */
+/* Decodes a column's record. -EPROTO: a field is not valid; names must differ; flags, priority
+   and policy version each occur at most once, with one fixed dtype. -EOVERFLOW. */
 static int decode_column(const uint8_t *record, struct trace *t, struct trace_column *c)
 {
 	static const char types[TRACE_ROLES][4] = { "", "<u2", "<f4", "<u4" };
@@ -101,7 +102,8 @@ static int decode_column(const uint8_t *record, struct trace *t, struct trace_co
 	return 0;
 }
 
-/* Check magic, version, size and checksum: the header's bytes are then intact. */
+/* Checks magic, version, size and checksum of the header, whose bytes are then intact; sets its
+   size and number of columns. -EPROTO; -EBADMSG: the checksum. */
 static int check_envelope(const uint8_t *bytes, size_t size, struct trace *t)
 {
 	uint32_t count;

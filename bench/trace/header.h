@@ -16,12 +16,13 @@
 #define TRACE_MAX_CHUNK_BYTES (1u << 28) /* inflated */
 
 /*
- * Parses the first bytes of a file of size bytes into a zeroed trace, but for data and what is made of it. -EPROTO: not a trace, another version or invalid;
+ * Parses the header of a trace file, given as its `size` bytes, into a zeroed trace; does not set
+ * the columns' data or the arrays made of it. -EPROTO: not a trace, another version or invalid;
  * -EBADMSG: the checksum; -EOVERFLOW: a row or chunk is too large. Thread: any.
  */
 int trace_header_decode(const uint8_t *bytes, size_t size, struct trace *trace) RLV_MUST_CHECK;
 
-/* Little-endian numbers at any address. */
+/* Read a little-endian number at any address. */
 static inline uint16_t trace_get16(const uint8_t *p)
 {
 	return (uint16_t)(p[0] | p[1] << 8);

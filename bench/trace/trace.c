@@ -37,7 +37,8 @@ struct reader {
 	size_t off; /* of the next chunk */
 };
 
-/* Parse the next chunk, of a column's rows from row on; moves off past it. */
+/* Parses the next chunk, of column idx with rows from `row` on, and moves r->off behind it.
+   -EPROTO: it is another chunk, or its sizes are not possible. */
 static int reader_chunk(struct reader *r, uint32_t idx, uint64_t row, struct trace_chunk *chunk_out)
 {
 	const struct trace_column *c = &r->trace->columns[idx];
@@ -100,7 +101,8 @@ static int reader_walk(struct reader *r)
 	return 0;
 }
 
-/* Index the episodes, and check that the rows form whole episodes. */
+/* Fills in episode_row, the first row of each episode. -EPROTO: the rows do not form whole
+   episodes, or a priority is negative or not finite. */
 static int check_rows(const struct trace *t)
 {
 	unsigned int before = TRACE_FINAL;

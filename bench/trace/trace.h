@@ -92,7 +92,8 @@ struct trace {
  */
 int trace_open(const char *path, struct trace **trace_out) RLV_MUST_CHECK;
 
-/* The same from memory; name replaces the path in messages. */
+/* As trace_open, for a file whose bytes are in memory, which are borrowed until return; name
+   replaces the path in messages. */
 int trace_open_bytes(const char *name, const void *bytes, size_t size, struct trace **trace_out)
 	RLV_MUST_CHECK;
 

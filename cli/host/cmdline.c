@@ -41,7 +41,7 @@ static const char *cmdline_find(const struct cmdline *line, const char *name)
 	return arg;
 }
 
-/* A daemon started by hand may also have --name=value. */
+/* Also finds --name=value, which a daemon started by hand may have. */
 const char *cmdline_get(const struct cmdline *line, const char *name)
 {
 	const char *arg = cmdline_find(line, name);

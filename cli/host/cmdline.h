@@ -24,36 +24,48 @@ struct cmdline {
 	char text[CMDLINE_BYTES];
 };
 
-/* Append an argument. This and the other changes keep their first error in line->error. */
+/* Appends an argument. line->error keeps the first error of all functions that change a line. */
 void cmdline_add(struct cmdline *line, const char *arg);
 
-/* The argument after this one; NULL: the first one. NULL at the end. */
+/* The argument after arg, or the first one if arg is NULL. NULL at the end. */
 const char *cmdline_next(const struct cmdline *line, const char *arg);
 
-/* Value of --name, or NULL. */
+/* Value of the option name, as "--file"; NULL: the line does not have it. */
 const char *cmdline_get(const struct cmdline *line, const char *name);
 
-/* Replace or append --name value. A NULL value changes nothing. */
+/*
+ * Appends the option name, as "--file", and its value, and removes a former one. A NULL value
+ * changes nothing.
+ */
 void cmdline_set(struct cmdline *line, const char *name, const char *value);
 void cmdline_set_bytes(struct cmdline *line, const char *name, uint64_t bytes);
-/* Value in seconds; INT64_MAX is written as 0. Both functions: a value of 0 changes nothing. */
+/*
+ * Sets an option to ns in seconds; INT64_MAX is written as 0. Here and in cmdline_set_bytes, 0
+ * changes nothing.
+ */
 void cmdline_set_ns(struct cmdline *line, const char *name, int64_t ns);
-/* Absolute path, of an existing file or not. */
+/* Sets an option to an absolute path, made from the working directory; the file need not exist. */
 void cmdline_set_path(struct cmdline *line, const char *name, const char *path);
 
-/* Copy every option of `other` into line, and its error. */
+/*
+ * Sets every option of other in line, in place of a former value, and takes its error if line has
+ * none.
+ */
 void cmdline_merge(struct cmdline *line, const struct cmdline *other);
 
 bool cmdline_equals(const struct cmdline *a, const struct cmdline *b);
 
-/* Fill argv, NULL at the end, with pointers into line; returns the count. */
+/* Fills argv, NULL at the end, with pointers into line; returns the count. */
 size_t cmdline_argv(const struct cmdline *line, const char *argv[CMDLINE_MAX_ARGS + 1]);
 
-/* Read a file of cmdline_write, or of a process. -ENOENT, -EPROTO: not a command line. */
+/*
+ * cmdline_read reads a file of cmdline_write, cmdline_of_process the command line of a process.
+ * -ENOENT: there is none; -EPROTO: the file holds no command line.
+ */
 int cmdline_read(const char *path, struct cmdline *line_out) RLV_MUST_CHECK;
 int cmdline_of_process(pid_t pid, struct cmdline *line_out) RLV_MUST_CHECK;
 
-/* Atomic: a kill leaves the old or the new file. */
+/* Writes line to a file, atomically: a kill leaves the old or the new file. */
 int cmdline_write(const char *path, const struct cmdline *line) RLV_MUST_CHECK;
 
 #endif

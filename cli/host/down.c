@@ -38,21 +38,26 @@ struct down {
 
 /* -------- data that would be lost -------- */
 
-/* True for a daemon of the store that is asked. */
+/*
+ * True if the daemon is of the store whose server is asked now: it is down->only, or, if that is
+ * NULL, any that belongs to the store of this host.
+ */
 static bool is_asked(const struct down *down, const struct host_daemon *daemon)
 {
 	return down->only ? daemon == down->only : !host_daemon_is_elsewhere(daemon);
 }
 
-/* True for a running node of that store, with its pool in memory. */
+/* True for a running node of the store that is asked now, with its pool in memory. */
 static bool holds_memory(const struct down *down, const struct host_daemon *daemon)
 {
 	return daemon->pid && host_daemon_is_node(daemon) && !host_daemon_is_on_file(daemon) &&
 	       is_asked(down, daemon);
 }
 
-/* A local node ends with its process; a remote node becomes unusable without the catalog that
-   names it. */
+/*
+ * True if the data of that node would be lost: a local node in memory ends with its process; a
+ * remote node becomes unusable without the catalog that names it.
+ */
 static bool is_at_stake(struct down *down, const char *node)
 {
 	const struct host_daemon *daemon;
@@ -71,7 +76,10 @@ static void set_unknown(struct down *down, const char *why)
 		snprintf(down->unknown, sizeof(down->unknown), "%.150s", why);
 }
 
-/* ctx: struct down. A table without a shard here has nothing to lose. */
+/*
+ * Adds a table's items to those of ctx, a struct down, if one of its shards would be lost. If they
+ * cannot be read, sets unknown. -ETIMEDOUT: the time for counting is over.
+ */
 static int count_table(struct rlv_store *store, const char *name, void *ctx)
 {
 	static struct rlv_shard_info shards[MAX_SHARDS];
@@ -159,7 +167,10 @@ static void ask_server(struct down *down, const char *uri)
 		(void)!rlv_store_close(&down->server);
 }
 
-/* Counts by querying the metadata servers. */
+/*
+ * Counts the items that would be lost, by asking the metadata servers of the store and of the nodes
+ * here that belong to stores on other hosts.
+ */
 static void count_loss(struct down *down)
 {
 	const struct host_daemon *metad = host_daemons_find(&down->daemons, HOST_METAD);
@@ -185,7 +196,10 @@ static void count_loss(struct down *down)
 	}
 }
 
-/* Asks for confirmation on the terminal; without a terminal --force is required. */
+/*
+ * Prints what would be lost and asks on the terminal: true = yes. Without a terminal false: --force
+ * is required.
+ */
 static bool user_agrees(const struct down *down)
 {
 	char answer[16];

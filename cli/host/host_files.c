@@ -82,7 +82,7 @@ static bool ends_with(const char *name, const char *end)
 	return a > b && strcmp(name + a - b, end) == 0;
 }
 
-/* Locks stay: a daemon that is starting may hold one. */
+/* Keeps lock files under HOST_KEPT: a daemon that is starting may hold one. */
 bool host_files_clean(const struct runtime_dir *dir)
 {
 	const struct dirent *entry;
@@ -156,7 +156,10 @@ int host_file_path(const struct runtime_dir *dir, const char *daemon, const char
 	return runtime_dir_file(dir, file, path_out);
 }
 
-/* Adds the daemon that a lock or a record is of. An unreadable record counts as missing. */
+/*
+ * Adds the daemon whose lock or record the file is, if it runs or has a record; skips other files.
+ * A record that holds no command line counts as missing.
+ */
 static int add_daemon(const struct runtime_dir *dir, const char *file, struct host_daemons *daemons)
 {
 	struct host_daemon *daemon;

@@ -22,8 +22,8 @@
 
 /*
  * Takes the lock of commands that start or stop daemons of a store; it ends with its process, or
- * with runtime_store_unlock. Waits for the command that holds it and names it on stderr. -ETIMEDOUT,
- * -EINTR, errors of runtime_store_lock.
+ * with runtime_store_unlock. Waits for the command that holds it, and after a second names its pid
+ * on stderr. -ETIMEDOUT: held for longer than timeout_ns, -EINTR, errors of runtime_store_lock.
  */
 int host_lock(const char *store, int64_t timeout_ns, int *fd_out) RLV_MUST_CHECK;
 
@@ -31,9 +31,9 @@ int host_lock(const char *store, int64_t timeout_ns, int *fd_out) RLV_MUST_CHECK
 void host_files_remove(const char *path);
 
 /*
- * Removes files of ended daemons from a store's directory; true: and the directory. If a pool is on
- * a file or device (HOST_KEPT), the catalog, the token, the command lines and the logs stay
- * for the next start.
+ * Removes a store's directory after its daemons have ended: true. With the mark HOST_KEPT (a pool
+ * is on a file or device) removes only sockets, pid files and HOST_ENDING: false. Catalog, token,
+ * command lines and logs then stay for the next start.
  */
 bool host_files_clean(const struct runtime_dir *dir);
 
@@ -43,7 +43,7 @@ bool host_files_clean(const struct runtime_dir *dir);
 
 int host_files_mark(const struct runtime_dir *dir, const char *mark) RLV_MUST_CHECK;
 
-/* True if the directory has a file of that name: a mark, or the catalog, STORE.db. */
+/* True if the store's directory has a file of that name: a mark, or the catalog, STORE.db. */
 bool host_files_have(const struct runtime_dir *dir, const char *name);
 
 struct host_daemon {
@@ -56,9 +56,9 @@ struct host_daemon {
 };
 
 bool host_daemon_is_node(const struct host_daemon *daemon);
-/* True if its pool is on a file or device. */
+/* True if the daemon's command line puts its pool on a file or device. */
 bool host_daemon_is_on_file(const struct host_daemon *daemon);
-/* True for a node of a store whose metadata server is reached over TCP. */
+/* True for a node (--metad) of a store whose metadata server is reached over TCP. */
 bool host_daemon_is_elsewhere(const struct host_daemon *daemon);
 
 struct host_daemons {
@@ -66,13 +66,19 @@ struct host_daemons {
 	struct host_daemon at[HOST_FILES_MAX];
 };
 
-/* Running daemons and recorded ones, by name. -E2BIG. */
+/*
+ * Finds the daemons of a store's directory that run or have a recorded command line, sorted by
+ * name. -E2BIG: more than HOST_FILES_MAX; errors of opendir(3) and of reading a record.
+ */
 int host_files_look(const struct runtime_dir *dir, struct host_daemons *daemons_out) RLV_MUST_CHECK;
 
-/* Find by name, or NULL. */
+/* The daemon of that name, or NULL. */
 struct host_daemon *host_daemons_find(struct host_daemons *daemons, const char *name);
 
-/* Find by name; added if missing. -E2BIG. */
+/*
+ * Finds the daemon of that name, or adds one with only its name set. -E2BIG: there are
+ * HOST_FILES_MAX.
+ */
 int host_daemons_add(struct host_daemons *daemons, const char *name,
 		     struct host_daemon **daemon_out) RLV_MUST_CHECK;
 
@@ -80,7 +86,10 @@ int host_daemons_add(struct host_daemons *daemons, const char *name,
 int host_file_path(const struct runtime_dir *dir, const char *daemon, const char *end,
 		   char path_out[RUNTIME_PATH_BYTES]) RLV_MUST_CHECK;
 
-/* Record the command line for the next start; an empty line: do not start it. */
+/*
+ * Records the command line of a daemon for its next start. An empty line removes the record, so
+ * that the daemon is not started.
+ */
 int host_files_record(const struct runtime_dir *dir, const char *name, const struct cmdline *line)
 	RLV_MUST_CHECK;
 

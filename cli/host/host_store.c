@@ -46,7 +46,10 @@ static const char *node_name(const struct host_daemon *daemon)
 	return daemon->name + strlen(HOST_NODE);
 }
 
-/* True for nodes that `up` creates, which its options apply to; other nodes were added. */
+/*
+ * True for nodes that `up` creates, which have a number as name, *index_out, and to which its
+ * options apply. Nodes with other names were added by `node add`.
+ */
 static bool is_numbered(const struct host_daemon *daemon, uint32_t *index_out)
 {
 	char *end;
@@ -57,7 +60,9 @@ static bool is_numbered(const struct host_daemon *daemon, uint32_t *index_out)
 	return end != node_name(daemon) && !*end && *index_out < HOST_STORE_MAX_NODES;
 }
 
-/* -EEXIST: a given option differs from that of the running daemon. */
+/*
+ * Checks the given options against a running daemon: -EEXIST if one differs from its command line.
+ */
 static int check_agrees(const struct up *up, const struct host_daemon *daemon,
 			const struct cmdline *given)
 {
@@ -108,7 +113,10 @@ static int plan_metad(struct up *up, const char *catalog)
 	return metad->line.error;
 }
 
-/* Recorded options and the given ones, for its next start. Ports follow the server's. */
+/*
+ * Merges the given options into the command line of a node's next start; its --metrics port is the
+ * server's + 1 + index. -EEXIST: the node runs, and the options contradict it.
+ */
 static int plan_node(struct up *up, struct host_daemon *daemon, uint32_t index)
 {
 	const struct host_node_opts *opts = &up->opts->node;
@@ -133,7 +141,10 @@ static int plan_node(struct up *up, struct host_daemon *daemon, uint32_t index)
 	return daemon->line.error;
 }
 
-/* Number of numbered nodes: as given, as existing, or one for a new store. */
+/*
+ * Plans the numbered nodes: as many as given, else those that exist, else one for a new store.
+ * -EEXIST: the store runs with another number of them.
+ */
 static int plan_nodes(struct up *up, bool known)
 {
 	uint32_t now = 0, wanted = up->opts->nodes, index;
@@ -171,7 +182,10 @@ static int plan_nodes(struct up *up, bool known)
 	return ret;
 }
 
-/* Without the server's record, other records are of an `up` that was killed early. */
+/*
+ * Plans which daemons `up` starts, and with which command lines. If none runs and the server has no
+ * record, drops the other records: they are of an `up` that was killed early.
+ */
 static int up_plan(struct up *up)
 {
 	struct host_daemon *metad = host_daemons_find(&up->daemons, HOST_METAD);
@@ -250,7 +264,10 @@ static int start_missing(struct up *up)
 	return ret;
 }
 
-/* Checks that a daemon runs; starts one again that ran before and has ended since. */
+/*
+ * Checks that a daemon runs; starts one again that ran before and has ended since. -ECONNREFUSED:
+ * one that this `up` started has ended, or there is no record to start it from; -EEXIST.
+ */
 static int look_at(struct up *up, struct host_daemon *daemon)
 {
 	int status;
@@ -282,7 +299,10 @@ static int look_at(struct up *up, struct host_daemon *daemon)
 	return check_agrees(up, daemon, host_daemon_is_node(daemon) ? &up->node : &up->metad);
 }
 
-/* Until the server answers and lists every node of this host as up. */
+/*
+ * Waits until the server answers and lists every node of this host as up. -ETIMEDOUT, -EINTR,
+ * errors of look_at.
+ */
 static int wait_ready(struct up *up, struct progress *progress)
 {
 	const int64_t timeout_ns = up->opts->node.timeout_ns;

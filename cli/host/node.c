@@ -124,7 +124,10 @@ static int node_add(struct request *request)
 
 /* -------- drain, drop, forget -------- */
 
-/* Removes the record of a drained or dropped node, so that `relive up` does not start it again. */
+/*
+ * Removes the record of a drained or dropped node of a store of this host, so that `relive up` does
+ * not start it again. CLI_OK, or CLI_FAILURE.
+ */
 static int forget_record(const struct request *request)
 {
 	const struct cmdline none = { .len = 0 };

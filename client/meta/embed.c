@@ -83,7 +83,8 @@ static int embed_create(struct meta *meta, const struct meta_wish *wish, struct 
 	return ret;
 }
 
-/* It has tables only, of which nothing ever moves. NULL: the message says why. */
+/* The table of that number and uuid, or, if the number is 0, of that name. NULL: it was dropped
+   or there is none; the message says which. */
 static struct catalog_object *find_table(const struct embed *embed,
 					 const struct meta_object *object)
 {
@@ -254,10 +255,8 @@ static int embed_nodes(struct meta *meta, struct rlv_node_info *node, size_t *n_
 	return 0;
 }
 
-/*
- * The rows first: what the other regions say of them is true then. Unless a writer is open, takes the mark
- * away: nobody needs to look at every row then.
- */
+/* Writes the object back to the file, the rows first: what the other regions say of them is true
+   then. Unless a writer is open, clears the mark that makes a reopen read every row. */
 static int persist_object(struct embed *embed, struct catalog_object *object)
 {
 	struct transport_target *target = embed->base.target;
@@ -326,10 +325,8 @@ static const struct meta_ops embed_ops = {
 	.close = embed_close,
 };
 
-/*
- * A new pool gets a store uuid and names that store from then on. A pool that a memory node has
- * kept is refused: it may hold parts of tables, which would look like incomplete tables here.
- */
+/* Gives a new pool a store uuid and the store name embed:PATH, for good. -EPERM: a memory node
+   has kept the pool; it may hold parts of tables, which would look like incomplete tables here. */
 static int take_identity(struct embed *embed, const char *path)
 {
 	static const char scheme[] = "embed:";

@@ -29,14 +29,15 @@ struct embed {
 extern const struct node_ops embed_node_ops;
 extern const struct store_ops embed_store_ops;
 
-/* Drops the object: all of its parts say so durably before the first region is freed, so that whoever
-   finds the rest goes on with it. */
+/* Marks all parts of the object as dropped, in a file durably, then drops the object and frees
+   its regions: after a crash between, embed_reopen frees the rest. A failed mark is only logged. */
 RLV_MUST_CHECK int embed_drop_object(struct embed *embed, struct catalog_object *object);
 
 /*
- * Reads the objects of a reopened file and recovers each part. The exclusive lock is held, so the
- * previous process is gone. All regions are checked before any is changed. -EPROTO, -EBADMSG: the
- * file has another format, or is damaged.
+ * Makes the catalog from the regions of a reopened file, recovers each part, and frees tables that
+ * were dropped or never complete. The exclusive lock is held, so the previous process is gone. All
+ * regions are checked before any is changed. -EPROTO, -EBADMSG: the file has another format, or is
+ * damaged. -ENOMEM.
  */
 RLV_MUST_CHECK int embed_reopen(struct embed *embed);
 

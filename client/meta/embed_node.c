@@ -78,7 +78,8 @@ static struct embed *embed_of_store(struct catalog_store *store)
 	return (struct embed *)(void *)((char *)store - offsetof(struct embed, store));
 }
 
-/* Laps, so that generations of a dropped table never repeat. */
+/* Keeps records of laps in embed->laps, so that generations of a dropped table never repeat;
+   ignores all other records. -ENOMEM. */
 static int embed_put(struct catalog_store *store, enum store_rows rows, const void *record)
 {
 	struct embed *embed = embed_of_store(store);

@@ -47,7 +47,8 @@ static struct found_part part_of(const struct listing *list, const struct target
 
 /* -------- regions in the file -------- */
 
-/* The object of a part, which its first part creates. */
+/* Gives the object of the part with that tree region; the first part of an object adds it to the
+   catalog. -EPROTO: its kind, number or descriptor is not valid. */
 static int object_of(struct embed *embed, const struct target_region *tree,
 		     struct catalog_object **object_out)
 {
@@ -109,7 +110,8 @@ static int open_part(struct embed *embed, const struct found_part *part)
 	return catalog_part_attach(object, tree->part);
 }
 
-/* NULL: as of one that was not made yet. */
+/* The state word in the region's superblock; of NULL that of a region not made yet:
+   REGION_FORMATTING. */
 static uint64_t state_of(const struct target_region *region)
 {
 	const struct region_superblock *sb = region ? (const void *)region->base : NULL;
@@ -125,8 +127,11 @@ static bool any_is(const struct found_part *part, uint64_t state)
 	return false;
 }
 
-/* Opens the part, unless nothing is to be kept of it, or this is not the first of its regions. Changes
-   nothing in the file. */
+/*
+ * Opens the part of region `any`. 0 without opening it: `any` is not its first region, or the part
+ * was dropped or never complete. Changes nothing in the file. -EBADMSG: its regions contradict each
+ * other.
+ */
 static int take_part(struct embed *embed, const struct listing *list,
 		     const struct target_region *any)
 {
@@ -157,7 +162,8 @@ static int take_part(struct embed *embed, const struct listing *list,
 
 /* -------- regions to free -------- */
 
-/* Regions marked DROPPED are freed last: they alone record that the rest is to be freed. */
+/* Frees the listed regions that no open part uses. Those marked DROPPED are freed last: they
+   alone record that the rest is to be freed. */
 static void free_rest(struct embed *embed, const struct listing *list)
 {
 	struct transport_target *target = embed->base.target;
@@ -175,7 +181,7 @@ static void free_rest(struct embed *embed, const struct listing *list)
 		}
 }
 
-/* A create that was cut short leaves some parts of an object live and others not there. */
+/* Drops each object that lacks a part: its create was cut short. */
 static void drop_incomplete(struct embed *embed)
 {
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
@@ -194,7 +200,8 @@ static void drop_incomplete(struct embed *embed)
 
 /* -------- all of it -------- */
 
-/* Begins only, where rehearse: what cannot be recovered, or is not trusted, is found first. */
+/* Recovers one part. rehearse: begins only, and changes nothing, so that what cannot be
+   recovered, or is not trusted, is found first. */
 static int recover_part(struct embed *embed, struct catalog_object *object, uint32_t s,
 			bool rehearse)
 {

@@ -104,59 +104,65 @@ struct rpc;
 struct uri;
 
 struct meta_ops {
-	/* Creates, or opens one with the same signature; -EEXIST otherwise. Grants are as for
-	   META_LOOKS. */
+	/* Creates the object, or opens the one of that name if its signature is the same;
+	   -EEXIST if it differs. The grants only allow to read (META_LOOKS). meta_opened_fini
+	   frees *out. */
 	int (*create)(struct meta *meta, const struct meta_wish *wish, struct meta_opened *out);
 	/* Opens an object by name; or, with its number, refreshes it: new grants and placement.
-	   Never waits longer than the timeout, nor for another call (-EAGAIN); timeout_ns 0 = as
-	   long as control calls wait. -ENOENT; -ESTALE: that object was dropped; -EACCES: not the
-	   owner's lease. */
+	   timeout_ns 0 = as long as control calls wait; else it also waits for no other call on
+	   the connection (-EAGAIN). -ENOENT: no object of that name; -ESTALE: that object was
+	   dropped; -EACCES: not the owner's lease. */
 	int (*open)(struct meta *meta, const struct meta_object *object,
 		    const struct meta_access *access, int64_t timeout_ns, struct meta_opened *out);
 	int (*drop)(struct meta *meta, const char *name);
 	int (*list)(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout);
 
-	/* meta_connect, but in tests. */
+	/* Connects to a memory node: meta_connect, or a test's substitute for it. */
 	int (*connect)(struct meta *meta, const char *node_uri, int64_t timeout_ns,
 		       uint64_t replaces, struct transport **tr_out);
 
 	/* Gets a client slot for one handle, live in all parts that are up on return. streams:
 	   most blocks that it holds at once. -ENOSPC: all slots are taken, or all streams
-	   (max_writers). timeout_ns 0 = as open. */
+	   (max_writers). timeout_ns 0 = as long as control calls wait. */
 	int (*slot_get)(struct meta *meta, const struct meta_object *object, uint32_t streams,
 			int64_t timeout_ns, struct meta_slot *slot_out);
-	/* Returns the slot of a handle that closed cleanly. If its lease has expired, nothing is
-	   returned: the fencing side settles it. -ECONNREFUSED: it is returned when the server is
-	   reachable again. timeout_ns 0 = as open. */
+	/* Returns the slot of a handle that closed cleanly; a no-op if its lease has expired,
+	   because fencing frees the slot. -ECONNREFUSED: the request was not sent, and is sent
+	   when the server is reachable again. timeout_ns 0 = as long as control calls wait. */
 	int (*slot_put)(struct meta *meta, const struct meta_object *object,
 			const struct meta_slot *slot, int64_t timeout_ns);
 
-	/* For memory nodes; NULL for stores without them. */
+	/* Drains a memory node: its shards get no new data; *out is the progress. This op and
+	   the next two are NULL for stores without memory nodes. */
 	int (*drain_node)(struct meta *meta, const char *node, struct rlv_drain_info *out);
 	int (*remove_node)(struct meta *meta, const char *node, bool forget);
 	int (*clients)(struct meta *meta, struct rlv_client_info *clients, size_t *n_inout);
-	/* Both outs may be NULL. */
+	/* Fits the shards of a table to the memory nodes: adds some, drains others. Either out,
+	   the number of such shards, may be NULL. */
 	int (*rebalance)(struct meta *meta, const char *table, uint32_t *added_out,
 			 uint32_t *draining_out);
 
-	/* Passes the current catalog to take, in pieces; NULL where the pool holds it. A result of
-	   take other than 0 ends the copy. */
+	/* Passes the current catalog to take, in pieces. A result of take other than 0 ends the
+	   copy and is returned. The op is NULL for stores whose pool holds the catalog. */
 	int (*backup)(struct meta *meta, int (*take)(void *ctx, const void *bytes, size_t len),
 		      void *ctx);
 
-	/* Role tokens. Either out may be NULL; role is NULL if no token is wanted. NULL for stores
-	   without roles. */
+	/* Gives the token of a role (NULL: of none) and the epoch of tokens; rotate begins a new
+	   epoch, in which older tokens are refused. Either out may be NULL. The op is NULL for
+	   stores without roles. */
 	int (*token)(struct meta *meta, const char *role, bool rotate, char *token_out,
 		     uint32_t *epoch_out);
 
-	/* Into *out, which is zeroed. */
+	/* Fills in *out, which the caller has zeroed. */
 	int (*info)(struct meta *meta, struct rlv_store_info *out);
-	/* Fills nodes[0..*n_inout); out: their number. */
+	/* Fills at most *n_inout elements of nodes, zeroed before; then *n_inout is the number
+	   of all nodes. */
 	int (*nodes)(struct meta *meta, struct rlv_node_info *nodes, size_t *n_inout);
 	int (*persist)(struct meta *meta);
 	void (*close)(struct meta *meta);
 
-	/* Fills waits[0..*n_inout); out: their number. NULL for stores without other clients. */
+	/* Fills at most *n_inout elements of waits; then *n_inout is the number of all waits.
+	   The op is NULL for stores without other clients. */
 	int (*waits)(struct meta *meta, struct rlv_wait *waits, size_t *n_inout);
 };
 
@@ -180,7 +186,7 @@ RLV_MUST_CHECK int meta_embed_open(const char *path, const struct rlv_store_opts
 RLV_MUST_CHECK int meta_remote_open(const struct uri *uri, const struct rlv_store_opts *opts,
 				    struct meta **meta_out);
 
-/* For implementations: the head, otherwise zeroed. */
+/* For implementations: sets the ops and initializes the lock of a head that is otherwise zeroed. */
 void meta_init(struct meta *meta, const struct meta_ops *ops);
 void meta_fini(struct meta *meta);
 
@@ -189,7 +195,8 @@ void meta_fini(struct meta *meta);
 RLV_MUST_CHECK int meta_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns,
 				uint64_t replaces, struct transport **tr_out);
 
-/* Add a watch to the list, and remove it. */
+/* Adds a handle's watch to the list of the store, whose layouts and waits the server is told.
+   The caller owns it; meta_unwatch removes it. */
 void meta_watch(struct meta *meta, struct meta_watch *watch);
 void meta_unwatch(struct meta *meta, struct meta_watch *watch);
 
@@ -201,7 +208,8 @@ void meta_wait(struct meta *meta, struct meta_watch *watch, const struct meta_wa
 
 void meta_opened_fini(struct meta_opened *opened);
 
-/* Fills in object and descriptor of a table. -ENOMEM. */
+/* Sets *out to the object of a table and a copy of its descriptor, which meta_opened_fini frees;
+   without parts. -ENOMEM. */
 RLV_MUST_CHECK int meta_opened_table(const struct table_desc *desc, struct meta_opened *out);
 
 #endif

@@ -58,7 +58,8 @@ int remote_tell(struct meta *meta, uint16_t type, const ProtobufCMessage *reques
 	return rpc_ask(meta->rpc, &call, NULL);
 }
 
-/* Only the owner of a client slot is granted its page. */
+/* Copies the placement and grants of a part out of an answer; a page grant is there only for the
+   owner of the client slot. -EPROTO: a field is not valid. */
 static int take_part(const Relive__ShardPlace *place, struct meta_part *out)
 {
 	const ProtobufCBinaryData *grants[PART_PLACES] = {
@@ -132,7 +133,7 @@ static int take_object(const Relive__TableReply *reply, struct meta_opened *out)
 	return ret;
 }
 
-/* Records that a layout of this version exists. */
+/* Raises the newest known layout version to this one, if that is newer. */
 static void hear_of(struct remote *remote, uint64_t layout)
 {
 	_Atomic uint64_t *newest = &remote->base.layout;
@@ -144,7 +145,8 @@ static void hear_of(struct remote *remote, uint64_t layout)
 		;
 }
 
-/* Asks for the object of that kind and name. */
+/* Makes the call, which answers with the object of that kind and name, and fills *out from the
+   answer. Records the answer's layout and the current lease. */
 static int ask_object(struct remote *remote, struct rpc_call *call, uint32_t kind, const char *name,
 		      struct meta_opened *out)
 {
@@ -331,7 +333,8 @@ static int remote_slot_put(struct meta *meta, const struct meta_object *object,
 	return ret;
 }
 
-/* The server has just answered. */
+/* Returns the slots that handles left while the server was away; called when it has just
+   answered. Stops when it is away again. */
 static void put_owed(struct remote *remote)
 {
 	struct owed_slot *owed;
@@ -355,7 +358,8 @@ struct report {
 	Relive__Waiting waits[WAITS_SENT], *list[WAITS_SENT];
 };
 
-/* Returns the oldest layout that any handle uses. */
+/* Returns the oldest layout that any handle uses. out: at most WAITS_SENT waits that were
+   reported in the last 2 s. */
 static uint64_t remote_collect(struct remote *remote, struct report *out)
 {
 	uint64_t oldest = atomic_load_explicit(&remote->base.layout, memory_order_relaxed);
@@ -386,7 +390,8 @@ static uint64_t remote_collect(struct remote *remote, struct report *out)
 	return oldest;
 }
 
-/* Returns true if calls wait: the next report is then due soon. */
+/* Renews the lease and reports the waits of calls; if the server answers, also returns owed
+   slots. Returns true if calls wait: the next report is then due soon. */
 static bool remote_renew(struct remote *remote)
 {
 	Relive__LeaseRenewRequest request = RELIVE__LEASE_RENEW_REQUEST__INIT;
@@ -439,7 +444,7 @@ static void *keep_lease(void *arg)
 	}
 }
 
-/* The user's signals are not for our thread. */
+/* Starts the thread that renews the lease, with all signals blocked: the user's are not for it. */
 static int start_keeper(struct remote *remote)
 {
 	sigset_t all, old;

@@ -8,10 +8,12 @@
 #include "client/meta/meta.h"
 #include "client/meta/rpc.h"
 
-/* Requests that wait as long as control calls do. A `get` is sent again after the connection broke. */
+/* Sends a request and waits for its reply as long as control calls do; after the connection
+   broke, sends it again. reply_out and errors: as rpc_ask. */
 RLV_MUST_CHECK int remote_get(struct meta *meta, uint16_t type, const ProtobufCMessage *request,
 			      const ProtobufCMessageDescriptor *answer, void *reply_out);
-/* The reply is only a status. once: as rpc_call.once. */
+/* As remote_get, for a request whose reply is only a status. once: after the connection broke,
+   does not send it again but returns -ECONNRESET. */
 RLV_MUST_CHECK int remote_tell(struct meta *meta, uint16_t type, const ProtobufCMessage *request,
 			       bool once);
 

@@ -33,7 +33,7 @@ static void take_node(const Relive__NodeInfo *in, struct rlv_node_info *out)
 		out->broken += bits_popcount(in->broken.data[i]);
 }
 
-/* why: with the waits of all clients. */
+/* Asks the server for the state of the store; why: with the waits of all clients. */
 static int ask_info(struct meta *meta, bool why, Relive__StoreInfoReply **info_out)
 {
 	Relive__StoreInfoRequest request = RELIVE__STORE_INFO_REQUEST__INIT;

@@ -43,8 +43,9 @@ bool rpc_is_forked(const struct rpc *rpc)
 /* -------- codes -------- */
 
 /*
- * What becomes of a call that the server does not answer. The code says what is known of the request,
- * whatever the phase of the server's restart (docs/failure-model.md has the table for users):
+ * True for codes of a server that does not answer. The code that a call then returns says what is
+ * known of its request, whatever the phase of the server's restart (docs/failure-model.md has the
+ * table for users):
  *
  *   not sent    no socket; nobody listens; no way to the host; the   -ECONNREFUSED  not_sent()
  *               handshake breaks off, or nothing is said; the
@@ -98,9 +99,9 @@ static int not_answered(const struct rpc *rpc, int code)
 /* -------- connecting -------- */
 
 /*
- * The token, and the socket of a store on this host. RELIVE_TOKEN is for stores on other hosts. On this
- * host the right to read the store's token file is enough, and the variable may hold another store's
- * token.
+ * Finds the token, and the socket of a store on this host. RELIVE_TOKEN is for stores on other
+ * hosts. On this host the right to read the store's token file is enough, and the variable may hold
+ * another store's token.
  */
 static int find_store(const struct rpc *rpc, char token_out[TOKEN_TEXT_BYTES],
 		      char socket_out[RUNTIME_PATH_BYTES])
@@ -173,8 +174,9 @@ static void hang_up(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
 /* -------- open and close -------- */
 
 /*
- * For a store on this host only a role's token in RELIVE_TOKEN counts: it selects the role to ask
- * for. Any other value there is ignored, also if it is no token, but where the token file is closed to us.
+ * Takes the token from opts.token (`given`) or RELIVE_TOKEN. For a store on this host the variable
+ * only counts if it is a role's token, which selects the role to ask for, or if the token file is
+ * closed to us; one that is no token is ignored.
  */
 static int take_token(struct rpc *rpc, const char *given)
 {

@@ -28,19 +28,23 @@ struct rpc_call {
 };
 
 /*
- * Connects once, by shm: or relive://. Of the options it uses the token, the TLS files and timeout_ns
- * (negative = for ever). Defaults: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA; the token file of a store
- * on this host, else RELIVE_TOKEN. The message of a failure says what to do. -ENOENT (no such store here),
- * -ECONNREFUSED (the server does not answer), -EACCES (token), -EPROTO. Thread: any, for all.
+ * Connects once, by shm: or relive://. Of the options it uses the token, the TLS files and
+ * timeout_ns (negative = for ever). Default files: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA.
+ * Default token: shm: the store's token file, unless RELIVE_TOKEN is a role's; relive://:
+ * RELIVE_TOKEN, else the token file of store `default` here. The message of a failure says what to
+ * do. -ENOENT (no such store here), -ECONNREFUSED (the server does not answer), -EACCES (token),
+ * -EPROTO. Thread: any, for all.
  */
 RLV_MUST_CHECK int rpc_open(const struct uri *uri, const struct rlv_store_opts *opts,
 			    struct rpc **rpc_out);
 
 /*
- * Asks. reply_out: a pointer to a pointer to the reply's struct, which protobuf_c_message_free_unpacked
- * frees; its status was 0. Unused where call->reply is NULL. Errors: the server's; -ECONNREFUSED: it does not answer, and was not asked; -ETIMEDOUT, -ECONNRESET: it was, and
- * done or not is not known (rpc.c has the table); -ECHILD (we are a forked child).
- * -EOWNERDEAD: the server had fenced this client; the next call dials in as a new one.
+ * Sends a request and waits for its reply. reply_out: a pointer to a pointer to the reply's struct,
+ * which protobuf_c_message_free_unpacked frees; its status was 0. Unused where call->reply is NULL.
+ * Errors: the status of the reply; -ECONNREFUSED: the server does not answer, and was not asked;
+ * -ETIMEDOUT, -ECONNRESET: it was asked, and done or not is not known; -EAGAIN: call->no_wait;
+ * -ECHILD: we are a forked child. -EOWNERDEAD: the server had fenced this client; the next call
+ * dials in as a new one.
  */
 RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call, void *reply_out);
 

@@ -134,7 +134,7 @@ static int part_set_grow(struct part_set *set, uint32_t n_parts)
 	return 0;
 }
 
-/* The index of the node at that address, which need not be connected. */
+/* Gives the index of the node at that address; a new one is added, not connected. -ENOMEM. */
 static int part_set_node_of(struct part_set *set, const char *uri, uint32_t *node_out)
 {
 	uint32_t i = 0;
@@ -170,7 +170,8 @@ static void stats_add(struct transport_stats *sum, const struct transport *tr)
 	sum->write_bytes += in->write_bytes;
 }
 
-/* In-place connections contribute failed CASes only: their other operations cross no wire. */
+/* In-place connections contribute only failed CASes and atomics without a known result: their
+   other operations cross no wire. */
 void part_set_stats(const struct part_set *set, struct transport_stats *out)
 {
 	*out = set->past;
@@ -181,7 +182,8 @@ void part_set_stats(const struct part_set *set, struct transport_stats *out)
 
 /* -------- connections -------- */
 
-/* Half of the remaining time, so that a silent node leaves time for others. */
+/* Half of the remaining time, so that a silent node leaves time for others; at least 20 or 250
+   ms, at most set->patience_ns. */
 int64_t part_set_patience(const struct part_set *set)
 {
 	const int64_t least_ns = 20 * CLOCK_NS_PER_MS, least_open_ns = 250 * CLOCK_NS_PER_MS;
@@ -212,8 +214,9 @@ static void node_disconnect_if_idle(struct part_set *set, uint32_t n)
 /* -------- one part -------- */
 
 /*
- * Connects once for all parts on the node. Z2 pairs with Z1: operations of the previous connection
- * land before the first one on this connection, or never.
+ * Connects once for all parts on the node; -EHOSTDOWN if that failed since the last request to the
+ * server. Z2 pairs with Z1: operations of the previous connection land before the first one on this
+ * connection, or never.
  */
 static int node_connect(struct part_set *set, struct part_node *node)
 {
@@ -340,7 +343,8 @@ uint32_t part_set_drop(struct part_set *set)
 
 /* -------- the answer of the server -------- */
 
-/* Stores the server's description. The address of an open part is that of its connection. */
+/* Stores the server's description of part p; but the node of an open part stays that of its
+   connection. -ENOMEM. */
 static int part_set_see(struct part_set *set, uint32_t p, const struct meta_part *place)
 {
 	struct part_status *status = &set->statuses[p];
@@ -363,10 +367,8 @@ static int part_set_see(struct part_set *set, uint32_t p, const struct meta_part
 	return 0;
 }
 
-/*
- * Opens the parts for which the server gave grants. *away_out: set when the node of a part could
- * not be reached.
- */
+/* Opens part p if the server gave grants for it. If its node cannot be reached, the part is
+   DOWN, *away_out is set, and the result is 0. */
 static int part_set_open_first(struct part_set *set, uint32_t p, const struct meta_part *place,
 			       bool *away_out)
 {
@@ -390,7 +392,8 @@ static int part_set_open_first(struct part_set *set, uint32_t p, const struct me
 	return 0;
 }
 
-/* A part that the server grants anew. */
+/* Opens and attaches part p, which the server grants anew. After a failure the part is DOWN, and
+   the result is 0, or -ECHILD. */
 static int part_set_open_returned(struct part_set *set, uint32_t p, const struct meta_part *place)
 {
 	const struct part_kind *kind = set->kind;
@@ -414,8 +417,9 @@ static int part_set_open_returned(struct part_set *set, uint32_t p, const struct
 }
 
 /*
- * An open part that the server cannot reach stays in use: our connection is alive. After a restart of
- * its node it is other memory, so it is closed.
+ * Applies the server's description of part p: opens a part that is granted anew, closes one that is
+ * LOST or GONE. An open part that the server cannot reach stays in use: our connection is alive.
+ * After a restart of its node it is other memory, so it is closed.
  */
 static int part_set_take_part(struct part_set *set, uint32_t p, const struct meta_part *place)
 {

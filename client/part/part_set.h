@@ -25,7 +25,8 @@
 struct part_kind {
 	const char *object, *part; /* words of messages: "table", "shard" */
 	uint32_t max_parts;
-	/* Opens part p of the object with that descriptor, over its regions, which it owns then. */
+	/* Opens part p of the object with that descriptor, over its regions, which the part owns
+	   then; after an error the caller does. */
 	int (*open)(const void *desc, uint32_t p, const struct part_regions *regions,
 		    struct part **part_out);
 	void (*close)(struct part *part);
@@ -33,14 +34,14 @@ struct part_kind {
 
 /* Hooks of the user of a set. All may be NULL. */
 struct part_hooks {
-	/* Makes the state of an open part; it may leave it NULL. returned: the part was away. After
-	   an error the part is closed again. */
+	/* Makes the state of open part p; it may leave it NULL. returned: the part was away and
+	   came back; then after an error it is closed again. */
 	int (*attach)(void *ctx, uint32_t p, bool returned, void **state_out);
-	/* Ends the state, not NULL, before the part is closed. Addressable memory can still be
-	   read. */
+	/* Ends the state of part p, which is not NULL, before the part is closed. If the part is
+	   addressable, its memory can still be read. */
 	void (*detach)(void *ctx, uint32_t p, void *state);
-	/* Called after the open parts, the control part or the slot changed. After an error it is
-	   called again. */
+	/* Called by part_set_enter after the open parts, the control part or the slot changed;
+	   after an error by the next one again. */
 	int (*moved)(void *ctx);
 };
 
@@ -96,63 +97,74 @@ struct part_set {
 
 /*
  * Connects to every node of the object and opens its parts, without states; those that cannot be
- * reached are DOWN, with a warning in the log. -EHOSTDOWN if none can; an error if one is not what it
- * should be. like: meta, object, kind, desc, access, hooks, ctx. place is borrowed until return, desc
- * until close. Cost: control plane.
+ * reached are DOWN, with a warning in the log. -EHOSTDOWN if none can; -ENOMEM, -EPROTO, -EBADMSG,
+ * ..: a node's answer or regions are wrong. *like gives meta, object, kind, desc, access, hooks,
+ * ctx. place is borrowed until return, desc until close. Cost: control plane.
  */
 RLV_MUST_CHECK int part_set_open(const struct part_set *like, const struct meta_place *place,
 				 uint64_t deadline_ns, struct part_set *out);
-/* Closes all; states are ended before, by part_set_detach. */
+/* Closes all parts and connections and zeroes *set; end the states before, by part_set_detach. */
 void part_set_close(struct part_set *set);
 
-/* Attaches states to open parts that have none. */
+/* Calls the attach hook for each open part without a state; returns its first error. */
 RLV_MUST_CHECK int part_set_attach(struct part_set *set);
 
-/* Ends all states by that function, in place of the hook. */
+/* Ends all states by `end`, in place of the detach hook; the parts stay open. */
 void part_set_detach(struct part_set *set, void (*end)(void *ctx, uint32_t p, void *state));
 
-/* Starts a call: its deadline, and the longest wait per request to the server or a node. */
+/* Starts a call: sets its deadline, for the connections too, and the longest wait for one
+   request to the server or for connecting to one node. */
 void part_set_begin(struct part_set *set, uint64_t deadline_ns, int64_t patience_ns);
 
 /*
- * Enters a call: drops what is broken, asks the server when that is due, and tells the user of
- * changes. -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: nothing can be reached; errors of
- * `moved`. Cost: that of part_set_check while nothing changes.
+ * Enters a call: closes broken connections and parts, asks the server for the placement when that
+ * is due, and calls `moved` after changes. -ECHILD in a forked child, -ESTALE: the object was
+ * dropped, -EHOSTDOWN: no part can be reached; errors of `moved`. Cost: that of part_set_check
+ * while nothing changes.
  */
 RLV_MUST_CHECK int part_set_enter(struct part_set *set);
 
-/* Time for the next such request. */
+/*
+ * Longest wait in ns for the next request to the server or for connecting to the next node: half of
+ * the time that the call has left, at least 20 ms or (patience_ns above 250 ms) 250 ms, at most
+ * patience_ns.
+ */
 int64_t part_set_patience(const struct part_set *set);
 
 /*
- * 0 if its regions can be accessed. -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: the
- * memory of some part was orphaned, a connection has ended, or nothing is open. Cost: one load for
- * each part that is addressable.
+ * 0 if the regions of the open parts can be accessed. -ECHILD in a forked child, -ESTALE: the
+ * object was dropped, -EHOSTDOWN: the memory of some part was orphaned, a connection has ended, or
+ * nothing is open. Cost: one load for each part that is addressable.
  */
 RLV_MUST_CHECK int part_set_check(const struct part_set *set);
 
-/* True if a connection has ended or a part is orphaned. */
+/* True if the connection of an open part has ended, or its memory is orphaned. */
 bool part_set_has_broken(const struct part_set *set);
 
-/* Closes those connections and parts; returns the number of parts. */
+/* Closes each part whose connection has ended (it is DOWN then) or whose memory is orphaned
+   (LOST), and connections without parts; returns the number of parts. */
 uint32_t part_set_drop(struct part_set *set);
 
-/* True if the server should be asked for the placement. Cost: one load, and the clock if so. */
+/* True if parts are missing or a newer layout is known, and the pause since the last request to
+   the server is over. Cost: one load, and the clock if parts are missing or the layout is old. */
 bool part_set_is_due(const struct part_set *set);
 
 /*
- * Asks the server and applies its answer, with the patience of the call for the request and for
- * each connection. -ESTALE, -ECHILD; after any other failure it asks again later.
+ * Asks the server for the placement and applies it: closes lost parts, opens those that are granted
+ * anew. The request and each connection wait for part_set_patience at most. -ESTALE: the object was
+ * dropped; -ECHILD; any other failure gives 0, and the server is asked again later.
  */
 RLV_MUST_CHECK int part_set_heal(struct part_set *set);
 
 /*
- * Moves the set to another slot: attaches its pages in place of the old ones in open parts. After
- * an error a part may still have the old page.
+ * Moves the set to the slot `owner`: asks for new grants and attaches the slot's pages in place of
+ * the old ones in open parts. A part whose page is not granted is closed: DOWN. After an error a
+ * part may still have the old page.
  */
 RLV_MUST_CHECK int part_set_move(struct part_set *set, uint32_t owner);
 
-/* Current share of new data of a part: 0..META_WEIGHT_FULL. */
+/* Current share of new data of a part: 0 (not open and ACTIVE) to META_WEIGHT_FULL; that of a
+   new part rises with time. */
 uint32_t part_set_weight(const struct part_set *set, uint32_t p, uint64_t now_ns);
 
 static inline bool part_set_has_control(const struct part_set *set)
@@ -160,19 +172,20 @@ static inline bool part_set_has_control(const struct part_set *set)
 	return set->control < set->n_parts && set->parts[set->control];
 }
 
-/* True if the part holds data that cannot be reached now. */
+/* True if the part is DOWN or LOST: it holds data that cannot be reached now. */
 static inline bool part_set_is_away(const struct part_set *set, uint32_t p)
 {
 	return set->statuses[p].state == RLV_SHARD_DOWN || set->statuses[p].state == RLV_SHARD_LOST;
 }
 
-/* True if all open parts are addressable. */
+/* True if the memory of all open parts can be accessed in place. */
 bool part_set_is_addressable(const struct part_set *set);
 
 /* True in a child that was forked after a connection was made. */
 bool part_set_is_forked(const struct part_set *set);
 
-/* Adds the counters of all connections, closed ones too. */
+/* Sets *out to the sum of the counters of all connections, closed ones too. In-place connections
+   count only CASes that failed and atomics without a known result. */
 void part_set_stats(const struct part_set *set, struct transport_stats *out);
 
 #endif

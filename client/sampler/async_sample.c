@@ -38,7 +38,7 @@ static int async_make_io(struct async_sample *async, size_t n)
 
 /* -------- rows -------- */
 
-/* READs of the rows of n items from rows_first on. */
+/* Prepares READs of the windows of n items, from item rows_first on, into async->rows. -ENOMEM. */
 static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, uint32_t n)
 {
 	size_t bytes = sampler_window_bytes(sp);
@@ -61,7 +61,8 @@ static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, ui
 	return 0;
 }
 
-/* Rows of as many items as one phase takes, from rows_first on: 32 MiB, or one window. */
+/* Posts READs of the windows of the next items, from item rows_first on: as many as fit into 32
+   MiB, at least one. */
 static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
 	const size_t phase = (size_t)32 << 20;
@@ -77,7 +78,8 @@ static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 	return wait_set_read(&async->reads, async->io, n);
 }
 
-/* The writer's seal tells whether a row is complete, and its generation. */
+/* True if all rows of item i's window are complete: each has the generation of its leaf, and its
+   crc is right. */
 static bool window_is_whole(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i)
 {
 	const uint32_t covered = sp->plan.tail_off + (uint32_t)offsetof(struct row_tail, crc);
@@ -111,7 +113,8 @@ static void async_aim_look(struct rlv_sampler *sp, struct async_sample *async,
 		};
 }
 
-/* V2 pairs with C1: the rows have come, then this second look at their leaves is posted. */
+/* Posts READs of the leaves of all items. V2 pairs with C1: the rows have come, then this second
+   look at their leaves is posted. */
 static int async_post_look(struct rlv_sampler *sp, struct async_sample *async)
 {
 	int ret = async_make_io(async, async->found);
@@ -190,9 +193,10 @@ static int async_next_of_draw(struct rlv_sampler *sp, struct async_sample *async
 }
 
 /*
- * Copies rows into the batch while the next phase is in progress. Rows that came over a wire lie in a
- * buffer of our own, so that their seals hold for what was copied. Others may have changed since: there
- * the leaf tells.
+ * Copies the rows that have come into the batch while the next phase is in progress. With
+ * RLV_VERIFY_CRC verifies them: rows that came over a wire lie in a buffer of our own, so that
+ * their seals hold for what was copied; rows read in place may have changed since, so their leaves
+ * are read again.
  */
 static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
@@ -218,7 +222,7 @@ static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async
 	return 0;
 }
 
-/* Outstanding reads completed: run the next stage. */
+/* Runs the next stage, after the reads of the last one completed. */
 static int async_next_phase(struct rlv_sampler *sp, struct async_sample *async)
 {
 	switch (async->stage) {

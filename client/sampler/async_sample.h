@@ -62,27 +62,28 @@ struct async_sample {
 	uint32_t rows_first, rows_n; /* items whose rows are being read */
 };
 
-/* Takes a zeroed struct. -ENOMEM; fini may be called after an error. */
+/* Initializes a zeroed struct. -ENOMEM; fini may be called after an error. */
 RLV_MUST_CHECK int async_sample_init(struct async_sample *async);
-/* The async sample must be idle or done. */
+/* Frees the memory of an async sample, which must be idle or done, and zeroes it. */
 void async_sample_fini(struct async_sample *async);
 
 /*
- * Starts one round of draw, gather and verify; async->s->at[i] is the position of item i in the batch.
- * After an error the async sample is idle. -ENOMEM: memory is allocated only for a sample that is larger
- * than all earlier ones. Cost: none that is waited for; for FIFO and LIFO views that of fifo_scan_find.
+ * Starts one round of draw, gather and verify; async->s->at[i], set by the caller, is the position
+ * of item i in the batch. After an error the async sample is idle. -ENOMEM: memory is allocated
+ * only for a sample that is larger than all earlier ones. Cost: none that is waited for; for FIFO
+ * and LIFO views that of fifo_scan_find.
  */
 RLV_MUST_CHECK int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 				      const struct round *round);
 
-/* Advances as far as possible without waiting. 0: done. -EAGAIN: not yet. After an error it is
-   idle. */
+/* Starts the next phases, as long as their reads have completed; does not wait. 0: the sample is
+   done. -EAGAIN: not yet. After an error it is idle. */
 RLV_MUST_CHECK int async_sample_look(struct rlv_sampler *sp, struct async_sample *async);
 
 /* Waits for the phase in progress and starts the next one. Returns as async_sample_look. */
 RLV_MUST_CHECK int async_sample_wait(struct rlv_sampler *sp, struct async_sample *async);
 
-/* Waits for the phase in progress, then makes it idle. */
+/* Waits for the phase in progress, then makes the sample idle; its items are dropped. */
 void async_sample_cancel(struct async_sample *async);
 
 #endif

@@ -51,7 +51,8 @@ struct items {
 	uint32_t rows;  /* in it */
 };
 
-/* Describes an array: [n, rows (if any), shape of the column]. */
+/* Describes one array of the batch: shape [batch_size, rows if above 1, shape of the column],
+   name prefix + column. */
 static void cutter_add_array(struct cutter *c, const char *prefix, const struct column_desc *col,
 			     const struct items *items)
 {
@@ -86,7 +87,8 @@ static void cutter_add_packed(struct cutter *c, const char *prefix, const struct
 	cutter_add_output(c, kind, col, data, item_bytes);
 }
 
-/* One array of whole windows; obs and next_obs are views of it, next_at rows apart. */
+/* Cuts one array of whole windows of a column; the column's arrays obs and next_obs are views of
+   it, next_at rows apart. */
 static void cutter_add_window(struct cutter *c, const struct column_desc *col)
 {
 	uint32_t stack = c->sp->plan.stack;
@@ -154,7 +156,8 @@ static void cutter_cut_all(struct cutter *c)
 	b->priority = cutter_cut(c, n * sizeof(*b->priority));
 }
 
-/* Describes the arrays: opts.n_step is the most that there is room for. */
+/* Describes the arrays of a batch for the plan's n_step, at most opts.n_step. Returns how many
+   arrays it has. */
 static uint32_t batch_describe(const struct rlv_sampler *sp, struct batch *batch)
 {
 	struct cutter c = { .sp = sp, .batch = batch, .memory = batch->memory };

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Another client took the item, or its shard is lost. */
+/* Sets the item's `again` to 0: another client took it, or its shard is lost. */
 static void sampler_give_up(struct rlv_sampler *sp, const struct leaf_op *op)
 {
 	sp->scratch.again[sp->scratch.spare[op - sp->scratch.ops]] = 0;
@@ -21,14 +21,17 @@ static bool change_is_lost(const struct shard_change *ch, int ret)
 	return ret && access_is_broken(ch->acc);
 }
 
-/* After a change that failed. */
+/* Gives up all items of a change that failed. */
 static void sampler_give_all_up(struct rlv_sampler *sp, const struct shard_change *ch)
 {
 	for (uint32_t k = 0; k < ch->n[sp->view_index]; k++)
 		sampler_give_up(sp, &ch->ops[sp->view_index][k]);
 }
 
-/* Counts the samples of a shard's items; the change keeps the ops of items to retire. */
+/*
+ * Adds 1 to the sample count of each item of the change; gives up items that had all their samples.
+ * The change keeps the ops of items for which this was the last: they are to be retired.
+ */
 static int sampler_count_shard(struct rlv_sampler *sp, struct shard_change *ch)
 {
 	struct region *tree = ch->acc->shard->tree;
@@ -67,7 +70,8 @@ static int sampler_count_shard(struct rlv_sampler *sp, struct shard_change *ch)
 	return 0;
 }
 
-/* Counts the samples of all changes; those that have leaves to retire stay. */
+/* Counts the samples of all changes, gives up items of lost shards, and keeps in sp->changes
+   only the *n_changes changes that have leaves to retire. */
 static int sampler_count_all(struct rlv_sampler *sp, uint32_t *n_changes)
 {
 	uint32_t left = 0;
@@ -88,8 +92,9 @@ static int sampler_count_all(struct rlv_sampler *sp, uint32_t *n_changes)
 }
 
 /*
- * Consumes the items of the changes. Those of a shard that is lost meanwhile are dropped, and those of
- * the others are ours; a counted item is ours by its count, even if retiring its leaf fails.
+ * Consumes the items of the changes by retiring their leaves. Items of a shard that is lost
+ * meanwhile, or that others took, are given up; but a counted item is ours by its count, even if
+ * retiring its leaf fails. Returns the first error of a shard that is not lost.
  */
 static int sampler_consume(struct rlv_sampler *sp, uint32_t n_changes, bool counted)
 {

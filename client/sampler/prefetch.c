@@ -17,7 +17,7 @@
 
 /* -------- memory -------- */
 
-/* The i-th oldest, or, from n_prefetched on, an idle one. */
+/* The i-th oldest prefetched batch; i from n_prefetched on: an idle one. */
 static struct async_sample *prefetch_at(const struct rlv_sampler *sp, uint32_t i)
 {
 	return &sp->prefetched[(sp->first_prefetch + i) % sp->opts.prefetch];

@@ -47,7 +47,7 @@ void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t
 		}
 }
 
-/* Each draw has probability 1. */
+/* Finds the items in the order of the view; each has probability 1. */
 int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s, struct round *round)
 {
 	const struct shard_trees_items out = { s->shard, s->slot, s->word };

@@ -27,8 +27,8 @@ static bool sampler_is_stale(struct rlv_sampler *sp, uint32_t version)
 }
 
 /*
- * True if both reads of each leaf show the same item; no item has generation 0. Without a branch, so
- * compilers make vectors of it.
+ * True if both reads of each leaf show the same generation and the second still shows an item:
+ * neither its generation nor its priority is 0. Without a branch, so compilers make vectors of it.
  */
 static bool items_are_whole(const uint64_t *word, const uint64_t *again, uint32_t n)
 {
@@ -42,7 +42,8 @@ static bool items_are_whole(const uint64_t *word, const uint64_t *again, uint32_
 	return differ == 0 && (int64_t)none >= 0;
 }
 
-/* The usual case: item i of [0, n) goes to position i, and all hold. */
+/* The usual case: if all n items hold, moves item i to position i of the batch. False: one does
+   not hold or is too old. */
 static bool sampler_keep_all(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 {
 	const struct draw_scratch *s = &sp->scratch;
@@ -83,7 +84,8 @@ struct sample_call {
 	bool first;    /* no round has been made */
 };
 
-/* Verifies the items of a round: those that hold go to the batch, the others are drawn again. */
+/* Verifies the items of a round, after a consuming view has taken them: those that hold go to
+   the batch, the positions of the others stay in scratch.at, to be drawn again. */
 static int sampler_keep_round(struct sample_call *call, const struct round *round)
 {
 	struct rlv_sampler *sp = call->sp;
@@ -149,7 +151,8 @@ static void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32
 
 /* -------- the call -------- */
 
-/* Computes weights, values and shapes of the items found. */
+/* Completes the batch: closes gaps, computes weights and priorities, and sets the shapes to the
+   number of items found. */
 static void sampler_finish(struct sample_call *call)
 {
 	struct rlv_sampler *sp = call->sp;
@@ -194,9 +197,11 @@ static int sampler_commit(struct sample_call *call, int error)
 }
 
 /*
- * Admits n items, draws until all positions are filled or nothing more is to be had, weighs, commits.
- * -EAGAIN: fewer than n, and a short batch is not wanted. -ENODATA: none at all. What a consuming view
- * has taken is handed over in any case: nobody else can have it any more.
+ * Admits n items, draws until all positions are filled, at most 16 rounds (FIFO and LIFO views that
+ * do not consume: 1; after a round that brought items a consuming view counts anew), weighs,
+ * commits. -EAGAIN: fewer than n, and a short batch is not wanted, or all drawn items were
+ * overwritten. -ENODATA: none at all. What a consuming view has taken is handed over in any case:
+ * nobody else can have it any more.
  */
 static int sampler_step(void *ctx)
 {

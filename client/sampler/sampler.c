@@ -156,7 +156,8 @@ static void sampler_free(struct rlv_sampler *sp)
 
 /* -------- shards that come and go -------- */
 
-/* Prefetched batches reference shards. */
+/* Before a shard is closed: drops all prefetched batches, which reference shards, and leaves its
+   limiter. */
 static void sampler_leave_shard(struct handle *h, uint32_t shard)
 {
 	struct rlv_sampler *sp = (struct rlv_sampler *)h;
@@ -165,7 +166,8 @@ static void sampler_leave_shard(struct handle *h, uint32_t shard)
 	admission_leave(&sp->admission, shard);
 }
 
-/* Our changes of priorities go to the sums that we draw from, too. */
+/* Adds this sampler's own changes of priorities also to the cached tops of the trees, from which
+   it draws. */
 static void sampler_show_changes(struct rlv_sampler *sp)
 {
 	for (uint32_t t = 0; t < sp->trees.forest.n; t++) {
@@ -202,7 +204,8 @@ static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the s
 
 /* -------- the API -------- */
 
-/* Opens all but the handle, which is open. */
+/* Opens all of the sampler but its handle, which is open already. After an error the caller
+   frees it. */
 static int sampler_open_parts(struct rlv_sampler *sp)
 {
 	const struct table_desc *desc = sp->h.desc;

@@ -90,22 +90,25 @@ struct round {
 };
 
 /*
- * Fills rows of the batch, and the scratch: of item i again[i] is its leaf after its rows were copied,
- * 0 if they were torn. Errors: -ENODATA, those of the transport.
+ * Draws round->n items and waits for them: copies their rows into the batch and fills the scratch;
+ * again[i] is the leaf of item i after its rows were copied, 0 if they were torn. Errors: -ENODATA
+ * (the view has no items), those of the transport.
  */
 RLV_MUST_CHECK int sampler_round(struct rlv_sampler *sp, struct round *round);
 
-/* Options of a prioritized draw; it writes each tree's item count to sizes_out. */
+/* Options of a draw from the trees, which writes the item count of each tree to sizes_out. */
 struct draw_opts sampler_draw_opts(const struct rlv_sampler *sp, bool stratified,
 				   int64_t *sizes_out);
 
-/* Draws the next n items of an ordered view, or all that exist, and their probabilities. */
+/* Finds the first round->n items of a FIFO or LIFO view, or all that exist: round->found. Each
+   has probability 1. -ENODATA: the view has no items. */
 RLV_MUST_CHECK int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s,
 					 struct round *round);
 
 /*
- * Maps the tree numbers of a draw to shard numbers and stores its sizes. A drawn head slot of a
- * block is not an item, whatever its leaf says: it becomes leaf 0 of a readable slot.
+ * Maps the tree numbers of a draw, s->shard[0, n), to shard numbers, and copies the draw's sizes to
+ * sp->trees.items, by shard. A drawn head slot of a block is not an item, whatever its leaf says:
+ * it becomes a readable slot, its word 0.
  */
 void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n);
 
@@ -114,46 +117,53 @@ static inline uint32_t sampler_window_bytes(const struct rlv_sampler *sp)
 	return (sp->plan.stack + sp->plan.future) * sp->plan.row_bytes;
 }
 
-/* Offset of item i's window in its rows region. */
+/* Byte offset of the first row of item i's window in the rows region of its shard. */
 uint64_t sampler_window_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i);
 uint64_t sampler_leaf_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i);
 
-/* Copies the rows that s->window points to into the batch. */
+/* Copies the columns of the windows s->window[first, first + n) to positions s->at[..] of the
+   batch. */
 void sampler_copy_rows(struct rlv_sampler *sp, const struct draw_scratch *s, struct batch *batch,
 		       uint32_t first, uint32_t n);
 
-/* Accepts leaves without a second read; valid if no row was read in between. */
+/* Sets again[i] to word[i], as if the leaves were read twice; for samples that read no rows. */
 void sampler_trust_leaves(struct draw_scratch *s, uint32_t n);
 
-/* Reads the leaves of addressable shards again. */
+/* Reads the leaves of items [first, first + n), in addressable shards, a second time: into
+   s->again. */
 void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t first,
 			   uint32_t n);
 
 /* -------- batches drawn ahead -------- */
 
 /*
- * Uses the oldest prefetched batch of n for this call: waits until it is done and makes its scratch
- * the sampler's. False: none exists, or it failed; the call then draws itself.
+ * Uses the oldest prefetched batch for this call, if it is round->batch with round->n items: waits
+ * until it is done and makes its scratch the sampler's. False: it is another one or none, or it
+ * failed; the call then draws itself.
  */
 bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round);
 
-/* The buffer that prefetch_hand_over will fill; NULL = none. Discards batches of another size. */
+/* The buffer of the oldest prefetched batch; NULL = none. If that batch does not have n items,
+   all prefetched batches are dropped. */
 struct batch *prefetch_buffer(struct rlv_sampler *sp, uint32_t n);
 
-/* Starts prefetches of n items up to opts.prefetch. Errors are dropped: the next call meets
-   them. */
+/*
+ * Starts prefetches of n items each, until there are opts.prefetch or no buffer is free; none for
+ * addressable shards, or FIFO and LIFO views. Errors are only logged: the next call meets them.
+ */
 void prefetch_refill(struct rlv_sampler *sp, uint32_t n);
 
-/* Starts the next phase of batches whose reads completed; how many batches are done. Cost: local. */
+/* Starts the next phase of prefetched batches whose reads completed; returns how many batches
+   are done. After an error all are dropped: 0. Cost: local. */
 uint32_t prefetch_advance(struct rlv_sampler *sp);
 
-/* Drops all prefetched batches: waits for reads in flight. */
+/* Drops all prefetched batches, after waiting for their reads in flight. */
 void prefetch_cancel(struct rlv_sampler *sp);
 
 RLV_MUST_CHECK int prefetch_init(struct rlv_sampler *sp);
 void prefetch_fini(struct rlv_sampler *sp);
 
-/* Makes one more batch. -ENOMEM. */
+/* Allocates one more batch buffer, in sp->batches. -ENOMEM. */
 RLV_MUST_CHECK int batch_add(struct rlv_sampler *sp);
 void batch_free_all(struct rlv_sampler *sp);
 
@@ -163,22 +173,23 @@ void batch_free_all(struct rlv_sampler *sp);
  */
 struct batch *batch_find(struct rlv_sampler *sp);
 
-/* A buffer for a sample of n: of a batch that is drawn ahead, or a free one. -EBUSY: all are held. */
+/* Gives a buffer for a sample of n: that of the oldest prefetched batch, or a free one. -EBUSY:
+   the user holds opts.batches of them, or none is free; -ENOMEM with RLV_BATCHES_ANY. */
 RLV_MUST_CHECK int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out);
 
-/* The shortest time in which a generation can repeat (rule 1h). */
+/* The shortest time in which the generation of a leaf can repeat: all slots rewritten at 10 ns a
+   row until generations wrap (rule 1h). */
 uint64_t sampler_wrap_ns(const struct table_desc *desc);
 
 /*
- * Consumes the n drawn and verified items of the scratch, for views that count samples. If another
- * client consumed an item first, its `again` becomes 0. Cost: 1 phase, 2 with counts.
+ * Consumes the n drawn and verified items of the scratch, for views with max_times_sampled. An item
+ * that another client took first, that was drawn twice, or whose shard is lost gets `again` 0.
+ * Cost: 1 phase, 2 with counts.
  */
 RLV_MUST_CHECK int sampler_consume_found(struct rlv_sampler *sp, uint32_t n);
 
-/*
- * Sorts n (shard, slot) pairs given as keys into order[]: ascending, and of equal ones the one
- * given last comes last. order[i] = index of the i-th. Cost: one pass if they are sorted already.
- */
+/* Sorts n keys by (shard, slot), ascending; of equal ones the one given last comes last. Result:
+   sp->scratch.order[i] = index of the i-th in keys. Cost: one pass if they are sorted already. */
 void sampler_order(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n);
 
 #endif

@@ -27,7 +27,7 @@ struct draw_scratch {
 	struct mem mem; /* of all of them */
 };
 
-/* Allocates the arrays. -ENOMEM; fini may be called after an error. */
+/* Allocates all arrays, of n items each. -ENOMEM; fini may be called after an error. */
 RLV_MUST_CHECK int scratch_init(struct draw_scratch *s, size_t n);
 void scratch_fini(struct draw_scratch *s);
 

@@ -25,11 +25,11 @@ struct shard_trees {
 
 void shard_trees_fini(struct shard_trees *trees);
 
-/* Builds the trees of the open shards; `view` is set, the rest is zero at first. -ENOMEM; fini may be
-   called after an error. Cost: local. */
+/* Collects the trees of view `view` in the open shards. Before the first call `view` is set and
+   the rest is zero. -ENOMEM; fini may be called after an error. Cost: local. */
 RLV_MUST_CHECK int shard_trees_build(struct shard_trees *trees, const struct part_set *set);
 
-/* Maps tree numbers to shard numbers. */
+/* Replaces the n tree numbers in tree[] by the numbers of their shards. */
 static inline void shard_trees_name_shards(const struct shard_trees *trees, uint32_t *tree,
 					   uint32_t n)
 {
@@ -51,14 +51,14 @@ struct shard_trees_items {
 RLV_MUST_CHECK int shard_trees_find(struct shard_trees *trees, uint32_t n,
 				    const struct shard_trees_items *out, uint32_t *found_out);
 
-/* Stores `sizes` of the last draw by shard. */
+/* Copies `sizes` of the last draw, by tree, to `items`, by shard. */
 static inline void shard_trees_see_sizes(struct shard_trees *trees)
 {
 	for (uint32_t t = 0; t < trees->forest.n; t++)
 		trees->items[trees->shard[t]] = trees->sizes[t];
 }
 
-/* Live items of all trees, as last seen. */
+/* Live items of all open shards together, as last seen in a draw. */
 static inline int64_t shard_trees_items(const struct shard_trees *trees)
 {
 	int64_t sum = 0;

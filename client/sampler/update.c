@@ -25,7 +25,8 @@ static uint32_t place_digit(uint64_t word, uint32_t digit)
 	return (uint32_t)(word >> (INDEX_BITS + digit * DIGIT_BITS)) & (DIGIT_VALUES - 1);
 }
 
-/* One pass of a radix sort, from the last digit to the first; false = all have the same digit. */
+/* One pass of a radix sort, by one digit of the place: sorts from[] into to[]. False: all have
+   the same digit, and to[] is not written. */
 static bool order_sort_digit(const uint64_t *from, uint64_t *to, uint32_t n, uint32_t digit)
 {
 	uint32_t at[DIGIT_VALUES] = { 0 };
@@ -92,10 +93,8 @@ static int sampler_check_keys(const struct rlv_sampler *sp, const uint64_t *keys
 	return 0;
 }
 
-/*
- * Makes the ops of distinct items in the order of their leaves; of equal keys the last counts.
- * Returns how many: scratch.shard has the shard of each.
- */
+/* Makes scratch.ops, one for each distinct key, in the order of their leaves; of equal keys the
+   last counts. Returns how many: scratch.shard has the shard of each. */
 static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 {
 	const uint64_t *order = sp->scratch.order;
@@ -126,14 +125,16 @@ static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, u
 	return m;
 }
 
-/* Items in shards that are away count as stale, as if they had been overwritten. */
+/* Counts n updates of items in shards that are away: as lost, and as stale, as if they had been
+   overwritten. */
 static void update_count_lost(struct rlv_sampler *sp, uint32_t n, struct rlv_update_result *result)
 {
 	result->stale += n;
 	sp->stats.updates_lost += n;
 }
 
-/* A lost node loses its own updates and no others. -EIO: an answer was lost. */
+/* Adds the results of a shard's updates to *result. If its connection has ended, they count as
+   lost, without an error. -EIO: an answer was lost. */
 static int update_count_change(struct rlv_sampler *sp, const struct shard_change *ch,
 			       struct rlv_update_result *result)
 {

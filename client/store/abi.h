@@ -18,10 +18,11 @@
    that the library does not know is not 0. */
 RLV_MUST_CHECK int abi_read(void *ours, size_t bytes, const void *theirs, const char *what);
 
-/* Checks the size of a struct that a call is to fill. -EINVAL. */
+/* -EINVAL: the size of a struct to be filled is not set. */
 RLV_MUST_CHECK int abi_check(const void *theirs, const char *what);
 
-/* Fills a struct that abi_check has passed: no byte behind its size is touched. */
+/* Copies ours into a struct that abi_check has passed, but for its size: no byte behind that
+   size is touched, and fields that ours lacks become 0. */
 void abi_write(void *theirs, const void *ours, size_t bytes);
 
 /* An array that a call fills. */
@@ -34,11 +35,12 @@ struct abi_array {
 	size_t bytes;
 };
 
-/* Makes room for elements of that many bytes in array->ours. -EINVAL: array->size is not that of a struct.
-   -ENOMEM. */
+/* Allocates array->ours, zeroed: *n_inout elements of that many bytes. abi_array_end frees it.
+   -EINVAL: array->size is not that of a struct. -ENOMEM. */
 RLV_MUST_CHECK int abi_array_begin(struct abi_array *array, size_t bytes, const char *what);
 
-/* Copies the n elements, or as many as there is room for, unless ret is an error. Returns ret. */
+/* Unless ret is an error, copies n elements of ours to theirs, or as many as these have room
+   for, and sets *n_inout to n. Frees ours. Returns ret. */
 RLV_MUST_CHECK int abi_array_end(struct abi_array *array, int ret);
 
 #endif

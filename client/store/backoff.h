@@ -16,7 +16,8 @@ struct backoff {
 	bool jitter;        /* half of each sleep to all of it: clients do not come in step */
 };
 
-/* Sleeps, longer each time, and never past the deadline. */
+/* Sleeps for first_ns, doubled with each call (`doublings` times at most), and never past the
+   deadline. */
 void backoff_sleep(struct backoff *backoff, const struct clock *clock, uint64_t deadline_ns);
 
 #endif

@@ -40,7 +40,7 @@ static int backup_take(void *ctx, const void *bytes, size_t len)
 	return 0;
 }
 
-/* A name on disk lasts only when its folder is synced too. */
+/* Syncs the copy and renames it to path; syncs the folder, too: only then the name lasts. */
 static int backup_rename(const struct copy *copy, const char *path)
 {
 	char name[PATH_MAX];

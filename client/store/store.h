@@ -28,10 +28,8 @@ struct store_wait {
 
 struct store_wait store_wait_begin(const struct rlv_store *store);
 
-/*
- * Handles the call's error. 0: nodes were unreachable and it slept: retry. Else the error to
- * return: not a node error, or the nodes did not come in time.
- */
+/* Handles the error of a call. -EHOSTDOWN (nodes are unreachable) before the deadline: sleeps a
+   little and returns 0, and the call is made again. Else returns the error. */
 RLV_MUST_CHECK int store_wait_nodes(struct store_wait *wait, int error);
 
 #endif

@@ -14,7 +14,8 @@ static int uri_refuse(const char *text, const char *why)
 	return error_set(-EINVAL, "uri \"%.128s\": %s; " URI_FORMS, text, why);
 }
 
-/* HOST, HOST:PORT, [V6] or [V6]:PORT. */
+/* Parses rest: HOST, HOST:PORT, [V6] or [V6]:PORT (default 7117). text is the whole URI, for
+   messages. -EINVAL. */
 static int parse_tcp(const char *text, const char *rest, struct uri *uri)
 {
 	bool bracket = rest[0] == '[';

@@ -19,7 +19,8 @@ struct uri {
 	uint16_t port;              /* tcp */
 };
 
-/* -EINVAL: the message says what is wrong and lists the forms. uri_out is untouched then. */
+/* Parses a store URI into *uri_out. -EINVAL: the message says what is wrong and lists the forms;
+   *uri_out is untouched then. */
 RLV_MUST_CHECK int uri_parse(const char *text, struct uri *uri_out);
 
 #endif

@@ -38,9 +38,9 @@ static int admission_store_slot(const struct admission *adm, const struct limite
 }
 
 /*
- * Makes the reservations in the slot those of this call. Missing ones were settled with the old control
- * shard: they are reserved again, without asking the limiter. Excess ones are of a call that failed:
- * they are given back.
+ * Makes the reservations in the slot equal to what the call in progress has admitted. Missing ones
+ * were settled with the old control shard: they are reserved again, without asking the limiter.
+ * Excess ones are of a call that failed: they are given back.
  */
 static int admission_carry(struct admission *adm)
 {
@@ -126,7 +126,8 @@ int admission_try_sample(struct admission *adm, uint64_t n)
 	return ret;
 }
 
-/* A connection that has ended is no error; after a lost answer the chain's own error is returned. */
+/* Returns ret, but 0 if the connection of the control shard has ended. After -EIO it polls the
+   last posted chain first: the message is then that chain's error. */
 static int admission_unless_lost(const struct admission *adm, int ret)
 {
 	struct transport *tr = adm->lim.region->tr;
@@ -178,7 +179,7 @@ int admission_read(struct admission *adm, struct limiter_words *out)
 
 #define BOUNDS_BYTES 80
 
-/* "" where there is no such bound. */
+/* Writes the ratio and that bound for a message into text; "" where there is no such bound. */
 static void bound_explain(const struct limiter *lim, const char *name, int64_t bound, char *text)
 {
 	text[0] = 0;

@@ -28,30 +28,36 @@ struct admission {
 	uint32_t held_calls;       /* from this many calls */
 };
 
-/* The slot of h is fresh. */
+/* Begins with the limiter of that view in the control shard, if that is open. The slot of h must
+   be a fresh one, without counts. */
 void admission_init(struct admission *adm, const struct handle *h, uint32_t view);
 
-/* Called before a shard is closed: its memory is not accessed any more. */
+/* Called before a shard is closed; if it is the control shard, its memory is not accessed any
+   more until admission_follow. */
 static inline void admission_leave(struct admission *adm, uint32_t shard)
 {
 	adm->here = adm->here && shard != adm->control;
 }
 
-/* Called after the shards or slot of h changed. */
+/* Called after the shards or slot of h changed: opens the limiter in the current control shard,
+   and reserves there what the call in progress has admitted. Errors: those of the transport. */
 RLV_MUST_CHECK int admission_follow(struct admission *adm, const struct handle *h);
 
-/* As limiter_try_*; -EHOSTDOWN: the limiter has bounds and the control shard is unreachable. */
+/* Admits n items, with the errors of limiter_try_*. While the control shard is unreachable:
+   -EHOSTDOWN if the limiter has bounds, else 0. */
 RLV_MUST_CHECK int admission_try_insert(struct admission *adm, uint64_t n);
 RLV_MUST_CHECK int admission_try_sample(struct admission *adm, uint64_t n);
 
 /*
- * As limiter_commit_*. Losing the control shard is not an error: published and returned items stay,
- * and the server settles the counts.
+ * Commits `done` of the n admitted items and gives the rest back, as limiter_commit_*. Losing the
+ * control shard is not an error: published and returned items stay, and the server settles the
+ * counts.
  */
 RLV_MUST_CHECK int admission_commit_insert(struct admission *adm, uint64_t n, uint64_t done);
 RLV_MUST_CHECK int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done);
 
-/* Adds held samples to the counts. */
+/* Adds adm->held, samples not counted yet, to the counts in the control shard; a no-op while
+   that is away. */
 RLV_MUST_CHECK int admission_flush(struct admission *adm);
 
 /* Writes why an insert or sample of n waits: at most WATCH_TEXT_BYTES. */
@@ -60,7 +66,7 @@ void admission_explain_insert(struct admission *adm, const struct table_desc *de
 void admission_explain_sample(struct admission *adm, const struct table_desc *desc, uint64_t n,
 			      char *text);
 
-/* -EHOSTDOWN: the control shard is unreachable. */
+/* Reads the limiter's counts. -EHOSTDOWN: the control shard is unreachable. */
 RLV_MUST_CHECK int admission_read(struct admission *adm, struct limiter_words *out);
 
 #endif

@@ -23,9 +23,10 @@ static void handle_close_access(void *ctx, uint32_t s, void *access)
 }
 
 /*
- * Opens the access to a shard. One that returned, in which the slot is still ours, is rejoined: blocks
- * that are open in our name, which nobody else may claim, are closed, and if a call was interrupted, whose
- * additions to the sums are lost, the shard is marked for a rebuild.
+ * Opens the access to a shard. A shard that returned, in which the slot is still ours, is rejoined:
+ * blocks that are open in our name, which nobody else may claim, are closed, and if a call was
+ * interrupted, whose additions to the sums are lost, the shard is marked for a rebuild. If the slot
+ * is not ours any more: no access, and h->fenced is set.
  */
 static int handle_attach(void *ctx, uint32_t s, bool returned, void **access_out)
 {
@@ -77,7 +78,8 @@ static void handle_detach(void *ctx, uint32_t s, void *access)
 	handle_close_access(h, s, access);
 }
 
-/* Closes the state of the old slot in a shard where it is still ours. */
+/* Ends the access to a shard with the old slot: flushes its updates and closes its open blocks
+   there. Errors are only logged. */
 static void handle_leave_shard(void *ctx, uint32_t s, void *access)
 {
 	struct access *acc = access;
@@ -303,7 +305,8 @@ struct handle_wait {
 	struct rlv_watch watch;
 };
 
-/* Sleeps a little. 0: the step is made again; else the error to return. */
+/* Waits once after error: sleeps a little and returns 0: the step is made again. Else returns
+   the call's error: no time is left, or in a call that stalls there is no progress (-ETIMEDOUT). */
 static int handle_wait(struct handle *h, const struct handle_call *call, void *ctx,
 		       struct handle_wait *wait, int error)
 {

@@ -23,8 +23,8 @@ struct handle;
 
 /* Hooks of a writer or sampler for shards that come and go. */
 struct handle_user {
-	/* Called before the shard's access ends: release blocks in it. Addressable rows can be
-	   read. */
+	/* Called before the access to a shard ends: forget blocks in the shard. Its rows can
+	   still be read if they are addressable. */
 	void (*leave)(struct handle *h, uint32_t shard);
 	/* Called after the open shards, the control shard or the slot changed: rebuild derived
 	   state. */
@@ -55,36 +55,41 @@ struct handle {
 	const struct clock *clock;
 };
 
-/* NULL where it is not open. */
+/* Shard s of the table; NULL where it is not open. */
 static inline struct shard *handle_shard(const struct handle *h, uint32_t s)
 {
 	return shard_of(h->set.parts[s]);
 }
 
-/* NULL where the shard is not open, or the handle is fenced. */
+/* The access to shard s; NULL where the shard is not open, or the handle is fenced. */
 static inline struct access *handle_access(const struct handle *h, uint32_t s)
 {
 	return h->set.states[s];
 }
 
-/* True if the connection to its node has ended. */
+/* True if the connection to the shard's node has ended. */
 static inline bool access_is_broken(const struct access *acc)
 {
 	return acc->shard->tree->tr->broken != 0;
 }
 
-/* h must not move afterwards. -ENOSPC: every client slot is taken, or streams (max_writers). */
+/*
+ * Takes a client slot (a reader: none), opens the shards and an access to each; waits for nodes
+ * within the store's timeout. h must not move afterwards. -ENOSPC: every client slot is taken, or
+ * all streams (max_writers). -EHOSTDOWN: no shard can be reached.
+ */
 RLV_MUST_CHECK int handle_open(struct handle *h, struct rlv_table *table,
 			       const struct handle_opts *opts);
 
 /*
- * Closes the handle in any case and returns the slot. error: the caller's result of flushing; it is
- * returned with its message, else the first error of closing.
+ * Closes the handle in any case and returns the slot, unless blocks of ours are in a shard out of
+ * our reach. error: the caller's result of flushing; it is returned with its message, else the
+ * first error of closing.
  */
 RLV_MUST_CHECK int handle_close(struct handle *h, int error);
 
-/* Starts a call with the deadline timeout_ns. With 0 it waits for no client, and for nodes at most
-   as long as control calls do. */
+/* Starts a call that ends timeout_ns from now. With 0 it waits for no client, and for nodes at
+   most as long as control calls do. */
 void handle_start(struct handle *h, int64_t timeout_ns);
 
 /*
@@ -97,11 +102,13 @@ RLV_MUST_CHECK int handle_begin(struct handle *h, int64_t timeout_ns);
 
 /* A call as a step that is repeated after a lost node or a wait. */
 struct handle_call {
-	/* Returns 0 or an error; -EAGAIN and -ENODATA are waited out. State that must not be
-	   repeated is kept in ctx. NULL = the call only enters. */
+	/* Does the work of the call. It runs again after a lost node, and after a wait if it
+	   returns -EAGAIN or -ENODATA: state that must not be repeated is kept in ctx. NULL =
+	   the call only enters. */
 	int (*step)(void *ctx);
 	watch_explain_fn explain; /* explains its wait; NULL = it does not wait */
-	/* Called when no time is left: gives the error to return for -EAGAIN or -ENODATA. */
+	/* Called when no time is left to wait: gives the error that the call returns in place of
+	   `error`, which is -EAGAIN or -ENODATA. */
 	int (*late)(void *ctx, int error);
 };
 
@@ -112,19 +119,22 @@ struct handle_call {
  */
 RLV_MUST_CHECK int handle_run(struct handle *h, const struct handle_call *call, void *ctx);
 
-/* True if retrying may succeed: -EOWNERDEAD while re-attaching, -EHOSTDOWN while shards are away. */
+/* True if the call may succeed later: -EOWNERDEAD while the handle is fenced, -EHOSTDOWN while
+   shards are open or may come back. */
 bool handle_may_heal(const struct handle *h, int error);
 
-/* Adds the updates that accesses hold to the trees. Shards that break meanwhile are skipped. */
+/* Adds the updates that the accesses hold back to the trees of their shards. Shards whose
+   connection breaks meanwhile are skipped. */
 RLV_MUST_CHECK int handle_flush(struct handle *h);
 
 /*
- * Returns the result of a change. After a lost answer (-EIO) the sums may miss the change: the
- * shard is marked, and the next rebuild repairs it.
+ * Returns error, the result of a change of the shard. After a lost answer (-EIO) the sums may miss
+ * the change: the shard is marked, and the next rebuild repairs it; if that fails, returns its
+ * error.
  */
 RLV_MUST_CHECK int handle_failed(struct access *acc, int error);
 
-/* Fills the counters of waits and of the transport. */
+/* Fills in the counters of waits, of the transport and of lost shards; leaves the others. */
 void handle_stats(const struct handle *h, struct rlv_stats *stats);
 
 #endif

@@ -17,7 +17,7 @@
 RLV_MUST_CHECK int signature_encode(const char *name, const struct rlv_table_opts *opts, bool file,
 				    struct table_desc *desc);
 
-/* The reverse, for rlv_table_info. Column names point into desc. */
+/* Fills columns and views of *info from a descriptor. Column names point into desc. */
 void signature_decode(const struct table_desc *desc, struct rlv_table_info *info);
 
 #endif

@@ -38,7 +38,8 @@ void table_handle_count(struct rlv_table *table, int delta)
 
 /* -------- open and close -------- */
 
-/* Takes ownership of opened, also on failure. */
+/* Makes a table of an opened object and opens its shards. Takes ownership of opened, also on
+   failure. -EPROTO: the object's descriptor is not valid. */
 static int table_wrap(struct rlv_store *store, struct meta_opened *opened, uint64_t deadline_ns,
 		      struct rlv_table **table_out)
 {
@@ -80,7 +81,8 @@ static int table_wrap(struct rlv_store *store, struct meta_opened *opened, uint6
 	return 0;
 }
 
-/* Creates the table, or opens it without a descriptor; waits for its nodes. */
+/* Creates the table of the wish, or, if wish->desc is NULL, opens it by name; waits for its
+   nodes within the store's timeout. */
 static int table_get(struct rlv_store *store, const struct meta_wish *wish,
 		     struct rlv_table **table_out)
 {
@@ -188,7 +190,8 @@ int rlv_table_drop(struct rlv_store *store, const char *name)
 
 /* -------- info -------- */
 
-/* As handle_begin, for the table's own connections, but not in a hurry. Under table_lock. */
+/* Enters a call on the table's own connections, within the store's timeout. Errors: those of
+   part_set_enter. Under table_lock. */
 static int table_look(struct rlv_table *table)
 {
 	uint64_t deadline_ns = deadline_after(table->set.clock, table->store->timeout_ns);
@@ -197,7 +200,8 @@ static int table_look(struct rlv_table *table)
 	return part_set_enter(&table->set);
 }
 
-/* Words of one view of a shard, added to the others'. */
+/* Adds items, priority sum and memory of view v in shard s to *out, and records the items in
+   table->seen. */
 static int table_info_shard(struct rlv_table *table, uint32_t s, uint32_t v,
 			    struct rlv_view_info *out)
 {
@@ -227,7 +231,8 @@ static int table_info_shard(struct rlv_table *table, uint32_t s, uint32_t v,
 	return 0;
 }
 
-/* Skips a shard that is lost meanwhile. Counts stay as they were while the control shard is away. */
+/* Adds view v of all open shards to *out; skips a shard that is lost meanwhile. While the
+   control shard is away, inserted and sampled are those read last. */
 static int table_info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
 {
 	struct part_set *set = &table->set;

@@ -21,7 +21,8 @@ struct rlv_table {
 /* The parts of a table are shards; descriptors are struct table_desc. */
 extern const struct part_kind table_kind;
 
-/* Counts a handle of the table in (1) and out (-1), so that close can refuse. */
+/* Counts a handle of the table in (delta 1) or out (-1); while some are open, rlv_table_close
+   refuses. */
 void table_handle_count(struct rlv_table *table, int delta);
 
 #endif

@@ -19,7 +19,7 @@ struct handle;
 #define WATCH_TEXT_BYTES sizeof(((struct rlv_watch *)0)->text)
 typedef uint32_t (*watch_explain_fn)(void *ctx, char *text);
 
-/* Begins a wait. The text stays as it is. */
+/* Resets the watch for a new wait; watch->text stays as it is. */
 static inline void watch_begin(struct rlv_watch *watch)
 {
 	watch->size = (uint32_t)sizeof(*watch);
@@ -28,14 +28,16 @@ static inline void watch_begin(struct rlv_watch *watch)
 }
 
 /*
- * Call it once in each round of a wait. -ETIMEDOUT: no progress for the store's stall_ns; the message
- * says what the call waits for. The server hears of it, too. Cost: one reading of the clock; twice a
- * second 1 phase for each view, and ring_trace of each shard.
+ * Call it once in each round of a wait. After 2 s it logs a warning. -ETIMEDOUT: no progress for
+ * the store's stall_ns; the message says what the call waits for. The server is told of the wait,
+ * too. Cost: one reading of the clock; twice a second 1 phase for each view, and ring_trace of each
+ * shard.
  */
 RLV_MUST_CHECK int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn explain,
 			      void *ctx);
 
-/* As watch_wait, with a watch of the program's, which may be bad or NULL: -EINVAL. */
+/* As watch_wait, with a watch that the program owns. -EINVAL: it is NULL, or its size is not
+   set. */
 RLV_MUST_CHECK int watch_user_wait(struct rlv_watch *watch, struct handle *h,
 				   watch_explain_fn explain, void *ctx);
 

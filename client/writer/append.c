@@ -59,7 +59,8 @@ static int writer_step(void *ctx)
 	return ret;
 }
 
-/* Appends src.n rows of each stream, or at least one, and waits for the limiter, room and nodes. */
+/* Appends src.n rows of each stream, or fewer, at least one: src.n is then how many. Waits for
+   the limiter, room and nodes within the call's time. */
 static int writer_run(struct append_batch *put)
 {
 	static const struct handle_call call = { writer_step, writer_explain, writer_late };
@@ -100,7 +101,8 @@ int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n)
 
 /* -------- the API -------- */
 
-/* Starts a call: checks the writer and its steps, which become what this library knows of them. */
+/* Starts a call: checks the writer and its steps. Steps of a program built with another relive.h
+   are converted into *room, where *steps_inout points then. */
 static int writer_start(struct rlv_writer *w, const struct rlv_steps **steps_inout,
 			struct rlv_steps *room)
 {

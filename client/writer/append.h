@@ -88,7 +88,7 @@ struct append_batch {
 	bool admitted; /* by all limiters: the rest is placed again after a loss */
 };
 
-/* Rows at the head of a block that repeat the last ones of the block before. */
+/* Number of rows at the head of a block, which repeat the last ones of the block before. */
 static inline uint32_t head_rows(const struct rlv_writer *w)
 {
 	return w->h.desc->window_max - 1;
@@ -96,35 +96,38 @@ static inline uint32_t head_rows(const struct rlv_writer *w)
 
 /* -------- append_batch.c -------- */
 
-/* Reads the default priorities of new items without a TD error. */
+/* Reads into w->default_quanta the priority of new items without a TD error: the greatest so far
+   of each view. */
 RLV_MUST_CHECK int writer_read_maxima(struct rlv_writer *w);
 
-/* Claims blocks with room for all streams. Errors as writer_room. */
+/* Claims a block for each stream of put that has none or a full one. Errors as writer_room; then
+   w->waits_for = WRITER_ROOM. */
 RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct append_batch *put);
 
 /*
- * Appends src.n rows of each stream, or as many as fit into its block; sets src.n to that number.
- * Appends all or none. -EAGAIN: the limiter of view w->waits_for refuses now; -EINVAL: that limiter
- * would never admit so many. After another error of an admitted append the call appends the rest
- * again.
+ * Appends src.n rows of each stream, or fewer: at most what is left of the first stream's block,
+ * WRITER_CHUNK, and 1 GiB; sets src.n to that number. Appends all of them or none. -EAGAIN: no
+ * block is free, or the limiter of view w->waits_for refuses now; -EINVAL: that limiter would never
+ * admit so many. After another error of an admitted append the call appends the rest again.
  */
 RLV_MUST_CHECK int writer_append_batch(struct append_batch *put);
 
 /* -------- append.c -------- */
 
-/* Appends n filler rows, which complete the windows that wait for later steps. */
+/* Appends n filler rows to a stream, which complete its windows that wait for later steps. */
 RLV_MUST_CHECK int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n);
 
 /* -------- stream.c -------- */
 
-/* Memory of a stream. -ENOMEM; fini may be called all the same. */
+/* Allocates the memory of a zeroed stream. -ENOMEM; stream_fini may be called all the same. */
 RLV_MUST_CHECK int stream_init(const struct rlv_writer *w, struct stream *st);
 void stream_fini(struct stream *st);
 
-/* Claims a block for a stream whose block is full. -EAGAIN: none is free now. */
+/* Claims the next block of a stream, repeats its last rows there, and closes the old block.
+   -EAGAIN: no block is free now. */
 RLV_MUST_CHECK int writer_room(struct rlv_writer *w, struct stream *st);
 
-/* Closes the stream's block, if any. A block of a lost shard is lost with it. */
+/* Closes the stream's block, if any. 0 also if the block's shard is lost, and the block with it. */
 RLV_MUST_CHECK int stream_close_block(struct stream *st);
 
 static inline bool stream_has_room(const struct rlv_writer *w, const struct stream *st)
@@ -132,13 +135,15 @@ static inline bool stream_has_room(const struct rlv_writer *w, const struct stre
 	return st->blk.acc && st->blk.used < w->h.desc->block;
 }
 
-/* Drops blocks in a shard without closing them; keeps the rows that windows still need. */
+/* Forgets the streams' blocks in the shard of acc without closing them; keeps the rows that
+   windows still need in st->head. */
 void writer_drop_blocks(struct rlv_writer *w, const struct access *acc);
 
-/* Stores the crc of a complete row. */
+/* Computes the crc of a complete row and stores it in the last 4 bytes of the row. */
 void writer_seal_row(const struct table_desc *desc, uint8_t *row);
 
-/* If not direct, keeps the last window_max-1 rows, n of them staged. */
+/* Keeps the stream's last window_max-1 rows in st->head, after n rows were staged; for streams
+   that are not direct. */
 void writer_keep_head(const struct rlv_writer *w, struct stream *st, uint32_t n);
 
 #endif

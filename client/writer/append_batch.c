@@ -23,7 +23,7 @@
 
 /* -------- plan -------- */
 
-/* Number of rows, from the first of n on, that have no flag. */
+/* Number of rows, of n from the first on, before the first that has a flag. flags NULL: n. */
 static uint32_t rows_unflagged(const uint16_t *flags, uint32_t n)
 {
 	uint64_t four = 0;
@@ -89,7 +89,8 @@ static void stream_plan_rows(struct rlv_writer *w, struct stream *st, const stru
 	st->plan_in_episode = in_episode;
 }
 
-/* Adds the items of view v that the planned rows complete. Without a flag in its window a row is. */
+/* Adds the items of view v that the stream's planned rows complete to w->items[v]. A window
+   without flags is an item, unless the view has a period. */
 static void stream_collect_items(struct rlv_writer *w, const struct stream *st, uint32_t v)
 {
 	const struct view_desc *view = &w->h.desc->views[v];
@@ -122,10 +123,8 @@ static void stream_collect_items(struct rlv_writer *w, const struct stream *st, 
 
 /* -------- priorities of new items -------- */
 
-/*
- * New items take the running maximum of the view over all shards, 1.0 before the first: in place the
- * current value, over a wire the last one that the access has seen.
- */
+/* New items without a TD error take the running maximum of the view over all shards, 1.0 before
+   the first: in place the current value, over a wire the last one that the access has seen. */
 int writer_read_maxima(struct rlv_writer *w)
 {
 	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
@@ -156,7 +155,7 @@ static inline void column_scatter_each(uint8_t *dst, size_t stride, const uint8_
 		memcpy(dst, src, bytes);
 }
 
-/* n elements of `bytes` from a packed column to rows `stride` apart. */
+/* Copies n elements of `bytes` each from a packed column to rows `stride` bytes apart. */
 static void column_scatter(uint8_t *dst, size_t stride, const uint8_t *src, uint32_t bytes,
 			   uint32_t n)
 {
@@ -178,10 +177,8 @@ static void column_scatter(uint8_t *dst, size_t stride, const uint8_t *src, uint
 	}
 }
 
-/*
- * Rows are built in place, or staged: then they travel over a wire with the CASes that publish them,
- * else (under TSan) they are written now.
- */
+/* Builds the rows of src in place, or in the stage: then they travel over a wire with the CASes
+   that publish them, else (under TSan) they are written now. */
 static int stream_write_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
 {
 	const struct table_desc *desc = w->h.desc;
@@ -242,7 +239,8 @@ static struct source put_source(const struct append_batch *put, uint32_t i)
 	return src;
 }
 
-/* Rows and items of the streams that have some planned: a change for each shard that gets any. */
+/* Writes the planned rows of the streams and collects their items; makes in w->changes a change
+   for each shard that gets staged rows or items. */
 static int writer_place(struct rlv_writer *w, const struct append_batch *put)
 {
 	uint32_t n_views = w->h.desc->n_views;
@@ -342,7 +340,8 @@ static int writer_publish(struct rlv_writer *w)
 
 /* -------- the whole -------- */
 
-/* Planned rows that are published become their streams' past: all but those of a lost shard. */
+/* Makes the published rows of the call their streams' past, and moves the streams on in their
+   blocks; lost: but not the rows of a lost shard, which stay planned. */
 static void writer_advance(struct rlv_writer *w, const struct append_batch *put, bool lost)
 {
 	const struct table_desc *desc = w->h.desc;

@@ -1,8 +1,7 @@
 /*
  * A stream's blocks: claiming the next one, its repeated head rows, and the state kept of a block
- * that is lost., its head rows, and what is kept of one that is lost. * Shards take turns, by their
- * weights: one that is new takes less at first, one that is drained takes nothing. Writers begin at
- * different ones.
+ * that is lost. Shards take turns, by their weights: one that is new takes less at first, one that
+ * is drained takes nothing. Writers begin at different ones.
  */
 #include "client/writer/append.h"
 
@@ -75,7 +74,8 @@ static const uint8_t *stream_last_rows(const struct rlv_writer *w, const struct 
 	return st->has_past ? st->head : NULL;
 }
 
-/* For a next block that is not direct, or none. A stream without rows saves filler rows. */
+/* Copies the stream's last window_max-1 rows to st->head, for a next block that is not direct,
+   or none. A stream without rows saves filler rows. */
 static void stream_save_head(const struct rlv_writer *w, struct stream *st)
 {
 	const uint8_t *from = stream_last_rows(w, st);
@@ -105,7 +105,8 @@ static bool access_is_direct(const struct access *acc)
 	return !BARRIER_TSAN && acc->shard->rows->base;
 }
 
-/* Repeats the stream's last rows at the head of its next block, or fills it: see table_layout.h. */
+/* Writes the head rows of the stream's next block: repeats its last window_max-1 rows, or writes
+   filler rows if it has none (table_layout.h). */
 static int stream_write_head(struct rlv_writer *w, const struct stream *st,
 			     const struct block *next)
 {
@@ -148,7 +149,8 @@ int stream_close_block(struct stream *st)
 	return ret && access_is_broken(acc) ? 0 : ret;
 }
 
-/* Weighted round robin: each shard gains its weight, the chosen one pays for all. */
+/* Weighted round robin: each shard gains its weight in credit; the one with the most is chosen
+   and pays for all. -EAGAIN: no shard takes new blocks now. */
 static int writer_pick_shard(struct rlv_writer *w, uint32_t *shard_out)
 {
 	uint32_t n = w->h.set.n_parts;

@@ -12,7 +12,7 @@
 
 /* -------- open -------- */
 
-/* Streams, and the items of each view. */
+/* Allocates the streams, and the items of each view; begins admission for each view. -ENOMEM. */
 static int writer_streams_init(struct rlv_writer *w)
 {
 	const struct table_desc *desc = w->h.desc;
@@ -148,7 +148,8 @@ err_free:
 
 /* -------- end -------- */
 
-/* Completes the windows that wait for later steps. */
+/* Appends filler rows to a stream, which complete its windows that wait for later steps; its
+   episode ends. */
 static int writer_complete(struct rlv_writer *w, uint32_t stream)
 {
 	struct stream *st = &w->streams[stream];

@@ -27,7 +27,10 @@ bool balance_applies(const struct view_desc *view)
 
 /* -------- look -------- */
 
-/* Sums the counts of all slots, read with them in one phase. -EAGAIN: a client is in a call. */
+/*
+ * Adds the view's counts in the pages of all slots in use to *look; states and counts are read in
+ * one phase for each 32 slots. -EAGAIN: a client is in a call: admitted and committed differ.
+ */
 static int look_at_slots(struct shard *shard, uint32_t view, struct look *look)
 {
 	uint32_t clients = shard->desc.max_clients;
@@ -72,7 +75,10 @@ static int look_at_slots(struct shard *shard, uint32_t view, struct look *look)
 	return 0;
 }
 
-/* Counts live items. -EAGAIN: the sums are not exact now. */
+/*
+ * *items_out: live items of the view in all n shards, by the size words. -EAGAIN: a shard needs a
+ * rebuild.
+ */
 static int count_items(struct shard *const *shards, uint32_t n, uint32_t view, int64_t *items_out)
 {
 	int64_t items = 0, size;
@@ -125,8 +131,9 @@ static int look_twice(struct shard *const *shards, uint32_t n, uint32_t view,
 /* -------- correct -------- */
 
 /*
- * Corrects committed before admitted: a kill between two of these additions leaves counts that
- * the next balance finds wrong again. Also removes reservations that a kill gave back twice.
+ * Adds the corrections to the committed counts first, then sets admitted := committed: a kill
+ * between two of these additions leaves counts that the next balance finds wrong again. Also
+ * removes reservations that a kill gave back twice.
  */
 int balance_view(struct shard *const *shards, uint32_t n, uint32_t view, int64_t *moved_out)
 {

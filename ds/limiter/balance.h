@@ -25,15 +25,20 @@
 
 #include "base/error.h"
 
-/* True if the view needs it: sampled once, both sides bounded, samples_per_insert = 1. */
+/*
+ * True if balance_view applies to the view: its items are sampled once, the limiter bounds inserts
+ * and samples, and samples_per_insert is 1.
+ */
 bool balance_applies(const struct view_desc *view);
 
 /*
- * Balances one view of a table: all n shards, the control shard first. *moved_out: the
- * correction; negative = uncounted items, positive = items that dead clients consumed.
- * Errors: -EAGAIN (a client is in a call, or a shard needs a rebuild: retry later), -EIO (an
- * answer was lost: retry), those of the transport. One caller at a time: the metadata server, or
- * embed's recovery. Cost: 4 phases, 2 for each 64 clients, 1 for each shard. Thread: setup.
+ * Corrects the limiter counts of one view of a table from the number of its live items. shards: all
+ * n of the table, the control shard first. *moved_out: the correction; negative = items that were
+ * not counted as inserted, positive = items that dead clients consumed.
+ * Errors: -EAGAIN (a client is in a call, counts changed meanwhile, or a shard needs a rebuild:
+ * retry later), -EIO (an answer was lost: retry), those of the transport. One caller at a time: the
+ * metadata server, or embed's recovery. Cost: 4 phases, 2 for each 64 clients, 1 for each shard.
+ * Thread: setup.
  */
 RLV_MUST_CHECK int balance_view(struct shard *const *shards, uint32_t n, uint32_t view,
 				int64_t *moved_out);

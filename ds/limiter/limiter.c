@@ -48,7 +48,10 @@ void limiter_init(struct limiter *lim, const struct shard *control, uint32_t vie
 
 /* -------- chains -------- */
 
-/* lim->wrs holds the last posted chain: it must complete before they are reused. */
+/*
+ * Waits for the last posted chain, if there is one: its requests are in lim->wrs, which may be
+ * reused after it.
+ */
 static int wait_posted(struct limiter *lim)
 {
 	struct transport *tr = lim->region->tr;
@@ -78,7 +81,10 @@ static int limiter_post(struct limiter *lim, size_t n)
 	return 0;
 }
 
-/* Writes the slot: behind the FAA that gives counts back (fence), or ahead of the reserving CAS. */
+/*
+ * Builds the write of the handle's counts to its slot. fence: it goes behind the FAA that gives
+ * counts back; else ahead of the reserving CAS.
+ */
 static struct transport_wr write_slot(struct limiter *lim, bool fence)
 {
 	struct transport_wr wr =
@@ -116,7 +122,10 @@ int limiter_words_add(struct region *region, uint64_t off, uint64_t value)
 	return value ? transport_faa_word(region, off, value, &old) : 0;
 }
 
-/* L4 pairs with L3: the committed counts, then the leaves that the caller reads. */
+/*
+ * Reads the view's words, in place where possible. L4 pairs with L3: the committed counts, then the
+ * leaves that the caller reads.
+ */
 int limiter_read(struct limiter *lim, struct limiter_words *out)
 {
 	if (!lim->region->base)
@@ -148,7 +157,10 @@ static uint64_t steps_to(__int128 distance, __int128 step)
 	return steps > UINT64_MAX ? UINT64_MAX : (uint64_t)steps;
 }
 
-/* Bounds imply samples_per_insert > 0. */
+/*
+ * Returns the inserts missing until min_size and, if samples are bounded, min_diff allow a sample
+ * of n. A bound implies samples_per_insert > 0, by which it divides.
+ */
 uint64_t limiter_lacks_inserts(const struct limiter *lim, const struct limiter_words *now,
 			       uint64_t n)
 {
@@ -176,7 +188,10 @@ uint64_t limiter_lacks_samples(const struct limiter *lim, const struct limiter_w
 			limiter_scaled(1));
 }
 
-/* The difference stays between the bounds, so a move longer than their distance never fits. */
+/*
+ * -EINVAL if both sides are bounded and `move`, the change of the difference by n items, is larger
+ * than the distance of the bounds: it never fits. what: "insert" or "sample".
+ */
 static int check_span(const struct limiter *lim, uint64_t n, __int128 move, const char *what)
 {
 	if (!lim->bounded_insert || !lim->bounded_sample ||
@@ -197,9 +212,9 @@ static void announce_in_place(struct limiter *lim, const struct side *side)
 }
 
 /*
- * Writes the slot's count, with n more, then reads the words of the view. L1 pairs with L2: the
- * slot's count, then the CAS of the view's count. A client that dies between the two costs one
- * reservation of slack.
+ * Adds n to the handle's admitted count, writes its slot, then reads the words of the view into
+ * *now. L1 pairs with L2: the slot's count, then the CAS of the view's count. A client that dies
+ * between the two costs one reservation of slack.
  */
 static int limiter_announce(struct limiter *lim, const struct side *side, uint64_t n,
 			    struct limiter_words *now)
@@ -288,7 +303,10 @@ int limiter_try_sample(struct limiter *lim, uint64_t n)
 
 /* -------- commit -------- */
 
-/* L3 pairs with L4: items are published or consumed, then the count that admits others to them. */
+/*
+ * Adds `done` to the committed count and takes n - done off the admitted one. L3 pairs with L4:
+ * items are published or consumed, then the count that admits others to them.
+ */
 static int limiter_commit(struct limiter *lim, const struct side *side, uint64_t n, uint64_t done)
 {
 	size_t count = 0;

@@ -27,7 +27,7 @@ struct limiter_words {
 	uint64_t ins_admitted, ins_committed, smp_admitted, smp_committed;
 };
 
-/* The counts as a handle's page has them. */
+/* Returns a handle's counts in the format that its page has. */
 static inline struct slot_limits limiter_slot(const struct limiter_words *mine)
 {
 	return (struct slot_limits){
@@ -38,7 +38,7 @@ static inline struct slot_limits limiter_slot(const struct limiter_words *mine)
 	};
 }
 
-/* A bound or ratio of struct limit_desc as a number. */
+/* Converts a bound or ratio of struct limit_desc, in units of 1/65536, to a number. */
 static inline double limit_unscale(int64_t fixed)
 {
 	return (double)fixed / (double)(1 << LIMIT_SPI_BITS);
@@ -59,48 +59,61 @@ struct limiter {
 	struct transport_wr wrs[3];
 };
 
-/* owner 0: a reader. The page is fresh: all counts are 0. Thread: owner, for all. */
+/*
+ * Initialises the limiter of one view; its words are in the control shard. owner: the owner id
+ * whose page gets its counts, all 0 now; 0 = a reader, which admits nothing. Thread: owner, for
+ * all.
+ */
 void limiter_init(struct limiter *lim, const struct shard *control, uint32_t view, uint32_t owner);
 
 /*
- * Admits n. Errors: -EAGAIN (not now), -EINVAL (never: n exceeds the span of the bounds; the
- * message has the numbers), -EIO (the answer was lost). After any error but the first two n may
- * be reserved: it stays in the slot until the fence.
+ * Admits n inserts, or n samples, if the bounds allow it now. Errors: -EAGAIN (not now), -EINVAL
+ * (never: n exceeds the span of the bounds; the message has the numbers), -EIO (the answer was
+ * lost). After any other error than the first two n may be reserved: it stays in the handle's slot
+ * until a fence.
  * Cost: 0 RT if unbounded (samples: 1 until min_size is reached), else 2 (read, CAS).
  */
 RLV_MUST_CHECK int limiter_try_insert(struct limiter *lim, uint64_t n);
 RLV_MUST_CHECK int limiter_try_sample(struct limiter *lim, uint64_t n);
 
-/* Commits `done` of n admitted and gives the rest back. Cost: posted, not waited for. */
+/*
+ * Commits `done` of n admitted inserts, or samples, and gives the rest back. Errors: those of the
+ * previous chain, -EIO (an answer was lost). Cost: posted, not waited for.
+ */
 RLV_MUST_CHECK int limiter_commit_insert(struct limiter *lim, uint64_t n, uint64_t done);
 RLV_MUST_CHECK int limiter_commit_sample(struct limiter *lim, uint64_t n, uint64_t done);
 
-/* Inserts missing before a sample of n fits, or samples before an insert of n; 0 = it fits now. */
+/*
+ * Returns how many more inserts must be committed before a sample of n fits; limiter_lacks_samples:
+ * how many samples before an insert of n. now: the words as read. 0 = it fits now.
+ */
 uint64_t limiter_lacks_inserts(const struct limiter *lim, const struct limiter_words *now,
 			       uint64_t n);
 uint64_t limiter_lacks_samples(const struct limiter *lim, const struct limiter_words *now,
 			       uint64_t n);
 
-/* Reads the four words. Cost: 1 phase. */
+/* Reads the four limiter words of the view, in place where possible. Cost: 1 phase. */
 RLV_MUST_CHECK int limiter_read(struct limiter *lim, struct limiter_words *out);
-/* The same through the transport: the struct view_limits at off. */
+/* Reads the four words of the struct view_limits at off of the region, by the transport. */
 RLV_MUST_CHECK int limiter_words_read(struct region *region, uint64_t off,
 				      struct limiter_words *out);
-/* Adds to the word at off; value 0: nothing. */
+/* Adds value to the word at off of the region; value 0: does nothing. -EIO: the answer was lost. */
 RLV_MUST_CHECK int limiter_words_add(struct region *region, uint64_t off, uint64_t value);
 
 /*
- * Builds the limiter bounds from the user's doubles. All zero but min_size = no bounds; an
- * infinite bound = none; a min_size of 0 means 1. -EINVAL: NaN, a negative samples_per_insert,
- * min_diff > max_diff, not representable in 1/65536ths, bounds without samples_per_insert.
+ * Builds the limiter bounds from the user's doubles. All zero but min_size = no bounds; an infinite
+ * bound = none; a min_size of 0 means 1. -EINVAL: NaN, min_diff > max_diff, a finite bound beyond
+ * 2^46, a samples_per_insert that is negative, above 2^32 or too small for 1/65536ths, bounds
+ * without samples_per_insert.
  */
 RLV_MUST_CHECK int limit_desc_init(struct limit_desc *bounds, uint64_t min_size, double spi,
 				   double min_diff, double max_diff);
 
 /*
- * Refuses built-in deadlocks at create, with their numbers (-EINVAL): a min_size beyond the
- * capacity or unreachable under max_diff; bounds so narrow that neither one insert nor one
- * sample fits.
+ * Checks the bounds at create. -EINVAL, with the numbers: built-in deadlocks (a min_size beyond the
+ * capacity or unreachable under max_diff; bounds so narrow that neither one insert nor one sample
+ * may fit), and invalid values (min_size 0, min_diff > max_diff, a ratio that is 0 with bounds, or
+ * above 2^32).
  */
 RLV_MUST_CHECK int limit_desc_check(const struct limit_desc *bounds, uint64_t capacity);
 

@@ -119,7 +119,10 @@ int epoch_leave(struct epoch *ep)
 
 /* -------- as chains -------- */
 
-/* E1 pairs with E2: the pin, then the epoch read behind it, on one queue pair. */
+/*
+ * Writes the pin if that is due, and reads the epoch into ep. E1 pairs with E2: the pin, then the
+ * epoch read behind it, on one queue pair.
+ */
 static int look_behind_pin(struct epoch *ep)
 {
 	uint64_t word = 0;

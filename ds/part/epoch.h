@@ -56,57 +56,68 @@ struct epoch {
 };
 
 /*
- * owner: the owner id whose page holds the pin; 0 = a reader.
+ * Initialises the epoch of a handle in one part, not entered. owner: the owner id whose page holds
+ * the pin; 0 = a reader, which never pins.
  * Thread: owner, for all functions of this file.
  */
 void epoch_init(struct epoch *ep, const struct part *part, uint32_t owner);
 
 /*
- * Pins the epoch and rechecks it. While already entered (deltas kept across calls) it only
- * re-reads; if the epoch moved past the pin it returns -ESTALE and changes nothing: flush, leave
- * and enter again.
+ * Writes the epoch as the pin into the handle's page, and reads the epoch again, until the two are
+ * equal. While already entered (deltas kept across calls) it only reads the
+ * epoch; if it moved past the pin it returns -ESTALE and changes nothing: flush, leave and enter
+ * again.
  * Errors: -EINVAL (no slot), -EAGAIN (the epoch kept moving), -ETIMEDOUT, -ECONNRESET, -EHOSTDOWN;
- * after an error the handle is not entered, and its pin may stand until the next leave.
- * Cost: 2 phases over a wire; on a CPU transport none is counted beyond the two words.
+ * after an error a handle that was not entered is not entered, and its pin may stand until the next
+ * leave.
+ * Cost: 2 phases over a wire; none in place.
  */
 RLV_MUST_CHECK int epoch_enter(struct epoch *ep);
 
 /*
- * Reads the epoch word: for readers, who have no pin, and during a call, after a tag outside the view.
- * The older pin stays, which is safe: it promises less. Cost: 1 phase over a wire.
+ * Reads the epoch word into ep: for readers, who have no pin, and during a call that found a leaf's
+ * tag outside ep's view. An older pin stays, which is safe: it promises less. Cost: 1 phase over a
+ * wire.
  */
 RLV_MUST_CHECK int epoch_refresh(struct epoch *ep);
 
 /*
- * Withdraws the pin. The caller has flushed every delta. May be repeated; on an error the pin
- * stands and the handle is still entered. Cost: 1 phase over a wire.
+ * Withdraws the handle's pin; a reader has none. The caller has flushed every delta. May be
+ * repeated; on an error the pin stands and the handle is still entered. Cost: 1 phase over a wire.
  */
 RLV_MUST_CHECK int epoch_leave(struct epoch *ep);
 
 /*
- * Computes the tag that a CAS must write over a word tagged old_tag, under ep's view. -ESTALE: the
- * tag belongs to another epoch; refresh and try again.
+ * *tag_out: the tag that a CAS must write over a word tagged old_tag, under ep's view. -ESTALE:
+ * old_tag belongs to another epoch; refresh and try again.
  */
 RLV_MUST_CHECK int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out);
 
 /* -------- as chains -------- */
 
 /*
- * Enters without waiting. The caller sends the write from epoch_pin ahead of the first change.
- * -ESTALE as epoch_enter. Cost: none; 1 phase in the first call and after one that met a rebuild.
+ * Enters the epoch without waiting, under the view of the last call. The caller sends the write
+ * from epoch_pin ahead of the first change. -EINVAL: no slot; -ESTALE as epoch_enter; errors of the
+ * transport. Cost: none; 1 phase in the first call and after one that met a rebuild.
  */
 RLV_MUST_CHECK int epoch_enter_chain(struct epoch *ep);
 
-/* Builds the pin write if it is due; false = nothing to send. ep must not move until it is sent. */
+/*
+ * Builds the write of the pin if it was not sent since epoch_enter_chain; false = it was. The write
+ * reads from ep, which must not move until it is sent.
+ */
 bool epoch_pin(struct epoch *ep, struct transport_wr *wr_out);
 
 /*
- * Builds the write that withdraws the pin; it goes behind the additions of the chain. false =
- * nothing to send.
+ * Ends the entered state and builds the write that withdraws the pin; the caller sends it behind
+ * the additions of the chain. false = no pin stands, nothing to send.
  */
 bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out);
 
-/* True if pin (a word of a client page) blocks a pass that starts from epoch number. */
+/*
+ * True if the client with this pin (a word of its page) blocks a rebuild pass that starts from
+ * epoch `number`: the pin is of an older epoch, and not idle.
+ */
 bool epoch_blocks_pass(uint64_t pin, uint32_t number);
 
 #endif

@@ -36,8 +36,9 @@ struct fence_report {
 };
 
 /*
- * Settles the dead owner's slot in one part. A free slot is a no-op. report_out may be NULL.
- * Errors: -EINVAL (owner), -EIO (a lost answer), errors of transport and kind; all: call again.
+ * Settles the dead owner's slot in one part and frees it. A free slot is a no-op. report_out may be
+ * NULL. Errors: -EINVAL (no such owner, or its page is not attached), -EIO (a lost answer), errors
+ * of transport and kind; after all but -EINVAL call again.
  * Cost: 6 phases plus the cost of the kind. Thread: setup.
  */
 RLV_MUST_CHECK int fence_settle(struct part *part, uint32_t owner, const struct fence_kind *kind,

@@ -138,7 +138,10 @@ static int part_persist(struct region *region, uint64_t bytes)
 	return can ? transport_persist(region, 0, bytes) : 0;
 }
 
-/* The slots region goes live last: a part that is live after a power loss is whole. */
+/*
+ * Makes all regions but the rows durable, then sets each one live. The slots region goes live last:
+ * a part that is live after a power loss is whole.
+ */
 int part_publish(const struct part_regions *regions)
 {
 	static const uint32_t order[] = { REGION_ROWS, REGION_TREE, REGION_PAGES, REGION_SLOTS };
@@ -190,8 +193,9 @@ int part_check_live(const struct part_regions *regions, uint32_t kind)
 }
 
 /*
- * All checks of one region: it belongs to the part of spec, by number and uuid. The slots region is
- * first: its store uuid is that of the part.
+ * Checks the superblock of the region of that role: it belongs to the part of spec, by number, uuid
+ * and store, and is large enough. The slots region is checked first: it sets store_uuid, that of
+ * the part. Only the pages region may be missing.
  */
 static int check_region(const struct part_regions *regions, const struct part_spec *spec,
 			uint32_t role, uint8_t store_uuid[16])
@@ -231,7 +235,11 @@ static int check_page(const struct region *page)
 	return error_set(-EPROTO, "region %u: a page of %" PRIu64 " bytes", page->id, page->size);
 }
 
-/* Finds all pages on the server; the limits page and its own on a client. */
+/*
+ * Sets part->limits and part->pages: to the whole pages region if it is attached (the server), else
+ * to the limits page and the client's own page, if it has one. -EINVAL: no limits page; -EPROTO: a
+ * page is too small.
+ */
 static int find_pages(struct part *part)
 {
 	struct region *const *at = part->regions.at;

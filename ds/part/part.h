@@ -37,7 +37,9 @@ struct part_spec {
 	uint64_t told[PART_TOLD]; /* part_told_at: words that its node reports; 0 = none */
 };
 
-/* The region of that role, as register_region needs it. */
+/*
+ * Returns the part's region of that role (its size, and whose it is), as register_region needs it.
+ */
 struct target_region part_region_spec(const struct part_spec *spec, uint32_t role);
 
 /*
@@ -71,7 +73,7 @@ enum part_access {
 
 /*
  * Returns the region role that a client is granted at a place (enum region_role or part_place),
- * with its range and rights; 0 = nothing. owner 0: a client without a slot, which only reads.
+ * with its range and rights; 0 = no grant. owner 0: a client without a slot, which only reads.
  * range_out->region is not set: it is the region of the role returned.
  */
 uint32_t part_grant_of(enum part_access access, uint32_t owner, uint32_t place,
@@ -87,15 +89,16 @@ struct part_origin {
 };
 
 /*
- * Gets the page that part_format renews ready. -EAGAIN: its node is making it, call again before
- * part_format (transport_prepare).
+ * Has the node make the fresh limits page that part_format takes. -EAGAIN: the node is making it,
+ * call again before part_format (transport_prepare).
  */
 RLV_MUST_CHECK int part_prepare(const struct part_regions *regions);
 
 /*
- * Writes the superblocks of the four regions of one part, and its descriptor. The regions are zeroed
- * and not shared yet. -EINVAL: a region is too small. The attachment used here fixes the atomic domain for life
- * (enum atomic_domain): the CPUs of one host, or the node's NIC. Cost: control plane.
+ * Writes the superblocks of the four regions of one part, and its descriptor; the part is not live
+ * before part_publish. The regions are zeroed and not shared yet. -EINVAL: a region is too small.
+ * The attachment used here fixes the atomic domain for life (enum atomic_domain): the CPUs of one
+ * host, or the node's NIC. Cost: control plane.
  */
 RLV_MUST_CHECK int part_format(const struct part_regions *regions, const struct part_spec *spec,
 			       const struct part_origin *origin);
@@ -122,39 +125,47 @@ struct part {
 };
 
 /*
- * Checks that slots and tree belong to a live part of that kind; then its descriptor may be read.
- * Errors: -EPROTO (another kind or format, unknown incompat bit, wrong size, another atomic
- * domain), -EBADMSG (crc, state word), -ESTALE (dropped), -EHOSTDOWN (orphaned), -EINVAL (region
- * missing).
+ * Checks that the superblocks of the slots and tree regions are of that kind and the part is live;
+ * then its descriptor may be read. Errors: -EPROTO (another kind or format, unknown incompat bit,
+ * wrong size, another atomic domain), -EBADMSG (crc, state word), -ESTALE (dropped or being
+ * formatted), -EHOSTDOWN (orphaned), -EINVAL (region missing).
  */
 RLV_MUST_CHECK int part_check_live(const struct part_regions *regions, uint32_t kind);
 
 /*
  * Checks all superblocks against spec. On success the part owns the regions until part_close; after
- * an error the caller does. Errors: as part_check_live, and -EBADMSG (another uuid or store).
+ * an error the caller does. Errors: as part_check_live, and -EBADMSG (another uuid or store),
+ * -EPROTO (another object or part number).
  */
 RLV_MUST_CHECK int part_open(struct part *part, const struct part_regions *regions,
 			     const struct part_spec *spec);
-/* Detaches its regions. */
+/* Detaches all regions of the part. */
 void part_close(struct part *part);
 
-/* Attaches the page of another slot and detaches the previous one. -EPROTO: page too small. */
+/*
+ * Gives the part the attached page of another slot, owner - 1, and detaches its previous one.
+ * -EPROTO: the page is too small, and stays the caller's.
+ */
 RLV_MUST_CHECK int part_take_page(struct part *part, struct region *page, uint32_t owner);
 
 /* -------- state -------- */
 
 /*
- * Checks, once per call, that the part exists, by a word that no client can write. -ESTALE:
- * dropped; -EHOSTDOWN: orphaned. Cost: 1 phase over a wire; none counted where the region is
- * addressable.
+ * Checks, once per call, that the part exists, by the state word of its slots region, which no
+ * client can write. -ESTALE: dropped or being formatted; -EHOSTDOWN: orphaned; -EBADMSG: damaged.
+ * Cost: 1 phase over a wire; none counted where the region is addressable.
  */
 RLV_MUST_CHECK int part_state(const struct part *part);
 
-/* Sets the state of the slots region, which is authoritative, then of the other regions. */
+/*
+ * Writes the state (enum region_state) to the slots region, which is authoritative, then to the
+ * other attached regions.
+ */
 RLV_MUST_CHECK int part_set_state(struct part *part, uint32_t state);
 
 /*
- * The mark of the rows (wire/region.h). part_mark sets and part_unmark clears it durably; after an
+ * *marked_out: true if the rows region has its mark (after a power loss its rows must be checked,
+ * wire/region.h), or after an error. part_mark sets and part_unmark clears it durably; after an
  * error the mark is unchanged or set. Thread: setup. Cost: control plane.
  */
 RLV_MUST_CHECK int part_is_marked(struct part *part, bool *marked_out);
@@ -169,13 +180,19 @@ struct part_life {
 };
 
 RLV_MUST_CHECK int part_life(struct part *part, struct part_life *life_out);
-/* Records that the part is sound in this life of its node. */
+/* Records in the rows region that the part is sound since its node opened it (life->opener). */
 RLV_MUST_CHECK int part_set_sound(struct part *part, const struct part_life *life);
 
-/* Raises dirty: a lost answer may have made a sum wrong. -EIO: this answer was lost, too. */
+/*
+ * Adds 1 to the dirty word, so that a rebuild is due: a lost answer may have made a sum wrong.
+ * -EIO: this answer was lost, too.
+ */
 RLV_MUST_CHECK int part_mark_dirty(struct part *part);
 
-/* True if a rebuild is running, or due since the last clean one. Cost: 1 phase. */
+/*
+ * *needed_out: a rebuild is running, or the dirty word changed since the last clean one. Cost: 1
+ * phase.
+ */
 RLV_MUST_CHECK int part_rebuild_needed(struct part *part, bool *needed_out);
 
 /* -------- where things are -------- */
@@ -186,7 +203,7 @@ static inline uint64_t part_word_off(const struct part *part, size_t member)
 	return part->words_off + member;
 }
 
-/* slot: index of the client slot = owner - 1. */
+/* Offset of a client slot in the slots region. slot: index of the client slot = owner - 1. */
 static inline uint64_t part_slot_off(const struct part *part, uint32_t slot)
 {
 	return part->slots_off + (uint64_t)slot * sizeof(struct client_slot);
@@ -198,7 +215,7 @@ static inline bool part_has_page(const struct part *part, uint32_t slot)
 	return slot >= part->page_first && slot - part->page_first < part->n_pages;
 }
 
-/* Offset in part->pages; part_has_page(part, slot) holds. */
+/* Offset of the page of the slot in the region part->pages; part_has_page(part, slot) holds. */
 static inline uint64_t part_page_off(const struct part *part, uint32_t slot)
 {
 	return part->pages_off + (uint64_t)(slot - part->page_first) * CLIENT_PAGE_BYTES;

@@ -39,8 +39,9 @@ int slot_prepare(struct part *part, uint32_t slot)
 }
 
 /*
- * Writes all fields but the state, and resets the words that the last client left in the page. No
- * client reads the fields or changes the words of a free slot.
+ * Gives the page fresh memory, writes all fields of the slot but the state, resets the words that
+ * the last client left in the page, then sets the state LIVE by CAS. No client reads the fields or
+ * changes the words of a free slot.
  */
 int slot_take(struct part *part, uint32_t slot, const struct process_id *process, uint64_t lease)
 {

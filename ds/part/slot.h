@@ -32,16 +32,18 @@ struct slot_info {
 };
 
 /*
- * Gets fresh memory for the page of a free slot ready, where the memory node makes it (a directory
- * pool). -EAGAIN: in progress, call again, or slot_take returns it; -EBUSY: not free; those of the
- * transport. Cost: 1 phase, none over a wire. Thread: setup.
+ * Has the memory node make fresh memory for the page of a free slot, where that is its task (a
+ * directory pool); slot_take then uses it. -EAGAIN: in progress, call again, or slot_take returns
+ * it; -EBUSY: the slot is not free; errors of the transport. Cost: 1 phase, none over a wire.
+ * Thread: setup.
  */
 RLV_MUST_CHECK int slot_prepare(struct part *part, uint32_t slot);
 
 /*
- * Assigns the slot to a process. Errors: -EINVAL (no such slot), -EBUSY (not free), those of the
- * transport (-EAGAIN: see slot_prepare). After an error the slot is free; after -EIO (the last answer
- * was lost) it may be live: release it. Cost: 3 phases. Thread: setup.
+ * Assigns the slot to a process. Errors: -EINVAL (no such slot, or its page is not attached),
+ * -EBUSY (not free), those of the transport (-EAGAIN: see slot_prepare). After an error this call
+ * has not taken it; only after -EIO (the last answer was lost) it may be live: release it. Cost: 3
+ * phases. Thread: setup.
  */
 RLV_MUST_CHECK int slot_take(struct part *part, uint32_t slot, const struct process_id *process,
 			     uint64_t lease);
@@ -52,14 +54,23 @@ RLV_MUST_CHECK int slot_take(struct part *part, uint32_t slot, const struct proc
  */
 RLV_MUST_CHECK int slot_release(struct part *part, uint32_t slot);
 
-/* Reads one slot. Cost: 1 phase. Thread: any, for this and the next. */
+/*
+ * Reads one slot and its pin. -EINVAL: no such slot. Cost: 1 phase. Thread: any, for this and
+ * slot_read_many.
+ */
 RLV_MUST_CHECK int slot_read(struct part *part, uint32_t slot, struct slot_info *info_out);
 
-/* Reads n <= SLOT_READ_MAX slots from `first`. Cost: 1 phase. */
+/*
+ * Reads n slots from `first`, with their pins. -EINVAL: n > SLOT_READ_MAX, or no such slot. Cost: 1
+ * phase.
+ */
 RLV_MUST_CHECK int slot_read_many(struct part *part, uint32_t first, uint32_t n,
 				  struct slot_info *infos_out);
 
-/* CAS of the slot's state. *old_out: the state found. */
+/*
+ * Changes the slot's state by one CAS. *old_out: the state found; if it is not `from`, nothing
+ * changed.
+ */
 RLV_MUST_CHECK int slot_swap_state(struct part *part, uint32_t slot, enum slot_state from,
 				   enum slot_state to, uint64_t *old_out);
 

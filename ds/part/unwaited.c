@@ -56,7 +56,10 @@ static int judge_chain(struct unwaited *unwaited, struct wr_list *list)
 
 /* -------- chains -------- */
 
-/* Ends the chain even on an error: its memory may be reused. */
+/*
+ * Waits for chain i, if it is outstanding, and handles its answers. Returns the first error. The
+ * chain has ended even on an error: its memory may be reused.
+ */
 static int wait_for(struct unwaited *unwaited, uint32_t i)
 {
 	struct wr_list *list = &unwaited->chains[i].list;

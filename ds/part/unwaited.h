@@ -37,22 +37,28 @@ struct unwaited {
 	uint64_t *max_seen; /* of each view; borrowed from the access */
 };
 
-/* max_seen is borrowed. Thread: owner, for all. */
+/*
+ * Initialises with no chain outstanding. max_seen: one for each view, set by answers; borrowed.
+ * Thread: owner, for all.
+ */
 void unwaited_init(struct unwaited *unwaited, struct transport *tr, uint64_t *max_seen);
-/* Waits for all chains and discards their results. */
+/* Waits for all chains, discards their results and frees their lists. */
 void unwaited_fini(struct unwaited *unwaited);
 
 /*
- * Gives the list of the next chain: empty, or partly filled if not sent yet. Errors: those of the
- * chain that used the list before, which has ended. Cost: none, unless UNWAITED_CHAINS are
- * outstanding.
+ * *list_out: the list of the next chain: empty, or partly filled if it is not sent yet. Waits for
+ * the chain that used the list before and returns its error; *list_out is set all the same. Cost:
+ * none, unless UNWAITED_CHAINS are outstanding.
  */
 RLV_MUST_CHECK int unwaited_next(struct unwaited *unwaited, struct wr_list **list_out);
 
-/* Sends the list from unwaited_next; an empty list is not sent. */
+/* Sends the list from unwaited_next, without waiting for answers; an empty list is not sent. */
 RLV_MUST_CHECK int unwaited_send(struct unwaited *unwaited);
 
-/* Waits for all chains. Returns the first error. Cost: 1 phase if any is outstanding. */
+/*
+ * Waits for all outstanding chains, also after an error. Returns the first error. Cost: 1 phase if
+ * any is outstanding.
+ */
 RLV_MUST_CHECK int unwaited_wait(struct unwaited *unwaited);
 
 #endif

@@ -27,7 +27,7 @@ struct wr_list {
 RLV_MUST_CHECK int wr_list_reserve(struct wr_list *list, uint32_t n);
 void wr_list_fini(struct wr_list *list);
 
-/* A request of a chain. */
+/* Builds a request of a chain: a READ of len bytes from off of the region to dst. */
 static inline struct transport_wr wr_read(struct region *region, uint64_t off, void *dst,
 					  uint32_t len)
 {
@@ -67,7 +67,7 @@ static inline struct transport_wr wr_swap(struct region *region, uint64_t off, u
 	};
 }
 
-/* Appends a request; room was reserved. */
+/* Appends a request with that note and returns it, to be filled in; room was reserved. */
 static inline struct transport_wr *wr_list_add(struct wr_list *list, uint32_t note)
 {
 	list->notes[list->n] = note;

@@ -61,7 +61,10 @@ void access_close(struct access *acc)
 	acc->shard = NULL;
 }
 
-/* Adds deltas to their ancestors. */
+/*
+ * Flushes the deltas of all views: adds them to the sums above, or to the chain that is sent next.
+ * Returns the first error.
+ */
 static int flush_views(struct access *acc)
 {
 	int first = 0;
@@ -86,7 +89,10 @@ static int leave_in_place(struct access *acc)
 
 /* -------- by chains -------- */
 
-/* Reports the results of earlier chains. */
+/*
+ * Reports what earlier chains found: marks the shard dirty if an answer was lost. -EOWNERDEAD:
+ * another party closed a block of this handle, so it was fenced.
+ */
 static int judge_unwaited(struct access *acc)
 {
 	int rc = acc->unwaited.lost ? part_mark_dirty(&acc->shard->part) : 0;
@@ -100,7 +106,10 @@ static int judge_unwaited(struct access *acc)
 	return 0;
 }
 
-/* After an error of a chain its pin withdrawal may be lost: schedules it again. */
+/*
+ * Returns rc. After an error of a chain its withdrawal of the pin may be lost: marks the pin as
+ * standing, so that the next leave withdraws it again.
+ */
 static int note_lost(struct access *acc, int rc)
 {
 	if (rc)
@@ -108,7 +117,10 @@ static int note_lost(struct access *acc, int rc)
 	return rc;
 }
 
-/* Directs the additions of the call to the next chain. */
+/*
+ * Directs the additions of the call, in all views, to the list of the next chain. Returns the error
+ * of the chain that used the list before.
+ */
 static int open_sink(struct access *acc)
 {
 	struct wr_list *sink;

@@ -112,7 +112,11 @@ static struct word_op *word_of(const struct chain_change *cc, uint32_t note)
 	return cc->words && (note & WORD_OP) ? &cc->words[note & INDEX_MASK] : NULL;
 }
 
-/* Handles all answers; moves the notes of remaining ops to the front. */
+/*
+ * Handles the answers of a round: sets the results of ops that are done, and moves the notes of ops
+ * to be tried again to the front of the list, whose length is then their number. *refresh: a tag
+ * was outside the view of the epoch.
+ */
 static int change_digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
 {
 	struct shard_change *ch = cc->change;
@@ -162,8 +166,9 @@ static int change_digest(enum change_verb verb, struct chain_change *cc, bool *r
 /* -------- all rounds -------- */
 
 /*
- * Prepares the next chain of this change: at first of all ops, then of those that remain, whose notes
- * are at the front. False = it is finished.
+ * Prepares the next chain of this change: in round 0 of all ops, then of the ops to be tried again,
+ * whose notes are at the front of the list. False = none is left, or ch->ret is an error (-EAGAIN:
+ * too many rounds).
  */
 static bool prepare_round(enum change_verb verb, struct chain_change *cc, int round)
 {
@@ -250,7 +255,11 @@ static int check_ops(enum change_verb verb, struct shard_change *ch)
 	return 0;
 }
 
-/* Raises the running maxima to the priorities stored, and leaves. */
+/*
+ * Ends the change of a shard: checks the results of a chained publish, raises the running maxima of
+ * prioritized views to the largest priority stored, and leaves the access, also after an error.
+ * Returns the first error.
+ */
 static int end_shard(enum change_verb verb, const struct shard_change *ch)
 {
 	const struct table_desc *desc = &ch->acc->shard->desc;
@@ -301,7 +310,7 @@ static int run_in_place(enum change_verb verb, struct shard_change *ch)
 
 /* -------- the call -------- */
 
-/* Runs the chained ones of changes[0, n), n <= CHANGE_SHARDS. */
+/* Runs the changes[0, n) that travel as chains; n <= CHANGE_SHARDS. */
 static void run_chained(enum change_verb verb, struct shard_change *changes, uint32_t n)
 {
 	struct chain_change ccs[CHANGE_SHARDS];

@@ -29,13 +29,13 @@ struct shard_change {
 };
 
 /*
- * Each enters and leaves the accesses of its n changes, one for each shard, and raises the
- * running maxima of prioritized views to the priorities stored. Returns the first non-zero ret;
- * the other shards are still changed. If ret is 0 each op has its result; after an error ops
- * without an answer are LEAF_UNKNOWN.
+ * Publishes, updates or consumes the ops of n changes, one for each shard: enters and leaves their
+ * accesses, and raises the running maxima of prioritized views to the priorities stored. Returns
+ * the first non-zero ret; the other shards are still changed. If ret is 0 each op has its result;
+ * after an error ops without an answer are LEAF_UNKNOWN.
  * Errors: those of access_enter and access_leave; publish: those of sumtree_publish_ops.
- * Cost: publish 1 phase; update and consume 1 if the words are still the leaves, 2 if they were
- * not read; for up to 64 shards. A CAS that loses against another client repeats.
+ * Cost: publish 1 phase; update and consume 1 if the words are still the leaves, 2 if they were not
+ * read; for up to 64 shards. A CAS that loses against another client repeats.
  * Thread: owner of the accesses.
  */
 RLV_MUST_CHECK int change_publish(struct shard_change *changes, uint32_t n);

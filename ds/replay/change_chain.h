@@ -24,8 +24,8 @@ struct chain_change {
 };
 
 /*
- * Completes n <= CHANGE_SHARDS changes of entered, chained accesses; skips changes with a
- * non-zero ret. Sets ret and the results.
+ * Runs rounds of chains until n <= CHANGE_SHARDS changes are complete, of accesses that are chained
+ * and entered. Skips changes with a non-zero ret. Sets ret of each, and the results of its ops.
  */
 void change_by_chains(enum change_verb verb, struct chain_change *ccs, uint32_t n);
 

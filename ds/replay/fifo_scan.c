@@ -36,7 +36,10 @@ void fifo_scan_fini(struct fifo_scan *scan)
 	*scan = (struct fifo_scan){ 0 };
 }
 
-/* Collects the live leaves of a block, and remembers a closed block that has none. */
+/*
+ * Adds the live leaves of a block to *found until it has enough. If it finds none and the block is
+ * closed, scan->spent remembers that.
+ */
 static int look_at(struct fifo_scan *scan, uint32_t block, struct found *found)
 {
 	const struct table_desc *desc = &scan->shard->desc;

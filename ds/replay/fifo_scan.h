@@ -21,13 +21,18 @@ struct fifo_scan {
 	uint64_t *spent;   /* ticket under which each block was seen closed and empty */
 };
 
-/* Allocates the arrays. -ENOMEM. */
+/*
+ * Begins a scan of one view of a shard, which is borrowed; newest_first: of a lifo view. Allocates
+ * its arrays. -ENOMEM.
+ */
 RLV_MUST_CHECK int fifo_scan_init(struct fifo_scan *scan, struct shard *shard, uint32_t view,
 				  bool newest_first);
 void fifo_scan_fini(struct fifo_scan *scan);
 
 /*
- * Finds up to n live items, in order. Errors: -ENODATA (none), those of the transport.
+ * Finds the first n live items of the view, or all if there are fewer (*found_out), in order.
+ * slots_out, words_out: their slots and leaf words. Errors: -ENODATA (there is none), those of the
+ * transport.
  * Cost: 1 phase for the headers (8 B a block), 1 for each block read.
  */
 RLV_MUST_CHECK int fifo_scan_find(struct fifo_scan *scan, uint32_t n, uint32_t *slots_out,

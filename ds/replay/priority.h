@@ -18,19 +18,28 @@
 /* Checks n values. -EINVAL names the first that is NaN, infinite or negative. */
 RLV_MUST_CHECK int priority_check(const float *values, size_t n);
 
-/* Converts n checked TD errors to quanta; *clamped += the number beyond max_prio. */
+/*
+ * Converts n checked TD errors to quanta: ceil((td + eps)^alpha * scale), 1 to max_prio; *clamped
+ * += the number beyond max_prio.
+ */
 void priority_from_td(const struct view_desc *view, const float *td, size_t n, uint64_t *quanta_out,
 		      uint64_t *clamped);
 
-/* Converts n checked priorities that are p^alpha already. */
+/*
+ * Converts n checked priorities that are p^alpha already to quanta, 1 to max_prio; *clamped += the
+ * number beyond max_prio.
+ */
 void priority_from_value(const struct view_desc *view, const float *priorities, size_t n,
 			 uint64_t *quanta_out, uint64_t *clamped);
 
-/* Converts stored priorities back to p^alpha. */
+/* Converts the priorities in n leaf words, in quanta, back to p^alpha. */
 void priority_to_value(const struct view_desc *view, const uint64_t *leaf_words, size_t n,
 		       float *priorities_out);
 
-/* Converts one TD error >= 0, for the actor. */
+/*
+ * Returns the quanta of one TD error >= 0, as priority_from_td; *clamped += 1 if beyond max_prio.
+ * For the actor.
+ */
 uint64_t priority_quanta_one(const struct view_desc *view, double td, uint64_t *clamped);
 
 /*
@@ -43,11 +52,16 @@ void priority_weights(const double *probability, size_t n, double items, double 
 /* Offset of the running maximum of a view, in the tree region. */
 uint64_t priority_max_off(const struct shard *shard, uint32_t view);
 
-/* Reads the maximum of a view in one shard, in quanta; 0 = no item yet. */
+/*
+ * Reads the running maximum of a view in one shard, in quanta; a new shard has that of priority 1.
+ */
 RLV_MUST_CHECK int priority_max_read(const struct shard *shard, uint32_t view,
 				     uint64_t *quanta_out);
 
-/* Raises it to at least quanta. Cost: 0 RT if high enough as read in place, else 2. */
+/*
+ * Raises the running maximum of a view in one shard to at least quanta. Cost: 0 RT if high enough
+ * as read in place, else 2.
+ */
 RLV_MUST_CHECK int priority_max_raise(const struct shard *shard, uint32_t view, uint64_t quanta);
 
 #endif

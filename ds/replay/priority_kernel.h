@@ -25,7 +25,10 @@ struct priority_law {
 };
 
 struct priority_kernel {
-	/* Returns the number of values beyond max. */
+	/*
+	 * out[i] = the quanta of values[i] by the law, ceil((values[i] + add)^power * scale), 1 to
+	 * max. Returns the number of values beyond max.
+	 */
 	uint64_t (*quanta)(const struct priority_law *bounds, const float *values, size_t n,
 			   uint64_t *out);
 	/* out[i] = (in[i] * factor)^power; in and factor > 0. */
@@ -57,7 +60,7 @@ static inline double priority_double(uint64_t bits)
 	return x;
 }
 
-/* x > 0 and not subnormal. */
+/* Returns the base-2 logarithm of x > 0, not subnormal. */
 static inline double priority_log2(double x)
 {
 	uint64_t bits = priority_bits(x);
@@ -99,7 +102,7 @@ static inline double priority_exp2(double y)
 	return sum * priority_double((priority_bits(shifted) + 1023) << 52);
 }
 
-/* x >= 0. 0^0 is 1. */
+/* Returns x^power for x >= 0. 0^0 is 1. */
 static inline double priority_pow(double x, double power)
 {
 	double tiny = x < 0x1p-1000 ? 0x1p-1000 : x;

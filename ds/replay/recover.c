@@ -59,7 +59,7 @@ static void go_to(struct recovery *rec, enum recover_step step)
 	rec->at = 0;
 }
 
-/* Begins that step for the next view, or the step behind it. */
+/* Begins `step` for the next view or, after the last view, the step `behind` with view 0. */
 static void next_view(struct recovery *rec, enum recover_step step, enum recover_step behind)
 {
 	bool more = ++rec->view < rec->shard->desc.n_views;
@@ -68,7 +68,7 @@ static void next_view(struct recovery *rec, enum recover_step step, enum recover
 	go_to(rec, more ? step : behind);
 }
 
-/* Offset of the inner array of the epoch. */
+/* Offset of the view's inner array that the present epoch uses. */
 static uint64_t array_off(const struct recovery *rec, uint32_t view)
 {
 	return rec->shard->trees[view].inner_off[rec->epoch & 1];
@@ -77,8 +77,9 @@ static uint64_t array_off(const struct recovery *rec, uint32_t view)
 /* -------- headers -------- */
 
 /*
- * Handles a leaf newer than its header: the page of the header was lost in a power loss. The
- * ticket must not be reused, so the header follows the leaf.
+ * If a leaf is of a newer generation than the header of its block, raises the header's ticket to
+ * it: the page of the header was lost in a power loss, and the ticket must not be reused. The
+ * header is only changed in rec->headers, and counted as repaired.
  */
 static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
 {
@@ -97,8 +98,8 @@ static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
 }
 
 /*
- * Reads the epoch and the headers. Closes the headers; clears an invalid owner, and a ticket of
- * another block.
+ * Reads the epoch, and all headers into rec->headers. Closes the headers there; clears an invalid
+ * owner, and a header with a ticket of another block.
  */
 static int recovery_begin(struct recovery *rec)
 {
@@ -161,7 +162,10 @@ static int write_headers(struct recovery *rec)
 
 /* -------- leaves -------- */
 
-/* Makes n leaves of a block sound, in rec->words; false = all were. */
+/*
+ * Makes n leaves of block rec->at sound, in rec->words: one tag, a priority of at most max_prio,
+ * none where no item can be. `row`: the first of them, in the block. False = all were sound.
+ */
 static bool sound_leaves(struct recovery *rec, uint32_t view, uint32_t row, uint32_t n)
 {
 	const struct table_desc *desc = &rec->shard->desc;
@@ -191,7 +195,10 @@ static bool sound_leaves(struct recovery *rec, uint32_t view, uint32_t row, uint
 	return changed;
 }
 
-/* Adds up groups of the n words in rec->words, into rec->sums. Returns the number of sums. */
+/*
+ * Adds up each group of `fanout` of the n words in rec->words, into rec->sums. Returns the number
+ * of sums.
+ */
 static uint32_t add_up(struct recovery *rec, uint32_t n, uint32_t fanout)
 {
 	uint32_t sums = 0;
@@ -202,7 +209,10 @@ static uint32_t add_up(struct recovery *rec, uint32_t n, uint32_t fanout)
 	return sums;
 }
 
-/* Makes leaves of a block sound, and sets the nodes of level 1 above them: a block has whole nodes. */
+/*
+ * Makes n leaves of block rec->at, from `row` on, sound and, if one had a priority, sets the nodes
+ * of level 1 above them: a block has whole nodes.
+ */
 static int sound_piece(struct recovery *rec, uint32_t view, uint32_t row, uint32_t n)
 {
 	struct shard *shard = rec->shard;
@@ -253,7 +263,10 @@ static int sound_block(struct recovery *rec)
 
 /* -------- sums -------- */
 
-/* Zeroes a piece of the inner arrays of a view, which follow each other. */
+/*
+ * Zeroes the next piece of the two inner arrays of view rec->view, which follow each other; after
+ * the last one begins the next view or step.
+ */
 static int zero_arrays(struct recovery *rec)
 {
 	const struct sumtree *tree = &rec->shard->trees[rec->view];
@@ -269,7 +282,10 @@ static int zero_arrays(struct recovery *rec)
 	return rc;
 }
 
-/* Writes what is left of a view whose levels are whole, and begins the next one. */
+/*
+ * Writes the size word and the running maximum of view rec->view, whose sums are all written, and
+ * begins the next view, or the next step.
+ */
 static int end_view(struct recovery *rec)
 {
 	const struct leaf_totals *totals = &rec->totals[rec->view];
@@ -288,7 +304,10 @@ static int end_view(struct recovery *rec)
 	return 0;
 }
 
-/* Writes a piece of a level, from the level below. */
+/*
+ * Writes the next nodes of level rec->level of view rec->view, as sums of the level below; after
+ * the last level ends the view.
+ */
 static int write_level(struct recovery *rec)
 {
 	const struct sumtree *tree = &rec->shard->trees[rec->view];
@@ -317,7 +336,10 @@ static int write_level(struct recovery *rec)
 
 /* -------- words -------- */
 
-/* Words of the limiter (admitted := committed), client slots, and at last the epoch. */
+/*
+ * Sets admitted := committed in all limiter words, frees all client slots, sets clean := dirty and,
+ * last, the epoch word to NORMAL without an owner.
+ */
 static int settle_words(struct recovery *rec)
 {
 	struct shard *shard = rec->shard;
@@ -353,7 +375,10 @@ static int settle_words(struct recovery *rec)
 	return rc;
 }
 
-/* Makes a piece of the tree region durable, at last slots and pages; recovery does not write rows. */
+/*
+ * Makes the next 4 MiB of the tree region durable and, after the last of them, slots and pages.
+ * Rows were not written.
+ */
 static int persist_piece(struct recovery *rec)
 {
 	const uint64_t piece = (uint64_t)4 << 20;
@@ -395,7 +420,7 @@ int recover_begin(struct shard *shard, const struct recover_opts *opts, struct r
 			 desc->blocks);
 }
 
-/* One piece of each step. */
+/* The function that does one piece of each step. */
 static int (*const pieces[])(struct recovery *) = {
 	[RECOVER_BEGIN] = recovery_begin,  [RECOVER_ZERO] = zero_arrays,
 	[RECOVER_BLOCKS] = sound_block,    [RECOVER_HEADERS] = write_headers,

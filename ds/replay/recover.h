@@ -54,9 +54,9 @@ struct recovery; /* in progress: nobody else touches the shard until recover_end
 RLV_MUST_CHECK int recover_begin(struct shard *shard, const struct recover_opts *opts,
 				 struct recovery **rec_out);
 /*
- * Continues until that time of clk, plus one piece: some milliseconds, the rows of a block, or
- * the time to make 4 MiB durable. Reads the clock once after each piece. -EAGAIN: more to do. Otherwise finished, with the
- * result of recover_shard.
+ * Continues the recovery until the time until_ns of clk, plus one piece: some milliseconds, the
+ * rows of a block, or the time to make 4 MiB durable. Reads the clock once after each piece.
+ * -EAGAIN: more to do. Otherwise finished, with the result of recover_shard.
  */
 RLV_MUST_CHECK int recover_go_on(struct recovery *rec, const struct clock *clk, uint64_t until_ns,
 				 struct recover_report *report_out);

@@ -51,11 +51,13 @@ int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out
 /* -------- admissions -------- */
 
 /*
- * Gives back what a side of a page owes: own, at own_off; all_off: the counts of all clients.
- *
+ * Gives back the admissions of a dead client on one side (inserts or samples) that it has not
+ * committed: subtracts them from the count of all clients, at all_off, then from that of its page,
+ * at own_off. own: admitted and committed of the page; *given += the number.
  * A page with committed > admitted was cut between two stores: it owes nothing. The client could
- * write any value there: no more is given back than all clients together have outstanding. Committed
- * is read first: both grow meanwhile, and the share of the dead client must not be missed.
+ * write any value there: no more is given back than all clients together have outstanding.
+ * Committed is read first: both grow meanwhile, and the share of the dead client must not be
+ * missed.
  */
 static int give_side_back(struct shard *shard, uint64_t all_off, uint64_t own_off,
 			  const struct rword64 own[2], uint64_t *given)

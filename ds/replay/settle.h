@@ -25,16 +25,23 @@ struct shard_settled {
 };
 
 /*
- * Runs fence_settle for a shard; same errors. report_out may be NULL. Cost: 6 phases, 4 for each
- * side of a view that owes, and one for each 256 blocks. Thread: setup.
+ * Settles the dead owner's slot and state in a shard: fence_settle with shard_settle_dead, same
+ * errors. report_out may be NULL. Cost: 6 phases, 4 for each side of a view that owes, and one for
+ * each 256 blocks. Thread: setup.
  */
 RLV_MUST_CHECK int shard_settle(struct shard *shard, uint32_t owner,
 				struct shard_settled *report_out);
 
-/* The settle hook of struct fence_kind; ctx: struct shard_settled, or NULL. */
+/*
+ * Closes the dead owner's open blocks and gives its uncommitted admissions back: the settle hook of
+ * struct fence_kind. ctx: struct shard_settled to fill in, or NULL.
+ */
 RLV_MUST_CHECK int shard_settle_dead(void *ctx, struct part *part, uint32_t owner);
 
-/* Closes open blocks of the owner; 0 = of all (recovery). Cost: one phase for each 256 blocks. */
+/*
+ * Closes open blocks of the owner; 0 = of all (recovery). *closed_out: how many. -EIO: an answer
+ * was lost. Cost: one phase for each 256 blocks.
+ */
 RLV_MUST_CHECK int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out);
 
 #endif

@@ -45,8 +45,9 @@ struct table_plan_opts {
 RLV_MUST_CHECK int table_plan(struct table_desc *desc, const struct table_plan_opts *opts);
 
 /*
- * Checks a table name. Names become file names, JSON keys and Python attributes: one rule for
- * the library, the server and names read from regions. -EINVAL. Thread: any.
+ * Checks a table name. -EINVAL: not 1 to TABLE_NAME_BYTES - 1 letters, digits, _ - . with the last
+ * two not first. Names become file names, JSON keys and Python attributes: one rule for the
+ * library, the server and names read from regions. Thread: any.
  */
 RLV_MUST_CHECK int table_name_check(const char *name);
 
@@ -56,22 +57,31 @@ RLV_MUST_CHECK int table_name_check(const char *name);
  */
 RLV_MUST_CHECK int table_desc_check(const struct table_desc *desc);
 
-/* True if all bytes are equal, as for the crc: a NaN equals itself, and there is no padding. */
+/*
+ * True if all bytes of the two descriptors are equal, as for the crc: a NaN equals itself, and
+ * there is no padding.
+ */
 bool table_desc_is(const struct table_desc *a, const struct table_desc *b);
 
-/* True if signature and options are equal. Ignores ids, uuid and offsets. */
+/* True if the two descriptors are equal in all but table_id, uuid, shard and crc. */
 bool table_desc_same(const struct table_desc *a, const struct table_desc *b);
 
-/* Sets desc->shard and the crc over all. */
+/* Sets desc->shard, then desc->crc, over all other bytes of the descriptor. */
 void table_desc_seal(struct table_desc *desc, uint32_t shard);
 
-/* Bytes of a descriptor in a message: without the unused columns. */
+/*
+ * Returns the bytes of a descriptor up to its last used column: it is stored and sent without the
+ * others.
+ */
 size_t table_desc_used_bytes(const struct table_desc *desc);
 
-/* Reverses it; false = len is out of range. The contents are still unchecked. */
+/*
+ * Copies a descriptor of table_desc_used_bytes bytes to *out, with zeros for the other columns;
+ * false = len is out of range. The contents are still unchecked.
+ */
 bool table_desc_unpack(const void *bytes, size_t len, struct table_desc *out);
 
-/* The part described by a descriptor sealed for its shard. */
+/* Returns the part that the descriptor, sealed for its shard, describes. Borrows desc. */
 struct part_spec shard_spec(const struct table_desc *desc);
 
 /* Creator of a shard. */
@@ -111,12 +121,12 @@ static inline struct shard *shard_of(struct part *part)
  */
 RLV_MUST_CHECK int shard_open(const struct part_regions *regions, const struct table_desc *want,
 			      struct shard **shard_out);
-/* Also detaches its regions. */
+/* Detaches the regions, frees the shard and sets *shard to NULL; *shard NULL is a no-op. */
 void shard_close(struct shard **shard);
 
 /*
- * The same for shard s of a table, whose descriptor is desc; for those who know parts of any kind.
- * -EBADMSG: the regions describe another shard.
+ * Opens shard s of the table with descriptor desc (shard_open), as a part: for callers that know
+ * parts of any kind. -EBADMSG: the regions describe another shard.
  */
 RLV_MUST_CHECK int shard_open_part(const void *desc, uint32_t s, const struct part_regions *regions,
 				   struct part **part_out);
@@ -138,7 +148,10 @@ static inline uint64_t shard_header_off(const struct shard *shard, uint32_t bloc
 	return shard->desc.headers_off + (uint64_t)block * 8;
 }
 
-/* Reads all block headers. Cost: 1 phase for each 4096. */
+/*
+ * Reads the headers of all blocks into headers_out, desc.blocks entries. Cost: 1 phase for each
+ * 4096.
+ */
 RLV_MUST_CHECK int shard_read_headers(const struct shard *shard, uint64_t *headers_out);
 
 static inline uint64_t shard_row_off(const struct shard *shard, uint32_t slot)
@@ -172,28 +185,40 @@ struct access {
 };
 
 /*
- * Opens an access. The slot of owner is live (ds/part/slot.h); 0 = no slot, read only. Thread:
- * owner, for all. Cost: control plane.
+ * Opens a handle's access to the shard, which is borrowed. owner: its owner id, whose slot is live
+ * (ds/part/slot.h); 0 = no slot, read only. view_mask: the views that it changes. -EINVAL: one of
+ * the two is out of range, or the owner's page is not attached. Thread: owner, for all. Cost:
+ * control plane.
  */
 RLV_MUST_CHECK int access_open(struct access *acc, struct shard *shard, uint32_t owner,
 			       uint32_t view_mask);
-/* Drops buffered deltas: flush first. Waits for posted chains. Cost: 1 phase if any. */
+/*
+ * Closes the access and drops its buffered deltas: flush first. Waits for posted chains. Cost: 1
+ * phase if any.
+ */
 void access_close(struct access *acc);
 
 /*
- * Enclose every call that changes leaves. Leave flushes; it is called after an error, too. Over a wire it posts the additions, with the withdrawal of the
- * pin behind them, and does not wait: a later call reports their errors. -EIO: an answer was
- * lost, and the shard was marked dirty; -EOWNERDEAD: another party had closed a block before
- * this handle did, so the handle was fenced.
+ * Enclose every call that changes leaves. access_leave flushes the deltas; it is called after an
+ * error, too. Over a wire it posts the additions, with the withdrawal of the pin behind them, and
+ * does not wait: a later call reports their errors. -EIO: an answer was lost, and the shard was
+ * marked dirty; -EOWNERDEAD: another party had closed a block before this handle did, so the handle
+ * was fenced.
  * Cost: none that is waited for; 1 phase in a call after one that met a rebuild.
  */
 RLV_MUST_CHECK int access_enter(struct access *acc);
 RLV_MUST_CHECK int access_leave(struct access *acc);
 
-/* Withdraws the pin, and waits for it and for posted additions. Outside of enter and leave. */
+/*
+ * Flushes the deltas, withdraws the pin, and waits for it and for all posted chains. Outside of
+ * enter and leave; a no-op for a reader. -EIO: answers were lost, the shard was marked dirty.
+ */
 RLV_MUST_CHECK int access_flush(struct access *acc);
 
-/* Raises the running maximum of a view to quanta, between enter and leave; chained: by leave. */
+/*
+ * Raises the running maximum of a view to at least quanta, between access_enter and access_leave; a
+ * chained access sends it only in access_leave.
+ */
 RLV_MUST_CHECK int access_raise_max(struct access *acc, uint32_t view, uint64_t quanta);
 
 #endif

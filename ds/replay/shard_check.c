@@ -29,7 +29,10 @@ struct check {
 	struct row_info *infos; /* of one block; NULL = rows are not checked */
 };
 
-/* Counts a problem, and keeps the message if it is among the first. */
+/*
+ * Adds 1 to *count and to the problems of the report, which keeps the message if it is among the
+ * first.
+ */
 RLV_PRINTF(3, 4)
 static void check_problem(struct check *check, uint64_t *count, const char *fmt, ...)
 {
@@ -146,7 +149,10 @@ static int check_headers(struct check *check)
 
 /* -------- leaves and rows -------- */
 
-/* Checks a leaf with a priority: row of the block, and word of its leaf in the view. */
+/*
+ * Checks the leaf of a view at `slot`, whose word has a priority: against max_prio, its block's
+ * header and, if they were read, the rows of its window. Reports each problem.
+ */
 static void check_leaf(struct check *check, uint32_t view_no, uint32_t slot, uint64_t word)
 {
 	const struct table_desc *desc = &check->shard->desc;

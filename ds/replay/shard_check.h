@@ -53,9 +53,9 @@ struct shard_check_report {
 };
 
 /*
- * opts NULL = no rows, no slack. Returns 0 also if problems were found: see *report_out. Errors:
- * -ENOMEM, those of the transport. Cost: reads the tree once, and the tails of all rows, or all
- * bytes for the crc. Thread: any.
+ * Checks a whole shard and changes nothing. opts NULL = no rows, no slack. Returns 0 also if
+ * problems were found: see *report_out. Errors: -ENOMEM, those of the transport. Cost: reads the
+ * tree once, and the tails of all rows, or all bytes for the crc. Thread: any.
  */
 RLV_MUST_CHECK int shard_check(struct shard *shard, const struct shard_check_opts *opts,
 			       struct shard_check_report *report_out);

@@ -99,7 +99,10 @@ static int column_check(const struct column_desc *col, uint32_t i)
 	return 0;
 }
 
-/* Rejects two columns that give arrays of one name. */
+/*
+ * -EINVAL if columns a and b have one name, or b has the name next_NAME that sampling gives to
+ * observation a.
+ */
 static int columns_differ(const struct column_desc *a, const struct column_desc *b)
 {
 	if (strcmp(a->name, b->name) == 0)
@@ -113,7 +116,7 @@ static int columns_differ(const struct column_desc *a, const struct column_desc 
 	return 0;
 }
 
-/* Unused fields must be 0, so that a later format can use them. */
+/* -EINVAL if an unused field is not 0: a later format can then use it. */
 static int reserved_check(const struct table_desc *desc)
 {
 	bool zero =
@@ -228,7 +231,9 @@ uint64_t table_block_min(const struct table_desc *desc, uint32_t group)
 	return round_up(2 * (uint64_t)desc->window_max, group);
 }
 
-/* Returns the offset of an array and moves *end behind it, to a new line. */
+/*
+ * Returns *end, the offset of a new array of `bytes`, and moves *end behind it, to the next line.
+ */
 static uint64_t desc_place(uint64_t *end, uint64_t bytes)
 {
 	uint64_t off = *end;

@@ -10,22 +10,30 @@
 
 #include "base/error.h"
 
-/* Rows of an item of the view, from its stack and n_step. */
+/*
+ * Returns the rows of an item of the view: its stack, and the later rows that n_step, next
+ * observations and a period need.
+ */
 uint32_t table_view_window(const struct table_desc *desc, const struct view_desc *view);
 
 /* Checks the wishes: name, counts, columns, views, limits. -EINVAL names the field. */
 RLV_MUST_CHECK int table_wishes_check(const struct table_desc *desc);
 
-/* Fields derived from the wishes alone: windows, the row. -EINVAL: an item is too large. */
+/*
+ * Sets the fields that follow from the wishes alone: the row, the windows. -EINVAL: a row or an
+ * item is too large.
+ */
 RLV_MUST_CHECK int table_layout_row(struct table_desc *desc);
 
-/* Fields derived from the sizes, too (slots, blocks, tree): offsets and sizes of the regions. */
+/*
+ * Sets the offsets and sizes of the regions, which follow from the wishes, slots, blocks and tree.
+ */
 void table_layout_regions(struct table_desc *desc);
 
-/* The smallest block that the views allow: two windows, in whole leaf groups. */
+/* Returns the smallest block that the views allow: two windows, rounded up to whole leaf groups. */
 uint64_t table_block_min(const struct table_desc *desc, uint32_t group);
 
-/* Steps of a block without its repeated head rows. */
+/* Returns the steps that a block of `block` rows holds: without its repeated head rows. */
 static inline uint64_t table_block_steps(const struct table_desc *desc, uint64_t block)
 {
 	return block - (desc->window_max - 1);

@@ -36,7 +36,10 @@ static uint64_t plan_slack(const struct plan *plan)
 	return (uint64_t)SLACK_BLOCKS * plan->desc->max_writers;
 }
 
-/* Blocks of a shard; at most about 2^64 / 8, so that sums with it do not wrap. */
+/*
+ * Returns how many blocks of `block` rows a shard needs: for its share of the capacity, and 2 for
+ * each stream; at most about 2^64 / 8, so that sums with it do not wrap.
+ */
 static uint64_t blocks_for(const struct plan *plan, uint64_t block)
 {
 	uint64_t steps = table_block_steps(plan->desc, block);
@@ -111,7 +114,10 @@ static int choose_sizes(const struct plan *plan)
 
 /* -------- geometry -------- */
 
-/* Levels above the groups: one while it is narrow enough, else two. */
+/*
+ * Sets the fan-outs above the leaf groups of a tree over a wire, unless the user chose them: of one
+ * level while it is narrow enough, else of two.
+ */
 static void remote_upper(struct plan *plan, uint64_t slots)
 {
 	uint64_t groups = div_up(slots, plan->group);
@@ -129,8 +135,9 @@ static void remote_upper(struct plan *plan, uint64_t slots)
 }
 
 /*
- * Leaves under one node, the minimum of a block. Over a wire: enough for a small shard to have one
- * level, but so few that open blocks of this size stay under 1/8 of the shard.
+ * Chooses plan->group: leaves under one node, the minimum of a block. Over a wire: enough for a
+ * small shard to have one level, but so few that open blocks of this size stay under 1/8 of the
+ * shard.
  */
 static int leaf_group(struct plan *plan)
 {

@@ -20,7 +20,7 @@ struct glimpse {
 	uint64_t words[HEADERS_AHEAD];
 };
 
-/* A word of the tree region, which is addressable. */
+/* Address of the word at off of the tree region, which is addressable. */
 static struct rword64 *word_at(const struct shard *shard, uint64_t off)
 {
 	return (struct rword64 *)(void *)(shard->tree->base + off);
@@ -29,9 +29,10 @@ static struct rword64 *word_at(const struct shard *shard, uint64_t off)
 /* -------- ticket -------- */
 
 /*
- * Draws a ticket. The same phase reads the headers near its expected block, so that the CAS of
- * the claim usually knows the word that it replaces. A chained claim sends its pin ahead, and reads
- * the maxima for its items.
+ * *seq_out: draws a ticket, by an FAA of head. The same phase reads the headers near its expected
+ * block into *near, so that the CAS of the claim usually knows the word that it replaces. A chained
+ * claim sends its pin ahead, and reads the running maxima for its items. -EIO: the ticket's answer
+ * was lost.
  */
 static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *near)
 {
@@ -79,8 +80,9 @@ static struct transport_wr read_words(const struct block *blk, uint64_t off, uin
 /* -------- claim -------- */
 
 /*
- * Tickets are never reused, so this CAS may be repeated when its answer is lost. *old_out: the
- * word that the header holds, or held.
+ * Closes the header of the block by CAS, up to 4 times if its answer is lost: tickets are never
+ * reused, so it may be repeated. *old_out: the closed word if the header holds it now, else the other
+ * word found.
  */
 static int close_header(const struct block *blk, uint64_t *old_out)
 {
@@ -105,9 +107,9 @@ static bool view_is_queue(const struct view_desc *view)
 }
 
 /*
- * True if a queue has an item in the block. Its leaves are read before the CAS of the header: no leaf
- * of a closed block becomes non-zero, and if the block is claimed in between the CAS fails. Rows
- * before the first window hold none.
+ * True if a queue has an item in the block. Its leaves are read before the CAS of the header: no
+ * leaf of a closed block becomes non-zero, and if the block is claimed in between the CAS fails.
+ * The rows at the head of the block, where no window ends, hold none.
  */
 static bool queue_has_items(const struct block *blk)
 {
@@ -130,8 +132,9 @@ static bool queue_has_items(const struct block *blk)
 }
 
 /*
- * CAS of the block's header from the word seen; the same phase reads the leaves and counts of all
- * views. With a queue they are read in a phase before. -EIO: the answer was lost.
+ * Opens the block's header by CAS from the word `seen`; *old_out: the word found. The same phase
+ * reads the leaves and counts of all views into acc->claim. With a queue they are read in a phase
+ * before; -EAGAIN: the queue has items in the block. -EIO: the answer was lost; -ENOMEM.
  */
 static int open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
 {
@@ -185,7 +188,10 @@ static int open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
 	return 0;
 }
 
-/* Opens the header for us. -EAGAIN: it is open or newer, or a queue has items in the block. */
+/*
+ * Opens the block's header with our owner id and ticket, by CAS from `seen` or the word found then.
+ * -EAGAIN: the header is open or of a later ticket, or a queue has items in the block.
+ */
 static int open_header(struct access *acc, struct block *blk, uint64_t seen)
 {
 	uint64_t off = shard_header_off(acc->shard, blk->index), old;
@@ -208,7 +214,10 @@ static int open_header(struct access *acc, struct block *blk, uint64_t seen)
 	}
 }
 
-/* Draws tickets until one opens a block, at most once round the ring. */
+/*
+ * Draws tickets until one opens its block: *blk. -EAGAIN: none of as many tickets as there are
+ * blocks did; counters->skipped counts those that did not.
+ */
 static int take_block(struct access *acc, struct block *blk, struct ring_counters *counters)
 {
 	const struct table_desc *desc = &acc->shard->desc;
@@ -238,7 +247,10 @@ static int take_block(struct access *acc, struct block *blk, struct ring_counter
 			 desc->shard);
 }
 
-/* CAS of all leaves and counts of the block, from the words read: 1 phase. */
+/*
+ * Sets all leaves of the block to its generation, without a priority, and its counts to 0, by CAS
+ * from the words that open_chained read: 1 phase unless a word changed. -EIO: an answer was lost.
+ */
 static int claim_chained(struct block *blk)
 {
 	struct claim_buffers *buf = blk->acc->claim;
@@ -326,8 +338,8 @@ err_close_block:
 }
 
 /*
- * B1 pairs with B2: the items of the block, then its close. Over a wire it is posted, in the chain of
- * the call in progress or in one of its own: its answer is needed only by the next claim.
+ * B1 pairs with B2: the items of the block, then its close. Over a wire the close is posted, in the
+ * chain of the call in progress or in one of its own: its answer is needed only by the next claim.
  */
 int ring_close(struct block *blk)
 {

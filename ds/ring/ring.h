@@ -50,7 +50,10 @@ RLV_MUST_CHECK int ring_claim(struct access *acc, struct block *blk,
  */
 RLV_MUST_CHECK int ring_close(struct block *blk);
 
-/* Address of row i for building it in place; NULL if not addressable (use ring_write). */
+/*
+ * Address of row i of the block, for building it in place; NULL if not addressable (use
+ * ring_write).
+ */
 static inline uint8_t *ring_row(const struct block *blk, uint32_t i)
 {
 	const struct shard *shard = blk->acc->shard;
@@ -71,7 +74,10 @@ static inline uint64_t ring_mix(uint64_t trace, uint64_t value)
  */
 RLV_MUST_CHECK int ring_trace(const struct shard *shard, uint64_t *trace_inout);
 
-/* Writes n rows from a staging buffer to rows i.. of the block. Cost: 1 phase. */
+/*
+ * Writes n rows from a staging buffer to rows i.. of the block. -EINVAL: they do not fit in it.
+ * Cost: 1 phase.
+ */
 RLV_MUST_CHECK int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n);
 
 #endif

@@ -11,8 +11,9 @@
 #include <string.h>
 
 /*
- * Small rows, and those with a crc to check, are read whole, up to 1 MiB as one range; of others the
- * tails. The crc covers the row up to its own field; a crc of 0 is valid.
+ * Rows of up to 256 bytes, and rows with a crc to check, are read whole, up to 1 MiB as one range;
+ * of other rows only the tails are read. The crc covers the row up to its own field; a crc of 0 is
+ * valid.
  */
 int row_scan_block(struct shard *shard, uint32_t block, bool crc, struct row_info *infos_out)
 {

@@ -29,12 +29,15 @@ RLV_MUST_CHECK int row_scan_block(struct shard *shard, uint32_t block, bool crc,
 				  struct row_info *infos_out);
 
 /*
- * True if all rows of the item that ends at row i of the block belong to generation gen. false
- * also if the window would begin before the block.
+ * True if all rows of the window that ends at row i of the block belong to generation gen, and none
+ * is torn. false also if the window would begin before the block.
  */
 bool row_scan_is_whole(const struct row_info *infos, uint32_t i, uint32_t window, uint32_t gen);
 
-/* As row_scan_is_whole, and the anchor is a real step (not ROW_FINAL or ROW_FILLER). */
+/*
+ * True if the view's window that ends at row i is whole (row_scan_is_whole) and its anchor is a
+ * real step (not ROW_FINAL or ROW_FILLER).
+ */
 bool row_scan_is_item(const struct row_info *infos, uint32_t i, const struct view_desc *view,
 		      uint32_t gen);
 

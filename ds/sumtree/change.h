@@ -34,7 +34,10 @@ struct change {
 	bool damaged;    /* the view was current, so the tag belongs to no epoch */
 };
 
-/* True if the verb may replace this word. */
+/*
+ * True if the verb may replace this word: a claim any; else one of op->gen, publish without, update
+ * and consume with a priority.
+ */
 static inline bool word_fits(enum change_verb verb, const struct leaf_op *op, uint64_t word)
 {
 	if (verb == CHANGE_CLAIM)
@@ -48,8 +51,9 @@ static inline uint32_t steady_tag(const struct epoch *ep)
 }
 
 /*
- * Counts the swap under the epochs of its tags (rule 7). The mode of the view only tells whether
- * a migrated leaf is still counted in the older array, too.
+ * Adds the difference of the swap `from` -> `to` of a leaf to the deltas, in the array that each
+ * word's tag names (rule 7). The mode of the view only tells whether a migrated leaf is still
+ * counted in the older array, too.
  */
 static inline void count_swap(const struct change *c, uint32_t slot, uint64_t from, uint64_t to)
 {
@@ -71,16 +75,19 @@ static inline void count_swap(const struct change *c, uint32_t slot, uint64_t fr
 	side->size += size;
 }
 
-/* The tag of words written now. */
+/*
+ * Returns the tag of words written under ep's view: the next epoch's in DUAL mode, else the current
+ * one's.
+ */
 static inline uint32_t tag_now(const struct epoch *ep)
 {
 	return (ep->number + (ep->mode == EPOCH_DUAL)) & 3u;
 }
 
 /*
- * Finds the tag to write over `*tag`; false if the view has none. A tag of no epoch is damage: a
- * rebuild moves it on like any other (ds/sumtree/migrate.c), and so does a client that changes
- * the leaf.
+ * Replaces *tag, of the word found, by the tag to write over it; false if the view has none, so the
+ * epoch must be read again. A tag of no epoch is damage: a rebuild moves it on like any other
+ * (ds/sumtree/migrate.c), and so does a client that changes the leaf.
  */
 static inline bool find_tag(const struct change *c, uint32_t *tag)
 {
@@ -90,7 +97,10 @@ static inline bool find_tag(const struct change *c, uint32_t *tag)
 	return c->damaged;
 }
 
-/* The word as counted in the sums. A damaged tag carries no information: the sums may be wrong. */
+/*
+ * Returns the word as counted in the sums; with the current epoch's tag if its own is damaged: that
+ * carries no information, and the sums may be wrong.
+ */
 static inline uint64_t counted_word(const struct change *c, uint64_t word)
 {
 	uint32_t tag = leaf_tag(word);
@@ -100,7 +110,7 @@ static inline uint64_t counted_word(const struct change *c, uint64_t word)
 	return leaf_make(c->ep->number, leaf_gen(word), leaf_priority(word));
 }
 
-/* The word that an op writes over op->word. *look_out: it writes nothing and only reads. */
+/* Returns the word that an op writes over op->word. *look_out: it writes nothing and only reads. */
 static inline uint64_t wanted_word(const struct change *c, enum change_verb verb,
 				   const struct leaf_op *op, bool *look_out)
 {
@@ -117,7 +127,10 @@ static inline uint64_t wanted_word(const struct change *c, enum change_verb verb
 	return leaf_make(tag, op->gen, priority);
 }
 
-/* Judges the word found by an op that changed nothing. True = retry with that word. */
+/*
+ * Handles the word found by an op that changed nothing; op->word becomes that word. True = retry
+ * with it. False = op->result is LEAF_STALE (another generation) or LEAF_ABSENT.
+ */
 static inline bool judge(struct change *c, enum change_verb verb, struct leaf_op *op,
 			 uint64_t found)
 {
@@ -163,13 +176,19 @@ static inline int too_many_rounds(const struct leaf_op *op)
 			 CHANGE_ROUNDS);
 }
 
-/* The word that a publish expects: usually claimed under the epoch of the view. */
+/*
+ * Returns the word that a publish expects: gen without a priority, usually claimed under the epoch
+ * of the view.
+ */
 static inline uint64_t claimed_word(const struct epoch *ep, uint32_t gen)
 {
 	return leaf_make(tag_now(ep), gen, 0);
 }
 
-/* Returns the worst result of n published leaves. */
+/*
+ * Returns 0 if all n leaves are published, else the worst: -EOWNERDEAD (another generation) or -EIO
+ * (an answer was lost) before -EEXIST (published already).
+ */
 RLV_MUST_CHECK int sumtree_publish_result(const struct leaf_op *ops, size_t n);
 
 #endif

@@ -71,7 +71,7 @@ struct walk {
 	uint64_t *parents;  /* WALK_WORDS / 8 */
 };
 
-/* Counts leaf words and replaces them by their priorities. */
+/* Counts the n leaf words in walk->children in the report, and replaces each by its priority. */
 static void see_leaves(struct walk *walk, uint32_t n)
 {
 	uint32_t now = walk->ep->number & 3u;
@@ -87,7 +87,10 @@ static void see_leaves(struct walk *walk, uint32_t n)
 	}
 }
 
-/* Compares the nodes of a level with the sums of their children. */
+/*
+ * Counts the nodes of a level that are not the sum of their children, in the report; for level 1
+ * its leaves, too.
+ */
 static int walk_level(struct walk *walk, uint32_t level)
 {
 	const struct sumtree *tree = walk->tree;

@@ -52,7 +52,10 @@ static struct rword64 *word_at(const struct sumtree *tree, uint64_t off)
 	return (struct rword64 *)(void *)(tree->region->base + off);
 }
 
-/* Adds in place, or to the chain that the access sends next. */
+/*
+ * Adds value to the word at off: in place or, with a sink, by the chain that the access sends next.
+ * 0: does nothing.
+ */
 static int add_word(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
 		    int64_t value)
 {
@@ -75,8 +78,8 @@ static int add_word(const struct sumtree *tree, struct tree_deltas *deltas, uint
 /* -------- combining -------- */
 
 /*
- * Replaces nodes by their parents, recip being that of the fan-out, and combines neighbours of the
- * same node, in place, without unpredictable branches.
+ * Replaces the nodes of a run by their parents and adds up neighbours with the same parent, in
+ * place, without unpredictable branches. recip: the reciprocal of the fan-out (nodes.h).
  */
 static inline void deferred_combine(struct delta_run *run, uint64_t recip)
 {
@@ -95,7 +98,10 @@ static inline void deferred_combine(struct delta_run *run, uint64_t recip)
 	run->n = k + 1;
 }
 
-/* Radix sort; *run then names the buffer of the two that holds the result. */
+/*
+ * Sorts the run by node, of `nodes` on the level (radix sort); *run then names the buffer of the
+ * two that holds the result.
+ */
 static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t nodes)
 {
 	struct delta_run to = { deltas->sorted_node, deltas->sorted_sum, run->n };
@@ -127,8 +133,8 @@ static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t
 /* -------- applying -------- */
 
 /*
- * Adds the run to the nodes of a level, whose first word is at off. Kept minimal in place: the
- * locked instructions dominate a flush.
+ * Adds the run to the nodes of a level, whose first word is at off: in place, or by the chain
+ * deltas->sink. Kept minimal in place: the locked instructions dominate a flush.
  */
 static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
 		     const struct delta_run *run)
@@ -151,7 +157,10 @@ static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uin
 	return 0;
 }
 
-/* Adds the list to all levels. */
+/*
+ * Adds the deltas of the inner array of that parity to the sums of all levels, and empties their
+ * list.
+ */
 static int apply_list(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity)
 {
 	struct delta_list *list = &deltas->side[parity].list;

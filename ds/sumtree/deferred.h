@@ -54,11 +54,14 @@ struct tree_deltas {
 	int64_t sorted_sum[DELTA_MAX];
 };
 
-/* Makes room for n more changes, n <= TRANSPORT_VECTOR. -ENOTSUP: words not changeable in place. */
+/*
+ * Makes room in both lists for n more changes, n <= TRANSPORT_VECTOR: a full list is added to the
+ * sums. -ENOTSUP: words not changeable in place, and no sink; -ECHILD: after a fork.
+ */
 RLV_MUST_CHECK int tree_deltas_reserve(const struct sumtree *tree, struct tree_deltas *deltas,
 				       uint32_t n);
 
-/* Adds a delta; room was reserved. */
+/* Adds the change of a level-1 node to the list of a side; room was reserved. */
 static inline void tree_deltas_add(struct delta_side *side, uint32_t node, int64_t sum)
 {
 	struct delta_list *list = &side->list;

@@ -29,7 +29,7 @@
 
 #define FAMILY TREE_MIN_FANOUT /* children that are summed together */
 
-/* Sums a family; negative words count as 0, but they are rare. */
+/* Returns the mass of FAMILY children; negative words count as 0, but they are rare. */
 ALWAYS_INLINE uint64_t sum_family(const uint64_t *words, bool leaves)
 {
 	uint64_t mass = 0, any = 0;
@@ -46,7 +46,10 @@ ALWAYS_INLINE uint64_t sum_family(const uint64_t *words, bool leaves)
 	return mass;
 }
 
-/* Computes the mass of each family; returns their sum. fanout: at least FAMILY. */
+/*
+ * Sets masses[] to the mass of each FAMILY of the fanout words; returns their sum. fanout: at least
+ * FAMILY.
+ */
 ALWAYS_INLINE uint64_t sum_families(const uint64_t *words, uint32_t fanout, bool leaves,
 				    uint64_t *masses)
 {
@@ -60,7 +63,10 @@ ALWAYS_INLINE uint64_t sum_families(const uint64_t *words, uint32_t fanout, bool
 	return total;
 }
 
-/* Finds the child with mass at *r_inout < the sum; out: the remainder within it. */
+/*
+ * Returns the child that the point *r_inout < the sum of all masses falls in; *r_inout is then its
+ * distance from the child's beginning.
+ */
 static inline uint32_t find_child(const uint64_t *words, const uint64_t *masses, uint32_t fanout,
 				  bool leaves, uint64_t *r_inout)
 {
@@ -79,7 +85,11 @@ static inline uint32_t find_child(const uint64_t *words, const uint64_t *masses,
 	return k;
 }
 
-/* Rule 6 for one draw. Inlined separately for leaves and sums. */
+/*
+ * Rule 6 for draw i, one level down: if its children do not sum up to the expected mass, it is
+ * drawn again among them, and its ratio scaled; without any mass it is lost. Inlined separately for
+ * leaves and sums.
+ */
 ALWAYS_INLINE void settle(struct sumtree_descent *down, uint32_t i, const struct draw_step *step,
 			  bool leaves)
 {
@@ -113,7 +123,7 @@ ALWAYS_INLINE void settle(struct sumtree_descent *down, uint32_t i, const struct
 		sumtree_descent_lose(down, i);
 }
 
-/* Out of line, so that the loops of the kernel keep their registers. */
+/* Calls settle. Out of line, so that the loops of the kernel keep their registers. */
 static __attribute__((noinline)) void settle_lane(struct sumtree_descent *down, uint32_t i,
 						  const struct draw_step *step, bool leaves)
 {
@@ -123,7 +133,7 @@ static __attribute__((noinline)) void settle_lane(struct sumtree_descent *down, 
 		settle(down, i, step, false);
 }
 
-/* Moves one group one level down. */
+/* Moves 8 draws one level down, or to leaves. */
 static inline void step_down(struct sumtree_descent *down, uint32_t group,
 			     const struct draw_step *step, bool leaves)
 {
@@ -150,7 +160,10 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 
 /* -------- private sums -------- */
 
-/* From words of level 0 to trees, their nodes, and where these are in place. */
+/*
+ * Splits the index that each draw of a group has in level 0 of the tops: into tree (down->shard)
+ * and node. In place also sets the distance of its tree's words from those of the first tree.
+ */
 static void name_trees(struct sumtree_descent *down, uint32_t group)
 {
 	const struct sumtree_tops *tops = down->tops;
@@ -172,7 +185,7 @@ static void name_trees(struct sumtree_descent *down, uint32_t group)
 	}
 }
 
-/* Moves a group from one private level to the next. */
+/* Moves a group of draws from one level of private sums to the next. */
 static inline void step_private(struct sumtree_descent *down, uint32_t group,
 				const struct draw_step *step)
 {
@@ -187,7 +200,7 @@ static inline void step_private(struct sumtree_descent *down, uint32_t group,
 		draw_aim(lanes, group, step);
 }
 
-/* All private levels for one draw. */
+/* Moves draw i down all levels of private sums. */
 static void descend_one(struct sumtree_descent *down, uint32_t i)
 {
 	struct draw_lanes *lanes = &down->lanes;
@@ -206,7 +219,10 @@ static void descend_one(struct sumtree_descent *down, uint32_t i)
 	lanes->expected[i] = down->tops->level[0][node];
 }
 
-/* The step to private level l; with l = top only the children are set. */
+/*
+ * Returns the step to private level l; with l = top it only names the children of that level's
+ * nodes.
+ */
 static struct draw_step private_step(const struct sumtree_descent *down, uint32_t l)
 {
 	const struct sumtree_tops *tops = down->tops;
@@ -242,7 +258,10 @@ void sumtree_descent_run_private(struct sumtree_descent *down)
 
 /* -------- in place -------- */
 
-/* The step from level + 1 to level; for the top level only its children are set. */
+/*
+ * Returns the step from level + 1 to level; for the top level it only names the children of its
+ * nodes.
+ */
 static struct draw_step make_step(const struct sumtree_descent *down, uint32_t level)
 {
 	const struct sumtree *tree = &down->from->trees[0];
@@ -266,8 +285,8 @@ static struct draw_step make_step(const struct sumtree_descent *down, uint32_t l
 }
 
 /*
- * Groups descend like a staircase, APART groups between two levels: the cache lines of one group
- * arrive while others compute.
+ * Moves all draws down to leaves. Groups descend like a staircase, APART groups between two levels:
+ * the cache lines of one group arrive while others compute.
  */
 void sumtree_descent_run(struct sumtree_descent *down)
 {

@@ -49,14 +49,17 @@ struct sumtree_descent {
  */
 void sumtree_descent_run(struct sumtree_descent *down);
 
-/* The same as far as the private sums go: then lanes.node is a node of the top level of a tree. */
+/*
+ * Moves draws as far down as the private sums go: then lanes.node is a node of the top level of a
+ * tree, and shard that tree.
+ */
 void sumtree_descent_run_private(struct sumtree_descent *down);
 
-/* Sets region, off and len of *io to the children of draw i on `level`. */
+/* Sets region, off and len of *io to the children of the node that draw i has on `level`. */
 void sumtree_descent_aim(const struct sumtree_descent *down, uint32_t i, uint32_t level,
 			 struct transport_io *io);
 
-/* Moves all draws from `level` to the next; lanes.children of the draws point to copies. */
+/* Moves all draws from `level` to the level below; lanes.children of the draws point to copies. */
 void sumtree_descent_step(struct sumtree_descent *down, uint32_t level);
 
 static inline void sumtree_descent_lose(struct sumtree_descent *down, uint32_t i)

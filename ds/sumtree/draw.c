@@ -25,7 +25,10 @@ struct draw_call {
 	struct sumtree_tops *tops;
 };
 
-/* Repeats one draw over all trees, tops re-read, until it finds a leaf. */
+/*
+ * Repeats one lost draw, result `to`, over all trees, tops re-read each time, until it finds a
+ * leaf. -ENODATA: not in DRAW_RESTARTS tries.
+ */
 static int draw_restart(struct draw_call *call, const struct draws *out, size_t to)
 {
 	const struct strata independent = { 0 };

@@ -63,9 +63,15 @@ struct draw_step {
 struct sumtree_kernel {
 	uint32_t (*inner)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
 	uint32_t (*leaves)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
-	/* As inner, for private sums, which are exact: a draw that drifted is returned. */
+	/*
+	 * Moves a group one level down in private sums, which are exact: nothing is drawn again.
+	 * Returns a bit for each draw that it could not move.
+	 */
 	uint32_t (*sums)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
-	/* Copies n families of SUMS_FANOUT shared words, negative ones as 0, and sums each up. */
+	/*
+	 * Copies n families of SUMS_FANOUT shared words, negative ones as 0; sums[i]: the sum of
+	 * family i.
+	 */
 	void (*copy)(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t *sums);
 };
 
@@ -73,10 +79,12 @@ extern const struct sumtree_kernel sumtree_kernel_plain;
 extern const struct sumtree_kernel sumtree_kernel_avx2;
 extern const struct sumtree_kernel sumtree_kernel_avx512;
 
-/* The variant for this CPU. Thread: any. */
+/* Returns the variant of the kernel for this CPU. Thread: any. */
 const struct sumtree_kernel *sumtree_kernel_get(void);
 
-/* The mass of a leaf, or of an inner node: negative ones are 0. */
+/*
+ * Returns the mass of a word: the priority of a leaf, or the sum of an inner node, 0 if negative.
+ */
 static inline uint64_t draw_mass(uint64_t word, bool leaves)
 {
 	if (leaves)
@@ -84,7 +92,10 @@ static inline uint64_t draw_mass(uint64_t word, bool leaves)
 	return (int64_t)word > 0 ? word : 0;
 }
 
-/* A random number for each lane of a group that drifted. */
+/*
+ * Returns a random number for each lane of a group in which a draw drifted; makes DRAW_FRESH at a
+ * time.
+ */
 static inline const uint64_t *draw_fresh(struct draw_lanes *lanes)
 {
 	if (lanes->n_fresh == 0) {
@@ -95,7 +106,10 @@ static inline const uint64_t *draw_fresh(struct draw_lanes *lanes)
 	return &lanes->fresh[lanes->n_fresh];
 }
 
-/* The caller has seen cpu_has_prefetchw(). __builtin_prefetch would only fetch the line to read. */
+/*
+ * Prefetches the line at `at` to be written; the caller has seen cpu_has_prefetchw().
+ * __builtin_prefetch would only fetch the line to read.
+ */
 static inline void draw_prefetch_to_write(const void *at)
 {
 #if defined(__x86_64__)
@@ -105,7 +119,10 @@ static inline void draw_prefetch_to_write(const void *at)
 #endif
 }
 
-/* Prefetches the children of a group's nodes: for each number of lines without an inner loop. */
+/*
+ * Prefetches the children of a group's nodes, step->next_lines lines of each; without an inner loop
+ * for one and two lines.
+ */
 static inline void draw_prefetch(const struct draw_lanes *lanes, uint32_t group,
 				 const struct draw_step *step)
 {

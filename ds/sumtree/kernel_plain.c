@@ -9,7 +9,9 @@
 
 #define FANOUT_MOST 16u /* draws of more children are the caller's */
 
-/* V1 pairs with P1: a reader of a published leaf sees its rows (rule 5). */
+/*
+ * Reads child k of a node. V1 pairs with P1: a reader of a published leaf sees its rows (rule 5).
+ */
 static inline uint64_t load_child(const uint64_t *children, uint32_t k, bool leaves)
 {
 	const struct rword64 *words = (const struct rword64 *)(const void *)children;
@@ -23,7 +25,10 @@ struct family {
 	uint64_t total;
 };
 
-/* Moves one lane down; false = the caller must settle it. */
+/*
+ * Moves one lane down to the child that its remainder falls in; false = the children have no mass,
+ * or the child is behind the last node: the caller must settle it.
+ */
 static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_step *step,
 			struct family family, bool leaves)
 {

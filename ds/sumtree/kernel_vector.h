@@ -66,7 +66,10 @@ ALWAYS_INLINE void picks_end(struct picks *p, vec node, uint32_t fanout)
 	p->node = mul_low(node, splat(fanout)) + (splat(fanout - 1) - p->passed);
 }
 
-/* Moves some draws to their children. */
+/*
+ * Moves the draws of the lanes in `good` to the children picked: stores node, remainder and
+ * expected mass.
+ */
 ALWAYS_INLINE void picks_store(struct draw_lanes *lanes, uint32_t i, const struct picks *p,
 			       some good, bool leaves)
 {
@@ -111,7 +114,10 @@ ALWAYS_INLINE struct picks pick_children(const uint64_t *const *children, vec r,
 	return p;
 }
 
-/* Returns a bit for each lane that the caller must settle. */
+/*
+ * Moves the draws of a group one level down whose children sum up to what is expected. Returns a
+ * bit for each lane that did not move: the caller must settle it.
+ */
 ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
 				  const struct draw_step *step, uint32_t fanout, bool leaves)
 {
@@ -176,7 +182,11 @@ struct redraw {
 	uint32_t which; /* a bit each */
 };
 
-/* Rule 6 for some draws of up to 16 children. Returns a bit for each that has no mass below it. */
+/*
+ * Rule 6 for the draws again.which of a group, of up to 16 children: moves them one level down,
+ * with a fresh remainder where the children sum to another total. Returns a bit for each draw that
+ * has no mass below it, or would land behind the last node.
+ */
 ALWAYS_INLINE uint32_t draw_again(struct draw_lanes *lanes, struct redraw again,
 				  const struct draw_step *step, uint32_t fanout, bool leaves)
 {
@@ -221,7 +231,10 @@ ALWAYS_INLINE uint32_t draw_again(struct draw_lanes *lanes, struct redraw again,
 	return redo;
 }
 
-/* Out of line: only drift comes here. */
+/*
+ * Calls draw_again for the draws `which` of a group, of 8 or 16 children. Out of line: only drift
+ * comes here.
+ */
 static __attribute__((noinline)) uint32_t draw_drifted(struct draw_lanes *lanes, uint32_t group,
 						       uint32_t which, const struct draw_step *step,
 						       bool leaves)
@@ -242,7 +255,10 @@ static __attribute__((noinline)) uint32_t draw_drifted(struct draw_lanes *lanes,
 
 /* -------- the kernel -------- */
 
-/* Constants for the usual fan-outs, so that their loops unroll. */
+/*
+ * Moves a group one level down; returns a bit for each draw that the caller must settle. Constants
+ * for the usual fan-outs, so that their loops unroll.
+ */
 ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
 				      const struct draw_step *step, bool leaves)
 {

@@ -49,8 +49,9 @@ static int post_addition(struct walk *walk, uint64_t off, uint64_t value)
 }
 
 /*
- * Adds to a node of a level, which becomes the open one; the sum of the one before goes to the array,
- * and on to its parent. NO_NODE: only that.
+ * Adds value to a node of a level, which becomes the level's open node. If another one was open,
+ * its sum is added to the array, and in the same way to its parent. NO_NODE: only closes the open
+ * one.
  */
 static int add_to_node(struct walk *walk, uint32_t level, uint32_t node, uint64_t value)
 {
@@ -76,8 +77,8 @@ static int add_to_node(struct walk *walk, uint32_t level, uint32_t node, uint64_
 
 /*
  * Tries once to move the leaves of words[] that lack the new tag. Leaves that changed meanwhile
- * keep the word found, for the next try. A tag of no current epoch is damage; no client can hold
- * a delta for it, so it is moved on like any other.
+ * keep the word found, for the next try; *left_out: their number. A tag of no current epoch is
+ * damage; no client can hold a delta for it, so it is moved on like any other.
  */
 static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint32_t n,
 		       uint32_t *left_out)

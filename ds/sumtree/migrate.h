@@ -22,9 +22,9 @@ struct migrate_counts {
 
 /*
  * The mode of the shard is DUAL of this epoch and the caller is its rebuilder. Adds to *counts,
- * also on an error of the transport, after which additions are missing. At return all additions
+ * also on an error of the transport, after which the sums lack some. At return all additions
  * are complete.
- * Cost: leaves / 256 x 2 phases, and nodes / 256.
+ * Cost in phases: leaves / 128 + nodes / 256.
  */
 RLV_MUST_CHECK int sumtree_migrate(struct shard *shard, uint32_t view, uint32_t epoch,
 				   struct migrate_counts *counts);

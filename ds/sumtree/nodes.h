@@ -34,7 +34,7 @@ static inline const struct rword64 *leaf_at(const struct sumtree *tree, uint32_t
 	return (const struct rword64 *)(const void *)leaf;
 }
 
-/* First word of a level; level 0 = the leaves. */
+/* Offset of the first word of a level, of the inner array of that parity; level 0 = the leaves. */
 static inline uint64_t node_level_off(const struct sumtree *tree, uint32_t parity, uint32_t level)
 {
 	return level ? tree->inner_off[parity] + tree->level_off[level] : tree->leaves_off;
@@ -46,13 +46,13 @@ static inline uint64_t node_off(const struct sumtree *tree, uint32_t parity, uin
 	return node_level_off(tree, parity, level) + (uint64_t)i * 8;
 }
 
-/* The word that counts the live leaves of an inner array. */
+/* Offset of the size word of an inner array, which counts the live leaves. */
 static inline uint64_t node_size_off(const struct sumtree *tree, uint32_t parity)
 {
 	return tree->inner_off[parity];
 }
 
-/* Number of live leaves from that word, clamped to 0..leaves. */
+/* Number of live leaves from a size word, clamped to 0..leaves. */
 static inline int64_t node_size(const struct sumtree *tree, uint64_t word)
 {
 	int64_t size = (int64_t)word > 0 ? (int64_t)word : 0;

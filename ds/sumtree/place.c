@@ -79,7 +79,10 @@ void sumtree_place(struct sumtree_descent *down, const struct sumtree_tops *tops
 
 /* -------- results -------- */
 
-/* Separate loops, so that compilers vectorise them. */
+/*
+ * Writes the results of all draws: tree, slot, leaf word and probability. Separate loops, so that
+ * compilers vectorise them.
+ */
 void sumtree_emit(const struct sumtree_descent *down, const struct draws *out, size_t to)
 {
 	uint32_t n = down->n;

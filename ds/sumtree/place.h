@@ -22,13 +22,17 @@ struct strata {
 struct strata strata_make(const struct draw_opts *opts, size_t n);
 
 /*
- * Begins draws first .. first + n - 1 of the strata, n <= DRAW_CHUNK: each lane names a sum of
- * the topmost private level. The caller has set from, rng and kernel of down, and sumtree_tops_begin_draw found mass.
+ * Begins draws first .. first + n - 1 of the strata, n <= DRAW_CHUNK: each lane names a sum of the
+ * topmost private level. The caller has set from, rng and kernel of down, and
+ * sumtree_tops_begin_draw found mass.
  */
 void sumtree_place(struct sumtree_descent *down, const struct sumtree_tops *tops,
 		   const struct strata *strata, size_t first, uint32_t n);
 
-/* Writes all draws, or one, that reached their leaves as results from index `to` on. */
+/*
+ * Writes the results of all draws of down from index `to` on; sumtree_emit_one: of draw i, at index
+ * `to`. Those of lost draws are meaningless.
+ */
 void sumtree_emit(const struct sumtree_descent *down, const struct draws *out, size_t to);
 void sumtree_emit_one(const struct sumtree_descent *down, uint32_t i, const struct draws *out,
 		      size_t to);

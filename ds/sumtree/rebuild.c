@@ -38,7 +38,10 @@ static int load_dirty(struct shard *shard, uint64_t *dirty_out)
 			      dirty_out);
 }
 
-/* After a lost answer dirty may be raised or not: raising it again does no harm. */
+/*
+ * Raises the dirty word, again while the answer is lost: it may be raised then or not, and raising
+ * it twice does no harm.
+ */
 static int raise_dirty(struct shard *shard)
 {
 	int rc = -EIO;
@@ -69,8 +72,9 @@ static int swap_epoch(struct shard *shard, uint64_t from, uint64_t to)
 /* -------- becoming the rebuilder -------- */
 
 /*
- * Takes over from the owner of the word: -EBUSY while its slot is live; only a fence changes that.
- * An invalid mode restarts the pass from ZERO.
+ * Takes over the unfinished pass of the epoch word. -EBUSY while the slot of its owner, if another,
+ * is live; only a fence changes that. An invalid mode restarts the pass from ZERO. In DUAL dirty is
+ * raised.
  */
 static int take_over(struct pass *pass, uint64_t word)
 {
@@ -124,7 +128,7 @@ static int rebuild_seize(struct pass *pass)
 
 /* -------- waiting for pins -------- */
 
-/* Looks for a live slot whose pin blocks the pass. */
+/* *blocked_out: a live slot has a pin that blocks the pass; report->wait then describes it. */
 static int look_at_slots(struct pass *pass, bool *blocked_out)
 {
 	struct slot_info infos[SLOT_READ_MAX];
@@ -213,8 +217,9 @@ static int zero_spare(struct pass *pass)
 /* -------- the pass -------- */
 
 /*
- * Writes `clean` while the word is still ours: one writer at a time. If we die before the flip,
- * the successor raises dirty, which revokes it.
+ * Ends the pass: the epoch word becomes {e + 1, NORMAL}. Before, `clean` is written if the sums are
+ * exact, while the word is still ours: one writer at a time. If we die between the two, the
+ * successor raises dirty, which revokes it.
  */
 static int rebuild_flip(struct pass *pass)
 {

@@ -42,8 +42,8 @@ struct rebuild_opts {
 	const struct clock *clock; /* NULL = monotonic */
 	uint64_t deadline_ns;      /* for all waiting, on clock; 0 = check once */
 	/*
-	 * Called between two checks; may sleep; non-zero ends the wait with it. NULL = sleep 200
-	 * us.
+	 * Called between two checks of the pins; may sleep. A non-zero result ends the wait, and is
+	 * the result of the pass. NULL = sleep 200 us.
 	 */
 	int (*idle)(void *ctx, const struct rebuild_wait *wait);
 	void *ctx;
@@ -62,8 +62,8 @@ struct rebuild_report {
 };
 
 /*
- * Runs one pass from the current state of the shard. Adds to *report, which the caller zeroes
- * once.
+ * Runs one rebuild pass, or finishes the one that was begun in the shard. Adds to *report, which
+ * the caller zeroes once.
  * Errors: -EINVAL (owner), -EBUSY (another live owner runs it; the message names it), -EAGAIN
  * (still waiting for report->wait at the deadline), the code of the idle hook, those of the
  * transport. After any of them call again: the pass continues.
@@ -73,7 +73,10 @@ struct rebuild_report {
 RLV_MUST_CHECK int sumtree_rebuild_pass(struct shard *shard, const struct rebuild_opts *opts,
 					struct rebuild_report *report);
 
-/* Runs passes until one is clean, at most max_passes; -EAGAIN also if none was. */
+/*
+ * Runs passes until one is clean, at most max_passes. Errors: those of sumtree_rebuild_pass, and
+ * -EAGAIN if none was clean.
+ */
 RLV_MUST_CHECK int sumtree_rebuild_until_clean(struct shard *shard, const struct rebuild_opts *opts,
 					       uint32_t max_passes, struct rebuild_report *report);
 

@@ -141,7 +141,10 @@ static void place_all(struct sumtree_steps *s)
 	s->stage = STAGE_LEVEL;
 }
 
-/* Neighbouring draws often have the same node: they share its read. */
+/*
+ * Sets the reads of the next level: the children of each draw's node. Neighbouring draws often have
+ * the same node: they share its read.
+ */
 static int aim_level(struct sumtree_steps *s)
 {
 	uint32_t bytes = s->from->trees[0].geo.fanout[s->level - 1] * 8u;

@@ -17,7 +17,7 @@
 
 struct sumtree_steps;
 
-/* Allocates the steps. -ENOMEM. */
+/* Allocates an empty struct sumtree_steps, to begin draws with. -ENOMEM. */
 RLV_MUST_CHECK int sumtree_steps_open(struct sumtree_steps **steps_out);
 /* Frees the steps; no reads are outstanding. NULL is a no-op. */
 void sumtree_steps_close(struct sumtree_steps **steps);
@@ -38,9 +38,9 @@ struct steps_task {
 RLV_MUST_CHECK int sumtree_steps_begin(struct sumtree_steps *steps, const struct steps_task *task);
 
 /*
- * Consumes the results of the last reads and returns the next reads, into memory of the steps
- * that devices know: valid until the next call. *n_out 0: all is drawn. Errors: -ENODATA,
- * -ENOMEM.
+ * Consumes the results of the last reads and returns the next reads, into memory of the steps that
+ * devices know: valid until the next call. *n_out 0: all is drawn. Errors: -ENODATA (a draw found
+ * no item after a bounded number of restarts), -ENOMEM.
  */
 RLV_MUST_CHECK int sumtree_steps_next(struct sumtree_steps *steps,
 				      const struct transport_io **io_out, size_t *n_out);

@@ -34,7 +34,10 @@ static const uint16_t default_fanout[] = { 8, 16, 0 };
 
 /* -------- geometry -------- */
 
-/* Fills nodes[] and, from the top down, off[]; returns the bytes of an inner array. */
+/*
+ * Sets nodes[] of each level and, from the top level down, its offset off[] in an inner array;
+ * returns the bytes of an inner array.
+ */
 static uint64_t lay_out(const struct tree_geometry *geo, uint32_t *nodes, uint64_t *off)
 {
 	uint64_t bytes = WIRE_LINE;
@@ -141,7 +144,10 @@ uint64_t sumtree_max_prio(uint32_t leaves)
 
 /* -------- changes -------- */
 
-/* Handles an op without a usable word, or whose word was not the leaf. */
+/*
+ * Changes the leaf of an op without a usable word, or whose word was not the leaf: repeats until
+ * op->result is set. -EAGAIN: not in CHANGE_ROUNDS rounds.
+ */
 static int change_slowly(struct change *c, enum change_verb verb, struct leaf_op *op)
 {
 	const struct rword64 *leaf = leaf_at(c->tree, op->slot);
@@ -208,19 +214,25 @@ static int check_run(const struct sumtree *tree, const struct leaf_run *run)
 	return 0;
 }
 
-/* True if the view is of a single epoch. */
+/* True if ep's view is of a single epoch, so that leaves usually have one tag: not in DUAL mode. */
 static bool goes_steadily(const struct change *c)
 {
 	return c->ep->mode != EPOCH_DUAL;
 }
 
-/* Leaves from `slot` on that one instruction swaps, of `left`: 1, or 2 with one parent. */
+/*
+ * Returns how many leaves from `slot` on one instruction swaps, of `left` remaining ones: 1, or 2
+ * with one parent.
+ */
 static inline uint32_t pair_at(const struct sumtree *tree, uint32_t slot, uint32_t left)
 {
 	return tree->pairs && slot % 2 == 0 && left > 1 ? 2 : 1;
 }
 
-/* Swaps one leaf, or a pair: both or none. */
+/*
+ * Swaps one leaf, or a pair (both or none), from the words from[] to to[]. False = a leaf had
+ * another word.
+ */
 static inline bool swap_leaves(const struct sumtree *tree, uint32_t slot, uint32_t n,
 			       const uint64_t from[2], const uint64_t to[2])
 {
@@ -253,8 +265,8 @@ static inline void sum_add(struct node_sum *s, uint32_t node, uint64_t delta)
 }
 
 /*
- * The usual claim: all words are of our epoch and nobody else changes them. Stops at the first
- * other leaf; returns the number done.
+ * Claims the leaves of a run in the usual case: all words are of our epoch and nobody else changes
+ * them. Stops at the first other leaf; returns the number done.
  */
 static uint32_t claim_steadily(const struct change *c, const struct leaf_run *run)
 {
@@ -344,7 +356,9 @@ int sumtree_publish_result(const struct leaf_op *ops, size_t n)
 	return ret;
 }
 
-/* Checks and resets all ops before the first change. */
+/*
+ * Sets all results to LEAF_UNKNOWN, before the first change. -ERANGE: a slot is outside the tree.
+ */
 static inline int begin_ops(const struct sumtree *tree, struct leaf_op *ops, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -357,7 +371,8 @@ static inline int begin_ops(const struct sumtree *tree, struct leaf_op *ops, siz
 }
 
 /*
- * Inlined for each verb. Results are LEAF_UNKNOWN before, and stay so if an error ends the call.
+ * Changes n leaves by the verb. Inlined for each verb. Results are LEAF_UNKNOWN before, and stay so
+ * if an error ends the call.
  */
 static inline int change_all(struct change *c, enum change_verb verb, struct leaf_op *ops, size_t n)
 {
@@ -392,8 +407,8 @@ int sumtree_consume(const struct sumtree *tree, struct epoch *ep, struct leaf_op
 }
 
 /*
- * The usual publish: leaves claimed under our epoch. Stops at the first other leaf; returns the
- * number done.
+ * Publishes leaves in the usual case: they were claimed under our epoch. Stops at the first other
+ * leaf; returns the number done.
  */
 static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, uint32_t n)
 {
@@ -427,7 +442,10 @@ static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, ui
 	return i;
 }
 
-/* P1 pairs with V1: the caller's rows, then the leaf that publishes them. */
+/*
+ * Publishes n leaves; each op has its result. P1 pairs with V1: the caller's rows, then the leaf
+ * that publishes them.
+ */
 static int publish_ops(struct change *c, struct leaf_op *ops, size_t n)
 {
 	uint32_t part;

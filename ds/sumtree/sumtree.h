@@ -143,7 +143,10 @@ RLV_MUST_CHECK int sumtree_publish_ops(const struct sumtree *tree, struct epoch 
 RLV_MUST_CHECK int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops,
 				  size_t n, struct tree_deltas *deltas);
 
-/* Consumes n distinct items: at most one caller gets each. */
+/*
+ * Consumes n distinct items: sets their priority to 0. Each op has its result: LEAF_DONE = this
+ * caller got the item, which at most one caller does.
+ */
 RLV_MUST_CHECK int sumtree_consume(const struct sumtree *tree, struct epoch *ep,
 				   struct leaf_op *ops, size_t n, struct tree_deltas *deltas);
 
@@ -167,17 +170,24 @@ struct forest {
 	struct sumtree_tops *tops;
 };
 
-/* -ENOMEM. Thread: owner, for all three. */
+/*
+ * Allocates private tops, for draws of one handle from a forest. -ENOMEM. Thread: owner, for all
+ * three.
+ */
 RLV_MUST_CHECK int sumtree_tops_open(struct sumtree_tops **tops_out);
 void sumtree_tops_close(struct sumtree_tops **tops);
 /*
- * The trees of the forest have changed: lays out and reads anew in the next draw, or lays out now,
- * so that draws allocate nothing. -EINVAL: no tree, too many, or of different shapes. -ENOMEM.
+ * Tells that the trees of the forest have changed: the next draw lays the tops out and reads them
+ * anew. sumtree_tops_fit lays them out now, so that draws allocate nothing. -EINVAL: no tree, too
+ * many, or of different shapes. -ENOMEM.
  */
 void sumtree_tops_forget(struct sumtree_tops *tops);
 RLV_MUST_CHECK int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from);
 
-/* Changes by these deltas of tree t are added to the tops; NULL = to none. */
+/*
+ * From now on adds what these deltas add to the sums of tree t to the private tops, too; NULL = to
+ * none.
+ */
 void tree_deltas_show(struct tree_deltas *deltas, struct sumtree_tops *tops, uint32_t t);
 
 /* Results of a draw, in arrays of the caller of n entries. */
@@ -215,10 +225,13 @@ struct draw_opts {
 RLV_MUST_CHECK int sumtree_draw(const struct forest *from, const struct draw_opts *opts,
 				struct rng *rng, size_t n, const struct draws *out);
 
-/* Live leaves, 0 to all, by the current size word (approximate under deferred writes). */
+/*
+ * *size_out: live leaves by the size word of the current inner array, 0 to all (approximate under
+ * deferred writes).
+ */
 RLV_MUST_CHECK int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out);
 
-/* Sum over the top level, negative sums as 0. Cost: 1 phase. */
+/* *total_out: sum over the nodes of the top level, negative sums as 0. -ENOMEM. Cost: 1 phase. */
 RLV_MUST_CHECK int sumtree_total(const struct sumtree *tree, struct epoch *ep, uint64_t *total_out);
 
 /* -------- checking -------- */
@@ -231,7 +244,10 @@ struct sumtree_report {
 	int64_t size_error;   /* size word minus live leaves */
 };
 
-/* Checks the whole tree. Exact only without concurrent writers. */
+/*
+ * Compares all sums and tags of the tree with its leaves. Returns 0 also if some are wrong: see
+ * *report_out. Exact only without concurrent writers. -ENOMEM.
+ */
 RLV_MUST_CHECK int sumtree_check(const struct sumtree *tree, struct epoch *ep,
 				 struct sumtree_report *report_out);
 

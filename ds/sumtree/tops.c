@@ -39,7 +39,10 @@ static uint32_t top_nodes(const struct sumtree *tree)
 	return tree->nodes[tree->geo.levels];
 }
 
-/* The head of an inner array, from here on: size word, rest of its line, top level. */
+/*
+ * Offset of the head of the inner array that ep names; the head is its size word, the rest of that
+ * line, and the top level.
+ */
 static uint64_t head_off(const struct sumtree *tree, const struct epoch *ep)
 {
 	return node_size_off(tree, ep->number & 1);
@@ -122,7 +125,10 @@ void sumtree_tops_forget(struct sumtree_tops *tops)
 
 /* -------- one tree -------- */
 
-/* Copies the top level from the head of an inner array, and notes the size. */
+/*
+ * Copies the top level of tree t from the head of an inner array, and adds its live leaves to
+ * tops->size.
+ */
 static void take_head(struct sumtree_tops *tops, uint32_t t, const void *head)
 {
 	const struct sumtree *tree = &tops->from->trees[t];
@@ -150,7 +156,10 @@ static void take_head(struct sumtree_tops *tops, uint32_t t, const void *head)
 
 /* -------- sums above -------- */
 
-/* Of sums of 2^62 and more all words are halved until they are not: rule 6 mends the rest. */
+/*
+ * Computes the private sums. If their total is 2^62 or more all words are halved until it is below:
+ * rule 6 mends the rest.
+ */
 void sumtree_tops_end(struct sumtree_tops *tops)
 {
 	uint32_t l = tops->top > 0;
@@ -223,7 +232,10 @@ uint32_t sumtree_tops_bytes(const struct forest *from)
 	return WIRE_LINE + head_bytes(&from->trees[0]);
 }
 
-/* The epoch word, and size and top of the array that it named last. */
+/*
+ * Sets the reads of one tree into buffer: the epoch word, and size word and top level of the array
+ * that the epoch named last.
+ */
 void sumtree_tops_aim(const struct forest *from, uint32_t tree, const struct mem *mem,
 		      uint8_t *buffer, struct transport_io io[TOPS_READS])
 {

@@ -52,7 +52,10 @@ struct sumtree_tops {
 
 void sumtree_tops_fini(struct sumtree_tops *tops);
 
-/* Reads all tops and refreshes the epochs; all are addressable. Counted as 1 phase. */
+/*
+ * Reads the tops of all trees and refreshes the epochs; all are addressable. -ECHILD after fork.
+ * Counted as 1 phase.
+ */
 RLV_MUST_CHECK int sumtree_tops_read(struct sumtree_tops *tops);
 
 /*
@@ -74,18 +77,24 @@ void sumtree_tops_aim(const struct forest *from, uint32_t tree, const struct mem
 bool sumtree_tops_take(struct sumtree_tops *tops, uint32_t tree, const uint8_t *buffer, bool last);
 void sumtree_tops_end(struct sumtree_tops *tops);
 
-/* Adds changes of the owner to the copies: those of a run of top nodes, in an array of that parity. */
+/*
+ * Adds changes of the owner to the copies of a tree: those of a run of top nodes, in the inner
+ * array of that parity. If the copies are of the other array they are read anew in the next draw.
+ */
 struct delta_run;
 void sumtree_tops_add(struct sumtree_tops *tops, uint32_t tree, uint32_t parity,
 		      const struct delta_run *run);
 
-/* Sets total and prefix for the draws that follow; false = there is no mass. */
+/*
+ * Sets tops->total and prefix from the topmost level, for the draws that follow; false = there is
+ * no mass.
+ */
 bool sumtree_tops_begin_draw(struct sumtree_tops *tops);
 
 /*
- * The last sum of the topmost level whose mass begins at or before r < total. Rising points usually
- * hit `near`, the last one found, or the one behind it: well-predicted branches. Other points take
- * six steps without branches.
+ * Returns the last sum of the topmost level whose mass begins at or before r < total. Rising points
+ * usually hit `near`, the last one found, or the one behind it: well-predicted branches. Other
+ * points take six steps without branches.
  */
 static inline uint32_t sumtree_tops_find(const struct sumtree_tops *tops, uint64_t r, uint32_t near)
 {

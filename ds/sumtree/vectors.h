@@ -87,13 +87,13 @@ ALWAYS_INLINE vec add_one(vec to, some which)
 	return (vec)_mm512_mask_add_epi64((__m512i)to, which, (__m512i)to, _mm512_set1_epi64(1));
 }
 
-/* Negative words as 0. */
+/* Returns the words, with 0 for negative ones. */
 ALWAYS_INLINE vec clamp(vec words)
 {
 	return (vec)_mm512_max_epi64((__m512i)words, _mm512_setzero_si512());
 }
 
-/* The sum modulo 2^64: damaged words may overflow. */
+/* Returns the sum of all lanes modulo 2^64: damaged words may overflow. */
 ALWAYS_INLINE uint64_t sum_lanes(vec words)
 {
 	__m256i four = _mm256_add_epi64(_mm512_castsi512_si256((__m512i)words),
@@ -104,7 +104,7 @@ ALWAYS_INLINE uint64_t sum_lanes(vec words)
 	return (uint64_t)_mm_cvtsi128_si64(two) + (uint64_t)_mm_extract_epi64(two, 1);
 }
 
-/* ratio *= a / b for some, of words below 2^63. */
+/* ratio[k] *= a[k] / b[k] for the lanes k in `which`, of words below 2^63. */
 ALWAYS_INLINE void scale_ratio(double *ratio, some which, vec a, vec b)
 {
 	__m512d old = _mm512_loadu_pd(ratio);
@@ -113,7 +113,7 @@ ALWAYS_INLINE void scale_ratio(double *ratio, some which, vec a, vec b)
 	_mm512_storeu_pd(ratio, _mm512_mask_mul_pd(old, which, old, by));
 }
 
-/* Words at .. at + 7 of eight rows, one vector for each column. */
+/* c[k] = word at + k of each of the eight rows: one vector for each column. */
 ALWAYS_INLINE void load_columns(const uint64_t *const *rows, uint32_t at, vec c[LANES])
 {
 	__m512i pair[LANES], quad[LANES];

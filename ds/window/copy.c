@@ -80,7 +80,10 @@ static void copy_column(const struct window_lot *lot, const struct window_output
 	}
 }
 
-/* Row of the window for place p of an output of several rows. */
+/*
+ * Returns the row of item i's window that row p of an output of several rows takes; a row before
+ * the anchor's episode is replaced by the episode's first.
+ */
 ALWAYS_INLINE uint32_t source_row(const struct window_lot *lot, enum window_kind kind, uint32_t i,
 				  uint32_t p)
 {

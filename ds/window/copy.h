@@ -9,16 +9,19 @@
 #include "ds/window/plan.h"
 #include "ds/window/stream.h"
 
-/* True if the output is copied item by item: its column has at least 512 bytes. */
+/*
+ * True if the output is copied item by item: it is of whole column values, each of at least 512
+ * bytes.
+ */
 static inline bool window_is_large(const struct window_output *o)
 {
 	return o->bytes >= 512 && o->kind <= WINDOW_ALL;
 }
 
-/* Fills a small output for the lot. */
+/* Fills one output that is not large for all items of the lot. */
 void window_copy_small(const struct window_lot *lot, const struct window_output *o);
 
-/* Fills all large outputs, by streaming or ordinary stores. */
+/* Fills all large outputs for the items of the lot; stream: by non-temporal stores. */
 void window_copy_large(const struct window_lot *lot, bool stream);
 
 #endif

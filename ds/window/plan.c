@@ -18,7 +18,10 @@ static uint32_t row_flags(const struct window_plan *plan, const uint8_t *window,
 	return (uint32_t)(tail_word(plan, window, row, 8) >> 16) & 0xffffu;
 }
 
-/* Counts the steps of the return; *terminated_out: it ends in a terminated step. */
+/*
+ * Returns the steps of the window's return: n_step, or fewer where the episode ends.
+ * *terminated_out: it ends in a terminated step.
+ */
 static uint32_t count_steps(const struct window_plan *plan, const uint8_t *window,
 			    bool *terminated_out)
 {

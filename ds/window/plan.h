@@ -26,7 +26,10 @@ struct window_lot {
 	float discount[WINDOW_LOT];
 };
 
-/* Makes the plan. Cost: two words of each row that the return may have. */
+/*
+ * Sets in_order, k, first and discount of the lot, from the row tails of its windows. Cost: two
+ * words of each row that the return may have.
+ */
 void window_plan_lot(struct window_lot *lot);
 
 #endif

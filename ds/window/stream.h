@@ -19,7 +19,10 @@
 
 typedef void (*window_copy_fn)(uint8_t *dst, const uint8_t *src, size_t n);
 
-/* The widest variant of this CPU; an ordinary copy without non-temporal stores. */
+/*
+ * Returns the copy with the widest non-temporal stores of this CPU; where the build has none, an
+ * ordinary copy.
+ */
 window_copy_fn window_stream_copy(void);
 
 /* Orders the non-temporal stores before later stores. Call after the last copy. */
@@ -32,8 +35,9 @@ void window_stream_avx512(uint8_t *dst, const uint8_t *src, size_t n);
 #include <emmintrin.h>
 
 /*
- * Copies the partial lines at the ends, in 16-byte pieces where dst is aligned: the copy of the
- * next row fills the rest of the line while it is still being combined.
+ * Copies n bytes of a partial line, at one end of a copy: in 16-byte pieces where dst is aligned,
+ * else byte by byte. Returns n. The copy of the next row fills the rest of the line while it is
+ * still being combined.
  */
 static inline size_t window_stream_ends(uint8_t *dst, const uint8_t *src, size_t n)
 {
@@ -47,7 +51,7 @@ static inline size_t window_stream_ends(uint8_t *dst, const uint8_t *src, size_t
 	return n;
 }
 
-/* Bytes up to the next line of dst, at most n. */
+/* Returns the bytes from dst to the next beginning of a line, 0 if dst is at one; at most n. */
 static inline size_t window_stream_head(const uint8_t *dst, size_t n)
 {
 	size_t head = (WIRE_LINE - ((uintptr_t)dst & (WIRE_LINE - 1))) & (WIRE_LINE - 1);

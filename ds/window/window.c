@@ -14,7 +14,7 @@ enum {
 	TO_L2 = 2            /* locality of a prefetch: there, a core awaits more lines at a time */
 };
 
-/* Byte range of a window that the outputs need. */
+/* *first_out, *end_out: the byte range of a window that its outputs, and the plan, need. */
 static void needed_bytes(const struct window_plan *plan, size_t *first_out, size_t *end_out)
 {
 	size_t anchor = (plan->stack - 1) * (size_t)plan->row_bytes;
@@ -81,8 +81,8 @@ void window_prefetch(const struct window_plan *plan, const uint8_t *const *windo
 }
 
 /*
- * Gathers a lot and prefetches the windows of the next one, some after each column, while it copies
- * cached rows.
+ * Plans a lot and copies its outputs. Meanwhile prefetches the next `ahead` windows, some before
+ * each column, while it copies cached rows.
  */
 static void gather_lot(struct window_lot *lot, const struct reach *reach, size_t ahead)
 {

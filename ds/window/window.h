@@ -67,7 +67,7 @@ struct window_plan {
 };
 
 /*
- * Rows of WINDOW_ALL: the next stack begins at row window_next_at() of window_all_rows(). The
+ * Returns at which row of a WINDOW_ALL item its next stack begins, of window_all_rows() in all. The
  * two stacks share rows if every return has the same length or they do not overlap anyway.
  */
 static inline uint32_t window_next_at(uint32_t stack, uint32_t n_step)
@@ -81,8 +81,8 @@ static inline uint32_t window_all_rows(uint32_t stack, uint32_t n_step)
 }
 
 /*
- * Prefetches the rows of n windows. window_gather prefetches a few items ahead itself; a caller
- * with other work in between may call this first. Cost: local. Thread: any.
+ * Prefetches the rows of n windows. window_gather prefetches the windows of the next lot itself; a
+ * caller with other work in between may call this first. Cost: local. Thread: any.
  */
 void window_prefetch(const struct window_plan *plan, const uint8_t *const *windows, size_t n);
 
@@ -95,7 +95,10 @@ void window_gather(const struct window_plan *plan, const uint8_t *const *windows
 
 #define WINDOW_STOPS (ROW_FIRST | ROW_FILLER) /* rows before it end without a final row */
 
-/* True if the step of row_flags[0] has a return; reads the next row. has_next: a column is OBS. */
+/*
+ * True if the step of row_flags[0] has a return, so that it can be an item; reads the next row's
+ * flags, too. has_next: a column is OBS.
+ */
 static inline bool window_has_return(const uint16_t *row_flags, bool has_next)
 {
 	if (row_flags[0] & (ROW_FINAL | ROW_FILLER))
@@ -105,7 +108,10 @@ static inline bool window_has_return(const uint16_t *row_flags, bool has_next)
 	return !(row_flags[0] & ROW_TRUNCATED) && !(row_flags[1] & WINDOW_STOPS);
 }
 
-/* True if this step with a return is the last of its episode with one; reads two more rows. */
+/*
+ * True if the step of row_flags[0], which has a return, is the last step of its episode that has
+ * one; reads the flags of two more rows. has_next: a column is OBS.
+ */
 static inline bool window_is_last(const uint16_t *row_flags, bool has_next)
 {
 	if (row_flags[0] & (ROW_TERMINATED | ROW_TRUNCATED))

@@ -97,7 +97,10 @@ RLV_CHECKED int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits,
  */
 RLV_CHECKED int rlv_store_token(struct rlv_store *store, const char *role,
 				char token_out[RLV_TOKEN_BYTES]);
-/* Begins a new epoch: older role tokens are refused, and clients that use them are cut off. */
+/*
+ * Begins a new epoch of tokens, *epoch_out: role tokens of older ones are refused, and clients that
+ * use them are cut off. Errors: -EACCES, -ENOTSUP (embed:). Thread: any.
+ */
 RLV_CHECKED int rlv_store_rotate_tokens(struct rlv_store *store, uint32_t *epoch_out);
 
 #ifdef __cplusplus

@@ -31,7 +31,10 @@ RLV_API void *rlv_dma_alloc(size_t align, size_t bytes);
 /* Frees memory of rlv_dma_alloc; NULL is a no-op. Thread: any. */
 RLV_API void rlv_dma_free(void *buffer);
 
-/* Gives this allocator as opts.memory of a sampler. Static. */
+/*
+ * Returns rlv_dma_alloc and rlv_dma_free as a struct rlv_memory, for opts.memory of a sampler.
+ * Static.
+ */
 RLV_API const struct rlv_memory *rlv_dma_memory(void);
 
 /*

@@ -144,7 +144,8 @@ struct rlv_store_opts {
 RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opts,
 			       struct rlv_store **store_out);
 
-/* Closes; sets the pointer to NULL (a no-op if it is). -EBUSY: tables are open. Thread: setup. */
+/* Closes a store and sets *store to NULL; NULL is a no-op. -EBUSY: tables are open, and the store
+   stays open. Thread: setup. */
 RLV_CHECKED int rlv_store_close(struct rlv_store **store);
 
 /* Makes earlier appends durable (embed:FILE, nodes on files). Without an open writer, FILE is then
@@ -206,12 +207,14 @@ struct rlv_limiter {
 	double max_diff;
 };
 
-/* No sample before min_size items; no other limit. */
+/* Samples wait until there are min_size items; inserts never wait. */
 RLV_API struct rlv_limiter rlv_limiter_min_size(uint64_t min_size);
-/* Keeps samples / inserts at spi, within error_buffer samples on either side. */
+/* Holds samples at spi for each insert after the first min_size, within error_buffer samples on
+   either side. */
 RLV_API struct rlv_limiter rlv_limiter_sample_to_insert(double spi, uint64_t min_size,
 							double error_buffer);
-/* Each item once, at most queue_size waiting: for views with max_times_sampled 1. */
+/* Inserts wait while queue_size items are not sampled yet, samples while there are none: for views
+   with max_times_sampled 1. */
 RLV_API struct rlv_limiter rlv_limiter_queue(uint64_t queue_size);
 RLV_API struct rlv_limiter rlv_limiter_stack(uint64_t stack_size);
 
@@ -329,10 +332,8 @@ struct rlv_table_info {
 	uint64_t layout;     /* version of the placement and states of the shards */
 };
 
-/*
- * Describes a table and its reachable shards; -EHOSTDOWN if there is none. The caller sets
- * info->size. Thread: any. Cost: 2 RT for each shard.
- */
+/* Describes a table and its reachable shards; -EHOSTDOWN if there is none. The caller sets
+   info->size. Thread: any. Cost: 2 RT for each shard. */
 RLV_CHECKED int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out);
 
 enum rlv_shard_state {
@@ -351,10 +352,8 @@ struct rlv_shard_info {
 	char address[256]; /* of its node; the last known one while the shard is unreachable */
 };
 
-/*
- * Lists a table's shards in shards[0..*n_inout), size = sizeof(*shards); *n_inout becomes their
- * number. Thread: any. Cost: none, or a request to the server while some are unreachable.
- */
+/* Lists a table's shards in shards[0..*n_inout), size = sizeof(*shards); *n_inout becomes their
+   number. Thread: any. Cost: none, or a request to the server while some are unreachable. */
 RLV_CHECKED int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards,
 				 size_t size, size_t *n_inout);
 
@@ -367,10 +366,8 @@ struct rlv_verify_report {
 	char first_problem[256];
 };
 
-/*
- * Walks all reachable shards and checks every invariant. Exact while no client writes; otherwise it
- * may report changes in progress. Thread: any. Cost: reads the whole tree.
- */
+/* Walks all reachable shards and checks every invariant. Exact while no client writes; otherwise it
+   may report changes in progress. Thread: any. Cost: reads the whole tree. */
 RLV_CHECKED int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_out);
 
 /* -------- waits -------- */
@@ -404,10 +401,8 @@ enum rlv_step_flags {
 	RLV_FINAL = 16,     /* the row holds only the observation after an episode's last action */
 };
 
-/*
- * n steps in column order of the signature: columns[c] points to n packed elements of column c. A
- * stream's first step, and the step after an ended episode, begin a new episode.
- */
+/* n steps in column order of the signature: columns[c] points to n packed elements of column c. A
+   stream's first step, and the step after an ended episode, begin a new episode. */
 struct rlv_steps {
 	uint32_t size;
 	uint32_t n;
@@ -419,7 +414,8 @@ struct rlv_steps {
 };
 #define RLV_STEPS_INIT RLV_SIZED(struct rlv_steps)
 
-/* Opens a writer. -ENOSPC: no client slot (max_clients; 7/8 for one process) or max_writers. */
+/* Opens a writer. -ENOSPC: no client slot is free (max_clients; one process gets 7/8 of them), or
+   max_writers are open. */
 RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 				struct rlv_writer **writer_out);
 
@@ -439,10 +435,8 @@ RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer
 RLV_CHECKED int rlv_writer_append(struct rlv_writer *writer, uint32_t stream,
 				  const struct rlv_steps *steps, uint32_t *appended_out);
 
-/*
- * Appends one step to each stream: steps->n equals the writer's streams; element i is for stream i.
- * The limiter admits all or none. Otherwise as rlv_writer_append.
- */
+/* Appends one step to each stream: steps->n equals the writer's streams; element i is for stream i.
+   The limiter admits all or none. Otherwise as rlv_writer_append. */
 RLV_CHECKED int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *steps);
 
 /*
@@ -456,10 +450,8 @@ RLV_CHECKED int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t strea
 /* As rlv_sampler_watch, for the last append that waited. Thread: owner. */
 RLV_CHECKED int rlv_writer_watch(struct rlv_writer *writer, struct rlv_watch *watch);
 
-/*
- * Completes the pending items of all streams, closes their blocks and frees the client slot. The
- * handle is freed and the pointer NULL, whatever is returned.
- */
+/* Completes the pending items of all streams, closes their blocks and frees the client slot. The
+   handle is freed and the pointer NULL, whatever is returned. */
 RLV_CHECKED int rlv_writer_close(struct rlv_writer **writer);
 
 /* -------- sample and update: the learner's path -------- */
@@ -638,10 +630,16 @@ RLV_CHECKED int rlv_sampler_set_priorities(struct rlv_sampler *sampler, const ui
 					   const float *priorities, uint32_t n,
 					   struct rlv_update_result *result_out);
 
-/* Adds sampled items that are not counted yet to the counts. Thread: owner. */
+/*
+ * Adds items that were sampled and not counted yet to the view's count of samples, and completes
+ * posted updates. Thread: owner.
+ */
 RLV_CHECKED int rlv_sampler_flush(struct rlv_sampler *sampler);
 
-/* Flushes, releases all batches, frees the slot. The pointer is NULL, whatever is returned. */
+/*
+ * Flushes, releases all batches, frees the client slot and the handle. *sampler is NULL afterwards,
+ * whatever is returned.
+ */
 RLV_CHECKED int rlv_sampler_close(struct rlv_sampler **sampler);
 
 /* -------- memory that devices know -------- */
@@ -690,7 +688,10 @@ struct rlv_stats {
 	uint64_t truncated_lost;
 };
 
-/* Counters of a handle since it was opened; stats_out->size is set by the caller. Thread: owner. */
+/*
+ * Fills *stats_out with a handle's counters since it was opened; the caller sets stats_out->size.
+ * Thread: owner.
+ */
 RLV_CHECKED int rlv_writer_stats(struct rlv_writer *writer, struct rlv_stats *stats_out);
 RLV_CHECKED int rlv_sampler_stats(struct rlv_sampler *sampler, struct rlv_stats *stats_out);
 

@@ -13,7 +13,8 @@ _BITS = np.dtype(np.uint16)
 
 @functools.cache
 def _numpy_bfloat16():
-    """Called at the first column of bfloat16, as ml_dtypes loads slowly."""
+    """Returns the numpy dtype of bfloat16; see the module. It is cached, and first called for the first
+    column of bfloat16, as ml_dtypes loads slowly."""
     try:
         import ml_dtypes
     except ImportError:
@@ -27,12 +28,12 @@ def numpy_dtype(name=NAME):
 
 
 def is_bfloat16(dtype):
-    """True for arrays that numpy_dtype() describes."""
+    """True if a numpy dtype is the one that numpy_dtype() returns for bfloat16."""
     return dtype.name == NAME or (dtype.metadata or {}).get("dtype") == NAME
 
 
 def _round(floats):
-    """The nearest bfloat16 of each number, ties to even; NaN stays NaN."""
+    """Returns the uint16 bits of the nearest bfloat16 of each number, ties to even; NaN stays NaN."""
     bits = np.ascontiguousarray(floats, dtype=np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     return np.where(np.isnan(floats), (bits >> np.uint32(16)) | np.uint32(0x40),
@@ -40,7 +41,9 @@ def _round(floats):
 
 
 def bits(array, name, checked=True):
-    """Returns an array as bits of bfloat16: uint16 and bfloat16 unchanged, floats rounded."""
+    """Returns an array as uint16 bits of bfloat16: uint16 and bfloat16 unchanged, floats and integers
+    rounded. name: for messages. checked: a finite number that becomes infinite raises
+    InvalidArgument."""
     if array.dtype == _BITS:
         return array
     if array.dtype.name == NAME:

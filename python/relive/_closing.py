@@ -6,7 +6,7 @@ from . import errors
 
 
 def close_all(closes):
-    """Calls all functions, then raises the first error of them.
+    """Calls all functions, also after one raised an Error; then raises the first Error of them.
 
     TableDropped is ignored: a dropped table has nothing left to complete.
     """
@@ -22,8 +22,9 @@ def close_all(closes):
 
 
 def leave(close, exception):
-    """Closes at the end of a ``with`` block. exception: the one that leaves the block, which takes
-    precedence over one of closing; None = none does."""
+    """Calls ``close`` at the end of a ``with`` block. exception: the one that leaves the block; an
+    Error of ``close`` is dropped then. None = no exception leaves the block: an Error of ``close`` is
+    raised."""
     try:
         close()
     except errors.Error:

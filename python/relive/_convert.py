@@ -35,7 +35,8 @@ def _are_integers(array):
 
 
 def _exact_integers(value, array, dtype, checked):
-    """numpy converts large Python integers to floats or objects: returns them exactly, as objects."""
+    """Returns the Python integers in ``value`` exactly, where numpy converted them to floats or objects
+    in ``array``: as objects, or modulo 2^64 if not checked. Returns any other array as it is."""
     if array.dtype.kind not in "fO" or dtype.kind not in "iub" or hasattr(value, "dtype"):
         return array
     exact = np.asarray(value, dtype=object)
@@ -45,14 +46,16 @@ def _exact_integers(value, array, dtype, checked):
 
 
 def _converts(array, dtype):
-    """True by numpy's same_kind rule, and for any integers to integers and bools."""
+    """True if an array converts to dtype: by numpy's same_kind rule, or integers to integers or
+    bools."""
     if dtype.kind in "iub" and (array.dtype.kind in "iub" or _are_integers(array)):
         return True
     return np.can_cast(array.dtype, dtype, "same_kind")
 
 
 def _misfits(array, cast, dtype):
-    """Returns a mask of the numbers outside the range of dtype. cast: the floats, as dtype."""
+    """Returns a mask of the numbers outside the range of dtype. cast: the array as dtype, which is read
+    only if dtype is a float."""
     if dtype.kind == "b":
         return (array != 0) & (array != 1)
     if dtype.kind in "iu":
@@ -62,7 +65,7 @@ def _misfits(array, cast, dtype):
 
 
 def _fits(array, cast, dtype):
-    """True if _misfits has none; faster."""
+    """True if no number is outside the range of dtype. Faster than _misfits."""
     if array.size == 0 or array.dtype.kind == "b":
         return True
     if dtype.kind in "iu":
@@ -74,7 +77,8 @@ def _fits(array, cast, dtype):
 
 
 def _cast(array, dtype, name, checked, rows=None):
-    """Converts an array. rows: for messages, the original index of each row, if only some are given."""
+    """Casts an array to dtype. rows: for messages, the original index of each row, if only some are
+    given."""
     if not _converts(array, dtype):
         raise errors.InvalidArgument(
             "%s: %s of dtype %s do not fit %s" %
@@ -99,7 +103,8 @@ def column(value, dtype, shape, name, checked=True):
     """Returns a value as a packed array of a dtype and shape. The extension calls it for values that
     it does not convert itself.
 
-    name: for messages. checked: numbers must fit the dtype; else they are converted as astype does.
+    name: for messages. checked: True = numbers that do not fit the dtype raise InvalidArgument; False =
+    they are converted as astype does. A value of another shape raises InvalidArgument.
     """
     array = _host_array(value, name)
     if dtype == _bfloat16.NAME:

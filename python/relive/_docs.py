@@ -128,7 +128,7 @@ limiter.
     "Sampler.flush": r"""flush($self, /)
 --
 
-Adds sampled items that are not counted yet to the counts.
+Adds the items that this sampler drew and has not counted yet to the table's count of sampled items.
 
 :raises TableDropped, NodeDown, Forked, Closed:
 """,
@@ -137,8 +137,9 @@ Adds sampled items that are not counted yet to the counts.
 
 Returns counters of this sampler since it was opened, as a dict of int. It does not block.
 
-Among them: ``calls``; ``items``; ``updates`` and ``stale_updates``: keys; ``clamped``: values;
-``redraws``: items drawn again, as they were overwritten meanwhile; ``limiter_waits``: calls that
+Among them: ``calls``; ``items``; ``updates``, ``stale_updates`` and ``clamped``: updated keys, stale
+keys and clamped values of update_priorities; ``redraws``: items that were drawn anew, as the ones
+drawn first were overwritten meanwhile; ``limiter_waits``: calls that
 waited for the rate limiter; ``limiter_wait_ns``: nanoseconds that they waited.
 """,
     "Batch.release": r"""release($self, /)

@@ -8,7 +8,8 @@ _OPTIONS = {"terminated", "truncated", "final", "td_error", "policy_version", "i
 
 
 def keywords(columns):
-    """Names of values that a writer of these columns takes whole, tuples included."""
+    """Returns the set of keywords of a writer of these columns; flatten() does not split their
+    tuples."""
     return _OPTIONS.union(columns, ("final_" + name for name in columns))
 
 
@@ -39,19 +40,21 @@ def flatten(values, whole=_OPTIONS, prefix=""):
 
 
 def _is_by_environment(value):
-    """True for gymnasium's final observations of nested spaces: for each environment one, or None."""
+    """True if a value is a list or an array of objects: gymnasium's final observations of nested
+    spaces, one for each environment, or None."""
     return getattr(value, "dtype", None) == object or isinstance(value, list)
 
 
 def _by_column(name, observations, whole):
-    """Converts a list of nested observations, one for each environment, to a list for each column."""
+    """Converts a list of nested observations, one or None for each environment, to a dict from columns
+    to lists."""
     flat = [{} if one is None else flatten({name: one}, whole) for one in observations]
     columns = dict.fromkeys(column for one in flat for column in one)
     return {column: [one.get(column) for one in flat] for column in columns}
 
 
 def index(names):
-    """Maps each name to its number, and first parts of nested names to dicts of the same.
+    """Returns a dict from each name to its position, and from first parts of nested names to such dicts.
 
     >>> index(("obs__image", "obs__pose__0", "action"))["obs"]
     {'image': 0, 'pose': {'0': 1}}

@@ -20,6 +20,7 @@ def find(name: str) -> str | None:
 
 
 def _is_script(path: str) -> bool:
-    """True for the package's own script `relive`, which would look for the command again."""
+    """True if a file begins with ``#!``, as the package's own script `relive`: find() skips it, as it
+    would look for the command again."""
     with open(path, "rb") as file:
         return file.read(2) == b"#!"

@@ -94,7 +94,7 @@ def copy_of(batch):
 
 
 def reduce(batch):
-    """Pickles a batch: as a copy."""
+    """Returns what pickle needs to make a :class:`BatchCopy` when a batch is unpickled."""
     return BatchCopy, ({name: batch[name] for name in batch.names}, batch.table_size)
 
 

@@ -106,7 +106,7 @@ class ProtocolError(Error):
 
 
 class NodeDown(Error):
-    """No memory node that the call needs answers."""
+    """All memory nodes that the call can use are down, or one that it must use is."""
 
 
 _BY_ERRNO = {
@@ -126,7 +126,7 @@ _BY_ERRNO = {
 
 
 def of_code(code, message):
-    """Makes the exception for a negative errno. The extension calls it."""
+    """Returns the exception for a negative errno, with its message. The extension calls it."""
     return _BY_ERRNO.get(-code, Error)(message, code)
 
 

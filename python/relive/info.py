@@ -10,7 +10,7 @@ from .views import View
 
 
 class _Info:
-    """A dataclass whose fields are the keys of a dict that the extension returns."""
+    """Base of dataclasses that are made of a dict of the extension, whose keys are their fields."""
 
     @classmethod
     def _of_core(cls, values):
@@ -24,8 +24,8 @@ class NodeInfo(_Info):
     * ``name``, ``address``: the node's name, and the address at which clients reach it.
     * ``pool_bytes``: bytes of its pool; ``used_bytes``: bytes of the pool that regions occupy.
     * ``incarnation``: a number that changes with each start of the node.
-    * ``regions``: number of regions in its pool; ``broken``: number of those whose file lost a part.
-      Their shards are down.
+    * ``regions``: number of regions in its pool; ``broken``: number of regions whose file lost a
+      part. The shards in them are down.
     * ``up``: True if the server has contact with the node.
     * ``pages``: what backs the pool: ``"thp"``, ``"hugetlb"``, ``"small"``, ``"file"`` or ``"dax"``.
     """

@@ -120,7 +120,7 @@ def _open_sampler(table, options):
 
 
 def _names(table, columns):
-    """Returns the names of stored columns. A nested name stands for the columns of all its parts."""
+    """Returns the stored columns that ``columns`` names; a nested name stands for all its columns."""
     if isinstance(columns, str):
         raise errors.InvalidArgument("sampler: columns %r, want a list of names: [%r]"
                                      % (columns, columns))
@@ -137,5 +137,6 @@ def _index(choices, name, value):
 
 
 def _seed(seed):
-    """Returns the library's seed, whose 0 means a seed from the system."""
+    """Returns a seed as the library takes it: an integer modulo 2^64 - 1, plus 1; 0, a seed from the
+    system, for None."""
     return 0 if seed is None else operator.index(seed) % (2**64 - 1) + 1

@@ -119,8 +119,8 @@ class Writer:
 
     def end_episode(self, final: dict[str, Any] = {}, /, *, env: int = 0,
                     **observation: Any) -> None:
-        """Ends the episode of one environment, as :meth:`relive.Writer.end_episode`. Columns that are not
-        given are 0 in the final observation."""
+        """Ends the episode of one environment, as :meth:`relive.Writer.end_episode`. If some
+        columns are given, the others are 0 in the final observation."""
         observation = {**final, **observation}
         if observation:
             observation = {**{name.removeprefix("final_"): value[env] if self._is_vector else value

@@ -183,7 +183,8 @@ def _with_limiter(view, limiter):
 
 
 def _open_shared(uri, options):
-    """Unpickles a store: returns the one that this process has opened already, or opens it."""
+    """Unpickles a store: returns the open store of the same URI and options that this process unpickled
+    before, or opens one."""
     with _shared_lock:
         store = _shared.get((uri, options))
         if store is None or not store._core.is_open:

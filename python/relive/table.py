@@ -51,7 +51,7 @@ class Table:
         return [Column._of_core(column) for column in self._core.columns]
 
     def _own(self, handle):
-        """Registers a writer or sampler, which the table closes when it is closed."""
+        """Registers a writer or sampler, so that closing the table closes it, and returns it."""
         handle._table = self
         with self._lock:
             self._handles.add(handle)
@@ -137,8 +137,9 @@ class Table:
                                                         gamma=gamma)
 
     def _sampler_of(self, n, view, layout="dense"):
-        """Returns a sampler of at least n items. A smaller one that it replaces is not closed: it is
-        freed when the last thread that waits in it has returned."""
+        """Returns the sampler that sample() uses for a view and layout, opened for n items or more. A
+        smaller one is replaced, not closed: it is freed when the last thread that waits in it has
+        returned."""
         options = view, layout
         sampler = self._samplers.get(options)
         if sampler is not None and n <= sampler.batch_size:

@@ -66,8 +66,9 @@ class ReplayDataset(torch.utils.data.IterableDataset):
         self._pid = os.getpid()
 
     def _open_table(self):
-        """Returns the table to draw from, and the store to close afterwards: None but in a forked worker,
-        which opens its own."""
+        """Returns (table to draw from, store to close afterwards). In a forked worker both are opened
+        anew; else they are the dataset's table and None. Forked: an ``embed:`` store in such a
+        worker."""
         if os.getpid() == self._pid:
             return self._table, None
         old = self._table.store

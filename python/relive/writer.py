@@ -62,7 +62,8 @@ class Writer(_core.Writer):
 
 
 def with_finals(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns append's arguments; if only infos has final_obs, adds it as ``final_obs``."""
+    """Returns append's arguments; adds ``final_obs`` from infos to them if no ``final_<column>`` is
+    given."""
     infos = values.get("infos")
     final = infos.get("final_obs") if isinstance(infos, dict) else None
     if final is None or any(name.startswith("final_") for name in values):
@@ -108,7 +109,8 @@ def _mode(autoreset):
 
 
 def _of_vector(envs, autoreset):
-    """Returns (num_envs, mode) of a vector of environments, from its metadata."""
+    """Returns (num_envs, mode) of a vector of environments: the mode of its metadata, else ``autoreset``.
+    InvalidArgument if there is neither, or if they differ."""
     told = envs.metadata.get("autoreset_mode")
     if told is None and autoreset is None:
         raise errors.InvalidArgument(
@@ -122,7 +124,7 @@ def _of_vector(envs, autoreset):
 
 def _of_options(envs, autoreset):
     """Returns (num_envs, mode, is_given) from Table.writer's arguments. num_envs: None = one environment
-    without a batch dimension. is_given: the mode is known, not assumed."""
+    without a batch dimension. is_given: the arguments give the mode; False = it is a default."""
     if hasattr(envs, "num_envs") and hasattr(envs, "metadata"):
         num_envs, mode = _of_vector(envs, autoreset)
         return unsigned("num_envs", num_envs, 1), mode, True
@@ -134,7 +136,8 @@ def _of_options(envs, autoreset):
 
 
 def open_writer(table, envs, autoreset, timeout, check_values):
-    """Opens the writer that Table.writer returns: nested if any column is."""
+    """Opens the writer that Table.writer returns: a NestedWriter if a column is nested, else a
+    Writer."""
     num_envs, mode, is_given = _of_options(envs, autoreset)
     names = [column[0] for column in table.columns]
     kind = NestedWriter if _nested.is_nested(names) else Writer

@@ -17,10 +17,8 @@ struct put {
 	bool end;       /* of the stream's episode; no rows */
 };
 
-/*
- * Appends, and takes the rows that are in out of the put. 0, a negative error of the library, or 1 with
- * an exception.
- */
+/* Appends the put's rows, or ends its episode, in slices of the wait. On failure the rows that were
+   appended are taken out of the put. 0, a negative error of the library, or 1 with an exception. */
 static int put_steps(struct writer *w, struct wait *wait, struct put *put)
 {
 	uint32_t done;
@@ -55,7 +53,8 @@ static int put_steps(struct writer *w, struct wait *wait, struct put *put)
 	return again < 0 ? 1 : ret;
 }
 
-/* Raises the error that put_steps or put_finals returned. 0, or -1 with an exception. */
+/* Takes what put_steps or put_finals returned, and raises it if it is negative. 0 if it is 0, else
+   -1 with an exception. */
 static int raise_of(int ret)
 {
 	if (ret < 0)
@@ -72,7 +71,8 @@ static int end_stream(struct writer *w, struct wait *wait, uint32_t stream)
 
 /* -------- final rows -------- */
 
-/* The observations of finals[], `index` steps in, as a row of its own. Returns as put_steps. */
+/* Appends a final row to a stream: row `index` of the observation columns finals[], and zeros in
+   the columns that are NULL there. Returns as put_steps. */
 static int put_final(struct writer *w, struct wait *wait, uint32_t stream,
 		     const void *const *finals, uint32_t index)
 {
@@ -89,8 +89,9 @@ static int put_final(struct writer *w, struct wait *wait, uint32_t stream,
 }
 
 /*
- * Appends the final rows of environments from final_env on; finals[] are packed. Returns as put_steps;
- * then the rows that are not in are kept, in memory that no call writes before they are.
+ * Appends the final rows of the environments from w->final_env on whose episode ended; finals[] has
+ * one row for each of these, packed. Returns as put_steps. Rows that it could not append are moved
+ * to w->stage, for the next call.
  */
 static int put_finals(struct writer *w, struct wait *wait, const void *const *finals)
 {
@@ -116,8 +117,8 @@ static int put_finals(struct writer *w, struct wait *wait, const void *const *fi
 	return ret;
 }
 
-/* Starts a call's wait, and appends the final rows that the last call kept, before anything of this
-   call is bound. 0, or -1 with an exception: no row of the call itself is in. */
+/* Starts a call's wait, and appends the final rows that the last call kept in w->stage, which
+   binding this call may overwrite. 0, or -1 with an exception: no row of this call is appended. */
 static int append_begin(struct writer *w, struct wait *wait)
 {
 	if (wait_start(wait, w->h.timeout))
@@ -134,7 +135,10 @@ static int append_begin(struct writer *w, struct wait *wait)
 
 /* -------- ends of episodes -------- */
 
-/* True if row i is the last one of its episode. A call with `final` gives the final row itself. */
+/*
+ * True if no later row of its episode follows row i: it is a final row, its final row is appended
+ * too, or it terminated and none comes. If the call gives `final`, the final row is still to come.
+ */
 static bool is_over(const struct writer *w, const struct call *call, uint32_t i)
 {
 	if (!call->flags || call->flags[i] & RLV_FINAL || !call_row_ended(call, i))
@@ -146,8 +150,9 @@ static bool is_over(const struct writer *w, const struct call *call, uint32_t i)
 }
 
 /*
- * Completes the items that wait for later rows of an episode that is over. The call's rows are in,
- * so items that the limiter does not admit yet are left to the next call. 0, or -1 with an exception.
+ * Completes the items of an environment that wait for later rows of its ended episode. The call's
+ * rows are appended, so errors of the library are ignored: items that the limiter does not admit
+ * now are left to the next call. 0, or -1 with an exception: the handle cannot be entered.
  */
 static int complete_over(struct writer *w, uint32_t env)
 {
@@ -163,7 +168,8 @@ static int complete_over(struct writer *w, uint32_t env)
 	return 0;
 }
 
-/* Says once that truncated steps are lost. 0, or -1 with an exception: warnings may be errors. */
+/* Issues one warning in a writer's life, when truncated steps are lost. 0, or -1 with an exception:
+   warnings may be errors. */
 static int warn_of_lost(struct writer *w)
 {
 	struct rlv_stats stats = { .size = sizeof(stats) };
@@ -189,7 +195,8 @@ static int warn_of_lost(struct writer *w)
 
 /* -------- one step -------- */
 
-/* False for most calls: no episode ends in this step, and none ended in the step before. */
+/* True if a row of the call is terminated, truncated or final, or follows the end of an episode.
+   False for most calls. */
 static bool has_ends(const struct writer *w, const struct call *call, bool consecutive)
 {
 	uint32_t envs = consecutive ? 1 : call->n;

@@ -24,7 +24,8 @@ static PyTypeObject *array_type;
 static new_from_descr_fn *new_from_descr;
 static set_base_object_fn *set_base_object;
 
-/* ISO C has no cast from void * to a function's address. */
+/* Copies the address at `place` of numpy's function table into a function pointer: ISO C has no
+   cast from void * to that. */
 static void take_function(void *const *api, int place, void *function_out)
 {
 	memcpy(function_out, &api[place], sizeof(api[place]));

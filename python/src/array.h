@@ -10,7 +10,8 @@
 
 #include "python/src/column.h"
 
-/* Finds numpy. 0, or -1 with an exception: ImportError for an unknown ABI. */
+/* Imports numpy and looks up its C functions. 0, or -1 with an exception: ImportError if numpy's
+   ABI is neither version 1 nor 2, or numpy is missing. */
 int array_init(void);
 
 #define ARRAY_DIMS (RLV_MAX_DIMS + 2)
@@ -27,8 +28,8 @@ struct array_layout {
 	char name[RLV_NAME_BYTES + 8];  /* next_<column> */
 };
 
-/* Makes an array of n items in a slot's memory. It holds a reference to `owner`, which keeps the memory
-   valid. NULL with an exception. */
+/* Makes a numpy array on a slot's memory, without a copy, with n as its first dimension. The array
+   holds a reference to `owner`, which keeps the memory valid. NULL with an exception. */
 PyObject *array_make(const struct array_layout *layout, uint32_t n, uint8_t *memory,
 		     PyObject *owner);
 

@@ -42,7 +42,10 @@ static bool is_first(const struct writer *w, const struct call *call, uint32_t e
 	return w->n_obs && w->has_first[env];
 }
 
-/* Checks the assumed mode: the row after an end must only reset. 0, or -1 with an exception. */
+/*
+ * Checks a row that follows the end of an episode, in the assumed mode next_step: 0, or -1 with an
+ * exception if the row ends an episode, has a reward, or has the environment's first observation.
+ */
 static int autoreset_refute(const struct writer *w, const struct call *call, uint32_t env,
 			    uint32_t row)
 {

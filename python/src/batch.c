@@ -23,8 +23,9 @@ static struct array_layout *layout_add(struct layout *layout, const struct slot 
 }
 
 /*
- * Makes the layout of the batch in a slot, to which the caller has a reference. NULL with an
- * exception. Other threads run meanwhile; the batch is read before.
+ * Makes the layout of the batch in a slot; the caller gets one reference. NULL with an exception.
+ * Python runs here, and another thread may close the sampler, which frees the library's batch: it
+ * is not read after that.
  */
 static struct layout *layout_open(const struct slot *slot)
 {
@@ -93,7 +94,8 @@ void layout_put(struct layout *layout)
 
 /* -------- lease: keeps the slot from being filled again -------- */
 
-/* The destructor of the capsule, which the batch and its arrays hold. */
+/* Destructor of the capsule that a batch and its arrays hold: marks the slot as returned, and drops
+   the capsule's references to the slot and its layout. */
 static void lease_end(PyObject *lease)
 {
 	struct slot *slot = PyCapsule_GetPointer(lease, NULL);
@@ -168,7 +170,8 @@ static void batch_dealloc(PyObject *object)
 	object_free(object);
 }
 
-/* Gives the array of a number, or a dict of arrays for a dict of numbers. */
+/* Returns the array with the number `entry`, made at its first use, or, for a dict of numbers, a
+   dict of arrays. A new reference, or NULL with an exception. */
 static PyObject *get_entry(struct batch *batch, PyObject *entry)
 {
 	PyObject *result, *name, *inner, **made;
@@ -196,7 +199,8 @@ static PyObject *get_entry(struct batch *batch, PyObject *entry)
 
 static const char released[] = "this batch was released: copy() it before, or keep its arrays";
 
-/* The entry of a name, borrowed; NULL without an exception: there is none. */
+/* Looks up a name in the batch's index: a number or a dict, borrowed. NULL without an exception: no
+   array has that name, or the batch was released. */
 static PyObject *find_entry(struct batch *batch, PyObject *name)
 {
 	if (batch->lease)

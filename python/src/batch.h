@@ -16,12 +16,13 @@ struct layout {
 	struct array_layout arrays[];
 };
 
-/* Drops a reference; NULL is none. */
+/* Drops a reference to a layout, which is freed with its last one. NULL: does nothing. */
 void layout_put(struct layout *layout);
 
 /*
- * Makes a Batch of what the library left in a slot. *last is the layout of the last batch, or NULL, and
- * is replaced where this one's differs. NULL with an exception: the slot is then already returned.
+ * Makes a Python Batch of the library's batch in a slot. *last is the layout of the sampler's last
+ * batch, or NULL: it is used again if it fits this batch, else replaced by a new one. NULL with an
+ * exception: the slot is then marked as returned already.
  */
 PyObject *batch_make(struct slot *slot, struct layout **last);
 

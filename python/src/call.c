@@ -12,8 +12,9 @@
 /* -------- keywords -------- */
 
 /*
- * Numbers the names of a call, a tuple or the keys of a dict, as last_keys. The interpreter keeps one
- * tuple for each call site; append(**row) makes a new one of the same strings.
+ * Sets w->last_keys to the keyword numbers of a call's n names, a tuple or the keys of a dict.
+ * Names that are the last call's, as the same tuple or the same strings, are not looked up again.
+ * 0, or -1 with an exception: a name is unknown.
  */
 static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 {
@@ -165,7 +166,7 @@ void *call_scratch(struct call *call, size_t bytes)
 	return memory;
 }
 
-/* A single non-finite reward makes sums and losses non-finite. */
+/* Raises InvalidArgument for a NaN or infinite reward, which spoils sums and losses. 0, or -1. */
 static int check_rewards(const struct writer *w, const struct call *call, bool batched)
 {
 	for (uint32_t c = 0; c < w->n_columns; c++) {
@@ -239,10 +240,8 @@ int call_bind(struct writer *w, struct call *call, bool batched)
 
 /* -------- final observations -------- */
 
-/*
- * True if the observation is given whose columns have the keywords from first_key on, 0 or
- * KEY_FINAL_OF. -1 with an exception: only some of its columns are.
- */
+/* Returns 1 if all observation columns are given, 0 if none is, -1 with an exception if only some
+   are. first_key: 0 for the columns' own names, KEY_FINAL_OF for final_<column>. */
 static int call_has_observation(const struct writer *w, const struct call *call, uint32_t first_key)
 {
 	uint32_t given = 0;
@@ -255,7 +254,10 @@ static int call_has_observation(const struct writer *w, const struct call *call,
 		"final observation: some observation columns are missing: give all or none");
 }
 
-/* infos as gymnasium's step() returns them: they have final observations where it is same_step. */
+/*
+ * Takes final_obs from infos, the dict of gymnasium's step(), as the call's final_obs, unless the
+ * call gives that. 0, or -1 with an exception: infos is no dict, or has final_obs in mode disabled.
+ */
 static int read_infos(struct writer *w, struct call *call)
 {
 	PyObject *infos = call->values[KEY_INFOS], *final, *key;

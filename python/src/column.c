@@ -81,7 +81,7 @@ uint32_t column_find_nonfinite(const struct column *col, const void *data, uint3
 
 /* -------- buffers -------- */
 
-/* The rlv_dtype of a buffer's elements, 0 if there is none. */
+/* Returns the rlv_dtype of a buffer's elements. 0 = no rlv_dtype has their format. */
 static uint32_t dtype_of_buffer(const Py_buffer *view)
 {
 	static const uint8_t of_format[256] = {
@@ -103,7 +103,8 @@ static uint32_t dtype_of_buffer(const Py_buffer *view)
 	return view->itemsize == dtypes[dtype].bytes ? dtype : 0;
 }
 
-/* Binds a value with a buffer. false: numpy converts its dtype or shape, or says why not. */
+/* Points *source at the buffer of a value, or at its elements converted without numpy. false: the
+   value's dtype, shape or layout is left to numpy, which converts it or raises the exception. */
 static bool bind_buffer(const struct column *col, PyObject *value, const struct demand *demand,
 			struct source *source)
 {

@@ -14,7 +14,7 @@ struct dtype {
 	char kind; /* b, i, u or f, as numpy's */
 };
 
-/* NULL = no rlv_dtype. */
+/* The static description of an rlv_dtype. NULL = the code is no rlv_dtype. */
 const struct dtype *dtype_of(uint32_t code);
 
 struct column {
@@ -29,24 +29,27 @@ struct column {
 
 void column_of(const struct rlv_column *in, struct column *out);
 
-/* Element i of packed floats, f32 or f64. */
+/* Returns element i of `data`, packed floats: float64 if dtype is RLV_F64, else float32. */
 double column_number(uint32_t dtype, const void *data, size_t i);
 
-/* Index of the first of n such elements that is NaN or infinite; n = none is. */
+/* Returns the index of the first NaN or infinite number in `data`, n packed floats of the column's
+   dtype, float32 or float64. n = all are finite. */
 uint32_t column_find_nonfinite(const struct column *col, const void *data, uint32_t n);
 
 /* -------- convert.c -------- */
 
 /*
- * Stores a number as an element at `to`, which may be unaligned. false: it does not fit (a float may be
- * infinite, but does not become it), or the dtype is not among those known here.
+ * Stores a number as an element of a dtype at `to`, which may be unaligned. false, with `to`
+ * perhaps overwritten: the number does not fit (a finite one would become infinite), the dtype is
+ * float16 or bfloat16, or convert_float is called for a dtype that is no float.
  */
 bool convert_integer(uint32_t dtype, int64_t number, void *to);
 bool convert_float(uint32_t dtype, double number, void *to);
 
 /*
- * n packed elements of one dtype as another's, by numpy's same_kind rule, integers if they fit. false:
- * some does not, or numpy is quicker.
+ * Converts n packed elements to another dtype. false, with `to` perhaps overwritten: an element
+ * does not fit, floats would become integers, the first dtype is uint64, either is float16 or
+ * bfloat16, or n is above MOST_ELEMENTS.
  */
 bool convert_elements(uint32_t from_dtype, const void *from, uint32_t to_dtype, void *to, size_t n);
 
@@ -68,13 +71,16 @@ struct demand {
 };
 
 /*
- * Binds a value. 0, or -1 with an exception that names the column: wrong shape, a dtype that does not
- * convert by numpy's same_kind rule, a number that does not fit (and its index), memory of a device.
+ * Points *source at the packed elements of a value, converted to the column's dtype if they have
+ * another. 0: the caller calls source_release. -1 with an exception that names the column: wrong
+ * shape, a dtype that does not convert by numpy's same_kind rule, a number that does not fit (and
+ * its index), memory of a device.
  */
 int column_bind(const struct column *col, PyObject *value, const struct demand *demand,
 		struct source *source);
 
-/* Frees what a bound source or one of zeros holds. */
+/* Releases the buffer and frees the converted elements that a source holds. A source that is all
+   zeros holds nothing. */
 void source_release(struct source *source);
 
 #endif

@@ -10,7 +10,8 @@
 
 enum { MOST_ELEMENTS = 16384 };
 
-/* One element, of a size that the compiler knows: a call of memcpy costs more than the rest. */
+/* Copies one element of 1, 2, 4 or 8 bytes, with sizes that the compiler knows: a call of memcpy
+   would cost more than the rest of the conversion. */
 static inline void copy_element(void *to, const void *from, uint32_t bytes)
 {
 	if (bytes == 8)
@@ -35,7 +36,8 @@ bool convert_float(uint32_t dtype, double number, void *to)
 	       (dtype == RLV_F32 && (fabs(number) <= (double)FLT_MAX || !isfinite(number)));
 }
 
-/* The number in the low bytes of `bits`. Elements are little-endian, as those of the library are. */
+/* Returns the integer that the low type->bytes bytes of `bits` hold, with its sign if the type has
+   one. Elements are little-endian. */
 static inline int64_t integer_of(const struct dtype *type, uint64_t bits)
 {
 	unsigned int unused = 64 - 8 * type->bytes;

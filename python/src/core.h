@@ -36,16 +36,19 @@
 
 /* -------- error.c -------- */
 
-/* Raises the exception of a code with the library's message of this thread. Returns NULL. */
+/* Raises the exception class of a negative errno, with the text of rlv_last_error() as message.
+   Returns NULL. */
 PyObject *error_raise(int code);
 
-/* The result of a method that returns None: error_raise for a code other than 0. */
+/* Returns None if code is 0. Else raises the exception of the code, as error_raise, and returns
+   NULL. */
 PyObject *error_or_none(int code);
 
-/* As error_raise, with a message of our own; format as for PyErr_Format. */
+/* Raises the exception class of a negative errno, with a message formatted as by PyErr_Format.
+   Returns NULL. */
 PyObject *error_format(int code, const char *format, ...);
 
-/* Raises InvalidArgument with such a message. Returns -1. */
+/* Raises InvalidArgument with a message formatted as by PyErr_Format. Returns -1. */
 int error_invalid(const char *format, ...);
 
 /* -------- object.c -------- */
@@ -59,20 +62,24 @@ int error_invalid(const char *format, ...);
  */
 int type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **type_out);
 
-/* Allocates a zeroed object of a type made by PyType_FromSpec, with n of its items. NULL with an
-   exception. */
+/* Allocates a zeroed object of a type made by PyType_FromSpec, with room for n items of the type's
+   itemsize. NULL with an exception. */
 void *object_alloc(PyTypeObject *type, Py_ssize_t n);
 
-/* Frees such an object, at the end of its tp_dealloc. */
+/* Frees the memory of an object of object_alloc, and drops its reference to its type: the end of
+   its tp_dealloc. */
 void object_free(void *self);
 
-/* Calls a function of one of the package's Python modules; format, of a tuple, as Py_BuildValue's. */
+/* Imports a Python module and calls its function with the arguments that Py_BuildValue makes of
+   format, a tuple. Returns a new reference, or NULL with an exception. */
 PyObject *python_call(const char *module, const char *function, const char *format, ...);
 
-/* Appends an item, which it consumes. NULL as item, or a failure, frees the list and sets it NULL. */
+/* Appends an item to *list, and drops the caller's reference to the item. If the item is NULL or
+   appending fails, it frees the list and sets *list to NULL. */
 void list_add(PyObject **list, PyObject *item);
 
-/* The list as a tuple. Consumes the list; NULL gives NULL. */
+/* Returns a new tuple of the list's items, and drops the caller's reference to the list. NULL if
+   the list is NULL, or with an exception. */
 PyObject *tuple_of_list(PyObject *list);
 
 /* Reads an integer of 0 to 2^32 - 1. false for any other value, without an exception. */
@@ -119,45 +126,55 @@ int handle_init_forks(void);
 /* The member is_open. */
 extern PyMemberDef handle_members[];
 
-/* Allocates an object, with references to the parent and the timeout. hooks: static, or NULL. NULL with
-   an exception. */
+/* Allocates an object of a handle type, not open yet, with references to the parent and the
+   timeout, each of which may be NULL. hooks: static, or NULL. NULL with an exception. */
 void *handle_new(PyTypeObject *type, PyObject *parent, PyObject *timeout, enum handle_kind kind,
 		 const struct handle_hooks *hooks);
 
-/* Ends the opening of an object: returns it if code is 0, else frees it and returns NULL with the
-   exception that is set, or the code's. */
+/*
+ * Ends the opening of an object whose library call returned `code`: marks h open and returns it if
+ * code is 0; else frees h and returns NULL, with the exception that is set already, or else the
+ * code's.
+ */
 PyObject *handle_opened(struct handle *h, int code);
 
-/* tp_dealloc of all such types: closes the handle, ignores the result, and frees the object. */
+/* tp_dealloc of stores, tables, writers and samplers: closes the handle, ignores the result, and
+   frees the object. */
 void handle_dealloc(PyObject *object);
 
-/* Locks an open handle's lock. 0, or -1 with an exception: closed, forked, interrupted. */
+/* Locks the lock of an open handle. 0, or -1 with an exception: the handle is closed, was opened
+   before a fork, or a signal's handler raised; then the lock is not held. */
 int handle_lock(struct handle *h);
 
 /*
- * Locks an open handle and releases the interpreter lock, for a call of the library: no Python object
- * may be used until handle_leave. 0, or -1 with an exception: closed, forked, interrupted.
+ * Locks an open handle and releases the interpreter lock, for a call of the library: no Python
+ * object may be used until handle_leave. 0, or -1 with an exception and the interpreter lock held:
+ * the handle is closed, was opened before a fork, or a signal's handler raised.
  */
 int handle_enter(struct handle *h);
 void handle_leave(struct handle *h);
 
-/* Called between two calls of one wait: lets waiters have a lock. */
+/*
+ * Sleeps 1 ms without the interpreter lock, so that threads that wait for a handle's lock get it.
+ */
 void handle_pause(void);
 
-/*
- * The method close(): closes the handle, unless it is closed already or belongs to the parent of a
- * fork. None, or NULL with an exception.
- */
+/* The method close(): closes the handle, unless it is closed already or was opened by the parent of
+   a fork. None, or NULL with an exception. */
 PyObject *handle_close(PyObject *object, PyObject *unused);
 
-/* Closes the handle, if that is to be done: see handle_close. 0 with the library's code, or -1
-   interrupted, with an exception. */
+/*
+ * Closes the handle, unless it is closed already or was opened by the parent of a fork. 0 with the
+ * result of the library's close in *code_out (0 if nothing was to close), or -1 with the exception
+ * of a signal's handler: the handle is still open.
+ */
 int handle_end(struct handle *h, int *code_out);
 
-/* The methods persist() of a store, flush() of a sampler. */
+/* The method persist() of a store, and flush() of a sampler: calls rlv_store_persist or
+   rlv_sampler_flush. None, or NULL with an exception. */
 PyObject *handle_flush(PyObject *object, PyObject *unused);
 
-/* The method stats() of a writer or sampler. */
+/* The method stats() of a writer or sampler: its rlv_stats as a dict. NULL with an exception. */
 PyObject *handle_stats(PyObject *object, PyObject *unused);
 
 /* True if this process opened the handle, not its parent before a fork. */
@@ -181,12 +198,13 @@ int wait_start(struct wait *wait, PyObject *timeout);
 bool wait_is_over_time(int code);
 
 /*
- * After a call that gave `code`: 1 = call again for wait->left_ns; 0 = it is final; -1 = a signal's
- * handler raised. The caller holds no lock.
+ * After a library call of a wait that returned `code`: 1 = its slice timed out, call again for
+ * wait->left_ns; 0 = the code is final, or the wait is over; -1 with an exception: a signal's
+ * handler raised, or warnings are errors. The caller holds no lock.
  */
 int wait_again(struct wait *wait, int code);
 
-/* The time `ns` from now on a clock. */
+/* Returns the time on a clock, `ns` after now. */
 struct timespec time_after(clockid_t clock, int64_t ns);
 
 /* -------- types -------- */

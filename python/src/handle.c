@@ -79,7 +79,8 @@ struct timespec time_after(clockid_t clock, int64_t ns)
 	return time;
 }
 
-/* Locks, and releases the interpreter lock while it waits. -1: a signal's handler raised. */
+/* Locks h->lock, and releases the interpreter lock while it waits for it. 0, or -1 with the
+   exception of a signal's handler: h->lock is not held. */
 static int wait_for_lock(struct handle *h)
 {
 	bool locked = pthread_mutex_trylock(&h->lock) == 0, interrupted = false;
@@ -223,7 +224,8 @@ static int64_t wait_now_ns(void)
 	return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* Sets the length of the next slice. */
+/* Sets wait->left_ns, the length of the next slice: SLICE_NS, or the time to the deadline if that
+   is less. */
 static void next_slice(struct wait *wait)
 {
 	int64_t left = SLICE_NS;

@@ -25,7 +25,7 @@ struct prefetch {
 	struct slot *ring[SAMPLER_MOST_AHEAD];
 };
 
-/* Waits on a condition for ns at most. The lock is held. */
+/* Waits on a condition for ns at most. The caller holds p->lock. */
 static void wait_some(struct prefetch *p, pthread_cond_t *condition, int64_t ns)
 {
 	struct timespec until = time_after(CLOCK_MONOTONIC, ns);
@@ -104,7 +104,11 @@ struct prefetch *prefetch_open(struct sampler *s)
 	return NULL;
 }
 
-/* Asks the library if the wait has stalled; at_once: without its pause between looks. 0, or -1. */
+/*
+ * Calls rlv_sampler_watch, and sets wait->stalled to its result: -ETIMEDOUT if there was no
+ * progress for the store's stall time. at_once: also if it looked a moment ago. 0, or -1 with an
+ * exception.
+ */
 static int prefetch_look(struct sampler *s, struct wait *wait, bool at_once)
 {
 	if (handle_enter(&s->h))

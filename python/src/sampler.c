@@ -20,7 +20,8 @@ bool sampler_has_returned(const struct sampler *s)
 	return false;
 }
 
-/* The sampler lets its slots go after rlv_sampler_close. */
+/* rlv_memory.free of a sampler: does nothing, as the memory belongs to the slots, which the sampler
+   drops after rlv_sampler_close. */
 static void memory_free(void *Py_UNUSED(context), void *Py_UNUSED(memory), size_t Py_UNUSED(bytes))
 {
 }
@@ -36,7 +37,8 @@ static void put_slots(struct sampler *s)
 
 /* -------- life -------- */
 
-/* After prefetch_stop no batch is taken; after !open none is sampled. */
+/* Hook before the handle is closed, under its lock: tells the prefetch thread to end. From then on
+   no prefetched batch is taken. */
 static void sampler_before_close(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
@@ -45,7 +47,8 @@ static void sampler_before_close(struct handle *h)
 		prefetch_stop(s->prefetch);
 }
 
-/* So that the lock is free. */
+/* Waits for the end of the prefetch thread, which takes the handle's lock, before the sampler's
+   slots are freed. Does nothing in a forked child, which has no such thread. */
 static void sampler_end_thread(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
@@ -209,7 +212,8 @@ static PyObject *sample_draw(struct sampler *s, uint32_t n, struct rlv_sample_op
 	return again < 0 ? NULL : error_raise(ret);
 }
 
-/* None leaves *count_out as it is. */
+/* Reads an integer of 1 to 2^32 - 1 into *count_out; None leaves *count_out as it is. 0, or -1 with
+   an exception that names the argument. */
 static int read_count(const char *name, PyObject *value, uint32_t *count_out)
 {
 	if (value == Py_None || (uint32_of(value, count_out) && *count_out > 0))
@@ -217,7 +221,8 @@ static int read_count(const char *name, PyObject *value, uint32_t *count_out)
 	return error_invalid("sample: %s %R: want an integer, 1 or more", name, value);
 }
 
-/* 0 to most; the library takes 0 for a default, and `zero` for 0. None leaves *out as it is. */
+/* Reads a number of 0 to `most` into *out; None leaves *out as it is. 0 is stored as `zero`, as the
+   library takes 0 for its default. 0, or -1 with an exception. */
 static int read_real(const char *name, PyObject *value, int most, double zero, double *out)
 {
 	double real = value == Py_None ? 0 : PyFloat_AsDouble(value);

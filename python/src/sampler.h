@@ -24,38 +24,44 @@ struct sampler {
 };
 
 /*
- * Tries to sample once. 0 with the slot of the batch, or an error code. The handle is locked, the
- * interpreter lock is not held.
+ * Gives back the buffers whose arrays are gone, and draws n items by one rlv_sampler_sample with
+ * *opts, which waits for timeout_ns at most. 0 with the slot of the batch, or the library's error
+ * code. The caller holds the handle's lock, not the interpreter lock.
  */
 int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opts,
 		int64_t timeout_ns, struct slot **slot_out);
 
-/* True if a buffer whose arrays are gone can be given back to the library. */
+/* True if any slot is marked as returned: its arrays are gone, and sampler_try can give its buffer
+   back to the library. */
 bool sampler_has_returned(const struct sampler *s);
 
 /* -------- update.c -------- */
 
 int update_init(PyObject *module);
 
-/* The method update_priorities. */
+/* The method update_priorities: sets priorities by key. An Updated, or NULL with an exception. */
 PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs);
 
 /* -------- prefetch.c -------- */
 
-/* Starts the thread. NULL with an exception. free() it after prefetch_join, or in a forked child. */
+/* Starts the thread that draws batches of s ahead. NULL with an exception. The caller frees the
+   result with free(), after prefetch_join, or in a forked child without it. */
 struct prefetch *prefetch_open(struct sampler *s);
 
 /*
- * Takes the slot of the oldest batch: 0, or -1 with an exception, or 1: the thread has met an error,
- * which a sample of the caller's meets, too. Waits in slices. The slot is valid until the caller lets
- * other threads run: then one may close the sampler.
+ * Takes the slot of the oldest prefetched batch, and waits for one in slices. 0; 1: none comes, as
+ * the thread ended with an error or all buffers are held: the caller samples itself, which meets
+ * the same error; -1 with an exception: closed, timed out, or a signal's handler. The slot is valid
+ * until the caller lets other threads run: one may close the sampler.
  */
 int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out);
 
-/* Tells the thread to end; afterwards prefetch_take gives an exception. */
+/* Tells the prefetch thread to end, and does not wait for it. From then on prefetch_take raises
+   Closed. */
 void prefetch_stop(struct prefetch *p);
 
-/* Ends the thread, without the handle's lock. A second call is a no-op. */
+/* Stops the prefetch thread and waits until it has ended. The caller does not hold the handle's
+   lock, which the thread takes. A second call does nothing. */
 void prefetch_join(struct prefetch *p);
 
 #endif

@@ -29,10 +29,11 @@ struct slot {
 };
 
 /*
- * rlv_memory.alloc of a sampler: the memory of another slot of it, made by its allocator(bytes), while
- * the sampler is opened; else the library's, registered with devices, on huge pages, without the
- * interpreter lock. The handle is locked, or no other thread knows it. NULL: no memory, or an exception
- * of the allocator's.
+ * rlv_memory.alloc of a sampler: adds a slot to it and returns the slot's memory. That is the
+ * buffer that its Python allocator(bytes) returned, if it has one, while the sampler is opened;
+ * else rlv_buffer_alloc's, without the interpreter lock. The handle is locked, or no other thread
+ * knows it. NULL: no memory, or an exception: of the allocator, or its buffer is too small or not
+ * aligned.
  */
 void *slot_alloc(void *sampler, size_t align, size_t bytes);
 

@@ -15,7 +15,8 @@ struct create {
 	struct rlv_view views[RLV_MAX_VIEWS];
 };
 
-/* Reads lists of tuples. 0, or -1 with an exception. */
+/* Reads the columns and views of a new table, two lists of tuples, into *create. 0, or -1 with an
+   exception. */
 static int create_read(struct create *create, PyObject *columns, PyObject *views)
 {
 	Py_ssize_t n_columns = PyList_Size(columns), n_views = PyList_Size(views);

@@ -29,7 +29,8 @@ static void *writer_cut(uint8_t **at, size_t bytes)
 	return part;
 }
 
-/* Measures without memory, cuts with it. */
+/* Sets the writer's arrays to consecutive parts of `memory`, and returns the bytes that they take.
+   A first call with any address only measures; the second cuts the memory allocated. */
 static size_t cut_memory(struct writer *w, uint8_t *memory)
 {
 	size_t n = w->n_envs, largest = 0;
@@ -53,7 +54,8 @@ static size_t cut_memory(struct writer *w, uint8_t *memory)
 	return (size_t)(at - memory);
 }
 
-/* Reads the table's columns, cuts the writer's memory and numbers the keywords. */
+/* Takes the columns from the table's info, allocates w->memory and cuts it into arrays, and fills
+   w->keys, the numbers of the keywords. 0, or -1 with an exception. */
 static int writer_prepare(struct writer *w, const struct rlv_table_info *info)
 {
 	static const char *const others[] = { "terminated",     "truncated", "final", "td_error",

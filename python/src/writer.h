@@ -85,24 +85,29 @@ struct call {
 /* -------- call.c -------- */
 
 /*
- * Begins a method: reads the values, from at most one dict and then the keywords, which take
- * precedence. 0, or -1 with an exception; of -EBUSY for a second thread, or a signal's handler, in such
- * a call.
+ * Begins a method of the writer, which is busy until call_end: reads the values, from at most one
+ * dict and then the keywords, which take precedence. 0, or -1 with an exception: Busy if a call is
+ * in progress already, in another thread or under a signal's handler.
  */
 int call_begin(struct writer *w, struct call *call, PyObject *const *values,
 	       Py_ssize_t n_positional, PyObject *names);
 
-/* Ends it. None if ret is 0, else NULL. */
+/* Ends a call: releases what it holds; the writer is no longer busy. None if ret is 0, else NULL,
+   with the exception that is set already. */
 PyObject *call_end(struct writer *w, struct call *call, int ret);
 
-/* Refuses the keywords numbered [from, to). 0, or -1 with an exception that names the one given. */
+/* Raises InvalidArgument if the call gives a keyword with a number in [from, to); the message names
+   the first and says `why`. -1 then, else 0. */
 int call_refuse(const struct writer *w, const struct call *call, int from, int to, const char *why);
 
-/* Binds the columns, the ends and the TD errors of call->n rows. */
+/*
+ * Binds the values of call->n rows: all columns, which must be given, and terminated, truncated,
+ * final and td_error, if they are. 0, or -1 with an exception: also for a NaN or infinite reward.
+ */
 int call_bind(struct writer *w, struct call *call, bool batched);
 
-/* Binds the one row of observations that is given by column into call->finals. 1, or 0: none is; or -1
-   with an exception. */
+/* Binds one observation, given by the names of its columns, into call->finals. 1; 0 = no
+   observation column is given; -1 with an exception: also if only some are. */
 int call_bind_last(struct writer *w, struct call *call);
 
 /* True if row i is the last step of an episode. */
@@ -111,38 +116,50 @@ static inline bool call_row_ended(const struct call *call, uint32_t i)
 	return call->flags && call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED);
 }
 
-/* Binds final_<column> for the rows that end an episode, if they are given. */
+/*
+ * Binds final_<column>, or infos["final_obs"], of the rows that end an episode, packed, into
+ * call->finals. 0, also if none is given; -1 with an exception: also if they contradict the mode.
+ */
 int call_bind_finals(struct writer *w, struct call *call);
 
-/* Gives `bytes` for each row, until call_end. NULL with an exception. */
+/* Allocates `bytes` for each of the call's rows; call_end frees them. NULL with an exception. */
 void *call_scratch(struct call *call, size_t bytes);
 
 /* -------- autoreset.c -------- */
 
-/* Keeps an environment's first observation, if it is compared later. */
+/* Copies an environment's observation in a row of the call into w->firsts, unless the first one of
+   the environment is there already. */
 void autoreset_see_first(struct writer *w, const struct call *call, uint32_t env, uint32_t row);
 
 /*
- * Sets the flags of call->n rows: one step of each environment, or consecutive steps of one. 0, or
- * -1 with an exception: the assumed mode is wrong.
+ * Sets call->flags of call->n rows, from terminated, truncated, final and the autoreset mode. The
+ * rows are consecutive steps of call->env, or one step of each environment. 0, or -1 with an
+ * exception: a row contradicts the assumed mode.
  */
 int autoreset_flags(struct writer *w, struct call *call, bool consecutive);
 
-/* given: the call has final observations. 0, or -1 with an exception: the mode is another one. */
+/*
+ * Checks a call against the autoreset mode. given: the call has final observations. 0, or -1 with
+ * an exception: they are given in mode next_step, or None or not in infos at an end in mode
+ * same_step.
+ */
 int autoreset_check_finals(const struct writer *w, const struct call *call, bool given);
 
 /* -------- append.c -------- */
 
-/* The method append: one step of each environment. */
+/* The method append: appends one step of each environment. None, or NULL with an exception. */
 PyObject *append_step(PyObject *object, PyObject *const *values, Py_ssize_t n, PyObject *names);
 
-/* The method extend: consecutive steps of one environment. */
+/* The method extend: appends consecutive steps of one environment. None, or NULL with an
+   exception. */
 PyObject *append_rows(PyObject *object, PyObject *const *values, Py_ssize_t n, PyObject *names);
 
-/* The method end_episode. */
+/* The method end_episode: ends the episode of one environment, and appends its final observation
+   first, if one is given. None, or NULL with an exception. */
 PyObject *append_end(PyObject *object, PyObject *const *values, Py_ssize_t n, PyObject *names);
 
-/* Completes items that wait for later steps, in all environments. 0, or -1 with an exception. */
+/* Ends the episodes of all environments, for close(): completes the items that wait for later
+   steps. 0, or -1 with an exception. */
 int append_complete(struct writer *w);
 
 #endif

@@ -53,7 +53,8 @@ static const char *kind_name(uint32_t id)
 	return kind ? kind->name : "object";
 }
 
-/* Name of the object that an unknown tree region is of; NULL: none is told. */
+/* Name of the object that region i, if it is an unknown tree region, belongs to; else, or if the
+   node reports no name, NULL. */
 static const char *name_at(const struct survey *survey, size_t i)
 {
 	const Relive__NodeRegion *region = survey->arrival->regions[i];
@@ -69,7 +70,8 @@ static bool was_named(const struct survey *survey, size_t i)
 	return false;
 }
 
-/* "tables a, b, c and more", or how many regions if none has a name. */
+/* Writes the names of the unknown objects to words, as "tables a, b, c and more", or the number of
+   unknown regions if none has a name. Returns words. */
 static const char *name_unknown(const struct survey *survey, char words[WORDS_BYTES])
 {
 	size_t len = 0, room = WORDS_BYTES - sizeof(" and more");
@@ -111,7 +113,8 @@ static int refuse_unknown(const struct survey *survey)
 		survey->arrival->news->persistent ? ", or take them in by --adopt" : "");
 }
 
-/* To an operator, a store of the same name is the same store with another catalog. */
+/* -EPERM: the pool belongs to another store. One of our name is the same store to an operator, with
+   another catalog: the message then advises to restore that. */
 static int refuse_foreign(const struct survey *survey)
 {
 	const struct catalog *cat = survey->cat;
@@ -151,7 +154,8 @@ static bool is_unknown_of(const struct adoptee *of, size_t i)
 	       region->object == of->id;
 }
 
-/* Takes the descriptor of a part: the first one makes the object, the others must agree. */
+/* Takes the descriptor of the tree's part: the first one makes of->object, later ones must equal
+   it. -EPROTO: it is flawed, missing or different, or of a kind that cannot be adopted. */
 static int take_desc(struct adoptee *of, const Relive__NodeRegion *tree)
 {
 	struct object_desc desc;
@@ -176,7 +180,8 @@ static int take_desc(struct adoptee *of, const Relive__NodeRegion *tree)
 	return ret;
 }
 
-/* Checks that the tree's part is whole, and no process has it mapped. */
+/* Checks that the tree's part has all its regions, sound and of the same object (-ENOENT, -EPROTO),
+   and that no process has one mapped (-EBUSY). */
 static int check_part(struct adoptee *of, const Relive__NodeRegion *tree)
 {
 	static const char *const words[REGION_ROLES] = { "", "tree", "rows", "slots", "pages" };
@@ -211,7 +216,8 @@ static const char *part_word(const struct adoptee *of)
 	return of->hooks ? of->hooks->part : "part";
 }
 
-/* Counts the parts of the object in the pool. A region whose part has no tree region is left out. */
+/* Counts the whole parts of the object in the pool, and finds its control part and of->known. The
+   first part that is not whole sets of->flaw; so do regions of a part without a tree region. */
 static void look_at_object(struct adoptee *of)
 {
 	const struct catalog_arrival *arrival = of->survey->arrival;
@@ -255,7 +261,8 @@ static int clashes(const struct adoptee *of, const char *what)
 			 of->survey->arrival->news->name, of->object->text, what);
 }
 
-/* -EEXIST if another object has its id or name. */
+/* -EEXIST if another object, in the catalog, in the pool or just being created, has the id or name
+   of of->object. */
 static int check_clash(const struct adoptee *of)
 {
 	const struct catalog *cat = of->survey->cat;
@@ -284,7 +291,8 @@ static int check_clash(const struct adoptee *of)
 	return 0;
 }
 
-/* Else the flaw says why. */
+/* True if the object can be adopted: it has no flaw, no part of it is at another place, and, if the
+   catalog does not know it, all its parts are here. Else of->flaw says why. */
 static bool is_whole(struct adoptee *of)
 {
 	const struct catalog_object *known = of->known;
@@ -318,7 +326,8 @@ static int refuse_object(const struct adoptee *of)
 			 of->flaw);
 }
 
-/* With the claim "discard", an object that is not whole stays unknown. */
+/* Marks the object's regions OWNER_ADOPTED if it is whole. If not: -EPERM, or with the claim
+   "discard" they stay OWNER_UNKNOWN. Errors of check_clash. */
 static int plan_object(struct adoptee *of)
 {
 	int ret;
@@ -380,7 +389,8 @@ static bool is_adopted_tree(const struct survey *survey, size_t i)
 	       survey->arrival->regions[i]->role == REGION_TREE;
 }
 
-/* Its node incarnation and boot id are stored as unknown, so that recovery checks all its rows. */
+/* The record of an adopted part. The node's incarnation is stored as 0, unknown, so that recovery
+   checks all rows of the part. */
 static struct store_part adopted_part(const struct survey *survey, const Relive__NodeRegion *tree)
 {
 	struct store_part stored = {
@@ -438,7 +448,8 @@ static void adopt_publish(struct survey *survey)
 
 /* -------- leftover regions -------- */
 
-/* The node has reported all its regions: rewrite the store's records of that node. */
+/* Rewrites the store's leftover records of the node: one for each reported region that is given up
+   or unknown. Deletes its provisioning records, unless one is in use. */
 static int put_leftovers(const struct survey *survey)
 {
 	const struct node *node = survey->arrival->node;

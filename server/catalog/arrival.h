@@ -34,12 +34,14 @@ enum region_owner {
 	OWNER_ADOPTED, /* unknown, and to be adopted: adopt.c */
 };
 
-/* Owner of region i of the arrival. Store errors. */
+/* Finds who owns region i of the arrival: a part or provisioning, nobody (given up), or an owner
+   unknown to the catalog. Store errors. */
 RLV_MUST_CHECK int catalog_region_owner(const struct catalog *cat,
 					const struct catalog_arrival *arrival, size_t i,
 					enum region_owner *owner_out);
 
-/* True if the node has all regions of the part. */
+/* True if the arriving node reports all regions of part s of the object, with the recorded ids and
+   the right uuids. */
 bool catalog_regions_of_part(const struct catalog_arrival *arrival,
 			     const struct catalog_object *object, uint32_t s);
 
@@ -51,28 +53,33 @@ const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arr
 
 /*
  * Checks whether the node may join with its pool. Changes nothing. -EPERM: the pool belongs to
- * another store, holds regions unknown to the catalog, or is not this node's pool; the message
- * names it. -EEXIST: an object to adopt has the name or id of another object. Store errors.
+ * another store, holds regions unknown to the catalog, or is not this node's pool, and
+ * arrival->claim does not decide that; or an object to adopt is not whole. The message names it.
+ * -EEXIST: an object to adopt has the name or id of another object. -ENOMEM. Store errors.
  */
 RLV_MUST_CHECK int catalog_admit(struct catalog *cat, const struct catalog_arrival *arrival);
 
 /*
- * Takes in a node that has joined: adopts objects and records regions to free, in one transaction.
- * After a store error nothing has changed.
+ * Takes in a node that has joined: adopts objects of its pool if arrival->claim says so, and
+ * records in the store the regions to free, in one transaction. After a store error nothing has
+ * changed.
  */
 RLV_MUST_CHECK int catalog_take(struct catalog *cat, const struct catalog_arrival *arrival);
 
-/* Run after catalog_take: attaches our regions, marks lost ones, frees those given up. Failures
-   are logged. */
+/* Run after catalog_take: attaches the node's parts, marks those LOST whose regions it no longer
+   has, and frees the regions that were given up. Failures are logged. */
 void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival);
 /*
- * A down node is about to be forgotten: its parts, which are LOST or GONE, no longer refer to it.
- * -EBUSY: some parts would return with it, or are being provisioned there.
+ * Run before a down node is forgotten: detaches its parts, which must be LOST or GONE, and makes
+ * them refer to no node. -EBUSY: it has parts in another state, which would return with it, or a
+ * part is being provisioned there.
  */
 RLV_MUST_CHECK int catalog_node_forget(struct catalog *cat, const struct node *node);
-/* The node disconnected: detach the regions that need its connection. */
+/* The node disconnected: detaches its parts and closes the transport to it, unless its pool is
+   plain memory that this host has mapped. */
 void catalog_node_down(struct catalog *cat, struct node *node);
-/* Mark the node's parts LOST. */
+/* Marks the node's parts LOST, in the store and (ORPHANED) in memory still attached, and detaches
+   them. */
 void catalog_node_lost(struct catalog *cat, struct node *node);
 
 /* Number of the node's existing parts, over all objects; leaving_out: drain progress, or NULL. */

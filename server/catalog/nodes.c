@@ -121,8 +121,10 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 
 /* -------- a node goes -------- */
 
-/* Only a single opener may open a file pool; connections of other transports have ended. Mapped
-   memory stays: clients read the state word there. */
+/*
+ * Detaches a file pool, which only a single opener may open, and one reached by another transport
+ * than shm, whose connections have ended. Mapped memory stays: clients read the state word there.
+ */
 void catalog_node_down(struct catalog *cat, struct node *node)
 {
 	if (node->persistent || !node_is_mapped(node))

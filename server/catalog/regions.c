@@ -21,7 +21,8 @@
 
 /* -------- ownership -------- */
 
-/* A damaged superblock has no uuid: then the numbers decide. */
+/* True if the region has that uuid, or no uuid, as with a damaged superblock: then the numbers
+   decide. */
 static bool has_uuid(const Relive__NodeRegion *region, const uint8_t uuid[16])
 {
 	return region->uuid.len != 16 || memcmp(region->uuid.data, uuid, 16) == 0;
@@ -70,7 +71,8 @@ const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arr
 	return NULL;
 }
 
-/* And was never used: it is not formatted, or, where its kind is known, no client ever changed it. */
+/* Sets *was_out: the region was being provisioned at the node and was never used: it is not
+   formatted, or, where its kind is known, no client ever changed its part. Store errors. */
 static int was_being_made(const struct catalog *cat, const struct catalog_arrival *arrival,
 			  const Relive__NodeRegion *region, bool *was_out)
 {

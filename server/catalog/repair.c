@@ -11,7 +11,8 @@
 #define WAIT_NS (20 * (uint64_t)CLOCK_NS_PER_MS)
 #define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
 
-/* Records the reason why the object waits: a client, of which `words` say more, or a slot. */
+/* Records why the object's rebuild waits: for process why.pid, whose text ends in `words`, or, if
+   why.pid is 0, for a client slot. Keeps the time since which it waits. */
 static void begin_wait(struct repair *repair, const struct catalog_object *object,
 		       struct repair_wait why, const char *words)
 {
@@ -33,7 +34,7 @@ static void end_wait(struct repair *repair, uint32_t table_id)
 	repair->waiting[table_id].since = 0;
 }
 
-/* True if the slot is inside a call, or holds deltas, in some part. */
+/* True if the slot's holder is inside a call, or holds deltas, in some attached part. */
 static bool repair_owes(const struct catalog_object *object, uint32_t slot)
 {
 	for (uint32_t s = 0; s < object->n_parts; s++) {
@@ -47,8 +48,8 @@ static bool repair_owes(const struct catalog_object *object, uint32_t slot)
 }
 
 /*
- * Finds a missing client with unapplied changes: no rebuild runs while it may return, so the sums
- * lack its changes.
+ * Finds a missing client with unapplied changes and records that the object waits for it: no
+ * rebuild runs while it may return, so the sums lack its changes. False: there is none.
  */
 static bool note_debtor(struct repair *repair, const struct catalog_object *object)
 {
@@ -83,7 +84,8 @@ static void give_slot(struct repair *repair, struct catalog_object *object)
 		object->slots.own = 0;
 }
 
-/* One pass over one part. True if more work is due now. */
+/* Does one pass of the rebuild of part s. True if more work is due now; false if it failed, or
+   waits for a client. */
 static bool rebuild_slice(struct repair *repair, struct catalog_object *object, uint32_t s)
 {
 	struct rebuild_opts opts = { .owner = object->slots.own, .clock = repair->clock };

@@ -36,7 +36,8 @@ struct repair {
 	struct repair_wait waiting[OBJECT_MAX_ID + 1]; /* indexed by object id */
 };
 
-/* Do one slice of work, if any. Returns the latest time of the next call. */
+/* Does one pass over one part whose sums need a rebuild, if any. Returns the latest time of the
+   next call. */
 uint64_t repair_tick(struct repair *repair);
 
 #endif

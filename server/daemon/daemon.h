@@ -20,7 +20,8 @@ enum daemon_exit {
 	DAEMON_REFUSED = 5,   /* refused by the metadata server, for good */
 };
 
-/* Exit code of an error. */
+/* Exit code of the process for an error code, 0 included; DAEMON_FAILED for all codes without one
+   of their own. */
 enum daemon_exit daemon_exit_of(int code);
 
 /* Common options of both daemons: --group, --metrics, --tls-...; also --log..., --help,
@@ -49,8 +50,8 @@ struct daemon_program {
 
 /*
  * Passes the program's options to its set callback and stores the common ones in *common_out, whose
- * strings point into argv; opens the log (default stderr). 1: --help or --version was handled, the
- * program ends. -EINVAL.
+ * strings point into argv; opens the log (default stderr). 1: --help or --version was printed, the
+ * program is to end. -EINVAL: an option is unknown or invalid, or an argument is no option.
  */
 RLV_MUST_CHECK int daemon_parse(const struct daemon_program *program, int argc, char **argv,
 				void *opts, struct daemon_common *common_out);
@@ -58,11 +59,13 @@ RLV_MUST_CHECK int daemon_parse(const struct daemon_program *program, int argc, 
 /* Prints the last error and a reference to --help on stderr. Returns DAEMON_USAGE. */
 int daemon_refuse(const struct daemon_program *program);
 
-/* BYTES with suffix K, M, G or T. -EINVAL. */
+/* Parses a number of bytes, with an optional suffix K, M, G or T (powers of 1024). -EINVAL: other
+   text, or more than 64 bits. */
 RLV_MUST_CHECK int daemon_parse_size(const char *text, uint64_t *bytes_out);
-/* Seconds, with a fraction. -EINVAL. */
+/* Parses seconds, with an optional fraction, to ns. -EINVAL: not a number in (0, 1e9]. */
 RLV_MUST_CHECK int daemon_parse_seconds(const char *text, uint64_t *ns_out);
-/* [HOST]:PORT, HOST or relive://HOST:PORT; host_out is "" without one. -EINVAL. */
+/* Parses HOST:PORT, :PORT or HOST, also after relive://; IPv6 in brackets. Without a host host_out
+   is "", without a port *port_out is 7117. -EINVAL: a bad port, no ], or too long a host. */
 RLV_MUST_CHECK int daemon_parse_address(const char *text, char host_out[256], uint16_t *port_out);
 
 #endif

@@ -32,7 +32,8 @@ static struct {
 
 /* -------- lines -------- */
 
-/* A full disk loses log lines only. */
+/* Writes a line with the time, as text or JSON. Errors are ignored: a full disk loses log lines
+   only. */
 static void write_line(enum log_level level, const char *where, const char *text)
 {
 	char stamp[40];
@@ -64,8 +65,8 @@ static void write_line(enum log_level level, const char *where, const char *text
 /* -------- the file -------- */
 
 /*
- * Opens the file by name and replaces each old descriptor by dup2: a concurrent write goes whole to
- * one of the files. If the open fails, the old file stays in use.
+ * Handler of SIGHUP: opens the log file by name and replaces each old descriptor by dup3: a
+ * concurrent write goes whole to one of the files. If the open fails, the old file stays in use.
  */
 static void open_again(int number)
 {
@@ -86,7 +87,8 @@ static void open_again(int number)
 	errno = saved;
 }
 
-/* Renames a FILE of 8 MiB to FILE.1, replacing the former one: a log never uses more than twice that. */
+/* Renames a log FILE that has reached 8 MiB to FILE.1, in place of an older FILE.1, and begins a
+   new FILE: a log never uses more than about 16 MiB. */
 static void bound_file(void)
 {
 	char former[PATH_MAX + 2];
@@ -99,7 +101,8 @@ static void bound_file(void)
 		open_again(0);
 }
 
-/* Rate-limited: peers can trigger any number of log lines. */
+/* Writes the line, unless the rate limit of its kind, `where`, suppresses it: peers can trigger any
+   number of log lines. Numbers of suppressed lines come first. */
 static void on_line(void *ctx, enum log_level level, const char *where, const char *text)
 {
 	const char *silenced;

@@ -23,10 +23,11 @@ struct log_limit {
 	struct log_kind kinds[LOG_KINDS]; /* kinds beyond the array share the last entry */
 };
 
-/* True if a line of that kind may be written now; else it is counted as suppressed. */
+/* True if a line of the kind `where` may be written at now_ns; else it is counted as suppressed. */
 bool log_limit_pass(struct log_limit *limit, const char *where, uint64_t now_ns);
 
-/* Returns a kind with suppressed lines and resets its count; NULL: none. */
+/* Returns a kind that has suppressed lines, sets *left_out to their number and resets it; NULL: no
+   kind has any. */
 const char *log_limit_take(struct log_limit *limit, uint64_t *left_out);
 
 #endif

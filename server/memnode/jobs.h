@@ -25,16 +25,19 @@ struct memnode_job {
 
 /* -ENOMEM, -EMFILE. */
 RLV_MUST_CHECK int memnode_jobs_open(struct memnode_jobs **jobs_out);
-/* Wait for the running job and free; NULL is a no-op. */
+/* Waits until all queued jobs are done, then frees them without sending their answers. *jobs NULL
+   is a no-op. */
 void memnode_jobs_close(struct memnode_jobs **jobs);
 
-/* Queues a copy of the request. -ENOMEM, -EBUSY (thousands are queued). */
+/* Queues a copy of the request for the worker. connection: number of the connection that it came
+   over. -ENOMEM; -EBUSY: the queue is full, with thousands of requests. */
 RLV_MUST_CHECK int memnode_jobs_put(struct memnode_jobs *jobs, const struct memnode_service *svc,
 				    const struct channel_frame *frame, uint64_t connection);
 
 /* Descriptor that polls readable when memnode_jobs_get has a job. */
 int memnode_jobs_fd(const struct memnode_jobs *jobs);
-/* A finished job, or NULL. Freed by mem_free. */
+/* Takes the next finished job, with its answer; the caller frees it by mem_free. NULL: none is
+   finished. */
 struct memnode_job *memnode_jobs_get(struct memnode_jobs *jobs);
 
 #endif

@@ -65,7 +65,8 @@ static uint64_t deadline_in(int64_t ns)
 
 /* -------- pool and socket -------- */
 
-/* Target kind. NULL: unknown transport. */
+/* Kind of the target, "shm" or "verbs": opts->transport, or for "auto" verbs if opts->listen is set
+   or the server's host is not this one. NULL: unknown transport, or shm with opts->listen. */
 static const char *choose_kind(const struct memnode_opts *opts)
 {
 	const char *wish = opts->transport ? opts->transport : "auto";
@@ -87,8 +88,9 @@ static const char *choose_kind(const struct memnode_opts *opts)
 }
 
 /*
- * Target name. shm: socket path; verbs: HOST:PORT;PATH, or HOST:PORT for a device, which clients of
- * this host then reach over the network, too.
+ * Writes the address on which the target listens. shm: socket path; verbs: HOST:PORT;PATH, or
+ * HOST:PORT for a device whose clients are not trusted: clients of this host then reach it over the
+ * network, too. -ENAMETOOLONG.
  */
 static int listen_address(const struct memnode *node, const struct target_opts *opts,
 			  const char *kind, const char *path, char address[TRANSPORT_URI_BYTES])
@@ -108,8 +110,9 @@ static int listen_address(const struct memnode *node, const struct target_opts *
 }
 
 /*
- * A pool is a directory or a device. A pool in one file would give each client a descriptor of all
- * other clients' data. Errors of looking at the path are left to the pool.
+ * Sets target->path and target->dir: a pool is a directory, or a device. -ENOTDIR: a regular file,
+ * which would give each client a descriptor of all other clients' data. Errors of looking at the
+ * path are left to the pool.
  */
 static int choose_path(const struct memnode_opts *opts, struct target_opts *target)
 {
@@ -176,7 +179,8 @@ static int open_target(struct memnode *node)
 
 /* -------- the agent -------- */
 
-/* Sleeps until a client needs service: a target without a descriptor is polled periodically. */
+/* Thread of the agent: serves clients until stop_agent is readable. Sleeps until a client needs
+   service; a target without a descriptor is polled every LOOK_NS. */
 static void *serve_clients(void *arg)
 {
 	struct memnode *node = arg;
@@ -228,8 +232,9 @@ static void write_metrics(void *ctx, struct metrics *m)
 }
 
 /*
- * Healthy without the server: clients continue, and a restart would lose a pool in memory. Rings the
- * agent, and checks that it has answered the previous ring.
+ * Checks that the socket and the pool exist, and rings the agent. -ETIMEDOUT: it has not answered a
+ * ring for HTTP_PATIENCE_NS. A missing server is no error: clients continue, and a restart would
+ * lose a pool in memory.
  */
 static int check_health(void *ctx)
 {
@@ -342,7 +347,8 @@ void memnode_close(struct memnode **node_ptr)
 
 /* -------- the control connection -------- */
 
-/* Send the answers of the current connection, ch; undo jobs of ended connections. */
+/* Takes all finished jobs: sends the answers of those that came over the current connection, ch;
+   undoes those of ended connections. After an error ch must be closed. */
 static int send_done(const struct memnode *node, struct memnode_jobs *jobs, struct channel *ch)
 {
 	struct memnode_job *job;
@@ -358,7 +364,7 @@ static int send_done(const struct memnode *node, struct memnode_jobs *jobs, stru
 	return ret;
 }
 
-/* An operator's claim is valid until the first accepted registration. */
+/* The claim to register with: opts.claim until a registration is accepted, then POOL_KEEP. */
 static uint32_t claim_of(const struct memnode *node)
 {
 	return node->registrations.n ? RELIVE__POOL_CLAIM__POOL_KEEP : node->opts.claim;
@@ -419,7 +425,8 @@ static const char *file_or_env(const char *path, const char *variable)
 	return path ? path : getenv(variable);
 }
 
-/* Finds the token: RELIVE_TOKEN, or the token file of the store on this host. */
+/* Sets *token to RELIVE_TOKEN if that is set and is a role token or the server's host is given;
+   else to token_out, the store's token read from its file on this host. */
 static int find_token(const struct memnode *node, char token_out[RUNTIME_TOKEN_BYTES],
 		      const char **token)
 {
@@ -483,7 +490,8 @@ static int connect_server(struct memnode *node, struct channel *ch)
 	return ret;
 }
 
-/* Answers one request, at once or by a job. An error ends the connection. */
+/* Receives one request from ch and answers it at once, or queues it as a job. An error ends the
+   connection. */
 static int take_request(struct memnode *node, struct channel *ch)
 {
 	struct memnode_answer answer;
@@ -500,7 +508,8 @@ static int take_request(struct memnode *node, struct channel *ch)
 	return memnode_reply(ch, &frame.head, &answer);
 }
 
-/* Serve until the connection ends or the node is stopped. */
+/* Serves requests from ch until the connection fails, the server is silent for silence_ns, or the
+   node is stopped; then closes ch. */
 static void serve_requests(struct memnode *node, struct channel *ch)
 {
 	struct pollfd ready[] = {
@@ -535,7 +544,8 @@ static void serve_requests(struct memnode *node, struct channel *ch)
 	node->connections++;
 }
 
-/* Refusals that need an operator are retried after a long pause. */
+/* Sleeps before the next registration, for a random time that grows with `round` to 1 s at most; up
+   to 5 s after -EPERM, which needs an operator. Ends early if the node is stopped. */
 static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 {
 	uint32_t most =

@@ -46,18 +46,20 @@ struct memnode_opts {
 struct memnode;
 
 /*
- * Creates the pool and listens. Errors: -EINVAL (name, transport), -EBUSY (another process is this
- * node, or uses the pool; the message names it), -ENOMEM, -ENOSPC (the pool), -EPROTO (not a pool,
- * or another format), -EBADMSG (damaged), -ENOTDIR (a file), -ENODEV (not a DAX device), -EROFS,
- * errors of the runtime directory.
+ * Creates or opens the pool, listens, and starts the thread that serves clients; does not register
+ * yet. Errors: -EINVAL (name, transport), -EBUSY (another process is this node, or uses the pool;
+ * the message names it), -ENOMEM, -ENOSPC (the pool), -EPROTO (not a pool, or another format),
+ * -EBADMSG (damaged), -ENOTDIR (a file), -ENODEV (not a DAX device), -EROFS, errors of the runtime
+ * directory.
  */
 RLV_MUST_CHECK int memnode_open(const struct memnode_opts *opts, struct memnode **node_out);
 
 /*
- * Serves until stopped: 0. Returns an error only if the first registration is refused for good:
- * -EACCES (token), -EEXIST (the store has a node of this name), -EPERM (the pool belongs to another
- * store, or holds regions unknown to the catalog, and opts.claim does not decide), -EPROTO. Later
- * refusals are logged once and retried.
+ * Registers with the metadata server and serves until *opts.stop is set, then returns 0. Returns an
+ * error only if the first registration is refused for good: -EACCES (token), -EINVAL, -EPROTO,
+ * -EPERM (the pool belongs to another store, or holds regions unknown to the catalog, and
+ * opts.claim does not decide); after 3 s also -EEXIST (a node of this name is up) and -ENOSPC (too
+ * many nodes). Other errors and later refusals are retried, each logged once.
  */
 RLV_MUST_CHECK int memnode_run(struct memnode *node);
 

@@ -17,7 +17,8 @@ struct pool_part {
 	size_t n;
 };
 
-/* Calls fn for each part of the pool until it fails. */
+/* Calls fn for each part of the pool whose rows are formatted and not broken, until fn fails.
+   Returns the error of fn or of the listing. */
 static int for_each_part(struct transport_target *target,
 			 int (*fn)(struct transport_target *target, const struct pool_part *part))
 {
@@ -41,7 +42,8 @@ static int persist_mark(struct transport_target *target, const struct target_reg
 	return target->ops->persist(target, rows->id, off, sizeof(uint64_t));
 }
 
-/* Persisted even if set: its setter may have been killed before persisting it. */
+/* Sets the mark of the rows, and persists it even if it was set: its setter may have been killed
+   before persisting it. */
 static int set_mark(struct transport_target *target, const struct target_region *rows)
 {
 	superblock_set_mark((void *)rows->base);
@@ -82,7 +84,10 @@ static int check_alone(struct transport_target *target, const struct pool_part *
 	return target->ops->alone(target, part->rows->id) ? 0 : -EBUSY;
 }
 
-/* From here on no new client is served. Never fails. */
+/*
+ * Persists a part that no other process uses, rows first, and then ends its mark: cleared if the
+ * part was recovered, else as found. Always 0: failures are logged, and the mark stays.
+ */
 static int pool_end(struct transport_target *target, const struct pool_part *part)
 {
 	int ret;

@@ -19,12 +19,14 @@
 
 #define MEMNODE_POOL_END_NS (500 * CLOCK_NS_PER_MS) /* time for other processes to unmap */
 
-/* Errors: those of persist; -ENOMEM. */
+/* Run before any client is served: marks the rows of each part as in use, durably; where no other
+   process has the part mapped, first keeps the mark found. Errors: those of persist; -ENOMEM. */
 RLV_MUST_CHECK int memnode_pool_begin(struct transport_target *target);
 RLV_MUST_CHECK int memnode_pool_made(struct transport_target *target,
 				     const struct target_region *region);
 
-/* Waits briefly for clients that are closing. Regions still in use keep their mark. */
+/* Makes the pool durable and clears its marks. Waits up to MEMNODE_POOL_END_NS for other processes
+   to unmap it; regions still in use keep their mark. Failures are logged. */
 void memnode_pool_end(struct transport_target *target);
 
 #endif

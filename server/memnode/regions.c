@@ -33,14 +33,15 @@ struct memnode_region {
 	uint8_t *desc;
 };
 
-/* Other processes may change it concurrently. */
+/* The 8-byte word at off of the region, loaded atomically: other processes may change it. */
 static uint64_t load_word(const struct target_region *from, uint64_t off)
 {
 	return __atomic_load_n((const uint64_t *)(const void *)(from->base + off),
 			       __ATOMIC_RELAXED);
 }
 
-/* Returns only -ENOMEM: an invalid descriptor is a flaw. A told word in no intact region is 0. */
+/* Fills in out->part from the superblock of a tree region: name, told words, descriptor if wanted.
+   A told word whose region is missing or broken is 0; a bad descriptor size is a flaw. -ENOMEM. */
 static int take_part(const struct listed *all, const struct target_region *from,
 		     const struct region_superblock *sb, struct memnode_region *out)
 {

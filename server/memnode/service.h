@@ -24,7 +24,7 @@ struct memnode_service {
 	const char *uri;
 	bool persistent;
 	uint64_t term; /* a request with a lower term is from a stale server: -ESTALE */
-	/* CPU time used by the thread that serves clients. */
+	/* CPU time in ns used by the thread that serves clients. */
 	uint64_t (*agent_cpu_ns)(void *ctx);
 	void *ctx;
 };
@@ -49,13 +49,14 @@ struct memnode_answer {
 	const ProtobufCMessage *message;
 };
 
-/* Executes a request and builds the answer, also for unknown requests. Thread: any. */
+/* Executes the request in frame and builds the answer in *out; after an error, e.g. for an unknown
+   request, the answer is its status. Thread: any. */
 void memnode_serve(const struct memnode_service *svc, const struct channel_frame *frame,
 		   struct memnode_answer *out);
 
 /*
- * Undoes a request whose answer was not delivered: frees a region that it created, which the server
- * would otherwise learn of at the next registration. Thread: any.
+ * Run if the answer of a request was not delivered: frees the region that the request created, if
+ * it did, which the server would otherwise learn of at the next registration. Thread: any.
  */
 void memnode_undo(const struct memnode_service *svc, const struct frame_header *head,
 		  const struct memnode_answer *answer);
@@ -70,15 +71,16 @@ enum memnode_line {
 
 enum memnode_line memnode_line_of(const struct channel_frame *frame);
 
-/* Sends an answer. An error means that the channel is dead. */
+/* Sends the answer to the request with header head over ch. After an error the channel must be
+   closed. */
 RLV_MUST_CHECK int memnode_reply(struct channel *ch, const struct frame_header *head,
 				 const struct memnode_answer *answer);
 
-/* List all regions of a pool; freed by mem_free. -ENOMEM. */
+/* Lists all regions of the pool in a new array, which the caller frees by mem_free. -ENOMEM. */
 RLV_MUST_CHECK int memnode_list_regions(struct transport_target *target,
 					struct target_region **regions_out, size_t *n_out);
 
-/* The region of that role of the part that a region belongs to; NULL: there is none. */
+/* Finds among n regions the one with that role in the same part as `of`; NULL: there is none. */
 const struct target_region *memnode_region_beside(const struct target_region *regions, size_t n,
 						  const struct target_region *of, uint32_t role);
 
@@ -89,7 +91,8 @@ struct memnode_regions {
 	struct memnode_region *parts; /* storage that list points to */
 };
 
-/* with_descs: include descriptors: 6 KiB per shard of a table, of the 1 MiB of a frame. -ENOMEM. */
+/* Describes all regions of the pool for a registration, in *out. with_descs: with the descriptors,
+   which take 6 KiB for each shard of a table, of the 1 MiB of a frame. -ENOMEM. */
 RLV_MUST_CHECK int memnode_regions_open(struct transport_target *target, bool with_descs,
 					struct memnode_regions *out);
 void memnode_regions_close(struct memnode_regions *regions);

@@ -121,7 +121,8 @@ static void on_cut(void *ctx, struct conn *conn)
 	conn_drop(conn);
 }
 
-/* Further requests of the client are answered by -EOWNERDEAD (rpc.c). */
+/* conn's client was forgotten: drops the pointer to it. rpc_serve answers further requests by
+   -EOWNERDEAD. */
 static void on_buried(void *ctx, struct conn *conn)
 {
 	(void)ctx;
@@ -152,7 +153,7 @@ static const struct liveness_ops live_ops = {
 	.on_buried = on_buried,
 };
 
-/* A slot of a newly attached shard. The server's own slots need no watch. */
+/* A newly attached shard has a slot of this holder: watches it, unless it is the server itself. */
 static void on_holder(void *ctx, const struct slot_holder *holder)
 {
 	struct metad *md = ctx;
@@ -255,7 +256,10 @@ static const struct conn_ops ops = {
 
 /* -------- open -------- */
 
-/* Takes the name of the store on this host, then opens its state. */
+/*
+ * Locks the store's name on this host, makes its token if missing, and opens the state database.
+ * -EBUSY: another server has the lock; errors of mkdir and statedb_open.
+ */
 static int metad_open_state(struct metad *md)
 {
 	const char *store = md->opts.store, *dir;

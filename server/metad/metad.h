@@ -75,23 +75,25 @@ struct metad {
 	struct rpc_backup *backups; /* copies of the catalog in transfer: rpc_backup.c */
 };
 
-/* -EBUSY: the store has a server (the message has its pid); errors of its components. */
+/* Opens the store's state and listens. -EBUSY: the store has a running server (the message has its
+   pid); -EINVAL: a TLS certificate without TCP; -ENOMEM; errors of the components. */
 RLV_MUST_CHECK int metad_open(const struct metad_opts *opts, struct metad **md_out);
 
-/* Serves until SIGTERM or SIGINT, then returns 0. */
+/* Serves until SIGTERM or SIGINT, then returns 0. -EIO: the event loop failed. */
 RLV_MUST_CHECK int metad_run(struct metad *md);
 
 void metad_close(struct metad **md);
 
-/* Schedule the next tick immediately, after a change. */
+/* Schedules the server's next tick, with the catalog's upkeep, for now: something has changed. */
 void metad_hurry(struct metad *md);
 
-/* enum Relive__NodeState */
+/* The state of the node as enum Relive__NodeState: UP, DRAINING (and up), LOST or DOWN. */
 uint32_t metad_node_state(const struct node *node);
 
-/* Content of /metrics and /healthz; ctx is the metad. */
+/* Writes the content of /metrics; ctx is the struct metad. */
 void metad_write_metrics(void *ctx, struct metrics *m);
-/* 0: it serves and the catalog is writable; else the error. */
+/* Health of the server, for /healthz: 0 if the catalog is writable, else an error of statedb_check.
+   ctx is the struct metad. */
 RLV_MUST_CHECK int metad_check_health(void *ctx);
 
 #endif

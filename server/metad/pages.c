@@ -66,7 +66,7 @@ static void put_nodes(const struct metad *md, struct metrics *m)
 
 /* -------- tables -------- */
 
-/* NULL: no object has that number, or it is no table. */
+/* The table of that object id; NULL: no object has that id, or it is no table. */
 static const struct catalog_object *table_at(const struct metad *md, uint32_t id)
 {
 	const struct catalog_object *object = md->catalog.objects[id];
@@ -74,7 +74,8 @@ static const struct catalog_object *table_at(const struct metad *md, uint32_t id
 	return object_is_table(object) ? object : NULL;
 }
 
-/* Shard numbers are not reused: LOST and GONE shards are counted as well. */
+/* Writes capacity, client slots and shards by state of each table. Shard numbers are not reused:
+   LOST and GONE shards are counted as well. */
 static void put_tables(const struct metad *md, struct metrics *m)
 {
 	static const char *const states[] = { NULL, "active", "draining", "down", "lost", "gone" };
@@ -118,13 +119,15 @@ static void put_tables(const struct metad *md, struct metrics *m)
 
 /* -------- items -------- */
 
-/* A side without a bound is not admitted, and a clean close returns unused admissions. */
+/* Items admitted and not yet committed. 0 if fewer are admitted: a limiter's side without a bound
+   admits none, and a clean close returns unused admissions. */
 static uint64_t page_pending(uint64_t admitted, uint64_t committed)
 {
 	return admitted > committed ? admitted - committed : 0;
 }
 
-/* Counts are unknown until the control shard was attached. */
+/* Writes the item counts of each view, by table. A table is left out until its control shard was
+   attached: its counts are unknown. */
 static void put_items(const struct metad *md, struct metrics *m)
 {
 	static const struct {

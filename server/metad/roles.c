@@ -4,7 +4,8 @@
 
 #include "base/bits.h"
 
-/* Role named in the error: node for node requests, else the least sufficient role. */
+/* Name of the role with the lowest bit of `allowed`, for the error: node for node requests, else
+   the least sufficient role. */
 static const char *role_wanted(uint32_t allowed)
 {
 	return token_role_name((enum token_role)(allowed & -allowed));

@@ -20,10 +20,13 @@
 #define ROLES_NODE (ROLES_ADMIN | TOKEN_NODE)
 #define ROLES_ANY (ROLES_READ | ROLES_NODE)
 
-/* -EACCES: the role is not in the set. what: name of the request, for the message. */
+/* -EACCES: the role is not in the bit set `allowed`. what: name of the request, for the message. */
 RLV_MUST_CHECK int roles_check(enum token_role role, uint32_t allowed, const char *what);
 
-/* Access mode granted to open a table. -EACCES: the role does not allow the requested mode. */
+/*
+ * Sets *access_out to the access for opening a table: the requested one, else the most that the
+ * role has, below WRITE if read_only. -EACCES: the role does not allow it; -EINVAL: unknown access.
+ */
 RLV_MUST_CHECK int roles_access(enum token_role role, const Relive__TableOpenRequest *request,
 				Relive__TableAccess *access_out);
 

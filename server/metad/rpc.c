@@ -33,7 +33,8 @@ struct node_row {
 	Relive__Gauge *gauge_list[TARGET_GAUGES];
 };
 
-/* From its last ping: no node is asked. */
+/* Fills in row from what the server knows of the node, e.g. by its last ping: the node is not
+   asked. */
 static void fill_node(const struct metad *md, struct node *node, struct node_row *row)
 {
 	Relive__NodeInfo *info = &row->info;

@@ -17,13 +17,16 @@ struct call {
 /* Result of a handler that has answered, or will. Other results are answered as a status. */
 #define RPC_ANSWERED 1
 
-/* Answers with a reply, after setting its member status to success. Returns RPC_ANSWERED. */
+/* Answers the call with reply, after setting *status, its status member, to success. Returns
+   RPC_ANSWERED. */
 int rpc_answer(const struct call *call, const ProtobufCMessage *reply, Relive__Status **status);
 
-/* For a client's request. -EOWNERDEAD: the client was fenced. */
+/* Checks that the client of the call may send requests. -EOWNERDEAD: it was fenced, or forgotten
+   since. */
 RLV_MUST_CHECK int rpc_check_client(const struct call *call);
 
-/* Handlers: the result is a code to answer with, or RPC_ANSWERED. */
+/* Handlers of one request type each: return RPC_ANSWERED, or a code, which rpc_serve answers as a
+   status. */
 RLV_MUST_CHECK int rpc_table_create(const struct call *call, const ProtobufCMessage *message);
 RLV_MUST_CHECK int rpc_table_open(const struct call *call, const ProtobufCMessage *message);
 RLV_MUST_CHECK int rpc_table_drop(const struct call *call, const ProtobufCMessage *message);

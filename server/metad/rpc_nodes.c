@@ -30,7 +30,7 @@ static int answer_register(struct channel *ch, const struct metad *md, uint64_t 
 			    &reply.base, deadline_after(clock_monotonic(), NODE_SEND_NS));
 }
 
-/* The channel is taken over: joins the node, answers, then takes in its regions. */
+/* Owns ch: joins the node, records its regions, answers, then attaches them. */
 static void node_join(struct metad *md, struct channel *ch, uint64_t request_id,
 		      struct catalog_arrival *arrival)
 {
@@ -60,7 +60,8 @@ static void node_join(struct metad *md, struct channel *ch, uint64_t request_id,
 	metad_hurry(md);
 }
 
-/* A missing uuid is zero. */
+/* Copies a uuid to out, which stays zero if the uuid is missing. what: its name in the message.
+   -EPROTO: it has not 16 bytes. */
 static int take_uuid(const char *what, const ProtobufCBinaryData *uuid, uint8_t out[16])
 {
 	if (uuid->len != 0 && uuid->len != 16)
@@ -126,7 +127,8 @@ static struct node *node_of(const struct call *call, const ProtobufCMessage *mes
 	return node;
 }
 
-/* Start moving all its shards. -EHOSTDOWN: no other node can take the shards of some table. */
+/* Starts moving all shards off the node, and answers how many are still there. -ENOENT: no such
+   node; -EHOSTDOWN: the node is down, or holds shards and no other node is up. Store errors. */
 int rpc_node_drain(const struct call *call, const ProtobufCMessage *message)
 {
 	Relive__NodeDrainReply reply = RELIVE__NODE_DRAIN_REPLY__INIT;

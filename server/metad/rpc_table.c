@@ -38,7 +38,8 @@ static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
 	return (ProtobufCBinaryData){ grant->bytes, grant->data };
 }
 
-/* Fills in a shard, with its grants if it is usable. *waits_out: set if they are outstanding. */
+/* Fills in row for shard s, with the guest's grants if the shard is usable; without an answer from
+   its node it is DOWN. Sets *waits_out if its grants or its attachment are outstanding. */
 static int fill_place(struct catalog_object *table, uint32_t s, const struct catalog_guest *guest,
 		      struct place_row *row, bool *waits_out)
 {
@@ -115,7 +116,8 @@ static int find_kind(uint32_t id, const struct object_kind **kind_out)
 			 : error_set(-ENOTSUP, "objects of kind %u: unknown to this server", id);
 }
 
-/* name: of its object, NULL = without one. */
+/* Makes a request that can wait for nodes, not in the list yet. name: of its object, NULL = without
+   one. -ENOTSUP: unknown kind; errors of table_name_check; -ENOMEM. */
 static int new_parked(const struct call *call, uint32_t kind, const char *name,
 		      struct rpc_parked **parked_out)
 {
@@ -147,7 +149,8 @@ static void free_parked(struct metad *md, struct rpc_parked *parked)
 	mem_free(parked);
 }
 
-/* True if it stays parked; else it was answered and freed. */
+/* Advances the request. True if it stays parked; else it was answered, unless its client has left,
+   and freed. */
 static bool parked_goes_on(const struct call *call, struct rpc_parked *parked)
 {
 	int ret = parked->go_on(call, parked);
@@ -218,7 +221,8 @@ void rpc_fini(struct metad *md)
 
 /* -------- named objects -------- */
 
-/* The object of that kind and name, which was checked. -ENOENT. */
+/* Finds the object of that kind and name; the caller has checked the name. -ENOENT: no object, or
+   one of another kind. */
 static int find_object(const struct metad *md, const struct object_kind *kind, const char *name,
 		       struct catalog_object **object_out)
 {
@@ -231,8 +235,9 @@ static int find_object(const struct metad *md, const struct object_kind *kind, c
 /* -------- answers with grants -------- */
 
 /*
- * Asks all nodes at once; they have one node lease to answer. A node without an answer by then is
- * left out: the client uses the other shards, and asks again. -EAGAIN: not yet.
+ * Answers with the table's shards and the client's grants on them. Asks all nodes at once: -EAGAIN
+ * until they have granted, for one node lease at most. A node without an answer by then is left
+ * out: the client uses the other shards, and asks again. -EHOSTDOWN: no shard is usable.
  */
 static int answer_table(const struct call *call, struct rpc_parked *parked,
 			struct catalog_object *table)
@@ -367,7 +372,8 @@ int rpc_table_rebalance(const struct call *call, const ProtobufCMessage *message
 
 /* -------- client slots -------- */
 
-/* The nodes make the page of the slot, for one node lease at most. */
+/* Gets the client a slot and answers with it. -EAGAIN until the nodes have made the slot's page;
+   after a node lease -EHOSTDOWN. -ESTALE: the table was dropped. */
 static int go_on_slot(const struct call *call, struct rpc_parked *parked)
 {
 	struct catalog_object *table = catalog_find_same(&call->md->catalog, parked->table_id,

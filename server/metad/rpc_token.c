@@ -17,7 +17,8 @@ static int token_for_role(const struct metad *md, const char *role,
 	return ret ? ret : token_derive(md->token, &id, token_out);
 }
 
-/* Answers before cutting connections of the old epoch, which may include the requester's. */
+/* Answers with the token of a role, after beginning a new epoch if that is requested. Answers
+   before cutting connections of the old epoch, which may include the requester's. */
 int rpc_token(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TokenRequest *request = (const Relive__TokenRequest *)message;

@@ -25,7 +25,7 @@ struct waits_said {
 
 /* -------- reports of clients -------- */
 
-/* The text is shown on a terminal: keep printable characters only. */
+/* Copies text to out, cut to room bytes; for terminals, control characters become '?'. */
 static void take_text(char *out, size_t room, const char *text)
 {
 	snprintf(out, room, "%s", text);
@@ -55,7 +55,8 @@ void waits_say(struct waits_said **said, const Relive__Waiting *const *waits, si
 	}
 }
 
-/* Number of its waiting calls, from a recent report: clients report once a second. */
+/* Number of waiting calls in the client's last report; 0 if that is older than 4 s (clients report
+   once a second) or the client is fenced. */
 static uint32_t waits_of_client(const struct client *client, uint64_t now_ns)
 {
 	const uint64_t fresh_ns = 4 * (uint64_t)CLOCK_NS_PER_S;
@@ -86,7 +87,8 @@ struct list {
 	uint64_t now_ns;
 };
 
-/* NULL: no room; the omission was counted. */
+/* Adds an entry to list->reply, for the table if it is not NULL. NULL: WAITS_MAX are there;
+   waits_left_out counts the omission. */
 static struct entry *waits_add(struct list *list, uint32_t kind, const struct catalog_object *table)
 {
 	Relive__StoreInfoReply *reply = list->reply;

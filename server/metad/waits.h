@@ -26,7 +26,8 @@ struct client;
 struct metad;
 struct waits_said; /* reports of one client: one block of mem_alloc */
 
-/* Replace a client's report by its newest. Out of memory: no report is kept. */
+/* Replaces a client's report by its newest, of n waits, of which WAITS_CLIENT are kept; *said is
+   NULL if n is 0 or memory is out. */
 void waits_say(struct waits_said **said, const Relive__Waiting *const *waits, size_t n,
 	       uint64_t now_ns);
 
@@ -34,10 +35,11 @@ struct waits_counts {
 	uint64_t limiter, rebuild, drain;
 };
 
-/* Count waits of each kind; stopped processes are not looked up. */
+/* Counts waits of each kind but `stopped`. */
 void waits_count(const struct metad *md, struct waits_counts *out);
 
-/* Fill in all waits, for STORE_INFO; freed by waits_free. -ENOMEM. */
+/* Sets reply->waits to the waits of all kinds, for STORE_INFO; the first WAITS_MAX, the others are
+   counted in waits_left_out. Freed by waits_free. -ENOMEM. */
 RLV_MUST_CHECK int waits_fill(const struct metad *md, Relive__StoreInfoReply *reply);
 void waits_free(Relive__StoreInfoReply *reply);
 

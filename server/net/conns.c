@@ -148,8 +148,8 @@ static void conn_turn_away(struct conn *conn, const char *why)
 	conn_drop(conn);
 }
 
-/* Evict one connection, if possible none that is probably authenticating: a flood of new ones must
-   not evict those. False = none to evict. */
+/* Drops the oldest connection of the queue, if possible one that has not begun to authenticate: a
+   flood of new ones must not evict those that have. False: the queue is empty. */
 static bool drop_oldest(struct conns *conns, enum conn_queue number)
 {
 	struct timed_link *oldest = conns->queues[number].first;
@@ -175,7 +175,8 @@ static void bound_queue(struct conns *conns, enum conn_queue number)
 		(void)drop_oldest(conns, number);
 }
 
-/* A refused connection: its further input is discarded until it closes. */
+/* Lets a refused connection linger: pending output is sent unless the stream is broken, further
+   input is discarded, until the peer closes it or its time limit passes. */
 static void last_words(struct conn *conn, bool broken)
 {
 	conn_part(conn);
@@ -220,7 +221,8 @@ int conn_detach(struct conn *conn, struct channel *ch_out)
 
 /* -------- answers -------- */
 
-/* Stops reading requests of a peer that does not read its answers, or has many requests pending. */
+/* True if further requests of the peer may be read: it was not refused, reads its answers, and has
+   fewer than OWED_MAX requests pending. */
 static bool may_ask(const struct conn *conn)
 {
 	return conn->phase != PHASE_LAST_WORDS && conn->owed < OWED_MAX &&
@@ -367,7 +369,8 @@ static int check_auth(struct conn *conn, const struct channel_frame *frame)
 	return ret;
 }
 
-/* Reserves room for the unix socket and memory nodes when TCP clients use the rest. */
+/* -EUSERS: no room for one more ready connection. Part of max_conns is reserved for the unix
+   socket; memory nodes have READY_NODES_MAX places of their own. */
 static int find_room(const struct conn *conn)
 {
 	const struct conns *conns = conn->conns;
@@ -421,7 +424,8 @@ static int take_auth(struct conn *conn, const struct channel_frame *frame)
 
 /* -------- reading -------- */
 
-/* 0: a frame was read; -EAGAIN: incomplete frame; else the stream is broken. */
+/* Takes a frame from the input and serves it. 0: it was served or refused; -EAGAIN: incomplete
+   frame; else conn must be dropped. */
 static int read_frame(struct conn *conn)
 {
 	struct evbuffer *in = conn->flow.in;
@@ -483,7 +487,8 @@ static void on_read(void *ctx)
 		conn_free(conn);
 }
 
-/* Logs a hang-up only if TLS refused the peer, which gets the alert. */
+/* The stream ended. A peer that hung up or was refused is dropped without a log line; after a
+   timeout, or once ready, with one; a peer that TLS refused gets the alert, then lingers. */
 static void on_end(void *ctx, int code)
 {
 	struct conn *conn = ctx;
@@ -506,7 +511,8 @@ static const struct flow_ops flow_ops = {
 
 /* -------- accepting -------- */
 
-/* The kernel identifies peers of a unix socket; other connections use TLS. */
+/* Begins a connection, queued until it has proved the token. The kernel identifies peers of a unix
+   socket; other connections use TLS. ACCEPTS_MAX accepts pause accepting until on_again. */
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
 		      int len, void *arg)
 {
@@ -552,7 +558,8 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	bound_queue(conns, conn->peer.local ? QUEUE_LOCAL : QUEUE_TCP);
 }
 
-/* Resume after ready events, so that accepted connections are served first. */
+/* Resumes accepting, after the events that were ready, so that accepted connections are served
+   first. */
 static void on_again(evutil_socket_t fd, short what, void *arg)
 {
 	struct conns *conns = arg;
@@ -564,7 +571,8 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 		(void)evconnlistener_enable(conns->listeners[i]);
 }
 
-/* Usually out of descriptors: evict an unauthenticated connection, or the loop would spin. */
+/* Usually out of descriptors: drops an unauthenticated connection, or sleeps 10 ms if there is
+   none, so that the loop does not spin. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
 	struct conns *conns = arg;
@@ -577,7 +585,7 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
 	usleep(10 * 1000);
 }
 
-/* Takes fd, also on failure. */
+/* Listens on the bound socket fd; owns fd, and closes it on failure. */
 static int add_listener(struct conns *conns, int fd)
 {
 	struct evconnlistener *listener =

@@ -58,10 +58,11 @@ struct conn_lease {
 };
 
 struct conn_ops {
-	/* The peer is authenticated: grants it a lease, or refuses. */
+	/* The peer has proved its token: returns 0 and its lease (client_id 0 = none), or the error
+	   of a refusal. */
 	int (*on_ready)(void *ctx, struct conn *conn, struct conn_lease *lease_out);
 	void (*on_frame)(void *ctx, struct conn *conn, const struct channel_frame *frame);
-	/* Last callback about conn. */
+	/* conn closes or is refused after on_ready has returned 0: last callback about it. */
 	void (*on_close)(void *ctx, struct conn *conn);
 };
 
@@ -81,36 +82,40 @@ struct conns_opts {
 RLV_MUST_CHECK int conns_open(const struct conns_opts *opts, struct conns **conns_out);
 void conns_close(struct conns **conns);
 
-/* Listen on a unix socket, mode 0600. A stale socket file is replaced. */
+/* Listens on a unix socket at path, mode 0600. Replaces a file there: the caller holds the lock of
+   its name. -ENAMETOOLONG; errors of bind. */
 RLV_MUST_CHECK int conns_listen_socket(struct conns *conns, const char *path);
-/* Listen on TCP. host NULL or "" = loopback. -EADDRINUSE; errors of tls_open. *port_out: bound
-   port. */
+/* Listens on TCP, with TLS. host NULL or "" = loopback, port 0 = any; *port_out: bound port.
+   -EINVAL: host; -EADDRINUSE; errors of tls_open. */
 RLV_MUST_CHECK int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port,
 				    uint16_t *port_out);
 
 const struct conn_peer *conn_peer(const struct conn *conn);
-/* Peer address: "unix", or numeric HOST:PORT. */
+/* Writes the peer's address to text: "unix", numeric HOST:PORT, or "tcp" if it cannot be found. */
 void conn_address(const struct conn *conn, char *text, size_t bytes);
-/* User data of the owner of ops. */
+/* Sets the pointer that conn_user returns, which conns.c does not use; NULL at first. */
 void conn_set_user(struct conn *conn, void *user);
 void *conn_user(const struct conn *conn);
 
-/* Answers the request with header head. */
+/* Queues message as the answer to the request with header head. Drops conn if memory is out or the
+   peer does not read its answers. */
 void conn_answer(struct conn *conn, const struct frame_header *head,
 		 const ProtobufCMessage *message);
-/* Answers with a status only: code, and error_last() if code is not 0. */
+/* Answers the request with header head by a status: code, and error_last() if code is not 0. */
 void conn_answer_status(struct conn *conn, const struct frame_header *head, int code);
 
-/* Refuse role tokens of other epochs from now on; their connections get pending answers, then
-   are cut. */
+/* Refuses role tokens of other epochs from now on. Connections that use one are cut as by
+   conn_refuse: queued answers are still sent. */
 void conns_set_epoch(struct conns *conns, uint32_t epoch);
 
-/* Closes when the current callback returns. */
+/* Closes and frees conn: now, or in a callback of conn's own input when that returns. */
 void conn_drop(struct conn *conn);
-/* Refuse: answers code and error_last(), which the peer can read, then closes. */
+/* Logs error_last(), answers the request with header head by it and code, and closes conn when the
+   peer does, or after CONN_LAST_WORDS_SECONDS. */
 void conn_refuse(struct conn *conn, const struct frame_header *head, int code);
 
-/* Convert the connection into a channel; on_close is not called. -EPROTO: unread input remains. */
+/* Moves the stream of conn to *ch_out, which the caller then owns; frees conn without on_close.
+   -EPROTO: input is unread or output unsent; conn goes on. */
 RLV_MUST_CHECK int conn_detach(struct conn *conn, struct channel *ch_out);
 
 #endif

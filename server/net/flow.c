@@ -44,7 +44,8 @@ void flow_write(struct flow *flow, const void *bytes, size_t len)
 		flow->full_since = clock_now_ns(clock_monotonic());
 }
 
-/* 0, -EAGAIN, or the end. */
+/* Sends pending output. 0: all of it was sent; -EAGAIN: the stream takes no more now; else the
+   stream has ended. */
 static int write_some(struct flow *flow)
 {
 	struct evbuffer_iovec part;
@@ -118,7 +119,8 @@ static void go_on(struct flow *flow)
 
 /* -------- lingering close -------- */
 
-/* Ends when the peer has closed its side, or sent too much. */
+/* A turn of a lingering close: sends output, closes our side, discards input. Calls on_end when the
+   peer has closed its side, has sent LINGER_BYTES, or the stream fails. */
 static void linger_on(struct flow *flow)
 {
 	uint8_t bytes[READ_BYTES];

@@ -21,13 +21,14 @@ struct event;
 struct event_base;
 
 struct flow_ops {
-	/* flow->in has more bytes, or reading was resumed. May close the flow. */
+	/* flow->in has more bytes, or flow_resume was called. May close the flow. */
 	void (*on_read)(void *ctx);
-	/* Reading is paused, and answers fit again. */
+	/* Reading is paused, and output is not full: the owner may call flow_resume. */
 	void (*on_drained)(void *ctx);
 	/*
-	 * The stream ended; reason in error_last(). -ETIMEDOUT: a time limit passed. Must close the
-	 * flow, or is called again.
+	 * The stream ended for the reason code, with error_last(); -ETIMEDOUT: the peer did not
+	 * read output for FLOW_WRITE_SECONDS. Must close the flow or let it linger, or is called
+	 * again.
 	 */
 	void (*on_end)(void *ctx, int code);
 };
@@ -47,26 +48,28 @@ struct flow {
 	void *ctx;
 };
 
-/* Takes the stream, also on failure. The caller has set ops and ctx. -ENOMEM. */
+/* Owns the stream from here on, and closes it on failure; reads it by events on base. The caller
+   has set ops and ctx. -ENOMEM. */
 RLV_MUST_CHECK int flow_open(struct flow *flow, struct event_base *base,
 			     const struct stream *stream);
 void flow_close(struct flow *flow);
 
-/* Sent at the next turn of the loop. */
+/* Appends a copy of the bytes to the output, which is sent from the loop's next turn on. */
 void flow_write(struct flow *flow, const void *bytes, size_t len);
 
-/* True if output is above the mark: read no more requests before the peer has read its answers. */
+/* True if unsent output has reached 256 KiB: read no more requests before the peer has read its
+   answers. */
 bool flow_is_full(const struct flow *flow);
-/* True if an answer of len bytes fits below the output cap. */
+/* True if an answer of len bytes fits: unsent output is at most 4 MiB with it. */
 bool flow_has_room(const struct flow *flow, size_t len);
 /* Pause reading until flow_resume, which calls on_read at the loop's next turn. */
 void flow_pause(struct flow *flow);
 void flow_resume(struct flow *flow);
 
 /*
- * Lingering close: sends pending output, closes our side, and discards further input, so that the
- * kernel does not drop the output. on_end comes when the peer has closed its side. broken: the
- * stream cannot send.
+ * Lingering close: sends pending output (broken: drops it, the stream cannot send), then closes our
+ * side, and discards further input, so that the kernel does not drop the output. on_end comes when
+ * the peer has closed its side, or has sent 1 MiB more.
  */
 void flow_linger(struct flow *flow, bool broken);
 

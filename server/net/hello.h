@@ -7,9 +7,10 @@
 #include "server/net/conns.h"
 
 /*
- * Reads a HELLO into peer: role, token, process. For the unix socket the kernel has set `local` and
- * process.pid. -EPROTO (another format), -EINVAL (role), -EACCES (invalid token, another epoch than
- * the store's, or not the token of the TLS connection). The proof of the token follows later.
+ * Reads a HELLO into peer: role, lease to resume, token, process. The caller has set peer->local
+ * and, for the unix socket, process.pid from the kernel. -EPROTO (another format, or no nonce),
+ * -EINVAL (role), -EACCES (invalid token identity, another epoch than the store's, or not the token
+ * of the TLS connection). The proof of the token follows in a later frame.
  */
 RLV_MUST_CHECK int hello_take(const Relive__HelloRequest *hello, const struct stream *stream,
 			      uint32_t epoch, struct conn_peer *peer);

@@ -39,7 +39,8 @@ struct http {
 
 /* -------- pages -------- */
 
-/* 503 without a text: no memory. */
+/* Makes the page: 200, or 503 with the error if the daemon is not healthy; 503 without a text: no
+   memory. The caller frees the text by free(). */
 static struct http_answer make_page(struct http *http, enum http_path path)
 {
 	struct http_answer made = { .code = 200 };
@@ -103,7 +104,8 @@ void http_lend(struct http *http, uint64_t until_ns)
 
 /* -------- the thread -------- */
 
-/* Sends the pages. During a loan it makes those wanted, too: the loop takes the lock to continue. */
+/* Sends the pages made by the loop to the peers that wait. During a loan it makes the wanted pages
+   itself, under the lock, which the loop takes to continue. */
 static void on_made(evutil_socket_t fd, short what, void *arg)
 {
 	struct http *http = arg;

@@ -35,27 +35,30 @@ struct http;
 
 struct http_opts {
 	const char *address; /* [IP:]PORT; default IP: loopback */
-	/* Called by the loop or, during a loan, by the thread. */
+	/* Writes the page /metrics; called by the daemon's loop or, during a loan (http_lend), by
+	   the thread. */
 	void (*metrics)(void *ctx, struct metrics *m);
 	int (*health)(void *ctx); /* 0, or an error with error_last() */
 	void *ctx;
 };
 
-/* Check [IP:]PORT, IPv6 in brackets. -EINVAL. */
+/* Checks that text is [IP:]PORT, with IPv6 in brackets and a port above 0. -EINVAL: it is not. */
 RLV_MUST_CHECK int http_check_address(const char *text);
 
-/* Listen and start the thread. -EINVAL, -EADDRINUSE, -ENOMEM. */
+/* Listens on opts->address and starts the thread that serves it. -EINVAL (address), -EADDRINUSE and
+   other errors of bind, -ENOMEM. */
 RLV_MUST_CHECK int http_open(const struct http_opts *opts, struct http **http_out);
 /* NULL is a no-op. */
 void http_close(struct http **http);
 
-/* Readable when http_turn is due. -1 if http is NULL. */
+/* Descriptor that polls readable when http_turn is due; -1 if http is NULL. */
 int http_fd(const struct http *http);
-/* Makes the requested pages. http may be NULL. Thread: the daemon's loop, also for http_lend. */
+/* Makes the pages that peers have requested; the thread sends them. http may be NULL. Thread: the
+   daemon's loop, also for http_lend. */
 void http_turn(struct http *http);
 
-/* Lends the turn until then, or until it is called with 0: the thread makes pages, and the loop must
-   not touch their data. http may be NULL. */
+/* Until until_ns, or a call with 0, the thread makes the pages itself instead of http_turn, and the
+   loop must not touch the data that they show. http may be NULL. */
 void http_lend(struct http *http, uint64_t until_ns);
 
 #endif

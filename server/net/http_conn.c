@@ -78,7 +78,8 @@ static void http_conn_enter(struct http_conn *conn, enum http_state state)
 	timed_queue_schedule(conn->conns->queues, HTTP_STATES, conn->conns->sweep);
 }
 
-/* Then the peer closes first, or its answer could be lost. */
+/* Sends the answer with an HTTP head, then lingers until the peer closes: closing first could lose
+   the answer. */
 static void send_answer(struct http_conn *conn, const struct http_answer *answer, const char *type)
 {
 	static const struct {

@@ -43,12 +43,14 @@ struct http_answer {
 /* Parses a request head (0-terminated): 200 and *path_out, or the status code of the refusal. */
 int http_parse(const char *text, enum http_path *path_out);
 
-/* conns is zeroed; the caller sets on_ask and ctx before the loop runs. -EADDRINUSE, ... */
+/* Listens on address by events on base. The caller has zeroed conns, and sets on_ask and ctx before
+   the loop runs. -ENOMEM, -EADDRINUSE and other errors of bind. */
 RLV_MUST_CHECK int http_conns_open(struct http_conns *conns, struct event_base *base,
 				   const struct sockaddr *address, int len);
 void http_conns_close(struct http_conns *conns);
 
-/* Answers all requests for that page. */
+/* Sends the answer, whose text is copied, to all connections that have asked for that page and
+   wait. */
 void http_conns_answer(struct http_conns *conns, enum http_path path,
 		       const struct http_answer *answer);
 

@@ -64,7 +64,7 @@ void metrics_seconds(struct metrics *m, uint64_t ns, const struct metrics_label 
 
 /* -------- the process -------- */
 
-/* Second field of statm, in pages. */
+/* Resident memory of this process: second field, in pages, of /proc/self/statm. 0: unreadable. */
 static uint64_t resident_bytes(void)
 {
 	FILE *file = fopen("/proc/self/statm", "re");

@@ -34,16 +34,17 @@ struct metrics_label {
 };
 
 RLV_MUST_CHECK int metrics_open(struct metrics *m);
-/* text is the page; the caller frees it with free() (from open_memstream). -ENOMEM: no page. */
+/* Completes the page, m->text; the caller frees that with free() (from open_memstream), also after
+   an error. -ENOMEM: the page is not complete. */
 RLV_MUST_CHECK int metrics_close(struct metrics *m);
 
-/* name and help are literals. */
+/* Begins a family of samples: writes its HELP and TYPE lines. name and help are literals. */
 void metrics_family(struct metrics *m, const char *name, enum metrics_kind kind, const char *help);
-/* Add a sample of the family. labels may be NULL. */
+/* Adds a sample of the family begun last. labels may be NULL. */
 void metrics_u64(struct metrics *m, uint64_t value, const struct metrics_label *labels);
 void metrics_seconds(struct metrics *m, uint64_t ns, const struct metrics_label *labels);
 
-/* Process metrics: process_cpu_seconds_total etc. */
+/* Adds metrics of this process: CPU seconds, resident memory, open descriptors. */
 void metrics_process(struct metrics *m);
 
 #endif

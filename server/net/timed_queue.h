@@ -24,15 +24,15 @@ struct timed_queue {
 	uint32_t n;
 };
 
-/* Move it to the end of queue, out of its former one. Its time starts now. */
+/* Moves link to the end of queue, out of its former one. Its time, queue->limit_ns, starts now. */
 void timed_queue_add(struct timed_queue *queue, struct timed_link *link);
 void timed_queue_remove(struct timed_link *link);
 
-/* An expired entry, or NULL. */
+/* The oldest entry if its deadline has passed, else NULL; it stays in the queue. */
 struct timed_link *timed_queue_ended(const struct timed_queue *queue);
-/* Next deadline; UINT64_MAX = none. */
+/* Earliest deadline of the entries; UINT64_MAX: no entry, or a queue without a limit. */
 uint64_t timed_queue_end(const struct timed_queue *queue);
-/* Sets a timer to the next deadline of n queues, if any. */
+/* Sets the timer to the earliest deadline of the n queues; without one, leaves it as it is. */
 void timed_queue_schedule(const struct timed_queue *queues, size_t n, struct event *timer);
 
 #endif

@@ -43,7 +43,8 @@ static bool is_same(const struct node_wish *a, const struct node_wish *b)
 	       a->range.len == b->range.len && a->rights == b->rights;
 }
 
-/* The requester may be gone. */
+/* A node's answer to node_grant: stores the grant or the error in the node_asked of that tag,
+   unless the requester has forgotten it. */
 static void on_grant(void *ctx, uint64_t tag, struct node *node, int code,
 		     const ProtobufCMessage *reply)
 {
@@ -151,7 +152,8 @@ static void *run_reach(void *arg)
 	return NULL;
 }
 
-/* A connection to a former address of the node is dropped. */
+/* Opens node->tr by a thread. 0: it is open; -EAGAIN: the thread still connects, or has connected
+   to a former address of the node, and that connection was dropped; else its error. */
 static int reach_memory(struct node *node)
 {
 	struct node_reach *reach = node->remote->reach;

@@ -35,7 +35,8 @@ static uint64_t liveness_now(const struct liveness *live)
 	return clock_now_ns(live->clock);
 }
 
-/* Next look: at lease_until. */
+/* Renews the lease: the client is not suspect, no node has proved its death, and its next look is
+   at lease_until. */
 static void grant_time(struct liveness *live, struct client *client)
 {
 	client->lease_until = liveness_now(live) + live->lease_ns;
@@ -136,7 +137,8 @@ void liveness_watch(struct liveness *live, const struct slot_holder *holder)
 
 /* -------- join and part -------- */
 
-/* Id and process are readable in shared memory: only the secret proves the owner. */
+/* True if the guest is the client, of the same process and not fenced, and shows its secret. Id and
+   process are readable in shared memory: only the secret proves the owner. */
 static bool may_resume(const struct client *client, const struct liveness_guest *guest)
 {
 	const struct process_id *process = &guest->process;
@@ -237,7 +239,8 @@ static bool lease_is_over(const struct liveness *live, const struct client *clie
 	return liveness_now(live) >= client->lease_until;
 }
 
-/* Ask every node that is up and has not proved it yet. */
+/* Asks every node that is up to fence the client, unless it has proved the death or owes an answer.
+   FENCE_ASK; FENCE_CUT if fenced; FENCE_KILL if stalled and that is configured. */
 static void ask_nodes(struct liveness *live, struct client *client)
 {
 	enum fence_how how = client->fenced ? FENCE_CUT : FENCE_ASK;
@@ -276,8 +279,11 @@ void liveness_answer(struct liveness *live, uint64_t client_id, const struct nod
 	}
 }
 
-/* True if every node that is up has proved it. A node that is away prevents this while the
-   client's lease runs: the client may have all its attachments there. */
+/*
+ * True if every node that is up (there must be one, if the store has nodes) has proved that the
+ * client has nothing there. A down node that is not lost prevents this while the lease runs: the
+ * client may have all its attachments there.
+ */
 static bool is_proved_everywhere(const struct liveness *live, const struct client *client)
 {
 	bool any = !live->nodes->first;
@@ -313,7 +319,7 @@ static void client_judge(const struct liveness *live, struct client *client)
 	client->fenced = why != NULL;
 }
 
-/* All its slots are settled: forget it. */
+/* Forgets a client whose slots are all settled: deletes it from the store and frees it. */
 static void client_bury(struct liveness *live, struct client *client)
 {
 	const struct store_client row = { .id = client->holder.client_id };
@@ -336,7 +342,7 @@ static void look_again(struct liveness *live, struct client *client)
 	client->next_look = liveness_now(live) + min_u64(pause, LOOK_LAST_NS);
 }
 
-/* True if no node that is up could still admit it. */
+/* True if every node that is up has proved that the client has no access to its memory. */
 static bool is_cut_off(const struct liveness *live, const struct client *client)
 {
 	for (const struct node *node = live->nodes->first; node; node = node->next)

@@ -61,15 +61,17 @@ struct client {
 };
 
 struct liveness_ops {
-	/* True if it holds slots. */
+	/* True if the client holds client slots in any object. */
 	bool (*holds)(void *ctx, uint64_t client_id);
-	/* Ask a node to fence; the answer comes later. After an error no answer comes. */
+	/* Asks a node to fence the client; the answer comes later, by liveness_answer, but not
+	   after an error. */
 	int (*fence)(void *ctx, struct node *node, uint64_t client_id, enum fence_how how);
-	/* A fenced client: settle it where proved. 0, or -EAGAIN: some shards remain. */
+	/* The client is fenced: settles its slots in each shard for whose node that is proved. 0:
+	   in all shards; -EAGAIN: some shards remain, and it is called again. */
 	int (*on_dead)(void *ctx, const struct client *client);
-	/* Close its connection: it has a newer one. */
+	/* Closes conn: its client has a newer connection. */
 	void (*on_cut)(void *ctx, struct conn *conn);
-	/* The client was forgotten but is still connected. */
+	/* The client of conn, which is still open, is forgotten and about to be freed. */
 	void (*on_buried)(void *ctx, struct conn *conn);
 };
 
@@ -96,47 +98,51 @@ struct liveness_guest {
 };
 
 /*
- * Loads all clients that had a lease before our start; they have one lease time to reconnect. A
- * client whose process on this host has ended is dead at once.
+ * Loads from the store all clients that had a lease before the server's start; they have one lease
+ * time to reconnect. A client whose process on this host has ended is fenced at the first tick.
+ * -ENOMEM, store errors.
  */
 RLV_MUST_CHECK int liveness_load(struct liveness *live);
 void liveness_fini(struct liveness *live);
 
 /*
- * Grants a lease: the wanted one if the guest shows its secret, is the same process, and was not
- * fenced; otherwise a new one with a new secret.
+ * Grants the guest a lease: the wanted one if the guest shows its secret, is the same process, and
+ * was not fenced; otherwise a new one, whose secret it puts into guest->secret. *client_out: the
+ * client of the lease, owned by live. -ENOMEM, -EIO, store errors.
  */
 RLV_MUST_CHECK int liveness_join(struct liveness *live, struct liveness_guest *guest,
 				 struct client **client_out);
 void liveness_renew(struct liveness *live, struct client *client);
-/* The client's connection has closed. */
+/* The client's connection has closed: the client becomes suspect. */
 void liveness_part(struct liveness *live, struct client *client);
 
-/* A slot in a region names this holder: watch it if it is not watched yet. */
+/* A slot in a region names this holder: adds its client, as a suspect, if it is unknown. */
 void liveness_watch(struct liveness *live, const struct slot_holder *holder);
 
-/* A node's answer; code < 0: it failed to answer. */
+/* A node's answer to a fence. code not 0: the fence failed; it is logged, result is ignored. */
 void liveness_answer(struct liveness *live, uint64_t client_id, const struct node *node, int code,
 		     enum fence_result result);
 
-/* The node is about to be forgotten: its number may be reused. */
+/* The node is about to be forgotten, and its number may be reused: clears its proofs in all
+   clients. */
 void liveness_forget_node(struct liveness *live, const struct node *node);
 
-/* True if it is proved that the client cannot access the node's memory. */
+/* True if the client is fenced and it is proved that it cannot access the node's memory. */
 bool liveness_is_proved(const struct client *client, const struct node *node);
 
-/* True if every connected client has adopted the layout. */
+/* True if every client that is connected and not suspect has adopted that layout or a newer one. */
 bool liveness_all_know(const struct liveness *live, uint64_t layout);
 
-/* True if it is disconnected for some time, and neither back nor proved dead. */
+/* True if the client is not connected, and four looks (some 150 ms) have not settled it. */
 bool liveness_is_missing(const struct client *client);
 
 struct client *liveness_find(const struct liveness *live, uint64_t client_id);
 uint32_t liveness_count(const struct liveness *live);
 
 /*
- * Checks the suspects. Returns the latest time of the next call. If the server itself was stopped
- * or held up by a node, missed renewals of that time do not count.
+ * Checks the clients whose next look is due: asks nodes to fence suspects, settles and forgets
+ * fenced ones. Returns the latest time of the next call. If the server itself was stopped or held
+ * up by a node, leases that would end meanwhile are extended: renewals are still unread.
  */
 uint64_t liveness_tick(struct liveness *live);
 

@@ -107,7 +107,7 @@ int node_post(struct node *node, const struct node_post *post)
 	return 0;
 }
 
-/* The Status, first field of every answer. */
+/* The Status of an answer, which is the first field of every answer's message. */
 static const Relive__Status *status_of(const ProtobufCMessage *reply)
 {
 	const ProtobufCFieldDescriptor *field =
@@ -118,7 +118,8 @@ static const Relive__Status *status_of(const ProtobufCMessage *reply)
 	return status;
 }
 
-/* An answer without a request is a late one: ignored. -EPROTO: not an answer. */
+/* Ends the call that the frame answers. An answer to a call that has ended is late: ignored.
+   -EPROTO: no request had that id, or not with such an answer. */
 static int take_answer(struct node *node, const struct channel_frame *frame)
 {
 	struct node_call *call = node->remote->calls;
@@ -140,7 +141,8 @@ static int take_answer(struct node *node, const struct channel_frame *frame)
 	return 0;
 }
 
-/* Read complete frames; a partial frame stays with the channel. */
+/* Takes all complete frames, which end their calls; a partial frame stays in the channel. An error
+   disconnects the node. */
 void node_read(struct node *node)
 {
 	while (node->up) {
@@ -208,7 +210,8 @@ static void node_ping(struct node *node)
 		log_debug("ping node %s: %s", node->name, error_last());
 }
 
-/* The result of a request about a region. A new one counts as used from now on. */
+/* Calls region_done with the result of creating or freeing a region. A new region counts as used
+   memory from now on; a creation that timed out disconnects the node. */
 static void deliver_region(struct node *node, const struct node_call *call)
 {
 	const Relive__NodeRegion *region = NULL;

@@ -46,8 +46,9 @@ struct node_reach;
 struct node_want;
 
 /*
- * End of a posted request. After an error its message is in error_last(); reply is NULL if code comes
- * from the connection, not from the node.
+ * Called once a posted request has ended: code 0, and the node's reply, freed after the call; or an
+ * error, with its message in error_last(), and reply NULL if code comes from the connection, not
+ * from the node.
  */
 typedef void (*node_done)(void *ctx, uint64_t tag, struct node *node, int code,
 			  const ProtobufCMessage *reply);
@@ -79,13 +80,15 @@ struct node_remote {
 /* A memory node on the network: how the catalog reaches it. */
 extern const struct node_ops node_remote_ops;
 
-/* Disconnect; outstanding calls end with -EHOSTDOWN. Our attachments stay. No callback. */
+/* Closes the node's connection: it is down. Outstanding calls end with -EHOSTDOWN, pending
+   attachments are cancelled; attached regions stay. Calls nothing back: node_deliver does. */
 void node_disconnect(struct node *node);
 
-/* Frees everything without a callback. */
+/* Disconnects the node and frees it with its calls and its transport, without a callback. Waits as
+   node_attach_fini. */
 void node_free(struct node *node);
 
-/* Close our transport to it: its regions must be detached before. */
+/* Closes the server's transport to the node, whose regions must have been detached before. */
 void node_close_transport(struct node *node);
 
 /* -------- posted -------- */
@@ -101,17 +104,19 @@ struct node_post {
 	uint64_t tag;
 };
 
-/* Post a request. -EHOSTDOWN: the node is down, done is not called. -ENOMEM. */
+/* Sends a request; post->done gets its result later. -EHOSTDOWN: the node is down, or is now, as it
+   could not be sent; -ENOMEM. After an error done is not called. */
 RLV_MUST_CHECK int node_post(struct node *node, const struct node_post *post);
 
 RLV_MUST_CHECK int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how,
 				   node_done done, void *ctx);
 
-/* Read available frames. An invalid answer closes the connection. */
+/* Reads the frames that have arrived; their calls end. An invalid answer disconnects the node. */
 void node_read(struct node *node);
-/* Call done() of ended calls. */
+/* Calls done() or region_done() of each call that has ended, and frees the call. */
 void node_deliver(struct node *node);
-/* Ping, end late calls, and disconnect a silent node. Returns the time of the next call. */
+/* Pings the node if due, ends calls past their deadline, and disconnects a node that was silent for
+   its lease. Returns the time of the next call; UINT64_MAX: the node is down. */
 uint64_t node_watch(struct node *node);
 
 /* -------- grants and attachments -------- */
@@ -124,16 +129,19 @@ RLV_MUST_CHECK int node_attach(struct node *node, const uint32_t *ids, uint32_t 
 bool node_is_attaching(const struct node *node);
 
 void node_forget_asker(struct node *node, uint64_t asker);
-/* Advance all attachments. Returns the time of the next call. */
+/* Advances all pending attachments; frees results not collected for 10 s. Returns the time of the
+   next call. */
 uint64_t node_attach_watch(struct node *node);
 /*
- * Checks the pages that the node is making (transport_prepare); a caller that needs one repeats its
- * call at the next tick. Returns the time of the next call.
+ * Watches the node making pages (transport_prepare): when all are made, sets news, so that a caller
+ * that needs one repeats its call at the next tick. Returns the time of the next call; UINT64_MAX:
+ * no page is being made.
  */
 uint64_t node_pages_watch(struct node *node);
-/* Cancel all attachments and requested grants. */
+/* Cancels pending attachments and requested grants. */
 void node_attach_forget(struct node *node);
-/* Shut down: waits for the connecting thread, at most for one connect timeout. */
+/* Cancels attachments and grants, then waits for the thread that connects to the node's memory, at
+   most for one connect timeout. */
 void node_attach_fini(struct node *node);
 
 /* For node*.c. */

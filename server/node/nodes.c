@@ -152,7 +152,8 @@ static void tell_news(struct nodes *nodes, struct node *node)
 	nodes->ops->on_news(nodes->ctx);
 }
 
-/* node is found by its channel's descriptor: libevent carries one pointer. */
+/* Frames of a node have arrived on fd: reads them and delivers results. The node is found by its
+   channel's descriptor: libevent carries one pointer, to nodes. */
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct nodes *nodes = arg;

@@ -27,7 +27,8 @@ struct nodes_ops {
 	void (*on_down)(void *ctx, struct node *node);
 	/* The node was declared lost: its shards are lost from now on. */
 	void (*on_lost)(void *ctx, struct node *node);
-	/* A node answered, joined or went down: look at everything soon. */
+	/* A node granted, attached or made a page that was asked for, or went down: look at
+	   everything soon. */
 	void (*on_news)(void *ctx);
 };
 
@@ -59,58 +60,62 @@ struct node_news {
 	uint8_t pool[16]; /* uuid of a persistent pool, or zero */
 };
 
-/* Load the known nodes from the store, all down. The caller has set the fields base to ctx and
-   zeroed the others. */
+/* Loads the known nodes from the store, all down. The caller has set base to former_client_id (0 in
+   lease_ns, lost_ns: default) and zeroed the others. -ENOMEM, store errors. */
 RLV_MUST_CHECK int nodes_load(struct nodes *nodes);
 void nodes_fini(struct nodes *nodes);
 
 struct node *nodes_find(const struct nodes *nodes, const char *name);
 
 /*
- * Checks whether the node may join. -EEXIST: a node of that name is up; -EINVAL: name or address;
- * -ENOSPC: the store has NODES_MAX names. A node whose connection has ended unnoticed is marked
- * down first.
+ * Checks whether the node may join. -EEXIST: a node of that name is up; -EINVAL: name, address or
+ * incarnation is invalid; -ENOSPC: the name is new, and the store has NODES_MAX names. A node whose
+ * connection has ended unnoticed is marked down first.
  */
 RLV_MUST_CHECK int nodes_admit(struct nodes *nodes, const struct node_news *news);
 
 /*
- * Marks it up and takes the channel over. *replaced_out: its known regions belong to an earlier
- * incarnation.
+ * Marks the node up, adding it if its name is new, stores it, and owns *ch from then on; after an
+ * error ch stays the caller's. *replaced_out: the node was known under another incarnation.
+ * -ENOMEM, store errors.
  */
 RLV_MUST_CHECK int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel *ch,
 			      struct node **node_out, bool *replaced_out);
 
 /*
- * Cuts the connections of the server's former life at the node, before this life opens new ones:
- * the host may have lost power. Posted after the node's registration was answered.
+ * Asks the node to cut the connections that the server's former life has left there, before this
+ * life opens new ones: a host that lost power closes none. Run after the node's registration was
+ * answered. Failures are logged.
  */
 void nodes_cut_former(const struct nodes *nodes, struct node *node);
 
 /*
- * Pings nodes, reads their frames, and detects nodes that are down or lost. Returns the latest time
- * of the next call.
+ * Pings nodes, reads their frames, delivers results, advances attachments, and detects nodes that
+ * are down or lost. Returns the latest time of the next call.
  */
 uint64_t nodes_tick(struct nodes *nodes);
-/* The time to look at pages that nodes make; after all that may have asked for one. */
+/* Runs node_pages_watch for all nodes and returns the earliest time. Run last in a tick, after all
+   that may have asked a node for a page. */
 uint64_t nodes_pages_watch(struct nodes *nodes);
 
 /*
- * Request of an operator: forgets a node that no shard refers to; its number may be reused. -EBUSY:
- * it is up, or its address is being tried.
+ * Request of an operator: deletes from the store and frees a node that no shard refers to; its
+ * number may be reused. -EBUSY: the node is up, or a thread still connects to its address. Store
+ * errors.
  */
 RLV_MUST_CHECK int nodes_forget(struct nodes *nodes, struct node *node);
 /*
- * Request of an operator: declares a node lost; calls on_lost. -EBUSY: it is up: stop it, or drain
- * it.
+ * Request of an operator: declares a node that is down lost, and calls on_lost. -EBUSY: the node is
+ * up: stop it, or drain it.
  */
 RLV_MUST_CHECK int nodes_drop(struct nodes *nodes, struct node *node);
-/* Start or stop draining: a draining node gets no new shards. */
+/* Starts or stops draining, in the store, too: a draining node gets no new shards. Store errors. */
 RLV_MUST_CHECK int nodes_set_draining(struct nodes *nodes, struct node *node, bool draining);
 
 /*
- * True if the node knows everything that a client of that generation may have attached of its
- * memory. False for a restarted node whose memory outlived the life in which the client attached
- * it.
+ * True if the node knows everything that a client may have attached of its memory; generation:
+ * nodes->generation when the client joined. False for a node restarted since then on a pool in a
+ * file that another process still had mapped.
  */
 bool nodes_is_witness(const struct node *node, uint64_t generation);
 

@@ -13,7 +13,8 @@ struct persist_round {
 	struct error_kept failure; /* first error */
 };
 
-/* One answer less is due. */
+/* A node of the round has answered or failed: keeps the first error. After the last one, answers
+   the client, if still connected, and frees the round. */
 static void on_done(void *ctx, uint64_t tag, struct node *node, int code,
 		    const ProtobufCMessage *reply)
 {

@@ -18,10 +18,11 @@ struct persist {
 	struct persist_round *first;
 };
 
-/* Answers the request when all nodes have answered. */
+/* Asks all nodes, but lost ones, to make their pools durable. Answers the request of conn when all
+   have answered: with 0 or the first error, -EHOSTDOWN for a node that is down. */
 void persist_begin(struct persist *persist, struct conn *conn, const struct frame_header *head);
 
-/* The connection closes: drop its pending answers. */
+/* Run when conn closes: its rounds go on without an answer. */
 void persist_forget(struct persist *persist, const struct conn *conn);
 
 void persist_fini(struct persist *persist);

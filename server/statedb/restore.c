@@ -70,8 +70,9 @@ static int restore_copy(const char *file, const char *path)
 }
 
 /*
- * Raises the term to the Unix time: running memory nodes refuse a server with a lower term than
- * they have seen, and a server starts less often than once a second.
+ * Checks the copy by opening it, and raises its term to the Unix time: running memory nodes refuse
+ * a server with a lower term than they have seen, and a server starts less often than once a
+ * second.
  */
 static int make_ready(const char *path)
 {
@@ -92,8 +93,8 @@ static int restore_move(const char *from, const char *to)
 	return rename(from, to) && errno != ENOENT ? restore_failed("rename", from) : 0;
 }
 
-/* Moves the catalog with its WAL, which must not be applied to another file. A catalog that was
-   closed cleanly has none. */
+/* Renames the catalog to its .replaced name, with its WAL, which must not be applied to another
+   file. Opens and closes it before: a catalog that was closed cleanly has no WAL. */
 static int move_aside(const struct paths *paths)
 {
 	struct catalog_store *store;

@@ -21,9 +21,10 @@ struct restore_opts {
 };
 
 /*
- * Errors leave the catalog unchanged: -EBUSY (the store has a server; the message has its pid),
- * -EEXIST (a catalog exists), -ENOENT, -EBADMSG (the copy is damaged), -EPROTO (not a catalog copy,
- * or another version), file errors.
+ * Replaces the store's catalog by opts->file. These errors leave the catalog unchanged: -EBUSY (the
+ * store has a server; the message has its pid), -EEXIST (a catalog exists, without opts->force),
+ * -ENOENT (no such file), -EBADMSG (the copy is damaged), -EPROTO (not a catalog copy, or another
+ * version). After an error of rename or fsync the old catalog may be at STORE.db.replaced.
  */
 RLV_MUST_CHECK int restore_catalog(const struct restore_opts *opts);
 

@@ -134,7 +134,8 @@ static void append(char sql[SQL_BYTES], const char *word, const char *after)
 enum { ALL = UINT32_MAX };
 enum form { NAMES, PARAMETERS, CONDITIONS };
 
-/* Appends the first n keys, or all columns, as names, parameters or conditions. */
+/* Appends to sql the first n_keys key columns, or ALL columns, as names, as parameters (:NAME), or
+   as conditions (NAME = :NAME) joined by AND. */
 static void append_columns(char sql[SQL_BYTES], const struct table *table, uint32_t n_keys,
 			   enum form form)
 {
@@ -152,7 +153,8 @@ static void append_columns(char sql[SQL_BYTES], const struct table *table, uint3
 	}
 }
 
-/* Binds the members of the record that the statement has as parameters. */
+/* Prepares sql and binds the members of record to the parameters of their names. The caller
+   finalizes the statement, and keeps record until then. */
 static int prepare(struct catalog_store *store, const char *sql, const struct table *table,
 		   const void *record, sqlite3_stmt **stmt_out)
 {

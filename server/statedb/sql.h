@@ -28,30 +28,34 @@ static inline struct statedb *statedb_of(struct catalog_store *store)
 	return (struct statedb *)store;
 }
 
-/* The SQL function crc32c(...): over type and content of all arguments. */
+/* The SQL function crc32c(...): the CRC-32C over the type and content of all n arguments. */
 void statedb_sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values);
 
-/* Set the error for an SQLite result and return its code. what: the statement, or its name. */
+/* Sets error_last() for the SQLite result rc and returns the negative errno for it. what: the
+   statement, or its name. */
 int statedb_sql_failed(struct statedb *store, int rc, const char *what);
 
-/* The caller finalizes the statement. */
+/* Prepares the statement sql, which the caller finalizes. After an error there is none. */
 RLV_MUST_CHECK int statedb_sql_prepare(struct statedb *store, const char *sql,
 				       sqlite3_stmt **stmt_out);
 
-/* Advances it. 1: a row. Else the statement is finalized; 0: it ended. */
+/* Advances the statement. 1: it has a row. Else the statement is finalized; 0: no more rows. */
 RLV_MUST_CHECK int statedb_sql_step(struct statedb *store, sqlite3_stmt *stmt);
 
-/* The first step of a statement without bound values. 1: a row, the caller finalizes it. */
+/* Prepares a statement without bound values and takes its first step. 1: it has a row, the caller
+   finalizes it. Else it is finalized; 0: no row. */
 RLV_MUST_CHECK int statedb_sql_first(struct statedb *store, const char *sql,
 				     sqlite3_stmt **stmt_out);
 
-/* Run statements without bound values or rows. what: for messages. */
+/* Runs the statements in sql, which have no bound values; rows are ignored. what: name for the
+   error message. */
 RLV_MUST_CHECK int statedb_sql_script(struct statedb *store, const char *what, const char *sql);
 
-/* -EBADMSG: its length differs from len. */
+/* Copies the blob in that column of the row to out. -EBADMSG: it does not have len bytes. */
 RLV_MUST_CHECK int statedb_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len);
 
-/* rows.c: store_ops of the database; and the crc of each row of all tables. */
+/* In rows.c: the row operations of struct store_ops (catalog/store.h), and a check of each row's
+   crc in all tables. put replaces the row with the record's keys. */
 RLV_MUST_CHECK int statedb_put(struct catalog_store *store, enum store_rows rows,
 			       const void *record);
 RLV_MUST_CHECK int statedb_remove(struct catalog_store *store, enum store_rows rows,

@@ -70,7 +70,8 @@ static const struct store_ops statedb_ops = {
 
 /* -------- open -------- */
 
-/* Table ids start at a random number: tables of two stores rarely collide, and can be adopted. */
+/* Makes a random uuid for a new store, and a random number after which its table ids start: tables
+   of two stores rarely have the same id, so they can be adopted. */
 static int make_ids(struct statedb *store)
 {
 	static const char sql[] = "INSERT INTO meta VALUES ('uuid', ?1, crc32c('uuid', ?1))";
@@ -89,7 +90,8 @@ static int make_ids(struct statedb *store)
 	return ret ? ret : store_number_put(&store->base, "last_table", last_table);
 }
 
-/* Run before any content is used: SQLite checks its pages, the crc checks rows. */
+/* Checks the database before its content is used: SQLite checks its pages, the crc checks each row.
+   -EBADMSG: damaged. */
 static int check_content(struct statedb *store)
 {
 	sqlite3_stmt *stmt;
@@ -162,7 +164,8 @@ static int begin_term(struct statedb *store, const char *path)
 
 /*
  * A commit checkpoints the WAL before it returns. So a WAL that is damaged, or missing in a copy of
- * the file, loses nothing. No WAL content is written back before the database was checked.
+ * the file, loses nothing. Before the database was checked, no WAL content is written back, not
+ * even by closing it.
  */
 int statedb_open(const char *path, struct catalog_store **store_out)
 {

@@ -21,21 +21,21 @@
 #define STORE_APPLICATION_ID 0x524c5643u
 
 /*
- * Opens or creates the database and begins a new term. -EPROTO: another schema, or another program's
- * file. path ":memory:" for tests.
+ * Opens or creates the database and begins a new term, the last one plus one. -EPROTO: another
+ * schema, or another program's file. path ":memory:" for tests.
  */
 RLV_MUST_CHECK int statedb_open(const char *path, struct catalog_store **store_out);
 void statedb_close(struct catalog_store **store);
 
 /*
- * Checks, without writing, that a commit could succeed. -ENOENT: the file was removed; -ENOSPC;
- * -EROFS.
+ * Checks, without writing, that a commit could succeed. -ENOENT: the file was moved or removed;
+ * -ENOSPC: the disk has less than 256 KiB; -EROFS, -EACCES.
  */
 RLV_MUST_CHECK int statedb_check(struct catalog_store *store);
 
 /*
- * Copies the whole database while it is in use; freed by statedb_backup_free. -ENOMEM, -EIO,
- * -EBADMSG.
+ * Copies the whole database, while it is in use, to new memory, as a database file; freed by
+ * statedb_backup_free. -ENOMEM, -EIO, -EBADMSG.
  */
 RLV_MUST_CHECK int statedb_backup(struct catalog_store *store, uint8_t **bytes_out,
 				  size_t *len_out);

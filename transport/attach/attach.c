@@ -71,7 +71,10 @@ static void drop_renewal(struct attach *attach, struct renewal *renewal)
 	mem_free(renewal);
 }
 
-/* After a failure of the socket it is closed, and no renewal will be answered. */
+/*
+ * If ret is an error but -EAGAIN: closes the socket and drops all renewals, which cannot be
+ * answered any more. Returns ret.
+ */
 static int hang_up(struct attach *attach, int ret)
 {
 	if (ret && ret != -EAGAIN && attach->sock >= 0) {
@@ -97,7 +100,7 @@ static int attach_wait(struct attach *attach, short events, uint64_t deadline)
 	return n < 0 ? hang_up(attach, error_set(-errno, "poll: %s", strerror(errno))) : 0;
 }
 
-/* The target's refusal becomes our error, with its words. */
+/* Returns the target's status as our error, with its text; -EPROTO if it is no error code. */
 static int attach_refusal(int32_t status, const char *text)
 {
 	if (status == 0)
@@ -259,7 +262,10 @@ static int map_part(const struct attach_region_reply *reply, int fd, struct atta
 		       : 0;
 }
 
-/* Maps the page that the target answered with in its place. */
+/*
+ * Maps the page that an answer describes in its place in the region. -EPROTO: reply or fd is not
+ * that of a page.
+ */
 static int map_page(const struct attach_region_reply *reply, int fd, const struct region *region)
 {
 	struct stat st;
@@ -273,7 +279,10 @@ static int map_page(const struct attach_region_reply *reply, int fd, const struc
 			region->base + reply->offset);
 }
 
-/* Takes an answer: the region first, then each page with memory of its own. Sets the next request. */
+/*
+ * Maps what an answer for attach->coming brings: first the region, then each page that has memory
+ * of its own. Sets attach->next, the page of the next request. The packet's descriptor is used up.
+ */
 static int take_part(struct attach *attach, struct packet *packet)
 {
 	const struct attach_region_reply *reply = &packet->region_reply;
@@ -333,8 +342,9 @@ static struct renewal *first_unanswered(const struct attach *attach)
 }
 
 /*
- * Takes a message. Renewals are answered in the order of the requests, and so are requests for
- * regions, of which all but the last are of no use any more.
+ * Receives a message and gives it to the renewal or the request for a region that it answers. Both
+ * are answered in the order of the requests; of requests for regions only the last counts, the
+ * answers to others are dropped. -EAGAIN: no message is there.
  */
 static int attach_hear(struct attach *attach)
 {
@@ -391,7 +401,7 @@ void attach_release(struct attached *at)
 	at->map = NULL;
 }
 
-/* Sends the next request for the region that comes. */
+/* Requests attach->coming: the region itself, or the page attach->next of it. */
 static int ask_next(struct attach *attach)
 {
 	int ret = attach_ask(attach, ATTACH_REGION, &attach->coming->grant, attach->next, -1);
@@ -471,7 +481,10 @@ static int check_may_renew(const struct attached *at)
 		at->region.id);
 }
 
-/* Takes pending messages of the target. */
+/*
+ * If a renewal is unanswered: takes pending messages, at most LOOK_MAX. If the first one is past
+ * its deadline, hangs up: -ETIMEDOUT.
+ */
 static int look_for_renewals(struct attach *attach)
 {
 	const struct renewal *renewal;

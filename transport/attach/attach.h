@@ -14,8 +14,9 @@
 struct attach;
 
 /*
- * Connects and greets. persistent_out: the pool survives a power failure. -ECONNREFUSED (nobody
- * listens), -ETIMEDOUT, -EPROTO (no shm target, or of another version), -EEXIST (client id in use).
+ * Connects to the target's socket at path and sends HELLO. *persistent_out: the pool survives a
+ * power failure. -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EPROTO (no shm target, or of another
+ * version), -EEXIST (another process uses the client id), -EPERM (another pid namespace).
  */
 RLV_MUST_CHECK int attach_open(const char *path, const struct transport_opts *opts,
 			       struct attach **attach_out, bool *persistent_out);
@@ -31,38 +32,55 @@ struct attached {
 	int fd;         /* kept open: a pool file's shared lock; -1 = none */
 };
 
-/* Maps the range of grant and fills *out. fd: set only if the transport hands out a descriptor. */
+/*
+ * Requests the range of grant from the target, waits, maps it and fills *out. out->fd: set only if
+ * the pool is in files, else untouched. Errors: the target's, and -ETIMEDOUT.
+ */
 RLV_MUST_CHECK int attach_region(struct attach *attach, const struct region_grant *grant,
 				 struct attached *out);
 
 /*
- * See transport_prepare: begins the renewal of a page that the target makes, or looks how far it is.
- * -EAGAIN: in progress. -ETIMEDOUT: no answer within the timeout, and the connection is closed.
+ * Requests from the target, once, a new page at off, or looks whether it is there. 0: it is
+ * (attach_renew maps it), or this target makes no pages. -EAGAIN: not yet. -ETIMEDOUT: no answer
+ * within the timeout, and the connection is closed. -EACCES: at is not all of a region of pages
+ * with all rights.
  */
 RLV_MUST_CHECK int attach_prepare(struct attach *attach, const struct attached *at, uint64_t off);
-/* 1: the target is making a page, or made one since the last call; 0; or an error of attach_prepare. */
+/*
+ * Takes the target's answers. 1: it is making a page, or has made one since the last call; 0:
+ * neither; or the error that ended the connection.
+ */
 RLV_MUST_CHECK int attach_renewing(struct attach *attach);
-/* The region is being detached: its pages that are being made are nobody's. */
+/*
+ * For a region that is being detached: drops the pages that the target made for it, and those that
+ * it is still making when they come.
+ */
 void attach_forget_renewals(struct attach *attach, uint32_t region);
 
 /*
- * See transport_renew. Does not wait: the target handles it before any later request. -EAGAIN: the
- * target does not read its socket, or it is making the page (attach_prepare).
+ * Gives the page at off new zeroed memory and maps it: a memfd that it sends to the target, or the
+ * page that the target made (attach_prepare). Never waits; the target handles it before any later
+ * request. No-op where pages cannot be renewed. -EAGAIN: the target does not read its socket, or
+ * the page is not made yet.
  */
 RLV_MUST_CHECK int attach_renew(struct attach *attach, const struct attached *at, uint64_t off);
 
 /*
- * attach_region in two steps that do not wait. -EAGAIN: not yet. *out is filled in from begin on, while
- * other calls wait for their answers, too: it stays where it is until end, the next begin, or close.
+ * attach_region in two steps that do not wait: begin sends the request, end takes the answers.
+ * -EAGAIN of end: not all have come, call it again. Other calls may fill in *out, too: it stays
+ * where it is until end returns another code, the next begin, or close.
  */
 RLV_MUST_CHECK int attach_region_begin(struct attach *attach, const struct region_grant *grant,
 				       struct attached *out);
 RLV_MUST_CHECK int attach_region_end(struct attach *attach, struct attached *out);
 
-/* Unmaps it, and closes fd; nothing to do where it is not mapped. */
+/* Closes at->fd, if it is not -1, and removes the mapping, if there is one. */
 void attach_release(struct attached *at);
 
-/* All regions are unmapped. A forked child (forked) says no goodbye. NULL is a no-op. */
+/*
+ * Says BYE (not in a forked child: forked), closes the socket and frees attach. The caller has
+ * unmapped all regions. NULL is a no-op.
+ */
 void attach_close(struct attach *attach, bool forked);
 
 #endif

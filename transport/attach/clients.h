@@ -29,15 +29,17 @@ struct clients {
 	uint32_t n;
 };
 
-/* NULL if there is none. */
+/* The client with that id, or NULL; it stays the table's. */
 struct client *clients_find(const struct clients *clients, uint64_t id);
 
-/* A new one without connections. -ENOMEM. */
+/*
+ * Adds a client with this process's pid, no pidfd and no connections; it is the table's. -ENOMEM.
+ */
 RLV_MUST_CHECK int clients_add(struct clients *clients, uint64_t id, struct client **client_out);
 
 void clients_remove(struct clients *clients, struct client *client);
 
-/* Forgets it if nothing is left that it could touch. */
+/* Removes and frees the client if its embedded, connected and attached are all 0. */
 void clients_settle(struct clients *clients, struct client *client);
 
 void clients_fini(struct clients *clients);

@@ -33,8 +33,9 @@ RLV_MUST_CHECK int grants_add(struct grants *grants, const struct grant_slot *wa
 			      struct region_grant *grant_out);
 
 /*
- * 0 if it is a grant of this table for this client. -EACCES (forged, revoked, another's), -EPROTO (not
- * a grant), -ESTALE (of an earlier life of this node). slot_out is borrowed until the next change.
+ * 0 if grant is one of this table for client_id; *slot_out is then its slot, borrowed until the
+ * next change. -EACCES (forged, revoked, or another client's), -EPROTO (damaged, or no grant of
+ * this version), -ESTALE (given before this node restarted).
  */
 RLV_MUST_CHECK int grants_check(const struct grants *grants, uint64_t client_id,
 				const struct region_grant *grant,

@@ -34,13 +34,19 @@ void packet_seal(struct packet *packet, enum attach_type type);
 /* -EPROTO unless these n bytes are one whole message of a known type. */
 RLV_MUST_CHECK int packet_check(const struct packet *packet, size_t n);
 
-/* Never waits. -EAGAIN: the peer does not read; -ECONNRESET: it is gone. */
+/*
+ * Sends a message and packet->fd (-1: none), which stays the caller's. Never waits. -EAGAIN: the
+ * peer does not read; -ECONNRESET: it has hung up.
+ */
 RLV_MUST_CHECK int packet_send(int sock, const struct packet *packet);
 
-/* Never waits. -EAGAIN: nothing there; -ECONNRESET: the peer hung up; -EPROTO: not a message. */
+/*
+ * Receives a message, and in packet_out->fd its descriptor, which the caller closes (-1: none).
+ * Never waits. -EAGAIN: nothing there; -ECONNRESET: the peer hung up; -EPROTO: not a message.
+ */
 RLV_MUST_CHECK int packet_receive(int sock, struct packet *packet_out);
 
-/* Closes the descriptor that came with it, if any. */
+/* Closes packet->fd, if there is one, and sets it to -1. */
 void packet_drop_fd(struct packet *packet);
 
 #endif

@@ -18,7 +18,7 @@ RLV_MUST_CHECK int pidfd_pid(int pidfd, pid_t *pid_out);
 /* True if the process ended, all its threads and memory. Waits at most timeout_ms. */
 bool pidfd_is_dead(int pidfd, int timeout_ms);
 
-/* SIGKILL. -EPERM; 0 if it is dead already. */
+/* Sends SIGKILL to the process, without waiting. -EPERM: not permitted; 0 if it is dead already. */
 RLV_MUST_CHECK int pidfd_kill(int pidfd);
 
 #endif

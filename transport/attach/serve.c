@@ -58,8 +58,9 @@ struct serve {
 /* -------- connections -------- */
 
 /*
- * A child forked meanwhile has a copy of the descriptor, so closing ours neither hangs up nor takes
- * it out of the epoll set. In that child it must do neither: both are shared with the parent.
+ * Ends and frees a connection. A child forked meanwhile has a copy of the descriptor, so closing
+ * ours neither hangs up nor takes it out of the epoll set: both are done first. In that child they
+ * must not be done: both are shared with the parent.
  */
 static void serve_drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
 {
@@ -136,8 +137,8 @@ void serve_drop_client(struct serve *serve, struct client *client)
 /* -------- HELLO -------- */
 
 /*
- * In another pid namespace a pid has no meaning, so the node could neither find nor fence the
- * client.
+ * Returns -EPERM for a peer in another pid namespace: its pid has no meaning here, so the node
+ * could neither find nor fence the client.
  */
 static int other_namespace(uint32_t pid)
 {
@@ -147,7 +148,10 @@ static int other_namespace(uint32_t pid)
 			 pid);
 }
 
-/* Checks that the peer's credentials and its pidfd are those of the process that it names. */
+/*
+ * Checks that the peer's credentials, pidfd and start time are those of the process that its HELLO
+ * names. -EPERM: they are not, or it is in another pid namespace; -EPROTO: it sent no pidfd.
+ */
 static int check_peer(int sock, const struct packet *packet)
 {
 	const struct attach_hello *hello = &packet->hello;
@@ -189,8 +193,8 @@ static void put_text(char *text)
 }
 
 /*
- * The layout of a refusal is the same in all versions, so that a peer of another version can read
- * the reason.
+ * Answers a HELLO with code and the last error's text. The layout of this refusal is the same in
+ * all versions, so that a peer of another version can read the reason.
  */
 static int serve_refuse(const struct conn *conn, int code)
 {
@@ -202,7 +206,10 @@ static int serve_refuse(const struct conn *conn, int code)
 	return packet_send(conn->sock, &reply);
 }
 
-/* Finds the client, or makes it with the pidfd, which it then owns. */
+/*
+ * Checks a HELLO, finds its client or adds it with the packet's pidfd, which the client then owns,
+ * and answers. An error has been answered with a refusal.
+ */
 static int on_hello(struct serve *serve, struct conn *conn, struct packet *packet)
 	LOCK_REQUIRES(target_role)
 {
@@ -261,8 +268,9 @@ static int check_ask(struct target *target, uint64_t client_id, const struct att
 }
 
 /*
- * Shares the granted range, or, if a page is asked for, the next one with memory of its own of a region
- * that was granted as a whole. Of a region with such pages: all of it, or one page.
+ * Fills in reply with a descriptor: of the granted range, or, if ask names a page, of the first
+ * page from there on that has its own memory (size 0: none; needs a grant of the whole region). Of
+ * a region with such pages only all of it, or one such page, is shared.
  */
 static int serve_share(struct target *target, uint64_t client_id, const struct attach_region *ask,
 		       struct packet *reply) LOCK_REQUIRES(target_role)
@@ -316,7 +324,10 @@ static int serve_share(struct target *target, uint64_t client_id, const struct a
 	return share_fd(target, &map, page->fd, reply);
 }
 
-/* A refused grant leaves the connection as it is. */
+/*
+ * Answers a request for a region or its pages, with up to ATTACH_PAGES_MAX packets. A refused grant
+ * is answered, too, and leaves the connection as it is.
+ */
 static int on_attach(struct serve *serve, struct conn *conn, const struct packet *packet)
 	LOCK_REQUIRES(target_role)
 {
@@ -351,7 +362,10 @@ static int on_attach(struct serve *serve, struct conn *conn, const struct packet
 	return ret;
 }
 
-/* Takes the descriptor over. */
+/*
+ * Renews a page: by the packet's descriptor, which it takes over, or by a page that the pool makes.
+ * Only the latter is answered.
+ */
 static int on_renew(struct serve *serve, struct conn *conn, struct packet *packet)
 	LOCK_REQUIRES(target_role)
 {
@@ -391,7 +405,10 @@ static int on_renew(struct serve *serve, struct conn *conn, struct packet *packe
 
 /* -------- events -------- */
 
-/* Takes a packet; any failure ends the connection. false: there is none. */
+/*
+ * Receives a packet and handles it; any failure, or BYE, ends the connection. false: no packet is
+ * there.
+ */
 static bool on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
 {
 	struct packet packet = { .fd = -1 };
@@ -424,7 +441,10 @@ static bool on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(targe
 	return true;
 }
 
-/* Handling may end a connection: restart from the beginning of the list. */
+/*
+ * Restarts from the beginning of the list after each packet, since handling it may end a
+ * connection.
+ */
 void serve_renewals(struct serve *serve)
 {
 	struct conn *conn = serve ? serve->conns : NULL;
@@ -434,8 +454,8 @@ void serve_renewals(struct serve *serve)
 }
 
 /*
- * Then drops peers that sent no HELLO in time, and the oldest if there are too many, so that silent
- * peers keep no others out.
+ * Handles up to EVENTS events, then drops peers that sent no HELLO in time, and the oldest of those
+ * without a HELLO above MAX_NAMELESS, so that silent peers keep no others out.
  */
 int serve_progress(struct serve *serve)
 {
@@ -475,8 +495,8 @@ int serve_poll_fd(const struct serve *serve)
 /* -------- opening -------- */
 
 /*
- * Removes a stale socket. Not if a process without our lock file listens there, nor if the file is
- * not a socket.
+ * Removes a stale socket. Leaves it if a process without our lock file listens there (-EADDRINUSE),
+ * or if the file is not a socket (-EEXIST).
  */
 static int clear_stale(struct serve *serve)
 {

@@ -41,9 +41,9 @@ static LOCK_UNCHECKED bool target_enter(struct target *target) LOCK_TRY_ACQUIRES
 /* -------- life -------- */
 
 /*
- * R1 pairs with R1: what each holder did, then the last one destroys. In a forked child a lock that
- * another thread held at the fork stays held, and what it guards is as that thread left it: such a
- * copy is not touched.
+ * Drops a reference; the last one frees the target. R1 pairs with R1: what each holder did, then
+ * the last one destroys. In a forked child a lock that another thread held at the fork stays held,
+ * and what it guards is as that thread left it: such a copy is not touched.
  */
 static LOCK_UNCHECKED void target_unref(struct target *target)
 {
@@ -324,7 +324,7 @@ static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t 
 
 /* -------- fence -------- */
 
-/* The client has no grants and no connections left. */
+/* Removes all grants of a client, its connections and the client itself. */
 static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(target_role)
 {
 	struct client *client = clients_find(&target->clients, client_id);

@@ -55,42 +55,60 @@ struct target_map {
 
 extern const struct transport_target_ops target_ops;
 
-/* Makes one of `bytes` zeroed bytes. opts: complete. Errors: those of transport_target_open. */
+/*
+ * Makes a target of `bytes` zeroed bytes, which begin with struct target, and opens its pool; it
+ * does not listen yet. opts: clock set. Errors: those of transport_target_open.
+ */
 RLV_MUST_CHECK int target_new(size_t bytes, const struct target_opts *opts,
 			      struct target **target_out);
 
-/* The target of kind shm. */
+/* Makes a target of kind shm. opts: clock set. Errors: those of transport_target_open. */
 RLV_MUST_CHECK int target_open(const struct target_opts *opts, struct transport_target **tg_out);
 
-/* An initiator of this process; the target's memory lives until it leaves. */
+/*
+ * Registers an initiator of this process; *target is not freed before its target_leave. -EHOSTDOWN
+ * (the target is closed), -EEXIST (another process uses the client id), -ENOMEM, -ECHILD.
+ */
 RLV_MUST_CHECK int target_join(struct target *target, uint64_t client_id);
 void target_leave(struct target *target, uint64_t client_id);
 
-/* Thread: any. -EACCES, -EPROTO, -ESTALE: the grant is not good. */
+/*
+ * Checks a grant of a client, fills in *map_out and takes a reference to its region, which
+ * target_detach drops. Errors: those of target_check_grant; -EHOSTDOWN: the target is closed.
+ * Thread: any.
+ */
 RLV_MUST_CHECK int target_attach(struct target *target, uint64_t client_id,
 				 const struct region_grant *grant, struct target_map *map_out);
 void target_detach(struct target *target, struct mempool_region *region);
 
-/* True if the client is known: it is of this process, or has a socket. */
+/*
+ * True if the client is in target->clients: it has joined in this process, or has said HELLO over
+ * the socket, and has not been removed since.
+ */
 bool target_knows(struct target *target, uint64_t client_id);
 
-/* Checks a grant of a client. The lock is held. map_out->region is borrowed. */
+/*
+ * Checks a grant of a client and fills in *map_out; its region is borrowed. -EACCES, -EPROTO,
+ * -ESTALE: grants_check refuses it. -ENOENT: no such region; -EBADMSG: it is broken. The lock is
+ * held.
+ */
 RLV_MUST_CHECK int target_check_grant(struct target *target, uint64_t client_id,
 				      const struct region_grant *grant, struct target_map *map_out)
 	LOCK_REQUIRES(target_role);
 
-/* True if pages of a region may have memory of their own. All of a region of role PAGES is granted to no client. */
+/* True if pages of a region can be renewed: its role is PAGES, and the pool supports it. */
 bool target_can_renew(const struct target *target, const struct mempool_region *region);
 
 /*
- * The lock is held. The page at off of a region that map has all of is from now on the memory of fd, which
- * is taken over (-1 where the pool makes_pages); nobody's grant of that page is good any more. -EACCES
- * (rights), -EINVAL (off), -ENOTSUP (a pool whose pages have none), -EPROTO (fd).
+ * Replaces the page at off by the memory of fd, or, where the pool makes_pages, by memory that it
+ * makes (fd -1); ends all grants of that page alone. Takes over fd, also on an error. -EACCES: map
+ * is not all of a region of role PAGES with all rights; -EINVAL: no page is at off; -ENOTSUP: the
+ * pool's pages share one file; -EPROTO: fd is no such memory. The lock is held.
  */
 RLV_MUST_CHECK int target_renew(struct target *target, const struct target_map *map, uint64_t off,
 				int fd) LOCK_REQUIRES(target_role);
 
-/* NULL and a message if the descriptor is not one of ours. */
+/* tg as a struct target if its kind is shm, else NULL and a message. */
 struct target *target_of(struct transport_target *tg);
 
 #endif

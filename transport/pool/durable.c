@@ -24,7 +24,10 @@ static struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* dlsym gives a data pointer; C has no cast from that to a function. */
+/*
+ * Finds a function of the library: *fn_out, by memcpy, since dlsym gives a data pointer and C has
+ * no cast from that to a function. False: not found.
+ */
 static bool durable_find(void *library, const char *name, void *fn_out)
 {
 	void *symbol = dlsym(library, name);

@@ -19,10 +19,15 @@ struct durable {
 	bool is_pmem;    /* stores are durable once flushed from the caches */
 };
 
-/* True if libpmem can be loaded. Thread: any. */
+/*
+ * True if libpmem is loaded, which the first call tries, and has the needed functions. Thread: any.
+ */
 bool durable_has_library(void);
 
-/* Maps the whole file, size bytes; forked children do not inherit the mapping. */
+/*
+ * Maps the whole file, of size bytes, for reading and writing: by libpmem where it can be loaded,
+ * else by mmap. Forked children do not inherit the mapping.
+ */
 RLV_MUST_CHECK int durable_map(int fd, uint64_t size, struct durable *map_out);
 void durable_unmap(struct durable *map);
 

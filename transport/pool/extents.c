@@ -31,7 +31,10 @@ void extents_seal(struct extent_table *table)
 	table->crc = extents_checksum(table);
 }
 
-/* Entries before the one at i are checked already. */
+/*
+ * Checks the fields of entry i, and that it overlaps no entry before it and is no second live one
+ * of its region. -EBADMSG.
+ */
 static int check_entry(const struct extent_table *table, uint32_t i)
 {
 	const struct extent_entry *entry = &table->entries[i], *other = table->entries;

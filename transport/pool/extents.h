@@ -29,11 +29,15 @@ RLV_MUST_CHECK int extents_check_table(const struct extent_table *table, uint64_
 RLV_MUST_CHECK int extents_choose(const struct extent_table *copies[2], uint64_t file_extents);
 
 /*
- * The first run of count free extents. 0: none; *longest_out is then the length of the longest run.
+ * Returns the first extent of the lowest run of count free extents. 0: there is none; *longest_out
+ * is then the length of the longest run.
  */
 uint64_t extents_find_run(const struct extent_table *table, uint64_t count, uint64_t *longest_out);
 
-/* An unused entry, which it adds to the table's count; NULL if all are in use. */
+/*
+ * Returns a free entry of the table, for the caller to fill in: an earlier one, or a new one, which
+ * table->n then counts; NULL if all are in use.
+ */
 struct extent_entry *extents_take_entry(struct extent_table *table);
 
 /* Extents that are live or in quarantine. */

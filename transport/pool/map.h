@@ -31,7 +31,7 @@ RLV_MUST_CHECK int map_protect(void *base, uint64_t size, bool huge);
 
 void map_release(uint8_t *base, uint64_t size);
 
-/* msync of len bytes from off. */
+/* Makes len bytes from base + off durable by msync, and waits for it. */
 RLV_MUST_CHECK int map_persist(uint8_t *base, uint64_t off, uint64_t len);
 
 /*
@@ -40,7 +40,10 @@ RLV_MUST_CHECK int map_persist(uint8_t *base, uint64_t off, uint64_t len);
  */
 RLV_MUST_CHECK int map_memfd(uint32_t region, uint64_t bytes, unsigned flags, int *fd_out);
 
-/* Checks a descriptor that a peer sent. -EPROTO: not a memfd as map_memfd makes it. */
+/*
+ * Checks a memfd that a peer sent. -EPROTO: it has not `bytes` bytes, is open to other users, is
+ * not sealed against shrinking, or is sealed against writing.
+ */
 RLV_MUST_CHECK int map_check_memfd(int fd, uint64_t bytes);
 
 /* Closes fd; -1 is a no-op. */
@@ -50,12 +53,15 @@ void map_close(int fd);
 bool map_thp_for_memfd(void);
 
 /*
- * Takes the owner's lock of a file (byte 0, of the open file description), or gives it up, since
- * descriptors that children inherited share it. -EBUSY: another process has it.
+ * own: takes the owner's lock of a file (byte 0, of the open file description). Else gives it up:
+ * closing fd does not, if a child inherited the descriptor. -EBUSY: another process has it.
  */
 int map_own(int fd, bool own);
 
-/* Opens a file of a folder, makes it if it is missing and create is set, and takes its owner's lock. 1: made. */
+/*
+ * Opens a file of a folder, makes it if it is missing and create is set, and takes its owner's lock
+ * (map_own). 1: it was made; 0: it was there. The caller closes *fd_out.
+ */
 RLV_MUST_CHECK int map_open_own(int folder, const char *name, bool create, int *fd_out);
 
 /* True if the file still has that name in that directory. */
@@ -64,10 +70,13 @@ bool map_is_named(int fd, int folder, const char *name);
 /* Bytes that the file system of fd has left; UINT64_MAX where it does not say. */
 uint64_t map_left(int fd);
 
-/* Takes all blocks of a range of a file, so that no store there finds the disk full. -ENOSPC. */
+/*
+ * Allocates all disk blocks of a range of a file, so that no store there finds the disk full.
+ * -ENOSPC: too few are left, or a limit forbids it.
+ */
 RLV_MUST_CHECK int map_take_blocks(int fd, uint64_t off, uint64_t bytes);
 
-/* True if nobody holds a flock on the file. We hold none ourselves. */
+/* True if nobody holds a flock on the file: one is taken and released, so fd must hold none. */
 bool map_is_sole(int fd);
 
 #endif

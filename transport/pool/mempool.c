@@ -217,7 +217,10 @@ int mempool_persist(const struct mempool *pool, const struct mempool_region *reg
 	return mempool_is_broken(region) ? mempool_refuse_broken(region) : ret;
 }
 
-/* A client with a grant of a page has only that page's file open, so all files are checked. */
+/*
+ * Looks at the files of the region and of its own pages: a client with a grant of a page has only
+ * that page's file open.
+ */
 bool mempool_alone(const struct mempool *pool, const struct mempool_region *region)
 {
 	const struct mempool_page *page = region->own_pages;
@@ -263,7 +266,10 @@ const struct mempool_page *mempool_page_from(const struct mempool_region *region
 	return page;
 }
 
-/* The page's place in the list: the page itself is *link, if it is there. */
+/*
+ * Returns the link of the list region->own_pages where the page at off is, or belongs: *link is the
+ * first page at or after off.
+ */
 static struct mempool_page **find_place(struct mempool_region *region, uint64_t off)
 {
 	struct mempool_page **link = &region->own_pages;
@@ -310,7 +316,7 @@ void mempool_drop_pages(struct mempool_region *region)
 		mempool_drop_page(region, region->own_pages->off);
 }
 
-/* Frees a region that was given back, unless somebody has it. */
+/* Frees a region without references, unless the pool is in files and another process maps it. */
 static void mempool_settle(struct mempool *pool, struct mempool_region *region)
 {
 	if (region->refs || (pool->persistent && !mempool_alone(pool, region)))

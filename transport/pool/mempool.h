@@ -51,33 +51,36 @@ struct mempool_region {
 };
 
 struct mempool_ops {
-	/* Finds room; info.size is whole extents. NULL: always room. */
+	/* Finds room for info.size bytes, whole extents. -ENOSPC. NULL: there is always room. */
 	int (*reserve)(struct mempool *pool, struct mempool_region *region);
-	/* Zeroes the region, or makes its memory, without the lock. NULL: already zero. */
+	/* Zeroes the region's memory, or makes it zeroed. Called without the target's lock. NULL:
+	   it is zero already. */
 	int (*clear)(struct mempool *pool, struct mempool_region *region);
-	/* Allocates the region and fills in base, fd and fd_off. NULL: clear has. */
+	/* Allocates the region and fills in base, fd and fd_off. NULL: clear has done that. */
 	int (*alloc)(struct mempool *pool, struct mempool_region *region);
-	/* Frees what regions of an earlier process took, if nobody maps it any more. NULL: nothing. */
+	/* Frees extents that regions of an earlier process left in quarantine, once no process maps
+	   the file. NULL: there are none. */
 	void (*reclaim)(struct mempool *pool);
-	/* Sets broken if others truncated or damaged the region. NULL: impossible. */
+	/* Sets broken if the region's file, or that of a page, was cut short. NULL: impossible. */
 	void (*look)(struct mempool_region *region);
-	/* Records that nobody may attach the region any more; it is marked as dropped already.
-	   NULL: nothing to record. */
+	/* Records durably that the region, whose `dropped` is set, was given back; after an error
+	   it was not. NULL: nothing to record. */
 	int (*drop)(struct mempool *pool, struct mempool_region *region);
-	/* After drop: frees memory early, without the lock. NULL: memory stays until the last
-	   unref. */
+	/* Frees memory of a dropped region early, without the lock. NULL: memory stays until the
+	   last unref. */
 	void (*discard)(struct mempool_region *region);
-	/* Makes super durable. NULL: the pool ends with this process. */
+	/* Writes pool->super to the pool's file, durably. NULL: the pool ends with this process. */
 	int (*put_super)(struct mempool *pool);
 	/* Unmaps, except in a forked child, which has no mapping; frees the memory of a dropped region,
 	   unless other processes may map it. */
 	void (*release)(struct mempool *pool, struct mempool_region *region, bool forked);
 	/*
-	 * Replaces the page at off by the memory of fd; takes ownership of fd. fd is -1 if the pool
-	 * makes_pages. NULL: unsupported.
+	 * Replaces the page at off by the memory of fd; takes ownership of fd, also on an error. If
+	 * the pool makes_pages, fd is -1 and this makes the memory. NULL: unsupported.
 	 */
 	int (*renew)(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd);
-	/* forked: in a forked child, frees memory and descriptors only. NULL: nothing is open. */
+	/* Closes, unmaps and unlocks the pool's own files. forked: in a forked child, closes
+	   descriptors only. NULL: the pool has no files of its own. */
 	void (*close)(struct mempool *pool, bool forked);
 };
 
@@ -100,63 +103,91 @@ struct mempool {
 	struct mempool_region *regions[RPTR_MAX_REGION + 1];
 };
 
-/* opts as for transport_target_open; the others get pool_bytes in whole extents. */
+/*
+ * Opens the pool that opts (as for transport_target_open) name: in memory, a file or a directory.
+ * pool_bytes is rounded up to whole extents. -EINVAL: it is too large; or errors of the kind of
+ * pool.
+ */
 RLV_MUST_CHECK int mempool_open(const struct target_opts *opts, struct mempool **pool_out);
 
-/* For mempool_open: after an error it closes *pool_out, unless that is NULL, and names the path. */
+/*
+ * Called by mempool_open, one for each kind of pool. opts->pool_bytes is in whole extents. -ENOMEM:
+ * more than is free, or than a limit allows; -EINVAL: unknown page_kind. If a pool in a file or
+ * directory fails, mempool_open closes *pool_out, unless that is NULL.
+ */
 RLV_MUST_CHECK int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_out);
 RLV_MUST_CHECK int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out);
 RLV_MUST_CHECK int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out);
 
-/* For those: makes one of `bytes` zeroed bytes, which begins with its head, of a path. -ENOMEM. */
+/*
+ * Makes a pool of `bytes` zeroed bytes, which begin with struct mempool, and fills that in from ops
+ * and opts. mempool_close frees it. -ENOMEM.
+ */
 RLV_MUST_CHECK int mempool_new(size_t bytes, const struct mempool_ops *ops,
 			       const struct target_opts *opts, struct mempool **pool_out);
 
-/* For those: makes a region's entry. NULL: no memory. */
+/* Makes a region's entry with that info, no descriptor and one reference. NULL: no memory. */
 struct mempool_region *mempool_region_new(const struct target_region *info);
 
-/* All attachments must have ended. */
+/*
+ * Releases all regions, closes and frees the pool, and sets *pool to NULL. All attachments must
+ * have ended. forked: this is a forked child, which unmaps and unlocks nothing.
+ */
 void mempool_close(struct mempool **pool, bool forked);
 
 /*
- * Makes a region in three steps: begin, ops->clear, end; one region at a time. spec: the caller sets
- * all but id and base, which end fills in. If end gets an error as argument, or fails, it frees the
- * region. clear needs no lock. -ENOSPC, -ENOMEM, -EINVAL.
+ * Makes a region in three steps: begin, ops->clear, end; one region at a time. spec: the caller
+ * sets all but id and base, which end fills in. ret of end: that of clear; if it is an error, or
+ * end fails, end frees the region. clear needs no lock. -ENOSPC (the pool is full), -ENOMEM,
+ * -EINVAL (size).
  */
 RLV_MUST_CHECK int mempool_begin(struct mempool *pool, const struct target_region *spec,
 				 struct mempool_region **region_out);
 RLV_MUST_CHECK int mempool_end(struct mempool *pool, struct mempool_region *region, int ret,
 			       struct target_region *spec);
 
-/* Gives a region back in three steps: drop, ops->discard, unref. discard needs no lock. */
+/*
+ * Gives a region back in three steps: drop, ops->discard, unref. drop marks the region, so that
+ * nobody finds it any more, and records that. -ENOENT: no such region. discard needs no lock.
+ */
 RLV_MUST_CHECK int mempool_drop(struct mempool *pool, uint32_t id,
 				struct mempool_region **region_out);
 
-/* NULL and a message if no region has that id. */
+/* The pool's region with that id; NULL and a message if there is none, or it was given back. */
 struct mempool_region *mempool_find(struct mempool *pool, uint32_t id);
 
 static inline bool mempool_is_broken(const struct mempool_region *region)
 {
-	/* relaxed: publishes nothing */
+	/* relaxed: the flag publishes no other data */
 	return atomic_load_explicit(&region->broken, memory_order_relaxed);
 }
 
 /* -EBADMSG and a message if the region is broken, else 0. */
 RLV_MUST_CHECK int mempool_refuse_broken(const struct mempool_region *region);
 
-/* Looks for broken regions, of which it sets the number, and for memory that nobody maps any more. */
+/*
+ * Looks which regions have a file that was cut short, sets pool->n_broken to the number of broken
+ * ones, and frees regions given back that nobody maps any more.
+ */
 void mempool_look(struct mempool *pool);
 
-/* Without the lock. -ENOTSUP: volatile memory. -EBADMSG: broken. */
+/*
+ * Makes len bytes of the region from off durable. Called without the target's lock. -ENOTSUP:
+ * volatile memory. -EBADMSG: the region is broken.
+ */
 RLV_MUST_CHECK int mempool_persist(const struct mempool *pool, const struct mempool_region *region,
 				   uint64_t off, uint64_t len);
 
-/* True if no other process maps the region. False where it is not known. */
+/*
+ * True if no other process maps the region or a page of it. False for a pool in memory: it is not
+ * known.
+ */
 bool mempool_alone(const struct mempool *pool, const struct mempool_region *region);
 
 /*
- * Makes a descriptor to send to another process, of the region's fd or that of a page of its own; of a
- * file it holds a shared flock while anybody has it open.
+ * Makes a descriptor to send to another process, of fd: the region's, or that of a page of its own.
+ * If the pool is in files, it holds a shared flock until all its copies are closed. -EBADMSG: the
+ * region is broken. The caller closes *fd_out.
  */
 RLV_MUST_CHECK int mempool_share(struct mempool *pool, struct mempool_region *region, int fd,
 				 bool writable, int *fd_out);
@@ -165,9 +196,9 @@ RLV_MUST_CHECK int mempool_share(struct mempool *pool, struct mempool_region *re
 const struct mempool_page *mempool_page_from(const struct mempool_region *region, uint64_t off);
 
 /*
- * For ops->renew. mempool_put_page: the page at off gets the memory of fd, which is taken over, and
- * loses its former one even after an error. mempool_drop_page: forgets a page's own memory; its
- * mapping stays until another one is put there.
+ * For ops->renew. mempool_put_page: maps the memory of fd as the page at off; it takes over fd, and
+ * the page's former memory is dropped, also on an error. mempool_drop_page: drops a page's own
+ * memory; its mapping stays until another one is put there.
  */
 RLV_MUST_CHECK int mempool_put_page(struct mempool_region *region, uint64_t off, int fd);
 void mempool_drop_page(struct mempool_region *region, uint64_t off);
@@ -175,7 +206,10 @@ void mempool_drop_pages(struct mempool_region *region);
 
 void mempool_unref(struct mempool *pool, struct mempool_region *region);
 
-/* Frees given-back regions that other processes mapped longer than we, if they are gone. */
+/*
+ * Frees the regions given back that neither this process nor another one maps any more, and calls
+ * ops->reclaim.
+ */
 void mempool_reclaim(struct mempool *pool);
 
 #endif

@@ -77,8 +77,8 @@ static void unmap_region(struct mempool_region *region)
 /* -------- making -------- */
 
 /*
- * Makes a durable file of zeros, which then gets its name. All blocks are taken: no store into it ever
- * finds the disk full.
+ * Makes a file of zeros under a temporary name, syncs it and renames it to name. All its blocks are
+ * taken: no store into it ever finds the disk full. The caller owns *fd_out.
  */
 static int make_file(const struct dirpool *dp, const char *name, uint64_t bytes, int *fd_out)
 {
@@ -107,7 +107,10 @@ static int make_file(const struct dirpool *dp, const char *name, uint64_t bytes,
 	return 0;
 }
 
-/* Without the lock: only its maker knows of it. */
+/*
+ * ops->clear: makes and maps the region's file. Called without the lock: only the caller knows the
+ * region.
+ */
 static int dir_make(struct mempool *pool, struct mempool_region *region)
 {
 	struct dirpool *dp = dir_of(pool);
@@ -131,7 +134,10 @@ static int dir_make(struct mempool *pool, struct mempool_region *region)
 
 /* -------- pages -------- */
 
-/* Set even if the following steps fail: no other page of the region is shared alone from now on. */
+/*
+ * ops->renew: makes a file for the page at off and maps it; fd must be -1. Even after an error,
+ * only renewed pages of the region are shared alone from now on.
+ */
 static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
 {
 	char name[REGION_NAME_BYTES];
@@ -159,8 +165,8 @@ static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64
 /* -------- giving back -------- */
 
 /*
- * Removes a page whose region is gone. One that stays, or that a power failure brings back, is removed
- * when the pool is opened.
+ * For pool_dir_each: removes the file of a page whose region is not in the pool or was dropped. One
+ * that stays, or that a power failure brings back, is removed when the pool is opened.
  */
 static int remove_stray(void *ctx, const char *name, const struct target_region *info,
 			uint32_t page)
@@ -224,7 +230,10 @@ static void refuse_cut(struct mempool_region *region, const char *name, int fd, 
 		  (unsigned long long)bytes);
 }
 
-/* A page whose file was cut short breaks its region: its words cannot be read any more. */
+/*
+ * ops->look: the region is broken if its file, or that of a page of it, was cut short: its words
+ * cannot be read any more.
+ */
 static void dir_look(struct mempool_region *region)
 {
 	const struct mempool_page *page = region->own_pages;
@@ -260,7 +269,10 @@ static const struct mempool_ops dir_ops = {
 
 /* -------- opening -------- */
 
-/* *fd_out is the caller's to close, also after an error. */
+/*
+ * Opens a regular file of the pool, and takes access to it from other users (mode 0600). -EBADMSG:
+ * not a regular file. *fd_out is the caller's to close, also after an error.
+ */
 static int open_file(const struct dirpool *dp, const char *name, struct stat *st_out, int *fd_out)
 {
 	*fd_out = openat(dp->dir.fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -328,7 +340,10 @@ err_close:
 	return ret;
 }
 
-/* A live client may have the page mapped and store into it, so it is kept as it is. */
+/*
+ * For pool_dir_each: maps the file of a page in its region; one of a wrong size breaks the region.
+ * Its content is kept: a live client may have the page mapped and store into it.
+ */
 static int load_page(void *ctx, const char *name, const struct target_region *info, uint32_t page)
 {
 	struct dirpool *dp = ctx;

@@ -79,7 +79,10 @@ static int file_commit(struct filepool *file)
 
 /* -------- superblock -------- */
 
-/* A page by write is whole or not there when we are killed; a copy may be cut. */
+/*
+ * Writes the superblock to one copy, durably: by pwrite where it can, which is whole or not done
+ * when we are killed, while a memcpy into the mapping may be cut.
+ */
 static int put_super(struct filepool *file, int copy)
 {
 	const struct pool_superblock *sb = &file->pool.super;
@@ -90,7 +93,10 @@ static int put_super(struct filepool *file, int copy)
 	return durable_persist(&file->map, off, sizeof(*sb));
 }
 
-/* One copy is whole at any moment, and copy 1 is never the older one. */
+/*
+ * ops->put_super: writes copy 1, then copy 0, so that one copy is whole at any moment, and copy 1
+ * is never the older one.
+ */
 static int file_put_super(struct mempool *pool)
 {
 	int ret = put_super(filepool_of(pool), 1);
@@ -127,7 +133,10 @@ static void file_reclaim(struct mempool *pool)
 		(void)!end_quarantine(file);
 }
 
-/* One region is made at a time, so free extents found here stay free until file_alloc. */
+/*
+ * ops->reserve: finds free extents and sets region->fd_off. One region is made at a time, so they
+ * stay free until file_alloc. -ENOSPC: no free run is long enough.
+ */
 static int file_reserve(struct mempool *pool, struct mempool_region *region)
 {
 	struct filepool *file = filepool_of(pool);
@@ -150,7 +159,10 @@ static int file_reserve(struct mempool *pool, struct mempool_region *region)
 	return 0;
 }
 
-/* A hole reads as zeros; its blocks are taken again, so that no store ever finds the disk full. */
+/*
+ * ops->clear: zeroes the region's extents, by a hole where possible; its blocks are taken again, so
+ * that no store ever finds the disk full.
+ */
 static int file_clear(struct mempool *pool, struct mempool_region *region)
 {
 	const struct filepool *file = filepool_of(pool);
@@ -209,7 +221,10 @@ static int file_drop(struct mempool *pool, struct mempool_region *region)
 	return file_commit(filepool_of(pool));
 }
 
-/* No attachment in this process is left; frees the extents if no other process can map them. */
+/*
+ * ops->release: frees the extents of a dropped region, which this process has not attached any
+ * more, if no other process maps the file.
+ */
 static void file_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
 	struct filepool *file = filepool_of(pool);
@@ -221,7 +236,10 @@ static void file_release(struct mempool *pool, struct mempool_region *region, bo
 	(void)!file_commit(file);
 }
 
-/* Descriptors inherited by children share our lock, so it is given up, not only closed. */
+/*
+ * ops->close: unmaps the file, gives up its lock and closes it (forked: only closes). Descriptors
+ * inherited by children share the lock, so closing alone would not give it up.
+ */
 static void file_close(struct mempool *pool, bool forked)
 {
 	struct filepool *file = filepool_of(pool);
@@ -247,8 +265,9 @@ static const struct mempool_ops file_ops = {
 /* -------- making the file -------- */
 
 /*
- * Grows the file to the size that it has to have, extent 0 included. All blocks are taken now: a
- * store into a hole on a full disk would be a SIGBUS.
+ * Grows the file to opts->pool_bytes and extent 0, if it is smaller; *size_out: its size then. All
+ * blocks are taken now: a store into a hole on a full disk would be a SIGBUS. -EINVAL: a new file,
+ * and no pool_bytes.
  */
 static int make_size(const struct filepool *file, const struct target_opts *opts, uint64_t have,
 		     uint64_t *size_out)
@@ -284,7 +303,10 @@ static bool is_dax(const struct stat *st)
 	return name && strcmp(name, "/dax") == 0;
 }
 
-/* Opens or makes the file and locks it. */
+/*
+ * Opens the file or DAX device, or makes the file if opts->create, and takes its owner's lock.
+ * *have_out: its size.
+ */
 static int open_locked(struct filepool *file, const struct target_opts *opts, uint64_t *have_out)
 {
 	struct stat st;
@@ -320,9 +342,10 @@ static int refuse_short(uint64_t bytes)
 }
 
 /*
- * Loads an existing pool, the superblock and the table, and makes a copy that does not hold the same as
- * the other. Refuses a truncated file: grown again, its regions would read as zeros. *blank_out: nothing
- * was made there yet, and create is set. What is no pool is not changed.
+ * Loads the superblock and the extent table of an existing pool, and rewrites a copy of either that
+ * is not the same as the current one. Refuses a truncated file: grown again, its regions would read
+ * as zeros. *blank_out: nothing was made there yet, and create is set. What is no pool is not
+ * changed.
  */
 static int load_content(struct filepool *file, bool create, uint64_t have, bool *blank_out)
 {
@@ -362,7 +385,10 @@ static int load_content(struct filepool *file, bool create, uint64_t have, bool 
 	return pool_super_same(pair) ? 0 : put_super(file, !newer);
 }
 
-/* Uses what the file has become larger by, and enters the regions. */
+/*
+ * Adds the extents by which the file has grown to the table, and makes the pool's entry of each
+ * live region of the table.
+ */
 static int enter_regions(struct filepool *file)
 {
 	uint64_t extents = file->map.size / POOL_EXTENT_BYTES;

@@ -32,7 +32,10 @@ static const char *const kind_names[] = {
 	[PAGE_HUGETLB] = "hugetlb",
 };
 
-/* The pool reports the smallest page kind of its regions. */
+/*
+ * Sets the page kind that the pool reports to that of its newest region; "4k" stays while the pool
+ * has regions.
+ */
 static void note_kind(struct mempool *pool, enum page_kind kind)
 {
 	if (pool->n_regions == 0 || strcmp(pool->page_kind, kind_names[PAGE_SMALL]) != 0)
@@ -96,8 +99,9 @@ static int memory_alloc(struct mempool *pool, struct mempool_region *region)
 }
 
 /*
- * Memory not freed here is freed with the last mapping. Reserved huge pages always wait for that: a
- * client that touched a hole would be killed if no huge page were left.
+ * ops->discard: frees the memfd's memory but for the superblock's page. What is not freed here is
+ * freed with the last mapping. Reserved huge pages always wait for that: a client that touched a
+ * hole would be killed if no huge page were left.
  */
 static void memory_discard(struct mempool_region *region)
 {
@@ -109,7 +113,10 @@ static void memory_discard(struct mempool_region *region)
 		log_warn("region %u: fallocate punch hole: %s", region->info.id, strerror(errno));
 }
 
-/* The old page memory is dropped even if the new one fails; existing mappings keep it. */
+/*
+ * ops->renew: the page at off gets the memory of fd, a sealed memfd of one page, else -EPROTO. The
+ * former memory is dropped also on an error; existing mappings keep it.
+ */
 static int memory_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
 {
 	int ret = map_check_memfd(fd, ATTACH_PAGE_BYTES);

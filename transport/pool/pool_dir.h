@@ -32,14 +32,14 @@ RLV_MUST_CHECK int pool_dir_open(struct pool_dir *dir, const char *path, bool cr
 				 struct pool_superblock *super_out);
 
 /*
- * Undoes pool_dir_open: removes the files that it made, unless others were added. Call before
- * close.
+ * Removes the head and the directory if pool_dir_open made them; a directory with other files
+ * stays. Call before close.
  */
 void pool_dir_undo(const struct pool_dir *dir);
 
 void pool_dir_close(struct pool_dir *dir, bool forked);
 
-/* Makes a changed superblock hold: durable when it returns. */
+/* Writes the superblock to both copies in the file `pool`, durably. */
 RLV_MUST_CHECK int pool_dir_put(const struct pool_dir *dir, const struct pool_superblock *sb);
 
 /* fsync of the directory: names that were made or removed before are so for good. */

@@ -101,7 +101,9 @@ int pool_super_read(int fd, uint64_t off1, struct pool_superblock pair_out[2])
 	return 0;
 }
 
-/* Where neither is whole, the words are those of a copy that is a pool's, if one is. */
+/*
+ * If neither copy is valid, the message is that of copy 0, or of copy 1 if only that has the magic.
+ */
 int pool_super_choose(const struct pool_superblock pair[2], enum pool_layout layout)
 {
 	int second = pool_super_check(&pair[1], layout);

@@ -25,13 +25,21 @@ void pool_super_own(struct pool_superblock *sb, const uint8_t store_uuid[16],
 
 void pool_super_identity(const struct pool_superblock *sb, struct pool_identity *out);
 
-/* -EPROTO: no pool, an unknown format, or another layout. -EBADMSG: damaged. */
+/*
+ * Checks one copy of a superblock. -EPROTO: not that of a pool, an unknown format, or another
+ * layout. -EBADMSG: damaged.
+ */
 RLV_MUST_CHECK int pool_super_check(const struct pool_superblock *sb, enum pool_layout layout);
 
-/* Reads both copies, the first at 0; zeros stand for what is behind the end of the file. */
+/*
+ * Reads both copies, at offset 0 and at off1; zeros stand for what is behind the end of the file.
+ */
 RLV_MUST_CHECK int pool_super_read(int fd, uint64_t off1, struct pool_superblock pair_out[2]);
 
-/* The current copy, 0 or 1. If neither is valid, -EBADMSG or -EPROTO as above. */
+/*
+ * Returns the number of the copy to use: 1 if that is valid, else 0. If neither is valid, -EBADMSG
+ * or -EPROTO (pool_super_check).
+ */
 RLV_MUST_CHECK int pool_super_choose(const struct pool_superblock pair[2], enum pool_layout layout);
 
 /* True if both copies are equal. */

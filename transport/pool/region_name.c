@@ -50,8 +50,9 @@ void region_name_format(const struct target_region *info, uint32_t page,
 }
 
 /*
- * Parses a word or a number, and the dot after it. Arbitrary if it is neither: callers format the
- * parsed numbers and compare the names.
+ * Parses the text at *at up to the next dot, and moves *at behind the dot. Returns the number of
+ * the word, or the decimal number; arbitrary if it is neither: callers format the parsed numbers
+ * and compare the names.
  */
 static uint32_t region_name_take(const char **at, const struct word *words)
 {

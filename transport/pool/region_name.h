@@ -18,10 +18,15 @@
 void region_name_format(const struct target_region *info, uint32_t page,
 			char name[REGION_NAME_BYTES]);
 
-/* Parses such a name. False: not one, and the outputs are untouched. */
+/*
+ * Parses a name that region_name_format makes. False: it is not one, and the outputs are untouched.
+ */
 bool region_name_parse(const char *name, struct target_region *info_out, uint32_t *page_out);
 
-/* True for the temporary name of a region, or of a page, that was being made. */
+/*
+ * True if the name is one of region_name_format with REGION_NAME_TMP behind it: that of a file that
+ * was being made.
+ */
 bool region_name_is_tmp(const char *name);
 
 #endif

@@ -72,7 +72,10 @@ static inline void write_one(const struct transport_io *io)
 				      ((const uint64_t *)io->src)[i / 8], memory_order_release);
 }
 
-/* Regions and offsets of all requests lie at the same place. */
+/*
+ * Prefetches what request i accesses, if i < n. Region and offset lie at the same place in a read,
+ * a write and an atomic.
+ */
 static inline void fetch_ahead(const struct transport_wr *wrs, size_t i, size_t n)
 {
 	if (i >= n)
@@ -87,7 +90,7 @@ static_assert(offsetof(struct transport_io, region) == offsetof(struct transport
 		      offsetof(struct transport_io, off) == offsetof(struct transport_atomic, off),
 	      "fetch_ahead reads region and offset of any request as those of a read");
 
-/* Does all requests in their order before it returns. */
+/* Does all requests in their order before it returns; *ticket_out is 0. */
 static int shm_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 		      enum submit_order order, uint64_t *ticket_out)
 {
@@ -160,7 +163,10 @@ static int shm_persist(struct transport *tr, struct region *region, uint64_t off
 
 /* -------- regions -------- */
 
-/* embed: no-op, because threads of one process share all memory. */
+/*
+ * Gives a page new memory (attach_renew). embed: no-op, because threads of one process share all
+ * memory.
+ */
 static int shm_renew(struct transport *tr, struct region *region, uint64_t off)
 {
 	struct shm_region *mine = (struct shm_region *)region;
@@ -193,7 +199,7 @@ static struct shm_region *new_region(void)
 	return mine;
 }
 
-/* Takes ownership of mine in any case, also if ret is an error. */
+/* Adds mine to the transport's regions, or frees it if ret is an error. Returns ret. */
 static int add_region(struct shm *shm, struct shm_region *mine, int ret, struct region **region_out)
 {
 	if (ret) {
@@ -232,7 +238,7 @@ static int shm_attach(struct transport *tr, const struct region_grant *grant,
 	return add_region(shm, mine, ret, region_out);
 }
 
-/* Replaces the region of an earlier shm_attach_begin. */
+/* Sets shm->coming (NULL: none), and frees the region of an earlier shm_attach_begin there. */
 static void set_coming(struct shm *shm, struct shm_region *coming)
 {
 	if (shm->coming) {

@@ -12,11 +12,18 @@
 
 #include "transport/transport.h"
 
-/* rest: the URI after the scheme, "" here. opts->target is borrowed until close. */
+/*
+ * Opens a transport to opts->target, a target of kind shm in this process; its memory lives until
+ * close. -EINVAL: opts->target is none, or rest, the URI after "embed:", is not empty; errors of
+ * target_join.
+ */
 RLV_MUST_CHECK int shm_open_embed(const char *rest, const struct transport_opts *opts,
 				  struct transport **tr_out);
 
-/* path: the target's socket. Ends within opts->timeout_ns. */
+/*
+ * Opens a transport to the target whose unix socket is at path. Connecting and greeting take at
+ * most opts->open_ns each. -EINVAL: path is empty; errors of attach_open.
+ */
 RLV_MUST_CHECK int shm_open_socket(const char *path, const struct transport_opts *opts,
 				   struct transport **tr_out);
 

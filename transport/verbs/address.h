@@ -14,10 +14,10 @@ struct verbs_address {
 	char path[TRANSPORT_URI_BYTES]; /* "" = none given */
 };
 
-/* -EINVAL: malformed; the message says why. */
+/* Parses "HOST:PORT[;SOCKET-PATH]" into its parts. -EINVAL: malformed; the message says why. */
 RLV_MUST_CHECK int verbs_address_parse(const char *text, struct verbs_address *address_out);
 
-/* Formats an address, without a scheme. -ENAMETOOLONG. */
+/* Formats an address, without a scheme. -ENAMETOOLONG: it needs more than room bytes. */
 RLV_MUST_CHECK int verbs_address_format(const struct verbs_address *address, char *text_out,
 					size_t room);
 

@@ -27,8 +27,8 @@ static char reason[ERROR_TEXT_BYTES];    /* why it is NULL; likewise */
 static uint32_t forks;                   /* fork_watch() then; likewise */
 
 /*
- * Beside the file that this code is in (librelive, or a program with librelive.a in it), or in the lib
- * folder beside its own, or where the system looks.
+ * Opens the module: beside the file that this code is in (librelive, or a program with librelive.a
+ * in it), or in the lib folder beside its folder, or where the system looks. NULL: dlopen failed.
  */
 static void *open_beside(void)
 {

@@ -34,7 +34,7 @@ struct verbs_calls {
 	struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
 	int (*dealloc_pd)(struct ibv_pd *pd);
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *addr, size_t length, int access);
-	/* NULL: this rdma-core is too old for it */
+	/* ibv_reg_dmabuf_mr; NULL: this rdma-core is too old to have it */
 	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length,
 					uint64_t iova, int fd, int access);
 	int (*dereg_mr)(struct ibv_mr *mr);
@@ -76,7 +76,7 @@ struct verbs_calls {
 	__be16 (*cm_get_src_port)(struct rdma_cm_id *id);
 };
 
-/* Symbol of the module: a pointer to its table, by the name VERBS_CALLS_SYMBOL. */
+/* The function that the module exports as VERBS_CALLS_SYMBOL: returns the module's table. */
 typedef const struct verbs_calls *(*verbs_calls_fn)(void);
 #define VERBS_CALLS_SYMBOL "rlv_verbs_calls"
 
@@ -88,7 +88,10 @@ typedef const struct verbs_calls *(*verbs_calls_fn)(void);
  */
 RLV_MUST_CHECK int verbs_calls_load(const struct verbs_calls **calls_out);
 
-/* For tests: replaces the table; NULL restores the module's. Thread: setup. */
+/*
+ * For tests: verbs_calls_load gives this table, borrowed; NULL restores the module's. Thread:
+ * setup.
+ */
 void verbs_calls_use(const struct verbs_calls *calls);
 
 #endif

@@ -39,34 +39,41 @@ struct verbs_device {
 };
 
 /*
- * Takes a reference to the device of that context, as an rdma_cm id names it. -ENOTSUP: it has no
- * atomics, which are required. -ENOMEM. Thread: any.
+ * Takes a reference to the one object of that context, as an rdma_cm id names it, which the first
+ * call makes. -ENOTSUP: the device has no atomics or no READs, which are required. -ENOMEM. Thread:
+ * any.
  */
 RLV_MUST_CHECK int verbs_device_get(const struct verbs_calls *calls, struct ibv_context *context,
 				    struct verbs_device **device_out);
 
-/* Drops a reference; all objects made from it must be gone. NULL is a no-op. Thread: any. */
+/*
+ * Drops a reference and sets *device to NULL; with the last one all objects made from it must be
+ * gone. *device NULL is a no-op. Thread: any.
+ */
 void verbs_device_put(struct verbs_device **device);
 
 /*
- * Registers memory of any kind with a domain of the device. access: IBV_ACCESS_*. -ENOMEM with the
- * kernel's word (RLIMIT_MEMLOCK); -ENOTSUP: device memory, and this rdma-core registers no dma-buf.
+ * Registers memory of any kind with a domain of the device. access: IBV_ACCESS_*. -ENOMEM: such as
+ * more than RLIMIT_MEMLOCK; -ENOTSUP: device memory, and this rdma-core registers no dma-buf.
  * Thread: any.
  */
 RLV_MUST_CHECK int verbs_device_register(struct verbs_device *device, struct ibv_pd *domain,
 					 const struct mem *mem, int access, struct ibv_mr **mr_out);
 
-/* NULL is a no-op. False: the device keeps it; the error is logged. */
+/* Ends the registration mr; NULL is a no-op. False: the device keeps it; the error is logged. */
 bool verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr);
 
-/* Makes zeroed memory in a chunk (base/mem/chunk.h), and finds its local key. -ENOMEM. */
+/*
+ * Makes *mem zeroed memory of a chunk (base/mem/chunk.h); *key_out: its local key. -ENOMEM: no
+ * memory, or the device could not register the chunk.
+ */
 RLV_MUST_CHECK int verbs_device_memory(struct verbs_device *device, struct mem *mem, size_t bytes,
 				       uint32_t *key_out);
 
-/* Records that a call failed, with its errno, and returns that. */
+/* Returns -errno, with a message that the call failed on this device. */
 int verbs_device_error(const struct verbs_device *device, const char *call);
 
-/* Logs the failure of a call that ends an object. True if there was none. */
+/* Logs ret, the result of a call that ends an object, unless it is 0. Returns true if it is 0. */
 bool verbs_device_ended(const struct verbs_device *device, const char *call, int ret);
 
 /*
@@ -87,7 +94,10 @@ static inline bool verbs_device_key(const struct verbs_device *device, const str
 	return true;
 }
 
-/* Lets a queue pair receive a message into the i-th of buffers of VERBS_MESSAGE_MAX bytes. */
+/*
+ * Posts a receive to the queue pair: a message into the i-th of buffers of VERBS_MESSAGE_MAX bytes.
+ * key: the local key of buffers.
+ */
 RLV_MUST_CHECK int verbs_device_receive(struct ibv_qp *qp, uint64_t i, void *buffers, uint32_t key);
 
 /*

@@ -28,7 +28,10 @@ enum {
 	YIELDS = 256, /* looks at the queue before a wait for a message sleeps */
 };
 
-/* Samplers go on over the nodes that are left within a second (docs/failure-model.md). */
+/*
+ * A silent target is given up in time for samplers to go on over the other nodes within a second
+ * (docs/failure-model.md).
+ */
 static_assert((LINK_RETRIES + 1) * (UINT64_C(4096) << LINK_ACK_TIMEOUT) < CLOCK_NS_PER_S * 6 / 10,
 	      "a silent target is given up too late");
 
@@ -69,7 +72,10 @@ static int event_error(const struct link *link, const struct rdma_cm_event *even
 	}
 }
 
-/* The next event, of that type, is the caller's to acknowledge, unless event_out is NULL. */
+/*
+ * Waits for the next rdma_cm event; one of another type is an error. *event_out is the caller's to
+ * acknowledge; event_out NULL: this call does it. -ETIMEDOUT: none before the deadline.
+ */
 static int wait_event(struct link *link, enum rdma_cm_event_type type, uint64_t deadline,
 		      struct rdma_cm_event **event_out)
 {
@@ -113,7 +119,10 @@ int link_check(struct link *link)
 
 /* -------- resources of the device -------- */
 
-/* Called when the first address is resolved, which tells the device. */
+/*
+ * Takes the device that the first resolved address tells, chooses number and depth of the queue
+ * pairs, and makes the domain, completion queues and receive buffers.
+ */
 static int use_device(struct link *link, struct ibv_context *context)
 {
 	uint64_t qps = link->opts.qps, depth = link->opts.depth ? link->opts.depth : DEPTH;

@@ -67,21 +67,27 @@ struct link {
 };
 
 /*
- * -ECONNREFUSED (no listener or no route), -ETIMEDOUT, -EPROTO (peer of another version), -ENOTSUP
- * (no rdma-core, no RDMA device for the address, or one without atomics), -ENOENT (no such host),
- * and the target's refusals with their messages. The system resolves host names, with time limits
- * of its own.
+ * Connects all queue pairs of a new link to opts->host. -ECONNREFUSED (no listener or no route),
+ * -ETIMEDOUT, -EPROTO (peer of another version), -ENOTSUP (no rdma-core, no RDMA device for the
+ * address, or one without atomics), -ENOENT (no such host), and the target's refusals with their
+ * messages. The system resolves host names, with time limits of its own.
  */
 RLV_MUST_CHECK int link_open(const struct link_opts *opts, struct link **link_out);
 
 /* 0, or -ECONNRESET if the target has hung up. Cost: a system call. */
 RLV_MUST_CHECK int link_check(struct link *link);
 
-/* Waits for one message. -ETIMEDOUT, -ECONNRESET, -EPROTO. */
+/*
+ * Waits for one message of the target. -ETIMEDOUT: none before the deadline; -ECONNRESET: the
+ * target hung up, or the receive failed; -EPROTO: not a valid message.
+ */
 RLV_MUST_CHECK int link_receive(struct link *link, union verbs_any *message_out,
 				uint64_t deadline_ns);
 
-/* Hangs up at once. A second call is a no-op. */
+/*
+ * Destroys the queue pairs at once: the device writes nothing into our memory any more. A second
+ * call is a no-op.
+ */
 void link_cut(struct link *link);
 
 /*

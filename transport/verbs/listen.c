@@ -59,8 +59,9 @@ static int bind_host(struct listener *listener)
 }
 
 /*
- * Tries to bind the addresses, those of the loopback device or the others: true if an RDMA device has
- * one; it becomes the clients' address.
+ * Finds the first address of this host that an RDMA device has, among those of loopback interfaces
+ * (IFF_LOOPBACK) or of the others (0). It becomes the clients' address, its device the listener's.
+ * False: none.
  */
 static bool find_address(struct listener *listener, const struct ifaddrs *all, unsigned loopback)
 {
@@ -88,7 +89,10 @@ static bool find_address(struct listener *listener, const struct ifaddrs *all, u
 	return false;
 }
 
-/* Both families where the host has both; preferably a device that other hosts reach. */
+/*
+ * Binds the port on every address, of both families where the host has both, and chooses the
+ * device: preferably one that other hosts reach, else one of the loopback. -ENODEV: there is none.
+ */
 static int bind_all(struct listener *listener)
 {
 	uint16_t port = htons((uint16_t)strtoul(listener->address.port, NULL, 10));
@@ -165,7 +169,10 @@ void listener_close(struct listener *listener, bool forked)
 
 /* -------- events -------- */
 
-/* The event's memory is ours until it is acknowledged, and an id can be destroyed only then. */
+/*
+ * Accepts a queue pair (peers_connect), or rejects it with the reason. The event is copied and
+ * acknowledged first: its memory is ours only until then, and an id can be destroyed only after it.
+ */
 static void on_request(struct listener *listener, struct rdma_cm_event *event)
 {
 	struct rdma_conn_param param = event->param.conn;

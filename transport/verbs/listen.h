@@ -31,13 +31,19 @@ RLV_MUST_CHECK int listener_open(const struct verbs_calls *calls,
 				 const struct verbs_address *address,
 				 struct listener **listener_out);
 
-/* Starts to accept clients; peers owns their connections. */
+/* Starts to listen: listener_serve hands queue pairs to peers, which is borrowed and owns them. */
 RLV_MUST_CHECK int listener_start(struct listener *listener, struct peers *peers);
 
-/* Serves pending events; never waits. */
+/*
+ * Handles up to 64 pending rdma_cm events without waiting: accepts or refuses queue pairs, and
+ * takes down links that have ended.
+ */
 void listener_serve(struct listener *listener);
 
-/* Call after peers_close. forked: a child only frees. NULL is a no-op. */
+/*
+ * Stops listening and frees the listener, after peers_close. forked: a child only frees. NULL is a
+ * no-op.
+ */
 void listener_close(struct listener *listener, bool forked);
 
 #endif

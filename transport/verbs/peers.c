@@ -202,7 +202,10 @@ static struct peer *find_number(const struct peers *peers, uint64_t client_id, u
 	return peer;
 }
 
-/* Answers with WELCOME and the number of READs that the device serves at a time. */
+/*
+ * Makes the queue pair that a HELLO asks for on id, and accepts it with WELCOME and the number of
+ * READs that the device serves at a time. After an error the peer does not own id.
+ */
 static int peer_join(struct peer *peer, struct rdma_cm_id *id, const struct verbs_hello *hello,
 		     const struct rdma_conn_param *param)
 {
@@ -367,9 +370,9 @@ static void give_up(struct peer *peer)
 /*
  * A client says goodbye with one message, and nobody hears it while the network is down. Its queue
  * pairs on this side would then wait for ever, since it is the client that does all the asking. So
- * now and then each link is asked for nothing: an RDMA WRITE of no bytes, which needs neither
- * memory nor a receive there. The client's device acknowledges it, whatever its process does, or
- * else the completion says that the link is dead. Cost: a packet for each queue pair.
+ * every PROBE_NS each queue pair posts an RDMA WRITE of no bytes, which needs neither memory nor a
+ * receive there. The client's device acknowledges it, whatever its process does, or else the
+ * completion says that the link is dead. -ECONNRESET: no completion within PROBE_LIMIT_NS.
  */
 static int probe_link(struct peer *peer, uint64_t now_ns)
 {

@@ -94,36 +94,45 @@ struct peers {
 	uint64_t n_fenced; /* total; fenced holds the latest */
 };
 
-/* target, buffers: borrowed. */
+/*
+ * Makes the table of clients' links over the device of context, and registers the target's regions
+ * with it. target, buffers: borrowed. Errors of verbs_device_get and rights_init.
+ */
 RLV_MUST_CHECK int peers_open(const struct verbs_calls *calls, struct ibv_context *context,
 			      struct target *target, const struct alloc_hooks *buffers,
 			      struct peers **peers_out);
 
-/* Takes all links down. forked: a child only frees. NULL is a no-op. */
+/* Takes all links down and frees peers. forked: a child only frees. NULL is a no-op. */
 void peers_close(struct peers *peers, bool forked);
 
 /*
- * A queue pair of a link asks to join. Takes down the link that this one replaces, and accepts; the
- * id is owned by the peers from then on, its context is the link. On failure the caller keeps the
- * id and rejects it with the message. -EOWNERDEAD (this client was fenced), -ECONNREFUSED (too
- * many), -EPROTO, -ENOTSUP (another device).
+ * Accepts a queue pair of a link, after taking down the link that this one replaces; the id is
+ * owned by the peers from then on, its context is the link. On failure the caller keeps the id and
+ * rejects it with the message. -EOWNERDEAD (this client was fenced), -ECONNREFUSED (too many
+ * links), -EPROTO (the link has that queue pair already), -ENOTSUP (another device).
  */
 RLV_MUST_CHECK int peers_connect(struct peers *peers, struct rdma_cm_id *id,
 				 const struct verbs_hello *hello,
 				 const struct rdma_conn_param *param);
 
-/* Takes down a link: nothing that it started can land when this returns. */
+/* Takes down and frees a link: nothing that it started can land when this returns. */
 void peers_drop(struct peers *peers, struct peer *peer);
 
-/* Takes down the links of a client and refuses it from now on. True if there were any. */
+/*
+ * Takes down the links of a client and refuses it until PEERS_FENCED_MAX others were fenced. True
+ * if it had any links.
+ */
 bool peers_fence(struct peers *peers, uint64_t client_id);
 
 bool peers_have(const struct peers *peers, uint64_t client_id);
 
-/* Number of connected clients that the target itself does not know. */
+/* Number of clients that have a link and that target_knows does not know. */
 uint32_t peers_count_clients(const struct peers *peers);
 
-/* Takes a region back from a client. */
+/*
+ * Closes a client's openings of a region: their keys are invalid on return. A link whose ATTACH of
+ * the region is in progress is taken down.
+ */
 void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region);
 
 /*
@@ -132,10 +141,13 @@ void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region);
  */
 void peers_serve(struct peers *peers);
 
-/* Closes an opening of the peer, which its list has at that place. */
+/* Removes the opening *at from the peer's list and closes it (rights_close). */
 void peer_close_opening(struct peer *peer, struct opening **at);
 
-/* Serves its completions (requests.c). An error ends the link; the message says why. */
+/*
+ * Serves the peer's completions: messages and answers (requests.c). After an error, whose message
+ * says why, the caller takes the link down.
+ */
 RLV_MUST_CHECK int requests_serve(struct peer *peer);
 
 #endif

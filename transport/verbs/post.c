@@ -100,7 +100,10 @@ static void batch_release(struct post *post, struct batch *batch)
 	}
 }
 
-/* All slots before end are done: copies and results are handed out. */
+/*
+ * Retires the lane's slots before end, which are done: makes their copies, gives atomics their
+ * results, and counts down their batches.
+ */
 static void lane_retire(struct post *post, struct lane *lane, uint64_t end)
 {
 	for (; lane->tail != end; lane->tail++) {
@@ -125,7 +128,10 @@ static void lane_retire(struct post *post, struct lane *lane, uint64_t end)
 	}
 }
 
-/* Retires completed work. Returns the number of completions, or the error that ended the link. */
+/*
+ * Retires the work of up to REAP completions. Returns their number, or the error that ended the
+ * link.
+ */
 static int post_reap(struct post *post)
 {
 	struct ibv_wc wcs[REAP];
@@ -157,9 +163,9 @@ static int post_reap(struct post *post)
 /* -------- waiting -------- */
 
 /*
- * One step of a waiting loop, whose empty looks it counts: 0, -ETIMEDOUT after `until`, or the error
- * that ended the link, which is past the batch's own deadline. Most work completes before the clock
- * is read.
+ * Looks for completions in a waiting loop, whose empty looks are counted in *looks. 0: go on;
+ * -ETIMEDOUT: `until` has passed; or the error that ended the link, as a batch past its own
+ * deadline does. Most work completes before the clock is read.
  */
 static int post_look(struct post *post, struct batch *batch, uint64_t until, uint32_t *looks)
 {
@@ -188,7 +194,10 @@ static bool batch_is_done(struct post *post, uint64_t ticket)
 	return ticket < post->oldest || batch_of(post, ticket)->left == 0;
 }
 
-/* Waits for a batch; until 0 only tests: -EAGAIN: not done. */
+/*
+ * Waits for the batch of a ticket until `until` (-ETIMEDOUT); until 0 only tests: -EAGAIN: not
+ * done.
+ */
 static int batch_wait(struct post *post, uint64_t ticket, uint64_t until)
 {
 	uint32_t looks = 0;
@@ -222,7 +231,10 @@ int post_order(struct transport *tr)
 
 /* -------- lists -------- */
 
-/* Opens a batch that grows until it is released; there is room for it. */
+/*
+ * Opens the next batch, whose ticket is post->ticket: it is not done before it is released. There
+ * is room for it.
+ */
 static void batch_open(struct post *post)
 {
 	*batch_of(post, post->next) = (struct batch){ .deadline = DEADLINE_NEVER,
@@ -231,7 +243,7 @@ static void batch_open(struct post *post)
 	post->ticket = post->next++;
 }
 
-/* Posts the list for the current lane. */
+/* Posts the list of work requests to the current lane; the last one asks for a completion. */
 static int post_flush(struct post *post)
 {
 	struct ibv_send_wr *bad = NULL;
@@ -251,8 +263,9 @@ static int post_flush(struct post *post)
 }
 
 /*
- * Takes bytes <= ARENA_MAX of the arena for the batch that is being built; waits until there are as
- * many.
+ * Takes bytes <= ARENA_MAX of the arena for the batch that is being built; waits for older batches
+ * until there are as many. If the batch itself has filled the arena, posts it, waits for it and
+ * opens a new one.
  */
 static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 {
@@ -326,7 +339,7 @@ static int op_place(struct post *post, const struct op *op, uint64_t *len_out, s
 	return 0;
 }
 
-/* Adds wr to the list and its slot to the lane. */
+/* Adds wr to the list, and slot, which says what to do at its completion, to the lane and batch. */
 static void list_add(struct post *post, struct ibv_send_wr *wr, struct slot *slot)
 {
 	struct lane *lane = post->lane;
@@ -500,7 +513,10 @@ static bool chain_fits(const struct post *post, uint64_t requests)
 	return !batches_are_full(post) && (used == 0 || used + requests <= post->link->depth);
 }
 
-/* -EAGAIN: no room for a chain; wait for outstanding work. */
+/*
+ * Looks whether lane 0 and the batches have room for a chain. -EAGAIN: no; wait for outstanding
+ * work.
+ */
 static int chain_room(struct post *post, const struct transport_wr *wrs, size_t n)
 {
 	uint64_t requests = 0; /* that these can need at most */
@@ -518,7 +534,10 @@ static int chain_room(struct post *post, const struct transport_wr *wrs, size_t 
 		       : error_set(-EAGAIN, "too many chains are outstanding: poll one first");
 }
 
-/* Spreads the requests over the lanes, one lane for each LANE_SHARE of them; a chain has lane 0. */
+/*
+ * Spreads the requests over the lanes, one lane for each LANE_SHARE of them; a chain has lane 0,
+ * and requests of which one has a fence share one lane.
+ */
 int post_submit(struct transport *tr, struct transport_wr *wrs, size_t n, enum submit_order order,
 		uint64_t *ticket_out)
 {
@@ -572,7 +591,7 @@ int post_message(struct post *post, const union verbs_any *message)
 
 /* -------- opening -------- */
 
-/* arena | results of each lane | message */
+/* post->memory holds: arena | results of each lane | message */
 int post_init(struct post *post)
 {
 	struct link *link = post->link;

@@ -98,26 +98,35 @@ struct post {
 	struct ibv_sge sges[POST_LIST];
 };
 
-/* Its link is open. -ENOMEM: post_fini frees what there is. */
+/*
+ * Makes the lanes and the registered memory of post, whose link is open. -ENOMEM: the caller calls
+ * post_fini.
+ */
 RLV_MUST_CHECK int post_init(struct post *post);
 
-/* The link must be cut, or nothing outstanding. */
+/* Frees what post_init made. The link must be cut, or nothing outstanding. */
 void post_fini(struct post *post);
 
-/* Of transport_ops. Without an order, waits where queues or the arena are full. */
+/*
+ * transport_ops.submit. SUBMIT_UNORDERED waits where queues or the arena are full; for a chain
+ * (SUBMIT_ORDERED) -EAGAIN: lane 0 or the batches are full.
+ */
 RLV_MUST_CHECK int post_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 			       enum submit_order order, uint64_t *ticket_out);
 
-/* Of transport_ops. The batch's own deadline ends the link. */
+/* transport_ops.poll. A batch that passes its own deadline (transport_give_up_ns) ends the link. */
 RLV_MUST_CHECK int post_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
 
-/* Of transport_ops: waits for all that is outstanding. */
+/* transport_ops.order: waits for all that is outstanding. */
 RLV_MUST_CHECK int post_order(struct transport *tr);
 
-/* Sends a message through lane 0; returns when its bytes may be used again. */
+/* Sends a copy of the message through lane 0, and waits until the SEND has completed. */
 RLV_MUST_CHECK int post_message(struct post *post, const union verbs_any *message);
 
-/* Ends the link, if it has not ended; later calls return -ECONNRESET with text. Returns code. */
+/*
+ * Cuts the link, if it is not cut yet: outstanding atomics stay unknown, later calls return
+ * -ECONNRESET with text. Returns code.
+ */
 int post_fail(struct post *post, int code, const char *text);
 
 #endif

@@ -59,7 +59,10 @@ static struct opening **request_find(struct peer *peer, uint32_t request)
 	return at;
 }
 
-/* An invalid grant is refused; the link stays. */
+/*
+ * Handles an ATTACH: opens the grant's range and answers, or, with windows, starts to bind its
+ * keys. An invalid grant is refused by an answer; the link stays.
+ */
 static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 {
 	struct rights *rights = &peer->all->rights;

@@ -41,7 +41,10 @@ void rights_add(struct rights *rights, uint32_t region, struct ibv_mr *mr)
 	rights->n_mrs += mr != NULL;
 }
 
-/* The registration, if it is not needed any more. */
+/*
+ * Takes a region's registration out of the table, for the caller to end, if the region was removed
+ * and has no opening. NULL: it is still needed, or there is none.
+ */
 static struct ibv_mr *take_unneeded(struct rights *rights, struct rights_region *mine)
 {
 	struct ibv_mr *mr = mine->mr;

@@ -45,23 +45,23 @@ struct opening {
 };
 
 /*
- * Uses windows if the device has them; otherwise logs that and uses domains. Registers the regions that
- * the target has. -ENOMEM: rights_fini ends those that are registered.
+ * Uses windows if the device has them, and registers the target's regions for them; otherwise logs
+ * that and uses domains. After an error, such as -ENOMEM, the caller calls rights_fini.
  */
 RLV_MUST_CHECK int rights_init(struct rights *rights, struct verbs_device *device,
 			       struct target *target);
 
-/* All openings must be closed. A second call is a no-op. */
+/* Ends the registrations of all regions. All openings must be closed. A second call is a no-op. */
 void rights_fini(struct rights *rights);
 
 /*
- * Registers a new region of the pool; NULL if none is needed. Called without the lock, since it
- * pins the memory, which takes a second for some GiB. -ENOMEM.
+ * Registers a new region of the pool; *mr_out is NULL if domains are used, which need none. Called
+ * without the lock, since it pins the memory, which takes a second for some GiB. -ENOMEM.
  */
 RLV_MUST_CHECK int rights_register(const struct rights *rights, const struct target_region *region,
 				   struct ibv_mr **mr_out);
 
-/* Adds the region; takes ownership of its registration. */
+/* Adds a region to the table; takes ownership of mr, its registration or NULL. */
 void rights_add(struct rights *rights, uint32_t region, struct ibv_mr *mr);
 
 /*
@@ -71,9 +71,9 @@ void rights_add(struct rights *rights, uint32_t region, struct ibv_mr *mr);
 struct ibv_mr *rights_remove(struct rights *rights, uint32_t region);
 
 /*
- * Opens a range, which is then the opening's, to n queue pairs. The keys are
- * good once rights_bind has been done for each of them, where windows are in use. domain: the
- * peer's. On failure the range stays the caller's. -ENOMEM, -ENOSPC.
+ * Opens the range of map to n queue pairs of a peer, whose domain it is. The keys are good at once,
+ * with windows only when rights_bind has completed for each queue pair. The opening takes over the
+ * reference of map to its region; on failure it stays the caller's. -ENOMEM, -ENOSPC.
  */
 RLV_MUST_CHECK int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 			       const struct target_map *map, struct opening **opening_out);
@@ -82,10 +82,13 @@ RLV_MUST_CHECK int rights_open(struct rights *rights, struct ibv_pd *domain, uin
 RLV_MUST_CHECK int rights_bind(struct rights *rights, struct opening *opening, uint32_t i,
 			       struct ibv_qp *qp, uint64_t wr_id);
 
-/* Closes an opening; its keys are invalid on return. */
+/* Closes and frees an opening, and detaches its region; its keys are invalid on return. */
 void rights_close(struct rights *rights, struct opening *opening);
 
-/* Makes a protection domain for a peer's queue pairs. */
+/*
+ * Gives the domain for a peer's queue pairs: with windows the device's, else a new one.
+ * rights_domain_end takes it back.
+ */
 RLV_MUST_CHECK int rights_domain(struct rights *rights, struct ibv_pd **domain_out);
 void rights_domain_end(struct rights *rights, struct ibv_pd *domain);
 

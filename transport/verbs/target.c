@@ -37,7 +37,10 @@ static struct verbs_target *verbs_target_of(struct transport_target *tg)
 
 /* -------- regions and grants -------- */
 
-/* Memory is pinned and unpinned without the lock: meanwhile peers and questions are served. */
+/*
+ * Makes a region and, if the target listens, registers it with the device. Memory is pinned without
+ * the lock: meanwhile peers and questions are served.
+ */
 static int verbs_register(struct transport_target *tg, struct target_region *spec)
 {
 	struct verbs_target *target = verbs_target_of(tg);
@@ -65,7 +68,10 @@ static int verbs_register(struct transport_target *tg, struct target_region *spe
 	return 0;
 }
 
-/* The pool drops the region first, so that nobody opens it any more. */
+/*
+ * Drops the region from the pool first, so that nobody opens it any more, then ends its
+ * registration, unless an opening still needs it.
+ */
 static int verbs_unregister(struct transport_target *tg, uint32_t region)
 {
 	struct verbs_target *target = verbs_target_of(tg);
@@ -86,7 +92,7 @@ static int verbs_unregister(struct transport_target *tg, uint32_t region)
 	return 0;
 }
 
-/* Revokes grants first, so that a closed opening cannot be opened again. */
+/* Revokes a client's grants of a region, then closes its openings: so none can be opened again. */
 static int verbs_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
 {
 	struct verbs_target *target = verbs_target_of(tg);
@@ -114,7 +120,10 @@ static void target_serve(struct verbs_target *target) LOCK_REQUIRES(role)
 	peers_serve(target->peers);
 }
 
-/* A client is alive while it has a queue pair; otherwise base decides. */
+/*
+ * FENCE_ASK: a client is alive while it has a queue pair; otherwise base decides. FENCE_CUT and
+ * FENCE_KILL destroy its queue pairs, and base decides.
+ */
 static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
 		       enum fence_result *result_out)
 {
@@ -189,7 +198,10 @@ static void end_listening(struct verbs_target *target, bool forked) LOCK_REQUIRE
 	target->epoll = target->timer = -1;
 }
 
-/* The socket is opened after RDMA, because it cannot be closed again. */
+/*
+ * Listens over RDMA, then on the unix socket if the address has a path: that is last, because it
+ * cannot be closed again. -EALREADY: it listens already.
+ */
 static int verbs_listen(struct transport_target *tg, const char *address)
 {
 	struct verbs_target *target = verbs_target_of(tg);
@@ -273,8 +285,10 @@ static bool verbs_alone(struct transport_target *tg, uint32_t region)
 	return !connected && target_ops.alone(tg, region);
 }
 
-/* An ATTACH counts here; that its client maps the region, too, does not. No gauges before it
-   listens. */
+/*
+ * The base's figures, but attaches are the ATTACH requests over RDMA only, without mappings over
+ * the socket. Gauges only once it listens.
+ */
 static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 {
 	struct verbs_target *target = verbs_target_of(tg);
@@ -298,7 +312,10 @@ static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 	lock_release(&target->lock, &role);
 }
 
-/* A lock that was held at the fork stays held in the child, so its data are not touched there. */
+/*
+ * Ends listening and closes the base. A lock that was held at the fork stays held in the child:
+ * there nothing is touched then.
+ */
 static LOCK_UNCHECKED void verbs_close(struct transport_target *tg)
 {
 	struct verbs_target *target = verbs_target_of(tg);

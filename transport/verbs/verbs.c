@@ -76,7 +76,10 @@ err_free:
 	return ret;
 }
 
-/* Takes back an ATTACH. If the link ends meanwhile, the target takes it back itself. */
+/*
+ * Waits for outstanding work, sends a DETACH and frees the region. If the link has ended, the
+ * target has closed the region itself.
+ */
 static void verbs_detach(struct transport *tr, struct region *region)
 {
 	struct verbs *verbs = verbs_of(tr);

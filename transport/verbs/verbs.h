@@ -28,15 +28,18 @@
 #include "transport/transport.h"
 
 /*
- * rest: the URI after the scheme. Returns within opts->open_ns. Errors: those of link_open
- * (transport/verbs/link.h). The environment sets the number of queue pairs (RLV_VERBS_QPS), the
- * depth of their send queues (RLV_VERBS_DEPTH) and the time of one try to reach a silent peer
- * (RLV_VERBS_ACK_TIMEOUT: 4.096 us << it).
+ * Connects to a node. rest: the URI after the scheme. Returns within opts->open_ns. Errors: those
+ * of link_open (transport/verbs/link.h), -EINVAL (rest, environment). The environment sets the
+ * number of queue pairs (RLV_VERBS_QPS), the depth of their send queues (RLV_VERBS_DEPTH) and the
+ * time of one try to reach a silent peer (RLV_VERBS_ACK_TIMEOUT: 4.096 us << it).
  */
 RLV_MUST_CHECK int verbs_open(const char *rest, const struct transport_opts *opts,
 			      struct transport **tr_out);
 
-/* opts: complete. listen chooses the device. -ENOTSUP (no rdma-core). */
+/*
+ * Makes a target of kind verbs; its listen chooses the device. opts: clock set. -ENOTSUP (no
+ * rdma-core); other errors are those of transport_target_open.
+ */
 RLV_MUST_CHECK int verbs_target_open(const struct target_opts *opts,
 				     struct transport_target **tg_out);
 

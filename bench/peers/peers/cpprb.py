@@ -50,7 +50,7 @@ class Peer(Client):
 
 
 class Tree:
-    """Samples rows of one byte, since the tree has no interface of its own."""
+    """cpprb's tree, measured by sampling rows of one byte, since the tree has no interface of its own."""
 
     def __init__(self, capacity, seed):
         rng = np.random.default_rng(seed)

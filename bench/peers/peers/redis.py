@@ -48,8 +48,9 @@ class Server:
 
 
 class Client:
-    """Rows are one packed record each, under a number that INCRBY gives out. When they are there, an
-    actor pushes their numbers to the list `new`."""
+    """An actor or the learner. Rows are one packed record each, under a number that INCRBY gives out,
+    modulo the capacity. After storing rows an actor pushes their first number and their count to the
+    list `new`, which the learner reads into its tree."""
 
     def __init__(self, address, columns, capacity):
         self._r = redis.Redis(unix_socket_path=address)

@@ -18,7 +18,8 @@ def version():
 
 
 def cut(shape, rows):
-    """The rows as an actor holds them: the newest observation, and whether the episode ended."""
+    """The rows as an actor holds them: action, reward, whether the episode ended, and the observation, of
+    Atari only the newest frame."""
     kept = {"action": rows["action"], "reward": rows["reward"], "terminated": rows["done"]}
     kept["obs"] = np.ascontiguousarray(rows["obs"][..., 3]) if shape == "atari" else rows["obs"]
     return kept
@@ -34,7 +35,7 @@ def create(store, shape, columns, capacity, max_writers=2):
 
 
 class Client:
-    """A client whose samples are the arrays that a learner reads."""
+    """An actor, a learner or both, as `role` says; samples are the arrays that a learner reads."""
 
     def __init__(self, table, layout="dense", role=None):
         self._table = table
@@ -88,9 +89,9 @@ class Peer(Client):
 
 
 class Tree:
-    """Batches of keys, probabilities, priorities and weights, of which no row is read; what is left is the
-    tree. In C it is measured alone: bench/micro_sumtree.c. Updated are the keys of the last batch, as
-    a learner does."""
+    """Relive's tree, by sampling without columns: batches have keys, probabilities, priorities and
+    weights, and no row is read. In C the tree is measured alone: bench/micro_sumtree.c. Updates are of
+    the keys of the last batch, as a learner makes them."""
 
     def __init__(self, capacity, seed):
         rng = np.random.default_rng(seed)

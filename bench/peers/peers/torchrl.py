@@ -55,7 +55,7 @@ class Peer:
 
 
 class Tree:
-    """The sum tree of its sampler alone, without the tree of minima beside it."""
+    """The sum tree of TorchRL's sampler alone, without the tree of minima beside it."""
 
     def __init__(self, capacity, seed):
         from torchrl._torchrl import SumSegmentTreeFp32

@@ -1,4 +1,4 @@
-"""TorchRL's buffer with rows of one byte, so that its PrioritizedSampler is what is left."""
+"""TorchRL's buffer with rows of one byte, so that its PrioritizedSampler is what is measured."""
 
 import numpy as np
 import torch

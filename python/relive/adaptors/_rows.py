@@ -46,7 +46,7 @@ def flatten(structure: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any,
 
 
 def unflatten(structure: Any, leaves: Any) -> Any:
-    """Returns a structure of the same kind, with leaves from an iterable in flatten's order.
+    """Returns a structure like ``structure``, whose leaves are those of an iterable, in flatten's order.
 
     >>> unflatten({"b": (0, [0]), "a": 0}, [3, 1, 2])
     {'a': 3, 'b': (1, [2])}
@@ -119,7 +119,7 @@ def columns_of(structure: Any) -> list[Column]:
 
 
 def shapes_of(item: Any) -> list[tuple[str, tuple[int, ...], str]]:
-    """Returns a list of (column, shape, dtype) of an item of arrays, to compare items by."""
+    """Returns (name of the column, shape, name of the dtype) of each array of an item, as a list."""
     return [(column_name(path), leaf.shape, leaf.dtype.name) for path, leaf in flatten(item)]
 
 
@@ -131,14 +131,15 @@ def numpy_dtype(dtype: Any) -> np.dtype:
 
 
 def create_table(store, name, columns, max_size, view, max_writers=4, **options):
-    """Creates a table of items and returns it, or the one of that name if its options are equal."""
+    """Creates a table of items, of capacity max_size or 64 for each writer, whichever is more, and
+    returns it; or returns the table of that name if its options are equal."""
     return store.create_table(name, columns, max(max_size, _LEAST_CAPACITY * max_writers),
                               views=[view], max_writers=max_writers, **options)
 
 
 def durable_uri(store):
-    """Makes the data of a store durable and returns the URI that leads to it, for the states that
-    libraries save: a state names the data, it does not contain it."""
+    """Makes the data of a store durable and returns the store's URI, which the states that libraries
+    save contain instead of the data. NotImplementedError for ``embed:``."""
     if store.uri == "embed:":
         raise NotImplementedError("state: a store of embed: ends with its process: use \"embed:FILE\" or "
                                   "\"shm:NAME\"")

@@ -77,7 +77,8 @@ class ColumnHistory:
         self.like = value if self.like is None else self.like
 
     def set_last(self, value: Any) -> None:
-        """Sets the value of the last step, which is partial."""
+        """Sets the value of the last step, which was appended without one, as a part of a partial
+        step."""
         self._kept[-1] = value
         self.like = value if self.like is None else self.like
 
@@ -92,7 +93,7 @@ class ColumnHistory:
         self._steps = 0
 
     def keep(self, steps: int) -> None:
-        """Changes the number of steps that are remembered."""
+        """Sets how many of the last steps are remembered; older values are forgotten."""
         self._kept = collections.deque(self._kept, steps)
 
     def __len__(self) -> int:
@@ -113,9 +114,10 @@ class ColumnHistory:
 class TrajectoryWriter:
     """Appends steps, and creates items from the last ones. :meth:`Client.trajectory_writer` opens it.
 
-    It is for one thread at a time, and a context manager: leaving the block flushes and closes it.
-    :meth:`create_item` does not wait: it writes the item if the table's rate limiter admits it now, and
-    otherwise keeps it for the next call of the writer. :meth:`flush` waits until kept items are written.
+    It is for one thread at a time, and a context manager: leaving the block flushes it, unless an
+    Error of Relive leaves it, and closes it. :meth:`create_item` does not wait: it writes the item if
+    the table's rate limiter admits it now, and otherwise keeps it for the next :meth:`create_item` or
+    :meth:`flush`, which waits until kept items are written.
     """
 
     def __init__(self, client, num_keep_alive_refs: int) -> None:
@@ -225,7 +227,8 @@ class TrajectoryWriter:
         self._send()
 
     def _send(self):
-        """Writes the kept items that are admitted now. False: some are not."""
+        """Writes the pending items, oldest first, until the limiter does not admit one. True: all are
+        written."""
         while self._pending:
             table, priority, item = self._pending[0]
             try:
@@ -237,7 +240,8 @@ class TrajectoryWriter:
         return True
 
     def _writer(self, table, item):
-        """Returns the writer of a table; a new one after a reset of the table, which closes it."""
+        """Returns the open writer of a table; opens one if there is none, or a reset of the table
+        closed it."""
         if table not in self._writers or not self._writers[table].is_open:
             self._writers[table] = self._client._make(table, item).writer(timeout=_TRY,
                                                                           check_values=False)
@@ -248,7 +252,7 @@ class TrajectoryWriter:
 
         :param block_until_num_items: number of items that may stay unwritten.
         :param timeout_ms: milliseconds to wait; None = without limit.
-        :raises Timeout: the rate limiter admits no more; the items stay pending.
+        :raises Timeout: too many items were not admitted in that time; they stay pending.
         """
         if block_until_num_items < 0:
             raise ValueError("flush: block_until_num_items %r: want 0 or more" % (block_until_num_items,))
@@ -260,7 +264,7 @@ class TrajectoryWriter:
                                      % (self._pending[0][0], len(self._pending)))
 
     def end_episode(self, clear_buffers: bool = True, timeout_ms: int | None = None) -> None:
-        """Flushes, and begins a new episode.
+        """Flushes, and begins a new episode if clear_buffers is True.
 
         :param clear_buffers: True = forget the steps, also if flushing fails; False = keep them.
         :param timeout_ms: as for :meth:`flush`.
@@ -304,7 +308,7 @@ class Spec:
 
 
 def of_steps(signature, n):
-    """Returns the signature of items of n steps, given that of one step."""
+    """Returns the signature of items of n steps, given the signature of one step, or None for None."""
     if signature is None:
         return None
     return _rows.unflatten(signature, [Spec((n, *spec.shape), spec.dtype)
@@ -312,7 +316,7 @@ def of_steps(signature, n):
 
 
 def check_item(table, item, signature):
-    """Raises ValueError if an item does not match the signature of its table; None = all match."""
+    """Raises ValueError if an item does not match a signature; signature None = each item matches."""
     if signature is None:
         return
     found = dict(_rows.flatten(item))
@@ -331,12 +335,12 @@ def check_item(table, item, signature):
 
 
 def values_of(item):
-    """Returns an item as a dict from the names of columns to arrays."""
+    """Returns an item, a nested structure of arrays, as a dict from names of columns to arrays."""
     return {_rows.column_name(path): leaf for path, leaf in _rows.flatten(item)}
 
 
 def _merge(known, data):
-    """Returns the union of two structures of steps: dicts gain keys."""
+    """Returns the structure ``known``, whose dicts gain the keys that only ``data`` has."""
     if known is None:
         return data
     if not hasattr(known, "items") or not hasattr(data, "items"):
@@ -346,7 +350,8 @@ def _merge(known, data):
 
 class Writer:
     """Reverb's older writer: its items are the last n steps, with all columns. :meth:`Client.writer`
-    opens it. It is for one thread at a time, and a context manager."""
+    opens it. It is for one thread at a time, and a context manager: leaving the block closes it, without
+    flushing if an exception leaves the block."""
 
     def __init__(self, client, max_sequence_length: int) -> None:
         if max_sequence_length < 1:
@@ -372,7 +377,7 @@ class Writer:
         """Creates an item of the last steps.
 
         :param table: name of the table.
-        :param num_timesteps: number of steps, 1 to those since the writer was opened.
+        :param num_timesteps: number of steps, 1 to max_sequence_length, and no more than were appended.
         :param priority: initial priority, 0 or more.
         """
         if num_timesteps < 1:

@@ -192,7 +192,7 @@ class Table:
 
 
 def _declaration(table):
-    """Returns a declaration of a table that another client created."""
+    """Makes a declaration, a :class:`Table`, from the info of a table that another client created."""
     info = table.info()
     view = info.views[0].view
     kind = _Selector(view.selector, view.alpha if view.selector == "prioritized" else 0.0)
@@ -376,7 +376,8 @@ class Client:
                           for name, _, _ in self._shapes_of(self._tables[table])]
 
     def _unpacked(self, table):
-        """Returns a function from a list of leaves to the structure of the signature."""
+        """Returns a function that makes the structure of a table's signature of a list of leaves;
+        ``list`` if the declaration has no signature."""
         signature = self._declaration(table).signature
         if signature is None:
             return list
@@ -480,7 +481,8 @@ class Client:
         return self._found[name]
 
     def _signature(self, name):
-        """Returns the signature to check items by; None = the table is not one of our declarations."""
+        """Returns the signature that items of a table are checked against. None = no check: this client
+        does not declare the table, or without a signature. ValueError if there is no such table."""
         self._declaration(name)
         return self._declared[name].signature if name in self._declared else None
 
@@ -491,7 +493,8 @@ class Client:
             return self._tables.get(name)
 
     def _make(self, name, item):
-        """Returns the table that an item goes to; creates it if this is its first item."""
+        """Returns the table that an item goes to; creates it if this is its first item.
+        NotImplementedError if the item has other shapes than the table's items."""
         table = self._existing(name)
         if table is None:
             made = self._declaration(name)._create(self._store, item)
@@ -542,7 +545,8 @@ class Client:
 
 
 class _Inserter:
-    """The writer of a table that all inserts of a client share, as each writer takes a block of rows."""
+    """One writer of a table, with a lock, for the inserts of all threads of a client: a writer for each
+    would take a block of rows."""
 
     def __init__(self, table, timeout):
         self._lock = threading.Lock()
@@ -559,7 +563,8 @@ def _open_client(uri, tables, options):
 
 
 def _update_one(sampler, key, value):
-    """Updates one priority. A key that no item of the table ever had is ignored, as in Reverb."""
+    """Sets the priority of one key. If no item of the table ever had the key, nothing is done, as in
+    Reverb."""
     try:
         sampler.update_priorities(key, value)
     except errors.InvalidArgument:

@@ -139,7 +139,9 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
             td_error=None if weight is None else np.full(n, float(weight)))
 
     def _stream(self, episode_id):
-        """Returns the index of the writer's environment that an episode is written to."""
+        """Returns the index of the writer's environment that an episode is written to. If it is a new
+        episode and all environments are in use, ends the episode that got no step for the longest
+        time."""
         if episode_id not in self._streams:
             if len(self._streams) == self._max_episodes:
                 self._end(next(iter(self._streams)))
@@ -166,7 +168,7 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
 
         :param num_items, batch_size_B: number of steps; None = the buffer's batch_size_B.
         :param batch_length_T: None or 1.
-        :param n_step: steps of the return, or a range of two numbers, from which each call draws one.
+        :param n_step: steps of the return; or a tuple (low, high): each call draws one, below high.
         :param beta: importance exponent; 0 = all weights 1.
         :param gamma: discount of the return.
         :param to_numpy: True = convert the episodes to numpy.
@@ -202,11 +204,11 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
 
     def update_priorities(self, priorities: Any, module_id: Any = None) -> None:
         """Sets the priorities of the steps that the last ``sample`` returned. Steps that were overwritten
-        are ignored.
+        are ignored. With alpha 0 it sets none.
 
         :param priorities: TD errors, one for each step.
         :param module_id: ignored.
-        :raises ValueError: their number is another.
+        :raises ValueError: the number of priorities is not that of the steps.
         """
         keys, self._last_sampled_indices = self._last_sampled_indices, []
         if len(priorities) != len(keys):

@@ -121,8 +121,8 @@ class ReliveReplayBuffer(ReplayBuffer):
                 for key, shape in self.obs_shape.items()}
 
     def _end_what_was_left(self, obs):
-        """Ends the episodes of environments that were reset without a done, as another call of learn()
-        does."""
+        """Ends the episodes of environments whose ``obs`` is not the next observation of the last
+        add(): another call of learn() has reset them without a done."""
         if self._following is None:
             return
         goes_on = np.ones(self.n_envs, bool)
@@ -135,7 +135,8 @@ class ReliveReplayBuffer(ReplayBuffer):
                 env=int(i), **{name: value[i] for name, value in self._following.items()})
 
     def _count(self):
-        """Advances ``pos`` and ``full``, which Stable-Baselines3 reads."""
+        """Advances ``pos`` by 1; when buffer_size transitions were added, sets ``full``, and ``pos`` to
+        0. Stable-Baselines3 reads both."""
         self.pos += 1
         if self.pos * self.n_envs >= self.buffer_size:
             self.full = True

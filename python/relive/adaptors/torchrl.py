@@ -111,7 +111,8 @@ class ReliveStorage(TensorStorage):
     # -------- in --------
 
     def _append(self, data, priority):
-        """Appends n elements. priority: (n,) floats, or None = the largest so far."""
+        """Appends n elements, a tensor or tensordict with a first dimension of n; creates the table if
+        there is none. priority: (n,) floats, or None = the largest so far."""
         if isinstance(data, TensorDictBase):
             self._inner = tuple(data.batch_size[1:])
         leaves = {path: leaf.detach().numpy() for path, leaf in _leaves(data)}
@@ -133,7 +134,9 @@ class ReliveStorage(TensorStorage):
                                          self._view(), **self._options)
 
     def _view(self):
-        """Returns the view for the sampler of the buffer that this storage is part of."""
+        """Returns the view of a new table: prioritized, with alpha and eps of the
+        RelivePrioritizedSampler of the buffer that this storage is part of, or uniform if the buffer
+        has none."""
         samplers = [getattr(buffer, "sampler", None) for buffer in self._attached_entities]
         for sampler in samplers:
             if isinstance(sampler, RelivePrioritizedSampler):
@@ -165,7 +168,8 @@ class ReliveStorage(TensorStorage):
     def get(self, index: Any) -> Any:
         """Returns the elements that the sampler drew last, as tensors of their own memory, once.
 
-        :param index: the index that this draw returned; any other raises NotImplementedError.
+        :param index: the tensor that this draw returned, not a copy; any other raises
+            NotImplementedError.
         """
         drawn, elements = self._drawn
         if index is not drawn:
@@ -174,9 +178,10 @@ class ReliveStorage(TensorStorage):
         return elements
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
-        """Appends elements. TorchRL's own writers call it; their ``cursor`` is ignored.
+        """Appends elements, for TorchRL's own writers. The positions in ``cursor`` are ignored.
 
-        :param data: an element, or several along the first dimension, or a list of elements.
+        :param data: one element if cursor is a number; else elements along the first dimension, or a
+            list of them.
         """
         if not set_cursor:  # buffer[i] = ...
             raise NotImplementedError(_NOT_ADDRESSED)
@@ -190,15 +195,16 @@ class ReliveStorage(TensorStorage):
         self._append(data, priority)
 
     def _rand_given_ndim(self, batch_size):
-        """Draws keys for TorchRL's RandomSampler."""
+        """Draws batch_size elements for TorchRL's RandomSampler, and returns their keys."""
         return self._draw(batch_size, 0.0)[0]
 
     def _max_size_along_dim0(self, *, single_data=None, batched_data=None):
-        """Returns the size that TorchRL's writers count positions by."""
+        """Returns max_size, by which TorchRL's writers count positions."""
         return self.max_size
 
     def _update(self, index, priority):
-        """Sets the priorities of the keys among ``index``; other numbers are ignored."""
+        """Sets the priorities of the keys in ``index``; numbers that are no keys (-1, positions) are
+        ignored."""
         known = (index < _UNKNOWN) | (index >= _LEAST_KEY)
         if not bool(known.any()):
             return
@@ -236,8 +242,8 @@ class ReliveStorage(TensorStorage):
         return {"uri": _rows.durable_uri(self._store), "name": self.name, "max_size": self.max_size}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Checks that the state is of this table. The elements are in it already. ValueError if it is of
-        another table."""
+        """Checks that the state has this storage's URI, name and max_size; else raises ValueError. The
+        elements are not in the state, but in the table."""
         mine = {"uri": self._store.uri, "name": self.name, "max_size": self.max_size}
         if mine != state_dict:
             raise ValueError("load_state_dict: state of %r, but this storage is %r" % (state_dict, mine))
@@ -276,8 +282,8 @@ def _leaves(data):
 
 
 def _priority(data, key):
-    """Returns the (n,) priorities that n elements have under a key: of each the largest absolute value.
-    None = the key is not there."""
+    """Returns the (n,) priorities of n elements: for each the largest absolute value of its entry
+    ``key``. None = data is no tensordict or has no such key."""
     priority = data.get(key, None) if isinstance(data, TensorDictBase) else None
     if priority is None:
         return None
@@ -404,7 +410,8 @@ class RelivePrioritizedSampler(PrioritizedSampler):
 
     @property
     def default_priority(self) -> float:
-        """The priority of a new element: the largest so far; 1 in an empty storage."""
+        """The priority of a new element: the largest so far; 1 before a storage with a table was
+        used."""
         if self._last is None or self._last.table is None:
             return 1.0
         largest = self._last.table.info().views[0].max_priority
@@ -424,7 +431,7 @@ class RelivePrioritizedSampler(PrioritizedSampler):
         :param index: keys, as ``sample`` returned them.
         :param priority: one for each key, or one for all.
         :param storage: None = the storage that was sampled last.
-        :raises RuntimeError: another number of priorities.
+        :raises RuntimeError: the number of priorities is neither 1 nor that of the keys.
         """
         self._last = storage = storage if storage is not None else self._last
         index = torch.as_tensor(index, dtype=torch.int64).reshape(-1)

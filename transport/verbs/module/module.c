@@ -4,7 +4,7 @@
  */
 #include "transport/verbs/calls.h"
 
-/* ibv_query_port is a macro over an exported function of another type. */
+/* For the table: ibv_query_port is a macro over an exported function of another type. */
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
 {
 	return ibv_query_port(context, port, attr);
