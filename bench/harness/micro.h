@@ -20,7 +20,7 @@
 #include "bench/harness/yardstick.h"
 #include "program/progress.h"
 
-#define MICRO_CASES 80u
+#define MICRO_CASES 128u
 
 struct micro;
 
