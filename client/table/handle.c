@@ -266,7 +266,8 @@ int handle_close(struct handle *h, int error)
 	}
 	part_set_close(&h->set);
 	if (ret && error)
-		log_warn("table %s: close: %s", h->desc->name, error_last());
+		log_warn("table %s: closing a writer or sampler failed, too: %s", h->desc->name,
+			 error_last());
 	table_handle_count(h->table, -1);
 	if (error)
 		error_restore(&kept);

@@ -183,7 +183,7 @@ static int reach_memory(struct node *node)
 		node->remote->reach = reach;
 	}
 	if (pthread_tryjoin_np(reach->thread, NULL))
-		return error_set(-EAGAIN, "its memory is being reached");
+		return error_set(-EAGAIN, "the connection to its memory is still being made");
 	error_restore(&reach->failure);
 	ret = reach->failure.code;
 	if (strcmp(reach->uri, node->uri) != 0) {

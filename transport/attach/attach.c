@@ -477,7 +477,8 @@ static int check_may_renew(const struct attached *at)
 		return 0;
 	return error_set(
 		-EACCES,
-		"region %u: pages can be granted only of a region of pages, with all rights",
+		"region %u: a page is renewed only by a client that attached all of a region of "
+		"pages, with all rights",
 		at->region.id);
 }
 

@@ -150,7 +150,8 @@ int target_renew(struct target *target, const struct target_map *map, uint64_t o
 	    map->size != map->region->info.size)
 		ret = error_set(
 			-EACCES,
-			"region %u: pages can be granted only of a region of pages, with all rights",
+			"region %u: a page is renewed only by a client that attached all of a region of "
+			"pages, with all rights",
 			id);
 	else if (off >= map->size || !is_aligned(off, TRANSPORT_RANGE_ALIGN))
 		ret = error_set(-EINVAL, "region %u: no page at offset %llu", id,
