@@ -39,7 +39,7 @@ PyMemberDef handle_members[] = {
 void *handle_new(PyTypeObject *type, PyObject *parent, PyObject *timeout, enum handle_kind kind,
 		 const struct handle_hooks *hooks)
 {
-	static const struct handle_hooks none = { NULL };
+	static const struct handle_hooks none; /* all NULL */
 	struct handle *h = object_alloc(type, 0);
 
 	if (!h)
