@@ -181,7 +181,7 @@ struct access {
 	struct unwaited unwaited;          /* unwaited chains */
 	uint64_t max_seen[RING_MAX_VIEWS]; /* running maxima, as last read: by open, claim, update */
 	uint64_t max_raise[RING_MAX_VIEWS]; /* their required minimum; sent by leave */
-	struct claim_buffers *claim;        /* of ds/ring/chain.c */
+	struct claim_buffers *claim;        /* of ds/ring/ring.c */
 };
 
 /*
