@@ -27,7 +27,7 @@ static struct embed *embed_of(struct meta *meta)
 
 /* -------- grants -------- */
 
-static int fill_opened(struct embed *embed, struct catalog_object *table,
+static int fill_opened(struct embed *embed, struct catalog_object *object,
 		       const struct meta_access *access, struct meta_opened *out)
 {
 	const struct catalog_guest guest = {
@@ -35,16 +35,24 @@ static int fill_opened(struct embed *embed, struct catalog_object *table,
 		.access = access->kind,
 		.owner = access->owner,
 	};
-	int ret = meta_opened_table(&table_state_of(table)->desc, out);
+	struct meta_object named = {
+		.kind = object->kind->id,
+		.number = object->id,
+		.max_clients = object->max_clients,
+	};
+	int ret;
 
+	memcpy(named.uuid, object->uuid, sizeof(named.uuid));
+	(void)snprintf(named.name, sizeof(named.name), "%s", object->name);
+	ret = meta_opened_init(out, &named, object->desc, object->desc_len);
 	if (ret)
 		return ret;
-	out->place.n_parts = table->n_parts;
-	out->place.control = table->control;
-	out->place.parts = mem_array(table->n_parts, sizeof(struct meta_part));
+	out->place.n_parts = object->n_parts;
+	out->place.control = object->control;
+	out->place.parts = mem_array(object->n_parts, sizeof(struct meta_part));
 	if (!out->place.parts)
-		ret = error_set(-ENOMEM, "cannot allocate memory for %u shards", table->n_parts);
-	for (uint32_t s = 0; ret == 0 && s < table->n_parts; s++) {
+		ret = error_set(-ENOMEM, "cannot allocate memory for %u shards", object->n_parts);
+	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++) {
 		struct meta_part *part = &out->place.parts[s];
 		struct catalog_grants grants;
 
@@ -53,7 +61,7 @@ static int fill_opened(struct embed *embed, struct catalog_object *table,
 		part->state = RLV_SHARD_ACTIVE;
 		part->weight = META_WEIGHT_FULL;
 		part->incarnation = embed->node.incarnation;
-		ret = catalog_grant(table, s, &guest, &grants);
+		ret = catalog_grant(object, s, &guest, &grants);
 		memcpy(part->grants, grants.places, sizeof(part->grants));
 	}
 	if (ret)
@@ -83,18 +91,18 @@ static int embed_create(struct meta *meta, const struct meta_wish *wish, struct 
 	return ret;
 }
 
-/* The table of that number and uuid, or, if the number is 0, of that name. NULL: it was dropped
-   or there is none; the message says which. */
-static struct catalog_object *find_table(const struct embed *embed,
-					 const struct meta_object *object)
+/* The object of that kind with that number and uuid, or, if the number is 0, with that name. NULL:
+   it was dropped or there is none; the message says which. */
+static struct catalog_object *find_object(const struct embed *embed,
+					  const struct meta_object *object)
 {
-	struct catalog_object *table =
+	struct catalog_object *found =
 		object->number ? catalog_find_same(&embed->cat, object->number, object->uuid,
 						   sizeof(object->uuid))
 			       : catalog_find(&embed->cat, object->name);
 
-	if (object_is_table(table))
-		return table;
+	if (found && found->kind->id == object->kind)
+		return found;
 	if (object->number)
 		(void)error_set(-ESTALE, "table %s was dropped", object->name);
 	else
@@ -111,7 +119,7 @@ static int embed_open(struct meta *meta, const struct meta_object *object,
 
 	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_table(embed, object);
+	table = find_object(embed, object);
 	if (table)
 		ret = fill_opened(embed, table, access, out);
 	lock_release(&embed->lock, &embed_lock);
@@ -145,7 +153,7 @@ static int embed_drop(struct meta *meta, const char *name)
 
 	(void)snprintf(object.name, sizeof(object.name), "%s", name);
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_table(embed, &object);
+	table = find_object(embed, &object);
 	/* After a fork nothing may be changed: -ECHILD. */
 	ret = table ? transport_load(table->attached[0]->slots,
 				     offsetof(struct region_superblock, state), &state)
@@ -185,7 +193,7 @@ static int embed_slot_get(struct meta *meta, const struct meta_object *object, u
 
 	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
-	known = find_table(embed, object);
+	known = find_object(embed, object);
 	if (!known) {
 		ret = -ESTALE;
 	} else if (streams && embed->file && !embed->marked[known->id]) {

@@ -35,20 +35,18 @@ int meta_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns, ui
 
 /* -------- opened objects -------- */
 
-int meta_opened_table(const struct table_desc *desc, struct meta_opened *out)
+int meta_opened_init(struct meta_opened *opened, const struct meta_object *object, const void *desc,
+		     size_t bytes)
 {
-	*out = (struct meta_opened){
-		.object = { .kind = OBJECT_TABLE,
-			    .number = desc->table_id,
-			    .max_clients = desc->max_clients },
-		.desc = mem_alloc(sizeof(*desc)),
-		.desc_bytes = sizeof(*desc),
+	*opened = (struct meta_opened){
+		.object = *object,
+		.desc = mem_alloc(bytes),
+		.desc_bytes = bytes,
 	};
-	if (!out->desc)
-		return error_set(-ENOMEM, "table %s: cannot allocate memory", desc->name);
-	memcpy(out->desc, desc, sizeof(*desc));
-	memcpy(out->object.uuid, desc->uuid, sizeof(desc->uuid));
-	memcpy(out->object.name, desc->name, sizeof(desc->name));
+	if (!opened->desc)
+		return error_set(-ENOMEM, "%s: cannot allocate memory for its descriptor",
+				 object->name);
+	memcpy(opened->desc, desc, bytes);
 	return 0;
 }
 

@@ -208,8 +208,9 @@ void meta_wait(struct meta *meta, struct meta_watch *watch, const struct meta_wa
 
 void meta_opened_fini(struct meta_opened *opened);
 
-/* Sets *out to the object of a table and a copy of its descriptor, which meta_opened_fini frees;
+/* Sets *opened to an object of any kind and a copy of its descriptor, which meta_opened_fini frees;
    without parts. -ENOMEM. */
-RLV_MUST_CHECK int meta_opened_table(const struct table_desc *desc, struct meta_opened *out);
+RLV_MUST_CHECK int meta_opened_init(struct meta_opened *opened, const struct meta_object *object,
+				    const void *desc, size_t bytes);
 
 #endif

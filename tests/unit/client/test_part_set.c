@@ -27,9 +27,7 @@ static struct rig *open_rig(void)
 	memset(&rig, 0, sizeof(rig));
 	nodes_open(&rig.nx, &opts);
 	like.meta = &rig.nx.meta;
-	assert_int_equal(meta_opened_table(&rig.nx.desc, &opened), 0);
-	like.object = opened.object;
-	meta_opened_fini(&opened);
+	like.object = nodes_object(&rig.nx);
 	like.kind = &table_kind;
 	like.desc = &rig.nx.desc;
 	assert_int_equal(like.meta->ops->open(like.meta, &like.object, &like.access, 1, &opened),
