@@ -47,7 +47,7 @@
 #define WARM 8u
 #define WINDOW_BATCHES 1000u /* at most */
 #define ROUNDS (LINES / 2)   /* of two hand-overs */
-#define REREAD 16u           /* as TOPS_DRAWS */
+#define REREAD 32u           /* as TOPS_DRAWS */
 #define WINDOW_US 6000
 #define TRIES 12 /* of a window */
 #define LEAST_CPU 0.95

@@ -232,7 +232,7 @@ static struct draw_step private_step(const struct sumtree_descent *down, uint32_
 		return step;
 	step.next_base = (const uint8_t *)tops->level[l - 1];
 	step.next_bytes = SUMS_FANOUT * 8;
-	step.next_lines = SUMS_FANOUT * 8 / WIRE_LINE;
+	step.next_lines = l == 1 ? SUMS_FANOUT * 8 / WIRE_LINE : 0;
 	return step;
 }
 

@@ -115,11 +115,12 @@ ALWAYS_INLINE struct picks pick_children(const uint64_t *const *children, vec r,
 }
 
 /*
- * Moves the draws of a group one level down whose children sum up to what is expected. Returns a
- * bit for each lane that did not move: the caller must settle it.
+ * Moves the draws of a group one level down whose children sum up to what is expected, or all if
+ * that is certain. Returns a bit for each lane that did not move: the caller must settle it.
  */
 ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
-				  const struct draw_step *step, uint32_t fanout, bool leaves)
+				  const struct draw_step *step, uint32_t fanout, bool leaves,
+				  bool certain)
 {
 	vec node[VECTORS];
 	uint32_t redo = 0;
@@ -128,13 +129,15 @@ ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
 		uint32_t i = group * DRAW_GROUP + h * LANES;
 		struct picks p =
 			pick_children(&lanes->children[i], load(&lanes->r[i]), fanout, leaves);
-		some good = equal(p.prefix, load(&lanes->expected[i]));
+		some good;
 
-		if (!leaves)
-			good &= not_negative(p.any);
 		picks_end(&p, load(&lanes->node[i]), fanout);
 		node[h] = p.node;
-		good &= more_than(splat(step->limit), p.node);
+		good = more_than(splat(step->limit), p.node);
+		if (!certain)
+			good &= equal(p.prefix, load(&lanes->expected[i]));
+		if (!certain && !leaves)
+			good &= not_negative(p.any);
 		picks_store(lanes, i, &p, good, leaves);
 		if (leaves)
 			store(&lanes->word[i], p.word);
@@ -266,11 +269,11 @@ ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
 	uint32_t redo = 0xff;
 
 	if (step->fanout == 8 && !*drifts)
-		redo = pick_eight(lanes, group, step, 8, leaves);
+		redo = pick_eight(lanes, group, step, 8, leaves, false);
 	else if (step->fanout == 16 && !*drifts)
-		redo = pick_eight(lanes, group, step, 16, leaves);
+		redo = pick_eight(lanes, group, step, 16, leaves, false);
 	else if (step->fanout > 16)
-		return pick_eight(lanes, group, step, step->fanout, leaves);
+		return pick_eight(lanes, group, step, step->fanout, leaves, false);
 	if (__builtin_expect(redo == 0, 1))
 		return 0;
 	*drifts = true; /* of the groups that follow, too */
@@ -289,7 +292,7 @@ static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const stru
 
 static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	return pick_eight(lanes, group, step, 16, false);
+	return pick_eight(lanes, group, step, SUMS_FANOUT, false, true);
 }
 
 static void copy_families(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t *sums)

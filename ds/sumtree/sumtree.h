@@ -215,7 +215,7 @@ struct draw_opts {
  * (cpu_level()).
  * Errors: -ENODATA (nothing to draw after a bounded number of restarts), -EINVAL (no tree, too
  * many, or trees of different shapes).
- * Others' changes of nodes above level 1 are seen at the latest after 16 draws or 200 us if the
+ * Others' changes of nodes above level 1 are seen at the latest after 32 draws or 200 us if the
  * forest has tops, and at once if it has none (ds/sumtree/tops.h).
  * Cost: 1 phase for the tops and sizes, 1 for each level below, for any number of draws and mix
  * of transports; neighbouring draws of one node share its read. Over a wire it allocates:

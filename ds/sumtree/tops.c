@@ -58,7 +58,7 @@ static uint32_t head_bytes(const struct sumtree *tree)
 int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from)
 {
 	uint32_t log2 = bits_log2_floor(SUMS_FANOUT);
-	uint64_t n, words = 0;
+	uint64_t n, words = WIRE_LINE / 8, *at;
 
 	if (from->n == 0 || from->n > TABLE_MAX_SHARDS)
 		return error_set(-EINVAL, "draw from %u trees: must be 1..%u", from->n,
@@ -85,9 +85,11 @@ int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from)
 		return error_set(-ENOMEM, "draw: cannot allocate memory for %u sums",
 				 (uint32_t)words);
 	memset(tops->words, 0, words * sizeof(*tops->words));
-	for (uint32_t l = 0, at = 0; l <= tops->top; l++) {
-		tops->level[l] = tops->words + at;
-		at += (uint32_t)round_up(tops->nodes[l], SUMS_FANOUT);
+	/* A vector load then touches one line. */
+	at = tops->words + -((uintptr_t)tops->words / 8) % (WIRE_LINE / 8);
+	for (uint32_t l = 0; l <= tops->top; l++) {
+		tops->level[l] = at;
+		at += round_up(tops->nodes[l], SUMS_FANOUT);
 	}
 	tops->in_place = true;
 	for (uint32_t t = 0; t < from->n; t++)

@@ -26,7 +26,7 @@
 
 #define TOPS_MOST 64u /* sums of the topmost level */
 #define TOPS_LEVELS 7 /* 2^10 trees of 2^14 nodes */
-#define TOPS_DRAWS 16u
+#define TOPS_DRAWS 32u
 #define TOPS_AGE_NS (200 * UINT64_C(1000))
 #define TOPS_GROWTH 16
 
