@@ -12,6 +12,7 @@
 #include "ds/window/window.h"
 
 #define WINDOW_LOT 64 /* items per lot: their rows stay in the L2 cache, their pages in the TLB */
+#define WINDOW_LOT_LONG 32 /* of windows too long to be prefetched whole */
 
 struct window_lot {
 	/* set by the caller */

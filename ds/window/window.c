@@ -108,15 +108,16 @@ void window_gather(const struct window_plan *plan, const uint8_t *const *windows
 		   const uint32_t *at, size_t n)
 {
 	struct reach reach = find_reach(plan, n);
+	size_t most = reach.whole ? WINDOW_LOT : WINDOW_LOT_LONG;
 	struct window_lot lot;
 
 	lot.plan = plan; /* the other members are set for each lot */
-	prefetch_windows(plan, &reach, windows, min_u64(n, WINDOW_LOT));
+	prefetch_windows(plan, &reach, windows, min_u64(n, most));
 	for (size_t done = 0; done < n; done += lot.n) {
 		lot.windows = windows + done;
 		lot.at = at + done;
-		lot.n = (uint32_t)min_u64(n - done, WINDOW_LOT);
-		gather_lot(&lot, &reach, min_u64(n - done - lot.n, WINDOW_LOT));
+		lot.n = (uint32_t)min_u64(n - done, most);
+		gather_lot(&lot, &reach, min_u64(n - done - lot.n, most));
 	}
 	if (plan->stream_stores)
 		window_stream_end();
