@@ -171,6 +171,17 @@ struct learner {
 	struct rlv_sampler *sampler;
 };
 
+static void open_learner_of(struct learner *l, const struct rlv_table_opts *opts,
+			    const struct rlv_sampler_opts *how)
+{
+	replay_open(&l->fx, opts);
+	l->writer = replay_writer(&l->fx, 1);
+	for (uint32_t i = 0; i < 6; i++)
+		replay_append_plain(&l->fx, l->writer, 0, 4000);
+	l->sampler = replay_sampler(&l->fx, how);
+	rlv_batch_release(l->sampler, replay_sample(l->sampler, BATCH)); /* min_size is reached */
+}
+
 /* A table of 2^20 steps planned for a wire, with some of them in. */
 static void open_learner(struct learner *l, const struct rlv_sampler_opts *how, bool crc)
 {
@@ -180,12 +191,7 @@ static void open_learner(struct learner *l, const struct rlv_sampler_opts *how, 
 		.row_crc = crc,
 	};
 
-	replay_open(&l->fx, &opts);
-	l->writer = replay_writer(&l->fx, 1);
-	for (uint32_t i = 0; i < 6; i++)
-		replay_append_plain(&l->fx, l->writer, 0, 4000);
-	l->sampler = replay_sampler(&l->fx, how);
-	rlv_batch_release(l->sampler, replay_sample(l->sampler, BATCH)); /* min_size is reached */
+	open_learner_of(l, &opts, how);
 }
 
 static void close_learner(struct learner *l)
@@ -193,16 +199,19 @@ static void close_learner(struct learner *l)
 	replay_end(&l->fx, &l->writer, &l->sampler);
 }
 
+/* The number of a key's node over so many leaves, with its shard above. */
+static uint64_t node_of(uint64_t key, uint64_t leaves)
+{
+	return key >> 46 << 24 | (key & 0xffffff) / leaves;
+}
+
 /* Nodes that drawn leaves lie under, neighbours of one node once. */
 static uint64_t nodes_over(const struct rlv_batch *batch, uint64_t leaves)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < batch->n; i++) {
-		uint64_t node = (batch->key[i] & 0xffffff) / leaves;
-
-		n += i == 0 || node != (batch->key[i - 1] & 0xffffff) / leaves;
-	}
+	for (uint32_t i = 0; i < batch->n; i++)
+		n += i == 0 || node_of(batch->key[i], leaves) != node_of(batch->key[i - 1], leaves);
 	return n;
 }
 
@@ -217,10 +226,11 @@ static void expect_sample_cost(struct learner *l, uint64_t phases, bool second_l
 	cost = minus(replay_sampler_stats(l->sampler), before);
 	assert_int_equal(cost.phases, phases);
 	/* Epoch; size and top; two levels; windows of two rows; leaves again. */
-	assert_int_equal(cost.reads, 2 + upper + lower + BATCH + looks);
-	assert_int_equal(cost.read_bytes, 8 + 64 + 8 * TOP_NODES(info.slots) + 8 * 136 * upper +
-						  8 * 128 * lower + BATCH * 2 * info.row_bytes +
-						  8 * looks);
+	assert_int_equal(cost.reads, 2 * info.shards + upper + lower + BATCH + looks);
+	assert_int_equal(cost.read_bytes,
+			 info.shards * (8 + 64 + 8 * TOP_NODES(info.slots / info.shards)) +
+				 8 * 136 * upper + 8 * 128 * lower + BATCH * 2 * info.row_bytes +
+				 8 * looks);
 	assert_int_equal(cost.faa + cost.cas + cost.writes, 0);
 	rlv_batch_release(l->sampler, batch);
 }
@@ -310,6 +320,34 @@ TEST(sampler_update__is_one_phase_as_sampled_and_two_unseen)
 	assert_true(cost.cas <= 400);
 	rlv_batch_release(l.sampler, batch);
 	rlv_batch_release(l.sampler, next);
+	close_learner(&l);
+}
+
+/* A shard more is an epoch and a top more of a sample, and a pin and a maximum more of an update. */
+TEST(sampler_sample_and_update__of_four_shards_cost)
+{
+	const struct rlv_table_opts opts = {
+		.capacity = 4 << 17, .shards = 4, .fanout = remote_fanout, .block = 1024
+	};
+	const struct rlv_batch *batch;
+	struct rlv_stats cost;
+	struct learner l;
+	uint64_t shards;
+
+	open_learner_of(&l, &opts, NULL);
+	for (int i = 0; i < 5; i++)
+		expect_sample_cost(&l, 5, true);
+	batch = replay_sample(l.sampler, BATCH);
+	shards = nodes_over(batch, 1 << 24);
+	assert_int_equal(shards, 4);
+	cost = update(&l, batch->key, BATCH);
+	assert_int_equal(cost.phases, 1);
+	assert_int_equal(cost.writes, 2 * shards);
+	assert_int_equal(cost.reads, shards);
+	assert_int_equal(cost.write_bytes, 16 * shards);
+	assert_int_equal(cost.read_bytes, 8 * shards);
+	assert_int_equal(cost.faa, nodes_over(batch, 128 * 136) + nodes_over(batch, 128));
+	rlv_batch_release(l.sampler, batch);
 	close_learner(&l);
 }
 
