@@ -114,14 +114,17 @@ ALWAYS_INLINE struct picks pick_children(const uint64_t *const *children, vec r,
 	return p;
 }
 
+/* What draws move to: private sums, which are exact, or shared words. */
+enum words { OF_PRIVATE, OF_INNER, OF_LEAVES };
+
 /*
- * Moves the draws of a group one level down whose children sum up to what is expected, or all if
- * that is certain. Returns a bit for each lane that did not move: the caller must settle it.
+ * Moves the draws of a group one level down whose children sum up to what is expected, which private
+ * sums do. Returns a bit for each lane that did not move: the caller must settle it.
  */
 ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
-				  const struct draw_step *step, uint32_t fanout, bool leaves,
-				  bool certain)
+				  const struct draw_step *step, uint32_t fanout, enum words words)
 {
+	bool leaves = words == OF_LEAVES;
 	vec node[VECTORS];
 	uint32_t redo = 0;
 
@@ -134,9 +137,9 @@ ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
 		picks_end(&p, load(&lanes->node[i]), fanout);
 		node[h] = p.node;
 		good = more_than(splat(step->limit), p.node);
-		if (!certain)
+		if (words != OF_PRIVATE)
 			good &= equal(p.prefix, load(&lanes->expected[i]));
-		if (!certain && !leaves)
+		if (words == OF_INNER)
 			good &= not_negative(p.any);
 		picks_store(lanes, i, &p, good, leaves);
 		if (leaves)
@@ -263,17 +266,17 @@ static __attribute__((noinline)) uint32_t draw_drifted(struct draw_lanes *lanes,
  * for the usual fan-outs, so that their loops unroll.
  */
 ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
-				      const struct draw_step *step, bool leaves)
+				      const struct draw_step *step, enum words words)
 {
-	bool *drifts = &lanes->drifts[leaves];
+	bool leaves = words == OF_LEAVES, *drifts = &lanes->drifts[leaves];
 	uint32_t redo = 0xff;
 
 	if (step->fanout == 8 && !*drifts)
-		redo = pick_eight(lanes, group, step, 8, leaves, false);
+		redo = pick_eight(lanes, group, step, 8, words);
 	else if (step->fanout == 16 && !*drifts)
-		redo = pick_eight(lanes, group, step, 16, leaves, false);
+		redo = pick_eight(lanes, group, step, 16, words);
 	else if (step->fanout > 16)
-		return pick_eight(lanes, group, step, step->fanout, leaves, false);
+		return pick_eight(lanes, group, step, step->fanout, words);
 	if (__builtin_expect(redo == 0, 1))
 		return 0;
 	*drifts = true; /* of the groups that follow, too */
@@ -282,17 +285,17 @@ ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
 
 static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	return pick_by_fanout(lanes, group, step, false);
+	return pick_by_fanout(lanes, group, step, OF_INNER);
 }
 
 static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	return pick_by_fanout(lanes, group, step, true);
+	return pick_by_fanout(lanes, group, step, OF_LEAVES);
 }
 
 static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	return pick_eight(lanes, group, step, SUMS_FANOUT, false, true);
+	return pick_eight(lanes, group, step, SUMS_FANOUT, OF_PRIVATE);
 }
 
 static void copy_families(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t *sums)
