@@ -56,6 +56,7 @@ int remote_info(struct meta *meta, struct rlv_store_info *out)
 	out->n_tables = info->tables;
 	out->n_clients = info->clients;
 	out->rebuilds = info->rebuilds;
+	out->clock_ns = info->clock_ns;
 	out->n_nodes = (uint32_t)info->n_nodes;
 	for (size_t i = 0; i < info->n_waiting && len < sizeof(out->waiting); i++) {
 		int n = snprintf(out->waiting + len, sizeof(out->waiting) - len, "%s%s",

@@ -735,6 +735,7 @@ struct rlv_store_info {
 	uint32_t n_nodes, n_tables, n_clients;
 	uint32_t rebuilds; /* online rebuilds done since the server started */
 	char waiting[256]; /* text: reason why rebuilds wait; sums are exact after them */
+	uint64_t clock_ns; /* CLOCK_REALTIME of the server as it answered; 0 = unknown, or embed: */
 };
 
 /* Describes the store and its server. Thread: any. Cost: control plane. */

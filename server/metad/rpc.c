@@ -84,6 +84,7 @@ static int store_info(const struct call *call, const ProtobufCMessage *message)
 		reply.tables = catalog_count(&md->catalog, &kind_table);
 		reply.clients = liveness_count(&md->live);
 		reply.rebuilds = md->repair.done;
+		reply.clock_ns = clock_read_ns(CLOCK_REALTIME);
 		reply.waiting = waiting;
 		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
 			if (md->repair.waiting[id].words[0])
