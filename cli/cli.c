@@ -190,11 +190,39 @@ int cli_fail_local(int code, const char *fmt, ...)
 	return CLI_FAILURE;
 }
 
+const char *cli_open_remedy(const char *uri, int code, char text_out[CLI_REMEDY_BYTES])
+{
+	bool down = code == -ECONNREFUSED || code == -ECONNRESET; /* the server has just ended */
+	bool old = strstr(rlv_last_error(), "ask its owner");     /* it has the remedy */
+	const char *text = "";
+
+	if ((code == -ENOENT || down) && strncmp(uri, "shm:", 4) == 0) {
+		snprintf(text_out, CLI_REMEDY_BYTES, "relive up --store %s", uri + 4);
+		return text_out;
+	}
+	if (down)
+		text = "relive up --store NAME on that host starts missing daemons";
+	else if (code == -ETIMEDOUT)
+		text = "a longer --timeout, as 30s; the log of relive-metad says why it is slow";
+	else if (code == -EINVAL)
+		text = "shm:NAME, relive://HOST:PORT or embed:FILE";
+	else if (code == -EACCES && strstr(rlv_last_error(), "certificates do not agree"))
+		text = "set RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA to PEM files that the "
+		       "server's CA signed, and its CA";
+	else if (code == -EACCES && !old && strncmp(uri, "relive:", 7) == 0)
+		text = "set RELIVE_TOKEN to the content of the file `token` in the store's directory on "
+		       "its host";
+	else if (code == -EACCES && !old)
+		text = "run as the user who started the store";
+	snprintf(text_out, CLI_REMEDY_BYTES, "%s", text);
+	return text_out;
+}
+
 int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 		   struct rlv_store **store_out)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
-	bool down, old;
+	char remedy[CLI_REMEDY_BYTES];
 	int ret;
 
 	opts.timeout_ns = timeout_ns;
@@ -203,22 +231,8 @@ int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 	if (ret == 0)
 		return 0;
 	cli_fail(ret, "%s", uri);
-	down = ret == -ECONNREFUSED || ret == -ECONNRESET; /* the server has just ended */
-	old = strstr(rlv_last_error(), "ask its owner");   /* it has the remedy */
-	if ((ret == -ENOENT || down) && strncmp(uri, "shm:", 4) == 0)
-		cli_hint("relive up --store %s", uri + 4);
-	else if (down)
-		cli_hint("relive up --store NAME on that host starts missing daemons");
-	else if (ret == -ETIMEDOUT)
-		cli_hint("a longer --timeout, as 30s; the log of relive-metad says why it is slow");
-	else if (ret == -EINVAL)
-		cli_hint("shm:NAME, relive://HOST:PORT or embed:FILE");
-	else if (ret == -EACCES && !old && strncmp(uri, "relive:", 7) == 0)
-		cli_hint(
-			"set RELIVE_TOKEN to the content of the file `token` in the store's directory on "
-			"its host");
-	else if (ret == -EACCES && !old)
-		cli_hint("run as the user who started the store");
+	if (*cli_open_remedy(uri, ret, remedy))
+		cli_hint("%s", remedy);
 	return ret;
 }
 

@@ -19,6 +19,7 @@ enum cli_exit { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2, CLI_REFUSED = 3 };
 #define CLI_DEFAULT_URI "shm:default"
 #define CLI_CONTINUE (-1)
 #define CLI_STORE_BYTES 384
+#define CLI_REMEDY_BYTES 512
 
 /* Options of each subcommand that uses a store. */
 struct cli_common {
@@ -104,6 +105,12 @@ int cli_fail(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 
 /* As cli_fail, with error_last() if that is of code: for failures of files, options and daemons. */
 int cli_fail_local(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
+
+/*
+ * Writes the remedy for an error of rlv_store_open, the last call of the library, to text_out and
+ * returns it; "": none is known.
+ */
+const char *cli_open_remedy(const char *uri, int code, char text_out[CLI_REMEDY_BYTES]);
 
 /*
  * Opens a store within timeout_ns; prints a failure with a remedy. 0, or the error of

@@ -1,7 +1,6 @@
 #include "cli/health.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,6 +12,7 @@
 #include "base/os/clock.h"
 #include "cli/cli.h"
 #include "cli/store_status.h"
+#include "cli/tcp.h"
 
 enum { WORDS_BYTES = 512, ANSWER_BYTES = 4096 };
 
@@ -67,57 +67,6 @@ static int check_store(const char *uri, const char *name, int64_t timeout_ns, ch
 /* -------- one daemon: GET /healthz, within one deadline -------- */
 
 /*
- * Bounds the next call on the socket by what is left of the deadline. -ETIMEDOUT: nothing is left.
- */
-static int limit_wait(int fd, uint64_t deadline_ns)
-{
-	int64_t left = deadline_left_ns(clock_monotonic(), deadline_ns) / CLOCK_NS_PER_US;
-	struct timeval wait = { .tv_sec = left / 1000000, .tv_usec = left % 1000000 };
-
-	if (left <= 0)
-		return error_set(-ETIMEDOUT, "no answer in time");
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)); /* connect(2) too */
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-	return 0;
-}
-
-/*
- * Error of a socket call that failed: -ETIMEDOUT if the limit of limit_wait ended it, else -errno.
- */
-static int socket_failed(const char *what)
-{
-	if (errno == EINPROGRESS || errno == EAGAIN)
-		return error_set(-ETIMEDOUT, "no answer in time");
-	return error_set(-errno, "%s: %m", what);
-}
-
-/* Connects to [HOST:]PORT by the deadline; without HOST to 127.0.0.1. The caller owns *fd_out. */
-static int connect_to(const char *address, uint64_t deadline_ns, int *fd_out)
-{
-	const struct addrinfo wish = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
-	char host[256], port[32];
-	struct addrinfo *found;
-	int fd, ret;
-
-	if (sscanf(address, "[%255[^]]]:%31s", host, port) != 2 &&
-	    sscanf(address, "%255[^:]:%31s", host, port) != 2) {
-		snprintf(host, sizeof(host), "127.0.0.1");
-		snprintf(port, sizeof(port), "%s", address);
-	}
-	if (getaddrinfo(host, port, &wish, &found))
-		return error_set(-EINVAL, "address %.64s: give [HOST:]PORT", address);
-	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	ret = fd < 0 ? socket_failed("socket") : limit_wait(fd, deadline_ns);
-	if (ret == 0 && connect(fd, found->ai_addr, found->ai_addrlen))
-		ret = socket_failed("connect");
-	freeaddrinfo(found);
-	*fd_out = fd;
-	if (ret && fd >= 0)
-		close(fd);
-	return ret;
-}
-
-/*
  * Asks a daemon for /healthz; reads until it closes or the buffer is full, and copies the body's
  * first line to words. -EHOSTDOWN: its status is not 200; -ETIMEDOUT, -EPROTO: not HTTP.
  */
@@ -128,17 +77,17 @@ static int check_daemon(const char *address, int64_t timeout_ns, char *words)
 	char answer[ANSWER_BYTES] = "";
 	const char *body;
 	ssize_t n = 1;
-	int fd, ret = connect_to(address, deadline, &fd);
+	int fd, ret = tcp_connect(address, deadline, &fd);
 
 	if (ret)
 		goto out;
 	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(request) - 1)
-		ret = socket_failed("send");
+		ret = tcp_failed("send");
 	for (size_t len = 0; ret == 0 && n > 0 && len < ANSWER_BYTES - 1; len += (size_t)n) {
-		ret = limit_wait(fd, deadline);
+		ret = tcp_limit_wait(fd, deadline);
 		n = ret ? 0 : recv(fd, answer + len, ANSWER_BYTES - 1 - len, 0);
 		if (n < 0)
-			ret = socket_failed("receive");
+			ret = tcp_failed("receive");
 	}
 	close(fd);
 	body = strstr(answer, "\r\n\r\n");

@@ -54,7 +54,7 @@ static int join_uid(char out[RUNTIME_PATH_BYTES], const char *folder)
 	return runtime_dir_join(out, folder, name);
 }
 
-static int root_path(char out[RUNTIME_PATH_BYTES])
+int runtime_dir_root(char path_out[RUNTIME_PATH_BYTES])
 {
 	const char *given = getenv("RELIVE_RUNTIME_DIR");
 	const char *xdg = getenv("XDG_RUNTIME_DIR");
@@ -62,9 +62,9 @@ static int root_path(char out[RUNTIME_PATH_BYTES])
 
 	if (!given || !*given) {
 		if (xdg && xdg[0] == '/')
-			return runtime_dir_join(out, xdg, "relive");
-		return geteuid() == 0 ? runtime_dir_join(out, "/run", "relive")
-				      : join_uid(out, "/tmp");
+			return runtime_dir_join(path_out, xdg, "relive");
+		return geteuid() == 0 ? runtime_dir_join(path_out, "/run", "relive")
+				      : join_uid(path_out, "/tmp");
 	}
 	if (given[0] != '/')
 		return error_set(-EINVAL, "RELIVE_RUNTIME_DIR %.64s: give an absolute path", given);
@@ -75,8 +75,8 @@ static int root_path(char out[RUNTIME_PATH_BYTES])
 	/* A volume that everybody may write to, as an emptyDir of Kubernetes, gets a folder of ours
 	   alone. */
 	if (lstat(given, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & S_IWOTH))
-		return join_uid(out, given);
-	memcpy(out, given, strlen(given) + 1);
+		return join_uid(path_out, given);
+	memcpy(path_out, given, strlen(given) + 1);
 	return 0;
 }
 
@@ -134,7 +134,7 @@ static int open_as(bool visits, const char *store, bool create, struct runtime_d
 	int ret = check_name(store);
 
 	if (ret == 0)
-		ret = root_path(root);
+		ret = runtime_dir_root(root);
 	if (ret == 0)
 		ret = runtime_dir_join(dir.path, root, store);
 	if (ret == 0)
@@ -187,7 +187,7 @@ int runtime_dir_share(struct runtime_dir *dir, const char *group)
 		return 0;
 	ret = group_find(group, &gid);
 	if (ret == 0)
-		ret = root_path(root);
+		ret = runtime_dir_root(root);
 	if (ret == 0)
 		ret = runtime_dir_check(root, false, &st);
 	if (ret == 0 && (st.st_mode & S_IXGRP) && st.st_gid != gid)
@@ -443,7 +443,7 @@ static int store_lock_path(const char *store, char out[RUNTIME_PATH_BYTES])
 	struct stat st;
 
 	if (ret == 0)
-		ret = root_path(root);
+		ret = runtime_dir_root(root);
 	if (ret == 0)
 		ret = runtime_dir_make(root, &st);
 	if (ret)

@@ -42,6 +42,12 @@ struct runtime_dir {
 bool runtime_name_is_valid(const char *name);
 
 /*
+ * Path of ROOT, which need not exist. -EINVAL, -ENAMETOOLONG: RELIVE_RUNTIME_DIR is no absolute path,
+ * or too long. Thread: setup (it reads the environment).
+ */
+RLV_MUST_CHECK int runtime_dir_root(char path_out[RUNTIME_PATH_BYTES]);
+
+/*
  * Opens the directory of a store. create: makes missing directories, else -ENOENT. Errors: -EINVAL
  * (name), -EACCES (owner or mode; the message says which), -ENAMETOOLONG, those of mkdir(2).
  * Thread: setup (it reads the environment).
