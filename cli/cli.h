@@ -133,6 +133,7 @@ void cli_closed(int ret, const char *what);
 int cmd_up(int argc, char **argv);
 int cmd_down(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_clients(int argc, char **argv);
 int cmd_node(int argc, char **argv);
 int cmd_table(int argc, char **argv);

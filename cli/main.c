@@ -15,6 +15,7 @@ static const struct {
 	{ "up", cmd_up, "start a store on this host, or those of its daemons that are missing" },
 	{ "down", cmd_down, "stop a store on this host" },
 	{ "status", cmd_status, "nodes, tables and clients of a store" },
+	{ "doctor", cmd_doctor, "check this host, and the way from here to a store" },
 	{ "clients", cmd_clients, "clients of a store, with the slots and streams that they hold" },
 	{ "node", cmd_node, "add, drain, drop and forget memory nodes of a running store" },
 	{ "table", cmd_table, "list, describe, create, rebalance and drop tables" },
