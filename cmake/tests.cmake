@@ -52,6 +52,17 @@ if(PMEM_FOUND)
 	add_dependencies(tests_integration shadow_pmem)
 endif()
 
+# A host as the environment describes it, which is also a libfabric. Without sanitizers: it is loaded
+# before their runtimes, and into a shell.
+add_library(shadow_host MODULE ${PROJECT_SOURCE_DIR}/tests/shadow/host.c)
+target_include_directories(shadow_host PRIVATE ${PROJECT_SOURCE_DIR}/include)
+target_compile_definitions(shadow_host PRIVATE _GNU_SOURCE)
+target_compile_options(shadow_host PRIVATE -Wall -Wextra -Werror)
+target_link_libraries(shadow_host PRIVATE ${CMAKE_DL_LIBS})
+set_target_properties(shadow_host PROPERTIES OUTPUT_NAME fabric SUFFIX .so.1
+	LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/shadow/host)
+add_dependencies(tests_integration shadow_host)
+
 # The module of rdma-core, and one in its stead.
 if(VERBS_FOUND)
 	add_library(shadow_verbs MODULE ${PROJECT_SOURCE_DIR}/tests/shadow/verbs.c)

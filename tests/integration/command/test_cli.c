@@ -52,10 +52,10 @@ ON_FIXTURE(relive__wrong_usage_is_2_and_says_where_help_is)
 
 ON_FIXTURE(relive__each_command_has_help)
 {
-	static const char *const commands[] = { "up",    "down",    "status", "table",
-						"node",  "inspect", "demo",   "bench replay",
-						"bench", "version", "backup", "restore",
-						"" };
+	static const char *const commands[] = { "up",     "down",    "status", "table",
+						"node",   "inspect", "demo",   "bench replay",
+						"bench",  "version", "backup", "restore",
+						"doctor", "" };
 	struct cli_fixture *f = *state;
 
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
