@@ -188,12 +188,29 @@ static bool has_joined(void *ctx)
 	return toy_join(joining->meta, joining->toy) == 0;
 }
 
+static void refresh(struct part_set *set)
+{
+	part_set_begin(set, deadline_after(clock_monotonic(), CLOCK_NS_PER_S), CLOCK_NS_PER_S);
+	(void)!part_set_enter(set);
+}
+
+static bool has_all_parts(void *ctx)
+{
+	struct part_set *set = ctx;
+	uint32_t n = 0;
+
+	refresh(set);
+	while (n < set->n_parts && set->parts[n])
+		n++;
+	return n == set->n_parts;
+}
+
 /* Nodes may be about to register with the server. */
 static void join(struct fixture *fx, struct toy *toy)
 {
 	struct joining joining = { fx->meta, toy };
 
-	if (!processes_until(has_joined, &joining))
+	if (!processes_until(has_joined, &joining) || !processes_until(has_all_parts, &toy->set))
 		fail_msg("%s", error_last());
 }
 
@@ -289,12 +306,6 @@ static bool is_settled(void *ctx)
 		any |= open;
 	}
 	return !any;
-}
-
-static void refresh(struct part_set *set)
-{
-	part_set_begin(set, deadline_after(clock_monotonic(), CLOCK_NS_PER_S), CLOCK_NS_PER_S);
-	(void)!part_set_enter(set);
 }
 
 /* As the server says, and a client that has it open. A node that died may still be mapped. */
