@@ -440,7 +440,10 @@ static void expect_law_of_leaves(struct shard *of, uint32_t slots, struct rng *r
 
 static void draw_after_a_rebuild(uint32_t n_trees, uint64_t seed)
 {
-	const struct shard_fixture_opts fixture = { .capacity = 8192 };
+	/* Planned for a wire: two levels, as in place of more than 2^17 leaves. */
+	const struct shard_fixture_opts fixture = { .capacity = 8192,
+						    .block = 128,
+						    .remote = true };
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 	struct shard_fixture fx;
@@ -450,6 +453,7 @@ static void draw_after_a_rebuild(uint32_t n_trees, uint64_t seed)
 	(void)n_trees;
 	rng_seed(&rng, seed, 3);
 	shard_fixture_open_filled(&fx, &fixture, 64, &acc);
+	assert_int_equal(fx.desc.tree.levels, 2);
 	shard_fixture_take_slot(fx.shard, REBUILDER);
 	for (uint32_t i = 0; i < 20; i++)
 		die_in_update(fx.shard, &rng, &fx.desc);

@@ -178,15 +178,19 @@ static void pass_often(struct shard *shard, const struct actor *writer, const st
 	atomic_store_explicit(&stop, true, memory_order_relaxed);
 }
 
-static void run(bool deaths, uint64_t seed)
+/* two_levels: the shape of a tree over a wire, where a small one has two as well. */
+static void run(bool deaths, bool two_levels, uint64_t seed)
 {
-	struct shard_fixture_opts fixture = { .capacity = 2048, .max_writers = WRITERS };
+	struct shard_fixture_opts fixture = { .capacity = 2048,
+					      .max_writers = WRITERS,
+					      .remote = two_levels };
 	struct rebuild_opts opts = { .owner = REBUILDER, .deadline_ns = soon() };
 	struct rebuild_report report = { 0 };
 	struct actor writers[WRITERS] = { 0 }, learners[LEARNERS] = { 0 }, mortal = { 0 };
 
 	atomic_store_explicit(&stop, false, memory_order_relaxed); /* before the threads start */
 	shard_fixture_open(&fx, &fixture);
+	assert_int_equal(fx.desc.tree.levels, two_levels ? 2 : 1);
 	shard_fixture_take_slot(fx.shard, REBUILDER);
 	for (uint32_t i = 0; i < WRITERS; i++)
 		open_actor(&writers[i], 1 + i, seed);
@@ -226,12 +230,14 @@ static void run(bool deaths, uint64_t seed)
 
 TEST(rebuild_pass__under_writers_and_learners_stays_exact)
 {
-	run(false, test_seed("stress rebuild", 1));
+	run(false, false, test_seed("stress rebuild", 1));
+	run(false, true, test_seed("stress rebuild of two levels", 2));
 }
 
 TEST(rebuild_pass__with_clients_that_die_in_their_calls)
 {
-	run(true, test_seed("stress rebuild", 3));
+	run(true, false, test_seed("stress rebuild", 3));
+	run(true, true, test_seed("stress rebuild of two levels", 4));
 }
 
 int main(void)

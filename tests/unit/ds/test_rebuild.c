@@ -15,10 +15,15 @@ static struct shard_fixture fx;
 static struct access acc;
 static const struct process_id someone = { .pid = 4711, .start_time = 99 };
 
+static void open_filled_as(const struct shard_fixture_opts *opts, uint32_t blocks)
+{
+	shard_fixture_open_filled(&fx, opts, blocks, &acc);
+	shard_fixture_take_slot(fx.shard, REBUILDER);
+}
+
 static void open_filled(uint32_t blocks)
 {
-	shard_fixture_open_filled(&fx, NULL, blocks, &acc);
-	shard_fixture_take_slot(fx.shard, REBUILDER);
+	open_filled_as(NULL, blocks);
 }
 
 static int setup(void **state)
@@ -59,13 +64,17 @@ static void mark_dirty(void)
 	assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
 }
 
-/* Drift, as a client leaves that died with deltas in hand. */
+/* Drift on all levels, as a client leaves that died with deltas in hand. */
 static void break_sums(uint32_t view)
 {
 	const struct sumtree *tree = &fx.shard->trees[view];
-	uint64_t array = tree->inner_off[acc.epoch.number & 1], off = array + tree->level_off[1];
+	uint64_t array = tree->inner_off[acc.epoch.number & 1];
 
-	shard_fixture_store(&fx, off + 8, shard_fixture_load(&fx, off + 8) + 12345);
+	for (uint32_t l = 1; l <= tree->geo.levels; l++) {
+		uint64_t off = array + tree->level_off[l] + 8;
+
+		shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + l * 12345);
+	}
 	shard_fixture_store(&fx, array, shard_fixture_load(&fx, array) - 3);
 }
 
@@ -95,6 +104,25 @@ CASE(rebuild_pass__makes_broken_sums_exact)
 	assert_int_equal(report.live_leaves, 2 * 5 * (fx.desc.block - fx.desc.window_max + 1));
 	assert_false(is_needed());
 	assert_int_equal(epoch_word(), epoch_make(1, EPOCH_NORMAL, 0));
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+/* Trees of more than 2^17 leaves have a second level. */
+CASE(rebuild_pass__makes_broken_sums_of_two_levels_exact)
+{
+	const struct shard_fixture_opts large = { .capacity = 1 << 18 };
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+
+	assert_int_equal(teardown(NULL), 0);
+	open_filled_as(&large, 5);
+	assert_int_equal(fx.shard->trees[0].geo.levels, 2);
+	break_sums(0);
+	break_sums(1);
+	mark_dirty();
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_true(report.clean);
+	assert_int_equal(report.live_leaves, 2 * 5 * (fx.desc.block - fx.desc.window_max + 1));
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 

@@ -92,6 +92,30 @@ CASE(shard_check__a_wrong_sum)
 	assert_true(report.wrong_nodes > 0);
 }
 
+/* A node counts as wrong beside its children, and so does the sum above it. */
+CASE(shard_check__a_wrong_sum_on_each_of_two_levels)
+{
+	const struct shard_fixture_opts large = { .capacity = 1 << 18 };
+	const struct sumtree *tree;
+
+	assert_int_equal(teardown(NULL), 0);
+	(void)shard_fixture_open_filled(&fx, &large, 3, &acc);
+	tree = &fx.shard->trees[0];
+	assert_int_equal(tree->geo.levels, 2);
+	assert_int_equal(check().wrong_nodes, 0);
+	for (uint32_t l = 1; l <= 2; l++) {
+		uint64_t off = tree->inner_off[0] + tree->level_off[l];
+		uint64_t right = shard_fixture_load(&fx, off);
+		struct shard_check_report report;
+
+		shard_fixture_store(&fx, off, right + 1);
+		report = check();
+		expect_one(&report, "view 0");
+		assert_int_equal(report.wrong_nodes, 3 - l);
+		shard_fixture_store(&fx, off, right);
+	}
+}
+
 /* A crash leaves drift; it is only a problem where nobody knows of it. */
 CASE(shard_check__a_wrong_sum_of_a_dirty_shard_is_drift)
 {
