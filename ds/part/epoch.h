@@ -7,7 +7,7 @@
  *
  *   enter   page.pin = e; seq_cst; re-read e, repeat if it moved
  *   ...     swap leaves; buffer deltas under the epoch of the swapped tags
- *   leave   after the flush: page.pin = SLOT_IDLE. Deltas kept across calls keep the pin.
+ *   leave   after the flush: page.pin = SLOT_IDLE. If that fails the pin stands until the next one.
  *
  * Delta targets (fixed at the CAS by the tags of the swapped words, never by the mode at flush):
  *   e   -> e     arr[e]   += new - old
@@ -64,9 +64,8 @@ void epoch_init(struct epoch *ep, const struct part *part, uint32_t owner);
 
 /*
  * Writes the epoch as the pin into the handle's page, and reads the epoch again, until the two are
- * equal. While already entered (deltas kept across calls) it only reads the
- * epoch; if it moved past the pin it returns -ESTALE and changes nothing: flush, leave and enter
- * again.
+ * equal. While already entered (the last leave failed) it only reads the epoch; if it moved past
+ * the pin it returns -ESTALE and changes nothing: flush, leave and enter again.
  * Errors: -EINVAL (no slot), -EAGAIN (the epoch kept moving), -ETIMEDOUT, -ECONNRESET, -EHOSTDOWN;
  * after an error a handle that was not entered is not entered, and its pin may stand until the next
  * leave.

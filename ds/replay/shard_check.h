@@ -2,8 +2,8 @@
  * Shard check: walks a whole shard and verifies every invariant of its layout. Used by
  * rlv_table_verify, `relive inspect` and all levels of tests.
  *
- * Exact while nobody writes: no call in progress, no deltas held over calls. On a shard in use
- * it reports differences that are not errors. It changes nothing.
+ * Exact while nobody writes. On a shard in use it reports differences that are not errors. It
+ * changes nothing.
  *
  *   words     no rebuild unfinished; head above every ticket used
  *   sums      inner nodes, size word and tags; wrong sums of a dirty shard are drift that the

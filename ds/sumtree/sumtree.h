@@ -226,8 +226,8 @@ RLV_MUST_CHECK int sumtree_draw(const struct forest *from, const struct draw_opt
 				struct rng *rng, size_t n, const struct draws *out);
 
 /*
- * *size_out: live leaves by the size word of the current inner array, 0 to all (approximate under
- * deferred writes).
+ * *size_out: live leaves by the size word of the current inner array, 0 to all. Approximate while
+ * others write.
  */
 RLV_MUST_CHECK int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out);
 
