@@ -6,9 +6,13 @@
 #include <cpuid.h>
 #endif
 
+#ifndef RLV_CPU_LEVEL /* -DRLV_CPU_LEVEL=CPU_AVX2 builds a library to measure that kernel */
+#define RLV_CPU_LEVEL CPU_AVX512
+#endif
+
 /* All relaxed: each word stands alone, and asking the CPU twice gives the same answer. */
 static _Atomic int found_level = -1;
-static _Atomic int level_limit = CPU_AVX512;
+static _Atomic int level_limit = RLV_CPU_LEVEL;
 
 enum cpu_level cpu_level(void)
 {
