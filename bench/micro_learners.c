@@ -4,8 +4,9 @@
  *   trees     1 and 2 processes, each pinned to a CPU, draw and update batches of 256 of one tree, or of 8
  *   levels    the same with words laid out like the levels of a tree. Leaves, level 1 and shared levels are
  *             read where they are written, the others privately
+ *   actors    1 and 2 processes claim blocks and publish 64 steps a call, rows left out
  *   line      ns for a line of 256, by what the other process did with it before
- *   model     ratios for 2 to 16 learners from ns and counts of lines: not measured
+ *   model     ratios for 2 to 32 learners or actors from ns and counts of lines: not measured
  *
  * The words lie in one mapping that the processes share. Each process opens a transport of its own: one
  * that was opened before the fork works in the parent only. A window in which another program had one
@@ -41,6 +42,8 @@
 #define SHARDS 8u
 #define TREES (1 + SHARDS) /* one of all leaves, then the shards */
 #define LEVELS 5
+#define CALL 64u /* steps that an actor publishes at once, into blocks of BATCH */
+#define BLOCKS (LEAVES / BATCH)
 #define LINES 256u
 #define LINE_STEP 5u /* lines between two lines of a round: no prefetcher helps */
 #define AHEAD 8u     /* words prefetched ahead of an addition */
@@ -60,10 +63,10 @@ static const uint8_t group_lines[LEVELS] = { 1, 2, 2, 2, 4 }; /* lines of the ch
 
 enum touch { NONE, FAA, LOAD, PREFETCHW };
 
-/* What rows show of a job: a line, or learners and what the model says of more. */
-enum shown { LINE, DRAW_1, UPDATE_1, DRAW_2, UPDATE_2, RATIO, MODEL, SHOWN = MODEL + 4 };
+/* What rows show of a job: a line, or learners or actors and what the model says of more. */
+enum shown { LINE, DRAW_1, UPDATE_1, DRAW_2, UPDATE_2, RATIO, MODEL, SHOWN = MODEL + 5 };
 static const char *const metric[] = { "line_ns", "draw_ns", "update_ns", "draw_ns", "update_ns" };
-static const uint8_t learners[SHOWN] = { 2, 1, 1, 2, 2, 2, 2, 4, 8, 16 };
+static const uint8_t learners[SHOWN] = { 2, 1, 1, 2, 2, 2, 2, 4, 8, 16, 32 };
 
 struct row {
 	struct job *job;
@@ -74,6 +77,7 @@ struct row {
 /* What the processes do in a window: lines, words of levels, or a tree. */
 struct job {
 	const char *name; /* of an event of a line, or the levels written; NULL = trees */
+	bool actors;
 	uint32_t trees;
 	enum cpu_level level;
 	uint32_t n_written, n_shared; /* levels; 0 = lines */
@@ -84,7 +88,16 @@ struct job {
 	bool valid;       /* the last one was not disturbed */
 };
 
-enum { FAA_OWN, FAA_WRITTEN, FAA_READ, LOAD_OWN, LOAD_WRITTEN, FETCH_OWN, FETCH_WRITTEN };
+enum {
+	FAA_OWN,
+	FAA_WRITTEN,
+	FAA_READ,
+	LOAD_OWN,
+	LOAD_WRITTEN,
+	FETCH_OWN,
+	FETCH_WRITTEN,
+	HAND_OVER
+};
 
 static struct job jobs[] = {
 	[FAA_OWN] = { .name = "faa_owned", .other = NONE, .own = FAA, .timed = FAA },
@@ -94,7 +107,8 @@ static struct job jobs[] = {
 	[LOAD_WRITTEN] = { .name = "load_written", .other = FAA, .own = NONE, .timed = LOAD },
 	[FETCH_OWN] = { .name = "prefetchw_owned", .other = NONE, .own = FAA, .timed = PREFETCHW },
 	[FETCH_WRITTEN] = { .name = "prefetchw_written", .other = FAA, .timed = PREFETCHW },
-	{ .name = "hand_over" },
+	[HAND_OVER] = { .name = "hand_over" },
+	{ .actors = true, .n_shared = 1 },
 	{ .name = "leaves", .n_written = 1, .n_shared = 2 },
 	{ .name = "leaves,1", .n_written = 2, .n_shared = 2 },
 	{ .name = "leaves,1,top", .n_written = 3, .n_shared = 2 },
@@ -114,6 +128,8 @@ static struct shared {
 	bool disturbed[LEARNERS]; /* other programs had its CPU */
 	double draw_ns[LEARNERS], update_ns[LEARNERS]; /* medians of the batches of a window */
 	_Alignas(WIRE_LINE) struct rword64_line turn; /* index of the process that may touch lines */
+	struct rword64_line ticket, committed;        /* of actors */
+	struct rword64 headers[BLOCKS];
 	struct rword64_line lines[LINES * LINE_STEP];
 	_Alignas(4096) struct rword64 levels[2 * LEAVES];
 	_Alignas(4096) uint8_t trees[TREES][AREA];
@@ -262,6 +278,40 @@ static void forest_batch(const struct forest *forest)
 	record((double)draw_ns / BATCH, (double)(time_wall_ns() - start) / n);
 }
 
+/* A block of BATCH leaves, as a writer in place changes tree 0 and the words beside it. */
+static void actor_block(void)
+{
+	struct sumtree *tree = &me.trees[0];
+	struct leaf_run run = { .n = BATCH };
+	uint64_t start = time_wall_ns(), priorities[CALL], ticket, old;
+	struct rword64 *header;
+
+	for (uint32_t i = 0; i < CALL; i++)
+		priorities[i] = 1 << 20; /* the mean of fill_tree */
+	ticket = rword64_load_relaxed(&shared->ticket.word);
+	while (!rword64_cas(&shared->ticket.word, &ticket, ticket + 1))
+		continue;
+	header = &shared->headers[ticket % BLOCKS];
+	old = rword64_load_relaxed(header);
+	while (!rword64_cas(header, &old, ticket))
+		continue;
+	run.first = (uint32_t)(ticket % BLOCKS) * BATCH;
+	run.gen = 2 + (uint32_t)(ticket / BLOCKS);
+	for (uint32_t call = 0; call <= BATCH / CALL; call++) {
+		must(epoch_enter(&me.epochs[0]), "epoch");
+		must(call ? sumtree_publish(tree, &me.epochs[0], &run, priorities, me.deltas[0])
+			  : sumtree_claim(tree, &me.epochs[0], &run, me.deltas[0]),
+		     "leaves");
+		must(sumtree_flush(tree, me.deltas[0]), "flush");
+		must(epoch_leave(&me.epochs[0]), "epoch");
+		if (call)
+			rword64_add(&shared->committed.word, CALL);
+		run.first += call ? CALL : 0;
+		run.n = CALL;
+	}
+	record(0, (double)(time_wall_ns() - start) / BATCH);
+}
+
 /* A level of n words lies from n to 2 n. */
 static struct rword64 *level_words(int level, bool is_shared)
 {
@@ -384,6 +434,8 @@ static int step(struct worker *worker)
 
 	if (worker->index >= shared->running)
 		usleep(1000);
+	else if (job->actors)
+		actor_block();
 	else if (job->trees)
 		forest_batch(job->trees == 1 ? &me.one : &me.shards);
 	else if (job->n_shared)
@@ -435,6 +487,17 @@ static double excess(int event, int own)
 }
 
 /*
+ * ns that n actors alike add to a step: each call hands over the lines of the size word, a top and
+ * the committed word, each claim those of the ticket, a header, the size word and a top.
+ */
+static double model_actor_ns(uint32_t n)
+{
+	const uint32_t lines = 3 * (BATCH / CALL) + 4;
+
+	return lines * excess(HAND_OVER, FAA_OWN) * (n - 1) / n / BATCH;
+}
+
+/*
  * ns that n learners alike add to a key. A line was last touched by another learner in (n - 1) / n of
  * the cases. Lines fetched to write in a draw are owned in the update. A shared sum is fetched by a
  * draw, and taken from its other readers by an update. A top that draws read privately is taken from
@@ -447,6 +510,8 @@ static double model_ns(const struct job *job, uint32_t n)
 	const double add = excess(FAA_WRITTEN, FAA_OWN), upgrade = excess(FAA_READ, FAA_OWN);
 	double ns = 0;
 
+	if (job->actors)
+		return model_actor_ns(n);
 	for (uint32_t level = 0; level < LEVELS; level++) {
 		const double read = model_lines(level, group_lines[level]);
 		const double written = model_lines(level, 1), all = LEAVES >> shift[level] >> 3;
@@ -528,26 +593,36 @@ static int run_row(struct micro_case *at)
 
 /* -------- rows -------- */
 
+static bool has_row(const struct job *job, int shown)
+{
+	if (job->actors && (shown == DRAW_1 || shown == DRAW_2))
+		return false;
+	return (shown == LINE) == (job->n_shared == 0);
+}
+
 static void add_row(struct job *job, int shown)
 {
-	const char *key = shown == LINE ? "line" : "levels";
+	const char *key = shown == LINE ? "line" : job->trees ? "trees" : "levels";
 	const bool ratio = shown >= RATIO;
 	struct micro_case row = {
 		.run = run_row,
 		.ctx = &job->rows[shown],
-		.result = { .metric = ratio ? "ratio" : metric[shown],
+		.result = { .metric = ratio         ? "ratio"
+				      : job->actors ? "publish_ns"
+						    : metric[shown],
 			    .unit = ratio ? "x" : "ns",
 			    .higher = ratio,
-			    .params = { { .key = "learners", .number = learners[shown] },
+			    .params = { { .key = job->actors ? "actors" : "learners",
+					  .number = learners[shown] },
 					{ .key = "model",
 					  .number = shown >= MODEL,
 					  .kind = PARAM_FLAG },
 					{ .key = "leaves", .number = LEAVES },
 					{ .key = "batch", .number = BATCH },
 					{ .key = "seed", .number = b.seed },
-					{ .key = job->trees ? "trees" : key,
+					{ .key = job->actors ? "call" : key,
 					  .text = job->name,
-					  .number = job->trees } } },
+					  .number = job->actors ? CALL : job->trees } } },
 	};
 
 	if (job->trees)
@@ -587,7 +662,7 @@ int main(int argc, char **argv)
 		if (job->trees ? job->level > cpu_level() : !cpu_has_prefetchw())
 			continue;
 		for (int r = 0; r < SHOWN; r++)
-			if ((r == LINE) == (job->n_shared == 0)) /* of lines one, else the others */
+			if (has_row(job, r))
 				add_row(job, r);
 	}
 	must(micro_run(&b, "two learners"), "measure");
