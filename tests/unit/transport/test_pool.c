@@ -503,6 +503,25 @@ TEST(memory__says_what_pages_it_got)
 	}
 }
 
+/* Caches of 2^17 bytes a way would find the same words of many shards in few sets. */
+TEST(memory__private_of_several_parts_begins_at_several_offsets)
+{
+	struct target_opts opts = { .private_memory = true, .page_kind = 1 /* thp */ };
+	struct transport_target *tg = NULL;
+	uintptr_t seen = 0;
+
+	assert_int_equal(transport_target_open("shm", &opts, &tg), 0);
+	for (uint32_t part = 0; part < 32; part++) {
+		struct target_region spec = { .kind = 1, .part = part, .role = 1, .size = EXTENT };
+
+		assert_int_equal(tg->ops->register_region(tg, &spec), 0);
+		spec.base[EXTENT - 1] = 1;
+		seen |= (uintptr_t)1 << (uintptr_t)spec.base / 4096 % 32;
+	}
+	assert_int_equal(seen, UINT32_MAX);
+	transport_target_close(&tg);
+}
+
 /* A number comes back as late as possible. */
 TEST(numbers__of_regions_go_round)
 {
