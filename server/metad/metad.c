@@ -42,7 +42,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	next = min_u64(next, liveness_tick(&md->live));
 	next = min_u64(next, catalog_tick(&md->catalog));
 	next = min_u64(next, repair_tick(&md->repair));
-	next = min_u64(next, nodes_pages_watch(&md->nodes));
+	next = min_u64(next, nodes_attach_next(&md->nodes));
 	metad_schedule(md, next);
 }
 

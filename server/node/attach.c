@@ -22,7 +22,7 @@
 #include "base/log.h"
 
 #define LOOK_FIRST_NS ((uint64_t)CLOCK_NS_PER_MS)
-#define LOOK_PART 4 /* next look after 1/4 of the want's age: some 20 looks in a second */
+#define LOOK_PART 4 /* next look after 1/4 of the time without a step: some 20 looks in a second */
 #define ASKER_WANT (UINT64_C(1) << 63)
 
 /* -------- grants -------- */
@@ -208,6 +208,7 @@ struct node_want {
 	uint32_t n, attached;
 	uint64_t asker;
 	uint64_t begun, ended;     /* 0 = in progress */
+	uint64_t moved;            /* its last step forward */
 	struct error_kept failure; /* code 0: attached */
 };
 
@@ -252,6 +253,7 @@ static int get_regions(struct node *node, struct node_want *want)
 		if (ret)
 			return ret;
 		want->attached++;
+		want->moved = node_now(node);
 	}
 	return 0;
 }
@@ -343,7 +345,7 @@ int node_attach(struct node *node, const uint32_t *ids, uint32_t n, struct regio
 		memcpy(want->ids, ids, n * sizeof(ids[0]));
 		want->n = n;
 		want->asker = ASKER_WANT | ++node->remote->last_tag;
-		want->begun = node_now(node);
+		want->begun = want->moved = node_now(node);
 		want->next = node->remote->wants;
 		node->remote->wants = want;
 	}
@@ -372,7 +374,7 @@ bool node_is_attaching(const struct node *node)
 	return want;
 }
 
-uint64_t node_pages_watch(struct node *node)
+static uint64_t node_pages_watch(struct node *node)
 {
 	uint64_t now = node_now(node);
 
@@ -388,10 +390,10 @@ uint64_t node_pages_watch(struct node *node)
 	return now + max_u64((now - node->remote->pages_since) / LOOK_PART, LOOK_FIRST_NS);
 }
 
-uint64_t node_attach_watch(struct node *node)
+void node_attach_watch(struct node *node)
 {
 	struct node_want *want = node->remote->wants;
-	uint64_t next = node_pages_watch(node), now = node_now(node);
+	uint64_t now = node_now(node);
 	const uint64_t keep_ns = 10 * (uint64_t)CLOCK_NS_PER_S; /* of an uncollected result */
 
 	while (want && node->up) {
@@ -400,14 +402,21 @@ uint64_t node_attach_watch(struct node *node)
 		go_on(node, want);
 		if (!node->up)
 			break;
-		if (!want->ended) {
-			uint64_t age = now - want->begun;
-
-			next = min_u64(next, now + max_u64(age / LOOK_PART, LOOK_FIRST_NS));
-		} else if (now >= want->ended + keep_ns) {
+		if (want->ended && now >= want->ended + keep_ns)
 			want_free(node, want);
-		}
 		want = after;
+	}
+}
+
+uint64_t node_attach_next(struct node *node)
+{
+	uint64_t next = node_pages_watch(node), now = node_now(node);
+
+	for (const struct node_want *want = node->remote->wants; want; want = want->next) {
+		uint64_t still = now - want->moved;
+
+		if (!want->ended)
+			next = min_u64(next, now + max_u64(still / LOOK_PART, LOOK_FIRST_NS));
 	}
 	return next;
 }

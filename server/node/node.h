@@ -129,15 +129,14 @@ RLV_MUST_CHECK int node_attach(struct node *node, const uint32_t *ids, uint32_t 
 bool node_is_attaching(const struct node *node);
 
 void node_forget_asker(struct node *node, uint64_t asker);
-/* Advances all pending attachments; frees results not collected for 10 s. Returns the time of the
-   next call. */
-uint64_t node_attach_watch(struct node *node);
+/* Advances all pending attachments; frees results not collected for 10 s. */
+void node_attach_watch(struct node *node);
 /*
- * Watches the node making pages (transport_prepare): when all are made, sets news, so that a caller
- * that needs one repeats its call at the next tick. Returns the time of the next call; UINT64_MAX:
- * no page is being made.
+ * Returns the time of the next tick for what is asked of the node: pending attachments, and pages that it
+ * makes (transport_prepare). When all pages are made, sets news, so that a caller that needs one repeats
+ * its call at the next tick. UINT64_MAX: nothing is asked.
  */
-uint64_t node_pages_watch(struct node *node);
+uint64_t node_attach_next(struct node *node);
 /* Cancels pending attachments and requested grants. */
 void node_attach_forget(struct node *node);
 /* Cancels attachments and grants, then waits for the thread that connects to the node's memory, at

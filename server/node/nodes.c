@@ -263,7 +263,8 @@ uint64_t nodes_tick(struct nodes *nodes)
 	for (struct node *node = nodes->first; node; node = node->next) {
 		next = min_u64(next, node_watch(node));
 		node_deliver(node);
-		next = min_u64(next, node_attach_watch(node));
+		node_attach_watch(node);
+		next = min_u64(next, node_attach_next(node));
 		if (node->remote->news)
 			tell_news(nodes, node);
 		if (!node->up && !node->told) {
@@ -280,12 +281,12 @@ uint64_t nodes_tick(struct nodes *nodes)
 	return next;
 }
 
-uint64_t nodes_pages_watch(struct nodes *nodes)
+uint64_t nodes_attach_next(struct nodes *nodes)
 {
 	uint64_t next = UINT64_MAX;
 
 	for (struct node *node = nodes->first; node; node = node->next)
-		next = min_u64(next, node_pages_watch(node));
+		next = min_u64(next, node_attach_next(node));
 	return next;
 }
 

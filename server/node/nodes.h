@@ -94,9 +94,9 @@ void nodes_cut_former(const struct nodes *nodes, struct node *node);
  * are down or lost. Returns the latest time of the next call.
  */
 uint64_t nodes_tick(struct nodes *nodes);
-/* Runs node_pages_watch for all nodes and returns the earliest time. Run last in a tick, after all
-   that may have asked a node for a page. */
-uint64_t nodes_pages_watch(struct nodes *nodes);
+/* Runs node_attach_next for all nodes and returns the earliest time. Run last in a tick, after all
+   that may have asked a node for something. */
+uint64_t nodes_attach_next(struct nodes *nodes);
 
 /*
  * Request of an operator: deletes from the store and frees a node that no shard refers to; its
