@@ -186,7 +186,7 @@ static void open_tree(uint32_t t)
 	sumtree_init(&me.trees[t], &me.region, &geo, &place);
 	epoch_init(&me.epochs[t], &part, 1 + me.index);
 	must(tree_deltas_open(&me.deltas[t]), "deltas");
-	tree_deltas_show(me.deltas[t], forest->tops, t ? t - 1 : 0);
+	tree_deltas_show(me.deltas[t], &me.trees[t], forest->tops, t ? t - 1 : 0);
 }
 
 static void fill_tree(uint32_t t)

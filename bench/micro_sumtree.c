@@ -132,7 +132,7 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct tree_c
 	epoch_init(&t->ep, &part, 1);
 	must(tree_deltas_open(&t->deltas), "deltas");
 	must(sumtree_tops_open(&t->tops), "tops");
-	tree_deltas_show(t->deltas, t->tops, 0);
+	tree_deltas_show(t->deltas, &t->tree, t->tops, 0);
 	t->from = (struct forest){ &t->tree, &t->ep, 1, t->tops };
 	fill_tree(t, seed);
 }

@@ -56,6 +56,32 @@ static inline void rword64_announce(const struct rword64 *word, uint64_t value)
 	atomic_store_explicit(rword64_atomic(word), value, memory_order_seq_cst);
 }
 
+/*
+ * The same for many words: announces each early, then rword64_announced() once, then the reads. Our
+ * stores before an early announcement are visible with it.
+ */
+static inline void rword64_announce_early(const struct rword64 *word, uint64_t value)
+{
+#if BARRIER_TSAN
+	rword64_announce(word, value);
+#else
+	atomic_store_explicit(rword64_atomic(word), value, memory_order_release);
+#endif
+}
+
+static inline void rword64_announced(void)
+{
+#if !BARRIER_TSAN
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* Withdraws an announcement: our stores and additions before it are visible with it. */
+static inline void rword64_withdraw(const struct rword64 *word, uint64_t value)
+{
+	atomic_store_explicit(rword64_atomic(word), value, memory_order_release);
+}
+
 static inline uint64_t rword64_load_ordered(const struct rword64 *word)
 {
 	return atomic_load_explicit(rword64_atomic(word), memory_order_seq_cst);

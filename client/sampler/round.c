@@ -72,8 +72,7 @@ void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint3
 			   uint32_t n)
 {
 	for (uint32_t i = first; i < first + n; i++) {
-		const uint8_t *base = handle_shard(&sp->h, s->shard[i])->tree->base;
-		const void *leaf = base + sampler_leaf_off(sp, s, i);
+		const void *leaf = sp->trees.places[s->shard[i]].leaves + s->slot[i] * 8ull;
 
 		/* V2 pairs with C1: rows before the second look at their leaf. */
 		s->again[i] = transport_read_validate(leaf);
@@ -83,14 +82,15 @@ void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint3
 static void sampler_gather_in_place(struct rlv_sampler *sp, const struct round *round)
 {
 	struct draw_scratch *s = &sp->scratch;
+	uint64_t row_bytes = sp->h.desc->row_bytes, past = sp->view->window - 1;
 	uint32_t now;
 
 	for (uint32_t done = 0; done < round->found; done += now) {
 		now = round->found - done < TRANSPORT_VECTOR ? round->found - done
 							     : TRANSPORT_VECTOR;
 		for (uint32_t i = done; i < done + now; i++)
-			s->window[i] = handle_shard(&sp->h, s->shard[i])->rows->base +
-				       sampler_window_off(sp, s, i);
+			s->window[i] = sp->trees.places[s->shard[i]].rows +
+				       (s->slot[i] - past) * row_bytes;
 		sampler_copy_rows(sp, s, round->batch, done, now);
 		sampler_look_in_place(sp, s, done, now);
 	}

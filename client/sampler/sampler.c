@@ -171,10 +171,12 @@ static void sampler_leave_shard(struct handle *h, uint32_t shard)
 static void sampler_show_changes(struct rlv_sampler *sp)
 {
 	for (uint32_t t = 0; t < sp->trees.forest.n; t++) {
-		struct access *acc = handle_access(&sp->h, sp->trees.shard[t]);
+		uint32_t s = sp->trees.shard[t], v = sp->view_index;
+		struct access *acc = handle_access(&sp->h, s);
 
-		if (acc && acc->deltas[sp->view_index])
-			tree_deltas_show(acc->deltas[sp->view_index], sp->trees.forest.tops, t);
+		if (acc && acc->deltas[v])
+			tree_deltas_show(acc->deltas[v], &handle_shard(&sp->h, s)->trees[v],
+					 sp->trees.forest.tops, t);
 	}
 }
 

@@ -8,7 +8,7 @@ int scratch_init(struct draw_scratch *s, size_t n)
 {
 	const size_t item = sizeof(*s->ops) + 7 * sizeof(uint64_t) + 3 * sizeof(uint32_t);
 
-	if (!chunk_make_room(&s->mem, n * item))
+	if (!chunk_make_room(&s->mem, n * item + sizeof(*s->at)))
 		return error_set(-ENOMEM, "sampler: cannot allocate memory for batches of %zu", n);
 	/* In the order of their alignment. */
 	s->ops = (struct leaf_op *)(void *)s->mem.ptr;

@@ -17,7 +17,7 @@ struct draw_scratch {
 	uint32_t *slot;
 	uint64_t *word;
 	double *probability;
-	uint32_t *at;           /* position in the batch */
+	uint32_t *at;           /* position in the batch; it has one entry more */
 	const uint8_t **window; /* first row */
 	uint64_t *again;        /* leaf as read the second time */
 	struct leaf_op *ops;

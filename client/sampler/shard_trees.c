@@ -54,7 +54,8 @@ int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 			return shard_trees_no_memory(n);
 	}
 	if (n > trees->n_items) {
-		if (!mem_grow(&trees->items, trees->n_items, n, sizeof(*trees->items)))
+		if (!mem_grow(&trees->items, trees->n_items, n, sizeof(*trees->items)) ||
+		    !mem_grow(&trees->places, trees->n_items, n, sizeof(*trees->places)))
 			return shard_trees_no_memory(n);
 		trees->n_items = n;
 	}
@@ -74,6 +75,11 @@ int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 		epoch_init(&trees->forest.epochs[t], &shard->part, 0);
 		trees->shard[t] = s;
 		trees->sparse |= t != s;
+		if (shard->tree->base && shard->rows->base)
+			trees->places[s] = (struct shard_place){
+				shard->tree->base + shard_leaf_off(shard, trees->view, 0),
+				shard->rows->base + ROWS_OFF,
+			};
 	}
 	if (selector != RLV_FIFO && selector != RLV_LIFO)
 		return trees->forest.n ? sumtree_tops_fit(trees->forest.tops, &trees->forest) : 0;
@@ -93,7 +99,9 @@ void shard_trees_fini(struct shard_trees *trees)
 	shard_trees_free(trees);
 	sumtree_tops_close(&trees->forest.tops);
 	mem_free(trees->items);
+	mem_free(trees->places);
 	trees->items = NULL;
+	trees->places = NULL;
 	trees->n_items = 0;
 }
 

@@ -9,6 +9,12 @@
 
 #include "ds/replay/fifo_scan.h"
 
+/* Where an addressable shard has the leaves of the view, and its rows; else unused. */
+struct shard_place {
+	const uint8_t *leaves;
+	const uint8_t *rows;
+};
+
 struct shard_trees {
 	struct forest forest;
 	struct sumtree *trees;    /* trees of the open shards */
@@ -19,8 +25,10 @@ struct shard_trees {
 	bool sparse;              /* tree numbers differ from shard numbers */
 	bool addressable;         /* all of them */
 	uint32_t view;
-	int64_t *items; /* live ones of each shard as last seen, by its number */
-	uint32_t n_items;
+	/* Of each shard, by its number; side by side, since a batch needs those of many shards. */
+	struct shard_place *places;
+	int64_t *items;   /* live ones of each shard as last seen, by its number */
+	uint32_t n_items; /* of them and of places */
 };
 
 void shard_trees_fini(struct shard_trees *trees);

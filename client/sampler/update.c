@@ -8,6 +8,7 @@
 
 #include "ds/replay/priority.h"
 
+#include "base/bits.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -93,13 +94,17 @@ static int sampler_check_keys(const struct rlv_sampler *sp, const uint64_t *keys
 	return 0;
 }
 
-/* Makes scratch.ops, one for each distinct key, in the order of their leaves; of equal keys the
-   last counts. Returns how many: scratch.shard has the shard of each. */
-static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+/*
+ * Makes scratch.ops, one for each distinct key, in the order of their leaves; of equal keys the last
+ * counts. Returns how many. scratch.shard has the shards in their order, n_shards_out of them, and
+ * scratch.at where the ops of each begin, and behind the last where they end.
+ */
+static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
+				 uint32_t *n_shards_out)
 {
 	const uint64_t *order = sp->scratch.order;
 	const uint64_t *words = NULL;
-	uint32_t m = 0;
+	uint32_t m = 0, shards = 0, last = UINT32_MAX;
 
 	/* The leaves as last seen, if these are the keys of a batch that is held or was the last. */
 	for (uint32_t b = 0; !words && b < sp->n_batches; b++) {
@@ -119,9 +124,15 @@ static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, u
 			.priority = sp->scratch.quanta[k],
 			.word = words ? words[k] : 0,
 		};
-		sp->scratch.shard[m] = key_shard(key);
+		/* Without a branch: where the shard changes cannot be predicted. */
+		shards += key_shard(key) != last;
+		sp->scratch.at[shards] = m + 1;
+		last = key_shard(key);
+		sp->scratch.shard[shards - 1] = last;
 		m += i + 1 == n || keys[order[i + 1]] != key;
 	}
+	sp->scratch.at[0] = 0;
+	*n_shards_out = shards;
 	return m;
 }
 
@@ -157,34 +168,55 @@ static int update_count_change(struct rlv_sampler *sp, const struct shard_change
 	return handle_failed(ch->acc, ret);
 }
 
+/* Counts the results of n ops that are done; false, and counts nothing, if an answer was lost. */
+static bool update_count_all(const struct leaf_op *ops, uint32_t n,
+			     struct rlv_update_result *result)
+{
+	uint32_t done = 0, unknown = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		done += ops[i].result == LEAF_DONE;
+		unknown += ops[i].result == LEAF_UNKNOWN;
+	}
+	if (unknown)
+		return false;
+	result->updated += done;
+	result->stale += n - done;
+	return true;
+}
+
 static int sampler_update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
 			      struct rlv_update_result *result)
 {
-	uint32_t n_changes = 0;
-	uint32_t n_ops, end;
-	int first_error = 0;
+	uint32_t n_changes = 0, n_ops, n_shards, v = sp->view_index;
+	uint64_t most = 0;
+	int first_error = 0, failed;
 
 	sampler_order(sp, keys, n);
-	n_ops = sampler_make_ops(sp, keys, n);
+	n_ops = sampler_make_ops(sp, keys, n, &n_shards);
+	for (uint32_t i = 0; i < n; i++)
+		most = max_u64(most, sp->scratch.quanta[i]);
 	/* A change for each shard that can be reached; the ops of the others are lost. */
-	for (uint32_t first = 0; first < n_ops; first = end) {
-		uint32_t s = sp->scratch.shard[first];
-		struct access *acc = handle_access(&sp->h, s);
+	for (uint32_t i = 0; i < n_shards; i++) {
+		uint32_t first = sp->scratch.at[i], end = sp->scratch.at[i + 1];
+		struct access *acc = handle_access(&sp->h, sp->scratch.shard[i]);
 		struct shard_change *ch = &sp->changes[n_changes];
 
-		for (end = first; end < n_ops && sp->scratch.shard[end] == s; end++)
-			;
 		if (!acc) {
 			update_count_lost(sp, end - first, result);
 			continue;
 		}
-		*ch = (struct shard_change){ .acc = acc };
-		ch->ops[sp->view_index] = sp->scratch.ops + first;
-		ch->n[sp->view_index] = end - first;
+		change_begin(ch, acc);
+		ch->most = most;
+		ch->ops[v] = sp->scratch.ops + first;
+		ch->n[v] = end - first;
 		n_changes++;
 	}
-	if (change_update(sp->changes, n_changes)) /* judged below, shard by shard */
+	failed = change_update(sp->changes, n_changes);
+	if (failed) /* judged below, shard by shard */
 		log_debug("update: %s", error_last());
+	if (!failed && n_changes == n_shards && update_count_all(sp->scratch.ops, n_ops, result))
+		return 0;
 	for (uint32_t i = 0; i < n_changes; i++) {
 		int ret = update_count_change(sp, &sp->changes[i], result);
 

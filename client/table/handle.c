@@ -58,6 +58,11 @@ static int handle_attach(void *ctx, uint32_t s, bool returned, void **access_out
 	if (!acc)
 		return error_set(-ENOMEM, "shard %u: cannot allocate memory", s);
 	ret = access_open(acc, shard, h->slot.owner, h->opts.view_mask);
+	for (uint32_t p = 0; ret == 0 && p < h->set.n_parts; p++)
+		if (handle_access(h, p)) {
+			access_share(acc, handle_access(h, p));
+			break;
+		}
 	if (ret == 0 && interrupted) {
 		ret = epoch_leave(&acc->epoch);
 		if (ret)

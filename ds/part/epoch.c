@@ -29,6 +29,10 @@ void epoch_init(struct epoch *ep, const struct part *part, uint32_t owner)
 		ep->page = part->pages;
 		ep->pin_off = part_page_off(part, owner - 1) + offsetof(struct part_page, pin);
 	}
+	if (owner && transport_changes_in_place(ep->page)) {
+		ep->word_near = word_at(ep->region, ep->word_off);
+		ep->pin_near = word_at(ep->page, ep->pin_off);
+	}
 }
 
 /* E6 pairs with E5: load the epoch word, then the arrays that it names. */
@@ -95,6 +99,28 @@ int epoch_enter(struct epoch *ep)
 			      ENTER_TRIES);
 }
 
+void epoch_enter_begin(struct epoch *ep)
+{
+	if (!ep->pin_near || ep->entered)
+		return;
+	ep->pinned = epoch_number(rword64_load_acquire(ep->word_near));
+	rword64_announce_early(ep->pin_near, ep->pinned);
+}
+
+int epoch_enter_end(struct epoch *ep)
+{
+	uint64_t word;
+
+	if (!ep->pin_near || ep->entered)
+		return epoch_enter(ep);
+	word = rword64_load_ordered(ep->word_near);
+	if (epoch_number(word) != ep->pinned)
+		return epoch_enter(ep);
+	epoch_see(ep, word);
+	ep->entered = true;
+	return 0;
+}
+
 int epoch_refresh(struct epoch *ep)
 {
 	uint64_t word;
@@ -111,6 +137,11 @@ int epoch_leave(struct epoch *ep)
 
 	if (!ep->page)
 		return 0;
+	if (ep->pin_near) {
+		rword64_withdraw(ep->pin_near, SLOT_IDLE);
+		ep->entered = false;
+		return 0;
+	}
 	rc = store_pin(ep, SLOT_IDLE);
 	if (!rc)
 		ep->entered = false;

@@ -42,6 +42,8 @@ struct epoch {
 	uint64_t word_off;     /* the part's epoch word */
 	struct region *page;   /* holds this handle's pin; NULL = a reader, which never pins */
 	uint64_t pin_off;
+	/* The two words, where they can be changed in place; else NULL. */
+	const struct rword64 *word_near, *pin_near;
 	uint32_t number; /* as last read */
 	uint32_t pinned; /* value of the pin while entered: number, or one less after a refresh */
 	enum epoch_mode mode;
@@ -72,6 +74,14 @@ void epoch_init(struct epoch *ep, const struct part *part, uint32_t owner);
  * Cost: 2 phases over a wire; none in place.
  */
 RLV_MUST_CHECK int epoch_enter(struct epoch *ep);
+
+/*
+ * epoch_enter of many parts whose words can be changed in place, for one barrier: begin of each, which
+ * writes its pin; rword64_announced(); end of each, which reads its epoch again. Errors of end: those of
+ * epoch_enter.
+ */
+void epoch_enter_begin(struct epoch *ep);
+RLV_MUST_CHECK int epoch_enter_end(struct epoch *ep);
 
 /*
  * Reads the epoch word into ep: for readers, who have no pin, and during a call that found a leaf's

@@ -4,6 +4,7 @@
 #include "ds/sumtree/deferred.h"
 
 #include "base/mem/alloc.h"
+#include "base/bits.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -61,6 +62,16 @@ void access_close(struct access *acc)
 	acc->shard = NULL;
 }
 
+void access_share(struct access *acc, const struct access *with)
+{
+	for (uint32_t v = 0; v < RING_MAX_VIEWS && !acc->chained && !with->chained; v++) {
+		if (!acc->deltas[v] || !with->deltas[v])
+			continue;
+		tree_deltas_close(&acc->deltas[v]);
+		acc->deltas[v] = tree_deltas_share(with->deltas[v]);
+	}
+}
+
 /*
  * Flushes the deltas of all views: adds them to the sums above, or to the chain that is sent next.
  * Returns the first error.
@@ -69,9 +80,12 @@ static int flush_views(struct access *acc)
 {
 	int first = 0;
 
-	for (uint32_t i = 0; i < acc->shard->desc.n_views; i++) {
-		int rc = acc->deltas[i] ? sumtree_flush(&acc->shard->trees[i], acc->deltas[i]) : 0;
+	for (uint32_t views = acc->view_mask; views; views &= views - 1) {
+		uint32_t i = bits_ctz(views);
+		int rc = 0;
 
+		if (!tree_deltas_are_none(acc->deltas[i]))
+			rc = sumtree_flush(&acc->shard->trees[i], acc->deltas[i]);
 		first = first ? first : rc;
 	}
 	return first;
@@ -178,6 +192,16 @@ int access_enter(struct access *acc)
 	if (!rc && acc->chained)
 		rc = open_sink(acc);
 	return rc ? rc : enter_epoch(acc);
+}
+
+int access_enter_end(struct access *acc)
+{
+	int rc = epoch_enter_end(&acc->epoch);
+
+	if (rc != -ESTALE)
+		return rc;
+	rc = access_flush(acc);
+	return rc ? rc : epoch_enter(&acc->epoch);
 }
 
 int access_leave(struct access *acc)

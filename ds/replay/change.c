@@ -4,10 +4,13 @@
 #include "ds/replay/priority.h"
 #include "ds/sumtree/change.h"
 
+#include "transport/barrier.h"
 #include "transport/wait_set.h"
 
 #include "wire/ring_layout.h"
 #include "wire/table_layout.h"
+
+#include "base/bits.h"
 
 #include <errno.h>
 #include <string.h>
@@ -255,6 +258,19 @@ static int check_ops(enum change_verb verb, struct shard_change *ch)
 	return 0;
 }
 
+/* The greatest priority that was stored; 0 = none was. */
+static uint64_t greatest_done(const struct leaf_op *ops, uint32_t n)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t priority = ops[i].result == LEAF_DONE ? ops[i].priority : 0;
+
+		most = max_u64(most, priority);
+	}
+	return most;
+}
+
 /*
  * Ends the change of a shard: checks the results of a chained publish, raises the running maxima of
  * prioritized views to the largest priority stored, and leaves the access, also after an error.
@@ -262,38 +278,41 @@ static int check_ops(enum change_verb verb, struct shard_change *ch)
  */
 static int end_shard(enum change_verb verb, const struct shard_change *ch)
 {
-	const struct table_desc *desc = &ch->acc->shard->desc;
+	const struct access *acc = ch->acc;
+	uint32_t views = acc->view_mask;
 	int ret = ch->ret, left;
 
 	/* In place sumtree_publish_ops has checked them. */
-	for (uint32_t v = 0;
-	     ret == 0 && verb == CHANGE_PUBLISH && ch->acc->chained && v < desc->n_views; v++)
+	for (uint32_t v = 0; ret == 0 && verb == CHANGE_PUBLISH && acc->chained && views >> v; v++)
 		ret = sumtree_publish_result(ch->ops[v], ch->n[v]);
-	for (uint32_t v = 0; ret == 0 && verb != CHANGE_CONSUME && v < desc->n_views; v++) {
-		const struct leaf_op *ops = ch->ops[v];
-		uint64_t most = 0; /* 0 = none */
+	for (; ret == 0 && verb != CHANGE_CONSUME && views; views &= views - 1) {
+		uint32_t v = bits_ctz(views);
+		uint64_t maximum;
 
-		if (ch->n[v] == 0 || desc->views[v].selector != SELECT_PRIORITIZED)
+		if (ch->n[v] && ch->most && !acc->chained) {
+			ret = priority_max_read(acc->shard, v, &maximum);
+			if (ret || maximum >= ch->most) /* as a rule */
+				continue;
+		}
+		if (ch->n[v] == 0 || acc->shard->desc.views[v].selector != SELECT_PRIORITIZED)
 			continue;
-		for (uint32_t i = 0; i < ch->n[v]; i++)
-			if (ops[i].result == LEAF_DONE && ops[i].priority > most)
-				most = ops[i].priority;
-		ret = access_raise_max(ch->acc, v, most);
+		ret = access_raise_max(ch->acc, v, greatest_done(ch->ops[v], ch->n[v]));
 	}
 	left = access_leave(ch->acc); /* otherwise its pin would block the next rebuild */
 	return ret ? ret : left;
 }
 
-static int run_in_place(enum change_verb verb, struct shard_change *ch)
+/* Changes the leaves of an entered shard and the sums above. */
+static int change_leaves(enum change_verb verb, struct shard_change *ch)
 {
 	struct access *acc = ch->acc;
-	int ret = access_enter(acc);
+	int ret = 0;
 
-	if (ret)
-		return ret;
-	for (uint32_t v = 0; ret == 0 && v < acc->shard->desc.n_views; v++) {
+	for (uint32_t views = acc->view_mask; ret == 0 && views; views &= views - 1) {
+		uint32_t v = bits_ctz(views);
 		const struct sumtree *tree = &acc->shard->trees[v];
 		struct tree_deltas *deltas = acc->deltas[v];
+		int ended;
 
 		if (ch->n[v] == 0)
 			continue;
@@ -303,9 +322,55 @@ static int run_in_place(enum change_verb verb, struct shard_change *ch)
 			ret = sumtree_update(tree, &acc->epoch, ch->ops[v], ch->n[v], deltas);
 		else
 			ret = sumtree_consume(tree, &acc->epoch, ch->ops[v], ch->n[v], deltas);
+		ended = sumtree_end_tree(tree, deltas);
+		ret = ret ? ret : ended;
 	}
-	ch->ret = ret;
-	return end_shard(verb, ch);
+	return ret;
+}
+
+/* Adds what flat deltas still hold to the sums above, of all shards at once. */
+static void flush_flat(struct shard_change *changes, uint32_t n)
+{
+	const struct tree_deltas *done = NULL; /* of accesses that share them */
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct shard_change *ch = &changes[i];
+		const struct access *acc = ch->acc;
+
+		for (uint32_t views = acc->view_mask; !acc->chained && views; views &= views - 1) {
+			uint32_t v = bits_ctz(views);
+			struct tree_deltas *deltas = acc->deltas[v];
+			int ret;
+
+			if (ch->n[v] == 0 || deltas == done || tree_deltas_are_none(deltas))
+				continue;
+			ret = sumtree_flush(&acc->shard->trees[v], deltas);
+			ch->ret = ch->ret ? ch->ret : ret;
+			done = deltas;
+		}
+	}
+}
+
+/*
+ * Runs the changes[0, n) that are in place: enters all shards with one barrier, and leaves them at the
+ * end. Between the two every instruction that waits for the stores before it changes a sum or a leaf.
+ */
+static void run_in_place(enum change_verb verb, struct shard_change *changes, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!changes[i].acc->chained)
+			epoch_enter_begin(&changes[i].acc->epoch);
+	rword64_announced();
+	for (uint32_t i = 0; i < n; i++)
+		if (!changes[i].acc->chained)
+			changes[i].ret = access_enter_end(changes[i].acc);
+	for (uint32_t i = 0; i < n; i++)
+		if (!changes[i].acc->chained && changes[i].ret == 0)
+			changes[i].ret = change_leaves(verb, &changes[i]);
+	flush_flat(changes, n);
+	for (uint32_t i = 0; i < n; i++)
+		if (!changes[i].acc->chained && changes[i].acc->epoch.entered)
+			changes[i].ret = end_shard(verb, &changes[i]);
 }
 
 /* -------- the call -------- */
@@ -339,9 +404,7 @@ static int change_run(enum change_verb verb, struct shard_change *changes, uint3
 	uint32_t now;
 	int first = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		if (!changes[i].acc->chained)
-			changes[i].ret = run_in_place(verb, &changes[i]);
+	run_in_place(verb, changes, n);
 	for (uint32_t done = 0; done < n; done += now) {
 		now = (uint32_t)min_u64(n - done, CHANGE_SHARDS);
 		run_chained(verb, changes + done, now);

@@ -13,6 +13,7 @@
 #define RLV_DS_REPLAY_CHANGE_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "ds/replay/shard.h"
 
@@ -22,11 +23,23 @@ struct shard_change {
 	struct access *acc;
 	struct leaf_op *ops[RING_MAX_VIEWS]; /* distinct leaves of each view; in and out */
 	uint32_t n[RING_MAX_VIEWS];
+	uint64_t most; /* update: no priority is above it; 0 = unknown */
 	/* Publish, rows not built in place: WRITEs sent ahead; kept until the call returns. */
 	const struct transport_io *rows;
 	uint32_t n_rows;
 	int ret; /* out: 0 or the error of this shard */
 };
+
+/* Begins a change of a shard, as yet without ops. Field by field: this is done for each shard of a call. */
+static inline void change_begin(struct shard_change *ch, struct access *acc)
+{
+	ch->acc = acc;
+	memset(ch->n, 0, sizeof(ch->n)); /* without which nobody reads ops */
+	ch->most = 0;
+	ch->rows = NULL;
+	ch->n_rows = 0;
+	ch->ret = 0;
+}
 
 /*
  * Publishes, updates or consumes the ops of n changes, one for each shard: enters and leaves their

@@ -170,13 +170,13 @@ static inline uint64_t shard_limits_off(const struct shard *shard, uint32_t view
 struct access {
 	struct shard *shard;
 	uint32_t owner; /* 1 + client slot */
+	bool chained;   /* words cannot be changed in place: changes travel as chains */
 	struct epoch epoch;
 	struct tree_deltas *deltas[RING_MAX_VIEWS];
 	uint32_t view_mask;   /* views that this handle changes; a writer changes all */
 	uint64_t next_ticket; /* guess of the next ticket, for ring_claim */
 
-	/* If words cannot be changed in place: changes travel as chains. */
-	bool chained;
+	/* Chains only. */
 	struct wr_list chain;              /* chain of the call in progress */
 	struct unwaited unwaited;          /* unwaited chains */
 	uint64_t max_seen[RING_MAX_VIEWS]; /* running maxima, as last read: by open, claim, update */
@@ -193,6 +193,11 @@ struct access {
 RLV_MUST_CHECK int access_open(struct access *acc, struct shard *shard, uint32_t owner,
 			       uint32_t view_mask);
 /*
+ * Accesses of one handle share the buffers of their deltas where calls flush shard by shard, which those
+ * in place do: then the buffers of many shards stay in the cache. No-op over a wire.
+ */
+void access_share(struct access *acc, const struct access *with);
+/*
  * Closes the access and drops its buffered deltas: flush first. Waits for posted chains. Cost: 1
  * phase if any.
  */
@@ -207,6 +212,8 @@ void access_close(struct access *acc);
  * Cost: none that is waited for; 1 phase in a call after one that met a rebuild.
  */
 RLV_MUST_CHECK int access_enter(struct access *acc);
+/* Ends the entering that epoch_enter_begin(&acc->epoch) began, in place. Errors: those of access_enter. */
+RLV_MUST_CHECK int access_enter_end(struct access *acc);
 RLV_MUST_CHECK int access_leave(struct access *acc);
 
 /*

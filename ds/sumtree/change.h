@@ -58,7 +58,7 @@ static inline uint32_t steady_tag(const struct epoch *ep)
 static inline void count_swap(const struct change *c, uint32_t slot, uint64_t from, uint64_t to)
 {
 	uint64_t old = leaf_priority(from), new = leaf_priority(to);
-	uint32_t node = node_parent(c->tree, 0, slot), tag = leaf_tag(from);
+	uint32_t node = c->tree->flat + node_parent(c->tree, 0, slot), tag = leaf_tag(from);
 	int64_t sum = (int64_t)(new - old), size = (int64_t)(new != 0) - (int64_t)(old != 0);
 	struct delta_side *side = &c->deltas->side[tag & 1];
 

@@ -26,23 +26,34 @@
 int tree_deltas_open(struct tree_deltas **deltas_out)
 {
 	*deltas_out = mem_zalloc(sizeof(**deltas_out));
-	return *deltas_out ? 0
-			   : error_set(-ENOMEM, "sum tree deltas: cannot allocate %zu bytes",
-				       sizeof(**deltas_out));
+	if (!*deltas_out)
+		return error_set(-ENOMEM, "sum tree deltas: cannot allocate %zu bytes",
+				 sizeof(**deltas_out));
+	(*deltas_out)->users = 1;
+	return 0;
+}
+
+struct tree_deltas *tree_deltas_share(struct tree_deltas *deltas)
+{
+	deltas->users++;
+	return deltas;
 }
 
 void tree_deltas_close(struct tree_deltas **deltas)
 {
-	if (!deltas)
-		return;
-	mem_free(*deltas);
-	*deltas = NULL;
+	if (deltas && *deltas && --(*deltas)->users == 0)
+		mem_free(*deltas);
+	if (deltas)
+		*deltas = NULL;
 }
 
-void tree_deltas_show(struct tree_deltas *deltas, struct sumtree_tops *tops, uint32_t t)
+void tree_deltas_show(struct tree_deltas *deltas, struct sumtree *tree, struct sumtree_tops *tops,
+		      uint32_t t)
 {
 	deltas->tops = tops;
-	deltas->tree = t;
+	deltas->flat = deltas->users > 1 && tops && tops->from && tops->flat_log2;
+	tree->number = t;
+	tree->flat = deltas->flat ? t << tops->flat_log2 : 0;
 }
 
 /* -------- FAAs -------- */
@@ -105,7 +116,7 @@ static inline void deferred_combine(struct delta_run *run, uint64_t recip)
 static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t nodes)
 {
 	struct delta_run to = { deltas->sorted_node, deltas->sorted_sum, run->n };
-	const uint32_t node_bits = 24, mask = (1u << RADIX_BITS) - 1;
+	const uint32_t node_bits = 32, mask = (1u << RADIX_BITS) - 1;
 
 	for (uint32_t shift = 0; shift < node_bits && nodes >> shift; shift += RADIX_BITS) {
 		uint32_t at[1u << RADIX_BITS] = { 0 }, sum = 0;
@@ -157,6 +168,51 @@ static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uin
 	return 0;
 }
 
+/* A level of an inner array: where its first word is, and 2^log2 numbers for each tree. */
+struct flat_level {
+	uint32_t parity, log2;
+	uint64_t off;
+};
+
+static inline const struct rword64 *flat_word(const struct sumtree_tops *tops,
+					      const struct flat_level *level, uint32_t node)
+{
+	const uint8_t *words = tops->trees[node >> level->log2].inner[level->parity] + level->off;
+
+	return (const struct rword64 *)(const void *)words + (node & bits_mask(level->log2));
+}
+
+/* As add_level, in place, for flat nodes: the lines of the next trees arrive meanwhile. */
+static void add_flat(const struct sumtree_tops *tops, const struct flat_level *level,
+		     const struct delta_run *run)
+{
+	bool prefetchw = tops->from->trees[0].prefetchw;
+
+	for (uint32_t i = 0; i < run->n; i++) {
+		if (i + AHEAD < run->n && prefetchw)
+			draw_prefetch_to_write(flat_word(tops, level, run->node[i + AHEAD]));
+		if (run->sum[i] != 0)
+			rword64_add(flat_word(tops, level, run->node[i]), (uint64_t)run->sum[i]);
+	}
+}
+
+/* Adds a run of flat level-1 nodes to the sums of all levels of all trees, and to the private tops. */
+static void apply_flat(const struct sumtree *tree, struct sumtree_tops *tops, uint32_t parity,
+		       struct delta_run *run)
+{
+	struct flat_level level = { .parity = parity, .log2 = tops->flat_log2 };
+
+	for (uint32_t l = 1; l <= tree->geo.levels; l++) {
+		if (l > 1) {
+			deferred_combine(run, tree->recip[l - 1]);
+			level.log2 -= bits_log2_floor(tree->geo.fanout[l - 1]);
+		}
+		level.off = tree->level_off[l];
+		add_flat(tops, &level, run);
+	}
+	sumtree_tops_add_flat(tops, parity, run);
+}
+
 /*
  * Adds the deltas of the inner array of that parity to the sums of all levels, and empties their
  * list.
@@ -170,18 +226,22 @@ static int apply_list(const struct sumtree *tree, struct tree_deltas *deltas, ui
 	if (list->n == 0)
 		return 0;
 	if (list->unsorted) {
-		sort_run(&run, deltas, tree->nodes[1]);
+		sort_run(&run, deltas, deltas->flat ? UINT32_MAX : tree->nodes[1]);
 		deferred_combine(&run, (uint64_t)1 << NODE_RECIP_SHIFT);
 	}
 	list->n = 0;
 	list->unsorted = false;
+	if (deltas->flat) {
+		apply_flat(tree, deltas->tops, parity, &run);
+		return 0;
+	}
 	for (uint32_t l = 1; ret == 0 && l <= tree->geo.levels; l++) {
 		if (l > 1)
 			deferred_combine(&run, tree->recip[l - 1]);
 		ret = add_level(tree, deltas, tree->inner_off[parity] + tree->level_off[l], &run);
 	}
 	if (ret == 0 && deltas->tops)
-		sumtree_tops_add(deltas->tops, deltas->tree, parity, &run);
+		sumtree_tops_add(deltas->tops, tree->number, parity, &run);
 	return ret;
 }
 
@@ -209,20 +269,36 @@ int tree_deltas_reserve(const struct sumtree *tree, struct tree_deltas *deltas, 
 	return ret;
 }
 
-int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas)
+/* Adds what the deltas count of the tree's live leaves to its size words. */
+static int apply_sizes(const struct sumtree *tree, struct tree_deltas *deltas)
 {
-	int ret = begin_changes(tree, deltas);
+	int ret = 0;
 
-	if (ret)
-		return ret;
 	for (uint32_t p = 0; p < 2; p++) {
 		int64_t size = deltas->side[p].size;
-		int err = apply_list(tree, deltas, p);
+		int err = size ? add_word(tree, deltas, node_size_off(tree, p), size) : 0;
 
 		deltas->side[p].size = 0;
-		if (err == 0)
-			err = add_word(tree, deltas, node_size_off(tree, p), size);
 		ret = ret ? ret : err;
 	}
 	return ret;
+}
+
+int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas)
+{
+	int ret = begin_changes(tree, deltas), first = 0;
+
+	for (uint32_t p = 0; ret == 0 && p < 2; p++) {
+		int err = apply_list(tree, deltas, p);
+
+		first = first ? first : err;
+	}
+	if (ret == 0)
+		ret = apply_sizes(tree, deltas);
+	return first ? first : ret;
+}
+
+int sumtree_end_tree(const struct sumtree *tree, struct tree_deltas *deltas)
+{
+	return deltas->flat ? apply_sizes(tree, deltas) : sumtree_flush(tree, deltas);
 }

@@ -44,8 +44,9 @@ struct delta_run {
 
 struct tree_deltas {
 	struct wr_list *sink; /* additions are appended to this chain, unsent; NULL = in place */
-	struct sumtree_tops *tops; /* additions are shown to these private sums, or NULL ... */
-	uint32_t tree;             /* ... as of this tree */
+	struct sumtree_tops *tops; /* additions are shown to these private sums, or NULL */
+	uint32_t users;            /* accesses that share them */
+	bool flat; /* nodes of the lists have the numbers of all trees of the tops */
 	struct delta_side side[2];
 
 	/* Scratch memory of the calls, too large for the stack: 256 ops are 12 KiB. */
@@ -53,6 +54,14 @@ struct tree_deltas {
 	uint32_t sorted_node[DELTA_MAX];
 	int64_t sorted_sum[DELTA_MAX];
 };
+
+/* True if there is nothing to flush. */
+static inline bool tree_deltas_are_none(const struct tree_deltas *deltas)
+{
+	const struct delta_side *side = deltas->side;
+
+	return (side[0].list.n | side[1].list.n) == 0 && (side[0].size | side[1].size) == 0;
+}
 
 /*
  * Makes room in both lists for n more changes, n <= TRANSPORT_VECTOR: a full list is added to the

@@ -296,11 +296,10 @@ void sumtree_descent_run(struct sumtree_descent *down)
 	struct draw_step last = private_step(down, 0);
 
 	for (uint32_t t = 0; t < down->from->n; t++) {
-		const struct sumtree *tree = &down->from->trees[t];
-		uint64_t base = (uintptr_t)tree->region->base;
+		const struct tops_tree *at = &down->tops->trees[t];
 
-		down->inner[t] = base + tree->inner_off[down->from->epochs[t].number & 1];
-		down->leaves[t] = base + tree->leaves_off;
+		down->inner[t] = (uintptr_t)at->inner[tops_parity(at)];
+		down->leaves[t] = (uintptr_t)at->leaves;
 	}
 	for (uint32_t l = 0; l <= levels; l++)
 		step[l] = make_step(down, l);

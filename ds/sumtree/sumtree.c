@@ -245,13 +245,14 @@ static inline bool swap_leaves(const struct sumtree *tree, uint32_t slot, uint32
 /* Sum of consecutive changes below one node. */
 struct node_sum {
 	struct delta_side *side;
+	uint32_t flat; /* of the tree */
 	uint32_t node;
 	uint64_t sum;
 };
 
 static inline void sum_end(const struct node_sum *s)
 {
-	tree_deltas_add(s->side, s->node, (int64_t)s->sum);
+	tree_deltas_add(s->side, s->flat + s->node, (int64_t)s->sum);
 }
 
 static inline void sum_add(struct node_sum *s, uint32_t node, uint64_t delta)
@@ -274,6 +275,7 @@ static uint32_t claim_steadily(const struct change *c, const struct leaf_run *ru
 	uint64_t claimed = leaf_make(c->steady, run->gen, 0);
 	const uint64_t to[2] = { claimed, claimed };
 	struct node_sum sum = { .side = &c->deltas->side[c->steady & 1],
+				.flat = tree->flat,
 				.node = node_parent(tree, 0, run->first) };
 	uint32_t i, n;
 
@@ -414,6 +416,7 @@ static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, ui
 {
 	const struct sumtree *tree = c->tree;
 	struct node_sum sum = { .side = &c->deltas->side[c->steady & 1],
+				.flat = tree->flat,
 				.node = node_parent(tree, 0, ops[0].slot) };
 	uint32_t i, m;
 

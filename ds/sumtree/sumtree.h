@@ -42,6 +42,8 @@ struct sumtree {
 	uint64_t inner_off[2];
 	uint64_t max_prio; /* rule 9: larger priorities are clamped */
 	bool pairs;        /* leaves 2i and 2i + 1 may be changed by one CAS, in place */
+	uint32_t number;   /* in the forest that tree_deltas_show named */
+	uint32_t flat;     /* its first level-1 node among those of all trees of flat deltas */
 	bool prefetchw;    /* the CPU can fetch lines to be written */
 	uint32_t nodes[TREE_MAX_LEVELS + 1];     /* of each level; [0] = leaves */
 	uint64_t level_off[TREE_MAX_LEVELS + 1]; /* inside an inner array; [0] unused */
@@ -88,6 +90,11 @@ struct tree_deltas; /* deltas of one tree not yet added to its ancestors */
 
 RLV_MUST_CHECK int tree_deltas_open(struct tree_deltas **deltas_out);
 void tree_deltas_close(struct tree_deltas **deltas); /* drops its deltas: flush first */
+/*
+ * Returns the same deltas, for one user more, who closes them, too: of another tree changed by the same
+ * thread, which calls sumtree_end_tree or sumtree_flush before it goes on to another tree.
+ */
+struct tree_deltas *tree_deltas_share(struct tree_deltas *deltas);
 
 struct leaf_op {
 	uint32_t slot;
@@ -157,6 +164,13 @@ RLV_MUST_CHECK int sumtree_consume(const struct sumtree *tree, struct epoch *ep,
  */
 RLV_MUST_CHECK int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas);
 
+/*
+ * Ends the changes of a tree in a call that goes on with other trees, whose deltas may be the same:
+ * flushes them, but if they are flat, only the size; then sumtree_flush of any of the trees adds the
+ * deltas of all, level by level.
+ */
+RLV_MUST_CHECK int sumtree_end_tree(const struct sumtree *tree, struct tree_deltas *deltas);
+
 /* -------- draws -------- */
 
 struct sumtree_tops; /* private sums of a handle */
@@ -185,10 +199,12 @@ void sumtree_tops_forget(struct sumtree_tops *tops);
 RLV_MUST_CHECK int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from);
 
 /*
- * From now on adds what these deltas add to the sums of tree t to the private tops, too; NULL = to
- * none.
+ * From now on adds what these deltas add to the sums of `tree`, which is tree t of the forest, to the
+ * private tops, too; NULL = to none. Deltas shared by several trees for which the tops are laid out are
+ * flat from now on: see sumtree_end_tree.
  */
-void tree_deltas_show(struct tree_deltas *deltas, struct sumtree_tops *tops, uint32_t t);
+void tree_deltas_show(struct tree_deltas *deltas, struct sumtree *tree, struct sumtree_tops *tops,
+		      uint32_t t);
 
 /* Results of a draw, in arrays of the caller of n entries. */
 struct draws {

@@ -55,6 +55,44 @@ static uint32_t head_bytes(const struct sumtree *tree)
 
 /* -------- layout -------- */
 
+/* Sets trees, in_place and flat_log2. -ENOMEM. */
+static int lay_flat(struct sumtree_tops *tops, const struct forest *from)
+{
+	const struct tree_geometry *geo = &from->trees[0].geo;
+	uint32_t log2 = tops->stride_log2,
+		 most = 28; /* numbers times a reciprocal fit in 64 bits */
+	bool flat = from->n > 1;
+
+	if (from->n > tops->room_trees) {
+		if (!mem_grow(&tops->trees, tops->room_trees, from->n, sizeof(*tops->trees)))
+			return error_set(-ENOMEM, "draw: cannot allocate memory for %u trees",
+					 from->n);
+		tops->room_trees = from->n;
+	}
+	tops->in_place = true;
+	for (uint32_t t = 0; t < from->n; t++) {
+		const struct sumtree *tree = &from->trees[t];
+		const uint8_t *base = tree->region->base;
+
+		flat &= transport_changes_in_place(tree->region);
+		tops->in_place &= base != NULL;
+		if (!base)
+			continue;
+		tops->trees[t] = (struct tops_tree){
+			.epoch = words_at(from->epochs[t].region->base, from->epochs[t].word_off),
+			.inner = { base + tree->inner_off[0], base + tree->inner_off[1] },
+			.leaves = base + tree->leaves_off,
+		};
+	}
+	for (uint32_t l = 1; l < geo->levels; l++) {
+		flat &= (geo->fanout[l] & (geo->fanout[l] - 1)) == 0;
+		log2 += bits_log2_floor(geo->fanout[l]);
+	}
+	flat &= (uint64_t)from->n << log2 < (uint64_t)1 << most;
+	tops->flat_log2 = flat ? log2 : 0;
+	return 0;
+}
+
 int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from)
 {
 	uint32_t log2 = bits_log2_floor(SUMS_FANOUT);
@@ -91,9 +129,8 @@ int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from)
 		tops->level[l] = at;
 		at += round_up(tops->nodes[l], SUMS_FANOUT);
 	}
-	tops->in_place = true;
-	for (uint32_t t = 0; t < from->n; t++)
-		tops->in_place &= from->trees[t].region->base != NULL;
+	if (lay_flat(tops, from))
+		return -ENOMEM;
 	tops->due = true;
 	tops->from = from;
 	return 0;
@@ -102,6 +139,7 @@ int sumtree_tops_fit(struct sumtree_tops *tops, const struct forest *from)
 void sumtree_tops_fini(struct sumtree_tops *tops)
 {
 	mem_free(tops->words);
+	mem_free(tops->trees);
 	*tops = (struct sumtree_tops){ 0 };
 }
 
@@ -203,17 +241,9 @@ bool sumtree_tops_begin_draw(struct sumtree_tops *tops)
 	return total > 0;
 }
 
-void sumtree_tops_add(struct sumtree_tops *tops, uint32_t tree, uint32_t parity,
-		      const struct delta_run *run)
+/* Adds the run to the copies, whose node 0 is `base` in level 0. */
+static void add_run(struct sumtree_tops *tops, uint32_t base, const struct delta_run *run)
 {
-	uint32_t base = tree << tops->stride_log2;
-
-	if (!tops->from || tops->due)
-		return;
-	if (tops->shift || (tops->from->epochs[tree].number & 1) != parity) {
-		tops->due = true;
-		return;
-	}
 	for (uint32_t i = 0; i < run->n; i++) {
 		uint32_t at = base + run->node[i];
 		uint64_t old = tops->level[0][at], new = old + (uint64_t)run->sum[i];
@@ -225,6 +255,31 @@ void sumtree_tops_add(struct sumtree_tops *tops, uint32_t tree, uint32_t parity,
 			tops->level[l][at] += new - old;
 		}
 	}
+}
+
+void sumtree_tops_add(struct sumtree_tops *tops, uint32_t tree, uint32_t parity,
+		      const struct delta_run *run)
+{
+	if (!tops->from || tops->due)
+		return;
+	tops->due = tops->shift || (tops->from->epochs[tree].number & 1) != parity;
+	if (!tops->due)
+		add_run(tops, tree << tops->stride_log2, run);
+}
+
+void sumtree_tops_add_flat(struct sumtree_tops *tops, uint32_t parity, const struct delta_run *run)
+{
+	const struct epoch *epochs = tops->from->epochs;
+
+	tops->due |= tops->shift != 0;
+	for (uint32_t i = 0, t = UINT32_MAX; !tops->due && i < run->n; i++) {
+		if (run->node[i] >> tops->stride_log2 == t)
+			continue;
+		t = run->node[i] >> tops->stride_log2;
+		tops->due = (epochs[t].number & 1) != parity;
+	}
+	if (!tops->due)
+		add_run(tops, 0, run);
 }
 
 /* -------- by reads of the caller -------- */
@@ -268,21 +323,30 @@ bool sumtree_tops_take(struct sumtree_tops *tops, uint32_t tree, const uint8_t *
 
 /* -------- in place -------- */
 
+/* Live leaves of tree t by its size word. */
+static int64_t live_in_place(const struct sumtree_tops *tops, uint32_t t)
+{
+	const struct tops_tree *at = &tops->trees[t];
+
+	return node_size(&tops->from->trees[0],
+			 rword64_load_relaxed(words_at(at->inner[tops_parity(at)], 0)));
+}
+
 int sumtree_tops_read(struct sumtree_tops *tops)
 {
 	const struct forest *from = tops->from;
 
 	tops->size = 0;
 	for (uint32_t t = 0; t < from->n; t++) {
-		const struct sumtree *tree = &from->trees[t];
-		struct epoch *ep = &from->epochs[t];
+		struct tops_tree *at = &tops->trees[t];
 
-		if (transport_is_forked(tree->region->tr))
+		if (transport_is_forked(from->trees[t].region->tr))
 			return error_set(
 				-ECHILD,
 				"sum tree: opened before fork(): open it again in the child");
-		(void)see_epoch(ep, rword64_load_acquire(words_at(ep->region->base, ep->word_off)));
-		take_head(tops, t, tree->region->base + head_off(tree, ep));
+		at->seen = rword64_load_acquire(at->epoch);
+		(void)see_epoch(&from->epochs[t], at->seen);
+		take_head(tops, t, at->inner[tops_parity(at)]);
 	}
 	sumtree_tops_end(tops);
 	return 0;
@@ -293,21 +357,20 @@ int sumtree_tops_refresh(struct sumtree_tops *tops, uint64_t now_ns)
 	const struct forest *from = tops->from;
 	/* The copies may still be used. */
 	bool fresh = !tops->due && tops->draws < TOPS_DRAWS && now_ns &&
-		     now_ns - tops->read_ns < TOPS_AGE_NS;
+		     now_ns - tops->read_ns < TOPS_AGE_NS &&
+		     !transport_is_forked(from->trees[0].region->tr);
 	int64_t size = 0;
 
 	for (uint32_t t = 0; fresh && t < from->n; t++) {
-		const struct sumtree *tree = &from->trees[t];
-		struct epoch *ep = &from->epochs[t];
-		const struct rword64 *word = words_at(ep->region->base, ep->word_off);
+		struct tops_tree *at = &tops->trees[t];
+		uint64_t word = rword64_load_acquire(at->epoch);
 		int64_t live;
 
-		fresh = !transport_is_forked(tree->region->tr) &&
-			see_epoch(ep, rword64_load_acquire(word));
-		if (!fresh)
-			break;
-		live = node_size(tree, rword64_load_relaxed(
-					       words_at(tree->region->base, head_off(tree, ep))));
+		if (word != at->seen) {
+			at->seen = word;
+			fresh = see_epoch(&from->epochs[t], word);
+		}
+		live = live_in_place(tops, t);
 		size += live;
 		if (tops->sizes)
 			tops->sizes[t] = live;

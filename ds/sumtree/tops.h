@@ -30,6 +30,19 @@
 #define TOPS_AGE_NS (200 * UINT64_C(1000))
 #define TOPS_GROWTH 16
 
+/* What a draw needs of each tree, side by side; in place only. */
+struct tops_tree {
+	const struct rword64 *epoch; /* its epoch word */
+	uint64_t seen;               /* as last read */
+	const uint8_t *inner[2];
+	const uint8_t *leaves;
+};
+
+static inline uint32_t tops_parity(const struct tops_tree *tree)
+{
+	return epoch_number(tree->seen) & 1;
+}
+
 struct sumtree_tops {
 	const struct forest *from; /* of the current layout; NULL = none */
 	uint32_t n_trees;
@@ -39,6 +52,13 @@ struct sumtree_tops {
 	uint64_t *level[TOPS_LEVELS];
 	uint32_t shift; /* the words are in units of 2^shift quanta: 0 unless they would overflow */
 	bool in_place;  /* all trees are addressable */
+	/*
+	 * Several trees of fan-outs that are powers of two: node i of level 1 of tree t is number t <<
+	 * flat_log2 | i, and parents' numbers follow as those of one tree. 0 = they have no such numbers.
+	 */
+	uint32_t flat_log2;
+	struct tops_tree *trees;
+	uint32_t room_trees;
 	bool due;       /* to be read again before the next draw */
 	uint32_t draws; /* since the last read */
 	uint64_t read_ns;
@@ -84,6 +104,9 @@ void sumtree_tops_end(struct sumtree_tops *tops);
 struct delta_run;
 void sumtree_tops_add(struct sumtree_tops *tops, uint32_t tree, uint32_t parity,
 		      const struct delta_run *run);
+
+/* The same for flat deltas: run has flat numbers of top nodes, and is of all trees. */
+void sumtree_tops_add_flat(struct sumtree_tops *tops, uint32_t parity, const struct delta_run *run);
 
 /*
  * Sets tops->total and prefix from the topmost level, for the draws that follow; false = there is

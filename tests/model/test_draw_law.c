@@ -67,7 +67,7 @@ static void learner_open(struct scene *s, struct learner *l, uint32_t client, ui
 	assert_int_equal(sumtree_tops_open(&tops), 0);
 	for (uint32_t t = 0; t < s->n_trees; t++) {
 		tree_handle_open(&l->h[t], &s->fx[t], client, true);
-		tree_deltas_show(l->h[t].deltas, tops, t);
+		tree_deltas_show(l->h[t].deltas, &l->h[t].tree, tops, t);
 		l->trees[t] = l->h[t].tree;
 		l->epochs[t] = l->h[t].ep;
 	}

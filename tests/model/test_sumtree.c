@@ -202,7 +202,7 @@ static void open_world(struct world *w, const struct shape *shape, bool kept, ui
 	w->from = (struct forest){ &w->h.tree, &w->h.ep, 1, NULL };
 	if (kept) {
 		assert_int_equal(sumtree_tops_open(&w->from.tops), 0);
-		tree_deltas_show(w->h.deltas, w->from.tops, 0);
+		tree_deltas_show(w->h.deltas, &w->h.tree, w->from.tops, 0);
 	}
 	rng_seed(&w->rng, seed, shape->leaves);
 	w->next_gen = 1;

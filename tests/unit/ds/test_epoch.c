@@ -106,6 +106,33 @@ CASE(epoch_enter__after_a_refresh_is_still_stale)
 	assert_int_equal(epoch_enter(&ep), -ESTALE);
 }
 
+CASE(epoch_enter_end__of_the_epoch_that_was_announced)
+{
+	set_epoch(7, EPOCH_ZERO);
+	epoch_enter_begin(&ep);
+	assert_int_equal(pin(), 7);
+	assert_false(ep.entered);
+	set_epoch(7, EPOCH_DUAL);
+	assert_int_equal(epoch_enter_end(&ep), 0);
+	assert_true(ep.entered);
+	assert_int_equal(ep.mode, EPOCH_DUAL);
+	assert_int_equal(epoch_leave(&ep), 0);
+	assert_int_equal(pin(), SLOT_IDLE);
+}
+
+CASE(epoch_enter_end__of_an_epoch_that_moved_meanwhile_announces_that)
+{
+	epoch_enter_begin(&ep);
+	set_epoch(1, EPOCH_NORMAL);
+	assert_int_equal(epoch_enter_end(&ep), 0);
+	assert_int_equal(ep.number, 1);
+	assert_int_equal(pin(), 1);
+	epoch_enter_begin(&ep); /* entered already: it keeps its pin */
+	set_epoch(2, EPOCH_NORMAL);
+	assert_int_equal(epoch_enter_end(&ep), -ESTALE);
+	assert_int_equal(pin(), 1);
+}
+
 CASE(epoch_leave__is_idle)
 {
 	assert_int_equal(epoch_enter(&ep), 0);
