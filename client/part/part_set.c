@@ -43,7 +43,18 @@ bool part_set_is_forked(const struct part_set *set)
 	return tr && transport_is_forked(tr);
 }
 
-int part_set_check(const struct part_set *set)
+void part_turn_take(struct part_turn *turn, uint32_t n_parts, uint64_t now_ns)
+{
+	bool all = now_ns - turn->began_ns >= PART_TURN_NS;
+
+	turn->first = all || turn->end >= n_parts ? 0 : turn->end;
+	turn->end = all ? n_parts : (uint32_t)min_u64(turn->first + PART_LOOKS, n_parts);
+	if (turn->first == 0)
+		turn->began_ns = now_ns;
+}
+
+/* As part_set_check, of the states of the parts [first, end) only. */
+static int part_set_look(const struct part_set *set, uint32_t first, uint32_t end)
 {
 	const struct transport *tr = part_set_any(set);
 	int ret = 0;
@@ -53,15 +64,18 @@ int part_set_check(const struct part_set *set)
 	if (transport_is_forked(tr))
 		return error_set(-ECHILD,
 				 "this handle was opened before fork(): open one in the child");
-	for (uint32_t p = 0; ret == 0 && p < set->n_parts; p++) {
-		const struct part *part = set->parts[p];
-
-		if (part && part->tree->tr->broken)
+	for (uint32_t i = 0; ret == 0 && i < set->n_nodes; i++)
+		if (set->nodes[i].tr && set->nodes[i].tr->broken)
 			ret = -EHOSTDOWN;
-		else if (part && part->slots->base)
-			ret = part_state(part);
-	}
+	for (uint32_t p = first; ret == 0 && p < end; p++)
+		if (set->parts[p] && set->parts[p]->slots->base)
+			ret = part_state(set->parts[p]);
 	return ret;
+}
+
+int part_set_check(const struct part_set *set)
+{
+	return part_set_look(set, 0, set->n_parts);
 }
 
 bool part_set_is_addressable(const struct part_set *set)
@@ -544,8 +558,12 @@ int part_set_heal(struct part_set *set)
 
 int part_set_enter(struct part_set *set)
 {
-	int ret = part_set_check(set);
+	int ret;
 
+	if (set->n_parts > PART_FEW)
+		set->now_ns = clock_now_ns(set->clock);
+	part_turn_next(&set->turn, set->n_parts, set->now_ns);
+	ret = part_set_look(set, set->turn.first, set->turn.end);
 	if (ret && ret != -EHOSTDOWN)
 		return ret;
 	if (ret == 0 && set->told == set->version && !part_set_is_due(set))

@@ -65,6 +65,31 @@ struct part_status {
 	char name[RLV_NAME_BYTES];
 };
 
+/*
+ * Parts that a call looks at, [first, end): all where they are few. Of many a call takes PART_LOOKS in
+ * turn, since a word of each is a cache line of each, but all when the turn has taken PART_TURN_NS.
+ */
+#define PART_FEW 8u
+#define PART_LOOKS 2u
+#define PART_TURN_NS (UINT64_C(1000) * 1000)
+
+struct part_turn {
+	uint32_t first, end;
+	uint64_t began_ns; /* when it was at part 0 last */
+};
+
+/* part_turn_next of many parts. */
+void part_turn_take(struct part_turn *turn, uint32_t n_parts, uint64_t now_ns);
+
+/* Moves the turn on by one call, at that time; it is over when it has end == n_parts. */
+static inline void part_turn_next(struct part_turn *turn, uint32_t n_parts, uint64_t now_ns)
+{
+	if (n_parts > PART_FEW)
+		part_turn_take(turn, n_parts, now_ns);
+	else
+		*turn = (struct part_turn){ .end = n_parts };
+}
+
 struct part_set {
 	struct meta *meta;
 	struct meta_object object;
@@ -81,14 +106,16 @@ struct part_set {
 	struct part **parts;     /* NULL = not open */
 	void **states;           /* NULL = not attached */
 	struct part_status *statuses;
-	uint32_t control;  /* part that keeps the words shared by all parts */
-	uint64_t layout;   /* taken up */
-	uint64_t version;  /* rises with each change of all that */
-	uint64_t told;     /* version that `moved` was last called for */
-	uint64_t lost;     /* parts that became unreachable */
-	uint64_t ask_ns;   /* earliest time of the next request */
-	uint64_t asked_ns; /* time of the last request */
-	uint32_t asked;    /* requests in a row that left parts missing */
+	struct part_turn turn; /* of part_set_enter, which looks at parts */
+	uint64_t now_ns;       /* time of the last part_set_enter, if the parts are many */
+	uint32_t control;      /* part that keeps the words shared by all parts */
+	uint64_t layout;       /* taken up */
+	uint64_t version;      /* rises with each change of all that */
+	uint64_t told;         /* version that `moved` was last called for */
+	uint64_t lost;         /* parts that became unreachable */
+	uint64_t ask_ns;       /* earliest time of the next request */
+	uint64_t asked_ns;     /* time of the last request */
+	uint32_t asked;        /* requests in a row that left parts missing */
 	uint32_t questions;
 	uint64_t deadline_ns;        /* deadline of the call in progress */
 	int64_t patience_ns;         /* longest wait for the server, or for one connection */
@@ -119,8 +146,10 @@ void part_set_begin(struct part_set *set, uint64_t deadline_ns, int64_t patience
 /*
  * Enters a call: closes broken connections and parts, asks the server for the placement when that
  * is due, and calls `moved` after changes. -ECHILD in a forked child, -ESTALE: the object was
- * dropped, -EHOSTDOWN: no part can be reached; errors of `moved`. Cost: that of part_set_check
- * while nothing changes.
+ * dropped, -EHOSTDOWN: no part can be reached; errors of `moved`. Of many parts it looks at some in
+ * turn (part_turn): a lost one is found by the next call after 2 ms, or after as many calls as that
+ * takes. Cost while nothing changes: one load for each connection, and for each addressable part that it
+ * looks at.
  */
 RLV_MUST_CHECK int part_set_enter(struct part_set *set);
 

@@ -349,6 +349,11 @@ int handle_run(struct handle *h, const struct handle_call *call, void *ctx)
 			ret = call->step(ctx);
 		if (ret == 0 || ret == -ECHILD || ret == -ESTALE)
 			break;
+		/* It may have met a table that is being dropped, in a shard that was not looked at. */
+		if (h->set.n_parts > PART_FEW && part_set_check(&h->set) == -ESTALE) {
+			ret = -ESTALE;
+			break;
+		}
 		if (part_set_has_broken(&h->set)) {
 			if (wait.lost++ == MOST_LOST)
 				break;

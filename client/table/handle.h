@@ -95,8 +95,8 @@ void handle_start(struct handle *h, int64_t timeout_ns);
 /*
  * Starts a call and enters without waiting for other clients. -ECHILD in a forked child, -ESTALE
  * dropped, -EHOSTDOWN: no shard is reachable now, -EOWNERDEAD: fenced, and no new slot yet. Cost:
- * one load for each addressable shard; while shards are unreachable, an occasional request to the
- * server that takes a small part of the call's time.
+ * that of part_set_enter; while shards are unreachable, an occasional request to the server that
+ * takes a small part of the call's time.
  */
 RLV_MUST_CHECK int handle_begin(struct handle *h, int64_t timeout_ns);
 

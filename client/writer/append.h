@@ -34,6 +34,7 @@ struct stream {
 	uint32_t step; /* of the next row in its episode */
 	bool in_episode;
 	bool open_window;   /* rows since the last completion: end_episode has work */
+	bool to_place;      /* its planned rows are not placed yet */
 	uint32_t planned;   /* rows of the call in progress that are not in a block yet */
 	uint32_t staged;    /* where they begin in the writer's stage */
 	uint32_t plan_step; /* step and in_episode after them */
@@ -44,6 +45,13 @@ struct view_items {
 	struct leaf_op *ops; /* grouped by shard */
 	uint32_t n;
 	uint32_t taken; /* into the changes of their shards */
+	uint64_t most;  /* the greatest priority that a TD error gave */
+};
+
+/* The greatest of a running maximum of all shards. */
+struct maximum {
+	uint64_t now;  /* so far in this turn */
+	uint64_t last; /* in the last whole turn */
 };
 
 struct rlv_writer {
@@ -58,7 +66,9 @@ struct rlv_writer {
 	struct mem stage; /* rows under construction where not direct */
 	struct admission admissions[RING_MAX_VIEWS];
 	struct view_items items[RING_MAX_VIEWS];
-	uint32_t admitted[RING_MAX_VIEWS];       /* items of the call in progress */
+	uint32_t admitted[RING_MAX_VIEWS]; /* items of the call in progress */
+	struct part_turn turn;             /* of the shards whose maxima are read */
+	struct maximum maxima[RING_MAX_VIEWS];
 	uint64_t default_quanta[RING_MAX_VIEWS]; /* of items that come without a TD error */
 	struct transport_io *rows;               /* staged, to travel with the items */
 	uint32_t n_rows;

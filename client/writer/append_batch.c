@@ -103,6 +103,7 @@ static void stream_collect_items(struct rlv_writer *w, const struct stream *st, 
 	uint64_t usual = view->selector == RLV_PRIORITIZED ? w->default_quanta[v] : 1;
 	uint32_t slot = st->blk.first + st->blk.used, gen = st->blk.gen;
 	uint32_t calm = view->period > 1 ? UINT32_MAX : view->window; /* rows that make an item */
+	uint64_t most = items->most;
 	uint32_t run = 0; /* unflagged rows up to the last one of the window */
 
 	for (uint32_t i = 0; i + 1 < view->window; i++)
@@ -114,23 +115,40 @@ static void stream_collect_items(struct rlv_writer *w, const struct stream *st, 
 		run = flags[i + view->window - 1] ? 0 : run + 1;
 		if (run < calm && !window_is_item(view, &rows, w->has_obs))
 			continue;
-		if (td[i] >= 0 && view->selector == RLV_PRIORITIZED)
+		if (td[i] >= 0 && view->selector == RLV_PRIORITIZED) {
 			priority = priority_quanta_one(view, td[i], &w->stats.clamped);
+			most = max_u64(most, priority);
+		}
 		*op++ = (struct leaf_op){ .slot = slot + i, .gen = gen, .priority = priority };
 	}
 	items->n = (uint32_t)(op - items->ops);
+	items->most = most;
 }
 
 /* -------- priorities of new items -------- */
 
-/* New items without a TD error take the running maximum of the view over all shards, 1.0 before
-   the first: in place the current value, over a wire the last one that the access has seen. */
+/* Takes in what this writer has stored; its shard may have had its turn. */
+static void maximum_see(struct maximum *max, uint64_t quanta)
+{
+	max->now = max_u64(max->now, quanta);
+	max->last = max_u64(max->last, quanta);
+}
+
+/*
+ * New items without a TD error take the running maximum of the view over all shards, 1.0 before the
+ * first: of each shard as its turn last came, where the maxima of many are read in turn; over a wire
+ * the last one that the access has seen.
+ */
 int writer_read_maxima(struct rlv_writer *w)
 {
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
-		uint64_t most = 0;
+	struct part_turn *turn = &w->turn;
 
-		for (uint32_t s = 0; s < w->h.set.n_parts; s++) {
+	part_turn_next(turn, w->h.set.n_parts, w->h.set.now_ns);
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
+		struct maximum *max = &w->maxima[v];
+
+		max->now = turn->first ? max->now : 0;
+		for (uint32_t s = turn->first; s < turn->end; s++) {
 			const struct access *acc = handle_access(&w->h, s);
 			uint64_t word = acc && acc->chained ? acc->max_seen[v] : 0;
 			int ret = acc && !acc->chained ? priority_max_read(acc->shard, v, &word)
@@ -138,9 +156,13 @@ int writer_read_maxima(struct rlv_writer *w)
 
 			if (ret)
 				return ret;
-			most = word > most ? word : most;
+			max->now = max_u64(max->now, word);
 		}
-		w->default_quanta[v] = most ? most : w->h.desc->views[v].scale;
+		if (turn->end == w->h.set.n_parts)
+			max->last = max->now;
+		w->default_quanta[v] = max_u64(max->last, max->now);
+		if (!w->default_quanta[v])
+			w->default_quanta[v] = w->h.desc->views[v].scale;
 	}
 	return 0;
 }
@@ -239,50 +261,60 @@ static struct source put_source(const struct append_batch *put, uint32_t i)
 	return src;
 }
 
+/* Places what is planned in the shard of the put's stream `first`: that stream, and those behind it
+   that are in the same shard. Makes a change of it. */
+static int writer_place_shard(struct rlv_writer *w, const struct append_batch *put, uint32_t first)
+{
+	struct shard_change *ch = &w->changes[w->n_changes];
+	struct access *acc = put->streams[first].blk.acc;
+	uint32_t n_views = w->h.desc->n_views, rows_before = w->n_rows, n;
+	int ret = 0;
+
+	for (uint32_t i = first; ret == 0 && i < put->n; i++) {
+		struct stream *st = &put->streams[i];
+		const struct source src = put_source(put, i);
+
+		if (!st->to_place || st->blk.acc != acc)
+			continue;
+		st->to_place = false;
+		st->staged = i;
+		for (uint32_t v = 0; v < n_views; v++)
+			stream_collect_items(w, st, v);
+		ret = stream_write_rows(w, st, &src);
+	}
+	n = w->n_rows - rows_before;
+	change_begin(ch, acc);
+	ch->rows = w->rows + rows_before;
+	ch->n_rows = n;
+	for (uint32_t v = 0; v < n_views; v++) {
+		struct view_items *items = &w->items[v];
+
+		ch->ops[v] = items->ops + items->taken;
+		ch->n[v] = items->n - items->taken;
+		items->taken = items->n;
+		n += ch->n[v];
+	}
+	w->n_changes += n > 0; /* else the shard is left alone */
+	return ret;
+}
+
 /* Writes the planned rows of the streams and collects their items; makes in w->changes a change
    for each shard that gets staged rows or items. */
 static int writer_place(struct rlv_writer *w, const struct append_batch *put)
 {
-	uint32_t n_views = w->h.desc->n_views;
 	int ret = 0;
 
-	for (uint32_t v = 0; v < n_views; v++)
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
 		w->items[v].n = w->items[v].taken = 0;
+		w->items[v].most = 0;
+	}
 	w->n_rows = 0;
 	w->n_changes = 0;
-	for (uint32_t s = 0; s < w->h.set.n_parts; s++) {
-		struct shard_change *ch = &w->changes[w->n_changes];
-		struct access *acc = handle_access(&w->h, s);
-		uint32_t rows_before = w->n_rows;
-		uint32_t n;
-
-		if (!acc)
-			continue;
-		for (uint32_t i = 0; ret == 0 && i < put->n; i++) {
-			struct stream *st = &put->streams[i];
-			const struct source src = put_source(put, i);
-
-			if (!st->planned || st->blk.acc != acc)
-				continue;
-			st->staged = i;
-			for (uint32_t v = 0; v < n_views; v++)
-				stream_collect_items(w, st, v);
-			ret = stream_write_rows(w, st, &src);
-		}
-		n = w->n_rows - rows_before;
-		*ch = (struct shard_change){ .acc = acc,
-					     .rows = w->rows + rows_before,
-					     .n_rows = n };
-		for (uint32_t v = 0; v < n_views; v++) {
-			struct view_items *items = &w->items[v];
-
-			ch->ops[v] = items->ops + items->taken;
-			ch->n[v] = items->n - items->taken;
-			items->taken = items->n;
-			n += ch->n[v];
-		}
-		w->n_changes += n > 0; /* else the shard is left alone */
-	}
+	for (uint32_t i = 0; i < put->n; i++)
+		put->streams[i].to_place = put->streams[i].planned > 0;
+	for (uint32_t i = 0; ret == 0 && i < put->n; i++)
+		if (put->streams[i].to_place)
+			ret = writer_place_shard(w, put, i);
 	return ret;
 }
 
@@ -422,6 +454,7 @@ int writer_append_batch(struct append_batch *put)
 	for (uint32_t v = 0; v < desc->n_views; v++) {
 		uint32_t n = w->admitted[v];
 
+		maximum_see(&w->maxima[v], w->items[v].most);
 		ret = n ? admission_commit_insert(&w->admissions[v], n, n) : 0;
 		first = first ? first : ret;
 		w->admitted[v] = 0; /* once, also when the step is made again */

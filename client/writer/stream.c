@@ -155,11 +155,10 @@ static int writer_pick_shard(struct rlv_writer *w, uint32_t *shard_out)
 {
 	uint32_t n = w->h.set.n_parts;
 	uint64_t now_ns = clock_now_ns(w->h.clock);
-	uint32_t best = UINT32_MAX;
+	uint32_t best = UINT32_MAX, s = w->h.slot.owner % n;
 	int64_t sum = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t s = (i + w->h.slot.owner) % n;
+	for (uint32_t i = 0; i < n; i++, s = s + 1 < n ? s + 1 : 0) {
 		uint32_t weight = part_set_weight(&w->h.set, s, now_ns);
 
 		if (!weight || !handle_access(&w->h, s))

@@ -437,6 +437,25 @@ TEST(update__of_items_on_a_lost_node_is_counted)
 	nodes_end(&nx, &writer, &sampler);
 }
 
+/* -------- many shards -------- */
+
+/* A call that fails in a table that is being dropped says so, whichever shard says so first. */
+TEST(sample__from_a_table_of_many_shards_that_is_being_dropped)
+{
+	const struct nodes_opts opts = { .table = { .shards = 12, .capacity = 49152 } };
+	const struct rlv_batch *batch;
+	struct nodes_fixture nx;
+	struct rlv_sampler *sampler;
+
+	nodes_open(&nx, &opts);
+	sampler = open_sampler(&nx);
+	assert_int_equal(rlv_sampler_sample(sampler, 1, 0, &batch), -ENODATA);
+	assert_int_equal(part_set_state(&nx.shards[11]->part, REGION_DROPPED), 0);
+	assert_int_equal(rlv_sampler_sample(sampler, 1, 0, &batch), -ESTALE);
+	assert_int_equal(part_set_state(&nx.shards[11]->part, REGION_LIVE), 0);
+	nodes_end(&nx, NULL, &sampler);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);

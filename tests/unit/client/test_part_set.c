@@ -17,9 +17,9 @@ struct rig {
 	struct fake_clock clock;
 };
 
-static struct rig *open_rig(void)
+static struct rig *open_shards(uint32_t shards)
 {
-	const struct nodes_opts opts = { .nodes = 2 };
+	const struct nodes_opts opts = { .nodes = 2, .table = { .shards = shards } };
 	struct part_set like = { .access = *META_LOOKS };
 	static struct rig rig;
 	struct meta_opened opened;
@@ -38,6 +38,11 @@ static struct rig *open_rig(void)
 	rig.set.clock = &rig.clock.clock;
 	part_set_begin(&rig.set, DEADLINE_NEVER, PATIENCE_NS);
 	return &rig;
+}
+
+static struct rig *open_rig(void)
+{
+	return open_shards(2);
 }
 
 static void close_rig(struct rig *rig)
@@ -129,6 +134,71 @@ TEST(part_set_heal__a_dropped_table_is_an_error)
 	assert_int_equal(part_set_heal(&rig->set), -ESTALE);
 	rig->nx.dropped = false;
 	close_rig(rig);
+}
+
+/* -------- turns -------- */
+
+TEST(part_turn_next__few_parts_are_looked_at_in_each_call)
+{
+	struct part_turn turn = { 0 };
+
+	for (uint32_t call = 0; call < 3; call++) {
+		part_turn_next(&turn, PART_FEW, 0);
+		assert_int_equal(turn.first, 0);
+		assert_int_equal(turn.end, PART_FEW);
+	}
+}
+
+TEST(part_turn_next__many_parts_take_turns_and_all_after_a_time)
+{
+	const uint32_t n = PART_FEW + 1;
+	const uint64_t began = 9 * PART_TURN_NS;
+	struct part_turn turn = { 0 };
+
+	part_turn_next(&turn, n, began); /* the first call */
+	assert_int_equal(turn.first, 0);
+	assert_int_equal(turn.end, n);
+	for (uint32_t at = 0; at < n; at += PART_LOOKS) {
+		part_turn_next(&turn, n, began + 1);
+		assert_int_equal(turn.first, at);
+		assert_int_equal(turn.end, at + PART_LOOKS < n ? at + PART_LOOKS : n);
+	}
+	part_turn_next(&turn, n, began + 2);
+	part_turn_next(&turn, n, began + 1 + PART_TURN_NS);
+	assert_int_equal(turn.first, PART_LOOKS);
+	part_turn_next(&turn, n, began + 2 + PART_TURN_NS);
+	assert_int_equal(turn.first, 0);
+	assert_int_equal(turn.end, n);
+}
+
+/* The last of many shards is orphaned: the calls of one turn find it, or the first one after 1 ms. */
+static void find_orphan(uint64_t pause_ns, uint32_t calls_min, uint32_t calls_max)
+{
+	struct rig *rig = open_shards(12);
+	struct part *last = &rig->nx.shards[11]->part;
+	uint32_t calls = 0;
+
+	assert_int_equal(part_set_enter(&rig->set), 0); /* looks at all */
+	assert_int_equal(part_set_enter(&rig->set), 0);
+	assert_int_equal(part_set_state(last, REGION_ORPHANED), 0);
+	while (rig->set.parts[11] && calls < 20) {
+		fake_clock_advance(&rig->clock, pause_ns);
+		assert_int_equal(part_set_enter(&rig->set), 0);
+		calls++;
+	}
+	assert_in_range(calls, calls_min, calls_max);
+	assert_int_equal(rig->set.n_up, 11);
+	close_rig(rig);
+}
+
+TEST(part_set_enter__finds_an_orphan_among_many_shards_in_a_turn)
+{
+	find_orphan(0, 5, 6);
+}
+
+TEST(part_set_enter__finds_an_orphan_among_many_shards_after_the_time_of_a_turn)
+{
+	find_orphan(PART_TURN_NS, 1, 1);
 }
 
 /* -------- when to ask -------- */

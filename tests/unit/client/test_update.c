@@ -264,6 +264,51 @@ TEST(writer_append__new_items_take_the_running_maximum)
 	replay_end(&fx, &writer, &sampler);
 }
 
+/* Appends one item without a TD error; its priority. */
+static double append_item(struct replay_fixture *fx, struct rlv_writer *writer)
+{
+	double before = replay_info(fx->table).views[0].priority_sum;
+
+	replay_append_plain(fx, writer, 0, 1);
+	return replay_info(fx->table).views[0].priority_sum - before;
+}
+
+/* Of many shards an append reads the maxima of some in turn. */
+TEST(writer_append__new_items_take_the_running_maximum_of_many_shards)
+{
+	const struct rlv_table_opts opts = {
+		.n_views = 1, .views = &alpha_half, .shards = 12, .capacity = 49152
+	};
+	const float td[1] = { 24 };
+	double td_high[2] = { 0 };
+	const struct replay_put put = { .n = 2, .td = td_high };
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+	uint64_t keys[1];
+	double last = 0;
+
+	replay_open(&fx, &opts);
+	writer = replay_writer(&fx, 1);
+	replay_append_plain(&fx, writer, 0, 2000);
+	sampler = replay_sampler(&fx, NULL);
+	distinct_keys(sampler, keys, 1);
+	assert_int_equal(rlv_sampler_update(sampler, keys, td, 1, NULL), 0);
+	for (uint32_t i = 0; i < 6; i++) /* a turn */
+		last = append_item(&fx, writer);
+	assert_true(fabs(last - sqrt(24.01)) < 1e-3);
+	for (uint32_t i = 0; i < 12; i++) /* and it stays */
+		assert_true(fabs(append_item(&fx, writer) - sqrt(24.01)) < 1e-3);
+	/* What the writer itself stored counts at once, wherever it is in the turn: of 6 calls, here 7. */
+	for (uint32_t high = 10; high < 20; high++) {
+		td_high[1] = high * high - 0.01;
+		assert_int_equal(replay_append(&fx, writer, &put), 0);
+		for (uint32_t i = 0; i < 6; i++)
+			assert_true(fabs(append_item(&fx, writer) - high) < 1e-3);
+	}
+	replay_end(&fx, &writer, &sampler);
+}
+
 TEST(writer_append__given_td_errors_count_as_maximum_too)
 {
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &alpha_half };
