@@ -47,11 +47,13 @@ foreach(program relive_command relive-memnode relive-metad)
 		install(TARGETS ${program} RUNTIME DESTINATION relive/bin COMPONENT python EXCLUDE_FROM_ALL)
 	endif()
 endforeach()
-if(TARGET relive_verbs)
-	list(APPEND parts relive_verbs)
-	install(TARGETS relive_verbs LIBRARY DESTINATION relive/${CMAKE_INSTALL_LIBDIR} COMPONENT python
-		EXCLUDE_FROM_ALL)
-endif()
+foreach(module relive_verbs relive_ofi)
+	if(TARGET ${module})
+		list(APPEND parts ${module})
+		install(TARGETS ${module} LIBRARY DESTINATION relive/${CMAKE_INSTALL_LIBDIR}
+			COMPONENT python EXCLUDE_FROM_ALL)
+	endif()
+endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/tests/data/cartpole.rlvt ${PROJECT_SOURCE_DIR}/tests/data/pong.rlvt
 	DESTINATION relive/share/relive COMPONENT python EXCLUDE_FROM_ALL)
 add_custom_target(relive_wheel DEPENDS ${parts})

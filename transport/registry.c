@@ -11,6 +11,9 @@
 #include "transport/attach/target.h"
 #include "transport/shm/shm.h"
 #include "transport/transport.h"
+#if RLV_HAVE_OFI
+#include "transport/ofi/ofi.h"
+#endif
 #if RLV_HAVE_VERBS
 #include "transport/verbs/verbs.h"
 #endif
@@ -18,17 +21,23 @@
 static const struct kind {
 	const char *name; /* of the target; a URI begins with it and a colon */
 	const char *rest; /* of a URI, for messages */
+	const char *lacks; /* for messages: what a build without it did not find */
 	/* opts are complete; rest follows the colon. NULL = not in this build. */
 	int (*open)(const char *rest, const struct transport_opts *opts, struct transport **tr_out);
 	/* opts are complete. NULL = none of its own. */
 	int (*target_open)(const struct target_opts *opts, struct transport_target **tg_out);
 } kinds[] = {
-	{ "embed", "", shm_open_embed, NULL },
-	{ "shm", "PATH", shm_open_socket, target_open },
+	{ "embed", "", NULL, shm_open_embed, NULL },
+	{ "shm", "PATH", NULL, shm_open_socket, target_open },
 #if RLV_HAVE_VERBS
-	{ "verbs", "HOST:PORT", verbs_open, verbs_target_open },
+	{ "verbs", "HOST:PORT", NULL, verbs_open, verbs_target_open },
 #else
-	{ "verbs", "HOST:PORT", NULL, NULL },
+	{ "verbs", "HOST:PORT", "libibverbs-dev and librdmacm-dev", NULL, NULL },
+#endif
+#if RLV_HAVE_OFI
+	{ "ofi", "HOST:PORT", NULL, ofi_open, ofi_target_open },
+#else
+	{ "ofi", "HOST:PORT", "libfabric-dev", NULL, NULL },
 #endif
 };
 
@@ -53,9 +62,8 @@ static int refuse(const struct kind *kind, const char *name, bool target)
 
 	if (kind && !kind->open)
 		return error_set(-ENOTSUP,
-				 "transport \"%s\": built without RDMA: install libibverbs-dev and "
-				 "librdmacm-dev, and build again",
-				 name);
+				 "transport \"%s\": built without it: install %s, and build again",
+				 name, kind->lacks);
 	for (size_t i = 0; i < ARRAY_LEN(kinds) && n < sizeof(known); i++) {
 		kind = &kinds[i];
 		if (!target || kind->target_open)

@@ -68,6 +68,8 @@ enum transport_caps {
 	/* its words may be changed there by CPU atomics (rword64_cas, rword64_add): no NIC changes
 	   them */
 	TRANSPORT_CPU_ATOMIC = 8,
+	/* the node's agent changes its words, and nobody else, not even a NIC */
+	TRANSPORT_AGENT_ATOMIC = 16,
 };
 
 enum transport_rights {

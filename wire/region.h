@@ -84,7 +84,7 @@ enum region_role {
 /*
  * Which atomics change the words of a region: those of one host's CPUs or of one NIC, never both.
  */
-enum atomic_domain { ATOMIC_DOMAIN_CPU = 1, ATOMIC_DOMAIN_NIC = 2 };
+enum atomic_domain { ATOMIC_DOMAIN_CPU = 1, ATOMIC_DOMAIN_NIC = 2, ATOMIC_DOMAIN_AGENT = 3 };
 
 /*
  * Any two states differ in several bits: other values are damage; no single flip makes one another.

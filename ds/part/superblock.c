@@ -8,9 +8,25 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Who changes the words of a region of that enum atomic_domain; NULL: unknown. */
+static const char *domain_text(uint32_t domain)
+{
+	switch (domain) {
+	case ATOMIC_DOMAIN_CPU:
+		return "the host's CPUs";
+	case ATOMIC_DOMAIN_NIC:
+		return "the node's NIC";
+	case ATOMIC_DOMAIN_AGENT:
+		return "the node's agent";
+	}
+	return NULL;
+}
+
 uint32_t superblock_domain(const struct region *region)
 {
-	return region->tr->caps & TRANSPORT_CPU_ATOMIC ? ATOMIC_DOMAIN_CPU : ATOMIC_DOMAIN_NIC;
+	if (region->tr->caps & TRANSPORT_CPU_ATOMIC)
+		return ATOMIC_DOMAIN_CPU;
+	return region->tr->caps & TRANSPORT_AGENT_ATOMIC ? ATOMIC_DOMAIN_AGENT : ATOMIC_DOMAIN_NIC;
 }
 
 void superblock_seal(struct region_superblock *sb, const struct region *region)
@@ -67,7 +83,7 @@ int superblock_check(const struct region_superblock *sb, uint32_t kind, uint32_t
 				 "superblock size %" PRIu64 ": but the region has %" PRIu64
 				 " bytes",
 				 sb->size, region_bytes);
-	if (sb->atomic_domain != ATOMIC_DOMAIN_CPU && sb->atomic_domain != ATOMIC_DOMAIN_NIC)
+	if (!domain_text(sb->atomic_domain))
 		return error_set(-EPROTO, "superblock atomic domain %u: unknown",
 				 sb->atomic_domain);
 	if (!printable)
@@ -104,11 +120,6 @@ void superblock_end_alone(struct region_superblock *sb)
 
 /* -------- atomic domain -------- */
 
-static const char *domain_text(uint32_t domain)
-{
-	return domain == ATOMIC_DOMAIN_CPU ? "the host's CPUs" : "the node's NIC";
-}
-
 int superblock_domain_check(const struct region_superblock *sb, const struct region *region)
 {
 	uint32_t mine = superblock_domain(region);
@@ -119,6 +130,6 @@ int superblock_domain_check(const struct region_superblock *sb, const struct reg
 			 "superblock: words of the region are changed by %s for life, and would be "
 			 "by %s over this transport (%s): attach it %s",
 			 domain_text(sb->atomic_domain), domain_text(mine), region->tr->ops->name,
-			 mine == ATOMIC_DOMAIN_CPU ? "at the node's RDMA address"
-						   : "on the node's own host");
+			 sb->atomic_domain == ATOMIC_DOMAIN_CPU ? "on the node's own host"
+								: "at the node's address");
 }

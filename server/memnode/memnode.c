@@ -65,8 +65,8 @@ static uint64_t deadline_in(int64_t ns)
 
 /* -------- pool and socket -------- */
 
-/* Kind of the target, "shm" or "verbs": opts->transport, or for "auto" verbs if opts->listen is set
-   or the server's host is not this one. NULL: unknown transport, or shm with opts->listen. */
+/* Kind of the target, "shm", "verbs" or "ofi": opts->transport, or for "auto" verbs if opts->listen is
+   set or the server's host is not this one. NULL: unknown transport, or shm with opts->listen. */
 static const char *choose_kind(const struct memnode_opts *opts)
 {
 	const char *wish = opts->transport ? opts->transport : "auto";
@@ -77,6 +77,8 @@ static const char *choose_kind(const struct memnode_opts *opts)
 		return opts->listen ? NULL : "shm";
 	if (strcmp(wish, "verbs") == 0)
 		return "verbs";
+	if (strcmp(wish, "ofi") == 0)
+		return "ofi";
 	if (strcmp(wish, "auto") != 0)
 		return NULL;
 	/* Binding works only for an address of this host. */
@@ -88,7 +90,7 @@ static const char *choose_kind(const struct memnode_opts *opts)
 }
 
 /*
- * Writes the address on which the target listens. shm: socket path; verbs: HOST:PORT;PATH, or
+ * Writes the address on which the target listens. shm: socket path; else HOST:PORT;PATH, or
  * HOST:PORT for a device whose clients are not trusted: clients of this host then reach it over the
  * network, too. -ENAMETOOLONG.
  */
@@ -99,7 +101,7 @@ static int listen_address(const struct memnode *node, const struct target_opts *
 	const char *at = node->opts.listen ? node->opts.listen : ":0";
 	int n;
 
-	if (strcmp(kind, "verbs") == 0)
+	if (strcmp(kind, "shm") != 0)
 		n = snprintf(address, TRANSPORT_URI_BYTES, "%s%s%s", at, mapped ? ";" : "",
 			     mapped ? path : "");
 	else
@@ -145,7 +147,7 @@ static int open_target(struct memnode *node)
 
 	if (!kind)
 		return error_set(-EINVAL,
-				 "transport %.16s%s: want auto, shm (without --listen) or verbs",
+				 "transport %.16s%s: want auto, shm (without --listen), verbs or ofi",
 				 node->opts.transport, node->opts.listen ? " with --listen" : "");
 	if (ret == 0 && !opts.path) {
 		if (!opts.pool_bytes)
@@ -168,10 +170,10 @@ static int open_target(struct memnode *node)
 	if (ret == 0)
 		ret = node->svc.target->ops->listen(node->svc.target, address);
 	/*
-	 * Pages of a pool that a device knows are not files of their own: another user of this host,
-	 * who would map them all, goes over RDMA, where windows keep him to his page.
+	 * Pages of a pool that a wire knows are not files of their own: another user of this host,
+	 * who would map them all, goes over the wire, where keys keep him to his page.
 	 */
-	if (ret || (strcmp(kind, "verbs") == 0 && !opts.trust_clients))
+	if (ret || (strcmp(kind, "shm") != 0 && !opts.trust_clients))
 		return ret;
 	ret = runtime_dir_share_socket(&node->dir, file);
 	return ret == -ENOENT ? 0 : ret; /* a device has no socket */

@@ -121,10 +121,11 @@ int nodes_admit(struct nodes *nodes, const struct node_news *news)
 
 	if (!runtime_name_is_valid(news->name))
 		return error_set(-EINVAL, "node name \"%.64s\": not a name", news->name);
-	if ((strncmp(news->uri, "shm:/", 5) != 0 && strncmp(news->uri, "verbs:", 6) != 0) ||
+	if ((strncmp(news->uri, "shm:/", 5) != 0 && strncmp(news->uri, "verbs:", 6) != 0 &&
+	     strncmp(news->uri, "ofi:", 4) != 0) ||
 	    strlen(news->uri) >= NODE_URI_BYTES)
 		return error_set(-EINVAL,
-				 "node %s: address \"%.64s\": want shm:/PATH or verbs:HOST:PORT",
+				 "node %s: address \"%.64s\": want shm:/PATH, verbs:HOST:PORT or ofi:HOST:PORT",
 				 news->name, news->uri);
 	if (news->incarnation == 0)
 		return error_set(-EINVAL, "node %s: incarnation 0 is not valid", news->name);

@@ -19,7 +19,7 @@ int main(void)
 	};
 	int failed = 0;
 
-	if (contract_lacks_device())
+	if (contract_lacks_device("verbs"))
 		return TEST_EXIT_SKIP;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		failed += contract_run(&kinds[i]);

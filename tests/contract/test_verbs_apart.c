@@ -13,7 +13,7 @@ int main(int argc, char **argv)
 						   .far = true };
 
 	remote_target_main(argc, argv);
-	if (contract_lacks_device())
+	if (contract_lacks_device("verbs"))
 		return TEST_EXIT_SKIP;
 	return contract_run(&kind);
 }

@@ -15,7 +15,7 @@ int main(void)
 						      .far = true };
 	int failed;
 
-	if (contract_lacks_device())
+	if (contract_lacks_device("verbs"))
 		return TEST_EXIT_SKIP;
 	failed = contract_run(&one);
 	assert_int_equal(setenv("RLV_VERBS_QPS", "3", 1), 0);

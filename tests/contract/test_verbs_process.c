@@ -297,7 +297,7 @@ int main(int argc, char **argv)
 		return run_peer(argv[2], argv[3], argv[4]);
 	if (argc == 2 && strcmp(argv[1], "node") == 0)
 		return run_node();
-	if (contract_lacks_device())
+	if (contract_lacks_device("verbs"))
 		return TEST_EXIT_SKIP;
 	contract_use(&near);
 	failed = TEST_RUN(tests, NULL, NULL);

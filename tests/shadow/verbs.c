@@ -3,14 +3,14 @@
 
 #include "transport/verbs/calls.h"
 
-__attribute__((visibility("default"))) const struct verbs_calls *rlv_verbs_calls(void);
+__attribute__((visibility("default"))) const void *rlv_verbs_calls(void);
 
 static int fork_init(void)
 {
 	return setenv("SHADOW_FORK_INIT", getenv("SHADOW_FORK_INIT") ? "twice" : "once", 1);
 }
 
-const struct verbs_calls *rlv_verbs_calls(void)
+const void *rlv_verbs_calls(void)
 {
 	static const struct verbs_calls calls = { .version = VERBS_CALLS_VERSION,
 						  .fork_init = fork_init };

@@ -76,15 +76,13 @@ struct verbs_calls {
 	__be16 (*cm_get_src_port)(struct rdma_cm_id *id);
 };
 
-/* The function that the module exports as VERBS_CALLS_SYMBOL: returns the module's table. */
-typedef const struct verbs_calls *(*verbs_calls_fn)(void);
+/* The function that the module exports: returns the module's table. */
 #define VERBS_CALLS_SYMBOL "rlv_verbs_calls"
 
 /*
- * The table: the one set by verbs_calls_use, else the module's, which the first call opens
- * (RLV_VERBS_MODULE, or librelive-verbs.so beside this library) and which stays open; that call
- * makes rdma-core ready for forks, too. -ENOTSUP: no module, or it cannot be loaded; the message
- * says what to install. -ECHILD: in a child of a process that has used rdma-core. Thread: any.
+ * The table: the one set by verbs_calls_use, else the module's, opened as module_load does
+ * (transport/module.h): RLV_VERBS_MODULE, or librelive-verbs.so beside this library. The call that
+ * opens it makes rdma-core ready for forks, too. Errors of module_load. Thread: any.
  */
 RLV_MUST_CHECK int verbs_calls_load(const struct verbs_calls **calls_out);
 

@@ -29,7 +29,7 @@ enum {
 
 static int bind_to(struct listener *listener, struct sockaddr *address)
 {
-	struct verbs_address *mine = &listener->address;
+	struct node_address *mine = &listener->address;
 
 	if (listener->calls->cm_bind_addr(listener->id, address) == 0)
 		return 0;
@@ -40,7 +40,7 @@ static int bind_to(struct listener *listener, struct sockaddr *address)
 
 static int bind_host(struct listener *listener)
 {
-	struct verbs_address *mine = &listener->address;
+	struct node_address *mine = &listener->address;
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
 	struct rdma_addrinfo *found = NULL;
 	int ret;
@@ -117,7 +117,7 @@ static int bind_all(struct listener *listener)
 
 /* -------- opening -------- */
 
-int listener_open(const struct verbs_calls *calls, const struct verbs_address *address,
+int listener_open(const struct verbs_calls *calls, const struct node_address *address,
 		  struct listener **listener_out)
 {
 	struct listener *listener = mem_zalloc(sizeof(*listener));

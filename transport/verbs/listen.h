@@ -8,7 +8,7 @@
 #ifndef RLV_TRANSPORT_VERBS_LISTEN_H
 #define RLV_TRANSPORT_VERBS_LISTEN_H
 
-#include "transport/verbs/address.h"
+#include "transport/attach/address.h"
 #include "transport/verbs/calls.h"
 
 struct peers;
@@ -18,7 +18,7 @@ struct listener {
 	struct rdma_event_channel *channel; /* its descriptor does not block */
 	struct rdma_cm_id *id;
 	struct ibv_context *context;  /* the device */
-	struct verbs_address address; /* for clients: the resolved host and port */
+	struct node_address address; /* for clients: the resolved host and port */
 	struct peers *peers;          /* borrowed */
 };
 
@@ -28,7 +28,7 @@ struct listener {
  * resolves host names, with time limits of its own.
  */
 RLV_MUST_CHECK int listener_open(const struct verbs_calls *calls,
-				 const struct verbs_address *address,
+				 const struct node_address *address,
 				 struct listener **listener_out);
 
 /* Starts to listen: listener_serve hands queue pairs to peers, which is borrowed and owns them. */

@@ -206,14 +206,14 @@ static int verbs_listen(struct transport_target *tg, const char *address)
 {
 	struct verbs_target *target = verbs_target_of(tg);
 	char uri[TRANSPORT_URI_BYTES] = "verbs:";
-	struct verbs_address where = { 0 };
+	struct node_address where = { 0 };
 	int ret;
 
 	if (fork_happened(target->base.forks))
 		return fork_error("target");
 	if (!address)
 		return 0;
-	ret = verbs_address_parse(address, &where);
+	ret = node_address_parse(address, &where);
 	if (ret)
 		return ret;
 	lock_acquire(&target->lock, &role);
@@ -225,7 +225,7 @@ static int verbs_listen(struct transport_target *tg, const char *address)
 	}
 	ret = listener_open(target->calls, &where, &target->listener);
 	if (ret == 0)
-		ret = verbs_address_format(&target->listener->address, uri + strlen(uri),
+		ret = node_address_format(&target->listener->address, uri + strlen(uri),
 					   sizeof(uri) - strlen(uri));
 	if (ret == 0)
 		ret = peers_open(target->calls, target->listener->context, &target->base,

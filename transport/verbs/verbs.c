@@ -13,7 +13,7 @@
 
 #include "transport/fork.h"
 #include "transport/mapped.h"
-#include "transport/verbs/address.h"
+#include "transport/attach/address.h"
 #include "transport/verbs/post.h"
 
 struct verbs {
@@ -151,10 +151,10 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 	struct link_opts link = { .clock = opts->clock,
 				  .timeout_ns = opts->open_ns,
 				  .client_id = opts->client_id };
-	struct verbs_address address;
+	struct node_address address;
 	struct transport *tr = NULL;
 	struct post *post;
-	int ret = verbs_address_parse(rest, &address);
+	int ret = node_address_parse(rest, &address);
 
 	if (ret == 0 && !*address.host)
 		ret = error_set(-EINVAL, "transport uri \"verbs:%s\": the host is missing", rest);

@@ -73,10 +73,10 @@ void rig_store(struct region *region, uint64_t off, uint64_t word)
 
 static void listen_at(struct rig *rig)
 {
-	bool verbs = rig->kind->target && strcmp(rig->kind->target, "verbs") == 0;
+	bool wire = rig->kind->target && strcmp(rig->kind->target, "shm") != 0;
 	char address[128];
 
-	(void)snprintf(address, sizeof(address), "%s%s/node", verbs ? ":0;" : "", rig->dir);
+	(void)snprintf(address, sizeof(address), "%s%s/node", wire ? ":0;" : "", rig->dir);
 	if (rig->kind->far)
 		address[strcspn(address, ";")] = 0;
 	if (rig->tg->ops->listen(rig->tg, address))
@@ -214,11 +214,11 @@ void contract_use(const struct contract_kind *kind)
 	current = kind;
 }
 
-bool contract_lacks_device(void)
+bool contract_lacks_device(const char *target)
 {
 	struct target_opts opts = { .pool_bytes = RIG_REGION };
 	struct transport_target *tg = NULL;
-	int ret = transport_target_open("verbs", &opts, &tg);
+	int ret = transport_target_open(target, &opts, &tg);
 
 	if (ret == 0)
 		ret = tg->ops->listen(tg, ":0");

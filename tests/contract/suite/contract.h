@@ -30,7 +30,7 @@ struct contract_kind {
 	bool in_dir;        /* ... or a directory */
 	bool private_memory;
 	bool no_windows; /* verbs: rights by protection domains */
-	bool far;        /* verbs: clients map nothing, as on another host */
+	bool far;        /* over a wire: clients map nothing, as on another host */
 	bool twice; /* each client of it is two clients of its target, so each attachment counts as two */
 	bool apart; /* the target is in another process (tests/support/fixture/remote_target.h) */
 	/* NULL = transport_open of the rig's address */
@@ -55,10 +55,10 @@ struct rig {
 void contract_use(const struct contract_kind *kind);
 
 /*
- * True, after a line that says so, if kind needs an RDMA device and this host has none; the test
+ * True, after a line that says why, if no target of that kind can listen on this host; the test
  * program then returns TEST_EXIT_SKIP.
  */
-bool contract_lacks_device(void);
+bool contract_lacks_device(const char *target);
 
 /* Runs all tests of the suite; returns the exit status. */
 int contract_run(const struct contract_kind *kind);

@@ -15,7 +15,7 @@
 
 #include "base/os/clock.h"
 
-#include "transport/verbs/address.h"
+#include "transport/attach/address.h"
 
 #define WAIT_MS 20000
 #define RECEIVES 2
@@ -59,11 +59,11 @@ static void step(struct raw *raw, enum rdma_cm_event_type type)
 
 static void resolve(struct raw *raw, const char *uri)
 {
-	struct verbs_address address;
+	struct node_address address;
 	struct addrinfo *found = NULL;
 
 	assert_int_equal(strncmp(uri, "verbs:", 6), 0);
-	assert_int_equal(verbs_address_parse(uri + 6, &address), 0);
+	assert_int_equal(node_address_parse(uri + 6, &address), 0);
 	assert_int_equal(getaddrinfo(address.host, address.port, NULL, &found), 0);
 	raw->channel = raw->calls->cm_create_event_channel();
 	assert_non_null(raw->channel);

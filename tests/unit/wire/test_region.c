@@ -89,7 +89,7 @@ TEST(superblock_check__of_what_a_crc_cannot_tell)
 	sb = good();
 	sb.atomic_domain = ATOMIC_DOMAIN_NIC; /* shard_open checks the rights */
 	assert_int_equal(check(&sb, true), 0);
-	sb.atomic_domain = 3;
+	sb.atomic_domain = 4;
 	assert_int_equal(check(&sb, true), -EPROTO);
 }
 

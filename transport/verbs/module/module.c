@@ -55,9 +55,9 @@ static const struct verbs_calls calls = {
 	.cm_get_src_port = rdma_get_src_port,
 };
 
-__attribute__((visibility("default"))) const struct verbs_calls *rlv_verbs_calls(void);
+__attribute__((visibility("default"))) const void *rlv_verbs_calls(void);
 
-const struct verbs_calls *rlv_verbs_calls(void)
+const void *rlv_verbs_calls(void)
 {
 	return &calls;
 }

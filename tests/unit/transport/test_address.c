@@ -1,27 +1,27 @@
 /*
- * test_verbs_address.c - addresses of nodes with RDMA, well-formed and not.
+ * test_address.c - addresses of nodes over a wire, well-formed and not.
  */
 #include "tests/support/test.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "transport/verbs/address.h"
+#include "transport/attach/address.h"
 
 static void check(const char *text, const char *host, const char *port, const char *path)
 {
-	struct verbs_address address;
+	struct node_address address;
 	char again[TRANSPORT_URI_BYTES];
 
-	assert_int_equal(verbs_address_parse(text, &address), 0);
+	assert_int_equal(node_address_parse(text, &address), 0);
 	assert_string_equal(address.host, host);
 	assert_string_equal(address.port, port);
 	assert_string_equal(address.path, path);
-	assert_int_equal(verbs_address_format(&address, again, sizeof(again)), 0);
+	assert_int_equal(node_address_format(&address, again, sizeof(again)), 0);
 	assert_string_equal(again, text);
 }
 
-TEST(verbs_address_parse__takes_it_apart)
+TEST(node_address_parse__takes_it_apart)
 {
 	check("node1:7471;/run/node", "node1", "7471", "/run/node");
 	check("10.0.0.1:0", "10.0.0.1", "0", "");
@@ -29,15 +29,15 @@ TEST(verbs_address_parse__takes_it_apart)
 	check("[fe80::1%eth0]:1;a;b:2", "fe80::1%eth0", "1", "a;b:2");
 }
 
-TEST(verbs_address_parse__port_loses_leading_zeros)
+TEST(node_address_parse__port_loses_leading_zeros)
 {
-	struct verbs_address address;
+	struct node_address address;
 
-	assert_int_equal(verbs_address_parse("a:00080", &address), 0);
+	assert_int_equal(node_address_parse("a:00080", &address), 0);
 	assert_string_equal(address.port, "80");
 }
 
-TEST(verbs_address_parse__of_what_is_none_gives_einval)
+TEST(node_address_parse__of_what_is_none_gives_einval)
 {
 	static const char *const bad[] = {
 		"",           "node",        "node;path", "node:",       "node:65536",
@@ -45,36 +45,36 @@ TEST(verbs_address_parse__of_what_is_none_gives_einval)
 		"node:1;",    "fe80::1:80",  "[fe80::1]", "[fe80::1]80", "[fe80::1",
 		"[]:1",       "[::1:80",     ";node:80",
 	};
-	struct verbs_address address = { .port = "x" };
+	struct node_address address = { .port = "x" };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		error_clear();
-		assert_int_equal(verbs_address_parse(bad[i], &address), -EINVAL);
+		assert_int_equal(node_address_parse(bad[i], &address), -EINVAL);
 		assert_non_null(strstr(error_last(), "HOST:PORT"));
 	}
 	assert_string_equal(address.port, "x"); /* untouched */
 }
 
-TEST(verbs_address_parse__of_a_long_one_gives_einval)
+TEST(node_address_parse__of_a_long_one_gives_einval)
 {
 	char text[TRANSPORT_URI_BYTES + 8];
-	struct verbs_address address;
+	struct node_address address;
 
 	memset(text, 'h', sizeof(text));
 	memcpy(text + TRANSPORT_URI_BYTES - 3, ":1", 3);
-	assert_int_equal(verbs_address_parse(text, &address), 0);
+	assert_int_equal(node_address_parse(text, &address), 0);
 	memcpy(text + TRANSPORT_URI_BYTES - 3, "h:1", 4);
-	assert_int_equal(verbs_address_parse(text, &address), -EINVAL);
+	assert_int_equal(node_address_parse(text, &address), -EINVAL);
 }
 
-TEST(verbs_address_format__without_room_gives_enametoolong)
+TEST(node_address_format__without_room_gives_enametoolong)
 {
-	struct verbs_address address = { .host = "::1", .port = "5", .path = "p" };
+	struct node_address address = { .host = "::1", .port = "5", .path = "p" };
 	char text[10] = "untouched";
 
-	assert_int_equal(verbs_address_format(&address, text, 9), -ENAMETOOLONG);
+	assert_int_equal(node_address_format(&address, text, 9), -ENAMETOOLONG);
 	assert_string_equal(text, "untouched");
-	assert_int_equal(verbs_address_format(&address, text, 10), 0);
+	assert_int_equal(node_address_format(&address, text, 10), 0);
 	assert_string_equal(text, "[::1]:5;p");
 }
 

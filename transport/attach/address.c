@@ -1,7 +1,7 @@
 /*
  * address.c - takes an address apart, and puts one together.
  */
-#include "transport/verbs/address.h"
+#include "transport/attach/address.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,11 +10,11 @@
 
 static int address_bad(const char *text, const char *why)
 {
-	return error_set(-EINVAL, "verbs address \"%s\": %s; it is HOST:PORT[;SOCKET-PATH]", text,
+	return error_set(-EINVAL, "node address \"%s\": %s; it is HOST:PORT[;SOCKET-PATH]", text,
 			 why);
 }
 
-int verbs_address_parse(const char *text, struct verbs_address *address_out)
+int node_address_parse(const char *text, struct node_address *address_out)
 {
 	const char *end = text + strcspn(text, ";"), *digits;
 	bool brackets = *text == '[';
@@ -37,7 +37,7 @@ int verbs_address_parse(const char *text, struct verbs_address *address_out)
 		return address_bad(text, "the port is a number up to 65535");
 	if (*end && !end[1])
 		return address_bad(text, "the socket's path is missing");
-	*address_out = (struct verbs_address){ 0 };
+	*address_out = (struct node_address){ 0 };
 	(void)snprintf(address_out->host, sizeof(address_out->host), "%.*s",
 		       (int)(colon - text) - 2 * brackets, text + brackets);
 	(void)snprintf(address_out->port, sizeof(address_out->port), "%u", (uint16_t)port);
@@ -45,7 +45,7 @@ int verbs_address_parse(const char *text, struct verbs_address *address_out)
 	return 0;
 }
 
-int verbs_address_format(const struct verbs_address *address, char *text_out, size_t room)
+int node_address_format(const struct node_address *address, char *text_out, size_t room)
 {
 	bool brackets = strchr(address->host, ':') != NULL;
 	char text[2 * TRANSPORT_URI_BYTES + 16];
@@ -54,7 +54,7 @@ int verbs_address_format(const struct verbs_address *address, char *text_out, si
 			 address->path);
 
 	if (n < 0 || (size_t)n >= room)
-		return error_set(-ENAMETOOLONG, "verbs address %s: longer than %zu bytes", text,
+		return error_set(-ENAMETOOLONG, "node address %s: longer than %zu bytes", text,
 				 room - 1);
 	memcpy(text_out, text, (size_t)n + 1);
 	return 0;

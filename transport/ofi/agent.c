@@ -1,0 +1,167 @@
+/*
+ * agent.c - waits, drives, and makes room for others.
+ */
+#include "transport/ofi/agent.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/os/clock.h"
+
+enum {
+	EVENTS = 32,          /* ports that are driven in one round */
+	DRIVES = 64,          /* times that one is driven in it, while it says that it has more */
+	LOOK_ON_US = 50,      /* without work, before it sleeps */
+	AGENT_BLIND_US = 100, /* sleep of a target with ports that have no descriptor */
+	BELL = OFI_PEERS_MAX, /* a place that no port has */
+};
+
+LOCK_ROLE(ofi_role, "ofi target", LOCK_RANK_OBJECT);
+
+void ofi_agent_enter(struct ofi_agent *agent)
+{
+	atomic_fetch_add(&agent->wanting, 1);
+	lock_acquire(agent->lock, &ofi_role);
+	atomic_fetch_sub(&agent->wanting, 1);
+}
+
+uint64_t ofi_agent_cpu_ms(const struct ofi_agent *agent)
+{
+	return agent->started ? clock_read_ns(agent->cpu) / CLOCK_NS_PER_MS : 0;
+}
+
+/* -------- the thread -------- */
+
+/* Ports that a round drives. */
+struct round {
+	uint32_t n;
+	uint32_t slots[2 * EVENTS];
+};
+
+/* Has libfabric carry out what has come to the port of a slot. True if it may have more to do. */
+static bool drive(const struct ofi_peers *peers, uint32_t slot)
+{
+	const struct ofi_peer *peer = slot < BELL ? peers->slots[slot] : NULL;
+	bool rests = !peer || !peer->port.calls;
+
+	for (int i = 0; i < DRIVES && !rests; i++)
+		rests = ofi_port_drive(&peer->port);
+	return !rests;
+}
+
+/*
+ * Drives the ports that have work, and leaves in *round those that have more. True if there was
+ * any.
+ */
+static bool agent_round(struct ofi_agent *agent, struct round *round)
+{
+	struct epoll_event events[EVENTS];
+	uint32_t n = round->n;
+	bool blind;
+	int woken;
+
+	while (atomic_load_explicit(&agent->wanting, memory_order_relaxed))
+		(void)sched_yield();
+	woken = epoll_wait(agent->ring, events, EVENTS, 0);
+	for (int i = 0; i < woken; i++)
+		round->slots[n++] = events[i].data.u32;
+	round->n = 0;
+	lock_acquire(agent->lock, &ofi_role);
+	blind = agent->peers->n_blind > 0;
+	for (uint32_t slot = 0; blind && slot < OFI_PEERS_MAX; slot++) {
+		const struct ofi_peer *peer = agent->peers->slots[slot];
+
+		if (peer && peer->port.fd < 0)
+			(void)drive(agent->peers, slot);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (drive(agent->peers, round->slots[i]) && round->n < EVENTS)
+			round->slots[round->n++] = round->slots[i];
+	}
+	lock_release(agent->lock, &ofi_role);
+	return n > 0;
+}
+
+static void agent_sleep(struct ofi_agent *agent)
+{
+	struct epoll_event event;
+	bool blind;
+
+	ofi_agent_enter(agent);
+	blind = agent->peers->n_blind > 0;
+	lock_release(agent->lock, &ofi_role);
+	if (blind)
+		(void)usleep(AGENT_BLIND_US);
+	else
+		(void)epoll_wait(agent->ring, &event, 1, -1);
+}
+
+static void *agent_run(void *arg)
+{
+	struct ofi_agent *agent = arg;
+	const struct clock *clock = clock_monotonic();
+	uint64_t busy_ns = clock_now_ns(clock);
+	struct round round = { .n = 0 };
+	eventfd_t rings;
+
+	while (!atomic_load(&agent->stop)) {
+		(void)eventfd_read(agent->bell, &rings);
+		if (agent_round(agent, &round))
+			busy_ns = clock_now_ns(clock);
+		else if (clock_now_ns(clock) - busy_ns > LOOK_ON_US * (uint64_t)CLOCK_NS_PER_US)
+			agent_sleep(agent);
+		else
+			(void)sched_yield();
+	}
+	return NULL;
+}
+
+/* -------- its life -------- */
+
+int ofi_agent_open(struct ofi_agent *agent, struct lock *lock)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.u32 = BELL };
+
+	agent->lock = lock;
+	agent->ring = epoll_create1(EPOLL_CLOEXEC);
+	agent->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (agent->ring < 0 || agent->bell < 0 ||
+	    epoll_ctl(agent->ring, EPOLL_CTL_ADD, agent->bell, &event))
+		return error_set(-errno, "descriptors of an agent: %s", strerror(errno));
+	return 0;
+}
+
+int ofi_agent_start(struct ofi_agent *agent, struct ofi_peers *peers)
+{
+	int ret;
+
+	agent->peers = peers;
+	ret = pthread_create(&agent->thread, NULL, agent_run, agent);
+	if (ret) {
+		agent->peers = NULL;
+		return error_set(-ret, "thread of an agent: %s", strerror(ret));
+	}
+	(void)pthread_setname_np(agent->thread, "relive-ofi");
+	agent->started = pthread_getcpuclockid(agent->thread, &agent->cpu) == 0;
+	return 0;
+}
+
+void ofi_agent_stop(struct ofi_agent *agent, bool forked)
+{
+	if (agent->peers && !forked) {
+		atomic_store(&agent->stop, true);
+		(void)eventfd_write(agent->bell, 1);
+		(void)pthread_join(agent->thread, NULL);
+	}
+	agent->peers = NULL;
+	agent->started = false;
+	if (agent->ring >= 0)
+		close(agent->ring);
+	if (agent->bell >= 0)
+		close(agent->bell);
+	agent->ring = agent->bell = -1;
+}
