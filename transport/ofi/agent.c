@@ -106,10 +106,8 @@ static void *agent_run(void *arg)
 	const struct clock *clock = clock_monotonic();
 	uint64_t busy_ns = clock_now_ns(clock);
 	struct round round = { .n = 0 };
-	eventfd_t rings;
 
 	while (!atomic_load(&agent->stop)) {
-		(void)eventfd_read(agent->bell, &rings);
 		if (agent_round(agent, &round))
 			busy_ns = clock_now_ns(clock);
 		else if (clock_now_ns(clock) - busy_ns > LOOK_ON_US * (uint64_t)CLOCK_NS_PER_US)

@@ -71,6 +71,16 @@ static void opening_free(struct ofi_peer *peer, struct ofi_opening *opening)
 	mem_free(opening);
 }
 
+/* Closes its key, if that is open. The region stays held. */
+static void opening_close(struct ofi_peer *peer, struct ofi_opening *opening)
+{
+	if (!opening->mr)
+		return;
+	(void)fi_close(&opening->mr->fid);
+	opening->mr = NULL;
+	peer->all->n_keys--;
+}
+
 /*
  * Closes and frees a link: nothing that it started lands when this returns 0. After an error, which
  * is logged, its regions stay held for ever.
@@ -90,9 +100,7 @@ static int peer_drop(struct ofi_peer *peer)
 		struct ofi_opening *opening = peer->openings;
 
 		peer->openings = opening->next;
-		peers->n_keys -= opening->mr != NULL;
-		if (opening->mr)
-			(void)fi_close(&opening->mr->fid);
+		opening_close(peer, opening);
 		if (ret == 0)
 			opening_free(peer, opening);
 	}
@@ -204,21 +212,18 @@ static bool peer_holds(const struct ofi_peer *peer, uint32_t region, bool *is_op
 	return holds;
 }
 
-int ofi_peers_revoke(struct ofi_peers *peers, uint64_t client_id, uint32_t region)
+void ofi_peers_revoke(struct ofi_peers *peers, uint64_t client_id, uint32_t region)
 {
-	bool is_open;
-	int failed = 0;
-
 	for (uint32_t i = 0; i < OFI_PEERS_MAX; i++) {
 		struct ofi_peer *peer = peers->slots[i];
-		int ret;
 
-		if (!peer || peer->client_id != client_id || !peer_holds(peer, region, &is_open))
+		if (!peer || peer->client_id != client_id)
 			continue;
-		ret = peer_drop(peer);
-		failed = failed ? failed : ret;
+		for (struct ofi_opening *at = peer->openings; at; at = at->next) {
+			if (at->map.region->info.id == region)
+				opening_close(peer, at);
+		}
 	}
-	return failed;
 }
 
 void ofi_peers_forget(struct ofi_peers *peers, uint32_t region)
@@ -449,9 +454,7 @@ static void on_detach(struct ofi_peer *peer, const struct ofi_detach *detach)
 		return;
 	for (const struct ofi_opening *other = peer->openings; other; other = other->next)
 		held |= !other->mr && other->map.region == mine->map.region;
-	(void)fi_close(&mine->mr->fid);
-	mine->mr = NULL;
-	peer->all->n_keys--;
+	opening_close(peer, mine);
 	if (!held)
 		return;
 	*at = mine->next;

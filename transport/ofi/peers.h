@@ -11,9 +11,9 @@
  * A HELLO proves nothing: it may name any client. It costs the target a descriptor, for a bounded
  * time; there is no endpoint before an ATTACH.
  *
- * libfabric takes a transfer in pieces, so one that began before its key was closed may end after
+ * libfabric takes a long transfer in pieces, so one that began before its key was closed may end after
  * that; only the end of the endpoint excludes it. So a link holds each region that it ever had open
- * (target_attach), and whoever takes one from it (revoke, unregister) closes the link.
+ * (target_attach) until its own end, which comes when the region leaves the pool.
  *
  * Not locked: the target does that.
  */
@@ -41,7 +41,7 @@ struct ofi_opening {
 	struct ofi_opening *next;
 	uint32_t request;
 	struct target_map map;
-	struct fid_mr *mr; /* NULL: closed by a DETACH, and still held */
+	struct fid_mr *mr; /* NULL: its key was closed; the region is held */
 };
 
 struct ofi_peer {
@@ -105,8 +105,8 @@ bool ofi_peers_have(const struct ofi_peers *peers, uint64_t client_id);
 /* Number of clients that have a link and that target_knows does not know. */
 uint32_t ofi_peers_count_clients(const struct ofi_peers *peers);
 
-/* Closes a client's links that have had the region open. Returns 0, or as ofi_peers_fence. */
-RLV_MUST_CHECK int ofi_peers_revoke(struct ofi_peers *peers, uint64_t client_id, uint32_t region);
+/* Closes a client's keys of the region. */
+void ofi_peers_revoke(struct ofi_peers *peers, uint64_t client_id, uint32_t region);
 
 /* Closes all links that hold the region but have it open no more. */
 void ofi_peers_forget(struct ofi_peers *peers, uint32_t region);

@@ -71,7 +71,7 @@ static int ofi_unregister(struct transport_target *tg, uint32_t region)
 	return 0;
 }
 
-/* Revokes a client's grants of a region, then closes its links: so none can be opened again. */
+/* Revokes a client's grants of a region, then closes its keys: so none can be opened again. */
 static int ofi_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
 {
 	struct ofi_target *target = ofi_target_of(tg);
@@ -81,9 +81,9 @@ static int ofi_revoke(struct transport_target *tg, uint64_t client_id, uint32_t 
 		return ret;
 	target_enter(target);
 	if (target->peers)
-		ret = ofi_peers_revoke(target->peers, client_id, region);
+		ofi_peers_revoke(target->peers, client_id, region);
 	target_leave_lock(target);
-	return ret;
+	return 0;
 }
 
 /* -------- serving -------- */
