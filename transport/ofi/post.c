@@ -61,10 +61,9 @@ int ofi_post_fail(struct ofi_post *post, int code, const char *text)
 	(void)snprintf(post->text, sizeof(post->text), "%s", text);
 	post_cut(post);
 	/* Atomics without a result keep the status that they were sent with: unknown. */
-	for (uint32_t i = 0; i < OFI_OPS; i++) {
-		if (post->ops[i].busy && post->ops[i].atomic)
-			transport_account_cas(&post->tr, 0, 1);
-	}
+	for (uint32_t i = 0; i < OFI_OPS; i++)
+		transport_account_cas(&post->tr, 0,
+				      post->ops[i].busy ? post->ops[i].n_atomics : 0);
 	post->tr.broken = -ECONNRESET;
 	return post_lost(post, code);
 }
@@ -93,12 +92,12 @@ static void op_free(struct ofi_post *post, struct ofi_op *op)
 
 static void op_retire(struct ofi_post *post, struct ofi_op *op)
 {
-	struct transport_atomic *atomic = op->atomic;
+	for (uint32_t i = 0; i < op->n_atomics; i++) {
+		struct transport_atomic *atomic = op->atomics[i];
 
-	if (atomic) {
-		atomic->old = op->result;
+		atomic->old = op->result[i];
 		atomic->status = ATOMIC_DONE;
-		if (op->is_cas && op->result != op->expected)
+		if (op->is_cas && op->result[i] != op->expected[i])
 			transport_account_cas(&post->tr, 1, 0);
 	}
 	op_free(post, op);
@@ -218,7 +217,7 @@ static int op_take(struct ofi_post *post, enum ofi_kind kind, struct ofi_op **op
 	}
 	op = post->free;
 	post->free = op->next;
-	op->atomic = NULL;
+	op->n_atomics = 0;
 	op->mr = NULL;
 	op->batch = (uint32_t)(post->ticket % OFI_BATCHES);
 	op->kind = (uint8_t)kind;
@@ -231,61 +230,70 @@ static int op_take(struct ofi_post *post, enum ofi_kind kind, struct ofi_op **op
 	return 0;
 }
 
-/* Sends the gathered reads or writes. */
-static ssize_t parts_send(struct ofi_post *post, struct ofi_op *op)
+/* Sends the gathered words: small reads and writes, CASes or FAAs. */
+static ssize_t words_send(struct ofi_post *post, struct ofi_op *op)
 {
 	const struct ofi_parts *parts = &post->parts;
 	struct fid_ep *ep = post->link.port.ep;
-	void *desc[OFI_PARTS] = { op->mr ? fi_mr_desc(op->mr) : NULL };
-	struct fi_ioc words[OFI_PARTS];
+	struct fid_mr *mr = post->ops_mr ? post->ops_mr : op->mr;
+	void *desc[OFI_PARTS] = { NULL };
+	struct fi_ioc words[OFI_PARTS], expected[OFI_PARTS], results[OFI_PARTS];
 	struct fi_rma_ioc remote[OFI_PARTS];
-	struct fi_msg_rma transfer = { .msg_iov = parts->local,
-				       .desc = desc,
-				       .iov_count = parts->n,
-				       .addr = post->link.peer,
-				       .rma_iov = parts->remote,
-				       .rma_iov_count = parts->n,
-				       .context = op };
-	struct fi_msg_atomic atomic = { .desc = desc,
-					.addr = post->link.peer,
-					.rma_iov = remote,
-					.rma_iov_count = parts->n,
-					.datatype = FI_UINT64,
-					.context = op };
+	struct fi_msg_atomic msg = { .msg_iov = words,
+				     .desc = desc,
+				     .iov_count = parts->n,
+				     .addr = post->link.peer,
+				     .rma_iov = remote,
+				     .rma_iov_count = parts->n,
+				     .datatype = FI_UINT64,
+				     .op = parts->is_cas ? FI_CSWAP : FI_SUM,
+				     .context = op };
 
-	if (parts->kind == OFI_READ)
-		return fi_readmsg(ep, &transfer, 0);
-	if (parts->kind == OFI_WRITE) /* done when it is in the target's memory */
-		return fi_writemsg(ep, &transfer, FI_DELIVERY_COMPLETE);
 	for (uint32_t i = 0; i < parts->n; i++) {
-		words[i] = (struct fi_ioc){ parts->local[i].iov_base, parts->local[i].iov_len / 8 };
-		remote[i] = (struct fi_rma_ioc){ parts->remote[i].addr, parts->remote[i].len / 8,
-						 parts->remote[i].key };
+		const struct fi_rma_iov *at = &parts->remote[i];
+
+		desc[i] = mr ? fi_mr_desc(mr) : NULL;
+		remote[i] = (struct fi_rma_ioc){ at->addr, at->len / 8, at->key };
+		words[i] = (struct fi_ioc){ &op->operand[i], 1 };
+		expected[i] = (struct fi_ioc){ &op->expected[i], 1 };
+		results[i] = (struct fi_ioc){ &op->result[i], 1 };
+		if (parts->kind != OFI_CHANGE)
+			words[i] = (struct fi_ioc){ parts->local[i].iov_base, at->len / 8 };
 	}
-	if (parts->kind == OFI_FETCH) {
-		atomic.op = FI_ATOMIC_READ;
-		return fi_fetch_atomicmsg(ep, &atomic, words, desc, parts->n, 0);
+	switch (parts->kind) {
+	case OFI_FETCH:
+		msg.op = FI_ATOMIC_READ;
+		msg.msg_iov = NULL;
+		msg.iov_count = 0;
+		return fi_fetch_atomicmsg(ep, &msg, words, desc, parts->n, 0);
+	case OFI_PUT:
+		msg.op = FI_ATOMIC_WRITE;
+		return fi_atomicmsg(ep, &msg, 0);
+	default:
+		return parts->is_cas ? fi_compare_atomicmsg(ep, &msg, expected, desc, parts->n,
+							    results, desc, parts->n, 0)
+				     : fi_fetch_atomicmsg(ep, &msg, results, desc, parts->n, 0);
 	}
-	atomic.op = FI_ATOMIC_WRITE;
-	atomic.msg_iov = words;
-	atomic.iov_count = parts->n;
-	return fi_atomicmsg(ep, &atomic, 0);
 }
 
-static ssize_t change_send(struct ofi_post *post, struct ofi_op *op, bool is_cas)
+/* Sends what was gathered. */
+static ssize_t parts_send(struct ofi_post *post, struct ofi_op *op)
 {
-	const struct transport_atomic *atomic = op->atomic;
-	const struct ofi_region *region = (const struct ofi_region *)atomic->region;
-	struct fid_ep *ep = post->link.port.ep;
-	void *desc = post->ops_mr ? fi_mr_desc(post->ops_mr) : NULL;
-	uint64_t at = region->address + atomic->off;
+	const struct ofi_parts *parts = &post->parts;
+	void *desc[OFI_PARTS] = { op->mr ? fi_mr_desc(op->mr) : NULL };
+	struct fi_msg_rma msg = { .msg_iov = parts->local,
+				  .desc = desc,
+				  .iov_count = parts->n,
+				  .addr = post->link.peer,
+				  .rma_iov = parts->remote,
+				  .rma_iov_count = parts->n,
+				  .context = op };
 
-	if (is_cas)
-		return fi_compare_atomic(ep, &op->operand, 1, desc, &op->expected, desc, &op->result,
-					 desc, post->link.peer, at, region->key, FI_UINT64,
-					 FI_CSWAP, op);
-	return fi_fetch_atomic(ep, &op->operand, 1, desc, &op->result, desc, post->link.peer, at,
-			       region->key, FI_UINT64, FI_SUM, op);
+	if (parts->kind == OFI_READ)
+		return fi_readmsg(post->link.port.ep, &msg, 0);
+	if (parts->kind == OFI_WRITE) /* done when it is in the target's memory */
+		return fi_writemsg(post->link.port.ep, &msg, FI_DELIVERY_COMPLETE);
+	return words_send(post, op);
 }
 
 /* -------- sending -------- */
@@ -323,54 +331,74 @@ static uint8_t order_mask(const struct ofi_post *post, enum ofi_kind kind, bool 
 	return fence ? post->order.fenced[kind] & reads : 0;
 }
 
-static int parts_flush(struct ofi_post *post)
+/* Takes an op for what was gathered. */
+static int parts_take(struct ofi_post *post, struct ofi_op **op_out)
 {
-	struct ofi_parts *parts = &post->parts;
+	const struct ofi_parts *parts = &post->parts;
 	struct ofi_op *op = NULL;
-	uint32_t looks = 0;
-	ssize_t sent;
-	int ret;
+	int ret = op_take(post, parts->kind, &op);
 
-	if (parts->n == 0)
-		return 0;
-	ret = op_take(post, parts->kind, &op);
-	if (ret == 0 && ofi_port_is_local(&post->link.port)) /* one part: see ofi_post_init */
-		ret = ofi_port_register(&post->link.port, parts->local[0].iov_base,
-					parts->local[0].iov_len,
-					FI_READ | FI_WRITE, 0, &op->mr);
-	if (ret && op)
-		op_free(post, op);
 	if (ret)
 		return ret;
-	while ((sent = parts_send(post, op)) == -FI_EAGAIN) {
-		ret = post_look(post, batch_of(post, post->ticket), DEADLINE_NEVER, &looks);
-		if (ret)
-			return ret;
+	for (uint32_t i = 0; parts->kind == OFI_CHANGE && i < parts->n; i++) {
+		op->atomics[op->n_atomics++] = parts->atomics[i];
+		op->operand[i] = parts->atomics[i]->value;
+		op->expected[i] = parts->atomics[i]->expected;
+		op->is_cas = parts->is_cas;
 	}
-	parts->n = 0;
-	parts->bytes = 0;
+	if (parts->kind != OFI_CHANGE && ofi_port_is_local(&post->link.port))
+		ret = ofi_port_register(&post->link.port, parts->local[0].iov_base,
+					parts->local[0].iov_len, FI_READ | FI_WRITE, 0, &op->mr);
+	if (ret)
+		op_free(post, op);
+	*op_out = op;
+	return ret;
+}
+
+static int parts_flush(struct ofi_post *post)
+{
+	struct ofi_op *op = NULL;
+	uint32_t looks = 0;
+	ssize_t sent = 0;
+	int ret;
+
+	if (post->parts.n == 0)
+		return 0;
+	ret = parts_take(post, &op);
+	while (ret == 0 && (sent = parts_send(post, op)) == -FI_EAGAIN)
+		ret = post_look(post, batch_of(post, post->ticket), DEADLINE_NEVER, &looks);
+	post->parts.n = 0;
+	post->parts.bytes = 0;
+	if (ret)
+		return ret;
 	return sent ? ofi_post_fail(post, -ECONNRESET,
 				    post->link.port.calls->strerror((int)-sent))
 		    : 0;
 }
 
-/* Adds a read or write to the gathered parts, in as many parts as it needs. */
+/* Sends what was gathered and waits, if a request of the kind would pass something otherwise. */
+static int order_keep(struct ofi_post *post, enum ofi_kind kind, bool fence)
+{
+	uint8_t mask = order_mask(post, kind, fence);
+	int ret = 0;
+
+	if (post->parts.kind != kind || mask & (1u << kind | order_pending(post)))
+		ret = parts_flush(post);
+	return ret ? ret : order_wait(post, mask);
+}
+
+/* Gathers a read or write, in as many parts as it needs. */
 static int post_io(struct ofi_post *post, const struct transport_wr *wr)
 {
 	const struct transport_io *io = &wr->io;
 	const struct ofi_region *region = (const struct ofi_region *)io->region;
 	bool is_read = wr->verb == VERB_READ, small = io->len <= post->small;
 	enum ofi_kind kind = small ? (is_read ? OFI_FETCH : OFI_PUT)
-				     : (is_read ? OFI_READ : OFI_WRITE);
+				   : (is_read ? OFI_READ : OFI_WRITE);
 	uint64_t most = small ? post->small : LONG_MAX_BYTES;
-	uint8_t mask = order_mask(post, kind, wr->fence);
 	struct ofi_parts *parts = &post->parts;
-	int ret = 0;
+	int ret = order_keep(post, kind, wr->fence);
 
-	if (parts->kind != kind || mask & (1u << kind | order_pending(post)))
-		ret = parts_flush(post);
-	if (ret == 0)
-		ret = order_wait(post, mask);
 	for (uint64_t done = 0, len; ret == 0 && done < io->len; done += len) {
 		len = min_u64(io->len - done, LONG_MAX_BYTES);
 		if (parts->n == post->parts_max || parts->bytes + len > most)
@@ -386,32 +414,25 @@ static int post_io(struct ofi_post *post, const struct transport_wr *wr)
 	return ret;
 }
 
+/* Gathers a CAS or FAA. */
 static int post_change(struct ofi_post *post, struct transport_wr *wr)
 {
+	struct transport_atomic *atomic = &wr->atomic;
+	const struct ofi_region *region = (const struct ofi_region *)atomic->region;
+	struct ofi_parts *parts = &post->parts;
 	bool is_cas = wr->verb == VERB_CAS;
-	struct ofi_op *op = NULL;
-	uint32_t looks = 0;
-	ssize_t sent;
-	int ret = parts_flush(post);
+	int ret = order_keep(post, OFI_CHANGE, wr->fence);
 
-	if (ret == 0)
-		ret = order_wait(post, order_mask(post, OFI_CHANGE, wr->fence));
-	if (ret == 0)
-		ret = op_take(post, OFI_CHANGE, &op);
+	if (ret == 0 && parts->n && (parts->n == post->parts_max || parts->is_cas != is_cas))
+		ret = parts_flush(post);
 	if (ret)
 		return ret;
-	op->atomic = &wr->atomic;
-	op->is_cas = is_cas;
-	op->operand = wr->atomic.value;
-	op->expected = wr->atomic.expected;
-	while ((sent = change_send(post, op, is_cas)) == -FI_EAGAIN) {
-		ret = post_look(post, batch_of(post, post->ticket), DEADLINE_NEVER, &looks);
-		if (ret)
-			return ret;
-	}
-	return sent ? ofi_post_fail(post, -ECONNRESET,
-				    post->link.port.calls->strerror((int)-sent))
-		    : 0;
+	parts->kind = OFI_CHANGE;
+	parts->is_cas = is_cas;
+	parts->atomics[parts->n] = atomic;
+	parts->remote[parts->n++] =
+		(struct fi_rma_iov){ region->address + atomic->off, 8, region->key };
+	return 0;
 }
 
 /* -------- calls -------- */

@@ -5,7 +5,7 @@
  *                      ^                                                       |
  *                      +------- retired: results of atomics <------------ completion
  *
- *   op      a request of libfabric: up to four reads or writes of one kind (order.h), or an atomic
+ *   op      a request of libfabric: up to four requests of one kind (order.h)
  *   batch   what one call has outstanding; tickets are consecutive and start at 1
  *
  * A request that libfabric could carry out too early is sent when those before it are done: submit
@@ -41,12 +41,14 @@ struct ofi_region {
 struct ofi_op {
 	struct fi_context2 context; /* first: libfabric's, and how a completion names the op */
 	struct ofi_op *next;        /* free */
-	struct transport_atomic *atomic;
-	uint64_t operand, expected, result; /* of atomic */
-	struct fid_mr *mr;                  /* of its buffer, where the provider wants that */
-	uint32_t batch;                     /* place in batches */
-	uint8_t kind;                      /* enum ofi_kind */
+	struct fid_mr *mr;          /* of its buffer, where the provider wants that */
+	uint32_t batch;             /* place in batches */
+	uint8_t kind;               /* enum ofi_kind */
 	bool chained, busy, is_cas;
+	/* CHANGE: who gets the results, and the words that libfabric reads and writes */
+	uint32_t n_atomics;
+	struct transport_atomic *atomics[OFI_PARTS];
+	uint64_t operand[OFI_PARTS], expected[OFI_PARTS], result[OFI_PARTS];
 };
 
 struct ofi_batch {
@@ -54,12 +56,14 @@ struct ofi_batch {
 	uint32_t left;     /* ops not retired, and 1 while its call adds to it */
 };
 
-/* Reads or writes that are gathered for one op. */
+/* Requests that are gathered for one op. */
 struct ofi_parts {
 	uint32_t n;
 	enum ofi_kind kind;
+	bool is_cas; /* CHANGE: all of them, else none */
 	uint64_t bytes;
-	struct iovec local[OFI_PARTS];
+	struct iovec local[OFI_PARTS];                /* not of a CHANGE */
+	struct transport_atomic *atomics[OFI_PARTS]; /* of a CHANGE */
 	struct fi_rma_iov remote[OFI_PARTS];
 };
 
