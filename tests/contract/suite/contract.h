@@ -67,6 +67,12 @@ int contract_run(const struct contract_kind *kind);
 int contract_run_rights(void);
 int contract_run_input(bool device);
 
+/*
+ * Tests of a target of that kind that is killed, stopped or gone; called first in main, because the
+ * program is also its own target. is_passive: operations do not need its process.
+ */
+int contract_run_lost(const char *kind, bool is_passive, int argc, char **argv);
+
 /* -------- for the tests -------- */
 
 struct rig *rig_of(void **state);
