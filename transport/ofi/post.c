@@ -13,7 +13,7 @@
 #include "base/log.h"
 
 enum {
-	SMALL = 4096,             /* bytes that are worth more as words than as a transfer */
+	SMALL = 512,              /* bytes that travel as words, at most */
 	LONG_MAX_BYTES = 1 << 20, /* of one part */
 	REAP = 16,                /* completions of one fi_cq_read */
 	LOOKS_SPIN = 8,           /* empty looks before we yield */
@@ -395,7 +395,7 @@ static int post_io(struct ofi_post *post, const struct transport_wr *wr)
 	bool is_read = wr->verb == VERB_READ, small = io->len <= post->small;
 	enum ofi_kind kind = small ? (is_read ? OFI_FETCH : OFI_PUT)
 				   : (is_read ? OFI_READ : OFI_WRITE);
-	uint64_t most = small ? post->small : LONG_MAX_BYTES;
+	uint64_t most = small ? post->link.port.max_words * 8 : LONG_MAX_BYTES;
 	struct ofi_parts *parts = &post->parts;
 	int ret = order_keep(post, kind, wr->fence);
 
