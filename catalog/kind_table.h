@@ -44,7 +44,7 @@ static inline struct table_state *table_state_of(const struct catalog_object *ta
 struct table_wish {
 	struct table_desc desc;
 	bool auto_shards;  /* the number of shards follows the nodes; desc is planned for one */
-	bool crc_by_nodes; /* add row checksums if a node is persistent */
+	bool crc_by_nodes; /* add row checksums if a node wants them */
 	struct table_plan_opts opts; /* remote is computed from the nodes */
 };
 

@@ -109,6 +109,15 @@ static inline bool node_is_mapped(const struct node *node)
 }
 
 /*
+ * True if rows there have checksums unless somebody says no: a power loss can tear them, or they cross
+ * a network by TCP, whose own checksums are weak.
+ */
+static inline bool node_wants_checksums(const struct node *node)
+{
+	return node->persistent || strncmp(node->uri, "ofi:", strlen("ofi:")) == 0;
+}
+
+/*
  * Records that a region cannot be attached, as the node last reported; an invalid number is
  * ignored.
  */

@@ -53,7 +53,7 @@ int table_plan_for(const struct catalog *cat, const struct table_wish *wish, str
 	for (uint32_t i = 0; i < n; i++) {
 		takers += places[i].takes;
 		remote |= !node_is_mapped(nodes[i]);
-		if (wish->crc_by_nodes && nodes[i]->persistent)
+		if (wish->crc_by_nodes && node_wants_checksums(nodes[i]))
 			mine.desc.flags |= TABLE_ROW_CRC;
 	}
 	if (remote && !wish->opts.fanout && plan_for_nodes(&mine, takers, true, out) == 0)

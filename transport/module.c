@@ -65,7 +65,7 @@ static void module_open(struct module *module) LOCK_REQUIRES(module_role)
 	*(void **)(&fn) = dlsym(library, module->symbol);
 	table = fn ? fn() : NULL;
 	bad = table ? module->begin(table) : "the module is of another version";
-	if (!bad && fork_watch(&module->forks))
+	if (!bad && fork_watch(&module->forked))
 		bad = error_last();
 	if (!bad) {
 		module->table = table;
@@ -87,7 +87,7 @@ int module_load(struct module *module, const void **table_out)
 	lock_release(&module->lock, &module_role);
 	if (!table)
 		return error_set(-ENOTSUP, "%s", module->reason);
-	if (fork_happened(module->forks))
+	if (!module->forks && fork_happened(module->forked))
 		return error_set(-ECHILD,
 				 "%s: %s was used before fork() and does not work in the child: "
 				 "start workers by spawn or forkserver",

@@ -61,7 +61,7 @@ struct meta_wish {
 	const void *desc; /* a table's: planned and sealed */
 	size_t desc_bytes;
 	bool auto_shards;  /* one for each memory node */
-	bool crc_by_nodes; /* rows get checksums if any node is persistent */
+	bool crc_by_nodes; /* rows get checksums if any node wants them */
 	uint32_t block;
 	const uint16_t *fanout;
 };

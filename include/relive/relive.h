@@ -263,7 +263,8 @@ struct rlv_table_opts {
 	uint32_t block;         /* rows that a stream claims at once; 0 = chosen from the above */
 	uint32_t row_crc;       /* crc32c in each row: never sample one torn by a power loss.
 				   1 = yes, 2 = no, 0 = yes if rows can survive one (files;
-				   nodes that are on files or devices at creation) */
+				   nodes that are on files or devices at creation), or are
+				   reached over TCP (nodes of transport ofi at creation) */
 	const uint16_t *fanout; /* tree fan-out for each level from the leaves, zero-terminated;
 				   NULL = by transport */
 };
@@ -712,12 +713,13 @@ struct rlv_node_info {
 	uint32_t regions;
 	uint32_t state;     /* enum rlv_node_state */
 	char pages[16];     /* backing of the pool: thp, hugetlb, small, file, dax */
-	char transport[16]; /* shm, verbs */
+	char transport[16]; /* shm, verbs, ofi */
 	uint32_t shards;    /* on this node, of all tables */
 	uint32_t clients;   /* attached */
 	uint32_t n_gauges;
 	struct {
-		char name[16]; /* verbs: qps, mrs and windows of its RDMA device */
+		char name[16]; /* verbs: qps, mrs and windows of its RDMA device; ofi: links, keys,
+				  cpu_ms of the thread that serves them */
 		uint64_t value;
 	} gauges[8];             /* resources that its transport holds now */
 	uint64_t agent_cpu_ns;   /* CPU time of its thread that serves clients; append,

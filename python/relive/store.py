@@ -78,8 +78,8 @@ class Store:
         :param max_clients: writers and samplers that may be open at once, in all processes; 0 = 64.
         :param block: rows that an environment claims at once; 0 = chosen from capacity and max_writers.
         :param row_crc: True = each row has a checksum, which finds rows torn by a power loss. None =
-            True where rows can survive a power loss: in files, and on memory nodes whose pool is a file
-            or device.
+            True where rows can survive a power loss (in files, and on memory nodes whose pool is a file
+            or device), and on memory nodes that are reached over TCP.
         :raises AlreadyExists: a table of that name has another signature or other options.
         :raises NoSpace: the pools have no memory left for it.
         :raises InvalidArgument: names the argument, and the sizes if they do not fit.

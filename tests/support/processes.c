@@ -306,10 +306,15 @@ pid_t processes_metad(struct processes *ps, const char *store, const char *const
 pid_t processes_memnode(struct processes *ps, const char *store, const char *name,
 			const char *const *extra)
 {
+	const char *transport = getenv("RLV_TEST_TRANSPORT");
 	const char *args[MAX_ARGS] = { "--store", store, "--name", name };
 	char socket[64];
 
-	append(args, 4, extra);
+	if (transport) {
+		args[4] = "--transport";
+		args[5] = transport;
+	}
+	append(args, transport ? 6 : 4, extra);
 	snprintf(socket, sizeof(socket), "%.24s/memnode-%.24s.sock", store, name);
 	return start_daemon(ps, "relive-memnode", args, socket);
 }

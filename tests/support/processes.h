@@ -47,7 +47,10 @@ bool processes_runs(const struct processes *ps, pid_t pid);
 /* Prints the output of a process. True if it contains `words`. */
 bool processes_log_has(const struct processes *ps, pid_t pid, const char *words);
 
-/* Starts the daemons of a store and waits until they listen. extra: NULL-ended, or NULL. */
+/*
+ * Starts the daemons of a store and waits until they listen. extra: NULL-ended, or NULL. Memory nodes
+ * have the transport that RLV_TEST_TRANSPORT names.
+ */
 pid_t processes_metad(struct processes *ps, const char *store, const char *const *extra);
 pid_t processes_memnode(struct processes *ps, const char *store, const char *name,
 			const char *const *extra);

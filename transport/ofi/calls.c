@@ -21,6 +21,7 @@ int ofi_calls_load(const struct ofi_calls **calls_out)
 					.symbol = OFI_CALLS_SYMBOL,
 					.library = "libfabric",
 					.install = "libfabric",
+					.forks = true,
 					.begin = ofi_module_begin };
 	const void *table;
 	int ret = module_load(&module, &table);

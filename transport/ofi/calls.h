@@ -38,7 +38,8 @@ struct ofi_calls {
 
 /*
  * The module's table, opened as module_load does (transport/module.h): RLV_OFI_MODULE, or
- * librelive-ofi.so beside this library. Its errors. Thread: any.
+ * librelive-ofi.so beside this library. Its errors. A forked child may open ports of its own: between
+ * calls libfabric holds no lock. Thread: any.
  */
 RLV_MUST_CHECK int ofi_calls_load(const struct ofi_calls **calls_out);
 

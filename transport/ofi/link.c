@@ -100,13 +100,12 @@ static int connect_any(struct ofi_link *link, const struct ofi_link_opts *opts,
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list = NULL;
-	int unknown = getaddrinfo(opts->host, opts->port, &hints, &list), ret;
+	int unknown = getaddrinfo(opts->host, opts->port, &hints, &list), ret = -ENOENT;
 
 	if (unknown)
 		return error_set(-ENOENT, "%s port %s: %s", opts->host, opts->port,
 				 gai_strerror(unknown));
-	ret = error_set(-ENOENT, "%s: has no address", opts->host);
-	for (struct addrinfo *at = list; ret && at; at = at->ai_next) {
+	for (const struct addrinfo *at = list; ret && at; at = at->ai_next) {
 		if (link->stream.sock >= 0)
 			close(link->stream.sock);
 		ret = connect_to(link, at, deadline);

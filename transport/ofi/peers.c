@@ -71,7 +71,7 @@ static void opening_free(struct ofi_peer *peer, struct ofi_opening *opening)
 	mem_free(opening);
 }
 
-/* Closes its key, if that is open. The region stays held. */
+/* Closes its key, if that is open. The link still holds the region. */
 static void opening_close(struct ofi_peer *peer, struct ofi_opening *opening)
 {
 	if (!opening->mr)
@@ -197,21 +197,6 @@ uint32_t ofi_peers_count_clients(const struct ofi_peers *peers)
 
 /* -------- regions -------- */
 
-/* True if the link holds the region; *is_open_out: and has it open. */
-static bool peer_holds(const struct ofi_peer *peer, uint32_t region, bool *is_open_out)
-{
-	bool holds = false;
-
-	*is_open_out = false;
-	for (const struct ofi_opening *at = peer->openings; at; at = at->next) {
-		if (at->map.region->info.id != region)
-			continue;
-		holds = true;
-		*is_open_out |= at->mr != NULL;
-	}
-	return holds;
-}
-
 void ofi_peers_revoke(struct ofi_peers *peers, uint64_t client_id, uint32_t region)
 {
 	for (uint32_t i = 0; i < OFI_PEERS_MAX; i++) {
@@ -223,18 +208,6 @@ void ofi_peers_revoke(struct ofi_peers *peers, uint64_t client_id, uint32_t regi
 			if (at->map.region->info.id == region)
 				opening_close(peer, at);
 		}
-	}
-}
-
-void ofi_peers_forget(struct ofi_peers *peers, uint32_t region)
-{
-	bool is_open;
-
-	for (uint32_t i = 0; i < OFI_PEERS_MAX; i++) {
-		struct ofi_peer *peer = peers->slots[i];
-
-		if (peer && peer_holds(peer, region, &is_open) && !is_open)
-			(void)peer_drop(peer);
 	}
 }
 
@@ -387,7 +360,7 @@ static struct ofi_opening **find_request(struct ofi_peer *peer, uint32_t request
 {
 	struct ofi_opening **at = &peer->openings;
 
-	while (*at && (!(*at)->mr || (*at)->request != request))
+	while (*at && (*at)->request != request)
 		at = &(*at)->next;
 	return at;
 }
@@ -406,7 +379,7 @@ static int peer_attach(struct ofi_peer *peer, const struct ofi_attach *ask)
 	peer->all->n_unproved -= !peer->proved;
 	peer->proved = true;
 	if (peer->n_openings >= OFI_OPENINGS_MAX)
-		ret = error_set(-ENOSPC, "client %llu has had %u regions open on one link",
+		ret = error_set(-ENOSPC, "client %llu has %u regions open on one link",
 				(unsigned long long)peer->client_id, peer->n_openings);
 	if (ret == 0)
 		ret = peer_open_port(peer);
@@ -444,20 +417,14 @@ static int on_attach(struct ofi_peer *peer, const struct ofi_attach *ask)
 	return ofi_stream_send(&peer->stream, &message, OFI_ATTACHED);
 }
 
-/* Closes the key of an opening. The region stays held, once. */
 static void on_detach(struct ofi_peer *peer, const struct ofi_detach *detach)
 {
 	struct ofi_opening **at = find_request(peer, detach->request), *mine = *at;
-	bool held = false;
 
 	if (!mine || mine->map.region->info.id != detach->region)
 		return;
-	for (const struct ofi_opening *other = peer->openings; other; other = other->next)
-		held |= !other->mr && other->map.region == mine->map.region;
-	opening_close(peer, mine);
-	if (!held)
-		return;
 	*at = mine->next;
+	opening_close(peer, mine);
 	opening_free(peer, mine);
 }
 

@@ -12,8 +12,8 @@
  * time; there is no endpoint before an ATTACH.
  *
  * libfabric takes a long transfer in pieces, so one that began before its key was closed may end after
- * that; only the end of the endpoint excludes it. So a link holds each region that it ever had open
- * (target_attach) until its own end, which comes when the region leaves the pool.
+ * that; only the end of the endpoint excludes it. So a link holds a region (target_attach) whose key
+ * was revoked until a DETACH, which clients send when nothing of theirs is under way, or its own end.
  *
  * Not locked: the target does that.
  */
@@ -41,7 +41,7 @@ struct ofi_opening {
 	struct ofi_opening *next;
 	uint32_t request;
 	struct target_map map;
-	struct fid_mr *mr; /* NULL: its key was closed; the region is held */
+	struct fid_mr *mr; /* NULL: its key was revoked */
 };
 
 struct ofi_peer {
@@ -107,8 +107,5 @@ uint32_t ofi_peers_count_clients(const struct ofi_peers *peers);
 
 /* Closes a client's keys of the region. */
 void ofi_peers_revoke(struct ofi_peers *peers, uint64_t client_id, uint32_t region);
-
-/* Closes all links that hold the region but have it open no more. */
-void ofi_peers_forget(struct ofi_peers *peers, uint32_t region);
 
 #endif

@@ -56,21 +56,6 @@ static void target_leave_lock(struct ofi_target *target) LOCK_RELEASES(ofi_role)
 
 /* -------- regions and grants -------- */
 
-/* Drops the region from the pool first, so that nobody opens it any more. */
-static int ofi_unregister(struct transport_target *tg, uint32_t region)
-{
-	struct ofi_target *target = ofi_target_of(tg);
-	int ret = target_ops.unregister_region(tg, region);
-
-	if (ret)
-		return ret;
-	target_enter(target);
-	if (target->peers)
-		ofi_peers_forget(target->peers, region);
-	target_leave_lock(target);
-	return 0;
-}
-
 /* Revokes a client's grants of a region, then closes its keys: so none can be opened again. */
 static int ofi_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
 {
@@ -356,7 +341,6 @@ LOCK_UNCHECKED int ofi_target_open(const struct target_opts *opts,
 	target->ops = target_ops;
 	target->ops.name = "ofi";
 	target->ops.listen = ofi_listen;
-	target->ops.unregister_region = ofi_unregister;
 	target->ops.revoke = ofi_revoke;
 	target->ops.fence = ofi_fence;
 	target->ops.alone = ofi_alone;
