@@ -114,6 +114,16 @@ foreach(level ${RLV_LEVELS})
 	endforeach()
 endforeach()
 
+# The same over libfabric, which works on every host, with real daemons.
+if(OFI_FOUND AND CMOCKA_FOUND)
+	foreach(name crash fenced_client kill_replay new_kind nodes)
+		rlv_add_test(integration.test_${name}_ofi integration integration_test_${name})
+		set_property(TEST integration.test_${name}_ofi APPEND PROPERTY ENVIRONMENT
+			RLV_TEST_TRANSPORT=ofi)
+		set_tests_properties(integration.test_${name}_ofi PROPERTIES RUN_SERIAL ON)
+	endforeach()
+endif()
+
 # Their stores' transports are wrapped (see there).
 foreach(target unit_test_cost_wire unit_test_costs)
 	if(TARGET ${target})
