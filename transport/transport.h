@@ -7,7 +7,7 @@
  *   attach a granted region, then             listen, register a region, grant it to a client,
  *   submit, poll, persist, order              revoke, fence a dead client, persist, stats
  *
- *   ds, client ---- struct transport ----> [ shm | verbs | mapped(over any) ] ----> region's bytes
+ *   ds, client ---- struct transport ----> [ shm | verbs | ofi | mapped(over any) ] -> region's bytes
  *                                                                    passive; no code of the target
  *
  * One primitive moves everything: submit starts up to TRANSPORT_VECTOR work requests on ranges of
@@ -261,7 +261,8 @@ struct transport_opts {
 /*
  * Connects to a target. uri: "embed:" (with opts->target), "shm:SOCKET-PATH",
  * "verbs:HOST:PORT[;SOCKET-PATH]" (on the node's own host, regions are also mapped through the
- * socket; their words are still changed through the NIC). Errors: -EINVAL (unknown scheme; the
+ * socket; their words are still changed through the NIC), "ofi:HOST:PORT[;SOCKET-PATH]" (the same
+ * over libfabric). Errors: -EINVAL (unknown scheme; the
  * message lists the known), -ECONNREFUSED, -ETIMEDOUT, -EPROTO (peer of another version).
  */
 RLV_MUST_CHECK int transport_open(const char *uri, const struct transport_opts *opts,
@@ -488,8 +489,9 @@ enum fence_how {
 struct transport_target_ops {
 	const char *name;
 
-	/* Accepts clients at the address: shm a unix socket path, verbs "HOST:PORT;SOCKET-PATH"
-	   (empty host = every RDMA address, port 0 = any); NULL = this process only. */
+	/* Accepts clients at the address: shm a unix socket path, verbs and ofi
+	   "HOST:PORT;SOCKET-PATH" (empty host = every address, port 0 = any); NULL = this process
+	   only. */
 	int (*listen)(struct transport_target *tg, const char *address);
 	/* The URI for transport_open, valid after listen. Owned by the target. */
 	const char *(*uri)(struct transport_target *tg);
@@ -562,10 +564,10 @@ struct target_opts {
 };
 
 /*
- * Makes a target. kind: "shm" or "verbs". Errors: -EINVAL (unknown kind, or an option), -EBUSY
+ * Makes a target. kind: "shm", "verbs" or "ofi". Errors: -EINVAL (unknown kind, or an option), -EBUSY
  * (pool in use), -EPROTO (of another format, or no pool), -EBADMSG (damaged), -EISDIR and -ENOTDIR
  * (the other kind of path), -ENODEV (no DAX device), -EROFS, -ENOSPC, -ENOMEM, -ENOTSUP (no
- * rdma-core). After an error no new file or directory is left behind.
+ * rdma-core, no libfabric). After an error no new file or directory is left behind.
  */
 RLV_MUST_CHECK int transport_target_open(const char *kind, const struct target_opts *opts,
 					 struct transport_target **tg_out);

@@ -208,6 +208,19 @@ static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the s
 
 /* Opens all of the sampler but its handle, which is open already. After an error the caller
    frees it. */
+/* True if rows come over TCP, whose checksums are weak, and have checksums of their own. */
+static bool sampler_needs_crc(const struct rlv_sampler *sp)
+{
+	bool needs = false;
+
+	for (uint32_t s = 0; sp->h.desc->flags & TABLE_ROW_CRC && s < sp->h.set.n_parts; s++) {
+		const struct shard *shard = handle_shard(&sp->h, s);
+
+		needs |= shard && shard->tree->tr->caps & TRANSPORT_AGENT_ATOMIC;
+	}
+	return needs;
+}
+
 static int sampler_open_parts(struct rlv_sampler *sp)
 {
 	const struct table_desc *desc = sp->h.desc;
@@ -215,6 +228,8 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 	uint32_t n = (any ? DEFAULT_BATCHES : sp->opts.batches) + sp->opts.prefetch;
 	int ret;
 
+	if (sampler_needs_crc(sp))
+		sp->opts.verify = RLV_VERIFY_CRC;
 	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
 	sp->trees.view = sp->view_index;

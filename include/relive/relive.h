@@ -472,7 +472,10 @@ enum rlv_weights {
 	RLV_WEIGHTS_RAW = 1,   /* (N P)^-beta */
 };
 
-/* How an item read over a network is verified. In local memory, always by its leaf. */
+/*
+ * How an item read over a network is verified. In local memory, always by its leaf; over TCP
+ * (transport ofi) by the crc of its rows, where they have one.
+ */
 enum rlv_verify {
 	RLV_VERIFY_LEAF = 0, /* read the leaf again after the rows: 1 RT more */
 	RLV_VERIFY_CRC = 1,  /* check crc32c and generation of each row; needs row_crc */

@@ -33,8 +33,8 @@ struct memnode_opts {
 	const char *host; /* host of the metadata server; NULL = the store's socket on this host */
 	uint16_t port;
 	struct tls_files tls;  /* for host; each NULL: RELIVE_TLS_CERT, ..._KEY, ..._CA */
-	const char *transport; /* "auto" (NULL), "shm", "verbs" */
-	const char *listen;    /* verbs: HOST:PORT to listen on; NULL = any */
+	const char *transport; /* "auto" (NULL), "shm", "verbs", "ofi" */
+	const char *listen;    /* verbs, ofi: HOST:PORT to listen on; NULL = any */
 	const char *group;  /* user group with access to the socket; NULL = that of the directory */
 	bool trust_clients; /* local clients are trusted: each may map a whole device */
 	uint32_t claim;     /* enum Relive__PoolClaim: an operator's decision on the pool */

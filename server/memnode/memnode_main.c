@@ -46,7 +46,7 @@ static const char usage[] =
 	"                        4 KiB\n"
 	"  --trust-clients       give clients of this host descriptors of the DAX device, each of\n"
 	"                        which opens all of it. Without it they are refused, and only\n"
-	"                        verbs serves\n"
+	"                        verbs and ofi serve\n"
 	"  --adopt               the pool belongs to another store, or holds tables that this store\n"
 	"                        does not know: take those that are whole into the catalog\n"
 	"  --discard             erase what the pool holds and the store does not know; with\n"
@@ -54,10 +54,11 @@ static const char usage[] =
 	"                        refused\n"
 	"  --metad URI           relive://HOST:PORT of the metadata server, with the token in\n"
 	"                        RELIVE_TOKEN (default: the store's socket on this host)\n"
-	"  --transport auto|shm|verbs\n"
+	"  --transport auto|shm|verbs|ofi\n"
 	"                        how clients reach the memory (default auto: verbs if the metadata\n"
-	"                        server is on another host or --listen is given, else shm)\n"
-	"  --listen HOST:PORT    verbs: RDMA address that accepts clients (default any)\n";
+	"                        server is on another host or --listen is given, else shm); ofi is\n"
+	"                        libfabric, by TCP unless RLV_OFI_PROVIDER names another provider\n"
+	"  --listen HOST:PORT    verbs, ofi: address that accepts clients (default any)\n";
 
 static const char exit_codes[] = "  3  the node runs already\n"
 				 "  4  no memory, or no room for the pool\n"
