@@ -22,6 +22,7 @@
 #include "wire/pool_layout.h"
 #include "wire/region.h"
 #include "wire/table_layout.h"
+#include "wire/ofi_layout.h"
 #include "wire/verbs_layout.h"
 
 #define STRUCT(s) (void)fprintf(out, "struct %s %zu\n", #s, sizeof(struct s))
@@ -531,6 +532,104 @@ static void put_verbs(FILE *out)
 	put_verbs_message(out, "detach", &detach, sizeof(detach.detach));
 }
 
+static void put_ofi_structs(FILE *out)
+{
+	STRUCT(ofi_hello);
+	FIELD(ofi_hello, head);
+	FIELD(ofi_hello, client_id);
+	FIELD(ofi_hello, link);
+	FIELD(ofi_hello, replaces);
+	STRUCT(ofi_welcome);
+	FIELD(ofi_welcome, head);
+	FIELD(ofi_welcome, incarnation);
+	FIELD(ofi_welcome, boot_id);
+	FIELD(ofi_welcome, provider);
+	STRUCT(ofi_refusal);
+	FIELD(ofi_refusal, head);
+	FIELD(ofi_refusal, status);
+	FIELD(ofi_refusal, text);
+	STRUCT(ofi_attach);
+	FIELD(ofi_attach, head);
+	FIELD(ofi_attach, request);
+	FIELD(ofi_attach, grant_bytes);
+	FIELD(ofi_attach, grant);
+	STRUCT(ofi_attached);
+	FIELD(ofi_attached, head);
+	FIELD(ofi_attached, request);
+	FIELD(ofi_attached, status);
+	FIELD(ofi_attached, region);
+	FIELD(ofi_attached, rights);
+	FIELD(ofi_attached, size);
+	FIELD(ofi_attached, address);
+	FIELD(ofi_attached, key);
+	FIELD(ofi_attached, endpoint_bytes);
+	FIELD(ofi_attached, reserved);
+	FIELD(ofi_attached, endpoint);
+	FIELD(ofi_attached, text);
+	STRUCT(ofi_detach);
+	FIELD(ofi_detach, head);
+	FIELD(ofi_detach, region);
+	FIELD(ofi_detach, request);
+}
+
+union ofi_message_any {
+	struct message_head head;
+	struct ofi_hello hello;
+	struct ofi_welcome welcome;
+	struct ofi_refusal refusal;
+	struct ofi_attach attach;
+	struct ofi_attached attached;
+	struct ofi_detach detach;
+};
+
+static void put_ofi_message(FILE *out, const char *name, union ofi_message_any *message,
+			    size_t bytes)
+{
+	message->head.magic = OFI_MAGIC;
+	message->head.version = OFI_VERSION;
+	message->head.bytes = (uint32_t)bytes;
+	message->head.crc = crc32c(0, message, bytes);
+	put_bytes(out, name, message, bytes);
+}
+
+static void put_ofi(FILE *out)
+{
+	union ofi_message_any hello = {
+		.hello = { .head.type = OFI_HELLO, .client_id = 1, .link = 2, .replaces = 3 }
+	};
+	union ofi_message_any welcome = { .welcome = { .head.type = OFI_WELCOME,
+						       .incarnation = 4,
+						       .boot_id = { 5 },
+						       .provider = "tcp" } };
+	union ofi_message_any refusal = {
+		.refusal = { .head.type = OFI_REFUSAL, .status = -13, .text = "no" }
+	};
+	union ofi_message_any attach = { .attach = { .head.type = OFI_ATTACH,
+						     .request = 6,
+						     .grant_bytes = 2,
+						     .grant = { 7, 8 } } };
+	union ofi_message_any attached = { .attached = { .head.type = OFI_ATTACHED,
+							 .request = 6,
+							 .region = 9,
+							 .rights = 7,
+							 .size = 1 << 22,
+							 .address = 1 << 21,
+							 .key = 10,
+							 .endpoint_bytes = 2,
+							 .endpoint = { 11, 12 } } };
+	union ofi_message_any detach = {
+		.detach = { .head.type = OFI_DETACH, .region = 9, .request = 6 }
+	};
+
+	put_ofi_structs(out);
+	put_ofi_message(out, "hello", &hello, sizeof(hello.hello));
+	put_ofi_message(out, "welcome", &welcome, sizeof(welcome.welcome));
+	put_ofi_message(out, "refusal", &refusal, sizeof(refusal.refusal));
+	put_ofi_message(out, "attach", &attach, sizeof(attach.attach));
+	put_ofi_message(out, "attached", &attached, sizeof(attached.attached));
+	put_ofi_message(out, "detach", &detach, sizeof(detach.detach));
+}
+
 /* -------- comparing -------- */
 
 static char *read_all(const char *path)
@@ -619,6 +718,14 @@ TEST(layout__of_verbs_messages)
 
 	(void)snprintf(name, sizeof(name), "verbs-v%d", VERBS_VERSION);
 	check_golden(name, put_verbs);
+}
+
+TEST(layout__of_ofi_messages)
+{
+	char name[64];
+
+	(void)snprintf(name, sizeof(name), "ofi-v%d", OFI_VERSION);
+	check_golden(name, put_ofi);
 }
 
 int main(void)
