@@ -19,8 +19,8 @@
 #endif
 
 static const struct kind {
-	const char *name; /* of the target; a URI begins with it and a colon */
-	const char *rest; /* of a URI, for messages */
+	const char *name;  /* of the target; a URI begins with it and a colon */
+	const char *rest;  /* of a URI, for messages */
 	const char *lacks; /* for messages: what a build without it did not find */
 	/* opts are complete; rest follows the colon. NULL = not in this build. */
 	int (*open)(const char *rest, const struct transport_opts *opts, struct transport **tr_out);

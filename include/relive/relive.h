@@ -472,10 +472,8 @@ enum rlv_weights {
 	RLV_WEIGHTS_RAW = 1,   /* (N P)^-beta */
 };
 
-/*
- * How an item read over a network is verified. In local memory, always by its leaf; over TCP
- * (transport ofi) by the crc of its rows, where they have one.
- */
+/* How an item read over a network is verified. In local memory, always by its leaf; over TCP
+   (transport ofi) by the crc of its rows, where they have one. */
 enum rlv_verify {
 	RLV_VERIFY_LEAF = 0, /* read the leaf again after the rows: 1 RT more */
 	RLV_VERIFY_CRC = 1,  /* check crc32c and generation of each row; needs row_crc */
@@ -721,8 +719,7 @@ struct rlv_node_info {
 	uint32_t clients;   /* attached */
 	uint32_t n_gauges;
 	struct {
-		char name[16]; /* verbs: qps, mrs and windows of its RDMA device; ofi: links, keys,
-				  cpu_ms of the thread that serves them */
+		char name[16]; /* verbs: qps, mrs and windows; ofi: links, keys and cpu_ms */
 		uint64_t value;
 	} gauges[8];             /* resources that its transport holds now */
 	uint64_t agent_cpu_ns;   /* CPU time of its thread that serves clients; append,

@@ -146,9 +146,10 @@ static int open_target(struct memnode *node)
 	int ret = choose_path(&node->opts, &opts);
 
 	if (!kind)
-		return error_set(-EINVAL,
-				 "transport %.16s%s: want auto, shm (without --listen), verbs or ofi",
-				 node->opts.transport, node->opts.listen ? " with --listen" : "");
+		return error_set(
+			-EINVAL,
+			"transport %.16s%s: want auto, shm (without --listen), verbs or ofi",
+			node->opts.transport, node->opts.listen ? " with --listen" : "");
 	if (ret == 0 && !opts.path) {
 		if (!opts.pool_bytes)
 			opts.pool_bytes = UINT64_C(1) << 30;

@@ -124,9 +124,10 @@ int nodes_admit(struct nodes *nodes, const struct node_news *news)
 	if ((strncmp(news->uri, "shm:/", 5) != 0 && strncmp(news->uri, "verbs:", 6) != 0 &&
 	     strncmp(news->uri, "ofi:", 4) != 0) ||
 	    strlen(news->uri) >= NODE_URI_BYTES)
-		return error_set(-EINVAL,
-				 "node %s: address \"%.64s\": want shm:/PATH, verbs:HOST:PORT or ofi:HOST:PORT",
-				 news->name, news->uri);
+		return error_set(
+			-EINVAL,
+			"node %s: address \"%.64s\": want shm:/PATH, verbs:HOST:PORT or ofi:HOST:PORT",
+			news->name, news->uri);
 	if (news->incarnation == 0)
 		return error_set(-EINVAL, "node %s: incarnation 0 is not valid", news->name);
 	node = nodes_find(nodes, news->name);

@@ -138,7 +138,8 @@ static void rights__are_those_of_the_grant(void **state)
 		{ RIGHT_ALL, { true, true, true } },
 		{ RIGHT_READ, { true, false, false } },
 		{ RIGHT_WRITE, { false, true, false } },
-		{ RIGHT_READ | RIGHT_WRITE, { true, true, true } }, /* libfabric has no third right */
+		{ RIGHT_READ | RIGHT_WRITE,
+		  { true, true, true } }, /* libfabric has no third right */
 	};
 	struct rig *rig = rig_of(state);
 

@@ -19,6 +19,6 @@ RLV_MUST_CHECK int node_address_parse(const char *text, struct node_address *add
 
 /* Formats an address, without a scheme. -ENAMETOOLONG: it needs more than room bytes. */
 RLV_MUST_CHECK int node_address_format(const struct node_address *address, char *text_out,
-					size_t room);
+				       size_t room);
 
 #endif

@@ -197,7 +197,8 @@ int ofi_link_ask(struct ofi_link *link, union ofi_any *request, enum ofi_message
 	ret = link_take(link, &message, deadline_ns);
 	if (ret)
 		return ret;
-	if (message.head.type != OFI_ATTACHED || message.attached.request != request->attach.request)
+	if (message.head.type != OFI_ATTACHED ||
+	    message.attached.request != request->attach.request)
 		return error_set(-EPROTO, "the memory node answered with type %u to request %u",
 				 message.head.type, request->attach.request);
 	*answer_out = message.attached;

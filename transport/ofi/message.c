@@ -52,9 +52,9 @@ static bool attached_is_sound(const struct ofi_attached *a)
 	if (a->endpoint_bytes > OFI_ENDPOINT_BYTES ||
 	    !bits_all_zero(a->endpoint + a->endpoint_bytes, OFI_ENDPOINT_BYTES - a->endpoint_bytes))
 		return false;
-	return a->status || (a->region && a->size && a->endpoint_bytes &&
-			     !((a->size | a->address) & 7) && a->address <= UINT64_MAX - a->size &&
-			     !(a->rights & ~(uint32_t)RIGHT_ALL));
+	return a->status ||
+	       (a->region && a->size && a->endpoint_bytes && !((a->size | a->address) & 7) &&
+		a->address <= UINT64_MAX - a->size && !(a->rights & ~(uint32_t)RIGHT_ALL));
 }
 
 static bool body_is_sound(const union ofi_any *m)
@@ -119,8 +119,8 @@ int ofi_stream_set(int sock)
 static int stream_fill(struct ofi_stream *stream, size_t want)
 {
 	while (stream->have < want) {
-		ssize_t n = recv(stream->sock, stream->in.bytes + stream->have,
-				 want - stream->have, 0);
+		ssize_t n =
+			recv(stream->sock, stream->in.bytes + stream->have, want - stream->have, 0);
 
 		if (n > 0)
 			stream->have += (uint32_t)n;

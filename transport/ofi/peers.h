@@ -29,12 +29,12 @@
 #include "transport/ofi/message.h"
 #include "transport/ofi/port.h"
 
-#define OFI_PEERS_MAX 1024      /* links */
-#define OFI_UNPROVED_MAX 128    /* of them, without a good grant so far */
-#define OFI_PROOF_S 30          /* time for it */
-#define OFI_LOOK_S 2            /* between two looks at that time */
-#define OFI_OPENINGS_MAX 4096   /* of one link */
-#define OFI_FENCED_MAX 4096     /* fenced clients to refuse: the latest ones */
+#define OFI_PEERS_MAX 1024    /* links */
+#define OFI_UNPROVED_MAX 128  /* of them, without a good grant so far */
+#define OFI_PROOF_S 30        /* time for it */
+#define OFI_LOOK_S 2          /* between two looks at that time */
+#define OFI_OPENINGS_MAX 4096 /* of one link */
+#define OFI_FENCED_MAX 4096   /* fenced clients to refuse: the latest ones */
 
 /* A region that one ATTACH opened to a link. */
 struct ofi_opening {
@@ -59,8 +59,8 @@ struct ofi_peer {
 };
 
 struct ofi_peers {
-	struct target *target;               /* borrowed */
-	char provider[OFI_PROVIDER_BYTES];   /* of the ports */
+	struct target *target;             /* borrowed */
+	char provider[OFI_PROVIDER_BYTES]; /* of the ports */
 	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
 	int epoll; /* of the connections, by slot; borrowed */
 	int ring;  /* epoll of the ports' descriptors, by slot; -1 = none. Borrowed */

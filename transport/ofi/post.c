@@ -62,8 +62,7 @@ int ofi_post_fail(struct ofi_post *post, int code, const char *text)
 	post_cut(post);
 	/* Atomics without a result keep the status that they were sent with: unknown. */
 	for (uint32_t i = 0; i < OFI_OPS; i++)
-		transport_account_cas(&post->tr, 0,
-				      post->ops[i].busy ? post->ops[i].n_atomics : 0);
+		transport_account_cas(&post->tr, 0, post->ops[i].busy ? post->ops[i].n_atomics : 0);
 	post->tr.broken = -ECONNRESET;
 	return post_lost(post, code);
 }
@@ -123,8 +122,9 @@ static int post_reap(struct ofi_post *post)
 		struct ofi_op *op = done[i].op_context;
 
 		if (op < post->ops || op >= post->ops + OFI_OPS || !op->busy)
-			return ofi_post_fail(post, -ECONNRESET,
-					     "libfabric completed a request that was not outstanding");
+			return ofi_post_fail(
+				post, -ECONNRESET,
+				"libfabric completed a request that was not outstanding");
 		op_retire(post, op);
 	}
 	return (int)n;
@@ -371,8 +371,7 @@ static int parts_flush(struct ofi_post *post)
 	post->parts.bytes = 0;
 	if (ret)
 		return ret;
-	return sent ? ofi_post_fail(post, -ECONNRESET,
-				    post->link.port.calls->strerror((int)-sent))
+	return sent ? ofi_post_fail(post, -ECONNRESET, post->link.port.calls->strerror((int)-sent))
 		    : 0;
 }
 
@@ -407,8 +406,8 @@ static int post_io(struct ofi_post *post, const struct transport_wr *wr)
 			return ret;
 		parts->kind = kind;
 		parts->local[parts->n] = (struct iovec){ (uint8_t *)io->dst + done, len };
-		parts->remote[parts->n++] = (struct fi_rma_iov){ region->address + io->off + done,
-								 len, region->key };
+		parts->remote[parts->n++] =
+			(struct fi_rma_iov){ region->address + io->off + done, len, region->key };
 		parts->bytes += len;
 	}
 	return ret;
@@ -519,8 +518,8 @@ int ofi_post_init(struct ofi_post *post)
 
 	post->order = ofi_order_of(tx->msg_order, port->messages_stay_behind);
 	post->small = min_u64(SMALL, port->max_words * 8);
-	post->parts_max = (uint32_t)max_u64(
-		1, min_u64(OFI_PARTS, min_u64(tx->iov_limit, tx->rma_iov_limit)));
+	post->parts_max =
+		(uint32_t)max_u64(1, min_u64(OFI_PARTS, min_u64(tx->iov_limit, tx->rma_iov_limit)));
 	post->next = post->oldest = 1;
 	post->ops = mem_array(OFI_OPS, sizeof(*post->ops));
 	if (!post->ops)

@@ -15,7 +15,7 @@
  * outstanding atomic is *unknown* and every batch and later call has -ECONNRESET; the call at whose
  * deadline it was has -ETIMEDOUT. Nothing is ever sent twice.
  *
- * Thread: owner. Waits poll the completion queue, which is what drives libfabric.
+ * Thread: owner. Waits poll the completion queue; this drives libfabric.
  */
 #ifndef RLV_TRANSPORT_OFI_POST_H
 #define RLV_TRANSPORT_OFI_POST_H
@@ -62,7 +62,7 @@ struct ofi_parts {
 	enum ofi_kind kind;
 	bool is_cas; /* CHANGE: all of them, else none */
 	uint64_t bytes;
-	struct iovec local[OFI_PARTS];                /* not of a CHANGE */
+	struct iovec local[OFI_PARTS];               /* not of a CHANGE */
 	struct transport_atomic *atomics[OFI_PARTS]; /* of a CHANGE */
 	struct fi_rma_iov remote[OFI_PARTS];
 };

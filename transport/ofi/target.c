@@ -35,7 +35,7 @@ struct ofi_target {
 	struct ofi_peers *peers LOCK_GUARDED_BY(ofi_role); /* NULL until it listens */
 	int listener LOCK_GUARDED_BY(ofi_role);            /* -1 likewise */
 	int epoll LOCK_GUARDED_BY(ofi_role);               /* likewise */
-	int timer LOCK_GUARDED_BY(ofi_role);    /* of looks at links without a grant; likewise */
+	int timer LOCK_GUARDED_BY(ofi_role);       /* of looks at links without a grant; likewise */
 	uint64_t fences LOCK_GUARDED_BY(ofi_role); /* of clients that base never saw */
 };
 
@@ -302,7 +302,8 @@ static void ofi_stats(struct transport_target *tg, struct target_stats *out)
 		out->n_gauges = 3;
 		out->gauges[0] = (struct target_gauge){ "links", peers->n };
 		out->gauges[1] = (struct target_gauge){ "keys", peers->n_keys };
-		out->gauges[2] = (struct target_gauge){ "cpu_ms", ofi_agent_cpu_ms(&target->agent) };
+		out->gauges[2] =
+			(struct target_gauge){ "cpu_ms", ofi_agent_cpu_ms(&target->agent) };
 	}
 	target_leave_lock(target);
 }
@@ -325,8 +326,7 @@ static LOCK_UNCHECKED void ofi_target_close(struct transport_target *tg)
 	target_ops.close(tg);
 }
 
-LOCK_UNCHECKED int ofi_target_open(const struct target_opts *opts,
-				   struct transport_target **tg_out)
+LOCK_UNCHECKED int ofi_target_open(const struct target_opts *opts, struct transport_target **tg_out)
 {
 	const struct ofi_calls *calls;
 	struct ofi_target *target;

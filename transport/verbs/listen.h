@@ -17,9 +17,9 @@ struct listener {
 	const struct verbs_calls *calls;
 	struct rdma_event_channel *channel; /* its descriptor does not block */
 	struct rdma_cm_id *id;
-	struct ibv_context *context;  /* the device */
+	struct ibv_context *context; /* the device */
 	struct node_address address; /* for clients: the resolved host and port */
-	struct peers *peers;          /* borrowed */
+	struct peers *peers;         /* borrowed */
 };
 
 /*

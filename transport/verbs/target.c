@@ -226,7 +226,7 @@ static int verbs_listen(struct transport_target *tg, const char *address)
 	ret = listener_open(target->calls, &where, &target->listener);
 	if (ret == 0)
 		ret = node_address_format(&target->listener->address, uri + strlen(uri),
-					   sizeof(uri) - strlen(uri));
+					  sizeof(uri) - strlen(uri));
 	if (ret == 0)
 		ret = peers_open(target->calls, target->listener->context, &target->base,
 				 target->buffers, &target->peers);

@@ -306,10 +306,12 @@ static void open__in_a_forked_child(void **state)
 int contract_run_lost(const char *kind, bool is_passive, int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(killed__every_call_gives_econnreset, setup, teardown),
+		cmocka_unit_test_setup_teardown(killed__every_call_gives_econnreset, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(killed__atomics_are_unknown, setup, teardown),
 		cmocka_unit_test_setup_teardown(stopped__attach_ends_in_time, setup, teardown),
-		cmocka_unit_test_setup_teardown(stopped__detaches_wait_until_it_goes_on, setup, teardown),
+		cmocka_unit_test_setup_teardown(stopped__detaches_wait_until_it_goes_on, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(stopped__connect_ends_in_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(restarted__takes_a_new_link, setup, teardown),
 		cmocka_unit_test_setup_teardown(open__where_nobody_listens, setup, teardown),

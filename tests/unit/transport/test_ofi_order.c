@@ -60,8 +60,8 @@ TEST(order__without_messages_behind_writes_has_a_publish_wait)
 
 TEST(order__of_a_strict_endpoint_waits_for_nothing)
 {
-	struct ofi_order order = ofi_order_of(
-		RXM | FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW, true);
+	struct ofi_order order =
+		ofi_order_of(RXM | FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW, true);
 
 	assert_int_equal(order.plain[OFI_CHANGE] & (WRITES | BIT(OFI_CHANGE) | BIT(OFI_FETCH)), 0);
 	assert_int_equal(order.fenced[OFI_PUT] & (BIT(OFI_FETCH) | BIT(OFI_CHANGE)), 0);
