@@ -330,6 +330,7 @@ static uint64_t access_of(uint32_t rights)
 static int opening_make(struct ofi_peer *peer, uint32_t request, const struct target_map *map)
 {
 	struct ofi_opening *opening = mem_zalloc(sizeof(*opening));
+	struct iovec memory = { map->base, map->size };
 	uint64_t key;
 	int ret = -ENOKEY;
 
@@ -339,8 +340,8 @@ static int opening_make(struct ofi_peer *peer, uint32_t request, const struct ta
 		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
 			ret = error_set(-EIO, "getrandom: %s", strerror(errno));
 		else
-			ret = ofi_port_register(&peer->port, map->base, map->size,
-						access_of(map->rights), key, &opening->mr);
+			ret = ofi_port_register(&peer->port, &memory, access_of(map->rights), key,
+						&opening->mr);
 	}
 	if (ret) {
 		mem_free(opening);

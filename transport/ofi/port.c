@@ -223,11 +223,12 @@ int ofi_port_add(const struct ofi_port *port, const uint8_t *name, uint32_t byte
 	return ret == 1 ? 0 : ofi_port_error(port, "fi_av_insert", ret < 0 ? ret : -FI_EINVAL);
 }
 
-int ofi_port_register(const struct ofi_port *port, const void *ptr, size_t bytes, uint64_t access,
+int ofi_port_register(const struct ofi_port *port, const struct iovec *memory, uint64_t access,
 		      uint64_t key, struct fid_mr **mr_out)
 {
 	struct fid_mr *mr = NULL;
-	int ret = fi_mr_reg(port->domain, ptr, bytes, access, 0, key, 0, &mr, NULL);
+	int ret = fi_mr_reg(port->domain, memory->iov_base, memory->iov_len, access, 0, key, 0, &mr,
+			    NULL);
 
 	if (ret == 0 && (port->info->domain_attr->mr_mode & FI_MR_ENDPOINT)) {
 		ret = fi_mr_bind(mr, &port->ep->fid, 0);

@@ -62,7 +62,7 @@ RLV_MUST_CHECK int ofi_port_add(const struct ofi_port *port, const uint8_t *name
  * Registers memory: for our own requests (key 0), or for a peer under that key, unless the provider
  * chooses keys. access: FI_READ .. *mr_out: fi_close ends it.
  */
-RLV_MUST_CHECK int ofi_port_register(const struct ofi_port *port, const void *ptr, size_t bytes,
+RLV_MUST_CHECK int ofi_port_register(const struct ofi_port *port, const struct iovec *memory,
 				     uint64_t access, uint64_t key, struct fid_mr **mr_out);
 
 /*

@@ -347,8 +347,8 @@ static int parts_take(struct ofi_post *post, struct ofi_op **op_out)
 		op->is_cas = parts->is_cas;
 	}
 	if (parts->kind != OFI_CHANGE && ofi_port_is_local(&post->link.port))
-		ret = ofi_port_register(&post->link.port, parts->local[0].iov_base,
-					parts->local[0].iov_len, FI_READ | FI_WRITE, 0, &op->mr);
+		ret = ofi_port_register(&post->link.port, &parts->local[0], FI_READ | FI_WRITE, 0,
+					&op->mr);
 	if (ret)
 		op_free(post, op);
 	*op_out = op;
@@ -529,9 +529,10 @@ int ofi_post_init(struct ofi_post *post)
 		post->free = &post->ops[i];
 	}
 	if (ofi_port_is_local(port)) {
+		struct iovec ops = { post->ops, OFI_OPS * sizeof(*post->ops) };
+
 		post->parts_max = 1; /* each has a registration of its own */
-		ret = ofi_port_register(port, post->ops, OFI_OPS * sizeof(*post->ops),
-					FI_READ | FI_WRITE, 0, &post->ops_mr);
+		ret = ofi_port_register(port, &ops, FI_READ | FI_WRITE, 0, &post->ops_mr);
 	}
 	return ret;
 }
