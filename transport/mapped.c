@@ -148,7 +148,7 @@ static int mapped_attach(struct transport *tr, const struct region_grant *grant,
 
 	if (!mine)
 		return error_set(-ENOMEM, "cannot allocate memory for a region");
-	ret = transport_attach(wire, grant, &mine->region);
+	ret = mapped_learn(tr, transport_attach(wire, grant, &mine->region));
 	if (ret)
 		goto err_free;
 	ret = transport_attach(mapped->near, grant, &mine->near);
@@ -184,6 +184,7 @@ static void mapped_detach(struct transport *tr, struct region *region)
 	*at = mine->next;
 	region->base = NULL; /* the wire does not own the mapping */
 	wire->ops->detach(wire, region);
+	(void)mapped_learn(tr, 0); /* it may have found that its connection has ended */
 	transport_detach(&mine->near);
 	mem_free(mine);
 }

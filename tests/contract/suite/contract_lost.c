@@ -17,7 +17,8 @@
 
 /* State that the target's process reports. */
 struct place {
-	char uri[TRANSPORT_URI_BYTES]; /* of an initiator that maps nothing */
+	char uri[TRANSPORT_URI_BYTES];  /* of an initiator that maps nothing */
+	char near[TRANSPORT_URI_BYTES]; /* of one that maps the regions */
 	struct region_grant grants[GRANTS];
 };
 
@@ -49,6 +50,7 @@ static int listen_and_grant(struct transport_target *tg, const char *dir, struct
 	if (ret)
 		return ret;
 	(void)snprintf(place->uri, sizeof(place->uri), "%s", tg->ops->uri(tg));
+	memcpy(place->near, place->uri, sizeof(place->near));
 	place->uri[strcspn(place->uri, ";")] = 0;
 	return 0;
 }
@@ -151,6 +153,26 @@ static void killed__every_call_gives_econnreset(void **state)
 	assert_error(transport_order(tr), -ECONNRESET);
 	assert_error(transport_attach(tr, &node->place.grants[1], &again), -ECONNRESET);
 	assert_null(again);
+}
+
+/* What maps the regions, too, hears of it by whatever it does next. */
+static void killed__a_detach_notices(void **state)
+{
+	struct node *node = *state;
+	struct transport_opts opts = { .client_id = CLIENT };
+	struct region *regions[2] = { NULL };
+	struct transport *near = NULL;
+
+	assert_int_equal(transport_open(node->place.near, &opts, &near), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(transport_attach(near, &node->place.grants[i], &regions[i]), 0);
+	kill_target(node);
+	for (int i = 0; i < 2; i++) { /* the first may only be answered that nobody is there */
+		transport_detach(&regions[i]);
+		(void)usleep(10000);
+	}
+	assert_int_equal(near->broken, -ECONNRESET);
+	transport_close(&near);
 }
 
 static void killed__atomics_are_unknown(void **state)
@@ -308,6 +330,7 @@ int contract_run_lost(const char *kind, bool is_passive, int argc, char **argv)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(killed__every_call_gives_econnreset, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(killed__a_detach_notices, setup, teardown),
 		cmocka_unit_test_setup_teardown(killed__atomics_are_unknown, setup, teardown),
 		cmocka_unit_test_setup_teardown(stopped__attach_ends_in_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(stopped__detaches_wait_until_it_goes_on, setup,
