@@ -122,6 +122,11 @@ void superblock_end_alone(struct region_superblock *sb)
 
 int superblock_domain_check(const struct region_superblock *sb, const struct region *region)
 {
+	static const char *const places[] = {
+		[ATOMIC_DOMAIN_CPU] = "on the node's own host",
+		[ATOMIC_DOMAIN_NIC] = "at the node's RDMA address",
+		[ATOMIC_DOMAIN_AGENT] = "at the node's ofi address",
+	};
 	uint32_t mine = superblock_domain(region);
 
 	if (sb->atomic_domain == mine)
@@ -130,6 +135,5 @@ int superblock_domain_check(const struct region_superblock *sb, const struct reg
 			 "superblock: words of the region are changed by %s for life, and would be "
 			 "by %s over this transport (%s): attach it %s",
 			 domain_text(sb->atomic_domain), domain_text(mine), region->tr->ops->name,
-			 sb->atomic_domain == ATOMIC_DOMAIN_CPU ? "on the node's own host"
-								: "at the node's address");
+			 places[sb->atomic_domain]);
 }

@@ -218,6 +218,10 @@ CASE(shard_open__nic_words)
 	reseal(fx.conn.tree, &sb);
 	assert_int_equal(open_again(), -EPROTO);
 	assert_non_null(strstr(error_last(), "RDMA"));
+	sb.atomic_domain = ATOMIC_DOMAIN_AGENT;
+	reseal(fx.conn.tree, &sb);
+	assert_int_equal(open_again(), -EPROTO);
+	assert_non_null(strstr(error_last(), "the node's agent"));
 }
 
 CASE(shard_open__a_region_of_another_table_or_store)

@@ -99,7 +99,7 @@ TEST(target_open__of_an_unknown_kind)
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
 	struct transport_target *tg = NULL;
 
-	assert_int_equal(transport_target_open("ofi", &opts, &tg), -EINVAL);
+	assert_int_equal(transport_target_open("tcp", &opts, &tg), -EINVAL);
 	assert_int_equal(transport_target_open(NULL, &opts, &tg), -EINVAL);
 	assert_int_equal(transport_target_open("shm", NULL, &tg), -EINVAL);
 	assert_null(tg);
