@@ -322,7 +322,7 @@ static void fence__amid_long_writes(void **state)
 		assert_int_equal(pthread_create(&thread, NULL, write_on, &writer), 0);
 		while (atomic_load(&writer.sent) < 8)
 			(void)sched_yield();
-		while (*(volatile uint8_t *)rig->spec.base == 0)
+		while (rig_load(rig->region, 0) == 0)
 			(void)sched_yield();
 		fence_cut(rig, id);
 		memcpy(copy, rig->spec.base, WRITE);

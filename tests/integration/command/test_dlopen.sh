@@ -34,7 +34,7 @@ with open("/proc/self/maps", encoding="utf-8") as maps:
     mapped = {line.split()[-1].rsplit("/", 1)[-1] for line in maps if "/" in line}
 assert any(name.startswith("librelive.so") for name in mapped), mapped
 unwanted = [name for name in mapped for no in (
-    "libjemalloc", "librelive-", "libibverbs", "librdmacm", "libpmem", "libevent", "libsqlite3")
+    "libjemalloc", "librelive-", "libibverbs", "librdmacm", "libfabric", "libpmem", "libevent", "libsqlite3")
     if name.startswith(no)]
 assert not unwanted, "mapped: %s" % unwanted
 END
