@@ -61,14 +61,18 @@ static bool agent_round(struct ofi_agent *agent, struct round *round)
 {
 	struct epoll_event events[EVENTS];
 	uint32_t n = round->n;
+	eventfd_t rings;
 	bool blind;
 	int woken;
 
 	while (atomic_load_explicit(&agent->wanting, memory_order_relaxed))
 		(void)sched_yield();
 	woken = epoll_wait(agent->ring, events, EVENTS, 0);
-	for (int i = 0; i < woken; i++)
+	for (int i = 0; i < woken; i++) {
+		if (events[i].data.u32 == BELL)
+			(void)eventfd_read(agent->bell, &rings);
 		round->slots[n++] = events[i].data.u32;
+	}
 	round->n = 0;
 	lock_acquire(agent->lock, &ofi_role);
 	blind = agent->peers->n_blind > 0;
@@ -138,6 +142,7 @@ int ofi_agent_start(struct ofi_agent *agent, struct ofi_peers *peers)
 	int ret;
 
 	agent->peers = peers;
+	peers->bell = agent->bell;
 	ret = pthread_create(&agent->thread, NULL, agent_run, agent);
 	if (ret) {
 		agent->peers = NULL;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -316,7 +317,10 @@ static int peer_open_port(struct ofi_peer *peer)
 		peer->name_bytes = 0;
 		return ret;
 	}
-	peer->all->n_blind += peer->port.fd < 0;
+	if (peer->port.fd < 0) { /* nothing else says that it has work */
+		peer->all->n_blind++;
+		(void)eventfd_write(peer->all->bell, 1);
+	}
 	return 0;
 }
 

@@ -63,7 +63,8 @@ struct ofi_peers {
 	char provider[OFI_PROVIDER_BYTES]; /* of the ports */
 	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
 	int epoll; /* of the connections, by slot; borrowed */
-	int ring;  /* epoll of the ports' descriptors, by slot; -1 = none. Borrowed */
+	int ring;  /* epoll of the ports' descriptors, by slot; borrowed */
+	int bell;  /* eventfd that wakes who drives the ports; borrowed */
 	struct ofi_peer *slots[OFI_PEERS_MAX];
 	uint32_t n, n_unproved, n_keys;
 	uint32_t n_blind; /* ports without a descriptor */
