@@ -9,11 +9,15 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "wire/announce.h"
 #include "wire/region.h"
 
 #include "base/os/process.h"
+
+#define ANNOUNCE_POLL_NS (50 * CLOCK_NS_PER_MS)
 
 /* -------- connect -------- */
 
@@ -81,6 +85,34 @@ static int connect_host(const struct dial_opts *opts, int *fd_out)
 		return error_set(ret, "connect %s:%u: %s", opts->host, opts->port, strerror(-ret));
 	(void)setsockopt(*fd_out, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	return 0;
+}
+
+/*
+ * Connects as the file announces, and sets host, port, and token if it is "". A file that is missing,
+ * or left by a server that was killed, is read again until the deadline.
+ */
+static int connect_announced(struct dial_opts *opts, struct announcement *news, int *fd_out)
+{
+	const char *path = announce_path(opts->host);
+	const struct timespec pause = { .tv_nsec = ANNOUNCE_POLL_NS };
+	int ret;
+
+	for (;;) {
+		ret = announce_read(path, news);
+		if (ret == 0) {
+			opts->host = news->host;
+			opts->port = news->port;
+			ret = connect_host(opts, fd_out);
+		}
+		if (ret != -ENOENT && ret != -ECONNREFUSED && ret != -EHOSTUNREACH)
+			break;
+		if (deadline_expired(clock_monotonic(), opts->deadline_ns))
+			return error_prefix(ret, "@%s: ", path);
+		(void)nanosleep(&pause, NULL);
+	}
+	if (ret == 0 && !opts->token[0])
+		opts->token = news->token;
+	return ret;
 }
 
 /* -------- hello, auth -------- */
@@ -201,15 +233,34 @@ static int dial_prove(struct handshake *hs)
 	return ret;
 }
 
+/* Connects over TCP, with opts->host and opts->token as announced; *tls_out is set after errors, too. */
+static int connect_tls(struct dial_opts *opts, struct announcement *news, struct stream *stream,
+		       struct tls **tls_out)
+{
+	struct tls_opts tls = { .files = opts->tls };
+	int fd = -1, ret = 0;
+
+	if (announce_path(opts->host))
+		ret = connect_announced(opts, news, &fd);
+	tls.token = opts->token;
+	tls.host = opts->host;
+	if (ret == 0)
+		ret = tls_open(&tls, tls_out);
+	if (ret == 0 && fd < 0)
+		ret = connect_host(opts, &fd);
+	if (ret == 0)
+		return stream_init_tls(stream, fd, *tls_out);
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
 int dial_open(const struct dial_opts *opts, struct channel *ch_out, struct dial_peer *peer_out)
 {
-	const struct tls_opts tls_opts = {
-		.token = opts->token,
-		.host = opts->host,
-		.files = opts->tls,
-	};
+	struct dial_opts full = *opts;
+	struct announcement news;
 	struct channel ch;
-	struct handshake hs = { .opts = opts, .ch = &ch };
+	struct handshake hs = { .opts = &full, .ch = &ch };
 	struct tls *tls = NULL;
 	struct stream stream = { .fd = -1 };
 	int fd = -1, ret;
@@ -218,11 +269,7 @@ int dial_open(const struct dial_opts *opts, struct channel *ch_out, struct dial_
 		ret = connect_socket(opts, &fd);
 		stream = stream_socket(fd);
 	} else {
-		ret = tls_open(&tls_opts, &tls);
-		if (ret == 0)
-			ret = connect_host(opts, &fd);
-		if (ret == 0)
-			ret = stream_init_tls(&stream, fd, tls);
+		ret = connect_tls(&full, &news, &stream, &tls);
 	}
 	if (ret == 0) {
 		channel_init(&ch, stream);

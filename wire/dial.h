@@ -14,9 +14,9 @@
 
 struct dial_opts {
 	const char *socket; /* path of a unix socket; NULL = host and port */
-	const char *host;
+	const char *host;   /* @FILE: as that file announces (wire/announce.h) */
 	uint16_t port;
-	const char *token;     /* the store's own, or one of a role */
+	const char *token;     /* the store's own, or one of a role; "" = that of @FILE */
 	struct tls_files tls;  /* for TCP; without files the token is the PSK */
 	const char *role;      /* "client" or "memnode" */
 	const char *software;  /* our version, as text for messages */
@@ -36,7 +36,9 @@ struct dial_peer {
 };
 
 /*
- * Connects to a metadata server and proves the token to it; the caller owns *ch_out. Errors:
+ * Connects to a metadata server and proves the token to it; the caller owns *ch_out. A name is
+ * looked up, and @FILE read, in each call. Until the deadline it waits for @FILE to appear and to
+ * name a server that listens; no other server is waited for. Errors:
  * -ECONNREFUSED, -ENOENT (no such socket), -EHOSTUNREACH (host unknown or not reachable), -EACCES
  * (the tokens of client and server differ), -ETIMEDOUT, -EPROTO, those of tls_open and of the
  * server. Thread: any.

@@ -175,7 +175,9 @@ static void count_loss(struct down *down)
 {
 	const struct host_daemon *metad = host_daemons_find(&down->daemons, HOST_METAD);
 	char uri[HOST_STORE_URI_BYTES];
-	bool any = !down->keep && metad && cmdline_get(&metad->line, "--listen");
+	bool any =
+		!down->keep && metad &&
+		(cmdline_get(&metad->line, "--listen") || cmdline_get(&metad->line, "--announce"));
 
 	for (uint32_t i = 0; i < down->daemons.n; i++)
 		any |= holds_memory(down, &down->daemons.at[i]);

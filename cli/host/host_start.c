@@ -17,6 +17,7 @@ void host_metad_options(const struct host_store_opts *opts, struct cmdline *line
 {
 	cmdline_set(line, "--stalled", opts->stalled);
 	cmdline_set(line, "--listen", opts->listen);
+	cmdline_set_path(line, "--announce", opts->announce);
 	cmdline_set(line, "--metrics", opts->node.metrics);
 	cmdline_set_path(line, "--tls-cert", opts->tls_cert);
 	cmdline_set_path(line, "--tls-key", opts->tls_key);

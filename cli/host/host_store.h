@@ -48,6 +48,7 @@ struct host_store_opts {
 	/* Group and log options are those of the server too; metrics: node N has PORT + 1 + N. */
 	struct host_node_opts node;
 	const char *listen;   /* HOST:PORT of the metadata server */
+	const char *announce; /* file in which it says where it listens, and its token */
 	const char *tls_cert; /* PEM files for the server's TCP connections */
 	const char *tls_key;
 	const char *tls_ca;

@@ -130,6 +130,10 @@ int cmd_up(int argc, char **argv)
 		HOST_NODE_OPTIONS(opts->node),
 		{ "dax", "PATH", "keep the pool on a DAX device", &request.dax, ARG_TEXT },
 		{ "listen", "HOST:PORT", "also serve relive://HOST:PORT", &opts->listen, ARG_TEXT },
+		{ "announce", "FILE",
+		  "write where the server listens, and the token, to FILE (0600), for\nrelive://@FILE "
+		  "on hosts that share it (without --listen: any port)",
+		  &opts->announce, ARG_TEXT },
 		{ "metrics", "[IP:]PORT",
 		  "serve the server's /metrics and /healthz here, those of the nodes at\nthe next ports",
 		  &opts->node.metrics, ARG_TEXT },
@@ -170,7 +174,8 @@ int cmd_up(int argc, char **argv)
 		.n_options = ARRAY_LEN(options),
 		.notes = notes,
 		.examples = "relive up --size 8G --listen 0.0.0.0:7117\n"
-			    "relive up --store replay --file /srv/replay",
+			    "relive up --store replay --file /srv/replay\n"
+			    "relive up --announce ~/replay.uri --transport verbs",
 	};
 	int code = cli_parse(&args, argc, argv);
 

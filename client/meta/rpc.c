@@ -4,6 +4,7 @@
 
 #include "relive/relive.h"
 
+#include "wire/announce.h"
 #include "wire/token.h"
 
 #include "base/mem/alloc.h"
@@ -107,11 +108,12 @@ static int find_store(const struct rpc *rpc, char token_out[TOKEN_TEXT_BYTES],
 		      char socket_out[RUNTIME_PATH_BYTES])
 {
 	bool local = rpc->uri.kind == URI_SHM, given = rpc->token[0] && rpc->token_first;
+	bool announced = !local && announce_path(rpc->uri.text);
 	struct runtime_dir dir;
 	int ret = 0;
 
 	memcpy(token_out, rpc->token, TOKEN_TEXT_BYTES);
-	if (given && !local)
+	if ((given && !local) || announced)
 		return 0;
 	/* The store's directory exists as long as the store; without a server it has no socket. */
 	ret = runtime_dir_visit(local ? rpc->uri.text : "default", &dir);

@@ -31,7 +31,7 @@ struct rpc_call {
  * Connects once, by shm: or relive://. Of the options it uses the token, the TLS files and
  * timeout_ns (negative = for ever). Default files: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA.
  * Default token: shm: the store's token file, unless RELIVE_TOKEN is a role's; relive://:
- * RELIVE_TOKEN, else the token file of store `default` here. The message of a failure says what to
+ * RELIVE_TOKEN, else that of @FILE, or the token file of store `default` here. The message of a failure says what to
  * do. -ENOENT (no such store here), -ECONNREFUSED (the server does not answer), -EACCES (token),
  * -EPROTO. Thread: any, for all.
  */

@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define URI_FORMS "want embed:, embed:FILE, shm:NAME or relive://HOST:PORT"
+#define URI_FORMS "want embed:, embed:FILE, shm:NAME, relive://HOST:PORT or relive://@FILE"
 
 static int uri_refuse(const char *text, const char *why)
 {
 	return error_set(-EINVAL, "uri \"%.128s\": %s; " URI_FORMS, text, why);
 }
 
-/* Parses rest: HOST, HOST:PORT, [V6] or [V6]:PORT (default 7117). text is the whole URI, for
-   messages. -EINVAL. */
+/* Parses rest: HOST, HOST:PORT, [V6] or [V6]:PORT (default 7117), or @FILE. text is the whole URI,
+   for messages. -EINVAL. */
 static int parse_tcp(const char *text, const char *rest, struct uri *uri)
 {
 	bool bracket = rest[0] == '[';
@@ -25,6 +25,12 @@ static int parse_tcp(const char *text, const char *rest, struct uri *uri)
 	size_t len = end ? (size_t)(end - host) : strlen(host);
 	unsigned long port = 7117;
 
+	if (strcmp(rest, "@") == 0)
+		return uri_refuse(text, "bad file");
+	if (rest[0] == '@') { /* it is read when connecting */
+		memcpy(uri->text, rest, strlen(rest) + 1);
+		return 0;
+	}
 	if (bracket && !end)
 		return uri_refuse(text, "no ] after the address");
 	if (len == 0 || len >= sizeof(uri->text) || memchr(host, '/', len))

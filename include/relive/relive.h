@@ -133,6 +133,8 @@ struct rlv_store_opts {
  *   "embed:FILE"          in this process, kept in FILE or a DAX device; reopened after a crash
  *   "shm:NAME"            the store NAME that `relive up` runs on this host
  *   "relive://HOST:PORT"  the store of the metadata server at HOST:PORT
+ *   "relive://@FILE"      the store that `relive up --announce FILE` runs, on a host that shares
+ *                         FILE; waits for FILE, and without a token takes that of FILE
  * Errors: -EINVAL (uri, opts), -ENOENT (no such store on this host), -ECONNREFUSED (its server does
  * not answer), -EACCES (token, epoch or certificate), -EBUSY (FILE is in use), -EPROTO (FILE or
  * peer has another format), -EBADMSG (FILE is damaged, or a table has rows that may be torn and no

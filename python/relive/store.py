@@ -201,6 +201,8 @@ def open(uri: str = "embed:", **options: Any) -> Store:
       at a time.
     * ``"shm:NAME"``: the store NAME that ``relive up`` runs on this host.
     * ``"relive://HOST:PORT"``: the store of the metadata server there.
+    * ``"relive://@FILE"``: the store that ``relive up --announce FILE`` runs, on a host that shares FILE.
+      Waits for FILE, for ``timeout`` at most, and without a token takes that of FILE.
 
     :param pages: ``embed:`` only: page size of its memory: ``"auto"``, ``"small"`` or ``"huge"``.
     :param pool_bytes: ``embed:`` only: limit of its memory in bytes, or size of a new file; 0 = all

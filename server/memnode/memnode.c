@@ -16,6 +16,7 @@
 
 #include "transport/transport.h"
 
+#include "wire/announce.h"
 #include "wire/dial.h"
 
 #include "base/mem/alloc.h"
@@ -429,7 +430,7 @@ static const char *file_or_env(const char *path, const char *variable)
 }
 
 /* Sets *token to RELIVE_TOKEN if that is set and is a role token or the server's host is given;
-   else to token_out, the store's token read from its file on this host. */
+   else to token_out: "" for @FILE, which has it, or the store's token read from its file here. */
 static int find_token(const struct memnode *node, char token_out[RUNTIME_TOKEN_BYTES],
 		      const char **token)
 {
@@ -444,7 +445,8 @@ static int find_token(const struct memnode *node, char token_out[RUNTIME_TOKEN_B
 		return ret;
 	}
 	*token = token_out;
-	return runtime_dir_token(&node->dir, token_out);
+	token_out[0] = 0;
+	return announce_path(node->opts.host) ? 0 : runtime_dir_token(&node->dir, token_out);
 }
 
 static int connect_server(struct memnode *node, struct channel *ch)

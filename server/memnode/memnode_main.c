@@ -53,7 +53,8 @@ static const char usage[] =
 	"                        --adopt, what cannot be adopted. Without either such a pool is\n"
 	"                        refused\n"
 	"  --metad URI           relive://HOST:PORT of the metadata server, with the token in\n"
-	"                        RELIVE_TOKEN (default: the store's socket on this host)\n"
+	"                        RELIVE_TOKEN, or relive://@FILE, which the server announces\n"
+	"                        itself in (default: the store's socket on this host)\n"
 	"  --transport auto|shm|verbs|ofi\n"
 	"                        how clients reach the memory (default auto: verbs if the metadata\n"
 	"                        server is on another host or --listen is given, else shm); ofi is\n"
@@ -65,7 +66,8 @@ static const char exit_codes[] = "  3  the node runs already\n"
 				 "  5  refused by the metadata server\n";
 
 static const char environment[] =
-	"  RELIVE_TOKEN        token of a store whose server is on another host\n"
+	"  RELIVE_TOKEN        token of a store whose server is on another host; with @FILE it\n"
+	"                      goes before the one in the file\n"
 	"  RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA\n"
 	"                      PEM files, where --tls-... are not given\n";
 
@@ -139,6 +141,10 @@ static int set_option(void *ctx, int option, const char *value)
 			}
 		return error_set(-EINVAL, "--pages %.16s: want auto, huge or small", value);
 	case OPT_METAD:
+		if (strncmp(value, "relive://@", strlen("relive://@")) == 0) {
+			opts->host = value + strlen("relive://");
+			return 0;
+		}
 		opts->host = metad_host;
 		return daemon_parse_address(value, metad_host, &opts->port);
 	default:

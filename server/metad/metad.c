@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <event2/event.h>
 
@@ -406,6 +407,25 @@ static int start_listening(struct metad *md)
 	return 0;
 }
 
+/* Announces the host that --listen names, or this host if that is all of its addresses. */
+static int metad_announce(struct metad *md)
+{
+	const char *host = md->opts.host;
+	struct announcement *news = &md->news;
+	int ret;
+
+	if (strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0) {
+		if (gethostname(news->host, sizeof(news->host) - 1))
+			return error_set(-errno, "name of this host: %s", strerror(errno));
+	} else {
+		snprintf(news->host, sizeof(news->host), "%s", *host ? host : "127.0.0.1");
+	}
+	news->port = md->port;
+	memcpy(news->token, md->token, sizeof(md->token));
+	ret = announce_write(md->opts.announce, news);
+	return ret ? error_prefix(ret, "--announce: ") : 0;
+}
+
 int metad_open(const struct metad_opts *opts, struct metad **md_out)
 {
 	struct metad *md;
@@ -431,6 +451,8 @@ int metad_open(const struct metad_opts *opts, struct metad **md_out)
 		ret = metad_load(md);
 	if (ret == 0)
 		ret = start_listening(md);
+	if (ret == 0 && opts->announce)
+		ret = metad_announce(md);
 	if (ret) {
 		metad_close(&md);
 		return ret;
@@ -464,6 +486,8 @@ void metad_close(struct metad **md_ptr)
 
 	if (!md)
 		return;
+	if (md->news.port)
+		announce_remove(md->opts.announce, &md->news);
 	http_close(&md->http);
 	conns_close(&md->conns);
 	persist_fini(&md->persist);

@@ -26,6 +26,8 @@
 #include "server/catalog/repair.h"
 #include "server/statedb/statedb.h"
 
+#include "wire/announce.h"
+
 #include "base/error.h"
 #include "base/os/runtime_dir.h"
 
@@ -40,6 +42,7 @@ struct metad_opts {
 	bool listen;            /* also on TCP */
 	const char *host;       /* NULL = loopback */
 	uint16_t port;          /* 0 = any */
+	const char *announce;   /* file that names host and port (wire/announce.h); NULL = none */
 	uint64_t lease_ns;      /* 0 = 10 s */
 	uint64_t node_lease_ns; /* 0 = 1 s */
 	uint64_t node_lost_ns;  /* 0 = 30 s, UINT64_MAX = only by hand */
@@ -56,8 +59,9 @@ struct metad {
 	struct runtime_dir dir;
 	int lock_fd;
 	char token[RUNTIME_TOKEN_BYTES];
-	uint32_t epoch; /* token epoch */
-	uint16_t port;  /* bound port, 0 = none */
+	uint32_t epoch;           /* token epoch */
+	uint16_t port;            /* bound port, 0 = none */
+	struct announcement news; /* what the file says since metad_open */
 	struct catalog_store *store;
 	struct event_base *base;
 	struct event *tick;

@@ -21,6 +21,9 @@ static const char usage[] =
 	"Options\n"
 	"  --store STORE         name of the store\n"
 	"  --listen [HOST]:PORT  also listen on TCP (default host 127.0.0.1, port 7117)\n"
+	"  --announce FILE       write where the server listens, and the token, to FILE (0600), which\n"
+	"                        others name as relive://@FILE; removed when it ends. Without\n"
+	"                        --listen: any port of all addresses of this host\n"
 	"  --dir DIR             directory of STORE.db (default: the store's directory)\n"
 	"  --lease SECONDS       a client that is silent for this long is suspect (default 10)\n"
 	"  --node-lease SECONDS  a memory node that is silent for this long is down (default 1)\n"
@@ -63,6 +66,7 @@ enum {
 	OPT_TRUST,
 	OPT_RESTORE,
 	OPT_FORCE,
+	OPT_ANNOUNCE,
 };
 
 struct request {
@@ -73,6 +77,7 @@ struct request {
 static const struct option options[] = {
 	{ "store", required_argument, NULL, OPT_STORE },
 	{ "listen", required_argument, NULL, OPT_LISTEN },
+	{ "announce", required_argument, NULL, OPT_ANNOUNCE },
 	{ "dir", required_argument, NULL, OPT_DIR },
 	{ "lease", required_argument, NULL, OPT_LEASE },
 	{ "stalled", required_argument, NULL, OPT_STALLED },
@@ -115,6 +120,9 @@ static int set_option(void *ctx, int option, const char *value)
 		opts->listen = true;
 		opts->host = listen_host;
 		return daemon_parse_address(value, listen_host, &opts->port);
+	case OPT_ANNOUNCE:
+		opts->announce = value;
+		return 0;
 	case OPT_DIR:
 		opts->dir = value;
 		return 0;
@@ -190,6 +198,10 @@ int main(int argc, char **argv)
 	if (ret)
 		return daemon_refuse(&program);
 	umask(077);
+	if (metad->announce && !metad->listen) {
+		metad->listen = true;
+		metad->host = "0.0.0.0";
+	}
 	if (!restore->file)
 		return (int)daemon_exit_of(metad_main_serve(metad));
 	restore->store = metad->store;

@@ -47,6 +47,13 @@ TEST(uri_parse__tcp)
 	expect("relive://10.0.0.1:65535", URI_TCP, "10.0.0.1", 65535);
 }
 
+TEST(uri_parse__announced)
+{
+	expect("relive://@/srv/job 7:a.uri", URI_TCP, "@/srv/job 7:a.uri", 0);
+	expect("relive://@store.uri", URI_TCP, "@store.uri", 0);
+	refuse("relive://@", "bad");
+}
+
 TEST(uri_parse__unknown_scheme)
 {
 	refuse("", "unknown scheme");
