@@ -7,8 +7,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/os/clock.h"
@@ -49,6 +52,7 @@ enum {
 	OPT_TLS_CERT,
 	OPT_TLS_KEY,
 	OPT_TLS_CA,
+	OPT_DIE_WITH_PARENT,
 };
 
 static const struct option common_options[] = {
@@ -57,6 +61,7 @@ static const struct option common_options[] = {
 	{ "tls-cert", required_argument, NULL, OPT_TLS_CERT },
 	{ "tls-key", required_argument, NULL, OPT_TLS_KEY },
 	{ "tls-ca", required_argument, NULL, OPT_TLS_CA },
+	{ "die-with-parent", no_argument, NULL, OPT_DIE_WITH_PARENT },
 	{ "log", required_argument, NULL, OPT_LOG },
 	{ "log-level", required_argument, NULL, OPT_LOG_LEVEL },
 	{ "log-format", required_argument, NULL, OPT_LOG_FORMAT },
@@ -75,6 +80,7 @@ static const char common_usage[] =
 	"                        PEM files: both ends of a TCP connection must show a certificate\n"
 	"                        of this CA, beside the token. Give all three; without them the\n"
 	"                        token is the key of TLS\n"
+	"  --die-with-parent     end, as by SIGTERM, when the thread that started this process ends\n"
 	"  --log FILE            append the log to FILE instead of stderr; at 8 MiB it is renamed\n"
 	"                        to FILE.1, which is overwritten; SIGHUP reopens FILE\n"
 	"  --log-level error|warn|info|debug\n"
@@ -92,6 +98,23 @@ static const char common_exit_codes[] = "Exit codes\n"
 static const char common_environment[] =
 	"Environment\n"
 	"  RELIVE_RUNTIME_DIR  directory of sockets (default $XDG_RUNTIME_DIR/relive)\n";
+
+/*
+ * A parent that ends before prctl sends no signal, but another process becomes ours: process 1, unless
+ * there is a nearer subreaper.
+ */
+static int tie_to_parent(void)
+{
+	pid_t parent = getppid();
+
+	if (prctl(PR_SET_PDEATHSIG, SIGTERM))
+		return error_set(-errno, "--die-with-parent: %s", strerror(errno));
+	if (parent == 1 || getppid() != parent)
+		return error_set(-ESRCH,
+				 "--die-with-parent: the process that started this one has ended, "
+				 "or is process 1, with which all end: leave the option out");
+	return 0;
+}
 
 static int set_common(const struct daemon_program *program, int option, const char *value,
 		      struct daemon_common *common)
@@ -111,6 +134,8 @@ static int set_common(const struct daemon_program *program, int option, const ch
 		return daemon_log_set_level(value);
 	case OPT_LOG_FORMAT:
 		return daemon_log_set_format(value);
+	case OPT_DIE_WITH_PARENT:
+		return tie_to_parent();
 	case OPT_HELP:
 		printf("%s%s\n%s%s\n%s%s\nExamples\n%s", program->usage, common_usage,
 		       common_exit_codes, program->exit_codes, common_environment,

@@ -24,8 +24,8 @@ enum daemon_exit {
    of their own. */
 enum daemon_exit daemon_exit_of(int code);
 
-/* Common options of both daemons: --group, --metrics, --tls-...; also --log..., --help,
-   --version. */
+/* Common options of both daemons: --group, --metrics, --tls-...; also --die-with-parent, --log...,
+   --help, --version. */
 struct daemon_common {
 	const char *group;
 	const char *metrics;
@@ -51,7 +51,8 @@ struct daemon_program {
 /*
  * Passes the program's options to its set callback and stores the common ones in *common_out, whose
  * strings point into argv; opens the log (default stderr). 1: --help or --version was printed, the
- * program is to end. -EINVAL: an option is unknown or invalid, or an argument is no option.
+ * program is to end. -EINVAL: an option is unknown or invalid, or an argument is no option; -ESRCH:
+ * --die-with-parent, and there is no parent.
  */
 RLV_MUST_CHECK int daemon_parse(const struct daemon_program *program, int argc, char **argv,
 				void *opts, struct daemon_common *common_out);
