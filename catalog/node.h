@@ -86,6 +86,7 @@ struct node {
 	/* As last reported by the node. */
 	char pages[16];
 	char transport[16];
+	char why[96]; /* it serves by that transport */
 	uint64_t pool_bytes, used_bytes;
 	uint64_t agent_cpu_ns, process_cpu_ns;
 	uint32_t regions, clients, n_gauges;

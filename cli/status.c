@@ -34,6 +34,19 @@ static void put_state(const void *record, struct json *json, struct text_table *
 	}
 }
 
+static void put_transport(const void *record, struct json *json, struct text_table *row)
+{
+	const struct rlv_node_info *node = record;
+
+	if (json) {
+		json_put_string(json, "transport", node->transport);
+		json_put_string(json, "why", node->why);
+	} else {
+		text_table_cell(row, "%s%s%s", node->transport, node->why[0] ? ": " : "",
+				node->why);
+	}
+}
+
 static void put_gauges(const void *record, struct json *json, struct text_table *row)
 {
 	const struct rlv_node_info *node = record;
@@ -68,7 +81,7 @@ static const struct field node_fields[] = {
 	FIELD(rlv_node_info, process_cpu_ns, FIELD_NS, "process_cpu_ns", NULL),
 	FIELD(rlv_node_info, silent_ns, FIELD_NS, "silent_ns", NULL),
 	FIELD(rlv_node_info, incarnation, FIELD_U64, "incarnation", NULL),
-	FIELD(rlv_node_info, transport, FIELD_TEXT, "transport", NULL),
+	{ "transport", "transport", FIELD_OWN, 0, NULL, put_transport },
 	FIELD(rlv_node_info, pages, FIELD_TEXT, "pages", "pages"),
 	FIELD(rlv_node_info, address, FIELD_TEXT, "address", "address"),
 };

@@ -26,18 +26,19 @@ static const struct kind {
 	int (*open)(const char *rest, const struct transport_opts *opts, struct transport **tr_out);
 	/* opts are complete. NULL = none of its own. */
 	int (*target_open)(const struct target_opts *opts, struct transport_target **tg_out);
+	int (*target_check)(void); /* transport_target_check; NULL: always 0 */
 } kinds[] = {
-	{ "embed", "", NULL, shm_open_embed, NULL },
-	{ "shm", "PATH", NULL, shm_open_socket, target_open },
+	{ "embed", "", NULL, shm_open_embed, NULL, NULL },
+	{ "shm", "PATH", NULL, shm_open_socket, target_open, NULL },
 #if RLV_HAVE_VERBS
-	{ "verbs", "HOST:PORT", NULL, verbs_open, verbs_target_open },
+	{ "verbs", "HOST:PORT", NULL, verbs_open, verbs_target_open, verbs_target_check },
 #else
-	{ "verbs", "HOST:PORT", "libibverbs-dev and librdmacm-dev", NULL, NULL },
+	{ "verbs", "HOST:PORT", "libibverbs-dev and librdmacm-dev", NULL, NULL, NULL },
 #endif
 #if RLV_HAVE_OFI
-	{ "ofi", "HOST:PORT", NULL, ofi_open, ofi_target_open },
+	{ "ofi", "HOST:PORT", NULL, ofi_open, ofi_target_open, ofi_target_check },
 #else
-	{ "ofi", "HOST:PORT", "libfabric-dev", NULL, NULL },
+	{ "ofi", "HOST:PORT", "libfabric-dev", NULL, NULL, NULL },
 #endif
 };
 
@@ -112,4 +113,13 @@ int transport_target_open(const char *name, const struct target_opts *opts,
 	if (!full.clock)
 		full.clock = clock_monotonic();
 	return kind->target_open(&full, tg_out);
+}
+
+int transport_target_check(const char *name)
+{
+	const struct kind *kind = find_kind(name, strlen(name));
+
+	if (!kind || !kind->target_open)
+		return refuse(kind, name, true);
+	return kind->target_check ? kind->target_check() : 0;
 }

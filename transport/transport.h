@@ -564,6 +564,12 @@ struct target_opts {
 };
 
 /*
+ * Tells whether targets of that kind can be made on this host: 0, or an error whose message says
+ * what is missing: -ENOTSUP (build, library), -ENODEV (device), -EACCES (right). Thread: any.
+ */
+RLV_MUST_CHECK int transport_target_check(const char *kind);
+
+/*
  * Makes a target. kind: "shm", "verbs" or "ofi". Errors: -EINVAL (unknown kind, or an option), -EBUSY
  * (pool in use), -EPROTO (of another format, or no pool), -EBADMSG (damaged), -EISDIR and -ENOTDIR
  * (the other kind of path), -ENODEV (no DAX device), -EROFS, -ENOSPC, -ENOMEM, -ENOTSUP (no

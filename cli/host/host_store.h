@@ -26,8 +26,8 @@ struct host_node_opts {
 	uint64_t bytes;          /* pool size (default 1G, or as created) */
 	const char *file;        /* directory or DAX device of the pool */
 	const char *pages;       /* of memory: "auto", "huge", "small" */
-	const char *transport;   /* "auto", "shm", "verbs" */
-	const char *rdma_listen; /* HOST:PORT at which the node's RDMA device accepts */
+	const char *transport;   /* "auto", "shm", "verbs", "ofi" */
+	const char *rdma_listen; /* HOST:PORT at which the node accepts clients over a wire */
 	const char *metrics;     /* [IP:]PORT of /metrics */
 	const char *group;       /* user group with access to the sockets */
 	const char *log_level;   /* "error", "warn", "info", "debug" */

@@ -24,9 +24,11 @@
 		{ "pages", "auto|huge|small", \
 		  "pages of a pool in memory (default auto; huge: reserved ones)", &(opts).pages, \
 		  ARG_WORD }, \
-		{ "transport", "auto|shm|verbs", "how clients reach the memory (default auto)", \
+		{ "transport", "auto|shm|verbs|ofi", \
+		  "how clients reach the memory (default auto; relive status says why)", \
 		  &(opts).transport, ARG_TEXT }, \
-		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)", \
+		{ "rdma-listen", "HOST:PORT", \
+		  "verbs, ofi: address at which the node accepts clients (default any)", \
 		  &(opts).rdma_listen, ARG_TEXT }, \
 		{ "group", "GROUP", \
 		  "let users of this group connect, with a token (default of\nnode add: the group of the " \

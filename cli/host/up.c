@@ -62,6 +62,20 @@ static bool options_agree(const struct request *request)
 	return false;
 }
 
+/*
+ * True if clients of other hosts are expected: the server listens at more than the loopback, which is
+ * its default.
+ */
+static bool serves_others(const struct host_store_opts *opts)
+{
+	static const char *const loopback[] = { "127.", "localhost:", "[::1]", ":" };
+
+	for (size_t i = 0; opts->listen && i < ARRAY_LEN(loopback); i++)
+		if (strncmp(opts->listen, loopback[i], strlen(loopback[i])) == 0)
+			return false;
+	return opts->listen || opts->announce;
+}
+
 static const char notes[] =
 	"A store that was started before keeps each option that is not given again. An option "
 	"that\ncontradicts a running daemon is an error. Sockets, logs, the token and the command "
@@ -71,6 +85,9 @@ static const char notes[] =
 	"RELIVE_RUNTIME_DIR, and a token of their own in\nRELIVE_TOKEN: the token file "
 	"stays private to this user. Between processes of one user, roles stop\nmistakes, "
 	"not attackers.\n\n"
+	"Memory nodes serve this host by shared memory. With --announce, or --listen at more than the\n"
+	"loopback, they serve other hosts, too: by verbs if there is an RDMA device, else by ofi\n"
+	"(libfabric), else not; relive status says what and why, and --transport decides it.\n\n"
 	"A process that opens a DAX device can map all of it. Clients of this host are therefore "
 	"refused,\nand only RDMA clients are served, unless --trust-clients is given at each start "
 	"of the node.\n\n"
@@ -92,6 +109,8 @@ static int bring_up(struct request *request)
 		opts->nodes = request->nodes;
 	if (request->dax)
 		opts->node.file = request->dax;
+	if (serves_others(opts) && !opts->node.transport && !opts->node.rdma_listen)
+		opts->node.rdma_listen = ":0"; /* with which the node chooses a network */
 	interrupt_install();
 	progress_begin(&progress, request->progress);
 	ret = host_store_up(opts, &progress, &store);

@@ -260,6 +260,7 @@ static int embed_nodes(struct meta *meta, struct rlv_node_info *node, size_t *n_
 	node->incarnation = meta->target->incarnation;
 	node->state = RLV_NODE_UP;
 	snprintf(node->transport, sizeof(node->transport), "embed");
+	snprintf(node->why, sizeof(node->why), "in this process");
 	return 0;
 }
 

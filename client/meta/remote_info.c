@@ -16,6 +16,7 @@ static void take_node(const Relive__NodeInfo *in, struct rlv_node_info *out)
 	out->used_bytes = in->used_bytes;
 	out->incarnation = in->incarnation;
 	snprintf(out->transport, sizeof(out->transport), "%s", in->transport);
+	snprintf(out->why, sizeof(out->why), "%s", in->why);
 	out->regions = in->regions;
 	out->state = in->state;
 	out->shards = in->shards;

@@ -133,8 +133,7 @@ struct rlv_store_opts {
  *   "embed:FILE"          in this process, kept in FILE or a DAX device; reopened after a crash
  *   "shm:NAME"            the store NAME that `relive up` runs on this host
  *   "relive://HOST:PORT"  the store of the metadata server at HOST:PORT
- *   "relive://@FILE"      the store that `relive up --announce FILE` runs, on a host that shares
- *                         FILE; waits for FILE, and without a token takes that of FILE
+ *   "relive://@FILE"      the same, as FILE says, of `relive up --announce`; waits for FILE
  * Errors: -EINVAL (uri, opts), -ENOENT (no such store on this host), -ECONNREFUSED (its server does
  * not answer), -EACCES (token, epoch or certificate), -EBUSY (FILE is in use), -EPROTO (FILE or
  * peer has another format), -EBADMSG (FILE is damaged, or a table has rows that may be torn and no
@@ -716,7 +715,7 @@ struct rlv_node_info {
 	uint32_t regions;
 	uint32_t state;     /* enum rlv_node_state */
 	char pages[16];     /* backing of the pool: thp, hugetlb, small, file, dax */
-	char transport[16]; /* shm, verbs, ofi */
+	char transport[16]; /* embed, shm, verbs, ofi */
 	uint32_t shards;    /* on this node, of all tables */
 	uint32_t clients;   /* attached */
 	uint32_t n_gauges;
@@ -729,6 +728,8 @@ struct rlv_node_info {
 	uint64_t process_cpu_ns; /* CPU time of the whole node */
 	uint64_t silent_ns;      /* since the server last heard from it */
 	uint32_t broken;         /* regions whose files were truncated or cannot be read */
+	uint32_t reserved;
+	char why[96]; /* it has this transport, in words: "no RDMA device here" */
 };
 
 struct rlv_store_info {

@@ -28,6 +28,7 @@ class NodeInfo(_Info):
       part. The shards in them are down.
     * ``up``: True if the server has contact with the node.
     * ``pages``: what backs the pool: ``"thp"``, ``"hugetlb"``, ``"small"``, ``"file"`` or ``"dax"``.
+    * ``transport``: how clients reach it: ``"embed"``, ``"shm"``, ``"verbs"`` or ``"ofi"``; ``why``: the reason.
     """
 
     name: str
@@ -39,6 +40,8 @@ class NodeInfo(_Info):
     broken: int
     up: bool
     pages: str
+    transport: str
+    why: str
 
 
 @dataclasses.dataclass(frozen=True)

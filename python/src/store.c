@@ -108,11 +108,12 @@ static PyObject *store_info(PyObject *object, PyObject *Py_UNUSED(unused))
 		bool up = at->state == RLV_NODE_UP || at->state == RLV_NODE_DRAINING;
 
 		list_add(&list,
-			 Py_BuildValue("{s:s,s:s,s:K,s:K,s:K,s:I,s:I,s:O,s:s}", "name", at->name,
-				       "address", at->address, "pool_bytes", at->pool_bytes,
-				       "used_bytes", at->used_bytes, "incarnation", at->incarnation,
-				       "regions", at->regions, "broken", at->broken, "up",
-				       up ? Py_True : Py_False, "pages", at->pages));
+			 Py_BuildValue("{s:s,s:s,s:K,s:K,s:K,s:I,s:I,s:O,s:s,s:s,s:s}", "name",
+				       at->name, "address", at->address, "pool_bytes",
+				       at->pool_bytes, "used_bytes", at->used_bytes, "incarnation",
+				       at->incarnation, "regions", at->regions, "broken",
+				       at->broken, "up", up ? Py_True : Py_False, "pages",
+				       at->pages, "transport", at->transport, "why", at->why));
 	}
 	free(nodes);
 	if (!list)

@@ -25,7 +25,7 @@
 #include "base/os/runtime_dir.h"
 
 #include "server/net/http.h"
-#include "server/net/tcp.h"
+#include "server/memnode/choice.h"
 #include "server/memnode/jobs.h"
 #include "server/memnode/pages.h"
 #include "server/memnode/pool.h"
@@ -41,6 +41,7 @@ struct memnode {
 	struct runtime_dir dir;
 	char role_name[64]; /* memnode-NAME: for lock, pid file and socket */
 	int lock_fd;
+	struct memnode_choice choice;
 	struct memnode_service svc; /* its term: the highest one seen */
 	pthread_t agent;
 	bool serving;
@@ -66,33 +67,9 @@ static uint64_t deadline_in(int64_t ns)
 
 /* -------- pool and socket -------- */
 
-/* Kind of the target, "shm", "verbs" or "ofi": opts->transport, or for "auto" verbs if opts->listen is
-   set or the server's host is not this one. NULL: unknown transport, or shm with opts->listen. */
-static const char *choose_kind(const struct memnode_opts *opts)
-{
-	const char *wish = opts->transport ? opts->transport : "auto";
-	uint16_t port;
-	int fd;
-
-	if (strcmp(wish, "shm") == 0)
-		return opts->listen ? NULL : "shm";
-	if (strcmp(wish, "verbs") == 0)
-		return "verbs";
-	if (strcmp(wish, "ofi") == 0)
-		return "ofi";
-	if (strcmp(wish, "auto") != 0)
-		return NULL;
-	/* Binding works only for an address of this host. */
-	if (opts->listen || (opts->host && tcp_bind(opts->host, 0, &fd, &port)))
-		return "verbs";
-	if (opts->host)
-		close(fd);
-	return "shm";
-}
-
 /*
- * Writes the address on which the target listens. shm: socket path; else HOST:PORT;PATH, or
- * HOST:PORT for a device whose clients are not trusted: clients of this host then reach it over the
+ * Writes the address on which the target listens. shm: socket path; over a wire: HOST:PORT;PATH,
+ * or HOST:PORT for a device whose clients are not trusted: clients of this host then reach it over the
  * network, too. -ENAMETOOLONG.
  */
 static int listen_address(const struct memnode *node, const struct target_opts *opts,
@@ -141,16 +118,14 @@ static int open_target(struct memnode *node)
 		.buffers = node->opts.buffers,
 		.trust_clients = node->opts.trust_clients,
 	};
-	const char *kind = choose_kind(&node->opts);
 	char address[TRANSPORT_URI_BYTES], file[RUNTIME_PATH_BYTES], path[RUNTIME_PATH_BYTES];
 	uint64_t available = pages_available();
-	int ret = choose_path(&node->opts, &opts);
+	const char *kind;
+	int ret = memnode_choose(&node->opts, &node->choice);
 
-	if (!kind)
-		return error_set(
-			-EINVAL,
-			"transport %.16s%s: want auto, shm (without --listen), verbs or ofi",
-			node->opts.transport, node->opts.listen ? " with --listen" : "");
+	if (ret == 0)
+		ret = choose_path(&node->opts, &opts);
+	kind = node->choice.kind;
 	if (ret == 0 && !opts.path) {
 		if (!opts.pool_bytes)
 			opts.pool_bytes = UINT64_C(1) << 30;
@@ -296,6 +271,7 @@ int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 	node->opts = *opts;
 	node->lock_fd = -1;
 	node->svc.name = node->opts.name;
+	node->svc.why = node->choice.why;
 	node->svc.persistent = node->opts.path != NULL;
 	node->svc.agent_cpu_ns = agent_cpu_ns;
 	node->svc.ctx = node;

@@ -9,8 +9,7 @@
  *   persist   thread for writing the pool out
  *   pages     with --metrics: /metrics and /healthz (http.h)
  *
- * Transport "auto" is verbs if the metadata server is on another host or the address of an RDMA
- * device is given, else shm.
+ * The transport is chosen by choice.h.
  */
 #ifndef RLV_SERVER_MEMNODE_MEMNODE_H
 #define RLV_SERVER_MEMNODE_MEMNODE_H

@@ -56,10 +56,10 @@ static const char usage[] =
 	"                        RELIVE_TOKEN, or relive://@FILE, which the server announces\n"
 	"                        itself in (default: the store's socket on this host)\n"
 	"  --transport auto|shm|verbs|ofi\n"
-	"                        how clients reach the memory (default auto: verbs if the metadata\n"
-	"                        server is on another host or --listen is given, else shm); ofi is\n"
-	"                        libfabric, by TCP unless RLV_OFI_PROVIDER names another provider\n"
-	"  --listen HOST:PORT    verbs, ofi: address that accepts clients (default any)\n";
+	"                        how clients reach the memory (default auto: shm if the metadata\n"
+	"                        server is on this host and --listen is not given, else verbs if\n"
+	"                        there is an RDMA device, else ofi; relive status says why)\n"
+	"  --listen HOST:PORT    verbs, ofi: address that accepts clients (default any, :0)\n";
 
 static const char exit_codes[] = "  3  the node runs already\n"
 				 "  4  no memory, or no room for the pool\n"

@@ -115,6 +115,7 @@ static int service_stats(const struct memnode_service *svc, const ProtobufCMessa
 	out->info.state = RELIVE__NODE_STATE__NODE_UP;
 	out->info.pages = (char *)now.page_kind;
 	out->info.transport = (char *)svc->target->ops->name;
+	out->info.why = (char *)svc->why;
 	out->info.clients = now.clients;
 	out->info.n_gauges = now.n_gauges;
 	out->info.gauges = out->gauge_list;

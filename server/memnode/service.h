@@ -22,6 +22,7 @@ struct memnode_service {
 	struct transport_target *target;
 	const char *name;
 	const char *uri;
+	const char *why; /* why it serves by that transport, in words */
 	bool persistent;
 	uint64_t term; /* a request with a lower term is from a stale server: -ESTALE */
 	/* CPU time in ns used by the thread that serves clients. */

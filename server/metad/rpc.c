@@ -49,6 +49,7 @@ static void fill_node(const struct metad *md, struct node *node, struct node_row
 	info->state = metad_node_state(node);
 	info->pages = node->pages;
 	info->transport = node->transport;
+	info->why = node->why;
 	info->clients = node->clients;
 	info->n_gauges = node->n_gauges;
 	info->gauges = row->gauge_list;

@@ -192,6 +192,7 @@ static void on_stats(void *ctx, uint64_t tag, struct node *node, int code,
 		memcpy(node->broken, info->broken.data, sizeof(node->broken));
 	snprintf(node->pages, sizeof(node->pages), "%s", info->pages);
 	snprintf(node->transport, sizeof(node->transport), "%s", info->transport);
+	snprintf(node->why, sizeof(node->why), "%s", info->why);
 }
 
 static void node_ping(struct node *node)

@@ -46,4 +46,7 @@ RLV_MUST_CHECK int ofi_open(const char *rest, const struct transport_opts *opts,
 RLV_MUST_CHECK int ofi_target_open(const struct target_opts *opts,
 				   struct transport_target **tg_out);
 
+/* transport_target_check: libfabric is there, with the provider. */
+RLV_MUST_CHECK int ofi_target_check(void);
+
 #endif

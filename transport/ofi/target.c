@@ -176,15 +176,20 @@ static void end_listening(struct ofi_target *target, bool forked)
 	lock_release(&target->lock, &ofi_role);
 }
 
+static const char *target_provider(void)
+{
+	const char *given = getenv("RLV_OFI_PROVIDER");
+
+	return given && *given ? given : PROVIDER;
+}
+
 /* Opens all that listening needs, the unix socket last, because it cannot be closed again. */
 static int begin_listening(struct ofi_target *target, struct node_address *where)
 	LOCK_REQUIRES(ofi_role)
 {
-	const char *provider = getenv("RLV_OFI_PROVIDER");
+	const char *provider = target_provider();
 	int ret;
 
-	if (!provider || !*provider)
-		provider = PROVIDER;
 	if (strlen(provider) >= OFI_PROVIDER_BYTES)
 		return error_set(-EINVAL, "RLV_OFI_PROVIDER=%s: longer than %d bytes", provider,
 				 OFI_PROVIDER_BYTES - 1);
@@ -355,4 +360,14 @@ LOCK_UNCHECKED int ofi_target_open(const struct target_opts *opts, struct transp
 	lock_init(&target->lock, &ofi_role);
 	*tg_out = &base->tg;
 	return 0;
+}
+
+int ofi_target_check(void)
+{
+	const struct ofi_port_opts opts = { .provider = target_provider() };
+	struct ofi_port port = { .fd = -1 };
+	int ret = ofi_port_open(&opts, &port);
+	int closed = ofi_port_close(&port);
+
+	return ret ? ret : closed;
 }

@@ -4,6 +4,7 @@
 #include "transport/verbs/verbs.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -364,4 +365,23 @@ LOCK_UNCHECKED int verbs_target_open(const struct target_opts *opts,
 	lock_init(&target->lock, &role);
 	*tg_out = &base->tg;
 	return 0;
+}
+
+int verbs_target_check(void)
+{
+	const struct verbs_calls *calls;
+	glob_t found = { .gl_pathc = 0 };
+	int ret = verbs_calls_load(&calls);
+
+	if (ret)
+		return ret;
+	if (glob("/dev/infiniband/uverbs*", 0, NULL, &found))
+		return error_set(-ENODEV, "no RDMA device here");
+	ret = -EACCES;
+	for (size_t i = 0; ret && i < found.gl_pathc; i++)
+		ret = access(found.gl_pathv[i], R_OK | W_OK) ? -EACCES : 0;
+	if (ret)
+		ret = error_set(ret, "%s: %s", found.gl_pathv[0], strerror(errno));
+	globfree(&found);
+	return ret;
 }

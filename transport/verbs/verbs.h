@@ -43,4 +43,7 @@ RLV_MUST_CHECK int verbs_open(const char *rest, const struct transport_opts *opt
 RLV_MUST_CHECK int verbs_target_open(const struct target_opts *opts,
 				     struct transport_target **tg_out);
 
+/* transport_target_check: rdma-core is there, and a device that this process may open. */
+RLV_MUST_CHECK int verbs_target_check(void);
+
 #endif

@@ -130,6 +130,14 @@ ON_FIXTURE(announce__needs_no_listen)
 	assert_memory_equal(text, "relive://", 9);
 	assert_memory_equal(text + 9, host, strlen(host));
 	assert_int_equal(text[9 + strlen(host)], ':');
+	cli_expect(f, "status shm:a",
+		   0); /* others may come: a network, or what is missing for one */
+	if (!strstr(f->out, "verbs: RDMA device here") &&
+	    !strstr(f->out, "ofi: no RDMA device here"))
+		cli_expect_words(f->out, "shm: no RDMA device here; ");
+	cli_expect(f, "up --store b --size 64M --listen 127.0.0.1:0", 0);
+	cli_expect(f, "status shm:b --json", 0);
+	cli_expect_words(f->out, "\"transport\":\"shm\",\"why\":\"server on this host\"");
 }
 
 ON_FIXTURE(announce__a_file_that_others_may_read_is_refused)

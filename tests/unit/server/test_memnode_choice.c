@@ -1,0 +1,67 @@
+#include "tests/support/test.h"
+
+#include "server/memnode/choice.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct memnode_choice choice;
+
+static int choose(const char *transport, const char *listen, const char *host)
+{
+	const struct memnode_opts opts = { .transport = transport, .listen = listen, .host = host };
+
+	memset(&choice, 0, sizeof(choice));
+	return memnode_choose(&opts, &choice);
+}
+
+/* Their libraries are missing. */
+static int without_networks(void **state)
+{
+	(void)state;
+	return setenv("RLV_VERBS_MODULE", "/nowhere", 1) || setenv("RLV_OFI_MODULE", "/nowhere", 1);
+}
+
+TEST(memnode_choose__what_was_asked_for)
+{
+	static const char *const kinds[] = { "shm", "verbs", "ofi" };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		assert_int_equal(choose(kinds[i], NULL, NULL), 0);
+		assert_string_equal(choice.kind, kinds[i]);
+		assert_string_equal(choice.why, "as --transport says");
+	}
+	assert_int_equal(choose("shm", ":0", NULL), -EINVAL);
+	assert_int_equal(choose("tcp", NULL, NULL), -EINVAL);
+	assert_non_null(strstr(error_last(), "auto, shm, verbs or ofi"));
+}
+
+TEST(memnode_choose__shm_for_clients_of_this_host)
+{
+	assert_int_equal(choose(NULL, NULL, NULL), 0);
+	assert_string_equal(choice.kind, "shm");
+	assert_string_equal(choice.why, "server on this host");
+	assert_int_equal(choose("auto", NULL, "127.0.0.1"), 0);
+	assert_string_equal(choice.kind, "shm");
+}
+
+TEST_WITH(memnode_choose__shm_where_no_network_is_and_none_is_named, without_networks, NULL)
+{
+	assert_int_equal(choose(NULL, ":0", NULL), 0);
+	assert_string_equal(choice.kind, "shm");
+	assert_true(strlen(choice.why) > 0);
+}
+
+TEST_WITH(memnode_choose__refuses_where_a_network_is_needed_and_none_is, without_networks, NULL)
+{
+	assert_int_equal(choose("auto", NULL, "192.0.2.1"), -ENODEV);
+	assert_int_equal(choose("auto", NULL, "@/tmp/store.uri"), -ENODEV);
+	assert_int_equal(choose(NULL, "10.0.0.1:7", NULL), -ENODEV);
+	assert_non_null(strstr(error_last(), "other hosts"));
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}
