@@ -7,12 +7,15 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "transport/fork.h"
+
+#define SIGNALS 32 /* without those of real time */
 
 LOCK_ROLE(module_role, "modules", LOCK_RANK_LEAF);
 
@@ -47,6 +50,21 @@ static void module_fail(struct module *module, const char *what)
 		       module->name, what, module->install, module->file, module->env);
 }
 
+/*
+ * Libraries that a module links may take signals when they are loaded, as libfabric's PSM does, whose
+ * handler of SIGTERM exits: the process's own dispositions are put back.
+ */
+static void put_back_signals(const struct sigaction before[SIGNALS])
+{
+	struct sigaction now;
+
+	for (int number = 1; number < SIGNALS; number++) {
+		if (sigaction(number, NULL, &now) == 0 &&
+		    now.sa_sigaction != before[number].sa_sigaction)
+			(void)sigaction(number, &before[number], NULL);
+	}
+}
+
 static void module_open(struct module *module) LOCK_REQUIRES(module_role)
 {
 	const char *named = getenv(module->env), *bad;
@@ -77,11 +95,16 @@ static void module_open(struct module *module) LOCK_REQUIRES(module_role)
 
 int module_load(struct module *module, const void **table_out)
 {
+	struct sigaction before[SIGNALS] = { 0 };
 	const void *table;
 
 	lock_acquire(&module->lock, &module_role);
-	if (!module->tried)
+	if (!module->tried) {
+		for (int number = 1; number < SIGNALS; number++)
+			(void)sigaction(number, NULL, &before[number]);
 		module_open(module);
+		put_back_signals(before);
+	}
 	module->tried = true;
 	table = module->table;
 	lock_release(&module->lock, &module_role);
