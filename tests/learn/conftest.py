@@ -1,6 +1,5 @@
 import os
 import pathlib
-import socket
 import subprocess
 
 import pytest
@@ -28,9 +27,3 @@ def store(runtime_dir):
         yield "shm:" + name
     finally:
         subprocess.run([command, "down", "--force", "--store", name], check=False, timeout=60)
-
-
-@pytest.fixture
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
