@@ -15,7 +15,7 @@ function(rlv_add_test name level)
 	endif()
 	# What keeps both processors busy, or says how long something may take. Other tests of daemons
 	# wait for nine tenths of their time, and so run beside others.
-	if(level STREQUAL stress OR name MATCHES "^integration\\.test_(cli|hosts_.*|kill_.*|nodes|noise|rogue_node|slow_server|syscalls)$")
+	if(level STREQUAL stress OR name MATCHES "^integration\\.test_(cli|hosts_faults|kill_.*|nodes|noise|rogue_node|slow_server|syscalls)$")
 		set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
 	endif()
 endfunction()

@@ -38,6 +38,9 @@ void host_node_options(const struct host_node_opts *opts, struct cmdline *line)
 	cmdline_set(line, "--transport", opts->transport);
 	cmdline_set(line, "--group", opts->group);
 	cmdline_set(line, "--listen", opts->rdma_listen);
+	cmdline_set(line, "--interface", opts->interface);
+	cmdline_set(line, "--ports", opts->ports);
+	cmdline_set(line, "--provider", opts->provider);
 	cmdline_set(line, "--log-level", opts->log_level);
 	cmdline_set(line, "--log-format", opts->log_format);
 }

@@ -28,6 +28,9 @@ struct host_node_opts {
 	const char *pages;       /* of memory: "auto", "huge", "small" */
 	const char *transport;   /* "auto", "shm", "verbs", "ofi" */
 	const char *rdma_listen; /* HOST:PORT at which the node accepts clients over a wire */
+	const char *interface;   /* at whose address it accepts them */
+	const char *ports;       /* ofi: LOW-HIGH */
+	const char *provider;    /* ofi: of libfabric */
 	const char *metrics;     /* [IP:]PORT of /metrics */
 	const char *group;       /* user group with access to the sockets */
 	const char *log_level;   /* "error", "warn", "info", "debug" */

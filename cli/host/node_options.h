@@ -30,6 +30,12 @@
 		{ "rdma-listen", "HOST:PORT", \
 		  "verbs, ofi: address at which the node accepts clients (default any)", \
 		  &(opts).rdma_listen, ARG_TEXT }, \
+		{ "interface", "NAME", "verbs, ofi: accept them at the address of this interface", \
+		  &(opts).interface, ARG_TEXT }, \
+		{ "ports", "LOW-HIGH", "ofi: use ports of this range only", &(opts).ports, \
+		  ARG_TEXT }, \
+		{ "provider", "NAME", "ofi: provider of libfabric (default tcp;ofi_rxm)", \
+		  &(opts).provider, ARG_TEXT }, \
 		{ "group", "GROUP", \
 		  "let users of this group connect, with a token (default of\nnode add: the group of the " \
 		  "store)", \

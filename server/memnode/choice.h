@@ -14,11 +14,21 @@
 #include "server/memnode/memnode.h"
 
 #define CHOICE_WHY_BYTES 96
+#define CHOICE_LISTEN_BYTES 280 /* HOST:PORT */
 
 struct memnode_choice {
 	const char *kind; /* of the target; static */
 	char why[CHOICE_WHY_BYTES];
 };
+
+/*
+ * Writes to listen_out the address to listen on, by opts->listen, interface and ports; "" if none is
+ * given. Sets the environment of libfabric by provider and ports. -EINVAL: interface and a host are
+ * given; -ENODEV: no such interface, or it has no address; -EADDRINUSE: no port is free. Thread:
+ * setup, before others.
+ */
+RLV_MUST_CHECK int memnode_take_network(const struct memnode_opts *opts,
+					char listen_out[CHOICE_LISTEN_BYTES]);
 
 /*
  * Chooses by opts->transport, opts->listen and the server's host. -EINVAL: an unknown transport, or

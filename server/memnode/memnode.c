@@ -42,7 +42,8 @@ struct memnode {
 	char role_name[64]; /* memnode-NAME: for lock, pid file and socket */
 	int lock_fd;
 	struct memnode_choice choice;
-	struct memnode_service svc; /* its term: the highest one seen */
+	char listen[CHOICE_LISTEN_BYTES]; /* opts.listen, unless NULL */
+	struct memnode_service svc;       /* its term: the highest one seen */
 	pthread_t agent;
 	bool serving;
 	int stop_agent;           /* eventfd: readable = stop the agent */
@@ -275,7 +276,10 @@ int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 	node->svc.persistent = node->opts.path != NULL;
 	node->svc.agent_cpu_ns = agent_cpu_ns;
 	node->svc.ctx = node;
-	ret = take_name(node);
+	ret = memnode_take_network(opts, node->listen);
+	node->opts.listen = node->listen[0] ? node->listen : NULL;
+	if (ret == 0)
+		ret = take_name(node);
 	if (ret == 0)
 		ret = open_target(node);
 	if (ret == 0) {

@@ -35,6 +35,9 @@ struct memnode_opts {
 	struct tls_files tls;  /* for host; each NULL: RELIVE_TLS_CERT, ..._KEY, ..._CA */
 	const char *transport; /* "auto" (NULL), "shm", "verbs", "ofi" */
 	const char *listen;    /* verbs, ofi: HOST:PORT to listen on; NULL = any */
+	const char *interface; /* verbs, ofi: listens at an address of it; NULL = any */
+	const char *provider;  /* ofi: of libfabric; NULL = the default */
+	uint16_t ports[2];     /* ofi: first and last port that it may use; 0 = any */
 	const char *group;  /* user group with access to the socket; NULL = that of the directory */
 	bool trust_clients; /* local clients are trusted: each may map a whole device */
 	uint32_t claim;     /* enum Relive__PoolClaim: an operator's decision on the pool */

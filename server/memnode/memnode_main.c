@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -59,7 +60,11 @@ static const char usage[] =
 	"                        how clients reach the memory (default auto: shm if the metadata\n"
 	"                        server is on this host and --listen is not given, else verbs if\n"
 	"                        there is an RDMA device, else ofi; relive status says why)\n"
-	"  --listen HOST:PORT    verbs, ofi: address that accepts clients (default any, :0)\n";
+	"  --listen HOST:PORT    verbs, ofi: address that accepts clients (default any, :0)\n"
+	"  --interface NAME      verbs, ofi: accept them at the address of this interface\n"
+	"  --ports LOW-HIGH      ofi: use ports of this range only: one, and one for each link\n"
+	"  --provider NAME       ofi: provider of libfabric for the node and its clients (default\n"
+	"                        tcp;ofi_rxm)\n";
 
 static const char exit_codes[] = "  3  the node runs already\n"
 				 "  4  no memory, or no room for the pool\n"
@@ -87,6 +92,9 @@ enum {
 	OPT_ADOPT,
 	OPT_DISCARD,
 	OPT_TRUST_CLIENTS,
+	OPT_INTERFACE,
+	OPT_PORTS,
+	OPT_PROVIDER,
 };
 
 static const struct option options[] = {
@@ -98,6 +106,9 @@ static const struct option options[] = {
 	{ "pages", required_argument, NULL, OPT_PAGES },
 	{ "transport", required_argument, NULL, OPT_TRANSPORT },
 	{ "listen", required_argument, NULL, OPT_LISTEN },
+	{ "interface", required_argument, NULL, OPT_INTERFACE },
+	{ "ports", required_argument, NULL, OPT_PORTS },
+	{ "provider", required_argument, NULL, OPT_PROVIDER },
 	{ "trust-clients", no_argument, NULL, OPT_TRUST_CLIENTS },
 	{ "adopt", no_argument, NULL, OPT_ADOPT },
 	{ "discard", no_argument, NULL, OPT_DISCARD },
@@ -106,6 +117,19 @@ static const struct option options[] = {
 };
 
 static char metad_host[256];
+
+static int parse_ports(const char *text, uint16_t ports_out[2])
+{
+	char *end = NULL;
+	unsigned long low = strtoul(text, &end, 10);
+	unsigned long high = *end == '-' ? strtoul(end + 1, &end, 10) : 0;
+
+	if (low == 0 || high < low || high > UINT16_MAX || *end)
+		return error_set(-EINVAL, "--ports %.32s: want LOW-HIGH, as 7200-7299", text);
+	ports_out[0] = (uint16_t)low;
+	ports_out[1] = (uint16_t)high;
+	return 0;
+}
 
 static int set_option(void *ctx, int option, const char *value)
 {
@@ -118,7 +142,8 @@ static int set_option(void *ctx, int option, const char *value)
 	const char **const texts[] = {
 		[OPT_NAME] = &opts->name,           [OPT_STORE] = &opts->store,
 		[OPT_FILE] = &opts->path,           [OPT_LISTEN] = &opts->listen,
-		[OPT_TRANSPORT] = &opts->transport,
+		[OPT_TRANSPORT] = &opts->transport, [OPT_INTERFACE] = &opts->interface,
+		[OPT_PROVIDER] = &opts->provider,
 	};
 
 	switch (option) {
@@ -140,6 +165,8 @@ static int set_option(void *ctx, int option, const char *value)
 				return 0;
 			}
 		return error_set(-EINVAL, "--pages %.16s: want auto, huge or small", value);
+	case OPT_PORTS:
+		return parse_ports(value, opts->ports);
 	case OPT_METAD:
 		if (strncmp(value, "relive://@", strlen("relive://@")) == 0) {
 			opts->host = value + strlen("relive://");

@@ -33,14 +33,17 @@ wait_until() { # seconds command...
 
 node_is_up() { relive status "$uri" --health; }
 
-hosts on 2 relive-memnode --store s --name n --metad "$uri" --size 64M >"$RLV_HOSTS/n.log" 2>&1 &
+hosts on 2 relive-memnode --store s --name n --metad "$uri" --size 64M --interface eth0 --ports 7300-7349 \
+	>"$RLV_HOSTS/n.log" 2>&1 &
 sleep 0.3 # it is there before the name
 start_metad 1
 wait_until 20 node_is_up
+relive status "$uri" --json | grep -qE '"address":"[a-z]+:10.78.0.2:73[0-4][0-9];' || fail "another address"
 vm_traffic create --store "$uri" --shards 1 || fail "create"
 vm_traffic actor --store "$uri" --seconds 12 >"$RLV_HOSTS/actor" 2>&1 &
 actor=$!
 wait_until 20 grep -qx begun "$RLV_HOSTS/actor"
+hosts on 2 ss -Hltn | awk '{ sub(/.*:/, "", $4); if ($4 < 7300 || $4 > 7349) exit 1 }' || fail "other ports"
 hosts on 1 pkill -KILL -x relive-metad
 start_metad 2
 wait_until 10 node_is_up
