@@ -73,7 +73,7 @@ def commands(container):
 
 
 def test_there_are_manifests():
-    assert FILES == ["one-host.yaml", "rdma.yaml"]
+    assert FILES == ["many-hosts.yaml", "one-host.yaml"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -117,16 +117,26 @@ def test_ports_of_services_and_policies_are_those_of_pods(name):
         for rule in o["spec"].get("ingress", []):
             assert rule["from"]
             for port in rule["ports"]:
-                assert port["port"] in open_ports
+                known = open_ports.values() if "endPort" in port else open_ports
+                assert port["port"] in known
+
+
+def test_memory_nodes_listen_where_others_may_come_in():
+    ranges = ["--ports=%d-%d" % (port["port"], port["endPort"])
+              for o in of_kind("many-hosts.yaml", "NetworkPolicy")
+              for rule in o["spec"].get("ingress", []) for port in rule["ports"] if "endPort" in port]
+    nodes = [c["command"] for _, pod in pods("many-hosts.yaml") for c in containers(pod)
+             if c["command"][0] == "relive-memnode"]
+    assert len(nodes) == 1 and ranges == [arg for arg in nodes[0] if arg.startswith("--ports=")]
 
 
 def test_the_server_listens_where_its_service_points():
     ports = {o["metadata"]["name"]: o["spec"]["ports"][0]["port"]
-             for o in of_kind("rdma.yaml", "Service") if "ports" in o["spec"]}
-    listen = [arg for _, pod in pods("rdma.yaml") for c in containers(pod) for arg in c["command"]
+             for o in of_kind("many-hosts.yaml", "Service") if "ports" in o["spec"]}
+    listen = [arg for _, pod in pods("many-hosts.yaml") for c in containers(pod) for arg in c["command"]
               if arg.startswith("--listen=")]
     assert listen == ["--listen=0.0.0.0:%d" % ports["relive-metad"]]
-    text = (FOLDER / "rdma.yaml").read_text()
+    text = (FOLDER / "many-hosts.yaml").read_text()
     uris = re.findall(r"relive://([a-z-]+):(\d+)", text)
     assert uris and all(ports[host] == int(port) for host, port in uris)
 
@@ -162,9 +172,9 @@ def test_pods_that_share_memory_share_pids():
 
 
 def test_tokens_come_from_a_secret():
-    text = (FOLDER / "rdma.yaml").read_text()
+    text = (FOLDER / "many-hosts.yaml").read_text()
     assert not re.search(r"[0-9a-f]{32}", text)
-    for _, pod in pods("rdma.yaml"):
+    for _, pod in pods("many-hosts.yaml"):
         env = {e["name"]: e for e in pod["containers"][0]["env"]}
         assert env["RELIVE_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == "relive-token"
 

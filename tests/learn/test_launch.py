@@ -9,7 +9,7 @@ import pytest
 from conftest import EXAMPLES
 
 
-@pytest.mark.parametrize("name", ["one-host.yaml", "rdma.yaml"])
+@pytest.mark.parametrize("name", ["one-host.yaml", "many-hosts.yaml"])
 def test_kubernetes__manifests_fit_the_schemas(name):
     tool = pathlib.Path(sys.executable).parent / "kubernetes-validate"
     done = subprocess.run([tool, "--strict", EXAMPLES / "kubernetes" / name],
