@@ -7,6 +7,8 @@ alternate between them, so that a slow second of the machine hits all. What does
 listed with the reason.
 
     run.py [--peers a,b] [--workloads w1,w2,w3,w4] [--rounds N] [--seconds S] [--out FOLDER]
+    hosts 2 run.py --hosts ...   W3 alone, of the installed peers that have a server: the buffer on one
+                       host of tests/support/hosts, the actors and the learner on the other one.
     run.py --quick     only checks the installed peers, with small windows: figures mean nothing.
 """
 
@@ -32,6 +34,7 @@ SINGLE = {
            "reverb", "redis", "ray"],
 }
 SHARED = ["relive", "cpprb", "redis", "reverb", "ray"]
+BETWEEN_HOSTS = ["relive", "redis", "reverb"]
 TREES = ["relive", "cpprb", "torchrl", "torchrl_sampler", "tianshou", "flashbax"]
 NOT_OFFERED = {
     "w3 flashbax": "one process only",
@@ -50,7 +53,9 @@ TROUBLE = (Failed, OSError, subprocess.SubprocessError)
 class Bench:
     def __init__(self, args):
         self.args = args
-        self.environments = Environments(args.environments, not args.quick)
+        self.environments = Environments(args.environments, not args.quick and not args.hosts)
+        self.shared_peers = BETWEEN_HOSTS if args.hosts else SHARED
+        self.places = (1, 2) if args.hosts else (None, None)  # of the buffer, and of its users
         self.results = []
         self.versions = {}
         self.missing = {}
@@ -133,7 +138,7 @@ class Bench:
     def beside(self, peer, shape):
         """One round of W3 with one peer: returns rows inserted and batches learned per second."""
         capacity, prefill = self.size(shape, sizes.PREFILL_SHARED)
-        workers = [Worker(self.environments, peer)]
+        workers = [Worker(self.environments, peer, self.places[0])]
         order = {"shape": shape, "seed": sizes.SEED}
         try:
             host = workers[0].ask(op="host", capacity=capacity, prefill=prefill, **order)
@@ -150,7 +155,7 @@ class Bench:
         return rates[0] + rates[1], rates[2]
 
     def roles(self, workers, address, order):
-        crew = [Worker(self.environments, workers[0].peer) for _ in ROLES]
+        crew = [Worker(self.environments, workers[0].peer, self.places[1]) for _ in ROLES]
         workers += crew
         for rank, (worker, role) in enumerate(zip(crew, ROLES)):
             worker.tell(op="join", address=address, role=role, rank=rank, **order)
@@ -165,7 +170,7 @@ class Bench:
     def shared(self):
         for shape in SHAPE.values():
             name = "w3-" + shape
-            rates = {peer: [] for peer in self.wanted(SHARED)}
+            rates = {peer: [] for peer in self.wanted(self.shared_peers)}
             for _ in range(self.args.rounds_shared):
                 for peer in list(rates):
                     say("%s %s" % (name, peer))
@@ -263,6 +268,7 @@ def parse():
     parser.add_argument("--seconds", type=float, default=0.4, help="of a window (0.4)")
     parser.add_argument("--rounds-shared", type=int, default=3, help="of W3 (3)")
     parser.add_argument("--seconds-shared", type=float, default=4, help="of a round of W3 (4)")
+    parser.add_argument("--hosts", action="store_true", help="W3 between two hosts: see above")
     parser.add_argument("--quick", action="store_true",
                         help="small windows of what is installed; exit 1 if an answer is wrong")
     parser.add_argument("--environments", help="where the virtual environments are made "
@@ -271,6 +277,8 @@ def parse():
     parser.add_argument("--build", default=str(ROOT / "build"), help="with bin/micro_sumtree")
     parser.add_argument("--out", default=str(ROOT / "build" / "peers" / "results"))
     args = parser.parse_args()
+    if args.hosts:
+        args.workloads, os.environ["PEERS_HOST"] = ["w3"], "10.78.0.1"
     if args.quick:
         args.rounds = args.rounds_shared = 1
         args.seconds, args.seconds_shared = 0.02, 0.2

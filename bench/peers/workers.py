@@ -96,11 +96,14 @@ class Environments:
 class Worker:
     """A worker process of a peer; each answer is awaited for at most ANSWER_S."""
 
-    def __init__(self, environments, peer):
+    def __init__(self, environments, peer, host=None):
+        """``host``: the number of a host of tests/support/hosts; None = this one."""
         self.peer = peer
-        python = environments.python(peer)
+        command = [str(environments.python(peer)), str(HERE / "worker.py")]
+        if host:
+            command = ["hosts", "on", str(host), *command]
         with open(environments.log(peer), "a") as log:
-            self._process = subprocess.Popen([str(python), str(HERE / "worker.py")], cwd=HERE,
+            self._process = subprocess.Popen(command, cwd=HERE,
                                              stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                              stderr=log)
 

@@ -7,8 +7,8 @@
 * perhaps ``cut(shape, rows)``: what its users hold in place of all rows of the workload;
 * perhaps ``Tree(capacity, seed)``: calls() -> for each metric a function for before the clock, or
   None, and one that is timed, both given the number of the call and made for BATCH items;
-* perhaps ``Host(shape, columns, capacity)`` with prefill(feeder, steps), close() and ``address``,
-  and ``join(address, role, shape, columns)`` -> as Peer; or, where only children of the host can
+* perhaps ``Host(shape, columns, capacity)`` with prefill(feeder, steps), close() and ``address``, by
+  TCP at PEERS_HOST if that is set, and ``join(address, role, shape, columns)`` -> as Peer; or, where only children of the host can
   join, ``Host.client(role)``.
 """
 

@@ -1,4 +1,4 @@
-"""Redis over a unix socket; the learner keeps the tree (cpprb's), as the server has none."""
+"""Redis over a unix socket, or between hosts over TCP; the learner keeps the tree (cpprb's), as the server has none."""
 
 import importlib.metadata
 import os
@@ -27,16 +27,22 @@ def server_path():
     return path
 
 
+PORT = 7379
+
+
 class Server:
     def __init__(self):
-        program = server_path()
+        program, host = server_path(), os.environ.get("PEERS_HOST")
         self._dir = tempfile.mkdtemp(prefix="relive-peers-redis.")
-        self.address = os.path.join(self._dir, "socket")
+        socket = os.path.join(self._dir, "socket")
+        listen = ["--bind", host, "--port", str(PORT), "--protected-mode", "no"] if host else \
+            ["--port", "0"]
+        self.address = {"host": host, "port": PORT} if host else {"unix_socket_path": socket}
         self._process = subprocess.Popen(
-            [program, "--port", "0", "--unixsocket", self.address, "--save", "",
-             "--appendonly", "no", "--dir", self._dir], stdout=subprocess.DEVNULL)
+            [program, *listen, "--unixsocket", socket, "--save", "", "--appendonly", "no",
+             "--dir", self._dir], stdout=subprocess.DEVNULL)
         end = time.monotonic() + 10
-        while not os.path.exists(self.address):
+        while not os.path.exists(socket):
             if time.monotonic() > end:
                 raise RuntimeError("redis-server did not start")
             time.sleep(0.01)
@@ -53,7 +59,7 @@ class Client:
     list `new`, which the learner reads into its tree."""
 
     def __init__(self, address, columns, capacity):
-        self._r = redis.Redis(unix_socket_path=address)
+        self._r = redis.Redis(**address)
         self._dtype = np.dtype([(n, t, d) for n, (d, t) in columns.items()])
         self._capacity = capacity
         self._tree = None

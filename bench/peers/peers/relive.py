@@ -1,6 +1,7 @@
 """Relive itself, as its users call it: embed: in one process, shm: for several. CartPole's next_obs is
 read from the next step; of Atari's stacks only the newest frame goes in, and comes out in windows."""
 
+import os
 import subprocess
 import sys
 import uuid
@@ -129,9 +130,12 @@ class Tree:
 class Host:
     def __init__(self, shape, columns, capacity):
         self._name = "peers-" + uuid.uuid4().hex[:8]
-        self._run("up", "--size", "2G")
-        self.address = "shm:" + self._name
-        self._store = relive.open(self.address)
+        host, local = os.environ.get("PEERS_HOST"), "shm:" + self._name
+        file = os.path.join(os.environ.get("RLV_HOSTS", ""), self._name)  # that all hosts see
+        self._run("up", "--size", "2G",
+                  *(("--listen", host + ":0", "--announce", file) if host else ()))
+        self.address = "relive://@" + file if host else local
+        self._store = relive.open(local)
         self._table = create(self._store, shape, columns, capacity, max_writers=4)
 
     def _run(self, command, *options):

@@ -92,7 +92,7 @@ class Peer(Client):
 class Host:
     def __init__(self, shape, columns, capacity):
         self._server = serve(columns, capacity)
-        self.address = "localhost:%d" % self._server.port
+        self.address = "%s:%d" % (os.environ.get("PEERS_HOST", "localhost"), self._server.port)
         self._columns = columns
 
     def prefill(self, feeder, steps):
