@@ -132,8 +132,7 @@ struct rlv_store_opts {
  *   "embed:"              in this process, in memory: no daemon; gone when closed
  *   "embed:FILE"          in this process, kept in FILE or a DAX device; reopened after a crash
  *   "shm:NAME"            the store NAME that `relive up` runs on this host
- *   "relive://HOST:PORT"  the store of the metadata server at HOST:PORT
- *   "relive://@FILE"      the same, as FILE says, of `relive up --announce`; waits for FILE
+ *   "relive://HOST:PORT"  the store of the metadata server there; "relive://@FILE": as FILE says
  * Errors: -EINVAL (uri, opts), -ENOENT (no such store on this host), -ECONNREFUSED (its server does
  * not answer), -EACCES (token, epoch or certificate), -EBUSY (FILE is in use), -EPROTO (FILE or
  * peer has another format), -EBADMSG (FILE is damaged, or a table has rows that may be torn and no
@@ -728,8 +727,7 @@ struct rlv_node_info {
 	uint64_t process_cpu_ns; /* CPU time of the whole node */
 	uint64_t silent_ns;      /* since the server last heard from it */
 	uint32_t broken;         /* regions whose files were truncated or cannot be read */
-	uint32_t reserved;
-	char why[96]; /* it has this transport, in words: "no RDMA device here" */
+	char why[96];            /* it has this transport, in words: "no RDMA device here" */
 };
 
 struct rlv_store_info {
