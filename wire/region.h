@@ -49,7 +49,7 @@
 #define REGION_INCOMPAT_KNOWN 0ull
 
 /* Kinds of objects: {kind, object, part} names the part that owns a region. */
-enum kind_id { OBJECT_TABLE = 1 };
+enum kind_id { OBJECT_TABLE = 1, OBJECT_HEAP = 2 };
 
 #define OBJECT_MAX_ID 255u     /* objects of all kinds have numbers 1.. in one sequence */
 #define OBJECT_MAX_PARTS 1024u /* part numbers of an object, over its life */

@@ -18,7 +18,9 @@ struct word {
 	uint32_t number;
 };
 
-static const struct word kinds[] = { { "table", OBJECT_TABLE }, { NULL, 0 } };
+static const struct word kinds[] = { { "table", OBJECT_TABLE },
+				     { "heap", OBJECT_HEAP },
+				     { NULL, 0 } };
 static const struct word roles[] = { { "tree", REGION_TREE },
 				     { "rows", REGION_ROWS },
 				     { "slots", REGION_SLOTS },

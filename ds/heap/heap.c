@@ -1,0 +1,262 @@
+#include "ds/heap/heap.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/crc32c.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define EXTENTS_AT_ONCE 64u
+
+/* -------- descriptor -------- */
+
+static bool desc_sizes_fit(const struct heap_desc *desc)
+{
+	return desc->n_parts >= 1 && desc->n_parts <= HEAP_MAX_PARTS && desc->max_clients >= 1 &&
+	       desc->max_clients <= HEAP_MAX_CLIENTS && desc->buckets >= 1 &&
+	       desc->buckets <= HEAP_BUCKETS_MAX && desc->extents >= 1 &&
+	       desc->extents <= HEAP_EXTENTS_MAX && bits_is_pow2(desc->extent_bytes) &&
+	       desc->extent_bytes >= HEAP_EXTENT_LEAST && desc->extent_bytes <= HEAP_EXTENT_MOST &&
+	       HEAP_ROWS_OFF + desc->extents * desc->extent_bytes <= (uint64_t)64 << 32;
+}
+
+int heap_plan(const struct heap_wish *wish, struct heap_desc *desc_out)
+{
+	uint64_t extent = wish->extent_bytes ? wish->extent_bytes : HEAP_EXTENT_DEFAULT;
+	struct heap_desc desc = { .extent_bytes = extent, .magic = HEAP_DESC_MAGIC };
+	uint64_t buckets, extents;
+
+	if (!wish->n_parts || wish->n_parts > HEAP_MAX_PARTS)
+		return error_set(-EINVAL, "%u parts: 1 to %u", wish->n_parts, HEAP_MAX_PARTS);
+	if (!wish->max_clients || wish->max_clients > HEAP_MAX_CLIENTS)
+		return error_set(-EINVAL, "max_clients %u: 1 to %u", wish->max_clients,
+				 HEAP_MAX_CLIENTS);
+	if (!bits_is_pow2(extent) || extent < HEAP_EXTENT_LEAST || extent > HEAP_EXTENT_MOST)
+		return error_set(-EINVAL,
+				 "extent_bytes %" PRIu64 ": a power of two from 64 KiB to 1 GiB",
+				 extent);
+	/* Half of the buckets stay empty, so that searches are short. */
+	buckets = div_up(wish->keys, wish->n_parts);
+	if (!wish->keys || buckets > HEAP_BUCKETS_MAX / 2)
+		return error_set(-EINVAL, "%" PRIu64 " keys in %u parts: 1 to %u in each",
+				 wish->keys, wish->n_parts, HEAP_BUCKETS_MAX / 2);
+	extents = div_up(div_up(wish->bytes, wish->n_parts), extent);
+	if (!wish->bytes || extents >= HEAP_EXTENTS_MAX || extents * extent >= (uint64_t)256 << 30)
+		return error_set(-EINVAL,
+				 "%" PRIu64
+				 " bytes in %u parts: 1 to 256 GiB and %u extents in each",
+				 wish->bytes, wish->n_parts, HEAP_EXTENTS_MAX);
+	memcpy(desc.name, wish->name, strnlen(wish->name, sizeof(desc.name) - 1));
+	desc.n_parts = wish->n_parts;
+	desc.max_clients = wish->max_clients;
+	desc.buckets = (uint32_t)max_u64(2 * buckets, HEAP_PROBES);
+	desc.extents = (uint32_t)extents + 1; /* one is kept for deletes */
+	heap_desc_seal(&desc);
+	*desc_out = desc;
+	return heap_desc_check(desc_out);
+}
+
+static uint32_t desc_crc(const struct heap_desc *desc)
+{
+	return crc32c(0, desc, offsetof(struct heap_desc, crc));
+}
+
+void heap_desc_seal(struct heap_desc *desc)
+{
+	desc->crc = desc_crc(desc);
+}
+
+int heap_desc_check(const struct heap_desc *desc)
+{
+	if (desc->magic != HEAP_DESC_MAGIC)
+		return error_set(-EPROTO, "heap: the descriptor is of another layout");
+	if (desc->crc != desc_crc(desc) || desc->name[sizeof(desc->name) - 1] || desc->reserved)
+		return error_set(-EBADMSG, "heap: the descriptor is damaged");
+	if (!desc_sizes_fit(desc))
+		return error_set(-EBADMSG, "heap %s: sizes of the descriptor are out of range",
+				 desc->name);
+	return 0;
+}
+
+/* -------- part -------- */
+
+struct part_spec heap_spec(const struct heap_desc *desc, uint32_t s)
+{
+	struct part_spec spec = {
+		.kind = OBJECT_HEAP,
+		.object = desc->id,
+		.part = s,
+		.bytes = { [REGION_TREE] =
+				   heap_heads_off(desc) + ((uint64_t)desc->buckets + HEAP_PROBES) *
+								  sizeof(struct heap_head),
+			   [REGION_ROWS] = HEAP_ROWS_OFF + desc->extents * desc->extent_bytes,
+			   [REGION_SLOTS] = DESC_OFF + (uint64_t)desc->max_clients *
+							       sizeof(struct client_slot),
+			   [REGION_PAGES] =
+				   PAGES_OFF + (uint64_t)desc->max_clients * CLIENT_PAGE_BYTES },
+		.words_off = HEAP_WORDS_OFF,
+		.slots_off = DESC_OFF,
+		.max_clients = desc->max_clients,
+		.name = desc->name,
+		.desc = desc,
+		.desc_bytes = sizeof(*desc),
+		.told = { [PART_TOLD_USED] = part_told_at(
+				  REGION_TREE,
+				  HEAP_WORDS_OFF + offsetof(struct heap_words, keys)) },
+	};
+
+	memcpy(spec.uuid, desc->uuid, sizeof(spec.uuid));
+	return spec;
+}
+
+int heap_format(const struct part_regions *regions, const struct heap_desc *desc, uint32_t s,
+		const struct part_origin *origin)
+{
+	struct part_spec spec = heap_spec(desc, s);
+	int ret = part_format(regions, &spec, origin);
+
+	return ret ? ret : part_publish(regions);
+}
+
+int heap_open_part(const void *desc, uint32_t s, const struct part_regions *regions,
+		   struct part **part_out)
+{
+	struct heap *heap = mem_zalloc(sizeof(*heap));
+	struct heap_desc stored;
+	struct part_spec spec;
+	int ret = heap ? 0 : error_set(-ENOMEM, "heap: cannot allocate memory");
+
+	if (ret == 0) {
+		memcpy(&heap->desc, desc, sizeof(heap->desc));
+		ret = heap_desc_check(&heap->desc);
+	}
+	if (ret == 0)
+		ret = part_check_live(regions, OBJECT_HEAP);
+	if (ret == 0)
+		ret = transport_fetch(regions->at[REGION_TREE], DESC_OFF, &stored, sizeof(stored));
+	if (ret == 0 && memcmp(&stored, &heap->desc, sizeof(stored)) != 0)
+		ret = error_set(-EBADMSG,
+				"heap %s part %u: its descriptor is not the catalog's: it was "
+				"changed, or the region is another heap's",
+				heap->desc.name, s);
+	if (ret == 0) {
+		spec = heap_spec(&heap->desc, s);
+		ret = part_open(&heap->part, regions, &spec);
+	}
+	if (ret) {
+		mem_free(heap);
+		return ret;
+	}
+	heap->tree = heap->part.tree;
+	heap->rows = heap->part.regions.at[REGION_ROWS];
+	*part_out = &heap->part;
+	return 0;
+}
+
+void heap_close_part(struct part *part)
+{
+	part_close(part);
+	mem_free(heap_of(part));
+}
+
+/* -------- the server's work -------- */
+
+/* Calls fn with each extent word, until it fails. */
+static int heap_each_extent(struct heap *heap, int (*fn)(void *ctx, uint32_t extent, uint64_t word),
+			    void *ctx)
+{
+	struct heap_extent lines[EXTENTS_AT_ONCE];
+	int ret = 0;
+
+	for (uint32_t first = 0; ret == 0 && first < heap->desc.extents; first += EXTENTS_AT_ONCE) {
+		uint32_t n = (uint32_t)min_u64(heap->desc.extents - first, EXTENTS_AT_ONCE);
+
+		ret = transport_fetch(heap->tree, heap_extent_off(heap, first), lines,
+				      n * (uint32_t)sizeof(lines[0]));
+		for (uint32_t i = 0; ret == 0 && i < n; i++)
+			ret = fn(ctx, first + i, lines[i].word.raw);
+	}
+	return ret;
+}
+
+struct settling {
+	struct heap *heap;
+	uint32_t owner;
+};
+
+static int settle_extent(void *ctx, uint32_t extent, uint64_t word)
+{
+	const struct settling *settling = ctx;
+	uint64_t old;
+
+	if (extent_owner(word) != settling->owner)
+		return 0;
+	return transport_cas_word(settling->heap->tree, heap_extent_off(settling->heap, extent),
+				  word, extent_make(0, extent_class(word), word + 1), &old);
+}
+
+int heap_settle(struct heap *heap, uint32_t owner)
+{
+	struct settling settling = { heap, owner };
+	const uint64_t idle = 0;
+	int ret;
+
+	if (owner == 0 || owner > heap->desc.max_clients)
+		return error_set(-EINVAL, "owner %u: the heap has owners 1 to %u", owner,
+				 heap->desc.max_clients);
+	ret = heap_each_extent(heap, settle_extent, &settling);
+	return ret ? ret : transport_store(heap->tree, heap_pin_off(owner), &idle, sizeof(idle));
+}
+
+int heap_keys(struct heap *heap, uint64_t *keys_out)
+{
+	return transport_load(heap->tree, HEAP_WORDS_OFF + offsetof(struct heap_words, keys),
+			      keys_out);
+}
+
+static int count_extent(void *ctx, uint32_t extent, uint64_t word)
+{
+	struct heap_use *use = ctx;
+
+	(void)extent;
+	use->owned += extent_owner(word) != 0;
+	use->orphans += extent_owner(word) == 0 && extent_class(word) != 0;
+	use->free += extent_owner(word) == 0 && extent_class(word) == 0;
+	return 0;
+}
+
+int heap_use(struct heap *heap, struct heap_use *use_out)
+{
+	struct heap_use use = { 0 };
+	int ret = heap_each_extent(heap, count_extent, &use);
+
+	if (ret == 0)
+		*use_out = use;
+	return ret;
+}
+
+/* -------- size classes -------- */
+
+uint64_t heap_class_bytes(uint32_t cls)
+{
+	uint64_t base;
+
+	if (cls <= 3)
+		return 64 * ((uint64_t)cls + 1);
+	base = UINT64_C(256) << (cls - 4) / 4;
+	return base + ((cls - 4) % 4 + 1) * base / 4;
+}
+
+uint32_t heap_class_of(uint64_t bytes)
+{
+	uint32_t log2;
+	uint64_t base;
+
+	if (bytes <= 256)
+		return bytes <= 128 ? 1 : (uint32_t)div_up(bytes, 64) - 1;
+	log2 = bits_log2_floor(bytes - 1);
+	base = UINT64_C(1) << log2;
+	return 4 * (log2 - 7) + (uint32_t)div_up(bytes - base, base / 4) - 1;
+}

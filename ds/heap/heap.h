@@ -1,0 +1,133 @@
+/*
+ * Heap: values under keys in one part (wire/heap_layout.h), and what the server does with it. How a
+ * client reads and changes keys is in keys.h, where its entries lie in space.h.
+ *
+ *   heap_plan     sizes of a new heap, from a capacity in keys and bytes
+ *   heap_format   fresh regions of a part
+ *   heap_settle   the extents of a client that died or returns its slot become orphans
+ */
+#ifndef RLV_DS_HEAP_HEAP_H
+#define RLV_DS_HEAP_HEAP_H
+
+#include "ds/part/part.h"
+
+#include "wire/heap_layout.h"
+
+#define HEAP_EXTENT_DEFAULT ((uint64_t)2 << 20)
+#define HEAP_EXTENT_LEAST ((uint64_t)64 << 10)
+#define HEAP_EXTENT_MOST ((uint64_t)1 << 30)
+#define HEAP_MAX_CLIENTS 1024u
+#define HEAP_MAX_PARTS 64u
+
+struct heap {
+	struct part part;
+	struct region *tree, *rows;
+	struct heap_desc desc;
+};
+
+static inline struct heap *heap_of(struct part *part)
+{
+	return (struct heap *)(void *)part;
+}
+
+/* Capacity of a heap over all of its parts. */
+struct heap_wish {
+	const char *name;
+	uint64_t keys;         /* different keys ever used */
+	uint64_t bytes;        /* of extents */
+	uint64_t extent_bytes; /* 0 = HEAP_EXTENT_DEFAULT; a power of two */
+	uint32_t n_parts, max_clients;
+};
+
+/*
+ * Plans the descriptor of a new heap, without uuid, id and seed. -EINVAL: the message names the
+ * number that is out of range.
+ */
+RLV_MUST_CHECK int heap_plan(const struct heap_wish *wish, struct heap_desc *desc_out);
+
+/* Sets the crc of a descriptor, and checks all of it. -EPROTO: another layout; -EBADMSG. */
+void heap_desc_seal(struct heap_desc *desc);
+RLV_MUST_CHECK int heap_desc_check(const struct heap_desc *desc);
+
+/* Describes the regions of part s. desc is borrowed. */
+struct part_spec heap_spec(const struct heap_desc *desc, uint32_t s);
+
+/* Formats part s in fresh zeroed regions, and makes it live. Errors: part_format, part_publish. */
+RLV_MUST_CHECK int heap_format(const struct part_regions *regions, const struct heap_desc *desc,
+			       uint32_t s, const struct part_origin *origin);
+
+/* As struct part_kind: desc is a struct heap_desc. */
+RLV_MUST_CHECK int heap_open_part(const void *desc, uint32_t s, const struct part_regions *regions,
+				  struct part **part_out);
+void heap_close_part(struct part *part);
+
+/*
+ * Makes orphans of the owner's extents and withdraws its pin. The owner makes no change any more. An
+ * entry that no head names was never put; one that a head names is complete. May be repeated. Cost:
+ * reads the extent words, and one phase for each extent of the owner.
+ */
+RLV_MUST_CHECK int heap_settle(struct heap *heap, uint32_t owner);
+
+/* Number of keys, deleted ones included. Cost: 1 phase. */
+RLV_MUST_CHECK int heap_keys(struct heap *heap, uint64_t *keys_out);
+
+/* Extents by what their words say. */
+struct heap_use {
+	uint64_t free, owned, orphans;
+};
+
+/* Cost: reads the extent words. */
+RLV_MUST_CHECK int heap_use(struct heap *heap, struct heap_use *use_out);
+
+/* -------- size classes -------- */
+
+/* Bytes of a slot of class 1..: 128, 192, 256, then four steps for each doubling. */
+uint64_t heap_class_bytes(uint32_t cls);
+/* The smallest class whose slots have that many bytes. */
+uint32_t heap_class_of(uint64_t bytes);
+
+/* -------- where things are -------- */
+
+static inline uint64_t heap_pin_off(uint32_t owner)
+{
+	return HEAP_PINS_OFF + (uint64_t)(owner - 1) * WIRE_LINE;
+}
+
+static inline uint64_t heap_extent_off(const struct heap *heap, uint32_t extent)
+{
+	return HEAP_PINS_OFF + ((uint64_t)heap->desc.max_clients + extent) * WIRE_LINE;
+}
+
+static inline uint64_t heap_heads_off(const struct heap_desc *desc)
+{
+	return (HEAP_PINS_OFF + ((uint64_t)desc->max_clients + desc->extents) * WIRE_LINE + 127) &
+	       ~UINT64_C(127);
+}
+
+/* bucket < buckets + HEAP_PROBES */
+static inline uint64_t heap_head_off(const struct heap *heap, uint32_t bucket)
+{
+	return heap_heads_off(&heap->desc) + (uint64_t)bucket * sizeof(struct heap_head);
+}
+
+static inline uint64_t heap_slot_off(const struct heap *heap, uint32_t extent, uint64_t off)
+{
+	return HEAP_ROWS_OFF + (uint64_t)extent * heap->desc.extent_bytes + off;
+}
+
+/* Longest entry. */
+static inline uint64_t heap_entry_most(const struct heap_desc *desc)
+{
+	return desc->extent_bytes;
+}
+
+/* True if an entry of that many bytes can lie at that place of the rows region. */
+static inline bool heap_holds(const struct heap_desc *desc, uint64_t off, uint64_t bytes)
+{
+	uint64_t at = off - HEAP_ROWS_OFF;
+
+	return off >= HEAP_ROWS_OFF && at < desc->extents * desc->extent_bytes &&
+	       bytes <= desc->extent_bytes - at % desc->extent_bytes;
+}
+
+#endif

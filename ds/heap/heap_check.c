@@ -1,0 +1,199 @@
+#include "ds/heap/heap_check.h"
+
+#include "ds/chain/chain.h"
+#include "ds/part/slot.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct check {
+	struct heap *heap;
+	struct heap_check_report *report;
+	struct heap_extent *extents;
+	struct heap_head *heads;
+	uint64_t *named; /* places that heads name */
+	uint32_t n_heads;
+	uint64_t n_named;
+	uint8_t *entry; /* of the most bytes */
+};
+
+static void problem(struct check *check, const char *fmt, ...) RLV_PRINTF(2, 3);
+
+static void problem(struct check *check, const char *fmt, ...)
+{
+	struct heap_check_report *report = check->report;
+	va_list args;
+
+	report->problems++;
+	if (report->n_texts == HEAP_CHECK_TEXTS)
+		return;
+	va_start(args, fmt);
+	(void)vsnprintf(report->text[report->n_texts++], HEAP_CHECK_TEXT_BYTES, fmt, args);
+	va_end(args);
+}
+
+static int fetch(struct region *region, uint64_t off, void *dst, uint64_t bytes)
+{
+	const uint64_t most = (uint64_t)1 << 20;
+	int ret = 0;
+
+	for (uint64_t done = 0; ret == 0 && done < bytes; done += most)
+		ret = transport_fetch(region, off + done, (uint8_t *)dst + done,
+				      (uint32_t)min_u64(most, bytes - done));
+	return ret;
+}
+
+static int check_extents(struct check *check)
+{
+	const struct heap_desc *desc = &check->heap->desc;
+	struct heap_use *use = &check->report->extents;
+
+	for (uint32_t i = 0; i < desc->extents; i++) {
+		uint64_t word = check->extents[i].word.raw;
+		uint32_t owner = extent_owner(word), cls = extent_class(word);
+		struct slot_info slot = { .state = SLOT_FREE };
+		int ret = 0;
+
+		use->owned += owner != 0;
+		use->orphans += owner == 0 && cls != 0;
+		use->free += owner == 0 && cls == 0;
+		if (owner > desc->max_clients || (owner && !cls) ||
+		    (cls && heap_class_bytes(cls) > desc->extent_bytes)) {
+			problem(check, "extent %u: owner %u class %u", i, owner, cls);
+			continue;
+		}
+		if (owner)
+			ret = slot_read(&check->heap->part, owner - 1, &slot);
+		if (ret)
+			return ret;
+		if (owner && slot.state != SLOT_LIVE)
+			problem(check, "extent %u: its owner %u has no client slot", i, owner);
+	}
+	return 0;
+}
+
+/* Checks the place that a head word names. False: the entry cannot be read. */
+static bool check_place(struct check *check, uint32_t bucket, uint64_t word)
+{
+	const struct heap_desc *desc = &check->heap->desc;
+	uint64_t off = head_off(word), at = off - HEAP_ROWS_OFF;
+	uint32_t cls;
+
+	if (!heap_holds(desc, off, sizeof(struct heap_entry))) {
+		problem(check, "bucket %u: its head names offset %" PRIu64, bucket, off);
+		return false;
+	}
+	cls = extent_class(check->extents[at / desc->extent_bytes].word.raw);
+	if (!cls || at % desc->extent_bytes % heap_class_bytes(cls) ||
+	    heap_class_bytes(cls) > desc->extent_bytes - at % desc->extent_bytes) {
+		problem(check, "bucket %u: offset %" PRIu64 " is no slot of class %u", bucket, off,
+			cls);
+		return false;
+	}
+	check->report->live_bytes += heap_class_bytes(cls);
+	check->named[check->n_named++] = off;
+	return true;
+}
+
+/* A key lies in the first bucket that was free for it; those before it are in use, by others. */
+static void check_bucket(struct check *check, uint32_t bucket, const struct chain_key *key)
+{
+	uint32_t first = chain_place(key->hash, check->heap->desc.buckets);
+
+	if (bucket < first || bucket >= first + HEAP_PROBES)
+		problem(check, "bucket %u: its key belongs to bucket %u", bucket, first);
+	for (uint32_t i = first; i < bucket && i < check->n_heads; i++) {
+		const struct heap_head *head = &check->heads[i];
+
+		if (!head->word.raw)
+			problem(check, "bucket %u: bucket %u is nearer to its key, and free",
+				bucket, i);
+		else if (chain_cell_check(&head->cell, head->word.raw, key))
+			problem(check, "bucket %u: its key is in bucket %u, too", bucket, i);
+	}
+}
+
+static int check_head(struct check *check, uint32_t bucket)
+{
+	const struct heap_desc *desc = &check->heap->desc;
+	const struct heap_head *head = &check->heads[bucket];
+	uint64_t word = head->word.raw, off = head_off(word), bytes;
+	struct heap_entry entry;
+	struct chain_key key;
+	int ret;
+
+	if (!word || !check_place(check, bucket, word))
+		return 0;
+	check->report->keys += !(word & HEAD_DELETED);
+	check->report->deleted += (word & HEAD_DELETED) != 0;
+	bytes = desc->extent_bytes - (off - HEAP_ROWS_OFF) % desc->extent_bytes;
+	ret = transport_fetch(check->heap->rows, off, &entry, sizeof(entry));
+	bytes = min_u64(bytes, chain_entry_bytes(entry.key_len, min_u64(entry.len, bytes)));
+	if (ret == 0)
+		ret = fetch(check->heap->rows, off, check->entry, bytes);
+	if (ret)
+		return ret;
+	if (chain_entry_check(check->entry, bytes, word, bucket, NULL, true) != CHAIN_OK) {
+		problem(check, "bucket %u: its entry is damaged", bucket);
+		return 0;
+	}
+	if (entry.writer == 0 || entry.writer > desc->max_clients)
+		problem(check, "bucket %u: writer %u", bucket, entry.writer);
+	key = chain_key(check->entry + sizeof(entry), entry.key_len, desc->seed);
+	if (key.hash != entry.hash || head_tag(word) != chain_head_tag(&key))
+		problem(check, "bucket %u: hash or tag are not its key's", bucket);
+	check->report->stale_cells += !chain_cell_check(&head->cell, word, &key);
+	check_bucket(check, bucket, &key);
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+int heap_check(struct heap *heap, struct heap_check_report *report_out)
+{
+	const struct heap_desc *desc = &heap->desc;
+	struct check check = { .heap = heap, .report = report_out };
+	int ret = -ENOMEM;
+
+	memset(report_out, 0, sizeof(*report_out));
+	check.n_heads = desc->buckets + HEAP_PROBES;
+	check.extents = mem_array(desc->extents, sizeof(check.extents[0]));
+	check.heads = mem_array(check.n_heads, sizeof(check.heads[0]));
+	check.named = mem_array(check.n_heads, sizeof(check.named[0]));
+	check.entry = mem_alloc(desc->extent_bytes);
+	if (!check.extents || !check.heads || !check.named || !check.entry) {
+		(void)error_set(-ENOMEM, "heap %s: cannot allocate memory to check it", desc->name);
+		goto out;
+	}
+	ret = fetch(heap->tree, heap_extent_off(heap, 0), check.extents,
+		    desc->extents * sizeof(check.extents[0]));
+	if (ret == 0)
+		ret = fetch(heap->tree, heap_head_off(heap, 0), check.heads,
+			    check.n_heads * sizeof(check.heads[0]));
+	if (ret == 0)
+		ret = check_extents(&check);
+	for (uint32_t i = 0; ret == 0 && i < check.n_heads; i++)
+		ret = check_head(&check, i);
+	qsort(check.named, check.n_named, sizeof(check.named[0]), compare);
+	for (uint64_t i = 1; i < check.n_named; i++)
+		if (check.named[i] == check.named[i - 1])
+			problem(&check, "offset %" PRIu64 " is named by two heads", check.named[i]);
+out:
+	mem_free(check.extents);
+	mem_free(check.heads);
+	mem_free(check.named);
+	mem_free(check.entry);
+	return ret;
+}

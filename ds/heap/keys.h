@@ -1,0 +1,123 @@
+/*
+ * Keys: what a client does with the keys of one part.
+ *
+ *   get    warm: head record and entry in one read. The entry counts if the head still names it and
+ *          its checksum holds; else the head says where the newest one is, and a small value is in
+ *          the head's cell. Nothing is pinned: an entry that was reused meanwhile fails its checksum.
+ *          After two such reads the client pins the epoch, and the third cannot fail.
+ *   put    pin and read the head record | write the entry, then CAS the head word | behind it and
+ *          not waited for: the cell, the count of retired entries, the end of the pin
+ *
+ * The CAS of the head word is the only linearization point. The pin makes it exact: an entry that
+ * the put has read cannot be reused before it ends, so an equal word means that nothing happened.
+ *
+ * A key's bucket is the first free one of HEAP_PROBES at the time of its first put, and the key's for
+ * ever: a deleted key keeps a small entry. So all clients agree on it without a lock.
+ *
+ * Thread: owner, for all. A part's access belongs to one handle.
+ */
+#ifndef RLV_DS_HEAP_KEYS_H
+#define RLV_DS_HEAP_KEYS_H
+
+#include "ds/chain/chain.h"
+#include "ds/heap/space.h"
+
+#define HEAP_CURSORS 16384u /* keys whose place an access remembers */
+#define HEAP_TAILS 4u
+
+/* Where a key was last seen. */
+struct heap_cursor {
+	uint64_t hash;
+	uint64_t word;
+	uint32_t bucket;
+	uint32_t bytes; /* of its entry; 0 = the cell has the value, or the cursor is empty */
+};
+
+/* What follows a put and is not waited for. */
+struct heap_tail {
+	struct heap_cell cell;
+	uint64_t idle;
+	struct transport_wr wrs[4];
+	uint64_t ticket;
+};
+
+struct heap_stats {
+	uint64_t conflicts; /* puts whose CAS another one preceded */
+	uint64_t rereads;   /* reads of an entry that was gone */
+};
+
+struct heap_access {
+	struct heap *heap;
+	uint32_t owner; /* 0 = only reads, and never pins */
+	bool pin_due, pinned;
+	bool in_doubt;            /* a put ended without an answer; the caller clears it */
+	uint64_t pin, epoch_word; /* of the last pin, and as last read */
+	struct space space;
+	struct heap_cursor *cursors;
+	uint8_t *stage; /* an entry on its way in or out */
+	size_t stage_bytes;
+	struct heap_tail tails[HEAP_TAILS];
+	uint32_t next_tail;
+	struct heap_stats stats;
+};
+
+/* A value as it was read: ptr is valid until the next call with the access. */
+struct heap_value {
+	const void *ptr;
+	uint64_t len, version;
+	bool deleted;
+};
+
+/* -ENOMEM; then *acc holds nothing. */
+RLV_MUST_CHECK int heap_access_open(struct heap_access *acc, struct heap *heap, uint32_t owner);
+/* Waits for what is under way. */
+void heap_access_close(struct heap_access *acc);
+
+/*
+ * Reads the newest version; *out also if the key is deleted (-ENOENT, out->deleted). Errors: -ENOENT
+ * (no such key), -EBADMSG (its entry is damaged), -EAGAIN (without a slot: it changed each time),
+ * errors of the transport. Cost: 1 RT if the cursor is warm and the head unchanged or the value small;
+ * else 2, or 3 for a key that this access has not seen.
+ */
+RLV_MUST_CHECK int heap_get(struct heap_access *acc, const struct chain_key *key,
+			    struct heap_value *out);
+
+/* The newest version's number, 0 = there was none; *deleted_out may be NULL. Cost: as heap_get, but
+   1 RT if the cursor is warm. */
+RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key *key,
+				uint64_t *version_out, bool *deleted_out);
+
+#define HEAP_ANY_VERSION UINT64_MAX
+
+struct heap_put {
+	const void *value;
+	uint64_t len;
+	bool deletes;      /* no value; -ENOENT if there is none */
+	uint64_t expected; /* HEAP_ANY_VERSION; or the version to replace, 0 = no value */
+};
+
+/*
+ * Puts a version. Errors: -ERANGE (the value is too long), -ESTALE (another version than expected),
+ * -ENOSPC (no extent or, the message says so, no bucket is free), -EAGAIN (space_take; or other
+ * clients were faster each time), -EBADMSG (the entry to be replaced is damaged), -EACCES (no slot).
+ * All of them: nothing was put. -EIO, -ECONNRESET, -ETIMEDOUT, -EHOSTDOWN: it is not known whether.
+ * Cost: 2 RT if the cursor is warm, without a refill.
+ */
+RLV_MUST_CHECK int heap_put(struct heap_access *acc, const struct chain_key *key,
+			    const struct heap_put *put, uint64_t *version_out);
+
+/* A key as heap_next finds it, valid until the next call with the access. */
+struct heap_key {
+	const void *ptr;
+	uint32_t len;
+	uint64_t value_len, version;
+};
+
+/*
+ * The next key at or behind *bucket_inout, which then is the bucket behind it; deleted keys are
+ * passed over. Keys that are put or deleted during a walk may be missed or seen. -ENODATA: no more.
+ * Cost: 2 RT.
+ */
+RLV_MUST_CHECK int heap_next(struct heap_access *acc, uint32_t *bucket_inout, struct heap_key *out);
+
+#endif

@@ -1,0 +1,564 @@
+#include "ds/heap/space.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#define NONE UINT32_MAX
+#define AT_ONCE 128u /* words or headers of one read */
+#define LINES_AT_ONCE 64u
+#define PIN_LOOKS 16u   /* at the pins of calls in progress, before the caller waits */
+#define SLOTS_AHEAD 16u /* claimed together, of large classes */
+#define EXTENTS_AHEAD 8u
+
+static uint64_t slot_off(const struct space *space, const struct space_extent *extent, uint32_t i)
+{
+	return heap_slot_off(space->heap, extent->index, i * heap_class_bytes(extent->cls));
+}
+
+/* -------- lists -------- */
+
+static void free_slot(struct space_extent *extent, uint32_t i)
+{
+	extent->is_live[i] = 0;
+	extent->slots[i] = extent->free;
+	extent->free = i;
+	extent->n_free++;
+}
+
+static void limbo_slot(struct space_extent *extent, uint32_t i)
+{
+	extent->is_live[i] = 0;
+	extent->slots[i] = extent->limbo;
+	extent->limbo = i;
+	extent->n_limbo++;
+}
+
+static void free_limbo(struct space_extent *extent)
+{
+	for (uint32_t i = extent->limbo, next; i != NONE; i = next) {
+		next = extent->slots[i];
+		free_slot(extent, i);
+	}
+	extent->limbo = NONE;
+	extent->n_limbo = 0;
+}
+
+static void extent_free(struct space_extent *extent)
+{
+	if (extent) {
+		mem_free(extent->slots);
+		mem_free(extent->is_live);
+	}
+	mem_free(extent);
+}
+
+/* With no slot in any list. NULL: no memory. */
+static struct space_extent *extent_new(const struct space *space, uint32_t index, uint32_t cls)
+{
+	uint64_t n = space->heap->desc.extent_bytes / heap_class_bytes(cls);
+	struct space_extent *extent = mem_zalloc(sizeof(*extent));
+
+	if (!extent)
+		return NULL;
+	*extent = (struct space_extent){ .index = index,
+					 .cls = cls,
+					 .n_slots = (uint32_t)n,
+					 .free = NONE,
+					 .limbo = NONE,
+					 .slots = mem_array(n, sizeof(uint32_t)),
+					 .is_live = mem_zalloc(n) };
+	if (extent->slots && extent->is_live)
+		return extent;
+	extent_free(extent);
+	return NULL;
+}
+
+static void extent_forget(struct space *space, size_t i)
+{
+	struct space_extent *extent = space->extents[i];
+
+	if (space->current[extent->cls] == extent)
+		space->current[extent->cls] = NULL;
+	space->extents[i] = space->extents[--space->n];
+	extent_free(extent);
+}
+
+/* -------- sweeps and pins -------- */
+
+/* Moves entries that no head names to the limbo list; the caller sets its tag. */
+static int extent_sweep(struct space *space, struct space_extent *extent)
+{
+	struct transport_io ios[AT_ONCE];
+	uint64_t words[AT_ONCE];
+	uint32_t slots[AT_ONCE], n = 0;
+
+	space->sweeps++;
+	for (uint32_t i = 0; i < extent->n_slots; i++) {
+		if (extent->is_live[i]) {
+			slots[n] = i;
+			ios[n] = (struct transport_io){
+				.region = space->heap->tree,
+				.off = heap_head_off(space->heap, extent->slots[i]),
+				.dst = &words[n],
+				.len = sizeof(words[0]),
+			};
+			n++;
+		}
+		if (n == AT_ONCE || (i + 1 == extent->n_slots && n > 0)) {
+			int ret = transport_read(space->heap->tree->tr, ios, n);
+
+			if (ret)
+				return ret;
+			for (uint32_t k = 0; k < n; k++) {
+				if (words[k] &&
+				    head_off(words[k]) == slot_off(space, extent, slots[k]))
+					continue;
+				extent->n_live--;
+				limbo_slot(extent, slots[k]);
+			}
+			n = 0;
+		}
+	}
+	return 0;
+}
+
+/* *least_out: the epoch below which no other client has a pin. */
+static int space_least_pin(struct space *space, uint64_t epoch, uint64_t *least_out)
+{
+	struct rword64_line lines[LINES_AT_ONCE];
+	uint32_t clients = space->heap->desc.max_clients;
+	uint64_t least = epoch;
+
+	for (uint32_t first = 0; first < clients; first += LINES_AT_ONCE) {
+		uint32_t n = (uint32_t)min_u64(clients - first, LINES_AT_ONCE);
+		int ret = transport_fetch(space->heap->tree, heap_pin_off(first + 1), lines,
+					  n * (uint32_t)sizeof(lines[0]));
+
+		if (ret)
+			return ret;
+		for (uint32_t i = 0; i < n; i++)
+			if (lines[i].word.raw && first + i + 1 != space->owner)
+				least = min_u64(least, lines[i].word.raw);
+	}
+	*least_out = least;
+	return 0;
+}
+
+/* Frees limbo slots that no client can read; *left_out: others are left. */
+static int space_ripen(struct space *space, bool *left_out)
+{
+	const uint64_t off = HEAP_WORDS_OFF + offsetof(struct heap_words, epoch);
+	struct region *tree = space->heap->tree;
+	uint64_t word, old, least, newest = 0;
+	bool left = false;
+	int ret;
+
+	for (size_t i = 0; i < space->n; i++)
+		if (space->extents[i]->n_limbo)
+			newest = max_u64(newest, space->extents[i]->tag);
+	*left_out = newest != 0;
+	if (!newest)
+		return 0;
+	ret = transport_load(tree, off, &word);
+	if (ret == 0 && space_epoch(word) <= newest) {
+		ret = transport_cas_word(tree, off, word, word + 1, &old);
+		word = old == word || ret ? word + 1 : old; /* another client advanced it */
+	}
+	for (uint32_t looks = 0; ret == 0 && looks < PIN_LOOKS && *left_out; looks++) {
+		/* H3 pairs with H2: heads were read, then pins. */
+		ret = transport_order(tree->tr);
+		if (ret == 0)
+			ret = space_least_pin(space, space_epoch(word), &least);
+		if (ret)
+			return ret;
+		left = false;
+		for (size_t i = 0; i < space->n; i++) {
+			struct space_extent *extent = space->extents[i];
+
+			if (extent->n_limbo && extent->tag && extent->tag < least)
+				free_limbo(extent);
+			left |= extent->n_limbo != 0;
+		}
+		*left_out = left;
+	}
+	return ret;
+}
+
+/* Sets the tag of swept extents: the epoch, read after the heads. */
+static int space_tag(struct space *space)
+{
+	uint64_t epoch = 0;
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < space->n; i++) {
+		struct space_extent *extent = space->extents[i];
+
+		if (!extent->n_limbo || extent->tag)
+			continue;
+		if (!epoch) {
+			ret = transport_load(space->heap->tree,
+					     HEAP_WORDS_OFF + offsetof(struct heap_words, epoch),
+					     &epoch);
+			epoch = space_epoch(epoch);
+		}
+		extent->tag = ret ? 0 : epoch;
+	}
+	return ret;
+}
+
+static bool sweep_wanted(const struct space_extent *extent, uint32_t cls)
+{
+	return (!cls || extent->cls == cls) && !extent->n_limbo && extent->n_live;
+}
+
+/*
+ * Sweeps the extents of a class (0 = of all) that have a quarter or more to collect, or, if `all`,
+ * whatever the counts say.
+ */
+static int space_sweep(struct space *space, uint32_t cls, bool all)
+{
+	struct transport_io ios[AT_ONCE];
+	struct space_extent *wanted[AT_ONCE];
+	uint64_t retired[AT_ONCE];
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < space->n;) {
+		uint32_t n = 0;
+
+		for (; i < space->n && n < AT_ONCE; i++) {
+			if (!sweep_wanted(space->extents[i], cls))
+				continue;
+			wanted[n] = space->extents[i];
+			ios[n] = (struct transport_io){
+				.region = space->heap->tree,
+				.off = heap_extent_off(space->heap, wanted[n]->index) +
+				       offsetof(struct heap_extent, retired),
+				.dst = &retired[n],
+				.len = sizeof(retired[0]),
+			};
+			n++;
+		}
+		ret = transport_read(space->heap->tree->tr, ios, n);
+		for (uint32_t k = 0; ret == 0 && k < n; k++) {
+			struct space_extent *extent = wanted[k];
+
+			if (!all && retired[k] - extent->seen < max_u64(extent->n_slots / 4, 1))
+				continue;
+			extent->tag = 0;
+			ret = extent_sweep(space, extent);
+			extent->seen = retired[k];
+		}
+	}
+	return ret ? ret : space_tag(space);
+}
+
+/* -------- extents -------- */
+
+static int extent_swap(struct space *space, uint32_t index, uint64_t from, uint64_t to,
+		       bool *won_out)
+{
+	uint64_t old;
+	int ret = transport_cas_word(space->heap->tree, heap_extent_off(space->heap, index), from,
+				     to, &old);
+
+	*won_out = ret == 0 && old == from;
+	return ret;
+}
+
+/* Gives back extents without entries, beside the one in use of each class. */
+static int space_release(struct space *space, bool all)
+{
+	bool won;
+	int ret = 0;
+
+	for (size_t i = space->n; ret == 0 && i-- > 0;) {
+		struct space_extent *extent = space->extents[i];
+
+		if (extent->n_free < extent->n_slots ||
+		    (!all && space->current[extent->cls] == extent))
+			continue;
+		ret = extent_swap(space, extent->index, extent->word,
+				  extent_make(0, 0, extent->word + 1), &won);
+		extent_forget(space, i);
+	}
+	return ret;
+}
+
+/* Puts each slot of an orphan that was taken over in the list that its header and head say. */
+static int extent_adopt(struct space *space, struct space_extent *extent)
+{
+	struct heap_entry headers[LINES_AT_ONCE];
+	struct transport_io ios[LINES_AT_ONCE];
+	int ret = 0;
+
+	for (uint32_t first = 0; ret == 0 && first < extent->n_slots; first += LINES_AT_ONCE) {
+		uint32_t n = (uint32_t)min_u64(extent->n_slots - first, LINES_AT_ONCE);
+
+		for (uint32_t i = 0; i < n; i++)
+			ios[i] = (struct transport_io){
+				.region = space->heap->rows,
+				.off = slot_off(space, extent, first + i),
+				.dst = &headers[i],
+				.len = sizeof(headers[0]),
+			};
+		ret = transport_read(space->heap->rows->tr, ios, n);
+		for (uint32_t i = 0; ret == 0 && i < n; i++) {
+			if (headers[i].magic != ENTRY_MAGIC ||
+			    headers[i].bucket >= space->heap->desc.buckets + HEAP_PROBES) {
+				limbo_slot(extent, first + i);
+				continue;
+			}
+			extent->slots[first + i] = headers[i].bucket;
+			extent->is_live[first + i] = 1;
+			extent->n_live++;
+		}
+	}
+	return ret ? ret : extent_sweep(space, extent);
+}
+
+static bool space_make_room(struct space *space)
+{
+	size_t to = space->room ? 2 * space->room : 16;
+
+	if (space->n < space->room)
+		return true;
+	if (!mem_grow(&space->extents, space->room, to, sizeof(space->extents[0])))
+		return false;
+	space->room = to;
+	return true;
+}
+
+/*
+ * Takes the extent of that word, which is free or an orphan, for the class, or the orphan's own one.
+ * *got_out: false: another client was faster.
+ */
+static int space_claim_one(struct space *space, uint32_t index, uint64_t word, uint32_t cls,
+			   bool *got_out)
+{
+	bool orphan = extent_class(word) != 0;
+	struct space_extent *extent = extent_new(space, index, orphan ? extent_class(word) : cls);
+	int ret = 0;
+
+	*got_out = false;
+	if (!extent || !space_make_room(space))
+		ret = error_set(-ENOMEM, "heap: cannot allocate memory for an extent");
+	if (ret == 0) {
+		extent->word = extent_make(space->owner, extent->cls, word + 1);
+		ret = extent_swap(space, index, word, extent->word, got_out);
+	}
+	if (ret || !*got_out) {
+		extent_free(extent);
+		return ret;
+	}
+	space->claims++;
+	space->extents[space->n++] = extent;
+	if (orphan)
+		return extent_adopt(space, extent);
+	for (uint32_t i = extent->n_slots; i-- > 0;)
+		free_slot(extent, i);
+	return 0;
+}
+
+struct claim_wish {
+	enum { CLAIM_FREE, CLAIM_ORPHAN_OF_CLASS, CLAIM_ORPHAN } what;
+	uint32_t cls;
+	uint32_t skip; /* extents to leave to others */
+};
+
+static bool claim_matches(const struct claim_wish *wish, uint64_t word)
+{
+	uint32_t has = extent_class(word);
+
+	if (extent_owner(word) || has >= SPACE_CLASSES)
+		return false;
+	if (wish->what == CLAIM_FREE)
+		return has == 0;
+	return wish->what == CLAIM_ORPHAN ? has != 0 : has == wish->cls;
+}
+
+/* Claims up to n extents, beside the first `skip` that would do; *n_out: how many. */
+static int space_claim(struct space *space, const struct claim_wish *wish, uint32_t n,
+		       uint32_t *n_out)
+{
+	uint32_t extents = space->heap->desc.extents, from = space->next;
+	struct heap_extent lines[LINES_AT_ONCE];
+	uint32_t skip = wish->skip;
+	int ret = 0;
+
+	*n_out = 0;
+	for (uint32_t done = 0, k; done < extents && *n_out < n && ret == 0; done += k) {
+		uint32_t first = (from + done) % extents;
+
+		k = (uint32_t)min_u64(min_u64(extents - first, extents - done), LINES_AT_ONCE);
+		ret = transport_fetch(space->heap->tree, heap_extent_off(space->heap, first), lines,
+				      k * (uint32_t)sizeof(lines[0]));
+		for (uint32_t i = 0; ret == 0 && i < k && *n_out < n; i++) {
+			bool got;
+
+			if (!claim_matches(wish, lines[i].word.raw))
+				continue;
+			if (skip) {
+				skip--;
+				continue;
+			}
+			ret = space_claim_one(space, first + i, lines[i].word.raw, wish->cls, &got);
+			*n_out += ret == 0 && got;
+			space->next = (first + i + 1) % extents;
+		}
+	}
+	return ret;
+}
+
+/* -------- slots -------- */
+
+static struct space_extent *space_with_room(struct space *space, uint32_t cls)
+{
+	struct space_extent *found = space->current[cls];
+
+	for (size_t i = 0; (!found || !found->n_free) && i < space->n; i++)
+		if (space->extents[i]->cls == cls)
+			found = space->extents[i];
+	if (!found || !found->n_free)
+		return NULL;
+	space->current[cls] = found;
+	return found;
+}
+
+/* Sweeps, frees what can be freed, and gives empty extents back. */
+static int space_collect(struct space *space, uint32_t cls, bool all, bool *left_out)
+{
+	int ret = space_sweep(space, cls, all);
+
+	if (ret == 0)
+		ret = space_ripen(space, left_out);
+	return ret;
+}
+
+/* Nothing is free: collects everything of ours, then takes over orphans, one after the other. */
+static int space_press(struct space *space, uint32_t cls, bool last)
+{
+	const struct claim_wish of_free = { CLAIM_FREE, cls, !last };
+	const struct claim_wish of_orphans = { CLAIM_ORPHAN, cls, 0 };
+	uint32_t n;
+	bool left;
+	int ret;
+
+	do {
+		ret = space_collect(space, 0, true, &left);
+		if (ret || space_with_room(space, cls))
+			return ret;
+		ret = space_release(space, true);
+		if (ret == 0)
+			ret = space_claim(space, &of_free, 1, &n);
+		if (ret == 0 && n == 0)
+			ret = space_claim(space, &of_orphans, 1, &n);
+	} while (ret == 0 && n > 0 && !space_with_room(space, cls));
+	if (ret || space_with_room(space, cls))
+		return ret;
+	if (left)
+		return error_set(-EAGAIN,
+				 "heap %s: replaced entries may still be read by a client that is "
+				 "inside a call",
+				 space->heap->desc.name);
+	return error_set(-ENOSPC,
+			 "heap %s is full: no slot of %" PRIu64 " bytes is free, and no extent; "
+			 "delete keys, or create a larger heap",
+			 space->heap->desc.name, heap_class_bytes(cls));
+}
+
+/* Makes a slot of the class free: from what was replaced, from a free extent, or by pressing. */
+static int space_refill(struct space *space, uint32_t cls, bool last)
+{
+	const struct claim_wish of_free = { CLAIM_FREE, cls, !last };
+	const struct claim_wish of_orphans = { CLAIM_ORPHAN_OF_CLASS, cls, 0 };
+	uint64_t slots = space->heap->desc.extent_bytes / heap_class_bytes(cls);
+	uint32_t n, ahead = (uint32_t)min_u64(SLOTS_AHEAD / slots, EXTENTS_AHEAD);
+	bool left;
+	int ret = space_collect(space, cls, false, &left);
+
+	space->refills++;
+	if (ret || space_with_room(space, cls))
+		return ret;
+	ret = space_claim(space, &of_free, ahead ? ahead : 1, &n);
+	if (ret == 0 && n == 0)
+		ret = space_claim(space, &of_orphans, 1, &n);
+	if (ret == 0)
+		ret = space_tag(space);
+	if (ret || space_with_room(space, cls))
+		return ret;
+	return space_press(space, cls, last);
+}
+
+/* An extent of ours with the smallest slots of a larger class. */
+static struct space_extent *space_larger(const struct space *space, uint32_t cls)
+{
+	struct space_extent *found = NULL;
+
+	for (size_t i = 0; i < space->n; i++) {
+		struct space_extent *extent = space->extents[i];
+
+		if (extent->n_free && extent->cls > cls && (!found || extent->cls < found->cls))
+			found = extent;
+	}
+	return found;
+}
+
+int space_take(struct space *space, uint64_t bytes, bool last, struct space_slot *slot_out)
+{
+	uint32_t cls = heap_class_of(bytes);
+	struct space_extent *extent = space_with_room(space, cls);
+	int ret = 0;
+
+	if (!extent) {
+		ret = space_refill(space, cls, last);
+		extent = space_with_room(space, cls);
+	}
+	if (!extent && (ret == -ENOSPC || ret == -EAGAIN)) /* better than none */
+		extent = space_larger(space, cls);
+	if (!extent)
+		return ret;
+	*slot_out = (struct space_slot){ .extent = extent, .number = extent->free };
+	slot_out->off = slot_off(space, extent, extent->free);
+	extent->free = extent->slots[extent->free];
+	extent->n_free--;
+	return 0;
+}
+
+void space_keep(struct space *space, const struct space_slot *slot, uint32_t bucket)
+{
+	(void)space;
+	slot->extent->slots[slot->number] = bucket;
+	slot->extent->is_live[slot->number] = 1;
+	slot->extent->n_live++;
+}
+
+void space_give(struct space *space, const struct space_slot *slot)
+{
+	(void)space;
+	free_slot(slot->extent, slot->number);
+}
+
+/* -------- open, close -------- */
+
+void space_init(struct space *space, struct heap *heap, uint32_t owner)
+{
+	/* Clients begin far from each other. */
+	uint64_t first = owner ? (owner - 1) * UINT64_C(0x9e3779b1) : 0;
+
+	*space = (struct space){ .heap = heap, .owner = owner };
+	space->next = (uint32_t)(first % heap->desc.extents);
+}
+
+void space_fini(struct space *space)
+{
+	bool left;
+
+	if (space->n && (space_ripen(space, &left) || space_release(space, true)))
+		error_clear();
+	while (space->n)
+		extent_forget(space, space->n - 1);
+	mem_free(space->extents);
+}

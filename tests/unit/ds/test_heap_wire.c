@@ -1,0 +1,139 @@
+/* A heap over a wire: round trips are exact, and what chains may reorder is reordered. */
+#include "tests/support/fixture/heap_fixture.h"
+#include "tests/support/fake/wire_transport.h"
+#include "tests/support/must_internal.h"
+
+#include "base/rng.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t phases(const struct heap_client *client)
+{
+	return client->tr->stats.phases;
+}
+
+static void expect_get(struct heap_client *client, const char *key, uint64_t version, uint64_t cost)
+{
+	uint64_t before = phases(client);
+	struct heap_value got;
+
+	assert_int_equal(heap_fixture_get(client, key, &got), version);
+	assert_int_equal(phases(client) - before, cost);
+}
+
+static void expect_put(struct heap_client *client, const char *key, uint64_t len, uint64_t cost)
+{
+	static const uint8_t value[4096];
+	uint64_t before = phases(client), version;
+
+	must(heap_fixture_put(client, key, value, len, &version));
+	assert_int_equal(phases(client) - before, cost);
+}
+
+TEST(cost__get_1_put_2)
+{
+	struct heap_fixture fx;
+	struct heap_client a, b;
+	struct heap_value got;
+	uint64_t before;
+
+	heap_fixture_open(&fx, 100, 10);
+	heap_fixture_join(&fx, 1, wire_wrap, &a);
+	heap_fixture_join(&fx, 0, wire_wrap, &b);
+	/* The first of a class claims an extent. */
+	expect_put(&a, "large", 1000, 2 + 2);
+	expect_put(&a, "small", 64, 2 + 2);
+	expect_put(&a, "large", 1000, 2);
+	expect_put(&a, "small", 64, 2);
+	expect_put(&a, "new", 1000, 2);
+	assert_int_equal(heap_fixture_get(&a, "none", &got), -ENOENT);
+	/* Cold: the head record, then the entry; a small value is in the record. */
+	expect_get(&b, "large", 2, 2);
+	expect_get(&b, "small", 2, 1);
+	expect_get(&b, "large", 2, 1);
+	expect_get(&b, "small", 2, 1);
+	/* Of a client that wrote it itself. */
+	expect_get(&a, "large", 2, 1);
+	/* The head has moved: small values are in it, others need their entry. */
+	expect_put(&a, "large", 1000, 2);
+	expect_put(&a, "small", 64, 2);
+	assert_int_equal(heap_fixture_get(&a, "none", &got), -ENOENT); /* cells are on their way */
+	before = phases(&b);
+	expect_get(&b, "large", 3, 2);
+	expect_get(&b, "large", 3, 1);
+	expect_get(&b, "small", 3, 1);
+	assert_int_equal(heap_fixture_get(&b, "absent", &got), -ENOENT);
+	assert_int_equal(phases(&b) - before, 5);
+	heap_fixture_expect_sound(&fx, NULL);
+	heap_fixture_leave(&a);
+	heap_fixture_leave(&b);
+	heap_fixture_close(&fx);
+}
+
+/* Collecting is paid by what it frees. */
+TEST(cost__of_many_puts_stays_near_2)
+{
+	struct heap_fixture fx;
+	struct heap_client a;
+	uint8_t value[1000] = { 0 };
+	uint64_t version, before;
+
+	heap_fixture_open(&fx, 100, 4);
+	heap_fixture_join(&fx, 1, wire_wrap, &a);
+	must(heap_fixture_put(&a, "k", value, sizeof(value), &version));
+	before = phases(&a);
+	for (uint32_t i = 0; i < 2000; i++)
+		must(heap_fixture_put(&a, "k", value, sizeof(value), &version));
+	assert_in_range(phases(&a) - before, 4000, 4000 + 2000 / 4);
+	heap_fixture_leave(&a);
+	heap_fixture_close(&fx);
+}
+
+TEST(two_clients__see_each_others_versions)
+{
+	struct rng rng;
+	struct heap_fixture fx;
+	struct heap_client clients[2];
+	uint64_t versions[10] = { 0 }, version;
+	uint8_t value[600] = { 0 };
+	struct heap_value got;
+	char key[16];
+	int ret;
+
+	rng_seed(&rng, test_seed("heap over a wire", 11), 0);
+	heap_fixture_open(&fx, 100, 20);
+	for (uint32_t i = 0; i < 2; i++) {
+		heap_fixture_join(&fx, i + 1, wire_wrap, &clients[i]);
+		wire_seed(clients[i].tr, i);
+	}
+	for (uint32_t i = 0; i < 20000; i++) {
+		uint32_t k = (uint32_t)rng_uniform_u64(&rng, 10);
+		struct heap_client *client = &clients[rng_uniform_u64(&rng, 2)];
+		uint64_t len = 8 + rng_uniform_u64(&rng, sizeof(value) - 8);
+
+		snprintf(key, sizeof(key), "key-%u", k);
+		if (rng_uniform_u64(&rng, 2)) {
+			memset(value, (int)(versions[k] + 1), sizeof(value));
+			/* The end of a pin is under way until its client looks. */
+			while ((ret = heap_fixture_put(client, key, value, len, &version)) ==
+			       -EAGAIN)
+				for (uint32_t c = 0; c < 2; c++)
+					(void)heap_fixture_get(&clients[c], "none", &got);
+			must(ret);
+			assert_int_equal(version, ++versions[k]);
+		} else if (versions[k]) {
+			assert_int_equal(heap_fixture_get(client, key, &got), versions[k]);
+			assert_int_equal(*(const uint8_t *)got.ptr, (uint8_t)versions[k]);
+		}
+	}
+	heap_fixture_expect_sound(&fx, NULL);
+	for (uint32_t i = 0; i < 2; i++)
+		heap_fixture_leave(&clients[i]);
+	heap_fixture_close(&fx);
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}

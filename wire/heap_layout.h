@@ -1,0 +1,235 @@
+/*
+ * Heap: a part that keeps values under keys (docs/decisions/0017-heap.md).
+ *
+ *   tree region   superblock | heap_desc | heap_words | pins: a line for each client slot
+ *                 | heap_extent for each extent | heap_head for each bucket
+ *   rows region   superblock | extents, each cut into slots of one size class; a slot holds an entry
+ *
+ * Head word (u64, CAS; 0 = the bucket was never used). It alone says which entry is current:
+ *
+ *     version:24 | offset/64 in the rows region:32 | deleted:1 | tag of the key:7
+ *
+ * Extent word (u64, CAS):   owner:16 | class:8 | sequence:40
+ *     owner 0, class 0 = free;   owner 0 = orphan: its owner has left, any client may take it
+ *
+ * Who writes what: head words, extent words and the epoch are changed by CAS and FAA only; a cell by
+ * the winner of the head's last CAS; a pin by its client; an entry by the owner of its extent, before
+ * the head names it, and never again until no client can read it.
+ */
+#ifndef RLV_WIRE_HEAP_LAYOUT_H
+#define RLV_WIRE_HEAP_LAYOUT_H
+
+#include "wire/part_layout.h"
+#include "wire/region.h"
+
+#define HEAP_DESC_MAGIC 0x31504845u /* "EHP1": layout of the part */
+#define HEAP_WORDS_OFF (DESC_OFF + 256u)
+#define HEAP_PINS_OFF (HEAP_WORDS_OFF + sizeof(struct heap_words))
+#define HEAP_ROWS_OFF 4096u /* of extent 0 in the rows region */
+
+#define HEAP_KEY_MAX 256u
+#define HEAP_INLINE_MAX 96u
+#define HEAP_PROBES 64u /* buckets from a key's first one on that may be the key's */
+#define HEAP_BUCKETS_MAX (1u << 30)
+#define HEAP_EXTENTS_MAX (1u << 20)
+
+/*
+ *   offset size  meaning
+ *        0   16  uuid of the object
+ *       16   64  name, NUL-padded
+ *       80    4  number of the object
+ *       84    4  parts; the hash of a key chooses its part
+ *       88    4  client slots
+ *       92    4  buckets of a part; HEAP_PROBES more records follow the last
+ *       96    4  extents of a part
+ *      100    4  reserved, zero
+ *      104    8  bytes of an extent: a power of two
+ *      112    8  seed of the hash of keys
+ *      120    4  magic
+ *      124    4  crc32c of bytes 0..123
+ */
+struct heap_desc {
+	uint8_t uuid[16];
+	char name[OBJECT_NAME_BYTES];
+	uint32_t id;
+	uint32_t n_parts;
+	uint32_t max_clients;
+	uint32_t buckets;
+	uint32_t extents;
+	uint32_t reserved;
+	uint64_t extent_bytes;
+	uint64_t seed;
+	uint32_t magic;
+	uint32_t crc;
+};
+
+WIRE_SIZE(heap_desc, 128);
+WIRE_AT(heap_desc, name, 16);
+WIRE_AT(heap_desc, id, 80);
+WIRE_AT(heap_desc, n_parts, 84);
+WIRE_AT(heap_desc, max_clients, 88);
+WIRE_AT(heap_desc, buckets, 92);
+WIRE_AT(heap_desc, extents, 96);
+WIRE_AT(heap_desc, extent_bytes, 104);
+WIRE_AT(heap_desc, seed, 112);
+WIRE_AT(heap_desc, magic, 120);
+WIRE_AT(heap_desc, crc, 124);
+
+/*
+ *   offset size
+ *        0  192  words of every part
+ *      192   64  epoch (CAS): how often it was advanced; the epoch is one more
+ *      256   64  keys (FAA): buckets in use; may lag after a kill
+ */
+struct heap_words {
+	struct part_words part;
+	struct rword64_line epoch;
+	struct rword64_line keys;
+};
+
+WIRE_SIZE(heap_words, 320);
+WIRE_AT(heap_words, epoch, 192);
+WIRE_AT(heap_words, keys, 256);
+
+/*
+ *   offset size
+ *        0    8  extent word
+ *        8    8  retired (FAA): entries of it that were replaced; a hint where to collect
+ *       16   48  reserved
+ */
+struct heap_extent {
+	struct rword64 word;
+	struct rword64 retired;
+	uint64_t reserved[6];
+};
+
+WIRE_SIZE(heap_extent, WIRE_LINE);
+WIRE_AT(heap_extent, retired, 8);
+
+/*
+ * Record of a bucket. From offset 16 on it is the cell: a copy of a small value, or of the version
+ * alone. A cell is valid if its version and crc are those of the head word and the key.
+ *   offset size
+ *        0    8  head word
+ *        8    8  owner (CAS): 0 = any client may write
+ *       16    8  version
+ *       24    2  bytes of the value; HEAP_CELL_NO_VALUE: it is only in the entry
+ *       26    2  further bits of the key's hash
+ *       28    4  crc32c over head word, version, key, bytes of the value, value
+ *       32   96  value; HEAP_CELL_NO_VALUE: its bytes (u64)
+ */
+#define HEAP_CELL_OFF 16u
+#define HEAP_CELL_NO_VALUE 0xffffu
+
+struct heap_cell {
+	uint64_t version;
+	uint16_t len;
+	uint16_t tag;
+	uint32_t crc;
+	uint8_t value[HEAP_INLINE_MAX];
+};
+
+struct heap_head {
+	struct rword64 word;
+	struct rword64 owner;
+	struct heap_cell cell;
+};
+
+WIRE_SIZE(heap_cell, 112);
+WIRE_AT(heap_cell, len, 8);
+WIRE_AT(heap_cell, tag, 10);
+WIRE_AT(heap_cell, crc, 12);
+WIRE_AT(heap_cell, value, 16);
+WIRE_SIZE(heap_head, 128);
+WIRE_AT(heap_head, owner, 8);
+WIRE_AT(heap_head, cell, HEAP_CELL_OFF);
+
+/*
+ * Entry: header, key, value, padded with zeros to 8 bytes.
+ *   offset size
+ *        0    4  magic
+ *        4    4  crc32c of all bytes from 8 on, the padding apart
+ *        8    8  version
+ *       16    8  prev: the head word that its put replaced
+ *       24    8  hash of the key
+ *       32    8  bytes of the value
+ *       40    4  bucket
+ *       44    2  bytes of the key
+ *       46    2  flags: ENTRY_DELETED
+ *       48    4  owner id of its writer
+ *       52    4  generation: sequence of its extent, the low bits
+ *       56    8  epoch in which it was written
+ */
+#define ENTRY_MAGIC 0x544e4552u /* "RENT" */
+#define ENTRY_DELETED 1u
+
+struct heap_entry {
+	uint32_t magic;
+	uint32_t crc;
+	uint64_t version;
+	uint64_t prev;
+	uint64_t hash;
+	uint64_t len;
+	uint32_t bucket;
+	uint16_t key_len;
+	uint16_t flags;
+	uint32_t writer;
+	uint32_t gen;
+	uint64_t epoch;
+};
+
+WIRE_SIZE(heap_entry, WIRE_LINE);
+WIRE_AT(heap_entry, version, 8);
+WIRE_AT(heap_entry, prev, 16);
+WIRE_AT(heap_entry, hash, 24);
+WIRE_AT(heap_entry, len, 32);
+WIRE_AT(heap_entry, bucket, 40);
+WIRE_AT(heap_entry, key_len, 44);
+WIRE_AT(heap_entry, flags, 46);
+WIRE_AT(heap_entry, writer, 48);
+WIRE_AT(heap_entry, gen, 52);
+WIRE_AT(heap_entry, epoch, 56);
+
+#define HEAD_DELETED 0x80u
+#define HEAD_VERSION_MASK 0xffffffu
+#define HEAD_TAG_MASK 0x7fu
+
+static inline uint64_t head_make(uint64_t version, uint64_t off, uint32_t flags)
+{
+	return (version & HEAD_VERSION_MASK) << 40 | off / 64 << 8 | (flags & 0xffu);
+}
+
+static inline uint64_t head_version(uint64_t word) /* its low 24 bits */
+{
+	return word >> 40;
+}
+
+static inline uint64_t head_off(uint64_t word) /* in the rows region */
+{
+	return (word >> 8 & UINT32_MAX) * 64;
+}
+
+static inline uint32_t head_tag(uint64_t word)
+{
+	return (uint32_t)word & HEAD_TAG_MASK;
+}
+
+#define EXTENT_SEQ_BITS 40
+
+static inline uint64_t extent_make(uint32_t owner, uint32_t cls, uint64_t seq)
+{
+	return (uint64_t)owner << 48 | (uint64_t)(cls & 0xffu) << EXTENT_SEQ_BITS |
+	       (seq & ((UINT64_C(1) << EXTENT_SEQ_BITS) - 1));
+}
+
+static inline uint32_t extent_owner(uint64_t word)
+{
+	return (uint32_t)(word >> 48);
+}
+
+static inline uint32_t extent_class(uint64_t word)
+{
+	return (uint32_t)(word >> EXTENT_SEQ_BITS) & 0xffu;
+}
+
+#endif
