@@ -102,7 +102,7 @@ void catalog_take_up(struct catalog *cat, struct catalog_object *object, uint32_
 	if (ret == 0)
 		ret = slots_join(&object->slots, s);
 	/* A client that left while the part was away may have left a call half done. */
-	if (ret == 0)
+	if (ret == 0 && object->kind->rebuild)
 		ret = part_rebuild_needed(object->attached[s], &place->drift);
 	place->joined = ret == 0;
 	/* Retry later: an orphan slot is unsettled, or the node was unreachable */

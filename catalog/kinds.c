@@ -1,6 +1,7 @@
 /*
  * kinds.c - all object kinds, a line each.
  */
+#include "catalog/kind_heap.h"
 #include "catalog/kind_table.h"
 
 #include <assert.h>
@@ -10,6 +11,7 @@
 
 static const struct object_kind *kinds[MAX_KINDS] = {
 	&kind_table,
+	&kind_heap,
 };
 
 void object_kind_register(const struct object_kind *kind)

@@ -73,21 +73,30 @@ static int fill_opened(struct embed *embed, struct catalog_object *object,
 
 static int embed_create(struct meta *meta, const struct meta_wish *wish, struct meta_opened *out)
 {
-	const struct table_wish planned = {
-		.desc = *(const struct table_desc *)wish->desc,
-		.opts = { .block = wish->block, .fanout = wish->fanout },
+	uint32_t fanout[TREE_MAX_LEVELS];
+	struct kind_request request = {
+		.desc = wish->desc, .len = wish->desc_bytes, .block = wish->block, .fanout = fanout
 	};
+	struct catalog_wish object = { .kind = object_kind_find(wish->kind) };
 	struct embed *embed = embed_of(meta);
-	struct catalog_object *table;
+	char name[OBJECT_NAME_BYTES] = "";
+	struct catalog_object *made;
 	int ret;
 
+	for (const uint16_t *at = wish->fanout; at && *at && request.n_fanout < TREE_MAX_LEVELS;
+	     at++)
+		fanout[request.n_fanout++] = *at;
+	ret = object.kind->take_wish(&request, &object.details, name);
+	object.name = name;
 	lock_acquire(&embed->lock, &embed_lock);
-	do
-		ret = table_create(&embed->cat, &planned, &table);
-	while (ret == -EAGAIN); /* the pool has answered */
 	if (ret == 0)
-		ret = fill_opened(embed, table, META_LOOKS, out);
+		do
+			ret = catalog_create(&embed->cat, &object, &made);
+		while (ret == -EAGAIN); /* the pool has answered */
+	if (ret == 0)
+		ret = fill_opened(embed, made, META_LOOKS, out);
 	lock_release(&embed->lock, &embed_lock);
+	mem_free((void *)(uintptr_t)object.details);
 	return ret;
 }
 
@@ -104,9 +113,10 @@ static struct catalog_object *find_object(const struct embed *embed,
 	if (found && found->kind->id == object->kind)
 		return found;
 	if (object->number)
-		(void)error_set(-ESTALE, "table %s was dropped", object->name);
+		(void)error_set(-ESTALE, "%s was dropped", object->name);
 	else
-		(void)error_set(-ENOENT, "no table %s in this store", object->name);
+		(void)error_set(-ENOENT, "no %s %s in this store",
+				object_kind_find(object->kind)->name, object->name);
 	return NULL;
 }
 
@@ -143,10 +153,10 @@ int embed_drop_object(struct embed *embed, struct catalog_object *object)
 	return catalog_drop(&embed->cat, object->name);
 }
 
-static int embed_drop(struct meta *meta, const char *name)
+static int embed_drop(struct meta *meta, uint32_t kind, const char *name)
 {
 	struct embed *embed = embed_of(meta);
-	struct meta_object object = { .kind = OBJECT_TABLE };
+	struct meta_object object = { .kind = kind };
 	struct catalog_object *table;
 	uint64_t state;
 	int ret;
@@ -164,14 +174,15 @@ static int embed_drop(struct meta *meta, const char *name)
 	return ret;
 }
 
-static int embed_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout)
+static int embed_list(struct meta *meta, uint32_t kind, char (*names)[RLV_NAME_BYTES],
+		      size_t *n_inout)
 {
 	struct embed *embed = embed_of(meta);
 	size_t n = 0;
 
 	lock_acquire(&embed->lock, &embed_lock);
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
-		if (!object_is_table(embed->cat.objects[id]))
+		if (!embed->cat.objects[id] || embed->cat.objects[id]->kind->id != kind)
 			continue;
 		if (n < *n_inout)
 			memcpy(names[n], embed->cat.objects[id]->name, RLV_NAME_BYTES);

@@ -114,8 +114,9 @@ struct meta_ops {
 	   dropped; -EACCES: not the owner's lease. */
 	int (*open)(struct meta *meta, const struct meta_object *object,
 		    const struct meta_access *access, int64_t timeout_ns, struct meta_opened *out);
-	int (*drop)(struct meta *meta, const char *name);
-	int (*list)(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout);
+	int (*drop)(struct meta *meta, uint32_t kind, const char *name);
+	int (*list)(struct meta *meta, uint32_t kind, char (*names)[RLV_NAME_BYTES],
+		    size_t *n_inout);
 
 	/* Connects to a memory node: meta_connect, or a test's substitute for it. */
 	int (*connect)(struct meta *meta, const char *node_uri, int64_t timeout_ns,

@@ -228,20 +228,25 @@ static int remote_open(struct meta *meta, const struct meta_object *object,
 	return ret;
 }
 
-static int remote_drop(struct meta *meta, const char *name)
+static int remote_drop(struct meta *meta, uint32_t kind, const char *name)
 {
 	Relive__TableDropRequest request = RELIVE__TABLE_DROP_REQUEST__INIT;
 
+	request.kind = kind;
 	request.name = (char *)name;
 	return remote_tell(meta, RELIVE__TYPE__TYPE_TABLE_DROP, &request.base, true);
 }
 
-static int remote_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout)
+static int remote_list(struct meta *meta, uint32_t kind, char (*names)[RLV_NAME_BYTES],
+		       size_t *n_inout)
 {
 	Relive__TableListRequest request = RELIVE__TABLE_LIST_REQUEST__INIT;
 	Relive__TableListReply *list;
-	int ret = remote_get(meta, RELIVE__TYPE__TYPE_TABLE_LIST, &request.base,
-			     &relive__table_list_reply__descriptor, &list);
+	int ret;
+
+	request.kind = kind;
+	ret = remote_get(meta, RELIVE__TYPE__TYPE_TABLE_LIST, &request.base,
+			 &relive__table_list_reply__descriptor, &list);
 
 	if (ret)
 		return ret;

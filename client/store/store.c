@@ -99,5 +99,5 @@ int rlv_store_tables(struct rlv_store *store, char (*names)[RLV_NAME_BYTES], siz
 {
 	if (!store || !n_inout || (*n_inout && !names))
 		return error_set(-EINVAL, "store, names or n_inout is NULL");
-	return store->meta->ops->list(store->meta, names, n_inout);
+	return store->meta->ops->list(store->meta, OBJECT_TABLE, names, n_inout);
 }

@@ -185,7 +185,7 @@ int rlv_table_drop(struct rlv_store *store, const char *name)
 	if (store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
 	ret = table_name_check(name);
-	return ret ? ret : store->meta->ops->drop(store->meta, name);
+	return ret ? ret : store->meta->ops->drop(store->meta, OBJECT_TABLE, name);
 }
 
 /* -------- info -------- */

@@ -84,7 +84,7 @@ TEST(toy__is_created_counted_and_dropped)
 	/* To requests that name tables it is none. */
 	assert_int_equal(embed->base.ops->open(&embed->base, &table, META_LOOKS, 0, &opened),
 			 -ENOENT);
-	must(embed->base.ops->list(&embed->base, NULL, &n));
+	must(embed->base.ops->list(&embed->base, OBJECT_TABLE, NULL, &n));
 	assert_int_equal(n, 0);
 	must(embed_drop_object(embed, toy));
 	assert_null(catalog_find(&embed->cat, "t"));

@@ -1,0 +1,177 @@
+#include "catalog/kind_heap.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ds/heap/heap.h"
+
+#include "catalog/catalog.h"
+
+#include "base/mem/alloc.h"
+
+/* -------- the object -------- */
+
+static const struct heap_desc *desc_of(const struct catalog_object *object)
+{
+	return object->state;
+}
+
+/* A request's descriptor is one of heap_plan. */
+static int heap_take_wish(const struct kind_request *request, const void **details_out,
+			  char name_out[OBJECT_NAME_BYTES])
+{
+	struct heap_desc *desc;
+
+	if (request->len != sizeof(*desc))
+		return error_set(-EPROTO, "request: a heap descriptor has %zu bytes, want %zu",
+				 request->len, sizeof(*desc));
+	desc = mem_alloc(sizeof(*desc));
+	if (!desc)
+		return error_set(-ENOMEM, "cannot allocate memory");
+	memcpy(desc, request->desc, sizeof(*desc));
+	*details_out = desc;
+	memcpy(name_out, desc->name, OBJECT_NAME_BYTES);
+	return heap_desc_check(desc);
+}
+
+static int heap_describe(const struct catalog *cat, const struct catalog_wish *wish,
+			 const struct object_ids *ids, struct object_desc *desc_out)
+{
+	struct heap_desc *desc = mem_alloc(sizeof(*desc));
+
+	(void)cat;
+	if (!desc)
+		return error_set(-ENOMEM, "heap %s: cannot allocate memory", wish->name);
+	memcpy(desc, wish->details, sizeof(*desc));
+	desc->id = ids->id;
+	memcpy(desc->uuid, ids->uuid, sizeof(desc->uuid));
+	memcpy(&desc->seed, ids->uuid, sizeof(desc->seed));
+	heap_desc_seal(desc);
+	*desc_out = (struct object_desc){ desc, sizeof(*desc) };
+	return 0;
+}
+
+static int heap_load(struct catalog_object *object, const void *bytes, size_t len)
+{
+	struct heap_desc *desc;
+	int ret;
+
+	if (len != sizeof(*desc))
+		return error_set(-EBADMSG, "heap %u: a descriptor of %zu bytes, not %zu",
+				 object->id, len, sizeof(*desc));
+	desc = mem_alloc(sizeof(*desc));
+	if (!desc)
+		return error_set(-ENOMEM, "heap %u: no memory", object->id);
+	object->desc = object->state = memcpy(desc, bytes, sizeof(*desc));
+	object->desc_len = len;
+	ret = heap_desc_check(desc);
+	if (ret == 0 && desc->id != object->id)
+		ret = error_set(-EBADMSG, "heap %u: the descriptor is of heap %u", object->id,
+				desc->id);
+	if (ret)
+		return ret;
+	memcpy(object->uuid, desc->uuid, sizeof(object->uuid));
+	memcpy(object->name, desc->name, sizeof(object->name));
+	object->n_cut = desc->n_parts;
+	object->max_clients = object->max_streams = desc->max_clients;
+	return 0;
+}
+
+static bool heap_is_wish_of(const struct catalog_object *object, const struct catalog_wish *wish)
+{
+	const struct heap_desc *has = desc_of(object), *want = wish->details;
+
+	return has->n_parts == want->n_parts && has->max_clients == want->max_clients &&
+	       has->buckets == want->buckets && has->extents == want->extents &&
+	       has->extent_bytes == want->extent_bytes;
+}
+
+/* -------- a part -------- */
+
+static void heap_plan_part(const struct catalog_object *object, uint32_t s,
+			   struct part_spec *spec_out)
+{
+	*spec_out = heap_spec(desc_of(object), s);
+}
+
+static int heap_format_part(struct catalog *cat, const struct catalog_object *object, uint32_t s,
+			    const struct part_regions *regions)
+{
+	struct part_origin origin = { .ms_term = cat->ids.term,
+				      .incarnation = object->parts[s].incarnation };
+
+	memcpy(origin.store_uuid, cat->ids.uuid, sizeof(origin.store_uuid));
+	return heap_format(regions, desc_of(object), s, &origin);
+}
+
+static int heap_settle_dead(void *ctx, struct part *part, uint32_t owner)
+{
+	(void)ctx;
+	return heap_settle(heap_of(part), owner);
+}
+
+static int heap_leave(struct part *part, uint32_t owner)
+{
+	return heap_settle(heap_of(part), owner);
+}
+
+/* -------- drain: a part stays -------- */
+
+static int heap_items(struct part *part, uint64_t *items_out)
+{
+	return heap_keys(heap_of(part), items_out);
+}
+
+static uint64_t heap_taken_in(struct part *part, uint64_t *seen)
+{
+	(void)part;
+	(void)seen;
+	return 0;
+}
+
+static int heap_is_open(struct part *part, bool *is_open_out)
+{
+	(void)part;
+	*is_open_out = true;
+	return 0;
+}
+
+/* -------- adoption: each part has the object's descriptor -------- */
+
+static int heap_desc_of_part(const void *bytes, size_t len, uint32_t s,
+			     struct object_desc *desc_out)
+{
+	struct heap_desc *desc = len == sizeof(*desc) ? mem_alloc(len) : NULL;
+	int ret;
+
+	if (!desc)
+		return error_set(-EPROTO, "heap part %u: a descriptor of %zu bytes", s, len);
+	memcpy(desc, bytes, len);
+	ret = heap_desc_check(desc);
+	if (ret) {
+		mem_free(desc);
+		return ret;
+	}
+	*desc_out = (struct object_desc){ desc, len };
+	return 0;
+}
+
+const struct object_kind kind_heap = {
+	.name = "heap",
+	.part = "part",
+	.id = OBJECT_HEAP,
+	.take_wish = heap_take_wish,
+	.describe = heap_describe,
+	.load = heap_load,
+	.is_wish_of = heap_is_wish_of,
+	.plan = heap_plan_part,
+	.format = heap_format_part,
+	.open = heap_open_part,
+	.close = heap_close_part,
+	.settle_dead = heap_settle_dead,
+	.leave = heap_leave,
+	.items = heap_items,
+	.taken_in = heap_taken_in,
+	.is_open = heap_is_open,
+	.desc_of_part = heap_desc_of_part,
+};
