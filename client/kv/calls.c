@@ -1,0 +1,324 @@
+/*
+ * calls.c - put, get, watch and walk: each is a step of kv_run.
+ */
+#include "client/kv/kv.h"
+
+#include "ds/heap/heap_check.h"
+
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A call about one key, with what the steps need of it. */
+struct key_call {
+	struct chain_key key;
+	struct heap_put put;
+	struct heap_value got;
+	uint64_t version, than;
+};
+
+/* Checks handle and key, and runs the step with the key's hash. */
+static int key_run(struct rlv_kv *kv, struct rlv_bytes key, struct key_call *of,
+		   int (*step)(void *ctx, struct heap_access *acc), uint64_t deadline_ns)
+{
+	struct kv_call call = { .step = step, .ctx = of };
+
+	of->key = chain_key(key.ptr, (uint32_t)key.len, kv->desc.seed);
+	call.part = chain_part(of->key.hash, kv->desc.n_parts);
+	return kv_run(kv, &call, deadline_ns);
+}
+
+static int key_check(const struct rlv_kv *kv, struct rlv_bytes key)
+{
+	if (!kv || !key.ptr)
+		return error_set(-EINVAL, "kv or key.ptr is NULL");
+	if (key.len == 0 || key.len > HEAP_KEY_MAX)
+		return error_set(-EINVAL, "a key of %zu bytes: 1 to %u", key.len, HEAP_KEY_MAX);
+	return 0;
+}
+
+/* -------- put -------- */
+
+static int step_put(void *ctx, struct heap_access *acc)
+{
+	struct key_call *call = ctx;
+
+	return heap_put(acc, &call->key, &call->put, &call->version);
+}
+
+static int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
+		  uint64_t *version_out)
+{
+	struct key_call call = { .put = *put };
+	int ret = key_check(kv, key);
+
+	if (ret == 0 && put->len && !put->value)
+		ret = error_set(-EINVAL, "value.ptr is NULL");
+	if (ret == 0)
+		ret = key_run(kv, key, &call, step_put, kv_deadline(kv));
+	if (ret == 0 && version_out)
+		*version_out = call.version;
+	return ret;
+}
+
+int rlv_kv_put(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
+	       uint64_t *version_out)
+{
+	const struct heap_put put = { .value = value.ptr,
+				      .len = value.len,
+				      .expected = HEAP_ANY_VERSION };
+
+	return kv_put(kv, key, &put, version_out);
+}
+
+int rlv_kv_put_if(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
+		  uint64_t expected, uint64_t *version_out)
+{
+	const struct heap_put put = { .value = value.ptr, .len = value.len, .expected = expected };
+
+	if (expected == HEAP_ANY_VERSION)
+		return error_set(-ESTALE, "no version has that number");
+	return kv_put(kv, key, &put, version_out);
+}
+
+int rlv_kv_delete(struct rlv_kv *kv, struct rlv_bytes key, uint64_t *version_out)
+{
+	const struct heap_put put = { .deletes = true, .expected = HEAP_ANY_VERSION };
+
+	return kv_put(kv, key, &put, version_out);
+}
+
+/* -------- get -------- */
+
+static int step_get(void *ctx, struct heap_access *acc)
+{
+	struct key_call *call = ctx;
+
+	return heap_get(acc, &call->key, &call->got);
+}
+
+static int step_version(void *ctx, struct heap_access *acc)
+{
+	struct key_call *call = ctx;
+	int ret = heap_version(acc, &call->key, &call->version, NULL);
+
+	if (ret == 0 && call->version <= call->than)
+		ret = error_set(-ENODATA, "no version above %" PRIu64, call->than);
+	return ret;
+}
+
+/* Gives the value to the caller. */
+static int value_fill(const struct heap_value *got, const struct rlv_kv_value *asked,
+		      struct rlv_kv_value *value_out)
+{
+	struct rlv_kv_value value = *asked;
+
+	value.len = got->len;
+	value.version = got->version;
+	if (!value.ptr) {
+		value.ptr = (void *)(uintptr_t)got->ptr;
+	} else if (got->len > value.room) {
+		abi_write(value_out, &value, sizeof(value));
+		return error_set(-ERANGE,
+				 "value->room %" PRIu64 ": the value has %" PRIu64 " bytes",
+				 value.room, got->len);
+	} else if (got->len) {
+		memcpy(value.ptr, got->ptr, got->len);
+	}
+	abi_write(value_out, &value, sizeof(value));
+	return 0;
+}
+
+int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value)
+{
+	struct key_call call = { .version = 0 };
+	struct rlv_kv_value asked;
+	int ret = key_check(kv, key);
+
+	if (ret == 0 && !value)
+		ret = error_set(-EINVAL, "value is NULL");
+	if (ret == 0)
+		ret = abi_read(&asked, sizeof(asked), value, "value->");
+	if (ret == 0)
+		ret = key_run(kv, key, &call, step_get, kv_deadline(kv));
+	return ret ? ret : value_fill(&call.got, &asked, value);
+}
+
+int rlv_kv_get_newer(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than,
+		     struct rlv_kv_value *value)
+{
+	struct key_call call = { .than = than };
+	int ret = key_check(kv, key);
+
+	if (ret == 0)
+		ret = key_run(kv, key, &call, step_version, kv_deadline(kv));
+	return ret ? ret : rlv_kv_get(kv, key, value);
+}
+
+int rlv_kv_watch(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than, int64_t timeout_ns,
+		 uint64_t *version_out)
+{
+	struct backoff backoff = { .first_ns = 20000, .doublings = 6 }; /* to 1.28 ms */
+	struct key_call call = { .than = than };
+	uint64_t deadline_ns;
+	int ret = key_check(kv, key);
+
+	if (ret == 0 && !version_out)
+		ret = error_set(-EINVAL, "version_out is NULL");
+	if (ret)
+		return ret;
+	deadline_ns = deadline_after(kv->set.clock, timeout_ns);
+	while ((ret = key_run(kv, key, &call, step_version,
+			      deadline_min(deadline_ns, kv_deadline(kv)))) == -ENODATA) {
+		if (deadline_expired(kv->set.clock, deadline_ns))
+			return error_set(-ETIMEDOUT, "watch: no version above %" PRIu64, than);
+		backoff_sleep(&backoff, kv->set.clock, deadline_ns);
+	}
+	if (ret == 0)
+		*version_out = call.version;
+	return ret;
+}
+
+/* -------- all keys -------- */
+
+struct walk_call {
+	struct rlv_kv_walk walk;
+	struct heap_key key;
+};
+
+static int step_next(void *ctx, struct heap_access *acc)
+{
+	struct walk_call *call = ctx;
+
+	return heap_next(acc, &call->walk.bucket, &call->key);
+}
+
+int rlv_kv_next(struct rlv_kv *kv, struct rlv_kv_walk *walk)
+{
+	struct walk_call of = { .key = { 0 } };
+	struct kv_call call = { .step = step_next, .ctx = &of };
+	int ret;
+
+	if (!kv || !walk)
+		return error_set(-EINVAL, "kv or walk is NULL");
+	ret = abi_read(&of.walk, sizeof(of.walk), walk, "walk->");
+	for (; ret == 0 && of.walk.part < kv->desc.n_parts; of.walk.part++, of.walk.bucket = 0) {
+		call.part = of.walk.part;
+		ret = kv_run(kv, &call, kv_deadline(kv));
+		if (ret == 0)
+			break;
+		if (ret == -ENODATA)
+			ret = 0;
+	}
+	if (ret == 0 && of.walk.part >= kv->desc.n_parts)
+		ret = error_set(-ENODATA, "no more keys");
+	if (ret)
+		return ret;
+	of.walk.key = of.key.ptr;
+	of.walk.key_len = of.key.len;
+	of.walk.value_len = of.key.value_len;
+	of.walk.version = of.key.version;
+	abi_write(walk, &of.walk, sizeof(of.walk));
+	return 0;
+}
+
+/* -------- state -------- */
+
+static int step_info(void *ctx, struct heap_access *acc)
+{
+	struct rlv_kv_info *info = ctx;
+	struct heap_use use;
+	uint64_t keys;
+	int ret = heap_use(acc->heap, &use);
+
+	if (ret == 0)
+		ret = heap_keys(acc->heap, &keys);
+	if (ret)
+		return ret;
+	info->parts_up++;
+	info->keys += keys;
+	info->extents_free += use.free;
+	info->extents_owned += use.owned;
+	info->extents_left += use.orphans;
+	info->conflicts += acc->stats.conflicts;
+	info->rereads += acc->stats.rereads;
+	return 0;
+}
+
+/* Runs the step once for each part; those that are away are passed over. */
+static int kv_each_part(struct rlv_kv *kv, int (*step)(void *ctx, struct heap_access *acc),
+			void *ctx)
+{
+	struct kv_call call = { .step = step, .ctx = ctx, .once = true };
+	int ret = 0;
+
+	for (; ret == 0 && call.part < kv->desc.n_parts; call.part++) {
+		ret = kv_run(kv, &call, kv_deadline(kv));
+		if (ret == -EHOSTDOWN || (ret && part_set_has_broken(&kv->set)))
+			ret = 0;
+	}
+	return ret;
+}
+
+int rlv_kv_info(struct rlv_kv *kv, struct rlv_kv_info *info_out)
+{
+	struct rlv_kv_info info = RLV_KV_INFO_INIT;
+	struct transport_stats stats;
+	int ret;
+
+	if (!kv || !info_out)
+		return error_set(-EINVAL, "kv or info_out is NULL");
+	ret = abi_check(info_out, "info_out->");
+	if (ret == 0)
+		ret = kv_each_part(kv, step_info, &info);
+	if (ret)
+		return ret;
+	info.parts = kv->desc.n_parts;
+	info.max_clients = kv->desc.max_clients;
+	memcpy(info.name, kv->desc.name, sizeof(info.name));
+	info.keys_room = (uint64_t)kv->desc.buckets * kv->desc.n_parts;
+	info.extent_bytes = kv->desc.extent_bytes;
+	part_set_stats(&kv->set, &stats);
+	info.round_trips = stats.phases;
+	info.read_bytes = stats.read_bytes;
+	info.write_bytes = stats.write_bytes;
+	abi_write(info_out, &info, sizeof(info));
+	return 0;
+}
+
+static int step_verify(void *ctx, struct heap_access *acc)
+{
+	struct rlv_kv_report *report = ctx;
+	struct heap_check_report part;
+	int ret = heap_check(acc->heap, &part);
+
+	if (ret)
+		return ret;
+	if (!report->problems && part.n_texts)
+		snprintf(report->first_problem, sizeof(report->first_problem), "%s", part.text[0]);
+	report->parts++;
+	report->problems += part.problems;
+	report->keys += part.keys;
+	report->deleted += part.deleted;
+	report->live_bytes += part.live_bytes;
+	report->stale_cells += part.stale_cells;
+	return 0;
+}
+
+int rlv_kv_verify(struct rlv_kv *kv, struct rlv_kv_report *report_out)
+{
+	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
+	int ret;
+
+	if (!kv || !report_out)
+		return error_set(-EINVAL, "kv or report_out is NULL");
+	ret = abi_check(report_out, "report_out->");
+	if (ret == 0)
+		ret = kv_each_part(kv, step_verify, &report);
+	if (ret == 0)
+		abi_write(report_out, &report, sizeof(report));
+	return ret;
+}

@@ -1,0 +1,299 @@
+#include "client/kv/kv.h"
+
+#include "ds/part/slot.h"
+#include "ds/replay/table_desc.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct part_kind heap_kind = {
+	.object = "heap",
+	.part = "part",
+	.max_parts = OBJECT_MAX_PARTS,
+	.open = heap_open_part,
+	.close = heap_close_part,
+};
+
+/* -------- parts that come and go -------- */
+
+/*
+ * Opens the access to a part. In a part that returned the extents that were ours become orphans: which
+ * of their slots are free was only known to the access that ended. Without an access if the slot there
+ * is another client's now.
+ */
+static int kv_attach(void *ctx, uint32_t p, bool returned, void **access_out)
+{
+	struct rlv_kv *kv = ctx;
+	struct heap *heap = heap_of(kv->set.parts[p]);
+	struct heap_access *acc;
+	struct slot_info slot;
+	int ret = 0;
+
+	if (returned && kv->slot.owner) {
+		ret = slot_read(&heap->part, kv->slot.owner - 1, &slot);
+		if (ret)
+			return ret;
+		kv->fenced |= slot.state != SLOT_LIVE || slot.lease != kv->slot.lease;
+		if (kv->fenced)
+			return 0;
+		ret = heap_settle(heap, kv->slot.owner);
+		if (ret)
+			return ret;
+	}
+	acc = mem_alloc(sizeof(*acc));
+	if (!acc)
+		return error_set(-ENOMEM, "heap: cannot allocate memory");
+	ret = heap_access_open(acc, heap, kv->slot.owner);
+	if (ret)
+		mem_free(acc);
+	else
+		*access_out = acc;
+	return ret;
+}
+
+static void kv_detach(void *ctx, uint32_t p, void *access)
+{
+	(void)ctx;
+	(void)p;
+	heap_access_close(access);
+	mem_free(access);
+}
+
+static const struct part_hooks kv_hooks = { .attach = kv_attach, .detach = kv_detach };
+
+/* -------- open, close -------- */
+
+/* Closes what is open and returns the slot; kept: the error that is the caller's. */
+static int kv_end(struct rlv_kv *kv, bool keep_error)
+{
+	struct meta *meta = kv->store->meta;
+	struct meta_object object = kv->set.object;
+	bool forked = part_set_is_forked(&kv->set);
+	struct error_kept kept;
+	int ret = 0;
+
+	error_keep(&kept);
+	part_set_detach(&kv->set, kv_detach);
+	part_set_close(&kv->set);
+	if (kv->slot.owner && !kv->fenced && !forked)
+		ret = meta->ops->slot_put(meta, &object, &kv->slot, 0);
+	if (ret && keep_error)
+		log_warn("heap %s: cannot return slot %u: %s", kv->desc.name, kv->slot.owner,
+			 error_last());
+	if (keep_error)
+		error_restore(&kept);
+	return ret;
+}
+
+/* Takes a slot, unless the store is read-only, and opens the parts. */
+static int kv_connect(struct rlv_kv *kv, const struct meta_object *object, uint64_t deadline_ns)
+{
+	struct meta *meta = kv->store->meta;
+	bool reads = kv->store->read_only || meta->reader;
+	struct part_set like = { .meta = meta,
+				 .object = *object,
+				 .kind = &heap_kind,
+				 .desc = &kv->desc,
+				 .hooks = &kv_hooks,
+				 .ctx = kv };
+	struct meta_opened opened;
+	int ret = reads ? 0 : meta->ops->slot_get(meta, object, 1, 0, &kv->slot);
+
+	if (ret)
+		return ret;
+	like.access = (struct meta_access){ reads ? PART_READS : PART_WRITES, kv->slot.owner };
+	kv->set.object = *object;
+	ret = meta->ops->open(meta, object, &like.access, 0, &opened);
+	if (ret == 0) {
+		ret = part_set_open(&like, &opened.place, deadline_ns, &kv->set);
+		meta_opened_fini(&opened);
+	}
+	if (ret == 0)
+		ret = part_set_attach(&kv->set);
+	if (ret == 0 && kv->set.n_parts < kv->desc.n_parts)
+		ret = error_set(-EPROTO,
+				"answer of the metadata server: heap %s has %u parts, not %u",
+				kv->desc.name, kv->set.n_parts, kv->desc.n_parts);
+	if (ret)
+		(void)kv_end(kv, true);
+	return ret;
+}
+
+/* Makes a handle of an opened object. Frees opened. */
+static int kv_wrap(struct rlv_store *store, struct meta_opened *opened, uint64_t deadline_ns,
+		   struct rlv_kv **kv_out)
+{
+	struct rlv_kv *kv = mem_zalloc(sizeof(*kv));
+	struct meta_object object = opened->object;
+	int ret = kv ? 0 : error_set(-ENOMEM, "heap: cannot allocate memory");
+
+	if (ret == 0 && opened->desc_bytes != sizeof(kv->desc))
+		ret = error_set(-EPROTO,
+				"answer of the metadata server: a heap descriptor has %zu bytes, "
+				"want %zu",
+				opened->desc_bytes, sizeof(kv->desc));
+	if (ret == 0) {
+		memcpy(&kv->desc, opened->desc, sizeof(kv->desc));
+		ret = heap_desc_check(&kv->desc);
+	}
+	meta_opened_fini(opened);
+	if (ret == 0) {
+		kv->store = store;
+		ret = kv_connect(kv, &object, deadline_ns);
+	}
+	if (ret) {
+		mem_free(kv);
+		return ret;
+	}
+	atomic_fetch_add_explicit(&store->open_tables, 1, memory_order_relaxed); /* a count */
+	*kv_out = kv;
+	return 0;
+}
+
+/* Creates the heap of the wish, or, if wish->desc is NULL, opens it by name; waits for its nodes. */
+static int kv_get(struct rlv_store *store, const struct meta_wish *wish, struct rlv_kv **kv_out)
+{
+	struct store_wait wait = store_wait_begin(store);
+	struct meta_object object = { .kind = wish->kind };
+	struct meta *meta = store->meta;
+	struct meta_opened opened;
+	int ret;
+
+	(void)snprintf(object.name, sizeof(object.name), "%s", wish->name);
+	do {
+		ret = wish->desc ? meta->ops->create(meta, wish, &opened)
+				 : meta->ops->open(meta, &object, META_LOOKS, 0, &opened);
+		if (ret == 0)
+			ret = kv_wrap(store, &opened, wait.deadline_ns, kv_out);
+	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	return ret;
+}
+
+int rlv_kv_create(struct rlv_store *store, const char *name, const struct rlv_kv_opts *opts,
+		  struct rlv_kv **kv_out)
+{
+	struct rlv_kv_opts full = RLV_KV_OPTS_INIT;
+	struct heap_desc desc;
+	const struct meta_wish wish = {
+		.kind = OBJECT_HEAP, .name = name, .desc = &desc, .desc_bytes = sizeof(desc)
+	};
+	struct heap_wish plan;
+	int ret;
+
+	if (!store || !name || !kv_out)
+		return error_set(-EINVAL, "store, name or kv_out is NULL");
+	ret = opts ? abi_read(&full, sizeof(full), opts, "opts.") : 0;
+	if (ret == 0)
+		ret = table_name_check(name);
+	if (ret)
+		return ret;
+	if (store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	if (full.reserved)
+		return error_set(-EINVAL, "opts.reserved is not 0");
+	plan = (struct heap_wish){ .name = name,
+				   .keys = full.keys ? full.keys : 65536,
+				   .bytes = full.bytes ? full.bytes : (uint64_t)64 << 20,
+				   .extent_bytes = full.extent_bytes,
+				   .n_parts = full.parts ? full.parts : 1,
+				   .max_clients = full.max_clients ? full.max_clients : 64 };
+	ret = heap_plan(&plan, &desc);
+	return ret ? error_prefix(ret, "heap %s: ", name) : kv_get(store, &wish, kv_out);
+}
+
+int rlv_kv_open(struct rlv_store *store, const char *name, struct rlv_kv **kv_out)
+{
+	const struct meta_wish wish = { .kind = OBJECT_HEAP, .name = name };
+	int ret;
+
+	if (!store || !name || !kv_out)
+		return error_set(-EINVAL, "store, name or kv_out is NULL");
+	ret = table_name_check(name);
+	return ret ? ret : kv_get(store, &wish, kv_out);
+}
+
+int rlv_kv_close(struct rlv_kv **kv)
+{
+	int ret;
+
+	if (!kv || !*kv)
+		return 0;
+	ret = kv_end(*kv, false);
+	atomic_fetch_sub_explicit(&(*kv)->store->open_tables, 1,
+				  memory_order_relaxed); /* a count */
+	mem_free(*kv);
+	*kv = NULL;
+	return ret;
+}
+
+int rlv_kv_drop(struct rlv_store *store, const char *name)
+{
+	int ret;
+
+	if (!store || !name)
+		return error_set(-EINVAL, "store or name is NULL");
+	if (store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	ret = table_name_check(name);
+	return ret ? ret : store->meta->ops->drop(store->meta, OBJECT_HEAP, name);
+}
+
+int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BYTES], size_t *n_inout)
+{
+	if (!store || !n_inout || (*n_inout && !names))
+		return error_set(-EINVAL, "store, names or n_inout is NULL");
+	return store->meta->ops->list(store->meta, OBJECT_HEAP, names, n_inout);
+}
+
+/* -------- calls -------- */
+
+/* One attempt. *doubt_out: a put that may have been done. */
+static int kv_try(struct rlv_kv *kv, const struct kv_call *call, bool *doubt_out)
+{
+	struct heap_access *acc;
+	int ret = part_set_enter(&kv->set);
+
+	*doubt_out = false;
+	if (ret)
+		return ret;
+	acc = kv_access(kv, call->part);
+	if (!acc && kv->fenced)
+		return error_set(-EOWNERDEAD,
+				 "heap %s: this handle was fenced: close it and open again",
+				 kv->desc.name);
+	if (!acc)
+		return error_set(-EHOSTDOWN, "heap %s: part %u of %u, which has the key, is away",
+				 kv->desc.name, call->part, kv->desc.n_parts);
+	acc->in_doubt = false;
+	ret = call->step(call->ctx, acc);
+	*doubt_out = ret && acc->in_doubt;
+	return ret;
+}
+
+int kv_run(struct rlv_kv *kv, const struct kv_call *call, uint64_t deadline_ns)
+{
+	struct backoff backoff = { .first_ns = 20000, .doublings = 6 }; /* to 1.28 ms */
+	bool doubt, waits;
+	int ret;
+
+	part_set_begin(&kv->set, deadline_ns, 200 * CLOCK_NS_PER_MS);
+	for (;;) {
+		ret = kv_try(kv, call, &doubt);
+		if (ret == 0)
+			return 0;
+		if (doubt)
+			return error_prefix(ret == -ETIMEDOUT ? ret : -ECONNRESET,
+					    "whether it was put is not known: ");
+		waits = ret == -EAGAIN || ret == -EHOSTDOWN;
+		if (call->once || (!waits && !part_set_has_broken(&kv->set)) ||
+		    deadline_expired(kv->set.clock, deadline_ns))
+			return ret;
+		if (waits)
+			backoff_sleep(&backoff, kv->set.clock, deadline_ns);
+	}
+}

@@ -1,0 +1,49 @@
+/*
+ * kv.h - private to client/kv: a handle of a heap. It has a client slot, connections and open parts of
+ * its own; the state of a part is a struct heap_access. A call goes to one part, which the hash of the
+ * key chooses; kv_run makes it until it is done, fails for good, or has no time left.
+ */
+#ifndef RLV_CLIENT_KV_KV_H
+#define RLV_CLIENT_KV_KV_H
+
+#include "client/part/part_set.h"
+#include "client/store/store.h"
+
+#include "ds/heap/keys.h"
+
+#include "relive/kv.h"
+
+struct rlv_kv {
+	struct rlv_store *store;
+	struct heap_desc desc;
+	struct part_set set;
+	struct meta_slot slot; /* owner 0 = a reader */
+	bool fenced;           /* in some part: the slot is not ours any more */
+};
+
+/* A call on one part. */
+struct kv_call {
+	uint32_t part;
+	int (*step)(void *ctx, struct heap_access *acc);
+	void *ctx;
+	bool once; /* do not wait: -EAGAIN is returned */
+};
+
+/*
+ * Enters, and makes the step again after a lost connection, and while it returns -EAGAIN or the part
+ * is away, until deadline_ns. A step whose put is in doubt is not made again. Errors: of entering and
+ * of the step; -EHOSTDOWN, -EOWNERDEAD.
+ */
+RLV_MUST_CHECK int kv_run(struct rlv_kv *kv, const struct kv_call *call, uint64_t deadline_ns);
+
+static inline struct heap_access *kv_access(const struct rlv_kv *kv, uint32_t part)
+{
+	return kv->set.states[part];
+}
+
+static inline uint64_t kv_deadline(const struct rlv_kv *kv)
+{
+	return deadline_after(kv->set.clock, kv->store->timeout_ns);
+}
+
+#endif

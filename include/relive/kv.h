@@ -1,0 +1,194 @@
+/*
+ * Heaps: values under keys, in the same store as the replay tables. For policy weights, rollouts,
+ * checkpoints and small state that many processes share.
+ *
+ * Keys and values are bytes. Each put makes a version, numbered from 1 for each key; it is complete
+ * when the call returns, and every reader sees it, or a newer one, whole. Puts, compare-and-puts and
+ * deletes of a key take effect one after the other, at one instant between call and return
+ * (linearizable), whoever makes them.
+ *
+ * Conventions, errors, threads and cost are as in relive/relive.h. A handle is one client: each thread
+ * opens its own.
+ *
+ * A key is remembered after its first use, "warm" below. Costs are those of warm keys.
+ */
+#ifndef RELIVE_KV_H
+#define RELIVE_KV_H
+
+#include "relive/relive.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RLV_KV_KEY_BYTES 256   /* of the longest key */
+#define RLV_KV_INLINE_BYTES 96 /* values up to here are read without a second round trip */
+
+struct rlv_kv;
+
+struct rlv_bytes {
+	const void *ptr;
+	size_t len;
+};
+
+struct rlv_kv_opts {
+	uint32_t size;
+	uint32_t parts; /* shares of the heap, on the memory nodes; 0 = 1 */
+	uint64_t keys;  /* different keys ever used, also deleted ones; 0 = 65536. 256 B each */
+	uint64_t bytes; /* of all entries, also of versions that wait to be collected; 0 = 64 MiB */
+	uint64_t extent_bytes; /* unit in which clients take space; limit of key and value together. A
+				  power of two, 64 KiB to 1 GiB; 0 = 2 MiB */
+	uint32_t max_clients; /* open handles that write; 0 = 64 */
+	uint32_t reserved;    /* 0 */
+};
+#define RLV_KV_OPTS_INIT RLV_SIZED(struct rlv_kv_opts)
+
+/*
+ * Creates a heap and opens it, or opens the existing one of that name and options. opts NULL = all
+ * defaults. Errors: -EINVAL (name or opts), -EEXIST (other options, or a table has the name), -ENOSPC
+ * (pool full, or all client slots are taken), -ENOMEM, -EHOSTDOWN (no memory node came up within the
+ * store's timeout). Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_kv_create(struct rlv_store *store, const char *name,
+			      const struct rlv_kv_opts *opts, struct rlv_kv **kv_out);
+
+/* Opens a heap; of a read-only store without a client slot. -ENOENT: no heap of that name; -ENOSPC:
+   all client slots are taken; -EHOSTDOWN: none of its parts can be reached. Thread: any. Cost: control
+   plane. */
+RLV_CHECKED int rlv_kv_open(struct rlv_store *store, const char *name, struct rlv_kv **kv_out);
+
+/* Closes a handle and sets *kv to NULL; NULL is a no-op. Space that it had for new entries is left
+   to the other clients. After an error the handle is closed, too. Thread: owner. */
+RLV_CHECKED int rlv_kv_close(struct rlv_kv **kv);
+
+/* Removes a heap for all clients; their handles get -ESTALE from now on. Thread: any. */
+RLV_CHECKED int rlv_kv_drop(struct rlv_store *store, const char *name);
+
+/* Lists names of heaps in names[0..*n_inout); *n_inout becomes their number. Thread: any. */
+RLV_CHECKED int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BYTES],
+			      size_t *n_inout);
+
+/* -------- put -------- */
+
+/*
+ * Puts a value, whatever was there; *version_out is its number and may be NULL. Errors: -EINVAL (key of
+ * 0 or more than RLV_KV_KEY_BYTES bytes), -ERANGE (the value is longer than an extent), -ENOSPC (the
+ * heap is full of entries, or of keys: the message says which), -EAGAIN (no space became free within
+ * the store's timeout because a client is stopped inside a call, or other clients changed the key again
+ * and again), -EACCES (read-only store), -EHOSTDOWN (the key's part cannot be reached), -EOWNERDEAD
+ * (fenced: close and open again), -ESTALE (dropped), -ECHILD. After all these nothing was put.
+ * -ETIMEDOUT, -ECONNRESET: it is not known whether it was put; get says.
+ * Thread: owner. Cost: 2 RT; a few more once for hundreds of puts, to collect space.
+ */
+RLV_CHECKED int rlv_kv_put(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
+			   uint64_t *version_out);
+
+/*
+ * Puts a value if the newest version is `expected`; 0 = if the key has no value. -ESTALE: it is
+ * another one; other errors as rlv_kv_put. Thread: owner. Cost: 2 RT.
+ */
+RLV_CHECKED int rlv_kv_put_if(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
+			      uint64_t expected, uint64_t *version_out);
+
+/* Deletes the value; *version_out, which may be NULL, is the number of the deletion. The key keeps its
+   place, and later versions go on from there. -ENOENT: no value; others as rlv_kv_put. Thread: owner.
+   Cost: 2 RT. */
+RLV_CHECKED int rlv_kv_delete(struct rlv_kv *kv, struct rlv_bytes key, uint64_t *version_out);
+
+/* -------- get -------- */
+
+/*
+ * A value. The caller gives memory of `room` bytes at ptr; or NULL, and the call sets ptr to memory of
+ * the handle, which is valid until its next call.
+ */
+struct rlv_kv_value {
+	uint32_t size;
+	uint32_t reserved;
+	void *ptr;
+	uint64_t room;
+	uint64_t len;     /* out */
+	uint64_t version; /* out */
+};
+#define RLV_KV_VALUE_INIT RLV_SIZED(struct rlv_kv_value)
+
+/*
+ * Reads the newest version. Errors: -ENOENT (no value), -ERANGE (value->room is too small: len and
+ * version are set), -EBADMSG (the entry is damaged), -EAGAIN (read-only store: it changed during each
+ * of several reads), and as rlv_kv_put. Thread: owner. Cost: 1 RT; 2 if a value above
+ * RLV_KV_INLINE_BYTES was put since this handle last read the key.
+ */
+RLV_CHECKED int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value);
+
+/* Reads the newest version if its number is above `than`; -ENODATA if not. Else as rlv_kv_get.
+   Thread: owner. Cost: 1 RT without a newer one, which reads 128 bytes; else 1 RT more than get. */
+RLV_CHECKED int rlv_kv_get_newer(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than,
+				 struct rlv_kv_value *value);
+
+/*
+ * Waits until the key's newest version is above `than`, also a deletion; *version_out is its number.
+ * Polls, 20 us to 1.28 ms apart. -ETIMEDOUT: none within timeout_ns (0 = looks once, negative = for
+ * ever). Thread: owner. Cost: 1 RT for each look.
+ */
+RLV_CHECKED int rlv_kv_watch(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than,
+			     int64_t timeout_ns, uint64_t *version_out);
+
+/* -------- all keys -------- */
+
+/* A walk over the keys; begin with RLV_KV_WALK_INIT. */
+struct rlv_kv_walk {
+	uint32_t size;
+	uint32_t part, bucket; /* private: where it goes on */
+	uint32_t key_len;
+	const void *key;    /* valid until the handle's next call */
+	uint64_t value_len; /* of the version that it found */
+	uint64_t version;
+};
+#define RLV_KV_WALK_INIT RLV_SIZED(struct rlv_kv_walk)
+
+/* Finds the next key, in no order. A key that is put or deleted during the walk may be missed or
+   found; all others are found once. -ENODATA: no more keys. Thread: owner. Cost: 2 RT. */
+RLV_CHECKED int rlv_kv_next(struct rlv_kv *kv, struct rlv_kv_walk *walk);
+
+/* -------- state -------- */
+
+struct rlv_kv_info {
+	uint32_t size;
+	uint32_t parts, parts_up;
+	uint32_t max_clients;
+	char name[RLV_NAME_BYTES];
+	uint64_t keys;          /* in use, also deleted ones; may lag by those of killed clients */
+	uint64_t keys_room;     /* buckets; errors begin above half of them */
+	uint64_t extent_bytes;  /* also the limit of an entry, of 64 B + key + value */
+	uint64_t extents_free;  /* of reachable parts, as the next two */
+	uint64_t extents_owned; /* by open handles */
+	uint64_t extents_left;  /* of closed handles and dead clients: taken over when needed */
+	uint64_t conflicts;     /* of this handle: puts that another one preceded */
+	uint64_t rereads;       /* reads of an entry that was replaced meanwhile */
+	uint64_t round_trips;   /* over a wire */
+	uint64_t read_bytes, write_bytes;
+};
+#define RLV_KV_INFO_INIT RLV_SIZED(struct rlv_kv_info)
+
+/* Thread: owner. Cost: reads the words of all extents. */
+RLV_CHECKED int rlv_kv_info(struct rlv_kv *kv, struct rlv_kv_info *info_out);
+
+struct rlv_kv_report {
+	uint32_t size;
+	uint32_t parts;    /* that were reachable */
+	uint64_t problems; /* 0 = every invariant holds */
+	uint64_t keys, deleted;
+	uint64_t live_bytes;  /* slots of current versions */
+	uint64_t stale_cells; /* small values that are read from their entries; no problem */
+	char first_problem[160];
+};
+#define RLV_KV_REPORT_INIT RLV_SIZED(struct rlv_kv_report)
+
+/* Walks all reachable parts and checks every invariant and checksum. Exact while no client writes;
+   otherwise it may report changes in progress. Thread: owner. Cost: reads all keys. */
+RLV_CHECKED int rlv_kv_verify(struct rlv_kv *kv, struct rlv_kv_report *report_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
