@@ -22,13 +22,13 @@ struct key_call {
 
 /* Checks handle and key, and runs the step with the key's hash. */
 static int key_run(struct rlv_kv *kv, struct rlv_bytes key, struct key_call *of,
-		   int (*step)(void *ctx, struct heap_access *acc), uint64_t deadline_ns)
+		   int (*step)(void *ctx, struct heap_access *acc), int64_t timeout_ns)
 {
 	struct kv_call call = { .step = step, .ctx = of };
 
 	of->key = chain_key(key.ptr, (uint32_t)key.len, kv->desc.seed);
 	call.part = chain_part(of->key.hash, kv->desc.n_parts);
-	return kv_run(kv, &call, deadline_ns);
+	return kv_run(kv, &call, timeout_ns);
 }
 
 static int key_check(const struct rlv_kv *kv, struct rlv_bytes key)
@@ -58,7 +58,7 @@ static int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put
 	if (ret == 0 && put->len && !put->value)
 		ret = error_set(-EINVAL, "value.ptr is NULL");
 	if (ret == 0)
-		ret = key_run(kv, key, &call, step_put, kv_deadline(kv));
+		ret = key_run(kv, key, &call, step_put, kv->store->timeout_ns);
 	if (ret == 0 && version_out)
 		*version_out = call.version;
 	return ret;
@@ -118,7 +118,9 @@ static int value_fill(const struct heap_value *got, const struct rlv_kv_value *a
 
 	value.len = got->len;
 	value.version = got->version;
-	if (!value.ptr) {
+	if (value.room && !value.ptr)
+		return error_set(-EINVAL, "value->ptr is NULL, and value->room is not 0");
+	if (!value.room) {
 		value.ptr = (void *)(uintptr_t)got->ptr;
 	} else if (got->len > value.room) {
 		abi_write(value_out, &value, sizeof(value));
@@ -143,7 +145,7 @@ int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *val
 	if (ret == 0)
 		ret = abi_read(&asked, sizeof(asked), value, "value->");
 	if (ret == 0)
-		ret = key_run(kv, key, &call, step_get, kv_deadline(kv));
+		ret = key_run(kv, key, &call, step_get, kv->store->timeout_ns);
 	return ret ? ret : value_fill(&call.got, &asked, value);
 }
 
@@ -154,7 +156,7 @@ int rlv_kv_get_newer(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than,
 	int ret = key_check(kv, key);
 
 	if (ret == 0)
-		ret = key_run(kv, key, &call, step_version, kv_deadline(kv));
+		ret = key_run(kv, key, &call, step_version, kv->store->timeout_ns);
 	return ret ? ret : rlv_kv_get(kv, key, value);
 }
 
@@ -171,9 +173,14 @@ int rlv_kv_watch(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than, int64_t
 	if (ret)
 		return ret;
 	deadline_ns = deadline_after(kv->set.clock, timeout_ns);
-	while ((ret = key_run(kv, key, &call, step_version,
-			      deadline_min(deadline_ns, kv_deadline(kv)))) == -ENODATA) {
-		if (deadline_expired(kv->set.clock, deadline_ns))
+	for (;;) {
+		int64_t left_ns = deadline_left_ns(kv->set.clock, deadline_ns);
+
+		ret = key_run(kv, key, &call, step_version,
+			      left_ns < kv->store->timeout_ns ? left_ns : kv->store->timeout_ns);
+		if (ret != -ENODATA)
+			break;
+		if (left_ns == 0)
 			return error_set(-ETIMEDOUT, "watch: no version above %" PRIu64, than);
 		backoff_sleep(&backoff, kv->set.clock, deadline_ns);
 	}
@@ -207,7 +214,7 @@ int rlv_kv_next(struct rlv_kv *kv, struct rlv_kv_walk *walk)
 	ret = abi_read(&of.walk, sizeof(of.walk), walk, "walk->");
 	for (; ret == 0 && of.walk.part < kv->desc.n_parts; of.walk.part++, of.walk.bucket = 0) {
 		call.part = of.walk.part;
-		ret = kv_run(kv, &call, kv_deadline(kv));
+		ret = kv_run(kv, &call, kv->store->timeout_ns);
 		if (ret == 0)
 			break;
 		if (ret == -ENODATA)
@@ -256,7 +263,7 @@ static int kv_each_part(struct rlv_kv *kv, int (*step)(void *ctx, struct heap_ac
 	int ret = 0;
 
 	for (; ret == 0 && call.part < kv->desc.n_parts; call.part++) {
-		ret = kv_run(kv, &call, kv_deadline(kv));
+		ret = kv_run(kv, &call, kv->store->timeout_ns);
 		if (ret == -EHOSTDOWN || (ret && part_set_has_broken(&kv->set)))
 			ret = 0;
 	}

@@ -275,17 +275,35 @@ static int kv_try(struct rlv_kv *kv, const struct kv_call *call, bool *doubt_out
 	return ret;
 }
 
-int kv_run(struct rlv_kv *kv, const struct kv_call *call, uint64_t deadline_ns)
+/* Starts the time of a call; returns its deadline. */
+static uint64_t kv_begin(struct rlv_kv *kv, int64_t timeout_ns)
 {
-	struct backoff backoff = { .first_ns = 20000, .doublings = 6 }; /* to 1.28 ms */
-	bool doubt, waits;
-	int ret;
+	uint64_t deadline_ns = deadline_after(kv->set.clock, timeout_ns);
 
 	part_set_begin(&kv->set, deadline_ns, 200 * CLOCK_NS_PER_MS);
+	return deadline_ns;
+}
+
+int kv_run(struct rlv_kv *kv, const struct kv_call *call, int64_t timeout_ns)
+{
+	struct backoff backoff = { .first_ns = 20000, .doublings = 6 }; /* to 1.28 ms */
+	bool in_place =
+		part_set_is_addressable(&kv->set); /* then a call that is done needs no clock */
+	bool doubt, waits, begun = false;
+	uint64_t deadline_ns = 0;
+	int ret;
+
 	for (;;) {
+		if (!begun && !in_place) {
+			deadline_ns = kv_begin(kv, timeout_ns);
+			begun = true;
+		}
 		ret = kv_try(kv, call, &doubt);
 		if (ret == 0)
 			return 0;
+		if (!begun)
+			deadline_ns = kv_begin(kv, timeout_ns);
+		begun = true;
 		if (doubt)
 			return error_prefix(ret == -ETIMEDOUT ? ret : -ECONNRESET,
 					    "whether it was put is not known: ");

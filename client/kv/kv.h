@@ -31,19 +31,14 @@ struct kv_call {
 
 /*
  * Enters, and makes the step again after a lost connection, and while it returns -EAGAIN or the part
- * is away, until deadline_ns. A step whose put is in doubt is not made again. Errors: of entering and
+ * is away, for timeout_ns at most. A step whose put is in doubt is not made again. Errors: of entering and
  * of the step; -EHOSTDOWN, -EOWNERDEAD.
  */
-RLV_MUST_CHECK int kv_run(struct rlv_kv *kv, const struct kv_call *call, uint64_t deadline_ns);
+RLV_MUST_CHECK int kv_run(struct rlv_kv *kv, const struct kv_call *call, int64_t timeout_ns);
 
 static inline struct heap_access *kv_access(const struct rlv_kv *kv, uint32_t part)
 {
 	return kv->set.states[part];
-}
-
-static inline uint64_t kv_deadline(const struct rlv_kv *kv)
-{
-	return deadline_after(kv->set.clock, kv->store->timeout_ns);
 }
 
 #endif

@@ -98,8 +98,8 @@ RLV_CHECKED int rlv_kv_delete(struct rlv_kv *kv, struct rlv_bytes key, uint64_t 
 /* -------- get -------- */
 
 /*
- * A value. The caller gives memory of `room` bytes at ptr; or NULL, and the call sets ptr to memory of
- * the handle, which is valid until its next call.
+ * A value. The caller gives memory of `room` bytes at ptr; or room 0, and the call sets ptr to memory
+ * of the handle, which is valid until its next call.
  */
 struct rlv_kv_value {
 	uint32_t size;

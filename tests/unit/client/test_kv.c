@@ -225,6 +225,8 @@ TEST(kv__bad_arguments_are_refused)
 	must(rlv_kv_put(kv, text("a"), (struct rlv_bytes){ NULL, 0 }, NULL), "an empty value");
 	expect(rlv_kv_get(kv, text("a"), &value), -EINVAL);
 	expect(rlv_kv_get(kv, text("a"), NULL), -EINVAL);
+	value = (struct rlv_kv_value){ .size = sizeof(value), .room = 8 };
+	expect(rlv_kv_get(kv, text("a"), &value), -EINVAL);
 	/* A name is a table's or a heap's. */
 	expect(rlv_table_open(store, "h", &t), -ENOENT);
 	table.columns = &column;

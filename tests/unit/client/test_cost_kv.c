@@ -1,0 +1,109 @@
+/*
+ * Round trips of rlv_kv_* over a wire, exactly. The linker hands the library's transport_open to us
+ * (cmake/tests.cmake), so that every transport of the store is wrapped.
+ */
+#include "tests/support/fake/wire_transport.h"
+#include "tests/support/must.h"
+
+#include "relive/kv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+int __real_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out);
+int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out);
+
+int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out)
+{
+	int ret = __real_transport_open(uri, opts, tr_out);
+
+	if (ret == 0)
+		*tr_out = wire_wrap(*tr_out);
+	if (ret == 0)
+		wire_lockstep(*tr_out);
+	return ret;
+}
+
+static const uint8_t bytes[5000];
+
+struct price {
+	uint64_t round_trips, read, written;
+};
+
+static struct price price(struct rlv_kv *kv)
+{
+	struct rlv_kv_info info = RLV_KV_INFO_INIT;
+
+	must(rlv_kv_info(kv, &info), "rlv_kv_info");
+	return (struct price){ info.round_trips, info.read_bytes, info.write_bytes };
+}
+
+/* What info itself costs. */
+static struct price price_of_info(struct rlv_kv *kv)
+{
+	struct price a = price(kv), b = price(kv);
+
+	return (struct price){ b.round_trips - a.round_trips, b.read - a.read,
+			       b.written - a.written };
+}
+
+static void expect_price(struct rlv_kv *kv, struct price before, uint64_t round_trips,
+			 uint64_t read, uint64_t written)
+{
+	struct price after = price(kv), info = price_of_info(kv);
+
+	assert_int_equal(after.round_trips - before.round_trips - info.round_trips, round_trips);
+	assert_int_equal(after.read - before.read - info.read, read);
+	assert_int_equal(after.written - before.written - info.written, written);
+}
+
+TEST(cost__get_1_put_2_delete_2)
+{
+	const struct rlv_bytes key = { "k", 1 };
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	struct rlv_store *store = NULL;
+	struct rlv_kv *kv = NULL;
+	struct price before;
+	uint64_t version;
+
+	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
+	must(rlv_kv_create(store, "h", NULL, &kv), "rlv_kv_create");
+	/* Each claims the first extent of its class. */
+	must(rlv_kv_put(kv, key, (struct rlv_bytes){ bytes, 1 }, NULL), "put");
+	must(rlv_kv_put(kv, key, (struct rlv_bytes){ bytes, 64 }, NULL), "put");
+	must(rlv_kv_put(kv, key, (struct rlv_bytes){ bytes, 1000 }, NULL), "put");
+	/* Pin, entry of 64 + 1 + 1000 -> 1072 bytes, cell without a value, end of the pin; the epoch and
+	   the head record are read. */
+	before = price(kv);
+	must(rlv_kv_put(kv, key, (struct rlv_bytes){ bytes, 1000 }, NULL), "put");
+	expect_price(kv, before, 2, 8 + 128, 8 + 1072 + 24 + 8);
+	before = price(kv);
+	must(rlv_kv_get(kv, key, &value), "get");
+	expect_price(kv, before, 1, 1072 + 128, 0);
+	before = price(kv);
+	must(rlv_kv_put_if(kv, key, (struct rlv_bytes){ bytes, 64 }, 4, &version), "put_if");
+	expect_price(kv, before, 2, 8 + 128, 8 + 136 + 80 + 8);
+	before = price(kv);
+	must(rlv_kv_get(kv, key, &value), "get of a small value");
+	expect_price(kv, before, 1, 128, 0);
+	before = price(kv);
+	expect(rlv_kv_get_newer(kv, key, 5, &value), -ENODATA);
+	expect_price(kv, before, 1, 128, 0);
+	before = price(kv);
+	expect(rlv_kv_watch(kv, key, 5, 0, &version), -ETIMEDOUT);
+	expect_price(kv, before, 1, 128, 0);
+	before = price(kv);
+	must(rlv_kv_delete(kv, key, NULL), "delete");
+	expect_price(kv, before, 2, 8 + 128, 8 + 72 + 16 + 8);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}
