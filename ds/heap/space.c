@@ -268,18 +268,22 @@ static int extent_swap(struct space *space, uint32_t index, uint64_t from, uint6
 	return ret;
 }
 
-/* Gives back extents without entries, beside the one in use of each class. */
+/* Gives back extents without entries, but for SLOTS_AHEAD free slots in each class, or all. */
 static int space_release(struct space *space, bool all)
 {
+	uint64_t free_slots[SPACE_CLASSES] = { 0 };
 	bool won;
 	int ret = 0;
 
+	for (size_t i = 0; i < space->n; i++)
+		free_slots[space->extents[i]->cls] += space->extents[i]->n_free;
 	for (size_t i = space->n; ret == 0 && i-- > 0;) {
 		struct space_extent *extent = space->extents[i];
 
 		if (extent->n_free < extent->n_slots ||
-		    (!all && space->current[extent->cls] == extent))
+		    (!all && free_slots[extent->cls] < extent->n_slots + SLOTS_AHEAD))
 			continue;
+		free_slots[extent->cls] -= extent->n_slots;
 		ret = extent_swap(space, extent->index, extent->word,
 				  extent_make(0, 0, extent->word + 1), &won);
 		extent_forget(space, i);
@@ -434,6 +438,21 @@ static int space_collect(struct space *space, uint32_t cls, bool all, bool *left
 
 	if (ret == 0)
 		ret = space_ripen(space, left_out);
+	if (ret == 0)
+		ret = space_release(space, false);
+	return ret;
+}
+
+/* *held_out: a client is inside a call since before the epoch, and others may wait for it, too. */
+static int space_is_held(struct space *space, bool *held_out)
+{
+	uint64_t word, least = 0;
+	int ret = transport_load(space->heap->tree,
+				 HEAP_WORDS_OFF + offsetof(struct heap_words, epoch), &word);
+
+	if (ret == 0)
+		ret = space_least_pin(space, space_epoch(word), &least);
+	*held_out = ret == 0 && least < space_epoch(word);
 	return ret;
 }
 
@@ -457,6 +476,10 @@ static int space_press(struct space *space, uint32_t cls, bool last)
 			ret = space_claim(space, &of_orphans, 1, &n);
 	} while (ret == 0 && n > 0 && !space_with_room(space, cls));
 	if (ret || space_with_room(space, cls))
+		return ret;
+	if (!left)
+		ret = space_is_held(space, &left);
+	if (ret)
 		return ret;
 	if (left)
 		return error_set(-EAGAIN,

@@ -1,0 +1,249 @@
+/*
+ * Clients of a heap in processes of their own put, compare-and-put and get the same keys, and are
+ * killed by kill -9 all the time. Every call stands in a shared history, which has to be linearizable;
+ * the heap is sound in the end, and no extent is left with a client that is gone.
+ */
+#include "tests/support/fixture/store_fixture.h"
+#include "tests/support/history.h"
+#include "tests/support/must.h"
+#include "tests/support/processes.h"
+
+#include "relive/kv.h"
+
+#include "base/os/clock.h"
+#include "base/rng.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define CLIENTS 4u
+#define KEYS 8u
+#define CALLS_MOST 2000000u
+#define CALLS_LEAST 300000u
+#define KILLS 60u
+#define VALUE_WORDS 80u
+
+struct call {
+	struct history_call call;
+	uint32_t key;
+	uint32_t done; /* 0: it ended without a result, or is not there: left out */
+};
+
+struct history {
+	_Atomic uint32_t n;       /* of calls */
+	_Atomic uint32_t failed;  /* a client found a fault; its log says which */
+	_Atomic uint32_t started; /* clients ever */
+	struct call calls[CALLS_MOST];
+};
+
+struct fixture {
+	struct processes ps;
+	struct history *history;
+	pid_t clients[CLIENTS];
+};
+
+/* -------- a client -------- */
+
+/* A value: its number, then words that follow from it. */
+static void fill(uint64_t *words, uint64_t n, uint64_t number)
+{
+	words[0] = number;
+	for (uint64_t i = 1; i < n; i++)
+		words[i] = number * 31 + i;
+}
+
+static bool is_whole(const struct rlv_kv_value *value)
+{
+	uint64_t want[VALUE_WORDS];
+
+	if (value->len < 8 || value->len % 8 || value->len > sizeof(want))
+		return false;
+	fill(want, value->len / 8, *(const uint64_t *)value->ptr);
+	return memcmp(want, value->ptr, value->len) == 0;
+}
+
+static int do_call(struct rlv_kv *kv, struct rlv_bytes key, struct history_call *call,
+		   struct rng *rng)
+{
+	uint64_t words[VALUE_WORDS], have[VALUE_WORDS], n = 1 + rng_uniform_u64(rng, VALUE_WORDS);
+	struct rlv_kv_value got = { .size = sizeof(got), .ptr = have, .room = sizeof(have) };
+	struct rlv_bytes value = { words, 8 * n };
+	int ret;
+
+	fill(words, n, call->value);
+	if (call->kind == HISTORY_GET) {
+		ret = rlv_kv_get(kv, key, &got);
+		if (ret == 0 && !is_whole(&got))
+			return -EILSEQ;
+		call->version = ret ? 0 : got.version;
+		call->value = ret ? 0 : have[0];
+		return ret == -ENOENT ? 0 : ret;
+	}
+	if (call->kind == HISTORY_PUT)
+		return rlv_kv_put(kv, key, value, &call->version);
+	ret = rlv_kv_put_if(kv, key, value, call->expected, &call->version);
+	call->refused = ret == -ESTALE;
+	return call->refused ? 0 : ret;
+}
+
+/* Calls until the history is full. Only a result ends a call of the history. */
+static int work(struct history *history, struct rlv_kv *kv, uint32_t number)
+{
+	uint64_t seen[KEYS] = { 0 };
+	struct rng rng;
+
+	rng_seed(&rng, 17, number);
+	for (uint64_t i = 1;; i++) {
+		uint32_t at = atomic_fetch_add(&history->n, 1),
+			 k = (uint32_t)rng_uniform_u64(&rng, KEYS);
+		char text[8];
+		struct call *entry;
+		struct history_call call = { .client = number, .end = HISTORY_PENDING };
+		int ret;
+
+		if (at >= CALLS_MOST)
+			return 0;
+		entry = &history->calls[at];
+		(void)snprintf(text, sizeof(text), "key-%u", k);
+		call.kind = (uint32_t)rng_uniform_u64(&rng, 4);
+		call.kind = call.kind == 3 ? HISTORY_GET : call.kind;
+		call.value = call.kind == HISTORY_GET ? 0 : (uint64_t)number << 32 | i;
+		call.expected = call.kind == HISTORY_PUT_IF ? seen[k] : 0;
+		call.start = clock_now_ns(clock_monotonic());
+		entry->call = call;
+		entry->key = k;
+		entry->done = call.kind != HISTORY_GET;
+		atomic_thread_fence(memory_order_release);
+		ret = do_call(kv, (struct rlv_bytes){ text, 5 }, &call, &rng);
+		if (ret == -EAGAIN) { /* a killed client was inside a call: nothing was put */
+			entry->done = 0;
+			continue;
+		}
+		if (ret) {
+			fprintf(stderr, "client %u: %d %s\n", number, ret, rlv_last_error());
+			return 1;
+		}
+		call.end = clock_now_ns(clock_monotonic());
+		call.value = call.refused ? 0 : call.value;
+		seen[k] = call.refused ? 0 : call.version;
+		entry->call = call;
+		entry->done = 1;
+	}
+}
+
+static int client(void *arg)
+{
+	struct fixture *fx = arg;
+	uint32_t number = 1 + atomic_fetch_add(&fx->history->started, 1);
+	struct rlv_store *store = NULL;
+	struct rlv_kv *kv = NULL;
+	int ret = rlv_store_open("shm:s", NULL, &store);
+
+	if (ret == 0)
+		ret = rlv_kv_open(store, "h", &kv);
+	if (ret)
+		fprintf(stderr, "client %u: open: %d %s\n", number, ret, rlv_last_error());
+	else
+		ret = work(fx->history, kv, number);
+	if (ret)
+		atomic_store(&fx->history->failed, 1);
+	return ret != 0;
+}
+
+/* -------- the test -------- */
+
+static void check_key(struct history *history, uint32_t n, uint32_t key, struct history_call *calls)
+{
+	size_t found = 0;
+	const char *why;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (history->calls[i].key == key && history->calls[i].done)
+			calls[found++] = history->calls[i].call;
+	if (!history_check(calls, found, &why))
+		fail_msg("key %u, %zu calls: %s", key, found, why);
+	print_message("key %u: %zu calls are linearizable\n", key, found);
+}
+
+static bool nothing_is_owned(void *arg)
+{
+	struct rlv_kv_info info = RLV_KV_INFO_INIT;
+
+	return rlv_kv_info(arg, &info) == 0 && info.extents_owned == 0;
+}
+
+TEST(killed_clients__leave_linearizable_histories_and_no_leak)
+{
+	const char *const memory[] = { "--size", "256M", NULL };
+	const char *const lease[] = { "--lease", "0.3", NULL };
+	const struct rlv_kv_opts opts = { .size = sizeof(opts),
+					  .keys = 100,
+					  .bytes = 64 << 20,
+					  .extent_bytes = 64 << 10,
+					  .max_clients = 16 };
+	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
+	struct history_call *calls = malloc(CALLS_MOST * sizeof(*calls));
+	struct rlv_store *store = NULL;
+	struct rlv_kv *kv = NULL;
+	struct fixture fx;
+	struct rng rng;
+	uint32_t n, inside = 0;
+
+	assert_non_null(calls);
+	memset(&fx, 0, sizeof(fx));
+	processes_init(&fx.ps);
+	fx.history = mmap(NULL, sizeof(*fx.history), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(fx.history != MAP_FAILED);
+	(void)processes_metad(&fx.ps, "s", lease);
+	(void)processes_memnode(&fx.ps, "s", "a", memory);
+	must(rlv_store_open("shm:s", NULL, &store), "rlv_store_open");
+	store_fixture_await_node(store);
+	must(rlv_kv_create(store, "h", &opts, &kv), "rlv_kv_create");
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		fx.clients[i] = processes_fork(&fx.ps, client, &fx);
+	rng_seed(&rng, test_seed("kills", 1), 0);
+	for (uint32_t i = 0;
+	     i < KILLS || (atomic_load(&fx.history->n) < CALLS_LEAST && i < 10 * KILLS); i++) {
+		uint32_t victim = (uint32_t)rng_uniform_u64(&rng, CLIENTS);
+
+		processes_sleep_ns((int64_t)(20 + rng_uniform_u64(&rng, 40)) * CLOCK_NS_PER_MS);
+		if (atomic_load(&fx.history->failed))
+			break;
+		n = atomic_load(&fx.history->n);
+		inside += n < CALLS_MOST;
+		processes_kill(&fx.ps, fx.clients[victim], SIGKILL);
+		fx.clients[victim] = processes_fork(&fx.ps, client, &fx);
+	}
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		if (atomic_load(&fx.history->failed))
+			(void)processes_log_has(&fx.ps, fx.clients[i], "client");
+		processes_kill(&fx.ps, fx.clients[i], SIGKILL);
+	}
+	assert_int_equal(atomic_load(&fx.history->failed), 0);
+	n = atomic_load(&fx.history->n);
+	n = n < CALLS_MOST ? n : CALLS_MOST;
+	print_message("%u calls, %u clients were killed meanwhile\n", n, inside);
+	assert_true(inside >= 10);
+	for (uint32_t key = 0; key < KEYS; key++)
+		check_key(fx.history, n, key, calls);
+	assert_true(processes_until(nothing_is_owned, kv));
+	must(rlv_kv_verify(kv, &report), "rlv_kv_verify");
+	if (report.problems)
+		fail_msg("%s", report.first_problem);
+	assert_int_equal(report.keys, KEYS);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+	processes_fini(&fx.ps);
+	munmap(fx.history, sizeof(*fx.history));
+	free(calls);
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}
