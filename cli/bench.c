@@ -264,8 +264,10 @@ int cmd_bench(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "replay") == 0)
 		return bench_replay(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "kv") == 0)
+		return bench_kv(argc - 1, argv + 1);
 	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
 		return bench_replay(argc, argv);
-	cli_error("bench: give the name of a bench: relive bench replay");
+	cli_error("bench: give the name of a bench: relive bench replay, relive bench kv");
 	return CLI_USAGE;
 }

@@ -1,5 +1,5 @@
 /*
- * bench.h - the command line of `relive bench replay`.
+ * bench.h - the command lines of `relive bench replay` and `relive bench kv`.
  */
 #ifndef RLV_CLI_BENCH_H
 #define RLV_CLI_BENCH_H
@@ -19,5 +19,8 @@ int bench_parse(struct replay_config *config, int argc, char **argv, bool *given
  */
 uint32_t bench_groups(bool full);
 void bench_group(uint32_t index, const struct replay_config *base, struct replay_group *group_out);
+
+/* Runs `relive bench kv` (bench_kv.c); returns the exit code. */
+int bench_kv(int argc, char **argv);
 
 #endif

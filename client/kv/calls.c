@@ -292,6 +292,7 @@ int rlv_kv_info(struct rlv_kv *kv, struct rlv_kv_info *info_out)
 	info.round_trips = stats.phases;
 	info.read_bytes = stats.read_bytes;
 	info.write_bytes = stats.write_bytes;
+	info.server_calls = kv->set.questions;
 	abi_write(info_out, &info, sizeof(info));
 	return 0;
 }

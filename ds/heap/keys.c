@@ -229,13 +229,15 @@ static int access_identify(struct heap_access *acc, struct found *found,
 static int access_probe(struct heap_access *acc, const struct chain_key *key, struct found *found)
 {
 	uint32_t first = chain_place(key->hash, acc->heap->desc.buckets);
+	/* A round trip costs more than records that are not needed; in place it is the other way. */
+	uint32_t at_once = transport_changes_in_place(acc->heap->tree) ? 1 : RECORDS_AT_ONCE;
 	struct heap_head heads[RECORDS_AT_ONCE];
 
 	for (uint32_t i = 0; i < HEAP_PROBES; i++) {
-		const struct heap_head *head = &heads[i % RECORDS_AT_ONCE];
-		int ret = i % RECORDS_AT_ONCE == 0
+		const struct heap_head *head = &heads[i % at_once];
+		int ret = i % at_once == 0
 				  ? access_read(acc, heap_head_off(acc->heap, first + i), heads,
-						sizeof(heads))
+						at_once * (uint32_t)sizeof(heads[0]))
 				  : 0;
 
 		if (ret)

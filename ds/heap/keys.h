@@ -22,7 +22,7 @@
 #include "ds/chain/chain.h"
 #include "ds/heap/space.h"
 
-#define HEAP_CURSORS 16384u /* keys whose place an access remembers */
+#define HEAP_CURSORS 65536u /* keys whose place an access remembers */
 #define HEAP_TAILS 4u
 
 /* Where a key was last seen. */

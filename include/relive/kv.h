@@ -166,6 +166,7 @@ struct rlv_kv_info {
 	uint64_t rereads;       /* reads of an entry that was replaced meanwhile */
 	uint64_t round_trips;   /* over a wire */
 	uint64_t read_bytes, write_bytes;
+	uint64_t server_calls; /* requests to the metadata server since the handle was opened */
 };
 #define RLV_KV_INFO_INIT RLV_SIZED(struct rlv_kv_info)
 

@@ -1,0 +1,430 @@
+#include "bench/kv/kv.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/rng.h"
+#include "bench/harness/result.h"
+#include "bench/harness/time.h"
+#include "bench/harness/yardstick.h"
+#include "program/interrupt.h"
+
+#define TIMED_EVERY 8u
+#define LOOK_NS (50 * CLOCK_NS_PER_MS)
+#define THETA 0.99 /* of the Zipf distribution */
+#define HEAP "bench"
+#define KEY_SPACE 4u /* times the first keys: workload D puts new ones */
+
+struct kv_client {
+	struct worker worker; /* first member: pointers convert to each other */
+	struct kv_case *of;
+	struct kv_window *window;
+	struct rlv_store *store;
+	struct rlv_kv *kv;
+	struct rng rng;
+	uint8_t *value;
+	struct rlv_kv_info before;
+};
+
+static const char *const dist_names[] = { [KV_ZIPF] = "zipf", [KV_UNIFORM] = "uniform" };
+static const char *const op_names[KV_OPS] = { [KV_GET] = "get", [KV_PUT] = "put" };
+
+/* -------- keys -------- */
+
+/* Constants of the Zipf distribution over n ranks, as YCSB draws it (Gray and others, SIGMOD 1994). */
+static void zipf_init(struct kv_case *c, uint64_t n)
+{
+	for (uint64_t i = 1; i <= n; i++)
+		c->zeta += 1 / pow((double)i, THETA);
+	c->alpha = 1 / (1 - THETA);
+	c->eta = (1 - pow(2.0 / (double)n, 1 - THETA)) / (1 - (1 + pow(0.5, THETA)) / c->zeta);
+}
+
+static uint64_t zipf_rank(const struct kv_case *c, struct rng *rng)
+{
+	double u = rng_uniform_double(rng), uz = u * c->zeta;
+	uint64_t n = c->config.keys;
+
+	if (uz < 1)
+		return 0;
+	if (uz < 1 + 0.5035) /* 0.5 to the power of THETA */
+		return 1;
+	return min_u64(n - 1, (uint64_t)((double)n * pow(c->eta * u - c->eta + 1, c->alpha)));
+}
+
+static uint64_t draw_key(struct kv_client *client)
+{
+	const struct kv_config *config = &client->of->config;
+	uint64_t newest, rank;
+
+	if (config->dist == KV_UNIFORM)
+		return rng_uniform_u64(&client->rng, config->keys);
+	rank = zipf_rank(client->of, &client->rng);
+	if (config->workload != 'd') /* the popular keys are spread */
+		return rank * UINT64_C(0x9e3779b97f4a7c15) % config->keys;
+	/* Another client may still be putting the very newest ones. */
+	newest = atomic_load_explicit(&client->of->shared->newest, memory_order_relaxed);
+	rank += config->clients;
+	return (newest > rank ? newest - 1 - rank : 0) % (KEY_SPACE * config->keys);
+}
+
+struct key_text {
+	char text[24];
+	struct rlv_bytes bytes;
+};
+
+static struct rlv_bytes key_bytes(struct key_text *key, uint64_t number)
+{
+	/* "user" and the number in hexadecimal: snprintf would take as long as a get. */
+	memcpy(key->text, "user", 4);
+	for (int i = 0; i < 8; i++)
+		key->text[4 + i] = "0123456789abcdef"[number >> (28 - 4 * i) & 15];
+	return (struct rlv_bytes){ key->text, 12 };
+}
+
+/* -------- a client -------- */
+
+static struct kv_client *client_of(struct worker *worker)
+{
+	return (struct kv_client *)(void *)worker;
+}
+
+static int client_fail(struct kv_client *client, int code, const char *what)
+{
+	return worker_fail(&client->worker, code, what, rlv_last_error());
+}
+
+static int client_open(struct worker *worker)
+{
+	struct kv_client *client = client_of(worker);
+	const struct kv_config *config = &client->of->config;
+	int ret;
+
+	rng_seed(&client->rng, config->seed, worker->index + 1);
+	client->value = mem_zalloc(max_u64(config->value, 8));
+	if (!client->value)
+		return client_fail(client, -ENOMEM, "a value");
+	ret = rlv_store_open(client->of->shared->uri, NULL, &client->store);
+	if (ret == 0)
+		ret = rlv_kv_open(client->store, HEAP, &client->kv);
+	return ret ? client_fail(client, ret, "open the heap") : 0;
+}
+
+static void client_close(struct worker *worker)
+{
+	struct kv_client *client = client_of(worker);
+
+	(void)!rlv_kv_close(&client->kv);
+	(void)!rlv_store_close(&client->store);
+	mem_free(client->value);
+}
+
+static void client_begin(struct worker *worker)
+{
+	struct kv_client *client = client_of(worker);
+	struct kv_window *window = client->window;
+
+	memset(window, 0, sizeof(*window));
+	for (int op = 0; op < KV_OPS; op++)
+		stats_hist_init(&window->latency_ns[op]);
+	client->before = (struct rlv_kv_info)RLV_KV_INFO_INIT;
+	(void)!rlv_kv_info(client->kv, &client->before);
+}
+
+static int client_end(struct worker *worker)
+{
+	struct kv_client *client = client_of(worker);
+	struct rlv_kv_info now = RLV_KV_INFO_INIT;
+	int ret = rlv_kv_info(client->kv, &now);
+
+	if (ret)
+		return client_fail(client, ret, "counters");
+	client->window->round_trips = now.round_trips - client->before.round_trips;
+	client->window->bytes = now.read_bytes + now.write_bytes - client->before.read_bytes -
+				client->before.write_bytes;
+	client->window->server_calls = now.server_calls - client->before.server_calls;
+	return 0;
+}
+
+static int client_do(struct kv_client *client, enum kv_op op, uint64_t number)
+{
+	struct kv_window *window = client->window;
+	bool timed = window->ops[op] % TIMED_EVERY == 0;
+	uint64_t start = timed ? time_wall_ns() : 0;
+	struct rlv_kv_value got = RLV_KV_VALUE_INIT;
+	struct key_text key;
+	int ret;
+
+	if (op == KV_GET) {
+		got.ptr = client->value;
+		got.room = max_u64(client->of->config.value, 8);
+		ret = rlv_kv_get(client->kv, key_bytes(&key, number), &got);
+		yardstick_use(client->value);
+		if (ret == -ENOENT && client->of->config.workload == 'd') /* being put just now */
+			ret = 0;
+	} else {
+		memcpy(client->value, &window->ops[op], sizeof(uint64_t));
+		ret = rlv_kv_put(client->kv, key_bytes(&key, number),
+				 (struct rlv_bytes){ client->value, client->of->config.value },
+				 NULL);
+	}
+	if (ret)
+		return client_fail(client, ret, op_names[op]);
+	window->ops[op]++;
+	if (timed)
+		stats_hist_record(&window->latency_ns[op], time_wall_ns() - start);
+	return 0;
+}
+
+static int client_step(struct worker *worker)
+{
+	struct kv_client *client = client_of(worker);
+	const struct kv_config *config = &client->of->config;
+	uint64_t percent = rng_uniform_u64(&client->rng, 100), key = draw_key(client);
+	int ret;
+
+	switch (config->workload) {
+	case 'a':
+		return client_do(client, percent < 50 ? KV_PUT : KV_GET, key);
+	case 'b':
+		return client_do(client, percent < 5 ? KV_PUT : KV_GET, key);
+	case 'd':
+		if (percent < 5)
+			key = atomic_fetch_add_explicit(&client->of->shared->newest, 1,
+							memory_order_relaxed) %
+			      (KEY_SPACE * config->keys);
+		return client_do(client, percent < 5 ? KV_PUT : KV_GET, key);
+	case 'f':
+		ret = client_do(client, KV_GET, key);
+		return ret || percent >= 50 ? ret : client_do(client, KV_PUT, key);
+	case 'w':
+		return client_do(client, KV_PUT, key);
+	default:
+		return client_do(client, KV_GET, key);
+	}
+}
+
+static const struct worker_ops client_ops = {
+	.open = client_open,
+	.begin = client_begin,
+	.step = client_step,
+	.end = client_end,
+	.close = client_close,
+};
+
+/* -------- a case -------- */
+
+void kv_config_fill(struct kv_config *config)
+{
+	config->workload = config->workload ? config->workload : 'b';
+	config->clients = config->clients ? config->clients : 1;
+	config->value = config->value ? config->value : 1024;
+	if (!config->keys)
+		config->keys = max_u64(100, min_u64(100000, ((uint64_t)64 << 20) / config->value));
+	config->role = "client";
+}
+
+/* Entries of the keys and as many that are replaced, new keys of D, and extents in use by clients. */
+uint64_t kv_case_bytes(const struct kv_config *config)
+{
+	uint64_t entry = 128 + config->value + config->value / 4;
+	uint64_t keys = config->workload == 'd' ? KEY_SPACE * config->keys : config->keys;
+
+	return 2 * keys * entry + (uint64_t)(config->clients + 1) * (16 << 20);
+}
+
+int kv_case_fork(struct kv_case *c, const struct kv_config *config)
+{
+	int ret = 0;
+
+	memset(c, 0, sizeof(*c));
+	c->config = *config;
+	(void)snprintf(c->label, sizeof(c->label), "%c %s %" PRIu64 " B, %u client%s",
+		       config->workload, dist_names[config->dist], config->value, config->clients,
+		       config->clients == 1 ? "" : "s");
+	zipf_init(c, config->keys);
+	c->shared_bytes = sizeof(*c->shared) + config->clients * sizeof(struct kv_window);
+	c->shared = mmap(NULL, c->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			 -1, 0);
+	c->clients = mem_zalloc(config->clients * sizeof(*c->clients));
+	if (c->shared == MAP_FAILED || !c->clients) {
+		c->shared = c->shared == MAP_FAILED ? NULL : c->shared;
+		return error_set(-ENOMEM, "cannot map %zu bytes of shared memory", c->shared_bytes);
+	}
+	c->workers.board = &c->shared->board;
+	for (uint32_t i = 0; ret == 0 && i < config->clients; i++) {
+		struct kv_client *client = &c->clients[i];
+
+		client->of = c;
+		client->window = &c->shared->windows[i];
+		client->worker.ops = &client_ops;
+		client->worker.name = config->role;
+		ret = workers_start(&c->workers, &client->worker, true);
+	}
+	return ret;
+}
+
+static int fill_heap(struct kv_case *c, struct rlv_kv *kv)
+{
+	uint8_t *value = mem_zalloc(max_u64(c->config.value, 8));
+	struct key_text key;
+	int ret = value ? 0 : error_set(-ENOMEM, "no memory for a value");
+
+	for (uint64_t i = 0; ret == 0 && i < c->config.keys; i++) {
+		ret = rlv_kv_put(kv, key_bytes(&key, i),
+				 (struct rlv_bytes){ value, c->config.value }, NULL);
+		if (ret)
+			ret = error_set(ret, "fill the heap: %s", rlv_last_error());
+	}
+	atomic_store_explicit(&c->shared->newest, c->config.keys, memory_order_relaxed);
+	mem_free(value);
+	return ret;
+}
+
+int kv_case_start(struct kv_case *c, const char *uri)
+{
+	struct rlv_kv_opts opts = RLV_KV_OPTS_INIT;
+	struct rlv_store *store = NULL;
+	struct rlv_kv *kv = NULL;
+	int ret;
+
+	(void)snprintf(c->shared->uri, sizeof(c->shared->uri), "%s", uri);
+	opts.keys = (c->config.workload == 'd' ? KEY_SPACE : 1) * c->config.keys;
+	opts.bytes = kv_case_bytes(&c->config);
+	opts.max_clients = c->config.clients + 8;
+	ret = rlv_store_open(uri, NULL, &store);
+	if (ret == 0) /* of the case before */
+		(void)!rlv_kv_drop(store, HEAP);
+	if (ret == 0)
+		ret = rlv_kv_create(store, HEAP, &opts, &kv);
+	if (ret)
+		ret = error_set(ret, "create the heap: %s", rlv_last_error());
+	if (ret == 0)
+		ret = fill_heap(c, kv);
+	(void)!rlv_kv_close(&kv);
+	(void)!rlv_store_close(&store);
+	return ret ? ret : workers_open(&c->workers);
+}
+
+/* Adds the figures of an operation in the last window, over all clients. */
+static void gather_op(struct kv_case *c, enum kv_op op, struct stats_hist *latency)
+{
+	double ops = 0, all = 0, cpu = 0, round_trips = 0, bytes = 0, server = 0;
+
+	stats_hist_init(latency);
+	for (uint32_t i = 0; i < c->config.clients; i++) {
+		const struct kv_window *window = c->clients[i].window;
+		const struct worker_slot *slot = c->clients[i].worker.slot;
+
+		ops += (double)window->ops[op] * 1e9 / (double)max_u64(slot->wall_ns, 1);
+		all += (double)(window->ops[KV_GET] + window->ops[KV_PUT]);
+		cpu += (double)slot->cpu_ns;
+		round_trips += (double)window->round_trips;
+		bytes += (double)window->bytes;
+		server += (double)window->server_calls;
+		stats_hist_merge(latency, &window->latency_ns[op]);
+	}
+	if (ops == 0)
+		return;
+	series_add(&c->series[op][KV_OPS_PER_S], ops);
+	series_add(&c->series[op][KV_P50], (double)stats_hist_quantile(latency, 0.5) / 1e3);
+	series_add(&c->series[op][KV_P99], (double)stats_hist_quantile(latency, 0.99) / 1e3);
+	series_add(&c->series[op][KV_ROUND_TRIPS], round_trips / all);
+	series_add(&c->series[op][KV_BYTES], bytes / all);
+	series_add(&c->series[op][KV_CPU], cpu / all); /* ns of one = us of 1000 */
+	series_add(&c->series[op][KV_SERVER], 1000 * server / all);
+}
+
+int kv_case_window(struct kv_case *c, int64_t ns)
+{
+	uint64_t start = time_wall_ns(), spent = 0;
+	struct stats_hist *latency = mem_alloc(sizeof(*latency));
+	int ret = latency ? workers_run(&c->workers) : -ENOMEM;
+
+	while (ret == 0 && spent < (uint64_t)ns) {
+		interrupt_sleep((int64_t)min_u64((uint64_t)ns - spent, LOOK_NS));
+		ret = interrupt_pending() ? error_set(-EINTR, "interrupted")
+					  : workers_look(&c->workers);
+		spent = time_wall_ns() - start;
+	}
+	if (ret == 0)
+		ret = workers_pause(&c->workers);
+	for (int op = 0; ret == 0 && op < KV_OPS; op++)
+		gather_op(c, (enum kv_op)op, latency);
+	mem_free(latency);
+	return ret;
+}
+
+void kv_case_close(struct kv_case *c)
+{
+	workers_stop(&c->workers);
+	if (c->shared)
+		munmap(c->shared, c->shared_bytes);
+	mem_free(c->clients);
+	c->shared = NULL;
+	c->clients = NULL;
+}
+
+/* -------- results -------- */
+
+static const struct {
+	const char *name, *unit;
+	bool higher;
+} metrics[KV_METRICS] = {
+	[KV_OPS_PER_S] = { "ops_per_s", "1/s", true },
+	[KV_P50] = { "p50_us", "us", false },
+	[KV_P99] = { "p99_us", "us", false },
+	[KV_ROUND_TRIPS] = { "round_trips_per_op", "1", false },
+	[KV_BYTES] = { "bytes_per_op", "B", false },
+	[KV_CPU] = { "cpu_us_per_kop", "us", false },
+	[KV_SERVER] = { "ms_calls_per_kop", "1", false },
+};
+
+static void print_row(const struct kv_case *c, enum kv_op op)
+{
+	struct spread ops = series_spread(&c->series[op][KV_OPS_PER_S], true);
+	struct spread p99 = series_spread(&c->series[op][KV_P99], false);
+	struct spread cpu = series_spread(&c->series[op][KV_CPU], false);
+
+	printf("%-34s %-4s %12.0f %12.0f %10.2f %10.0f\n", c->label, op_names[op], ops.best,
+	       ops.median, p99.median, cpu.median);
+}
+
+void kv_case_print(const struct kv_case *c, struct json *json)
+{
+	const char workload[2] = { c->config.workload, 0 };
+
+	for (int op = 0; op < KV_OPS; op++) {
+		if (!c->series[op][KV_OPS_PER_S].n)
+			continue;
+		if (!json)
+			print_row(c, (enum kv_op)op);
+		for (int m = 0; json && m < KV_METRICS; m++) {
+			const struct result result = {
+				.metric = metrics[m].name,
+				.unit = metrics[m].unit,
+				.higher = metrics[m].higher,
+				.series = c->series[op][m],
+				.params = { { .key = "mode", .text = "clover" },
+					    { .key = "op", .text = op_names[op] },
+					    { .key = "workload", .text = workload },
+					    { .key = "role", .text = c->config.role },
+					    { .key = "distribution",
+					      .text = dist_names[c->config.dist] },
+					    { .key = "value_bytes", .number = c->config.value },
+					    { .key = "keys", .number = c->config.keys },
+					    { .key = "clients", .number = c->config.clients },
+					    { .key = "seed", .number = c->config.seed },
+					    { .key = "store", .text = c->shared->uri } },
+			};
+
+			result_json(json, "kv", &result);
+		}
+	}
+}
