@@ -24,6 +24,7 @@ from .batch import BatchCopy
 from .errors import (AccessDenied, AlreadyExists, Busy, Closed, Disconnected, Empty, Error, Fenced,
                      Forked, InvalidArgument, NodeDown, NoMemory, NoSpace, NotFound, ProtocolError,
                      StaleKey, TableDropped, Timeout, Unsupported)
+from .kv import Kv, VersionChanged
 from .sampler import Sampler
 from .signature import Column
 from .store import Store, open
@@ -35,9 +36,9 @@ __version__ = _core.build["version"]
 
 __all__ = [
     "AccessDenied", "AlreadyExists", "Batch", "BatchCopy", "Busy", "Closed", "Column",
-    "Disconnected", "Empty", "Error", "Fenced", "Forked", "InvalidArgument", "NoMemory", "NoSpace",
+    "Disconnected", "Empty", "Error", "Fenced", "Forked", "InvalidArgument", "Kv", "NoMemory", "NoSpace",
     "NodeDown", "NotFound", "ProtocolError", "RateLimiter", "Sampler", "StaleKey", "Store", "Table",
-    "TableDropped", "Timeout", "Unsupported", "Updated", "View", "Writer", "build_info", "errors",
+    "TableDropped", "Timeout", "Unsupported", "Updated", "VersionChanged", "View", "Writer", "build_info", "errors",
     "info", "open", "sequence", "signature", "views",
 ]
 

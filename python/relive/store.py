@@ -13,6 +13,7 @@ from . import _core, errors
 from ._closing import close_all, leave
 from ._integer import unsigned
 from .info import StoreInfo
+from .kv import Kv
 from .signature import columns_of
 from .table import Table
 from .views import RateLimiter, View
@@ -59,6 +60,7 @@ class Store:
                                  read_only=read_only, stall_ns=round(stall_timeout * 1e9),
                                  trust=trust, **tls)
         self._tables: weakref.WeakSet[Table] = weakref.WeakSet()
+        self._kvs: weakref.WeakSet[Kv] = weakref.WeakSet()
         _open_stores.add(self)
 
     def create_table(self, name: str, signature: Any, capacity: int, *, shards: int = 1,
@@ -118,6 +120,48 @@ class Store:
         """Returns the names of the tables, a sorted list."""
         return sorted(self._core.tables())
 
+    def create_kv(self, name: str, *, keys: int = 0, bytes: int = 0, extent_bytes: int = 0,
+                  parts: int = 0, max_clients: int = 0) -> Kv:
+        """Creates a heap, which keeps values under keys, or opens the heap of that name if it was created
+        with equal arguments. Returns a :class:`relive.Kv`.
+
+        :param keys: different keys that it ever has, deleted ones included; 0 = 65536.
+        :param bytes: memory of its values, of versions that wait to be collected too; 0 = 64 MiB.
+        :param extent_bytes: unit in which handles take memory, and the limit of key and value together:
+            a power of two, 64 KiB to 1 GiB; 0 = 2 MiB.
+        :param parts: shares of the heap, which the server spreads over the memory nodes; 0 = 1.
+        :param max_clients: handles that may be open at once, in all processes; 0 = 64.
+        :raises AlreadyExists: a heap or table of that name has other options.
+        """
+        return self._add_kv(_core.Kv(
+            self._core, name, unsigned("parts", parts), unsigned("keys", keys, bits=64),
+            unsigned("bytes", bytes, bits=64), unsigned("extent_bytes", extent_bytes, bits=64),
+            unsigned("max_clients", max_clients)))
+
+    def kv(self, name: str) -> Kv:
+        """Opens a heap by name and returns a handle of it, a :class:`relive.Kv`.
+
+        :raises NotFound: there is no heap of that name.
+        """
+        return self._add_kv(_core.Kv(self._core, name))
+
+    def _add_kv(self, core):
+        kv = Kv(self, core)
+        self._kvs.add(kv)
+        return kv
+
+    def drop_kv(self, name: str) -> None:
+        """Deletes a heap and its values, for all processes. Its open handles raise TableDropped from now
+        on.
+
+        :raises NotFound: there is no heap of that name.
+        """
+        self._core.drop_kv(name)
+
+    def kvs(self) -> list[str]:
+        """Returns the names of the heaps, a sorted list."""
+        return sorted(self._core.kvs())
+
     def info(self) -> StoreInfo:
         """Returns the state of the store and its memory nodes now: :class:`relive.info.StoreInfo`."""
         return StoreInfo._of_core(self._core.info())
@@ -155,6 +199,7 @@ class Store:
         """
         try:
             close_all([partial(table.close, wait=wait) for table in list(self._tables)]
+                      + [kv.close for kv in list(self._kvs)]
                       + [self._core.close])
         finally:
             if not self._core.is_open:

@@ -10,6 +10,7 @@
  *   module.c    the module                                         prefetch.c a thread ahead
  *   store.c     store                                  batch.c     batches; array.c numpy's arrays
  *   table.c     table, options, information            slot.c      memory of batches
+ *   kv.c        heaps
  *   column.c    Python values -> packed columns        convert.c   elements of other dtypes
  *
  * Invariants
@@ -27,6 +28,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <relive/kv.h>
 #include <relive/relive.h>
 
 #include <pthread.h>
@@ -87,7 +89,7 @@ bool uint32_of(PyObject *value, uint32_t *out);
 
 /* -------- handle.c -------- */
 
-enum handle_kind { HANDLE_STORE, HANDLE_TABLE, HANDLE_WRITER, HANDLE_SAMPLER };
+enum handle_kind { HANDLE_STORE, HANDLE_TABLE, HANDLE_WRITER, HANDLE_SAMPLER, HANDLE_KV };
 
 struct handle;
 
@@ -112,6 +114,7 @@ struct handle {
 		struct rlv_table *table;
 		struct rlv_writer *writer;
 		struct rlv_sampler *sampler;
+		struct rlv_kv *kv;
 	};
 	pthread_mutex_t lock;  /* held inside the library */
 	PyThreadState *thread; /* that is inside the library, without the interpreter lock */
@@ -209,9 +212,9 @@ struct timespec time_after(clockid_t clock, int64_t ns);
 
 /* -------- types -------- */
 
-extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type;
+extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type, *kv_type;
 
-extern PyType_Spec store_spec, table_spec, writer_spec, sampler_spec, batch_spec;
+extern PyType_Spec store_spec, table_spec, writer_spec, sampler_spec, batch_spec, kv_spec;
 
 struct table {
 	struct handle h;

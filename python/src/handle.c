@@ -184,6 +184,9 @@ int handle_end(struct handle *h, int *code_out)
 		break;
 	case HANDLE_SAMPLER:
 		*code_out = rlv_sampler_close(&h->sampler);
+		break;
+	case HANDLE_KV:
+		*code_out = rlv_kv_close(&h->kv);
 	}
 	PyEval_RestoreThread(thread);
 	h->open = h->library != NULL;

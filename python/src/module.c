@@ -17,7 +17,7 @@ PyMODINIT_FUNC PyInit__core(void)
 	} types[] = {
 		{ &store_spec, &store_type },   { &table_spec, &table_type },
 		{ &writer_spec, &writer_type }, { &sampler_spec, &sampler_type },
-		{ &batch_spec, &batch_type },
+		{ &batch_spec, &batch_type },   { &kv_spec, &kv_type },
 	};
 	PyObject *module = PyModule_Create(&definition);
 	PyObject *dtypes = PyDict_New(); /* numpy's name -> rlv_dtype */

@@ -51,7 +51,8 @@ static PyObject *store_drop(PyObject *object, PyObject *name)
 	return error_or_none(ret);
 }
 
-static PyObject *store_tables(PyObject *object, PyObject *Py_UNUSED(unused))
+static PyObject *store_names(PyObject *object,
+			     int (*get)(struct rlv_store *, char (*)[RLV_NAME_BYTES], size_t *))
 {
 	struct handle *self = (struct handle *)object;
 	char(*names)[RLV_NAME_BYTES] = NULL;
@@ -65,7 +66,7 @@ static PyObject *store_tables(PyObject *object, PyObject *Py_UNUSED(unused))
 		free(names);
 		room = n;
 		names = malloc(room * sizeof(*names));
-		ret = names ? rlv_store_tables(self->store, names, &n) : -ENOMEM;
+		ret = names ? get(self->store, names, &n) : -ENOMEM;
 	}
 	handle_leave(self);
 	if (!names)
@@ -78,6 +79,29 @@ static PyObject *store_tables(PyObject *object, PyObject *Py_UNUSED(unused))
 		list_add(&list, PyUnicode_FromString(names[i]));
 	free(names);
 	return list;
+}
+
+static PyObject *store_tables(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	return store_names(object, rlv_store_tables);
+}
+
+static PyObject *store_kvs(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	return store_names(object, rlv_store_kvs);
+}
+
+static PyObject *store_drop_kv(PyObject *object, PyObject *name)
+{
+	struct handle *self = (struct handle *)object;
+	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	int ret;
+
+	if (!text || handle_enter(self))
+		return NULL;
+	ret = rlv_kv_drop(self->store, text);
+	handle_leave(self);
+	return error_or_none(ret);
 }
 
 static PyObject *store_info(PyObject *object, PyObject *Py_UNUSED(unused))
@@ -156,6 +180,8 @@ static PyMethodDef methods[] = {
 	{ "persist", handle_flush, METH_NOARGS, NULL },
 	{ "drop", store_drop, METH_O, NULL },
 	{ "tables", store_tables, METH_NOARGS, NULL },
+	{ "drop_kv", store_drop_kv, METH_O, NULL },
+	{ "kvs", store_kvs, METH_NOARGS, NULL },
 	{ "info", store_info, METH_NOARGS, NULL },
 	{ "token", store_token, METH_O, NULL },
 	{ "rotate_tokens", store_rotate_tokens, METH_NOARGS, NULL },

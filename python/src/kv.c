@@ -1,0 +1,231 @@
+/*
+ * Kv: a handle of a heap. Keys and values are bytes-like; kv.py has names and documentation.
+ */
+#include "python/src/core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+PyTypeObject *kv_type;
+
+/* Kv(store, name) opens, Kv(store, name, parts, keys, bytes, extent_bytes, max_clients) creates. */
+static PyObject *kv_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+	struct rlv_kv_opts opts = RLV_KV_OPTS_INIT;
+	PyObject *store;
+	struct handle *self;
+	const char *name;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "O!s|IKKKI", store_type, &store, &name, &opts.parts, &opts.keys,
+			      &opts.bytes, &opts.extent_bytes, &opts.max_clients))
+		return NULL;
+	self = handle_new(type, store, NULL, HANDLE_KV, NULL);
+	if (!self)
+		return NULL;
+	if (handle_enter((struct handle *)store)) {
+		Py_DECREF(self);
+		return NULL;
+	}
+	ret = PyTuple_Size(args) > 2
+		      ? rlv_kv_create(((struct handle *)store)->store, name, &opts, &self->kv)
+		      : rlv_kv_open(((struct handle *)store)->store, name, &self->kv);
+	handle_leave((struct handle *)store);
+	return handle_opened(self, ret);
+}
+
+static struct rlv_bytes bytes_of(const Py_buffer *buffer)
+{
+	return (struct rlv_bytes){ buffer->buf, (size_t)buffer->len };
+}
+
+/* put(key, value, expected): expected -1 = whatever is there. Returns the version. */
+static PyObject *kv_put(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	Py_buffer key, value;
+	uint64_t version = 0;
+	long long expected;
+	int ret = -1;
+
+	if (!PyArg_ParseTuple(args, "y*y*L", &key, &value, &expected))
+		return NULL;
+	if (handle_enter(self) == 0) {
+		ret = expected < 0
+			      ? rlv_kv_put(self->kv, bytes_of(&key), bytes_of(&value), &version)
+			      : rlv_kv_put_if(self->kv, bytes_of(&key), bytes_of(&value),
+					      (uint64_t)expected, &version);
+		handle_leave(self);
+		if (ret)
+			error_raise(ret);
+	}
+	PyBuffer_Release(&key);
+	PyBuffer_Release(&value);
+	return ret ? NULL : PyLong_FromUnsignedLongLong(version);
+}
+
+/* get(key, than): (value, version); None if the newest version is not above `than`. */
+static PyObject *kv_get(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	unsigned long long than;
+	PyObject *result = NULL;
+	void *copy = NULL;
+	Py_buffer key;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "y*K", &key, &than))
+		return NULL;
+	if (handle_enter(self)) {
+		PyBuffer_Release(&key);
+		return NULL;
+	}
+	ret = than ? rlv_kv_get_newer(self->kv, bytes_of(&key), than, &value)
+		   : rlv_kv_get(self->kv, bytes_of(&key), &value);
+	if (ret == 0) { /* no object is made while the handle is locked */
+		copy = malloc(value.len + 1);
+		ret = copy ? 0 : -ENOMEM;
+	}
+	if (ret == 0)
+		memcpy(copy, value.ptr, value.len);
+	handle_leave(self);
+	PyBuffer_Release(&key);
+	if (ret == 0)
+		result = Py_BuildValue("y#K", copy, (Py_ssize_t)value.len,
+				       (unsigned long long)value.version);
+	else if (ret == -ENODATA)
+		result = Py_NewRef(Py_None);
+	else
+		error_raise(ret);
+	free(copy);
+	return result;
+}
+
+/* delete(key): the version of the deletion. */
+static PyObject *kv_delete(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	uint64_t version = 0;
+	Py_buffer key;
+	int ret = -1;
+
+	if (!PyArg_ParseTuple(args, "y*", &key))
+		return NULL;
+	if (handle_enter(self) == 0) {
+		ret = rlv_kv_delete(self->kv, bytes_of(&key), &version);
+		handle_leave(self);
+		if (ret)
+			error_raise(ret);
+	}
+	PyBuffer_Release(&key);
+	return ret ? NULL : PyLong_FromUnsignedLongLong(version);
+}
+
+/* watch(key, than, ns): the newest version, or 0 when the time is over. */
+static PyObject *kv_watch(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	unsigned long long than;
+	long long timeout_ns;
+	uint64_t version = 0;
+	Py_buffer key;
+	int ret = -1;
+
+	if (!PyArg_ParseTuple(args, "y*KL", &key, &than, &timeout_ns))
+		return NULL;
+	if (handle_enter(self) == 0) {
+		ret = rlv_kv_watch(self->kv, bytes_of(&key), than, timeout_ns, &version);
+		handle_leave(self);
+		ret = ret == -ETIMEDOUT ? 0 : ret;
+		if (ret)
+			error_raise(ret);
+	}
+	PyBuffer_Release(&key);
+	return ret ? NULL : PyLong_FromUnsignedLongLong(version);
+}
+
+/* next(part, bucket): (key, part, bucket) to go on with, or None at the end. */
+static PyObject *kv_next(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	struct rlv_kv_walk walk = RLV_KV_WALK_INIT;
+	char key[RLV_KV_KEY_BYTES];
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "II", &walk.part, &walk.bucket) || handle_enter(self))
+		return NULL;
+	ret = rlv_kv_next(self->kv, &walk);
+	if (ret == 0)
+		memcpy(key, walk.key, walk.key_len);
+	handle_leave(self);
+	if (ret == -ENODATA)
+		return Py_NewRef(Py_None);
+	return ret ? error_raise(ret)
+		   : Py_BuildValue("y#II", key, (Py_ssize_t)walk.key_len, walk.part, walk.bucket);
+}
+
+static PyObject *kv_info(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	struct handle *self = (struct handle *)object;
+	struct rlv_kv_info info = RLV_KV_INFO_INIT;
+	int ret;
+
+	if (handle_enter(self))
+		return NULL;
+	ret = rlv_kv_info(self->kv, &info);
+	handle_leave(self);
+	if (ret)
+		return error_raise(ret);
+	return Py_BuildValue("{s:s,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "name", info.name,
+			     "parts", info.parts, "parts_up", info.parts_up, "keys", info.keys,
+			     "keys_room", info.keys_room, "extent_bytes", info.extent_bytes,
+			     "extents_free", info.extents_free, "extents_owned", info.extents_owned,
+			     "extents_left", info.extents_left, "conflicts", info.conflicts,
+			     "round_trips", info.round_trips, "server_calls", info.server_calls);
+}
+
+static PyObject *kv_verify(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	struct handle *self = (struct handle *)object;
+	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
+	int ret;
+
+	if (handle_enter(self))
+		return NULL;
+	ret = rlv_kv_verify(self->kv, &report);
+	handle_leave(self);
+	if (ret)
+		return error_raise(ret);
+	return Py_BuildValue("{s:K,s:K,s:K,s:K,s:s}", "problems", report.problems, "keys",
+			     report.keys, "deleted", report.deleted, "live_bytes",
+			     report.live_bytes, "first_problem", report.first_problem);
+}
+
+static PyMethodDef methods[] = {
+	{ "close", handle_close, METH_NOARGS, NULL },
+	{ "put", kv_put, METH_VARARGS, NULL },
+	{ "get", kv_get, METH_VARARGS, NULL },
+	{ "delete", kv_delete, METH_VARARGS, NULL },
+	{ "watch", kv_watch, METH_VARARGS, NULL },
+	{ "next", kv_next, METH_VARARGS, NULL },
+	{ "info", kv_info, METH_NOARGS, NULL },
+	{ "verify", kv_verify, METH_NOARGS, NULL },
+	{ 0 },
+};
+
+static PyType_Slot slots[] = {
+	{ Py_tp_new, kv_new },
+	{ Py_tp_dealloc, handle_dealloc },
+	{ Py_tp_methods, methods },
+	{ Py_tp_members, handle_members },
+	{ 0, NULL },
+};
+
+PyType_Spec kv_spec = {
+	.name = "relive._core.Kv",
+	.basicsize = sizeof(struct handle),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = slots,
+};
