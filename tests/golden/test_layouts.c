@@ -13,12 +13,14 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
+#include "ds/chain/chain.h"
 #include "ds/part/superblock.h"
 #include "transport/pool/extents.h"
 #include "transport/attach/grants.h"
 #include "transport/attach/packet.h"
 #include "transport/pool/pool_super.h"
 #include "wire/attach_layout.h"
+#include "wire/heap_layout.h"
 #include "wire/pool_layout.h"
 #include "wire/region.h"
 #include "wire/table_layout.h"
@@ -685,6 +687,47 @@ static void check_golden(const char *name, void (*put)(FILE *out))
 	compare(name, golden, now);
 	free(golden);
 	free(now);
+}
+
+static void put_heap(FILE *out)
+{
+	const struct chain_key key = chain_key("key", 3, 4);
+	const struct heap_entry entry = { .version = 0x1234567,
+					  .prev = 2,
+					  .len = 5,
+					  .bucket = 6,
+					  .flags = ENTRY_DELETED,
+					  .writer = 7,
+					  .gen = 8,
+					  .epoch = 9 };
+	uint8_t bytes[128] = { 0 };
+	struct heap_cell cell;
+
+	STRUCT(heap_desc);
+	STRUCT(heap_words);
+	STRUCT(heap_extent);
+	STRUCT(heap_head);
+	STRUCT(heap_cell);
+	STRUCT(heap_entry);
+	WORD(HEAP_WORDS_OFF);
+	WORD(HEAP_PINS_OFF);
+	WORD(HEAP_ROWS_OFF);
+	WORD(key.hash);
+	WORD(chain_place(key.hash, 1000));
+	WORD(chain_part(key.hash, 1000));
+	WORD(head_make(0x1234567, 0x89abc0, HEAD_DELETED | chain_head_tag(&key)));
+	WORD(extent_make(0x123, 0x45, 0x6789abcdef));
+	chain_entry_write(bytes, &entry, &key, "value");
+	put_bytes(out, "entry", bytes, sizeof(bytes));
+	(void)chain_cell_write(&cell, 0x1234, 5, &key, "value", 5);
+	put_bytes(out, "cell", &cell, sizeof(cell));
+	(void)chain_cell_write(&cell, 0x1234, 5, &key, NULL, 500);
+	put_bytes(out, "cell without a value", &cell, sizeof(cell));
+}
+
+TEST(layout__of_heaps)
+{
+	check_golden("heap-v1", put_heap);
 }
 
 TEST(layout__of_regions)

@@ -39,6 +39,8 @@ ON_FIXTURE(relive__wrong_usage_is_2_and_says_where_help_is)
 		"bench replay --actors x",
 		"bench replay --loop --actors 2",
 		"bench replay --layout window --view 1,3",
+		"bench kv --clients 65",
+		"bench kv --value 2M",
 		"demo --seconds 0",
 	};
 	struct cli_fixture *f = *state;
@@ -291,6 +293,44 @@ ON_FIXTURE(relive_bench__processes_as_json)
 		assert_non_null(strchr(line, '\n'));
 	}
 	assert_false(private_store_is_up(f));
+}
+
+ON_FIXTURE(relive_bench__kv_as_json)
+{
+	static const char *const words[] = {
+		"\"metric\":\"ops_per_s\"",
+		"\"metric\":\"p99_us\"",
+		"\"metric\":\"bytes_per_op\"",
+		"\"metric\":\"round_trips_per_op\"",
+		"\"metric\":\"cpu_us_per_kop\"",
+		"\"metric\":\"ms_calls_per_kop\"",
+		"\"mode\":\"clover\"",
+		"\"op\":\"get\"",
+		"\"op\":\"put\"",
+		"\"workload\":\"d\"",
+		"\"role\":\"client\"",
+		"\"commit\":\"",
+		"\"seed\":1",
+	};
+	struct cli_fixture *f = *state;
+
+	cli_expect(f, "bench kv --workload d --clients 2 --keys 500 --seconds 0.5 --json", 0);
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		cli_expect_words(f->out, words[i]);
+	for (const char *line = f->out; *line; line = strchr(line, '\n') + 1) {
+		assert_memory_equal(line, "{\"bench\":\"kv\",", 14);
+		assert_non_null(strchr(line, '\n'));
+	}
+	assert_false(private_store_is_up(f));
+	for (const char *workload = "abcfw"; *workload; workload++) {
+		char line[64];
+
+		snprintf(line, sizeof(line), "bench kv --workload %c --keys 100 --seconds 0.1",
+			 *workload);
+		cli_expect(f, line, 0);
+	}
+	cli_expect(f, "bench kv --store shm:nothing", 1);
+	cli_expect(f, "bench kv --workload x", 2);
 }
 
 ON_FIXTURE(relive_bench__trace_and_threads)
