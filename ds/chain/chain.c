@@ -57,7 +57,7 @@ void chain_entry_write(void *buf, const struct heap_entry *head, const struct ch
 	memcpy(bytes, &entry, sizeof(entry));
 }
 
-enum chain_found chain_entry_check(const void *buf, uint64_t n, uint64_t word, uint32_t bucket,
+enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at at,
 				   const struct chain_key *key, bool whole)
 {
 	struct heap_entry entry;
@@ -67,9 +67,10 @@ enum chain_found chain_entry_check(const void *buf, uint64_t n, uint64_t word, u
 		return CHAIN_SHORT;
 	memcpy(&entry, buf, sizeof(entry));
 	if (entry.magic != ENTRY_MAGIC ||
-	    (entry.version & HEAD_VERSION_MASK) != head_version(word) || entry.bucket != bucket ||
-	    entry.key_len == 0 || entry.key_len > HEAP_KEY_MAX || entry.len > UINT32_MAX ||
-	    ((entry.flags & ENTRY_DELETED) != 0) != ((word & HEAD_DELETED) != 0))
+	    (entry.version & HEAD_VERSION_MASK) != head_version(at.word) ||
+	    entry.bucket != at.bucket || entry.key_len == 0 || entry.key_len > HEAP_KEY_MAX ||
+	    entry.len > UINT32_MAX ||
+	    ((entry.flags & ENTRY_DELETED) != 0) != ((at.word & HEAD_DELETED) != 0))
 		return CHAIN_TORN;
 	bytes = sizeof(entry) + entry.key_len + (whole ? entry.len : 0);
 	if (n < bytes)
@@ -95,23 +96,23 @@ static uint32_t cell_crc(const struct heap_cell *cell, uint64_t word, const stru
 		      cell->len <= HEAP_INLINE_MAX ? cell->len : sizeof(uint64_t));
 }
 
-uint32_t chain_cell_write(struct heap_cell *cell, uint64_t word, uint64_t version,
-			  const struct chain_key *key, const void *value, uint64_t len)
+uint32_t chain_cell_write(struct heap_cell *cell, uint64_t word, const struct chain_key *key,
+			  const struct chain_value *value)
 {
-	bool fits = len <= HEAP_INLINE_MAX;
+	bool fits = value->len <= HEAP_INLINE_MAX;
 
 	*cell = (struct heap_cell){
-		.version = version,
-		.len = fits ? (uint16_t)len : HEAP_CELL_NO_VALUE,
+		.version = value->version,
+		.len = fits ? (uint16_t)value->len : HEAP_CELL_NO_VALUE,
 		.tag = chain_cell_tag(key),
 	};
 	if (!fits)
-		memcpy(cell->value, &len, sizeof(len));
-	else if (len)
-		memcpy(cell->value, value, len);
+		memcpy(cell->value, &value->len, sizeof(value->len));
+	else if (value->len)
+		memcpy(cell->value, value->ptr, value->len);
 	cell->crc = cell_crc(cell, word, key);
 	return (uint32_t)(offsetof(struct heap_cell, value) +
-			  (fits ? align_up(len, 8) : sizeof(len)));
+			  (fits ? align_up(value->len, 8) : sizeof(value->len)));
 }
 
 uint64_t chain_cell_value_len(const struct heap_cell *cell)

@@ -64,17 +64,31 @@ enum chain_found {
 	CHAIN_SHORT, /* buf does not have all of it: entry->len says how much there is */
 };
 
-/* Checks n bytes as the beginning of the entry that the word of the bucket names, and, if `whole`,
-   its checksum. key NULL: any key. Up to CHAIN_OTHER, key and value lie within n bytes. */
-enum chain_found chain_entry_check(const void *buf, uint64_t n, uint64_t word, uint32_t bucket,
+/* What names an entry: the head word of its bucket. */
+struct chain_at {
+	uint64_t word;
+	uint32_t bucket;
+};
+
+/*
+ * Checks n bytes as the beginning of the entry that the head word names, and, if `whole`, its
+ * checksum. key NULL: any key. Up to CHAIN_OTHER, key and value lie within n bytes.
+ */
+enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at at,
 				   const struct chain_key *key, bool whole);
 
 /* -------- cells -------- */
 
+struct chain_value {
+	uint64_t version;
+	const void *ptr;
+	uint64_t len;
+};
+
 /* Writes the cell of the new head word, with the value if that is small enough; returns the number
    of its bytes that matter, a multiple of 8. */
-uint32_t chain_cell_write(struct heap_cell *cell, uint64_t word, uint64_t version,
-			  const struct chain_key *key, const void *value, uint64_t len);
+uint32_t chain_cell_write(struct heap_cell *cell, uint64_t word, const struct chain_key *key,
+			  const struct chain_value *value);
 
 /* True if the cell is that of the word and the key. */
 bool chain_cell_check(const struct heap_cell *cell, uint64_t word, const struct chain_key *key);

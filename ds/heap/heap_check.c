@@ -140,7 +140,8 @@ static int check_head(struct check *check, uint32_t bucket)
 		ret = fetch(check->heap->rows, off, check->entry, bytes);
 	if (ret)
 		return ret;
-	if (chain_entry_check(check->entry, bytes, word, bucket, NULL, true) != CHAIN_OK) {
+	if (chain_entry_check(check->entry, bytes, (struct chain_at){ word, bucket }, NULL, true) !=
+	    CHAIN_OK) {
 		problem(check, "bucket %u: its entry is damaged", bucket);
 		return 0;
 	}

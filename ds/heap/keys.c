@@ -159,35 +159,45 @@ static uint64_t entry_room(const struct heap_access *acc, uint64_t word, uint64_
 
 /*
  * Reads the entry that the head word names into the stage: all of it if `whole`, else up to its key.
- * H4 pairs with H1: the head word was read before.
+ * Returns an error, or enum chain_found. H4 pairs with H1: the head word was read before.
  */
-static int access_read_entry(struct heap_access *acc, const struct found *at,
-			     const struct chain_key *key, uint64_t guess, bool whole,
-			     enum chain_found *found_out)
+static int access_read_entry(struct heap_access *acc, struct chain_at at,
+			     const struct chain_key *key, uint64_t guess, bool whole)
 {
 	uint64_t wish = max_u64(guess, sizeof(struct heap_entry) + HEAP_KEY_MAX), room;
+	enum chain_found found = CHAIN_SHORT;
 	struct heap_entry entry;
 	int ret;
 
-	*found_out = CHAIN_SHORT;
-	for (uint32_t i = 0; i < 2 && *found_out == CHAIN_SHORT; i++) {
-		room = entry_room(acc, at->word, wish);
-		*found_out = CHAIN_TORN;
+	for (uint32_t i = 0; i < 2 && found == CHAIN_SHORT; i++) {
+		room = entry_room(acc, at.word, wish);
 		if (!room)
-			return 0;
+			return CHAIN_TORN;
 		if (!access_make_room(acc, room))
 			return error_set(-ENOMEM, "heap: cannot allocate memory for an entry");
-		ret = transport_fetch(acc->heap->rows, head_off(at->word), acc->stage,
+		ret = transport_fetch(acc->heap->rows, head_off(at.word), acc->stage,
 				      (uint32_t)room);
 		if (ret)
 			return ret;
-		*found_out = chain_entry_check(acc->stage, room, at->word, at->bucket, key, whole);
+		found = chain_entry_check(acc->stage, room, at, key, whole);
 		memcpy(&entry, acc->stage, sizeof(entry));
 		wish = chain_entry_bytes(entry.key_len, entry.len);
 	}
-	if (*found_out == CHAIN_SHORT)
-		*found_out = CHAIN_TORN;
-	return 0;
+	return found == CHAIN_SHORT ? (int)CHAIN_TORN : (int)found;
+}
+
+static struct chain_at found_at(const struct found *found)
+{
+	return (struct chain_at){ found->word, found->bucket };
+}
+
+/* The entry is not the head word's: it was reused meanwhile, or with a pin it is damaged. */
+static int access_torn(struct heap_access *acc, uint32_t bucket)
+{
+	acc->stats.rereads++;
+	return error_set(acc->pinned ? -EBADMSG : -EAGAIN,
+			 "heap %s: the entry of bucket %u is damaged", acc->heap->desc.name,
+			 bucket);
 }
 
 static void found_set(struct found *found, uint32_t bucket, const struct heap_head *head,
@@ -206,20 +216,15 @@ static int access_identify(struct heap_access *acc, struct found *found,
 			   const struct chain_key *key)
 {
 	struct heap_entry entry;
-	enum chain_found is;
 	int ret;
 
 	if (found->version)
 		return 0;
-	ret = access_read_entry(acc, found, key, 0, false, &is);
-	if (ret || is == CHAIN_OTHER)
-		return ret ? ret : 1;
-	if (is != CHAIN_OK) {
-		acc->stats.rereads++;
-		return error_set(acc->pinned ? -EBADMSG : -EAGAIN,
-				 "heap %s: the entry of bucket %u is damaged", acc->heap->desc.name,
-				 found->bucket);
-	}
+	ret = access_read_entry(acc, found_at(found), key, 0, false);
+	if (ret < 0 || ret == CHAIN_OTHER)
+		return ret < 0 ? ret : 1;
+	if (ret != CHAIN_OK)
+		return access_torn(acc, found->bucket);
 	memcpy(&entry, acc->stage, sizeof(entry));
 	found->version = entry.version;
 	return 0;
@@ -231,7 +236,7 @@ static int access_probe(struct heap_access *acc, const struct chain_key *key, st
 	uint32_t first = chain_place(key->hash, acc->heap->desc.buckets);
 	/* A round trip costs more than records that are not needed; in place it is the other way. */
 	uint32_t at_once = transport_changes_in_place(acc->heap->tree) ? 1 : RECORDS_AT_ONCE;
-	struct heap_head heads[RECORDS_AT_ONCE];
+	struct heap_head heads[RECORDS_AT_ONCE] = { 0 };
 
 	for (uint32_t i = 0; i < HEAP_PROBES; i++) {
 		const struct heap_head *head = &heads[i % at_once];
@@ -352,7 +357,7 @@ static int get_warm(struct heap_access *acc, const struct chain_key *key, struct
 		return ret;
 	found_set(found, cursor.bucket, &head, key);
 	if (found->word != cursor.word ||
-	    chain_entry_check(acc->stage, bytes, cursor.word, cursor.bucket, key, true) != CHAIN_OK)
+	    chain_entry_check(acc->stage, bytes, found_at(found), key, true) != CHAIN_OK)
 		return 1;
 	return get_from_stage(acc, key, found, out);
 }
@@ -361,7 +366,6 @@ static int get_once(struct heap_access *acc, const struct chain_key *key, struct
 {
 	struct heap_cursor *cursor = access_cursor(acc, key);
 	struct found found = { 0 };
-	enum chain_found is;
 	uint64_t guess = GUESS_BYTES;
 	int ret;
 
@@ -382,15 +386,11 @@ static int get_once(struct heap_access *acc, const struct chain_key *key, struct
 		return get_from_cell(acc, key, &found, out);
 	if (found.has_cell)
 		guess = chain_entry_bytes(key->len, chain_cell_value_len(&found.cell));
-	ret = access_read_entry(acc, &found, key, guess, true, &is);
-	if (ret)
+	ret = access_read_entry(acc, found_at(&found), key, guess, true);
+	if (ret < 0)
 		return ret;
-	if (is == CHAIN_OK)
-		return get_from_stage(acc, key, &found, out);
-	acc->stats.rereads++;
-	return error_set(acc->pinned ? -EBADMSG : -EAGAIN,
-			 "heap %s: the entry of bucket %u is damaged", acc->heap->desc.name,
-			 found.bucket);
+	return ret == CHAIN_OK ? get_from_stage(acc, key, &found, out)
+			       : access_torn(acc, found.bucket);
 }
 
 int heap_get(struct heap_access *acc, const struct chain_key *key, struct heap_value *out)
@@ -440,12 +440,20 @@ static int put_check(const struct found *found, const struct heap_put *put)
 	return 0;
 }
 
+/* A put, with a slot for its entry, and what its last look found. */
+struct put_call {
+	const struct chain_key *key;
+	const struct heap_put *put;
+	struct space_slot slot;
+	struct found found;
+};
+
 /* Writes the entry, then swaps the head. *won_out: false, another put was first. An error: it is not
    known whether. */
-static int put_publish(struct heap_access *acc, const struct chain_key *key,
-		       const struct heap_put *put, const struct space_slot *slot,
-		       struct found *found, bool *won_out)
+static int put_publish(struct heap_access *acc, struct put_call *call, bool *won_out)
 {
+	const struct heap_put *put = call->put;
+	struct found *found = &call->found;
 	const struct heap_entry entry = {
 		.version = found->version + 1,
 		.prev = found->word,
@@ -453,29 +461,28 @@ static int put_publish(struct heap_access *acc, const struct chain_key *key,
 		.bucket = found->bucket,
 		.flags = put->deletes ? ENTRY_DELETED : 0,
 		.writer = acc->owner,
-		.gen = (uint32_t)slot->extent->word,
+		.gen = (uint32_t)call->slot.extent->word,
 		.epoch = acc->pin,
 	};
-	uint64_t word = head_make(entry.version, slot->off,
-				  chain_head_tag(key) | (put->deletes ? HEAD_DELETED : 0));
+	uint64_t word = head_make(entry.version, call->slot.off,
+				  chain_head_tag(call->key) | (put->deletes ? HEAD_DELETED : 0));
 	struct transport_wr wrs[2];
 	int ret;
 
-	chain_entry_write(acc->stage, &entry, key, put->value);
-	wrs[0] = wr_write(acc->heap->rows, slot->off, acc->stage,
-			  (uint32_t)chain_entry_bytes(key->len, entry.len));
+	chain_entry_write(acc->stage, &entry, call->key, put->value);
+	wrs[0] = wr_write(acc->heap->rows, call->slot.off, acc->stage,
+			  (uint32_t)chain_entry_bytes(call->key->len, entry.len));
 	/* H1 pairs with H4: the entry, then the head names it. */
 	wrs[1] = wr_swap(acc->heap->tree, heap_head_off(acc->heap, found->bucket), found->word,
 			 word);
 	acc->in_doubt = true;
 	ret = transport_run(acc->heap->tree->tr, wrs, 2);
-	*won_out = false;
 	if (ret == 0 && wrs[1].atomic.status != ATOMIC_DONE)
 		ret = error_set(-EIO, "put: the answer was lost: whether it was done is not known");
+	*won_out = ret == 0 && wrs[1].atomic.old == found->word;
 	if (ret)
 		return ret;
 	acc->in_doubt = false;
-	*won_out = wrs[1].atomic.old == found->word;
 	if (*won_out) {
 		found->version = entry.version;
 		found->word = word;
@@ -483,19 +490,21 @@ static int put_publish(struct heap_access *acc, const struct chain_key *key,
 	return 0;
 }
 
-/* Behind a put that won: the cell of the new version, and the counts. */
-static int put_finish(struct heap_access *acc, const struct chain_key *key,
-		      const struct heap_put *put, const struct found *found, uint64_t old)
+/* Behind a put that won over the head word `old`: the cell of the new version, and the counts. */
+static int put_finish(struct heap_access *acc, const struct put_call *call, uint64_t old)
 {
 	struct region *tree = acc->heap->tree;
+	const struct found *found = &call->found;
 	uint64_t extent = (head_off(old) - HEAP_ROWS_OFF) / acc->heap->desc.extent_bytes;
-	uint64_t len = put->deletes ? 0 : put->len;
+	const struct chain_value value = { .version = found->version,
+					   .ptr = call->put->value,
+					   .len = call->put->deletes ? 0 : call->put->len };
 	struct heap_tail *tail;
 	uint32_t n = 0, bytes;
 	int ret = access_tail(acc, &tail);
 
-	access_remember(acc, key, found, len);
-	bytes = chain_cell_write(&tail->cell, found->word, found->version, key, put->value, len);
+	access_remember(acc, call->key, found, value.len);
+	bytes = chain_cell_write(&tail->cell, found->word, call->key, &value);
 	tail->wrs[n++] = wr_write(tree, heap_head_off(acc->heap, found->bucket) + HEAP_CELL_OFF,
 				  &tail->cell, bytes);
 	if (!old)
@@ -509,12 +518,9 @@ static int put_finish(struct heap_access *acc, const struct chain_key *key,
 	return ret ? ret : access_send(acc, tail, n);
 }
 
-/* Puts into a slot of ours, and keeps it or gives it back. */
-static int put_into(struct heap_access *acc, const struct chain_key *key,
-		    const struct heap_put *put, const struct space_slot *slot,
-		    uint64_t *version_out)
+/* Puts into the call's slot, and keeps it or gives it back. */
+static int put_into(struct heap_access *acc, struct put_call *call, uint64_t *version_out)
 {
-	struct found found = { 0 };
 	uint64_t old = 0;
 	bool won = false;
 	int ret = 0;
@@ -523,28 +529,27 @@ static int put_into(struct heap_access *acc, const struct chain_key *key,
 		acc->stats.conflicts += i > 0;
 		if (i == 0)
 			access_pin(acc);
-		ret = access_find(acc, key, &found);
+		ret = access_find(acc, call->key, &call->found);
 		if (ret == 0)
-			ret = put_check(&found, put);
+			ret = put_check(&call->found, call->put);
 		if (ret)
 			break;
-		old = found.word;
-		ret = put_publish(acc, key, put, slot, &found, &won);
+		old = call->found.word;
+		ret = put_publish(acc, call, &won);
 		if (ret || won)
-			space_keep(&acc->space, slot, found.bucket);
+			space_keep(&acc->space, &call->slot, call->found.bucket);
 		if (ret) /* the connection has ended, or an answer is lost: it may have been done */
 			return ret;
 	}
 	if (!won) {
-		space_give(&acc->space, slot);
+		space_give(&acc->space, &call->slot);
 		if (ret == 0)
 			ret = error_set(-EAGAIN, "put: other clients changed the key %u times",
 					MOST_TRIES);
 		return access_unpin(acc, ret);
 	}
-	*version_out = found.version;
-	ret = put_finish(acc, key, put, &found, old);
-	if (ret) /* hints: the put itself is done */
+	*version_out = call->found.version;
+	if (put_finish(acc, call, old)) /* hints: the put itself is done */
 		error_clear();
 	return 0;
 }
@@ -553,7 +558,7 @@ int heap_put(struct heap_access *acc, const struct chain_key *key, const struct 
 	     uint64_t *version_out)
 {
 	uint64_t bytes = chain_entry_bytes(key->len, put->deletes ? 0 : put->len);
-	struct space_slot slot;
+	struct put_call call = { .key = key, .put = put };
 	int ret;
 
 	if (!acc->owner)
@@ -566,8 +571,8 @@ int heap_put(struct heap_access *acc, const struct chain_key *key, const struct 
 				 put->len, heap_entry_most(&acc->heap->desc));
 	if (!access_make_room(acc, max_u64(bytes, GUESS_BYTES)))
 		return error_set(-ENOMEM, "put: cannot allocate memory");
-	ret = space_take(&acc->space, bytes, put->deletes, &slot);
-	return ret ? ret : put_into(acc, key, put, &slot, version_out);
+	ret = space_take(&acc->space, bytes, put->deletes, &call.slot);
+	return ret ? ret : put_into(acc, &call, version_out);
 }
 
 /* -------- walk -------- */
@@ -575,10 +580,9 @@ int heap_put(struct heap_access *acc, const struct chain_key *key, const struct 
 static int next_once(struct heap_access *acc, uint32_t *bucket_inout, struct heap_key *out)
 {
 	uint32_t end = acc->heap->desc.buckets + HEAP_PROBES, bucket = *bucket_inout;
-	struct heap_head heads[RECORDS_AT_ONCE];
+	struct heap_head heads[RECORDS_AT_ONCE] = { 0 };
 	struct heap_entry entry;
-	struct found found;
-	enum chain_found is;
+	struct chain_at at;
 
 	for (uint32_t i = 0; bucket < end; bucket++, i++) {
 		uint32_t n = (uint32_t)min_u64(end - bucket, RECORDS_AT_ONCE);
@@ -587,18 +591,13 @@ static int next_once(struct heap_access *acc, uint32_t *bucket_inout, struct hea
 						n * (uint32_t)sizeof(heads[0]))
 				  : 0;
 
-		found = (struct found){ .bucket = bucket,
-					.word = heads[i % RECORDS_AT_ONCE].word.raw };
-		if (ret == 0 && found.word && !(found.word & HEAD_DELETED))
-			ret = access_read_entry(acc, &found, NULL, 0, false, &is);
+		at = (struct chain_at){ heads[i % RECORDS_AT_ONCE].word.raw, bucket };
+		if (ret == 0 && at.word && !(at.word & HEAD_DELETED))
+			ret = access_read_entry(acc, at, NULL, 0, false);
 		else if (ret == 0)
 			continue;
 		if (ret)
-			return ret;
-		if (is != CHAIN_OK) /* replaced meanwhile */
-			return error_set(acc->pinned ? -EBADMSG : -EAGAIN,
-					 "heap %s: the entry of bucket %u is damaged",
-					 acc->heap->desc.name, bucket);
+			return ret < 0 ? ret : access_torn(acc, bucket);
 		memcpy(&entry, acc->stage, sizeof(entry));
 		*out = (struct heap_key){ .ptr = acc->stage + sizeof(entry),
 					  .len = entry.key_len,

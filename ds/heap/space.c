@@ -12,6 +12,7 @@
 #define PIN_LOOKS 16u   /* at the pins of calls in progress, before the caller waits */
 #define SLOTS_AHEAD 16u /* claimed together, of large classes */
 #define EXTENTS_AHEAD 8u
+#define SHARE_LEAST 8u /* extents */
 
 static uint64_t slot_off(const struct space *space, const struct space_extent *extent, uint32_t i)
 {
@@ -92,7 +93,7 @@ static void extent_forget(struct space *space, size_t i)
 static int extent_sweep(struct space *space, struct space_extent *extent)
 {
 	struct transport_io ios[AT_ONCE];
-	uint64_t words[AT_ONCE];
+	uint64_t words[AT_ONCE] = { 0 };
 	uint32_t slots[AT_ONCE], n = 0;
 
 	space->sweeps++;
@@ -222,7 +223,7 @@ static int space_sweep(struct space *space, uint32_t cls, bool all)
 {
 	struct transport_io ios[AT_ONCE];
 	struct space_extent *wanted[AT_ONCE];
-	uint64_t retired[AT_ONCE];
+	uint64_t retired[AT_ONCE] = { 0 };
 	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < space->n;) {
@@ -294,7 +295,7 @@ static int space_release(struct space *space, bool all)
 /* Puts each slot of an orphan that was taken over in the list that its header and head say. */
 static int extent_adopt(struct space *space, struct space_extent *extent)
 {
-	struct heap_entry headers[LINES_AT_ONCE];
+	struct heap_entry headers[LINES_AT_ONCE] = { 0 };
 	struct transport_io ios[LINES_AT_ONCE];
 	int ret = 0;
 
@@ -329,7 +330,7 @@ static bool space_make_room(struct space *space)
 
 	if (space->n < space->room)
 		return true;
-	if (!mem_grow(&space->extents, space->room, to, sizeof(space->extents[0])))
+	if (!mem_grow(&space->extents, space->room, to, sizeof(void *)))
 		return false;
 	space->room = to;
 	return true;
@@ -456,6 +457,14 @@ static int space_is_held(struct space *space, bool *held_out)
 	return ret;
 }
 
+static int space_held(const struct space *space)
+{
+	return error_set(-EAGAIN,
+			 "heap %s: replaced entries may still be read by a client that is inside a "
+			 "call",
+			 space->heap->desc.name);
+}
+
 /* Nothing is free: collects everything of ours, then takes over orphans, one after the other. */
 static int space_press(struct space *space, uint32_t cls, bool last)
 {
@@ -482,10 +491,7 @@ static int space_press(struct space *space, uint32_t cls, bool last)
 	if (ret)
 		return ret;
 	if (left)
-		return error_set(-EAGAIN,
-				 "heap %s: replaced entries may still be read by a client that is "
-				 "inside a call",
-				 space->heap->desc.name);
+		return space_held(space);
 	return error_set(-ENOSPC,
 			 "heap %s is full: no slot of %" PRIu64 " bytes is free, and no extent; "
 			 "delete keys, or create a larger heap",
@@ -505,6 +511,10 @@ static int space_refill(struct space *space, uint32_t cls, bool last)
 	space->refills++;
 	if (ret || space_with_room(space, cls))
 		return ret;
+	/* While others hold back what was replaced, a client takes no more than its share. */
+	if (left && space->n >= max_u64(SHARE_LEAST, space->heap->desc.extents /
+							     (2 * space->heap->desc.max_clients)))
+		return space_held(space);
 	ret = space_claim(space, &of_free, ahead ? ahead : 1, &n);
 	if (ret == 0 && n == 0)
 		ret = space_claim(space, &of_orphans, 1, &n);

@@ -719,9 +719,9 @@ static void put_heap(FILE *out)
 	WORD(extent_make(0x123, 0x45, 0x6789abcdef));
 	chain_entry_write(bytes, &entry, &key, "value");
 	put_bytes(out, "entry", bytes, sizeof(bytes));
-	(void)chain_cell_write(&cell, 0x1234, 5, &key, "value", 5);
+	(void)chain_cell_write(&cell, 0x1234, &key, &(struct chain_value){ 5, "value", 5 });
 	put_bytes(out, "cell", &cell, sizeof(cell));
-	(void)chain_cell_write(&cell, 0x1234, 5, &key, NULL, 500);
+	(void)chain_cell_write(&cell, 0x1234, &key, &(struct chain_value){ 5, NULL, 500 });
 	put_bytes(out, "cell without a value", &cell, sizeof(cell));
 }
 
