@@ -105,9 +105,8 @@ static int run_case(const struct kv_config *config, struct progress *progress, s
 
 	memset(&c, 0, sizeof(c));
 	if (!parsed.store) {
-		ret = host_store_private(kv_case_bytes(config) + 1024 * config->keys +
-						 ((uint64_t)128 << 20),
-					 &host);
+		ret = host_store_private(
+			kv_case_bytes(config) + 1024 * config->keys + ((uint64_t)128 << 20), &host);
 		if (ret)
 			ret = error_set(ret, "start a private store: %s", error_last());
 	}
