@@ -262,9 +262,8 @@ struct rlv_table_opts {
 	uint32_t max_clients;   /* open writers and samplers; 0 = 64, at most 56 of one process */
 	uint32_t block;         /* rows that a stream claims at once; 0 = chosen from the above */
 	uint32_t row_crc;       /* crc32c in each row: never sample one torn by a power loss.
-				   1 = yes, 2 = no, 0 = yes if rows can survive one (files;
-				   nodes that are on files or devices at creation), or are
-				   reached over TCP (nodes of transport ofi at creation) */
+				   1 = yes, 2 = no, 0 = yes for embed:FILE, and if at creation
+				   a node is on a file or device, or of transport ofi */
 	const uint16_t *fanout; /* tree fan-out for each level from the leaves, zero-terminated;
 				   NULL = by transport */
 };
