@@ -43,7 +43,7 @@ vm_traffic create --store "$uri" --shards 1 || fail "create"
 vm_traffic actor --store "$uri" --seconds 12 >"$RLV_HOSTS/actor" 2>&1 &
 actor=$!
 wait_until 20 grep -qx begun "$RLV_HOSTS/actor"
-hosts on 2 ss -Hltn | awk '{ sub(/.*:/, "", $4); if ($4 < 7300 || $4 > 7349) exit 1 }' || fail "other ports"
+hosts on 2 ss -Hltnp | awk '/relive-memnode/ { sub(/.*:/, "", $4); if ($4 < 7300 || $4 > 7349) exit 1 }' || fail "other ports"
 hosts on 1 pkill -KILL -x relive-metad
 start_metad 2
 wait_until 10 node_is_up
