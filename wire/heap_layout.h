@@ -1,5 +1,5 @@
 /*
- * Heap: a part that keeps values under keys (docs/decisions/0017-heap.md).
+ * Heap: a part that keeps values under keys (docs/decisions/0019-heap.md).
  *
  *   tree region   superblock | heap_desc | heap_words | pins: a line for each client slot
  *                 | heap_extent for each extent | heap_head for each bucket

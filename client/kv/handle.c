@@ -75,12 +75,20 @@ static int kv_end(struct rlv_kv *kv, bool keep_error)
 	struct meta_object object = kv->set.object;
 	bool forked = part_set_is_forked(&kv->set);
 	struct error_kept kept;
+	bool away;
 	int ret = 0;
 
 	error_keep(&kept);
+	/* In a part out of our reach a write may still be under way: into memory that another client
+	   would get with our slot. The end of this process ends it for sure. */
+	away = !forked && part_set_drop(&kv->set) + kv->set.n_away > 0;
 	part_set_detach(&kv->set, kv_detach);
 	part_set_close(&kv->set);
-	if (kv->slot.owner && !kv->fenced && !forked)
+	if (kv->slot.owner && away)
+		log_warn(
+			"heap %s: slot %u stays taken until this process ends: a part is out of reach",
+			kv->desc.name, kv->slot.owner);
+	else if (kv->slot.owner && !kv->fenced && !forked)
 		ret = meta->ops->slot_put(meta, &object, &kv->slot, 0);
 	if (ret && keep_error)
 		log_warn("heap %s: cannot return slot %u: %s", kv->desc.name, kv->slot.owner,
@@ -299,8 +307,8 @@ int kv_run(struct rlv_kv *kv, const struct kv_call *call, int64_t timeout_ns)
 			begun = true;
 		}
 		ret = kv_try(kv, call, &doubt);
-		if (ret == 0)
-			return 0;
+		if (ret == 0 || ret == -ECHILD || ret == -ESTALE)
+			return ret;
 		if (!begun)
 			deadline_ns = kv_begin(kv, timeout_ns);
 		begun = true;

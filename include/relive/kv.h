@@ -58,7 +58,8 @@ RLV_CHECKED int rlv_kv_create(struct rlv_store *store, const char *name,
 RLV_CHECKED int rlv_kv_open(struct rlv_store *store, const char *name, struct rlv_kv **kv_out);
 
 /* Closes a handle and sets *kv to NULL; NULL is a no-op. Space that it had for new entries is left
-   to the other clients. After an error the handle is closed, too. Thread: owner. */
+   to the other clients; its slot stays taken while a part is out of reach. After an error the handle is
+   closed, too. Thread: owner. */
 RLV_CHECKED int rlv_kv_close(struct rlv_kv **kv);
 
 /* Removes a heap for all clients; their handles get -ESTALE from now on. Thread: any. */

@@ -144,8 +144,8 @@ struct rlv_store_opts {
 RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opts,
 			       struct rlv_store **store_out);
 
-/* Closes a store and sets *store to NULL; NULL is a no-op. -EBUSY: tables are open, and the store
-   stays open. Thread: setup. */
+/* Closes a store and sets *store to NULL; NULL is a no-op. -EBUSY: tables or heaps are open, and
+   the store stays open. Thread: setup. */
 RLV_CHECKED int rlv_store_close(struct rlv_store **store);
 
 /* Makes earlier appends durable (embed:FILE, nodes on files). Without an open writer, FILE is then

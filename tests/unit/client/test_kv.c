@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct rlv_bytes text(const char *words)
@@ -257,6 +258,31 @@ TEST(kv__dropped_is_stale)
 	must(rlv_kv_close(&kv), "rlv_kv_close");
 	kv = open_kv(store);
 	assert_int_equal(put(kv, "a", "one"), 1);
+	close_all(&store, &kv);
+}
+
+TEST(kv__in_a_forked_child_is_the_parents)
+{
+	struct rlv_store *store = open_store("embed:");
+	struct rlv_kv *kv = open_kv(store);
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	int status = 0;
+	pid_t child;
+
+	put(kv, "a", "one");
+	child = fork();
+	if (child == 0) {
+		int bad = rlv_kv_put(kv, text("a"), text("two"), NULL) != -ECHILD ||
+			  rlv_kv_get(kv, text("a"), &value) != -ECHILD;
+
+		(void)!rlv_kv_close(&kv);
+		_exit(bad || kv);
+	}
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	expect_text(kv, "a", "one", 1);
+	assert_int_equal(put(kv, "a", "two"), 2);
 	close_all(&store, &kv);
 }
 
