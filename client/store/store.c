@@ -60,7 +60,8 @@ int rlv_store_close(struct rlv_store **store)
 		return 0;
 	open = atomic_load_explicit(&(*store)->open_tables, memory_order_relaxed); /* a count */
 	if (open)
-		return error_set(-EBUSY, "store: %u tables or heaps of it are open, close them first", open);
+		return error_set(
+			-EBUSY, "store: %u tables or heaps of it are open, close them first", open);
 	(*store)->meta->ops->close((*store)->meta);
 	mem_free(*store);
 	*store = NULL;
