@@ -103,7 +103,7 @@ static int step_get(void *ctx, struct heap_access *acc)
 static int step_version(void *ctx, struct heap_access *acc)
 {
 	struct key_call *call = ctx;
-	int ret = heap_version(acc, &call->key, &call->version, NULL);
+	int ret = heap_version(acc, &call->key, &call->version);
 
 	if (ret == 0 && call->version <= call->than)
 		ret = error_set(-ENODATA, "no version above %" PRIu64, call->than);

@@ -405,8 +405,7 @@ int heap_get(struct heap_access *acc, const struct chain_key *key, struct heap_v
 	return access_unpin(acc, ret);
 }
 
-int heap_version(struct heap_access *acc, const struct chain_key *key, uint64_t *version_out,
-		 bool *deleted_out)
+int heap_version(struct heap_access *acc, const struct chain_key *key, uint64_t *version_out)
 {
 	struct found found = { 0 };
 	int ret = -EAGAIN;
@@ -417,12 +416,9 @@ int heap_version(struct heap_access *acc, const struct chain_key *key, uint64_t 
 		ret = access_find(acc, key, &found);
 	}
 	ret = access_unpin(acc, ret == -ENOSPC ? 0 : ret);
-	if (ret)
-		return ret;
-	*version_out = found.word ? found.version : 0;
-	if (deleted_out)
-		*deleted_out = (found.word & HEAD_DELETED) != 0;
-	return 0;
+	if (ret == 0)
+		*version_out = found.word ? found.version : 0;
+	return ret;
 }
 
 /* -------- put -------- */

@@ -82,10 +82,10 @@ void heap_access_close(struct heap_access *acc);
 RLV_MUST_CHECK int heap_get(struct heap_access *acc, const struct chain_key *key,
 			    struct heap_value *out);
 
-/* The newest version's number, 0 = there was none; *deleted_out may be NULL. Cost: as heap_get, but
-   1 RT if the cursor is warm. */
+/* The newest version's number, also of a deletion; 0 = there was none. Cost: 1 RT if the cursor is
+   warm and the cell valid. */
 RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key *key,
-				uint64_t *version_out, bool *deleted_out);
+				uint64_t *version_out);
 
 #define HEAP_ANY_VERSION UINT64_MAX
 

@@ -96,7 +96,6 @@ static int extent_sweep(struct space *space, struct space_extent *extent)
 	uint64_t words[AT_ONCE] = { 0 };
 	uint32_t slots[AT_ONCE], n = 0;
 
-	space->sweeps++;
 	for (uint32_t i = 0; i < extent->n_slots; i++) {
 		if (extent->is_live[i]) {
 			slots[n] = i;
@@ -358,7 +357,6 @@ static int space_claim_one(struct space *space, uint32_t index, uint64_t word, u
 		extent_free(extent);
 		return ret;
 	}
-	space->claims++;
 	space->extents[space->n++] = extent;
 	if (orphan)
 		return extent_adopt(space, extent);
@@ -373,11 +371,12 @@ struct claim_wish {
 	uint32_t skip; /* extents to leave to others */
 };
 
-static bool claim_matches(const struct claim_wish *wish, uint64_t word)
+static bool claim_matches(const struct space *space, const struct claim_wish *wish, uint64_t word)
 {
 	uint32_t has = extent_class(word);
 
-	if (extent_owner(word) || has >= SPACE_CLASSES)
+	if (extent_owner(word) || has >= SPACE_CLASSES ||
+	    (has && heap_class_bytes(has) > space->heap->desc.extent_bytes))
 		return false;
 	if (wish->what == CLAIM_FREE)
 		return has == 0;
@@ -403,7 +402,7 @@ static int space_claim(struct space *space, const struct claim_wish *wish, uint3
 		for (uint32_t i = 0; ret == 0 && i < k && *n_out < n; i++) {
 			bool got;
 
-			if (!claim_matches(wish, lines[i].word.raw))
+			if (!claim_matches(space, wish, lines[i].word.raw))
 				continue;
 			if (skip) {
 				skip--;
@@ -508,7 +507,6 @@ static int space_refill(struct space *space, uint32_t cls, bool last)
 	bool left;
 	int ret = space_collect(space, cls, false, &left);
 
-	space->refills++;
 	if (ret || space_with_room(space, cls))
 		return ret;
 	/* While others hold back what was replaced, a client takes no more than its share. */

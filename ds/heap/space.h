@@ -48,7 +48,6 @@ struct space {
 	struct space_extent **extents;
 	size_t n, room;
 	struct space_extent *current[SPACE_CLASSES]; /* last used, may be NULL */
-	uint64_t refills, claims, sweeps;
 };
 
 /* A slot that was taken: not in any list. */

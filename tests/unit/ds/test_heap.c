@@ -365,6 +365,34 @@ TEST(damaged_entry__is_an_error)
 	heap_fixture_close(&fx);
 }
 
+/* Extent words that no client can have written: they are left alone. */
+TEST(damaged_extent_words__are_not_taken)
+{
+	struct heap_fixture fx;
+	struct heap_client a;
+	uint64_t version, word;
+	uint32_t n = 0;
+	char key[24];
+	int ret = 0;
+
+	heap_fixture_open(&fx, 1000, 4);
+	heap_fixture_join(&fx, 1, NULL, &a);
+	for (uint32_t i = 0; i < 2; i++) {
+		word = extent_make(0, i ? 200 : 60,
+				   7); /* of no class, and of one with slots of 5 MiB */
+		must(transport_store(fx.heap->tree, heap_extent_off(fx.heap, i), &word,
+				     sizeof(word)));
+	}
+	for (; ret == 0; n += ret == 0) {
+		snprintf(key, sizeof(key), "key-%u", n);
+		ret = heap_fixture_put(&a, key, fx.desc.name, sizeof(fx.desc.name), &version);
+	}
+	assert_int_equal(ret, -ENOSPC);
+	assert_int_equal(n, 2 * (65536 / 192)); /* the third is kept for deletes */
+	heap_fixture_leave(&a);
+	heap_fixture_close(&fx);
+}
+
 /* Random words anywhere behind the descriptor: calls end, and touch nothing outside. */
 TEST(noise__never_crashes_or_hangs)
 {
