@@ -194,7 +194,7 @@ int cmd_up(int argc, char **argv)
 		.notes = notes,
 		.examples = "relive up --size 8G --listen 0.0.0.0:7117\n"
 			    "relive up --store replay --file /srv/replay\n"
-			    "relive up --announce ~/replay.uri --transport verbs",
+			    "relive up --announce ~/replay.uri",
 	};
 	int code = cli_parse(&args, argc, argv);
 

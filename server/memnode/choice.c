@@ -21,7 +21,7 @@
 
 /* -------- address -------- */
 
-/* The first address of an interface that no link-local one is; IPv4 before IPv6. */
+/* The first address of an interface, without link-local ones; IPv4 before IPv6. */
 static int interface_host(const char *name, char host_out[256])
 {
 	struct ifaddrs *all;
