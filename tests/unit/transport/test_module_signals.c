@@ -24,5 +24,7 @@ TEST(module_load__leaves_signals_as_they_were)
 
 int main(void)
 {
+	if (test_skips_msan("libfabric"))
+		return TEST_EXIT_SKIP;
 	return test_run(NULL, NULL);
 }
