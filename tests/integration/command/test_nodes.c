@@ -659,8 +659,10 @@ CASE(memnode__data_operations_cost_its_agent_nothing)
 	struct fixture *fx = *state;
 	uint32_t round = 0;
 
-	if (getenv("RLV_TEST_TRANSPORT")) /* another one may not be */
+	if (getenv("RLV_TEST_TRANSPORT")) {
+		print_message("a node is passive over shm, not over each transport\n");
 		skip();
+	}
 	start_nodes(fx, 1);
 	make_table(fx, 1, 8192);
 	append(fx, 8);

@@ -517,6 +517,14 @@ static int append_until_error(struct rlv_writer *writer)
 	return ret;
 }
 
+static void skip_unless_shm(void)
+{
+	if (!getenv("RLV_TEST_TRANSPORT"))
+		return;
+	print_message("memory outlives its node over shm only\n");
+	skip();
+}
+
 /*
  * The table's memory is gone: handles of the old table get an error, and a new table of the same
  * name is another one.
@@ -528,8 +536,7 @@ CASE(memnode_killed__its_shards_are_lost_not_doubled)
 	struct rlv_writer *writer = NULL;
 	struct rlv_table *table = NULL;
 
-	if (getenv("RLV_TEST_TRANSPORT")) /* memory that outlives its node is that of shm */
-		skip();
+	skip_unless_shm();
 	start(crash, false, false);
 	expect(rlv_writer_open(crash->table, &opts, &writer), 0);
 	expect(append(writer, 0), 0);
@@ -573,8 +580,7 @@ CASE(memnode_on_a_file_killed__a_writer_goes_on)
 	struct crash *crash = *state;
 	pid_t actor;
 
-	if (getenv("RLV_TEST_TRANSPORT")) /* memory that outlives its node is that of shm */
-		skip();
+	skip_unless_shm();
 	start(crash, false, true);
 	actor = start_actor(crash);
 	processes_kill(&crash->ps, crash->memnode, SIGKILL);
