@@ -305,7 +305,7 @@ static void *write_on(void *arg)
 	return NULL;
 }
 
-/* Nothing of what was under way lands after the fence, however much of it there was. */
+/* Writes that are in progress at a fence do not land after it, also when they are many. */
 static void fence__amid_long_writes(void **state)
 {
 	struct rig *rig = rig_of(state);
