@@ -106,6 +106,16 @@ static void kill_target(struct node *node)
 	(void)rmdir(node->dir);
 }
 
+/* The signal is sent at once; the threads of the target go on until they have got it. */
+static void stop_target(struct node *node)
+{
+	int status;
+
+	assert_int_equal(kill(node->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(node->pid, &status, WUNTRACED), node->pid);
+	assert_true(WIFSTOPPED(status));
+}
+
 static int setup(void **state)
 {
 	struct transport_opts opts = { .client_id = CLIENT };
@@ -197,7 +207,7 @@ static void stopped__words_go_on(void **state)
 	struct node *node = *state;
 	uint64_t word;
 
-	assert_int_equal(kill(node->pid, SIGSTOP), 0);
+	stop_target(node);
 	assert_int_equal(transport_faa_word(node->region, 64, 5, &word), 0);
 	assert_int_equal(transport_load(node->region, 64, &word), 0);
 	assert_int_equal(word, 5);
@@ -213,7 +223,7 @@ static void stopped__words_end_in_time(void **state)
 
 	node->tr->timeout_ns = 200 * (uint64_t)CLOCK_NS_PER_MS;
 	assert_int_equal(transport_load(node->region, 64, &word), 0);
-	assert_int_equal(kill(node->pid, SIGSTOP), 0);
+	stop_target(node);
 	assert_error(transport_faa(node->tr, &op, 1), -ETIMEDOUT);
 	assert_int_equal(op.status, ATOMIC_UNKNOWN);
 	assert_error(transport_load(node->region, 64, &word), -ECONNRESET);
@@ -227,7 +237,7 @@ static void stopped__attach_ends_in_time(void **state)
 	uint64_t word;
 
 	node->tr->timeout_ns = 200 * (uint64_t)CLOCK_NS_PER_MS;
-	assert_int_equal(kill(node->pid, SIGSTOP), 0);
+	stop_target(node);
 	assert_error(transport_attach(node->tr, &node->place.grants[1], &again), -ETIMEDOUT);
 	assert_null(again);
 	assert_error(transport_load(node->region, 64, &word), -ECONNRESET);
@@ -245,7 +255,7 @@ static void stopped__detaches_wait_until_it_goes_on(void **state)
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(transport_attach(node->tr, &node->place.grants[0], &regions[i]),
 				 0);
-	assert_int_equal(kill(node->pid, SIGSTOP), 0);
+	stop_target(node);
 	waker = fork();
 	assert_true(waker >= 0);
 	if (waker == 0) {
@@ -265,7 +275,7 @@ static void stopped__connect_ends_in_time(void **state)
 				       .timeout_ns = 200 * (uint64_t)CLOCK_NS_PER_MS };
 	struct transport *tr = NULL;
 
-	assert_int_equal(kill(node->pid, SIGSTOP), 0);
+	stop_target(node);
 	assert_error(transport_open(node->place.uri, &opts, &tr), -ETIMEDOUT);
 	assert_null(tr);
 	assert_int_equal(kill(node->pid, SIGCONT), 0);
