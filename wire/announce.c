@@ -41,8 +41,9 @@ int announce_write(const char *path, const struct announcement *news)
 	if (fd < 0)
 		return error_set(-errno, "create %s: %s", part, strerror(errno));
 	ret = check_private(fd, part);
+	errno = ENOSPC; /* of a write that ends early */
 	if (ret == 0 && (write(fd, text, (size_t)len) != len || fsync(fd)))
-		ret = error_set(errno ? -errno : -EIO, "write %s: %s", part, strerror(errno));
+		ret = error_set(-errno, "write %s: %s", part, strerror(errno));
 	close(fd);
 	if (ret == 0 && rename(part, path))
 		ret = error_set(-errno, "rename %s to %s: %s", part, path, strerror(errno));
@@ -107,8 +108,11 @@ int announce_read(const char *path, struct announcement *news_out)
 void announce_remove(const char *path, const struct announcement *news)
 {
 	struct announcement now = { .port = 0 };
+	struct error_kept kept;
 
+	error_keep(&kept);
 	if (announce_read(path, &now) == 0 && strcmp(now.host, news->host) == 0 &&
 	    now.port == news->port && strcmp(now.token, news->token) == 0)
 		(void)unlink(path);
+	error_restore(&kept);
 }

@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,6 +81,24 @@ ON_FILE(announce_write__names_the_folder_that_is_missing)
 	snprintf(path, sizeof(path), "%s/missing/store.uri", f->dir);
 	assert_int_equal(announce_write(path, &here), -ENOENT);
 	assert_non_null(strstr(error_last(), "/missing/"));
+}
+
+/* As on a full disk: the file may not grow beyond 10 bytes. What clean-up meets is not told instead. */
+ON_FILE(announce_write__leaves_the_last_one_where_there_is_no_space)
+{
+	struct fixture *f = *state;
+	struct rlimit before, small;
+
+	assert_int_equal(announce_write(f->path, &here), 0);
+	(void)signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){ .rlim_cur = 10, .rlim_max = before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	assert_int_equal(announce_write(f->path, &here), -ENOSPC);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	announce_remove("/nowhere/store.uri", &here);
+	assert_non_null(strstr(error_last(), "No space left"));
+	expect_read(f, &here);
 }
 
 ON_FILE(announce_read__refuses_a_file_that_others_may_read_or_that_is_none)
