@@ -61,6 +61,10 @@ static const struct arg_option options[] = {
 	  "verify every byte of every batch, and the distribution\nof draws by a "
 	  "chi-square test; exit code 1 if one is wrong",
 	  &parsed.check, ARG_FLAG },
+	{ "beside", "OPTIONS",
+	  "measure a second case, with these options changed, in windows\nthat alternate; print "
+	  "the ratios of its items/s, with an interval",
+	  &parsed.beside, ARG_TEXT },
 	{ NULL, NULL, how_to_run, NULL, ARG_HEADING },
 	{ "seconds", "T", "time of all windows together (default 5)", &parsed.duration_ns,
 	  ARG_DURATION },
@@ -83,7 +87,8 @@ int bench_parse(struct replay_config *config, int argc, char **argv, bool *given
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.seen = &seen,
-		.examples = "relive bench replay --shape atari --learners 2 --json",
+		.examples = "relive bench replay --shape atari --learners 2 --json\n"
+			    "relive bench replay --actors 0 --processes --beside '--learners 2'",
 		.notes =
 			"Two yardsticks of the machine are measured beside each window: line, the ns "
 			"to load a random\n64 B line of as much memory; memcpy, the GB/s to copy as many "
@@ -107,6 +112,7 @@ int bench_parse(struct replay_config *config, int argc, char **argv, bool *given
 
 #define WINDOW_NS (400 * CLOCK_NS_PER_MS)
 #define FULL_WINDOW_NS (2 * CLOCK_NS_PER_S)
+#define WORDS_MAX 32 /* of the options of a case */
 
 enum { ONE_THREAD, FRAMES, PROCESSES, BLOCKS, LEARNERS, GROUPS };
 
@@ -158,28 +164,39 @@ uint32_t bench_groups(bool full)
 	return full ? GROUPS : LEARNERS;
 }
 
-void bench_group(uint32_t index, const struct replay_config *base, struct replay_group *group_out)
+/* Parses options, separated by spaces, over those of base, into parsed. text is cut up. -EINVAL. */
+static int parse_over(const struct replay_config *base, char *text)
 {
 	const struct args args = { .options = options, .n_options = ARRAY_LEN(options) };
+	char *words[WORDS_MAX] = { text }, *rest = NULL;
+	int n = 1;
 
+	parsed = *base;
+	for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+		if (n == WORDS_MAX)
+			return error_set(-EINVAL, "more than %d words", WORDS_MAX - 1);
+		words[n++] = word;
+	}
+	return args_parse(&args, n, words);
+}
+
+void bench_group(uint32_t index, const struct replay_config *base, struct replay_group *group_out)
+{
 	memset(group_out, 0, sizeof(*group_out));
 	group_out->title = groups[index].title;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		char text[128], *words[24] = { text }, *rest = NULL;
-		int n = 1, ret;
+		struct replay_config wide = *base;
+		char text[128];
+		int ret;
 
 		if (cases[i].group != index)
 			continue;
 		snprintf(text, sizeof(text), "%s %s", groups[index].options, cases[i].options);
-		for (char *word = strtok_r(text, " ", &rest); word;
-		     word = strtok_r(NULL, " ", &rest))
-			words[n++] = word;
-		parsed = *base;
-		parsed.duration_ns =
+		wide.duration_ns =
 			(base->full ? FULL_WINDOW_NS : groups[index].window_ns) * base->windows;
-		parsed.capacity = index == FRAMES && !base->full ? UINT64_C(1) << 16 : 0;
-		snprintf(parsed.label, sizeof(parsed.label), "%s", cases[i].label);
-		ret = args_parse(&args, n, words);
+		wide.capacity = index == FRAMES && !base->full ? UINT64_C(1) << 16 : 0;
+		snprintf(wide.label, sizeof(wide.label), "%s", cases[i].label);
+		ret = parse_over(&wide, text);
 		assert(ret == 0);
 		(void)ret;
 		group_out->cases[group_out->n_cases++] = parsed;
@@ -187,6 +204,54 @@ void bench_group(uint32_t index, const struct replay_config *base, struct replay
 }
 
 /* -------- the command -------- */
+
+static void label_of(struct replay_config *config)
+{
+	if (config->loop)
+		snprintf(config->label, sizeof(config->label), "loop");
+	else
+		snprintf(config->label, sizeof(config->label), "%u actor%s, %u learner%s",
+			 config->actors, config->actors == 1 ? "" : "s", config->learners,
+			 config->learners == 1 ? "" : "s");
+}
+
+/* Makes the group of the case that the options describe, and of the one beside it. -EINVAL. */
+static int bench_given(const struct replay_config *config, struct replay_group *group_out)
+{
+	static char text[512]; /* the options of the second case point into it */
+	struct replay_config *second = &group_out->cases[1];
+	size_t len = config->beside ? strlen(config->beside) : 0;
+	int ret;
+
+	group_out->title = config->trace ? config->trace : config->shape;
+	group_out->n_cases = 1;
+	group_out->cases[0] = *config;
+	if (!config->beside)
+		return 0;
+	if (len >= sizeof(text))
+		return error_set(-EINVAL, "--beside: %zu bytes, at most %zu", len,
+				 sizeof(text) - 1);
+	memcpy(text, config->beside, len + 1);
+	ret = parse_over(config, text);
+	if (ret == 0)
+		ret = replay_config_check(&parsed);
+	if (ret)
+		return error_prefix(ret, "--beside: ");
+	*second = parsed;
+	(void)snprintf(second->label, sizeof(second->label), "%s", config->beside);
+	second->duration_ns = config->duration_ns;
+	second->windows = config->windows;
+	if (strcmp(second->shape, config->shape) != 0 || second->trace != config->trace ||
+	    second->store != config->store ||
+	    replay_config_is_local(second) != replay_config_is_local(config))
+		return error_set(
+			-EINVAL,
+			"--beside %s: both cases need one --shape, --trace and --store, and both "
+			"processes or both threads: add --processes before --beside",
+			config->beside);
+	group_out->n_cases = 2;
+	return 0;
+}
 
 static int start_private(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES])
 {
@@ -218,35 +283,26 @@ static int bench_replay(int argc, char **argv)
 
 	if (code != CLI_CONTINUE)
 		return code;
-	if (replay_config_check(&config)) {
-		cli_error("%s", error_last());
-		return CLI_USAGE;
-	}
+	label_of(&config);
 	group = mem_zalloc(sizeof(*group));
 	if (!group)
 		return cli_fail_local(-ENOMEM, "bench");
+	if (replay_config_check(&config) || (given && bench_given(&config, group))) {
+		cli_error("%s", error_last());
+		mem_free(group);
+		return CLI_USAGE;
+	}
 	interrupt_install();
 	progress_begin(&progress, config.progress);
 	json_init(&json, stdout);
 	output.progress = &progress;
 	output.json = config.json ? &json : NULL;
-	if (config.loop)
-		snprintf(config.label, sizeof(config.label), "loop");
-	else
-		snprintf(config.label, sizeof(config.label), "%u actor%s, %u learner%s",
-			 config.actors, config.actors == 1 ? "" : "s", config.learners,
-			 config.learners == 1 ? "" : "s");
 	n = given ? 1 : bench_groups(config.full);
 	for (uint32_t i = 0; i < n && ret == 0; i++) {
 		output.from = (double)i / n;
 		output.to = (double)(i + 1) / n;
-		if (given) {
-			group->title = config.trace ? config.trace : config.shape;
-			group->n_cases = 1;
-			group->cases[0] = config;
-		} else {
+		if (!given)
 			bench_group(i, &config, group);
-		}
 		ret = replay_group_run(group, &output, &ok);
 		if (ret)
 			cli_fail_local(ret, "bench");

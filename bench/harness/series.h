@@ -27,4 +27,14 @@ struct spread {
 };
 struct spread series_spread(const struct series *series, bool higher_is_better);
 
+/* The ratios b / a of windows that alternated. */
+struct series series_ratio(const struct series *a, const struct series *b);
+
+/* The median, and the values that hold that of all possible windows between them with a probability of
+   95 % or more (sign test); of less than 6 values the least and the largest. NaN for an empty series. */
+struct interval {
+	double low, median, high;
+};
+struct interval series_interval(const struct series *series);
+
 #endif

@@ -18,7 +18,8 @@ struct replay_config {
 	const char *trace; /* file, or NULL: the shape */
 	const char *shape;
 	const char *store; /* URI, or NULL: embed: or a private store, see replay_config_is_local */
-	const char *view;  /* "STACK,NSTEP" as given, or NULL */
+	const char *beside; /* options of a second case to compare with, or NULL */
+	const char *view;   /* "STACK,NSTEP" as given, or NULL */
 	uint32_t actors, learners, shards;
 	uint32_t batch, insert_batch, envs, inflight, block;
 	uint32_t stack, n_step; /* 0 = by the shape */

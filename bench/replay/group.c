@@ -157,6 +157,8 @@ int replay_group_run(const struct replay_group *group, const struct replay_outpu
 			ret = replay_table_check(c, stdout, json);
 		*ok_out = *ok_out && c->ok;
 	}
+	if (ret == 0 && first->beside)
+		replay_report_ratio(r->cases, r->is_private ? "shm:private" : r->uri, stdout, json);
 	fflush(stdout);
 	ret = group_close(r, ret);
 	mem_free(r);

@@ -188,3 +188,42 @@ void replay_report_json(const struct replay_case *c, const char *store, struct j
 	result.higher = true;
 	put_figure(json, &result, "memcpy_gbps", "GB/s", &c->memcpy_gbps);
 }
+
+/* -------- two cases -------- */
+
+static void put_ratio(struct json *json, struct result result, const struct series *ratio)
+{
+	struct interval interval = series_interval(ratio);
+	const struct {
+		const char *metric;
+		double value;
+	} ends[] = { { "items_ratio_low", interval.low }, { "items_ratio_high", interval.high } };
+
+	result.higher = true;
+	put_figure(json, &result, "items_ratio", "1", ratio);
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+		const struct series series = { .n = 1, .value = { ends[i].value } };
+
+		put_figure(json, &result, ends[i].metric, "1", &series);
+	}
+}
+
+void replay_report_ratio(const struct replay_case cases[2], const char *store, FILE *file,
+			 struct json *json)
+{
+	for (int op = 0; op < ROLE_OPS; op++) {
+		struct series ratio = series_ratio(&cases[0].series[op][REPLAY_ITEMS],
+						   &cases[1].series[op][REPLAY_ITEMS]);
+		struct interval interval = series_interval(&ratio);
+
+		if (ratio.n == 0)
+			continue;
+		if (json)
+			put_ratio(json, case_result(&cases[1], store, role_names[op]), &ratio);
+		else
+			fprintf(file,
+				"  %s: %.3f times the items/s, 95 %% [%.3f, %.3f], %u pairs\n",
+				role_names[op], interval.median, interval.low, interval.high,
+				ratio.n);
+	}
+}

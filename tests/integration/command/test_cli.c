@@ -355,6 +355,23 @@ ON_FIXTURE(relive_bench__environments_and_loop)
 	cli_expect_words(f->out, "update");
 }
 
+ON_FIXTURE(relive_bench__beside)
+{
+	struct cli_fixture *f = *state;
+
+	cli_expect(f, "bench replay --actors 0 --processes --beside '--learners 2' --json " SHORT,
+		   0);
+	cli_expect_words(f->out, "\"case\":\"--learners 2\"");
+	cli_expect_words(f->out, "\"metric\":\"items_ratio_low\"");
+	cli_expect(f, "bench replay --loop --beside '--shards 2' " SHORT, 0);
+	cli_expect_words(f->out, "update: ");
+	cli_expect_words(f->out, "5 pairs");
+	cli_expect(f, "bench replay --actors 0 --beside '--learners 2' " SHORT, 2);
+	cli_expect_words(f->err, "--processes");
+	cli_expect(f, "bench replay --beside '--batch 0' " SHORT, 2);
+	cli_expect_words(f->err, "--beside: --batch");
+}
+
 ON_FIXTURE(relive_bench__check_of_processes)
 {
 	struct cli_fixture *f = *state;

@@ -24,6 +24,43 @@ TEST(series_spread__nothing_is_nan)
 	assert_true(isnan(series_spread(&series, true).best));
 }
 
+static struct series counted(uint32_t n)
+{
+	struct series series = { .n = n };
+
+	for (uint32_t i = 0; i < n; i++)
+		series.value[(i * 7) % n] = i + 1; /* 7 divides no n here */
+	return series;
+}
+
+/* The ranks are those of the tables of the sign test. */
+TEST(series_interval__is_that_of_the_sign_test)
+{
+	static const struct {
+		uint32_t n, low;
+	} known[] = { { 1, 1 },  { 5, 1 },  { 6, 1 },  { 8, 1 },   { 9, 2 },
+		      { 15, 4 }, { 20, 6 }, { 25, 8 }, { 40, 14 }, { 64, 24 } };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		uint32_t n = known[i].n;
+		struct series series = counted(n);
+		struct interval got = series_interval(&series);
+
+		assert_true(got.low == known[i].low && got.high == n + 1 - known[i].low);
+		assert_true(got.median == (n + 1) / 2.0);
+	}
+	assert_true(isnan(series_interval(&(struct series){ .n = 0 }).low));
+}
+
+TEST(series_ratio__is_of_windows_that_both_have)
+{
+	const struct series a = { .n = 3, .value = { 1, 2, 4 } }, b = { .n = 2, .value = { 2, 1 } };
+	struct series ratio = series_ratio(&a, &b);
+
+	assert_int_equal(ratio.n, 2);
+	assert_true(ratio.value[0] == 2 && ratio.value[1] == 0.5);
+}
+
 static struct replay_case *make_case(void)
 {
 	struct replay_case *c = mem_zalloc(sizeof(*c));
