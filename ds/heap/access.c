@@ -1,0 +1,141 @@
+#include "ds/heap/access.h"
+
+#include "ds/part/wr_list.h"
+
+#include "transport/barrier.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+
+#define EPOCH_OFF (HEAP_WORDS_OFF + offsetof(struct heap_words, epoch))
+
+void heap_access_pin(struct heap_access *acc)
+{
+	acc->pin_due = !acc->pinned;
+}
+
+/*
+ * Reads one range, behind the pin if it is due. Over a wire the pin is of the epoch that the last one
+ * read; so the epoch is read again, or else a busy client would hold back the others.
+ */
+int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t len)
+{
+	struct region *tree = acc->heap->tree;
+	uint64_t pin_off;
+	int ret;
+
+	if (!acc->pin_due)
+		return transport_fetch(tree, off, dst, len);
+	pin_off = heap_pin_off(acc->owner);
+	acc->pin = space_epoch(acc->epoch_word);
+	acc->pin_due = false;
+	acc->pinned = true;
+	if (!transport_changes_in_place(tree)) {
+		struct transport_wr wrs[] = {
+			wr_write(tree, pin_off, &acc->pin, sizeof(acc->pin)),
+			wr_read(tree, EPOCH_OFF, &acc->epoch_word, sizeof(acc->epoch_word)),
+			wr_read(tree, off, dst, len),
+		};
+
+		return transport_run(tree->tr, wrs, 3);
+	}
+	if (transport_is_forked(tree->tr))
+		return error_set(-ECHILD, "heap: opened before a fork");
+	acc->epoch_word = rword64_load_relaxed(
+		(const struct rword64 *)(const void *)(tree->base + EPOCH_OFF));
+	acc->pin = space_epoch(acc->epoch_word);
+	/* H2 pairs with H3: the pin, then heads are read. */
+	rword64_announce((const struct rword64 *)(const void *)(tree->base + pin_off), acc->pin);
+	ret = transport_order(tree->tr);
+	return ret ? ret : transport_fetch(tree, off, dst, len);
+}
+
+int heap_access_tail(struct heap_access *acc, struct heap_tail **tail_out)
+{
+	struct heap_tail *tail = &acc->tails[acc->next_tail++ % HEAP_TAILS];
+	uint64_t ticket = tail->ticket;
+
+	tail->ticket = 0;
+	*tail_out = tail;
+	return ticket ? transport_poll(acc->heap->tree->tr, ticket, DEADLINE_NEVER) : 0;
+}
+
+int heap_access_send(struct heap_access *acc, struct heap_tail *tail, uint32_t n)
+{
+	struct region *tree = acc->heap->tree;
+	struct transport_span span = { 0 };
+	int ret;
+
+	if (acc->pinned) {
+		tail->idle = 0;
+		tail->wrs[n++] = wr_write(tree, heap_pin_off(acc->owner), &tail->idle, 8);
+	}
+	acc->pinned = acc->pin_due = false;
+	ret = transport_submit_chain(tree->tr, tail->wrs, n, &span);
+	tail->ticket = span.last;
+	return ret;
+}
+
+int heap_access_unpin(struct heap_access *acc, int result)
+{
+	struct heap_tail *tail;
+	struct error_kept kept;
+	int ret;
+
+	acc->pin_due = false;
+	if (!acc->pinned)
+		return result;
+	error_keep(&kept);
+	ret = heap_access_tail(acc, &tail);
+	if (ret == 0)
+		ret = heap_access_send(acc, tail, 0);
+	if (result)
+		error_restore(&kept);
+	return result ? result : ret;
+}
+
+/* -------- memory -------- */
+
+bool heap_access_make_room(struct heap_access *acc, uint64_t bytes)
+{
+	uint8_t *stage;
+
+	if (bytes <= acc->stage_bytes)
+		return true;
+	bytes = max_u64(bytes, 2 * (uint64_t)acc->stage_bytes);
+	stage = mem_aligned(WIRE_LINE, round_up(bytes, WIRE_LINE));
+	if (!stage)
+		return false;
+	mem_free(acc->stage);
+	acc->stage = stage;
+	acc->stage_bytes = bytes;
+	return true;
+}
+
+/* -------- open, close -------- */
+
+int heap_access_open(struct heap_access *acc, struct heap *heap, uint32_t owner)
+{
+	*acc = (struct heap_access){ .heap = heap, .owner = owner };
+	acc->cursors = mem_zalloc(HEAP_CURSORS * sizeof(acc->cursors[0]));
+	if (!acc->cursors || !heap_access_make_room(acc, 4 * HEAP_GUESS_BYTES)) {
+		mem_free(acc->cursors);
+		return error_set(-ENOMEM, "heap: cannot allocate memory for an access");
+	}
+	space_init(&acc->space, heap, owner);
+	return 0;
+}
+
+void heap_access_close(struct heap_access *acc)
+{
+	struct heap_tail *tail;
+
+	for (uint32_t i = 0; i < HEAP_TAILS; i++)
+		if (heap_access_tail(acc, &tail))
+			error_clear(); /* they were hints */
+	space_fini(&acc->space);
+	mem_free(acc->cursors);
+	mem_free(acc->stage);
+}

@@ -1,0 +1,32 @@
+/*
+ * access.h - private to ds/heap: reads behind a pin, what follows a put, and memory of an access.
+ *
+ * Thread: owner, for all.
+ */
+#ifndef RLV_DS_HEAP_ACCESS_H
+#define RLV_DS_HEAP_ACCESS_H
+
+#include "ds/heap/keys.h"
+
+#define HEAP_MOST_READS 4u     /* of a key whose entry is reused each time */
+#define HEAP_GUESS_BYTES 1024u /* of an entry whose length is not known */
+
+/* The next read pins. */
+void heap_access_pin(struct heap_access *acc);
+
+/* Reads one range of the tree region, behind the pin if it is due. */
+RLV_MUST_CHECK int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t len);
+
+/* The next tail, which no request uses any more. An error is that of the tail's last requests. */
+RLV_MUST_CHECK int heap_access_tail(struct heap_access *acc, struct heap_tail **tail_out);
+
+/* Sends n requests and the end of the pin. They are hints: what is lost costs reads later. */
+RLV_MUST_CHECK int heap_access_send(struct heap_access *acc, struct heap_tail *tail, uint32_t n);
+
+/* Ends the pin of a call that changes nothing. Returns the call's result, or else an error of ours. */
+RLV_MUST_CHECK int heap_access_unpin(struct heap_access *acc, int result);
+
+/* Makes the stage that large; what it held is lost. False: no memory. */
+RLV_MUST_CHECK bool heap_access_make_room(struct heap_access *acc, uint64_t bytes);
+
+#endif

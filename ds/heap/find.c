@@ -1,0 +1,146 @@
+#include "ds/heap/find.h"
+
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+uint64_t heap_entry_room(const struct heap_access *acc, uint64_t word, uint64_t wish)
+{
+	const struct heap_desc *desc = &acc->heap->desc;
+	uint64_t off = head_off(word);
+
+	if (!heap_holds(desc, off, sizeof(struct heap_entry)))
+		return 0;
+	return min_u64(wish, desc->extent_bytes - (off - HEAP_ROWS_OFF) % desc->extent_bytes);
+}
+
+/* H4 pairs with H1: the head word was read before. */
+int heap_read_entry(struct heap_access *acc, struct chain_at at, const struct chain_key *key,
+		    uint64_t guess, bool whole)
+{
+	uint64_t wish = max_u64(guess, sizeof(struct heap_entry) + HEAP_KEY_MAX), room;
+	enum chain_found found = CHAIN_SHORT;
+	struct heap_entry entry;
+	int ret;
+
+	for (uint32_t i = 0; i < 2 && found == CHAIN_SHORT; i++) {
+		room = heap_entry_room(acc, at.word, wish);
+		if (!room)
+			return CHAIN_TORN;
+		if (!heap_access_make_room(acc, room))
+			return error_set(-ENOMEM, "heap: cannot allocate memory for an entry");
+		ret = transport_fetch(acc->heap->rows, head_off(at.word), acc->stage,
+				      (uint32_t)room);
+		if (ret)
+			return ret;
+		found = chain_entry_check(acc->stage, room, at, key, whole);
+		memcpy(&entry, acc->stage, sizeof(entry));
+		wish = chain_entry_bytes(entry.key_len, entry.len);
+	}
+	return found == CHAIN_SHORT ? (int)CHAIN_TORN : (int)found;
+}
+
+int heap_torn(struct heap_access *acc, uint32_t bucket)
+{
+	acc->stats.rereads++;
+	return error_set(acc->pinned ? -EBADMSG : -EAGAIN,
+			 "heap %s: the entry of bucket %u is damaged", acc->heap->desc.name,
+			 bucket);
+}
+
+void heap_found_set(struct heap_found *found, uint32_t bucket, const struct heap_head *head,
+		    const struct chain_key *key)
+{
+	*found =
+		(struct heap_found){ .bucket = bucket, .word = head->word.raw, .cell = head->cell };
+	found->has_cell = found->word && chain_cell_check(&found->cell, found->word, key);
+	found->version = found->has_cell ? found->cell.version : 0;
+}
+
+/*
+ * Sets the version of a bucket without a valid cell from its entry. 1 = the bucket is another key's;
+ * -EAGAIN: the entry is torn; with a pin -EBADMSG: it is damaged.
+ */
+static int find_identify(struct heap_access *acc, struct heap_found *found,
+			 const struct chain_key *key)
+{
+	struct heap_entry entry;
+	int ret;
+
+	if (found->version)
+		return 0;
+	ret = heap_read_entry(acc, heap_found_at(found), key, 0, false);
+	if (ret < 0 || ret == CHAIN_OTHER)
+		return ret < 0 ? ret : 1;
+	if (ret != CHAIN_OK)
+		return heap_torn(acc, found->bucket);
+	memcpy(&entry, acc->stage, sizeof(entry));
+	found->version = entry.version;
+	return 0;
+}
+
+/* Looks for the key from its first bucket on. -ENOSPC: all of its buckets are other keys'. */
+static int find_probe(struct heap_access *acc, const struct chain_key *key,
+		      struct heap_found *found)
+{
+	uint32_t first = chain_place(key->hash, acc->heap->desc.buckets);
+	/* A round trip costs more than records that are not needed; in place it is the other way. */
+	uint32_t at_once = transport_changes_in_place(acc->heap->tree) ? 1 : HEAP_RECORDS_AT_ONCE;
+	struct heap_head heads[HEAP_RECORDS_AT_ONCE] = { 0 };
+
+	for (uint32_t i = 0; i < HEAP_PROBES; i++) {
+		const struct heap_head *head = &heads[i % at_once];
+		int ret = i % at_once == 0
+				  ? heap_access_read(acc, heap_head_off(acc->heap, first + i),
+						     heads, at_once * (uint32_t)sizeof(heads[0]))
+				  : 0;
+
+		if (ret)
+			return ret;
+		if (head->word.raw && head_tag(head->word.raw) != chain_head_tag(key))
+			continue;
+		heap_found_set(found, first + i, head, key);
+		ret = found->word ? find_identify(acc, found, key) : 0;
+		if (ret != 1)
+			return ret;
+	}
+	*found = (struct heap_found){ 0 };
+	return error_set(-ENOSPC,
+			 "heap %s: no bucket is free near that of the key: it has too many keys, "
+			 "deleted ones included; create it with a larger keys",
+			 acc->heap->desc.name);
+}
+
+/* Finds the key: by its cursor, else by probing. */
+int heap_find(struct heap_access *acc, const struct chain_key *key, struct heap_found *found)
+{
+	struct heap_cursor *cursor = heap_cursor_of(acc, key);
+	struct heap_head head;
+	int ret;
+
+	if (heap_cursor_is_of(cursor, key)) {
+		ret = heap_access_read(acc, heap_head_off(acc->heap, cursor->bucket), &head,
+				       sizeof(head));
+		if (ret)
+			return ret;
+		heap_found_set(found, cursor->bucket, &head, key);
+		ret = found->word ? find_identify(acc, found, key) : 1;
+		if (ret != 1)
+			return ret;
+		cursor->word = 0; /* another key of that hash */
+	}
+	return find_probe(acc, key, found);
+}
+
+void heap_remember(const struct heap_access *acc, const struct chain_key *key,
+		   const struct heap_found *found, uint64_t len)
+{
+	*heap_cursor_of(acc, key) = (struct heap_cursor){
+		.hash = key->hash,
+		.word = found->word,
+		.bucket = found->bucket,
+		.bytes = len <= HEAP_INLINE_MAX ? 0 : (uint32_t)chain_entry_bytes(key->len, len),
+	};
+}

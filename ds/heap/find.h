@@ -1,0 +1,63 @@
+/*
+ * find.h - private to ds/heap: where a key is, by its cursor or by a look at its buckets, and the
+ * entry that a head word names.
+ *
+ * Thread: owner, for all.
+ */
+#ifndef RLV_DS_HEAP_FIND_H
+#define RLV_DS_HEAP_FIND_H
+
+#include "ds/heap/access.h"
+
+#define HEAP_RECORDS_AT_ONCE 8u
+
+/* A key's bucket, as a look found it. */
+struct heap_found {
+	uint32_t bucket;
+	uint64_t word;    /* 0: the key is nowhere, and the bucket is free */
+	uint64_t version; /* 0: not known yet */
+	bool has_cell;    /* the cell is the head word's and the key's */
+	struct heap_cell cell;
+};
+
+static inline struct chain_at heap_found_at(const struct heap_found *found)
+{
+	return (struct chain_at){ found->word, found->bucket };
+}
+
+void heap_found_set(struct heap_found *found, uint32_t bucket, const struct heap_head *head,
+		    const struct chain_key *key);
+
+/* Finds the key and its version. -ENOSPC: it is nowhere, and no bucket is free for it; -EAGAIN,
+   -EBADMSG as heap_torn. Cost: 1 RT if the cursor is warm and the cell valid. */
+RLV_MUST_CHECK int heap_find(struct heap_access *acc, const struct chain_key *key,
+			     struct heap_found *found);
+
+static inline struct heap_cursor *heap_cursor_of(const struct heap_access *acc,
+						 const struct chain_key *key)
+{
+	return &acc->cursors[key->hash % HEAP_CURSORS];
+}
+
+static inline bool heap_cursor_is_of(const struct heap_cursor *cursor, const struct chain_key *key)
+{
+	return cursor->word && cursor->hash == key->hash;
+}
+
+/* Sets the key's cursor; len: bytes of its value. */
+void heap_remember(const struct heap_access *acc, const struct chain_key *key,
+		   const struct heap_found *found, uint64_t len);
+
+/* Bytes that may be read from the place that a head word names; 0: it cannot be an entry's. */
+uint64_t heap_entry_room(const struct heap_access *acc, uint64_t word, uint64_t wish);
+
+/* Reads the entry that the head word names into the stage: all of it if `whole`, else up to its key.
+   Returns an error, or enum chain_found. Cost: 1 RT, 2 if it has more than `guess` bytes. */
+RLV_MUST_CHECK int heap_read_entry(struct heap_access *acc, struct chain_at at,
+				   const struct chain_key *key, uint64_t guess, bool whole);
+
+/* The entry is not the head word's. -EAGAIN: it was reused meanwhile; -EBADMSG: with a pin it is
+   damaged. */
+RLV_MUST_CHECK int heap_torn(struct heap_access *acc, uint32_t bucket);
+
+#endif

@@ -1,0 +1,132 @@
+#include "ds/heap/find.h"
+
+#include "base/bits.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The value that is in the stage. */
+static int get_from_stage(struct heap_access *acc, const struct chain_key *key,
+			  const struct heap_found *found, struct heap_value *out)
+{
+	struct heap_entry entry;
+
+	memcpy(&entry, acc->stage, sizeof(entry));
+	heap_remember(acc, key, found, entry.len);
+	*out = (struct heap_value){
+		.ptr = acc->stage + sizeof(entry) + entry.key_len,
+		.len = entry.len,
+		.version = entry.version,
+		.deleted = (entry.flags & ENTRY_DELETED) != 0,
+	};
+	return out->deleted ? error_set(-ENOENT, "the key was deleted") : 0;
+}
+
+static int get_from_cell(struct heap_access *acc, const struct chain_key *key,
+			 const struct heap_found *found, struct heap_value *out)
+{
+	const struct heap_cell *cell = &found->cell;
+
+	memcpy(acc->stage, cell->value, sizeof(cell->value)); /* it has room for that always */
+	heap_remember(acc, key, found, cell->len);
+	*out = (struct heap_value){
+		.ptr = acc->stage,
+		.len = cell->len,
+		.version = cell->version,
+		.deleted = (found->word & HEAD_DELETED) != 0,
+	};
+	return out->deleted ? error_set(-ENOENT, "the key was deleted") : 0;
+}
+
+/*
+ * By its cursor: the entry, and the head record behind it, in one read. 1 = the head has moved, or its
+ * entry is not this: *found is as the head says.
+ */
+static int get_warm(struct heap_access *acc, const struct chain_key *key, struct heap_found *found,
+		    struct heap_value *out)
+{
+	const struct heap_cursor cursor = *heap_cursor_of(acc, key);
+	uint64_t bytes = heap_entry_room(acc, cursor.word, cursor.bytes);
+	struct heap_head head;
+	const struct transport_io ios[] = {
+		{ .region = acc->heap->rows,
+		  .off = head_off(cursor.word),
+		  .dst = acc->stage,
+		  .len = (uint32_t)bytes },
+		{ .region = acc->heap->tree,
+		  .off = heap_head_off(acc->heap, cursor.bucket),
+		  .dst = &head,
+		  .len = sizeof(head) },
+	};
+	int ret = heap_access_make_room(acc, bytes) ? 0 : -ENOMEM;
+
+	if (ret || acc->pin_due || !bytes || ios[0].dst != acc->stage)
+		return 1;
+	ret = transport_read(acc->heap->tree->tr, ios, 2);
+	if (ret)
+		return ret;
+	heap_found_set(found, cursor.bucket, &head, key);
+	if (found->word != cursor.word ||
+	    chain_entry_check(acc->stage, bytes, heap_found_at(found), key, true) != CHAIN_OK)
+		return 1;
+	return get_from_stage(acc, key, found, out);
+}
+
+static int get_once(struct heap_access *acc, const struct chain_key *key, struct heap_value *out)
+{
+	struct heap_cursor *cursor = heap_cursor_of(acc, key);
+	struct heap_found found = { 0 };
+	uint64_t guess = HEAP_GUESS_BYTES;
+	int ret;
+
+	if (heap_cursor_is_of(cursor, key) && cursor->bytes) {
+		guess = cursor->bytes;
+		ret = get_warm(acc, key, &found, out);
+		if (ret != 1)
+			return ret;
+	}
+	if (!found.version) {
+		ret = heap_find(acc, key, &found);
+		if (ret)
+			return ret == -ENOSPC ? error_set(-ENOENT, "no such key") : ret;
+	}
+	if (!found.word)
+		return error_set(-ENOENT, "no such key");
+	if (found.has_cell && found.cell.len <= HEAP_INLINE_MAX)
+		return get_from_cell(acc, key, &found, out);
+	if (found.has_cell)
+		guess = chain_entry_bytes(key->len, chain_cell_value_len(&found.cell));
+	ret = heap_read_entry(acc, heap_found_at(&found), key, guess, true);
+	if (ret < 0)
+		return ret;
+	return ret == CHAIN_OK ? get_from_stage(acc, key, &found, out)
+			       : heap_torn(acc, found.bucket);
+}
+
+int heap_get(struct heap_access *acc, const struct chain_key *key, struct heap_value *out)
+{
+	int ret = -EAGAIN;
+
+	for (uint32_t i = 0; ret == -EAGAIN && i < HEAP_MOST_READS; i++) {
+		if (i == 2 && acc->owner)
+			heap_access_pin(acc);
+		ret = get_once(acc, key, out);
+	}
+	return heap_access_unpin(acc, ret);
+}
+
+int heap_version(struct heap_access *acc, const struct chain_key *key, uint64_t *version_out)
+{
+	struct heap_found found = { 0 };
+	int ret = -EAGAIN;
+
+	for (uint32_t i = 0; ret == -EAGAIN && i < HEAP_MOST_READS; i++) {
+		if (i == 2 && acc->owner)
+			heap_access_pin(acc);
+		ret = heap_find(acc, key, &found);
+	}
+	ret = heap_access_unpin(acc, ret == -ENOSPC ? 0 : ret);
+	if (ret == 0)
+		*version_out = found.word ? found.version : 0;
+	return ret;
+}

@@ -1,0 +1,158 @@
+#include "ds/heap/find.h"
+
+#include "ds/part/wr_list.h"
+
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#define MOST_TRIES 64u /* of a put against others */
+
+/* Compares what is there with what the put expects. */
+static int put_check(const struct heap_found *found, const struct heap_put *put)
+{
+	bool exists = found->word && !(found->word & HEAD_DELETED);
+
+	if (put->deletes && !exists)
+		return error_set(-ENOENT, "no such key");
+	if (put->expected != HEAP_ANY_VERSION && put->expected != (exists ? found->version : 0))
+		return error_set(-ESTALE, "the key has version %" PRIu64 ", not %" PRIu64,
+				 exists ? found->version : 0, put->expected);
+	return 0;
+}
+
+/* A put, with a slot for its entry, and what its last look found. */
+struct put_call {
+	const struct chain_key *key;
+	const struct heap_put *put;
+	struct space_slot slot;
+	struct heap_found found;
+};
+
+/* Writes the entry, then swaps the head. *won_out: false, another put was first. An error: it is not
+   known whether. */
+static int put_publish(struct heap_access *acc, struct put_call *call, bool *won_out)
+{
+	const struct heap_put *put = call->put;
+	struct heap_found *found = &call->found;
+	const struct heap_entry entry = {
+		.version = found->version + 1,
+		.prev = found->word,
+		.len = put->deletes ? 0 : put->len,
+		.bucket = found->bucket,
+		.flags = put->deletes ? ENTRY_DELETED : 0,
+		.writer = acc->owner,
+		.gen = (uint32_t)call->slot.extent->word,
+		.epoch = acc->pin,
+	};
+	uint64_t word = head_make(entry.version, call->slot.off,
+				  chain_head_tag(call->key) | (put->deletes ? HEAD_DELETED : 0));
+	struct transport_wr wrs[2];
+	int ret;
+
+	chain_entry_write(acc->stage, &entry, call->key, put->value);
+	wrs[0] = wr_write(acc->heap->rows, call->slot.off, acc->stage,
+			  (uint32_t)chain_entry_bytes(call->key->len, entry.len));
+	/* H1 pairs with H4: the entry, then the head names it. */
+	wrs[1] = wr_swap(acc->heap->tree, heap_head_off(acc->heap, found->bucket), found->word,
+			 word);
+	acc->in_doubt = true;
+	ret = transport_run(acc->heap->tree->tr, wrs, 2);
+	if (ret == 0 && wrs[1].atomic.status != ATOMIC_DONE)
+		ret = error_set(-EIO, "put: the answer was lost: whether it was done is not known");
+	*won_out = ret == 0 && wrs[1].atomic.old == found->word;
+	if (ret)
+		return ret;
+	acc->in_doubt = false;
+	if (*won_out) {
+		found->version = entry.version;
+		found->word = word;
+	}
+	return 0;
+}
+
+/* Behind a put that won over the head word `old`: the cell of the new version, and the counts. */
+static int put_finish(struct heap_access *acc, const struct put_call *call, uint64_t old)
+{
+	struct region *tree = acc->heap->tree;
+	const struct heap_found *found = &call->found;
+	uint64_t extent = (head_off(old) - HEAP_ROWS_OFF) / acc->heap->desc.extent_bytes;
+	const struct chain_value value = { .version = found->version,
+					   .ptr = call->put->value,
+					   .len = call->put->deletes ? 0 : call->put->len };
+	struct heap_tail *tail;
+	uint32_t n = 0, bytes;
+	int ret = heap_access_tail(acc, &tail);
+
+	heap_remember(acc, call->key, found, value.len);
+	bytes = chain_cell_write(&tail->cell, found->word, call->key, &value);
+	tail->wrs[n++] = wr_write(tree, heap_head_off(acc->heap, found->bucket) + HEAP_CELL_OFF,
+				  &tail->cell, bytes);
+	if (!old)
+		tail->wrs[n++] =
+			wr_add(tree, HEAP_WORDS_OFF + offsetof(struct heap_words, keys), 1);
+	else if (extent < acc->heap->desc.extents)
+		tail->wrs[n++] = wr_add(tree,
+					heap_extent_off(acc->heap, (uint32_t)extent) +
+						offsetof(struct heap_extent, retired),
+					1);
+	return ret ? ret : heap_access_send(acc, tail, n);
+}
+
+/* Puts into the call's slot, and keeps it or gives it back. */
+static int put_into(struct heap_access *acc, struct put_call *call, uint64_t *version_out)
+{
+	uint64_t old = 0;
+	bool won = false;
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && !won && i < MOST_TRIES; i++) {
+		acc->stats.conflicts += i > 0;
+		if (i == 0)
+			heap_access_pin(acc);
+		ret = heap_find(acc, call->key, &call->found);
+		if (ret == 0)
+			ret = put_check(&call->found, call->put);
+		if (ret)
+			break;
+		old = call->found.word;
+		ret = put_publish(acc, call, &won);
+		if (ret || won)
+			space_keep(&acc->space, &call->slot, call->found.bucket);
+		if (ret) /* the connection has ended, or an answer is lost: it may have been done */
+			return ret;
+	}
+	if (!won) {
+		space_give(&acc->space, &call->slot);
+		if (ret == 0)
+			ret = error_set(-EAGAIN, "put: other clients changed the key %u times",
+					MOST_TRIES);
+		return heap_access_unpin(acc, ret);
+	}
+	*version_out = call->found.version;
+	if (put_finish(acc, call, old)) /* hints: the put itself is done */
+		error_clear();
+	return 0;
+}
+
+int heap_put(struct heap_access *acc, const struct chain_key *key, const struct heap_put *put,
+	     uint64_t *version_out)
+{
+	uint64_t bytes = chain_entry_bytes(key->len, put->deletes ? 0 : put->len);
+	struct put_call call = { .key = key, .put = put };
+	int ret;
+
+	if (!acc->owner)
+		return error_set(-EACCES, "the handle was opened read-only");
+	if (put->len > UINT32_MAX || bytes > heap_entry_most(&acc->heap->desc))
+		return error_set(-ERANGE,
+				 "a value of %" PRIu64 " bytes: an entry holds %" PRIu64
+				 " with its key and header, one extent; create the heap with a "
+				 "larger extent_bytes",
+				 put->len, heap_entry_most(&acc->heap->desc));
+	if (!heap_access_make_room(acc, max_u64(bytes, HEAP_GUESS_BYTES)))
+		return error_set(-ENOMEM, "put: cannot allocate memory");
+	ret = space_take(&acc->space, bytes, put->deletes, &call.slot);
+	return ret ? ret : put_into(acc, &call, version_out);
+}
