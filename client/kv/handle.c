@@ -8,7 +8,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 static const struct part_kind heap_kind = {
@@ -134,7 +133,7 @@ static int kv_connect(struct rlv_kv *kv, const struct meta_object *object, uint6
 
 /* Makes a handle of an opened object. Frees opened. */
 static int kv_wrap(struct rlv_store *store, struct meta_opened *opened, uint64_t deadline_ns,
-		   struct rlv_kv **kv_out)
+		   void **kv_out)
 {
 	struct rlv_kv *kv = mem_zalloc(sizeof(*kv));
 	struct meta_object object = opened->object;
@@ -163,22 +162,13 @@ static int kv_wrap(struct rlv_store *store, struct meta_opened *opened, uint64_t
 	return 0;
 }
 
-/* Creates the heap of the wish, or, if wish->desc is NULL, opens it by name; waits for its nodes. */
 static int kv_get(struct rlv_store *store, const struct meta_wish *wish, struct rlv_kv **kv_out)
 {
-	struct store_wait wait = store_wait_begin(store);
-	struct meta_object object = { .kind = wish->kind };
-	struct meta *meta = store->meta;
-	struct meta_opened opened;
-	int ret;
+	void *handle;
+	int ret = store_get_object(store, wish, kv_wrap, &handle);
 
-	(void)snprintf(object.name, sizeof(object.name), "%s", wish->name);
-	do {
-		ret = wish->desc ? meta->ops->create(meta, wish, &opened)
-				 : meta->ops->open(meta, &object, META_LOOKS, 0, &opened);
-		if (ret == 0)
-			ret = kv_wrap(store, &opened, wait.deadline_ns, kv_out);
-	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	if (ret == 0)
+		*kv_out = handle;
 	return ret;
 }
 
@@ -241,21 +231,12 @@ int rlv_kv_close(struct rlv_kv **kv)
 
 int rlv_kv_drop(struct rlv_store *store, const char *name)
 {
-	int ret;
-
-	if (!store || !name)
-		return error_set(-EINVAL, "store or name is NULL");
-	if (store->read_only)
-		return error_set(-EACCES, "store was opened read-only");
-	ret = table_name_check(name);
-	return ret ? ret : store->meta->ops->drop(store->meta, OBJECT_HEAP, name);
+	return store_drop_object(store, OBJECT_HEAP, name);
 }
 
 int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BYTES], size_t *n_inout)
 {
-	if (!store || !n_inout || (*n_inout && !names))
-		return error_set(-EINVAL, "store, names or n_inout is NULL");
-	return store->meta->ops->list(store->meta, OBJECT_HEAP, names, n_inout);
+	return store_list_objects(store, OBJECT_HEAP, names, n_inout);
 }
 
 /* -------- calls -------- */

@@ -2,6 +2,8 @@
 
 #include "relive/admin.h"
 
+#include "ds/replay/table_desc.h"
+
 #include "base/mem/alloc.h"
 #include "base/log.h"
 
@@ -89,6 +91,45 @@ int store_wait_nodes(struct store_wait *wait, int error)
 	return 0;
 }
 
+int store_get_object(struct rlv_store *store, const struct meta_wish *wish, store_wrap_fn wrap,
+		     void **handle_out)
+{
+	struct store_wait wait = store_wait_begin(store);
+	struct meta_object object = { .kind = wish->kind };
+	struct meta *meta = store->meta;
+	struct meta_opened opened;
+	int ret;
+
+	(void)snprintf(object.name, sizeof(object.name), "%s", wish->name);
+	do {
+		ret = wish->desc ? meta->ops->create(meta, wish, &opened)
+				 : meta->ops->open(meta, &object, META_LOOKS, 0, &opened);
+		if (ret == 0)
+			ret = wrap(store, &opened, wait.deadline_ns, handle_out);
+	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	return ret;
+}
+
+int store_drop_object(struct rlv_store *store, uint32_t kind, const char *name)
+{
+	int ret;
+
+	if (!store || !name)
+		return error_set(-EINVAL, "store or name is NULL");
+	if (store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	ret = table_name_check(name);
+	return ret ? ret : store->meta->ops->drop(store->meta, kind, name);
+}
+
+int store_list_objects(struct rlv_store *store, uint32_t kind, char (*names)[RLV_NAME_BYTES],
+		       size_t *n_inout)
+{
+	if (!store || !n_inout || (*n_inout && !names))
+		return error_set(-EINVAL, "store, names or n_inout is NULL");
+	return store->meta->ops->list(store->meta, kind, names, n_inout);
+}
+
 int rlv_store_persist(struct rlv_store *store)
 {
 	if (!store)
@@ -98,7 +139,5 @@ int rlv_store_persist(struct rlv_store *store)
 
 int rlv_store_tables(struct rlv_store *store, char (*names)[RLV_NAME_BYTES], size_t *n_inout)
 {
-	if (!store || !n_inout || (*n_inout && !names))
-		return error_set(-EINVAL, "store, names or n_inout is NULL");
-	return store->meta->ops->list(store->meta, OBJECT_TABLE, names, n_inout);
+	return store_list_objects(store, OBJECT_TABLE, names, n_inout);
 }

@@ -32,4 +32,17 @@ struct store_wait store_wait_begin(const struct rlv_store *store);
    little and returns 0, and the call is made again. Else returns the error. */
 RLV_MUST_CHECK int store_wait_nodes(struct store_wait *wait, int error);
 
+RLV_MUST_CHECK int store_drop_object(struct rlv_store *store, uint32_t kind, const char *name);
+RLV_MUST_CHECK int store_list_objects(struct rlv_store *store, uint32_t kind,
+				      char (*names)[RLV_NAME_BYTES], size_t *n_inout);
+
+/* Makes a handle of an opened object, which it frees in any case. */
+typedef int (*store_wrap_fn)(struct rlv_store *store, struct meta_opened *opened,
+			     uint64_t deadline_ns, void **handle_out);
+
+/* Creates the object of the wish, or, if wish->desc is NULL, opens it by name; waits for its nodes
+   within the store's timeout. */
+RLV_MUST_CHECK int store_get_object(struct rlv_store *store, const struct meta_wish *wish,
+				    store_wrap_fn wrap, void **handle_out);
+
 #endif

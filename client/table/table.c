@@ -41,7 +41,7 @@ void table_handle_count(struct rlv_table *table, int delta)
 /* Makes a table of an opened object and opens its shards. Takes ownership of opened, also on
    failure. -EPROTO: the object's descriptor is not valid. */
 static int table_wrap(struct rlv_store *store, struct meta_opened *opened, uint64_t deadline_ns,
-		      struct rlv_table **table_out)
+		      void **table_out)
 {
 	struct rlv_table *table = mem_zalloc(sizeof(*table));
 	struct table_seen *seen = mem_zalloc(sizeof(*seen));
@@ -81,24 +81,14 @@ static int table_wrap(struct rlv_store *store, struct meta_opened *opened, uint6
 	return 0;
 }
 
-/* Creates the table of the wish, or, if wish->desc is NULL, opens it by name; waits for its
-   nodes within the store's timeout. */
 static int table_get(struct rlv_store *store, const struct meta_wish *wish,
 		     struct rlv_table **table_out)
 {
-	struct store_wait wait = store_wait_begin(store);
-	struct meta_object object = { .kind = wish->kind };
-	struct meta *meta = store->meta;
-	struct meta_opened opened;
-	int ret;
+	void *handle;
+	int ret = store_get_object(store, wish, table_wrap, &handle);
 
-	(void)snprintf(object.name, sizeof(object.name), "%s", wish->name);
-	do {
-		ret = wish->desc ? meta->ops->create(meta, wish, &opened)
-				 : meta->ops->open(meta, &object, META_LOOKS, 0, &opened);
-		if (ret == 0)
-			ret = table_wrap(store, &opened, wait.deadline_ns, table_out);
-	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	if (ret == 0)
+		*table_out = handle;
 	return ret;
 }
 
@@ -178,14 +168,7 @@ int rlv_table_close(struct rlv_table **table)
 
 int rlv_table_drop(struct rlv_store *store, const char *name)
 {
-	int ret;
-
-	if (!store || !name)
-		return error_set(-EINVAL, "store or name is NULL");
-	if (store->read_only)
-		return error_set(-EACCES, "store was opened read-only");
-	ret = table_name_check(name);
-	return ret ? ret : store->meta->ops->drop(store->meta, OBJECT_TABLE, name);
+	return store_drop_object(store, OBJECT_TABLE, name);
 }
 
 /* -------- info -------- */
