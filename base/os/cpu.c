@@ -78,6 +78,16 @@ bool cpu_has_crc32(void)
 	return may_more_than_plain() && cpuid_has(&found, 1, CPUID_SSE42);
 }
 
+bool cpu_has_vpclmul(void)
+{
+#if defined(__x86_64__)
+	return cpu_level() == CPU_AVX512 && cpu_has_crc32() &&
+	       __builtin_cpu_supports("vpclmulqdq");
+#else
+	return false;
+#endif
+}
+
 bool cpu_has_cas16(void)
 {
 	static _Atomic int found = -1;

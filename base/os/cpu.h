@@ -31,6 +31,9 @@ const char *cpu_level_name(enum cpu_level level);
 /* True if the CPU has SSE4.2's crc32 instruction; false under the limit CPU_PLAIN. */
 bool cpu_has_crc32(void);
 
+/* True if the CPU has carry-less multiplication of 64-byte vectors; false below CPU_AVX512. */
+bool cpu_has_vpclmul(void);
+
 /* True if the CPU has cmpxchg16b; false under the limit CPU_PLAIN. */
 bool cpu_has_cas16(void);
 

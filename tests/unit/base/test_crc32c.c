@@ -103,6 +103,29 @@ TEST_WITH(crc32c__variants_agree_with_the_definition, NULL, lift_limit)
 		}
 }
 
+/* Both variants copy all bytes and no more, and give the checksum of what they copied. */
+TEST_WITH(crc32c_copy__copies_and_agrees_with_the_definition, NULL, lift_limit)
+{
+	static unsigned char bytes[BYTES], to[BYTES], copy[BYTES];
+	uint32_t start = 0x12345678;
+
+	fill_bytes(bytes, test_seed(__func__, 23));
+	for (size_t len = 0; len < 1500; len += len < 700 ? 1 : 7) {
+		size_t align = len % 65;
+		uint32_t expected = crc32c_by_bits(start, bytes + align, len);
+
+		for (int level = CPU_PLAIN; level <= CPU_AVX512; level++) {
+			cpu_level_limit((enum cpu_level)level);
+			memset(to, 0xa5, sizeof(to));
+			memset(copy, 0xa5, sizeof(copy));
+			memcpy(copy + 3, bytes + align, len);
+			assert_int_equal(crc32c_copy(start, to + 3, bytes + align, len), expected);
+			assert_memory_equal(to, copy, 2048);
+		}
+		start = expected;
+	}
+}
+
 TEST(crc32c__continues_at_any_split)
 {
 	static unsigned char bytes[BYTES];
