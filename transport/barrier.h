@@ -15,6 +15,8 @@
 
 #include "wire/le.h"
 
+#include "base/crc32c.h"
+
 #if defined(__SANITIZE_THREAD__)
 #define BARRIER_TSAN 1
 #elif defined(__has_feature)
@@ -184,6 +186,17 @@ static inline void transport_copy_racy_bytes(void *dst, const void *src, size_t 
 	}
 #else
 	memcpy(dst, src, n);
+#endif
+}
+
+/* transport_copy_racy_bytes that also returns the checksum of what dst has then. */
+static inline uint32_t transport_copy_racy_crc(uint32_t crc, void *dst, const void *src, size_t n)
+{
+#if BARRIER_TSAN
+	transport_copy_racy_bytes(dst, src, n);
+	return crc32c(crc, dst, n);
+#else
+	return crc32c_copy(crc, dst, src, n);
 #endif
 }
 

@@ -16,6 +16,7 @@
 struct key_call {
 	struct chain_key key;
 	struct heap_put put;
+	struct heap_room room;
 	struct heap_value got;
 	uint64_t version, than;
 };
@@ -28,6 +29,8 @@ static int key_run(struct rlv_kv *kv, struct rlv_bytes key, struct key_call *of,
 
 	of->key = chain_key(key.ptr, (uint32_t)key.len, kv->desc.seed);
 	call.part = chain_part(of->key.hash, kv->desc.n_parts);
+	if (kv_access(kv, call.part))
+		heap_prefetch(kv_access(kv, call.part), &of->key);
 	return kv_run(kv, &call, timeout_ns);
 }
 
@@ -97,7 +100,7 @@ static int step_get(void *ctx, struct heap_access *acc)
 {
 	struct key_call *call = ctx;
 
-	return heap_get(acc, &call->key, &call->got);
+	return heap_get(acc, &call->key, &call->room, &call->got);
 }
 
 static int step_version(void *ctx, struct heap_access *acc)
@@ -118,8 +121,6 @@ static int value_fill(const struct heap_value *got, const struct rlv_kv_value *a
 
 	value.len = got->len;
 	value.version = got->version;
-	if (value.room && !value.ptr)
-		return error_set(-EINVAL, "value->ptr is NULL, and value->room is not 0");
 	if (!value.room) {
 		value.ptr = (void *)(uintptr_t)got->ptr;
 	} else if (got->len > value.room) {
@@ -127,7 +128,7 @@ static int value_fill(const struct heap_value *got, const struct rlv_kv_value *a
 		return error_set(-ERANGE,
 				 "value->room %" PRIu64 ": the value has %" PRIu64 " bytes",
 				 value.room, got->len);
-	} else if (got->len) {
+	} else if (got->len && got->ptr != value.ptr) {
 		memcpy(value.ptr, got->ptr, got->len);
 	}
 	abi_write(value_out, &value, sizeof(value));
@@ -144,8 +145,12 @@ int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *val
 		ret = error_set(-EINVAL, "value is NULL");
 	if (ret == 0)
 		ret = abi_read(&asked, sizeof(asked), value, "value->");
-	if (ret == 0)
-		ret = key_run(kv, key, &call, step_get, kv->store->timeout_ns);
+	if (ret == 0 && asked.room && !asked.ptr)
+		ret = error_set(-EINVAL, "value->ptr is NULL, and value->room is not 0");
+	if (ret)
+		return ret;
+	call.room = (struct heap_room){ asked.ptr, asked.room };
+	ret = key_run(kv, key, &call, step_get, kv->store->timeout_ns);
 	return ret ? ret : value_fill(&call.got, &asked, value);
 }
 

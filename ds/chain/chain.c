@@ -57,6 +57,20 @@ void chain_entry_write(void *buf, const struct heap_entry *head, const struct ch
 	memcpy(bytes, &entry, sizeof(entry));
 }
 
+bool chain_header_check(const struct heap_entry *entry, struct chain_at at)
+{
+	return entry->magic == ENTRY_MAGIC &&
+	       (entry->version & HEAD_VERSION_MASK) == head_version(at.word) &&
+	       entry->bucket == at.bucket && entry->key_len > 0 &&
+	       entry->key_len <= HEAP_KEY_MAX && entry->len <= UINT32_MAX &&
+	       ((entry->flags & ENTRY_DELETED) != 0) == ((at.word & HEAD_DELETED) != 0);
+}
+
+uint32_t chain_key_crc(const struct heap_entry *entry, const void *key)
+{
+	return crc32c(entry_crc(entry, sizeof(*entry)), key, entry->key_len);
+}
+
 enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at at,
 				   const struct chain_key *key, bool whole)
 {
@@ -66,11 +80,7 @@ enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at 
 	if (n < sizeof(entry))
 		return CHAIN_SHORT;
 	memcpy(&entry, buf, sizeof(entry));
-	if (entry.magic != ENTRY_MAGIC ||
-	    (entry.version & HEAD_VERSION_MASK) != head_version(at.word) ||
-	    entry.bucket != at.bucket || entry.key_len == 0 || entry.key_len > HEAP_KEY_MAX ||
-	    entry.len > UINT32_MAX ||
-	    ((entry.flags & ENTRY_DELETED) != 0) != ((at.word & HEAD_DELETED) != 0))
+	if (!chain_header_check(&entry, at))
 		return CHAIN_TORN;
 	bytes = sizeof(entry) + entry.key_len + (whole ? entry.len : 0);
 	if (n < bytes)

@@ -77,6 +77,12 @@ struct chain_at {
 enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at at,
 				   const struct chain_key *key, bool whole);
 
+/* True if the header may be that of the entry that the head word names. */
+bool chain_header_check(const struct heap_entry *entry, struct chain_at at);
+
+/* The checksum over header and key, to go on with that of the value. */
+uint32_t chain_key_crc(const struct heap_entry *entry, const void *key);
+
 /* -------- cells -------- */
 
 struct chain_value {

@@ -119,6 +119,8 @@ bool heap_access_make_room(struct heap_access *acc, uint64_t bytes)
 int heap_access_open(struct heap_access *acc, struct heap *heap, uint32_t owner)
 {
 	*acc = (struct heap_access){ .heap = heap, .owner = owner };
+	acc->in_place = heap->tree->base && heap->rows->base &&
+			(heap->tree->tr->caps & TRANSPORT_CPU_ATOMIC);
 	acc->cursors = mem_zalloc(HEAP_CURSORS * sizeof(acc->cursors[0]));
 	if (!acc->cursors || !heap_access_make_room(acc, 4 * HEAP_GUESS_BYTES)) {
 		mem_free(acc->cursors);

@@ -60,4 +60,18 @@ RLV_MUST_CHECK int heap_read_entry(struct heap_access *acc, struct chain_at at,
    damaged. */
 RLV_MUST_CHECK int heap_torn(struct heap_access *acc, uint32_t bucket);
 
+/* Finishes a get: sets out->deleted by the head word; then -ENOENT. */
+RLV_MUST_CHECK int heap_value_found(struct heap_value *out, uint64_t word);
+
+/* The value of a cell that is valid; it goes to the stage. */
+RLV_MUST_CHECK int heap_value_of_cell(struct heap_access *acc, const struct chain_key *key,
+				      const struct heap_found *found, struct heap_value *out);
+
+/*
+ * Gets in place: the head word, then its entry, copied and checked in one pass; the value goes to *room
+ * if it fits, or else to the stage. As heap_get; -EAGAIN: it was replaced meanwhile, or is damaged.
+ */
+RLV_MUST_CHECK int heap_get_in_place(struct heap_access *acc, const struct chain_key *key,
+				     const struct heap_room *room, struct heap_value *out);
+
 #endif

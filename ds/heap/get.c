@@ -5,6 +5,12 @@
 #include <errno.h>
 #include <string.h>
 
+int heap_value_found(struct heap_value *out, uint64_t word)
+{
+	out->deleted = (word & HEAD_DELETED) != 0;
+	return out->deleted ? error_set(-ENOENT, "the key was deleted") : 0;
+}
+
 /* The value that is in the stage. */
 static int get_from_stage(struct heap_access *acc, const struct chain_key *key,
 			  const struct heap_found *found, struct heap_value *out)
@@ -17,13 +23,12 @@ static int get_from_stage(struct heap_access *acc, const struct chain_key *key,
 		.ptr = acc->stage + sizeof(entry) + entry.key_len,
 		.len = entry.len,
 		.version = entry.version,
-		.deleted = (entry.flags & ENTRY_DELETED) != 0,
 	};
-	return out->deleted ? error_set(-ENOENT, "the key was deleted") : 0;
+	return heap_value_found(out, found->word);
 }
 
-static int get_from_cell(struct heap_access *acc, const struct chain_key *key,
-			 const struct heap_found *found, struct heap_value *out)
+int heap_value_of_cell(struct heap_access *acc, const struct chain_key *key,
+		       const struct heap_found *found, struct heap_value *out)
 {
 	const struct heap_cell *cell = &found->cell;
 
@@ -33,9 +38,8 @@ static int get_from_cell(struct heap_access *acc, const struct chain_key *key,
 		.ptr = acc->stage,
 		.len = cell->len,
 		.version = cell->version,
-		.deleted = (found->word & HEAD_DELETED) != 0,
 	};
-	return out->deleted ? error_set(-ENOENT, "the key was deleted") : 0;
+	return heap_value_found(out, found->word);
 }
 
 /*
@@ -93,7 +97,7 @@ static int get_once(struct heap_access *acc, const struct chain_key *key, struct
 	if (!found.word)
 		return error_set(-ENOENT, "no such key");
 	if (found.has_cell && found.cell.len <= HEAP_INLINE_MAX)
-		return get_from_cell(acc, key, &found, out);
+		return heap_value_of_cell(acc, key, &found, out);
 	if (found.has_cell)
 		guess = chain_entry_bytes(key->len, chain_cell_value_len(&found.cell));
 	ret = heap_read_entry(acc, heap_found_at(&found), key, guess, true);
@@ -103,16 +107,19 @@ static int get_once(struct heap_access *acc, const struct chain_key *key, struct
 			       : heap_torn(acc, found.bucket);
 }
 
-int heap_get(struct heap_access *acc, const struct chain_key *key, struct heap_value *out)
+int heap_get(struct heap_access *acc, const struct chain_key *key, const struct heap_room *room,
+	     struct heap_value *out)
 {
 	int ret = -EAGAIN;
 
 	for (uint32_t i = 0; ret == -EAGAIN && i < HEAP_MOST_READS; i++) {
 		if (i == 2 && acc->owner)
 			heap_access_pin(acc);
-		ret = get_once(acc, key, out);
+		/* With a pin by copies, which cannot be overtaken: they tell damage apart. */
+		ret = acc->in_place && i < 2 ? heap_get_in_place(acc, key, room, out)
+					     : get_once(acc, key, out);
 	}
-	return heap_access_unpin(acc, ret);
+	return acc->pinned || acc->pin_due ? heap_access_unpin(acc, ret) : ret;
 }
 
 int heap_version(struct heap_access *acc, const struct chain_key *key, uint64_t *version_out)

@@ -5,6 +5,7 @@
  *          its checksum holds; else the head says where the newest one is, and a small value is in
  *          the head's cell. Nothing is pinned: an entry that was reused meanwhile fails its checksum.
  *          After two such reads the client pins the epoch, and the third cannot fail.
+ *          In place there is no cursor: the head word, then its entry, copied and checked in one pass.
  *   put    pin and read the head record | write the entry, then CAS the head word | behind it and
  *          not waited for: the cell, the count of retired entries, the end of the pin
  *
@@ -49,6 +50,7 @@ struct heap_stats {
 struct heap_access {
 	struct heap *heap;
 	uint32_t owner; /* 0 = only reads, and never pins */
+	bool in_place;  /* the part is read by plain code on its mapping */
 	bool pin_due, pinned;
 	bool in_doubt;            /* a put ended without an answer; the caller clears it */
 	uint64_t pin, epoch_word; /* of the last pin, and as last read */
@@ -61,7 +63,14 @@ struct heap_access {
 	struct heap_stats stats;
 };
 
-/* A value as it was read: ptr is valid until the next call with the access. */
+/* Memory for a value; ptr NULL = none. What it has after an error is not defined. */
+struct heap_room {
+	void *ptr;
+	uint64_t bytes;
+};
+
+/* A value as it was read: ptr is the caller's memory, if it has room, or else that of the access, which
+   is valid until the next call with it. */
 struct heap_value {
 	const void *ptr;
 	uint64_t len, version;
@@ -80,12 +89,17 @@ void heap_access_close(struct heap_access *acc);
  * else 2, or 3 for a key that this access has not seen.
  */
 RLV_MUST_CHECK int heap_get(struct heap_access *acc, const struct chain_key *key,
-			    struct heap_value *out);
+			    const struct heap_room *room, struct heap_value *out);
 
 /* The newest version's number, also of a deletion; 0 = there was none. Cost: 1 RT if the cursor is
    warm and the cell valid. */
 RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key *key,
 				uint64_t *version_out);
+
+/* Fetches what a get of the key reads first into the cache. In place only. */
+void heap_prefetch(const struct heap_access *acc, const struct chain_key *key);
+/* The same of the entry that the key's head names. */
+void heap_prefetch_entry(const struct heap_access *acc, const struct chain_key *key);
 
 #define HEAP_ANY_VERSION UINT64_MAX
 

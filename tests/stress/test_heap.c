@@ -54,8 +54,9 @@ static int count(struct thread *t)
 	struct chain_key key = key_of(t, "counter");
 	struct heap_put put = { .len = 8 };
 	struct heap_value got = { 0 };
+	const struct heap_room room = { 0 };
 	uint64_t n = 0, version;
-	int ret = heap_get(&t->client.acc, &key, &got);
+	int ret = heap_get(&t->client.acc, &key, &room, &got);
 
 	if (ret && ret != -ENOENT)
 		return ret;
@@ -75,6 +76,7 @@ static int put_or_get(struct thread *t, struct rng *rng)
 		 version;
 	char text[8];
 	struct heap_value got;
+	const struct heap_room room = { 0 };
 	struct chain_key key;
 	int ret;
 
@@ -88,7 +90,7 @@ static int put_or_get(struct thread *t, struct rng *rng)
 		fill(words, n, k, rng_next_u64(rng) >> 8);
 		ret = heap_put(&t->client.acc, &key, &put, &version);
 	} else {
-		ret = heap_get(&t->client.acc, &key, &got);
+		ret = heap_get(&t->client.acc, &key, &room, &got);
 		version = got.version;
 		if (ret == 0 && !is_whole(&got, k))
 			t->failed = "a value is torn";
