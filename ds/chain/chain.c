@@ -19,10 +19,20 @@ struct chain_key chain_key(const void *ptr, uint32_t len, uint64_t seed)
 	const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15), mix = UINT64_C(0xd6e8feb86659fd93);
 	const uint8_t *at = ptr;
 	uint64_t hash = hash_fold(seed ^ odd, len ^ mix), word;
+	uint32_t left = len;
 
-	for (uint32_t left = len; left > 0; left -= left < 8 ? left : 8, at += 8) {
+	for (; left >= 8; left -= 8, at += 8) {
+		memcpy(&word, at, 8);
+		hash = hash_fold(hash ^ word, odd ^ mix) + word;
+	}
+	if (left) {
 		word = 0;
-		memcpy(&word, at, left < 8 ? left : 8);
+		if (len >= 8) { /* without a copy of variable length */
+			memcpy(&word, at + left - 8, 8);
+			word >>= 64 - 8 * left;
+		} else {
+			memcpy(&word, at, left);
+		}
 		hash = hash_fold(hash ^ word, odd ^ mix) + word;
 	}
 	return (struct chain_key){ .ptr = ptr, .len = len, .hash = hash_fold(hash ^ odd, mix) };
@@ -61,8 +71,8 @@ bool chain_header_check(const struct heap_entry *entry, struct chain_at at)
 {
 	return entry->magic == ENTRY_MAGIC &&
 	       (entry->version & HEAD_VERSION_MASK) == head_version(at.word) &&
-	       entry->bucket == at.bucket && entry->key_len > 0 &&
-	       entry->key_len <= HEAP_KEY_MAX && entry->len <= UINT32_MAX &&
+	       entry->bucket == at.bucket && entry->key_len > 0 && entry->key_len <= HEAP_KEY_MAX &&
+	       entry->len <= UINT32_MAX &&
 	       ((entry->flags & ENTRY_DELETED) != 0) == ((at.word & HEAD_DELETED) != 0);
 }
 

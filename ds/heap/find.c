@@ -13,7 +13,7 @@ uint64_t heap_entry_room(const struct heap_access *acc, uint64_t word, uint64_t 
 
 	if (!heap_holds(desc, off, sizeof(struct heap_entry)))
 		return 0;
-	return min_u64(wish, desc->extent_bytes - (off - HEAP_ROWS_OFF) % desc->extent_bytes);
+	return min_u64(wish, heap_extent_rest(desc, off));
 }
 
 /* H4 pairs with H1: the head word was read before. */

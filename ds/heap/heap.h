@@ -121,13 +121,19 @@ static inline uint64_t heap_entry_most(const struct heap_desc *desc)
 	return desc->extent_bytes;
 }
 
+/* Bytes of the extent from that place of the rows region on. extent_bytes is a power of two. */
+static inline uint64_t heap_extent_rest(const struct heap_desc *desc, uint64_t off)
+{
+	return desc->extent_bytes - ((off - HEAP_ROWS_OFF) & (desc->extent_bytes - 1));
+}
+
 /* True if an entry of that many bytes can lie at that place of the rows region. */
 static inline bool heap_holds(const struct heap_desc *desc, uint64_t off, uint64_t bytes)
 {
 	uint64_t at = off - HEAP_ROWS_OFF;
 
 	return off >= HEAP_ROWS_OFF && at < desc->extents * desc->extent_bytes &&
-	       bytes <= desc->extent_bytes - at % desc->extent_bytes;
+	       bytes <= heap_extent_rest(desc, off);
 }
 
 #endif

@@ -133,7 +133,7 @@ static int check_head(struct check *check, uint32_t bucket)
 		return 0;
 	check->report->keys += !(word & HEAD_DELETED);
 	check->report->deleted += (word & HEAD_DELETED) != 0;
-	bytes = desc->extent_bytes - (off - HEAP_ROWS_OFF) % desc->extent_bytes;
+	bytes = heap_extent_rest(desc, off);
 	ret = transport_fetch(check->heap->rows, off, &entry, sizeof(entry));
 	bytes = min_u64(bytes, chain_entry_bytes(entry.key_len, min_u64(entry.len, bytes)));
 	if (ret == 0)
