@@ -81,8 +81,7 @@ bool cpu_has_crc32(void)
 bool cpu_has_vpclmul(void)
 {
 #if defined(__x86_64__)
-	return cpu_level() == CPU_AVX512 && cpu_has_crc32() &&
-	       __builtin_cpu_supports("vpclmulqdq");
+	return cpu_level() == CPU_AVX512 && cpu_has_crc32() && __builtin_cpu_supports("vpclmulqdq");
 #else
 	return false;
 #endif

@@ -47,6 +47,11 @@ static uint32_t entry_crc(const void *buf, uint64_t n)
 	return crc32c(0, (const uint8_t *)buf + from, n - from);
 }
 
+uint32_t chain_key_crc(const struct heap_entry *entry, const void *key)
+{
+	return crc32c(entry_crc(entry, sizeof(*entry)), key, entry->key_len);
+}
+
 void chain_entry_write(void *buf, const struct heap_entry *head, const struct chain_key *key,
 		       const void *value)
 {
@@ -55,15 +60,12 @@ void chain_entry_write(void *buf, const struct heap_entry *head, const struct ch
 	uint8_t *bytes = buf;
 
 	entry.magic = ENTRY_MAGIC;
-	entry.crc = 0;
 	entry.hash = key->hash;
 	entry.key_len = (uint16_t)key->len;
-	memcpy(bytes, &entry, sizeof(entry));
 	memcpy(bytes + sizeof(entry), key->ptr, key->len);
-	if (head->len)
-		memcpy(bytes + sizeof(entry) + key->len, value, head->len);
+	entry.crc = crc32c_copy(chain_key_crc(&entry, key->ptr), bytes + sizeof(entry) + key->len,
+				value, head->len);
 	memset(bytes + n, 0, chain_entry_bytes(key->len, head->len) - n);
-	entry.crc = entry_crc(bytes, n);
 	memcpy(bytes, &entry, sizeof(entry));
 }
 
@@ -74,11 +76,6 @@ bool chain_header_check(const struct heap_entry *entry, struct chain_at at)
 	       entry->bucket == at.bucket && entry->key_len > 0 && entry->key_len <= HEAP_KEY_MAX &&
 	       entry->len <= UINT32_MAX &&
 	       ((entry->flags & ENTRY_DELETED) != 0) == ((at.word & HEAD_DELETED) != 0);
-}
-
-uint32_t chain_key_crc(const struct heap_entry *entry, const void *key)
-{
-	return crc32c(entry_crc(entry, sizeof(*entry)), key, entry->key_len);
 }
 
 enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at at,

@@ -16,6 +16,18 @@ void heap_access_pin(struct heap_access *acc)
 	acc->pin_due = !acc->pinned;
 }
 
+/* Reads a range of the tree region, without a pin. */
+static int access_fetch(const struct heap_access *acc, uint64_t off, void *dst, uint32_t len)
+{
+	struct region *tree = acc->heap->tree;
+
+	if (!acc->in_place)
+		return transport_fetch(tree, off, dst, len);
+	transport_copy_racy(dst, tree->base + off, len);
+	transport_read_done();
+	return 0;
+}
+
 /*
  * Reads one range, behind the pin if it is due. Over a wire the pin is of the epoch that the last one
  * read; so the epoch is read again, or else a busy client would hold back the others.
@@ -27,7 +39,7 @@ int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t 
 	int ret;
 
 	if (!acc->pin_due)
-		return transport_fetch(tree, off, dst, len);
+		return access_fetch(acc, off, dst, len);
 	pin_off = heap_pin_off(acc->owner);
 	acc->pin = space_epoch(acc->epoch_word);
 	acc->pin_due = false;
@@ -49,7 +61,16 @@ int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t 
 	/* H2 pairs with H3: the pin, then heads are read. */
 	rword64_announce((const struct rword64 *)(const void *)(tree->base + pin_off), acc->pin);
 	ret = transport_order(tree->tr);
-	return ret ? ret : transport_fetch(tree, off, dst, len);
+	return ret ? ret : access_fetch(acc, off, dst, len);
+}
+
+void heap_access_withdraw(struct heap_access *acc)
+{
+	if (acc->pinned)
+		rword64_withdraw((const struct rword64 *)(const void *)(acc->heap->tree->base +
+									heap_pin_off(acc->owner)),
+				 0);
+	acc->pinned = acc->pin_due = false;
 }
 
 int heap_access_tail(struct heap_access *acc, struct heap_tail **tail_out)
@@ -85,6 +106,8 @@ int heap_access_unpin(struct heap_access *acc, int result)
 	int ret;
 
 	acc->pin_due = false;
+	if (acc->in_place)
+		heap_access_withdraw(acc);
 	if (!acc->pinned)
 		return result;
 	error_keep(&kept);
@@ -120,7 +143,8 @@ int heap_access_open(struct heap_access *acc, struct heap *heap, uint32_t owner)
 {
 	*acc = (struct heap_access){ .heap = heap, .owner = owner };
 	acc->in_place = heap->tree->base && heap->rows->base &&
-			(heap->tree->tr->caps & TRANSPORT_CPU_ATOMIC);
+			(heap->tree->tr->caps & TRANSPORT_CPU_ATOMIC) &&
+			(!owner || transport_changes_in_place(heap->tree));
 	acc->cursors = mem_zalloc(HEAP_CURSORS * sizeof(acc->cursors[0]));
 	if (!acc->cursors || !heap_access_make_room(acc, 4 * HEAP_GUESS_BYTES)) {
 		mem_free(acc->cursors);

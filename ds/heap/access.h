@@ -23,6 +23,9 @@ RLV_MUST_CHECK int heap_access_tail(struct heap_access *acc, struct heap_tail **
 /* Sends n requests and the end of the pin. They are hints: what is lost costs reads later. */
 RLV_MUST_CHECK int heap_access_send(struct heap_access *acc, struct heap_tail *tail, uint32_t n);
 
+/* Ends the pin, in place. */
+void heap_access_withdraw(struct heap_access *acc);
+
 /* Ends the pin of a call that changes nothing. Returns the call's result, or else an error of ours. */
 RLV_MUST_CHECK int heap_access_unpin(struct heap_access *acc, int result);
 

@@ -2,6 +2,8 @@
 
 #include "ds/part/wr_list.h"
 
+#include "transport/barrier.h"
+
 #include "base/bits.h"
 
 #include <errno.h>
@@ -30,6 +32,52 @@ struct put_call {
 	struct heap_found found;
 };
 
+static const struct rword64 *word_at(const struct region *region, uint64_t off)
+{
+	return (const void *)(region->base + off);
+}
+
+/* Writes the entry into its slot, then swaps the head; both in place. */
+static bool put_swap_in_place(struct heap_access *acc, const struct put_call *call,
+			      const struct heap_entry *entry, uint64_t word)
+{
+	const struct heap *heap = acc->heap;
+	uint8_t *slot = heap->rows->base + call->slot.off;
+	uint64_t old = call->found.word;
+	/* TSan sees the copies of readers as atomics only. */
+	uint8_t *to = BARRIER_TSAN ? acc->stage : slot;
+
+	chain_entry_write(to, entry, call->key, call->put->value);
+	if (BARRIER_TSAN)
+		transport_copy_racy(slot, to, chain_entry_bytes(call->key->len, entry->len));
+	/* H1 pairs with H4: the entry, then the head names it. */
+	return rword64_cas(word_at(heap->tree, heap_head_off(heap, call->found.bucket)), &old,
+			   word);
+}
+
+/* The same over a wire, in one chain. An error: it is not known whether. */
+static int put_swap_chained(struct heap_access *acc, const struct put_call *call,
+			    const struct heap_entry *entry, uint64_t word, bool *won_out)
+{
+	const struct heap_found *found = &call->found;
+	struct transport_wr wrs[2];
+	int ret;
+
+	chain_entry_write(acc->stage, entry, call->key, call->put->value);
+	wrs[0] = wr_write(acc->heap->rows, call->slot.off, acc->stage,
+			  (uint32_t)chain_entry_bytes(call->key->len, entry->len));
+	/* H1 pairs with H4: the entry, then the head names it. */
+	wrs[1] = wr_swap(acc->heap->tree, heap_head_off(acc->heap, found->bucket), found->word,
+			 word);
+	acc->in_doubt = true;
+	ret = transport_run(acc->heap->tree->tr, wrs, 2);
+	if (ret == 0 && wrs[1].atomic.status != ATOMIC_DONE)
+		ret = error_set(-EIO, "put: the answer was lost: whether it was done is not known");
+	*won_out = ret == 0 && wrs[1].atomic.old == found->word;
+	acc->in_doubt = ret != 0;
+	return ret;
+}
+
 /* Writes the entry, then swaps the head. *won_out: false, another put was first. An error: it is not
    known whether. */
 static int put_publish(struct heap_access *acc, struct put_call *call, bool *won_out)
@@ -48,36 +96,26 @@ static int put_publish(struct heap_access *acc, struct put_call *call, bool *won
 	};
 	uint64_t word = head_make(entry.version, call->slot.off,
 				  chain_head_tag(call->key) | (put->deletes ? HEAD_DELETED : 0));
-	struct transport_wr wrs[2];
-	int ret;
+	int ret = 0;
 
-	chain_entry_write(acc->stage, &entry, call->key, put->value);
-	wrs[0] = wr_write(acc->heap->rows, call->slot.off, acc->stage,
-			  (uint32_t)chain_entry_bytes(call->key->len, entry.len));
-	/* H1 pairs with H4: the entry, then the head names it. */
-	wrs[1] = wr_swap(acc->heap->tree, heap_head_off(acc->heap, found->bucket), found->word,
-			 word);
-	acc->in_doubt = true;
-	ret = transport_run(acc->heap->tree->tr, wrs, 2);
-	if (ret == 0 && wrs[1].atomic.status != ATOMIC_DONE)
-		ret = error_set(-EIO, "put: the answer was lost: whether it was done is not known");
-	*won_out = ret == 0 && wrs[1].atomic.old == found->word;
-	if (ret)
-		return ret;
-	acc->in_doubt = false;
-	if (*won_out) {
+	if (acc->in_place)
+		*won_out = put_swap_in_place(acc, call, &entry, word);
+	else
+		ret = put_swap_chained(acc, call, &entry, word, won_out);
+	if (ret == 0 && *won_out) {
 		found->version = entry.version;
 		found->word = word;
 	}
-	return 0;
+	return ret;
 }
 
 /* Behind a put that won over the head word `old`: the cell of the new version, and the counts. */
 static int put_finish(struct heap_access *acc, const struct put_call *call, uint64_t old)
 {
-	struct region *tree = acc->heap->tree;
+	const struct heap *heap = acc->heap;
 	const struct heap_found *found = &call->found;
-	uint64_t extent = (head_off(old) - HEAP_ROWS_OFF) / acc->heap->desc.extent_bytes;
+	uint64_t extent = (head_off(old) - HEAP_ROWS_OFF) / heap->desc.extent_bytes;
+	uint64_t cell_off = heap_head_off(heap, found->bucket) + HEAP_CELL_OFF, count_off = 0;
 	const struct chain_value value = { .version = found->version,
 					   .ptr = call->put->value,
 					   .len = call->put->deletes ? 0 : call->put->len };
@@ -87,16 +125,21 @@ static int put_finish(struct heap_access *acc, const struct put_call *call, uint
 
 	heap_remember(acc, call->key, found, value.len);
 	bytes = chain_cell_write(&tail->cell, found->word, call->key, &value);
-	tail->wrs[n++] = wr_write(tree, heap_head_off(acc->heap, found->bucket) + HEAP_CELL_OFF,
-				  &tail->cell, bytes);
 	if (!old)
-		tail->wrs[n++] =
-			wr_add(tree, HEAP_WORDS_OFF + offsetof(struct heap_words, keys), 1);
-	else if (extent < acc->heap->desc.extents)
-		tail->wrs[n++] = wr_add(tree,
-					heap_extent_off(acc->heap, (uint32_t)extent) +
-						offsetof(struct heap_extent, retired),
-					1);
+		count_off = HEAP_WORDS_OFF + offsetof(struct heap_words, keys);
+	else if (extent < heap->desc.extents)
+		count_off = heap_extent_off(heap, (uint32_t)extent) +
+			    offsetof(struct heap_extent, retired);
+	if (acc->in_place) {
+		transport_copy_racy(heap->tree->base + cell_off, &tail->cell, bytes);
+		if (count_off)
+			rword64_add(word_at(heap->tree, count_off), 1);
+		heap_access_withdraw(acc);
+		return 0;
+	}
+	tail->wrs[n++] = wr_write(heap->tree, cell_off, &tail->cell, bytes);
+	if (count_off)
+		tail->wrs[n++] = wr_add(heap->tree, count_off, 1);
 	return ret ? ret : heap_access_send(acc, tail, n);
 }
 

@@ -101,6 +101,7 @@ static int run_with(const struct fault_plan *plan)
 
 	heap_fixture_open(&fx, 200, 3);
 	heap_fixture_join(&fx, 1, wrap, &victim);
+	victim.acc.in_place = false; /* each step is a call of the transport */
 	fault_set(victim.tr, plan);
 	ret = run_script(&victim, acked);
 	fault_set(victim.tr, &(struct fault_plan){ .cut_at = 1 });

@@ -143,7 +143,8 @@ TEST(threads__see_whole_values_and_rising_versions)
 		print_message("thread %u: %d of %u calls had to wait\n", i, (int)threads[i].waits,
 			      OPS);
 	}
-	assert_true(heap_fixture_get(&threads[0].client, "counter", &got) > 0);
+	if (heap_fixture_get(&threads[0].client, "counter", &got) <= 0)
+		fail_msg("counter: %s", error_last());
 	memcpy(&n, got.ptr, sizeof(n));
 	assert_int_equal(n, won);
 	assert_int_equal(got.version, won);
