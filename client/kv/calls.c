@@ -34,7 +34,7 @@ static int key_run(struct rlv_kv *kv, struct rlv_bytes key, struct key_call *of,
 	return kv_run(kv, &call, timeout_ns);
 }
 
-static int key_check(const struct rlv_kv *kv, struct rlv_bytes key)
+int kv_key_check(const struct rlv_kv *kv, struct rlv_bytes key)
 {
 	if (!kv || !key.ptr)
 		return error_set(-EINVAL, "kv or key.ptr is NULL");
@@ -56,7 +56,7 @@ static int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put
 		  uint64_t *version_out)
 {
 	struct key_call call = { .put = *put };
-	int ret = key_check(kv, key);
+	int ret = kv_key_check(kv, key);
 
 	if (ret == 0 && put->len && !put->value)
 		ret = error_set(-EINVAL, "value.ptr is NULL");
@@ -139,7 +139,7 @@ int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *val
 {
 	struct key_call call = { .version = 0 };
 	struct rlv_kv_value asked;
-	int ret = key_check(kv, key);
+	int ret = kv_key_check(kv, key);
 
 	if (ret == 0 && !value)
 		ret = error_set(-EINVAL, "value is NULL");
@@ -158,7 +158,7 @@ int rlv_kv_get_newer(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than,
 		     struct rlv_kv_value *value)
 {
 	struct key_call call = { .than = than };
-	int ret = key_check(kv, key);
+	int ret = kv_key_check(kv, key);
 
 	if (ret == 0)
 		ret = key_run(kv, key, &call, step_version, kv->store->timeout_ns);
@@ -171,7 +171,7 @@ int rlv_kv_watch(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than, int64_t
 	struct backoff backoff = { .first_ns = 20000, .doublings = 6 }; /* to 1.28 ms */
 	struct key_call call = { .than = than };
 	uint64_t deadline_ns;
-	int ret = key_check(kv, key);
+	int ret = kv_key_check(kv, key);
 
 	if (ret == 0 && !version_out)
 		ret = error_set(-EINVAL, "version_out is NULL");

@@ -36,6 +36,9 @@ struct kv_call {
  */
 RLV_MUST_CHECK int kv_run(struct rlv_kv *kv, const struct kv_call *call, int64_t timeout_ns);
 
+/* -EINVAL: no handle, or a key that cannot be. */
+RLV_MUST_CHECK int kv_key_check(const struct rlv_kv *kv, struct rlv_bytes key);
+
 static inline struct heap_access *kv_access(const struct rlv_kv *kv, uint32_t part)
 {
 	return kv->set.states[part];

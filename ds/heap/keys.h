@@ -96,6 +96,21 @@ RLV_MUST_CHECK int heap_get(struct heap_access *acc, const struct chain_key *key
 RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key *key,
 				uint64_t *version_out);
 
+#define HEAP_MANY 64u
+#define HEAP_AHEAD 4u /* entries that are fetched into the cache before they are copied */
+
+/* One key of heap_get_many, with the caller's memory for its value. */
+struct heap_ask {
+	struct chain_key key;
+	struct heap_room room;
+	struct heap_value value; /* out */
+	int status;              /* out: 0, -ENOENT, -EBADMSG; -ERANGE: the value is longer */
+};
+
+/* Gets n <= HEAP_MANY keys. Errors, also of one key: those of heap_get that asks[].status has not; then
+   the answers are not valid. Cost: 1 RT, if all are warm; else as heap_get for each of the others. */
+RLV_MUST_CHECK int heap_get_many(struct heap_access *acc, struct heap_ask *asks, uint32_t n);
+
 /* Fetches what a get of the key reads first into the cache. In place only. */
 void heap_prefetch(const struct heap_access *acc, const struct chain_key *key);
 /* The same of the entry that the key's head names. */

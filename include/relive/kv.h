@@ -120,6 +120,26 @@ struct rlv_kv_value {
  */
 RLV_CHECKED int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value);
 
+/* One key of rlv_kv_get_many. The caller gives key, and memory of `room` bytes at ptr. */
+struct rlv_kv_item {
+	uint32_t size;
+	int32_t status; /* out: 0, -ENOENT, -ERANGE, -EBADMSG, as rlv_kv_get */
+	struct rlv_bytes key;
+	void *ptr;
+	uint64_t room;
+	uint64_t len; /* out, as version: if status is 0 or -ERANGE */
+	uint64_t version;
+};
+#define RLV_KV_ITEM_INIT RLV_SIZED(struct rlv_kv_item)
+
+/*
+ * Reads n keys; items[i].status says what came of each. Each key is read at an instant of its own.
+ * Errors: as rlv_kv_get, but for those in status; then all items are undefined. -EINVAL: an item's key,
+ * or items of different sizes. Thread: owner. Cost: 1 RT for up to 64 keys of a part; 1 or 2 more for
+ * each that was put since this handle read it last. In place, the keys' cache misses overlap.
+ */
+RLV_CHECKED int rlv_kv_get_many(struct rlv_kv *kv, struct rlv_kv_item *items, size_t n);
+
 /* Reads the newest version if its number is above `than`; -ENODATA if not. Else as rlv_kv_get.
    Thread: owner. Cost: 1 RT without a newer one, which reads 128 bytes; else 1 RT more than get. */
 RLV_CHECKED int rlv_kv_get_newer(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than,

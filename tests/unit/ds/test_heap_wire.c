@@ -31,6 +31,56 @@ static void expect_put(struct heap_client *client, const char *key, uint64_t len
 	assert_int_equal(phases(client) - before, cost);
 }
 
+/* 1 round trip for all that are warm, and one more for each value that was put since. */
+TEST(cost__get_many_1)
+{
+	static uint8_t memory[HEAP_MANY][1000], value[1000];
+	struct heap_ask asks[HEAP_MANY];
+	struct heap_fixture fx;
+	struct heap_client a, b;
+	char text[8];
+	uint64_t version, before;
+
+	heap_fixture_open(&fx, 200, 20);
+	heap_fixture_join(&fx, 1, wire_wrap, &a);
+	heap_fixture_join(&fx, 2, wire_wrap, &b);
+	for (uint32_t i = 0; i < HEAP_MANY; i++) {
+		struct heap_value got;
+
+		snprintf(text, sizeof(text), "k%u", i);
+		value[0] = (uint8_t)i;
+		must(heap_fixture_put(&a, text, value, i % 2 ? 1000 : 50, &version));
+		assert_int_equal(heap_fixture_get(&b, text, &got), 1);
+	}
+	for (uint32_t round = 0; round < 3; round++) {
+		char keys[HEAP_MANY][8];
+
+		for (uint32_t i = 0; i < HEAP_MANY; i++) {
+			snprintf(keys[i], sizeof(keys[i]), "k%u", i);
+			asks[i] = (struct heap_ask){ .room = { memory[i], sizeof(memory[i]) } };
+			asks[i].key =
+				chain_key(keys[i], (uint32_t)strlen(keys[i]), fx.heap->desc.seed);
+		}
+		before = phases(&b);
+		must(heap_get_many(&b.acc, asks, HEAP_MANY));
+		assert_int_equal(phases(&b) - before, round == 1 ? 1 + 1 : 1);
+		for (uint32_t i = 0; i < HEAP_MANY; i++) {
+			assert_int_equal(asks[i].status, 0);
+			assert_int_equal(asks[i].value.len, i % 2 ? 1000 : 50);
+			assert_int_equal(memory[i][0], round && i < 2 ? 200 : i);
+		}
+		value[0] = 200;
+		if (round == 0) { /* the small one is in its head's cell */
+			must(heap_fixture_put(&a, "k0", value, 50, &version));
+			must(heap_fixture_put(&a, "k1", value, 1000, &version));
+			must(heap_fixture_put(&a, "last", value, 1000, &version));
+		}
+	}
+	heap_fixture_leave(&a);
+	heap_fixture_leave(&b);
+	heap_fixture_close(&fx);
+}
+
 TEST(cost__get_1_put_2)
 {
 	struct heap_fixture fx;

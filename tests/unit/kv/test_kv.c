@@ -105,6 +105,51 @@ TEST(kv__keeps_versions_under_keys)
 	close_all(&store, &kv);
 }
 
+/* Absent, deleted, small and large values, keys that come twice, and memory that is too small. */
+TEST(kv__get_many_answers_each_key)
+{
+	enum { KEYS = 150 };
+	static struct rlv_kv_item items[KEYS + 4];
+	static uint8_t memory[KEYS + 4][2000], want[2000];
+	static char keys[KEYS][8];
+	struct rlv_store *store = open_store("embed:");
+	struct rlv_kv *kv = open_kv(store);
+
+	for (size_t i = 0; i < KEYS; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
+		memset(want, (int)i, sizeof(want));
+		must(rlv_kv_put(kv, text(keys[i]), (struct rlv_bytes){ want, 13 * i }, NULL),
+		     keys[i]);
+	}
+	must(rlv_kv_delete(kv, text("k7"), NULL), "rlv_kv_delete");
+	for (size_t i = 0; i < KEYS + 4; i++) {
+		items[i] = (struct rlv_kv_item)RLV_KV_ITEM_INIT;
+		items[i].key = i < KEYS ? text(keys[i]) : text(i == KEYS ? "none" : "k149");
+		items[i].ptr = memory[i];
+		items[i].room = sizeof(memory[i]);
+	}
+	items[KEYS + 1].room = 100;
+	must(rlv_kv_get_many(kv, items, KEYS + 4), "rlv_kv_get_many");
+	for (size_t i = 0; i < KEYS; i++) {
+		memset(want, (int)i, sizeof(want));
+		assert_int_equal(items[i].status, i == 7 ? -ENOENT : 0);
+		if (i == 7)
+			continue;
+		assert_int_equal(items[i].len, 13 * i);
+		assert_int_equal(items[i].version, 1);
+		assert_memory_equal(memory[i], want, 13 * i);
+	}
+	assert_int_equal(items[KEYS].status, -ENOENT);
+	assert_int_equal(items[KEYS + 1].status, -ERANGE);
+	assert_int_equal(items[KEYS + 1].len, 13 * 149);
+	assert_int_equal(items[KEYS + 3].status, 0);
+	must(rlv_kv_get_many(kv, NULL, 0), "rlv_kv_get_many of none");
+	items[3].key.len = 0;
+	expect(rlv_kv_get_many(kv, items, 4), -EINVAL);
+	assert_non_null(strstr(rlv_last_error(), "items[3]"));
+	close_all(&store, &kv);
+}
+
 TEST(kv__watch_and_newer_see_the_next_version)
 {
 	struct rlv_store *store = open_store("embed:");
