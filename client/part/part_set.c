@@ -516,7 +516,8 @@ bool part_set_is_due(const struct part_set *set)
 	 * Relaxed: the number is only a hint that a newer layout exists; the server's reply carries
 	 * the layout.
 	 */
-	if (set->n_away == 0 && set->n_up > 0 && part_set_has_control(set) &&
+	if (set->n_away == 0 && set->n_up > 0 &&
+	    (!set->kind->has_control || part_set_has_control(set)) &&
 	    atomic_load_explicit(&set->meta->layout, memory_order_relaxed) <= set->layout)
 		return false;
 	return clock_now_ns(set->clock) >= set->ask_ns;

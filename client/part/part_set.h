@@ -25,6 +25,7 @@
 struct part_kind {
 	const char *object, *part; /* words of messages: "table", "shard" */
 	uint32_t max_parts;
+	bool has_control; /* one of the parts has duties beside its own: the set asks until it has it */
 	/* Opens part p of the object with that descriptor, over its regions, which the part owns
 	   then; after an error the caller does. */
 	int (*open)(const void *desc, uint32_t p, const struct part_regions *regions,

@@ -25,6 +25,7 @@ const struct part_kind table_kind = {
 	.object = "table",
 	.part = "shard",
 	.max_parts = TABLE_MAX_SHARDS,
+	.has_control = true,
 	.open = shard_open_part,
 	.close = shard_close_part,
 };
