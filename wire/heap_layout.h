@@ -30,6 +30,7 @@
 #define HEAP_KEY_MAX 256u
 #define HEAP_INLINE_MAX 96u
 #define HEAP_PROBES 64u /* buckets from a key's first one on that may be the key's */
+#define HEAP_COPIES_MAX 3u
 #define HEAP_BUCKETS_MAX (1u << 30)
 #define HEAP_EXTENTS_MAX (1u << 20)
 
@@ -38,11 +39,13 @@
  *        0   16  uuid of the object
  *       16   64  name, NUL-padded
  *       80    4  number of the object
- *       84    4  parts; the hash of a key chooses its part
+ *       84    4  parts; the hash of a key chooses its part. Copies: the catalog's part s is one of
+ *                part s % parts
  *       88    4  client slots
  *       92    4  buckets of a part; HEAP_PROBES more records follow the last
  *       96    4  extents of a part
- *      100    4  reserved, zero
+ *      100    2  reserved, zero
+ *      102    2  copies of each part, 1 to HEAP_COPIES_MAX
  *      104    8  bytes of an extent: a power of two
  *      112    8  seed of the hash of keys
  *      120    4  magic
@@ -56,7 +59,8 @@ struct heap_desc {
 	uint32_t max_clients;
 	uint32_t buckets;
 	uint32_t extents;
-	uint32_t reserved;
+	uint16_t reserved;
+	uint16_t copies;
 	uint64_t extent_bytes;
 	uint64_t seed;
 	uint32_t magic;
@@ -70,6 +74,7 @@ WIRE_AT(heap_desc, n_parts, 84);
 WIRE_AT(heap_desc, max_clients, 88);
 WIRE_AT(heap_desc, buckets, 92);
 WIRE_AT(heap_desc, extents, 96);
+WIRE_AT(heap_desc, copies, 102);
 WIRE_AT(heap_desc, extent_bytes, 104);
 WIRE_AT(heap_desc, seed, 112);
 WIRE_AT(heap_desc, magic, 120);
@@ -80,16 +85,32 @@ WIRE_AT(heap_desc, crc, 124);
  *        0  192  words of every part
  *      192   64  epoch (CAS): how often it was advanced; the epoch is one more
  *      256   64  keys (FAA): buckets in use; may lag after a kill
+ *      320   64  of the copies of a part, all CAS: ds/heap/copies.h
+ *                  0  owner:16 | its lease, the low bits:48; 0 = no client owns it
+ *                  8  whole: 1 = it has all that the copies before it have
+ *                 16  newest: highest number of a copy that became whole after the first ones
  */
+struct heap_line {
+	struct rword64 owner;
+	struct rword64 whole;
+	struct rword64 newest;
+	uint64_t reserved[5];
+};
+
 struct heap_words {
 	struct part_words part;
 	struct rword64_line epoch;
 	struct rword64_line keys;
+	struct heap_line line;
 };
 
-WIRE_SIZE(heap_words, 320);
+WIRE_SIZE(heap_line, WIRE_LINE);
+WIRE_AT(heap_line, whole, 8);
+WIRE_AT(heap_line, newest, 16);
+WIRE_SIZE(heap_words, 384);
 WIRE_AT(heap_words, epoch, 192);
 WIRE_AT(heap_words, keys, 256);
+WIRE_AT(heap_words, line, 320);
 
 /*
  *   offset size
@@ -111,7 +132,7 @@ WIRE_AT(heap_extent, retired, 8);
  * alone. A cell is valid if its version and crc are those of the head word and the key.
  *   offset size
  *        0    8  head word
- *        8    8  owner (CAS): 0 = any client may write
+ *        8    8  reserved, zero
  *       16    8  version
  *       24    2  bytes of the value; HEAP_CELL_NO_VALUE: it is only in the entry
  *       26    2  further bits of the key's hash
@@ -131,7 +152,7 @@ struct heap_cell {
 
 struct heap_head {
 	struct rword64 word;
-	struct rword64 owner;
+	uint64_t reserved;
 	struct heap_cell cell;
 };
 
@@ -141,7 +162,6 @@ WIRE_AT(heap_cell, tag, 10);
 WIRE_AT(heap_cell, crc, 12);
 WIRE_AT(heap_cell, value, 16);
 WIRE_SIZE(heap_head, 128);
-WIRE_AT(heap_head, owner, 8);
 WIRE_AT(heap_head, cell, HEAP_CELL_OFF);
 
 /*

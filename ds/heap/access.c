@@ -8,6 +8,7 @@
 #include "base/bits.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define EPOCH_OFF (HEAP_WORDS_OFF + offsetof(struct heap_words, epoch))
 
@@ -154,7 +155,8 @@ int heap_access_open(struct heap_access *acc, struct heap *heap, uint32_t owner)
 	return 0;
 }
 
-void heap_access_close(struct heap_access *acc)
+/* Ends what is under way and gives extents back. */
+static void access_end(struct heap_access *acc)
 {
 	struct heap_tail *tail;
 
@@ -162,6 +164,20 @@ void heap_access_close(struct heap_access *acc)
 		if (heap_access_tail(acc, &tail))
 			error_clear(); /* they were hints */
 	space_fini(&acc->space);
+}
+
+void heap_access_reset(struct heap_access *acc)
+{
+	access_end(acc);
+	space_init(&acc->space, acc->heap, acc->owner);
+	memset(acc->cursors, 0, HEAP_CURSORS * sizeof(acc->cursors[0]));
+	acc->copies = NULL;
+	acc->pinned = acc->pin_due = false; /* heap_settle has withdrawn the pin */
+}
+
+void heap_access_close(struct heap_access *acc)
+{
+	access_end(acc);
 	mem_free(acc->cursors);
 	mem_free(acc->stage);
 }

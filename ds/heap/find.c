@@ -1,6 +1,7 @@
 #include "ds/heap/find.h"
 
 #include "base/bits.h"
+#include "base/crc32c.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -134,13 +135,29 @@ int heap_find(struct heap_access *acc, const struct chain_key *key, struct heap_
 	return find_probe(acc, key, found);
 }
 
+bool heap_find_known(const struct heap_access *acc, const struct chain_key *key,
+		     struct heap_found *found)
+{
+	const struct heap_cursor *cursor = heap_cursor_of(acc, key);
+
+	if (!acc->copies || !heap_cursor_is_of(cursor, key) || !cursor->version ||
+	    cursor->check != crc32c(0, key->ptr, key->len))
+		return false;
+	*found = (struct heap_found){ .bucket = cursor->bucket,
+				      .word = cursor->word,
+				      .version = cursor->version };
+	return true;
+}
+
 void heap_remember(const struct heap_access *acc, const struct chain_key *key,
 		   const struct heap_found *found, uint64_t len)
 {
 	*heap_cursor_of(acc, key) = (struct heap_cursor){
 		.hash = key->hash,
 		.word = found->word,
+		.version = found->version,
 		.bucket = found->bucket,
+		.check = acc->copies ? crc32c(0, key->ptr, key->len) : 0,
 		.bytes = len <= HEAP_INLINE_MAX ? 0 : (uint32_t)chain_entry_bytes(key->len, len),
 	};
 }

@@ -44,6 +44,10 @@ static inline bool heap_cursor_is_of(const struct heap_cursor *cursor, const str
 	return cursor->word && cursor->hash == key->hash;
 }
 
+/* Finds the key by its cursor alone, if its owner may: nobody else changes its head. */
+bool heap_find_known(const struct heap_access *acc, const struct chain_key *key,
+		     struct heap_found *found);
+
 /* Sets the key's cursor; len: bytes of its value. */
 void heap_remember(const struct heap_access *acc, const struct chain_key *key,
 		   const struct heap_found *found, uint64_t len);

@@ -14,7 +14,8 @@
 
 static bool desc_sizes_fit(const struct heap_desc *desc)
 {
-	return desc->n_parts >= 1 && desc->n_parts <= HEAP_MAX_PARTS && desc->max_clients >= 1 &&
+	return desc->copies >= 1 && desc->copies <= HEAP_COPIES_MAX && desc->n_parts >= 1 &&
+	       desc->n_parts <= HEAP_MAX_PARTS && desc->max_clients >= 1 &&
 	       desc->max_clients <= HEAP_MAX_CLIENTS && desc->buckets >= 1 &&
 	       desc->buckets <= HEAP_BUCKETS_MAX && desc->extents >= 1 &&
 	       desc->extents <= HEAP_EXTENTS_MAX && bits_is_pow2(desc->extent_bytes) &&
@@ -25,11 +26,15 @@ static bool desc_sizes_fit(const struct heap_desc *desc)
 int heap_plan(const struct heap_wish *wish, struct heap_desc *desc_out)
 {
 	uint64_t extent = wish->extent_bytes ? wish->extent_bytes : HEAP_EXTENT_DEFAULT;
-	struct heap_desc desc = { .extent_bytes = extent, .magic = HEAP_DESC_MAGIC };
+	struct heap_desc desc = { .copies = (uint16_t)(wish->copies ? wish->copies : 1),
+				  .extent_bytes = extent,
+				  .magic = HEAP_DESC_MAGIC };
 	uint64_t buckets, extents;
 
 	if (!wish->n_parts || wish->n_parts > HEAP_MAX_PARTS)
 		return error_set(-EINVAL, "%u parts: 1 to %u", wish->n_parts, HEAP_MAX_PARTS);
+	if (wish->copies > HEAP_COPIES_MAX)
+		return error_set(-EINVAL, "copies %u: 1 to %u", wish->copies, HEAP_COPIES_MAX);
 	if (!wish->max_clients || wish->max_clients > HEAP_MAX_CLIENTS)
 		return error_set(-EINVAL, "max_clients %u: 1 to %u", wish->max_clients,
 				 HEAP_MAX_CLIENTS);
@@ -114,9 +119,14 @@ struct part_spec heap_spec(const struct heap_desc *desc, uint32_t s)
 int heap_format(const struct part_regions *regions, const struct heap_desc *desc, uint32_t s,
 		const struct part_origin *origin)
 {
+	const struct heap_line line = { .whole.raw = s < heap_cut(desc) };
 	struct part_spec spec = heap_spec(desc, s);
 	int ret = part_format(regions, &spec, origin);
 
+	if (ret == 0)
+		ret = transport_store(regions->at[REGION_TREE],
+				      HEAP_WORDS_OFF + offsetof(struct heap_words, line), &line,
+				      sizeof(line));
 	return ret ? ret : part_publish(regions);
 }
 

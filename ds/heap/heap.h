@@ -23,6 +23,7 @@ struct heap {
 	struct part part;
 	struct region *tree, *rows;
 	struct heap_desc desc;
+	bool whole; /* seen to be; copies.h */
 };
 
 static inline struct heap *heap_of(struct part *part)
@@ -37,6 +38,7 @@ struct heap_wish {
 	uint64_t bytes;        /* of extents */
 	uint64_t extent_bytes; /* 0 = HEAP_EXTENT_DEFAULT; a power of two */
 	uint32_t n_parts, max_clients;
+	uint32_t copies; /* of each part; 0 = 1 */
 };
 
 /*
@@ -78,6 +80,12 @@ struct heap_use {
 
 /* Cost: reads the extent words. */
 RLV_MUST_CHECK int heap_use(struct heap *heap, struct heap_use *use_out);
+
+/* Number of parts in the catalog when the heap is new. */
+static inline uint32_t heap_cut(const struct heap_desc *desc)
+{
+	return desc->n_parts * desc->copies;
+}
 
 /* -------- size classes -------- */
 

@@ -30,8 +30,10 @@
 struct heap_cursor {
 	uint64_t hash;
 	uint64_t word;
+	uint64_t version; /* 0 = not known */
 	uint32_t bucket;
 	uint32_t bytes; /* of its entry; 0 = the cell has the value, or the cursor is empty */
+	uint32_t check; /* crc32c of the key */
 };
 
 /* What follows a put and is not waited for. */
@@ -52,8 +54,9 @@ struct heap_access {
 	uint32_t owner; /* 0 = only reads, and never pins */
 	bool in_place;  /* the part is read by plain code on its mapping */
 	bool pin_due, pinned;
-	bool in_doubt;            /* a put ended without an answer; the caller clears it */
-	uint64_t pin, epoch_word; /* of the last pin, and as last read */
+	bool in_doubt;                    /* a put ended without an answer; the caller clears it */
+	uint64_t pin, epoch_word;         /* of the last pin, and as last read */
+	const struct heap_copies *copies; /* we own the part; NULL: any client may put */
 	struct space space;
 	struct heap_cursor *cursors;
 	uint8_t *stage; /* an entry on its way in or out */
@@ -79,6 +82,8 @@ struct heap_value {
 
 /* -ENOMEM; then *acc holds nothing. */
 RLV_MUST_CHECK int heap_access_open(struct heap_access *acc, struct heap *heap, uint32_t owner);
+/* As if closed and opened: forgets its extents, which heap_settle has made orphans, and cursors. */
+void heap_access_reset(struct heap_access *acc);
 /* Waits for what is under way. */
 void heap_access_close(struct heap_access *acc);
 
@@ -130,7 +135,7 @@ struct heap_put {
  * -ENOSPC (no extent or, the message says so, no bucket is free), -EAGAIN (space_take; or other
  * clients were faster each time), -EBADMSG (the entry to be replaced is damaged), -EACCES (no slot).
  * All of them: nothing was put. -EIO, -ECONNRESET, -ETIMEDOUT, -EHOSTDOWN: it is not known whether.
- * Cost: 2 RT if the cursor is warm, without a refill.
+ * Cost: 2 RT if the cursor is warm, without a refill; with copies 1 RT for each.
  */
 RLV_MUST_CHECK int heap_put(struct heap_access *acc, const struct chain_key *key,
 			    const struct heap_put *put, uint64_t *version_out);

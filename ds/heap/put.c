@@ -1,3 +1,4 @@
+#include "ds/heap/copies.h"
 #include "ds/heap/find.h"
 
 #include "ds/part/wr_list.h"
@@ -55,26 +56,18 @@ static bool put_swap_in_place(struct heap_access *acc, const struct put_call *ca
 			   word);
 }
 
-/* The same over a wire, in one chain. An error: it is not known whether. */
-static int put_swap_chained(struct heap_access *acc, const struct put_call *call,
-			    const struct heap_entry *entry, uint64_t word, bool *won_out)
+/* H1 pairs with H4: the entry, then the head names it. *won_out: false, another put was first. */
+static int put_swap(struct heap_access *acc, const struct copies_put *put, bool *won_out)
 {
-	const struct heap_found *found = &call->found;
-	struct transport_wr wrs[2];
-	int ret;
+	struct transport_wr wrs[] = {
+		wr_write(acc->heap->rows, head_off(put->to), put->entry, put->bytes),
+		wr_swap(acc->heap->tree, heap_head_off(acc->heap, put->bucket), put->from, put->to),
+	};
+	int ret = transport_run(acc->heap->tree->tr, wrs, 2);
 
-	chain_entry_write(acc->stage, entry, call->key, call->put->value);
-	wrs[0] = wr_write(acc->heap->rows, call->slot.off, acc->stage,
-			  (uint32_t)chain_entry_bytes(call->key->len, entry->len));
-	/* H1 pairs with H4: the entry, then the head names it. */
-	wrs[1] = wr_swap(acc->heap->tree, heap_head_off(acc->heap, found->bucket), found->word,
-			 word);
-	acc->in_doubt = true;
-	ret = transport_run(acc->heap->tree->tr, wrs, 2);
 	if (ret == 0 && wrs[1].atomic.status != ATOMIC_DONE)
 		ret = error_set(-EIO, "put: the answer was lost: whether it was done is not known");
-	*won_out = ret == 0 && wrs[1].atomic.old == found->word;
-	acc->in_doubt = ret != 0;
+	*won_out = ret == 0 && wrs[1].atomic.old == put->from;
 	return ret;
 }
 
@@ -96,12 +89,25 @@ static int put_publish(struct heap_access *acc, struct put_call *call, bool *won
 	};
 	uint64_t word = head_make(entry.version, call->slot.off,
 				  chain_head_tag(call->key) | (put->deletes ? HEAD_DELETED : 0));
+	struct copies_put swap = {
+		.entry = acc->stage,
+		.bytes = (uint32_t)chain_entry_bytes(call->key->len, entry.len),
+		.bucket = found->bucket,
+		.from = found->word,
+		.to = word,
+	};
 	int ret = 0;
 
-	if (acc->in_place)
+	*won_out = true;
+	if (acc->in_place && !acc->copies) {
 		*won_out = put_swap_in_place(acc, call, &entry, word);
-	else
-		ret = put_swap_chained(acc, call, &entry, word, won_out);
+	} else {
+		chain_entry_write(acc->stage, &entry, call->key, put->value);
+		acc->in_doubt = true;
+		ret = acc->copies ? heap_copies_put(acc->copies, &swap)
+				  : put_swap(acc, &swap, won_out);
+		acc->in_doubt = ret != 0;
+	}
 	if (ret == 0 && *won_out) {
 		found->version = entry.version;
 		found->word = word;
@@ -152,9 +158,11 @@ static int put_into(struct heap_access *acc, struct put_call *call, uint64_t *ve
 
 	for (uint32_t i = 0; ret == 0 && !won && i < MOST_TRIES; i++) {
 		acc->stats.conflicts += i > 0;
-		if (i == 0)
-			heap_access_pin(acc);
-		ret = heap_find(acc, call->key, &call->found);
+		if (!heap_find_known(acc, call->key, &call->found)) {
+			if (i == 0)
+				heap_access_pin(acc);
+			ret = heap_find(acc, call->key, &call->found);
+		}
 		if (ret == 0)
 			ret = put_check(&call->found, call->put);
 		if (ret)

@@ -1,5 +1,7 @@
 #include "ds/heap/space.h"
 
+#include "ds/heap/copies.h"
+
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 
@@ -265,6 +267,8 @@ static int extent_swap(struct space *space, uint32_t index, uint64_t from, uint6
 				     to, &old);
 
 	*won_out = ret == 0 && old == from;
+	if (*won_out && space->copies)
+		ret = heap_copies_set(space->copies, heap_extent_off(space->heap, index), to);
 	return ret;
 }
 

@@ -41,8 +41,11 @@ struct space_extent {
 	uint8_t *is_live;
 };
 
+struct heap_copies;
+
 struct space {
 	struct heap *heap;
+	const struct heap_copies *copies; /* others with the same extent words; NULL: none */
 	uint32_t owner;
 	uint32_t next; /* extent to try first */
 	struct space_extent **extents;

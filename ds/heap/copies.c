@@ -1,0 +1,412 @@
+#include "ds/heap/copies.h"
+
+#include "ds/chain/chain.h"
+#include "ds/part/slot.h"
+#include "ds/part/wr_list.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define HEADS_AT_ONCE 32u
+#define EXTENTS_AT_ONCE 64u
+#define MOST_TRIES 16u /* of a CAS on a word that hardly anyone changes */
+
+#define LINE_OFF(field) \
+	(HEAP_WORDS_OFF + offsetof(struct heap_words, line) + offsetof(struct heap_line, field))
+
+/* -------- words -------- */
+
+/* Sets a word, whatever it is. */
+static int word_set(struct heap *heap, uint64_t off, uint64_t word)
+{
+	uint64_t old;
+	int ret = transport_load(heap->tree, off, &old);
+
+	for (uint32_t i = 0; ret == 0 && old != word && i < MOST_TRIES; i++) {
+		uint64_t from = old;
+
+		ret = transport_cas_word(heap->tree, off, from, word, &old);
+		if (ret == 0 && old == from)
+			return 0;
+	}
+	if (ret == 0 && old != word)
+		ret = error_set(-EIO, "heap %s: a word of a copy changes all the time",
+				heap->desc.name);
+	return ret;
+}
+
+int heap_copies_set(const struct heap_copies *copies, uint64_t off, uint64_t word)
+{
+	int ret = 0;
+
+	for (uint32_t i = 1; ret == 0 && i < copies->n_all; i++)
+		ret = word_set(copies->at[i], off, word);
+	return ret;
+}
+
+int heap_is_whole(struct heap *heap, bool *whole_out)
+{
+	uint64_t word = 1;
+	int ret = heap->whole ? 0 : transport_load(heap->tree, LINE_OFF(whole), &word);
+
+	if (ret == 0)
+		*whole_out = heap->whole = word == 1;
+	return ret;
+}
+
+/* -------- the owner -------- */
+
+static uint64_t owner_word(const struct copies_owner *self)
+{
+	return (uint64_t)self->owner << 48 | (self->lease & ((UINT64_C(1) << 48) - 1));
+}
+
+/* -EBUSY if the client that the word names is alive. */
+static int owner_check(struct heap *heap, uint64_t word)
+{
+	uint32_t owner = (uint32_t)(word >> 48);
+	struct copies_owner holder = { .owner = owner };
+	struct slot_info slot;
+	int ret;
+
+	if (owner == 0 || owner > heap->desc.max_clients)
+		return 0; /* nobody can be that */
+	ret = slot_read(&heap->part, owner - 1, &slot);
+	holder.lease = slot.lease;
+	if (ret || slot.state == SLOT_FREE || owner_word(&holder) != word)
+		return ret;
+	return error_set(-EBUSY,
+			 "heap %s: client slot %u of pid %u owns the part of the key: with copies, "
+			 "one client puts there until it calls rlv_kv_release, closes or ends",
+			 heap->desc.name, owner, slot.process.pid);
+}
+
+static int claim_one(struct heap *heap, uint64_t mine, bool *settle_out)
+{
+	uint64_t word, old = 0;
+	int ret = transport_load(heap->tree, LINE_OFF(owner), &word);
+
+	for (uint32_t i = 0; ret == 0 && i < MOST_TRIES; i++, word = old) {
+		if (word)
+			*settle_out = true;
+		if (word == mine)
+			return 0;
+		ret = owner_check(heap, word);
+		if (ret == 0)
+			ret = transport_cas_word(heap->tree, LINE_OFF(owner), word, mine, &old);
+		if (ret == 0 && old == word)
+			return 0;
+	}
+	return ret ? ret
+		   : error_set(-EAGAIN, "heap %s: other clients claim the part", heap->desc.name);
+}
+
+int heap_copies_claim(const struct heap_copies *copies, const struct copies_owner *self,
+		      bool *settle_out, uint64_t *newest_out)
+{
+	int ret = 0;
+
+	*settle_out = false;
+	for (uint32_t i = 0; ret == 0 && i < copies->n_all; i++)
+		ret = claim_one(copies->at[i], owner_word(self), settle_out);
+	return ret ? ret : transport_load(copies->at[0]->tree, LINE_OFF(newest), newest_out);
+}
+
+int heap_copies_release(const struct heap_copies *copies, const struct copies_owner *self)
+{
+	uint64_t old;
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < copies->n_all; i++)
+		ret = heap_settle(copies->at[i], self->owner);
+	for (uint32_t i = copies->n_all; ret == 0 && i-- > 0;)
+		ret = transport_cas_word(copies->at[i]->tree, LINE_OFF(owner), owner_word(self), 0,
+					 &old);
+	return ret;
+}
+
+/* -------- puts -------- */
+
+/* Entry, then head, of one copy. */
+static int put_one(struct heap *heap, const struct copies_put *put)
+{
+	struct transport_wr wrs[] = {
+		wr_write(heap->rows, head_off(put->to), put->entry, put->bytes),
+		wr_swap(heap->tree, heap_head_off(heap, put->bucket), put->from, put->to),
+	};
+	uint32_t first = put->bytes == 0;
+	int ret = transport_run(heap->tree->tr, wrs + first, 2 - first);
+
+	if (ret == 0 && wrs[1].atomic.status != ATOMIC_DONE)
+		return error_set(-EIO, "put: the answer of a copy was lost");
+	if (ret == 0 && wrs[1].atomic.old != put->from)
+		return error_set(-EIO, "heap %s: copy %u of bucket %u has another head",
+				 heap->desc.name, heap->part.number, put->bucket);
+	return ret;
+}
+
+/* H1 pairs with H4: in each copy the entry, then the head names it. */
+int heap_copies_put(const struct heap_copies *copies, const struct copies_put *put)
+{
+	int ret = 0;
+
+	for (uint32_t i = copies->n_all; ret == 0 && i-- > 0;)
+		if (i < copies->n || put->bucket < copies->filled)
+			ret = put_one(copies->at[i], put);
+	return ret;
+}
+
+/* -------- heads of all copies -------- */
+
+/* A run of buckets, and a buffer for one entry. */
+struct heads {
+	const struct heap_copies *copies;
+	uint32_t first, n;
+	uint64_t words[HEAP_LINE_MAX][HEADS_AT_ONCE];
+	uint8_t *entry;
+	uint64_t room, bytes; /* copied: entries and records */
+};
+
+static int heads_begin(struct heads *heads, const struct heap_copies *copies)
+{
+	*heads = (struct heads){ .copies = copies };
+	heads->room = copies->at[0]->desc.extent_bytes;
+	heads->entry = mem_alloc(heads->room);
+	return heads->entry ? 0 : error_set(-ENOMEM, "heap: cannot allocate memory for an entry");
+}
+
+/* Reads the head words of the buckets from `first` on, of that many copies. */
+static int heads_read(struct heads *heads, uint32_t first, uint32_t copies)
+{
+	const struct heap_desc *desc = &heads->copies->at[0]->desc;
+	struct heap_head records[HEADS_AT_ONCE];
+	int ret = 0;
+
+	heads->first = first;
+	heads->n = (uint32_t)min_u64(desc->buckets + HEAP_PROBES - first, HEADS_AT_ONCE);
+	for (uint32_t i = 0; ret == 0 && i < copies; i++) {
+		struct heap *heap = heads->copies->at[i];
+
+		ret = transport_fetch(heap->tree, heap_head_off(heap, first), records,
+				      heads->n * (uint32_t)sizeof(records[0]));
+		for (uint32_t k = 0; ret == 0 && k < heads->n; k++)
+			heads->words[i][k] = records[k].word.raw;
+	}
+	return ret;
+}
+
+/* Reads the entry of a head word, whatever it is; *bytes_out 0: the word names no place. */
+static int heads_entry(struct heads *heads, struct heap *heap, uint64_t word, uint32_t *bytes_out)
+{
+	uint64_t off = head_off(word), room;
+	struct heap_entry entry;
+	int ret;
+
+	*bytes_out = 0;
+	if (!heap_holds(&heap->desc, off, sizeof(entry)))
+		return 0;
+	room = heap->desc.extent_bytes - (off - HEAP_ROWS_OFF) % heap->desc.extent_bytes;
+	ret = transport_fetch(heap->rows, off, &entry, sizeof(entry));
+	if (ret)
+		return ret;
+	*bytes_out = (uint32_t)min_u64(
+		room, chain_entry_bytes(entry.key_len, min_u64(entry.len, UINT32_MAX)));
+	return transport_fetch(heap->rows, off, heads->entry, *bytes_out);
+}
+
+/* The copy whose head is newest, of the whole ones: versions differ by one put. */
+static uint32_t heads_newest(const struct heads *heads, uint32_t k)
+{
+	uint32_t best = 0;
+
+	for (uint32_t i = 1; i < heads->copies->n; i++) {
+		uint64_t ahead =
+			(head_version(heads->words[i][k]) - head_version(heads->words[best][k])) &
+			HEAD_VERSION_MASK;
+
+		if (ahead && ahead <= HEAD_VERSION_MASK / 2)
+			best = i;
+	}
+	return best;
+}
+
+/* Brings bucket k of the run to the newest head in the first n copies, the last one first. */
+static int heads_level(struct heads *heads, uint32_t k, uint32_t n)
+{
+	uint32_t from = heads_newest(heads, k);
+	struct copies_put put = { .entry = heads->entry,
+				  .bucket = heads->first + k,
+				  .to = heads->words[from][k] };
+	bool differ = false;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		differ |= heads->words[i][k] != put.to;
+	if (differ)
+		ret = heads_entry(heads, heads->copies->at[from], put.to, &put.bytes);
+	for (uint32_t i = n; ret == 0 && differ && i-- > 0;) {
+		put.from = heads->words[i][k];
+		if (put.from == put.to)
+			continue;
+		ret = put_one(heads->copies->at[i], &put);
+		heads->bytes += put.bytes;
+	}
+	return ret;
+}
+
+/* Corrects the counts of keys, which are hints. */
+static int heads_count(const struct heap_copies *copies, uint64_t keys, uint32_t n)
+{
+	const uint64_t off = HEAP_WORDS_OFF + offsetof(struct heap_words, keys);
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < n; i++)
+		ret = word_set(copies->at[i], off, keys);
+	return ret;
+}
+
+/* -------- settle -------- */
+
+static int settle_heads(const struct heap_copies *copies)
+{
+	uint32_t end = copies->at[0]->desc.buckets + HEAP_PROBES;
+	struct heads heads;
+	uint64_t keys = 0;
+	int ret = heads_begin(&heads, copies);
+
+	for (uint32_t first = 0; ret == 0 && first < end; first += heads.n) {
+		ret = heads_read(&heads, first, copies->n);
+		for (uint32_t k = 0; ret == 0 && k < heads.n; k++) {
+			keys += heads.words[heads_newest(&heads, k)][k] != 0;
+			ret = heads_level(&heads, k, copies->n);
+		}
+	}
+	mem_free(heads.entry);
+	return ret ? ret : heads_count(copies, keys, copies->n);
+}
+
+int heap_copies_settle(const struct heap_copies *copies, uint32_t owner)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < copies->n_all; i++)
+		ret = heap_settle(copies->at[i], owner);
+	return ret ? ret : settle_heads(copies);
+}
+
+/* -------- repair -------- */
+
+/* The extent words of the primary in all copies. */
+static int fill_extents(const struct heap_copies *copies)
+{
+	struct heap_extent want[EXTENTS_AT_ONCE], have[EXTENTS_AT_ONCE];
+	struct heap *primary = copies->at[0];
+	int ret = 0;
+
+	for (uint32_t first = 0; ret == 0 && first < primary->desc.extents;
+	     first += EXTENTS_AT_ONCE) {
+		uint32_t n = (uint32_t)min_u64(primary->desc.extents - first, EXTENTS_AT_ONCE);
+
+		ret = transport_fetch(primary->tree, heap_extent_off(primary, first), want,
+				      n * (uint32_t)sizeof(want[0]));
+		for (uint32_t i = 1; ret == 0 && i < copies->n_all; i++) {
+			struct heap *heap = copies->at[i];
+
+			ret = transport_fetch(heap->tree, heap_extent_off(heap, first), have,
+					      n * (uint32_t)sizeof(have[0]));
+			for (uint32_t k = 0; ret == 0 && k < n; k++)
+				if (have[k].word.raw != want[k].word.raw)
+					ret = word_set(heap, heap_extent_off(heap, first + k),
+						       want[k].word.raw);
+		}
+	}
+	return ret;
+}
+
+/* The copies that were filled are whole from now on. All know the last one's number before. */
+static int fill_end(struct heap_copies *copies)
+{
+	uint64_t keys;
+	int ret = heap_keys(copies->at[0], &keys);
+
+	if (ret == 0)
+		ret = heads_count(copies, keys, copies->n_all);
+	for (uint32_t i = 0; ret == 0 && i < copies->n_all; i++)
+		ret = word_set(copies->at[i], LINE_OFF(newest),
+			       copies->at[copies->n_all - 1]->part.number);
+	for (uint32_t i = copies->n; ret == 0 && i < copies->n_all; i++)
+		ret = word_set(copies->at[i], LINE_OFF(whole), 1);
+	if (ret == 0)
+		copies->n = copies->n_all;
+	return ret;
+}
+
+int heap_copies_fill(struct heap_copies *copies, uint64_t bytes)
+{
+	uint32_t end = copies->at[0]->desc.buckets + HEAP_PROBES;
+	struct heads heads;
+	int ret = heads_begin(&heads, copies);
+
+	if (copies->filled == 0 && ret == 0)
+		ret = fill_extents(copies);
+	while (ret == 0 && copies->filled < end && heads.bytes < bytes) {
+		ret = heads_read(&heads, copies->filled, copies->n_all);
+		for (uint32_t k = 0; ret == 0 && k < heads.n; k++)
+			ret = heads_level(&heads, k, copies->n_all);
+		heads.bytes += heads.n * sizeof(struct heap_head);
+		if (ret == 0)
+			copies->filled += heads.n;
+	}
+	mem_free(heads.entry);
+	return ret == 0 && copies->filled >= end && copies->n < copies->n_all ? fill_end(copies)
+									      : ret;
+}
+
+/* -------- check -------- */
+
+static int compare_entries(struct heads *heads, uint32_t k, uint8_t *other, uint64_t *differ)
+{
+	struct heads second = { .copies = heads->copies, .entry = other };
+	uint64_t word = heads->words[0][k];
+	uint32_t bytes, bytes2;
+	int ret = word ? heads_entry(heads, heads->copies->at[0], word, &bytes) : 0;
+
+	for (uint32_t i = 1; ret == 0 && i < heads->copies->n; i++) {
+		if (heads->words[i][k] != word) {
+			++*differ;
+			continue;
+		}
+		if (!word)
+			continue;
+		ret = heads_entry(&second, heads->copies->at[i], word, &bytes2);
+		if (ret == 0)
+			*differ += bytes != bytes2 || memcmp(heads->entry, other, bytes) != 0;
+	}
+	return ret;
+}
+
+int heap_copies_compare(const struct heap_copies *copies, uint64_t *differ_out)
+{
+	uint32_t end = copies->at[0]->desc.buckets + HEAP_PROBES;
+	struct heads heads;
+	uint64_t differ = 0;
+	uint8_t *other = mem_alloc(copies->at[0]->desc.extent_bytes);
+	int ret = heads_begin(&heads, copies);
+
+	if (!other && ret == 0)
+		ret = error_set(-ENOMEM, "heap: cannot allocate memory for an entry");
+	for (uint32_t first = 0; ret == 0 && first < end; first += heads.n) {
+		ret = heads_read(&heads, first, copies->n);
+		for (uint32_t k = 0; ret == 0 && k < heads.n; k++)
+			ret = compare_entries(&heads, k, other, &differ);
+	}
+	mem_free(other);
+	mem_free(heads.entry);
+	if (ret == 0)
+		*differ_out = differ;
+	return ret;
+}

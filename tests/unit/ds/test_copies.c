@@ -1,0 +1,497 @@
+/*
+ * Copies of one part: what a put leaves when it ends at any step, a copy is lost there, or its owner dies;
+ * filling; round trips.
+ */
+#include "tests/support/fake/fault.h"
+#include "tests/support/fake/wire_transport.h"
+#include "tests/support/fixture/heap_fixture.h"
+#include "tests/support/must_internal.h"
+
+#include "ds/heap/copies.h"
+
+#include "base/rng.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MOST 4u
+#define KEYS 12u
+#define VALUE_BYTES 3000u
+
+/* A part with its copies. at[]: their memory and the server's attachment. */
+struct fixture {
+	struct heap_fixture at[MOST];
+	uint32_t n;
+};
+
+/* A client with all copies open. */
+struct client {
+	struct heap_client at[MOST];
+	struct heap_copies copies;
+	struct copies_owner self;
+	bool cuttable;
+};
+
+static struct transport *wrap(struct transport *inner)
+{
+	struct transport *tr;
+
+	must(fault_wrap(inner, NULL, &tr));
+	return tr;
+}
+
+static void add_copy(struct fixture *fx, uint32_t copies)
+{
+	const struct heap_wish wish = {
+		.name = "h",
+		.keys = 50,
+		.bytes = 4 * HEAP_EXTENT_LEAST,
+		.extent_bytes = HEAP_EXTENT_LEAST,
+		.n_parts = 1,
+		.max_clients = HEAP_FIXTURE_CLIENTS,
+		.copies = copies,
+	};
+
+	heap_fixture_open_copy(&fx->at[fx->n], &wish, fx->n);
+	fx->n++;
+}
+
+static void fixture_open(struct fixture *fx, uint32_t copies)
+{
+	memset(fx, 0, sizeof(*fx));
+	while (fx->n < copies)
+		add_copy(fx, copies);
+}
+
+static void fixture_close(struct fixture *fx)
+{
+	for (uint32_t i = 0; i < fx->n; i++)
+		heap_fixture_close(&fx->at[i]);
+}
+
+/* Opens copies from `first` on: those before it are lost. */
+static void join(struct fixture *fx, uint32_t first, uint32_t owner,
+		 struct transport *(*wrapper)(struct transport *inner), struct client *out)
+{
+	bool whole;
+
+	*out = (struct client){ .self = { owner, 1 }, .cuttable = wrapper == wrap };
+	for (uint32_t i = first; i < fx->n; i++) {
+		uint32_t k = out->copies.n_all++;
+
+		heap_fixture_join(&fx->at[i], owner, wrapper, &out->at[k]);
+		out->copies.at[k] = out->at[k].heap;
+		must(heap_is_whole(out->at[k].heap, &whole));
+		out->copies.n += whole;
+	}
+}
+
+/* Becomes the owner. */
+static int own(struct client *client)
+{
+	struct heap_access *acc = &client->at[0].acc;
+	uint64_t newest;
+	bool settle;
+	int ret = heap_copies_claim(&client->copies, &client->self, &settle, &newest);
+
+	if (ret == 0 && settle)
+		ret = heap_copies_settle(&client->copies, client->self.owner);
+	if (ret)
+		return ret;
+	heap_access_reset(acc);
+	acc->copies = acc->space.copies = &client->copies;
+	return 0;
+}
+
+/* Dies: its connections end, then the fence settles it. */
+static void kill_client(struct client *client)
+{
+	for (uint32_t i = 0; i < client->copies.n_all; i++)
+		if (client->cuttable)
+			fault_set(client->at[i].tr, &(struct fault_plan){ .cut_at = 1 });
+	client->at[0].acc.copies = client->at[0].acc.space.copies = NULL;
+	for (uint32_t i = 0; i < client->copies.n_all; i++)
+		heap_fixture_kill(&client->at[i]);
+}
+
+static void leave(struct client *client)
+{
+	heap_access_reset(&client->at[0].acc);
+	client->at[0].acc.space.copies = NULL;
+	must(heap_copies_release(&client->copies, &client->self));
+	for (uint32_t i = 0; i < client->copies.n_all; i++)
+		heap_fixture_leave(&client->at[i]);
+}
+
+static void fill(uint8_t value[VALUE_BYTES], uint64_t number)
+{
+	memset(value, (int)number, VALUE_BYTES);
+	memcpy(value, &number, sizeof(number));
+}
+
+/* Puts the key's next version, with its number as the value. */
+static int put_next(struct client *client, uint32_t k, uint64_t acked[KEYS])
+{
+	uint8_t value[VALUE_BYTES];
+	char key[8];
+	uint64_t version;
+	int ret;
+
+	snprintf(key, sizeof(key), "%u", k);
+	fill(value, acked[k] + 1);
+	ret = heap_fixture_put(&client->at[0], key, value, k % 3 ? sizeof(value) : 40, &version);
+	if (ret == 0)
+		assert_int_equal(version, ++acked[k]);
+	return ret;
+}
+
+/* Each key has the version that was acknowledged, or the next one if that was in doubt, whole. */
+static void expect_keys(struct client *client, const uint64_t acked[KEYS])
+{
+	uint8_t want[VALUE_BYTES];
+	struct heap_value got;
+	uint32_t ahead = 0;
+	char key[8];
+
+	for (uint32_t k = 0; k < KEYS; k++) {
+		int64_t version;
+
+		snprintf(key, sizeof(key), "%u", k);
+		version = heap_fixture_get(&client->at[0], key, &got);
+		if (version == -ENOENT && acked[k] == 0)
+			continue;
+		assert_in_range(version, acked[k], acked[k] + 1);
+		ahead += (uint64_t)version != acked[k];
+		fill(want, (uint64_t)version);
+		assert_memory_equal(got.ptr, want, got.len);
+	}
+	assert_in_range(ahead, 0, 1);
+}
+
+/* As expect_keys; a put in doubt is known from here on. */
+static void catch_up(struct client *client, uint64_t acked[KEYS])
+{
+	struct heap_value got;
+	char key[8];
+
+	expect_keys(client, acked);
+	for (uint32_t k = 0; k < KEYS; k++) {
+		int64_t version;
+
+		snprintf(key, sizeof(key), "%u", k);
+		version = heap_fixture_get(&client->at[0], key, &got);
+		acked[k] = version > 0 ? (uint64_t)version : 0;
+	}
+}
+
+static void expect_same(const struct client *client)
+{
+	uint64_t differ;
+
+	must(heap_copies_compare(&client->copies, &differ));
+	assert_int_equal(differ, 0);
+}
+
+static void expect_sound(struct fixture *fx, uint32_t first)
+{
+	for (uint32_t i = first; i < fx->n; i++)
+		heap_fixture_expect_sound(&fx->at[i], NULL);
+}
+
+/* -------- costs -------- */
+
+static uint64_t phases(const struct client *client)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < client->copies.n_all; i++)
+		sum += client->at[i].tr->stats.phases;
+	return sum;
+}
+
+static void expect_put(struct client *client, const char *key, uint64_t len, uint64_t cost)
+{
+	static const uint8_t value[2000];
+	uint64_t before = phases(client), version;
+
+	must(heap_fixture_put(&client->at[0], key, value, len, &version));
+	assert_int_equal(phases(client) - before, cost);
+}
+
+static void expect_costs(uint32_t copies)
+{
+	struct heap_value got;
+	struct fixture fx;
+	struct client a, b;
+	uint64_t before;
+
+	fixture_open(&fx, copies);
+	join(&fx, 0, 1, wire_wrap, &a);
+	join(&fx, 0, 2, wire_wrap, &b);
+	must(own(&a));
+	/* The first of a class claims an extent, in all copies; and a new key is looked for. */
+	expect_put(&a, "large", 1000, 1 + copies + 2 + 2 * (copies - 1));
+	expect_put(&a, "large", 1000, copies);
+	expect_put(&a, "large", 1000, copies);
+	expect_put(&a, "small", 64, 1 + copies + 2 + 2 * (copies - 1));
+	expect_put(&a, "small", 64, copies);
+	/* Hints that are under way arrive before the next read. */
+	assert_int_equal(heap_fixture_get(&a.at[0], "none", &got), -ENOENT);
+	assert_int_equal(heap_fixture_get(&b.at[0], "large", &got), 3);
+	before = phases(&b);
+	assert_int_equal(heap_fixture_get(&b.at[0], "large", &got), 3);
+	assert_int_equal(heap_fixture_get(&b.at[0], "small", &got), 2);
+	assert_int_equal(phases(&b) - before, 2);
+	expect_same(&a);
+	leave(&a);
+	must(own(&b));
+	leave(&b);
+	expect_sound(&fx, 0);
+	fixture_close(&fx);
+}
+
+TEST(cost__get_1_put_1_for_each_copy)
+{
+	expect_costs(2);
+	expect_costs(3);
+}
+
+/* -------- owners -------- */
+
+TEST(claim__of_another_is_busy_until_it_is_given_back)
+{
+	uint64_t acked[KEYS] = { 0 };
+	struct fixture fx;
+	struct client a, b;
+
+	fixture_open(&fx, 2);
+	join(&fx, 0, 1, NULL, &a);
+	join(&fx, 0, 2, NULL, &b);
+	must(own(&a));
+	must(put_next(&a, 1, acked));
+	assert_int_equal(own(&b), -EBUSY);
+	assert_non_null(strstr(error_last(), "client slot 1 of pid"));
+	must(put_next(&a, 1, acked));
+	leave(&a);
+	must(own(&b));
+	must(put_next(&b, 1, acked));
+	expect_keys(&b, acked);
+	expect_same(&b);
+	leave(&b);
+	fixture_close(&fx);
+}
+
+/* -------- every step -------- */
+
+/* Puts of all keys in turn, until an error. */
+static int run_puts(struct client *client, uint64_t acked[KEYS], uint32_t n)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < n; i++)
+		ret = put_next(client, i % KEYS, acked);
+	return ret;
+}
+
+enum after { OWNER_DIES, OWNER_GOES_ON, PRIMARY_IS_LOST, BACKUP_IS_LOST };
+
+/*
+ * The n-th call to copy `at` fails as planned; then that happens. Whoever owns the part after that finds
+ * each put done or not done, everywhere. False: there were fewer calls.
+ */
+static bool run_with(uint32_t at, const struct fault_plan *plan, enum after after)
+{
+	uint64_t acked[KEYS] = { 0 };
+	struct client victim, other;
+	struct fixture fx;
+	uint32_t first = after == PRIMARY_IS_LOST;
+	struct fault_counts counts;
+
+	fixture_open(&fx, 2);
+	join(&fx, 0, 1, wrap, &victim);
+	must(own(&victim));
+	must(run_puts(&victim, acked, KEYS));
+	fault_set(victim.at[at].tr, plan);
+	(void)run_puts(&victim, acked, 60);
+	fault_get(victim.at[at].tr, &counts);
+	if (after == OWNER_GOES_ON) {
+		fault_set(victim.at[at].tr, &(struct fault_plan){ .seed = 0 });
+		must(own(&victim));
+		catch_up(&victim, acked);
+		must(run_puts(&victim, acked, 20));
+		expect_same(&victim);
+	}
+	kill_client(&victim);
+	if (after != BACKUP_IS_LOST) {
+		join(&fx, 0, 0, NULL, &other);
+		catch_up(&other, acked); /* what a reader has seen stays */
+		kill_client(&other);
+	}
+	if (after == BACKUP_IS_LOST)
+		fx.n = 1;
+	join(&fx, first, 2, NULL, &other);
+	if (after == PRIMARY_IS_LOST)
+		expect_keys(&other, acked); /* before anybody has settled */
+	must(own(&other));
+	expect_keys(&other, acked);
+	expect_same(&other);
+	expect_sound(&fx, first);
+	leave(&other);
+	expect_sound(&fx, first);
+	if (after == BACKUP_IS_LOST)
+		fx.n = 2;
+	fixture_close(&fx);
+	return counts.calls >= plan->fail_at + plan->cut_at;
+}
+
+static void run_all(uint32_t at, enum after after)
+{
+	struct fault_plan plan = { .seed = 1 };
+	uint32_t n = 0;
+
+	for (plan.fail_at = 1; run_with(at, &plan, after); plan.fail_at++)
+		n++;
+	assert_in_range(n, 30, 1000);
+	plan.fail_at = 0;
+	for (plan.cut_at = 1; run_with(at, &plan, after); plan.cut_at++)
+		;
+}
+
+TEST(owner__dies_at_every_call_to_the_primary)
+{
+	run_all(0, OWNER_DIES);
+}
+
+TEST(owner__dies_at_every_call_to_the_backup)
+{
+	run_all(1, OWNER_DIES);
+}
+
+TEST(owner__goes_on_after_every_failed_call)
+{
+	run_all(0, OWNER_GOES_ON);
+	run_all(1, OWNER_GOES_ON);
+}
+
+TEST(primary__lost_at_every_call)
+{
+	run_all(0, PRIMARY_IS_LOST);
+	run_all(1, PRIMARY_IS_LOST);
+}
+
+TEST(backup__lost_at_every_call)
+{
+	run_all(0, BACKUP_IS_LOST);
+	run_all(1, BACKUP_IS_LOST);
+}
+
+/* An answer is lost, whether the CAS was done or not. */
+TEST(owner__unknown_answers)
+{
+	for (uint32_t seed = 0; seed < 40; seed++) {
+		struct fault_plan plan = { .seed = seed, .unknown_rate = 3000 };
+
+		(void)run_with(seed % 2, &plan, OWNER_DIES);
+		(void)run_with(seed % 2, &plan, PRIMARY_IS_LOST);
+	}
+}
+
+/* -------- repair -------- */
+
+/* A third copy is filled in slices of every size, with puts in between, and then serves alone. */
+static void fill_by(uint64_t slice)
+{
+	uint64_t acked[KEYS] = { 0 };
+	struct client owner, alone;
+	struct fixture fx;
+	uint32_t slices = 0;
+
+	fixture_open(&fx, 2);
+	join(&fx, 0, 1, NULL, &owner);
+	must(own(&owner));
+	must(run_puts(&owner, acked, 40));
+	leave(&owner);
+	add_copy(&fx, 2);
+	join(&fx, 1, 1, NULL, &owner);
+	assert_int_equal(owner.copies.n, 1);
+	assert_int_equal(owner.copies.n_all, 2);
+	must(own(&owner));
+	while (owner.copies.n < owner.copies.n_all) {
+		must(run_puts(&owner, acked, 25));
+		must(heap_copies_fill(&owner.copies, slice));
+		slices++;
+	}
+	assert_true(slice > 100000 ? slices == 1 : slices > 1);
+	must(run_puts(&owner, acked, 25));
+	expect_same(&owner);
+	leave(&owner);
+	expect_sound(&fx, 1);
+	join(&fx, 2, 2, NULL, &alone);
+	assert_int_equal(alone.copies.n, 1);
+	must(own(&alone));
+	expect_keys(&alone, acked);
+	must(run_puts(&alone, acked, 40));
+	expect_keys(&alone, acked);
+	leave(&alone);
+	expect_sound(&fx, 2);
+	fixture_close(&fx);
+}
+
+TEST(fill__while_puts_go_on)
+{
+	fill_by(1);
+	fill_by(9000);
+	fill_by(UINT64_MAX);
+}
+
+/* An owner that dies while it fills leaves a copy that the next owner fills from the start. */
+TEST(fill__its_owner_dies_at_every_call)
+{
+	uint32_t n = 0;
+
+	for (uint64_t cut = 1;; cut++) {
+		uint64_t acked[KEYS] = { 0 };
+		struct client owner, next, alone;
+		struct fixture fx;
+		int ret;
+
+		fixture_open(&fx, 2);
+		join(&fx, 0, 1, NULL, &owner);
+		must(own(&owner));
+		must(run_puts(&owner, acked, 40));
+		leave(&owner);
+		add_copy(&fx, 2);
+		join(&fx, 1, 1, wrap, &owner);
+		must(own(&owner));
+		fault_set(owner.at[1].tr, &(struct fault_plan){ .cut_at = cut });
+		ret = heap_copies_fill(&owner.copies, 9000);
+		if (ret == 0)
+			ret = run_puts(&owner, acked, 10);
+		if (ret == 0)
+			ret = heap_copies_fill(&owner.copies, UINT64_MAX);
+		kill_client(&owner);
+		join(&fx, 1, 2, NULL, &next);
+		must(own(&next));
+		catch_up(&next, acked);
+		must(run_puts(&next, acked, 10));
+		must(heap_copies_fill(&next.copies, UINT64_MAX));
+		expect_keys(&next, acked);
+		expect_same(&next);
+		leave(&next);
+		join(&fx, 2, 3, NULL, &alone);
+		assert_int_equal(alone.copies.n, 1);
+		expect_keys(&alone, acked);
+		leave(&alone);
+		expect_sound(&fx, 1);
+		fixture_close(&fx);
+		n++;
+		if (ret == 0)
+			break;
+	}
+	assert_in_range(n, 20, 2000);
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}
