@@ -129,7 +129,7 @@ RLV_MUST_CHECK int catalog_create(struct catalog *cat, const struct catalog_wish
 RLV_MUST_CHECK int catalog_drop(struct catalog *cat, const char *name);
 
 /*
- * Adds an ACTIVE part at the node, or goes on with the part that is being provisioned for the
+ * Adds an ACTIVE part at the node (NULL: at any that may have it), or goes on with the part that is being provisioned for the
  * object. leaves: node that a part leaves afterwards (provision.h), or NULL. -EAGAIN: waiting for
  * the node; call again after on_progress. -ENOSPC: no room at the node, or no part number left.
  */

@@ -73,6 +73,12 @@ struct object_kind {
 	int (*reserve)(struct catalog *cat, const struct catalog_object *object, uint32_t s,
 		       const uint64_t told[PART_TOLD]);
 
+	/* True if parts a and b must lie at different nodes. NULL: none must. */
+	bool (*is_apart)(const struct catalog_object *object, uint32_t a, uint32_t b);
+	/* Number of the part that the object lacks after a loss, n_parts or above; NULL: as many parts as
+	   its capacity was cut into, of any number. UINT32_MAX: none. */
+	uint32_t (*missing)(const struct catalog_object *object);
+
 	/* *spec_out: describes the regions of part s. */
 	void (*plan)(const struct catalog_object *object, uint32_t s, struct part_spec *spec_out);
 	/* Format part s in its fresh regions and make it live. */

@@ -34,15 +34,37 @@ static int heap_take_wish(const struct kind_request *request, const void **detai
 	return heap_desc_check(desc);
 }
 
+/* Each copy needs a node of its own. */
+static int heap_check_nodes(const struct catalog *cat, const struct heap_desc *desc)
+{
+	struct placement_node places[NODES_MAX];
+	struct node *nodes[NODES_MAX];
+	uint32_t n = catalog_places(cat, NULL, places, nodes), takers = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		takers += places[i].takes;
+	if (desc->copies == 1 || takers >= desc->copies)
+		return 0;
+	return error_set(-EINVAL,
+			 "heap %s: copies %u: each needs a memory node of its own, and %u are up: "
+			 "add one (relive node add), or ask for fewer copies",
+			 desc->name, desc->copies, takers);
+}
+
 static int heap_describe(const struct catalog *cat, const struct catalog_wish *wish,
 			 const struct object_ids *ids, struct object_desc *desc_out)
 {
 	struct heap_desc *desc = mem_alloc(sizeof(*desc));
+	int ret;
 
-	(void)cat;
 	if (!desc)
 		return error_set(-ENOMEM, "heap %s: cannot allocate memory", wish->name);
 	memcpy(desc, wish->details, sizeof(*desc));
+	ret = heap_check_nodes(cat, desc);
+	if (ret) {
+		mem_free(desc);
+		return ret;
+	}
 	desc->id = ids->id;
 	memcpy(desc->uuid, ids->uuid, sizeof(desc->uuid));
 	memcpy(&desc->seed, ids->uuid, sizeof(desc->seed));
@@ -72,7 +94,7 @@ static int heap_load(struct catalog_object *object, const void *bytes, size_t le
 		return ret;
 	memcpy(object->uuid, desc->uuid, sizeof(object->uuid));
 	memcpy(object->name, desc->name, sizeof(object->name));
-	object->n_cut = desc->n_parts;
+	object->n_cut = heap_cut(desc);
 	object->max_clients = object->max_streams = desc->max_clients;
 	return 0;
 }
@@ -81,9 +103,36 @@ static bool heap_is_wish_of(const struct catalog_object *object, const struct ca
 {
 	const struct heap_desc *has = desc_of(object), *want = wish->details;
 
-	return has->n_parts == want->n_parts && has->max_clients == want->max_clients &&
-	       has->buckets == want->buckets && has->extents == want->extents &&
-	       has->extent_bytes == want->extent_bytes;
+	return has->n_parts == want->n_parts && has->copies == want->copies &&
+	       has->max_clients == want->max_clients && has->buckets == want->buckets &&
+	       has->extents == want->extents && has->extent_bytes == want->extent_bytes;
+}
+
+/* -------- copies -------- */
+
+static bool heap_is_apart(const struct catalog_object *object, uint32_t a, uint32_t b)
+{
+	uint32_t n = desc_of(object)->n_parts;
+
+	return a % n == b % n;
+}
+
+/* A part that has copies left, but too few, gets one more, which its owner fills. */
+static uint32_t heap_missing(const struct catalog_object *object)
+{
+	const struct heap_desc *desc = desc_of(object);
+
+	for (uint32_t p = 0; p < desc->n_parts; p++) {
+		uint32_t n = 0, next = p;
+
+		for (uint32_t s = p; s < object->n_parts; s += desc->n_parts) {
+			n += !catalog_part_is_lost(object, s);
+			next = s + desc->n_parts;
+		}
+		if (n > 0 && n < desc->copies)
+			return next;
+	}
+	return UINT32_MAX;
 }
 
 /* -------- a part -------- */
@@ -164,6 +213,8 @@ const struct object_kind kind_heap = {
 	.describe = heap_describe,
 	.load = heap_load,
 	.is_wish_of = heap_is_wish_of,
+	.is_apart = heap_is_apart,
+	.missing = heap_missing,
 	.plan = heap_plan_part,
 	.format = heap_format_part,
 	.open = heap_open_part,

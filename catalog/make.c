@@ -160,21 +160,24 @@ int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 int catalog_add_part(struct catalog *cat, struct catalog_object *object, struct node *node,
 		     struct node *leaves)
 {
+	uint32_t next = object->kind->missing ? object->kind->missing(object) : object->n_parts;
 	const struct catalog_provisioning like = {
 		.object = object,
-		.first = object->n_parts,
+		.first = next,
 		.n = 1,
 		.only = node,
 		.leaves = leaves,
 	};
 	struct catalog_provisioning *provisioning = catalog_provision_of(cat, object);
-	uint32_t s = provisioning ? provisioning->first : object->n_parts;
+	uint32_t s = provisioning ? provisioning->first : next;
 	struct error_kept kept;
 	int ret = 0;
 
-	if (s == OBJECT_MAX_PARTS)
+	if (s >= OBJECT_MAX_PARTS)
 		return error_set(-ENOSPC, "%s: all %u shard numbers of its life are used",
 				 object->text, OBJECT_MAX_PARTS);
+	for (uint32_t i = object->n_parts; i < s; i++)
+		object->parts[i].state = PART_LOST; /* numbers that are passed over */
 	if (!provisioning) {
 		ret = reserve_part(cat, object, s);
 		if (ret == 0)

@@ -160,6 +160,14 @@ static void on_region(void *ctx, struct node *node, int code, uint32_t id)
 
 /* -------- all of them -------- */
 
+/* True if part s is at the node, and part `at` must not be. */
+static bool is_apart(const struct catalog_object *object, uint32_t at, uint32_t s,
+		     const struct node *node)
+{
+	return object->kind->is_apart && s != at && object->parts[s].node == node &&
+	       !catalog_part_is_lost(object, s) && object->kind->is_apart(object, at, s);
+}
+
 static int choose_node(struct catalog_provisioning *provisioning)
 {
 	struct catalog *cat = provisioning->cat;
@@ -178,6 +186,8 @@ static int choose_node(struct catalog_provisioning *provisioning)
 	for (uint32_t i = 0; i < n; i++) {
 		bool tried = (provisioning->tried >> nodes[i]->number) & 1;
 
+		for (uint32_t s = 0; s < OBJECT_MAX_PARTS; s++)
+			tried |= is_apart(object, provisioning->at, s, nodes[i]);
 		if (provisioning->only)
 			places[i].takes = nodes[i] == provisioning->only && nodes[i]->up;
 		places[i].takes = places[i].takes && !tried;

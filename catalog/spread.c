@@ -33,6 +33,22 @@ static int part_leaves(struct catalog *cat, struct catalog_object *object,
 	return last < object->n_parts ? catalog_drain(cat, object, last) : 0;
 }
 
+/* A step of a kind that knows which part is missing. */
+static int spread_missing(struct catalog *cat, struct catalog_object *object,
+			  enum placement_kind *kind_out)
+{
+	int ret;
+
+	if (!catalog_provision_of(cat, object) && object->kind->missing(object) == UINT32_MAX)
+		return 0;
+	ret = catalog_add_part(cat, object, NULL, NULL);
+	if (ret && ret != -EAGAIN)
+		log_warn("spread %s: %s", object->text, error_last());
+	if (kind_out)
+		*kind_out = PLACEMENT_ADD;
+	return ret ? ret : 1;
+}
+
 int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 			enum placement_kind *kind_out)
 {
@@ -43,6 +59,8 @@ int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 	struct placement_step step;
 	int ret;
 
+	if (object->kind->missing)
+		return spread_missing(cat, object, kind_out);
 	if (provisioning) {
 		to = provisioning->only;
 		leaves = provisioning->leaves;

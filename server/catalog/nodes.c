@@ -44,7 +44,7 @@ static void part_lose(struct catalog *cat, struct catalog_object *object, uint32
 	object->parts[s].state = PART_LOST;
 	if (catalog_object_put_part(cat->store, object, s)) /* it is lost again after a restart */
 		log_warn("%s shard %u: %s", object->text, s, error_last());
-	if (object->auto_parts)
+	if (object->auto_parts || object->kind->missing)
 		catalog_spread_soon(object);
 }
 
@@ -114,7 +114,7 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		struct catalog_object *object = cat->objects[id];
 
-		if (object && (object->auto_parts || object->spread_due))
+		if (object && (object->auto_parts || object->kind->missing || object->spread_due))
 			catalog_spread_soon(object);
 	}
 }
