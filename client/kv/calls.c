@@ -1,7 +1,7 @@
 /*
  * calls.c - put, get, watch and walk: each is a step of kv_run.
  */
-#include "client/kv/kv.h"
+#include "client/kv/copies.h"
 
 #include "ds/heap/heap_check.h"
 
@@ -21,11 +21,18 @@ struct key_call {
 	uint64_t version, than;
 };
 
-/* Checks handle and key, and runs the step with the key's hash. */
+static int step_put(void *ctx, struct heap_access *acc)
+{
+	struct key_call *call = ctx;
+
+	return heap_put(acc, &call->key, &call->put, &call->version);
+}
+
+/* Runs the step with the key's hash. */
 static int key_run(struct rlv_kv *kv, struct rlv_bytes key, struct key_call *of,
 		   int (*step)(void *ctx, struct heap_access *acc), int64_t timeout_ns)
 {
-	struct kv_call call = { .step = step, .ctx = of };
+	struct kv_call call = { .step = step, .ctx = of, .puts = step == step_put };
 
 	of->key = chain_key(key.ptr, (uint32_t)key.len, kv->desc.seed);
 	call.part = chain_part(of->key.hash, kv->desc.n_parts);
@@ -44,13 +51,6 @@ int kv_key_check(const struct rlv_kv *kv, struct rlv_bytes key)
 }
 
 /* -------- put -------- */
-
-static int step_put(void *ctx, struct heap_access *acc)
-{
-	struct key_call *call = ctx;
-
-	return heap_put(acc, &call->key, &call->put, &call->version);
-}
 
 static int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
 		  uint64_t *version_out)
@@ -289,6 +289,7 @@ int rlv_kv_info(struct rlv_kv *kv, struct rlv_kv_info *info_out)
 	if (ret)
 		return ret;
 	info.parts = kv->desc.n_parts;
+	kv_copies_count(kv, &info);
 	info.max_clients = kv->desc.max_clients;
 	memcpy(info.name, kv->desc.name, sizeof(info.name));
 	info.keys_room = (uint64_t)kv->desc.buckets * kv->desc.n_parts;
@@ -331,6 +332,8 @@ int rlv_kv_verify(struct rlv_kv *kv, struct rlv_kv_report *report_out)
 	ret = abi_check(report_out, "report_out->");
 	if (ret == 0)
 		ret = kv_each_part(kv, step_verify, &report);
+	for (uint32_t p = 0; ret == 0 && kv->owned && p < kv->desc.n_parts; p++)
+		ret = kv_copies_compare(kv, p, &report);
 	if (ret == 0)
 		abi_write(report_out, &report, sizeof(report));
 	return ret;

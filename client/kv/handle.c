@@ -1,4 +1,4 @@
-#include "client/kv/kv.h"
+#include "client/kv/copies.h"
 
 #include "ds/part/slot.h"
 #include "ds/replay/table_desc.h"
@@ -59,6 +59,7 @@ static void kv_detach(void *ctx, uint32_t p, void *access)
 {
 	(void)ctx;
 	(void)p;
+	kv_copies_forget(access);
 	heap_access_close(access);
 	mem_free(access);
 }
@@ -81,8 +82,11 @@ static int kv_end(struct rlv_kv *kv, bool keep_error)
 	/* In a part out of our reach a write may still be under way: into memory that another client
 	   would get with our slot. The end of this process ends it for sure. */
 	away = !forked && part_set_drop(&kv->set) + kv->set.n_away > 0;
+	if (!forked)
+		kv_copies_fini(kv);
 	part_set_detach(&kv->set, kv_detach);
 	part_set_close(&kv->set);
+	mem_free(kv->owned);
 	if (kv->slot.owner && away)
 		log_warn(
 			"heap %s: slot %u stays taken until this process ends: a part is out of reach",
@@ -121,11 +125,13 @@ static int kv_connect(struct rlv_kv *kv, const struct meta_object *object, uint6
 		meta_opened_fini(&opened);
 	}
 	if (ret == 0)
+		ret = kv_copies_init(kv);
+	if (ret == 0)
 		ret = part_set_attach(&kv->set);
-	if (ret == 0 && kv->set.n_parts < kv->desc.n_parts)
+	if (ret == 0 && kv->set.n_parts < heap_cut(&kv->desc))
 		ret = error_set(-EPROTO,
 				"answer of the metadata server: heap %s has %u parts, not %u",
-				kv->desc.name, kv->set.n_parts, kv->desc.n_parts);
+				kv->desc.name, kv->set.n_parts, heap_cut(&kv->desc));
 	if (ret)
 		(void)kv_end(kv, true);
 	return ret;
@@ -192,13 +198,14 @@ int rlv_kv_create(struct rlv_store *store, const char *name, const struct rlv_kv
 		return ret;
 	if (store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
-	if (full.reserved)
+	if (full.reserved || full.reserved2)
 		return error_set(-EINVAL, "opts.reserved is not 0");
 	plan = (struct heap_wish){ .name = name,
 				   .keys = full.keys ? full.keys : 65536,
 				   .bytes = full.bytes ? full.bytes : (uint64_t)64 << 20,
 				   .extent_bytes = full.extent_bytes,
 				   .n_parts = full.parts ? full.parts : 1,
+				   .copies = full.copies,
 				   .max_clients = full.max_clients ? full.max_clients : 64 };
 	ret = heap_plan(&plan, &desc);
 	return ret ? error_prefix(ret, "heap %s: ", name) : kv_get(store, &wish, kv_out);
@@ -244,13 +251,16 @@ int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BYTES], size_t
 /* One attempt. *doubt_out: a put that may have been done. */
 static int kv_try(struct rlv_kv *kv, const struct kv_call *call, bool *doubt_out)
 {
-	struct heap_access *acc;
+	struct heap_access *acc = NULL;
 	int ret = part_set_enter(&kv->set);
 
 	*doubt_out = false;
+	if (ret == 0 && kv->owned)
+		ret = kv_copy(kv, call->part, call->puts, &acc);
+	else if (ret == 0)
+		acc = kv_access(kv, call->part);
 	if (ret)
 		return ret;
-	acc = kv_access(kv, call->part);
 	if (!acc && kv->fenced)
 		return error_set(-EOWNERDEAD,
 				 "heap %s: this handle was fenced: close it and open again",
@@ -261,6 +271,8 @@ static int kv_try(struct rlv_kv *kv, const struct kv_call *call, bool *doubt_out
 	acc->in_doubt = false;
 	ret = call->step(call->ctx, acc);
 	*doubt_out = ret && acc->in_doubt;
+	if (ret && call->puts && kv->owned)
+		kv_copies_failed(kv, call->part, ret);
 	return ret;
 }
 
@@ -271,6 +283,12 @@ static uint64_t kv_begin(struct rlv_kv *kv, int64_t timeout_ns)
 
 	part_set_begin(&kv->set, deadline_ns, 200 * CLOCK_NS_PER_MS);
 	return deadline_ns;
+}
+
+int kv_enter(struct rlv_kv *kv, int64_t timeout_ns)
+{
+	(void)kv_begin(kv, timeout_ns);
+	return part_set_enter(&kv->set);
 }
 
 int kv_run(struct rlv_kv *kv, const struct kv_call *call, int64_t timeout_ns)

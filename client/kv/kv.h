@@ -9,6 +9,7 @@
 #include "client/part/part_set.h"
 #include "client/store/store.h"
 
+#include "ds/heap/copies.h"
 #include "ds/heap/keys.h"
 
 #include "relive/kv.h"
@@ -17,8 +18,9 @@ struct rlv_kv {
 	struct rlv_store *store;
 	struct heap_desc desc;
 	struct part_set set;
-	struct meta_slot slot; /* owner 0 = a reader */
-	bool fenced;           /* in some part: the slot is not ours any more */
+	struct meta_slot slot;  /* owner 0 = a reader */
+	bool fenced;            /* in some part: the slot is not ours any more */
+	struct kv_owned *owned; /* of each part, if parts have copies: copies.c */
 };
 
 /* A call on one part. */
@@ -27,6 +29,7 @@ struct kv_call {
 	int (*step)(void *ctx, struct heap_access *acc);
 	void *ctx;
 	bool once; /* do not wait: -EAGAIN is returned */
+	bool puts;
 };
 
 /*
@@ -38,6 +41,9 @@ RLV_MUST_CHECK int kv_run(struct rlv_kv *kv, const struct kv_call *call, int64_t
 
 /* -EINVAL: no handle, or a key that cannot be. */
 RLV_MUST_CHECK int kv_key_check(const struct rlv_kv *kv, struct rlv_bytes key);
+
+/* Starts a call that has that much time, and looks at the parts. */
+RLV_MUST_CHECK int kv_enter(struct rlv_kv *kv, int64_t timeout_ns);
 
 static inline struct heap_access *kv_access(const struct rlv_kv *kv, uint32_t part)
 {

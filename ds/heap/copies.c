@@ -131,8 +131,8 @@ int heap_copies_release(const struct heap_copies *copies, const struct copies_ow
 
 /* -------- puts -------- */
 
-/* Entry, then head, of one copy. */
-static int put_one(struct heap *heap, const struct copies_put *put)
+/* H1 pairs with H4: the entry, then the head names it. */
+int heap_put_entry(struct heap *heap, const struct copies_put *put, bool *won_out)
 {
 	struct transport_wr wrs[] = {
 		wr_write(heap->rows, head_off(put->to), put->entry, put->bytes),
@@ -142,14 +142,23 @@ static int put_one(struct heap *heap, const struct copies_put *put)
 	int ret = transport_run(heap->tree->tr, wrs + first, 2 - first);
 
 	if (ret == 0 && wrs[1].atomic.status != ATOMIC_DONE)
-		return error_set(-EIO, "put: the answer of a copy was lost");
-	if (ret == 0 && wrs[1].atomic.old != put->from)
-		return error_set(-EIO, "heap %s: copy %u of bucket %u has another head",
-				 heap->desc.name, heap->part.number, put->bucket);
+		ret = error_set(-EIO, "put: the answer was lost: whether it was done is not known");
+	*won_out = ret == 0 && wrs[1].atomic.old == put->from;
 	return ret;
 }
 
-/* H1 pairs with H4: in each copy the entry, then the head names it. */
+/* Of a copy, which only the owner changes. */
+static int put_one(struct heap *heap, const struct copies_put *put)
+{
+	bool won;
+	int ret = heap_put_entry(heap, put, &won);
+
+	if (ret == 0 && !won)
+		ret = error_set(-EIO, "heap %s: copy %u of bucket %u has another head",
+				heap->desc.name, heap->part.number, put->bucket);
+	return ret;
+}
+
 int heap_copies_put(const struct heap_copies *copies, const struct copies_put *put)
 {
 	int ret = 0;

@@ -56,21 +56,6 @@ static bool put_swap_in_place(struct heap_access *acc, const struct put_call *ca
 			   word);
 }
 
-/* H1 pairs with H4: the entry, then the head names it. *won_out: false, another put was first. */
-static int put_swap(struct heap_access *acc, const struct copies_put *put, bool *won_out)
-{
-	struct transport_wr wrs[] = {
-		wr_write(acc->heap->rows, head_off(put->to), put->entry, put->bytes),
-		wr_swap(acc->heap->tree, heap_head_off(acc->heap, put->bucket), put->from, put->to),
-	};
-	int ret = transport_run(acc->heap->tree->tr, wrs, 2);
-
-	if (ret == 0 && wrs[1].atomic.status != ATOMIC_DONE)
-		ret = error_set(-EIO, "put: the answer was lost: whether it was done is not known");
-	*won_out = ret == 0 && wrs[1].atomic.old == put->from;
-	return ret;
-}
-
 /* Writes the entry, then swaps the head. *won_out: false, another put was first. An error: it is not
    known whether. */
 static int put_publish(struct heap_access *acc, struct put_call *call, bool *won_out)
@@ -105,7 +90,7 @@ static int put_publish(struct heap_access *acc, struct put_call *call, bool *won
 		chain_entry_write(acc->stage, &entry, call->key, put->value);
 		acc->in_doubt = true;
 		ret = acc->copies ? heap_copies_put(acc->copies, &swap)
-				  : put_swap(acc, &swap, won_out);
+				  : heap_put_entry(acc->heap, &swap, won_out);
 		acc->in_doubt = ret != 0;
 	}
 	if (ret == 0 && *won_out) {

@@ -40,12 +40,15 @@ struct rlv_kv_opts {
 				  power of two, 64 KiB to 1 GiB; 0 = 2 MiB */
 	uint32_t max_clients; /* open handles that write; 0 = 64 */
 	uint32_t reserved;    /* 0 */
+	uint32_t copies; /* of each part, on memory nodes of their own: 1 to 3; 0 = 1. From 2 on a part has one
+			    client that puts: see rlv_kv_release */
+	uint32_t reserved2; /* 0 */
 };
 #define RLV_KV_OPTS_INIT RLV_SIZED(struct rlv_kv_opts)
 
 /*
  * Creates a heap and opens it, or opens the existing one of that name and options. opts NULL = all
- * defaults. Errors: -EINVAL (name or opts), -EEXIST (other options, or a table has the name), -ENOSPC
+ * defaults. Errors: -EINVAL (name or opts; more copies than memory nodes), -EEXIST (other options, or a table has the name), -ENOSPC
  * (pool full, or all client slots are taken), -ENOMEM, -EHOSTDOWN (no memory node came up within the
  * store's timeout). Thread: any. Cost: control plane.
  */
@@ -62,6 +65,21 @@ RLV_CHECKED int rlv_kv_open(struct rlv_store *store, const char *name, struct rl
    closed, too. Thread: owner. */
 RLV_CHECKED int rlv_kv_close(struct rlv_kv **kv);
 
+/*
+ * With copies, the first put of a handle to a part makes it the part's owner: puts of others there are -EBUSY
+ * until it calls this, closes, or is dead and fenced. Gives all parts back. Cost: 4 RT for each copy that
+ * it owns. Errors: as rlv_kv_put; then some are still owned. Thread: owner.
+ */
+RLV_CHECKED int rlv_kv_release(struct rlv_kv *kv);
+
+/*
+ * After a memory node was lost the server makes new copies on others, which are empty. This call fills those of
+ * all parts, by about `bytes` each time, UINT64_MAX = to the end; *left_out: buckets that are left, 0 = all
+ * copies are whole again. Puts may go on in between, and the handle becomes the owner of the parts. Errors: as
+ * rlv_kv_put. Thread: owner. Cost: for each part, reads of all heads, and 3 RT for each key.
+ */
+RLV_CHECKED int rlv_kv_repair(struct rlv_kv *kv, uint64_t bytes, uint64_t *left_out);
+
 /* Removes a heap for all clients; their handles get -ESTALE from now on. Thread: any. */
 RLV_CHECKED int rlv_kv_drop(struct rlv_store *store, const char *name);
 
@@ -77,9 +95,10 @@ RLV_CHECKED int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BY
  * heap is full of entries, or of keys: the message says which), -EAGAIN (no space became free within
  * the store's timeout because a client is stopped inside a call, or other clients changed the key again
  * and again), -EACCES (read-only store), -EHOSTDOWN (the key's part cannot be reached), -EOWNERDEAD
- * (fenced: close and open again), -ESTALE (dropped), -ECHILD. After all these nothing was put.
+ * (fenced: close and open again), -ESTALE (dropped), -EBUSY (copies: another client owns the part; the
+ * message names it), -ECHILD. After all these nothing was put.
  * -ETIMEDOUT, -ECONNRESET: it is not known whether it was put; get says.
- * Thread: owner. Cost: 2 RT; a few more once for hundreds of puts, to collect space.
+ * Thread: owner. Cost: 2 RT, with 3 copies 3; a few more once for hundreds of puts, to collect space.
  */
 RLV_CHECKED int rlv_kv_put(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
 			   uint64_t *version_out);
@@ -188,6 +207,8 @@ struct rlv_kv_info {
 	uint64_t round_trips;   /* over a wire */
 	uint64_t read_bytes, write_bytes;
 	uint64_t server_calls; /* requests to the metadata server since the handle was opened */
+	uint32_t copies,
+		copies_wanted; /* of all parts: whole ones that are reached; opts.copies of each */
 };
 #define RLV_KV_INFO_INIT RLV_SIZED(struct rlv_kv_info)
 

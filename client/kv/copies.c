@@ -1,0 +1,272 @@
+#include "client/kv/copies.h"
+
+#include "base/mem/alloc.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The line of a part as it is now; opened: when this handle opened each copy. */
+struct kv_line {
+	struct heap_copies copies;
+	uint64_t opened[HEAP_LINE_MAX];
+};
+
+/* What the handle knows of a part that has copies. */
+struct kv_owned {
+	struct kv_line line; /* when it became the owner */
+	bool claimed;        /* the owner's word may be ours */
+	bool owns;           /* and the copies are the same */
+};
+
+int kv_copies_init(struct rlv_kv *kv)
+{
+	if (kv->desc.copies == 1)
+		return 0;
+	kv->owned = mem_array(kv->desc.n_parts, sizeof(kv->owned[0]));
+	return kv->owned ? 0 : error_set(-ENOMEM, "heap: cannot allocate memory");
+}
+
+/* -------- the line -------- */
+
+static int copy_away(const struct rlv_kv *kv, uint32_t p, const char *what)
+{
+	return error_set(-EHOSTDOWN, "heap %s: %s of part %u, which has the key, %s", kv->desc.name,
+			 what, p, "cannot be reached");
+}
+
+static bool copy_is_gone(const struct rlv_kv *kv, uint32_t s)
+{
+	uint32_t state = kv->set.statuses[s].state;
+
+	return state != RLV_SHARD_ACTIVE && state != RLV_SHARD_DRAINING && state != RLV_SHARD_DOWN;
+}
+
+static int line_add(const struct rlv_kv *kv, struct kv_line *line, uint32_t s)
+{
+	struct heap_copies *copies = &line->copies;
+	struct heap *heap = heap_of(kv->set.parts[s]);
+	bool whole;
+	int ret = heap_is_whole(heap, &whole);
+
+	if (ret)
+		return ret;
+	if (copies->n_all == HEAP_LINE_MAX || (whole && copies->n < copies->n_all))
+		return error_set(-EPROTO, "heap %s: part %u has its copies in no order",
+				 kv->desc.name, s % kv->desc.n_parts);
+	line->opened[copies->n_all] = kv->set.statuses[s].opened;
+	copies->at[copies->n_all++] = heap;
+	copies->n += whole;
+	return 0;
+}
+
+/* The copies of part p in their order; without `all`, the primary alone. */
+static int line_find(const struct rlv_kv *kv, uint32_t p, bool all, struct kv_line *line)
+{
+	int ret = 0;
+
+	*line = (struct kv_line){ .copies = { .n = 0 } };
+	for (uint32_t s = p; s < kv->set.n_parts; s += kv->desc.n_parts) {
+		if (copy_is_gone(kv, s))
+			continue;
+		if (!kv->set.parts[s])
+			return copy_away(kv, p, line->copies.n ? "a copy" : "the primary copy");
+		ret = line_add(kv, line, s);
+		if (ret || (!all && line->copies.n))
+			break;
+	}
+	if (ret == 0 && line->copies.n == 0)
+		ret = copy_away(kv, p, "every whole copy");
+	return ret;
+}
+
+static bool line_is(const struct kv_line *line, const struct kv_line *other)
+{
+	return line->copies.n_all == other->copies.n_all &&
+	       memcmp(line->opened, other->opened, sizeof(line->opened)) == 0;
+}
+
+/* -------- the owner -------- */
+
+static struct copies_owner kv_self(const struct rlv_kv *kv)
+{
+	return (struct copies_owner){ kv->slot.owner, kv->slot.lease };
+}
+
+static struct heap_access *line_access(const struct rlv_kv *kv, const struct kv_line *line)
+{
+	return kv_access(kv, line->copies.at[0]->part.number);
+}
+
+void kv_copies_forget(struct heap_access *acc)
+{
+	acc->copies = acc->space.copies = NULL;
+}
+
+/* Becomes the owner, and brings all copies to the same state if somebody may have left them unequal. */
+static int kv_own(struct rlv_kv *kv, uint32_t p, const struct kv_line *line)
+{
+	struct heap_access *acc = line_access(kv, line);
+	struct kv_owned *owned = &kv->owned[p];
+	const struct copies_owner self = kv_self(kv);
+	uint64_t newest;
+	bool settle;
+	int ret;
+
+	owned->owns = false;
+	kv_copies_forget(acc);
+	owned->claimed = true;
+	ret = heap_copies_claim(&line->copies, &self, &settle, &newest);
+	if (ret == 0 && newest >= kv->set.n_parts) { /* a copy that was made since our last look */
+		ret = part_set_heal(&kv->set);
+		return ret ? ret : error_set(-EAGAIN, "heap %s: has a new copy", kv->desc.name);
+	}
+	if (ret == 0 && settle)
+		ret = heap_copies_settle(&line->copies, self.owner);
+	if (ret)
+		return ret;
+	heap_access_reset(acc);
+	owned->line = *line;
+	owned->owns = true;
+	acc->copies = acc->space.copies = &owned->line.copies;
+	return 0;
+}
+
+int kv_copy(struct rlv_kv *kv, uint32_t p, bool puts, struct heap_access **acc_out)
+{
+	struct kv_line line;
+	bool owns = puts && kv->slot.owner;
+	int ret = line_find(kv, p, owns, &line);
+
+	for (uint32_t i = 0; ret == 0 && i < line.copies.n_all; i++)
+		if (line.copies.at[i]->part.slots->base)
+			ret = part_state(&line.copies.at[i]->part);
+	if (ret == -EHOSTDOWN)
+		(void)part_set_drop(&kv->set);
+	if (ret)
+		return ret;
+	*acc_out = line_access(kv, &line);
+	if (!*acc_out)
+		return 0;
+	if (owns && !(kv->owned[p].owns && line_is(&line, &kv->owned[p].line)))
+		ret = kv_own(kv, p, &line);
+	return ret;
+}
+
+void kv_copies_failed(struct rlv_kv *kv, uint32_t p, int code)
+{
+	bool nothing = code == -ENOENT || code == -ESTALE || code == -ENOSPC || code == -EAGAIN ||
+		       code == -ERANGE || code == -EACCES;
+
+	if (!nothing)
+		kv->owned[p].owns = false;
+}
+
+/* Gives part p back. */
+static int kv_disown(struct rlv_kv *kv, uint32_t p)
+{
+	const struct copies_owner self = kv_self(kv);
+	struct kv_owned *owned = &kv->owned[p];
+	struct heap_access *acc;
+	int ret;
+
+	if (!owned->claimed)
+		return 0;
+	ret = kv_copy(kv, p, true, &acc);
+	if (ret == 0 && acc) {
+		heap_access_reset(acc);
+		kv_copies_forget(acc);
+		owned->owns = false;
+		ret = heap_copies_release(&owned->line.copies, &self);
+	}
+	owned->claimed = ret != 0;
+	return ret == -EBUSY ? 0 : ret;
+}
+
+void kv_copies_fini(struct rlv_kv *kv)
+{
+	for (uint32_t p = 0; kv->owned && p < kv->desc.n_parts; p++)
+		if (kv->slot.owner && !kv->fenced && kv_disown(kv, p))
+			error_clear(); /* who comes next settles */
+}
+
+int rlv_kv_release(struct rlv_kv *kv)
+{
+	int ret = kv ? kv_enter(kv, kv->store->timeout_ns) : error_set(-EINVAL, "kv is NULL");
+
+	for (uint32_t p = 0; ret == 0 && kv->owned && p < kv->desc.n_parts; p++)
+		ret = kv_disown(kv, p);
+	return ret;
+}
+
+/* -------- repair -------- */
+
+/* Fills the copies of part p; adds to *left the buckets that they lack. */
+static int part_repair(struct rlv_kv *kv, uint32_t p, uint64_t bytes, uint64_t *left)
+{
+	struct heap_copies *copies = &kv->owned[p].line.copies;
+	struct heap_access *acc;
+	struct kv_line line;
+	int ret = line_find(kv, p, true, &line);
+
+	if (ret || line.copies.n == line.copies.n_all)
+		return ret;
+	ret = kv_copy(kv, p, true, &acc);
+	if (ret == 0 && !acc)
+		ret = error_set(-EOWNERDEAD, "heap %s: this handle was fenced", kv->desc.name);
+	if (ret)
+		return ret;
+	ret = heap_copies_fill(copies, bytes);
+	if (ret)
+		kv_copies_failed(kv, p, ret);
+	else if (copies->n < copies->n_all)
+		*left += kv->desc.buckets + HEAP_PROBES - copies->filled;
+	return ret;
+}
+
+int rlv_kv_repair(struct rlv_kv *kv, uint64_t bytes, uint64_t *left_out)
+{
+	uint64_t left = 0;
+	int ret;
+
+	if (!kv || !left_out)
+		return error_set(-EINVAL, "kv or left_out is NULL");
+	if (!kv->slot.owner)
+		return error_set(-EACCES, "the handle was opened read-only");
+	ret = kv_enter(kv, kv->store->timeout_ns);
+	for (uint32_t p = 0; ret == 0 && kv->owned && p < kv->desc.n_parts; p++)
+		ret = part_repair(kv, p, bytes, &left);
+	if (ret == 0)
+		*left_out = left;
+	return ret;
+}
+
+/* -------- state -------- */
+
+void kv_copies_count(const struct rlv_kv *kv, struct rlv_kv_info *info)
+{
+	struct kv_line line;
+
+	info->copies_wanted = heap_cut(&kv->desc);
+	for (uint32_t p = 0; p < kv->desc.n_parts; p++) {
+		if (line_find(kv, p, true, &line)) /* up to one that is away */
+			error_clear();
+		info->copies += line.copies.n;
+	}
+}
+
+int kv_copies_compare(struct rlv_kv *kv, uint32_t p, struct rlv_kv_report *report)
+{
+	uint64_t differ = 0;
+	struct kv_line line;
+	int ret = line_find(kv, p, true, &line);
+
+	if (ret == 0)
+		ret = heap_copies_compare(&line.copies, &differ);
+	if (ret == 0 && differ && report->problems == 0)
+		snprintf(report->first_problem, sizeof(report->first_problem),
+			 "part %u: %" PRIu64 " keys differ between its copies", p, differ);
+	report->problems += differ;
+	return ret == -EHOSTDOWN ? 0 : ret;
+}

@@ -1,0 +1,278 @@
+/*
+ * A heap with two copies of each part on three memory nodes, in real processes: a node is lost, its copies are
+ * made anew and filled, another one is lost; owners are killed.
+ */
+#include "tests/support/must.h"
+#include "tests/support/processes.h"
+#include "tests/support/store_nodes.h"
+
+#include "relive/admin.h"
+#include "relive/kv.h"
+
+#include "base/os/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NODES 3u
+#define KEYS 60u
+
+struct fixture {
+	struct processes ps;
+	struct rlv_store *store;
+	struct rlv_kv *kv;
+	pid_t metad, nodes[NODES];
+	uint64_t versions[KEYS];
+	int ready[2]; /* pipe from a child */
+};
+
+static void name_of(uint32_t n, char name[2])
+{
+	name[0] = (char)('a' + n);
+	name[1] = 0;
+}
+
+static bool all_are_up(void *arg)
+{
+	struct fixture *fx = arg;
+	uint32_t up = 0;
+	char name[2];
+
+	for (uint32_t n = 0; n < NODES; n++) {
+		name_of(n, name);
+		up += store_node_named(fx->store, name).state == RLV_NODE_UP;
+	}
+	return up == NODES;
+}
+
+static int setup(void **state)
+{
+	static const char *const args[] = { "--lease", "0.3", "--node-lost", "0.5", NULL };
+	static const char *const size[] = { "--size", "64M", NULL };
+	const struct rlv_kv_opts opts = { .size = sizeof(opts),
+					  .keys = 1000,
+					  .bytes = 4 << 20,
+					  .extent_bytes = 64 << 10,
+					  .parts = 2,
+					  .max_clients = 8,
+					  .copies = 2 };
+	struct rlv_store_opts store = RLV_STORE_OPTS_INIT;
+	static struct fixture fixture;
+	struct fixture *fx = &fixture;
+
+	memset(fx, 0, sizeof(*fx));
+	*state = fx;
+	store.timeout_ns = 5 * CLOCK_NS_PER_S;
+	processes_init(&fx->ps);
+	fx->metad = processes_metad(&fx->ps, "s", args);
+	for (uint32_t n = 0; n < NODES; n++) {
+		char name[2];
+
+		name_of(n, name);
+		fx->nodes[n] = processes_memnode(&fx->ps, "s", name, size);
+	}
+	must(rlv_store_open("shm:s", &store, &fx->store), "rlv_store_open");
+	assert_true(processes_until(all_are_up, fx));
+	must(rlv_kv_create(fx->store, "h", &opts, &fx->kv), "rlv_kv_create");
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *fx = *state;
+
+	(void)!rlv_kv_close(&fx->kv);
+	(void)!rlv_store_close(&fx->store);
+	processes_fini(&fx->ps);
+	return 0;
+}
+
+static struct rlv_bytes key_of(uint32_t i, char text[16])
+{
+	(void)snprintf(text, 16, "key-%u", i);
+	return (struct rlv_bytes){ text, strlen(text) };
+}
+
+/* A put that was in doubt may have been done, or not. */
+static void put_all(struct fixture *fx)
+{
+	char text[16];
+
+	for (uint32_t i = 0; i < KEYS; i++) {
+		struct rlv_bytes key = key_of(i, text);
+		uint64_t version = 0;
+		int ret = rlv_kv_put(fx->kv, key, key, &version);
+
+		if (ret == -ECONNRESET || ret == -ETIMEDOUT) {
+			fx->versions[i]++;
+			continue;
+		}
+		must(ret, "rlv_kv_put");
+		assert_in_range(version, fx->versions[i], fx->versions[i] + 1);
+		fx->versions[i] = version;
+	}
+}
+
+static void expect_all(struct fixture *fx)
+{
+	char text[16];
+
+	for (uint32_t i = 0; i < KEYS; i++) {
+		struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+		struct rlv_bytes key = key_of(i, text);
+
+		must(rlv_kv_get(fx->kv, key, &value), "rlv_kv_get");
+		assert_int_equal(value.version, fx->versions[i]);
+		assert_memory_equal(value.ptr, key.ptr, key.len);
+	}
+}
+
+static void expect_sound(struct fixture *fx)
+{
+	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
+
+	must(rlv_kv_verify(fx->kv, &report), "rlv_kv_verify");
+	if (report.problems)
+		fail_msg("%s", report.first_problem);
+	assert_int_equal(report.parts, 2);
+	assert_int_equal(report.keys, KEYS);
+}
+
+static uint32_t copies(struct fixture *fx)
+{
+	struct rlv_kv_info info = RLV_KV_INFO_INIT;
+
+	must(rlv_kv_info(fx->kv, &info), "rlv_kv_info");
+	assert_int_equal(info.copies_wanted, 4);
+	assert_int_equal(info.parts_up, 2);
+	return info.copies;
+}
+
+/* Fills what is there to fill, until all copies are whole. */
+static bool is_whole_again(void *arg)
+{
+	struct fixture *fx = arg;
+	uint64_t left = 1;
+
+	must(rlv_kv_repair(fx->kv, 2000, &left), "rlv_kv_repair");
+	put_all(fx);
+	return copies(fx) == 4;
+}
+
+static void lose(struct fixture *fx, uint32_t n)
+{
+	processes_kill(&fx->ps, fx->nodes[n], SIGKILL);
+	for (uint64_t until = clock_now_ns(clock_monotonic()) + CLOCK_NS_PER_S;
+	     clock_now_ns(clock_monotonic()) < until;)
+		expect_all(fx);
+}
+
+/* Reads never stop; puts go on, the copies are filled meanwhile, and any further node may be lost. */
+TEST_WITH(lost_nodes__one_after_the_other, setup, teardown)
+{
+	static const char *const size[] = { "--size", "64M", NULL };
+	struct fixture *fx = *state;
+	char name[2];
+
+	put_all(fx);
+	assert_int_equal(copies(fx), 4);
+	expect_sound(fx);
+	for (uint32_t n = 0; n < NODES; n++) {
+		lose(fx, n);
+		assert_in_range(copies(fx), 2, 3);
+		put_all(fx);
+		expect_all(fx);
+		assert_true(processes_until(is_whole_again, fx));
+		expect_all(fx);
+		expect_sound(fx);
+		name_of(n, name);
+		fx->nodes[n] = processes_memnode(&fx->ps, "s", name, size);
+		assert_true(processes_until(all_are_up, fx));
+	}
+}
+
+/* -------- owners -------- */
+
+static int child_that_owns(void *arg)
+{
+	struct fixture *fx = arg;
+	struct rlv_store *store = NULL;
+	struct rlv_kv *kv = NULL;
+	char text[16];
+
+	if (rlv_store_open("shm:s", NULL, &store) || rlv_kv_open(store, "h", &kv))
+		return 1;
+	for (uint64_t i = 0;; i++) {
+		struct rlv_bytes key = key_of((uint32_t)(i % KEYS), text);
+
+		if (rlv_kv_put(kv, key, key, NULL))
+			return 1;
+		if (i == KEYS)
+			(void)!write(fx->ready[1], "r", 1);
+	}
+}
+
+static bool is_ours(void *arg)
+{
+	struct fixture *fx = arg;
+	char text[16];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < KEYS; i++) {
+		struct rlv_bytes key = key_of(i, text);
+		int ret = rlv_kv_put(fx->kv, key, key, &fx->versions[i]);
+
+		if (ret != -EBUSY)
+			must(ret, "rlv_kv_put");
+		n += ret == 0;
+	}
+	return n == KEYS;
+}
+
+TEST_WITH(killed_owner__is_followed_by_another, setup, teardown)
+{
+	struct fixture *fx = *state;
+	const struct rlv_bytes key = { "key-1", 5 };
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	char byte;
+
+	for (uint32_t i = 0; i < 5; i++) {
+		pid_t child;
+
+		must(rlv_kv_release(fx->kv), "rlv_kv_release");
+		assert_int_equal(pipe(fx->ready), 0);
+		child = processes_fork(&fx->ps, child_that_owns, fx);
+		assert_int_equal(read(fx->ready[0], &byte, 1), 1);
+		expect(rlv_kv_put(fx->kv, key, key, NULL), -EBUSY);
+		must(rlv_kv_get(fx->kv, key, &value), "rlv_kv_get");
+		processes_sleep_ns((int64_t)(1 + i) * CLOCK_NS_PER_MS);
+		processes_kill(&fx->ps, child, SIGKILL);
+		assert_true(processes_until(is_ours, fx));
+		expect_all(fx);
+		expect_sound(fx);
+		close(fx->ready[0]);
+		close(fx->ready[1]);
+	}
+}
+
+TEST_WITH(create__with_more_copies_than_nodes, setup, teardown)
+{
+	const struct rlv_kv_opts three = { .size = sizeof(three), .copies = 3 };
+	const struct rlv_kv_opts four = { .size = sizeof(four), .copies = 4 };
+	struct fixture *fx = *state;
+	struct rlv_kv *kv = NULL;
+
+	expect(rlv_kv_create(fx->store, "i", &four, &kv), -EINVAL);
+	processes_kill(&fx->ps, fx->nodes[2], SIGKILL);
+	while (store_node_named(fx->store, "c").state == RLV_NODE_UP)
+		processes_sleep_ns(CLOCK_NS_PER_MS);
+	expect(rlv_kv_create(fx->store, "i", &three, &kv), -EINVAL);
+	assert_non_null(strstr(rlv_last_error(), "relive node add"));
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}
