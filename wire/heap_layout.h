@@ -32,6 +32,14 @@
 #define HEAP_PROBES 64u /* buckets from a key's first one on that may be the key's */
 #define HEAP_COPIES_MAX 3u
 #define HEAP_BUCKETS_MAX (1u << 30)
+
+/* Who finds and changes the entries of a heap. All but the first keep two copies for each bucket. */
+enum heap_mode {
+	HEAP_CLOVER = 0,  /* clients, out of place: versions in chains */
+	HEAP_DIRECT = 1,  /* clients, in place, under a lock */
+	HEAP_CENTRAL = 2, /* a coordinator, for all clients */
+	HEAP_MODES,
+};
 #define HEAP_EXTENTS_MAX (1u << 20)
 
 /*
@@ -44,9 +52,10 @@
  *       88    4  client slots
  *       92    4  buckets of a part; HEAP_PROBES more records follow the last
  *       96    4  extents of a part
- *      100    2  reserved, zero
- *      102    2  copies of each part, 1 to HEAP_COPIES_MAX
- *      104    8  bytes of an extent: a power of two
+ *      100    2  mode: enum heap_mode
+ *      102    2  copies of each part on other nodes, 1 to HEAP_COPIES_MAX
+ *      104    8  bytes of an extent: a power of two; of a copy in modes with copies, which have no
+ *                extents
  *      112    8  seed of the hash of keys
  *      120    4  magic
  *      124    4  crc32c of bytes 0..123
@@ -59,7 +68,7 @@ struct heap_desc {
 	uint32_t max_clients;
 	uint32_t buckets;
 	uint32_t extents;
-	uint16_t reserved;
+	uint16_t mode;
 	uint16_t copies;
 	uint64_t extent_bytes;
 	uint64_t seed;
@@ -74,6 +83,7 @@ WIRE_AT(heap_desc, n_parts, 84);
 WIRE_AT(heap_desc, max_clients, 88);
 WIRE_AT(heap_desc, buckets, 92);
 WIRE_AT(heap_desc, extents, 96);
+WIRE_AT(heap_desc, mode, 100);
 WIRE_AT(heap_desc, copies, 102);
 WIRE_AT(heap_desc, extent_bytes, 104);
 WIRE_AT(heap_desc, seed, 112);
@@ -132,7 +142,7 @@ WIRE_AT(heap_extent, retired, 8);
  * alone. A cell is valid if its version and crc are those of the head word and the key.
  *   offset size
  *        0    8  head word
- *        8    8  reserved, zero
+ *        8    8  zero; in mode HEAP_DIRECT the lock
  *       16    8  version
  *       24    2  bytes of the value; HEAP_CELL_NO_VALUE: it is only in the entry
  *       26    2  further bits of the key's hash
@@ -152,7 +162,7 @@ struct heap_cell {
 
 struct heap_head {
 	struct rword64 word;
-	uint64_t reserved;
+	struct rword64 lock;
 	struct heap_cell cell;
 };
 
@@ -162,6 +172,7 @@ WIRE_AT(heap_cell, tag, 10);
 WIRE_AT(heap_cell, crc, 12);
 WIRE_AT(heap_cell, value, 16);
 WIRE_SIZE(heap_head, 128);
+WIRE_AT(heap_head, lock, 8);
 WIRE_AT(heap_head, cell, HEAP_CELL_OFF);
 
 /*
@@ -209,6 +220,17 @@ WIRE_AT(heap_entry, flags, 46);
 WIRE_AT(heap_entry, writer, 48);
 WIRE_AT(heap_entry, gen, 52);
 WIRE_AT(heap_entry, epoch, 56);
+
+/*
+ * Modes with copies: the rows region has two places of extent_bytes for each bucket, each for an entry
+ * of its key. HEAP_DIRECT: the first is the committed copy, the second a put's copy before that; the
+ * head record is
+ *   offset size
+ *        0    8  hash of the key (CAS; 1 for 0); 0 = the bucket was never used
+ *        8    8  lock (CAS): owner id of who puts, 0 = nobody
+ * and the pin of a client is the number, plus one, of the bucket that it locked last, or will.
+ * HEAP_CENTRAL: an entry lies in the place of its version's lowest bit; head records are unused.
+ */
 
 #define HEAD_DELETED 0x80u
 #define HEAD_VERSION_MASK 0xffffffu

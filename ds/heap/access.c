@@ -1,5 +1,8 @@
 #include "ds/heap/access.h"
 
+#include "ds/heap/central.h"
+#include "ds/heap/direct.h"
+
 #include "ds/part/wr_list.h"
 
 #include "transport/barrier.h"
@@ -142,16 +145,26 @@ bool heap_access_make_room(struct heap_access *acc, uint64_t bytes)
 
 int heap_access_open(struct heap_access *acc, struct heap *heap, uint32_t owner)
 {
+	static const struct heap_plane *const planes[HEAP_MODES] = {
+		[HEAP_DIRECT] = &direct_plane,
+		[HEAP_CENTRAL] = &central_plane,
+	};
+	uint64_t room = 4 * HEAP_GUESS_BYTES;
+
 	*acc = (struct heap_access){ .heap = heap, .owner = owner };
-	acc->in_place = heap->tree->base && heap->rows->base &&
+	acc->plane = planes[heap->desc.mode];
+	acc->in_place = !acc->plane && heap->tree->base && heap->rows->base &&
 			(heap->tree->tr->caps & TRANSPORT_CPU_ATOMIC) &&
 			(!owner || transport_changes_in_place(heap->tree));
+	if (acc->plane) /* the longest entry, always */
+		room = max_u64(room, heap_entry_most(&heap->desc));
 	acc->cursors = mem_zalloc(HEAP_CURSORS * sizeof(acc->cursors[0]));
-	if (!acc->cursors || !heap_access_make_room(acc, 4 * HEAP_GUESS_BYTES)) {
+	if (!acc->cursors || !heap_access_make_room(acc, room)) {
 		mem_free(acc->cursors);
 		return error_set(-ENOMEM, "heap: cannot allocate memory for an access");
 	}
-	space_init(&acc->space, heap, owner);
+	if (!acc->plane) /* others have no extents */
+		space_init(&acc->space, heap, owner);
 	return 0;
 }
 

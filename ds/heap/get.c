@@ -112,6 +112,8 @@ int heap_get(struct heap_access *acc, const struct chain_key *key, const struct 
 {
 	int ret = -EAGAIN;
 
+	if (acc->plane)
+		return acc->plane->get(acc, key, out);
 	for (uint32_t i = 0; ret == -EAGAIN && i < HEAP_MOST_READS; i++) {
 		if (i == 2 && acc->owner)
 			heap_access_pin(acc);
@@ -127,6 +129,8 @@ int heap_version(struct heap_access *acc, const struct chain_key *key, uint64_t 
 	struct heap_found found = { 0 };
 	int ret = -EAGAIN;
 
+	if (acc->plane)
+		return acc->plane->version(acc, key, version_out);
 	for (uint32_t i = 0; ret == -EAGAIN && i < HEAP_MOST_READS; i++) {
 		if (i == 2 && acc->owner)
 			heap_access_pin(acc);

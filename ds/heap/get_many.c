@@ -132,7 +132,7 @@ int heap_get_many(struct heap_access *acc, struct heap_ask *asks, uint32_t n)
 {
 	int ret = 0;
 
-	if (!acc->in_place)
+	if (!acc->in_place && !acc->plane)
 		return many_chained(acc, asks, n);
 	for (uint32_t i = 0; i < n; i++)
 		heap_prefetch(acc, &asks[i].key);

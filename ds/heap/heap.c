@@ -1,5 +1,9 @@
 #include "ds/heap/heap.h"
 
+#include "ds/heap/central.h"
+#include "ds/heap/direct.h"
+#include "ds/heap/pair.h"
+
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/crc32c.h"
@@ -12,52 +16,75 @@
 
 /* -------- descriptor -------- */
 
+static bool desc_extents_fit(const struct heap_desc *desc)
+{
+	return desc->extents >= 1 && desc->extents <= HEAP_EXTENTS_MAX &&
+	       bits_is_pow2(desc->extent_bytes) && desc->extent_bytes >= HEAP_EXTENT_LEAST &&
+	       desc->extent_bytes <= HEAP_EXTENT_MOST &&
+	       HEAP_ROWS_OFF + desc->extents * desc->extent_bytes <= (uint64_t)64 << 32;
+}
+
 static bool desc_sizes_fit(const struct heap_desc *desc)
 {
 	return desc->copies >= 1 && desc->copies <= HEAP_COPIES_MAX && desc->n_parts >= 1 &&
 	       desc->n_parts <= HEAP_MAX_PARTS && desc->max_clients >= 1 &&
 	       desc->max_clients <= HEAP_MAX_CLIENTS && desc->buckets >= 1 &&
-	       desc->buckets <= HEAP_BUCKETS_MAX && desc->extents >= 1 &&
-	       desc->extents <= HEAP_EXTENTS_MAX && bits_is_pow2(desc->extent_bytes) &&
-	       desc->extent_bytes >= HEAP_EXTENT_LEAST && desc->extent_bytes <= HEAP_EXTENT_MOST &&
-	       HEAP_ROWS_OFF + desc->extents * desc->extent_bytes <= (uint64_t)64 << 32;
+	       desc->buckets <= HEAP_BUCKETS_MAX && desc->mode < HEAP_MODES &&
+	       (desc->mode != HEAP_CLOVER ? pair_sizes_fit(desc) : desc_extents_fit(desc));
 }
 
-int heap_plan(const struct heap_wish *wish, struct heap_desc *desc_out)
+/* Sets the extents of a clover heap. */
+static int plan_extents(const struct heap_wish *wish, struct heap_desc *desc)
 {
-	uint64_t extent = wish->extent_bytes ? wish->extent_bytes : HEAP_EXTENT_DEFAULT;
-	struct heap_desc desc = { .copies = (uint16_t)(wish->copies ? wish->copies : 1),
-				  .extent_bytes = extent,
-				  .magic = HEAP_DESC_MAGIC };
-	uint64_t buckets, extents;
+	uint64_t extent = wish->extent_bytes ? wish->extent_bytes : HEAP_EXTENT_DEFAULT, extents;
 
-	if (!wish->n_parts || wish->n_parts > HEAP_MAX_PARTS)
-		return error_set(-EINVAL, "%u parts: 1 to %u", wish->n_parts, HEAP_MAX_PARTS);
-	if (wish->copies > HEAP_COPIES_MAX)
-		return error_set(-EINVAL, "copies %u: 1 to %u", wish->copies, HEAP_COPIES_MAX);
-	if (!wish->max_clients || wish->max_clients > HEAP_MAX_CLIENTS)
-		return error_set(-EINVAL, "max_clients %u: 1 to %u", wish->max_clients,
-				 HEAP_MAX_CLIENTS);
 	if (!bits_is_pow2(extent) || extent < HEAP_EXTENT_LEAST || extent > HEAP_EXTENT_MOST)
 		return error_set(-EINVAL,
 				 "extent_bytes %" PRIu64 ": a power of two from 64 KiB to 1 GiB",
 				 extent);
-	/* Half of the buckets stay empty, so that searches are short. */
-	buckets = div_up(wish->keys, wish->n_parts);
-	if (!wish->keys || buckets > HEAP_BUCKETS_MAX / 2)
-		return error_set(-EINVAL, "%" PRIu64 " keys in %u parts: 1 to %u in each",
-				 wish->keys, wish->n_parts, HEAP_BUCKETS_MAX / 2);
 	extents = div_up(div_up(wish->bytes, wish->n_parts), extent);
 	if (!wish->bytes || extents >= HEAP_EXTENTS_MAX || extents * extent >= (uint64_t)256 << 30)
 		return error_set(-EINVAL,
 				 "%" PRIu64
 				 " bytes in %u parts: 1 to 256 GiB and %u extents in each",
 				 wish->bytes, wish->n_parts, HEAP_EXTENTS_MAX);
+	desc->extents = (uint32_t)extents + 1; /* one is kept for deletes */
+	desc->extent_bytes = extent;
+	return 0;
+}
+
+int heap_plan(const struct heap_wish *wish, struct heap_desc *desc_out)
+{
+	struct heap_desc desc = { .magic = HEAP_DESC_MAGIC,
+				  .mode = (uint16_t)wish->mode,
+				  .copies = (uint16_t)(wish->copies ? wish->copies : 1) };
+	uint64_t buckets;
+	int ret;
+
+	if (wish->mode >= HEAP_MODES)
+		return error_set(-EINVAL, "mode %u: 0 to %u", wish->mode, HEAP_MODES - 1);
+	if (!wish->n_parts || wish->n_parts > HEAP_MAX_PARTS)
+		return error_set(-EINVAL, "%u parts: 1 to %u", wish->n_parts, HEAP_MAX_PARTS);
+	if (wish->copies > HEAP_COPIES_MAX)
+		return error_set(-EINVAL, "copies %u: 1 to %u", wish->copies, HEAP_COPIES_MAX);
+	if (wish->copies > 1 && wish->mode != HEAP_CLOVER)
+		return error_set(-EINVAL, "copies %u: only a heap of mode clover has more than 1",
+				 wish->copies);
+	if (!wish->max_clients || wish->max_clients > HEAP_MAX_CLIENTS)
+		return error_set(-EINVAL, "max_clients %u: 1 to %u", wish->max_clients,
+				 HEAP_MAX_CLIENTS);
+	/* Half of the buckets stay empty, so that searches are short. */
+	buckets = div_up(wish->keys, wish->n_parts);
+	if (!wish->keys || buckets > HEAP_BUCKETS_MAX / 2)
+		return error_set(-EINVAL, "%" PRIu64 " keys in %u parts: 1 to %u in each",
+				 wish->keys, wish->n_parts, HEAP_BUCKETS_MAX / 2);
 	memcpy(desc.name, wish->name, strnlen(wish->name, sizeof(desc.name) - 1));
 	desc.n_parts = wish->n_parts;
 	desc.max_clients = wish->max_clients;
 	desc.buckets = (uint32_t)max_u64(2 * buckets, HEAP_PROBES);
-	desc.extents = (uint32_t)extents + 1; /* one is kept for deletes */
+	ret = wish->mode == HEAP_CLOVER ? plan_extents(wish, &desc) : pair_plan(wish, &desc);
+	if (ret)
+		return ret;
 	heap_desc_seal(&desc);
 	*desc_out = desc;
 	return heap_desc_check(desc_out);
@@ -77,7 +104,7 @@ int heap_desc_check(const struct heap_desc *desc)
 {
 	if (desc->magic != HEAP_DESC_MAGIC)
 		return error_set(-EPROTO, "heap: the descriptor is of another layout");
-	if (desc->crc != desc_crc(desc) || desc->name[sizeof(desc->name) - 1] || desc->reserved)
+	if (desc->crc != desc_crc(desc) || desc->name[sizeof(desc->name) - 1])
 		return error_set(-EBADMSG, "heap: the descriptor is damaged");
 	if (!desc_sizes_fit(desc))
 		return error_set(-EBADMSG, "heap %s: sizes of the descriptor are out of range",
@@ -96,7 +123,10 @@ struct part_spec heap_spec(const struct heap_desc *desc, uint32_t s)
 		.bytes = { [REGION_TREE] =
 				   heap_heads_off(desc) + ((uint64_t)desc->buckets + HEAP_PROBES) *
 								  sizeof(struct heap_head),
-			   [REGION_ROWS] = HEAP_ROWS_OFF + desc->extents * desc->extent_bytes,
+			   [REGION_ROWS] =
+				   HEAP_ROWS_OFF + (desc->mode == HEAP_CLOVER
+							    ? desc->extents * desc->extent_bytes
+							    : pair_bytes(desc)),
 			   [REGION_SLOTS] = DESC_OFF + (uint64_t)desc->max_clients *
 							       sizeof(struct client_slot),
 			   [REGION_PAGES] =
@@ -167,6 +197,7 @@ int heap_open_part(const void *desc, uint32_t s, const struct part_regions *regi
 
 void heap_close_part(struct part *part)
 {
+	central_free(heap_of(part)->central);
 	part_close(part);
 	mem_free(heap_of(part));
 }
@@ -216,7 +247,10 @@ int heap_settle(struct heap *heap, uint32_t owner)
 	if (owner == 0 || owner > heap->desc.max_clients)
 		return error_set(-EINVAL, "owner %u: the heap has owners 1 to %u", owner,
 				 heap->desc.max_clients);
-	ret = heap_each_extent(heap, settle_extent, &settling);
+	if (heap->desc.mode == HEAP_DIRECT)
+		ret = direct_settle(heap, owner);
+	else
+		ret = heap_each_extent(heap, settle_extent, &settling);
 	return ret ? ret : transport_store(heap->tree, heap_pin_off(owner), &idle, sizeof(idle));
 }
 

@@ -19,11 +19,14 @@
 #define HEAP_MAX_CLIENTS 1024u
 #define HEAP_MAX_PARTS 64u
 
+struct central;
+
 struct heap {
 	struct part part;
 	struct region *tree, *rows;
 	struct heap_desc desc;
-	bool whole; /* seen to be; copies.h */
+	bool whole;              /* seen to be; copies.h */
+	struct central *central; /* the coordinator's map; NULL: there is none */
 };
 
 static inline struct heap *heap_of(struct part *part)
@@ -39,6 +42,7 @@ struct heap_wish {
 	uint64_t extent_bytes; /* 0 = HEAP_EXTENT_DEFAULT; a power of two */
 	uint32_t n_parts, max_clients;
 	uint32_t copies; /* of each part; 0 = 1 */
+	uint32_t mode;   /* enum heap_mode; with copies: extent_bytes of each, 0 = bytes / keys */
 };
 
 /*

@@ -1,6 +1,7 @@
 #include "ds/heap/heap_check.h"
 
 #include "ds/chain/chain.h"
+#include "ds/heap/pair.h"
 #include "ds/part/slot.h"
 
 #include "base/mem/alloc.h"
@@ -162,6 +163,54 @@ static int compare(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
+/* -------- modes with copies -------- */
+
+/* Reads the current copy of the bucket: enum pair_found, or an error. */
+static int check_read_pair(struct check *check, uint32_t bucket, struct heap_entry *entry)
+{
+	struct heap *heap = check->heap;
+	struct heap_entry other;
+	int ret = pair_read(heap, (struct pair_at){ bucket, 0 }, 0, check->entry, entry), second;
+
+	if (ret < 0 || heap->desc.mode == HEAP_DIRECT)
+		return ret;
+	second = pair_read(heap, (struct pair_at){ bucket, 1 }, 0, check->entry, &other);
+	if (second < 0)
+		return second;
+	if (second == PAIR_OK && (ret != PAIR_OK || other.version > entry->version))
+		*entry = other;
+	/* One that is torn belongs to a put that was not answered. */
+	return ret == PAIR_OK || second == PAIR_OK ? PAIR_OK : ret < second ? ret : second;
+}
+
+static int check_pair(struct check *check, uint32_t bucket)
+{
+	const struct heap_head *head = &check->heads[bucket];
+	bool direct = check->heap->desc.mode == HEAP_DIRECT;
+	struct heap_entry entry;
+	int ret = check_read_pair(check, bucket, &entry);
+	uint32_t first;
+
+	if (ret < 0)
+		return ret;
+	if (head->lock.raw)
+		problem(check, "bucket %u: owner %" PRIu64 " has its lock", bucket,
+			head->lock.raw);
+	if (ret == PAIR_TORN)
+		problem(check, "bucket %u: its entry is damaged", bucket);
+	if (ret != PAIR_OK)
+		return 0;
+	first = chain_place(entry.hash, check->heap->desc.buckets);
+	if (bucket < first || bucket >= first + HEAP_PROBES)
+		problem(check, "bucket %u: its key belongs to bucket %u", bucket, first);
+	if (direct && head->word.raw != pair_hash(entry.hash))
+		problem(check, "bucket %u: its hash is not its key's", bucket);
+	check->report->keys += !(entry.flags & ENTRY_DELETED);
+	check->report->deleted += (entry.flags & ENTRY_DELETED) != 0;
+	check->report->live_bytes += check->heap->desc.extent_bytes;
+	return 0;
+}
+
 int heap_check(struct heap *heap, struct heap_check_report *report_out)
 {
 	const struct heap_desc *desc = &heap->desc;
@@ -186,7 +235,7 @@ int heap_check(struct heap *heap, struct heap_check_report *report_out)
 	if (ret == 0)
 		ret = check_extents(&check);
 	for (uint32_t i = 0; ret == 0 && i < check.n_heads; i++)
-		ret = check_head(&check, i);
+		ret = desc->mode == HEAP_CLOVER ? check_head(&check, i) : check_pair(&check, i);
 	qsort(check.named, check.n_named, sizeof(check.named[0]), compare);
 	for (uint64_t i = 1; i < check.n_named; i++)
 		if (check.named[i] == check.named[i - 1])

@@ -6,6 +6,8 @@
  *   a head word names a slot of an extent that is not free; no two name the same
  *   its entry is complete, of this bucket and version, and its key may lie in this bucket
  *   no key lies in two buckets, nor behind a free one that is nearer to its first
+ *
+ * Of modes with copies: the current copy of each bucket is complete, and its key's; nobody has a lock.
  */
 #ifndef RLV_DS_HEAP_HEAP_CHECK_H
 #define RLV_DS_HEAP_HEAP_CHECK_H

@@ -23,6 +23,10 @@
 #include "ds/chain/chain.h"
 #include "ds/heap/space.h"
 
+struct heap_access;
+struct heap_key;
+struct central_call;
+
 #define HEAP_CURSORS 65536u /* keys whose place an access remembers */
 #define HEAP_TAILS 4u
 
@@ -47,12 +51,25 @@ struct heap_tail {
 struct heap_stats {
 	uint64_t conflicts; /* puts whose CAS another one preceded */
 	uint64_t rereads;   /* reads of an entry that was gone */
+	uint64_t calls;     /* of the coordinator, of mode `central` */
+	uint64_t cpu_ns;    /* of its process, as it said last */
+};
+
+struct heap_plane;
+
+/* How calls of mode `central` reach its coordinator (central.h). */
+struct central_link {
+	int (*ask)(const struct heap_access *acc, struct central_call *call);
+	void *ctx;
+	uint32_t part;
 };
 
 struct heap_access {
 	struct heap *heap;
+	const struct heap_plane *plane; /* of its mode; NULL = clover */
+	struct central_link link;
 	uint32_t owner; /* 0 = only reads, and never pins */
-	bool in_place;  /* the part is read by plain code on its mapping */
+	bool in_place;  /* clover, and the part is read by plain code on its mapping */
 	bool pin_due, pinned;
 	bool in_doubt;                    /* a put ended without an answer; the caller clears it */
 	uint64_t pin, epoch_word;         /* of the last pin, and as last read */
@@ -116,7 +133,7 @@ struct heap_ask {
    the answers are not valid. Cost: 1 RT, if all are warm; else as heap_get for each of the others. */
 RLV_MUST_CHECK int heap_get_many(struct heap_access *acc, struct heap_ask *asks, uint32_t n);
 
-/* Fetches what a get of the key reads first into the cache. In place only. */
+/* Fetches what a get of the key reads first into the cache, in place. */
 void heap_prefetch(const struct heap_access *acc, const struct chain_key *key);
 /* The same of the entry that the key's head names. */
 void heap_prefetch_entry(const struct heap_access *acc, const struct chain_key *key);
@@ -139,6 +156,15 @@ struct heap_put {
  */
 RLV_MUST_CHECK int heap_put(struct heap_access *acc, const struct chain_key *key,
 			    const struct heap_put *put, uint64_t *version_out);
+
+/* The calls of another mode than clover; as those of this header. */
+struct heap_plane {
+	int (*get)(struct heap_access *acc, const struct chain_key *key, struct heap_value *out);
+	int (*version)(struct heap_access *acc, const struct chain_key *key, uint64_t *version_out);
+	int (*put)(struct heap_access *acc, const struct chain_key *key, const struct heap_put *put,
+		   uint64_t *version_out);
+	int (*next)(struct heap_access *acc, uint32_t *bucket_inout, struct heap_key *out);
+};
 
 /* A key as heap_next finds it, valid until the next call with the access. */
 struct heap_key {

@@ -187,6 +187,8 @@ int heap_put(struct heap_access *acc, const struct chain_key *key, const struct 
 				 " with its key and header, one extent; create the heap with a "
 				 "larger extent_bytes",
 				 put->len, heap_entry_most(&acc->heap->desc));
+	if (acc->plane)
+		return acc->plane->put(acc, key, put, version_out);
 	if (!heap_access_make_room(acc, max_u64(bytes, HEAP_GUESS_BYTES)))
 		return error_set(-ENOMEM, "put: cannot allocate memory");
 	ret = space_take(&acc->space, bytes, put->deletes, &call.slot);

@@ -42,6 +42,8 @@ int heap_next(struct heap_access *acc, uint32_t *bucket_inout, struct heap_key *
 {
 	int ret = -EAGAIN;
 
+	if (acc->plane)
+		return acc->plane->next(acc, bucket_inout, out);
 	for (uint32_t i = 0; ret == -EAGAIN && i < HEAP_MOST_READS; i++) {
 		if (i == 2 && acc->owner)
 			heap_access_pin(acc);
