@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ds/heap/heap.h"
+#include "ds/heap/central.h"
 
 #include "catalog/catalog.h"
 
@@ -103,9 +103,10 @@ static bool heap_is_wish_of(const struct catalog_object *object, const struct ca
 {
 	const struct heap_desc *has = desc_of(object), *want = wish->details;
 
-	return has->n_parts == want->n_parts && has->copies == want->copies &&
-	       has->max_clients == want->max_clients && has->buckets == want->buckets &&
-	       has->extents == want->extents && has->extent_bytes == want->extent_bytes;
+	return has->mode == want->mode && has->n_parts == want->n_parts &&
+	       has->copies == want->copies && has->max_clients == want->max_clients &&
+	       has->buckets == want->buckets && has->extents == want->extents &&
+	       has->extent_bytes == want->extent_bytes;
 }
 
 /* -------- copies -------- */
@@ -203,6 +204,24 @@ static int heap_desc_of_part(const void *bytes, size_t len, uint32_t s,
 	}
 	*desc_out = (struct object_desc){ desc, len };
 	return 0;
+}
+
+/* -------- mode central -------- */
+
+int kind_heap_call(struct catalog *cat, const struct heap_part_name *name,
+		   struct central_call *call)
+{
+	struct catalog_object *object =
+		catalog_find_same(cat, name->object, name->uuid, name->uuid_bytes);
+	struct part *part;
+
+	if (!object || object->kind != &kind_heap)
+		return error_set(-ESTALE, "the heap was dropped");
+	part = name->part < object->n_parts ? object->attached[name->part] : NULL;
+	if (!part || !object->parts[name->part].joined)
+		return error_set(-EHOSTDOWN, "%s: part %u of %u is away", object->text, name->part,
+				 object->n_parts);
+	return central_serve(heap_of(part), call);
 }
 
 const struct object_kind kind_heap = {

@@ -7,6 +7,22 @@
 
 #include "catalog/kind.h"
 
+struct central_call;
+
 extern const struct object_kind kind_heap;
+
+/* A heap of mode central, by number and uuid, and a part of it. */
+struct heap_part_name {
+	uint32_t object, part;
+	const uint8_t *uuid;
+	size_t uuid_bytes;
+};
+
+/*
+ * Makes a call of the coordinator: that is who has the catalog. -ESTALE: the heap was dropped;
+ * -EHOSTDOWN: its part is not attached; errors of central_serve.
+ */
+RLV_MUST_CHECK int kind_heap_call(struct catalog *cat, const struct heap_part_name *name,
+				  struct central_call *call);
 
 #endif

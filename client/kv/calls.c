@@ -257,6 +257,8 @@ static int step_info(void *ctx, struct heap_access *acc)
 	info->extents_left += use.orphans;
 	info->conflicts += acc->stats.conflicts;
 	info->rereads += acc->stats.rereads;
+	info->server_calls += acc->stats.calls;
+	info->coordinator_cpu_ns = max_u64(info->coordinator_cpu_ns, acc->stats.cpu_ns);
 	return 0;
 }
 
@@ -298,7 +300,8 @@ int rlv_kv_info(struct rlv_kv *kv, struct rlv_kv_info *info_out)
 	info.round_trips = stats.phases;
 	info.read_bytes = stats.read_bytes;
 	info.write_bytes = stats.write_bytes;
-	info.server_calls = kv->set.questions;
+	info.server_calls += kv->set.questions;
+	info.mode = kv->desc.mode;
 	abi_write(info_out, &info, sizeof(info));
 	return 0;
 }

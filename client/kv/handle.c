@@ -20,6 +20,15 @@ static const struct part_kind heap_kind = {
 
 /* -------- parts that come and go -------- */
 
+/* A call of the coordinator, of mode central. */
+static int kv_ask(const struct heap_access *acc, struct central_call *call)
+{
+	struct rlv_kv *kv = acc->link.ctx;
+	struct meta *meta = kv->store->meta;
+
+	return meta->ops->heap_call(meta, &kv->set.object, acc, call);
+}
+
 /*
  * Opens the access to a part. In a part that returned the extents that were ours become orphans: which
  * of their slots are free was only known to the access that ended. Without an access if the slot there
@@ -48,6 +57,7 @@ static int kv_attach(void *ctx, uint32_t p, bool returned, void **access_out)
 	if (!acc)
 		return error_set(-ENOMEM, "heap: cannot allocate memory");
 	ret = heap_access_open(acc, heap, kv->slot.owner);
+	acc->link = (struct central_link){ .ask = kv_ask, .ctx = kv, .part = p };
 	if (ret)
 		mem_free(acc);
 	else
@@ -198,12 +208,13 @@ int rlv_kv_create(struct rlv_store *store, const char *name, const struct rlv_kv
 		return ret;
 	if (store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
-	if (full.reserved || full.reserved2)
+	if (full.reserved)
 		return error_set(-EINVAL, "opts.reserved is not 0");
 	plan = (struct heap_wish){ .name = name,
 				   .keys = full.keys ? full.keys : 65536,
 				   .bytes = full.bytes ? full.bytes : (uint64_t)64 << 20,
 				   .extent_bytes = full.extent_bytes,
+				   .mode = full.mode,
 				   .n_parts = full.parts ? full.parts : 1,
 				   .copies = full.copies,
 				   .max_clients = full.max_clients ? full.max_clients : 64 };

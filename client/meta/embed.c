@@ -3,7 +3,10 @@
  */
 #include "client/meta/embed.h"
 
+#include "catalog/kind_heap.h"
 #include "catalog/kind_table.h"
+
+#include "ds/heap/central.h"
 
 #include "wire/region.h"
 
@@ -331,6 +334,25 @@ static void embed_close(struct meta *meta)
 	embed_free(embed_of(meta));
 }
 
+/* This process is the coordinator of all heaps. */
+static int embed_heap_call(struct meta *meta, const struct meta_object *object,
+			   const struct heap_access *acc, struct central_call *call)
+{
+	struct embed *embed = embed_of(meta);
+	const struct heap_part_name name = { .object = object->number,
+					     .part = acc->link.part,
+					     .uuid = object->uuid,
+					     .uuid_bytes = sizeof(object->uuid) };
+	int ret;
+
+	lock_acquire(&embed->lock, &embed_lock);
+	ret = kind_heap_call(&embed->cat, &name, call);
+	if (ret == 0)
+		central_take(acc, call);
+	lock_release(&embed->lock, &embed_lock);
+	return ret;
+}
+
 static const struct meta_ops embed_ops = {
 	.create = embed_create,
 	.open = embed_open,
@@ -343,6 +365,7 @@ static const struct meta_ops embed_ops = {
 	.nodes = embed_nodes,
 	.persist = embed_persist,
 	.close = embed_close,
+	.heap_call = embed_heap_call,
 };
 
 /* Gives a new pool a store uuid and the store name embed:PATH, for good. -EPERM: a memory node

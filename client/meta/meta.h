@@ -1,7 +1,7 @@
 /*
  * Meta: the control plane as the client library sees it. Two implementations: embed.c (the
  * catalog lives in this process, over a target of its own) and remote.c (frames to a metadata
- * server). Nothing here is called in steady state.
+ * server). Nothing here is called in steady state, but by heaps of mode central.
  */
 #ifndef RLV_CLIENT_META_META_H
 #define RLV_CLIENT_META_META_H
@@ -98,6 +98,8 @@ struct meta_watch {
 
 extern const struct lock_role meta_role;
 
+struct central_call;
+struct heap_access;
 struct meta;
 struct rlv_wait;
 struct rpc;
@@ -165,6 +167,12 @@ struct meta_ops {
 	/* Fills at most *n_inout elements of waits; then *n_inout is the number of all waits.
 	   The op is NULL for stores without other clients. */
 	int (*waits)(struct meta *meta, struct rlv_wait *waits, size_t *n_inout);
+
+	/* A call of the coordinator of a heap, for the access whose stage takes what the answer
+	   points to. -EHOSTDOWN: nothing was done; -ETIMEDOUT, -ECONNRESET, -EIO: not known;
+	   -ESTALE: the heap was dropped; errors of central_serve. */
+	int (*heap_call)(struct meta *meta, const struct meta_object *object,
+			 const struct heap_access *acc, struct central_call *call);
 };
 
 /* Head of every implementation. Thread: any; each call takes the implementation's lock. */

@@ -38,4 +38,9 @@ RLV_MUST_CHECK int remote_backup(struct meta *meta,
 				 int (*take)(void *ctx, const void *bytes, size_t len), void *ctx);
 RLV_MUST_CHECK int remote_persist(struct meta *meta);
 
+/* -------- remote_heap.c -------- */
+
+RLV_MUST_CHECK int remote_heap_call(struct meta *meta, const struct meta_object *object,
+				    const struct heap_access *acc, struct central_call *call);
+
 #endif

@@ -31,6 +31,17 @@ struct rlv_bytes {
 	size_t len;
 };
 
+/*
+ * Who finds and changes values (docs/kv.md compares them). The costs in this header are those of clover,
+ * the others are there for comparison; with them, extent_bytes is the room of one value, with its key
+ * and 64 bytes: a multiple of 64, 0 = bytes / keys; and memory is four times that for each key.
+ */
+enum rlv_kv_mode {
+	RLV_KV_CLOVER,  /* clients, out of place: get 1 RT, put 2 */
+	RLV_KV_DIRECT,  /* clients, in place and under a lock of each key: get 1 RT, put 4 */
+	RLV_KV_CENTRAL, /* the metadata server, asked once by each call; values up to 512 KiB */
+};
+
 struct rlv_kv_opts {
 	uint32_t size;
 	uint32_t parts; /* shares of the heap, on the memory nodes; 0 = 1 */
@@ -39,10 +50,10 @@ struct rlv_kv_opts {
 	uint64_t extent_bytes; /* unit in which clients take space; limit of key and value together. A
 				  power of two, 64 KiB to 1 GiB; 0 = 2 MiB */
 	uint32_t max_clients; /* open handles that write; 0 = 64 */
-	uint32_t reserved;    /* 0 */
+	uint32_t mode;        /* enum rlv_kv_mode; 0 = clover */
 	uint32_t copies; /* of each part, on memory nodes of their own: 1 to 3; 0 = 1. From 2 on a part has one
-			    client that puts: see rlv_kv_release */
-	uint32_t reserved2; /* 0 */
+			    client that puts: see rlv_kv_release. Only of mode clover */
+	uint32_t reserved; /* 0 */
 };
 #define RLV_KV_OPTS_INIT RLV_SIZED(struct rlv_kv_opts)
 
@@ -207,8 +218,12 @@ struct rlv_kv_info {
 	uint64_t round_trips;   /* over a wire */
 	uint64_t read_bytes, write_bytes;
 	uint64_t server_calls; /* requests to the metadata server since the handle was opened */
+	uint64_t coordinator_cpu_ns; /* of RLV_KV_CENTRAL: its process, since that began, as of this
+					handle's last call; 0 in an embedded store */
+	uint32_t mode;               /* enum rlv_kv_mode */
 	uint32_t copies,
 		copies_wanted; /* of all parts: whole ones that are reached; opts.copies of each */
+	uint32_t reserved;
 };
 #define RLV_KV_INFO_INIT RLV_SIZED(struct rlv_kv_info)
 

@@ -1,5 +1,6 @@
 /*
- * Metad: the metadata server. One event loop; never on a data path.
+ * Metad: the metadata server. One event loop; never on a data path, but that of heaps of mode central,
+ * whose coordinator it is.
  *
  *   conns     connections                  rpc        requests
  *   nodes     memory nodes                 catalog    tables and their shards

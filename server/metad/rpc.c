@@ -168,6 +168,8 @@ static const struct service {
 	  &relive__client_list_request__descriptor, rpc_client_list },
 	{ RELIVE__TYPE__TYPE_NODE_REGISTER, CONN_MEMNODE, ROLES_NODE, "node register",
 	  &relive__node_register_request__descriptor, rpc_node_register },
+	{ RELIVE__TYPE__TYPE_HEAP_CALL, CONN_CLIENT, ROLES_READ, "heap call",
+	  &relive__heap_call_request__descriptor, rpc_heap_call },
 	{ RELIVE__TYPE__TYPE_TOKEN, CONN_CLIENT, ROLES_ADMIN, "token",
 	  &relive__token_request__descriptor, rpc_token },
 };

@@ -39,6 +39,7 @@ RLV_MUST_CHECK int rpc_node_register(const struct call *call, const ProtobufCMes
 RLV_MUST_CHECK int rpc_node_drain(const struct call *call, const ProtobufCMessage *message);
 RLV_MUST_CHECK int rpc_node_drop(const struct call *call, const ProtobufCMessage *message);
 RLV_MUST_CHECK int rpc_node_forget(const struct call *call, const ProtobufCMessage *message);
+RLV_MUST_CHECK int rpc_heap_call(const struct call *call, const ProtobufCMessage *message);
 RLV_MUST_CHECK int rpc_backup(const struct call *call, const ProtobufCMessage *message);
 
 #endif
