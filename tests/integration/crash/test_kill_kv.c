@@ -1,7 +1,8 @@
 /*
  * Clients of a heap in processes of their own put, compare-and-put and get the same keys, and are
- * killed by kill -9 all the time. Every call stands in a shared history, which has to be linearizable;
- * the heap is sound in the end, and no extent is left with a client that is gone.
+ * killed by kill -9 all the time; so is the coordinator of mode central. Every call stands in a shared
+ * history, which has to be linearizable; the heap is sound in the end, no extent is left with a client
+ * that is gone, and no lock. RLV_TEST_CALLS: calls of each mode.
  */
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/history.h"
@@ -16,6 +17,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,7 +25,7 @@
 #define CLIENTS 4u
 #define KEYS 8u
 #define CALLS_MOST 2000000u
-#define CALLS_LEAST 300000u
+#define CALLS_DEFAULT 50000u
 #define KILLS 100u
 #define VALUE_WORDS 80u
 
@@ -43,7 +45,7 @@ struct history {
 struct fixture {
 	struct processes ps;
 	struct history *history;
-	pid_t clients[CLIENTS];
+	pid_t metad, clients[CLIENTS];
 };
 
 /* -------- a client -------- */
@@ -121,10 +123,14 @@ static int work(struct history *history, struct rlv_kv *kv, uint32_t number)
 		entry->done = call.kind != HISTORY_GET;
 		atomic_signal_fence(memory_order_seq_cst);
 		ret = do_call(kv, (struct rlv_bytes){ text, 5 }, &call, &rng);
-		if (ret == -EAGAIN) { /* a killed client was inside a call: nothing was put */
+		/* A killed client was inside a call, or there is no coordinator: nothing was put. */
+		if (ret == -EAGAIN || ret == -EHOSTDOWN) {
 			entry->done = 0;
 			continue;
 		}
+		/* The coordinator was killed: it is not known whether it was put. */
+		if (ret == -ECONNRESET || ret == -ETIMEDOUT)
+			continue;
 		if (ret) {
 			fprintf(stderr, "client %u: %d %s\n", number, ret, rlv_last_error());
 			return 1;
@@ -143,12 +149,16 @@ static int client(void *arg)
 {
 	struct fixture *fx = arg;
 	uint32_t number = 1 + atomic_fetch_add(&fx->history->started, 1);
+	uint64_t until = clock_now_ns(clock_monotonic()) + 10 * CLOCK_NS_PER_S;
 	struct rlv_store *store = NULL;
 	struct rlv_kv *kv = NULL;
-	int ret = rlv_store_open("shm:s", NULL, &store);
+	int ret;
 
-	if (ret == 0)
-		ret = rlv_kv_open(store, "h", &kv);
+	do { /* the metadata server may just have been killed */
+		ret = store ? 0 : rlv_store_open("shm:s", NULL, &store);
+		if (ret == 0)
+			ret = rlv_kv_open(store, "h", &kv);
+	} while (ret && clock_now_ns(clock_monotonic()) < until);
 	if (ret)
 		fprintf(stderr, "client %u: open: %d %s\n", number, ret, rlv_last_error());
 	else
@@ -180,6 +190,13 @@ static void check_key(struct history *history, uint32_t n, uint32_t key, struct 
 	print_message("key %u: %zu calls are linearizable\n", key, found);
 }
 
+static bool nothing_is_locked(void *arg)
+{
+	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
+
+	return rlv_kv_verify(arg, &report) == 0 && report.problems == 0;
+}
+
 static bool nothing_is_owned(void *arg)
 {
 	struct rlv_kv_info info = RLV_KV_INFO_INIT;
@@ -187,14 +204,39 @@ static bool nothing_is_owned(void *arg)
 	return rlv_kv_info(arg, &info) == 0 && info.extents_owned == 0;
 }
 
-TEST(killed_clients__leave_linearizable_histories_and_no_leak)
+static const char *const lease[] = { "--lease", "0.3", NULL };
+
+static uint32_t calls_least(void)
+{
+	const char *text = getenv("RLV_TEST_CALLS");
+	unsigned long n = text ? strtoul(text, NULL, 10) : CALLS_DEFAULT;
+
+	return n < CALLS_MOST ? (uint32_t)n : CALLS_MOST;
+}
+
+/* Kills one of the clients, and starts another one; now and then the coordinator instead. */
+static void kill_one(struct fixture *fx, enum rlv_kv_mode mode, struct rng *rng)
+{
+	uint32_t victim = (uint32_t)rng_uniform_u64(rng, CLIENTS);
+
+	if (mode == RLV_KV_CENTRAL && rng_uniform_u64(rng, 4) == 0) {
+		processes_kill(&fx->ps, fx->metad, SIGKILL);
+		fx->metad = processes_metad(&fx->ps, "s", lease);
+		return;
+	}
+	processes_kill(&fx->ps, fx->clients[victim], SIGKILL);
+	fx->clients[victim] = processes_fork(&fx->ps, client, fx);
+}
+
+static void run_mode(enum rlv_kv_mode mode)
 {
 	const char *const memory[] = { "--size", "256M", NULL };
-	const char *const lease[] = { "--lease", "0.3", NULL };
+	const uint32_t least = calls_least();
 	const struct rlv_kv_opts opts = { .size = sizeof(opts),
 					  .keys = 100,
 					  .bytes = 64 << 20,
 					  .extent_bytes = 64 << 10,
+					  .mode = mode,
 					  .max_clients = 16 };
 	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
 	struct history_call *calls = malloc(CALLS_MOST * sizeof(*calls));
@@ -210,7 +252,7 @@ TEST(killed_clients__leave_linearizable_histories_and_no_leak)
 	fx.history = mmap(NULL, sizeof(*fx.history), PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(fx.history != MAP_FAILED);
-	(void)processes_metad(&fx.ps, "s", lease);
+	fx.metad = processes_metad(&fx.ps, "s", lease);
 	(void)processes_memnode(&fx.ps, "s", "a", memory);
 	must(rlv_store_open("shm:s", NULL, &store), "rlv_store_open");
 	store_fixture_await_node(store);
@@ -218,17 +260,14 @@ TEST(killed_clients__leave_linearizable_histories_and_no_leak)
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		fx.clients[i] = processes_fork(&fx.ps, client, &fx);
 	rng_seed(&rng, test_seed("kills", 1), 0);
-	for (uint32_t i = 0;
-	     i < KILLS || (atomic_load(&fx.history->n) < CALLS_LEAST && i < 10 * KILLS); i++) {
-		uint32_t victim = (uint32_t)rng_uniform_u64(&rng, CLIENTS);
-
+	for (uint32_t i = 0; i < KILLS || (atomic_load(&fx.history->n) < least && i < 50 * KILLS);
+	     i++) {
 		processes_sleep_ns((int64_t)(3 + rng_uniform_u64(&rng, 20)) * CLOCK_NS_PER_MS);
 		if (atomic_load(&fx.history->failed))
 			break;
 		n = atomic_load(&fx.history->n);
 		inside += n < CALLS_MOST;
-		processes_kill(&fx.ps, fx.clients[victim], SIGKILL);
-		fx.clients[victim] = processes_fork(&fx.ps, client, &fx);
+		kill_one(&fx, mode, &rng);
 	}
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		if (atomic_load(&fx.history->failed))
@@ -243,6 +282,8 @@ TEST(killed_clients__leave_linearizable_histories_and_no_leak)
 	for (uint32_t key = 0; key < KEYS; key++)
 		check_key(fx.history, n, key, calls);
 	assert_true(processes_until(nothing_is_owned, kv));
+	if (mode == RLV_KV_DIRECT)
+		assert_true(processes_until(nothing_is_locked, kv));
 	must(rlv_kv_verify(kv, &report), "rlv_kv_verify");
 	if (report.problems)
 		fail_msg("%s", report.first_problem);
@@ -252,6 +293,21 @@ TEST(killed_clients__leave_linearizable_histories_and_no_leak)
 	processes_fini(&fx.ps);
 	munmap(fx.history, sizeof(*fx.history));
 	free(calls);
+}
+
+TEST(clover__killed_clients_leave_linearizable_histories_and_no_leak)
+{
+	run_mode(RLV_KV_CLOVER);
+}
+
+TEST(direct__killed_clients_leave_linearizable_histories_and_no_lock)
+{
+	run_mode(RLV_KV_DIRECT);
+}
+
+TEST(central__killed_clients_and_coordinators_leave_linearizable_histories)
+{
+	run_mode(RLV_KV_CENTRAL);
 }
 
 int main(void)

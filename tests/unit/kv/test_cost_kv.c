@@ -31,7 +31,7 @@ int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
 static const uint8_t bytes[5000];
 
 struct price {
-	uint64_t round_trips, read, written;
+	uint64_t round_trips, read, written, calls;
 };
 
 static struct price price(struct rlv_kv *kv)
@@ -39,7 +39,8 @@ static struct price price(struct rlv_kv *kv)
 	struct rlv_kv_info info = RLV_KV_INFO_INIT;
 
 	must(rlv_kv_info(kv, &info), "rlv_kv_info");
-	return (struct price){ info.round_trips, info.read_bytes, info.write_bytes };
+	return (struct price){ info.round_trips, info.read_bytes, info.write_bytes,
+			       info.server_calls };
 }
 
 /* What info itself costs. */
@@ -48,9 +49,10 @@ static struct price price_of_info(struct rlv_kv *kv)
 	struct price a = price(kv), b = price(kv);
 
 	return (struct price){ b.round_trips - a.round_trips, b.read - a.read,
-			       b.written - a.written };
+			       b.written - a.written, b.calls - a.calls };
 }
 
+/* Of one call, and no request to the metadata server. */
 static void expect_price(struct rlv_kv *kv, struct price before, uint64_t round_trips,
 			 uint64_t read, uint64_t written)
 {
@@ -59,6 +61,27 @@ static void expect_price(struct rlv_kv *kv, struct price before, uint64_t round_
 	assert_int_equal(after.round_trips - before.round_trips - info.round_trips, round_trips);
 	assert_int_equal(after.read - before.read - info.read, read);
 	assert_int_equal(after.written - before.written - info.written, written);
+	assert_int_equal(after.calls - before.calls - info.calls, 0);
+}
+
+static void expect_one_request(struct rlv_kv *kv, struct price before)
+{
+	struct price after = price(kv), info = price_of_info(kv);
+
+	assert_int_equal(after.round_trips - before.round_trips - info.round_trips, 0);
+	assert_int_equal(after.calls - before.calls - info.calls, 1);
+}
+
+static struct rlv_kv *open_mode(struct rlv_store **store, enum rlv_kv_mode mode)
+{
+	const struct rlv_kv_opts opts = {
+		.size = sizeof(opts), .keys = 100, .mode = mode, .extent_bytes = 2048
+	};
+	struct rlv_kv *kv = NULL;
+
+	must(rlv_store_open("embed:", NULL, store), "rlv_store_open");
+	must(rlv_kv_create(*store, "h", &opts, &kv), "rlv_kv_create");
+	return kv;
 }
 
 TEST(cost__get_1_put_2_delete_2)
@@ -99,6 +122,65 @@ TEST(cost__get_1_put_2_delete_2)
 	before = price(kv);
 	must(rlv_kv_delete(kv, key, NULL), "delete");
 	expect_price(kv, before, 2, 8 + 128, 8 + 72 + 16 + 8);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+}
+
+/* Lock: intent and head of the committed copy; second copy; committed copy; unlock. */
+TEST(direct__get_1_put_4)
+{
+	const struct rlv_bytes key = { "k", 1 };
+	const uint64_t head = 64 + 256;
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	struct rlv_store *store = NULL;
+	struct rlv_kv *kv = open_mode(&store, RLV_KV_DIRECT);
+	struct price before;
+	uint64_t version;
+
+	must(rlv_kv_put(kv, key, (struct rlv_bytes){ bytes, 1000 }, NULL), "put");
+	before = price(kv);
+	must(rlv_kv_put(kv, key, (struct rlv_bytes){ bytes, 1000 }, NULL), "put");
+	expect_price(kv, before, 4, head, 8 + 2 * 1072);
+	before = price(kv);
+	must(rlv_kv_get(kv, key, &value), "get");
+	expect_price(kv, before, 1, 1072, 0);
+	before = price(kv);
+	must(rlv_kv_put_if(kv, key, (struct rlv_bytes){ bytes, 64 }, 2, &version), "put_if");
+	expect_price(kv, before, 4, head, 8 + 2 * 136);
+	before = price(kv);
+	expect(rlv_kv_put_if(kv, key, (struct rlv_bytes){ bytes, 64 }, 2, &version), -ESTALE);
+	expect_price(kv, before, 2, head, 8);
+	before = price(kv);
+	must(rlv_kv_delete(kv, key, NULL), "delete");
+	expect_price(kv, before, 4, head, 8 + 2 * 72);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+}
+
+TEST(central__one_request_each)
+{
+	const struct rlv_bytes key = { "k", 1 };
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	struct rlv_store *store = NULL;
+	struct rlv_kv *kv = open_mode(&store, RLV_KV_CENTRAL);
+	struct price before = price(kv);
+	uint64_t version;
+
+	must(rlv_kv_put(kv, key, (struct rlv_bytes){ bytes, 1000 }, NULL), "put");
+	expect_one_request(kv, before);
+	before = price(kv);
+	must(rlv_kv_get(kv, key, &value), "get");
+	assert_int_equal(value.len, 1000);
+	expect_one_request(kv, before);
+	before = price(kv);
+	must(rlv_kv_put_if(kv, key, (struct rlv_bytes){ bytes, 64 }, 1, &version), "put_if");
+	expect_one_request(kv, before);
+	before = price(kv);
+	expect(rlv_kv_get_newer(kv, key, 2, &value), -ENODATA);
+	expect_one_request(kv, before);
+	before = price(kv);
+	must(rlv_kv_delete(kv, key, NULL), "delete");
+	expect_one_request(kv, before);
 	must(rlv_kv_close(&kv), "rlv_kv_close");
 	must(rlv_store_close(&store), "rlv_store_close");
 }
