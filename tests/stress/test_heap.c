@@ -120,7 +120,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-TEST(threads__see_whole_values_and_rising_versions)
+static void run_threads(enum heap_mode mode)
 {
 	static struct thread threads[THREADS];
 	struct heap_fixture fx;
@@ -128,7 +128,11 @@ TEST(threads__see_whole_values_and_rising_versions)
 	struct heap_value got;
 	uint64_t won = 0, n = 0;
 
-	heap_fixture_open(&fx, 50, 120);
+	memset(threads, 0, sizeof(threads));
+	if (mode == HEAP_CLOVER)
+		heap_fixture_open(&fx, 50, 120);
+	else
+		heap_fixture_open_mode(&fx, mode, 50, 4096);
 	for (uint32_t i = 0; i < THREADS; i++) {
 		threads[i].number = i;
 		heap_fixture_join(&fx, i + 1, NULL, &threads[i].client);
@@ -153,6 +157,16 @@ TEST(threads__see_whole_values_and_rising_versions)
 	for (uint32_t i = 0; i < THREADS; i++)
 		heap_fixture_leave(&threads[i].client);
 	heap_fixture_close(&fx);
+}
+
+TEST(clover__threads_see_whole_values_and_rising_versions)
+{
+	run_threads(HEAP_CLOVER);
+}
+
+TEST(direct__threads_see_whole_values_and_rising_versions)
+{
+	run_threads(HEAP_DIRECT);
 }
 
 int main(void)
