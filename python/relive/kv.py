@@ -10,6 +10,7 @@ from typing import Any
 from . import errors
 from ._closing import leave
 
+_MODES = ("clover", "direct", "central")  # as enum rlv_kv_mode
 _SLICE_NS = 50_000_000  # longest delay of a signal
 
 
@@ -103,7 +104,9 @@ class Kv:
 
     def info(self) -> dict[str, Any]:
         """Returns counts of the heap and of this handle, as ``struct rlv_kv_info`` of ``relive/kv.h``."""
-        return self._core.info()
+        info = self._core.info()
+        info["mode"] = _MODES[info["mode"]]
+        return info
 
     def verify(self) -> dict[str, Any]:
         """Checks every invariant and checksum; ``"problems"`` is 0 if all hold. Exact while nobody
@@ -131,6 +134,12 @@ class Kv:
 
     def __repr__(self):
         return "<relive.Kv%s>" % ("" if self._core.is_open else " closed")
+
+
+def mode_number(mode):
+    if mode not in _MODES:
+        raise errors.InvalidArgument("mode %r, want one of %s" % (mode, ", ".join(_MODES)))
+    return _MODES.index(mode)
 
 
 def _bytes(key):

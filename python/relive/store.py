@@ -13,7 +13,7 @@ from . import _core, errors
 from ._closing import close_all, leave
 from ._integer import unsigned
 from .info import StoreInfo
-from .kv import Kv
+from .kv import Kv, mode_number
 from .signature import columns_of
 from .table import Table
 from .views import RateLimiter, View
@@ -121,7 +121,7 @@ class Store:
         return sorted(self._core.tables())
 
     def create_kv(self, name: str, *, keys: int = 0, bytes: int = 0, extent_bytes: int = 0,
-                  parts: int = 0, max_clients: int = 0) -> Kv:
+                  parts: int = 0, max_clients: int = 0, mode: str = "clover") -> Kv:
         """Creates a heap, which keeps values under keys, or opens the heap of that name if it was created
         with equal arguments. Returns a :class:`relive.Kv`.
 
@@ -131,12 +131,14 @@ class Store:
             a power of two, 64 KiB to 1 GiB; 0 = 2 MiB.
         :param parts: shares of the heap, which the server spreads over the memory nodes; 0 = 1.
         :param max_clients: handles that may be open at once, in all processes; 0 = 64.
+        :param mode: ``"clover"``; or, to compare, ``"direct"`` or ``"central"``: `kv.md` says how they differ.
+            With these ``extent_bytes`` is the room of one value.
         :raises AlreadyExists: a heap or table of that name has other options.
         """
         return self._add_kv(_core.Kv(
             self._core, name, unsigned("parts", parts), unsigned("keys", keys, bits=64),
             unsigned("bytes", bytes, bits=64), unsigned("extent_bytes", extent_bytes, bits=64),
-            unsigned("max_clients", max_clients)))
+            unsigned("max_clients", max_clients), mode_number(mode)))
 
     def kv(self, name: str) -> Kv:
         """Opens a heap by name and returns a handle of it, a :class:`relive.Kv`.

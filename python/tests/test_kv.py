@@ -92,3 +92,23 @@ def test_threads_share_a_handle(kv):
     for thread in threads:
         thread.join()
     assert kv.get("k")[1] == 600
+
+
+@pytest.mark.parametrize("mode", ["clover", "direct", "central"])
+def test_modes(mode):
+    with relive.open("embed:") as store:
+        room = 64 << 10 if mode == "clover" else 1024
+        with store.create_kv("h", keys=100, extent_bytes=room, mode=mode) as kv:
+            assert kv.info()["mode"] == mode
+            assert kv.put("a", b"one") == 1
+            assert kv.put("a", b"two", expected=1) == 2
+            with pytest.raises(relive.VersionChanged):
+                kv.put("a", b"three", expected=1)
+            assert kv.get("a") == (b"two", 2)
+            assert list(kv.keys()) == [b"a"]
+            assert kv.delete("a") == 3
+            with pytest.raises(relive.NotFound):
+                kv.get("a")
+            assert kv.verify()["problems"] == 0
+        with pytest.raises(relive.InvalidArgument):
+            store.create_kv("x", mode="other")
