@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/mem/alloc.h"
 #include "base/os/clock.h"
 #include "bench/harness/windows.h"
 #include "bench/kv/kv.h"
@@ -12,17 +13,18 @@
 #include "program/interrupt.h"
 
 #define CASES_MOST 32u
+#define ALL_MODES UINT32_MAX
 
 /* The options write here. */
 static struct {
 	struct kv_config config;
-	const char *workload, *store;
+	const char *workload, *mode, *store;
 	int64_t duration_ns;
 	uint32_t windows;
 	bool json, full, progress;
 } parsed;
 
-static const char how_to_run[] = "Duration and output";
+static const char how_to_run[] = "Modes, duration and output";
 
 static const struct arg_option options[] = {
 	{ NULL, NULL, "Case", NULL, ARG_HEADING },
@@ -35,11 +37,13 @@ static const struct arg_option options[] = {
 	  ARG_COUNT },
 	{ "clients", "N", "processes (default 1)", &parsed.config.clients, ARG_COUNT32 },
 	{ "store", "NAME",
-	  "store to use, by name or URI (default: a private store). Its\nheap "
-	  "`bench` is dropped",
+	  "store to use, by name or URI (default: a private store). Its\nheaps "
+	  "`bench-MODE` are dropped",
 	  &parsed.store, ARG_TEXT },
 	{ NULL, NULL, how_to_run, NULL, ARG_HEADING },
-	{ "seconds", "T", "time of all windows of a case (default 2; --full 10)",
+	{ "mode", "clover|direct|central", "only this one (default: all, in turn)", &parsed.mode,
+	  ARG_WORD },
+	{ "seconds", "T", "time of all windows of a case and mode (default 1; --full 5)",
 	  &parsed.duration_ns, ARG_DURATION },
 	{ "windows", "N", "measuring windows per case (default 5)", &parsed.windows, ARG_COUNT32 },
 	{ "seed", "N", "seed of the keys (default 1)", &parsed.config.seed, ARG_COUNT },
@@ -74,56 +78,81 @@ static const struct {
 	{ true, { .workload = 'a', .clients = 32, .value = 1024 } },
 };
 
-struct running {
-	struct kv_case *c;
+/* The same case in several modes, whose windows alternate. */
+struct modes {
+	struct kv_case cases[KV_MODES];
+	uint32_t n;
 	struct progress *progress;
 };
 
 static int run_window(void *ctx, uint32_t index, double done)
 {
-	struct running *running = ctx;
+	struct modes *modes = ctx;
 
-	(void)index;
-	progress_show(running->progress, done, "%s", running->c->label);
-	return kv_case_window(running->c, parsed.duration_ns / parsed.windows);
+	progress_show(modes->progress, done, "%s", modes->cases[index].label);
+	return kv_case_window(&modes->cases[index], parsed.duration_ns / parsed.windows);
 }
 
-/* Measures one case, on a store of its own unless --store names one. */
+/* Starts the cases' clients and heaps, on a store of their own unless --store names one. */
+static int modes_start(struct modes *modes, const struct kv_config *config, struct host_store *host)
+{
+	struct kv_config each[KV_MODES];
+	uint64_t bytes = (uint64_t)128 << 20;
+	int ret = 0;
+
+	for (uint32_t mode = 0; mode < KV_MODES; mode++) {
+		if (config->mode != ALL_MODES && config->mode != mode)
+			continue;
+		each[modes->n] = *config;
+		each[modes->n].mode = mode;
+		bytes += kv_case_bytes(&each[modes->n++]);
+	}
+	if (!parsed.store) {
+		ret = host_store_private(bytes, host);
+		if (ret)
+			ret = error_set(ret, "start a private store: %s", error_last());
+	}
+	for (uint32_t i = 0; ret == 0 && i < modes->n; i++) { /* the store's directory is known */
+		ret = kv_case_fork(&modes->cases[i], &each[i]);
+		modes->cases[i].server = host->metad;
+	}
+	for (uint32_t i = 0; ret == 0 && i < modes->n; i++) {
+		struct kv_case *c = &modes->cases[i];
+
+		ret = kv_case_start(c, parsed.store ? parsed.store : host->uri);
+		if (ret == 0) /* warms up the cursors */
+			ret = kv_case_window(c, 50 * CLOCK_NS_PER_MS);
+		memset(c->series, 0, sizeof(c->series));
+	}
+	return ret;
+}
+
+/* Measures one case in its modes, and prints it. */
 static int run_case(const struct kv_config *config, struct progress *progress, struct json *json,
 		    double from, double to)
 {
 	struct host_store host = { .n_nodes = 0 };
-	struct kv_case c;
-	struct running running = { &c, progress };
-	const struct windows windows = { .from = from,
-					 .to = to,
-					 .n = parsed.windows,
-					 .cases = 1,
-					 .run = run_window,
-					 .ctx = &running };
-	int ret = 0;
+	struct modes *modes = mem_zalloc(sizeof(*modes));
+	struct windows windows = {
+		.from = from, .to = to, .n = parsed.windows, .run = run_window, .ctx = modes
+	};
+	int ret = modes ? 0 : error_set(-ENOMEM, "cannot allocate memory");
 
-	memset(&c, 0, sizeof(c));
-	if (!parsed.store) {
-		ret = host_store_private(
-			kv_case_bytes(config) + 1024 * config->keys + ((uint64_t)128 << 20), &host);
-		if (ret)
-			ret = error_set(ret, "start a private store: %s", error_last());
-	}
-	if (ret == 0) /* the store's runtime directory is known to them */
-		ret = kv_case_fork(&c, config);
-	if (ret == 0)
-		ret = kv_case_start(&c, parsed.store ? parsed.store : host.uri);
-	if (ret == 0) /* warms up the cursors */
-		ret = kv_case_window(&c, 100 * CLOCK_NS_PER_MS);
-	memset(c.series, 0, sizeof(c.series));
+	if (ret)
+		return ret;
+	modes->progress = progress;
+	ret = modes_start(modes, config, &host);
+	windows.cases = modes->n;
 	if (ret == 0)
 		ret = windows_run(&windows);
-	if (ret == 0)
-		kv_case_print(&c, json);
-	kv_case_close(&c);
+	for (uint32_t i = 0; i < modes->n; i++) {
+		if (ret == 0)
+			kv_case_print(&modes->cases[i], json);
+		kv_case_close(&modes->cases[i]);
+	}
 	host_store_close(&host);
-	return ret ? error_prefix(ret, "%s: ", c.label) : 0;
+	mem_free(modes);
+	return ret ? error_prefix(ret, "workload %c: ", config->workload) : 0;
 }
 
 static int parse(int argc, char **argv, bool *given_out)
@@ -133,8 +162,9 @@ static int parse(int argc, char **argv, bool *given_out)
 	const struct args args = {
 		.usage = "bench kv [OPTIONS]",
 		.summary =
-			"Measures a heap: processes get and put values under keys.\nWithout case "
-			"options it runs a set of standard cases, within two minutes.",
+			"Measures heaps of all modes: processes get and put values under keys.\nWithout "
+			"case options it runs a set of standard cases, within two minutes. CPU is\nfor "
+			"1000 operations, of the clients and of the metadata server.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.seen = &seen,
@@ -151,13 +181,16 @@ static int parse(int argc, char **argv, bool *given_out)
 	if (parsed.store)
 		parsed.store = cli_store_uri(parsed.store, store_uri);
 	parsed.config.workload = parsed.workload ? parsed.workload[0] : 0;
+	parsed.config.mode = parsed.mode ? 0 : ALL_MODES;
+	while (parsed.mode && strcmp(parsed.mode, kv_mode_names[parsed.config.mode]) != 0)
+		parsed.config.mode++;
 	parsed.windows = parsed.windows ? parsed.windows : 5;
 	parsed.config.seed = parsed.config.seed ? parsed.config.seed : 1;
 	if (!parsed.duration_ns)
-		parsed.duration_ns = (parsed.full ? 10 : 2) * CLOCK_NS_PER_S;
+		parsed.duration_ns = (parsed.full ? 5 : 1) * CLOCK_NS_PER_S;
 	if (parsed.windows > SERIES_MAX || parsed.config.clients > WORKERS_MAX ||
-	    parsed.config.value > ((uint64_t)1 << 20)) {
-		cli_error("bench kv: at most %u windows, %u clients, and values of 1 MiB",
+	    parsed.config.value > ((uint64_t)256 << 10)) {
+		cli_error("bench kv: at most %u windows, %u clients, and values of 256 KiB",
 			  SERIES_MAX, WORKERS_MAX);
 		return CLI_USAGE;
 	}
@@ -181,14 +214,15 @@ int bench_kv(int argc, char **argv)
 		if (standard[i].full && !parsed.full)
 			continue;
 		cases[n] = standard[i].config;
+		cases[n].mode = parsed.config.mode;
 		cases[n++].seed = parsed.config.seed;
 	}
 	interrupt_install();
 	progress_begin(&progress, parsed.progress);
 	json_init(&json, stdout);
 	if (!parsed.json)
-		printf("%-34s %-4s %12s %12s %10s %10s\n", "case", "op", "best op/s", "median op/s",
-		       "p99 us", "us/1000");
+		printf("%-41s %-4s %12s %12s %10s %8s %8s\n", "case", "op", "best op/s",
+		       "median op/s", "p99 us", "CPU us", "server's");
 	for (uint32_t i = 0; ret == 0 && i < n; i++) {
 		kv_config_fill(&cases[i]);
 		ret = run_case(&cases[i], &progress, parsed.json ? &json : NULL, (double)i / n,

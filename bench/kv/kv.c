@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
@@ -18,7 +19,6 @@
 #define TIMED_EVERY 8u
 #define LOOK_NS (50 * CLOCK_NS_PER_MS)
 #define THETA 0.99 /* of the Zipf distribution */
-#define HEAP "bench"
 #define RANKS 65536u
 #define KEY_SPACE 4u /* times the first keys: workload D puts new ones */
 
@@ -34,6 +34,7 @@ struct kv_client {
 	struct rlv_kv_info before;
 };
 
+const char *const kv_mode_names[KV_MODES + 1] = { "clover", "direct", "central", NULL };
 static const char *const dist_names[] = { [KV_ZIPF] = "zipf", [KV_UNIFORM] = "uniform" };
 static const char *const op_names[KV_OPS] = { [KV_GET] = "get", [KV_PUT] = "put" };
 
@@ -90,6 +91,12 @@ static struct rlv_bytes key_bytes(struct key_text *key, uint64_t number)
 	return (struct rlv_bytes){ key->text, 12 };
 }
 
+static const char *heap_name(const struct kv_case *c, char name[32])
+{
+	(void)snprintf(name, 32, "bench-%s", kv_mode_names[c->config.mode]);
+	return name;
+}
+
 /* -------- a client -------- */
 
 static struct kv_client *client_of(struct worker *worker)
@@ -106,6 +113,7 @@ static int client_open(struct worker *worker)
 {
 	struct kv_client *client = client_of(worker);
 	const struct kv_config *config = &client->of->config;
+	char name[32];
 	int ret;
 
 	rng_seed(&client->rng, config->seed, worker->index + 1);
@@ -117,7 +125,7 @@ static int client_open(struct worker *worker)
 		client->ranks[i] = (uint32_t)zipf_rank(client->of, &client->rng);
 	ret = rlv_store_open(client->of->shared->uri, NULL, &client->store);
 	if (ret == 0)
-		ret = rlv_kv_open(client->store, HEAP, &client->kv);
+		ret = rlv_kv_open(client->store, heap_name(client->of, name), &client->kv);
 	return ret ? client_fail(client, ret, "open the heap") : 0;
 }
 
@@ -233,16 +241,33 @@ void kv_config_fill(struct kv_config *config)
 	config->value = config->value ? config->value : 1024;
 	if (!config->keys)
 		config->keys = max_u64(100, min_u64(100000, ((uint64_t)64 << 20) / config->value));
-	config->role = "client";
 }
 
-/* Entries of the keys and as many that are replaced, new keys of D, and extents in use by clients. */
+static uint64_t case_keys(const struct kv_config *config)
+{
+	return config->workload == 'd' ? KEY_SPACE * config->keys : config->keys;
+}
+
+/* Of an entry, or of a copy. */
+static uint64_t entry_bytes(const struct kv_config *config)
+{
+	return round_up(128 + config->value, 64);
+}
+
+/* Entries of the keys and as many that are replaced, and extents in use by clients. */
+static uint64_t extents_bytes(const struct kv_config *config)
+{
+	return 2 * case_keys(config) * (entry_bytes(config) + config->value / 4) +
+	       (uint64_t)(config->clients + 1) * (16 << 20);
+}
+
 uint64_t kv_case_bytes(const struct kv_config *config)
 {
-	uint64_t entry = 128 + config->value + config->value / 4;
-	uint64_t keys = config->workload == 'd' ? KEY_SPACE * config->keys : config->keys;
+	uint64_t keys = case_keys(config) + 100;
+	uint64_t copies = 4 * keys * entry_bytes(config);
 
-	return 2 * keys * entry + (uint64_t)(config->clients + 1) * (16 << 20);
+	return (config->mode == RLV_KV_CLOVER ? extents_bytes(config) : copies) + 512 * keys +
+	       ((uint64_t)32 << 20);
 }
 
 int kv_case_fork(struct kv_case *c, const struct kv_config *config)
@@ -251,9 +276,9 @@ int kv_case_fork(struct kv_case *c, const struct kv_config *config)
 
 	memset(c, 0, sizeof(*c));
 	c->config = *config;
-	(void)snprintf(c->label, sizeof(c->label), "%c %s %" PRIu64 " B, %u client%s",
-		       config->workload, dist_names[config->dist], config->value, config->clients,
-		       config->clients == 1 ? "" : "s");
+	(void)snprintf(c->label, sizeof(c->label), "%s %c %s %" PRIu64 " B, %u client%s",
+		       kv_mode_names[config->mode], config->workload, dist_names[config->dist],
+		       config->value, config->clients, config->clients == 1 ? "" : "s");
 	zipf_init(c, config->keys);
 	c->shared_bytes = sizeof(*c->shared) + config->clients * sizeof(struct kv_window);
 	c->shared = mmap(NULL, c->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
@@ -270,7 +295,7 @@ int kv_case_fork(struct kv_case *c, const struct kv_config *config)
 		client->of = c;
 		client->window = &c->shared->windows[i];
 		client->worker.ops = &client_ops;
-		client->worker.name = config->role;
+		client->worker.name = "client";
 		ret = workers_start(&c->workers, &client->worker, true);
 	}
 	return ret;
@@ -298,17 +323,22 @@ int kv_case_start(struct kv_case *c, const char *uri)
 	struct rlv_kv_opts opts = RLV_KV_OPTS_INIT;
 	struct rlv_store *store = NULL;
 	struct rlv_kv *kv = NULL;
+	char name[32];
 	int ret;
 
 	(void)snprintf(c->shared->uri, sizeof(c->shared->uri), "%s", uri);
-	opts.keys = (c->config.workload == 'd' ? KEY_SPACE : 1) * c->config.keys;
-	opts.bytes = kv_case_bytes(&c->config);
+	opts.keys = case_keys(&c->config);
+	opts.mode = c->config.mode;
+	if (opts.mode == RLV_KV_CLOVER)
+		opts.bytes = extents_bytes(&c->config);
+	else
+		opts.extent_bytes = entry_bytes(&c->config);
 	opts.max_clients = c->config.clients + 8;
 	ret = rlv_store_open(uri, NULL, &store);
 	if (ret == 0) /* of the case before */
-		(void)!rlv_kv_drop(store, HEAP);
+		(void)!rlv_kv_drop(store, heap_name(c, name));
 	if (ret == 0)
-		ret = rlv_kv_create(store, HEAP, &opts, &kv);
+		ret = rlv_kv_create(store, name, &opts, &kv);
 	if (ret)
 		ret = error_set(ret, "create the heap: %s", rlv_last_error());
 	if (ret == 0)
@@ -319,7 +349,8 @@ int kv_case_start(struct kv_case *c, const char *uri)
 }
 
 /* Adds the figures of an operation in the last window, over all clients. */
-static void gather_op(struct kv_case *c, enum kv_op op, struct stats_hist *latency)
+static void gather_op(struct kv_case *c, enum kv_op op, uint64_t server_ns,
+		      struct stats_hist *latency)
 {
 	double ops = 0, all = 0, cpu = 0, round_trips = 0, bytes = 0, server = 0;
 
@@ -345,11 +376,21 @@ static void gather_op(struct kv_case *c, enum kv_op op, struct stats_hist *laten
 	series_add(&c->series[op][KV_BYTES], bytes / all);
 	series_add(&c->series[op][KV_CPU], cpu / all); /* ns of one = us of 1000 */
 	series_add(&c->series[op][KV_SERVER], 1000 * server / all);
+	if (c->server)
+		series_add(&c->series[op][KV_SERVER_CPU], (double)server_ns / all);
+}
+
+/* CPU time of the metadata server, in ns; 0 if there is none to look at. */
+static uint64_t server_cpu_ns(const struct kv_case *c)
+{
+	clockid_t clock;
+
+	return c->server && clock_getcpuclockid(c->server, &clock) == 0 ? clock_read_ns(clock) : 0;
 }
 
 int kv_case_window(struct kv_case *c, int64_t ns)
 {
-	uint64_t start = time_wall_ns(), spent = 0;
+	uint64_t start = time_wall_ns(), spent = 0, server_ns = server_cpu_ns(c);
 	struct stats_hist *latency = mem_alloc(sizeof(*latency));
 	int ret = latency ? workers_run(&c->workers) : -ENOMEM;
 
@@ -361,8 +402,9 @@ int kv_case_window(struct kv_case *c, int64_t ns)
 	}
 	if (ret == 0)
 		ret = workers_pause(&c->workers);
+	server_ns = server_cpu_ns(c) - server_ns;
 	for (int op = 0; ret == 0 && op < KV_OPS; op++)
-		gather_op(c, (enum kv_op)op, latency);
+		gather_op(c, (enum kv_op)op, server_ns, latency);
 	mem_free(latency);
 	return ret;
 }
@@ -380,16 +422,17 @@ void kv_case_close(struct kv_case *c)
 /* -------- results -------- */
 
 static const struct {
-	const char *name, *unit;
+	const char *name, *unit, *role;
 	bool higher;
 } metrics[KV_METRICS] = {
-	[KV_OPS_PER_S] = { "ops_per_s", "1/s", true },
-	[KV_P50] = { "p50_us", "us", false },
-	[KV_P99] = { "p99_us", "us", false },
-	[KV_ROUND_TRIPS] = { "round_trips_per_op", "1", false },
-	[KV_BYTES] = { "bytes_per_op", "B", false },
-	[KV_CPU] = { "cpu_us_per_kop", "us", false },
-	[KV_SERVER] = { "ms_calls_per_kop", "1", false },
+	[KV_OPS_PER_S] = { "ops_per_s", "1/s", "client", true },
+	[KV_P50] = { "p50_us", "us", "client", false },
+	[KV_P99] = { "p99_us", "us", "client", false },
+	[KV_ROUND_TRIPS] = { "round_trips_per_op", "1", "client", false },
+	[KV_BYTES] = { "bytes_per_op", "B", "client", false },
+	[KV_CPU] = { "cpu_us_per_kop", "us", "client", false },
+	[KV_SERVER] = { "ms_calls_per_kop", "1", "client", false },
+	[KV_SERVER_CPU] = { "cpu_us_per_kop", "us", "server", false },
 };
 
 static void print_row(const struct kv_case *c, enum kv_op op)
@@ -397,9 +440,10 @@ static void print_row(const struct kv_case *c, enum kv_op op)
 	struct spread ops = series_spread(&c->series[op][KV_OPS_PER_S], true);
 	struct spread p99 = series_spread(&c->series[op][KV_P99], false);
 	struct spread cpu = series_spread(&c->series[op][KV_CPU], false);
+	struct spread server = series_spread(&c->series[op][KV_SERVER_CPU], false);
 
-	printf("%-34s %-4s %12.0f %12.0f %10.2f %10.0f\n", c->label, op_names[op], ops.best,
-	       ops.median, p99.median, cpu.median);
+	printf("%-41s %-4s %12.0f %12.0f %10.2f %8.0f %8.0f\n", c->label, op_names[op], ops.best,
+	       ops.median, p99.median, cpu.median, server.median);
 }
 
 void kv_case_print(const struct kv_case *c, struct json *json)
@@ -417,10 +461,11 @@ void kv_case_print(const struct kv_case *c, struct json *json)
 				.unit = metrics[m].unit,
 				.higher = metrics[m].higher,
 				.series = c->series[op][m],
-				.params = { { .key = "mode", .text = "clover" },
+				.params = { { .key = "mode",
+					      .text = kv_mode_names[c->config.mode] },
 					    { .key = "op", .text = op_names[op] },
 					    { .key = "workload", .text = workload },
-					    { .key = "role", .text = c->config.role },
+					    { .key = "role", .text = metrics[m].role },
 					    { .key = "distribution",
 					      .text = dist_names[c->config.dist] },
 					    { .key = "value_bytes", .number = c->config.value },

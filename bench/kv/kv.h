@@ -1,5 +1,6 @@
 /*
- * kv.h - a case of `relive bench kv`: processes with a client each run a YCSB workload on one heap.
+ * kv.h - a case of `relive bench kv`: processes with a client each run a YCSB workload on one heap, of any
+ * mode.
  *
  *   A  half gets, half puts        B  95 % gets, 5 % puts      C  gets only
  *   D  95 % gets of the newest keys, 5 % puts of new ones      F  gets, half of them with a put
@@ -28,18 +29,22 @@ enum kv_metric {
 	KV_BYTES,
 	KV_CPU,
 	KV_SERVER,
+	KV_SERVER_CPU,
 	KV_METRICS
 };
 enum kv_dist { KV_ZIPF, KV_UNIFORM };
 
+#define KV_MODES 3u /* of enum rlv_kv_mode */
+extern const char *const kv_mode_names[KV_MODES + 1];
+
 struct kv_config {
 	char workload; /* 'a'..'d', 'f'; 'w' = puts only */
 	uint32_t dist; /* enum kv_dist */
+	uint32_t mode; /* enum rlv_kv_mode */
 	uint32_t clients;
 	uint64_t value; /* bytes */
 	uint64_t keys;
 	uint64_t seed;
-	const char *role; /* in the output: "client" */
 };
 
 /* What an operation did in one window; p99 is of every 8th. */
@@ -63,19 +68,21 @@ struct kv_case {
 	struct kv_client *clients;
 	struct kv_shared *shared;
 	size_t shared_bytes;
+	pid_t server;            /* the metadata server, whose CPU time is read; 0 = it is not */
 	double zeta, eta, alpha; /* of the Zipf distribution */
 	struct series series[KV_OPS][KV_METRICS];
 };
 
-/* Sets fields that are 0: workload b, 1 client, 1 KiB, keys for 64 MiB of values and 100000 at most. */
+/* Sets fields that are 0: workload b, 1 client, 1 KiB, keys for 64 MiB of values (workload d: 16 MiB) and
+   100000 at most. */
 void kv_config_fill(struct kv_config *config);
 
-/* Bytes of a heap with room for the case. */
+/* Bytes of a pool with room for the case. */
 uint64_t kv_case_bytes(const struct kv_config *config);
 
 /* Forks the clients; before this process opens a store. */
 int kv_case_fork(struct kv_case *c, const struct kv_config *config) RLV_MUST_CHECK;
-/* Creates the heap "bench" in the store, fills it, and opens the clients. */
+/* Creates the heap "bench-MODE" in the store, fills it, and opens the clients. */
 int kv_case_start(struct kv_case *c, const char *uri) RLV_MUST_CHECK;
 /* One window of all clients. */
 int kv_case_window(struct kv_case *c, int64_t ns) RLV_MUST_CHECK;
