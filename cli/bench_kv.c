@@ -7,6 +7,7 @@
 #include "base/os/clock.h"
 #include "bench/harness/windows.h"
 #include "bench/kv/kv.h"
+#include "bench/kv/redis.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
@@ -43,7 +44,7 @@ static const struct arg_option options[] = {
 	{ NULL, NULL, how_to_run, NULL, ARG_HEADING },
 	{ "mode", "clover|direct|central", "only this one (default: all, in turn)", &parsed.mode,
 	  ARG_WORD },
-	{ "seconds", "T", "time of all windows of a case and mode (default 1; --full 5)",
+	{ "seconds", "T", "time of all windows of a case and mode (default 0.75; --full 5)",
 	  &parsed.duration_ns, ARG_DURATION },
 	{ "windows", "N", "measuring windows per case (default 5)", &parsed.windows, ARG_COUNT32 },
 	{ "seed", "N", "seed of the keys (default 1)", &parsed.config.seed, ARG_COUNT },
@@ -80,7 +81,8 @@ static const struct {
 
 /* The same case in several modes, whose windows alternate. */
 struct modes {
-	struct kv_case cases[KV_MODES];
+	struct kv_case cases[KV_ENGINES];
+	struct redis_server redis;
 	uint32_t n;
 	struct progress *progress;
 };
@@ -93,10 +95,30 @@ static int run_window(void *ctx, uint32_t index, double done)
 	return kv_case_window(&modes->cases[index], parsed.duration_ns / parsed.windows);
 }
 
+/* Adds Redis to the cases, if it is installed and knows their workload: D gets keys that are being put. */
+static int redis_start(struct modes *modes, const struct kv_config *config,
+		       struct kv_config each[KV_ENGINES])
+{
+	static bool said;
+	int ret;
+
+	if (config->workload == 'd')
+		return 0;
+	ret = redis_server_start(&modes->redis);
+	if (ret && !said)
+		fprintf(stderr, "redis is left out: %s\n", error_last());
+	said |= ret != 0;
+	if (ret)
+		return ret == -EINTR ? ret : 0;
+	each[modes->n] = *config;
+	each[modes->n++].mode = KV_REDIS;
+	return 0;
+}
+
 /* Starts the cases' clients and heaps, on a store of their own unless --store names one. */
 static int modes_start(struct modes *modes, const struct kv_config *config, struct host_store *host)
 {
-	struct kv_config each[KV_MODES];
+	struct kv_config each[KV_ENGINES];
 	uint64_t bytes = (uint64_t)128 << 20;
 	int ret = 0;
 
@@ -112,14 +134,18 @@ static int modes_start(struct modes *modes, const struct kv_config *config, stru
 		if (ret)
 			ret = error_set(ret, "start a private store: %s", error_last());
 	}
+	if (ret == 0 && config->mode == ALL_MODES && !parsed.store)
+		ret = redis_start(modes, config, each);
 	for (uint32_t i = 0; ret == 0 && i < modes->n; i++) { /* the store's directory is known */
 		ret = kv_case_fork(&modes->cases[i], &each[i]);
-		modes->cases[i].server = host->metad;
+		modes->cases[i].server = each[i].mode == KV_REDIS ? modes->redis.pid : host->metad;
 	}
 	for (uint32_t i = 0; ret == 0 && i < modes->n; i++) {
 		struct kv_case *c = &modes->cases[i];
 
-		ret = kv_case_start(c, parsed.store ? parsed.store : host->uri);
+		ret = kv_case_start(c, c->config.mode == KV_REDIS ? modes->redis.socket
+				       : parsed.store             ? parsed.store
+								  : host->uri);
 		if (ret == 0) /* warms up the cursors */
 			ret = kv_case_window(c, 50 * CLOCK_NS_PER_MS);
 		memset(c->series, 0, sizeof(c->series));
@@ -150,6 +176,7 @@ static int run_case(const struct kv_config *config, struct progress *progress, s
 			kv_case_print(&modes->cases[i], json);
 		kv_case_close(&modes->cases[i]);
 	}
+	redis_server_stop(&modes->redis);
 	host_store_close(&host);
 	mem_free(modes);
 	return ret ? error_prefix(ret, "workload %c: ", config->workload) : 0;
@@ -162,9 +189,10 @@ static int parse(int argc, char **argv, bool *given_out)
 	const struct args args = {
 		.usage = "bench kv [OPTIONS]",
 		.summary =
-			"Measures heaps of all modes: processes get and put values under keys.\nWithout "
-			"case options it runs a set of standard cases, within two minutes. CPU is\nfor "
-			"1000 operations, of the clients and of the metadata server.",
+			"Measures heaps of all modes, and Redis with a pipeline of 64 commands if\n"
+			"redis-server is installed: processes get and put values under keys. CPU is\nfor "
+			"1000 operations, of the clients and of the server. Without case options it\nruns a "
+			"set of standard cases, within two minutes.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.seen = &seen,
@@ -187,7 +215,7 @@ static int parse(int argc, char **argv, bool *given_out)
 	parsed.windows = parsed.windows ? parsed.windows : 5;
 	parsed.config.seed = parsed.config.seed ? parsed.config.seed : 1;
 	if (!parsed.duration_ns)
-		parsed.duration_ns = (parsed.full ? 5 : 1) * CLOCK_NS_PER_S;
+		parsed.duration_ns = (parsed.full ? 5000 : 750) * CLOCK_NS_PER_MS;
 	if (parsed.windows > SERIES_MAX || parsed.config.clients > WORKERS_MAX ||
 	    parsed.config.value > ((uint64_t)256 << 10)) {
 		cli_error("bench kv: at most %u windows, %u clients, and values of 256 KiB",

@@ -11,9 +11,9 @@
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/rng.h"
-#include "bench/harness/result.h"
 #include "bench/harness/time.h"
 #include "bench/harness/yardstick.h"
+#include "bench/kv/redis.h"
 #include "program/interrupt.h"
 
 #define TIMED_EVERY 8u
@@ -28,15 +28,16 @@ struct kv_client {
 	struct kv_window *window;
 	struct rlv_store *store;
 	struct rlv_kv *kv;
+	struct redis redis; /* if the case is Redis's */
 	struct rng rng;
 	uint32_t *ranks, next_rank; /* drawn ahead: a draw takes as long as a get */
 	uint8_t *value;
 	struct rlv_kv_info before;
 };
 
-const char *const kv_mode_names[KV_MODES + 1] = { "clover", "direct", "central", NULL };
-static const char *const dist_names[] = { [KV_ZIPF] = "zipf", [KV_UNIFORM] = "uniform" };
-static const char *const op_names[KV_OPS] = { [KV_GET] = "get", [KV_PUT] = "put" };
+const char *const kv_mode_names[KV_ENGINES] = { "clover", "direct", "central", "redis" };
+const char *const kv_dist_names[KV_DISTS] = { [KV_ZIPF] = "zipf", [KV_UNIFORM] = "uniform" };
+const char *const kv_op_names[KV_OPS] = { [KV_GET] = "get", [KV_PUT] = "put" };
 
 /* -------- keys -------- */
 
@@ -123,6 +124,10 @@ static int client_open(struct worker *worker)
 		return client_fail(client, -ENOMEM, "a value");
 	for (uint32_t i = 0; i < RANKS; i++)
 		client->ranks[i] = (uint32_t)zipf_rank(client->of, &client->rng);
+	if (config->mode == KV_REDIS) {
+		ret = redis_connect(&client->redis, client->of->shared->uri, config->value);
+		return ret ? worker_fail(worker, ret, "connect to Redis", error_last()) : 0;
+	}
 	ret = rlv_store_open(client->of->shared->uri, NULL, &client->store);
 	if (ret == 0)
 		ret = rlv_kv_open(client->store, heap_name(client->of, name), &client->kv);
@@ -135,6 +140,7 @@ static void client_close(struct worker *worker)
 
 	(void)!rlv_kv_close(&client->kv);
 	(void)!rlv_store_close(&client->store);
+	redis_disconnect(&client->redis);
 	mem_free(client->value);
 	mem_free(client->ranks);
 }
@@ -147,22 +153,50 @@ static void client_begin(struct worker *worker)
 	memset(window, 0, sizeof(*window));
 	for (int op = 0; op < KV_OPS; op++)
 		stats_hist_init(&window->latency_ns[op]);
+	client->redis.flushes = client->redis.bytes = 0;
 	client->before = (struct rlv_kv_info)RLV_KV_INFO_INIT;
-	(void)!rlv_kv_info(client->kv, &client->before);
+	if (client->kv)
+		(void)!rlv_kv_info(client->kv, &client->before);
 }
 
 static int client_end(struct worker *worker)
 {
 	struct kv_client *client = client_of(worker);
 	struct rlv_kv_info now = RLV_KV_INFO_INIT;
-	int ret = rlv_kv_info(client->kv, &now);
+	int ret;
 
+	if (!client->kv) {
+		ret = redis_flush(&client->redis);
+		client->window->round_trips = client->redis.flushes;
+		client->window->bytes = client->redis.bytes;
+		return ret ? worker_fail(worker, ret, "Redis", error_last()) : 0;
+	}
+	ret = rlv_kv_info(client->kv, &now);
 	if (ret)
 		return client_fail(client, ret, "counters");
 	client->window->round_trips = now.round_trips - client->before.round_trips;
 	client->window->bytes = now.read_bytes + now.write_bytes - client->before.read_bytes -
 				client->before.write_bytes;
 	client->window->server_calls = now.server_calls - client->before.server_calls;
+	return 0;
+}
+
+/* Into the pipeline; what is timed is that, and its flush every REDIS_DEPTH operations. */
+static int redis_do(struct kv_client *client, enum kv_op op, struct rlv_bytes key)
+{
+	struct kv_window *window = client->window;
+	uint64_t start = time_wall_ns();
+	struct rlv_bytes value = { NULL, 0 };
+	int ret;
+
+	if (op == KV_PUT)
+		value = (struct rlv_bytes){ client->value, client->of->config.value };
+	ret = redis_add(&client->redis, key, value);
+	if (ret)
+		return worker_fail(&client->worker, ret, "Redis", error_last());
+	window->ops[op]++;
+	if (client->redis.n == 0)
+		stats_hist_record(&window->latency_ns[op], time_wall_ns() - start);
 	return 0;
 }
 
@@ -175,6 +209,8 @@ static int client_do(struct kv_client *client, enum kv_op op, uint64_t number)
 	struct key_text key;
 	int ret;
 
+	if (!client->kv)
+		return redis_do(client, op, key_bytes(&key, number));
 	if (op == KV_GET) {
 		got.ptr = client->value;
 		got.room = max_u64(client->of->config.value, 8);
@@ -189,7 +225,7 @@ static int client_do(struct kv_client *client, enum kv_op op, uint64_t number)
 				 NULL);
 	}
 	if (ret)
-		return client_fail(client, ret, op_names[op]);
+		return client_fail(client, ret, kv_op_names[op]);
 	window->ops[op]++;
 	if (timed)
 		stats_hist_record(&window->latency_ns[op], time_wall_ns() - start);
@@ -277,7 +313,7 @@ int kv_case_fork(struct kv_case *c, const struct kv_config *config)
 	memset(c, 0, sizeof(*c));
 	c->config = *config;
 	(void)snprintf(c->label, sizeof(c->label), "%s %c %s %" PRIu64 " B, %u client%s",
-		       kv_mode_names[config->mode], config->workload, dist_names[config->dist],
+		       kv_mode_names[config->mode], config->workload, kv_dist_names[config->dist],
 		       config->value, config->clients, config->clients == 1 ? "" : "s");
 	zipf_init(c, config->keys);
 	c->shared_bytes = sizeof(*c->shared) + config->clients * sizeof(struct kv_window);
@@ -318,6 +354,25 @@ static int fill_heap(struct kv_case *c, struct rlv_kv *kv)
 	return ret;
 }
 
+static int fill_redis(struct kv_case *c)
+{
+	const struct kv_config *config = &c->config;
+	uint8_t *value = mem_zalloc(max_u64(config->value, 8));
+	struct redis redis = { 0 };
+	struct key_text key;
+	int ret = value ? redis_connect(&redis, c->shared->uri, config->value) : -ENOMEM;
+
+	for (uint64_t i = 0; ret == 0 && i < config->keys; i++)
+		ret = redis_add(&redis, key_bytes(&key, i),
+				(struct rlv_bytes){ value, config->value });
+	if (ret == 0)
+		ret = redis_flush(&redis);
+	atomic_store_explicit(&c->shared->newest, config->keys, memory_order_relaxed);
+	redis_disconnect(&redis);
+	mem_free(value);
+	return ret;
+}
+
 int kv_case_start(struct kv_case *c, const char *uri)
 {
 	struct rlv_kv_opts opts = RLV_KV_OPTS_INIT;
@@ -327,6 +382,10 @@ int kv_case_start(struct kv_case *c, const char *uri)
 	int ret;
 
 	(void)snprintf(c->shared->uri, sizeof(c->shared->uri), "%s", uri);
+	if (c->config.mode == KV_REDIS) {
+		ret = fill_redis(c);
+		return ret ? ret : workers_open(&c->workers);
+	}
 	opts.keys = case_keys(&c->config);
 	opts.mode = c->config.mode;
 	if (opts.mode == RLV_KV_CLOVER)
@@ -417,65 +476,4 @@ void kv_case_close(struct kv_case *c)
 	mem_free(c->clients);
 	c->shared = NULL;
 	c->clients = NULL;
-}
-
-/* -------- results -------- */
-
-static const struct {
-	const char *name, *unit, *role;
-	bool higher;
-} metrics[KV_METRICS] = {
-	[KV_OPS_PER_S] = { "ops_per_s", "1/s", "client", true },
-	[KV_P50] = { "p50_us", "us", "client", false },
-	[KV_P99] = { "p99_us", "us", "client", false },
-	[KV_ROUND_TRIPS] = { "round_trips_per_op", "1", "client", false },
-	[KV_BYTES] = { "bytes_per_op", "B", "client", false },
-	[KV_CPU] = { "cpu_us_per_kop", "us", "client", false },
-	[KV_SERVER] = { "ms_calls_per_kop", "1", "client", false },
-	[KV_SERVER_CPU] = { "cpu_us_per_kop", "us", "server", false },
-};
-
-static void print_row(const struct kv_case *c, enum kv_op op)
-{
-	struct spread ops = series_spread(&c->series[op][KV_OPS_PER_S], true);
-	struct spread p99 = series_spread(&c->series[op][KV_P99], false);
-	struct spread cpu = series_spread(&c->series[op][KV_CPU], false);
-	struct spread server = series_spread(&c->series[op][KV_SERVER_CPU], false);
-
-	printf("%-41s %-4s %12.0f %12.0f %10.2f %8.0f %8.0f\n", c->label, op_names[op], ops.best,
-	       ops.median, p99.median, cpu.median, server.median);
-}
-
-void kv_case_print(const struct kv_case *c, struct json *json)
-{
-	const char workload[2] = { c->config.workload, 0 };
-
-	for (int op = 0; op < KV_OPS; op++) {
-		if (!c->series[op][KV_OPS_PER_S].n)
-			continue;
-		if (!json)
-			print_row(c, (enum kv_op)op);
-		for (int m = 0; json && m < KV_METRICS; m++) {
-			const struct result result = {
-				.metric = metrics[m].name,
-				.unit = metrics[m].unit,
-				.higher = metrics[m].higher,
-				.series = c->series[op][m],
-				.params = { { .key = "mode",
-					      .text = kv_mode_names[c->config.mode] },
-					    { .key = "op", .text = op_names[op] },
-					    { .key = "workload", .text = workload },
-					    { .key = "role", .text = metrics[m].role },
-					    { .key = "distribution",
-					      .text = dist_names[c->config.dist] },
-					    { .key = "value_bytes", .number = c->config.value },
-					    { .key = "keys", .number = c->config.keys },
-					    { .key = "clients", .number = c->config.clients },
-					    { .key = "seed", .number = c->config.seed },
-					    { .key = "store", .text = c->shared->uri } },
-			};
-
-			result_json(json, "kv", &result);
-		}
-	}
 }

@@ -32,15 +32,18 @@ enum kv_metric {
 	KV_SERVER_CPU,
 	KV_METRICS
 };
-enum kv_dist { KV_ZIPF, KV_UNIFORM };
+enum kv_dist { KV_ZIPF, KV_UNIFORM, KV_DISTS };
 
 #define KV_MODES 3u /* of enum rlv_kv_mode */
-extern const char *const kv_mode_names[KV_MODES + 1];
+#define KV_REDIS 3u /* a peer, as a mode of the bench */
+#define KV_ENGINES 4u
+extern const char *const kv_mode_names[KV_ENGINES], *const kv_dist_names[KV_DISTS],
+							    *const kv_op_names[KV_OPS];
 
 struct kv_config {
 	char workload; /* 'a'..'d', 'f'; 'w' = puts only */
 	uint32_t dist; /* enum kv_dist */
-	uint32_t mode; /* enum rlv_kv_mode */
+	uint32_t mode; /* enum rlv_kv_mode, or KV_REDIS */
 	uint32_t clients;
 	uint64_t value; /* bytes */
 	uint64_t keys;
@@ -68,7 +71,7 @@ struct kv_case {
 	struct kv_client *clients;
 	struct kv_shared *shared;
 	size_t shared_bytes;
-	pid_t server;            /* the metadata server, whose CPU time is read; 0 = it is not */
+	pid_t server; /* the metadata server, or Redis, whose CPU time is read; 0 = it is not */
 	double zeta, eta, alpha; /* of the Zipf distribution */
 	struct series series[KV_OPS][KV_METRICS];
 };
@@ -82,7 +85,8 @@ uint64_t kv_case_bytes(const struct kv_config *config);
 
 /* Forks the clients; before this process opens a store. */
 int kv_case_fork(struct kv_case *c, const struct kv_config *config) RLV_MUST_CHECK;
-/* Creates the heap "bench-MODE" in the store, fills it, and opens the clients. */
+/* Creates the heap "bench-MODE" in the store, fills it, and opens the clients. Of Redis uri is the
+   socket. */
 int kv_case_start(struct kv_case *c, const char *uri) RLV_MUST_CHECK;
 /* One window of all clients. */
 int kv_case_window(struct kv_case *c, int64_t ns) RLV_MUST_CHECK;
