@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import sys
+import time
 import traceback
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
@@ -130,6 +131,33 @@ class Worker:
         client = self.peer.client(role)
         pipe.send(w.run_role(client, role, self._feeder(order["shape"], rank), rank,
                              order["start"], order["end"]))
+
+    # -------- values under keys --------
+
+    def store(self, order):
+        """Opens a peer's store of values; 1000 keys have one."""
+        self.module = importlib.import_module("peers." + order["peer"])
+        self.peer = self.module.Values(order["value"])
+        self.puts = 0
+        self._put_values(1000)
+        return {"version": self.module.version()}
+
+    def _put_values(self, n):
+        for _ in range(n):
+            self.peer.put(self.puts)
+            self.puts += 1
+
+    def stored(self, order):
+        """Operations a second; gets are of the newest thousand keys, in turn."""
+        end, done, start = time.perf_counter() + order["seconds"], 0, time.perf_counter()
+        while time.perf_counter() < end:
+            for i in range(64):
+                if order["what"] == "put":
+                    self._put_values(1)
+                else:
+                    self.peer.get(self.puts - 1 - (done + i) % 1000)
+            done += 64
+        return {"value": done / (time.perf_counter() - start)}
 
     def quit(self, _order):
         if hasattr(self.peer, "close"):

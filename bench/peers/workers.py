@@ -19,10 +19,11 @@ PACKAGES = {
     "reverb": ["dm-reverb[tensorflow]==0.14.0"],
     "redis": ["redis", "hiredis", "cpprb", "numpy"],
     "ray": ["ray", "cpprb", "numpy"],
+    "mooncake": ["mooncake-transfer-engine-non-cuda", "numpy"],
     "plots": ["matplotlib"],
 }
 HOUSES = {"relive_stored": "relive", "relive_dense": "relive",
-          "torchrl_sampler": "torchrl"}  # that share another's environment
+          "torchrl_sampler": "torchrl", "ray_objects": "ray"}  # that share another's environment
 ANSWER_S = 300
 INSTALL_S = 1800
 
