@@ -18,8 +18,8 @@
 
 #define TIMED_EVERY 8u
 #define LOOK_NS (50 * CLOCK_NS_PER_MS)
-#define THETA 0.99 /* of the Zipf distribution */
-#define RANKS 65536u
+#define THETA 0.99   /* of the Zipf distribution */
+#define DRAWN 65536u /* keys, before the windows: a draw takes as long as a get */
 #define KEY_SPACE 4u /* times the first keys: workload D puts new ones */
 
 struct kv_client {
@@ -30,7 +30,7 @@ struct kv_client {
 	struct rlv_kv *kv;
 	struct redis redis; /* if the case is Redis's */
 	struct rng rng;
-	uint32_t *ranks, next_rank; /* drawn ahead: a draw takes as long as a get */
+	uint32_t *drawn, next; /* ranks of keys, in turn */
 	uint8_t *value;
 	struct rlv_kv_info before;
 };
@@ -62,14 +62,25 @@ static uint64_t zipf_rank(const struct kv_case *c, struct rng *rng)
 	return min_u64(n - 1, (uint64_t)((double)n * pow(c->eta * u - c->eta + 1, c->alpha)));
 }
 
+static int draw_ranks(struct kv_client *client)
+{
+	const struct kv_config *config = &client->of->config;
+
+	client->drawn = mem_array(DRAWN, sizeof(client->drawn[0]));
+	for (uint32_t i = 0; client->drawn && i < DRAWN; i++)
+		client->drawn[i] = (uint32_t)(config->dist == KV_UNIFORM
+						      ? rng_uniform_u64(&client->rng, config->keys)
+						      : zipf_rank(client->of, &client->rng));
+	return client->drawn ? 0 : -ENOMEM;
+}
+
 static uint64_t draw_key(struct kv_client *client)
 {
 	const struct kv_config *config = &client->of->config;
-	uint64_t newest, rank;
+	uint64_t newest, rank = client->drawn[client->next++ % DRAWN];
 
 	if (config->dist == KV_UNIFORM)
-		return rng_uniform_u64(&client->rng, config->keys);
-	rank = client->ranks[client->next_rank++ % RANKS];
+		return rank;
 	if (config->workload != 'd') /* the popular keys are spread */
 		return rank * UINT64_C(0x9e3779b97f4a7c15) % config->keys;
 	/* Another client may still be putting the very newest ones. */
@@ -119,11 +130,8 @@ static int client_open(struct worker *worker)
 
 	rng_seed(&client->rng, config->seed, worker->index + 1);
 	client->value = mem_zalloc(max_u64(config->value, 8));
-	client->ranks = mem_array(RANKS, sizeof(client->ranks[0]));
-	if (!client->value || !client->ranks)
+	if (!client->value || draw_ranks(client))
 		return client_fail(client, -ENOMEM, "a value");
-	for (uint32_t i = 0; i < RANKS; i++)
-		client->ranks[i] = (uint32_t)zipf_rank(client->of, &client->rng);
 	if (config->mode == KV_REDIS) {
 		ret = redis_connect(&client->redis, client->of->shared->uri, config->value);
 		return ret ? worker_fail(worker, ret, "connect to Redis", error_last()) : 0;
@@ -141,8 +149,8 @@ static void client_close(struct worker *worker)
 	(void)!rlv_kv_close(&client->kv);
 	(void)!rlv_store_close(&client->store);
 	redis_disconnect(&client->redis);
+	mem_free(client->drawn);
 	mem_free(client->value);
-	mem_free(client->ranks);
 }
 
 static void client_begin(struct worker *worker)

@@ -305,6 +305,9 @@ ON_FIXTURE(relive_bench__kv_as_json)
 		"\"metric\":\"cpu_us_per_kop\"",
 		"\"metric\":\"ms_calls_per_kop\"",
 		"\"mode\":\"clover\"",
+		"\"mode\":\"direct\"",
+		"\"mode\":\"central\"",
+		"\"role\":\"server\"",
 		"\"op\":\"get\"",
 		"\"op\":\"put\"",
 		"\"workload\":\"d\"",
@@ -329,6 +332,10 @@ ON_FIXTURE(relive_bench__kv_as_json)
 			 *workload);
 		cli_expect(f, line, 0);
 	}
+	cli_expect(f, "bench kv --mode direct --workload c --keys 100 --seconds 0.1", 0);
+	cli_expect_words(f->out, "direct c zipf");
+	assert_null(strstr(f->out, "clover"));
+	cli_expect(f, "bench kv --mode other", 2);
 	cli_expect(f, "bench kv --store shm:nothing", 1);
 	cli_expect(f, "bench kv --workload x", 2);
 }
