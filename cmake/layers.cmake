@@ -52,7 +52,7 @@ function(rlv_link_by_includes target)
 	rlv_includes(includes ${ARGN})
 	set(libs)
 	foreach(above tests/support:relive_support cli/:relive_cli bench/:relive_bench
-		program/:relive_program server/:relive_server)
+		program/:relive_program server/:relive_server device/:relive_device)
 		string(REPLACE ":" ";" above ${above})
 		list(GET above 0 prefix)
 		list(GET above 1 lib)
