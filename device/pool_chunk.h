@@ -1,0 +1,81 @@
+/*
+ * pool_chunk.h - the inside of a pool: its extents, and chunks made of leased ones.
+ *
+ * A chunk goes through the states of its extents (device/ledger.h), all alike. While no tensor is
+ * in it, it is in the pool's list of idle chunks: pending until its marks are reached, then quiet,
+ * in strict mode pending once more behind its scrub, then given back.
+ */
+#ifndef RLV_DEVICE_POOL_CHUNK_H
+#define RLV_DEVICE_POOL_CHUNK_H
+
+#include "device/ledger.h"
+#include "device/pool.h"
+
+#include "base/os/lock.h"
+
+#define POOL_BUCKETS 4096u /* of the table of addresses */
+
+extern const struct lock_role pool_role;
+
+struct pool_extent {
+	uint64_t handle;     /* 0: not created yet */
+	bool mapped, access; /* at its own address */
+	uint32_t last;       /* job that had it last, LEDGER_NOBODY: none */
+};
+
+struct pool_chunk {
+	struct chunk chunk; /* first: a region's chunks are these */
+	enum extent_state state;
+	uint32_t job;
+	bool idle;      /* in the pool's list */
+	bool in_region; /* false: on its way back, no tensor can get into it */
+	bool unmarked;  /* marks could not be queued: to be repeated */
+	bool scrubbed;
+	uint64_t window;    /* addresses for extents that are not in a row, 0: they are */
+	uint32_t in_window; /* extents mapped there */
+	uint64_t streams;   /* that used it since it was last quiet, a bit for each */
+	struct pool_chunk *previous, *next; /* idle */
+	uint32_t n;
+	struct extent_ref refs[];
+};
+
+struct pool {
+	struct lock lock;
+	struct backend *backend;
+	struct pool_opts opts;
+	struct ledger ledger;
+	struct pool_extent *extents;
+	uint64_t base, bytes; /* addresses of all extents in a row */
+	struct region *regions[LEDGER_JOBS];
+	uint64_t keep[LEDGER_JOBS];
+	bool leaving[LEDGER_JOBS];
+	uint32_t stream_job[BACKEND_STREAMS]; /* LEDGER_NOBODY: not open */
+	uint32_t scrub_stream;                /* strict mode */
+	struct pool_chunk *idle;
+	struct block *buckets[POOL_BUCKETS];
+	uint64_t limbo; /* blocks */
+	struct pool_stats stats;
+};
+
+/* Leases a chunk of at least that many bytes for a region. Errors as of pool_alloc. */
+RLV_MUST_CHECK int pool_chunk_lease(struct pool *pool, struct region *region, uint64_t bytes);
+
+/* A block of an idle chunk was taken. */
+RLV_MUST_CHECK int pool_chunk_use(struct pool *pool, struct pool_chunk *chunk);
+
+/* The last block of a chunk was freed: it is idle from now on. */
+void pool_chunk_idle(struct pool *pool, struct pool_chunk *chunk);
+
+/* Queues a mark on each of the streams, and adds them to marks. */
+RLV_MUST_CHECK int pool_mark(struct pool *pool, uint64_t streams, struct marks *marks);
+
+/*
+ * Reads progress and settles idle chunks. Gives back those that are quiet, except what their job may
+ * keep; all: these as well. Returns the first error.
+ */
+RLV_MUST_CHECK int pool_collect(struct pool *pool, bool all);
+
+/* Releases extents that are above the budget and free. */
+RLV_MUST_CHECK int pool_shrink(struct pool *pool);
+
+#endif
