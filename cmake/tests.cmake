@@ -65,6 +65,9 @@ set_target_properties(shadow_host PROPERTIES OUTPUT_NAME fabric SUFFIX .so.1
 	LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/shadow/host)
 add_dependencies(tests_integration shadow_host)
 
+# The kernels' PTX beside their sources, where the nvcc that made it is there.
+rlv_add_test(unit.ptx unit ${PROJECT_SOURCE_DIR}/tools/ptx --check)
+
 # The module of rdma-core, and one in its stead.
 if(VERBS_FOUND)
 	add_library(shadow_verbs MODULE ${PROJECT_SOURCE_DIR}/tests/shadow/verbs.c)
