@@ -68,6 +68,16 @@ add_dependencies(tests_integration shadow_host)
 # The kernels' PTX beside their sources, where the nvcc that made it is there.
 rlv_add_test(unit.ptx unit ${PROJECT_SOURCE_DIR}/tools/ptx --check)
 
+# A CUDA driver without a GPU: the cuda backend's tests open it instead of the system's.
+rlv_sources(fakecuda tests/fakecuda)
+add_library(fakecuda MODULE ${fakecuda})
+target_link_libraries(fakecuda PRIVATE relive_flags Threads::Threads)
+set_target_properties(fakecuda PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1
+	LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/fakecuda)
+foreach(level unit model stress fault)
+	add_dependencies(tests_${level} fakecuda)
+endforeach()
+
 # The module of rdma-core, and one in its stead.
 if(VERBS_FOUND)
 	add_library(shadow_verbs MODULE ${PROJECT_SOURCE_DIR}/tests/shadow/verbs.c)
