@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "device/ranges.h"
 #include "base/bits.h"
 #include "base/mem/alloc.h"
 #include "base/os/clock.h"
@@ -22,16 +23,6 @@ struct host_extent {
 	bool own;
 	uint64_t bytes;
 	uint32_t mapped;
-};
-
-struct host_range {
-	uint64_t va, bytes;
-	uint64_t handle; /* mappings only */
-};
-
-struct host_ranges {
-	struct host_range *items;
-	size_t n, room;
 };
 
 enum host_op_kind { HOST_WORK, HOST_COPY, HOST_FILL, HOST_MARK };
@@ -59,7 +50,7 @@ struct backend_host {
 	uint64_t now_ns, created;
 	struct host_extent *extents;
 	size_t n_extents;
-	struct host_ranges reserved, mapped;
+	struct ranges reserved, mapped;
 	struct host_stream streams[BACKEND_STREAMS];
 	_Atomic uint64_t *progress; /* BACKEND_STREAMS words of a memfd */
 	int progress_fd;
@@ -84,64 +75,6 @@ static int host_leave(struct backend_host *host, int ret) LOCK_RELEASES(host_rol
 {
 	lock_release(&host->lock, &host_role);
 	return ret;
-}
-
-static struct host_range *ranges_find(struct host_ranges *ranges, uint64_t va)
-{
-	for (size_t i = 0; i < ranges->n; i++) {
-		if (ranges->items[i].va == va)
-			return &ranges->items[i];
-	}
-	return NULL;
-}
-
-static bool ranges_touch(const struct host_ranges *ranges, uint64_t va, uint64_t bytes)
-{
-	for (size_t i = 0; i < ranges->n; i++) {
-		const struct host_range *range = &ranges->items[i];
-
-		if (va < range->va + range->bytes && range->va < va + bytes)
-			return true;
-	}
-	return false;
-}
-
-static bool ranges_hold(const struct host_ranges *ranges, uint64_t va, uint64_t bytes)
-{
-	for (size_t i = 0; i < ranges->n; i++) {
-		const struct host_range *range = &ranges->items[i];
-
-		if (va >= range->va && bytes <= range->bytes &&
-		    va - range->va <= range->bytes - bytes)
-			return true;
-	}
-	return false;
-}
-
-/* True if [va, va + bytes) consists of whole ranges. */
-static bool ranges_tile(struct host_ranges *ranges, uint64_t va, uint64_t bytes)
-{
-	while (bytes) {
-		const struct host_range *range = ranges_find(ranges, va);
-
-		if (!range || range->bytes > bytes)
-			return false;
-		va += range->bytes;
-		bytes -= range->bytes;
-	}
-	return true;
-}
-
-static bool ranges_room(struct host_ranges *ranges)
-{
-	size_t room = ranges->room ? 2 * ranges->room : 16;
-
-	if (ranges->n < ranges->room)
-		return true;
-	if (!mem_grow(&ranges->items, ranges->room, room, sizeof(*ranges->items)))
-		return false;
-	ranges->room = room;
-	return true;
 }
 
 static int host_check_size(const struct backend_host *host, const char *what, uint64_t bytes)
@@ -181,14 +114,14 @@ static int host_reserve(struct backend *backend, uint64_t bytes, uint64_t *va_ou
 	if (ptr == MAP_FAILED)
 		return host_leave(host, error_set(-ENOMEM, "reserve: no %" PRIu64 " bytes", bytes));
 	*va_out = (uint64_t)(uintptr_t)ptr;
-	host->reserved.items[host->reserved.n++] = (struct host_range){ *va_out, bytes, 0 };
+	ranges_add(&host->reserved, (struct range){ *va_out, bytes, 0 });
 	return host_leave(host, 0);
 }
 
 static int host_unreserve(struct backend *backend, uint64_t va, uint64_t bytes)
 {
 	struct backend_host *host = host_of(backend);
-	struct host_range *range;
+	struct range *range;
 	int ret = host_enter(host);
 
 	if (ret)
@@ -200,7 +133,7 @@ static int host_unreserve(struct backend *backend, uint64_t va, uint64_t bytes)
 		ret = error_set(-EBUSY, "unreserve: an extent is mapped in the range");
 	else {
 		munmap((void *)(uintptr_t)va, bytes);
-		*range = host->reserved.items[--host->reserved.n];
+		ranges_remove(&host->reserved, range);
 	}
 	return host_leave(host, ret);
 }
@@ -342,7 +275,7 @@ static int host_map(struct backend *backend, uint64_t va, uint64_t bytes, uint64
 	if (ret)
 		return host_leave(host, ret);
 	extent->mapped++;
-	host->mapped.items[host->mapped.n++] = (struct host_range){ va, bytes, handle };
+	ranges_add(&host->mapped, (struct range){ va, bytes, handle });
 	return host_leave(host, 0);
 }
 
@@ -377,12 +310,12 @@ static int host_unmap(struct backend *backend, uint64_t va, uint64_t bytes)
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
 		return host_leave(host, error_set(-ENOMEM, "unmap: mmap failed: %m"));
 	while (bytes) {
-		struct host_range *range = ranges_find(&host->mapped, va);
+		struct range *range = ranges_find(&host->mapped, va);
 
 		va += range->bytes;
 		bytes -= range->bytes;
 		host->extents[range->handle - 1].mapped--;
-		*range = host->mapped.items[--host->mapped.n];
+		ranges_remove(&host->mapped, range);
 	}
 	return host_leave(host, 0);
 }
