@@ -74,7 +74,7 @@ add_library(fakecuda MODULE ${fakecuda})
 target_link_libraries(fakecuda PRIVATE relive_flags Threads::Threads)
 set_target_properties(fakecuda PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1
 	LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/fakecuda)
-foreach(level unit model stress fault)
+foreach(level unit contract model stress fault)
 	add_dependencies(tests_${level} fakecuda)
 endforeach()
 

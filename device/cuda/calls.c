@@ -10,7 +10,7 @@
 
 #include "base/os/lock.h"
 
-LOCK_ROLE(cuda_role, "cuda calls", LOCK_RANK_LEAF);
+static LOCK_ROLE(cuda_role, "cuda calls", LOCK_RANK_LEAF);
 
 static const struct entry {
 	const char *name;

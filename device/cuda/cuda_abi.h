@@ -70,6 +70,8 @@ struct cu_graph_exec;
 #define CU_ALLOCATION_PINNED 1u
 #define CU_HANDLE_POSIX_FD 1u
 #define CU_LOCATION_DEVICE 1u
+#define CU_ACCESS_NONE 0u
+#define CU_ACCESS_READ 1u
 #define CU_ACCESS_READWRITE 3u
 #define CU_GRANULARITY_MINIMUM 0u
 #define CU_RANGE_DMA_BUF_FD 1u

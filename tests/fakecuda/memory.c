@@ -306,17 +306,20 @@ static bool whole_mappings(cu_u64 at, size_t bytes)
 
 unsigned cuMemSetAccess(cu_u64 at, size_t bytes, const struct cu_mem_access *access, size_t n)
 {
+	int protection = access->flags == CU_ACCESS_READWRITE ? PROT_READ | PROT_WRITE
+			 : access->flags == CU_ACCESS_READ    ? PROT_READ
+							      : PROT_NONE;
 	bool good;
 
 	FAKE_ENTER(mem_set_access);
-	if (n != 1 || access->location.type != CU_LOCATION_DEVICE || access->location.id ||
-	    access->flags != CU_ACCESS_READWRITE)
+	if (n != 1 || access->location.type != CU_LOCATION_DEVICE || access->location.id)
 		return CU_INVALID_VALUE;
 	fake_lock();
-	good = whole_mappings(at, bytes) &&
-	       mprotect((void *)(uintptr_t)at, bytes, PROT_READ | PROT_WRITE) == 0;
-	for (int i = 0; good && i < MOST; i++)
-		mapped[i].access = mapped[i].access || overlaps(&mapped[i], at, bytes);
+	good = whole_mappings(at, bytes) && mprotect((void *)(uintptr_t)at, bytes, protection) == 0;
+	for (int i = 0; good && i < MOST; i++) {
+		if (overlaps(&mapped[i], at, bytes))
+			mapped[i].access = protection != PROT_NONE;
+	}
 	if (!good)
 		fake_violation("cuMemSetAccess: not whole mappings");
 	fake_unlock();

@@ -1,0 +1,31 @@
+/*
+ * backend_cuda.h - a CUDA device, through libcuda.so.1 opened at run time.
+ *
+ * Extents are cuMemCreate's, exported as descriptors. Marks are cuStreamWriteValue64 to a page of a
+ * memfd that other processes map, so progress is read without a call of the driver. Where the device or
+ * its driver cannot write marks, they are events, which stream_progress asks: then there is no page for
+ * others. The device's primary context is used, which is also that of the CUDA runtime and of PyTorch.
+ *
+ * Calls of the driver, where the primary context is the thread's: 0 for stream_progress, info and
+ * now_ns; 2 for every other one, n + 1 for a copy_batch of n where the driver has no batches.
+ */
+#ifndef RLV_DEVICE_CUDA_BACKEND_CUDA_H
+#define RLV_DEVICE_CUDA_BACKEND_CUDA_H
+
+#include <stdbool.h>
+
+#include "device/backend.h"
+
+struct backend_cuda_opts {
+	int device;  /* its number, as CUDA_VISIBLE_DEVICES leaves them */
+	bool events; /* marks are events, also where the device can write them */
+};
+
+/*
+ * -ENOTSUP: no driver, or one that cannot do it; -ENODEV: no such device; -ENOMEM. The message names the
+ * call and the remedy. Thread: setup.
+ */
+RLV_MUST_CHECK int backend_cuda_open(const struct backend_cuda_opts *opts,
+				     struct backend **backend_out);
+
+#endif

@@ -1,0 +1,295 @@
+/*
+ * streams.c - streams of the cuda backend: marks, copies and fills.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "device/cuda/backend_cuda_state.h"
+#include "base/mem/alloc.h"
+
+#define COPIES 256 /* of one call of the driver */
+
+/* The page of progress, which the device writes if marks are no events. */
+int cuda_streams_open(struct backend_cuda *cuda)
+{
+	void *page = MAP_FAILED;
+	int err;
+
+	cuda->progress_fd = mem_fail_now() ? -1 : memfd_create("relive-progress", MFD_CLOEXEC);
+	if (cuda->progress_fd < 0)
+		return error_set(-ENOMEM, "cuda device: memfd_create failed: %m");
+	if (!mem_fail_now() && ftruncate(cuda->progress_fd, (off_t)CUDA_PROGRESS_BYTES) == 0)
+		page = mmap(NULL, CUDA_PROGRESS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+			    cuda->progress_fd, 0);
+	if (page == MAP_FAILED) {
+		err = error_set(-ENOMEM, "cuda device: cannot map the page of progress: %m");
+		goto err_close;
+	}
+	cuda->progress = page;
+	if (cuda->events)
+		return 0;
+	err = cuda_check(cuda, "cuMemHostRegister",
+			 cuda->calls->host_register(page, CUDA_PROGRESS_BYTES,
+						    CU_HOST_PORTABLE | CU_HOST_DEVICEMAP));
+	if (err)
+		goto err_unmap;
+	err = cuda_check(cuda, "cuMemHostGetDevicePointer",
+			 cuda->calls->host_device_pointer(&cuda->progress_at, page, 0));
+	if (!err)
+		return 0;
+	(void)cuda->calls->host_unregister(page);
+err_unmap:
+	munmap(page, CUDA_PROGRESS_BYTES);
+err_close:
+	close(cuda->progress_fd);
+	return err;
+}
+
+/* Of a failure only the driver's stream is left. */
+static int stream_end(struct backend_cuda *cuda, struct cuda_stream *stream)
+{
+	int err = stream->own ? cuda_check(cuda, "cuStreamDestroy",
+					   cuda->calls->stream_destroy(stream->native))
+			      : 0;
+
+	for (uint32_t i = 0; i < CUDA_MARKS; i++) {
+		if (stream->events[i])
+			(void)cuda->calls->event_destroy(stream->events[i]);
+		stream->events[i] = NULL;
+	}
+	stream->native = NULL;
+	stream->n = 0;
+	return err;
+}
+
+void cuda_streams_close(struct backend_cuda *cuda)
+{
+	for (uint32_t i = 0; i < BACKEND_STREAMS; i++) {
+		struct cuda_stream *stream = &cuda->streams[i];
+
+		if (!stream->native)
+			continue;
+		(void)cuda->calls->stream_wait(stream->native);
+		(void)stream_end(cuda, stream);
+	}
+	if (!cuda->events)
+		(void)cuda->calls->host_unregister((void *)cuda->progress);
+	munmap((void *)cuda->progress, CUDA_PROGRESS_BYTES);
+	close(cuda->progress_fd);
+}
+
+int cuda_stream_open(struct backend *backend, void *native, uint32_t *stream_out)
+{
+	struct backend_cuda *cuda = cuda_of(backend);
+	struct cu_context *before;
+	struct cu_stream *opened = native;
+	uint32_t at = 0;
+	int err = cuda_enter(cuda, &before);
+
+	if (err)
+		return err;
+	while (at < BACKEND_STREAMS && cuda->streams[at].native)
+		at++;
+	if (at == BACKEND_STREAMS)
+		err = error_set(-ENOSPC, "%d streams are open", BACKEND_STREAMS);
+	else if (!native)
+		err = cuda_check(
+			cuda, "cuStreamCreateWithPriority",
+			cuda->calls->stream_create(&opened, CU_STREAM_NON_BLOCKING_FLAG, 0));
+	if (err)
+		return cuda_leave(cuda, before, err);
+	/* Numbers of marks go on: a place may be opened again. */
+	cuda->streams[at].native = opened;
+	cuda->streams[at].own = !native;
+	*stream_out = at;
+	return cuda_leave(cuda, before, 0);
+}
+
+/* The open stream of that number, with the context entered; NULL: *err_out says why. */
+static struct cuda_stream *stream_enter(struct backend_cuda *cuda, uint32_t stream,
+					struct cu_context **before_out, int *err_out)
+{
+	if (stream >= BACKEND_STREAMS || !cuda->streams[stream].native)
+		*err_out = error_set(-EINVAL, "stream %" PRIu32 " is not open", stream);
+	else
+		*err_out = cuda_enter(cuda, before_out);
+	return *err_out ? NULL : &cuda->streams[stream];
+}
+
+/* Forgets the marks whose events are done. */
+static int events_ask(struct backend_cuda *cuda, uint32_t number)
+{
+	struct cuda_stream *stream = &cuda->streams[number];
+
+	while (stream->n) {
+		unsigned result = cuda->calls->event_query(stream->events[stream->first]);
+
+		if (result == CU_NOT_READY)
+			return 0;
+		if (result != CU_OK)
+			return cuda_check(cuda, "cuEventQuery", result);
+		/* Q3 pairs with Q4: the stream's work before it is done */
+		atomic_store_explicit(&cuda->progress[number], stream->seqs[stream->first],
+				      memory_order_release);
+		stream->first = (stream->first + 1) % CUDA_MARKS;
+		stream->n--;
+	}
+	return 0;
+}
+
+/* A mark for which the ring has no room is that of the last event, recorded again: it comes later. */
+static int event_mark(struct backend_cuda *cuda, struct cuda_stream *stream, uint64_t seq)
+{
+	uint32_t n = stream->n < CUDA_MARKS ? stream->n + 1 : CUDA_MARKS;
+	uint32_t at = (stream->first + n - 1) % CUDA_MARKS;
+	int err = 0;
+
+	if (!stream->events[at])
+		err = cuda_check(
+			cuda, "cuEventCreate",
+			cuda->calls->event_create(&stream->events[at], CU_EVENT_NO_TIMING_FLAG));
+	if (!err)
+		err = cuda_check(cuda, "cuEventRecord",
+				 cuda->calls->event_record(stream->events[at], stream->native));
+	if (err)
+		return err;
+	stream->seqs[at] = seq;
+	stream->n = n;
+	return 0;
+}
+
+int cuda_stream_mark(struct backend *backend, uint32_t number, uint64_t seq)
+{
+	struct backend_cuda *cuda = cuda_of(backend);
+	struct cu_context *before;
+	int err;
+	struct cuda_stream *stream = stream_enter(cuda, number, &before, &err);
+
+	if (!stream)
+		return err;
+	if (seq <= stream->queued)
+		err = error_set(-EINVAL, "mark %" PRIu64 " of stream %" PRIu32 " does not rise",
+				seq, number);
+	else if (cuda->events)
+		err = event_mark(cuda, stream, seq);
+	else
+		err = cuda_check(cuda, "cuStreamWriteValue64",
+				 cuda->calls->stream_write(
+					 stream->native,
+					 cuda->progress_at + number * sizeof(uint64_t), seq, 0));
+	if (!err)
+		stream->queued = seq;
+	return cuda_leave(cuda, before, err);
+}
+
+int cuda_stream_progress(struct backend *backend, uint32_t number, uint64_t *seq_out)
+{
+	struct backend_cuda *cuda = cuda_of(backend);
+
+	if (number >= BACKEND_STREAMS)
+		return error_set(-EINVAL, "no stream %" PRIu32, number);
+	if (cuda->streams[number].n) {
+		struct cu_context *before;
+		int err = cuda_enter(cuda, &before);
+
+		if (!err)
+			err = cuda_leave(cuda, before, events_ask(cuda, number));
+		if (err)
+			return err;
+	}
+	/* Q4 pairs with Q3, and with the device's write: work before the mark is seen by whoever sees the mark */
+	*seq_out = atomic_load_explicit(&cuda->progress[number], memory_order_acquire);
+	return 0;
+}
+
+int cuda_stream_close(struct backend *backend, uint32_t number)
+{
+	struct backend_cuda *cuda = cuda_of(backend);
+	struct cu_context *before;
+	uint64_t seq;
+	int err = cuda_stream_progress(backend, number, &seq);
+	struct cuda_stream *stream = err ? NULL : stream_enter(cuda, number, &before, &err);
+
+	if (!stream)
+		return err;
+	if (seq < stream->queued)
+		err = error_set(-EBUSY, "stream %" PRIu32 ": mark %" PRIu64 " is outstanding",
+				number, stream->queued);
+	else
+		err = stream_end(cuda, stream);
+	return cuda_leave(cuda, before, err);
+}
+
+int cuda_progress_export(struct backend *backend, int *fd_out)
+{
+	struct backend_cuda *cuda = cuda_of(backend);
+	int fd;
+
+	if (cuda->events)
+		return error_set(-ENOTSUP,
+				 "progress: marks are events, which only this process can ask");
+	fd = mem_fail_now() ? -1 : fcntl(cuda->progress_fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return error_set(-ENOMEM, "progress: cannot copy the fd: %m");
+	*fd_out = fd;
+	return 0;
+}
+
+/* Up to COPIES copies by one call. */
+static int copy_some(struct backend_cuda *cuda, struct cu_stream *stream,
+		     const struct backend_copy *copies, size_t n)
+{
+	struct cu_copy_attributes attributes = { .order = CU_COPY_ORDER_STREAM };
+	cu_u64 to[COPIES], from[COPIES];
+	size_t bytes[COPIES], first = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		to[i] = copies[i].dst;
+		from[i] = copies[i].src;
+		bytes[i] = copies[i].bytes;
+	}
+	return cuda_check(
+		cuda, "cuMemcpyBatchAsync",
+		cuda->calls->copy_batch(to, from, bytes, n, &attributes, &first, 1, stream));
+}
+
+int cuda_copy_batch(struct backend *backend, uint32_t number, const struct backend_copy *copies,
+		    size_t n)
+{
+	struct backend_cuda *cuda = cuda_of(backend);
+	struct cu_context *before;
+	int err;
+	struct cuda_stream *stream = stream_enter(cuda, number, &before, &err);
+	size_t step = cuda->calls->copy_batch ? COPIES : 1;
+
+	if (!stream)
+		return err;
+	for (size_t at = 0; !err && at < n; at += step) {
+		size_t some = n - at < step ? n - at : step;
+
+		if (some > 1)
+			err = copy_some(cuda, stream->native, copies + at, some);
+		else
+			err = cuda_check(cuda, "cuMemcpyAsync",
+					 cuda->calls->copy(copies[at].dst, copies[at].src,
+							   copies[at].bytes, stream->native));
+	}
+	return cuda_leave(cuda, before, err);
+}
+
+int cuda_fill(struct backend *backend, uint32_t number, uint64_t va, uint64_t bytes, uint8_t value)
+{
+	struct backend_cuda *cuda = cuda_of(backend);
+	struct cu_context *before;
+	int err;
+	struct cuda_stream *stream = stream_enter(cuda, number, &before, &err);
+
+	if (!stream)
+		return err;
+	return cuda_leave(cuda, before,
+			  cuda_check(cuda, "cuMemsetD8Async",
+				     cuda->calls->fill(va, value, bytes, stream->native)));
+}

@@ -1,0 +1,298 @@
+/*
+ * device/backend.h over every backend: host memory, CUDA over the fake driver with both kinds of marks,
+ * and CUDA over the machine's own driver if RLV_TEST_GPU is set. Bytes are seen through copies, as no CPU
+ * can touch the memory of a real device.
+ */
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/os/clock.h"
+#include "device/backend_host.h"
+#include "device/cuda/backend_cuda.h"
+#include "tests/support/fake/fake_cuda.h"
+
+static struct backend *dev;
+static uint64_t extent; /* bytes of one, for this backend */
+static uint64_t marks;  /* of stream_done: they rise over all streams */
+
+static int open_host(struct backend **backend_out)
+{
+	static const struct backend_host_opts opts = { .device_bytes = 8 << 20,
+						       .bytes_per_us = 1 << 20 };
+
+	return backend_host_open(&opts, backend_out);
+}
+
+static int open_cuda(struct backend **backend_out)
+{
+	return backend_cuda_open(&(struct backend_cuda_opts){ 0 }, backend_out);
+}
+
+static int open_cuda_events(struct backend **backend_out)
+{
+	return backend_cuda_open(&(struct backend_cuda_opts){ .events = true }, backend_out);
+}
+
+static const struct subject {
+	const char *name;
+	int (*open)(struct backend **backend_out);
+	bool fake;
+} subjects[] = {
+	{ "host", open_host, false },
+	{ "cuda, fake driver", open_cuda, true },
+	{ "cuda with events, fake driver", open_cuda_events, true },
+	{ "cuda", open_cuda, false },
+	{ "cuda with events", open_cuda_events, false },
+};
+static const struct subject *subject;
+
+static int begin(void **state)
+{
+	struct backend_info info;
+
+	(void)state;
+	assert_int_equal(subject->open(&dev), 0);
+	dev->ops->info(dev, &info);
+	extent = info.granularity;
+	marks = 0;
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	dev->ops->close(dev);
+	return 0;
+}
+
+static uint32_t stream_make(void)
+{
+	uint32_t stream;
+
+	assert_int_equal(dev->ops->stream_open(dev, NULL, &stream), 0);
+	return stream;
+}
+
+/* Until the stream's work so far is done. */
+static void stream_done(uint32_t stream)
+{
+	uint64_t seq = 0, deadline = deadline_after(clock_monotonic(), 10 * CLOCK_NS_PER_S);
+
+	assert_int_equal(dev->ops->stream_mark(dev, stream, ++marks), 0);
+	while (seq < marks) {
+		if (subject->open == open_host)
+			backend_host_advance(dev, 1000000);
+		assert_int_equal(dev->ops->stream_progress(dev, stream, &seq), 0);
+		assert_true(clock_now_ns(clock_monotonic()) < deadline);
+	}
+	assert_int_equal(seq, marks);
+}
+
+static uint64_t mapped(uint64_t *handle_out)
+{
+	uint64_t va;
+
+	assert_int_equal(dev->ops->reserve(dev, 2 * extent, &va), 0);
+	assert_int_equal(dev->ops->extent_create(dev, extent, handle_out), 0);
+	assert_int_equal(dev->ops->map(dev, va, extent, *handle_out), 0);
+	assert_int_equal(dev->ops->set_access(dev, va, extent, BACKEND_ACCESS_READ_WRITE), 0);
+	return va;
+}
+
+static void bytes_are(uint32_t stream, uint64_t va, const char *expected, size_t n)
+{
+	char seen[64] = "";
+	const struct backend_copy copy = { (uint64_t)(uintptr_t)seen, va, n };
+
+	assert_int_equal(dev->ops->copy_batch(dev, stream, &copy, 1), 0);
+	stream_done(stream);
+	assert_memory_equal(seen, expected, n);
+}
+
+TEST_WITH(map__pairs_are_enforced, begin, end)
+{
+	uint64_t handle, other, va = mapped(&handle);
+
+	assert_int_equal(dev->ops->map(dev, va, extent, handle), -EBUSY);
+	assert_int_equal(dev->ops->map(dev, va + 2 * extent, extent, handle), -EINVAL);
+	assert_int_equal(dev->ops->map(dev, va + extent, extent, handle + 1), -EINVAL);
+	assert_int_equal(dev->ops->map(dev, va + extent, 2 * extent, handle), -EINVAL);
+	assert_int_equal(dev->ops->extent_release(dev, handle), -EBUSY);
+	assert_int_equal(dev->ops->unreserve(dev, va, 2 * extent), -EBUSY);
+	assert_int_equal(dev->ops->unreserve(dev, va, extent), -EINVAL);
+	assert_int_equal(dev->ops->unmap(dev, va, extent / 2), -EINVAL);
+	assert_int_equal(dev->ops->unmap(dev, va + extent, extent), -EINVAL);
+	assert_int_equal(dev->ops->set_access(dev, va, 2 * extent, BACKEND_ACCESS_READ_WRITE),
+			 -EINVAL);
+	assert_int_equal(dev->ops->extent_create(dev, extent, &other), 0);
+	assert_int_equal(dev->ops->map(dev, va + extent, extent, other), 0);
+	assert_int_equal(dev->ops->set_access(dev, va, 2 * extent, BACKEND_ACCESS_READ_WRITE), 0);
+	assert_int_equal(dev->ops->unmap(dev, va, 2 * extent), 0);
+	assert_int_equal(dev->ops->unmap(dev, va, extent), -EINVAL);
+	assert_int_equal(dev->ops->extent_release(dev, handle), 0);
+	assert_int_equal(dev->ops->extent_release(dev, handle), -EINVAL);
+	assert_int_equal(dev->ops->unreserve(dev, va, 2 * extent), 0);
+	assert_int_equal(dev->ops->reserve(dev, extent + 1, &va), -EINVAL);
+	assert_int_equal(dev->ops->extent_create(dev, extent / 2, &handle), -EINVAL);
+}
+
+TEST_WITH(extent_import__aliases_the_bytes_and_outlives_its_maker, begin, end)
+{
+	struct backend *maker = dev;
+	uint64_t handle, imported, va = mapped(&handle), other;
+	uint32_t stream = stream_make();
+	int fd;
+
+	assert_int_equal(dev->ops->fill(dev, stream, va, extent, 'm'), 0);
+	stream_done(stream);
+	assert_int_equal(dev->ops->extent_export(dev, handle, &fd), 0);
+	begin(NULL);
+	assert_int_equal(dev->ops->extent_import(dev, fd, extent, &imported), 0);
+	(void)close(fd);
+	maker->ops->close(maker);
+	stream = stream_make();
+	assert_int_equal(dev->ops->reserve(dev, extent, &other), 0);
+	assert_int_equal(dev->ops->map(dev, other, extent, imported), 0);
+	assert_int_equal(dev->ops->set_access(dev, other, extent, BACKEND_ACCESS_READ_WRITE), 0);
+	bytes_are(stream, other + extent - 3, "mmm", 3);
+}
+
+/* What a second mapping of one extent writes, the first one sees. */
+TEST_WITH(map__one_extent_at_two_places, begin, end)
+{
+	uint64_t handle, va = mapped(&handle);
+	uint32_t stream = stream_make();
+
+	assert_int_equal(dev->ops->map(dev, va + extent, extent, handle), 0);
+	assert_int_equal(dev->ops->set_access(dev, va + extent, extent, BACKEND_ACCESS_READ_WRITE),
+			 0);
+	assert_int_equal(dev->ops->fill(dev, stream, va + extent, 4, 't'), 0);
+	bytes_are(stream, va, "tttt", 4);
+	assert_int_equal(dev->ops->unmap(dev, va, extent), 0);
+	assert_int_equal(dev->ops->extent_release(dev, handle), -EBUSY);
+}
+
+TEST_WITH(stream_mark__rises_and_is_reached, begin, end)
+{
+	uint32_t stream = stream_make();
+	uint64_t seq = 1;
+
+	assert_int_equal(dev->ops->stream_progress(dev, stream, &seq), 0);
+	assert_int_equal(seq, 0);
+	for (int i = 0; i < 200; i++) /* more than a backend may have outstanding */
+		assert_int_equal(dev->ops->stream_mark(dev, stream, ++marks), 0);
+	assert_int_equal(dev->ops->stream_mark(dev, stream, marks), -EINVAL);
+	stream_done(stream);
+	assert_int_equal(dev->ops->stream_close(dev, stream), 0);
+	assert_int_equal(dev->ops->stream_mark(dev, stream, marks + 1), -EINVAL);
+	assert_int_equal(stream_make(), stream);
+	assert_int_equal(dev->ops->stream_mark(dev, stream, marks), -EINVAL); /* they go on */
+	stream_done(stream);
+}
+
+TEST_WITH(progress_export__another_mapping_sees_the_marks, begin, end)
+{
+	uint32_t stream = stream_make();
+	struct backend_info info;
+	volatile uint64_t *page;
+	int fd, ret = dev->ops->progress_export(dev, &fd);
+
+	dev->ops->info(dev, &info);
+	if (!(info.caps & BACKEND_PROGRESS_PAGE)) {
+		assert_int_equal(ret, -ENOTSUP);
+		return;
+	}
+	assert_int_equal(ret, 0);
+	page = mmap(NULL, BACKEND_STREAMS * sizeof(*page), PROT_READ, MAP_SHARED, fd, 0);
+	(void)close(fd);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	marks = 41;
+	stream_done(stream);
+	assert_int_equal(page[stream], 42);
+	(void)munmap((void *)(uintptr_t)page, BACKEND_STREAMS * sizeof(*page));
+}
+
+TEST_WITH(copy_batch__copies_to_and_from_the_host, begin, end)
+{
+	enum { N = 300 }; /* more than one call of a driver takes */
+	uint64_t handle, va = mapped(&handle);
+	uint32_t stream = stream_make();
+	static char from[N * 8], to[N * 8];
+	struct backend_copy in[N], back[N];
+
+	for (uint64_t i = 0; i < N; i++) {
+		(void)snprintf(from + i * 8, 8, "%07d", (int)i);
+		in[i] = (struct backend_copy){ va + (N - 1 - i) * 8,
+					       (uint64_t)(uintptr_t)from + i * 8, 8 };
+		back[i] = (struct backend_copy){ (uint64_t)(uintptr_t)to + i * 8,
+						 va + (N - 1 - i) * 8, 8 };
+	}
+	assert_int_equal(dev->ops->copy_batch(dev, stream, in, N), 0);
+	assert_int_equal(dev->ops->copy_batch(dev, stream, back, N), 0);
+	stream_done(stream);
+	assert_memory_equal(to, from, sizeof(to));
+	assert_int_equal(dev->ops->copy_batch(dev, stream, in, 0), 0);
+	assert_int_equal(dev->ops->copy_batch(dev, BACKEND_STREAMS, in, 1), -EINVAL);
+}
+
+TEST_WITH(stream_open__all_places_taken, begin, end)
+{
+	uint32_t stream;
+
+	for (int i = 0; i < BACKEND_STREAMS; i++)
+		(void)stream_make();
+	assert_int_equal(dev->ops->stream_open(dev, NULL, &stream), -ENOSPC);
+	assert_int_equal(dev->ops->stream_close(dev, BACKEND_STREAMS), -EINVAL);
+}
+
+TEST_WITH(dmabuf_export__gives_a_file_or_says_why_not, begin, end)
+{
+	struct backend_info info;
+	uint64_t handle, va = mapped(&handle), off = 1;
+	int fd = -1, ret = dev->ops->dmabuf_export(dev, va, extent, &fd, &off);
+
+	dev->ops->info(dev, &info);
+	assert_int_equal(ret, info.caps & BACKEND_EXPORTS_DMABUF ? 0 : -ENOTSUP);
+	if (ret)
+		return;
+	assert_int_equal(off, 0);
+	assert_int_equal(lseek(fd, 0, SEEK_END), (off_t)extent);
+	(void)close(fd);
+}
+
+TEST_WITH(calls__forked_child_is_echild, begin, end)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		uint64_t va;
+
+		_exit(dev->ops->reserve(dev, extent, &va) == -ECHILD ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/* One driver for a process: the fake one, or with RLV_TEST_GPU the machine's. */
+int main(void)
+{
+	bool gpu = getenv("RLV_TEST_GPU") != NULL;
+	int failed = 0;
+
+	if (!gpu)
+		(void)fake_cuda_open();
+	for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++) {
+		subject = &subjects[i];
+		if (subject->open != open_host && subject->fake == gpu)
+			continue;
+		print_message("backend: %s\n", subject->name);
+		failed += test_run(NULL, NULL);
+	}
+	return failed;
+}
