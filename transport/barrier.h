@@ -130,9 +130,10 @@ static inline bool rword64_cas_pair(const struct rword64 *word, const uint64_t e
 }
 #endif
 
-static inline void rword64_add(const struct rword64 *word, uint64_t value)
+/* Returns the word before. */
+static inline uint64_t rword64_add(const struct rword64 *word, uint64_t value)
 {
-	atomic_fetch_add_explicit(rword64_atomic(word), value, memory_order_acq_rel);
+	return atomic_fetch_add_explicit(rword64_atomic(word), value, memory_order_acq_rel);
 }
 
 /*

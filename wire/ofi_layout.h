@@ -1,23 +1,26 @@
 /*
- * Messages between an initiator and its target over libfabric, before one-sided operations can begin.
+ * What an initiator and its target of kind ofi say over their TCP connection.
  *
  *   initiator                                        target
- *     TCP connection, HELLO: client, link         ->
+ *     HELLO: client, link                         ->
  *                                                 <- WELCOME: incarnation, boot id, provider
  *                                                    or REFUSAL: status, text
  *     ATTACH  grant                               ->
- *                                                 <- ATTACHED  key, address, size, endpoint
+ *                                                 <- ATTACHED  opening, size; key, address, endpoint
+ *     list    READs, WRITEs, CASes, FAAs          ->
+ *                                                 <- answer: bytes that were read, old words
  *     DETACH  region, number of its ATTACH        ->
  *     end of the connection = goodbye
  *
- * The connection is the link. The target opens an endpoint of libfabric for it at its first good
- * grant: only there do its keys work. A link that replaces another one names it, and is welcomed
- * after the old link's endpoint is closed: no operation sent to it takes effect afterwards.
+ * The connection is the link: an opening is good there only, and with its end nothing of it lands any
+ * more. A link that replaces another one names it, and is welcomed after the old one is closed.
+ *
+ * With a provider of libfabric the target opens an endpoint for the link, too, at its first good
+ * grant: there, and only there, the keys of ATTACHED open the same memory to long READs.
  *
  * A grant is checked as over shm (wire/attach_layout.h). Every message has its exact size and a
- * crc32c; the receiver of anything else ends the connection.
- *
- * Every message begins with a struct message_head: magic "RLVO", version 1, type: enum ofi_message.
+ * crc32c; the receiver of anything else ends the connection. It begins with a struct message_head:
+ * magic "RLVO", version 2, type: enum ofi_message. Lists and answers have heads of their own.
  */
 #ifndef RLV_WIRE_OFI_LAYOUT_H
 #define RLV_WIRE_OFI_LAYOUT_H
@@ -26,12 +29,16 @@
 #include "wire/message_head.h"
 
 #define OFI_MAGIC 0x4f564c52u /* "RLVO" */
-#define OFI_VERSION 1
+#define OFI_VERSION 2
 #define OFI_MESSAGE_MAX 288 /* bytes of the longest message */
 #define OFI_TEXT_BYTES 96
 #define OFI_PROVIDER_BYTES 32
 #define OFI_ENDPOINT_BYTES 128 /* of an endpoint's name (fi_getname), at most */
 #define OFI_GRANT_BYTES 256
+#define OFI_LIST_MAGIC 0x4c564c52u   /* "RLVL" */
+#define OFI_ANSWER_MAGIC 0x41564c52u /* "RLVA" */
+#define OFI_LIST_MAX 256             /* requests of a list */
+#define OFI_OPENINGS_MAX 4096        /* of one link */
 
 enum ofi_message {
 	OFI_HELLO = 1,
@@ -66,7 +73,7 @@ WIRE_AT(ofi_hello, replaces, 32);
  *        0   16  head
  *       16    8  incarnation of the memory node
  *       24   16  boot id of its host: the same as ours = its socket may be reached
- *       40   32  provider of libfabric, NUL-terminated
+ *       40   32  provider of libfabric, NUL-terminated; empty: none
  */
 struct ofi_welcome {
 	struct message_head head;
@@ -125,8 +132,8 @@ WIRE_AT(ofi_attach, grant, 24);
  *       32    8  size of the granted range
  *       40    8  remote address of its first byte, as the provider counts: 0, or that of the target
  *       48    8  remote key
- *       56    4  bytes of the endpoint's name
- *       60    4  reserved, zero
+ *       56    4  bytes of the endpoint's name; 0: without a provider
+ *       60    4  opening: what requests of a list name, below OFI_OPENINGS_MAX
  *       64  128  name of the link's endpoint, zeros behind it: the same in all answers of the link
  *      192   96  message of a failure, NUL-terminated
  */
@@ -140,7 +147,7 @@ struct ofi_attached {
 	uint64_t address;
 	uint64_t key;
 	uint32_t endpoint_bytes;
-	uint32_t reserved;
+	uint32_t opening;
 	uint8_t endpoint[OFI_ENDPOINT_BYTES];
 	char text[OFI_TEXT_BYTES];
 };
@@ -154,13 +161,13 @@ WIRE_AT(ofi_attached, size, 32);
 WIRE_AT(ofi_attached, address, 40);
 WIRE_AT(ofi_attached, key, 48);
 WIRE_AT(ofi_attached, endpoint_bytes, 56);
-WIRE_AT(ofi_attached, reserved, 60);
+WIRE_AT(ofi_attached, opening, 60);
 WIRE_AT(ofi_attached, endpoint, 64);
 WIRE_AT(ofi_attached, text, 192);
 
 /*
- * Ends the key of one ATTACH: a link may have a region more than once, with different rights. The
- * initiator has no operation on that key outstanding.
+ * Ends the opening of one ATTACH: a link may have a region more than once, with different rights. The
+ * initiator has no request to it outstanding.
  *   offset size
  *        0   16  head
  *       16    4  region number
@@ -175,5 +182,53 @@ struct ofi_detach {
 WIRE_SIZE(ofi_detach, 24);
 WIRE_AT(ofi_detach, region, 16);
 WIRE_AT(ofi_detach, request, 20);
+
+/*
+ * Head of a list, and end of its answer. Requests follow the head, with what they carry; they are
+ * carried out in their order, and lists in theirs. The answer has, in the order of the requests, the bytes
+ * of each READ and the old word of each CAS and FAA, nothing of a WRITE. Its end has the same number, and
+ * says that all requests are done.
+ *   offset size
+ *        0    4  magic
+ *        4    4  requests: 1 .. OFI_LIST_MAX
+ */
+struct ofi_list {
+	uint32_t magic;
+	uint32_t n;
+};
+
+WIRE_SIZE(ofi_list, 8);
+WIRE_AT(ofi_list, magic, 0);
+WIRE_AT(ofi_list, n, 4);
+
+enum ofi_verb {
+	OFI_READ = 1,
+	OFI_WRITE = 2, /* behind it: the bytes */
+	OFI_CAS = 3,   /* behind it: the expected word, the new one */
+	OFI_FAA = 4,   /* behind it: what is added */
+};
+
+/*
+ *   offset size
+ *        0    8  offset in the opening, a multiple of 8
+ *        8    4  bytes: a multiple of 8, not 0; CAS and FAA: 8
+ *       12    2  opening
+ *       14    1  verb: enum ofi_verb
+ *       15    1  reserved, zero
+ */
+struct ofi_request {
+	uint64_t off;
+	uint32_t bytes;
+	uint16_t opening;
+	uint8_t verb;
+	uint8_t reserved;
+};
+
+WIRE_SIZE(ofi_request, 16);
+WIRE_AT(ofi_request, off, 0);
+WIRE_AT(ofi_request, bytes, 8);
+WIRE_AT(ofi_request, opening, 12);
+WIRE_AT(ofi_request, verb, 14);
+WIRE_AT(ofi_request, reserved, 15);
 
 #endif

@@ -1,11 +1,12 @@
 /*
- * test_ofi_rights.c - a cheating client over libfabric cannot harm a node: it uses keys that are not
- * its own, or not any more, at endpoints that are not its own.
+ * test_ofi_rights.c - a cheating client of kind ofi cannot harm a node: its lists name openings that are
+ * not its own, or not any more, ask for what it has no right to, or are no lists.
  */
 #include "tests/contract/suite/contract.h"
 
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -76,50 +77,59 @@ static void join(struct rig *rig, struct cheat *cheat, uint64_t client_id, uint3
 
 enum way { BY_READ, BY_WRITE, BY_ADD, WAYS };
 
-static ssize_t start(struct cheat *cheat, enum way way, uint64_t off, uint64_t key, fi_addr_t to)
-{
-	struct fid_ep *ep = cheat->link.port.ep;
-	uint64_t at = cheat->attached.address + off;
-	struct iovec local = { cheat->memory, 8 };
-	struct fi_rma_iov remote = { at, 8, key };
-	void *desc = NULL;
-	struct fi_msg_rma write = { &local, &desc, 1, to, &remote, 1, cheat, 0 };
+/* A list of one request of 8 bytes, as it travels. */
+struct lone {
+	struct ofi_list list;
+	struct ofi_request request;
+	uint64_t operands[2];
+};
 
-	switch (way) {
-	case BY_READ:
-		return fi_read(ep, cheat->memory, 8, NULL, to, at, key, cheat);
-	case BY_WRITE:
-		return fi_writemsg(ep, &write, FI_DELIVERY_COMPLETE);
-	default:
-		return fi_fetch_atomic(ep, cheat->memory + 8, 1, NULL, cheat->memory, NULL, to, at,
-				       key, FI_UINT64, FI_SUM, cheat);
-	}
+static const uint8_t verbs[] = { [BY_READ] = OFI_READ, [BY_WRITE] = OFI_WRITE, [BY_ADD] = OFI_FAA };
+
+static struct lone lone_make(enum way way, uint64_t off, uint32_t opening)
+{
+	return (struct lone){
+		.list = { OFI_LIST_MAGIC, 1 },
+		.request = { .off = off,
+			     .bytes = 8,
+			     .opening = (uint16_t)opening,
+			     .verb = verbs[way] },
+		.operands = { 0x5a5a, 0 },
+	};
 }
 
-/* True if the operation was done; false if it failed, or nothing came within half a second. */
-static bool try_at(struct cheat *cheat, enum way way, uint64_t off, uint64_t key, fi_addr_t to)
+/* Sends bytes and takes an answer of n; false if the node hung up or was silent for half a second. */
+static bool ask(struct cheat *cheat, const void *bytes, size_t n_bytes, void *answer_out, size_t n)
 {
 	uint64_t end = deadline_after(clock_monotonic(), CLOCK_NS_PER_S / 2);
-	struct fi_cq_entry done;
-	ssize_t n = -FI_EAGAIN, sent = -FI_EAGAIN;
+	int sock = cheat->link.stream.sock;
+	size_t have = 0;
 
-	memset(cheat->memory, 0x5a, 16);
-	while (sent == -FI_EAGAIN && !deadline_expired(clock_monotonic(), end)) {
-		sent = start(cheat, way, off, key, to);
-		n = fi_cq_read(cheat->link.port.cq, &done, 1);
-	}
-	if (sent)
+	if (send(sock, bytes, n_bytes, MSG_NOSIGNAL) != (ssize_t)n_bytes)
 		return false;
-	while (n == -FI_EAGAIN && !deadline_expired(clock_monotonic(), end)) {
-		n = fi_cq_read(cheat->link.port.cq, &done, 1);
-		(void)sched_yield();
+	while (have < n) {
+		ssize_t got;
+
+		if (ofi_link_wait(&cheat->link, POLLIN, end))
+			return false;
+		got = recv(sock, (uint8_t *)answer_out + have, n - have, 0);
+		if (got <= 0)
+			return false;
+		have += (size_t)got;
 	}
-	return n == 1;
+	return true;
 }
 
-static bool try(struct cheat *cheat, enum way way, uint64_t off, uint64_t key)
+/* True if the request was done. */
+static bool try(struct cheat *cheat, enum way way, uint64_t off, uint32_t opening)
 {
-	return try_at(cheat, way, off, key, cheat->link.peer);
+	const struct lone lone = lone_make(way, off, opening);
+	size_t operands = way == BY_READ ? 0 : 8, answer = way == BY_WRITE ? 0 : 8;
+	uint64_t words[2];
+
+	return ask(cheat, &lone, offsetof(struct lone, operands) + operands, words,
+		   sizeof(struct ofi_list) + answer) &&
+	       (uint32_t)words[answer / 8] == OFI_ANSWER_MAGIC;
 }
 
 static uint64_t *word(struct rig *rig)
@@ -138,8 +148,8 @@ static void rights__are_those_of_the_grant(void **state)
 		{ RIGHT_ALL, { true, true, true } },
 		{ RIGHT_READ, { true, false, false } },
 		{ RIGHT_WRITE, { false, true, false } },
-		{ RIGHT_READ | RIGHT_WRITE,
-		  { true, true, true } }, /* libfabric has no third right */
+		{ RIGHT_ATOMIC, { false, false, true } },
+		{ RIGHT_READ | RIGHT_WRITE, { true, true, false } },
 	};
 	struct rig *rig = rig_of(state);
 
@@ -149,7 +159,7 @@ static void rights__are_those_of_the_grant(void **state)
 			struct cheat cheat; /* of its own: a refused operation ends its connection */
 
 			join(rig, &cheat, OTHER, cases[i].rights);
-			assert_int_equal(try(&cheat, way, OFF, cheat.attached.key),
+			assert_int_equal(try(&cheat, way, OFF, cheat.attached.opening),
 					 cases[i].done[way]);
 			if (way == BY_READ || !cases[i].done[way])
 				assert_int_equal(*word(rig), before);
@@ -167,59 +177,58 @@ static void rights__end_with_the_region(void **state)
 		struct cheat cheat;
 
 		join(rig, &cheat, OTHER, RIGHT_ALL);
-		assert_false(try(&cheat, BY_WRITE, offs[i], cheat.attached.key));
+		assert_false(try(&cheat, BY_WRITE, offs[i], cheat.attached.opening));
 		cheat_close(&cheat);
 	}
 	assert_int_equal(rig_load(rig->region, OFF), 0); /* the node goes on */
 }
 
-/* -------- keys -------- */
+/* -------- openings -------- */
 
-static void key__of_another_client(void **state)
+/* A link's numbers are its own: what others have open is not open to it. */
+static void opening__of_another_link(void **state)
 {
 	struct rig *rig = rig_of(state);
 	struct cheat honest, cheat;
 
 	join(rig, &honest, OTHER, RIGHT_ALL);
+	cheat_attach(rig, &honest, OTHER, RIGHT_ALL);
+	assert_true(try(&honest, BY_READ, OFF, honest.attached.opening));
 	for (enum way way = BY_READ; way < WAYS; way++) {
-		join(rig, &cheat, OTHER + 1, RIGHT_READ);
-		assert_int_not_equal(cheat.attached.key, honest.attached.key);
-		assert_false(try(&cheat, way, OFF, honest.attached.key));
+		join(rig, &cheat, OTHER + 1, RIGHT_ALL);
+		assert_int_not_equal(cheat.attached.opening, honest.attached.opening);
+		assert_false(try(&cheat, way, OFF, honest.attached.opening));
 		cheat_close(&cheat);
 	}
 	assert_int_equal(*word(rig), 0);
-	assert_true(try(&honest, BY_WRITE, OFF, honest.attached.key));
+	assert_true(try(&honest, BY_WRITE, OFF, honest.attached.opening));
 	cheat_close(&honest);
 }
 
-/* Neighbours of its own key and of others', and any number. */
-static void key__guessed(void **state)
+static void opening__guessed(void **state)
 {
 	struct rig *rig = rig_of(state);
-	uint64_t random = 0x9e3779b97f4a7c15;
 
-	for (uint64_t i = 0; i < GUESSES; i++) {
+	for (uint32_t i = 0; i < GUESSES; i++) {
 		struct cheat cheat;
-		uint64_t key;
+		uint32_t number = i < 50 ? i + 1 : UINT16_MAX - (i - 50) * 1000;
 
 		join(rig, &cheat, OTHER, RIGHT_READ);
-		random = random * 6364136223846793005 + 1442695040888963407;
-		key = i < 8 ? cheat.attached.key + 1 + i : i < 16 ? i - 8 : random;
-		assert_false(try(&cheat, i % 2 ? BY_WRITE : BY_ADD, OFF, key));
+		assert_false(try(&cheat, i % 2 ? BY_WRITE : BY_ADD, OFF, number));
 		cheat_close(&cheat);
 	}
 	assert_int_equal(*word(rig), 0);
 	assert_int_equal(rig_load(rig->region, OFF), 0);
 }
 
-static void key__after_its_detach(void **state)
+static void opening__after_its_detach(void **state)
 {
 	struct rig *rig = rig_of(state);
 	union ofi_any detach = { .detach = { .region = rig->spec.id } };
 	struct cheat cheat;
 
 	join(rig, &cheat, OTHER, RIGHT_ALL);
-	assert_true(try(&cheat, BY_READ, OFF, cheat.attached.key));
+	assert_true(try(&cheat, BY_READ, OFF, cheat.attached.opening));
 	detach.detach.request = cheat.attached.request;
 	assert_int_equal(ofi_link_ask(&cheat.link, &detach, OFI_DETACH, NULL, DEADLINE_NEVER), 0);
 	for (int i = 0; i < 1000; i++) {
@@ -230,20 +239,20 @@ static void key__after_its_detach(void **state)
 			break;
 		(void)usleep(1000);
 	}
-	assert_false(try(&cheat, BY_WRITE, OFF, cheat.attached.key));
+	assert_false(try(&cheat, BY_WRITE, OFF, cheat.attached.opening));
 	assert_int_equal(*word(rig), 0);
 	cheat_close(&cheat);
 }
 
-static void key__after_a_revoke(void **state)
+static void opening__after_a_revoke(void **state)
 {
 	struct rig *rig = rig_of(state);
 	struct cheat cheat;
 
 	join(rig, &cheat, OTHER, RIGHT_ALL);
-	assert_true(try(&cheat, BY_READ, OFF, cheat.attached.key));
+	assert_true(try(&cheat, BY_READ, OFF, cheat.attached.opening));
 	assert_int_equal(rig->tg->ops->revoke(rig->tg, OTHER, rig->spec.id), 0);
-	assert_false(try(&cheat, BY_WRITE, OFF, cheat.attached.key));
+	assert_false(try(&cheat, BY_WRITE, OFF, cheat.attached.opening));
 	assert_int_equal(*word(rig), 0);
 	cheat_close(&cheat);
 }
@@ -258,25 +267,17 @@ static void fence_cut(struct rig *rig, uint64_t client_id)
 	assert_int_equal(result, FENCE_DEAD);
 }
 
-/* The old key at the old endpoint, by the fenced client and by another that was told both. */
-static void fence__ends_key_and_endpoint(void **state)
+static void fence__ends_the_link(void **state)
 {
 	struct rig *rig = rig_of(state);
-	struct cheat cheat, friend;
-	fi_addr_t old;
+	struct cheat cheat;
 
 	join(rig, &cheat, OTHER, RIGHT_ALL);
-	join(rig, &friend, OTHER + 1, RIGHT_ALL);
-	assert_true(try(&cheat, BY_READ, OFF, cheat.attached.key));
+	assert_true(try(&cheat, BY_READ, OFF, cheat.attached.opening));
 	fence_cut(rig, OTHER);
 	for (enum way way = BY_READ; way < WAYS; way++)
-		assert_false(try(&cheat, way, OFF, cheat.attached.key));
-	assert_int_equal(ofi_port_add(&friend.link.port, cheat.attached.endpoint,
-				      cheat.attached.endpoint_bytes, &old),
-			 0);
-	assert_false(try_at(&friend, BY_WRITE, OFF, cheat.attached.key, old));
+		assert_false(try(&cheat, way, OFF, cheat.attached.opening));
 	assert_int_equal(*word(rig), 0);
-	cheat_close(&friend);
 	cheat_close(&cheat);
 	assert_int_equal(cheat_open(rig, OTHER, &cheat), -EOWNERDEAD);
 	cheat_close(&cheat);
@@ -288,20 +289,41 @@ struct writer {
 	_Atomic uint64_t sent;
 };
 
-/* Long writes without end, of another byte each: some are half done at any time. */
+/* Sends all of it, as fast as the node takes it. False: the link has ended, or shall. */
+static bool send_all(struct cheat *cheat, const void *bytes, size_t n, const _Atomic bool *stop)
+{
+	size_t sent = 0;
+
+	while (sent < n && !atomic_load(stop)) {
+		ssize_t part = send(cheat->link.stream.sock, (const uint8_t *)bytes + sent,
+				    n - sent, MSG_NOSIGNAL);
+
+		if (part < 0 && errno != EAGAIN)
+			return false;
+		sent += part > 0 ? (size_t)part : 0;
+	}
+	return sent == n;
+}
+
+static struct lone long_write(const struct cheat *cheat)
+{
+	struct lone lone = lone_make(BY_WRITE, 0, cheat->attached.opening);
+
+	lone.request.bytes = WRITE;
+	return lone;
+}
+
+/* Long writes without end, of another byte each: one is half done at any time. */
 static void *write_on(void *arg)
 {
 	struct writer *writer = arg;
 	struct cheat *cheat = writer->cheat;
-	struct fi_cq_entry done;
+	const struct lone lone = long_write(cheat);
 
-	while (!atomic_load(&writer->stop)) {
-		memset(cheat->memory, (int)(atomic_load(&writer->sent) & 0x7f) + 1, WRITE);
-		if (fi_write(cheat->link.port.ep, cheat->memory, WRITE, NULL, cheat->link.peer,
-			     cheat->attached.address, cheat->attached.key, NULL) == 0)
-			atomic_fetch_add(&writer->sent, 1);
-		(void)fi_cq_read(cheat->link.port.cq, &done, 1);
-	}
+	do {
+		memset(cheat->memory, (int)(atomic_fetch_add(&writer->sent, 1) & 0x7f) + 1, WRITE);
+	} while (send_all(cheat, &lone, offsetof(struct lone, operands), &writer->stop) &&
+		 send_all(cheat, cheat->memory, WRITE, &writer->stop));
 	return NULL;
 }
 
@@ -335,6 +357,29 @@ static void fence__amid_long_writes(void **state)
 	free(copy);
 }
 
+/* The first half of a WRITE has landed when its region is revoked; the second one does not. */
+static void revoke__amid_a_long_write(void **state)
+{
+	static const _Atomic bool on = false;
+	struct rig *rig = rig_of(state);
+	struct cheat cheat;
+	struct lone lone;
+	uint64_t answer;
+
+	join(rig, &cheat, OTHER, RIGHT_ALL);
+	lone = long_write(&cheat);
+	memset(cheat.memory, 1, WRITE);
+	assert_true(send_all(&cheat, &lone, offsetof(struct lone, operands), &on));
+	assert_true(send_all(&cheat, cheat.memory, WRITE / 2, &on));
+	while (rig_load(rig->region, WRITE / 2 - 8) == 0)
+		(void)sched_yield();
+	assert_int_equal(rig->tg->ops->revoke(rig->tg, OTHER, rig->spec.id), 0);
+	assert_false(ask(&cheat, cheat.memory, WRITE / 2, &answer, sizeof(answer)));
+	assert_int_equal(rig_load(rig->region, WRITE / 2), 0);
+	assert_int_equal(rig_load(rig->region, WRITE - 8), 0);
+	cheat_close(&cheat);
+}
+
 static void hello__ends_the_link_that_it_replaces(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -343,10 +388,10 @@ static void hello__ends_the_link_that_it_replaces(void **state)
 	struct transport *tr = NULL;
 
 	join(rig, &old, OTHER, RIGHT_ALL);
-	assert_true(try(&old, BY_READ, OFF, old.attached.key));
+	assert_true(try(&old, BY_READ, OFF, old.attached.opening));
 	opts.replaces = old.link.number;
 	assert_int_equal(transport_open(rig->uri, &opts, &tr), 0);
-	assert_false(try(&old, BY_WRITE, OFF, old.attached.key));
+	assert_false(try(&old, BY_WRITE, OFF, old.attached.opening));
 	assert_int_equal(*word(rig), 0);
 	transport_close(&tr);
 	cheat_close(&old);
@@ -395,17 +440,96 @@ static void message__malformed_ends_its_connection(void **state)
 	assert_int_equal(rig_load(rig->region, OFF), 0);
 }
 
+/* The same for lists: each of these ends its link. */
+static void list__malformed_ends_its_link(void **state)
+{
+	static const struct {
+		size_t at;
+		uint8_t xor ;
+	} spoiled[] = {
+		{ offsetof(struct lone, list.magic), 1 },
+		{ offsetof(struct lone, list.n), 1 },     /* 0 */
+		{ offsetof(struct lone, list.n) + 1, 1 }, /* 257 */
+		{ offsetof(struct lone, request.off), 1 },
+		{ offsetof(struct lone, request.off) + 7, 0xff },
+		{ offsetof(struct lone, request.bytes), 1 },
+		{ offsetof(struct lone, request.bytes), 8 },  /* 0 */
+		{ offsetof(struct lone, request.bytes), 24 }, /* an atomic of 16 */
+		{ offsetof(struct lone, request.bytes) + 3, 0xff },
+		{ offsetof(struct lone, request.verb), OFI_FAA },     /* 0 */
+		{ offsetof(struct lone, request.verb), OFI_FAA ^ 5 }, /* there is no fifth */
+		{ offsetof(struct lone, request.verb), 0x80 },
+		{ offsetof(struct lone, request.reserved), 1 },
+	};
+	struct rig *rig = rig_of(state);
+
+	for (size_t i = 0; i < sizeof(spoiled) / sizeof(spoiled[0]); i++) {
+		struct cheat cheat;
+		struct lone lone;
+		uint64_t answer;
+
+		join(rig, &cheat, OTHER, RIGHT_ALL);
+		lone = lone_make(BY_ADD, OFF, cheat.attached.opening);
+		((uint8_t *)&lone)[spoiled[i].at] ^= spoiled[i].xor ;
+		assert_int_equal(send(cheat.link.stream.sock, &lone, sizeof(lone), MSG_NOSIGNAL),
+				 sizeof(lone));
+		assert_int_equal(ofi_link_wait(&cheat.link, POLLIN,
+					       deadline_after(clock_monotonic(), CLOCK_NS_PER_S)),
+				 0);
+		assert_true(recv(cheat.link.stream.sock, &answer, sizeof(answer), 0) <= 0);
+		assert_int_equal(*word(rig), 0);
+		cheat_close(&cheat);
+	}
+	assert_int_equal(rig_load(rig->region, OFF), 0);
+}
+
+/* It gets all of them when it does; meanwhile others are served. */
+static void answers__that_are_not_read_wait(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct cheat cheat;
+	struct lone lone;
+	size_t lists = 0, part = offsetof(struct lone, operands);
+
+	rig_store(rig->region, WRITE - 8, 0x1234);
+	join(rig, &cheat, OTHER, RIGHT_READ);
+	lone = lone_make(BY_READ, 0, cheat.attached.opening);
+	lone.request.bytes = WRITE;
+	for (int idle = 0; idle < 1000; idle++) {
+		if (send(cheat.link.stream.sock, &lone, part, MSG_NOSIGNAL) == (ssize_t)part)
+			lists++, idle = 0;
+		if (lists == 200)
+			break;
+		(void)usleep(10);
+	}
+	assert_true(lists > 20);
+	assert_int_equal(rig_load(rig->region, WRITE - 8), 0x1234);
+	for (size_t i = 0; i < lists; i++) {
+		struct ofi_list end = { 0 };
+
+		memset(cheat.memory, 0xff, WRITE);
+		assert_true(ask(&cheat, NULL, 0, cheat.memory, WRITE));
+		assert_memory_equal(cheat.memory, rig->spec.base, WRITE);
+		assert_true(ask(&cheat, NULL, 0, &end, sizeof(end)));
+		assert_int_equal(end.magic, OFI_ANSWER_MAGIC);
+	}
+	cheat_close(&cheat);
+}
+
 static const struct CMUnitTest tests[] = {
 	CONTRACT_TEST(rights__are_those_of_the_grant),
 	CONTRACT_TEST(rights__end_with_the_region),
-	CONTRACT_TEST(key__of_another_client),
-	CONTRACT_TEST(key__guessed),
-	CONTRACT_TEST(key__after_its_detach),
-	CONTRACT_TEST(key__after_a_revoke),
-	CONTRACT_TEST(fence__ends_key_and_endpoint),
+	CONTRACT_TEST(opening__of_another_link),
+	CONTRACT_TEST(opening__guessed),
+	CONTRACT_TEST(opening__after_its_detach),
+	CONTRACT_TEST(opening__after_a_revoke),
+	CONTRACT_TEST(fence__ends_the_link),
 	CONTRACT_TEST(fence__amid_long_writes),
+	CONTRACT_TEST(revoke__amid_a_long_write),
 	CONTRACT_TEST(hello__ends_the_link_that_it_replaces),
 	CONTRACT_TEST(message__malformed_ends_its_connection),
+	CONTRACT_TEST(list__malformed_ends_its_link),
+	CONTRACT_TEST(answers__that_are_not_read_wait),
 };
 
 int main(void)

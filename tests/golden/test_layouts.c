@@ -565,13 +565,22 @@ static void put_ofi_structs(FILE *out)
 	FIELD(ofi_attached, address);
 	FIELD(ofi_attached, key);
 	FIELD(ofi_attached, endpoint_bytes);
-	FIELD(ofi_attached, reserved);
+	FIELD(ofi_attached, opening);
 	FIELD(ofi_attached, endpoint);
 	FIELD(ofi_attached, text);
 	STRUCT(ofi_detach);
 	FIELD(ofi_detach, head);
 	FIELD(ofi_detach, region);
 	FIELD(ofi_detach, request);
+	STRUCT(ofi_list);
+	FIELD(ofi_list, magic);
+	FIELD(ofi_list, n);
+	STRUCT(ofi_request);
+	FIELD(ofi_request, off);
+	FIELD(ofi_request, bytes);
+	FIELD(ofi_request, opening);
+	FIELD(ofi_request, verb);
+	FIELD(ofi_request, reserved);
 }
 
 union ofi_message_any {

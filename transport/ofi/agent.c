@@ -1,5 +1,5 @@
 /*
- * agent.c - waits, drives, and makes room for others.
+ * agent.c - waits, serves, and makes room for others.
  */
 #include "transport/ofi/agent.h"
 
@@ -13,11 +13,10 @@
 #include "base/os/clock.h"
 
 enum {
-	EVENTS = 32,          /* ports that are driven in one round */
-	DRIVES = 64,          /* times that one is driven in it, while it says that it has more */
+	EVENTS = 32,          /* served in one round */
 	LOOK_ON_US = 50,      /* without work, before it sleeps */
 	AGENT_BLIND_US = 100, /* sleep of a target with ports that have no descriptor */
-	BELL = OFI_PEERS_MAX, /* a place that no port has */
+	BELL = UINT32_MAX,    /* an event that is of no peer */
 };
 
 LOCK_ROLE(ofi_role, "ofi target", LOCK_RANK_OBJECT);
@@ -34,60 +33,34 @@ uint64_t ofi_agent_cpu_ms(const struct ofi_agent *agent)
 	return agent->started ? clock_read_ns(agent->cpu) / CLOCK_NS_PER_MS : 0;
 }
 
-/* -------- the thread -------- */
-
-/* Ports that a round drives. */
-struct round {
-	uint32_t n;
-	uint32_t slots[2 * EVENTS];
-};
-
-/* Has libfabric carry out what has come to the port of a slot. True if it may have more to do. */
-static bool drive(const struct ofi_peers *peers, uint32_t slot)
-{
-	const struct ofi_peer *peer = slot < BELL ? peers->slots[slot] : NULL;
-	bool rests = !peer || !peer->port.calls;
-
-	for (int i = 0; i < DRIVES && !rests; i++)
-		rests = ofi_port_drive(&peer->port);
-	return !rests;
-}
-
-/*
- * Drives the ports that have work, and leaves in *round those that have more. True if there was
- * any.
- */
-static bool agent_round(struct ofi_agent *agent, struct round *round)
+bool ofi_agent_serve(struct ofi_agent *agent)
 {
 	struct epoll_event events[EVENTS];
-	uint32_t n = round->n;
+	int n = epoll_wait(agent->ring, events, EVENTS, 0);
 	eventfd_t rings;
-	bool blind;
-	int woken;
+
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.u32 == BELL)
+			(void)eventfd_read(agent->bell, &rings);
+		else
+			ofi_peers_serve(agent->peers, events[i].data.u32);
+	}
+	return ofi_peers_drive(agent->peers) || n > 0;
+}
+
+/* -------- the thread -------- */
+
+/* Serves what has come. True if there was anything. */
+static bool agent_round(struct ofi_agent *agent)
+{
+	bool busy;
 
 	while (atomic_load_explicit(&agent->wanting, memory_order_relaxed))
 		(void)sched_yield();
-	woken = epoll_wait(agent->ring, events, EVENTS, 0);
-	for (int i = 0; i < woken; i++) {
-		if (events[i].data.u32 == BELL)
-			(void)eventfd_read(agent->bell, &rings);
-		round->slots[n++] = events[i].data.u32;
-	}
-	round->n = 0;
 	lock_acquire(agent->lock, &ofi_role);
-	blind = agent->peers->n_blind > 0;
-	for (uint32_t slot = 0; blind && slot < OFI_PEERS_MAX; slot++) {
-		const struct ofi_peer *peer = agent->peers->slots[slot];
-
-		if (peer && peer->port.fd < 0)
-			(void)drive(agent->peers, slot);
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		if (drive(agent->peers, round->slots[i]) && round->n < EVENTS)
-			round->slots[round->n++] = round->slots[i];
-	}
+	busy = ofi_agent_serve(agent);
 	lock_release(agent->lock, &ofi_role);
-	return n > 0;
+	return busy;
 }
 
 static void agent_sleep(struct ofi_agent *agent)
@@ -109,10 +82,9 @@ static void *agent_run(void *arg)
 	struct ofi_agent *agent = arg;
 	const struct clock *clock = clock_monotonic();
 	uint64_t busy_ns = clock_now_ns(clock);
-	struct round round = { .n = 0 };
 
 	while (!atomic_load(&agent->stop)) {
-		if (agent_round(agent, &round))
+		if (agent_round(agent))
 			busy_ns = clock_now_ns(clock);
 		else if (clock_now_ns(clock) - busy_ns > LOOK_ON_US * (uint64_t)CLOCK_NS_PER_US)
 			agent_sleep(agent);

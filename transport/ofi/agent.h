@@ -1,12 +1,13 @@
 /*
- * agent.h - the thread that drives the ports of a target.
+ * agent.h - the thread that serves the links of a target: carries out what comes over their connections,
+ * and drives their ports.
  *
- * It sleeps in epoll_wait on the descriptors of all ports. What comes to one wakes it; it has
- * libfabric carry it out, looks on for a moment, because requests come in bursts, and sleeps again.
- * Ports whose provider has no descriptor are driven every AGENT_BLIND_US.
+ * It sleeps in epoll_wait on all descriptors. What comes wakes it; it serves that, looks on for a
+ * moment, because requests come in bursts, and sleeps again. Ports whose provider has no descriptor are
+ * driven every AGENT_BLIND_US.
  *
- * It drives with the target's lock held, and nobody else touches a port without it: so whoever holds
- * the lock knows that libfabric is at rest. Such callers come first (ofi_agent_enter).
+ * It serves with the target's lock held, and nobody else touches a link without it: so whoever holds
+ * the lock knows that nothing of a link is under way. Such callers come first (ofi_agent_enter).
  */
 #ifndef RLV_TRANSPORT_OFI_AGENT_H
 #define RLV_TRANSPORT_OFI_AGENT_H
@@ -42,6 +43,12 @@ void ofi_agent_stop(struct ofi_agent *agent, bool forked);
 
 /* Takes the target's lock before the agent does again. */
 void ofi_agent_enter(struct ofi_agent *agent) LOCK_ACQUIRES(ofi_role);
+
+/*
+ * Serves what has come, as the thread does. True if there was anything, or a port has more to do. The
+ * lock is held.
+ */
+bool ofi_agent_serve(struct ofi_agent *agent) LOCK_REQUIRES(ofi_role);
 
 /* CPU time that the thread has used, in ms; 0: it has not started. */
 uint64_t ofi_agent_cpu_ms(const struct ofi_agent *agent);

@@ -9,7 +9,6 @@
 #define RLV_TRANSPORT_OFI_CALLS_H
 
 #include <rdma/fabric.h>
-#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>

@@ -16,19 +16,18 @@
 
 /* -------- waiting -------- */
 
-/* Waits until the connection is readable or writable. -ETIMEDOUT. */
-static int link_wait(struct ofi_link *link, short events, uint64_t deadline)
+int ofi_link_wait(struct ofi_link *link, short events, uint64_t deadline_ns)
 {
 	struct pollfd ready = { .fd = link->stream.sock, .events = events };
 
 	for (;;) {
-		int n = poll(&ready, 1, deadline_left_ms(link->clock, deadline));
+		int n = poll(&ready, 1, deadline_left_ms(link->clock, deadline_ns));
 
 		if (n > 0)
 			return 0;
 		if (n < 0 && errno != EINTR)
 			return error_set(-EIO, "poll: %s", strerror(errno));
-		if (deadline_expired(link->clock, deadline))
+		if (deadline_expired(link->clock, deadline_ns))
 			return error_set(-ETIMEDOUT, "the memory node did not answer in time");
 	}
 }
@@ -38,7 +37,7 @@ static int link_take(struct ofi_link *link, union ofi_any *message_out, uint64_t
 	int ret;
 
 	while ((ret = ofi_stream_take(&link->stream, message_out)) == -EAGAIN) {
-		ret = link_wait(link, POLLIN, deadline);
+		ret = ofi_link_wait(link, POLLIN, deadline);
 		if (ret)
 			return ret;
 	}
@@ -51,7 +50,7 @@ static int link_send(struct ofi_link *link, union ofi_any *message, enum ofi_mes
 	int ret;
 
 	while ((ret = ofi_stream_send(&link->stream, message, type)) == -EAGAIN) {
-		ret = link_wait(link, POLLOUT, deadline);
+		ret = ofi_link_wait(link, POLLOUT, deadline);
 		if (ret)
 			return ret;
 	}
@@ -86,7 +85,7 @@ static int connect_to(struct ofi_link *link, const struct addrinfo *at, uint64_t
 		return ret;
 	if (connect(link->stream.sock, at->ai_addr, at->ai_addrlen) && errno != EINPROGRESS)
 		return error_set(-errno, "connect: %s", strerror(errno));
-	ret = link_wait(link, POLLOUT, deadline);
+	ret = ofi_link_wait(link, POLLOUT, deadline);
 	if (ret)
 		return ret;
 	if (getsockopt(link->stream.sock, SOL_SOCKET, SO_ERROR, &code, &bytes) || code)
@@ -142,9 +141,8 @@ int ofi_link_open(const struct ofi_link_opts *opts, struct ofi_link *link)
 	uint64_t deadline =
 		deadline_after(opts->clock, (int64_t)min_u64(opts->timeout_ns, INT64_MAX));
 	struct ofi_port_opts port = { .provider = link->welcome.provider };
-	const struct ofi_calls *calls;
 	char host[NI_MAXHOST] = "";
-	int ret = ofi_calls_load(&calls);
+	int ret = 0;
 
 	link->stream.sock = -1;
 	link->clock = opts->clock;
@@ -157,12 +155,12 @@ int ofi_link_open(const struct ofi_link_opts *opts, struct ofi_link *link)
 	if (ret == 0)
 		ret = greet(link, opts, deadline);
 	port.host = host;
-	if (ret == 0)
+	if (ret == 0 && *port.provider)
 		ret = ofi_port_open(&port, &link->port);
 	if (ret)
 		return error_prefix(ret, "ofi:%s:%s: ", opts->host, opts->port);
-	log_info("link over libfabric provider %s to %s words %zu", link->welcome.provider, host,
-		 link->port.max_words);
+	log_info("link to %s%s%s", host, *port.provider ? " with libfabric provider " : "",
+		 port.provider);
 	return 0;
 }
 
@@ -176,7 +174,7 @@ static int learn_endpoint(struct ofi_link *link, const struct ofi_attached *answ
 	if (link->endpoint_bytes == answer->endpoint_bytes &&
 	    memcmp(link->endpoint, answer->endpoint, sizeof(link->endpoint)) == 0)
 		return 0;
-	if (link->endpoint_bytes)
+	if (link->endpoint_bytes || !link->port.calls)
 		return error_set(-EPROTO, "the memory node's endpoint has changed");
 	ret = ofi_port_add(&link->port, answer->endpoint, answer->endpoint_bytes, &link->peer);
 	if (ret)

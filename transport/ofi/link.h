@@ -1,9 +1,9 @@
 /*
- * link.h - an initiator's connection to its target: a TCP connection for messages, and a port whose
- * requests go to the target's endpoint.
+ * link.h - an initiator's connection to its target: a TCP connection for messages and lists, and where
+ * the target has a provider a port, whose requests go to the target's endpoint.
  *
  *   link_open    connect -> HELLO -> WELCOME -> our port, all before one deadline
- *   link_cut     closes the port: libfabric writes nothing into our memory any more
+ *   link_cut     closes both: nothing writes into our memory any more
  *
  * Thread: owner.
  */
@@ -31,7 +31,7 @@ struct ofi_link {
 	const struct clock *clock;
 	uint64_t number; /* random: identifies the link at the target */
 	struct ofi_welcome welcome;
-	uint32_t endpoint_bytes; /* of the target's endpoint; 0: not known yet */
+	uint32_t endpoint_bytes; /* of the target's endpoint; 0: not known yet, or none */
 	uint8_t endpoint[OFI_ENDPOINT_BYTES];
 	fi_addr_t peer;
 	bool cut;
@@ -49,7 +49,13 @@ RLV_MUST_CHECK int ofi_link_open(const struct ofi_link_opts *opts, struct ofi_li
 RLV_MUST_CHECK int ofi_link_check(struct ofi_link *link);
 
 /*
- * Sends a request and, if answer_out is not NULL, waits for the answer. -ETIMEDOUT; -ECONNRESET;
+ * Waits until the connection is readable or writable (POLLIN, POLLOUT). -ETIMEDOUT.
+ */
+RLV_MUST_CHECK int ofi_link_wait(struct ofi_link *link, short events, uint64_t deadline_ns);
+
+/*
+ * Sends a request and, if answer_out is not NULL, waits for the answer; no list is outstanding.
+ * -ETIMEDOUT; -ECONNRESET;
  * -EPROTO: not a valid message, or not the answer of an ATTACH. After an error the link is of no
  * use.
  */

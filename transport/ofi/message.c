@@ -47,13 +47,14 @@ static bool text_ends(const char *text, size_t room)
 
 static bool attached_is_sound(const struct ofi_attached *a)
 {
-	if (!error_is_code(a->status) || !text_ends(a->text, sizeof(a->text)) || a->reserved)
+	if (!error_is_code(a->status) || !text_ends(a->text, sizeof(a->text)) ||
+	    a->opening >= OFI_OPENINGS_MAX)
 		return false;
 	if (a->endpoint_bytes > OFI_ENDPOINT_BYTES ||
 	    !bits_all_zero(a->endpoint + a->endpoint_bytes, OFI_ENDPOINT_BYTES - a->endpoint_bytes))
 		return false;
 	return a->status ||
-	       (a->region && a->size && a->endpoint_bytes && !((a->size | a->address) & 7) &&
+	       (a->region && a->size && !((a->size | a->address) & 7) &&
 		a->address <= UINT64_MAX - a->size && !(a->rights & ~(uint32_t)RIGHT_ALL));
 }
 
@@ -63,8 +64,7 @@ static bool body_is_sound(const union ofi_any *m)
 	case OFI_HELLO:
 		return m->hello.link && m->hello.replaces != m->hello.link;
 	case OFI_WELCOME:
-		return m->welcome.provider[0] &&
-		       text_ends(m->welcome.provider, sizeof(m->welcome.provider));
+		return text_ends(m->welcome.provider, sizeof(m->welcome.provider));
 	case OFI_REFUSAL:
 		return m->refusal.status && error_is_code(m->refusal.status) &&
 		       text_ends(m->refusal.text, sizeof(m->refusal.text));

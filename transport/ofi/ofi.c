@@ -40,6 +40,11 @@ static int ofi_attach(struct transport *tr, const struct region_grant *grant,
 	if (!mine)
 		return error_set(-ENOMEM, "cannot allocate memory for a region");
 	memcpy(message.attach.grant, grant->data, grant->bytes);
+	ret = ofi_post_order(tr); /* answers to lists come before that to the ATTACH */
+	if (ret) {
+		mem_free(mine);
+		return ret;
+	}
 	ret = ofi_link_check(&ofi->post.link);
 	if (ret == 0)
 		ret = ofi_link_ask(&ofi->post.link, &message, OFI_ATTACH, &answer,
@@ -60,6 +65,7 @@ static int ofi_attach(struct transport *tr, const struct region_grant *grant,
 	mine->address = answer.address;
 	mine->key = answer.key;
 	mine->request = answer.request;
+	mine->opening = (uint16_t)answer.opening;
 	mine->next = ofi->regions;
 	ofi->regions = mine;
 	*region_out = &mine->region;

@@ -19,11 +19,14 @@
 #include "base/mem/alloc.h"
 #include "base/os/clock.h"
 
-enum { MESSAGES = 16 }; /* of a connection, served at a time */
+enum {
+	ROUNDS = 16, /* of one connection, served at a time */
+	DRIVES = 64, /* of one port, while it says that it has more */
+};
 
 /* -------- all -------- */
 
-int ofi_peers_open(struct target *target, const char *provider, int epoll, int ring,
+int ofi_peers_open(struct target *target, const char *provider, int ring,
 		   struct ofi_peers **peers_out)
 {
 	struct ofi_peers *peers = mem_zalloc(sizeof(*peers));
@@ -40,7 +43,6 @@ int ofi_peers_open(struct target *target, const char *provider, int epoll, int r
 	memcpy(peers->boot_id, self.boot_id, sizeof(peers->boot_id));
 	(void)snprintf(peers->provider, sizeof(peers->provider), "%s", provider);
 	peers->target = target;
-	peers->epoll = epoll;
 	peers->ring = ring;
 	*peers_out = peers;
 	return 0;
@@ -50,8 +52,11 @@ int ofi_peers_try(struct ofi_peers *peers, const char *host)
 {
 	struct ofi_port_opts opts = { .provider = peers->provider, .host = host, .is_ours = true };
 	struct ofi_port port = { .fd = -1 };
-	int ret = ofi_port_open(&opts, &port);
+	int ret;
 
+	if (!peers->provider[0])
+		return 0;
+	ret = ofi_port_open(&opts, &port);
 	if (ret) {
 		struct error_kept kept;
 
@@ -65,21 +70,33 @@ int ofi_peers_try(struct ofi_peers *peers, const char *host)
 
 /* -------- a link's end -------- */
 
-static void opening_free(struct ofi_peer *peer, struct ofi_opening *opening)
+static void opening_free(struct ofi_peer *peer, uint32_t number)
 {
+	struct ofi_opening *opening = peer->openings.at[number];
+
+	peer->openings.at[number] = NULL;
+	peer->openings.n--;
 	target_detach(peer->all->target, opening->map.region);
-	peer->n_openings--;
 	mem_free(opening);
 }
 
-/* Closes its key, if that is open. The link still holds the region. */
+/* Ends what it permits, and its key. The link still holds the region. */
 static void opening_close(struct ofi_peer *peer, struct ofi_opening *opening)
 {
-	if (!opening->mr)
+	if (opening->revoked)
 		return;
-	(void)fi_close(&opening->mr->fid);
+	if (opening->mr)
+		(void)fi_close(&opening->mr->fid);
 	opening->mr = NULL;
+	opening->revoked = true;
 	peer->all->n_keys--;
+}
+
+static void peer_set_restless(struct ofi_peer *peer, bool restless)
+{
+	peer->all->n_restless += restless;
+	peer->all->n_restless -= peer->restless;
+	peer->restless = restless;
 }
 
 /*
@@ -97,18 +114,19 @@ static int peer_drop(struct ofi_peer *peer)
 	if (peer->port.fd >= 0)
 		(void)epoll_ctl(peers->ring, EPOLL_CTL_DEL, peer->port.fd, NULL);
 	peers->n_blind -= peer->port.calls && peer->port.fd < 0;
-	while (peer->openings) {
-		struct ofi_opening *opening = peer->openings;
-
-		peer->openings = opening->next;
-		opening_close(peer, opening);
+	peer_set_restless(peer, false);
+	close(peer->sock);
+	for (uint32_t i = 0; i < peer->openings.room; i++) {
+		if (!peer->openings.at[i])
+			continue;
+		opening_close(peer, peer->openings.at[i]);
 		if (ret == 0)
-			opening_free(peer, opening);
+			opening_free(peer, i);
 	}
+	mem_free(peer->openings.at);
 	if (peer->port.calls && ofi_port_close(&peer->port) && ret == 0)
 		log_warn("link of client %llu: %s", (unsigned long long)peer->client_id,
 			 error_last());
-	close(peer->stream.sock);
 	peers->slots[peer->slot] = NULL;
 	peers->n--;
 	peers->n_unproved -= !peer->proved;
@@ -205,8 +223,10 @@ void ofi_peers_revoke(struct ofi_peers *peers, uint64_t client_id, uint32_t regi
 
 		if (!peer || peer->client_id != client_id)
 			continue;
-		for (struct ofi_opening *at = peer->openings; at; at = at->next) {
-			if (at->map.region->info.id == region)
+		for (uint32_t j = 0; j < peer->openings.room; j++) {
+			struct ofi_opening *at = peer->openings.at[j];
+
+			if (at && at->map.region->info.id == region)
 				opening_close(peer, at);
 		}
 	}
@@ -214,13 +234,25 @@ void ofi_peers_revoke(struct ofi_peers *peers, uint64_t client_id, uint32_t regi
 
 /* -------- HELLO -------- */
 
+/* Sends a message behind all answers. The connection takes it, or ends: nobody asks for so much. */
+static int peer_send(struct ofi_peer *peer, union ofi_any *message, enum ofi_message type)
+{
+	struct ofi_stream stream = { .sock = peer->sock };
+	int ret = ofi_carry_send(&peer->carry, peer->sock);
+
+	if (ret == 0)
+		ret = ofi_stream_send(&stream, message, type);
+	return ret == -EAGAIN ? error_set(-ECONNRESET, "the client does not read its answers")
+			      : ret;
+}
+
 static int refuse(struct ofi_peer *peer, int status)
 {
 	union ofi_any message = { .refusal.status = status };
 
 	(void)snprintf(message.refusal.text, OFI_TEXT_BYTES, "%.*s", OFI_TEXT_BYTES - 1,
 		       error_last());
-	(void)!ofi_stream_send(&peer->stream, &message, OFI_REFUSAL);
+	(void)!peer_send(peer, &message, OFI_REFUSAL);
 	return status;
 }
 
@@ -261,7 +293,7 @@ static int on_hello(struct ofi_peer *peer, const struct ofi_hello *hello)
 	peer->number = hello->link;
 	memcpy(message.welcome.boot_id, peers->boot_id, sizeof(message.welcome.boot_id));
 	memcpy(message.welcome.provider, peers->provider, sizeof(peers->provider));
-	return ofi_stream_send(&peer->stream, &message, OFI_WELCOME);
+	return peer_send(peer, &message, OFI_WELCOME);
 }
 
 /* -------- ATTACH and DETACH -------- */
@@ -273,7 +305,7 @@ static int local_host(const struct ofi_peer *peer, char host_out[NI_MAXHOST])
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&at;
 	socklen_t bytes = sizeof(at);
 
-	if (getsockname(peer->stream.sock, (struct sockaddr *)&at, &bytes))
+	if (getsockname(peer->sock, (struct sockaddr *)&at, &bytes))
 		return error_set(-errno, "getsockname: %s", strerror(errno));
 	if (at.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
 		struct sockaddr_in v4 = { .sin_family = AF_INET };
@@ -288,17 +320,17 @@ static int local_host(const struct ofi_peer *peer, char host_out[NI_MAXHOST])
 	return 0;
 }
 
-/* Opens the link's port, unless it is open, and has the agent drive it. */
+/* Opens the link's port, if it must have one and has none, and has the agent drive it. */
 static int peer_open_port(struct ofi_peer *peer)
 {
-	struct epoll_event event = { .events = EPOLLIN, .data.u32 = peer->slot };
+	struct epoll_event event = { .events = EPOLLIN, .data.u32 = OFI_PORT + peer->slot };
 	char host[NI_MAXHOST];
 	struct ofi_port_opts opts = {
 		.provider = peer->all->provider, .host = host, .is_ours = true, .sleeps = true
 	};
 	int ret;
 
-	if (peer->name_bytes)
+	if (!peer->all->provider[0] || peer->name_bytes)
 		return 0;
 	ret = local_host(peer, host);
 	if (ret == 0)
@@ -324,54 +356,72 @@ static int peer_open_port(struct ofi_peer *peer)
 	return 0;
 }
 
-static uint64_t access_of(uint32_t rights)
+/* Registers the range of map under a random key, where there is a provider. */
+static int opening_register(struct ofi_peer *peer, struct ofi_opening *opening)
 {
-	return (rights & (RIGHT_READ | RIGHT_ATOMIC) ? FI_REMOTE_READ : 0) |
-	       (rights & (RIGHT_WRITE | RIGHT_ATOMIC) ? FI_REMOTE_WRITE : 0);
-}
-
-/* Registers the range of map under a random key. On success the opening owns the map. */
-static int opening_make(struct ofi_peer *peer, uint32_t request, const struct target_map *map)
-{
-	struct ofi_opening *opening = mem_zalloc(sizeof(*opening));
-	struct iovec memory = { map->base, map->size };
+	struct iovec memory = { opening->map.base, opening->map.size };
 	uint64_t key;
 	int ret = -ENOKEY;
 
-	if (!opening)
-		return error_set(-ENOMEM, "cannot allocate memory for an attachment");
+	if (!peer->name_bytes)
+		return 0;
 	for (int i = 0; ret == -ENOKEY && i < 8; i++) { /* in use: of no practical probability */
 		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
 			ret = error_set(-EIO, "getrandom: %s", strerror(errno));
 		else
-			ret = ofi_port_register(&peer->port, &memory, access_of(map->rights), key,
+			ret = ofi_port_register(&peer->port, &memory, FI_REMOTE_READ, key,
 						&opening->mr);
 	}
+	return ret;
+}
+
+/* Opens the range of map under the first number that is free. On success the opening owns the map. */
+static int opening_make(struct ofi_peer *peer, uint32_t request, const struct target_map *map,
+			uint32_t *number_out)
+{
+	struct ofi_openings *openings = &peer->openings;
+	struct ofi_opening *opening = mem_zalloc(sizeof(*opening));
+	uint32_t number = 0;
+	int ret;
+
+	while (number < openings->room && openings->at[number])
+		number++;
+	if (!opening || (number == openings->room &&
+			 !mem_grow(&openings->at, number, 2 * number + 8, sizeof(*openings->at)))) {
+		mem_free(opening);
+		return error_set(-ENOMEM, "cannot allocate memory for an attachment");
+	}
+	if (number == openings->room)
+		openings->room = 2 * number + 8;
+	opening->request = request;
+	opening->map = *map;
+	ret = map->rights & RIGHT_READ ? opening_register(peer, opening) : 0;
 	if (ret) {
 		mem_free(opening);
 		return ret;
 	}
-	opening->request = request;
-	opening->map = *map;
-	opening->next = peer->openings;
-	peer->openings = opening;
-	peer->n_openings++;
+	openings->at[number] = opening;
+	openings->n++;
 	peer->all->n_keys++;
 	peer->all->attaches++;
+	*number_out = number;
 	return 0;
 }
 
-static struct ofi_opening **find_request(struct ofi_peer *peer, uint32_t request)
+/* The number of the opening that an ATTACH made; room: none. */
+static uint32_t find_request(const struct ofi_peer *peer, uint32_t request)
 {
-	struct ofi_opening **at = &peer->openings;
+	const struct ofi_openings *openings = &peer->openings;
+	uint32_t number = 0;
 
-	while (*at && (*at)->request != request)
-		at = &(*at)->next;
-	return at;
+	while (number < openings->room &&
+	       (!openings->at[number] || openings->at[number]->request != request))
+		number++;
+	return number;
 }
 
 /* Opens what a grant names. An invalid grant is refused by the answer; the link stays. */
-static int peer_attach(struct ofi_peer *peer, const struct ofi_attach *ask)
+static int peer_attach(struct ofi_peer *peer, const struct ofi_attach *ask, uint32_t *number_out)
 {
 	struct region_grant grant = { .bytes = ask->grant_bytes };
 	struct target_map map = { 0 };
@@ -383,13 +433,13 @@ static int peer_attach(struct ofi_peer *peer, const struct ofi_attach *ask)
 		return ret;
 	peer->all->n_unproved -= !peer->proved;
 	peer->proved = true;
-	if (peer->n_openings >= OFI_OPENINGS_MAX)
+	if (peer->openings.n >= OFI_OPENINGS_MAX)
 		ret = error_set(-ENOSPC, "client %llu has %u regions open on one link",
-				(unsigned long long)peer->client_id, peer->n_openings);
+				(unsigned long long)peer->client_id, peer->openings.n);
 	if (ret == 0)
 		ret = peer_open_port(peer);
 	if (ret == 0)
-		ret = opening_make(peer, ask->request, &map);
+		ret = opening_make(peer, ask->request, &map, number_out);
 	if (ret)
 		target_detach(peer->all->target, map.region);
 	return ret;
@@ -401,36 +451,36 @@ static int on_attach(struct ofi_peer *peer, const struct ofi_attach *ask)
 	struct ofi_attached *answer = &message.attached;
 	const struct ofi_opening *opening;
 
-	if (!peer->greeted || *find_request(peer, ask->request))
+	if (!peer->greeted || find_request(peer, ask->request) < peer->openings.room)
 		return error_set(-EPROTO, "request %u: before HELLO, or its number is in use",
 				 ask->request);
-	answer->status = peer_attach(peer, ask);
+	answer->status = peer_attach(peer, ask, &answer->opening);
 	if (answer->status) {
 		(void)snprintf(answer->text, OFI_TEXT_BYTES, "%.*s", OFI_TEXT_BYTES - 1,
 			       error_last());
-		return ofi_stream_send(&peer->stream, &message, OFI_ATTACHED);
+		return peer_send(peer, &message, OFI_ATTACHED);
 	}
-	opening = peer->openings;
+	opening = peer->openings.at[answer->opening];
 	answer->region = opening->map.region->info.id;
 	answer->rights = opening->map.rights;
 	answer->size = opening->map.size;
-	if (peer->port.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
+	if (opening->mr && peer->port.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
 		answer->address = (uintptr_t)opening->map.base;
-	answer->key = fi_mr_key(opening->mr);
+	answer->key = opening->mr ? fi_mr_key(opening->mr) : 0;
 	answer->endpoint_bytes = peer->name_bytes;
 	memcpy(answer->endpoint, peer->name, sizeof(answer->endpoint));
-	return ofi_stream_send(&peer->stream, &message, OFI_ATTACHED);
+	return peer_send(peer, &message, OFI_ATTACHED);
 }
 
 static void on_detach(struct ofi_peer *peer, const struct ofi_detach *detach)
 {
-	struct ofi_opening **at = find_request(peer, detach->request), *mine = *at;
+	uint32_t number = find_request(peer, detach->request);
 
-	if (!mine || mine->map.region->info.id != detach->region)
+	if (number == peer->openings.room ||
+	    peer->openings.at[number]->map.region->info.id != detach->region)
 		return;
-	*at = mine->next;
-	opening_close(peer, mine);
-	opening_free(peer, mine);
+	opening_close(peer, peer->openings.at[number]);
+	opening_free(peer, number);
 }
 
 /* -------- a connection -------- */
@@ -450,7 +500,7 @@ void ofi_peers_accept(struct ofi_peers *peers, int sock)
 	if (ret == 0)
 		peer = mem_zalloc(sizeof(*peer));
 	event.data.u32 = slot;
-	if (ret == 0 && (!peer || epoll_ctl(peers->epoll, EPOLL_CTL_ADD, sock, &event)))
+	if (ret == 0 && (!peer || epoll_ctl(peers->ring, EPOLL_CTL_ADD, sock, &event)))
 		ret = error_set(-ENOMEM, "cannot allocate memory for a link");
 	if (ret) {
 		log_info("refuse a connection: %s", error_last());
@@ -460,7 +510,7 @@ void ofi_peers_accept(struct ofi_peers *peers, int sock)
 	}
 	peer->all = peers;
 	peer->slot = slot;
-	peer->stream.sock = sock;
+	peer->sock = sock;
 	peer->port.fd = -1;
 	peer->deadline = deadline_after(peers->target->clock, OFI_PROOF_S * CLOCK_NS_PER_S);
 	peers->slots[slot] = peer;
@@ -468,37 +518,98 @@ void ofi_peers_accept(struct ofi_peers *peers, int sock)
 	peers->n_unproved++;
 }
 
-void ofi_peers_serve(struct ofi_peers *peers, uint32_t slot)
+static int on_message(struct ofi_peer *peer, const union ofi_any *message)
 {
-	struct ofi_peer *peer = slot < OFI_PEERS_MAX ? peers->slots[slot] : NULL;
-	union ofi_any message;
-	int ret = 0;
+	switch (message->head.type) {
+	case OFI_HELLO:
+		return on_hello(peer, &message->hello);
+	case OFI_ATTACH:
+		return on_attach(peer, &message->attach);
+	case OFI_DETACH:
+		on_detach(peer, &message->detach);
+		return 0;
+	}
+	return error_set(-EPROTO, "a message of type %u is not expected", message->head.type);
+}
 
-	for (int i = 0; peer && ret == 0 && i < MESSAGES; i++) {
-		ret = ofi_stream_take(&peer->stream, &message);
+/* Has the ring wait for what the connection must do next: take answers, or bring requests. */
+static int peer_watch(struct ofi_peer *peer, bool blocked)
+{
+	struct epoll_event event = { .events = blocked ? EPOLLOUT : EPOLLIN,
+				     .data.u32 = peer->slot };
+
+	if (peer->blocked == blocked)
+		return 0;
+	peer->blocked = blocked;
+	return epoll_ctl(peer->all->ring, EPOLL_CTL_MOD, peer->sock, &event)
+		       ? error_set(-errno, "epoll_ctl: %s", strerror(errno))
+		       : 0;
+}
+
+/* Carries out all that was taken. -EAGAIN: more must come, or the connection takes no more answers. */
+static int peer_carry(struct ofi_peer *peer)
+{
+	union ofi_any message;
+	int ret, sent = 0;
+
+	do {
+		ret = ofi_carry_out(&peer->carry, &peer->openings, &message);
+		if (ret == 0)
+			ret = on_message(peer, &message);
+		else if (ret == -ENOBUFS || (ret == -EAGAIN && !peer->carry.n))
+			sent = ofi_carry_send(&peer->carry, peer->sock);
+	} while (ret == 0 || (ret == -ENOBUFS && sent == 0));
+	if (ret != -EAGAIN && ret != -ENOBUFS)
+		return ret;
+	ret = peer_watch(peer, sent == -EAGAIN);
+	return ret ? ret : sent ? sent : -EAGAIN;
+}
+
+static void serve_connection(struct ofi_peer *peer)
+{
+	bool drained = false;
+	int ret = peer->blocked ? peer_carry(peer) : -EAGAIN;
+
+	for (int i = 0; i < ROUNDS && ret == -EAGAIN && !peer->blocked && !drained; i++) {
+		ret = ofi_carry_receive(&peer->carry, peer->sock, &drained);
 		if (ret == -EAGAIN)
 			return;
-		if (ret)
-			break;
-		switch (message.head.type) {
-		case OFI_HELLO:
-			ret = on_hello(peer, &message.hello);
-			break;
-		case OFI_ATTACH:
-			ret = on_attach(peer, &message.attach);
-			break;
-		case OFI_DETACH:
-			on_detach(peer, &message.detach);
-			break;
-		default:
-			ret = error_set(-EPROTO, "a message of type %u is not expected",
-					message.head.type);
-		}
-		if (ret == -EAGAIN)
-			ret = error_set(-ECONNRESET, "the client does not read its answers");
+		if (ret == 0)
+			ret = peer_carry(peer);
 	}
-	if (ret)
+	if (ret != -EAGAIN)
 		give_up(peer);
+}
+
+static void serve_port(struct ofi_peer *peer)
+{
+	bool rests = !peer->port.calls;
+
+	for (int i = 0; i < DRIVES && !rests; i++)
+		rests = ofi_port_drive(&peer->port);
+	peer_set_restless(peer, !rests);
+}
+
+void ofi_peers_serve(struct ofi_peers *peers, uint32_t event)
+{
+	uint32_t slot = event < OFI_PORT ? event : event - OFI_PORT;
+	struct ofi_peer *peer = slot < OFI_PEERS_MAX ? peers->slots[slot] : NULL;
+
+	if (peer && event < OFI_PORT)
+		serve_connection(peer);
+	else if (peer)
+		serve_port(peer);
+}
+
+bool ofi_peers_drive(struct ofi_peers *peers)
+{
+	for (uint32_t i = 0; peers->n_blind + peers->n_restless && i < OFI_PEERS_MAX; i++) {
+		struct ofi_peer *peer = peers->slots[i];
+
+		if (peer && peer->port.calls && (peer->restless || peer->port.fd < 0))
+			serve_port(peer);
+	}
+	return peers->n_restless > 0;
 }
 
 void ofi_peers_look(struct ofi_peers *peers)

@@ -22,9 +22,7 @@ int ofi_port_error(const struct ofi_port *port, const char *call, ssize_t result
 
 /* -------- choosing -------- */
 
-/* The first of a provider that the hints fit; *info_out NULL: none. */
-static int find_info(const struct ofi_port *port, const struct ofi_port_opts *opts, uint64_t caps,
-		     struct fi_info **info_out)
+static int choose_info(struct ofi_port *port, const struct ofi_port_opts *opts)
 {
 	struct fi_info *hints = port->calls->dupinfo(NULL); /* an empty one */
 	bool has_host = opts->host && (strncmp(opts->provider, "tcp", 3) == 0 ||
@@ -35,7 +33,7 @@ static int find_info(const struct ofi_port *port, const struct ofi_port_opts *op
 		port->calls->freeinfo(hints);
 		return error_set(-ENOMEM, "cannot allocate memory for libfabric");
 	}
-	hints->caps = caps;
+	hints->caps = FI_RMA;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode = MR_MODES;
@@ -43,35 +41,14 @@ static int find_info(const struct ofi_port *port, const struct ofi_port_opts *op
 	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	ret = port->calls->getinfo(OFI_API, has_host ? opts->host : NULL, NULL,
-				   has_host && opts->is_ours ? FI_SOURCE : 0, hints, info_out);
+				   has_host && opts->is_ours ? FI_SOURCE : 0, hints, &port->info);
 	port->calls->freeinfo(hints);
-	if (ret)
-		*info_out = NULL;
-	return 0;
-}
-
-/*
- * Finds out, too, whether a message stays behind a write: rxm sends atomics as messages, and says so
- * only of endpoints without atomics.
- */
-static int choose_info(struct ofi_port *port, const struct ofi_port_opts *opts)
-{
-	struct fi_info *plain = NULL;
-	int ret = find_info(port, opts, FI_MSG | FI_RMA | FI_ATOMIC, &port->info);
-
-	if (ret == 0 && !port->info)
-		ret = error_set(-ENOTSUP,
-				"libfabric has no provider \"%s\" with one-sided operations and "
-				"atomics at %s",
-				opts->provider, opts->host ? opts->host : "this host");
-	if (ret || !strstr(opts->provider, "ofi_rxm"))
-		return ret;
-	ret = find_info(port, opts, FI_MSG | FI_RMA, &plain);
-	if (ret)
-		return ret;
-	port->messages_stay_behind = plain && (plain->tx_attr->msg_order & FI_ORDER_SAW);
-	port->calls->freeinfo(plain);
-	return 0;
+	if (ret == 0)
+		return 0;
+	port->info = NULL;
+	return error_set(-ENOTSUP,
+			 "libfabric has no provider \"%s\" with one-sided operations at %s",
+			 opts->provider, opts->host ? opts->host : "this host");
 }
 
 /* -------- opening -------- */
@@ -91,24 +68,6 @@ static int open_cq(struct ofi_port *port, bool sleeps)
 		return ofi_port_error(port, "fi_cq_open", ret);
 	if (attr.wait_obj == FI_WAIT_FD && fi_control(&port->cq->fid, FI_GETWAIT, &port->fd))
 		port->fd = -1;
-	return 0;
-}
-
-/* The words of a request that all four atomics can carry. */
-static int ask_words(struct ofi_port *port)
-{
-	size_t put = 0, get = 0, add = 0, swap = 0;
-
-	if (fi_atomicvalid(port->ep, FI_UINT64, FI_ATOMIC_WRITE, &put) ||
-	    fi_fetch_atomicvalid(port->ep, FI_UINT64, FI_ATOMIC_READ, &get) ||
-	    fi_fetch_atomicvalid(port->ep, FI_UINT64, FI_SUM, &add) ||
-	    fi_compare_atomicvalid(port->ep, FI_UINT64, FI_CSWAP, &swap) || !put || !get || !add ||
-	    !swap)
-		return error_set(-ENOTSUP,
-				 "libfabric's provider \"%s\" has no compare-and-swap and "
-				 "fetch-and-add of 64 bits",
-				 port->info->fabric_attr->prov_name);
-	port->max_words = min_u64(put, get);
 	return 0;
 }
 
@@ -146,7 +105,7 @@ int ofi_port_open(const struct ofi_port_opts *opts, struct ofi_port *port)
 		return ofi_port_error(port, "fi_enable", ret);
 	if (port->fd >= 0) /* from now on the descriptor knows of all others */
 		(void)ofi_port_drive(port);
-	return ask_words(port);
+	return 0;
 }
 
 bool ofi_port_drive(const struct ofi_port *port)

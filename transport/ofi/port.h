@@ -24,9 +24,7 @@ struct ofi_port {
 	struct fid_cq *cq;
 	struct fid_av *av;
 	struct fid_ep *ep;
-	int fd;           /* readable when fi_cq_read has work; -1: the provider cannot tell */
-	size_t max_words; /* 8-byte words that one atomic request changes or reads, at most */
-	bool messages_stay_behind; /* a message that follows a write arrives after it */
+	int fd; /* readable when fi_cq_read has work; -1: the provider cannot tell */
 };
 
 /* Where a port is opened. */
@@ -39,7 +37,7 @@ struct ofi_port_opts {
 
 /*
  * Opens a port, zeroed before. After an error it must be closed, too. -ENOTSUP: no module, no such
- * provider at that address, or one without one-sided operations or 64-bit atomics.
+ * provider at that address, or one without one-sided operations.
  */
 RLV_MUST_CHECK int ofi_port_open(const struct ofi_port_opts *opts, struct ofi_port *port);
 

@@ -1,25 +1,27 @@
 /*
- * post.c - makes requests of libfabric, retires them, waits for them, and ends the link on errors.
+ * post.c - makes lists, takes their answers, waits for them, and ends the link on errors.
  */
 #include "transport/ofi/post.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
 
 enum {
-	SMALL = 512,              /* bytes that travel as words, at most */
-	LONG_MAX_BYTES = 1 << 20, /* of one part */
-	REAP = 16,                /* completions of one fi_cq_read */
-	LOOKS_SPIN = 8,           /* empty looks before we yield */
-	LOOKS = 32,               /* and before we look at the clock */
-	LOOKS_CHECK = 32 * LOOKS, /* and before we ask whether the target has hung up */
+	LOOKS_SPIN = 8,    /* empty looks before we yield */
+	LOOKS = 64,        /* and before we sleep, or look at the clock */
+	LOOKS_CHECK = 1024 /* and before we ask whether the target has hung up */
 };
+
+static_assert(TRANSPORT_VECTOR <= OFI_LIST_MAX, "a call is one list");
 
 static struct ofi_post *post_of(struct transport *tr)
 {
@@ -43,14 +45,7 @@ static void post_cut(struct ofi_post *post)
 {
 	if (ofi_port_end(&post->link.port))
 		log_error("close a link: %s", error_last());
-	for (uint32_t i = 0; post->ops && i < OFI_OPS; i++) {
-		if (post->ops[i].busy && post->ops[i].mr)
-			(void)fi_close(&post->ops[i].mr->fid);
-		post->ops[i].mr = NULL;
-	}
-	if (post->ops_mr)
-		(void)fi_close(&post->ops_mr->fid);
-	post->ops_mr = NULL;
+	ofi_far_end(&post->far);
 	ofi_link_cut(&post->link);
 }
 
@@ -61,109 +56,134 @@ int ofi_post_fail(struct ofi_post *post, int code, const char *text)
 	(void)snprintf(post->text, sizeof(post->text), "%s", text);
 	post_cut(post);
 	/* Atomics without a result keep the status that they were sent with: unknown. */
-	for (uint32_t i = 0; i < OFI_OPS; i++)
-		transport_account_cas(&post->tr, 0, post->ops[i].busy ? post->ops[i].n_atomics : 0);
+	for (uint64_t ticket = post->due; ticket < post->next; ticket++)
+		transport_account_cas(&post->tr, 0, batch_of(post, ticket)->n_atomics);
 	post->tr.broken = -ECONNRESET;
 	return post_lost(post, code);
 }
 
-/* -------- completions -------- */
+/* -------- answers -------- */
 
-static void batch_release(struct ofi_post *post, struct ofi_batch *batch)
+static bool batch_is_done(struct ofi_post *post, uint64_t ticket)
 {
-	if (--batch->left)
-		return;
-	while (post->oldest != post->next && batch_of(post, post->oldest)->left == 0)
-		post->oldest++;
+	const struct ofi_batch *batch = batch_of(post, ticket);
+
+	return ticket < post->oldest || (batch->answered && !batch->n_far);
 }
 
-static void op_free(struct ofi_post *post, struct ofi_op *op)
+static void batch_retire(struct ofi_post *post, struct ofi_batch *batch)
 {
-	if (op->mr)
-		(void)fi_close(&op->mr->fid);
-	post->pending[op->chained][op->kind]--;
-	op->busy = false;
-	op->next = post->free;
-	post->free = op;
-	post->n_busy--;
-	batch_release(post, &post->batches[op->batch]);
-}
+	for (uint32_t i = 0; i < batch->n_atomics; i++) {
+		struct transport_wr *wr = batch->atomics[i];
 
-static void op_retire(struct ofi_post *post, struct ofi_op *op)
-{
-	for (uint32_t i = 0; i < op->n_atomics; i++) {
-		struct transport_atomic *atomic = op->atomics[i];
-
-		atomic->old = op->result[i];
-		atomic->status = ATOMIC_DONE;
-		if (op->is_cas && op->result[i] != op->expected[i])
+		wr->atomic.old = batch->results[i];
+		wr->atomic.status = ATOMIC_DONE;
+		if (wr->verb == VERB_CAS && wr->atomic.old != wr->atomic.expected)
 			transport_account_cas(&post->tr, 1, 0);
 	}
-	op_free(post, op);
+	batch->n_atomics = 0;
+	batch->answered = true;
 }
 
-/* Retires up to REAP ops. Returns their number, or the error that ended the link. */
+/* Skips n bytes of pieces. */
+static void pieces_skip(struct iovec *pieces, uint32_t *at_inout, size_t n)
+{
+	while (n) {
+		struct iovec *piece = &pieces[*at_inout];
+		size_t part = min_u64(n, piece->iov_len);
+
+		piece->iov_base = (uint8_t *)piece->iov_base + part;
+		piece->iov_len -= part;
+		*at_inout += piece->iov_len == 0;
+		n -= part;
+	}
+}
+
+/* Takes what has come of the oldest answer that is due. Returns whether something has, or an error. */
+static int post_receive(struct ofi_post *post)
+{
+	struct ofi_batch *batch;
+	struct msghdr msg = { .msg_iov = NULL };
+	ssize_t n;
+
+	while (post->due != post->next && batch_of(post, post->due)->answered)
+		post->due++;
+	if (post->due == post->next)
+		return 0;
+	batch = batch_of(post, post->due);
+	msg.msg_iov = batch->pieces + batch->piece;
+	msg.msg_iovlen = batch->n_pieces - batch->piece;
+	n = recvmsg(post->link.stream.sock, &msg, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0)
+		return ofi_post_fail(post, -ECONNRESET,
+				     n ? strerror(errno) : "the target has hung up");
+	pieces_skip(batch->pieces, &batch->piece, (size_t)n);
+	if (batch->piece < batch->n_pieces)
+		return 1;
+	if (batch->end.magic != OFI_ANSWER_MAGIC || batch->end.n != batch->n)
+		return ofi_post_fail(post, -ECONNRESET, "an answer to another list came");
+	batch_retire(post, batch);
+	return 1;
+}
+
+/* Takes what is done. Returns whether something is, or the error that ended the link. */
 static int post_reap(struct ofi_post *post)
 {
-	struct fi_cq_entry done[REAP];
-	struct fi_cq_err_entry bad = { 0 };
-	ssize_t n;
+	int far, ret;
 
 	if (post->link.cut)
 		return post_lost(post, -ECONNRESET);
-	n = fi_cq_read(post->link.port.cq, done, REAP);
-	if (n == -FI_EAGAIN)
-		return 0;
-	if (n == -FI_EAVAIL && fi_cq_readerr(post->link.port.cq, &bad, 0) == 1)
-		n = -bad.err;
-	if (n < 0)
-		return ofi_post_fail(post, -ECONNRESET, post->link.port.calls->strerror((int)-n));
-	for (ssize_t i = 0; i < n; i++) {
-		struct ofi_op *op = done[i].op_context;
-
-		if (op < post->ops || op >= post->ops + OFI_OPS || !op->busy)
-			return ofi_post_fail(
-				post, -ECONNRESET,
-				"libfabric completed a request that was not outstanding");
-		op_retire(post, op);
-	}
-	return (int)n;
+	ret = post_receive(post);
+	if (ret < 0)
+		return ret;
+	far = ofi_far_reap(&post->far, &post->link);
+	if (far < 0)
+		return ofi_post_fail(post, -ECONNRESET, error_last());
+	while (post->oldest != post->next && batch_is_done(post, post->oldest))
+		post->oldest++;
+	return ret + far;
 }
 
 /* -------- waiting -------- */
 
+/* Sleeps until the connection has something, or looks at the clock while libfabric is at work. */
+static int post_sleep(struct ofi_post *post, short events, uint64_t until, uint32_t looks)
+{
+	if (!post->far.n_busy)
+		return ofi_link_wait(&post->link, events, until);
+	if (looks % LOOKS_CHECK == 0 && ofi_link_check(&post->link))
+		return -ECONNRESET;
+	return deadline_expired(post->tr.clock, until) ? -ETIMEDOUT : 0;
+}
+
 /*
- * Looks for completions in a waiting loop, whose empty looks are counted in *looks. 0: go on;
- * -ETIMEDOUT: `until` has passed; or the error that ended the link, as a batch past its own
- * deadline does.
+ * Looks for what is done in a waiting loop, whose empty looks are counted in *looks; events: what the
+ * connection is awaited for. 0: go on; -ETIMEDOUT: `until` has passed; or the error that ended the
+ * link, as a batch past its own deadline does.
  */
-static int post_look(struct ofi_post *post, struct ofi_batch *batch, uint64_t until,
+static int post_look(struct ofi_post *post, struct ofi_batch *batch, short events, uint64_t until,
 		     uint32_t *looks)
 {
-	int n = post_reap(post);
-	uint64_t now;
+	int n = post_reap(post), ret;
 
 	if (n)
 		return n < 0 ? n : 0;
 	if (++*looks > LOOKS_SPIN)
 		(void)sched_yield(); /* the target may need this processor */
-	if (*looks % LOOKS)
+	if (*looks < LOOKS)
 		return 0;
 	if (*looks == LOOKS) /* an earlier call may have set a later deadline */
 		batch->deadline = deadline_min(batch->deadline, transport_give_up_ns(&post->tr));
-	now = clock_now_ns(post->tr.clock);
-	if (now >= batch->deadline)
-		return ofi_post_fail(post, -ETIMEDOUT, "an operation's deadline has passed");
-	if (now >= until)
-		return error_set(-ETIMEDOUT, "the operations did not complete in time");
-	if (*looks % LOOKS_CHECK == 0 && ofi_link_check(&post->link))
+	ret = post_sleep(post, events, deadline_min(until, batch->deadline), *looks);
+	if (ret == 0)
+		return 0;
+	if (ret != -ETIMEDOUT)
 		return ofi_post_fail(post, -ECONNRESET, "the target has hung up");
-	return 0;
-}
-
-static bool batch_is_done(struct ofi_post *post, uint64_t ticket)
-{
-	return ticket < post->oldest || batch_of(post, ticket)->left == 0;
+	if (deadline_expired(post->tr.clock, batch->deadline))
+		return ofi_post_fail(post, -ETIMEDOUT, "an operation's deadline has passed");
+	return error_set(-ETIMEDOUT, "the operations did not complete in time");
 }
 
 /*
@@ -182,7 +202,7 @@ static int batch_wait(struct ofi_post *post, uint64_t ticket, uint64_t until)
 		return batch_is_done(post, ticket) ? 0 : -EAGAIN;
 	}
 	while (ret == 0 && !batch_is_done(post, ticket))
-		ret = post_look(post, batch_of(post, ticket), until, &looks);
+		ret = post_look(post, batch_of(post, ticket), POLLIN, until, &looks);
 	return ret;
 }
 
@@ -201,237 +221,88 @@ int ofi_post_order(struct transport *tr)
 	return ret;
 }
 
-/* -------- ops -------- */
+/* -------- lists -------- */
 
-/* Takes an op for the batch that is being built; waits for one if all are busy. */
-static int op_take(struct ofi_post *post, enum ofi_kind kind, struct ofi_op **op_out)
+/* Adds a piece, to the last one where they adjoin. */
+static void pieces_add(struct iovec *pieces, uint32_t *n_inout, const void *at, size_t bytes)
 {
-	uint32_t looks = 0;
-	struct ofi_op *op;
+	struct iovec *last = *n_inout ? &pieces[*n_inout - 1] : NULL;
 
-	while (!post->free) {
-		int ret = post_look(post, batch_of(post, post->ticket), DEADLINE_NEVER, &looks);
-
-		if (ret)
-			return ret;
-	}
-	op = post->free;
-	post->free = op->next;
-	op->n_atomics = 0;
-	op->mr = NULL;
-	op->batch = (uint32_t)(post->ticket % OFI_BATCHES);
-	op->kind = (uint8_t)kind;
-	op->chained = post->chained;
-	op->busy = true;
-	post->n_busy++;
-	post->pending[op->chained][kind]++;
-	batch_of(post, post->ticket)->left++;
-	*op_out = op;
-	return 0;
+	if (last && (uint8_t *)last->iov_base + last->iov_len == at)
+		last->iov_len += bytes;
+	else
+		pieces[(*n_inout)++] = (struct iovec){ (void *)(uintptr_t)at, bytes };
 }
 
-/* Sends the gathered words: small reads and writes, CASes or FAAs. */
-static ssize_t words_send(struct ofi_post *post, struct ofi_op *op)
+static void draft_add(struct ofi_draft *draft, const void *from, size_t bytes)
 {
-	const struct ofi_parts *parts = &post->parts;
-	struct fid_ep *ep = post->link.port.ep;
-	struct fid_mr *mr = post->ops_mr ? post->ops_mr : op->mr;
-	void *desc[OFI_PARTS] = { NULL };
-	struct fi_ioc words[OFI_PARTS], expected[OFI_PARTS], results[OFI_PARTS];
-	struct fi_rma_ioc remote[OFI_PARTS];
-	struct fi_msg_atomic msg = { .msg_iov = words,
-				     .desc = desc,
-				     .iov_count = parts->n,
-				     .addr = post->link.peer,
-				     .rma_iov = remote,
-				     .rma_iov_count = parts->n,
-				     .datatype = FI_UINT64,
-				     .op = parts->is_cas ? FI_CSWAP : FI_SUM,
-				     .context = op };
+	uint8_t *at = (uint8_t *)draft->text + draft->bytes;
 
-	for (uint32_t i = 0; i < parts->n; i++) {
-		const struct fi_rma_iov *at = &parts->remote[i];
-
-		desc[i] = mr ? fi_mr_desc(mr) : NULL;
-		remote[i] = (struct fi_rma_ioc){ at->addr, at->len / 8, at->key };
-		words[i] = (struct fi_ioc){ &op->operand[i], 1 };
-		expected[i] = (struct fi_ioc){ &op->expected[i], 1 };
-		results[i] = (struct fi_ioc){ &op->result[i], 1 };
-		if (parts->kind != OFI_CHANGE)
-			words[i] = (struct fi_ioc){ parts->local[i].iov_base, at->len / 8 };
-	}
-	switch (parts->kind) {
-	case OFI_FETCH:
-		msg.op = FI_ATOMIC_READ;
-		msg.msg_iov = NULL;
-		msg.iov_count = 0;
-		return fi_fetch_atomicmsg(ep, &msg, words, desc, parts->n, 0);
-	case OFI_PUT:
-		msg.op = FI_ATOMIC_WRITE;
-		return fi_atomicmsg(ep, &msg, 0);
-	default:
-		return parts->is_cas ? fi_compare_atomicmsg(ep, &msg, expected, desc, parts->n,
-							    results, desc, parts->n, 0)
-				     : fi_fetch_atomicmsg(ep, &msg, results, desc, parts->n, 0);
-	}
+	memcpy(at, from, bytes);
+	draft->bytes += (uint32_t)bytes;
+	pieces_add(draft->pieces, &draft->n_pieces, at, bytes);
 }
 
-/* Sends what was gathered. */
-static ssize_t parts_send(struct ofi_post *post, struct ofi_op *op)
-{
-	const struct ofi_parts *parts = &post->parts;
-	void *desc[OFI_PARTS] = { op->mr ? fi_mr_desc(op->mr) : NULL };
-	struct fi_msg_rma msg = { .msg_iov = parts->local,
-				  .desc = desc,
-				  .iov_count = parts->n,
-				  .addr = post->link.peer,
-				  .rma_iov = parts->remote,
-				  .rma_iov_count = parts->n,
-				  .context = op };
-
-	if (parts->kind == OFI_READ)
-		return fi_readmsg(post->link.port.ep, &msg, 0);
-	if (parts->kind == OFI_WRITE) /* done when it is in the target's memory */
-		return fi_writemsg(post->link.port.ep, &msg, FI_DELIVERY_COMPLETE);
-	return words_send(post, op);
-}
-
-/* -------- sending -------- */
-
-/* Waits until nothing is outstanding that a request of the kind would have to follow. */
-static int order_wait(struct ofi_post *post, uint8_t mask)
-{
-	const uint32_t *pending = post->pending[post->chained];
-	uint32_t looks = 0;
-	int ret = 0;
-
-	for (int kind = 0; kind < OFI_KINDS; kind++) {
-		while (ret == 0 && mask >> kind & 1 && pending[kind])
-			ret = post_look(post, batch_of(post, post->ticket), DEADLINE_NEVER, &looks);
-	}
-	return ret;
-}
-
-/* The kinds of which something is outstanding. */
-static uint8_t order_pending(const struct ofi_post *post)
-{
-	uint8_t mask = 0;
-
-	for (int kind = 0; kind < OFI_KINDS; kind++)
-		mask |= (uint8_t)((post->pending[post->chained][kind] > 0) << kind);
-	return mask;
-}
-
-static uint8_t order_mask(const struct ofi_post *post, enum ofi_kind kind, bool fence)
-{
-	const uint8_t reads = 1u << OFI_READ | 1u << OFI_FETCH | 1u << OFI_CHANGE;
-
-	if (post->chained)
-		return fence ? post->order.fenced[kind] : post->order.plain[kind];
-	return fence ? post->order.fenced[kind] & reads : 0;
-}
-
-/* Takes an op for what was gathered. */
-static int parts_take(struct ofi_post *post, struct ofi_op **op_out)
-{
-	const struct ofi_parts *parts = &post->parts;
-	struct ofi_op *op = NULL;
-	int ret = op_take(post, parts->kind, &op);
-
-	if (ret)
-		return ret;
-	for (uint32_t i = 0; parts->kind == OFI_CHANGE && i < parts->n; i++) {
-		op->atomics[op->n_atomics++] = parts->atomics[i];
-		op->operand[i] = parts->atomics[i]->value;
-		op->expected[i] = parts->atomics[i]->expected;
-		op->is_cas = parts->is_cas;
-	}
-	if (parts->kind != OFI_CHANGE && ofi_port_is_local(&post->link.port))
-		ret = ofi_port_register(&post->link.port, &parts->local[0], FI_READ | FI_WRITE, 0,
-					&op->mr);
-	if (ret)
-		op_free(post, op);
-	*op_out = op;
-	return ret;
-}
-
-static int parts_flush(struct ofi_post *post)
-{
-	struct ofi_op *op = NULL;
-	uint32_t looks = 0;
-	ssize_t sent = 0;
-	int ret;
-
-	if (post->parts.n == 0)
-		return 0;
-	ret = parts_take(post, &op);
-	while (ret == 0 && (sent = parts_send(post, op)) == -FI_EAGAIN)
-		ret = post_look(post, batch_of(post, post->ticket), DEADLINE_NEVER, &looks);
-	post->parts.n = 0;
-	post->parts.bytes = 0;
-	if (ret)
-		return ret;
-	return sent ? ofi_post_fail(post, -ECONNRESET, post->link.port.calls->strerror((int)-sent))
-		    : 0;
-}
-
-/* Sends what was gathered and waits, if a request of the kind would pass something otherwise. */
-static int order_keep(struct ofi_post *post, enum ofi_kind kind, bool fence)
-{
-	uint8_t mask = order_mask(post, kind, fence);
-	int ret = 0;
-
-	if (post->parts.kind != kind || mask & (1u << kind | order_pending(post)))
-		ret = parts_flush(post);
-	return ret ? ret : order_wait(post, mask);
-}
-
-/* Gathers a read or write, in as many parts as it needs. */
-static int post_io(struct ofi_post *post, const struct transport_wr *wr)
+static void draft_io(struct ofi_draft *draft, struct ofi_batch *batch,
+		     const struct transport_wr *wr)
 {
 	const struct transport_io *io = &wr->io;
-	const struct ofi_region *region = (const struct ofi_region *)io->region;
-	bool is_read = wr->verb == VERB_READ, small = io->len <= post->small;
-	enum ofi_kind kind = small ? (is_read ? OFI_FETCH : OFI_PUT)
-				   : (is_read ? OFI_READ : OFI_WRITE);
-	uint64_t most = small ? post->link.port.max_words * 8 : LONG_MAX_BYTES;
-	struct ofi_parts *parts = &post->parts;
-	int ret = order_keep(post, kind, wr->fence);
+	const struct ofi_request request = {
+		.off = io->off,
+		.bytes = io->len,
+		.opening = ((const struct ofi_region *)io->region)->opening,
+		.verb = wr->verb == VERB_READ ? OFI_READ : OFI_WRITE,
+	};
 
-	for (uint64_t done = 0, len; ret == 0 && done < io->len; done += len) {
-		len = min_u64(io->len - done, LONG_MAX_BYTES);
-		if (parts->n == post->parts_max || parts->bytes + len > most)
-			ret = parts_flush(post);
-		if (ret)
-			return ret;
-		parts->kind = kind;
-		parts->local[parts->n] = (struct iovec){ (uint8_t *)io->dst + done, len };
-		parts->remote[parts->n++] =
-			(struct fi_rma_iov){ region->address + io->off + done, len, region->key };
-		parts->bytes += len;
-	}
-	return ret;
+	draft_add(draft, &request, sizeof(request));
+	if (wr->verb == VERB_READ)
+		pieces_add(batch->pieces, &batch->n_pieces, io->dst, io->len);
+	else if (io->len <= OFI_INLINE)
+		draft_add(draft, io->src, io->len);
+	else
+		pieces_add(draft->pieces, &draft->n_pieces, io->src, io->len);
+	batch->n++;
 }
 
-/* Gathers a CAS or FAA. */
-static int post_change(struct ofi_post *post, struct transport_wr *wr)
+static void draft_atomic(struct ofi_draft *draft, struct ofi_batch *batch, struct transport_wr *wr)
 {
-	struct transport_atomic *atomic = &wr->atomic;
-	const struct ofi_region *region = (const struct ofi_region *)atomic->region;
-	struct ofi_parts *parts = &post->parts;
-	bool is_cas = wr->verb == VERB_CAS;
-	int ret = order_keep(post, OFI_CHANGE, wr->fence);
+	const struct transport_atomic *atomic = &wr->atomic;
+	const struct ofi_request request = {
+		.off = atomic->off,
+		.bytes = 8,
+		.opening = ((const struct ofi_region *)atomic->region)->opening,
+		.verb = wr->verb == VERB_CAS ? OFI_CAS : OFI_FAA,
+	};
 
-	if (ret == 0 && parts->n && (parts->n == post->parts_max || parts->is_cas != is_cas))
-		ret = parts_flush(post);
-	if (ret)
-		return ret;
-	parts->kind = OFI_CHANGE;
-	parts->is_cas = is_cas;
-	parts->atomics[parts->n] = atomic;
-	parts->remote[parts->n++] =
-		(struct fi_rma_iov){ region->address + atomic->off, 8, region->key };
-	return 0;
+	draft_add(draft, &request, sizeof(request));
+	if (wr->verb == VERB_CAS)
+		draft_add(draft, &atomic->expected, 8);
+	draft_add(draft, &atomic->value, 8);
+	pieces_add(batch->pieces, &batch->n_pieces, &batch->results[batch->n_atomics], 8);
+	batch->atomics[batch->n_atomics++] = wr;
+	batch->n++;
+}
+
+/* Sends the list of the newest batch; meanwhile it takes answers, so that the target goes on. */
+static int draft_send(struct ofi_post *post, struct ofi_batch *batch)
+{
+	struct ofi_draft *draft = post->draft;
+	uint32_t piece = 0, looks = 0;
+	int ret = 0;
+
+	while (ret == 0 && piece < draft->n_pieces) {
+		struct msghdr msg = { .msg_iov = draft->pieces + piece,
+				      .msg_iovlen = draft->n_pieces - piece };
+		ssize_t n = sendmsg(post->link.stream.sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n > 0)
+			pieces_skip(draft->pieces, &piece, (size_t)n);
+		else if (errno == EAGAIN || errno == EINTR)
+			ret = post_look(post, batch, POLLIN | POLLOUT, DEADLINE_NEVER, &looks);
+		else
+			ret = ofi_post_fail(post, -ECONNRESET, strerror(errno));
+	}
+	return ret;
 }
 
 /* -------- calls -------- */
@@ -441,100 +312,108 @@ static bool is_atomic(const struct transport_wr *wr)
 	return wr->verb == VERB_CAS || wr->verb == VERB_FAA;
 }
 
-static bool chain_fits(const struct ofi_post *post, uint64_t ops)
-{
-	return post->next - post->oldest < OFI_BATCHES &&
-	       (post->n_busy == 0 || post->n_busy + ops <= OFI_OPS);
-}
-
-/* Looks whether there is room for a chain. -EAGAIN: no; wait for outstanding work. */
-static int chain_room(struct ofi_post *post, const struct transport_wr *wrs, size_t n)
-{
-	uint64_t ops = 0; /* that these can need at most */
-	int ret;
-
-	for (size_t i = 0; i < n; i++)
-		ops += is_atomic(&wrs[i]) ? 1 : div_up(wrs[i].io.len, LONG_MAX_BYTES);
-	if (chain_fits(post, ops))
-		return 0;
-	ret = post_reap(post);
-	if (ret < 0)
-		return ret;
-	return chain_fits(post, ops)
-		       ? 0
-		       : error_set(-EAGAIN, "too many chains are outstanding: poll one first");
-}
-
-static int batch_open(struct ofi_post *post, bool chained)
+/* Finds room for a batch. -EAGAIN: there is none for a chain; wait for outstanding work. */
+static int batch_room(struct ofi_post *post, enum submit_order order)
 {
 	int ret = post->link.cut ? post_lost(post, -ECONNRESET) : 0;
 
-	while (ret == 0 && post->next - post->oldest >= OFI_BATCHES)
-		ret = batch_wait(post, post->oldest, DEADLINE_NEVER);
-	if (ret)
-		return ret;
-	*batch_of(post, post->next) = (struct ofi_batch){ .deadline = DEADLINE_NEVER, .left = 1 };
-	post->ticket = post->next++;
-	post->chained = chained;
-	post->parts.n = 0;
-	post->parts.bytes = 0;
-	return 0;
+	if (ret == 0 && post->next - post->oldest >= OFI_BATCHES)
+		ret = post_reap(post);
+	while (ret >= 0 && post->next - post->oldest >= OFI_BATCHES)
+		ret = order == SUBMIT_ORDERED
+			      ? error_set(-EAGAIN, "too many chains are outstanding: poll one "
+						   "first")
+			      : batch_wait(post, post->oldest, DEADLINE_NEVER);
+	return ret < 0 ? ret : 0;
+}
+
+/* Makes the list of a new batch, of all requests but READs that go through libfabric (far). */
+static struct ofi_batch *batch_make(struct ofi_post *post, struct transport_wr *wrs, size_t n,
+				    bool far)
+{
+	struct ofi_batch *batch = batch_of(post, post->next++);
+	struct ofi_draft *draft = post->draft;
+	struct ofi_list head = { OFI_LIST_MAGIC, 0 };
+
+	batch->deadline = DEADLINE_NEVER;
+	batch->answered = false;
+	batch->n_far = 1; /* while its call adds to it */
+	batch->n = batch->n_atomics = batch->piece = batch->n_pieces = 0;
+	draft->bytes = draft->n_pieces = 0;
+	draft_add(draft, &head, sizeof(head));
+	for (size_t i = 0; i < n; i++) {
+		if (is_atomic(&wrs[i]))
+			draft_atomic(draft, batch, &wrs[i]);
+		else if (!far || !ofi_far_takes(&post->far, &wrs[i].io))
+			draft_io(draft, batch, &wrs[i]);
+	}
+	pieces_add(batch->pieces, &batch->n_pieces, &batch->end, sizeof(batch->end));
+	head.n = batch->n;
+	memcpy(draft->text, &head, sizeof(head));
+	batch->answered = batch->n == 0;
+	return batch;
+}
+
+/* Starts the READs of a batch that go through libfabric. */
+static int batch_far(struct ofi_post *post, struct ofi_batch *batch, const struct transport_wr *wrs,
+		     size_t n)
+{
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < n; i++) {
+		uint64_t done = 0;
+		uint32_t looks = 0;
+
+		if (!ofi_far_takes(&post->far, &wrs[i].io))
+			continue;
+		while (ret == 0 && (ret = ofi_far_read(&post->far, &post->link, &wrs[i].io, &done,
+						       &batch->n_far)) == -EAGAIN)
+			ret = post_look(post, batch, POLLIN, DEADLINE_NEVER, &looks);
+		if (ret && !post->link.cut)
+			ret = ofi_post_fail(post, -ECONNRESET, error_last());
+	}
+	return ret;
 }
 
 int ofi_post_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 		    enum submit_order order, uint64_t *ticket_out)
 {
 	struct ofi_post *post = post_of(tr);
-	bool chained = order == SUBMIT_ORDERED;
+	bool far = order == SUBMIT_UNORDERED && post->far.ops;
+	struct ofi_batch *batch;
+	uint64_t ticket;
 	int ret;
 
 	for (size_t i = 0; i < n; i++) {
 		if (is_atomic(&wrs[i]))
 			wrs[i].atomic.status = ATOMIC_UNKNOWN; /* until it is done */
+		far = far && wrs[i].verb == VERB_READ && !wrs[i].fence;
 	}
-	ret = chained ? chain_room(post, wrs, n) : 0;
-	if (ret == 0)
-		ret = batch_open(post, chained);
+	ret = batch_room(post, order);
 	if (ret)
 		return ret;
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		ret = is_atomic(&wrs[i]) ? post_change(post, &wrs[i]) : post_io(post, &wrs[i]);
-	if (ret == 0)
-		ret = parts_flush(post);
-	if (post->link.cut)
+	ticket = post->next;
+	batch = batch_make(post, wrs, n, far);
+	ret = batch->n ? draft_send(post, batch) : 0;
+	if (ret == 0 && far)
+		ret = batch_far(post, batch, wrs, n);
+	if (ret)
 		return ret;
-	batch_release(post, batch_of(post, post->ticket));
-	*ticket_out = post->ticket;
-	return ret;
+	batch->n_far--;
+	*ticket_out = ticket;
+	return 0;
 }
 
 /* -------- opening -------- */
 
 int ofi_post_init(struct ofi_post *post)
 {
-	const struct ofi_port *port = &post->link.port;
-	const struct fi_tx_attr *tx = port->info->tx_attr;
-	int ret = 0;
-
-	post->order = ofi_order_of(tx->msg_order, port->messages_stay_behind);
-	post->small = min_u64(SMALL, port->max_words * 8);
-	post->parts_max =
-		(uint32_t)max_u64(1, min_u64(OFI_PARTS, min_u64(tx->iov_limit, tx->rma_iov_limit)));
-	post->next = post->oldest = 1;
-	post->ops = mem_array(OFI_OPS, sizeof(*post->ops));
-	if (!post->ops)
-		return error_set(-ENOMEM, "cannot allocate memory for %d requests", OFI_OPS);
-	for (uint32_t i = 0; i < OFI_OPS; i++) {
-		post->ops[i].next = post->free;
-		post->free = &post->ops[i];
-	}
-	if (ofi_port_is_local(port)) {
-		struct iovec ops = { post->ops, OFI_OPS * sizeof(*post->ops) };
-
-		post->parts_max = 1; /* each has a registration of its own */
-		ret = ofi_port_register(port, &ops, FI_READ | FI_WRITE, 0, &post->ops_mr);
-	}
-	return ret;
+	post->next = post->oldest = post->due = 1;
+	post->batches = mem_array(OFI_BATCHES, sizeof(*post->batches));
+	post->draft = mem_alloc(sizeof(*post->draft));
+	if (!post->batches || !post->draft)
+		return error_set(-ENOMEM, "cannot allocate memory for %d batches", OFI_BATCHES);
+	return post->link.port.calls ? ofi_far_init(&post->far) : 0;
 }
 
 void ofi_post_fini(struct ofi_post *post, bool forked)
@@ -542,5 +421,7 @@ void ofi_post_fini(struct ofi_post *post, bool forked)
 	if (!forked)
 		post_cut(post);
 	ofi_link_close(&post->link, forked);
-	mem_free(post->ops);
+	ofi_far_fini(&post->far);
+	mem_free(post->batches);
+	mem_free(post->draft);
 }

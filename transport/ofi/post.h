@@ -1,70 +1,56 @@
 /*
  * post.h - the work that an initiator has outstanding on its link.
  *
- *   call, chain ---> batch ---> requests of libfabric, each with an op ---> endpoint
- *                      ^                                                       |
- *                      +------- retired: results of atomics <------------ completion
+ *   call, chain ---> batch ---> list of its requests ----------------------> connection
+ *                      ^                                                        |
+ *                      +---- its buffers, results of atomics <------ answers, in order
  *
- *   op      a request of libfabric: up to four requests of one kind (order.h)
- *   batch   what one call has outstanding; tickets are consecutive and start at 1
+ *   batch   what one call has outstanding: one list; tickets are consecutive and start at 1
  *
- * A request that libfabric could carry out too early is sent when those before it are done: submit
- * waits for them. Between requests of one kind that is never so, and hardly ever in a chain.
+ * The target carries out lists, and the requests of each, in order. So nothing here keeps order, and
+ * every batch whose call needs it is one list. Long READs of a call that needs no order go through
+ * libfabric beside it, where the target has a provider (far.h).
  *
- * Any error of libfabric and a batch past its deadline end the link: the port is closed, then every
- * outstanding atomic is *unknown* and every batch and later call has -ECONNRESET; the call at whose
- * deadline it was has -ETIMEDOUT. Nothing is ever sent twice.
+ * Any error, and a batch past its deadline, end the link: then every outstanding atomic is *unknown* and
+ * every batch and later call has -ECONNRESET; the call at whose deadline it was has -ETIMEDOUT. Nothing
+ * is ever sent twice.
  *
- * Thread: owner. Waits poll the completion queue; this drives libfabric.
+ * Thread: owner.
  */
 #ifndef RLV_TRANSPORT_OFI_POST_H
 #define RLV_TRANSPORT_OFI_POST_H
 
+#include <sys/uio.h>
+
+#include "transport/ofi/far.h"
 #include "transport/ofi/link.h"
-#include "transport/ofi/order.h"
 
 #include "transport/transport.h"
 
 #define OFI_BATCHES 128 /* outstanding */
-#define OFI_OPS 512     /* likewise */
-#define OFI_PARTS 4     /* of one op */
-
-/* A region as this transport has attached it. */
-struct ofi_region {
-	struct region region;
-	struct ofi_region *next;
-	uint64_t address; /* of its first byte, as the provider counts */
-	uint64_t key;
-	uint32_t request; /* its ATTACH */
-};
-
-struct ofi_op {
-	struct fi_context2 context; /* first: libfabric's, and how a completion names the op */
-	struct ofi_op *next;        /* free */
-	struct fid_mr *mr;          /* of its buffer, where the provider wants that */
-	uint32_t batch;             /* place in batches */
-	uint8_t kind;               /* enum ofi_kind */
-	bool chained, busy, is_cas;
-	/* CHANGE: who gets the results, and the words that libfabric reads and writes */
-	uint32_t n_atomics;
-	struct transport_atomic *atomics[OFI_PARTS];
-	uint64_t operand[OFI_PARTS], expected[OFI_PARTS], result[OFI_PARTS];
-};
+#define OFI_INLINE 512u /* bytes of a WRITE that are copied into the list, at most */
 
 struct ofi_batch {
 	uint64_t deadline; /* from when somebody first waits for it */
-	uint32_t left;     /* ops not retired, and 1 while its call adds to it */
+	bool answered;     /* or it has no list */
+	uint32_t n_far;    /* READs through libfabric that are outstanding */
+	/* where its answer goes */
+	uint32_t n, piece, n_pieces;
+	struct iovec pieces[OFI_LIST_MAX + 1];
+	struct ofi_list end;
+	/* its atomics: results come beside each other */
+	uint32_t n_atomics;
+	struct transport_wr *atomics[OFI_LIST_MAX];
+	uint64_t results[OFI_LIST_MAX];
 };
 
-/* Requests that are gathered for one op. */
-struct ofi_parts {
-	uint32_t n;
-	enum ofi_kind kind;
-	bool is_cas; /* CHANGE: all of them, else none */
-	uint64_t bytes;
-	struct iovec local[OFI_PARTS];               /* not of a CHANGE */
-	struct transport_atomic *atomics[OFI_PARTS]; /* of a CHANGE */
-	struct fi_rma_iov remote[OFI_PARTS];
+/* A list that is being made. */
+struct ofi_draft {
+	uint32_t bytes, n_pieces;
+	struct iovec pieces[2 * OFI_LIST_MAX + 1];
+	uint64_t text[(sizeof(struct ofi_list) +
+		       OFI_LIST_MAX * (sizeof(struct ofi_request) + OFI_INLINE)) /
+		      8];
 };
 
 /* Head of the initiator. Made by transport_new; its owner opens the link. */
@@ -73,21 +59,13 @@ struct ofi_post {
 	struct ofi_link link;
 
 	/* private */
-	struct ofi_order order;
-	uint64_t small;     /* bytes of a read or write that travels as an atomic, at most */
-	uint32_t parts_max; /* of an op */
-	struct ofi_op *ops;
-	struct ofi_op *free;
-	struct fid_mr *ops_mr; /* of ops, where the provider wants that */
-	uint32_t n_busy;
-	uint32_t pending[2][OFI_KINDS]; /* ops: of calls without order, of chains */
-	struct ofi_batch batches[OFI_BATCHES];
+	struct ofi_far far;
+	struct ofi_batch *batches;
+	struct ofi_draft *draft;
 	uint64_t next;   /* ticket of the next batch */
 	uint64_t oldest; /* ticket of the oldest that is not done; next = all are */
-	uint64_t ticket; /* of the batch that is being built ... */
-	bool chained;    /* ... which is a chain */
-	struct ofi_parts parts;
-	char text[160]; /* why the link was cut */
+	uint64_t due;    /* ticket of the oldest without its answer, as far as there is one */
+	char text[160];  /* why the link was cut */
 };
 
 /* Makes post ready, whose link is open. -ENOMEM. */

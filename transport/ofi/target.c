@@ -19,11 +19,9 @@
 #include "transport/ofi/listen.h"
 #include "transport/ofi/peers.h"
 
-#define PROVIDER "tcp;ofi_rxm"
-
 enum {
-	EVENTS = 64, /* connections and messages served at a time */
-	LISTENER = OFI_PEERS_MAX,
+	EVENTS = 64, /* served at a time */
+	LISTENER,
 	OTHERS, /* the timer and the base's socket */
 };
 
@@ -81,7 +79,6 @@ static void target_accept(struct ofi_target *target) LOCK_REQUIRES(ofi_role)
 		ofi_peers_accept(target->peers, sock);
 }
 
-/* One event at a time, since what it brings may close the link of another. */
 static void target_serve(struct ofi_target *target) LOCK_REQUIRES(ofi_role)
 {
 	struct epoll_event event;
@@ -92,8 +89,6 @@ static void target_serve(struct ofi_target *target) LOCK_REQUIRES(ofi_role)
 	for (int i = 0; i < EVENTS && epoll_wait(target->epoll, &event, 1, 0) == 1; i++) {
 		if (event.data.u32 == LISTENER)
 			target_accept(target);
-		else if (event.data.u32 < LISTENER)
-			ofi_peers_serve(target->peers, event.data.u32);
 		else if (read(target->timer, &expirations, sizeof(expirations)) > 0)
 			ofi_peers_look(target->peers);
 	}
@@ -121,7 +116,10 @@ static int ofi_fence(struct transport_target *tg, uint64_t client_id, enum fence
 	target_enter(target);
 	if (how == FENCE_ASK) {
 		/* an event that says that it has hung up may be pending */
-		target_serve(target);
+		for (int i = 0; i < EVENTS && target->peers; i++) {
+			if (!ofi_agent_serve(&target->agent))
+				break;
+		}
 		if (!target->peers || !ofi_peers_have(target->peers, client_id))
 			ret = target_ops.fence(tg, client_id, how, &result);
 	} else if (target->peers) {
@@ -180,7 +178,7 @@ static const char *target_provider(void)
 {
 	const char *given = getenv("RLV_OFI_PROVIDER");
 
-	return given && *given ? given : PROVIDER;
+	return given ? given : "";
 }
 
 /* Opens all that listening needs, the unix socket last, because it cannot be closed again. */
@@ -200,8 +198,7 @@ static int begin_listening(struct ofi_target *target, struct node_address *where
 	if (ret == 0)
 		ret = ofi_agent_open(&target->agent, &target->lock);
 	if (ret == 0)
-		ret = ofi_peers_open(&target->base, provider, target->epoll, target->agent.ring,
-				     &target->peers);
+		ret = ofi_peers_open(&target->base, provider, target->agent.ring, &target->peers);
 	if (ret == 0)
 		ret = ofi_peers_try(target->peers, where->host);
 	if (ret == 0)
@@ -333,13 +330,10 @@ static LOCK_UNCHECKED void ofi_target_close(struct transport_target *tg)
 
 LOCK_UNCHECKED int ofi_target_open(const struct target_opts *opts, struct transport_target **tg_out)
 {
-	const struct ofi_calls *calls;
 	struct ofi_target *target;
 	struct target *base = NULL;
-	int ret = ofi_calls_load(&calls);
+	int ret = target_new(sizeof(*target), opts, &base);
 
-	if (ret == 0)
-		ret = target_new(sizeof(*target), opts, &base);
 	if (ret)
 		return ret;
 	target = ofi_target_of(&base->tg);
@@ -366,8 +360,11 @@ int ofi_target_check(void)
 {
 	const struct ofi_port_opts opts = { .provider = target_provider() };
 	struct ofi_port port = { .fd = -1 };
-	int ret = ofi_port_open(&opts, &port);
-	int closed = ofi_port_close(&port);
+	int ret, closed;
 
+	if (!*opts.provider)
+		return 0;
+	ret = ofi_port_open(&opts, &port);
+	closed = ofi_port_close(&port);
 	return ret ? ret : closed;
 }
