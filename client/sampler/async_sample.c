@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
+enum { COPY_LOT = 32 }; /* items that are copied and verified together */
+
 /* -------- memory -------- */
 
 int async_sample_init(struct async_sample *async)
@@ -193,26 +195,34 @@ static int async_next_of_draw(struct rlv_sampler *sp, struct async_sample *async
 }
 
 /*
- * Copies the rows that have come into the batch while the next phase is in progress. With
- * RLV_VERIFY_CRC verifies them: rows that came over a wire lie in a buffer of our own, so that
- * their seals hold for what was copied; rows read in place may have changed since, so their leaves
- * are read again.
+ * Copies rows of n items into the batch. With RLV_VERIFY_CRC verifies them, while they are in the
+ * cache: rows that came over a wire lie in a buffer of our own, so that their seals hold for what was
+ * copied; rows read in place may have changed since, so their leaves are read again.
  */
-static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async)
+static void async_copy_lot(struct rlv_sampler *sp, struct async_sample *async, uint32_t first,
+			   uint32_t n)
 {
 	struct draw_scratch *s = async->s;
-	uint32_t first = async->rows_first, n = async->rows_n;
-	bool by_leaf = sampler_looks_at_leaves(sp);
-	bool last = first + n == async->found;
-	int ret = by_leaf && last ? async_post_look(sp, async) : 0;
 
 	sampler_copy_rows(sp, s, async->batch, first, n);
-	for (uint32_t i = first; !by_leaf && i < first + n; i++) {
+	for (uint32_t i = first; !sampler_looks_at_leaves(sp) && i < first + n; i++) {
 		if (handle_shard(&sp->h, s->shard[i])->tree->base)
 			sampler_look_in_place(sp, s, i, 1);
 		else
 			s->again[i] = window_is_whole(sp, s, i) ? s->word[i] : 0;
 	}
+}
+
+/* Copies and verifies the rows that have come while the next phase is in progress. */
+static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async)
+{
+	uint32_t first = async->rows_first, n = async->rows_n;
+	bool by_leaf = sampler_looks_at_leaves(sp);
+	bool last = first + n == async->found;
+	int ret = by_leaf && last ? async_post_look(sp, async) : 0;
+
+	for (uint32_t done = 0; done < n; done += COPY_LOT)
+		async_copy_lot(sp, async, first + done, (uint32_t)min_u64(n - done, COPY_LOT));
 	if (ret || (last && by_leaf))
 		return ret;
 	async->rows_first += n;

@@ -24,7 +24,7 @@
 #include "transport/attach/target.h"
 #include "transport/ofi/message.h"
 
-#define OFI_WHOLE 4096u
+#define OFI_WHOLE 1024u
 #define OFI_IN_BYTES (32u << 10)
 #define OFI_OUT_BYTES (64u << 10)
 #define OFI_PIECES 512 /* of answers, in memory here or of regions */

@@ -168,6 +168,8 @@ static int post_look(struct ofi_post *post, struct ofi_batch *batch, short event
 {
 	int n = post_reap(post), ret;
 
+	if (n > 0)
+		*looks = 0;
 	if (n)
 		return n < 0 ? n : 0;
 	if (++*looks > LOOKS_SPIN)
