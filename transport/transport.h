@@ -262,7 +262,7 @@ struct transport_opts {
  * Connects to a target. uri: "embed:" (with opts->target), "shm:SOCKET-PATH",
  * "verbs:HOST:PORT[;SOCKET-PATH]" (on the node's own host, regions are also mapped through the
  * socket; their words are still changed through the NIC), "ofi:HOST:PORT[;SOCKET-PATH]" (the same
- * over libfabric). Errors: -EINVAL (unknown scheme; the
+ * over TCP). Errors: -EINVAL (unknown scheme; the
  * message lists the known), -ECONNREFUSED, -ETIMEDOUT, -EPROTO (peer of another version).
  */
 RLV_MUST_CHECK int transport_open(const char *uri, const struct transport_opts *opts,

@@ -34,7 +34,7 @@
 		  &(opts).interface, ARG_TEXT }, \
 		{ "ports", "LOW-HIGH", "ofi: use ports of this range only", &(opts).ports, \
 		  ARG_TEXT }, \
-		{ "provider", "NAME", "ofi: provider of libfabric (default tcp;ofi_rxm)", \
+		{ "provider", "NAME", "ofi: provider of libfabric for long READs (default none)", \
 		  &(opts).provider, ARG_TEXT }, \
 		{ "group", "GROUP", \
 		  "let users of this group connect, with a token (default of\nnode add: the group of the " \

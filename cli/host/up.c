@@ -87,7 +87,7 @@ static const char notes[] =
 	"not attackers.\n\n"
 	"Memory nodes serve this host by shared memory. With --announce, or --listen at more than the\n"
 	"loopback, they serve other hosts, too: by verbs if there is an RDMA device, else by ofi\n"
-	"(libfabric), else not; relive status says what and why, and --transport decides it.\n\n"
+	"(TCP), else not; relive status says what and why, and --transport decides it.\n\n"
 	"A process that opens a DAX device can map all of it. Clients of this host are therefore "
 	"refused,\nand only RDMA clients are served, unless --trust-clients is given at each start "
 	"of the node.\n\n"

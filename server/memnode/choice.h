@@ -32,8 +32,8 @@ RLV_MUST_CHECK int memnode_take_network(const struct memnode_opts *opts,
 
 /*
  * Chooses by opts->transport, opts->listen and the server's host. -EINVAL: an unknown transport, or
- * shm with an address; -ENODEV: other hosts are to reach the node, and neither RDMA nor libfabric
- * is here. Thread: setup.
+ * shm with an address; -ENODEV: other hosts are to reach the node, and there is no RDMA device and
+ * not the provider of libfabric that was named. Thread: setup.
  */
 RLV_MUST_CHECK int memnode_choose(const struct memnode_opts *opts,
 				  struct memnode_choice *choice_out);

@@ -36,7 +36,7 @@ struct memnode_opts {
 	const char *transport; /* "auto" (NULL), "shm", "verbs", "ofi" */
 	const char *listen;    /* verbs, ofi: HOST:PORT to listen on; NULL = any */
 	const char *interface; /* verbs, ofi: listens at an address of it; NULL = any */
-	const char *provider;  /* ofi: of libfabric; NULL = the default */
+	const char *provider;  /* ofi: of libfabric; NULL = none */
 	uint16_t ports[2];     /* ofi: first and last port that it may use; 0 = any */
 	const char *group;  /* user group with access to the socket; NULL = that of the directory */
 	bool trust_clients; /* local clients are trusted: each may map a whole device */

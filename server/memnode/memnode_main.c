@@ -62,9 +62,9 @@ static const char usage[] =
 	"                        there is an RDMA device, else ofi; relive status says why)\n"
 	"  --listen HOST:PORT    verbs, ofi: address that accepts clients (default any, :0)\n"
 	"  --interface NAME      verbs, ofi: accept them at the address of this interface\n"
-	"  --ports LOW-HIGH      ofi: use ports of this range only: one, and one for each link\n"
-	"  --provider NAME       ofi: provider of libfabric for the node and its clients (default\n"
-	"                        tcp;ofi_rxm)\n";
+	"  --ports LOW-HIGH      ofi: use ports of this range only: one, and with --provider one\n"
+	"                        for each link\n"
+	"  --provider NAME       ofi: provider of libfabric for long READs (default none)\n";
 
 static const char exit_codes[] = "  3  the node runs already\n"
 				 "  4  no memory, or no room for the pool\n"

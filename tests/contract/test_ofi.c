@@ -3,6 +3,7 @@
  */
 #include "tests/contract/suite/contract.h"
 #include "tests/support/fake/fault.h"
+#include "tests/support/gauge.h"
 
 static int open_wrapped(struct rig *rig, uint64_t client_id, struct transport **tr_out)
 {
@@ -15,6 +16,44 @@ static int open_wrapped(struct rig *rig, uint64_t client_id, struct transport **
 	if (ret == 0)
 		(*tr_out)->caps &= ~(uint32_t)TRANSPORT_ASYNC; /* it waits for each call */
 	return ret;
+}
+
+static uint64_t lists(struct rig *rig)
+{
+	struct target_stats stats;
+
+	rig->tg->ops->stats(rig->tg, &stats);
+	return gauge_of(stats, "lists");
+}
+
+/* What a call costs: 256 requests of any kinds are one list, and one answer. */
+static void list__one_for_each_call(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct transport_wr wrs[2 * TRANSPORT_VECTOR + 1];
+	uint64_t words[TRANSPORT_VECTOR], before = lists(rig);
+	struct transport_io io[TRANSPORT_VECTOR];
+	struct transport_span span = { 0 };
+
+	for (uint32_t i = 0; i < TRANSPORT_VECTOR; i++)
+		io[i] = (struct transport_io){
+			.region = rig->region, .off = 64 * i, .dst = &words[i], .len = 8
+		};
+	assert_int_equal(transport_read(rig->tr, io, TRANSPORT_VECTOR), 0);
+	assert_int_equal(lists(rig), before + 1);
+	for (uint32_t i = 0; i <= 2 * TRANSPORT_VECTOR; i++) {
+		wrs[i] = (struct transport_wr){ .verb = i % 3 == 0 ? VERB_WRITE : VERB_FAA };
+		if (i % 3 == 0)
+			wrs[i].io = io[i % TRANSPORT_VECTOR];
+		else
+			wrs[i].atomic = (struct transport_atomic){ .region = rig->region,
+								   .off = 1 << 20,
+								   .value = 1 };
+	}
+	assert_int_equal(transport_submit_chain(rig->tr, wrs, 2 * TRANSPORT_VECTOR + 1, &span), 0);
+	assert_int_equal(transport_poll(rig->tr, span.last, DEADLINE_NEVER), 0);
+	assert_int_equal(lists(rig), before + 1 + 3);
+	assert_int_equal(rig_load(rig->region, 1 << 20), 342);
 }
 
 int main(void)
@@ -33,10 +72,13 @@ int main(void)
 		  .in_file = true,
 		  .in_dir = true },
 	};
-	int failed = 0;
+	static const struct CMUnitTest tests[] = { CONTRACT_TEST(list__one_for_each_call) };
+	int failed;
 
 	if (contract_lacks_device("ofi"))
 		return TEST_EXIT_SKIP;
+	contract_use(&kinds[1]);
+	failed = TEST_RUN(tests, NULL, NULL);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		failed += contract_run(&kinds[i]);
 	return failed;

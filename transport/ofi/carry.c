@@ -288,6 +288,7 @@ static int carry_end(struct ofi_carry *carry)
 		return -ENOBUFS;
 	memcpy(answer_add(carry, sizeof(end)), &end, sizeof(end));
 	carry->n = 0;
+	carry->lists++;
 	return 0;
 }
 

@@ -47,6 +47,7 @@ struct ofi_openings {
 
 struct ofi_carry {
 	uint32_t begin, end; /* of what has come and is not carried out, in `in` */
+	uint64_t lists;      /* carried out */
 	uint32_t n, left;    /* requests of the list, and of them those to come; n 0: no list */
 	/* a long WRITE, whose other bytes are still to come */
 	const struct ofi_opening *landing;

@@ -1,30 +1,30 @@
 /*
- * ofi.h - transport over libfabric, for hosts without RDMA cards (provider "tcp;ofi_rxm") and with
- * those that libfabric drives.
+ * ofi.h - transport over TCP, for hosts without RDMA cards; long READs may go through a provider of
+ * libfabric (OFI).
  *
- *   ofi:HOST:PORT          initiator -- libfabric ------------> target's memory
+ *   ofi:HOST:PORT          initiator -- lists over TCP -------> target's agent -> memory
+ *                                    -- libfabric ------------> memory
  *   ofi:HOST:PORT;PATH     the same; on the node's own host also a mapping, by its socket
  *
- *   link    the connection: TCP for messages, an endpoint for requests     post    work on it
- *   port    an endpoint of libfabric with all that it needs                order   what may pass what
+ *   link    the connection: messages and lists, with a provider a port     post    work on it
+ *   port    an endpoint of libfabric with all that it needs                far     READs through it
  *
  *   ofi target ----+-- base: pool, regions, grants, local socket           (attach/target.h)
  *                  +-- listener: one TCP address
- *                  +-- peers: links of clients, with a port each           (peers.h)
- *                  +-- agent: the thread that drives all ports             (agent.h)
+ *                  +-- peers: links of clients                             (peers.h)
+ *                  |     +-- carry: carries out lists                      (carry.h)
+ *                  +-- agent: the thread that serves all links             (agent.h)
  *
- * A node is not passive here: libfabric's providers over TCP carry out a peer's requests only while
- * somebody drives its endpoint. The agent does, and sleeps while nobody calls. It alone changes the
- * words of a region (ATOMIC_DOMAIN_AGENT): clients on the node's host map regions for reads and bulk
- * writes, and their atomics come through libfabric like everybody's.
+ * A node is not passive here: its agent executes what clients ask for, and sleeps while nobody calls. It
+ * alone changes the words of a region (ATOMIC_DOMAIN_AGENT): clients on the node's host map regions for
+ * reads and bulk writes, and their atomics come over TCP like everybody's.
  *
- * Proof of a fence: every link has an endpoint of its own, and its keys are good there only. The
- * endpoint, with all connections to it, is closed by a thread that holds the lock of the agent, so
- * nothing is under way in libfabric, and afterwards nothing can be. A client whose endpoint was
- * closed is not let in again.
+ * Proof of a fence: the connection, and with a provider the link's endpoint, is closed by a thread that
+ * holds the lock of the agent, so nothing of it is under way, and afterwards nothing can be. A client
+ * whose link was closed so is not let in again.
  *
- * Data and keys travel in clear, and libfabric trusts what comes to its endpoints: for networks
- * whose hosts are all trusted.
+ * Data travels in clear, and libfabric trusts what comes to its endpoints: for networks whose hosts are
+ * all trusted.
  */
 #ifndef RLV_TRANSPORT_OFI_OFI_H
 #define RLV_TRANSPORT_OFI_OFI_H
@@ -40,13 +40,12 @@ RLV_MUST_CHECK int ofi_open(const char *rest, const struct transport_opts *opts,
 
 /*
  * Makes a target of kind ofi. RLV_OFI_PROVIDER names the provider of libfabric that it and its
- * clients use (default "tcp;ofi_rxm"). opts: clock set. -ENOTSUP (no libfabric); other errors are
- * those of transport_target_open.
+ * clients use for long READs, if any. opts: clock set. Errors are those of transport_target_open.
  */
 RLV_MUST_CHECK int ofi_target_open(const struct target_opts *opts,
 				   struct transport_target **tg_out);
 
-/* transport_target_check: libfabric is there, with the provider. */
+/* transport_target_check: -ENOTSUP if a provider is named, and it or libfabric is missing. */
 RLV_MUST_CHECK int ofi_target_check(void);
 
 #endif

@@ -559,6 +559,8 @@ static int peer_carry(struct ofi_peer *peer)
 		else if (ret == -ENOBUFS || (ret == -EAGAIN && !peer->carry.n))
 			sent = ofi_carry_send(&peer->carry, peer->sock);
 	} while (ret == 0 || (ret == -ENOBUFS && sent == 0));
+	peer->all->lists += peer->carry.lists;
+	peer->carry.lists = 0;
 	if (ret != -EAGAIN && ret != -ENOBUFS)
 		return ret;
 	ret = peer_watch(peer, sent == -EAGAIN);

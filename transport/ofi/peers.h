@@ -62,7 +62,7 @@ struct ofi_peers {
 	uint32_t n, n_unproved, n_keys;
 	uint32_t n_blind;    /* ports without a descriptor */
 	uint32_t n_restless; /* peers */
-	uint64_t attaches;
+	uint64_t attaches, lists;
 	uint64_t fenced[OFI_FENCED_MAX];
 	uint64_t n_fenced; /* total; fenced holds the latest */
 };
