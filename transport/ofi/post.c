@@ -236,53 +236,56 @@ static void pieces_add(struct iovec *pieces, uint32_t *n_inout, const void *at, 
 		pieces[(*n_inout)++] = (struct iovec){ (void *)(uintptr_t)at, bytes };
 }
 
-static void draft_add(struct ofi_draft *draft, const void *from, size_t bytes)
+/* Room for `bytes` at the end of the list. */
+static void *draft_add(struct ofi_draft *draft, uint32_t bytes)
 {
 	uint8_t *at = (uint8_t *)draft->text + draft->bytes;
 
-	memcpy(at, from, bytes);
-	draft->bytes += (uint32_t)bytes;
+	draft->bytes += bytes;
 	pieces_add(draft->pieces, &draft->n_pieces, at, bytes);
+	return at;
+}
+
+static uint16_t opening_of(const struct region *region)
+{
+	return ((const struct ofi_region *)region)->opening;
 }
 
 static void draft_io(struct ofi_draft *draft, struct ofi_batch *batch,
 		     const struct transport_wr *wr)
 {
 	const struct transport_io *io = &wr->io;
-	const struct ofi_request request = {
-		.off = io->off,
-		.bytes = io->len,
-		.opening = ((const struct ofi_region *)io->region)->opening,
-		.verb = wr->verb == VERB_READ ? OFI_READ : OFI_WRITE,
-	};
+	bool is_read = wr->verb == VERB_READ;
+	struct ofi_request *request = draft_add(draft, sizeof(*request));
 
-	draft_add(draft, &request, sizeof(request));
-	if (wr->verb == VERB_READ)
+	*request = (struct ofi_request){ .off = io->off,
+					 .bytes = io->len,
+					 .opening = opening_of(io->region),
+					 .verb = is_read ? OFI_READ : OFI_WRITE };
+	if (is_read)
 		pieces_add(batch->pieces, &batch->n_pieces, io->dst, io->len);
 	else if (io->len <= OFI_INLINE)
-		draft_add(draft, io->src, io->len);
+		memcpy(draft_add(draft, io->len), io->src, io->len);
 	else
 		pieces_add(draft->pieces, &draft->n_pieces, io->src, io->len);
-	batch->n++;
 }
 
 static void draft_atomic(struct ofi_draft *draft, struct ofi_batch *batch, struct transport_wr *wr)
 {
 	const struct transport_atomic *atomic = &wr->atomic;
-	const struct ofi_request request = {
-		.off = atomic->off,
-		.bytes = 8,
-		.opening = ((const struct ofi_region *)atomic->region)->opening,
-		.verb = wr->verb == VERB_CAS ? OFI_CAS : OFI_FAA,
-	};
+	bool is_cas = wr->verb == VERB_CAS;
+	struct ofi_request *request = draft_add(draft, sizeof(*request) + (is_cas ? 16 : 8));
+	uint64_t *operands = (uint64_t *)(request + 1);
 
-	draft_add(draft, &request, sizeof(request));
-	if (wr->verb == VERB_CAS)
-		draft_add(draft, &atomic->expected, 8);
-	draft_add(draft, &atomic->value, 8);
+	*request = (struct ofi_request){ .off = atomic->off,
+					 .bytes = 8,
+					 .opening = opening_of(atomic->region),
+					 .verb = is_cas ? OFI_CAS : OFI_FAA };
+	operands[0] = is_cas ? atomic->expected : atomic->value;
+	if (is_cas)
+		operands[1] = atomic->value;
 	pieces_add(batch->pieces, &batch->n_pieces, &batch->results[batch->n_atomics], 8);
 	batch->atomics[batch->n_atomics++] = wr;
-	batch->n++;
 }
 
 /* Sends the list of the newest batch; meanwhile it takes answers, so that the target goes on. */
@@ -335,23 +338,25 @@ static struct ofi_batch *batch_make(struct ofi_post *post, struct transport_wr *
 {
 	struct ofi_batch *batch = batch_of(post, post->next++);
 	struct ofi_draft *draft = post->draft;
-	struct ofi_list head = { OFI_LIST_MAGIC, 0 };
+	struct ofi_list *head;
 
 	batch->deadline = DEADLINE_NEVER;
 	batch->answered = false;
 	batch->n_far = 1; /* while its call adds to it */
 	batch->n = batch->n_atomics = batch->piece = batch->n_pieces = 0;
 	draft->bytes = draft->n_pieces = 0;
-	draft_add(draft, &head, sizeof(head));
+	head = draft_add(draft, sizeof(*head));
 	for (size_t i = 0; i < n; i++) {
 		if (is_atomic(&wrs[i]))
 			draft_atomic(draft, batch, &wrs[i]);
 		else if (!far || !ofi_far_takes(&post->far, &wrs[i].io))
 			draft_io(draft, batch, &wrs[i]);
+		else
+			continue;
+		batch->n++;
 	}
 	pieces_add(batch->pieces, &batch->n_pieces, &batch->end, sizeof(batch->end));
-	head.n = batch->n;
-	memcpy(draft->text, &head, sizeof(head));
+	*head = (struct ofi_list){ OFI_LIST_MAGIC, batch->n };
 	batch->answered = batch->n == 0;
 	return batch;
 }
