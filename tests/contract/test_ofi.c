@@ -2,6 +2,9 @@
  * test_ofi.c - the contract suite over libfabric, with the target in the same process.
  */
 #include "tests/contract/suite/contract.h"
+
+#include <unistd.h>
+
 #include "tests/support/fake/fault.h"
 #include "tests/support/gauge.h"
 
@@ -56,6 +59,22 @@ static void list__one_for_each_call(void **state)
 	assert_int_equal(rig_load(rig->region, 1 << 20), 342);
 }
 
+/* A client is connected, and asks for nothing. */
+static void agent__sleeps_while_nobody_calls(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_stats stats;
+	uint64_t before;
+
+	assert_int_equal(rig_load(rig->region, 0), 0);
+	(void)usleep(50000); /* it looks on for a moment */
+	rig->tg->ops->stats(rig->tg, &stats);
+	before = gauge_of(stats, "cpu_ms");
+	(void)usleep(500000);
+	rig->tg->ops->stats(rig->tg, &stats);
+	assert_true(gauge_of(stats, "cpu_ms") <= before + 1);
+}
+
 int main(void)
 {
 	static const struct contract_kind kinds[] = {
@@ -72,7 +91,10 @@ int main(void)
 		  .in_file = true,
 		  .in_dir = true },
 	};
-	static const struct CMUnitTest tests[] = { CONTRACT_TEST(list__one_for_each_call) };
+	static const struct CMUnitTest tests[] = {
+		CONTRACT_TEST(list__one_for_each_call),
+		CONTRACT_TEST(agent__sleeps_while_nobody_calls),
+	};
 	int failed;
 
 	if (contract_lacks_device("ofi"))

@@ -61,6 +61,7 @@ static int far_start(struct ofi_far *far, struct ofi_link *link, const struct io
 		      : sent             ? ofi_port_error(&link->port, "fi_read", sent)
 					 : 0;
 	}
+	far->stalled = ret == -EAGAIN;
 	if (ret)
 		op_free(far, op);
 	else
@@ -92,7 +93,7 @@ int ofi_far_reap(struct ofi_far *far, struct ofi_link *link)
 	struct fi_cq_err_entry bad = { 0 };
 	ssize_t n;
 
-	if (!far->n_busy)
+	if (!ofi_far_works(far))
 		return 0;
 	n = fi_cq_read(link->port.cq, done, REAP);
 	if (n == -FI_EAGAIN)

@@ -35,6 +35,7 @@ struct ofi_far_op {
 struct ofi_far {
 	struct ofi_far_op *ops, *free;
 	uint32_t n_busy;
+	bool stalled; /* libfabric could not start the last READ, such as before it is connected */
 };
 
 RLV_MUST_CHECK int ofi_far_init(struct ofi_far *far);
@@ -44,6 +45,12 @@ void ofi_far_fini(struct ofi_far *far);
 static inline bool ofi_far_takes(const struct ofi_far *far, const struct transport_io *io)
 {
 	return far->ops && io->len >= OFI_FAR_MIN;
+}
+
+/* True while libfabric has something to do for which somebody must look for completions. */
+static inline bool ofi_far_works(const struct ofi_far *far)
+{
+	return far->n_busy || far->stalled;
 }
 
 /*

@@ -151,7 +151,7 @@ static int post_reap(struct ofi_post *post)
 /* Sleeps until the connection has something, or looks at the clock while libfabric is at work. */
 static int post_sleep(struct ofi_post *post, short events, uint64_t until, uint32_t looks)
 {
-	if (!post->far.n_busy)
+	if (!ofi_far_works(&post->far))
 		return ofi_link_wait(&post->link, events, until);
 	if (looks % LOOKS_CHECK == 0 && ofi_link_check(&post->link))
 		return -ECONNRESET;
