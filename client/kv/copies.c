@@ -87,6 +87,19 @@ static bool line_is(const struct kv_line *line, const struct kv_line *other)
 	       memcmp(line->opened, other->opened, sizeof(line->opened)) == 0;
 }
 
+/* -EHOSTDOWN if the memory of one of them was given up, which mapped memory says at once. */
+static int line_check(struct rlv_kv *kv, const struct kv_line *line)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < line->copies.n_all; i++)
+		if (line->copies.at[i]->part.slots->base)
+			ret = part_state(&line->copies.at[i]->part);
+	if (ret == -EHOSTDOWN)
+		(void)part_set_drop(&kv->set);
+	return ret;
+}
+
 /* -------- the owner -------- */
 
 static struct copies_owner kv_self(const struct rlv_kv *kv)
@@ -118,12 +131,16 @@ static int kv_own(struct rlv_kv *kv, uint32_t p, const struct kv_line *line)
 	kv_copies_forget(acc);
 	owned->claimed = true;
 	ret = heap_copies_claim(&line->copies, &self, &settle, &newest);
-	if (ret == 0 && newest >= kv->set.n_parts) { /* a copy that was made since our last look */
+	/* Somebody may have owned the others since the first one was lost, and given them back. */
+	if (ret == 0)
+		ret = line_check(kv, line);
+	if (ret)
+		return ret;
+	if (newest >= kv->set.n_parts) { /* a copy that was made since our last look */
 		ret = part_set_heal(&kv->set);
 		return ret ? ret : error_set(-EAGAIN, "heap %s: has a new copy", kv->desc.name);
 	}
-	if (ret == 0 && settle)
-		ret = heap_copies_settle(&line->copies, self.owner);
+	ret = settle ? heap_copies_settle(&line->copies, self.owner) : 0;
 	if (ret)
 		return ret;
 	heap_access_reset(acc);
@@ -139,11 +156,8 @@ int kv_copy(struct rlv_kv *kv, uint32_t p, bool puts, struct heap_access **acc_o
 	bool owns = puts && kv->slot.owner;
 	int ret = line_find(kv, p, owns, &line);
 
-	for (uint32_t i = 0; ret == 0 && i < line.copies.n_all; i++)
-		if (line.copies.at[i]->part.slots->base)
-			ret = part_state(&line.copies.at[i]->part);
-	if (ret == -EHOSTDOWN)
-		(void)part_set_drop(&kv->set);
+	if (ret == 0)
+		ret = line_check(kv, &line);
 	if (ret)
 		return ret;
 	*acc_out = line_access(kv, &line);
