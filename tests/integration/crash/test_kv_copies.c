@@ -2,6 +2,7 @@
  * A heap with two copies of each part on three memory nodes, in real processes: a node is lost, its copies are
  * made anew and filled, another one is lost; owners are killed.
  */
+#include "tests/support/history.h"
 #include "tests/support/must.h"
 #include "tests/support/processes.h"
 #include "tests/support/store_nodes.h"
@@ -10,14 +11,21 @@
 #include "relive/kv.h"
 
 #include "base/os/clock.h"
+#include "base/rng.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define NODES 3u
 #define KEYS 60u
+#define CLIENTS 3u
+#define HOT 4u /* keys of the history */
+#define CALLS_MOST 2000000u
 
 struct fixture {
 	struct processes ps;
@@ -255,6 +263,135 @@ TEST_WITH(killed_owner__is_followed_by_another, setup, teardown)
 		close(fx->ready[0]);
 		close(fx->ready[1]);
 	}
+}
+
+/* -------- histories -------- */
+
+struct entry {
+	struct history_call call;
+	uint32_t key;
+	uint32_t counts; /* 0: it changed and found nothing */
+};
+
+struct history {
+	_Atomic uint32_t n, started;
+	struct entry entries[CALLS_MOST];
+};
+
+static struct history *history;
+
+/* Puts and gets in turn, and gives its parts back now and then. Ends by a kill only. */
+static int child_that_calls(void *arg)
+{
+	uint32_t number = 1 + atomic_fetch_add(&history->started, 1);
+	struct rlv_store_opts opts = { .size = sizeof(opts), .timeout_ns = CLOCK_NS_PER_S / 5 };
+	struct rlv_store *store = NULL;
+	struct rlv_kv *kv = NULL;
+	struct rng rng;
+
+	(void)arg;
+	rng_seed(&rng, 23, number);
+	while (rlv_store_open("shm:s", &opts, &store) || rlv_kv_open(store, "h", &kv))
+		(void)!rlv_store_close(&store);
+	for (uint64_t i = 1;; i++) {
+		uint32_t at = atomic_fetch_add(&history->n, 1);
+		uint64_t value = (uint64_t)number << 32 | i, have = 0;
+		struct rlv_kv_value got = { .size = sizeof(got), .ptr = &have, .room = 8 };
+		struct history_call call = { .client = number, .end = HISTORY_PENDING };
+		struct entry *entry;
+		char text[16];
+		struct rlv_bytes key;
+		int ret;
+
+		if (at >= CALLS_MOST)
+			return 0;
+		entry = &history->entries[at];
+		entry->key = (uint32_t)rng_uniform_u64(&rng, HOT);
+		key = key_of(entry->key, text);
+		call.kind = rng_uniform_u64(&rng, 2) ? HISTORY_PUT : HISTORY_GET;
+		call.value = call.kind == HISTORY_PUT ? value : 0;
+		call.start = clock_now_ns(clock_monotonic());
+		entry->call = call;
+		atomic_signal_fence(memory_order_seq_cst); /* a kill comes between instructions */
+		entry->counts = call.kind == HISTORY_PUT;
+		atomic_signal_fence(memory_order_seq_cst);
+		if (call.kind == HISTORY_PUT)
+			ret = rlv_kv_put(kv, key, (struct rlv_bytes){ &value, 8 }, &call.version);
+		else if ((ret = rlv_kv_get(kv, key, &got)) == 0)
+			call.version = got.version;
+		if (ret == -ECONNRESET || ret == -ETIMEDOUT)
+			continue; /* done or not, as that of a killed client */
+		entry->counts = ret == 0;
+		if (ret == 0) {
+			call.value = call.kind == HISTORY_PUT ? value : have;
+			entry->call = call;
+			atomic_signal_fence(memory_order_seq_cst);
+			entry->call.end = clock_now_ns(clock_monotonic());
+		}
+		if (i % 64 == 0)
+			(void)!rlv_kv_release(kv);
+	}
+}
+
+static void check_history(uint32_t n)
+{
+	struct history_call *calls = malloc(n * sizeof(*calls));
+	const char *why;
+
+	for (uint32_t key = 0; key < HOT; key++) {
+		size_t found = 0, puts = 0;
+
+		for (uint32_t i = 0; i < n; i++) {
+			const struct entry *entry = &history->entries[i];
+
+			if (entry->key != key || !entry->counts)
+				continue;
+			calls[found] = entry->call;
+			if (entry->call.end == HISTORY_PENDING)
+				calls[found].version = 0;
+			else
+				puts += entry->call.kind == HISTORY_PUT;
+			/* A get that a kill interrupted says nothing. */
+			found += entry->call.end != HISTORY_PENDING ||
+				 entry->call.kind == HISTORY_PUT;
+		}
+		if (!history_check(calls, found, &why))
+			fail_msg("key %u, %zu calls: %s", key, found, why);
+		print_message("key %u: %zu calls, %zu puts, are linearizable\n", key, found, puts);
+		assert_true(puts > 50);
+	}
+	free(calls);
+}
+
+TEST_WITH(killed_owners_and_a_lost_node__leave_linearizable_histories, setup, teardown)
+{
+	struct fixture *fx = *state;
+	pid_t clients[CLIENTS] = { 0 };
+	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
+
+	history = mmap(NULL, sizeof(*history), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	assert_true(history != MAP_FAILED);
+	for (uint32_t i = 0; i < 100; i++) {
+		pid_t *client = &clients[i % CLIENTS];
+
+		if (*client)
+			processes_kill(&fx->ps, *client, SIGKILL);
+		*client = processes_fork(&fx->ps, child_that_calls, NULL);
+		if (i == 30)
+			processes_kill(&fx->ps, fx->nodes[0], SIGKILL);
+		processes_sleep_ns(30 * CLOCK_NS_PER_MS);
+	}
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		processes_kill(&fx->ps, clients[i], SIGKILL);
+	check_history((uint32_t)atomic_load(&history->n) < CALLS_MOST
+			      ? (uint32_t)atomic_load(&history->n)
+			      : CALLS_MOST);
+	assert_true(processes_until(is_ours, fx));
+	assert_true(processes_until(is_whole_again, fx));
+	must(rlv_kv_verify(fx->kv, &report), "rlv_kv_verify");
+	assert_int_equal(report.problems, 0);
+	munmap(history, sizeof(*history));
 }
 
 TEST_WITH(create__with_more_copies_than_nodes, setup, teardown)
