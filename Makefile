@@ -9,6 +9,7 @@
 #   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks
 #   make campaign-vm  [EVENTS=200] [SEED=1] [FIRST=1] [RESULT=docs/campaign.json]: faults between guests
 #   make ratios-vm    [ROUNDS=7] [RESULT=FILE]: what our side of an RDMA wire costs, beside perftest
+#   make check-gpu    on a machine with a GPU: the cuda backend on its driver, and what the GPU can do
 #   make bench        every bench with its defaults
 #   make wheel        the Python package, into build/wheel, and tries it in a clean environment
 #   make check-adaptors  the Python adaptors beside their libraries, from PyPI (8 GB)
@@ -80,6 +81,10 @@ wheel: setup-test
 check-adaptors: all
 	@tools/check-adaptors
 
+check-gpu: setup-test
+	@$(MAKE) --no-print-directory all
+	@tools/check-gpu $(BUILD)/bin $(BUILD)/gpu-report.txt
+
 learn-curves: setup-learn
 	@$(MAKE) --no-print-directory all
 	@python=$$(tools/learn-env) && PYTHONPATH=$(BUILD)/python "$$python" bench/learning/run.py
@@ -104,4 +109,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-wheel check-deep check-vm campaign-vm ratios-vm bench check-adaptors learn-curves bench-peers wheel docs format install clean
+.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-wheel check-deep check-vm campaign-vm ratios-vm bench check-gpu check-adaptors learn-curves bench-peers wheel docs format install clean

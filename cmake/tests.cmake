@@ -77,6 +77,9 @@ set_target_properties(fakecuda PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1
 foreach(level unit contract model stress fault)
 	add_dependencies(tests_${level} fakecuda)
 endforeach()
+if(TARGET gpu_probe)
+	add_dependencies(tests_integration fakecuda gpu_probe)
+endif()
 
 # The module of rdma-core, and one in its stead.
 if(VERBS_FOUND)
