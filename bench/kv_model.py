@@ -40,7 +40,7 @@ GET = {
 }
 PUT = {
     # pin, epoch, head | entry, CAS | cell, count of replaced entries, end of the pin
-    "clover": Call(2, 8, 2, 8 + 8 + HEAD + 8 + ENTRY + 8 + 24 + 8 + 8),
+    "clover": Call(2, 8, 2, 8 + 8 + HEAD + ENTRY + 8 + 24 + 8 + 8),
     # intent, CAS, head of the copy | second copy | committed copy | CAS
     "direct": Call(4, 6, 2, 8 + 8 + KEY_HEAD + 2 * ENTRY + 8),
     "central": Call(2, 1, 0, ENTRY, COORDINATOR_US),
