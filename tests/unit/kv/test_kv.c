@@ -23,17 +23,23 @@ static struct rlv_store *open_store(const char *uri)
 	return store;
 }
 
-static struct rlv_kv *open_kv(struct rlv_store *store)
+static struct rlv_kv *open_mode(struct rlv_store *store, enum rlv_kv_mode mode)
 {
 	const struct rlv_kv_opts opts = { .size = sizeof(opts),
 					  .keys = 1000,
 					  .bytes = 4 << 20,
-					  .extent_bytes = 64 << 10,
-					  .parts = 2 };
+					  .extent_bytes = mode == RLV_KV_CLOVER ? 64 << 10 : 8192,
+					  .parts = 2,
+					  .mode = mode };
 	struct rlv_kv *kv = NULL;
 
 	must(rlv_kv_create(store, "h", &opts, &kv), "rlv_kv_create");
 	return kv;
+}
+
+static struct rlv_kv *open_kv(struct rlv_store *store)
+{
+	return open_mode(store, RLV_KV_CLOVER);
 }
 
 static uint64_t put(struct rlv_kv *kv, const char *key, const char *value)
@@ -66,10 +72,10 @@ static void close_all(struct rlv_store **store, struct rlv_kv **kv)
 	must(rlv_store_close(store), "rlv_store_close");
 }
 
-TEST(kv__keeps_versions_under_keys)
+static void keeps_versions(enum rlv_kv_mode mode)
 {
 	struct rlv_store *store = open_store("embed:");
-	struct rlv_kv *kv = open_kv(store), *other = NULL;
+	struct rlv_kv *kv = open_mode(store, mode), *other = NULL;
 	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
 	struct rlv_kv_info info = RLV_KV_INFO_INIT;
 	uint64_t version;
@@ -100,20 +106,36 @@ TEST(kv__keeps_versions_under_keys)
 	assert_int_equal(info.parts_up, 2);
 	assert_int_equal(info.round_trips, 0);
 	assert_string_equal(info.name, "h");
+	assert_int_equal(info.mode, mode);
 	expect(rlv_store_close(&store), -EBUSY);
 	must(rlv_kv_close(&other), "rlv_kv_close");
 	close_all(&store, &kv);
 }
 
+TEST(kv__keeps_versions_under_keys)
+{
+	keeps_versions(RLV_KV_CLOVER);
+}
+
+TEST(kv__keeps_versions_under_keys_direct)
+{
+	keeps_versions(RLV_KV_DIRECT);
+}
+
+TEST(kv__keeps_versions_under_keys_central)
+{
+	keeps_versions(RLV_KV_CENTRAL);
+}
+
 /* Absent, deleted, small and large values, keys that come twice, and memory that is too small. */
-TEST(kv__get_many_answers_each_key)
+static void gets_many(enum rlv_kv_mode mode)
 {
 	enum { KEYS = 150 };
 	static struct rlv_kv_item items[KEYS + 4];
 	static uint8_t memory[KEYS + 4][2000], want[2000];
 	static char keys[KEYS][8];
 	struct rlv_store *store = open_store("embed:");
-	struct rlv_kv *kv = open_kv(store);
+	struct rlv_kv *kv = open_mode(store, mode);
 
 	for (size_t i = 0; i < KEYS; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
@@ -150,10 +172,25 @@ TEST(kv__get_many_answers_each_key)
 	close_all(&store, &kv);
 }
 
-TEST(kv__watch_and_newer_see_the_next_version)
+TEST(kv__get_many_answers_each_key)
+{
+	gets_many(RLV_KV_CLOVER);
+}
+
+TEST(kv__get_many_answers_each_key_direct)
+{
+	gets_many(RLV_KV_DIRECT);
+}
+
+TEST(kv__get_many_answers_each_key_central)
+{
+	gets_many(RLV_KV_CENTRAL);
+}
+
+static void watches(enum rlv_kv_mode mode)
 {
 	struct rlv_store *store = open_store("embed:");
-	struct rlv_kv *kv = open_kv(store);
+	struct rlv_kv *kv = open_mode(store, mode);
 	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
 	uint64_t version = 0;
 
@@ -171,6 +208,21 @@ TEST(kv__watch_and_newer_see_the_next_version)
 	assert_int_equal(version, 2);
 	expect(rlv_kv_get_newer(kv, text("a"), 1, &value), -ENOENT);
 	close_all(&store, &kv);
+}
+
+TEST(kv__watch_and_newer_see_the_next_version)
+{
+	watches(RLV_KV_CLOVER);
+}
+
+TEST(kv__watch_and_newer_see_the_next_version_direct)
+{
+	watches(RLV_KV_DIRECT);
+}
+
+TEST(kv__watch_and_newer_see_the_next_version_central)
+{
+	watches(RLV_KV_CENTRAL);
 }
 
 struct waiter {
@@ -208,10 +260,10 @@ TEST(kv__watch_wakes_another_thread)
 	close_all(&store, &kv);
 }
 
-TEST(kv__walks_over_all_parts)
+static void walks(enum rlv_kv_mode mode)
 {
 	struct rlv_store *store = open_store("embed:");
-	struct rlv_kv *kv = open_kv(store);
+	struct rlv_kv *kv = open_mode(store, mode);
 	struct rlv_kv_walk walk = RLV_KV_WALK_INIT;
 	bool seen[100] = { false };
 	char key[16];
@@ -237,12 +289,29 @@ TEST(kv__walks_over_all_parts)
 	close_all(&store, &kv);
 }
 
+TEST(kv__walks_over_all_parts)
+{
+	walks(RLV_KV_CLOVER);
+}
+
+TEST(kv__walks_over_all_parts_direct)
+{
+	walks(RLV_KV_DIRECT);
+}
+
+TEST(kv__walks_over_all_parts_central)
+{
+	walks(RLV_KV_CENTRAL);
+}
+
 TEST(kv__bad_arguments_are_refused)
 {
 	const struct rlv_kv_opts odd = { .size = sizeof(odd), .extent_bytes = 100000 };
 	const struct rlv_kv_opts huge = { .size = sizeof(huge), .bytes = UINT64_MAX };
 	const struct rlv_kv_opts parts = { .size = sizeof(parts), .parts = 65 };
 	const struct rlv_kv_opts other = { .size = sizeof(other), .keys = 5000 };
+	const struct rlv_kv_opts mode = { .size = sizeof(mode), .mode = 3 };
+	const struct rlv_kv_opts direct = { .size = sizeof(direct), .mode = RLV_KV_DIRECT };
 	struct rlv_store *store = open_store("embed:");
 	struct rlv_kv *kv = open_kv(store), *none = NULL;
 	struct rlv_table_opts table = RLV_TABLE_OPTS_INIT;
@@ -256,6 +325,8 @@ TEST(kv__bad_arguments_are_refused)
 	expect(rlv_kv_create(store, "x", &odd, &none), -EINVAL);
 	expect(rlv_kv_create(store, "x", &huge, &none), -EINVAL);
 	expect(rlv_kv_create(store, "x", &parts, &none), -EINVAL);
+	expect(rlv_kv_create(store, "x", &mode, &none), -EINVAL);
+	expect(rlv_kv_create(store, "h", &direct, &none), -EEXIST);
 	expect(rlv_kv_create(store, "a/b", NULL, &none), -EINVAL);
 	expect(rlv_kv_create(store, "h", &other, &none), -EEXIST);
 	expect(rlv_kv_open(store, "x", &none), -ENOENT);
@@ -331,7 +402,7 @@ TEST(kv__in_a_forked_child_is_the_parents)
 	close_all(&store, &kv);
 }
 
-TEST(kv__in_a_file_is_there_again)
+static void is_there_again(enum rlv_kv_mode mode)
 {
 	struct rlv_store_opts reads = RLV_STORE_OPTS_INIT;
 	char dir[TEMP_DIR_BYTES], uri[TEMP_DIR_BYTES + 16];
@@ -345,7 +416,7 @@ TEST(kv__in_a_file_is_there_again)
 	big[sizeof(big) - 1] = 0;
 	for (uint64_t round = 1; round < 4; round++) {
 		store = open_store(uri);
-		kv = open_kv(store);
+		kv = open_mode(store, mode);
 		if (round > 1) {
 			expect_text(kv, "a", "one", round - 1);
 			expect_text(kv, "b", big, round - 1);
@@ -362,6 +433,22 @@ TEST(kv__in_a_file_is_there_again)
 	close_all(&store, &kv);
 	(void)unlink(uri + strlen("embed:"));
 	(void)rmdir(dir);
+}
+
+TEST(kv__in_a_file_is_there_again)
+{
+	is_there_again(RLV_KV_CLOVER);
+}
+
+TEST(kv__in_a_file_is_there_again_direct)
+{
+	is_there_again(RLV_KV_DIRECT);
+}
+
+/* Another process is another coordinator. */
+TEST(kv__in_a_file_is_there_again_central)
+{
+	is_there_again(RLV_KV_CENTRAL);
 }
 
 int main(void)
