@@ -186,13 +186,21 @@ WIRE_AT(heap_head, cell, HEAP_CELL_OFF);
  *       32    8  bytes of the value
  *       40    4  bucket
  *       44    2  bytes of the key
- *       46    2  flags: ENTRY_DELETED
+ *       46    2  flags: ENTRY_DELETED, ENTRY_MANIFEST, ENTRY_CHUNK
  *       48    4  owner id of its writer
  *       52    4  generation: sequence of its extent, the low bits
- *       56    8  epoch in which it was written
+ *       56    8  epoch in which it was written; of a manifest: bytes of the value
+ *
+ * A value that is longer than an extent lies in chunks: slots of the writer's extents, each with a header
+ * and its share of the value. The entry is a manifest, and has as its value struct heap_manifest and a
+ * struct heap_piece for each chunk. The header of a chunk has no key, version, hash and crc; bucket is
+ * that of the key, len the bytes of its share, and prev the head word that names the manifest: the chunk
+ * is in use as long as the bucket has that word.
  */
 #define ENTRY_MAGIC 0x544e4552u /* "RENT" */
 #define ENTRY_DELETED 1u
+#define ENTRY_MANIFEST 2u
+#define ENTRY_CHUNK 4u
 
 struct heap_entry {
 	uint32_t magic;
@@ -231,6 +239,35 @@ WIRE_AT(heap_entry, epoch, 56);
  * and the pin of a client is the number, plus one, of the bucket that it locked last, or will.
  * HEAP_CENTRAL: an entry lies in the place of its version's lowest bit; head records are unused.
  */
+
+/*
+ *   offset size
+ *        0    4  chunks
+ *        4    4  reserved, zero
+ *        8    8  bytes of a chunk's share; the last one has the rest
+ *       16  112  reserved, zero: no manifest is small enough for a cell
+ */
+struct heap_manifest {
+	uint32_t n;
+	uint32_t reserved;
+	uint64_t share;
+	uint64_t spare[14];
+};
+
+/*
+ *   offset size
+ *        0    4  offset / 64 of the chunk's slot in the rows region
+ *        4    4  crc32c of its share
+ */
+struct heap_piece {
+	uint32_t place;
+	uint32_t crc;
+};
+
+WIRE_SIZE(heap_manifest, 128);
+WIRE_AT(heap_manifest, share, 8);
+WIRE_SIZE(heap_piece, 8);
+WIRE_AT(heap_piece, crc, 4);
 
 #define HEAD_DELETED 0x80u
 #define HEAD_VERSION_MASK 0xffffffu

@@ -149,7 +149,8 @@ int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *val
 		ret = error_set(-EINVAL, "value->ptr is NULL, and value->room is not 0");
 	if (ret)
 		return ret;
-	call.room = (struct heap_room){ asked.ptr, asked.room };
+	if (asked.room)
+		call.room = (struct heap_room){ asked.ptr, asked.room };
 	ret = key_run(kv, key, &call, step_get, kv->store->timeout_ns);
 	return ret ? ret : value_fill(&call.got, &asked, value);
 }

@@ -193,4 +193,5 @@ void heap_access_close(struct heap_access *acc)
 	access_end(acc);
 	mem_free(acc->cursors);
 	mem_free(acc->stage);
+	mem_free(acc->large);
 }

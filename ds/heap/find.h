@@ -64,6 +64,10 @@ RLV_MUST_CHECK int heap_read_entry(struct heap_access *acc, struct chain_at at,
    damaged. */
 RLV_MUST_CHECK int heap_torn(struct heap_access *acc, uint32_t bucket);
 
+/* One attempt of a get, by copies into the stage. */
+RLV_MUST_CHECK int heap_get_once(struct heap_access *acc, const struct chain_key *key,
+				 struct heap_value *out);
+
 /* Finishes a get: sets out->deleted by the head word; then -ENOENT. */
 RLV_MUST_CHECK int heap_value_found(struct heap_value *out, uint64_t word);
 

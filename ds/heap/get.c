@@ -1,4 +1,4 @@
-#include "ds/heap/find.h"
+#include "ds/heap/large.h"
 
 #include "base/bits.h"
 
@@ -23,6 +23,7 @@ static int get_from_stage(struct heap_access *acc, const struct chain_key *key,
 		.ptr = acc->stage + sizeof(entry) + entry.key_len,
 		.len = entry.len,
 		.version = entry.version,
+		.large = entry.flags & ENTRY_MANIFEST ? entry.epoch : 0,
 	};
 	return heap_value_found(out, found->word);
 }
@@ -76,7 +77,7 @@ static int get_warm(struct heap_access *acc, const struct chain_key *key, struct
 	return get_from_stage(acc, key, found, out);
 }
 
-static int get_once(struct heap_access *acc, const struct chain_key *key, struct heap_value *out)
+int heap_get_once(struct heap_access *acc, const struct chain_key *key, struct heap_value *out)
 {
 	struct heap_cursor *cursor = heap_cursor_of(acc, key);
 	struct heap_found found = { 0 };
@@ -119,7 +120,9 @@ int heap_get(struct heap_access *acc, const struct chain_key *key, const struct 
 			heap_access_pin(acc);
 		/* With a pin by copies, which cannot be overtaken: they tell damage apart. */
 		ret = acc->in_place && i < 2 ? heap_get_in_place(acc, key, room, out)
-					     : get_once(acc, key, out);
+					     : heap_get_once(acc, key, out);
+		if (ret == 0 && out->large)
+			ret = heap_large_get(acc, key, room, out);
 	}
 	return acc->pinned || acc->pin_due ? heap_access_unpin(acc, ret) : ret;
 }

@@ -99,7 +99,12 @@ static enum place place_read(struct heap_access *acc, struct chain_at at,
 	}
 	crc = transport_copy_racy_crc(chain_key_crc(&entry, own), to,
 				      from + sizeof(entry) + key->len, entry.len);
-	*out = (struct heap_value){ .ptr = to, .len = entry.len, .version = entry.version };
+	*out = (struct heap_value){
+		.ptr = to,
+		.len = entry.len,
+		.version = entry.version,
+		.large = entry.flags & ENTRY_MANIFEST ? entry.epoch : 0,
+	};
 	return crc == entry.crc ? PLACE_DONE : PLACE_TORN;
 }
 

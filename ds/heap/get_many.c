@@ -98,6 +98,8 @@ static bool batch_take(struct heap_access *acc, struct batch *batch, uint32_t i,
 		    CHAIN_OK)
 		return false;
 	memcpy(&entry, from, sizeof(entry));
+	if (entry.flags & ENTRY_MANIFEST)
+		return false;
 	got = (struct heap_value){ .ptr = from + sizeof(entry) + entry.key_len,
 				   .len = entry.len,
 				   .version = entry.version };

@@ -1,11 +1,13 @@
 #include "ds/heap/heap_check.h"
 
 #include "ds/chain/chain.h"
+#include "ds/heap/large.h"
 #include "ds/heap/pair.h"
 #include "ds/part/slot.h"
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
+#include "base/crc32c.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,10 +21,12 @@ struct check {
 	struct heap_check_report *report;
 	struct heap_extent *extents;
 	struct heap_head *heads;
-	uint64_t *named; /* places that heads name */
+	uint64_t *named; /* places that heads and manifests name */
 	uint32_t n_heads;
 	uint64_t n_named;
+	size_t room;
 	uint8_t *entry; /* of the most bytes */
+	uint8_t *chunk; /* the same */
 };
 
 static void problem(struct check *check, const char *fmt, ...) RLV_PRINTF(2, 3);
@@ -80,11 +84,11 @@ static int check_extents(struct check *check)
 	return 0;
 }
 
-/* Checks the place that a head word names. False: the entry cannot be read. */
-static bool check_place(struct check *check, uint32_t bucket, uint64_t word)
+/* Checks a place that a head word or a manifest names. False: what is there cannot be read. */
+static bool check_place(struct check *check, uint32_t bucket, uint64_t off)
 {
 	const struct heap_desc *desc = &check->heap->desc;
-	uint64_t off = head_off(word), at = off - HEAP_ROWS_OFF;
+	uint64_t at = off - HEAP_ROWS_OFF;
 	uint32_t cls;
 
 	if (!heap_holds(desc, off, sizeof(struct heap_entry))) {
@@ -99,8 +103,49 @@ static bool check_place(struct check *check, uint32_t bucket, uint64_t word)
 		return false;
 	}
 	check->report->live_bytes += heap_class_bytes(cls);
+	if (check->n_named == check->room) {
+		if (!mem_grow(&check->named, check->room, 2 * check->room, sizeof(off)))
+			return false;
+		check->room *= 2;
+	}
 	check->named[check->n_named++] = off;
 	return true;
+}
+
+/* Checks the chunks of a value, whose manifest is in check->entry. */
+static int check_chunks(struct check *check, uint32_t bucket, uint64_t word)
+{
+	const struct heap_desc *desc = &check->heap->desc;
+	const uint8_t *at;
+	struct heap_manifest manifest;
+	struct heap_entry entry, header;
+	struct heap_piece piece;
+	int ret = 0;
+
+	memcpy(&entry, check->entry, sizeof(entry));
+	at = check->entry + sizeof(entry) + entry.key_len;
+	if (!heap_manifest_check(desc, at, entry.len, entry.epoch)) {
+		problem(check, "bucket %u: its manifest is damaged", bucket);
+		return 0;
+	}
+	memcpy(&manifest, at, sizeof(manifest));
+	for (uint32_t i = 0; ret == 0 && i < manifest.n; i++) {
+		uint64_t off, share = large_share(entry.epoch, manifest.share, i);
+
+		memcpy(&piece, at + sizeof(manifest) + i * sizeof(piece), sizeof(piece));
+		off = (uint64_t)piece.place * 64;
+		if (!check_place(check, bucket, off))
+			continue;
+		ret = fetch(check->heap->rows, off, check->chunk,
+			    align_up(sizeof(header) + share, 8));
+		memcpy(&header, check->chunk, sizeof(header));
+		if (ret == 0 &&
+		    (header.magic != ENTRY_MAGIC || header.flags != ENTRY_CHUNK ||
+		     header.bucket != bucket || header.prev != word || header.len != share ||
+		     crc32c(0, check->chunk + sizeof(header), share) != piece.crc))
+			problem(check, "bucket %u: chunk %u of its value is damaged", bucket, i);
+	}
+	return ret;
 }
 
 /* A key lies in the first bucket that was free for it; those before it are in use, by others. */
@@ -130,7 +175,7 @@ static int check_head(struct check *check, uint32_t bucket)
 	struct chain_key key;
 	int ret;
 
-	if (!word || !check_place(check, bucket, word))
+	if (!word || !check_place(check, bucket, off))
 		return 0;
 	check->report->keys += !(word & HEAD_DELETED);
 	check->report->deleted += (word & HEAD_DELETED) != 0;
@@ -153,7 +198,7 @@ static int check_head(struct check *check, uint32_t bucket)
 		problem(check, "bucket %u: hash or tag are not its key's", bucket);
 	check->report->stale_cells += !chain_cell_check(&head->cell, word, &key);
 	check_bucket(check, bucket, &key);
-	return 0;
+	return entry.flags & ENTRY_MANIFEST ? check_chunks(check, bucket, word) : 0;
 }
 
 static int compare(const void *a, const void *b)
@@ -194,8 +239,7 @@ static int check_pair(struct check *check, uint32_t bucket)
 	if (ret < 0)
 		return ret;
 	if (head->lock.raw)
-		problem(check, "bucket %u: owner %" PRIu64 " has its lock", bucket,
-			head->lock.raw);
+		problem(check, "bucket %u: owner %" PRIu64 " has its lock", bucket, head->lock.raw);
 	if (ret == PAIR_TORN)
 		problem(check, "bucket %u: its entry is damaged", bucket);
 	if (ret != PAIR_OK)
@@ -221,9 +265,11 @@ int heap_check(struct heap *heap, struct heap_check_report *report_out)
 	check.n_heads = desc->buckets + HEAP_PROBES;
 	check.extents = mem_array(desc->extents, sizeof(check.extents[0]));
 	check.heads = mem_array(check.n_heads, sizeof(check.heads[0]));
-	check.named = mem_array(check.n_heads, sizeof(check.named[0]));
+	check.room = check.n_heads;
+	check.named = mem_array(check.room, sizeof(check.named[0]));
 	check.entry = mem_alloc(desc->extent_bytes);
-	if (!check.extents || !check.heads || !check.named || !check.entry) {
+	check.chunk = mem_alloc(desc->extent_bytes);
+	if (!check.extents || !check.heads || !check.named || !check.entry || !check.chunk) {
 		(void)error_set(-ENOMEM, "heap %s: cannot allocate memory to check it", desc->name);
 		goto out;
 	}
@@ -245,5 +291,6 @@ out:
 	mem_free(check.heads);
 	mem_free(check.named);
 	mem_free(check.entry);
+	mem_free(check.chunk);
 	return ret;
 }

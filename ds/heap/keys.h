@@ -78,6 +78,7 @@ struct heap_access {
 	struct heap_cursor *cursors;
 	uint8_t *stage; /* an entry on its way in or out */
 	size_t stage_bytes;
+	uint8_t *large; /* a value in chunks that was read without memory of the caller */
 	struct heap_tail tails[HEAP_TAILS];
 	uint32_t next_tail;
 	struct heap_stats stats;
@@ -94,6 +95,7 @@ struct heap_room {
 struct heap_value {
 	const void *ptr;
 	uint64_t len, version;
+	uint64_t large; /* private: bytes of a value in chunks, of which ptr is the manifest */
 	bool deleted;
 };
 
@@ -148,7 +150,7 @@ struct heap_put {
 };
 
 /*
- * Puts a version. Errors: -ERANGE (the value is too long), -ESTALE (another version than expected),
+ * Puts a version. Errors: -ERANGE (the value is too long for a manifest), -ESTALE (another version than expected),
  * -ENOSPC (no extent or, the message says so, no bucket is free), -EAGAIN (space_take; or other
  * clients were faster each time), -EBADMSG (the entry to be replaced is damaged), -EACCES (no slot).
  * All of them: nothing was put. -EIO, -ECONNRESET, -ETIMEDOUT, -EHOSTDOWN: it is not known whether.

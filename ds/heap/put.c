@@ -1,5 +1,5 @@
 #include "ds/heap/copies.h"
-#include "ds/heap/find.h"
+#include "ds/heap/large.h"
 
 #include "ds/part/wr_list.h"
 
@@ -29,8 +29,11 @@ static int put_check(const struct heap_found *found, const struct heap_put *put)
 struct put_call {
 	const struct chain_key *key;
 	const struct heap_put *put;
+	struct heap_large *large; /* whose manifest it puts; NULL = none */
 	struct space_slot slot;
 	struct heap_found found;
+	uint64_t word; /* that it tries to set, or has set */
+	bool kept;     /* the head names the slot, or may */
 };
 
 static const struct rword64 *word_at(const struct region *region, uint64_t off)
@@ -67,10 +70,12 @@ static int put_publish(struct heap_access *acc, struct put_call *call, bool *won
 		.prev = found->word,
 		.len = put->deletes ? 0 : put->len,
 		.bucket = found->bucket,
-		.flags = put->deletes ? ENTRY_DELETED : 0,
+		.flags = put->deletes  ? ENTRY_DELETED
+			 : call->large ? ENTRY_MANIFEST
+				       : 0,
 		.writer = acc->owner,
 		.gen = (uint32_t)call->slot.extent->word,
-		.epoch = acc->pin,
+		.epoch = call->large ? call->large->bytes : acc->pin,
 	};
 	uint64_t word = head_make(entry.version, call->slot.off,
 				  chain_head_tag(call->key) | (put->deletes ? HEAD_DELETED : 0));
@@ -81,8 +86,11 @@ static int put_publish(struct heap_access *acc, struct put_call *call, bool *won
 		.from = found->word,
 		.to = word,
 	};
-	int ret = 0;
+	int ret = call->large ? heap_large_name(acc, call->large, found->bucket, word) : 0;
 
+	call->word = word;
+	if (ret)
+		return ret;
 	*won_out = true;
 	if (acc->in_place && !acc->copies) {
 		*won_out = put_swap_in_place(acc, call, &entry, word);
@@ -154,7 +162,8 @@ static int put_into(struct heap_access *acc, struct put_call *call, uint64_t *ve
 			break;
 		old = call->found.word;
 		ret = put_publish(acc, call, &won);
-		if (ret || won)
+		call->kept = ret || won;
+		if (call->kept)
 			space_keep(&acc->space, &call->slot, call->found.bucket);
 		if (ret) /* the connection has ended, or an answer is lost: it may have been done */
 			return ret;
@@ -172,25 +181,56 @@ static int put_into(struct heap_access *acc, struct put_call *call, uint64_t *ve
 	return 0;
 }
 
+/* Puts an entry: a value, or the manifest of one. */
+static int put_entry(struct heap_access *acc, struct put_call *call, uint64_t *version_out)
+{
+	const struct heap_put *put = call->put;
+	uint64_t bytes = chain_entry_bytes(call->key->len, put->deletes ? 0 : put->len);
+	int ret;
+
+	if (!heap_access_make_room(acc, max_u64(bytes, HEAP_GUESS_BYTES)))
+		return error_set(-ENOMEM, "put: cannot allocate memory");
+	ret = space_take(&acc->space, bytes, put->deletes, &call->slot);
+	return ret ? ret : put_into(acc, call, version_out);
+}
+
+static int put_large(struct heap_access *acc, const struct chain_key *key,
+		     const struct heap_put *put, uint64_t *version_out)
+{
+	struct heap_large large;
+	struct heap_put manifest = { .expected = put->expected };
+	struct put_call call = { .key = key, .put = &manifest, .large = &large };
+	int ret = heap_large_begin(acc, put, &large);
+
+	if (ret)
+		return ret;
+	manifest.value = large.manifest;
+	manifest.len = large.manifest_bytes;
+	ret = put_entry(acc, &call, version_out);
+	heap_large_end(acc, &large, call.found.bucket, call.kept ? call.word : 0);
+	return ret;
+}
+
 int heap_put(struct heap_access *acc, const struct chain_key *key, const struct heap_put *put,
 	     uint64_t *version_out)
 {
-	uint64_t bytes = chain_entry_bytes(key->len, put->deletes ? 0 : put->len);
+	uint64_t most = heap_entry_most(&acc->heap->desc);
 	struct put_call call = { .key = key, .put = put };
-	int ret;
+	bool is_large;
 
 	if (!acc->owner)
 		return error_set(-EACCES, "the handle was opened read-only");
-	if (put->len > UINT32_MAX || bytes > heap_entry_most(&acc->heap->desc))
-		return error_set(-ERANGE,
-				 "a value of %" PRIu64 " bytes: an entry holds %" PRIu64
-				 " with its key and header, one extent; create the heap with a "
-				 "larger extent_bytes",
-				 put->len, heap_entry_most(&acc->heap->desc));
+	is_large = !put->deletes &&
+		   (put->len > most || chain_entry_bytes(key->len, put->len) > most);
+	if (is_large && (acc->plane || acc->copies))
+		return error_set(
+			-ERANGE,
+			"a value of %" PRIu64 " bytes: an entry holds %" PRIu64
+			" with its key and header in a heap with copies or of another mode "
+			"than clover; create the heap with a larger extent_bytes",
+			put->len, most);
 	if (acc->plane)
 		return acc->plane->put(acc, key, put, version_out);
-	if (!heap_access_make_room(acc, max_u64(bytes, HEAP_GUESS_BYTES)))
-		return error_set(-ENOMEM, "put: cannot allocate memory");
-	ret = space_take(&acc->space, bytes, put->deletes, &call.slot);
-	return ret ? ret : put_into(acc, &call, version_out);
+	return is_large ? put_large(acc, key, put, version_out)
+			: put_entry(acc, &call, version_out);
 }

@@ -31,6 +31,21 @@ static void free_slot(struct space_extent *extent, uint32_t i)
 	extent->n_free++;
 }
 
+static int live_slot(struct space_extent *extent, uint32_t i, uint32_t bucket, uint64_t word)
+{
+	if (word && !extent->words) {
+		extent->words = mem_zalloc(extent->n_slots * sizeof(extent->words[0]));
+		if (!extent->words)
+			return error_set(-ENOMEM, "heap: cannot allocate memory for an extent");
+	}
+	if (extent->words)
+		extent->words[i] = word;
+	extent->slots[i] = bucket;
+	extent->is_live[i] = 1;
+	extent->n_live++;
+	return 0;
+}
+
 static void limbo_slot(struct space_extent *extent, uint32_t i)
 {
 	extent->is_live[i] = 0;
@@ -53,6 +68,7 @@ static void extent_free(struct space_extent *extent)
 {
 	if (extent) {
 		mem_free(extent->slots);
+		mem_free(extent->words);
 		mem_free(extent->is_live);
 	}
 	mem_free(extent);
@@ -91,6 +107,15 @@ static void extent_forget(struct space *space, size_t i)
 
 /* -------- sweeps and pins -------- */
 
+/* True if the slot is in use while its bucket has that head word. */
+static bool slot_is_named(const struct space *space, const struct space_extent *extent, uint32_t i,
+			  uint64_t word)
+{
+	if (extent->words && extent->words[i])
+		return word == extent->words[i];
+	return word && head_off(word) == slot_off(space, extent, i);
+}
+
 /* Moves entries that no head names to the limbo list; the caller sets its tag. */
 static int extent_sweep(struct space *space, struct space_extent *extent)
 {
@@ -115,8 +140,7 @@ static int extent_sweep(struct space *space, struct space_extent *extent)
 			if (ret)
 				return ret;
 			for (uint32_t k = 0; k < n; k++) {
-				if (words[k] &&
-				    head_off(words[k]) == slot_off(space, extent, slots[k]))
+				if (slot_is_named(space, extent, slots[k], words[k]))
 					continue;
 				extent->n_live--;
 				limbo_slot(extent, slots[k]);
@@ -247,7 +271,9 @@ static int space_sweep(struct space *space, uint32_t cls, bool all)
 		for (uint32_t k = 0; ret == 0 && k < n; k++) {
 			struct space_extent *extent = wanted[k];
 
-			if (!all && retired[k] - extent->seen < max_u64(extent->n_slots / 4, 1))
+			/* Nobody counts chunks that were replaced, but an extent has few. */
+			if (!all && !extent->words &&
+			    retired[k] - extent->seen < max_u64(extent->n_slots / 4, 1))
 				continue;
 			extent->tag = 0;
 			ret = extent_sweep(space, extent);
@@ -319,9 +345,8 @@ static int extent_adopt(struct space *space, struct space_extent *extent)
 				limbo_slot(extent, first + i);
 				continue;
 			}
-			extent->slots[first + i] = headers[i].bucket;
-			extent->is_live[first + i] = 1;
-			extent->n_live++;
+			ret = live_slot(extent, first + i, headers[i].bucket,
+					headers[i].flags & ENTRY_CHUNK ? headers[i].prev : 0);
 		}
 	}
 	return ret ? ret : extent_sweep(space, extent);
@@ -565,9 +590,12 @@ int space_take(struct space *space, uint64_t bytes, bool last, struct space_slot
 void space_keep(struct space *space, const struct space_slot *slot, uint32_t bucket)
 {
 	(void)space;
-	slot->extent->slots[slot->number] = bucket;
-	slot->extent->is_live[slot->number] = 1;
-	slot->extent->n_live++;
+	(void)!live_slot(slot->extent, slot->number, bucket, 0);
+}
+
+int space_keep_chunk(const struct space_slot *slot, uint32_t bucket, uint64_t word)
+{
+	return live_slot(slot->extent, slot->number, bucket, word);
 }
 
 void space_give(struct space *space, const struct space_slot *slot)

@@ -38,6 +38,7 @@ struct space_extent {
 	uint64_t tag;         /* epoch of the sweep that filled the limbo list */
 	uint64_t seen;        /* count of retired entries at the last sweep */
 	uint32_t *slots;      /* LIVE: the bucket; else the next slot of its list */
+	uint64_t *words; /* LIVE chunks: the head word that keeps them; else 0. NULL: no chunks */
 	uint8_t *is_live;
 };
 
@@ -74,6 +75,9 @@ RLV_MUST_CHECK int space_take(struct space *space, uint64_t bytes, bool last,
 
 /* The head of the bucket names the slot, or may. */
 void space_keep(struct space *space, const struct space_slot *slot, uint32_t bucket);
+/* The same of a chunk, as long as the bucket has that head word. -ENOMEM: it is given back later, by who
+   takes over the extent. */
+RLV_MUST_CHECK int space_keep_chunk(const struct space_slot *slot, uint32_t bucket, uint64_t word);
 /* No head ever named it. */
 void space_give(struct space *space, const struct space_slot *slot);
 

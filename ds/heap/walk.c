@@ -29,7 +29,8 @@ static int next_once(struct heap_access *acc, uint32_t *bucket_inout, struct hea
 		memcpy(&entry, acc->stage, sizeof(entry));
 		*out = (struct heap_key){ .ptr = acc->stage + sizeof(entry),
 					  .len = entry.key_len,
-					  .value_len = entry.len,
+					  .value_len = entry.flags & ENTRY_MANIFEST ? entry.epoch
+										    : entry.len,
 					  .version = entry.version };
 		*bucket_inout = bucket + 1;
 		return 0;

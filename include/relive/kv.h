@@ -47,8 +47,8 @@ struct rlv_kv_opts {
 	uint32_t parts; /* shares of the heap, on the memory nodes; 0 = 1 */
 	uint64_t keys;  /* different keys ever used, also deleted ones; 0 = 65536. 256 B each */
 	uint64_t bytes; /* of all entries, also of versions that wait to be collected; 0 = 64 MiB */
-	uint64_t extent_bytes; /* unit in which clients take space; limit of key and value together. A
-				  power of two, 64 KiB to 1 GiB; 0 = 2 MiB */
+	uint64_t extent_bytes; /* unit in which clients take space; longer values lie in several. A power
+				  of two, 64 KiB to 1 GiB; 0 = 2 MiB */
 	uint32_t max_clients; /* open handles that write; 0 = 64 */
 	uint32_t mode;        /* enum rlv_kv_mode; 0 = clover */
 	uint32_t copies; /* of each part, on memory nodes of their own: 1 to 3; 0 = 1. From 2 on a part has one
@@ -102,14 +102,17 @@ RLV_CHECKED int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BY
 
 /*
  * Puts a value, whatever was there; *version_out is its number and may be NULL. Errors: -EINVAL (key of
- * 0 or more than RLV_KV_KEY_BYTES bytes), -ERANGE (the value is longer than an extent), -ENOSPC (the
+ * 0 or more than RLV_KV_KEY_BYTES bytes), -ERANGE (the value needs more chunks than a manifest has: with
+ * extents of 2 MiB above 500 GiB, of 64 KiB above 500 MiB), -ENOSPC (the
  * heap is full of entries, or of keys: the message says which), -EAGAIN (no space became free within
  * the store's timeout because a client is stopped inside a call, or other clients changed the key again
  * and again), -EACCES (read-only store), -EHOSTDOWN (the key's part cannot be reached), -EOWNERDEAD
  * (fenced: close and open again), -ESTALE (dropped), -EBUSY (copies: another client owns the part; the
  * message names it), -ECHILD. After all these nothing was put.
  * -ETIMEDOUT, -ECONNRESET: it is not known whether it was put; get says.
- * Thread: owner. Cost: 2 RT, with 3 copies 3; a few more once for hundreds of puts, to collect space.
+ * Thread: owner. Cost: 2 RT, with 3 copies 3; a few more once for hundreds of puts, to collect space. A
+ * value that is longer than an extent: 1 RT more for each 16 MiB, and one for each 64 chunks; not with
+ * copies, and only of mode clover (-ERANGE).
  */
 RLV_CHECKED int rlv_kv_put(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
 			   uint64_t *version_out);
@@ -146,7 +149,8 @@ struct rlv_kv_value {
  * Reads the newest version. Errors: -ENOENT (no value), -ERANGE (value->room is too small: len and
  * version are set), -EBADMSG (the entry is damaged), -EAGAIN (read-only store: it changed during each
  * of several reads), and as rlv_kv_put. Thread: owner. Cost: 1 RT; 2 if a value above
- * RLV_KV_INLINE_BYTES was put since this handle last read the key.
+ * RLV_KV_INLINE_BYTES was put since this handle last read the key. A value that is longer than an extent:
+ * 2 RT more, and one for each 16 MiB; into the caller's memory, or else into as much of the handle's.
  */
 RLV_CHECKED int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value);
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define VALUE_BYTES 3000
+#define LARGE_BYTES (3 * 65472 + 100)
 
 static struct transport *wrap(struct transport *inner)
 {
@@ -51,6 +52,38 @@ static int run_script(struct heap_client *client, uint64_t acked[2])
 		}
 	}
 	return ret;
+}
+
+/* Puts of values in chunks until the first error; more than fit at a time. */
+static int run_large_script(struct heap_client *client, uint64_t *acked)
+{
+	static uint8_t value[LARGE_BYTES];
+	uint64_t version;
+	int ret = 0;
+
+	for (uint64_t i = 0; ret == 0 && i < 12; i++) {
+		memset(value, (int)i + 1, sizeof(value));
+		ret = heap_fixture_put(client, "large", value, sizeof(value), &version);
+		if (ret == 0 && version != ++*acked)
+			fail_msg("version %d", (int)version);
+	}
+	return ret;
+}
+
+static void expect_large(struct heap_client *client, uint64_t acked)
+{
+	static uint8_t want[LARGE_BYTES];
+	struct heap_value got = { 0 };
+	int64_t version = heap_fixture_get(client, "large", &got);
+
+	if (version == -ENOENT) {
+		assert_int_equal(acked, 0);
+		return;
+	}
+	assert_in_range(version, acked, acked + 1);
+	memset(want, (int)version, sizeof(want));
+	assert_int_equal(got.len, sizeof(want));
+	assert_memory_equal(got.ptr, want, sizeof(want));
 }
 
 /* The key has the version that was acknowledged last, or the next, whole. */
@@ -130,6 +163,48 @@ TEST(killed_after_each_operation__nothing_is_lost_or_leaked)
 	while (run_with(&(struct fault_plan){ .cut_at = n }))
 		n++;
 	assert_true(n > 150);
+}
+
+/* Runs the large script with that plan. Then another client finds an old value or the new one, and,
+   when it has replaced it, all memory. Returns the script's result. */
+static int run_large_with(const struct fault_plan *plan)
+{
+	struct heap_client victim, other;
+	struct heap_check_report report;
+	struct heap_fixture fx;
+	uint64_t acked = 0, version;
+	int ret;
+
+	heap_fixture_open(&fx, 400, 12);
+	heap_fixture_join(&fx, 1, wrap, &victim);
+	victim.acc.in_place = false; /* each step is a call of the transport */
+	fault_set(victim.tr, plan);
+	ret = run_large_script(&victim, &acked);
+	fault_set(victim.tr, &(struct fault_plan){ .cut_at = 1 });
+	heap_fixture_kill(&victim);
+	heap_fixture_expect_sound(&fx, &report);
+	heap_fixture_join(&fx, 2, NULL, &other);
+	expect_large(&other, acked);
+	must(heap_fixture_put(&other, "large", "", 0, &version));
+	(void)count_room(&other);
+	heap_fixture_expect_sound(&fx, &report);
+	assert_true(report.extents.free <= 1);
+	assert_int_equal(report.extents.orphans, 0);
+	assert_int_equal(report.keys - 1, 21 * (report.extents.owned - 1));
+	heap_fixture_leave(&other);
+	heap_fixture_close(&fx);
+	return ret;
+}
+
+TEST(large_values__killed_after_each_operation__nothing_is_lost_or_leaked)
+{
+	uint32_t n = 1;
+
+	while (run_large_with(&(struct fault_plan){ .cut_at = n }))
+		n++;
+	assert_true(n > 60);
+	for (uint64_t i = 1; i < n; i++)
+		(void)run_large_with(&(struct fault_plan){ .fail_at = i, .fail_code = -EIO });
 }
 
 TEST(each_operation_fails_once__the_error_is_typed)

@@ -718,6 +718,8 @@ static void put_heap(FILE *out)
 	STRUCT(heap_head);
 	STRUCT(heap_cell);
 	STRUCT(heap_entry);
+	STRUCT(heap_manifest);
+	STRUCT(heap_piece);
 	WORD(HEAP_WORDS_OFF);
 	WORD(HEAP_PINS_OFF);
 	WORD(HEAP_ROWS_OFF);

@@ -1,0 +1,285 @@
+#include "ds/heap/large.h"
+
+#include "transport/barrier.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define WINDOW_BYTES ((uint64_t)16 << 20) /* under way together, over a wire */
+#define WINDOW_MOST 64u
+#define HEADERS_AT_ONCE 64u
+
+/* -------- manifests -------- */
+
+static struct heap_piece *pieces_of(const struct heap_manifest *manifest)
+{
+	return (struct heap_piece *)(uintptr_t)(manifest + 1);
+}
+
+static uint64_t place_off(const struct heap_piece *piece)
+{
+	return (uint64_t)piece->place * 64;
+}
+
+bool heap_manifest_check(const struct heap_desc *desc, const void *manifest,
+			 uint64_t manifest_bytes, uint64_t bytes)
+{
+	struct heap_manifest head;
+	struct heap_piece piece;
+
+	if (manifest_bytes < sizeof(head))
+		return false;
+	memcpy(&head, manifest, sizeof(head));
+	if (head.n == 0 || head.share == 0 ||
+	    head.share > desc->extent_bytes - sizeof(struct heap_entry) ||
+	    manifest_bytes != sizeof(head) + head.n * sizeof(piece) ||
+	    head.n != div_up(bytes, head.share))
+		return false;
+	for (uint32_t i = 0; i < head.n; i++) {
+		memcpy(&piece, (const uint8_t *)manifest + sizeof(head) + i * sizeof(piece),
+		       sizeof(piece));
+		if (!heap_holds(desc, place_off(&piece),
+				sizeof(struct heap_entry) + large_share(bytes, head.share, i)))
+			return false;
+	}
+	return true;
+}
+
+/* How many chunks are read or written in one round trip. */
+static uint32_t window_of(uint64_t share)
+{
+	return (uint32_t)min_u64(max_u64(WINDOW_BYTES / share, 1), WINDOW_MOST);
+}
+
+/* -------- put -------- */
+
+static int large_alloc(const struct heap_access *acc, uint64_t bytes, struct heap_large *large)
+{
+	uint64_t most = heap_entry_most(&acc->heap->desc);
+	uint64_t share = most - sizeof(struct heap_entry), n = div_up(bytes, share);
+	uint64_t manifest = sizeof(struct heap_manifest) + n * sizeof(struct heap_piece);
+
+	*large = (struct heap_large){ .bytes = bytes, .share = share, .n = (uint32_t)n };
+	large->manifest_bytes = manifest;
+	if (n > UINT32_MAX || sizeof(struct heap_entry) + HEAP_KEY_MAX + manifest > most)
+		return error_set(-ERANGE,
+				 "a value of %" PRIu64 " bytes needs %" PRIu64
+				 " chunks: create the heap with a larger extent_bytes",
+				 bytes, n);
+	large->manifest = mem_zalloc(manifest);
+	large->slots = mem_array(n, sizeof(large->slots[0]));
+	if (!large->manifest || !large->slots)
+		return error_set(-ENOMEM, "put: cannot allocate a manifest of %" PRIu64 " bytes",
+				 manifest);
+	large->manifest->n = large->n;
+	large->manifest->share = share;
+	return 0;
+}
+
+/* Writes share i, in place, or into the stage for a request. */
+static void large_copy(struct heap_access *acc, struct heap_large *large, const uint8_t *value,
+		       uint32_t i, uint8_t *stage)
+{
+	uint64_t bytes = large_share(large->bytes, large->share, i);
+	struct heap_piece *piece = &pieces_of(large->manifest)[i];
+	uint64_t off = large->slots[i].off + sizeof(struct heap_entry);
+	uint8_t *to = acc->in_place && !BARRIER_TSAN ? acc->heap->rows->base + off : stage;
+
+	piece->place = (uint32_t)(large->slots[i].off / 64);
+	piece->crc = crc32c_copy(0, to, value + i * large->share, bytes);
+	if (acc->in_place && to == stage)
+		transport_copy_racy(acc->heap->rows->base + off, stage, align_up(bytes, 8));
+}
+
+/* Writes all shares, a window in each round trip. */
+static int large_write(struct heap_access *acc, struct heap_large *large, const uint8_t *value)
+{
+	uint32_t window = window_of(large->share);
+	uint64_t room = align_up(large->share, 8);
+	struct transport_io ios[WINDOW_MOST];
+	int ret = 0;
+
+	if (!heap_access_make_room(acc, min_u64(window, large->n) * room))
+		return error_set(-ENOMEM, "put: cannot allocate memory for chunks");
+	for (uint32_t first = 0; ret == 0 && first < large->n; first += window) {
+		uint32_t n = (uint32_t)min_u64(window, large->n - first);
+
+		for (uint32_t i = 0; i < n; i++) {
+			large_copy(acc, large, value, first + i, acc->stage + i * room);
+			ios[i] = (struct transport_io){
+				.region = acc->heap->rows,
+				.off = large->slots[first + i].off + sizeof(struct heap_entry),
+				.src = acc->stage + i * room,
+				.len = (uint32_t)align_up(
+					large_share(large->bytes, large->share, first + i), 8),
+			};
+		}
+		if (!acc->in_place)
+			ret = transport_write(acc->heap->rows->tr, ios, n);
+	}
+	return ret;
+}
+
+int heap_large_begin(struct heap_access *acc, const struct heap_put *put, struct heap_large *large)
+{
+	int ret = large_alloc(acc, put->len, large);
+
+	for (; ret == 0 && large->taken < large->n; large->taken += ret == 0)
+		ret = space_take(&acc->space,
+				 sizeof(struct heap_entry) +
+					 large_share(large->bytes, large->share, large->taken),
+				 false, &large->slots[large->taken]);
+	if (ret == 0)
+		ret = large_write(acc, large, put->value);
+	if (ret)
+		heap_large_end(acc, large, 0, 0);
+	return ret;
+}
+
+int heap_large_name(struct heap_access *acc, const struct heap_large *large, uint32_t bucket,
+		    uint64_t word)
+{
+	struct heap_entry headers[HEADERS_AT_ONCE];
+	struct transport_io ios[HEADERS_AT_ONCE];
+	int ret = 0;
+
+	for (uint32_t first = 0; ret == 0 && first < large->n; first += HEADERS_AT_ONCE) {
+		uint32_t n = (uint32_t)min_u64(HEADERS_AT_ONCE, large->n - first);
+
+		for (uint32_t i = 0; i < n; i++) {
+			headers[i] = (struct heap_entry){
+				.magic = ENTRY_MAGIC,
+				.prev = word,
+				.len = large_share(large->bytes, large->share, first + i),
+				.bucket = bucket,
+				.flags = ENTRY_CHUNK,
+				.writer = acc->owner,
+				.gen = (uint32_t)large->slots[first + i].extent->word,
+			};
+			ios[i] = (struct transport_io){ .region = acc->heap->rows,
+							.off = large->slots[first + i].off,
+							.src = &headers[i],
+							.len = sizeof(headers[i]) };
+		}
+		ret = transport_write(acc->heap->rows->tr, ios, n);
+	}
+	return ret;
+}
+
+void heap_large_end(struct heap_access *acc, struct heap_large *large, uint32_t bucket,
+		    uint64_t word)
+{
+	for (uint32_t i = 0; i < large->taken; i++) {
+		if (!word)
+			space_give(&acc->space, &large->slots[i]);
+		else if (space_keep_chunk(&large->slots[i], bucket, word))
+			error_clear(); /* who takes over the extent finds it */
+	}
+	mem_free(large->manifest);
+	mem_free(large->slots);
+	*large = (struct heap_large){ 0 };
+}
+
+/* -------- get -------- */
+
+/* Reads n shares from `first` on, and copies them to where they belong. -EAGAIN: one is not what the
+   manifest says. */
+static int shares_read(struct heap_access *acc, const struct heap_manifest *manifest,
+		       uint32_t first, uint32_t n, const struct heap_room *value)
+{
+	const struct heap_piece *pieces = &pieces_of(manifest)[first];
+	uint64_t room = align_up(manifest->share, 8);
+	struct transport_io ios[WINDOW_MOST];
+	uint8_t *stage = acc->in_place ? NULL : acc->stage;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < n && stage; i++)
+		ios[i] = (struct transport_io){
+			.region = acc->heap->rows,
+			.off = place_off(&pieces[i]) + sizeof(struct heap_entry),
+			.dst = stage + i * room,
+			.len = (uint32_t)align_up(
+				large_share(value->bytes, manifest->share, first + i), 8),
+		};
+	if (stage)
+		ret = transport_read(acc->heap->rows->tr, ios, n);
+	for (uint32_t i = 0; ret == 0 && i < n; i++) {
+		const uint8_t *from = stage ? stage + i * room
+					    : acc->heap->rows->base + place_off(&pieces[i]) +
+						      sizeof(struct heap_entry);
+		uint64_t at = (first + i) * manifest->share;
+
+		if (transport_copy_racy_crc(
+			    0, (uint8_t *)value->ptr + at, from,
+			    large_share(value->bytes, manifest->share, first + i)) != pieces[i].crc)
+			ret = error_set(acc->pinned ? -EBADMSG : -EAGAIN,
+					"heap %s: chunk %u of a value is damaged",
+					acc->heap->desc.name, first + i);
+	}
+	return ret;
+}
+
+/* Reads all shares to value->ptr. Over a wire they pass through the stage. */
+static int large_read(struct heap_access *acc, const struct heap_manifest *manifest,
+		      const struct heap_room *value)
+{
+	uint32_t window = window_of(manifest->share);
+	int ret = 0;
+
+	if (!acc->in_place && !heap_access_make_room(acc, min_u64(window, manifest->n) *
+								  align_up(manifest->share, 8)))
+		ret = error_set(-ENOMEM, "get: cannot allocate memory for chunks");
+	for (uint32_t first = 0; ret == 0 && first < manifest->n; first += window)
+		ret = shares_read(acc, manifest, first,
+				  (uint32_t)min_u64(window, manifest->n - first), value);
+	return ret;
+}
+
+/* Memory for the value: the caller's, if it has any, or else that of the access. */
+static int large_room(struct heap_access *acc, const struct heap_room *room, uint64_t bytes,
+		      struct heap_room *value_out)
+{
+	*value_out = (struct heap_room){ room->ptr, bytes };
+	if (room->ptr)
+		return 0;
+	mem_free(acc->large);
+	acc->large = mem_alloc(bytes);
+	value_out->ptr = acc->large;
+	return acc->large ? 0 : error_set(-ENOMEM, "get: cannot allocate %" PRIu64 " bytes", bytes);
+}
+
+int heap_large_get(struct heap_access *acc, const struct chain_key *key,
+		   const struct heap_room *room, struct heap_value *out)
+{
+	struct heap_manifest *manifest;
+	struct heap_room value;
+	int ret = 0;
+
+	if (acc->owner && !acc->pinned) {
+		heap_access_pin(acc);
+		ret = heap_get_once(acc, key, out);
+	}
+	if (ret || !out->large)
+		return ret;
+	if (!heap_manifest_check(&acc->heap->desc, out->ptr, out->len, out->large))
+		return error_set(-EBADMSG, "heap %s: a manifest is damaged", acc->heap->desc.name);
+	manifest = mem_alloc(out->len);
+	if (!manifest)
+		return error_set(-ENOMEM, "get: cannot allocate memory for a manifest");
+	memcpy(manifest, out->ptr, out->len);
+	out->ptr = NULL;
+	out->len = out->large;
+	if (!room->ptr ||
+	    room->bytes >= out->len) { /* or else the caller says that it is too small */
+		ret = large_room(acc, room, out->len, &value);
+		if (ret == 0)
+			ret = large_read(acc, manifest, &value);
+		out->ptr = value.ptr;
+	}
+	mem_free(manifest);
+	return ret;
+}

@@ -1,0 +1,56 @@
+/*
+ * large.h - private to ds/heap: values that are longer than an extent, in chunks that a manifest names
+ * (wire/heap_layout.h).
+ *
+ *   put    take slots | write the shares | pin, find the key | write the headers of the chunks, which
+ *          name the head word to come | the manifest, then CAS the head word, as any put
+ *   get    pin, read the manifest | the shares, a window of them in each round trip
+ *
+ * The CAS of the head word puts all chunks into use at once, and the next one of that key ends it: a chunk
+ * whose header names another word than its bucket has is free. So a client may be killed between any two
+ * steps.
+ *
+ * Thread: owner, for all.
+ */
+#ifndef RLV_DS_HEAP_LARGE_H
+#define RLV_DS_HEAP_LARGE_H
+
+#include "ds/heap/find.h"
+
+/* A large value on its way in. */
+struct heap_large {
+	struct heap_manifest *manifest; /* with its pieces */
+	struct space_slot *slots;
+	uint64_t manifest_bytes, bytes, share;
+	uint32_t n;
+	uint32_t taken; /* slots that it has */
+};
+
+/* Takes slots and writes the shares. Errors: -ERANGE, -ENOMEM, those of space_take and of the transport;
+   then *large holds nothing. */
+RLV_MUST_CHECK int heap_large_begin(struct heap_access *acc, const struct heap_put *put,
+				    struct heap_large *large);
+/* Writes the headers of the chunks, for a manifest that the bucket is about to name. */
+RLV_MUST_CHECK int heap_large_name(struct heap_access *acc, const struct heap_large *large,
+				   uint32_t bucket, uint64_t word);
+/* Keeps the chunks for that head word, or, if word is 0, gives them back; frees. */
+void heap_large_end(struct heap_access *acc, struct heap_large *large, uint32_t bucket,
+		    uint64_t word);
+
+/* Reads the value whose manifest *out has, and pins to do so. As heap_get. */
+RLV_MUST_CHECK int heap_large_get(struct heap_access *acc, const struct chain_key *key,
+				  const struct heap_room *room, struct heap_value *out);
+
+/* Bytes of share i, of n that make `bytes`. */
+static inline uint64_t large_share(uint64_t bytes, uint64_t share, uint32_t i)
+{
+	uint64_t left = bytes - i * share;
+
+	return left < share ? left : share;
+}
+
+/* True if the bytes are the manifest of a value of that many bytes, whose chunks can be where it says. */
+bool heap_manifest_check(const struct heap_desc *desc, const void *manifest,
+			 uint64_t manifest_bytes, uint64_t bytes);
+
+#endif

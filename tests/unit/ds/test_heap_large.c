@@ -1,0 +1,270 @@
+/* Values that are longer than an extent (64 KiB here): in chunks, which a manifest names. */
+#include "tests/support/fixture/heap_fixture.h"
+#include "tests/support/fake/wire_transport.h"
+#include "tests/support/must_internal.h"
+
+#include "base/mem/alloc.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define EXTENT 65536u
+#define SHARE (EXTENT - 64u)
+#define ENTRY_MOST (EXTENT - 64u - 1u) /* of a key of one byte */
+#define BUFFER (12u * EXTENT)
+
+static uint8_t value[BUFFER], want[BUFFER], memory[BUFFER + 64];
+
+static void fill(uint8_t *bytes, uint64_t len, uint64_t number)
+{
+	uint64_t word = number * UINT64_C(0x9e3779b97f4a7c15) + 1;
+
+	for (uint64_t i = 0; i < len; i++) {
+		bytes[i] = (uint8_t)(word >> 56);
+		word = word * 6364136223846793005u + 1442695040888963407u;
+	}
+}
+
+static int put(struct heap_client *client, const char *key, uint64_t len, uint64_t number,
+	       uint64_t *version_out)
+{
+	fill(value, len, number);
+	return heap_fixture_put(client, key, value, len, version_out);
+}
+
+/* Reads into memory of the access, and into memory of the caller that is not aligned. */
+static void expect_large(struct heap_client *client, const char *text, uint64_t len,
+			 uint64_t number, uint64_t version)
+{
+	const struct chain_key key =
+		chain_key(text, (uint32_t)strlen(text), client->heap->desc.seed);
+	struct heap_room room = { memory + 3, len };
+	struct heap_value got;
+
+	fill(want, len, number);
+	assert_int_equal(heap_fixture_get(client, text, &got), version);
+	assert_int_equal(got.len, len);
+	assert_memory_equal(got.ptr, want, len);
+	memset(memory, 0xa5, sizeof(memory));
+	must(heap_get(&client->acc, &key, &room, &got));
+	assert_int_equal(got.len, len);
+	assert_memory_equal(got.ptr, want, len);
+	if (got.ptr == room.ptr)
+		assert_int_equal(memory[3 + len], 0xa5);
+}
+
+static int delete_key(struct heap_client *client, const char *text)
+{
+	const struct chain_key key =
+		chain_key(text, (uint32_t)strlen(text), client->heap->desc.seed);
+	const struct heap_put put = { .deletes = true, .expected = HEAP_ANY_VERSION };
+	uint64_t version;
+
+	return heap_put(&client->acc, &key, &put, &version);
+}
+
+static void all_sizes(struct transport *(*wrap)(struct transport *inner))
+{
+	static const uint64_t sizes[] = { ENTRY_MOST, ENTRY_MOST + 1, SHARE,        SHARE + 1,
+					  5,          2 * SHARE - 1,  2 * SHARE,    2 * SHARE + 1,
+					  0,          BUFFER - 64,    9 * SHARE + 8 };
+	struct heap_fixture fx;
+	struct heap_client a, b, reader;
+	struct heap_value got;
+	uint64_t version;
+
+	heap_fixture_open(&fx, 100, 40);
+	heap_fixture_join(&fx, 1, wrap, &a);
+	heap_fixture_join(&fx, 2, wrap, &b);
+	heap_fixture_join(&fx, 0, wrap, &reader);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		/* The fake wire ends the pin of a get with the client's next call. */
+		while (put(i % 2 ? &a : &b, "k", sizes[i], i, &version) == -EAGAIN) {
+			assert_in_range(heap_fixture_get(&a, "k", &got), 1, i);
+			assert_int_equal(heap_fixture_get(&b, "none", &got), -ENOENT);
+			assert_int_equal(heap_fixture_get(&a, "none", &got), -ENOENT);
+		}
+		assert_int_equal(version, i + 1);
+		expect_large(&a, "k", sizes[i], i, version);
+		expect_large(&b, "k", sizes[i], i, version);
+		expect_large(&reader, "k", sizes[i], i, version);
+		heap_fixture_expect_sound(&fx, NULL);
+	}
+	heap_fixture_leave(&a);
+	heap_fixture_leave(&b);
+	heap_fixture_leave(&reader);
+	heap_fixture_close(&fx);
+}
+
+TEST(large_values__of_all_sizes_in_place)
+{
+	all_sizes(NULL);
+}
+
+TEST(large_values__of_all_sizes_over_a_wire)
+{
+	all_sizes(wire_wrap);
+}
+
+/* Chunks | head | headers | CAS; and entry | pin and head, entry | chunks. */
+TEST(large_values__cost_4_round_trips)
+{
+	struct heap_fixture fx;
+	struct heap_client a;
+	struct heap_value got;
+	uint64_t version, before;
+
+	heap_fixture_open(&fx, 100, 40);
+	heap_fixture_join(&fx, 1, wire_wrap, &a);
+	for (uint64_t i = 0; i < 2; i++)
+		must(put(&a, i ? "k" : "first", 2 * SHARE, i, &version));
+	before = a.tr->stats.phases;
+	must(put(&a, "k", 2 * SHARE, 3, &version));
+	assert_int_equal(a.tr->stats.phases - before, 4);
+	before = a.tr->stats.phases;
+	assert_int_equal(heap_fixture_get(&a, "k", &got), 2);
+	assert_int_equal(a.tr->stats.phases - before, 4);
+	heap_fixture_leave(&a);
+	heap_fixture_close(&fx);
+}
+
+TEST(a_large_value__needs_as_much_room)
+{
+	const uint64_t len = 3 * SHARE;
+	struct heap_room room = { memory, len - 1 };
+	struct heap_fixture fx;
+	struct heap_client a;
+	struct heap_ask ask;
+	struct heap_value got;
+	uint64_t version;
+
+	heap_fixture_open(&fx, 100, 40);
+	heap_fixture_join(&fx, 1, NULL, &a);
+	must(put(&a, "k", len, 1, &version));
+	ask = (struct heap_ask){ .key = chain_key("k", 1, fx.desc.seed), .room = room };
+	must(heap_get(&a.acc, &ask.key, &room, &got));
+	assert_int_equal(got.len, len);
+	assert_null(got.ptr);
+	must(heap_get_many(&a.acc, &ask, 1));
+	assert_int_equal(ask.status, -ERANGE);
+	ask.room.bytes = len;
+	must(heap_get_many(&a.acc, &ask, 1));
+	assert_int_equal(ask.status, 0);
+	assert_memory_equal(memory, value, len);
+	heap_fixture_leave(&a);
+	heap_fixture_close(&fx);
+}
+
+/* Many more versions than fit at a time; then the heap is as empty as before. */
+TEST(replaced_chunks__are_collected)
+{
+	struct heap_fixture fx;
+	struct heap_client a, b;
+	struct heap_check_report report;
+	uint64_t version;
+
+	heap_fixture_open(&fx, 100, 12);
+	heap_fixture_join(&fx, 1, NULL, &a);
+	heap_fixture_join(&fx, 2, NULL, &b);
+	for (uint64_t i = 0; i < 60; i++) {
+		must(put(&a, "k", 4 * SHARE, i, &version));
+		if (i % 7 == 0)
+			expect_large(&b, "k", 4 * SHARE, i, version);
+	}
+	must(put(&b, "k", 10, 0, &version));
+	must(put(&a, "other", 8 * SHARE, 7, &version));
+	expect_large(&b, "other", 8 * SHARE, 7, 1);
+	must(delete_key(&a, "other"));
+	must(put(&a, "other", 8 * SHARE, 8, &version));
+	heap_fixture_expect_sound(&fx, &report);
+	assert_int_equal(report.keys, 2);
+	assert_in_range(report.live_bytes, 8 * EXTENT, 8 * EXTENT + 2048);
+	heap_fixture_leave(&a);
+	heap_fixture_leave(&b);
+	heap_fixture_close(&fx);
+}
+
+TEST(full_heap__refuses_and_keeps_what_it_has)
+{
+	struct heap_fixture fx;
+	struct heap_client a;
+	const struct chain_key key = chain_key("k", 1, 7);
+	struct heap_put late = { .value = value, .len = 2 * SHARE, .expected = 9 };
+	uint64_t version;
+
+	heap_fixture_open(&fx, 100, 12);
+	heap_fixture_join(&fx, 1, NULL, &a);
+	must(put(&a, "k", 6 * SHARE, 1, &version));
+	assert_int_equal(put(&a, "k", 9 * SHARE, 2, &version), -ENOSPC);
+	expect_large(&a, "k", 6 * SHARE, 1, 1);
+	assert_int_equal(heap_put(&a.acc, &key, &late, &version), -ESTALE);
+	/* What the refused ones had taken is free again. */
+	for (uint64_t i = 0; i < 8; i++)
+		must(put(&a, "k", 5 * SHARE, i, &version));
+	expect_large(&a, "k", 5 * SHARE, 7, 9);
+	heap_fixture_expect_sound(&fx, NULL);
+	/* The manifest must fit into an extent: 8 bytes for each chunk. */
+	late = (struct heap_put){ .value = value, .len = (uint64_t)EXTENT * SHARE };
+	assert_int_equal(heap_put(&a.acc, &key, &late, &version), -ERANGE);
+	heap_fixture_leave(&a);
+	heap_fixture_close(&fx);
+}
+
+/* Who takes over the extents of a dead client keeps the chunks that are in use, and no others. */
+TEST(orphans__keep_the_chunks_in_use)
+{
+	struct heap_fixture fx;
+	struct heap_client a, b;
+	uint64_t version;
+
+	heap_fixture_open(&fx, 100, 14);
+	heap_fixture_join(&fx, 1, NULL, &a);
+	must(put(&a, "kept", 3 * SHARE, 1, &version));
+	must(put(&a, "k", 2 * SHARE, 2, &version));
+	must(put(&a, "k", 2 * SHARE, 3, &version));
+	heap_fixture_kill(&a);
+	heap_fixture_join(&fx, 2, NULL, &b);
+	for (uint64_t i = 0; i < 20; i++) {
+		must(put(&b, "k", 3 * SHARE, i, &version));
+		expect_large(&b, "kept", 3 * SHARE, 1, 1);
+		expect_large(&b, "k", 3 * SHARE, i, version);
+	}
+	heap_fixture_expect_sound(&fx, NULL);
+	heap_fixture_leave(&b);
+	heap_fixture_close(&fx);
+}
+
+TEST(a_damaged_chunk__is_an_error)
+{
+	struct heap_fixture fx;
+	struct heap_client a;
+	struct heap_check_report report;
+	struct heap_value got;
+	uint64_t version, off = 0;
+
+	heap_fixture_open(&fx, 100, 14);
+	heap_fixture_join(&fx, 1, NULL, &a);
+	must(put(&a, "k", 3 * SHARE, 1, &version));
+	for (uint64_t at = HEAP_ROWS_OFF; at < fx.heap->rows->size; at += EXTENT) {
+		struct heap_entry header;
+
+		memcpy(&header, fx.heap->rows->base + at, sizeof(header));
+		if (header.magic == ENTRY_MAGIC && header.flags == ENTRY_CHUNK)
+			off = at;
+	}
+	assert_true(off > 0);
+	fx.heap->rows->base[off + 64 + 1234] ^= 4;
+	assert_int_equal(heap_fixture_get(&a, "k", &got), -EBADMSG);
+	must(heap_check(fx.heap, &report));
+	assert_int_equal(report.problems, 1);
+	assert_non_null(strstr(report.text[0], "chunk"));
+	must(put(&a, "k", 3 * SHARE, 2, &version));
+	expect_large(&a, "k", 3 * SHARE, 2, 2);
+	heap_fixture_leave(&a);
+	heap_fixture_close(&fx);
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}
