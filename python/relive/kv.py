@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from . import errors
+from . import _value, errors
 from ._closing import leave
 
 _MODES = ("clover", "direct", "central")  # as enum rlv_kv_mode
@@ -19,8 +19,17 @@ class VersionChanged(errors.Error):
 
 
 class Kv:
-    """A handle of a heap: values under keys, both bytes. :meth:`relive.Store.create_kv` and
-    :meth:`relive.Store.kv` return it.
+    """A handle of a heap: values under keys. :meth:`relive.Store.create_kv` and :meth:`relive.Store.kv`
+    return it.
+
+    A value is bytes or another buffer, which comes back as ``bytes``; or a numpy array or scalar, which
+    comes back as a read-only array of the same dtype and shape (``.copy()`` makes one to write to); or,
+    with ``pickle=True``, any object. Loading a pickle runs code of whoever put it, so it needs
+    ``pickle=True``, too. Bytes are stored as they are, arrays and pickles behind a header: programs in C
+    find it in docs/wire-format.md. An array in Fortran's order comes back in C's.
+
+    It is also a mapping: ``kv[key]``, ``kv[key] = value``, ``del kv[key]``, ``key in kv``, ``len(kv)`` and
+    ``for key in kv``. ``kv[key]`` is the value alone, :meth:`get` returns its version beside it.
 
     Each put makes a version, numbered from 1 for each key, that all readers see whole. Puts of one key
     take effect one after the other, whichever process makes them. A ``str`` as a key stands for its
@@ -33,41 +42,56 @@ class Kv:
         self.store = store
         self._core = core
 
-    def put(self, key: bytes | str, value: Any, *, expected: int | None = None) -> int:
-        """Puts a value, a bytes-like object, and returns the number of its version.
+    def put(self, key: bytes | str, value: Any, *, expected: int | None = None,
+            pickle: bool = False) -> int:
+        """Puts a value and returns the number of its version.
 
+        :param pickle: if the value is neither an array nor bytes, put its pickle.
         :param expected: put only if this is the newest version; 0 = only if the key has no value.
         :raises VersionChanged: the newest version is another one than expected.
         :raises NoSpace: the heap is full of values, or of keys; the message says which.
-        :raises InvalidArgument: the key or the value is too long.
+        :raises InvalidArgument: the key or the value is too long, or an array has items that are objects.
         :raises Disconnected, Timeout: it is not known whether the value was put.
         """
         try:
-            return self._core.put(_bytes(key), value, -1 if expected is None else expected)
+            return self._core.put(_bytes(key), _value.encode(value, pickle),
+                                  -1 if expected is None else expected)
         except errors.TableDropped as error:
             if expected is None or self._is_dropped():
                 raise
             raise VersionChanged(str(error), error.code) from None
 
-    def get(self, key: bytes | str) -> tuple[bytes, int]:
+    def get(self, key: bytes | str, *, pickle: bool = False) -> tuple[Any, int]:
         """Returns the newest value, and the number of its version.
 
+        :param pickle: load the value if it is a pickle.
         :raises NotFound: the key has no value.
+        :raises InvalidArgument: the value is a pickle, and ``pickle`` is False.
         """
-        return self._core.get(_bytes(key), 0)
+        data, version = self._core.get(_bytes(key), 0)
+        return _value.decode(data, pickle), version
 
-    def get_newer(self, key: bytes | str, version: int) -> tuple[bytes, int] | None:
+    def get_many(self, keys: Iterable[bytes | str], *,
+                 pickle: bool = False) -> list[tuple[Any, int] | None]:
+        """Returns what :meth:`get` returns for each key, or None if it has no value, in one round trip for
+        up to 64 keys. Each key is read at an instant of its own."""
+        return [found and (_value.decode(found[0], pickle), found[1])
+                for found in self._core.get_many([_bytes(key) for key in keys])]
+
+    def get_newer(self, key: bytes | str, version: int, *,
+                  pickle: bool = False) -> tuple[Any, int] | None:
         """Returns the newest value and its version if that is above ``version``, else None, at the price
         of a look at the key.
 
         :raises NotFound: the newest version is a deletion.
         """
-        if version == 0:
-            try:
-                return self._core.get(_bytes(key), 0)
-            except errors.NotFound:
-                return None
-        return self._core.get(_bytes(key), version)
+        try:
+            found = self._core.get(_bytes(key), version)
+        except errors.NotFound:
+            if version:
+                raise
+            return None
+        return found and (_value.decode(found[0], pickle), found[1])
 
     def delete(self, key: bytes | str) -> int:
         """Deletes a value and returns the number of the deletion; later versions go on from there.
@@ -101,6 +125,35 @@ class Kv:
                 return
             key, part, bucket = found
             yield key
+
+    def items(self, *, pickle: bool = False) -> Iterator[tuple[bytes, Any]]:
+        """Iterates over keys and values, as :meth:`keys`."""
+        for key in self.keys():
+            found, = self.get_many([key], pickle=pickle)
+            if found is not None:  # not deleted meanwhile
+                yield key, found[0]
+
+    def __getitem__(self, key: bytes | str) -> Any:
+        return self.get(key)[0]
+
+    def __setitem__(self, key: bytes | str, value: Any) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: bytes | str) -> None:
+        self.delete(key)
+
+    def __contains__(self, key: bytes | str) -> bool:
+        return self._core.has(_bytes(key))
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.keys()
+
+    def __len__(self) -> int:
+        """Counts the keys, by a walk over all of them."""
+        return sum(1 for _ in self.keys())
+
+    def __bool__(self) -> bool:
+        return True
 
     def info(self) -> dict[str, Any]:
         """Returns counts of the heap and of this handle, as ``struct rlv_kv_info`` of ``relive/kv.h``."""

@@ -127,8 +127,8 @@ class Store:
 
         :param keys: different keys that it ever has, deleted ones included; 0 = 65536.
         :param bytes: memory of its values, of versions that wait to be collected too; 0 = 64 MiB.
-        :param extent_bytes: unit in which handles take memory, and the limit of key and value together:
-            a power of two, 64 KiB to 1 GiB; 0 = 2 MiB.
+        :param extent_bytes: unit in which handles take memory; longer values lie in several: a power of
+            two, 64 KiB to 1 GiB; 0 = 2 MiB.
         :param parts: shares of the heap, which the server spreads over the memory nodes; 0 = 1.
         :param max_clients: handles that may be open at once, in all processes; 0 = 64.
         :param mode: ``"clover"``; or, to compare, ``"direct"`` or ``"central"``: `kv.md` says how they differ.

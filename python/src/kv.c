@@ -104,6 +104,142 @@ static PyObject *kv_get(PyObject *object, PyObject *args)
 	return result;
 }
 
+/* has(key): whether it has a value, which is not copied. */
+static PyObject *kv_has(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	Py_buffer key;
+	char one;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "y*", &key))
+		return NULL;
+	if (handle_enter(self)) {
+		PyBuffer_Release(&key);
+		return NULL;
+	}
+	value.ptr = &one;
+	value.room = sizeof(one);
+	ret = rlv_kv_get(self->kv, bytes_of(&key), &value);
+	handle_leave(self);
+	PyBuffer_Release(&key);
+	if (ret && ret != -ERANGE && ret != -ENOENT)
+		return error_raise(ret);
+	return PyBool_FromLong(ret != -ENOENT);
+}
+
+/* -------- many keys -------- */
+
+/* Room for a value of get_many; a longer one is read alone. */
+#define MANY_ROOM 4096u
+
+struct many {
+	Py_ssize_t n;
+	Py_buffer *keys;
+	struct rlv_kv_item *items;
+	char *memory;
+};
+
+static void many_free(struct many *many)
+{
+	for (Py_ssize_t i = 0; i < many->n; i++) {
+		if (many->items[i].ptr != many->memory + i * MANY_ROOM)
+			free(many->items[i].ptr);
+		PyBuffer_Release(&many->keys[i]);
+	}
+	free(many->keys);
+	free(many->items);
+	free(many->memory);
+}
+
+/* Takes the keys of a list. -1 with an exception; then *many holds what many_free frees. */
+static int many_take(struct many *many, PyObject *list)
+{
+	Py_ssize_t n = PyList_Size(list);
+
+	*many = (struct many){ .keys = calloc((size_t)n + 1, sizeof(*many->keys)),
+			       .items = calloc((size_t)n + 1, sizeof(*many->items)),
+			       .memory = malloc((size_t)n * MANY_ROOM + 1) };
+	if (!many->keys || !many->items || !many->memory) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (; many->n < n; many->n++) {
+		PyObject *key = PyList_GetItem(list, many->n);
+		struct rlv_kv_item *item = &many->items[many->n];
+
+		if (!key || PyObject_GetBuffer(key, &many->keys[many->n], PyBUF_SIMPLE))
+			return -1;
+		*item = (struct rlv_kv_item)RLV_KV_ITEM_INIT;
+		item->key = bytes_of(&many->keys[many->n]);
+		item->ptr = many->memory + many->n * MANY_ROOM;
+		item->room = MANY_ROOM;
+	}
+	return 0;
+}
+
+/* Reads a value that had no room. It may have been replaced or deleted meanwhile. */
+static int item_read_alone(struct rlv_kv *kv, struct rlv_kv_item *item)
+{
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	int ret = rlv_kv_get(kv, item->key, &value);
+
+	if (ret)
+		return ret;
+	item->ptr = malloc(value.len + 1);
+	if (!item->ptr)
+		return -ENOMEM;
+	memcpy(item->ptr, value.ptr, value.len);
+	item->len = value.len;
+	item->version = value.version;
+	return 0;
+}
+
+static int many_read(struct rlv_kv *kv, struct many *many)
+{
+	int ret = rlv_kv_get_many(kv, many->items, (size_t)many->n);
+
+	for (Py_ssize_t i = 0; ret == 0 && i < many->n; i++) {
+		struct rlv_kv_item *item = &many->items[i];
+
+		if (item->status == -ERANGE)
+			item->status = item_read_alone(kv, item);
+		ret = item->status == -ENOENT ? 0 : item->status;
+	}
+	return ret;
+}
+
+/* get_many(keys): a list of (value, version), or None for a key without a value. */
+static PyObject *kv_get_many(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	PyObject *list, *result = NULL;
+	struct many many;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &list))
+		return NULL;
+	if (many_take(&many, list) || handle_enter(self))
+		goto out;
+	ret = many_read(self->kv, &many);
+	handle_leave(self);
+	result = ret ? error_raise(ret) : PyList_New(many.n);
+	for (Py_ssize_t i = 0; result && i < many.n; i++) {
+		const struct rlv_kv_item *item = &many.items[i];
+		PyObject *one = item->status
+					? Py_NewRef(Py_None)
+					: Py_BuildValue("y#K", item->ptr, (Py_ssize_t)item->len,
+							(unsigned long long)item->version);
+
+		if (!one || PyList_SetItem(result, i, one))
+			Py_CLEAR(result);
+	}
+out:
+	many_free(&many);
+	return result;
+}
+
 /* delete(key): the version of the deletion. */
 static PyObject *kv_delete(PyObject *object, PyObject *args)
 {
@@ -209,6 +345,8 @@ static PyMethodDef methods[] = {
 	{ "close", handle_close, METH_NOARGS, NULL },
 	{ "put", kv_put, METH_VARARGS, NULL },
 	{ "get", kv_get, METH_VARARGS, NULL },
+	{ "get_many", kv_get_many, METH_VARARGS, NULL },
+	{ "has", kv_has, METH_VARARGS, NULL },
 	{ "delete", kv_delete, METH_VARARGS, NULL },
 	{ "watch", kv_watch, METH_VARARGS, NULL },
 	{ "next", kv_next, METH_VARARGS, NULL },
