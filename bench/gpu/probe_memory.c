@@ -9,6 +9,23 @@
 #include <string.h>
 #include <unistd.h>
 
+static void missing_calls(void)
+{
+	const struct {
+		const char *name;
+		bool there;
+	} calls[] = {
+#define CALL_THERE(member, name, since, required, arguments) { #name, cu->member != NULL },
+		CUDA_CALLS(CALL_THERE)
+#undef CALL_THERE
+	};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		if (!calls[i].there)
+			fact("missing_call", "%s", calls[i].name);
+	}
+}
+
 void part_attributes(void)
 {
 	static const struct {
@@ -47,11 +64,7 @@ void part_attributes(void)
 		fact("granularity_recommended", "%zu", bytes);
 	if (ok("cuMemGetInfo", cu->mem_info(&bytes, &all)))
 		fact("memory", "free %zu of %zu MiB", bytes / MIB, all / MIB);
-#define CALL_FACT(member, name, since, required, arguments) \
-	if (!cu->member) \
-		fact("missing_call", "%s", #name);
-	CUDA_CALLS(CALL_FACT)
-#undef CALL_FACT
+	missing_calls();
 }
 
 static double free_mib(void)

@@ -209,7 +209,8 @@ struct cu_ipc_event {
 	X(error_name, cuGetErrorName, 6000, 1, (unsigned error, const char **text))
 
 struct cuda_calls {
-#define CUDA_MEMBER(member, name, since, required, arguments) unsigned(*member) arguments;
+#define CUDA_MEMBER(member, name, since, required, arguments) \
+	unsigned(*member) arguments; /* NOLINT: a declaration */
 	CUDA_CALLS(CUDA_MEMBER)
 #undef CUDA_MEMBER
 };

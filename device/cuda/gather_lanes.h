@@ -47,7 +47,7 @@ struct gather_work {
 		for (gather_u64 at = lane >> work.shift; at < work.n; at += lanes >> work.shift) { \
 			const struct gather_row row = work.rows[at]; \
 			const type *from = (const type *)(const void *)(work.from + row.from); \
-			type *to = (type *)(void *)(work.to + row.to); \
+			type *to = (type *)(void *)(work.to + row.to); /* NOLINT: a type */ \
 \
 			for (gather_u64 i = lane & mask; i < units; i += mask + 1) \
 				to[i] = from[i]; \
