@@ -7,6 +7,8 @@
 #include "tests/support/fake/wire_transport.h"
 #include "tests/support/must_internal.h"
 
+#include "base/rng.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -360,6 +362,70 @@ TEST(central__bad_requests_are_refused)
 	calls[2].key = (struct chain_key){ "k", 1, 0 };
 	assert_int_equal(central_serve(fx.heap, &calls[2]), -EINVAL);
 	heap_fixture_close(&fx);
+}
+
+/* -------- noise -------- */
+
+/* Words of both regions become anything, copies that look right included. */
+static void noise(enum heap_mode mode)
+{
+	uint64_t seed = test_seed("noise in copies", 5), version;
+	struct heap_check_report report;
+	struct heap_fixture fx;
+	struct heap_client a, b;
+	struct heap_value got;
+	struct chain_key hashed;
+	struct heap_key key;
+	struct rng rng;
+	uint32_t walk;
+	char text[16];
+	int ret;
+
+	for (uint32_t round = 0; round < 40; round++) {
+		rng_seed(&rng, seed, round);
+		heap_fixture_open_mode(&fx, mode, 40, 256);
+		heap_fixture_join(&fx, 1, NULL, &a);
+		heap_fixture_join(&fx, 2, NULL, &b);
+		for (uint32_t i = 0; i < 400; i++) {
+			struct region *region = rng_uniform_u64(&rng, 3) ? fx.heap->rows
+									 : fx.heap->tree;
+			uint64_t from = region == fx.heap->rows ? HEAP_ROWS_OFF : HEAP_PINS_OFF,
+				 word = rng_next_u64(&rng) >> rng_uniform_u64(&rng, 64);
+
+			from += rng_uniform_u64(&rng, region->size - from) & ~UINT64_C(7);
+			must(transport_store(region, from, &word, sizeof(word)));
+			snprintf(text, sizeof(text), "key-%u", (uint32_t)rng_uniform_u64(&rng, 40));
+			(void)heap_fixture_put(i % 2 ? &a : &b, text, zeros,
+					       rng_uniform_u64(&rng, 180), &version);
+			hashed = chain_key(text, (uint32_t)strlen(text), fx.desc.seed);
+			ret = heap_get(i % 2 ? &b.acc : &a.acc, &hashed, &(struct heap_room){ 0 },
+				       &got);
+			assert_true(ret == 0 || ret == -ENOENT || ret == -EAGAIN ||
+				    ret == -EBADMSG);
+			walk = (uint32_t)rng_next_u64(&rng);
+			ret = heap_next(&a.acc, &walk, &key);
+			assert_true(ret == 0 || ret == -ENODATA || ret == -EAGAIN ||
+				    ret == -EBADMSG);
+			if (i % 50 == 0 && mode == HEAP_CENTRAL) {
+				central_free(fx.heap->central);
+				fx.heap->central = NULL;
+			}
+		}
+		must(heap_check(fx.heap, &report));
+		heap_fixture_leave(&a);
+		heap_fixture_leave(&b);
+		heap_fixture_close(&fx);
+	}
+}
+
+TEST(direct__noise_never_crashes_or_hangs)
+{
+	noise(HEAP_DIRECT);
+}
+
+TEST(central__noise_never_crashes_or_hangs)
+{
+	noise(HEAP_CENTRAL);
 }
 
 int main(void)
