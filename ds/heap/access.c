@@ -1,8 +1,5 @@
 #include "ds/heap/access.h"
 
-#include "ds/heap/central.h"
-#include "ds/heap/direct.h"
-
 #include "ds/part/wr_list.h"
 
 #include "transport/barrier.h"
@@ -143,16 +140,12 @@ bool heap_access_make_room(struct heap_access *acc, uint64_t bytes)
 
 /* -------- open, close -------- */
 
-int heap_access_open(struct heap_access *acc, struct heap *heap, uint32_t owner)
+int heap_access_begin(struct heap_access *acc, struct heap *heap, uint32_t owner,
+		      const struct heap_plane *plane)
 {
-	static const struct heap_plane *const planes[HEAP_MODES] = {
-		[HEAP_DIRECT] = &direct_plane,
-		[HEAP_CENTRAL] = &central_plane,
-	};
 	uint64_t room = 4 * HEAP_GUESS_BYTES;
 
-	*acc = (struct heap_access){ .heap = heap, .owner = owner };
-	acc->plane = planes[heap->desc.mode];
+	*acc = (struct heap_access){ .heap = heap, .owner = owner, .plane = plane };
 	acc->in_place = !acc->plane && heap->tree->base && heap->rows->base &&
 			(heap->tree->tr->caps & TRANSPORT_CPU_ATOMIC) &&
 			(!owner || transport_changes_in_place(heap->tree));

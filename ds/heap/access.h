@@ -11,6 +11,10 @@
 #define HEAP_MOST_READS 4u     /* of a key whose entry is reused each time */
 #define HEAP_GUESS_BYTES 1024u /* of an entry whose length is not known */
 
+/* heap_access_open, for that mode; plane NULL = clover. */
+RLV_MUST_CHECK int heap_access_begin(struct heap_access *acc, struct heap *heap, uint32_t owner,
+				     const struct heap_plane *plane);
+
 /* The next read pins. */
 void heap_access_pin(struct heap_access *acc);
 

@@ -122,7 +122,7 @@ int heap_copies_release(const struct heap_copies *copies, const struct copies_ow
 	int ret = 0;
 
 	for (uint32_t i = 0; ret == 0 && i < copies->n_all; i++)
-		ret = heap_settle(copies->at[i], self->owner);
+		ret = heap_settle_extents(copies->at[i], self->owner);
 	for (uint32_t i = copies->n_all; ret == 0 && i-- > 0;)
 		ret = transport_cas_word(copies->at[i]->tree, LINE_OFF(owner), owner_word(self), 0,
 					 &old);
@@ -303,7 +303,7 @@ int heap_copies_settle(const struct heap_copies *copies, uint32_t owner)
 	int ret = 0;
 
 	for (uint32_t i = 0; ret == 0 && i < copies->n_all; i++)
-		ret = heap_settle(copies->at[i], owner);
+		ret = heap_settle_extents(copies->at[i], owner);
 	return ret ? ret : settle_heads(copies);
 }
 

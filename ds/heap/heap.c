@@ -1,7 +1,5 @@
 #include "ds/heap/heap.h"
 
-#include "ds/heap/central.h"
-#include "ds/heap/direct.h"
 #include "ds/heap/pair.h"
 
 #include "base/mem/alloc.h"
@@ -195,13 +193,6 @@ int heap_open_part(const void *desc, uint32_t s, const struct part_regions *regi
 	return 0;
 }
 
-void heap_close_part(struct part *part)
-{
-	central_free(heap_of(part)->central);
-	part_close(part);
-	mem_free(heap_of(part));
-}
-
 /* -------- the server's work -------- */
 
 /* Calls fn with each extent word, until it fails. */
@@ -238,7 +229,7 @@ static int settle_extent(void *ctx, uint32_t extent, uint64_t word)
 				  word, extent_make(0, extent_class(word), word + 1), &old);
 }
 
-int heap_settle(struct heap *heap, uint32_t owner)
+int heap_settle_extents(struct heap *heap, uint32_t owner)
 {
 	struct settling settling = { heap, owner };
 	const uint64_t idle = 0;
@@ -247,10 +238,7 @@ int heap_settle(struct heap *heap, uint32_t owner)
 	if (owner == 0 || owner > heap->desc.max_clients)
 		return error_set(-EINVAL, "owner %u: the heap has owners 1 to %u", owner,
 				 heap->desc.max_clients);
-	if (heap->desc.mode == HEAP_DIRECT)
-		ret = direct_settle(heap, owner);
-	else
-		ret = heap_each_extent(heap, settle_extent, &settling);
+	ret = heap_each_extent(heap, settle_extent, &settling);
 	return ret ? ret : transport_store(heap->tree, heap_pin_off(owner), &idle, sizeof(idle));
 }
 

@@ -73,6 +73,8 @@ void heap_close_part(struct part *part);
  * reads the extent words, and one phase for each extent of the owner.
  */
 RLV_MUST_CHECK int heap_settle(struct heap *heap, uint32_t owner);
+/* The same where it is known that the heap is a clover one. */
+RLV_MUST_CHECK int heap_settle_extents(struct heap *heap, uint32_t owner);
 
 /* Number of keys, deleted ones included. Cost: 1 phase. */
 RLV_MUST_CHECK int heap_keys(struct heap *heap, uint64_t *keys_out);

@@ -1,0 +1,37 @@
+/*
+ * modes.c - where the modes of a heap part: the access of a client, the end of a client and of a part.
+ */
+#include "ds/heap/access.h"
+#include "ds/heap/central.h"
+#include "ds/heap/direct.h"
+
+#include "base/mem/alloc.h"
+
+#include <errno.h>
+
+int heap_access_open(struct heap_access *acc, struct heap *heap, uint32_t owner)
+{
+	static const struct heap_plane *const planes[HEAP_MODES] = {
+		[HEAP_DIRECT] = &direct_plane,
+		[HEAP_CENTRAL] = &central_plane,
+	};
+
+	return heap_access_begin(acc, heap, owner, planes[heap->desc.mode]);
+}
+
+int heap_settle(struct heap *heap, uint32_t owner)
+{
+	if (heap->desc.mode != HEAP_DIRECT)
+		return heap_settle_extents(heap, owner);
+	if (owner == 0 || owner > heap->desc.max_clients)
+		return error_set(-EINVAL, "owner %u: the heap has owners 1 to %u", owner,
+				 heap->desc.max_clients);
+	return direct_settle(heap, owner);
+}
+
+void heap_close_part(struct part *part)
+{
+	central_free(heap_of(part)->central);
+	part_close(part);
+	mem_free(heap_of(part));
+}
