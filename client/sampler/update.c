@@ -104,6 +104,8 @@ static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, u
 {
 	const uint64_t *order = sp->scratch.order;
 	const uint64_t *words = NULL;
+	uint32_t sparse = sp->trees.sparse ? UINT32_MAX
+					   : 0; /* then no tree has its shard's number */
 	uint32_t m = 0, shards = 0, last = UINT32_MAX;
 
 	/* The leaves as last seen, if these are the keys of a batch that is held or was the last. */
@@ -123,6 +125,7 @@ static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, u
 			.gen = key_gen(key),
 			.priority = sp->scratch.quanta[k],
 			.word = words ? words[k] : 0,
+			.tree = key_shard(key) | sparse,
 		};
 		/* Without a branch: where the shard changes cannot be predicted. */
 		shards += key_shard(key) != last;

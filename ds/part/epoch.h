@@ -38,17 +38,20 @@
 #include "base/error.h"
 
 struct epoch {
-	struct region *region; /* tree region of the part */
-	uint64_t word_off;     /* the part's epoch word */
-	struct region *page;   /* holds this handle's pin; NULL = a reader, which never pins */
-	uint64_t pin_off;
-	/* The two words, where they can be changed in place; else NULL. */
+	/*
+	 * The epoch word and the pin, where they can be changed in place; else NULL. First, as a call in
+	 * place on many parts needs no more than this of each: one cache line.
+	 */
 	const struct rword64 *word_near, *pin_near;
 	uint32_t number; /* as last read */
 	uint32_t pinned; /* value of the pin while entered: number, or one less after a refresh */
 	enum epoch_mode mode;
 	bool entered;
 	bool damaged; /* a leaf's tag matched no epoch: sums may be wrong, a rebuild is due */
+	struct region *region; /* tree region of the part */
+	uint64_t word_off;     /* the part's epoch word */
+	struct region *page;   /* holds this handle's pin; NULL = a reader, which never pins */
+	uint64_t pin_off;
 
 	/* Chains only. */
 	bool known;     /* the view may be used without a re-read */

@@ -272,13 +272,37 @@ static uint64_t greatest_done(const struct leaf_op *ops, uint32_t n)
 }
 
 /*
+ * True if the running maximum of a view is at least `most`, by what this access last read of it. Of one
+ * epoch that is enough: only rebuilds lower it.
+ */
+static bool max_is_known(const struct access *acc, uint32_t view, uint64_t most)
+{
+	return most && acc->max_epoch == acc->epoch.number && acc->epoch.mode == EPOCH_NORMAL &&
+	       acc->max_seen[view] >= most;
+}
+
+/* Reads the running maximum of a view, and keeps it for max_is_known. In place only. */
+static int read_max(struct access *acc, uint32_t view, uint64_t *maximum_out)
+{
+	int ret = priority_max_read(acc->shard, view, maximum_out);
+
+	if (ret || acc->epoch.mode != EPOCH_NORMAL)
+		return ret;
+	if (acc->max_epoch != acc->epoch.number)
+		memset(acc->max_seen, 0, sizeof(acc->max_seen));
+	acc->max_epoch = acc->epoch.number;
+	acc->max_seen[view] = *maximum_out;
+	return 0;
+}
+
+/*
  * Ends the change of a shard: checks the results of a chained publish, raises the running maxima of
  * prioritized views to the largest priority stored, and leaves the access, also after an error.
  * Returns the first error.
  */
 static int end_shard(enum change_verb verb, const struct shard_change *ch)
 {
-	const struct access *acc = ch->acc;
+	struct access *acc = ch->acc;
 	uint32_t views = acc->view_mask;
 	int ret = ch->ret, left;
 
@@ -289,16 +313,20 @@ static int end_shard(enum change_verb verb, const struct shard_change *ch)
 		uint32_t v = bits_ctz(views);
 		uint64_t maximum;
 
-		if (ch->n[v] && ch->most && !acc->chained) {
-			ret = priority_max_read(acc->shard, v, &maximum);
-			if (ret || maximum >= ch->most) /* as a rule */
+		if (ch->n[v] == 0)
+			continue;
+		if (ch->most && !acc->chained) {
+			if (max_is_known(acc, v, ch->most)) /* as a rule */
+				continue;
+			ret = read_max(acc, v, &maximum);
+			if (ret || maximum >= ch->most)
 				continue;
 		}
-		if (ch->n[v] == 0 || acc->shard->desc.views[v].selector != SELECT_PRIORITIZED)
+		if (acc->shard->desc.views[v].selector != SELECT_PRIORITIZED)
 			continue;
-		ret = access_raise_max(ch->acc, v, greatest_done(ch->ops[v], ch->n[v]));
+		ret = access_raise_max(acc, v, greatest_done(ch->ops[v], ch->n[v]));
 	}
-	left = access_leave(ch->acc); /* otherwise its pin would block the next rebuild */
+	left = access_leave(acc); /* otherwise its pin would block the next rebuild */
 	return ret ? ret : left;
 }
 
@@ -326,6 +354,50 @@ static int change_leaves(enum change_verb verb, struct shard_change *ch)
 		ret = ret ? ret : ended;
 	}
 	return ret;
+}
+
+/*
+ * Updates the leaves of entered shards in one pass, if their deltas are flat and their ops lie one after the
+ * other. Returns how many of these ops are done.
+ */
+static size_t update_flat(const struct shard_change *changes, uint32_t n)
+{
+	const struct access *first = changes[0].acc;
+	uint32_t v = bits_ctz(first->view_mask);
+	struct tree_deltas *deltas = first->deltas[v];
+	struct leaf_op *ops = changes[0].ops[v], *end = ops;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct shard_change *ch = &changes[i];
+
+		if (ch->acc->chained || ch->ret || ch->n[v] == 0 || ch->ops[v] != end ||
+		    ch->acc->deltas[v] != deltas ||
+		    !sumtree_enter_flat(deltas, end->tree, &ch->acc->epoch))
+			return 0;
+		end += ch->n[v];
+	}
+	return sumtree_update_flat(&first->shard->trees[v], deltas, ops, (size_t)(end - ops));
+}
+
+/* Changes the leaves of entered shards: of all at once where that can be, else shard by shard. */
+static void change_entered(enum change_verb verb, struct shard_change *changes, uint32_t n)
+{
+	size_t done = verb == CHANGE_UPDATE && n > 1 ? update_flat(changes, n) : 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct shard_change *ch = &changes[i];
+		uint32_t v = bits_ctz(ch->acc->view_mask);
+		uint32_t skip = (uint32_t)min_u64(done, ch->n[v]);
+
+		done -= skip;
+		if (ch->acc->chained || ch->ret || (skip && skip == ch->n[v]))
+			continue;
+		ch->ops[v] += skip;
+		ch->n[v] -= skip;
+		ch->ret = change_leaves(verb, ch);
+		ch->ops[v] -= skip;
+		ch->n[v] += skip;
+	}
 }
 
 /* Adds what flat deltas still hold to the sums above, of all shards at once. */
@@ -364,9 +436,7 @@ static void run_in_place(enum change_verb verb, struct shard_change *changes, ui
 	for (uint32_t i = 0; i < n; i++)
 		if (!changes[i].acc->chained)
 			changes[i].ret = access_enter_end(changes[i].acc);
-	for (uint32_t i = 0; i < n; i++)
-		if (!changes[i].acc->chained && changes[i].ret == 0)
-			changes[i].ret = change_leaves(verb, &changes[i]);
+	change_entered(verb, changes, n);
 	flush_flat(changes, n);
 	for (uint32_t i = 0; i < n; i++)
 		if (!changes[i].acc->chained && changes[i].acc->epoch.entered)

@@ -169,17 +169,18 @@ static inline uint64_t shard_limits_off(const struct shard *shard, uint32_t view
 
 struct access {
 	struct shard *shard;
-	uint32_t owner; /* 1 + client slot */
-	bool chained;   /* words cannot be changed in place: changes travel as chains */
+	uint32_t owner;     /* 1 + client slot */
+	uint32_t view_mask; /* views that this handle changes; a writer changes all */
+	bool chained;       /* words cannot be changed in place: changes travel as chains */
+	uint32_t max_epoch; /* in place: max_seen was read in that one, unless 0 */
 	struct epoch epoch;
 	struct tree_deltas *deltas[RING_MAX_VIEWS];
-	uint32_t view_mask;   /* views that this handle changes; a writer changes all */
-	uint64_t next_ticket; /* guess of the next ticket, for ring_claim */
+	uint64_t max_seen[RING_MAX_VIEWS]; /* running maxima, as last read: by open, claim, update */
+	uint64_t next_ticket;              /* guess of the next ticket, for ring_claim */
 
 	/* Chains only. */
-	struct wr_list chain;              /* chain of the call in progress */
-	struct unwaited unwaited;          /* unwaited chains */
-	uint64_t max_seen[RING_MAX_VIEWS]; /* running maxima, as last read: by open, claim, update */
+	struct wr_list chain;               /* chain of the call in progress */
+	struct unwaited unwaited;           /* unwaited chains */
 	uint64_t max_raise[RING_MAX_VIEWS]; /* their required minimum; sent by leave */
 	struct claim_buffers *claim;        /* of ds/ring/ring.c */
 };

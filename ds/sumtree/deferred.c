@@ -182,24 +182,30 @@ static inline const struct rword64 *flat_word(const struct sumtree_tops *tops,
 	return (const struct rword64 *)(const void *)words + (node & bits_mask(level->log2));
 }
 
-/* As add_level, in place, for flat nodes: the lines of the next trees arrive meanwhile. */
+/*
+ * As add_level, in place, for flat nodes: the lines of the next trees arrive meanwhile. Finds the words of
+ * all nodes first: what follows a locked instruction waits for it. words: room for them.
+ */
 static void add_flat(const struct sumtree_tops *tops, const struct flat_level *level,
-		     const struct delta_run *run)
+		     const struct delta_run *run, const struct rword64 **words)
 {
 	bool prefetchw = tops->from->trees[0].prefetchw;
 
+	for (uint32_t i = 0; i < run->n; i++)
+		words[i] = flat_word(tops, level, run->node[i]);
 	for (uint32_t i = 0; i < run->n; i++) {
 		if (i + AHEAD < run->n && prefetchw)
-			draw_prefetch_to_write(flat_word(tops, level, run->node[i + AHEAD]));
+			draw_prefetch_to_write(words[i + AHEAD]);
 		if (run->sum[i] != 0)
-			rword64_add(flat_word(tops, level, run->node[i]), (uint64_t)run->sum[i]);
+			rword64_add(words[i], (uint64_t)run->sum[i]);
 	}
 }
 
 /* Adds a run of flat level-1 nodes to the sums of all levels of all trees, and to the private tops. */
-static void apply_flat(const struct sumtree *tree, struct sumtree_tops *tops, uint32_t parity,
+static void apply_flat(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity,
 		       struct delta_run *run)
 {
+	struct sumtree_tops *tops = deltas->tops;
 	struct flat_level level = { .parity = parity, .log2 = tops->flat_log2 };
 
 	for (uint32_t l = 1; l <= tree->geo.levels; l++) {
@@ -208,7 +214,7 @@ static void apply_flat(const struct sumtree *tree, struct sumtree_tops *tops, ui
 			level.log2 -= bits_log2_floor(tree->geo.fanout[l - 1]);
 		}
 		level.off = tree->level_off[l];
-		add_flat(tops, &level, run);
+		add_flat(tops, &level, run, deltas->words);
 	}
 	sumtree_tops_add_flat(tops, parity, run);
 }
@@ -232,7 +238,7 @@ static int apply_list(const struct sumtree *tree, struct tree_deltas *deltas, ui
 	list->n = 0;
 	list->unsorted = false;
 	if (deltas->flat) {
-		apply_flat(tree, deltas->tops, parity, &run);
+		apply_flat(tree, deltas, parity, &run);
 		return 0;
 	}
 	for (uint32_t l = 1; ret == 0 && l <= tree->geo.levels; l++) {

@@ -53,6 +53,7 @@ struct tree_deltas {
 	struct leaf_op ops[TRANSPORT_VECTOR];
 	uint32_t sorted_node[DELTA_MAX];
 	int64_t sorted_sum[DELTA_MAX];
+	const struct rword64 *words[DELTA_MAX];
 };
 
 /* True if there is nothing to flush. */

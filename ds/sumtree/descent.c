@@ -162,26 +162,26 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 
 /*
  * Splits the index that each draw of a group has in level 0 of the tops: into tree (down->shard)
- * and node. In place also sets the distance of its tree's words from those of the first tree.
+ * and node. In place also sets the distance of its tree's words from those of the first tree, and the
+ * addresses of the node's children by the step.
  */
-static void name_trees(struct sumtree_descent *down, uint32_t group)
+static void name_trees(struct sumtree_descent *down, uint32_t group, const struct draw_step *step)
 {
 	const struct sumtree_tops *tops = down->tops;
-	uint64_t mask = bits_mask(tops->stride_log2);
+	const struct draw_trees trees = { tops->stride_log2, down->inner, down->leaves };
+	uint32_t first = group * DRAW_GROUP;
 
 	if (tops->n_trees == 1) {
-		memset(&down->shard[group * DRAW_GROUP], 0, DRAW_GROUP * sizeof(down->shard[0]));
+		memset(&down->shard[first], 0, DRAW_GROUP * sizeof(down->shard[0]));
 		return;
 	}
-	for (uint32_t i = group * DRAW_GROUP; i < (group + 1) * DRAW_GROUP; i++) {
-		uint32_t t = (uint32_t)(down->lanes.node[i] >> tops->stride_log2);
-
-		down->shard[i] = t;
-		down->lanes.node[i] &= mask;
-		if (!tops->in_place)
-			continue;
-		down->lanes.inner_at[i] = down->inner[t] - down->inner[0];
-		down->lanes.leaves_at[i] = down->leaves[t] - down->leaves[0];
+	if (tops->in_place) {
+		down->kernel->split(&down->lanes, group, &trees, step, &down->shard[first]);
+		return;
+	}
+	for (uint32_t i = first; i < first + DRAW_GROUP; i++) {
+		down->shard[i] = (uint32_t)(down->lanes.node[i] >> tops->stride_log2);
+		down->lanes.node[i] &= bits_mask(tops->stride_log2);
 	}
 }
 
@@ -238,6 +238,7 @@ static struct draw_step private_step(const struct sumtree_descent *down, uint32_
 
 void sumtree_descent_run_private(struct sumtree_descent *down)
 {
+	const struct draw_step none = { 0 };
 	uint32_t top = down->tops->top;
 
 	for (uint32_t g = 0; g < down->groups; g++) {
@@ -252,7 +253,7 @@ void sumtree_descent_run_private(struct sumtree_descent *down)
 				draw_aim(&down->lanes, g, &aim);
 			step_private(down, g, &step);
 		}
-		name_trees(down, g);
+		name_trees(down, g, &none);
 	}
 }
 
@@ -294,12 +295,15 @@ void sumtree_descent_run(struct sumtree_descent *down)
 	uint32_t top = down->n > DRAWS_FEW ? down->tops->top : 0, stairs = top + levels;
 	struct draw_step step[TOPS_LEVELS + TREE_MAX_LEVELS + 1]; /* to shared levels, then private */
 	struct draw_step last = private_step(down, 0);
+	const struct tops_tree *first = &down->tops->trees[0];
+	uintptr_t inner = (uintptr_t)first->inner[tops_parity(first)],
+		  leaves = (uintptr_t)first->leaves;
 
 	for (uint32_t t = 0; t < down->from->n; t++) {
 		const struct tops_tree *at = &down->tops->trees[t];
 
-		down->inner[t] = (uintptr_t)at->inner[tops_parity(at)];
-		down->leaves[t] = (uintptr_t)at->leaves;
+		down->inner[t] = (uintptr_t)at->inner[tops_parity(at)] - inner;
+		down->leaves[t] = (uintptr_t)at->leaves - leaves;
 	}
 	for (uint32_t l = 0; l <= levels; l++)
 		step[l] = make_step(down, l);
@@ -326,9 +330,7 @@ void sumtree_descent_run(struct sumtree_descent *down)
 				step_private(down, g, &step[s - 1]);
 			} else {
 				step_private(down, g, &last);
-				name_trees(down, g);
-				if (down->from->n > 1)
-					draw_aim(&down->lanes, g, &step[levels]);
+				name_trees(down, g, &step[levels]);
 			}
 		}
 	}

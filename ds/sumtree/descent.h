@@ -38,7 +38,7 @@ struct sumtree_descent {
 	uint32_t groups;                /* groups of lanes in use */
 	uint64_t lost[DRAW_CHUNK / 64]; /* a bit for each lost draw */
 	uint32_t shard[DRAW_CHUNK];
-	uint64_t inner[TABLE_MAX_SHARDS], leaves[TABLE_MAX_SHARDS]; /* addresses, by tree */
+	uint64_t inner[TABLE_MAX_SHARDS], leaves[TABLE_MAX_SHARDS]; /* distances, by tree */
 	struct draw_lanes lanes;
 };
 

@@ -59,7 +59,13 @@ struct draw_step {
 	bool next_write;         /* prefetched to be written */
 };
 
-/* All return a bit for each of the 8 lanes of the group that the caller must settle. */
+/* Trees side by side, in place: tree t has the indices t << log2 to (t + 1) << log2. */
+struct draw_trees {
+	uint32_t log2;
+	const uint64_t *inner, *leaves; /* of each tree: distances from those of the first tree */
+};
+
+/* All but the last two return a bit for each of the 8 lanes of the group that the caller must settle. */
 struct sumtree_kernel {
 	uint32_t (*inner)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
 	uint32_t (*leaves)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
@@ -68,6 +74,12 @@ struct sumtree_kernel {
 	 * Returns a bit for each draw that it could not move.
 	 */
 	uint32_t (*sums)(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step);
+	/*
+	 * Splits node, an index of trees side by side, into tree (shard[] of the group) and node; sets
+	 * inner_at and leaves_at by the tree, and the addresses of the children by the step.
+	 */
+	void (*split)(struct draw_lanes *lanes, uint32_t group, const struct draw_trees *trees,
+		      const struct draw_step *step, uint32_t *shard);
 	/*
 	 * Copies n families of SUMS_FANOUT shared words, negative ones as 0; sums[i]: the sum of
 	 * family i.

@@ -2,6 +2,6 @@
 #include "ds/sumtree/kernel_vector.h"
 
 #if defined(__AVX2__)
-const struct sumtree_kernel sumtree_kernel_avx2 = { pick_inner, pick_leaves, pick_sums,
+const struct sumtree_kernel sumtree_kernel_avx2 = { pick_inner, pick_leaves, pick_sums, split_trees,
 						    copy_families };
 #endif

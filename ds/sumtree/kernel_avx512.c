@@ -3,5 +3,5 @@
 
 #if defined(__AVX512F__)
 const struct sumtree_kernel sumtree_kernel_avx512 = { pick_inner, pick_leaves, pick_sums,
-						      copy_families };
+						      split_trees, copy_families };
 #endif

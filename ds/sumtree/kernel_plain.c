@@ -5,6 +5,8 @@
 
 #include "wire/sumtree_layout.h"
 
+#include "base/bits.h"
+
 #include <stdbool.h>
 
 #define FANOUT_MOST 16u /* draws of more children are the caller's */
@@ -119,6 +121,21 @@ static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct
 	return redo;
 }
 
+static void split(struct draw_lanes *lanes, uint32_t group, const struct draw_trees *trees,
+		  const struct draw_step *step, uint32_t *shard)
+{
+	for (uint32_t i = 0, lane = group * DRAW_GROUP; i < DRAW_GROUP; i++, lane++) {
+		uint32_t t = (uint32_t)(lanes->node[lane] >> trees->log2);
+
+		shard[i] = t;
+		lanes->node[lane] &= bits_mask(trees->log2);
+		lanes->inner_at[lane] = trees->inner[t];
+		lanes->leaves_at[lane] = trees->leaves[t];
+	}
+	if (step->next_base)
+		draw_aim(lanes, group, step);
+}
+
 static void plain_copy(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t *sums)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -130,5 +147,5 @@ static void plain_copy(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t 
 	}
 }
 
-const struct sumtree_kernel sumtree_kernel_plain = { pick_inner, pick_leaves, pick_sums,
+const struct sumtree_kernel sumtree_kernel_plain = { pick_inner, pick_leaves, pick_sums, split,
 						     plain_copy };

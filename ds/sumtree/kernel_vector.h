@@ -298,6 +298,25 @@ static uint32_t pick_sums(struct draw_lanes *lanes, uint32_t group, const struct
 	return pick_eight(lanes, group, step, SUMS_FANOUT, OF_PRIVATE);
 }
 
+static void split_trees(struct draw_lanes *lanes, uint32_t group, const struct draw_trees *trees,
+			const struct draw_step *step, uint32_t *shard)
+{
+	vec node[VECTORS];
+
+	for (uint32_t h = 0; h < VECTORS; h++) {
+		uint32_t i = group * DRAW_GROUP + h * LANES;
+		vec tree = load(&lanes->node[i]) >> trees->log2;
+
+		node[h] = load(&lanes->node[i]) - (tree << trees->log2);
+		store_low(shard + h * LANES, tree);
+		store(&lanes->node[i], node[h]);
+		store(&lanes->inner_at[i], gather(trees->inner, tree));
+		store(&lanes->leaves_at[i], gather(trees->leaves, tree));
+	}
+	if (step->next_base)
+		aim(lanes, group, node, step);
+}
+
 static void copy_families(const uint64_t *from, uint32_t n, uint64_t *to, uint64_t *sums)
 {
 	for (uint32_t i = 0; i < n; i++) {

@@ -102,7 +102,7 @@ struct leaf_op {
 	uint64_t priority; /* update: the new one, in quanta; clamped to 1..max_prio */
 	uint64_t word;     /* in: as last seen, 0 = not seen; out: the word replaced or found */
 	uint32_t result;   /* out: enum leaf_result */
-	uint32_t reserved;
+	uint32_t tree;     /* of flat deltas: number of its tree in the forest */
 };
 
 /* Consecutive leaves of one block. */
@@ -149,6 +149,16 @@ RLV_MUST_CHECK int sumtree_publish_ops(const struct sumtree *tree, struct epoch 
  */
 RLV_MUST_CHECK int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops,
 				  size_t n, struct tree_deltas *deltas);
+
+/*
+ * Where the deltas are flat (tree_deltas_show): updates leaves of many trees in one pass. Each tree of the ops
+ * was named by sumtree_enter_flat, with the epoch that the caller has entered there; false = the deltas are
+ * not flat, or of other trees. `tree` is any of them. Stops at the first op whose leaf is not as it was seen,
+ * or at an error: returns the number done. The rest is left to sumtree_update, which judges it.
+ */
+bool sumtree_enter_flat(struct tree_deltas *deltas, uint32_t tree, const struct epoch *ep);
+size_t sumtree_update_flat(const struct sumtree *tree, struct tree_deltas *deltas,
+			   struct leaf_op *ops, size_t n);
 
 /*
  * Consumes n distinct items: sets their priority to 0. Each op has its result: LEAF_DONE = this

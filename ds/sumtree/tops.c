@@ -269,15 +269,13 @@ void sumtree_tops_add(struct sumtree_tops *tops, uint32_t tree, uint32_t parity,
 
 void sumtree_tops_add_flat(struct sumtree_tops *tops, uint32_t parity, const struct delta_run *run)
 {
-	const struct epoch *epochs = tops->from->epochs;
+	uint32_t other = tops->shift; /* not 0: a tree whose copies are of the other array */
 
-	tops->due |= tops->shift != 0;
-	for (uint32_t i = 0, t = UINT32_MAX; !tops->due && i < run->n; i++) {
-		if (run->node[i] >> tops->stride_log2 == t)
-			continue;
-		t = run->node[i] >> tops->stride_log2;
-		tops->due = (epochs[t].number & 1) != parity;
-	}
+	if (tops->due)
+		return;
+	for (uint32_t i = 0; i < run->n; i++)
+		other |= tops_parity(&tops->trees[run->node[i] >> tops->stride_log2]) ^ parity;
+	tops->due = other != 0;
 	if (!tops->due)
 		add_run(tops, 0, run);
 }

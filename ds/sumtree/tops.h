@@ -36,6 +36,7 @@ struct tops_tree {
 	uint64_t seen;               /* as last read */
 	const uint8_t *inner[2];
 	const uint8_t *leaves;
+	uint32_t steady; /* tag of its leaves for a flat update, as in struct change */
 };
 
 static inline uint32_t tops_parity(const struct tops_tree *tree)

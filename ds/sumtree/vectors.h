@@ -113,6 +113,18 @@ ALWAYS_INLINE void scale_ratio(double *ratio, some which, vec a, vec b)
 	_mm512_storeu_pd(ratio, _mm512_mask_mul_pd(old, which, old, by));
 }
 
+/* Returns words[at[k]] for each lane k. */
+ALWAYS_INLINE vec gather(const uint64_t *words, vec at)
+{
+	return (vec)_mm512_i64gather_epi64((__m512i)at, (const void *)words, 8);
+}
+
+/* Stores the lower halves of the words, side by side. */
+ALWAYS_INLINE void store_low(uint32_t *to, vec words)
+{
+	_mm256_storeu_si256((void *)to, _mm512_cvtepi64_epi32((__m512i)words));
+}
+
 /* c[k] = word at + k of each of the eight rows: one vector for each column. */
 ALWAYS_INLINE void load_columns(const uint64_t *const *rows, uint32_t at, vec c[LANES])
 {
@@ -226,6 +238,19 @@ ALWAYS_INLINE void scale_ratio(double *ratio, some which, vec a, vec b)
 	for (uint32_t k = 0; k < LANES; k++)
 		if (which[k])
 			ratio[k] *= (double)(int64_t)a[k] / (double)(int64_t)b[k];
+}
+
+ALWAYS_INLINE vec gather(const uint64_t *words, vec at)
+{
+	return (vec)_mm256_i64gather_epi64((const void *)words, (__m256i)at, 8);
+}
+
+ALWAYS_INLINE void store_low(uint32_t *to, vec words)
+{
+	const __m256i even = _mm256_set_epi32(0, 0, 0, 0, 6, 4, 2, 0);
+
+	_mm_storeu_si128((void *)to,
+			 _mm256_castsi256_si128(_mm256_permutevar8x32_epi32((__m256i)words, even)));
 }
 
 ALWAYS_INLINE void load_columns(const uint64_t *const *rows, uint32_t at, vec c[LANES])

@@ -383,6 +383,54 @@ TEST(sampler_update__by_another_sampler)
 	replay_end(&fx, NULL, &one);
 }
 
+/*
+ * Of many shards a call updates all leaves in one pass, up to the first that another client has changed since
+ * it was sampled: here some in the middle, by another sampler or a writer.
+ */
+TEST(sampler_update__of_many_shards_meets_changes_by_others)
+{
+	const struct rlv_table_opts opts = {
+		.n_views = 1, .views = &alpha_half, .shards = 12, .capacity = 49152
+	};
+	float td[256], high[256];
+	struct rlv_update_result result;
+	struct rlv_sampler *one, *two;
+	const struct rlv_batch *batch;
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < 256; i++) {
+		td[i] = 4;
+		high[i] = 9;
+	}
+	replay_open(&fx, &opts);
+	writer = replay_writer(&fx, 1);
+	for (uint32_t i = 0; i < 10; i++)
+		replay_append_plain(&fx, writer, 0, 2000);
+	one = replay_sampler(&fx, NULL);
+	two = replay_sampler(&fx, NULL);
+	for (uint32_t round = 0; round <= 40; round++) {
+		batch = replay_sample(one, 256);
+		assert_int_equal(rlv_sampler_update(two, batch->key + 97, td, 3, NULL), 0);
+		if (round % 2) /* overwrites what was sampled, sooner or later */
+			replay_append_plain(&fx, writer, 0, 3000);
+		if (round == 40)
+			high[97] = high[98] = high[99] = 1e8f;
+		assert_int_equal(rlv_sampler_update(one, batch->key, high, 256, &result), 0);
+		left += result.stale;
+		assert_true(result.updated + result.stale > 200);
+		assert_true(round % 2 || result.stale == 0);
+		if (round == 40)
+			assert_true(fabs(priority_of(one, batch->key[97]) - 1e4) < 1);
+		rlv_batch_release(one, batch);
+	}
+	assert_true(left > 0);
+	replay_verify(fx.table);
+	replay_sampler_done(&two);
+	replay_end(&fx, &writer, &one);
+}
+
 /* -------- refused -------- */
 
 struct refusal {
