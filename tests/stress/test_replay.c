@@ -1,10 +1,13 @@
 /*
- * Writers and learners of one store at once, embedded, or of several nodes as over a wire with batches
- * drawn ahead: every byte handed over is that of its step, and afterwards the trees are exact.
+ * Writers and learners of one store at once: embedded, of several nodes as over a wire with batches drawn
+ * ahead, or with rebuilds meanwhile. Every byte handed over is that of its step, and afterwards the trees
+ * are exact.
  */
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
+
+#include "ds/sumtree/rebuild.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,6 +19,9 @@
 #define STEPS 12000
 #define CHUNK 24
 #define BATCH 32
+#define PASSES 60
+#define ROUNDS 20
+#define AFTER 50 /* batches of a learner behind the last write or pass */
 
 /* A thread: one or the other. */
 struct job {
@@ -25,7 +31,7 @@ struct job {
 };
 
 static atomic_int failed;
-static atomic_int writing;
+static atomic_int writing; /* writers and rebuilder at work */
 
 static void expect(bool ok, const char *what)
 {
@@ -108,7 +114,7 @@ static void *learn(void *arg)
 	struct rlv_sampler *sampler = job->sampler;
 	float td[BATCH];
 
-	while (atomic_load(&writing) && !atomic_load(&failed)) {
+	for (int left = AFTER; left && !atomic_load(&failed); left -= !atomic_load(&writing)) {
 		const struct rlv_batch *batch;
 		int rc = rlv_sampler_sample(sampler, BATCH, 1000000, &batch);
 
@@ -124,11 +130,30 @@ static void *learn(void *arg)
 	return NULL;
 }
 
-/* Handles are opened and closed here: a fixture is of one thread. */
-static void run(struct replay_fixture *fx, uint32_t prefetch)
+/* Rebuilds the sums of one shard after the other; learners go on until the end. */
+static void *rebuild_shards(void *arg)
+{
+	const struct nodes_fixture *nx = arg;
+	const struct rebuild_opts opts = { .owner = nx->desc.max_clients,
+					   .deadline_ns = UINT64_MAX };
+	struct rebuild_report report = { 0 };
+
+	for (uint32_t i = 0; i < PASSES && !atomic_load(&failed); i++)
+		expect(sumtree_rebuild_pass(nx->shards[i % nx->n_shards], &opts, &report) == 0,
+		       "rebuild");
+	expect(report.repaired_tags == 0, "tags");
+	atomic_fetch_sub(&writing, 1);
+	return NULL;
+}
+
+/*
+ * Handles are opened and closed here: a fixture is of one thread. rebuilt: its shards are rebuilt meanwhile,
+ * unless NULL.
+ */
+static void run(struct replay_fixture *fx, uint32_t prefetch, struct nodes_fixture *rebuilt)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
-	pthread_t threads[WRITERS + LEARNERS];
+	pthread_t threads[WRITERS + LEARNERS], rebuilder;
 	struct job jobs[WRITERS + LEARNERS] = { 0 };
 
 	opts.batch_size = BATCH;
@@ -143,11 +168,15 @@ static void run(struct replay_fixture *fx, uint32_t prefetch)
 		opts.seed = i + 1;
 		jobs[i].sampler = replay_sampler(fx, &opts);
 	}
-	atomic_store(&writing, WRITERS);
+	atomic_store(&writing, WRITERS + (rebuilt != NULL));
 	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL,
 						i < WRITERS ? write_steps : learn, &jobs[i]),
 				 0);
+	if (rebuilt) {
+		assert_int_equal(pthread_create(&rebuilder, NULL, rebuild_shards, rebuilt), 0);
+		pthread_join(rebuilder, NULL);
+	}
 	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++)
 		pthread_join(threads[i], NULL);
 	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++) {
@@ -165,7 +194,7 @@ TEST(replay__writers_and_learners)
 	struct replay_fixture fx;
 
 	replay_open(&fx, &opts);
-	run(&fx, 0);
+	run(&fx, 0, NULL);
 	replay_close(&fx);
 }
 
@@ -179,7 +208,25 @@ TEST(replay__batches_ahead_over_a_wire)
 	static struct nodes_fixture nx;
 
 	nodes_open(&nx, &opts);
-	run(&nx.fx, 3);
+	run(&nx.fx, 3, NULL);
+	nodes_close(&nx);
+}
+
+TEST(replay__updates_of_many_shards_meet_rebuilds)
+{
+	const struct nodes_opts opts = {
+		.nodes = 2,
+		.reach = NODES_IN_PLACE,
+		.table = { .capacity = 4096, .block = 32, .max_writers = WRITERS, .shards = 4 },
+	};
+	static struct nodes_fixture nx;
+
+	nodes_open(&nx, &opts);
+	for (uint32_t round = 0; round < ROUNDS; round++) {
+		run(&nx.fx, 0, &nx);
+		for (uint32_t s = 0; s < nx.n_shards; s++)
+			assert_true(nodes_items(&nx, s, 0) > 0);
+	}
 	nodes_close(&nx);
 }
 
