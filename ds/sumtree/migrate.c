@@ -92,8 +92,10 @@ static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint3
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t word = words[i];
 
-		if (leaf_tag(word) == to)
+		if (leaf_tag(word) == to) { /* moved by a client, or here */
+			walk->max = max_u64(walk->max, leaf_priority(word));
 			continue;
+		}
 		which[n_ops] = i;
 		ops[n_ops++] = (struct transport_atomic){
 			.region = walk->tree->region,
