@@ -381,6 +381,41 @@ TEST(limiter__without_its_shard_new_handles_of_views_without_bounds_go_on)
 	nodes_end(&nx, &writer, NULL);
 }
 
+/* Behind a lost shard no tree has the number of its shard: updates must not go by that. */
+TEST(sampler_update__of_shards_around_a_lost_one)
+{
+	const struct nodes_opts opts = { .nodes = 4 };
+	const float td[2] = { 1000, 1000 };
+	const struct rlv_batch *batch;
+	struct nodes_fixture nx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+	uint64_t leaf;
+
+	nodes_open(&nx, &opts);
+	writer = replay_writer(&nx.fx, 1);
+	for (uint32_t i = 0; i < 40; i++)
+		replay_append_plain(&nx.fx, writer, 0, 8);
+	lose(&nx, 1);
+	sampler = replay_sampler(&nx.fx, NULL);
+	batch = replay_sample(sampler, 2);
+	while (key_shard(batch->key[0]) + key_shard(batch->key[1]) != 2 ||
+	       key_shard(batch->key[0]) == key_shard(batch->key[1])) { /* 0 and 2 */
+		rlv_batch_release(sampler, batch);
+		batch = replay_sample(sampler, 2);
+	}
+	assert_int_equal(rlv_sampler_update(sampler, batch->key, td, 2, NULL), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct shard *shard = nx.shards[key_shard(batch->key[i])];
+		uint64_t off = shard_leaf_off(shard, 0, key_slot(batch->key[i]));
+
+		assert_int_equal(transport_load(shard->tree, off, &leaf), 0);
+		assert_true(leaf_priority(leaf) > 10 * nx.desc.views[0].scale);
+	}
+	rlv_batch_release(sampler, batch);
+	nodes_end(&nx, &writer, &sampler);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
