@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -56,7 +57,7 @@ int ledger_attach(struct ledger *ledger, const char *name, uint32_t uid, uint64_
 	if (!found)
 		return error_set(-ENOSPC, "all %u jobs are attached: detach one", LEDGER_JOBS);
 	*found = (struct ledger_job){ .attached = true, .uid = uid, .quota = quota };
-	strcpy(found->name, name);
+	(void)snprintf(found->name, sizeof(found->name), "%s", name);
 	*job_out = (uint32_t)(found - ledger->jobs);
 	return 0;
 }

@@ -364,6 +364,23 @@ static int pool_progress(struct pool *pool)
 	return 0;
 }
 
+/* Frees the block if its other streams are done. */
+static int block_settle(struct pool *pool, struct block *block, bool *freed_out)
+{
+	int ret = block->marked ? 0 : pool_mark(pool, block->streams, &block->marks);
+
+	*freed_out = false;
+	if (ret)
+		return ret;
+	block->marked = true;
+	if (!marks_reached(&block->marks, &pool->ledger.clock))
+		return 0;
+	region_end_limbo(block);
+	pool->limbo--;
+	*freed_out = true;
+	return 0;
+}
+
 /* Frees blocks of a region whose other streams are done. */
 static int region_settle(struct pool *pool, struct region *region)
 {
@@ -372,21 +389,13 @@ static int region_settle(struct pool *pool, struct region *region)
 
 		while (chunk->limbo && block) {
 			struct block *after = block->after;
-			int ret = 0;
+			bool freed = false;
+			int ret = block->state == BLOCK_LIMBO ? block_settle(pool, block, &freed)
+							      : 0;
 
-			if (block->state == BLOCK_LIMBO && !block->marked)
-				ret = pool_mark(pool, block->streams, &block->marks);
 			if (ret)
 				return ret;
-			if (block->state == BLOCK_LIMBO) {
-				block->marked = true;
-				if (marks_reached(&block->marks, &pool->ledger.clock)) {
-					region_end_limbo(block);
-					pool->limbo--;
-					after = chunk->first; /* its neighbours may be gone */
-				}
-			}
-			block = after;
+			block = freed ? chunk->first : after; /* its neighbours may be gone */
 		}
 	}
 	return 0;

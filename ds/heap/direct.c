@@ -328,7 +328,7 @@ static int direct_next(struct heap_access *acc, uint32_t *bucket_inout, struct h
 {
 	uint32_t end = acc->heap->desc.buckets + HEAP_PROBES, first = *bucket_inout;
 	struct heap_head heads[RECORDS_AT_ONCE] = { 0 };
-	struct heap_entry entry;
+	struct heap_entry entry = { 0 };
 	int ret = 0;
 
 	for (uint32_t i = 0; first + i < end; i++) {

@@ -387,7 +387,7 @@ static int opening_make(struct ofi_peer *peer, uint32_t request, const struct ta
 	while (number < openings->room && openings->at[number])
 		number++;
 	if (!opening || (number == openings->room &&
-			 !mem_grow(&openings->at, number, 2 * number + 8, sizeof(*openings->at)))) {
+			 !mem_grow(&openings->at, number, 2 * number + 8, sizeof(void *)))) {
 		mem_free(opening);
 		return error_set(-ENOMEM, "cannot allocate memory for an attachment");
 	}
