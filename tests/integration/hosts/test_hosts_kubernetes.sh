@@ -22,7 +22,7 @@ hosts on 2 vm_traffic actor --store "$uri" --seconds 4 &
 hosts on 3 vm_traffic learner --store "$uri" --seconds 3 || fail "the learner"
 for host in 2 3; do # an actor's own endpoint listens, too, and nobody comes to it
 	hosts on $host ss -Hltnp | awk '/relive-memnode/ { sub(/.*:/, "", $4); n++; if ($4 < 7200 || $4 > 7299) exit 1 }
-		END { exit n < 2 }' || fail "ports of host $host: $(hosts on $host ss -Hltnp)"
+		END { exit n < 1 }' || fail "ports of host $host: $(hosts on $host ss -Hltnp)"
 done
 wait $! || fail "the actor"
 vm_traffic verify --store "$uri" --seconds 10 || fail "verify"

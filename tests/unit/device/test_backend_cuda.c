@@ -340,5 +340,7 @@ TEST(calls__each_failing_allocation_is_enomem)
 
 int main(void)
 {
+	if (test_skips_msan("the fake driver"))
+		return TEST_EXIT_SKIP;
 	return test_run(NULL, NULL);
 }

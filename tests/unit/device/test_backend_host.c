@@ -1,9 +1,9 @@
 #include "device/backend_host.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,26 +13,16 @@
 #define EXTENT ((uint64_t)64 << 10)
 
 static struct backend *dev;
-static sigjmp_buf fault_at;
 
-static void on_fault(int number)
-{
-	(void)number;
-	siglongjmp(fault_at, 1);
-}
-
+/* The kernel reads: of a fault of ours a sanitizer makes a report. */
 static bool readable(uint64_t va)
 {
-	struct sigaction action = { .sa_handler = on_fault }, before;
-	volatile bool ok = false;
+	uint8_t one;
+	const struct iovec to = { &one, 1 }, from = { (void *)(uintptr_t)va, 1 };
+	ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
 
-	sigaction(SIGSEGV, &action, &before);
-	if (sigsetjmp(fault_at, 1) == 0) {
-		(void)*(volatile uint8_t *)(uintptr_t)va;
-		ok = true;
-	}
-	sigaction(SIGSEGV, &before, NULL);
-	return ok;
+	assert_true(n == 1 || errno == EFAULT);
+	return n == 1;
 }
 
 static int begin(void **state)

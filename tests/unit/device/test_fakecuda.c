@@ -1,9 +1,9 @@
 /* The fake driver keeps the rules for which the tests of the cuda backend need it. */
 #include "tests/support/test.h"
 
-#include <signal.h>
+#include <errno.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "device/cuda/gather.h"
@@ -70,18 +70,15 @@ static struct cu_stream *stream_make(void)
 	return stream;
 }
 
-/* Whether a child dies of SIGSEGV when it writes there. */
+/* Whether a write there is a fault. The kernel writes: of a fault of ours a sanitizer makes a report. */
 static bool faults(cu_u64 at)
 {
-	int status, pid = fork();
+	uint8_t one = 1;
+	const struct iovec from = { &one, 1 }, to = { bytes_at(at), 1 };
+	ssize_t n = process_vm_writev(getpid(), &from, 1, &to, 1, 0);
 
-	if (pid == 0) {
-		(void)signal(SIGSEGV, SIG_DFL); /* not a sanitizer's report */
-		*(volatile uint8_t *)bytes_at(at) = 1;
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+	assert_true(n == 1 || errno == EFAULT);
+	return n != 1;
 }
 
 TEST_WITH(memory__aliases_what_was_exported, setup, NULL)
@@ -297,5 +294,7 @@ TEST_WITH(control__counts_and_fails_calls, setup, NULL)
 
 int main(void)
 {
+	if (test_skips_msan("the fake driver"))
+		return TEST_EXIT_SKIP;
 	return test_run(NULL, NULL);
 }

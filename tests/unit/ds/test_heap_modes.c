@@ -98,7 +98,7 @@ static void full_of_keys(enum heap_mode mode)
 	uint64_t version;
 	uint32_t n = 0, seen = 0, bucket = 0;
 	struct heap_key found;
-	char key[16];
+	char key[16] = "";
 	int ret;
 
 	heap_fixture_open_mode(&fx, mode, 40, 128);
