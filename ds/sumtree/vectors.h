@@ -113,11 +113,17 @@ ALWAYS_INLINE void scale_ratio(double *ratio, some which, vec a, vec b)
 	_mm512_storeu_pd(ratio, _mm512_mask_mul_pd(old, which, old, by));
 }
 
+/* Without optimization the intrinsic is a macro, which converts a mask to char. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+
 /* Returns words[at[k]] for each lane k. */
 ALWAYS_INLINE vec gather(const uint64_t *words, vec at)
 {
 	return (vec)_mm512_i64gather_epi64((__m512i)at, (const void *)words, 8);
 }
+
+#pragma GCC diagnostic pop
 
 /* Stores the lower halves of the words, side by side. */
 ALWAYS_INLINE void store_low(uint32_t *to, vec words)
