@@ -25,7 +25,7 @@ cases_contract() {
 
 cases_kills() {
 	export RLV_TEST_KILLS=5
-	programs 1 180 "$bin"/integration_test_kill_{replay,daemons,kv}
+	programs 1 180 "$bin"/integration_test_kill_{replay,daemons}
 }
 
 run_tests
