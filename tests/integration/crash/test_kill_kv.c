@@ -2,7 +2,7 @@
  * Clients of a heap in processes of their own put, compare-and-put and get the same keys, and are
  * killed by kill -9 all the time; so is the coordinator of mode central. Every call stands in a shared
  * history, which has to be linearizable; the heap is sound in the end, no extent is left with a client
- * that is gone, and no lock. RLV_TEST_CALLS: calls of each mode.
+ * that is gone, and no lock. RLV_TEST_CALLS: calls of each mode, RLV_TEST_KILLS: kills at least.
  */
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/history.h"
@@ -25,8 +25,8 @@
 #define CLIENTS 4u
 #define KEYS 8u
 #define CALLS_MOST 2000000u
-#define CALLS_DEFAULT 50000u
-#define KILLS 100u
+#define CALLS_DEFAULT 10000u
+#define KILLS_DEFAULT 40u
 #define VALUE_WORDS 80u
 
 struct call {
@@ -206,10 +206,10 @@ static bool nothing_is_owned(void *arg)
 
 static const char *const lease[] = { "--lease", "0.3", NULL };
 
-static uint32_t calls_least(void)
+static uint32_t from_environment(const char *name, uint32_t otherwise)
 {
-	const char *text = getenv("RLV_TEST_CALLS");
-	unsigned long n = text ? strtoul(text, NULL, 10) : CALLS_DEFAULT;
+	const char *text = getenv(name);
+	unsigned long n = text ? strtoul(text, NULL, 10) : otherwise;
 
 	return n < CALLS_MOST ? (uint32_t)n : CALLS_MOST;
 }
@@ -231,7 +231,8 @@ static void kill_one(struct fixture *fx, enum rlv_kv_mode mode, struct rng *rng)
 static void run_mode(enum rlv_kv_mode mode)
 {
 	const char *const memory[] = { "--size", "256M", NULL };
-	const uint32_t least = calls_least();
+	const uint32_t least = from_environment("RLV_TEST_CALLS", CALLS_DEFAULT);
+	const uint32_t kills = from_environment("RLV_TEST_KILLS", KILLS_DEFAULT);
 	const struct rlv_kv_opts opts = { .size = sizeof(opts),
 					  .keys = 100,
 					  .bytes = 64 << 20,
@@ -260,7 +261,7 @@ static void run_mode(enum rlv_kv_mode mode)
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		fx.clients[i] = processes_fork(&fx.ps, client, &fx);
 	rng_seed(&rng, test_seed("kills", 1), 0);
-	for (uint32_t i = 0; i < KILLS || (atomic_load(&fx.history->n) < least && i < 50 * KILLS);
+	for (uint32_t i = 0; i < kills || (atomic_load(&fx.history->n) < least && i < 50 * kills);
 	     i++) {
 		processes_sleep_ns((int64_t)(3 + rng_uniform_u64(&rng, 20)) * CLOCK_NS_PER_MS);
 		if (atomic_load(&fx.history->failed))
@@ -278,7 +279,7 @@ static void run_mode(enum rlv_kv_mode mode)
 	n = atomic_load(&fx.history->n);
 	n = n < CALLS_MOST ? n : CALLS_MOST;
 	print_message("%u calls, %u clients were killed meanwhile\n", n, inside);
-	assert_true(inside >= 10);
+	assert_true(inside >= 10 || kills < 20);
 	for (uint32_t key = 0; key < KEYS; key++)
 		check_key(fx.history, n, key, calls);
 	assert_true(processes_until(nothing_is_owned, kv));
