@@ -276,10 +276,12 @@ static void walks(enum rlv_kv_mode mode)
 	}
 	must(rlv_kv_delete(kv, text("k33"), NULL), "rlv_kv_delete");
 	while ((ret = rlv_kv_next(kv, &walk)) == 0) {
-		unsigned i = (unsigned)atoi((const char *)walk.key + 1);
+		unsigned i;
 
 		assert_int_equal(walk.key_len, 3);
 		assert_int_equal(walk.value_len, 3);
+		(void)snprintf(key, sizeof(key), "%.*s", (int)walk.key_len, (const char *)walk.key);
+		i = (unsigned)atoi(key + 1);
 		assert_true(i < 100 && !seen[i]);
 		seen[i] = true;
 		n++;
