@@ -6,7 +6,7 @@
 #   make check-learn  networks that learn from Relive, and the examples in Python
 #   make check-wheel  the wheel in a clean environment, and a build for embed: alone
 #   make check-deep   valgrind, MSan, coverage, longer fuzzing, 100 kills, large Spin models
-#   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks
+#   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks; check-vm-STAGE: one
 #   make campaign-vm  [EVENTS=200] [SEED=1] [FIRST=1] [RESULT=docs/campaign.json]: faults between guests
 #   make ratios-vm    [ROUNDS=7] [RESULT=FILE]: what our side of an RDMA wire costs, beside perftest
 #   make check-gpu    on a machine with a GPU: the cuda backend on its driver, and what the GPU can do
@@ -62,6 +62,11 @@ check-deep: setup-test
 check-vm: setup-vm
 	@$(MAKE) --no-print-directory all
 	@tests/vm/check
+
+# One stage of tests/vm/stages.
+check-vm-%: setup-vm
+	@$(MAKE) --no-print-directory all
+	@tests/vm/check $*
 
 campaign-vm: setup-vm
 	@$(MAKE) --no-print-directory all

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is built here runs on another kernel and on a processor without the newest instructions: unit
 # and contract tests, and kill -9 of real processes, in one guest.
-# needs: guests=1 cpus=2 memory=9216 limit=600
+# needs: guests=1 cpus=2 memory=9216 limit=900
 # shellcheck source=tests/vm/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
