@@ -168,7 +168,7 @@ static bool is_apart(const struct catalog_object *object, uint32_t at, uint32_t 
 	       !catalog_part_is_lost(object, s) && object->kind->is_apart(object, at, s);
 }
 
-static int choose_node(struct catalog_provisioning *provisioning)
+static int choose_node(struct catalog_provisioning *provisioning, struct node **chosen)
 {
 	struct catalog *cat = provisioning->cat;
 	const struct catalog_object *object = provisioning->object;
@@ -209,6 +209,7 @@ static int choose_node(struct catalog_provisioning *provisioning)
 		return ret;
 	place->node = node;
 	place->incarnation = node->incarnation;
+	*chosen = node;
 	return 0;
 }
 
@@ -283,28 +284,30 @@ static int make_one(struct catalog_provisioning *provisioning)
 	const struct catalog_object *object = provisioning->object;
 	struct target_region region;
 	struct part_spec part;
+	struct node *node;
 	int ret;
 
 	if (place->node && !is_there(place))
 		leave_node(provisioning);
 	while (!provisioning->waiting) {
-		ret = place->node ? 0 : choose_node(provisioning);
+		node = place->node;
+		ret = node ? 0 : choose_node(provisioning, &node);
 		if (ret)
 			return ret;
 		if (missing_role(place) == REGION_ROLES) {
 			ret = provision_form(provisioning);
 			if (ret == 0 || ret == -EAGAIN)
 				return ret;
-			provision_cannot(provisioning, place->node);
+			provision_cannot(provisioning, node);
 			continue;
 		}
 		object->kind->plan(object, provisioning->at, &part);
 		region = part_region_spec(&part, missing_role(place));
 		provisioning->waiting = true;
-		ret = place->node->ops->region_new(place->node, &region, on_region, provisioning);
+		ret = node->ops->region_new(node, &region, on_region, provisioning);
 		if (ret) { /* not asked: on to the next node */
 			provisioning->waiting = false;
-			provision_cannot(provisioning, place->node);
+			provision_cannot(provisioning, node);
 		}
 	}
 	return -EAGAIN;

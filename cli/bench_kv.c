@@ -118,7 +118,7 @@ static int redis_start(struct modes *modes, const struct kv_config *config,
 /* Starts the cases' clients and heaps, on a store of their own unless --store names one. */
 static int modes_start(struct modes *modes, const struct kv_config *config, struct host_store *host)
 {
-	struct kv_config each[KV_ENGINES];
+	struct kv_config each[KV_ENGINES] = { 0 };
 	uint64_t bytes = (uint64_t)128 << 20;
 	int ret = 0;
 
