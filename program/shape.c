@@ -1,6 +1,5 @@
 #include "program/shape.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/column_name.h"
 
 #define MAX_ROW_BYTES (UINT64_C(1) << 30)
 
@@ -87,9 +87,8 @@ int shape_add(struct shape *shape, const char *name, uint32_t dtype, uint32_t nd
 
 	if (shape->n_columns == RLV_MAX_COLUMNS)
 		return error_set(-EINVAL, "column %s: at most %d columns", name, RLV_MAX_COLUMNS);
-	if (!*name || isdigit((unsigned char)*name) || strlen(name) >= RLV_NAME_BYTES ||
-	    name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
-		return error_set(-EINVAL, "column '%s': a name is [a-z_][a-z0-9_]*", name);
+	if (!column_name_is_valid(name, RLV_NAME_BYTES))
+		return error_set(-EINVAL, "column '%s': a name is " COLUMN_NAME_RULE, name);
 	if (bytes == 0 || ndim > RLV_MAX_DIMS)
 		return error_set(-EINVAL, "column %s: bad type", name);
 	for (uint32_t c = 0; c < shape->n_columns; c++) {

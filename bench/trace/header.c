@@ -9,6 +9,7 @@
 #include "bench/trace/chunk.h"
 
 #include "base/bits.h"
+#include "base/column_name.h"
 
 #include <zlib.h>
 
@@ -75,8 +76,8 @@ static int decode_column(const uint8_t *record, struct trace *t, struct trace_co
 	static const char types[TRACE_ROLES][4] = { "", "<u2", "<f4", "<u4" };
 	int err;
 
-	if (!get_text(record, TRACE_NAME_BYTES, c->name) || c->name[0] < 'a' || c->name[0] > 'z' ||
-	    c->name[strspn(c->name, "abcdefghijklmnopqrstuvwxyz0123456789_")] ||
+	if (!get_text(record, TRACE_NAME_BYTES, c->name) ||
+	    !column_name_is_valid(c->name, sizeof(c->name)) ||
 	    !get_text(record + 32, TRACE_DTYPE_BYTES, c->dtype))
 		return error_set(-EPROTO, "column %td: bad name or dtype", c - t->columns);
 	c->role = record[40];

@@ -51,7 +51,7 @@ enum trace_role {
 #define TRACE_DTYPE_BYTES 8
 
 struct trace_column {
-	char name[TRACE_NAME_BYTES + 1]; /* [a-z][a-z0-9_]* */
+	char name[TRACE_NAME_BYTES + 1]; /* see base/column_name.h */
 	/* As numpy writes it: |b1 |u1 |i1 <u2 <i2 <f2 <u4 <i4 <f4 <u8 <i8 <f8. */
 	char dtype[TRACE_DTYPE_BYTES + 1];
 	uint8_t role;   /* enum trace_role */

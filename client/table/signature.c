@@ -4,8 +4,8 @@
 #include "ds/replay/shard.h"
 
 #include "base/bits.h"
+#include "base/column_name.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -16,15 +16,12 @@ static int encode_column(const struct rlv_table_opts *opts, uint32_t c, struct t
 	struct column_desc *out = &desc->columns[c];
 	const uint64_t most = (uint64_t)1 << 26;
 	uint64_t bytes = dtype_bytes(in->dtype);
-	size_t len = in->name ? strnlen(in->name, RLV_NAME_BYTES) : 0;
 
-	/* Names of columns become JSON keys and Python attributes. */
-	if (len == 0 || len >= RLV_NAME_BYTES || isdigit((unsigned char)in->name[0]) ||
-	    strspn(in->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != len)
-		return error_set(
-			-EINVAL,
-			"columns[%u].name \"%.70s\": want [a-z_][a-z0-9_]*, at most %u long", c,
-			in->name ? in->name : "(null)", RLV_NAME_BYTES - 1);
+	if (!column_name_is_valid(in->name, RLV_NAME_BYTES))
+		return error_set(-EINVAL,
+				 "columns[%u].name \"%.70s\": want " COLUMN_NAME_RULE
+				 ", at most %u long",
+				 c, in->name ? in->name : "(null)", RLV_NAME_BYTES - 1);
 	for (uint32_t i = 0; i < c; i++)
 		if (strcmp(desc->columns[i].name, in->name) == 0)
 			return error_set(-EINVAL,
@@ -50,7 +47,7 @@ static int encode_column(const struct rlv_table_opts *opts, uint32_t c, struct t
 					 c, in->name, (unsigned long long)most);
 		out->shape[d] = in->shape[d];
 	}
-	memcpy(out->name, in->name, len + 1);
+	memcpy(out->name, in->name, strlen(in->name) + 1);
 	out->dtype = (uint16_t)in->dtype;
 	out->role = (uint16_t)in->role;
 	out->ndim = in->ndim;

@@ -119,8 +119,9 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 	if (full.streams > desc->max_writers)
 		return error_set(
 			-ENOSPC,
-			"opts.streams %u: table %s was created for %u writers (max_writers)",
-			full.streams, desc->name, desc->max_writers);
+			"opts.streams %u: table %s was created for %u writers: create it with "
+			"max_writers %u or more",
+			full.streams, desc->name, desc->max_writers, full.streams);
 	w = mem_zalloc(sizeof(*w));
 	if (!w)
 		return error_set(-ENOMEM, "writer: cannot allocate memory");

@@ -4,6 +4,7 @@
 #include "ds/replay/shard.h"
 
 #include "base/bits.h"
+#include "base/column_name.h"
 #include "base/crc32c.h"
 
 #include <errno.h>
@@ -14,9 +15,6 @@
 #define ROW_MAX_BYTES ((uint64_t)1 << 30)
 #define NEXT_PREFIX "next_"
 #define NEXT_PREFIX_LEN (sizeof(NEXT_PREFIX) - 1)
-
-#define DIGITS "0123456789"
-#define SMALL "abcdefghijklmnopqrstuvwxyz"
 
 /* -------- wishes -------- */
 
@@ -33,8 +31,10 @@ static bool name_is_padded(const char *name)
 int table_name_check(const char *name)
 {
 	size_t len = name ? strnlen(name, TABLE_NAME_BYTES) : 0;
-	bool good = len > 0 && len < TABLE_NAME_BYTES && name[0] != '-' && name[0] != '.' &&
-		    strspn(name, SMALL "ABCDEFGHIJKLMNOPQRSTUVWXYZ" DIGITS "_-.") == len;
+	bool good =
+		len > 0 && len < TABLE_NAME_BYTES && name[0] != '-' && name[0] != '.' &&
+		strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") ==
+			len;
 
 	return good ? 0
 		    : error_set(
@@ -79,10 +79,10 @@ static int column_check(const struct column_desc *col, uint32_t i)
 	size_t room = TABLE_NAME_BYTES - 1 - (col->role == ROLE_OBS ? NEXT_PREFIX_LEN : 0);
 	int rc;
 
-	if (!name_is_padded(col->name) || strspn(col->name, DIGITS) > 0 ||
-	    strspn(col->name, SMALL DIGITS "_") < strlen(col->name))
-		return error_set(-EINVAL, "column %u name: must be [a-z_][a-z0-9_]*, 1 to %d bytes",
-				 i, TABLE_NAME_BYTES - 1);
+	if (!name_is_padded(col->name) || !column_name_is_valid(col->name, TABLE_NAME_BYTES))
+		return error_set(-EINVAL,
+				 "column %u name: must be " COLUMN_NAME_RULE ", 1 to %d bytes", i,
+				 TABLE_NAME_BYTES - 1);
 	if (strlen(col->name) > room)
 		return error_set(-EINVAL, "column \"%s\": next_%s is longer than %d bytes",
 				 col->name, col->name, TABLE_NAME_BYTES - 1);

@@ -179,7 +179,7 @@ enum rlv_role {
 };
 
 struct rlv_column {
-	const char *name; /* [a-z_][a-z0-9_]*, unique in the table */
+	const char *name; /* [A-Za-z_][A-Za-z0-9_.]*, unique in the table */
 	uint32_t dtype;   /* enum rlv_dtype */
 	uint32_t role;    /* enum rlv_role */
 	uint32_t ndim;    /* of one step; 0 = scalar */

@@ -99,6 +99,14 @@ def _cast(array, dtype, name, checked, rows=None):
         % (name, list(index) or "", number, dtype))
 
 
+def _cure(shape, want):
+    """Returns what an actor may have meant who gave a shape: a vector of environments, for example."""
+    if shape[1:] == want and shape:
+        return (": one environment has no batch dimension; for %d environments open table.writer(num_envs=%d), "
+                "for %d steps of one call extend()" % (shape[0], shape[0], shape[0]))
+    return ""
+
+
 def column(value, dtype, shape, name, checked=True):
     """Returns a value as a packed array of a dtype and shape. The extension calls it for values that
     it does not convert itself.
@@ -113,7 +121,8 @@ def column(value, dtype, shape, name, checked=True):
     if name == "keys" and array.dtype == np.int64:
         array = array.view(np.uint64)  # torch has little use for unsigned integers
     if array.shape != shape:
-        raise errors.InvalidArgument("%s: shape %s, want %s" % (name, array.shape, shape))
+        raise errors.InvalidArgument("%s: shape %s, want %s%s"
+                                     % (name, array.shape, shape, _cure(array.shape, shape)))
     array = _exact_integers(value, array, dtype, checked)
     if array.dtype != dtype:
         array = _cast(array, dtype, name, checked)

@@ -74,6 +74,18 @@ def index(names):
     return result
 
 
+def top(names):
+    """Returns the keys of a batch of these columns, a list: of a nested name its first part.
+
+    >>> top(("obs__image", "obs__pose__0", "action", "_own__"))
+    ['obs', 'action', '_own__']
+    """
+    entries = index(names)
+    return list(dict.fromkeys(
+        name if not isinstance(entries.get(first), dict) else first
+        for name in names for first in (name.split(SEPARATOR)[0],)))
+
+
 def parts(name, names):
     """Returns the names that a nested name is stored as.
 

@@ -69,6 +69,7 @@ class Sampler(_core.Sampler):
     """
 
     _table: Table  # whose store closes what is open
+    _options: dict[str, Any]
 
     def __new__(cls, table: _core.Table, batch_size: int = 256, *, view: int = 0,
                 n_step: int | None = None, gamma: float = 0.99, beta: float = 0.4,
@@ -97,8 +98,9 @@ class Sampler(_core.Sampler):
             independent=independent, short_batch=short_batch, prefetch=prefetch, timeout=timeout,
             allocator=allocator, columns=None if columns is None else _names(table, columns))
 
-    def __init__(self, table: _core.Table, batch_size: int = 256, **options: Any) -> None:
-        self._options = dict(options, batch_size=batch_size)
+    if not TYPE_CHECKING:  # checkers take the arguments from __new__
+        def __init__(self, table, batch_size=256, **options):
+            self._options = dict(options, batch_size=batch_size)
 
     def __enter__(self) -> Sampler:
         return self

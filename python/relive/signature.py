@@ -21,10 +21,23 @@ from . import _bfloat16, _core, _nested, errors
 
 ROLES = ("plain", "obs", "reward", "next")
 
+# Names that say how a column is sampled.
+_ROLES_BY_NAME = {"obs": "obs", "observation": "obs", "reward": "reward", "rewards": "reward",
+                  "next_obs": "next", "next_observation": "next"}
+
 # Names that a batch or a call has already.
 RESERVED = frozenset((
     "terminated", "truncated", "final", "td_error", "policy_version", "infos", "env", "key", "weight",
-    "probability", "priority", "discount", "steps", "n", "names", "table_size", "copy", "release"))
+    "probability", "priority", "discount", "steps", "n", "names", "table_size", "copy", "release",
+    "keys", "items", "torch", "jax"))
+
+
+_INSTEAD = dict.fromkeys(("terminated", "truncated"),
+                         "leave it out: append(..., terminated=terminated, truncated=truncated) keeps both, "
+                         "and batch.discount is 0 where an episode terminated")
+
+# What other libraries call the end of an episode. Relive does not look into plain columns.
+ENDS = frozenset(("done", "dones", "terminal", "terminals", "is_terminal", "timeouts"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +54,11 @@ class Column:
     * ``"reward"``: a scalar of float32 or float64, summed to the n-step return;
     * ``"next"``: a next observation that the actor stores, read at the last step of the return.
 
-    If no role is given, the name decides: ``obs`` and names that begin with ``obs__`` are observations,
-    ``reward`` is a reward, ``next_obs`` and names that begin with ``next_obs__`` are next observations;
-    all others are plain.
+    If no role is given, the name decides: ``obs`` and ``observation`` are observations, ``reward`` and
+    ``rewards`` are rewards, ``next_obs`` and ``next_observation`` are next observations, and so are names
+    that begin with one of them and ``__``, the parts of nested values; all others are plain. An
+    observation whose next one is stored, too, is plain: in a signature with ``obs`` and ``next_obs`` both
+    are given by the actor.
 
     Raises :class:`relive.InvalidArgument` for a shape, dtype, role or name that cannot be.
     """
@@ -64,7 +79,8 @@ class Column:
                 % (self.name, self.role, ", ".join(ROLES)))
         if self.name in RESERVED:
             raise errors.InvalidArgument(
-                "signature: column %s: batches and calls use this name: give another" % self.name)
+                "signature: column %s: batches and calls use this name: %s"
+                % (self.name, _INSTEAD.get(self.name, "give another")))
 
     @property
     def nbytes(self) -> int:
@@ -85,6 +101,11 @@ class Column:
         return column
 
 
+def _is_shape(value):
+    return isinstance(value, (tuple, list)) and all(
+        isinstance(size, (int, np.integer)) for size in value)
+
+
 def _shape(shape, name):
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
@@ -102,28 +123,41 @@ def _dtype(dtype, name):
     except TypeError:
         text = str(dtype).removeprefix("torch.")
     if text not in _core.dtypes:
+        example = 'write {"%s": (%s, "float32")}' % (
+            name, tuple(dtype) if _is_shape(dtype) else "(4,)")
         raise errors.InvalidArgument(
-            "signature: column %s: dtype %s, want one of %s" % (name, text, ", ".join(_core.dtypes)))
+            "signature: column %s: dtype %s, want one of %s; with a shape %s"
+            % (name, text, ", ".join(_core.dtypes), example))
     return text
 
 
 def _role_of(name):
     first = name.split(_nested.SEPARATOR)[0]
-    return {"obs": "obs", "reward": "reward", "next_obs": "next"}.get(first, "plain")
+    return _ROLES_BY_NAME.get(first, "plain")
 
 
 def columns_of(spec: Any) -> list[Column]:
     """Returns the columns of a signature, a new list of :class:`Column`.
 
-    :param spec: a dict from names to dtypes, ``(shape, dtype)`` tuples, :class:`Column` objects,
-        gymnasium spaces or dicts of these; or a numpy structured dtype, a ``gymnasium.spaces.Dict``, or
-        a list of columns. A nested name is stored as its parts joined by ``__``: ``obs__image``.
+    :param spec: a dict from names to dtypes, ``(shape, dtype)`` tuples in either order, arrays or specs
+        with a shape and a dtype, :class:`Column` objects, gymnasium spaces or dicts of these; or a numpy
+        structured dtype, a ``gymnasium.spaces.Dict``, or a list of columns. A nested name is stored as its
+        parts joined by ``__``: ``obs__image``.
     :raises InvalidArgument: names the column.
+
+    >>> [column.role for column in columns_of({"obs": ("float32", (4,)), "next_obs": ((4,), "float32")})]
+    ['plain', 'next']
     """
     if isinstance(spec, (list, tuple)) and all(isinstance(item, Column) for item in spec):
         return list(spec)
-    if isinstance(spec, np.dtype):
-        return _of_structured(spec)
+    columns = _of_structured(spec) if isinstance(spec, np.dtype) else _of_mapping(spec)
+    stored = {column.name for column in columns if column.role == "next"}
+    return [dataclasses.replace(column, role="plain")
+            if column.role == "obs" and "next_" + column.name in stored else column
+            for column in columns]
+
+
+def _of_mapping(spec):
     if hasattr(spec, "spaces"):
         spec = spec.spaces
     if not hasattr(spec, "items"):
@@ -163,8 +197,15 @@ def _of_value(name, value):
         return columns
     if hasattr(value, "sample") and hasattr(value, "contains"):
         return [_of_space(name, value)]
-    if isinstance(value, tuple) and len(value) == 2 and not isinstance(value[0], str):
-        return [Column(name, *value)]
+    if isinstance(value, np.dtype) and value.subdtype:
+        value = value.subdtype
+    if isinstance(value, (tuple, list)) and len(value) == 2 and not _is_shape(value):
+        shape, dtype = value
+        if _is_shape(dtype) or isinstance(dtype, (int, np.integer)):
+            shape, dtype = dtype, shape
+        return [Column(name, shape, dtype)]
+    if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
+        return [Column(name, value.shape, value.dtype)]  # an array, or a spec of one
     return [Column(name, (), value)]
 
 
@@ -176,15 +217,19 @@ def _of_space(name, space):
     return Column(name, space.shape, space.dtype)
 
 
-def of_env(env: Any, reward: Any = "float32") -> list[Column]:
+def of_env(env: Any, reward: Any = "float32", dtype: Any = None) -> list[Column]:
     """Returns the usual signature of a gymnasium environment, a list of :class:`Column`: ``obs``,
     ``action`` and ``reward``.
 
     :param env: an environment, or a vector of them, whose single observation and action spaces are
         used.
     :param reward: dtype of the reward.
+    :param dtype: dtype of the floats in the observation and the action, such as ``"float32"`` where the
+        environment says float64, ``"float16"`` or ``"bfloat16"``; None = that of the spaces.
     :raises InvalidArgument: a space has no fixed shape; names the column.
     """
     obs = getattr(env, "single_observation_space", env.observation_space)
     action = getattr(env, "single_action_space", env.action_space)
-    return columns_of({"obs": obs, "action": action, "reward": reward})
+    columns = columns_of({"obs": obs, "action": action, "reward": reward})
+    return [column if dtype is None or column.role == "reward" or "float" not in column.dtype
+            else dataclasses.replace(column, dtype=dtype) for column in columns]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import warnings
 import weakref
 from collections.abc import Sequence
 from functools import partial
@@ -12,9 +13,10 @@ from typing import Any
 from . import _core, errors
 from ._closing import close_all, leave
 from ._integer import unsigned
+from ._options import options_of
 from .info import StoreInfo
 from .kv import Kv, mode_number
-from .signature import columns_of
+from .signature import ENDS, columns_of
 from .table import Table
 from .views import RateLimiter, View
 
@@ -40,7 +42,7 @@ class Store:
     ``timeout`` of :func:`relive.open`, and then raise :class:`relive.Timeout`.
     """
 
-    def __init__(self, uri: str, *, pages: str = "auto", pool_bytes: int = 0, timeout: float = 5.0,
+    def __init__(self, uri: str = "embed:", *, pages: str = "auto", pool_bytes: int = 0, timeout: float = 5.0,
                  token: str | None = None, read_only: bool = False,
                  stall_timeout: float = 60.0, trust: bool = False, tls_cert: str | None = None,
                  tls_key: str | None = None, tls_ca: str | None = None) -> None:
@@ -63,8 +65,8 @@ class Store:
         self._kvs: weakref.WeakSet[Kv] = weakref.WeakSet()
         _open_stores.add(self)
 
-    def create_table(self, name: str, signature: Any, capacity: int, *, shards: int = 1,
-                     views: Sequence[View] = (), rate_limiter: RateLimiter | None = None,
+    def create_table(self, name: str, signature: Any, capacity: float, *, shards: int = 1,
+                     views: Sequence[View] | View = (), rate_limiter: RateLimiter | None = None,
                      max_writers: int = 0, max_clients: int = 0, block: int = 0,
                      row_crc: bool | None = None) -> Table:
         """Creates a table, or opens the table of that name if it was created with equal arguments.
@@ -74,7 +76,7 @@ class Store:
         :param signature: the columns of a step: see :func:`relive.signature.columns_of`.
         :param capacity: number of the newest steps that stay drawable; older ones are overwritten.
         :param shards: number of parts of the table, which the server spreads over the memory nodes.
-        :param views: up to 8 :class:`relive.View`; empty = one view of single transitions.
+        :param views: one :class:`relive.View` or up to 8; empty = one view of single transitions.
         :param rate_limiter: a :class:`relive.RateLimiter` for the views that have none; None = no limit.
         :param max_writers: environments that may append at once, in all processes; 0 = 4.
         :param max_clients: writers and samplers that may be open at once, in all processes; 0 = 64.
@@ -82,19 +84,45 @@ class Store:
         :param row_crc: True = each row has a checksum, which finds rows torn by a power loss. None =
             True where rows can survive a power loss (in files, and on memory nodes whose pool is a file
             or device), and on memory nodes that are reached over TCP.
-        :raises AlreadyExists: a table of that name has another signature or other options.
+        :raises AlreadyExists: a table of that name has another signature or other options; the message
+            names them.
         :raises NoSpace: the pools have no memory left for it.
         :raises InvalidArgument: names the argument, and the sizes if they do not fit.
         """
-        views = tuple(views) or (View(),)
-        limited = [_with_limiter(view, rate_limiter) for view in views]
-        core = _core.Table(
-            self._core, name, [column._core_tuple() for column in columns_of(signature)],
-            [view._core_tuple() for view in limited], unsigned("capacity", capacity, bits=64),
-            unsigned("shards", shards), unsigned("max_writers", max_writers),
-            unsigned("max_clients", max_clients), unsigned("block", block),
-            {None: 0, True: 1, False: 2}[row_crc])
+        columns = columns_of(signature)
+        _warn_of_ends(columns)
+        given = (views,) if isinstance(views, View) else tuple(views) or (View(),)
+        limited = [_with_limiter(view, rate_limiter) for view in given]
+        if isinstance(capacity, float) and capacity.is_integer():  # 1e6
+            capacity = int(capacity)
+        capacity = unsigned("capacity", capacity, bits=64)
+        try:
+            core = _core.Table(
+                self._core, name, [column._core_tuple() for column in columns],
+                [view._core_tuple() for view in limited], capacity,
+                unsigned("shards", shards), unsigned("max_writers", max_writers),
+                unsigned("max_clients", max_clients), unsigned("block", block),
+                {None: 0, True: 1, False: 2}[row_crc])
+        except errors.AlreadyExists as error:
+            raise self._differs(error, name, dict(
+                _options(columns, limited), capacity=capacity, shards=shards,
+                max_writers=max_writers or 4, max_clients=max_clients or 64)) from None
         return self._add(core)
+
+    def _differs(self, error, name, wanted):
+        """Returns the AlreadyExists of a table that has other options, which names them."""
+        try:
+            with self.table(name) as table:
+                info = table.info()
+        except errors.Error:
+            return error
+        there = dict(_options(info.columns, [view.view for view in info.views]), capacity=info.capacity,
+                     shards=info.shards, max_writers=info.max_writers, max_clients=info.max_clients)
+        told = ["%s: it has %s, not %s" % (key, there.get(key, "none"), wanted.get(key, "none"))
+                for key in {**there, **wanted} if there.get(key) != wanted.get(key)]
+        return errors.AlreadyExists(
+            "table %s exists, and differs in %s: open it by store.table(%r), or give another name"
+            % (name, "; ".join(told) or "block or row_crc", name), error.code)
 
     def table(self, name: str) -> Table:
         """Opens a table by name and returns it, a :class:`relive.Table`.
@@ -223,6 +251,28 @@ class Store:
         return _open_shared, (self.uri, tuple(sorted(self._options.items())))
 
 
+def _warn_of_ends(columns):
+    for column in columns:
+        if column.name in ENDS:
+            warnings.warn(
+                "create_table: column %s is stored as it is, and ends no episode: leave it out, and write "
+                "append(..., terminated=terminated, truncated=truncated)" % column.name, stacklevel=3)
+
+
+def _options(columns, views):
+    """Returns the options of a table's columns and views as a flat dict, to compare them."""
+    options = {"column %s" % column.name: "%s %s (%s)" % (column.dtype, column.shape, column.role)
+               for column in columns}
+    for number, view in enumerate(views):
+        for field, value in view.__dict__.items():
+            if field == "rate_limiter":
+                value = value or RateLimiter()
+                ratio = value.samples_per_insert
+                value = (max(value.min_size, 1), ratio, *(ratio and (value.min_diff, value.max_diff) or ()))
+            options["views[%d].%s" % (number, field)] = value
+    return options
+
+
 def _with_limiter(view, limiter):
     if limiter is None or view.rate_limiter is not None:
         return view
@@ -240,6 +290,7 @@ def _open_shared(uri, options):
         return store
 
 
+@options_of(Store)
 def open(uri: str = "embed:", **options: Any) -> Store:
     """Opens a store and returns it, a :class:`relive.Store`.
 

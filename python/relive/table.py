@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._closing import close_all, leave
+from ._options import options_after
 from .info import TableInfo, VerifyReport
 from .sampler import Sampler
 from .signature import Column
@@ -98,6 +99,7 @@ class Table:
 
     # -------- learners --------
 
+    @options_after(Sampler)
     def sampler(self, batch_size: int = 256, **options: Any) -> Sampler:
         """Opens a :class:`relive.Sampler`: an iterator over batches that a thread draws in advance.
 

@@ -208,13 +208,31 @@ static PyObject *find_entry(struct batch *batch, PyObject *name)
 	return NULL;
 }
 
+/* Raises: the batch has no array of that name. NULL. */
+static PyObject *raise_missing(PyObject *kind, PyObject *object, PyObject *name)
+{
+	PyObject *text = python_call("relive.batch", "missing", "(OO)", object, name);
+
+	if (text)
+		PyErr_SetObject(kind, text);
+	Py_XDECREF(text);
+	return NULL;
+}
+
 static PyObject *batch_getattr(PyObject *object, PyObject *name)
 {
-	PyObject *entry = find_entry((struct batch *)object, name);
+	struct batch *batch = (struct batch *)object;
+	PyObject *entry = find_entry(batch, name), *found;
 
 	if (entry)
-		return get_entry((struct batch *)object, entry);
-	return PyErr_Occurred() ? NULL : PyObject_GenericGetAttr(object, name);
+		return get_entry(batch, entry);
+	found = PyErr_Occurred() ? NULL : PyObject_GenericGetAttr(object, name);
+	if (found || !PyErr_ExceptionMatches(PyExc_AttributeError) ||
+	    PyUnicode_ReadChar(name, 0) == '_') /* which is how libraries ask what an object can do */
+		return found;
+	PyErr_Clear();
+	return batch->lease ? raise_missing(PyExc_AttributeError, object, name)
+			    : error_format(-EBADF, released);
 }
 
 static PyObject *batch_subscript(PyObject *object, PyObject *name)
@@ -227,9 +245,7 @@ static PyObject *batch_subscript(PyObject *object, PyObject *name)
 	entry = find_entry(batch, name);
 	if (entry)
 		return get_entry(batch, entry);
-	if (!PyErr_Occurred())
-		PyErr_SetObject(PyExc_KeyError, name);
-	return NULL;
+	return PyErr_Occurred() ? NULL : raise_missing(PyExc_KeyError, object, name);
 }
 
 static Py_ssize_t batch_length(PyObject *object)

@@ -15,7 +15,7 @@ def test_columns__of_a_dict():
     assert short(columns_of({"obs": ((4, 4), np.uint8), "action": int, "reward": "f8",
                              "next_obs": ((4, 4), "u1"), "mask": (3, "?"),
                              "goal": Column("x", (2,), "f4", "obs")})) == {
-        "obs": ((4, 4), "uint8", "obs"), "action": ((), "int64", "plain"),
+        "obs": ((4, 4), "uint8", "plain"), "action": ((), "int64", "plain"),
         "reward": ((), "float64", "reward"), "next_obs": ((4, 4), "uint8", "next"),
         "mask": ((3,), "bool", "plain"), "goal": ((2,), "float32", "obs")}
 
@@ -100,3 +100,62 @@ def test_nested__observations_come_back_nested(make_table):
         writer.append(obs=both, action=[0, 0], reward=[0, 0], truncated=[True, False],
                       final_obs=both)
         writer.extend(env=1, obs=both, action=[0, 0], reward=[0, 0])
+
+
+def test_columns__of_what_has_a_shape_and_a_dtype():
+    assert short(columns_of({"a": np.zeros((4, 2), "float32"), "b": ("float32", (4,)),
+                             "c": ("int8", 3), "d": [[4], "uint8"], "e": np.dtype(("f4", (2,)))})) == {
+        "a": ((4, 2), "float32", "plain"), "b": ((4,), "float32", "plain"),
+        "c": ((3,), "int8", "plain"), "d": ((4,), "uint8", "plain"), "e": ((2,), "float32", "plain")}
+
+
+def test_columns__by_the_names_of_other_libraries():
+    assert short(columns_of({"observation": ((4,), "f4"), "rewards": "f4", "Mixed.name": "f4"})) == {
+        "observation": ((4,), "float32", "obs"), "rewards": ((), "float32", "reward"),
+        "Mixed.name": ((), "float32", "plain")}
+
+
+@pytest.mark.parametrize("spec, told", [
+    ({"obs": (4,)}, r'write {"obs": \(\(4,\), "float32"\)}'),
+    ({"obs": "floating"}, r'write {"obs": \(\(4,\), "float32"\)}'),
+    ({"truncated": "bool"}, r"leave it out: append\(..., terminated=terminated"),
+])
+def test_columns__wrong_ones_with_a_cure(spec, told):
+    with pytest.raises(relive.InvalidArgument, match=told):
+        columns_of(spec)
+
+
+@pytest.mark.parametrize("name", ["obs", "observation"])
+def test_stored_next_observations__come_back(name):
+    with relive.open("embed:") as store:
+        table = store.create_table("t", {name: ((2,), "float32"), "next_" + name: ((2,), "float32"),
+                                         "reward": "float32"}, 2000, views=relive.View(n_step=2))
+        with table.writer() as writer:
+            for i in range(50):
+                writer.append({name: [i, i], "next_" + name: [i + 0.5, i + 0.5], "reward": 1},
+                              terminated=i % 10 == 9)
+        batch = table.sample(32)
+        np.testing.assert_array_equal(batch["next_" + name][:, 0],
+                                      batch[name][:, 0] + batch.steps - 0.5)
+
+
+class Env:
+    class observation_space:  # noqa: N801
+        shape, dtype = (3,), np.dtype("float64")
+
+        def sample(self): ...
+
+        def contains(self): ...
+
+    observation_space = observation_space()
+
+    class action_space(type(observation_space)):  # noqa: N801
+        shape, dtype = (), np.dtype("int64")
+
+    action_space = action_space()
+
+
+def test_of_env__in_another_dtype():
+    assert short(relive.signature.of_env(Env(), dtype="bfloat16")) == {
+        "obs": ((3,), "bfloat16", "obs"), "action": ((), "int64", "plain"),
+        "reward": ((), "float32", "reward")}

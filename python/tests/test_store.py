@@ -156,7 +156,7 @@ def test_create__the_same_again_opens(store):
     dict(capacity=0), dict(name="a/b"), dict(name="x" * 64), dict(shards=10_000),
     dict(max_writers=1000), dict(views=[relive.View()] * 9), dict(views=[relive.View(alpha=9)]),
     dict(signature={"c%d" % i: "int8" for i in range(257)}), dict(signature={}),
-    dict(signature={"Upper": "int8"}), dict(signature={"a": ((1,) * 7, "int8")}),
+    dict(signature={"a-b": "int8"}), dict(signature={"a": ((1,) * 7, "int8")}),
     dict(signature={"a": ((0,), "int8")}),
 ])
 def test_create__wrong_arguments(store, change):
@@ -164,7 +164,7 @@ def test_create__wrong_arguments(store, change):
         store.create_table(**{"name": "t", "signature": SIGNATURE, "capacity": 1000, **change})
 
 
-@pytest.mark.parametrize("number", [-1, 2**64 + 1000, 1000.0])
+@pytest.mark.parametrize("number", [-1, 2**64 + 1000, 1000.5])
 @pytest.mark.parametrize("name", ["capacity", "shards", "max_writers", "max_clients", "block"])
 def test_create__integers_that_do_not_fit(store, name, number):
     with pytest.raises(relive.InvalidArgument, match="%s %r" % (name, number)):
@@ -274,3 +274,39 @@ def test_trust__opens_what_was_not_closed_and_has_no_checksums(tmp_path):
     with relive.open(uri, trust=True) as store:
         assert store.tables() == ["t"]
     relive.open(uri).close()
+
+
+COLUMNS = {"obs": ((4,), "float32"), "action": "int64", "reward": "float32"}
+
+
+def test_create__a_capacity_of_1e6_and_a_view_alone(store):
+    info = store.create_table("a", COLUMNS, 1e6, views=relive.View(n_step=3)).info()
+    assert info.capacity == 1_000_000 and [view.view.n_step for view in info.views] == [3]
+
+
+@pytest.mark.parametrize("change, told", [
+    (dict(capacity=5000), "capacity: it has 4000, not 5000"),
+    (dict(signature={**COLUMNS, "x": "int8"}), r"column x: it has none, not int8 \(\) \(plain\)"),
+    (dict(signature={**COLUMNS, "action": "int32"}), "column action: it has int64 .*, not int32"),
+    (dict(views=[relive.View(n_step=3)]), r"views\[0\].n_step: it has 1, not 3"),
+    (dict(rate_limiter=relive.RateLimiter.of_min_size(5)), r"views\[0\].rate_limiter: it has \(1, 0"),
+    (dict(max_writers=8), "max_writers: it has 4, not 8"),
+    (dict(block=16), "block or row_crc"),
+])
+def test_create__names_what_differs(store, change, told):
+    store.create_table("a", COLUMNS, 4000)
+    options = dict(signature=COLUMNS, capacity=4000)
+    store.create_table("a", **options)
+    with pytest.raises(relive.AlreadyExists, match=told):
+        store.create_table("a", **{**options, **change})
+
+
+def test_create__warns_of_a_column_for_ends(store):
+    with pytest.warns(UserWarning, match="column done is stored as it is.*terminated=terminated"):
+        store.create_table("a", {**COLUMNS, "done": "bool"}, 4000)
+
+
+def test_writer__of_more_environments_than_writers(store):
+    table = store.create_table("a", COLUMNS, 4000)
+    with pytest.raises(relive.NoSpace, match="create it with max_writers 8 or more"):
+        table.writer(8)

@@ -492,7 +492,7 @@ TEST(trace_open_bytes__bad_texts_give_eproto)
 {
 	assert_int_equal(try_patched(64, 0, 8), -EPROTO);
 	assert_int_equal(try_patched(128, '\n', 1), -EPROTO);
-	assert_int_equal(try_patched(FIELD(0, 0), 'O', 1), -EPROTO);
+	assert_int_equal(try_patched(FIELD(0, 0), '-', 1), -EPROTO);
 	assert_int_equal(try_patched(FIELD(0, 31), 'x', 1), -EPROTO);
 }
 

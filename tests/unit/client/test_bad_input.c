@@ -146,7 +146,7 @@ TEST(table_create__bad_names)
 TEST(table_create__bad_column_names)
 {
 	const char *names[] = {
-		NULL, "",    "Obs",
+		NULL, "",    ".x",
 		"1x", "a-b", "a234567890123456789012345678901234567890123456789012345678901234"
 	};
 	struct bad_create bad;

@@ -66,7 +66,7 @@ TEST(shape_parse__bad_text_is_einval_and_named)
 		{ "a:f32[0]", "bad shape" },
 		{ "a:f32[4]x", "after" },
 		{ "a:f32,a:f32", "twice" },
-		{ "A:f32", "'A'" },
+		{ "a-b:f32", "'a-b'" },
 		{ "a:f32,,b:u8", "a column" },
 		{ "a:f32,", "a column" },
 		{ ":f32", "a column" },
