@@ -28,16 +28,25 @@ static int step_put(void *ctx, struct heap_access *acc)
 	return heap_put(acc, &call->key, &call->put, &call->version);
 }
 
+static int step_get(void *ctx, struct heap_access *acc)
+{
+	struct key_call *call = ctx;
+
+	return heap_get(acc, &call->key, &call->room, &call->got);
+}
+
 /* Runs the step with the key's hash. */
 static int key_run(struct rlv_kv *kv, struct rlv_bytes key, struct key_call *of,
 		   int (*step)(void *ctx, struct heap_access *acc), int64_t timeout_ns)
 {
 	struct kv_call call = { .step = step, .ctx = of, .puts = step == step_put };
+	const struct heap_access *acc;
 
 	of->key = chain_key(key.ptr, (uint32_t)key.len, kv->desc.seed);
 	call.part = chain_part(of->key.hash, kv->desc.n_parts);
-	if (kv_access(kv, call.part))
-		heap_prefetch(kv_access(kv, call.part), &of->key);
+	acc = kv_access(kv, call.part);
+	if (acc)
+		heap_prefetch(acc, &of->key, step == step_get ? HEAP_PREFETCH_LINES : 0);
 	return kv_run(kv, &call, timeout_ns);
 }
 
@@ -95,13 +104,6 @@ int rlv_kv_delete(struct rlv_kv *kv, struct rlv_bytes key, uint64_t *version_out
 }
 
 /* -------- get -------- */
-
-static int step_get(void *ctx, struct heap_access *acc)
-{
-	struct key_call *call = ctx;
-
-	return heap_get(acc, &call->key, &call->room, &call->got);
-}
 
 static int step_version(void *ctx, struct heap_access *acc)
 {

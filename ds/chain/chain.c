@@ -104,13 +104,14 @@ enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at 
 
 static uint32_t cell_crc(const struct heap_cell *cell, uint64_t word, const struct chain_key *key)
 {
-	uint32_t crc = crc32c(0, &word, sizeof(word));
+	const uint64_t words[] = { word, cell->version };
+	uint32_t n = cell->len <= HEAP_INLINE_MAX ? cell->len : sizeof(uint64_t);
+	uint8_t last[sizeof(cell->len) + HEAP_INLINE_MAX];
 
-	crc = crc32c(crc, &cell->version, sizeof(cell->version));
-	crc = crc32c(crc, key->ptr, key->len);
-	crc = crc32c(crc, &cell->len, sizeof(cell->len));
-	return crc32c(crc, cell->value,
-		      cell->len <= HEAP_INLINE_MAX ? cell->len : sizeof(uint64_t));
+	memcpy(last, &cell->len, sizeof(cell->len));
+	memcpy(last + sizeof(cell->len), cell->value, n);
+	return crc32c(crc32c(crc32c(0, words, sizeof(words)), key->ptr, key->len), last,
+		      sizeof(cell->len) + n);
 }
 
 uint32_t chain_cell_write(struct heap_cell *cell, uint64_t word, const struct chain_key *key,

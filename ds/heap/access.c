@@ -60,7 +60,8 @@ int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t 
 		(const struct rword64 *)(const void *)(tree->base + EPOCH_OFF));
 	acc->pin = space_epoch(acc->epoch_word);
 	/* H2 pairs with H3: the pin, then heads are read. */
-	rword64_announce((const struct rword64 *)(const void *)(tree->base + pin_off), acc->pin);
+	rword64_announce_early((const struct rword64 *)(const void *)(tree->base + pin_off),
+			       acc->pin);
 	ret = transport_order(tree->tr);
 	return ret ? ret : access_fetch(acc, off, dst, len);
 }
@@ -152,7 +153,11 @@ int heap_access_begin(struct heap_access *acc, struct heap *heap, uint32_t owner
 	if (acc->plane) /* the longest entry, always */
 		room = max_u64(room, heap_entry_most(&heap->desc));
 	acc->cursors = mem_zalloc(HEAP_CURSORS * sizeof(acc->cursors[0]));
-	if (!acc->cursors || !heap_access_make_room(acc, room)) {
+	if (acc->in_place)
+		acc->guesses = mem_zalloc(HEAP_CURSORS * sizeof(acc->guesses[0]));
+	if (!acc->cursors || (acc->in_place && !acc->guesses) ||
+	    !heap_access_make_room(acc, room)) {
+		mem_free(acc->guesses);
 		mem_free(acc->cursors);
 		return error_set(-ENOMEM, "heap: cannot allocate memory for an access");
 	}
@@ -184,6 +189,7 @@ void heap_access_reset(struct heap_access *acc)
 void heap_access_close(struct heap_access *acc)
 {
 	access_end(acc);
+	mem_free(acc->guesses);
 	mem_free(acc->cursors);
 	mem_free(acc->stage);
 	mem_free(acc->large);

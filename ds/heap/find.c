@@ -89,7 +89,7 @@ static int find_probe(struct heap_access *acc, const struct chain_key *key,
 	uint32_t first = chain_place(key->hash, acc->heap->desc.buckets);
 	/* A round trip costs more than records that are not needed; in place it is the other way. */
 	uint32_t at_once = transport_changes_in_place(acc->heap->tree) ? 1 : HEAP_RECORDS_AT_ONCE;
-	struct heap_head heads[HEAP_RECORDS_AT_ONCE] = { 0 };
+	struct heap_head heads[HEAP_RECORDS_AT_ONCE]; /* not cleared: a KiB takes as long as a look */
 
 	for (uint32_t i = 0; i < HEAP_PROBES; i++) {
 		const struct heap_head *head = &heads[i % at_once];
@@ -121,7 +121,7 @@ int heap_find(struct heap_access *acc, const struct chain_key *key, struct heap_
 	struct heap_head head;
 	int ret;
 
-	if (heap_cursor_is_of(cursor, key)) {
+	if (!heap_guesses(acc) && heap_cursor_is_of(cursor, key)) {
 		ret = heap_access_read(acc, heap_head_off(acc->heap, cursor->bucket), &head,
 				       sizeof(head));
 		if (ret)
@@ -149,9 +149,23 @@ bool heap_find_known(const struct heap_access *acc, const struct chain_key *key,
 	return true;
 }
 
+void heap_guess_set(const struct heap_access *acc, const struct chain_key *key, uint64_t word,
+		    uint64_t len)
+{
+	uint64_t *guess = heap_guess_of(acc, key);
+	uint64_t lines =
+		len <= HEAP_INLINE_MAX ? 0 : div_up(chain_entry_bytes(key->len, len), WIRE_LINE);
+
+	*guess = head_make(min_u64(lines, HEAP_PREFETCH_LINES), head_off(word), head_tag(word));
+}
+
 void heap_remember(const struct heap_access *acc, const struct chain_key *key,
 		   const struct heap_found *found, uint64_t len)
 {
+	if (heap_guesses(acc)) {
+		heap_guess_set(acc, key, found->word, len);
+		return;
+	}
 	*heap_cursor_of(acc, key) = (struct heap_cursor){
 		.hash = key->hash,
 		.word = found->word,

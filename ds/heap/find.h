@@ -44,11 +44,29 @@ static inline bool heap_cursor_is_of(const struct heap_cursor *cursor, const str
 	return cursor->word && cursor->hash == key->hash;
 }
 
+/*
+ * A guess says where a key's entry was last: a head word with, in place of the version, the number of
+ * lines that a get fetches into the cache together with the head; 0 = none.
+ */
+static inline uint64_t *heap_guess_of(const struct heap_access *acc, const struct chain_key *key)
+{
+	return &acc->guesses[key->hash % HEAP_CURSORS];
+}
+
+/* True while guesses stand for cursors: in place a look at the buckets costs as little. */
+static inline bool heap_guesses(const struct heap_access *acc)
+{
+	return acc->guesses && !acc->copies;
+}
+
+void heap_guess_set(const struct heap_access *acc, const struct chain_key *key, uint64_t word,
+		    uint64_t len);
+
 /* Finds the key by its cursor alone, if its owner may: nobody else changes its head. */
 bool heap_find_known(const struct heap_access *acc, const struct chain_key *key,
 		     struct heap_found *found);
 
-/* Sets the key's cursor; len: bytes of its value. */
+/* Sets the key's cursor or guess; len: bytes of its value. */
 void heap_remember(const struct heap_access *acc, const struct chain_key *key,
 		   const struct heap_found *found, uint64_t len);
 

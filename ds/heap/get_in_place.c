@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define PREFETCH_MOST 32u /* lines of an entry; the CPU fetches the others itself */
-
 enum place { PLACE_DONE, PLACE_TORN, PLACE_OTHER };
 
 static const struct heap_head *head_at(const struct heap_access *acc, uint32_t bucket)
@@ -37,30 +35,55 @@ static bool cell_has_value(const struct heap_head *head)
 	return (cell_word(head, 1) & UINT16_MAX) <= HEAP_INLINE_MAX;
 }
 
-void heap_prefetch(const struct heap_access *acc, const struct chain_key *key)
+static void prefetch_lines(const struct heap_access *acc, uint64_t off, uint64_t lines)
 {
-	if (acc->in_place)
-		__builtin_prefetch(first_head(acc, key), 0, 3);
+	const uint8_t *from = acc->heap->rows->base + off;
+
+	for (uint64_t i = 0; i < lines; i++)
+		__builtin_prefetch(from + i * WIRE_LINE, 0, 3);
 }
 
+/* Lines that the guess has for the key. */
+static uint64_t guess_lines(uint64_t guess, const struct chain_key *key)
+{
+	return head_tag(guess) == chain_head_tag(key) ? head_version(guess) : 0;
+}
+
+void heap_prefetch(const struct heap_access *acc, const struct chain_key *key, uint32_t lines)
+{
+	uint64_t guess;
+
+	if (!acc->in_place)
+		return;
+	__builtin_prefetch(first_head(acc, key), 0, 3);
+	if (!lines)
+		return;
+	guess = *heap_guess_of(acc, key);
+	prefetch_lines(acc, head_off(guess), min_u64(lines, guess_lines(guess, key)));
+}
+
+/* The entry that the head names. */
 static void prefetch_entry(const struct heap_access *acc, const struct heap_head *head,
 			   uint64_t word)
 {
 	uint64_t bytes = sizeof(struct heap_entry) + HEAP_KEY_MAX / 4 + cell_word(head, 2);
-	uint64_t room = heap_entry_room(acc, word, min_u64(bytes, PREFETCH_MOST * WIRE_LINE));
-	const uint8_t *from = acc->heap->rows->base + head_off(word);
+	uint64_t room = heap_entry_room(acc, word, min_u64(bytes, HEAP_PREFETCH_LINES * WIRE_LINE));
 
-	for (uint64_t at = 0; at < room; at += WIRE_LINE)
-		__builtin_prefetch(from + at, 0, 3);
+	prefetch_lines(acc, head_off(word), div_up(room, WIRE_LINE));
 }
 
 void heap_prefetch_entry(const struct heap_access *acc, const struct chain_key *key)
 {
 	const struct heap_head *head;
-	uint64_t word;
+	uint64_t guess, word;
 
 	if (!acc->in_place)
 		return;
+	guess = *heap_guess_of(acc, key);
+	if (guess_lines(guess, key)) {
+		prefetch_lines(acc, head_off(guess), guess_lines(guess, key));
+		return;
+	}
 	head = first_head(acc, key);
 	word = rword64_load_relaxed(&head->word);
 	if (word && !cell_has_value(head))
@@ -120,6 +143,7 @@ int heap_get_in_place(struct heap_access *acc, const struct chain_key *key,
 		/* H4 pairs with H1: the head word, then the entry that it names. */
 		uint64_t word = rword64_load_acquire(&head->word);
 		enum place place;
+		bool guessed;
 
 		if (!word)
 			break;
@@ -132,8 +156,12 @@ int heap_get_in_place(struct heap_access *acc, const struct chain_key *key,
 			if (found.has_cell && found.cell.len <= HEAP_INLINE_MAX)
 				return heap_value_of_cell(acc, key, &found, out);
 		}
-		prefetch_entry(acc, head, word);
+		guessed = head_off(*heap_guess_of(acc, key)) == head_off(word);
+		if (!guessed)
+			prefetch_entry(acc, head, word);
 		place = place_read(acc, (struct chain_at){ word, first + i }, key, room, out);
+		if (place == PLACE_DONE && !guessed)
+			heap_guess_set(acc, key, word, out->len);
 		if (place == PLACE_DONE)
 			return heap_value_found(out, word);
 		/* Another key's, unless it was replaced while we read it. */

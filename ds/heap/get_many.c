@@ -137,7 +137,7 @@ int heap_get_many(struct heap_access *acc, struct heap_ask *asks, uint32_t n)
 	if (!acc->in_place && !acc->plane)
 		return many_chained(acc, asks, n);
 	for (uint32_t i = 0; i < n; i++)
-		heap_prefetch(acc, &asks[i].key);
+		heap_prefetch(acc, &asks[i].key, 1);
 	for (uint32_t i = 0; ret == 0 && i < n; i++) {
 		for (uint32_t k = i ? i + HEAP_AHEAD - 1 : 0; k < n && k < i + HEAP_AHEAD; k++)
 			heap_prefetch_entry(acc, &asks[k].key);

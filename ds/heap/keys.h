@@ -76,7 +76,8 @@ struct heap_access {
 	const struct heap_copies *copies; /* we own the part; NULL: any client may put */
 	struct space space;
 	struct heap_cursor *cursors;
-	uint8_t *stage; /* an entry on its way in or out */
+	uint64_t *guesses; /* in place, instead of cursors while we do not own copies: find.h */
+	uint8_t *stage;    /* an entry on its way in or out */
 	size_t stage_bytes;
 	uint8_t *large; /* a value in chunks that was read without memory of the caller */
 	struct heap_tail tails[HEAP_TAILS];
@@ -120,8 +121,9 @@ RLV_MUST_CHECK int heap_get(struct heap_access *acc, const struct chain_key *key
 RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key *key,
 				uint64_t *version_out);
 
+#define HEAP_PREFETCH_LINES 32u /* of an entry; the CPU fetches the others itself */
 #define HEAP_MANY 64u
-#define HEAP_AHEAD 4u /* entries that are fetched into the cache before they are copied */
+#define HEAP_AHEAD 6u /* entries that are fetched into the cache before they are copied */
 
 /* One key of heap_get_many, with the caller's memory for its value. */
 struct heap_ask {
@@ -135,9 +137,10 @@ struct heap_ask {
    the answers are not valid. Cost: 1 RT, if all are warm; else as heap_get for each of the others. */
 RLV_MUST_CHECK int heap_get_many(struct heap_access *acc, struct heap_ask *asks, uint32_t n);
 
-/* Fetches what a get of the key reads first into the cache, in place. */
-void heap_prefetch(const struct heap_access *acc, const struct chain_key *key);
-/* The same of the entry that the key's head names. */
+/* Fetches the key's head into the cache, in place, and so many lines of its entry if that is where this
+   access saw it last. */
+void heap_prefetch(const struct heap_access *acc, const struct chain_key *key, uint32_t lines);
+/* The same of the whole entry, wherever it is: the head is in the cache already. */
 void heap_prefetch_entry(const struct heap_access *acc, const struct chain_key *key);
 
 #define HEAP_ANY_VERSION UINT64_MAX

@@ -349,7 +349,7 @@ TEST(damaged_entry__is_an_error)
 	heap_fixture_join(&fx, 1, NULL, &a);
 	heap_fixture_join(&fx, 0, NULL, &reader);
 	must(heap_fixture_put(&a, "k", value, sizeof(value), &version));
-	off = a.acc.cursors[chain_key("k", 1, fx.desc.seed).hash % HEAP_CURSORS].word;
+	off = a.acc.guesses[chain_key("k", 1, fx.desc.seed).hash % HEAP_CURSORS];
 	off = head_off(off) + 128;
 	must(transport_load(fx.heap->rows, off, &word));
 	word ^= 1;
