@@ -138,6 +138,7 @@ int cmd_clients(int argc, char **argv);
 int cmd_node(int argc, char **argv);
 int cmd_table(int argc, char **argv);
 int cmd_token(int argc, char **argv);
+int cmd_pool(int argc, char **argv);
 int cmd_backup(int argc, char **argv);
 int cmd_restore(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);

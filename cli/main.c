@@ -20,6 +20,7 @@ static const struct {
 	{ "node", cmd_node, "add, drain, drop and forget memory nodes of a running store" },
 	{ "table", cmd_table, "list, describe, create, rebalance and drop tables" },
 	{ "token", cmd_token, "print tokens of roles: read, learn, write, node, admin" },
+	{ "pool", cmd_pool, "the memory of a device that jobs share: simulate" },
 	{ "backup", cmd_backup, "copy the catalog of a running store into a file" },
 	{ "restore", cmd_restore, "replace the catalog of a stopped store by such a copy" },
 	{ "inspect", cmd_inspect, "check every invariant of tables" },

@@ -1,0 +1,50 @@
+/*
+ * relive pool: the memory of a device that jobs share.
+ */
+#include "cli/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "cli/cli.h"
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *summary;
+} commands[] = {
+	{ "simulate", pool_simulate, "replay jobs under a policy on a virtual clock" },
+};
+
+static void print_help(FILE *file)
+{
+	fputs("Usage: relive pool COMMAND [OPTIONS]\n\n"
+	      "Jobs that share the memory of a device. Each command has a --help.\n\n"
+	      "Commands\n",
+	      file);
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
+	fputs("\nExamples\n"
+	      "  relive pool simulate\n",
+	      file);
+}
+
+int cmd_pool(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+		print_help(stdout);
+		return CLI_OK;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+		if (strcmp(name, commands[i].name) == 0)
+			return commands[i].run(argc - 1, argv + 1);
+	}
+	if (!*name)
+		cli_error("pool: give a command, as in: relive pool simulate");
+	else
+		cli_error("pool: unknown command '%.40s'", name);
+	return CLI_USAGE;
+}
