@@ -65,6 +65,7 @@ int gate_arrive(struct gate *gate, const struct gate_request *request, uint32_t 
 		.priority = request->priority,
 	};
 	gate->admits = true;
+	gate->present++;
 	*job_out = job;
 	return 0;
 }
@@ -73,27 +74,54 @@ void gate_leave(struct gate *gate, uint32_t job)
 {
 	if (gate->jobs[job].state == GATE_RESIDENT)
 		gate->persistent -= gate->jobs[job].persistent;
+	gate->present -= gate->jobs[job].state != GATE_ABSENT;
 	gate->jobs[job].state = GATE_ABSENT;
 	gate->admits = true;
+}
+
+static bool gate_starves(const struct gate *gate, const struct gate_job *job)
+{
+	return gate->opts.patience && job->waited >= gate->opts.patience;
+}
+
+/* Less than 0: a goes before b by the policy; 0: it does not say. */
+static int gate_compare(enum gate_order order, const struct gate_job *a, const struct gate_job *b)
+{
+	double served_a = (double)a->served_ns / a->weight;
+	double served_b = (double)b->served_ns / b->weight;
+	uint64_t bytes_a = a->persistent + a->curve->peak, bytes_b = b->persistent + b->curve->peak;
+
+	switch (order) {
+	case GATE_SRTF:
+		return (a->remaining_ns > b->remaining_ns) - (a->remaining_ns < b->remaining_ns);
+	case GATE_FAIR:
+		return (served_a > served_b) - (served_a < served_b);
+	case GATE_PRIORITY:
+		return (a->priority < b->priority) - (a->priority > b->priority);
+	case GATE_ROUND_ROBIN:
+		return (a->turn > b->turn) - (a->turn < b->turn);
+	case GATE_PACK:
+		return (bytes_a > bytes_b) - (bytes_a < bytes_b);
+	case GATE_FIFO:
+		break;
+	}
+	return 0;
 }
 
 /* True if a goes before b. */
 static bool gate_before(const struct gate *gate, const struct gate_job *a, const struct gate_job *b)
 {
 	bool aged_a = a->passed >= gate->opts.aging, aged_b = b->passed >= gate->opts.aging;
-	double fair_a = (double)a->served_ns / a->weight, fair_b = (double)b->served_ns / b->weight;
+	bool starves_a = gate_starves(gate, a), starves_b = gate_starves(gate, b);
+	int by_policy = gate_compare(gate->opts.order, a, b);
 
 	if (aged_a != aged_b)
 		return aged_a;
-	if (gate->opts.order == GATE_SRTF && a->remaining_ns != b->remaining_ns)
-		return a->remaining_ns < b->remaining_ns;
-	if (gate->opts.order == GATE_FAIR && (fair_a < fair_b || fair_a > fair_b))
-		return fair_a < fair_b;
-	if (gate->opts.order == GATE_PRIORITY && a->priority != b->priority)
-		return a->priority > b->priority;
-	if (gate->opts.order == GATE_ROUND_ROBIN && a->turn != b->turn)
-		return a->turn < b->turn;
-	return a->arrival < b->arrival;
+	if (starves_a != starves_b)
+		return starves_a;
+	if (starves_a && a->waited != b->waited)
+		return a->waited > b->waited;
+	return by_policy ? by_policy < 0 : a->arrival < b->arrival;
 }
 
 /* The job of a state that comes next after `last` in the order; NULL if there is none. */
@@ -104,7 +132,8 @@ static struct gate_job *gate_after(struct gate *gate, int state, const struct ga
 	for (uint32_t i = 0; i < gate->n; i++) {
 		struct gate_job *job = &gate->jobs[i];
 
-		if ((int)job->state != state || (last && !gate_before(gate, last, job)))
+		if ((int)job->state != state || (state == GATE_RESIDENT && job->idle) ||
+		    (last && !gate_before(gate, last, job)))
 			continue;
 		if (!best || gate_before(gate, job, best))
 			best = job;
@@ -212,11 +241,39 @@ static bool gate_fits(const struct gate *gate, const struct gate_job *job)
 	return curves_fit(runs, n, budget - gate->persistent);
 }
 
+/*
+ * How many iterations may run together. With n of equal jobs at a time, each after the other, the mean
+ * time until a job ends grows as (jobs + n) / gain.
+ */
+static uint32_t gate_most(const struct gate *gate)
+{
+	bool by_mean = gate->opts.order == GATE_SRTF;
+	double least = by_mean ? gate->present + 1.0 : 1;
+	uint32_t most = 1;
+
+	for (uint32_t n = 2; n <= gate->opts.running; n++) {
+		double cost = (by_mean ? gate->present + (double)n : 1) / gate->gain[n];
+
+		if (!(gate->gain[n] > 0))
+			return gate->opts.running;
+		if (cost < least) {
+			least = cost;
+			most = n;
+		}
+	}
+	return most;
+}
+
 /* True if no further iteration may begin, whichever it is. */
 static bool gate_is_full(const struct gate *gate)
 {
-	return gate->running >= gate->opts.running ||
-	       (gate->running && (gate->opts.sharing == GATE_ALONE || gate->drains));
+	return gate->running && (gate->opts.sharing == GATE_ALONE || gate->drains ||
+				 gate->running >= gate_most(gate));
+}
+
+static bool gate_is_ready(const struct gate_job *job)
+{
+	return job->state == GATE_RESIDENT && !job->idle;
 }
 
 bool gate_start(struct gate *gate, uint32_t *job_out)
@@ -232,7 +289,7 @@ bool gate_start(struct gate *gate, uint32_t *job_out)
 		if (gate_fits(gate, job))
 			break;
 		job->skipped = true;
-		if (job->passed >= gate->opts.aging) {
+		if (job->passed >= gate->opts.aging || gate_starves(gate, job)) {
 			job = NULL;
 			break;
 		}
@@ -242,6 +299,9 @@ bool gate_start(struct gate *gate, uint32_t *job_out)
 		job->state = GATE_RUNS;
 		job->phase_ns = 0;
 		job->passed = 0;
+		for (uint32_t i = 0; i < gate->n; i++)
+			gate->jobs[i].waited += gate_is_ready(&gate->jobs[i]);
+		job->waited = 0;
 		gate->running++;
 		*job_out = (uint32_t)(job - gate->jobs);
 	}
@@ -270,6 +330,23 @@ void gate_end(struct gate *gate, uint32_t job, uint64_t used_ns, uint64_t remain
 	}
 }
 
+void gate_idle(struct gate *gate, uint32_t job)
+{
+	gate->jobs[job].idle = true;
+	gate->jobs[job].waited = 0;
+}
+
+void gate_wake(struct gate *gate, uint32_t job)
+{
+	gate->jobs[job].idle = false;
+}
+
+void gate_gain(struct gate *gate, uint32_t n, double gain)
+{
+	if (n >= 2 && n <= GATE_RUNNING)
+		gate->gain[n] = gain;
+}
+
 void gate_overshoot(struct gate *gate)
 {
 	gate->margin = gate->margin + MARGIN_STEP < MARGIN_MOST ? gate->margin + MARGIN_STEP
@@ -284,10 +361,12 @@ struct gate_place gate_place(const struct gate *gate, uint32_t job)
 
 	if (found->state == GATE_RUNS || found->state == GATE_ABSENT)
 		return place;
+	if (found->idle)
+		return (struct gate_place){ GATE_IDLE, 0 };
 	for (uint32_t i = 0; i < gate->n; i++) {
 		const struct gate_job *other = &gate->jobs[i];
 
-		place.position += other->state == found->state && other != found &&
+		place.position += other->state == found->state && !other->idle && other != found &&
 				  gate_before(gate, other, found);
 	}
 	if (found->state == GATE_QUEUED)
@@ -307,7 +386,8 @@ void gate_limit(struct gate *gate, uint64_t budget)
 
 const char *gate_order_name(enum gate_order order)
 {
-	static const char *const names[] = { "fifo", "srtf", "fair", "priority", "round-robin" };
+	static const char *const names[] = { "fifo",     "srtf",        "fair",
+					     "priority", "round-robin", "pack" };
 
 	return (unsigned)order < ARRAY_LEN(names) ? names[order] : "?";
 }
@@ -322,7 +402,7 @@ const char *gate_sharing_name(enum gate_sharing sharing)
 const char *gate_reason_name(enum gate_reason reason)
 {
 	static const char *const names[] = { "ready", "waits for admission", "waits for memory",
-					     "waits for its turn" };
+					     "waits for its turn", "idle" };
 
 	return (unsigned)reason < ARRAY_LEN(names) ? names[reason] : "?";
 }

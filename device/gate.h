@@ -16,8 +16,11 @@
  * their curves hold. Where one does not, the margin grows, and shrinks while none does.
  *
  * A policy orders the jobs. One that does not fit may be passed by later ones; passed `aging` times
- * it goes first and blocks them, so that nobody waits for memory for ever. A job that could be
- * admitted but for the iterations that run holds back new ones until it is.
+ * it goes first and blocks them, so that nobody waits for memory for ever. A job that is ready and
+ * sees `patience` iterations of others begin goes first too, so that no order starves it. A job that
+ * could be admitted but for the iterations that run holds back new ones until it is.
+ *
+ * A job between two phases, or without requests, is idle: it keeps its place and is not asked.
  *
  * A plain object: no clock, device or input; the broker and the simulator have the same. Thread:
  * owner, for all calls.
@@ -38,8 +41,9 @@ enum gate_order {
 	GATE_FAIR,        /* the one that had least device time for its weight */
 	GATE_PRIORITY,    /* the largest number, then as GATE_FIFO */
 	GATE_ROUND_ROBIN, /* the one that has waited longest since its last iteration */
+	GATE_PACK,        /* the one with the least memory, so that many run together */
 };
-#define GATE_ORDERS 5u
+#define GATE_ORDERS 6u
 
 enum gate_sharing { GATE_ALONE, GATE_PEAKS, GATE_CURVES };
 #define GATE_SHARINGS 3u
@@ -49,6 +53,7 @@ enum gate_reason {
 	GATE_WAITS_ADMISSION, /* its persistent memory does not fit beside the others' */
 	GATE_WAITS_MEMORY,    /* its iteration does not fit now */
 	GATE_WAITS_TURN,      /* another job goes first */
+	GATE_IDLE,            /* gate_idle: it has nothing to run */
 };
 
 struct gate_opts {
@@ -58,6 +63,7 @@ struct gate_opts {
 	uint64_t reserved; /* of it, for staging */
 	uint32_t aging;    /* times that later jobs may pass one; 0: strict order */
 	uint32_t running;  /* iterations at a time; 0: GATE_RUNNING */
+	uint32_t patience; /* iterations of others that a ready job lets begin; 0: any number */
 };
 
 struct gate_job {
@@ -69,15 +75,18 @@ struct gate_job {
 	double weight;
 	int priority;
 	uint32_t passed; /* times that later jobs began first because it did not fit */
-	bool skipped;    /* within a call: it did not fit */
+	uint32_t waited; /* iterations of others that began while it was ready */
+	bool idle;
+	bool skipped; /* within a call: it did not fit */
 };
 
 struct gate {
 	struct gate_opts opts;
 	struct gate_job *jobs;
 	uint32_t n;
-	uint32_t running;
-	uint64_t last; /* number given last */
+	uint32_t present, running;     /* jobs */
+	double gain[GATE_RUNNING + 1]; /* of so many iterations at a time; 0: not known */
+	uint64_t last;                 /* number given last */
 	uint64_t persistent;
 	uint32_t margin; /* of the budget, in 1/1000 */
 	uint32_t clean;  /* iterations since the margin changed */
@@ -114,6 +123,17 @@ bool gate_start(struct gate *gate, uint32_t *job_out);
 void gate_progress(struct gate *gate, uint32_t job, uint64_t phase_ns);
 /* A running iteration has ended; used_ns: of device time. */
 void gate_end(struct gate *gate, uint32_t job, uint64_t used_ns, uint64_t remaining_ns);
+
+/* Not while it runs: it has nothing to run until gate_wake. It keeps its memory and its place. */
+void gate_idle(struct gate *gate, uint32_t job);
+void gate_wake(struct gate *gate, uint32_t job);
+
+/*
+ * Progress of n iterations together, 2 <= n <= GATE_RUNNING, beside that of one alone, as measured.
+ * Where it is known, no more run together than is good: for GATE_SRTF the mean time of all jobs
+ * counts, else what they get done.
+ */
+void gate_gain(struct gate *gate, uint32_t n, double gain);
 
 /* A running iteration needed more than its curve: the margin grows by 1 %, at most to 30 %. */
 void gate_overshoot(struct gate *gate);

@@ -282,6 +282,121 @@ TEST(gate_place__says_position_and_reason)
 	gate_destroy(&gate);
 }
 
+TEST(gate_start__pack_takes_the_smallest_that_fit)
+{
+	uint32_t large, small, middle;
+
+	begin(GATE_PACK, GATE_PEAKS, 190, 100);
+	large = arrive(40, 0, 1, 0);
+	small = arrive(5, 0, 1, 0);
+	middle = arrive(20, 0, 1, 0);
+	assert_int_equal(start(), small);
+	assert_int_equal(start(), middle);
+	assert_int_equal(start(), NOBODY);
+	assert_int_equal(gate_place(&gate, large).reason, GATE_WAITS_MEMORY);
+	gate_destroy(&gate);
+}
+
+TEST(gate_start__patience_lets_a_job_run_that_the_order_starves)
+{
+	const enum gate_order orders[] = { GATE_SRTF, GATE_PRIORITY };
+
+	for (int i = 0; i < 2; i++) {
+		uint32_t starved, count = 0;
+
+		begin(orders[i], GATE_ALONE, 1000, GATE_AGING);
+		gate.opts.patience = 9;
+		starved = arrive(10, 9000, 1, 0);
+		arrive(10, 10, 1, 5);
+		for (int j = 0; j < 100; j++) {
+			uint32_t job = start();
+
+			count += job == starved;
+			gate_end(&gate, job, PERIOD, job == starved ? 9000 : 10);
+		}
+		assert_int_equal(count, 10);
+		gate.opts.patience = 0;
+		assert_int_not_equal(start(), starved);
+		gate_destroy(&gate);
+	}
+}
+
+TEST(gate_start__starved_jobs_take_turns_whatever_the_order)
+{
+	uint32_t count[8] = { 0 };
+
+	begin(GATE_SRTF, GATE_ALONE, 1000, GATE_AGING);
+	gate.opts.patience = 2;
+	for (uint32_t i = 0; i < 6; i++)
+		arrive(10, (i + 1) * 100, 1, 0);
+	for (int i = 0; i < 600; i++) {
+		uint32_t job = start();
+
+		count[job]++;
+		gate_end(&gate, job, PERIOD, (job + 1) * UINT64_C(100));
+	}
+	for (int i = 0; i < 6; i++)
+		assert_in_range(count[i], 90, 110);
+	gate_destroy(&gate);
+}
+
+TEST(gate_idle__job_keeps_its_memory_and_is_not_asked)
+{
+	uint32_t a, b;
+
+	begin(GATE_ROUND_ROBIN, GATE_ALONE, 110, GATE_AGING);
+	a = arrive(20, 0, 1, 0);
+	b = arrive(20, 0, 1, 0);
+	gate_idle(&gate, a);
+	assert_int_equal(start_and_end(0), b);
+	assert_int_equal(gate.persistent, 40);
+	assert_int_equal(start_and_end(0), b);
+	assert_int_equal(gate_place(&gate, a).reason, GATE_IDLE);
+	gate_wake(&gate, a);
+	assert_int_equal(start_and_end(0), a);
+	gate_idle(&gate, a);
+	gate_idle(&gate, b);
+	assert_int_equal(start(), NOBODY);
+	gate_destroy(&gate);
+}
+
+static uint32_t started(void)
+{
+	uint32_t n = 0;
+
+	while (start() != NOBODY)
+		n++;
+	return n;
+}
+
+TEST(gate_gain__says_how_many_run_together)
+{
+	const struct {
+		enum gate_order order;
+		double gain2, gain3;
+		uint32_t jobs, running;
+	} cases[] = {
+		{ GATE_FIFO, 0, 0, 6, 3 },       /* not known */
+		{ GATE_FIFO, 1, 1, 6, 1 },       /* no gain */
+		{ GATE_FIFO, 1.4, 1.3, 6, 2 },   /* less of three than of two */
+		{ GATE_FIFO, 1.4, 1.6, 6, 3 },   /* .. */
+		{ GATE_SRTF, 1.3, 1.3, 2, 1 },   /* (2 + 2) / 1.3 > (2 + 1) / 1 */
+		{ GATE_SRTF, 1.35, 1.35, 2, 2 }, /* (2 + 2) / 1.35 < 3 */
+		{ GATE_SRTF, 1.2, 1.25, 6, 2 },  /* 7; 6.67; 7.2 */
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		begin(cases[i].order, GATE_CURVES, 10000, GATE_AGING);
+		gate.opts.running = 3;
+		gate_gain(&gate, 2, cases[i].gain2);
+		gate_gain(&gate, 3, cases[i].gain3);
+		for (uint32_t j = 0; j < cases[i].jobs; j++)
+			arrive(10, 100, 1, 0);
+		assert_int_equal(started(), cases[i].running);
+		gate_destroy(&gate);
+	}
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
