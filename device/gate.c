@@ -81,7 +81,8 @@ void gate_leave(struct gate *gate, uint32_t job)
 
 static bool gate_starves(const struct gate *gate, const struct gate_job *job)
 {
-	return gate->opts.patience && job->waited >= gate->opts.patience;
+	return gate->opts.order != GATE_FIFO && gate->opts.patience &&
+	       job->waited >= gate->opts.patience;
 }
 
 /* Less than 0: a goes before b by the policy; 0: it does not say. */

@@ -63,7 +63,7 @@ struct gate_opts {
 	uint64_t reserved; /* of it, for staging */
 	uint32_t aging;    /* times that later jobs may pass one; 0: strict order */
 	uint32_t running;  /* iterations at a time; 0: GATE_RUNNING */
-	uint32_t patience; /* iterations of others that a ready job lets begin; 0: any number */
+	uint32_t patience; /* iterations of others that a ready job lets begin; 0 and for GATE_FIFO: any number */
 };
 
 struct gate_job {
