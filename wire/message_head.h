@@ -1,6 +1,6 @@
 /*
- * Head of every message between an initiator and its target (wire/attach_layout.h,
- * wire/verbs_layout.h).
+ * Head of every message between two programs of a host or an initiator and its target
+ * (wire/attach_layout.h, wire/verbs_layout.h, wire/lease_layout.h); sealing and checking it.
  *   offset size
  *        0    4  magic
  *        4    2  version
@@ -12,6 +12,8 @@
 #define RLV_WIRE_MESSAGE_HEAD_H
 
 #include "wire/le.h"
+
+#include "base/error.h"
 
 struct message_head {
 	uint32_t magic;
@@ -27,5 +29,21 @@ WIRE_AT(message_head, version, 4);
 WIRE_AT(message_head, type, 6);
 WIRE_AT(message_head, bytes, 8);
 WIRE_AT(message_head, crc, 12);
+
+/* The messages of one protocol. */
+struct message_family {
+	const char *name; /* for messages of errors: "shm transport" */
+	uint32_t magic;
+	uint16_t version;
+	size_t (*size)(uint16_t type); /* of a whole message; 0: unknown type */
+};
+
+/* Fills in the head of a message, with its crc32c. The body behind the head is complete. */
+void message_head_seal(struct message_head *head, const struct message_family *family,
+		       uint16_t type);
+
+/* Checks that n bytes from head on are one message: magic, version, size, crc32c. -EPROTO. */
+RLV_MUST_CHECK int message_head_check(const struct message_head *head, size_t n,
+				      const struct message_family *family);
 
 #endif

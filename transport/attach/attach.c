@@ -22,7 +22,7 @@
 
 #include "transport/pool/map.h"
 #include "transport/attach/packet.h"
-#include "transport/attach/pidfd.h"
+#include "base/os/pidfd.h"
 #include "wire/rptr.h"
 
 /* One look takes at most so many messages, so that a flood of them does not hold it up. */

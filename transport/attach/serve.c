@@ -25,7 +25,7 @@
 #include "transport/fork.h"
 #include "transport/pool/map.h"
 #include "transport/attach/packet.h"
-#include "transport/attach/pidfd.h"
+#include "base/os/pidfd.h"
 
 enum {
 	BACKLOG = 128,

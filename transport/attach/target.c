@@ -15,7 +15,7 @@
 #include "transport/fork.h"
 #include "transport/pool/map.h"
 #include "transport/pool/pool_super.h"
-#include "transport/attach/pidfd.h"
+#include "base/os/pidfd.h"
 #include "transport/attach/serve.h"
 #include "wire/region.h"
 

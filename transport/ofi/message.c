@@ -12,7 +12,7 @@
 
 #include "base/bits.h"
 
-#include "transport/message_head.h"
+#include "wire/message_head.h"
 #include "transport/transport.h"
 
 enum { SILENT_S = 60, PROBE_S = 5 };
@@ -33,7 +33,8 @@ size_t ofi_message_size(uint16_t type)
 	return type < ARRAY_LEN(sizes) ? sizes[type] : 0;
 }
 
-static const struct message_family family = { "ofi", OFI_MAGIC, OFI_VERSION, ofi_message_size };
+static const struct message_family family = { "ofi transport", OFI_MAGIC, OFI_VERSION,
+					      ofi_message_size };
 
 void ofi_message_seal(union ofi_any *message, enum ofi_message type)
 {

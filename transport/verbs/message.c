@@ -8,7 +8,7 @@
 
 #include "base/bits.h"
 
-#include "transport/message_head.h"
+#include "wire/message_head.h"
 #include "transport/transport.h"
 
 size_t message_size(uint16_t type)
@@ -25,7 +25,8 @@ size_t message_size(uint16_t type)
 	return type < sizeof(sizes) / sizeof(sizes[0]) ? sizes[type] : 0;
 }
 
-static const struct message_family family = { "verbs", VERBS_MAGIC, VERBS_VERSION, message_size };
+static const struct message_family family = { "verbs transport", VERBS_MAGIC, VERBS_VERSION,
+					      message_size };
 
 void message_seal(union verbs_any *message, enum verbs_message type)
 {

@@ -1,5 +1,5 @@
 /* message_head.c - magic, version, size and checksum. */
-#include "transport/message_head.h"
+#include "wire/message_head.h"
 
 #include <errno.h>
 
@@ -29,11 +29,10 @@ int message_head_check(const struct message_head *head, size_t n,
 		       const struct message_family *family)
 {
 	if (n < sizeof(*head) || head->magic != family->magic)
-		return error_set(-EPROTO, "message of %zu bytes: not of the %s transport", n,
-				 family->transport);
+		return error_set(-EPROTO, "message of %zu bytes: not of the %s", n, family->name);
 	if (head->version != family->version)
-		return error_set(-EPROTO, "version %u of the %s transport: this program speaks %u",
-				 head->version, family->transport, family->version);
+		return error_set(-EPROTO, "version %u of the %s: this program speaks %u",
+				 head->version, family->name, family->version);
 	if (head->bytes != n || family->size(head->type) != n)
 		return error_set(-EPROTO,
 				 "message of type %u: has %zu bytes, says %u, must have %zu",

@@ -1,8 +1,8 @@
 /*
  * pidfd.h - a descriptor that names one process for ever, and tells when it has ended.
  */
-#ifndef RLV_TRANSPORT_ATTACH_PIDFD_H
-#define RLV_TRANSPORT_ATTACH_PIDFD_H
+#ifndef RLV_BASE_OS_PIDFD_H
+#define RLV_BASE_OS_PIDFD_H
 
 #include <stdbool.h>
 #include <sys/types.h>

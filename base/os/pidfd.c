@@ -1,5 +1,5 @@
 /* pidfd.c - pidfd system calls, and state of a process from /proc. */
-#include "transport/attach/pidfd.h"
+#include "base/os/pidfd.h"
 
 #include <errno.h>
 #include <poll.h>
