@@ -18,10 +18,14 @@ int cuda_streams_open(struct backend_cuda *cuda)
 	void *page = MAP_FAILED;
 	int err;
 
-	cuda->progress_fd = mem_fail_now() ? -1 : memfd_create("relive-progress", MFD_CLOEXEC);
+	cuda->progress_fd =
+		mem_fail_now() ? -1
+			       : memfd_create("relive-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (cuda->progress_fd < 0)
 		return error_set(-ENOMEM, "cuda device: memfd_create failed: %m");
-	if (!mem_fail_now() && ftruncate(cuda->progress_fd, (off_t)CUDA_PROGRESS_BYTES) == 0)
+	/* Sealed, so that who reads it elsewhere cannot meet a SIGBUS. */
+	if (!mem_fail_now() && ftruncate(cuda->progress_fd, (off_t)CUDA_PROGRESS_BYTES) == 0 &&
+	    fcntl(cuda->progress_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
 		page = mmap(NULL, CUDA_PROGRESS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
 			    cuda->progress_fd, 0);
 	if (page == MAP_FAILED) {
