@@ -22,23 +22,24 @@ static int socket_error(const char *call)
 	return error_set(-code, "%s: %s", call, strerror(code));
 }
 
-int fd_packet_send(int sock, const void *bytes, size_t n, const int *fds, size_t n_fds)
+int fd_packet_send(int sock, const struct fd_packet *packet)
 {
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)bytes, .iov_len = n };
+	struct iovec iov = { .iov_base = packet->bytes, .iov_len = packet->n };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	size_t fds_bytes = packet->n_fds * sizeof(int);
 	union control control = { 0 };
 	struct cmsghdr *cmsg;
 
-	if (n_fds > FD_PACKET_MAX)
-		return error_set(-EINVAL, "packet: %zu descriptors", n_fds);
-	if (n_fds) {
+	if (packet->n_fds > FD_PACKET_MAX)
+		return error_set(-EINVAL, "packet: %zu descriptors", packet->n_fds);
+	if (fds_bytes) {
 		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		msg.msg_controllen = CMSG_SPACE(fds_bytes);
 		cmsg = CMSG_FIRSTHDR(&msg);
 		cmsg->cmsg_level = SOL_SOCKET;
 		cmsg->cmsg_type = SCM_RIGHTS;
-		cmsg->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(cmsg), fds, n_fds * sizeof(int));
+		cmsg->cmsg_len = CMSG_LEN(fds_bytes);
+		memcpy(CMSG_DATA(cmsg), packet->fds, fds_bytes);
 	}
 	if (sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return socket_error("sendmsg");
@@ -76,32 +77,32 @@ static size_t take_fds(struct msghdr *msg, int *fds, size_t room)
 	return n;
 }
 
-int fd_packet_receive(int sock, void *bytes, size_t room, size_t *n_out, int *fds, size_t *n_fds)
+int fd_packet_receive(int sock, struct fd_packet *packet)
 {
-	struct iovec iov = { .iov_base = bytes, .iov_len = room };
+	struct iovec iov = { .iov_base = packet->bytes, .iov_len = packet->n };
 	union control control = { 0 };
 	struct msghdr msg = { .msg_iov = &iov,
 			      .msg_iovlen = 1,
 			      .msg_control = control.bytes,
 			      .msg_controllen = sizeof(control.bytes) };
-	size_t fds_room = *n_fds, came;
+	size_t room = packet->n_fds, came;
 	ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	int ret = 0;
 
-	*n_fds = 0;
+	packet->n_fds = 0;
 	if (n < 0)
 		return socket_error("recvmsg");
-	came = take_fds(&msg, fds, fds_room);
+	came = take_fds(&msg, packet->fds, room);
 	if (n == 0)
 		ret = error_set(-ECONNRESET, "the peer closed the connection");
-	else if (came > fds_room || (msg.msg_flags & MSG_TRUNC) ||
+	else if (came > room || (msg.msg_flags & MSG_TRUNC) ||
 		 (came && (msg.msg_flags & MSG_CTRUNC)))
 		ret = error_set(-EPROTO, "packet: too long, or with %zu descriptors", came);
 	if (ret) {
-		fd_packet_close(fds, came < fds_room ? came : fds_room);
+		fd_packet_close(packet->fds, came < room ? came : room);
 		return ret;
 	}
-	*n_out = (size_t)n;
-	*n_fds = came;
+	packet->n = (size_t)n;
+	packet->n_fds = came;
 	return 0;
 }

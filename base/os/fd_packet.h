@@ -12,19 +12,24 @@
 
 #define FD_PACKET_MAX 64u /* descriptors of a packet */
 
-/* Sends n bytes and the descriptors, which stay the caller's. -EAGAIN: the peer does not read;
+struct fd_packet {
+	void *bytes;
+	size_t n;
+	int *fds;
+	size_t n_fds;
+};
+
+/* Sends the bytes and the descriptors, which stay the caller's. -EAGAIN: the peer does not read;
    -ECONNRESET: it has hung up. */
-RLV_MUST_CHECK int fd_packet_send(int sock, const void *bytes, size_t n, const int *fds,
-				  size_t n_fds);
+RLV_MUST_CHECK int fd_packet_send(int sock, const struct fd_packet *packet);
 
 /*
- * Receives a packet of 1 to room bytes into bytes, its size into *n_out, and its descriptors, at
- * most *n_fds, into fds: the caller closes them. *n_fds: how many came, 0 after an error; if the
- * sender gave some and none came, this process had none free. -EAGAIN: nothing is there;
- * -ECONNRESET: the peer hung up; -EPROTO: the packet is larger, or has more descriptors.
+ * Receives a packet of 1 to packet->n bytes and at most packet->n_fds descriptors, which the caller
+ * closes, and sets both numbers; n_fds is 0 after an error, and if the sender gave some but this
+ * process had none free. -EAGAIN: nothing is there; -ECONNRESET: the peer hung up; -EPROTO: the
+ * packet is larger, or has more descriptors.
  */
-RLV_MUST_CHECK int fd_packet_receive(int sock, void *bytes, size_t room, size_t *n_out, int *fds,
-				     size_t *n_fds);
+RLV_MUST_CHECK int fd_packet_receive(int sock, struct fd_packet *packet);
 
 /* Closes n descriptors, but those that are -1, and sets them to -1. */
 void fd_packet_close(int *fds, size_t n);

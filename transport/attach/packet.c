@@ -35,8 +35,12 @@ int packet_check(const struct packet *packet, size_t n)
 
 int packet_send(int sock, const struct packet *packet)
 {
-	return fd_packet_send(sock, packet->bytes, packet->head.bytes, &packet->fd,
-			      packet->fd >= 0);
+	int fd = packet->fd;
+
+	return fd_packet_send(sock, &(struct fd_packet){ .bytes = (void *)(uintptr_t)packet->bytes,
+							 .n = packet->head.bytes,
+							 .fds = &fd,
+							 .n_fds = fd >= 0 });
 }
 
 void packet_drop_fd(struct packet *packet)
@@ -46,14 +50,16 @@ void packet_drop_fd(struct packet *packet)
 
 int packet_receive(int sock, struct packet *packet_out)
 {
-	size_t n, n_fds = 1;
+	struct fd_packet came = {
+		.bytes = packet_out->bytes, .n = PACKET_MAX, .fds = &packet_out->fd, .n_fds = 1
+	};
 	int ret;
 
 	packet_out->fd = -1;
 	/* If a descriptor was sent but none arrives, a caller that needs it fails. */
-	ret = fd_packet_receive(sock, packet_out->bytes, PACKET_MAX, &n, &packet_out->fd, &n_fds);
+	ret = fd_packet_receive(sock, &came);
 	if (ret == 0)
-		ret = packet_check(packet_out, n);
+		ret = packet_check(packet_out, came.n);
 	if (ret)
 		packet_drop_fd(packet_out);
 	return ret;
