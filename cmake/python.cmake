@@ -41,7 +41,7 @@ install(TARGETS relive_python LIBRARY DESTINATION relive COMPONENT python EXCLUD
 # By its soname only: a wheel has no links.
 install(PROGRAMS $<TARGET_FILE:relive> DESTINATION relive/${CMAKE_INSTALL_LIBDIR}
 	RENAME $<TARGET_SONAME_FILE_NAME:relive> COMPONENT python EXCLUDE_FROM_ALL)
-foreach(program relive_command relive-memnode relive-metad)
+foreach(program relive_command relive-memnode relive-metad relive-poold)
 	if(TARGET ${program})
 		list(APPEND parts ${program})
 		install(TARGETS ${program} RUNTIME DESTINATION relive/bin COMPONENT python EXCLUDE_FROM_ALL)

@@ -39,27 +39,36 @@ static int no_such_job(uint32_t job)
 	return error_set(-EINVAL, "job %" PRIu32 " is not attached", job);
 }
 
-int ledger_attach(struct ledger *ledger, const char *name, uint32_t uid, uint64_t quota,
-		  uint32_t *job_out)
+int ledger_attach_at(struct ledger *ledger, const char *name, uint32_t uid, uint64_t quota,
+		     uint32_t job)
 {
-	struct ledger_job *found = NULL;
-
 	if (!*name || strlen(name) >= LEDGER_NAME_BYTES)
 		return error_set(-EINVAL, "a job's name has 1 to %d bytes", LEDGER_NAME_BYTES - 1);
 	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
-		struct ledger_job *job = &ledger->jobs[i];
-
-		if (job->attached && strcmp(job->name, name) == 0)
+		if (ledger->jobs[i].attached && strcmp(ledger->jobs[i].name, name) == 0)
 			return error_set(-EEXIST, "job %s is attached already", name);
-		if (!job->attached && !found)
-			found = job;
 	}
-	if (!found)
+	if (job >= LEDGER_JOBS)
 		return error_set(-ENOSPC, "all %u jobs are attached: detach one", LEDGER_JOBS);
-	*found = (struct ledger_job){ .attached = true, .uid = uid, .quota = quota };
-	(void)snprintf(found->name, sizeof(found->name), "%s", name);
-	*job_out = (uint32_t)(found - ledger->jobs);
+	if (ledger->jobs[job].attached)
+		return error_set(-EBUSY, "job %" PRIu32 " is %s", job, ledger->jobs[job].name);
+	ledger->jobs[job] = (struct ledger_job){ .attached = true, .uid = uid, .quota = quota };
+	(void)snprintf(ledger->jobs[job].name, LEDGER_NAME_BYTES, "%s", name);
 	return 0;
+}
+
+int ledger_attach(struct ledger *ledger, const char *name, uint32_t uid, uint64_t quota,
+		  uint32_t *job_out)
+{
+	uint32_t job = 0;
+	int ret;
+
+	while (job < LEDGER_JOBS && ledger->jobs[job].attached)
+		job++;
+	ret = ledger_attach_at(ledger, name, uid, quota, job);
+	if (ret == 0)
+		*job_out = job;
+	return ret;
 }
 
 int ledger_detach(struct ledger *ledger, uint32_t job)
@@ -88,6 +97,20 @@ static uint32_t ledger_find_run(const struct ledger *ledger, uint32_t n)
 	return ledger->n;
 }
 
+static void ledger_skip_taken(struct ledger *ledger)
+{
+	while (ledger->first_free < ledger->n &&
+	       ledger->extents[ledger->first_free].state != EXTENT_FREE)
+		ledger->first_free++;
+}
+
+static void ledger_count(struct ledger *ledger, struct ledger_job *job, uint32_t n)
+{
+	ledger->held += n;
+	job->held += n;
+	job->peak = max_u64(job->peak, job->held);
+}
+
 static void ledger_take(struct ledger *ledger, uint32_t job, uint32_t n, struct extent_ref *refs)
 {
 	uint32_t at = ledger_find_run(ledger, n), taken = 0;
@@ -103,9 +126,7 @@ static void ledger_take(struct ledger *ledger, uint32_t job, uint32_t n, struct 
 		extent->job = job;
 		refs[taken++] = (struct extent_ref){ at, ++extent->generation };
 	}
-	while (ledger->first_free < ledger->n &&
-	       ledger->extents[ledger->first_free].state != EXTENT_FREE)
-		ledger->first_free++;
+	ledger_skip_taken(ledger);
 }
 
 int ledger_lease(struct ledger *ledger, uint32_t job, uint32_t n, struct extent_ref *refs)
@@ -126,9 +147,7 @@ int ledger_lease(struct ledger *ledger, uint32_t job, uint32_t n, struct extent_
 				 "job %s wants %" PRIu32 " extents, and has room for %" PRIu64,
 				 found->name, n, ledger_room(ledger, job));
 	ledger_take(ledger, job, n, refs);
-	ledger->held += n;
-	found->held += n;
-	found->peak = max_u64(found->peak, found->held);
+	ledger_count(ledger, found, n);
 	return 0;
 }
 
@@ -189,16 +208,28 @@ int ledger_pend(struct ledger *ledger, struct extent_ref ref, const struct marks
 
 int ledger_settle(struct ledger *ledger, struct extent_ref ref)
 {
+	const struct mark_clock *clock;
 	struct extent *extent;
 	int ret = ledger_find(ledger, ref, STATE(PENDING), &extent);
 
 	if (ret)
 		return ret;
-	if (!marks_reached(&extent->marks, &ledger->clock))
+	clock = ledger->jobs[extent->job].clock;
+	if (!marks_reached(&extent->marks, clock ? clock : &ledger->clock))
 		return -EAGAIN;
 	extent->state = EXTENT_QUIET;
 	memset(&extent->marks, 0, sizeof(extent->marks));
 	return 0;
+}
+
+static void ledger_free(struct ledger *ledger, uint32_t at)
+{
+	struct extent *extent = &ledger->extents[at];
+
+	ledger->jobs[extent->job].held--;
+	ledger->held--;
+	*extent = (struct extent){ EXTENT_FREE, LEDGER_NOBODY, extent->generation, { 0 } };
+	ledger->first_free = (uint32_t)min_u64(ledger->first_free, at);
 }
 
 int ledger_give_back(struct ledger *ledger, struct extent_ref ref)
@@ -208,13 +239,40 @@ int ledger_give_back(struct ledger *ledger, struct extent_ref ref)
 
 	if (ret)
 		return ret;
-	ledger->jobs[extent->job].held--;
-	ledger->held--;
-	extent->state = EXTENT_FREE;
-	extent->job = LEDGER_NOBODY;
-	if (ref.extent < ledger->first_free)
-		ledger->first_free = ref.extent;
+	ledger_free(ledger, ref.extent);
 	return 0;
+}
+
+int ledger_adopt(struct ledger *ledger, uint32_t job, struct extent_ref ref)
+{
+	struct ledger_job *found = ledger_job(ledger, job);
+	struct extent *extent;
+
+	if (!found)
+		return no_such_job(job);
+	if (ref.extent >= ledger->n)
+		return error_set(-EINVAL, "extent %" PRIu32 " of %" PRIu32, ref.extent, ledger->n);
+	extent = &ledger->extents[ref.extent];
+	if (extent->state != EXTENT_FREE)
+		return error_set(-EBUSY, "extent %" PRIu32 " is of job %s", ref.extent,
+				 ledger->jobs[extent->job].name);
+	if (ref.generation < extent->generation)
+		return error_set(-ESTALE,
+				 "extent %" PRIu32 ": the lease of generation %" PRIu64
+				 " is over, now %" PRIu64,
+				 ref.extent, ref.generation, extent->generation);
+	*extent = (struct extent){ EXTENT_ACTIVE, job, ref.generation, { 0 } };
+	ledger_count(ledger, found, 1);
+	ledger_skip_taken(ledger);
+	return 0;
+}
+
+void ledger_reclaim(struct ledger *ledger, uint32_t job)
+{
+	for (uint32_t i = 0; i < ledger->n; i++) {
+		if (ledger->extents[i].state != EXTENT_FREE && ledger->extents[i].job == job)
+			ledger_free(ledger, i);
+	}
 }
 
 void ledger_limit(struct ledger *ledger, uint64_t budget)

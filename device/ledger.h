@@ -54,6 +54,7 @@ struct ledger_job {
 	uint32_t uid;
 	uint64_t quota; /* extents, at most */
 	uint64_t held, peak;
+	const struct mark_clock *clock; /* of its own streams; NULL: the ledger's */
 };
 
 struct ledger {
@@ -73,6 +74,9 @@ void ledger_destroy(struct ledger *ledger);
 /* -EEXIST: an attached job has that name, -EINVAL: name empty or too long, -ENOSPC: too many. */
 RLV_MUST_CHECK int ledger_attach(struct ledger *ledger, const char *name, uint32_t uid,
 				 uint64_t quota, uint32_t *job_out);
+/* The same for a certain number. -EBUSY: it is attached. */
+RLV_MUST_CHECK int ledger_attach_at(struct ledger *ledger, const char *name, uint32_t uid,
+				    uint64_t quota, uint32_t job);
 /* -EBUSY: it holds extents. */
 RLV_MUST_CHECK int ledger_detach(struct ledger *ledger, uint32_t job);
 
@@ -95,6 +99,13 @@ RLV_MUST_CHECK int ledger_pend(struct ledger *ledger, struct extent_ref ref,
 RLV_MUST_CHECK int ledger_settle(struct ledger *ledger, struct extent_ref ref);
 /* LEASED, MAPPED, QUIET -> FREE. */
 RLV_MUST_CHECK int ledger_give_back(struct ledger *ledger, struct extent_ref ref);
+
+/* A job that held an extent before holds it again, ACTIVE. -EINVAL no such job or extent, -EBUSY it
+   is not FREE, -ESTALE there was a later lease. */
+RLV_MUST_CHECK int ledger_adopt(struct ledger *ledger, uint32_t job, struct extent_ref ref);
+/* Frees all that a job holds, whatever its marks: its process has ended, and with it all its work
+   on the device. */
+void ledger_reclaim(struct ledger *ledger, uint32_t job);
 
 /* Sets the budget. What is held stays; nothing is leased while it is above. */
 void ledger_limit(struct ledger *ledger, uint64_t budget);

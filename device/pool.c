@@ -104,7 +104,7 @@ int pool_open(const struct pool_opts *opts, struct pool **pool_out)
 static void pool_release(struct pool *pool)
 {
 	ledger_limit(&pool->ledger, 0);
-	if (pool_shrink(pool) == 0 &&
+	if (pool_shrink(pool, 0) == 0 &&
 	    pool->backend->ops->unreserve(pool->backend, pool->base, pool->bytes) == 0)
 		error_clear();
 	if (pool->opts.strict &&
@@ -346,6 +346,19 @@ int pool_free(struct pool *pool, uint32_t job, uint64_t va)
 	return ret;
 }
 
+int pool_size(struct pool *pool, uint32_t job, uint64_t va, uint64_t *bytes_out)
+{
+	struct block **link;
+	int ret;
+
+	lock_acquire(&pool->lock, &pool_role);
+	ret = pool_find(pool, job, va, &link);
+	if (ret == 0)
+		*bytes_out = (*link)->bytes;
+	lock_release(&pool->lock, &pool_role);
+	return ret;
+}
+
 int pool_poll(struct pool *pool)
 {
 	int ret;
@@ -353,7 +366,19 @@ int pool_poll(struct pool *pool)
 	lock_acquire(&pool->lock, &pool_role);
 	ret = pool_collect(pool, false);
 	if (ret == 0)
-		ret = pool_shrink(pool);
+		ret = pool_shrink(pool, pool->ledger.budget);
+	lock_release(&pool->lock, &pool_role);
+	return ret;
+}
+
+int pool_trim(struct pool *pool, uint64_t keep)
+{
+	int ret;
+
+	lock_acquire(&pool->lock, &pool_role);
+	ret = pool_collect(pool, false);
+	if (ret == 0)
+		ret = pool_shrink(pool, pool->ledger.held + keep / pool->opts.extent_bytes);
 	lock_release(&pool->lock, &pool_role);
 	return ret;
 }
@@ -368,7 +393,7 @@ int pool_limit(struct pool *pool, uint64_t budget)
 				 budget);
 	lock_acquire(&pool->lock, &pool_role);
 	ledger_limit(&pool->ledger, n);
-	ret = pool_shrink(pool);
+	ret = pool_shrink(pool, n);
 	lock_release(&pool->lock, &pool_role);
 	return ret;
 }

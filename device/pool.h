@@ -90,6 +90,13 @@ RLV_MUST_CHECK int pool_free(struct pool *pool, uint32_t job, uint64_t va);
  */
 RLV_MUST_CHECK int pool_poll(struct pool *pool);
 
+/* Bytes of a tensor, a multiple of REGION_ALIGN. -EINVAL: the job has no tensor there. */
+RLV_MUST_CHECK int pool_size(struct pool *pool, uint32_t job, uint64_t va, uint64_t *bytes_out);
+
+/* Releases extents that nobody holds, but `keep` bytes of them: the backend has their memory. Errors as
+   of pool_poll. */
+RLV_MUST_CHECK int pool_trim(struct pool *pool, uint64_t keep);
+
 /* Sets the budget; what jobs hold above it they keep until they free it. -EINVAL: 0. */
 RLV_MUST_CHECK int pool_limit(struct pool *pool, uint64_t budget);
 

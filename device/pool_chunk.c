@@ -423,11 +423,11 @@ int pool_collect(struct pool *pool, bool all)
 	return ret;
 }
 
-int pool_shrink(struct pool *pool)
+int pool_shrink(struct pool *pool, uint64_t most)
 {
-	uint64_t budget = max_u64(pool->ledger.budget, pool->ledger.held) * pool->opts.extent_bytes;
+	uint64_t bytes = max_u64(most, pool->ledger.held) * pool->opts.extent_bytes;
 
-	for (uint32_t at = pool->ledger.n; at-- && pool->stats.created > budget;) {
+	for (uint32_t at = pool->ledger.n; at-- && pool->stats.created > bytes;) {
 		struct pool_extent *extent = &pool->extents[at];
 		int ret;
 

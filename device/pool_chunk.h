@@ -75,7 +75,7 @@ RLV_MUST_CHECK int pool_mark(struct pool *pool, uint64_t streams, struct marks *
  */
 RLV_MUST_CHECK int pool_collect(struct pool *pool, bool all);
 
-/* Releases extents that are above the budget and free. */
-RLV_MUST_CHECK int pool_shrink(struct pool *pool);
+/* Releases free extents until at most that many are left, or those that are held. */
+RLV_MUST_CHECK int pool_shrink(struct pool *pool, uint64_t most);
 
 #endif

@@ -10,15 +10,30 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int pidfd_open_self(int *pidfd_out)
+static int pidfd_of(pid_t pid, int *pidfd_out)
 {
-	long fd = syscall(SYS_pidfd_open, getpid(), 0);
+	long fd = syscall(SYS_pidfd_open, pid, 0);
 
 	if (fd < 0)
 		return error_set(errno == ENOSYS ? -ENOTSUP : -errno, "pidfd_open: %s",
 				 strerror(errno));
 	*pidfd_out = (int)fd;
 	return 0;
+}
+
+int pidfd_open_self(int *pidfd_out)
+{
+	return pidfd_of(getpid(), pidfd_out);
+}
+
+int pidfd_open_process(const struct process_id *id, int *pidfd_out)
+{
+	int ret = pidfd_of((pid_t)id->pid, pidfd_out);
+
+	if (ret || !process_is_gone(id))
+		return ret;
+	close(*pidfd_out); /* perhaps of a later process */
+	return error_set(-ESRCH, "process %u has ended", id->pid);
 }
 
 int pidfd_pid(int pidfd, pid_t *pid_out)

@@ -8,9 +8,13 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/os/process.h"
 
 /* Opens a pidfd on this process. -ENOTSUP where the kernel has none. */
 RLV_MUST_CHECK int pidfd_open_self(int *pidfd_out);
+
+/* Opens a pidfd on a process. -ESRCH: it has ended. */
+RLV_MUST_CHECK int pidfd_open_process(const struct process_id *id, int *pidfd_out);
 
 /* The pid that a pidfd stands for. -EINVAL if it is no pidfd, -ESRCH if that process is gone. */
 RLV_MUST_CHECK int pidfd_pid(int pidfd, pid_t *pid_out);

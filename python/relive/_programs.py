@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-NAMES = ("relive", "relive-memnode", "relive-metad")
+NAMES = ("relive", "relive-memnode", "relive-metad", "relive-poold")
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 

@@ -255,7 +255,8 @@ def test_error__is_what_one_expects():
 def test_build_info__says_what_is_in():
     info = relive.build_info()
     assert info["version"] == relive.__version__ and isinstance(info["remote"], bool)
-    assert set(info["programs"]) <= {"relive", "relive-memnode", "relive-metad"}
+    assert set(info["programs"]) <= {"relive", "relive-memnode", "relive-metad",
+                                     "relive-poold"}
 
 
 def test_trust__opens_what_was_not_closed_and_has_no_checksums(tmp_path):

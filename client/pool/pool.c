@@ -1,0 +1,355 @@
+#include "relive/pool.h"
+
+#include "client/pool/backend_lease.h"
+#include "client/store/abi.h"
+#include "device/backend_host.h"
+#include "device/pool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem/alloc.h"
+
+struct rlv_pool {
+	struct backend_lease *backend;
+	struct backend *inner;
+	struct pool *pool;
+	uint32_t job;
+	pid_t pid;
+	char name[LEASE_NAME_BYTES];
+	int64_t timeout_ns;
+	uint64_t keep;
+	_Atomic uint32_t runs; /* an iteration; relaxed: iterations do not overlap */
+	uint32_t resumed;      /* times that the job had come back when it began */
+};
+
+static int pool_enter(const struct rlv_pool *pool)
+{
+	if (!pool)
+		return error_set(-EINVAL, "pool is NULL");
+	if (getpid() != pool->pid)
+		return error_set(-ECHILD, "job %s was opened before fork()", pool->name);
+	return 0;
+}
+
+static uint64_t pool_deadline(int64_t timeout_ns)
+{
+	return deadline_after(clock_monotonic(), timeout_ns);
+}
+
+static bool pool_runs(const struct rlv_pool *pool)
+{
+	return atomic_load_explicit(&pool->runs, memory_order_relaxed);
+}
+
+/* -------- open and close -------- */
+
+static int pool_read_opts(const char *pool, const char *name, const struct rlv_pool_opts *opts,
+			  struct rlv_pool_opts *full)
+{
+	int ret = opts ? abi_read(full, sizeof(*full), opts, "opts.") : 0;
+
+	if (ret)
+		return ret;
+	if (!pool || strlen(pool) >= LEASE_NAME_BYTES)
+		return error_set(-EINVAL, "pool: want a name of 1 to 63 bytes");
+	if (!name || !*name || strlen(name) >= LEASE_NAME_BYTES)
+		return error_set(-EINVAL, "name: want 1 to 63 bytes");
+	if (full->timeout_ns < 0 || full->duration_ns < 0)
+		return error_set(-EINVAL, "opts.timeout_ns, opts.duration_ns: want 0 or more");
+	return 0;
+}
+
+/* The memory of this process: what the broker's extents are imported into. */
+static int pool_open_device(struct rlv_pool *pool, const char *of, const struct lease_hello *hello)
+{
+	const struct backend_host_opts host = { .device_bytes = 0 };
+	int ret = backend_host_open(&host, &pool->inner);
+
+	if (ret)
+		return ret;
+	ret = backend_lease_open(of, hello, pool->inner, &pool->backend);
+	if (ret) {
+		struct error_kept kept;
+
+		error_keep(&kept);
+		pool->inner->ops->close(pool->inner);
+		error_restore(&kept);
+		return ret;
+	}
+	pool->backend->timeout_ns = pool->timeout_ns;
+	return 0;
+}
+
+static int pool_join(struct rlv_pool *pool)
+{
+	struct pool_opts opts = { .backend = &pool->backend->base,
+				  .extent_bytes = pool->backend->extent_bytes };
+	const struct pool_job job = { .name = pool->name, .uid = (uint32_t)getuid() };
+	int ret = pool_open(&opts, &pool->pool);
+
+	return ret ? ret : pool_attach(pool->pool, &job, &pool->job);
+}
+
+static void pool_leave(struct rlv_pool *pool)
+{
+	pool_abandon(&pool->pool);
+	pool->backend->base.ops->close(&pool->backend->base);
+}
+
+int rlv_pool_open(const char *of, const char *name, const struct rlv_pool_opts *opts,
+		  struct rlv_pool **pool_out)
+{
+	struct rlv_pool_opts full = RLV_POOL_OPTS_INIT;
+	struct lease_hello hello = { .incarnation = 0 };
+	struct rlv_pool *pool;
+	int ret = pool_out ? pool_read_opts(of, name, opts, &full)
+			   : error_set(-EINVAL, "pool_out is NULL");
+
+	if (ret)
+		return ret;
+	pool = mem_zalloc(sizeof(*pool));
+	if (!pool)
+		return error_set(-ENOMEM, "pool: cannot allocate memory");
+	memcpy(pool->name, name, strlen(name) + 1);
+	memcpy(hello.name, pool->name, sizeof(hello.name));
+	hello.persistent = full.persistent_bytes;
+	hello.peak = full.iteration_bytes;
+	hello.quota = full.quota_bytes;
+	hello.duration_ns = (uint64_t)full.duration_ns;
+	hello.weight = full.weight ? full.weight : 1000;
+	hello.priority = full.priority;
+	pool->pid = getpid();
+	pool->timeout_ns = full.timeout_ns ? full.timeout_ns : 30 * CLOCK_NS_PER_S;
+	pool->keep = full.keep_bytes;
+	ret = pool_open_device(pool, of, &hello);
+	if (ret == 0) {
+		ret = pool_join(pool);
+		if (ret)
+			pool_leave(pool);
+	}
+	if (ret)
+		mem_free(pool);
+	else
+		*pool_out = pool;
+	return ret;
+}
+
+/* Waits for the device, at most until the deadline. */
+static int pool_finish(struct rlv_pool *pool, uint64_t deadline_ns)
+{
+	int ret;
+
+	while ((ret = pool_detach(pool->pool, pool->job)) == -EAGAIN &&
+	       !deadline_expired(clock_monotonic(), deadline_ns)) {
+		backend_host_advance(pool->inner, 0);
+		lease_wait(&pool->backend->lease, deadline_ns);
+	}
+	return ret;
+}
+
+int rlv_pool_close(struct rlv_pool **pool_inout)
+{
+	struct rlv_pool *pool = pool_inout ? *pool_inout : NULL;
+	struct lease_message message = { .n_fds = 0 };
+	uint64_t deadline;
+	int ret;
+
+	if (!pool)
+		return 0;
+	*pool_inout = NULL;
+	ret = pool_enter(pool);
+	if (ret)
+		return ret; /* the parent's: it is not touched */
+	deadline = pool_deadline(pool->timeout_ns);
+	backend_host_advance(pool->inner, 0);
+	ret = pool_finish(pool, deadline);
+	if (ret == 0)
+		ret = pool_close(&pool->pool);
+	if (ret == 0)
+		ret = backend_lease_flush(pool->backend);
+	backend_lease_marks(pool->backend, message.refs.marks);
+	if (ret == 0)
+		ret = lease_request(&pool->backend->lease, &message, LEASE_BYE, deadline);
+	pool_leave(pool);
+	mem_free(pool);
+	return ret;
+}
+
+/* -------- tensors -------- */
+
+int rlv_pool_stream(struct rlv_pool *pool, void *native, uint32_t *stream_out)
+{
+	int ret = pool_enter(pool);
+
+	if (ret == 0 && !stream_out)
+		ret = error_set(-EINVAL, "stream_out is NULL");
+	return ret ? ret : pool_stream(pool->pool, pool->job, native, stream_out);
+}
+
+/* Gives back what the job has free, but `keep` bytes. */
+static int pool_give(struct rlv_pool *pool, uint64_t keep)
+{
+	int ret;
+
+	backend_host_advance(pool->inner, 0);
+	ret = pool_trim(pool->pool, keep);
+	return ret ? ret : backend_lease_flush(pool->backend);
+}
+
+/* The job waits no more. Keeps the message of the error. */
+static void pool_give_up(struct rlv_pool *pool)
+{
+	struct lease_message message = { .n_fds = 0 };
+	struct error_kept kept;
+
+	error_keep(&kept);
+	if (lease_request(&pool->backend->lease, &message, LEASE_CANCEL, 0) == 0)
+		lease_close_fds(&message);
+	error_restore(&kept);
+}
+
+static int pool_take_tensor(struct rlv_pool *pool, const struct pool_tensor *tensor,
+			    uint64_t deadline_ns, uint64_t *va_out)
+{
+	uint64_t extent = pool->backend->extent_bytes;
+	uint64_t n = tensor->bytes / extent + (tensor->bytes % extent != 0);
+	int ret;
+
+	for (;;) {
+		backend_host_advance(pool->inner, 0);
+		/* relaxed: a hint, of whichever thread is last */
+		atomic_store_explicit(&pool->backend->want, (uint32_t)(n > UINT32_MAX ? 1 : n),
+				      memory_order_relaxed);
+		ret = pool_alloc(pool->pool, tensor, va_out);
+		if (ret != -EAGAIN)
+			return ret;
+		if (deadline_expired(clock_monotonic(), deadline_ns))
+			break;
+		/* Extents that do not suffice are not kept from others meanwhile. */
+		ret = pool_give(pool, 0);
+		if (ret)
+			return ret;
+		lease_wait(&pool->backend->lease, deadline_ns);
+	}
+	pool_give_up(pool);
+	return error_set(-ETIMEDOUT, "job %s: %" PRIu64 " bytes: %s", pool->name, tensor->bytes,
+			 error_last());
+}
+
+int rlv_pool_alloc(struct rlv_pool *pool, enum rlv_pool_class tensor_class, uint64_t bytes,
+		   uint32_t stream, void **ptr_out)
+{
+	struct pool_tensor tensor = { .stream = stream,
+				      .class = (enum tensor_class)tensor_class,
+				      .bytes = bytes };
+	uint64_t va;
+	int ret = pool_enter(pool);
+
+	if (ret == 0 && !ptr_out)
+		ret = error_set(-EINVAL, "ptr_out is NULL");
+	if (ret)
+		return ret;
+	tensor.job = pool->job;
+	ret = pool_take_tensor(pool, &tensor, pool_deadline(pool->timeout_ns), &va);
+	if (ret == 0)
+		*ptr_out = (void *)(uintptr_t)va;
+	return ret;
+}
+
+int rlv_pool_use(struct rlv_pool *pool, const void *ptr, uint32_t stream)
+{
+	int ret = pool_enter(pool);
+
+	return ret ? ret : pool_use(pool->pool, pool->job, (uint64_t)(uintptr_t)ptr, stream);
+}
+
+int rlv_pool_free(struct rlv_pool *pool, void *ptr, uint64_t bytes)
+{
+	uint64_t va = (uint64_t)(uintptr_t)ptr, has;
+	int ret = pool_enter(pool);
+
+	if (ret == 0 && bytes)
+		ret = pool_size(pool->pool, pool->job, va, &has);
+	if (ret == 0 && bytes && (bytes > has || has - bytes >= REGION_ALIGN))
+		ret = error_set(-EINVAL,
+				"job %s: the tensor at %p has %" PRIu64 " bytes, not %" PRIu64,
+				pool->name, ptr, has, bytes);
+	return ret ? ret : pool_free(pool->pool, pool->job, va);
+}
+
+/* -------- iterations -------- */
+
+static int pool_ask(struct rlv_pool *pool, enum lease_type type, struct lease_message *message)
+{
+	memset(message, 0, sizeof(*message));
+	return lease_request(&pool->backend->lease, message, type, pool_deadline(pool->timeout_ns));
+}
+
+int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_ns)
+{
+	uint64_t deadline = pool_deadline(timeout_ns);
+	struct lease_message message;
+	int ret = pool_enter(pool);
+
+	if (ret == 0 && pool_runs(pool))
+		ret = error_set(-EBUSY, "job %s: an iteration runs", pool->name);
+	if (ret)
+		return ret;
+	while ((ret = pool_ask(pool, LEASE_BEGIN, &message)) == -EAGAIN &&
+	       !deadline_expired(clock_monotonic(), deadline))
+		lease_wait(&pool->backend->lease, deadline);
+	if (ret == -EAGAIN) {
+		pool_give_up(pool);
+		return error_set(-ETIMEDOUT, "%s, %" PRIu32 " before it", error_last(),
+				 message.answer.position);
+	}
+	if (ret && ret != -EBUSY) /* -EBUSY: it began, and the answer was lost */
+		return ret;
+	pool->resumed = pool->backend->lease.resumed;
+	atomic_store_explicit(&pool->runs, 1, memory_order_relaxed);
+	return 0;
+}
+
+int rlv_pool_iteration_end(struct rlv_pool *pool)
+{
+	struct lease_message message;
+	uint64_t others;
+	int ret = pool_enter(pool), given;
+
+	if (ret == 0 && !pool_runs(pool))
+		ret = error_set(-EINVAL, "job %s: no iteration runs", pool->name);
+	if (ret)
+		return ret;
+	ret = pool_ask(pool, LEASE_END, &message);
+	if (ret == -EHOSTDOWN)
+		return ret;
+	atomic_store_explicit(&pool->runs, 0, memory_order_relaxed);
+	others = message.answer.others;
+	if (ret == -EINVAL && pool->resumed != pool->backend->lease.resumed)
+		ret = 0; /* of an iteration that an earlier broker let begin */
+	if (others == 0)
+		return ret;
+	given = pool_give(pool, pool->keep);
+	return ret ? ret : given;
+}
+
+int rlv_pool_free_bytes(struct rlv_pool *pool, uint64_t *bytes_out)
+{
+	struct lease_message message;
+	struct pool_stats stats;
+	int ret = pool_enter(pool);
+
+	if (ret == 0 && !bytes_out)
+		ret = error_set(-EINVAL, "bytes_out is NULL");
+	if (ret == 0)
+		ret = pool_ask(pool, LEASE_ROOM, &message);
+	if (ret)
+		return ret;
+	pool_stats(pool->pool, &stats);
+	*bytes_out = message.answer.room + stats.created - stats.held;
+	return 0;
+}

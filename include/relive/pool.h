@@ -1,0 +1,184 @@
+/*
+ * Device pools: the memory of a device, shared by jobs. Each job says what it needs; the pool's broker
+ * (relive-poold, one on a host for each device) admits jobs, orders their iterations so that memory
+ * suffices, and gives memory that one job has freed to another when the device is done with it.
+ *
+ *   rlv_pool_open ─> rlv_pool_alloc of what stays (RLV_POOL_PERSISTENT)
+ *     each iteration: rlv_pool_iteration_begin ─> alloc, use, free ─> rlv_pool_iteration_end
+ *   rlv_pool_close
+ *
+ * A job that does not fit waits, as long as the call's timeout, and rlv_pool_place says where it stands.
+ * A process that ends, however it does, gives back all of its memory. A broker that is started anew
+ * takes its jobs back: their memory stays, and calls wait for the broker until their timeout.
+ *
+ * Conventions and errors are as in relive/relive.h; sizes are bytes, times ns. The name of a pool is that
+ * of its broker ("0", if not given). Of the codes: -ETIMEDOUT the wait is over, and nothing has changed;
+ * -ENOSPC it can never be had; -EHOSTDOWN no broker answers; -ECHILD the handle is of the parent
+ * process, whose memory a child does not have. Messages name the job.
+ *
+ * Thread: any, for all calls with a handle, except rlv_pool_close. Iterations of a job do not overlap.
+ */
+#ifndef RELIVE_POOL_H
+#define RELIVE_POOL_H
+
+#include "relive/relive.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rlv_pool;
+
+/* How long a tensor lives. Tensors of different classes do not share extents. */
+enum rlv_pool_class {
+	RLV_POOL_PERSISTENT, /* over iterations: weights, states of optimizers */
+	RLV_POOL_ITERATION,  /* from forward to backward */
+	RLV_POOL_EPHEMERAL,  /* within an operation */
+	RLV_POOL_STAGING,    /* batches that arrive; it does not move */
+};
+
+struct rlv_pool_opts {
+	uint32_t size;
+	uint32_t weight;           /* of the job in order `fair`, in 1/1000; 0 = 1000 */
+	int32_t priority;          /* in order `priority`: larger goes first */
+	uint32_t reserved;         /* 0 */
+	uint64_t persistent_bytes; /* that stay between iterations, at most */
+	uint64_t iteration_bytes;  /* that an iteration needs beside them, at most */
+	uint64_t quota_bytes;      /* that the job may ever hold; 0 = the budget */
+	uint64_t keep_bytes;       /* that it keeps between iterations when others want memory */
+	int64_t duration_ns;       /* of all its iterations, for order `srtf`; 0 = not known */
+	int64_t timeout_ns;        /* of calls that have none of their own; 0 = 30 s */
+};
+#define RLV_POOL_OPTS_INIT RLV_SIZED(struct rlv_pool_opts)
+
+/*
+ * Joins a pool as a job. name: 1 to 63 bytes, one job of it at a time. Needs are exact if extents are
+ * small beside them: each class and stream has its own. Errors: -EINVAL (name or opts), -ENOENT (no such
+ * pool on this host), -EHOSTDOWN, -EEXIST (a job has the name), -EACCES (the pool's socket or its
+ * trusted jobs are another user's), -ENOSPC (more than the budget, or too many jobs), -EBUSY (the pool
+ * is drained), -ENOMEM. Cost: 1 message to the broker and back.
+ */
+RLV_CHECKED int rlv_pool_open(const char *pool, const char *name, const struct rlv_pool_opts *opts,
+			      struct rlv_pool **pool_out);
+
+/*
+ * Leaves the pool; tensors and streams end with the handle. Sets *pool to NULL; NULL is a no-op. After an
+ * error the handle is closed, too. -EHOSTDOWN: the broker was not told; it sees when the process ends.
+ * Thread: owner. Cost: 1 message.
+ */
+RLV_CHECKED int rlv_pool_close(struct rlv_pool **pool);
+
+/* A stream of the job: a number for rlv_pool_alloc and rlv_pool_use. native: a stream of the device's own
+   API, or NULL; memory of a host has none. -ENOSPC: 64 streams are open; -EINVAL. Cost: no message. */
+RLV_CHECKED int rlv_pool_stream(struct rlv_pool *pool, void *native, uint32_t *stream_out);
+
+/*
+ * Memory for a tensor, at a multiple of 512 bytes, for work of a stream. It waits for other jobs at most
+ * opts.timeout_ns. Contents are undefined. -EINVAL (class, stream, bytes 0), -ENOSPC (more than quota or
+ * budget), -ETIMEDOUT, -ENOMEM (the device or the host has none). Cost: none from memory that the job
+ * has; else 1 message, and mappings of the extents that come.
+ */
+RLV_CHECKED int rlv_pool_alloc(struct rlv_pool *pool, enum rlv_pool_class tensor_class,
+			       uint64_t bytes, uint32_t stream, void **ptr_out);
+
+/* Work of another stream uses the tensor. -EINVAL: the job has no tensor there, or no such stream. */
+RLV_CHECKED int rlv_pool_use(struct rlv_pool *pool, const void *ptr, uint32_t stream);
+
+/*
+ * Frees a tensor: work that is queued now is the last that uses it. bytes: as given to rlv_pool_alloc, or
+ * 0. -EINVAL: the job has no tensor there (freed twice, or foreign), or it has another size; it stays.
+ * Cost: no message.
+ */
+RLV_CHECKED int rlv_pool_free(struct rlv_pool *pool, void *ptr, uint64_t bytes);
+
+/* Begins an iteration when the pool has room for it. It waits at most timeout_ns; 0 polls once, less than
+   0 waits without end. -EBUSY: one runs; -ETIMEDOUT. Cost: 1 message, and 1 when it may begin. */
+RLV_CHECKED int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_ns);
+
+/* Ends it, and gives free memory back while there are other jobs. -EINVAL: none runs; -ETIMEDOUT: it took
+   longer than the broker's limit, and others went on meanwhile; it has ended. Cost: 1 message, and 1 for
+   each 64 extents given back. */
+RLV_CHECKED int rlv_pool_iteration_end(struct rlv_pool *pool);
+
+/* Bytes that the job may take now: what it has free, and what the broker would give. Never the
+   device's total. Cost: 1 message. */
+RLV_CHECKED int rlv_pool_free_bytes(struct rlv_pool *pool, uint64_t *bytes_out);
+
+enum rlv_pool_reason {
+	RLV_POOL_READY,           /* it runs */
+	RLV_POOL_WAITS_ADMISSION, /* its persistent bytes do not fit beside the others' */
+	RLV_POOL_WAITS_MEMORY,    /* its iteration or tensor does not fit now */
+	RLV_POOL_WAITS_TURN,      /* another job goes first */
+	RLV_POOL_IDLE,            /* it has asked for nothing */
+};
+
+/* -------- for operators -------- */
+
+enum rlv_pool_flags { RLV_POOL_STRICT = 1, RLV_POOL_DRAINS = 2 };
+
+struct rlv_pool_info {
+	uint32_t size;
+	uint32_t flags; /* enum rlv_pool_flags */
+	uint32_t jobs;
+	uint32_t reserved;
+	uint64_t device_bytes, budget_bytes;
+	uint64_t held_bytes;   /* by jobs */
+	uint64_t extent_bytes; /* unit in which jobs hold memory */
+	uint64_t handovers;    /* extents that went to another job */
+	uint64_t deaths;       /* jobs whose process ended without rlv_pool_close */
+	uint64_t adopted;      /* jobs that came back, to this or an earlier broker */
+	uint64_t iterations;
+	uint64_t overshoots; /* iterations that took more than the job said */
+	uint64_t cut;        /* iterations that the limit ended */
+};
+#define RLV_POOL_INFO_INIT RLV_SIZED(struct rlv_pool_info)
+
+enum rlv_pool_job_state {
+	RLV_POOL_JOB_IDLE,
+	RLV_POOL_JOB_WAITS,
+	RLV_POOL_JOB_RUNS,
+	RLV_POOL_JOB_LEAVES
+};
+
+struct rlv_pool_job {
+	char name[64];
+	uint32_t pid, uid;
+	uint32_t state;     /* enum rlv_pool_job_state */
+	uint32_t reason;    /* that it waits: enum rlv_pool_reason */
+	uint32_t position;  /* jobs before it */
+	uint32_t connected; /* 0 = its process is there, its connection is not */
+	int32_t priority;
+	uint32_t reserved;
+	uint64_t held_bytes, most_bytes, quota_bytes;
+	uint64_t persistent_bytes, iteration_bytes; /* as it said */
+	uint64_t iterations;
+	uint64_t waited_ns, served_ns;
+};
+
+/* What a pool has. -ENOENT: no such pool on this host; -EACCES, -EHOSTDOWN. Thread: any. Cost: 1
+   message. */
+RLV_CHECKED int rlv_pool_status(const char *pool, struct rlv_pool_info *info_out);
+
+/* Its jobs in jobs[0..*n_inout), size = sizeof(*jobs); *n_inout becomes their number. Thread: any. Cost: up
+   to 64 messages. */
+RLV_CHECKED int rlv_pool_jobs(const char *pool, struct rlv_pool_job *jobs, size_t size,
+			      size_t *n_inout);
+
+/*
+ * Sets a limit: the budget of all jobs, the sum of a user's jobs (bytes 0: none), or the quota of a job
+ * (0: none). What is held above it stays until it is freed. -EACCES: only the broker's user and root may;
+ * -EINVAL: less than an extent or more than the device; -ENOENT: no such job; -ENOSPC: 32 users have
+ * quotas. Thread: any. Cost: 1 message.
+ */
+RLV_CHECKED int rlv_pool_limit(const char *pool, uint64_t bytes);
+RLV_CHECKED int rlv_pool_limit_user(const char *pool, uint32_t uid, uint64_t bytes);
+RLV_CHECKED int rlv_pool_limit_job(const char *pool, const char *name, uint64_t bytes);
+
+/* on: no new jobs from now on; those that are there go on. Errors as of rlv_pool_limit. */
+RLV_CHECKED int rlv_pool_drain(const char *pool, int on);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

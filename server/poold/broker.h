@@ -1,0 +1,158 @@
+/*
+ * broker.h - the memory of one device and the jobs that share it: ledger, gate, and queues.
+ *
+ *   TAKE ─> who waits for extents, first come first served ─ ledger ─> granted, until it is fetched
+ *   BEGIN ─> gate ─> it runs, until END or the limit of an iteration
+ *   GIVE ─> PENDING until the marks are reached on the job's page of progress ─> FREE
+ *   its process has ended ─> all of it FREE: the device's work of a process ends with it
+ *
+ * A job is known by its place, 0 to LEDGER_JOBS - 1. What a job says is checked: an extent that is
+ * not its own, a mark that goes back. What it was granted and does not fetch within
+ * BROKER_FETCH_NS, as a stopped process, goes to the next one.
+ *
+ * No sockets. Nothing waits: broker_turn does what is due. Thread: owner, for all calls.
+ */
+#ifndef RLV_SERVER_POOLD_BROKER_H
+#define RLV_SERVER_POOLD_BROKER_H
+
+#include "device/gate.h"
+#include "device/ledger.h"
+
+#include "wire/lease_message.h"
+
+#include "base/os/clock.h"
+#include "base/os/process.h"
+
+#include "server/poold/roster.h"
+
+#define BROKER_USERS 32u
+#define BROKER_FETCH_NS (500 * CLOCK_NS_PER_MS)
+#define BROKER_POLL_NS (1 * CLOCK_NS_PER_MS) /* pages of progress, while an extent is PENDING */
+
+struct broker_opts {
+	struct backend *backend; /* borrowed */
+	const struct clock *clock;
+	const char *roster; /* path; NULL: it is not kept */
+	uint64_t bytes;     /* of the device */
+	uint64_t extent_bytes;
+	uint64_t budget; /* 0: bytes */
+	bool strict;
+	enum gate_order order;
+	enum gate_sharing sharing;
+	uint32_t aging;
+	uint64_t iteration_ns; /* the longest iteration; 0: any */
+	/* A job may repeat what was -EAGAIN. */
+	void (*wake)(void *ctx, uint32_t job);
+	void *ctx;
+};
+
+struct broker_job {
+	enum { BROKER_NOBODY, BROKER_MEMBER, BROKER_LEAVING } state;
+	bool connected;
+	struct roster_job *kept; /* name, process, needs */
+	const _Atomic uint64_t *page;
+	struct mark_clock clock;
+	uint32_t gate;
+	struct curve curve;
+	bool wants;                    /* it has asked to begin, and does not run */
+	bool runs, told;               /* an iteration; it knows that it runs */
+	bool exceeds;                  /* this iteration took more than it said */
+	bool cut;                      /* its last iteration was ended by the limit */
+	uint64_t began_ns, asked_ns;   /* asked_ns: 0 = it does not wait */
+	uint64_t waited_ns, served_ns; /* sums */
+	uint64_t iterations;
+	uint32_t want;    /* extents that it waits for */
+	uint64_t turn;    /* among those who wait for extents */
+	uint32_t granted; /* references that it has not fetched */
+	uint64_t granted_ns;
+	struct extent_ref refs[LEASE_REFS];
+};
+
+struct broker_extent {
+	uint64_t handle;           /* 0: not created, or its descriptor has not come back */
+	uint64_t last_incarnation; /* of the job that had it; 0 = none */
+	bool presented;            /* by its job, which came back */
+};
+
+struct broker_stats {
+	uint64_t handovers, deaths, adopted, iterations, overshoots, cut;
+};
+
+struct broker_user {
+	uint32_t uid;
+	uint64_t quota; /* extents; 0: this place is free */
+};
+
+struct broker {
+	struct broker_opts opts;
+	struct ledger ledger;
+	struct gate gate;
+	struct roster roster;
+	struct broker_job jobs[LEDGER_JOBS];
+	struct broker_extent *extents;
+	struct broker_user users[BROKER_USERS];
+	struct broker_stats stats;
+	uint64_t pending; /* extents */
+	uint64_t turn;    /* given last */
+	bool drains;
+};
+
+/* Opens the pool, with the jobs of the roster. -EINVAL sizes, -ENOMEM; errors of roster_open. */
+RLV_MUST_CHECK int broker_open(const struct broker_opts *opts, struct broker **broker_out);
+void broker_close(struct broker **broker);
+
+/* The process behind a request. */
+struct broker_peer {
+	struct process_id process;
+	uint32_t uid;
+};
+
+/*
+ * A new job, or one that comes back with its incarnation. page_fd stays the caller's. -EEXIST: name
+ * taken; -ESTALE: no such job here, it is to begin anew; -EINVAL: name, needs or page; -EACCES: a
+ * trusted pool has jobs of another user; -ENOSPC: it could not run even alone, or too many jobs;
+ * -EBUSY: the pool is being drained.
+ */
+RLV_MUST_CHECK int broker_hello(struct broker *broker, const struct broker_peer *peer,
+				const struct lease_hello *hello, int page_fd, uint32_t *job_out);
+/* A job presents extents that it holds, with their descriptors. -EINVAL: not its own, or no such
+   memory. */
+RLV_MUST_CHECK int broker_hold(struct broker *broker, uint32_t job,
+			       const struct lease_message *message);
+/* The extents that it waited for, in message: references and descriptors, which are the caller's.
+   -EAGAIN: it waits for them; -ENOSPC: never as many. */
+RLV_MUST_CHECK int broker_take(struct broker *broker, uint32_t job, uint32_t n,
+			       struct lease_message *message_out);
+RLV_MUST_CHECK int broker_give(struct broker *broker, uint32_t job, const struct lease_refs *refs);
+/* 0: its iteration runs. -EAGAIN: it waits. -EBUSY: one runs already. */
+RLV_MUST_CHECK int broker_begin(struct broker *broker, uint32_t job);
+/* -EINVAL: none runs; -ETIMEDOUT: it was ended before, by the limit. */
+RLV_MUST_CHECK int broker_end(struct broker *broker, uint32_t job, uint64_t remaining_ns);
+/* -EBUSY: an iteration runs. */
+RLV_MUST_CHECK int broker_profile(struct broker *broker, uint32_t job,
+				  const struct lease_profile *profile);
+/* It waits no more. */
+void broker_cancel(struct broker *broker, uint32_t job);
+/* It leaves; what it holds is free when its marks are reached. */
+void broker_bye(struct broker *broker, uint32_t job, const struct lease_refs *refs);
+/* Its connection is gone, or new. */
+void broker_connected(struct broker *broker, uint32_t job, bool connected);
+/* Its process has ended. */
+void broker_died(struct broker *broker, uint32_t job);
+
+/* -EINVAL: bytes or name; -ENOENT: no such job; -ENOSPC: too many users. */
+RLV_MUST_CHECK int broker_limit(struct broker *broker, const struct lease_limit *limit);
+void broker_drain(struct broker *broker, bool on);
+
+/* Does what is due. Returns when something is due again; DEADLINE_NEVER: after the next call of
+   another function. */
+uint64_t broker_turn(struct broker *broker);
+
+/* Where a job stands, and bytes that it may take. */
+struct gate_place broker_place(const struct broker *broker, uint32_t job);
+uint64_t broker_room(const struct broker *broker, uint32_t job);
+
+/* Ledger, roster and jobs agree. -EPROTO. */
+RLV_MUST_CHECK int broker_check(const struct broker *broker);
+
+#endif

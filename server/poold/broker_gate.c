@@ -1,0 +1,204 @@
+#include "server/poold/broker_parts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/bits.h"
+
+#define UNKNOWN_PERIOD_NS (3600 * CLOCK_NS_PER_S) /* of an iteration that nobody has measured */
+#define PHASE_BINS 2u                             /* how far the phase of an iteration may be off */
+
+int broker_gate_arrive(struct broker *broker, uint32_t at)
+{
+	struct broker_job *job = &broker->jobs[at];
+	struct gate_request request = {
+		.persistent = job->kept->persistent,
+		.curve = &job->curve,
+		.remaining_ns = job->kept->duration_ns,
+		.weight = job->kept->weight / 1000.0,
+		.priority = job->kept->priority,
+	};
+	int ret;
+
+	curve_begin(&job->curve, UNKNOWN_PERIOD_NS);
+	curve_add(&job->curve, 0, UNKNOWN_PERIOD_NS, job->kept->peak);
+	ret = gate_arrive(&broker->gate, &request, &job->gate);
+	if (ret == 0)
+		gate_idle(&broker->gate, job->gate);
+	return ret;
+}
+
+/* Ends the iteration of a job. */
+static void broker_stop(struct broker *broker, struct broker_job *job, uint64_t remaining_ns)
+{
+	uint64_t used = broker_now(broker) - job->began_ns;
+
+	if (!job->runs)
+		return;
+	job->runs = false;
+	job->served_ns += used;
+	if (!remaining_ns && job->kept->duration_ns > job->served_ns)
+		remaining_ns = job->kept->duration_ns - job->served_ns;
+	gate_end(&broker->gate, job->gate, used, remaining_ns);
+	gate_idle(&broker->gate, job->gate);
+}
+
+void broker_gate_leave(struct broker *broker, uint32_t at)
+{
+	struct broker_job *job = &broker->jobs[at];
+
+	broker_stop(broker, job, 0);
+	job->wants = false;
+	broker_waited(broker, job);
+	gate_leave(&broker->gate, job->gate);
+}
+
+bool broker_gate_admitted(const struct broker *broker, uint32_t at)
+{
+	return broker->gate.jobs[broker->jobs[at].gate].state != GATE_QUEUED;
+}
+
+void broker_gate_taken(struct broker *broker, uint32_t at)
+{
+	struct broker_job *job = &broker->jobs[at];
+	uint64_t said = broker_extents_of(broker, job->kept->persistent) +
+			broker_extents_of(broker, job->kept->peak);
+
+	if (!job->runs || job->exceeds || broker->ledger.jobs[at].held <= said)
+		return;
+	job->exceeds = true;
+	broker->stats.overshoots++;
+	gate_overshoot(&broker->gate);
+}
+
+static struct broker_job *broker_of_gate(struct broker *broker, uint32_t gate)
+{
+	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
+		if (broker->jobs[i].state == BROKER_MEMBER && broker->jobs[i].gate == gate)
+			return &broker->jobs[i];
+	}
+	return NULL;
+}
+
+static void broker_start(struct broker *broker)
+{
+	uint32_t gate;
+
+	while (gate_start(&broker->gate, &gate)) {
+		struct broker_job *job = broker_of_gate(broker, gate);
+
+		job->wants = false;
+		job->runs = true;
+		job->told = false;
+		job->exceeds = job->cut = false;
+		job->began_ns = broker_now(broker);
+		broker->opts.wake(broker->opts.ctx, (uint32_t)(job - broker->jobs));
+	}
+}
+
+uint64_t broker_gate_turn(struct broker *broker)
+{
+	uint64_t now = broker_now(broker), due = DEADLINE_NEVER;
+	bool runs = false, wants = false;
+
+	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
+		struct broker_job *job = &broker->jobs[i];
+		uint64_t limit = job->told ? broker->opts.iteration_ns : BROKER_FETCH_NS;
+
+		if (!job->runs || job->state != BROKER_MEMBER)
+			continue;
+		gate_progress(&broker->gate, job->gate, now - job->began_ns);
+		if (limit && now - job->began_ns >= limit) {
+			job->cut = job->told;
+			broker->stats.cut += job->told;
+			broker_stop(broker, job, 0);
+			continue;
+		}
+		due = limit ? deadline_min(due, job->began_ns + limit) : due;
+	}
+	broker_start(broker);
+	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
+		runs |= broker->jobs[i].runs;
+		wants |= broker->jobs[i].wants;
+	}
+	/* Whether curves fit changes with time. */
+	if (runs && wants && broker->opts.sharing == GATE_CURVES)
+		due = deadline_min(due, now + BROKER_POLL_NS);
+	return due;
+}
+
+int broker_begin(struct broker *broker, uint32_t at)
+{
+	struct broker_job *job = &broker->jobs[at];
+
+	if (job->runs && job->told)
+		return error_set(-EBUSY, "job %s: an iteration runs", job->kept->name);
+	if (!job->runs) {
+		job->wants = true;
+		broker_waits(broker, job);
+		gate_wake(&broker->gate, job->gate);
+		(void)broker_gate_turn(broker);
+	}
+	if (!job->runs)
+		return error_set(-EAGAIN, "job %s %s", job->kept->name,
+				 gate_reason_name(broker_place(broker, at).reason));
+	job->told = true;
+	job->iterations++;
+	broker->stats.iterations++;
+	broker_waited(broker, job);
+	return 0;
+}
+
+int broker_end(struct broker *broker, uint32_t at, uint64_t remaining_ns)
+{
+	struct broker_job *job = &broker->jobs[at];
+
+	if (job->runs && job->told) {
+		broker_stop(broker, job, remaining_ns);
+		return 0;
+	}
+	if (!job->cut)
+		return error_set(-EINVAL, "job %s: no iteration runs", job->kept->name);
+	job->cut = false;
+	return error_set(-ETIMEDOUT,
+			 "job %s: its iteration took longer than the limit of %" PRIu64
+			 " ms, and others went on",
+			 job->kept->name, broker->opts.iteration_ns / CLOCK_NS_PER_MS);
+}
+
+int broker_profile(struct broker *broker, uint32_t at, const struct lease_profile *profile)
+{
+	struct broker_job *job = &broker->jobs[at];
+	uint64_t most = 0;
+
+	_Static_assert(LEASE_BINS == CURVE_BINS, "a profile is a curve");
+	if (job->runs)
+		return error_set(-EBUSY, "job %s: an iteration runs", job->kept->name);
+	for (uint32_t i = 0; i < LEASE_BINS; i++)
+		most = max_u64(most, profile->bins[i]);
+	if (most > job->kept->peak)
+		return error_set(-ENOSPC,
+				 "job %s: a profile with %" PRIu64 " bytes, and it said %" PRIu64,
+				 job->kept->name, most, job->kept->peak);
+	curve_begin(&job->curve, profile->period_ns);
+	for (uint32_t i = 0; i < LEASE_BINS; i++)
+		job->curve.bins[i] = profile->bins[i];
+	job->curve.peak = most;
+	curve_dilate(&job->curve, PHASE_BINS);
+	return 0;
+}
+
+struct gate_place broker_place(const struct broker *broker, uint32_t at)
+{
+	const struct broker_job *job = &broker->jobs[at];
+	struct gate_place place = { GATE_WAITS_MEMORY, 0 };
+
+	if (job->state != BROKER_MEMBER)
+		return (struct gate_place){ GATE_IDLE, 0 };
+	if (!job->want || !broker_gate_admitted(broker, at))
+		return gate_place(&broker->gate, job->gate);
+	for (uint32_t i = 0; i < LEDGER_JOBS; i++)
+		place.position += broker->jobs[i].state == BROKER_MEMBER && broker->jobs[i].want &&
+				  broker->jobs[i].turn < job->turn;
+	return place;
+}

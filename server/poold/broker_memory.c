@@ -1,0 +1,437 @@
+#include "server/poold/broker_parts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/log.h"
+
+#include "device/backend.h"
+
+static struct roster_extent *broker_kept(struct broker *broker, uint32_t extent)
+{
+	return &broker->roster.file->extents[extent];
+}
+
+void broker_forget_extents(struct broker *broker, uint32_t job)
+{
+	for (uint32_t i = 0; i < broker->ledger.n; i++) {
+		if (broker_kept(broker, i)->owner == job + 1)
+			broker_kept(broker, i)->owner = 0;
+	}
+}
+
+/* -------- who waits -------- */
+
+static const struct broker_user *broker_user(const struct broker *broker, uint32_t uid)
+{
+	for (uint32_t i = 0; i < BROKER_USERS; i++) {
+		if (broker->users[i].quota && broker->users[i].uid == uid)
+			return &broker->users[i];
+	}
+	return NULL;
+}
+
+/* Extents that a job may have, now and ever, by the quota of its user. */
+static uint64_t broker_user_room(const struct broker *broker, uint32_t uid, uint64_t *quota_out)
+{
+	const struct broker_user *user = broker_user(broker, uid);
+	uint64_t held = 0;
+
+	*quota_out = user ? user->quota : UINT64_MAX;
+	for (uint32_t i = 0; user && i < LEDGER_JOBS; i++) {
+		const struct ledger_job *job = &broker->ledger.jobs[i];
+
+		held += job->attached && job->uid == uid ? job->held : 0;
+	}
+	return *quota_out > held ? *quota_out - held : 0;
+}
+
+uint64_t broker_room(const struct broker *broker, uint32_t job)
+{
+	uint64_t quota;
+	uint64_t room = broker_user_room(broker, broker->ledger.jobs[job].uid, &quota);
+
+	return min_u64(room, ledger_room(&broker->ledger, job)) * broker->opts.extent_bytes;
+}
+
+/* The job that waits for extents next after a turn. */
+static struct broker_job *broker_next(struct broker *broker, uint64_t turn)
+{
+	struct broker_job *best = NULL;
+
+	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
+		struct broker_job *job = &broker->jobs[i];
+
+		if (job->state == BROKER_MEMBER && job->want && !job->granted && job->turn > turn &&
+		    broker_gate_admitted(broker, i) && (!best || job->turn < best->turn))
+			best = job;
+	}
+	return best;
+}
+
+/* Leases what jobs wait for. One that lacks room in its own quota lets the others pass. */
+static void broker_grant(struct broker *broker)
+{
+	struct broker_job *job = broker_next(broker, 0);
+
+	for (; job; job = broker_next(broker, job->turn)) {
+		uint32_t at = (uint32_t)(job - broker->jobs);
+		const struct ledger_job *held = &broker->ledger.jobs[at];
+		uint64_t quota;
+
+		if (held->held + job->want > held->quota ||
+		    broker_user_room(broker, held->uid, &quota) < job->want)
+			continue;
+		if (ledger_lease(&broker->ledger, at, job->want, job->refs))
+			return;
+		job->granted = job->want;
+		job->granted_ns = broker_now(broker);
+		broker->opts.wake(broker->opts.ctx, at);
+	}
+}
+
+void broker_withdraw(struct broker *broker, uint32_t at)
+{
+	struct broker_job *job = &broker->jobs[at];
+
+	for (uint32_t i = 0; i < job->granted; i++) {
+		if (ledger_give_back(&broker->ledger, job->refs[i]))
+			log_error("withdraw: %s", error_last());
+	}
+	job->granted = 0;
+}
+
+/* Looks at grants that nobody has fetched: the job is last from now on. */
+static uint64_t broker_expire(struct broker *broker)
+{
+	uint64_t now = broker_now(broker), due = DEADLINE_NEVER;
+
+	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
+		struct broker_job *job = &broker->jobs[i];
+
+		if (job->state != BROKER_MEMBER || !job->granted)
+			continue;
+		if (now - job->granted_ns >= BROKER_FETCH_NS) {
+			broker_withdraw(broker, i);
+			job->turn = ++broker->turn;
+		} else {
+			due = deadline_min(due, job->granted_ns + BROKER_FETCH_NS);
+		}
+	}
+	return due;
+}
+
+/* -------- taking -------- */
+
+/* Physical memory behind an extent that a job is to have. */
+static int broker_create(struct broker *broker, uint32_t at, const struct broker_job *job)
+{
+	struct broker_extent *extent = &broker->extents[at];
+	struct backend *backend = broker->opts.backend;
+	bool strange = extent->last_incarnation &&
+		       extent->last_incarnation != job->kept->incarnation;
+	int ret = 0;
+
+	if (extent->handle && strange && broker->opts.strict) {
+		ret = backend->ops->extent_release(backend, extent->handle);
+		extent->handle = 0;
+	}
+	if (ret == 0 && !extent->handle)
+		ret = backend->ops->extent_create(backend, broker->opts.extent_bytes,
+						  &extent->handle);
+	if (ret == 0) {
+		broker->stats.handovers += strange;
+		extent->last_incarnation = job->kept->incarnation;
+	}
+	return ret;
+}
+
+/* Hands out what was granted. */
+static int broker_fetch(struct broker *broker, uint32_t at, struct lease_message *out)
+{
+	struct broker_job *job = &broker->jobs[at];
+	struct backend *backend = broker->opts.backend;
+	uint32_t n = job->granted;
+	int ret = 0;
+
+	for (out->n_fds = 0; out->n_fds < n && ret == 0;) {
+		uint32_t extent = job->refs[out->n_fds].extent;
+
+		ret = broker_create(broker, extent, job);
+		if (ret == 0)
+			ret = backend->ops->extent_export(backend, broker->extents[extent].handle,
+							  &out->fds[out->n_fds]);
+		out->n_fds += ret == 0;
+	}
+	if (ret) {
+		lease_close_fds(out);
+		broker_withdraw(broker, at);
+		return ret;
+	}
+	for (uint32_t i = 0; i < n && ret == 0; i++) {
+		struct extent_ref ref = job->refs[i];
+
+		out->answer.refs[i] = (struct lease_ref){ ref.extent, 0, ref.generation };
+		ret = ledger_map(&broker->ledger, ref);
+		if (ret == 0)
+			ret = ledger_use(&broker->ledger, ref);
+		broker_kept(broker, ref.extent)->generation = ref.generation;
+		broker_kept(broker, ref.extent)->owner = at + 1;
+	}
+	out->answer.n = n;
+	job->granted = 0;
+	return ret;
+}
+
+int broker_take(struct broker *broker, uint32_t at, uint32_t n, struct lease_message *out)
+{
+	struct broker_job *job = &broker->jobs[at];
+	const struct ledger_job *held = &broker->ledger.jobs[at];
+	uint64_t quota;
+	int ret;
+
+	(void)broker_user_room(broker, held->uid, &quota);
+	quota = min_u64(min_u64(quota, held->quota), broker->ledger.budget);
+	if (n > quota)
+		return error_set(-ENOSPC, "job %s: %" PRIu32 " extents, and at most %" PRIu64,
+				 held->name, n, quota);
+	if (job->granted && job->granted != n)
+		broker_withdraw(broker, at);
+	if (!job->want)
+		job->turn = ++broker->turn;
+	job->want = n;
+	broker_waits(broker, job);
+	(void)broker_memory_turn(broker);
+	if (!job->granted)
+		return error_set(-EAGAIN, "job %s waits for %" PRIu32 " extents", held->name, n);
+	ret = broker_fetch(broker, at, out);
+	job->want = 0;
+	broker_waited(broker, job);
+	if (ret == 0)
+		broker_gate_taken(broker, at);
+	return ret;
+}
+
+/* -------- giving -------- */
+
+int broker_marks(struct broker_job *job, const uint64_t marks[LEASE_STREAMS])
+{
+	struct mark_clock *clock = &job->clock;
+
+	for (uint32_t i = 0; i < LEASE_STREAMS; i++) {
+		if (marks[i] < clock->streams[i].queued ||
+		    (marks[i] > clock->streams[i].queued && marks[i] <= clock->last))
+			return error_set(-EINVAL,
+					 "job %s: mark %" PRIu64 " of stream %" PRIu32
+					 " after mark %" PRIu64,
+					 job->kept->name, marks[i], i, clock->streams[i].queued);
+	}
+	for (;;) { /* in the order of the numbers */
+		uint32_t next = LEASE_STREAMS;
+
+		for (uint32_t i = 0; i < LEASE_STREAMS; i++) {
+			if (marks[i] > clock->streams[i].queued &&
+			    (next == LEASE_STREAMS || marks[i] < marks[next]))
+				next = i;
+		}
+		if (next == LEASE_STREAMS)
+			return 0;
+		marks_queued(clock, next, marks[next]);
+	}
+}
+
+static struct marks broker_all_marks(const struct broker_job *job)
+{
+	struct marks marks = { 0 };
+
+	for (uint32_t i = 0; i < LEASE_STREAMS; i++) {
+		if (job->clock.streams[i].queued)
+			marks_add(&marks, &job->clock, i);
+	}
+	return marks;
+}
+
+static int broker_pend(struct broker *broker, uint32_t at, struct extent_ref ref)
+{
+	struct marks marks = broker_all_marks(&broker->jobs[at]);
+	int ret = ledger_pend(&broker->ledger, ref, &marks);
+
+	broker->pending += ret == 0;
+	return ret;
+}
+
+void broker_pend_all(struct broker *broker, uint32_t at, bool presented)
+{
+	for (uint32_t i = 0; i < broker->ledger.n; i++) {
+		const struct extent *extent = &broker->ledger.extents[i];
+
+		if (extent->state == EXTENT_ACTIVE && extent->job == at &&
+		    !(presented && broker->extents[i].presented) &&
+		    broker_pend(broker, at, (struct extent_ref){ i, extent->generation }))
+			log_error("pend: %s", error_last());
+	}
+}
+
+/* The reference is one of the job's own, in use. */
+static int broker_own(const struct broker *broker, uint32_t at, const struct lease_ref *ref)
+{
+	const char *name = broker->jobs[at].kept->name;
+	const struct extent *extent;
+
+	if (ref->extent >= broker->ledger.n)
+		return error_set(-EINVAL, "job %s: extent %" PRIu32 " of %" PRIu32, name,
+				 ref->extent, broker->ledger.n);
+	extent = &broker->ledger.extents[ref->extent];
+	if (extent->job != at)
+		return error_set(-EINVAL, "job %s: extent %" PRIu32 " is not its own", name,
+				 ref->extent);
+	if (extent->generation != ref->generation)
+		return error_set(-ESTALE,
+				 "job %s: extent %" PRIu32 " of generation %" PRIu64
+				 ", now %" PRIu64,
+				 name, ref->extent, ref->generation, extent->generation);
+	if (extent->state != EXTENT_ACTIVE)
+		return error_set(-EINVAL, "job %s: extent %" PRIu32 " was given back already", name,
+				 ref->extent);
+	return 0;
+}
+
+/* -EINVAL: the same extent twice. */
+static int broker_own_all(const struct broker *broker, uint32_t at, const struct lease_refs *refs)
+{
+	for (uint32_t i = 0; i < refs->n; i++) {
+		int ret = broker_own(broker, at, &refs->refs[i]);
+
+		if (ret)
+			return ret;
+		for (uint32_t j = 0; j < i; j++) {
+			if (refs->refs[j].extent == refs->refs[i].extent)
+				return error_set(-EINVAL, "job %s: extent %" PRIu32 " twice",
+						 broker->jobs[at].kept->name, refs->refs[i].extent);
+		}
+	}
+	return 0;
+}
+
+int broker_give(struct broker *broker, uint32_t at, const struct lease_refs *refs)
+{
+	int ret = broker_own_all(broker, at, refs);
+
+	if (ret == 0)
+		ret = broker_marks(&broker->jobs[at], refs->marks);
+	for (uint32_t i = 0; i < refs->n && ret == 0; i++)
+		ret = broker_pend(
+			broker, at,
+			(struct extent_ref){ refs->refs[i].extent, refs->refs[i].generation });
+	return ret;
+}
+
+static int broker_hold_one(struct broker *broker, uint32_t at, const struct lease_ref *ref, int fd)
+{
+	struct extent_ref kept = { ref->extent, ref->generation };
+	struct broker_extent *extent;
+	int ret;
+
+	if (ref->extent >= broker->ledger.n)
+		return error_set(-EINVAL, "job %s: extent %" PRIu32 " of %" PRIu32,
+				 broker->jobs[at].kept->name, ref->extent, broker->ledger.n);
+	extent = &broker->extents[ref->extent];
+	/* Not known here, where the roster was lost. */
+	ret = broker->ledger.extents[ref->extent].state == EXTENT_FREE
+		      ? ledger_adopt(&broker->ledger, at, kept)
+		      : broker_own(broker, at, ref);
+	if (ret == 0 && !extent->handle)
+		ret = broker->opts.backend->ops->extent_import(
+			broker->opts.backend, fd, broker->opts.extent_bytes, &extent->handle);
+	if (ret)
+		return ret;
+	extent->presented = true;
+	extent->last_incarnation = broker->jobs[at].kept->incarnation;
+	broker_kept(broker, ref->extent)->generation = ref->generation;
+	broker_kept(broker, ref->extent)->owner = at + 1;
+	return 0;
+}
+
+int broker_hold(struct broker *broker, uint32_t at, const struct lease_message *message)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < message->refs.n && ret == 0; i++)
+		ret = broker_hold_one(broker, at, &message->refs.refs[i], message->fds[i]);
+	if (ret || !(message->refs.flags & LEASE_LAST))
+		return ret;
+	ret = broker_marks(&broker->jobs[at], message->refs.marks);
+	if (ret == 0)
+		broker_pend_all(broker, at, true);
+	return ret ? ret : ledger_check(&broker->ledger);
+}
+
+/* -------- what is due -------- */
+
+static void broker_read_progress(struct broker_job *job)
+{
+	struct mark_clock *clock = &job->clock;
+
+	for (uint32_t i = 0; job->page && i < LEASE_STREAMS; i++) {
+		/* B2 pairs with the device's write of the mark, or Q1 */
+		uint64_t reached = atomic_load_explicit(&job->page[i], memory_order_acquire);
+
+		reached = min_u64(reached, clock->streams[i].queued);
+		if (reached > clock->streams[i].reached && marks_progress(clock, i, reached))
+			log_error("progress: %s", error_last());
+	}
+}
+
+/* Frees extents whose marks are reached. */
+static void broker_settle(struct broker *broker)
+{
+	for (uint32_t i = 0; i < LEDGER_JOBS && broker->pending; i++) {
+		if (broker->jobs[i].state != BROKER_NOBODY)
+			broker_read_progress(&broker->jobs[i]);
+	}
+	for (uint32_t i = 0; i < broker->ledger.n && broker->pending; i++) {
+		const struct extent *extent = &broker->ledger.extents[i];
+		struct extent_ref ref = { i, extent->generation };
+
+		if (extent->state != EXTENT_PENDING || ledger_settle(&broker->ledger, ref))
+			continue;
+		if (ledger_give_back(&broker->ledger, ref))
+			log_error("settle: %s", error_last());
+		broker_kept(broker, i)->owner = 0;
+		broker->pending--;
+	}
+	error_clear();
+}
+
+void broker_shrink(struct broker *broker)
+{
+	struct backend *backend = broker->opts.backend;
+	uint64_t created = 0, most = max_u64(broker->ledger.budget, broker->ledger.held);
+
+	for (uint32_t i = 0; i < broker->ledger.n; i++)
+		created += broker->extents[i].handle != 0;
+	for (uint32_t i = broker->ledger.n; i-- && created > most;) {
+		struct broker_extent *extent = &broker->extents[i];
+
+		if (!extent->handle || broker->ledger.extents[i].state != EXTENT_FREE)
+			continue;
+		if (backend->ops->extent_release(backend, extent->handle))
+			log_error("shrink: %s", error_last());
+		extent->handle = 0;
+		created--;
+	}
+}
+
+uint64_t broker_memory_turn(struct broker *broker)
+{
+	uint64_t due;
+
+	broker_settle(broker);
+	(void)broker_expire(broker);
+	broker_grant(broker);
+	due = broker_expire(broker);
+	return broker->pending ? deadline_min(due, broker_now(broker) + BROKER_POLL_NS) : due;
+}

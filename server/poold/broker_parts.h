@@ -1,0 +1,52 @@
+/*
+ * broker_parts.h - the inside of the broker: broker.c jobs, broker_memory.c extents, broker_gate.c
+ * iterations.
+ */
+#ifndef RLV_SERVER_POOLD_BROKER_PARTS_H
+#define RLV_SERVER_POOLD_BROKER_PARTS_H
+
+#include "server/poold/broker.h"
+
+static inline uint64_t broker_now(const struct broker *broker)
+{
+	return clock_now_ns(broker->opts.clock);
+}
+
+/* Extents of that many bytes. */
+static inline uint64_t broker_extents_of(const struct broker *broker, uint64_t bytes)
+{
+	return bytes / broker->opts.extent_bytes + (bytes % broker->opts.extent_bytes != 0);
+}
+
+/* The job begins to wait, or goes on. */
+void broker_waits(struct broker *broker, struct broker_job *job);
+/* It got what it waited for, or gave up. */
+void broker_waited(struct broker *broker, struct broker_job *job);
+
+/* -------- broker_memory.c -------- */
+
+/* Extents that no roster entry names from now on. */
+void broker_forget_extents(struct broker *broker, uint32_t job);
+/* Takes back what a job was granted and has not fetched. */
+void broker_withdraw(struct broker *broker, uint32_t job);
+/* All that a job has in use is PENDING until its last marks are reached; presented: but what it has
+   presented. */
+void broker_pend_all(struct broker *broker, uint32_t job, bool presented);
+/* Takes over the numbers of a job's last marks. -EINVAL: one went back. */
+RLV_MUST_CHECK int broker_marks(struct broker_job *job, const uint64_t marks[LEASE_STREAMS]);
+/* Releases physical extents above the budget that are FREE. */
+void broker_shrink(struct broker *broker);
+/* Reads progress, frees what is quiet, grants. Returns when it is due again. */
+uint64_t broker_memory_turn(struct broker *broker);
+
+/* -------- broker_gate.c -------- */
+
+/* Enters a job with its needs. -ENOSPC. */
+RLV_MUST_CHECK int broker_gate_arrive(struct broker *broker, uint32_t job);
+void broker_gate_leave(struct broker *broker, uint32_t job);
+bool broker_gate_admitted(const struct broker *broker, uint32_t job);
+/* The job has taken memory: does it hold more than it said? */
+void broker_gate_taken(struct broker *broker, uint32_t job);
+uint64_t broker_gate_turn(struct broker *broker);
+
+#endif

@@ -1,0 +1,388 @@
+/*
+ * Messages between a job and the broker of a device's memory (relive-poold), over a unix socket
+ * (SOCK_SEQPACKET).
+ *
+ *   job                                            broker
+ *     HELLO   name, needs + own pidfd, progress  ->
+ *                                               <-  ANSWER  job, incarnation, sizes
+ *     TAKE    n extents                          ->
+ *                                               <-  ANSWER  n references + n descriptors; or -EAGAIN
+ *                                                           and a place in the queue
+ *     GIVE    references, marks                  ->     extents are free when the marks are reached
+ *     BEGIN, END, PROFILE  an iteration          ->
+ *     ROOM, CANCEL                               ->     CANCEL: it waits no more
+ *     BYE     marks                              ->     gives all that it holds
+ *                                               <-  WAKE    at any time: repeat what was -EAGAIN
+ *
+ *   Again, to a broker that was started anew, or over a new connection:
+ *     HELLO   the same, with job's incarnation   ->
+ *     HOLD    references + their descriptors     ->     of all that it holds; the last with LAST
+ *
+ *   anybody who may connect:
+ *     ASK     pool, or job in a place            ->
+ *                                               <-  POOL_ANSWER, JOB_ANSWER
+ *   the broker's user and root:
+ *     LIMIT, DRAIN                               ->
+ *                                               <-  ANSWER
+ *
+ * Each message but WAKE is answered at once, by ANSWER where nothing else is named. It is one packet
+ * of its exact size, with a crc32c; the broker hangs up on a peer that sends anything else. Bytes of
+ * memory are counted in bytes, extents by number. The page of progress is a memfd, sealed against
+ * shrinking, of LEASE_STREAMS words: the number of the mark that each stream has reached.
+ */
+#ifndef RLV_WIRE_LEASE_LAYOUT_H
+#define RLV_WIRE_LEASE_LAYOUT_H
+
+#include "wire/message_head.h"
+
+#define LEASE_MAGIC 0x44564c52u /* "RLVD" */
+#define LEASE_VERSION 1
+#define LEASE_REFS 64u /* extents in a message */
+#define LEASE_STREAMS 64u
+#define LEASE_BINS 256u
+#define LEASE_NAME_BYTES 64u
+#define LEASE_TEXT_BYTES 192u
+#define LEASE_BYTES_MAX 2304u /* no message is larger */
+#define LEASE_POOL UINT32_MAX /* ASK: for the pool, not for a job */
+#define LEASE_PROGRESS_BYTES (LEASE_STREAMS * sizeof(uint64_t))
+
+enum lease_type {
+	LEASE_HELLO = 1,
+	LEASE_HOLD = 2,
+	LEASE_TAKE = 3,
+	LEASE_GIVE = 4,
+	LEASE_BEGIN = 5,
+	LEASE_END = 6,
+	LEASE_PROFILE = 7,
+	LEASE_ROOM = 8,
+	LEASE_CANCEL = 9,
+	LEASE_BYE = 10,
+	LEASE_ASK = 11,
+	LEASE_LIMIT = 12,
+	LEASE_DRAIN = 13,
+	LEASE_ANSWER = 14,
+	LEASE_POOL_ANSWER = 15,
+	LEASE_JOB_ANSWER = 16,
+	LEASE_WAKE = 17,
+};
+
+struct lease_ref {
+	uint32_t extent;
+	uint32_t reserved;
+	uint64_t generation;
+};
+
+WIRE_SIZE(lease_ref, 16);
+WIRE_AT(lease_ref, generation, 8);
+
+/* BEGIN, ROOM, CANCEL, WAKE */
+struct lease_bare {
+	struct message_head head;
+};
+
+WIRE_SIZE(lease_bare, 16);
+
+/*
+ *   offset size
+ *        0   16  head
+ *       16   64  name of the job, NUL-terminated
+ *       80    8  incarnation of a job that comes back; 0 = a new one
+ *       88    8  bytes that stay between iterations
+ *       96    8  bytes of an iteration beside them, at most
+ *      104    8  quota; 0 = the budget
+ *      112    8  duration of the whole job in ns; 0 = not known
+ *      120    4  weight in 1/1000
+ *      124    4  priority
+ */
+struct lease_hello {
+	struct message_head head;
+	char name[LEASE_NAME_BYTES];
+	uint64_t incarnation;
+	uint64_t persistent;
+	uint64_t peak;
+	uint64_t quota;
+	uint64_t duration_ns;
+	uint32_t weight;
+	int32_t priority;
+};
+
+WIRE_SIZE(lease_hello, 128);
+WIRE_AT(lease_hello, name, 16);
+WIRE_AT(lease_hello, incarnation, 80);
+WIRE_AT(lease_hello, persistent, 88);
+WIRE_AT(lease_hello, peak, 96);
+WIRE_AT(lease_hello, quota, 104);
+WIRE_AT(lease_hello, duration_ns, 112);
+WIRE_AT(lease_hello, weight, 120);
+WIRE_AT(lease_hello, priority, 124);
+
+/*
+ * TAKE: n extents.
+ *   offset size
+ *       16    4  n
+ *       20    4  reserved, zero
+ */
+struct lease_take {
+	struct message_head head;
+	uint32_t n;
+	uint32_t reserved;
+};
+
+WIRE_SIZE(lease_take, 24);
+WIRE_AT(lease_take, n, 16);
+WIRE_AT(lease_take, reserved, 20);
+
+/*
+ * HOLD, GIVE, BYE
+ *   offset size
+ *        0   16  head
+ *       16    4  n: references (BYE: 0)
+ *       20    4  flags: enum lease_flags
+ *       24 1024  references, zeros behind them
+ *     1048  512  marks: for each stream the number of its last mark, 0 = none
+ */
+enum lease_flags {
+	LEASE_LAST = 1, /* HOLD: the job holds no more */
+};
+
+struct lease_refs {
+	struct message_head head;
+	uint32_t n;
+	uint32_t flags;
+	struct lease_ref refs[LEASE_REFS];
+	uint64_t marks[LEASE_STREAMS];
+};
+
+WIRE_SIZE(lease_refs, 1560);
+WIRE_AT(lease_refs, n, 16);
+WIRE_AT(lease_refs, flags, 20);
+WIRE_AT(lease_refs, refs, 24);
+WIRE_AT(lease_refs, marks, 1048);
+
+/* END: remaining_ns is an estimate of the job's work, 0 = the broker's own. */
+struct lease_end {
+	struct message_head head;
+	uint64_t remaining_ns;
+};
+
+WIRE_SIZE(lease_end, 24);
+WIRE_AT(lease_end, remaining_ns, 16);
+
+/* PROFILE: bytes of an iteration, the most in each of its LEASE_BINS equal parts. */
+struct lease_profile {
+	struct message_head head;
+	uint64_t period_ns;
+	uint64_t bins[LEASE_BINS];
+};
+
+WIRE_SIZE(lease_profile, 2072);
+WIRE_AT(lease_profile, period_ns, 16);
+WIRE_AT(lease_profile, bins, 24);
+
+/* ASK: place is LEASE_POOL, or 0 and up until the answer is of no job. */
+struct lease_ask {
+	struct message_head head;
+	uint32_t place;
+	uint32_t reserved;
+};
+
+WIRE_SIZE(lease_ask, 24);
+WIRE_AT(lease_ask, place, 16);
+WIRE_AT(lease_ask, reserved, 20);
+
+enum lease_limit_kind { LEASE_LIMIT_BUDGET, LEASE_LIMIT_USER, LEASE_LIMIT_JOB };
+
+/*
+ * LIMIT
+ *   offset size
+ *       16    4  kind: enum lease_limit_kind
+ *       20    4  uid, of LEASE_LIMIT_USER
+ *       24    8  bytes; 0 = as much as the budget (not LEASE_LIMIT_BUDGET)
+ *       32   64  name, of LEASE_LIMIT_JOB
+ */
+struct lease_limit {
+	struct message_head head;
+	uint32_t kind;
+	uint32_t uid;
+	uint64_t bytes;
+	char name[LEASE_NAME_BYTES];
+};
+
+WIRE_SIZE(lease_limit, 96);
+WIRE_AT(lease_limit, kind, 16);
+WIRE_AT(lease_limit, uid, 20);
+WIRE_AT(lease_limit, bytes, 24);
+WIRE_AT(lease_limit, name, 32);
+
+/* DRAIN: 1 = no new jobs, 0 = new jobs again. */
+struct lease_drain {
+	struct message_head head;
+	uint32_t on;
+	uint32_t reserved;
+};
+
+WIRE_SIZE(lease_drain, 24);
+WIRE_AT(lease_drain, on, 16);
+WIRE_AT(lease_drain, reserved, 20);
+
+/*
+ *   offset size
+ *        0   16  head
+ *       16    4  status: 0 or a negative errno
+ *       20    4  reason: enum gate_reason, or GATE_WAITS_MEMORY of TAKE
+ *       24    4  position in the queue
+ *       28    4  other jobs
+ *       32    8  room: bytes that the job may take now
+ *       40    8  incarnation of the job
+ *       48    8  bytes of an extent
+ *       56    8  bytes of the device
+ *       64    4  strict: 1 = extents are new memory for each user
+ *       68    4  n: references
+ *       72 1024  references, zeros behind them
+ *     1096  192  message of a failure, NUL-terminated
+ */
+struct lease_answer {
+	struct message_head head;
+	int32_t status;
+	uint32_t reason;
+	uint32_t position;
+	uint32_t others;
+	uint64_t room;
+	uint64_t incarnation;
+	uint64_t extent_bytes;
+	uint64_t device_bytes;
+	uint32_t strict;
+	uint32_t n;
+	struct lease_ref refs[LEASE_REFS];
+	char text[LEASE_TEXT_BYTES];
+};
+
+WIRE_SIZE(lease_answer, 1288);
+WIRE_AT(lease_answer, status, 16);
+WIRE_AT(lease_answer, reason, 20);
+WIRE_AT(lease_answer, position, 24);
+WIRE_AT(lease_answer, others, 28);
+WIRE_AT(lease_answer, room, 32);
+WIRE_AT(lease_answer, incarnation, 40);
+WIRE_AT(lease_answer, extent_bytes, 48);
+WIRE_AT(lease_answer, device_bytes, 56);
+WIRE_AT(lease_answer, strict, 64);
+WIRE_AT(lease_answer, n, 68);
+WIRE_AT(lease_answer, refs, 72);
+WIRE_AT(lease_answer, text, 1096);
+
+/*
+ *   offset size
+ *       16    4  jobs
+ *       20    4  flags: enum lease_pool_flags
+ *       24    8  bytes of the device
+ *       32    8  budget
+ *       40    8  bytes that jobs hold
+ *       48    8  bytes of an extent
+ *       56    8  extents that went to another job than before
+ *       64    8  jobs whose process died
+ *       72    8  jobs that came back to this broker
+ *       80    8  iterations begun
+ *       88    8  iterations that needed more than they said
+ *       96    8  iterations that the limit ended
+ */
+enum lease_pool_flags { LEASE_POOL_STRICT = 1, LEASE_POOL_DRAINS = 2 };
+
+struct lease_pool_answer {
+	struct message_head head;
+	uint32_t jobs;
+	uint32_t flags;
+	uint64_t device_bytes;
+	uint64_t budget;
+	uint64_t held;
+	uint64_t extent_bytes;
+	uint64_t handovers;
+	uint64_t deaths;
+	uint64_t adopted;
+	uint64_t iterations;
+	uint64_t overshoots;
+	uint64_t cut;
+};
+
+WIRE_SIZE(lease_pool_answer, 104);
+WIRE_AT(lease_pool_answer, jobs, 16);
+WIRE_AT(lease_pool_answer, flags, 20);
+WIRE_AT(lease_pool_answer, device_bytes, 24);
+WIRE_AT(lease_pool_answer, budget, 32);
+WIRE_AT(lease_pool_answer, held, 40);
+WIRE_AT(lease_pool_answer, extent_bytes, 48);
+WIRE_AT(lease_pool_answer, handovers, 56);
+WIRE_AT(lease_pool_answer, deaths, 64);
+WIRE_AT(lease_pool_answer, adopted, 72);
+WIRE_AT(lease_pool_answer, iterations, 80);
+WIRE_AT(lease_pool_answer, overshoots, 88);
+WIRE_AT(lease_pool_answer, cut, 96);
+
+/*
+ *   offset size
+ *       16    4  there: 1 = the place has a job; 0: no later place has one either; 2: a later may
+ *       20    4  pid
+ *       24    4  uid
+ *       28    4  state: enum lease_job_state
+ *       32    4  reason that it waits: enum gate_reason
+ *       36    4  position in the queue
+ *       40    4  connected: 0 = its connection is gone, its process is not
+ *       44    4  priority
+ *       48    8  bytes that it holds
+ *       56    8  the most that it held
+ *       64    8  quota
+ *       72    8  bytes that it said stay
+ *       80    8  bytes that it said an iteration needs
+ *       88    8  iterations
+ *       96    8  ns that it waited
+ *      104    8  ns of its iterations
+ *      112   64  name, NUL-terminated
+ */
+enum lease_job_state {
+	LEASE_JOB_IDLE,   /* between iterations */
+	LEASE_JOB_WAITS,  /* for admission, its turn, or memory */
+	LEASE_JOB_RUNS,   /* an iteration */
+	LEASE_JOB_LEAVES, /* until the device is done with its memory */
+};
+
+struct lease_job_answer {
+	struct message_head head;
+	uint32_t there;
+	uint32_t pid;
+	uint32_t uid;
+	uint32_t state;
+	uint32_t reason;
+	uint32_t position;
+	uint32_t connected;
+	int32_t priority;
+	uint64_t held;
+	uint64_t most;
+	uint64_t quota;
+	uint64_t persistent;
+	uint64_t peak;
+	uint64_t iterations;
+	uint64_t waited_ns;
+	uint64_t served_ns;
+	char name[LEASE_NAME_BYTES];
+};
+
+WIRE_SIZE(lease_job_answer, 176);
+WIRE_AT(lease_job_answer, there, 16);
+WIRE_AT(lease_job_answer, pid, 20);
+WIRE_AT(lease_job_answer, uid, 24);
+WIRE_AT(lease_job_answer, state, 28);
+WIRE_AT(lease_job_answer, reason, 32);
+WIRE_AT(lease_job_answer, position, 36);
+WIRE_AT(lease_job_answer, connected, 40);
+WIRE_AT(lease_job_answer, priority, 44);
+WIRE_AT(lease_job_answer, held, 48);
+WIRE_AT(lease_job_answer, most, 56);
+WIRE_AT(lease_job_answer, quota, 64);
+WIRE_AT(lease_job_answer, persistent, 72);
+WIRE_AT(lease_job_answer, peak, 80);
+WIRE_AT(lease_job_answer, iterations, 88);
+WIRE_AT(lease_job_answer, waited_ns, 96);
+WIRE_AT(lease_job_answer, served_ns, 104);
+WIRE_AT(lease_job_answer, name, 112);
+
+#endif

@@ -1,0 +1,124 @@
+#include "wire/lease_message.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/os/fd_packet.h"
+
+static size_t lease_size(uint16_t type)
+{
+	static const size_t sizes[] = {
+		[LEASE_HELLO] = sizeof(struct lease_hello),
+		[LEASE_HOLD] = sizeof(struct lease_refs),
+		[LEASE_TAKE] = sizeof(struct lease_take),
+		[LEASE_GIVE] = sizeof(struct lease_refs),
+		[LEASE_BEGIN] = sizeof(struct lease_bare),
+		[LEASE_END] = sizeof(struct lease_end),
+		[LEASE_PROFILE] = sizeof(struct lease_profile),
+		[LEASE_ROOM] = sizeof(struct lease_bare),
+		[LEASE_CANCEL] = sizeof(struct lease_bare),
+		[LEASE_BYE] = sizeof(struct lease_refs),
+		[LEASE_ASK] = sizeof(struct lease_ask),
+		[LEASE_LIMIT] = sizeof(struct lease_limit),
+		[LEASE_DRAIN] = sizeof(struct lease_drain),
+		[LEASE_ANSWER] = sizeof(struct lease_answer),
+		[LEASE_POOL_ANSWER] = sizeof(struct lease_pool_answer),
+		[LEASE_JOB_ANSWER] = sizeof(struct lease_job_answer),
+		[LEASE_WAKE] = sizeof(struct lease_bare),
+	};
+
+	return type < ARRAY_LEN(sizes) ? sizes[type] : 0;
+}
+
+static const struct message_family family = {
+	.name = "device pool",
+	.magic = LEASE_MAGIC,
+	.version = LEASE_VERSION,
+	.size = lease_size,
+};
+
+int lease_send(int sock, struct lease_message *message, enum lease_type type)
+{
+	message_head_seal(&message->head, &family, (uint16_t)type);
+	return fd_packet_send(sock, &(struct fd_packet){ .bytes = message->bytes,
+							 .n = message->head.bytes,
+							 .fds = message->fds,
+							 .n_fds = message->n_fds });
+}
+
+void lease_close_fds(struct lease_message *message)
+{
+	fd_packet_close(message->fds, message->n_fds);
+	message->n_fds = 0;
+}
+
+static bool ends(const char *text, size_t room)
+{
+	return memchr(text, 0, room) != NULL;
+}
+
+/* True if the fields of a message, of its right size, are within their bounds. */
+static bool lease_is_sound(const struct lease_message *message)
+{
+	size_t fds = message->n_fds;
+
+	switch (message->head.type) {
+	case LEASE_HELLO:
+		return ends(message->hello.name, LEASE_NAME_BYTES) && fds == 2;
+	case LEASE_TAKE:
+		return message->take.n > 0 && message->take.n <= LEASE_REFS &&
+		       message->take.reserved == 0 && fds == 0;
+	case LEASE_HOLD:
+		return message->refs.n <= LEASE_REFS && message->refs.flags <= LEASE_LAST &&
+		       fds == message->refs.n;
+	case LEASE_GIVE:
+		return message->refs.n > 0 && message->refs.n <= LEASE_REFS &&
+		       message->refs.flags == 0 && fds == 0;
+	case LEASE_BYE:
+		return message->refs.n == 0 && message->refs.flags == 0 && fds == 0;
+	case LEASE_PROFILE:
+		return message->profile.period_ns >= LEASE_BINS && fds == 0;
+	case LEASE_ASK:
+		return message->ask.reserved == 0 && fds == 0;
+	case LEASE_LIMIT:
+		return message->limit.kind <= LEASE_LIMIT_JOB &&
+		       ends(message->limit.name, LEASE_NAME_BYTES) && fds == 0;
+	case LEASE_DRAIN:
+		return message->drain.on <= 1 && message->drain.reserved == 0 && fds == 0;
+	case LEASE_ANSWER:
+		return message->answer.status <= 0 && message->answer.status >= -4095 &&
+		       message->answer.n <= LEASE_REFS && fds == message->answer.n &&
+		       ends(message->answer.text, LEASE_TEXT_BYTES);
+	case LEASE_JOB_ANSWER:
+		return ends(message->job.name, LEASE_NAME_BYTES) && fds == 0;
+	default: /* no fields that have bounds */
+		return fds == 0;
+	}
+}
+
+int lease_check(const struct lease_message *message, size_t n)
+{
+	int ret = message_head_check(&message->head, n, &family);
+
+	if (ret == 0 && !lease_is_sound(message))
+		ret = error_set(-EPROTO, "message of type %u: a field is out of bounds",
+				message->head.type);
+	return ret;
+}
+
+int lease_receive(int sock, struct lease_message *message_out)
+{
+	struct fd_packet came = { .bytes = message_out->bytes,
+				  .n = LEASE_BYTES_MAX,
+				  .fds = message_out->fds,
+				  .n_fds = LEASE_REFS };
+	int ret = fd_packet_receive(sock, &came);
+
+	message_out->n_fds = came.n_fds;
+	if (ret == 0)
+		ret = lease_check(message_out, came.n);
+	if (ret)
+		lease_close_fds(message_out);
+	return ret;
+}
