@@ -70,64 +70,105 @@ static bool apply_block(const struct block *b, uint32_t element_bytes, uint64_t 
 	}
 }
 
-/* Applies the blocks, which have counts, left bytes in all; false: they are no such. */
-static bool apply_blocks(const struct delta_array *array, struct delta_copy *copy,
-			 const uint8_t *delta, uint64_t left)
-{
-	const volatile uint32_t *counts = (const uint32_t *)(const void *)delta;
-	uint64_t blocks = array_blocks(array), run_key[DELTA_BLOCK * 8 / DELTA_RUN];
-	uint32_t runs = DELTA_BLOCK * array->element_bytes / DELTA_RUN;
-
-	if (left < counts_bytes(blocks))
-		return false;
-	left -= counts_bytes(blocks);
-	delta += counts_bytes(blocks);
-	for (uint64_t i = 0; i < blocks; i++) {
-		struct block b = {
-			.at = (uint8_t *)copy->bytes + i * DELTA_BLOCK * array->element_bytes,
-			.run_key = run_key,
-			.elements = min_u64(DELTA_BLOCK, array->elements - i * DELTA_BLOCK),
-			.count = counts[i]
-		};
-		uint64_t bytes = places_bytes(b.count) + values_bytes(array, b.count);
-
-		if (b.count > b.elements || bytes > left)
-			return false;
-		b.places = (const uint16_t *)(const void *)delta;
-		b.values = delta + places_bytes(b.count);
-		for (uint32_t run = 0; b.count && run < runs; run++)
-			run_key[run] = delta_run_key(array->key, i * runs + run);
-		if (!apply_block(&b, array->element_bytes, &copy->sum))
-			return false;
-		delta += bytes;
-		left -= bytes;
-	}
-	return left == 0;
-}
-
-int delta_apply(const struct delta_array *array, struct delta_copy *copy, const void *delta,
-		uint64_t n)
-{
+/* A delta as far as it was applied. */
+struct cursor {
 	struct delta_head head;
-	int ret = array_check(array, delta);
+	const volatile uint32_t *counts;
+	const uint8_t *at; /* the next block's places */
+	uint64_t left;     /* bytes from there on */
+	uint64_t grows;    /* the sum, so far */
+};
+
+/* Reads the head of a delta to an array of that sum. */
+static int cursor_open(struct cursor *c, const struct delta_array *array,
+		       const struct delta_in *delta, uint64_t sum)
+{
+	uint64_t heads = sizeof(c->head) + counts_bytes(array_blocks(array));
+	int ret = array_check(array, delta->at);
 
 	if (ret)
 		return ret;
-	if (n < sizeof(head))
-		return error_set(-EBADMSG, "delta of %llu bytes: too few", (unsigned long long)n);
-	memcpy(&head, delta, sizeof(head));
-	if (head.magic != DELTA_MAGIC || head.element_bytes != array->element_bytes ||
-	    head.elements != array->elements || head.bytes != n)
+	if (delta->bytes < heads)
+		return error_set(-EBADMSG, "delta of %llu bytes: too few",
+				 (unsigned long long)delta->bytes);
+	memcpy(&c->head, delta->at, sizeof(c->head));
+	if (c->head.magic != DELTA_MAGIC || c->head.element_bytes != array->element_bytes ||
+	    c->head.elements != array->elements || c->head.bytes != delta->bytes)
 		return error_set(-EBADMSG,
 				 "delta of %llu bytes: it is none of %llu elements of %u bytes",
-				 (unsigned long long)n, (unsigned long long)array->elements,
-				 array->element_bytes);
-	if (head.before != copy->sum)
+				 (unsigned long long)delta->bytes,
+				 (unsigned long long)array->elements, array->element_bytes);
+	if (c->head.before != sum)
 		return error_set(-ESTALE, "delta of %llu elements: it changes another version",
 				 (unsigned long long)array->elements);
-	if (!apply_blocks(array, copy, (const uint8_t *)delta + sizeof(head), n - sizeof(head)) ||
-	    copy->sum != head.after)
-		return error_set(-EBADMSG, "delta of %llu elements: the result has another sum",
+	c->counts = (const uint32_t *)(const void *)((const uint8_t *)delta->at + sizeof(c->head));
+	c->at = (const uint8_t *)delta->at + heads;
+	c->left = delta->bytes - heads;
+	c->grows = 0;
+	return 0;
+}
+
+/* Applies the cursor's next block, of that number, to a block of the copy. */
+static bool cursor_apply(struct cursor *c, uint64_t number, const struct delta_array *array,
+			 struct block *b)
+{
+	uint64_t bytes;
+
+	b->count = c->counts[number];
+	bytes = places_bytes(b->count) + values_bytes(array, b->count);
+	if (b->count > b->elements || bytes > c->left)
+		return false;
+	b->places = (const uint16_t *)(const void *)c->at;
+	b->values = c->at + places_bytes(b->count);
+	c->at += bytes;
+	c->left -= bytes;
+	return apply_block(b, array->element_bytes, &c->grows);
+}
+
+/* Applies n deltas side by side, so that each block of the copy comes into the cache once. */
+static bool apply_together(const struct delta_array *array, uint8_t *copy, struct cursor *cursors,
+			   uint32_t n)
+{
+	uint64_t run_key[DELTA_BLOCK * 8 / DELTA_RUN];
+	uint32_t runs = DELTA_BLOCK * array->element_bytes / DELTA_RUN;
+	bool good = true;
+
+	for (uint64_t i = 0; i < array_blocks(array); i++) {
+		struct block b = { .at = copy + i * DELTA_BLOCK * array->element_bytes,
+				   .run_key = run_key,
+				   .elements = min_u64(DELTA_BLOCK,
+						       array->elements - i * DELTA_BLOCK) };
+
+		for (uint32_t run = 0; run < runs; run++)
+			run_key[run] = delta_run_key(array->key, i * runs + run);
+		for (uint32_t k = 0; k < n; k++)
+			if (!cursor_apply(&cursors[k], i, array, &b))
+				return false;
+	}
+	for (uint32_t k = 0; k < n; k++)
+		good &= cursors[k].left == 0 &&
+			cursors[k].head.before + cursors[k].grows == cursors[k].head.after;
+	return good;
+}
+
+int delta_apply(const struct delta_array *array, struct delta_copy *copy,
+		const struct delta_in *deltas, uint32_t n)
+{
+	struct cursor cursors[DELTA_CHAIN];
+	uint64_t sum = copy->sum;
+
+	if (n > DELTA_CHAIN)
+		return error_set(-EINVAL, "%u deltas: at most %u", n, DELTA_CHAIN);
+	for (uint32_t k = 0; k < n; k++) {
+		int ret = cursor_open(&cursors[k], array, &deltas[k], sum);
+
+		if (ret)
+			return ret;
+		sum = cursors[k].head.after;
+	}
+	if (!apply_together(array, copy->bytes, cursors, n))
+		return error_set(-EBADMSG, "deltas of %llu elements: the result has another sum",
 				 (unsigned long long)array->elements);
+	copy->sum = sum;
 	return 0;
 }

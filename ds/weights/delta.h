@@ -20,6 +20,7 @@
 #include "base/error.h"
 
 #define DELTA_SPARE 8256u /* bytes of room that a delta may leave unused */
+#define DELTA_CHAIN 16u   /* deltas that are applied at once */
 
 /* Side by side, at any address. */
 struct delta_array {
@@ -39,6 +40,11 @@ struct delta_out {
 	uint64_t room;
 	uint64_t bytes; /* set by delta_diff, as is changed */
 	uint64_t changed;
+};
+
+struct delta_in {
+	const void *at; /* at a multiple of 8 bytes */
+	uint64_t bytes;
 };
 
 /*
@@ -65,11 +71,12 @@ RLV_MUST_CHECK int delta_diff(const struct delta_array *array, struct delta_copy
 			      const void *now, struct delta_out *out);
 
 /*
- * Applies a delta of n bytes to the copy. The delta may be any bytes, and may change meanwhile.
- * -ESTALE: it is one to another base than this sum; nothing was done. -EBADMSG: it is no delta of such
- * an array, or the result has not its sum: what the copy holds is not known. -EINVAL: as delta_diff.
+ * Applies n deltas, each to the result of the one before, in one pass over the copy. They may be any bytes,
+ * and may change meanwhile. -ESTALE: one is to another base than the sum of the copy, or of the delta before;
+ * nothing was done. -EBADMSG: one is no delta of such an array, or the result has not its sum: what the copy
+ * holds is not known. -EINVAL: as delta_diff, and n above DELTA_CHAIN.
  */
 RLV_MUST_CHECK int delta_apply(const struct delta_array *array, struct delta_copy *copy,
-			       const void *delta, uint64_t n);
+			       const struct delta_in *deltas, uint32_t n);
 
 #endif

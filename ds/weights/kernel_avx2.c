@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#define AHEAD (2 * DELTA_RUN) /* bytes that are prefetched */
+#define AHEAD 2048 /* bytes that are prefetched */
 
 static inline __m256i half(const uint8_t *at)
 {
@@ -17,13 +17,19 @@ static inline uint64_t equal_bytes(const uint8_t *a, const uint8_t *b)
 	return (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(half(a), half(b)));
 }
 
+/* The line that is due soon; it may be behind the array. */
+static inline void prefetch(const uint8_t *line)
+{
+	_mm_prefetch((const char *)((uintptr_t)line + AHEAD), _MM_HINT_T0);
+}
+
 static uint64_t compare(const uint8_t *old, const uint8_t *now, uint64_t differ[DELTA_LINES])
 {
 	uint64_t lines = 0;
 
 	for (uint32_t i = 0; i < DELTA_LINES; i++, old += CACHE_LINE, now += CACHE_LINE) {
-		_mm_prefetch((const char *)((uintptr_t)old + AHEAD), _MM_HINT_T0);
-		_mm_prefetch((const char *)((uintptr_t)now + AHEAD), _MM_HINT_T0);
+		prefetch(old);
+		prefetch(now);
 		differ[i] = ~(equal_bytes(old, now) | equal_bytes(old + 32, now + 32) << 32);
 		lines |= (uint64_t)(differ[i] != 0) << i;
 	}
@@ -78,8 +84,11 @@ static uint64_t sum(const uint8_t *run)
 {
 	__m256i sum = _mm256_setzero_si256();
 
-	for (uint32_t i = 0; i < DELTA_RUN; i += 32)
+	for (uint32_t i = 0; i < DELTA_RUN; i += 32) {
+		if (i % CACHE_LINE == 0)
+			prefetch(run + i);
 		sum = _mm256_add_epi64(sum, half_sum(half(run + i), delta_keys + i / 4));
+	}
 	return lanes_sum(sum);
 }
 

@@ -5,7 +5,13 @@
 
 #include <immintrin.h>
 
-#define AHEAD (2 * DELTA_RUN) /* bytes that are prefetched */
+#define AHEAD 2048 /* bytes that are prefetched */
+
+/* The line that is due soon; it may be behind the array. */
+static inline void prefetch(const uint8_t *line)
+{
+	_mm_prefetch((const char *)((uintptr_t)line + AHEAD), _MM_HINT_T0);
+}
 
 static uint64_t compare(const uint8_t *old, const uint8_t *now, uint64_t differ[DELTA_LINES])
 {
@@ -15,8 +21,8 @@ static uint64_t compare(const uint8_t *old, const uint8_t *now, uint64_t differ[
 		__m512i a = _mm512_loadu_si512(old + i * CACHE_LINE);
 		__m512i b = _mm512_loadu_si512(now + i * CACHE_LINE);
 
-		_mm_prefetch((const char *)((uintptr_t)old + AHEAD + i * CACHE_LINE), _MM_HINT_T0);
-		_mm_prefetch((const char *)((uintptr_t)now + AHEAD + i * CACHE_LINE), _MM_HINT_T0);
+		prefetch(old + i * CACHE_LINE);
+		prefetch(now + i * CACHE_LINE);
 		differ[i] = _mm512_cmpneq_epi8_mask(a, b);
 	}
 	for (uint32_t i = 0; i < DELTA_LINES; i += 8) {
@@ -76,9 +82,11 @@ static uint64_t sum(const uint8_t *run)
 {
 	__m512i sum = _mm512_setzero_si512();
 
-	for (uint32_t i = 0; i < DELTA_LINES; i++)
+	for (uint32_t i = 0; i < DELTA_LINES; i++) {
+		prefetch(run + i * CACHE_LINE);
 		sum = _mm512_add_epi64(sum, line_sum(_mm512_loadu_si512(run + i * CACHE_LINE),
 						     delta_keys + i * DELTA_LINE_WORDS));
+	}
 	return lanes_sum(sum);
 }
 

@@ -146,6 +146,14 @@ static void expect_delta_is_exact(const struct scene *s)
 	assert_true(s->out.bytes + DELTA_SPARE <= delta_room(&s->array, changed));
 }
 
+static int apply_one(const struct delta_array *array, struct delta_copy *copy, const uint8_t *at,
+		     uint64_t bytes)
+{
+	const struct delta_in delta = { at, bytes };
+
+	return delta_apply(array, copy, &delta, 1);
+}
+
 static void check_diff_and_apply(struct scene *s)
 {
 	struct delta_copy copy = fresh_copy(s);
@@ -155,10 +163,10 @@ static void check_diff_and_apply(struct scene *s)
 	expect_is_now(s, &copy);
 	expect_delta_is_exact(s);
 	copy = fresh_copy(s);
-	assert_int_equal(delta_apply(&s->array, &copy, s->delta.bytes, s->out.bytes), 0);
+	assert_int_equal(apply_one(&s->array, &copy, s->delta.bytes, s->out.bytes), 0);
 	expect_is_now(s, &copy);
 	if (copy.sum != before)
-		assert_int_equal(delta_apply(&s->array, &copy, s->delta.bytes, s->out.bytes),
+		assert_int_equal(apply_one(&s->array, &copy, s->delta.bytes, s->out.bytes),
 				 -ESTALE);
 	expect_is_now(s, &copy);
 }
@@ -252,7 +260,7 @@ TEST(apply__of_noise__never_gives_another_result)
 		assert_int_equal(delta_diff(&s->array, &copy, s->now.bytes, &s->out), 0);
 		s->delta.bytes[below(s, s->out.bytes)] ^= (uint8_t)(1u << below(s, 8));
 		copy = fresh_copy(s);
-		ret = delta_apply(&s->array, &copy, s->delta.bytes, s->out.bytes);
+		ret = apply_one(&s->array, &copy, s->delta.bytes, s->out.bytes);
 		if (ret == 0)
 			expect_is_now(s, &copy); /* it hit the padding, or the count of changes */
 		else
@@ -261,6 +269,44 @@ TEST(apply__of_noise__never_gives_another_result)
 		scene_close(s);
 	}
 	assert_true(refused > NOISES / 2);
+}
+
+/* Deltas of versions that follow each other; and without the one in the middle. */
+TEST(apply__of_a_chain)
+{
+	struct scene *s = &scene;
+
+	rng_seed(&s->rng, 19, 20);
+	for (uint32_t element_bytes = 1; element_bytes <= 8; element_bytes *= 2) {
+		struct delta_in deltas[DELTA_CHAIN + 1];
+		struct guarded room[DELTA_CHAIN];
+		struct delta_copy copy, shadow;
+
+		scene_open(s, 150000 / element_bytes, element_bytes, 50);
+		shadow = fresh_copy(s);
+		for (uint32_t k = 0; k < DELTA_CHAIN; k++) {
+			guarded_open(&room[k], s->delta.n, 0);
+			s->out.at = room[k].bytes;
+			for (uint32_t i = 0; i < 100; i++)
+				s->now.bytes[below(s, s->bytes)]++;
+			assert_int_equal(delta_diff(&s->array, &shadow, s->now.bytes, &s->out), 0);
+			deltas[k] = (struct delta_in){ room[k].bytes, s->out.bytes };
+		}
+		copy = fresh_copy(s);
+		assert_int_equal(delta_apply(&s->array, &copy, deltas, DELTA_CHAIN + 1), -EINVAL);
+		assert_int_equal(delta_apply(&s->array, &copy, deltas + 1, 2), -ESTALE);
+		assert_int_equal(delta_apply(&s->array, &copy, deltas, 0), 0);
+		assert_memory_equal(copy.bytes, s->old.bytes, s->bytes);
+		assert_int_equal(delta_apply(&s->array, &copy, deltas, DELTA_CHAIN), 0);
+		expect_is_now(s, &copy);
+		copy = fresh_copy(s);
+		deltas[3] = deltas[4];
+		assert_int_equal(delta_apply(&s->array, &copy, deltas, DELTA_CHAIN), -ESTALE);
+		assert_memory_equal(copy.bytes, s->old.bytes, s->bytes);
+		for (uint32_t k = 0; k < DELTA_CHAIN; k++)
+			guarded_close(&room[k]);
+		scene_close(s);
+	}
 }
 
 /* A base that has the sum but not the bytes: the result shows it. */
@@ -280,7 +326,7 @@ TEST(apply__to_a_wrong_base__is_refused)
 		while (s->old.bytes[i] == s->now.bytes[i])
 			i++;
 		s->copy.bytes[i] ^= 0x80;
-		assert_int_equal(delta_apply(&s->array, &copy, s->delta.bytes, s->out.bytes),
+		assert_int_equal(apply_one(&s->array, &copy, s->delta.bytes, s->out.bytes),
 				 -EBADMSG);
 		scene_close(s);
 	}
@@ -299,15 +345,15 @@ TEST(apply__of_a_delta_of_another_array__is_refused)
 	copy = fresh_copy(s);
 	other = s->array;
 	other.elements--;
-	assert_int_equal(delta_apply(&other, &copy, s->delta.bytes, s->out.bytes), -EBADMSG);
+	assert_int_equal(apply_one(&other, &copy, s->delta.bytes, s->out.bytes), -EBADMSG);
 	other = (struct delta_array){ s->array.elements / 2, 4, s->array.key };
-	assert_int_equal(delta_apply(&other, &copy, s->delta.bytes, s->out.bytes), -EBADMSG);
+	assert_int_equal(apply_one(&other, &copy, s->delta.bytes, s->out.bytes), -EBADMSG);
 	for (uint64_t n = 0; n < s->out.bytes; n += 7)
-		assert_int_equal(delta_apply(&s->array, &copy, s->delta.bytes, n), -EBADMSG);
+		assert_int_equal(apply_one(&s->array, &copy, s->delta.bytes, n), -EBADMSG);
 	assert_memory_equal(s->copy.bytes, s->old.bytes, s->bytes);
 	other.element_bytes = 3;
-	assert_int_equal(delta_apply(&other, &copy, s->delta.bytes, s->out.bytes), -EINVAL);
-	assert_int_equal(delta_apply(&s->array, &copy, s->delta.bytes + 4, s->out.bytes), -EINVAL);
+	assert_int_equal(apply_one(&other, &copy, s->delta.bytes, s->out.bytes), -EINVAL);
+	assert_int_equal(apply_one(&s->array, &copy, s->delta.bytes + 4, s->out.bytes), -EINVAL);
 	scene_close(s);
 }
 
