@@ -1,4 +1,4 @@
-/* apply.c - delta_apply. What a delta says is read once, and checked where it is used. */
+/* apply.c - delta_apply_chain. What a delta says is read once, and checked where it is used. */
 #include "ds/weights/delta.h"
 
 #include "ds/weights/array.h"
@@ -151,8 +151,8 @@ static bool apply_together(const struct delta_array *array, uint8_t *copy, struc
 	return good;
 }
 
-int delta_apply(const struct delta_array *array, struct delta_copy *copy,
-		const struct delta_in *deltas, uint32_t n)
+int delta_apply_chain(const struct delta_array *array, struct delta_copy *copy,
+		      const struct delta_in *deltas, uint32_t n)
 {
 	struct cursor cursors[DELTA_CHAIN];
 	uint64_t sum = copy->sum;
@@ -171,4 +171,12 @@ int delta_apply(const struct delta_array *array, struct delta_copy *copy,
 				 (unsigned long long)array->elements);
 	copy->sum = sum;
 	return 0;
+}
+
+int delta_apply(const struct delta_array *array, struct delta_copy *copy, const void *delta,
+		uint64_t n)
+{
+	const struct delta_in in = { delta, n };
+
+	return delta_apply_chain(array, copy, &in, 1);
 }

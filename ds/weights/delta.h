@@ -76,7 +76,11 @@ RLV_MUST_CHECK int delta_diff(const struct delta_array *array, struct delta_copy
  * nothing was done. -EBADMSG: one is no delta of such an array, or the result has not its sum: what the copy
  * holds is not known. -EINVAL: as delta_diff, and n above DELTA_CHAIN.
  */
+RLV_MUST_CHECK int delta_apply_chain(const struct delta_array *array, struct delta_copy *copy,
+				     const struct delta_in *deltas, uint32_t n);
+
+/* The same with one delta, of n bytes. */
 RLV_MUST_CHECK int delta_apply(const struct delta_array *array, struct delta_copy *copy,
-			       const struct delta_in *deltas, uint32_t n);
+			       const void *delta, uint64_t n);
 
 #endif

@@ -146,14 +146,6 @@ static void expect_delta_is_exact(const struct scene *s)
 	assert_true(s->out.bytes + DELTA_SPARE <= delta_room(&s->array, changed));
 }
 
-static int apply_one(const struct delta_array *array, struct delta_copy *copy, const uint8_t *at,
-		     uint64_t bytes)
-{
-	const struct delta_in delta = { at, bytes };
-
-	return delta_apply(array, copy, &delta, 1);
-}
-
 static void check_diff_and_apply(struct scene *s)
 {
 	struct delta_copy copy = fresh_copy(s);
@@ -163,10 +155,10 @@ static void check_diff_and_apply(struct scene *s)
 	expect_is_now(s, &copy);
 	expect_delta_is_exact(s);
 	copy = fresh_copy(s);
-	assert_int_equal(apply_one(&s->array, &copy, s->delta.bytes, s->out.bytes), 0);
+	assert_int_equal(delta_apply(&s->array, &copy, s->delta.bytes, s->out.bytes), 0);
 	expect_is_now(s, &copy);
 	if (copy.sum != before)
-		assert_int_equal(apply_one(&s->array, &copy, s->delta.bytes, s->out.bytes),
+		assert_int_equal(delta_apply(&s->array, &copy, s->delta.bytes, s->out.bytes),
 				 -ESTALE);
 	expect_is_now(s, &copy);
 }
@@ -224,6 +216,29 @@ TEST(diff__into_too_little_room__brings_the_copy_up_to_date)
 	}
 }
 
+/* The bytes of the format: they may not change without a new DELTA_MAGIC. */
+TEST(diff__of_known_elements__gives_known_bytes)
+{
+	static const uint8_t expected[] = {
+		0x44, 0x4c, 0x54, 0x31, 2,    0,    0,    0,    100, 0,  0, 0,    0, 0,    0,
+		0,    2,    0,    0,    0,    0,    0,    0,    0,   72, 0, 0,    0, 0,    0,
+		0,    0,    0,    0,    0,    0,    0,    0,    0,   0,  0, 0xdb, 6, 0xc6, 0xfd,
+		0xa9, 0x3d, 0xc5, 2,    0,    0,    0,    0,    0,   0,  0, 3,    0, 98,   0,
+		0,    0,    0,    0,    0x34, 0x12, 0x78, 0x56, 0,   0,  0, 0,
+	};
+	const struct delta_array array = { 100, 2, 7 };
+	_Alignas(8) uint8_t bytes[128 + DELTA_SPARE];
+	uint16_t old[100] = { 0 }, now[100] = { 0 };
+	struct delta_copy copy = { old, 0 };
+	struct delta_out out = { .at = bytes, .room = sizeof(bytes) };
+
+	now[3] = 0x1234;
+	now[98] = 0x5678;
+	assert_int_equal(delta_diff(&array, &copy, now, &out), 0);
+	assert_int_equal(out.bytes, sizeof(expected));
+	assert_memory_equal(bytes, expected, sizeof(expected));
+}
+
 /* A diff into that much room, which fails if it is less than `enough`. */
 TEST(room_of_so_many_changes__is_enough)
 {
@@ -260,7 +275,7 @@ TEST(apply__of_noise__never_gives_another_result)
 		assert_int_equal(delta_diff(&s->array, &copy, s->now.bytes, &s->out), 0);
 		s->delta.bytes[below(s, s->out.bytes)] ^= (uint8_t)(1u << below(s, 8));
 		copy = fresh_copy(s);
-		ret = apply_one(&s->array, &copy, s->delta.bytes, s->out.bytes);
+		ret = delta_apply(&s->array, &copy, s->delta.bytes, s->out.bytes);
 		if (ret == 0)
 			expect_is_now(s, &copy); /* it hit the padding, or the count of changes */
 		else
@@ -293,15 +308,16 @@ TEST(apply__of_a_chain)
 			deltas[k] = (struct delta_in){ room[k].bytes, s->out.bytes };
 		}
 		copy = fresh_copy(s);
-		assert_int_equal(delta_apply(&s->array, &copy, deltas, DELTA_CHAIN + 1), -EINVAL);
-		assert_int_equal(delta_apply(&s->array, &copy, deltas + 1, 2), -ESTALE);
-		assert_int_equal(delta_apply(&s->array, &copy, deltas, 0), 0);
+		assert_int_equal(delta_apply_chain(&s->array, &copy, deltas, DELTA_CHAIN + 1),
+				 -EINVAL);
+		assert_int_equal(delta_apply_chain(&s->array, &copy, deltas + 1, 2), -ESTALE);
+		assert_int_equal(delta_apply_chain(&s->array, &copy, deltas, 0), 0);
 		assert_memory_equal(copy.bytes, s->old.bytes, s->bytes);
-		assert_int_equal(delta_apply(&s->array, &copy, deltas, DELTA_CHAIN), 0);
+		assert_int_equal(delta_apply_chain(&s->array, &copy, deltas, DELTA_CHAIN), 0);
 		expect_is_now(s, &copy);
 		copy = fresh_copy(s);
 		deltas[3] = deltas[4];
-		assert_int_equal(delta_apply(&s->array, &copy, deltas, DELTA_CHAIN), -ESTALE);
+		assert_int_equal(delta_apply_chain(&s->array, &copy, deltas, DELTA_CHAIN), -ESTALE);
 		assert_memory_equal(copy.bytes, s->old.bytes, s->bytes);
 		for (uint32_t k = 0; k < DELTA_CHAIN; k++)
 			guarded_close(&room[k]);
@@ -326,7 +342,7 @@ TEST(apply__to_a_wrong_base__is_refused)
 		while (s->old.bytes[i] == s->now.bytes[i])
 			i++;
 		s->copy.bytes[i] ^= 0x80;
-		assert_int_equal(apply_one(&s->array, &copy, s->delta.bytes, s->out.bytes),
+		assert_int_equal(delta_apply(&s->array, &copy, s->delta.bytes, s->out.bytes),
 				 -EBADMSG);
 		scene_close(s);
 	}
@@ -345,15 +361,15 @@ TEST(apply__of_a_delta_of_another_array__is_refused)
 	copy = fresh_copy(s);
 	other = s->array;
 	other.elements--;
-	assert_int_equal(apply_one(&other, &copy, s->delta.bytes, s->out.bytes), -EBADMSG);
+	assert_int_equal(delta_apply(&other, &copy, s->delta.bytes, s->out.bytes), -EBADMSG);
 	other = (struct delta_array){ s->array.elements / 2, 4, s->array.key };
-	assert_int_equal(apply_one(&other, &copy, s->delta.bytes, s->out.bytes), -EBADMSG);
+	assert_int_equal(delta_apply(&other, &copy, s->delta.bytes, s->out.bytes), -EBADMSG);
 	for (uint64_t n = 0; n < s->out.bytes; n += 7)
-		assert_int_equal(apply_one(&s->array, &copy, s->delta.bytes, n), -EBADMSG);
+		assert_int_equal(delta_apply(&s->array, &copy, s->delta.bytes, n), -EBADMSG);
 	assert_memory_equal(s->copy.bytes, s->old.bytes, s->bytes);
 	other.element_bytes = 3;
-	assert_int_equal(apply_one(&other, &copy, s->delta.bytes, s->out.bytes), -EINVAL);
-	assert_int_equal(apply_one(&s->array, &copy, s->delta.bytes + 4, s->out.bytes), -EINVAL);
+	assert_int_equal(delta_apply(&other, &copy, s->delta.bytes, s->out.bytes), -EINVAL);
+	assert_int_equal(delta_apply(&s->array, &copy, s->delta.bytes + 4, s->out.bytes), -EINVAL);
 	scene_close(s);
 }
 
