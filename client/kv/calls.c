@@ -61,13 +61,13 @@ int kv_key_check(const struct rlv_kv *kv, struct rlv_bytes key)
 
 /* -------- put -------- */
 
-static int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
-		  uint64_t *version_out)
+int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
+	   uint64_t *version_out)
 {
 	struct key_call call = { .put = *put };
 	int ret = kv_key_check(kv, key);
 
-	if (ret == 0 && put->len && !put->value)
+	if (ret == 0 && put->len && !put->value && !put->runs)
 		ret = error_set(-EINVAL, "value.ptr is NULL");
 	if (ret == 0)
 		ret = key_run(kv, key, &call, step_put, kv->store->timeout_ns);

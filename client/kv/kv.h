@@ -42,6 +42,10 @@ RLV_MUST_CHECK int kv_run(struct rlv_kv *kv, const struct kv_call *call, int64_t
 /* -EINVAL: no handle, or a key that cannot be. */
 RLV_MUST_CHECK int kv_key_check(const struct rlv_kv *kv, struct rlv_bytes key);
 
+/* rlv_kv_put, of bytes that may lie in several places; then put->len is above one extent. */
+RLV_MUST_CHECK int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
+			  uint64_t *version_out);
+
 /* Starts a call that has that much time, and looks at the parts. */
 RLV_MUST_CHECK int kv_enter(struct rlv_kv *kv, int64_t timeout_ns);
 

@@ -145,9 +145,17 @@ void heap_prefetch_entry(const struct heap_access *acc, const struct chain_key *
 
 #define HEAP_ANY_VERSION UINT64_MAX
 
+/* Bytes of a value that lies in several places. */
+struct heap_run {
+	const void *ptr;
+	uint64_t len; /* not 0 */
+};
+
 struct heap_put {
 	const void *value;
+	const struct heap_run *runs; /* instead, of `len` bytes; only above one extent */
 	uint64_t len;
+	uint32_t n_runs;
 	bool deletes;      /* no value; -ENOENT if there is none */
 	uint64_t expected; /* HEAP_ANY_VERSION; or the version to replace, 0 = no value */
 };

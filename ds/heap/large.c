@@ -80,8 +80,33 @@ static int large_alloc(const struct heap_access *acc, uint64_t bytes, struct hea
 	return 0;
 }
 
+/* Where a value goes on. */
+struct runs_at {
+	const struct heap_run *run;
+	uint32_t n;    /* runs from there on */
+	uint64_t done; /* bytes of the first */
+};
+
+/* Copies the next bytes; returns their checksum. */
+static uint32_t runs_copy(struct runs_at *at, uint8_t *to, uint64_t bytes)
+{
+	uint32_t crc = 0;
+
+	while (bytes && at->n) {
+		uint64_t n = min_u64(bytes, at->run->len - at->done);
+
+		crc = crc32c_copy(crc, to, (const uint8_t *)at->run->ptr + at->done, n);
+		to += n;
+		bytes -= n;
+		at->done += n;
+		if (at->done == at->run->len)
+			*at = (struct runs_at){ at->run + 1, at->n - 1, 0 };
+	}
+	return crc;
+}
+
 /* Writes share i, in place, or into the stage for a request. */
-static void large_copy(struct heap_access *acc, struct heap_large *large, const uint8_t *value,
+static void large_copy(struct heap_access *acc, struct heap_large *large, struct runs_at *at,
 		       uint32_t i, uint8_t *stage)
 {
 	uint64_t bytes = large_share(large->bytes, large->share, i);
@@ -90,14 +115,18 @@ static void large_copy(struct heap_access *acc, struct heap_large *large, const 
 	uint8_t *to = acc->in_place && !BARRIER_TSAN ? acc->heap->rows->base + off : stage;
 
 	piece->place = (uint32_t)(large->slots[i].off / 64);
-	piece->crc = crc32c_copy(0, to, value + i * large->share, bytes);
+	piece->crc = runs_copy(at, to, bytes);
 	if (acc->in_place && to == stage)
 		transport_copy_racy(acc->heap->rows->base + off, stage, align_up(bytes, 8));
 }
 
 /* Writes all shares, a window in each round trip. */
-static int large_write(struct heap_access *acc, struct heap_large *large, const uint8_t *value)
+static int large_write(struct heap_access *acc, struct heap_large *large,
+		       const struct heap_put *put)
 {
+	const struct heap_run whole = { put->value, put->len };
+	struct runs_at at = put->runs ? (struct runs_at){ put->runs, put->n_runs, 0 }
+				      : (struct runs_at){ &whole, 1, 0 };
 	uint32_t window = window_of(large->share);
 	uint64_t room = align_up(large->share, 8);
 	struct transport_io ios[WINDOW_MOST];
@@ -109,7 +138,7 @@ static int large_write(struct heap_access *acc, struct heap_large *large, const 
 		uint32_t n = (uint32_t)min_u64(window, large->n - first);
 
 		for (uint32_t i = 0; i < n; i++) {
-			large_copy(acc, large, value, first + i, acc->stage + i * room);
+			large_copy(acc, large, &at, first + i, acc->stage + i * room);
 			ios[i] = (struct transport_io){
 				.region = acc->heap->rows,
 				.off = large->slots[first + i].off + sizeof(struct heap_entry),
@@ -134,7 +163,7 @@ int heap_large_begin(struct heap_access *acc, const struct heap_put *put, struct
 					 large_share(large->bytes, large->share, large->taken),
 				 false, &large->slots[large->taken]);
 	if (ret == 0)
-		ret = large_write(acc, large, put->value);
+		ret = large_write(acc, large, put);
 	if (ret)
 		heap_large_end(acc, large, 0, 0);
 	return ret;

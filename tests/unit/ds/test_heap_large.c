@@ -106,6 +106,44 @@ TEST(large_values__of_all_sizes_over_a_wire)
 	all_sizes(wire_wrap);
 }
 
+/* A value in runs of 1, 3, 9, .. bytes. */
+static void in_runs(struct transport *(*wrap)(struct transport *inner))
+{
+	struct heap_fixture fx;
+	struct heap_client client;
+	struct chain_key key;
+	struct heap_run runs[12];
+	uint64_t at = 0, version;
+
+	heap_fixture_open(&fx, 100, 40);
+	heap_fixture_join(&fx, 1, wrap, &client);
+	fill(value, BUFFER - 64, 7);
+	for (uint64_t i = 0, n = 1; i < 12; at += n, n *= 3, i++) {
+		if (i == 11)
+			n = BUFFER - 64 - at;
+		runs[i] = (struct heap_run){ value + at, n };
+	}
+	key = chain_key("k", 1, client.heap->desc.seed);
+	must(heap_put(&client.acc, &key,
+		      &(struct heap_put){
+			      .runs = runs, .n_runs = 12, .len = at, .expected = HEAP_ANY_VERSION },
+		      &version));
+	expect_large(&client, "k", BUFFER - 64, 7, 1);
+	heap_fixture_expect_sound(&fx, NULL);
+	heap_fixture_leave(&client);
+	heap_fixture_close(&fx);
+}
+
+TEST(large_values__of_several_runs_in_place)
+{
+	in_runs(NULL);
+}
+
+TEST(large_values__of_several_runs_over_a_wire)
+{
+	in_runs(wire_wrap);
+}
+
 /* Chunks | head | headers | CAS; and entry | pin and head, entry | chunks. */
 TEST(large_values__cost_4_round_trips)
 {
