@@ -1,0 +1,190 @@
+#include "client/weights/weights.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define EXTENTS_OF_GENERATION 128u /* about, as long as they are not too large */
+#define EXTENT_MOST ((uint64_t)16 << 20)
+#define EXTENTS_BESIDE 24u /* of tables, manifests and empty entries */
+
+/* Sizes of the heap: it holds keep + 3 generations, deltas and what readers hold back included. */
+static struct rlv_kv_opts weights_heap(const struct rlv_weights_opts *opts)
+{
+	uint64_t room = opts->bytes + opts->bytes / 64 + (64u << 10), chunks = 1;
+	struct rlv_kv_opts heap = RLV_KV_OPTS_INIT;
+
+	heap.extent_bytes = HEAP_EXTENT_LEAST;
+	while (opts->copies > 1 ? heap.extent_bytes < room
+				: heap.extent_bytes < EXTENT_MOST &&
+					  heap.extent_bytes * EXTENTS_OF_GENERATION < room)
+		heap.extent_bytes *= 2;
+	chunks += div_up(room, heap.extent_bytes - sizeof(struct heap_entry));
+	heap.bytes = (chunks * (opts->keep + 3) + EXTENTS_BESIDE) * heap.extent_bytes;
+	heap.keys = (uint64_t)opts->max_clients * (opts->keep + opts->anchor_every + 2);
+	heap.max_clients = opts->max_clients;
+	heap.copies = opts->copies;
+	return heap;
+}
+
+static int weights_opts_check(struct rlv_weights_opts *opts)
+{
+	opts->keep = opts->keep ? opts->keep : 2;
+	opts->anchor_every = opts->anchor_every ? opts->anchor_every : 8;
+	opts->bytes = opts->bytes ? opts->bytes : (uint64_t)64 << 20;
+	opts->max_clients = opts->max_clients ? opts->max_clients : 64;
+	if (opts->reserved)
+		return error_set(-EINVAL, "opts.reserved is not 0");
+	if (opts->keep > WEIGHTS_KEEP_MAX)
+		return error_set(-EINVAL, "opts.keep %u: at most %u", opts->keep, WEIGHTS_KEEP_MAX);
+	if (opts->anchor_every > WEIGHTS_ANCHOR_MAX)
+		return error_set(-EINVAL, "opts.anchor_every %u: at most %u", opts->anchor_every,
+				 WEIGHTS_ANCHOR_MAX);
+	if (opts->bytes > UINT64_MAX >> 8)
+		return error_set(-EINVAL, "opts.bytes is too large");
+	return 0;
+}
+
+/* Frees all of a handle. Returns what closing the heap does. */
+static int weights_end(struct rlv_generations *weights)
+{
+	int ret = rlv_kv_close(&weights->kv);
+
+	weights_buffer_put(weights->current);
+	weights_buffer_put(weights->spare);
+	mem_free(weights->delta);
+	mem_free(weights->pub.head);
+	mem_free(weights->pub.runs);
+	mem_free(weights->pub.scratch);
+	mem_free(weights);
+	return ret;
+}
+
+/* Closes the handle behind an error, whose message stays. */
+static int weights_fail(struct rlv_generations *weights, const char *name, int error)
+{
+	struct error_kept kept;
+
+	(void)error_prefix(error, "weights %s: ", name);
+	error_keep(&kept);
+	(void)weights_end(weights);
+	error_restore(&kept);
+	return error;
+}
+
+/* Puts the empty table of new weights, unless another handle has; then compares. */
+static int weights_begin(struct rlv_generations *weights, const struct rlv_weights_opts *opts)
+{
+	const struct weights_table empty = { .magic = WEIGHTS_TABLE_MAGIC,
+					     .keep = opts->keep,
+					     .anchor_every = opts->anchor_every,
+					     .most = opts->bytes };
+	int ret = rlv_kv_put_if(weights->kv, weights_table_key,
+				(struct rlv_bytes){ &empty, WEIGHTS_TABLE_HEAD }, 0, NULL);
+
+	if (ret && ret != -ESTALE)
+		return ret;
+	ret = weights_refresh(weights);
+	if (ret == 0 && (weights->table.keep != opts->keep ||
+			 weights->table.anchor_every != opts->anchor_every ||
+			 weights->table.most != opts->bytes))
+		ret = error_set(
+			-EEXIST, "they exist with keep %u, anchor_every %u and bytes %" PRIu64,
+			weights->table.keep, weights->table.anchor_every, weights->table.most);
+	return ret;
+}
+
+int rlv_weights_create(struct rlv_store *store, const char *name,
+		       const struct rlv_weights_opts *opts, struct rlv_generations **weights_out)
+{
+	struct rlv_weights_opts full = RLV_WEIGHTS_OPTS_INIT;
+	struct rlv_generations *weights;
+	struct rlv_kv_opts heap;
+	int ret;
+
+	if (!store || !name || !weights_out)
+		return error_set(-EINVAL, "store, name or weights_out is NULL");
+	ret = opts ? abi_read(&full, sizeof(full), opts, "opts.") : 0;
+	if (ret == 0)
+		ret = weights_opts_check(&full);
+	if (ret)
+		return ret;
+	weights = mem_zalloc(sizeof(*weights));
+	if (!weights)
+		return error_set(-ENOMEM, "weights: cannot allocate memory");
+	heap = weights_heap(&full);
+	ret = rlv_kv_create(store, name, &heap, &weights->kv);
+	if (ret == 0)
+		ret = weights_begin(weights, &full);
+	if (ret)
+		return weights_fail(weights, name, ret);
+	*weights_out = weights;
+	return 0;
+}
+
+int rlv_weights_open(struct rlv_store *store, const char *name,
+		     struct rlv_generations **weights_out)
+{
+	struct rlv_generations *weights;
+	int ret;
+
+	if (!store || !name || !weights_out)
+		return error_set(-EINVAL, "store, name or weights_out is NULL");
+	weights = mem_zalloc(sizeof(*weights));
+	if (!weights)
+		return error_set(-ENOMEM, "weights: cannot allocate memory");
+	ret = rlv_kv_open(store, name, &weights->kv);
+	if (ret == 0) {
+		ret = weights_refresh(weights);
+		if (ret == -ENOENT)
+			ret = error_set(-ENOENT, "the heap of that name has no weights");
+	}
+	if (ret)
+		return weights_fail(weights, name, ret);
+	*weights_out = weights;
+	return 0;
+}
+
+int rlv_weights_close(struct rlv_generations **weights)
+{
+	int ret;
+
+	if (!weights || !*weights)
+		return 0;
+	ret = weights_end(*weights);
+	*weights = NULL;
+	return ret;
+}
+
+int rlv_weights_info(struct rlv_generations *weights, struct rlv_weights_info *info_out)
+{
+	struct rlv_kv_info heap = RLV_KV_INFO_INIT;
+	struct rlv_weights_info info;
+	int ret;
+
+	if (!weights || !info_out)
+		return error_set(-EINVAL, "weights or info_out is NULL");
+	ret = abi_check(info_out, "info_out->");
+	if (ret == 0)
+		ret = weights_refresh(weights);
+	if (ret == 0)
+		ret = rlv_kv_info(weights->kv, &heap);
+	if (ret)
+		return ret;
+	info = weights->stats;
+	info.generations = weights->table.n;
+	if (weights->table.n) {
+		info.version = weights->table.gens[0].version;
+		info.oldest = weights->table.gens[weights->table.n - 1].version;
+	}
+	info.keep = weights->table.keep;
+	info.anchor_every = weights->table.anchor_every;
+	info.round_trips = heap.round_trips;
+	info.read_bytes = heap.read_bytes;
+	info.write_bytes = heap.write_bytes;
+	abi_write(info_out, &info, sizeof(info));
+	return 0;
+}

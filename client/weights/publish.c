@@ -1,0 +1,190 @@
+#include "client/weights/weights.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -------- what may be published -------- */
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int names_check(const struct weights_entry *head)
+{
+	const char **names = mem_array(head->n, sizeof(names[0]));
+	int ret = names ? 0 : error_set(-ENOMEM, "weights: cannot allocate memory");
+
+	for (uint32_t i = 0; names && i < head->n; i++)
+		names[i] = weights_name(head, &weights_tensors(head)[i]);
+	if (names)
+		qsort(names, head->n, sizeof(names[0]), by_name);
+	for (uint32_t i = 1; ret == 0 && i < head->n; i++)
+		if (strcmp(names[i - 1], names[i]) == 0)
+			ret = error_set(-EINVAL, "two tensors have the name %s", names[i]);
+	mem_free(names);
+	return ret;
+}
+
+/* Compares with the newest generation. */
+static int publish_check(const struct rlv_generations *weights, uint64_t version, uint32_t flags)
+{
+	const struct weights_gen *newest = &weights->table.gens[0];
+	bool any = weights->table.n > 0;
+
+	if (weights->pub.head->payload > weights->table.most)
+		return error_set(-ERANGE,
+				 "%" PRIu64
+				 " bytes of tensors: create weights with opts.bytes above %" PRIu64,
+				 weights->pub.head->payload, weights->table.most);
+	if (any && version <= newest->version)
+		return error_set(-EEXIST,
+				 "version %" PRIu64 ": version %" PRIu64 " is published already",
+				 version, newest->version);
+	if (any && weights_tree_hash(weights->pub.head) == newest->tree)
+		return 0;
+	if (any && !(flags & RLV_PUBLISH_NEW_TREE))
+		return error_set(
+			-EINVAL,
+			"names, order, dtypes or shapes of the tensors are not those of version "
+			"%" PRIu64 ": publish them under another name, or with "
+			"RLV_PUBLISH_NEW_TREE",
+			newest->version);
+	return names_check(weights->pub.head);
+}
+
+/* -------- the entry -------- */
+
+/* Puts the runs, of that many bytes, as the value of the key. */
+static int runs_put(struct rlv_generations *weights, struct rlv_bytes key, uint64_t bytes,
+		    uint64_t *version_out)
+{
+	struct weights_publisher *pub = &weights->pub;
+	struct heap_put put = {
+		.runs = pub->runs, .n_runs = pub->n_runs, .len = bytes, .expected = HEAP_ANY_VERSION
+	};
+	uint64_t done = 0;
+
+	if (bytes <= weights->kv->desc.extent_bytes) {
+		if (!weights_make_room(&pub->scratch, &pub->scratch_room, bytes))
+			return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes",
+					 bytes);
+		for (uint32_t i = 0; i < pub->n_runs; done += pub->runs[i].len, i++)
+			memcpy(pub->scratch + done, pub->runs[i].ptr, pub->runs[i].len);
+		put.runs = NULL;
+		put.value = pub->scratch;
+	}
+	return kv_put(weights->kv, key, &put, version_out);
+}
+
+/* Puts an anchor, and describes it. */
+static int anchor_put(struct rlv_generations *weights, struct weights_gen *gen)
+{
+	struct weights_entry *head = weights->pub.head;
+	struct weights_key key = weights_entry_key(gen->owner, gen->index);
+
+	head->seq = gen->seq;
+	gen->kind = WEIGHTS_ANCHOR;
+	gen->bytes = weights_payload_off(head) + head->payload;
+	return runs_put(weights, weights_key_bytes(&key), gen->bytes, &gen->entry);
+}
+
+/* Makes room in a full heap, where killed publishers left entries. */
+static int entry_put(struct rlv_generations *weights, struct weights_gen *gen)
+{
+	int ret = anchor_put(weights, gen);
+
+	if (ret != -ENOSPC)
+		return ret;
+	ret = weights_sweep(weights);
+	return ret ? ret : anchor_put(weights, gen);
+}
+
+/* -------- the table -------- */
+
+/* Behind a put of the table that did not succeed: another was first, or the answer is lost. */
+static int table_look(struct rlv_generations *weights, const struct weights_gen *gen, int error)
+{
+	struct error_kept kept;
+	int ret;
+
+	error_keep(&kept);
+	ret = weights_refresh(weights);
+	if (ret && error == -ESTALE)
+		return ret;
+	if (ret == 0 && weights_table_names(&weights->table, gen->owner, gen->index))
+		return 0;
+	weights->stats.lost += error == -ESTALE;
+	if (error == -ESTALE)
+		return error_set(-EBUSY,
+				 "another handle published meanwhile: publish version %" PRIu64
+				 " again",
+				 gen->version);
+	error_restore(&kept);
+	return error;
+}
+
+/* Makes the generation visible, and empties those that the table drops. */
+static int table_put(struct rlv_generations *weights, const struct weights_gen *gen)
+{
+	struct weights_table next = weights->table;
+	uint64_t version;
+	uint32_t dropped;
+	int ret;
+
+	weights_table_add(&next, gen, &dropped);
+	ret = rlv_kv_put_if(weights->kv, weights_table_key,
+			    (struct rlv_bytes){ &next, weights_table_bytes(next.n) },
+			    weights->table_version, &version);
+	if (ret == -ESTALE || ret == -ETIMEDOUT || ret == -ECONNRESET)
+		return table_look(weights, gen, ret);
+	if (ret)
+		return ret;
+	weights->table = next;
+	weights->table_version = version;
+	weights_drop(weights, &next.gens[next.n], dropped);
+	return 0;
+}
+
+int rlv_weights_publish(struct rlv_generations *weights, const struct rlv_tensor *tensors, size_t n,
+			uint64_t version, uint32_t flags)
+{
+	struct weights_gen gen = { .version = version };
+	int ret;
+
+	if (!weights || version == 0)
+		return error_set(-EINVAL, "weights is NULL, or version is 0");
+	if (flags & ~(uint32_t)(RLV_PUBLISH_ANCHOR | RLV_PUBLISH_NEW_TREE | RLV_PUBLISH_FINITE))
+		return error_set(-EINVAL, "flags %#x: no such flag", flags);
+	if (!weights->kv->slot.owner)
+		return error_set(-EACCES, "the store was opened read-only");
+	ret = weights_head_make(&weights->pub, tensors, n);
+	if (ret == 0 && (flags & RLV_PUBLISH_FINITE))
+		ret = weights_finite_check(tensors, weights->pub.head);
+	if (ret == 0)
+		ret = weights_refresh(weights);
+	if (ret == 0)
+		ret = publish_check(weights, version, flags);
+	if (ret == 0 && !weights->pub.swept)
+		ret = weights_sweep(weights);
+	if (ret)
+		return ret;
+	gen.seq = weights->table.n ? weights->table.gens[0].seq + 1 : 1;
+	gen.owner = weights->kv->slot.owner;
+	gen.index = weights_table_free(&weights->table, gen.owner);
+	gen.tree = weights_tree_hash(weights->pub.head);
+	gen.payload = weights->pub.head->payload;
+	ret = entry_put(weights, &gen);
+	if (ret == 0)
+		ret = table_put(weights, &gen);
+	if (ret)
+		return ret;
+	weights->stats.published++;
+	weights->stats.anchors += gen.kind == WEIGHTS_ANCHOR;
+	return 0;
+}

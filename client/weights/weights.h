@@ -1,0 +1,103 @@
+/*
+ * weights.h - private to client/weights: a handle of weights. It has a handle of their heap, the table as
+ * last read, two buffers to fetch into, and, if it publishes, what deltas need.
+ *
+ *   publish   entry under a key that the table does not name | put the table if it is still the one
+ *             that was read | empty the entries that it names no more
+ *   fetch     table | entries from an anchor, or from what a buffer has, up to the newest | swap
+ *
+ * Keys of entries have the owner id of their publisher, so two publishers never write the same one. A
+ * publisher that was killed leaves at most one entry that no table names; the next handle that publishes
+ * finds it (weights_sweep).
+ */
+#ifndef RLV_CLIENT_WEIGHTS_WEIGHTS_H
+#define RLV_CLIENT_WEIGHTS_WEIGHTS_H
+
+#include "client/kv/kv.h"
+
+#include "ds/weights/table.h"
+#include "ds/weights/tree.h"
+
+#include "relive/weights.h"
+
+#include <stdatomic.h>
+
+/* An entry of an anchor, with the deltas behind it applied. */
+struct weights_buffer {
+	atomic_uint holds; /* generations given out, and 1 of the handle */
+	uint64_t seq;      /* 0 = what it has is not whole */
+	uint64_t sum;
+	uint64_t room, bytes;
+	struct weights_entry *entry; /* aligned to 64, as the payload */
+	struct rlv_tensor *tensors;
+	size_t tensors_room;
+};
+
+struct weights_publisher {
+	bool swept;                 /* entries of killed publishers are gone */
+	struct weights_entry *head; /* of the generation to be published */
+	size_t head_room;
+	struct heap_run *runs;
+	size_t runs_room;
+	uint32_t n_runs;
+	uint8_t *scratch; /* of a generation that fits into an extent */
+	size_t scratch_room;
+};
+
+struct rlv_generations {
+	struct rlv_kv *kv;
+	struct weights_table table;
+	uint64_t table_version; /* of its key */
+	struct weights_buffer *current, *spare;
+	uint8_t *delta; /* as read */
+	size_t delta_room;
+	struct weights_publisher pub;
+	struct rlv_weights_info stats;
+};
+
+/* A key of the heap. */
+struct weights_key {
+	char text[24];
+	uint32_t len;
+};
+
+struct weights_key weights_entry_key(uint32_t owner, uint32_t index);
+
+static inline struct rlv_bytes weights_key_bytes(const struct weights_key *key)
+{
+	return (struct rlv_bytes){ key->text, key->len };
+}
+
+extern const struct rlv_bytes weights_table_key;
+
+/* Reads the table, unless it is the one that the handle has. -ENOENT: there is none. Cost: 1 RT, or 3. */
+RLV_MUST_CHECK int weights_refresh(struct rlv_generations *weights);
+
+/* Memory at *ptr_inout of at least n bytes, aligned to 64; what it had is lost. */
+RLV_MUST_CHECK bool weights_make_room(void *ptr_inout, size_t *room, uint64_t n);
+
+/* Writes the head of an anchor of the tensors to pub.head, and lists in pub.runs
+   where head and data lie. n > 0.
+   -EINVAL: the message names the tensor. */
+RLV_MUST_CHECK int weights_head_make(struct weights_publisher *pub,
+				     const struct rlv_tensor *tensors, size_t n);
+
+/* -EDOM: a tensor has NaN or infinity. */
+RLV_MUST_CHECK int weights_finite_check(const struct rlv_tensor *tensors,
+					const struct weights_entry *head);
+
+/* Empties entries in the heap that the table does not name. The handle is about to publish. */
+RLV_MUST_CHECK int weights_sweep(struct rlv_generations *weights);
+
+/* Empties the entries of n generations that the table named. Errors are left: the next sweep finds them. */
+void weights_drop(struct rlv_generations *weights, const struct weights_gen *gens, uint32_t n);
+
+/* -------- buffers -------- */
+
+/* The handle's buffer at *at for that many bytes: it is made anew if a generation holds it. -ENOMEM. */
+RLV_MUST_CHECK int weights_buffer_take(struct weights_buffer **at, uint64_t bytes);
+void weights_buffer_put(struct weights_buffer *buffer);
+/* Fills the buffer's tensors from its head, which was checked. -ENOMEM. */
+RLV_MUST_CHECK int weights_buffer_parse(struct weights_buffer *buffer);
+
+#endif

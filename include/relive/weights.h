@@ -1,0 +1,169 @@
+/*
+ * Weights: generations of many tensors, from a learner to every actor. They lie in a heap (relive/kv.h).
+ *
+ * A publish makes one generation of all tensors; it is visible whole or not at all. A fetch gives the newest
+ * one into memory of the handle. The last `keep` generations stay, so actors that join or restart later need
+ * no publish. A generation is an anchor, which has all tensors, or a delta: the elements whose bits changed.
+ * Readers see no difference.
+ *
+ * Conventions, errors, threads and cost are as in relive/relive.h. A handle is one client: each thread opens
+ * its own.
+ */
+#ifndef RELIVE_WEIGHTS_H
+#define RELIVE_WEIGHTS_H
+
+#include "relive/kv.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RLV_TENSOR_DIMS 8
+#define RLV_TENSOR_NAME_BYTES 1024 /* of the longest name, with the final NUL */
+#define RLV_WEIGHTS_KEEP 16        /* most generations that stay */
+#define RLV_WEIGHTS_ANCHOR_EVERY 64
+
+struct rlv_generations;
+
+struct rlv_weights_opts {
+	uint32_t size;
+	uint32_t keep; /* generations that stay; 0 = 2. Up to RLV_WEIGHTS_KEEP */
+	uint64_t bytes; /* of all tensors of a generation, at most; 0 = 64 MiB. The heap has room for keep + 2
+			   of that, and half as much for deltas */
+	uint32_t anchor_every; /* generations, at the latest; 0 = 8, 1 = no deltas. Up to
+				  RLV_WEIGHTS_ANCHOR_EVERY */
+	uint32_t max_clients;  /* open handles; 0 = 64 */
+	uint32_t copies; /* on memory nodes of their own; 0 = 1. From 2 on a generation must fit into 1 GiB, and one
+			    handle publishes: others get -EBUSY, as in relive/kv.h */
+	uint32_t reserved; /* 0 */
+};
+#define RLV_WEIGHTS_OPTS_INIT RLV_SIZED(struct rlv_weights_opts)
+
+/*
+ * Creates weights and opens them, or opens the existing ones of that name and options. opts NULL = all
+ * defaults. Their heap has the same name. Errors: -EINVAL, -EEXIST (other options; or a table, or a heap without weights, has the
+ * name), and those of rlv_kv_create. Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_weights_create(struct rlv_store *store, const char *name,
+				   const struct rlv_weights_opts *opts,
+				   struct rlv_generations **weights_out);
+
+/* Opens weights. -ENOENT: no heap of that name, or it has no weights; others as rlv_kv_open. Thread: any. Cost:
+   control plane. */
+RLV_CHECKED int rlv_weights_open(struct rlv_store *store, const char *name,
+				 struct rlv_generations **weights_out);
+
+/* Closes a handle and sets *weights to NULL; NULL is a no-op. Generations that it gave out stay valid until they are
+   released. After an error the handle is closed, too. Thread: owner. */
+RLV_CHECKED int rlv_weights_close(struct rlv_generations **weights);
+
+/* -------- publish -------- */
+
+struct rlv_tensor {
+	uint32_t size;
+	uint32_t dtype; /* enum rlv_dtype */
+	uint32_t ndim;  /* 0 = scalar */
+	uint32_t reserved;
+	const char *name; /* unique; any text */
+	uint64_t shape[RLV_TENSOR_DIMS];
+	const void *data; /* C-contiguous */
+	uint64_t bytes;   /* out, in generations; ignored by publish */
+};
+#define RLV_TENSOR_INIT RLV_SIZED(struct rlv_tensor)
+
+enum rlv_publish_flags {
+	RLV_PUBLISH_ANCHOR = 1, /* no delta */
+	RLV_PUBLISH_NEW_TREE =
+		2,              /* names, dtypes and shapes may differ from the generation before */
+	RLV_PUBLISH_FINITE = 4, /* refuses NaN and infinity in floating point tensors */
+};
+
+/*
+ * Publishes n tensors as generation `version`, which is above all before it. The order of the tensors is that in
+ * memory: first what readers need first. Deltas compare with the last generation, of which the handle then keeps a
+ * copy. flags: enum rlv_publish_flags. Errors: -EINVAL (tensors or flags; another tree than before; the message names the tensor),
+ * -EEXIST (that version or a newer one is there), -EBUSY (another handle published meanwhile), -EDOM (not finite), -ERANGE (above opts.bytes),
+ * -ENOSPC (the heap is full), and those of rlv_kv_put. After all of them nothing was published. -ETIMEDOUT, -ECONNRESET: it is
+ * not known whether; rlv_weights_poll says. Thread: owner. Cost: 6 RT, 2 more for each generation that is
+ * dropped, and 1 for each 16 MiB and each 64 chunks; on one host one copy of the tensors.
+ */
+RLV_CHECKED int rlv_weights_publish(struct rlv_generations *weights,
+				    const struct rlv_tensor *tensors, size_t n, uint64_t version,
+				    uint32_t flags);
+
+/* -------- fetch -------- */
+
+/* Version of the newest generation. -ENODATA: none yet. Thread: owner. Cost: 1 RT of 128 B while nothing was
+   published since; else 2 more. */
+RLV_CHECKED int rlv_weights_poll(struct rlv_generations *weights, uint64_t *version_out);
+
+/* Waits until there is a generation above `than`, as rlv_kv_watch does. -ETIMEDOUT. Thread: owner. Cost: as
+   rlv_weights_poll for each look. */
+RLV_CHECKED int rlv_weights_watch(struct rlv_generations *weights, uint64_t than,
+				  int64_t timeout_ns, uint64_t *version_out);
+
+enum rlv_generation_flags {
+	RLV_GENERATION_REPAIRED =
+		1, /* the sum of a payload was wrong after deltas: it was read again */
+};
+
+/* A generation, until rlv_generation_release. */
+struct rlv_generation {
+	uint32_t size;
+	uint32_t n_tensors;
+	uint64_t version;
+	const struct rlv_tensor *tensors; /* data is aligned to 64 */
+	const void *data;                 /* of all tensors together, in their order */
+	uint64_t bytes;
+	uint32_t n_deltas; /* that were applied for it */
+	uint32_t flags;    /* enum rlv_generation_flags */
+	void *hold;        /* private */
+};
+#define RLV_GENERATION_INIT RLV_SIZED(struct rlv_generation)
+
+/*
+ * Waits for a generation above `newer_than`, and gives the newest one. It lies in a buffer of the handle, of which there
+ * are two as long as generations are released before the second fetch after them; else more. Readers of an older
+ * one are not disturbed. Errors: -ETIMEDOUT (none within timeout_ns), -EBADMSG (an entry is damaged, and no other way leads to the
+ * generation), -ENOMEM, -EAGAIN (it was dropped each time before it was read), those of rlv_kv_get. Thread:
+ * owner. Cost: 1 RT if there is nothing newer; else 3, and 3 for each entry to read, and 1 for each 16 MiB; on one host one copy,
+ * or, of deltas, none of what did not change.
+ */
+RLV_CHECKED int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than,
+				  int64_t timeout_ns, struct rlv_generation *generation_out);
+
+/* Gives the generation of that version, if it is still kept; -ENOENT: not any more, or never. It lies in
+   memory of its own. Else as rlv_weights_fetch. */
+RLV_CHECKED int rlv_weights_get(struct rlv_generations *weights, uint64_t version,
+				struct rlv_generation *generation_out);
+
+/* Gives the generation's memory back and clears *generation; a second call is a no-op. Thread: any. */
+RLV_API void rlv_generation_release(struct rlv_generation *generation);
+
+/* -------- state -------- */
+
+struct rlv_weights_info {
+	uint32_t size;
+	uint32_t generations; /* that the store has */
+	uint64_t version;     /* newest; 0 if there is none */
+	uint64_t oldest;
+	uint32_t keep, anchor_every;
+	/* Of this handle: */
+	uint64_t published, anchors; /* generations, and those that were anchors */
+	uint64_t fetched;
+	uint64_t deltas;                               /* applied */
+	uint64_t repairs;                              /* see RLV_GENERATION_REPAIRED */
+	uint64_t lost;                                 /* publishes that another one preceded */
+	uint64_t round_trips, read_bytes, write_bytes; /* over a wire */
+};
+#define RLV_WEIGHTS_INFO_INIT RLV_SIZED(struct rlv_weights_info)
+
+/* Thread: owner. Cost: as rlv_weights_poll and rlv_kv_info. */
+RLV_CHECKED int rlv_weights_info(struct rlv_generations *weights,
+				 struct rlv_weights_info *info_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ * Weights: values of a heap that make generations of tensors (docs/decisions/0026-weights.md).
+ *
+ *   key "newest"   weights_table: the generations that are kept, the newest first
+ *   key "O/I"      entry I of the publisher with owner id O: a weights_entry, then
+ *                    anchor   a weights_tensor for each tensor | names | payload: all tensors
+ *                    delta    what changed since the generation before (ds/weights/delta.h)
+ *
+ * The put of the table makes a generation visible. Entries that the table does not name do not exist.
+ */
+#ifndef RLV_WIRE_WEIGHTS_LAYOUT_H
+#define RLV_WIRE_WEIGHTS_LAYOUT_H
+
+#include "wire/le.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+#define WEIGHTS_TABLE_MAGIC 0x31544757u /* "WGT1" */
+#define WEIGHTS_ENTRY_MAGIC 0x31454757u /* "WGE1" */
+#define WEIGHTS_KEEP_MAX 16u
+#define WEIGHTS_ANCHOR_MAX 64u
+#define WEIGHTS_GENS_MAX (WEIGHTS_KEEP_MAX + WEIGHTS_ANCHOR_MAX)
+#define WEIGHTS_DIMS_MAX 8u
+#define WEIGHTS_NAME_MAX 1023u /* without the NUL */
+#define WEIGHTS_ALIGN 64u      /* of each tensor in the payload */
+
+enum weights_kind { WEIGHTS_ANCHOR = 1, WEIGHTS_DELTA = 2 };
+
+/*
+ *   offset size
+ *        0    8  version, as the publisher numbers it
+ *        8    8  sequence: 1, 2, 3, ..
+ *       16    8  version of the entry's key in the heap
+ *       24    8  bytes of the entry
+ *       32    8  sum of the payload, kept up over the deltas since the anchor, which has 0
+ *       40    8  hash of names, dtypes and shapes
+ *       48    8  bytes of the payload
+ *       56    4  owner id of the publisher
+ *       60    2  number of the entry
+ *       62    2  enum weights_kind
+ */
+struct weights_gen {
+	uint64_t version;
+	uint64_t seq;
+	uint64_t entry;
+	uint64_t bytes;
+	uint64_t sum;
+	uint64_t tree;
+	uint64_t payload;
+	uint32_t owner;
+	uint16_t index;
+	uint16_t kind;
+};
+
+/*
+ *   offset size
+ *        0    4  magic
+ *        4    4  number of generations; 0 = nothing was published yet
+ *        8    4  generations to keep
+ *       12    4  an anchor at the latest after so many generations; 1 = no deltas
+ *       16    8  limit of a payload, in bytes
+ *       24   40  reserved
+ *       64       generations, of sequences that fall by 1; the last one is an anchor
+ */
+struct weights_table {
+	uint32_t magic;
+	uint32_t n;
+	uint32_t keep;
+	uint32_t anchor_every;
+	uint64_t most;
+	uint64_t reserved[5];
+	struct weights_gen gens[WEIGHTS_GENS_MAX];
+};
+
+#define WEIGHTS_TABLE_HEAD offsetof(struct weights_table, gens)
+
+/*
+ *   offset size
+ *        0    4  magic
+ *        4    4  number of tensors; 0 in a delta
+ *        8    8  sequence of the generation
+ *       16    8  bytes of tensors and names, a multiple of 64; of the changes in a delta
+ *       24    8  bytes of the payload
+ *       32   32  reserved
+ */
+struct weights_entry {
+	uint32_t magic;
+	uint32_t n;
+	uint64_t seq;
+	uint64_t head_bytes;
+	uint64_t payload;
+	uint64_t reserved[4];
+};
+
+/*
+ *   offset size
+ *        0    8  offset in the payload, a multiple of 64
+ *        8    8  bytes
+ *       16   64  shape
+ *       80    4  offset of its name, NUL-terminated, behind the entry's header
+ *       84    2  bytes of the name, without the NUL
+ *       86    1  dtype: enum rlv_dtype
+ *       87    1  number of dimensions
+ *       88    8  reserved
+ */
+struct weights_tensor {
+	uint64_t off;
+	uint64_t bytes;
+	uint64_t shape[WEIGHTS_DIMS_MAX];
+	uint32_t name_off;
+	uint16_t name_len;
+	uint8_t dtype;
+	uint8_t n_dims;
+	uint64_t reserved;
+};
+
+WIRE_SIZE(weights_gen, 64);
+WIRE_AT(weights_gen, owner, 56);
+WIRE_AT(weights_gen, kind, 62);
+WIRE_AT(weights_table, gens, 64);
+WIRE_SIZE(weights_entry, 64);
+WIRE_AT(weights_entry, payload, 24);
+WIRE_SIZE(weights_tensor, 96);
+WIRE_AT(weights_tensor, name_off, 80);
+WIRE_AT(weights_tensor, dtype, 86);
+
+#endif
