@@ -4,7 +4,7 @@
  *   key "newest"   weights_table: the generations that are kept, the newest first
  *   key "O/I"      entry I of the publisher with owner id O: a weights_entry, then
  *                    anchor   a weights_tensor for each tensor | names | payload: all tensors
- *                    delta    what changed since the generation before (ds/weights/delta.h)
+ *                    delta    weights_change and its delta (wire/delta_layout.h) for each tensor that changed
  *
  * The put of the table makes a generation visible. Entries that the table does not name do not exist.
  */
@@ -21,6 +21,7 @@
 #define WEIGHTS_KEEP_MAX 16u
 #define WEIGHTS_ANCHOR_MAX 64u
 #define WEIGHTS_GENS_MAX (WEIGHTS_KEEP_MAX + WEIGHTS_ANCHOR_MAX)
+#define WEIGHTS_MOST (UINT64_C(1) << 56) /* bytes; so that sums of a few do not wrap */
 #define WEIGHTS_DIMS_MAX 8u
 #define WEIGHTS_NAME_MAX 1023u /* without the NUL */
 #define WEIGHTS_ALIGN 64u      /* of each tensor in the payload */
@@ -78,7 +79,7 @@ struct weights_table {
 /*
  *   offset size
  *        0    4  magic
- *        4    4  number of tensors; 0 in a delta
+ *        4    4  number of tensors; in a delta of those that changed
  *        8    8  sequence of the generation
  *       16    8  bytes of tensors and names, a multiple of 64; of the changes in a delta
  *       24    8  bytes of the payload
@@ -115,6 +116,20 @@ struct weights_tensor {
 	uint64_t reserved;
 };
 
+/*
+ *   offset size
+ *        0    4  number of the tensor
+ *        4    4  reserved
+ *        8    8  bytes of the delta behind it, a multiple of 8
+ */
+struct weights_change {
+	uint32_t tensor;
+	uint32_t reserved;
+	uint64_t bytes;
+};
+
+WIRE_SIZE(weights_change, 16);
+WIRE_AT(weights_change, bytes, 8);
 WIRE_SIZE(weights_gen, 64);
 WIRE_AT(weights_gen, owner, 56);
 WIRE_AT(weights_gen, kind, 62);

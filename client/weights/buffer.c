@@ -26,17 +26,24 @@ void weights_buffer_put(struct weights_buffer *buffer)
 		return;
 	mem_free(buffer->entry);
 	mem_free(buffer->tensors);
+	mem_free(buffer->sums);
 	mem_free(buffer);
+}
+
+void weights_buffer_part(struct weights_buffer **at)
+{
+	if (!*at || atomic_load_explicit(&(*at)->holds, memory_order_acquire) == 1)
+		return;
+	weights_buffer_put(*at);
+	*at = NULL;
 }
 
 int weights_buffer_take(struct weights_buffer **at, uint64_t bytes)
 {
-	struct weights_buffer *buffer = *at;
+	struct weights_buffer *buffer;
 
-	if (buffer && atomic_load_explicit(&buffer->holds, memory_order_acquire) > 1) {
-		weights_buffer_put(buffer);
-		buffer = *at = NULL;
-	}
+	weights_buffer_part(at);
+	buffer = *at;
 	if (!buffer) {
 		buffer = *at = mem_zalloc(sizeof(*buffer));
 		if (!buffer)
@@ -45,6 +52,23 @@ int weights_buffer_take(struct weights_buffer **at, uint64_t bytes)
 	}
 	if (!weights_make_room(&buffer->entry, &buffer->room, bytes))
 		return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes", bytes);
+	buffer->seq = 0;
+	return 0;
+}
+
+int weights_buffer_copy(struct weights_buffer **to, const struct weights_buffer *from)
+{
+	int ret = weights_buffer_take(to, from->bytes);
+
+	if (ret)
+		return ret;
+	memcpy((*to)->entry, from->entry, from->bytes);
+	(*to)->bytes = from->bytes;
+	ret = weights_buffer_parse(*to);
+	if (ret)
+		return ret;
+	memcpy((*to)->sums, from->sums, from->entry->n * sizeof(from->sums[0]));
+	(*to)->seq = from->seq;
 	return 0;
 }
 
@@ -54,7 +78,8 @@ int weights_buffer_parse(struct weights_buffer *buffer)
 	uint8_t *payload = (uint8_t *)buffer->entry + weights_payload_off(entry);
 
 	if (!mem_make_room(&buffer->tensors, &buffer->tensors_room, entry->n,
-			   sizeof(buffer->tensors[0])))
+			   sizeof(buffer->tensors[0])) ||
+	    !mem_make_room(&buffer->sums, &buffer->sums_room, entry->n, sizeof(buffer->sums[0])))
 		return error_set(-ENOMEM, "weights: cannot allocate memory for %u tensors",
 				 entry->n);
 	for (uint32_t i = 0; i < entry->n; i++) {

@@ -62,15 +62,19 @@ int rlv_weights_watch(struct rlv_generations *weights, uint64_t than, int64_t ti
 
 /* -------- entries -------- */
 
-/* Reads the entry of a generation. -EAGAIN: it was dropped meanwhile; -EBADMSG. */
+/* Reads the entry of a generation, of gen->bytes. -EAGAIN: it was dropped meanwhile; -EBADMSG. */
 static int entry_read(struct rlv_generations *weights, const struct weights_gen *gen, void *ptr)
 {
 	struct weights_key key = weights_entry_key(gen->owner, gen->index);
 	struct rlv_kv_value value = { .size = sizeof(value), .ptr = ptr, .room = gen->bytes };
-	int ret = rlv_kv_get(weights->kv, weights_key_bytes(&key), &value);
+	int ret;
+
+	ret = rlv_kv_get(weights->kv, weights_key_bytes(&key), &value);
 
 	if (ret && ret != -ERANGE)
-		return ret;
+		return ret == -ENOENT ? error_set(-EBADMSG, "version %" PRIu64 " has no entry",
+						  gen->version)
+				      : ret;
 	if (value.version != gen->entry)
 		return error_set(-EAGAIN, "version %" PRIu64 " was dropped before it was read",
 				 gen->version);
@@ -81,27 +85,15 @@ static int entry_read(struct rlv_generations *weights, const struct weights_gen 
 	return 0;
 }
 
-/* True if the heap can have an entry of that many bytes. */
-static bool bytes_check(const struct rlv_generations *weights, uint64_t bytes)
-{
-	const struct heap_desc *desc = &weights->kv->desc;
-
-	return bytes <= desc->extents * desc->extent_bytes;
-}
-
 static int anchor_read(struct rlv_generations *weights, const struct weights_gen *gen,
 		       struct weights_buffer **at)
 {
 	struct weights_buffer *buffer;
-	int ret = bytes_check(weights, gen->bytes)
-			  ? weights_buffer_take(at, gen->bytes)
-			  : error_set(-EBADMSG, "version %" PRIu64 " cannot have %" PRIu64 " bytes",
-				      gen->version, gen->bytes);
+	int ret = weights_buffer_take(at, gen->bytes);
 
 	if (ret)
 		return ret;
 	buffer = *at;
-	buffer->seq = 0;
 	ret = entry_read(weights, gen, buffer->entry);
 	if (ret == 0)
 		ret = weights_anchor_check(buffer->entry, gen->bytes, gen->seq);
@@ -113,17 +105,49 @@ static int anchor_read(struct rlv_generations *weights, const struct weights_gen
 		ret = weights_buffer_parse(buffer);
 	if (ret)
 		return ret;
+	memset(buffer->sums, 0, buffer->entry->n * sizeof(buffer->sums[0]));
 	buffer->seq = gen->seq;
-	buffer->sum = gen->sum;
 	buffer->bytes = gen->bytes;
+	return 0;
+}
+
+/* Applies a delta to a buffer that has the generation before. */
+static int delta_read(struct rlv_generations *weights, const struct weights_gen *gen,
+		      struct weights_buffer *buffer)
+{
+	struct weights_copy copy = {
+		.head = buffer->entry,
+		.payload = (uint8_t *)buffer->entry + weights_payload_off(buffer->entry),
+		.sums = buffer->sums,
+	};
+	int ret;
+
+	if (!weights_make_room(&weights->delta, &weights->delta_room, gen->bytes))
+		return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes", gen->bytes);
+	ret = entry_read(weights, gen, weights->delta);
+	if (ret)
+		return ret;
+	buffer->seq = 0;
+	ret = weights_changes_apply(&copy, gen, weights->delta, gen->bytes);
+	if (ret)
+		return ret;
+	buffer->seq = gen->seq;
+	weights->stats.deltas++;
 	return 0;
 }
 
 /* -------- generations -------- */
 
-/* Hands the buffer out as generation `gen`. */
+/* How a generation came. */
+struct fetched {
+	uint64_t deltas;
+	bool repaired;
+};
+
+/* Hands the buffer out as generation `index` of the table. */
 static void generation_give(const struct rlv_generations *weights, uint32_t index,
-			    struct weights_buffer *buffer, struct rlv_generation *out)
+			    struct weights_buffer *buffer, const struct fetched *how,
+			    struct rlv_generation *out)
 {
 	struct rlv_generation generation = {
 		.size = sizeof(generation),
@@ -132,20 +156,61 @@ static void generation_give(const struct rlv_generations *weights, uint32_t inde
 		.tensors = buffer->tensors,
 		.data = (const uint8_t *)buffer->entry + weights_payload_off(buffer->entry),
 		.bytes = buffer->entry->payload,
+		.n_deltas = (uint32_t)how->deltas,
+		.flags = how->repaired ? RLV_GENERATION_REPAIRED : 0,
 		.hold = buffer,
 	};
 
 	abi_write(out, &generation, sizeof(generation));
 }
 
-static int fetch_newest(struct rlv_generations *weights)
+/* Makes generation `target` of the table in the buffer at *at, from what that has, or an anchor. */
+static int generation_make(struct rlv_generations *weights, struct weights_buffer **at,
+			   uint32_t target)
+{
+	const struct weights_gen *gens = weights->table.gens;
+	uint32_t i = weights_table_begin(&weights->table, target, *at ? (*at)->seq : 0);
+	int ret = 0;
+
+	if (!*at || gens[i].kind == WEIGHTS_ANCHOR) {
+		ret = anchor_read(weights, &gens[i], at);
+		if (i-- == target)
+			return ret;
+	}
+	for (; ret == 0 && i > target; i--)
+		ret = delta_read(weights, &gens[i], *at);
+	return ret ? ret : delta_read(weights, &gens[target], *at);
+}
+
+/* True if deltas lead from the buffer to the newest generation. */
+static bool is_behind(const struct rlv_generations *weights, const struct weights_buffer *buffer)
+{
+	return buffer && buffer->seq &&
+	       weights->table.gens[weights_table_begin(&weights->table, 0, buffer->seq)].kind ==
+		       WEIGHTS_DELTA;
+}
+
+/* Makes the newest generation in the spare buffer, and swaps. *repaired_out: not by the first way. */
+static int fetch_newest(struct rlv_generations *weights, bool *repaired_out)
 {
 	struct weights_buffer *swap;
-	int ret;
+	bool by_deltas;
+	int ret = 0;
 
 	if (weights->current && weights->current->seq == weights->table.gens[0].seq)
 		return 0;
-	ret = anchor_read(weights, &weights->table.gens[0], &weights->spare);
+	weights_buffer_part(&weights->spare);
+	if (!is_behind(weights, weights->spare) && is_behind(weights, weights->current))
+		ret = weights_buffer_copy(&weights->spare, weights->current);
+	by_deltas = is_behind(weights, weights->spare);
+	if (ret == 0)
+		ret = generation_make(weights, &weights->spare, 0);
+	if (ret == -EBADMSG && by_deltas) {
+		weights->spare->seq = 0;
+		weights->stats.repairs++;
+		*repaired_out = true;
+		ret = generation_make(weights, &weights->spare, 0);
+	}
 	if (ret)
 		return ret;
 	swap = weights->spare;
@@ -157,7 +222,8 @@ static int fetch_newest(struct rlv_generations *weights)
 int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than, int64_t timeout_ns,
 		      struct rlv_generation *generation_out)
 {
-	uint64_t deadline_ns;
+	uint64_t deadline_ns, deltas;
+	bool repaired = false;
 	int ret;
 
 	if (!weights || !generation_out)
@@ -166,17 +232,20 @@ int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than, int6
 	if (ret)
 		return ret;
 	deadline_ns = deadline_after(weights->kv->set.clock, timeout_ns);
+	deltas = weights->stats.deltas;
 	for (uint32_t i = 0; i < MOST_TRIES; i++) {
 		ret = weights_wait(weights, newer_than, deadline_ns);
 		if (ret == 0)
-			ret = fetch_newest(weights);
+			ret = fetch_newest(weights, &repaired);
 		if (ret != -EAGAIN)
 			break;
 	}
 	if (ret)
 		return ret;
 	atomic_fetch_add_explicit(&weights->current->holds, 1, memory_order_relaxed);
-	generation_give(weights, 0, weights->current, generation_out);
+	generation_give(weights, 0, weights->current,
+			&(struct fetched){ weights->stats.deltas - deltas, repaired },
+			generation_out);
 	weights->stats.fetched++;
 	return 0;
 }
@@ -185,6 +254,7 @@ int rlv_weights_get(struct rlv_generations *weights, uint64_t version,
 		    struct rlv_generation *generation_out)
 {
 	struct weights_buffer *own = NULL;
+	uint64_t deltas;
 	uint32_t i = 0;
 	int ret;
 
@@ -197,7 +267,8 @@ int rlv_weights_get(struct rlv_generations *weights, uint64_t version,
 		return ret;
 	while (i < weights->table.n && weights->table.gens[i].version != version)
 		i++;
-	ret = i < weights->table.n ? anchor_read(weights, &weights->table.gens[i], &own)
+	deltas = weights->stats.deltas;
+	ret = i < weights->table.n ? generation_make(weights, &own, i)
 				   : error_set(-EAGAIN, "version");
 	if (ret == -EAGAIN)
 		ret = error_set(-ENOENT,
@@ -207,7 +278,8 @@ int rlv_weights_get(struct rlv_generations *weights, uint64_t version,
 		weights_buffer_put(own);
 		return ret;
 	}
-	generation_give(weights, i, own, generation_out);
+	generation_give(weights, i, own, &(struct fetched){ weights->stats.deltas - deltas, false },
+			generation_out);
 	weights->stats.fetched++;
 	return 0;
 }

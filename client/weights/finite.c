@@ -40,15 +40,14 @@ static bool tensor_is_finite(uint32_t dtype, const void *data, uint64_t bytes)
 	}
 }
 
-int weights_finite_check(const struct rlv_tensor *tensors, const struct weights_entry *head)
+int weights_finite_check(const struct weights_publisher *pub)
 {
-	for (uint32_t i = 0; i < head->n; i++) {
-		const struct weights_tensor *tensor = &weights_tensors(head)[i];
-		const struct rlv_tensor *from =
-			(const void *)((const uint8_t *)tensors + (uint64_t)i * tensors->size);
+	for (uint32_t i = 0; i < pub->head->n; i++) {
+		const struct weights_tensor *tensor = &weights_tensors(pub->head)[i];
 
-		if (!tensor_is_finite(tensor->dtype, from->data, tensor->bytes))
-			return error_set(-EDOM, "tensor %s has NaN or infinity", from->name);
+		if (!tensor_is_finite(tensor->dtype, pub->data[i], tensor->bytes))
+			return error_set(-EDOM, "tensor %s has NaN or infinity",
+					 weights_name(pub->head, tensor));
 	}
 	return 0;
 }

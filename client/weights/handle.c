@@ -43,7 +43,7 @@ static int weights_opts_check(struct rlv_weights_opts *opts)
 	if (opts->anchor_every > WEIGHTS_ANCHOR_MAX)
 		return error_set(-EINVAL, "opts.anchor_every %u: at most %u", opts->anchor_every,
 				 WEIGHTS_ANCHOR_MAX);
-	if (opts->bytes > UINT64_MAX >> 8)
+	if (opts->bytes > WEIGHTS_MOST)
 		return error_set(-EINVAL, "opts.bytes is too large");
 	return 0;
 }
@@ -58,7 +58,9 @@ static int weights_end(struct rlv_generations *weights)
 	mem_free(weights->delta);
 	mem_free(weights->pub.head);
 	mem_free(weights->pub.runs);
+	mem_free(weights->pub.data);
 	mem_free(weights->pub.scratch);
+	weights_shadow_fini(&weights->pub.shadow);
 	mem_free(weights);
 	return ret;
 }

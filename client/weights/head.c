@@ -34,7 +34,7 @@ static int tensor_read(const struct rlv_tensor *tensor, uint32_t size, struct we
 					.n_dims = (uint8_t)tensor->ndim };
 	memcpy(out->shape, tensor->shape, tensor->ndim * sizeof(out->shape[0]));
 	out->bytes = weights_tensor_bytes(out);
-	if (out->bytes > UINT64_MAX >> 8)
+	if (out->bytes > WEIGHTS_MOST)
 		return error_set(-EINVAL, "%s: dtype %u is none, or the shape is too large",
 				 tensor->name, tensor->dtype);
 	if (out->bytes && !tensor->data)
@@ -76,7 +76,8 @@ int weights_head_make(struct weights_publisher *pub, const struct rlv_tensor *te
 	if (ret)
 		return ret;
 	if (!weights_make_room(&pub->head, &pub->head_room, sizeof(*pub->head) + head_bytes) ||
-	    !mem_make_room(&pub->runs, &pub->runs_room, 2 * n + 1, sizeof(pub->runs[0])))
+	    !mem_make_room(&pub->runs, &pub->runs_room, 2 * n + 1, sizeof(pub->runs[0])) ||
+	    !mem_make_room(&pub->data, &pub->data_room, n, sizeof(pub->data[0])))
 		return error_set(-ENOMEM, "weights: cannot allocate memory for %zu tensors", n);
 	memset(pub->head, 0, sizeof(*pub->head) + head_bytes);
 	run = pub->runs;
@@ -89,6 +90,7 @@ int weights_head_make(struct weights_publisher *pub, const struct rlv_tensor *te
 		ret = tensor_read(tensor, tensors->size, to);
 		if (ret)
 			return ret;
+		pub->data[i] = tensor->data;
 		to->off = off;
 		to->name_off = (uint32_t)name_off;
 		memcpy((char *)(pub->head + 1) + name_off, tensor->name, to->name_len);

@@ -82,7 +82,7 @@ static int runs_put(struct rlv_generations *weights, struct rlv_bytes key, uint6
 	return kv_put(weights->kv, key, &put, version_out);
 }
 
-/* Puts an anchor, and describes it. */
+/* Puts an anchor. */
 static int anchor_put(struct rlv_generations *weights, struct weights_gen *gen)
 {
 	struct weights_entry *head = weights->pub.head;
@@ -90,19 +90,43 @@ static int anchor_put(struct rlv_generations *weights, struct weights_gen *gen)
 
 	head->seq = gen->seq;
 	gen->kind = WEIGHTS_ANCHOR;
+	gen->sum = 0;
 	gen->bytes = weights_payload_off(head) + head->payload;
 	return runs_put(weights, weights_key_bytes(&key), gen->bytes, &gen->entry);
 }
 
-/* Makes room in a full heap, where killed publishers left entries. */
-static int entry_put(struct rlv_generations *weights, struct weights_gen *gen)
+/* Puts the delta that the shadow has made. */
+static int delta_put(struct rlv_generations *weights, struct weights_gen *gen, uint64_t bytes)
 {
-	int ret = anchor_put(weights, gen);
+	const struct weights_shadow *shadow = &weights->pub.shadow;
+	const struct weights_copy copy = { .head = weights->pub.head, .sums = shadow->sums };
+	struct weights_key key = weights_entry_key(gen->owner, gen->index);
 
+	gen->kind = WEIGHTS_DELTA;
+	gen->sum = weights_copy_sum(&copy);
+	gen->bytes = bytes;
+	return rlv_kv_put(weights->kv, weights_key_bytes(&key),
+			  (struct rlv_bytes){ shadow->entry, bytes }, &gen->entry);
+}
+
+static int either_put(struct rlv_generations *weights, struct weights_gen *gen, uint64_t delta)
+{
+	return delta ? delta_put(weights, gen, delta) : anchor_put(weights, gen);
+}
+
+/* Puts the entry of a generation, and describes it. */
+static int entry_put(struct rlv_generations *weights, struct weights_gen *gen, uint32_t flags)
+{
+	uint64_t delta = 0;
+	int ret = weights_delta_make(weights, gen, flags, &delta);
+
+	if (ret == 0)
+		ret = either_put(weights, gen, delta);
 	if (ret != -ENOSPC)
 		return ret;
+	/* Killed publishers may have left entries. */
 	ret = weights_sweep(weights);
-	return ret ? ret : anchor_put(weights, gen);
+	return ret ? ret : either_put(weights, gen, delta);
 }
 
 /* -------- the table -------- */
@@ -165,7 +189,7 @@ int rlv_weights_publish(struct rlv_generations *weights, const struct rlv_tensor
 		return error_set(-EACCES, "the store was opened read-only");
 	ret = weights_head_make(&weights->pub, tensors, n);
 	if (ret == 0 && (flags & RLV_PUBLISH_FINITE))
-		ret = weights_finite_check(tensors, weights->pub.head);
+		ret = weights_finite_check(&weights->pub);
 	if (ret == 0)
 		ret = weights_refresh(weights);
 	if (ret == 0)
@@ -179,11 +203,12 @@ int rlv_weights_publish(struct rlv_generations *weights, const struct rlv_tensor
 	gen.index = weights_table_free(&weights->table, gen.owner);
 	gen.tree = weights_tree_hash(weights->pub.head);
 	gen.payload = weights->pub.head->payload;
-	ret = entry_put(weights, &gen);
+	ret = entry_put(weights, &gen, flags);
 	if (ret == 0)
 		ret = table_put(weights, &gen);
 	if (ret)
 		return ret;
+	weights->pub.shadow.seq = weights->pub.shadow.fresh ? gen.seq : 0;
 	weights->stats.published++;
 	weights->stats.anchors += gen.kind == WEIGHTS_ANCHOR;
 	return 0;

@@ -15,6 +15,7 @@
 
 #include "client/kv/kv.h"
 
+#include "ds/weights/changes.h"
 #include "ds/weights/table.h"
 #include "ds/weights/tree.h"
 
@@ -26,11 +27,23 @@
 struct weights_buffer {
 	atomic_uint holds; /* generations given out, and 1 of the handle */
 	uint64_t seq;      /* 0 = what it has is not whole */
-	uint64_t sum;
 	uint64_t room, bytes;
 	struct weights_entry *entry; /* aligned to 64, as the payload */
 	struct rlv_tensor *tensors;
-	size_t tensors_room;
+	uint64_t *sums; /* of the tensors, as deltas have them */
+	size_t tensors_room, sums_room;
+};
+
+/* What a publisher finds deltas with: the payload of a generation. */
+struct weights_shadow {
+	uint64_t seq;  /* the generation; 0 = none */
+	uint64_t tree; /* of which it has tensors; 0 = it is empty */
+	bool fresh;    /* it has the tensors that are being published */
+	uint8_t *payload;
+	uint64_t *sums;
+	size_t room, sums_room;
+	struct weights_entry *entry; /* a delta on its way */
+	size_t entry_room;
 };
 
 struct weights_publisher {
@@ -40,6 +53,9 @@ struct weights_publisher {
 	struct heap_run *runs;
 	size_t runs_room;
 	uint32_t n_runs;
+	const void **data; /* of the tensors */
+	size_t data_room;
+	struct weights_shadow shadow;
 	uint8_t *scratch; /* of a generation that fits into an extent */
 	size_t scratch_room;
 };
@@ -83,8 +99,7 @@ RLV_MUST_CHECK int weights_head_make(struct weights_publisher *pub,
 				     const struct rlv_tensor *tensors, size_t n);
 
 /* -EDOM: a tensor has NaN or infinity. */
-RLV_MUST_CHECK int weights_finite_check(const struct rlv_tensor *tensors,
-					const struct weights_entry *head);
+RLV_MUST_CHECK int weights_finite_check(const struct weights_publisher *pub);
 
 /* Empties entries in the heap that the table does not name. The handle is about to publish. */
 RLV_MUST_CHECK int weights_sweep(struct rlv_generations *weights);
@@ -92,11 +107,27 @@ RLV_MUST_CHECK int weights_sweep(struct rlv_generations *weights);
 /* Empties the entries of n generations that the table named. Errors are left: the next sweep finds them. */
 void weights_drop(struct rlv_generations *weights, const struct weights_gen *gens, uint32_t n);
 
+/* -------- deltas of a publisher -------- */
+
+/*
+ * Makes the delta of the tensors of pub to generation gen, if there may be one and it pays: then
+ * shadow.entry, of *bytes_out; else 0 bytes. The shadow is behind it. -ENOMEM.
+ */
+RLV_MUST_CHECK int weights_delta_make(struct rlv_generations *weights,
+				      const struct weights_gen *gen, uint32_t flags,
+				      uint64_t *bytes_out);
+void weights_shadow_fini(struct weights_shadow *shadow);
+
 /* -------- buffers -------- */
 
-/* The handle's buffer at *at for that many bytes: it is made anew if a generation holds it. -ENOMEM. */
+/* If a generation holds the buffer at *at, leaves it to that: *at is then NULL. */
+void weights_buffer_part(struct weights_buffer **at);
+/* The handle's buffer at *at for that many bytes, which no generation holds. -ENOMEM. */
 RLV_MUST_CHECK int weights_buffer_take(struct weights_buffer **at, uint64_t bytes);
 void weights_buffer_put(struct weights_buffer *buffer);
+/* Makes a copy. -ENOMEM. */
+RLV_MUST_CHECK int weights_buffer_copy(struct weights_buffer **to,
+				       const struct weights_buffer *from);
 /* Fills the buffer's tensors from its head, which was checked. -ENOMEM. */
 RLV_MUST_CHECK int weights_buffer_parse(struct weights_buffer *buffer);
 

@@ -8,7 +8,8 @@ static bool gen_check(const struct weights_gen *gen, const struct weights_gen *n
 {
 	if (gen->kind != WEIGHTS_ANCHOR && gen->kind != WEIGHTS_DELTA)
 		return false;
-	if (gen->seq == 0 || gen->bytes < sizeof(struct weights_entry) ||
+	if (gen->seq == 0 || gen->bytes > WEIGHTS_MOST || gen->payload > WEIGHTS_MOST ||
+	    gen->bytes < sizeof(struct weights_entry) ||
 	    (gen->kind == WEIGHTS_ANCHOR && gen->payload > gen->bytes))
 		return false;
 	if (newer && (gen->seq + 1 != newer->seq || gen->version >= newer->version))
