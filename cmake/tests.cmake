@@ -141,7 +141,8 @@ if(OFI_FOUND AND CMOCKA_FOUND)
 endif()
 
 # Their stores' transports are wrapped (see there).
-foreach(target unit_test_cost_wire unit_test_costs unit_test_cost_kv)
+foreach(target unit_test_cost_wire unit_test_costs unit_test_cost_kv unit_test_cost_weights
+		integration_test_kill_weights)
 	if(TARGET ${target})
 		target_link_options(${target} PRIVATE -Wl,--wrap=transport_open)
 	endif()

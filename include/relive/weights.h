@@ -84,8 +84,9 @@ enum rlv_publish_flags {
  * copy. flags: enum rlv_publish_flags. Errors: -EINVAL (tensors or flags; another tree than before; the message names the tensor),
  * -EEXIST (that version or a newer one is there), -EBUSY (another handle published meanwhile), -EDOM (not finite), -ERANGE (above opts.bytes),
  * -ENOSPC (the heap is full), and those of rlv_kv_put. After all of them nothing was published. -ETIMEDOUT, -ECONNRESET: it is
- * not known whether; rlv_weights_poll says. Thread: owner. Cost: 6 RT, 2 more for each generation that is
- * dropped, and 1 for each 16 MiB and each 64 chunks; on one host one copy of the tensors.
+ * not known whether; rlv_weights_poll says. Thread: owner. Cost: of a delta 5 RT, and 2 for each generation that is dropped; of an anchor
+ * 2 more, 1 for each 16 MiB and 1 for each 64 chunks, and what collects the space of dropped ones. On one host one
+ * copy of the tensors; and a second one where deltas need it.
  */
 RLV_CHECKED int rlv_weights_publish(struct rlv_generations *weights,
 				    const struct rlv_tensor *tensors, size_t n, uint64_t version,
@@ -126,8 +127,8 @@ struct rlv_generation {
  * are two as long as generations are released before the second fetch after them; else more. Readers of an older
  * one are not disturbed. Errors: -ETIMEDOUT (none within timeout_ns), -EBADMSG (an entry is damaged, and no other way leads to the
  * generation), -ENOMEM, -EAGAIN (it was dropped each time before it was read), those of rlv_kv_get. Thread:
- * owner. Cost: 1 RT if there is nothing newer; else 3, and 3 for each entry to read, and 1 for each 16 MiB; on one host one copy,
- * or, of deltas, none of what did not change.
+ * owner. Cost: 1 RT if there is nothing newer; else 2, and 1 for each delta to apply, or for an anchor 4 and 1 for
+ * each 16 MiB. On one host one copy of an anchor; of deltas what changed.
  */
 RLV_CHECKED int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than,
 				  int64_t timeout_ns, struct rlv_generation *generation_out);

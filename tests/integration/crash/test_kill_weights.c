@@ -1,0 +1,324 @@
+/*
+ * Publishers and readers of weights in processes of their own are killed by kill -9: a publisher before each
+ * of its operations on memory, then all of them at any time. What is fetched is one whole version, versions
+ * never step back, and what killed publishers leave is found and freed. RLV_TEST_KILLS: how many.
+ */
+#include "tests/support/fake/fault.h"
+#include "tests/support/fixture/store_fixture.h"
+#include "tests/support/must.h"
+#include "tests/support/processes.h"
+
+#include "relive/weights.h"
+
+#include "base/os/clock.h"
+#include "base/rng.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ELEMENTS 40000u
+#define PERIOD 97u /* each version changes one element of so many */
+#define CLIENTS 4u
+#define KILLS_DEFAULT 80u
+#define STEPS_MOST 400u
+
+int __real_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out);
+int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out);
+
+/* Operations that this process may still make; 0 = any number. */
+static uint64_t kill_in;
+
+static void count_down(void *ctx, uint64_t delay_ns)
+{
+	(void)ctx;
+	(void)delay_ns;
+	if (kill_in && --kill_in == 0)
+		(void)kill(getpid(), SIGKILL);
+}
+
+int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out)
+{
+	const struct fault_plan plan = { .delay_rate = 65536, .delay = count_down };
+	int ret = __real_transport_open(uri, opts, tr_out);
+
+	return ret || !kill_in ? ret : fault_wrap(*tr_out, &plan, tr_out);
+}
+
+struct shared {
+	_Atomic uint64_t acked;              /* newest version whose publish returned */
+	_Atomic uint64_t published, fetched; /* calls */
+	_Atomic uint64_t failed;
+};
+
+struct fixture {
+	struct processes ps;
+	struct shared *shared;
+	struct rlv_store *store;
+	struct rlv_generations *weights;
+	uint64_t steps; /* of the next child */
+	pid_t clients[CLIENTS];
+};
+
+/* -------- versions -------- */
+
+static uint32_t element(uint64_t version, uint32_t i)
+{
+	uint64_t ago = (version + PERIOD - i % PERIOD) % PERIOD;
+
+	return (uint32_t)(version > ago ? version - ago : 0) * 31 + i;
+}
+
+static int publish(struct rlv_generations *weights, uint64_t version)
+{
+	static uint32_t values[ELEMENTS];
+	const struct rlv_tensor tensor = { .size = sizeof(tensor),
+					   .dtype = RLV_U32,
+					   .ndim = 1,
+					   .name = "x",
+					   .shape = { ELEMENTS },
+					   .data = values };
+
+	for (uint32_t i = 0; i < ELEMENTS; i++)
+		values[i] = element(version, i);
+	return rlv_weights_publish(weights, &tensor, 1, version, 0);
+}
+
+static bool is_whole(const struct rlv_generation *got)
+{
+	const uint32_t *values = got->tensors[0].data;
+
+	for (uint32_t i = 0; i < ELEMENTS; i++)
+		if (values[i] != element(got->version, i))
+			return false;
+	return true;
+}
+
+static uint64_t newest(struct rlv_generations *weights)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	uint64_t version;
+
+	must(rlv_weights_fetch(weights, 0, 0, &got), "rlv_weights_fetch");
+	assert_true(is_whole(&got));
+	version = got.version;
+	rlv_generation_release(&got);
+	return version;
+}
+
+/* -------- children -------- */
+
+static int join(struct rlv_generations **weights)
+{
+	static struct rlv_store *store;
+	int ret = rlv_store_open("shm:s", NULL, &store);
+
+	if (ret == 0)
+		ret = rlv_weights_open(store, "policy", weights);
+	if (ret)
+		fprintf(stderr, "open: %d %s\n", ret, rlv_last_error());
+	return ret;
+}
+
+/* Publishes an anchor and some deltas, if it lives so long. */
+static int publish_steps(void *arg)
+{
+	struct fixture *fx = arg;
+	struct rlv_generations *weights;
+	uint64_t version = 0;
+
+	kill_in = fx->steps;
+	if (join(&weights))
+		return 1;
+	for (uint32_t i = 0; i < 4; i++)
+		if (rlv_weights_poll(weights, &version) || publish(weights, version + 1)) {
+			fprintf(stderr, "publish: %s\n", rlv_last_error());
+			return 1;
+		}
+	return 0;
+}
+
+static int publisher(void *arg)
+{
+	struct shared *shared = ((struct fixture *)arg)->shared;
+	struct rlv_generations *weights;
+	uint64_t version = 0, acked;
+	int ret = join(&weights);
+
+	while (ret == 0) {
+		ret = rlv_weights_poll(weights, &version);
+		if (ret == 0)
+			ret = publish(weights, version + 1);
+		if (ret == -EEXIST || ret == -EBUSY || ret == -EAGAIN) {
+			ret = 0;
+			continue;
+		}
+		atomic_fetch_add(&shared->published, ret == 0);
+		acked = atomic_load(&shared->acked);
+		while (ret == 0 && acked < version + 1 &&
+		       !atomic_compare_exchange_weak(&shared->acked, &acked, version + 1))
+			;
+	}
+	fprintf(stderr, "publish: %d %s\n", ret, rlv_last_error());
+	atomic_store(&shared->failed, 1);
+	return 1;
+}
+
+static int reader(void *arg)
+{
+	struct shared *shared = ((struct fixture *)arg)->shared;
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	struct rlv_generations *weights;
+	uint64_t last = 0;
+	int ret = join(&weights);
+
+	while (ret == 0) {
+		uint64_t acked = atomic_load(&shared->acked);
+
+		ret = rlv_weights_fetch(weights, last, 20 * CLOCK_NS_PER_MS, &got);
+		if (ret == -ETIMEDOUT || ret == -EAGAIN) {
+			ret = 0;
+			continue;
+		}
+		if (ret == 0 && (got.version <= last || got.version < acked || !is_whole(&got)))
+			ret = -EILSEQ;
+		if (ret)
+			break;
+		last = got.version;
+		atomic_fetch_add(&shared->fetched, 1);
+		rlv_generation_release(&got);
+	}
+	fprintf(stderr, "fetch: %d %s\n", ret, rlv_last_error());
+	atomic_store(&shared->failed, 1);
+	return 1;
+}
+
+/* -------- the tests -------- */
+
+static void set_up(struct fixture *fx)
+{
+	const struct rlv_weights_opts opts = {
+		.size = sizeof(opts), .bytes = 4 * ELEMENTS, .keep = 2, .anchor_every = 4
+	};
+	const char *const memory[] = { "--size", "256M", NULL };
+	const char *const lease[] = { "--lease", "0.3", NULL };
+
+	memset(fx, 0, sizeof(*fx));
+	processes_init(&fx->ps);
+	fx->shared = mmap(NULL, sizeof(*fx->shared), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(fx->shared != MAP_FAILED);
+	(void)processes_metad(&fx->ps, "s", lease);
+	(void)processes_memnode(&fx->ps, "s", "a", memory);
+	must(rlv_store_open("shm:s", NULL, &fx->store), "rlv_store_open");
+	store_fixture_await_node(fx->store);
+	must(rlv_weights_create(fx->store, "policy", &opts, &fx->weights), "rlv_weights_create");
+	must(publish(fx->weights, 1), "publish");
+	must(rlv_weights_close(&fx->weights), "rlv_weights_close");
+	must(rlv_weights_open(fx->store, "policy", &fx->weights), "rlv_weights_open");
+}
+
+static bool nothing_is_owned(void *kv)
+{
+	struct rlv_kv_info info = RLV_KV_INFO_INIT;
+
+	return rlv_kv_info(kv, &info) == 0 && info.extents_owned == 0;
+}
+
+/* No extent belongs to a killed client, and entries without a generation go with the next publish. */
+static void tear_down(struct fixture *fx)
+{
+	struct rlv_weights_info info = RLV_WEIGHTS_INFO_INIT;
+	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
+	struct rlv_kv_walk walk = RLV_KV_WALK_INIT;
+	struct rlv_kv *kv = NULL;
+	uint32_t entries = 0;
+
+	must(rlv_kv_open(fx->store, "policy", &kv), "rlv_kv_open");
+	assert_true(processes_until(nothing_is_owned, kv));
+	must(publish(fx->weights, newest(fx->weights) + 1), "publish");
+	(void)newest(fx->weights);
+	must(rlv_weights_info(fx->weights, &info), "info");
+	while (rlv_kv_next(kv, &walk) == 0)
+		entries += walk.value_len > 0;
+	assert_int_equal(entries, info.generations + 1); /* the table */
+	must(rlv_kv_verify(kv, &report), "rlv_kv_verify");
+	if (report.problems)
+		fail_msg("%s", report.first_problem);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	must(rlv_weights_close(&fx->weights), "rlv_weights_close");
+	must(rlv_store_close(&fx->store), "rlv_store_close");
+	processes_fini(&fx->ps);
+	munmap(fx->shared, sizeof(*fx->shared));
+}
+
+TEST(publishers__are_killed_before_each_operation)
+{
+	struct fixture fx;
+	uint64_t version;
+	int status = 1;
+
+	set_up(&fx);
+	version = newest(fx.weights);
+	for (fx.steps = 1; status && fx.steps < STEPS_MOST; fx.steps++) {
+		uint64_t now;
+		pid_t pid = processes_fork(&fx.ps, publish_steps, &fx);
+
+		status = processes_wait(&fx.ps, pid, PROCESSES_WAIT_MS);
+		if (status && status != 128 + SIGKILL)
+			(void)processes_log_has(&fx.ps, pid, "publish");
+		assert_true(status == 0 || status == 128 + SIGKILL);
+		now = newest(fx.weights);
+		assert_in_range(now, version, version + 4);
+		version = now;
+	}
+	print_message("%u operations\n", (unsigned)fx.steps - 2);
+	assert_in_range(fx.steps, 20, STEPS_MOST - 1);
+	tear_down(&fx);
+}
+
+static int (*const roles[CLIENTS])(void *) = { publisher, publisher, reader, reader };
+
+TEST(publishers_and_readers__are_killed_at_any_time)
+{
+	const char *text = getenv("RLV_TEST_KILLS");
+	unsigned long kills = text ? strtoul(text, NULL, 10) : KILLS_DEFAULT;
+	struct fixture fx;
+	struct rng rng;
+
+	set_up(&fx);
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		fx.clients[i] = processes_fork(&fx.ps, roles[i], &fx);
+	rng_seed(&rng, test_seed("kills", 1), 0);
+	for (unsigned long i = 0; i < kills && !atomic_load(&fx.shared->failed); i++) {
+		uint32_t victim = (uint32_t)rng_uniform_u64(&rng, CLIENTS);
+
+		processes_sleep_ns((int64_t)(3 + rng_uniform_u64(&rng, 30)) * CLOCK_NS_PER_MS);
+		processes_kill(&fx.ps, fx.clients[victim], SIGKILL);
+		fx.clients[victim] = processes_fork(&fx.ps, roles[victim], &fx);
+	}
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		if (atomic_load(&fx.shared->failed))
+			(void)processes_log_has(&fx.ps, fx.clients[i], ":");
+		processes_kill(&fx.ps, fx.clients[i], SIGKILL);
+	}
+	print_message("%llu publishes and %llu fetches, %lu kills\n",
+		      (unsigned long long)atomic_load(&fx.shared->published),
+		      (unsigned long long)atomic_load(&fx.shared->fetched), kills);
+	assert_int_equal(atomic_load(&fx.shared->failed), 0);
+	assert_true(atomic_load(&fx.shared->published) > kills / 4);
+	assert_true(atomic_load(&fx.shared->fetched) > 0);
+	tear_down(&fx);
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}

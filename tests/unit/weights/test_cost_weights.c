@@ -1,0 +1,128 @@
+/*
+ * Round trips of rlv_weights_* over a wire, exactly. The linker hands the library's transport_open to us
+ * (cmake/tests.cmake), so that every transport of the store is wrapped.
+ */
+#include "tests/support/fake/wire_transport.h"
+#include "tests/support/must.h"
+
+#include "relive/weights.h"
+
+#include <errno.h>
+#include <string.h>
+
+int __real_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out);
+int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out);
+
+int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out)
+{
+	int ret = __real_transport_open(uri, opts, tr_out);
+
+	if (ret == 0)
+		*tr_out = wire_wrap(*tr_out);
+	if (ret == 0)
+		wire_lockstep(*tr_out);
+	return ret;
+}
+
+#define ELEMENTS 400000u /* of 2 bytes: 13 chunks of 64 KiB */
+
+static uint16_t values[ELEMENTS];
+
+static int publish(struct rlv_generations *weights, uint64_t version)
+{
+	const struct rlv_tensor tensor = { .size = sizeof(tensor),
+					   .dtype = RLV_BF16,
+					   .ndim = 1,
+					   .name = "x",
+					   .shape = { ELEMENTS },
+					   .data = values };
+
+	return rlv_weights_publish(weights, &tensor, 1, version, 0);
+}
+
+static struct rlv_weights_info now(struct rlv_generations *weights)
+{
+	struct rlv_weights_info info = RLV_WEIGHTS_INFO_INIT;
+
+	must(rlv_weights_info(weights, &info), "rlv_weights_info");
+	return info;
+}
+
+/* What was done since `before`, without what info itself costs. */
+static struct rlv_weights_info since(struct rlv_generations *weights,
+				     struct rlv_weights_info before)
+{
+	struct rlv_weights_info a = now(weights), b = now(weights);
+
+	a.round_trips -= before.round_trips + (b.round_trips - a.round_trips);
+	a.read_bytes -= before.read_bytes + (b.read_bytes - a.read_bytes);
+	a.write_bytes -= before.write_bytes + (b.write_bytes - a.write_bytes);
+	return a;
+}
+
+TEST(cost__of_anchors_and_deltas)
+{
+	const struct rlv_weights_opts opts = { .size = sizeof(opts),
+					       .bytes = 2 * ELEMENTS,
+					       .keep = 2,
+					       .anchor_every = 4,
+					       .max_clients = 8 };
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	struct rlv_store *store = NULL;
+	struct rlv_generations *learner = NULL, *actor = NULL;
+	struct rlv_weights_info before, did;
+	uint64_t version;
+
+	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
+	must(rlv_weights_create(store, "policy", &opts, &learner), "rlv_weights_create");
+	must(rlv_weights_open(store, "policy", &actor), "rlv_weights_open");
+	for (version = 1; version <= 16; version++) { /* all extents and keys have been used */
+		values[version] ^= 1;
+		must(publish(learner, version), "publish");
+		must(rlv_weights_fetch(actor, 0, 0, &got), "fetch");
+		rlv_generation_release(&got);
+	}
+
+	(void)now(learner); /* ends what its last put left under way */
+	before = now(actor);
+	must(rlv_weights_poll(actor, &version), "poll");
+	expect(rlv_weights_fetch(actor, 16, 0, &got), -ETIMEDOUT);
+	did = since(actor, before);
+	assert_int_equal(did.round_trips, 2); /* one each */
+	assert_int_equal(did.read_bytes, 2 * 128);
+
+	for (version = 17; version <= 24; version++) {
+		bool anchor = version % 4 == 1, drops = version % 4 == 2;
+
+		values[version] ^= 1;
+		before = now(learner);
+		must(publish(learner, version), "publish");
+		did = since(learner, before);
+		if (anchor) { /* and what collecting the chunks of 64 KiB costs */
+			assert_in_range(did.round_trips, 7, 36);
+			assert_in_range(did.write_bytes, sizeof(values), sizeof(values) + 2000);
+		} else { /* a look at the table, entry, table; and 4 generations are emptied together */
+			assert_int_equal(did.round_trips, 5 + (drops ? 4 * 2 : 0));
+			assert_in_range(did.write_bytes, 0, 1100);
+		}
+		before = now(actor);
+		must(rlv_weights_fetch(actor, version - 1, 0, &got), "fetch");
+		did = since(actor, before);
+		assert_memory_equal(got.data, values, sizeof(values));
+		rlv_generation_release(&got);
+		/* A look, the table; then one for each delta, which are two for a buffer that lags. */
+		assert_int_equal(did.round_trips, anchor ? 6 : drops ? 3 : 4);
+		assert_in_range(did.read_bytes, 0, anchor ? sizeof(values) + 2000 : 1300);
+	}
+	must(rlv_weights_close(&actor), "rlv_weights_close");
+	must(rlv_weights_close(&learner), "rlv_weights_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}
