@@ -228,7 +228,8 @@ static PyObject *batch_getattr(PyObject *object, PyObject *name)
 		return get_entry(batch, entry);
 	found = PyErr_Occurred() ? NULL : PyObject_GenericGetAttr(object, name);
 	if (found || !PyErr_ExceptionMatches(PyExc_AttributeError) ||
-	    PyUnicode_ReadChar(name, 0) == '_') /* which is how libraries ask what an object can do */
+	    PyUnicode_ReadChar(name, 0) ==
+		    '_') /* which is how libraries ask what an object can do */
 		return found;
 	PyErr_Clear();
 	return batch->lease ? raise_missing(PyExc_AttributeError, object, name)

@@ -51,7 +51,7 @@ static struct rlv_weights_info now(struct rlv_generations *weights)
 	return info;
 }
 
-/* What was done since `before`, without what info itself costs. */
+/* Counts since `before`, without those of info itself. */
 static struct rlv_weights_info since(struct rlv_generations *weights,
 				     struct rlv_weights_info before)
 {
