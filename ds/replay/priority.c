@@ -7,12 +7,22 @@
 #include "base/os/cpu.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
+
+static bool is_good(float value)
+{
+	return (value >= 0) & (value <= FLT_MAX); /* without a branch */
+}
 
 int priority_check(const float *values, size_t n)
 {
+	uint32_t bad = 0;
+
 	for (size_t i = 0; i < n; i++)
-		if (!(values[i] >= 0 && values[i] <= 3.402823466e+38f))
+		bad |= !is_good(values[i]);
+	for (size_t i = 0; bad && i < n; i++)
+		if (!is_good(values[i]))
 			return error_set(-EINVAL, "priorities[%zu] %g: want 0 or more, and finite",
 					 i, (double)values[i]);
 	return 0;

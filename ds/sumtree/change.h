@@ -186,6 +186,12 @@ static inline uint64_t claimed_word(const struct epoch *ep, uint32_t gen)
 }
 
 /*
+ * Updates leaves of c->tree that all have the tag c->steady and their words as seen. Stops at the first other
+ * op; returns the number done. Room for n deltas was reserved.
+ */
+uint32_t sumtree_update_steadily(const struct change *c, struct leaf_op *ops, uint32_t n);
+
+/*
  * Returns 0 if all n leaves are published, else the worst: -EOWNERDEAD (another generation) or -EIO
  * (an answer was lost) before -EEXIST (published already).
  */

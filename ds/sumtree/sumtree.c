@@ -395,8 +395,18 @@ int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op 
 {
 	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
 	int ret = begin_ops(tree, ops, n);
+	uint32_t part;
 
-	return ret ? ret : change_all(&c, CHANGE_UPDATE, ops, n);
+	for (size_t done = 0; ret == 0 && done < n; done += part) {
+		part = (uint32_t)min_u64(n - done, TRANSPORT_VECTOR);
+		ret = tree_deltas_reserve(tree, deltas, part);
+		if (ret)
+			return ret;
+		part = goes_steadily(&c) ? sumtree_update_steadily(&c, ops + done, part) : 0;
+		if (part == 0)
+			return change_all(&c, CHANGE_UPDATE, ops + done, n - done);
+	}
+	return ret;
 }
 
 int sumtree_consume(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
