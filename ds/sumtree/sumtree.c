@@ -28,9 +28,10 @@
 
 /*
  * Leaves in groups of one line, the unit that a draw fetches. Wider above: each level with more
- * nodes than a batch has keys costs an update one locked addition per key.
+ * nodes than a batch has keys costs an update one locked addition per key. Where that takes three levels or
+ * more, the nodes of level 1 are too many for caches: there a group is one line, too, if that adds no level.
  */
-static const uint16_t default_fanout[] = { 8, 16, 0 };
+static const uint16_t wide_fanout[] = { 8, 16, 0 }, narrow_fanout[] = { 8, 8, 16, 0 };
 
 /* -------- geometry -------- */
 
@@ -57,8 +58,8 @@ static bool fanout_is_valid(uint32_t fanout)
 	return fanout >= TREE_MIN_FANOUT && fanout <= TREE_MAX_FANOUT && fanout % 8 == 0;
 }
 
-int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint16_t *fanout,
-			  uint32_t top)
+static int make_geometry(struct tree_geometry *geo, uint32_t leaves, const uint16_t *fanout,
+			 uint32_t top)
 {
 	struct tree_geometry new = { .leaves = leaves };
 	uint32_t nodes[TREE_MAX_LEVELS + 1];
@@ -67,8 +68,6 @@ int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint
 
 	if (leaves == 0 || leaves > TREE_MAX_LEAVES)
 		return error_set(-ERANGE, "leaves %u: must be 1..%u", leaves, TREE_MAX_LEAVES);
-	if (!fanout)
-		fanout = default_fanout;
 	if (!fanout[0])
 		return error_set(-EINVAL, "fanout: the list is empty");
 	do {
@@ -85,6 +84,19 @@ int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint
 	} while (left > top);
 	new.inner_bytes = lay_out(&new, nodes, off);
 	*geo = new;
+	return 0;
+}
+
+int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint16_t *fanout,
+			  uint32_t top)
+{
+	struct tree_geometry narrow;
+	int ret = make_geometry(geo, leaves, fanout ? fanout : wide_fanout, top);
+
+	if (ret || fanout || geo->levels < 3)
+		return ret;
+	if (make_geometry(&narrow, leaves, narrow_fanout, top) == 0 && narrow.levels == geo->levels)
+		*geo = narrow;
 	return 0;
 }
 

@@ -122,6 +122,28 @@ TEST(sumtree_geometry_init__default_keeps_within_12_bytes_a_leaf)
 	}
 }
 
+TEST(sumtree_geometry_init__default_groups_level_1_by_lines_where_that_adds_no_level)
+{
+	static const struct {
+		uint32_t leaves, top, levels, fanout;
+	} cases[] = {
+		{ 1u << 20, SUMTREE_TOP_MAX, 2, 16 },
+		{ 1u << 21, SUMTREE_TOP_MAX, 2, 16 },
+		{ (1u << 21) + 1, SUMTREE_TOP_MAX, 3, 8 },
+		{ 1u << 24, SUMTREE_TOP_MAX, 3, 8 },
+		{ 1u << 22, 2048, 3, 16 }, /* else four levels */
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct tree_geometry geo;
+
+		assert_int_equal(sumtree_geometry_init(&geo, cases[i].leaves, NULL, cases[i].top),
+				 0);
+		assert_int_equal(geo.levels, cases[i].levels);
+		assert_int_equal(geo.fanout[1], cases[i].fanout);
+	}
+}
+
 TEST(sumtree_geometry_check__each_broken_field_is_named)
 {
 	struct tree_geometry good, geo;
