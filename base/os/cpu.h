@@ -42,4 +42,15 @@ bool cpu_has_cas16(void);
  */
 bool cpu_has_prefetchw(void);
 
+/* Fetches the line at `at` into the cache to be written; the caller has seen cpu_has_prefetchw().
+   __builtin_prefetch would only fetch the line to read. */
+static inline void cpu_prefetch_to_write(const void *at)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
+#else
+	__builtin_prefetch(at, 1);
+#endif
+}
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
+#include "base/os/cpu.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -567,18 +568,21 @@ static struct space_extent *space_larger(const struct space *space, uint32_t cls
 	return found;
 }
 
-/* Fetches the lines that the next put will write into the cache, in place. */
+/* Fetches the lines that the next put will write into the cache, in place, and of the one after that the
+   first: to find its page takes as long. */
 static void space_prefetch(const struct space *space, const struct space_extent *extent,
 			   uint64_t bytes)
 {
-	const uint8_t *base = space->heap->rows->base;
+	const uint8_t *base = space->heap->rows->base, *next;
 	uint64_t most = min_u64(bytes, SPACE_PREFETCH_BYTES);
 
-	if (!base || extent->free == NONE)
+	if (!space->prefetchw || extent->free == NONE)
 		return;
-	base += slot_off(space, extent, extent->free);
+	next = base + slot_off(space, extent, extent->free);
+	if (extent->slots[extent->free] != NONE)
+		cpu_prefetch_to_write(base + slot_off(space, extent, extent->slots[extent->free]));
 	for (uint64_t at = 0; at < most; at += WIRE_LINE)
-		__builtin_prefetch(base + at, 1, 3);
+		cpu_prefetch_to_write(next + at);
 }
 
 int space_take(struct space *space, uint64_t bytes, bool last, struct space_slot *slot_out)
@@ -629,6 +633,7 @@ void space_init(struct space *space, struct heap *heap, uint32_t owner)
 
 	*space = (struct space){ .heap = heap, .owner = owner };
 	space->next = (uint32_t)(first % heap->desc.extents);
+	space->prefetchw = heap->rows->base && cpu_has_prefetchw();
 }
 
 void space_fini(struct space *space)

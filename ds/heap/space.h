@@ -48,7 +48,8 @@ struct space {
 	struct heap *heap;
 	const struct heap_copies *copies; /* others with the same extent words; NULL: none */
 	uint32_t owner;
-	uint32_t next; /* extent to try first */
+	uint32_t next;  /* extent to try first */
+	bool prefetchw; /* slots are in place, and the CPU can fetch lines to be written */
 	struct space_extent **extents;
 	size_t n, room;
 	struct space_extent *current[SPACE_CLASSES]; /* last used, may be NULL */

@@ -161,7 +161,7 @@ static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uin
 	words = word_at(tree, off);
 	for (uint32_t i = 0; i < run->n; i++) {
 		if (i + AHEAD < run->n && tree->prefetchw)
-			draw_prefetch_to_write(&words[run->node[i + AHEAD]]);
+			cpu_prefetch_to_write(&words[run->node[i + AHEAD]]);
 		if (run->sum[i] != 0)
 			rword64_add(&words[run->node[i]], (uint64_t)run->sum[i]);
 	}
@@ -195,7 +195,7 @@ static void add_flat(const struct sumtree_tops *tops, const struct flat_level *l
 		words[i] = flat_word(tops, level, run->node[i]);
 	for (uint32_t i = 0; i < run->n; i++) {
 		if (i + AHEAD < run->n && prefetchw)
-			draw_prefetch_to_write(words[i + AHEAD]);
+			cpu_prefetch_to_write(words[i + AHEAD]);
 		if (run->sum[i] != 0)
 			rword64_add(words[i], (uint64_t)run->sum[i]);
 	}

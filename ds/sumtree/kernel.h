@@ -21,6 +21,7 @@
 
 #include "wire/sumtree_layout.h"
 
+#include "base/os/cpu.h"
 #include "base/rng.h"
 
 #define DRAW_CHUNK 256u
@@ -119,19 +120,6 @@ static inline const uint64_t *draw_fresh(struct draw_lanes *lanes)
 }
 
 /*
- * Prefetches the line at `at` to be written; the caller has seen cpu_has_prefetchw().
- * __builtin_prefetch would only fetch the line to read.
- */
-static inline void draw_prefetch_to_write(const void *at)
-{
-#if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
-#else
-	__builtin_prefetch(at, 1);
-#endif
-}
-
-/*
  * Prefetches the children of a group's nodes, step->next_lines lines of each; without an inner loop
  * for one and two lines.
  */
@@ -144,7 +132,7 @@ static inline void draw_prefetch(const struct draw_lanes *lanes, uint32_t group,
 	if (step->next_write) {
 		for (uint32_t i = 0; i < DRAW_GROUP; i++)
 			for (uint32_t k = 0; k < step->next_lines; k++)
-				draw_prefetch_to_write(children[i] + k * line);
+				cpu_prefetch_to_write(children[i] + k * line);
 	} else if (step->next_lines == 1) {
 		for (uint32_t i = 0; i < DRAW_GROUP; i++)
 			__builtin_prefetch(children[i]);

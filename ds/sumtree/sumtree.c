@@ -202,7 +202,7 @@ static inline int change_in_place(struct change *c, enum change_verb verb, struc
 		bool look;
 
 		if (i + AHEAD < n && c->tree->prefetchw)
-			draw_prefetch_to_write(leaf_at(c->tree, ops[i + AHEAD].slot));
+			cpu_prefetch_to_write(leaf_at(c->tree, ops[i + AHEAD].slot));
 		wanted = wanted_word(c, verb, op, &look);
 		if (__builtin_expect(!look, 1) && rword64_cas(leaf, &found, wanted)) {
 			op->result = LEAF_DONE;

@@ -54,7 +54,7 @@ ALWAYS_INLINE uint32_t update_steadily(struct change c, bool flat, struct leaf_o
 		uint64_t found = op->word, wanted, priority;
 
 		if (i + AHEAD < n && tree->prefetchw)
-			draw_prefetch_to_write(op_leaf(c, flat, &ops[i + AHEAD]));
+			cpu_prefetch_to_write(op_leaf(c, flat, &ops[i + AHEAD]));
 		priority = max_u64(1, min_u64(op->priority, tree->max_prio));
 		wanted = leaf_make(steady, op->gen, priority);
 		if (leaf_tag(found) != steady || (flat && op->slot >= tree->geo.leaves) ||
