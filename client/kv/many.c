@@ -1,5 +1,5 @@
 /*
- * many.c - gets of many keys: in groups, and in each group one step for each part.
+ * many.c - gets and puts of many keys: in groups, and in each group one step for each part.
  */
 #include "client/kv/kv.h"
 
@@ -7,17 +7,28 @@
 
 #include <errno.h>
 
-struct many_call {
+struct get_call {
 	struct heap_ask asks[HEAP_MANY];
-	struct rlv_kv_item *items[HEAP_MANY];
 	uint32_t n;
 };
 
-static int step_many(void *ctx, struct heap_access *acc)
+struct put_call {
+	struct heap_put_ask asks[HEAP_MANY];
+	uint32_t n;
+};
+
+static int step_get_many(void *ctx, struct heap_access *acc)
 {
-	struct many_call *call = ctx;
+	struct get_call *call = ctx;
 
 	return heap_get_many(acc, call->asks, call->n);
+}
+
+static int step_put_many(void *ctx, struct heap_access *acc)
+{
+	struct put_call *call = ctx;
+
+	return heap_put_many(acc, call->asks, call->n);
 }
 
 /* The element i of an array of a program, whose elements may be larger than ours. */
@@ -26,7 +37,7 @@ static struct rlv_kv_item *item_at(struct rlv_kv_item *items, size_t i)
 	return (void *)((uint8_t *)items + i * items->size);
 }
 
-static int items_check(const struct rlv_kv *kv, struct rlv_kv_item *items, size_t n)
+static int items_check(const struct rlv_kv *kv, struct rlv_kv_item *items, size_t n, bool puts)
 {
 	int ret = 0;
 
@@ -37,9 +48,10 @@ static int items_check(const struct rlv_kv *kv, struct rlv_kv_item *items, size_
 				 items->size);
 	for (size_t i = 0; ret == 0 && i < n; i++) {
 		const struct rlv_kv_item *item = item_at(items, i);
+		uint64_t bytes = puts ? item->len : item->room;
 
 		ret = kv_key_check(kv, item->key);
-		if (ret == 0 && (item->size != items->size || (item->room && !item->ptr)))
+		if (ret == 0 && (item->size != items->size || (bytes && !item->ptr)))
 			ret = error_set(-EINVAL, "its size differs, or ptr is NULL");
 		if (ret)
 			ret = error_prefix(ret, "items[%zu]: ", i);
@@ -47,49 +59,111 @@ static int items_check(const struct rlv_kv *kv, struct rlv_kv_item *items, size_
 	return ret;
 }
 
-static void many_add(struct many_call *call, const struct chain_key *key, struct rlv_kv_item *item)
+/* Items of a group with their keys. */
+struct group {
+	struct rlv_kv_item *items[HEAP_MANY];
+	struct chain_key keys[HEAP_MANY];
+	uint32_t n;
+};
+
+/* Those of at most HEAP_MANY items whose keys the part has. */
+static void group_of_part(const struct group *all, uint32_t part, uint32_t n_parts,
+			  struct group *out)
 {
-	call->items[call->n] = item;
-	call->asks[call->n++] = (struct heap_ask){
-		.key = *key,
-		.room = { item->ptr, item->room },
-	};
+	out->n = 0;
+	for (uint32_t i = 0; i < all->n; i++) {
+		if (chain_part(all->keys[i].hash, n_parts) != part)
+			continue;
+		out->items[out->n] = all->items[i];
+		out->keys[out->n++] = all->keys[i];
+	}
 }
 
-static int many_run(struct rlv_kv *kv, struct many_call *of, uint32_t part)
+static int group_get(struct rlv_kv *kv, const struct group *group, uint32_t part)
 {
-	const struct kv_call call = { .part = part, .step = step_many, .ctx = of };
-	int ret = of->n ? kv_run(kv, &call, kv->store->timeout_ns) : 0;
+	struct get_call get = { .n = group->n };
+	const struct kv_call call = { .part = part, .step = step_get_many, .ctx = &get };
+	int ret;
 
-	for (uint32_t i = 0; ret == 0 && i < of->n; i++) {
-		of->items[i]->status = of->asks[i].status;
-		of->items[i]->len = of->asks[i].value.len;
-		of->items[i]->version = of->asks[i].value.version;
+	for (uint32_t i = 0; i < group->n; i++)
+		get.asks[i] = (struct heap_ask){
+			.key = group->keys[i],
+			.room = { group->items[i]->ptr, group->items[i]->room },
+		};
+	ret = kv_run(kv, &call, kv->store->timeout_ns);
+	for (uint32_t i = 0; ret == 0 && i < group->n; i++) {
+		group->items[i]->status = get.asks[i].status;
+		group->items[i]->len = get.asks[i].value.len;
+		group->items[i]->version = get.asks[i].value.version;
+	}
+	return ret;
+}
+
+/* Sets each status, also after an error. */
+static int group_put(struct rlv_kv *kv, const struct group *group, uint32_t part)
+{
+	struct put_call put = { .n = group->n };
+	const struct kv_call call = {
+		.part = part, .step = step_put_many, .ctx = &put, .puts = true
+	};
+	int ret;
+
+	for (uint32_t i = 0; i < group->n; i++)
+		put.asks[i] = (struct heap_put_ask){
+			.key = group->keys[i],
+			.put = { .value = group->items[i]->ptr,
+				 .len = group->items[i]->len,
+				 .expected = HEAP_ANY_VERSION },
+		};
+	ret = kv_run(kv, &call, kv->store->timeout_ns);
+	for (uint32_t i = 0; i < group->n; i++) {
+		const struct heap_put_ask *ask = &put.asks[i];
+
+		group->items[i]->status = ask->state == HEAP_PUT_DONE       ? ask->status
+					  : ask->state == HEAP_PUT_IN_DOUBT ? ret
+									    : -ECANCELED;
+		if (ask->state == HEAP_PUT_DONE && ask->status == 0)
+			group->items[i]->version = ask->version;
+	}
+	return ret;
+}
+
+/* Makes the step for all items. */
+static int items_run(struct rlv_kv *kv, struct rlv_kv_item *items, size_t n,
+		     int (*step)(struct rlv_kv *kv, const struct group *group, uint32_t part))
+{
+	struct group all, part;
+	int ret = 0;
+
+	for (size_t first = 0; ret == 0 && first < n; first += HEAP_MANY) {
+		all.n = (uint32_t)min_u64(n - first, HEAP_MANY);
+		for (uint32_t i = 0; i < all.n; i++) {
+			struct rlv_bytes key;
+
+			all.items[i] = item_at(items, first + i);
+			key = all.items[i]->key;
+			all.keys[i] = chain_key(key.ptr, (uint32_t)key.len, kv->desc.seed);
+		}
+		for (uint32_t p = 0; ret == 0 && p < kv->desc.n_parts; p++) {
+			group_of_part(&all, p, kv->desc.n_parts, &part);
+			ret = part.n ? step(kv, &part, p) : 0;
+		}
 	}
 	return ret;
 }
 
 int rlv_kv_get_many(struct rlv_kv *kv, struct rlv_kv_item *items, size_t n)
 {
-	struct chain_key keys[HEAP_MANY];
-	struct many_call call;
-	int ret = items_check(kv, items, n);
+	int ret = items_check(kv, items, n, false);
 
-	for (size_t first = 0; ret == 0 && first < n; first += HEAP_MANY) {
-		size_t k = min_u64(n - first, HEAP_MANY);
+	return ret ? ret : items_run(kv, items, n, group_get);
+}
 
-		for (size_t i = 0; i < k; i++) {
-			struct rlv_bytes key = item_at(items, first + i)->key;
+int rlv_kv_put_many(struct rlv_kv *kv, struct rlv_kv_item *items, size_t n)
+{
+	int ret = items_check(kv, items, n, true);
 
-			keys[i] = chain_key(key.ptr, (uint32_t)key.len, kv->desc.seed);
-		}
-		for (uint32_t part = 0; ret == 0 && part < kv->desc.n_parts; part++) {
-			call.n = 0;
-			for (size_t i = 0; i < k; i++)
-				if (chain_part(keys[i].hash, kv->desc.n_parts) == part)
-					many_add(&call, &keys[i], item_at(items, first + i));
-			ret = many_run(kv, &call, part);
-		}
-	}
-	return ret;
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		item_at(items, i)->status = -ECANCELED;
+	return ret ? ret : items_run(kv, items, n, group_put);
 }

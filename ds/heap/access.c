@@ -29,10 +29,20 @@ static int access_fetch(const struct heap_access *acc, uint64_t off, void *dst, 
 	return 0;
 }
 
-/*
- * Reads one range, behind the pin if it is due. Over a wire the pin is of the epoch that the last one
- * read; so the epoch is read again, or else a busy client would hold back the others.
- */
+/* Over a wire the pin is of the epoch that the last one read; so the epoch is read again, or else a busy
+   client would hold back the others. */
+int heap_access_run_pinned(struct heap_access *acc, struct transport_wr *wrs, uint32_t n)
+{
+	struct region *tree = acc->heap->tree;
+
+	acc->pin = space_epoch(acc->epoch_word);
+	acc->pin_due = false;
+	acc->pinned = true;
+	wrs[0] = wr_write(tree, heap_pin_off(acc->owner), &acc->pin, sizeof(acc->pin));
+	wrs[1] = wr_read(tree, EPOCH_OFF, &acc->epoch_word, sizeof(acc->epoch_word));
+	return transport_run(tree->tr, wrs, n);
+}
+
 int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t len)
 {
 	struct region *tree = acc->heap->tree;
@@ -41,19 +51,15 @@ int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t 
 
 	if (!acc->pin_due)
 		return access_fetch(acc, off, dst, len);
+	if (!transport_changes_in_place(tree)) {
+		struct transport_wr wrs[3];
+
+		wrs[2] = wr_read(tree, off, dst, len);
+		return heap_access_run_pinned(acc, wrs, 3);
+	}
 	pin_off = heap_pin_off(acc->owner);
-	acc->pin = space_epoch(acc->epoch_word);
 	acc->pin_due = false;
 	acc->pinned = true;
-	if (!transport_changes_in_place(tree)) {
-		struct transport_wr wrs[] = {
-			wr_write(tree, pin_off, &acc->pin, sizeof(acc->pin)),
-			wr_read(tree, EPOCH_OFF, &acc->epoch_word, sizeof(acc->epoch_word)),
-			wr_read(tree, off, dst, len),
-		};
-
-		return transport_run(tree->tr, wrs, 3);
-	}
 	if (transport_is_forked(tree->tr))
 		return error_set(-ECHILD, "heap: opened before a fork");
 	acc->epoch_word = rword64_load_relaxed(
@@ -68,6 +74,8 @@ int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t 
 
 void heap_access_withdraw(struct heap_access *acc)
 {
+	if (acc->holds_pin)
+		return;
 	if (acc->pinned)
 		rword64_withdraw((const struct rword64 *)(const void *)(acc->heap->tree->base +
 									heap_pin_off(acc->owner)),
@@ -85,20 +93,26 @@ int heap_access_tail(struct heap_access *acc, struct heap_tail **tail_out)
 	return ticket ? transport_poll(acc->heap->tree->tr, ticket, DEADLINE_NEVER) : 0;
 }
 
-int heap_access_send(struct heap_access *acc, struct heap_tail *tail, uint32_t n)
+int heap_access_post(struct heap_access *acc, struct transport_wr *wrs, uint32_t n, uint64_t *idle,
+		     uint64_t *ticket_out)
 {
 	struct region *tree = acc->heap->tree;
 	struct transport_span span = { 0 };
 	int ret;
 
 	if (acc->pinned) {
-		tail->idle = 0;
-		tail->wrs[n++] = wr_write(tree, heap_pin_off(acc->owner), &tail->idle, 8);
+		*idle = 0;
+		wrs[n++] = wr_write(tree, heap_pin_off(acc->owner), idle, 8);
 	}
 	acc->pinned = acc->pin_due = false;
-	ret = transport_submit_chain(tree->tr, tail->wrs, n, &span);
-	tail->ticket = span.last;
+	ret = transport_submit_chain(tree->tr, wrs, n, &span);
+	*ticket_out = span.last;
 	return ret;
+}
+
+int heap_access_send(struct heap_access *acc, struct heap_tail *tail, uint32_t n)
+{
+	return heap_access_post(acc, tail->wrs, n, &tail->idle, &tail->ticket);
 }
 
 int heap_access_unpin(struct heap_access *acc, int result)
@@ -110,7 +124,7 @@ int heap_access_unpin(struct heap_access *acc, int result)
 	acc->pin_due = false;
 	if (acc->in_place)
 		heap_access_withdraw(acc);
-	if (!acc->pinned)
+	if (acc->in_place || !acc->pinned)
 		return result;
 	error_keep(&kept);
 	ret = heap_access_tail(acc, &tail);
@@ -174,6 +188,8 @@ static void access_end(struct heap_access *acc)
 	for (uint32_t i = 0; i < HEAP_TAILS; i++)
 		if (heap_access_tail(acc, &tail))
 			error_clear(); /* they were hints */
+	if (heap_batch_end(acc))
+		error_clear();
 	space_fini(&acc->space);
 }
 
@@ -183,12 +199,13 @@ void heap_access_reset(struct heap_access *acc)
 	space_init(&acc->space, acc->heap, acc->owner);
 	memset(acc->cursors, 0, HEAP_CURSORS * sizeof(acc->cursors[0]));
 	acc->copies = NULL;
-	acc->pinned = acc->pin_due = false; /* heap_settle has withdrawn the pin */
+	acc->pinned = acc->pin_due = acc->holds_pin = false; /* heap_settle has withdrawn the pin */
 }
 
 void heap_access_close(struct heap_access *acc)
 {
 	access_end(acc);
+	mem_free(acc->batch);
 	mem_free(acc->guesses);
 	mem_free(acc->cursors);
 	mem_free(acc->stage);

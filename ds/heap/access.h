@@ -21,11 +21,22 @@ void heap_access_pin(struct heap_access *acc);
 /* Reads one range of the tree region, behind the pin if it is due. */
 RLV_MUST_CHECK int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t len);
 
+/* Runs n requests of a chain behind the pin, which becomes wrs[0] and wrs[1], over a wire. */
+RLV_MUST_CHECK int heap_access_run_pinned(struct heap_access *acc, struct transport_wr *wrs,
+					  uint32_t n);
+
 /* The next tail, which no request uses any more. An error is that of the tail's last requests. */
 RLV_MUST_CHECK int heap_access_tail(struct heap_access *acc, struct heap_tail **tail_out);
 
 /* Sends n requests and the end of the pin. They are hints: what is lost costs reads later. */
 RLV_MUST_CHECK int heap_access_send(struct heap_access *acc, struct heap_tail *tail, uint32_t n);
+
+/* The same with room for one more request, from *idle, which lasts until the ticket is done. */
+RLV_MUST_CHECK int heap_access_post(struct heap_access *acc, struct transport_wr *wrs, uint32_t n,
+				    uint64_t *idle, uint64_t *ticket_out);
+
+/* Waits for what follows the last batch; it is a no-op if there was none. */
+RLV_MUST_CHECK int heap_batch_end(struct heap_access *acc);
 
 /* Ends the pin, in place. */
 void heap_access_withdraw(struct heap_access *acc);

@@ -79,7 +79,9 @@ struct heap_access {
 	uint64_t *guesses; /* in place, instead of cursors while we do not own copies: find.h */
 	uint8_t *stage;    /* an entry on its way in or out */
 	size_t stage_bytes;
-	uint8_t *large; /* a value in chunks that was read without memory of the caller */
+	struct heap_batch *batch; /* of heap_put_many over a wire */
+	bool holds_pin;           /* a call in place keeps its pin for further puts */
+	uint8_t *large;           /* a value in chunks that was read without memory of the caller */
 	struct heap_tail tails[HEAP_TAILS];
 	uint32_t next_tail;
 	struct heap_stats stats;
@@ -169,6 +171,23 @@ struct heap_put {
  */
 RLV_MUST_CHECK int heap_put(struct heap_access *acc, const struct chain_key *key,
 			    const struct heap_put *put, uint64_t *version_out);
+
+/* One key of heap_put_many; begin with state 0. */
+struct heap_put_ask {
+	struct chain_key key;
+	struct heap_put put; /* HEAP_ANY_VERSION, and no deletion */
+	uint64_t version;    /* out */
+	int status;          /* out, if it is done: 0, -ERANGE, -ENOSPC, -EBADMSG */
+	enum { HEAP_PUT_OPEN, HEAP_PUT_DONE, HEAP_PUT_IN_DOUBT } state;
+};
+
+/*
+ * Puts the open ones of n <= HEAP_MANY asks, those of the same key in their order. After an error, which
+ * is one of heap_put that status has not, others are open still, and the call may be repeated unless
+ * acc->in_doubt. Cost: 2 RT for all that are warm, or new where the first bucket is free; 2 more for each
+ * other, and each second put of a key; with copies, or another mode, as heap_put for each.
+ */
+RLV_MUST_CHECK int heap_put_many(struct heap_access *acc, struct heap_put_ask *asks, uint32_t n);
 
 /* The calls of another mode than clover; as those of this header. */
 struct heap_plane {

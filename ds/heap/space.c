@@ -585,6 +585,11 @@ static void space_prefetch(const struct space *space, const struct space_extent 
 		cpu_prefetch_to_write(next + at);
 }
 
+bool space_has(struct space *space, uint64_t bytes)
+{
+	return space_with_room(space, heap_class_of(bytes)) != NULL;
+}
+
 int space_take(struct space *space, uint64_t bytes, bool last, struct space_slot *slot_out)
 {
 	uint32_t cls = heap_class_of(bytes);

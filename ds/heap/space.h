@@ -74,6 +74,9 @@ void space_fini(struct space *space);
 RLV_MUST_CHECK int space_take(struct space *space, uint64_t bytes, bool last,
 			      struct space_slot *slot_out);
 
+/* True if space_take will not have to look for a slot. */
+bool space_has(struct space *space, uint64_t bytes);
+
 /* The head of the bucket names the slot, or may. */
 void space_keep(struct space *space, const struct space_slot *slot, uint32_t bucket);
 /* The same of a chunk, as long as the bucket has that head word. -ENOMEM: it is given back later, by who

@@ -124,6 +124,20 @@ RLV_CHECKED int rlv_kv_put(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_b
 RLV_CHECKED int rlv_kv_put_if(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
 			      uint64_t expected, uint64_t *version_out);
 
+struct rlv_kv_item;
+
+/*
+ * Puts n values, each as rlv_kv_put: they are no transaction. Readers may see some of them while the call
+ * runs, and a client that is killed leaves some done and others not. Values of the same key are put in
+ * their order. Returns 0 if every item was tried: its status is 0, and version the new one's number, or
+ * -ERANGE, -ENOSPC, -EBADMSG. Else the error that ended the call; then the status of each item is one of
+ * these, -ECANCELED (not put), or -ETIMEDOUT, -ECONNRESET (not known). After -EINVAL no status is set.
+ * Thread: owner. Cost: 2 RT for up to 64 values of a part; 2 more for each further one of the same key,
+ * for each above 64 KiB, and for each key that other clients put meanwhile. With copies, or of another mode than
+ * clover, as rlv_kv_put for each. In place, the keys' cache misses overlap.
+ */
+RLV_CHECKED int rlv_kv_put_many(struct rlv_kv *kv, struct rlv_kv_item *items, size_t n);
+
 /* Deletes the value; *version_out, which may be NULL, is the number of the deletion. The key keeps its
    place, and later versions go on from there. -ENOENT: no value; others as rlv_kv_put. Thread: owner.
    Cost: 2 RT. */
@@ -154,20 +168,21 @@ struct rlv_kv_value {
  */
 RLV_CHECKED int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value);
 
-/* One key of rlv_kv_get_many. The caller gives key, and memory of `room` bytes at ptr. */
+/* One key of rlv_kv_get_many or rlv_kv_put_many. The caller gives key, and memory of `room` bytes at ptr
+   for a get, or `len` bytes at ptr, which stay as they are, for a put. */
 struct rlv_kv_item {
 	uint32_t size;
-	int32_t status; /* out: 0, -ENOENT, -ERANGE, -EBADMSG, as rlv_kv_get */
+	int32_t status; /* out: 0, or what came of this key */
 	struct rlv_bytes key;
 	void *ptr;
 	uint64_t room;
-	uint64_t len; /* out, as version: if status is 0 or -ERANGE */
+	uint64_t len; /* of a get out, as version: if status is 0 or -ERANGE */
 	uint64_t version;
 };
 #define RLV_KV_ITEM_INIT RLV_SIZED(struct rlv_kv_item)
 
 /*
- * Reads n keys; items[i].status says what came of each. Each key is read at an instant of its own.
+ * Reads n keys; items[i].status is 0, -ENOENT, -ERANGE or -EBADMSG, as rlv_kv_get. Each key is read at an instant of its own.
  * Errors: as rlv_kv_get, but for those in status; then all items are undefined. -EINVAL: an item's key,
  * or items of different sizes. Thread: owner. Cost: 1 RT for up to 64 keys of a part; 1 or 2 more for
  * each that was put since this handle read it last. In place, the keys' cache misses overlap.

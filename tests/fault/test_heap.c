@@ -54,6 +54,38 @@ static int run_script(struct heap_client *client, uint64_t acked[2])
 	return ret;
 }
 
+/* The same by calls of two puts. */
+static int run_many_script(struct heap_client *client, uint64_t acked[2])
+{
+	uint8_t values[2][VALUE_BYTES];
+	int ret = 0;
+
+	for (uint64_t i = 0; ret == 0 && i < 30; i++) {
+		struct heap_put_ask asks[2];
+
+		for (uint64_t k = 0; k < 2; k++) {
+			fill(values[k], acked[k] + 1);
+			asks[k] = (struct heap_put_ask){
+				.key = chain_key(k ? "b" : "a", 1, client->heap->desc.seed),
+				.put = { .value = values[k],
+					 .len = VALUE_BYTES,
+					 .expected = HEAP_ANY_VERSION },
+			};
+		}
+		ret = heap_put_many(&client->acc, asks, 2);
+		for (uint64_t k = 0; k < 2; k++) {
+			if (asks[k].state != HEAP_PUT_DONE)
+				assert_true(ret != 0 && (asks[k].state == HEAP_PUT_OPEN ||
+							 client->acc.in_doubt));
+			else if (asks[k].status)
+				ret = asks[k].status;
+			else if (asks[k].version != ++acked[k])
+				fail_msg("version %d", (int)asks[k].version);
+		}
+	}
+	return ret;
+}
+
 /* Puts of values in chunks until the first error; more than fit at a time. */
 static int run_large_script(struct heap_client *client, uint64_t *acked)
 {
@@ -123,7 +155,8 @@ static uint32_t count_room(struct heap_client *client)
 }
 
 /* Runs the script with that plan, and looks at what is left. Returns the script's result. */
-static int run_with(const struct fault_plan *plan)
+static int run_with(int (*script)(struct heap_client *client, uint64_t acked[2]),
+		    const struct fault_plan *plan)
 {
 	uint64_t acked[2] = { 0, 0 };
 	struct heap_client victim, other;
@@ -136,7 +169,7 @@ static int run_with(const struct fault_plan *plan)
 	heap_fixture_join(&fx, 1, wrap, &victim);
 	victim.acc.in_place = false; /* each step is a call of the transport */
 	fault_set(victim.tr, plan);
-	ret = run_script(&victim, acked);
+	ret = script(&victim, acked);
 	fault_set(victim.tr, &(struct fault_plan){ .cut_at = 1 });
 	heap_fixture_kill(&victim);
 	heap_fixture_expect_sound(&fx, &report);
@@ -160,7 +193,7 @@ TEST(killed_after_each_operation__nothing_is_lost_or_leaked)
 {
 	uint32_t n = 1;
 
-	while (run_with(&(struct fault_plan){ .cut_at = n }))
+	while (run_with(run_script, &(struct fault_plan){ .cut_at = n }))
 		n++;
 	assert_true(n > 150);
 }
@@ -213,11 +246,37 @@ TEST(each_operation_fails_once__the_error_is_typed)
 	int ret;
 
 	do {
-		ret = run_with(&(struct fault_plan){ .fail_at = n++, .fail_code = -ETIMEDOUT });
+		ret = run_with(run_script,
+			       &(struct fault_plan){ .fail_at = n++, .fail_code = -ETIMEDOUT });
 		assert_true(ret == 0 || ret == -ETIMEDOUT || ret == -EIO);
 		failed += ret != 0;
 	} while (n < 250);
 	assert_true(failed > 100);
+}
+
+TEST(many__each_operation_is_the_last_or_fails_once)
+{
+	uint32_t n = 1, failed = 0;
+	int ret;
+
+	while (run_with(run_many_script, &(struct fault_plan){ .cut_at = n }))
+		n++;
+	assert_true(n > 60);
+	for (uint32_t i = 1; i < n; i++) {
+		ret = run_with(run_many_script,
+			       &(struct fault_plan){ .fail_at = i, .fail_code = -ETIMEDOUT });
+		assert_true(ret == 0 || ret == -ETIMEDOUT || ret == -EIO);
+		failed += ret != 0;
+	}
+	assert_true(failed > n / 3);
+	for (uint64_t seed = 1; seed <= 15; seed++) {
+		(void)run_with(run_many_script,
+			       &(struct fault_plan){ .seed = seed, .tear_rate = 600 });
+		(void)run_with(run_many_script,
+			       &(struct fault_plan){ .seed = seed, .drop_rate = 600 });
+		(void)run_with(run_many_script,
+			       &(struct fault_plan){ .seed = seed, .unknown_rate = 600 });
+	}
 }
 
 TEST(torn_dropped_and_unknown__are_never_read)
@@ -225,9 +284,12 @@ TEST(torn_dropped_and_unknown__are_never_read)
 	uint32_t failed = 0;
 
 	for (uint64_t seed = 1; seed <= 100; seed++) {
-		failed += run_with(&(struct fault_plan){ .seed = seed, .tear_rate = 600 }) != 0;
-		failed += run_with(&(struct fault_plan){ .seed = seed, .drop_rate = 600 }) != 0;
-		failed += run_with(&(struct fault_plan){ .seed = seed, .unknown_rate = 600 }) != 0;
+		failed += run_with(run_script,
+				   &(struct fault_plan){ .seed = seed, .tear_rate = 600 }) != 0;
+		failed += run_with(run_script,
+				   &(struct fault_plan){ .seed = seed, .drop_rate = 600 }) != 0;
+		failed += run_with(run_script,
+				   &(struct fault_plan){ .seed = seed, .unknown_rate = 600 }) != 0;
 	}
 	assert_true(failed > 100);
 }

@@ -104,6 +104,35 @@ static int put_or_get(struct thread *t, struct rng *rng)
 	return ret;
 }
 
+/* Puts three keys in one call; equal ones in their order. */
+static int put_some(struct thread *t, struct rng *rng)
+{
+	uint64_t words[3][256], keys[3], n;
+	struct heap_put_ask asks[3];
+	char texts[3][8];
+	int ret;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		keys[i] = rng_uniform_u64(rng, KEYS);
+		n = 1 + rng_uniform_u64(rng, 250);
+		snprintf(texts[i], sizeof(texts[i]), "k%u", (unsigned)keys[i]);
+		fill(words[i], n, keys[i], rng_next_u64(rng) >> 8);
+		asks[i] = (struct heap_put_ask){
+			.key = key_of(t, texts[i]),
+			.put = { .value = words[i], .len = 8 * n, .expected = HEAP_ANY_VERSION },
+		};
+	}
+	ret = heap_put_many(&t->client.acc, asks, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		if (asks[i].state != HEAP_PUT_DONE || asks[i].status)
+			continue;
+		if (asks[i].version <= t->seen[keys[i]])
+			t->failed = "a put has no newer version";
+		t->seen[keys[i]] = asks[i].version;
+	}
+	return ret;
+}
+
 static void *work(void *arg)
 {
 	struct thread *t = arg;
@@ -112,7 +141,7 @@ static void *work(void *arg)
 
 	rng_seed(&rng, 9, t->number);
 	for (uint32_t i = 0; i < OPS && !t->failed; i++) {
-		ret = i % 3 ? put_or_get(t, &rng) : count(t);
+		ret = i % 3 == 0 ? count(t) : i % 16 == 1 ? put_some(t, &rng) : put_or_get(t, &rng);
 		t->waits += ret == -EAGAIN;
 		if (ret && ret != -EAGAIN)
 			t->failed = error_last();

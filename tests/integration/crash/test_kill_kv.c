@@ -28,6 +28,7 @@
 #define CALLS_DEFAULT 10000u
 #define KILLS_DEFAULT 40u
 #define VALUE_WORDS 80u
+#define TOGETHER 3u /* puts of one call */
 
 struct call {
 	struct history_call call;
@@ -39,7 +40,7 @@ struct history {
 	_Atomic uint32_t n;       /* of calls */
 	_Atomic uint32_t failed;  /* a client found a fault; its log says which */
 	_Atomic uint32_t started; /* clients ever */
-	struct call calls[CALLS_MOST];
+	struct call calls[CALLS_MOST + TOGETHER];
 };
 
 struct fixture {
@@ -92,7 +93,77 @@ static int do_call(struct rlv_kv *kv, struct rlv_bytes key, struct history_call 
 	return call->refused ? 0 : ret;
 }
 
-/* Calls until the history is full. Only a result ends a call of the history. */
+/* A call of the history that may be killed from now on. */
+static void entry_begin(struct call *entry, const struct history_call *call, uint32_t k)
+{
+	entry->call = *call;
+	entry->key = k;
+	/* A kill comes between two instructions: they are in this order. */
+	atomic_signal_fence(memory_order_seq_cst);
+	entry->done = call->kind != HISTORY_GET;
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Ends it with what came of it. Only a result ends a call of the history. False: a fault. */
+static bool entry_end(struct call *entry, struct history_call *call, int ret)
+{
+	/* A killed client was inside a call, or there is no coordinator: nothing was put. */
+	if (ret == -EAGAIN || ret == -EHOSTDOWN || ret == -ECANCELED) {
+		entry->done = 0;
+		return true;
+	}
+	/* The coordinator was killed: it is not known whether it was put. */
+	if (ret == -ECONNRESET || ret == -ETIMEDOUT)
+		return true;
+	if (ret) {
+		fprintf(stderr, "client %u: %d %s\n", call->client, ret, rlv_last_error());
+		return false;
+	}
+	call->end = entry->call.end;
+	entry->call = *call;
+	atomic_signal_fence(memory_order_seq_cst);
+	entry->call.end = clock_now_ns(clock_monotonic());
+	atomic_signal_fence(memory_order_seq_cst);
+	entry->done = 1;
+	return true;
+}
+
+/* Puts some keys in one call, which may be the same: each is a call of the history. */
+static bool put_some(struct call *entries, struct rlv_kv *kv, const struct history_call *first,
+		     struct rng *rng)
+{
+	static uint64_t words[TOGETHER][VALUE_WORDS];
+	struct rlv_kv_item items[TOGETHER];
+	struct history_call calls[TOGETHER];
+	char texts[TOGETHER][8];
+	bool fine = true;
+	int ret;
+
+	for (uint32_t i = 0; i < TOGETHER; i++) {
+		uint32_t k = (uint32_t)rng_uniform_u64(rng, KEYS);
+		uint64_t n = 1 + rng_uniform_u64(rng, VALUE_WORDS);
+
+		calls[i] = *first;
+		calls[i].kind = HISTORY_PUT;
+		calls[i].value = first->value + i;
+		(void)snprintf(texts[i], sizeof(texts[i]), "key-%u", k);
+		fill(words[i], n, calls[i].value);
+		items[i] = (struct rlv_kv_item){ .size = sizeof(items[i]),
+						 .key = { texts[i], 5 },
+						 .ptr = words[i],
+						 .len = 8 * n };
+		entry_begin(&entries[i], &calls[i], k);
+	}
+	ret = rlv_kv_put_many(kv, items, TOGETHER);
+	for (uint32_t i = 0; i < TOGETHER; i++) {
+		calls[i].version = items[i].version;
+		fine &= entry_end(&entries[i], &calls[i], items[i].status);
+	}
+	return fine && (ret == 0 || ret == -EAGAIN || ret == -EHOSTDOWN || ret == -ECONNRESET ||
+			ret == -ETIMEDOUT);
+}
+
+/* Calls until the history is full. */
 static int work(struct history *history, struct rlv_kv *kv, uint32_t number)
 {
 	uint64_t seen[KEYS] = { 0 };
@@ -100,7 +171,8 @@ static int work(struct history *history, struct rlv_kv *kv, uint32_t number)
 
 	rng_seed(&rng, 17, number);
 	for (uint64_t i = 1;; i++) {
-		uint32_t at = atomic_fetch_add(&history->n, 1),
+		bool many = rng_uniform_u64(&rng, 8) == 0;
+		uint32_t at = atomic_fetch_add(&history->n, many ? TOGETHER : 1),
 			 k = (uint32_t)rng_uniform_u64(&rng, KEYS);
 		char text[8];
 		struct call *entry;
@@ -113,35 +185,22 @@ static int work(struct history *history, struct rlv_kv *kv, uint32_t number)
 		(void)snprintf(text, sizeof(text), "key-%u", k);
 		call.kind = (uint32_t)rng_uniform_u64(&rng, 4);
 		call.kind = call.kind == 3 ? HISTORY_GET : call.kind;
-		call.value = call.kind == HISTORY_GET ? 0 : (uint64_t)number << 32 | i;
-		call.expected = call.kind == HISTORY_PUT_IF ? seen[k] : 0;
+		call.value = (uint64_t)number << 32 | i;
 		call.start = clock_now_ns(clock_monotonic());
-		entry->call = call;
-		entry->key = k;
-		/* A kill comes between two instructions: they are in this order. */
-		atomic_signal_fence(memory_order_seq_cst);
-		entry->done = call.kind != HISTORY_GET;
-		atomic_signal_fence(memory_order_seq_cst);
+		if (many) {
+			if (!put_some(entry, kv, &call, &rng))
+				return 1;
+			i += TOGETHER - 1;
+			continue;
+		}
+		call.value = call.kind == HISTORY_GET ? 0 : call.value;
+		call.expected = call.kind == HISTORY_PUT_IF ? seen[k] : 0;
+		entry_begin(entry, &call, k);
 		ret = do_call(kv, (struct rlv_bytes){ text, 5 }, &call, &rng);
-		/* A killed client was inside a call, or there is no coordinator: nothing was put. */
-		if (ret == -EAGAIN || ret == -EHOSTDOWN) {
-			entry->done = 0;
-			continue;
-		}
-		/* The coordinator was killed: it is not known whether it was put. */
-		if (ret == -ECONNRESET || ret == -ETIMEDOUT)
-			continue;
-		if (ret) {
-			fprintf(stderr, "client %u: %d %s\n", number, ret, rlv_last_error());
+		if (!entry_end(entry, &call, ret))
 			return 1;
-		}
-		seen[k] = call.refused ? 0 : call.version;
-		call.end = entry->call.end;
-		entry->call = call;
-		atomic_signal_fence(memory_order_seq_cst);
-		entry->call.end = clock_now_ns(clock_monotonic());
-		atomic_signal_fence(memory_order_seq_cst);
-		entry->done = 1;
+		if (ret == 0)
+			seen[k] = call.refused ? 0 : call.version;
 	}
 }
 

@@ -81,6 +81,118 @@ TEST(cost__get_many_1)
 	heap_fixture_close(&fx);
 }
 
+/* Asks of that many keys "k0", .., each with its own value of 50 bytes, or, for each 16th, of 1000. */
+static void ask_puts(const struct heap_client *client, struct heap_put_ask *asks, uint32_t n,
+		     uint8_t mark)
+{
+	static uint8_t values[HEAP_MANY][1000];
+	static char keys[HEAP_MANY][12];
+
+	for (uint32_t i = 0; i < n; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "k%u", i);
+		values[i][0] = (uint8_t)(mark + i);
+		asks[i] = (struct heap_put_ask){
+			.key = chain_key(keys[i], (uint32_t)strlen(keys[i]),
+					 client->heap->desc.seed),
+			.put = { .value = values[i],
+				 .len = i % 16 ? 50 : 1000,
+				 .expected = HEAP_ANY_VERSION },
+		};
+	}
+}
+
+static uint64_t put_asks(struct heap_client *client, struct heap_put_ask *asks, uint32_t n)
+{
+	uint64_t before = phases(client);
+
+	must(heap_put_many(&client->acc, asks, n));
+	for (uint32_t i = 0; i < n; i++) {
+		assert_int_equal(asks[i].state, HEAP_PUT_DONE);
+		assert_int_equal(asks[i].status, 0);
+	}
+	return phases(client) - before;
+}
+
+/* 2 round trips for all, and 2 more for each put that another one precedes. */
+TEST(cost__put_many_2)
+{
+	struct heap_put_ask asks[HEAP_MANY];
+	struct heap_fixture fx;
+	struct heap_client a, b;
+	struct heap_value got;
+	uint64_t version;
+	char text[8];
+
+	heap_fixture_open(&fx, 1000, 20);
+	heap_fixture_join(&fx, 1, wire_wrap, &a);
+	heap_fixture_join(&fx, 2, wire_wrap, &b);
+	ask_puts(&a, asks, HEAP_MANY, 0);
+	(void)put_asks(&a, asks,
+		       HEAP_MANY); /* claims extents; some keys share their first bucket */
+	for (uint32_t round = 1; round < 4; round++) {
+		ask_puts(&a, asks, HEAP_MANY, (uint8_t)(100 * round));
+		assert_int_equal(put_asks(&a, asks, HEAP_MANY), 2);
+		for (uint32_t i = 0; i < HEAP_MANY; i++) {
+			snprintf(text, sizeof(text), "k%u", i);
+			assert_int_equal(asks[i].version, round + 1);
+			assert_int_equal(heap_fixture_get(&b, text, &got), round + 1);
+			assert_int_equal(got.len, i % 16 ? 50 : 1000);
+			assert_int_equal(*(const uint8_t *)got.ptr, (uint8_t)(100 * round + i));
+		}
+	}
+	/* The same key three times, in order: the first wins, the others are put alone. */
+	ask_puts(&a, asks, 5, 0);
+	asks[2].key = asks[4].key = asks[0].key;
+	assert_int_equal(put_asks(&a, asks, 5), 2 + 2 * 2);
+	assert_int_equal(asks[0].version, 5);
+	assert_int_equal(asks[2].version, 6);
+	assert_int_equal(asks[4].version, 7);
+	assert_int_equal(heap_fixture_get(&b, "k0", &got), 7);
+	assert_int_equal(*(const uint8_t *)got.ptr, 4);
+	/* Another client's put between ours is one version more, no conflict. */
+	must(heap_fixture_put(&b, "k1", "other", 5, &version));
+	assert_int_equal(heap_fixture_get(&b, "none", &got), -ENOENT); /* the cell is on its way */
+	ask_puts(&a, asks, 2, 0);
+	assert_int_equal(put_asks(&a, asks, 2), 2);
+	assert_int_equal(asks[1].version, version + 1);
+	heap_fixture_expect_sound(&fx, NULL);
+	heap_fixture_leave(&a);
+	heap_fixture_leave(&b);
+	heap_fixture_close(&fx);
+}
+
+TEST(put_many__values_that_do_not_fit_have_their_status)
+{
+	static uint8_t large[200000];
+	struct heap_put_ask asks[40];
+	struct heap_client a;
+	struct heap_fixture fx;
+	struct heap_value got;
+	uint32_t full = 0;
+
+	heap_fixture_open(&fx, 100, 4);
+	heap_fixture_join(&fx, 1, wire_wrap, &a);
+	ask_puts(&a, asks, 40, 0);
+	for (uint32_t i = 0; i < 40; i++) /* a few of them fit, in chunks or beside one another */
+		asks[i].put = (struct heap_put){ .value = large,
+						 .len = i == 3 ? sizeof(large) : 30000,
+						 .expected = HEAP_ANY_VERSION };
+	must(heap_put_many(&a.acc, asks, 40));
+	for (uint32_t i = 0; i < 40; i++) {
+		char text[8];
+
+		snprintf(text, sizeof(text), "k%u", i);
+		assert_int_equal(asks[i].state, HEAP_PUT_DONE);
+		assert_true(asks[i].status == 0 || asks[i].status == -ENOSPC);
+		assert_int_equal(heap_fixture_get(&a, text, &got), asks[i].status ? -ENOENT : 1);
+		full += asks[i].status != 0;
+	}
+	assert_in_range(full, 30, 38);
+	heap_fixture_expect_sound(&fx, NULL);
+	heap_fixture_leave(&a);
+	heap_fixture_close(&fx);
+}
+
 TEST(cost__get_1_put_2)
 {
 	struct heap_fixture fx;

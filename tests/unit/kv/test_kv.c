@@ -187,6 +187,67 @@ TEST(kv__get_many_answers_each_key_central)
 	gets_many(RLV_KV_CENTRAL);
 }
 
+/* Old, new, deleted and equal keys, and values of all sizes; each has its version. */
+static void puts_many(enum rlv_kv_mode mode)
+{
+	enum { KEYS = 150 };
+	static struct rlv_kv_item items[KEYS + 2];
+	static uint8_t memory[KEYS + 2][2000];
+	static char keys[KEYS][8];
+	struct rlv_store *store = open_store("embed:");
+	struct rlv_kv *kv = open_mode(store, mode);
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+
+	must(rlv_kv_put(kv, text("k7"), text("old"), NULL), "rlv_kv_put");
+	must(rlv_kv_delete(kv, text("k7"), NULL), "rlv_kv_delete");
+	for (size_t i = 0; i < KEYS + 2; i++) {
+		items[i] = (struct rlv_kv_item)RLV_KV_ITEM_INIT;
+		if (i < KEYS)
+			snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
+		items[i].key = text(i < KEYS ? keys[i] : "k149");
+		memset(memory[i], (int)i, sizeof(memory[i]));
+		items[i].ptr = i ? memory[i] : NULL;
+		items[i].len = i < KEYS ? 13 * i : 10;
+	}
+	must(rlv_kv_put_many(kv, items, KEYS + 2), "rlv_kv_put_many");
+	for (size_t i = 0; i < KEYS + 2; i++) {
+		assert_int_equal(items[i].status, 0);
+		assert_int_equal(items[i].version, i == 7 ? 3 : i < KEYS ? 1 : 2 + i - KEYS);
+		must(rlv_kv_get(kv, items[i].key, &value), "rlv_kv_get");
+		assert_int_equal(value.len, i < KEYS - 1 ? 13 * i : 10);
+		assert_memory_equal(value.ptr, memory[i < KEYS - 1 ? i : KEYS + 1], value.len);
+	}
+	must(rlv_kv_put_many(kv, NULL, 0), "rlv_kv_put_many of none");
+	items[3].ptr = NULL;
+	expect(rlv_kv_put_many(kv, items, 4), -EINVAL);
+	assert_non_null(strstr(rlv_last_error(), "items[3]"));
+	must(rlv_kv_get(kv, text("k1"), &value), "rlv_kv_get");
+	assert_int_equal(value.version, 1);
+	/* A dropped heap: the call has ended before the items. */
+	must(rlv_kv_drop(store, "h"), "rlv_kv_drop");
+	expect(rlv_kv_put_many(kv, items, 2), -ESTALE);
+	assert_int_equal(items[0].status, -ECANCELED);
+	assert_int_equal(items[1].status, -ECANCELED);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	kv = open_mode(store, mode);
+	close_all(&store, &kv);
+}
+
+TEST(kv__put_many_puts_each_key)
+{
+	puts_many(RLV_KV_CLOVER);
+}
+
+TEST(kv__put_many_puts_each_key_direct)
+{
+	puts_many(RLV_KV_DIRECT);
+}
+
+TEST(kv__put_many_puts_each_key_central)
+{
+	puts_many(RLV_KV_CENTRAL);
+}
+
 static void watches(enum rlv_kv_mode mode)
 {
 	struct rlv_store *store = open_store("embed:");
