@@ -74,6 +74,7 @@ struct catalog {
 	uint64_t layout;      /* newest version over all objects */
 	uint64_t grace_until; /* until then, nodes may still be reconnecting after our start */
 	uint64_t next_tick, next_reading;
+	bool moves;           /* a part is being copied: the next tick is due at once */
 	uint64_t slice_until; /* end of this turn's time slice for recovering parts; 0 = none used */
 	struct catalog_retirement *retirements; /* retire.c */
 };

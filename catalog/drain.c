@@ -7,6 +7,8 @@
  *   HANDING   its duty was handed to another part (object_kind.hand_over); until clients know
  *   LEAVING   it is GONE; until clients know; then its memory is freed
  *
+ * The contents of a heap's part are copied instead: FILLING is object_kind.move, and HANDING is left out.
+ *
  * Dead or stopped clients are waited for no longer than the catalog's patience: when they return
  * they read the region's state word.
  */
@@ -22,7 +24,7 @@ static uint64_t taken_in(struct catalog_object *object)
 {
 	uint64_t items = 0;
 
-	for (uint32_t s = 0; s < object->n_parts; s++)
+	for (uint32_t s = 0; s < object->n_parts && object->kind->taken_in; s++)
 		if (catalog_part_view(object, s) == PART_ACTIVE)
 			items +=
 				object->kind->taken_in(object->attached[s], &object->parts[s].seen);
@@ -51,6 +53,19 @@ static int drain_leave(struct catalog *cat, struct catalog_object *object, uint3
 	return 0;
 }
 
+/* Contents that are copied. */
+static int drain_move(struct catalog *cat, struct catalog_object *object, uint32_t s)
+{
+	struct part_drain *drain = &object->parts[s].drain;
+	uint64_t taken = drain->taken;
+	bool done = false;
+	int ret = object->kind->move(object, s, &done);
+
+	drain->begun = true;
+	cat->moves |= ret == 0 && drain->taken != taken;
+	return ret || !done ? ret : drain_leave(cat, object, s);
+}
+
 static int drain_step(struct catalog *cat, struct catalog_object *object, uint32_t s,
 		      uint64_t taken)
 {
@@ -75,6 +90,8 @@ static int drain_step(struct catalog *cat, struct catalog_object *object, uint32
 		ret = kind->handed(object, s);
 		return ret ? ret : drain_leave(cat, object, s);
 	}
+	if (kind->move)
+		return drain_move(cat, object, s);
 	ret = kind->items(part, &items);
 	if (ret)
 		return ret;

@@ -112,6 +112,14 @@ struct object_kind {
 			     char text_out[KIND_TEXT_BYTES]);
 	void (*recover_end)(struct recovery **recovery);
 
+	/*
+	 * Drain of kinds whose parts are copied; both NULL: as below.
+	 * leaver: number of a part that is to leave its node now; UINT32_MAX: none.
+	 * move: copies the part for a few ms, and sets items and taken of its drain. *done_out: the part may
+	 * leave. Called again until then, after an error too.
+	 */
+	uint32_t (*leaver)(const struct catalog_object *object);
+	int (*move)(struct catalog_object *object, uint32_t s, bool *done_out);
 	/* Drain: number of live items in the part. */
 	int (*items)(struct part *part, uint64_t *items_out);
 	/*

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ds/heap/central.h"
+#include "ds/heap/copies.h"
 
 #include "catalog/catalog.h"
 
@@ -118,19 +119,20 @@ static bool heap_is_apart(const struct catalog_object *object, uint32_t a, uint3
 	return a % n == b % n;
 }
 
-/* A part that has copies left, but too few, gets one more, which its owner fills. */
+/* A part that has copies left, but too few that stay, gets one more. */
 static uint32_t heap_missing(const struct catalog_object *object)
 {
 	const struct heap_desc *desc = desc_of(object);
 
 	for (uint32_t p = 0; p < desc->n_parts; p++) {
-		uint32_t n = 0, next = p;
+		uint32_t left = 0, stay = 0, next = p;
 
 		for (uint32_t s = p; s < object->n_parts; s += desc->n_parts) {
-			n += !catalog_part_is_lost(object, s);
+			left += !catalog_part_is_lost(object, s);
+			stay += object->parts[s].state == PART_ACTIVE;
 			next = s + desc->n_parts;
 		}
-		if (n > 0 && n < desc->copies)
+		if (left > 0 && stay < desc->copies)
 			return next;
 	}
 	return UINT32_MAX;
@@ -165,25 +167,85 @@ static int heap_leave(struct part *part, uint32_t owner)
 	return heap_settle(heap_of(part), owner);
 }
 
-/* -------- drain: a part stays -------- */
+/* -------- drain -------- */
 
-static int heap_items(struct part *part, uint64_t *items_out)
+#define MOVE_BYTES ((uint64_t)4 << 20) /* copied in one step */
+
+/* A part that leaves: where its contents go, and how far that is. */
+struct moving {
+	struct heap_move_at at;
+	uint32_t to;
+};
+
+static_assert(sizeof(struct moving) <= sizeof(((struct part_drain *)0)->at), "it is kept there");
+
+/* Modes other than clover stay where they are. */
+static uint32_t heap_leaver(const struct catalog_object *object)
 {
-	return heap_keys(heap_of(part), items_out);
+	for (uint32_t s = 0; s < object->n_parts && desc_of(object)->mode == HEAP_CLOVER; s++)
+		if (object->parts[s].state == PART_ACTIVE && object->parts[s].node->draining)
+			return s;
+	return UINT32_MAX;
 }
 
-static uint64_t heap_taken_in(struct part *part, uint64_t *seen)
+/* What a part that leaves finds beside it. */
+struct beside {
+	bool before;    /* another one is before it: readers do not use it */
+	uint32_t whole; /* copies that stay and have everything */
+	uint32_t next;  /* one that stays; n_parts: none is attached */
+};
+
+static int heap_look_beside(const struct catalog_object *object, uint32_t s, struct beside *out)
 {
-	(void)part;
-	(void)seen;
+	uint32_t n_parts = desc_of(object)->n_parts;
+
+	*out = (struct beside){ .next = object->n_parts };
+	for (uint32_t i = s % n_parts; i < object->n_parts; i += n_parts) {
+		bool whole = false;
+		int ret;
+
+		if (i == s || catalog_part_is_lost(object, i))
+			continue;
+		out->before |= i < s;
+		if (object->parts[i].state != PART_ACTIVE || !object->attached[i])
+			continue;
+		ret = heap_is_whole(heap_of(object->attached[i]), &whole);
+		if (ret)
+			return ret;
+		out->whole += whole;
+		out->next = i;
+	}
 	return 0;
 }
 
-static int heap_is_open(struct part *part, bool *is_open_out)
+/* With one copy its contents go to the new one. With more, the others have them, and the owner has
+   filled the new one. */
+static int heap_move_part(struct catalog_object *object, uint32_t s, bool *done_out)
 {
-	(void)part;
-	*is_open_out = true;
-	return 0;
+	const struct heap_desc *desc = desc_of(object);
+	struct part_drain *drain = &object->parts[s].drain;
+	uint32_t heads = heap_heads(desc);
+	struct beside beside;
+	struct moving moving;
+	struct heap *to = NULL;
+	int ret = heap_look_beside(object, s, &beside);
+
+	memcpy(&moving, drain->at, sizeof(moving));
+	drain->items = 2 * (uint64_t)heads;
+	if (ret || beside.next == object->n_parts ||
+	    (desc->copies > 1 && beside.whole < desc->copies))
+		return ret;
+	*done_out = desc->copies > 1 && beside.before;
+	if (*done_out)
+		return 0;
+	if (moving.to != beside.next)
+		moving = (struct moving){ .to = beside.next };
+	if (desc->copies == 1)
+		to = heap_of(object->attached[beside.next]);
+	ret = heap_move(heap_of(object->attached[s]), to, &moving.at, MOVE_BYTES, done_out);
+	drain->taken = moving.at.bucket + (moving.at.closing ? heads : 0);
+	memcpy(drain->at, &moving, sizeof(moving));
+	return ret;
 }
 
 /* -------- adoption: each part has the object's descriptor -------- */
@@ -240,8 +302,7 @@ const struct object_kind kind_heap = {
 	.close = heap_close_part,
 	.settle_dead = heap_settle_dead,
 	.leave = heap_leave,
-	.items = heap_items,
-	.taken_in = heap_taken_in,
-	.is_open = heap_is_open,
+	.leaver = heap_leaver,
+	.move = heap_move_part,
 	.desc_of_part = heap_desc_of_part,
 };

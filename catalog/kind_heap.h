@@ -1,6 +1,7 @@
 /*
  * Kind heap: values under keys (ds/heap/heap.h). The hash of a key chooses its part, so the number of
- * parts is fixed, and a part stays on its node.
+ * parts is fixed: part s of the catalog is what clients call part s % n_parts, or a copy of it. When a node is
+ * drained, its parts are copied to other nodes, key by key.
  */
 #ifndef RLV_CATALOG_KIND_HEAP_H
 #define RLV_CATALOG_KIND_HEAP_H

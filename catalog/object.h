@@ -31,7 +31,7 @@ enum part_view {
 };
 
 enum drain_phase {
-	DRAIN_FILLING, /* the other parts take in as many items as it holds */
+	DRAIN_FILLING, /* the other parts take in as many items as it holds, or its contents are copied */
 	DRAIN_HANDING, /* another part took over its duty; clients learn of it */
 	DRAIN_LEAVING, /* GONE; clients learn of it, then its memory is freed */
 };
@@ -40,8 +40,9 @@ enum drain_phase {
 struct part_drain {
 	enum drain_phase phase;
 	bool begun;         /* items is valid */
-	uint64_t items;     /* live items at the start */
-	uint64_t taken;     /* items added to other parts since */
+	uint64_t items;     /* live items at the start; or steps of object_kind.move */
+	uint64_t taken;     /* items added to other parts since; or steps done */
+	uint64_t at[4];     /* of object_kind.move */
 	uint64_t announced; /* layout that clients must adopt before the next phase */
 	uint64_t announced_at;
 };

@@ -33,12 +33,17 @@ static int part_leaves(struct catalog *cat, struct catalog_object *object,
 	return last < object->n_parts ? catalog_drain(cat, object, last) : 0;
 }
 
-/* A step of a kind that knows which part is missing. */
+/* A step of a kind that knows which part is missing, or has to leave. */
 static int spread_missing(struct catalog *cat, struct catalog_object *object,
 			  enum placement_kind *kind_out)
 {
+	uint32_t leaver = object->kind->leaver ? object->kind->leaver(object) : UINT32_MAX;
 	int ret;
 
+	if (leaver != UINT32_MAX) {
+		ret = catalog_drain(cat, object, leaver);
+		return ret ? ret : 1;
+	}
 	if (!catalog_provision_of(cat, object) && object->kind->missing(object) == UINT32_MAX)
 		return 0;
 	ret = catalog_add_part(cat, object, NULL, NULL);

@@ -16,6 +16,7 @@ uint64_t catalog_tick(struct catalog *cat)
 	if (now < cat->next_tick)
 		return cat->next_tick;
 	cat->slice_until = 0;
+	cat->moves = false;
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		struct catalog_object *object = cat->objects[id];
 
@@ -38,7 +39,7 @@ uint64_t catalog_tick(struct catalog *cat)
 		cat->next_reading = now + READING_NS;
 	busy |= catalog_retire_tick(cat);
 	cat->next_tick = now + (busy ? TICK_NS : IDLE_NS);
-	if (recovers)
+	if (recovers || cat->moves)
 		cat->next_tick = now;
 	return cat->next_tick;
 }

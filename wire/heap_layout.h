@@ -9,6 +9,8 @@
  *
  *     version:24 | offset/64 in the rows region:32 | deleted:1 | tag of the key:7
  *
+ * HEAD_MOVED in its place: the bucket is in another part now, on another node.
+ *
  * Extent word (u64, CAS):   owner:16 | class:8 | sequence:40
  *     owner 0, class 0 = free;   owner 0 = orphan: its owner has left, any client may take it
  *
@@ -142,7 +144,7 @@ WIRE_AT(heap_extent, retired, 8);
  * alone. A cell is valid if its version and crc are those of the head word and the key.
  *   offset size
  *        0    8  head word
- *        8    8  zero; in mode HEAP_DIRECT the lock
+ *        8    8  zero; in mode HEAP_DIRECT the lock; of HEAD_MOVED the head word before that
  *       16    8  version
  *       24    2  bytes of the value; HEAP_CELL_NO_VALUE: it is only in the entry
  *       26    2  further bits of the key's hash
@@ -269,6 +271,7 @@ WIRE_AT(heap_manifest, share, 8);
 WIRE_SIZE(heap_piece, 8);
 WIRE_AT(heap_piece, crc, 4);
 
+#define HEAD_MOVED UINT64_C(0xff) /* offset 0 is no entry's */
 #define HEAD_DELETED 0x80u
 #define HEAD_VERSION_MASK 0xffffffu
 #define HEAD_TAG_MASK 0x7fu

@@ -36,13 +36,6 @@ static int copy_away(const struct rlv_kv *kv, uint32_t p, const char *what)
 			 what, p, "cannot be reached");
 }
 
-static bool copy_is_gone(const struct rlv_kv *kv, uint32_t s)
-{
-	uint32_t state = kv->set.statuses[s].state;
-
-	return state != RLV_SHARD_ACTIVE && state != RLV_SHARD_DRAINING && state != RLV_SHARD_DOWN;
-}
-
 static int line_add(const struct rlv_kv *kv, struct kv_line *line, uint32_t s)
 {
 	struct heap_copies *copies = &line->copies;
@@ -68,7 +61,7 @@ static int line_find(const struct rlv_kv *kv, uint32_t p, bool all, struct kv_li
 
 	*line = (struct kv_line){ .copies = { .n = 0 } };
 	for (uint32_t s = p; s < kv->set.n_parts; s += kv->desc.n_parts) {
-		if (copy_is_gone(kv, s))
+		if (kv_part_is_gone(kv, s))
 			continue;
 		if (!kv->set.parts[s])
 			return copy_away(kv, p, line->copies.n ? "a copy" : "the primary copy");
@@ -109,7 +102,7 @@ static struct copies_owner kv_self(const struct rlv_kv *kv)
 
 static struct heap_access *line_access(const struct rlv_kv *kv, const struct kv_line *line)
 {
-	return kv_access(kv, line->copies.at[0]->part.number);
+	return kv->set.states[line->copies.at[0]->part.number];
 }
 
 void kv_copies_forget(struct heap_access *acc)

@@ -74,7 +74,33 @@ static void kv_detach(void *ctx, uint32_t p, void *access)
 	mem_free(access);
 }
 
-static const struct part_hooks kv_hooks = { .attach = kv_attach, .detach = kv_detach };
+static bool part_serves(struct rlv_kv *kv, uint32_t s)
+{
+	bool whole = s < heap_cut(&kv->desc);
+
+	if (!whole && kv->set.parts[s] && heap_is_whole(heap_of(kv->set.parts[s]), &whole))
+		error_clear(); /* its node went: the next look sees it */
+	return whole;
+}
+
+/* Finds which of the catalog's parts has each part now: the first one that did not go. */
+static int kv_moved(void *ctx)
+{
+	struct rlv_kv *kv = ctx;
+
+	for (uint32_t p = 0; p < kv->desc.n_parts; p++) {
+		uint32_t s = p;
+
+		while (s < kv->set.n_parts && kv_part_is_gone(kv, s))
+			s += kv->desc.n_parts;
+		kv->at[p] = s < kv->set.n_parts && part_serves(kv, s) ? s : KV_NOWHERE;
+	}
+	return 0;
+}
+
+static const struct part_hooks kv_hooks = { .attach = kv_attach,
+					    .detach = kv_detach,
+					    .moved = kv_moved };
 
 /* -------- open, close -------- */
 
@@ -144,6 +170,8 @@ static int kv_connect(struct rlv_kv *kv, const struct meta_object *object, uint6
 				kv->desc.name, kv->set.n_parts, heap_cut(&kv->desc));
 	if (ret)
 		(void)kv_end(kv, true);
+	else
+		(void)kv_moved(kv);
 	return ret;
 }
 
@@ -259,6 +287,21 @@ int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BYTES], size_t
 
 /* -------- calls -------- */
 
+/* The part has moved: asks the server where to, at most once in its back-off time. -EAGAIN. */
+static int kv_seek(struct rlv_kv *kv)
+{
+	struct error_kept kept;
+	int ret = 0;
+
+	error_keep(&kept);
+	if (clock_now_ns(kv->set.clock) >= kv->set.ask_ns)
+		ret = part_set_heal(&kv->set);
+	if (ret)
+		return ret;
+	error_restore(&kept);
+	return -EAGAIN;
+}
+
 /* One attempt. *doubt_out: a put that may have been done. */
 static int kv_try(struct rlv_kv *kv, const struct kv_call *call, bool *doubt_out)
 {
@@ -279,12 +322,12 @@ static int kv_try(struct rlv_kv *kv, const struct kv_call *call, bool *doubt_out
 	if (!acc)
 		return error_set(-EHOSTDOWN, "heap %s: part %u of %u, which has the key, is away",
 				 kv->desc.name, call->part, kv->desc.n_parts);
-	acc->in_doubt = false;
+	acc->in_doubt = acc->away = false;
 	ret = call->step(call->ctx, acc);
 	*doubt_out = ret && acc->in_doubt;
 	if (ret && call->puts && kv->owned)
 		kv_copies_failed(kv, call->part, ret);
-	return ret;
+	return ret == -EAGAIN && acc->away ? kv_seek(kv) : ret;
 }
 
 /* Starts the time of a call; returns its deadline. */

@@ -18,9 +18,10 @@ struct rlv_kv {
 	struct rlv_store *store;
 	struct heap_desc desc;
 	struct part_set set;
-	struct meta_slot slot;  /* owner 0 = a reader */
-	bool fenced;            /* in some part: the slot is not ours any more */
-	struct kv_owned *owned; /* of each part, if parts have copies: copies.c */
+	struct meta_slot slot;       /* owner 0 = a reader */
+	bool fenced;                 /* in some part: the slot is not ours any more */
+	struct kv_owned *owned;      /* of each part, if parts have copies: copies.c */
+	uint32_t at[HEAP_MAX_PARTS]; /* the catalog's part that has each part */
 };
 
 /* A call on one part. */
@@ -49,9 +50,22 @@ RLV_MUST_CHECK int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct 
 /* Starts a call that has that much time, and looks at the parts. */
 RLV_MUST_CHECK int kv_enter(struct rlv_kv *kv, int64_t timeout_ns);
 
+#define KV_NOWHERE UINT32_MAX
+
+/* NULL: the part is away. */
 static inline struct heap_access *kv_access(const struct rlv_kv *kv, uint32_t part)
 {
-	return kv->set.states[part];
+	uint32_t s = kv->at[part];
+
+	return s < kv->set.n_parts ? kv->set.states[s] : NULL;
+}
+
+/* True if that part of the catalog will never be there again. */
+static inline bool kv_part_is_gone(const struct rlv_kv *kv, uint32_t s)
+{
+	uint32_t state = kv->set.statuses[s].state;
+
+	return state != RLV_SHARD_ACTIVE && state != RLV_SHARD_DRAINING && state != RLV_SHARD_DOWN;
 }
 
 #endif

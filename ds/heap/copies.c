@@ -132,7 +132,7 @@ int heap_copies_release(const struct heap_copies *copies, const struct copies_ow
 /* -------- puts -------- */
 
 /* H1 pairs with H4: the entry, then the head names it. */
-int heap_put_entry(struct heap *heap, const struct copies_put *put, bool *won_out)
+int heap_put_entry(struct heap *heap, const struct copies_put *put, uint64_t *old_out)
 {
 	struct transport_wr wrs[] = {
 		wr_write(heap->rows, head_off(put->to), put->entry, put->bytes),
@@ -143,17 +143,17 @@ int heap_put_entry(struct heap *heap, const struct copies_put *put, bool *won_ou
 
 	if (ret == 0 && wrs[1].atomic.status != ATOMIC_DONE)
 		ret = error_set(-EIO, "put: the answer was lost: whether it was done is not known");
-	*won_out = ret == 0 && wrs[1].atomic.old == put->from;
+	*old_out = wrs[1].atomic.old;
 	return ret;
 }
 
-/* Of a copy, which only the owner changes. */
+/* Of a copy, which only the owner changes; but the server closes the heads of one that leaves its node. */
 static int put_one(struct heap *heap, const struct copies_put *put)
 {
-	bool won;
-	int ret = heap_put_entry(heap, put, &won);
+	uint64_t old = 0;
+	int ret = heap_put_entry(heap, put, &old);
 
-	if (ret == 0 && !won)
+	if (ret == 0 && old != put->from && old != HEAD_MOVED)
 		ret = error_set(-EIO, "heap %s: copy %u of bucket %u has another head",
 				heap->desc.name, heap->part.number, put->bucket);
 	return ret;
@@ -202,29 +202,13 @@ static int heads_read(struct heads *heads, uint32_t first, uint32_t copies)
 
 		ret = transport_fetch(heap->tree, heap_head_off(heap, first), records,
 				      heads->n * (uint32_t)sizeof(records[0]));
-		for (uint32_t k = 0; ret == 0 && k < heads->n; k++)
+		for (uint32_t k = 0; ret == 0 && k < heads->n; k++) {
 			heads->words[i][k] = records[k].word.raw;
+			if (records[k].word.raw == HEAD_MOVED)
+				ret = heap_moved(heap);
+		}
 	}
 	return ret;
-}
-
-/* Reads the entry of a head word, whatever it is; *bytes_out 0: the word names no place. */
-static int heads_entry(struct heads *heads, struct heap *heap, uint64_t word, uint32_t *bytes_out)
-{
-	uint64_t off = head_off(word), room;
-	struct heap_entry entry;
-	int ret;
-
-	*bytes_out = 0;
-	if (!heap_holds(&heap->desc, off, sizeof(entry)))
-		return 0;
-	room = heap->desc.extent_bytes - (off - HEAP_ROWS_OFF) % heap->desc.extent_bytes;
-	ret = transport_fetch(heap->rows, off, &entry, sizeof(entry));
-	if (ret)
-		return ret;
-	*bytes_out = (uint32_t)min_u64(
-		room, chain_entry_bytes(entry.key_len, min_u64(entry.len, UINT32_MAX)));
-	return transport_fetch(heap->rows, off, heads->entry, *bytes_out);
 }
 
 /* The copy whose head is newest, of the whole ones: versions differ by one put. */
@@ -256,7 +240,8 @@ static int heads_level(struct heads *heads, uint32_t k, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		differ |= heads->words[i][k] != put.to;
 	if (differ)
-		ret = heads_entry(heads, heads->copies->at[from], put.to, &put.bytes);
+		ret = heap_place_read(heads->copies->at[from], head_off(put.to), heads->entry,
+				      &put.bytes);
 	for (uint32_t i = n; ret == 0 && differ && i-- > 0;) {
 		put.from = heads->words[i][k];
 		if (put.from == put.to)
@@ -379,10 +364,10 @@ int heap_copies_fill(struct heap_copies *copies, uint64_t bytes)
 
 static int compare_entries(struct heads *heads, uint32_t k, uint8_t *other, uint64_t *differ)
 {
-	struct heads second = { .copies = heads->copies, .entry = other };
 	uint64_t word = heads->words[0][k];
 	uint32_t bytes, bytes2;
-	int ret = word ? heads_entry(heads, heads->copies->at[0], word, &bytes) : 0;
+	int ret = word ? heap_place_read(heads->copies->at[0], head_off(word), heads->entry, &bytes)
+		       : 0;
 
 	for (uint32_t i = 1; ret == 0 && i < heads->copies->n; i++) {
 		if (heads->words[i][k] != word) {
@@ -391,7 +376,7 @@ static int compare_entries(struct heads *heads, uint32_t k, uint8_t *other, uint
 		}
 		if (!word)
 			continue;
-		ret = heads_entry(&second, heads->copies->at[i], word, &bytes2);
+		ret = heap_place_read(heads->copies->at[i], head_off(word), other, &bytes2);
 		if (ret == 0)
 			*differ += bytes != bytes2 || memcmp(heads->entry, other, bytes) != 0;
 	}

@@ -62,9 +62,10 @@ struct copies_put {
 	uint64_t from, to; /* head words; the latter's place is the entry's */
 };
 
-/* Writes the entry, if it has bytes, then swaps the head; *won_out: false, it was not `from`. An error: it
-   is not known whether. Cost: 1 RT. */
-RLV_MUST_CHECK int heap_put_entry(struct heap *heap, const struct copies_put *put, bool *won_out);
+/* Writes the entry, if it has bytes, then swaps the head, which was *old_out. An error: it is not known
+   whether. Cost: 1 RT. */
+RLV_MUST_CHECK int heap_put_entry(struct heap *heap, const struct copies_put *put,
+				  uint64_t *old_out);
 
 /* Writes entry and head in each copy, the primary last. After an error it is not known how far it
    came: heap_copies_settle. Cost: 1 RT for each copy. */

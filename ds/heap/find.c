@@ -51,6 +51,12 @@ int heap_torn(struct heap_access *acc, uint32_t bucket)
 			 bucket);
 }
 
+int heap_away(struct heap_access *acc)
+{
+	acc->away = true;
+	return heap_moved(acc->heap);
+}
+
 void heap_found_set(struct heap_found *found, uint32_t bucket, const struct heap_head *head,
 		    const struct chain_key *key)
 {
@@ -100,6 +106,8 @@ static int find_probe(struct heap_access *acc, const struct chain_key *key,
 
 		if (ret)
 			return ret;
+		if (head->word.raw == HEAD_MOVED)
+			return heap_away(acc);
 		if (head->word.raw && head_tag(head->word.raw) != chain_head_tag(key))
 			continue;
 		heap_found_set(found, first + i, head, key);
@@ -126,6 +134,8 @@ int heap_find(struct heap_access *acc, const struct chain_key *key, struct heap_
 				       sizeof(head));
 		if (ret)
 			return ret;
+		if (head.word.raw == HEAD_MOVED)
+			return heap_away(acc);
 		heap_found_set(found, cursor->bucket, &head, key);
 		ret = found->word ? find_identify(acc, found, key) : 1;
 		if (ret != 1)

@@ -82,6 +82,9 @@ RLV_MUST_CHECK int heap_read_entry(struct heap_access *acc, struct chain_at at,
    damaged. */
 RLV_MUST_CHECK int heap_torn(struct heap_access *acc, uint32_t bucket);
 
+/* A head is HEAD_MOVED: tells the access's user. -EAGAIN. */
+RLV_MUST_CHECK int heap_away(struct heap_access *acc);
+
 /* One attempt of a get, by copies into the stage. */
 RLV_MUST_CHECK int heap_get_once(struct heap_access *acc, const struct chain_key *key,
 				 struct heap_value *out);

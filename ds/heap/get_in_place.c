@@ -147,8 +147,11 @@ int heap_get_in_place(struct heap_access *acc, const struct chain_key *key,
 
 		if (!word)
 			break;
-		if (head_tag(word) != chain_head_tag(key))
+		if (head_tag(word) != chain_head_tag(key)) {
+			if (word == HEAD_MOVED)
+				return heap_away(acc);
 			continue;
+		}
 		if (cell_has_value(head)) {
 			copy.word.raw = word;
 			transport_copy_racy(&copy.cell, &head->cell, sizeof(copy.cell));

@@ -269,6 +269,29 @@ int heap_use(struct heap *heap, struct heap_use *use_out)
 	return ret;
 }
 
+int heap_place_read(struct heap *heap, uint64_t off, uint8_t *buf, uint32_t *bytes_out)
+{
+	struct heap_entry entry;
+	int ret;
+
+	*bytes_out = 0;
+	if (!heap_holds(&heap->desc, off, sizeof(entry)))
+		return 0;
+	ret = transport_fetch(heap->rows, off, &entry, sizeof(entry));
+	if (ret)
+		return ret;
+	*bytes_out =
+		(uint32_t)min_u64(heap_extent_rest(&heap->desc, off),
+				  chain_entry_bytes(entry.key_len, min_u64(entry.len, UINT32_MAX)));
+	return transport_fetch(heap->rows, off, buf, *bytes_out);
+}
+
+int heap_moved(const struct heap *heap)
+{
+	return error_set(-EAGAIN, "heap %s: the part of the key is moving to another node",
+			 heap->desc.name);
+}
+
 /* -------- size classes -------- */
 
 uint64_t heap_class_bytes(uint32_t cls)

@@ -79,6 +79,31 @@ RLV_MUST_CHECK int heap_settle_extents(struct heap *heap, uint32_t owner);
 /* Number of keys, deleted ones included. Cost: 1 phase. */
 RLV_MUST_CHECK int heap_keys(struct heap *heap, uint64_t *keys_out);
 
+/* Where a move is. Begins as zeros. */
+struct heap_move_at {
+	uint64_t word; /* of the value whose chunks are copied */
+	uint32_t bucket, piece;
+	bool closing; /* heads are being closed */
+};
+
+/*
+ * Copies about that many bytes of a clover part to a new part of the same descriptor, which nobody uses, while
+ * clients go on; at the end it closes the part, key by key: calls on closed keys are -EAGAIN, until clients
+ * know the other part. *done_out: all are closed and copied, and the other part is whole. to NULL: only closes.
+ * After an error, call again. A head that went round all its 2^24 versions since it was copied, to the same
+ * place, is not seen to have changed. Cost: 3 RT for 64 heads, 2 for each entry and chunk.
+ */
+RLV_MUST_CHECK int heap_move(struct heap *from, struct heap *to, struct heap_move_at *at,
+			     uint64_t bytes, bool *done_out);
+
+/* -EAGAIN: a head is HEAD_MOVED. */
+RLV_MUST_CHECK int heap_moved(const struct heap *heap);
+
+/* Reads the entry or chunk at that place, whatever it is, into extent_bytes at buf; *bytes_out 0: no place
+   for one. Cost: 2 RT. */
+RLV_MUST_CHECK int heap_place_read(struct heap *heap, uint64_t off, uint8_t *buf,
+				   uint32_t *bytes_out);
+
 /* Extents by what their words say. */
 struct heap_use {
 	uint64_t free, owned, orphans;
@@ -118,7 +143,13 @@ static inline uint64_t heap_heads_off(const struct heap_desc *desc)
 	       ~UINT64_C(127);
 }
 
-/* bucket < buckets + HEAP_PROBES */
+/* Head records of a part. */
+static inline uint32_t heap_heads(const struct heap_desc *desc)
+{
+	return desc->buckets + HEAP_PROBES;
+}
+
+/* bucket < heap_heads */
 static inline uint64_t heap_head_off(const struct heap *heap, uint32_t bucket)
 {
 	return heap_heads_off(&heap->desc) + (uint64_t)bucket * sizeof(struct heap_head);

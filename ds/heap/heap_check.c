@@ -175,6 +175,8 @@ static int check_head(struct check *check, uint32_t bucket)
 	struct chain_key key;
 	int ret;
 
+	if (word == HEAD_MOVED)
+		return heap_moved(check->heap);
 	if (!word || !check_place(check, bucket, off))
 		return 0;
 	check->report->keys += !(word & HEAD_DELETED);

@@ -72,6 +72,7 @@ struct heap_access {
 	bool in_place;  /* clover, and the part is read by plain code on its mapping */
 	bool pin_due, pinned;
 	bool in_doubt;                    /* a put ended without an answer; the caller clears it */
+	bool away;                        /* the part has moved; the caller clears it */
 	uint64_t pin, epoch_word;         /* of the last pin, and as last read */
 	const struct heap_copies *copies; /* we own the part; NULL: any client may put */
 	struct space space;

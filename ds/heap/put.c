@@ -96,6 +96,7 @@ static int put_publish(struct heap_access *acc, struct put_call *call, bool *won
 {
 	const struct heap_entry entry = put_prepare(acc, call);
 	const struct heap_found *found = &call->found;
+	uint64_t old = found->word;
 	struct copies_put swap = {
 		.entry = acc->stage,
 		.bytes = (uint32_t)chain_entry_bytes(call->key->len, entry.len),
@@ -114,7 +115,8 @@ static int put_publish(struct heap_access *acc, struct put_call *call, bool *won
 		chain_entry_write(acc->stage, &entry, call->key, call->put->value);
 		acc->in_doubt = true;
 		ret = acc->copies ? heap_copies_put(acc->copies, &swap)
-				  : heap_put_entry(acc->heap, &swap, won_out);
+				  : heap_put_entry(acc->heap, &swap, &old);
+		*won_out = old == found->word;
 		acc->in_doubt = ret != 0;
 	}
 	if (ret == 0 && *won_out)

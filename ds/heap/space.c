@@ -113,6 +113,8 @@ static void extent_forget(struct space *space, size_t i)
 static bool slot_is_named(const struct space *space, const struct space_extent *extent, uint32_t i,
 			  uint64_t word)
 {
+	if (word == HEAD_MOVED)
+		return true; /* it names what its copy does */
 	if (extent->words && extent->words[i])
 		return word == extent->words[i];
 	return word && head_off(word) == slot_off(space, extent, i);

@@ -20,7 +20,9 @@ static int next_once(struct heap_access *acc, uint32_t *bucket_inout, struct hea
 				  : 0;
 
 		at = (struct chain_at){ heads[i % HEAP_RECORDS_AT_ONCE].word.raw, bucket };
-		if (ret == 0 && at.word && !(at.word & HEAD_DELETED))
+		if (ret == 0 && at.word == HEAD_MOVED)
+			ret = heap_away(acc);
+		else if (ret == 0 && at.word && !(at.word & HEAD_DELETED))
 			ret = heap_read_entry(acc, at, NULL, 0, false);
 		else if (ret == 0)
 			continue;

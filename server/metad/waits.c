@@ -196,6 +196,10 @@ static void add_drains(struct list *list, const struct catalog_object *table)
 			why = "it is empty: clients learn that it goes";
 		} else if (!drain->begun) {
 			why = "its node is not there, or it is counted now";
+		} else if (table->kind->move) {
+			why = left < drain->items
+				      ? "its contents are being copied to another node"
+				      : "a new copy on another node is made, or its owner fills it";
 		} else if (left) {
 			snprintf(items, sizeof(items),
 				 "%" PRIu64 " of %" PRIu64

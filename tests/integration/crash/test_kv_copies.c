@@ -1,6 +1,6 @@
 /*
  * A heap with two copies of each part on three memory nodes, in real processes: a node is lost, its copies are
- * made anew and filled, another one is lost; owners are killed.
+ * made anew and filled, another one is lost; owners are killed. A node is drained, also of parts without copies.
  */
 #include "tests/support/history.h"
 #include "tests/support/must.h"
@@ -55,9 +55,15 @@ static bool all_are_up(void *arg)
 	return up == NODES;
 }
 
-static int setup(void **state)
+static void start_metad(struct fixture *fx)
 {
 	static const char *const args[] = { "--lease", "0.3", "--node-lost", "0.5", NULL };
+
+	fx->metad = processes_metad(&fx->ps, "s", args);
+}
+
+static int setup_copies(void **state, uint32_t copies)
+{
 	static const char *const size[] = { "--size", "64M", NULL };
 	const struct rlv_kv_opts opts = { .size = sizeof(opts),
 					  .keys = 1000,
@@ -65,7 +71,7 @@ static int setup(void **state)
 					  .extent_bytes = 64 << 10,
 					  .parts = 2,
 					  .max_clients = 8,
-					  .copies = 2 };
+					  .copies = copies };
 	struct rlv_store_opts store = RLV_STORE_OPTS_INIT;
 	static struct fixture fixture;
 	struct fixture *fx = &fixture;
@@ -74,7 +80,7 @@ static int setup(void **state)
 	*state = fx;
 	store.timeout_ns = 5 * CLOCK_NS_PER_S;
 	processes_init(&fx->ps);
-	fx->metad = processes_metad(&fx->ps, "s", args);
+	start_metad(fx);
 	for (uint32_t n = 0; n < NODES; n++) {
 		char name[2];
 
@@ -85,6 +91,16 @@ static int setup(void **state)
 	assert_true(processes_until(all_are_up, fx));
 	must(rlv_kv_create(fx->store, "h", &opts, &fx->kv), "rlv_kv_create");
 	return 0;
+}
+
+static int setup(void **state)
+{
+	return setup_copies(state, 2);
+}
+
+static int setup_one(void **state)
+{
+	return setup_copies(state, 1);
 }
 
 static int teardown(void **state)
@@ -104,11 +120,11 @@ static struct rlv_bytes key_of(uint32_t i, char text[16])
 }
 
 /* A put that was in doubt, which may have been done or not, is made again. */
-static void put_all(struct fixture *fx)
+static void put_from(struct fixture *fx, uint32_t first)
 {
 	char text[16];
 
-	for (uint32_t i = 0; i < KEYS; i++) {
+	for (uint32_t i = first; i < KEYS; i++) {
 		struct rlv_bytes key = key_of(i, text);
 		uint64_t version = 0, least = fx->versions[i] + 1, most = least;
 		int ret = rlv_kv_put(fx->kv, key, key, &version);
@@ -121,11 +137,16 @@ static void put_all(struct fixture *fx)
 	}
 }
 
-static void expect_all(struct fixture *fx)
+static void put_all(struct fixture *fx)
+{
+	put_from(fx, 0);
+}
+
+static void expect_from(struct fixture *fx, uint32_t first)
 {
 	char text[16];
 
-	for (uint32_t i = 0; i < KEYS; i++) {
+	for (uint32_t i = first; i < KEYS; i++) {
 		struct rlv_kv_value value = RLV_KV_VALUE_INIT;
 		struct rlv_bytes key = key_of(i, text);
 
@@ -133,6 +154,11 @@ static void expect_all(struct fixture *fx)
 		assert_int_equal(value.version, fx->versions[i]);
 		assert_memory_equal(value.ptr, key.ptr, key.len);
 	}
+}
+
+static void expect_all(struct fixture *fx)
+{
+	expect_from(fx, 0);
 }
 
 static void expect_sound(struct fixture *fx)
@@ -334,8 +360,10 @@ static int child_that_calls(void *arg)
 			atomic_signal_fence(memory_order_seq_cst);
 			entry->call.end = clock_now_ns(clock_monotonic());
 		}
-		if (i % 64 == 0)
+		if (i % 64 == 0) {
 			(void)!rlv_kv_release(kv);
+			processes_sleep_ns(CLOCK_NS_PER_MS / 2); /* so that the history has room */
+		}
 	}
 }
 
@@ -369,15 +397,28 @@ static void check_history(uint32_t n)
 	free(calls);
 }
 
+static void history_open(void)
+{
+	history = mmap(NULL, sizeof(*history), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	assert_true(history != MAP_FAILED);
+}
+
+static void history_close(void)
+{
+	uint32_t n = (uint32_t)atomic_load(&history->n);
+
+	check_history(n < CALLS_MOST ? n : CALLS_MOST);
+	munmap(history, sizeof(*history));
+}
+
 TEST_WITH(killed_owners_and_a_lost_node__leave_linearizable_histories, setup, teardown)
 {
 	struct fixture *fx = *state;
 	pid_t clients[CLIENTS] = { 0 };
 	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
 
-	history = mmap(NULL, sizeof(*history), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		       -1, 0);
-	assert_true(history != MAP_FAILED);
+	history_open();
 	for (uint32_t i = 0; i < 100; i++) {
 		pid_t *client = &clients[i % CLIENTS];
 
@@ -390,14 +431,76 @@ TEST_WITH(killed_owners_and_a_lost_node__leave_linearizable_histories, setup, te
 	}
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		processes_kill(&fx->ps, clients[i], SIGKILL);
-	check_history((uint32_t)atomic_load(&history->n) < CALLS_MOST
-			      ? (uint32_t)atomic_load(&history->n)
-			      : CALLS_MOST);
+	history_close();
 	assert_true(processes_until(is_ours, fx));
 	assert_true(processes_until(is_whole_again, fx));
 	must(rlv_kv_verify(fx->kv, &report), "rlv_kv_verify");
 	assert_int_equal(report.problems, 0);
-	munmap(history, sizeof(*history));
+}
+
+/* -------- drains -------- */
+
+static bool is_drained(void *arg)
+{
+	struct rlv_drain_info info = { .size = sizeof(info), .shards = 1 };
+	struct fixture *fx = arg;
+
+	return rlv_store_drain_node(fx->store, "a", &info) == 0 && info.shards == 0;
+}
+
+static bool is_drained_meanwhile(void *arg)
+{
+	return (is_whole_again(arg) || true) && is_drained(arg);
+}
+
+TEST_WITH(drained_node__goes_when_others_have_its_copies, setup, teardown)
+{
+	struct fixture *fx = *state;
+
+	put_all(fx);
+	assert_true(processes_until(is_drained_meanwhile, fx));
+	processes_kill(&fx->ps, fx->nodes[0], SIGKILL);
+	put_all(fx);
+	expect_all(fx);
+	assert_int_equal(copies(fx), 4);
+	expect_sound(fx);
+}
+
+/* Of parts with one copy, while clients are killed, and the server. */
+TEST_WITH(drained_node__leaves_linearizable_histories, setup_one, teardown)
+{
+	struct fixture *fx = *state;
+	pid_t clients[CLIENTS] = { 0 };
+	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
+	char text[16];
+
+	put_from(fx, HOT);
+	history_open();
+	for (uint32_t i = 0; i < 40; i++) {
+		pid_t *client = &clients[i % CLIENTS];
+
+		if (*client)
+			processes_kill(&fx->ps, *client, SIGKILL);
+		*client = processes_fork(&fx->ps, child_that_calls, NULL);
+		if (i == 5) {
+			(void)is_drained(fx);
+			processes_kill(&fx->ps, fx->metad, SIGKILL);
+			start_metad(fx);
+		}
+		processes_sleep_ns(30 * CLOCK_NS_PER_MS);
+	}
+	assert_true(processes_until(is_drained, fx));
+	assert_true(atomic_load(&history->n) < CALLS_MOST);
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		processes_kill(&fx->ps, clients[i], SIGKILL);
+	processes_kill(&fx->ps, fx->nodes[0], SIGKILL);
+	history_close();
+	expect_from(fx, HOT);
+	for (uint32_t i = 0; i < HOT; i++)
+		must(rlv_kv_delete(fx->kv, key_of(i, text), NULL), "rlv_kv_delete");
+	must(rlv_kv_verify(fx->kv, &report), "rlv_kv_verify");
+	assert_string_equal(report.first_problem, "");
+	assert_int_equal(report.keys, KEYS - HOT);
 }
 
 TEST_WITH(create__with_more_copies_than_nodes, setup, teardown)
