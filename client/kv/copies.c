@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define FILL_BYTES ((uint64_t)64 << 10) /* of a new copy, behind each put */
+
 /* The line of a part as it is now; opened: when this handle opened each copy. */
 struct kv_line {
 	struct heap_copies copies;
@@ -230,6 +232,21 @@ static int part_repair(struct rlv_kv *kv, uint32_t p, uint64_t bytes, uint64_t *
 	else if (copies->n < copies->n_all)
 		*left += kv->desc.buckets + HEAP_PROBES - copies->filled;
 	return ret;
+}
+
+void kv_copies_go_on(struct rlv_kv *kv, uint32_t p)
+{
+	struct kv_owned *owned = &kv->owned[p];
+	struct heap_copies *copies = &owned->line.copies;
+	int ret;
+
+	if (!owned->owns || copies->n == copies->n_all)
+		return;
+	ret = heap_copies_fill(copies, FILL_BYTES);
+	if (ret) {
+		kv_copies_failed(kv, p, ret);
+		error_clear();
+	}
 }
 
 int rlv_kv_repair(struct rlv_kv *kv, uint64_t bytes, uint64_t *left_out)

@@ -327,6 +327,8 @@ static int kv_try(struct rlv_kv *kv, const struct kv_call *call, bool *doubt_out
 	*doubt_out = ret && acc->in_doubt;
 	if (ret && call->puts && kv->owned)
 		kv_copies_failed(kv, call->part, ret);
+	else if (call->puts && kv->owned)
+		kv_copies_go_on(kv, call->part);
 	return ret == -EAGAIN && acc->away ? kv_seek(kv) : ret;
 }
 

@@ -166,6 +166,15 @@ class Kv:
         writes."""
         return self._core.verify()
 
+    def release(self) -> None:
+        """Lets other handles put: gives up the parts with copies that this handle owns."""
+        self._core.release()
+
+    def repair(self, bytes: int = 64 << 20) -> int:
+        """Fills new copies, which the server made after a node was lost or drained, by about so many bytes of
+        each part; returns how many buckets are left, 0 = none. Puts do that too, in small pieces."""
+        return self._core.repair(bytes)
+
     def close(self) -> None:
         """Closes the handle. A second call does nothing."""
         self._core.close()

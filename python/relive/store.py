@@ -149,7 +149,8 @@ class Store:
         return sorted(self._core.tables())
 
     def create_kv(self, name: str, *, keys: int = 0, bytes: int = 0, extent_bytes: int = 0,
-                  parts: int = 0, max_clients: int = 0, mode: str = "clover") -> Kv:
+                  parts: int = 0, max_clients: int = 0, mode: str = "clover",
+                  copies: int = 0) -> Kv:
         """Creates a heap, which keeps values under keys, or opens the heap of that name if it was created
         with equal arguments. Returns a :class:`relive.Kv`.
 
@@ -161,12 +162,15 @@ class Store:
         :param max_clients: handles that may be open at once, in all processes; 0 = 64.
         :param mode: ``"clover"``; or, to compare, ``"direct"`` or ``"central"``: `kv.md` says how they differ.
             With these ``extent_bytes`` is the room of one value.
+        :param copies: of each part, on memory nodes of their own: 1 to 3; 0 = 1. From 2 on one handle puts
+            into a part, the first one that does; puts of others raise Busy until :meth:`relive.Kv.release`.
         :raises AlreadyExists: a heap or table of that name has other options.
         """
         return self._add_kv(_core.Kv(
             self._core, name, unsigned("parts", parts), unsigned("keys", keys, bits=64),
             unsigned("bytes", bytes, bits=64), unsigned("extent_bytes", extent_bytes, bits=64),
-            unsigned("max_clients", max_clients), mode_number(mode)))
+            unsigned("max_clients", max_clients), mode_number(mode),
+            unsigned("copies", copies)))
 
     def kv(self, name: str) -> Kv:
         """Opens a heap by name and returns a handle of it, a :class:`relive.Kv`.

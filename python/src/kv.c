@@ -9,7 +9,7 @@
 
 PyTypeObject *kv_type;
 
-/* Kv(store, name) opens, Kv(store, name, parts, keys, bytes, extent_bytes, max_clients, mode) creates. */
+/* Kv(store, name) opens, Kv(store, name, parts, keys, bytes, extent_bytes, max_clients, mode, copies) creates. */
 static PyObject *kv_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	struct rlv_kv_opts opts = RLV_KV_OPTS_INIT;
@@ -18,9 +18,9 @@ static PyObject *kv_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(
 	const char *name;
 	int ret;
 
-	if (!PyArg_ParseTuple(args, "O!s|IKKKII", store_type, &store, &name, &opts.parts,
+	if (!PyArg_ParseTuple(args, "O!s|IKKKIII", store_type, &store, &name, &opts.parts,
 			      &opts.keys, &opts.bytes, &opts.extent_bytes, &opts.max_clients,
-			      &opts.mode))
+			      &opts.mode, &opts.copies))
 		return NULL;
 	self = handle_new(type, store, NULL, HANDLE_KV, NULL);
 	if (!self)
@@ -315,9 +315,10 @@ static PyObject *kv_info(PyObject *object, PyObject *Py_UNUSED(unused))
 	handle_leave(self);
 	if (ret)
 		return error_raise(ret);
-	return Py_BuildValue("{s:s,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "name",
-			     info.name, "mode", info.mode, "parts", info.parts, "parts_up",
-			     info.parts_up, "keys", info.keys, "keys_room", info.keys_room,
+	return Py_BuildValue("{s:s,s:I,s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}",
+			     "name", info.name, "mode", info.mode, "parts", info.parts, "parts_up",
+			     info.parts_up, "copies", info.copies, "copies_wanted",
+			     info.copies_wanted, "keys", info.keys, "keys_room", info.keys_room,
 			     "extent_bytes", info.extent_bytes, "extents_free", info.extents_free,
 			     "extents_owned", info.extents_owned, "extents_left", info.extents_left,
 			     "conflicts", info.conflicts, "round_trips", info.round_trips,
@@ -341,8 +342,37 @@ static PyObject *kv_verify(PyObject *object, PyObject *Py_UNUSED(unused))
 			     report.live_bytes, "first_problem", report.first_problem);
 }
 
+static PyObject *kv_release(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	struct handle *self = (struct handle *)object;
+	int ret;
+
+	if (handle_enter(self))
+		return NULL;
+	ret = rlv_kv_release(self->kv);
+	handle_leave(self);
+	return ret ? error_raise(ret) : Py_NewRef(Py_None);
+}
+
+/* repair(bytes): how many buckets are left. */
+static PyObject *kv_repair(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	unsigned long long bytes;
+	uint64_t left = 0;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "K", &bytes) || handle_enter(self))
+		return NULL;
+	ret = rlv_kv_repair(self->kv, bytes, &left);
+	handle_leave(self);
+	return ret ? error_raise(ret) : PyLong_FromUnsignedLongLong(left);
+}
+
 static PyMethodDef methods[] = {
 	{ "close", handle_close, METH_NOARGS, NULL },
+	{ "release", kv_release, METH_NOARGS, NULL },
+	{ "repair", kv_repair, METH_VARARGS, NULL },
 	{ "put", kv_put, METH_VARARGS, NULL },
 	{ "get", kv_get, METH_VARARGS, NULL },
 	{ "get_many", kv_get_many, METH_VARARGS, NULL },

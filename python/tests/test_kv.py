@@ -1,5 +1,7 @@
 """Heaps: values under keys."""
 
+import os
+import subprocess
 import threading
 
 import numpy as np
@@ -196,3 +198,28 @@ def test_get_many(kv):
         kv.get_many(["k1", b""])
     with pytest.raises(TypeError):
         kv.get_many([1])
+
+
+def test_copies(runtime):
+    """Another handle puts when the owner has given its parts back."""
+    command = [relive.build_info()["programs"]["relive"]]
+    name = "copies-%d" % os.getpid()
+    up = ["up", "--store", name, "--nodes", "2", "--size", "32M"]
+    subprocess.run(command + up, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    try:
+        with relive.open("shm:" + name) as store:
+            with store.create_kv("h", keys=100, extent_bytes=64 << 10, copies=2) as kv:
+                assert kv.put("a", b"one") == 1
+                with store.kv("h") as other:
+                    with pytest.raises(relive.Busy):
+                        other.put("a", b"two")
+                    assert other.get("a") == (b"one", 1)
+                    kv.release()
+                    assert other.put("a", b"two") == 2
+                assert kv.repair() == 0
+                assert (kv.info()["copies"], kv.info()["copies_wanted"]) == (2, 2)
+            with pytest.raises(relive.InvalidArgument):
+                store.create_kv("i", copies=3)
+    finally:
+        subprocess.run(command + ["down", "--force", "--store", name], check=False,
+                       stdout=subprocess.DEVNULL, timeout=60)
