@@ -208,7 +208,8 @@ def test_copies(runtime):
     subprocess.run(command + up, check=True, stdout=subprocess.DEVNULL, timeout=60)
     try:
         with relive.open("shm:" + name) as store:
-            with store.create_kv("h", keys=100, extent_bytes=64 << 10, copies=2) as kv:
+            with store.create_kv("h", keys=100, bytes=4 << 20, extent_bytes=64 << 10,
+                                 copies=2) as kv:
                 assert kv.put("a", b"one") == 1
                 with store.kv("h") as other:
                     with pytest.raises(relive.Busy):
