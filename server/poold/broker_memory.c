@@ -204,7 +204,7 @@ int broker_take(struct broker *broker, uint32_t at, uint32_t n, struct lease_mes
 		job->turn = ++broker->turn;
 	job->want = n;
 	broker_waits(broker, job);
-	(void)broker_memory_turn(broker);
+	(void)broker_turn(broker);
 	if (!job->granted)
 		return error_set(-EAGAIN, "job %s waits for %" PRIu32 " extents", held->name, n);
 	ret = broker_fetch(broker, at, out);

@@ -1,0 +1,302 @@
+/* Jobs of a pool's broker that are killed at every message, lie, or send anything. */
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "client/pool/lease.h"
+#include "tests/support/fixture/raw_job.h"
+#include "tests/support/must.h"
+
+static struct poold_fixture fx;
+
+static int begin(void **state)
+{
+	(void)state;
+	poold_start(&fx, NULL, NULL);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	poold_stop(&fx);
+	return 0;
+}
+
+/* -------- killed at every message -------- */
+
+/* Messages of a job's life, in order. */
+static const enum lease_type life[] = {
+	LEASE_HELLO, LEASE_TAKE,   LEASE_BEGIN, LEASE_TAKE, LEASE_GIVE, LEASE_ROOM,
+	LEASE_END,   LEASE_CANCEL, LEASE_HELLO, LEASE_HOLD, LEASE_TAKE, LEASE_BYE,
+};
+
+#define LIFE (sizeof(life) / sizeof(life[0]))
+
+struct victim {
+	size_t messages; /* that it sends; then it is killed */
+	bool waits;      /* for the last answer */
+};
+
+static void fill_message(struct raw_job *job, enum lease_type type)
+{
+	struct lease_message *message = &job->message;
+
+	memset(message, 0, sizeof(*message));
+	if (type == LEASE_HELLO) {
+		memcpy(message->hello.name, "victim", 7);
+		message->hello.incarnation = job->incarnation;
+		message->hello.peak = 5 * POOLD_EXTENT;
+		message->hello.weight = 1000;
+		message->fds[0] = job->pidfd;
+		message->fds[1] = job->page_fd;
+		message->n_fds = 2;
+	} else if (type == LEASE_TAKE) {
+		message->take.n = 2;
+	} else if (type == LEASE_GIVE) {
+		message->refs.n = 1;
+		message->refs.refs[0] = job->held[--job->n_held];
+		message->refs.marks[0] = 1; /* which its stream never reaches */
+	} else if (type == LEASE_HOLD) {
+		message->refs.n = job->n_held;
+		message->n_fds = job->n_held;
+		message->refs.flags = LEASE_LAST;
+		message->refs.marks[0] = 1;
+		memcpy(message->refs.refs, job->held, job->n_held * sizeof(job->held[0]));
+		memcpy(message->fds, job->fds, job->n_held * sizeof(job->fds[0]));
+	} else if (type == LEASE_BYE) {
+		message->refs.marks[0] = 1;
+	}
+}
+
+static void spoil(int fd)
+{
+	uint8_t *ptr = mmap(NULL, POOLD_EXTENT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	assert_true(ptr != MAP_FAILED);
+	memset(ptr, 0xdd, POOLD_EXTENT);
+}
+
+static int victim(void *ctx)
+{
+	const struct victim *want = ctx;
+	struct raw_job job;
+
+	raw_job_connect(&job);
+	for (size_t i = 0; i < want->messages; i++) {
+		if (life[i] == LEASE_HELLO && i > 0) { /* it comes back over a new connection */
+			close(job.sock);
+			if (lease_connect("test", &job.sock))
+				return 2;
+		}
+		fill_message(&job, life[i]);
+		raw_job_send(&job, life[i]);
+		if (i + 1 == want->messages && !want->waits)
+			break;
+		if (raw_job_answer(&job)) {
+			print_error("message %zu: %s\n", i, job.message.answer.text);
+			return 1;
+		}
+		if (life[i] == LEASE_HELLO)
+			job.incarnation = job.message.answer.incarnation;
+		for (uint32_t k = 0; life[i] == LEASE_TAKE && k < 2; k++) {
+			job.held[job.n_held] = job.message.answer.refs[k];
+			job.fds[job.n_held++] = job.message.fds[k];
+			spoil(job.message.fds[k]);
+		}
+	}
+	(void)raise(SIGKILL);
+	return 3;
+}
+
+TEST_WITH(poold__job_killed_at_any_message_gives_all_back_within_a_second, begin, end)
+{
+	struct rlv_pool *neighbour = poold_join("neighbour", 2, 6);
+	uint8_t *mine = poold_tensor(neighbour, RLV_POOL_PERSISTENT, 2, 0x5a), *more;
+
+	for (size_t i = 0; i < 2 * LIFE; i++) {
+		struct victim want = { i / 2 + 1, i % 2 };
+		pid_t pid = processes_fork(&fx.ps, victim, &want);
+
+		assert_int_equal(processes_wait(&fx.ps, pid, PROCESSES_WAIT_MS), 128 + SIGKILL);
+		assert_true(poold_holds(2, POOLD_SECOND));
+		assert_int_equal(poold_job("victim").pid, 0);
+		poold_expect_bytes(mine, 2, 0x5a);
+		more = poold_tensor(neighbour, RLV_POOL_ITERATION, 6, 0xa5);
+		poold_expect_bytes(more, 6, 0xa5);
+		must(rlv_pool_free(neighbour, more, 0), "free");
+		must(rlv_pool_iteration_begin(neighbour, POOLD_SECOND), "begin");
+		must(rlv_pool_iteration_end(neighbour), "end");
+		/* Alone it keeps its memory. */
+		assert_true(poold_status().held_bytes <= 8 * POOLD_EXTENT);
+		must(rlv_pool_close(&neighbour), "close");
+		neighbour = poold_join("neighbour", 2, 6);
+		mine = poold_tensor(neighbour, RLV_POOL_PERSISTENT, 2, 0x5a);
+	}
+	assert_true(poold_status().deaths >= 2 * LIFE - 2);
+	must(rlv_pool_close(&neighbour), "close");
+}
+
+/* -------- progress -------- */
+
+TEST_WITH(poold__memory_given_back_waits_for_the_device, begin, end)
+{
+	struct raw_job a, b;
+
+	raw_job_connect(&a);
+	raw_job_connect(&b);
+	must(raw_job_hello(&a, "a", 0), "hello");
+	must(raw_job_hello(&b, "b", 0), "hello");
+	must(raw_job_take(&a, 8), "take");
+	must(raw_job_give(&a, 4, 7), "give");
+	expect(raw_job_take(&b, 4), -EAGAIN);
+	assert_int_equal(b.message.answer.reason, RLV_POOL_WAITS_MEMORY);
+	atomic_store(&a.page[0], 6);
+	expect(raw_job_take(&b, 4), -EAGAIN);
+	assert_true(poold_holds(8, 0));
+	atomic_store(&a.page[0], 7);
+	must(raw_job_take(&b, 4), "take");
+	/* Marks do not go back; progress that does is ignored. */
+	expect(raw_job_give(&a, 1, 6), -EINVAL);
+	a.n_held++;
+	raw_job_close(&a);
+	raw_job_close(&b);
+}
+
+TEST_WITH(poold__what_a_job_says_is_checked, begin, end)
+{
+	struct raw_job a, b;
+	struct lease_ref ref;
+
+	raw_job_connect(&a);
+	raw_job_connect(&b);
+	must(raw_job_hello(&a, "a", 0), "hello");
+	expect(raw_job_hello(&b, "a", 0), -EEXIST);
+	must(raw_job_hello(&b, "b", 0), "hello");
+	must(raw_job_take(&a, 2), "take");
+	ref = a.held[0];
+	b.held[b.n_held] = ref;
+	b.fds[b.n_held++] = -1;
+	expect(raw_job_give(&b, 1, 0), -EINVAL); /* another's */
+	a.held[1] = ref;
+	expect(raw_job_give(&a, 2, 0), -EINVAL); /* twice in a message */
+	a.held[0].generation = ref.generation + 1;
+	a.n_held = 1;
+	expect(raw_job_give(&a, 1, 0), -ESTALE);
+	a.held[0] = ref;
+	a.n_held = 1;
+	a.fds[0] = -1;
+	must(raw_job_give(&a, 1, 0), "give");
+	a.held[0] = ref;
+	a.n_held = 1;
+	a.fds[0] = -1;
+	expect(raw_job_give(&a, 1, 0), -EINVAL); /* twice */
+	a.held[0].extent = UINT32_MAX;
+	a.n_held = 1;
+	a.fds[0] = -1;
+	expect(raw_job_give(&a, 1, 0), -EINVAL);
+	assert_true(poold_holds(1, POOLD_SECOND));
+	a.n_held = 0;
+	raw_job_close(&a);
+	raw_job_close(&b);
+}
+
+TEST_WITH(poold__page_that_could_shrink_is_refused, begin, end)
+{
+	struct raw_job job;
+	int fd = memfd_create("page", MFD_CLOEXEC);
+
+	assert_int_equal(ftruncate(fd, LEASE_PROGRESS_BYTES), 0);
+	raw_job_connect(&job);
+	close(job.page_fd);
+	job.page_fd = fd;
+	expect(raw_job_hello(&job, "a", 0), -EINVAL);
+	raw_job_close(&job);
+}
+
+/* -------- a stopped job -------- */
+
+struct waiter {
+	uint32_t extents;
+};
+
+static int waiter(void *ctx)
+{
+	const struct waiter *want = ctx;
+	struct raw_job job;
+
+	raw_job_connect(&job);
+	if (raw_job_hello(&job, "waiter", 0) || raw_job_take(&job, want->extents) != -EAGAIN)
+		return 1;
+	while (pause())
+		;
+	return 0;
+}
+
+TEST_WITH(poold__grant_of_a_stopped_job_goes_to_the_next, begin, end)
+{
+	struct rlv_pool *a = poold_join("a", 0, 0), *b;
+	uint8_t *all = poold_tensor(a, RLV_POOL_ITERATION, 8, 1);
+	struct waiter want = { 8 };
+	struct rlv_pool_opts opts = RLV_POOL_OPTS_INIT;
+	pid_t pid = processes_fork(&fx.ps, waiter, &want);
+	uint32_t stream;
+	void *ptr;
+
+	while (poold_job("waiter").state != RLV_POOL_JOB_WAITS)
+		processes_sleep_ns(1000000);
+	processes_kill(&fx.ps, pid, SIGSTOP);
+	opts.timeout_ns = 10 * (int64_t)POOLD_SECOND;
+	must(rlv_pool_open("test", "b", &opts, &b), "open b");
+	must(rlv_pool_stream(b, NULL, &stream), "stream");
+	must(rlv_pool_free(a, all, 0), "free");
+	must(rlv_pool_close(&a), "close a");
+	must(rlv_pool_alloc(b, RLV_POOL_ITERATION, 8 * POOLD_EXTENT, stream, &ptr), "alloc");
+	processes_kill(&fx.ps, pid, SIGKILL);
+	must(rlv_pool_close(&b), "close b");
+}
+
+/* -------- noise -------- */
+
+TEST_WITH(poold__noise_is_hung_up_on_and_others_go_on, begin, end)
+{
+	struct rlv_pool *a = poold_join("a", 2, 2);
+	uint8_t *mine = poold_tensor(a, RLV_POOL_PERSISTENT, 2, 3);
+	struct rng rng;
+	uint8_t noise[LEASE_BYTES_MAX + 64];
+
+	rng_seed(&rng, test_seed("noise", 1), 0);
+	for (int i = 0; i < 200; i++) {
+		size_t n = 1 + rng_uniform_u64(&rng, sizeof(noise));
+		struct raw_job job;
+
+		raw_job_connect(&job);
+		for (size_t k = 0; k < n; k++)
+			noise[k] = (uint8_t)rng_next_u64(&rng);
+		if (i % 2) { /* a sound message out of turn, or with fields of noise */
+			memcpy(job.message.bytes, noise, LEASE_BYTES_MAX);
+			raw_job_send(&job,
+				     (enum lease_type)(1 + rng_uniform_u64(&rng, LEASE_WAKE)));
+		} else {
+			assert_true(send(job.sock, noise, n, MSG_NOSIGNAL) >= 0);
+		}
+		(void)raw_job_answer(&job);
+		raw_job_close(&job);
+	}
+	poold_expect_bytes(mine, 2, 3);
+	assert_true(poold_holds(2, 0));
+	assert_int_equal(poold_status().jobs, 1);
+	must(rlv_pool_close(&a), "close a");
+}
+
+int main(void)
+{
+	if (test_skips_msan("libevent"))
+		return TEST_EXIT_SKIP;
+	return test_run(NULL, NULL);
+}
