@@ -14,6 +14,11 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *summary;
 } commands[] = {
+	{ "status", pool_status_command, "what a pool has, and its jobs" },
+	{ "queue", pool_queue, "jobs that wait, and why" },
+	{ "top", pool_top, "the status, again and again" },
+	{ "limit", pool_limit_command, "set the budget, or the quota of a user or job" },
+	{ "drain", pool_drain, "take no new jobs" },
 	{ "simulate", pool_simulate, "replay jobs under a policy on a virtual clock" },
 };
 
@@ -26,6 +31,7 @@ static void print_help(FILE *file)
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nExamples\n"
+	      "  relive-poold --size 8G & relive pool status\n"
 	      "  relive pool simulate\n",
 	      file);
 }
