@@ -322,8 +322,11 @@ int cmd_bench(int argc, char **argv)
 		return bench_replay(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "kv") == 0)
 		return bench_kv(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "weights") == 0)
+		return bench_weights(argc - 1, argv + 1);
 	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
 		return bench_replay(argc, argv);
-	cli_error("bench: give the name of a bench: relive bench replay, relive bench kv");
+	cli_error("bench: give the name of a bench: relive bench replay, relive bench kv, "
+		  "relive bench weights");
 	return CLI_USAGE;
 }

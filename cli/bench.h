@@ -1,5 +1,5 @@
 /*
- * bench.h - the command lines of `relive bench replay` and `relive bench kv`.
+ * bench.h - the command lines of `relive bench replay`, `relive bench kv` and `relive bench weights`.
  */
 #ifndef RLV_CLI_BENCH_H
 #define RLV_CLI_BENCH_H
@@ -22,5 +22,8 @@ void bench_group(uint32_t index, const struct replay_config *base, struct replay
 
 /* Runs `relive bench kv` (bench_kv.c); returns the exit code. */
 int bench_kv(int argc, char **argv);
+
+/* Runs `relive bench weights` (bench_weights.c); returns the exit code. */
+int bench_weights(int argc, char **argv);
 
 #endif

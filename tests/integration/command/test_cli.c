@@ -44,6 +44,9 @@ ON_FIXTURE(relive__wrong_usage_is_2_and_says_where_help_is)
 		"bench replay --layout window --view 1,3",
 		"bench kv --clients 65",
 		"bench kv --value 2M",
+		"bench weights --actors 65",
+		"bench weights --density 101",
+		"bench weights --codec --actors 1",
 		"demo --seconds 0",
 	};
 	struct cli_fixture *f = *state;
@@ -341,6 +344,36 @@ ON_FIXTURE(relive_bench__kv_as_json)
 	cli_expect(f, "bench kv --mode other", 2);
 	cli_expect(f, "bench kv --store shm:nothing", 1);
 	cli_expect(f, "bench kv --workload x", 2);
+}
+
+ON_FIXTURE(relive_bench__weights)
+{
+	static const char *const words[] = {
+		"\"role\":\"publish\"",
+		"\"role\":\"fetch\"",
+		"\"metric\":\"gbps\"",
+		"\"metric\":\"of_memcpy\"",
+		"\"metric\":\"pause_us\"",
+		"\"metric\":\"first_byte_us\"",
+		"\"actors\":2",
+		"\"bytes\":1048576",
+		"\"density\":0.02",
+	};
+	struct cli_fixture *f = *state;
+
+	cli_expect(f, "bench weights --bytes 1M --actors 2 --density 2 --windows 2 --json", 0);
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		cli_expect_words(f->out, words[i]);
+	for (const char *line = f->out; *line; line = strchr(line, '\n') + 1) {
+		assert_memory_equal(line, "{\"bench\":\"weights\",", 19);
+		assert_non_null(strchr(line, '\n'));
+	}
+	assert_false(private_store_is_up(f));
+	cli_expect(f, "bench weights --codec --bytes 1M --windows 2", 0);
+	cli_expect_words(f->out, "diff");
+	cli_expect_words(f->out, "apply");
+	assert_null(strstr(f->out, "publish"));
+	cli_expect(f, "bench weights --store shm:nothing --bytes 1M", 1);
 }
 
 ON_FIXTURE(relive_bench__trace_and_threads)
