@@ -1,5 +1,5 @@
-"""Files of safetensors, without its package: tensors by name, as :meth:`relive.Weights.publish` takes
-them and :class:`relive.Generation` has them.
+"""Files of safetensors, without its package: tensors by name, as ``Weights.publish`` takes
+them and a ``Generation`` has them.
 
 >>> import numpy, tempfile
 >>> path = tempfile.mkdtemp() + "/policy.safetensors"
@@ -30,7 +30,8 @@ _NAMES = {name: code for code, name in _DTYPES.items()}
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Returns the tensors of a file, by name, as read-only arrays over its mapping. Those of BF16 are of ml_dtypes' bfloat16 if that is installed, else its bits as uint16.
+    """Returns the tensors of a file, by name, as read-only arrays over its mapping. Those of BF16 are of
+    ml_dtypes' bfloat16 if that is installed, else its bits as uint16.
 
     :raises InvalidArgument: the file is damaged, or has a dtype that numpy lacks; the message says which.
     """
@@ -46,7 +47,7 @@ def metadata(path: str | os.PathLike[str]) -> dict[str, str]:
 def save(path: str | os.PathLike[str], tensors: Mapping[str, Any],
          metadata: Mapping[str, str] | None = None) -> None:
     """Writes tensors to a file, which appears whole: arrays of numpy, JAX or torch, or a
-    :class:`relive.Generation`.
+    ``Generation``.
 
     :param metadata: texts beside the tensors.
     :raises InvalidArgument: a tensor has a dtype that the format lacks.
