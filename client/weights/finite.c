@@ -46,7 +46,7 @@ int weights_finite_check(const struct weights_publisher *pub)
 		const struct weights_tensor *tensor = &weights_tensors(pub->head)[i];
 
 		if (!tensor_is_finite(tensor->dtype, pub->data[i], tensor->bytes))
-			return error_set(-EDOM, "tensor %s has NaN or infinity",
+			return error_set(-ERANGE, "tensor %s has NaN or infinity",
 					 weights_name(pub->head, tensor));
 	}
 	return 0;

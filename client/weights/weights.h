@@ -98,7 +98,7 @@ RLV_MUST_CHECK bool weights_make_room(void *ptr_inout, size_t *room, uint64_t n)
 RLV_MUST_CHECK int weights_head_make(struct weights_publisher *pub,
 				     const struct rlv_tensor *tensors, size_t n);
 
-/* -EDOM: a tensor has NaN or infinity. */
+/* -ERANGE: a tensor has NaN or infinity. */
 RLV_MUST_CHECK int weights_finite_check(const struct weights_publisher *pub);
 
 /* Empties entries in the heap that the table does not name. The handle is about to publish. */

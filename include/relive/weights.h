@@ -82,7 +82,7 @@ enum rlv_publish_flags {
  * Publishes n tensors as generation `version`, which is above all before it. The order of the tensors is that in
  * memory: first what readers need first. Deltas compare with the last generation, of which the handle then keeps a
  * copy. flags: enum rlv_publish_flags. Errors: -EINVAL (tensors or flags; another tree than before; the message names the tensor),
- * -EEXIST (that version or a newer one is there), -EBUSY (another handle published meanwhile), -EDOM (not finite), -ERANGE (above opts.bytes),
+ * -EEXIST (that version or a newer one is there), -EBUSY (another handle published meanwhile), -ERANGE (above opts.bytes; or not finite),
  * -ENOSPC (the heap is full), and those of rlv_kv_put. After all of them nothing was published. -ETIMEDOUT, -ECONNRESET: it is
  * not known whether; rlv_weights_poll says. Thread: owner. Cost: of a delta 5 RT, and 2 for each generation that is dropped; of an anchor
  * 2 more, 1 for each 16 MiB and 1 for each 64 chunks, and what collects the space of dropped ones. On one host one

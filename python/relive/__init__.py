@@ -30,15 +30,16 @@ from .signature import Column
 from .store import Store, open
 from .table import Table
 from .views import RateLimiter, View
+from .weights import Generation, Weights
 from .writer import Writer
 
 __version__ = _core.build["version"]
 
 __all__ = [
     "AccessDenied", "AlreadyExists", "Batch", "BatchCopy", "Busy", "Closed", "Column",
-    "Disconnected", "Empty", "Error", "Fenced", "Forked", "InvalidArgument", "Kv", "NoMemory", "NoSpace",
+    "Disconnected", "Empty", "Error", "Fenced", "Forked", "Generation", "InvalidArgument", "Kv", "NoMemory", "NoSpace",
     "NodeDown", "NotFound", "ProtocolError", "RateLimiter", "Sampler", "StaleKey", "Store", "Table",
-    "TableDropped", "Timeout", "Unsupported", "Updated", "VersionChanged", "View", "Writer", "build_info", "errors",
+    "TableDropped", "Timeout", "Unsupported", "Updated", "VersionChanged", "View", "Weights", "Writer", "build_info", "errors",
     "info", "open", "sequence", "signature", "views",
 ]
 

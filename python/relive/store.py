@@ -19,6 +19,7 @@ from .kv import Kv, mode_number
 from .signature import ENDS, columns_of
 from .table import Table
 from .views import RateLimiter, View
+from .weights import Weights
 
 _PAGES = ("auto", "small", "huge")
 
@@ -62,7 +63,7 @@ class Store:
                                  read_only=read_only, stall_ns=round(stall_timeout * 1e9),
                                  trust=trust, **tls)
         self._tables: weakref.WeakSet[Table] = weakref.WeakSet()
-        self._kvs: weakref.WeakSet[Kv] = weakref.WeakSet()
+        self._kvs: weakref.WeakSet[Kv | Weights] = weakref.WeakSet()
         _open_stores.add(self)
 
     def create_table(self, name: str, signature: Any, capacity: float, *, shards: int = 1,
@@ -195,6 +196,37 @@ class Store:
     def kvs(self) -> list[str]:
         """Returns the names of the heaps, a sorted list."""
         return sorted(self._core.kvs())
+
+    def create_weights(self, name: str, bytes: int = 0, *, keep: int = 0, anchor_every: int = 0,
+                       copies: int = 0, max_clients: int = 0) -> Weights:
+        """Creates weights, or opens those of that name if they were created with equal arguments. Returns a
+        :class:`relive.Weights`. They lie in a heap of the same name.
+
+        :param bytes: of all tensors of a version, at most; 0 = 64 MiB. The heap takes about ``keep`` + 3
+            times that.
+        :param keep: versions that stay; 0 = 2.
+        :param anchor_every: all tensors are stored at the latest with each so many versions, changed
+            elements in between; 0 = 8, 1 = always all.
+        :param copies: on memory nodes of their own; 0 = 1.
+        :param max_clients: handles that may be open at once, in all processes; 0 = 64.
+        :raises AlreadyExists: weights of that name have other options, or a table has the name.
+        """
+        return self._add_weights(_core.Weights(
+            self._core, name, unsigned("keep", keep), unsigned("bytes", bytes, bits=64),
+            unsigned("anchor_every", anchor_every), unsigned("max_clients", max_clients),
+            unsigned("copies", copies)))
+
+    def weights(self, name: str) -> Weights:
+        """Opens weights by name and returns a handle of them, a :class:`relive.Weights`.
+
+        :raises NotFound: there are no weights of that name.
+        """
+        return self._add_weights(_core.Weights(self._core, name))
+
+    def _add_weights(self, core):
+        weights = Weights(self, core)
+        self._kvs.add(weights)
+        return weights
 
     def info(self) -> StoreInfo:
         """Returns the state of the store and its memory nodes now: :class:`relive.info.StoreInfo`."""

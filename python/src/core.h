@@ -10,7 +10,7 @@
  *   module.c    the module                                         prefetch.c a thread ahead
  *   store.c     store                                  batch.c     batches; array.c numpy's arrays
  *   table.c     table, options, information            slot.c      memory of batches
- *   kv.c        heaps
+ *   kv.c        heaps                                   weights.c   generations of weights
  *   column.c    Python values -> packed columns        convert.c   elements of other dtypes
  *
  * Invariants
@@ -30,6 +30,7 @@
 
 #include <relive/kv.h>
 #include <relive/relive.h>
+#include <relive/weights.h>
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -89,7 +90,14 @@ bool uint32_of(PyObject *value, uint32_t *out);
 
 /* -------- handle.c -------- */
 
-enum handle_kind { HANDLE_STORE, HANDLE_TABLE, HANDLE_WRITER, HANDLE_SAMPLER, HANDLE_KV };
+enum handle_kind {
+	HANDLE_STORE,
+	HANDLE_TABLE,
+	HANDLE_WRITER,
+	HANDLE_SAMPLER,
+	HANDLE_KV,
+	HANDLE_WEIGHTS
+};
 
 struct handle;
 
@@ -115,6 +123,7 @@ struct handle {
 		struct rlv_writer *writer;
 		struct rlv_sampler *sampler;
 		struct rlv_kv *kv;
+		struct rlv_generations *weights;
 	};
 	pthread_mutex_t lock;  /* held inside the library */
 	PyThreadState *thread; /* that is inside the library, without the interpreter lock */
@@ -212,9 +221,11 @@ struct timespec time_after(clockid_t clock, int64_t ns);
 
 /* -------- types -------- */
 
-extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type, *kv_type;
+extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type, *kv_type,
+	*weights_type, *generation_type;
 
-extern PyType_Spec store_spec, table_spec, writer_spec, sampler_spec, batch_spec, kv_spec;
+extern PyType_Spec store_spec, table_spec, writer_spec, sampler_spec, batch_spec, kv_spec,
+	weights_spec, generation_spec;
 
 struct table {
 	struct handle h;

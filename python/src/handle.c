@@ -187,6 +187,9 @@ int handle_end(struct handle *h, int *code_out)
 		break;
 	case HANDLE_KV:
 		*code_out = rlv_kv_close(&h->kv);
+		break;
+	case HANDLE_WEIGHTS:
+		*code_out = rlv_weights_close(&h->weights);
 	}
 	PyEval_RestoreThread(thread);
 	h->open = h->library != NULL;

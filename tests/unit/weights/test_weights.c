@@ -296,7 +296,7 @@ TEST_WITH(weights__nan_is_refused_by_option, set_up, tear_down)
 		tensor.shape[0] = i == 2 ? 2 : 1;
 		expect(rlv_weights_publish(learner, &tensor, 1, 2,
 					   RLV_PUBLISH_FINITE | RLV_PUBLISH_NEW_TREE),
-		       -EDOM);
+		       -ERANGE);
 	}
 	must(rlv_weights_publish(learner, &tensor, 1, 2, RLV_PUBLISH_NEW_TREE), "NaN");
 	leave(&learner);

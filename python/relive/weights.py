@@ -1,0 +1,197 @@
+"""Weights: versions of many tensors, from a learner to every actor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from . import _bfloat16, _core, errors
+from ._closing import leave
+from ._convert import _host_array
+
+_SLICE_NS = 50_000_000  # longest delay of a signal
+_ANCHOR, _NEW_TREE, _FINITE = 1, 2, 4  # as enum rlv_publish_flags
+_REPAIRED = 1
+_NAMES = {number: name for name, number in _core.dtypes.items()}
+
+
+class Generation(Mapping[str, np.ndarray]):
+    """One version of all tensors: a mapping from names to read-only numpy arrays, which stay valid and the
+    same as long as they are referenced. :meth:`Weights.fetch` returns it.
+
+    Memory is taken twice for the versions that a handle fetches in turn; arrays that are kept longer keep
+    theirs beside it.
+    """
+
+    def __init__(self, found: Any) -> None:
+        memory, self.version, tensors, self.deltas, flags = found
+        #: True if the handle's own copy was found to be damaged, and was read again.
+        self.repaired = bool(flags & _REPAIRED)
+        self._arrays = {name: _array(memory, *tensor) for name, *tensor in tensors}
+
+    def nested(self) -> dict[str, Any]:
+        """Returns the arrays in nested dicts, as the names with ``/`` in them say. Lists and tuples come
+        back as dicts from "0", "1", ..."""
+        tree: dict[str, Any] = {}
+        for name, array in self.items():
+            *parents, last = name.split("/")
+            node = tree
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[last] = array
+        return tree
+
+    def torch(self) -> dict[str, Any]:
+        """Returns copies as torch tensors, as ``load_state_dict`` wants them."""
+        import torch
+        return {name: torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+                if _bfloat16.is_bfloat16(array.dtype) else torch.from_numpy(array.copy())
+                for name, array in self.items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self):
+        return "<relive.Generation version %d, %d tensors>" % (self.version, len(self))
+
+
+class Weights:
+    """A handle of weights. :meth:`relive.Store.create_weights` and :meth:`relive.Store.weights` return it.
+
+    It is a context manager, which closes it. Threads may share it: calls wait for each other.
+    """
+
+    def __init__(self, store: Any, core: Any) -> None:
+        self.store = store
+        self._core = core
+
+    def publish(self, tensors: Any, version: int, *, dtype: str | None = None, finite: bool = False,
+                anchor: bool = False, new_tree: bool = False) -> None:
+        """Publishes all tensors as one version: every reader sees all of it or nothing.
+
+        :param tensors: a dict from names to arrays: of numpy, JAX or torch (a ``state_dict``). Dicts, lists
+            and tuples may be nested; names are then joined by ``/``. Put first what readers need first.
+        :param version: above all before it.
+        :param dtype: ``"bfloat16"`` or ``"float16"``: of what are floats. None = as they are.
+        :param finite: refuse NaN and infinity.
+        :param anchor: store all tensors, also where few elements have changed.
+        :param new_tree: names, dtypes and shapes may differ from the version before.
+        :raises AlreadyExists: that version, or a newer one, was published before.
+        :raises Busy: another handle published meanwhile.
+        :raises InvalidArgument: another tree than before; not finite; or larger than the weights' ``bytes``.
+        :raises NoSpace: the heap is full.
+        """
+        flags = _ANCHOR * anchor | _NEW_TREE * new_tree | _FINITE * finite
+        items = [_tensor(name, value, dtype) for name, value in _flatten(tensors, "")]
+        self._core.publish(items, version, flags)
+
+    def fetch(self, newer_than: int = 0, timeout: float | None = 0) -> Generation | None:
+        """Returns the newest version if it is above ``newer_than``; else waits for one, and returns None
+        when the time is over. At the price of a look if there is nothing new.
+
+        :param timeout: seconds; None = for ever.
+        """
+        for left in _slices(timeout):
+            found = self._core.fetch(newer_than, left)
+            if found is not None:
+                return Generation(found)
+        return None
+
+    def get(self, version: int) -> Generation:
+        """Returns that version.
+
+        :raises NotFound: it was not published, or is not kept any more.
+        """
+        return Generation(self._core.get(version))
+
+    def watch(self, version: int = 0, timeout: float | None = None) -> int:
+        """Blocks until the newest version is above ``version``, and returns it.
+
+        :param timeout: seconds; None = for ever.
+        :raises Timeout: there was none within the timeout.
+        """
+        for left in _slices(timeout):
+            newest = self._core.watch(version, left)
+            if newest:
+                return newest
+        raise errors.Timeout("watch: no version above %d within %g s" % (version, timeout))
+
+    def info(self) -> dict[str, Any]:
+        """Returns counts of the weights and of this handle, as ``struct rlv_weights_info`` of
+        ``relive/weights.h``."""
+        return self._core.info()
+
+    def close(self) -> None:
+        """Closes the handle. What it fetched stays readable. A second call does nothing."""
+        self._core.close()
+
+    def __enter__(self) -> Weights:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        leave(partial(self.close), kind)
+
+    def __repr__(self):
+        return "<relive.Weights%s>" % ("" if self._core.is_open else " closed")
+
+
+def _slices(timeout):
+    """Yields the times in ns that calls may wait, until the timeout is over."""
+    end = None if timeout is None else time.monotonic_ns() + round(timeout * 1e9)
+    left = _SLICE_NS
+    while left:
+        left = _SLICE_NS if end is None else min(_SLICE_NS, max(0, end - time.monotonic_ns()))
+        yield left
+
+
+def _flatten(value, name):
+    """Yields (name, leaf) of nested dicts, lists and tuples."""
+    if isinstance(value, (list, tuple)):
+        value = dict(enumerate(value))
+    if not hasattr(value, "items"):
+        if not name:
+            raise errors.InvalidArgument("publish: tensors of type %s: want a dict"
+                                         % type(value).__name__)
+        yield name, value
+        return
+    for key, item in value.items():
+        yield from _flatten(item, "%s/%s" % (name, key) if name else str(key))
+
+
+def _tensor(name, value, dtype):
+    """Returns (name, number of the dtype, shape, buffer)."""
+    array = _host_array(value, name)
+    is_bf16 = _bfloat16.is_bfloat16(array.dtype) or str(getattr(value, "dtype", "")) == "torch.bfloat16"
+    if dtype not in (None, "bfloat16", "float16"):
+        raise errors.InvalidArgument("publish: dtype %r, want \"bfloat16\" or \"float16\"" % (dtype,))
+    if dtype == "bfloat16" and array.dtype.kind == "f" and not is_bf16:
+        array, is_bf16 = _bfloat16.bits(array, name), True
+    elif dtype == "float16" and array.dtype.kind == "f" and not is_bf16:
+        array = array.astype(np.float16)
+    if is_bf16:
+        array = array.view(np.uint16)
+    number = _core.dtypes.get(_bfloat16.NAME if is_bf16 else array.dtype.name)
+    if number is None:
+        raise errors.InvalidArgument("%s: dtype %s cannot be stored" % (name, array.dtype))
+    shape = array.shape
+    array = np.ascontiguousarray(array)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return name, number, shape, array.reshape(-1).view(np.uint8)
+
+
+def _array(memory, number, shape, offset, size):
+    array = np.frombuffer(memory, np.uint8, size, offset) if size else np.empty(0, np.uint8)
+    array = array.view(_bfloat16.numpy_dtype(_NAMES[number])).reshape(shape)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,287 @@
+/*
+ * Weights: a handle of weights, and Generation: memory of one generation, as a buffer. Names, trees and
+ * numpy's arrays are in weights.py.
+ */
+#include "python/src/core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+PyTypeObject *weights_type, *generation_type;
+
+struct generation {
+	PyObject base;
+	struct rlv_generation of;
+};
+
+/* Weights(store, name) opens, Weights(store, name, keep, bytes, anchor_every, max_clients, copies) creates. */
+static PyObject *weights_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+	struct rlv_weights_opts opts = RLV_WEIGHTS_OPTS_INIT;
+	PyObject *store;
+	struct handle *self;
+	const char *name;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "O!s|IKIII", store_type, &store, &name, &opts.keep, &opts.bytes,
+			      &opts.anchor_every, &opts.max_clients, &opts.copies))
+		return NULL;
+	self = handle_new(type, store, NULL, HANDLE_WEIGHTS, NULL);
+	if (!self)
+		return NULL;
+	if (handle_enter((struct handle *)store)) {
+		Py_DECREF(self);
+		return NULL;
+	}
+	ret = PyTuple_Size(args) > 2
+		      ? rlv_weights_create(((struct handle *)store)->store, name, &opts,
+					   &self->weights)
+		      : rlv_weights_open(((struct handle *)store)->store, name, &self->weights);
+	handle_leave((struct handle *)store);
+	return handle_opened(self, ret);
+}
+
+/* -------- publish -------- */
+
+/* Tensors of a publish, with the buffers that they lie in. */
+struct tensors {
+	Py_ssize_t n;
+	struct rlv_tensor *at;
+	Py_buffer *buffers;
+	Py_ssize_t n_buffers;
+};
+
+static void tensors_free(struct tensors *tensors)
+{
+	for (Py_ssize_t i = 0; i < tensors->n_buffers; i++)
+		PyBuffer_Release(&tensors->buffers[i]);
+	PyMem_Free(tensors->at);
+	PyMem_Free(tensors->buffers);
+}
+
+/* From (name, dtype, shape, buffer). 0, or -1 with an exception. */
+static int tensor_read(PyObject *item, struct tensors *tensors)
+{
+	struct rlv_tensor *tensor = &tensors->at[tensors->n_buffers];
+	Py_buffer *buffer = &tensors->buffers[tensors->n_buffers];
+	PyObject *shape;
+
+	tensor->size = sizeof(*tensor);
+	if (!PyArg_ParseTuple(item, "sIO!y*", &tensor->name, &tensor->dtype, &PyTuple_Type, &shape,
+			      buffer))
+		return -1;
+	tensors->n_buffers++;
+	tensor->data = buffer->buf;
+	tensor->bytes = (uint64_t)buffer->len;
+	tensor->ndim = (uint32_t)PyTuple_Size(shape);
+	for (uint32_t i = 0; i < tensor->ndim && i < RLV_TENSOR_DIMS; i++)
+		tensor->shape[i] = PyLong_AsUnsignedLongLong(PyTuple_GetItem(shape, i));
+	return PyErr_Occurred() ? -1 : 0;
+}
+
+static int tensors_read(PyObject *list, struct tensors *tensors)
+{
+	Py_ssize_t n = PyList_Size(list);
+	int ret = 0;
+
+	*tensors = (struct tensors){ .n = n };
+	tensors->at = PyMem_Calloc((size_t)n + 1, sizeof(*tensors->at));
+	tensors->buffers = PyMem_Calloc((size_t)n + 1, sizeof(*tensors->buffers));
+	if (!tensors->at || !tensors->buffers) {
+		(void)PyErr_NoMemory();
+		ret = -1;
+	}
+	for (Py_ssize_t i = 0; ret == 0 && i < n; i++)
+		ret = tensor_read(PyList_GetItem(list, i), tensors);
+	return ret;
+}
+
+/* publish([(name, dtype, shape, buffer)], version, flags) */
+static PyObject *weights_publish(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	unsigned long long version;
+	struct tensors tensors;
+	unsigned flags;
+	PyObject *list;
+	int ret = 0;
+	bool ran = false;
+
+	if (!PyArg_ParseTuple(args, "O!KI", &PyList_Type, &list, &version, &flags))
+		return NULL;
+	if (tensors_read(list, &tensors) == 0 && handle_enter(self) == 0) {
+		ret = rlv_weights_publish(self->weights, tensors.at, (size_t)tensors.n, version,
+					  flags);
+		handle_leave(self);
+		ran = true;
+	}
+	tensors_free(&tensors);
+	return ran ? error_or_none(ret) : NULL;
+}
+
+/* -------- fetch -------- */
+
+/* (generation, version, [(name, dtype, shape, offset, bytes)], deltas, flags) */
+static PyObject *generation_wrap(struct rlv_generation *of)
+{
+	struct generation *self = object_alloc(generation_type, 0);
+	PyObject *list = PyList_New(0);
+	bool failed = !self || !list;
+
+	if (self)
+		self->of = *of;
+	else
+		rlv_generation_release(of);
+	for (uint32_t i = 0; !failed && i < self->of.n_tensors; i++) {
+		const struct rlv_tensor *tensor = &self->of.tensors[i];
+		PyObject *shape = PyTuple_New(tensor->ndim), *item;
+
+		for (uint32_t k = 0; shape && k < tensor->ndim; k++)
+			(void)PyTuple_SetItem(shape, k,
+					      PyLong_FromUnsignedLongLong(tensor->shape[k]));
+		item = shape ? Py_BuildValue("sINKK", tensor->name, tensor->dtype, shape,
+					     (unsigned long long)((const char *)tensor->data -
+								  (const char *)self->of.data),
+					     (unsigned long long)tensor->bytes)
+			     : NULL;
+		failed = !item || PyList_Append(list, item);
+		Py_XDECREF(item);
+	}
+	if (failed) {
+		Py_XDECREF((PyObject *)self);
+		Py_XDECREF(list);
+		return NULL;
+	}
+	return Py_BuildValue("NKNII", self, (unsigned long long)self->of.version, list,
+			     self->of.n_deltas, self->of.flags);
+}
+
+/* fetch(newer_than, ns): as generation_wrap, or None when the time is over. */
+static PyObject *weights_fetch(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	unsigned long long than;
+	long long timeout_ns;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "KL", &than, &timeout_ns) || handle_enter(self))
+		return NULL;
+	ret = rlv_weights_fetch(self->weights, than, timeout_ns, &got);
+	handle_leave(self);
+	if (ret == -ETIMEDOUT)
+		return Py_NewRef(Py_None);
+	return ret ? error_raise(ret) : generation_wrap(&got);
+}
+
+/* get(version): as generation_wrap. */
+static PyObject *weights_get(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	unsigned long long version;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "K", &version) || handle_enter(self))
+		return NULL;
+	ret = rlv_weights_get(self->weights, version, &got);
+	handle_leave(self);
+	return ret ? error_raise(ret) : generation_wrap(&got);
+}
+
+/* watch(than, ns): the newest version, or 0 when the time is over. */
+static PyObject *weights_watch(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	unsigned long long than;
+	long long timeout_ns;
+	uint64_t version = 0;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "KL", &than, &timeout_ns) || handle_enter(self))
+		return NULL;
+	ret = rlv_weights_watch(self->weights, than, timeout_ns, &version);
+	handle_leave(self);
+	if (ret && ret != -ETIMEDOUT)
+		return error_raise(ret);
+	return PyLong_FromUnsignedLongLong(ret ? 0 : version);
+}
+
+static PyObject *weights_info(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	struct handle *self = (struct handle *)object;
+	struct rlv_weights_info info = RLV_WEIGHTS_INFO_INIT;
+	int ret;
+
+	if (handle_enter(self))
+		return NULL;
+	ret = rlv_weights_info(self->weights, &info);
+	handle_leave(self);
+	if (ret)
+		return error_raise(ret);
+	return Py_BuildValue("{s:K,s:K,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "version",
+			     info.version, "oldest", info.oldest, "generations", info.generations,
+			     "keep", info.keep, "anchor_every", info.anchor_every, "published",
+			     info.published, "anchors", info.anchors, "fetched", info.fetched,
+			     "deltas", info.deltas, "repairs", info.repairs, "lost", info.lost,
+			     "round_trips", info.round_trips, "read_bytes", info.read_bytes,
+			     "write_bytes", info.write_bytes);
+}
+
+/* -------- types -------- */
+
+static PyMethodDef methods[] = {
+	{ "close", handle_close, METH_NOARGS, NULL },
+	{ "publish", weights_publish, METH_VARARGS, NULL },
+	{ "fetch", weights_fetch, METH_VARARGS, NULL },
+	{ "get", weights_get, METH_VARARGS, NULL },
+	{ "watch", weights_watch, METH_VARARGS, NULL },
+	{ "info", weights_info, METH_NOARGS, NULL },
+	{ 0 },
+};
+
+static PyType_Slot slots[] = {
+	{ Py_tp_new, weights_new },
+	{ Py_tp_dealloc, handle_dealloc },
+	{ Py_tp_methods, methods },
+	{ Py_tp_members, handle_members },
+	{ 0, NULL },
+};
+
+PyType_Spec weights_spec = {
+	.name = "relive._core.Weights",
+	.basicsize = sizeof(struct handle),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = slots,
+};
+
+static int generation_buffer(PyObject *object, Py_buffer *view, int flags)
+{
+	struct generation *self = (struct generation *)object;
+
+	return PyBuffer_FillInfo(view, object, (void *)(uintptr_t)self->of.data,
+				 (Py_ssize_t)self->of.bytes, 1, flags);
+}
+
+static void generation_dealloc(PyObject *object)
+{
+	rlv_generation_release(&((struct generation *)object)->of);
+	object_free(object);
+}
+
+static PyMethodDef generation_methods[] = { { 0 } };
+
+static PyType_Slot generation_slots[] = {
+	{ Py_tp_dealloc, generation_dealloc },
+	{ Py_tp_methods, generation_methods },
+	{ Py_bf_getbuffer, generation_buffer },
+	{ 0, NULL },
+};
+
+PyType_Spec generation_spec = {
+	.name = "relive._core.Generation",
+	.basicsize = sizeof(struct generation),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = generation_slots,
+};

@@ -1,0 +1,160 @@
+"""Weights: trees of tensors that are published and fetched."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import relive
+
+
+@pytest.fixture
+def store():
+    with relive.open("embed:") as store:
+        yield store
+
+
+def tree(seed):
+    rng = np.random.default_rng(seed)
+    return {"encoder": {"kernel": rng.standard_normal((70, 33)).astype(np.float32),
+                        "bias": rng.standard_normal(33)},
+            "heads": [np.arange(5, dtype=np.int64) * seed, np.float16(seed)],
+            "mask": rng.random(17) < 0.5, "empty": np.zeros((0, 3), np.uint8)}
+
+
+NAMES = ["encoder/kernel", "encoder/bias", "heads/0", "heads/1", "mask", "empty"]
+
+
+def expect(generation, seed):
+    want = tree(seed)
+    assert generation.version == seed
+    assert list(generation) == NAMES
+    leaves = [*want["encoder"].values(), *want["heads"], want["mask"], want["empty"]]
+    for found, leaf in zip(generation.values(), leaves):
+        assert found.dtype == leaf.dtype and found.shape == np.shape(leaf)
+        assert found.tobytes() == leaf.tobytes()
+
+
+def test_round_trip(store):
+    learner = store.create_weights("policy", 1 << 20)
+    actor = store.weights("policy")
+    assert actor.fetch() is None
+    with pytest.raises(relive.Timeout):
+        actor.watch(timeout=0)
+    for version in range(1, 12):
+        learner.publish(tree(version), version)
+        assert actor.watch(version - 1, timeout=0) == version
+        generation = actor.fetch(newer_than=version - 1)
+        expect(generation, version)
+        assert actor.fetch(newer_than=version) is None
+    assert set(generation.nested()["encoder"]) == {"kernel", "bias"}
+    expect(actor.get(11), 11)
+    with pytest.raises(relive.NotFound):
+        actor.get(3)
+    with pytest.raises(ValueError):
+        generation["mask"][0] = True
+
+
+def test_deltas(store):
+    learner = store.create_weights("policy", 1 << 20, anchor_every=8)
+    actor = store.weights("policy")
+    values = np.zeros(100_000, np.float32)
+    for version in range(1, 17):
+        values[version * 1000] = version
+        learner.publish({"x": values}, version)
+        found = actor.fetch()
+        assert np.array_equal(found["x"], values)
+        assert found.deltas == (0 if version % 8 == 1 else 1 if version % 8 == 2 else 2)
+    assert learner.info()["anchors"] == 2
+    assert actor.info()["deltas"] == 2 * (1 + 6 * 2)
+
+
+def test_arrays_outlive_the_handle(store):
+    learner = store.create_weights("policy", 1 << 20)
+    kept = []
+    for version in range(1, 6):
+        learner.publish(tree(version), version)
+        kept.append(learner.fetch(version - 1))
+    array = kept[2]["encoder/kernel"]
+    learner.close()
+    del kept
+    gc.collect()
+    assert np.array_equal(array, tree(3)["encoder"]["kernel"])
+
+
+def test_what_is_refused(store):
+    weights = store.create_weights("policy", 1 << 20)
+    weights.publish({"x": np.ones(3)}, 5)
+    with pytest.raises(relive.AlreadyExists, match="version 5"):
+        weights.publish({"x": np.ones(3)}, 5)
+    with pytest.raises(relive.InvalidArgument, match="RLV_PUBLISH_NEW_TREE"):
+        weights.publish({"x": np.ones(4)}, 6)
+    with pytest.raises(relive.InvalidArgument, match="NaN"):
+        weights.publish({"x": np.array([1, np.nan, 2])}, 6, finite=True)
+    with pytest.raises(relive.InvalidArgument, match="x: dtype complex128"):
+        weights.publish({"x": np.ones(3, complex)}, 6)
+    with pytest.raises(relive.InvalidArgument, match="want a dict"):
+        weights.publish(np.ones(3), 6)
+    with pytest.raises(relive.InvalidArgument, match="dtype 'int8'"):
+        weights.publish({"x": np.ones(3)}, 6, dtype="int8")
+    with pytest.raises(relive.InvalidArgument, match="bytes"):
+        weights.publish({"x": np.ones(200_000)}, 6, new_tree=True)
+    weights.publish({"x": np.ones(4)}, 6, new_tree=True)
+    with pytest.raises(relive.AlreadyExists):
+        store.create_weights("policy", 2 << 20)
+    with pytest.raises(relive.NotFound):
+        store.weights("other")
+    store.create_kv("values")
+    with pytest.raises(relive.NotFound, match="no weights"):
+        store.weights("values")
+    weights.close()
+    with pytest.raises(relive.Closed):
+        weights.fetch()
+
+
+def test_conversion(store):
+    weights = store.create_weights("policy", 1 << 20)
+    floats = np.linspace(-3, 3, 1000, dtype=np.float32)
+    counts = np.arange(9)
+    weights.publish({"x": floats, "n": counts}, 1, dtype="float16")
+    found = weights.fetch()
+    assert np.array_equal(found["x"], floats.astype(np.float16))
+    assert np.array_equal(found["n"], counts)
+    weights.publish({"x": floats}, 2, dtype="bfloat16", new_tree=True)
+    bits = weights.fetch()["x"].view(np.uint16).astype(np.uint32) << 16
+    assert np.allclose(bits.view(np.float32), floats, rtol=1 / 256, atol=0)
+    weights.publish({"x": weights.fetch()["x"]}, 3)
+    assert np.array_equal(weights.fetch()["x"].view(np.uint16), bits >> 16)
+
+
+def test_layouts(store):
+    weights = store.create_weights("policy", 1 << 20)
+    array = np.arange(24.0).reshape(4, 6)
+    weights.publish({"t": array.T, "s": array[::2, 1::2], "big": array.astype(">f8")}, 1)
+    found = weights.fetch()
+    assert np.array_equal(found["t"], array.T)
+    assert np.array_equal(found["s"], array[::2, 1::2])
+    assert np.array_equal(found["big"], array)
+
+
+def test_torch(store):
+    torch = pytest.importorskip("torch")
+    weights = store.create_weights("policy", 1 << 20)
+    model = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.Linear(5, 2).to(torch.bfloat16))
+    weights.publish(model.state_dict(), 1)
+    other = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.Linear(5, 2).to(torch.bfloat16))
+    other.load_state_dict(weights.fetch().torch())
+    for mine, theirs in zip(model.state_dict().values(), other.state_dict().values()):
+        assert mine.dtype == theirs.dtype and torch.equal(mine, theirs)
+
+
+def test_a_waiting_reader(store):
+    learner = store.create_weights("policy", 1 << 20)
+    actor = store.weights("policy")
+    found = []
+    thread = threading.Thread(target=lambda: found.append(actor.fetch(timeout=30)))
+    thread.start()
+    learner.publish(tree(1), 1)
+    thread.join(30)
+    expect(found[0], 1)
