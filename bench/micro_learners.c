@@ -340,7 +340,7 @@ static void levels_draw(const struct job *job)
 
 		for (uint32_t i = 0; i < n; i++) {
 			if (level < 2)
-				draw_prefetch_to_write(drawn_line(words, level, i));
+				cpu_prefetch_to_write(drawn_line(words, level, i));
 			else
 				__builtin_prefetch(drawn_line(words, level, i));
 		}
@@ -369,7 +369,7 @@ static void levels_update(const struct job *job)
 			if (i && node == me.slot[i - 1] >> shift[level])
 				continue;
 			if (writes && i + AHEAD < BATCH)
-				draw_prefetch_to_write(&words[me.slot[i + AHEAD] >> shift[level]]);
+				cpu_prefetch_to_write(&words[me.slot[i + AHEAD] >> shift[level]]);
 			if (writes)
 				rword64_add(&words[node], 1);
 			if (level >= (int)job->n_shared)
@@ -402,9 +402,9 @@ static void touch_lines(enum touch how)
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < LINES && how == PREFETCHW; i++)
-		draw_prefetch_to_write(line_at(i));
+		cpu_prefetch_to_write(line_at(i));
 	for (uint32_t i = 0; i < LINES && how == FAA; i++) {
-		draw_prefetch_to_write(line_at(i + AHEAD));
+		cpu_prefetch_to_write(line_at(i + AHEAD));
 		rword64_add(line_at(i), 1);
 	}
 	for (uint32_t i = 0; i < LINES && how >= LOAD; i++)
