@@ -269,10 +269,11 @@ int pool_limit_command(int argc, char **argv)
 		ret = rlv_pool_limit(pool, bytes);
 	if (ret)
 		return cli_fail(ret, "limit pool %s", pool);
-	return cli_result(json,
-			  (const struct param[]){ { .key = "pool", .text = pool },
-						  { .key = "bytes", .number = bytes, .kind = PARAM_NUMBER } },
-			  2, "pool %s: limit set\n", pool);
+	return cli_result(
+		json,
+		(const struct param[]){ { .key = "pool", .text = pool },
+					{ .key = "bytes", .number = bytes, .kind = PARAM_NUMBER } },
+		2, "pool %s: limit set\n", pool);
 }
 
 int pool_drain(int argc, char **argv)
