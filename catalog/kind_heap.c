@@ -138,6 +138,21 @@ static uint32_t heap_missing(const struct catalog_object *object)
 	return UINT32_MAX;
 }
 
+void kind_heap_copies(const struct catalog_object *heap, uint32_t *whole_out, uint32_t *wanted_out)
+{
+	*whole_out = 0;
+	*wanted_out = heap_cut(desc_of(heap));
+	for (uint32_t s = 0; s < heap->n_parts; s++) {
+		bool whole = false;
+
+		if (!catalog_state_is_usable(catalog_part_view(heap, s)))
+			continue;
+		if (heap_is_whole(heap_of(heap->attached[s]), &whole))
+			error_clear(); /* it is not reached */
+		*whole_out += whole && *whole_out < *wanted_out;
+	}
+}
+
 /* -------- a part -------- */
 
 static void heap_plan_part(const struct catalog_object *object, uint32_t s,

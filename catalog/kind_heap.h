@@ -8,9 +8,15 @@
 
 #include "catalog/kind.h"
 
+struct catalog;
+struct catalog_object;
 struct central_call;
 
 extern const struct object_kind kind_heap;
+
+/* Copies of all parts that a heap has: *whole_out counts those that are reached and have everything, up to
+   *wanted_out, those that it is to have. Cost: 1 RT for each copy that is being filled. */
+void kind_heap_copies(const struct catalog_object *heap, uint32_t *whole_out, uint32_t *wanted_out);
 
 /* A heap of mode central, by number and uuid, and a part of it. */
 struct heap_part_name {

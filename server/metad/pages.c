@@ -8,6 +8,7 @@
 
 #include "base/bits.h"
 
+#include "catalog/kind_heap.h"
 #include "catalog/kind_table.h"
 #include "server/daemon/version.h"
 #include "server/metad/waits.h"
@@ -117,6 +118,25 @@ static void put_tables(const struct metad *md, struct metrics *m)
 	}
 }
 
+/* -------- heaps -------- */
+
+static void put_heaps(const struct metad *md, struct metrics *m)
+{
+	metrics_family(m, "relive_heap_copies", METRICS_GAUGE,
+		       "Copies of a heap's parts: missing ones are away, or not filled yet.");
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		const struct catalog_object *heap = md->catalog.objects[id];
+		uint32_t whole, wanted;
+
+		if (!heap || heap->kind != &kind_heap)
+			continue;
+		kind_heap_copies(heap, &whole, &wanted);
+		metrics_u64(m, whole, METRICS_LABELS({ "heap", heap->name }, { "state", "whole" }));
+		metrics_u64(m, wanted - whole,
+			    METRICS_LABELS({ "heap", heap->name }, { "state", "missing" }));
+	}
+}
+
 /* -------- items -------- */
 
 /* Items admitted and not yet committed. 0 if fewer are admitted: a limiter's side without a bound
@@ -209,6 +229,7 @@ void metad_write_metrics(void *ctx, struct metrics *m)
 	metrics_u64(m, fenced, METRICS_LABELS({ "state", "fenced" }));
 	put_nodes(md, m);
 	put_tables(md, m);
+	put_heaps(md, m);
 	put_items(md, m);
 }
 

@@ -1,9 +1,10 @@
 /*
  * A heap with a part on each of three memory nodes, in real processes: nodes and the server are killed
- * and come back while a client goes on.
+ * and come back while a client goes on. The server counts copies.
  */
 #include "tests/support/must.h"
 #include "tests/support/processes.h"
+#include "tests/support/sockets.h"
 #include "tests/support/store_nodes.h"
 
 #include "relive/admin.h"
@@ -14,6 +15,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NODES 3u
 #define KEYS 60u
@@ -25,9 +27,18 @@ struct fixture {
 	pid_t metad, nodes[NODES];
 	char pools[NODES][PROCESSES_PATH + 64];
 	uint64_t versions[KEYS];
+	uint16_t port; /* of the server's metrics */
+	const char *wanted;
 };
 
-static const char *const lease[] = { "--lease", "0.3", NULL };
+static void start_metad(struct fixture *fx)
+{
+	char port[8];
+	const char *const args[] = { "--lease", "0.3", "--metrics", port, NULL };
+
+	(void)snprintf(port, sizeof(port), "%u", fx->port);
+	fx->metad = processes_metad(&fx->ps, "s", args);
+}
 
 static void start_node(struct fixture *fx, uint32_t n)
 {
@@ -65,7 +76,8 @@ static int setup(void **state)
 	*state = fx;
 	store.timeout_ns = 2 * CLOCK_NS_PER_S;
 	processes_init(&fx->ps);
-	fx->metad = processes_metad(&fx->ps, "s", lease);
+	fx->port = processes_free_port();
+	start_metad(fx);
 	for (uint32_t n = 0; n < NODES; n++) {
 		const char name[] = { 'p', 'o', 'o', 'l', (char)('a' + n), 0 };
 
@@ -167,7 +179,7 @@ TEST_WITH(killed_server__is_not_missed, setup, teardown)
 	processes_kill(&fx->ps, fx->metad, SIGKILL);
 	assert_int_equal(put_all(fx), KEYS);
 	expect_all(fx);
-	fx->metad = processes_metad(&fx->ps, "s", lease);
+	start_metad(fx);
 	assert_true(processes_until(all_are_up, fx));
 	assert_int_equal(put_all(fx), KEYS);
 	must(rlv_kv_open(fx->store, "h", &other), "rlv_kv_open");
@@ -176,6 +188,53 @@ TEST_WITH(killed_server__is_not_missed, setup, teardown)
 	expect_all(fx);
 	assert_int_equal(put_all(fx), KEYS);
 	expect_sound(fx, NODES);
+}
+
+/* -------- metrics -------- */
+
+/* True if the page of metrics has the line. */
+static bool page_has(void *arg)
+{
+	static const char request[] =
+		"GET /metrics HTTP/1.1\r\nHost: s\r\nConnection: close\r\n\r\n";
+	static char page[1 << 16];
+	struct fixture *fx = arg;
+	size_t n = 0;
+	ssize_t got;
+	int fd = sockets_connect_tcp(fx->port);
+
+	assert_int_equal(write(fd, request, sizeof(request) - 1), sizeof(request) - 1);
+	while (n < sizeof(page) - 1 && (got = read(fd, page + n, sizeof(page) - 1 - n)) > 0)
+		n += (size_t)got;
+	page[n] = 0;
+	close(fd);
+	return strstr(page, fx->wanted) != NULL;
+}
+
+static void expect_line(struct fixture *fx, const char *line)
+{
+	fx->wanted = line;
+	assert_true(processes_until(page_has, fx));
+}
+
+TEST_WITH(metrics__count_copies_that_are_missing, setup, teardown)
+{
+	const struct rlv_kv_opts opts = { .size = sizeof(opts),
+					  .keys = 100,
+					  .bytes = 4 << 20,
+					  .extent_bytes = 64 << 10,
+					  .copies = NODES };
+	struct fixture *fx = *state;
+	struct rlv_kv *kv = NULL;
+
+	must(rlv_kv_create(fx->store, "c", &opts, &kv), "rlv_kv_create");
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	expect_line(fx, "relive_heap_copies{heap=\"c\",state=\"missing\"} 0\n");
+	processes_kill(&fx->ps, fx->nodes[1], SIGKILL);
+	expect_line(fx, "relive_heap_copies{heap=\"c\",state=\"missing\"} 1\n");
+	expect_line(fx, "relive_heap_copies{heap=\"c\",state=\"whole\"} 2\n");
+	start_node(fx, 1);
+	expect_line(fx, "relive_heap_copies{heap=\"c\",state=\"missing\"} 0\n");
 }
 
 int main(void)
