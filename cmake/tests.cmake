@@ -207,6 +207,10 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/tests/spin/run)
 	set_tests_properties(spin.full PROPERTIES TIMEOUT 1500)
 endif()
 
+if(EXISTS ${PROJECT_SOURCE_DIR}/tests/relacy/run)
+	rlv_add_test(relacy.order spin ${PROJECT_SOURCE_DIR}/tests/relacy/run)
+endif()
+
 # Instructions of the data path beside their baseline.
 rlv_add_test(calls.instructions calls ${PROJECT_SOURCE_DIR}/bench/calls/run --check ${PROJECT_BINARY_DIR})
 
