@@ -4,8 +4,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bits.h"
+#include "program/spawn.h"
 
 /* Errors printed on stderr, for the object that --json prints at the end. */
 static struct {
@@ -256,6 +258,23 @@ int cli_each_table(struct rlv_store *store, struct json *json,
 	if (json)
 		json_array_end(json);
 	return code;
+}
+
+bool cli_data_file(const char *name, char path[PATH_MAX])
+{
+	static const char *const folders[] = { "../share/relive", "../tests/data",
+					       "../../tests/data" };
+	char file[64];
+
+	snprintf(path, PATH_MAX, "tests/data/%s", name);
+	if (access(path, R_OK) == 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+		snprintf(file, sizeof(file), "%s/%s", folders[i], name);
+		if (spawn_beside(file, path))
+			return true;
+	}
+	return false;
 }
 
 void cli_closed(int ret, const char *what)

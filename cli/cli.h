@@ -4,6 +4,7 @@
 #ifndef RLV_CLI_CLI_H
 #define RLV_CLI_CLI_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -126,6 +127,12 @@ int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
  */
 int cli_each_table(struct rlv_store *store, struct json *json,
 		   int (*run)(struct rlv_store *store, const char *name, void *ctx), void *ctx);
+
+/*
+ * Finds a file of recorded data and writes its path: in the source tree, or in the data folder of
+ * `make install`. False: it is in none.
+ */
+bool cli_data_file(const char *name, char path[PATH_MAX]);
 
 /* Prints that closing the `what`, a store or table, failed, if ret is an error. */
 void cli_closed(int ret, const char *what);

@@ -14,7 +14,6 @@
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
 #include "program/interrupt.h"
-#include "program/spawn.h"
 #include "program/units.h"
 
 #define TICK_NS (100 * CLOCK_NS_PER_MS)
@@ -43,27 +42,6 @@ struct demo {
 	double last; /* ns of the window */
 	uint64_t inserted, sampled;
 };
-
-/*
- * Finds a trace file and writes its path: in the source tree, or in the data folder of `make
- * install`. False: it is in none.
- */
-static bool find_trace(const char *name, char path[PATH_MAX])
-{
-	static const char *const folders[] = { "../share/relive", "../tests/data",
-					       "../../tests/data" };
-	char file[64];
-
-	snprintf(path, PATH_MAX, "tests/data/%s", name);
-	if (access(path, R_OK) == 0)
-		return true;
-	for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
-		snprintf(file, sizeof(file), "%s/%s", folders[i], name);
-		if (spawn_beside(file, path))
-			return true;
-	}
-	return false;
-}
 
 static void demo_say(struct demo *demo, const char *text)
 {
@@ -143,7 +121,7 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 	struct replay_data *data = mem_zalloc(sizeof(*data));
 	struct replay_config config;
 	char path[PATH_MAX], text[160];
-	bool recorded = find_trace(scene->trace, path);
+	bool recorded = cli_data_file(scene->trace, path);
 	int ret = c && data ? 0 : -ENOMEM;
 
 	replay_config_init(&config);

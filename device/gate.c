@@ -65,7 +65,6 @@ int gate_arrive(struct gate *gate, const struct gate_request *request, uint32_t 
 		.priority = request->priority,
 	};
 	gate->admits = true;
-	gate->present++;
 	*job_out = job;
 	return 0;
 }
@@ -74,7 +73,7 @@ void gate_leave(struct gate *gate, uint32_t job)
 {
 	if (gate->jobs[job].state == GATE_RESIDENT)
 		gate->persistent -= gate->jobs[job].persistent;
-	gate->present -= gate->jobs[job].state != GATE_ABSENT;
+	gate->residents -= gate->jobs[job].state == GATE_RESIDENT;
 	gate->jobs[job].state = GATE_ABSENT;
 	gate->admits = true;
 }
@@ -202,7 +201,7 @@ static void gate_admit(struct gate *gate)
 	struct gate_job *job = gate_after(gate, GATE_QUEUED, NULL), *next;
 
 	gate->admits = gate->drains = false;
-	for (; job; job = next) {
+	for (; job && (!gate->opts.resident || gate->residents < gate->opts.resident); job = next) {
 		next = gate_after(gate, GATE_QUEUED, job);
 		if (gate_admissible(gate, job, largest)) {
 			if (!gate_leaves_room(gate, job->persistent)) {
@@ -211,6 +210,7 @@ static void gate_admit(struct gate *gate)
 			}
 			job->state = GATE_RESIDENT;
 			gate->persistent += job->persistent;
+			gate->residents++;
 			largest = max_u64(largest, job->curve->peak);
 			gate_pass(gate);
 			job->passed = 0;
@@ -243,33 +243,35 @@ static bool gate_fits(const struct gate *gate, const struct gate_job *job)
 }
 
 /*
- * How many iterations may run together. With n of equal jobs at a time, each after the other, the mean
- * time until a job ends grows as (jobs + n) / gain.
+ * True if it is good to run the job beside the running ones, as far as gains are known. For GATE_SRTF:
+ * while they progress by 1, all jobs before it lose the time by which they become slower, and those
+ * after it, and it itself, win what its own progress would have taken.
  */
-static uint32_t gate_most(const struct gate *gate)
+static bool gate_pays(const struct gate *gate, const struct gate_job *job)
 {
-	bool by_mean = gate->opts.order == GATE_SRTF;
-	double least = by_mean ? gate->present + 1.0 : 1;
-	uint32_t most = 1;
+	uint32_t n = gate->running, before = 0, after = 0;
+	double now = n > 1 ? gate->gain[n] : 1, slower;
 
-	for (uint32_t n = 2; n <= gate->opts.running; n++) {
-		double cost = (by_mean ? gate->present + (double)n : 1) / gate->gain[n];
+	if (n == 0 || !(now > 0 && gate->gain[n + 1] > 0))
+		return true;
+	if (gate->opts.order != GATE_SRTF)
+		return gate->gain[n + 1] > now;
+	for (uint32_t i = 0; i < gate->n; i++) {
+		const struct gate_job *other = &gate->jobs[i];
+		bool first = other->state == GATE_RUNS || gate_before(gate, other, job);
 
-		if (!(gate->gain[n] > 0))
-			return gate->opts.running;
-		if (cost < least) {
-			least = cost;
-			most = n;
-		}
+		before += other->state != GATE_ABSENT && first;
+		after += other->state != GATE_ABSENT && !first;
 	}
-	return most;
+	slower = (n + 1) / gate->gain[n + 1] - n / now;
+	return after * (1 / now - slower) > before * slower;
 }
 
 /* True if no further iteration may begin, whichever it is. */
 static bool gate_is_full(const struct gate *gate)
 {
-	return gate->running && (gate->opts.sharing == GATE_ALONE || gate->drains ||
-				 gate->running >= gate_most(gate));
+	return gate->running >= gate->opts.running ||
+	       (gate->running && (gate->opts.sharing == GATE_ALONE || gate->drains));
 }
 
 static bool gate_is_ready(const struct gate_job *job)
@@ -287,6 +289,10 @@ bool gate_start(struct gate *gate, uint32_t *job_out)
 		return false;
 	for (job = gate_after(gate, GATE_RESIDENT, NULL); job;
 	     job = gate_after(gate, GATE_RESIDENT, job)) {
+		if (!gate_pays(gate, job)) {
+			job = NULL;
+			break;
+		}
 		if (gate_fits(gate, job))
 			break;
 		job->skipped = true;
@@ -372,7 +378,7 @@ struct gate_place gate_place(const struct gate *gate, uint32_t job)
 	}
 	if (found->state == GATE_QUEUED)
 		place.reason = GATE_WAITS_ADMISSION;
-	else if (place.position || gate_is_full(gate))
+	else if (place.position || gate_is_full(gate) || !gate_pays(gate, found))
 		place.reason = GATE_WAITS_TURN;
 	else if (!gate_fits(gate, found))
 		place.reason = GATE_WAITS_MEMORY;

@@ -63,6 +63,7 @@ struct gate_opts {
 	uint64_t reserved; /* of it, for staging */
 	uint32_t aging;    /* times that later jobs may pass one; 0: strict order */
 	uint32_t running;  /* iterations at a time; 0: GATE_RUNNING */
+	uint32_t resident; /* jobs admitted at a time, whose persistent memory is in use; 0: any */
 	uint32_t patience; /* iterations of others that a ready job lets begin; 0 and for GATE_FIFO: any number */
 };
 
@@ -84,7 +85,7 @@ struct gate {
 	struct gate_opts opts;
 	struct gate_job *jobs;
 	uint32_t n;
-	uint32_t present, running;     /* jobs */
+	uint32_t running, residents;
 	double gain[GATE_RUNNING + 1]; /* of so many iterations at a time; 0: not known */
 	uint64_t last;                 /* number given last */
 	uint64_t persistent;
@@ -130,8 +131,8 @@ void gate_wake(struct gate *gate, uint32_t job);
 
 /*
  * Progress of n iterations together, 2 <= n <= GATE_RUNNING, beside that of one alone, as measured.
- * Where it is known, no more run together than is good: for GATE_SRTF the mean time of all jobs
- * counts, else what they get done.
+ * Where it is known, an iteration begins beside others only if that is good: for GATE_SRTF for the
+ * mean time until jobs end, else for what all get done.
  */
 void gate_gain(struct gate *gate, uint32_t n, double gain);
 

@@ -97,10 +97,14 @@
  * hour as it gives them. Rollouts are bound by the memory's bandwidth, 4.0 and 3.35 TB/s by the data
  * sheets, so on an H800 alone (co-located) they take 1.19 times as long. Assumed: means of rollout and
  * train are within a factor of 2 of each other, log-uniform; single rollouts vary by sigma 0.2;
- * syncs, and the switch between phases on one card, take 5 % of an iteration; two jobs share.
+ * syncs, and the switch between phases on one card, take 5 % of an iteration. Groups of two; those of
+ * three were added after the first result.
  */
 #define PAR_PHASES_GROUPS 60u
-#define PAR_PHASES_JOBS 2u
+#define PAR_PHASES_JOBS \
+	{ \
+		2, 3 \
+	}
 #define PAR_PHASES_ITERATIONS 100u
 #define PAR_PHASES_MEAN_S 200.0
 #define PAR_PHASES_RATIO 2.0

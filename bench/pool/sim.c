@@ -12,7 +12,7 @@
 #include "bench/pool/draw.h"
 #include "device/estimate.h"
 
-#define MARKS 16u /* of an iteration: where a waiting one is asked again */
+#define MARKS 16u
 
 /* A job within the run. */
 struct actor {
@@ -40,6 +40,8 @@ struct sim {
 	struct curve *seen; /* curves as the gate sees them, by job and stage */
 	uint32_t n, arrived, left;
 	double now;
+	uint64_t measured; /* iterations of all jobs, and their times */
+	double measured_ns;
 	struct device devices[SIM_DEVICES];
 	struct sim_result result;
 };
@@ -172,6 +174,8 @@ static int actor_arrive(struct sim *sim, struct actor *actor)
 	struct sim_job *job = actor->job;
 	size_t index = (size_t)(actor - sim->actors);
 
+	estimate_begin(&actor->estimate, sim->opts->remaining == SIM_DECLARED ? job->declared : 0,
+		       sim->measured ? sim->measured_ns / (double)sim->measured : 1);
 	for (uint32_t i = 0; i < job->n_stages; i++) {
 		struct gate_request request = {
 			.persistent = job->stages[i].persistent,
@@ -274,8 +278,11 @@ static void device_end(struct sim *sim, struct device *device, uint32_t place)
 	for (uint32_t i = 0; i < device->n_running; i++)
 		device->demand += sim->actors[device->running[i]].job->demand;
 	actor->runs = false;
-	if (last)
+	if (last) {
 		estimate_iteration(&actor->estimate, used);
+		sim->measured++;
+		sim->measured_ns += (double)used;
+	}
 	gate_end(&device->gate, slot, used, actor_remaining(sim, actor, last));
 	gate_idle(&device->gate, slot);
 	actor_advance(sim, actor);
@@ -312,11 +319,12 @@ static void device_start(struct sim *sim, uint32_t number)
 }
 
 /* The next mark of a running stage, or its end. */
-static double actor_mark(const struct actor *actor, double clock)
+static double actor_mark(const struct sim *sim, const struct actor *actor, double clock)
 {
+	double marks = sim->opts->marks ? sim->opts->marks : MARKS;
 	double period = (double)actor_stage(actor)->curve->period_ns;
-	double mark = floor(actor_phase(actor, clock) * MARKS / period) + 1;
-	double at = actor->from + ceil(mark * period / MARKS) * actor->factor;
+	double mark = floor(actor_phase(actor, clock) * marks / period) + 1;
+	double at = actor->from + ceil(mark * period / marks) * actor->factor;
 
 	return at > clock ? fmin(at, actor->to) : actor->to;
 }
@@ -330,7 +338,7 @@ static double device_next(const struct sim *sim, const struct device *device)
 	for (uint32_t i = 0; i < device->n_running; i++) {
 		const struct actor *actor = &sim->actors[device->running[i]];
 
-		next = fmin(next, asks ? actor_mark(actor, device->clock) : actor->to);
+		next = fmin(next, asks ? actor_mark(sim, actor, device->clock) : actor->to);
 	}
 	return next;
 }
@@ -434,8 +442,6 @@ static int sim_open(struct sim *sim, struct sim_job *jobs)
 		jobs[i].begin = jobs[i].end = jobs[i].stall = 0;
 		actor->job = &jobs[i];
 		rng_seed(&actor->rng, sim->opts->seed, i);
-		estimate_begin(&actor->estimate,
-			       sim->opts->remaining == SIM_DECLARED ? jobs[i].declared : 0);
 		for (uint32_t j = 0; j < jobs[i].n_stages; j++) {
 			struct curve *seen = &sim->seen[i * SIM_STAGES + j];
 

@@ -53,6 +53,7 @@ struct sim_opts {
 	bool gain_unknown; /* the gate is not told the gain */
 	enum sim_remaining remaining;
 	unsigned dilate;           /* bins, of the curves that the gate sees */
+	uint32_t marks;            /* of an iteration, where waiting ones are asked again; 0: 16 */
 	double unified_per_s;      /* > 0: no gate; bytes over the budget move at this rate */
 	uint64_t unified_capacity; /* bytes of a device, with unified_per_s */
 	uint64_t seed;

@@ -38,6 +38,9 @@ ON_FIXTURE(relive__wrong_usage_is_2_and_says_where_help_is)
 		"pool",
 		"pool nonsense",
 		"pool simulate --nonsense",
+		"pool simulate --policy best",
+		"pool simulate --seeds 0",
+		"pool simulate --set zico --policy fifo",
 		"bench",
 		"bench replay --actors x",
 		"bench replay --loop --actors 2",
@@ -374,6 +377,44 @@ ON_FIXTURE(relive_bench__weights)
 	cli_expect_words(f->out, "apply");
 	assert_null(strstr(f->out, "publish"));
 	cli_expect(f, "bench weights --store shm:nothing --bytes 1M", 1);
+}
+
+ON_FIXTURE(relive_pool__simulates_jobs_and_writes_their_memory)
+{
+	static const char *const metrics[] = { "avg_jct_s",          "p99_jct_s",
+					       "makespan_s",         "stall_s",
+					       "utilisation",        "violations",
+					       "speedup_over_serial" };
+	const char *traces = " --traces " RLV_TEST_SOURCE_DIR "/tests/data/pool-traces.txt";
+	struct cli_fixture *f = *state;
+	char line[512], word[64];
+	FILE *file;
+
+	snprintf(
+		line, sizeof(line),
+		"pool simulate --policy pack+srtf --jobs 10 --seeds 2 --json --memory %s/memory.csv%s",
+		f->ps.dir, traces);
+	cli_expect(f, line, 0);
+	for (size_t i = 0; i < ARRAY_LEN(metrics); i++) {
+		snprintf(word, sizeof(word), "{\"bench\":\"pool_simulate\",\"metric\":\"%s\"",
+			 metrics[i]);
+		cli_expect_words(f->out, word);
+	}
+	snprintf(line, sizeof(line), "%s/memory.csv", f->ps.dir);
+	file = fopen(line, "r");
+	assert_non_null(file);
+	assert_non_null(fgets(line, sizeof(line), file));
+	assert_string_equal(line, "seconds,job,bytes\n");
+	assert_non_null(fgets(line, sizeof(line), file));
+	fclose(file);
+	snprintf(line, sizeof(line), "pool simulate --policy fair --budget 8M%s", traces);
+	cli_expect(f, line, 1);
+	cli_expect_words(f->err, "the budget is 8388608 (ENOSPC)");
+	cli_expect(f, "pool simulate --policy fifo --traces /nonexistent", 1);
+	snprintf(line, sizeof(line), "pool simulate --policy fifo --table %s --format openb%s",
+		 RLV_TEST_SOURCE_DIR "/README.md", traces);
+	cli_expect(f, line, 1);
+	cli_expect_words(f->err, "the header has no column name");
 }
 
 ON_FIXTURE(relive_bench__trace_and_threads)

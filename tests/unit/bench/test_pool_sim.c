@@ -176,7 +176,7 @@ TEST(sim_run__estimates_find_the_order_of_given_ones)
 		jobs[i].declared = jobs[i].iterations;
 	opts.remaining = SIM_DECLARED;
 	run(&opts, jobs, 3);
-	same(jobs[2].end, 12.0 * PERIOD); /* one iteration of each measures it */
+	same(jobs[2].end, 12.0 * PERIOD); /* one iteration of each of the others measures it */
 	same(jobs[0].end, 60.0 * PERIOD);
 	opts.remaining = SIM_ATTAINED;
 	run(&opts, jobs, 3);

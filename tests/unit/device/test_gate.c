@@ -340,6 +340,23 @@ TEST(gate_start__starved_jobs_take_turns_whatever_the_order)
 	gate_destroy(&gate);
 }
 
+TEST(gate_start__resident_bounds_the_jobs_admitted)
+{
+	begin(GATE_FIFO, GATE_CURVES, 10000, GATE_AGING);
+	gate.opts.resident = 2;
+	for (int i = 0; i < 4; i++)
+		arrive(10, 0, 1, 0);
+	assert_int_equal(start(), 0);
+	assert_int_equal(start(), 1);
+	assert_int_equal(start(), NOBODY);
+	assert_int_equal(gate.persistent, 20);
+	assert_int_equal(gate_place(&gate, 2).reason, GATE_WAITS_ADMISSION);
+	gate_end(&gate, 0, PERIOD, 0);
+	gate_leave(&gate, 0);
+	assert_int_equal(start(), 2);
+	gate_destroy(&gate);
+}
+
 TEST(gate_idle__job_keeps_its_memory_and_is_not_asked)
 {
 	uint32_t a, b;
