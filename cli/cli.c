@@ -263,7 +263,7 @@ int cli_each_table(struct rlv_store *store, struct json *json,
 bool cli_data_file(const char *name, char path[PATH_MAX])
 {
 	static const char *const folders[] = { "../share/relive", "../tests/data",
-					       "../../tests/data" };
+					       "../../tests/data", "../../../tests/data" };
 	char file[64];
 
 	snprintf(path, PATH_MAX, "tests/data/%s", name);

@@ -55,5 +55,6 @@ foreach(module relive_verbs relive_ofi)
 	endif()
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/tests/data/cartpole.rlvt ${PROJECT_SOURCE_DIR}/tests/data/pong.rlvt
+	${PROJECT_SOURCE_DIR}/tests/data/pool-traces.txt
 	DESTINATION relive/share/relive COMPONENT python EXCLUDE_FROM_ALL)
 add_custom_target(relive_wheel DEPENDS ${parts})
