@@ -89,7 +89,7 @@ static int gate_compare(enum gate_order order, const struct gate_job *a, const s
 {
 	double served_a = (double)a->served_ns / a->weight;
 	double served_b = (double)b->served_ns / b->weight;
-	uint64_t bytes_a = a->persistent + a->curve->peak, bytes_b = b->persistent + b->curve->peak;
+	uint64_t bytes_a, bytes_b;
 
 	switch (order) {
 	case GATE_SRTF:
@@ -101,6 +101,8 @@ static int gate_compare(enum gate_order order, const struct gate_job *a, const s
 	case GATE_ROUND_ROBIN:
 		return (a->turn > b->turn) - (a->turn < b->turn);
 	case GATE_PACK:
+		bytes_a = a->persistent + a->curve->peak;
+		bytes_b = b->persistent + b->curve->peak;
 		return (bytes_a > bytes_b) - (bytes_a < bytes_b);
 	case GATE_FIFO:
 		break;
@@ -258,10 +260,13 @@ static bool gate_pays(const struct gate *gate, const struct gate_job *job)
 		return gate->gain[n + 1] > now;
 	for (uint32_t i = 0; i < gate->n; i++) {
 		const struct gate_job *other = &gate->jobs[i];
-		bool first = other->state == GATE_RUNS || gate_before(gate, other, job);
+		bool first;
 
-		before += other->state != GATE_ABSENT && first;
-		after += other->state != GATE_ABSENT && !first;
+		if (other->state == GATE_ABSENT)
+			continue;
+		first = other->state == GATE_RUNS || gate_before(gate, other, job);
+		before += first;
+		after += !first;
 	}
 	slower = (n + 1) / gate->gain[n + 1] - n / now;
 	return after * (1 / now - slower) > before * slower;
