@@ -417,6 +417,27 @@ ON_FIXTURE(relive_pool__simulates_jobs_and_writes_their_memory)
 	cli_expect_words(f->err, "the header has no column name");
 }
 
+ON_FIXTURE(relive_pool__standard_sets_run)
+{
+	static const struct {
+		const char *set, *words;
+	} sets[] = {
+		{ "search", "makespan_over_fifo" },
+		{ "services", "static shares" },
+		{ "phases", "cost_over_colocated" },
+	};
+	struct cli_fixture *f = *state;
+	char line[512];
+
+	for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
+		snprintf(line, sizeof(line),
+			 "pool simulate --set %s --seeds 1 --traces %s/tests/data/pool-traces.txt",
+			 sets[i].set, RLV_TEST_SOURCE_DIR);
+		cli_expect(f, line, 0);
+		cli_expect_words(f->out, sets[i].words);
+	}
+}
+
 ON_FIXTURE(relive_bench__trace_and_threads)
 {
 	struct cli_fixture *f = *state;
