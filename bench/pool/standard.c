@@ -157,7 +157,7 @@ static int run_salus(const struct traces *traces, uint32_t seeds, const struct r
 
 	report_heading(report, "Salus: 100 jobs on a device, beside FIFO alone (medians of seeds)");
 	for (size_t i = 0; i < ARRAY_LEN(sigmas); i++) {
-		for (size_t j = ARRAY_LEN(gains); ret == 0 && j-- > 0;) {
+		for (size_t j = 0; ret == 0 && j < ARRAY_LEN(gains); j++) {
 			bool all = gains[j] >= PAR_GAIN; /* the others do not share */
 			const double published[COMPARED_MOST] = {
 				0, sigmas[i] > 1.2 && sigmas[i] < 1.3 ? 3.19 : 0
