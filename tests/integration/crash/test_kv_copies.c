@@ -365,7 +365,7 @@ static int child_that_calls(void *arg)
 		}
 		if (i % 64 == 0) {
 			(void)!rlv_kv_release(kv);
-			processes_sleep_ns(CLOCK_NS_PER_MS / 2); /* so that the history has room */
+			processes_sleep_ns(CLOCK_NS_PER_MS); /* so that the history has room */
 		}
 	}
 }
@@ -495,7 +495,6 @@ TEST_WITH(drained_node__leaves_linearizable_histories, setup_one, teardown)
 		processes_sleep_ns(30 * CLOCK_NS_PER_MS);
 	}
 	assert_true(processes_until(is_drained, fx));
-	assert_true(atomic_load(&history->n) < CALLS_MOST);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		processes_kill(&fx->ps, clients[i], SIGKILL);
 	processes_kill(&fx->ps, fx->nodes[0], SIGKILL);
