@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 TOOLS = runpy.run_path(str(pathlib.Path(__file__).resolve().parent.parent / "tools" / "costs"))
 BATCH, BLOCK, ROW, WINDOW, ITEMS = 256, 1024, 72, 2, 8192  # of costs.def; WINDOW: rows of an item
-LEAVES, UPPER, TOP = 128, 136, 61  # children of nodes of level 1, of level 2; nodes of the top
 STEPS = 1 << 20  # of a shard; one shard on each node, and full
+SLOTS = (math.ceil(STEPS / (BLOCK - WINDOW + 1)) + 2 * 4) * BLOCK  # with two blocks more for each of 4 writers
 HELD_CALLS = 16  # samples that one addition counts
 LINK, CHAIN = 32, 16  # READs and atomics in flight to a node: unordered, in a chain
 ATARI = 5 * (84 * 84 + 32)  # bytes of an item: a frame, action, reward and tail a row
@@ -33,7 +33,7 @@ class Card(NamedTuple):
     atomics: float  # CAS and FAA a second of a node, on words apart
     word: float     # FAA a second on one word
     bytes: float    # a second, in one direction
-    cpu_us: tuple = (0, 0)  # of a READ or WRITE and of an atomic, for the node's agent and for the client
+    cpu_us: tuple = (0, 0)  # of a request and of a list of them, for the node's agent and for the client
     above: tuple = ()  # fields that were not found, and are of the card above
 
 
@@ -41,7 +41,7 @@ CARDS = {
     "ConnectX-5": Card(2.7, 84.5e6, 51.8e6, 2.54e6, 12.5e9),
     "ConnectX-6": Card(2.7, 84.5e6, 51.8e6, 2.17e6, 25e9, above=(0, 1, 2)),
     "ConnectX-7": Card(2.7, 84.5e6, 51.8e6, 2.17e6, 50e9, above=(0, 1, 2, 3)),
-    "TCP": Card(7.4, math.inf, math.inf, math.inf, 1.25e9, (7.4, 8.8)),
+    "TCP": Card(9, math.inf, math.inf, math.inf, 1.25e9, (0.05, 5)),
 }
 
 
@@ -52,13 +52,16 @@ class Load(NamedTuple):
     atomics: float   # of the requests
     bytes: float
     word: float      # of the atomics: on the one word that the whole table has
+    phases: float = 0  # the round trips, with any number of requests in flight
+    lists: float = 0   # over TCP
 
 
-def make_load(cost, items, word, in_flight):
-    """cost: as a row of costs.def. READs and atomics beyond those in flight wait a trip more, posted ones too."""
+def make_load(cost, items, word, in_flight, nodes=1):
+    """cost: as a row of costs.def. READs and atomics beyond those in flight wait a trip more, posted ones too.
+    A phase is a list to each node, and what is posted is one."""
     trips, reads, writes, cas, faa, *moved = cost[1:]
     return Load(items, trips - 1 + max(1, (reads + cas + faa) / in_flight),
-                reads + writes + cas + faa, cas + faa, sum(moved), word)
+                reads + writes + cas + faa, cas + faa, sum(moved), word, trips, (trips + 1) * nodes)
 
 
 def append_load(costs, rows):
@@ -68,33 +71,45 @@ def append_load(costs, rows):
     return make_load([what, *(a + b * rows / BLOCK for a, b in zip(base, claim))], rows, 1, CHAIN)
 
 
+def shape(shards):
+    """Children of nodes of level 1, of level 2, and nodes of the top, as ds/replay/table_plan.c chooses them."""
+    top, leaves = max(1024 // shards, 64), 8
+    while leaves * leaves < STEPS / top and leaves < 128:
+        leaves *= 2
+    groups = math.ceil(SLOTS / leaves)
+    upper = 8 * math.ceil(groups / top / 8)
+    return leaves, upper, math.ceil(groups / upper)
+
+
 def descent(shards, items, batch=BATCH):
-    """Nodes of levels 2 and 1 that a batch falls in, items of each shard; READs and bytes of a sample's draw."""
-    upper, lower = (min(batch, shards * math.ceil(items / under)) for under in (LEAVES * UPPER, LEAVES))
-    return (upper + lower, 2 * shards + upper + lower,
-            shards * (8 + 64 + 8 * TOP) + 8 * UPPER * upper + 8 * LEAVES * lower)
+    """Nodes of levels 2 and 1 that a batch falls in, at most; READs and bytes of a sample's draw."""
+    leaves, upper, top = shape(shards)
+    above, below = (min(batch, shards * math.ceil(items / under)) for under in (leaves * upper, leaves))
+    return (above + below, 2 * shards + above + below,
+            shards * (8 + 64 + 8 * top) + 8 * upper * above + 8 * leaves * below)
 
 
 def sample_cost(costs, shards, items=STEPS, item_bytes=WINDOW * ROW):
-    """The row of costs.def, which is of one shard with ITEMS items, of more shards and items."""
-    what, trips, reads, writes, cas, faa, read, written = costs["sample"]
-    (_, more, bytes_now), (_, less, bytes_then) = descent(shards, items), descent(1, ITEMS)
-    return [what, trips, reads + more - less, writes, cas, faa + 1 / HELD_CALLS,
-            read + bytes_now - bytes_then + BATCH * (item_bytes - WINDOW * ROW), written]
+    """The row of costs.def, which is of one shard with ITEMS items, of more shards and items: the draw, the rows,
+    a second look at each leaf."""
+    what, trips, _, writes, cas, faa, _, written = costs["sample"]
+    _, reads, read = descent(shards, items)
+    return [what, trips, reads + 2 * BATCH, writes, cas, faa + 1 / HELD_CALLS,
+            read + BATCH * (item_bytes + 8), written]
 
 
 def update_cost(costs, shards, items=STEPS):
     """The same. Each further shard: a READ of the maximum and the two WRITEs of a pin."""
-    more, nodes = shards - 1, descent(shards, items)[0] - descent(1, ITEMS)[0]
-    what, trips, reads, writes, cas, faa, read, written = costs["update"]
-    return [what, trips, reads + more, writes + 2 * more, cas, faa + nodes, read + 8 * more, written + 16 * more]
+    more, nodes = shards - 1, descent(shards, items)[0]
+    what, trips, reads, writes, cas, _, read, written = costs["update"]
+    return [what, trips, reads + more, writes + 2 * more, cas, nodes, read + 8 * more, written + 16 * more]
 
 
 def learn_load(costs, shards, item_bytes=WINDOW * ROW):
     """A sample and the update of its items."""
     sample = sample_cost(costs, shards, item_bytes=item_bytes)
-    parts = (make_load(sample, BATCH, 1 / HELD_CALLS, LINK * shards),
-             make_load(update_cost(costs, shards), 0, 0, CHAIN * shards))
+    parts = (make_load(sample, BATCH, 1 / HELD_CALLS, LINK * shards, shards),
+             make_load(update_cost(costs, shards), 0, 0, CHAIN * shards, shards))
     return Load(*map(sum, zip(*parts)))
 
 
@@ -108,19 +123,20 @@ CALLS = {  # load(costs, nodes), clients to a card
 
 def limits(card, load, per_card, nodes, clients):
     """Calls a second that each resource allows."""
-    cpu = 1e-6 * (card.cpu_us[0] * (load.requests - load.atomics) + card.cpu_us[1] * load.atomics)
+    cpu = 1e-6 * (card.cpu_us[0] * load.requests + card.cpu_us[1] * load.lists)
+    trips = load.phases if cpu else load.trips
 
     def allowed(rate, total, shared=0):  # of the busiest node, which has its share and all that is shared
         use = (total - shared) / nodes + shared
         return rate / use if use else math.inf
 
     return {
-        "clients": clients / max(load.trips * card.trip_us * 1e-6, cpu),
+        "clients": clients / max(trips * card.trip_us * 1e-6, cpu),
         "requests": allowed(card.reads, load.requests, load.word),
         "atomics": allowed(card.atomics, load.atomics, load.word),
         "word": card.word / load.word,
         "bytes": allowed(card.bytes, load.bytes),
-        "agents": allowed(1, cpu, 1e-6 * card.cpu_us[1] * load.word),
+        "agents": allowed(1, cpu, 1e-6 * card.cpu_us[0] * load.word),
         "client cards": math.ceil(clients / per_card) * min(card.reads / load.requests, card.bytes / load.bytes),
     }
 
@@ -160,7 +176,7 @@ def tables(costs):
     return {
         "cards": table(
             ["network", "round trip, us", "READs/s", "atomics/s", "FAA/s on one word", "bytes/s", "CPU of one, us"],
-            [[name, *(figure(card, field) for field in range(5)), "%g, atomic %g" % card.cpu_us if card.cpu_us[0] else "0"]
+            [[name, *(figure(card, field) for field in range(5)), "%g, list %g" % card.cpu_us if card.cpu_us[0] else "0"]
              for name, card in CARDS.items()], 1),
         "loads": table(
             ["call", "nodes", "requests", "atomics", "on the table's word", "bytes", "round trips waited"],

@@ -24,8 +24,8 @@ struct table_plan_opts {
 	uint32_t block;         /* wish, 0 = default; rounded up to whole leaf groups */
 	const uint16_t *fanout; /* as sumtree_geometry_init; NULL = by `remote` */
 	/*
-	 * Clients reach it over a wire: wide nodes, so that 2^20 steps need 2 levels below the
-	 * top, and 2^24 need 3. Else the default of sumtree_geometry_init.
+	 * Clients reach it over a wire: nodes of about 32 children and a top of up to 1024, so that
+	 * 2^24 steps need 2 levels below the top. Else the default of sumtree_geometry_init.
 	 */
 	bool remote;
 };
@@ -36,7 +36,7 @@ struct table_plan_opts {
  * limit; a stack, n_step, period of 0 means 1, a scale of 0 means 2^20), max_writers,
  * max_clients, flags. Out: all other fields, shard = 0, crc; unchanged on failure.
  *
- * The default block is max(256, 8 windows), at most capacity / (16 x writers) of a shard, in
+ * The default block is max(256, or 1024 over a wire, 8 windows), at most capacity / (16 x writers) of a shard, in
  * whole leaf groups, and never under 2 windows. A shard has the blocks that hold its share of
  * the capacity besides the repeated head rows, and two more for each stream. All open blocks
  * together stay under 1/8 of a shard.

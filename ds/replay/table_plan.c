@@ -11,13 +11,20 @@
 #define OPEN_SHARE 8u   /* all open blocks together: at most 1/8 of a shard */
 #define SLACK_BLOCKS 2u /* for each stream: one open, one claimed or just closed */
 
-/* Over a wire a level costs a round trip, so nodes are wide: a read of 2 KiB costs hardly more. */
+/*
+ * Over a wire a level costs a round trip, and each draw reads the children of a node on every level: two
+ * levels of about the same fan-out, under tops that are read whole.
+ */
 enum {
-	REMOTE_LEVELS = 4, /* with the terminator */
-	REMOTE_GROUP = 128,
-	REMOTE_TOP = 64, /* nodes of the top level */
-	REMOTE_NARROW = 64,
+	REMOTE_LEVELS = 4,  /* with the terminator */
+	REMOTE_GROUP = 128, /* leaves under one node, at most */
+	REMOTE_FLAT = 64,   /* and with no level between them and the top */
+	REMOTE_TOPS = 1024, /* nodes of the tops of all shards together */
+	REMOTE_TOP = 64,    /* of one top, at least */
+	REMOTE_NARROW = 64, /* fan-outs of a third level */
 	REMOTE_WIDE = 256,
+	REMOTE_BLOCK = 1024, /* rows: a claim costs five round trips */
+	LOCAL_BLOCK = 256,
 };
 
 /* Inputs for the choice of sizes. */
@@ -26,10 +33,16 @@ struct plan {
 	const struct table_plan_opts *opts;
 	const uint16_t *fanout; /* wish, or remote, or NULL */
 	uint16_t remote[REMOTE_LEVELS];
+	uint32_t top;       /* nodes of the top level, at most */
 	uint32_t group;     /* leaves under one node */
 	uint64_t share;     /* steps of one shard */
 	uint64_t block_min; /* two windows, in whole groups */
 };
+
+static bool plan_is_remote(const struct plan *plan)
+{
+	return plan->opts && plan->opts->remote;
+}
 
 static uint64_t plan_slack(const struct plan *plan)
 {
@@ -59,10 +72,11 @@ static int choose_block(const struct plan *plan, uint64_t *block_out)
 				 wish, plan->block_min, desc->window_max, plan->group);
 	if (wish) {
 		block = round_up(wish, plan->group);
-	} else { /* 256 rows or 8 windows, but at most 1/16 of the writer's share of the shard */
+	} else { /* some rows or 8 windows, but at most 1/16 of the writer's share of the shard */
 		uint64_t most = plan->share / (16 * (uint64_t)desc->max_writers);
 
-		block = round_up(max_u64(256, 8 * (uint64_t)desc->window_max), plan->group);
+		block = plan_is_remote(plan) ? REMOTE_BLOCK : LOCAL_BLOCK;
+		block = round_up(max_u64(block, 8 * (uint64_t)desc->window_max), plan->group);
 		block = min_u64(block, most / plan->group * plan->group);
 		block = max_u64(block, plan->block_min);
 	}
@@ -121,38 +135,45 @@ static int choose_sizes(const struct plan *plan)
 static void remote_upper(struct plan *plan, uint64_t slots)
 {
 	uint64_t groups = div_up(slots, plan->group);
-	uint64_t wide = round_up(div_up(groups, REMOTE_TOP), 8);
+	uint64_t wide = round_up(div_up(groups, plan->top), 8);
 
-	if (plan->fanout != plan->remote || groups <= REMOTE_TOP)
+	if (plan->fanout != plan->remote || groups <= plan->top)
 		return;
 	if (wide <= REMOTE_WIDE) {
-		plan->remote[1] = (uint16_t)max_u64(wide, REMOTE_NARROW);
+		plan->remote[1] = (uint16_t)wide;
 		return;
 	}
 	plan->remote[1] = REMOTE_NARROW;
-	wide = round_up(div_up(div_up(groups, REMOTE_NARROW), REMOTE_TOP), 8);
+	wide = round_up(div_up(div_up(groups, REMOTE_NARROW), plan->top), 8);
 	plan->remote[2] = (uint16_t)max_u64(wide, REMOTE_NARROW);
 }
 
 /*
- * Chooses plan->group: leaves under one node, the minimum of a block. Over a wire: enough for a
- * small shard to have one level, but so few that open blocks of this size stay under 1/8 of the
- * shard.
+ * Leaves under one node of a tree over a wire: enough for a small shard to have one level, and a larger
+ * one two, but so few that open blocks of this size stay under 1/8 of the shard.
  */
-static int leaf_group(struct plan *plan)
+static uint16_t remote_group(const struct plan *plan)
 {
 	uint64_t most = plan->share / ((uint64_t)OPEN_SHARE * plan->desc->max_writers);
-	uint16_t group = TREE_MIN_FANOUT;
+	uint64_t under = div_up(plan->share, plan->top), group = TREE_MIN_FANOUT;
+	bool flat = under <= REMOTE_FLAT;
+
+	while (group < REMOTE_GROUP && group * 2 <= most && (flat ? group : group * group) < under)
+		group *= 2;
+	return (uint16_t)group;
+}
+
+/* Chooses plan->top, and plan->group: leaves under one node, the minimum of a block. */
+static int leaf_group(struct plan *plan)
+{
 	struct tree_geometry geo;
 	int rc;
 
+	plan->top = (uint32_t)max_u64(REMOTE_TOPS / plan->desc->n_shards, REMOTE_TOP);
 	if (plan->opts)
 		plan->fanout = plan->opts->fanout;
-	if (!plan->fanout && plan->opts && plan->opts->remote) {
-		while (group < REMOTE_GROUP && group * 2u <= most &&
-		       (uint64_t)group * REMOTE_TOP < plan->share)
-			group = (uint16_t)(group * 2);
-		plan->remote[0] = group;
+	if (!plan->fanout && plan_is_remote(plan)) {
+		plan->remote[0] = remote_group(plan);
 		plan->fanout = plan->remote;
 	}
 	rc = sumtree_geometry_init(&geo, REMOTE_TOP, plan->fanout, REMOTE_TOP);
@@ -165,7 +186,6 @@ int table_plan(struct table_desc *desc, const struct table_plan_opts *opts)
 {
 	struct table_desc full = *desc;
 	struct plan plan = { .desc = &full, .opts = opts };
-	uint32_t top = REMOTE_TOP;
 	int rc;
 
 	for (uint32_t i = 0; i < full.n_views && i < RING_MAX_VIEWS; i++) {
@@ -195,8 +215,8 @@ int table_plan(struct table_desc *desc, const struct table_plan_opts *opts)
 	 * reads it again now and then; over a wire each draw reads them.
 	 */
 	if (!plan.fanout)
-		top = (uint32_t)max_u64(SUMTREE_TOP_MAX / full.n_shards, REMOTE_TOP);
-	rc = sumtree_geometry_init(&full.tree, full.slots, plan.fanout, top);
+		plan.top = (uint32_t)max_u64(SUMTREE_TOP_MAX / full.n_shards, REMOTE_TOP);
+	rc = sumtree_geometry_init(&full.tree, full.slots, plan.fanout, plan.top);
 	if (rc)
 		return rc;
 	full.magic = TABLE_DESC_MAGIC;

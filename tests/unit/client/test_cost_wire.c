@@ -36,11 +36,13 @@ int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
 }
 
 /*
- * Shape of a tree that is planned for a wire with 2^20 steps: a top of at most 64 nodes, two levels
+ * Shape of a tree that is planned for a wire with 2^20 steps: a top of at most 1024 nodes, two levels
  * below.
  */
-static const uint16_t remote_fanout[] = { 128, 136, 0 };
-#define TOP_NODES(slots) (((slots) + 128 * 136 - 1) / (128 * 136))
+#define LEAVES 32 /* under a node of level 1 */
+#define UPPER 40  /* under one of level 2 */
+static const uint16_t remote_fanout[] = { LEAVES, UPPER, 0 };
+#define TOP_NODES(slots) (((slots) + LEAVES * UPPER - 1) / (LEAVES * UPPER))
 
 static struct rlv_stats minus(struct rlv_stats a, struct rlv_stats b)
 {
@@ -152,13 +154,13 @@ TEST(writer_append__adds_once_to_each_node)
 
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
-	append(&fx, writer, 2);
+	append(&fx, writer, 7);
 	for (uint32_t i = 0; i < 10; i++) {
 		struct rlv_stats cost = append(&fx, writer, 8);
 
 		assert_int_equal(cost.blocks_claimed, 0);
 		assert_int_equal(cost.items, 8);
-		assert_int_equal(cost.faa, 3 + 1); /* eight rows lie under one node of 128 */
+		assert_int_equal(cost.faa, 3 + 1); /* eight rows lie under one node of 32 */
 	}
 	replay_end(&fx, &writer, NULL);
 }
@@ -220,7 +222,7 @@ static void expect_sample_cost(struct learner *l, uint64_t phases, bool second_l
 	struct rlv_table_info info = replay_info(l->fx.table);
 	struct rlv_stats before = replay_sampler_stats(l->sampler), cost;
 	const struct rlv_batch *batch = replay_sample(l->sampler, BATCH);
-	uint64_t upper = nodes_over(batch, 128 * 136), lower = nodes_over(batch, 128);
+	uint64_t upper = nodes_over(batch, LEAVES * UPPER), lower = nodes_over(batch, LEAVES);
 	uint64_t looks = second_look ? BATCH : 0;
 
 	cost = minus(replay_sampler_stats(l->sampler), before);
@@ -229,8 +231,8 @@ static void expect_sample_cost(struct learner *l, uint64_t phases, bool second_l
 	assert_int_equal(cost.reads, 2 * info.shards + upper + lower + BATCH + looks);
 	assert_int_equal(cost.read_bytes,
 			 info.shards * (8 + 64 + 8 * TOP_NODES(info.slots / info.shards)) +
-				 8 * 136 * upper + 8 * 128 * lower + BATCH * 2 * info.row_bytes +
-				 8 * looks);
+				 8 * UPPER * upper + 8 * LEAVES * lower +
+				 BATCH * 2 * info.row_bytes + 8 * looks);
 	assert_int_equal(cost.faa + cost.cas + cost.writes, 0);
 	rlv_batch_release(l->sampler, batch);
 }
@@ -346,7 +348,7 @@ TEST(sampler_sample_and_update__of_four_shards_cost)
 	assert_int_equal(cost.reads, shards);
 	assert_int_equal(cost.write_bytes, 16 * shards);
 	assert_int_equal(cost.read_bytes, 8 * shards);
-	assert_int_equal(cost.faa, nodes_over(batch, 128 * 136) + nodes_over(batch, 128));
+	assert_int_equal(cost.faa, nodes_over(batch, LEAVES * UPPER) + nodes_over(batch, LEAVES));
 	rlv_batch_release(l.sampler, batch);
 	close_learner(&l);
 }

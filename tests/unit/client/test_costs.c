@@ -34,7 +34,7 @@ static const struct cost costs[] = {
 #define COSTS (sizeof(costs) / sizeof(*costs))
 static bool measured[COSTS];
 
-static const uint16_t wire_fanout[] = { 128, 136, 0 };
+static const uint16_t wire_fanout[] = { 32, 40, 0 };
 
 int __real_transport_open(const char *uri, const struct transport_opts *opts,
 			  struct transport **tr_out);

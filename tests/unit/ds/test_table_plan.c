@@ -324,29 +324,28 @@ static uint32_t remote_levels(uint64_t capacity)
 	nodes = desc.slots;
 	for (uint32_t l = 0; l < desc.tree.levels; l++) {
 		assert_true(desc.tree.fanout[l] <= 256);
-		assert_true(l == 0 || desc.tree.fanout[l] >= 64);
 		nodes = (nodes + desc.tree.fanout[l] - 1) / desc.tree.fanout[l];
 	}
-	assert_true(nodes <= SUMTREE_TOP_MAX);
+	assert_true(nodes <= (desc.n_shards < 16 ? 1024 / desc.n_shards : 64));
 	return desc.tree.levels;
 }
 
 CASE(table_plan__remote_needs_few_levels)
 {
-	assert_int_equal(remote_levels(1000), 2); /* of 16 leaves each, for the blocks' sake */
+	assert_int_equal(remote_levels(1000), 1);
+	assert_int_equal(desc.tree.fanout[0], 8);
 	setup(state);
-	desc.max_writers = 1;
-	assert_int_equal(remote_levels(5000), 1);
+	assert_int_equal(remote_levels(50000), 1);
 	setup(state);
 	assert_int_equal(remote_levels(1 << 20), 2);
-	assert_int_equal(desc.tree.fanout[0], 128);
-	assert_int_equal(desc.block, 256);
+	assert_int_equal(desc.tree.fanout[0], 32);
+	assert_int_equal(desc.tree.fanout[1], 40);
+	assert_int_equal(desc.block, 1024);
 	setup(state);
-	assert_int_equal(remote_levels(2000000), 2);
+	assert_int_equal(remote_levels((1 << 24) - (1 << 18)), 2);
 	setup(state);
-	assert_int_equal(remote_levels(3000000), 3);
-	setup(state);
-	assert_int_equal(remote_levels((1 << 24) - (1 << 18)), 3);
+	desc.n_shards = 16; /* whose tops share the nodes that a draw reads */
+	assert_int_equal(remote_levels((1 << 27)), 3);
 }
 
 /* Every capacity that can be had locally in small can be had. */

@@ -84,12 +84,12 @@ static int teardown(void **state)
 	return 0;
 }
 
-static struct table_desc plan_with(const char *name, uint32_t table_id,
+static struct table_desc plan_with(const char *name, uint32_t table_id, uint64_t capacity,
 				   const struct table_plan_opts *opts)
 {
 	struct table_desc desc = {
 		.table_id = table_id,
-		.capacity = 4096,
+		.capacity = capacity,
 		.n_shards = 2,
 		.n_columns = 1,
 		.n_views = 1,
@@ -113,7 +113,7 @@ static struct table_desc plan(const char *name, uint32_t table_id)
 {
 	const struct table_plan_opts opts = { .block = 0 };
 
-	return plan_with(name, table_id, &opts);
+	return plan_with(name, table_id, 4096, &opts);
 }
 
 static void put_planned(struct fixture *fx, const struct table_desc *desc, uint32_t state)
@@ -288,7 +288,10 @@ CASE(catalog_create__same_signature_finds_the_table)
 CASE(catalog_create__same_signature_of_a_remote_plan_finds_the_table)
 {
 	const struct table_plan_opts remote = { .remote = true };
-	const struct table_desc made = plan_with("t", 9, &remote), desc = plan("t", 0);
+	const struct table_plan_opts local = { .remote = false };
+	const uint64_t capacity = 1 << 20;
+	const struct table_desc made = plan_with("t", 9, capacity, &remote),
+				desc = plan_with("t", 0, capacity, &local);
 	struct catalog_object *table = NULL;
 	struct fixture *fx = *state;
 
