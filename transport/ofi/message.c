@@ -12,8 +12,9 @@
 
 #include "base/bits.h"
 
+#include "transport/message_body.h"
+
 #include "wire/message_head.h"
-#include "transport/transport.h"
 
 enum { SILENT_S = 60, PROBE_S = 5 };
 
@@ -41,22 +42,15 @@ void ofi_message_seal(union ofi_any *message, enum ofi_message type)
 	message_head_seal(&message->head, &family, (uint16_t)type);
 }
 
-static bool text_ends(const char *text, size_t room)
-{
-	return memchr(text, 0, room) != NULL;
-}
-
 static bool attached_is_sound(const struct ofi_attached *a)
 {
-	if (!error_is_code(a->status) || !text_ends(a->text, sizeof(a->text)) ||
+	if (!error_is_code(a->status) || !message_text_ends(a->text, sizeof(a->text)) ||
 	    a->opening >= OFI_OPENINGS_MAX)
 		return false;
 	if (a->endpoint_bytes > OFI_ENDPOINT_BYTES ||
 	    !bits_all_zero(a->endpoint + a->endpoint_bytes, OFI_ENDPOINT_BYTES - a->endpoint_bytes))
 		return false;
-	return a->status ||
-	       (a->region && a->size && !((a->size | a->address) & 7) &&
-		a->address <= UINT64_MAX - a->size && !(a->rights & ~(uint32_t)RIGHT_ALL));
+	return a->status || message_range_is_sound(a->region, a->rights, a->address, a->size);
 }
 
 static bool body_is_sound(const union ofi_any *m)
@@ -65,14 +59,13 @@ static bool body_is_sound(const union ofi_any *m)
 	case OFI_HELLO:
 		return m->hello.link && m->hello.replaces != m->hello.link;
 	case OFI_WELCOME:
-		return text_ends(m->welcome.provider, sizeof(m->welcome.provider));
+		return message_text_ends(m->welcome.provider, sizeof(m->welcome.provider));
 	case OFI_REFUSAL:
 		return m->refusal.status && error_is_code(m->refusal.status) &&
-		       text_ends(m->refusal.text, sizeof(m->refusal.text));
+		       message_text_ends(m->refusal.text, sizeof(m->refusal.text));
 	case OFI_ATTACH:
-		return m->attach.grant_bytes > 0 && m->attach.grant_bytes <= OFI_GRANT_BYTES &&
-		       bits_all_zero(m->attach.grant + m->attach.grant_bytes,
-				     OFI_GRANT_BYTES - m->attach.grant_bytes);
+		return message_grant_is_sound(m->attach.grant, m->attach.grant_bytes,
+					      OFI_GRANT_BYTES);
 	case OFI_ATTACHED:
 		return attached_is_sound(&m->attached);
 	case OFI_DETACH:

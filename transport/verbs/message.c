@@ -8,8 +8,9 @@
 
 #include "base/bits.h"
 
+#include "transport/message_body.h"
+
 #include "wire/message_head.h"
-#include "transport/transport.h"
 
 size_t message_size(uint16_t type)
 {
@@ -33,11 +34,6 @@ void message_seal(union verbs_any *message, enum verbs_message type)
 	message_head_seal(&message->head, &family, (uint16_t)type);
 }
 
-static bool message_ends(const char *text)
-{
-	return memchr(text, 0, VERBS_TEXT_BYTES) != NULL;
-}
-
 static bool body_is_sound(const union verbs_any *m)
 {
 	const struct verbs_attached *a = &m->attached;
@@ -51,17 +47,14 @@ static bool body_is_sound(const union verbs_any *m)
 		return m->welcome.reserved == 0;
 	case VERBS_REFUSAL:
 		return m->refusal.status && error_is_code(m->refusal.status) &&
-		       message_ends(m->refusal.text);
+		       message_text_ends(m->refusal.text, VERBS_TEXT_BYTES);
 	case VERBS_ATTACH:
-		return m->attach.grant_bytes > 0 && m->attach.grant_bytes <= VERBS_GRANT_BYTES &&
-		       bits_all_zero(m->attach.grant + m->attach.grant_bytes,
-				     VERBS_GRANT_BYTES - m->attach.grant_bytes);
+		return message_grant_is_sound(m->attach.grant, m->attach.grant_bytes,
+					      VERBS_GRANT_BYTES);
 	case VERBS_ATTACHED:
-		if (!error_is_code(a->status) || !message_ends(a->text))
-			return false;
-		return a->status ||
-		       (a->region && a->size && !((a->size | a->address) & 7) &&
-			a->address <= UINT64_MAX - a->size && !(a->rights & ~(uint32_t)RIGHT_ALL));
+		return error_is_code(a->status) && message_text_ends(a->text, VERBS_TEXT_BYTES) &&
+		       (a->status ||
+			message_range_is_sound(a->region, a->rights, a->address, a->size));
 	case VERBS_DETACH:
 		return m->detach.region && m->detach.request;
 	}
