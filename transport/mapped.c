@@ -93,6 +93,7 @@ static int mapped_submit(struct transport *tr, struct transport_wr *wrs, size_t 
 						ticket_out);
 	if (ret || done == n)
 		return ret;
+	wire->unwaited = tr->unwaited;
 	ret = mapped_learn(tr, wire->ops->submit(wire, wrs + done, n - done, order, ticket_out));
 	if (ret || *ticket_out == 0)
 		return ret;

@@ -202,11 +202,12 @@ static int note_end(struct transport *tr, int ret)
 	return ret;
 }
 
-int transport_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
-		     enum submit_order order, uint64_t *ticket_out)
+/* Checks and submits as many requests as the transport takes. */
+static int submit_checked(struct transport *tr, struct transport_wr *wrs, size_t n,
+			  enum submit_order order, uint64_t *ticket_out)
 {
 	uint64_t ticket = 0; /* done already */
-	int ret = check_call(tr, n);
+	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		ret = check_wr(tr, &wrs[i]);
@@ -236,6 +237,14 @@ int transport_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 		tr->posted = ticket;
 	*ticket_out = ticket;
 	return 0;
+}
+
+int transport_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+		     enum submit_order order, uint64_t *ticket_out)
+{
+	int ret = check_call(tr, n);
+
+	return ret ? ret : submit_checked(tr, wrs, n, order, ticket_out);
 }
 
 int transport_look(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
@@ -269,23 +278,34 @@ int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 int transport_submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
 			   struct transport_span *span)
 {
+	const size_t most = tr->chain ? tr->chain : TRANSPORT_VECTOR;
 	size_t now;
-	int ret = 0;
+	int ret = check_call(tr, 0);
 
 	*span = (struct transport_span){ 0 };
 	for (size_t done = 0; ret == 0 && done < n; done += now) {
 		uint64_t ticket = 0;
 
-		now = min_u64(n - done, TRANSPORT_VECTOR);
-		ret = transport_submit(tr, wrs + done, now, SUBMIT_ORDERED, &ticket);
+		now = min_u64(n - done, most);
+		ret = submit_checked(tr, wrs + done, now, SUBMIT_ORDERED, &ticket);
 		if (ret == -EAGAIN) {
 			ret = transport_order(tr);
 			if (ret == 0)
-				ret = transport_submit(tr, wrs + done, now, SUBMIT_ORDERED,
-						       &ticket);
+				ret = submit_checked(tr, wrs + done, now, SUBMIT_ORDERED, &ticket);
 		}
 		transport_span_add(span, ticket);
 	}
+	return ret;
+}
+
+int transport_post_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
+			 struct transport_span *span)
+{
+	int ret;
+
+	tr->unwaited = true;
+	ret = transport_submit_chain(tr, wrs, n, span);
+	tr->unwaited = false;
 	return ret;
 }
 

@@ -195,7 +195,7 @@ struct transport_ops {
 	void (*detach)(struct transport *tr, struct region *region);
 
 	/*
-	 * Starts 1 <= n <= TRANSPORT_VECTOR requests; *ticket_out 0: they are done. -EAGAIN: too
+	 * Starts 1 <= n <= TRANSPORT_VECTOR requests, of a chain tr->chain; *ticket_out 0: they are done. -EAGAIN: too
 	 * much is outstanding, nothing was started (SUBMIT_ORDERED only; SUBMIT_UNORDERED waits for
 	 * room). After any other error each request is done, not done, or half written: the caller
 	 * repeats writes, and reads the words of atomics again.
@@ -242,6 +242,8 @@ struct transport {
 	struct transport_stats stats;
 	struct mem view; /* for views of regions that are not addressable */
 	uint64_t link;   /* identifies its connection to a replacement; 0 = not needed */
+	bool unwaited;   /* nobody waits for what is submitted now: its answer may come late */
+	uint32_t chain;  /* most requests of a chain that it takes at once; 0 = TRANSPORT_VECTOR */
 };
 
 struct transport_opts {
@@ -345,6 +347,13 @@ static inline void transport_span_add(struct transport_span *span, uint64_t tick
  */
 RLV_MUST_CHECK int transport_submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
 					  struct transport_span *span);
+
+/*
+ * transport_submit_chain for a chain that nobody waits for now: its answers may come with those to later
+ * requests, or a moment later than they could.
+ */
+RLV_MUST_CHECK int transport_post_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
+					struct transport_span *span);
 
 /* Submits a chain and waits: one phase. Returns its first error. */
 RLV_MUST_CHECK int transport_run(struct transport *tr, struct transport_wr *wrs, size_t n);

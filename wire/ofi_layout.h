@@ -37,7 +37,8 @@
 #define OFI_GRANT_BYTES 256
 #define OFI_LIST_MAGIC 0x4c564c52u   /* "RLVL" */
 #define OFI_ANSWER_MAGIC 0x41564c52u /* "RLVA" */
-#define OFI_LIST_MAX 256             /* requests of a list */
+#define OFI_LIST_MAX 1088            /* requests of a list: a claim of 1024 rows */
+#define OFI_LIST_LATE (1u << 31)     /* flag of that number */
 #define OFI_OPENINGS_MAX 4096        /* of one link */
 
 enum ofi_message {
@@ -190,7 +191,8 @@ WIRE_AT(ofi_detach, request, 20);
  * says that all requests are done.
  *   offset size
  *        0    4  magic
- *        4    4  requests: 1 .. OFI_LIST_MAX
+ *        4    4  requests: 1 .. OFI_LIST_MAX; with OFI_LIST_LATE the answer may wait for the next one
+ *                 without that flag, but no longer than a moment; it has the same flag
  */
 struct ofi_list {
 	uint32_t magic;

@@ -111,7 +111,7 @@ int unwaited_send(struct unwaited *unwaited)
 	for (uint32_t k = 0; k < list->n; k++)
 		if (list->wrs[k].verb == VERB_CAS || list->wrs[k].verb == VERB_FAA)
 			list->wrs[k].atomic.status = ATOMIC_UNKNOWN;
-	rc = transport_submit_chain(unwaited->tr, list->wrs, list->n, &span);
+	rc = transport_post_chain(unwaited->tr, list->wrs, list->n, &span);
 	unwaited->chains[i].ticket = span.last;
 	unwaited->next = (i + 1) % UNWAITED_CHAINS;
 	if (rc)

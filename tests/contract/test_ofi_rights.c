@@ -449,7 +449,7 @@ static void list__malformed_ends_its_link(void **state)
 	} spoiled[] = {
 		{ offsetof(struct lone, list.magic), 1 },
 		{ offsetof(struct lone, list.n), 1 },     /* 0 */
-		{ offsetof(struct lone, list.n) + 1, 1 }, /* 257 */
+		{ offsetof(struct lone, list.n) + 1, 8 }, /* 2049 */
 		{ offsetof(struct lone, request.off), 1 },
 		{ offsetof(struct lone, request.off) + 7, 0xff },
 		{ offsetof(struct lone, request.bytes), 1 },

@@ -15,6 +15,7 @@
 enum {
 	EVENTS = 32,          /* served in one round */
 	LOOK_ON_US = 50,      /* without work, before it sleeps */
+	HOLD_US = 50,         /* for answers that may wait */
 	AGENT_BLIND_US = 100, /* sleep of a target with ports that have no descriptor */
 	BELL = UINT32_MAX,    /* an event that is of no peer */
 };
@@ -50,8 +51,21 @@ bool ofi_agent_serve(struct ofi_agent *agent)
 
 /* -------- the thread -------- */
 
+/* Sends answers that have waited for long enough. */
+static void agent_flush(struct ofi_agent *agent, uint64_t now) LOCK_REQUIRES(ofi_role)
+{
+	if (!agent->peers->n_holding)
+		agent->held_ns = 0;
+	else if (!agent->held_ns)
+		agent->held_ns = now;
+	else if (now - agent->held_ns > HOLD_US * (uint64_t)CLOCK_NS_PER_US) {
+		ofi_peers_flush(agent->peers);
+		agent->held_ns = 0;
+	}
+}
+
 /* Serves what has come. True if there was anything. */
-static bool agent_round(struct ofi_agent *agent)
+static bool agent_round(struct ofi_agent *agent, uint64_t now)
 {
 	bool busy;
 
@@ -59,6 +73,7 @@ static bool agent_round(struct ofi_agent *agent)
 		(void)sched_yield();
 	lock_acquire(agent->lock, &ofi_role);
 	busy = ofi_agent_serve(agent);
+	agent_flush(agent, now);
 	lock_release(agent->lock, &ofi_role);
 	return busy;
 }
@@ -69,6 +84,7 @@ static void agent_sleep(struct ofi_agent *agent)
 	bool blind;
 
 	ofi_agent_enter(agent);
+	ofi_peers_flush(agent->peers);
 	blind = agent->peers->n_blind > 0;
 	lock_release(agent->lock, &ofi_role);
 	if (blind)
@@ -81,12 +97,13 @@ static void *agent_run(void *arg)
 {
 	struct ofi_agent *agent = arg;
 	const struct clock *clock = clock_monotonic();
-	uint64_t busy_ns = clock_now_ns(clock);
+	uint64_t busy_ns = clock_now_ns(clock), now;
 
 	while (!atomic_load(&agent->stop)) {
-		if (agent_round(agent))
-			busy_ns = clock_now_ns(clock);
-		else if (clock_now_ns(clock) - busy_ns > LOOK_ON_US * (uint64_t)CLOCK_NS_PER_US)
+		now = clock_now_ns(clock);
+		if (agent_round(agent, now))
+			busy_ns = now;
+		else if (now - busy_ns > LOOK_ON_US * (uint64_t)CLOCK_NS_PER_US)
 			agent_sleep(agent);
 		else
 			(void)sched_yield();

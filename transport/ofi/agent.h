@@ -29,6 +29,7 @@ struct ofi_agent {
 	int ring, bell;          /* -1: not open */
 	_Atomic bool stop;
 	_Atomic uint32_t wanting; /* callers that want the lock */
+	uint64_t held_ns;         /* the thread's: since when answers wait; 0: none does */
 	bool started;
 	pthread_t thread;
 	clockid_t cpu; /* of the thread */

@@ -104,6 +104,7 @@ int ofi_carry_send(struct ofi_carry *carry, int sock)
 			return -EAGAIN;
 		if (n < 0)
 			return error_set(-ECONNRESET, "send: %s", strerror(errno));
+		carry->sends++;
 		while (n) {
 			struct iovec *piece = &carry->pieces[carry->piece];
 			size_t sent = min_u64((uint64_t)n, piece->iov_len);
@@ -115,6 +116,7 @@ int ofi_carry_send(struct ofi_carry *carry, int sock)
 		}
 	}
 	carry->piece = carry->n_pieces = carry->out_end = 0;
+	carry->urgent = false;
 	return 0;
 }
 
@@ -246,6 +248,7 @@ static int carry_request(struct ofi_carry *carry, const struct ofi_openings *ope
 		copy_words(answer_add(carry, answer), at, answer);
 	} else {
 		carry->pieces[carry->n_pieces++] = (struct iovec){ at, request.bytes };
+		carry->urgent = true; /* what was read leaves before it changes */
 	}
 	carry->left--;
 	return 0;
@@ -272,6 +275,8 @@ static int carry_next(struct ofi_carry *carry, union ofi_any *message_out)
 			       ? -EAGAIN
 			       : ofi_message_check(message_out, carry_take(carry, bytes), bytes);
 	}
+	carry->late = list.n & OFI_LIST_LATE;
+	list.n &= ~OFI_LIST_LATE;
 	if (list.n == 0 || list.n > OFI_LIST_MAX)
 		return error_set(-EPROTO, "a list of %u requests", list.n);
 	(void)carry_take(carry, sizeof(list));
@@ -282,12 +287,14 @@ static int carry_next(struct ofi_carry *carry, union ofi_any *message_out)
 /* Ends the answer to a list that is carried out. */
 static int carry_end(struct ofi_carry *carry)
 {
-	const struct ofi_list end = { OFI_ANSWER_MAGIC, carry->n };
+	const struct ofi_list end = { OFI_ANSWER_MAGIC,
+				      carry->n | (carry->late ? OFI_LIST_LATE : 0) };
 
 	if (!answer_fits(carry, sizeof(end)))
 		return -ENOBUFS;
 	memcpy(answer_add(carry, sizeof(end)), &end, sizeof(end));
 	carry->n = 0;
+	carry->urgent |= !carry->late;
 	carry->lists++;
 	return 0;
 }

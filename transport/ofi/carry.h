@@ -48,7 +48,10 @@ struct ofi_openings {
 struct ofi_carry {
 	uint32_t begin, end; /* of what has come and is not carried out, in `in` */
 	uint64_t lists;      /* carried out */
+	uint64_t sends;      /* of answers */
 	uint32_t n, left;    /* requests of the list, and of them those to come; n 0: no list */
+	bool late;           /* the list's answer may wait */
+	bool urgent;         /* an answer that was not sent yet may not */
 	/* a long WRITE, whose other bytes are still to come */
 	const struct ofi_opening *landing;
 	uint8_t *land_at;
@@ -72,6 +75,12 @@ RLV_MUST_CHECK int ofi_carry_receive(struct ofi_carry *carry, int sock, bool *dr
  */
 RLV_MUST_CHECK int ofi_carry_out(struct ofi_carry *carry, const struct ofi_openings *openings,
 				 union ofi_any *message_out);
+
+/* True if there are answers to send, which may wait. */
+static inline bool ofi_carry_holds(const struct ofi_carry *carry)
+{
+	return carry->n_pieces && !carry->urgent;
+}
 
 /* Sends answers. -EAGAIN: the connection takes no more now; -ECONNRESET. */
 RLV_MUST_CHECK int ofi_carry_send(struct ofi_carry *carry, int sock);

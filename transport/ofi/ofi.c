@@ -156,6 +156,7 @@ int ofi_open(const char *rest, const struct transport_opts *opts, struct transpo
 		return ret;
 	}
 	tr->link = post->link.number;
+	tr->chain = OFI_LIST_MAX;
 	*tr_out = mapped_over(tr, address.path, post->link.welcome.boot_id, opts);
 	return 0;
 }

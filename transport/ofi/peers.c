@@ -99,6 +99,13 @@ static void peer_set_restless(struct ofi_peer *peer, bool restless)
 	peer->restless = restless;
 }
 
+static void peer_set_holds(struct ofi_peer *peer, bool holds)
+{
+	peer->all->n_holding += holds;
+	peer->all->n_holding -= peer->holds;
+	peer->holds = holds;
+}
+
 /*
  * Closes and frees a link: nothing that it started lands when this returns 0. After an error, which
  * is logged, its regions stay held for ever.
@@ -115,6 +122,7 @@ static int peer_drop(struct ofi_peer *peer)
 		(void)epoll_ctl(peers->ring, EPOLL_CTL_DEL, peer->port.fd, NULL);
 	peers->n_blind -= peer->port.calls && peer->port.fd < 0;
 	peer_set_restless(peer, false);
+	peer_set_holds(peer, false);
 	close(peer->sock);
 	for (uint32_t i = 0; i < peer->openings.room; i++) {
 		if (!peer->openings.at[i])
@@ -546,7 +554,10 @@ static int peer_watch(struct ofi_peer *peer, bool blocked)
 		       : 0;
 }
 
-/* Carries out all that was taken. -EAGAIN: more must come, or the connection takes no more answers. */
+/*
+ * Carries out all that was taken, and sends the answers unless all of them may wait. -EAGAIN: more must
+ * come, or the connection takes no more answers.
+ */
 static int peer_carry(struct ofi_peer *peer)
 {
 	union ofi_any message;
@@ -556,11 +567,14 @@ static int peer_carry(struct ofi_peer *peer)
 		ret = ofi_carry_out(&peer->carry, &peer->openings, &message);
 		if (ret == 0)
 			ret = on_message(peer, &message);
-		else if (ret == -ENOBUFS || (ret == -EAGAIN && !peer->carry.n))
+		else if (ret == -ENOBUFS ||
+			 (ret == -EAGAIN && !peer->carry.n && peer->carry.urgent))
 			sent = ofi_carry_send(&peer->carry, peer->sock);
 	} while (ret == 0 || (ret == -ENOBUFS && sent == 0));
 	peer->all->lists += peer->carry.lists;
-	peer->carry.lists = 0;
+	peer->all->sends += peer->carry.sends;
+	peer->carry.lists = peer->carry.sends = 0;
+	peer_set_holds(peer, ofi_carry_holds(&peer->carry));
 	if (ret != -EAGAIN && ret != -ENOBUFS)
 		return ret;
 	ret = peer_watch(peer, sent == -EAGAIN);
@@ -612,6 +626,23 @@ bool ofi_peers_drive(struct ofi_peers *peers)
 			serve_port(peer);
 	}
 	return peers->n_restless > 0;
+}
+
+void ofi_peers_flush(struct ofi_peers *peers)
+{
+	for (uint32_t i = 0; peers->n_holding && i < OFI_PEERS_MAX; i++) {
+		struct ofi_peer *peer = peers->slots[i];
+		int ret;
+
+		if (!peer || !peer->holds)
+			continue;
+		peer_set_holds(peer, false);
+		ret = ofi_carry_send(&peer->carry, peer->sock);
+		if (ret == -EAGAIN)
+			ret = peer_watch(peer, true);
+		if (ret)
+			give_up(peer);
+	}
 }
 
 void ofi_peers_look(struct ofi_peers *peers)

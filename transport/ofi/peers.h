@@ -43,6 +43,7 @@ struct ofi_peer {
 	bool greeted, proved;
 	bool blocked;  /* answers wait until the connection takes more */
 	bool restless; /* its port must be driven again */
+	bool holds;    /* answers that may wait */
 	uint64_t client_id, number;
 	uint64_t deadline;    /* of the proof */
 	struct ofi_port port; /* open if port.calls */
@@ -62,7 +63,8 @@ struct ofi_peers {
 	uint32_t n, n_unproved, n_keys;
 	uint32_t n_blind;    /* ports without a descriptor */
 	uint32_t n_restless; /* peers */
-	uint64_t attaches, lists;
+	uint32_t n_holding;  /* peers */
+	uint64_t attaches, lists, sends;
 	uint64_t fenced[OFI_FENCED_MAX];
 	uint64_t n_fenced; /* total; fenced holds the latest */
 };
@@ -88,6 +90,9 @@ void ofi_peers_serve(struct ofi_peers *peers, uint32_t event);
 
 /* Serves ports of which no event tells. True if one of them has more to do. */
 bool ofi_peers_drive(struct ofi_peers *peers);
+
+/* Sends all answers that wait. */
+void ofi_peers_flush(struct ofi_peers *peers);
 
 /* Closes links whose deadline for a proof has passed. */
 void ofi_peers_look(struct ofi_peers *peers);

@@ -16,9 +16,10 @@
 #include "base/log.h"
 
 enum {
-	LOOKS_SPIN = 8,    /* empty looks before we yield */
-	LOOKS = 64,        /* and before we sleep, or look at the clock */
-	LOOKS_CHECK = 1024 /* and before we ask whether the target has hung up */
+	LOOKS_SPIN = 8,     /* empty looks before we yield */
+	LOOKS = 64,         /* and before we sleep, or look at the clock */
+	LOOKS_CHECK = 1024, /* and before we ask whether the target has hung up */
+	PIECES = 1024,      /* of a system call */
 };
 
 static_assert(TRANSPORT_VECTOR <= OFI_LIST_MAX, "a call is one list");
@@ -112,7 +113,7 @@ static int post_receive(struct ofi_post *post)
 		return 0;
 	batch = batch_of(post, post->due);
 	msg.msg_iov = batch->pieces + batch->piece;
-	msg.msg_iovlen = batch->n_pieces - batch->piece;
+	msg.msg_iovlen = min_u64(batch->n_pieces - batch->piece, PIECES);
 	n = recvmsg(post->link.stream.sock, &msg, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
@@ -297,7 +298,7 @@ static int draft_send(struct ofi_post *post, struct ofi_batch *batch)
 
 	while (ret == 0 && piece < draft->n_pieces) {
 		struct msghdr msg = { .msg_iov = draft->pieces + piece,
-				      .msg_iovlen = draft->n_pieces - piece };
+				      .msg_iovlen = min_u64(draft->n_pieces - piece, PIECES) };
 		ssize_t n = sendmsg(post->link.stream.sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n > 0)
@@ -356,8 +357,10 @@ static struct ofi_batch *batch_make(struct ofi_post *post, struct transport_wr *
 		batch->n++;
 	}
 	pieces_add(batch->pieces, &batch->n_pieces, &batch->end, sizeof(batch->end));
-	*head = (struct ofi_list){ OFI_LIST_MAGIC, batch->n };
 	batch->answered = batch->n == 0;
+	if (post->tr.unwaited)
+		batch->n |= OFI_LIST_LATE;
+	*head = (struct ofi_list){ OFI_LIST_MAGIC, batch->n };
 	return batch;
 }
 
@@ -401,7 +404,7 @@ int ofi_post_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 		return ret;
 	ticket = post->next;
 	batch = batch_make(post, wrs, n, far);
-	ret = batch->n ? draft_send(post, batch) : 0;
+	ret = batch->answered ? 0 : draft_send(post, batch);
 	if (ret == 0 && far)
 		ret = batch_far(post, batch, wrs, n);
 	if (ret)

@@ -301,12 +301,13 @@ static void ofi_stats(struct transport_target *tg, struct target_stats *out)
 	if (peers) {
 		out->clients += ofi_peers_count_clients(peers);
 		out->attaches = peers->attaches;
-		out->n_gauges = 4;
+		out->n_gauges = 5;
 		out->gauges[0] = (struct target_gauge){ "links", peers->n };
 		out->gauges[1] = (struct target_gauge){ "keys", peers->n_keys };
 		out->gauges[2] =
 			(struct target_gauge){ "cpu_ms", ofi_agent_cpu_ms(&target->agent) };
 		out->gauges[3] = (struct target_gauge){ "lists", peers->lists };
+		out->gauges[4] = (struct target_gauge){ "sends", peers->sends };
 	}
 	target_leave_lock(target);
 }
