@@ -130,7 +130,7 @@ foreach(level ${RLV_LEVELS})
 	endforeach()
 endforeach()
 
-# The same over libfabric, which works on every host, with real daemons.
+# The same over the ofi transport, which works on every host, with real daemons.
 if(OFI_FOUND AND CMOCKA_FOUND)
 	foreach(name crash fenced_client kill_replay kv_copies new_kind nodes)
 		rlv_add_test(integration.test_${name}_ofi integration integration_test_${name})

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Faults under traffic between two hosts that reach each other over libfabric: frames that are lost, late
+# Faults under traffic between two hosts that reach each other over the ofi transport: frames that are lost, late
 # or cut off, daemons and clients that are killed, or stopped for longer than their lease. After each: no
 # wrong byte, no call beyond its deadline, no error without a type, exact sums, and no more links and keys
 # at the nodes than before.
