@@ -14,7 +14,7 @@
 #   make wheel        the Python package, into build/wheel, and tries it in a clean environment
 #   make check-adaptors  the Python adaptors beside their libraries, from PyPI (8 GB)
 #   make learn-curves  learning with Relive, cpprb and without priorities: bench/learning (half an hour)
-#   make bench-peers  other replay buffers from PyPI, side by side: bench/peers (half an hour)
+#   make bench-peers  other replay buffers and stores from PyPI, side by side: bench/peers (half an hour)
 #   make docs         the guide and both references as a site, into build/docs
 #   make format       clang-format over our sources
 #   make install      PREFIX=/usr/local [DESTDIR=]
@@ -96,6 +96,7 @@ learn-curves: setup-learn
 
 bench-peers: all
 	@bench/peers/run.py
+	@bench/peers/kv.py
 
 docs: setup-test
 	@cmake --preset release >/dev/null

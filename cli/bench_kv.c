@@ -81,7 +81,7 @@ static const struct {
 
 /* The same case in several modes, whose windows alternate. */
 struct modes {
-	struct kv_case cases[KV_ENGINES];
+	struct kv_case cases[KV_CASES];
 	struct redis_server redis;
 	uint32_t n;
 	struct progress *progress;
@@ -95,9 +95,9 @@ static int run_window(void *ctx, uint32_t index, double done)
 	return kv_case_window(&modes->cases[index], parsed.duration_ns / parsed.windows);
 }
 
-/* Adds Redis to the cases, if it is installed and knows their workload: D gets keys that are being put. */
+/* Adds Redis to the cases, if it is installed and knows their workload. */
 static int redis_start(struct modes *modes, const struct kv_config *config,
-		       struct kv_config each[KV_ENGINES])
+		       struct kv_config each[KV_CASES])
 {
 	static bool said;
 	int ret;
@@ -118,7 +118,7 @@ static int redis_start(struct modes *modes, const struct kv_config *config,
 /* Starts the cases' clients and heaps, on a store of their own unless --store names one. */
 static int modes_start(struct modes *modes, const struct kv_config *config, struct host_store *host)
 {
-	struct kv_config each[KV_ENGINES] = { 0 };
+	struct kv_config each[KV_CASES] = { { 0 } };
 	uint64_t bytes = (uint64_t)128 << 20;
 	int ret = 0;
 
@@ -127,6 +127,13 @@ static int modes_start(struct modes *modes, const struct kv_config *config, stru
 			continue;
 		each[modes->n] = *config;
 		each[modes->n].mode = mode;
+		bytes += kv_case_bytes(&each[modes->n++]);
+	}
+	if (config->mode == ALL_MODES &&
+	    config->workload != 'd') { /* D gets keys that are being put */
+		each[modes->n] = *config;
+		each[modes->n].mode = RLV_KV_CLOVER;
+		each[modes->n].batched = true;
 		bytes += kv_case_bytes(&each[modes->n++]);
 	}
 	if (!parsed.store) {
@@ -189,8 +196,8 @@ static int parse(int argc, char **argv, bool *given_out)
 	const struct args args = {
 		.usage = "bench kv [OPTIONS]",
 		.summary =
-			"Measures heaps of all modes, and Redis with a pipeline of 64 commands if\n"
-			"redis-server is installed: processes get and put values under keys. CPU is\nfor "
+			"Measures heaps of all modes, one key or 64 in a call, and Redis with a pipeline of\n"
+			"64 commands if redis-server is installed: processes get and put values under keys. CPU is\nfor "
 			"1000 operations, of the clients and of the server. Without case options it\nruns a "
 			"set of standard cases, within two minutes.",
 		.options = options,

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "bench/harness/time.h"
 #include "bench/harness/yardstick.h"
+#include "bench/kv/batch.h"
 #include "bench/kv/redis.h"
 #include "program/interrupt.h"
 
@@ -29,6 +30,7 @@ struct kv_client {
 	struct rlv_store *store;
 	struct rlv_kv *kv;
 	struct redis redis; /* if the case is Redis's */
+	struct kv_batch batches[KV_OPS];
 	struct rng rng;
 	uint32_t *drawn, next; /* ranks of keys, in turn */
 	uint8_t *value;
@@ -105,7 +107,8 @@ static struct rlv_bytes key_bytes(struct key_text *key, uint64_t number)
 
 static const char *heap_name(const struct kv_case *c, char name[32])
 {
-	(void)snprintf(name, 32, "bench-%s", kv_mode_names[c->config.mode]);
+	(void)snprintf(name, 32, "bench-%s%s", kv_mode_names[c->config.mode],
+		       c->config.batched ? "-many" : "");
 	return name;
 }
 
@@ -136,6 +139,9 @@ static int client_open(struct worker *worker)
 		ret = redis_connect(&client->redis, client->of->shared->uri, config->value);
 		return ret ? worker_fail(worker, ret, "connect to Redis", error_last()) : 0;
 	}
+	for (int op = 0; config->batched && op < KV_OPS; op++)
+		if (kv_batch_init(&client->batches[op], max_u64(config->value, 8)))
+			return client_fail(client, -ENOMEM, "a batch");
 	ret = rlv_store_open(client->of->shared->uri, NULL, &client->store);
 	if (ret == 0)
 		ret = rlv_kv_open(client->store, heap_name(client->of, name), &client->kv);
@@ -149,6 +155,8 @@ static void client_close(struct worker *worker)
 	(void)!rlv_kv_close(&client->kv);
 	(void)!rlv_store_close(&client->store);
 	redis_disconnect(&client->redis);
+	for (int op = 0; op < KV_OPS; op++)
+		kv_batch_fini(&client->batches[op]);
 	mem_free(client->drawn);
 	mem_free(client->value);
 }
@@ -171,7 +179,7 @@ static int client_end(struct worker *worker)
 {
 	struct kv_client *client = client_of(worker);
 	struct rlv_kv_info now = RLV_KV_INFO_INIT;
-	int ret;
+	int ret = 0;
 
 	if (!client->kv) {
 		ret = redis_flush(&client->redis);
@@ -179,7 +187,10 @@ static int client_end(struct worker *worker)
 		client->window->bytes = client->redis.bytes;
 		return ret ? worker_fail(worker, ret, "Redis", error_last()) : 0;
 	}
-	ret = rlv_kv_info(client->kv, &now);
+	for (int op = 0; ret == 0 && op < KV_OPS; op++)
+		ret = kv_batch_flush(&client->batches[op], client->kv);
+	if (ret == 0)
+		ret = rlv_kv_info(client->kv, &now);
 	if (ret)
 		return client_fail(client, ret, "counters");
 	client->window->round_trips = now.round_trips - client->before.round_trips;
@@ -189,21 +200,26 @@ static int client_end(struct worker *worker)
 	return 0;
 }
 
-/* Into the pipeline; what is timed is that, and its flush every REDIS_DEPTH operations. */
-static int redis_do(struct kv_client *client, enum kv_op op, struct rlv_bytes key)
+/* Into the pipeline or batch; what is timed is that, and its flush every 64 operations. */
+static int pipeline_do(struct kv_client *client, enum kv_op op, struct rlv_bytes key)
 {
 	struct kv_window *window = client->window;
 	uint64_t start = time_wall_ns();
 	struct rlv_bytes value = { NULL, 0 };
+	uint32_t left;
 	int ret;
 
 	if (op == KV_PUT)
 		value = (struct rlv_bytes){ client->value, client->of->config.value };
-	ret = redis_add(&client->redis, key, value);
+	ret = client->kv ? kv_batch_add(&client->batches[op], client->kv, key, value)
+			 : redis_add(&client->redis, key, value);
+	if (ret && client->kv)
+		return client_fail(client, ret, kv_op_names[op]);
 	if (ret)
 		return worker_fail(&client->worker, ret, "Redis", error_last());
 	window->ops[op]++;
-	if (client->redis.n == 0)
+	left = client->kv ? client->batches[op].n : client->redis.n;
+	if (left == 0)
 		stats_hist_record(&window->latency_ns[op], time_wall_ns() - start);
 	return 0;
 }
@@ -217,8 +233,8 @@ static int client_do(struct kv_client *client, enum kv_op op, uint64_t number)
 	struct key_text key;
 	int ret;
 
-	if (!client->kv)
-		return redis_do(client, op, key_bytes(&key, number));
+	if (!client->kv || client->of->config.batched)
+		return pipeline_do(client, op, key_bytes(&key, number));
 	if (op == KV_GET) {
 		got.ptr = client->value;
 		got.room = max_u64(client->of->config.value, 8);
@@ -320,9 +336,10 @@ int kv_case_fork(struct kv_case *c, const struct kv_config *config)
 
 	memset(c, 0, sizeof(*c));
 	c->config = *config;
-	(void)snprintf(c->label, sizeof(c->label), "%s %c %s %" PRIu64 " B, %u client%s",
-		       kv_mode_names[config->mode], config->workload, kv_dist_names[config->dist],
-		       config->value, config->clients, config->clients == 1 ? "" : "s");
+	(void)snprintf(c->label, sizeof(c->label), "%s%s %c %s %" PRIu64 " B, %u client%s",
+		       kv_mode_names[config->mode], config->batched ? " many" : "",
+		       config->workload, kv_dist_names[config->dist], config->value,
+		       config->clients, config->clients == 1 ? "" : "s");
 	zipf_init(c, config->keys);
 	c->shared_bytes = sizeof(*c->shared) + config->clients * sizeof(struct kv_window);
 	c->shared = mmap(NULL, c->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,

@@ -37,6 +37,7 @@ enum kv_dist { KV_ZIPF, KV_UNIFORM, KV_DISTS };
 #define KV_MODES 3u /* of enum rlv_kv_mode */
 #define KV_REDIS 3u /* a peer, as a mode of the bench */
 #define KV_ENGINES 4u
+#define KV_CASES 5u /* of them, and clover with many keys in a call */
 extern const char *const kv_mode_names[KV_ENGINES], *const kv_dist_names[KV_DISTS],
 							    *const kv_op_names[KV_OPS];
 
@@ -45,6 +46,7 @@ struct kv_config {
 	uint32_t dist; /* enum kv_dist */
 	uint32_t mode; /* enum rlv_kv_mode, or KV_REDIS */
 	uint32_t clients;
+	bool batched;   /* calls of KV_BATCH keys */
 	uint64_t value; /* bytes */
 	uint64_t keys;
 	uint64_t seed;

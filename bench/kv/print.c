@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "bench/harness/result.h"
+#include "bench/kv/batch.h"
 
 static const struct {
 	const char *name, *unit, *role;
@@ -55,6 +56,8 @@ void kv_case_print(const struct kv_case *c, struct json *json)
 					    { .key = "value_bytes", .number = c->config.value },
 					    { .key = "keys", .number = c->config.keys },
 					    { .key = "clients", .number = c->config.clients },
+					    { .key = "keys_per_call",
+					      .number = c->config.batched ? KV_BATCH : 1 },
 					    { .key = "seed", .number = c->config.seed },
 					    { .key = "store", .text = c->shared->uri } },
 			};

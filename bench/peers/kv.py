@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures heaps beside other stores of values under keys, in rounds that alternate between all of them.
 
-`relive bench kv` measures the modes of a heap, and Redis with pipelining; Mooncake Store (a master, a host
+`relive bench kv` measures the modes of a heap, calls of 64 keys ("many") and Redis with 64 commands in its pipeline; Mooncake Store (a master, a host
 of the memory and a client, each a process, over TCP) and Ray's object store run through their Python, as
 their users call them, in virtual environments of their own. Values of 1 KiB, one client. Ray has no keys: a
 put makes a new object, and a get reads one of them.
@@ -34,8 +34,8 @@ def own(program, op, seconds):
     if answer.returncode:
         raise Failed("relive bench kv: " + answer.stderr.strip())
     rows = [json.loads(line) for line in answer.stdout.splitlines()]
-    return answer.stderr.strip(), {r["params"]["mode"]: r["median"] for r in rows
-                                   if r["metric"] == "ops_per_s"}
+    return answer.stderr.strip(), {r["params"]["mode"] + " many" * (r["params"]["keys_per_call"] > 1):
+                                   r["median"] for r in rows if r["metric"] == "ops_per_s"}
 
 
 def measure(args):
