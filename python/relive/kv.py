@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -77,6 +77,19 @@ class Kv:
         up to 64 keys. Each key is read at an instant of its own."""
         return [found and (_value.decode(found[0], pickle), found[1])
                 for found in self._core.get_many([_bytes(key) for key in keys])]
+
+    def put_many(self, values: Mapping[bytes | str, Any] | Iterable[tuple[bytes | str, Any]], *,
+                 pickle: bool = False) -> list[int]:
+        """Puts a value for each key, of a mapping or of pairs, and returns the numbers of their versions; in
+        two round trips for up to 64 keys. Each put is one of its own: readers may see some of them while the
+        call runs, and after an error some may have been done. Errors are those of :meth:`put`."""
+        pairs = list(values.items() if isinstance(values, Mapping) else values)
+        return self._core.put_many([_bytes(key) for key, _ in pairs],
+                                   [_value.encode(value, pickle) for _, value in pairs])
+
+    def update(self, values: Mapping[bytes | str, Any] | Iterable[tuple[bytes | str, Any]]) -> None:
+        """Puts a value for each key, as :meth:`put_many`."""
+        self.put_many(values)
 
     def get_newer(self, key: bytes | str, version: int, *,
                   pickle: bool = False) -> tuple[Any, int] | None:

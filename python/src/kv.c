@@ -144,7 +144,7 @@ struct many {
 static void many_free(struct many *many)
 {
 	for (Py_ssize_t i = 0; i < many->n; i++) {
-		if (many->items[i].ptr != many->memory + i * MANY_ROOM)
+		if (many->items[i].room == 0 || many->items[i].ptr != many->memory + i * MANY_ROOM)
 			free(many->items[i].ptr);
 		PyBuffer_Release(&many->keys[i]);
 	}
@@ -153,14 +153,15 @@ static void many_free(struct many *many)
 	free(many->memory);
 }
 
-/* Takes the keys of a list. -1 with an exception; then *many holds what many_free frees. */
-static int many_take(struct many *many, PyObject *list)
+/* Takes the buffers of a list as keys, with so much memory for the value of each. -1 with an exception;
+   then *many holds what many_free frees. */
+static int many_take(struct many *many, PyObject *list, size_t room)
 {
 	Py_ssize_t n = PyList_Size(list);
 
 	*many = (struct many){ .keys = calloc((size_t)n + 1, sizeof(*many->keys)),
 			       .items = calloc((size_t)n + 1, sizeof(*many->items)),
-			       .memory = malloc((size_t)n * MANY_ROOM + 1) };
+			       .memory = malloc((size_t)n * room + 1) };
 	if (!many->keys || !many->items || !many->memory) {
 		PyErr_NoMemory();
 		return -1;
@@ -173,8 +174,8 @@ static int many_take(struct many *many, PyObject *list)
 			return -1;
 		*item = (struct rlv_kv_item)RLV_KV_ITEM_INIT;
 		item->key = bytes_of(&many->keys[many->n]);
-		item->ptr = many->memory + many->n * MANY_ROOM;
-		item->room = MANY_ROOM;
+		item->ptr = room ? many->memory + (size_t)many->n * room : NULL;
+		item->room = room;
 	}
 	return 0;
 }
@@ -220,7 +221,7 @@ static PyObject *kv_get_many(PyObject *object, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &list))
 		return NULL;
-	if (many_take(&many, list) || handle_enter(self))
+	if (many_take(&many, list, MANY_ROOM) || handle_enter(self))
 		goto out;
 	ret = many_read(self->kv, &many);
 	handle_leave(self);
@@ -236,6 +237,48 @@ static PyObject *kv_get_many(PyObject *object, PyObject *args)
 			Py_CLEAR(result);
 	}
 out:
+	many_free(&many);
+	return result;
+}
+
+/* put_many(keys, values): a list of versions. The first error of a key is raised when all were tried. */
+static PyObject *kv_put_many(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	PyObject *keys, *list, *result = NULL;
+	struct many many, values;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &keys, &PyList_Type, &list))
+		return NULL;
+	if (many_take(&many, keys, 0)) {
+		many_free(&many);
+		return NULL;
+	}
+	if (many_take(&values, list, 0) || values.n != many.n || handle_enter(self)) {
+		if (!PyErr_Occurred())
+			PyErr_SetString(PyExc_ValueError, "put_many: as many values as keys");
+		goto out;
+	}
+	for (Py_ssize_t i = 0; i < many.n; i++) {
+		many.items[i].ptr = values.keys[i].buf;
+		many.items[i].len = (uint64_t)values.keys[i].len;
+	}
+	ret = rlv_kv_put_many(self->kv, many.items, (size_t)many.n);
+	for (Py_ssize_t i = 0; ret == 0 && i < many.n; i++)
+		ret = many.items[i].status;
+	handle_leave(self);
+	for (Py_ssize_t i = 0; i < many.n; i++)
+		many.items[i].ptr = NULL; /* not ours to free */
+	result = ret ? error_raise(ret) : PyList_New(many.n);
+	for (Py_ssize_t i = 0; result && i < many.n; i++) {
+		PyObject *version = PyLong_FromUnsignedLongLong(many.items[i].version);
+
+		if (!version || PyList_SetItem(result, i, version))
+			Py_CLEAR(result);
+	}
+out:
+	many_free(&values);
 	many_free(&many);
 	return result;
 }
@@ -376,6 +419,7 @@ static PyMethodDef methods[] = {
 	{ "put", kv_put, METH_VARARGS, NULL },
 	{ "get", kv_get, METH_VARARGS, NULL },
 	{ "get_many", kv_get_many, METH_VARARGS, NULL },
+	{ "put_many", kv_put_many, METH_VARARGS, NULL },
 	{ "has", kv_has, METH_VARARGS, NULL },
 	{ "delete", kv_delete, METH_VARARGS, NULL },
 	{ "watch", kv_watch, METH_VARARGS, NULL },

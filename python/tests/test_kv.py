@@ -130,6 +130,24 @@ def test_arrays_keep_dtype_and_shape(kv, value):
     assert np.array_equal(many, value) and version == kv.get("k")[1]
 
 
+def test_put_many(kv):
+    values = {"key%d" % i: np.arange(i) for i in range(100)}
+    assert kv.put_many(values) == [1] * 100
+    kv.update({"key3": b"bytes", "new": b""})
+    assert kv.put_many([("key3", b"a"), ("key3", b"b")]) == [3, 4]
+    assert kv.put_many([("p", {"a": 1})], pickle=True) == [1]
+    assert kv["key3"] == b"b" and kv["new"] == b"" and kv.get("p", pickle=True)[0] == {"a": 1}
+    assert np.array_equal(kv["key99"], np.arange(99))
+    assert kv.put_many({}) == []
+    with pytest.raises(relive.InvalidArgument, match="items"):
+        kv.put_many({"ok": b"1", "": b"2"})
+    assert "ok" not in kv
+    with pytest.raises(ValueError, match="values"):
+        kv._core.put_many([b"a", b"b"], [b"1"])
+    with pytest.raises(TypeError):
+        kv._core.put_many([b"a"], [1])
+
+
 def test_bytes_are_stored_as_they_are(kv):
     for value in (b"", b"x", b"\xf7RLV", b"\xf7RLV" + bytes(100), b"\xf7RL"):
         kv["k"] = value
