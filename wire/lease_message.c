@@ -38,9 +38,14 @@ static const struct message_family family = {
 	.size = lease_size,
 };
 
-int lease_send(int sock, struct lease_message *message, enum lease_type type)
+void lease_seal(struct lease_message *message, enum lease_type type)
 {
 	message_head_seal(&message->head, &family, (uint16_t)type);
+}
+
+int lease_send(int sock, struct lease_message *message, enum lease_type type)
+{
+	lease_seal(message, type);
 	return fd_packet_send(sock, &(struct fd_packet){ .bytes = message->bytes,
 							 .n = message->head.bytes,
 							 .fds = message->fds,

@@ -26,6 +26,9 @@ struct lease_message {
 	size_t n_fds;
 };
 
+/* Fills in the head of a message whose body is complete. */
+void lease_seal(struct lease_message *message, enum lease_type type);
+
 /*
  * Seals the message, whose body is complete, and sends it with its descriptors, which stay the
  * caller's. Never waits. -EAGAIN: the peer does not read; -ECONNRESET: it has hung up.

@@ -329,23 +329,42 @@ int broker_give(struct broker *broker, uint32_t at, const struct lease_refs *ref
 	return ret;
 }
 
+/* The memory of a descriptor is the extent's from now on. */
+static int broker_import(struct broker *broker, struct broker_extent *extent, int fd)
+{
+	struct backend *backend = broker->opts.backend;
+	uint64_t handle;
+	int ret = backend->ops->extent_import(backend, fd, broker->opts.extent_bytes, &handle);
+
+	if (ret)
+		return ret;
+	if (extent->handle && backend->ops->extent_release(backend, extent->handle))
+		log_error("import: %s", error_last());
+	extent->handle = handle;
+	return 0;
+}
+
 static int broker_hold_one(struct broker *broker, uint32_t at, const struct lease_ref *ref, int fd)
 {
 	struct extent_ref kept = { ref->extent, ref->generation };
 	struct broker_extent *extent;
-	int ret;
+	bool unknown; /* where the roster was lost */
+	int ret = 0;
 
 	if (ref->extent >= broker->ledger.n)
 		return error_set(-EINVAL, "job %s: extent %" PRIu32 " of %" PRIu32,
 				 broker->jobs[at].kept->name, ref->extent, broker->ledger.n);
 	extent = &broker->extents[ref->extent];
-	/* Not known here, where the roster was lost. */
-	ret = broker->ledger.extents[ref->extent].state == EXTENT_FREE
-		      ? ledger_adopt(&broker->ledger, at, kept)
-		      : broker_own(broker, at, ref);
-	if (ret == 0 && !extent->handle)
-		ret = broker->opts.backend->ops->extent_import(
-			broker->opts.backend, fd, broker->opts.extent_bytes, &extent->handle);
+	unknown = broker->ledger.extents[ref->extent].state == EXTENT_FREE;
+	if (!unknown)
+		ret = broker_own(broker, at, ref);
+	else if (ref->generation < broker->ledger.extents[ref->extent].generation)
+		ret = error_set(-ESTALE, "job %s: extent %" PRIu32 " was given to another since",
+				broker->jobs[at].kept->name, ref->extent);
+	if (ret == 0 && (unknown || !extent->handle))
+		ret = broker_import(broker, extent, fd);
+	if (ret == 0 && unknown)
+		ret = ledger_adopt(&broker->ledger, at, kept);
 	if (ret)
 		return ret;
 	extent->presented = true;
