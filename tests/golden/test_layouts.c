@@ -6,6 +6,7 @@
  * has changed needs a new version, and with it a new file: RLV_GOLDEN_WRITE=1 writes those that are
  * not there, and never changes one that is.
  */
+#include "tests/golden/golden.h"
 #include "tests/support/test.h"
 
 #include <stdbool.h>
@@ -21,40 +22,11 @@
 #include "transport/pool/pool_super.h"
 #include "wire/attach_layout.h"
 #include "wire/heap_layout.h"
-#include "wire/lease_message.h"
 #include "wire/pool_layout.h"
 #include "wire/region.h"
 #include "wire/table_layout.h"
 #include "wire/ofi_layout.h"
 #include "wire/verbs_layout.h"
-
-#define STRUCT(s) (void)fprintf(out, "struct %s %zu\n", #s, sizeof(struct s))
-#define FIELD(s, f) \
-	(void)fprintf(out, "  %zu %zu %s\n", offsetof(struct s, f), sizeof(((struct s *)0)->f), #f)
-#define WORD(call) (void)fprintf(out, "word %016llx %s\n", (unsigned long long)(call), #call)
-
-/* -------- the recorded layouts -------- */
-
-/* Offset and bytes of every 16 that are not all zero. */
-static void put_bytes(FILE *out, const char *name, const void *bytes, size_t n)
-{
-	const uint8_t *at = bytes;
-
-	(void)fprintf(out, "bytes %s %zu\n", name, n);
-	for (size_t i = 0; i < n; i += 16) {
-		size_t len = n - i < 16 ? n - i : 16;
-		bool zero = true;
-
-		for (size_t j = 0; j < len; j++)
-			zero = zero && at[i + j] == 0;
-		if (zero)
-			continue;
-		(void)fprintf(out, "  %zu", i);
-		for (size_t j = 0; j < len; j++)
-			(void)fprintf(out, " %02x", at[i + j]);
-		(void)fprintf(out, "\n");
-	}
-}
 
 static void put_region_structs(FILE *out)
 {
@@ -644,188 +616,6 @@ static void put_ofi(FILE *out)
 
 /* -------- comparing -------- */
 
-static void put_lease_structs_1(FILE *out)
-{
-	STRUCT(lease_ref);
-	FIELD(lease_ref, extent);
-	FIELD(lease_ref, reserved);
-	FIELD(lease_ref, generation);
-	STRUCT(lease_bare);
-	FIELD(lease_bare, head);
-	STRUCT(lease_hello);
-	FIELD(lease_hello, head);
-	FIELD(lease_hello, name);
-	FIELD(lease_hello, incarnation);
-	FIELD(lease_hello, persistent);
-	FIELD(lease_hello, peak);
-	FIELD(lease_hello, quota);
-	FIELD(lease_hello, duration_ns);
-	FIELD(lease_hello, weight);
-	FIELD(lease_hello, priority);
-	STRUCT(lease_take);
-	FIELD(lease_take, head);
-	FIELD(lease_take, n);
-	FIELD(lease_take, reserved);
-	STRUCT(lease_refs);
-	FIELD(lease_refs, head);
-	FIELD(lease_refs, n);
-	FIELD(lease_refs, flags);
-	FIELD(lease_refs, refs);
-	FIELD(lease_refs, marks);
-	STRUCT(lease_end);
-	FIELD(lease_end, head);
-	FIELD(lease_end, remaining_ns);
-	STRUCT(lease_profile);
-	FIELD(lease_profile, head);
-	FIELD(lease_profile, period_ns);
-	FIELD(lease_profile, bins);
-	STRUCT(lease_ask);
-	FIELD(lease_ask, head);
-	FIELD(lease_ask, place);
-	FIELD(lease_ask, reserved);
-	STRUCT(lease_limit);
-	FIELD(lease_limit, head);
-	FIELD(lease_limit, kind);
-	FIELD(lease_limit, uid);
-	FIELD(lease_limit, bytes);
-	FIELD(lease_limit, name);
-}
-
-static void put_lease_structs_2(FILE *out)
-{
-	STRUCT(lease_drain);
-	FIELD(lease_drain, head);
-	FIELD(lease_drain, on);
-	FIELD(lease_drain, reserved);
-	STRUCT(lease_answer);
-	FIELD(lease_answer, head);
-	FIELD(lease_answer, status);
-	FIELD(lease_answer, reason);
-	FIELD(lease_answer, position);
-	FIELD(lease_answer, others);
-	FIELD(lease_answer, room);
-	FIELD(lease_answer, incarnation);
-	FIELD(lease_answer, extent_bytes);
-	FIELD(lease_answer, device_bytes);
-	FIELD(lease_answer, strict);
-	FIELD(lease_answer, n);
-	FIELD(lease_answer, refs);
-	FIELD(lease_answer, text);
-	STRUCT(lease_pool_answer);
-	FIELD(lease_pool_answer, head);
-	FIELD(lease_pool_answer, jobs);
-	FIELD(lease_pool_answer, flags);
-	FIELD(lease_pool_answer, device_bytes);
-	FIELD(lease_pool_answer, budget);
-	FIELD(lease_pool_answer, held);
-	FIELD(lease_pool_answer, extent_bytes);
-	FIELD(lease_pool_answer, handovers);
-	FIELD(lease_pool_answer, deaths);
-	FIELD(lease_pool_answer, adopted);
-	FIELD(lease_pool_answer, iterations);
-	FIELD(lease_pool_answer, overshoots);
-	FIELD(lease_pool_answer, cut);
-	STRUCT(lease_job_answer);
-	FIELD(lease_job_answer, head);
-	FIELD(lease_job_answer, there);
-	FIELD(lease_job_answer, pid);
-	FIELD(lease_job_answer, uid);
-	FIELD(lease_job_answer, state);
-	FIELD(lease_job_answer, reason);
-	FIELD(lease_job_answer, position);
-	FIELD(lease_job_answer, connected);
-	FIELD(lease_job_answer, priority);
-	FIELD(lease_job_answer, held);
-	FIELD(lease_job_answer, most);
-	FIELD(lease_job_answer, quota);
-	FIELD(lease_job_answer, persistent);
-	FIELD(lease_job_answer, peak);
-	FIELD(lease_job_answer, iterations);
-	FIELD(lease_job_answer, waited_ns);
-	FIELD(lease_job_answer, served_ns);
-	FIELD(lease_job_answer, name);
-}
-
-static void put_lease(FILE *out)
-{
-	struct lease_message hello = { .hello = { .name = "job",
-						  .incarnation = 1,
-						  .persistent = 2,
-						  .peak = 3,
-						  .quota = 4,
-						  .duration_ns = 5,
-						  .weight = 6,
-						  .priority = -7 } };
-	struct lease_message take = { .take = { .n = 8 } };
-	struct lease_message limit = {
-		.limit = { .kind = LEASE_LIMIT_JOB, .bytes = 9, .name = "job" }
-	};
-
-	put_lease_structs_1(out);
-	put_lease_structs_2(out);
-	lease_seal(&hello, LEASE_HELLO);
-	lease_seal(&take, LEASE_TAKE);
-	lease_seal(&limit, LEASE_LIMIT);
-	put_bytes(out, "lease_hello", hello.bytes, hello.head.bytes);
-	put_bytes(out, "lease_take", take.bytes, take.head.bytes);
-	put_bytes(out, "lease_limit", limit.bytes, limit.head.bytes);
-}
-
-static char *read_all(const char *path)
-{
-	FILE *file = fopen(path, "re");
-	char *text = calloc(1, 1 << 18);
-
-	assert_non_null(text);
-	if (!file) {
-		free(text);
-		return NULL;
-	}
-	(void)!fread(text, 1, (1 << 18) - 1, file);
-	(void)fclose(file);
-	return text;
-}
-
-/* Prints the first line that differs. */
-static void compare(const char *name, const char *golden, const char *now)
-{
-	size_t line = 0, i = 0;
-
-	for (; golden[i] && golden[i] == now[i]; i++) {
-		if (golden[i] == '\n')
-			line = i + 1;
-	}
-	if (golden[i] != now[i])
-		fail_msg("%s has changed without a new version:\n was: %.*s\n now: %.*s", name,
-			 (int)strcspn(golden + line, "\n"), golden + line,
-			 (int)strcspn(now + line, "\n"), now + line);
-}
-
-static void check_golden(const char *name, void (*put)(FILE *out))
-{
-	char path[512], *golden, *now = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&now, &size);
-
-	assert_non_null(out);
-	put(out);
-	assert_int_equal(fclose(out), 0);
-	(void)snprintf(path, sizeof(path), "%s/tests/golden/%s.txt", RLV_TEST_SOURCE_DIR, name);
-	golden = read_all(path);
-	if (!golden && getenv("RLV_GOLDEN_WRITE")) {
-		out = fopen(path, "we");
-		assert_non_null(out);
-		assert_int_equal(fwrite(now, 1, size, out), size);
-		assert_int_equal(fclose(out), 0);
-		golden = read_all(path);
-	}
-	if (!golden)
-		fail_msg("no %s: a new version needs its golden file", path);
-	compare(name, golden, now);
-	free(golden);
-	free(now);
-}
-
 static void put_heap(FILE *out)
 {
 	const struct chain_key key = chain_key("key", 3, 4);
@@ -892,14 +682,6 @@ TEST(layout__of_attach_messages)
 
 	(void)snprintf(name, sizeof(name), "attach-v%d", ATTACH_VERSION);
 	check_golden(name, put_attach);
-}
-
-TEST(layout__of_lease_messages)
-{
-	char name[64];
-
-	(void)snprintf(name, sizeof(name), "lease-v%d", LEASE_VERSION);
-	check_golden(name, put_lease);
 }
 
 TEST(layout__of_verbs_messages)
