@@ -179,6 +179,57 @@ TEST_WITH(ledger_detach__holder_is_ebusy, begin, end)
 	assert_int_equal(ledger_detach(&ledger, one), -EINVAL);
 }
 
+TEST_WITH(ledger_adopt__takes_over_what_an_earlier_ledger_had, begin, end)
+{
+	struct extent_ref ref = { 3, 7 }, taken;
+
+	ledger.extents[3].generation = 7;
+	assert_int_equal(ledger_adopt(&ledger, one, (struct extent_ref){ N, 1 }), -EINVAL);
+	assert_int_equal(ledger_adopt(&ledger, one, (struct extent_ref){ 3, 6 }), -ESTALE);
+	assert_int_equal(ledger_adopt(&ledger, one, ref), 0);
+	assert_int_equal(ledger_adopt(&ledger, two, ref), -EBUSY);
+	assert_int_equal(ledger.jobs[one].held, 1);
+	/* Leases pass it over. */
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(ledger_lease(&ledger, two, 1, &taken), 0);
+	assert_int_equal(ledger_lease(&ledger, two, 1, &taken), 0);
+	assert_int_equal(taken.extent, 4);
+	assert_int_equal(ledger_check(&ledger), 0);
+}
+
+TEST_WITH(ledger_reclaim__frees_all_of_a_job_in_any_state, begin, end)
+{
+	struct extent_ref refs[2], theirs = lease_active(two);
+	struct marks marks = marks_of(1);
+	struct extent_ref pending = lease_active(one);
+
+	assert_int_equal(ledger_pend(&ledger, pending, &marks), 0);
+	(void)lease_active(one);
+	assert_int_equal(ledger_lease(&ledger, one, 2, refs), 0);
+	ledger_reclaim(&ledger, one);
+	assert_int_equal(ledger.jobs[one].held, 0);
+	assert_int_equal(ledger.held, 1);
+	assert_int_equal(ledger.extents[theirs.extent].state, EXTENT_ACTIVE);
+	assert_int_equal(ledger_give_back(&ledger, refs[0]), -ESTALE);
+	assert_int_equal(ledger_detach(&ledger, one), 0);
+}
+
+TEST_WITH(ledger_settle__by_the_clock_of_its_job, begin, end)
+{
+	struct mark_clock clock = { 0 };
+	struct extent_ref ref = lease_active(one);
+	struct marks marks = { 0 };
+
+	ledger.jobs[one].clock = &clock;
+	marks_queued(&clock, 2, 5);
+	marks_add(&marks, &clock, 2);
+	assert_int_equal(ledger_pend(&ledger, ref, &marks), 0);
+	assert_int_equal(ledger_settle(&ledger, ref), -EAGAIN);
+	assert_int_equal(marks_progress(&clock, 2, 5), 0);
+	assert_int_equal(ledger_settle(&ledger, ref), 0);
+	assert_int_equal(ledger_give_back(&ledger, ref), 0);
+}
+
 TEST(ledger_check__finds_two_books_that_differ)
 {
 	struct extent_ref ref;
