@@ -12,8 +12,10 @@
 
 #include <immintrin.h>
 #include <pthread.h>
+#include <stdbool.h>
 
 #define BLOCK 64
+#define STREAMED_BLOCKS ((1u << 20) / BLOCK)
 #define FOLDED __attribute__((target("sse4.2,pclmul,vpclmulqdq,avx512f,avx512vl,avx512dq")))
 
 static __m512i by_block, by_four; /* constants of a fold over 1 and over 4 blocks */
@@ -60,16 +62,19 @@ FOLDED static inline __m512i fold(__m512i acc, __m512i by, __m512i next)
 	return _mm512_ternarylogic_epi64(low, high, next, 0x96);
 }
 
-FOLDED static inline __m512i copy_block(unsigned char *dst, const unsigned char *src)
+FOLDED static inline __m512i copy_block(unsigned char *dst, const unsigned char *src, bool streams)
 {
 	const __m512i block = _mm512_loadu_si512(src);
 
-	_mm512_storeu_si512(dst, block);
+	if (streams)
+		_mm512_stream_si512((__m512i *)(void *)dst, block);
+	else
+		_mm512_storeu_si512(dst, block);
 	return block;
 }
 
-FOLDED uint32_t crc32c_raw_copy_avx512(uint32_t crc, unsigned char *dst, const unsigned char *src,
-				       size_t blocks)
+FOLDED static inline uint32_t copy_blocks(uint32_t crc, unsigned char *dst,
+					  const unsigned char *src, size_t blocks, bool streams)
 {
 	__m512i acc[4], one;
 	__m128i last;
@@ -77,15 +82,16 @@ FOLDED uint32_t crc32c_raw_copy_avx512(uint32_t crc, unsigned char *dst, const u
 
 	pthread_once(&constants_once, make_constants);
 	for (int i = 0; i < 4; i++)
-		acc[i] = copy_block(dst + (size_t)i * BLOCK, src + (size_t)i * BLOCK);
+		acc[i] = copy_block(dst + (size_t)i * BLOCK, src + (size_t)i * BLOCK, streams);
 	acc[0] = _mm512_xor_si512(acc[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
 	for (at = 4; at + 4 <= blocks; at += 4)
 		for (size_t i = 0; i < 4; i++)
 			acc[i] = fold(acc[i], by_four,
-				      copy_block(dst + (at + i) * BLOCK, src + (at + i) * BLOCK));
+				      copy_block(dst + (at + i) * BLOCK, src + (at + i) * BLOCK,
+						 streams));
 	one = fold(fold(fold(acc[0], by_block, acc[1]), by_block, acc[2]), by_block, acc[3]);
 	for (; at < blocks; at++)
-		one = fold(one, by_block, copy_block(dst + at * BLOCK, src + at * BLOCK));
+		one = fold(one, by_block, copy_block(dst + at * BLOCK, src + at * BLOCK, streams));
 	/* The last lane has no constants: it is added as it is. */
 	last = _mm512_extracti32x4_epi32(one, 3);
 	one = fold(one, by_lane, _mm512_setzero_si512());
@@ -94,6 +100,17 @@ FOLDED uint32_t crc32c_raw_copy_avx512(uint32_t crc, unsigned char *dst, const u
 							       _mm512_extracti32x4_epi32(one, 2))));
 	return (uint32_t)_mm_crc32_u64(_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(last)),
 				       (uint64_t)_mm_extract_epi64(last, 1));
+}
+
+/* Copies that do not fit into the cache of a core go past it: memory is then not read before it is written. */
+FOLDED uint32_t crc32c_raw_copy_avx512(uint32_t crc, unsigned char *dst, const unsigned char *src,
+				       size_t blocks)
+{
+	if (blocks < STREAMED_BLOCKS || (uintptr_t)dst % BLOCK)
+		return copy_blocks(crc, dst, src, blocks, false);
+	crc = copy_blocks(crc, dst, src, blocks, true);
+	_mm_sfence();
+	return crc;
 }
 
 #endif

@@ -103,6 +103,22 @@ TEST_WITH(crc32c__variants_agree_with_the_definition, NULL, lift_limit)
 		}
 }
 
+/* Beyond 1 MiB copies go past the cache, if dst is aligned. */
+TEST_WITH(crc32c_copy__of_much, NULL, lift_limit)
+{
+	static _Alignas(64) unsigned char bytes[(1 << 20) + 200], to[(1 << 20) + 300];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+	for (size_t align = 0; align <= 64; align += 32) {
+		memset(to, 0xa5, sizeof(to));
+		assert_int_equal(crc32c_copy(7, to + align, bytes, sizeof(bytes)),
+				 crc32c(7, bytes, sizeof(bytes)));
+		assert_memory_equal(to + align, bytes, sizeof(bytes));
+		assert_int_equal(to[align + sizeof(bytes)], 0xa5);
+	}
+}
+
 /* Both variants copy all bytes and no more, and give the checksum of what they copied. */
 TEST_WITH(crc32c_copy__copies_and_agrees_with_the_definition, NULL, lift_limit)
 {
