@@ -178,12 +178,12 @@ static void pass_often(struct shard *shard, const struct actor *writer, const st
 	atomic_store_explicit(&stop, true, memory_order_relaxed);
 }
 
-/* two_levels: the shape of a tree over a wire, where a small one has two as well. */
 static void run(bool deaths, bool two_levels, uint64_t seed)
 {
-	struct shard_fixture_opts fixture = { .capacity = 2048,
+	static const uint16_t narrow[] = { 8, 8, 0 };
+	struct shard_fixture_opts fixture = { .capacity = two_levels ? 16384 : 2048,
 					      .max_writers = WRITERS,
-					      .remote = two_levels };
+					      .fanout = two_levels ? narrow : NULL };
 	struct rebuild_opts opts = { .owner = REBUILDER, .deadline_ns = soon() };
 	struct rebuild_report report = { 0 };
 	struct actor writers[WRITERS] = { 0 }, learners[LEARNERS] = { 0 }, mortal = { 0 };

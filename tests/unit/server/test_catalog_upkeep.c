@@ -120,13 +120,15 @@ static void reach_by_rdma(struct fleet *fx, uint32_t n)
 /* Nodes that are reached over a wire: fewer levels, each of them wider. */
 CASE(catalog_create__over_rdma_the_tree_is_wide)
 {
-	const struct table_wish wish = fleet_wish(1, false);
+	struct table_wish wish = fleet_wish(1, false);
 	struct fleet *fx = *state;
 	struct catalog_object *again = NULL;
 
+	wish.desc.capacity = 100000; /* which a tree over a wire needs two levels for */
+	must(table_plan(&wish.desc, &wish.opts));
 	fleet_start(fx, 0);
 	reach_by_rdma(fx, 0);
-	fleet_make_table(fx, 1, false);
+	must(fleet_create(fx, &wish, &fx->table));
 	assert_true(table_state_of(fx->table)->desc.tree.fanout[0] > wish.desc.tree.fanout[0]);
 	must(fleet_create(fx, &wish, &again));
 	assert_ptr_equal(again, fx->table);
