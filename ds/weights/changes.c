@@ -15,9 +15,9 @@
 static struct delta_array array_of(const struct weights_copy *copy, uint32_t i)
 {
 	const struct weights_tensor *tensor = &weights_tensors(copy->head)[i];
-	uint32_t bytes = dtype_bytes(tensor->dtype);
+	uint32_t bytes = dtype_bytes(tensor->dtype); /* not 0: the tree was checked */
 
-	return (struct delta_array){ .elements = tensor->bytes / bytes,
+	return (struct delta_array){ .elements = bytes ? tensor->bytes / bytes : 0,
 				     .element_bytes = bytes,
 				     .key = i };
 }
