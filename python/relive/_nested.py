@@ -13,6 +13,53 @@ def keywords(columns):
     return _OPTIONS.union(columns, ("final_" + name for name in columns))
 
 
+def plan(columns):
+    """Returns what spread() goes by: for each name that append takes, () or, if the value is a dict, the
+    stored name and the key of each of its parts. Values that are nested deeper are left out.
+
+    >>> sorted(plan(("obs__image", "obs__speed", "action"))["obs"])
+    [('obs__image', 'image'), ('obs__speed', 'speed')]
+    """
+    names = index(columns)
+    result = dict.fromkeys(_OPTIONS - {"infos"}, ())
+    for first in top(columns):
+        inner = names[first]
+        if not isinstance(inner, dict):
+            parts_ = ()
+        elif any(isinstance(entry, dict) for entry in inner.values()):
+            continue
+        else:
+            parts_ = tuple((first + SEPARATOR + key, key) for key in inner)
+        result[first] = parts_
+        result["final_" + first] = tuple(("final_" + name, key) for name, key in parts_)
+    return result
+
+
+def spread(values, plan_):
+    """Flattens the usual values of append, in a quarter of the time of flatten(). None: they are others.
+    Of what it returns the extension may refuse a value that flatten() leaves out or splits.
+
+    >>> spread({"obs": {"image": 1, "speed": 2}, "action": 4}, plan(("obs__image", "obs__speed", "action")))
+    {'obs__image': 1, 'obs__speed': 2, 'action': 4}
+    >>> spread({"obs": {"image": 1}}, plan(("obs__image", "obs__speed"))) is None
+    True
+    """
+    flat = {}
+    try:
+        for name, value in values.items():
+            inner = plan_[name]
+            if inner:
+                for stored, key in inner:
+                    flat[stored] = value[key]
+                if len(value) != len(inner):
+                    return None
+            else:
+                flat[name] = value
+    except (KeyError, IndexError, TypeError):
+        return None
+    return flat
+
+
 def flatten(values, whole=_OPTIONS, prefix=""):
     """Flattens nested dicts and tuples to one dict of columns. Tuples under a name in ``whole`` stay;
     values that are None are left out.

@@ -133,8 +133,9 @@ static bool bind_buffer(const struct column *col, PyObject *value, const struct 
 		if (bits <= 1) /* the bytes are bools */
 			return true;
 	}
-	/* uint16 are the bits of bfloat16 */
-	if (dtype == col->dtype || (dtype == RLV_U16 && col->dtype == RLV_BF16))
+	/* uint16 are the bits of bfloat16, int64 those of keys */
+	if (dtype == col->dtype || (dtype == RLV_U16 && col->dtype == RLV_BF16) ||
+	    (dtype == RLV_I64 && demand->keys))
 		return true;
 	to = demand->stage ? demand->stage : malloc((size_t)demand->n * col->bytes);
 	source->own = demand->stage ? NULL : to;
@@ -145,6 +146,25 @@ static bool bind_buffer(const struct column *col, PyObject *value, const struct 
 no:
 	source_release(source);
 	return false;
+}
+
+/* The same for what has a method numpy(), such as a tensor on the host that wants no gradient. */
+static bool bind_tensor(const struct column *col, PyObject *value, const struct demand *demand,
+			struct source *source)
+{
+	static PyObject *name;
+	PyObject *array;
+	bool bound;
+
+	if (!name)
+		name = PyUnicode_InternFromString("numpy");
+	array = name ? PyObject_CallMethodObjArgs(value, name, NULL) : NULL;
+	bound = array && PyObject_CheckBuffer(array) && bind_buffer(col, array, demand, source);
+
+	if (!array)
+		PyErr_Clear(); /* the slow way says what is wrong */
+	Py_XDECREF(array);
+	return bound;
 }
 
 int column_bind(const struct column *col, PyObject *value, const struct demand *demand,
@@ -166,7 +186,8 @@ int column_bind(const struct column *col, PyObject *value, const struct demand *
 		if (!overflow && convert_integer(col->dtype, integer, demand->stage))
 			return 0;
 	}
-	if (PyObject_CheckBuffer(value) && bind_buffer(col, value, demand, source))
+	if (PyObject_CheckBuffer(value) ? bind_buffer(col, value, demand, source)
+					: bind_tensor(col, value, demand, source))
 		return 0;
 	shape = PyList_New(0);
 	if (shape && demand->batched)

@@ -67,6 +67,7 @@ struct demand {
 	uint32_t n;
 	bool batched;   /* the value has a first dimension of n; else n is 1 and it has not */
 	bool unchecked; /* numbers that do not fit are converted as numpy does */
+	bool keys;      /* int64 are the same bits: torch has little use for unsigned integers */
 	void *stage;    /* n * column.bytes, or NULL: allocated where it is needed */
 };
 

@@ -32,7 +32,7 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 	struct source key_source = { 0 }, value_source = { 0 };
 	PyObject *keys, *td_error = Py_None, *priorities = Py_None, *tuple = NULL;
 	struct rlv_update_result result = { 0 };
-	struct demand demand = { .batched = true };
+	struct demand demand = { .batched = true, .keys = true };
 	float *sizes = NULL;
 	int strict = 0, ret;
 	bool is_td_error;
@@ -55,8 +55,9 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 	demand.n = (uint32_t)n;
 	if (!is_td_error)
 		value.name = "priorities";
-	if (column_bind(&key, keys, &demand, &key_source) ||
-	    column_bind(&value, is_td_error ? td_error : priorities, &demand, &value_source))
+	ret = column_bind(&key, keys, &demand, &key_source);
+	demand.keys = false;
+	if (ret || column_bind(&value, is_td_error ? td_error : priorities, &demand, &value_source))
 		goto out;
 	if (is_td_error) { /* the library wants |TD errors| */
 		sizes = PyMem_Malloc((size_t)n * sizeof(*sizes));

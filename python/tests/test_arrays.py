@@ -43,6 +43,37 @@ class OnDevice(Dlpack):
         return 2, 0
 
 
+class Tensor(Dlpack):
+    """A tensor of another library, which numpy() turns into an array, unless it wants a gradient."""
+
+    def __init__(self, array, gradient=False):
+        super().__init__(array)
+        self.gradient = gradient
+
+    def numpy(self):
+        if self.gradient:
+            raise RuntimeError("call detach()")
+        return self._array
+
+    def detach(self):
+        return self._array
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_tensors__values_and_keys_go_in(make_table, gradient):
+    table = make_table()
+    with table.writer() as writer:
+        for i in range(10):
+            values = step_values(i)
+            writer.append({name: Tensor(value, gradient) for name, value in values.items()})
+    batch = table.sample(8)
+    np.testing.assert_array_equal(batch.obs[:, 0], batch.id)
+    keys = batch.key.view(np.int64).copy()
+    for given in (keys, Tensor(keys, gradient)):
+        result = table.update_priorities(given, Tensor(np.ones(8, np.float32), gradient))
+        assert result.stale == 0 and result.updated > 0
+
+
 def test_dlpack__values_go_in(make_table):
     table = make_table()
     with table.writer() as writer:

@@ -102,6 +102,29 @@ def test_nested__observations_come_back_nested(make_table):
         writer.extend(env=1, obs=both, action=[0, 0], reward=[0, 0])
 
 
+def test_nested__the_usual_values_and_all_others_append_alike(make_table):
+    table = make_table({"obs": {"image": ((2,), "uint8"), "speed": "float32"}, "mask": ((2,), "int8"),
+                        "reward": "float32"}, max_writers=8)
+    obs = {"image": np.full(2, 5, np.uint8), "speed": 2.5}
+    base = {"obs": obs, "mask": (1, 0), "reward": 1.0, "terminated": True}
+    for step in (base, {**base, "td_error": None}, {**base, "infos": {}},
+                 {"obs": {**obs, "image": [5, 5]}, "mask": [1, 0], "reward": 1, "terminated": True},
+                 {"obs__image": obs["image"], "obs__speed": 2.5, "mask": (1, 0), "reward": 1.0,
+                  "terminated": True}):
+        with table.writer() as writer:
+            writer.append(step)
+    batch = table.sample(64)
+    assert (batch.obs["image"] == 5).all() and (batch.obs["speed"] == 2.5).all()
+    assert (batch["mask"] == [1, 0]).all() and table.info().views[0].items == 5
+    with table.writer() as writer:
+        for wrong, told in (({**obs, "speed": None}, "obs__speed"), ({"image": [5, 5]}, "obs__speed"),
+                            ({**obs, "speed": {"x": 1}}, "obs__speed"), (5, "obs"),
+                            ({**obs, "more": 1}, "obs__more"), ({**obs, "image": [1]}, "obs__image")):
+            with pytest.raises(relive.InvalidArgument, match=told):
+                writer.append({**base, "obs": wrong})
+        assert writer.stats()["steps"] == 0
+
+
 def test_columns__of_what_has_a_shape_and_a_dtype():
     assert short(columns_of({"a": np.zeros((4, 2), "float32"), "b": ("float32", (4,)),
                              "c": ("int8", 3), "d": [[4], "uint8"], "e": np.dtype(("f4", (2,)))})) == {
