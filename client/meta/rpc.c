@@ -4,8 +4,8 @@
 
 #include "relive/relive.h"
 
-#include "wire/announce.h"
-#include "wire/token.h"
+#include "wire/control/announce.h"
+#include "wire/control/token.h"
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"

@@ -9,7 +9,7 @@
 
 #include "client/store/uri.h"
 
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 
 #include "relive/admin.h"
 

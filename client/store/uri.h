@@ -1,6 +1,6 @@
 /*
  * Store URIs: "embed:", "embed:FILE", "shm:NAME", "relive://HOST:PORT",
- * "relive://@FILE" (wire/announce.h).
+ * "relive://@FILE" (wire/control/announce.h).
  */
 #ifndef RLV_CLIENT_STORE_URI_H
 #define RLV_CLIENT_STORE_URI_H

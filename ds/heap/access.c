@@ -180,6 +180,14 @@ int heap_access_begin(struct heap_access *acc, struct heap *heap, uint32_t owner
 	return 0;
 }
 
+int heap_batch_end(struct heap_access *acc)
+{
+	uint64_t ticket = acc->batch_ticket;
+
+	acc->batch_ticket = 0;
+	return ticket ? transport_poll(acc->heap->tree->tr, ticket, DEADLINE_NEVER) : 0;
+}
+
 /* Ends what is under way and gives extents back. */
 static void access_end(struct heap_access *acc)
 {

@@ -81,6 +81,7 @@ struct heap_access {
 	uint8_t *stage;    /* an entry on its way in or out */
 	size_t stage_bytes;
 	struct heap_batch *batch; /* of heap_put_many over a wire */
+	uint64_t batch_ticket;    /* of what follows it; 0 = none */
 	bool holds_pin;           /* a call in place keeps its pin for further puts */
 	uint8_t *large;           /* a value in chunks that was read without memory of the caller */
 	struct heap_tail tails[HEAP_TAILS];

@@ -297,17 +297,8 @@ struct heap_batch {
 	/* What follows them and is not waited for. */
 	struct heap_cell cells[HEAP_MANY];
 	struct transport_wr tail[2 * HEAP_MANY + 1];
-	uint64_t idle, ticket;
+	uint64_t idle;
 };
-
-int heap_batch_end(struct heap_access *acc)
-{
-	uint64_t ticket = acc->batch ? acc->batch->ticket : 0;
-
-	if (acc->batch)
-		acc->batch->ticket = 0;
-	return ticket ? transport_poll(acc->heap->tree->tr, ticket, DEADLINE_NEVER) : 0;
-}
 
 /* Without slots for those from i on. */
 static void batch_cut(struct heap_access *acc, uint32_t i)
@@ -455,7 +446,7 @@ static int batch_finish(struct heap_access *acc)
 		if (count_off)
 			batch->tail[n++] = wr_add(tree, count_off, 1);
 	}
-	return ret ? ret : heap_access_post(acc, batch->tail, n, &batch->idle, &batch->ticket);
+	return ret ? ret : heap_access_post(acc, batch->tail, n, &batch->idle, &acc->batch_ticket);
 }
 
 static int many_chained(struct heap_access *acc, struct heap_put_ask *asks, uint32_t n)

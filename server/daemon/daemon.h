@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "wire/tls.h"
+#include "wire/control/tls.h"
 
 #include "base/error.h"
 

@@ -12,7 +12,7 @@
 
 #include "transport/transport.h"
 
-#include "wire/announce.h"
+#include "wire/control/announce.h"
 
 #include "base/bits.h"
 

@@ -16,8 +16,8 @@
 
 #include "transport/transport.h"
 
-#include "wire/announce.h"
-#include "wire/dial.h"
+#include "wire/control/announce.h"
+#include "wire/control/dial.h"
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"

@@ -10,7 +10,7 @@
 
 #include "transport/transport.h"
 
-#include "wire/channel.h"
+#include "wire/control/channel.h"
 #include "wire/control.pb-c.h"
 #include "wire/rptr.h"
 

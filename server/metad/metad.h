@@ -27,7 +27,7 @@
 #include "server/catalog/repair.h"
 #include "server/statedb/statedb.h"
 
-#include "wire/announce.h"
+#include "wire/control/announce.h"
 
 #include "base/error.h"
 #include "base/os/runtime_dir.h"
@@ -43,7 +43,7 @@ struct metad_opts {
 	bool listen;            /* also on TCP */
 	const char *host;       /* NULL = loopback */
 	uint16_t port;          /* 0 = any */
-	const char *announce;   /* file that names host and port (wire/announce.h); NULL = none */
+	const char *announce;   /* file that names host and port (wire/control/announce.h); NULL = none */
 	uint64_t lease_ns;      /* 0 = 10 s */
 	uint64_t node_lease_ns; /* 0 = 1 s */
 	uint64_t node_lost_ns;  /* 0 = 30 s, UINT64_MAX = only by hand */

@@ -1,5 +1,5 @@
 /*
- * Roles: permissions of a connection's token (wire/token.h). The table in rpc.c has the roles of
+ * Roles: permissions of a connection's token (wire/control/token.h). The table in rpc.c has the roles of
  * each request type; this file has checks that depend on more than the type.
  */
 #ifndef RLV_SERVER_METAD_ROLES_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "wire/control.pb-c.h"
-#include "wire/token.h"
+#include "wire/control/token.h"
 
 #include "base/error.h"
 

@@ -22,10 +22,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "wire/auth.h"
-#include "wire/channel.h"
+#include "wire/control/auth.h"
+#include "wire/control/channel.h"
 #include "wire/control.pb-c.h"
-#include "wire/tls.h"
+#include "wire/control/tls.h"
 
 #include "base/error.h"
 #include "base/os/process.h"

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "wire/channel.h"
+#include "wire/control/channel.h"
 
 #include "base/error.h"
 

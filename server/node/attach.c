@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"

@@ -32,7 +32,7 @@
 #include "catalog/slots.h"
 #include "catalog/store.h"
 
-#include "wire/auth.h"
+#include "wire/control/auth.h"
 
 #include "base/os/clock.h"
 #include "base/error.h"

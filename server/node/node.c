@@ -6,7 +6,7 @@
 
 #include <event2/event.h>
 
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"

@@ -22,7 +22,7 @@
 
 #include "catalog/node.h"
 
-#include "wire/channel.h"
+#include "wire/control/channel.h"
 #include "wire/control.pb-c.h"
 #include "wire/rptr.h"
 

@@ -10,7 +10,7 @@
 
 #include "ds/replay/shard.h"
 
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 #include "wire/region.h"
 
 #include "relive/relive.h"

@@ -2,9 +2,9 @@
  * Fuzzes the daemons' input: the header of a frame, then its body as every message that may come
  * with it.
  */
-#include "wire/channel.h"
+#include "wire/control/channel.h"
 #include "wire/control.pb-c.h"
-#include "wire/frame.h"
+#include "wire/control/frame.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * a handshake with the token goes before; then the rest comes as what the peer sends: in place of
  * its handshake, behind it as records, or through it as frames.
  */
-#include "wire/channel.h"
-#include "wire/tls.h"
+#include "wire/control/channel.h"
+#include "wire/control/tls.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -9,7 +9,7 @@
 
 #include "relive/relive.h"
 
-#include "wire/frame.h"
+#include "wire/control/frame.h"
 
 #include "base/os/clock.h"
 

@@ -6,10 +6,10 @@
 #include "tests/support/processes.h"
 #include "tests/support/test.h"
 
-#include "wire/auth.h"
-#include "wire/channel.h"
+#include "wire/control/auth.h"
+#include "wire/control/channel.h"
 #include "wire/control.pb-c.h"
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 #include "wire/region.h"
 #include "wire/table_layout.h"
 

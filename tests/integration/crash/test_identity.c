@@ -9,10 +9,10 @@
 #include "relive/relive.h"
 #include "relive/admin.h"
 
-#include "wire/auth.h"
-#include "wire/channel.h"
+#include "wire/control/auth.h"
+#include "wire/control/channel.h"
 #include "wire/control.pb-c.h"
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 #include "wire/region.h"
 
 #include "base/bits.h"

@@ -12,8 +12,8 @@
 #include "transport/transport.h"
 
 #include "wire/control.pb-c.h"
-#include "wire/dial.h"
-#include "wire/frame.h"
+#include "wire/control/dial.h"
+#include "wire/control/frame.h"
 
 #include "base/os/clock.h"
 

@@ -6,7 +6,7 @@
 #include "tests/support/test.h"
 
 #include "wire/control.pb-c.h"
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 
 #include "base/os/clock.h"
 

@@ -13,7 +13,7 @@
 #include "ds/replay/shard.h"
 
 #include "wire/control.pb-c.h"
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 
 #include "base/os/clock.h"
 #include "base/os/runtime_dir.h"

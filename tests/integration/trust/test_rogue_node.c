@@ -11,9 +11,9 @@
 
 #include "relive/relive.h"
 
-#include "wire/channel.h"
+#include "wire/control/channel.h"
 #include "wire/control.pb-c.h"
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 
 #include "base/os/clock.h"
 #include "base/error.h"

@@ -13,7 +13,7 @@
 #include "transport/transport.h"
 
 #include "wire/control.pb-c.h"
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 
 #include "base/bits.h"
 #include "base/os/clock.h"

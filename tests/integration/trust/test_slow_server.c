@@ -18,10 +18,10 @@
 #include "tests/support/fixture/cli_fixture.h"
 #include "tests/support/sockets.h"
 #include "tests/support/test.h"
-#include "wire/auth.h"
+#include "wire/control/auth.h"
 #include "wire/control.pb-c.h"
 #include "wire/region.h"
-#include "wire/tls.h"
+#include "wire/control/tls.h"
 
 #include "base/os/clock.h"
 

@@ -13,7 +13,7 @@
 #include "relive/relive.h"
 
 #include "wire/control.pb-c.h"
-#include "wire/frame.h"
+#include "wire/control/frame.h"
 #include "wire/region.h"
 
 #include <errno.h>

@@ -10,10 +10,10 @@
 
 #include "transport/attach/packet.h"
 
-#include "wire/auth.h"
+#include "wire/control/auth.h"
 #include "wire/control.pb-c.h"
-#include "wire/dial.h"
-#include "wire/frame.h"
+#include "wire/control/dial.h"
+#include "wire/control/frame.h"
 #include "wire/region.h"
 
 #include "base/os/clock.h"

@@ -3,7 +3,7 @@
 #include "tests/support/sockets.h"
 #include "tests/support/test.h"
 
-#include "wire/frame.h"
+#include "wire/control/frame.h"
 
 #include "base/os/clock.h"
 #include "base/rng.h"

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "wire/tls.h"
+#include "wire/control/tls.h"
 
 #define GARBLER_CONNS 64
 

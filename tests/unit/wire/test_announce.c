@@ -1,7 +1,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
-#include "wire/announce.h"
+#include "wire/control/announce.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #include "tests/support/test.h"
 
-#include "wire/auth.h"
+#include "wire/control/auth.h"
 
 #include <errno.h>
 #include <string.h>

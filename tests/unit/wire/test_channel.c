@@ -3,7 +3,7 @@
  */
 #include "tests/support/test.h"
 
-#include "wire/channel.h"
+#include "wire/control/channel.h"
 #include "wire/control.pb-c.h"
 
 #include "base/os/clock.h"

@@ -1,6 +1,6 @@
 #include "tests/support/test.h"
 
-#include "wire/frame.h"
+#include "wire/control/frame.h"
 
 #include <errno.h>
 #include <string.h>

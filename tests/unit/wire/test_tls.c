@@ -7,7 +7,7 @@
 #include "tests/support/must_internal.h"
 
 #include "wire/control.pb-c.h"
-#include "wire/tls.h"
+#include "wire/control/tls.h"
 
 #include "base/os/clock.h"
 

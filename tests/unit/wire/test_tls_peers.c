@@ -6,7 +6,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/must_internal.h"
 
-#include "wire/tls.h"
+#include "wire/control/tls.h"
 
 #include "base/bits.h"
 

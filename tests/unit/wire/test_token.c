@@ -1,6 +1,6 @@
 #include "tests/support/test.h"
 
-#include "wire/token.h"
+#include "wire/control/token.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  *
  * The file has mode 0600: who can read it can use the store. It appears whole, by rename(2), when
  * the server listens, and goes when the server ends. After a kill it stays, so a reader goes on
- * reading it until it names a server that answers (wire/dial.h).
+ * reading it until it names a server that answers (wire/control/dial.h).
  */
 #ifndef RLV_WIRE_ANNOUNCE_H
 #define RLV_WIRE_ANNOUNCE_H
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "wire/token.h"
+#include "wire/control/token.h"
 
 #include "base/error.h"
 

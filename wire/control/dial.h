@@ -1,20 +1,20 @@
 /*
  * Dial: connects a client or memory node to a metadata server, over a unix socket or by TLS over
- * TCP, and proves the token to it (wire/auth.h).
+ * TCP, and proves the token to it (wire/control/auth.h).
  */
 #ifndef RLV_WIRE_DIAL_H
 #define RLV_WIRE_DIAL_H
 
-#include "wire/auth.h"
-#include "wire/channel.h"
+#include "wire/control/auth.h"
+#include "wire/control/channel.h"
 #include "wire/control.pb-c.h"
-#include "wire/tls.h"
+#include "wire/control/tls.h"
 
 #define DIAL_TEXT_BYTES 64
 
 struct dial_opts {
 	const char *socket; /* path of a unix socket; NULL = host and port */
-	const char *host;   /* @FILE: as that file announces (wire/announce.h) */
+	const char *host;   /* @FILE: as that file announces (wire/control/announce.h) */
 	uint16_t port;
 	const char *token;     /* the store's own, or one of a role; "" = that of @FILE */
 	struct tls_files tls;  /* for TCP; without files the token is the PSK */

@@ -11,13 +11,13 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 
-#include "wire/frame.h"
+#include "wire/control/frame.h"
 
 #include "base/os/clock.h"
 
 struct tls_state;
 
-/* A connected socket, plain or with TLS (wire/tls.h). May be moved by copying. */
+/* A connected socket, plain or with TLS (wire/control/tls.h). May be moved by copying. */
 struct stream {
 	int fd;                /* does not block; -1 = closed */
 	struct tls_state *tls; /* NULL: a plain socket */

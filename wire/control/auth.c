@@ -1,4 +1,4 @@
-#include "wire/auth.h"
+#include "wire/control/auth.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
- * TLS: TLS 1.3 around a stream (wire/channel.h). All TCP connections of the control plane use it.
+ * TLS: TLS 1.3 around a stream (wire/control/channel.h). All TCP connections of the control plane use it.
  *
- *   by default       external PSK with (EC)DHE: HKDF-SHA256 of a token (wire/token.h). The PSK's
+ *   by default       external PSK with (EC)DHE: HKDF-SHA256 of a token (wire/control/token.h). The PSK's
  *                    identity names its role and epoch; nobody has a certificate.
- *   with tls_files   mutual certificates of one CA, no PSK; token proved inside (wire/auth.h)
+ *   with tls_files   mutual certificates of one CA, no PSK; token proved inside (wire/control/auth.h)
  *
  * The suites are those with SHA-256, because a PSK is bound to one hash. There are no tickets, no
  * early data and no settings of the system's openssl.cnf. The end of a connection sends no
@@ -13,8 +13,8 @@
 #ifndef RLV_WIRE_TLS_H
 #define RLV_WIRE_TLS_H
 
-#include "wire/channel.h"
-#include "wire/token.h"
+#include "wire/control/channel.h"
+#include "wire/control/token.h"
 
 #include "base/error.h"
 

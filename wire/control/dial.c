@@ -1,4 +1,4 @@
-#include "wire/dial.h"
+#include "wire/control/dial.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "wire/announce.h"
+#include "wire/control/announce.h"
 #include "wire/region.h"
 
 #include "base/os/process.h"

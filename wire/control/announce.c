@@ -1,4 +1,4 @@
-#include "wire/announce.h"
+#include "wire/control/announce.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
  *                               epoch; tokens of another epoch than the store's are refused
  *
  * The server derives the token that a peer names by its identity, "relive:1:ROLE:EPOCH", and has it
- * proved: as the key of TLS (wire/tls.h), and by HELLO and AUTH (wire/auth.h). The identity of the
+ * proved: as the key of TLS (wire/control/tls.h), and by HELLO and AUTH (wire/control/auth.h). The identity of the
  * store's own is "relive:1:admin:0".
  *
  * Tokens are symmetric: a holder of a role's token can impersonate the server to other holders of

@@ -1,4 +1,4 @@
-#include "wire/channel.h"
+#include "wire/control/channel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "wire/tls.h"
+#include "wire/control/tls.h"
 
 #include "base/mem/alloc.h"
 

@@ -1,4 +1,4 @@
-#include "wire/token.h"
+#include "wire/control/token.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "wire/auth.h"
-#include "wire/tls.h"
+#include "wire/control/auth.h"
+#include "wire/control/tls.h"
 
 #include "base/bits.h"
 

@@ -1,4 +1,4 @@
-#include "wire/frame.h"
+#include "wire/control/frame.h"
 
 #include <errno.h>
 #include <string.h>

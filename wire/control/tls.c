@@ -1,4 +1,4 @@
-#include "wire/tls.h"
+#include "wire/control/tls.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
