@@ -65,6 +65,26 @@ static void list__one_for_each_call(void **state)
 	assert_int_equal(lists(rig), before + 2);
 }
 
+/* A long READ is sent from the region itself, and yet shows what was there before the next request. */
+static void list__long_read_comes_before_what_follows(void **state)
+{
+	struct rig *rig = rig_of(state);
+	static uint64_t words[1024];
+	struct transport_wr wrs[2] = {
+		{ .verb = VERB_READ,
+		  .io = { .region = rig->region, .dst = words, .len = sizeof(words) } },
+		{ .verb = VERB_FAA,
+		  .atomic = { .region = rig->region, .off = sizeof(words) - 8, .value = 1 } },
+	};
+	struct transport_span span = { 0 };
+
+	for (uint64_t i = 0; i < 100; i++) {
+		assert_int_equal(transport_submit_chain(rig->tr, wrs, 2, &span), 0);
+		assert_int_equal(transport_poll(rig->tr, span.last, DEADLINE_NEVER), 0);
+		assert_int_equal(words[1023] + 1, rig_load(rig->region, sizeof(words) - 8));
+	}
+}
+
 /* The answer to a chain that nobody waits for comes with the next one, or soon. */
 static void list__answered_with_the_next(void **state)
 {
@@ -127,6 +147,7 @@ int main(void)
 	};
 	static const struct CMUnitTest tests[] = {
 		CONTRACT_TEST(list__one_for_each_call),
+		CONTRACT_TEST(list__long_read_comes_before_what_follows),
 		CONTRACT_TEST(list__answered_with_the_next),
 		CONTRACT_TEST(agent__sleeps_while_nobody_calls),
 	};

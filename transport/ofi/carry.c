@@ -116,7 +116,7 @@ int ofi_carry_send(struct ofi_carry *carry, int sock)
 		}
 	}
 	carry->piece = carry->n_pieces = carry->out_end = 0;
-	carry->urgent = false;
+	carry->urgent = carry->lends = false;
 	return 0;
 }
 
@@ -216,6 +216,7 @@ static int carry_request(struct ofi_carry *carry, const struct ofi_openings *ope
 	const struct ofi_opening *opening;
 	struct ofi_request request;
 	uint32_t answer, now;
+	bool lends;
 	uint8_t *at;
 	int ret;
 
@@ -228,7 +229,9 @@ static int carry_request(struct ofi_carry *carry, const struct ofi_openings *ope
 	if (carry_has(carry) < needed(&request))
 		return -EAGAIN;
 	answer = request.verb == OFI_WRITE || request.bytes > OFI_WHOLE ? 0 : request.bytes;
-	if (!answer_fits(carry, answer))
+	lends = request.verb == OFI_READ && !answer;
+	/* What a READ sends from its region is read when it is sent: before what comes after it. */
+	if (!answer_fits(carry, answer) || (carry->lends && !lends))
 		return -ENOBUFS;
 	load_ahead(carry, openings);
 	(void)carry_take(carry, sizeof(request));
@@ -248,7 +251,7 @@ static int carry_request(struct ofi_carry *carry, const struct ofi_openings *ope
 		copy_words(answer_add(carry, answer), at, answer);
 	} else {
 		carry->pieces[carry->n_pieces++] = (struct iovec){ at, request.bytes };
-		carry->urgent = true; /* what was read leaves before it changes */
+		carry->urgent = carry->lends = true; /* what was read leaves before it changes */
 	}
 	carry->left--;
 	return 0;

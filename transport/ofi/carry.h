@@ -52,6 +52,7 @@ struct ofi_carry {
 	uint32_t n, left;    /* requests of the list, and of them those to come; n 0: no list */
 	bool late;           /* the list's answer may wait */
 	bool urgent;         /* an answer that was not sent yet may not */
+	bool lends;          /* a READ of a region that was not sent yet */
 	/* a long WRITE, whose other bytes are still to come */
 	const struct ofi_opening *landing;
 	uint8_t *land_at;
