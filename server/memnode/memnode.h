@@ -29,7 +29,8 @@ struct memnode_opts {
 	uint64_t pool_bytes;  /* 0 = former size, size of the device, or 1 GiB of memory */
 	const char *path;     /* directory or DAX device; NULL = memory */
 	enum page_kind pages; /* page kind of memory; may be unavailable: see struct target_opts */
-	const char *host;     /* host of the metadata server, or @FILE (wire/control/announce.h); NULL = the
+	const char *
+		host; /* host of the metadata server, or @FILE (wire/control/announce.h); NULL = the
 			     store's socket on this host */
 	uint16_t port;
 	struct tls_files tls;  /* for host; each NULL: RELIVE_TLS_CERT, ..._KEY, ..._CA */

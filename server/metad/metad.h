@@ -39,11 +39,12 @@ struct rpc_parked;
 
 struct metad_opts {
 	const char *store;
-	const char *dir;        /* folder of the state database; NULL = the store's directory */
-	bool listen;            /* also on TCP */
-	const char *host;       /* NULL = loopback */
-	uint16_t port;          /* 0 = any */
-	const char *announce;   /* file that names host and port (wire/control/announce.h); NULL = none */
+	const char *dir;  /* folder of the state database; NULL = the store's directory */
+	bool listen;      /* also on TCP */
+	const char *host; /* NULL = loopback */
+	uint16_t port;    /* 0 = any */
+	const char *
+		announce; /* file that names host and port (wire/control/announce.h); NULL = none */
 	uint64_t lease_ns;      /* 0 = 10 s */
 	uint64_t node_lease_ns; /* 0 = 1 s */
 	uint64_t node_lost_ns;  /* 0 = 30 s, UINT64_MAX = only by hand */
