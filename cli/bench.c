@@ -75,6 +75,15 @@ static const struct arg_option options[] = {
 	{ "progress", NULL, "show progress even without a terminal", &parsed.progress, ARG_FLAG },
 };
 
+bool bench_case_is_given(const struct arg_option *all, const char *heading, uint64_t seen)
+{
+	unsigned n = 0;
+
+	while (all[n].help != heading)
+		n++;
+	return (seen & bits_mask(n)) != 0;
+}
+
 int bench_parse(struct replay_config *config, int argc, char **argv, bool *given_out)
 {
 	static char store_uri[CLI_STORE_BYTES];
@@ -94,16 +103,13 @@ int bench_parse(struct replay_config *config, int argc, char **argv, bool *given
 			"to load a random\n64 B line of as much memory; memcpy, the GB/s to copy as many "
 			"bytes as a batch has.",
 	};
-	unsigned n_case = 0;
 	int code;
 
 	replay_config_init(&parsed);
 	code = cli_parse(&args, argc, argv);
 	if (code == CLI_CONTINUE && parsed.store)
 		parsed.store = cli_store_uri(parsed.store, store_uri);
-	while (options[n_case].help != how_to_run)
-		n_case++;
-	*given_out = (seen & bits_mask(n_case)) != 0;
+	*given_out = bench_case_is_given(options, how_to_run, seen);
 	*config = parsed;
 	return code;
 }

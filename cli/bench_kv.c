@@ -205,14 +205,11 @@ static int parse(int argc, char **argv, bool *given_out)
 		.seen = &seen,
 		.examples = "relive bench kv --workload a --clients 2 --json",
 	};
-	unsigned n_case = 0;
 	int code = cli_parse(&args, argc, argv);
 
 	if (code != CLI_CONTINUE)
 		return code;
-	while (options[n_case].help != how_to_run)
-		n_case++;
-	*given_out = (seen & bits_mask(n_case)) != 0;
+	*given_out = bench_case_is_given(options, how_to_run, seen);
 	if (parsed.store)
 		parsed.store = cli_store_uri(parsed.store, store_uri);
 	parsed.config.workload = parsed.workload ? parsed.workload[0] : 0;
