@@ -45,7 +45,8 @@ uint64_t broker_memory_turn(struct broker *broker);
 RLV_MUST_CHECK int broker_gate_arrive(struct broker *broker, uint32_t job);
 void broker_gate_leave(struct broker *broker, uint32_t job);
 bool broker_gate_admitted(const struct broker *broker, uint32_t job);
-/* The job has taken memory: does it hold more than it said? */
+/* Call it after the job was lent memory. Once in an iteration it counts that the job holds more than it
+   declared, and tells the gate. */
 void broker_gate_taken(struct broker *broker, uint32_t job);
 uint64_t broker_gate_turn(struct broker *broker);
 
