@@ -116,6 +116,11 @@ struct backend_ops {
 	int (*fill)(struct backend *backend, uint32_t stream, uint64_t va, uint64_t bytes,
 		    uint8_t value);
 
+	/* Makes whole pages of the host memory that copies read and write without a copy on their way, until
+	   host_unregister, which takes the same address. Pages are registered once. */
+	int (*host_register)(struct backend *backend, void *memory, uint64_t bytes);
+	int (*host_unregister)(struct backend *backend, void *memory);
+
 	/* A dma-buf of a range that is mapped as a whole; a new one is needed when the extents
 	   behind it change. The caller closes the fd; *off_out is where in it the range begins. */
 	int (*dmabuf_export)(struct backend *backend, uint64_t va, uint64_t bytes, int *fd_out,

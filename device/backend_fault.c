@@ -54,6 +54,8 @@ FAULT(copy_batch,
       (inner, stream, copies, n))
 FAULT(fill, (struct backend * backend, uint32_t stream, uint64_t va, uint64_t bytes, uint8_t value),
       (inner, stream, va, bytes, value))
+FAULT(host_register, (struct backend * backend, void *memory, uint64_t bytes),
+      (inner, memory, bytes))
 FAULT(dmabuf_export,
       (struct backend * backend, uint64_t va, uint64_t bytes, int *fd_out, uint64_t *off_out),
       (inner, va, bytes, fd_out, off_out))
@@ -77,6 +79,13 @@ static int fault_extent_release(struct backend *backend, uint64_t handle)
 	struct backend *inner = fault_of(backend)->inner;
 
 	return inner->ops->extent_release(inner, handle);
+}
+
+static int fault_host_unregister(struct backend *backend, void *memory)
+{
+	struct backend *inner = fault_of(backend)->inner;
+
+	return inner->ops->host_unregister(inner, memory);
 }
 
 static uint64_t fault_now_ns(struct backend *backend)
@@ -109,6 +118,8 @@ static const struct backend_ops fault_ops = {
 	.progress_export = fault_progress_export,
 	.copy_batch = fault_copy_batch,
 	.fill = fault_fill,
+	.host_register = fault_host_register,
+	.host_unregister = fault_host_unregister,
 	.dmabuf_export = fault_dmabuf_export,
 	.now_ns = fault_now_ns,
 	.close = fault_close,

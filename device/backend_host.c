@@ -282,6 +282,19 @@ static int host_unmap(struct backend *backend, uint64_t va, uint64_t bytes)
 	return host_leave(host, 0);
 }
 
+/* All memory of the process is the device's. */
+static int host_host_register(struct backend *backend, void *memory, uint64_t bytes)
+{
+	(void)backend;
+	return memory && bytes ? 0 : error_set(-EINVAL, "register: no memory");
+}
+
+static int host_host_unregister(struct backend *backend, void *memory)
+{
+	(void)backend;
+	return memory ? 0 : error_set(-EINVAL, "unregister: no memory");
+}
+
 static int host_dmabuf_export(struct backend *backend, uint64_t va, uint64_t bytes, int *fd_out,
 			      uint64_t *off_out)
 {
@@ -329,6 +342,8 @@ static const struct backend_ops host_ops = {
 	.progress_export = host_progress_export,
 	.copy_batch = host_copy_batch,
 	.fill = host_fill,
+	.host_register = host_host_register,
+	.host_unregister = host_host_unregister,
 	.dmabuf_export = host_dmabuf_export,
 	.now_ns = host_now_ns,
 	.close = host_close,

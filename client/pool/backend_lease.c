@@ -266,6 +266,8 @@ PASS(copy_batch,
      copies, n)
 PASS(fill, (struct backend * base, uint32_t stream, uint64_t va, uint64_t bytes, uint8_t value),
      stream, va, bytes, value)
+PASS(host_register, (struct backend * base, void *memory, uint64_t bytes), memory, bytes)
+PASS(host_unregister, (struct backend * base, void *memory), memory)
 PASS(dmabuf_export,
      (struct backend * base, uint64_t va, uint64_t bytes, int *fd_out, uint64_t *off_out), va,
      bytes, fd_out, off_out)
@@ -309,6 +311,8 @@ static const struct backend_ops lease_ops = {
 	.progress_export = lease_progress_export,
 	.copy_batch = lease_copy_batch,
 	.fill = lease_fill,
+	.host_register = lease_host_register,
+	.host_unregister = lease_host_unregister,
 	.dmabuf_export = lease_dmabuf_export,
 	.now_ns = lease_now_ns,
 	.close = lease_backend_close,

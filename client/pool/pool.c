@@ -1,6 +1,7 @@
 #include "relive/pool.h"
 
 #include "client/pool/backend_lease.h"
+#include "client/pool/pool.h"
 #include "client/store/abi.h"
 #include "device/backend_host.h"
 #include "device/pool.h"
@@ -33,6 +34,12 @@ static int pool_enter(const struct rlv_pool *pool)
 	if (getpid() != pool->pid)
 		return error_set(-ECHILD, "job %s was opened before fork()", pool->name);
 	return 0;
+}
+
+int pool_cuda_device(const struct rlv_pool *pool)
+{
+	(void)pool;
+	return -1; /* what brokers share so far */
 }
 
 static uint64_t pool_deadline(int64_t timeout_ns)

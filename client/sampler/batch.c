@@ -224,14 +224,24 @@ void batch_free_all(struct rlv_sampler *sp)
 	mem_free(sp->batches);
 }
 
+/* Most of a device's buffers are in use for as long as its work is queued: those of a landing are few. */
+#define LANDED_MOST 8
+
+static bool batch_is_free(const struct rlv_sampler *sp, const struct batch *batch)
+{
+	return !batch->held && !batch->prefetched &&
+	       (!sp->opts.dest || landing_idle(sp->opts.dest, batch->memory));
+}
+
 struct batch *batch_find(struct rlv_sampler *sp)
 {
 	struct batch *batch = NULL;
 
 	for (uint32_t i = 0; !batch && i < sp->n_batches; i++)
-		if (!sp->batches[i]->held && !sp->batches[i]->prefetched)
+		if (batch_is_free(sp, sp->batches[i]))
 			batch = sp->batches[i];
-	if (!batch && sp->opts.batches == RLV_BATCHES_ANY && batch_add(sp) == 0)
+	if (!batch && sp->opts.batches == RLV_BATCHES_ANY &&
+	    (!sp->opts.dest || sp->n_batches < LANDED_MOST) && batch_add(sp) == 0)
 		batch = sp->batches[sp->n_batches - 1];
 	if (batch && batch->n_step != sp->plan.n_step)
 		batch_describe(sp, batch);
@@ -253,15 +263,44 @@ int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
 		*batch_out = batch;
 		return 0;
 	}
-	if (sp->opts.batches == RLV_BATCHES_ANY)
+	if (sp->opts.dest && held < sp->n_batches)
+		return error_set(-EAGAIN,
+				 "sampler: the device still uses all %u batches that were "
+				 "released",
+				 sp->n_batches - held);
+	if (sp->opts.batches == RLV_BATCHES_ANY && !sp->opts.dest)
 		return -ENOMEM;
 	return error_set(-EBUSY, "sampler: all %u batches are held; release one, or open with more",
-			 sp->opts.batches);
+			 held);
 }
 
 void rlv_batch_release(struct rlv_sampler *sampler, const struct rlv_batch *batch)
 {
 	for (uint32_t i = 0; sampler && i < sampler->n_batches; i++)
-		if (&sampler->batches[i]->pub == batch)
+		if (&sampler->batches[i]->pub == batch) {
 			sampler->batches[i]->held = false;
+			if (sampler->opts.dest)
+				landing_done(sampler->opts.dest, sampler->batches[i]->memory);
+		}
+}
+
+int batch_land(const struct rlv_sampler *sp, const struct batch *batch)
+{
+	struct landing_part parts[BATCH_OUTPUTS + 4] = { { batch->memory, batch->bytes } };
+	uint32_t n = 1, items = batch->pub.n;
+
+	if (!sp->opts.dest)
+		return 0;
+	if (items < sp->opts.batch_size) {
+		for (n = 0; n < batch->n_outputs; n++)
+			parts[n] = (struct landing_part){ batch->outputs[n].out,
+							  items * batch->outputs[n].item_bytes };
+		parts[n++] = (struct landing_part){ batch->key, items * sizeof(*batch->key) };
+		parts[n++] = (struct landing_part){ batch->probability,
+						    items * sizeof(*batch->probability) };
+		parts[n++] = (struct landing_part){ batch->weight, items * sizeof(*batch->weight) };
+		parts[n++] =
+			(struct landing_part){ batch->priority, items * sizeof(*batch->priority) };
+	}
+	return landing_land(sp->opts.dest, parts, n);
 }

@@ -265,8 +265,11 @@ static int sampler_late(void *ctx, int error)
 	bool at_once = sp->h.wait_ns == 0;
 	char text[WATCH_TEXT_BYTES];
 	struct limiter_words words;
-	int ret = admission_read(&sp->admission, &words);
+	int ret;
 
+	if (!call->batch && sp->opts.dest)
+		return error_set(-ETIMEDOUT, "sample: the device still uses all batches");
+	ret = admission_read(&sp->admission, &words);
 	if (ret)
 		return ret;
 	if (at_once && (error == -ENODATA || words.ins_committed == 0))
@@ -291,10 +294,15 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 	if (n == 0 || n > sampler->opts.batch_size)
 		return error_set(-EINVAL, "n %u: want 1..%u (opts.batch_size)", n,
 				 sampler->opts.batch_size);
+	ret = readbacks_apply(sampler, false);
+	if (ret)
+		return ret;
 	handle_start(&sampler->h, timeout_ns);
 	ret = handle_run(&sampler->h, &how, &call);
 	if (call.admitted)
 		ret = sampler_commit(&call, ret);
+	if (ret == 0)
+		ret = batch_land(sampler, call.batch);
 	if (ret)
 		return ret;
 	call.batch->held = true;
@@ -323,6 +331,8 @@ int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out)
 	if (!sampler)
 		return error_set(-EINVAL, "sampler is NULL");
 	ret = part_set_check(&sampler->h.set);
+	if (ret == 0)
+		ret = readbacks_apply(sampler, false);
 	if (ret && ret != -EHOSTDOWN) /* a call that may wait finds out more */
 		return ret;
 	ready = prefetch_advance(sampler);

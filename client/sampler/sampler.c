@@ -122,6 +122,9 @@ static int sampler_fill_defaults(struct rlv_sampler *sp, const struct rlv_sample
 	full->memory = NULL; /* the caller's may be gone after open */
 	full->columns = NULL;
 	sp->hooks = chunk_hooks;
+	if (opts->dest)
+		sp->hooks =
+			(struct alloc_hooks){ landing_alloc_hook, landing_free_hook, opts->dest };
 	if (opts->memory)
 		sp->hooks = (struct alloc_hooks){ opts->memory->alloc, opts->memory->free,
 						  opts->memory->ctx };
@@ -147,6 +150,7 @@ static void sampler_free(struct rlv_sampler *sp)
 {
 	prefetch_fini(sp);
 	async_sample_fini(&sp->now);
+	readbacks_fini(sp);
 	batch_free_all(sp);
 	shard_trees_fini(&sp->trees);
 	mem_free(sp->changes);
@@ -206,8 +210,6 @@ static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the s
 
 /* -------- the API -------- */
 
-/* Opens all of the sampler but its handle, which is open already. After an error the caller
-   frees it. */
 /* True if rows come over TCP, whose checksums are weak, and have checksums of their own. */
 static bool sampler_needs_crc(const struct rlv_sampler *sp)
 {
@@ -221,6 +223,8 @@ static bool sampler_needs_crc(const struct rlv_sampler *sp)
 	return needs;
 }
 
+/* Opens all of the sampler but its handle, which is open already. After an error the caller
+   frees it. */
 static int sampler_open_parts(struct rlv_sampler *sp)
 {
 	const struct table_desc *desc = sp->h.desc;
@@ -251,6 +255,8 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 		ret = async_sample_init(&sp->now);
 	while (ret == 0 && sp->n_batches < n)
 		ret = batch_add(sp);
+	if (ret == 0 && sp->opts.dest)
+		ret = readbacks_init(sp);
 	return ret ? ret : prefetch_init(sp);
 }
 
@@ -331,6 +337,9 @@ int rlv_sampler_flush(struct rlv_sampler *sampler)
 
 	if (!sampler)
 		return error_set(-EINVAL, "sampler is NULL");
+	ret = readbacks_apply(sampler, true);
+	if (ret && ret != -EHOSTDOWN)
+		return ret;
 	ret = handle_begin(&sampler->h, 0);
 	if (ret == -EHOSTDOWN) /* updates are lost with their shards */
 		return 0;

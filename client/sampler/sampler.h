@@ -1,14 +1,16 @@
 /*
  * Sampler: state shared by sampler.c (open, close), sample.c (the call), round.c (draw, gather and
  * verify in place), async_sample.c (the same over a wire), prefetch.c (prefetched batches), batch.c
- * (buffers), consume.c (consuming views) and update.c (priorities).
+ * (buffers), consume.c (consuming views), update.c (priorities) and readback.c (those that a device has).
  */
 #ifndef RLV_CLIENT_SAMPLER_SAMPLER_H
 #define RLV_CLIENT_SAMPLER_SAMPLER_H
 
 #include "client/table/admission.h"
+#include "client/landing/landing.h"
 #include "client/sampler/async_sample.h"
 #include "client/sampler/shard_trees.h"
+#include "client/sampler/readback.h"
 #include "client/sampler/scratch.h"
 
 #include "ds/replay/change.h"
@@ -75,6 +77,7 @@ struct rlv_sampler {
 	uint32_t room;                         /* of them */
 	uint32_t newest_version;               /* policy version seen */
 	uint64_t expired;                      /* consumed in this call, but too old to return */
+	struct readbacks readbacks;            /* updates from the device */
 	struct rlv_stats stats;
 };
 
@@ -173,8 +176,12 @@ void batch_free_all(struct rlv_sampler *sp);
  */
 struct batch *batch_find(struct rlv_sampler *sp);
 
+/* Brings the batch, of which pub.n items are filled, to the device of opts.dest, if there is one. */
+RLV_MUST_CHECK int batch_land(const struct rlv_sampler *sp, const struct batch *batch);
+
 /* Gives a buffer for a sample of n: that of the oldest prefetched batch, or a free one. -EBUSY:
-   the user holds opts.batches of them, or none is free; -ENOMEM with RLV_BATCHES_ANY. */
+   the user holds opts.batches of them, or none is free; -ENOMEM with RLV_BATCHES_ANY; -EAGAIN: the
+   device of opts.dest still uses all that were released. */
 RLV_MUST_CHECK int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out);
 
 /* The shortest time in which the generation of a leaf can repeat: all slots rewritten at 10 ns a

@@ -74,6 +74,8 @@ int cuda_stream_progress(struct backend *backend, uint32_t stream, uint64_t *seq
 int cuda_progress_export(struct backend *backend, int *fd_out);
 int cuda_copy_batch(struct backend *backend, uint32_t stream, const struct backend_copy *copies,
 		    size_t n);
+int cuda_host_register(struct backend *backend, void *memory, uint64_t bytes);
+int cuda_host_unregister(struct backend *backend, void *memory);
 int cuda_fill(struct backend *backend, uint32_t stream, uint64_t va, uint64_t bytes, uint8_t value);
 
 #endif

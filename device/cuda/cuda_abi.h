@@ -65,6 +65,8 @@ struct cu_graph_exec;
 #define CU_STREAM_NON_BLOCKING_FLAG 1u
 #define CU_EVENT_NO_TIMING_FLAG 2u
 #define CU_EVENT_INTERPROCESS_FLAG 4u
+#define CU_STREAM_LEGACY 1u /* handles of the default streams */
+#define CU_STREAM_PER_THREAD 2u
 #define CU_HOST_PORTABLE 1u
 #define CU_HOST_DEVICEMAP 2u
 #define CU_ALLOCATION_PINNED 1u

@@ -79,9 +79,9 @@ void cuda_streams_close(struct backend_cuda *cuda)
 		(void)cuda->calls->stream_wait(stream->native);
 		(void)stream_end(cuda, stream);
 	}
-	if (!cuda->events)
-		(void)cuda->calls->host_unregister((void *)cuda->progress);
-	munmap((void *)cuda->progress, CUDA_PROGRESS_BYTES);
+	/* A page that the device still knows stays. */
+	if (cuda->events || cuda->calls->host_unregister((void *)cuda->progress) == CU_OK)
+		munmap((void *)cuda->progress, CUDA_PROGRESS_BYTES);
 	close(cuda->progress_fd);
 }
 
@@ -296,4 +296,30 @@ int cuda_fill(struct backend *backend, uint32_t number, uint64_t va, uint64_t by
 	return cuda_leave(cuda, before,
 			  cuda_check(cuda, "cuMemsetD8Async",
 				     cuda->calls->fill(va, value, bytes, stream->native)));
+}
+
+int cuda_host_register(struct backend *backend, void *memory, uint64_t bytes)
+{
+	struct backend_cuda *cuda = cuda_of(backend);
+	struct cu_context *before;
+	int err = cuda_enter(cuda, &before);
+
+	if (err)
+		return err;
+	return cuda_leave(cuda, before,
+			  cuda_check(cuda, "cuMemHostRegister",
+				     cuda->calls->host_register(memory, bytes, CU_HOST_PORTABLE)));
+}
+
+int cuda_host_unregister(struct backend *backend, void *memory)
+{
+	struct backend_cuda *cuda = cuda_of(backend);
+	struct cu_context *before;
+	int err = cuda_enter(cuda, &before);
+
+	if (err)
+		return err;
+	return cuda_leave(
+		cuda, before,
+		cuda_check(cuda, "cuMemHostUnregister", cuda->calls->host_unregister(memory)));
 }

@@ -497,8 +497,7 @@ struct rlv_sampler_opts {
 	double beta;            /* importance exponent; 0 = 0.4; negative = no weights (all 1) */
 	uint32_t layout;        /* enum rlv_layout */
 	uint32_t weights;       /* enum rlv_weights */
-	uint32_t batches;       /* batch buffers held at once: up to 64, or
-				   RLV_BATCHES_ANY; 0 = 2 */
+	uint32_t batches;       /* held at once: up to 64, or RLV_BATCHES_ANY; 0 = 2 */
 	uint32_t defer_updates; /* ignored: each update writes its changes */
 	uint64_t seed;          /* 0 = from the system */
 	uint32_t rank;          /* data-parallel learners: index of this one */
@@ -509,14 +508,15 @@ struct rlv_sampler_opts {
 	   sample; free in rlv_sampler_close. Copied. NULL = memory of the library. */
 	const struct rlv_memory *memory;
 	uint32_t verify; /* enum rlv_verify */
-	/* Batches drawn ahead over a network, each with its own buffer; 0 = none. Ignored for local
-	   memory and for FIFO and LIFO views. */
+	/* Batches drawn ahead over a network; 0 = none. Not for local memory, FIFO and LIFO views. */
 	uint32_t prefetch;
 	/* Columns of batches, by name; copied. NULL, n_columns 0 = all. Not NULL, 0 = only keys,
 	   weights, probabilities and priorities: rows are not read, so they may already be
 	   overwritten; samples cost 2 RT less, 1 with RLV_VERIFY_CRC. */
 	const char *const *columns;
 	uint32_t n_columns;
+	/* Where batches arrive (relive/landing.h), borrowed; opts.memory is then of rlv_landing_alloc. */
+	struct rlv_landing *dest;
 };
 #define RLV_SAMPLER_OPTS_INIT RLV_SIZED(struct rlv_sampler_opts)
 

@@ -6,6 +6,7 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -215,6 +216,28 @@ TEST_WITH(progress_export__another_mapping_sees_the_marks, begin, end)
 	stream_done(stream);
 	assert_int_equal(page[stream], 42);
 	(void)munmap((void *)(uintptr_t)page, BACKEND_STREAMS * sizeof(*page));
+}
+
+TEST_WITH(host_register__memory_takes_part_in_copies, begin, end)
+{
+	uint32_t stream = stream_make();
+	uint64_t handle, va = mapped(&handle);
+	uint8_t *pages = aligned_alloc(4096, 8192);
+	struct backend_copy in, back;
+
+	assert_non_null(pages);
+	memset(pages, 5, 4096);
+	assert_int_equal(dev->ops->host_register(dev, pages, 8192), 0);
+	assert_int_equal(dev->ops->host_register(dev, NULL, 8192), -EINVAL);
+	in = (struct backend_copy){ va, (uint64_t)(uintptr_t)pages, 4096 };
+	back = (struct backend_copy){ (uint64_t)(uintptr_t)pages + 4096, va, 4096 };
+	assert_int_equal(dev->ops->copy_batch(dev, stream, &in, 1), 0);
+	assert_int_equal(dev->ops->copy_batch(dev, stream, &back, 1), 0);
+	stream_done(stream);
+	assert_int_equal(pages[4096 + 7], 5);
+	assert_int_equal(dev->ops->host_unregister(dev, pages), 0);
+	free(pages);
+	assert_int_equal(dev->ops->stream_close(dev, stream), 0);
 }
 
 TEST_WITH(copy_batch__copies_to_and_from_the_host, begin, end)

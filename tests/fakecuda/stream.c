@@ -172,9 +172,11 @@ static struct cu_stream *stream_new(void)
 /* The stream that NULL stands for is made when it is used. NULL: no memory, or none of ours. */
 static struct cu_stream *stream_named(struct cu_stream *wanted)
 {
-	if (!wanted && !all.fallback)
+	bool is_default = (uintptr_t)wanted <= CU_STREAM_PER_THREAD;
+
+	if (is_default && !all.fallback)
 		all.fallback = stream_new();
-	if (!wanted)
+	if (is_default)
 		return all.fallback;
 	for (struct cu_stream *stream = all.streams; stream; stream = stream->next) {
 		if (stream == wanted)

@@ -1,0 +1,241 @@
+/*
+ * flow.c - copies to and from the device, and when it is done with a buffer.
+ */
+#include "client/landing/state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "client/store/backoff.h"
+
+#include "base/bits.h"
+#include "base/os/clock.h"
+
+#define DEFAULT_STREAM ((void *)1) /* CU_STREAM_LEGACY: the driver's word for a NULL stream */
+#define PARTS 64                   /* of one call of the backend */
+#define SPINS 200                  /* before a wait sleeps: most copies take as long */
+
+static int queue_mark(struct rlv_landing *landing, uint32_t index) LOCK_REQUIRES(landing_role)
+{
+	struct landing_stream *stream = &landing->streams[index];
+	int ret = landing->backend->ops->stream_mark(landing->backend, stream->number,
+						     stream->marked + 1);
+
+	if (ret == 0)
+		stream->marked++;
+	return ret;
+}
+
+int landing_reached(struct rlv_landing *landing, const struct landing_mark *mark)
+{
+	uint64_t seq = 0;
+	int ret = landing->backend->ops->stream_progress(landing->backend, mark->stream, &seq);
+
+	return ret || seq >= mark->seq ? ret : -EAGAIN;
+}
+
+int landing_await(struct rlv_landing *landing, const struct landing_mark *mark)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), landing->timeout_ns);
+	struct backoff backoff = { .first_ns = 10 * CLOCK_NS_PER_US, .doublings = 6 };
+	int ret;
+
+	for (uint32_t i = 0; (ret = landing_reached(landing, mark)) == -EAGAIN; i++) {
+		if (i < SPINS)
+			sched_yield();
+		else if (!deadline_expired(clock_monotonic(), deadline))
+			backoff_sleep(&backoff, clock_monotonic(), deadline);
+		else
+			return error_set(-ETIMEDOUT,
+					 "landing: the device did not reach mark %" PRIu64
+					 " in %" PRId64 " s: raise opts.timeout_ns if its work is "
+					 "longer",
+					 mark->seq, landing->timeout_ns / CLOCK_NS_PER_S);
+	}
+	return ret;
+}
+
+/* -------- to the device -------- */
+
+static int queue_parts(struct rlv_landing *landing, const struct landing_buffer *buffer,
+		       const struct landing_part *parts, uint32_t n) LOCK_REQUIRES(landing_role)
+{
+	struct backend_copy copies[PARTS];
+	uint32_t own = landing->streams[0].number;
+	int ret = 0;
+
+	for (uint32_t at = 0; ret == 0 && at < n;) {
+		uint32_t some = 0;
+
+		for (; some < PARTS && at < n; some++, at++) {
+			uint64_t off = (uint64_t)((const uint8_t *)parts[at].ptr - buffer->host);
+
+			if (off > buffer->bytes || parts[at].bytes > buffer->bytes - off)
+				return error_set(-EINVAL, "landing: a part ends behind its buffer");
+			copies[some] = (struct backend_copy){ buffer->at + off,
+							      (uint64_t)(uintptr_t)parts[at].ptr,
+							      parts[at].bytes };
+			landing->info.copied_bytes += parts[at].bytes;
+		}
+		ret = landing->backend->ops->copy_batch(landing->backend, own, copies, some);
+	}
+	return ret;
+}
+
+int landing_land(struct rlv_landing *landing, const struct landing_part *parts, uint32_t n)
+{
+	const struct landing_buffer *buffer;
+	struct landing_mark mark = { 0 };
+	uint64_t began;
+	int ret = landing_enter(landing);
+
+	if (ret)
+		return ret;
+	began = clock_now_ns(clock_monotonic());
+	lock_acquire(&landing->lock, &landing_role);
+	buffer = landing_find(landing, parts[0].ptr);
+	ret = buffer ? 0 : -EINVAL;
+	if (ret == 0 && landing->backend)
+		ret = queue_parts(landing, buffer, parts, n);
+	if (ret == 0 && landing->backend)
+		ret = queue_mark(landing, 0);
+	mark = (struct landing_mark){ landing->streams[0].number, landing->streams[0].marked };
+	lock_release(&landing->lock, &landing_role);
+	if (ret == 0 && landing->backend)
+		ret = landing_await(landing, &mark);
+	if (ret)
+		return ret;
+	lock_acquire(&landing->lock, &landing_role);
+	landing->info.batches++;
+	landing->info.waited_ns += clock_now_ns(clock_monotonic()) - began;
+	lock_release(&landing->lock, &landing_role);
+	return 0;
+}
+
+/* -------- from the device -------- */
+
+int landing_stream(struct rlv_landing *landing, void *native, uint32_t *index_out)
+{
+	void *named = native ? native : DEFAULT_STREAM;
+	uint32_t n = landing->n_streams;
+	int ret;
+
+	for (uint32_t i = 1; i < n; i++) {
+		if (landing->streams[i].native == named) {
+			*index_out = i;
+			return 0;
+		}
+	}
+	if (n == LANDING_STREAMS)
+		return error_set(-ENOSPC, "landing: %d streams use its buffers already",
+				 LANDING_STREAMS - 1);
+	ret = landing->backend->ops->stream_open(landing->backend, named,
+						 &landing->streams[n].number);
+	if (ret)
+		return ret;
+	landing->streams[n].native = named;
+	landing->n_streams++;
+	*index_out = n;
+	return 0;
+}
+
+int landing_fetch(struct rlv_landing *landing, void *native, void *memory, uint64_t address,
+		  size_t bytes, struct landing_mark *mark_out)
+{
+	const struct backend_copy copy = { (uint64_t)(uintptr_t)memory, address, bytes };
+	uint32_t index = 0;
+	int ret = landing_enter(landing);
+
+	if (ret)
+		return ret;
+	if (!landing->backend)
+		return error_set(-ENOTSUP, "landing: its device has no streams");
+	lock_acquire(&landing->lock, &landing_role);
+	ret = landing_stream(landing, native, &index);
+	if (ret == 0)
+		ret = landing->backend->ops->copy_batch(landing->backend,
+							landing->streams[index].number, &copy, 1);
+	if (ret == 0)
+		ret = queue_mark(landing, index);
+	*mark_out = (struct landing_mark){ landing->streams[index].number,
+					   landing->streams[index].marked };
+	lock_release(&landing->lock, &landing_role);
+	return ret;
+}
+
+/* -------- whose buffers are used -------- */
+
+int rlv_landing_use(struct rlv_landing *landing, const void *ptr, void *native)
+{
+	struct landing_buffer *buffer;
+	uint32_t index = 0;
+	int ret = landing_enter(landing);
+
+	if (ret)
+		return ret;
+	lock_acquire(&landing->lock, &landing_role);
+	buffer = landing_find(landing, ptr);
+	ret = buffer ? 0 : -EINVAL;
+	if (ret == 0 && landing->backend)
+		ret = landing_stream(landing, native, &index);
+	if (ret == 0 && index)
+		buffer->used |= 1u << index;
+	lock_release(&landing->lock, &landing_role);
+	return ret;
+}
+
+void landing_mark_uses(struct rlv_landing *landing, struct landing_buffer *buffer)
+{
+	for (; buffer->used; buffer->used &= buffer->used - 1) {
+		uint32_t index = (uint32_t)__builtin_ctz(buffer->used);
+
+		if (queue_mark(landing, index) ==
+		    0) /* else the device is lost, and its work has ended */
+			buffer->marks[index] = landing->streams[index].marked;
+	}
+}
+
+int landing_await_uses(struct rlv_landing *landing, struct landing_buffer *buffer)
+{
+	int ret = 0;
+
+	for (uint32_t i = 1; ret == 0 && i < landing->n_streams; i++) {
+		const struct landing_mark mark = { landing->streams[i].number, buffer->marks[i] };
+
+		if (mark.seq)
+			ret = landing_await(landing, &mark);
+	}
+	return ret;
+}
+
+void landing_done(struct rlv_landing *landing, const void *memory)
+{
+	struct landing_buffer *buffer;
+
+	if (getpid() != landing->pid)
+		return;
+	lock_acquire(&landing->lock, &landing_role);
+	buffer = landing_find(landing, memory);
+	if (buffer)
+		landing_mark_uses(landing, buffer);
+	lock_release(&landing->lock, &landing_role);
+}
+
+bool landing_idle(struct rlv_landing *landing, const void *memory)
+{
+	struct landing_buffer *buffer;
+	bool idle;
+
+	lock_acquire(&landing->lock, &landing_role);
+	buffer = landing_find(landing, memory);
+	idle = buffer && !buffer->used;
+	for (uint32_t i = 1; idle && i < landing->n_streams; i++) {
+		const struct landing_mark mark = { landing->streams[i].number, buffer->marks[i] };
+
+		idle = !mark.seq || landing_reached(landing, &mark) != -EAGAIN;
+	}
+	lock_release(&landing->lock, &landing_role);
+	return idle;
+}

@@ -1,0 +1,58 @@
+/*
+ * landing.h - what samplers do with a landing (relive/landing.h).
+ *
+ *   gathered on the host ─> landing_land: copies queued, awaited ─> handed over
+ *   released ─> landing_done: a mark on each stream that used it ─> landing_idle: filled again
+ *
+ * landing.c: open, close, and what users ask of buffers. flow.c: copies and marks.
+ */
+#ifndef RLV_CLIENT_LANDING_LANDING_H
+#define RLV_CLIENT_LANDING_LANDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct rlv_landing;
+
+/* rlv_landing_alloc and rlv_landing_free, as hooks of alloc_buffer: ctx is the landing. */
+void *landing_alloc_hook(void *ctx, size_t align, size_t bytes);
+void landing_free_hook(void *ctx, void *buffer, size_t bytes);
+
+/* True: the memory of its buffers is the device's, and there are no streams. */
+bool landing_is_in_place(const struct rlv_landing *landing);
+
+/* A part of a buffer. */
+struct landing_part {
+	const void *ptr;
+	size_t bytes;
+};
+
+/* Copies parts of one buffer to the device, and waits until they are there. -ENODEV, -ETIMEDOUT. */
+RLV_MUST_CHECK int landing_land(struct rlv_landing *landing, const struct landing_part *parts,
+				uint32_t n);
+
+/* No more work that uses the buffer will be queued. */
+void landing_done(struct rlv_landing *landing, const void *buffer);
+
+/* True: the device is done with all work that was queued before landing_done, or it is lost. */
+bool landing_idle(struct rlv_landing *landing, const void *buffer);
+
+/* When bytes that a stream carries are on the host. */
+struct landing_mark {
+	uint32_t stream;
+	uint64_t seq;
+};
+
+/* Queues a copy from an address of the device to a buffer, behind the work of the stream `native`. */
+RLV_MUST_CHECK int landing_fetch(struct rlv_landing *landing, void *native, void *buffer,
+				 uint64_t address, size_t bytes, struct landing_mark *mark_out);
+
+/* -EAGAIN: not there yet. */
+RLV_MUST_CHECK int landing_reached(struct rlv_landing *landing, const struct landing_mark *mark);
+/* The same, but it waits, for the landing's timeout. -ETIMEDOUT. */
+RLV_MUST_CHECK int landing_await(struct rlv_landing *landing, const struct landing_mark *mark);
+
+#endif

@@ -1,0 +1,67 @@
+/*
+ * state.h - what the files of a landing share. Private to them.
+ */
+#ifndef RLV_CLIENT_LANDING_STATE_H
+#define RLV_CLIENT_LANDING_STATE_H
+
+#include <sys/types.h>
+
+#include "relive/landing.h"
+
+#include "client/landing/landing.h"
+#include "device/backend.h"
+#include "base/os/lock.h"
+
+#define LANDING_STREAMS 16 /* the landing's own, which copies, and 15 of its users */
+
+extern const struct lock_role landing_role;
+
+struct landing_stream {
+	void *native; /* NULL: the landing's own */
+	uint32_t number;
+	uint64_t marked; /* the last mark */
+};
+
+struct landing_buffer {
+	struct landing_buffer *next;
+	uint8_t *host;
+	size_t bytes;          /* of both sides, rounded up */
+	uint64_t at;           /* on the device; the host's address if it is in place */
+	uint64_t extent;       /* without a pool: its handle */
+	uint64_t device_bytes; /* taken of the device */
+	uint32_t used;         /* a bit for each stream that may still be given work with it */
+	uint64_t marks[LANDING_STREAMS]; /* that must be reached; 0 = none */
+};
+
+struct rlv_landing {
+	struct backend *backend; /* NULL: in place */
+	struct rlv_pool *pool;
+	pid_t pid;
+	int64_t timeout_ns;
+	struct lock lock;
+	struct landing_buffer *buffers LOCK_GUARDED_BY(landing_role);
+	struct landing_stream streams[LANDING_STREAMS] LOCK_GUARDED_BY(landing_role);
+	uint32_t n_streams LOCK_GUARDED_BY(landing_role);
+	struct rlv_landing_info info LOCK_GUARDED_BY(landing_role);
+};
+
+/* -ECHILD after a fork, -EINVAL without a landing. */
+RLV_MUST_CHECK int landing_enter(const struct rlv_landing *landing);
+
+/* The buffer that holds the byte at ptr. NULL with an error: none. */
+struct landing_buffer *landing_find(struct rlv_landing *landing, const void *ptr)
+	LOCK_REQUIRES(landing_role);
+
+/* The index of a user's stream, which is opened if it is new. -ENOSPC. */
+RLV_MUST_CHECK int landing_stream(struct rlv_landing *landing, void *native, uint32_t *index_out)
+	LOCK_REQUIRES(landing_role);
+
+/* Queues a mark on each stream that uses the buffer. */
+void landing_mark_uses(struct rlv_landing *landing, struct landing_buffer *buffer)
+	LOCK_REQUIRES(landing_role);
+
+/* Waits, at most for the landing's timeout, until the device is done with the buffer. */
+RLV_MUST_CHECK int landing_await_uses(struct rlv_landing *landing, struct landing_buffer *buffer)
+	LOCK_REQUIRES(landing_role);
+
+#endif

@@ -1,0 +1,102 @@
+/*
+ * Landings: memory of a device in which batches of samplers arrive.
+ *
+ *   rlv_landing_open ─> opts.dest of samplers ─> rlv_sampler_sample
+ *     each batch: rlv_landing_device ─> work of streams, rlv_landing_use ─> rlv_batch_release
+ *   rlv_sampler_close ─> rlv_landing_close
+ *
+ * A batch buffer has two sides: on the host, where a sampler gathers rows, and on the device. A sample ends
+ * when the device has the batch, so that any stream may read it at once; the host's side stays readable, too.
+ * How a batch comes to the device is the landing's path, which rlv_landing_info tells:
+ *
+ *   RLV_LANDING_IN_PLACE   the device's memory is the host's (a pool of memory of the host): no copy
+ *   RLV_LANDING_PINNED     page-locked memory of the host, then one copy by the device
+ *
+ * With a pool (relive/pool.h) the device's side is tensors of class RLV_POOL_STAGING, which count in the
+ * pool's ledger. Without one it is memory of a CUDA device, taken from its driver.
+ *
+ * Conventions and errors are as in relive/relive.h. Of the codes: -ENODEV the device is lost, -ENOTSUP there
+ * is no driver, -ECHILD the landing was opened before fork(). Thread: any, except rlv_landing_close. Nothing
+ * here makes a round trip.
+ */
+#ifndef RELIVE_LANDING_H
+#define RELIVE_LANDING_H
+
+#include "relive/pool.h"
+#include "relive/relive.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rlv_landing_opts {
+	uint32_t size;
+	int32_t device; /* CUDA device, as CUDA_VISIBLE_DEVICES leaves them; not with a pool */
+	struct rlv_pool *pool; /* borrowed until rlv_landing_close; NULL = none */
+	int64_t timeout_ns;    /* of each wait for the device; 0 = 30 s */
+};
+#define RLV_LANDING_OPTS_INIT RLV_SIZED(struct rlv_landing_opts)
+
+/* Opens a landing. -ENOTSUP: no driver of the device, or one that cannot do it; -ENODEV: no such device;
+   -EINVAL; -ENOMEM. Thread: setup. */
+RLV_CHECKED int rlv_landing_open(const struct rlv_landing_opts *opts,
+				 struct rlv_landing **landing_out);
+
+/* Sets *landing to NULL; NULL is a no-op. -EBUSY: buffers are left, of an open sampler: nothing was done.
+   Thread: owner. */
+RLV_CHECKED int rlv_landing_close(struct rlv_landing **landing);
+
+enum rlv_landing_path { RLV_LANDING_IN_PLACE = 1, RLV_LANDING_PINNED = 2 };
+
+struct rlv_landing_info {
+	uint32_t size;
+	uint32_t path;    /* enum rlv_landing_path */
+	int32_t device;   /* number of the CUDA device; -1 = the host */
+	uint32_t buffers; /* now */
+	char name[64];    /* as the device calls itself */
+	uint64_t bytes;   /* of the device, in buffers */
+	uint64_t batches; /* landed so far */
+	uint64_t copied_bytes;
+	uint64_t waited_ns; /* for copies */
+};
+#define RLV_LANDING_INFO_INIT RLV_SIZED(struct rlv_landing_info)
+
+RLV_CHECKED int rlv_landing_info(struct rlv_landing *landing, struct rlv_landing_info *info_out);
+
+/*
+ * A buffer with both sides; *buffer_out is the host's. Samplers with opts.dest make their own: this is for
+ * opts.memory, where buffers must outlive the sampler. align: a power of two, at most 4096. -ENOSPC,
+ * -ETIMEDOUT: the pool has no room; -ENOMEM, -EINVAL.
+ */
+RLV_CHECKED int rlv_landing_alloc(struct rlv_landing *landing, size_t align, size_t bytes,
+				  void **buffer_out);
+
+/* Frees it when the device is done with it, at the latest after timeout_ns; NULL is a no-op. */
+RLV_API void rlv_landing_free(struct rlv_landing *landing, void *buffer, size_t bytes);
+
+/* Where the device has the byte at ptr of a buffer. -EINVAL: ptr is in no buffer of the landing. */
+RLV_CHECKED int rlv_landing_device(struct rlv_landing *landing, const void *ptr,
+				   uint64_t *address_out);
+
+/*
+ * Work of a stream uses the buffer at ptr: all that is queued until the batch is released, or the buffer
+ * freed. It is not filled again before that work is done. native: a stream of the device's own API (a CUstream);
+ * NULL is CUDA's default stream. -EINVAL (ptr), -ENOSPC: 15 streams are known already.
+ */
+RLV_CHECKED int rlv_landing_use(struct rlv_landing *landing, const void *ptr, void *native);
+
+/*
+ * As rlv_sampler_update, of n TD errors (f32) at `address` of the device of opts.dest, which work of the stream
+ * `native` writes: queues their way back and returns. A later sample, poll, update, flush or close of the
+ * sampler sets the priorities, in order; only flush and close wait for the device. The keys are read at once.
+ * A TD error that is no number of 0 or more makes that call fail with -EINVAL, and its update is dropped.
+ * -EBUSY: four updates are on their way. Thread: owner of the sampler.
+ */
+RLV_CHECKED int rlv_sampler_update_device(struct rlv_sampler *sampler, const uint64_t *keys,
+					  uint64_t address, uint32_t n, void *native);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
