@@ -132,6 +132,33 @@ Adds the items that this sampler drew and has not counted yet to the table's cou
 
 :raises TableDropped, NodeDown, Forked, Closed:
 """,
+    "Sampler.update_device": r"""update_device($self, keys, address, stream, n, /)
+--
+
+Sets the priorities of keys from n TD errors (float32) at an address of the device of the sampler's landing,
+behind the work of a CUDA stream. :meth:`update_priorities` calls it for tensors of the device.
+""",
+    "Landing.dlpack": r"""dlpack($self, array, code, bits, /)
+--
+
+Returns a DLPack capsule of what the device has in place of an array of the host.
+""",
+    "Landing.address": r"""address($self, array, /)
+--
+
+Returns the device's address of an array of a batch buffer's host side.
+""",
+    "Landing.use": r"""use($self, array, stream, /)
+--
+
+Work of a CUDA stream (its handle, an integer) uses the batch of this array, until the batch is released.
+""",
+    "Landing.info": r"""info($self, /)
+--
+
+Returns a dict: ``path`` (``"pinned"``: page-locked memory, then one copy by the device), ``name`` and ``device``,
+``buffers`` and their ``bytes``, ``batches`` landed so far, ``copied_bytes``, and ``waited`` seconds for copies.
+""",
     "Sampler.stats": r"""stats($self, /)
 --
 

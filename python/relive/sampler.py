@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core, _nested, errors
 from ._closing import close_all, leave
 from ._integer import unsigned
+from .landing import landing_of
 
 if TYPE_CHECKING:
     from .table import Table
@@ -63,9 +64,11 @@ class Sampler(_core.Sampler):
         device. Needs torch with CUDA.
     :param allocator: a function that takes a number of bytes and returns a writable buffer of at least
         that size, aligned to 64 bytes: the memory of a batch buffer. It must not use the table.
+    :param device: ``"cuda"``, ``"cuda:N"`` or a :class:`relive.landing.Landing`: batches arrive in the memory
+        of that device (:mod:`relive.landing`); None = on the host.
     :raises InvalidArgument: names the option.
     :raises NoSpace: no client slot of the table is free: close a sampler or writer.
-    :raises Unsupported: pin_memory, and torch has no CUDA.
+    :raises Unsupported: pin_memory, and torch has no CUDA; or device, and there is no driver of CUDA.
     """
 
     _table: Table  # whose store closes what is open
@@ -78,10 +81,14 @@ class Sampler(_core.Sampler):
                 world_size: int = 1, seed: int | None = None, independent: bool = False,
                 short_batch: bool = False, defer_updates: int = 0, pin_memory: bool = False,
                 allocator: Callable[[int], Any] | None = None,
-                columns: Sequence[str] | None = None) -> Sampler:
+                columns: Sequence[str] | None = None, device: Any = None) -> Sampler:
         if not beta >= 0:
             raise errors.InvalidArgument("sampler: beta %r, want 0 to 8" % (beta,))
         prefetch = unsigned("prefetch", prefetch)
+        landing = landing_of(device)
+        if landing is not None and (pin_memory or allocator is not None):
+            raise errors.InvalidArgument("sampler: device=%r has memory of its own: leave out pin_memory and "
+                                         "allocator" % (device,))
         if pin_memory:
             from .torch import pinned_memory
             allocator = pinned_memory
@@ -96,7 +103,8 @@ class Sampler(_core.Sampler):
             defer_updates=unsigned("defer_updates", defer_updates), seed=_seed(seed),
             rank=unsigned("rank", rank), world_size=unsigned("world_size", world_size, 1),
             independent=independent, short_batch=short_batch, prefetch=prefetch, timeout=timeout,
-            allocator=allocator, columns=None if columns is None else _names(table, columns))
+            allocator=allocator, columns=None if columns is None else _names(table, columns),
+            landing=landing)
 
     if not TYPE_CHECKING:  # checkers take the arguments from __new__
         def __init__(self, table, batch_size=256, **options):

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from . import _bfloat16, errors
+from .landing import DeviceArray
 from .store import Store
 
 _SIGNED = {"uint16": "int32", "uint32": "int64"}  # torch computes little with unsigned integers
@@ -23,6 +24,10 @@ def tensors(batch):
     result = {}
     for name in batch.names:
         array = batch[name]
+        if isinstance(array, DeviceArray):
+            tensor = array.torch()
+            result[name] = tensor.to(getattr(torch, _SIGNED.get(array.dtype.name, ""), tensor.dtype))
+            continue
         if array.dtype == np.uint64:
             array = array.view(np.int64).copy()
         elif _bfloat16.is_bfloat16(array.dtype):

@@ -170,6 +170,15 @@ static void batch_dealloc(PyObject *object)
 	object_free(object);
 }
 
+/* An array of the device, if the batch is there; its keys are the host's. */
+static PyObject *make_array(const struct batch *batch, Py_ssize_t number)
+{
+	const struct array_layout *layout = &batch->slot->layout->arrays[number];
+	PyObject *array = array_make(layout, batch->n, batch->slot->memory, batch->lease);
+
+	return layout->read_only ? array : landing_array(batch->slot->landing, array);
+}
+
 /* Returns the array with the number `entry`, made at its first use, or, for a dict of numbers, a
    dict of arrays. A new reference, or NULL with an exception. */
 static PyObject *get_entry(struct batch *batch, PyObject *entry)
@@ -181,8 +190,7 @@ static PyObject *get_entry(struct batch *batch, PyObject *entry)
 		number = PyLong_AsSsize_t(entry);
 		made = &batch->made[number];
 		if (!*made)
-			*made = array_make(&batch->slot->layout->arrays[number], batch->n,
-					   batch->slot->memory, batch->lease);
+			*made = make_array(batch, number);
 		Py_XINCREF(*made);
 		return *made;
 	}

@@ -10,6 +10,7 @@
  *   module.c    the module                                         prefetch.c a thread ahead
  *   store.c     store                                  batch.c     batches; array.c numpy's arrays
  *   table.c     table, options, information            slot.c      memory of batches
+ *   landing.c   devices where batches arrive
  *   kv.c        heaps                                   weights.c   generations of weights
  *   column.c    Python values -> packed columns        convert.c   elements of other dtypes
  *
@@ -222,10 +223,10 @@ struct timespec time_after(clockid_t clock, int64_t ns);
 /* -------- types -------- */
 
 extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type, *kv_type,
-	*weights_type, *generation_type;
+	*weights_type, *generation_type, *landing_type;
 
 extern PyType_Spec store_spec, table_spec, writer_spec, sampler_spec, batch_spec, kv_spec,
-	weights_spec, generation_spec;
+	weights_spec, generation_spec, landing_spec;
 
 struct table {
 	struct handle h;

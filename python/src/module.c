@@ -19,6 +19,7 @@ PyMODINIT_FUNC PyInit__core(void)
 		{ &writer_spec, &writer_type },   { &sampler_spec, &sampler_type },
 		{ &batch_spec, &batch_type },     { &kv_spec, &kv_type },
 		{ &weights_spec, &weights_type }, { &generation_spec, &generation_type },
+		{ &landing_spec, &landing_type },
 	};
 	PyObject *module = PyModule_Create(&definition);
 	PyObject *dtypes = PyDict_New(); /* numpy's name -> rlv_dtype */

@@ -70,6 +70,8 @@ static void sampler_free(struct handle *h)
 	free(s->prefetch);
 	put_slots(s);
 	layout_put(s->layout);
+	if (s->landing)
+		Py_DECREF(&s->landing->base);
 }
 
 static const struct handle_hooks sampler_hooks = {
@@ -85,9 +87,10 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 				 "gamma",      "beta",          "layout",      "weights",
 				 "batches",    "defer_updates", "seed",        "rank",
 				 "world_size", "independent",   "short_batch", "prefetch",
-				 "timeout",    "allocator",     "columns",     NULL };
+				 "timeout",    "allocator",     "columns",     "landing",
+				 NULL };
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
-	PyObject *parent, *timeout, *allocator, *columns;
+	PyObject *parent, *timeout, *allocator, *columns, *landing;
 	const char *column_names[RLV_MAX_COLUMNS];
 	int independent, short_batch;
 	struct rlv_memory memory = { slot_alloc, memory_free, NULL };
@@ -96,12 +99,12 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	uint32_t depth;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIddIIIIkIIppIOOO", names, table_type,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIddIIIIkIIppIOOOO", names, table_type,
 					 &parent, &opts.view, &opts.batch_size, &opts.n_step,
 					 &opts.gamma, &opts.beta, &opts.layout, &opts.weights,
 					 &opts.batches, &opts.defer_updates, &opts.seed, &opts.rank,
 					 &opts.world_size, &independent, &short_batch, &depth,
-					 &timeout, &allocator, &columns))
+					 &timeout, &allocator, &columns, &landing))
 		return NULL;
 	if (columns != Py_None) {
 		if (!PyTuple_Check(columns) || PyTuple_Size(columns) > RLV_MAX_COLUMNS)
@@ -130,6 +133,11 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	opts.short_batch = short_batch;
 	opts.memory = &memory;
 	memory.ctx = s;
+	if (landing != Py_None) {
+		Py_INCREF(landing);
+		s->landing = (struct landing *)landing; /* relive.sampler has looked */
+		opts.dest = s->landing->landing;
+	}
 	table = (struct handle *)parent;
 	if (handle_enter(table))
 		return handle_opened(&s->h, -ECANCELED);
@@ -303,7 +311,33 @@ static int sampler_set_beta(PyObject *object, PyObject *value, void *Py_UNUSED(u
 	return 0;
 }
 
+/* update_priorities with TD errors that the device has: see relive.landing. */
+static PyObject *sampler_update_device(PyObject *object, PyObject *args)
+{
+	static const struct column key = { .name = "keys", .dtype = RLV_U64, .bytes = 8 };
+	struct sampler *s = (struct sampler *)object;
+	struct demand demand = { .batched = true, .keys = true };
+	unsigned long long address, stream;
+	struct source source = { 0 };
+	PyObject *keys;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "OKKI", &keys, &address, &stream, &demand.n) ||
+	    column_bind(&key, keys, &demand, &source))
+		return NULL;
+	if (handle_enter(&s->h)) {
+		source_release(&source);
+		return NULL;
+	}
+	ret = rlv_sampler_update_device(s->h.sampler, source.data, address, demand.n,
+					(void *)(uintptr_t)stream);
+	handle_leave(&s->h);
+	source_release(&source);
+	return error_or_none(ret);
+}
+
 static PyMethodDef methods[] = {
+	{ "update_device", sampler_update_device, METH_VARARGS, NULL },
 	{ "sample", METHOD(sampler_sample), METH_VARARGS | METH_KEYWORDS, NULL },
 	{ "update_priorities", METHOD(sampler_update), METH_VARARGS | METH_KEYWORDS, NULL },
 	{ "flush", handle_flush, METH_NOARGS, NULL },

@@ -3,6 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+static int memory_alloc(struct landing *landing, size_t align, size_t bytes, void **memory_out)
+{
+	return landing ? rlv_landing_alloc(landing->landing, align, bytes, memory_out)
+		       : rlv_buffer_alloc(align, bytes, memory_out);
+}
+
 void *slot_alloc(void *sampler, size_t align, size_t bytes)
 {
 	struct sampler *s = sampler;
@@ -14,7 +20,7 @@ void *slot_alloc(void *sampler, size_t align, size_t bytes)
 
 	if (slots)
 		s->slots = slots;
-	if (!slot || (!s->allocator && rlv_buffer_alloc(align, bytes, &memory))) {
+	if (!slot || (!s->allocator && memory_alloc(s->landing, align, bytes, &memory))) {
 		free(slot);
 		return NULL;
 	}
@@ -23,6 +29,12 @@ void *slot_alloc(void *sampler, size_t align, size_t bytes)
 		slot->memory = memory;
 		slot->bytes = bytes;
 		slots[s->n_slots++] = slot;
+		slot->landing = s->landing;
+		if (!s->landing)
+			return memory;
+		state = PyGILState_Ensure();
+		Py_INCREF(&s->landing->base);
+		PyGILState_Release(state);
 		return memory;
 	}
 	state = PyGILState_Ensure();
@@ -50,9 +62,15 @@ void slot_put(struct slot *slot)
 {
 	if (--slot->refs)
 		return;
-	if (slot->view.obj)
+	if (slot->view.obj) {
 		PyBuffer_Release(&slot->view);
-	else
+	} else if (slot->landing) {
+		Py_BEGIN_ALLOW_THREADS
+		rlv_landing_free(slot->landing->landing, slot->memory, slot->bytes);
+		Py_END_ALLOW_THREADS
+		Py_DECREF(&slot->landing->base);
+	} else {
 		rlv_buffer_free(slot->memory, slot->bytes);
+	}
 	free(slot);
 }

@@ -14,7 +14,23 @@
 
 #include "python/src/core.h"
 
+#include <relive/landing.h>
+
 #include <stdatomic.h>
+
+/*
+ * The memory of a device in which batches arrive (landing.c). Open as long as it is referenced: by samplers, and
+ * by the slots whose memory it gave.
+ */
+struct landing {
+	PyObject base;
+	struct rlv_landing *landing;
+	int device; /* number of the CUDA device; -1 = memory of the host, whose arrays are numpy's */
+};
+
+/* Returns the array of a batch as the device has it, or as it is if that is the host's. Takes the
+   reference; NULL stays NULL. */
+PyObject *landing_array(struct landing *landing, PyObject *array);
 
 struct slot {
 	unsigned refs; /* guarded by the interpreter lock */
@@ -25,13 +41,14 @@ struct slot {
 	struct layout *layout;         /* of that batch; a reference of the lease */
 	uint8_t *memory;
 	size_t bytes;
-	Py_buffer view; /* Python's memory, if .obj; else the library's */
+	Py_buffer view; /* Python's memory, if .obj; else the landing's, or the library's */
+	struct landing *landing; /* a reference; NULL = none */
 };
 
 /*
  * rlv_memory.alloc of a sampler: adds a slot to it and returns the slot's memory. That is the
  * buffer that its Python allocator(bytes) returned, if it has one, while the sampler is opened;
- * else rlv_buffer_alloc's, without the interpreter lock. The handle is locked, or no other thread
+ * else its landing's or rlv_buffer_alloc's, without the interpreter lock. The handle is locked, or no other thread
  * knows it. NULL: no memory, or an exception: of the allocator, or its buffer is too small or not
  * aligned.
  */

@@ -42,6 +42,13 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 					 &priorities, &strict))
 		return NULL;
 	is_td_error = td_error != Py_None;
+	if (s->landing && s->landing->device >= 0) {
+		tuple = python_call("relive.landing", "update", "(OOOO)", object, keys, td_error,
+				    priorities);
+		if (tuple != Py_NotImplemented)
+			return tuple;
+		Py_CLEAR(tuple);
+	}
 	n = PyObject_Size(keys);
 	if (n < 0)
 		return NULL;

@@ -1,0 +1,165 @@
+"""Batches in the memory of a device.
+
+``table.sampler(256, device="cuda")`` gives batches whose arrays are on the GPU when the sample returns: the
+sampler gathers into page-locked memory, and the device copies the batch with one transfer, in the sampler's
+prefetch thread while the learner computes. Such an array is a :class:`DeviceArray`; ``batch.torch()``
+returns tensors of the device without a copy, and ``batch.key`` stays on the host.
+
+TD errors come back the same way: ``sampler.update_priorities(batch.key, td_error)`` takes a tensor of
+the device, queues its way back behind the work that computes it, and returns None at once. The priorities are
+set by a later sample, update, flush or close.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _bfloat16, _core, errors
+
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # of DLPack, by numpy's kind; bool is 6
+_BFLOAT = 4
+_LEGACY = 1  # CUDA's default stream, as DLPack calls it
+_CUDA = 2    # DLPack's number of the device type
+
+
+class Landing(_core.Landing):
+    """A CUDA device in which batches of samplers arrive. ``table.sampler(device="cuda:1")`` opens one of its
+    own; samplers that are given the same Landing share its streams and counters.
+
+    :param device: ``"cuda"``, ``"cuda:N"``, a ``torch.device``, or the device's number.
+    :param timeout: seconds of each wait for the device; 0 = 30.
+    :raises Unsupported: no driver of CUDA on this host; the message says what to do.
+    :raises InvalidArgument: there is no such device.
+    """
+
+    def __new__(cls, device: Any = "cuda", timeout: float = 0) -> Landing:
+        return super().__new__(cls, _number(device), timeout)
+
+    def __repr__(self) -> str:
+        return "<relive.Landing on cuda:%d, %s>" % (self.device, self.info()["name"])
+
+
+def landing_of(device: Any) -> Landing | None:
+    """Returns the landing that a sampler's option ``device`` means; None: none."""
+    if device is None or isinstance(device, Landing):
+        return device
+    return Landing(device)
+
+
+def _number(device: Any) -> int:
+    if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
+        return device
+    kind, _, number = str(device).partition(":")
+    if kind == "cuda" and (number.isdigit() or not number):
+        return int(number or 0)
+    raise errors.InvalidArgument('device %r: want "cuda", "cuda:N" or a number; leave it out for batches on '
+                                 "the host" % (device,))
+
+
+class DeviceArray:
+    """An array of a batch on a CUDA device. Libraries take it without a copy, by DLPack
+    (``torch.from_dlpack(array)``) or ``__cuda_array_interface__``. The host has the same bytes:
+    ``array.numpy()``, which numpy's functions take by themselves. While it, or what was made of it, is
+    referenced, its memory is not filled again; nor before work is done that was queued on the stream which
+    DLPack's consumer named, or, by ``__cuda_array_interface__``, on the default stream."""
+
+    __slots__ = ("_host", "_landing")
+
+    def __init__(self, host: np.ndarray, landing: Landing) -> None:
+        self._host = host
+        self._landing = landing
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, items first."""
+        return self._host.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Its dtype, numpy's."""
+        return self._host.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of its dimensions."""
+        return self._host.ndim
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+        return self._host.nbytes
+
+    def __len__(self) -> int:
+        return len(self._host)
+
+    def __repr__(self) -> str:
+        return "<relive.DeviceArray %s %s on cuda:%d>" % (self.dtype, self.shape, self._landing.device)
+
+    def numpy(self) -> np.ndarray:
+        """Returns the host's side of it, a view."""
+        return self._host
+
+    def copy(self) -> np.ndarray:
+        """Returns a copy in memory of the host."""
+        return self._host.copy()
+
+    def torch(self) -> Any:
+        """Returns it as a torch tensor of the device, a view."""
+        import torch
+        return torch.from_dlpack(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self._host.astype(dtype or self._host.dtype, copy=bool(copy))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CUDA, self._landing.device
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: Any = None, dl_device: Any = None,
+                   copy: bool | None = None) -> Any:
+        if copy or dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError("relive: an array of a batch is exported as it is: use array.numpy()")
+        if stream != -1:  # -1: the consumer takes care itself
+            self._landing.use(self._host, _LEGACY if stream is None else stream)
+        code = _BFLOAT if _bfloat16.is_bfloat16(self.dtype) else _CODES[self.dtype.kind]
+        return self._landing.dlpack(self._buffer(), code, 8 * self.dtype.itemsize)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self._landing.use(self._host, _LEGACY)
+        return {"shape": self.shape, "typestr": self.dtype.str, "version": 3, "stream": None,
+                "strides": self._host.strides, "data": (self._landing.address(self._buffer()), False)}
+
+    def __reduce__(self) -> Any:
+        return np.array, (self._host,)
+
+    def _buffer(self) -> np.ndarray:
+        """The host's side in a dtype that buffers know."""
+        host = self._host
+        return host.view(np.int16) if _bfloat16.is_bfloat16(host.dtype) else host
+
+
+def update(sampler: Any, keys: Any, td_error: Any, priorities: Any) -> Any:
+    """Sets priorities from TD errors of the device; NotImplemented: these are on the host."""
+    if _is_on_device(priorities):
+        raise errors.InvalidArgument("update_priorities: priorities are on a device: give td_error=, or "
+                                     "priorities.cpu()")
+    if not _is_on_device(td_error):
+        return NotImplemented
+    stream = _LEGACY
+    if hasattr(td_error, "is_cuda"):
+        import torch
+        stream = torch.cuda.current_stream(td_error.device).cuda_stream
+        td_error = td_error.detach().to(torch.float32).contiguous()
+    told = td_error.__cuda_array_interface__
+    if told["shape"] != (len(keys),) or told["typestr"] not in ("<f4", "|f4") or told.get("strides"):
+        raise errors.InvalidArgument("td_error: %s of shape %s, want float32 of shape (%d,), packed"
+                                     % (told["typestr"], told["shape"], len(keys)))
+    sampler.update_device(keys, told["data"][0], stream, len(keys))
+    return None
+
+
+def _is_on_device(value: Any) -> bool:
+    is_cuda = getattr(value, "is_cuda", None)
+    return bool(is_cuda) if is_cuda is not None else hasattr(value, "__cuda_array_interface__")

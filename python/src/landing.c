@@ -1,0 +1,241 @@
+/*
+ * Landing: batches in the memory of a device, and its arrays for other libraries.
+ */
+#include "python/src/slot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+PyTypeObject *landing_type;
+
+/* -------- life -------- */
+
+static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "device", "timeout", NULL };
+	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
+	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
+	double timeout = 0;
+	struct landing *self;
+	int ret;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|d", names, &opts.device, &timeout))
+		return NULL;
+	opts.timeout_ns = (int64_t)(timeout * 1e9);
+	self = object_alloc(type, 0);
+	if (!self)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	ret = rlv_landing_open(&opts, &self->landing);
+	if (ret == 0)
+		ret = rlv_landing_info(self->landing, &info);
+	Py_END_ALLOW_THREADS
+	self->device = info.device;
+	if (ret == 0)
+		return (PyObject *)self;
+	Py_DECREF(self);
+	return error_raise(ret);
+}
+
+static void landing_dealloc(PyObject *object)
+{
+	struct landing *self = (struct landing *)object;
+	int ret;
+
+	Py_BEGIN_ALLOW_THREADS
+	ret = rlv_landing_close(&self->landing);
+	Py_END_ALLOW_THREADS
+	(void)ret; /* a child's, or none: every buffer has held a reference */
+	object_free(object);
+}
+
+PyObject *landing_array(struct landing *landing, PyObject *array)
+{
+	PyObject *result;
+
+	if (!array || !landing || landing->device < 0)
+		return array;
+	result = python_call("relive.landing", "DeviceArray", "(OO)", array, landing);
+	Py_DECREF(array);
+	return result;
+}
+
+/* -------- DLPack: what its specification calls DLManagedTensor, version 0 -------- */
+
+enum { DL_CUDA = 2 };
+
+struct dl_tensor {
+	void *data;
+	int32_t device_type, device_id;
+	int32_t ndim;
+	uint8_t code, bits;
+	uint16_t lanes;
+	int64_t *shape, *strides;
+	uint64_t byte_offset;
+};
+
+struct dl_managed {
+	struct dl_tensor tensor;
+	void *context;
+	void (*deleter)(struct dl_managed *managed);
+};
+
+struct exported {
+	struct dl_managed managed; /* first */
+	Py_buffer view;            /* of the host's side: keeps the batch */
+	int64_t dims[2 * (RLV_MAX_DIMS + 2)];
+};
+
+static const char capsule_name[] = "dltensor";
+
+/* Called by whoever consumed it, on any thread. */
+static void exported_delete(struct dl_managed *managed)
+{
+	struct exported *exported = (struct exported *)managed;
+	PyGILState_STATE state = PyGILState_Ensure();
+
+	PyBuffer_Release(&exported->view);
+	PyGILState_Release(state);
+	free(exported);
+}
+
+/* A consumer renames the capsule. */
+static void capsule_end(PyObject *capsule)
+{
+	struct dl_managed *managed;
+
+	if (!PyCapsule_IsValid(capsule, capsule_name))
+		return;
+	managed = PyCapsule_GetPointer(capsule, capsule_name);
+	managed->deleter(managed);
+}
+
+static int exported_fill(struct exported *exported, const struct landing *landing)
+{
+	struct dl_tensor *tensor = &exported->managed.tensor;
+	const Py_buffer *view = &exported->view;
+	uint64_t address;
+	int ret = rlv_landing_device(landing->landing, view->buf, &address);
+
+	if (ret || view->ndim > RLV_MAX_DIMS + 2)
+		return ret ? ret : -EINVAL;
+	for (int d = 0; d < view->ndim; d++) {
+		exported->dims[d] = view->shape[d];
+		exported->dims[view->ndim + d] = view->strides[d] / view->itemsize;
+	}
+	tensor->data = (void *)(uintptr_t)address;
+	tensor->device_type = DL_CUDA;
+	tensor->device_id = landing->device;
+	tensor->ndim = view->ndim;
+	tensor->lanes = 1;
+	tensor->shape = exported->dims;
+	tensor->strides = exported->dims + view->ndim;
+	return 0;
+}
+
+static PyObject *landing_dlpack(PyObject *object, PyObject *args)
+{
+	struct landing *self = (struct landing *)object;
+	struct exported *exported;
+	PyObject *array, *capsule;
+	unsigned char code, bits;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "Obb", &array, &code, &bits))
+		return NULL;
+	exported = calloc(1, sizeof(*exported));
+	if (!exported)
+		return PyErr_NoMemory();
+	if (PyObject_GetBuffer(array, &exported->view, PyBUF_STRIDED_RO)) {
+		free(exported);
+		return NULL;
+	}
+	exported->managed.deleter = exported_delete;
+	exported->managed.tensor.code = code;
+	exported->managed.tensor.bits = bits;
+	ret = exported_fill(exported, self);
+	capsule = ret ? error_raise(ret)
+		      : PyCapsule_New(&exported->managed, capsule_name, capsule_end);
+	if (!capsule)
+		exported_delete(&exported->managed);
+	return capsule;
+}
+
+/* -------- the rest -------- */
+
+static PyObject *landing_address(PyObject *object, PyObject *args)
+{
+	struct landing *self = (struct landing *)object;
+	uint64_t address;
+	Py_buffer view;
+	PyObject *array;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "O", &array) ||
+	    PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO))
+		return NULL;
+	ret = rlv_landing_device(self->landing, view.buf, &address);
+	PyBuffer_Release(&view);
+	return ret ? error_raise(ret) : PyLong_FromUnsignedLongLong(address);
+}
+
+static PyObject *landing_use(PyObject *object, PyObject *args)
+{
+	struct landing *self = (struct landing *)object;
+	unsigned long long stream;
+	Py_buffer view;
+	PyObject *array;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "OK", &array, &stream) ||
+	    PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO))
+		return NULL;
+	ret = rlv_landing_use(self->landing, view.buf, (void *)(uintptr_t)stream);
+	PyBuffer_Release(&view);
+	return error_or_none(ret);
+}
+
+static PyObject *landing_info(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	struct landing *self = (struct landing *)object;
+	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
+	int ret = rlv_landing_info(self->landing, &info);
+
+	if (ret)
+		return error_raise(ret);
+	return Py_BuildValue("{s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:d}", "path",
+			     info.path == RLV_LANDING_PINNED ? "pinned" : "in place", "name",
+			     info.name, "device", (int)info.device, "buffers",
+			     (unsigned int)info.buffers, "bytes", (unsigned long long)info.bytes,
+			     "batches", (unsigned long long)info.batches, "copied_bytes",
+			     (unsigned long long)info.copied_bytes, "waited",
+			     (double)info.waited_ns / 1e9);
+}
+
+static PyMethodDef methods[] = {
+	{ "dlpack", landing_dlpack, METH_VARARGS, NULL },
+	{ "address", landing_address, METH_VARARGS, NULL },
+	{ "use", landing_use, METH_VARARGS, NULL },
+	{ "info", landing_info, METH_NOARGS, NULL },
+	{ 0 },
+};
+
+static PyMemberDef members[] = {
+	{ "device", T_INT, offsetof(struct landing, device), READONLY, NULL },
+	{ 0 },
+};
+
+static PyType_Slot slots[] = {
+	{ Py_tp_new, landing_new },
+	{ Py_tp_dealloc, landing_dealloc },
+	{ Py_tp_methods, methods },
+	{ Py_tp_members, members },
+	{ 0, NULL },
+};
+
+PyType_Spec landing_spec = {
+	.name = "relive._core.Landing",
+	.basicsize = sizeof(struct landing),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = slots,
+};
