@@ -129,7 +129,8 @@ struct backend_ops {
 	/* Time of the backend's clock in ns; never goes back. */
 	uint64_t (*now_ns)(struct backend *backend);
 
-	/* Waits for work of all streams, then ends the backend and all that it still has. */
+	/* Waits for work of its own streams, and until marks of others are reached; then ends the backend and
+	   all that it still has. */
 	void (*close)(struct backend *backend);
 };
 

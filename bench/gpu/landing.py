@@ -73,7 +73,7 @@ def main():
     store = relive.open("embed:")
     for name, (signature, stack, rows) in SHAPES.items():
         table = store.create_table(name, signature, capacity=rows,
-                                   views=[relive.View("prioritized", stack=stack)])
+                                   views=[relive.View(selector="prioritized", stack=stack)])
         fill(table, signature, rows)
         for learns in (False, True):
             learner = Learner(stack * int(np.prod(signature["obs"][1]))) if learns else None

@@ -69,6 +69,14 @@ static int stream_end(struct backend_cuda *cuda, struct cuda_stream *stream)
 	return err;
 }
 
+static bool stream_is_late(struct backend_cuda *cuda, uint32_t number)
+{
+	uint64_t seq = 0;
+
+	return cuda_stream_progress(&cuda->base, number, &seq) != 0 ||
+	       seq < cuda->streams[number].queued;
+}
+
 void cuda_streams_close(struct backend_cuda *cuda)
 {
 	for (uint32_t i = 0; i < BACKEND_STREAMS; i++) {
@@ -76,7 +84,9 @@ void cuda_streams_close(struct backend_cuda *cuda)
 
 		if (!stream->native)
 			continue;
-		(void)cuda->calls->stream_wait(stream->native);
+		/* One that is borrowed, and whose marks are reached, may be gone. */
+		if (stream->own || stream_is_late(cuda, i))
+			(void)cuda->calls->stream_wait(stream->native);
 		(void)stream_end(cuda, stream);
 	}
 	/* A page that the device still knows stays. */

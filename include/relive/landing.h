@@ -81,7 +81,8 @@ RLV_CHECKED int rlv_landing_device(struct rlv_landing *landing, const void *ptr,
 /*
  * Work of a stream uses the buffer at ptr: all that is queued until the batch is released, or the buffer
  * freed. It is not filled again before that work is done. native: a stream of the device's own API (a CUstream);
- * NULL is CUDA's default stream. -EINVAL (ptr), -ENOSPC: 15 streams are known already.
+ * NULL is CUDA's default stream. It lives until its work is done and the buffer is released. -EINVAL (ptr),
+ * -ENOSPC: 15 streams are known already.
  */
 RLV_CHECKED int rlv_landing_use(struct rlv_landing *landing, const void *ptr, void *native);
 

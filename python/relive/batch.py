@@ -130,12 +130,14 @@ def _described(name, value):
 
 def _by_key(names, flat):
     """Returns a dict of the values in ``flat``, nested as the names are."""
-    def of(entry):
-        if isinstance(entry, dict):
-            return {name: of(inner) for name, inner in entry.items()}
-        return flat[names[entry]]
     index = _nested.index(names)
-    return {key: of(index[key]) for key in _nested.top(names)}
+    return {key: _of_entry(index[key], names, flat) for key in _nested.top(names)}
+
+
+def _of_entry(entry, names, flat):
+    if isinstance(entry, dict):
+        return {name: _of_entry(inner, names, flat) for name, inner in entry.items()}
+    return flat[names[entry]]
 
 
 def missing(batch, name):
@@ -158,12 +160,7 @@ class BatchCopy(Arrays):
     def __getitem__(self, name: str) -> Any:
         if name not in self._index:
             raise KeyError(missing(self, name))
-        return self._of_entry(self._index[name])
-
-    def _of_entry(self, entry):
-        if isinstance(entry, dict):
-            return {name: self._of_entry(inner) for name, inner in entry.items()}
-        return self._arrays[self.names[entry]]
+        return _of_entry(self._index[name], self.names, self._arrays)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._index:

@@ -129,7 +129,7 @@ class DeviceArray:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         self._landing.use(self._host, _LEGACY)
         return {"shape": self.shape, "typestr": self.dtype.str, "version": 3, "stream": None,
-                "strides": self._host.strides, "data": (self._landing.address(self._buffer()), False)}
+                "strides": None if self._host.flags.c_contiguous else self._host.strides, "data": (self._landing.address(self._buffer()), False)}
 
     def __reduce__(self) -> Any:
         return np.array, (self._host,)

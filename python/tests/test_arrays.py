@@ -1,5 +1,6 @@
 """Arrays of other libraries, without copies: DLPack both ways, torch."""
 
+import gc
 import subprocess
 import sys
 
@@ -183,3 +184,14 @@ def test_import__of_another_numpy(major, known):
                           stderr=subprocess.PIPE, text=True)
     assert (done.returncode == 0) == known, done.stderr
     assert known or "ImportError: numpy's C ABI has version 3; relive supports 1 and 2" in done.stderr
+
+
+def test_torch__tensors_dropped_are_a_buffer_again(filled):
+    pytest.importorskip("torch")
+    gc.disable()
+    try:
+        with filled.sampler(16, prefetch=0, batches=1) as sampler:
+            for _ in range(5):
+                sampler.sample().torch()
+    finally:
+        gc.enable()
