@@ -84,16 +84,31 @@ static int queue_parts(struct rlv_landing *landing, const struct landing_buffer 
 	return ret;
 }
 
+/* Waits for a copy of the landing's own stream. */
+static int await_landed(struct rlv_landing *landing, uint64_t seq)
+{
+	struct landing_mark mark = { .seq = seq };
+	uint64_t began = clock_now_ns(clock_monotonic());
+	int ret;
+
+	lock_acquire(&landing->lock, &landing_role);
+	mark.stream = landing->streams[0].number;
+	lock_release(&landing->lock, &landing_role);
+	ret = landing_await(landing, &mark);
+	lock_acquire(&landing->lock, &landing_role);
+	landing->info.waited_ns += clock_now_ns(clock_monotonic()) - began;
+	lock_release(&landing->lock, &landing_role);
+	return ret;
+}
+
 int landing_land(struct rlv_landing *landing, const struct landing_part *parts, uint32_t n)
 {
-	const struct landing_buffer *buffer;
-	struct landing_mark mark = { 0 };
-	uint64_t began;
+	struct landing_buffer *buffer;
+	uint64_t seq = 0;
 	int ret = landing_enter(landing);
 
 	if (ret)
 		return ret;
-	began = clock_now_ns(clock_monotonic());
 	lock_acquire(&landing->lock, &landing_role);
 	buffer = landing_find(landing, parts[0].ptr);
 	ret = buffer ? 0 : -EINVAL;
@@ -101,17 +116,29 @@ int landing_land(struct rlv_landing *landing, const struct landing_part *parts, 
 		ret = queue_parts(landing, buffer, parts, n);
 	if (ret == 0 && landing->backend)
 		ret = queue_mark(landing, 0);
-	mark = (struct landing_mark){ landing->streams[0].number, landing->streams[0].marked };
+	if (ret == 0)
+		seq = buffer->marks[0] = landing->streams[0].marked;
+	landing->info.batches += ret == 0;
 	lock_release(&landing->lock, &landing_role);
-	if (ret == 0 && landing->backend)
-		ret = landing_await(landing, &mark);
+	return ret || !seq || landing->unwaited ? ret : await_landed(landing, seq);
+}
+
+int rlv_landing_wait(struct rlv_landing *landing, const void *ptr)
+{
+	const struct landing_buffer *buffer;
+	uint64_t seq = 0;
+	int ret = landing_enter(landing);
+
 	if (ret)
 		return ret;
 	lock_acquire(&landing->lock, &landing_role);
-	landing->info.batches++;
-	landing->info.waited_ns += clock_now_ns(clock_monotonic()) - began;
+	buffer = landing_find(landing, ptr);
+	if (buffer)
+		seq = buffer->marks[0];
 	lock_release(&landing->lock, &landing_role);
-	return 0;
+	if (!buffer)
+		return -EINVAL;
+	return seq ? await_landed(landing, seq) : 0;
 }
 
 /* -------- from the device -------- */
@@ -201,7 +228,7 @@ int landing_await_uses(struct rlv_landing *landing, struct landing_buffer *buffe
 {
 	int ret = 0;
 
-	for (uint32_t i = 1; ret == 0 && i < landing->n_streams; i++) {
+	for (uint32_t i = 0; ret == 0 && i < landing->n_streams; i++) {
 		const struct landing_mark mark = { landing->streams[i].number, buffer->marks[i] };
 
 		if (mark.seq)
@@ -231,7 +258,7 @@ bool landing_idle(struct rlv_landing *landing, const void *memory)
 	lock_acquire(&landing->lock, &landing_role);
 	buffer = landing_find(landing, memory);
 	idle = buffer && !buffer->used;
-	for (uint32_t i = 1; idle && i < landing->n_streams; i++) {
+	for (uint32_t i = 0; idle && i < landing->n_streams; i++) {
 		const struct landing_mark mark = { landing->streams[i].number, buffer->marks[i] };
 
 		idle = !mark.seq || landing_reached(landing, &mark) != -EAGAIN;

@@ -66,8 +66,8 @@ static int landing_read_opts(const struct rlv_landing_opts *opts, struct rlv_lan
 				 "opts.device %d: want the number of a CUDA device, or "
 				 "opts.pool, which has its own",
 				 full->device);
-	if (full->timeout_ns < 0)
-		return error_set(-EINVAL, "opts.timeout_ns: want 0 or more");
+	if (full->timeout_ns < 0 || full->unwaited > 1)
+		return error_set(-EINVAL, "opts.timeout_ns: want 0 or more; opts.unwaited: 0 or 1");
 	return 0;
 }
 
@@ -86,6 +86,7 @@ int rlv_landing_open(const struct rlv_landing_opts *opts,
 		return error_set(-ENOMEM, "landing: cannot allocate memory");
 	landing->pid = getpid();
 	landing->pool = full.pool;
+	landing->unwaited = full.unwaited;
 	landing->timeout_ns = full.timeout_ns ? full.timeout_ns : 30 * CLOCK_NS_PER_S;
 	landing->info = (struct rlv_landing_info){
 		.path = RLV_LANDING_IN_PLACE,

@@ -30,7 +30,7 @@ struct landing_buffer {
 	uint64_t extent;       /* without a pool: its handle */
 	uint64_t device_bytes; /* taken of the device */
 	uint32_t used;         /* a bit for each stream that may still be given work with it */
-	uint64_t marks[LANDING_STREAMS]; /* that must be reached; 0 = none */
+	uint64_t marks[LANDING_STREAMS]; /* that must be reached: the copy's, then of uses; 0 = none */
 };
 
 struct rlv_landing {
@@ -38,6 +38,7 @@ struct rlv_landing {
 	struct rlv_pool *pool;
 	pid_t pid;
 	int64_t timeout_ns;
+	bool unwaited;
 	struct lock lock;
 	struct landing_buffer *buffers LOCK_GUARDED_BY(landing_role);
 	struct landing_stream streams[LANDING_STREAMS] LOCK_GUARDED_BY(landing_role);

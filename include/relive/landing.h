@@ -6,7 +6,8 @@
  *   rlv_sampler_close ─> rlv_landing_close
  *
  * A batch buffer has two sides: on the host, where a sampler gathers rows, and on the device. A sample ends
- * when the device has the batch, so that any stream may read it at once; the host's side stays readable, too.
+ * when the device has the batch, so that any stream may read it at once (but see opts.unwaited); the host's
+ * side stays readable, too.
  * How a batch comes to the device is the landing's path, which rlv_landing_info tells:
  *
  *   RLV_LANDING_IN_PLACE   the device's memory is the host's (a pool of memory of the host): no copy
@@ -34,6 +35,9 @@ struct rlv_landing_opts {
 	int32_t device; /* CUDA device, as CUDA_VISIBLE_DEVICES leaves them; not with a pool */
 	struct rlv_pool *pool; /* borrowed until rlv_landing_close; NULL = none */
 	int64_t timeout_ns;    /* of each wait for the device; 0 = 30 s */
+	uint32_t unwaited;     /* 1: samples end when their copy is queued, and rlv_landing_wait waits for it:
+				  so that the next batch is gathered meanwhile */
+	uint32_t reserved;     /* 0 */
 };
 #define RLV_LANDING_OPTS_INIT RLV_SIZED(struct rlv_landing_opts)
 
@@ -73,6 +77,10 @@ RLV_CHECKED int rlv_landing_alloc(struct rlv_landing *landing, size_t align, siz
 
 /* Frees it when the device is done with it, at the latest after timeout_ns; NULL is a no-op. */
 RLV_API void rlv_landing_free(struct rlv_landing *landing, void *buffer, size_t bytes);
+
+/* Waits until the device has the batch that was landed last in the buffer at ptr. -EINVAL (ptr), -ETIMEDOUT,
+   -ENODEV. */
+RLV_CHECKED int rlv_landing_wait(struct rlv_landing *landing, const void *ptr);
 
 /* Where the device has the byte at ptr of a buffer. -EINVAL: ptr is in no buffer of the landing. */
 RLV_CHECKED int rlv_landing_device(struct rlv_landing *landing, const void *ptr,

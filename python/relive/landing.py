@@ -91,6 +91,11 @@ class DeviceArray:
         """Its bytes."""
         return self._host.nbytes
 
+    @property
+    def device(self) -> int:
+        """The number of its CUDA device."""
+        return self._landing.device
+
     def __len__(self) -> int:
         return len(self._host)
 
@@ -107,8 +112,8 @@ class DeviceArray:
 
     def torch(self) -> Any:
         """Returns it as a torch tensor of the device, a view."""
-        import torch
-        return torch.from_dlpack(self)
+        from .torch import device_tensor
+        return device_tensor(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self._host.astype(dtype or self._host.dtype, copy=bool(copy))

@@ -21,12 +21,14 @@ def tensors(batch):
     update_priorities accepts, and uint16 and uint32 are copied to int32 and int64. Columns of bfloat16
     are torch.bfloat16, and share the memory.
     """
-    result = {}
+    result, stream = {}, None
     for name in batch.names:
         array = batch[name]
         if isinstance(array, DeviceArray):
-            tensor = array.torch()
-            result[name] = tensor.to(getattr(torch, _SIGNED.get(array.dtype.name, ""), tensor.dtype))
+            stream = _stream_of(array) if stream is None else stream
+            result[name] = device_tensor(array, stream)
+            if array.dtype.name in _SIGNED:
+                result[name] = result[name].to(getattr(torch, _SIGNED[array.dtype.name]))
             continue
         if array.dtype == np.uint64:
             array = array.view(np.int64).copy()
@@ -37,6 +39,18 @@ def tensors(batch):
             array = array.astype(_SIGNED[array.dtype.name])
         result[name] = torch.from_numpy(array)
     return result
+
+
+def device_tensor(array, stream=None):
+    """Returns a :class:`relive.landing.DeviceArray` as a tensor of the device, a view, for work of a stream
+    (its handle); None = torch's current one."""
+    if stream is None:
+        stream = _stream_of(array)
+    return torch.utils.dlpack.from_dlpack(array.__dlpack__(stream=stream))
+
+
+def _stream_of(array):
+    return torch.cuda.current_stream(array.device).cuda_stream
 
 
 def pinned_memory(nbytes):

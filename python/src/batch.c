@@ -118,6 +118,16 @@ struct batch {
 	PyObject *made[]; /* arrays asked for, of those in the layout */
 };
 
+/* Waits until the device has the batch. 0, or -1 with an exception. */
+static int wait_landed(const struct slot *slot)
+{
+	int ret;
+
+	Py_BEGIN_ALLOW_THREADS ret = rlv_landing_wait(slot->landing->landing, slot->memory);
+	Py_END_ALLOW_THREADS if (ret) error_raise(ret);
+	return ret ? -1 : 0;
+}
+
 PyObject *batch_make(struct slot *slot, struct layout **last)
 {
 	PyObject *lease = PyCapsule_New(slot, NULL, lease_end);
@@ -154,6 +164,8 @@ PyObject *batch_make(struct slot *slot, struct layout **last)
 	*last = slot->layout;
 	(*last)->refs++;
 	layout_put(replaced);
+	if (slot->landing && wait_landed(slot))
+		Py_CLEAR(batch);
 	return (PyObject *)batch;
 }
 

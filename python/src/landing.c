@@ -22,15 +22,14 @@ static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|d", names, &opts.device, &timeout))
 		return NULL;
 	opts.timeout_ns = (int64_t)(timeout * 1e9);
+	opts.unwaited = 1; /* batch_make waits */
 	self = object_alloc(type, 0);
 	if (!self)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	ret = rlv_landing_open(&opts, &self->landing);
+	Py_BEGIN_ALLOW_THREADS ret = rlv_landing_open(&opts, &self->landing);
 	if (ret == 0)
 		ret = rlv_landing_info(self->landing, &info);
-	Py_END_ALLOW_THREADS
-	self->device = info.device;
+	Py_END_ALLOW_THREADS self->device = info.device;
 	if (ret == 0)
 		return (PyObject *)self;
 	Py_DECREF(self);
@@ -42,10 +41,8 @@ static void landing_dealloc(PyObject *object)
 	struct landing *self = (struct landing *)object;
 	int ret;
 
-	Py_BEGIN_ALLOW_THREADS
-	ret = rlv_landing_close(&self->landing);
-	Py_END_ALLOW_THREADS
-	(void)ret; /* a child's, or none: every buffer has held a reference */
+	Py_BEGIN_ALLOW_THREADS ret = rlv_landing_close(&self->landing);
+	Py_END_ALLOW_THREADS(void) ret; /* a child's, or none: every buffer has held a reference */
 	object_free(object);
 }
 

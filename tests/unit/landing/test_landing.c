@@ -210,6 +210,39 @@ TEST_WITH(sample__many_in_turn, begin, end)
 	assert_int_equal(info_of().batches, 100);
 }
 
+TEST_WITH(sample__unwaited_ends_before_the_copy, begin, end)
+{
+	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
+	struct rlv_sampler_opts sampler_opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_landing *waited = at.landing;
+	const struct rlv_batch *first, *second;
+	struct rlv_sampler *sampler;
+
+	opts.unwaited = 1;
+	assert_int_equal(rlv_landing_open(&opts, &at.landing), 0);
+	sampler_opts.batch_size = ITEMS;
+	sampler_opts.dest = at.landing;
+	sampler = replay_sampler(&at.fx, &sampler_opts);
+	if (at.fake)
+		at.fake->hold(1000000); /* no copy ends now */
+	first = replay_sample(sampler, ITEMS);
+	second = replay_sample(sampler, ITEMS);
+	if (at.fake)
+		at.fake->advance(10000000);
+	assert_int_equal(rlv_landing_wait(at.landing, first->key), 0);
+	assert_int_equal(rlv_landing_wait(at.landing, second->weight), 0);
+	assert_int_equal(rlv_landing_wait(at.landing, &opts), -EINVAL);
+	if (at.fake)
+		at.fake->reset();
+	expect_batch(first);
+	expect_batch(second);
+	rlv_batch_release(sampler, first);
+	rlv_batch_release(sampler, second);
+	replay_sampler_done(&sampler);
+	assert_int_equal(rlv_landing_close(&at.landing), 0);
+	at.landing = waited;
+}
+
 /* -------- buffers that streams use -------- */
 
 static void stream_stops(void)
