@@ -35,9 +35,9 @@ struct rlv_landing_opts {
 	int32_t device; /* CUDA device, as CUDA_VISIBLE_DEVICES leaves them; not with a pool */
 	struct rlv_pool *pool; /* borrowed until rlv_landing_close; NULL = none */
 	int64_t timeout_ns;    /* of each wait for the device; 0 = 30 s */
-	uint32_t unwaited;     /* 1: samples end when their copy is queued, and rlv_landing_wait waits for it:
+	uint32_t unwaited; /* 1: samples end when their copy is queued, and rlv_landing_wait waits for it:
 				  so that the next batch is gathered meanwhile */
-	uint32_t reserved;     /* 0 */
+	uint32_t reserved; /* 0 */
 };
 #define RLV_LANDING_OPTS_INIT RLV_SIZED(struct rlv_landing_opts)
 

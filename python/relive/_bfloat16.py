@@ -29,6 +29,8 @@ def numpy_dtype(name=NAME):
 
 def is_bfloat16(dtype):
     """True if a numpy dtype is the one that numpy_dtype() returns for bfloat16."""
+    if dtype.itemsize != 2 or dtype.kind not in "uV":  # a dtype's name takes numpy long to make
+        return False
     return dtype.name == NAME or (dtype.metadata or {}).get("dtype") == NAME
 
 

@@ -10,12 +10,13 @@ from . import _bfloat16, errors
 from .landing import DeviceArray
 from .store import Store
 
-_SIGNED = {"uint16": "int32", "uint32": "int64"}  # torch computes little with unsigned integers
+_SIGNED = {2: "int32", 4: "int64"}  # by size of an unsigned integer: torch computes little with those
 
 
 def tensors(batch):
     """Returns the arrays of a batch as a dict from names to tensors on the CPU.
 
+    Tensors of a batch that landed on a device (:mod:`relive.landing`) are there, but for ``key``.
     Tensors share the batch's memory, which is not filled again as long as one of them exists, but for
     dtypes that torch computes little with: ``key`` is copied to int64 of the same bits, which
     update_priorities accepts, and uint16 and uint32 are copied to int32 and int64. Columns of bfloat16
@@ -24,19 +25,24 @@ def tensors(batch):
     result, stream = {}, None
     for name in batch.names:
         array = batch[name]
+        dtype = array.dtype
+        is_uint64 = dtype.kind == "u" and dtype.itemsize == 8
+        is_bfloat16 = _bfloat16.is_bfloat16(dtype)
+        signed = _SIGNED.get(dtype.itemsize) if dtype.kind == "u" and not is_bfloat16 else None
         if isinstance(array, DeviceArray):
             stream = _stream_of(array) if stream is None else stream
-            result[name] = device_tensor(array, stream)
-            if array.dtype.name in _SIGNED:
-                result[name] = result[name].to(getattr(torch, _SIGNED[array.dtype.name]))
+            tensor = device_tensor(array, stream)
+            if is_uint64:
+                tensor = tensor.view(torch.int64)
+            result[name] = tensor if signed is None else tensor.to(getattr(torch, signed))
             continue
-        if array.dtype == np.uint64:
+        if is_uint64:
             array = array.view(np.int64).copy()
-        elif _bfloat16.is_bfloat16(array.dtype):
+        elif is_bfloat16:
             result[name] = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
             continue
-        elif array.dtype.name in _SIGNED:
-            array = array.astype(_SIGNED[array.dtype.name])
+        elif signed is not None:
+            array = array.astype(signed)
         result[name] = torch.from_numpy(array)
     return result
 

@@ -18,7 +18,7 @@ struct sampler {
 	struct rlv_sample_opts set;  /* current options in the library; guarded by the same */
 	PyObject *allocator; /* NULL, or bytes -> writable buffer; borrowed, while it is opened */
 	struct landing *landing; /* a reference; NULL = batches stay on the host */
-	struct slot **slots; /* grows on demand; guarded by the handle's lock */
+	struct slot **slots;     /* grows on demand; guarded by the handle's lock */
 	uint32_t n_slots;
 	struct layout *layout;     /* of the last batch; NULL until the first */
 	struct prefetch *prefetch; /* NULL until the first next() */
