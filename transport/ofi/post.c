@@ -31,18 +31,13 @@ static struct ofi_post *post_of(struct transport *tr)
 
 static struct ofi_batch *batch_of(struct ofi_post *post, uint64_t ticket)
 {
-	return &post->batches[ticket % OFI_BATCHES];
+	return &post->batches[ticket % BATCHES];
 }
 
 /* -------- the end -------- */
 
-static int post_lost(const struct ofi_post *post, int code)
-{
-	return error_set(code, "the connection to the memory node was lost: %s", post->text);
-}
-
 /* Ends all requests, then the registrations of our buffers, then the link. */
-static void post_cut(struct ofi_post *post)
+static void post_end(struct ofi_post *post)
 {
 	if (ofi_port_end(&post->link.port))
 		log_error("close a link: %s", error_last());
@@ -50,26 +45,28 @@ static void post_cut(struct ofi_post *post)
 	ofi_link_cut(&post->link);
 }
 
+/* Atomics without a result keep the status that they were sent with: unknown. */
+static void post_cut(struct transport *tr)
+{
+	struct ofi_post *post = post_of(tr);
+
+	post_end(post);
+	for (uint64_t ticket = post->due; ticket < post->pending.next; ticket++)
+		transport_account_cas(tr, 0, batch_of(post, ticket)->n_atomics);
+}
+
 int ofi_post_fail(struct ofi_post *post, int code, const char *text)
 {
-	if (post->link.cut)
-		return post_lost(post, code);
-	(void)snprintf(post->text, sizeof(post->text), "%s", text);
-	post_cut(post);
-	/* Atomics without a result keep the status that they were sent with: unknown. */
-	for (uint64_t ticket = post->due; ticket < post->next; ticket++)
-		transport_account_cas(&post->tr, 0, batch_of(post, ticket)->n_atomics);
-	post->tr.broken = -ECONNRESET;
-	return post_lost(post, code);
+	return batches_fail(&post->pending, code, text);
 }
 
 /* -------- answers -------- */
 
-static bool batch_is_done(struct ofi_post *post, uint64_t ticket)
+static bool post_is_done(const struct transport *tr, uint64_t ticket)
 {
-	const struct ofi_batch *batch = batch_of(post, ticket);
+	const struct ofi_batch *batch = &((const struct ofi_post *)tr)->batches[ticket % BATCHES];
 
-	return ticket < post->oldest || (batch->answered && !batch->n_far);
+	return batch->answered && !batch->n_far;
 }
 
 static void batch_retire(struct ofi_post *post, struct ofi_batch *batch)
@@ -107,9 +104,9 @@ static int post_receive(struct ofi_post *post)
 	struct msghdr msg = { .msg_iov = NULL };
 	ssize_t n;
 
-	while (post->due != post->next && batch_of(post, post->due)->answered)
+	while (post->due != post->pending.next && batch_of(post, post->due)->answered)
 		post->due++;
-	if (post->due == post->next)
+	if (post->due == post->pending.next)
 		return 0;
 	batch = batch_of(post, post->due);
 	msg.msg_iov = batch->pieces + batch->piece;
@@ -130,20 +127,19 @@ static int post_receive(struct ofi_post *post)
 }
 
 /* Takes what is done. Returns whether something is, or the error that ended the link. */
-static int post_reap(struct ofi_post *post)
+static int post_reap(struct transport *tr)
 {
-	int far, ret;
+	struct ofi_post *post = post_of(tr);
+	int ret = batches_check(&post->pending), far;
 
-	if (post->link.cut)
-		return post_lost(post, -ECONNRESET);
-	ret = post_receive(post);
+	if (ret == 0)
+		ret = post_receive(post);
 	if (ret < 0)
 		return ret;
 	far = ofi_far_reap(&post->far, &post->link);
 	if (far < 0)
 		return ofi_post_fail(post, -ECONNRESET, error_last());
-	while (post->oldest != post->next && batch_is_done(post, post->oldest))
-		post->oldest++;
+	batches_retire(&post->pending);
 	return ret + far;
 }
 
@@ -159,15 +155,11 @@ static int post_sleep(struct ofi_post *post, short events, uint64_t until, uint3
 	return deadline_expired(post->tr.clock, until) ? -ETIMEDOUT : 0;
 }
 
-/*
- * Looks for what is done in a waiting loop, whose empty looks are counted in *looks; events: what the
- * connection is awaited for. 0: go on; -ETIMEDOUT: `until` has passed; or the error that ended the
- * link, as a batch past its own deadline does.
- */
-static int post_look(struct ofi_post *post, struct ofi_batch *batch, short events, uint64_t until,
-		     uint32_t *looks)
+/* batches_ops.look; events: what the connection is awaited for. */
+static int post_look_for(struct ofi_post *post, uint64_t ticket, short events, uint64_t until,
+			 uint32_t *looks)
 {
-	int n = post_reap(post), ret;
+	int n = post_reap(&post->tr), ret;
 
 	if (n > 0)
 		*looks = 0;
@@ -178,50 +170,29 @@ static int post_look(struct ofi_post *post, struct ofi_batch *batch, short event
 	if (*looks < LOOKS)
 		return 0;
 	if (*looks == LOOKS) /* an earlier call may have set a later deadline */
-		batch->deadline = deadline_min(batch->deadline, transport_give_up_ns(&post->tr));
-	ret = post_sleep(post, events, deadline_min(until, batch->deadline), *looks);
+		batches_limit(&post->pending, ticket);
+	ret = post_sleep(post, events,
+			 deadline_min(until, post->pending.deadlines[ticket % BATCHES]), *looks);
 	if (ret == 0)
 		return 0;
 	if (ret != -ETIMEDOUT)
 		return ofi_post_fail(post, -ECONNRESET, "the target has hung up");
-	if (deadline_expired(post->tr.clock, batch->deadline))
-		return ofi_post_fail(post, -ETIMEDOUT, "an operation's deadline has passed");
-	return error_set(-ETIMEDOUT, "the operations did not complete in time");
+	return batches_late(&post->pending, ticket, until);
 }
 
-/*
- * Waits for the batch of a ticket until `until` (-ETIMEDOUT); until 0 only tests: -EAGAIN: not
- * done.
- */
-static int batch_wait(struct ofi_post *post, uint64_t ticket, uint64_t until)
+static int post_look(struct transport *tr, uint64_t ticket, uint64_t until, uint32_t *looks)
 {
-	uint32_t looks = 0;
-	int ret = 0;
-
-	if (until == 0 && !batch_is_done(post, ticket)) {
-		ret = post_reap(post);
-		if (ret < 0)
-			return ret;
-		return batch_is_done(post, ticket) ? 0 : -EAGAIN;
-	}
-	while (ret == 0 && !batch_is_done(post, ticket))
-		ret = post_look(post, batch_of(post, ticket), POLLIN, until, &looks);
-	return ret;
+	return post_look_for(post_of(tr), ticket, POLLIN, until, looks);
 }
 
 int ofi_post_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 {
-	return batch_wait(post_of(tr), ticket, deadline_ns);
+	return batches_wait(&post_of(tr)->pending, ticket, deadline_ns);
 }
 
 int ofi_post_order(struct transport *tr)
 {
-	struct ofi_post *post = post_of(tr);
-	int ret = post->link.cut ? post_lost(post, -ECONNRESET) : 0;
-
-	while (ret == 0 && post->oldest != post->next)
-		ret = batch_wait(post, post->oldest, DEADLINE_NEVER);
-	return ret;
+	return batches_order(&post_of(tr)->pending);
 }
 
 /* -------- lists -------- */
@@ -290,7 +261,7 @@ static void draft_atomic(struct ofi_draft *draft, struct ofi_batch *batch, struc
 }
 
 /* Sends the list of the newest batch; meanwhile it takes answers, so that the target goes on. */
-static int draft_send(struct ofi_post *post, struct ofi_batch *batch)
+static int draft_send(struct ofi_post *post, uint64_t ticket)
 {
 	struct ofi_draft *draft = post->draft;
 	uint32_t piece = 0, looks = 0;
@@ -304,7 +275,7 @@ static int draft_send(struct ofi_post *post, struct ofi_batch *batch)
 		if (n > 0)
 			pieces_skip(draft->pieces, &piece, (size_t)n);
 		else if (errno == EAGAIN || errno == EINTR)
-			ret = post_look(post, batch, POLLIN | POLLOUT, DEADLINE_NEVER, &looks);
+			ret = post_look_for(post, ticket, POLLIN | POLLOUT, DEADLINE_NEVER, &looks);
 		else
 			ret = ofi_post_fail(post, -ECONNRESET, strerror(errno));
 	}
@@ -313,35 +284,14 @@ static int draft_send(struct ofi_post *post, struct ofi_batch *batch)
 
 /* -------- calls -------- */
 
-static bool is_atomic(const struct transport_wr *wr)
-{
-	return wr->verb == VERB_CAS || wr->verb == VERB_FAA;
-}
-
-/* Finds room for a batch. -EAGAIN: there is none for a chain; wait for outstanding work. */
-static int batch_room(struct ofi_post *post, enum submit_order order)
-{
-	int ret = post->link.cut ? post_lost(post, -ECONNRESET) : 0;
-
-	if (ret == 0 && post->next - post->oldest >= OFI_BATCHES)
-		ret = post_reap(post);
-	while (ret >= 0 && post->next - post->oldest >= OFI_BATCHES)
-		ret = order == SUBMIT_ORDERED
-			      ? error_set(-EAGAIN, "too many chains are outstanding: poll one "
-						   "first")
-			      : batch_wait(post, post->oldest, DEADLINE_NEVER);
-	return ret < 0 ? ret : 0;
-}
-
 /* Makes the list of a new batch, of all requests but READs that go through libfabric (far). */
 static struct ofi_batch *batch_make(struct ofi_post *post, struct transport_wr *wrs, size_t n,
 				    bool far)
 {
-	struct ofi_batch *batch = batch_of(post, post->next++);
+	struct ofi_batch *batch = batch_of(post, batches_open(&post->pending));
 	struct ofi_draft *draft = post->draft;
 	struct ofi_list *head;
 
-	batch->deadline = DEADLINE_NEVER;
 	batch->answered = false;
 	batch->n_far = 1; /* while its call adds to it */
 	batch->n = batch->n_atomics = batch->piece = batch->n_pieces = 0;
@@ -365,7 +315,7 @@ static struct ofi_batch *batch_make(struct ofi_post *post, struct transport_wr *
 }
 
 /* Starts the READs of a batch that go through libfabric. */
-static int batch_far(struct ofi_post *post, struct ofi_batch *batch, const struct transport_wr *wrs,
+static int batch_far(struct ofi_post *post, uint64_t ticket, const struct transport_wr *wrs,
 		     size_t n)
 {
 	int ret = 0;
@@ -377,8 +327,8 @@ static int batch_far(struct ofi_post *post, struct ofi_batch *batch, const struc
 		if (!ofi_far_takes(&post->far, &wrs[i].io))
 			continue;
 		while (ret == 0 && (ret = ofi_far_read(&post->far, &post->link, &wrs[i].io, &done,
-						       &batch->n_far)) == -EAGAIN)
-			ret = post_look(post, batch, POLLIN, DEADLINE_NEVER, &looks);
+						       &batch_of(post, ticket)->n_far)) == -EAGAIN)
+			ret = post_look(&post->tr, ticket, DEADLINE_NEVER, &looks);
 		if (ret && !post->link.cut)
 			ret = ofi_post_fail(post, -ECONNRESET, error_last());
 	}
@@ -399,14 +349,14 @@ int ofi_post_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 			wrs[i].atomic.status = ATOMIC_UNKNOWN; /* until it is done */
 		far = far && wrs[i].verb == VERB_READ && !wrs[i].fence;
 	}
-	ret = batch_room(post, order);
+	ret = batches_room(&post->pending, order);
 	if (ret)
 		return ret;
-	ticket = post->next;
+	ticket = post->pending.next;
 	batch = batch_make(post, wrs, n, far);
-	ret = batch->answered ? 0 : draft_send(post, batch);
+	ret = batch->answered ? 0 : draft_send(post, ticket);
 	if (ret == 0 && far)
-		ret = batch_far(post, batch, wrs, n);
+		ret = batch_far(post, ticket, wrs, n);
 	if (ret)
 		return ret;
 	batch->n_far--;
@@ -418,18 +368,23 @@ int ofi_post_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 
 int ofi_post_init(struct ofi_post *post)
 {
-	post->next = post->oldest = post->due = 1;
-	post->batches = mem_array(OFI_BATCHES, sizeof(*post->batches));
+	static const struct batches_ops ops = {
+		.reap = post_reap, .is_done = post_is_done, .look = post_look, .cut = post_cut
+	};
+
+	batches_init(&post->pending, &post->tr, &ops);
+	post->due = 1;
+	post->batches = mem_array(BATCHES, sizeof(*post->batches));
 	post->draft = mem_alloc(sizeof(*post->draft));
 	if (!post->batches || !post->draft)
-		return error_set(-ENOMEM, "cannot allocate memory for %d batches", OFI_BATCHES);
+		return error_set(-ENOMEM, "cannot allocate memory for %d batches", BATCHES);
 	return post->link.port.calls ? ofi_far_init(&post->far) : 0;
 }
 
 void ofi_post_fini(struct ofi_post *post, bool forked)
 {
 	if (!forked)
-		post_cut(post);
+		post_end(post);
 	ofi_link_close(&post->link, forked);
 	ofi_far_fini(&post->far);
 	mem_free(post->batches);

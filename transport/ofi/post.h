@@ -25,15 +25,13 @@
 #include "transport/ofi/far.h"
 #include "transport/ofi/link.h"
 
-#include "transport/transport.h"
+#include "transport/batches.h"
 
-#define OFI_BATCHES 128 /* outstanding */
 #define OFI_INLINE 512u /* bytes of a WRITE that are copied into the list, at most */
 
 struct ofi_batch {
-	uint64_t deadline; /* from when somebody first waits for it */
-	bool answered;     /* or it has no list */
-	uint32_t n_far;    /* READs through libfabric that are outstanding */
+	bool answered;  /* or it has no list */
+	uint32_t n_far; /* READs through libfabric that are outstanding */
 	/* where its answer goes */
 	uint32_t n, piece, n_pieces;
 	struct iovec pieces[OFI_LIST_MAX + 1];
@@ -62,10 +60,8 @@ struct ofi_post {
 	struct ofi_far far;
 	struct ofi_batch *batches;
 	struct ofi_draft *draft;
-	uint64_t next;   /* ticket of the next batch */
-	uint64_t oldest; /* ticket of the oldest that is not done; next = all are */
-	uint64_t due;    /* ticket of the oldest without its answer, as far as there is one */
-	char text[160];  /* why the link was cut */
+	struct batches pending;
+	uint64_t due; /* ticket of the oldest without its answer, as far as there is one */
 };
 
 /* Makes post ready, whose link is open. -ENOMEM. */

@@ -52,7 +52,7 @@ static const struct verbs_region *region_of(const struct region *region)
 
 static struct batch *batch_of(struct post *post, uint64_t ticket)
 {
-	return &post->batches[ticket % POST_BATCHES];
+	return &post->batches[ticket % BATCHES];
 }
 
 static struct slot *next_slot(struct post *post)
@@ -62,42 +62,40 @@ static struct slot *next_slot(struct post *post)
 
 /* -------- the end -------- */
 
-static int post_lost(const struct post *post, int code)
+/* Atomics without a result keep the status that they were posted with: unknown. */
+static void post_cut(struct transport *tr)
 {
-	return error_set(code, "the connection to the memory node was lost: %s", post->text);
-}
+	struct post *post = post_of(tr);
 
-int post_fail(struct post *post, int code, const char *text)
-{
-	if (post->link->cut)
-		return post_lost(post, code);
 	link_cut(post->link);
-	/* Atomics without a result keep the status that they were posted with: unknown. */
 	for (uint32_t i = 0; i < post->link->n_qps; i++) {
 		struct lane *lane = &post->lanes[i];
 
 		for (; lane->tail != lane->head; lane->tail++) {
 			const struct slot *slot = &lane->slots[lane->tail & post->mask];
 
-			transport_account_cas(&post->tr, 0,
+			transport_account_cas(tr, 0,
 					      slot->kind == SLOT_CAS || slot->kind == SLOT_FAA);
 		}
 	}
-	(void)snprintf(post->text, sizeof(post->text), "%s", text);
-	post->tr.broken = -ECONNRESET;
-	return post_lost(post, code);
+}
+
+int post_fail(struct post *post, int code, const char *text)
+{
+	return batches_fail(&post->pending, code, text);
 }
 
 /* -------- completions -------- */
 
 static void batch_release(struct post *post, struct batch *batch)
 {
+	uint64_t oldest = post->pending.oldest;
+
 	if (--batch->left)
 		return;
-	while (post->oldest != post->next && batch_of(post, post->oldest)->left == 0) {
-		post->arena_tail = batch_of(post, post->oldest)->arena_end;
-		post->oldest++;
-	}
+	batches_retire(&post->pending);
+	if (post->pending.oldest != oldest)
+		post->arena_tail = batch_of(post, post->pending.oldest - 1)->arena_end;
 }
 
 /*
@@ -132,13 +130,14 @@ static void lane_retire(struct post *post, struct lane *lane, uint64_t end)
  * Retires the work of up to REAP completions. Returns their number, or the error that ended the
  * link.
  */
-static int post_reap(struct post *post)
+static int post_reap(struct transport *tr)
 {
+	struct post *post = post_of(tr);
 	struct ibv_wc wcs[REAP];
-	int n;
+	int n = batches_check(&post->pending);
 
-	if (post->link->cut)
-		return post_lost(post, -ECONNRESET);
+	if (n)
+		return n;
 	n = ibv_poll_cq(post->link->sends, REAP, wcs);
 	if (n < 0)
 		return post_fail(post, -ECONNRESET, "ibv_poll_cq fails");
@@ -162,71 +161,40 @@ static int post_reap(struct post *post)
 
 /* -------- waiting -------- */
 
-/*
- * Looks for completions in a waiting loop, whose empty looks are counted in *looks. 0: go on;
- * -ETIMEDOUT: `until` has passed; or the error that ended the link, as a batch past its own
- * deadline does. Most work completes before the clock is read.
- */
-static int post_look(struct post *post, struct batch *batch, uint64_t until, uint32_t *looks)
+/* batches_ops.look. Most work completes before the clock is read. */
+static int post_look(struct transport *tr, uint64_t ticket, uint64_t until, uint32_t *looks)
 {
-	int n = post_reap(post);
-	uint64_t now;
+	struct post *post = post_of(tr);
+	int n = post_reap(tr), ret;
 
 	if (n)
 		return n < 0 ? n : 0;
 	if (++*looks % LOOKS)
 		return 0;
 	if (*looks == LOOKS) /* an earlier call may have set a later deadline */
-		batch->deadline = deadline_min(batch->deadline, transport_give_up_ns(&post->tr));
-	now = clock_now_ns(post->tr.clock);
-	if (now >= batch->deadline)
-		return post_fail(post, -ETIMEDOUT, "an operation's deadline has passed");
-	if (now >= until)
-		return error_set(-ETIMEDOUT, "the operations did not complete in time");
+		batches_limit(&post->pending, ticket);
+	ret = batches_late(&post->pending, ticket, until);
+	if (ret)
+		return ret;
 	if (*looks % LOOKS_CHECK == 0 && link_check(post->link))
 		return post_fail(post, -ECONNRESET, "the target has hung up");
 	(void)sched_yield(); /* software RDMA may need this processor */
 	return 0;
 }
 
-static bool batch_is_done(struct post *post, uint64_t ticket)
+static bool post_is_done(const struct transport *tr, uint64_t ticket)
 {
-	return ticket < post->oldest || batch_of(post, ticket)->left == 0;
-}
-
-/*
- * Waits for the batch of a ticket until `until` (-ETIMEDOUT); until 0 only tests: -EAGAIN: not
- * done.
- */
-static int batch_wait(struct post *post, uint64_t ticket, uint64_t until)
-{
-	uint32_t looks = 0;
-	int ret = 0;
-
-	if (until == 0 && !batch_is_done(post, ticket)) {
-		ret = post_reap(post);
-		if (ret < 0)
-			return ret;
-		return batch_is_done(post, ticket) ? 0 : -EAGAIN;
-	}
-	while (ret == 0 && !batch_is_done(post, ticket))
-		ret = post_look(post, batch_of(post, ticket), until, &looks);
-	return ret;
+	return ((const struct post *)tr)->batches[ticket % BATCHES].left == 0;
 }
 
 int post_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 {
-	return batch_wait(post_of(tr), ticket, deadline_ns);
+	return batches_wait(&post_of(tr)->pending, ticket, deadline_ns);
 }
 
 int post_order(struct transport *tr)
 {
-	struct post *post = post_of(tr);
-	int ret = post->link->cut ? post_lost(post, -ECONNRESET) : 0;
-
-	while (ret == 0 && post->oldest != post->next)
-		ret = batch_wait(post, post->oldest, DEADLINE_NEVER);
-	return ret;
+	return batches_order(&post_of(tr)->pending);
 }
 
 /* -------- lists -------- */
@@ -237,10 +205,8 @@ int post_order(struct transport *tr)
  */
 static void batch_open(struct post *post)
 {
-	*batch_of(post, post->next) = (struct batch){ .deadline = DEADLINE_NEVER,
-						      .arena_end = post->arena_head,
-						      .left = 1 };
-	post->ticket = post->next++;
+	post->ticket = batches_open(&post->pending);
+	*batch_of(post, post->ticket) = (struct batch){ .arena_end = post->arena_head, .left = 1 };
 }
 
 /* Posts the list of work requests to the current lane; the last one asks for a completion. */
@@ -282,8 +248,8 @@ static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 			*ptr_out = post->memory.ptr + at % ARENA;
 			return 0;
 		}
-		if (post->oldest != post->ticket) {
-			ret = batch_wait(post, post->oldest, DEADLINE_NEVER);
+		if (post->pending.oldest != post->ticket) {
+			ret = batches_wait(&post->pending, post->pending.oldest, DEADLINE_NEVER);
 			continue;
 		}
 		/*
@@ -294,7 +260,7 @@ static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 		if (ret)
 			return ret;
 		batch_release(post, batch_of(post, post->ticket));
-		ret = batch_wait(post, post->ticket, DEADLINE_NEVER);
+		ret = batches_wait(&post->pending, post->ticket, DEADLINE_NEVER);
 		if (ret == 0)
 			batch_open(post);
 	}
@@ -344,7 +310,7 @@ static void list_add(struct post *post, struct ibv_send_wr *wr, struct slot *slo
 {
 	struct lane *lane = post->lane;
 
-	slot->batch = (uint16_t)(post->ticket % POST_BATCHES);
+	slot->batch = (uint16_t)(post->ticket % BATCHES);
 	batch_of(post, post->ticket)->left++;
 	wr->wr_id = WR_ID(lane->idx, lane->head);
 	lane->head++;
@@ -374,7 +340,7 @@ static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 	if (ret == 0 && !has_place(post))
 		ret = post_flush(post);
 	while (ret == 0 && lane_is_full(post))
-		ret = post_look(post, batch_of(post, post->ticket), DEADLINE_NEVER, &looks);
+		ret = post_look(&post->tr, post->ticket, DEADLINE_NEVER, &looks);
 	if (ret)
 		return ret;
 	sge.length = (uint32_t)*len_out;
@@ -445,11 +411,6 @@ static bool read_at_once(struct post *post, const struct transport_wr *read)
 	return true;
 }
 
-static bool is_atomic(const struct transport_wr *wr)
-{
-	return wr->verb == VERB_CAS || wr->verb == VERB_FAA;
-}
-
 static int list_wr(struct post *post, struct transport_wr *wr)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
@@ -479,17 +440,10 @@ static int list_wr(struct post *post, struct transport_wr *wr)
 
 /* -------- calls -------- */
 
-static bool batches_are_full(const struct post *post)
-{
-	return post->next - post->oldest >= POST_BATCHES;
-}
-
 static int post_begin(struct post *post)
 {
-	int ret = post->link->cut ? post_lost(post, -ECONNRESET) : 0;
+	int ret = batches_room(&post->pending, SUBMIT_UNORDERED);
 
-	while (ret == 0 && batches_are_full(post))
-		ret = batch_wait(post, post->oldest, DEADLINE_NEVER);
 	if (ret == 0)
 		batch_open(post);
 	return ret;
@@ -510,7 +464,8 @@ static bool chain_fits(const struct post *post, uint64_t requests)
 {
 	uint64_t used = post->lanes[0].head - post->lanes[0].tail;
 
-	return !batches_are_full(post) && (used == 0 || used + requests <= post->link->depth);
+	return !batches_are_full(&post->pending) &&
+	       (used == 0 || used + requests <= post->link->depth);
 }
 
 /*
@@ -526,7 +481,7 @@ static int chain_room(struct post *post, const struct transport_wr *wrs, size_t 
 		requests += is_atomic(&wrs[i]) ? 1 : div_up(wrs[i].io.len, ARENA_MAX);
 	if (chain_fits(post, requests))
 		return 0;
-	ret = post_reap(post);
+	ret = post_reap(&post->tr);
 	if (ret < 0)
 		return ret;
 	return chain_fits(post, requests)
@@ -586,7 +541,7 @@ int post_message(struct post *post, const union verbs_any *message)
 	post->lane = &post->lanes[0];
 	memcpy(post->message->bytes, message->bytes, message->head.bytes);
 	ret = post_end(post, list_op(post, &op), &ticket);
-	return ret ? ret : batch_wait(post, ticket, DEADLINE_NEVER);
+	return ret ? ret : post_poll(&post->tr, ticket, DEADLINE_NEVER);
 }
 
 /* -------- opening -------- */
@@ -594,6 +549,9 @@ int post_message(struct post *post, const union verbs_any *message)
 /* post->memory holds: arena | results of each lane | message */
 int post_init(struct post *post)
 {
+	static const struct batches_ops ops = {
+		.reap = post_reap, .is_done = post_is_done, .look = post_look, .cut = post_cut
+	};
 	struct link *link = post->link;
 	size_t results = (size_t)link->depth * sizeof(uint64_t);
 	uint8_t *ptr;
@@ -604,7 +562,7 @@ int post_init(struct post *post)
 	if (ret)
 		return ret;
 	post->mask = link->depth - 1;
-	post->next = post->oldest = 1;
+	batches_init(&post->pending, &post->tr, &ops);
 	for (uint32_t i = 0; i < POST_LIST; i++) {
 		post->wrs[i].sg_list = &post->sges[i];
 		post->wrs[i].num_sge = 1;

@@ -31,7 +31,7 @@
 
 #include "transport/verbs/link.h"
 
-#include "transport/transport.h"
+#include "transport/batches.h"
 
 /* A region as this transport has attached it. */
 struct verbs_region {
@@ -64,12 +64,10 @@ struct lane {
 };
 
 struct batch {
-	uint64_t deadline;  /* from when somebody first waits for it */
 	uint64_t arena_end; /* end of its part of the arena */
 	uint32_t left;      /* work requests not retired, and 1 while its call adds to it */
 };
 
-#define POST_BATCHES 128           /* outstanding */
 #define POST_LIST TRANSPORT_VECTOR /* work requests of one ibv_post_send */
 
 /* Head of the initiator. Made by transport_new; its owner opens the link. */
@@ -80,15 +78,13 @@ struct post {
 	/* private */
 	struct lane lanes[VERBS_LINK_QPS];
 	uint64_t mask; /* of a lane's counters */
-	struct batch batches[POST_BATCHES];
-	uint64_t next;     /* ticket of the next batch */
-	uint64_t oldest;   /* ticket of the oldest that is not done; next = all are */
+	struct batches pending;
+	struct batch batches[BATCHES];
 	struct mem memory; /* registered: the arena, with the results and the message behind it */
 	union verbs_any *message;
 	uint64_t arena_head, arena_tail;
 	uint32_t key;        /* of memory */
 	uint32_t first_lane; /* of the next call, modulo their number */
-	char text[160];      /* why the link was cut */
 
 	/* The list that is being built, for one lane, and the batch that it is for. */
 	struct lane *lane;
