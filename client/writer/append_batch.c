@@ -346,6 +346,21 @@ static int writer_admit(struct rlv_writer *w)
 }
 
 /*
+ * Counts the items of a change. After the first ones of a shard the sums must not be 0 any more: a
+ * sampler that does not wait would be told that there are no items. What fails here, a later call finds.
+ */
+static void writer_count_published(struct rlv_writer *w, const struct shard_change *ch)
+{
+	uint64_t *published = &w->published[ch->acc->shard->desc.shard];
+	bool first = *published == 0 && ch->acc->chained;
+
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+		*published += ch->n[v];
+	if (first && *published && access_flush(ch->acc))
+		log_debug("append: %s", error_last());
+}
+
+/*
  * Publishes in all shards, also when one is lost; an error of a reachable shard is returned first.
  * -EEXIST: a leaf of ours held noise; its item and all others are published.
  */
@@ -360,8 +375,7 @@ static int writer_publish(struct rlv_writer *w)
 		int failed = handle_failed(ch->acc, ch->ret);
 
 		if (ch->ret == 0 || ch->ret == -EEXIST)
-			for (uint32_t v = 0; v < w->h.desc->n_views; v++)
-				w->published[ch->acc->shard->desc.shard] += ch->n[v];
+			writer_count_published(w, ch);
 		else if (access_is_broken(ch->acc))
 			lost = lost ? lost : failed;
 		else

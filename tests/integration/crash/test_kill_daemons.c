@@ -261,7 +261,8 @@ CASE(metad__killed_under_load)
 }
 
 /*
- * The node's memory stays mapped in its clients; a node of that name that returns is another one.
+ * The node's memory stays mapped in its clients, who go on with it unless a wire changes its words; a node
+ * of that name that returns is another one.
  */
 CASE(memnode__killed_under_load)
 {
@@ -270,10 +271,12 @@ CASE(memnode__killed_under_load)
 	struct rlv_table *table = NULL;
 
 	processes_kill(&fx->ps, fx->memnode, SIGKILL);
-	without = window(fx);
-	print_message("loops in %d ms: %llu with a node, %llu without\n", WINDOW_MS,
-		      (unsigned long long)with, (unsigned long long)without);
-	assert_true(without > 0);
+	if (!getenv("RLV_TEST_TRANSPORT")) {
+		without = window(fx);
+		print_message("loops in %d ms: %llu with a node, %llu without\n", WINDOW_MS,
+			      (unsigned long long)with, (unsigned long long)without);
+		assert_true(without > 0);
+	}
 	start_memnode(fx);
 	store_fixture_await_node(fx->store);
 	assert_int_equal(processes_wait(&fx->ps, fx->worker, PROCESSES_WAIT_MS), 1);

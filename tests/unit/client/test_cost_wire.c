@@ -79,7 +79,8 @@ static void expect_append_costs(const struct rlv_table_opts *opts, uint64_t clai
 	replay_open(&fx, opts);
 	row_bytes = replay_info(fx.table).row_bytes;
 	writer = replay_writer(&fx, 1);
-	append(&fx, writer, 1);
+	for (uint64_t items = 0; items == 0;) /* whose sums it waits for */
+		items = append(&fx, writer, 1).items;
 	for (uint32_t i = 0; i < 400; i++) {
 		uint32_t rows = 1 + i % 30;
 		struct rlv_stats cost = append(&fx, writer, rows);

@@ -115,6 +115,7 @@ TEST(writer_append__costs)
 	writer = replay_writer(&fx, 1);
 	expect_cost("writer_open", (struct rlv_stats){ 0 }, replay_writer_stats(writer));
 	expect_append(&fx, writer, "append_first", 1);
+	expect_append(&fx, writer, "append_items", 1);
 	expect_append(&fx, writer, "append", 1);
 	expect_append(&fx, writer, "append_256", 256);
 	expect_claim(&fx, writer);
