@@ -424,9 +424,9 @@ RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer
  * after n_step more steps (one fewer in tables that store next observations), or at once by
  * rlv_writer_end_episode, also after RLV_TERMINATED; over a wire a round trip later, for which the
  * first items in a shard wait. *appended_out (may be NULL): steps appended, fewer than n only on
- * -ETIMEDOUT. A step counts as appended if its items are published, or will be with later steps. If
- * a stream's memory node is lost, it continues in another shard from the first step with
- * unpublished items; such an item may exist twice when the node returns.
+ * -ETIMEDOUT. A step counts as appended if its items are published, or will be with later steps. A
+ * stream whose memory node is lost continues in another shard from the first step with
+ * unpublished items, which may exist twice when the node returns.
  * Errors: -EINVAL (names the argument), -ETIMEDOUT (the limiter of the named view, or no free
  * block), -EOWNERDEAD (handle was fenced: open another), -ESTALE (table dropped), -ECHILD,
  * -EHOSTDOWN (until the deadline no shard, or not the one with the limiter's counts, was
