@@ -422,11 +422,10 @@ RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer
 /*
  * Appends n consecutive steps of one stream. An item becomes drawable when its window is complete:
  * after n_step more steps (one fewer in tables that store next observations), or at once by
- * rlv_writer_end_episode, also after RLV_TERMINATED; over a wire a round trip later, for which the
- * first items in a shard wait. *appended_out (may be NULL): steps appended, fewer than n only on
- * -ETIMEDOUT. A step counts as appended if its items are published, or will be with later steps. A
- * stream whose memory node is lost continues in another shard from the first step with
- * unpublished items, which may exist twice when the node returns.
+ * rlv_writer_end_episode, also after RLV_TERMINATED; over a wire a round trip later, unless it is of
+ * the first in a shard. *appended_out (may be NULL): steps appended, fewer than n only on -ETIMEDOUT:
+ * their items are published, or will be with later steps. A stream whose node is lost continues in
+ * another shard from the first step with unpublished items, which may exist twice if it returns.
  * Errors: -EINVAL (names the argument), -ETIMEDOUT (the limiter of the named view, or no free
  * block), -EOWNERDEAD (handle was fenced: open another), -ESTALE (table dropped), -ECHILD,
  * -EHOSTDOWN (until the deadline no shard, or not the one with the limiter's counts, was
