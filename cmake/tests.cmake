@@ -132,7 +132,8 @@ endforeach()
 
 # The same over the ofi transport, which works on every host, with real daemons.
 if(OFI_FOUND AND CMOCKA_FOUND)
-	foreach(name crash fenced_client kill_daemons kill_replay kv_copies new_kind nodes)
+	foreach(name crash fenced_client kill_daemons kill_replay kv_copies new_kind nodes
+			stopped_writer)
 		rlv_add_test(integration.test_${name}_ofi integration integration_test_${name})
 		set_property(TEST integration.test_${name}_ofi APPEND PROPERTY ENVIRONMENT
 			RLV_TEST_TRANSPORT=ofi)
@@ -147,6 +148,10 @@ foreach(target unit_test_cost_wire unit_test_costs unit_test_cost_kv unit_test_c
 		target_link_options(${target} PRIVATE -Wl,--wrap=transport_open)
 	endif()
 endforeach()
+
+if(TARGET integration_test_stopped_writer)
+	target_link_options(integration_test_stopped_writer PRIVATE -Wl,--wrap=transport_post_chain)
+endif()
 
 # One program against an earlier relive.h and a later one, with the library of today.
 set(newer ${PROJECT_BINARY_DIR}/gen/newer/relive/relive.h)

@@ -4,11 +4,14 @@
  */
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/attack/debtor.h"
+#include "tests/support/attack/mid_call.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/must.h"
 
 #include "relive/relive.h"
+
+#include "transport/transport.h"
 
 #include "base/os/clock.h"
 #include "base/rng.h"
@@ -45,6 +48,18 @@ struct fixture {
 };
 
 /* -------- stopped processes -------- */
+
+int __real_transport_post_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
+				struct transport_span *span);
+int __wrap_transport_post_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
+				struct transport_span *span);
+
+int __wrap_transport_post_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
+				struct transport_span *span)
+{
+	mid_call_posts();
+	return __real_transport_post_chain(tr, wrs, n, span);
+}
 
 static int run_writer(void *ctx)
 {

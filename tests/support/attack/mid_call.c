@@ -52,6 +52,16 @@ static void release_all(void)
 	n_trees = 0;
 }
 
+void mid_call_posts(void)
+{
+	void (*hold)(void *ctx) = on_hold;
+
+	release_all();
+	on_hold = NULL;
+	if (hold)
+		hold(hold_ctx);
+}
+
 static void on_write(int number, siginfo_t *info, void *context)
 {
 	uint8_t *page = (uint8_t *)((uintptr_t)info->si_addr & ~(uintptr_t)(PAGE - 1));
@@ -64,8 +74,7 @@ static void on_write(int number, siginfo_t *info, void *context)
 		if (page < tree->at || page >= tree->at + tree->len)
 			continue;
 		if (tree->last && page < tree->last) {
-			release_all();
-			on_hold(hold_ctx);
+			mid_call_posts();
 			return;
 		}
 		if (tree->last)
@@ -109,5 +118,5 @@ int mid_call_arm(void (*hold)(void *ctx), void *ctx)
 		n_trees++;
 	}
 	(void)fclose(maps);
-	return n_trees ? 0 : -ENOENT;
+	return 0;
 }

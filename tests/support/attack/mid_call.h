@@ -6,9 +6,15 @@
 #define RLV_TESTS_SUPPORT_MID_CALL_H
 
 /*
- * From now on the next call that changes leaves of a mapped tree calls hold after them, once. It runs in a
- * signal handler. Returns 0, or -errno.
+ * From now on the next call that changes leaves of a tree calls hold after them, once. If the tree is changed
+ * in its mapping hold runs in a signal handler. Returns 0, or -errno.
  */
 int mid_call_arm(void (*hold)(void *ctx), void *ctx);
+
+/*
+ * A program that wraps transport_post_chain calls this there: over a wire the leaves have been answered then,
+ * and the chain is that of the sums.
+ */
+void mid_call_posts(void);
 
 #endif
