@@ -593,6 +593,58 @@ CASE(memnode_on_a_file_killed__a_writer_goes_on)
 	expect_sound(crash);
 }
 
+/* Mappings of the pool's files in this process. */
+static uint32_t pool_mappings(const struct crash *crash)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint32_t n = 0;
+	char line[512];
+
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps))
+		n += strstr(line, crash->file) != NULL;
+	(void)fclose(maps);
+	return n;
+}
+
+/* An update goes over the wire, where there is one, so that a handle finds its connection ended. */
+static bool can_learn(void *ctx)
+{
+	const struct rlv_batch *batch = NULL;
+	float priority[256];
+	int ret = rlv_sampler_sample(ctx, 256, 0, &batch);
+
+	if (ret)
+		return false;
+	for (uint32_t i = 0; i < batch->n; i++)
+		priority[i] = 2;
+	ret = rlv_sampler_set_priorities(ctx, batch->key, priority, batch->n, NULL);
+	rlv_batch_release(ctx, batch);
+	return ret == 0;
+}
+
+/* A handle maps the pool anew when its node is back, over every transport. */
+CASE(memnode_on_a_file_killed__its_clients_map_it_again)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_sampler *sampler = NULL;
+	struct crash *crash = *state;
+	uint32_t before;
+
+	start(crash, false, true);
+	stop_actor(crash, start_actor(crash));
+	expect(rlv_sampler_open(crash->table, &opts, &sampler), 0);
+	assert_true(can_learn(sampler));
+	before = pool_mappings(crash);
+	assert_true(before > 0);
+	processes_kill(&crash->ps, crash->memnode, SIGKILL);
+	start_memnode(crash);
+	store_fixture_await_node(crash->store);
+	assert_true(processes_until(can_learn, sampler));
+	assert_int_equal(pool_mappings(crash), before);
+	expect(rlv_sampler_close(&sampler), 0);
+}
+
 /* Rows without checksums: whether they are whole, only a person can say. */
 CASE(memnode_on_a_file_killed__without_checksums_a_person_is_asked)
 {
