@@ -275,8 +275,8 @@ int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 	return transport_look(tr, ticket, deadline_ns);
 }
 
-int transport_submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
-			   struct transport_span *span)
+static int submit_pieces(struct transport *tr, struct transport_wr *wrs, size_t n,
+			 enum submit_order order, struct transport_span *span)
 {
 	const size_t most = tr->chain ? tr->chain : TRANSPORT_VECTOR;
 	size_t now;
@@ -287,15 +287,27 @@ int transport_submit_chain(struct transport *tr, struct transport_wr *wrs, size_
 		uint64_t ticket = 0;
 
 		now = min_u64(n - done, most);
-		ret = submit_checked(tr, wrs + done, now, SUBMIT_ORDERED, &ticket);
+		ret = submit_checked(tr, wrs + done, now, order, &ticket);
 		if (ret == -EAGAIN) {
 			ret = transport_order(tr);
 			if (ret == 0)
-				ret = submit_checked(tr, wrs + done, now, SUBMIT_ORDERED, &ticket);
+				ret = submit_checked(tr, wrs + done, now, order, &ticket);
 		}
 		transport_span_add(span, ticket);
 	}
 	return ret;
+}
+
+int transport_submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
+			   struct transport_span *span)
+{
+	return submit_pieces(tr, wrs, n, SUBMIT_ORDERED, span);
+}
+
+int transport_submit_many(struct transport *tr, struct transport_wr *wrs, size_t n,
+			  struct transport_span *span)
+{
+	return submit_pieces(tr, wrs, n, SUBMIT_UNORDERED, span);
 }
 
 int transport_post_chain(struct transport *tr, struct transport_wr *wrs, size_t n,

@@ -195,7 +195,7 @@ struct transport_ops {
 	void (*detach)(struct transport *tr, struct region *region);
 
 	/*
-	 * Starts 1 <= n <= TRANSPORT_VECTOR requests, of a chain tr->chain; *ticket_out 0: they are done. -EAGAIN: too
+	 * Starts 1 <= n <= TRANSPORT_VECTOR requests, or tr->chain; *ticket_out 0: they are done. -EAGAIN: too
 	 * much is outstanding, nothing was started (SUBMIT_ORDERED only; SUBMIT_UNORDERED waits for
 	 * room). After any other error each request is done, not done, or half written: the caller
 	 * repeats writes, and reads the words of atomics again.
@@ -243,7 +243,7 @@ struct transport {
 	struct mem view; /* for views of regions that are not addressable */
 	uint64_t link;   /* identifies its connection to a replacement; 0 = not needed */
 	bool unwaited;   /* nobody waits for what is submitted now: its answer may come late */
-	uint32_t chain;  /* most requests of a chain that it takes at once; 0 = TRANSPORT_VECTOR */
+	uint32_t chain;  /* most requests that submit takes at once; 0 = TRANSPORT_VECTOR */
 };
 
 struct transport_opts {
@@ -347,6 +347,10 @@ static inline void transport_span_add(struct transport_span *span, uint64_t tick
  */
 RLV_MUST_CHECK int transport_submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
 					  struct transport_span *span);
+
+/* transport_submit_chain in no order: fences count within a piece. */
+RLV_MUST_CHECK int transport_submit_many(struct transport *tr, struct transport_wr *wrs, size_t n,
+					 struct transport_span *span);
 
 /*
  * transport_submit_chain for a chain that nobody waits for now: its answers may come with those to later

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 
+enum { PIECE = 1024 }; /* reads that are gathered for one transport */
+
 static void wait_set_note(struct wait_set *set, struct wait_leg *leg, int ret)
 {
 	if (leg->error == 0)
@@ -40,21 +42,22 @@ void wait_set_chain(struct wait_set *set, struct transport *tr, struct transport
  */
 static int submit_reads(struct wait_leg *leg, const struct transport_io *io, size_t n, size_t fence)
 {
-	struct transport_wr piece[TRANSPORT_VECTOR];
+	struct transport_wr piece[PIECE];
 	size_t in_piece = 0;
 	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < n; i++) {
-		uint64_t ticket = 0;
+		struct transport_span span;
 
 		if (io[i].region->tr == leg->tr)
 			piece[in_piece++] = (struct transport_wr){ .verb = VERB_READ,
 								   .fence = i == fence,
 								   .io = io[i] };
-		if (in_piece < TRANSPORT_VECTOR && i + 1 < n)
+		if (in_piece < PIECE && i + 1 < n)
 			continue;
-		ret = transport_submit(leg->tr, piece, in_piece, SUBMIT_UNORDERED, &ticket);
-		transport_span_add(&leg->span, ticket);
+		ret = transport_submit_many(leg->tr, piece, in_piece, &span);
+		transport_span_add(&leg->span, span.first);
+		transport_span_add(&leg->span, span.last);
 		in_piece = 0;
 	}
 	return ret;

@@ -136,17 +136,22 @@ static void append(struct fixture *fx, uint32_t times)
 	}
 }
 
-static void sample(struct fixture *fx, uint32_t times)
+static void sample_of(struct fixture *fx, uint32_t n, uint32_t times)
 {
 	for (uint32_t i = 0; i < times; i++) {
 		const struct rlv_batch *batch;
 		char why[CRASH_WHY];
 
-		must(rlv_sampler_sample(fx->sampler, 64, 5000 * MS, &batch), "sample");
+		must(rlv_sampler_sample(fx->sampler, n, 5000 * MS, &batch), "sample");
 		if (crash_batch_check(batch, why))
 			fail_msg("%s", why);
 		rlv_batch_release(fx->sampler, batch);
 	}
+}
+
+static void sample(struct fixture *fx, uint32_t times)
+{
+	sample_of(fx, 64, times);
 }
 
 static void close_handles(struct fixture *fx)
@@ -677,6 +682,78 @@ CASE(memnode__data_operations_cost_its_agent_nothing)
 	assert_true(after.agent_cpu_ns == before.agent_cpu_ns);
 	assert_string_equal(after.transport, "shm");
 	assert_true(after.clients > 0);
+}
+
+/* Lists that the node's agent has carried out. */
+static uint64_t lists_of(struct rlv_node_info node)
+{
+	for (uint32_t i = 0; i < node.n_gauges; i++)
+		if (strcmp(node.gauges[i].name, "lists") == 0)
+			return node.gauges[i].value;
+	fail_msg("node %s has no gauge lists", node.name);
+	return 0;
+}
+
+/* Clients come over the network from now on, as those of other hosts do. */
+static void hide_sockets(struct fixture *fx, uint32_t nodes)
+{
+	char name[32], path[PROCESSES_PATH + 64];
+
+	for (uint32_t i = 0; i < nodes; i++) {
+		snprintf(name, sizeof(name), "s/memnode-%u.sock", i);
+		processes_path(&fx->ps, name, path);
+		assert_int_equal(unlink(path), 0);
+	}
+}
+
+/* Samples whose counts wait are fewer than those that are counted at once. */
+#define LISTED 8u
+
+/* Whatever the batch reads of a node in one round trip is one list. The server may be at work, too. */
+CASE(sample__is_a_list_for_each_node_and_round_trip)
+{
+	enum { NODES = 3, BATCH = 1024 };
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_stats before = { .size = sizeof(before) }, after = before;
+	uint64_t lists[NODES], phases;
+	struct fixture *fx = *state;
+	uint32_t round = 0;
+	bool is_exact;
+
+	if (!getenv("RLV_TEST_TRANSPORT")) {
+		print_message("there are lists over ofi only\n");
+		skip();
+	}
+	start_nodes(fx, NODES);
+	make_table(fx, NODES, 1 << 16);
+	append(fx, 60);
+	must(rlv_sampler_close(&fx->sampler), "close the sampler");
+	hide_sockets(fx, NODES);
+	opts.batch_size = BATCH;
+	opts.gamma = 1;
+	must(rlv_sampler_open(fx->table, &opts, &fx->sampler), "sampler");
+	do {
+		sample_of(fx, BATCH, 1);
+		must(rlv_sampler_flush(fx->sampler), "flush");
+		(void)after_a_ping(fx);
+		must(rlv_sampler_stats(fx->sampler, &before), "stats");
+		for (uint32_t i = 0; i < NODES; i++)
+			lists[i] = lists_of(node_info(fx, i));
+		sample_of(fx, BATCH, LISTED);
+		must(rlv_sampler_stats(fx->sampler, &after), "stats");
+		phases = after.phases - before.phases;
+		(void)after_a_ping(fx);
+		is_exact = true;
+		for (uint32_t i = 0; i < NODES; i++) {
+			lists[i] = lists_of(node_info(fx, i)) - lists[i];
+			assert_true(lists[i] >= phases);
+			is_exact &= lists[i] == phases;
+		}
+	} while (!is_exact && ++round < 5);
+	print_message("%u samples: %llu round trips; lists %llu %llu %llu\n", LISTED,
+		      (unsigned long long)phases, (unsigned long long)lists[0],
+		      (unsigned long long)lists[1], (unsigned long long)lists[2]);
+	assert_true(is_exact);
 }
 
 int main(void)
