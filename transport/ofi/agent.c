@@ -34,10 +34,10 @@ uint64_t ofi_agent_cpu_ms(const struct ofi_agent *agent)
 	return agent->started ? clock_read_ns(agent->cpu) / CLOCK_NS_PER_MS : 0;
 }
 
-bool ofi_agent_serve(struct ofi_agent *agent)
+/* Serves n events. Those of a link that has ended meanwhile find nothing, or what is another's. */
+static bool agent_serve(struct ofi_agent *agent, const struct epoll_event *events, int n)
+	LOCK_REQUIRES(ofi_role)
 {
-	struct epoll_event events[EVENTS];
-	int n = epoll_wait(agent->ring, events, EVENTS, 0);
 	eventfd_t rings;
 
 	for (int i = 0; i < n; i++) {
@@ -47,6 +47,13 @@ bool ofi_agent_serve(struct ofi_agent *agent)
 			ofi_peers_serve(agent->peers, events[i].data.u32);
 	}
 	return ofi_peers_drive(agent->peers) || n > 0;
+}
+
+bool ofi_agent_serve(struct ofi_agent *agent)
+{
+	struct epoll_event events[EVENTS];
+
+	return agent_serve(agent, events, epoll_wait(agent->ring, events, EVENTS, 0));
 }
 
 /* -------- the thread -------- */
@@ -64,23 +71,32 @@ static void agent_flush(struct ofi_agent *agent, uint64_t now) LOCK_REQUIRES(ofi
 	}
 }
 
-/* Serves what has come. True if there was anything. */
-static bool agent_round(struct ofi_agent *agent, uint64_t now)
+/* What the thread knows. */
+struct agent_watch {
+	struct epoll_event events[EVENTS];
+	int n;
+	struct patience patience;
+};
+
+/* Serves what has come, or came while the thread slept. True if there was anything. */
+static bool agent_round(struct ofi_agent *agent, struct agent_watch *watch, uint64_t now)
 {
 	bool busy;
 
+	if (watch->n <= 0)
+		watch->n = epoll_wait(agent->ring, watch->events, EVENTS, 0);
 	while (atomic_load_explicit(&agent->wanting, memory_order_relaxed))
 		(void)sched_yield();
 	lock_acquire(agent->lock, &ofi_role);
-	busy = ofi_agent_serve(agent);
+	busy = agent_serve(agent, watch->events, watch->n);
+	watch->n = 0;
 	agent_flush(agent, now);
 	lock_release(agent->lock, &ofi_role);
 	return busy;
 }
 
-static void agent_sleep(struct ofi_agent *agent)
+static void agent_sleep(struct ofi_agent *agent, struct agent_watch *watch)
 {
-	struct epoll_event event;
 	bool blind;
 
 	ofi_agent_enter(agent);
@@ -90,7 +106,7 @@ static void agent_sleep(struct ofi_agent *agent)
 	if (blind)
 		(void)usleep(AGENT_BLIND_US);
 	else
-		(void)epoll_wait(agent->ring, &event, 1, -1);
+		watch->n = epoll_wait(agent->ring, watch->events, EVENTS, -1);
 }
 
 static void *agent_run(void *arg)
@@ -98,15 +114,15 @@ static void *agent_run(void *arg)
 	struct ofi_agent *agent = arg;
 	const struct clock *clock = clock_monotonic();
 	uint64_t busy_ns = clock_now_ns(clock), now;
+	struct agent_watch watch = { .n = 0 };
 
 	while (!atomic_load(&agent->stop)) {
 		now = clock_now_ns(clock);
-		if (agent_round(agent, now))
+		if (agent_round(agent, &watch, now))
 			busy_ns = now;
-		else if (now - busy_ns > LOOK_ON_US * (uint64_t)CLOCK_NS_PER_US)
-			agent_sleep(agent);
-		else
-			(void)sched_yield();
+		else if (now - busy_ns > LOOK_ON_US * (uint64_t)CLOCK_NS_PER_US ||
+			 !patience_yield(&watch.patience, clock))
+			agent_sleep(agent, &watch);
 	}
 	return NULL;
 }

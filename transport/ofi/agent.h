@@ -3,7 +3,7 @@
  * and drives their ports.
  *
  * It sleeps in epoll_wait on all descriptors. What comes wakes it; it serves that, looks on for a
- * moment, because requests come in bursts, and sleeps again. Ports whose provider has no descriptor are
+ * moment if processors are free (patience.h), because requests come in bursts, and sleeps again. Ports whose provider has no descriptor are
  * driven every AGENT_BLIND_US.
  *
  * It serves with the target's lock held, and nobody else touches a link without it: so whoever holds
@@ -19,6 +19,7 @@
 
 #include "base/os/lock.h"
 
+#include "transport/ofi/patience.h"
 #include "transport/ofi/peers.h"
 
 extern const struct lock_role ofi_role;

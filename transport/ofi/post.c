@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -165,8 +164,9 @@ static int post_look_for(struct ofi_post *post, uint64_t ticket, short events, u
 		*looks = 0;
 	if (n)
 		return n < 0 ? n : 0;
-	if (++*looks > LOOKS_SPIN)
-		(void)sched_yield(); /* the target may need this processor */
+	if (++*looks < LOOKS && (*looks > LOOKS_SPIN || post->patience.crowded) &&
+	    !patience_yield(&post->patience, post->tr.clock))
+		*looks = LOOKS;
 	if (*looks < LOOKS)
 		return 0;
 	if (*looks == LOOKS) /* an earlier call may have set a later deadline */

@@ -24,6 +24,7 @@
 
 #include "transport/ofi/far.h"
 #include "transport/ofi/link.h"
+#include "transport/ofi/patience.h"
 
 #include "transport/batches.h"
 
@@ -58,6 +59,7 @@ struct ofi_post {
 
 	/* private */
 	struct ofi_far far;
+	struct patience patience;
 	struct ofi_batch *batches;
 	struct ofi_draft *draft;
 	struct batches pending;
