@@ -116,6 +116,11 @@ static int check_wr(const struct transport *tr, const struct transport_wr *wr)
 	const struct transport_io *io = &wr->io;
 	int ret;
 
+	if (wr->guard && !(tr->caps & TRANSPORT_GUARDS))
+		return error_set(-ENOTSUP, "a guarded operation: %s has none", tr->ops->name);
+	if (wr->guard && wr->verb != VERB_FAA && (wr->verb != VERB_WRITE || io->len != 8))
+		return error_set(-EINVAL, "a guarded operation: want an addition, or a write of a "
+					  "word");
 	if (wr->verb == VERB_CAS || wr->verb == VERB_FAA)
 		return check_range(tr, wr->atomic.region, wr->atomic.off, 8, RIGHT_ATOMIC);
 	if (wr->verb != VERB_READ && wr->verb != VERB_WRITE)
@@ -278,7 +283,7 @@ int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 static int submit_pieces(struct transport *tr, struct transport_wr *wrs, size_t n,
 			 enum submit_order order, struct transport_span *span)
 {
-	const size_t most = tr->chain ? tr->chain : TRANSPORT_VECTOR;
+	const size_t most = transport_chain_most(tr);
 	size_t now;
 	int ret = check_call(tr, 0);
 

@@ -70,6 +70,7 @@ enum transport_caps {
 	TRANSPORT_CPU_ATOMIC = 8,
 	/* the node's agent changes its words, and nobody else, not even a NIC */
 	TRANSPORT_AGENT_ATOMIC = 16,
+	TRANSPORT_GUARDS = 32, /* it carries out guarded requests */
 };
 
 enum transport_rights {
@@ -129,6 +130,7 @@ struct transport_io {
 enum atomic_status {
 	ATOMIC_DONE = 0,    /* old holds the word before the operation */
 	ATOMIC_UNKNOWN = 1, /* may or may not have happened */
+	ATOMIC_SKIPPED = 2, /* did not happen, since it was guarded */
 };
 
 /* CAS: stores value if the word equals expected. FAA: adds value. off is a multiple of 8. */
@@ -161,6 +163,9 @@ enum transport_verb { VERB_READ, VERB_WRITE, VERB_CAS, VERB_FAA };
 struct transport_wr {
 	enum transport_verb verb;
 	bool fence; /* do not start before all earlier reads and atomics are done */
+	/* TRANSPORT_GUARDS only, of an FAA or of a write of one word, in a chain of at most
+	   transport_chain_most requests: skip it if an earlier CAS of the chain found another word */
+	bool guard;
 	union {
 		struct transport_io io;
 		struct transport_atomic atomic;
@@ -326,6 +331,12 @@ RLV_MUST_CHECK int transport_submit(struct transport *tr, struct transport_wr *w
  * it. Cost: one phase, shared with everything submitted earlier.
  */
 RLV_MUST_CHECK int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
+
+/* The requests of a chain that tr takes at once: a longer one is several. */
+static inline size_t transport_chain_most(const struct transport *tr)
+{
+	return tr->chain ? tr->chain : TRANSPORT_VECTOR;
+}
 
 /* Outstanding tickets of a chain of several pieces; first 0 = none. */
 struct transport_span {

@@ -20,7 +20,7 @@
  *
  * A grant is checked as over shm (wire/attach_layout.h). Every message has its exact size and a
  * crc32c; the receiver of anything else ends the connection. It begins with a struct message_head:
- * magic "RLVO", version 2, type: enum ofi_message. Lists and answers have heads of their own.
+ * magic "RLVO", version 3, type: enum ofi_message. Lists and answers have heads of their own.
  */
 #ifndef RLV_WIRE_OFI_LAYOUT_H
 #define RLV_WIRE_OFI_LAYOUT_H
@@ -29,7 +29,7 @@
 #include "wire/message_head.h"
 
 #define OFI_MAGIC 0x4f564c52u /* "RLVO" */
-#define OFI_VERSION 2
+#define OFI_VERSION 3
 #define OFI_MESSAGE_MAX 288 /* bytes of the longest message */
 #define OFI_TEXT_BYTES 96
 #define OFI_PROVIDER_BYTES 32
@@ -188,7 +188,8 @@ WIRE_AT(ofi_detach, request, 20);
  * Head of a list, and end of its answer. Requests follow the head, with what they carry; they are
  * carried out in their order, and lists in theirs. The answer has, in the order of the requests, the bytes
  * of each READ and the old word of each CAS and FAA, nothing of a WRITE. Its end has the same number, and
- * says that all requests are done.
+ * says that all requests are done. A guarded request is skipped if a CAS before it in the list found another
+ * word than the expected one; the old word of a skipped FAA is 0.
  *   offset size
  *        0    4  magic
  *        4    4  requests: 1 .. OFI_LIST_MAX; with OFI_LIST_LATE the answer may wait for the next one
@@ -216,14 +217,14 @@ enum ofi_verb {
  *        8    4  bytes: a multiple of 8, not 0; CAS and FAA: 8
  *       12    2  opening
  *       14    1  verb: enum ofi_verb
- *       15    1  reserved, zero
+ *       15    1  guard: 1 = guarded, of FAAs, and of WRITEs of one word; else 0
  */
 struct ofi_request {
 	uint64_t off;
 	uint32_t bytes;
 	uint16_t opening;
 	uint8_t verb;
-	uint8_t reserved;
+	uint8_t guard;
 };
 
 WIRE_SIZE(ofi_request, 16);
@@ -231,6 +232,6 @@ WIRE_AT(ofi_request, off, 0);
 WIRE_AT(ofi_request, bytes, 8);
 WIRE_AT(ofi_request, opening, 12);
 WIRE_AT(ofi_request, verb, 14);
-WIRE_AT(ofi_request, reserved, 15);
+WIRE_AT(ofi_request, guard, 15);
 
 #endif

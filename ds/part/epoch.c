@@ -205,17 +205,23 @@ bool epoch_pin(struct epoch *ep, struct transport_wr *wr_out)
 	return true;
 }
 
-bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)
+bool epoch_withdrawal(const struct epoch *ep, struct transport_wr *wr_out)
 {
 	static const uint64_t idle = SLOT_IDLE;
-	bool standing = ep->standing;
+
+	/* E3 pairs with E4: our additions, then the pin is withdrawn. */
+	*wr_out = wr_write(ep->page, ep->pin_off, &idle, sizeof(idle));
+	wr_out->fence = true;
+	return ep->standing;
+}
+
+bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)
+{
+	bool standing = epoch_withdrawal(ep, wr_out);
 
 	ep->entered = false;
 	ep->due = false;
 	ep->standing = false;
-	/* E3 pairs with E4: our additions, then the pin is withdrawn. */
-	*wr_out = wr_write(ep->page, ep->pin_off, &idle, sizeof(idle));
-	wr_out->fence = true;
 	return standing;
 }
 

@@ -120,6 +120,9 @@ RLV_MUST_CHECK int epoch_enter_chain(struct epoch *ep);
  */
 bool epoch_pin(struct epoch *ep, struct transport_wr *wr_out);
 
+/* Builds the write that withdraws the pin. false = no pin stands. */
+bool epoch_withdrawal(const struct epoch *ep, struct transport_wr *wr_out);
+
 /*
  * Ends the entered state and builds the write that withdraws the pin; the caller sends it behind
  * the additions of the chain. false = no pin stands, nothing to send.

@@ -72,11 +72,7 @@ void access_share(struct access *acc, const struct access *with)
 	}
 }
 
-/*
- * Flushes the deltas of all views: adds them to the sums above, or to the chain that is sent next.
- * Returns the first error.
- */
-static int flush_views(struct access *acc)
+int access_flush_sums(struct access *acc)
 {
 	int first = 0;
 
@@ -95,7 +91,7 @@ static int flush_views(struct access *acc)
 
 static int leave_in_place(struct access *acc)
 {
-	int rc = flush_views(acc);
+	int rc = access_flush_sums(acc);
 	int left = acc->epoch.entered ? epoch_leave(&acc->epoch) : 0;
 
 	return rc ? rc : left;
@@ -131,6 +127,13 @@ static int note_lost(struct access *acc, int rc)
 	return rc;
 }
 
+void access_add_to(struct access *acc, struct wr_list *list)
+{
+	for (uint32_t v = 0; v < RING_MAX_VIEWS; v++)
+		if (acc->deltas[v])
+			acc->deltas[v]->sink = list;
+}
+
 /*
  * Directs the additions of the call, in all views, to the list of the next chain. Returns the error
  * of the chain that used the list before.
@@ -140,9 +143,7 @@ static int open_sink(struct access *acc)
 	struct wr_list *sink;
 	int rc = unwaited_next(&acc->unwaited, &sink);
 
-	for (uint32_t v = 0; v < RING_MAX_VIEWS; v++)
-		if (acc->deltas[v])
-			acc->deltas[v]->sink = sink;
+	access_add_to(acc, sink);
 	return note_lost(acc, rc);
 }
 
@@ -150,7 +151,7 @@ static int leave_chained(struct access *acc)
 {
 	struct wr_list *list = &acc->unwaited.chains[acc->unwaited.next].list;
 	struct transport_wr withdraw;
-	int rc = flush_views(acc), sent;
+	int rc = access_flush_sums(acc), sent;
 
 	if (rc) /* some additions did not get into the chain */
 		acc->unwaited.lost = true;

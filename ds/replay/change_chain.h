@@ -20,6 +20,8 @@ struct chain_change {
 	struct shard_change *change;
 	struct word_op *words;
 	uint32_t n_words;
+	bool leaves;  /* the access is left behind it: its chain may withdraw the pin */
+	bool guarded; /* the chain has what follows its CASes, too */
 	bool damaged; /* the last round found tags of no epoch */
 };
 

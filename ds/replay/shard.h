@@ -218,6 +218,13 @@ RLV_MUST_CHECK int access_enter_end(struct access *acc);
 RLV_MUST_CHECK int access_leave(struct access *acc);
 
 /*
+ * Between the two, over a wire: directs additions to that list of requests, and flushes the deltas of all
+ * views: adds them to the sums above, or to that list. Returns the first error.
+ */
+void access_add_to(struct access *acc, struct wr_list *list);
+RLV_MUST_CHECK int access_flush_sums(struct access *acc);
+
+/*
  * Flushes the deltas, withdraws the pin, and waits for it and for all posted chains. Outside of
  * enter and leave; a no-op for a reader. -EIO: answers were lost, the shard was marked dirty.
  */

@@ -3,12 +3,15 @@
  */
 #include "tests/contract/suite/contract.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #include "tests/support/fake/fault.h"
 #include "wire/ofi_layout.h"
 
 #include "tests/support/gauge.h"
+
+#include "base/bits.h"
 
 static int open_wrapped(struct rig *rig, uint64_t client_id, struct transport **tr_out)
 {
@@ -113,6 +116,45 @@ static void list__answered_with_the_next(void **state)
 	assert_int_equal(add.atomic.old, 200);
 }
 
+/* Guarded requests behind a CAS that finds another word are skipped, of that list only; others are not. */
+static void list__guarded_requests_depend_on_the_cas(void **state)
+{
+	struct rig *rig = rig_of(state);
+	const uint64_t mark = 77;
+	struct transport_wr wrs[] = {
+		{ .verb = VERB_FAA,
+		  .guard = true,
+		  .atomic = { .region = rig->region, .off = 64, .value = 1 } },
+		{ .verb = VERB_CAS,
+		  .atomic = { .region = rig->region, .off = 0, .expected = 5, .value = 6 } },
+		{ .verb = VERB_FAA,
+		  .guard = true,
+		  .atomic = { .region = rig->region, .off = 64, .value = 10 } },
+		{ .verb = VERB_WRITE,
+		  .guard = true,
+		  .io = { .region = rig->region, .off = 128, .src = &mark, .len = 8 } },
+		{ .verb = VERB_FAA, .atomic = { .region = rig->region, .off = 64, .value = 100 } },
+	};
+	struct transport_span span = { 0 };
+
+	for (uint64_t round = 0; round < 2; round++) {
+		assert_int_equal(transport_submit_chain(rig->tr, wrs, ARRAY_LEN(wrs), &span), 0);
+		assert_int_equal(transport_poll(rig->tr, span.last, DEADLINE_NEVER), 0);
+		assert_int_equal(wrs[0].atomic.status, ATOMIC_DONE);
+		assert_int_equal(wrs[2].atomic.status, round ? ATOMIC_DONE : ATOMIC_SKIPPED);
+		assert_int_equal(wrs[4].atomic.status, ATOMIC_DONE);
+		assert_int_equal(wrs[4].atomic.old, round ? 112 : 1);
+		assert_int_equal(rig_load(rig->region, 128), round ? mark : 0);
+		rig_store(rig->region, 0, 5);
+	}
+	assert_int_equal(rig_load(rig->region, 64), 212);
+	wrs[1].guard = true; /* only what follows a CAS can be */
+	assert_int_equal(transport_submit_chain(rig->tr, wrs, ARRAY_LEN(wrs), &span), -EINVAL);
+	wrs[1].guard = false;
+	wrs[3].io.len = 16;
+	assert_int_equal(transport_submit_chain(rig->tr, wrs, ARRAY_LEN(wrs), &span), -EINVAL);
+}
+
 /* A client is connected, and asks for nothing. */
 static void agent__sleeps_while_nobody_calls(void **state)
 {
@@ -149,6 +191,7 @@ int main(void)
 		CONTRACT_TEST(list__one_for_each_call),
 		CONTRACT_TEST(list__long_read_comes_before_what_follows),
 		CONTRACT_TEST(list__answered_with_the_next),
+		CONTRACT_TEST(list__guarded_requests_depend_on_the_cas),
 		CONTRACT_TEST(agent__sleeps_while_nobody_calls),
 	};
 	int failed;

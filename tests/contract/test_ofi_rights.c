@@ -459,7 +459,7 @@ static void list__malformed_ends_its_link(void **state)
 		{ offsetof(struct lone, request.verb), OFI_FAA },     /* 0 */
 		{ offsetof(struct lone, request.verb), OFI_FAA ^ 5 }, /* there is no fifth */
 		{ offsetof(struct lone, request.verb), 0x80 },
-		{ offsetof(struct lone, request.reserved), 1 },
+		{ offsetof(struct lone, request.guard), 2 },
 	};
 	struct rig *rig = rig_of(state);
 

@@ -553,7 +553,7 @@ static void put_ofi_structs(FILE *out)
 	FIELD(ofi_request, bytes);
 	FIELD(ofi_request, opening);
 	FIELD(ofi_request, verb);
-	FIELD(ofi_request, reserved);
+	FIELD(ofi_request, guard);
 }
 
 union ofi_message_any {

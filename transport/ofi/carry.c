@@ -141,6 +141,12 @@ static uint32_t needed(const struct ofi_request *request)
 	return sizeof(*request);
 }
 
+static bool guard_is_sound(const struct ofi_request *request)
+{
+	return !request->guard || (request->guard == 1 && request->bytes == 8 &&
+				   (request->verb == OFI_WRITE || request->verb == OFI_FAA));
+}
+
 /* Finds the memory that a request names, if its opening permits the request. */
 static int find_memory(const struct ofi_openings *openings, const struct ofi_request *request,
 		       const struct ofi_opening **opening_out, uint8_t **at_out)
@@ -155,7 +161,7 @@ static int find_memory(const struct ofi_openings *openings, const struct ofi_req
 	if (!opening || opening->revoked)
 		return error_set(-EACCES, "request to opening %u, which is closed",
 				 request->opening);
-	if (request->verb < OFI_READ || request->verb > OFI_FAA || request->reserved ||
+	if (request->verb < OFI_READ || request->verb > OFI_FAA || !guard_is_sound(request) ||
 	    request->off % 8 || request->bytes % 8 || !request->bytes ||
 	    (is_atomic(request) && request->bytes != 8))
 		return error_set(-EPROTO, "a request of verb %u: a field is out of its range",
@@ -172,17 +178,18 @@ static int find_memory(const struct ofi_openings *openings, const struct ofi_req
 	return 0;
 }
 
-static void change(const struct ofi_request *request, const uint64_t *operands, void *at,
+/* Changes a word. False: it was not the expected one. */
+static bool change(const struct ofi_request *request, const uint64_t *operands, void *at,
 		   uint64_t *old_out)
 {
 	const struct rword64 *word = at;
 
 	if (request->verb == OFI_CAS) {
 		*old_out = operands[0];
-		(void)rword64_cas(word, old_out, operands[1]);
-	} else {
-		*old_out = rword64_add(word, operands[0]);
+		return rword64_cas(word, old_out, operands[1]);
 	}
+	*old_out = rword64_add(word, operands[0]);
+	return true;
 }
 
 /*
@@ -235,10 +242,14 @@ static int carry_request(struct ofi_carry *carry, const struct ofi_openings *ope
 		return -ENOBUFS;
 	load_ahead(carry, openings);
 	(void)carry_take(carry, sizeof(request));
-	if (is_atomic(&request)) {
+	if (request.guard && carry->failed) {
+		(void)carry_take(carry, needed(&request) - sizeof(request));
+		if (answer)
+			memset(answer_add(carry, answer), 0, answer);
+	} else if (is_atomic(&request)) {
 		const uint64_t *operands = carry_take(carry, needed(&request) - sizeof(request));
 
-		change(&request, operands, at, answer_add(carry, answer));
+		carry->failed |= !change(&request, operands, at, answer_add(carry, answer));
 	} else if (request.verb == OFI_WRITE && request.bytes <= OFI_WHOLE) {
 		copy_words(at, carry_take(carry, request.bytes), request.bytes);
 	} else if (request.verb == OFI_WRITE) {
@@ -284,6 +295,7 @@ static int carry_next(struct ofi_carry *carry, union ofi_any *message_out)
 		return error_set(-EPROTO, "a list of %u requests", list.n);
 	(void)carry_take(carry, sizeof(list));
 	carry->n = carry->left = list.n;
+	carry->failed = false;
 	return 0;
 }
 

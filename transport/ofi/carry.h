@@ -51,6 +51,7 @@ struct ofi_carry {
 	uint64_t sends;      /* of answers */
 	uint32_t n, left;    /* requests of the list, and of them those to come; n 0: no list */
 	bool late;           /* the list's answer may wait */
+	bool failed;         /* a CAS of the list found another word */
 	bool urgent;         /* an answer that was not sent yet may not */
 	bool lends;          /* a READ of a region that was not sent yet */
 	/* a long WRITE, whose other bytes are still to come */

@@ -141,7 +141,8 @@ int ofi_open(const char *rest, const struct transport_opts *opts, struct transpo
 		ret = error_set(-EINVAL, "transport uri \"ofi:%s\": the host is missing", rest);
 	if (ret == 0)
 		ret = transport_new(sizeof(struct ofi), &ofi_ops,
-				    TRANSPORT_ASYNC | TRANSPORT_AGENT_ATOMIC, opts, &tr);
+				    TRANSPORT_ASYNC | TRANSPORT_AGENT_ATOMIC | TRANSPORT_GUARDS,
+				    opts, &tr);
 	if (ret)
 		return ret;
 	post = &ofi_of(tr)->post;

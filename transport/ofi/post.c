@@ -70,13 +70,17 @@ static bool post_is_done(const struct transport *tr, uint64_t ticket)
 
 static void batch_retire(struct ofi_post *post, struct ofi_batch *batch)
 {
+	bool failed = false;
+
 	for (uint32_t i = 0; i < batch->n_atomics; i++) {
 		struct transport_wr *wr = batch->atomics[i];
 
 		wr->atomic.old = batch->results[i];
-		wr->atomic.status = ATOMIC_DONE;
-		if (wr->verb == VERB_CAS && wr->atomic.old != wr->atomic.expected)
-			transport_account_cas(&post->tr, 1, 0);
+		wr->atomic.status = wr->guard && failed ? ATOMIC_SKIPPED : ATOMIC_DONE;
+		if (wr->verb != VERB_CAS || wr->atomic.old == wr->atomic.expected)
+			continue;
+		failed = true;
+		transport_account_cas(&post->tr, 1, 0);
 	}
 	batch->n_atomics = 0;
 	batch->answered = true;
@@ -233,7 +237,8 @@ static void draft_io(struct ofi_draft *draft, struct ofi_batch *batch,
 	*request = (struct ofi_request){ .off = io->off,
 					 .bytes = io->len,
 					 .opening = opening_of(io->region),
-					 .verb = is_read ? OFI_READ : OFI_WRITE };
+					 .verb = is_read ? OFI_READ : OFI_WRITE,
+					 .guard = wr->guard };
 	if (is_read)
 		pieces_add(batch->pieces, &batch->n_pieces, io->dst, io->len);
 	else if (io->len <= OFI_INLINE)
@@ -252,7 +257,8 @@ static void draft_atomic(struct ofi_draft *draft, struct ofi_batch *batch, struc
 	*request = (struct ofi_request){ .off = atomic->off,
 					 .bytes = 8,
 					 .opening = opening_of(atomic->region),
-					 .verb = is_cas ? OFI_CAS : OFI_FAA };
+					 .verb = is_cas ? OFI_CAS : OFI_FAA,
+					 .guard = wr->guard };
 	operands[0] = is_cas ? atomic->expected : atomic->value;
 	if (is_cas)
 		operands[1] = atomic->value;

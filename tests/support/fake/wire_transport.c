@@ -11,6 +11,7 @@
 
 #define ITEMS_MAX 64
 #define RESULTS 1024 /* outstanding chains */
+#define CHAIN_MAX 1088
 #define GARBAGE 0xa5
 
 struct wire_region {
@@ -27,7 +28,8 @@ struct item {
 	uint64_t ticket;
 	size_t done; /* of order[] */
 	int code;
-	uint16_t order[TRANSPORT_VECTOR];
+	bool failed; /* a CAS has found another word */
+	uint16_t order[CHAIN_MAX];
 };
 
 struct wire {
@@ -132,7 +134,7 @@ static void spoil(struct transport_wr *wr)
 
 static bool may_pass(const struct transport_wr *late, const struct transport_wr *early)
 {
-	if (late->fence || early->verb == VERB_WRITE)
+	if (late->fence || late->guard || early->verb == VERB_WRITE)
 		return false;
 	return late->verb == VERB_WRITE || (late->verb == VERB_READ && early->verb == VERB_READ);
 }
@@ -176,9 +178,18 @@ static void shuffle(struct wire *w, struct item *item)
 static void run_next(struct wire *w, struct item *item)
 {
 	uint16_t at = item->order[item->done++];
+	const struct transport_wr *wr = &item->wrs[at];
+	struct transport_wr *user = &item->user[at];
 
+	if (item->code == 0 && wr->guard && item->failed) {
+		if (wr->verb == VERB_FAA)
+			user->atomic.status = ATOMIC_SKIPPED;
+		return;
+	}
 	if (item->code == 0)
-		item->code = run_wr(w, &item->wrs[at], &item->user[at]);
+		item->code = run_wr(w, wr, user);
+	item->failed |= wr->verb == VERB_CAS && user->atomic.status == ATOMIC_DONE &&
+			user->atomic.old != wr->atomic.expected;
 }
 
 static void end_item(struct wire *w, const struct item *item)
@@ -407,6 +418,12 @@ struct transport *wire_wrap_mapped(struct transport *inner)
 	w->tr.caps &= ~(uint32_t)TRANSPORT_CPU_ATOMIC;
 	w->mapped = true;
 	return &w->tr;
+}
+
+void wire_guards(struct transport *tr)
+{
+	tr->caps |= TRANSPORT_GUARDS;
+	tr->chain = CHAIN_MAX;
 }
 
 void wire_lockstep(struct transport *tr)

@@ -26,6 +26,9 @@ struct transport *wire_wrap_nic(struct transport *inner);
  */
 struct transport *wire_wrap_mapped(struct transport *inner);
 
+/* From now on it takes guarded requests, and chains of up to 1088. */
+void wire_guards(struct transport *tr);
+
 /* From now on requests execute only in waits, all outstanding ones at once. */
 void wire_lockstep(struct transport *tr);
 

@@ -35,11 +35,17 @@ struct side {
 
 static struct side sides[2];
 static struct transport *last_fault;
+static bool guards; /* the wire has them */
 
 static struct transport *wrap(struct transport *inner)
 {
+	struct transport *wire;
+
 	assert_int_equal(fault_wrap(inner, NULL, &last_fault), 0);
-	return wire_wrap(last_fault);
+	wire = wire_wrap(last_fault);
+	if (guards)
+		wire_guards(wire);
+	return wire;
 }
 
 static void side_open(struct side *s, const struct shard_fixture_opts *opts)
@@ -353,7 +359,7 @@ CASE(access_leave__is_idle_when_the_additions_are_done)
 			late = true;
 		assert_int_equal(ring_close(&s->blk), 0);
 	}
-	assert_true(late);
+	assert_true(late != guards); /* which leave nothing for later */
 	assert_int_equal(access_flush(&s->acc), 0);
 	assert_int_equal(pin(s), SLOT_IDLE);
 	assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
@@ -365,6 +371,8 @@ CASE(access_enter__a_lost_addition_makes_the_shard_dirty)
 	struct side *s = &sides[0];
 	uint64_t before = dirty(s);
 
+	if (guards)
+		return; /* no addition is posted */
 	publish_all(s, 100);
 	fault_set(s->fault, &plan);
 	assert_int_equal(transport_order(s->conn.tr), 0); /* now the additions are lost */
@@ -496,7 +504,57 @@ CASE(change__any_failed_operation_leaves_sums_exact_or_the_shard_dirty)
 	assert_true(failed > 80);
 }
 
+/* Where the wire has guards, nothing is posted behind a change whose CASes all succeed. */
+CASE(change__with_guards_is_one_chain)
+{
+	struct side *s = &sides[0];
+	struct shard_change change;
+	uint64_t chains;
+
+	publish_all(s, 100);
+	assert_int_equal(access_flush(&s->acc), 0);
+	change = items(s, 30, 300);
+	change.n_rows = 0;
+	for (uint32_t i = 0; i < 2;
+	     i++) { /* the second knows the words, and that no maximum rises */
+		for (uint32_t v = 0; v < s->fx.desc.n_views; v++)
+			for (uint32_t k = 0; k < change.n[v]; k++)
+				s->ops[v][k].word = leaf(s, v, s->ops[v][k].slot);
+		chains = s->conn.tr->posted;
+		assert_int_equal(change_update(&change, 1), 0);
+	}
+	assert_int_equal(s->conn.tr->posted - chains, guards ? 1 : 2);
+	close_block(s);
+	assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
+}
+
+/* One CAS of a chain finds another word: its additions are skipped, and those of the others are posted. */
+CASE(change__with_guards_survives_a_lost_cas)
+{
+	struct side *s = &sides[0];
+	struct shard_change change;
+
+	publish_all(s, 100);
+	assert_int_equal(access_flush(&s->acc), 0);
+	change = items(s, 30, 300);
+	change.n_rows = 0;
+	for (uint32_t v = 0; v < s->fx.desc.n_views; v++)
+		for (uint32_t k = 0; k < change.n[v]; k++)
+			s->ops[v][k].word = leaf(s, v, s->ops[v][k].slot) + (k == 17);
+	assert_int_equal(change_update(&change, 1), 0);
+	for (uint32_t v = 0; v < s->fx.desc.n_views; v++)
+		for (uint32_t k = 0; k < change.n[v]; k++) {
+			assert_int_equal(s->ops[v][k].result, LEAF_DONE);
+			assert_int_equal(leaf_priority(leaf(s, v, s->ops[v][k].slot)), 300 + k);
+		}
+	close_block(s);
+	assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
+}
+
 int main(void)
 {
-	return test_run(NULL, NULL);
+	int failed = test_run(NULL, NULL);
+
+	guards = true;
+	return failed + test_run(NULL, NULL);
 }
