@@ -10,6 +10,7 @@
 #define MARGIN_STEP 10u /* of 1000 */
 #define MARGIN_MOST 300u
 #define CLEAN_ITERATIONS 100u
+#define PACE_AGAIN 64u /* iterations until jobs that come and go are looked at again */
 
 int gate_init(struct gate *gate, const struct gate_opts *opts, uint32_t n)
 {
@@ -272,6 +273,54 @@ static bool gate_pays(const struct gate *gate, const struct gate_job *job)
 	return after * (1 / now - slower) > before * slower;
 }
 
+/*
+ * The jobs that run or soon will: idle ones for as long as each job needs for two iterations. Returns a
+ * number of theirs; 0 if they are too many or too few to be paced.
+ */
+static uint64_t gate_active(const struct gate *gate, const struct curve *curves[PACE_JOBS],
+			    size_t *n_out)
+{
+	uint64_t sum = 0, recent = 2 * (uint64_t)gate->residents;
+
+	*n_out = 0;
+	for (uint32_t i = 0; i < gate->n; i++) {
+		const struct gate_job *job = &gate->jobs[i];
+
+		if (job->state < GATE_RESIDENT || (job->idle && gate->last - job->turn > recent))
+			continue;
+		if (*n_out == PACE_JOBS)
+			return 0;
+		curves[(*n_out)++] = job->curve;
+		sum = sum * 0x9e3779b97f4a7c15u + job->arrival;
+	}
+	return *n_out > 1 ? sum : 0;
+}
+
+static void gate_pace(struct gate *gate)
+{
+	const struct curve *curves[PACE_JOBS];
+	uint64_t budget = gate_budget(gate), active;
+	size_t n;
+
+	if (gate->opts.sharing != GATE_CURVES || gate->persistent >= budget)
+		return;
+	active = gate_active(gate, curves, &n);
+	if (active == gate->paced ||
+	    (active && gate->paced && gate->last - gate->looked < PACE_AGAIN))
+		return;
+	gate->paced = active;
+	gate->looked = gate->last;
+	gate->gap_ns = active ? pace_find(curves, n, budget - gate->persistent, gate->gain) : 0;
+}
+
+/* True if a begin now would be too near to the last one. */
+static bool gate_is_paced(const struct gate *gate)
+{
+	const struct gate_job *newest = &gate->jobs[gate->newest];
+
+	return newest->state == GATE_RUNS && newest->phase_ns < gate->gap_ns;
+}
+
 /* True if no further iteration may begin, whichever it is. */
 static bool gate_is_full(const struct gate *gate)
 {
@@ -290,7 +339,8 @@ bool gate_start(struct gate *gate, uint32_t *job_out)
 
 	if (gate->admits)
 		gate_admit(gate);
-	if (gate_is_full(gate))
+	gate_pace(gate);
+	if (gate_is_full(gate) || gate_is_paced(gate))
 		return false;
 	for (job = gate_after(gate, GATE_RESIDENT, NULL); job;
 	     job = gate_after(gate, GATE_RESIDENT, job)) {
@@ -315,10 +365,15 @@ bool gate_start(struct gate *gate, uint32_t *job_out)
 			gate->jobs[i].waited += gate_is_ready(&gate->jobs[i]);
 		job->waited = 0;
 		gate->running++;
-		*job_out = (uint32_t)(job - gate->jobs);
+		gate->newest = *job_out = (uint32_t)(job - gate->jobs);
 	}
 	gate_forget_skipped(gate);
 	return job != NULL;
+}
+
+void gate_changed(struct gate *gate)
+{
+	gate->paced = 0;
 }
 
 void gate_progress(struct gate *gate, uint32_t job, uint64_t phase_ns)
@@ -357,6 +412,7 @@ void gate_gain(struct gate *gate, uint32_t n, double gain)
 {
 	if (n >= 2 && n <= GATE_RUNNING)
 		gate->gain[n] = gain;
+	gate_changed(gate);
 }
 
 void gate_overshoot(struct gate *gate)
@@ -385,7 +441,7 @@ struct gate_place gate_place(const struct gate *gate, uint32_t job)
 		place.reason = GATE_WAITS_ADMISSION;
 	else if (place.position || gate_is_full(gate) || !gate_pays(gate, found))
 		place.reason = GATE_WAITS_TURN;
-	else if (!gate_fits(gate, found))
+	else if (gate_is_paced(gate) || !gate_fits(gate, found))
 		place.reason = GATE_WAITS_MEMORY;
 	return place;
 }
@@ -394,6 +450,7 @@ void gate_limit(struct gate *gate, uint64_t budget)
 {
 	gate->opts.budget = max_u64(budget, gate->opts.reserved + 1);
 	gate->admits = true;
+	gate_changed(gate);
 }
 
 const char *gate_order_name(enum gate_order order)

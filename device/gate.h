@@ -10,7 +10,8 @@
  *   GATE_ALONE    one iteration at a time
  *   GATE_PEAKS    while the sum of the peaks fits
  *   GATE_CURVES   while the curves fit at all times to come (Zico's time shift): a job whose
- *                 forward pass would meet another's peak waits until it would not
+ *                 forward pass would meet another's peak waits until it would not. Where jobs get
+ *                 more done if their begins are some time apart, they are (pace.h)
  *
  * As each later begin is tested anew, running iterations never need more than the budget, as long as
  * their curves hold. Where one does not, the margin grows, and shrinks while none does.
@@ -29,11 +30,12 @@
 #define RLV_DEVICE_GATE_H
 
 #include "device/curve.h"
+#include "device/pace.h"
 
 #include "base/error.h"
 
-#define GATE_RUNNING 8u /* iterations at a time, at most */
-#define GATE_AGING 4u   /* a good number for gate_opts.aging */
+#define GATE_RUNNING PACE_JOBS /* iterations at a time, at most */
+#define GATE_AGING 4u          /* a good number for gate_opts.aging */
 
 enum gate_order {
 	GATE_FIFO,        /* the job that came first */
@@ -93,6 +95,10 @@ struct gate {
 	uint32_t clean;  /* iterations since the margin changed */
 	bool admits;     /* a job may be admitted that could not be before */
 	bool drains;     /* nothing begins, so that a job can be admitted */
+	uint64_t gap_ns; /* from one begin to the next, at least; 0: none */
+	uint64_t paced; /* the jobs that gap_ns is for, as gate_active sums them up; 0: not looked for */
+	uint64_t looked; /* number given last when gap_ns was looked for */
+	uint32_t newest; /* the job that began last */
 };
 
 struct gate_request {
@@ -120,6 +126,8 @@ void gate_leave(struct gate *gate, uint32_t job);
 
 /* Lets one iteration begin, if one may. false: none. Repeat until it is false. */
 bool gate_start(struct gate *gate, uint32_t *job_out);
+/* A job's curve has changed. */
+void gate_changed(struct gate *gate);
 /* How far a running iteration is, in time of the job alone. */
 void gate_progress(struct gate *gate, uint32_t job, uint64_t phase_ns);
 /* A running iteration has ended; used_ns: of device time. */

@@ -185,6 +185,7 @@ int broker_profile(struct broker *broker, uint32_t at, const struct lease_profil
 		job->curve.bins[i] = profile->bins[i];
 	job->curve.peak = most;
 	curve_dilate(&job->curve, PHASE_BINS);
+	gate_changed(&broker->gate);
 	return 0;
 }
 

@@ -414,6 +414,63 @@ TEST(gate_gain__says_how_many_run_together)
 	}
 }
 
+/* Begun whenever they fit, two would meet in their last quarter and keep the third out. */
+TEST(gate_start__begins_some_time_apart_where_more_run_so)
+{
+	struct gate_request request = { 0, &hill, 0, 1, 0 };
+	uint32_t jobs[3];
+
+	begin(GATE_FIFO, GATE_CURVES, 60, GATE_AGING);
+	curve_begin(&hill, PERIOD);
+	curve_add(&hill, 0, PERIOD, 10);
+	curve_add(&hill, PERIOD / 4 * 3, PERIOD, 30);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(gate_arrive(&gate, &request, &jobs[i]), 0);
+	assert_int_equal(start(), jobs[0]);
+	for (uint32_t i = 1; i < 3; i++) {
+		assert_int_equal(start(), NOBODY);
+		assert_int_equal(gate_place(&gate, jobs[i]).reason, GATE_WAITS_MEMORY);
+		gate_progress(&gate, jobs[i - 1], PERIOD / 4 - 1);
+		assert_int_equal(start(), NOBODY);
+		for (uint32_t j = 0; j < i; j++)
+			gate_progress(&gate, jobs[j], (i - j) * PERIOD / 4);
+		assert_int_equal(start(), jobs[i]);
+	}
+	gate_end(&gate, jobs[0], PERIOD, 0); /* at once, before the others got on */
+	assert_int_equal(start(), NOBODY);
+	gate_idle(&gate, jobs[0]);
+	gate_progress(&gate, jobs[1], PERIOD / 2);
+	gate_end(&gate, jobs[2], PERIOD, 0); /* the newest ended: nothing to keep apart from */
+	assert_int_equal(start(), jobs[2]);
+	gate_destroy(&gate);
+}
+
+/* The budget for all, or curves that are flat, end the waiting. */
+TEST(gate_changed__curves_and_budget_are_looked_at_again)
+{
+	struct gate_request request = { 0, &hill, 0, 1, 0 };
+	uint32_t jobs[3];
+
+	begin(GATE_FIFO, GATE_CURVES, 60, GATE_AGING);
+	curve_begin(&hill, PERIOD);
+	curve_add(&hill, 0, PERIOD, 10);
+	curve_add(&hill, PERIOD / 4 * 3, PERIOD, 30);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(gate_arrive(&gate, &request, &jobs[i]), 0);
+	assert_int_equal(start(), jobs[0]);
+	assert_int_equal(start(), NOBODY);
+	gate_limit(&gate, 90);
+	assert_int_equal(start(), jobs[1]);
+	gate_limit(&gate, 60);
+	gate_progress(&gate, jobs[0], PERIOD / 4);
+	assert_int_equal(start(), NOBODY);
+	curve_begin(&hill, PERIOD);
+	curve_add(&hill, 0, PERIOD, 10);
+	gate_changed(&gate);
+	assert_int_equal(start(), jobs[2]);
+	gate_destroy(&gate);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
