@@ -74,7 +74,8 @@
 
 /*
  * Zico: equal jobs of one trace, its peak scaled to 6 GiB and its iteration to 250 ms (of the order
- * of a large network on a data centre's card), at budgets of 0.5 to 1.0 of the sum of the peaks.
+ * of a large network on a data centre's card), at budgets of 0.5 to 1.0 of the sum of the peaks, under
+ * GATE_FAIR (GATE_FIFO at first: its last job runs alone at the end, which no shift can mend).
  *
  * The one number of the comparison with unified memory: a byte over the budget is moved out and back
  * in once an iteration, at 4 GB/s by faults. Assumed, to be measured on a card.

@@ -88,7 +88,7 @@ static int zico_run(struct job_set *set, int mode, const struct report_case *c, 
 						     GATE_PEAKS };
 	double all = set->n * job_peak(&set->jobs[0]);
 	struct sim_opts opts = {
-		.gate = { .order = GATE_FIFO,
+		.gate = { .order = GATE_FAIR,
 			  .sharing = sharing[mode],
 			  .budget = (uint64_t)(mode == ZICO_UNIFIED ? all : c->budget),
 			  .aging = GATE_AGING },
@@ -150,6 +150,7 @@ static int zico_case(struct job_set *set, const struct report *report, struct re
 	for (unsigned together = 2; together <= set->n && c.gain > 1; together++)
 		best = fmax(best, offline_best(set->jobs[0].stages[0].curve, together,
 					       (uint64_t)room, c.gain));
+	report_value(report, &c, "best_offline_shift", best);
 	report_value(report, &c, "of_best_offline_shift",
 		     results[ZICO_SERIAL].makespan_s / results[ZICO_CURVES].makespan_s / best);
 	if (c.gain > 1)
