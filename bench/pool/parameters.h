@@ -100,12 +100,21 @@
  * train are within a factor of 2 of each other, log-uniform; single rollouts vary by sigma 0.2;
  * syncs, and the switch between phases on one card, take 5 % of an iteration. Groups of two; those of
  * three were added after the first result.
+ *
+ * Groups: each job has a bound on how much longer an iteration may take than alone, uniform from 1 to 2. In
+ * order of arrival it joins the fullest group whose bounds all hold with it, by rollouts that 9 of 10 do not
+ * exceed; else it gets a pair of pools of its own. A host keeps the states of four jobs at most. All three
+ * are assumed, and were fixed before their results.
  */
 #define PAR_PHASES_GROUPS 60u
 #define PAR_PHASES_JOBS \
 	{ \
 		2, 3 \
 	}
+#define PAR_PHASES_POPULATION 120u
+#define PAR_PHASES_GROUP_MOST 4u
+#define PAR_PHASES_BOUND_MOST 2.0
+#define PAR_PHASES_LONG 1.2816 /* standard deviations of a rollout that 9 of 10 do not exceed */
 #define PAR_PHASES_ITERATIONS 100u
 #define PAR_PHASES_MEAN_S 200.0
 #define PAR_PHASES_RATIO 2.0
