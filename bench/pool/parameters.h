@@ -98,19 +98,13 @@
  * hour as it gives them. Rollouts are bound by the memory's bandwidth, 4.0 and 3.35 TB/s by the data
  * sheets, so on an H800 alone (co-located) they take 1.19 times as long. Assumed: means of rollout and
  * train are within a factor of 2 of each other, log-uniform; single rollouts vary by sigma 0.2;
- * syncs, and the switch between phases on one card, take 5 % of an iteration. Groups of two; those of
- * three were added after the first result.
+ * syncs, and the switch between phases on one card, take 5 % of an iteration.
  *
  * Groups: each job has a bound on how much longer an iteration may take than alone, uniform from 1 to 2. In
  * order of arrival it joins the fullest group whose bounds all hold with it, by rollouts that 9 of 10 do not
  * exceed; else it gets a pair of pools of its own. A host keeps the states of four jobs at most. All three
- * are assumed, and were fixed before their results.
+ * are assumed, and were fixed before their results; before, groups of two and of three stood here.
  */
-#define PAR_PHASES_GROUPS 60u
-#define PAR_PHASES_JOBS \
-	{ \
-		2, 3 \
-	}
 #define PAR_PHASES_POPULATION 120u
 #define PAR_PHASES_GROUP_MOST 4u
 #define PAR_PHASES_BOUND_MOST 2.0

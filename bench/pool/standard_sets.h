@@ -13,7 +13,7 @@ RLV_MUST_CHECK int run_services(const struct traces *traces, uint32_t seeds,
 /* Equal jobs at budgets below the sum of their peaks: gate by curves, by peaks, unified memory. */
 RLV_MUST_CHECK int run_zico(const struct traces *traces, uint32_t seeds,
 			    const struct report *report);
-/* Rollout and train phases: cost of a pair of pools for each job, of one for all, of co-location. */
+/* Rollout and train phases: cost of a pair of pools for each job, for each group, of co-location. */
 RLV_MUST_CHECK int run_phases(const struct traces *traces, uint32_t seeds,
 			      const struct report *report);
 
