@@ -114,12 +114,9 @@ static int gate_compare(enum gate_order order, const struct gate_job *a, const s
 /* True if a goes before b. */
 static bool gate_before(const struct gate *gate, const struct gate_job *a, const struct gate_job *b)
 {
-	bool aged_a = a->passed >= gate->opts.aging, aged_b = b->passed >= gate->opts.aging;
 	bool starves_a = gate_starves(gate, a), starves_b = gate_starves(gate, b);
 	int by_policy = gate_compare(gate->opts.order, a, b);
 
-	if (aged_a != aged_b)
-		return aged_a;
 	if (starves_a != starves_b)
 		return starves_a;
 	if (starves_a && a->waited != b->waited)
@@ -328,9 +325,10 @@ static bool gate_is_full(const struct gate *gate)
 	       (gate->running && (gate->opts.sharing == GATE_ALONE || gate->drains));
 }
 
-static bool gate_is_ready(const struct gate_job *job)
+/* True if it is ready, or will be once it is admitted. */
+static bool gate_waits(const struct gate_job *job)
 {
-	return job->state == GATE_RESIDENT && !job->idle;
+	return (job->state == GATE_RESIDENT || job->state == GATE_QUEUED) && !job->idle;
 }
 
 bool gate_start(struct gate *gate, uint32_t *job_out)
@@ -362,7 +360,7 @@ bool gate_start(struct gate *gate, uint32_t *job_out)
 		job->phase_ns = 0;
 		job->passed = 0;
 		for (uint32_t i = 0; i < gate->n; i++)
-			gate->jobs[i].waited += gate_is_ready(&gate->jobs[i]);
+			gate->jobs[i].waited += gate_waits(&gate->jobs[i]);
 		job->waited = 0;
 		gate->running++;
 		gate->newest = *job_out = (uint32_t)(job - gate->jobs);

@@ -17,8 +17,8 @@
  * their curves hold. Where one does not, the margin grows, and shrinks while none does.
  *
  * A policy orders the jobs. One that does not fit may be passed by later ones; passed `aging` times
- * it goes first and blocks them, so that nobody waits for memory for ever. A job that is ready and
- * sees `patience` iterations of others begin goes first too, so that no order starves it. A job that
+ * it blocks them, so that nobody waits for memory for ever. A job that waits, for its admission too, and
+ * sees `patience` iterations of others begin goes first, so that no order starves it. A job that
  * could be admitted but for the iterations that run holds back new ones until it is.
  *
  * A job between two phases, or without requests, is idle: it keeps its place and is not asked.
@@ -35,7 +35,7 @@
 #include "base/error.h"
 
 #define GATE_RUNNING PACE_JOBS /* iterations at a time, at most */
-#define GATE_AGING 4u          /* a good number for gate_opts.aging */
+#define GATE_AGING 2u          /* a good number for gate_opts.aging */
 
 enum gate_order {
 	GATE_FIFO,        /* the job that came first */
@@ -66,7 +66,7 @@ struct gate_opts {
 	uint32_t aging;    /* times that later jobs may pass one; 0: strict order */
 	uint32_t running;  /* iterations at a time; 0: GATE_RUNNING */
 	uint32_t resident; /* jobs admitted at a time, whose persistent memory is in use; 0: any */
-	uint32_t patience; /* iterations of others that a ready job lets begin; 0 and for GATE_FIFO: any number */
+	uint32_t patience; /* iterations of others that a waiting job lets begin; 0 and for GATE_FIFO: any number */
 };
 
 struct gate_job {
@@ -78,7 +78,7 @@ struct gate_job {
 	double weight;
 	int priority;
 	uint32_t passed; /* times that later jobs began first because it did not fit */
-	uint32_t waited; /* iterations of others that began while it was ready */
+	uint32_t waited; /* iterations of others that began while it waited */
 	bool idle;
 	bool skipped; /* within a call: it did not fit */
 };

@@ -31,7 +31,7 @@ static const char usage[] =
 	"  --sharing alone|peaks|curves\n"
 	"                        which iterations run together: one at a time; those whose\n"
 	"                        largest needs fit; those that fit at all times (default)\n"
-	"  --aging N             times that later jobs may pass one that does not fit (default 4)\n"
+	"  --aging N             times that later jobs may pass one that does not fit (default 2)\n"
 	"  --iteration-limit SECONDS\n"
 	"                        others go on when an iteration takes longer (default 60)\n";
 

@@ -321,6 +321,46 @@ TEST(gate_start__patience_lets_a_job_run_that_the_order_starves)
 	}
 }
 
+/* One resident at a time, and always a shorter job in the queue. */
+TEST(gate_start__patience_admits_a_job_that_the_order_starves)
+{
+	uint32_t running, starved, begun = 0;
+
+	begin(GATE_SRTF, GATE_ALONE, 100, GATE_AGING);
+	gate.opts.patience = 9;
+	running = arrive(40, 10, 1, 0);
+	starved = arrive(40, 9000, 1, 0);
+	for (; running != starved; begun++) {
+		assert_in_range(begun, 0, 10);
+		assert_int_equal(start(), running);
+		gate_end(&gate, running, PERIOD, 0);
+		gate_leave(&gate, running);
+		running = arrive(40, 10, 1, 0);
+		if (gate.jobs[starved].waited >= 9)
+			running = starved;
+	}
+	assert_int_equal(start(), starved);
+	gate_destroy(&gate);
+}
+
+/* It keeps longer ones back, but does not go before shorter ones. */
+TEST(gate_start__aging_does_not_change_the_order)
+{
+	uint32_t large, small, shortest;
+
+	begin(GATE_SRTF, GATE_PEAKS, 150, 1);
+	small = arrive(10, 100, 1, 0);
+	assert_int_equal(start(), small);
+	large = arrive(30, 500, 1, 0);
+	gate.jobs[large].passed = 1;
+	assert_int_equal(start(), NOBODY);
+	gate_end(&gate, small, PERIOD, 0);
+	gate_leave(&gate, small);
+	shortest = arrive(10, 100, 1, 0);
+	assert_int_equal(start(), shortest);
+	gate_destroy(&gate);
+}
+
 TEST(gate_start__starved_jobs_take_turns_whatever_the_order)
 {
 	uint32_t count[8] = { 0 };
