@@ -69,7 +69,8 @@ struct compared {
 	struct pool_run run;
 	double sigma;
 	uint32_t jobs;
-	const double *published; /* by policy */
+	const double *published;      /* by policy */
+	uint32_t over[COMPARED_MOST]; /* a second ratio, to that policy; 0: none */
 	bool by_makespan;
 	int (*make)(struct job_set *set_out, const struct traces *traces, double sigma,
 		    uint64_t seed);
@@ -115,11 +116,26 @@ static int compare_seed(const struct compared *compared, const struct traces *tr
 	return ret;
 }
 
+static struct report_case compared_case(const struct compared *compared, uint32_t policy)
+{
+	return (struct report_case){
+		.set = compared->set,
+		.policy = compared->policies[policy],
+		.sigma = compared->sigma,
+		.budget = compared->run.budget,
+		.gain = compared->run.gain,
+		.jobs = compared->jobs,
+		.seed = 1,
+		.published = compared->published[policy],
+	};
+}
+
 static int compare_all(const struct compared *compared, const struct traces *traces, uint32_t seeds,
 		       const struct report *report)
 {
 	struct report_values *values = mem_array(COMPARED_MOST, sizeof(*values));
 	double ratios[COMPARED_MOST][SERIES_MAX], of_seed[COMPARED_MOST] = { 0 };
+	double over[SERIES_MAX];
 	int ret = values ? 0 : error_set(-ENOMEM, "simulate: no memory");
 
 	for (uint32_t seed = 0; ret == 0 && seed < seeds; seed++) {
@@ -128,20 +144,19 @@ static int compare_all(const struct compared *compared, const struct traces *tra
 			ratios[i][seed] = of_seed[i];
 	}
 	for (uint32_t i = 0; ret == 0 && i < compared->n; i++) {
-		const struct report_case c = {
-			.set = compared->set,
-			.policy = compared->policies[i],
-			.sigma = compared->sigma,
-			.budget = compared->run.budget,
-			.gain = compared->run.gain,
-			.jobs = compared->jobs,
-			.seed = 1,
-			.published = compared->published[i],
-		};
+		struct report_case c = compared_case(compared, i);
 
+		c.published = 0;
 		report_case(report, &c, &values[i]);
-		if (i > 0)
-			report_ratio(report, &c, compared->metric, ratios[i], seeds);
+		for (uint32_t seed = 0; seed < seeds; seed++)
+			over[seed] = ratios[i][seed] / ratios[compared->over[i]][seed];
+		if (compared->over[i])
+			report_ratio(report, &c, "avg_jct_over_srtf", over, seeds);
+	}
+	for (uint32_t i = 1; ret == 0 && i < compared->n; i++) {
+		const struct report_case c = compared_case(compared, i);
+
+		report_ratio(report, &c, compared->metric, ratios[i], seeds);
 	}
 	mem_free(values);
 	return ret;
@@ -171,6 +186,7 @@ static int run_salus(const struct traces *traces, uint32_t seeds, const struct r
 				.sigma = sigmas[i],
 				.jobs = PAR_SALUS_JOBS,
 				.published = published,
+				.over = { [2] = 1, [4] = 3 },
 				.make = make_salus,
 			};
 
