@@ -134,7 +134,7 @@ static int compare_all(const struct compared *compared, const struct traces *tra
 		       const struct report *report)
 {
 	struct report_values *values = mem_array(COMPARED_MOST, sizeof(*values));
-	double ratios[COMPARED_MOST][SERIES_MAX], of_seed[COMPARED_MOST] = { 0 };
+	double ratios[COMPARED_MOST][SERIES_MAX] = { { 0 } }, of_seed[COMPARED_MOST] = { 0 };
 	double over[SERIES_MAX];
 	int ret = values ? 0 : error_set(-ENOMEM, "simulate: no memory");
 
