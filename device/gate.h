@@ -36,6 +36,7 @@
 
 #define GATE_RUNNING PACE_JOBS /* iterations at a time, at most */
 #define GATE_AGING 2u          /* a good number for gate_opts.aging */
+#define GATE_PATIENCE 64u      /* and for gate_opts.patience, where jobs come without end */
 
 enum gate_order {
 	GATE_FIFO,        /* the job that came first */

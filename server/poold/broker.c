@@ -93,6 +93,7 @@ static int broker_prepare(struct broker *broker)
 		.sharing = opts->sharing,
 		.budget = opts->budget,
 		.aging = opts->aging,
+		.patience = GATE_PATIENCE,
 	};
 	int ret;
 
