@@ -16,7 +16,8 @@
 #include "cli/pool.h"
 #include "cli/record.h"
 
-#define MOST_JOBS 64
+#define MOST_DEVICES 16
+#define MOST_JOBS (64 * MOST_DEVICES)
 
 /* -------- what is printed -------- */
 
@@ -26,6 +27,7 @@ static const char *const reasons[] = {
 };
 
 static const struct field pool_fields[] = {
+	FIELD(rlv_pool_info, devices, FIELD_U32, "devices", NULL),
 	FIELD(rlv_pool_info, jobs, FIELD_U32, "jobs", NULL),
 	FIELD(rlv_pool_info, device_bytes, FIELD_BYTES, "device_bytes", NULL),
 	FIELD(rlv_pool_info, budget_bytes, FIELD_BYTES, "budget_bytes", NULL),
@@ -41,8 +43,21 @@ static const struct field pool_fields[] = {
 
 static const struct record pool_type = RECORD(rlv_pool_info, pool_fields);
 
+static const struct field device_fields[] = {
+	FIELD(rlv_pool_device_info, number, FIELD_U32, "device", ">device"),
+	FIELD(rlv_pool_device_info, name, FIELD_TEXT, "name", "name"),
+	FIELD(rlv_pool_device_info, jobs, FIELD_U32, "jobs", ">jobs"),
+	FIELD(rlv_pool_device_info, device_bytes, FIELD_BYTES, "device_bytes", ">memory"),
+	FIELD(rlv_pool_device_info, budget_bytes, FIELD_BYTES, "budget_bytes", ">budget"),
+	FIELD(rlv_pool_device_info, held_bytes, FIELD_BYTES, "held_bytes", ">held"),
+	FIELD(rlv_pool_device_info, handovers, FIELD_U64, "handovers", ">handovers"),
+};
+
+static const struct record device_type = RECORD(rlv_pool_device_info, device_fields);
+
 static const struct field job_fields[] = {
 	FIELD(rlv_pool_job, name, FIELD_TEXT, "job", "job"),
+	FIELD(rlv_pool_job, device, FIELD_U32, "device", ">device"),
 	FIELD(rlv_pool_job, pid, FIELD_U32, "pid", ">pid"),
 	FIELD(rlv_pool_job, uid, FIELD_U32, "uid", ">uid"),
 	{ "state", "state", FIELD_NAME, offsetof(struct rlv_pool_job, state), states, NULL },
@@ -62,6 +77,7 @@ static const struct record job_type = RECORD(rlv_pool_job, job_fields);
 static const struct field queue_fields[] = {
 	FIELD(rlv_pool_job, position, FIELD_U32, "position", ">position"),
 	FIELD(rlv_pool_job, name, FIELD_TEXT, "job", "job"),
+	FIELD(rlv_pool_job, device, FIELD_U32, "device", ">device"),
 	FIELD(rlv_pool_job, pid, FIELD_U32, "pid", ">pid"),
 	{ "reason", "reason", FIELD_NAME, offsetof(struct rlv_pool_job, reason), reasons, NULL },
 	FIELD(rlv_pool_job, persistent_bytes, FIELD_BYTES, "persistent_bytes", ">persistent"),
@@ -93,13 +109,17 @@ static int pool_read(const char *pool, struct rlv_pool_job jobs[MOST_JOBS], size
 static int pool_print(const char *pool, bool as_json)
 {
 	struct rlv_pool_info info = RLV_POOL_INFO_INIT;
+	struct rlv_pool_device_info devices[MOST_DEVICES];
 	struct rlv_pool_job jobs[MOST_JOBS];
 	struct json *json = NULL;
-	size_t n;
+	size_t n, n_devices = MOST_DEVICES;
 	int ret = rlv_pool_status(pool, &info), code;
 
+	if (ret == 0)
+		ret = rlv_pool_devices(pool, devices, sizeof(devices[0]), &n_devices);
 	if (ret)
 		return cli_fail(ret, "pool %s", pool);
+	n_devices = min_u64(n_devices, MOST_DEVICES);
 	code = pool_read(pool, jobs, &n);
 	if (code)
 		return code;
@@ -109,11 +129,15 @@ static int pool_print(const char *pool, bool as_json)
 		json_put_bool(json, "strict", info.flags & RLV_POOL_STRICT);
 		json_put_bool(json, "drains", info.flags & RLV_POOL_DRAINS);
 		record_members(&pool_type, &info, json);
+		json_key(json, "device_list");
+		(void)record_list(&device_type, devices, n_devices, json);
 		json_key(json, "list");
 	} else {
 		printf("pool %s%s%s\n", pool, info.flags & RLV_POOL_STRICT ? ", strict" : "",
 		       info.flags & RLV_POOL_DRAINS ? ", draining: no new jobs" : "");
 		record_lines(&pool_type, &info);
+		if (n_devices > 1)
+			(void)record_list(&device_type, devices, n_devices, NULL);
 	}
 	code = n || json ? record_list(&job_type, jobs, n, json) : CLI_OK;
 	return json ? cli_json_end(json) : code;
@@ -232,7 +256,7 @@ int pool_limit_command(int argc, char **argv)
 {
 	const char *pool = "0", *job = NULL;
 	bool json = false;
-	uint32_t user = UINT32_MAX;
+	uint32_t user = UINT32_MAX, device = UINT32_MAX;
 	uint64_t bytes = UINT64_MAX;
 	const struct arg_option options[] = {
 		POOL_OPTIONS(pool, json),
@@ -241,11 +265,12 @@ int pool_limit_command(int argc, char **argv)
 		{ "user", "UID", "of what the jobs of this user hold together", &user,
 		  ARG_COUNT32 },
 		{ "job", "NAME", "of what this job holds", &job, ARG_TEXT },
+		{ "device", "N", "the budget of this device, not of each", &device, ARG_COUNT32 },
 	};
 	const struct args args = {
 		.usage = "pool limit --bytes BYTES [OPTIONS]",
 		.summary =
-			"Sets the budget of a pool, the quota of a user, or that of a job, while jobs\n"
+			"Sets the budget of each device, the quota of a user, or that of a job, while jobs\n"
 			"run. What is held above it stays until it is freed.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
@@ -256,15 +281,20 @@ int pool_limit_command(int argc, char **argv)
 
 	if (code != CLI_CONTINUE)
 		return code;
-	if (bytes == UINT64_MAX || (job && user != UINT32_MAX)) {
-		cli_error(job ? "pool limit: give --user or --job, not both"
-			      : "pool limit: --bytes is missing");
+	if (bytes == UINT64_MAX) {
+		cli_error("pool limit: --bytes is missing");
+		return CLI_USAGE;
+	}
+	if ((job != NULL) + (user != UINT32_MAX) + (device != UINT32_MAX) > 1) {
+		cli_error("pool limit: give one of --user, --job and --device");
 		return CLI_USAGE;
 	}
 	if (job)
 		ret = rlv_pool_limit_job(pool, job, bytes);
 	else if (user != UINT32_MAX)
 		ret = rlv_pool_limit_user(pool, user, bytes);
+	else if (device != UINT32_MAX)
+		ret = rlv_pool_limit_device(pool, device, bytes);
 	else
 		ret = rlv_pool_limit(pool, bytes);
 	if (ret)

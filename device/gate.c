@@ -42,15 +42,22 @@ static uint64_t gate_budget(const struct gate *gate)
 	return usable > gate->opts.reserved ? usable - gate->opts.reserved : 0;
 }
 
-int gate_arrive(struct gate *gate, const struct gate_request *request, uint32_t *job_out)
+bool gate_could_run(const struct gate *gate, const struct gate_request *request)
 {
 	uint64_t room = gate->opts.budget - gate->opts.reserved;
+
+	return request->persistent <= room && request->curve->peak <= room - request->persistent;
+}
+
+int gate_arrive(struct gate *gate, const struct gate_request *request, uint32_t *job_out)
+{
 	uint32_t job = 0;
 
-	if (request->persistent > room || request->curve->peak > room - request->persistent)
+	if (!gate_could_run(gate, request))
 		return error_set(-ENOSPC,
 				 "a job of %" PRIu64 " + %" PRIu64 " bytes: the budget is %" PRIu64,
-				 request->persistent, request->curve->peak, room);
+				 request->persistent, request->curve->peak,
+				 gate->opts.budget - gate->opts.reserved);
 	while (job < gate->n && gate->jobs[job].state != GATE_ABSENT)
 		job++;
 	if (job == gate->n)

@@ -119,6 +119,8 @@ struct gate_place {
 RLV_MUST_CHECK int gate_init(struct gate *gate, const struct gate_opts *opts, uint32_t n);
 void gate_destroy(struct gate *gate);
 
+/* False: a job of such needs does not fit even alone. */
+bool gate_could_run(const struct gate *gate, const struct gate_request *request);
 /* A job comes. -ENOSPC: too many jobs, or it could not run even alone. */
 RLV_MUST_CHECK int gate_arrive(struct gate *gate, const struct gate_request *request,
 			       uint32_t *job_out);

@@ -19,7 +19,7 @@
  *     HOLD    references + their descriptors     ->     of all that it holds; the last with LAST
  *
  *   anybody who may connect:
- *     ASK     pool, or job in a place            ->
+ *     ASK     device, or next job of a place     ->
  *                                               <-  POOL_ANSWER, JOB_ANSWER
  *   the broker's user and root:
  *     LIMIT, DRAIN                               ->
@@ -36,14 +36,14 @@
 #include "wire/message_head.h"
 
 #define LEASE_MAGIC 0x44564c52u /* "RLVD" */
-#define LEASE_VERSION 1
+#define LEASE_VERSION 2
 #define LEASE_REFS 64u /* extents in a message */
 #define LEASE_STREAMS 64u
 #define LEASE_BINS 256u
 #define LEASE_NAME_BYTES 64u
 #define LEASE_TEXT_BYTES 192u
 #define LEASE_BYTES_MAX 2304u /* no message is larger */
-#define LEASE_POOL UINT32_MAX /* ASK: for the pool, not for a job */
+#define LEASE_POOL UINT32_MAX /* ASK: for a device of the pool, not for a job */
 #define LEASE_PROGRESS_BYTES (LEASE_STREAMS * sizeof(uint64_t))
 
 enum lease_type {
@@ -93,6 +93,8 @@ WIRE_SIZE(lease_bare, 16);
  *      112    8  duration of the whole job in ns; 0 = not known
  *      120    4  weight in 1/1000
  *      124    4  priority
+ *      128    4  device: 1 + its number, of a job that comes back or wants that one; 0 = any
+ *      132    4  reserved, zero
  */
 struct lease_hello {
 	struct message_head head;
@@ -104,9 +106,11 @@ struct lease_hello {
 	uint64_t duration_ns;
 	uint32_t weight;
 	int32_t priority;
+	uint32_t device;
+	uint32_t reserved;
 };
 
-WIRE_SIZE(lease_hello, 128);
+WIRE_SIZE(lease_hello, 136);
 WIRE_AT(lease_hello, name, 16);
 WIRE_AT(lease_hello, incarnation, 80);
 WIRE_AT(lease_hello, persistent, 88);
@@ -115,6 +119,8 @@ WIRE_AT(lease_hello, quota, 104);
 WIRE_AT(lease_hello, duration_ns, 112);
 WIRE_AT(lease_hello, weight, 120);
 WIRE_AT(lease_hello, priority, 124);
+WIRE_AT(lease_hello, device, 128);
+WIRE_AT(lease_hello, reserved, 132);
 
 /*
  * TAKE: n extents.
@@ -179,16 +185,19 @@ WIRE_SIZE(lease_profile, 2072);
 WIRE_AT(lease_profile, period_ns, 16);
 WIRE_AT(lease_profile, bins, 24);
 
-/* ASK: place is LEASE_POOL, or 0 and up until the answer is of no job. */
+/*
+ * ASK: place is LEASE_POOL, for a device; or a place of the pool, for the first job there or behind.
+ * Places of device d begin at d * 64.
+ */
 struct lease_ask {
 	struct message_head head;
 	uint32_t place;
-	uint32_t reserved;
+	uint32_t device;
 };
 
 WIRE_SIZE(lease_ask, 24);
 WIRE_AT(lease_ask, place, 16);
-WIRE_AT(lease_ask, reserved, 20);
+WIRE_AT(lease_ask, device, 20);
 
 enum lease_limit_kind { LEASE_LIMIT_BUDGET, LEASE_LIMIT_USER, LEASE_LIMIT_JOB };
 
@@ -199,6 +208,8 @@ enum lease_limit_kind { LEASE_LIMIT_BUDGET, LEASE_LIMIT_USER, LEASE_LIMIT_JOB };
  *       20    4  uid, of LEASE_LIMIT_USER
  *       24    8  bytes; 0 = as much as the budget (not LEASE_LIMIT_BUDGET)
  *       32   64  name, of LEASE_LIMIT_JOB
+ *       96    4  device, of LEASE_LIMIT_BUDGET: 1 + its number; 0 = each
+ *      100    4  reserved, zero
  */
 struct lease_limit {
 	struct message_head head;
@@ -206,13 +217,17 @@ struct lease_limit {
 	uint32_t uid;
 	uint64_t bytes;
 	char name[LEASE_NAME_BYTES];
+	uint32_t device;
+	uint32_t reserved;
 };
 
-WIRE_SIZE(lease_limit, 96);
+WIRE_SIZE(lease_limit, 104);
 WIRE_AT(lease_limit, kind, 16);
 WIRE_AT(lease_limit, uid, 20);
 WIRE_AT(lease_limit, bytes, 24);
 WIRE_AT(lease_limit, name, 32);
+WIRE_AT(lease_limit, device, 96);
+WIRE_AT(lease_limit, reserved, 100);
 
 /* DRAIN: 1 = no new jobs, 0 = new jobs again. */
 struct lease_drain {
@@ -238,8 +253,10 @@ WIRE_AT(lease_drain, reserved, 20);
  *       56    8  bytes of the device
  *       64    4  strict: 1 = extents are new memory for each user
  *       68    4  n: references
- *       72 1024  references, zeros behind them
- *     1096  192  message of a failure, NUL-terminated
+ *       72    4  device of the job
+ *       76    4  reserved, zero
+ *       80 1024  references, zeros behind them
+ *     1104  192  message of a failure, NUL-terminated
  */
 struct lease_answer {
 	struct message_head head;
@@ -253,11 +270,13 @@ struct lease_answer {
 	uint64_t device_bytes;
 	uint32_t strict;
 	uint32_t n;
+	uint32_t device;
+	uint32_t reserved;
 	struct lease_ref refs[LEASE_REFS];
 	char text[LEASE_TEXT_BYTES];
 };
 
-WIRE_SIZE(lease_answer, 1288);
+WIRE_SIZE(lease_answer, 1296);
 WIRE_AT(lease_answer, status, 16);
 WIRE_AT(lease_answer, reason, 20);
 WIRE_AT(lease_answer, position, 24);
@@ -268,10 +287,13 @@ WIRE_AT(lease_answer, extent_bytes, 48);
 WIRE_AT(lease_answer, device_bytes, 56);
 WIRE_AT(lease_answer, strict, 64);
 WIRE_AT(lease_answer, n, 68);
-WIRE_AT(lease_answer, refs, 72);
-WIRE_AT(lease_answer, text, 1096);
+WIRE_AT(lease_answer, device, 72);
+WIRE_AT(lease_answer, reserved, 76);
+WIRE_AT(lease_answer, refs, 80);
+WIRE_AT(lease_answer, text, 1104);
 
 /*
+ * POOL_ANSWER: of a device; zeros where the pool has none of that number
  *   offset size
  *       16    4  jobs
  *       20    4  flags: enum lease_pool_flags
@@ -285,6 +307,9 @@ WIRE_AT(lease_answer, text, 1096);
  *       80    8  iterations begun
  *       88    8  iterations that needed more than they said
  *       96    8  iterations that the limit ended
+ *      104    4  devices of the pool
+ *      108    4  reserved, zero
+ *      112   64  name of the device, NUL-terminated
  */
 enum lease_pool_flags { LEASE_POOL_STRICT = 1, LEASE_POOL_DRAINS = 2 };
 
@@ -302,9 +327,12 @@ struct lease_pool_answer {
 	uint64_t iterations;
 	uint64_t overshoots;
 	uint64_t cut;
+	uint32_t devices;
+	uint32_t reserved;
+	char name[LEASE_NAME_BYTES];
 };
 
-WIRE_SIZE(lease_pool_answer, 104);
+WIRE_SIZE(lease_pool_answer, 176);
 WIRE_AT(lease_pool_answer, jobs, 16);
 WIRE_AT(lease_pool_answer, flags, 20);
 WIRE_AT(lease_pool_answer, device_bytes, 24);
@@ -317,26 +345,31 @@ WIRE_AT(lease_pool_answer, adopted, 72);
 WIRE_AT(lease_pool_answer, iterations, 80);
 WIRE_AT(lease_pool_answer, overshoots, 88);
 WIRE_AT(lease_pool_answer, cut, 96);
+WIRE_AT(lease_pool_answer, devices, 104);
+WIRE_AT(lease_pool_answer, reserved, 108);
+WIRE_AT(lease_pool_answer, name, 112);
 
 /*
  *   offset size
- *       16    4  there: 1 = the place has a job; 0: no later place has one either; 2: a later may
- *       20    4  pid
- *       24    4  uid
- *       28    4  state: enum lease_job_state
- *       32    4  reason that it waits: enum gate_reason
- *       36    4  position in the queue
- *       40    4  connected: 0 = its connection is gone, its process is not
- *       44    4  priority
- *       48    8  bytes that it holds
- *       56    8  the most that it held
- *       64    8  quota
- *       72    8  bytes that it said stay
- *       80    8  bytes that it said an iteration needs
- *       88    8  iterations
- *       96    8  ns that it waited
- *      104    8  ns of its iterations
- *      112   64  name, NUL-terminated
+ *       16    4  there: 1 = a job; 0: neither the place nor a later one has a job
+ *       20    4  place of the job
+ *       24    4  device
+ *       28    4  pid
+ *       32    4  uid
+ *       36    4  state: enum lease_job_state
+ *       40    4  reason that it waits: enum gate_reason
+ *       44    4  position in the queue
+ *       48    4  connected: 0 = its connection is gone, its process is not
+ *       52    4  priority
+ *       56    8  bytes that it holds
+ *       64    8  the most that it held
+ *       72    8  quota
+ *       80    8  bytes that it said stay
+ *       88    8  bytes that it said an iteration needs
+ *       96    8  iterations
+ *      104    8  ns that it waited
+ *      112    8  ns of its iterations
+ *      120   64  name, NUL-terminated
  */
 enum lease_job_state {
 	LEASE_JOB_IDLE,   /* between iterations */
@@ -348,6 +381,8 @@ enum lease_job_state {
 struct lease_job_answer {
 	struct message_head head;
 	uint32_t there;
+	uint32_t place;
+	uint32_t device;
 	uint32_t pid;
 	uint32_t uid;
 	uint32_t state;
@@ -366,23 +401,25 @@ struct lease_job_answer {
 	char name[LEASE_NAME_BYTES];
 };
 
-WIRE_SIZE(lease_job_answer, 176);
+WIRE_SIZE(lease_job_answer, 184);
 WIRE_AT(lease_job_answer, there, 16);
-WIRE_AT(lease_job_answer, pid, 20);
-WIRE_AT(lease_job_answer, uid, 24);
-WIRE_AT(lease_job_answer, state, 28);
-WIRE_AT(lease_job_answer, reason, 32);
-WIRE_AT(lease_job_answer, position, 36);
-WIRE_AT(lease_job_answer, connected, 40);
-WIRE_AT(lease_job_answer, priority, 44);
-WIRE_AT(lease_job_answer, held, 48);
-WIRE_AT(lease_job_answer, most, 56);
-WIRE_AT(lease_job_answer, quota, 64);
-WIRE_AT(lease_job_answer, persistent, 72);
-WIRE_AT(lease_job_answer, peak, 80);
-WIRE_AT(lease_job_answer, iterations, 88);
-WIRE_AT(lease_job_answer, waited_ns, 96);
-WIRE_AT(lease_job_answer, served_ns, 104);
-WIRE_AT(lease_job_answer, name, 112);
+WIRE_AT(lease_job_answer, place, 20);
+WIRE_AT(lease_job_answer, device, 24);
+WIRE_AT(lease_job_answer, pid, 28);
+WIRE_AT(lease_job_answer, uid, 32);
+WIRE_AT(lease_job_answer, state, 36);
+WIRE_AT(lease_job_answer, reason, 40);
+WIRE_AT(lease_job_answer, position, 44);
+WIRE_AT(lease_job_answer, connected, 48);
+WIRE_AT(lease_job_answer, priority, 52);
+WIRE_AT(lease_job_answer, held, 56);
+WIRE_AT(lease_job_answer, most, 64);
+WIRE_AT(lease_job_answer, quota, 72);
+WIRE_AT(lease_job_answer, persistent, 80);
+WIRE_AT(lease_job_answer, peak, 88);
+WIRE_AT(lease_job_answer, iterations, 96);
+WIRE_AT(lease_job_answer, waited_ns, 104);
+WIRE_AT(lease_job_answer, served_ns, 112);
+WIRE_AT(lease_job_answer, name, 120);
 
 #endif

@@ -70,7 +70,8 @@ static bool lease_is_sound(const struct lease_message *message)
 
 	switch (message->head.type) {
 	case LEASE_HELLO:
-		return ends(message->hello.name, LEASE_NAME_BYTES) && fds == 2;
+		return ends(message->hello.name, LEASE_NAME_BYTES) &&
+		       message->hello.reserved == 0 && fds == 2;
 	case LEASE_TAKE:
 		return message->take.n > 0 && message->take.n <= LEASE_REFS &&
 		       message->take.reserved == 0 && fds == 0;
@@ -84,10 +85,8 @@ static bool lease_is_sound(const struct lease_message *message)
 		return message->refs.n == 0 && message->refs.flags == 0 && fds == 0;
 	case LEASE_PROFILE:
 		return message->profile.period_ns >= LEASE_BINS && fds == 0;
-	case LEASE_ASK:
-		return message->ask.reserved == 0 && fds == 0;
 	case LEASE_LIMIT:
-		return message->limit.kind <= LEASE_LIMIT_JOB &&
+		return message->limit.kind <= LEASE_LIMIT_JOB && message->limit.reserved == 0 &&
 		       ends(message->limit.name, LEASE_NAME_BYTES) && fds == 0;
 	case LEASE_DRAIN:
 		return message->drain.on <= 1 && message->drain.reserved == 0 && fds == 0;
@@ -95,6 +94,8 @@ static bool lease_is_sound(const struct lease_message *message)
 		return message->answer.status <= 0 && message->answer.status >= -4095 &&
 		       message->answer.n <= LEASE_REFS && fds == message->answer.n &&
 		       ends(message->answer.text, LEASE_TEXT_BYTES);
+	case LEASE_POOL_ANSWER:
+		return ends(message->pool.name, LEASE_NAME_BYTES) && fds == 0;
 	case LEASE_JOB_ANSWER:
 		return ends(message->job.name, LEASE_NAME_BYTES) && fds == 0;
 	default: /* no fields that have bounds */

@@ -41,31 +41,89 @@ static int pool_once(const char *pool, struct lease_message *message, enum lease
 	return ret;
 }
 
+/* Adds what a device has. */
+static void pool_add_device(struct rlv_pool_info *info, const struct lease_pool_answer *from)
+{
+	info->flags |= from->flags;
+	info->jobs += from->jobs;
+	info->device_bytes += from->device_bytes;
+	info->budget_bytes += from->budget;
+	info->held_bytes += from->held;
+	info->extent_bytes = from->extent_bytes;
+	info->handovers += from->handovers;
+	info->deaths += from->deaths;
+	info->adopted += from->adopted;
+	info->iterations += from->iterations;
+	info->overshoots += from->overshoots;
+	info->cut += from->cut;
+}
+
+static int pool_ask_device(int sock, uint32_t device, struct lease_message *message)
+{
+	memset(message, 0, sizeof(*message));
+	message->ask.place = LEASE_POOL;
+	message->ask.device = device;
+	return pool_call(sock, message, LEASE_ASK, LEASE_POOL_ANSWER);
+}
+
 int rlv_pool_status(const char *pool, struct rlv_pool_info *info_out)
 {
 	struct rlv_pool_info info = RLV_POOL_INFO_INIT;
-	struct lease_message message = { .n_fds = 0 };
-	int ret = abi_check(info_out, "info_out->");
+	struct lease_message message;
+	int sock, ret = abi_check(info_out, "info_out->");
 
-	message.ask.place = LEASE_POOL;
 	if (ret == 0)
-		ret = pool_once(pool, &message, LEASE_ASK, LEASE_POOL_ANSWER);
+		ret = pool_connect(pool, &sock);
 	if (ret)
 		return ret;
-	info.flags = message.pool.flags;
-	info.jobs = message.pool.jobs;
-	info.device_bytes = message.pool.device_bytes;
-	info.budget_bytes = message.pool.budget;
-	info.held_bytes = message.pool.held;
-	info.extent_bytes = message.pool.extent_bytes;
-	info.handovers = message.pool.handovers;
-	info.deaths = message.pool.deaths;
-	info.adopted = message.pool.adopted;
-	info.iterations = message.pool.iterations;
-	info.overshoots = message.pool.overshoots;
-	info.cut = message.pool.cut;
-	abi_write(info_out, &info, sizeof(info));
-	return 0;
+	info.devices = 1;
+	for (uint32_t i = 0; i < info.devices && ret == 0; i++) {
+		ret = pool_ask_device(sock, i, &message);
+		if (ret)
+			break;
+		info.devices = message.pool.devices;
+		pool_add_device(&info, &message.pool);
+	}
+	close(sock);
+	if (ret == 0)
+		abi_write(info_out, &info, sizeof(info));
+	return ret;
+}
+
+int rlv_pool_devices(const char *pool, struct rlv_pool_device_info *devices, size_t size,
+		     size_t *n_inout)
+{
+	struct abi_array array = { .theirs = devices, .size = size, .n_inout = n_inout };
+	struct rlv_pool_device_info *ours;
+	struct lease_message message;
+	size_t room, n = 1;
+	int sock, ret = abi_array_begin(&array, sizeof(*ours), "devices");
+
+	if (ret)
+		return ret;
+	ours = array.ours;
+	room = array.n;
+	ret = pool_connect(pool, &sock);
+	if (ret)
+		return abi_array_end(&array, ret);
+	for (uint32_t i = 0; i < n && ret == 0; i++) {
+		ret = pool_ask_device(sock, i, &message);
+		if (ret)
+			break;
+		n = message.pool.devices;
+		if (i >= room)
+			continue;
+		memcpy(ours[i].name, message.pool.name, sizeof(ours[i].name));
+		ours[i].number = i;
+		ours[i].jobs = message.pool.jobs;
+		ours[i].device_bytes = message.pool.device_bytes;
+		ours[i].budget_bytes = message.pool.budget;
+		ours[i].held_bytes = message.pool.held;
+		ours[i].handovers = message.pool.handovers;
+	}
+	close(sock);
+	array.n = n;
+	return abi_array_end(&array, ret);
 }
 
 static void pool_take_job(const struct lease_job_answer *from, struct rlv_pool_job *to)
@@ -78,6 +136,7 @@ static void pool_take_job(const struct lease_job_answer *from, struct rlv_pool_j
 	to->position = from->position;
 	to->connected = from->connected;
 	to->priority = from->priority;
+	to->device = from->device;
 	to->held_bytes = from->held;
 	to->most_bytes = from->most;
 	to->quota_bytes = from->quota;
@@ -103,14 +162,13 @@ int rlv_pool_jobs(const char *pool, struct rlv_pool_job *jobs, size_t size, size
 	ret = pool_connect(pool, &sock);
 	if (ret)
 		return abi_array_end(&array, ret);
-	for (uint32_t place = 0; ret == 0; place++) {
+	for (uint32_t place = 0; ret == 0;) {
 		memset(&message, 0, sizeof(message));
 		message.ask.place = place;
 		ret = pool_call(sock, &message, LEASE_ASK, LEASE_JOB_ANSWER);
-		if (ret || message.job.there == 0)
+		if (ret || !message.job.there || message.job.place < place)
 			break;
-		if (message.job.there != 1)
-			continue;
+		place = message.job.place + 1;
 		if (n < room)
 			pool_take_job(&message.job, &ours[n]);
 		n++;
@@ -131,6 +189,15 @@ int rlv_pool_limit(const char *pool, uint64_t bytes)
 {
 	return pool_limit_one(pool,
 			      &(struct lease_limit){ .kind = LEASE_LIMIT_BUDGET, .bytes = bytes });
+}
+
+int rlv_pool_limit_device(const char *pool, uint32_t device, uint64_t bytes)
+{
+	if (device == UINT32_MAX)
+		return error_set(-EINVAL, "device: there is none of that number");
+	return pool_limit_one(pool, &(struct lease_limit){ .kind = LEASE_LIMIT_BUDGET,
+							   .device = device + 1,
+							   .bytes = bytes });
 }
 
 int rlv_pool_limit_user(const char *pool, uint32_t uid, uint64_t bytes)

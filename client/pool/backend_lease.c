@@ -348,6 +348,7 @@ int backend_lease_open(const char *pool, const struct lease_hello *hello, struct
 	}
 	backend->extent_bytes = answer.answer.extent_bytes;
 	backend->device_bytes = answer.answer.device_bytes;
+	backend->device = answer.answer.device;
 	lock_init(&backend->lock, &held_role);
 	*backend_out = backend;
 	return 0;

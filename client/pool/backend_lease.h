@@ -25,6 +25,7 @@ struct backend_lease {
 	struct lease_ref giving[LEASE_REFS];
 	uint32_t n_giving;
 	uint64_t extent_bytes, device_bytes;
+	uint32_t device;       /* its number in the pool */
 	_Atomic uint32_t want; /* extents that the next extent_create takes at once */
 	_Atomic uint64_t marks[LEASE_STREAMS];
 	int64_t timeout_ns; /* to wait for a broker that comes back */

@@ -106,9 +106,11 @@ static int lease_hello(struct lease *lease, struct lease_message *message)
 	message->fds[1] = lease->page_fd;
 	message->n_fds = 2;
 	ret = lease_ask(lease, message, LEASE_HELLO);
-	if (ret == 0)
-		lease->hello.incarnation = message->answer.incarnation;
-	return ret;
+	if (ret)
+		return ret;
+	lease->hello.incarnation = message->answer.incarnation;
+	lease->hello.device = message->answer.device + 1;
+	return 0;
 }
 
 int lease_open(struct lease *lease, struct lease_message *answer_out)

@@ -129,6 +129,7 @@ int rlv_pool_open(const char *of, const char *name, const struct rlv_pool_opts *
 	hello.duration_ns = (uint64_t)full.duration_ns;
 	hello.weight = full.weight ? full.weight : 1000;
 	hello.priority = full.priority;
+	hello.device = full.device;
 	pool->pid = getpid();
 	pool->timeout_ns = full.timeout_ns ? full.timeout_ns : 30 * CLOCK_NS_PER_S;
 	pool->keep = full.keep_bytes;
@@ -142,6 +143,17 @@ int rlv_pool_open(const char *of, const char *name, const struct rlv_pool_opts *
 		mem_free(pool);
 	else
 		*pool_out = pool;
+	return ret;
+}
+
+int rlv_pool_device(const struct rlv_pool *pool, uint32_t *device_out)
+{
+	int ret = pool_enter(pool);
+
+	if (ret == 0 && !device_out)
+		ret = error_set(-EINVAL, "device_out is NULL");
+	if (ret == 0)
+		*device_out = pool->backend->device;
 	return ret;
 }
 

@@ -1,13 +1,13 @@
 /*
- * Device pools: the memory of a device, shared by jobs. Each job says what it needs; the pool's broker
- * (relive-poold, one on a host for each device) admits jobs, orders their iterations so that memory
+ * Device pools: the memory of devices, shared by jobs. Each job says what it needs; the pool's broker
+ * (relive-poold) chooses a device for it, admits jobs, orders their iterations so that memory
  * suffices, and gives memory that one job has freed to another when the device is done with it.
  *
  *   rlv_pool_open ─> rlv_pool_alloc of what stays (RLV_POOL_PERSISTENT)
  *     each iteration: rlv_pool_iteration_begin ─> alloc, use, free ─> rlv_pool_iteration_end
  *   rlv_pool_close
  *
- * A job that does not fit waits, as long as the call's timeout, and rlv_pool_place says where it stands.
+ * A job that does not fit waits, as long as the call's timeout, and rlv_pool_jobs says where it stands.
  * A process that ends, however it does, gives back all of its memory. A broker that is started anew
  * takes its jobs back: their memory stays, and calls wait for the broker until their timeout.
  *
@@ -41,7 +41,7 @@ struct rlv_pool_opts {
 	uint32_t size;
 	uint32_t weight;           /* of the job in order `fair`, in 1/1000; 0 = 1000 */
 	int32_t priority;          /* in order `priority`: larger goes first */
-	uint32_t reserved;         /* 0 */
+	uint32_t device;           /* 1 + the number of the device; 0 = the broker chooses one */
 	uint64_t persistent_bytes; /* that stay between iterations, at most */
 	uint64_t iteration_bytes;  /* that an iteration needs beside them, at most */
 	uint64_t quota_bytes;      /* that the job may ever hold; 0 = the budget */
@@ -53,13 +53,16 @@ struct rlv_pool_opts {
 
 /*
  * Joins a pool as a job. name: 1 to 63 bytes, one job of it at a time. Needs are exact if extents are
- * small beside them: each class and stream has its own. Errors: -EINVAL (name or opts), -ENOENT (no such
+ * small beside them: each class and stream has its own. Errors: -EINVAL (name or opts, no such device), -ENOENT (no such
  * pool on this host), -EHOSTDOWN, -EEXIST (a job has the name), -EACCES (the pool's socket or its
  * trusted jobs are another user's), -ENOSPC (more than the budget, or too many jobs), -EBUSY (the pool
  * is drained), -ENOMEM. Cost: 1 message to the broker and back.
  */
 RLV_CHECKED int rlv_pool_open(const char *pool, const char *name, const struct rlv_pool_opts *opts,
 			      struct rlv_pool **pool_out);
+
+/* The number of the job's device in the pool, from 0. Cost: none. */
+RLV_CHECKED int rlv_pool_device(const struct rlv_pool *pool, uint32_t *device_out);
 
 /*
  * Leaves the pool; tensors and streams end with the handle. Sets *pool to NULL; NULL is a no-op. After an
@@ -120,18 +123,25 @@ struct rlv_pool_info {
 	uint32_t size;
 	uint32_t flags; /* enum rlv_pool_flags */
 	uint32_t jobs;
-	uint32_t reserved;
-	uint64_t device_bytes, budget_bytes;
-	uint64_t held_bytes;   /* by jobs */
-	uint64_t extent_bytes; /* unit in which jobs hold memory */
-	uint64_t handovers;    /* extents that went to another job */
-	uint64_t deaths;       /* jobs whose process ended without rlv_pool_close */
-	uint64_t adopted;      /* jobs that came back, to this or an earlier broker */
+	uint32_t devices;
+	uint64_t device_bytes, budget_bytes; /* of all devices, as what follows */
+	uint64_t held_bytes;                 /* by jobs */
+	uint64_t extent_bytes;               /* unit in which jobs hold memory */
+	uint64_t handovers;                  /* extents that went to another job */
+	uint64_t deaths;                     /* jobs whose process ended without rlv_pool_close */
+	uint64_t adopted;                    /* jobs that came back, to this or an earlier broker */
 	uint64_t iterations;
 	uint64_t overshoots; /* iterations that took more than the job said */
 	uint64_t cut;        /* iterations that the limit ended */
 };
 #define RLV_POOL_INFO_INIT RLV_SIZED(struct rlv_pool_info)
+
+struct rlv_pool_device_info {
+	char name[64]; /* as the device calls itself */
+	uint32_t number, jobs;
+	uint64_t device_bytes, budget_bytes, held_bytes;
+	uint64_t handovers;
+};
 
 enum rlv_pool_job_state {
 	RLV_POOL_JOB_IDLE,
@@ -148,7 +158,7 @@ struct rlv_pool_job {
 	uint32_t position;  /* jobs before it */
 	uint32_t connected; /* 0 = its process is there, its connection is not */
 	int32_t priority;
-	uint32_t reserved;
+	uint32_t device; /* its number */
 	uint64_t held_bytes, most_bytes, quota_bytes;
 	uint64_t persistent_bytes, iteration_bytes; /* as it said */
 	uint64_t iterations;
@@ -156,21 +166,27 @@ struct rlv_pool_job {
 };
 
 /* What a pool has. -ENOENT: no such pool on this host; -EACCES, -EHOSTDOWN. Thread: any. Cost: 1
-   message. */
+   message for each device. */
 RLV_CHECKED int rlv_pool_status(const char *pool, struct rlv_pool_info *info_out);
 
-/* Its jobs in jobs[0..*n_inout), size = sizeof(*jobs); *n_inout becomes their number. Thread: any. Cost: up
-   to 64 messages. */
+/* Its devices in devices[0..*n_inout), size = sizeof(*devices); *n_inout becomes their number. Errors as of
+   rlv_pool_status. Thread: any. Cost: 1 message for each device. */
+RLV_CHECKED int rlv_pool_devices(const char *pool, struct rlv_pool_device_info *devices,
+				 size_t size, size_t *n_inout);
+
+/* Its jobs in jobs[0..*n_inout), size = sizeof(*jobs); *n_inout becomes their number. Thread: any. Cost: 1
+   message for each job, and 1. */
 RLV_CHECKED int rlv_pool_jobs(const char *pool, struct rlv_pool_job *jobs, size_t size,
 			      size_t *n_inout);
 
 /*
- * Sets a limit: the budget of all jobs, the sum of a user's jobs (bytes 0: none), or the quota of a job
- * (0: none). What is held above it stays until it is freed. -EACCES: only the broker's user and root may;
+ * Sets a limit: the budget of each device, or of one; the sum of a user's jobs (bytes 0: none), or the quota
+ * of a job (0: none). What is held above it stays until it is freed. -EACCES: only the broker's user and root may;
  * -EINVAL: less than an extent or more than the device; -ENOENT: no such job; -ENOSPC: 32 users have
  * quotas. Thread: any. Cost: 1 message.
  */
 RLV_CHECKED int rlv_pool_limit(const char *pool, uint64_t bytes);
+RLV_CHECKED int rlv_pool_limit_device(const char *pool, uint32_t device, uint64_t bytes);
 RLV_CHECKED int rlv_pool_limit_user(const char *pool, uint32_t uid, uint64_t bytes);
 RLV_CHECKED int rlv_pool_limit_job(const char *pool, const char *name, uint64_t bytes);
 

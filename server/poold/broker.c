@@ -208,11 +208,35 @@ static int broker_find_again(const struct broker *broker, const struct broker_pe
 			 broker->jobs[at].kept->pid);
 }
 
+static uint32_t broker_free_place(const struct broker *broker)
+{
+	uint32_t at = 0;
+
+	while (at < LEDGER_JOBS && broker->jobs[at].state != BROKER_NOBODY)
+		at++;
+	return at;
+}
+
+bool broker_is_full(const struct broker *broker)
+{
+	return broker_free_place(broker) == LEDGER_JOBS;
+}
+
+uint32_t broker_find(const struct broker *broker, const char *name)
+{
+	uint32_t at = 0;
+
+	while (at < LEDGER_JOBS && (broker->jobs[at].state == BROKER_NOBODY ||
+				    strcmp(broker->jobs[at].kept->name, name) != 0))
+		at++;
+	return at;
+}
+
 /* A place and a roster entry, which is valid when it has its incarnation. */
 static int broker_admits(const struct broker *broker, const struct broker_peer *peer,
 			 const struct lease_hello *hello, uint32_t *at_out)
 {
-	uint32_t at = 0;
+	uint32_t at;
 
 	if (broker->drains)
 		return error_set(-EBUSY, "the pool is being drained: it takes no new jobs");
@@ -228,8 +252,7 @@ static int broker_admits(const struct broker *broker, const struct broker_peer *
 				"with --strict",
 				hello->name, other->name);
 	}
-	while (at < LEDGER_JOBS && broker->jobs[at].state != BROKER_NOBODY)
-		at++;
+	at = broker_free_place(broker);
 	*at_out = at;
 	return at < LEDGER_JOBS ? 0
 				: error_set(-ENOSPC,
@@ -384,7 +407,7 @@ static int broker_limit_user(struct broker *broker, uint32_t uid, uint64_t quota
 	return 0;
 }
 
-int broker_limit(struct broker *broker, const struct lease_limit *limit)
+int broker_check_limit(const struct broker *broker, const struct lease_limit *limit)
 {
 	uint64_t n = limit->bytes / broker->opts.extent_bytes;
 
@@ -394,25 +417,33 @@ int broker_limit(struct broker *broker, const struct lease_limit *limit)
 				 ", the device %" PRIu64,
 				 limit->bytes, broker->opts.extent_bytes,
 				 broker->ledger.n * broker->opts.extent_bytes);
+	if (limit->kind == LEASE_LIMIT_BUDGET && n == 0)
+		return error_set(-EINVAL, "a budget of 0 bytes");
+	return 0;
+}
+
+int broker_limit(struct broker *broker, const struct lease_limit *limit)
+{
+	uint64_t n = limit->bytes / broker->opts.extent_bytes;
+	int ret = broker_check_limit(broker, limit);
+	uint32_t at;
+
+	if (ret)
+		return ret;
 	if (limit->kind == LEASE_LIMIT_USER)
 		return broker_limit_user(broker, limit->uid, n);
 	if (limit->kind == LEASE_LIMIT_BUDGET) {
-		if (n == 0)
-			return error_set(-EINVAL, "a budget of 0 bytes");
 		broker->opts.budget = limit->bytes;
 		ledger_limit(&broker->ledger, n);
 		gate_limit(&broker->gate, limit->bytes);
 		broker_shrink(broker);
 		return 0;
 	}
-	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
-		if (broker->jobs[i].state != BROKER_MEMBER ||
-		    strcmp(broker->jobs[i].kept->name, limit->name) != 0)
-			continue;
-		broker->jobs[i].kept->quota = limit->bytes;
-		return ledger_quota(&broker->ledger, i, n ? n : UINT64_MAX);
-	}
-	return error_set(-ENOENT, "no job %s", limit->name);
+	at = broker_find(broker, limit->name);
+	if (at == LEDGER_JOBS || broker->jobs[at].state != BROKER_MEMBER)
+		return error_set(-ENOENT, "no job %s", limit->name);
+	broker->jobs[at].kept->quota = limit->bytes;
+	return ledger_quota(&broker->ledger, at, n ? n : UINT64_MAX);
 }
 
 void broker_drain(struct broker *broker, bool on)

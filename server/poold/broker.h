@@ -43,6 +43,8 @@ struct broker_opts {
 	uint64_t iteration_ns; /* the longest iteration; 0: any */
 	/* A job may repeat what was -EAGAIN. */
 	void (*wake)(void *ctx, uint32_t job);
+	/* Extents of a user's jobs that count beside those of this device; NULL: none. */
+	uint64_t (*elsewhere)(void *ctx, uint32_t uid);
 	void *ctx;
 };
 
@@ -140,6 +142,8 @@ void broker_connected(struct broker *broker, uint32_t job, bool connected);
 /* Its process has ended. */
 void broker_died(struct broker *broker, uint32_t job);
 
+/* -EINVAL: bytes, as of broker_limit. */
+RLV_MUST_CHECK int broker_check_limit(const struct broker *broker, const struct lease_limit *limit);
 /* -EINVAL: bytes or name; -ENOENT: no such job; -ENOSPC: too many users. */
 RLV_MUST_CHECK int broker_limit(struct broker *broker, const struct lease_limit *limit);
 void broker_drain(struct broker *broker, bool on);
@@ -151,6 +155,12 @@ uint64_t broker_turn(struct broker *broker);
 /* Where a job stands, and bytes that it may take. */
 struct gate_place broker_place(const struct broker *broker, uint32_t job);
 uint64_t broker_room(const struct broker *broker, uint32_t job);
+/* Extents that a user's jobs hold. */
+uint64_t broker_user_held(const struct broker *broker, uint32_t uid);
+/* The job of that name; LEDGER_JOBS: there is none. */
+uint32_t broker_find(const struct broker *broker, const char *name);
+/* It has no place for a job more. */
+bool broker_is_full(const struct broker *broker);
 
 /* Ledger, roster and jobs agree. -EPROTO. */
 RLV_MUST_CHECK int broker_check(const struct broker *broker);

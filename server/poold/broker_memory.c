@@ -34,18 +34,27 @@ static const struct broker_user *broker_user(const struct broker *broker, uint32
 	return NULL;
 }
 
-/* Extents that a job may have, now and ever, by the quota of its user. */
-static uint64_t broker_user_room(const struct broker *broker, uint32_t uid, uint64_t *quota_out)
+uint64_t broker_user_held(const struct broker *broker, uint32_t uid)
 {
-	const struct broker_user *user = broker_user(broker, uid);
 	uint64_t held = 0;
 
-	*quota_out = user ? user->quota : UINT64_MAX;
-	for (uint32_t i = 0; user && i < LEDGER_JOBS; i++) {
+	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
 		const struct ledger_job *job = &broker->ledger.jobs[i];
 
 		held += job->attached && job->uid == uid ? job->held : 0;
 	}
+	return held;
+}
+
+/* Extents that a job may have, now and ever, by the quota of its user. */
+static uint64_t broker_user_room(const struct broker *broker, uint32_t uid, uint64_t *quota_out)
+{
+	const struct broker_user *user = broker_user(broker, uid);
+	uint64_t held = user ? broker_user_held(broker, uid) : 0;
+
+	*quota_out = user ? user->quota : UINT64_MAX;
+	if (user && broker->opts.elsewhere)
+		held += broker->opts.elsewhere(broker->opts.ctx, uid);
 	return *quota_out > held ? *quota_out - held : 0;
 }
 

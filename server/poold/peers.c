@@ -1,4 +1,5 @@
 #include "server/poold/peers.h"
+#include "server/poold/commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,7 +24,8 @@ struct peer {
 	struct poold *poold;
 	struct event *event;
 	int sock;
-	uint32_t job; /* LEDGER_NOBODY: none */
+	struct poold_device *device; /* of its job; NULL: none */
+	uint32_t job;
 	uint32_t uid, pid;
 	bool woken; /* since its last request */
 };
@@ -37,33 +39,43 @@ static void peer_drop(struct peer *peer)
 		link = &(*link)->next;
 	*link = peer->next;
 	poold->n_peers--;
-	if (peer->job != LEDGER_NOBODY)
-		broker_connected(poold->broker, peer->job, false);
+	if (peer->device)
+		broker_connected(peer->device->broker, peer->job, false);
 	if (peer->event)
 		event_free(peer->event);
 	close(peer->sock);
 	mem_free(peer);
 }
 
-void peers_drop(struct poold *poold, uint32_t job)
+static struct peer *peer_of(const struct poold_device *device, uint32_t job)
 {
-	struct peer *next;
+	struct peer *peer = device->poold->peers;
 
-	for (struct peer *peer = poold->peers; peer; peer = next) {
-		next = peer->next;
-		if (job == LEDGER_NOBODY || peer->job == job)
-			peer_drop(peer);
-	}
+	while (peer && (peer->device != device || peer->job != job))
+		peer = peer->next;
+	return peer;
 }
 
-void peers_wake(struct poold *poold, uint32_t job)
+void peers_drop(struct poold_device *device, uint32_t job)
+{
+	struct peer *peer;
+
+	while ((peer = peer_of(device, job)))
+		peer_drop(peer);
+}
+
+void peers_drop_all(struct poold *poold)
+{
+	while (poold->peers)
+		peer_drop(poold->peers);
+}
+
+void peers_wake(struct poold_device *device, uint32_t job)
 {
 	struct lease_message message = { .n_fds = 0 };
-	struct peer *peer = poold->peers;
+	struct peer *peer = peer_of(device, job);
 
-	while (peer && peer->job != job)
-		peer = peer->next;
-	if (!peer || peer->woken || poold->asking == job)
+	if (!peer || peer->woken || device->poold->asking == peer)
 		return;
 	peer->woken = true;
 	if (lease_send(peer->sock, &message, LEASE_WAKE))
@@ -89,30 +101,35 @@ static int peer_process(const struct peer *peer, int pidfd, struct broker_peer *
 
 static int peer_hello(struct peer *peer, struct lease_message *message)
 {
-	struct poold *poold = peer->poold;
+	struct poold_device *device;
 	struct broker_peer process;
 	uint32_t job;
 	int pidfd = message->fds[0];
 	int ret = peer_process(peer, pidfd, &process);
 
 	if (ret == 0)
-		ret = broker_hello(poold->broker, &process, &message->hello, message->fds[1], &job);
+		ret = poold_place(peer->poold, &message->hello, &device);
+	if (ret == 0)
+		ret = broker_hello(device->broker, &process, &message->hello, message->fds[1],
+				   &job);
 	if (ret)
 		return ret;
-	peers_drop(poold, job); /* an earlier connection of it */
-	broker_connected(poold->broker, job, true);
+	peers_drop(device, job); /* an earlier connection of it */
+	broker_connected(device->broker, job, true);
+	peer->device = device;
 	peer->job = job;
 	message->fds[0] = -1;
-	ret = poold_watch(poold, job, pidfd);
+	ret = poold_watch(device, job, pidfd);
 	if (ret) /* without a proof of its end it could not be served */
 		return error_prefix(-ECONNABORTED, "hello: ");
-	log_info("job %s process %" PRIu32, message->hello.name, peer->pid);
+	log_info("job %s process %" PRIu32 " device %" PRIu32, message->hello.name, peer->pid,
+		 poold_device_number(device));
 	return 0;
 }
 
 static int peer_as_job(struct peer *peer, struct lease_message *in, struct lease_message *out)
 {
-	struct broker *broker = peer->poold->broker;
+	struct broker *broker = peer->device->broker;
 
 	switch (in->head.type) {
 	case LEASE_HOLD:
@@ -138,114 +155,29 @@ static int peer_as_job(struct peer *peer, struct lease_message *in, struct lease
 	}
 }
 
-/* -------- commands -------- */
-
-static int peer_command(const struct peer *peer, const struct lease_message *in)
-{
-	struct broker *broker = peer->poold->broker;
-
-	if (peer->uid != geteuid() && peer->uid != 0)
-		return error_set(-EACCES, "limit, drain: only for user %u, whose pool it is",
-				 (unsigned)geteuid());
-	if (in->head.type == LEASE_LIMIT)
-		return broker_limit(broker, &in->limit);
-	broker_drain(broker, in->drain.on);
-	return 0;
-}
-
-static void put_pool(const struct broker *broker, struct lease_pool_answer *out)
-{
-	out->flags = (broker->opts.strict ? LEASE_POOL_STRICT : 0) |
-		     (broker->drains ? LEASE_POOL_DRAINS : 0);
-	out->device_bytes = broker->ledger.n * broker->opts.extent_bytes;
-	out->budget = broker->ledger.budget * broker->opts.extent_bytes;
-	out->held = broker->ledger.held * broker->opts.extent_bytes;
-	out->extent_bytes = broker->opts.extent_bytes;
-	out->handovers = broker->stats.handovers;
-	out->deaths = broker->stats.deaths;
-	out->adopted = broker->stats.adopted;
-	out->iterations = broker->stats.iterations;
-	out->overshoots = broker->stats.overshoots;
-	out->cut = broker->stats.cut;
-	for (uint32_t i = 0; i < LEDGER_JOBS; i++)
-		out->jobs += broker->jobs[i].state != BROKER_NOBODY;
-}
-
-static uint32_t job_state(const struct broker_job *job)
-{
-	if (job->state == BROKER_LEAVING)
-		return LEASE_JOB_LEAVES;
-	if (job->wants || job->want)
-		return LEASE_JOB_WAITS;
-	return job->runs ? LEASE_JOB_RUNS : LEASE_JOB_IDLE;
-}
-
-static void put_job(const struct broker *broker, uint32_t at, struct lease_job_answer *out)
-{
-	uint64_t extent = broker->opts.extent_bytes;
-	const struct broker_job *job = &broker->jobs[at];
-	const struct ledger_job *held = &broker->ledger.jobs[at];
-	struct gate_place place = broker_place(broker, at);
-
-	out->there = 1;
-	out->pid = job->kept->pid;
-	out->uid = job->kept->uid;
-	out->state = job_state(job);
-	out->reason = (uint32_t)place.reason;
-	out->position = place.position;
-	out->connected = job->connected;
-	out->priority = job->kept->priority;
-	out->held = held->held * extent;
-	out->most = held->peak * extent;
-	out->quota = min_u64(held->quota, broker->ledger.n) * extent;
-	out->persistent = job->kept->persistent;
-	out->peak = job->kept->peak;
-	out->iterations = job->iterations;
-	out->waited_ns = job->waited_ns;
-	if (job->asked_ns)
-		out->waited_ns += clock_now_ns(broker->opts.clock) - job->asked_ns;
-	out->served_ns = job->served_ns;
-	memcpy(out->name, job->kept->name, sizeof(out->name));
-}
-
-/* Answers ASK. Returns the type of the answer. */
-static enum lease_type peer_ask(const struct peer *peer, uint32_t place, struct lease_message *out)
-{
-	const struct broker *broker = peer->poold->broker;
-
-	if (place == LEASE_POOL) {
-		put_pool(broker, &out->pool);
-		return LEASE_POOL_ANSWER;
-	}
-	if (place < LEDGER_JOBS && broker->jobs[place].state != BROKER_NOBODY)
-		put_job(broker, place, &out->job);
-	else if (place < LEDGER_JOBS)
-		out->job.there = 2;
-	return LEASE_JOB_ANSWER;
-}
-
 /* -------- requests -------- */
 
 static void put_answer(const struct peer *peer, int ret, struct lease_answer *out)
 {
-	const struct broker *broker = peer->poold->broker;
+	const struct broker *broker = peer->device ? peer->device->broker : NULL;
+	struct gate_place place;
 
 	out->status = ret;
 	if (ret)
 		snprintf(out->text, sizeof(out->text), "%s", error_last());
+	if (!broker)
+		return;
+	place = broker_place(broker, peer->job);
+	out->device = poold_device_number(peer->device);
 	out->extent_bytes = broker->opts.extent_bytes;
 	out->device_bytes = broker->ledger.n * broker->opts.extent_bytes;
 	out->strict = broker->opts.strict;
 	for (uint32_t i = 0; i < LEDGER_JOBS; i++)
 		out->others += i != peer->job && broker->jobs[i].state == BROKER_MEMBER;
-	if (peer->job != LEDGER_NOBODY) {
-		struct gate_place place = broker_place(broker, peer->job);
-
-		out->reason = (uint32_t)place.reason;
-		out->position = place.position;
-		out->room = broker_room(broker, peer->job);
-		out->incarnation = broker->jobs[peer->job].kept->incarnation;
-	}
+	out->reason = (uint32_t)place.reason;
+	out->position = place.position;
+	out->room = broker_room(broker, peer->job);
+	out->incarnation = broker->jobs[peer->job].kept->incarnation;
 }
 
 /* Handles one message and answers it. An error: hang up. */
@@ -257,21 +189,20 @@ static int peer_answer(struct peer *peer, struct lease_message *in)
 	int ret;
 
 	if (in->head.type == LEASE_ASK) {
-		type = peer_ask(peer, in->ask.place, &out);
+		type = poold_ask(peer->poold, &in->ask, &out);
 		return lease_send(peer->sock, &out, type);
 	}
 	if (in->head.type == LEASE_LIMIT || in->head.type == LEASE_DRAIN)
-		ret = peer_command(peer, in);
-	else if (in->head.type == LEASE_HELLO && peer->job == LEDGER_NOBODY)
+		ret = poold_command(peer->poold, peer->uid, in);
+	else if (in->head.type == LEASE_HELLO && !peer->device)
 		ret = peer_hello(peer, in);
-	else if (in->head.type != LEASE_HELLO && in->head.type < LEASE_ASK &&
-		 peer->job != LEDGER_NOBODY)
+	else if (in->head.type != LEASE_HELLO && in->head.type < LEASE_ASK && peer->device)
 		ret = peer_as_job(peer, in, &out);
 	else
 		return error_set(-EPROTO, "message of type %u: out of turn", in->head.type);
 	put_answer(peer, ret, &out.answer);
 	if (bye)
-		peer->job = LEDGER_NOBODY;
+		peer->device = NULL;
 	ret = ret == -ECONNABORTED ? ret : lease_send(peer->sock, &out, type);
 	lease_close_fds(&out);
 	return ret;
@@ -285,9 +216,9 @@ static int peer_receive(struct peer *peer)
 	if (ret)
 		return ret;
 	peer->woken = false;
-	peer->poold->asking = peer->job;
+	peer->poold->asking = peer;
 	ret = peer_answer(peer, &message);
-	peer->poold->asking = LEDGER_NOBODY;
+	peer->poold->asking = NULL;
 	lease_close_fds(&message);
 	return ret == -EAGAIN ? error_set(-ECONNRESET, "the peer does not read") : ret;
 }
@@ -326,7 +257,7 @@ static void peers_limit(struct poold *poold)
 	struct peer *oldest = NULL;
 
 	for (struct peer *peer = poold->peers; peer; peer = peer->next)
-		oldest = peer->job == LEDGER_NOBODY ? peer : oldest;
+		oldest = peer->device ? oldest : peer;
 	if (poold->n_peers >= PEERS_MAX && oldest)
 		peer_drop(oldest);
 }
@@ -347,7 +278,6 @@ int peers_add(struct poold *poold, int sock)
 	*peer = (struct peer){ .next = poold->peers,
 			       .poold = poold,
 			       .sock = sock,
-			       .job = LEDGER_NOBODY,
 			       .uid = cred.uid,
 			       .pid = (uint32_t)cred.pid };
 	poold->peers = peer;

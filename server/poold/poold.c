@@ -13,21 +13,32 @@
 
 #include <event2/event.h>
 
-#include "device/backend_host.h"
-
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/mem/alloc.h"
-#include "base/os/pidfd.h"
 
 #include "server/net/http.h"
 #include "server/poold/peers.h"
 
 /* -------- events -------- */
 
+/* Turns all devices; the first ones again, as what a later one took back may be what the quota of a user
+   lacked there. */
+static uint64_t poold_turn_devices(struct poold *poold)
+{
+	uint64_t due = DEADLINE_NEVER;
+	uint32_t n = poold->opts.n_devices;
+
+	for (uint32_t i = 0; i + 1 < n; i++)
+		(void)broker_turn(poold->devices[i].broker);
+	for (uint32_t i = n; i--;)
+		due = deadline_min(due, broker_turn(poold->devices[i].broker));
+	return due;
+}
+
 void poold_turn(struct poold *poold)
 {
-	uint64_t due = broker_turn(poold->broker), now = clock_now_ns(clock_monotonic());
+	uint64_t due = poold_turn_devices(poold), now = clock_now_ns(clock_monotonic());
 	uint64_t pause = due > now ? due - now : 0;
 	struct timeval tv = {
 		.tv_sec = (time_t)(pause / CLOCK_NS_PER_S),
@@ -80,78 +91,7 @@ static void on_connect(evutil_socket_t fd, short what, void *arg)
 		log_warn("%s", error_last());
 }
 
-/* -------- processes of jobs -------- */
-
-static void poold_unwatch(struct poold_process *process)
-{
-	if (process->ended)
-		event_free(process->ended);
-	if (process->pidfd >= 0)
-		close(process->pidfd);
-	*process = (struct poold_process){ .pidfd = -1 };
-}
-
-static void on_ended(evutil_socket_t fd, short what, void *arg)
-{
-	struct poold *poold = arg;
-	uint32_t job = 0;
-
-	(void)what;
-	while (job < LEDGER_JOBS && poold->processes[job].pidfd != (int)fd)
-		job++;
-	if (job == LEDGER_JOBS)
-		return;
-	peers_drop(poold, job);
-	broker_died(poold->broker, job);
-	poold_unwatch(&poold->processes[job]);
-	poold_turn(poold);
-}
-
-int poold_watch(struct poold *poold, uint32_t job, int pidfd)
-{
-	struct poold_process *process = &poold->processes[job];
-
-	poold_unwatch(process);
-	process->pidfd = pidfd;
-	process->ended = event_new(poold->base, pidfd, EV_READ, on_ended, poold);
-	if (process->ended && event_add(process->ended, NULL) == 0)
-		return 0;
-	poold_unwatch(process);
-	return error_set(-ENOMEM, "event loop: cannot allocate memory");
-}
-
-/* Watches the processes of the jobs that the roster had. */
-static int poold_watch_all(struct poold *poold)
-{
-	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
-		struct process_id id;
-		int pidfd, ret;
-
-		if (poold->broker->jobs[i].state == BROKER_NOBODY)
-			continue;
-		id = roster_process(poold->broker->jobs[i].kept);
-		ret = pidfd_open_process(&id, &pidfd);
-		if (ret == -ESRCH) {
-			broker_died(poold->broker, i);
-			continue;
-		}
-		if (ret == 0)
-			ret = poold_watch(poold, i, pidfd);
-		if (ret)
-			return ret;
-		log_info("job %s process %" PRIu32 " holds %" PRIu64 " extents",
-			 poold->broker->jobs[i].kept->name, id.pid,
-			 poold->broker->ledger.jobs[i].held);
-	}
-	return 0;
-}
-
 /* -------- open and close -------- */
-
-static void poold_wake(void *ctx, uint32_t job)
-{
-	peers_wake(ctx, job);
-}
 
 static int poold_listen(struct poold *poold)
 {
@@ -196,27 +136,14 @@ static int poold_take_name(struct poold *poold)
 	return ret ? ret : runtime_dir_share(&poold->dir, poold->opts.common.group);
 }
 
-static int poold_open_broker(struct poold *poold)
+/* Devices that an earlier broker had, and this one has not, must be without jobs. */
+static int poold_open_devices(struct poold *poold)
 {
-	struct backend_host_opts host = { .device_bytes = poold->opts.broker.bytes };
-	struct broker_opts opts = poold->opts.broker;
-	char path[RUNTIME_PATH_BYTES];
-	int ret = runtime_dir_file(&poold->dir, "roster", path);
+	int ret = 0;
 
-	if (ret == 0)
-		ret = backend_host_open(&host, &poold->backend);
-	if (ret)
-		return ret;
-	opts.backend = poold->backend;
-	opts.clock = clock_monotonic();
-	opts.roster = path;
-	opts.wake = poold_wake;
-	opts.ctx = poold;
-	ret = broker_open(&opts, &poold->broker);
-	if (ret)
-		return ret;
-	poold->broker->opts.roster = NULL; /* it is open */
-	return poold_watch_all(poold);
+	for (uint32_t i = 0; i < POOLD_DEVICES && ret == 0; i++)
+		ret = poold_device_open(poold, i);
+	return ret;
 }
 
 static int poold_open_pages(struct poold *poold)
@@ -247,9 +174,6 @@ int poold_open(const struct poold_opts *opts, struct poold **poold_out)
 		return error_set(-ENOMEM, "broker: cannot allocate memory");
 	poold->opts = *opts;
 	poold->lock_fd = poold->listener = -1;
-	poold->asking = LEDGER_NOBODY;
-	for (uint32_t i = 0; i < LEDGER_JOBS; i++)
-		poold->processes[i].pidfd = -1;
 	poold->base = event_base_new();
 	poold->tick = poold->base ? evtimer_new(poold->base, on_tick, poold) : NULL;
 	poold->stop[0] = poold->base ? evsignal_new(poold->base, SIGTERM, on_stop, poold) : NULL;
@@ -260,7 +184,7 @@ int poold_open(const struct poold_opts *opts, struct poold **poold_out)
 	else
 		ret = poold_take_name(poold);
 	if (ret == 0)
-		ret = poold_open_broker(poold);
+		ret = poold_open_devices(poold);
 	if (ret == 0)
 		ret = poold_open_pages(poold);
 	if (ret == 0)
@@ -276,7 +200,7 @@ int poold_open(const struct poold_opts *opts, struct poold **poold_out)
 int poold_run(struct poold *poold)
 {
 	poold_turn(poold);
-	log_info("serve pool %s bytes %" PRIu64, poold->opts.name, poold->opts.broker.bytes);
+	log_info("serve pool %s devices %" PRIu32, poold->opts.name, poold->opts.n_devices);
 	return event_base_dispatch(poold->base) < 0 ? error_set(-EIO, "event loop failed") : 0;
 }
 
@@ -286,14 +210,10 @@ void poold_close(struct poold **poold_inout)
 	struct event *events[] = { poold->tick, poold->stop[0], poold->stop[1], poold->page,
 				   poold->accept };
 
-	if (poold->broker)
-		peers_drop(poold, LEDGER_NOBODY);
+	peers_drop_all(poold);
 	http_close(&poold->http);
-	for (uint32_t i = 0; i < LEDGER_JOBS; i++)
-		poold_unwatch(&poold->processes[i]);
-	broker_close(&poold->broker);
-	if (poold->backend)
-		poold->backend->ops->close(poold->backend);
+	for (uint32_t i = 0; i < poold->opts.n_devices; i++)
+		poold_device_close(&poold->devices[i]);
 	for (size_t i = 0; i < ARRAY_LEN(events); i++) {
 		if (events[i])
 			event_free(events[i]);

@@ -1,5 +1,5 @@
 /*
- * relive-poold: the broker of a device's memory.
+ * relive-poold: the broker of the memory of devices.
  */
 #include "server/daemon/daemon.h"
 #include "server/daemon/log.h"
@@ -15,15 +15,16 @@
 #include <sys/stat.h>
 
 static const char usage[] =
-	"Usage: relive-poold --size BYTES [options]\n"
-	"Shares the memory of a device among jobs of this host (docs/device-pool.md).\n"
-	"The device is memory of this host.\n\n"
+	"Usage: relive-poold --device host:BYTES [options]\n"
+	"Shares the memory of devices among jobs of this host (docs/device-pool.md).\n\n"
 	"Options\n"
 	"  --name NAME           of the pool on this host (default 0)\n"
-	"  --size BYTES          memory of the device, with K, M, G or T\n"
+	"  --device host:BYTES   a device: memory of this host, with K, M, G or T; for several,\n"
+	"                        repeat it. A job is on one, which the broker chooses\n"
+	"  --size BYTES          the same as --device host:BYTES\n"
 	"  --extent BYTES        unit in which jobs hold memory (default 32M)\n"
-	"  --budget BYTES        memory that jobs may hold together (default: all);\n"
-	"                        relive pool limit changes it\n"
+	"  --budget BYTES        memory that the jobs of a device may hold together\n"
+	"                        (default: all); relive pool limit changes it\n"
 	"  --strict              jobs of several users: an extent is new memory for each job.\n"
 	"                        Without it, jobs of other users than the first are refused\n"
 	"  --order fifo|srtf|fair|priority|round-robin|pack\n"
@@ -38,16 +39,19 @@ static const char usage[] =
 static const char exit_codes[] =
 	"  3  the pool has a broker already\n"
 	"  4  no memory, or no room for the roster\n"
-	"  5  refused: the roster is of a pool of other sizes that has jobs\n";
+	"  5  refused: a roster is of a device of another size, or of one that is not\n"
+	"     given, and has jobs\n";
 
 static const char environment[] = "";
 
-static const char examples[] = "  relive-poold --size 8G\n"
-			       "  relive-poold --name 1 --size 16G --order fair --metrics 9117\n";
+static const char examples[] =
+	"  relive-poold --size 8G\n"
+	"  relive-poold --device host:16G --device host:16G --metrics 9117\n";
 
 enum {
 	OPT_NAME = 1,
 	OPT_SIZE,
+	OPT_DEVICE,
 	OPT_EXTENT,
 	OPT_BUDGET,
 	OPT_STRICT,
@@ -60,6 +64,7 @@ enum {
 static const struct option options[] = {
 	{ "name", required_argument, NULL, OPT_NAME },
 	{ "size", required_argument, NULL, OPT_SIZE },
+	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "extent", required_argument, NULL, OPT_EXTENT },
 	{ "budget", required_argument, NULL, OPT_BUDGET },
 	{ "strict", no_argument, NULL, OPT_STRICT },
@@ -105,6 +110,20 @@ static int parse_aging(const char *text, uint32_t *aging_out)
 	return 0;
 }
 
+static int add_device(struct poold_opts *opts, const char *bytes)
+{
+	if (opts->n_devices == POOLD_DEVICES)
+		return error_set(-EINVAL, "--device: more than %u", POOLD_DEVICES);
+	return daemon_parse_size(bytes, &opts->bytes[opts->n_devices++]);
+}
+
+static int parse_device(struct poold_opts *opts, const char *text)
+{
+	if (strncmp(text, "host:", 5) != 0)
+		return error_set(-EINVAL, "--device %.32s: want host:BYTES", text);
+	return add_device(opts, text + 5);
+}
+
 static int set_option(void *ctx, int option, const char *value)
 {
 	struct poold_opts *opts = ctx;
@@ -115,7 +134,9 @@ static int set_option(void *ctx, int option, const char *value)
 		opts->name = value;
 		return 0;
 	case OPT_SIZE:
-		return daemon_parse_size(value, &broker->bytes);
+		return add_device(opts, value);
+	case OPT_DEVICE:
+		return parse_device(opts, value);
 	case OPT_EXTENT:
 		return daemon_parse_size(value, &broker->extent_bytes);
 	case OPT_BUDGET:
@@ -159,8 +180,8 @@ int main(int argc, char **argv)
 
 	if (ret > 0)
 		return DAEMON_OK;
-	if (ret == 0 && !opts.broker.bytes)
-		ret = error_set(-EINVAL, "--size BYTES is missing");
+	if (ret == 0 && !opts.n_devices)
+		ret = error_set(-EINVAL, "--device host:BYTES is missing");
 	if (ret == 0 && opts.common.tls.cert)
 		ret = error_set(-EINVAL, "--tls-cert: a pool has no connections from other hosts");
 	if (ret)

@@ -96,3 +96,19 @@ void roster_close(struct roster *roster)
 		munmap(roster->file, roster->bytes);
 	roster->file = NULL;
 }
+
+int roster_retire(const char *path)
+{
+	struct roster roster = { .bytes = 0 }; /* as no roster has */
+	int ret, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return errno == ENOENT ? 0
+				       : error_set(-errno, "open %s: %s", path, strerror(errno));
+	ret = roster_map(&roster, fd, 0, 0);
+	close(fd);
+	if (ret < 0)
+		return error_prefix(ret, "%s: ", path);
+	(void)unlink(path);
+	return 0;
+}

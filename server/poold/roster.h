@@ -58,6 +58,8 @@ struct roster {
 RLV_MUST_CHECK int roster_open(struct roster *roster, const char *path, uint32_t n,
 			       uint64_t extent_bytes);
 void roster_close(struct roster *roster);
+/* Removes a roster that no broker uses from now on, if there is one. -EPROTO: it has jobs that live. */
+RLV_MUST_CHECK int roster_retire(const char *path);
 
 /* The process of a job. */
 struct process_id roster_process(const struct roster_job *job);

@@ -117,8 +117,8 @@ static void handle(struct broker *broker, struct lease_message *in, uint32_t *jo
 static void one(struct broker *broker, uint32_t *jobs, uint16_t word, const uint8_t *bytes,
 		size_t n)
 {
-	static const size_t sizes[] = { 0,  128,  1560, 24, 1560, 16, 24, 2072, 16,
-					16, 1560, 24,   96, 24,   16, 16, 16 };
+	static const size_t sizes[] = { 0,  136,  1560, 24,  1560, 16, 24, 2072, 16,
+					16, 1560, 24,   104, 24,   16, 16, 16 };
 	struct lease_message message = { .n_fds = 0 };
 	uint16_t type = word & 15;
 	size_t room = sizes[type] > sizeof(message.head) ? sizes[type] - sizeof(message.head) : 0;

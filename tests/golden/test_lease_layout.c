@@ -22,6 +22,8 @@ static void put_lease_structs_1(FILE *out)
 	FIELD(lease_hello, duration_ns);
 	FIELD(lease_hello, weight);
 	FIELD(lease_hello, priority);
+	FIELD(lease_hello, device);
+	FIELD(lease_hello, reserved);
 	STRUCT(lease_take);
 	FIELD(lease_take, head);
 	FIELD(lease_take, n);
@@ -42,13 +44,15 @@ static void put_lease_structs_1(FILE *out)
 	STRUCT(lease_ask);
 	FIELD(lease_ask, head);
 	FIELD(lease_ask, place);
-	FIELD(lease_ask, reserved);
+	FIELD(lease_ask, device);
 	STRUCT(lease_limit);
 	FIELD(lease_limit, head);
 	FIELD(lease_limit, kind);
 	FIELD(lease_limit, uid);
 	FIELD(lease_limit, bytes);
 	FIELD(lease_limit, name);
+	FIELD(lease_limit, device);
+	FIELD(lease_limit, reserved);
 }
 
 static void put_lease_structs_2(FILE *out)
@@ -69,6 +73,8 @@ static void put_lease_structs_2(FILE *out)
 	FIELD(lease_answer, device_bytes);
 	FIELD(lease_answer, strict);
 	FIELD(lease_answer, n);
+	FIELD(lease_answer, device);
+	FIELD(lease_answer, reserved);
 	FIELD(lease_answer, refs);
 	FIELD(lease_answer, text);
 	STRUCT(lease_pool_answer);
@@ -85,9 +91,14 @@ static void put_lease_structs_2(FILE *out)
 	FIELD(lease_pool_answer, iterations);
 	FIELD(lease_pool_answer, overshoots);
 	FIELD(lease_pool_answer, cut);
+	FIELD(lease_pool_answer, devices);
+	FIELD(lease_pool_answer, reserved);
+	FIELD(lease_pool_answer, name);
 	STRUCT(lease_job_answer);
 	FIELD(lease_job_answer, head);
 	FIELD(lease_job_answer, there);
+	FIELD(lease_job_answer, place);
+	FIELD(lease_job_answer, device);
 	FIELD(lease_job_answer, pid);
 	FIELD(lease_job_answer, uid);
 	FIELD(lease_job_answer, state);
@@ -115,10 +126,11 @@ static void put_lease(FILE *out)
 						  .quota = 4,
 						  .duration_ns = 5,
 						  .weight = 6,
-						  .priority = -7 } };
+						  .priority = -7,
+						  .device = 8 } };
 	struct lease_message take = { .take = { .n = 8 } };
 	struct lease_message limit = {
-		.limit = { .kind = LEASE_LIMIT_JOB, .bytes = 9, .name = "job" }
+		.limit = { .kind = LEASE_LIMIT_JOB, .bytes = 9, .name = "job", .device = 10 }
 	};
 
 	put_lease_structs_1(out);
