@@ -14,8 +14,7 @@ static struct block **pool_bucket(struct pool *pool, uint64_t va)
 
 _Static_assert(POOL_BUCKETS == 1u << 12, "pool_bucket takes 12 bits");
 
-/* The link to a tensor's block, if the job has one there. */
-static int pool_find(struct pool *pool, uint32_t job, uint64_t va, struct block ***link_out)
+int pool_find(struct pool *pool, uint32_t job, uint64_t va, struct block ***link_out)
 {
 	struct block **link = pool_bucket(pool, va);
 	const char *name;
@@ -148,7 +147,7 @@ static void pool_free_regions(struct pool *pool, uint32_t job)
 			struct chunk *chunk = region->chunks;
 
 			region_remove(chunk);
-			mem_free(chunk);
+			pool_chunk_abandon(pool, (struct pool_chunk *)chunk);
 		}
 		pool->regions[job] = region->next;
 		mem_free(region);
@@ -164,7 +163,7 @@ void pool_abandon(struct pool **pool_inout)
 	for (struct pool_chunk *chunk = pool->idle, *next; chunk; chunk = next) {
 		next = chunk->next;
 		if (!chunk->in_region)
-			mem_free(chunk);
+			pool_chunk_abandon(pool, chunk);
 	}
 	for (uint32_t i = 0; i < LEDGER_JOBS; i++)
 		pool_free_regions(pool, i);
@@ -238,6 +237,15 @@ static int pool_region(struct pool *pool, const struct pool_tensor *tensor,
 	return 0;
 }
 
+static int pool_check_parked(const struct pool *pool, uint32_t job)
+{
+	if (pool->parked[job] == 0)
+		return 0;
+	return error_set(-EBUSY,
+			 "job %s is parked: %" PRIu64 " bytes of it are in the host's memory",
+			 pool->ledger.jobs[job].name, pool->parked[job]);
+}
+
 static int pool_check_tensor(const struct pool *pool, const struct pool_tensor *tensor)
 {
 	if (tensor->job >= LEDGER_JOBS || !pool->ledger.jobs[tensor->job].attached ||
@@ -249,7 +257,7 @@ static int pool_check_tensor(const struct pool *pool, const struct pool_tensor *
 	if (tensor->stream >= BACKEND_STREAMS || pool->stream_job[tensor->stream] != tensor->job)
 		return error_set(-EINVAL, "job %s: stream %" PRIu32 " is not its own",
 				 pool->ledger.jobs[tensor->job].name, tensor->stream);
-	return 0;
+	return pool_check_parked(pool, tensor->job);
 }
 
 /* A block from what the region has, then from quiet memory, then from new extents. */
@@ -288,6 +296,8 @@ int pool_alloc(struct pool *pool, const struct pool_tensor *tensor, uint64_t *va
 		struct pool_chunk *chunk = (struct pool_chunk *)block->chunk;
 
 		chunk->streams |= UINT64_C(1) << tensor->stream;
+		if (!chunk->use)
+			chunk->use = ++pool->uses[tensor->job];
 		ret = pool_chunk_use(pool, chunk);
 		bucket = pool_bucket(pool, block->va);
 		block->found = *bucket;
@@ -308,9 +318,17 @@ int pool_use(struct pool *pool, uint32_t job, uint64_t va, uint32_t stream)
 	if (ret == 0 && (stream >= BACKEND_STREAMS || pool->stream_job[stream] != job))
 		ret = error_set(-EINVAL, "job %s: stream %" PRIu32 " is not its own",
 				pool->ledger.jobs[job].name, stream);
-	if (ret == 0 && stream != (*link)->chunk->region->stream) {
-		(*link)->streams |= UINT64_C(1) << stream;
-		((struct pool_chunk *)(*link)->chunk)->streams |= UINT64_C(1) << stream;
+	if (ret == 0)
+		ret = pool_check_parked(pool, job);
+	if (ret == 0) {
+		struct pool_chunk *chunk = (struct pool_chunk *)(*link)->chunk;
+
+		if (!chunk->use_is_new)
+			chunk->use = ++pool->uses[job];
+		chunk->use_is_new = true;
+		chunk->streams |= UINT64_C(1) << stream;
+		if (stream != chunk->chunk.region->stream)
+			(*link)->streams |= UINT64_C(1) << stream;
 	}
 	lock_release(&pool->lock, &pool_role);
 	return ret;
@@ -340,6 +358,8 @@ int pool_free(struct pool *pool, uint32_t job, uint64_t va)
 
 	lock_acquire(&pool->lock, &pool_role);
 	ret = pool_find(pool, job, va, &link);
+	if (ret == 0)
+		ret = pool_check_parked(pool, job);
 	if (ret == 0)
 		pool_drop(pool, link);
 	lock_release(&pool->lock, &pool_role);
@@ -433,6 +453,7 @@ static int pool_end_job(struct pool *pool, uint32_t job)
 	int ret;
 
 	pool->leaving[job] = true;
+	pool->parked[job] = 0;
 	pool_drop_all(pool, job);
 	ret = pool_collect(pool, false);
 	if (ret)

@@ -77,15 +77,17 @@ static int extent_map_home(struct pool *pool, uint32_t at)
 static int chunk_map_window(struct pool *pool, struct pool_chunk *chunk)
 {
 	uint64_t extent = pool->opts.extent_bytes, bytes = chunk->n * extent;
-	int ret;
+	int ret = 0;
 
-	pool->stats.backend_calls++;
-	ret = pool->backend->ops->reserve(pool->backend, bytes, &chunk->window);
+	if (!chunk->window) {
+		pool->stats.backend_calls++;
+		ret = pool->backend->ops->reserve(pool->backend, bytes, &chunk->window);
+	}
 	if (ret) {
 		chunk->window = 0;
 		return ret;
 	}
-	for (uint32_t i = 0; i < chunk->n; i++) {
+	for (uint32_t i = chunk->in_window; i < chunk->n; i++) {
 		ret = pool_map(pool, chunk->window + i * extent, chunk->refs[i].extent);
 		if (ret)
 			return ret;
@@ -95,7 +97,7 @@ static int chunk_map_window(struct pool *pool, struct pool_chunk *chunk)
 }
 
 /* Goes on where an earlier call failed. */
-static int chunk_unmap_window(struct pool *pool, struct pool_chunk *chunk)
+static int chunk_empty_window(struct pool *pool, struct pool_chunk *chunk)
 {
 	int ret;
 
@@ -105,6 +107,15 @@ static int chunk_unmap_window(struct pool *pool, struct pool_chunk *chunk)
 		if (ret)
 			return ret;
 	}
+	return 0;
+}
+
+static int chunk_unmap_window(struct pool *pool, struct pool_chunk *chunk)
+{
+	int ret = chunk_empty_window(pool, chunk);
+
+	if (ret)
+		return ret;
 	pool->stats.backend_calls++;
 	ret = pool->backend->ops->unreserve(pool->backend, chunk->window,
 					    chunk->n * pool->opts.extent_bytes);
@@ -113,7 +124,7 @@ static int chunk_unmap_window(struct pool *pool, struct pool_chunk *chunk)
 	return ret;
 }
 
-static int chunk_map(struct pool *pool, struct pool_chunk *chunk)
+int pool_chunk_map(struct pool *pool, struct pool_chunk *chunk)
 {
 	uint32_t first = chunk->refs[0].extent;
 	int ret = 0;
@@ -130,6 +141,31 @@ static int chunk_map(struct pool *pool, struct pool_chunk *chunk)
 		return chunk_map_window(pool, chunk);
 	for (uint32_t i = 0; i < chunk->n && ret == 0; i++)
 		ret = extent_map_home(pool, chunk->refs[i].extent);
+	return ret;
+}
+
+static int extent_release(struct pool *pool, uint32_t at)
+{
+	struct pool_extent *extent = &pool->extents[at];
+	int ret = extent_unmap_home(pool, at);
+
+	if (ret || !extent->handle)
+		return ret;
+	pool->stats.backend_calls++;
+	ret = pool->backend->ops->extent_release(pool->backend, extent->handle);
+	if (ret)
+		return ret;
+	extent->handle = 0;
+	pool->stats.created -= pool->opts.extent_bytes;
+	return 0;
+}
+
+int pool_chunk_unmap(struct pool *pool, struct pool_chunk *chunk)
+{
+	int ret = chunk_empty_window(pool, chunk);
+
+	for (uint32_t i = 0; i < chunk->n && ret == 0; i++)
+		ret = extent_release(pool, chunk->refs[i].extent);
 	return ret;
 }
 
@@ -168,8 +204,10 @@ static int chunk_step(struct pool *pool, const struct pool_chunk *chunk,
 /* Gives a quiet chunk back whose scrub, if any, is done. After a failure it stays idle. */
 static int chunk_give_back(struct pool *pool, struct pool_chunk *chunk)
 {
-	int ret = chunk->window ? chunk_unmap_window(pool, chunk) : 0;
+	int ret = chunk->park == CHUNK_PARKED ? pool_chunk_unmap(pool, chunk) : 0;
 
+	if (ret == 0 && chunk->window)
+		ret = chunk_unmap_window(pool, chunk);
 	for (uint32_t i = 0; pool->opts.strict && i < chunk->n && ret == 0; i++)
 		ret = extent_unmap_home(pool, chunk->refs[i].extent);
 	if (ret == 0)
@@ -179,8 +217,16 @@ static int chunk_give_back(struct pool *pool, struct pool_chunk *chunk)
 	for (uint32_t i = 0; i < chunk->n; i++)
 		pool->extents[chunk->refs[i].extent].last = chunk->job;
 	idle_remove(pool, chunk);
+	mem_free(chunk->copy);
 	mem_free(chunk);
 	return 0;
+}
+
+void pool_chunk_abandon(const struct pool *pool, struct pool_chunk *chunk)
+{
+	if (marks_reached(&chunk->park_marks, &pool->ledger.clock))
+		mem_free(chunk->copy);
+	mem_free(chunk);
 }
 
 static void count_handovers(struct pool *pool, const struct pool_chunk *chunk)
@@ -214,7 +260,7 @@ int pool_chunk_lease(struct pool *pool, struct region *region, uint64_t bytes)
 	chunk->state = EXTENT_LEASED;
 	chunk->scrubbed = true; /* nobody has written to it */
 	idle_insert(pool, chunk);
-	ret = chunk_map(pool, chunk);
+	ret = pool_chunk_map(pool, chunk);
 	if (ret == 0)
 		ret = region_add(region, &chunk->chunk,
 				 chunk->window ? chunk->window
@@ -340,12 +386,12 @@ static int chunk_settle(struct pool *pool, struct pool_chunk *chunk, bool all, u
 	if (chunk->in_region)
 		region_remove(&chunk->chunk);
 	chunk->in_region = false;
-	if (pool->opts.strict && !chunk->scrubbed)
+	if (pool->opts.strict && !chunk->scrubbed && chunk->park != CHUNK_PARKED)
 		return chunk_scrub(pool, chunk);
 	return chunk_give_back(pool, chunk);
 }
 
-static int pool_progress(struct pool *pool)
+int pool_progress(struct pool *pool)
 {
 	struct mark_clock *clock = &pool->ledger.clock;
 
@@ -428,19 +474,12 @@ int pool_shrink(struct pool *pool, uint64_t most)
 	uint64_t bytes = max_u64(most, pool->ledger.held) * pool->opts.extent_bytes;
 
 	for (uint32_t at = pool->ledger.n; at-- && pool->stats.created > bytes;) {
-		struct pool_extent *extent = &pool->extents[at];
-		int ret;
+		int ret = 0;
 
-		if (!extent->handle || pool->ledger.extents[at].state != EXTENT_FREE)
-			continue;
-		ret = extent_unmap_home(pool, at);
-		pool->stats.backend_calls++;
-		if (ret == 0)
-			ret = pool->backend->ops->extent_release(pool->backend, extent->handle);
+		if (pool->extents[at].handle && pool->ledger.extents[at].state == EXTENT_FREE)
+			ret = extent_release(pool, at);
 		if (ret)
 			return ret;
-		extent->handle = 0;
-		pool->stats.created -= pool->opts.extent_bytes;
 	}
 	return 0;
 }

@@ -34,6 +34,11 @@ struct pool_chunk {
 	uint64_t window;    /* addresses for extents that are not in a row, 0: they are */
 	uint32_t in_window; /* extents mapped there */
 	uint64_t streams;   /* that used it since it was last quiet, a bit for each */
+	uint64_t use;       /* place of its next use, see device/pool_park.h */
+	bool use_is_new;    /* of this iteration */
+	enum { CHUNK_RESIDENT, CHUNK_LEAVES, CHUNK_COPIES, CHUNK_PARKED, CHUNK_RETURNS } park;
+	struct marks park_marks; /* of what park waits for */
+	void *copy;              /* in the host's memory, while it is not CHUNK_RESIDENT */
 	struct pool_chunk *previous, *next; /* idle */
 	uint32_t n;
 	struct extent_ref refs[];
@@ -49,6 +54,8 @@ struct pool {
 	struct region *regions[LEDGER_JOBS];
 	uint64_t keep[LEDGER_JOBS];
 	bool leaving[LEDGER_JOBS];
+	uint64_t parked[LEDGER_JOBS]; /* bytes of chunks that are neither resident nor on the way back */
+	uint64_t uses[LEDGER_JOBS]; /* allocations; since pool_iterate, calls of pool_use */
 	uint32_t stream_job[BACKEND_STREAMS]; /* LEDGER_NOBODY: not open */
 	uint32_t scrub_stream;                /* strict mode */
 	struct pool_chunk *idle;
@@ -59,6 +66,14 @@ struct pool {
 
 /* Leases a chunk of at least that many bytes for a region. Errors as of pool_alloc. */
 RLV_MUST_CHECK int pool_chunk_lease(struct pool *pool, struct region *region, uint64_t bytes);
+
+/* Creates and maps what of a chunk's extents is not: also again after a failure. */
+RLV_MUST_CHECK int pool_chunk_map(struct pool *pool, struct pool_chunk *chunk);
+/* Unmaps a chunk whose addresses stay its own, and releases its physical extents. Goes on after a failure. */
+RLV_MUST_CHECK int pool_chunk_unmap(struct pool *pool, struct pool_chunk *chunk);
+
+/* Frees a chunk, but not a copy that the device may yet read or write. */
+void pool_chunk_abandon(const struct pool *pool, struct pool_chunk *chunk);
 
 /* A block of an idle chunk was taken. */
 RLV_MUST_CHECK int pool_chunk_use(struct pool *pool, struct pool_chunk *chunk);
@@ -77,5 +92,12 @@ RLV_MUST_CHECK int pool_collect(struct pool *pool, bool all);
 
 /* Releases free extents until at most that many are left, or those that are held. */
 RLV_MUST_CHECK int pool_shrink(struct pool *pool, uint64_t most);
+
+/* The link to a tensor's block, if the job has one there. -EINVAL. */
+RLV_MUST_CHECK int pool_find(struct pool *pool, uint32_t job, uint64_t va,
+			     struct block ***link_out);
+
+/* Takes over the progress of all streams. */
+RLV_MUST_CHECK int pool_progress(struct pool *pool);
 
 #endif
