@@ -21,7 +21,7 @@
 
 /* -------- what is printed -------- */
 
-static const char *const states[] = { "idle", "waits", "runs", "leaves", NULL };
+static const char *const states[] = { "idle", "waits", "runs", "leaves", "parked", NULL };
 static const char *const reasons[] = {
 	"ready", "waits for admission", "waits for memory", "waits for its turn", "idle", NULL
 };

@@ -69,6 +69,7 @@ int gate_arrive(struct gate *gate, const struct gate_request *request, uint32_t 
 		.persistent = request->persistent,
 		.curve = request->curve,
 		.remaining_ns = request->remaining_ns,
+		.served_ns = request->served_ns,
 		.weight = request->weight > 0 ? request->weight : 1,
 		.priority = request->priority,
 	};

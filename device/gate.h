@@ -108,6 +108,7 @@ struct gate_request {
 	uint64_t remaining_ns; /* given or estimated; 0: not known */
 	double weight;         /* 0: 1 */
 	int priority;
+	uint64_t served_ns; /* of device time that it has had, if it was here before */
 };
 
 struct gate_place {

@@ -11,6 +11,7 @@
  *     GIVE    references, marks                  ->     extents are free when the marks are reached
  *     BEGIN, END, PROFILE  an iteration          ->
  *     ROOM, CANCEL                               ->     CANCEL: it waits no more
+ *     PARK, RESUME                               ->     its tensors are in its own memory; come back
  *     BYE     marks                              ->     gives all that it holds
  *                                               <-  WAKE    at any time: repeat what was -EAGAIN
  *
@@ -64,6 +65,8 @@ enum lease_type {
 	LEASE_POOL_ANSWER = 15,
 	LEASE_JOB_ANSWER = 16,
 	LEASE_WAKE = 17,
+	LEASE_PARK = 18,
+	LEASE_RESUME = 19,
 };
 
 struct lease_ref {
@@ -75,7 +78,7 @@ struct lease_ref {
 WIRE_SIZE(lease_ref, 16);
 WIRE_AT(lease_ref, generation, 8);
 
-/* BEGIN, ROOM, CANCEL, WAKE */
+/* BEGIN, ROOM, CANCEL, WAKE, PARK, RESUME */
 struct lease_bare {
 	struct message_head head;
 };
@@ -94,7 +97,7 @@ WIRE_SIZE(lease_bare, 16);
  *      120    4  weight in 1/1000
  *      124    4  priority
  *      128    4  device: 1 + its number, of a job that comes back or wants that one; 0 = any
- *      132    4  reserved, zero
+ *      132    4  parked: 1 = it holds nothing until it says RESUME
  */
 struct lease_hello {
 	struct message_head head;
@@ -107,7 +110,7 @@ struct lease_hello {
 	uint32_t weight;
 	int32_t priority;
 	uint32_t device;
-	uint32_t reserved;
+	uint32_t parked;
 };
 
 WIRE_SIZE(lease_hello, 136);
@@ -120,7 +123,7 @@ WIRE_AT(lease_hello, duration_ns, 112);
 WIRE_AT(lease_hello, weight, 120);
 WIRE_AT(lease_hello, priority, 124);
 WIRE_AT(lease_hello, device, 128);
-WIRE_AT(lease_hello, reserved, 132);
+WIRE_AT(lease_hello, parked, 132);
 
 /*
  * TAKE: n extents.
@@ -376,6 +379,7 @@ enum lease_job_state {
 	LEASE_JOB_WAITS,  /* for admission, its turn, or memory */
 	LEASE_JOB_RUNS,   /* an iteration */
 	LEASE_JOB_LEAVES, /* until the device is done with its memory */
+	LEASE_JOB_PARKED, /* its tensors are in its own memory */
 };
 
 struct lease_job_answer {

@@ -26,6 +26,8 @@ static size_t lease_size(uint16_t type)
 		[LEASE_POOL_ANSWER] = sizeof(struct lease_pool_answer),
 		[LEASE_JOB_ANSWER] = sizeof(struct lease_job_answer),
 		[LEASE_WAKE] = sizeof(struct lease_bare),
+		[LEASE_PARK] = sizeof(struct lease_bare),
+		[LEASE_RESUME] = sizeof(struct lease_bare),
 	};
 
 	return type < ARRAY_LEN(sizes) ? sizes[type] : 0;
@@ -70,8 +72,8 @@ static bool lease_is_sound(const struct lease_message *message)
 
 	switch (message->head.type) {
 	case LEASE_HELLO:
-		return ends(message->hello.name, LEASE_NAME_BYTES) &&
-		       message->hello.reserved == 0 && fds == 2;
+		return ends(message->hello.name, LEASE_NAME_BYTES) && message->hello.parked <= 1 &&
+		       fds == 2;
 	case LEASE_TAKE:
 		return message->take.n > 0 && message->take.n <= LEASE_REFS &&
 		       message->take.reserved == 0 && fds == 0;

@@ -4,7 +4,7 @@
 #include "client/pool/pool.h"
 #include "client/store/abi.h"
 #include "device/backend_host.h"
-#include "device/pool.h"
+#include "device/pool_park.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -50,6 +50,16 @@ static uint64_t pool_deadline(int64_t timeout_ns)
 static bool pool_runs(const struct rlv_pool *pool)
 {
 	return atomic_load_explicit(&pool->runs, memory_order_relaxed);
+}
+
+/* The job is between iterations. */
+static int pool_enter_pause(const struct rlv_pool *pool)
+{
+	int ret = pool_enter(pool);
+
+	if (ret == 0 && pool_runs(pool))
+		ret = error_set(-EBUSY, "job %s: an iteration runs", pool->name);
+	return ret;
 }
 
 /* -------- open and close -------- */
@@ -300,7 +310,7 @@ int rlv_pool_free(struct rlv_pool *pool, void *ptr, uint64_t bytes)
 	return ret ? ret : pool_free(pool->pool, pool->job, va);
 }
 
-/* -------- iterations -------- */
+/* -------- requests -------- */
 
 static int pool_ask(struct rlv_pool *pool, enum lease_type type, struct lease_message *message)
 {
@@ -308,26 +318,36 @@ static int pool_ask(struct rlv_pool *pool, enum lease_type type, struct lease_me
 	return lease_request(&pool->backend->lease, message, type, pool_deadline(pool->timeout_ns));
 }
 
+/* Asks until it is had, at most until the deadline. -ETIMEDOUT: the job waits no more. */
+static int pool_ask_until(struct rlv_pool *pool, enum lease_type type, uint64_t deadline_ns)
+{
+	struct lease_message message;
+	int ret;
+
+	while ((ret = pool_ask(pool, type, &message)) == -EAGAIN &&
+	       !deadline_expired(clock_monotonic(), deadline_ns))
+		lease_wait(&pool->backend->lease, deadline_ns);
+	if (ret != -EAGAIN)
+		return ret;
+	pool_give_up(pool);
+	return error_set(-ETIMEDOUT, "%s, %" PRIu32 " before it", error_last(),
+			 message.answer.position);
+}
+
+/* -------- iterations -------- */
+
 int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_ns)
 {
-	uint64_t deadline = pool_deadline(timeout_ns);
-	struct lease_message message;
-	int ret = pool_enter(pool);
+	int ret = pool_enter_pause(pool);
 
-	if (ret == 0 && pool_runs(pool))
-		ret = error_set(-EBUSY, "job %s: an iteration runs", pool->name);
+	if (ret == 0 && pool_parked(pool->pool, pool->job))
+		ret = error_set(-EBUSY, "job %s is parked: rlv_pool_resume first", pool->name);
 	if (ret)
 		return ret;
-	while ((ret = pool_ask(pool, LEASE_BEGIN, &message)) == -EAGAIN &&
-	       !deadline_expired(clock_monotonic(), deadline))
-		lease_wait(&pool->backend->lease, deadline);
-	if (ret == -EAGAIN) {
-		pool_give_up(pool);
-		return error_set(-ETIMEDOUT, "%s, %" PRIu32 " before it", error_last(),
-				 message.answer.position);
-	}
+	ret = pool_ask_until(pool, LEASE_BEGIN, pool_deadline(timeout_ns));
 	if (ret && ret != -EBUSY) /* -EBUSY: it began, and the answer was lost */
 		return ret;
+	pool_iterate(pool->pool, pool->job);
 	pool->resumed = pool->backend->lease.resumed;
 	atomic_store_explicit(&pool->runs, 1, memory_order_relaxed);
 	return 0;
@@ -369,6 +389,71 @@ int rlv_pool_free_bytes(struct rlv_pool *pool, uint64_t *bytes_out)
 	if (ret)
 		return ret;
 	pool_stats(pool->pool, &stats);
-	*bytes_out = message.answer.room + stats.created - stats.held;
+	*bytes_out =
+		message.answer.room + (stats.created > stats.held ? stats.created - stats.held : 0);
 	return 0;
+}
+
+/* -------- parking -------- */
+
+/* Moves tensors until it is done, at most until the deadline. */
+static int pool_move(struct rlv_pool *pool, bool out, uint64_t deadline_ns)
+{
+	uint64_t extents = pool_parked(pool->pool, pool->job) / pool->backend->extent_bytes;
+	int ret;
+
+	/* relaxed: a hint */
+	atomic_store_explicit(&pool->backend->want, (uint32_t)extents, memory_order_relaxed);
+	for (;;) {
+		ret = out ? pool_park(pool->pool, pool->job, UINT64_MAX)
+			  : pool_unpark(pool->pool, pool->job);
+		backend_host_advance(pool->inner, 0);
+		if (ret != -EAGAIN)
+			return ret;
+		if (deadline_expired(clock_monotonic(), deadline_ns))
+			return error_set(-ETIMEDOUT, "job %s: %s", pool->name, error_last());
+		if (!out) /* the device's progress is at once, another job's is not */
+			lease_wait(&pool->backend->lease, deadline_ns);
+	}
+}
+
+int rlv_pool_park(struct rlv_pool *pool, int64_t timeout_ns)
+{
+	struct lease_message message;
+	struct error_kept kept;
+	int ret = pool_enter_pause(pool);
+
+	if (ret)
+		return ret;
+	ret = pool_move(pool, true, pool_deadline(timeout_ns));
+	if (ret) { /* what cannot come back now does so with rlv_pool_resume */
+		error_keep(&kept);
+		(void)pool_move(pool, false, 0);
+		error_restore(&kept);
+		return ret;
+	}
+	ret = pool_give(pool, 0);
+	if (ret == 0)
+		ret = pool_ask(pool, LEASE_PARK, &message);
+	if (ret == 0)
+		pool->backend->lease.hello.parked = 1;
+	return ret;
+}
+
+int rlv_pool_resume(struct rlv_pool *pool, int64_t timeout_ns)
+{
+	uint64_t deadline = pool_deadline(timeout_ns);
+	int ret = pool_enter_pause(pool);
+
+	if (ret || (pool_parked(pool->pool, pool->job) == 0 && !pool->backend->lease.hello.parked))
+		return ret;
+	ret = pool_ask_until(pool, LEASE_RESUME, deadline);
+	if (ret)
+		return ret;
+	pool->backend->lease.hello.parked = 0;
+	ret = pool_move(pool, false, deadline);
+	if (ret == -ETIMEDOUT)
+		pool_give_up(pool);
+	/* The host's copies end when what was queued is done. */
+	return ret ? ret : pool_unpark(pool->pool, pool->job);
 }

@@ -103,6 +103,23 @@ RLV_CHECKED int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_
    each 64 extents given back. */
 RLV_CHECKED int rlv_pool_iteration_end(struct rlv_pool *pool);
 
+/*
+ * Pauses the job: its tensors go to memory of this process, those first whose next use is furthest, and its
+ * extents to other jobs, of which one more may be resident. Until rlv_pool_resume, rlv_pool_alloc, _use and _free
+ * and iterations are -EBUSY; addresses stay. It waits at most timeout_ns for the device. -EBUSY: an iteration
+ * runs; -ENOMEM: this process has no room; -ETIMEDOUT, -EHOSTDOWN. After an error the tensors are whole, and
+ * rlv_pool_resume brings back those that have gone. Cost: 1 message, and 1 for each 64 extents.
+ */
+RLV_CHECKED int rlv_pool_park(struct rlv_pool *pool, int64_t timeout_ns);
+
+/*
+ * Waits until the job may be resident again, at most timeout_ns, and brings its tensors back, those first that
+ * were used first in the last iteration (named by rlv_pool_use, else in the order of rlv_pool_alloc).
+ * -ETIMEDOUT: the job stays parked, in whole or in part; call it again. Cost: 1 message until it may,
+ * and 1 for each 64 extents.
+ */
+RLV_CHECKED int rlv_pool_resume(struct rlv_pool *pool, int64_t timeout_ns);
+
 /* Bytes that the job may take now: what it has free, and what the broker would give. Never the
    device's total. Cost: 1 message. */
 RLV_CHECKED int rlv_pool_free_bytes(struct rlv_pool *pool, uint64_t *bytes_out);
@@ -147,7 +164,8 @@ enum rlv_pool_job_state {
 	RLV_POOL_JOB_IDLE,
 	RLV_POOL_JOB_WAITS,
 	RLV_POOL_JOB_RUNS,
-	RLV_POOL_JOB_LEAVES
+	RLV_POOL_JOB_LEAVES,
+	RLV_POOL_JOB_PARKED, /* rlv_pool_park */
 };
 
 struct rlv_pool_job {

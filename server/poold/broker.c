@@ -21,7 +21,7 @@ void broker_waits(struct broker *broker, struct broker_job *job)
 
 void broker_waited(struct broker *broker, struct broker_job *job)
 {
-	if (!job->asked_ns || job->wants || job->want)
+	if (!job->asked_ns || job->wants || job->want || job->returns)
 		return;
 	job->waited_ns += broker_now(broker) - job->asked_ns;
 	job->asked_ns = 0;
@@ -319,7 +319,7 @@ int broker_hello(struct broker *broker, const struct broker_peer *peer,
 	broker->jobs[at].page = page;
 	broker->jobs[at].connected = true;
 	*at_out = at;
-	return 0;
+	return hello->parked ? broker_park(broker, at) : 0;
 }
 
 void broker_connected(struct broker *broker, uint32_t at, bool connected)
@@ -342,6 +342,8 @@ void broker_cancel(struct broker *broker, uint32_t at)
 	if (job->wants)
 		gate_idle(&broker->gate, job->gate);
 	job->wants = false;
+	if (job->returns && broker_park(broker, at))
+		log_error("cancel: %s", error_last());
 	broker_waited(broker, job);
 }
 

@@ -60,6 +60,8 @@ struct broker_job {
 	bool runs, told;               /* an iteration; it knows that it runs */
 	bool exceeds;                  /* this iteration took more than it said */
 	bool cut;                      /* its last iteration was ended by the limit */
+	bool parked;                   /* its tensors are in its own memory: it needs nothing */
+	bool returns;                  /* it waits to be resident again */
 	uint64_t began_ns, asked_ns;   /* asked_ns: 0 = it does not wait */
 	uint64_t waited_ns, served_ns; /* sums */
 	uint64_t iterations;
@@ -133,7 +135,11 @@ RLV_MUST_CHECK int broker_end(struct broker *broker, uint32_t job, uint64_t rema
 /* -EBUSY: an iteration runs. */
 RLV_MUST_CHECK int broker_profile(struct broker *broker, uint32_t job,
 				  const struct lease_profile *profile);
-/* It waits no more. */
+/* Its tensors are in its own memory: others may be resident in its place. -EBUSY: an iteration runs. */
+RLV_MUST_CHECK int broker_park(struct broker *broker, uint32_t job);
+/* 0: it is resident again. -EAGAIN: it waits for admission; -ENOSPC: the budget has become too small. */
+RLV_MUST_CHECK int broker_resume(struct broker *broker, uint32_t job);
+/* It waits no more: a job that was to return is parked. */
 void broker_cancel(struct broker *broker, uint32_t job);
 /* It leaves; what it holds is free when its marks are reached. */
 void broker_bye(struct broker *broker, uint32_t job, const struct lease_refs *refs);

@@ -8,24 +8,77 @@
 #define UNKNOWN_PERIOD_NS (3600 * CLOCK_NS_PER_S) /* of an iteration that nobody has measured */
 #define PHASE_BINS 2u                             /* how far the phase of an iteration may be off */
 
-int broker_gate_arrive(struct broker *broker, uint32_t at)
+/* A parked job needs nothing. */
+static int broker_gate_enter(struct broker *broker, struct broker_job *job, bool parked)
 {
-	struct broker_job *job = &broker->jobs[at];
+	static const struct curve nothing;
 	struct gate_request request = {
-		.persistent = job->kept->persistent,
-		.curve = &job->curve,
-		.remaining_ns = job->kept->duration_ns,
+		.persistent = parked ? 0 : job->kept->persistent,
+		.curve = parked ? &nothing : &job->curve,
+		.remaining_ns = job->kept->duration_ns > job->served_ns
+					? job->kept->duration_ns - job->served_ns
+					: 0,
 		.weight = job->kept->weight / 1000.0,
 		.priority = job->kept->priority,
+		.served_ns = job->served_ns,
 	};
-	int ret;
+	int ret = gate_arrive(&broker->gate, &request, &job->gate);
 
-	curve_begin(&job->curve, UNKNOWN_PERIOD_NS);
-	curve_add(&job->curve, 0, UNKNOWN_PERIOD_NS, job->kept->peak);
-	ret = gate_arrive(&broker->gate, &request, &job->gate);
 	if (ret == 0)
 		gate_idle(&broker->gate, job->gate);
 	return ret;
+}
+
+int broker_gate_arrive(struct broker *broker, uint32_t at)
+{
+	struct broker_job *job = &broker->jobs[at];
+
+	curve_begin(&job->curve, UNKNOWN_PERIOD_NS);
+	curve_add(&job->curve, 0, UNKNOWN_PERIOD_NS, job->kept->peak);
+	return broker_gate_enter(broker, job, false);
+}
+
+int broker_park(struct broker *broker, uint32_t at)
+{
+	struct broker_job *job = &broker->jobs[at];
+
+	if (job->runs)
+		return error_set(-EBUSY, "job %s: an iteration runs", job->kept->name);
+	job->returns = false;
+	broker_waited(broker, job);
+	if (job->parked)
+		return 0;
+	job->parked = true;
+	gate_leave(&broker->gate, job->gate);
+	return broker_gate_enter(broker, job, true); /* its place is free */
+}
+
+int broker_resume(struct broker *broker, uint32_t at)
+{
+	struct broker_job *job = &broker->jobs[at];
+	const struct gate_request needs = { .persistent = job->kept->persistent,
+					    .curve = &job->curve };
+
+	if (job->parked && !gate_could_run(&broker->gate, &needs))
+		return error_set(-ENOSPC, "job %s: it needs more than the budget, by now",
+				 job->kept->name);
+	if (job->parked) {
+		int ret;
+
+		gate_leave(&broker->gate, job->gate);
+		job->parked = false;
+		ret = broker_gate_enter(broker, job, false);
+		if (ret)
+			return ret;
+	}
+	job->returns = true;
+	broker_waits(broker, job);
+	(void)broker_gate_turn(broker);
+	if (!broker_gate_admitted(broker, at))
+		return error_set(-EAGAIN, "job %s waits for admission", job->kept->name);
+	job->returns = false;
+	broker_waited(broker, job);
+	return 0;
 }
 
 /* Ends the iteration of a job. */
@@ -118,8 +171,12 @@ uint64_t broker_gate_turn(struct broker *broker)
 	}
 	broker_start(broker);
 	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
-		runs |= broker->jobs[i].runs;
-		wants |= broker->jobs[i].wants;
+		const struct broker_job *job = &broker->jobs[i];
+
+		runs |= job->runs;
+		wants |= job->wants;
+		if (job->state == BROKER_MEMBER && job->returns && broker_gate_admitted(broker, i))
+			broker->opts.wake(broker->opts.ctx, i);
 	}
 	/* Whether curves fit changes with time. */
 	if (runs && wants && broker->opts.sharing == GATE_CURVES)
@@ -133,6 +190,8 @@ int broker_begin(struct broker *broker, uint32_t at)
 
 	if (job->runs && job->told)
 		return error_set(-EBUSY, "job %s: an iteration runs", job->kept->name);
+	if (job->parked)
+		return broker_is_parked(job);
 	if (!job->runs) {
 		job->wants = true;
 		broker_waits(broker, job);

@@ -202,6 +202,8 @@ int broker_take(struct broker *broker, uint32_t at, uint32_t n, struct lease_mes
 	uint64_t quota;
 	int ret;
 
+	if (job->parked)
+		return broker_is_parked(job);
 	(void)broker_user_room(broker, held->uid, &quota);
 	quota = min_u64(min_u64(quota, held->quota), broker->ledger.budget);
 	if (n > quota)

@@ -7,6 +7,8 @@
 
 #include "server/poold/broker.h"
 
+#include <errno.h>
+
 static inline uint64_t broker_now(const struct broker *broker)
 {
 	return clock_now_ns(broker->opts.clock);
@@ -16,6 +18,11 @@ static inline uint64_t broker_now(const struct broker *broker)
 static inline uint64_t broker_extents_of(const struct broker *broker, uint64_t bytes)
 {
 	return bytes / broker->opts.extent_bytes + (bytes % broker->opts.extent_bytes != 0);
+}
+
+static inline int broker_is_parked(const struct broker_job *job)
+{
+	return error_set(-EBUSY, "job %s is parked: rlv_pool_resume first", job->kept->name);
 }
 
 /* The job begins to wait, or goes on. */

@@ -84,8 +84,10 @@ static uint32_t job_state(const struct broker_job *job)
 {
 	if (job->state == BROKER_LEAVING)
 		return LEASE_JOB_LEAVES;
-	if (job->wants || job->want)
+	if (job->wants || job->want || job->returns)
 		return LEASE_JOB_WAITS;
+	if (job->parked)
+		return LEASE_JOB_PARKED;
 	return job->runs ? LEASE_JOB_RUNS : LEASE_JOB_IDLE;
 }
 

@@ -83,7 +83,7 @@ static void put_device_jobs(const struct poold_device *device, size_t family, st
 		const uint64_t values[] = {
 			broker->ledger.jobs[at].held * broker->opts.extent_bytes,
 			job->iterations,
-			job->wants || job->want,
+			job->wants || job->want || job->returns,
 			job->connected,
 		};
 

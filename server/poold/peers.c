@@ -144,6 +144,10 @@ static int peer_as_job(struct peer *peer, struct lease_message *in, struct lease
 		return broker_end(broker, peer->job, in->end.remaining_ns);
 	case LEASE_PROFILE:
 		return broker_profile(broker, peer->job, &in->profile);
+	case LEASE_PARK:
+		return broker_park(broker, peer->job);
+	case LEASE_RESUME:
+		return broker_resume(broker, peer->job);
 	case LEASE_CANCEL:
 		broker_cancel(broker, peer->job);
 		return 0;
@@ -180,6 +184,11 @@ static void put_answer(const struct peer *peer, int ret, struct lease_answer *ou
 	out->incarnation = broker->jobs[peer->job].kept->incarnation;
 }
 
+static bool is_of_job(uint16_t type)
+{
+	return type < LEASE_ASK || type == LEASE_PARK || type == LEASE_RESUME;
+}
+
 /* Handles one message and answers it. An error: hang up. */
 static int peer_answer(struct peer *peer, struct lease_message *in)
 {
@@ -196,7 +205,7 @@ static int peer_answer(struct peer *peer, struct lease_message *in)
 		ret = poold_command(peer->poold, peer->uid, in);
 	else if (in->head.type == LEASE_HELLO && !peer->device)
 		ret = peer_hello(peer, in);
-	else if (in->head.type != LEASE_HELLO && in->head.type < LEASE_ASK && peer->device)
+	else if (in->head.type != LEASE_HELLO && is_of_job(in->head.type) && peer->device)
 		ret = peer_as_job(peer, in, &out);
 	else
 		return error_set(-EPROTO, "message of type %u: out of turn", in->head.type);

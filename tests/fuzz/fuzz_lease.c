@@ -102,6 +102,10 @@ static void handle(struct broker *broker, struct lease_message *in, uint32_t *jo
 		ret = broker_end(broker, job, in->end.remaining_ns);
 	else if (in->head.type == LEASE_PROFILE)
 		ret = broker_profile(broker, job, &in->profile);
+	else if (in->head.type == LEASE_PARK)
+		ret = broker_park(broker, job);
+	else if (in->head.type == LEASE_RESUME)
+		ret = broker_resume(broker, job);
 	else if (in->head.type == LEASE_CANCEL)
 		broker_cancel(broker, job);
 	else if (in->head.type == LEASE_BYE) {
@@ -117,8 +121,8 @@ static void handle(struct broker *broker, struct lease_message *in, uint32_t *jo
 static void one(struct broker *broker, uint32_t *jobs, uint16_t word, const uint8_t *bytes,
 		size_t n)
 {
-	static const size_t sizes[] = { 0,  136,  1560, 24,  1560, 16, 24, 2072, 16,
-					16, 1560, 24,   104, 24,   16, 16, 16 };
+	static const size_t sizes[] = { 0,  136, 1560, 24, 1560, 16, 24, 2072,
+					16, 16,  1560, 24, 104,  24, 16, 16 };
 	struct lease_message message = { .n_fds = 0 };
 	uint16_t type = word & 15;
 	size_t room = sizes[type] > sizeof(message.head) ? sizes[type] - sizeof(message.head) : 0;
@@ -126,6 +130,8 @@ static void one(struct broker *broker, uint32_t *jobs, uint16_t word, const uint
 	memcpy(message.bytes + sizeof(message.head), bytes, n < room ? n : room);
 	if (type == 0)
 		return;
+	if (type > LEASE_DRAIN) /* as answers are not for a broker */
+		type = (uint16_t)(type == LEASE_DRAIN + 1 ? LEASE_PARK : LEASE_RESUME);
 	lease_seal(&message, (enum lease_type)type);
 	message.n_fds = type == LEASE_HELLO ? 2 : type == LEASE_HOLD ? message.refs.n : 0;
 	if (message.n_fds > LEASE_REFS || lease_check(&message, message.head.bytes))

@@ -23,7 +23,7 @@ static void put_lease_structs_1(FILE *out)
 	FIELD(lease_hello, weight);
 	FIELD(lease_hello, priority);
 	FIELD(lease_hello, device);
-	FIELD(lease_hello, reserved);
+	FIELD(lease_hello, parked);
 	STRUCT(lease_take);
 	FIELD(lease_take, head);
 	FIELD(lease_take, n);

@@ -1,0 +1,144 @@
+/* Jobs that are parked: others run in their place, and their bytes come back. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/mem/alloc.h"
+#include "base/os/clock.h"
+#include "tests/support/fixture/poold_fixture.h"
+#include "tests/support/must.h"
+
+static struct poold_fixture fx;
+
+static int begin(void **state)
+{
+	(void)state;
+	poold_start(&fx, NULL, NULL);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	poold_stop(&fx);
+	return 0;
+}
+
+TEST_WITH(rlv_pool_park__another_job_is_resident_meanwhile, begin, end)
+{
+	struct rlv_pool *a = poold_join("a", 6, 1), *b = poold_join("b", 6, 1);
+	uint8_t *first = poold_tensor(a, RLV_POOL_PERSISTENT, 2, 1);
+	uint8_t *second = poold_tensor(a, RLV_POOL_PERSISTENT, 4, 2), *theirs;
+	void *ptr;
+
+	expect(rlv_pool_alloc(b, RLV_POOL_PERSISTENT, POOLD_EXTENT, 0, &ptr), -ETIMEDOUT);
+	must(rlv_pool_park(a, POOLD_SECOND), "park a");
+	assert_int_equal(poold_job("a").state, RLV_POOL_JOB_PARKED);
+	assert_true(poold_holds(0, 0));
+	expect(rlv_pool_alloc(a, RLV_POOL_ITERATION, 1, 0, &ptr), -EBUSY);
+	expect(rlv_pool_free(a, first, 0), -EBUSY);
+	expect(rlv_pool_iteration_begin(a, 0), -EBUSY);
+	must(rlv_pool_park(a, POOLD_SECOND), "park a again");
+
+	theirs = poold_tensor(b, RLV_POOL_PERSISTENT, 6, 3);
+	must(rlv_pool_iteration_begin(b, 0), "b begins");
+	must(rlv_pool_iteration_end(b), "b ends");
+	expect(rlv_pool_resume(a, POOLD_SECOND / 20), -ETIMEDOUT);
+	assert_int_equal(poold_job("a").state, RLV_POOL_JOB_PARKED);
+	expect(rlv_pool_alloc(a, RLV_POOL_ITERATION, 1, 0, &ptr), -EBUSY);
+
+	must(rlv_pool_park(b, POOLD_SECOND), "park b");
+	must(rlv_pool_resume(a, POOLD_SECOND), "resume a");
+	poold_expect_bytes(first, 2, 1);
+	poold_expect_bytes(second, 4, 2);
+	must(rlv_pool_iteration_begin(a, 0), "a begins");
+	must(rlv_pool_iteration_end(a), "a ends");
+	must(rlv_pool_resume(a, 0), "nothing to resume");
+	must(rlv_pool_close(&a), "close a");
+	must(rlv_pool_resume(b, POOLD_SECOND), "resume b");
+	poold_expect_bytes(theirs, 6, 3);
+	must(rlv_pool_close(&b), "close b");
+	assert_true(poold_holds(0, POOLD_SECOND));
+}
+
+TEST_WITH(rlv_pool_park__new_broker_knows_it, begin, end)
+{
+	struct rlv_pool *a = poold_join("a", 6, 1), *b = poold_join("b", 6, 1);
+	uint8_t *mine = poold_tensor(a, RLV_POOL_PERSISTENT, 6, 1);
+	uint64_t room;
+
+	must(rlv_pool_park(a, POOLD_SECOND), "park a");
+	processes_kill(&fx.ps, fx.broker, SIGKILL);
+	poold_again(&fx, NULL, NULL);
+	must(rlv_pool_free_bytes(a, &room), "a comes back");
+	assert_int_equal(poold_job("a").state, RLV_POOL_JOB_PARKED);
+	(void)poold_tensor(b, RLV_POOL_PERSISTENT, 6, 2);
+	must(rlv_pool_close(&b), "close b");
+	processes_kill(&fx.ps, fx.broker, SIGKILL);
+	poold_again(&fx, NULL, NULL);
+	must(rlv_pool_resume(a, POOLD_SECOND), "resume a");
+	poold_expect_bytes(mine, 6, 1);
+	must(rlv_pool_close(&a), "close a");
+}
+
+TEST_WITH(rlv_pool_park__without_room_on_the_host_the_job_goes_on, begin, end)
+{
+	struct rlv_pool *a = poold_join("a", 6, 1);
+	uint8_t *mine = poold_tensor(a, RLV_POOL_PERSISTENT, 6, 1);
+
+	mem_fail_after(1);
+	expect(rlv_pool_park(a, POOLD_SECOND), -ENOMEM);
+	mem_fail_after(0);
+	assert_int_equal(poold_job("a").state, RLV_POOL_JOB_IDLE);
+	must(rlv_pool_iteration_begin(a, 0), "a begins");
+	expect(rlv_pool_park(a, POOLD_SECOND), -EBUSY);
+	must(rlv_pool_iteration_end(a), "a ends");
+	poold_expect_bytes(mine, 6, 1);
+	must(rlv_pool_close(&a), "close a");
+}
+
+static int restless(void *ctx)
+{
+	struct rlv_pool *pool = poold_join("restless", 4, 1);
+	uint8_t *tensors[4];
+
+	(void)ctx;
+	for (uint8_t i = 0; i < 4; i++)
+		tensors[i] = poold_tensor(pool, RLV_POOL_PERSISTENT, 1, 0x40 + i);
+	for (uint64_t i = 0; i < UINT64_MAX; i++) {
+		must(rlv_pool_park(pool, POOLD_SECOND), "park");
+		must(rlv_pool_resume(pool, POOLD_SECOND), "resume");
+		for (uint8_t k = 0; k < 4; k++)
+			poold_expect_bytes(tensors[k], 1, 0x40 + k);
+	}
+	return 0;
+}
+
+static bool is_parked(void *ctx)
+{
+	return poold_job(ctx).state == RLV_POOL_JOB_PARKED;
+}
+
+TEST_WITH(rlv_pool_park__job_killed_meanwhile_leaves_nothing, begin, end)
+{
+	struct rlv_pool *a = poold_join("a", 2, 1);
+	uint8_t *mine = poold_tensor(a, RLV_POOL_PERSISTENT, 2, 0x5a);
+
+	for (int i = 0; i < 20; i++) {
+		pid_t pid = processes_fork(&fx.ps, restless, NULL);
+
+		assert_true(processes_until(is_parked, (void *)(uintptr_t) "restless"));
+		processes_sleep_ns(i * 100 * (int64_t)CLOCK_NS_PER_US);
+		processes_kill(&fx.ps, pid, SIGKILL);
+		assert_true(poold_holds(2, POOLD_SECOND));
+		poold_expect_bytes(mine, 2, 0x5a);
+	}
+	must(rlv_pool_close(&a), "close a");
+}
+
+int main(void)
+{
+	if (test_skips_msan("libevent"))
+		return TEST_EXIT_SKIP;
+	return test_run(NULL, NULL);
+}
