@@ -261,6 +261,35 @@ TEST_WITH(poold__grant_of_a_stopped_job_goes_to_the_next, begin, end)
 	must(rlv_pool_close(&b), "close b");
 }
 
+/* -------- a job that lies about what it needs, and how long -------- */
+
+TEST_WITH(poold__job_that_lies_about_needs_and_classes_bounds_the_wait_of_others, begin, end)
+{
+	struct rlv_pool *liar = poold_join("liar", 1, 1), *b = poold_join("b", 2, 1);
+	uint8_t *kept, *theirs = poold_tensor(b, RLV_POOL_PERSISTENT, 2, 2);
+	void *ptr;
+
+	expect(rlv_pool_alloc(liar, (enum rlv_pool_class)4, 1, 0, &ptr), -EINVAL);
+	must(rlv_pool_iteration_begin(liar, 0), "liar begins");
+	kept = poold_tensor(liar, RLV_POOL_EPHEMERAL, 6, 1);
+	assert_int_equal(poold_status().overshoots, 1);
+	must(rlv_pool_iteration_end(liar), "liar ends");
+	/* It keeps what it called ephemeral: the ledger counts it, and others wait no longer than they said. */
+	assert_true(poold_holds(8, 0));
+	must(rlv_pool_iteration_begin(b, 0), "b begins");
+	expect(rlv_pool_alloc(b, RLV_POOL_ITERATION, POOLD_EXTENT, 0, &ptr), -ETIMEDOUT);
+	must(rlv_pool_iteration_end(b), "b ends");
+	poold_expect_bytes(kept, 6, 1);
+	poold_expect_bytes(theirs, 2, 2);
+	must(rlv_pool_limit_job("test", "liar", 2 * POOLD_EXTENT), "limit job");
+	must(rlv_pool_free(liar, kept, 0), "free");
+	must(rlv_pool_iteration_begin(liar, 0), "liar begins");
+	must(rlv_pool_iteration_end(liar), "liar ends: it gives back what is free");
+	expect(rlv_pool_alloc(liar, RLV_POOL_EPHEMERAL, 6 * POOLD_EXTENT, 0, &ptr), -ENOSPC);
+	must(rlv_pool_close(&liar), "close liar");
+	must(rlv_pool_close(&b), "close b");
+}
+
 /* -------- noise -------- */
 
 TEST_WITH(poold__noise_is_hung_up_on_and_others_go_on, begin, end)
