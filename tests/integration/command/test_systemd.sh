@@ -13,16 +13,18 @@ fail() {
 	failed=1
 }
 
-for daemon in relive-metad relive-memnode; do
+for daemon in relive-metad relive-memnode relive-poold; do
 	unit=$units/$daemon@.service
 	in=$source/systemd/$daemon@.service.in
 	[ -f "$in" ] || { fail "no unit of $daemon" && continue; }
 	sed "s|@CMAKE_INSTALL_FULL_BINDIR@|$bin|" "$in" >"$unit"
 	for line in NoNewPrivileges=yes ProtectSystem=strict CapabilityBoundingSet= User=relive \
 		Restart=on-failure "ExecReload=/bin/kill -HUP \$MAINPID" RuntimeDirectory=relive \
-		RuntimeDirectoryPreserve=yes StateDirectory=relive/%i UMask=0077; do
+		RuntimeDirectoryPreserve=yes UMask=0077; do
 		grep -qxF "$line" "$unit" || fail "$daemon: no $line"
 	done
+	[ "$daemon" = relive-poold ] || grep -qxF StateDirectory=relive/%i "$unit" ||
+		fail "$daemon: no StateDirectory"
 	help=$("$bin/$daemon" --help)
 	while read -r option; do
 		grep -qE -- "$option( |\$)" <<<"$help" || fail "$daemon has no $option"
