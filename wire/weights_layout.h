@@ -16,7 +16,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-#define WEIGHTS_TABLE_MAGIC 0x31544757u /* "WGT1" */
+#define WEIGHTS_TABLE_MAGIC 0x32544757u /* "WGT2" */
 #define WEIGHTS_ENTRY_MAGIC 0x31454757u /* "WGE1" */
 #define WEIGHTS_KEEP_MAX 16u
 #define WEIGHTS_ANCHOR_MAX 64u
@@ -26,32 +26,40 @@
 #define WEIGHTS_NAME_MAX 1023u /* without the NUL */
 #define WEIGHTS_ALIGN 64u      /* of each tensor in the payload */
 
-enum weights_kind { WEIGHTS_ANCHOR = 1, WEIGHTS_DELTA = 2 };
+/*
+ *   offset size
+ *        0    8  version of the entry's key in the heap; 0 = there is no such entry
+ *        8    8  bytes of the entry
+ */
+struct weights_place {
+	uint64_t entry;
+	uint64_t bytes;
+};
 
 /*
  *   offset size
  *        0    8  version, as the publisher numbers it
  *        8    8  sequence: 1, 2, 3, ..
- *       16    8  version of the entry's key in the heap
- *       24    8  bytes of the entry
- *       32    8  sum of the payload, kept up over the deltas since the anchor, which has 0
- *       40    8  hash of names, dtypes and shapes
- *       48    8  bytes of the payload
- *       56    4  owner id of the publisher
- *       60    2  number of the entry
- *       62    2  enum weights_kind
+ *       16    8  sum of the payload behind the delta, kept up since the anchor before, which has 0
+ *       24    8  hash of names, dtypes and shapes
+ *       32    8  bytes of the payload
+ *       40   16  the anchor
+ *       56   16  the delta from the sequence before; a generation may have both
+ *       72    4  owner id of the publisher
+ *       76    2  number of the anchor's entry
+ *       78    2  number of the delta's entry
  */
 struct weights_gen {
 	uint64_t version;
 	uint64_t seq;
-	uint64_t entry;
-	uint64_t bytes;
 	uint64_t sum;
 	uint64_t tree;
 	uint64_t payload;
+	struct weights_place anchor;
+	struct weights_place delta;
 	uint32_t owner;
-	uint16_t index;
-	uint16_t kind;
+	uint16_t anchor_index;
+	uint16_t delta_index;
 };
 
 /*
@@ -62,7 +70,7 @@ struct weights_gen {
  *       12    4  an anchor at the latest after so many generations; 1 = no deltas
  *       16    8  limit of a payload, in bytes
  *       24   40  reserved
- *       64       generations, of sequences that fall by 1; the last one is an anchor
+ *       64       generations, of sequences that fall by 1; the last one has an anchor
  */
 struct weights_table {
 	uint32_t magic;
@@ -130,9 +138,12 @@ struct weights_change {
 
 WIRE_SIZE(weights_change, 16);
 WIRE_AT(weights_change, bytes, 8);
-WIRE_SIZE(weights_gen, 64);
-WIRE_AT(weights_gen, owner, 56);
-WIRE_AT(weights_gen, kind, 62);
+WIRE_SIZE(weights_place, 16);
+WIRE_SIZE(weights_gen, 80);
+WIRE_AT(weights_gen, anchor, 40);
+WIRE_AT(weights_gen, delta, 56);
+WIRE_AT(weights_gen, owner, 72);
+WIRE_AT(weights_gen, delta_index, 78);
 WIRE_AT(weights_table, gens, 64);
 WIRE_SIZE(weights_entry, 64);
 WIRE_AT(weights_entry, payload, 24);

@@ -10,8 +10,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #define MOST_OF_PAYLOAD 4u /* a delta above that part of the payload does not pay */
+#define MOST_BESIDE 8u     /* one that an anchor has beside it */
 #define MOST_OF_ALL 2u     /* all deltas behind one anchor */
 
 /* Memory for the tensors of pub. */
@@ -33,26 +35,28 @@ static struct weights_copy shadow_copy(const struct weights_publisher *pub)
 				      .sums = pub->shadow.sums };
 }
 
-/* Bytes that a delta to gen may have; 0 = it must be an anchor. */
+/* Bytes that a delta to gen may have; 0 = there may be none. *alone_out: up to how many it needs no anchor
+   beside it. */
 static uint64_t delta_most(const struct rlv_generations *weights, const struct weights_gen *gen,
-			   uint32_t flags)
+			   uint32_t flags, uint64_t *alone_out)
 {
 	const struct weights_table *table = &weights->table;
-	uint64_t used, all = gen->payload / MOST_OF_ALL;
+	uint64_t used, all = gen->payload / MOST_OF_ALL, beside = gen->payload / MOST_BESIDE;
 	uint32_t n;
+
+	*alone_out = 0;
 
 	if (!table->n || (flags & RLV_PUBLISH_ANCHOR) ||
 	    weights->pub.shadow.seq != table->gens[0].seq || gen->tree != table->gens[0].tree)
 		return 0;
 	used = weights_table_deltas(table, &n);
-	if (n + 1 >= table->anchor_every || used >= all)
-		return 0;
-	return min_u64(gen->payload / MOST_OF_PAYLOAD, all - used);
+	if (n + 1 < table->anchor_every && used < all)
+		*alone_out = min_u64(gen->payload / MOST_OF_PAYLOAD, all - used);
+	return *alone_out > beside ? *alone_out : beside;
 }
 
-/* Makes a delta of up to `most` bytes; *bytes_out 0: there is none, but the shadow has the tensors. */
-static int shadow_diff(struct weights_publisher *pub, const struct weights_gen *gen, uint64_t most,
-		       uint64_t *bytes_out)
+/* Makes a delta of up to `most` bytes, or none; the shadow has the tensors then. */
+static int shadow_diff(struct weights_publisher *pub, struct weights_gen *gen, uint64_t most)
 {
 	struct weights_shadow *shadow = &pub->shadow;
 	struct weights_copy copy = shadow_copy(pub);
@@ -67,21 +71,19 @@ static int shadow_diff(struct weights_publisher *pub, const struct weights_gen *
 		return 0;
 	}
 	shadow->entry->seq = gen->seq;
-	*bytes_out = sizeof(*shadow->entry) + shadow->entry->head_bytes;
+	gen->sum = weights_copy_sum(&copy);
+	gen->delta.bytes = sizeof(*shadow->entry) + shadow->entry->head_bytes;
 	return ret;
 }
 
-int weights_delta_make(struct rlv_generations *weights, const struct weights_gen *gen,
-		       uint32_t flags, uint64_t *bytes_out)
+/* Lets the shadow have the tensors, if it is to, and makes the delta to them, if that pays. */
+static int shadow_update(struct rlv_generations *weights, struct weights_gen *gen, uint64_t most)
 {
 	struct weights_publisher *pub = &weights->pub;
 	bool is_first = pub->shadow.tree != gen->tree;
-	uint64_t most = delta_most(weights, gen, flags), guess = 0;
 	struct weights_copy copy;
+	uint64_t guess = 0;
 
-	*bytes_out = 0;
-	if (weights->table.anchor_every == 1)
-		return 0;
 	if (is_first && !shadow_fit(pub))
 		return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes for deltas",
 				 gen->payload);
@@ -93,10 +95,26 @@ int weights_delta_make(struct rlv_generations *weights, const struct weights_gen
 	pub->shadow.fresh = is_first || guess <= gen->payload / MOST_OF_PAYLOAD ||
 			    gen->seq % weights->table.anchor_every == 0;
 	if (most && guess <= most)
-		return shadow_diff(pub, gen, most, bytes_out);
+		return shadow_diff(pub, gen, most);
 	if (pub->shadow.fresh)
 		weights_copy_set(&copy, pub->data);
 	pub->shadow.tree = gen->tree;
+	return 0;
+}
+
+int weights_delta_make(struct rlv_generations *weights, struct weights_gen *gen, uint32_t flags)
+{
+	const struct weights_publisher *pub = &weights->pub;
+	uint64_t alone, most = delta_most(weights, gen, flags, &alone);
+	int ret = 0;
+
+	if (weights->table.anchor_every > 1)
+		ret = shadow_update(weights, gen, most);
+	if (ret || (gen->delta.bytes && gen->delta.bytes <= alone))
+		return ret;
+	gen->anchor.bytes = weights_payload_off(pub->head) + gen->payload;
+	if (gen->delta.bytes)
+		memset(pub->shadow.sums, 0, pub->head->n * sizeof(pub->shadow.sums[0]));
 	return 0;
 }
 

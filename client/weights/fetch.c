@@ -62,11 +62,13 @@ int rlv_weights_watch(struct rlv_generations *weights, uint64_t than, int64_t ti
 
 /* -------- entries -------- */
 
-/* Reads the entry of a generation, of gen->bytes. -EAGAIN: it was dropped meanwhile; -EBADMSG. */
-static int entry_read(struct rlv_generations *weights, const struct weights_gen *gen, void *ptr)
+/* Reads the entry of a generation, which is at that place. -EAGAIN: it was dropped meanwhile; -EBADMSG. */
+static int entry_read(struct rlv_generations *weights, const struct weights_gen *gen,
+		      const struct weights_place *place, void *ptr)
 {
-	struct weights_key key = weights_entry_key(gen->owner, gen->index);
-	struct rlv_kv_value value = { .size = sizeof(value), .ptr = ptr, .room = gen->bytes };
+	struct weights_key key = weights_entry_key(
+		gen->owner, place == &gen->anchor ? gen->anchor_index : gen->delta_index);
+	struct rlv_kv_value value = { .size = sizeof(value), .ptr = ptr, .room = place->bytes };
 	int ret;
 
 	ret = rlv_kv_get(weights->kv, weights_key_bytes(&key), &value);
@@ -75,13 +77,13 @@ static int entry_read(struct rlv_generations *weights, const struct weights_gen 
 		return ret == -ENOENT ? error_set(-EBADMSG, "version %" PRIu64 " has no entry",
 						  gen->version)
 				      : ret;
-	if (value.version != gen->entry)
+	if (value.version != place->entry)
 		return error_set(-EAGAIN, "version %" PRIu64 " was dropped before it was read",
 				 gen->version);
-	if (ret || value.len != gen->bytes)
+	if (ret || value.len != place->bytes)
 		return error_set(-EBADMSG,
 				 "version %" PRIu64 " has %" PRIu64 " bytes, not %" PRIu64,
-				 gen->version, value.len, gen->bytes);
+				 gen->version, value.len, place->bytes);
 	return 0;
 }
 
@@ -89,14 +91,14 @@ static int anchor_read(struct rlv_generations *weights, const struct weights_gen
 		       struct weights_buffer **at)
 {
 	struct weights_buffer *buffer;
-	int ret = weights_buffer_take(at, gen->bytes);
+	int ret = weights_buffer_take(at, gen->anchor.bytes);
 
 	if (ret)
 		return ret;
 	buffer = *at;
-	ret = entry_read(weights, gen, buffer->entry);
+	ret = entry_read(weights, gen, &gen->anchor, buffer->entry);
 	if (ret == 0)
-		ret = weights_anchor_check(buffer->entry, gen->bytes, gen->seq);
+		ret = weights_anchor_check(buffer->entry, gen->anchor.bytes, gen->seq);
 	if (ret == 0 && (buffer->entry->payload != gen->payload ||
 			 weights_tree_hash(buffer->entry) != gen->tree))
 		ret = error_set(-EBADMSG, "version %" PRIu64 " has other tensors than announced",
@@ -107,33 +109,62 @@ static int anchor_read(struct rlv_generations *weights, const struct weights_gen
 		return ret;
 	memset(buffer->sums, 0, buffer->entry->n * sizeof(buffer->sums[0]));
 	buffer->seq = gen->seq;
-	buffer->bytes = gen->bytes;
+	buffer->bytes = gen->anchor.bytes;
 	return 0;
 }
 
-/* Applies a delta to a buffer that has the generation before. */
-static int delta_read(struct rlv_generations *weights, const struct weights_gen *gen,
-		      struct weights_buffer *buffer)
+/* Reads n deltas, side by side; from[k] is that of gens[-k]. */
+static int deltas_read(struct rlv_generations *weights, const struct weights_gen *gens, uint32_t n,
+		       struct weights_delta *from)
+{
+	uint64_t bytes = 0, off = 0;
+	int ret = 0;
+
+	for (uint32_t k = 0; k < n; k++)
+		bytes += align_up((gens - k)->delta.bytes, WEIGHTS_ALIGN);
+	if (!weights_make_room(&weights->deltas, &weights->deltas_room, bytes))
+		return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes", bytes);
+	for (uint32_t k = 0; ret == 0 && k < n; k++) {
+		const struct weights_gen *gen = gens - k;
+
+		from[k] = (struct weights_delta){ gen, weights->deltas + off, gen->delta.bytes };
+		ret = entry_read(weights, gen, &gen->delta, weights->deltas + off);
+		off += align_up(gen->delta.bytes, WEIGHTS_ALIGN);
+	}
+	return ret;
+}
+
+/* Applies n deltas, of which the first is that of gens[0], to a buffer that has the generation before. */
+static int deltas_apply(struct rlv_generations *weights, const struct weights_gen *gens, uint32_t n,
+			struct weights_buffer *buffer)
 {
 	struct weights_copy copy = {
 		.head = buffer->entry,
 		.payload = (uint8_t *)buffer->entry + weights_payload_off(buffer->entry),
 		.sums = buffer->sums,
 	};
-	int ret;
+	struct weights_delta from[DELTA_CHAIN];
+	int ret = deltas_read(weights, gens, n, from);
 
-	if (!weights_make_room(&weights->delta, &weights->delta_room, gen->bytes))
-		return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes", gen->bytes);
-	ret = entry_read(weights, gen, weights->delta);
 	if (ret)
 		return ret;
 	buffer->seq = 0;
-	ret = weights_changes_apply(&copy, gen, weights->delta, gen->bytes);
+	ret = weights_changes_apply(&copy, from, n);
 	if (ret)
 		return ret;
-	buffer->seq = gen->seq;
-	weights->stats.deltas++;
+	buffer->seq = gens->seq + n - 1;
+	weights->stats.deltas += n;
 	return 0;
+}
+
+/* How many of the deltas from index i to the target are applied at once: sums begin again behind an anchor. */
+static uint32_t deltas_together(const struct weights_gen *gens, uint32_t i, uint32_t target)
+{
+	uint32_t n = 1;
+
+	while (n < DELTA_CHAIN && i - n + 1 > target && !gens[i - n + 1].anchor.entry)
+		n++;
+	return n;
 }
 
 /* -------- generations -------- */
@@ -169,25 +200,27 @@ static int generation_make(struct rlv_generations *weights, struct weights_buffe
 			   uint32_t target)
 {
 	const struct weights_gen *gens = weights->table.gens;
-	uint32_t i = weights_table_begin(&weights->table, target, *at ? (*at)->seq : 0);
+	struct weights_way way = weights_table_way(&weights->table, target, *at ? (*at)->seq : 0);
+	uint32_t left = way.begin + 1 - target; /* entries */
 	int ret = 0;
 
-	if (!*at || gens[i].kind == WEIGHTS_ANCHOR) {
-		ret = anchor_read(weights, &gens[i], at);
-		if (i-- == target)
-			return ret;
+	if (!*at || way.anchor) {
+		ret = anchor_read(weights, &gens[way.begin], at);
+		left--;
 	}
-	for (; ret == 0 && i > target; i--)
-		ret = delta_read(weights, &gens[i], *at);
-	return ret ? ret : delta_read(weights, &gens[target], *at);
+	while (ret == 0 && left > 0) {
+		uint32_t i = target + left - 1, n = deltas_together(gens, i, target);
+
+		ret = deltas_apply(weights, &gens[i], n, *at);
+		left -= n;
+	}
+	return ret;
 }
 
 /* True if deltas lead from the buffer to the newest generation. */
 static bool is_behind(const struct rlv_generations *weights, const struct weights_buffer *buffer)
 {
-	return buffer && buffer->seq &&
-	       weights->table.gens[weights_table_begin(&weights->table, 0, buffer->seq)].kind ==
-		       WEIGHTS_DELTA;
+	return buffer && !weights_table_way(&weights->table, 0, buffer->seq).anchor;
 }
 
 /* Makes the newest generation in the spare buffer, and swaps. *repaired_out: not by the first way. */

@@ -24,7 +24,8 @@ static struct rlv_kv_opts weights_heap(const struct rlv_weights_opts *opts)
 		heap.extent_bytes *= 2;
 	chunks += div_up(room, heap.extent_bytes - sizeof(struct heap_entry));
 	heap.bytes = (chunks * (opts->keep + 3) + EXTENTS_BESIDE) * heap.extent_bytes;
-	heap.keys = (uint64_t)opts->max_clients * (opts->keep + opts->anchor_every + 2);
+	/* At most every second generation has two entries. */
+	heap.keys = (uint64_t)opts->max_clients * ((opts->keep + opts->anchor_every) * 3 / 2 + 2);
 	heap.max_clients = opts->max_clients;
 	heap.copies = opts->copies;
 	return heap;
@@ -55,7 +56,7 @@ static int weights_end(struct rlv_generations *weights)
 
 	weights_buffer_put(weights->current);
 	weights_buffer_put(weights->spare);
-	mem_free(weights->delta);
+	mem_free(weights->deltas);
 	mem_free(weights->pub.head);
 	mem_free(weights->pub.runs);
 	mem_free(weights->pub.data);

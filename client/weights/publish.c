@@ -58,7 +58,7 @@ static int publish_check(const struct rlv_generations *weights, uint64_t version
 	return names_check(weights->pub.head);
 }
 
-/* -------- the entry -------- */
+/* -------- the entries -------- */
 
 /* Puts the runs, of that many bytes, as the value of the key. */
 static int runs_put(struct rlv_generations *weights, struct rlv_bytes key, uint64_t bytes,
@@ -82,51 +82,43 @@ static int runs_put(struct rlv_generations *weights, struct rlv_bytes key, uint6
 	return kv_put(weights->kv, key, &put, version_out);
 }
 
-/* Puts an anchor. */
 static int anchor_put(struct rlv_generations *weights, struct weights_gen *gen)
 {
-	struct weights_entry *head = weights->pub.head;
-	struct weights_key key = weights_entry_key(gen->owner, gen->index);
+	struct weights_key key = weights_entry_key(gen->owner, gen->anchor_index);
 
-	head->seq = gen->seq;
-	gen->kind = WEIGHTS_ANCHOR;
-	gen->sum = 0;
-	gen->bytes = weights_payload_off(head) + head->payload;
-	return runs_put(weights, weights_key_bytes(&key), gen->bytes, &gen->entry);
+	weights->pub.head->seq = gen->seq;
+	return runs_put(weights, weights_key_bytes(&key), gen->anchor.bytes, &gen->anchor.entry);
 }
 
 /* Puts the delta that the shadow has made. */
-static int delta_put(struct rlv_generations *weights, struct weights_gen *gen, uint64_t bytes)
+static int delta_put(struct rlv_generations *weights, struct weights_gen *gen)
 {
-	const struct weights_shadow *shadow = &weights->pub.shadow;
-	const struct weights_copy copy = { .head = weights->pub.head, .sums = shadow->sums };
-	struct weights_key key = weights_entry_key(gen->owner, gen->index);
+	struct weights_key key = weights_entry_key(gen->owner, gen->delta_index);
 
-	gen->kind = WEIGHTS_DELTA;
-	gen->sum = weights_copy_sum(&copy);
-	gen->bytes = bytes;
 	return rlv_kv_put(weights->kv, weights_key_bytes(&key),
-			  (struct rlv_bytes){ shadow->entry, bytes }, &gen->entry);
+			  (struct rlv_bytes){ weights->pub.shadow.entry, gen->delta.bytes },
+			  &gen->delta.entry);
 }
 
-static int either_put(struct rlv_generations *weights, struct weights_gen *gen, uint64_t delta)
+static int entries_put(struct rlv_generations *weights, struct weights_gen *gen)
 {
-	return delta ? delta_put(weights, gen, delta) : anchor_put(weights, gen);
+	int ret = gen->delta.bytes ? delta_put(weights, gen) : 0;
+
+	return ret || !gen->anchor.bytes ? ret : anchor_put(weights, gen);
 }
 
-/* Puts the entry of a generation, and describes it. */
-static int entry_put(struct rlv_generations *weights, struct weights_gen *gen, uint32_t flags)
+/* Puts what the generation is to have, and describes it. */
+static int generation_put(struct rlv_generations *weights, struct weights_gen *gen, uint32_t flags)
 {
-	uint64_t delta = 0;
-	int ret = weights_delta_make(weights, gen, flags, &delta);
+	int ret = weights_delta_make(weights, gen, flags);
 
 	if (ret == 0)
-		ret = either_put(weights, gen, delta);
+		ret = entries_put(weights, gen);
 	if (ret != -ENOSPC)
 		return ret;
 	/* Killed publishers may have left entries. */
 	ret = weights_sweep(weights);
-	return ret ? ret : either_put(weights, gen, delta);
+	return ret ? ret : entries_put(weights, gen);
 }
 
 /* -------- the table -------- */
@@ -141,7 +133,9 @@ static int table_look(struct rlv_generations *weights, const struct weights_gen 
 	ret = weights_refresh(weights);
 	if (ret && error == -ESTALE)
 		return ret;
-	if (ret == 0 && weights_table_names(&weights->table, gen->owner, gen->index))
+	if (ret == 0 &&
+	    weights_table_names(&weights->table, gen->owner,
+				gen->anchor.entry ? gen->anchor_index : gen->delta_index))
 		return 0;
 	weights->stats.lost += error == -ESTALE;
 	if (error == -ESTALE)
@@ -200,16 +194,18 @@ int rlv_weights_publish(struct rlv_generations *weights, const struct rlv_tensor
 		return ret;
 	gen.seq = weights->table.n ? weights->table.gens[0].seq + 1 : 1;
 	gen.owner = weights->kv->slot.owner;
-	gen.index = weights_table_free(&weights->table, gen.owner);
+	gen.anchor_index = weights_table_free(&weights->table, gen.owner, 0);
+	gen.delta_index =
+		weights_table_free(&weights->table, gen.owner, (uint16_t)(gen.anchor_index + 1));
 	gen.tree = weights_tree_hash(weights->pub.head);
 	gen.payload = weights->pub.head->payload;
-	ret = entry_put(weights, &gen, flags);
+	ret = generation_put(weights, &gen, flags);
 	if (ret == 0)
 		ret = table_put(weights, &gen);
 	if (ret)
 		return ret;
 	weights->pub.shadow.seq = weights->pub.shadow.fresh ? gen.seq : 0;
 	weights->stats.published++;
-	weights->stats.anchors += gen.kind == WEIGHTS_ANCHOR;
+	weights->stats.anchors += gen.anchor.entry != 0;
 	return 0;
 }

@@ -62,13 +62,23 @@ static int entry_empty(struct rlv_generations *weights, const struct orphan *orp
 	return ret == -ESTALE ? 0 : ret;
 }
 
+static void entry_drop(struct rlv_generations *weights, const struct orphan *orphan)
+{
+	if (entry_empty(weights, orphan))
+		error_clear();
+}
+
 void weights_drop(struct rlv_generations *weights, const struct weights_gen *gens, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		const struct orphan orphan = { gens[i].owner, gens[i].index, gens[i].entry };
+		const struct weights_gen *gen = &gens[i];
 
-		if (entry_empty(weights, &orphan))
-			error_clear();
+		if (gen->anchor.entry)
+			entry_drop(weights, &(struct orphan){ gen->owner, gen->anchor_index,
+							      gen->anchor.entry });
+		if (gen->delta.entry)
+			entry_drop(weights, &(struct orphan){ gen->owner, gen->delta_index,
+							      gen->delta.entry });
 	}
 }
 

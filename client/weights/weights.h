@@ -65,8 +65,8 @@ struct rlv_generations {
 	struct weights_table table;
 	uint64_t table_version; /* of its key */
 	struct weights_buffer *current, *spare;
-	uint8_t *delta; /* as read */
-	size_t delta_room;
+	uint8_t *deltas; /* as read */
+	size_t deltas_room;
 	struct weights_publisher pub;
 	struct rlv_weights_info stats;
 };
@@ -110,12 +110,11 @@ void weights_drop(struct rlv_generations *weights, const struct weights_gen *gen
 /* -------- deltas of a publisher -------- */
 
 /*
- * Makes the delta of the tensors of pub to generation gen, if there may be one and it pays: then
- * shadow.entry, of *bytes_out; else 0 bytes. The shadow is behind it. -ENOMEM.
+ * Decides whether generation gen is to have an anchor, a delta, or both: sets their bytes. The delta is shadow.entry then. The
+ * shadow is behind it. -ENOMEM.
  */
-RLV_MUST_CHECK int weights_delta_make(struct rlv_generations *weights,
-				      const struct weights_gen *gen, uint32_t flags,
-				      uint64_t *bytes_out);
+RLV_MUST_CHECK int weights_delta_make(struct rlv_generations *weights, struct weights_gen *gen,
+				      uint32_t flags);
 void weights_shadow_fini(struct weights_shadow *shadow);
 
 /* -------- buffers -------- */

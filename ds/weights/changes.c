@@ -124,35 +124,87 @@ static int changes_damaged(const struct weights_gen *gen)
 			 gen->version);
 }
 
-int weights_changes_apply(struct weights_copy *copy, const struct weights_gen *gen,
-			  const void *bytes, uint64_t n)
+/* An entry as far as it was applied. */
+struct changes_cursor {
+	const uint8_t *at;
+	uint64_t left; /* bytes */
+	uint32_t n;    /* changes */
+};
+
+static int cursor_open(struct changes_cursor *c, const struct weights_copy *copy,
+		       const struct weights_delta *delta)
 {
-	const struct weights_entry *entry = bytes;
-	const uint8_t *at = (const uint8_t *)(entry + 1), *end = (const uint8_t *)bytes + n;
+	const struct weights_entry *entry = delta->bytes;
 
-	if (n < sizeof(*entry) || entry->magic != WEIGHTS_ENTRY_MAGIC || entry->seq != gen->seq ||
-	    entry->head_bytes != n - sizeof(*entry) || entry->payload != copy->head->payload)
-		return changes_damaged(gen);
-	for (uint32_t i = 0; i < entry->n; i++) {
-		const struct weights_change *change = (const void *)at;
-		struct delta_array array;
-		struct delta_copy of;
-
-		if ((uint64_t)(end - at) < sizeof(*change) || change->tensor >= copy->head->n ||
-		    change->bytes % 8 || change->bytes > (uint64_t)(end - at) - sizeof(*change))
-			return changes_damaged(gen);
-		array = array_of(copy, change->tensor);
-		of = (struct delta_copy){ tensor_in(copy, change->tensor),
-					  copy->sums[change->tensor] };
-		if (delta_apply(&array, &of, change + 1, change->bytes))
-			return error_prefix(
-				-EBADMSG, "version %" PRIu64 ", tensor %s: ", gen->version,
-				weights_name(copy->head,
-					     &weights_tensors(copy->head)[change->tensor]));
-		copy->sums[change->tensor] = of.sum;
-		at += sizeof(*change) + change->bytes;
-	}
-	if (at != end || weights_copy_sum(copy) != gen->sum)
-		return changes_damaged(gen);
+	if (delta->n < sizeof(*entry) || entry->magic != WEIGHTS_ENTRY_MAGIC ||
+	    entry->seq != delta->gen->seq || entry->head_bytes != delta->n - sizeof(*entry) ||
+	    entry->payload != copy->head->payload)
+		return changes_damaged(delta->gen);
+	*c = (struct changes_cursor){ (const uint8_t *)(entry + 1), entry->head_bytes, entry->n };
 	return 0;
+}
+
+/* Takes the cursor's next change, if it is one of the tensor. Tensors come in their order. */
+static int cursor_next(struct changes_cursor *c, uint32_t tensor, struct delta_in *out,
+		       bool *is_out)
+{
+	const struct weights_change *change = (const void *)c->at;
+
+	*is_out = false;
+	if (c->n == 0)
+		return 0;
+	if (c->left < sizeof(*change) || change->tensor < tensor || change->bytes % 8 ||
+	    change->bytes > c->left - sizeof(*change))
+		return -EBADMSG;
+	if (change->tensor > tensor)
+		return 0;
+	*out = (struct delta_in){ change + 1, change->bytes };
+	*is_out = true;
+	c->at += sizeof(*change) + change->bytes;
+	c->left -= sizeof(*change) + change->bytes;
+	c->n--;
+	return 0;
+}
+
+/* Applies the next change of each cursor that has one of the tensor. */
+static int tensor_apply(struct weights_copy *copy, uint32_t tensor, struct changes_cursor *cursors,
+			const struct weights_delta *deltas, uint32_t n)
+{
+	struct delta_array array = array_of(copy, tensor);
+	struct delta_copy of = { tensor_in(copy, tensor), copy->sums[tensor] };
+	struct delta_in in[DELTA_CHAIN];
+	uint32_t n_in = 0;
+	bool is_in;
+
+	for (uint32_t k = 0; k < n; k++) {
+		if (cursor_next(&cursors[k], tensor, &in[n_in], &is_in))
+			return changes_damaged(deltas[k].gen);
+		n_in += is_in;
+	}
+	if (n_in && delta_apply_chain(&array, &of, in, n_in))
+		return error_prefix(-EBADMSG,
+				    "version %" PRIu64 ", tensor %s: ", deltas[n - 1].gen->version,
+				    weights_name(copy->head, &weights_tensors(copy->head)[tensor]));
+	copy->sums[tensor] = of.sum;
+	return 0;
+}
+
+int weights_changes_apply(struct weights_copy *copy, const struct weights_delta *deltas, uint32_t n)
+{
+	struct changes_cursor cursors[DELTA_CHAIN];
+	const struct weights_gen *last = deltas[n - 1].gen;
+	int ret = 0;
+
+	for (uint32_t k = 0; ret == 0 && k < n; k++)
+		ret = cursor_open(&cursors[k], copy, &deltas[k]);
+	for (uint32_t i = 0; ret == 0 && i < copy->head->n; i++)
+		ret = tensor_apply(copy, i, cursors, deltas, n);
+	for (uint32_t k = 0; ret == 0 && k < n; k++)
+		if (cursors[k].n || cursors[k].left)
+			ret = changes_damaged(deltas[k].gen);
+	if (ret == 0 && weights_copy_sum(copy) != last->sum)
+		ret = changes_damaged(last);
+	if (ret == 0 && last->anchor.entry)
+		memset(copy->sums, 0, copy->head->n * sizeof(copy->sums[0]));
+	return ret;
 }

@@ -34,12 +34,20 @@ RLV_MUST_CHECK int weights_changes_make(struct weights_copy *copy, const void *c
 /* Copies all tensors; the sums are 0. */
 void weights_copy_set(struct weights_copy *copy, const void *const *data);
 
+/* The entry of a generation, of any n bytes. */
+struct weights_delta {
+	const struct weights_gen *gen;
+	const void *bytes; /* aligned to 8 */
+	uint64_t n;
+};
+
 /*
- * Applies the entry of a generation, of any n bytes, to a copy of the one before. -EBADMSG: it is damaged, or does not
- * lead to the generation's sum; what the copy holds is not known.
+ * Applies n entries, of generations that follow each other, to a copy of the one before them, in one pass; n is 1 to
+ * DELTA_CHAIN. All but the last have no anchor. -EBADMSG: one is damaged, or they do not lead to the last
+ * generation's sum; what the copy holds is not known.
  */
-RLV_MUST_CHECK int weights_changes_apply(struct weights_copy *copy, const struct weights_gen *gen,
-					 const void *bytes, uint64_t n);
+RLV_MUST_CHECK int weights_changes_apply(struct weights_copy *copy,
+					 const struct weights_delta *deltas, uint32_t n);
 
 /* Of all tensors. */
 uint64_t weights_copy_sum(const struct weights_copy *copy);

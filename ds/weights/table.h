@@ -29,8 +29,8 @@ RLV_MUST_CHECK int weights_table_check(const void *bytes, uint64_t n, struct wei
 void weights_table_add(struct weights_table *table, const struct weights_gen *gen,
 		       uint32_t *n_dropped_out);
 
-/* An entry of the owner that the table does not name. */
-uint16_t weights_table_free(const struct weights_table *table, uint32_t owner);
+/* The first entry of the owner from `index` on that the table does not name. */
+uint16_t weights_table_free(const struct weights_table *table, uint32_t owner, uint16_t index);
 
 /* True if the table names entry `index` of the owner. */
 bool weights_table_names(const struct weights_table *table, uint32_t owner, uint32_t index);
@@ -38,11 +38,17 @@ bool weights_table_names(const struct weights_table *table, uint32_t owner, uint
 /* Bytes of the deltas since the newest anchor; *n_out: their number. Of a table with generations. */
 uint64_t weights_table_deltas(const struct weights_table *table, uint32_t *n_out);
 
-/*
- * Index of the entry to begin with to make generation `target`, from a payload that has sequence `seq`:
- * the delta behind that; or, if that does not lead there, the anchor before the target. Then come
- * all entries up to the target, which is at a smaller index.
- */
-uint32_t weights_table_begin(const struct weights_table *table, uint32_t target, uint64_t seq);
+/* How a generation is made: the anchor at index `begin`, unless deltas alone lead there, and then the deltas of
+   all generations up to it. */
+struct weights_way {
+	uint32_t begin;
+	bool anchor;
+	uint64_t bytes; /* of all its entries */
+};
+
+/* The way with the fewest bytes to generation `target` from a payload of sequence `seq`, which is below
+   that; 0 = there is none. */
+struct weights_way weights_table_way(const struct weights_table *table, uint32_t target,
+				     uint64_t seq);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * A publish makes one generation of all tensors; it is visible whole or not at all. A fetch gives the newest
  * one into memory of the handle. The last `keep` generations stay, so actors that join or restart later need
- * no publish. A generation is an anchor, which has all tensors, or a delta: the elements whose bits changed.
+ * no publish. A generation is an anchor, which has all tensors, or a delta: the elements whose bits changed; or both.
  * Readers see no difference.
  *
  * Conventions, errors, threads and cost are as in relive/relive.h. A handle is one client: each thread opens
@@ -84,8 +84,8 @@ enum rlv_publish_flags {
  * copy. flags: enum rlv_publish_flags. Errors: -EINVAL (tensors or flags; another tree than before; the message names the tensor),
  * -EEXIST (that version or a newer one is there), -EBUSY (another handle published meanwhile), -ERANGE (above opts.bytes; or not finite),
  * -ENOSPC (the heap is full), and those of rlv_kv_put. After all of them nothing was published. -ETIMEDOUT, -ECONNRESET: it is
- * not known whether; rlv_weights_poll says. Thread: owner. Cost: of a delta 5 RT, and 2 for each generation that is dropped; of an anchor
- * 2 more, 1 for each 16 MiB and 1 for each 64 chunks, and what collects the space of dropped ones. On one host one
+ * not known whether; rlv_weights_poll says. Thread: owner. Cost: of a delta 5 RT, and 2 for each entry that is dropped; of an anchor
+ * 2 more, and 2 for a delta beside it, 1 for each 16 MiB and 1 for each 64 chunks, and what collects the space of dropped ones. On one host one
  * copy of the tensors; and a second one where deltas need it.
  */
 RLV_CHECKED int rlv_weights_publish(struct rlv_generations *weights,
@@ -127,7 +127,7 @@ struct rlv_generation {
  * are two as long as generations are released before the second fetch after them; else more. Readers of an older
  * one are not disturbed. Errors: -ETIMEDOUT (none within timeout_ns), -EBADMSG (an entry is damaged, and no other way leads to the
  * generation), -ENOMEM, -EAGAIN (it was dropped each time before it was read), those of rlv_kv_get. Thread:
- * owner. Cost: 1 RT if there is nothing newer; else 2, and 1 for each delta to apply, or for an anchor 4 and 1 for
+ * owner. Cost: 1 RT if there is nothing newer; else 2, and 1 or 2 for each delta to apply, or for an anchor 4 and 1 for
  * each 16 MiB. On one host one copy of an anchor; of deltas what changed.
  */
 RLV_CHECKED int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than,

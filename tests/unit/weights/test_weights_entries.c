@@ -20,17 +20,22 @@ static void table_begin(struct weights_table *table, uint32_t keep)
 	table->anchor_every = 64;
 }
 
-static uint32_t table_push(struct weights_table *table, bool anchor)
+enum has { ANCHOR = 1, DELTA = 2, BOTH = 3 };
+
+static uint32_t table_push(struct weights_table *table, enum has has)
 {
 	const struct weights_gen *newest = &table->gens[0];
 	struct weights_gen gen = { .seq = table->n ? newest->seq + 1 : 1,
 				   .version = table->n ? newest->version + 3 : 5,
-				   .bytes = 1000,
-				   .owner = 1,
-				   .kind = anchor ? WEIGHTS_ANCHOR : WEIGHTS_DELTA };
+				   .owner = 1 };
 	uint32_t dropped;
 
-	gen.index = weights_table_free(table, 1);
+	if (has & ANCHOR)
+		gen.anchor = (struct weights_place){ 1, 1000 };
+	if (has & DELTA)
+		gen.delta = (struct weights_place){ 1, 300 };
+	gen.anchor_index = weights_table_free(table, 1, 0);
+	gen.delta_index = weights_table_free(table, 1, (uint16_t)(gen.anchor_index + 1));
 	weights_table_add(table, &gen, &dropped);
 	return dropped;
 }
@@ -49,30 +54,57 @@ TEST(table__keeps_what_the_last_generations_need)
 			bool anchor = since == 0 || since == 63 || rng_uniform_u64(&rng, 40) == 0;
 
 			since = anchor ? 1 : since + 1;
-			named += 1 - table_push(&table, anchor);
+			named += 1 - table_push(&table, !anchor ? DELTA : i % 2 ? BOTH : ANCHOR);
 			assert_int_equal(table.n, named);
 			assert_true(table.n >= (i + 1 < keep ? i + 1 : keep));
 			must(weights_table_check(&table, weights_table_bytes(table.n), &checked));
-			assert_true(table.gens[0].index < WEIGHTS_GENS_MAX);
+			assert_true(table.gens[0].delta_index < 2 * WEIGHTS_GENS_MAX);
+			assert_false(weights_table_names(&table, 1, 2 * WEIGHTS_GENS_MAX));
 		}
 	}
 }
 
-TEST(table__begins_with_what_a_reader_lacks)
+static void expect_way(const struct weights_table *table, uint32_t target, uint64_t seq,
+		       struct weights_way want)
 {
+	struct weights_way way = weights_table_way(table, target, seq);
+
+	assert_int_equal(way.begin, want.begin);
+	assert_int_equal(way.anchor, want.anchor);
+	assert_int_equal(way.bytes, want.bytes);
+}
+
+TEST(table__leads_a_reader_by_the_fewest_bytes)
+{
+	const struct weights_way anchor = { 3, true, 1000 + 3 * 300 };
 	struct weights_table table;
 
 	table_begin(&table, 4);
-	for (uint32_t i = 1; i <= 8; i++) /* anchors 1 and 5 */
-		(void)table_push(&table, i % 4 == 1);
+	for (uint32_t i = 1; i <= 8; i++)
+		(void)table_push(&table, i % 4 == 1 ? ANCHOR : DELTA);
 	/* Newest first: 8 7 6 5 */
-	assert_int_equal(weights_table_begin(&table, 0, 0), 3);
-	assert_int_equal(weights_table_begin(&table, 0, 4), 3);
-	assert_int_equal(weights_table_begin(&table, 0, 5), 2);
-	assert_int_equal(weights_table_begin(&table, 0, 7), 0);
-	assert_int_equal(weights_table_begin(&table, 0, 9), 3);
-	assert_int_equal(weights_table_begin(&table, 1, 7), 3); /* which is not before it */
-	assert_int_equal(weights_table_begin(&table, 3, 0), 3);
+	expect_way(&table, 0, 0, anchor);
+	expect_way(&table, 0, 4, anchor);
+	expect_way(&table, 0, 5, (struct weights_way){ 2, false, 3 * 300 });
+	expect_way(&table, 0, 7, (struct weights_way){ 0, false, 300 });
+	expect_way(&table, 0, 9, anchor);
+	expect_way(&table, 1, 7, (struct weights_way){ 3, true, 1000 + 2 * 300 });
+	expect_way(&table, 3, 0, (struct weights_way){ 3, true, 1000 });
+}
+
+/* Over a generation that has both, deltas lead on; but not if they have more bytes than its anchor. */
+TEST(table__leads_over_anchors)
+{
+	struct weights_table table;
+
+	table_begin(&table, 6);
+	for (uint32_t i = 1; i <= 6; i++)
+		(void)table_push(&table, i == 1 ? ANCHOR : i == 5 ? BOTH : DELTA);
+	expect_way(&table, 0, 5, (struct weights_way){ 0, false, 300 });
+	expect_way(&table, 0, 4, (struct weights_way){ 1, false, 2 * 300 });
+	expect_way(&table, 0, 2, (struct weights_way){ 3, false, 4 * 300 });
+	expect_way(&table, 0, 1, (struct weights_way){ 1, true, 1000 + 300 });
+	expect_way(&table, 1, 1, (struct weights_way){ 1, true, 1000 });
 }
 
 TEST(table__damaged)
@@ -81,7 +113,7 @@ TEST(table__damaged)
 
 	table_begin(&table, 4);
 	for (uint32_t i = 0; i < 3; i++)
-		(void)table_push(&table, i == 0);
+		(void)table_push(&table, i == 0 ? ANCHOR : DELTA);
 	assert_int_equal(weights_table_check(&table, WEIGHTS_TABLE_HEAD - 1, &out), -EBADMSG);
 	assert_int_equal(weights_table_check(&table, weights_table_bytes(2), &out), -EBADMSG);
 	assert_int_equal(weights_table_check(&table, sizeof(table) + 1, &out), -EBADMSG);
@@ -95,15 +127,16 @@ TEST(table__damaged)
 	BAD(keep, WEIGHTS_KEEP_MAX + 1);
 	BAD(anchor_every, 0);
 	BAD(anchor_every, WEIGHTS_ANCHOR_MAX + 1);
-	BAD(gens[0].kind, 3);
-	BAD(gens[0].bytes, 0);
-	BAD(gens[0].bytes, UINT64_MAX);
+	BAD(gens[0].delta.entry, 0);
+	BAD(gens[0].delta.bytes, 0);
+	BAD(gens[0].delta.bytes, UINT64_MAX);
+	BAD(gens[2].anchor.bytes, UINT64_MAX);
 	BAD(gens[1].payload, UINT64_MAX);
 	BAD(gens[1].payload, 5);
 	BAD(gens[1].tree, 5);
 	BAD(gens[1].seq, 1);
 	BAD(gens[1].version, table.gens[0].version);
-	BAD(gens[2].kind, WEIGHTS_DELTA);
+	BAD(gens[2].anchor.entry, 0);
 	BAD(gens[2].payload, 2000);
 #undef BAD
 	must(weights_table_check(&table, weights_table_bytes(3), &out));
@@ -209,6 +242,12 @@ static uint64_t make(struct side *publisher, struct anchor *now, uint8_t *out, s
 	return sizeof(*entry) + entry->head_bytes;
 }
 
+static int apply(struct weights_copy *copy, const struct weights_gen *gen, const void *entry,
+		 uint64_t n)
+{
+	return weights_changes_apply(copy, &(struct weights_delta){ gen, entry, n }, 1);
+}
+
 TEST(changes__lead_to_the_same_bytes)
 {
 	static _Alignas(64) uint8_t entry[1 << 15];
@@ -224,11 +263,54 @@ TEST(changes__lead_to_the_same_bytes)
 		if (i != 20) /* nothing changes */
 			change(&now, &rng, i % 3 ? 100 : 2);
 		bytes = make(&publisher, &now, entry, sizeof(entry), &gen);
-		must(weights_changes_apply(&copy, &gen, entry, bytes));
+		must(apply(&copy, &gen, entry, bytes));
 		assert_memory_equal(&reader.anchor, &now, sizeof(now));
 		if (i == 20)
 			assert_int_equal(bytes, sizeof(struct weights_entry));
 	}
+}
+
+/* Up to DELTA_CHAIN at once, some of which change nothing, or one tensor only. */
+TEST(changes__together)
+{
+	static _Alignas(64) uint8_t entries[DELTA_CHAIN][1 << 14];
+	struct side publisher = { .anchor = good }, reader = publisher;
+	struct weights_copy copy = copy_of(&reader);
+	struct weights_delta deltas[DELTA_CHAIN];
+	struct weights_gen gens[DELTA_CHAIN + 1] = { { .seq = 7 } };
+	struct anchor now = good;
+	struct rng rng;
+
+	rng_seed(&rng, 4, 0);
+	for (uint32_t n = 1; n <= DELTA_CHAIN; n++) {
+		for (uint32_t k = 0; k < n; k++) {
+			if (k % 3 == 0)
+				change(&now, &rng, 50);
+			else if (k % 3 == 1)
+				now.b[k] ^= 1;
+			gens[k + 1] = gens[k];
+			deltas[k] = (struct weights_delta){
+				&gens[k + 1], entries[k],
+				make(&publisher, &now, entries[k], sizeof(entries[k]), &gens[k + 1])
+			};
+		}
+		if (n > 1) { /* one is left out */
+			struct side other = reader;
+			struct weights_copy wrong = copy_of(&other);
+
+			assert_int_equal(weights_changes_apply(&wrong, deltas + 1, n - 1),
+					 -EBADMSG);
+		}
+		must(weights_changes_apply(&copy, deltas, n));
+		assert_memory_equal(&reader.anchor, &now, sizeof(now));
+		gens[0] = gens[n];
+	}
+	gens[0].anchor.entry = 1; /* sums begin again */
+	deltas[0] = (struct weights_delta){ &gens[0], entries[0],
+					    make(&publisher, &now, entries[0], sizeof(entries[0]),
+						 &gens[0]) };
+	must(weights_changes_apply(&copy, deltas, 1));
+	assert_int_equal(weights_copy_sum(&copy), 0);
 }
 
 TEST(changes__without_room)
@@ -274,7 +356,7 @@ TEST(changes__damaged)
 		if (i < bytes)
 			bad[i] ^= (uint8_t)(1 + rng_uniform_u64(&rng, 255));
 		memcpy(exact, bad, bytes);
-		ret = weights_changes_apply(&copy, &gen, exact, i < bytes ? bytes : bytes - 8);
+		ret = apply(&copy, &gen, exact, i < bytes ? bytes : bytes - 8);
 		if (ret)
 			assert_int_equal(ret, -EBADMSG);
 		else
@@ -296,7 +378,7 @@ TEST(changes__to_another_payload)
 	now.b[500] = 77;
 	bytes = make(&publisher, &now, entry, sizeof(entry), &gen);
 	reader.anchor.b[500] = 1;
-	assert_int_equal(weights_changes_apply(&copy, &gen, entry, bytes), -EBADMSG);
+	assert_int_equal(apply(&copy, &gen, entry, bytes), -EBADMSG);
 }
 
 int main(void)
