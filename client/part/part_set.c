@@ -557,10 +557,32 @@ int part_set_heal(struct part_set *set)
 	return ret == -ESTALE || ret == -ECHILD ? ret : 0;
 }
 
+bool part_set_is_quiet(const struct part_set *set)
+{
+	if (set->told != set->version || set->n_parts > PART_FEW || !set->n_nodes ||
+	    part_set_is_due(set))
+		return false;
+	for (uint32_t i = 0; i < set->n_nodes; i++) {
+		const struct transport *tr = set->nodes[i].tr;
+
+		if (!tr || tr->broken || transport_is_forked(tr))
+			return false;
+	}
+	for (uint32_t p = 0; p < set->n_parts; p++) {
+		const struct part *part = set->parts[p];
+
+		if (!part || !part->slots->base || part_state(part))
+			return false;
+	}
+	return true;
+}
+
 int part_set_enter(struct part_set *set)
 {
 	int ret;
 
+	if (part_set_is_quiet(set))
+		return 0;
 	if (set->n_parts > PART_FEW)
 		set->now_ns = clock_now_ns(set->clock);
 	part_turn_next(&set->turn, set->n_parts, set->now_ns);

@@ -154,6 +154,10 @@ void part_set_begin(struct part_set *set, uint64_t deadline_ns, int64_t patience
  */
 RLV_MUST_CHECK int part_set_enter(struct part_set *set);
 
+/* True if part_set_enter has nothing to do; false also if it takes longer to find out: of many parts, or
+   some that are not addressable. */
+bool part_set_is_quiet(const struct part_set *set);
+
 /*
  * Longest wait in ns for the next request to the server or for connecting to the next node: half of
  * the time that the call has left, at least 20 ms or (patience_ns above 250 ms) 250 ms, at most

@@ -12,17 +12,9 @@
 #define SIZE_MIN 16u
 #define SIZE_MOST (UINT32_C(1) << 16)
 
-static uint32_t size_of(const void *theirs)
-{
-	uint32_t size;
-
-	memcpy(&size, theirs, sizeof(size));
-	return size;
-}
-
 int abi_check(const void *theirs, const char *what)
 {
-	uint32_t size = size_of(theirs);
+	uint32_t size = abi_size(theirs);
 
 	if (size < SIZE_MIN || size > SIZE_MOST)
 		return error_set(-EINVAL,
@@ -32,7 +24,7 @@ int abi_check(const void *theirs, const char *what)
 	return 0;
 }
 
-int abi_read(void *ours, size_t bytes, const void *theirs, const char *what)
+int abi_read_other(void *ours, size_t bytes, const void *theirs, const char *what)
 {
 	const uint8_t *from = theirs;
 	uint32_t size, known = (uint32_t)bytes;
@@ -40,7 +32,7 @@ int abi_read(void *ours, size_t bytes, const void *theirs, const char *what)
 
 	if (ret)
 		return ret;
-	size = size_of(theirs);
+	size = abi_size(theirs);
 	for (size_t i = bytes; i < size; i++)
 		if (from[i])
 			return error_set(-EINVAL,
@@ -61,9 +53,9 @@ static void copy_element(uint8_t *theirs, size_t size, const void *ours, size_t 
 		memset(theirs + bytes, 0, size - bytes);
 }
 
-void abi_write(void *theirs, const void *ours, size_t bytes)
+void abi_write_other(void *theirs, const void *ours, size_t bytes)
 {
-	uint32_t size = size_of(theirs);
+	uint32_t size = abi_size(theirs);
 
 	copy_element(theirs, size, ours, bytes);
 	memcpy(theirs, &size, sizeof(size));

@@ -13,17 +13,44 @@
 #include "base/error.h"
 
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* abi_read and abi_write of structs whose sizes differ. */
+RLV_MUST_CHECK int abi_read_other(void *ours, size_t bytes, const void *theirs, const char *what);
+void abi_write_other(void *theirs, const void *ours, size_t bytes);
+
+static inline uint32_t abi_size(const void *theirs)
+{
+	uint32_t size;
+
+	memcpy(&size, theirs, sizeof(size));
+	return size;
+}
 
 /* Fills ours, of that many bytes, from the options of a program. -EINVAL: their size is not set, or a field
    that the library does not know is not 0. */
-RLV_MUST_CHECK int abi_read(void *ours, size_t bytes, const void *theirs, const char *what);
+RLV_MUST_CHECK static inline int abi_read(void *ours, size_t bytes, const void *theirs,
+					  const char *what)
+{
+	if (abi_size(theirs) != bytes)
+		return abi_read_other(ours, bytes, theirs, what);
+	memcpy(ours, theirs, bytes);
+	return 0;
+}
 
 /* -EINVAL: the size of a struct to be filled is not set. */
 RLV_MUST_CHECK int abi_check(const void *theirs, const char *what);
 
 /* Copies ours into a struct that abi_check has passed, but for its size: no byte behind that
    size is touched, and fields that ours lacks become 0. */
-void abi_write(void *theirs, const void *ours, size_t bytes);
+static inline void abi_write(void *theirs, const void *ours, size_t bytes)
+{
+	if (abi_size(theirs) == bytes)
+		memcpy(theirs, ours, bytes);
+	else
+		abi_write_other(theirs, ours, bytes);
+}
 
 /* An array that a call fills. */
 struct abi_array {
