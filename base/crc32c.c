@@ -71,7 +71,8 @@ uint32_t crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len)
 		crc = ~crc32c_raw_copy_avx512(~crc, dst, src, done / 64);
 	}
 #endif
-	if (len > done)
-		memcpy((unsigned char *)dst + done, (const unsigned char *)src + done, len - done);
+	if (len == done)
+		return crc;
+	memcpy((unsigned char *)dst + done, (const unsigned char *)src + done, len - done);
 	return crc32c(crc, (unsigned char *)dst + done, len - done);
 }

@@ -72,6 +72,14 @@ static inline uint64_t load_u64(const unsigned char *ptr)
 	return word;
 }
 
+static inline uint32_t load_u32(const unsigned char *ptr)
+{
+	uint32_t word;
+
+	memcpy(&word, ptr, sizeof(word));
+	return word;
+}
+
 /* Three lanes of lane bytes each, from ptr on. */
 __attribute__((target("sse4.2"))) static inline uint32_t
 three_lanes(uint32_t crc, const unsigned char *ptr, size_t lane, const struct shift *shift)
@@ -101,7 +109,11 @@ __attribute__((target("sse4.2"))) uint32_t crc32c_raw_sse42(uint32_t crc, const 
 	for (; len >= 8; ptr += 8, len -= 8)
 		wide = _mm_crc32_u64(wide, load_u64(ptr));
 	crc = (uint32_t)wide;
-	for (; len > 0; ptr++, len--)
+	if (len & 4) {
+		crc = _mm_crc32_u32(crc, load_u32(ptr));
+		ptr += 4;
+	}
+	for (len &= 3; len > 0; ptr++, len--)
 		crc = _mm_crc32_u8(crc, *ptr);
 	return crc;
 }

@@ -5,39 +5,6 @@
 
 #include <string.h>
 
-/* -------- keys -------- */
-
-static uint64_t hash_fold(uint64_t a, uint64_t b)
-{
-	unsigned __int128 product = (unsigned __int128)a * b;
-
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-struct chain_key chain_key(const void *ptr, uint32_t len, uint64_t seed)
-{
-	const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15), mix = UINT64_C(0xd6e8feb86659fd93);
-	const uint8_t *at = ptr;
-	uint64_t hash = hash_fold(seed ^ odd, len ^ mix), word;
-	uint32_t left = len;
-
-	for (; left >= 8; left -= 8, at += 8) {
-		memcpy(&word, at, 8);
-		hash = hash_fold(hash ^ word, odd ^ mix) + word;
-	}
-	if (left) {
-		word = 0;
-		if (len >= 8) { /* without a copy of variable length */
-			memcpy(&word, at + left - 8, 8);
-			word >>= 64 - 8 * left;
-		} else {
-			memcpy(&word, at, left);
-		}
-		hash = hash_fold(hash ^ word, odd ^ mix) + word;
-	}
-	return (struct chain_key){ .ptr = ptr, .len = len, .hash = hash_fold(hash ^ odd, mix) };
-}
-
 /* -------- entries -------- */
 
 static uint32_t entry_crc(const void *buf, uint64_t n)
@@ -47,35 +14,26 @@ static uint32_t entry_crc(const void *buf, uint64_t n)
 	return crc32c(0, (const uint8_t *)buf + from, n - from);
 }
 
-uint32_t chain_key_crc(const struct heap_entry *entry, const void *key)
+uint32_t chain_begin_crc(const struct chain_begin *begin)
 {
-	return crc32c(entry_crc(entry, sizeof(*entry)), key, entry->key_len);
+	return entry_crc(begin, sizeof(begin->entry) + begin->entry.key_len);
 }
 
 void chain_entry_write(void *buf, const struct heap_entry *head, const struct chain_key *key,
 		       const void *value)
 {
-	struct heap_entry entry = *head;
-	uint64_t n = sizeof(entry) + key->len + head->len;
+	struct chain_begin begin; /* not cleared: what is not set is not written */
+	uint64_t n = sizeof(begin.entry) + key->len;
 	uint8_t *bytes = buf;
 
-	entry.magic = ENTRY_MAGIC;
-	entry.hash = key->hash;
-	entry.key_len = (uint16_t)key->len;
-	memcpy(bytes + sizeof(entry), key->ptr, key->len);
-	entry.crc = crc32c_copy(chain_key_crc(&entry, key->ptr), bytes + sizeof(entry) + key->len,
-				value, head->len);
-	memset(bytes + n, 0, chain_entry_bytes(key->len, head->len) - n);
-	memcpy(bytes, &entry, sizeof(entry));
-}
-
-bool chain_header_check(const struct heap_entry *entry, struct chain_at at)
-{
-	return entry->magic == ENTRY_MAGIC &&
-	       (entry->version & HEAD_VERSION_MASK) == head_version(at.word) &&
-	       entry->bucket == at.bucket && entry->key_len > 0 && entry->key_len <= HEAP_KEY_MAX &&
-	       entry->len <= UINT32_MAX &&
-	       ((entry->flags & ENTRY_DELETED) != 0) == ((at.word & HEAD_DELETED) != 0);
+	begin.entry = *head;
+	begin.entry.magic = ENTRY_MAGIC;
+	begin.entry.hash = key->hash;
+	begin.entry.key_len = (uint16_t)key->len;
+	memcpy(begin.key, key->ptr, key->len);
+	begin.entry.crc = crc32c_copy(chain_begin_crc(&begin), bytes + n, value, head->len);
+	memset(bytes + n + head->len, 0, chain_entry_bytes(key->len, head->len) - n - head->len);
+	memcpy(bytes, &begin, n);
 }
 
 enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at at,
@@ -106,12 +64,14 @@ static uint32_t cell_crc(const struct heap_cell *cell, uint64_t word, const stru
 {
 	const uint64_t words[] = { word, cell->version };
 	uint32_t n = cell->len <= HEAP_INLINE_MAX ? cell->len : sizeof(uint64_t);
-	uint8_t last[sizeof(cell->len) + HEAP_INLINE_MAX];
+	uint8_t all[sizeof(words) + HEAP_KEY_MAX + sizeof(cell->len) + HEAP_INLINE_MAX];
+	uint8_t *at = all + sizeof(words) + key->len;
 
-	memcpy(last, &cell->len, sizeof(cell->len));
-	memcpy(last + sizeof(cell->len), cell->value, n);
-	return crc32c(crc32c(crc32c(0, words, sizeof(words)), key->ptr, key->len), last,
-		      sizeof(cell->len) + n);
+	memcpy(all, words, sizeof(words));
+	memcpy(all + sizeof(words), key->ptr, key->len);
+	memcpy(at, &cell->len, sizeof(cell->len));
+	memcpy(at + sizeof(cell->len), cell->value, n);
+	return crc32c(0, all, sizeof(words) + key->len + sizeof(cell->len) + n);
 }
 
 uint32_t chain_cell_write(struct heap_cell *cell, uint64_t word, const struct chain_key *key,

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "wire/heap_layout.h"
 
@@ -19,7 +20,36 @@ struct chain_key {
 	uint64_t hash;
 };
 
-struct chain_key chain_key(const void *ptr, uint32_t len, uint64_t seed);
+static inline uint64_t chain_fold(uint64_t a, uint64_t b)
+{
+	unsigned __int128 product = (unsigned __int128)a * b;
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static inline struct chain_key chain_key(const void *ptr, uint32_t len, uint64_t seed)
+{
+	const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15), mix = UINT64_C(0xd6e8feb86659fd93);
+	const uint8_t *at = ptr;
+	uint64_t hash = chain_fold(seed ^ odd, len ^ mix), word;
+	uint32_t left = len;
+
+	for (; left >= 8; left -= 8, at += 8) {
+		memcpy(&word, at, 8);
+		hash = chain_fold(hash ^ word, odd ^ mix) + word;
+	}
+	if (left) {
+		word = 0;
+		if (len >= 8) { /* without a copy of variable length */
+			memcpy(&word, at + left - 8, 8);
+			word >>= 64 - 8 * left;
+		} else {
+			memcpy(&word, at, left);
+		}
+		hash = chain_fold(hash ^ word, odd ^ mix) + word;
+	}
+	return (struct chain_key){ .ptr = ptr, .len = len, .hash = chain_fold(hash ^ odd, mix) };
+}
 
 /* Bits of the key's hash that the head word and the cell have. */
 static inline uint32_t chain_head_tag(const struct chain_key *key)
@@ -78,10 +108,23 @@ enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at 
 				   const struct chain_key *key, bool whole);
 
 /* True if the header may be that of the entry that the head word names. */
-bool chain_header_check(const struct heap_entry *entry, struct chain_at at);
+static inline bool chain_header_check(const struct heap_entry *entry, struct chain_at at)
+{
+	return entry->magic == ENTRY_MAGIC &&
+	       (entry->version & HEAD_VERSION_MASK) == head_version(at.word) &&
+	       entry->bucket == at.bucket && entry->key_len > 0 && entry->key_len <= HEAP_KEY_MAX &&
+	       entry->len <= UINT32_MAX &&
+	       ((entry->flags & ENTRY_DELETED) != 0) == ((at.word & HEAD_DELETED) != 0);
+}
 
-/* The checksum over header and key, to go on with that of the value. */
-uint32_t chain_key_crc(const struct heap_entry *entry, const void *key);
+/* The beginning of an entry: of the key only key_len bytes. */
+struct chain_begin {
+	struct heap_entry entry;
+	uint8_t key[HEAP_KEY_MAX];
+};
+
+/* The checksum over header and key, to go on with that of the value. key_len <= HEAP_KEY_MAX. */
+uint32_t chain_begin_crc(const struct chain_begin *begin);
 
 /* -------- cells -------- */
 

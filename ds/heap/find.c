@@ -88,6 +88,18 @@ static int find_identify(struct heap_access *acc, struct heap_found *found,
 	return 0;
 }
 
+/* Judges a bucket by its head, as find_identify. */
+static int find_judge(struct heap_access *acc, uint32_t bucket, const struct heap_head *head,
+		      const struct chain_key *key, struct heap_found *found)
+{
+	if (head->word.raw == HEAD_MOVED)
+		return heap_away(acc);
+	if (head->word.raw && head_tag(head->word.raw) != chain_head_tag(key))
+		return 1;
+	heap_found_set(found, bucket, head, key);
+	return found->word ? find_identify(acc, found, key) : 0;
+}
+
 /* Looks for the key from its first bucket on. -ENOSPC: all of its buckets are other keys'. */
 static int find_probe(struct heap_access *acc, const struct chain_key *key,
 		      struct heap_found *found)
@@ -106,12 +118,7 @@ static int find_probe(struct heap_access *acc, const struct chain_key *key,
 
 		if (ret)
 			return ret;
-		if (head->word.raw == HEAD_MOVED)
-			return heap_away(acc);
-		if (head->word.raw && head_tag(head->word.raw) != chain_head_tag(key))
-			continue;
-		heap_found_set(found, first + i, head, key);
-		ret = found->word ? find_identify(acc, found, key) : 0;
+		ret = find_judge(acc, first + i, head, key, found);
 		if (ret != 1)
 			return ret;
 	}
@@ -122,25 +129,37 @@ static int find_probe(struct heap_access *acc, const struct chain_key *key,
 			 acc->heap->desc.name);
 }
 
-/* Finds the key: by its cursor, else by probing. */
+/* The key's bucket, by its cursor or guess; false: it has none, or it is the first one anyway. */
+static bool find_hint(const struct heap_access *acc, const struct chain_key *key,
+		      uint32_t *bucket_out)
+{
+	const struct heap_cursor *cursor = heap_cursor_of(acc, key);
+	uint32_t distance;
+
+	if (!heap_guesses(acc)) {
+		*bucket_out = cursor->bucket;
+		return heap_cursor_is_of(cursor, key);
+	}
+	distance = heap_guess_distance(*heap_guess_of(acc, key), key);
+	*bucket_out = chain_place(key->hash, acc->heap->desc.buckets) + distance;
+	return distance;
+}
+
+/* Finds the key: where it was last, else by probing. */
 int heap_find(struct heap_access *acc, const struct chain_key *key, struct heap_found *found)
 {
-	struct heap_cursor *cursor = heap_cursor_of(acc, key);
 	struct heap_head head;
+	uint32_t bucket;
 	int ret;
 
-	if (!heap_guesses(acc) && heap_cursor_is_of(cursor, key)) {
-		ret = heap_access_read(acc, heap_head_off(acc->heap, cursor->bucket), &head,
-				       sizeof(head));
-		if (ret)
+	if (find_hint(acc, key, &bucket)) {
+		ret = heap_access_read(acc, heap_head_off(acc->heap, bucket), &head, sizeof(head));
+		if (ret == 0)
+			ret = find_judge(acc, bucket, &head, key, found);
+		if (ret < 0 || (ret == 0 && found->word))
 			return ret;
-		if (head.word.raw == HEAD_MOVED)
-			return heap_away(acc);
-		heap_found_set(found, cursor->bucket, &head, key);
-		ret = found->word ? find_identify(acc, found, key) : 1;
-		if (ret != 1)
-			return ret;
-		cursor->word = 0; /* another key of that hash */
+		if (!heap_guesses(acc)) /* another key of that hash */
+			heap_cursor_of(acc, key)->word = 0;
 	}
 	return find_probe(acc, key, found);
 }
@@ -159,21 +178,23 @@ bool heap_find_known(const struct heap_access *acc, const struct chain_key *key,
 	return true;
 }
 
-void heap_guess_set(const struct heap_access *acc, const struct chain_key *key, uint64_t word,
+void heap_guess_set(const struct heap_access *acc, const struct chain_key *key, struct chain_at at,
 		    uint64_t len)
 {
-	uint64_t *guess = heap_guess_of(acc, key);
+	uint64_t distance = at.bucket - chain_place(key->hash, acc->heap->desc.buckets);
 	uint64_t lines =
 		len <= HEAP_INLINE_MAX ? 0 : div_up(chain_entry_bytes(key->len, len), WIRE_LINE);
 
-	*guess = head_make(min_u64(lines, HEAP_PREFETCH_LINES), head_off(word), head_tag(word));
+	*heap_guess_of(acc, key) = head_make(distance * (2 * HEAP_PREFETCH_LINES) +
+						     min_u64(lines, HEAP_PREFETCH_LINES),
+					     head_off(at.word), head_tag(at.word));
 }
 
 void heap_remember(const struct heap_access *acc, const struct chain_key *key,
 		   const struct heap_found *found, uint64_t len)
 {
 	if (heap_guesses(acc)) {
-		heap_guess_set(acc, key, found->word, len);
+		heap_guess_set(acc, key, heap_found_at(found), len);
 		return;
 	}
 	*heap_cursor_of(acc, key) = (struct heap_cursor){

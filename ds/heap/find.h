@@ -45,12 +45,29 @@ static inline bool heap_cursor_is_of(const struct heap_cursor *cursor, const str
 }
 
 /*
- * A guess says where a key's entry was last: a head word with, in place of the version, the number of
- * lines that a get fetches into the cache together with the head; 0 = none.
+ * A guess says where a key was last: a head word with, in place of the version, the distance of its
+ * bucket from the first one that may be the key's, and the number of lines of its entry that a get
+ * fetches into the cache together with the head; 0 = none.
  */
 static inline uint64_t *heap_guess_of(const struct heap_access *acc, const struct chain_key *key)
 {
 	return &acc->guesses[key->hash % HEAP_CURSORS];
+}
+
+/* What the key's guess has in place of the version; 0 if it is another key's. */
+static inline uint32_t heap_guess_place(uint64_t guess, const struct chain_key *key)
+{
+	return head_tag(guess) == chain_head_tag(key) ? (uint32_t)head_version(guess) : 0;
+}
+
+static inline uint32_t heap_guess_lines(uint64_t guess, const struct chain_key *key)
+{
+	return heap_guess_place(guess, key) % (2 * HEAP_PREFETCH_LINES);
+}
+
+static inline uint32_t heap_guess_distance(uint64_t guess, const struct chain_key *key)
+{
+	return heap_guess_place(guess, key) / (2 * HEAP_PREFETCH_LINES) % HEAP_PROBES;
 }
 
 /* True while guesses stand for cursors: in place a look at the buckets costs as little. */
@@ -59,7 +76,7 @@ static inline bool heap_guesses(const struct heap_access *acc)
 	return acc->guesses && !acc->copies;
 }
 
-void heap_guess_set(const struct heap_access *acc, const struct chain_key *key, uint64_t word,
+void heap_guess_set(const struct heap_access *acc, const struct chain_key *key, struct chain_at at,
 		    uint64_t len);
 
 /* Finds the key by its cursor alone, if its owner may: nobody else changes its head. */

@@ -127,7 +127,7 @@ RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key 
 
 #define HEAP_PREFETCH_LINES 32u /* of an entry; the CPU fetches the others itself */
 #define HEAP_MANY 64u
-#define HEAP_AHEAD 6u /* entries that are fetched into the cache before they are copied */
+#define HEAP_AHEAD 12u /* entries that are fetched into the cache before they are copied */
 
 /* One key of heap_get_many, with the caller's memory for its value. */
 struct heap_ask {

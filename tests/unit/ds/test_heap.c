@@ -365,6 +365,40 @@ TEST(damaged_entry__is_an_error)
 	heap_fixture_close(&fx);
 }
 
+/* Whatever a guess says of the distance, the key is found, and no second bucket is taken for it. */
+TEST(wrong_guess__costs_no_more_than_time)
+{
+	struct heap_fixture fx;
+	struct heap_client a;
+	struct chain_key key;
+	struct heap_value got;
+	uint8_t value[500] = { 1 };
+	uint64_t version, keys, *guess;
+
+	heap_fixture_open(&fx, 100, 2);
+	heap_fixture_join(&fx, 1, NULL, &a);
+	must(heap_fixture_put(&a, "k", value, sizeof(value), &version));
+	key = chain_key("k", 1, fx.desc.seed);
+	guess = &a.acc.guesses[key.hash % HEAP_CURSORS];
+	for (uint64_t distance = 0; distance < HEAP_PROBES; distance++) {
+		uint64_t version_bits = distance * 2 * HEAP_PREFETCH_LINES + HEAP_PREFETCH_LINES;
+
+		*guess = head_make(version_bits, head_off(*guess), chain_head_tag(&key));
+		assert_int_equal(heap_fixture_get(&a, "k", &got), 2 * distance + 1);
+		*guess = head_make(version_bits, 0, chain_head_tag(&key));
+		assert_int_equal(heap_fixture_get(&a, "k", &got), 2 * distance + 1);
+		for (uint64_t i = 0; i < 2; i++) {
+			*guess = head_make(version_bits, head_off(*guess), chain_head_tag(&key));
+			must(heap_fixture_put(&a, "k", value, sizeof(value), &version));
+			assert_int_equal(version, 2 * distance + 2 + i);
+		}
+	}
+	must(heap_keys(fx.heap, &keys));
+	assert_int_equal(keys, 1);
+	heap_fixture_leave(&a);
+	heap_fixture_close(&fx);
+}
+
 /* Extent words that no client can have written: they are left alone. */
 TEST(damaged_extent_words__are_not_taken)
 {
