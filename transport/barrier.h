@@ -190,6 +190,25 @@ static inline void transport_copy_racy_bytes(void *dst, const void *src, size_t 
 #endif
 }
 
+/* True if n bytes that a writer may be changing were equal to ours. Their 8-byte words lie inside the row. */
+static inline bool transport_equals_racy(const void *theirs, const void *ours, size_t n)
+{
+#if BARRIER_TSAN
+	uint8_t part[64];
+
+	for (size_t i = 0; i < n; i += sizeof(part)) {
+		size_t bytes = n - i < sizeof(part) ? n - i : sizeof(part);
+
+		transport_copy_racy_bytes(part, (const uint8_t *)theirs + i, bytes);
+		if (memcmp(part, (const uint8_t *)ours + i, bytes) != 0)
+			return false;
+	}
+	return true;
+#else
+	return memcmp(theirs, ours, n) == 0;
+#endif
+}
+
 /* transport_copy_racy_bytes that also returns the checksum of what dst has then. */
 static inline uint32_t transport_copy_racy_crc(uint32_t crc, void *dst, const void *src, size_t n)
 {

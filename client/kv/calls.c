@@ -71,9 +71,10 @@ int kv_key_check(const struct rlv_kv *kv, struct rlv_bytes key)
 int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
 	   uint64_t *version_out)
 {
-	struct key_call call = { .put = *put };
+	struct key_call call; /* as in rlv_kv_get */
 	int ret = kv_key_check(kv, key);
 
+	call.put = *put;
 	if (ret == 0 && put->len && !put->value && !put->runs)
 		ret = error_set(-EINVAL, "value.ptr is NULL");
 	if (ret == 0)

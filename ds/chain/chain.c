@@ -14,26 +14,25 @@ static uint32_t entry_crc(const void *buf, uint64_t n)
 	return crc32c(0, (const uint8_t *)buf + from, n - from);
 }
 
-uint32_t chain_begin_crc(const struct chain_begin *begin)
+uint32_t chain_key_crc(const struct heap_entry *entry, const void *key)
 {
-	return entry_crc(begin, sizeof(begin->entry) + begin->entry.key_len);
+	return crc32c(entry_crc(entry, sizeof(*entry)), key, entry->key_len);
 }
 
 void chain_entry_write(void *buf, const struct heap_entry *head, const struct chain_key *key,
 		       const void *value)
 {
-	struct chain_begin begin; /* not cleared: what is not set is not written */
-	uint64_t n = sizeof(begin.entry) + key->len;
+	struct heap_entry entry = *head;
+	uint64_t n = sizeof(entry) + key->len;
 	uint8_t *bytes = buf;
 
-	begin.entry = *head;
-	begin.entry.magic = ENTRY_MAGIC;
-	begin.entry.hash = key->hash;
-	begin.entry.key_len = (uint16_t)key->len;
-	memcpy(begin.key, key->ptr, key->len);
-	begin.entry.crc = crc32c_copy(chain_begin_crc(&begin), bytes + n, value, head->len);
+	entry.magic = ENTRY_MAGIC;
+	entry.hash = key->hash;
+	entry.key_len = (uint16_t)key->len;
+	memcpy(bytes + sizeof(entry), key->ptr, key->len);
+	entry.crc = crc32c_copy(chain_key_crc(&entry, key->ptr), bytes + n, value, head->len);
 	memset(bytes + n + head->len, 0, chain_entry_bytes(key->len, head->len) - n - head->len);
-	memcpy(bytes, &begin, n);
+	memcpy(bytes, &entry, sizeof(entry));
 }
 
 enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at at,
@@ -60,37 +59,33 @@ enum chain_found chain_entry_check(const void *buf, uint64_t n, struct chain_at 
 
 /* -------- cells -------- */
 
+/* Piece by piece: bytes that were just put together by short stores are slow to load. */
 static uint32_t cell_crc(const struct heap_cell *cell, uint64_t word, const struct chain_key *key)
 {
 	const uint64_t words[] = { word, cell->version };
 	uint32_t n = cell->len <= HEAP_INLINE_MAX ? cell->len : sizeof(uint64_t);
-	uint8_t all[sizeof(words) + HEAP_KEY_MAX + sizeof(cell->len) + HEAP_INLINE_MAX];
-	uint8_t *at = all + sizeof(words) + key->len;
+	uint32_t crc = crc32c(crc32c(0, words, sizeof(words)), key->ptr, key->len);
 
-	memcpy(all, words, sizeof(words));
-	memcpy(all + sizeof(words), key->ptr, key->len);
-	memcpy(at, &cell->len, sizeof(cell->len));
-	memcpy(at + sizeof(cell->len), cell->value, n);
-	return crc32c(0, all, sizeof(words) + key->len + sizeof(cell->len) + n);
+	return crc32c(crc32c(crc, &cell->len, sizeof(cell->len)), cell->value, n);
 }
 
 uint32_t chain_cell_write(struct heap_cell *cell, uint64_t word, const struct chain_key *key,
 			  const struct chain_value *value)
 {
 	bool fits = value->len <= HEAP_INLINE_MAX;
+	uint64_t bytes = fits ? align_up(value->len, 8) : sizeof(value->len);
 
-	*cell = (struct heap_cell){
-		.version = value->version,
-		.len = fits ? (uint16_t)value->len : HEAP_CELL_NO_VALUE,
-		.tag = chain_cell_tag(key),
-	};
+	cell->version = value->version;
+	cell->len = fits ? (uint16_t)value->len : HEAP_CELL_NO_VALUE;
+	cell->tag = chain_cell_tag(key);
+	if (fits)
+		memset(cell->value, 0, bytes);
 	if (!fits)
 		memcpy(cell->value, &value->len, sizeof(value->len));
 	else if (value->len)
 		memcpy(cell->value, value->ptr, value->len);
 	cell->crc = cell_crc(cell, word, key);
-	return (uint32_t)(offsetof(struct heap_cell, value) +
-			  (fits ? align_up(value->len, 8) : sizeof(value->len)));
+	return (uint32_t)(offsetof(struct heap_cell, value) + bytes);
 }
 
 uint64_t chain_cell_value_len(const struct heap_cell *cell)

@@ -117,14 +117,8 @@ static inline bool chain_header_check(const struct heap_entry *entry, struct cha
 	       ((entry->flags & ENTRY_DELETED) != 0) == ((at.word & HEAD_DELETED) != 0);
 }
 
-/* The beginning of an entry: of the key only key_len bytes. */
-struct chain_begin {
-	struct heap_entry entry;
-	uint8_t key[HEAP_KEY_MAX];
-};
-
-/* The checksum over header and key, to go on with that of the value. key_len <= HEAP_KEY_MAX. */
-uint32_t chain_begin_crc(const struct chain_begin *begin);
+/* The checksum over header and key, to go on with that of the value. */
+uint32_t chain_key_crc(const struct heap_entry *entry, const void *key);
 
 /* -------- cells -------- */
 
@@ -135,7 +129,7 @@ struct chain_value {
 };
 
 /* Writes the cell of the new head word, with the value if that is small enough; returns the number
-   of its bytes that matter, a multiple of 8. */
+   of its bytes that matter, a multiple of 8: no others are written. */
 uint32_t chain_cell_write(struct heap_cell *cell, uint64_t word, const struct chain_key *key,
 			  const struct chain_value *value);
 

@@ -60,8 +60,9 @@ int heap_away(struct heap_access *acc)
 void heap_found_set(struct heap_found *found, uint32_t bucket, const struct heap_head *head,
 		    const struct chain_key *key)
 {
-	*found =
-		(struct heap_found){ .bucket = bucket, .word = head->word.raw, .cell = head->cell };
+	found->bucket = bucket;
+	found->word = head->word.raw;
+	found->cell = head->cell;
 	found->has_cell = found->word && chain_cell_check(&found->cell, found->word, key);
 	found->version = found->has_cell ? found->cell.version : 0;
 }

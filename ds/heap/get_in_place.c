@@ -68,6 +68,8 @@ void heap_prefetch(const struct heap_access *acc, const struct chain_key *key, u
 	distance = heap_guess_distance(guess, key);
 	if (distance)
 		__builtin_prefetch(first + distance, 0, 3);
+	if (!lines) /* a put reads the cell, too */
+		__builtin_prefetch((const uint8_t *)(first + distance) + WIRE_LINE, 0, 3);
 	prefetch_lines(acc, head_off(guess), min_u64(lines, heap_guess_lines(guess, key)), false);
 }
 
@@ -108,36 +110,36 @@ static enum place place_read(struct heap_access *acc, struct chain_at at,
 {
 	uint64_t most = heap_entry_room(acc, at.word, UINT64_MAX);
 	const uint8_t *from = acc->heap->rows->base + head_off(at.word);
-	struct chain_begin own; /* not cleared: what is not copied is not looked at */
-	const struct heap_entry *entry = &own.entry;
 	uint8_t *to = room->ptr;
-	uint64_t begin = sizeof(*entry) + key->len;
+	uint64_t begin = sizeof(struct heap_entry) + key->len;
+	struct heap_entry entry;
 	uint32_t crc;
 
 	if (!most)
 		return PLACE_TORN;
-	transport_copy_racy_bytes(&own, from, min_u64(begin, most));
-	if (!chain_header_check(entry, at))
+	transport_copy_racy(&entry, from, sizeof(entry));
+	if (!chain_header_check(&entry, at))
 		return PLACE_TORN;
-	if (entry->hash != key->hash || entry->key_len != key->len)
+	if (entry.hash != key->hash || entry.key_len != key->len)
 		return PLACE_OTHER;
-	if (begin + entry->len > most)
+	if (begin + entry.len > most)
 		return PLACE_TORN;
-	if (memcmp(own.key, key->ptr, key->len) != 0)
+	if (!transport_equals_racy(from + sizeof(entry), key->ptr, key->len))
 		return PLACE_OTHER;
-	if (!to || entry->len > room->bytes) {
-		if (!heap_access_make_room(acc, entry->len))
+	if (!to || entry.len > room->bytes) {
+		if (!heap_access_make_room(acc, entry.len))
 			return PLACE_TORN;
 		to = acc->stage;
 	}
-	crc = transport_copy_racy_crc(chain_begin_crc(&own), to, from + begin, entry->len);
+	/* Of the caller's key, which is equal: its bytes are not as new as a copy's would be. */
+	crc = transport_copy_racy_crc(chain_key_crc(&entry, key->ptr), to, from + begin, entry.len);
 	*out = (struct heap_value){
 		.ptr = to,
-		.len = entry->len,
-		.version = entry->version,
-		.large = entry->flags & ENTRY_MANIFEST ? entry->epoch : 0,
+		.len = entry.len,
+		.version = entry.version,
+		.large = entry.flags & ENTRY_MANIFEST ? entry.epoch : 0,
 	};
-	return crc == entry->crc ? PLACE_DONE : PLACE_TORN;
+	return crc == entry.crc ? PLACE_DONE : PLACE_TORN;
 }
 
 /* Gets the key from one bucket: as heap_get_in_place, or enum bucket, if it is not there. */

@@ -264,7 +264,7 @@ static bool put_is_large(const struct heap_access *acc, const struct chain_key *
 int heap_put(struct heap_access *acc, const struct chain_key *key, const struct heap_put *put,
 	     uint64_t *version_out)
 {
-	struct put_call call = { .key = key, .put = put };
+	struct put_call call; /* not cleared: found is set before it is read */
 	bool is_large = put_is_large(acc, key, put);
 
 	if (!acc->owner)
@@ -278,8 +278,13 @@ int heap_put(struct heap_access *acc, const struct chain_key *key, const struct 
 			put->len, heap_entry_most(&acc->heap->desc));
 	if (acc->plane)
 		return acc->plane->put(acc, key, put, version_out);
-	return is_large ? put_large(acc, key, put, version_out)
-			: put_entry(acc, &call, version_out);
+	if (is_large)
+		return put_large(acc, key, put, version_out);
+	call.key = key;
+	call.put = put;
+	call.large = NULL;
+	call.kept = false;
+	return put_entry(acc, &call, version_out);
 }
 
 /* -------- many keys -------- */

@@ -129,13 +129,16 @@ static int extent_sweep(struct space *space, struct space_extent *extent)
 
 	for (uint32_t i = 0; i < extent->n_slots; i++) {
 		if (extent->is_live[i]) {
+			struct region *tree = space->heap->tree;
+			uint64_t off = heap_head_off(space->heap, extent->slots[i]);
+
+			if (tree->base)
+				__builtin_prefetch(tree->base + off, 0, 3);
 			slots[n] = i;
-			ios[n] = (struct transport_io){
-				.region = space->heap->tree,
-				.off = heap_head_off(space->heap, extent->slots[i]),
-				.dst = &words[n],
-				.len = sizeof(words[0]),
-			};
+			ios[n] = (struct transport_io){ .region = tree,
+							.off = off,
+							.dst = &words[n],
+							.len = sizeof(words[0]) };
 			n++;
 		}
 		if (n == AT_ONCE || (i + 1 == extent->n_slots && n > 0)) {

@@ -628,7 +628,7 @@ static void put_heap(FILE *out)
 					  .gen = 8,
 					  .epoch = 9 };
 	uint8_t bytes[128] = { 0 };
-	struct heap_cell cell;
+	struct heap_cell cell = { 0 };
 
 	STRUCT(heap_desc);
 	STRUCT(heap_words);
