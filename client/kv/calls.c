@@ -71,7 +71,7 @@ int kv_key_check(const struct rlv_kv *kv, struct rlv_bytes key)
 int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
 	   uint64_t *version_out)
 {
-	struct key_call call; /* as in rlv_kv_get */
+	struct key_call call; /* as in value_get */
 	int ret = kv_key_check(kv, key);
 
 	call.put = *put;
@@ -124,45 +124,54 @@ static int step_version(void *ctx, struct heap_access *acc)
 }
 
 /* Gives the value to the caller. */
-static int value_fill(const struct heap_value *got, const struct rlv_kv_value *asked,
-		      struct rlv_kv_value *value_out)
+static int value_fill(const struct heap_value *got, struct rlv_kv_value *value)
 {
-	struct rlv_kv_value value = *asked;
-
-	value.len = got->len;
-	value.version = got->version;
-	if (!value.room) {
-		value.ptr = (void *)(uintptr_t)got->ptr;
-	} else if (got->len > value.room) {
-		abi_write(value_out, &value, sizeof(value));
+	value->len = got->len;
+	value->version = got->version;
+	if (!value->room)
+		value->ptr = (void *)(uintptr_t)got->ptr;
+	else if (got->len > value->room)
 		return error_set(-ERANGE,
 				 "value->room %" PRIu64 ": the value has %" PRIu64 " bytes",
-				 value.room, got->len);
-	} else if (got->len && got->ptr != value.ptr) {
-		memcpy(value.ptr, got->ptr, got->len);
-	}
-	abi_write(value_out, &value, sizeof(value));
+				 value->room, got->len);
+	else if (got->len && got->ptr != value->ptr)
+		memcpy(value->ptr, got->ptr, got->len);
 	return 0;
+}
+
+/* Gets into a struct of our size. */
+static int value_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value)
+{
+	struct key_call call; /* not cleared: it takes as long as a quarter of a get */
+	int ret;
+
+	if (value->room && !value->ptr)
+		return error_set(-EINVAL, "value->ptr is NULL, and value->room is not 0");
+	call.room.ptr = value->room ? value->ptr : NULL;
+	call.room.bytes = value->room;
+	ret = key_run(kv, key, &call, step_get, kv->store->timeout_ns);
+	return ret ? ret : value_fill(&call.got, value);
 }
 
 int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value)
 {
-	struct key_call call; /* not cleared: it takes as long as a quarter of a get */
-	struct rlv_kv_value asked;
+	struct rlv_kv_value ours;
 	int ret = kv_key_check(kv, key);
 
 	if (ret == 0 && !value)
 		ret = error_set(-EINVAL, "value is NULL");
-	if (ret == 0)
-		ret = abi_read(&asked, sizeof(asked), value, "value->");
-	if (ret == 0 && asked.room && !asked.ptr)
-		ret = error_set(-EINVAL, "value->ptr is NULL, and value->room is not 0");
 	if (ret)
 		return ret;
-	call.room.ptr = asked.room ? asked.ptr : NULL;
-	call.room.bytes = asked.room;
-	ret = key_run(kv, key, &call, step_get, kv->store->timeout_ns);
-	return ret ? ret : value_fill(&call.got, &asked, value);
+	if (abi_size(value) ==
+	    sizeof(ours)) /* no copies, which would wait for the program's stores */
+		return value_get(kv, key, value);
+	ret = abi_read(&ours, sizeof(ours), value, "value->");
+	if (ret)
+		return ret;
+	ret = value_get(kv, key, &ours);
+	if (ret == 0 || ret == -ERANGE)
+		abi_write(value, &ours, sizeof(ours));
+	return ret;
 }
 
 int rlv_kv_get_newer(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than,
