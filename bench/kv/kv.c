@@ -1,8 +1,8 @@
 #include "bench/kv/kv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,18 +10,16 @@
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/rng.h"
 #include "bench/harness/time.h"
 #include "bench/harness/yardstick.h"
 #include "bench/kv/batch.h"
+#include "bench/kv/keys.h"
 #include "bench/kv/redis.h"
 #include "program/interrupt.h"
 
-#define TIMED_EVERY 8u
+#define TIMED_EVERY 32u /* two looks at the clock take a sixth of a get, and order its loads */
 #define LOOK_NS (50 * CLOCK_NS_PER_MS)
-#define THETA 0.99   /* of the Zipf distribution */
-#define DRAWN 65536u /* keys, before the windows: a draw takes as long as a get */
-#define KEY_SPACE 4u /* times the first keys: workload D puts new ones */
+static_assert(KV_BATCH == REDIS_DEPTH, "calls of many keys are compared with pipelines of as many");
 
 struct kv_client {
 	struct worker worker; /* first member: pointers convert to each other */
@@ -31,8 +29,7 @@ struct kv_client {
 	struct rlv_kv *kv;
 	struct redis redis; /* if the case is Redis's */
 	struct kv_batch batches[KV_OPS];
-	struct rng rng;
-	uint32_t *drawn, next; /* ranks of keys, in turn */
+	struct kv_keys keys;
 	uint8_t *value;
 	struct rlv_kv_info before;
 };
@@ -40,70 +37,6 @@ struct kv_client {
 const char *const kv_mode_names[KV_ENGINES] = { "clover", "direct", "central", "redis" };
 const char *const kv_dist_names[KV_DISTS] = { [KV_ZIPF] = "zipf", [KV_UNIFORM] = "uniform" };
 const char *const kv_op_names[KV_OPS] = { [KV_GET] = "get", [KV_PUT] = "put" };
-
-/* -------- keys -------- */
-
-/* Constants of the Zipf distribution over n ranks, as YCSB draws it (Gray and others, SIGMOD 1994). */
-static void zipf_init(struct kv_case *c, uint64_t n)
-{
-	for (uint64_t i = 1; i <= n; i++)
-		c->zeta += 1 / pow((double)i, THETA);
-	c->alpha = 1 / (1 - THETA);
-	c->eta = (1 - pow(2.0 / (double)n, 1 - THETA)) / (1 - (1 + pow(0.5, THETA)) / c->zeta);
-}
-
-static uint64_t zipf_rank(const struct kv_case *c, struct rng *rng)
-{
-	double u = rng_uniform_double(rng), uz = u * c->zeta;
-	uint64_t n = c->config.keys;
-
-	if (uz < 1)
-		return 0;
-	if (uz < 1 + 0.5035) /* 0.5 to the power of THETA */
-		return 1;
-	return min_u64(n - 1, (uint64_t)((double)n * pow(c->eta * u - c->eta + 1, c->alpha)));
-}
-
-static int draw_ranks(struct kv_client *client)
-{
-	const struct kv_config *config = &client->of->config;
-
-	client->drawn = mem_array(DRAWN, sizeof(client->drawn[0]));
-	for (uint32_t i = 0; client->drawn && i < DRAWN; i++)
-		client->drawn[i] = (uint32_t)(config->dist == KV_UNIFORM
-						      ? rng_uniform_u64(&client->rng, config->keys)
-						      : zipf_rank(client->of, &client->rng));
-	return client->drawn ? 0 : -ENOMEM;
-}
-
-static uint64_t draw_key(struct kv_client *client)
-{
-	const struct kv_config *config = &client->of->config;
-	uint64_t newest, rank = client->drawn[client->next++ % DRAWN];
-
-	if (config->dist == KV_UNIFORM)
-		return rank;
-	if (config->workload != 'd') /* the popular keys are spread */
-		return rank * UINT64_C(0x9e3779b97f4a7c15) % config->keys;
-	/* Another client may still be putting the very newest ones. */
-	newest = atomic_load_explicit(&client->of->shared->newest, memory_order_relaxed);
-	rank += config->clients;
-	return (newest > rank ? newest - 1 - rank : 0) % (KEY_SPACE * config->keys);
-}
-
-struct key_text {
-	char text[24];
-	struct rlv_bytes bytes;
-};
-
-static struct rlv_bytes key_bytes(struct key_text *key, uint64_t number)
-{
-	/* "user" and the number in hexadecimal: snprintf would take as long as a get. */
-	memcpy(key->text, "user", 4);
-	for (int i = 0; i < 8; i++)
-		key->text[4 + i] = "0123456789abcdef"[number >> (28 - 4 * i) & 15];
-	return (struct rlv_bytes){ key->text, 12 };
-}
 
 static const char *heap_name(const struct kv_case *c, char name[32])
 {
@@ -131,9 +64,8 @@ static int client_open(struct worker *worker)
 	char name[32];
 	int ret;
 
-	rng_seed(&client->rng, config->seed, worker->index + 1);
 	client->value = mem_zalloc(max_u64(config->value, 8));
-	if (!client->value || draw_ranks(client))
+	if (!client->value || kv_keys_init(&client->keys, client->of, worker->index + 1))
 		return client_fail(client, -ENOMEM, "a value");
 	if (config->mode == KV_REDIS) {
 		ret = redis_connect(&client->redis, client->of->shared->uri, config->value);
@@ -157,7 +89,7 @@ static void client_close(struct worker *worker)
 	redis_disconnect(&client->redis);
 	for (int op = 0; op < KV_OPS; op++)
 		kv_batch_fini(&client->batches[op]);
-	mem_free(client->drawn);
+	kv_keys_fini(&client->keys);
 	mem_free(client->value);
 }
 
@@ -200,13 +132,14 @@ static int client_end(struct worker *worker)
 	return 0;
 }
 
-/* Into the pipeline or batch; what is timed is that, and its flush every 64 operations. */
+/* Into the pipeline or batch; what is timed is its flush every 64 operations. */
 static int pipeline_do(struct kv_client *client, enum kv_op op, struct rlv_bytes key)
 {
 	struct kv_window *window = client->window;
-	uint64_t start = time_wall_ns();
+	uint32_t n = client->kv ? client->batches[op].n : client->redis.n;
+	bool flushes = n + 1 == KV_BATCH;
+	uint64_t start = flushes ? time_wall_ns() : 0;
 	struct rlv_bytes value = { NULL, 0 };
-	uint32_t left;
 	int ret;
 
 	if (op == KV_PUT)
@@ -218,8 +151,7 @@ static int pipeline_do(struct kv_client *client, enum kv_op op, struct rlv_bytes
 	if (ret)
 		return worker_fail(&client->worker, ret, "Redis", error_last());
 	window->ops[op]++;
-	left = client->kv ? client->batches[op].n : client->redis.n;
-	if (left == 0)
+	if (flushes)
 		stats_hist_record(&window->latency_ns[op], time_wall_ns() - start);
 	return 0;
 }
@@ -230,21 +162,21 @@ static int client_do(struct kv_client *client, enum kv_op op, uint64_t number)
 	bool timed = window->ops[op] % TIMED_EVERY == 0;
 	uint64_t start = timed ? time_wall_ns() : 0;
 	struct rlv_kv_value got = RLV_KV_VALUE_INIT;
-	struct key_text key;
+	struct kv_key_text key;
 	int ret;
 
 	if (!client->kv || client->of->config.batched)
-		return pipeline_do(client, op, key_bytes(&key, number));
+		return pipeline_do(client, op, kv_key_bytes(&key, number));
 	if (op == KV_GET) {
 		got.ptr = client->value;
 		got.room = max_u64(client->of->config.value, 8);
-		ret = rlv_kv_get(client->kv, key_bytes(&key, number), &got);
+		ret = rlv_kv_get(client->kv, kv_key_bytes(&key, number), &got);
 		yardstick_use(client->value);
 		if (ret == -ENOENT && client->of->config.workload == 'd') /* being put just now */
 			ret = 0;
 	} else {
 		memcpy(client->value, &window->ops[op], sizeof(uint64_t));
-		ret = rlv_kv_put(client->kv, key_bytes(&key, number),
+		ret = rlv_kv_put(client->kv, kv_key_bytes(&key, number),
 				 (struct rlv_bytes){ client->value, client->of->config.value },
 				 NULL);
 	}
@@ -256,31 +188,38 @@ static int client_do(struct kv_client *client, enum kv_op op, uint64_t number)
 	return 0;
 }
 
+/* Puts with that probability, or else gets. */
+static int client_mix(struct kv_client *client, uint64_t puts_percent)
+{
+	bool puts = kv_keys_percent(&client->keys) < puts_percent;
+
+	return client_do(client, puts ? KV_PUT : KV_GET, kv_keys_draw(&client->keys));
+}
+
 static int client_step(struct worker *worker)
 {
 	struct kv_client *client = client_of(worker);
-	const struct kv_config *config = &client->of->config;
-	uint64_t percent = rng_uniform_u64(&client->rng, 100), key = draw_key(client);
+	uint64_t key;
 	int ret;
 
-	switch (config->workload) {
+	switch (client->of->config.workload) {
 	case 'a':
-		return client_do(client, percent < 50 ? KV_PUT : KV_GET, key);
+		return client_mix(client, 50);
 	case 'b':
-		return client_do(client, percent < 5 ? KV_PUT : KV_GET, key);
+		return client_mix(client, 5);
 	case 'd':
-		if (percent < 5)
-			key = atomic_fetch_add_explicit(&client->of->shared->newest, 1,
-							memory_order_relaxed) %
-			      (KEY_SPACE * config->keys);
-		return client_do(client, percent < 5 ? KV_PUT : KV_GET, key);
+		if (kv_keys_percent(&client->keys) < 5)
+			return client_do(client, KV_PUT, kv_keys_new(&client->keys));
+		return client_do(client, KV_GET, kv_keys_draw(&client->keys));
 	case 'f':
+		key = kv_keys_draw(&client->keys);
 		ret = client_do(client, KV_GET, key);
-		return ret || percent >= 50 ? ret : client_do(client, KV_PUT, key);
+		return ret || kv_keys_percent(&client->keys) >= 50 ? ret
+								   : client_do(client, KV_PUT, key);
 	case 'w':
-		return client_do(client, KV_PUT, key);
+		return client_do(client, KV_PUT, kv_keys_draw(&client->keys));
 	default:
-		return client_do(client, KV_GET, key);
+		return client_do(client, KV_GET, kv_keys_draw(&client->keys));
 	}
 }
 
@@ -305,7 +244,7 @@ void kv_config_fill(struct kv_config *config)
 
 static uint64_t case_keys(const struct kv_config *config)
 {
-	return config->workload == 'd' ? KEY_SPACE * config->keys : config->keys;
+	return config->workload == 'd' ? KV_KEY_SPACE * config->keys : config->keys;
 }
 
 /* Of an entry, or of a copy. */
@@ -340,7 +279,7 @@ int kv_case_fork(struct kv_case *c, const struct kv_config *config)
 		       kv_mode_names[config->mode], config->batched ? " many" : "",
 		       config->workload, kv_dist_names[config->dist], config->value,
 		       config->clients, config->clients == 1 ? "" : "s");
-	zipf_init(c, config->keys);
+	kv_zipf_init(&c->zipf, config->keys);
 	c->shared_bytes = sizeof(*c->shared) + config->clients * sizeof(struct kv_window);
 	c->shared = mmap(NULL, c->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			 -1, 0);
@@ -365,11 +304,11 @@ int kv_case_fork(struct kv_case *c, const struct kv_config *config)
 static int fill_heap(struct kv_case *c, struct rlv_kv *kv)
 {
 	uint8_t *value = mem_zalloc(max_u64(c->config.value, 8));
-	struct key_text key;
+	struct kv_key_text key;
 	int ret = value ? 0 : error_set(-ENOMEM, "no memory for a value");
 
 	for (uint64_t i = 0; ret == 0 && i < c->config.keys; i++) {
-		ret = rlv_kv_put(kv, key_bytes(&key, i),
+		ret = rlv_kv_put(kv, kv_key_bytes(&key, i),
 				 (struct rlv_bytes){ value, c->config.value }, NULL);
 		if (ret)
 			ret = error_set(ret, "fill the heap: %s", rlv_last_error());
@@ -384,11 +323,11 @@ static int fill_redis(struct kv_case *c)
 	const struct kv_config *config = &c->config;
 	uint8_t *value = mem_zalloc(max_u64(config->value, 8));
 	struct redis redis = { 0 };
-	struct key_text key;
+	struct kv_key_text key;
 	int ret = value ? redis_connect(&redis, c->shared->uri, config->value) : -ENOMEM;
 
 	for (uint64_t i = 0; ret == 0 && i < config->keys; i++)
-		ret = redis_add(&redis, key_bytes(&key, i),
+		ret = redis_add(&redis, kv_key_bytes(&key, i),
 				(struct rlv_bytes){ value, config->value });
 	if (ret == 0)
 		ret = redis_flush(&redis);

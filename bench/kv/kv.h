@@ -52,7 +52,7 @@ struct kv_config {
 	uint64_t seed;
 };
 
-/* What an operation did in one window; p99 is of every 8th. */
+/* What an operation did in one window; p99 is of every 32nd. */
 struct kv_window {
 	uint64_t ops[KV_OPS];
 	uint64_t round_trips, bytes, server_calls; /* of all operations */
@@ -66,6 +66,11 @@ struct kv_shared {
 	struct kv_window windows[]; /* of each client */
 };
 
+/* Constants of the Zipf distribution over the keys. */
+struct kv_zipf {
+	double zeta, eta, alpha;
+};
+
 struct kv_case {
 	struct kv_config config;
 	char label[64];
@@ -74,7 +79,7 @@ struct kv_case {
 	struct kv_shared *shared;
 	size_t shared_bytes;
 	pid_t server; /* the metadata server, or Redis, whose CPU time is read; 0 = it is not */
-	double zeta, eta, alpha; /* of the Zipf distribution */
+	struct kv_zipf zipf;
 	struct series series[KV_OPS][KV_METRICS];
 };
 
