@@ -46,6 +46,13 @@ struct kind_request {
 	size_t n_fanout;
 };
 
+/* What object_kind.mend found. */
+enum mend {
+	MEND_NOTHING,
+	MEND_LATER, /* something is missing, which cannot be made now, or without a client slot */
+	MEND_NOW,   /* a piece was made: call again */
+};
+
 struct object_kind {
 	const char *name, *part; /* words of messages: "table", "shard" */
 	uint32_t id;             /* enum kind_id */
@@ -100,6 +107,13 @@ struct object_kind {
 	/* One pass towards exact sums, as sumtree_rebuild_pass. NULL: the kind has no sums. */
 	int (*rebuild)(struct part *part, const struct rebuild_opts *opts,
 		       struct rebuild_report *report_out);
+
+	/*
+	 * Makes a piece of what parts lack, for a few ms, as the client with that owner id of the object and
+	 * that lease; owner 0: only looks. May be NULL.
+	 */
+	int (*mend)(struct catalog_object *object, uint32_t owner, uint64_t lease,
+		    enum mend *found_out);
 
 	/*
 	 * Recovers part s in slices after its node restarted (struct part_life); nobody else uses

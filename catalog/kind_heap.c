@@ -10,6 +10,8 @@
 
 #include "base/mem/alloc.h"
 
+#define MOVE_BYTES ((uint64_t)4 << 20) /* copied in one step */
+
 /* -------- the object -------- */
 
 static const struct heap_desc *desc_of(const struct catalog_object *object)
@@ -153,6 +155,55 @@ void kind_heap_copies(const struct catalog_object *heap, uint32_t *whole_out, ui
 	}
 }
 
+/* The copies of part p as they are; false: one is away. */
+static bool heap_line_of(const struct catalog_object *object, uint32_t p, struct heap_copies *out)
+{
+	*out = (struct heap_copies){ .n = 0 };
+	for (uint32_t s = p; s < object->n_parts; s += desc_of(object)->n_parts) {
+		struct heap *heap;
+		bool whole;
+
+		if (catalog_part_is_lost(object, s))
+			continue;
+		if (!catalog_state_is_usable(catalog_part_view(object, s)) ||
+		    out->n_all == HEAP_LINE_MAX)
+			return false;
+		heap = heap_of(object->attached[s]);
+		if (heap_is_whole(heap, &whole)) {
+			error_clear();
+			return false;
+		}
+		out->at[out->n_all++] = heap;
+		out->n += whole;
+	}
+	return out->n > 0;
+}
+
+/* Fills copies of parts that no client owns. */
+static int heap_mend(struct catalog_object *object, uint32_t owner, uint64_t lease,
+		     enum mend *found_out)
+{
+	const struct copies_owner self = { owner, lease };
+
+	*found_out = MEND_NOTHING;
+	for (uint32_t p = 0; p < desc_of(object)->n_parts; p++) {
+		struct heap_copies copies;
+		bool done;
+		int ret;
+
+		if (!heap_line_of(object, p, &copies) || copies.n == copies.n_all)
+			continue;
+		*found_out = MEND_LATER;
+		ret = owner ? heap_copies_mend(&copies, &self, MOVE_BYTES, &done) : -EBUSY;
+		if (ret == 0)
+			*found_out = MEND_NOW;
+		if (ret != -EBUSY && ret != -EAGAIN)
+			return ret;
+		error_clear();
+	}
+	return 0;
+}
+
 /* -------- a part -------- */
 
 static void heap_plan_part(const struct catalog_object *object, uint32_t s,
@@ -183,8 +234,6 @@ static int heap_leave(struct part *part, uint32_t owner)
 }
 
 /* -------- drain -------- */
-
-#define MOVE_BYTES ((uint64_t)4 << 20) /* copied in one step */
 
 /* A part that leaves: where its contents go, and how far that is. */
 struct moving {
@@ -317,6 +366,7 @@ const struct object_kind kind_heap = {
 	.close = heap_close_part,
 	.settle_dead = heap_settle_dead,
 	.leave = heap_leave,
+	.mend = heap_mend,
 	.leaver = heap_leaver,
 	.move = heap_move_part,
 	.desc_of_part = heap_desc_of_part,

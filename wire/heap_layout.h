@@ -101,13 +101,17 @@ WIRE_AT(heap_desc, crc, 124);
  *                  0  owner:16 | its lease, the low bits:48; 0 = no client owns it
  *                  8  whole: 1 = it has all that the copies before it have
  *                 16  newest: highest number of a copy that became whole after the first ones
+ *                 24  filler: owner id of the server while it fills copies, HEAP_FILLER_WANTED: a client waits for it
  */
 struct heap_line {
 	struct rword64 owner;
 	struct rword64 whole;
 	struct rword64 newest;
-	uint64_t reserved[5];
+	struct rword64 filler;
+	uint64_t reserved[4];
 };
+
+#define HEAP_FILLER_WANTED (UINT64_C(1) << 32)
 
 struct heap_words {
 	struct part_words part;
@@ -119,6 +123,7 @@ struct heap_words {
 WIRE_SIZE(heap_line, WIRE_LINE);
 WIRE_AT(heap_line, whole, 8);
 WIRE_AT(heap_line, newest, 16);
+WIRE_AT(heap_line, filler, 24);
 WIRE_SIZE(heap_words, 384);
 WIRE_AT(heap_words, epoch, 192);
 WIRE_AT(heap_words, keys, 256);

@@ -65,7 +65,21 @@ static uint64_t owner_word(const struct copies_owner *self)
 	return (uint64_t)self->owner << 48 | (self->lease & ((UINT64_C(1) << 48) - 1));
 }
 
-/* -EBUSY if the client that the word names is alive. */
+/* -EAGAIN if that owner is the server, which is told that a client waits for the part. */
+static int owner_ask(struct heap *heap, uint32_t owner)
+{
+	uint64_t filler, old;
+	int ret = transport_load(heap->tree, LINE_OFF(filler), &filler);
+
+	if (ret || (uint32_t)filler != owner)
+		return ret;
+	if (!(filler & HEAP_FILLER_WANTED))
+		ret = transport_cas_word(heap->tree, LINE_OFF(filler), filler,
+					 filler | HEAP_FILLER_WANTED, &old);
+	return ret ? ret : error_set(-EAGAIN, "heap %s: the server fills a copy", heap->desc.name);
+}
+
+/* -EBUSY if the client that the word names is alive; -EAGAIN if it is the server. */
 static int owner_check(struct heap *heap, uint64_t word)
 {
 	uint32_t owner = (uint32_t)(word >> 48);
@@ -78,6 +92,9 @@ static int owner_check(struct heap *heap, uint64_t word)
 	ret = slot_read(&heap->part, owner - 1, &slot);
 	holder.lease = slot.lease;
 	if (ret || slot.state == SLOT_FREE || owner_word(&holder) != word)
+		return ret;
+	ret = owner_ask(heap, owner);
+	if (ret)
 		return ret;
 	return error_set(-EBUSY,
 			 "heap %s: client slot %u of pid %u owns the part of the key: with copies, "
@@ -108,11 +125,17 @@ static int claim_one(struct heap *heap, uint64_t mine, bool *settle_out)
 int heap_copies_claim(const struct heap_copies *copies, const struct copies_owner *self,
 		      bool *settle_out, uint64_t *newest_out)
 {
+	bool whole = false;
 	int ret = 0;
 
 	*settle_out = false;
 	for (uint32_t i = 0; ret == 0 && i < copies->n_all; i++)
 		ret = claim_one(copies->at[i], owner_word(self), settle_out);
+	if (ret == 0 && copies->n < copies->n_all)
+		ret = heap_is_whole(copies->at[copies->n], &whole);
+	if (ret == 0 && whole) /* another owner filled it since our last look */
+		ret = error_set(-EAGAIN, "heap %s: a copy has become whole",
+				copies->at[0]->desc.name);
 	return ret ? ret : transport_load(copies->at[0]->tree, LINE_OFF(newest), newest_out);
 }
 
@@ -358,6 +381,60 @@ int heap_copies_fill(struct heap_copies *copies, uint64_t bytes)
 	mem_free(heads.entry);
 	return ret == 0 && copies->filled >= end && copies->n < copies->n_all ? fill_end(copies)
 									      : ret;
+}
+
+/* -------- the server -------- */
+
+static int mend_begin(const struct heap_copies *copies, const struct copies_owner *self)
+{
+	uint64_t newest;
+	bool settle;
+	int ret = word_set(copies->at[0], LINE_OFF(filler), self->owner);
+
+	if (ret == 0)
+		ret = heap_copies_claim(copies, self, &settle, &newest);
+	return ret == 0 && settle ? heap_copies_settle(copies, self->owner) : ret;
+}
+
+static int mend_end(const struct heap_copies *copies, const struct copies_owner *self)
+{
+	int ret = heap_copies_release(copies, self);
+
+	copies->at[copies->n_all - 1]->mending = false;
+	return ret ? ret : word_set(copies->at[0], LINE_OFF(filler), 0);
+}
+
+int heap_copies_mend(struct heap_copies *copies, const struct copies_owner *self, uint64_t bytes,
+		     bool *done_out)
+{
+	struct heap *last = copies->at[copies->n_all - 1], *primary = copies->at[0];
+	uint64_t filler = self->owner;
+	int ret;
+
+	*done_out = false;
+	if (!last->mending) {
+		last->mended = 0;
+		ret = mend_begin(copies, self);
+	} else {
+		ret = transport_load(primary->tree, LINE_OFF(filler), &filler);
+	}
+	last->mending = ret == 0;
+	if (ret == 0 && filler != self->owner) {
+		ret = mend_end(copies, self);
+		return ret ? ret
+			   : error_set(-EBUSY, "heap %s: a client wants to put",
+				       primary->desc.name);
+	}
+	copies->filled = last->mended;
+	if (ret == 0)
+		ret = heap_copies_fill(copies, bytes);
+	last->mended = copies->filled;
+	last->mending = ret == 0;
+	if (ret || copies->n < copies->n_all)
+		return ret;
+	ret = mend_end(copies, self);
+	*done_out = ret == 0;
+	return ret;
 }
 
 /* -------- check -------- */

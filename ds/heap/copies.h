@@ -38,7 +38,8 @@ struct copies_owner {
 /*
  * Makes the client the owner in all copies. *settle_out: the word was not 0, so heap_copies_settle has
  * to follow; *newest_out: highest number of a copy that may have to be in the line. -EBUSY: a live
- * client owns the part, and the message names it. Cost: 2 RT for each copy, 3 to take over.
+ * client owns the part, and the message names it; -EAGAIN: the server fills a copy and will leave the part to
+ * us, or a copy has become whole. Cost: 2 RT for each copy, 3 to take over.
  */
 RLV_MUST_CHECK int heap_copies_claim(const struct heap_copies *copies,
 				     const struct copies_owner *self, bool *settle_out,
@@ -81,6 +82,14 @@ RLV_MUST_CHECK int heap_copies_set(const struct heap_copies *copies, uint64_t of
  * whole when they are. copies->filled is where it goes on. Cost: 3 RT for each entry and copy.
  */
 RLV_MUST_CHECK int heap_copies_fill(struct heap_copies *copies, uint64_t bytes);
+
+/*
+ * A piece of the same by the server, which owns the part until the copies are whole, or a client wants it:
+ * -EBUSY, as of a part that a client owns. `self` is a client slot of the server. After an error it begins
+ * again. *done_out: they are whole.
+ */
+RLV_MUST_CHECK int heap_copies_mend(struct heap_copies *copies, const struct copies_owner *self,
+				    uint64_t bytes, bool *done_out);
 
 /* Number of heads and entries that differ between whole copies; exact while nobody puts. */
 RLV_MUST_CHECK int heap_copies_compare(const struct heap_copies *copies, uint64_t *differ_out);

@@ -25,7 +25,9 @@ struct heap {
 	struct part part;
 	struct region *tree, *rows;
 	struct heap_desc desc;
-	bool whole;              /* seen to be; copies.h */
+	bool whole;   /* seen to be; copies.h */
+	bool mending; /* by heap_copies_mend, up to bucket `mended` */
+	uint32_t mended;
 	struct central *central; /* the coordinator's map; NULL: there is none */
 };
 

@@ -116,19 +116,43 @@ static bool rebuild_slice(struct repair *repair, struct catalog_object *object, 
 	return true;
 }
 
+/* Makes a piece of what parts lack. */
+static uint64_t mend_slice(struct repair *repair, struct catalog_object *object)
+{
+	enum mend found = MEND_NOTHING;
+	const uint64_t lease = repair->self.client_id;
+	int ret = object->kind->mend(object, object->slots.own, lease, &found);
+
+	if (ret == 0 && found == MEND_LATER && !object->slots.own) {
+		ret = slots_get(&object->slots, &repair->self, 0, &object->slots.own);
+		if (ret == 0)
+			ret = object->kind->mend(object, object->slots.own, lease, &found);
+	}
+	if (ret)
+		log_warn("%s: cannot complete its parts: %s", object->text, error_last());
+	if (ret == 0 && found == MEND_NOW)
+		return BUSY_NS;
+	give_slot(repair, object);
+	return IDLE_NS;
+}
+
 static uint64_t work_on(struct repair *repair, struct catalog_object *object)
 {
 	uint32_t s = object->kind->rebuild ? 0 : object->n_parts;
+	uint64_t pause = IDLE_NS;
 
 	while (s < object->n_parts && !(object->attached[s] && object->parts[s].drift))
 		s++;
-	if (s == object->n_parts) {
+	if (s == object->n_parts && object->kind->mend)
+		pause = mend_slice(repair, object);
+	else if (s == object->n_parts)
 		give_slot(repair, object);
+	if (s == object->n_parts) {
 		if (!note_debtor(repair, object))
 			end_wait(repair, object->id);
 		if (object->kind->tick_clean)
 			object->kind->tick_clean(object);
-		return IDLE_NS;
+		return pause;
 	}
 	if (!object->slots.own && slots_get(&object->slots, &repair->self, 0, &object->slots.own)) {
 		begin_wait(repair, object, (struct repair_wait){ .pid = 0 }, "");

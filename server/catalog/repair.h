@@ -1,8 +1,8 @@
 /*
- * Repair: rebuilds the sums of parts in which a client died inside a call. Each call does one pass
- * over one part, so that the event loop stays responsive.
+ * Repair: rebuilds the sums of parts in which a client died inside a call, and completes what parts lack
+ * (object_kind.mend). Each call does one pass over one part, so that the event loop stays responsive.
  *
- * During a rebuild the server is an ordinary owner, with its own client slot in that object.
+ * Meanwhile the server is an ordinary owner, with its own client slot in that object.
  */
 #ifndef RLV_SERVER_CATALOG_REPAIR_H
 #define RLV_SERVER_CATALOG_REPAIR_H

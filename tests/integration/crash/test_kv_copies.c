@@ -236,6 +236,35 @@ TEST_WITH(lost_nodes__one_after_the_other, setup, teardown)
 	}
 }
 
+static bool are_all_there(void *arg)
+{
+	return copies(arg) == 4;
+}
+
+/* No client helps: the server fills copies of parts that nobody owns, as soon as a node can have them. */
+TEST_WITH(lost_nodes__are_made_up_for_by_the_server, setup, teardown)
+{
+	static const char *const size[] = { "--size", "64M", NULL };
+	struct fixture *fx = *state;
+
+	put_all(fx);
+	must(rlv_kv_release(fx->kv), "rlv_kv_release");
+	for (uint32_t n = 0; n < 2; n++) {
+		fx->lost = n;
+		processes_kill(&fx->ps, fx->nodes[n], SIGKILL);
+		assert_true(processes_until(is_lost, fx));
+		if (n == 1) { /* no node is left for them */
+			assert_int_equal(copies(fx), 2);
+			fx->nodes[n] = processes_memnode(&fx->ps, "s", "b", size);
+		}
+		assert_true(processes_until(are_all_there, fx));
+		expect_all(fx);
+		expect_sound(fx);
+	}
+	put_all(fx);
+	expect_sound(fx);
+}
+
 /* -------- owners -------- */
 
 static int child_that_owns(void *arg)

@@ -491,6 +491,160 @@ TEST(fill__its_owner_dies_at_every_call)
 	assert_in_range(n, 20, 2000);
 }
 
+/* -------- the server fills -------- */
+
+/* A part whose first copy is lost, after some puts, with a new copy; the server has slot 1. */
+static void open_lacking(struct fixture *fx, struct client *server, uint64_t acked[KEYS])
+{
+	struct client owner;
+
+	fixture_open(fx, 2);
+	join(fx, 0, 2, NULL, &owner);
+	must(own(&owner));
+	must(run_puts(&owner, acked, 40));
+	leave(&owner);
+	add_copy(fx, 2);
+	join(fx, 1, 1, NULL, server);
+	assert_int_equal(server->copies.n, 1);
+	assert_int_equal(server->copies.n_all, 2);
+}
+
+static void expect_served_alone(struct fixture *fx, const uint64_t acked[KEYS])
+{
+	struct client alone;
+
+	join(fx, 2, 3, NULL, &alone);
+	assert_int_equal(alone.copies.n, 1);
+	must(own(&alone));
+	expect_keys(&alone, acked);
+	leave(&alone);
+	expect_sound(fx, 1);
+}
+
+static int mend(struct client *server, uint64_t bytes)
+{
+	bool done = false;
+	int ret = heap_copies_mend(&server->copies, &server->self, bytes, &done);
+
+	assert_int_equal(done, ret == 0 && server->copies.n == server->copies.n_all);
+	return ret;
+}
+
+TEST(mend__fills_a_part_that_nobody_owns)
+{
+	uint64_t acked[KEYS] = { 0 };
+	struct fixture fx;
+	struct client server, next;
+	uint32_t slices = 0;
+
+	open_lacking(&fx, &server, acked);
+	for (; server.copies.n < server.copies.n_all; slices++)
+		must(mend(&server, 9000));
+	assert_true(slices > 1);
+	expect_same(&server);
+	join(&fx, 1, 2, NULL, &next);
+	must(own(&next)); /* it was given back */
+	leave(&next);
+	kill_client(&server);
+	expect_served_alone(&fx, acked);
+	fixture_close(&fx);
+}
+
+TEST(mend__leaves_the_part_to_a_client)
+{
+	uint64_t acked[KEYS] = { 0 };
+	struct fixture fx;
+	struct client server, client;
+
+	open_lacking(&fx, &server, acked);
+	join(&fx, 1, 2, NULL, &client);
+	must(mend(&server, 1));
+	assert_int_equal(own(&client), -EAGAIN);
+	assert_int_equal(own(&client), -EAGAIN);
+	assert_int_equal(mend(&server, 1), -EBUSY);
+	must(own(&client));
+	assert_int_equal(mend(&server, 1), -EBUSY); /* it owns the part */
+	must(run_puts(&client, acked, 40));
+	leave(&client);
+	while (server.copies.n < server.copies.n_all)
+		must(mend(&server, 9000));
+	join(&fx, 1, 4, NULL, &client);
+	expect_keys(&client, acked);
+	expect_same(&client);
+	kill_client(&client);
+	kill_client(&server);
+	expect_served_alone(&fx, acked);
+	fixture_close(&fx);
+}
+
+/* The server is killed, or cannot reach a copy: a client then owns the part, or the server begins again. */
+static bool mend_with(uint32_t at, uint64_t fail_at, uint64_t cut_at, bool by_client)
+{
+	uint64_t acked[KEYS] = { 0 };
+	struct client server, client;
+	struct fixture fx;
+	int ret = 0;
+
+	open_lacking(&fx, &server, acked);
+	kill_client(&server);
+	join(&fx, 1, 1, wrap, &server);
+	fault_set(server.at[at].tr, &(struct fault_plan){ .fail_at = fail_at, .cut_at = cut_at });
+	while (ret == 0 && server.copies.n < server.copies.n_all)
+		ret = mend(&server, 9000);
+	if (by_client) {
+		kill_client(&server);
+		join(&fx, 1, 2, NULL, &client);
+		must(own(&client));
+		must(run_puts(&client, acked, 10));
+		must(heap_copies_fill(&client.copies, UINT64_MAX));
+		expect_same(&client);
+		leave(&client);
+	} else {
+		fault_set(server.at[at].tr, &(struct fault_plan){ .seed = 0 });
+		while (server.copies.n < server.copies.n_all)
+			must(mend(&server, 9000));
+		expect_same(&server);
+		kill_client(&server);
+	}
+	expect_served_alone(&fx, acked);
+	fixture_close(&fx);
+	return ret != 0;
+}
+
+TEST(mend__ends_at_every_call)
+{
+	for (uint32_t at = 0; at < 2; at++) {
+		uint32_t n = 0;
+
+		for (uint64_t i = 1; mend_with(at, i % 2 ? i : 0, i % 2 ? 0 : i, i % 2 == 0); i++)
+			n++;
+		assert_in_range(n, 20, 2000);
+	}
+}
+
+/* A client looked at the copies before another owner filled the new one. */
+TEST(claim__with_an_old_line_looks_again)
+{
+	uint64_t acked[KEYS] = { 0 };
+	struct client server, old;
+	struct fixture fx;
+
+	open_lacking(&fx, &server, acked);
+	join(&fx, 1, 2, NULL, &old);
+	while (server.copies.n < server.copies.n_all)
+		must(mend(&server, UINT64_MAX));
+	assert_int_equal(old.copies.n, 1);
+	assert_int_equal(own(&old), -EAGAIN);
+	old.copies.n = 2;
+	must(own(&old));
+	must(run_puts(&old, acked, 10));
+	expect_same(&old);
+	leave(&old);
+	kill_client(&server);
+	expect_served_alone(&fx, acked);
+	fixture_close(&fx);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
