@@ -140,10 +140,13 @@ static uint32_t heap_missing(const struct catalog_object *object)
 	return UINT32_MAX;
 }
 
-void kind_heap_copies(const struct catalog_object *heap, uint32_t *whole_out, uint32_t *wanted_out)
+struct heap_state kind_heap_state(const struct catalog_object *heap)
 {
-	*whole_out = 0;
-	*wanted_out = heap_cut(desc_of(heap));
+	const struct heap_desc *desc = desc_of(heap);
+	struct heap_state state = { .mode = desc->mode,
+				    .parts = desc->n_parts,
+				    .wanted = heap_cut(desc) };
+
 	for (uint32_t s = 0; s < heap->n_parts; s++) {
 		bool whole = false;
 

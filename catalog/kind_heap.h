@@ -14,9 +14,16 @@ struct central_call;
 
 extern const struct object_kind kind_heap;
 
-/* Copies of all parts that a heap has: *whole_out counts those that are reached and have everything, up to
-   *wanted_out, those that it is to have. Cost: 1 RT for each copy that is being filled. */
-void kind_heap_copies(const struct catalog_object *heap, uint32_t *whole_out, uint32_t *wanted_out);
+/* Copies of all parts of a heap. */
+struct heap_state {
+	uint32_t mode, parts;
+	uint32_t wanted;
+	uint32_t whole;   /* are reached and have everything; up to `wanted` */
+	uint32_t filling; /* are reached, and do not have everything yet */
+};
+
+/* Cost: 1 RT for each copy that is being filled. */
+struct heap_state kind_heap_state(const struct catalog_object *heap);
 
 /* A heap of mode central, by number and uuid, and a part of it. */
 struct heap_part_name {

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,9 +101,22 @@ static const struct field store_fields[] = {
 
 static const struct record store_type = RECORD(rlv_store_info, store_fields);
 
+static const char *const modes[] = { "clover", "direct", "central", NULL };
+
+static const struct field heap_fields[] = {
+	FIELD(rlv_heap_info, name, FIELD_TEXT, "name", "heap"),
+	{ "mode", "mode", FIELD_NAME, offsetof(struct rlv_heap_info, mode), modes, NULL },
+	FIELD(rlv_heap_info, parts, FIELD_U32, "parts", ">parts"),
+	FIELD(rlv_heap_info, copies_wanted, FIELD_U32, "copies_wanted", ">copies wanted"),
+	FIELD(rlv_heap_info, copies, FIELD_U32, "copies", ">whole"),
+	FIELD(rlv_heap_info, copies_filling, FIELD_U32, "copies_filling", ">being filled"),
+};
+
+static const struct record heap_type = RECORD(rlv_heap_info, heap_fields);
+
 /* -------- --why: pending waits and their causes -------- */
 
-enum { MAX_WAITS = 256 };
+enum { MAX_WAITS = 256, MAX_HEAPS = 255 /* limit of the metadata server */ };
 
 static const char *wait_kind(const struct rlv_wait *wait)
 {
@@ -133,16 +147,29 @@ static void put_wait(struct json *json, const struct rlv_wait *wait)
 	json_object_end(json);
 }
 
+/* An embedded store lists none. */
+static int read_heaps(struct rlv_store *store, struct rlv_heap_info *heaps, size_t *n_out)
+{
+	size_t n = MAX_HEAPS;
+	int ret = rlv_store_heaps(store, heaps, sizeof(heaps[0]), &n);
+
+	*n_out = ret ? 0 : n < MAX_HEAPS ? n : MAX_HEAPS;
+	return ret == -ENOTSUP ? 0 : ret;
+}
+
 static int show_status(struct rlv_store *store, const struct request *request)
 {
 	static struct rlv_wait waits[MAX_WAITS];
+	static struct rlv_heap_info heaps[MAX_HEAPS];
 	struct store_status status;
-	size_t n_waits = MAX_WAITS, shown;
+	size_t n_waits = MAX_WAITS, n_heaps, shown;
 	struct json *json;
 	int code, ret = store_status_read(store, &status);
 
 	if (ret == 0 && request->why)
 		ret = rlv_store_waits(store, waits, sizeof(waits[0]), &n_waits);
+	if (ret == 0)
+		ret = read_heaps(store, heaps, &n_heaps);
 	if (ret)
 		return cli_fail(ret, "status of %s", request->common.uri);
 	shown = !request->why ? 0 : n_waits < MAX_WAITS ? n_waits : MAX_WAITS;
@@ -151,6 +178,8 @@ static int show_status(struct rlv_store *store, const struct request *request)
 		record_members(&store_type, &status.info, json);
 		json_key(json, "nodes");
 		record_list(&node_type, status.nodes, status.n_nodes, json);
+		json_key(json, "heaps");
+		record_list(&heap_type, heaps, n_heaps, json);
 		if (request->why) {
 			json_key(json, "waits");
 			json_array_begin(json);
@@ -164,6 +193,8 @@ static int show_status(struct rlv_store *store, const struct request *request)
 	code = record_list(&store_type, &status.info, 1, NULL);
 	if (code == CLI_OK)
 		code = record_list(&node_type, status.nodes, status.n_nodes, NULL);
+	if (code == CLI_OK && n_heaps)
+		code = record_list(&heap_type, heaps, n_heaps, NULL);
 	if (status.info.waiting[0])
 		printf("waiting: %s\n", status.info.waiting);
 	for (const struct rlv_wait *wait = waits; wait < waits + shown; wait++) {

@@ -168,6 +168,9 @@ struct meta_ops {
 	   The op is NULL for stores without other clients. */
 	int (*waits)(struct meta *meta, struct rlv_wait *waits, size_t *n_inout);
 
+	/* The same of heaps. */
+	int (*heaps)(struct meta *meta, struct rlv_heap_info *heaps, size_t *n_inout);
+
 	/* A call of the coordinator of a heap, for the access whose stage takes what the answer
 	   points to. -EHOSTDOWN: nothing was done; -ETIMEDOUT, -ECONNRESET, -EIO: not known;
 	   -ESTALE: the heap was dropped; errors of central_serve. */

@@ -500,6 +500,7 @@ static const struct meta_ops remote_ops = {
 	.persist = remote_persist,
 	.close = remote_close,
 	.waits = remote_waits,
+	.heaps = remote_heaps,
 	.heap_call = remote_heap_call,
 };
 

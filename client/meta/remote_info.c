@@ -83,6 +83,28 @@ int remote_nodes(struct meta *meta, struct rlv_node_info *nodes, size_t *n_inout
 	return 0;
 }
 
+int remote_heaps(struct meta *meta, struct rlv_heap_info *heaps, size_t *n_inout)
+{
+	Relive__StoreInfoReply *info;
+	int ret = ask_info(meta, false, &info);
+
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < info->n_heaps && i < *n_inout; i++) {
+		const Relive__HeapInfo *in = info->heaps[i];
+
+		heaps[i] = (struct rlv_heap_info){ .mode = in->mode,
+						   .parts = in->parts,
+						   .copies_wanted = in->wanted,
+						   .copies = in->whole,
+						   .copies_filling = in->filling };
+		snprintf(heaps[i].name, sizeof(heaps[i].name), "%s", in->name);
+	}
+	*n_inout = info->n_heaps;
+	protobuf_c_message_free_unpacked(&info->base, NULL);
+	return 0;
+}
+
 /* -------- waits -------- */
 
 static void take_wait(const Relive__Waiting *in, struct rlv_wait *out)

@@ -53,6 +53,22 @@ int rlv_store_clients(struct rlv_store *store, struct rlv_client_info *clients, 
 	return abi_array_end(&array, ret);
 }
 
+int rlv_store_heaps(struct rlv_store *store, struct rlv_heap_info *heaps, size_t size,
+		    size_t *n_inout)
+{
+	struct abi_array array = { .theirs = heaps, .size = size, .n_inout = n_inout };
+	int ret;
+
+	if (!store || !n_inout || (*n_inout && !heaps))
+		return error_set(-EINVAL, "store, heaps or n_inout is NULL");
+	if (!store->meta->ops->heaps)
+		return error_set(-ENOTSUP, "%s: has one copy of everything", store->uri.whole);
+	ret = abi_array_begin(&array, sizeof(*heaps), "heaps");
+	if (ret == 0)
+		ret = store->meta->ops->heaps(store->meta, array.ours, &array.n);
+	return abi_array_end(&array, ret);
+}
+
 int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t size, size_t *n_inout)
 {
 	struct abi_array array = { .theirs = waits, .size = size, .n_inout = n_inout };

@@ -84,6 +84,26 @@ struct rlv_wait {
 RLV_CHECKED int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t size,
 				size_t *n_inout);
 
+/* -------- heaps -------- */
+
+/* Copies of a heap's parts as the server sees them. */
+struct rlv_heap_info {
+	char name[RLV_NAME_BYTES];
+	uint32_t mode; /* enum rlv_kv_mode */
+	uint32_t parts;
+	uint32_t copies_wanted; /* of all parts */
+	uint32_t copies;        /* whole ones that it reaches */
+	uint32_t copies_filling;
+	uint32_t reserved;
+};
+
+/*
+ * Fills heaps[0..*n_inout), size = sizeof(*heaps); *n_inout becomes their number. -ENOTSUP (embed:).
+ * Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_store_heaps(struct rlv_store *store, struct rlv_heap_info *heaps, size_t size,
+				size_t *n_inout);
+
 /* -------- tokens of roles -------- */
 
 #define RLV_TOKEN_BYTES 128 /* size of a role's token, with the final NUL */

@@ -123,17 +123,20 @@ static void put_tables(const struct metad *md, struct metrics *m)
 static void put_heaps(const struct metad *md, struct metrics *m)
 {
 	metrics_family(m, "relive_heap_copies", METRICS_GAUGE,
-		       "Copies of a heap's parts: missing ones are away, or not filled yet.");
+		       "Copies of a heap's parts: missing ones are away, or being filled.");
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		const struct catalog_object *heap = md->catalog.objects[id];
-		uint32_t whole, wanted;
+		struct heap_state state;
 
 		if (!heap || heap->kind != &kind_heap)
 			continue;
-		kind_heap_copies(heap, &whole, &wanted);
-		metrics_u64(m, whole, METRICS_LABELS({ "heap", heap->name }, { "state", "whole" }));
-		metrics_u64(m, wanted - whole,
+		state = kind_heap_state(heap);
+		metrics_u64(m, state.whole,
+			    METRICS_LABELS({ "heap", heap->name }, { "state", "whole" }));
+		metrics_u64(m, state.wanted - state.whole,
 			    METRICS_LABELS({ "heap", heap->name }, { "state", "missing" }));
+		metrics_u64(m, state.filling,
+			    METRICS_LABELS({ "heap", heap->name }, { "state", "filling" }));
 	}
 }
 

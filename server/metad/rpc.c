@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 
+#include "catalog/kind_heap.h"
 #include "catalog/kind_table.h"
 #include "server/daemon/version.h"
 #include "server/metad/waits.h"
@@ -67,6 +68,30 @@ static void fill_node(const struct metad *md, struct node *node, struct node_row
 	info->shards = catalog_parts_of(&md->catalog, node, NULL);
 }
 
+/* Adds the heaps to the reply: at most OBJECT_MAX_ID. */
+static void fill_heaps(const struct metad *md, Relive__HeapInfo *infos, Relive__HeapInfo **list,
+		       Relive__StoreInfoReply *reply)
+{
+	reply->heaps = list;
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		const struct catalog_object *heap = md->catalog.objects[id];
+		Relive__HeapInfo *info = &infos[reply->n_heaps];
+		struct heap_state state;
+
+		if (!heap || heap->kind != &kind_heap)
+			continue;
+		state = kind_heap_state(heap);
+		relive__heap_info__init(info);
+		info->name = (char *)heap->name;
+		info->mode = state.mode;
+		info->parts = state.parts;
+		info->wanted = state.wanted;
+		info->whole = state.whole;
+		info->filling = state.filling;
+		list[reply->n_heaps++] = info;
+	}
+}
+
 static int store_info(const struct call *call, const ProtobufCMessage *message)
 {
 	Relive__StoreInfoReply reply = RELIVE__STORE_INFO_REPLY__INIT;
@@ -74,6 +99,7 @@ static int store_info(const struct call *call, const ProtobufCMessage *message)
 	uint32_t n = nodes_count(&md->nodes, false);
 	struct node_row *rows = mem_array(n + 1, sizeof(*rows));
 	Relive__NodeInfo **list = mem_array(n + 1, sizeof(Relive__NodeInfo *));
+	Relive__HeapInfo heaps[OBJECT_MAX_ID], *heap_list[OBJECT_MAX_ID];
 	char *waiting[OBJECT_MAX_ID];
 	int ret = rows && list ? 0 : error_set(-ENOMEM, "cannot allocate memory for %u nodes", n);
 
@@ -96,6 +122,7 @@ static int store_info(const struct call *call, const ProtobufCMessage *message)
 			reply.n_nodes++;
 		}
 		reply.nodes = list;
+		fill_heaps(md, heaps, heap_list, &reply);
 		ret = rpc_answer(call, &reply.base, &reply.status);
 	}
 	waits_free(&reply);

@@ -2,6 +2,7 @@
  * A heap with two copies of each part on three memory nodes, in real processes: a node is lost, its copies are
  * made anew and filled, another one is lost; owners are killed. A node is drained, also of parts without copies.
  */
+#include "tests/support/command.h"
 #include "tests/support/history.h"
 #include "tests/support/must.h"
 #include "tests/support/processes.h"
@@ -241,6 +242,40 @@ static bool are_all_there(void *arg)
 	return copies(arg) == 4;
 }
 
+/* What the server says of the heap's copies. */
+static void expect_state(struct fixture *fx, uint32_t whole, uint32_t filling)
+{
+	static struct command command;
+	struct rlv_heap_info info[2];
+	char words[160];
+	size_t n = 2;
+
+	command.ps = &fx->ps;
+	must(rlv_store_heaps(fx->store, info, sizeof(info[0]), &n), "rlv_store_heaps");
+	assert_int_equal(n, 1);
+	assert_string_equal(info[0].name, "h");
+	assert_int_equal(info[0].parts, 2);
+	assert_int_equal(info[0].copies_wanted, 4);
+	assert_int_equal(info[0].copies, whole);
+	assert_int_equal(info[0].copies_filling, filling);
+	snprintf(words, sizeof(words),
+		 "\"heaps\":[{\"name\":\"h\",\"mode\":\"clover\",\"parts\":2,\"copies_wanted\":4,"
+		 "\"copies\":%u,\"copies_filling\":%u}]",
+		 whole, filling);
+	command_expect(&command, 0, "status shm:s --json");
+	command_expect_words(command.out, words);
+}
+
+static bool are_new_copies_made(void *arg)
+{
+	struct rlv_heap_info info;
+	struct fixture *fx = arg;
+	size_t n = 1;
+
+	must(rlv_store_heaps(fx->store, &info, sizeof(info), &n), "rlv_store_heaps");
+	return info.copies + info.copies_filling == 4;
+}
+
 /* No client helps: the server fills copies of parts that nobody owns, as soon as a node can have them. */
 TEST_WITH(lost_nodes__are_made_up_for_by_the_server, setup, teardown)
 {
@@ -248,6 +283,7 @@ TEST_WITH(lost_nodes__are_made_up_for_by_the_server, setup, teardown)
 	struct fixture *fx = *state;
 
 	put_all(fx);
+	expect_state(fx, 4, 0);
 	must(rlv_kv_release(fx->kv), "rlv_kv_release");
 	for (uint32_t n = 0; n < 2; n++) {
 		fx->lost = n;
@@ -255,13 +291,23 @@ TEST_WITH(lost_nodes__are_made_up_for_by_the_server, setup, teardown)
 		assert_true(processes_until(is_lost, fx));
 		if (n == 1) { /* no node is left for them */
 			assert_int_equal(copies(fx), 2);
+			expect_state(fx, 2, 0);
 			fx->nodes[n] = processes_memnode(&fx->ps, "s", "b", size);
 		}
 		assert_true(processes_until(are_all_there, fx));
+		expect_state(fx, 4, 0);
 		expect_all(fx);
 		expect_sound(fx);
 	}
-	put_all(fx);
+	put_all(fx); /* so this handle owns the parts, and the server leaves new copies to it */
+	fx->lost = 2;
+	processes_kill(&fx->ps, fx->nodes[2], SIGKILL);
+	assert_true(processes_until(is_lost, fx));
+	fx->nodes[0] = processes_memnode(&fx->ps, "s", "a", size);
+	assert_true(processes_until(are_new_copies_made, fx));
+	expect_state(fx, 2, 2);
+	assert_true(processes_until(is_whole_again, fx));
+	expect_state(fx, 4, 0);
 	expect_sound(fx);
 }
 

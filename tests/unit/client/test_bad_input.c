@@ -33,6 +33,9 @@ TEST(store__null_arguments)
 	EXPECT_EINVAL(rlv_store_tables(NULL, NULL, &n), "store");
 	EXPECT_EINVAL(rlv_store_waits(fx.store, NULL, sizeof(struct rlv_wait), &n), "waits");
 	EXPECT_EINVAL(rlv_store_waits(fx.store, NULL, sizeof(struct rlv_wait), NULL), "n_inout");
+	EXPECT_EINVAL(rlv_store_heaps(fx.store, NULL, sizeof(struct rlv_heap_info), &n), "heaps");
+	EXPECT_EINVAL(rlv_store_heaps(fx.store, NULL, sizeof(struct rlv_heap_info), NULL),
+		      "n_inout");
 	EXPECT_EINVAL(rlv_store_nodes(fx.store, NULL, sizeof(struct rlv_node_info), &n), "nodes");
 	EXPECT_EINVAL(rlv_store_nodes(fx.store, &node, 4, &n), "nodes: size 4");
 	EXPECT_EINVAL(rlv_store_info(NULL, &info), "store");
