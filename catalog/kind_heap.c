@@ -154,8 +154,11 @@ struct heap_state kind_heap_state(const struct catalog_object *heap)
 			continue;
 		if (heap_is_whole(heap_of(heap->attached[s]), &whole))
 			error_clear(); /* it is not reached */
-		*whole_out += whole && *whole_out < *wanted_out;
+		else if (!whole)
+			state.filling++;
+		state.whole += whole && state.whole < state.wanted;
 	}
+	return state;
 }
 
 /* The copies of part p as they are; false: one is away. */
