@@ -249,10 +249,9 @@ struct moving {
 
 static_assert(sizeof(struct moving) <= sizeof(((struct part_drain *)0)->at), "it is kept there");
 
-/* Modes other than clover stay where they are. */
 static uint32_t heap_leaver(const struct catalog_object *object)
 {
-	for (uint32_t s = 0; s < object->n_parts && desc_of(object)->mode == HEAP_CLOVER; s++)
+	for (uint32_t s = 0; s < object->n_parts; s++)
 		if (object->parts[s].state == PART_ACTIVE && object->parts[s].node->draining)
 			return s;
 	return UINT32_MAX;
@@ -346,11 +345,14 @@ int kind_heap_call(struct catalog *cat, const struct heap_part_name *name,
 	struct catalog_object *object =
 		catalog_find_same(cat, name->object, name->uuid, name->uuid_bytes);
 	struct part *part;
+	uint32_t s = name->part;
 
 	if (!object || object->kind != &kind_heap)
 		return error_set(-ESTALE, "the heap was dropped");
-	part = name->part < object->n_parts ? object->attached[name->part] : NULL;
-	if (!part || !object->parts[name->part].joined)
+	while (s < object->n_parts && catalog_part_is_lost(object, s)) /* it has moved */
+		s += desc_of(object)->n_parts;
+	part = s < object->n_parts ? object->attached[s] : NULL;
+	if (!part || !object->parts[s].joined)
 		return error_set(-EHOSTDOWN, "%s: part %u of %u is away", object->text, name->part,
 				 object->n_parts);
 	return central_serve(heap_of(part), call);

@@ -241,8 +241,9 @@ WIRE_AT(heap_entry, epoch, 56);
  * of its key. HEAP_DIRECT: the first is the committed copy, the second a put's copy before that; the
  * head record is
  *   offset size
- *        0    8  hash of the key (CAS; 1 for 0); 0 = the bucket was never used
- *        8    8  lock (CAS): owner id of who puts, 0 = nobody
+ *        0    8  hash of the key (CAS; 1 for 0 and HEAD_MOVED); 0 = the bucket was never used
+ *        8    8  lock (CAS): owner id of who puts, 0 = nobody; DIRECT_MOVED: the bucket is in another part
+ *                now, and its second copy here is what it had
  * and the pin of a client is the number, plus one, of the bucket that it locked last, or will.
  * HEAP_CENTRAL: an entry lies in the place of its version's lowest bit; head records are unused.
  */
@@ -277,6 +278,7 @@ WIRE_SIZE(heap_piece, 8);
 WIRE_AT(heap_piece, crc, 4);
 
 #define HEAD_MOVED UINT64_C(0xff) /* offset 0 is no entry's */
+#define DIRECT_MOVED UINT64_MAX
 #define HEAD_DELETED 0x80u
 #define HEAD_VERSION_MASK 0xffffffu
 #define HEAD_TAG_MASK 0x7fu

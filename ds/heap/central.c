@@ -258,6 +258,48 @@ int central_serve(struct heap *heap, struct central_call *call)
 	return call->op == CENTRAL_PUT ? serve_put(heap, call) : serve_get(heap, call);
 }
 
+/* -------- move -------- */
+
+/* Copies the newest entry of the bucket. A damaged one is left out: it counts as damaged there, too. */
+static int place_move(struct heap *from, struct heap *to, uint32_t bucket)
+{
+	const struct central_place *place = &from->central->map[bucket];
+	const uint64_t off = pair_off(to, place_at(from, place, place->version));
+	struct heap_entry entry;
+	int ret = place_read(from, place, &entry);
+
+	if (ret == -EBADMSG)
+		error_clear();
+	else if (ret == 0)
+		ret = transport_store(to->rows, off, from->central->buf, place->bytes);
+	if (ret == 0 || ret == -EBADMSG)
+		to->central->map[bucket] = *place;
+	return ret == -EBADMSG ? 0 : ret;
+}
+
+int central_move(struct heap *from, struct heap *to, uint64_t bytes, bool *done_out)
+{
+	uint32_t bucket = 0;
+	int ret = central_open(from);
+
+	*done_out = false;
+	if (ret == 0)
+		ret = central_open(to);
+	for (; ret == 0 && bytes && bucket < map_size(from); bucket++) {
+		const struct central_place *place = &from->central->map[bucket];
+
+		if (place->version == to->central->map[bucket].version)
+			continue;
+		bytes -= min_u64(bytes, place->bytes);
+		ret = place_move(from, to, bucket);
+	}
+	if (ret == 0 && bucket == map_size(from)) {
+		ret = heap_move_end(from, to);
+		*done_out = ret == 0;
+	}
+	return ret;
+}
+
 /* -------- clients -------- */
 
 static int central_ask(struct heap_access *acc, struct central_call *call)

@@ -33,6 +33,9 @@ struct central_call {
 RLV_MUST_CHECK int central_serve(struct heap *heap, struct central_call *call);
 void central_free(struct central *central);
 
+/* heap_move of this mode: copies entries that differ. Done when none does. Cost: 2 RT for each. */
+RLV_MUST_CHECK int central_move(struct heap *from, struct heap *to, uint64_t bytes, bool *done_out);
+
 /* The clients' side: requests by acc->link, which leaves what the answer points to in acc->stage. Of its
    errors -EHOSTDOWN says that nothing was done. */
 extern const struct heap_plane central_plane;

@@ -1,5 +1,6 @@
 #include "ds/heap/direct.h"
 
+#include "ds/heap/find.h"
 #include "ds/heap/pair.h"
 #include "ds/part/wr_list.h"
 
@@ -10,9 +11,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-
-#define COMMITTED 0u
-#define SECOND 1u
 
 #define GUESS_BYTES 1024u /* of an entry whose length is not known */
 #define MOST_TRIES 64u
@@ -67,6 +65,8 @@ static int direct_probe(struct heap_access *acc, const struct chain_key *key, ui
 
 		if (ret)
 			return ret;
+		if (head->word.raw == HEAD_MOVED)
+			return heap_away(acc);
 		*bucket = first + i;
 		*free_out = !head->word.raw;
 		if (*free_out || head->word.raw == pair_hash(key->hash))
@@ -98,7 +98,7 @@ static int direct_claim(struct heap_access *acc, const struct chain_key *key, ui
 	const struct heap_cursor *cursor = direct_cursor(acc, key);
 	const uint64_t keys_off = HEAP_WORDS_OFF + offsetof(struct heap_words, keys);
 	uint64_t mark = pair_hash(key->hash), old, keys;
-	bool is_free;
+	bool is_free = false;
 	int ret;
 
 	if (cursor->word && cursor->hash == key->hash) {
@@ -145,7 +145,7 @@ static int direct_read(struct heap_access *acc, uint32_t bucket, uint64_t guess,
 	int ret;
 
 	for (uint32_t i = 0; i < MOST_TRIES; i++) {
-		ret = pair_read(heap, copy_of(bucket, COMMITTED), guess, acc->stage, entry);
+		ret = pair_read(heap, copy_of(bucket, DIRECT_COMMITTED), guess, acc->stage, entry);
 		if (ret != PAIR_TORN)
 			return ret;
 		acc->stats.rereads++;
@@ -156,6 +156,8 @@ static int direct_read(struct heap_access *acc, uint32_t bucket, uint64_t guess,
 			return error_set(-EBADMSG, "heap %s: the entry of bucket %u is damaged",
 					 heap->desc.name, bucket);
 		ret = transport_load(heap->tree, lock_off(heap, bucket), &lock);
+		if (ret == 0 && lock == DIRECT_MOVED)
+			ret = heap_away(acc);
 		if (ret)
 			return ret;
 	}
@@ -211,8 +213,8 @@ static int direct_lock(struct heap_access *acc, uint32_t bucket)
 		struct transport_wr wrs[] = {
 			wr_write(heap->tree, heap_pin_off(acc->owner), &intent, sizeof(intent)),
 			wr_swap(heap->tree, lock_off(heap, bucket), 0, acc->owner),
-			wr_read(heap->rows, pair_off(heap, copy_of(bucket, COMMITTED)), acc->stage,
-				head_bytes),
+			wr_read(heap->rows, pair_off(heap, copy_of(bucket, DIRECT_COMMITTED)),
+				acc->stage, head_bytes),
 		};
 		int ret;
 
@@ -223,6 +225,8 @@ static int direct_lock(struct heap_access *acc, uint32_t bucket)
 		if (ret || wrs[1].atomic.old == 0)
 			return ret;
 		acc->pinned = false;
+		if (wrs[1].atomic.old == DIRECT_MOVED)
+			return heap_away(acc);
 		acc->stats.conflicts++;
 	}
 	return error_set(-EAGAIN, "heap %s: another client puts into bucket %u", heap->desc.name,
@@ -279,12 +283,12 @@ static int direct_write(struct heap_access *acc, uint32_t bucket, const struct c
 
 	chain_entry_write(acc->stage, &entry, key, put->value);
 	acc->in_doubt = true;
-	ret = transport_store(acc->heap->rows, pair_off(acc->heap, copy_of(bucket, SECOND)),
+	ret = transport_store(acc->heap->rows, pair_off(acc->heap, copy_of(bucket, DIRECT_SECOND)),
 			      acc->stage, (uint32_t)bytes);
 	if (ret == 0)
 		ret = transport_store(acc->heap->rows,
-				      pair_off(acc->heap, copy_of(bucket, COMMITTED)), acc->stage,
-				      (uint32_t)bytes);
+				      pair_off(acc->heap, copy_of(bucket, DIRECT_COMMITTED)),
+				      acc->stage, (uint32_t)bytes);
 	direct_remember(acc, key, bucket, bytes);
 	return ret;
 }
@@ -294,7 +298,7 @@ static int direct_put(struct heap_access *acc, const struct chain_key *key,
 {
 	struct error_kept kept;
 	uint64_t old = 0;
-	uint32_t bucket;
+	uint32_t bucket = 0;
 	int ret = acc->pinned ? direct_settle(acc->heap, acc->owner) : 0;
 
 	if (ret)
@@ -339,6 +343,8 @@ static int direct_next(struct heap_access *acc, uint32_t *bucket_inout, struct h
 					      heads, n * (uint32_t)sizeof(heads[0]));
 		if (ret == 0 && !heads[i % RECORDS_AT_ONCE].word.raw)
 			continue;
+		if (ret == 0 && heads[i % RECORDS_AT_ONCE].word.raw == HEAD_MOVED)
+			ret = heap_away(acc);
 		if (ret == 0)
 			ret = direct_read(acc, first + i, GUESS_BYTES, &entry);
 		if (ret < 0)
@@ -371,17 +377,17 @@ const struct heap_plane direct_plane = {
 static int settle_bucket(struct heap *heap, uint32_t bucket, uint64_t hash, uint8_t *buf)
 {
 	struct heap_entry committed, second;
-	int first = pair_read(heap, copy_of(bucket, COMMITTED), 0, buf, &committed), ret;
+	int first = pair_read(heap, copy_of(bucket, DIRECT_COMMITTED), 0, buf, &committed), ret;
 
 	if (first < 0)
 		return first;
-	ret = pair_read(heap, copy_of(bucket, SECOND), 0, buf, &second);
+	ret = pair_read(heap, copy_of(bucket, DIRECT_SECOND), 0, buf, &second);
 	if (ret != PAIR_OK)
 		return ret < 0 ? ret : 0;
 	if (pair_hash(second.hash) != hash ||
 	    (first == PAIR_OK && second.version <= committed.version))
 		return 0;
-	return transport_store(heap->rows, pair_off(heap, copy_of(bucket, COMMITTED)), buf,
+	return transport_store(heap->rows, pair_off(heap, copy_of(bucket, DIRECT_COMMITTED)), buf,
 			       (uint32_t)chain_entry_bytes(second.key_len, second.len));
 }
 

@@ -18,6 +18,13 @@
 
 extern const struct heap_plane direct_plane;
 
+#define DIRECT_COMMITTED 0u /* copies of a pair */
+#define DIRECT_SECOND 1u
+
+/* heap_move of this mode. Cost: 2 RT for each bucket, with an entry 6 and the entry three times. */
+RLV_MUST_CHECK int direct_move(struct heap *from, struct heap *to, struct heap_move_at *at,
+			       uint64_t bytes, bool *done_out);
+
 /* Completes or undoes the put that a dead or leaving owner was in, and unlocks. May be repeated.
    Cost: one word; with a lock 6 RT and the copies. */
 RLV_MUST_CHECK int direct_settle(struct heap *heap, uint32_t owner);

@@ -89,14 +89,21 @@ struct heap_move_at {
 };
 
 /*
- * Copies about that many bytes of a clover part to a new part of the same descriptor, which nobody uses, while
+ * Copies about that many bytes of a part to a new part of the same descriptor, which nobody uses, while
  * clients go on; at the end it closes the part, key by key: calls on closed keys are -EAGAIN, until clients
- * know the other part. *done_out: all are closed and copied, and the other part is whole. to NULL: only closes.
+ * know the other part. Of mode central: only the coordinator may call it, and the part has to end before it serves another call. *done_out: all are closed and copied, and the other part is whole. to NULL: only closes.
  * After an error, call again. A head that went round all its 2^24 versions since it was copied, to the same
  * place, is not seen to have changed. Cost: 3 RT for 64 heads, 2 for each entry and chunk.
  */
 RLV_MUST_CHECK int heap_move(struct heap *from, struct heap *to, struct heap_move_at *at,
 			     uint64_t bytes, bool *done_out);
+
+/* heap_move of mode clover. */
+RLV_MUST_CHECK int heap_move_chains(struct heap *from, struct heap *to, struct heap_move_at *at,
+				    uint64_t bytes, bool *done_out);
+
+/* The other part has all entries: it gets the number of keys, and is whole. */
+RLV_MUST_CHECK int heap_move_end(struct heap *from, struct heap *to);
 
 /* -EAGAIN: a head is HEAD_MOVED. */
 RLV_MUST_CHECK int heap_moved(const struct heap *heap);

@@ -1,5 +1,5 @@
 /*
- * modes.c - where the modes of a heap part: the access of a client, the end of a client and of a part.
+ * modes.c - where the modes of a heap part: the access of a client, the end of a client, a move, and the end of a part.
  */
 #include "ds/heap/access.h"
 #include "ds/heap/central.h"
@@ -27,6 +27,19 @@ int heap_settle(struct heap *heap, uint32_t owner)
 		return error_set(-EINVAL, "owner %u: the heap has owners 1 to %u", owner,
 				 heap->desc.max_clients);
 	return direct_settle(heap, owner);
+}
+
+int heap_move(struct heap *from, struct heap *to, struct heap_move_at *at, uint64_t bytes,
+	      bool *done_out)
+{
+	switch (from->desc.mode) {
+	case HEAP_DIRECT:
+		return direct_move(from, to, at, bytes, done_out);
+	case HEAP_CENTRAL:
+		return central_move(from, to, bytes, done_out);
+	default:
+		return heap_move_chains(from, to, at, bytes, done_out);
+	}
 }
 
 void heap_close_part(struct part *part)

@@ -1,5 +1,5 @@
 /*
- * move.c - the contents of a part go to another one, while clients use it.
+ * move.c - the contents of a part go to another one, while clients use it. Of mode clover:
  *
  *   COPY    what heads name goes to the same places there, and the heads
  *   CLOSE   each head word becomes HEAD_MOVED; what changed since it was copied is copied again
@@ -8,8 +8,15 @@
  * The CAS that closes a head is where its key leaves: a put before it is copied, a later one fails. A closed
  * head keeps its word in the place of the lock, so that the move can begin again after a restart, or to
  * another part when that one is lost; nobody reuses an entry of a part with closed heads.
+ *
+ * Of mode direct: each bucket is copied, then closed when its lock is free: the lock becomes DIRECT_MOVED, and
+ * no put gets it. The second copy gets what counts, then the header of the committed one is spoiled; so a get
+ * finds no whole copy there, looks at the lock, and goes to the other part. In a closed bucket the second copy
+ * counts, so that the move can begin again. A bucket without a key gets the word HEAD_MOVED.
  */
+#include "ds/heap/direct.h"
 #include "ds/heap/large.h"
+#include "ds/heap/pair.h"
 
 #include "ds/part/wr_list.h"
 
@@ -209,20 +216,18 @@ static int move_extents(struct move *move)
 	return ret;
 }
 
-static int move_end(struct move *move)
+int heap_move_end(struct heap *from, struct heap *to)
 {
 	const uint64_t keys_off = HEAP_WORDS_OFF + offsetof(struct heap_words, keys),
 		       whole_off = HEAP_WORDS_OFF + offsetof(struct heap_words, line.whole),
 		       whole = 1;
 	uint64_t keys;
-	int ret = move_extents(move);
+	int ret = heap_keys(from, &keys);
 
 	if (ret == 0)
-		ret = heap_keys(move->from, &keys);
+		ret = transport_store(to->tree, keys_off, &keys, sizeof(keys));
 	if (ret == 0)
-		ret = transport_store(move->to->tree, keys_off, &keys, sizeof(keys));
-	if (ret == 0)
-		ret = transport_store(move->to->tree, whole_off, &whole, sizeof(whole));
+		ret = transport_store(to->tree, whole_off, &whole, sizeof(whole));
 	return ret;
 }
 
@@ -246,8 +251,8 @@ static int move_run(struct move *move)
 	return 0;
 }
 
-int heap_move(struct heap *from, struct heap *to, struct heap_move_at *at, uint64_t bytes,
-	      bool *done_out)
+int heap_move_chains(struct heap *from, struct heap *to, struct heap_move_at *at, uint64_t bytes,
+		     bool *done_out)
 {
 	struct move move = { .from = from, .to = to, .at = at, .left = bytes };
 	uint32_t end = heap_heads(&from->desc);
@@ -261,9 +266,133 @@ int heap_move(struct heap *from, struct heap *to, struct heap_move_at *at, uint6
 	while (ret == 0 && move.left && at->bucket < end)
 		ret = move_run(&move);
 	if (ret == 0 && at->bucket == end) {
-		ret = to ? move_end(&move) : 0;
+		ret = to ? move_extents(&move) : 0;
+		if (ret == 0 && to)
+			ret = heap_move_end(from, to);
 		*done_out = ret == 0;
 	}
 	mem_free(move.buf);
 	return ret < 0 ? ret : 0;
+}
+
+/* -------- direct -------- */
+
+struct direct_move {
+	struct heap *from, *to;
+	uint32_t bucket;
+	uint64_t word; /* of the bucket */
+	uint64_t left; /* bytes of this step */
+	uint8_t *buf;  /* an entry */
+	struct heap_entry entry;
+};
+
+/* Reads a copy of the bucket. */
+static int copy_read(struct direct_move *move, uint32_t which)
+{
+	return pair_read(move->from, (struct pair_at){ move->bucket, which }, 0, move->buf,
+			 &move->entry);
+}
+
+/* Writes what was read; without a whole entry the header alone. */
+static int copy_write(struct direct_move *move, struct heap *heap, uint32_t which, bool has_entry)
+{
+	const struct pair_at at = { move->bucket, which };
+	uint64_t bytes = has_entry ? chain_entry_bytes(move->entry.key_len, move->entry.len)
+				   : sizeof(move->entry);
+
+	move->left -= min_u64(move->left, bytes);
+	return transport_store(heap->rows, pair_off(heap, at), move->buf, (uint32_t)bytes);
+}
+
+/* Takes the bucket to the other part, unless that has the same. While it is open a put may be under way. */
+static int bucket_copy(struct direct_move *move, bool closed)
+{
+	const uint64_t there_off =
+		pair_off(move->to, (struct pair_at){ move->bucket, DIRECT_COMMITTED });
+	struct heap_entry there;
+	bool whole;
+	int ret = copy_read(move, DIRECT_COMMITTED);
+
+	if (ret == PAIR_TORN && closed)
+		ret = copy_read(move, DIRECT_SECOND);
+	if (ret < 0 || ret == PAIR_NONE || (ret == PAIR_TORN && !closed))
+		return ret < 0 ? ret : 0;
+	whole = ret == PAIR_OK; /* a damaged entry stays one */
+	ret = transport_fetch(move->to->rows, there_off, &there, sizeof(there));
+	if (ret || memcmp(&move->entry, &there, sizeof(there)) == 0)
+		return ret;
+	ret = copy_write(move, move->to, DIRECT_COMMITTED, whole);
+	return ret ? ret
+		   : transport_store(move->to->tree, heap_head_off(move->to, move->bucket),
+				     &move->word, sizeof(move->word));
+}
+
+/* Makes the second copy the one that counts, and spoils the committed one. */
+static int bucket_spoil(struct direct_move *move)
+{
+	const uint64_t off =
+		pair_off(move->from, (struct pair_at){ move->bucket, DIRECT_COMMITTED });
+	uint8_t spoiled[sizeof(struct heap_entry)];
+	int ret = copy_read(move, DIRECT_COMMITTED);
+
+	if (ret < 0 || ret == PAIR_TORN) /* it was done */
+		return ret < 0 ? ret : 0;
+	ret = copy_write(move, move->from, DIRECT_SECOND, ret == PAIR_OK);
+	memset(spoiled, 0xff, sizeof(spoiled));
+	return ret ? ret : transport_store(move->from->rows, off, spoiled, sizeof(spoiled));
+}
+
+/* 1: a client holds the lock. */
+static int bucket_close(struct direct_move *move)
+{
+	const uint64_t head_off = heap_head_off(move->from, move->bucket);
+	uint64_t old;
+	int ret = transport_cas_word(move->from->tree, head_off + offsetof(struct heap_head, lock),
+				     0, DIRECT_MOVED, &old);
+
+	if (ret || (old && old != DIRECT_MOVED))
+		return ret ? ret : 1;
+	ret = transport_cas_word(move->from->tree, head_off, 0, HEAD_MOVED, &move->word);
+	if (ret == 0 && move->word && move->word != HEAD_MOVED)
+		ret = bucket_spoil(move);
+	return ret;
+}
+
+static int bucket_move(struct direct_move *move, bool closing)
+{
+	const uint64_t head_off = heap_head_off(move->from, move->bucket);
+	int ret = closing ? bucket_close(move)
+			  : transport_load(move->from->tree, head_off, &move->word);
+
+	move->left -= min_u64(move->left, sizeof(struct heap_head));
+	if (ret || !move->word || move->word == HEAD_MOVED)
+		return ret;
+	return bucket_copy(move, closing);
+}
+
+int direct_move(struct heap *from, struct heap *to, struct heap_move_at *at, uint64_t bytes,
+		bool *done_out)
+{
+	struct direct_move move = { .from = from, .to = to, .left = bytes };
+	uint32_t end = heap_heads(&from->desc);
+	int ret = 0;
+
+	*done_out = false;
+	move.buf = mem_aligned(WIRE_LINE, from->desc.extent_bytes);
+	if (!move.buf)
+		return error_set(-ENOMEM, "heap: cannot allocate memory for an entry");
+	while (ret == 0 && move.left && at->bucket < end) {
+		move.bucket = at->bucket;
+		ret = bucket_move(&move, at->closing);
+		at->bucket += ret == 0;
+	}
+	mem_free(move.buf);
+	if (ret || at->bucket < end)
+		return ret < 0 ? ret : 0;
+	if (at->closing)
+		ret = heap_move_end(from, to);
+	*done_out = at->closing && ret == 0;
+	if (!at->closing)
+		*at = (struct heap_move_at){ .closing = true };
+	return ret;
 }

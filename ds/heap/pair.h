@@ -35,7 +35,7 @@ static inline uint64_t pair_off(const struct heap *heap, struct pair_at at)
 /* Hash of a key as buckets have it; 0 = never used. */
 static inline uint64_t pair_hash(uint64_t hash)
 {
-	return hash ? hash : 1;
+	return hash && hash != HEAD_MOVED ? hash : 1;
 }
 
 enum pair_found {

@@ -64,15 +64,16 @@ static void start_metad(struct fixture *fx)
 	fx->metad = processes_metad(&fx->ps, "s", args);
 }
 
-static int setup_copies(void **state, uint32_t copies)
+static int setup_heap(void **state, uint32_t copies, uint32_t mode)
 {
 	static const char *const size[] = { "--size", "64M", NULL };
 	const struct rlv_kv_opts opts = { .size = sizeof(opts),
 					  .keys = 1000,
 					  .bytes = 4 << 20,
-					  .extent_bytes = 64 << 10,
+					  .extent_bytes = mode == RLV_KV_CLOVER ? 64 << 10 : 1024,
 					  .parts = 2,
 					  .max_clients = 8,
+					  .mode = mode,
 					  .copies = copies };
 	struct rlv_store_opts store = RLV_STORE_OPTS_INIT;
 	static struct fixture fixture;
@@ -97,12 +98,22 @@ static int setup_copies(void **state, uint32_t copies)
 
 static int setup(void **state)
 {
-	return setup_copies(state, 2);
+	return setup_heap(state, 2, RLV_KV_CLOVER);
 }
 
 static int setup_one(void **state)
 {
-	return setup_copies(state, 1);
+	return setup_heap(state, 1, RLV_KV_CLOVER);
+}
+
+static int setup_direct(void **state)
+{
+	return setup_heap(state, 1, RLV_KV_DIRECT);
+}
+
+static int setup_central(void **state)
+{
+	return setup_heap(state, 1, RLV_KV_CENTRAL);
 }
 
 static int teardown(void **state)
@@ -547,16 +558,15 @@ TEST_WITH(drained_node__goes_when_others_have_its_copies, setup, teardown)
 }
 
 /* Of parts with one copy, while clients are killed, and the server. */
-TEST_WITH(drained_node__leaves_linearizable_histories, setup_one, teardown)
+static void drain_under_clients(struct fixture *fx, uint32_t kills)
 {
-	struct fixture *fx = *state;
 	pid_t clients[CLIENTS] = { 0 };
 	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
 	char text[16];
 
 	put_from(fx, HOT);
 	history_open();
-	for (uint32_t i = 0; i < 40; i++) {
+	for (uint32_t i = 0; i < kills; i++) {
 		pid_t *client = &clients[i % CLIENTS];
 
 		if (*client)
@@ -580,6 +590,21 @@ TEST_WITH(drained_node__leaves_linearizable_histories, setup_one, teardown)
 	must(rlv_kv_verify(fx->kv, &report), "rlv_kv_verify");
 	assert_string_equal(report.first_problem, "");
 	assert_int_equal(report.keys, KEYS - HOT);
+}
+
+TEST_WITH(drained_node__leaves_linearizable_histories, setup_one, teardown)
+{
+	drain_under_clients(*state, 40);
+}
+
+TEST_WITH(drained_node__of_mode_direct, setup_direct, teardown)
+{
+	drain_under_clients(*state, 20);
+}
+
+TEST_WITH(drained_node__of_mode_central, setup_central, teardown)
+{
+	drain_under_clients(*state, 20);
 }
 
 TEST_WITH(create__with_more_copies_than_nodes, setup, teardown)

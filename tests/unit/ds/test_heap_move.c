@@ -16,10 +16,12 @@
 #include <string.h>
 
 #define KEYS 40u
+#define COPY 4096u /* in modes that have copies */
 #define VALUE_MOST (3 * HEAP_EXTENT_LEAST)
 
 struct fixture {
 	struct heap_fixture from, to;
+	enum heap_mode mode;
 	uint8_t *value; /* VALUE_MOST */
 };
 
@@ -30,25 +32,27 @@ struct state {
 	bool deleted;
 };
 
-static void open_part(struct heap_fixture *fx, uint32_t number)
+static void open_part(struct heap_fixture *fx, enum heap_mode mode, uint32_t number)
 {
 	const struct heap_wish wish = {
 		.name = "h",
 		.keys = KEYS,
 		.bytes = 64 * HEAP_EXTENT_LEAST,
-		.extent_bytes = HEAP_EXTENT_LEAST,
+		.extent_bytes = mode == HEAP_CLOVER ? HEAP_EXTENT_LEAST : COPY,
 		.n_parts = 1,
 		.copies = 1,
+		.mode = mode,
 		.max_clients = HEAP_FIXTURE_CLIENTS,
 	};
 
 	heap_fixture_open_copy(fx, &wish, number);
 }
 
-static void fixture_open(struct fixture *fx)
+static void fixture_open(struct fixture *fx, enum heap_mode mode)
 {
-	open_part(&fx->from, 0);
-	open_part(&fx->to, 1);
+	fx->mode = mode;
+	open_part(&fx->from, mode, 0);
+	open_part(&fx->to, mode, 1);
 	fx->value = malloc(VALUE_MOST);
 	assert_non_null(fx->value);
 }
@@ -60,11 +64,13 @@ static void fixture_close(struct fixture *fx)
 	free(fx->value);
 }
 
-static uint64_t value_len(uint64_t number)
+static uint64_t value_len(const struct heap_client *client, uint64_t number)
 {
 	static const uint64_t sizes[] = { 8, 90, 3000, VALUE_MOST - 64 };
 
-	return sizes[number % 16 ? number % 3 : 3] + number % 8;
+	bool large = number % 16 == 0 && client->heap->desc.mode == HEAP_CLOVER;
+
+	return sizes[large ? 3 : number % 3] + number % 8;
 }
 
 static void key_of(uint32_t k, char key[8])
@@ -85,11 +91,11 @@ static int change(struct heap_client *client, uint32_t k, uint64_t number, uint8
 
 	key_of(k, key);
 	name = chain_key(key, (uint32_t)strlen(key), client->heap->desc.seed);
-	memset(value, (int)number, value_len(number));
+	memset(value, (int)number, value_len(client, number));
 	if (is_delete)
 		ret = heap_put(&client->acc, &name, &deletes, &version);
 	else
-		ret = heap_fixture_put(client, key, value, value_len(number), &version);
+		ret = heap_fixture_put(client, key, value, value_len(client, number), &version);
 	if (ret)
 		return ret;
 	assert_int_equal(version, state->version + 1);
@@ -111,7 +117,7 @@ static void expect_state(struct heap_client *client, uint32_t k, const struct st
 		return;
 	}
 	assert_int_equal(found, state->version);
-	assert_int_equal(got.len, value_len(state->number));
+	assert_int_equal(got.len, value_len(client, state->number));
 	memset(value, (int)state->number, got.len);
 	assert_memory_equal(got.ptr, value, got.len);
 }
@@ -123,7 +129,8 @@ static void expect_all(struct fixture *fx, struct heap_client *client, const str
 }
 
 /* Moves in small steps. Between them the client changes keys until they leave; then they are only there. */
-static void moves(struct transport *(*wrap)(struct transport *inner), uint64_t seed)
+static void moves(enum heap_mode mode, struct transport *(*wrap)(struct transport *inner),
+		  uint64_t seed)
 {
 	struct state states[KEYS] = { { 0 } };
 	struct heap_move_at at = { 0 };
@@ -131,10 +138,11 @@ static void moves(struct transport *(*wrap)(struct transport *inner), uint64_t s
 	struct heap_client a, b;
 	struct fixture fx;
 	uint32_t away = 0;
+	const uint64_t step = mode == HEAP_CENTRAL ? 3 * COPY : 1; /* more than is put meanwhile */
 	bool done = false, whole;
 	struct rng rng;
 
-	fixture_open(&fx);
+	fixture_open(&fx, mode);
 	rng_seed(&rng, seed, 1);
 	heap_fixture_join(&fx.from, 1, wrap, &a);
 	for (uint32_t i = 0; i < 100; i++)
@@ -153,15 +161,19 @@ static void moves(struct transport *(*wrap)(struct transport *inner), uint64_t s
 		/* A server that was restarted, or has to take another part, begins again. */
 		if (i == 130 || i == 190)
 			at = (struct heap_move_at){ 0 };
-		must(heap_move(fx.from.heap, fx.to.heap, &at, 1, &done));
+		must(heap_move(fx.from.heap, fx.to.heap, &at, step, &done));
 	}
-	assert_true(away > 0);
+	if (mode == HEAP_CENTRAL)
+		a.acc.link.ctx = fx.to.heap; /* as the server does */
+	else
+		assert_true(away > 0);
 	must(heap_is_whole(fx.to.heap, &whole));
 	assert_true(whole);
 	heap_fixture_expect_sound(&fx.to, &report);
 	heap_fixture_join(&fx.to, 1, wrap, &b);
 	expect_all(&fx, &b, states);
-	assert_int_equal(heap_fixture_get(&a, "0", &(struct heap_value){ 0 }), -EAGAIN);
+	if (mode != HEAP_CENTRAL)
+		assert_int_equal(heap_fixture_get(&a, "0", &(struct heap_value){ 0 }), -EAGAIN);
 	/* Its memory can be used: what was replaced, too. */
 	for (uint64_t i = 0; i < 300; i++) {
 		uint32_t k = (uint32_t)rng_uniform_u64(&rng, KEYS);
@@ -178,17 +190,67 @@ static void moves(struct transport *(*wrap)(struct transport *inner), uint64_t s
 TEST(part__moves_while_a_client_puts_in_place)
 {
 	for (uint64_t seed = 1; seed < 5; seed++)
-		moves(NULL, seed);
+		moves(HEAP_CLOVER, NULL, seed);
 }
 
 TEST(part__moves_while_a_client_puts_over_a_wire)
 {
 	for (uint64_t seed = 1; seed < 3; seed++)
-		moves(wire_wrap, seed);
+		moves(HEAP_CLOVER, wire_wrap, seed);
+}
+
+TEST(part__of_mode_direct_moves)
+{
+	for (uint64_t seed = 1; seed < 5; seed++)
+		moves(HEAP_DIRECT, NULL, seed);
+	moves(HEAP_DIRECT, wire_wrap, 5);
+}
+
+TEST(part__of_mode_central_moves)
+{
+	for (uint64_t seed = 1; seed < 5; seed++)
+		moves(HEAP_CENTRAL, NULL, seed);
+}
+
+/* A client that is stopped in a put holds up the move, until it is fenced. */
+TEST(part__of_mode_direct_waits_for_a_lock)
+{
+	struct heap_move_at at = { 0 };
+	struct heap_client a, reader;
+	struct heap_value got;
+	struct fixture fx;
+	bool done = false;
+	uint64_t version, old, intent;
+	uint32_t bucket;
+
+	fixture_open(&fx, HEAP_DIRECT);
+	heap_fixture_join(&fx.from, 1, NULL, &a);
+	must(heap_fixture_put(&a, "k", "old", 3, &version));
+	bucket = a.acc.cursors[chain_key("k", 1, a.heap->desc.seed).hash % HEAP_CURSORS].bucket;
+	intent = bucket + 1;
+	must(transport_store(a.heap->tree, heap_pin_off(2), &intent, sizeof(intent)));
+	must(transport_cas_word(a.heap->tree,
+				heap_head_off(a.heap, bucket) + offsetof(struct heap_head, lock), 0,
+				2, &old));
+	for (uint32_t i = 0; i < 10; i++)
+		must(heap_move(fx.from.heap, fx.to.heap, &at, 1 << 20, &done));
+	assert_false(done);
+	assert_int_equal(heap_fixture_get(&a, "k", &got), 1);
+	must(heap_settle(fx.from.heap, 2));
+	must(heap_move(fx.from.heap, fx.to.heap, &at, 1 << 20, &done));
+	assert_true(done);
+	assert_int_equal(heap_fixture_get(&a, "k", &got), -EAGAIN);
+	assert_int_equal(heap_fixture_put(&a, "none", "new", 3, &version), -EAGAIN);
+	heap_fixture_join(&fx.to, 3, NULL, &reader);
+	assert_int_equal(heap_fixture_get(&reader, "k", &got), 1);
+	assert_memory_equal(got.ptr, "old", 3);
+	heap_fixture_leave(&a);
+	heap_fixture_leave(&reader);
+	fixture_close(&fx);
 }
 
 /* The copy is lost when half of the part is closed: what was closed is still in the part. */
-TEST(part__moves_again_when_its_copy_is_lost)
+static void moves_again(enum heap_mode mode)
 {
 	struct state states[KEYS] = { { 0 } };
 	struct heap_move_at at = { 0 };
@@ -197,7 +259,7 @@ TEST(part__moves_again_when_its_copy_is_lost)
 	struct fixture fx;
 	bool done = false;
 
-	fixture_open(&fx);
+	fixture_open(&fx, mode);
 	heap_fixture_join(&fx.from, 1, NULL, &a);
 	for (uint32_t i = 0; i < 3 * KEYS; i++)
 		must(change(&a, i % KEYS, i, fx.value, &states[i % KEYS]));
@@ -211,7 +273,7 @@ TEST(part__moves_again_when_its_copy_is_lost)
 		assert_true(ret == 0 || ret == -EAGAIN);
 	}
 	heap_fixture_close(&fx.to);
-	open_part(&fx.to, 1);
+	open_part(&fx.to, mode, 1);
 	at = (struct heap_move_at){ 0 };
 	while (!done)
 		must(heap_move(fx.from.heap, fx.to.heap, &at, 1 << 20, &done));
@@ -221,6 +283,12 @@ TEST(part__moves_again_when_its_copy_is_lost)
 	heap_fixture_leave(&a);
 	heap_fixture_leave(&b);
 	fixture_close(&fx);
+}
+
+TEST(part__moves_again_when_its_copy_is_lost)
+{
+	moves_again(HEAP_CLOVER);
+	moves_again(HEAP_DIRECT);
 }
 
 /* -------- threads -------- */
@@ -253,7 +321,7 @@ static void *put_until_away(void *arg)
 	return NULL;
 }
 
-TEST(part__moves_under_threads_that_put)
+static void moves_under_threads(enum heap_mode mode)
 {
 	struct putter putters[THREADS] = { { .away = 0 } };
 	struct heap_move_at at = { 0 };
@@ -263,7 +331,7 @@ TEST(part__moves_under_threads_that_put)
 	struct fixture fx;
 	bool done = false;
 
-	fixture_open(&fx);
+	fixture_open(&fx, mode);
 	for (uint32_t i = 0; i < THREADS; i++) {
 		putters[i].first = i;
 		putters[i].under_way = &under_way;
@@ -286,6 +354,12 @@ TEST(part__moves_under_threads_that_put)
 		heap_fixture_leave(&putters[i].client);
 	heap_fixture_leave(&b);
 	fixture_close(&fx);
+}
+
+TEST(part__moves_under_threads_that_put)
+{
+	moves_under_threads(HEAP_CLOVER);
+	moves_under_threads(HEAP_DIRECT);
 }
 
 int main(void)
