@@ -234,7 +234,8 @@ static int part_repair(struct rlv_kv *kv, uint32_t p, uint64_t bytes, uint64_t *
 	return ret;
 }
 
-void kv_copies_go_on(struct rlv_kv *kv, uint32_t p)
+/* A piece is as large as the put: else a value that is put all the time would never be filled. */
+void kv_copies_go_on(struct rlv_kv *kv, uint32_t p, uint64_t bytes)
 {
 	struct kv_owned *owned = &kv->owned[p];
 	struct heap_copies *copies = &owned->line.copies;
@@ -242,7 +243,7 @@ void kv_copies_go_on(struct rlv_kv *kv, uint32_t p)
 
 	if (!owned->owns || copies->n == copies->n_all)
 		return;
-	ret = heap_copies_fill(copies, FILL_BYTES);
+	ret = heap_copies_fill(copies, FILL_BYTES + bytes);
 	if (ret) {
 		kv_copies_failed(kv, p, ret);
 		error_clear();

@@ -323,12 +323,13 @@ static int kv_try(struct rlv_kv *kv, const struct kv_call *call, bool *doubt_out
 		return error_set(-EHOSTDOWN, "heap %s: part %u of %u, which has the key, is away",
 				 kv->desc.name, call->part, kv->desc.n_parts);
 	acc->in_doubt = acc->away = false;
+	acc->chunk_bytes = 0;
 	ret = call->step(call->ctx, acc);
 	*doubt_out = ret && acc->in_doubt;
 	if (ret && call->puts && kv->owned)
 		kv_copies_failed(kv, call->part, ret);
 	else if (call->puts && kv->owned)
-		kv_copies_go_on(kv, call->part);
+		kv_copies_go_on(kv, call->part, acc->chunk_bytes);
 	return ret == -EAGAIN && acc->away ? kv_seek(kv) : ret;
 }
 

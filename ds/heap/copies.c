@@ -1,6 +1,7 @@
 #include "ds/heap/copies.h"
 
 #include "ds/chain/chain.h"
+#include "ds/heap/large.h"
 #include "ds/part/slot.h"
 #include "ds/part/wr_list.h"
 
@@ -194,21 +195,32 @@ int heap_copies_put(const struct heap_copies *copies, const struct copies_put *p
 
 /* -------- heads of all copies -------- */
 
-/* A run of buckets, and a buffer for one entry. */
+/* A run of buckets, and buffers for an entry and a chunk. */
 struct heads {
 	const struct heap_copies *copies;
 	uint32_t first, n;
 	uint64_t words[HEAP_LINE_MAX][HEADS_AT_ONCE];
-	uint8_t *entry;
-	uint64_t room, bytes; /* copied: entries and records */
+	uint8_t *entry, *chunk;
+	uint64_t bytes,
+		most;    /* copied: entries, chunks and records; and when to stop inside a value */
+	uint32_t chunks; /* copied; one at least, whatever puts do meanwhile */
+	struct heap_fill_at at;
 };
 
 static int heads_begin(struct heads *heads, const struct heap_copies *copies)
 {
-	*heads = (struct heads){ .copies = copies };
-	heads->room = copies->at[0]->desc.extent_bytes;
-	heads->entry = mem_alloc(heads->room);
-	return heads->entry ? 0 : error_set(-ENOMEM, "heap: cannot allocate memory for an entry");
+	*heads = (struct heads){ .copies = copies, .most = UINT64_MAX, .at = copies->fill_at };
+	heads->entry = mem_alloc(copies->at[0]->desc.extent_bytes);
+	heads->chunk = mem_alloc(copies->at[0]->desc.extent_bytes);
+	if (heads->entry && heads->chunk)
+		return 0;
+	return error_set(-ENOMEM, "heap: cannot allocate memory for an entry");
+}
+
+static void heads_end(struct heads *heads)
+{
+	mem_free(heads->entry);
+	mem_free(heads->chunk);
 }
 
 /* Reads the head words of the buckets from `first` on, of that many copies. */
@@ -250,7 +262,37 @@ static uint32_t heads_newest(const struct heads *heads, uint32_t k)
 	return best;
 }
 
-/* Brings bucket k of the run to the newest head in the first n copies, the last one first. */
+/* Copies the chunks of the entry, of which that many bytes were read from copy `from`, to those of the first
+   n that have another head. 1: there are more, but heads->most bytes are done. */
+static int level_chunks(struct heads *heads, uint32_t k, uint32_t from, uint32_t n, uint32_t bytes)
+{
+	struct heap *const *at = heads->copies->at;
+	const void *manifest = heap_manifest_in(&at[0]->desc, heads->entry, bytes);
+	uint64_t word = heads->words[from][k];
+	uint32_t chunks = manifest ? heap_manifest_chunks(manifest) : 0;
+	int ret = 0;
+
+	if (heads->at.word != word || heads->at.bucket != heads->first + k)
+		heads->at = (struct heap_fill_at){ word, heads->first + k, 0 };
+	while (ret == 0 && heads->at.chunk < chunks &&
+	       (heads->chunks == 0 || heads->bytes < heads->most)) {
+		uint64_t off = heap_manifest_place(manifest, heads->at.chunk);
+
+		ret = heap_place_read(at[from], off, heads->chunk, &bytes);
+		for (uint32_t i = 0; ret == 0 && i < n; i++) {
+			if (heads->words[i][k] == word)
+				continue;
+			ret = transport_store(at[i]->rows, off, heads->chunk, bytes);
+			heads->bytes += bytes;
+		}
+		heads->at.chunk += ret == 0;
+		heads->chunks++;
+	}
+	return ret ? ret : heads->at.chunk < chunks;
+}
+
+/* Brings bucket k of the run to the newest head in the first n copies, the last one first. As
+   level_chunks. */
 static int heads_level(struct heads *heads, uint32_t k, uint32_t n)
 {
 	uint32_t from = heads_newest(heads, k);
@@ -265,6 +307,8 @@ static int heads_level(struct heads *heads, uint32_t k, uint32_t n)
 	if (differ)
 		ret = heap_place_read(heads->copies->at[from], head_off(put.to), heads->entry,
 				      &put.bytes);
+	if (ret == 0 && put.bytes)
+		ret = level_chunks(heads, k, from, n, put.bytes);
 	for (uint32_t i = n; ret == 0 && differ && i-- > 0;) {
 		put.from = heads->words[i][k];
 		if (put.from == put.to)
@@ -302,7 +346,7 @@ static int settle_heads(const struct heap_copies *copies)
 			ret = heads_level(&heads, k, copies->n);
 		}
 	}
-	mem_free(heads.entry);
+	heads_end(&heads);
 	return ret ? ret : heads_count(copies, keys, copies->n);
 }
 
@@ -368,6 +412,7 @@ int heap_copies_fill(struct heap_copies *copies, uint64_t bytes)
 	struct heads heads;
 	int ret = heads_begin(&heads, copies);
 
+	heads.most = bytes;
 	if (copies->filled == 0 && ret == 0)
 		ret = fill_extents(copies);
 	while (ret == 0 && copies->filled < end && heads.bytes < bytes) {
@@ -378,7 +423,10 @@ int heap_copies_fill(struct heap_copies *copies, uint64_t bytes)
 		if (ret == 0)
 			copies->filled += heads.n;
 	}
-	mem_free(heads.entry);
+	copies->fill_at = heads.at;
+	heads_end(&heads);
+	if (ret == 1)
+		return 0;
 	return ret == 0 && copies->filled >= end && copies->n < copies->n_all ? fill_end(copies)
 									      : ret;
 }
@@ -439,23 +487,44 @@ int heap_copies_mend(struct heap_copies *copies, const struct copies_owner *self
 
 /* -------- check -------- */
 
-static int compare_entries(struct heads *heads, uint32_t k, uint8_t *other, uint64_t *differ)
+/* Of a value whose entry is the same in the primary and copy i. */
+static int compare_chunks(struct heads *heads, uint32_t i, uint32_t bytes, uint8_t *other,
+			  bool *differ)
+{
+	struct heap *const *at = heads->copies->at;
+	const void *manifest = heap_manifest_in(&at[0]->desc, heads->entry, bytes);
+	uint32_t chunks = manifest ? heap_manifest_chunks(manifest) : 0, bytes2;
+	int ret = 0;
+
+	for (uint32_t c = 0; ret == 0 && c < chunks && !*differ; c++) {
+		uint64_t off = heap_manifest_place(manifest, c);
+
+		ret = heap_place_read(at[0], off, heads->chunk, &bytes);
+		if (ret == 0)
+			ret = heap_place_read(at[i], off, other, &bytes2);
+		*differ = ret == 0 && (bytes != bytes2 || memcmp(heads->chunk, other, bytes) != 0);
+	}
+	return ret;
+}
+
+static int compare_entries(struct heads *heads, uint32_t k, uint8_t *other, uint64_t *differ_out)
 {
 	uint64_t word = heads->words[0][k];
 	uint32_t bytes, bytes2;
+	bool differ;
 	int ret = word ? heap_place_read(heads->copies->at[0], head_off(word), heads->entry, &bytes)
 		       : 0;
 
 	for (uint32_t i = 1; ret == 0 && i < heads->copies->n; i++) {
-		if (heads->words[i][k] != word) {
-			++*differ;
-			continue;
+		differ = heads->words[i][k] != word;
+		if (!differ && word) {
+			ret = heap_place_read(heads->copies->at[i], head_off(word), other, &bytes2);
+			differ = ret == 0 &&
+				 (bytes != bytes2 || memcmp(heads->entry, other, bytes) != 0);
+			if (ret == 0 && !differ)
+				ret = compare_chunks(heads, i, bytes, other, &differ);
 		}
-		if (!word)
-			continue;
-		ret = heap_place_read(heads->copies->at[i], head_off(word), other, &bytes2);
-		if (ret == 0)
-			*differ += bytes != bytes2 || memcmp(heads->entry, other, bytes) != 0;
+		*differ_out += ret == 0 && differ;
 	}
 	return ret;
 }
@@ -476,7 +545,7 @@ int heap_copies_compare(const struct heap_copies *copies, uint64_t *differ_out)
 			ret = compare_entries(&heads, k, other, &differ);
 	}
 	mem_free(other);
-	mem_free(heads.entry);
+	heads_end(&heads);
 	if (ret == 0)
 		*differ_out = differ;
 	return ret;

@@ -18,11 +18,18 @@
 
 #define HEAP_LINE_MAX 8u
 
+/* Chunks of a value that are filled already. */
+struct heap_fill_at {
+	uint64_t word; /* the head word that names them */
+	uint32_t bucket, chunk;
+};
+
 struct heap_copies {
 	struct heap *at[HEAP_LINE_MAX];
 	uint32_t n;      /* whole */
 	uint32_t n_all;  /* with those being filled */
 	uint32_t filled; /* buckets below are the same in those, too */
+	struct heap_fill_at fill_at;
 };
 
 /* *whole_out: the copy has all that those before it have. Cost: 1 RT; none once it was true. */
@@ -79,7 +86,8 @@ RLV_MUST_CHECK int heap_copies_set(const struct heap_copies *copies, uint64_t of
 
 /*
  * Fills the copies behind the whole ones from the primary, by about that many bytes, and counts them as
- * whole when they are. copies->filled is where it goes on. Cost: 3 RT for each entry and copy.
+ * whole when they are. copies->filled is where it goes on. A value in chunks takes several calls if it is
+ * longer than that. Cost: 3 RT for each entry and copy, and for each chunk.
  */
 RLV_MUST_CHECK int heap_copies_fill(struct heap_copies *copies, uint64_t bytes);
 

@@ -84,6 +84,7 @@ struct heap_access {
 	uint64_t batch_ticket;    /* of what follows it; 0 = none */
 	bool holds_pin;           /* a call in place keeps its pin for further puts */
 	uint8_t *large;           /* a value in chunks that was read without memory of the caller */
+	uint64_t chunk_bytes;     /* put in chunks; the caller clears it */
 	struct heap_tail tails[HEAP_TAILS];
 	uint32_t next_tail;
 	struct heap_stats stats;

@@ -1,5 +1,7 @@
 #include "ds/heap/large.h"
 
+#include "ds/heap/copies.h"
+
 #include "transport/barrier.h"
 
 #include "base/mem/alloc.h"
@@ -47,6 +49,39 @@ bool heap_manifest_check(const struct heap_desc *desc, const void *manifest,
 			return false;
 	}
 	return true;
+}
+
+const void *heap_manifest_in(const struct heap_desc *desc, const uint8_t *bytes_of, uint32_t bytes)
+{
+	const uint8_t *manifest;
+	struct heap_entry entry;
+
+	if (bytes < sizeof(entry))
+		return NULL;
+	memcpy(&entry, bytes_of, sizeof(entry));
+	manifest = bytes_of + sizeof(entry) + entry.key_len;
+	if (!(entry.flags & ENTRY_MANIFEST) || entry.len > bytes ||
+	    sizeof(entry) + entry.key_len + entry.len > bytes ||
+	    !heap_manifest_check(desc, manifest, entry.len, entry.epoch))
+		return NULL;
+	return manifest;
+}
+
+uint32_t heap_manifest_chunks(const void *manifest)
+{
+	struct heap_manifest head;
+
+	memcpy(&head, manifest, sizeof(head));
+	return head.n;
+}
+
+uint64_t heap_manifest_place(const void *manifest, uint32_t i)
+{
+	struct heap_piece piece;
+
+	memcpy(&piece, (const uint8_t *)manifest + sizeof(struct heap_manifest) + i * sizeof(piece),
+	       sizeof(piece));
+	return place_off(&piece);
 }
 
 /* How many chunks are read or written in one round trip. */
@@ -105,9 +140,9 @@ static uint32_t runs_copy(struct runs_at *at, uint8_t *to, uint64_t bytes)
 	return crc;
 }
 
-/* Writes share i, in place, or into the stage for a request. */
-static void large_copy(struct heap_access *acc, struct heap_large *large, struct runs_at *at,
-		       uint32_t i, uint8_t *stage)
+/* Writes share i, in place, or into the stage for a request. Returns where it is. */
+static const uint8_t *large_copy(struct heap_access *acc, struct heap_large *large,
+				 struct runs_at *at, uint32_t i, uint8_t *stage)
 {
 	uint64_t bytes = large_share(large->bytes, large->share, i);
 	struct heap_piece *piece = &pieces_of(large->manifest)[i];
@@ -118,6 +153,24 @@ static void large_copy(struct heap_access *acc, struct heap_large *large, struct
 	piece->crc = runs_copy(at, to, bytes);
 	if (acc->in_place && to == stage)
 		transport_copy_racy(acc->heap->rows->base + off, stage, align_up(bytes, 8));
+	return to;
+}
+
+/* Writes to the same places of all copies, but for the primary if it is in place and `rest`. */
+static int large_send(struct heap_access *acc, struct transport_io *ios, uint32_t n, bool rest)
+{
+	const struct heap_copies *copies = acc->copies;
+	uint32_t targets = copies ? copies->n_all : 1;
+	int ret = 0;
+
+	for (uint32_t k = rest && acc->in_place; ret == 0 && k < targets; k++) {
+		struct region *rows = copies ? copies->at[k]->rows : acc->heap->rows;
+
+		for (uint32_t i = 0; i < n; i++)
+			ios[i].region = rows;
+		ret = transport_write(rows->tr, ios, n);
+	}
+	return ret;
 }
 
 /* Writes all shares, a window in each round trip. */
@@ -138,17 +191,15 @@ static int large_write(struct heap_access *acc, struct heap_large *large,
 		uint32_t n = (uint32_t)min_u64(window, large->n - first);
 
 		for (uint32_t i = 0; i < n; i++) {
-			large_copy(acc, large, &at, first + i, acc->stage + i * room);
 			ios[i] = (struct transport_io){
-				.region = acc->heap->rows,
 				.off = large->slots[first + i].off + sizeof(struct heap_entry),
-				.src = acc->stage + i * room,
+				.src = large_copy(acc, large, &at, first + i,
+						  acc->stage + i * room),
 				.len = (uint32_t)align_up(
 					large_share(large->bytes, large->share, first + i), 8),
 			};
 		}
-		if (!acc->in_place)
-			ret = transport_write(acc->heap->rows->tr, ios, n);
+		ret = large_send(acc, ios, n, true);
 	}
 	return ret;
 }
@@ -166,6 +217,8 @@ int heap_large_begin(struct heap_access *acc, const struct heap_put *put, struct
 		ret = large_write(acc, large, put);
 	if (ret)
 		heap_large_end(acc, large, 0, 0);
+	else
+		acc->chunk_bytes += put->len;
 	return ret;
 }
 
@@ -189,12 +242,11 @@ int heap_large_name(struct heap_access *acc, const struct heap_large *large, uin
 				.writer = acc->owner,
 				.gen = (uint32_t)large->slots[first + i].extent->word,
 			};
-			ios[i] = (struct transport_io){ .region = acc->heap->rows,
-							.off = large->slots[first + i].off,
+			ios[i] = (struct transport_io){ .off = large->slots[first + i].off,
 							.src = &headers[i],
 							.len = sizeof(headers[i]) };
 		}
-		ret = transport_write(acc->heap->rows->tr, ios, n);
+		ret = large_send(acc, ios, n, false);
 	}
 	return ret;
 }

@@ -8,7 +8,7 @@
  *
  * The CAS of the head word puts all chunks into use at once, and the next one of that key ends it: a chunk
  * whose header names another word than its bucket has is free. So a client may be killed between any two
- * steps.
+ * steps. With copies, all of them have shares and headers before the first head moves.
  *
  * Thread: owner, for all.
  */
@@ -52,5 +52,11 @@ static inline uint64_t large_share(uint64_t bytes, uint64_t share, uint32_t i)
 /* True if the bytes are the manifest of a value of that many bytes, whose chunks can be where it says. */
 bool heap_manifest_check(const struct heap_desc *desc, const void *manifest,
 			 uint64_t manifest_bytes, uint64_t bytes);
+
+/* The manifest in an entry of which that many bytes were read. NULL: it has none, or a damaged one. */
+const void *heap_manifest_in(const struct heap_desc *desc, const uint8_t *entry, uint32_t bytes);
+/* Of a manifest that was checked, at any address: its chunks, and the place of one. */
+uint32_t heap_manifest_chunks(const void *manifest);
+uint64_t heap_manifest_place(const void *manifest, uint32_t i);
 
 #endif

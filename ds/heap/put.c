@@ -269,12 +269,12 @@ int heap_put(struct heap_access *acc, const struct chain_key *key, const struct 
 
 	if (!acc->owner)
 		return error_set(-EACCES, "the handle was opened read-only");
-	if (is_large && (acc->plane || acc->copies))
+	if (is_large && acc->plane)
 		return error_set(
 			-ERANGE,
 			"a value of %" PRIu64 " bytes: an entry holds %" PRIu64
-			" with its key and header in a heap with copies or of another mode "
-			"than clover; create the heap with a larger extent_bytes",
+			" with its key and header in a heap of another mode than clover; create "
+			"the heap with a larger extent_bytes",
 			put->len, heap_entry_most(&acc->heap->desc));
 	if (acc->plane)
 		return acc->plane->put(acc, key, put, version_out);

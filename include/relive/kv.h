@@ -112,8 +112,8 @@ RLV_CHECKED int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BY
  * message names it), -ECHILD. After all these nothing was put.
  * -ETIMEDOUT, -ECONNRESET: it is not known whether it was put; get says.
  * Thread: owner. Cost: 2 RT, with 3 copies 3; a few more once for hundreds of puts, to collect space. A
- * value that is longer than an extent: 1 RT more for each 16 MiB, and one for each 64 chunks; not with
- * copies, and only of mode clover (-ERANGE).
+ * value that is longer than an extent: 1 RT more for each 16 MiB, and one for each 64 chunks, of each copy;
+ * only of mode clover (-ERANGE).
  */
 RLV_CHECKED int rlv_kv_put(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
 			   uint64_t *version_out);

@@ -69,7 +69,7 @@ static int setup_heap(void **state, uint32_t copies, uint32_t mode)
 	static const char *const size[] = { "--size", "64M", NULL };
 	const struct rlv_kv_opts opts = { .size = sizeof(opts),
 					  .keys = 1000,
-					  .bytes = 4 << 20,
+					  .bytes = 8 << 20,
 					  .extent_bytes = mode == RLV_KV_CLOVER ? 64 << 10 : 1024,
 					  .parts = 2,
 					  .max_clients = 8,
@@ -132,18 +132,31 @@ static struct rlv_bytes key_of(uint32_t i, char text[16])
 	return (struct rlv_bytes){ text, strlen(text) };
 }
 
+/* Its key; of every twentieth one four chunks that begin with it. */
+static struct rlv_bytes value_of(uint32_t i, char text[16])
+{
+	static uint8_t chunks[200000];
+	struct rlv_bytes key = key_of(i, text);
+
+	if (i % 20 != 19)
+		return key;
+	memset(chunks, (int)i, sizeof(chunks));
+	memcpy(chunks, key.ptr, key.len);
+	return (struct rlv_bytes){ chunks, sizeof(chunks) };
+}
+
 /* A put that was in doubt, which may have been done or not, is made again. */
 static void put_from(struct fixture *fx, uint32_t first)
 {
-	char text[16];
+	char text[16], again[16];
 
 	for (uint32_t i = first; i < KEYS; i++) {
-		struct rlv_bytes key = key_of(i, text);
+		struct rlv_bytes key = key_of(i, text), put = value_of(i, again);
 		uint64_t version = 0, least = fx->versions[i] + 1, most = least;
-		int ret = rlv_kv_put(fx->kv, key, key, &version);
+		int ret = rlv_kv_put(fx->kv, key, put, &version);
 
 		for (; ret == -ECONNRESET || ret == -ETIMEDOUT; most++)
-			ret = rlv_kv_put(fx->kv, key, key, &version);
+			ret = rlv_kv_put(fx->kv, key, put, &version);
 		must(ret, "rlv_kv_put");
 		assert_in_range(version, least, most);
 		fx->versions[i] = version;
@@ -157,15 +170,16 @@ static void put_all(struct fixture *fx)
 
 static void expect_from(struct fixture *fx, uint32_t first)
 {
-	char text[16];
+	char text[16], again[16];
 
 	for (uint32_t i = first; i < KEYS; i++) {
 		struct rlv_kv_value value = RLV_KV_VALUE_INIT;
-		struct rlv_bytes key = key_of(i, text);
+		struct rlv_bytes key = key_of(i, text), want = value_of(i, again);
 
 		must(rlv_kv_get(fx->kv, key, &value), "rlv_kv_get");
 		assert_int_equal(value.version, fx->versions[i]);
-		assert_memory_equal(value.ptr, key.ptr, key.len);
+		assert_int_equal(value.len, want.len);
+		assert_memory_equal(value.ptr, want.ptr, want.len);
 	}
 }
 

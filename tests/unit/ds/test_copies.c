@@ -9,6 +9,7 @@
 
 #include "ds/heap/copies.h"
 
+#include "base/bits.h"
 #include "base/rng.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 #define MOST 4u
 #define KEYS 12u
-#define VALUE_BYTES 3000u
+#define VALUE_BYTES 66000u /* more than an extent: two chunks */
 
 /* A part with its copies. at[]: their memory and the server's attachment. */
 struct fixture {
@@ -45,7 +46,7 @@ static void add_copy(struct fixture *fx, uint32_t copies)
 	const struct heap_wish wish = {
 		.name = "h",
 		.keys = 50,
-		.bytes = 4 * HEAP_EXTENT_LEAST,
+		.bytes = 14 * HEAP_EXTENT_LEAST,
 		.extent_bytes = HEAP_EXTENT_LEAST,
 		.n_parts = 1,
 		.max_clients = HEAP_FIXTURE_CLIENTS,
@@ -123,9 +124,15 @@ static void leave(struct client *client)
 		heap_fixture_leave(&client->at[i]);
 }
 
-static void fill(uint8_t value[VALUE_BYTES], uint64_t number)
+/* Some keys have small values, one a long one. */
+static uint64_t len_of(uint32_t k)
 {
-	memset(value, (int)number, VALUE_BYTES);
+	return k == 5 ? VALUE_BYTES : k % 3 ? 3000 : 40;
+}
+
+static void fill(uint8_t *value, uint64_t len, uint64_t number)
+{
+	memset(value, (int)number, len);
 	memcpy(value, &number, sizeof(number));
 }
 
@@ -138,8 +145,8 @@ static int put_next(struct client *client, uint32_t k, uint64_t acked[KEYS])
 	int ret;
 
 	snprintf(key, sizeof(key), "%u", k);
-	fill(value, acked[k] + 1);
-	ret = heap_fixture_put(&client->at[0], key, value, k % 3 ? sizeof(value) : 40, &version);
+	fill(value, len_of(k), acked[k] + 1);
+	ret = heap_fixture_put(&client->at[0], key, value, len_of(k), &version);
 	if (ret == 0)
 		assert_int_equal(version, ++acked[k]);
 	return ret;
@@ -162,7 +169,8 @@ static void expect_keys(struct client *client, const uint64_t acked[KEYS])
 			continue;
 		assert_in_range(version, acked[k], acked[k] + 1);
 		ahead += (uint64_t)version != acked[k];
-		fill(want, (uint64_t)version);
+		fill(want, len_of(k), (uint64_t)version);
+		assert_int_equal(got.len, len_of(k));
 		assert_memory_equal(got.ptr, want, got.len);
 	}
 	assert_in_range(ahead, 0, 1);
@@ -416,10 +424,12 @@ static void fill_by(uint64_t slice)
 	assert_int_equal(owner.copies.n, 1);
 	assert_int_equal(owner.copies.n_all, 2);
 	must(own(&owner));
-	while (owner.copies.n < owner.copies.n_all) {
-		must(run_puts(&owner, acked, 25));
-		must(heap_copies_fill(&owner.copies, slice));
-		slices++;
+	for (uint32_t k = 0; owner.copies.n < owner.copies.n_all; k++, slices++) {
+		struct heap_access *acc = &owner.at[0].acc;
+
+		must(put_next(&owner, k % KEYS, acked));
+		must(heap_copies_fill(&owner.copies, max_u64(slice, slice + acc->chunk_bytes)));
+		acc->chunk_bytes = 0;
 	}
 	assert_true(slice > 100000 ? slices == 1 : slices > 1);
 	must(run_puts(&owner, acked, 25));
