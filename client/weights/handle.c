@@ -10,6 +10,7 @@
 #define EXTENTS_OF_GENERATION 128u /* about, as long as they are not too large */
 #define EXTENT_MOST ((uint64_t)16 << 20)
 #define EXTENTS_BESIDE 24u /* of tables, manifests and empty entries */
+#define NODES_MOST 64u
 
 /* Sizes of the heap: it holds keep + 3 generations, deltas and what readers hold back included. */
 static struct rlv_kv_opts weights_heap(const struct rlv_weights_opts *opts)
@@ -18,9 +19,7 @@ static struct rlv_kv_opts weights_heap(const struct rlv_weights_opts *opts)
 	struct rlv_kv_opts heap = RLV_KV_OPTS_INIT;
 
 	heap.extent_bytes = HEAP_EXTENT_LEAST;
-	while (opts->copies > 1 ? heap.extent_bytes < room
-				: heap.extent_bytes < EXTENT_MOST &&
-					  heap.extent_bytes * EXTENTS_OF_GENERATION < room)
+	while (heap.extent_bytes < EXTENT_MOST && heap.extent_bytes * EXTENTS_OF_GENERATION < room)
 		heap.extent_bytes *= 2;
 	chunks += div_up(room, heap.extent_bytes - sizeof(struct heap_entry));
 	heap.bytes = (chunks * (opts->keep + 3) + EXTENTS_BESIDE) * heap.extent_bytes;
@@ -88,7 +87,10 @@ static int weights_begin(struct rlv_generations *weights, const struct rlv_weigh
 	int ret = rlv_kv_put_if(weights->kv, weights_table_key,
 				(struct rlv_bytes){ &empty, WEIGHTS_TABLE_HEAD }, 0, NULL);
 
-	if (ret && ret != -ESTALE)
+	/* With copies that put has made us the owner, and another handle may be the one that publishes. */
+	if (ret == 0)
+		ret = rlv_kv_release(weights->kv);
+	if (ret && ret != -ESTALE && ret != -EBUSY)
 		return ret;
 	ret = weights_refresh(weights);
 	if (ret == 0 && (weights->table.keep != opts->keep ||
@@ -100,12 +102,48 @@ static int weights_begin(struct rlv_generations *weights, const struct rlv_weigh
 	return ret;
 }
 
+/* Copies of new weights: two, if there are two nodes. */
+static uint32_t copies_by_nodes(struct rlv_store *store)
+{
+	size_t n = NODES_MOST;
+	struct rlv_node_info *nodes = mem_array(n, sizeof(nodes[0]));
+	uint32_t up = 0;
+
+	if (!nodes || rlv_store_nodes(store, nodes, sizeof(nodes[0]), &n))
+		error_clear();
+	else
+		for (size_t i = 0; i < min_u64(n, NODES_MOST); i++)
+			up += nodes[i].state == RLV_NODE_UP;
+	mem_free(nodes);
+	return up > 1 ? 2 : 1;
+}
+
+/* Creates or opens the heap. Whoever created it may have seen other nodes. */
+static int heap_get_or_make(struct rlv_store *store, const char *name,
+			    const struct rlv_weights_opts *opts, struct rlv_kv **kv_out)
+{
+	struct rlv_kv_opts heap = weights_heap(opts);
+	struct error_kept kept;
+	int ret;
+
+	if (!opts->copies)
+		heap.copies = copies_by_nodes(store);
+	ret = rlv_kv_create(store, name, &heap, kv_out);
+	if (ret != -EEXIST || opts->copies)
+		return ret;
+	error_keep(&kept);
+	heap.copies = 3 - heap.copies;
+	if (rlv_kv_create(store, name, &heap, kv_out) == 0)
+		return 0;
+	error_restore(&kept);
+	return ret;
+}
+
 int rlv_weights_create(struct rlv_store *store, const char *name,
 		       const struct rlv_weights_opts *opts, struct rlv_generations **weights_out)
 {
 	struct rlv_weights_opts full = RLV_WEIGHTS_OPTS_INIT;
 	struct rlv_generations *weights;
-	struct rlv_kv_opts heap;
 	int ret;
 
 	if (!store || !name || !weights_out)
@@ -118,8 +156,7 @@ int rlv_weights_create(struct rlv_store *store, const char *name,
 	weights = mem_zalloc(sizeof(*weights));
 	if (!weights)
 		return error_set(-ENOMEM, "weights: cannot allocate memory");
-	heap = weights_heap(&full);
-	ret = rlv_kv_create(store, name, &heap, &weights->kv);
+	ret = heap_get_or_make(store, name, &full, &weights->kv);
 	if (ret == 0)
 		ret = weights_begin(weights, &full);
 	if (ret)

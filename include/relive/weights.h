@@ -33,7 +33,7 @@ struct rlv_weights_opts {
 	uint32_t anchor_every; /* generations, at the latest; 0 = 8, 1 = no deltas. Up to
 				  RLV_WEIGHTS_ANCHOR_EVERY */
 	uint32_t max_clients;  /* open handles; 0 = 64 */
-	uint32_t copies; /* on memory nodes of their own; 0 = 1. From 2 on a generation must fit into 1 GiB, and one
+	uint32_t copies; /* on memory nodes of their own; 0 = 2 where there are two, else 1. From 2 on one
 			    handle publishes: others get -EBUSY, as in relive/kv.h */
 	uint32_t reserved; /* 0 */
 };

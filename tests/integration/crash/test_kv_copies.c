@@ -9,7 +9,7 @@
 #include "tests/support/store_nodes.h"
 
 #include "relive/admin.h"
-#include "relive/kv.h"
+#include "relive/weights.h"
 
 #include "base/os/clock.h"
 #include "base/rng.h"
@@ -343,14 +343,14 @@ static int child_that_owns(void *arg)
 	struct fixture *fx = arg;
 	struct rlv_store *store = NULL;
 	struct rlv_kv *kv = NULL;
-	char text[16];
+	char text[16], again[16];
 
 	if (rlv_store_open("shm:s", NULL, &store) || rlv_kv_open(store, "h", &kv))
 		return 1;
 	for (uint64_t i = 0;; i++) {
-		struct rlv_bytes key = key_of((uint32_t)(i % KEYS), text);
+		uint32_t k = (uint32_t)(i % KEYS);
 
-		if (rlv_kv_put(kv, key, key, NULL))
+		if (rlv_kv_put(kv, key_of(k, text), value_of(k, again), NULL))
 			return 1;
 		if (i == KEYS)
 			(void)!write(fx->ready[1], "r", 1);
@@ -360,12 +360,12 @@ static int child_that_owns(void *arg)
 static bool is_ours(void *arg)
 {
 	struct fixture *fx = arg;
-	char text[16];
+	char text[16], again[16];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < KEYS; i++) {
 		struct rlv_bytes key = key_of(i, text);
-		int ret = rlv_kv_put(fx->kv, key, key, &fx->versions[i]);
+		int ret = rlv_kv_put(fx->kv, key, value_of(i, again), &fx->versions[i]);
 
 		if (ret != -EBUSY)
 			must(ret, "rlv_kv_put");
@@ -634,6 +634,74 @@ TEST_WITH(create__with_more_copies_than_nodes, setup, teardown)
 		processes_sleep_ns(CLOCK_NS_PER_MS);
 	expect(rlv_kv_create(fx->store, "i", &three, &kv), -EINVAL);
 	assert_non_null(strstr(rlv_last_error(), "relive node add"));
+}
+
+/* -------- weights -------- */
+
+static uint8_t elements[3u << 20]; /* of a generation, in many chunks */
+
+static int publish(struct rlv_generations *weights, uint64_t version)
+{
+	struct rlv_tensor tensor = RLV_TENSOR_INIT;
+
+	memset(elements, (int)version, sizeof(elements));
+	tensor.name = "w";
+	tensor.dtype = RLV_U8;
+	tensor.ndim = 1;
+	tensor.shape[0] = sizeof(elements);
+	tensor.data = elements;
+	return rlv_weights_publish(weights, &tensor, 1, version, RLV_PUBLISH_ANCHOR);
+}
+
+static void expect_generation(struct rlv_generations *weights, uint64_t version)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT;
+
+	must(rlv_weights_fetch(weights, version - 1, CLOCK_NS_PER_S, &got), "rlv_weights_fetch");
+	assert_int_equal(got.version, version);
+	memset(elements, (int)version, sizeof(elements));
+	assert_memory_equal(got.data, elements, sizeof(elements));
+	rlv_generation_release(&got);
+}
+
+static bool weights_are_whole(struct fixture *fx)
+{
+	struct rlv_kv_info info = RLV_KV_INFO_INIT;
+	struct rlv_kv *kv = NULL;
+
+	must(rlv_kv_open(fx->store, "policy", &kv), "rlv_kv_open");
+	must(rlv_kv_info(kv, &info), "rlv_kv_info");
+	assert_int_equal(info.copies_wanted, 2);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	return info.copies == 2;
+}
+
+/* By default on two nodes: whichever is lost, the generation is there, and further ones fill the new copy. */
+TEST_WITH(weights__outlive_their_nodes, setup, teardown)
+{
+	struct rlv_weights_opts opts = RLV_WEIGHTS_OPTS_INIT;
+	struct rlv_generations *learner = NULL, *actor = NULL;
+	struct fixture *fx = *state;
+	uint64_t version = 1;
+
+	opts.bytes = sizeof(elements);
+	opts.keep = 1;
+	must(rlv_weights_create(fx->store, "policy", &opts, &actor), "rlv_weights_create");
+	must(rlv_weights_create(fx->store, "policy", &opts, &learner), "rlv_weights_create");
+	must(publish(learner, version), "publish");
+	expect_generation(actor, version);
+	for (fx->lost = 0; fx->lost < 2; fx->lost++) {
+		must(rlv_weights_close(&actor), "rlv_weights_close");
+		processes_kill(&fx->ps, fx->nodes[fx->lost], SIGKILL);
+		assert_true(processes_until(is_lost, fx));
+		must(rlv_weights_open(fx->store, "policy", &actor), "rlv_weights_open");
+		expect_generation(actor, version);
+		for (uint32_t i = 0; i < 3 || (fx->lost == 0 && !weights_are_whole(fx)); i++)
+			must(publish(learner, ++version), "publish");
+		expect_generation(actor, version);
+	}
+	must(rlv_weights_close(&actor), "rlv_weights_close");
+	must(rlv_weights_close(&learner), "rlv_weights_close");
 }
 
 int main(void)
