@@ -11,11 +11,6 @@
 
 static const uint8_t zeros[WEIGHTS_ALIGN];
 
-static const struct rlv_tensor *tensor_at(const struct rlv_tensor *tensors, size_t i)
-{
-	return (const void *)((const uint8_t *)tensors + i * tensors->size);
-}
-
 /* Describes a tensor, but for its places. */
 static int tensor_read(const struct rlv_tensor *tensor, uint32_t size, struct weights_tensor *out)
 {
@@ -47,12 +42,12 @@ static int head_measure(const struct rlv_tensor *tensors, size_t n, uint64_t *by
 {
 	uint64_t bytes = 0;
 
-	if (tensors->size < sizeof(*tensors) || tensors->size % 8)
+	if (!weights_tensors_fit(tensors))
 		return error_set(-EINVAL, "tensors[0].size %u: begin with RLV_TENSOR_INIT",
 				 tensors->size);
 	for (size_t i = 0; i < n; i++) {
 		struct weights_tensor tensor;
-		int ret = tensor_read(tensor_at(tensors, i), tensors->size, &tensor);
+		int ret = tensor_read(weights_tensor_at(tensors, i), tensors->size, &tensor);
 
 		if (ret)
 			return error_prefix(ret, "tensors[%zu]: ", i);
@@ -83,7 +78,7 @@ int weights_head_make(struct weights_publisher *pub, const struct rlv_tensor *te
 	run = pub->runs;
 	*run++ = (struct heap_run){ pub->head, sizeof(*pub->head) + head_bytes };
 	for (size_t i = 0; i < n; i++) {
-		const struct rlv_tensor *tensor = tensor_at(tensors, i);
+		const struct rlv_tensor *tensor = weights_tensor_at(tensors, i);
 		struct weights_tensor *to = (struct weights_tensor *)(void *)(pub->head + 1) + i;
 		uint64_t pad;
 

@@ -92,6 +92,17 @@ RLV_MUST_CHECK int weights_refresh(struct rlv_generations *weights);
 /* Memory at *ptr_inout of at least n bytes, aligned to 64; what it had is lost. */
 RLV_MUST_CHECK bool weights_make_room(void *ptr_inout, size_t *room, uint64_t n);
 
+/* The element i of an array of a program, whose elements may be larger than ours. */
+static inline const struct rlv_tensor *weights_tensor_at(const struct rlv_tensor *tensors, size_t i)
+{
+	return (const void *)((const uint8_t *)tensors + i * tensors->size);
+}
+
+static inline bool weights_tensors_fit(const struct rlv_tensor *tensors)
+{
+	return tensors->size >= sizeof(*tensors) && tensors->size % 8 == 0;
+}
+
 /* Writes the head of an anchor of the tensors to pub.head, and lists in pub.runs
    where head and data lie. n > 0.
    -EINVAL: the message names the tensor. */

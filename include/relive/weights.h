@@ -138,6 +138,14 @@ RLV_CHECKED int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newe
 RLV_CHECKED int rlv_weights_get(struct rlv_generations *weights, uint64_t version,
 				struct rlv_generation *generation_out);
 
+/*
+ * Copies tensors of a generation into memory of the caller: into[i].data, C-contiguous, is written. They are found by name; into
+ * may be of fewer tensors than the generation has. -EINVAL: there is none of that name, or it has another dtype or shape (the
+ * message names it); then nothing was written. Thread: any. Cost: one copy.
+ */
+RLV_CHECKED int rlv_generation_copy(const struct rlv_generation *generation,
+				    const struct rlv_tensor *into, size_t n);
+
 /* Gives the generation's memory back and clears *generation; a second call is a no-op. Thread: any. */
 RLV_API void rlv_generation_release(struct rlv_generation *generation);
 

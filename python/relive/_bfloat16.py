@@ -42,6 +42,11 @@ def _round(floats):
                     rounded).astype(np.uint16)
 
 
+def floats(array):
+    """Returns the numbers of an array of numpy_dtype(), as float32."""
+    return (array.view(_BITS).astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
 def bits(array, name, checked=True):
     """Returns an array as uint16 bits of bfloat16: uint16 and bfloat16 unchanged, floats and integers
     rounded. name: for messages. checked: a finite number that becomes infinite raises

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _bfloat16, _core, errors
+from . import _bfloat16, _core, _into, errors
 from ._closing import leave
 from ._convert import _host_array
 
@@ -47,10 +47,18 @@ class Generation(Mapping[str, np.ndarray]):
 
     def torch(self) -> dict[str, Any]:
         """Returns copies as torch tensors, as ``load_state_dict`` wants them."""
-        import torch
-        return {name: torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
-                if _bfloat16.is_bfloat16(array.dtype) else torch.from_numpy(array.copy())
-                for name, array in self.items()}
+        return {name: _into.torch_copy(array) for name, array in self.items()}
+
+    def copy_to(self, into: Any) -> None:
+        """Copies tensors into arrays of the caller, which are found by name: numpy arrays or torch tensors, as in a
+        ``state_dict``, in dicts, lists and tuples as :meth:`Weights.publish` takes them. They may be fewer than this version
+        has. Floats are converted to the array's dtype. After an error nothing was written.
+
+        :raises InvalidArgument: there is no such tensor, or it has another shape or dtype.
+        """
+        pairs = [(name, _into.target(name, value, self)) for name, value in _flatten(into, "")]
+        for name, target in pairs:
+            target.assign(self[name])
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._arrays[name]
@@ -95,16 +103,22 @@ class Weights:
         items = [_tensor(name, value, dtype) for name, value in _flatten(tensors, "")]
         self._core.publish(items, version, flags)
 
-    def fetch(self, newer_than: int = 0, timeout: float | None = 0) -> Generation | None:
+    def fetch(self, newer_than: int = 0, timeout: float | None = 0, *,
+              into: Any = None) -> Generation | None:
         """Returns the newest version if it is above ``newer_than``; else waits for one, and returns None
         when the time is over. At the price of a look if there is nothing new.
 
         :param timeout: seconds; None = for ever.
+        :param into: arrays or torch tensors, as ``model.state_dict()``, that the version is copied into: see
+            :meth:`Generation.copy_to`.
         """
         for left in _slices(timeout):
             found = self._core.fetch(newer_than, left)
             if found is not None:
-                return Generation(found)
+                generation = Generation(found)
+                if into is not None:
+                    generation.copy_to(into)
+                return generation
         return None
 
     def get(self, version: int) -> Generation:

@@ -158,3 +158,63 @@ def test_a_waiting_reader(store):
     learner.publish(tree(1), 1)
     thread.join(30)
     expect(found[0], 1)
+
+
+def test_fetch_into_arrays(store):
+    weights = store.create_weights("policy", 1 << 20)
+    weights.publish(tree(1), 1)
+    mine = {"encoder": {"bias": np.zeros(33), "kernel": np.zeros((70, 33), np.float16)},
+            "heads": [np.zeros(5, np.int64)]}
+    generation = weights.fetch(into=mine)
+    assert generation.version == 1
+    assert np.array_equal(mine["encoder"]["bias"], tree(1)["encoder"]["bias"])
+    assert np.array_equal(mine["encoder"]["kernel"], tree(1)["encoder"]["kernel"].astype(np.float16))
+    assert np.array_equal(mine["heads"][0], np.arange(5))
+    strided = np.zeros((66, 140), np.float32)[::2, ::2].T
+    generation.copy_to({"encoder/kernel": strided})
+    assert np.array_equal(strided, tree(1)["encoder"]["kernel"])
+    bias = np.zeros(33)
+    for other, message in ((np.zeros(6, np.int64), "shape"), (np.zeros(5), "float64"),
+                           (np.zeros(5, np.int32), "int32"), (generation["heads/0"], "read-only"),
+                           ([1] * 5, "heads/0/0")):
+        with pytest.raises(relive.InvalidArgument, match=message):
+            weights.fetch(into={"encoder": {"bias": bias}, "heads": [other]})
+    with pytest.raises(relive.InvalidArgument, match="no tensor tail"):
+        weights.fetch(into={"encoder": {"bias": bias}, "tail": np.zeros(3)})
+    assert not bias.any()
+    assert weights.fetch(newer_than=1, into={"tail": bias}) is None
+
+
+def test_fetch_into_bfloat16(store):
+    weights = store.create_weights("policy", 1 << 20)
+    floats = np.linspace(-3, 3, 1000, dtype=np.float32)
+    weights.publish({"x": floats}, 1, dtype="bfloat16")
+    exact = weights.fetch()["x"].view(np.uint16)
+    wide, same = np.zeros(1000), np.zeros(1000, relive._bfloat16.numpy_dtype())
+    weights.fetch(into={"x": wide})
+    assert np.array_equal(wide, (exact.astype(np.uint32) << 16).view(np.float32))
+    weights.fetch(into={"x": same})
+    assert np.array_equal(same.view(np.uint16), exact)
+    weights.publish({"x": floats}, 2, new_tree=True)
+    weights.fetch(into={"x": same})
+    assert np.array_equal(same.view(np.uint16), exact)
+
+
+def test_fetch_into_a_state_dict(store):
+    torch = pytest.importorskip("torch")
+    weights = store.create_weights("policy", 1 << 20)
+
+    def make():
+        return torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.Linear(5, 2).to(torch.bfloat16))
+
+    model, other = make(), make()
+    weights.publish(model.state_dict(), 1)
+    places = [parameter.data_ptr() for parameter in other.parameters()]
+    weights.fetch(into=other.state_dict())
+    assert [parameter.data_ptr() for parameter in other.parameters()] == places
+    for mine, theirs in zip(model.parameters(), other.parameters()):
+        assert torch.equal(mine, theirs)
+    weights.publish(model.state_dict(), 2, dtype="bfloat16", new_tree=True)
+    weights.fetch(into=other.state_dict())
+    for mine, theirs in zip(model.parameters(), other.parameters()):
+        assert torch.equal(mine.to(torch.bfloat16), theirs.to(torch.bfloat16))

@@ -363,6 +363,48 @@ TEST_WITH(weights__a_full_heap_keeps_what_it_has, set_up, tear_down)
 	leave(&learner);
 }
 
+/* In the caller's order, and not all of them. */
+TEST_WITH(weights__are_copied_into_buffers_of_the_caller, set_up, tear_down)
+{
+	static struct policy mine, want;
+	struct rlv_generations *weights = create(&small);
+	struct rlv_tensor into[TENSORS], swap;
+	struct rlv_generation got;
+
+	must(publish(weights, 9, 0), "publish");
+	got = fetch(weights, 0);
+	policy_tensors(&mine, into);
+	swap = into[0];
+	into[0] = into[3];
+	into[3] = swap;
+	policy_fill(&want, 9);
+	must(rlv_generation_copy(&got, into, TENSORS), "copy");
+	assert_memory_equal(mine.layer, want.layer, sizeof(want.layer));
+	assert_memory_equal(mine.head, want.head, sizeof(want.head));
+	assert_int_equal(mine.step, 9);
+
+	memset(&mine, 0, sizeof(mine));
+	must(rlv_generation_copy(&got, into, 1), "copy");
+	assert_int_equal(mine.step, 9);
+	mine.step = 0;
+	into[3].shape[1]++; /* what comes last is wrong: nothing is written */
+	expect(rlv_generation_copy(&got, into, TENSORS), -EINVAL);
+	assert_non_null(strstr(rlv_last_error(), "layer/kernel"));
+	into[3].shape[1]--;
+	into[3].dtype = RLV_I32;
+	expect(rlv_generation_copy(&got, into, TENSORS), -EINVAL);
+	into[3].name = "other";
+	expect(rlv_generation_copy(&got, into, TENSORS), -EINVAL);
+	into[3].name = NULL;
+	expect(rlv_generation_copy(&got, into, TENSORS), -EINVAL);
+	into[0].data = NULL;
+	expect(rlv_generation_copy(&got, into, 1), -EINVAL);
+	assert_int_equal(mine.step, 0);
+	rlv_generation_release(&got);
+	expect(rlv_generation_copy(&got, into, 1), -EINVAL);
+	leave(&weights);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
