@@ -29,7 +29,7 @@ static int tensor_match(const struct rlv_generation *generation, const struct rl
 		return error_set(-EINVAL, "version %" PRIu64 " has no tensor %s",
 				 generation->version, to->name);
 	if (from->dtype != to->dtype || from->ndim != to->ndim ||
-	    memcmp(from->shape, to->shape, from->ndim * sizeof(from->shape[0])))
+	    memcmp(from->shape, to->shape, from->ndim * sizeof(from->shape[0])) != 0)
 		return error_set(-EINVAL, "%s has another dtype or shape in version %" PRIu64,
 				 to->name, generation->version);
 	return from->bytes && !to->data ? error_set(-EINVAL, "%s: data is NULL", to->name) : 0;
