@@ -282,6 +282,25 @@ static int sampler_late(void *ctx, int error)
 	return error_set(-ETIMEDOUT, "%s", text);
 }
 
+/* Adds how far the policies that made the batch are behind. */
+static void sampler_count_staleness(struct rlv_sampler *sp, const struct rlv_batch *batch)
+{
+	uint32_t oldest = sp->newest_version;
+	uint64_t sum = 0;
+
+	if (!batch->policy_version)
+		return;
+	for (uint32_t i = 0; i < batch->n; i++) {
+		uint32_t version = batch->policy_version[i];
+
+		sum += version;
+		oldest = version < oldest ? version : oldest;
+	}
+	sp->stats.policy_version = sp->newest_version;
+	sp->stats.staleness += (uint64_t)batch->n * sp->newest_version - sum;
+	sp->stats.staleness_max = sp->newest_version - oldest;
+}
+
 int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
 		       const struct rlv_batch **batch_out)
 {
@@ -310,6 +329,7 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 	sampler->last = call.batch;
 	sampler->stats.calls++;
 	sampler->stats.items += call.batch->pub.n;
+	sampler_count_staleness(sampler, &call.batch->pub);
 	*batch_out = &call.batch->pub;
 	return 0;
 }

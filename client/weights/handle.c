@@ -220,6 +220,9 @@ int rlv_weights_info(struct rlv_generations *weights, struct rlv_weights_info *i
 		info.version = weights->table.gens[0].version;
 		info.oldest = weights->table.gens[weights->table.n - 1].version;
 	}
+	if (weights->table.n)
+		info.publish_lag =
+			weights->table.gens[0].seq - (weights->current ? weights->current->seq : 0);
 	info.keep = weights->table.keep;
 	info.anchor_every = weights->table.anchor_every;
 	info.round_trips = heap.round_trips;

@@ -687,6 +687,10 @@ struct rlv_stats {
 	/* Truncated steps without a final observation after them, in tables that read next
 	   observations from later rows: such a step has no item. */
 	uint64_t truncated_lost;
+	/* Of a sampler with columns, in policy versions behind the newest that it has seen: */
+	uint64_t staleness;      /* the sum over all items */
+	uint64_t staleness_max;  /* of one item of the last batch */
+	uint64_t policy_version; /* the newest seen */
 };
 
 /*

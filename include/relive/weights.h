@@ -164,6 +164,7 @@ struct rlv_weights_info {
 	uint64_t repairs;                              /* see RLV_GENERATION_REPAIRED */
 	uint64_t lost;                                 /* publishes that another one preceded */
 	uint64_t round_trips, read_bytes, write_bytes; /* over a wire */
+	uint64_t publish_lag; /* generations that are newer than what it fetched last */
 };
 #define RLV_WEIGHTS_INFO_INIT RLV_SIZED(struct rlv_weights_info)
 

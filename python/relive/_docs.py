@@ -167,7 +167,9 @@ Returns counters of this sampler since it was opened, as a dict of int. It does 
 Among them: ``calls``; ``items``; ``updates``, ``stale_updates`` and ``clamped``: updated keys, stale
 keys and clamped values of update_priorities; ``redraws``: items that were drawn anew, as the ones
 drawn first were overwritten meanwhile; ``limiter_waits``: calls that
-waited for the rate limiter; ``limiter_wait_ns``: nanoseconds that they waited.
+waited for the rate limiter; ``limiter_wait_ns``: nanoseconds that they waited; ``policy_version``: the
+newest seen in steps; ``staleness``: how many versions the items were behind that, summed over all items;
+``staleness_max``: of the oldest item of the last batch.
 """,
     "Batch.release": r"""release($self, /)
 --

@@ -320,12 +320,14 @@ PyObject *handle_stats(PyObject *object, PyObject *Py_UNUSED(unused))
 	if (ret)
 		return error_raise(ret);
 	return Py_BuildValue(
-		"{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}",
+		"{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,"
+		"s:K,s:K,s:K}",
 		"calls", s.calls, "steps", s.steps, "items", s.items, "updates", s.updates,
 		"stale_updates", s.stale_updates, "clamped", s.clamped, "redraws", s.redraws,
 		"blocks_claimed", s.blocks_claimed, "blocks_skipped", s.blocks_skipped,
 		"repeated_rows", s.repeated_rows, "limiter_waits", s.limiter_waits,
 		"limiter_wait_ns", s.limiter_wait_ns, "phases", s.phases, "reads", s.reads,
 		"writes", s.writes, "cas", s.cas, "faa", s.faa, "read_bytes", s.read_bytes,
-		"write_bytes", s.write_bytes, "truncated_lost", s.truncated_lost);
+		"write_bytes", s.write_bytes, "truncated_lost", s.truncated_lost, "staleness",
+		s.staleness, "staleness_max", s.staleness_max, "policy_version", s.policy_version);
 }

@@ -220,13 +220,13 @@ static PyObject *weights_info(PyObject *object, PyObject *Py_UNUSED(unused))
 	handle_leave(self);
 	if (ret)
 		return error_raise(ret);
-	return Py_BuildValue("{s:K,s:K,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "version",
-			     info.version, "oldest", info.oldest, "generations", info.generations,
-			     "keep", info.keep, "anchor_every", info.anchor_every, "published",
-			     info.published, "anchors", info.anchors, "fetched", info.fetched,
-			     "deltas", info.deltas, "repairs", info.repairs, "lost", info.lost,
-			     "round_trips", info.round_trips, "read_bytes", info.read_bytes,
-			     "write_bytes", info.write_bytes);
+	return Py_BuildValue(
+		"{s:K,s:K,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "version",
+		info.version, "oldest", info.oldest, "generations", info.generations, "keep",
+		info.keep, "anchor_every", info.anchor_every, "published", info.published,
+		"anchors", info.anchors, "fetched", info.fetched, "deltas", info.deltas, "repairs",
+		info.repairs, "lost", info.lost, "round_trips", info.round_trips, "read_bytes",
+		info.read_bytes, "write_bytes", info.write_bytes, "publish_lag", info.publish_lag);
 }
 
 /* -------- types -------- */

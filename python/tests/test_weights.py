@@ -218,3 +218,23 @@ def test_fetch_into_a_state_dict(store):
     weights.fetch(into=other.state_dict())
     for mine, theirs in zip(model.parameters(), other.parameters()):
         assert torch.equal(mine.to(torch.bfloat16), theirs.to(torch.bfloat16))
+
+
+def test_staleness_and_publish_lag(store):
+    """Actors append with the version that they act on; the learner sees how old its batches are."""
+    learner, actor = store.create_weights("policy", 1 << 20, keep=4), store.weights("policy")
+    table = store.create_table("replay", {"obs": "float32"}, capacity=1024)
+    with table.writer() as writer, table.sampler(32) as sampler:
+        for version in range(1, 6):
+            learner.publish({"x": np.full(4, version)}, version)
+            assert actor.info()["publish_lag"] == (1 if version == 1 else version - 1)
+            if version == 1:
+                acts_on = actor.fetch().version
+                assert actor.info()["publish_lag"] == 0
+            writer.append(obs=version, terminated=True, policy_version=acts_on)
+        writer.append(obs=9, terminated=True, policy_version=actor.fetch().version)
+        batch = sampler.sample()
+        stats = sampler.stats()
+    assert actor.info()["publish_lag"] == 0
+    assert stats["policy_version"] == 5 and stats["staleness_max"] == 4
+    assert stats["staleness"] == (5 - batch.policy_version.astype(int)).sum()

@@ -389,6 +389,44 @@ TEST(sampler_sample__too_old_policies_are_left_out)
 	replay_end(&fx, &writer, &sampler);
 }
 
+TEST(sampler_sample__counts_staleness)
+{
+	const struct rlv_view view = { .selector = RLV_UNIFORM };
+	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+	uint64_t behind = 0, oldest;
+	uint32_t newest = 0;
+
+	replay_open(&fx, &opts);
+	writer = replay_writer(&fx, 1);
+	sampler = replay_sampler(&fx, NULL);
+	for (uint32_t round = 1; round <= 6; round++) {
+		const struct replay_put put = { .n = 50, .version = round * 3 };
+		const struct rlv_batch *batch;
+
+		assert_int_equal(replay_append(&fx, writer, &put), 0);
+		batch = replay_sample(sampler, 64);
+		for (uint32_t i = 0; i < batch->n; i++)
+			if (batch->policy_version[i] > newest)
+				newest = batch->policy_version[i];
+		oldest = 0;
+		for (uint32_t i = 0; i < batch->n; i++) {
+			uint64_t age = newest - batch->policy_version[i];
+
+			behind += age;
+			oldest = age > oldest ? age : oldest;
+		}
+		rlv_batch_release(sampler, batch);
+		assert_int_equal(replay_sampler_stats(sampler).staleness, behind);
+		assert_int_equal(replay_sampler_stats(sampler).staleness_max, oldest);
+		assert_int_equal(replay_sampler_stats(sampler).policy_version, newest);
+	}
+	assert_true(behind > 0);
+	replay_end(&fx, &writer, &sampler);
+}
+
 /* -------- waits -------- */
 
 TEST(sampler_sample__empty_view_without_waiting_gives_enodata)
