@@ -672,13 +672,11 @@ struct rlv_stats {
 	uint64_t stale_updates; /* dropped */
 	uint64_t clamped;
 	uint64_t redraws; /* drawn items that failed verification and were not returned */
-	uint64_t blocks_claimed, blocks_skipped;
-	uint64_t repeated_rows;
+	uint64_t blocks_claimed, blocks_skipped, repeated_rows;
 	/* Calls that waited, and how long: for a limiter, a free block, or unreachable shards. */
 	uint64_t limiter_waits, limiter_wait_ns;
 	/* Operations on memory nodes over a network; 0 for those of this host. */
-	uint64_t phases; /* dependent round trips */
-	uint64_t reads, writes, cas, faa;
+	uint64_t phases, reads, writes, cas, faa; /* phases: dependent round trips */
 	uint64_t cas_failed; /* compare-and-swaps that found another value; this host's, too */
 	uint64_t read_bytes, write_bytes;
 	uint64_t shards_lost;  /* how often a shard became unreachable */
@@ -687,10 +685,8 @@ struct rlv_stats {
 	/* Truncated steps without a final observation after them, in tables that read next
 	   observations from later rows: such a step has no item. */
 	uint64_t truncated_lost;
-	/* Of a sampler with columns, in policy versions behind the newest that it has seen: */
-	uint64_t staleness;      /* the sum over all items */
-	uint64_t staleness_max;  /* of one item of the last batch */
-	uint64_t policy_version; /* the newest seen */
+	uint64_t policy_version;           /* the newest in items with columns, and behind it: */
+	uint64_t staleness, staleness_max; /* all items, summed; the oldest of the last batch */
 };
 
 /*
