@@ -155,6 +155,20 @@ PyObject *handle_opened(struct handle *h, int code);
    frees the object. */
 void handle_dealloc(PyObject *object);
 
+/* Defines the spec of a type of handles that has nothing but `methods` of its own. */
+#define HANDLE_SPEC(spec, type_name, make) \
+	static PyType_Slot slots[] = { \
+		{ Py_tp_new, make }, \
+		{ Py_tp_dealloc, handle_dealloc }, \
+		{ Py_tp_methods, methods }, \
+		{ Py_tp_members, handle_members }, \
+		{ 0, NULL }, \
+	}; \
+	PyType_Spec spec = { .name = "relive._core." type_name, \
+			     .basicsize = sizeof(struct handle), \
+			     .flags = Py_TPFLAGS_DEFAULT, \
+			     .slots = slots }
+
 /* Locks the lock of an open handle. 0, or -1 with an exception: the handle is closed, was opened
    before a fork, or a signal's handler raised; then the lock is not held. */
 int handle_lock(struct handle *h);

@@ -429,17 +429,4 @@ static PyMethodDef methods[] = {
 	{ 0 },
 };
 
-static PyType_Slot slots[] = {
-	{ Py_tp_new, kv_new },
-	{ Py_tp_dealloc, handle_dealloc },
-	{ Py_tp_methods, methods },
-	{ Py_tp_members, handle_members },
-	{ 0, NULL },
-};
-
-PyType_Spec kv_spec = {
-	.name = "relive._core.Kv",
-	.basicsize = sizeof(struct handle),
-	.flags = Py_TPFLAGS_DEFAULT,
-	.slots = slots,
-};
+HANDLE_SPEC(kv_spec, "Kv", kv_new);

@@ -241,20 +241,7 @@ static PyMethodDef methods[] = {
 	{ 0 },
 };
 
-static PyType_Slot slots[] = {
-	{ Py_tp_new, weights_new },
-	{ Py_tp_dealloc, handle_dealloc },
-	{ Py_tp_methods, methods },
-	{ Py_tp_members, handle_members },
-	{ 0, NULL },
-};
-
-PyType_Spec weights_spec = {
-	.name = "relive._core.Weights",
-	.basicsize = sizeof(struct handle),
-	.flags = Py_TPFLAGS_DEFAULT,
-	.slots = slots,
-};
+HANDLE_SPEC(weights_spec, "Weights", weights_new);
 
 static int generation_buffer(PyObject *object, Py_buffer *view, int flags)
 {
