@@ -4,16 +4,14 @@ the CPU.
     pip install . torch gymnasium ale-py matplotlib
     relive up --size 2G && python examples/apex_pong.py
 
-A frame is stored once, as bytes, and the view stacks four. The learner writes its weights to a file,
-which the actors read.
+A frame is stored once, as bytes, and the view stacks four. The learner publishes its weights in the same
+store, where actors fetch the newest ones, whole, and append each step with the version that they act on.
 """
 
 import argparse
 import collections
 import multiprocessing
-import os
 import sys
-import tempfile
 import time
 
 import numpy as np
@@ -35,26 +33,22 @@ def network():
                          nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 6))
 
 
-def publish(net, path, version):
-    """Writes the weights to a file. Actors that read meanwhile see the old file or the new one, whole."""
-    torch.save((version, net.state_dict()), path + ".new")
-    os.replace(path + ".new", path)
-
-
-def act(number, args, weights, returns, stop):
+def act(number, args, returns, stop):
     """Runs an actor's process until ``stop`` is set: steps its environments by the newest weights,
     and appends the steps."""
     torch.set_num_threads(1)
     rng = np.random.default_rng([args.seed, number])
     epsilon = 0.4 ** (1 + 7 * number / max(1, args.actors - 1))
-    envs, net, step = AtariVectorEnv("pong", num_envs=ENVS, stack_num=1), network(), 0
+    envs, net = AtariVectorEnv("pong", num_envs=ENVS, stack_num=1), network()
+    step = version = 0
     frame = envs.reset(seed=args.seed * 1000 + number)[0]
     stack, ended, total = np.repeat(frame, STACK, axis=1), np.zeros(ENVS, bool), np.zeros(ENVS)
     with relive.open(args.store) as store, store.table("pong").writer(envs) as writer:
+        weights = store.weights("pong-policy")
         while not stop.is_set():
             if step % 100 == 0:
-                version, values = torch.load(weights)
-                net.load_state_dict(values)
+                new = weights.fetch(newer_than=version, into=net.state_dict())
+                version = new.version if new else version
             step += 1
             with torch.no_grad():
                 action = net(torch.from_numpy(stack) / 255.0).argmax(1).numpy()
@@ -90,7 +84,7 @@ def train(table, args, online, weights, returns):
     """Runs the learner for --updates; returns rows of seconds, frames, updates and mean return."""
     target, began = network(), time.monotonic()
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-4)
-    last, rows = collections.deque(maxlen=20), []
+    last, rows, begin = collections.deque(maxlen=20), [], weights.info()["version"]
     with table.sampler(BATCH, gamma=GAMMA, layout="window", prefetch=1, timeout=300) as sampler:
         for update in range(args.updates):
             if update % RETARGET == 0:
@@ -98,7 +92,7 @@ def train(table, args, online, weights, returns):
             batch = next(sampler)
             sampler.update_priorities(batch.key, learn(online, target, optimizer, batch))
             if update % max(1, args.updates // 200) == 0:
-                publish(online, weights, update)
+                weights.publish(online.state_dict(), begin + update + 1)
                 while not returns.empty():
                     last.append(returns.get())
                 rows.append((time.monotonic() - began, table.info().views[0].inserted, update,
@@ -132,12 +126,12 @@ def main():
                        rate_limiter=relive.RateLimiter.of_min_size(args.learn_from))
     processes = multiprocessing.get_context("spawn")
     returns, stop = processes.Queue(), processes.Event()
-    with relive.open(args.store) as store, tempfile.TemporaryDirectory() as folder:
+    with relive.open(args.store) as store:
         table = store.create_table("pong", SIGNATURE, CAPACITY, views=[view],
                                    max_writers=ENVS * args.actors)
-        online, weights = network(), os.path.join(folder, "weights.pt")
-        publish(online, weights, 0)
-        actors = [processes.Process(target=act, args=(i, args, weights, returns, stop), daemon=True)
+        online, weights = network(), store.create_weights("pong-policy", bytes=16 << 20)
+        weights.publish(online.state_dict(), weights.info()["version"] + 1)
+        actors = [processes.Process(target=act, args=(i, args, returns, stop), daemon=True)
                   for i in range(args.actors)]
         for actor in actors:
             actor.start()

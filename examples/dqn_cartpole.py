@@ -2,6 +2,7 @@
 
     pip install . torch gymnasium && python examples/dqn_cartpole.py
 
+The learner publishes its weights in the store, and the actor, which may as well be another process, fetches them.
 It ends when the last 100 episodes (--episodes) have a mean return of 475 (--until), or after --steps.
 """
 
@@ -20,6 +21,7 @@ import relive
 ENVS, BATCH, N_STEP, GAMMA = 8, 128, 3, 0.99
 LEARN_FROM = 1_000  # steps
 TAU = 0.01          # of the target network, an update
+PUBLISH_EVERY = 10  # updates
 
 
 def network(env):
@@ -32,8 +34,9 @@ def network(env):
 class Actor:
     """Steps the environments by an epsilon-greedy policy, and appends each step to the table."""
 
-    def __init__(self, envs, table, online, args):
-        self.envs, self.online = envs, online
+    def __init__(self, envs, table, weights, args):
+        self.envs, self.net = envs, network(envs)
+        self.weights, self.version = weights, 0
         self.writer = table.writer(envs)  # which say when they reset
         self.obs, _ = envs.reset(seed=args.seed)
         self.returns = np.zeros(ENVS)
@@ -43,12 +46,14 @@ class Actor:
     @torch.no_grad()
     def act(self, epsilon):
         """Takes and appends one step of each environment."""
-        action = self.online(torch.from_numpy(self.obs)).argmax(1).numpy()
+        new = self.weights.fetch(newer_than=self.version, into=self.net.state_dict())
+        self.version = new.version if new else self.version
+        action = self.net(torch.from_numpy(self.obs)).argmax(1).numpy()
         explore = np.random.random(ENVS) < epsilon
         action = np.where(explore, np.random.randint(0, 2, ENVS), action)
         following, reward, terminated, truncated, _ = self.envs.step(action)
         self.writer.append(obs=self.obs, action=action, reward=reward, terminated=terminated,
-                           truncated=truncated)
+                           truncated=truncated, policy_version=self.version)
         self.obs = following
         self.steps += ENVS
         self.returns += reward
@@ -68,10 +73,17 @@ class Actor:
 class Learner:
     """Fits the network to batches of the table, and sets their priorities to the TD errors."""
 
-    def __init__(self, table, online, target):
-        self.table, self.online, self.target = table, online, target
-        self.optimizer = torch.optim.Adam(online.parameters(), lr=1e-3)
-        self.updates = 0
+    def __init__(self, envs, table, weights):
+        self.table, self.online, self.target = table, network(envs), network(envs)
+        self.target.load_state_dict(self.online.state_dict())
+        self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3)
+        self.weights, self.version, self.updates = weights, weights.info()["version"], 0
+        self.publish()
+
+    def publish(self):
+        """Publishes the weights as the next version."""
+        self.version += 1
+        self.weights.publish(self.online.state_dict(), self.version)
 
     def learn(self, beta):
         """Draws a batch, takes one step of the optimizer and updates the priorities."""
@@ -94,6 +106,8 @@ class Learner:
         with torch.no_grad():
             for old, new in zip(self.target.parameters(), self.online.parameters()):
                 old.lerp_(new, TAU)
+        if self.updates % PUBLISH_EVERY == 0:
+            self.publish()
 
 
 def show(actor, learner, max_steps, seconds):
@@ -108,9 +122,9 @@ def train(store, args):
     envs = gym.make_vec("CartPole-v1", num_envs=ENVS)
     table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
                                max_writers=ENVS, views=[relive.View(n_step=N_STEP, alpha=0.6)])
-    online, target = network(envs), network(envs)
-    target.load_state_dict(online.state_dict())
-    actor, learner = Actor(envs, table, online, args), Learner(table, online, target)
+    weights = store.create_weights("cartpole-policy", bytes=1 << 20)
+    learner = Learner(envs, table, weights)
+    actor = Actor(envs, table, weights, args)
     began = time.monotonic()
     while actor.steps < args.steps and not actor.solved(args.until):
         actor.act(epsilon=max(0.01, 1.0 - actor.steps / 10_000))

@@ -1,10 +1,11 @@
-"""Actors and a learner as Ray actors, on any number of hosts. Steps and batches go through Relive.
+"""Actors and a learner as Ray actors, on any number of hosts. Steps, batches and weights go through Relive.
 
     pip install . ray torch gymnasium
     relive up && python examples/ray_apex.py
     python examples/ray_apex.py --ray auto --store relive://HOST:7117      # on a cluster of Ray
 
-Ray starts the processes, restarts those that die, and carries the weights, but no steps or batches.
+Ray starts the processes and restarts those that die. An actor or a learner that comes back goes on with the
+newest weights of the store.
 """
 
 import argparse
@@ -43,11 +44,13 @@ class Actor:
         self.rng = np.random.default_rng(number)
         self.obs, _ = self.envs.reset(seed=number)
         self.returns = np.zeros(ENVS)
+        self.weights, self.version = self.store.weights("ray-apex-policy"), 0
 
-    def act(self, weights, version, steps):
+    def act(self, steps):
         """Takes and appends ``steps`` steps of each environment; returns the returns of the episodes that
         ended."""
-        self.net.load_state_dict(weights)
+        new = self.weights.fetch(newer_than=self.version, into=self.net.state_dict())
+        self.version = new.version if new else self.version
         finished = []
         for _ in range(steps):
             with torch.no_grad():
@@ -56,7 +59,7 @@ class Actor:
             action = np.where(explore, self.rng.integers(0, 2, ENVS), action)
             following, reward, terminated, truncated, _ = self.envs.step(action)
             self.writer.append(obs=self.obs, action=action, reward=reward, terminated=terminated,
-                               truncated=truncated, policy_version=version)
+                               truncated=truncated, policy_version=self.version)
             self.obs, self.returns = following, self.returns + reward
             ended = terminated | truncated
             finished += self.returns[ended].tolist()
@@ -77,14 +80,13 @@ class Learner:
         self.store = relive.open(store)
         self.sampler = self.store.table("ray-apex").sampler(BATCH, gamma=GAMMA, prefetch=1)
         self.online, self.target = network(), network()
+        self.weights = self.store.weights("ray-apex-policy")
+        self.version = self.weights.fetch(into=self.online.state_dict()).version
+        self.target.load_state_dict(self.online.state_dict())
         self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3)
 
-    def learn(self, weights, updates):
-        """Takes ``updates`` steps of the optimizer; returns the weights. After a restart it continues from
-        the weights given."""
-        if not self.optimizer.state:
-            self.online.load_state_dict(weights)
-            self.target.load_state_dict(weights)
+    def learn(self, updates):
+        """Takes ``updates`` steps of the optimizer, and publishes the weights."""
         for _ in range(updates):
             batch = next(self.sampler)
             obs, next_obs, action, reward, discount, weight = (
@@ -102,28 +104,29 @@ class Learner:
             with torch.no_grad():
                 for old, new in zip(self.target.parameters(), self.online.parameters()):
                     old.lerp_(new, TAU)
-        return self.online.state_dict()
+        self.version += 1
+        self.weights.publish(self.online.state_dict(), self.version)
 
 
 def train(args):
-    """Runs --rounds rounds of the learner, which waits for no actor; an actor gets the newest
-    weights when its call returns."""
+    """Runs --rounds rounds of the learner, which waits for no actor, and no actor for it."""
     actors = [Actor.remote(args.store, i, args.actors) for i in range(args.actors)]
-    learner, weights, version = Learner.remote(args.store), ray.put(network().state_dict()), 0
-    acting = {actor.act.remote(weights, 0, 50): actor for actor in actors}
-    learning = learner.learn.remote(weights, args.round)
+    learner, rounds = Learner.remote(args.store), 0
+    acting = {actor.act.remote(50): actor for actor in actors}
+    learning = learner.learn.remote(args.round)
     last, began = [], time.monotonic()
-    while version < args.rounds:
+    while rounds < args.rounds:
         (done,), _ = ray.wait([learning, *acting])
         if done != learning:
             last = (last + ray.get(done))[-20:]
             actor = acting.pop(done)
-            acting[actor.act.remote(weights, version, 50)] = actor
+            acting[actor.act.remote(50)] = actor
             continue
-        weights, version = done, version + 1
-        learning = learner.learn.remote(weights, args.round)
+        ray.get(done)
+        rounds += 1
+        learning = learner.learn.remote(args.round)
         print("[%-30s] %6d updates, return %5.1f, %4.0f s" % (
-            "#" * (30 * version // args.rounds), version * args.round, np.mean(last or [np.nan]),
+            "#" * (30 * rounds // args.rounds), rounds * args.round, np.mean(last or [np.nan]),
             time.monotonic() - began), flush=True)
     ray.get([learning, *acting])
     ray.get([actor.close.remote() for actor in actors])
@@ -143,6 +146,8 @@ def main():
     with relive.open(args.store) as store:
         store.create_table("ray-apex", SIGNATURE, 100_000, views=[view],
                            max_writers=2 * ENVS * args.actors)  # the dead keep theirs a while
+        weights = store.create_weights("ray-apex-policy", bytes=1 << 20)
+        weights.publish(network().state_dict(), weights.info()["version"] + 1)
         train(args)
 
 
