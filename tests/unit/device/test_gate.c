@@ -25,7 +25,7 @@ static void begin(enum gate_order order, enum gate_sharing sharing, uint64_t bud
 
 static uint32_t arrive(uint64_t persistent, uint64_t remaining_ns, double weight, int priority)
 {
-	const struct gate_request request = { persistent, &hill, remaining_ns, weight, priority };
+	const struct gate_request request = { persistent, &hill, remaining_ns, weight, priority, 0 };
 	uint32_t job;
 
 	assert_int_equal(gate_arrive(&gate, &request, &job), 0);
@@ -192,7 +192,7 @@ TEST(gate_start__admission_waits_for_the_running_to_leave_room)
 TEST(gate_start__aging_lets_a_large_job_run)
 {
 	struct curve large, small;
-	struct gate_request request = { 0, &large, 0, 1, 0 };
+	struct gate_request request = { 0, &large, 0, 1, 0, 0 };
 	uint32_t big, little[2], running, passed = 0;
 
 	begin(GATE_SRTF, GATE_CURVES, 100, GATE_AGING);
@@ -249,7 +249,7 @@ TEST(gate_start__grown_margin_does_not_stop_the_last_job)
 
 TEST(gate_arrive__job_that_never_fits_is_enospc)
 {
-	const struct gate_request request = { 50, &hill, 0, 1, 0 };
+	const struct gate_request request = { 50, &hill, 0, 1, 0, 0 };
 	const struct gate_opts bad = { .budget = 5, .reserved = 5 };
 	uint32_t job;
 
@@ -457,7 +457,7 @@ TEST(gate_gain__says_how_many_run_together)
 /* Begun whenever they fit, two would meet in their last quarter and keep the third out. */
 TEST(gate_start__begins_some_time_apart_where_more_run_so)
 {
-	struct gate_request request = { 0, &hill, 0, 1, 0 };
+	struct gate_request request = { 0, &hill, 0, 1, 0, 0 };
 	uint32_t jobs[3];
 
 	begin(GATE_FIFO, GATE_CURVES, 60, GATE_AGING);
@@ -488,7 +488,7 @@ TEST(gate_start__begins_some_time_apart_where_more_run_so)
 /* The budget for all, or curves that are flat, end the waiting. */
 TEST(gate_changed__curves_and_budget_are_looked_at_again)
 {
-	struct gate_request request = { 0, &hill, 0, 1, 0 };
+	struct gate_request request = { 0, &hill, 0, 1, 0, 0 };
 	uint32_t jobs[3];
 
 	begin(GATE_FIFO, GATE_CURVES, 60, GATE_AGING);
