@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -147,6 +149,18 @@ static int set_common(const struct daemon_program *program, int option, const ch
 	default:
 		*texts[option - OPT_LOG] = value;
 		return option == OPT_METRICS ? http_check_address(value) : 0;
+	}
+}
+
+void daemon_prepare(void)
+{
+	struct rlimit limit;
+
+	signal(SIGPIPE, SIG_IGN);
+	umask(077);
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
 	}
 }
 

@@ -1,5 +1,5 @@
 /*
- * Daemon: code that both daemons share: command line, log, exit codes.
+ * Daemon: code that the daemons share: command line, log, start, exit codes.
  */
 #ifndef RLV_SERVER_DAEMON_DAEMON_H
 #define RLV_SERVER_DAEMON_DAEMON_H
@@ -24,7 +24,7 @@ enum daemon_exit {
    of their own. */
 enum daemon_exit daemon_exit_of(int code);
 
-/* Common options of both daemons: --group, --metrics, --tls-...; also --die-with-parent, --log...,
+/* Common options of the daemons: --group, --metrics, --tls-...; also --die-with-parent, --log...,
    --help, --version. */
 struct daemon_common {
 	const char *group;
@@ -56,6 +56,12 @@ struct daemon_program {
  */
 RLV_MUST_CHECK int daemon_parse(const struct daemon_program *program, int argc, char **argv,
 				void *opts, struct daemon_common *common_out);
+
+/*
+ * For a daemon that serves: SIGPIPE is ignored, what it makes is its user's alone, and it may open as many
+ * descriptors as the system allows: each connection, page of a client and extent needs one.
+ */
+void daemon_prepare(void);
 
 /* Prints the last error and a reference to --help on stderr. Returns DAEMON_USAGE. */
 int daemon_refuse(const struct daemon_program *program);

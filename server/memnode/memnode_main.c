@@ -13,8 +13,6 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 #if RLV_HAVE_JEMALLOC
 #include "base/jemalloc/arena.h"
@@ -196,7 +194,6 @@ int main(int argc, char **argv)
 	struct memnode_opts opts = { .pages = PAGE_THP, .stop = &stop };
 	struct memnode *node = NULL;
 	struct daemon_common common;
-	struct rlimit limit;
 	int ret = daemon_parse(&program, argc, argv, &opts, &common);
 
 	if (ret > 0)
@@ -216,13 +213,7 @@ int main(int argc, char **argv)
 #endif
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	umask(077);
-	/* Each client slot in use needs a descriptor for its page. */
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit);
-	}
+	daemon_prepare();
 	ret = guard_install();
 	if (ret == 0)
 		ret = memnode_open(&opts, &node);

@@ -10,10 +10,7 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 static const char usage[] =
 	"Usage: relive-metad --store STORE [options]\n"
@@ -161,16 +158,9 @@ static const struct daemon_program program = {
 static int metad_main_serve(const struct metad_opts *opts)
 {
 	struct metad *md = NULL;
-	struct rlimit limit;
 	int ret;
 
-	signal(SIGPIPE, SIG_IGN);
 	tls_take_program();
-	/* Each connection needs a descriptor, and the default limit is 1024. */
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit);
-	}
 	ret = guard_install();
 	if (ret == 0)
 		ret = metad_open(opts, &md);
@@ -197,7 +187,7 @@ int main(int argc, char **argv)
 		ret = error_set(-EINVAL, "--force: needs --restore");
 	if (ret)
 		return daemon_refuse(&program);
-	umask(077);
+	daemon_prepare();
 	if (metad->announce && !metad->listen) {
 		metad->listen = true;
 		metad->host = "0.0.0.0";

@@ -8,11 +8,8 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 static const char usage[] =
 	"Usage: relive-poold --device host:BYTES [options]\n"
@@ -175,7 +172,6 @@ int main(int argc, char **argv)
 			    .iteration_ns = 60 * CLOCK_NS_PER_S },
 	};
 	struct poold *poold = NULL;
-	struct rlimit limit;
 	int ret = daemon_parse(&program, argc, argv, &opts, &opts.common);
 
 	if (ret > 0)
@@ -186,13 +182,7 @@ int main(int argc, char **argv)
 		ret = error_set(-EINVAL, "--tls-cert: a pool has no connections from other hosts");
 	if (ret)
 		return daemon_refuse(&program);
-	signal(SIGPIPE, SIG_IGN);
-	umask(077);
-	/* Each extent needs a descriptor. */
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit);
-	}
+	daemon_prepare();
 	ret = poold_open(&opts, &poold);
 	if (ret == 0)
 		ret = poold_run(poold);
