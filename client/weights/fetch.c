@@ -217,32 +217,34 @@ static int generation_make(struct rlv_generations *weights, struct weights_buffe
 	return ret;
 }
 
-/* True if deltas lead from the buffer to the newest generation. */
-static bool is_behind(const struct rlv_generations *weights, const struct weights_buffer *buffer)
+/* True if deltas lead from the buffer to generation `target`. */
+static bool is_behind(const struct rlv_generations *weights, const struct weights_buffer *buffer,
+		      uint32_t target)
 {
-	return buffer && !weights_table_way(&weights->table, 0, buffer->seq).anchor;
+	return buffer && !weights_table_way(&weights->table, target, buffer->seq).anchor;
 }
 
-/* Makes the newest generation in the spare buffer, and swaps. *repaired_out: not by the first way. */
-static int fetch_newest(struct rlv_generations *weights, bool *repaired_out)
+/* Makes generation `target` in the spare buffer, and swaps. *repaired_out: not by the first way. */
+static int fetch_target(struct rlv_generations *weights, uint32_t target, bool *repaired_out)
 {
 	struct weights_buffer *swap;
 	bool by_deltas;
 	int ret = 0;
 
-	if (weights->current && weights->current->seq == weights->table.gens[0].seq)
+	if (weights->current && weights->current->seq == weights->table.gens[target].seq)
 		return 0;
 	weights_buffer_part(&weights->spare);
-	if (!is_behind(weights, weights->spare) && is_behind(weights, weights->current))
+	if (!is_behind(weights, weights->spare, target) &&
+	    is_behind(weights, weights->current, target))
 		ret = weights_buffer_copy(&weights->spare, weights->current);
-	by_deltas = is_behind(weights, weights->spare);
+	by_deltas = is_behind(weights, weights->spare, target);
 	if (ret == 0)
-		ret = generation_make(weights, &weights->spare, 0);
+		ret = generation_make(weights, &weights->spare, target);
 	if (ret == -EBADMSG && by_deltas) {
 		weights->spare->seq = 0;
 		weights->stats.repairs++;
 		*repaired_out = true;
-		ret = generation_make(weights, &weights->spare, 0);
+		ret = generation_make(weights, &weights->spare, target);
 	}
 	if (ret)
 		return ret;
@@ -252,10 +254,43 @@ static int fetch_newest(struct rlv_generations *weights, bool *repaired_out)
 	return 0;
 }
 
+/* Fetches generation `target` of the table, and hands it out. */
+static int fetch_give(struct rlv_generations *weights, uint32_t target, bool *repaired,
+		      struct rlv_generation *generation_out)
+{
+	uint64_t deltas = weights->stats.deltas;
+	int ret = fetch_target(weights, target, repaired);
+
+	if (ret)
+		return ret;
+	atomic_fetch_add_explicit(&weights->current->holds, 1, memory_order_relaxed);
+	generation_give(weights, target, weights->current,
+			&(struct fetched){ weights->stats.deltas - deltas, *repaired },
+			generation_out);
+	weights->stats.fetched++;
+	return 0;
+}
+
+int weights_fetch_version(struct rlv_generations *weights, uint64_t version,
+			  struct rlv_generation *generation_out)
+{
+	bool repaired = false;
+	uint32_t i = 0;
+	int ret = abi_check(generation_out, "generation_out->");
+
+	if (ret)
+		return ret;
+	while (i < weights->table.n && weights->table.gens[i].version != version)
+		i++;
+	return i < weights->table.n
+		       ? fetch_give(weights, i, &repaired, generation_out)
+		       : error_set(-EAGAIN, "version %" PRIu64 " was dropped", version);
+}
+
 int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than, int64_t timeout_ns,
 		      struct rlv_generation *generation_out)
 {
-	uint64_t deadline_ns, deltas;
+	uint64_t deadline_ns;
 	bool repaired = false;
 	int ret;
 
@@ -265,22 +300,14 @@ int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than, int6
 	if (ret)
 		return ret;
 	deadline_ns = deadline_after(weights->kv->set.clock, timeout_ns);
-	deltas = weights->stats.deltas;
 	for (uint32_t i = 0; i < MOST_TRIES; i++) {
 		ret = weights_wait(weights, newer_than, deadline_ns);
 		if (ret == 0)
-			ret = fetch_newest(weights, &repaired);
+			ret = fetch_give(weights, 0, &repaired, generation_out);
 		if (ret != -EAGAIN)
 			break;
 	}
-	if (ret)
-		return ret;
-	atomic_fetch_add_explicit(&weights->current->holds, 1, memory_order_relaxed);
-	generation_give(weights, 0, weights->current,
-			&(struct fetched){ weights->stats.deltas - deltas, repaired },
-			generation_out);
-	weights->stats.fetched++;
-	return 0;
+	return ret;
 }
 
 int rlv_weights_get(struct rlv_generations *weights, uint64_t version,

@@ -103,6 +103,10 @@ static inline bool weights_tensors_fit(const struct rlv_tensor *tensors)
 	return tensors->size >= sizeof(*tensors) && tensors->size % 8 == 0;
 }
 
+/* rlv_weights_fetch of a version that the table names; else -EAGAIN. */
+RLV_MUST_CHECK int weights_fetch_version(struct rlv_generations *weights, uint64_t version,
+					 struct rlv_generation *generation_out);
+
 /* Writes the head of an anchor of the tensors to pub.head, and lists in pub.runs
    where head and data lie. n > 0.
    -EINVAL: the message names the tensor. */

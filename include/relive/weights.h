@@ -149,6 +149,56 @@ RLV_CHECKED int rlv_generation_copy(const struct rlv_generation *generation,
 /* Gives the generation's memory back and clears *generation; a second call is a no-op. Thread: any. */
 RLV_API void rlv_generation_release(struct rlv_generation *generation);
 
+/* -------- shards -------- */
+
+#define RLV_SHARDS_MAX 64
+#define RLV_NO_RANK UINT32_MAX
+
+struct rlv_shards;
+
+struct rlv_shards_opts {
+	uint32_t size;
+	uint32_t ranks; /* publishers, 1 to RLV_SHARDS_MAX; the same for all handles */
+	uint32_t rank;  /* of this handle; RLV_NO_RANK = it only reads */
+	uint32_t reserved;
+	const struct rlv_weights_opts
+		*weights; /* of each shard; NULL = defaults. keep is also how many
+						   generations a rank may be ahead of another */
+};
+#define RLV_SHARDS_OPTS_INIT RLV_SIZED(struct rlv_shards_opts)
+
+/*
+ * Opens the shards of `ranks` publishers, and creates those that are not there. A version is visible when all ranks have
+ * published it. Each shard is weights of its own, named NAME.RANK-of-RANKS, and has its own deltas. The handle is a client of
+ * each. Tensors are those of their rank: there is no resharding. Errors: -EINVAL, and those of rlv_weights_create.
+ * Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_shards_open(struct rlv_store *store, const char *name,
+				const struct rlv_shards_opts *opts, struct rlv_shards **shards_out);
+
+/* As rlv_weights_close. */
+RLV_CHECKED int rlv_shards_close(struct rlv_shards **shards);
+
+/*
+ * Publishes the tensors of this handle's rank. A rank that died leaves versions invisible that it lacks; its
+ * successor publishes a newer one. Errors: -EAGAIN (another rank is `keep` generations behind: the newest visible version would be
+ * dropped), -EINVAL (opened with RLV_NO_RANK), and those of rlv_weights_publish. Thread: owner. Cost: 1 RT
+ * more for each rank.
+ */
+RLV_CHECKED int rlv_shards_publish(struct rlv_shards *shards, const struct rlv_tensor *tensors,
+				   size_t n, uint64_t version, uint32_t flags);
+
+/* The newest version that all ranks have. -ENODATA: none. Thread: owner. Cost: 1 RT for each rank. */
+RLV_CHECKED int rlv_shards_poll(struct rlv_shards *shards, uint64_t *version_out);
+
+/*
+ * Waits for a version of all ranks above `newer_than`, and gives that of each rank: `ranks` elements, of one version.
+ * After an error all are as they were. Errors as rlv_weights_fetch; -ETIMEDOUT names the rank that is last. Thread:
+ * owner. Cost: as rlv_weights_fetch, for each rank.
+ */
+RLV_CHECKED int rlv_shards_fetch(struct rlv_shards *shards, uint64_t newer_than, int64_t timeout_ns,
+				 struct rlv_generation *generations_out);
+
 /* -------- state -------- */
 
 struct rlv_weights_info {

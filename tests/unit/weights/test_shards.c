@@ -1,0 +1,158 @@
+/* Weights of several publishers. */
+#include "tests/support/must.h"
+
+#include "relive/weights.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define RANKS 3u
+#define ELEMENTS 5000u
+
+static struct rlv_store *store;
+static const struct rlv_weights_opts small = {
+	.size = sizeof(small), .bytes = 4 * ELEMENTS + 64, .keep = 3, .max_clients = 8
+};
+
+static int set_up(void **state)
+{
+	(void)state;
+	store = NULL;
+	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	must(rlv_store_close(&store), "rlv_store_close");
+	return 0;
+}
+
+static struct rlv_shards *join(uint32_t rank)
+{
+	const struct rlv_shards_opts opts = {
+		.size = sizeof(opts), .ranks = RANKS, .rank = rank, .weights = &small
+	};
+	struct rlv_shards *shards = NULL;
+
+	must(rlv_shards_open(store, "policy", &opts, &shards), "rlv_shards_open");
+	return shards;
+}
+
+static uint32_t element(uint32_t rank, uint64_t version, uint32_t i)
+{
+	return rank * 1000000 + i + (i % 100 <= version % 100 ? (uint32_t)version : 0);
+}
+
+static int publish(struct rlv_shards *shards, uint32_t rank, uint64_t version)
+{
+	static uint32_t values[ELEMENTS];
+	const struct rlv_tensor tensor = { .size = sizeof(tensor),
+					   .dtype = RLV_U32,
+					   .ndim = 1,
+					   .name = "x",
+					   .shape = { ELEMENTS },
+					   .data = values };
+
+	for (uint32_t i = 0; i < ELEMENTS; i++)
+		values[i] = element(rank, version, i);
+	return rlv_shards_publish(shards, &tensor, 1, version, 0);
+}
+
+static void expect_fetch(struct rlv_shards *shards, uint64_t than, uint64_t version)
+{
+	struct rlv_generation got[RANKS];
+
+	for (uint32_t r = 0; r < RANKS; r++)
+		got[r] = (struct rlv_generation)RLV_GENERATION_INIT;
+	must(rlv_shards_fetch(shards, than, 0, got), "rlv_shards_fetch");
+	for (uint32_t r = 0; r < RANKS; r++) {
+		const uint32_t *values = got[r].tensors[0].data;
+
+		assert_int_equal(got[r].version, version);
+		for (uint32_t i = 0; i < ELEMENTS; i++)
+			assert_int_equal(values[i], element(r, version, i));
+		rlv_generation_release(&got[r]);
+	}
+}
+
+TEST_WITH(shards__are_visible_when_all_are_there, set_up, tear_down)
+{
+	struct rlv_shards *ranks[RANKS], *actor;
+	struct rlv_generation got[RANKS];
+	uint64_t version;
+
+	for (uint32_t r = 0; r < RANKS; r++) {
+		ranks[r] = join(r);
+		got[r] = (struct rlv_generation)RLV_GENERATION_INIT;
+	}
+	actor = join(RLV_NO_RANK);
+	expect(rlv_shards_poll(actor, &version), -ENODATA);
+	for (uint64_t v = 1; v <= 30; v++) {
+		for (uint32_t r = 0; r < RANKS; r++) {
+			must(publish(ranks[(r + v) % RANKS], (uint32_t)((r + v) % RANKS), v),
+			     "publish");
+			if (r + 1 < RANKS)
+				expect(rlv_shards_fetch(actor, v - 1, 0, got), -ETIMEDOUT);
+		}
+		expect_fetch(actor, v - 1, v);
+		must(rlv_shards_poll(actor, &version), "poll");
+		assert_int_equal(version, v);
+	}
+	for (uint32_t r = 0; r < RANKS; r++)
+		must(rlv_shards_close(&ranks[r]), "close");
+	must(rlv_shards_close(&actor), "close");
+}
+
+/* A rank that stops holds the others up before they drop what all have; its successor goes on. */
+TEST_WITH(shards__never_drop_the_newest_of_all, set_up, tear_down)
+{
+	struct rlv_shards *ranks[RANKS], *actor = join(RLV_NO_RANK);
+
+	for (uint32_t r = 0; r < RANKS; r++) {
+		ranks[r] = join(r);
+		must(publish(ranks[r], r, 1), "publish");
+	}
+	must(rlv_shards_close(&ranks[2]), "close"); /* dead */
+	for (uint32_t r = 0; r < 2; r++) {
+		must(publish(ranks[r], r, 2), "publish");
+		must(publish(ranks[r], r, 3), "publish");
+		expect(publish(ranks[r], r, 4), -EAGAIN);
+		assert_non_null(strstr(rlv_last_error(), "is at version 1"));
+		expect_fetch(actor, 0, 1);
+	}
+	ranks[2] = join(2);
+	must(publish(ranks[2], 2, 3), "publish"); /* 2 is left out */
+	expect_fetch(actor, 1, 3);
+	for (uint32_t r = 0; r < RANKS; r++) {
+		must(publish(ranks[r], r, 4), "publish");
+		must(rlv_shards_close(&ranks[r]), "close");
+	}
+	expect_fetch(actor, 3, 4);
+	must(rlv_shards_close(&actor), "close");
+}
+
+TEST_WITH(shards__what_is_refused, set_up, tear_down)
+{
+	const struct rlv_weights_opts one = { .size = sizeof(one), .keep = 1 };
+	struct rlv_shards_opts opts = { .size = sizeof(opts), .ranks = 2, .rank = 2 };
+	struct rlv_shards *shards = NULL;
+
+	expect(rlv_shards_open(store, "policy", &opts, &shards), -EINVAL);
+	opts.ranks = 0;
+	expect(rlv_shards_open(store, "policy", &opts, &shards), -EINVAL);
+	opts.ranks = RLV_SHARDS_MAX + 1;
+	expect(rlv_shards_open(store, "policy", &opts, &shards), -EINVAL);
+	opts = (struct rlv_shards_opts){ .size = sizeof(opts), .ranks = 2, .weights = &one };
+	expect(rlv_shards_open(store, "policy", &opts, &shards), -EINVAL);
+	shards = join(RLV_NO_RANK);
+	expect(publish(shards, 0, 1), -EINVAL);
+	must(rlv_shards_close(&shards), "close");
+	must(rlv_shards_close(&shards), "close again");
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}
