@@ -1,8 +1,8 @@
 /*
  * shards.c - weights of several publishers. Each rank has weights of its own, of which a version is visible
- * together as soon as all have it: the newest version that every table names. It only rises, since a rank does
- * not publish what would drop it (shards_may_publish), and a rank that dies leaves the others' versions above
- * it unseen until its successor publishes.
+ * together as soon as all have it: the newest version that every table names. A rank does not run so far ahead that
+ * it would drop that one (shards_may_publish). A rank that dies leaves the others' versions above it unseen until its
+ * successor publishes; if that skips versions, none is visible until all have come to the same one.
  */
 #include "client/weights/weights.h"
 
@@ -141,14 +141,15 @@ static int shards_refresh(struct rlv_shards *shards)
 	return ret;
 }
 
-/* -EAGAIN: the generation that would be dropped is the newest one that all have, or may become it. */
+/* -EAGAIN: the slowest rank has none of the generations that stay, so that the newest of all would be dropped. The
+   slowest rank itself may always publish. */
 static int shards_may_publish(const struct rlv_shards *shards)
 {
 	const struct weights_table *mine = &shards->of[shards->rank]->table;
-	uint32_t last, stay = mine->keep - 1; /* of those that are there, at least */
-	uint64_t common = newest_common(shards, &last);
+	uint32_t last, least = mine->keep > 1 ? mine->keep - 2 : 0; /* the oldest that stays */
 
-	if (mine->n < mine->keep || (stay && common >= mine->gens[stay - 1].version))
+	(void)newest_common(shards, &last);
+	if (mine->n < mine->keep || newest_of(shards->of[last]) >= mine->gens[least].version)
 		return 0;
 	return error_set(-EAGAIN,
 			 "rank %u is at version %" PRIu64 ", %u generations behind: wait for it, "

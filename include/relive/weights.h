@@ -181,8 +181,8 @@ RLV_CHECKED int rlv_shards_close(struct rlv_shards **shards);
 
 /*
  * Publishes the tensors of this handle's rank. A rank that died leaves versions invisible that it lacks; its
- * successor publishes a newer one. Errors: -EAGAIN (another rank is `keep` generations behind: the newest visible version would be
- * dropped), -EINVAL (opened with RLV_NO_RANK), and those of rlv_weights_publish. Thread: owner. Cost: 1 RT
+ * successor publishes them, or a newer one that all publish. Errors: -EAGAIN (the slowest rank is `keep` generations behind: the newest
+ * visible version would be dropped), -EINVAL (opened with RLV_NO_RANK), and those of rlv_weights_publish. Thread: owner. Cost: 1 RT
  * more for each rank.
  */
 RLV_CHECKED int rlv_shards_publish(struct rlv_shards *shards, const struct rlv_tensor *tensors,
