@@ -15,7 +15,7 @@
 /* A call about one key, with what the steps need of it. */
 struct key_call {
 	struct chain_key key;
-	struct heap_put put;
+	const struct heap_put *put;
 	struct heap_room room;
 	struct heap_value got;
 	uint64_t version, than;
@@ -25,7 +25,7 @@ static int step_put(void *ctx, struct heap_access *acc)
 {
 	struct key_call *call = ctx;
 
-	return heap_put(acc, &call->key, &call->put, &call->version);
+	return heap_put(acc, &call->key, call->put, &call->version);
 }
 
 static int step_get(void *ctx, struct heap_access *acc)
@@ -74,7 +74,7 @@ int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct heap_put *put,
 	struct key_call call; /* as in value_get */
 	int ret = kv_key_check(kv, key);
 
-	call.put = *put;
+	call.put = put;
 	if (ret == 0 && put->len && !put->value && !put->runs)
 		ret = error_set(-EINVAL, "value.ptr is NULL");
 	if (ret == 0)
