@@ -47,7 +47,8 @@ RLV_MUST_CHECK int abi_check(const void *theirs, const char *what);
 static inline void abi_write(void *theirs, const void *ours, size_t bytes)
 {
 	if (abi_size(theirs) == bytes)
-		memcpy(theirs, ours, bytes);
+		memcpy((uint8_t *)theirs + sizeof(uint32_t),
+		       (const uint8_t *)ours + sizeof(uint32_t), bytes - sizeof(uint32_t));
 	else
 		abi_write_other(theirs, ours, bytes);
 }
