@@ -1,15 +1,20 @@
 /*
- * calls.c - append, sample and update in one thread; bench/calls/run counts their instructions.
+ * calls.c - append, sample and update, and puts and gets, in one thread; bench/calls/run counts their
+ * instructions.
  *
  * CartPole-like steps in `embed:`, batches of 256 with weights, 1-step returns. All randomness is
- * seeded, so that two runs execute the same instructions except for addresses.
+ * seeded, so that two runs execute the same instructions except for addresses. Values of 1 KiB, the keys in turn;
+ * where they lie is random.
  */
-#include <relive/relive.h>
+#include <relive/kv.h>
 
 #include <stdio.h>
 
 #define STEPS 64u
 #define BATCH 256u
+#define KEYS 4096u
+#define KEYS_AT_ONCE 64u
+#define VALUE_BYTES 1024u
 
 static int check(int ret, const char *what)
 {
@@ -54,6 +59,54 @@ static int calls_learn(struct rlv_sampler *sampler, uint32_t round)
 	return ret;
 }
 
+/* Puts and gets keys [first, first + KEYS_AT_ONCE), one by one and all at once. */
+static int calls_kv(struct rlv_kv *kv, uint32_t first)
+{
+	static char names[KEYS_AT_ONCE][16], memory[KEYS_AT_ONCE][VALUE_BYTES];
+	struct rlv_kv_item puts[KEYS_AT_ONCE], gets[KEYS_AT_ONCE];
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < KEYS_AT_ONCE; i++) {
+		struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+
+		puts[i] = (struct rlv_kv_item)RLV_KV_ITEM_INIT;
+		puts[i].key.ptr = names[i];
+		puts[i].key.len = (size_t)snprintf(names[i], 16, "user%08x", first + i);
+		puts[i].ptr = memory[i];
+		gets[i] = puts[i];
+		puts[i].len = gets[i].room = VALUE_BYTES;
+		value.ptr = memory[i];
+		value.room = VALUE_BYTES;
+		ret = rlv_kv_put(kv, puts[i].key, (struct rlv_bytes){ memory[i], VALUE_BYTES },
+				 NULL);
+		if (ret == 0)
+			ret = rlv_kv_get(kv, puts[i].key, &value);
+	}
+	if (ret == 0)
+		ret = rlv_kv_put_many(kv, puts, KEYS_AT_ONCE);
+	if (ret == 0)
+		ret = rlv_kv_get_many(kv, gets, KEYS_AT_ONCE);
+	return check(ret, "put and get");
+}
+
+static int calls_heap(struct rlv_store *store)
+{
+	struct rlv_kv_opts opts = RLV_KV_OPTS_INIT;
+	struct rlv_kv *kv;
+	int ret;
+
+	opts.keys = KEYS;
+	opts.bytes = (uint64_t)24 << 20;
+	if (check(rlv_kv_create(store, "values", &opts, &kv), "create"))
+		return -1;
+	for (uint32_t i = 0; i < 4 * KEYS; i += KEYS_AT_ONCE) {
+		ret = calls_kv(kv, i % KEYS);
+		if (ret)
+			return ret;
+	}
+	return check(rlv_kv_close(&kv), "close");
+}
+
 int main(void)
 {
 	const struct rlv_column columns[] = {
@@ -85,7 +138,7 @@ int main(void)
 		ret = calls_append(writer, 1, i);
 	for (uint32_t i = 0; ret == 0 && i < 64; i++)
 		ret = calls_learn(sampler, i);
-	if (ret)
+	if (ret || calls_heap(store))
 		return 1;
 	if (check(rlv_sampler_close(&sampler), "close") ||
 	    check(rlv_writer_close(&writer), "close") || check(rlv_table_close(&table), "close"))
