@@ -436,7 +436,7 @@ int heap_copies_fill(struct heap_copies *copies, uint64_t bytes)
 static int mend_begin(const struct heap_copies *copies, const struct copies_owner *self)
 {
 	uint64_t newest;
-	bool settle;
+	bool settle = false;
 	int ret = word_set(copies->at[0], LINE_OFF(filler), self->owner);
 
 	if (ret == 0)
