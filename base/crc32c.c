@@ -5,12 +5,16 @@
 #include "base/crc32c.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/os/cpu.h"
 #include "base/crc32c_tables.h"
 
-#define FOLD_LEAST 256 /* bytes: of less, one at a time is as fast */
+#define FOLD_LEAST 256           /* bytes: of less, one at a time is as fast */
+#define PIECE ((size_t)16 << 10) /* fits into the L1 cache twice */
+#define PAST_LEAST ((size_t)4 << 10)
+#define PAST_ALONE ((size_t)1 << 20) /* does not fit into the cache by itself */
 
 static uint32_t tables[8][256];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
@@ -63,16 +67,40 @@ uint32_t crc32c(uint32_t crc, const void *ptr, size_t len)
 
 uint32_t crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len)
 {
-	size_t done = 0;
+	unsigned char *to = dst;
+	const unsigned char *from = src;
 
 #if defined(__x86_64__)
 	if (len >= FOLD_LEAST && cpu_has_vpclmul()) {
-		done = len & ~(size_t)63;
-		crc = ~crc32c_raw_copy_avx512(~crc, dst, src, done / 64);
+		size_t folded = len & ~(size_t)63;
+		bool past = len >= PAST_ALONE && (uintptr_t)to % 64 == 0;
+
+		crc = ~crc32c_raw_copy_avx512(~crc, to, from, folded / 64, past);
+		to += folded, from += folded, len -= folded;
 	}
 #endif
-	if (len == done)
-		return crc;
-	memcpy((unsigned char *)dst + done, (const unsigned char *)src + done, len - done);
-	return crc32c(crc, (unsigned char *)dst + done, len - done);
+	for (size_t n; len > 0; to += n, from += n, len -= n) {
+		n = len < PIECE ? len : PIECE;
+		memcpy(to, from, n);
+		crc = crc32c(crc, to, n);
+	}
+	return crc;
+}
+
+uint32_t crc32c_copy_past(uint32_t crc, void *dst, const void *src, size_t len)
+{
+#if defined(__x86_64__)
+	if (len >= PAST_LEAST && cpu_has_vpclmul()) {
+		size_t head = -(uintptr_t)dst % 64, folded = (len - head) & ~(size_t)63;
+
+		crc = crc32c_copy(crc, dst, src, head);
+		dst = (unsigned char *)dst + head;
+		src = (const unsigned char *)src + head;
+		crc = ~crc32c_raw_copy_avx512(~crc, dst, src, folded / 64, true);
+		dst = (unsigned char *)dst + folded;
+		src = (const unsigned char *)src + folded;
+		len -= head + folded;
+	}
+#endif
+	return crc32c_copy(crc, dst, src, len);
 }

@@ -22,4 +22,7 @@ uint32_t crc32c(uint32_t crc, const void *ptr, size_t len);
  */
 uint32_t crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len);
 
+/* The same for a piece of a copy that does not fit into the cache of a core: it goes past it. */
+uint32_t crc32c_copy_past(uint32_t crc, void *dst, const void *src, size_t len);
+
 #endif

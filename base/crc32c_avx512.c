@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 #define BLOCK 64
-#define STREAMED_BLOCKS ((1u << 20) / BLOCK)
+#define AHEAD 2048 /* bytes of src that are fetched ahead of streamed copies */
 #define FOLDED __attribute__((target("sse4.2,pclmul,vpclmulqdq,avx512f,avx512vl,avx512dq")))
 
 static __m512i by_block, by_four; /* constants of a fold over 1 and over 4 blocks */
@@ -66,10 +66,12 @@ FOLDED static inline __m512i copy_block(unsigned char *dst, const unsigned char 
 {
 	const __m512i block = _mm512_loadu_si512(src);
 
-	if (streams)
+	if (streams) {
+		_mm_prefetch((const char *)src + AHEAD, _MM_HINT_T0);
 		_mm512_stream_si512((__m512i *)(void *)dst, block);
-	else
+	} else {
 		_mm512_storeu_si512(dst, block);
+	}
 	return block;
 }
 
@@ -102,11 +104,11 @@ FOLDED static inline uint32_t copy_blocks(uint32_t crc, unsigned char *dst,
 				       (uint64_t)_mm_extract_epi64(last, 1));
 }
 
-/* Copies that do not fit into the cache of a core go past it: memory is then not read before it is written. */
+/* Past the cache, memory is not read before it is written. */
 FOLDED uint32_t crc32c_raw_copy_avx512(uint32_t crc, unsigned char *dst, const unsigned char *src,
-				       size_t blocks)
+				       size_t blocks, bool past)
 {
-	if (blocks < STREAMED_BLOCKS || (uintptr_t)dst % BLOCK)
+	if (!past)
 		return copy_blocks(crc, dst, src, blocks, false);
 	crc = copy_blocks(crc, dst, src, blocks, true);
 	_mm_sfence();

@@ -5,14 +5,16 @@
 #define RLV_BASE_CRC32C_TABLES_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define CRC32C_POLY UINT32_C(0x82F63B78)
 
 uint32_t crc32c_raw_table(uint32_t crc, const unsigned char *ptr, size_t len);
 uint32_t crc32c_raw_sse42(uint32_t crc, const unsigned char *ptr, size_t len);
-/* Copies and checksums at least four blocks of 64 bytes; needs cpu_has_vpclmul. */
+/* Copies and checksums at least four blocks of 64 bytes; needs cpu_has_vpclmul. past: the cache; then dst is
+   aligned to 64. */
 uint32_t crc32c_raw_copy_avx512(uint32_t crc, unsigned char *dst, const unsigned char *src,
-				size_t blocks);
+				size_t blocks, bool past);
 
 #endif

@@ -220,6 +220,16 @@ static inline uint32_t transport_copy_racy_crc(uint32_t crc, void *dst, const vo
 #endif
 }
 
+/* The same for a piece of a copy that does not fit into the cache of a core. */
+static inline uint32_t transport_copy_racy_crc_past(void *dst, const void *src, size_t n)
+{
+#if BARRIER_TSAN
+	return transport_copy_racy_crc(0, dst, src, n);
+#else
+	return crc32c_copy_past(0, dst, src, n);
+#endif
+}
+
 /*
  * Returns the leaf, read a second time after its rows were copied: the copies are performed before
  * this read (rule 5).

@@ -14,6 +14,8 @@
 #define WINDOW_BYTES ((uint64_t)16 << 20) /* under way together, over a wire */
 #define WINDOW_MOST 64u
 #define HEADERS_AT_ONCE 64u
+#define PAST_BYTES \
+	((uint64_t)2 << 20) /* values from there on are copied past the caches of cores */
 
 /* -------- manifests -------- */
 
@@ -123,14 +125,16 @@ struct runs_at {
 };
 
 /* Copies the next bytes; returns their checksum. */
-static uint32_t runs_copy(struct runs_at *at, uint8_t *to, uint64_t bytes)
+static uint32_t runs_copy(struct runs_at *at, uint8_t *to, uint64_t bytes, bool past)
 {
+	uint32_t (*const copy)(uint32_t crc, void *dst, const void *src, size_t len) =
+		past ? crc32c_copy_past : crc32c_copy;
 	uint32_t crc = 0;
 
 	while (bytes && at->n) {
 		uint64_t n = min_u64(bytes, at->run->len - at->done);
 
-		crc = crc32c_copy(crc, to, (const uint8_t *)at->run->ptr + at->done, n);
+		crc = copy(crc, to, (const uint8_t *)at->run->ptr + at->done, n);
 		to += n;
 		bytes -= n;
 		at->done += n;
@@ -150,7 +154,7 @@ static const uint8_t *large_copy(struct heap_access *acc, struct heap_large *lar
 	uint8_t *to = acc->in_place && !BARRIER_TSAN ? acc->heap->rows->base + off : stage;
 
 	piece->place = (uint32_t)(large->slots[i].off / 64);
-	piece->crc = runs_copy(at, to, bytes);
+	piece->crc = runs_copy(at, to, bytes, large->bytes >= PAST_BYTES && to != stage);
 	if (acc->in_place && to == stage)
 		transport_copy_racy(acc->heap->rows->base + off, stage, align_up(bytes, 8));
 	return to;
@@ -292,11 +296,13 @@ static int shares_read(struct heap_access *acc, const struct heap_manifest *mani
 		const uint8_t *from = stage ? stage + i * room
 					    : acc->heap->rows->base + place_off(&pieces[i]) +
 						      sizeof(struct heap_entry);
-		uint64_t at = (first + i) * manifest->share;
+		uint64_t bytes = large_share(value->bytes, manifest->share, first + i);
+		uint8_t *to = (uint8_t *)value->ptr + (first + i) * manifest->share;
+		uint32_t crc = value->bytes >= PAST_BYTES
+				       ? transport_copy_racy_crc_past(to, from, bytes)
+				       : transport_copy_racy_crc(0, to, from, bytes);
 
-		if (transport_copy_racy_crc(
-			    0, (uint8_t *)value->ptr + at, from,
-			    large_share(value->bytes, manifest->share, first + i)) != pieces[i].crc)
+		if (crc != pieces[i].crc)
 			ret = error_set(acc->pinned ? -EBADMSG : -EAGAIN,
 					"heap %s: chunk %u of a value is damaged",
 					acc->heap->desc.name, first + i);

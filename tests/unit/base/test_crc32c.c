@@ -103,6 +103,27 @@ TEST_WITH(crc32c__variants_agree_with_the_definition, NULL, lift_limit)
 		}
 }
 
+/* Pieces of any length and place, past the cache where they are long enough. */
+TEST_WITH(crc32c_copy_past__is_the_same_copy, NULL, lift_limit)
+{
+	static const size_t lens[] = { 0, 1, 63, 4095, 4096, 4097, 4160, 5000, 8192 + 63 };
+	static unsigned char bytes[9000], to[9000], copy[9000];
+
+	fill_bytes(bytes, test_seed(__func__, 25));
+	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
+		for (size_t align = 0; align < 130; align += 13)
+			for (int level = CPU_PLAIN; level <= CPU_AVX512; level++) {
+				cpu_level_limit((enum cpu_level)level);
+				memset(to, 0xa5, sizeof(to));
+				memset(copy, 0xa5, sizeof(copy));
+				memcpy(copy + align, bytes + i, lens[i]);
+				assert_int_equal(
+					crc32c_copy_past(9, to + align, bytes + i, lens[i]),
+					crc32c(9, bytes + i, lens[i]));
+				assert_memory_equal(to, copy, sizeof(to));
+			}
+}
+
 /* Beyond 1 MiB copies go past the cache, if dst is aligned. */
 TEST_WITH(crc32c_copy__of_much, NULL, lift_limit)
 {
