@@ -323,6 +323,7 @@ static int space_release(struct space *space, bool all)
 		free_slots[extent->cls] -= extent->n_slots;
 		ret = extent_swap(space, extent->index, extent->word,
 				  extent_make(0, 0, extent->word + 1), &won);
+		space->next = extent->index; /* its pages are there already: take it again first */
 		extent_forget(space, i);
 	}
 	return ret;
