@@ -25,6 +25,7 @@ from .errors import (AccessDenied, AlreadyExists, Busy, Closed, Disconnected, Em
                      Forked, InvalidArgument, NodeDown, NoMemory, NoSpace, NotFound, ProtocolError,
                      StaleKey, TableDropped, Timeout, Unsupported)
 from .kv import Kv, VersionChanged
+from .pool import Pool
 from .sampler import Sampler
 from .signature import Column
 from .store import Store, open
@@ -38,7 +39,7 @@ __version__ = _core.build["version"]
 __all__ = [
     "AccessDenied", "AlreadyExists", "Batch", "BatchCopy", "Busy", "Closed", "Column",
     "Disconnected", "Empty", "Error", "Fenced", "Forked", "Generation", "InvalidArgument", "Kv", "NoMemory", "NoSpace",
-    "NodeDown", "NotFound", "ProtocolError", "RateLimiter", "Sampler", "StaleKey", "Store", "Table",
+    "NodeDown", "NotFound", "Pool", "ProtocolError", "RateLimiter", "Sampler", "StaleKey", "Store", "Table",
     "TableDropped", "Timeout", "Unsupported", "Updated", "VersionChanged", "View", "Weights", "Writer", "build_info", "errors",
     "info", "open", "sequence", "signature", "views",
 ]

@@ -12,6 +12,7 @@
  *   table.c     table, options, information            slot.c      memory of batches
  *   landing.c   devices where batches arrive
  *   kv.c        heaps                                   weights.c   generations of weights
+ *   pool.c      jobs of a device pool
  *   column.c    Python values -> packed columns        convert.c   elements of other dtypes
  *
  * Invariants
@@ -30,6 +31,7 @@
 #include <structmember.h>
 
 #include <relive/kv.h>
+#include <relive/pool.h>
 #include <relive/relive.h>
 #include <relive/weights.h>
 
@@ -97,7 +99,8 @@ enum handle_kind {
 	HANDLE_WRITER,
 	HANDLE_SAMPLER,
 	HANDLE_KV,
-	HANDLE_WEIGHTS
+	HANDLE_WEIGHTS,
+	HANDLE_POOL
 };
 
 struct handle;
@@ -125,6 +128,7 @@ struct handle {
 		struct rlv_sampler *sampler;
 		struct rlv_kv *kv;
 		struct rlv_generations *weights;
+		struct rlv_pool *pool;
 	};
 	pthread_mutex_t lock;  /* held inside the library */
 	PyThreadState *thread; /* that is inside the library, without the interpreter lock */
@@ -237,10 +241,10 @@ struct timespec time_after(clockid_t clock, int64_t ns);
 /* -------- types -------- */
 
 extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type, *kv_type,
-	*weights_type, *generation_type, *landing_type;
+	*weights_type, *generation_type, *landing_type, *pool_type, *pool_memory_type;
 
 extern PyType_Spec store_spec, table_spec, writer_spec, sampler_spec, batch_spec, kv_spec,
-	weights_spec, generation_spec, landing_spec;
+	weights_spec, generation_spec, landing_spec, pool_spec, pool_memory_spec;
 
 struct table {
 	struct handle h;

@@ -190,6 +190,9 @@ int handle_end(struct handle *h, int *code_out)
 		break;
 	case HANDLE_WEIGHTS:
 		*code_out = rlv_weights_close(&h->weights);
+		break;
+	case HANDLE_POOL:
+		*code_out = rlv_pool_close(&h->pool);
 	}
 	PyEval_RestoreThread(thread);
 	h->open = h->library != NULL;

@@ -22,9 +22,13 @@ relive.open("embed:", pagess="small")
 table.sampler(64, betta=0.4)
 store.create_table("t", {}, capcity=5)
 table.sample(4).torch(devise="cpu")
+relive.Pool("0", persistant=1)
+with relive.Pool().iteration() as pool:
+    reveal_type(pool.alloc((2, 3)))
 '''
 
-WANTED = {5: "ndarray", 6: "list[builtins.str]", 7: '"pagess"', 8: '"betta"', 9: '"capcity"', 10: '"devise"'}
+WANTED = {5: "ndarray", 6: "list[builtins.str]", 7: '"pagess"', 8: '"betta"', 9: '"capcity"', 10: '"devise"',
+          11: '"persistant"', 13: "ndarray"}
 
 
 def test_mypy__finds_wrong_options(tmp_path):

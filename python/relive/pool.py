@@ -1,0 +1,165 @@
+"""Device pools: the memory of devices, shared by jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from . import _core, errors
+from ._closing import leave
+
+_LIFETIMES = ("persistent", "iteration", "ephemeral", "staging")  # as enum rlv_pool_class
+_SLICE_NS = 50_000_000  # longest delay of a signal
+
+
+class Pool:
+    """A job of a device pool, whose broker is ``relive-poold`` on this host::
+
+        with relive.Pool(name="learner", persistent=1 << 30, iteration=4 << 30) as pool:
+            weights = pool.alloc((1000, 1000), lifetime="persistent")
+            for _ in range(1000):
+                with pool.iteration():
+                    ...
+
+    So far the memory is the host's.
+
+    :param pool: the pool's name, as given to ``relive-poold --name``.
+    :param name: the job's name, 1 to 63 bytes; by default ``job-PID``.
+    :param persistent: bytes that stay between iterations, at most.
+    :param iteration: bytes that an iteration needs beside them, at most.
+    :param quota: bytes that the job may ever hold; 0 = the budget.
+    :param keep: bytes that it keeps between iterations when others want memory.
+    :param duration: seconds of all its iterations, for the order ``srtf``; 0 = not known.
+    :param weight: share in the order ``fair``.
+    :param priority: in the order ``priority`` larger goes first.
+    :param device: the number of the device; None = the broker chooses one.
+    :param timeout: seconds that :meth:`alloc` waits for other jobs.
+    :raises NotFound: there is no such pool on this host.
+    :raises AlreadyExists: a job has the name.
+    :raises NoSpace: the needs are more than any budget.
+
+    Threads may share it; iterations do not overlap.
+    """
+
+    def __init__(self, pool: str = "0", name: str | None = None, *, persistent: int = 0,
+                 iteration: int = 0, quota: int = 0, keep: int = 0, duration: float = 0.0,
+                 weight: float = 1.0, priority: int = 0, device: int | None = None,
+                 timeout: float = 30.0) -> None:
+        self._core = _core.Pool(pool, f"job-{os.getpid()}" if name is None else name, persistent,
+                                iteration, quota, keep, _ns(duration, "duration"),
+                                max(1, round(weight * 1000)), priority,
+                                0 if device is None else device + 1, max(1, _ns(timeout, "timeout")))
+
+    def alloc(self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *,
+              lifetime: str = "iteration") -> NDArray[Any]:
+        """Returns an array in memory of the pool, whose contents are undefined. The memory goes back when the
+        array and all views of it are gone. ``torch.from_dlpack(array)`` and the like share it.
+
+        :param lifetime: ``"persistent"`` (over iterations), ``"iteration"``, ``"ephemeral"`` (within an
+            operation) or ``"staging"`` (batches that arrive). Arrays of different lifetimes do not share extents.
+        :raises NoSpace: it is more than quota or budget.
+        :raises Timeout: other jobs held the memory for too long.
+        """
+        if lifetime not in _LIFETIMES:
+            raise errors.InvalidArgument(f"lifetime {lifetime!r}: want one of {', '.join(_LIFETIMES)}")
+        kind = np.dtype(dtype)
+        if kind.hasobject:
+            raise errors.InvalidArgument(f"dtype {kind}: a pool holds no objects")
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        count = math.prod(shape)
+        if count <= 0 or min(shape) < 0 or kind.itemsize == 0:
+            raise errors.InvalidArgument(f"shape {shape} of {kind}: want more than 0 bytes")
+        memory = self._core.alloc(_LIFETIMES.index(lifetime), count * kind.itemsize)
+        return np.frombuffer(memory, dtype=kind, count=count).reshape(shape)
+
+    @contextlib.contextmanager
+    def iteration(self, timeout: float | None = None) -> Iterator[Self]:
+        """A ``with`` block around an iteration: it begins when the pool has room for it, and at its end free memory
+        goes back while there are other jobs.
+
+        :param timeout: seconds to wait for room; None = without end.
+        :raises Timeout: the wait is over, or the iteration took longer than the broker's limit.
+        :raises Busy: an iteration runs.
+        """
+        self._begin(None if timeout is None else time.monotonic_ns() + _ns(timeout, "timeout"))
+        try:
+            yield self
+        except BaseException as exception:
+            leave(self._core.end, exception)
+            raise
+        self._core.end()
+
+    def _begin(self, until: int | None) -> None:
+        while True:
+            left = _SLICE_NS if until is None else max(0, until - time.monotonic_ns())
+            try:
+                self._core.begin(min(left, _SLICE_NS))
+                return
+            except errors.Timeout:
+                if until is not None and left <= _SLICE_NS:
+                    raise
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that the job may take now, never the device's total."""
+        return self._core.room()[0]
+
+    @property
+    def device(self) -> int:
+        """Number of the job's device."""
+        return self._core.room()[1]
+
+    @staticmethod
+    def status(pool: str = "0") -> dict[str, list[dict[str, Any]]]:
+        """Returns what a pool has: ``"devices"`` and ``"jobs"``, a list of dicts each."""
+        devices, jobs = _core.Pool.status(pool)
+        return {"devices": devices, "jobs": jobs}
+
+    @staticmethod
+    def limit(bytes: int, pool: str = "0", *, device: int | None = None, user: int | None = None,
+              job: str | None = None) -> None:
+        """Sets the budget of each device, or of one; or the quota of a user or a job (0 bytes = none), while jobs run.
+
+        :raises AccessDenied: only the broker's user and root may.
+        """
+        if sum(of is not None for of in (device, user, job)) > 1:
+            raise errors.InvalidArgument("limit: give one of device, user and job")
+        _core.Pool.limit(pool, bytes, -1 if device is None else device, -1 if user is None else user, job)
+
+    @staticmethod
+    def drain(on: bool = True, pool: str = "0") -> None:
+        """Lets a pool take no new jobs, or take them again. Errors as of :meth:`limit`."""
+        _core.Pool.drain(pool, on)
+
+    @property
+    def is_open(self) -> bool:
+        """False after :meth:`close`."""
+        return self._core.is_open
+
+    def close(self) -> None:
+        """Leaves the pool. Closing twice is a no-op.
+
+        :raises Busy: arrays of the pool live; their memory would be gone.
+        """
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exception: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        leave(self.close, exception)
+
+
+def _ns(seconds: float, what: str) -> int:
+    if not 0 <= seconds < 1e9:
+        raise errors.InvalidArgument(f"{what} {seconds}: want 0 or more seconds")
+    return round(seconds * 1e9)

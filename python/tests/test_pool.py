@@ -1,0 +1,160 @@
+"""Jobs of a device pool, with a broker of the test's own."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import relive
+from support.daemons import until
+
+EXTENT = 64 << 10
+
+
+@pytest.fixture(autouse=True)
+def broker(tmp_path, monkeypatch):
+    program = relive.build_info()["programs"].get("relive-poold")
+    if not program:
+        pytest.skip("this build has no relive-poold")
+    monkeypatch.setenv("RELIVE_RUNTIME_DIR", str(tmp_path))
+    child = subprocess.Popen([program, "--device", "host:512K", "--device", "host:256K", "--extent", "64K"],
+                             stderr=subprocess.DEVNULL)
+    until(answers)
+    yield child
+    child.terminate()
+    assert child.wait(20) == 0
+
+
+def answers():
+    try:
+        return relive.Pool.status()
+    except relive.Error:
+        return None
+
+
+def held():
+    return sum(device["held_bytes"] for device in relive.Pool.status()["devices"])
+
+
+def test_arrays_live_in_the_pool():
+    with relive.Pool(name="a", persistent=2 * EXTENT, iteration=EXTENT) as pool:
+        assert pool.device == 0 and pool.free_bytes == 8 * EXTENT
+        weights = pool.alloc((2, 128, 128), lifetime="persistent")
+        weights[:] = 7
+        with pool.iteration():
+            batch = pool.alloc(EXTENT, np.uint8)
+            batch[:] = 1
+            assert held() == 3 * EXTENT
+            assert relive.Pool.status()["jobs"][0]["state"] == "runs"
+            view = batch[5:9]
+            del batch
+            assert np.array_equal(view, [1] * 4)  # a view keeps the memory
+            with pytest.raises(relive.Busy, match="2 arrays"):
+                pool.close()
+            del view
+        assert np.from_dlpack(weights)[1, 2, 3] == 7
+        gc.collect()
+        assert pool.is_open
+        del weights
+    assert not pool.is_open
+    until(lambda: held() == 0)
+    with pytest.raises(relive.Closed):
+        pool.alloc(1)
+
+
+def test_devices_and_limits():
+    with relive.Pool(name="a", persistent=EXTENT, device=1) as pool:
+        assert pool.device == 1
+        relive.Pool.limit(2 * EXTENT, device=1)
+        assert relive.Pool.status()["devices"][1]["budget_bytes"] == 2 * EXTENT
+        with pytest.raises(relive.NoSpace):
+            pool.alloc(3 * EXTENT, np.uint8)
+        relive.Pool.limit(EXTENT, job="a")
+        assert relive.Pool.status()["jobs"][0]["quota_bytes"] == EXTENT
+        with pytest.raises(relive.InvalidArgument, match="one of"):
+            relive.Pool.limit(EXTENT, job="a", user=0)
+        with pytest.raises(relive.AlreadyExists):
+            relive.Pool(name="a")
+        relive.Pool.drain()
+        with pytest.raises(relive.Busy, match="drained"):
+            relive.Pool(name="b")
+        relive.Pool.drain(False)
+    with pytest.raises(relive.NotFound):
+        relive.Pool("none")
+
+
+def test_wrong_arguments():
+    with relive.Pool(iteration=EXTENT, timeout=0.1) as pool:
+        assert relive.Pool.status()["jobs"][0]["job"] == f"job-{os.getpid()}"
+        for wrong in (0, (3, 0), (-1, -2)):
+            with pytest.raises(relive.InvalidArgument, match="more than 0 bytes"):
+                pool.alloc(wrong)
+        with pytest.raises(relive.InvalidArgument, match="want one of persistent"):
+            pool.alloc(1, lifetime="long")
+        with pytest.raises(relive.InvalidArgument, match="no objects"):
+            pool.alloc(1, object)
+        with pytest.raises(relive.InvalidArgument, match="timeout"), pool.iteration(timeout=-1):
+            pass
+        with pytest.raises(ZeroDivisionError), pool.iteration():
+            1 / 0
+        with pool.iteration(), pytest.raises(relive.Busy), pool.iteration():
+            pass
+
+
+def test_iteration_waits_for_another_job():
+    relive.Pool.limit(4 * EXTENT)
+    with relive.Pool(name="a", iteration=4 * EXTENT, device=0) as a, \
+            relive.Pool(name="b", iteration=4 * EXTENT, device=0) as b:
+        with a.iteration():
+            with pytest.raises(relive.Timeout), b.iteration(timeout=0.08):
+                pass
+            begun = threading.Event()
+
+            def run():
+                with b.iteration():
+                    begun.set()
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            until(lambda: any(job["state"] == "waits" for job in relive.Pool.status()["jobs"]))
+            assert not begun.is_set()
+        thread.join(20)
+        assert begun.is_set()
+
+
+def test_signal_ends_the_wait():
+    program = """if True:
+        import relive
+        pool = relive.Pool(name="b", iteration=4 << 16, device=0)
+        with pool.iteration():
+            pass
+    """
+    relive.Pool.limit(4 * EXTENT)
+    with relive.Pool(name="a", iteration=4 * EXTENT, device=0) as a, a.iteration():
+        child = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+        until(lambda: any(job["state"] == "waits" for job in relive.Pool.status()["jobs"]))
+        child.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        assert "KeyboardInterrupt" in child.communicate(timeout=20)[1]
+        assert time.monotonic() - begin < 10
+
+
+def test_child_of_fork_has_no_memory():
+    pool = relive.Pool(name="a", iteration=EXTENT)
+    memory = pool._core.alloc(1, 512)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            memoryview(memory)
+        except relive.Forked:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    del memory
+    pool.close()
