@@ -325,8 +325,14 @@ static int pool_ask_until(struct rlv_pool *pool, enum lease_type type, uint64_t 
 	int ret;
 
 	while ((ret = pool_ask(pool, type, &message)) == -EAGAIN &&
-	       !deadline_expired(clock_monotonic(), deadline_ns))
+	       !deadline_expired(clock_monotonic(), deadline_ns)) {
+		/* Memory that it kept while it was alone may be what the one before it waits for. */
+		int given = type == LEASE_BEGIN ? pool_give(pool, pool->keep) : 0;
+
+		if (given)
+			return given;
 		lease_wait(&pool->backend->lease, deadline_ns);
+	}
 	if (ret != -EAGAIN)
 		return ret;
 	pool_give_up(pool);

@@ -363,6 +363,55 @@ TEST_WITH(poold__socket_is_the_users_alone, begin, end)
 	assert_int_equal(st.st_mode & 0777, 0600);
 }
 
+#define LEARNS 20u
+
+/* A learner that needs 5 extents, of which 1 stays. Its bytes are its own while it learns. */
+static int learner(void *ctx)
+{
+	const char *name = ctx;
+	struct rlv_pool_opts opts = RLV_POOL_OPTS_INIT;
+	struct rlv_pool *pool;
+	uint8_t first = (uint8_t)name[0], *weights, *batch;
+	uint32_t stream;
+
+	opts.persistent_bytes = POOLD_EXTENT;
+	opts.iteration_bytes = 4 * POOLD_EXTENT;
+	must(rlv_pool_open("test", name, &opts, &pool), "rlv_pool_open");
+	must(rlv_pool_stream(pool, NULL, &stream), "rlv_pool_stream");
+	weights = poold_tensor(pool, RLV_POOL_PERSISTENT, 1, first);
+	for (uint32_t i = 0; i < LEARNS; i++) {
+		must(rlv_pool_iteration_begin(pool, -1), "begin");
+		batch = poold_tensor(pool, RLV_POOL_ITERATION, 4, (uint8_t)(first + i));
+		poold_expect_bytes(batch, 4, (uint8_t)(first + i));
+		must(rlv_pool_free(pool, batch, 4 * POOLD_EXTENT), "free");
+		must(rlv_pool_iteration_end(pool), "end");
+	}
+	poold_expect_bytes(weights, 1, first);
+	return rlv_pool_close(&pool);
+}
+
+static int begin_tight(void **state)
+{
+	(void)state;
+	poold_start(&fx, "--budget", "384K");
+	return 0;
+}
+
+/* 1.2 times the peak of one: both are there at a time, and take turns. */
+TEST_WITH(poold__two_learners_finish_in_memory_for_little_more_than_one, begin_tight, end)
+{
+	char a[] = "a", b[] = "b";
+	pid_t first = processes_fork(&fx.ps, learner, a);
+	pid_t second = processes_fork(&fx.ps, learner, b);
+
+	assert_int_equal(processes_wait(&fx.ps, first, PROCESSES_WAIT_MS), 0);
+	assert_int_equal(processes_wait(&fx.ps, second, PROCESSES_WAIT_MS), 0);
+	assert_int_equal(poold_status().iterations, 2 * LEARNS);
+	assert_int_equal(poold_status().overshoots, 0);
+	assert_int_equal(poold_status().cut, 0);
+	assert_true(poold_holds(0, POOLD_SECOND));
+}
+
 int main(void)
 {
 	if (test_skips_msan("libevent"))
