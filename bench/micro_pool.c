@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/stats.h"
 #include "bench/harness/micro.h"
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "device/pool.h"
 
 #define EXTENT ((uint64_t)2 << 20)

@@ -3,7 +3,7 @@
 #include "client/pool/backend_lease.h"
 #include "client/pool/pool.h"
 #include "client/store/abi.h"
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "device/pool_park.h"
 
 #include <errno.h>

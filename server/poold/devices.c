@@ -9,7 +9,7 @@
 
 #include <event2/event.h>
 
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "device/placement.h"
 
 #include "base/log.h"

@@ -5,7 +5,7 @@
  *   pidfd of each job ──────────────> its process has ended: all of its memory is free
  *   timer ──────────────────────────> broker_turn: progress, grants, limits
  *
- * Devices are memory of this host (device/backend_host.h). A job is of one device, which devices.c
+ * Devices are memory of this host (device/host/backend_host.h). A job is of one device, which devices.c
  * chooses when it comes (device/placement.h). The rosters of jobs are kept beside the socket: after a
  * restart jobs go on with the memory that they hold, and come back when they ask for something.
  */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/os/clock.h"
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "device/cuda/backend_cuda.h"
 #include "tests/support/fake/fake_cuda.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/mem/alloc.h"
 #include "device/backend_fault.h"
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "server/poold/broker.h"
 #include "tests/support/must.h"
 #include "tests/support/test.h"

@@ -4,7 +4,7 @@
 
 #include "base/mem/alloc.h"
 #include "device/backend_fault.h"
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "device/pool.h"
 #include "tests/support/test.h"
 

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "server/poold/broker.h"
 #include "wire/lease_message.h"
 

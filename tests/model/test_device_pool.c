@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "device/pool.h"
 #include "tests/support/test.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "device/pool_park.h"
 #include "tests/support/must.h"
 #include "tests/support/test.h"

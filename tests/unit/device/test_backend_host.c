@@ -1,4 +1,4 @@
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "tests/support/test.h"
 
 #define EXTENT ((uint64_t)64 << 10)

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "device/backend_host.h"
+#include "device/host/backend_host.h"
 #include "device/ranges.h"
 #include "base/os/lock.h"
 

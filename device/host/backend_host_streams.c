@@ -1,7 +1,7 @@
 /*
  * backend_host_streams.c - streams of the host backend, on a clock that the caller moves.
  */
-#include "device/backend_host_state.h"
+#include "device/host/backend_host_state.h"
 
 #include <errno.h>
 #include <inttypes.h>

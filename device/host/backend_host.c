@@ -1,4 +1,4 @@
-#include "device/backend_host_state.h"
+#include "device/host/backend_host_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
