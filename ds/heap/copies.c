@@ -1,7 +1,6 @@
 #include "ds/heap/copies.h"
 
 #include "ds/chain/chain.h"
-#include "ds/heap/large.h"
 #include "ds/part/slot.h"
 #include "ds/part/wr_list.h"
 

@@ -315,3 +315,62 @@ uint32_t heap_class_of(uint64_t bytes)
 	base = UINT64_C(1) << log2;
 	return 4 * (log2 - 7) + (uint32_t)div_up(bytes - base, base / 4) - 1;
 }
+
+/* -------- manifests of large values -------- */
+
+bool heap_manifest_check(const struct heap_desc *desc, const void *manifest,
+			 uint64_t manifest_bytes, uint64_t bytes)
+{
+	struct heap_manifest head;
+	struct heap_piece piece;
+
+	if (manifest_bytes < sizeof(head))
+		return false;
+	memcpy(&head, manifest, sizeof(head));
+	if (head.n == 0 || head.share == 0 ||
+	    head.share > desc->extent_bytes - sizeof(struct heap_entry) ||
+	    manifest_bytes != sizeof(head) + head.n * sizeof(piece) ||
+	    head.n != div_up(bytes, head.share))
+		return false;
+	for (uint32_t i = 0; i < head.n; i++) {
+		memcpy(&piece, (const uint8_t *)manifest + sizeof(head) + i * sizeof(piece),
+		       sizeof(piece));
+		if (!heap_holds(desc, heap_piece_off(&piece),
+				sizeof(struct heap_entry) + heap_share(bytes, head.share, i)))
+			return false;
+	}
+	return true;
+}
+
+const void *heap_manifest_in(const struct heap_desc *desc, const uint8_t *bytes_of, uint32_t bytes)
+{
+	const uint8_t *manifest;
+	struct heap_entry entry;
+
+	if (bytes < sizeof(entry))
+		return NULL;
+	memcpy(&entry, bytes_of, sizeof(entry));
+	manifest = bytes_of + sizeof(entry) + entry.key_len;
+	if (!(entry.flags & ENTRY_MANIFEST) || entry.len > bytes ||
+	    sizeof(entry) + entry.key_len + entry.len > bytes ||
+	    !heap_manifest_check(desc, manifest, entry.len, entry.epoch))
+		return NULL;
+	return manifest;
+}
+
+uint32_t heap_manifest_chunks(const void *manifest)
+{
+	struct heap_manifest head;
+
+	memcpy(&head, manifest, sizeof(head));
+	return head.n;
+}
+
+uint64_t heap_manifest_place(const void *manifest, uint32_t i)
+{
+	struct heap_piece piece;
+
+	memcpy(&piece, (const uint8_t *)manifest + sizeof(struct heap_manifest) + i * sizeof(piece),
+	       sizeof(piece));
+	return heap_piece_off(&piece);
+}

@@ -190,4 +190,29 @@ static inline bool heap_holds(const struct heap_desc *desc, uint64_t off, uint64
 	       bytes <= heap_extent_rest(desc, off);
 }
 
+/* -------- manifests of large values -------- */
+
+static inline uint64_t heap_piece_off(const struct heap_piece *piece)
+{
+	return (uint64_t)piece->place * 64;
+}
+
+/* Bytes of share i, of n that make `bytes`. */
+static inline uint64_t heap_share(uint64_t bytes, uint64_t share, uint32_t i)
+{
+	uint64_t left = bytes - i * share;
+
+	return left < share ? left : share;
+}
+
+/* True if the bytes are the manifest of a value of that many bytes, whose chunks can be where it says. */
+bool heap_manifest_check(const struct heap_desc *desc, const void *manifest,
+			 uint64_t manifest_bytes, uint64_t bytes);
+
+/* The manifest in an entry of which that many bytes were read. NULL: it has none, or a damaged one. */
+const void *heap_manifest_in(const struct heap_desc *desc, const uint8_t *entry, uint32_t bytes);
+/* Of a manifest that was checked, at any address: its chunks, and the place of one. */
+uint32_t heap_manifest_chunks(const void *manifest);
+uint64_t heap_manifest_place(const void *manifest, uint32_t i);
+
 #endif

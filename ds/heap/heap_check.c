@@ -1,7 +1,6 @@
 #include "ds/heap/heap_check.h"
 
 #include "ds/chain/chain.h"
-#include "ds/heap/large.h"
 #include "ds/heap/pair.h"
 #include "ds/part/slot.h"
 
@@ -130,7 +129,7 @@ static int check_chunks(struct check *check, uint32_t bucket, uint64_t word)
 	}
 	memcpy(&manifest, at, sizeof(manifest));
 	for (uint32_t i = 0; ret == 0 && i < manifest.n; i++) {
-		uint64_t off, share = large_share(entry.epoch, manifest.share, i);
+		uint64_t off, share = heap_share(entry.epoch, manifest.share, i);
 
 		memcpy(&piece, at + sizeof(manifest) + i * sizeof(piece), sizeof(piece));
 		off = (uint64_t)piece.place * 64;

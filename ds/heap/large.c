@@ -24,68 +24,6 @@ static struct heap_piece *pieces_of(const struct heap_manifest *manifest)
 	return (struct heap_piece *)(uintptr_t)(manifest + 1);
 }
 
-static uint64_t place_off(const struct heap_piece *piece)
-{
-	return (uint64_t)piece->place * 64;
-}
-
-bool heap_manifest_check(const struct heap_desc *desc, const void *manifest,
-			 uint64_t manifest_bytes, uint64_t bytes)
-{
-	struct heap_manifest head;
-	struct heap_piece piece;
-
-	if (manifest_bytes < sizeof(head))
-		return false;
-	memcpy(&head, manifest, sizeof(head));
-	if (head.n == 0 || head.share == 0 ||
-	    head.share > desc->extent_bytes - sizeof(struct heap_entry) ||
-	    manifest_bytes != sizeof(head) + head.n * sizeof(piece) ||
-	    head.n != div_up(bytes, head.share))
-		return false;
-	for (uint32_t i = 0; i < head.n; i++) {
-		memcpy(&piece, (const uint8_t *)manifest + sizeof(head) + i * sizeof(piece),
-		       sizeof(piece));
-		if (!heap_holds(desc, place_off(&piece),
-				sizeof(struct heap_entry) + large_share(bytes, head.share, i)))
-			return false;
-	}
-	return true;
-}
-
-const void *heap_manifest_in(const struct heap_desc *desc, const uint8_t *bytes_of, uint32_t bytes)
-{
-	const uint8_t *manifest;
-	struct heap_entry entry;
-
-	if (bytes < sizeof(entry))
-		return NULL;
-	memcpy(&entry, bytes_of, sizeof(entry));
-	manifest = bytes_of + sizeof(entry) + entry.key_len;
-	if (!(entry.flags & ENTRY_MANIFEST) || entry.len > bytes ||
-	    sizeof(entry) + entry.key_len + entry.len > bytes ||
-	    !heap_manifest_check(desc, manifest, entry.len, entry.epoch))
-		return NULL;
-	return manifest;
-}
-
-uint32_t heap_manifest_chunks(const void *manifest)
-{
-	struct heap_manifest head;
-
-	memcpy(&head, manifest, sizeof(head));
-	return head.n;
-}
-
-uint64_t heap_manifest_place(const void *manifest, uint32_t i)
-{
-	struct heap_piece piece;
-
-	memcpy(&piece, (const uint8_t *)manifest + sizeof(struct heap_manifest) + i * sizeof(piece),
-	       sizeof(piece));
-	return place_off(&piece);
-}
-
 /* How many chunks are read or written in one round trip. */
 static uint32_t window_of(uint64_t share)
 {
@@ -148,7 +86,7 @@ static uint32_t runs_copy(struct runs_at *at, uint8_t *to, uint64_t bytes, bool 
 static const uint8_t *large_copy(struct heap_access *acc, struct heap_large *large,
 				 struct runs_at *at, uint32_t i, uint8_t *stage)
 {
-	uint64_t bytes = large_share(large->bytes, large->share, i);
+	uint64_t bytes = heap_share(large->bytes, large->share, i);
 	struct heap_piece *piece = &pieces_of(large->manifest)[i];
 	uint64_t off = large->slots[i].off + sizeof(struct heap_entry);
 	uint8_t *to = acc->in_place && !BARRIER_TSAN ? acc->heap->rows->base + off : stage;
@@ -200,7 +138,7 @@ static int large_write(struct heap_access *acc, struct heap_large *large,
 				.src = large_copy(acc, large, &at, first + i,
 						  acc->stage + i * room),
 				.len = (uint32_t)align_up(
-					large_share(large->bytes, large->share, first + i), 8),
+					heap_share(large->bytes, large->share, first + i), 8),
 			};
 		}
 		ret = large_send(acc, ios, n, true);
@@ -215,7 +153,7 @@ int heap_large_begin(struct heap_access *acc, const struct heap_put *put, struct
 	for (; ret == 0 && large->taken < large->n; large->taken += ret == 0)
 		ret = space_take(&acc->space,
 				 sizeof(struct heap_entry) +
-					 large_share(large->bytes, large->share, large->taken),
+					 heap_share(large->bytes, large->share, large->taken),
 				 false, &large->slots[large->taken]);
 	if (ret == 0)
 		ret = large_write(acc, large, put);
@@ -240,7 +178,7 @@ int heap_large_name(struct heap_access *acc, const struct heap_large *large, uin
 			headers[i] = (struct heap_entry){
 				.magic = ENTRY_MAGIC,
 				.prev = word,
-				.len = large_share(large->bytes, large->share, first + i),
+				.len = heap_share(large->bytes, large->share, first + i),
 				.bucket = bucket,
 				.flags = ENTRY_CHUNK,
 				.writer = acc->owner,
@@ -285,18 +223,18 @@ static int shares_read(struct heap_access *acc, const struct heap_manifest *mani
 	for (uint32_t i = 0; i < n && stage; i++)
 		ios[i] = (struct transport_io){
 			.region = acc->heap->rows,
-			.off = place_off(&pieces[i]) + sizeof(struct heap_entry),
+			.off = heap_piece_off(&pieces[i]) + sizeof(struct heap_entry),
 			.dst = stage + i * room,
 			.len = (uint32_t)align_up(
-				large_share(value->bytes, manifest->share, first + i), 8),
+				heap_share(value->bytes, manifest->share, first + i), 8),
 		};
 	if (stage)
 		ret = transport_read(acc->heap->rows->tr, ios, n);
 	for (uint32_t i = 0; ret == 0 && i < n; i++) {
 		const uint8_t *from = stage ? stage + i * room
-					    : acc->heap->rows->base + place_off(&pieces[i]) +
+					    : acc->heap->rows->base + heap_piece_off(&pieces[i]) +
 						      sizeof(struct heap_entry);
-		uint64_t bytes = large_share(value->bytes, manifest->share, first + i);
+		uint64_t bytes = heap_share(value->bytes, manifest->share, first + i);
 		uint8_t *to = (uint8_t *)value->ptr + (first + i) * manifest->share;
 		uint32_t crc = value->bytes >= PAST_BYTES
 				       ? transport_copy_racy_crc_past(to, from, bytes)

@@ -15,7 +15,6 @@
  * counts, so that the move can begin again. A bucket without a key gets the word HEAD_MOVED.
  */
 #include "ds/heap/direct.h"
-#include "ds/heap/large.h"
 #include "ds/heap/pair.h"
 
 #include "ds/part/wr_list.h"
