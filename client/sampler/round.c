@@ -11,6 +11,11 @@
 
 /* -------- places -------- */
 
+uint32_t sampler_window_bytes(const struct rlv_sampler *sp)
+{
+	return (sp->plan.stack + sp->plan.future) * sp->plan.row_bytes;
+}
+
 uint64_t sampler_window_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i)
 {
 	const struct shard *shard = handle_shard(&sp->h, s->shard[i]);

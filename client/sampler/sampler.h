@@ -19,7 +19,7 @@
 #include "base/mem/alloc.h"
 #include "base/rng.h"
 
-#define BATCH_OUTPUTS (RLV_MAX_ARRAYS + 1) /* and the policy versions */
+enum { BATCH_OUTPUTS = RLV_MAX_ARRAYS + 1 }; /* and the policy versions */
 
 /* A batch buffer: the batch as the user sees it, and the arrays that window_gather fills. */
 struct batch {
@@ -115,10 +115,8 @@ RLV_MUST_CHECK int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scr
  */
 void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n);
 
-static inline uint32_t sampler_window_bytes(const struct rlv_sampler *sp)
-{
-	return (sp->plan.stack + sp->plan.future) * sp->plan.row_bytes;
-}
+/* Bytes of an item's window of rows. */
+uint32_t sampler_window_bytes(const struct rlv_sampler *sp);
 
 /* Byte offset of the first row of item i's window in the rows region of its shard. */
 uint64_t sampler_window_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i);
