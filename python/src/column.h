@@ -36,7 +36,7 @@ double column_number(uint32_t dtype, const void *data, size_t i);
    dtype, float32 or float64. n = all are finite. */
 uint32_t column_find_nonfinite(const struct column *col, const void *data, uint32_t n);
 
-/* -------- convert.c -------- */
+/* -------- elements of other dtypes -------- */
 
 /*
  * Stores a number as an element of a dtype at `to`, which may be unaligned. false, with `to`

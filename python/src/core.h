@@ -13,7 +13,7 @@
  *   landing.c   devices where batches arrive
  *   kv.c        heaps                                   weights.c   generations of weights
  *   pool.c      jobs of a device pool
- *   column.c    Python values -> packed columns        convert.c   elements of other dtypes
+ *   column.c    Python values -> packed columns, and elements of other dtypes
  *
  * Invariants
  *   A handle of the library is inside one call at a time: its lock says so, and the interpreter lock
