@@ -15,12 +15,17 @@ PyMODINIT_FUNC PyInit__core(void)
 		PyType_Spec *spec;
 		PyTypeObject **type;
 	} types[] = {
-		{ &store_spec, &store_type },     { &table_spec, &table_type },
-		{ &writer_spec, &writer_type },   { &sampler_spec, &sampler_type },
-		{ &batch_spec, &batch_type },     { &kv_spec, &kv_type },
-		{ &weights_spec, &weights_type }, { &generation_spec, &generation_type },
+		{ &store_spec, &store_type },
+		{ &table_spec, &table_type },
+		{ &writer_spec, &writer_type },
+		{ &sampler_spec, &sampler_type },
+		{ &batch_spec, &batch_type },
+		{ &kv_spec, &kv_type },
+		{ &weights_spec, &weights_type },
+		{ &generation_spec, &generation_type },
 		{ &landing_spec, &landing_type },
-		{ &pool_spec, &pool_type },       { &pool_memory_spec, &pool_memory_type },
+		{ &pool_spec, &pool_type },
+		{ &pool_memory_spec, &pool_memory_type },
 	};
 	PyObject *module = PyModule_Create(&definition);
 	PyObject *dtypes = PyDict_New(); /* numpy's name -> rlv_dtype */

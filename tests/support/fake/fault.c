@@ -363,7 +363,7 @@ int fault_wrap(struct transport *inner, const struct fault_plan *plan, struct tr
 	fault->tr.ops = &fault_ops;
 	fault->tr.caps &=
 		~(uint32_t)TRANSPORT_GUARDS; /* it hands on the requests of a chain one by one */
-	fault->tr.chain = 0; /* as many as it has room for */
+	fault->tr.chain = 0;                 /* as many as it has room for */
 	fault->tr.stats = (struct transport_stats){ 0 };
 	fault_set(&fault->tr, plan);
 	*tr_out = &fault->tr;
