@@ -257,7 +257,7 @@ WIRE_AT(lease_drain, reserved, 20);
  *       64    4  strict: 1 = extents are new memory for each user
  *       68    4  n: references
  *       72    4  device of the job
- *       76    4  reserved, zero
+ *       76    4  cuda: 1 + the number of the CUDA device; 0 = memory of the host
  *       80 1024  references, zeros behind them
  *     1104  192  message of a failure, NUL-terminated
  */
@@ -274,7 +274,7 @@ struct lease_answer {
 	uint32_t strict;
 	uint32_t n;
 	uint32_t device;
-	uint32_t reserved;
+	uint32_t cuda;
 	struct lease_ref refs[LEASE_REFS];
 	char text[LEASE_TEXT_BYTES];
 };
@@ -291,7 +291,7 @@ WIRE_AT(lease_answer, device_bytes, 56);
 WIRE_AT(lease_answer, strict, 64);
 WIRE_AT(lease_answer, n, 68);
 WIRE_AT(lease_answer, device, 72);
-WIRE_AT(lease_answer, reserved, 76);
+WIRE_AT(lease_answer, cuda, 76);
 WIRE_AT(lease_answer, refs, 80);
 WIRE_AT(lease_answer, text, 1104);
 

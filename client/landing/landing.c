@@ -93,7 +93,9 @@ int rlv_landing_open(const struct rlv_landing_opts *opts,
 		.device = full.pool ? pool_cuda_device(full.pool) : full.device,
 		.name = "host",
 	};
-	if (landing->info.device >= 0) {
+	if (landing->pool)
+		ret = rlv_pool_stream(landing->pool, NULL, &landing->pool_stream);
+	if (ret == 0 && landing->info.device >= 0) {
 		landing->info.path = RLV_LANDING_PINNED;
 		ret = landing_open_device(landing, landing->info.device);
 	}
@@ -187,13 +189,10 @@ err_release:
 /* With a pool: a tensor. Its own work is awaited before it is freed, so that any stream will do. */
 static int side_take_tensor(struct rlv_landing *landing, struct landing_buffer *buffer)
 {
-	uint32_t stream;
 	void *tensor;
-	int ret = rlv_pool_stream(landing->pool, NULL, &stream);
+	int ret = rlv_pool_alloc(landing->pool, RLV_POOL_STAGING, buffer->bytes,
+				 landing->pool_stream, &tensor);
 
-	if (ret == 0)
-		ret = rlv_pool_alloc(landing->pool, RLV_POOL_STAGING, buffer->bytes, stream,
-				     &tensor);
 	if (ret)
 		return ret;
 	buffer->at = (uint64_t)(uintptr_t)tensor;

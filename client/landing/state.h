@@ -36,6 +36,7 @@ struct landing_buffer {
 struct rlv_landing {
 	struct backend *backend; /* NULL: in place */
 	struct rlv_pool *pool;
+	uint32_t pool_stream; /* of the tensors; nothing is queued on it */
 	pid_t pid;
 	int64_t timeout_ns;
 	bool unwaited;

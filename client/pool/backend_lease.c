@@ -1,5 +1,7 @@
 #include "client/pool/backend_lease.h"
 
+#include "device/cuda/backend_cuda.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -318,7 +320,35 @@ static const struct backend_ops lease_ops = {
 	.close = lease_backend_close,
 };
 
-int backend_lease_open(const char *pool, const struct lease_hello *hello, struct backend *inner,
+/* The device that the broker answered with, in place of the host's, over the same page. */
+static int lease_open_cuda(struct backend_lease *backend, struct backend **inner)
+{
+	const struct backend_cuda_opts opts = { .device = backend->cuda,
+						.page_fd = backend->lease.page_fd };
+	struct backend *cuda;
+	int ret = backend_cuda_open(&opts, &cuda);
+
+	if (ret)
+		return error_prefix(ret, "device of the pool: ");
+	(*inner)->ops->close(*inner);
+	*inner = cuda;
+	return 0;
+}
+
+/* Leaves a pool whose device this process cannot open. */
+static void lease_leave(struct backend_lease *backend)
+{
+	struct lease_message bye = { .n_fds = 0 };
+	struct error_kept kept;
+
+	error_keep(&kept);
+	if (lease_request(&backend->lease, &bye, LEASE_BYE, 0) == 0)
+		lease_close_fds(&bye);
+	lease_close(&backend->lease);
+	error_restore(&kept);
+}
+
+int backend_lease_open(const char *pool, const struct lease_hello *hello, struct backend **inner,
 		       struct backend_lease **backend_out)
 {
 	struct backend_lease *backend = mem_zalloc(sizeof(*backend));
@@ -328,7 +358,6 @@ int backend_lease_open(const char *pool, const struct lease_hello *hello, struct
 	if (!backend)
 		return error_set(-ENOMEM, "pool: cannot allocate %zu bytes", sizeof(*backend));
 	backend->base.ops = &lease_ops;
-	backend->inner = inner;
 	backend->lease = (struct lease){ .hello = *hello,
 					 .pidfd = -1,
 					 .page_fd = -1,
@@ -337,18 +366,25 @@ int backend_lease_open(const char *pool, const struct lease_hello *hello, struct
 	memcpy(backend->lease.pool, pool, strlen(pool) + 1);
 	ret = pidfd_open_self(&backend->lease.pidfd);
 	if (ret == 0)
-		ret = inner->ops->progress_export(inner, &backend->lease.page_fd);
+		ret = (*inner)->ops->progress_export(*inner, &backend->lease.page_fd);
 	if (ret == 0)
 		ret = lease_open(&backend->lease, &answer);
+	if (ret == 0) {
+		backend->extent_bytes = answer.answer.extent_bytes;
+		backend->device_bytes = answer.answer.device_bytes;
+		backend->device = answer.answer.device;
+		backend->cuda = (int32_t)answer.answer.cuda - 1;
+		ret = backend->cuda < 0 ? 0 : lease_open_cuda(backend, inner);
+		if (ret)
+			lease_leave(backend);
+	}
 	if (ret) {
 		fd_packet_close(&backend->lease.pidfd, 1);
 		fd_packet_close(&backend->lease.page_fd, 1);
 		mem_free(backend);
 		return ret;
 	}
-	backend->extent_bytes = answer.answer.extent_bytes;
-	backend->device_bytes = answer.answer.device_bytes;
-	backend->device = answer.answer.device;
+	backend->inner = *inner;
 	lock_init(&backend->lock, &held_role);
 	*backend_out = backend;
 	return 0;

@@ -25,16 +25,20 @@ struct backend_lease {
 	struct lease_ref giving[LEASE_REFS];
 	uint32_t n_giving;
 	uint64_t extent_bytes, device_bytes;
+	int32_t cuda;          /* number of the CUDA device; -1 = memory of the host */
 	uint32_t device;       /* its number in the pool */
 	_Atomic uint32_t want; /* extents that the next extent_create takes at once */
 	_Atomic uint64_t marks[LEASE_STREAMS];
 	int64_t timeout_ns; /* to wait for a broker that comes back */
 };
 
-/* Joins the pool. inner: of this process, with BACKEND_EXPORTS_FD and BACKEND_PROGRESS_PAGE; closed with
-   this one, and by the caller after an error. Errors as of rlv_pool_open. */
+/*
+ * Joins the pool, and makes *inner, whose page of progress the broker is told of, the backend of the device that
+ * it answers with: a host's at first, it may be closed for that of a CUDA device with the same page. It is
+ * closed with this one, and by the caller after an error. Errors as of rlv_pool_open.
+ */
 RLV_MUST_CHECK int backend_lease_open(const char *pool, const struct lease_hello *hello,
-				      struct backend *inner, struct backend_lease **backend_out);
+				      struct backend **inner, struct backend_lease **backend_out);
 
 /* Gives the broker what was released, and spare extents. */
 RLV_MUST_CHECK int backend_lease_flush(struct backend_lease *backend);

@@ -38,8 +38,14 @@ static int pool_enter(const struct rlv_pool *pool)
 
 int pool_cuda_device(const struct rlv_pool *pool)
 {
-	(void)pool;
-	return -1; /* what brokers share so far */
+	return pool->backend->cuda;
+}
+
+/* Work of a host's streams is done when somebody looks. */
+static void pool_advance(const struct rlv_pool *pool)
+{
+	if (pool->backend->cuda < 0)
+		backend_host_advance(pool->inner, 0);
 }
 
 static uint64_t pool_deadline(int64_t timeout_ns)
@@ -88,7 +94,7 @@ static int pool_open_device(struct rlv_pool *pool, const char *of, const struct 
 
 	if (ret)
 		return ret;
-	ret = backend_lease_open(of, hello, pool->inner, &pool->backend);
+	ret = backend_lease_open(of, hello, &pool->inner, &pool->backend);
 	if (ret) {
 		struct error_kept kept;
 
@@ -174,7 +180,7 @@ static int pool_finish(struct rlv_pool *pool, uint64_t deadline_ns)
 
 	while ((ret = pool_detach(pool->pool, pool->job)) == -EAGAIN &&
 	       !deadline_expired(clock_monotonic(), deadline_ns)) {
-		backend_host_advance(pool->inner, 0);
+		pool_advance(pool);
 		lease_wait(&pool->backend->lease, deadline_ns);
 	}
 	return ret;
@@ -193,8 +199,9 @@ int rlv_pool_close(struct rlv_pool **pool_inout)
 	ret = pool_enter(pool);
 	if (ret)
 		return ret; /* the parent's: it is not touched */
+	pool_leaves_torch(pool);
 	deadline = pool_deadline(pool->timeout_ns);
-	backend_host_advance(pool->inner, 0);
+	pool_advance(pool);
 	ret = pool_finish(pool, deadline);
 	if (ret == 0)
 		ret = pool_close(&pool->pool);
@@ -224,7 +231,7 @@ static int pool_give(struct rlv_pool *pool, uint64_t keep)
 {
 	int ret;
 
-	backend_host_advance(pool->inner, 0);
+	pool_advance(pool);
 	ret = pool_trim(pool->pool, keep);
 	return ret ? ret : backend_lease_flush(pool->backend);
 }
@@ -249,7 +256,7 @@ static int pool_take_tensor(struct rlv_pool *pool, const struct pool_tensor *ten
 	int ret;
 
 	for (;;) {
-		backend_host_advance(pool->inner, 0);
+		pool_advance(pool);
 		/* relaxed: a hint, of whichever thread is last */
 		atomic_store_explicit(&pool->backend->want, (uint32_t)(n > UINT32_MAX ? 1 : n),
 				      memory_order_relaxed);
@@ -413,7 +420,7 @@ static int pool_move(struct rlv_pool *pool, bool out, uint64_t deadline_ns)
 	for (;;) {
 		ret = out ? pool_park(pool->pool, pool->job, UINT64_MAX)
 			  : pool_unpark(pool->pool, pool->job);
-		backend_host_advance(pool->inner, 0);
+		pool_advance(pool);
 		if (ret != -EAGAIN)
 			return ret;
 		if (deadline_expired(clock_monotonic(), deadline_ns))

@@ -9,4 +9,7 @@
 /* The CUDA device whose memory the pool shares, by its number in this process; -1: memory of the host. */
 int pool_cuda_device(const struct rlv_pool *pool);
 
+/* The pool is about to end: torch gets and gives back nothing more of it. */
+void pool_leaves_torch(const struct rlv_pool *pool);
+
 #endif

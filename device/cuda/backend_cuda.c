@@ -420,7 +420,7 @@ static int cuda_probe(struct backend_cuda *cuda, const struct backend_cuda_opts 
 }
 
 /* With the context current: names, sizes and the page of progress. */
-static int cuda_begin(struct backend_cuda *cuda)
+static int cuda_begin(struct backend_cuda *cuda, int page_fd)
 {
 	const struct cuda_calls *calls = cuda->calls;
 	struct cu_mem_prop prop = extent_prop(cuda);
@@ -437,7 +437,7 @@ static int cuda_begin(struct backend_cuda *cuda)
 			calls->mem_granularity(&granularity, &prop, CU_GRANULARITY_MINIMUM));
 	cuda->info.device_bytes = bytes;
 	cuda->info.granularity = granularity;
-	return err ? err : cuda_streams_open(cuda);
+	return err ? err : cuda_streams_open(cuda, page_fd);
 }
 
 static int cuda_start(struct backend_cuda *cuda, const struct backend_cuda_opts *opts)
@@ -454,7 +454,7 @@ static int cuda_start(struct backend_cuda *cuda, const struct backend_cuda_opts 
 		return err;
 	err = cuda_enter(cuda, &before);
 	if (!err)
-		err = cuda_leave(cuda, before, cuda_begin(cuda));
+		err = cuda_leave(cuda, before, cuda_begin(cuda, opts->page_fd));
 	if (err)
 		(void)calls->context_release(cuda->device);
 	return err;

@@ -19,6 +19,7 @@
 struct backend_cuda_opts {
 	int device;  /* its number, as CUDA_VISIBLE_DEVICES leaves them */
 	bool events; /* marks are events, also where the device can write them */
+	int page_fd; /* page of progress, as of progress_export, which is borrowed; 0 = one of its own */
 };
 
 /*

@@ -65,7 +65,7 @@ RLV_MUST_CHECK int cuda_leave(struct backend_cuda *cuda, struct cu_context *befo
 RLV_MUST_CHECK int cuda_check(struct backend_cuda *cuda, const char *call, unsigned result);
 
 /* streams.c: the operations on streams, and how they begin and end. */
-RLV_MUST_CHECK int cuda_streams_open(struct backend_cuda *cuda);
+RLV_MUST_CHECK int cuda_streams_open(struct backend_cuda *cuda, int page_fd);
 void cuda_streams_close(struct backend_cuda *cuda); /* waits for their work */
 int cuda_stream_open(struct backend *backend, void *native, uint32_t *stream_out);
 int cuda_stream_close(struct backend *backend, uint32_t stream);

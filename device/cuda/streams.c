@@ -12,20 +12,44 @@
 
 #define COPIES 256 /* of one call of the driver */
 
-/* The page of progress, which the device writes if marks are no events. */
-int cuda_streams_open(struct backend_cuda *cuda)
+/* Sealed, so that who reads it elsewhere cannot meet a SIGBUS. */
+static int page_make(int *fd_out)
 {
-	void *page = MAP_FAILED;
-	int err;
+	int fd = mem_fail_now() ? -1
+				: memfd_create("relive-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	cuda->progress_fd =
-		mem_fail_now() ? -1
-			       : memfd_create("relive-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (cuda->progress_fd < 0)
+	if (fd < 0)
 		return error_set(-ENOMEM, "cuda device: memfd_create failed: %m");
-	/* Sealed, so that who reads it elsewhere cannot meet a SIGBUS. */
-	if (!mem_fail_now() && ftruncate(cuda->progress_fd, (off_t)CUDA_PROGRESS_BYTES) == 0 &&
-	    fcntl(cuda->progress_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+	if (mem_fail_now() || ftruncate(fd, (off_t)CUDA_PROGRESS_BYTES) != 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+		int ret = error_set(-ENOMEM, "cuda device: cannot make the page of progress: %m");
+
+		close(fd);
+		return ret;
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+static int page_copy(int from, int *fd_out)
+{
+	int fd = mem_fail_now() ? -1 : fcntl(from, F_DUPFD_CLOEXEC, 0);
+
+	if (fd < 0)
+		return error_set(-ENOMEM, "progress: cannot copy the fd: %m");
+	*fd_out = fd;
+	return 0;
+}
+
+/* The page of progress, which the device writes if marks are no events. */
+int cuda_streams_open(struct backend_cuda *cuda, int page_fd)
+{
+	int err = page_fd ? page_copy(page_fd, &cuda->progress_fd) : page_make(&cuda->progress_fd);
+	void *page = MAP_FAILED;
+
+	if (err)
+		return err;
+	if (!mem_fail_now())
 		page = mmap(NULL, CUDA_PROGRESS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
 			    cuda->progress_fd, 0);
 	if (page == MAP_FAILED) {
@@ -240,16 +264,11 @@ int cuda_stream_close(struct backend *backend, uint32_t number)
 int cuda_progress_export(struct backend *backend, int *fd_out)
 {
 	struct backend_cuda *cuda = cuda_of(backend);
-	int fd;
 
 	if (cuda->events)
 		return error_set(-ENOTSUP,
 				 "progress: marks are events, which only this process can ask");
-	fd = mem_fail_now() ? -1 : fcntl(cuda->progress_fd, F_DUPFD_CLOEXEC, 0);
-	if (fd < 0)
-		return error_set(-ENOMEM, "progress: cannot copy the fd: %m");
-	*fd_out = fd;
-	return 0;
+	return page_copy(cuda->progress_fd, fd_out);
 }
 
 /* Up to COPIES copies by one call. */

@@ -124,6 +124,24 @@ RLV_CHECKED int rlv_pool_resume(struct rlv_pool *pool, int64_t timeout_ns);
    device's total. Cost: 1 message. */
 RLV_CHECKED int rlv_pool_free_bytes(struct rlv_pool *pool, uint64_t *bytes_out);
 
+/* -------- for PyTorch -------- */
+
+/*
+ * The pool and the class of what rlv_torch_alloc gives from now on; pool NULL: it gives nothing. A pool stays
+ * bound to what it gave: rlv_torch_free finds it. Close it after torch's memory pool is gone: what is left
+ * ends with it. -EINVAL: tensor_class; or the pool's device is no CUDA device. Cost: no message.
+ */
+RLV_CHECKED int rlv_pool_bind_torch(struct rlv_pool *pool, enum rlv_pool_class tensor_class);
+
+/*
+ * The two functions of torch.cuda.memory.CUDAPluggableAllocator, for torch.cuda.MemPool or for all of torch.
+ * alloc: memory of the bound pool for work of a stream; NULL: none is bound, another device is meant, or an
+ * error of rlv_pool_alloc, which rlv_last_error has. free: work that is queued now is the last that uses it;
+ * what they did not give is ignored. Thread: any.
+ */
+RLV_API void *rlv_torch_alloc(int64_t bytes, int device, void *stream);
+RLV_API void rlv_torch_free(void *ptr, int64_t bytes, int device, void *stream);
+
 enum rlv_pool_reason {
 	RLV_POOL_READY,           /* it runs */
 	RLV_POOL_WAITS_ADMISSION, /* its persistent bytes do not fit beside the others' */

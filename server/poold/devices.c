@@ -9,6 +9,7 @@
 
 #include <event2/event.h>
 
+#include "device/cuda/backend_cuda.h"
 #include "device/host/backend_host.h"
 #include "device/placement.h"
 
@@ -107,11 +108,40 @@ static uint64_t device_elsewhere(void *ctx, uint32_t uid)
 	return held;
 }
 
+/* *bytes is what is shared of it. */
+static int device_open_backend(struct poold_device *device, uint64_t *bytes)
+{
+	const struct backend_host_opts host = { .device_bytes = *bytes };
+	const struct poold_opts *opts = &device->poold->opts;
+	const uint32_t number = opts->cuda[poold_device_number(device)];
+	const struct backend_cuda_opts cuda = { .device = (int)number - 1 };
+	uint64_t extent = opts->broker.extent_bytes;
+	struct backend_info info;
+	int ret;
+
+	if (!number)
+		return backend_host_open(&host, &device->backend);
+	if (opts->broker.strict)
+		return error_set(-ENOTSUP,
+				 "--strict: memory of a CUDA device is not scrubbed yet: serve one "
+				 "user's jobs, without --strict");
+	ret = backend_cuda_open(&cuda, &device->backend);
+	if (ret)
+		return ret;
+	device->backend->ops->info(device->backend, &info);
+	if (!*bytes)
+		*bytes = info.device_bytes / 10 * 9;
+	if (*bytes > info.device_bytes)
+		return error_set(-EINVAL, "--device cuda:%d: it has %" PRIu64 " bytes", cuda.device,
+				 info.device_bytes);
+	*bytes -= extent ? *bytes % extent : 0;
+	return 0;
+}
+
 static int device_open_broker(struct poold_device *device, uint64_t bytes, const char *roster)
 {
-	struct backend_host_opts host = { .device_bytes = bytes };
 	struct broker_opts opts = device->poold->opts.broker;
-	int ret = backend_host_open(&host, &device->backend);
+	int ret = device_open_backend(device, &bytes);
 
 	if (ret)
 		return ret;

@@ -173,6 +173,7 @@ static void put_answer(const struct peer *peer, int ret, struct lease_answer *ou
 		return;
 	place = broker_place(broker, peer->job);
 	out->device = poold_device_number(peer->device);
+	out->cuda = peer->poold->opts.cuda[out->device];
 	out->extent_bytes = broker->opts.extent_bytes;
 	out->device_bytes = broker->ledger.n * broker->opts.extent_bytes;
 	out->strict = broker->opts.strict;

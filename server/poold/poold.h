@@ -22,7 +22,8 @@
 struct poold_opts {
 	const char *name;
 	struct broker_opts broker;     /* policies, and what is alike for all devices */
-	uint64_t bytes[POOLD_DEVICES]; /* of each device */
+	uint64_t bytes[POOLD_DEVICES]; /* of each device; 0 = 9/10 of what a CUDA device has */
+	uint32_t cuda[POOLD_DEVICES];  /* 1 + number of the CUDA device; 0 = memory of the host */
 	uint32_t n_devices;
 	struct daemon_common common;
 };

@@ -12,12 +12,15 @@
 #include <string.h>
 
 static const char usage[] =
-	"Usage: relive-poold --device host:BYTES [options]\n"
+	"Usage: relive-poold --device host:BYTES|cuda:NUMBER[:BYTES] [options]\n"
 	"Shares the memory of devices among jobs of this host (docs/device-pool.md).\n\n"
 	"Options\n"
 	"  --name NAME           of the pool on this host (default 0)\n"
 	"  --device host:BYTES   a device: memory of this host, with K, M, G or T; for several,\n"
 	"                        repeat it. A job is on one, which the broker chooses\n"
+	"  --device cuda:NUMBER[:BYTES]\n"
+	"                        a GPU, by its number for broker and jobs alike (the same\n"
+	"                        CUDA_VISIBLE_DEVICES), and how much of it (default 9/10)\n"
 	"  --size BYTES          the same as --device host:BYTES\n"
 	"  --extent BYTES        unit in which jobs hold memory (default 32M)\n"
 	"  --budget BYTES        memory that the jobs of a device may hold together\n"
@@ -43,6 +46,7 @@ static const char environment[] = "";
 
 static const char examples[] =
 	"  relive-poold --size 8G\n"
+	"  relive-poold --device cuda:0:70G\n"
 	"  relive-poold --device host:16G --device host:16G --metrics 9117\n";
 
 enum {
@@ -107,18 +111,31 @@ static int parse_aging(const char *text, uint32_t *aging_out)
 	return 0;
 }
 
-static int add_device(struct poold_opts *opts, const char *bytes)
+/* cuda: 1 + number of the device; 0 = memory of the host. bytes NULL: the default. */
+static int add_device(struct poold_opts *opts, uint32_t cuda, const char *bytes)
 {
 	if (opts->n_devices == POOLD_DEVICES)
 		return error_set(-EINVAL, "--device: more than %u", POOLD_DEVICES);
-	return daemon_parse_size(bytes, &opts->bytes[opts->n_devices++]);
+	opts->cuda[opts->n_devices] = cuda;
+	opts->n_devices++;
+	return bytes ? daemon_parse_size(bytes, &opts->bytes[opts->n_devices - 1]) : 0;
 }
 
 static int parse_device(struct poold_opts *opts, const char *text)
 {
-	if (strncmp(text, "host:", 5) != 0)
-		return error_set(-EINVAL, "--device %.32s: want host:BYTES", text);
-	return add_device(opts, text + 5);
+	char *end = NULL;
+	unsigned long number;
+
+	if (strncmp(text, "host:", 5) == 0)
+		return add_device(opts, 0, text + 5);
+	number = strncmp(text, "cuda:", 5) == 0 && text[5] >= '0' && text[5] <= '9'
+			 ? strtoul(text + 5, &end, 10)
+			 : 0;
+	if (!end || (*end && *end != ':') || number > 1023)
+		return error_set(
+			-EINVAL,
+			"--device %.32s: want host:BYTES, cuda:NUMBER or cuda:NUMBER:BYTES", text);
+	return add_device(opts, (uint32_t)number + 1, *end ? end + 1 : NULL);
 }
 
 static int set_option(void *ctx, int option, const char *value)
@@ -131,7 +148,7 @@ static int set_option(void *ctx, int option, const char *value)
 		opts->name = value;
 		return 0;
 	case OPT_SIZE:
-		return add_device(opts, value);
+		return add_device(opts, 0, value);
 	case OPT_DEVICE:
 		return parse_device(opts, value);
 	case OPT_EXTENT:

@@ -74,7 +74,7 @@ static void put_lease_structs_2(FILE *out)
 	FIELD(lease_answer, strict);
 	FIELD(lease_answer, n);
 	FIELD(lease_answer, device);
-	FIELD(lease_answer, reserved);
+	FIELD(lease_answer, cuda);
 	FIELD(lease_answer, refs);
 	FIELD(lease_answer, text);
 	STRUCT(lease_pool_answer);
