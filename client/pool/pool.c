@@ -173,6 +173,17 @@ int rlv_pool_device(const struct rlv_pool *pool, uint32_t *device_out)
 	return ret;
 }
 
+int rlv_pool_cuda(const struct rlv_pool *pool, int32_t *cuda_out)
+{
+	int ret = pool_enter(pool);
+
+	if (ret == 0 && !cuda_out)
+		ret = error_set(-EINVAL, "cuda_out is NULL");
+	if (ret == 0)
+		*cuda_out = pool->backend->cuda;
+	return ret;
+}
+
 /* Waits for the device, at most until the deadline. */
 static int pool_finish(struct rlv_pool *pool, uint64_t deadline_ns)
 {

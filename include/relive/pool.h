@@ -64,6 +64,10 @@ RLV_CHECKED int rlv_pool_open(const char *pool, const char *name, const struct r
 /* The number of the job's device in the pool, from 0. Cost: none. */
 RLV_CHECKED int rlv_pool_device(const struct rlv_pool *pool, uint32_t *device_out);
 
+/* Number of the CUDA device whose memory the job has, in this process; -1 = memory of the host. Cost: no
+   message. */
+RLV_CHECKED int rlv_pool_cuda(const struct rlv_pool *pool, int32_t *cuda_out);
+
 /*
  * Leaves the pool; tensors and streams end with the handle. Sets *pool to NULL; NULL is a no-op. After an
  * error the handle is closed, too. -EHOSTDOWN: the broker was not told; it sees when the process ends.

@@ -138,6 +138,16 @@ Adds the items that this sampler drew and has not counted yet to the table's cou
 Sets the priorities of keys from n TD errors (float32) at an address of the device of the sampler's landing,
 behind the work of a CUDA stream. :meth:`update_priorities` calls it for tensors of the device.
 """,
+    "Pool.cuda": r"""cuda($self, /)
+--
+
+Returns the number of its CUDA device; -1 = memory of the host.
+""",
+    "Pool.bind": r"""bind($self, kind, /)
+--
+
+Makes it the pool that torch's allocator asks, and returns the file which has that allocator.
+""",
     "Landing.dlpack": r"""dlpack($self, array, code, bits, /)
 --
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import _bfloat16, _core, errors
+from .pool import Pool
 
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # of DLPack, by numpy's kind; bool is 6
 _BFLOAT = 4
@@ -30,21 +31,28 @@ class Landing(_core.Landing):
 
     :param device: ``"cuda"``, ``"cuda:N"``, a ``torch.device``, or the device's number.
     :param timeout: seconds of each wait for the device; 0 = 30.
+    :param pool: a :class:`relive.Pool`: batches are its memory, of the lifetime ``staging``, on its device. It stays
+        open as long as the landing, or an array of a batch, lives.
     :raises Unsupported: no driver of CUDA on this host; the message says what to do.
     :raises InvalidArgument: there is no such device.
     """
 
-    def __new__(cls, device: Any = "cuda", timeout: float = 0) -> Landing:
-        return super().__new__(cls, _number(device), timeout)
+    def __new__(cls, device: Any = "cuda", timeout: float = 0, *, pool: Pool | None = None) -> Landing:
+        if pool is None:
+            return super().__new__(cls, _number(device), timeout)
+        return super().__new__(cls, 0, timeout, pool._core)
 
     def __repr__(self) -> str:
-        return "<relive.Landing on cuda:%d, %s>" % (self.device, self.info()["name"])
+        where = "the host" if self.device < 0 else "cuda:%d" % self.device
+        return "<relive.Landing on %s, %s>" % (where, self.info()["name"])
 
 
 def landing_of(device: Any) -> Landing | None:
     """Returns the landing that a sampler's option ``device`` means; None: none."""
     if device is None or isinstance(device, Landing):
         return device
+    if isinstance(device, Pool):
+        return Landing(pool=device)
     return Landing(device)
 
 
@@ -54,8 +62,8 @@ def _number(device: Any) -> int:
     kind, _, number = str(device).partition(":")
     if kind == "cuda" and (number.isdigit() or not number):
         return int(number or 0)
-    raise errors.InvalidArgument('device %r: want "cuda", "cuda:N" or a number; leave it out for batches on '
-                                 "the host" % (device,))
+    raise errors.InvalidArgument('device %r: want "cuda", "cuda:N", a number or a relive.Pool; leave it out '
+                                 "for batches on the host" % (device,))
 
 
 class DeviceArray:

@@ -29,7 +29,8 @@ class Pool:
                 with pool.iteration():
                     ...
 
-    So far the memory is the host's.
+    Where the broker shares a CUDA device, tensors are made in ``with pool.torch():``, and batches arrive there by
+    ``table.sampler(device=pool)``.
 
     :param pool: the pool's name, as given to ``relive-poold --name``.
     :param name: the job's name, 1 to 63 bytes; by default ``job-PID``.
@@ -53,6 +54,7 @@ class Pool:
                  iteration: int = 0, quota: int = 0, keep: int = 0, duration: float = 0.0,
                  weight: float = 1.0, priority: int = 0, device: int | None = None,
                  timeout: float = 30.0) -> None:
+        self._mem_pools: dict[str, Any] = {}  # torch's, by lifetime
         self._core = _core.Pool(pool, f"job-{os.getpid()}" if name is None else name, persistent,
                                 iteration, quota, keep, _ns(duration, "duration"),
                                 max(1, round(weight * 1000)), priority,
@@ -77,8 +79,37 @@ class Pool:
         count = math.prod(shape)
         if count <= 0 or min(shape) < 0 or kind.itemsize == 0:
             raise errors.InvalidArgument(f"shape {shape} of {kind}: want more than 0 bytes")
+        if self.cuda is not None:
+            raise errors.Unsupported(f"alloc: memory of cuda:{self.cuda} is no numpy array: make tensors in "
+                                     "`with pool.torch():`")
         memory = self._core.alloc(_LIFETIMES.index(lifetime), count * kind.itemsize)
         return np.frombuffer(memory, dtype=kind, count=count).reshape(shape)
+
+    @property
+    def cuda(self) -> int | None:
+        """The number of the CUDA device whose memory it has; None = memory of the host."""
+        number = self._core.cuda()
+        return None if number < 0 else number
+
+    @contextlib.contextmanager
+    def torch(self, lifetime: str = "iteration") -> Iterator[Any]:
+        """A ``with`` block in which torch takes new memory on the pool's CUDA device from the pool, by a
+        ``torch.cuda.MemPool``, which is what the block gets. One block at a time in a process: which pool torch
+        asks is the process's. Tensors made there may outlive the block, but not the pool. Torch keeps what it has
+        freed for later blocks of the same lifetime.
+
+        :param lifetime: ``"persistent"`` for weights and states of optimizers, ``"iteration"`` for what a step makes.
+        :raises InvalidArgument: the pool's memory is the host's.
+        :raises Unsupported: torch has no CUDA, or its expandable segments are on, which do not combine.
+        """
+        if lifetime not in _LIFETIMES:
+            raise errors.InvalidArgument(f"lifetime {lifetime!r}: want one of {', '.join(_LIFETIMES)}")
+        library = self._core.bind(_LIFETIMES.index(lifetime))
+        from .torch import in_mem_pool, mem_pool
+        if lifetime not in self._mem_pools:
+            self._mem_pools[lifetime] = mem_pool(library)
+        with in_mem_pool(self._mem_pools[lifetime]):
+            yield self._mem_pools[lifetime]
 
     @contextlib.contextmanager
     def iteration(self, timeout: float | None = None) -> Iterator[Self]:
@@ -149,6 +180,7 @@ class Pool:
 
         :raises Busy: arrays of the pool live; their memory would be gone.
         """
+        self._mem_pools.clear()  # which gives back what torch kept
         self._core.close()
 
     def __enter__(self) -> Self:

@@ -64,8 +64,8 @@ class Sampler(_core.Sampler):
         device. Needs torch with CUDA.
     :param allocator: a function that takes a number of bytes and returns a writable buffer of at least
         that size, aligned to 64 bytes: the memory of a batch buffer. It must not use the table.
-    :param device: ``"cuda"``, ``"cuda:N"`` or a :class:`relive.landing.Landing`: batches arrive in the memory
-        of that device (:mod:`relive.landing`); None = on the host.
+    :param device: ``"cuda"``, ``"cuda:N"``, a :class:`relive.Pool` or a :class:`relive.landing.Landing`: batches
+        arrive in the memory of that device (:mod:`relive.landing`); None = on the host.
     :raises InvalidArgument: names the option.
     :raises NoSpace: no client slot of the table is free: close a sampler or writer.
     :raises Unsupported: pin_memory, and torch has no CUDA; or device, and there is no driver of CUDA.

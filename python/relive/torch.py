@@ -47,6 +47,23 @@ def tensors(batch):
     return result
 
 
+def mem_pool(library):
+    """Returns a ``torch.cuda.MemPool`` over the allocator in a file: see :meth:`relive.Pool.torch`."""
+    config = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "") + os.environ.get("PYTORCH_ALLOC_CONF", "")
+    if "expandable_segments:True" in config:
+        raise errors.Unsupported("pool: torch's expandable segments are on, which have memory of their own: "
+                                 "take expandable_segments out of PYTORCH_CUDA_ALLOC_CONF")
+    if not torch.cuda.is_available():
+        raise errors.Unsupported("pool: torch has no CUDA here: use pool.alloc")
+    memory = torch.cuda.memory.CUDAPluggableAllocator(library, "rlv_torch_alloc", "rlv_torch_free")
+    return torch.cuda.MemPool(memory.allocator())
+
+
+def in_mem_pool(pool):
+    """Returns a context manager in which torch takes memory from a ``torch.cuda.MemPool``."""
+    return torch.cuda.use_mem_pool(pool)
+
+
 def device_tensor(array, stream=None):
     """Returns a :class:`relive.landing.DeviceArray` as a tensor of the device, a view, for work of a stream
     (its handle); None = torch's current one."""

@@ -121,10 +121,12 @@ struct batch {
 /* Waits until the device has the batch. 0, or -1 with an exception. */
 static int wait_landed(const struct slot *slot)
 {
-	int ret;
+	PyThreadState *thread = PyEval_SaveThread();
+	int ret = rlv_landing_wait(slot->landing->landing, slot->memory);
 
-	Py_BEGIN_ALLOW_THREADS ret = rlv_landing_wait(slot->landing->landing, slot->memory);
-	Py_END_ALLOW_THREADS if (ret) error_raise(ret);
+	PyEval_RestoreThread(thread);
+	if (ret)
+		error_raise(ret);
 	return ret ? -1 : 0;
 }
 

@@ -240,6 +240,10 @@ struct timespec time_after(clockid_t clock, int64_t ns);
 
 /* -------- types -------- */
 
+/* The library's pool of a Pool, which cannot be closed until pool_return. NULL with an exception: it is closed. */
+struct rlv_pool *pool_borrow(PyObject *pool);
+void pool_return(PyObject *pool);
+
 extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type, *kv_type,
 	*weights_type, *generation_type, *landing_type, *pool_type, *pool_memory_type;
 

@@ -12,24 +12,42 @@ PyTypeObject *landing_type;
 
 static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "device", "timeout", NULL };
+	static char *names[] = { "device", "timeout", "pool", NULL };
 	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
 	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
+	PyObject *pool = Py_None;
 	double timeout = 0;
+	PyThreadState *thread;
 	struct landing *self;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|d", names, &opts.device, &timeout))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|dO", names, &opts.device, &timeout,
+					 &pool))
 		return NULL;
+	if (pool != Py_None && !PyObject_TypeCheck(pool, pool_type)) {
+		PyErr_SetString(PyExc_TypeError, "landing: pool: want a relive.Pool");
+		return NULL;
+	}
 	opts.timeout_ns = (int64_t)(timeout * 1e9);
 	opts.unwaited = 1; /* batch_make waits */
+	if (pool != Py_None) {
+		opts.pool = pool_borrow(pool);
+		if (!opts.pool)
+			return NULL;
+	}
 	self = object_alloc(type, 0);
-	if (!self)
+	if (!self) {
+		if (opts.pool)
+			pool_return(pool);
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS ret = rlv_landing_open(&opts, &self->landing);
+	}
+	self->pool = opts.pool ? pool : NULL;
+	thread = PyEval_SaveThread();
+	ret = rlv_landing_open(&opts, &self->landing);
 	if (ret == 0)
 		ret = rlv_landing_info(self->landing, &info);
-	Py_END_ALLOW_THREADS self->device = info.device;
+	PyEval_RestoreThread(thread);
+	self->device = info.device;
 	if (ret == 0)
 		return (PyObject *)self;
 	Py_DECREF(self);
@@ -39,10 +57,13 @@ static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 static void landing_dealloc(PyObject *object)
 {
 	struct landing *self = (struct landing *)object;
-	int ret;
+	PyThreadState *thread = PyEval_SaveThread();
+	int ret = rlv_landing_close(&self->landing);
 
-	Py_BEGIN_ALLOW_THREADS ret = rlv_landing_close(&self->landing);
-	Py_END_ALLOW_THREADS(void) ret; /* a child's, or none: every buffer has held a reference */
+	PyEval_RestoreThread(thread);
+	(void)ret; /* a child's, or none: every buffer has held a reference */
+	if (self->pool)
+		pool_return(self->pool);
 	object_free(object);
 }
 

@@ -4,8 +4,10 @@
  */
 #include "python/src/core.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MOST_DEVICES 16u
 #define MOST_JOBS (64u * MOST_DEVICES)
@@ -62,13 +64,34 @@ static PyObject *pool_close(PyObject *object, PyObject *unused)
 	PyObject *none;
 
 	if (self->h.open && self->memories)
-		return error_format(-EBUSY,
-				    "the pool has %zd arrays that live: del them before close()",
-				    self->memories);
+		return error_format(
+			-EBUSY,
+			"the pool has %zd arrays or landings that live: del them, and close samplers, before close()",
+			self->memories);
 	self->closes = true;
 	none = handle_close(object, unused);
 	self->closes = none != NULL;
 	return none;
+}
+
+struct rlv_pool *pool_borrow(PyObject *object)
+{
+	struct pool *pool = (struct pool *)object;
+	struct rlv_pool *found;
+
+	if (handle_enter(&pool->h))
+		return NULL;
+	found = pool->h.pool;
+	handle_leave(&pool->h);
+	pool->memories++;
+	Py_INCREF(object);
+	return found;
+}
+
+void pool_return(PyObject *object)
+{
+	((struct pool *)object)->memories--;
+	Py_DECREF(object);
 }
 
 /* alloc(class, bytes) */
@@ -152,6 +175,42 @@ static PyObject *pool_room(PyObject *object, PyObject *Py_UNUSED(unused))
 	handle_leave(self);
 	return ret ? error_raise(ret)
 		   : Py_BuildValue("KI", (unsigned long long)bytes, (unsigned)device);
+}
+
+/* cuda(): number of its CUDA device; -1 = memory of the host */
+static PyObject *pool_cuda(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	struct handle *self = (struct handle *)object;
+	int32_t cuda = -1;
+	int ret;
+
+	if (handle_enter(self))
+		return NULL;
+	ret = rlv_pool_cuda(self->pool, &cuda);
+	handle_leave(self);
+	return ret ? error_raise(ret) : PyLong_FromLong(cuda);
+}
+
+/* bind(class): what torch's allocator gives from now on; returns the file that has it */
+static PyObject *pool_bind(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	void *(*function)(int64_t, int, void *) = rlv_torch_alloc;
+	void *address;
+	Dl_info info;
+	unsigned class;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "I", &class) || handle_enter(self))
+		return NULL;
+	ret = rlv_pool_bind_torch(self->pool, (enum rlv_pool_class) class);
+	handle_leave(self);
+	if (ret)
+		return error_raise(ret);
+	memcpy(&address, &function, sizeof(address)); /* ISO C has no such cast */
+	if (!dladdr(address, &info))
+		return error_format(-EIO, "torch: the library is in no file");
+	return PyUnicode_DecodeFSDefault(info.dli_fname);
 }
 
 /* -------- for operators -------- */
@@ -261,6 +320,8 @@ static PyMethodDef methods[] = {
 	{ "begin", pool_begin, METH_VARARGS, NULL },
 	{ "end", pool_end, METH_NOARGS, NULL },
 	{ "room", pool_room, METH_NOARGS, NULL },
+	{ "cuda", pool_cuda, METH_NOARGS, NULL },
+	{ "bind", pool_bind, METH_VARARGS, NULL },
 	{ "status", pool_status, METH_VARARGS | METH_STATIC, NULL },
 	{ "limit", pool_limit, METH_VARARGS | METH_STATIC, NULL },
 	{ "drain", pool_drain, METH_VARARGS | METH_STATIC, NULL },

@@ -65,9 +65,11 @@ void slot_put(struct slot *slot)
 	if (slot->view.obj) {
 		PyBuffer_Release(&slot->view);
 	} else if (slot->landing) {
-		Py_BEGIN_ALLOW_THREADS rlv_landing_free(slot->landing->landing, slot->memory,
-							slot->bytes);
-		Py_END_ALLOW_THREADS Py_DECREF(&slot->landing->base);
+		PyThreadState *thread = PyEval_SaveThread();
+
+		rlv_landing_free(slot->landing->landing, slot->memory, slot->bytes);
+		PyEval_RestoreThread(thread);
+		Py_DECREF(&slot->landing->base);
 	} else {
 		rlv_buffer_free(slot->memory, slot->bytes);
 	}

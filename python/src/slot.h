@@ -25,6 +25,7 @@
 struct landing {
 	PyObject base;
 	struct rlv_landing *landing;
+	PyObject *pool; /* borrowed from; NULL = none */
 	int device; /* number of the CUDA device; -1 = memory of the host, whose arrays are numpy's */
 };
 

@@ -158,3 +158,78 @@ def test_child_of_fork_has_no_memory():
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     del memory
     pool.close()
+
+
+def test_landing__batches_are_memory_of_the_pool(filled):
+    pool = relive.Pool(name="learner", persistent=EXTENT, iteration=EXTENT)
+    assert pool.cuda is None
+    with filled.sampler(16, device=pool, prefetch=0) as sampler:
+        batch = sampler.sample()
+        assert isinstance(batch.obs, np.ndarray) and batch.obs.shape == (16, 3)
+        assert held() >= EXTENT
+        with pytest.raises(relive.Busy, match="close samplers"):
+            pool.close()
+    batch.release()
+    del batch, sampler
+    gc.collect()
+    pool.close()
+    until(lambda: held() == 0)
+
+
+def test_torch__a_pool_of_the_host_has_none():
+    with relive.Pool(name="a", iteration=EXTENT) as pool:
+        with pytest.raises(relive.InvalidArgument, match="memory of the host"):
+            with pool.torch():
+                pass
+        with pytest.raises(relive.InvalidArgument, match="lifetime 'forever'"):
+            with pool.torch("forever"):
+                pass
+
+
+@pytest.fixture
+def cuda_pool(tmp_path, monkeypatch):
+    """A pool of the machine's first GPU; tests with it need one."""
+    if "RLV_TEST_GPU" not in os.environ:
+        pytest.skip("no GPU: RLV_TEST_GPU is not set")
+    (tmp_path / "gpu").mkdir(mode=0o700)
+    monkeypatch.setenv("RELIVE_RUNTIME_DIR", str(tmp_path / "gpu"))
+    program = relive.build_info()["programs"]["relive-poold"]
+    with subprocess.Popen([program, "--device", "cuda:0:4G"]) as child:
+        until(answers)
+        yield relive.Pool(name="job", persistent=1 << 30, iteration=1 << 30)
+        child.terminate()
+
+
+def test_torch__tensors_of_a_gpu_lie_in_the_pool(cuda_pool, filled):
+    torch = pytest.importorskip("torch")
+    pool = cuda_pool
+    assert pool.cuda == 0
+    with pytest.raises(relive.Unsupported, match="with pool.torch"):
+        pool.alloc(10)
+    torch.ones(1, device="cuda")
+    with pool.torch("persistent"):
+        net = torch.nn.Sequential(torch.nn.Linear(3, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1)).cuda()
+    assert held() > 0
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with filled.sampler(64, device=pool, prefetch=2) as sampler:
+        for _ in range(20):
+            batch = next(sampler)
+            with pool.iteration(), pool.torch():
+                tensors = batch.torch()
+                loss = (net(tensors["obs"])[:, 0] - tensors["reward"]).square()
+                optimizer.zero_grad(set_to_none=True)
+                loss.mean().backward()
+                optimizer.step()
+            sampler.update_priorities(batch.key, loss.detach())
+            batch.release()
+        sampler.flush()
+    assert torch.isfinite(loss).all()
+    print("held", held(), "free", pool.free_bytes)
+    with pytest.raises(torch.OutOfMemoryError):
+        with pool.torch():
+            torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
+    del net, optimizer, loss, tensors, batch, sampler
+    gc.collect()
+    torch.cuda.synchronize()
+    pool.close()
+    until(lambda: held() == 0)
