@@ -127,6 +127,41 @@ TEST_WITH(job__without_a_driver_is_told_and_leaves, begin, end)
 	assert_int_equal(poold_status().jobs, 0);
 }
 
+static int victim(void *ctx)
+{
+	struct rlv_pool *pool = join("victim");
+	uint32_t stream;
+
+	(void)ctx;
+	driver_open();
+	must(rlv_pool_stream(pool, NULL, &stream), "stream");
+	must(rlv_pool_iteration_begin(pool, POOLD_SECOND), "begin");
+	(void)tensor(pool, RLV_POOL_ITERATION, 2 * EXTENT, stream, 9);
+	processes_sleep_ns(100 * (int64_t)POOLD_SECOND);
+	return 0;
+}
+
+TEST_WITH(job__killed_gives_all_back_and_harms_nobody, begin, end)
+{
+	pid_t child;
+	struct rlv_pool *pool;
+	uint32_t stream;
+	void *ours;
+
+	/* forked before this process has opened a device, which a child could not use */
+	child = processes_fork(&fx.ps, victim, NULL);
+	assert_true(holds(2 * EXTENT));
+	pool = join("a");
+	driver_open();
+	must(rlv_pool_stream(pool, NULL, &stream), "stream");
+	ours = tensor(pool, RLV_POOL_PERSISTENT, EXTENT, stream, 3);
+	assert_int_equal(kill(child, SIGKILL), 0);
+	assert_true(holds(EXTENT));
+	assert_int_equal(poold_status().deaths, 1);
+	expect_bytes(ours, EXTENT, 3);
+	must(rlv_pool_close(&pool), "close");
+}
+
 TEST_WITH(job__has_memory_of_the_device, begin, end)
 {
 	struct rlv_pool *pool = join("a");
@@ -166,41 +201,6 @@ TEST_WITH(alloc__of_warm_memory_calls_no_driver, begin, end)
 			assert_true(fake->calls("cuMemMap") == 0 && fake->calls("cuMemUnmap") == 0);
 		}
 	}
-	must(rlv_pool_close(&pool), "close");
-}
-
-static int victim(void *ctx)
-{
-	struct rlv_pool *pool = join("victim");
-	uint32_t stream;
-
-	(void)ctx;
-	driver_open();
-	must(rlv_pool_stream(pool, NULL, &stream), "stream");
-	must(rlv_pool_iteration_begin(pool, POOLD_SECOND), "begin");
-	(void)tensor(pool, RLV_POOL_ITERATION, 2 * EXTENT, stream, 9);
-	processes_sleep_ns(100 * (int64_t)POOLD_SECOND);
-	return 0;
-}
-
-TEST_WITH(job__killed_gives_all_back_and_harms_nobody, begin, end)
-{
-	pid_t child;
-	struct rlv_pool *pool;
-	uint32_t stream;
-	void *ours;
-
-	/* forked before this process has a device */
-	child = processes_fork(&fx.ps, victim, NULL);
-	assert_true(holds(2 * EXTENT));
-	pool = join("a");
-	driver_open();
-	must(rlv_pool_stream(pool, NULL, &stream), "stream");
-	ours = tensor(pool, RLV_POOL_PERSISTENT, EXTENT, stream, 3);
-	assert_int_equal(kill(child, SIGKILL), 0);
-	assert_true(holds(EXTENT));
-	assert_int_equal(poold_status().deaths, 1);
-	expect_bytes(ours, EXTENT, 3);
 	must(rlv_pool_close(&pool), "close");
 }
 
