@@ -168,10 +168,11 @@ int landing_stream(struct rlv_landing *landing, void *native, uint32_t *index_ou
 	return 0;
 }
 
-int landing_fetch(struct rlv_landing *landing, void *native, void *memory, uint64_t address,
-		  size_t bytes, struct landing_mark *mark_out)
+int landing_fetch(struct rlv_landing *landing, const struct landing_fetch *fetch,
+		  struct landing_mark *mark_out)
 {
-	const struct backend_copy copy = { (uint64_t)(uintptr_t)memory, address, bytes };
+	const struct backend_copy copy = { (uint64_t)(uintptr_t)fetch->buffer, fetch->address,
+					   fetch->bytes };
 	uint32_t index = 0;
 	int ret = landing_enter(landing);
 
@@ -180,7 +181,7 @@ int landing_fetch(struct rlv_landing *landing, void *native, void *memory, uint6
 	if (!landing->backend)
 		return error_set(-ENOTSUP, "landing: its device has no streams");
 	lock_acquire(&landing->lock, &landing_role);
-	ret = landing_stream(landing, native, &index);
+	ret = landing_stream(landing, fetch->native, &index);
 	if (ret == 0)
 		ret = landing->backend->ops->copy_batch(landing->backend,
 							landing->streams[index].number, &copy, 1);

@@ -202,15 +202,15 @@ static int side_take_tensor(struct rlv_landing *landing, struct landing_buffer *
 
 static void side_give(struct rlv_landing *landing, struct landing_buffer *buffer)
 {
-	const struct backend_ops *ops = landing->backend ? landing->backend->ops : NULL;
-	int ret;
+	struct backend *dev = landing->backend;
+	int ret = 0;
 
 	if (landing->pool) {
 		ret = rlv_pool_free(landing->pool, (void *)(uintptr_t)buffer->at, 0);
-	} else {
-		ret = ops->unmap(landing->backend, buffer->at, buffer->device_bytes);
-		(void)ops->unreserve(landing->backend, buffer->at, buffer->device_bytes);
-		(void)ops->extent_release(landing->backend, buffer->extent);
+	} else if (dev) {
+		ret = dev->ops->unmap(dev, buffer->at, buffer->device_bytes);
+		(void)dev->ops->unreserve(dev, buffer->at, buffer->device_bytes);
+		(void)dev->ops->extent_release(dev, buffer->extent);
 	}
 	(void)ret; /* a device that is lost has no memory left to give */
 }

@@ -46,9 +46,17 @@ struct landing_mark {
 	uint64_t seq;
 };
 
-/* Queues a copy from an address of the device to a buffer, behind the work of the stream `native`. */
-RLV_MUST_CHECK int landing_fetch(struct rlv_landing *landing, void *native, void *buffer,
-				 uint64_t address, size_t bytes, struct landing_mark *mark_out);
+/* A copy from an address of the device to a buffer, behind the work of the stream `native`. */
+struct landing_fetch {
+	void *native;
+	void *buffer;
+	uint64_t address;
+	size_t bytes;
+};
+
+/* Queues it. */
+RLV_MUST_CHECK int landing_fetch(struct rlv_landing *landing, const struct landing_fetch *fetch,
+				 struct landing_mark *mark_out);
 
 /* -EAGAIN: not there yet. */
 RLV_MUST_CHECK int landing_reached(struct rlv_landing *landing, const struct landing_mark *mark);

@@ -92,7 +92,8 @@ int rlv_sampler_update_device(struct rlv_sampler *sampler, const uint64_t *keys,
 	next = &all->ring[(all->first + all->n) % READBACKS];
 	next->n = n;
 	memcpy(next->keys, keys, n * sizeof(*keys));
-	ret = landing_fetch(sampler->opts.dest, native, next->td, address, n * sizeof(float),
+	ret = landing_fetch(sampler->opts.dest,
+			    &(struct landing_fetch){ native, next->td, address, n * sizeof(float) },
 			    &next->mark);
 	all->n += ret == 0;
 	return ret;
