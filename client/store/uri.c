@@ -71,6 +71,8 @@ int uri_parse(const char *text, struct uri *uri_out)
 	memcpy(uri.whole, text, strlen(text) + 1);
 	if (skip_prefix(text, "embed:", &rest)) {
 		uri.kind = URI_EMBED;
+		if (*rest == '?')
+			return uri_refuse(text, "it has no options: give them where the store is opened");
 		memcpy(uri.text, rest, strlen(rest) + 1);
 	} else if (skip_prefix(text, "shm:", &rest)) {
 		uri.kind = URI_SHM;

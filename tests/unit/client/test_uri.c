@@ -30,6 +30,7 @@ TEST(uri_parse__embed)
 	expect("embed:", URI_EMBED, "", 0);
 	expect("embed:pool.rlv", URI_EMBED, "pool.rlv", 0);
 	expect("embed:a:b/c", URI_EMBED, "a:b/c", 0);
+	refuse("embed:?size=3G", "no options");
 }
 
 TEST(uri_parse__shm)
