@@ -107,7 +107,7 @@ TEST_WITH(crc32c__variants_agree_with_the_definition, NULL, lift_limit)
 TEST_WITH(crc32c_copy_past__is_the_same_copy, NULL, lift_limit)
 {
 	static const size_t lens[] = { 0, 1, 63, 4095, 4096, 4097, 4160, 5000, 8192 + 63 };
-	static unsigned char bytes[9000], to[9000], copy[9000];
+	static unsigned char bytes[BYTES], to[9000], copy[9000];
 
 	fill_bytes(bytes, test_seed(__func__, 25));
 	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
