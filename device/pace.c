@@ -30,7 +30,7 @@ static void pace_open(struct pace *pace, const struct curve *const curves[])
 
 	for (size_t i = 0; i < pace->n; i++)
 		longest = max_u64(longest, curves[i]->period_ns);
-	pace->step_ns = (longest + STEPS - 1) / STEPS;
+	pace->step_ns = max_u64(1, (longest + STEPS - 1) / STEPS);
 	for (size_t i = 0; i < pace->n; i++) {
 		struct pace_job *job = &pace->jobs[i];
 
@@ -64,6 +64,8 @@ static struct pace_job *pace_next(struct pace *pace, unsigned now)
 {
 	struct pace_job *next = NULL;
 
+	if (pace->running == pace->n)
+		return NULL;
 	if (pace->running && pace_gain(pace, pace->running + 1) <= pace_gain(pace, pace->running))
 		return NULL;
 	for (size_t i = 0; i < pace->n; i++) {

@@ -285,20 +285,23 @@ static int sampler_late(void *ctx, int error)
 /* Adds how far the policies that made the batch are behind. */
 static void sampler_count_staleness(struct rlv_sampler *sp, const struct rlv_batch *batch)
 {
-	uint32_t oldest = sp->newest_version;
+	const uint32_t newest = sp->newest_version, *version = batch->policy_version;
+	uint32_t differ = 0, most = 0;
 	uint64_t sum = 0;
 
-	if (!batch->policy_version)
+	if (!version)
 		return;
-	for (uint32_t i = 0; i < batch->n; i++) {
-		uint32_t version = batch->policy_version[i];
+	for (uint32_t i = 0; i < batch->n; i++) /* most batches have one version */
+		differ |= version[i] ^ newest;
+	for (uint32_t i = 0; differ && i < batch->n; i++) {
+		uint32_t behind = version[i] < newest ? newest - version[i] : 0;
 
-		sum += version;
-		oldest = version < oldest ? version : oldest;
+		sum += behind;
+		most = behind > most ? behind : most;
 	}
-	sp->stats.policy_version = sp->newest_version;
-	sp->stats.staleness += (uint64_t)batch->n * sp->newest_version - sum;
-	sp->stats.staleness_max = sp->newest_version - oldest;
+	sp->stats.policy_version = newest;
+	sp->stats.staleness += sum;
+	sp->stats.staleness_max = most;
 }
 
 int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
