@@ -10,7 +10,7 @@
 
 #include "client/store/backoff.h"
 
-#include "base/bits.h"
+#include "base/log.h"
 #include "base/os/clock.h"
 
 #define DEFAULT_STREAM ((void *)1) /* CU_STREAM_LEGACY: the driver's word for a NULL stream */
@@ -59,13 +59,14 @@ int landing_await(struct rlv_landing *landing, const struct landing_mark *mark)
 
 /* -------- to the device -------- */
 
-static int queue_parts(struct rlv_landing *landing, const struct landing_buffer *buffer,
+static int queue_parts(struct rlv_landing *landing, struct landing_buffer *buffer,
 		       const struct landing_part *parts, uint32_t n) LOCK_REQUIRES(landing_role)
 {
 	struct backend_copy copies[PARTS];
 	uint32_t own = landing->streams[0].number;
 	int ret = 0;
 
+	buffer->used |= 1; /* also if only some are queued */
 	for (uint32_t at = 0; ret == 0 && at < n;) {
 		uint32_t some = 0;
 
@@ -114,10 +115,10 @@ int landing_land(struct rlv_landing *landing, const struct landing_part *parts, 
 	ret = buffer ? 0 : -EINVAL;
 	if (ret == 0 && landing->backend)
 		ret = queue_parts(landing, buffer, parts, n);
-	if (ret == 0 && landing->backend)
-		ret = queue_mark(landing, 0);
 	if (ret == 0)
-		seq = buffer->marks[0] = landing->streams[0].marked;
+		ret = landing_mark_uses(landing, buffer);
+	if (ret == 0)
+		seq = buffer->marks[0];
 	landing->info.batches += ret == 0;
 	lock_release(&landing->lock, &landing_role);
 	return ret || !seq || landing->unwaited ? ret : await_landed(landing, seq);
@@ -173,6 +174,7 @@ int landing_fetch(struct rlv_landing *landing, const struct landing_fetch *fetch
 {
 	const struct backend_copy copy = { (uint64_t)(uintptr_t)fetch->buffer, fetch->address,
 					   fetch->bytes };
+	struct landing_buffer *buffer;
 	uint32_t index = 0;
 	int ret = landing_enter(landing);
 
@@ -181,7 +183,10 @@ int landing_fetch(struct rlv_landing *landing, const struct landing_fetch *fetch
 	if (!landing->backend)
 		return error_set(-ENOTSUP, "landing: its device has no streams");
 	lock_acquire(&landing->lock, &landing_role);
-	ret = landing_stream(landing, fetch->native, &index);
+	buffer = landing_find(landing, fetch->buffer);
+	ret = buffer ? landing_stream(landing, fetch->native, &index) : -EINVAL;
+	if (ret == 0)
+		buffer->used |= 1u << index;
 	if (ret == 0)
 		ret = landing->backend->ops->copy_batch(landing->backend,
 							landing->streams[index].number, &copy, 1);
@@ -214,15 +219,24 @@ int rlv_landing_use(struct rlv_landing *landing, const void *ptr, void *native)
 	return ret;
 }
 
-void landing_mark_uses(struct rlv_landing *landing, struct landing_buffer *buffer)
+int landing_mark_uses(struct rlv_landing *landing, struct landing_buffer *buffer)
 {
-	for (; buffer->used; buffer->used &= buffer->used - 1) {
+	int ret = 0;
+
+	while (buffer->used && ret == 0) {
 		uint32_t index = (uint32_t)__builtin_ctz(buffer->used);
 
-		if (queue_mark(landing, index) ==
-		    0) /* else the device is lost, and its work has ended */
+		ret = queue_mark(landing, index);
+		if (ret == -ENODEV) { /* all work has ended */
+			buffer->used = 0;
+			return 0;
+		}
+		if (ret == 0) {
 			buffer->marks[index] = landing->streams[index].marked;
+			buffer->used &= buffer->used - 1;
+		}
 	}
+	return ret;
 }
 
 int landing_await_uses(struct rlv_landing *landing, struct landing_buffer *buffer)
@@ -246,8 +260,8 @@ void landing_done(struct rlv_landing *landing, const void *memory)
 		return;
 	lock_acquire(&landing->lock, &landing_role);
 	buffer = landing_find(landing, memory);
-	if (buffer)
-		landing_mark_uses(landing, buffer);
+	if (buffer && landing_mark_uses(landing, buffer))
+		log_warn("landing: %s: it is tried again", error_last());
 	lock_release(&landing->lock, &landing_role);
 }
 
@@ -258,7 +272,7 @@ bool landing_idle(struct rlv_landing *landing, const void *memory)
 
 	lock_acquire(&landing->lock, &landing_role);
 	buffer = landing_find(landing, memory);
-	idle = buffer && !buffer->used;
+	idle = buffer && landing_mark_uses(landing, buffer) == 0;
 	for (uint32_t i = 0; idle && i < landing->n_streams; i++) {
 		const struct landing_mark mark = { landing->streams[i].number, buffer->marks[i] };
 

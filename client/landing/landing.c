@@ -12,6 +12,7 @@
 #include "device/cuda/backend_cuda.h"
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/mem/alloc.h"
 #include "base/mem/chunk.h"
 #include "base/os/clock.h"
@@ -240,6 +241,16 @@ static int buffer_take_sides(struct rlv_landing *landing, struct landing_buffer 
 	return ret;
 }
 
+/* Memory that the device still knows is nobody else's. */
+static void buffer_give_sides(struct rlv_landing *landing, struct landing_buffer *buffer)
+{
+	struct backend *dev = landing->backend;
+
+	if (dev && dev->ops->host_unregister(dev, buffer->host) == 0)
+		chunk_free(buffer->host, buffer->bytes);
+	side_give(landing, buffer);
+}
+
 int rlv_landing_alloc(struct rlv_landing *landing, size_t align, size_t bytes, void **buffer_out)
 {
 	struct landing_buffer *buffer;
@@ -296,19 +307,18 @@ void rlv_landing_free(struct rlv_landing *landing, void *memory, size_t bytes)
 	lock_acquire(&landing->lock, &landing_role);
 	buffer = landing_find(landing, memory);
 	if (buffer) {
-		landing_mark_uses(landing, buffer);
-		ret = landing_await_uses(landing, buffer);
-		(void)ret; /* lost, or late: memory is given back all the same */
+		ret = landing_mark_uses(landing, buffer);
+		if (ret == 0)
+			ret = landing_await_uses(landing, buffer);
 		for (link = &landing->buffers; *link != buffer;)
 			link = &(*link)->next;
 		*link = buffer->next;
 		landing->info.buffers--;
 		landing->info.bytes -= buffer->device_bytes;
-		/* Memory that the device still knows is nobody else's. */
-		if (landing->backend &&
-		    landing->backend->ops->host_unregister(landing->backend, buffer->host) == 0)
-			chunk_free(buffer->host, buffer->bytes);
-		side_give(landing, buffer);
+		if (ret == 0 || ret == -ENODEV)
+			buffer_give_sides(landing, buffer);
+		else
+			log_error("landing: a buffer is left to the device: %s", error_last());
 	}
 	lock_release(&landing->lock, &landing_role);
 	mem_free(buffer);

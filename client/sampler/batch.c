@@ -284,13 +284,12 @@ void rlv_batch_release(struct rlv_sampler *sampler, const struct rlv_batch *batc
 		}
 }
 
-int batch_land(const struct rlv_sampler *sp, const struct batch *batch)
+static int batch_land_parts(const struct rlv_sampler *sp, const struct batch *batch)
 {
-	struct landing_part parts[BATCH_OUTPUTS + 4] = { { batch->memory, batch->bytes } };
+	struct landing_part parts[BATCH_OUTPUTS + 4];
 	uint32_t n = 1, items = batch->pub.n;
 
-	if (!sp->opts.dest)
-		return 0;
+	parts[0] = (struct landing_part){ batch->memory, batch->bytes };
 	if (items < sp->opts.batch_size) {
 		for (n = 0; n < batch->n_outputs; n++)
 			parts[n] = (struct landing_part){ batch->outputs[n].out,
@@ -303,4 +302,9 @@ int batch_land(const struct rlv_sampler *sp, const struct batch *batch)
 			(struct landing_part){ batch->priority, items * sizeof(*batch->priority) };
 	}
 	return landing_land(sp->opts.dest, parts, n);
+}
+
+int batch_land(const struct rlv_sampler *sp, const struct batch *batch)
+{
+	return sp->opts.dest ? batch_land_parts(sp, batch) : 0;
 }

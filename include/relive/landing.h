@@ -75,7 +75,8 @@ RLV_CHECKED int rlv_landing_info(struct rlv_landing *landing, struct rlv_landing
 RLV_CHECKED int rlv_landing_alloc(struct rlv_landing *landing, size_t align, size_t bytes,
 				  void **buffer_out);
 
-/* Frees it when the device is done with it, at the latest after timeout_ns; NULL is a no-op. */
+/* Frees it when the device is done with it; NULL is a no-op. What the device still uses after timeout_ns is not
+   freed, which is logged. */
 RLV_API void rlv_landing_free(struct rlv_landing *landing, void *buffer, size_t bytes);
 
 /* Waits until the device has the batch that was landed last in the buffer at ptr. -EINVAL (ptr), -ETIMEDOUT,

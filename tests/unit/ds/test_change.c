@@ -509,7 +509,7 @@ CASE(change__with_guards_is_one_chain)
 {
 	struct side *s = &sides[0];
 	struct shard_change change;
-	uint64_t chains;
+	uint64_t chains = 0;
 
 	publish_all(s, 100);
 	assert_int_equal(access_flush(&s->acc), 0);
