@@ -18,9 +18,10 @@ draw. The only dependency is numpy. Calls that wait or copy release the interpre
 threads run. ^C ends every wait for steps or batches.
 """
 
-from . import _core, _programs, errors, info, sequence, signature, views
+from . import _core, _programs, datasets, errors, info, sequence, signature, views
 from ._core import Batch, Updated
 from .batch import BatchCopy
+from .datasets import from_d4rl, from_minari
 from .errors import (AccessDenied, AlreadyExists, Busy, Closed, Disconnected, Empty, Error, Fenced,
                      Forked, InvalidArgument, NodeDown, NoMemory, NoSpace, NotFound, ProtocolError,
                      StaleKey, TableDropped, Timeout, Unsupported)
@@ -40,8 +41,8 @@ __all__ = [
     "AccessDenied", "AlreadyExists", "Batch", "BatchCopy", "Busy", "Closed", "Column",
     "Disconnected", "Empty", "Error", "Fenced", "Forked", "Generation", "InvalidArgument", "Kv", "NoMemory", "NoSpace",
     "NodeDown", "NotFound", "Pool", "ProtocolError", "RateLimiter", "Sampler", "StaleKey", "Store", "Table",
-    "TableDropped", "Timeout", "Unsupported", "Updated", "VersionChanged", "View", "Weights", "Writer", "build_info", "errors",
-    "info", "open", "sequence", "signature", "views",
+    "TableDropped", "Timeout", "Unsupported", "Updated", "VersionChanged", "View", "Weights", "Writer", "build_info",
+    "datasets", "errors", "from_d4rl", "from_minari", "info", "open", "sequence", "signature", "views",
 ]
 
 

@@ -97,6 +97,17 @@ class Table:
         """
         return self._own(open_writer(self._core, num_envs, autoreset, timeout, check_values))
 
+    def extend(self, dataset: Any) -> int:
+        """Appends all steps of a dataset by a writer of its own, and returns their number. A terminal shows a
+        progress bar if it takes longer than two seconds. It blocks as :meth:`relive.Writer.extend` does.
+
+        :param dataset: a Minari dataset, or a dict of arrays in D4RL's form: see :mod:`relive.datasets`.
+        :raises InvalidArgument: names the column or array; what was appended before stays.
+        :raises NoSpace: the table's max_writers environments are all in use.
+        """
+        from .datasets import extend
+        return extend(self, dataset)
+
     # -------- learners --------
 
     @options_after(Sampler)
