@@ -1,5 +1,6 @@
-"""Checks of unsigned integers."""
+"""Checks of numbers and strings."""
 
+import numbers
 import operator
 
 from . import errors
@@ -9,11 +10,11 @@ def unsigned(name, value, least=0, bits=32):
     """Returns an integer of any type as an int, after checking that it is ``least`` to 2^bits - 1: the
     extension would drop higher bits. name: of the argument, for the message.
 
-    >>> unsigned("stack", True, 1)
+    >>> unsigned("parts", True, 1)
     1
-    >>> unsigned("stack", 2**32, 1)
+    >>> unsigned("parts", 2**32, 1)
     Traceback (most recent call last):
-    relive.errors.InvalidArgument: stack 4294967296, want an integer of 1 to 4294967295
+    relive.errors.InvalidArgument: parts 4294967296, want an integer of 1 to 4294967295
     """
     try:
         number = operator.index(value)
@@ -23,3 +24,17 @@ def unsigned(name, value, least=0, bits=32):
         raise errors.InvalidArgument("%s %r, want an integer of %d to %d"
                                      % (name, value, least, 2**bits - 1))
     return number
+
+
+def real(name, value, least, most):
+    """Returns a number as a float, after checking that it is ``least`` to ``most``."""
+    if not isinstance(value, numbers.Real) or not least <= value <= most:
+        raise errors.InvalidArgument("%s %r, want a number of %g to %g" % (name, value, least, most))
+    return float(value)
+
+
+def text(name, value):
+    """Returns a string, after checking that it is one."""
+    if not isinstance(value, str):
+        raise errors.InvalidArgument("%s %r, want a string" % (name, value))
+    return value

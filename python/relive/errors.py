@@ -9,10 +9,13 @@ import errno as _errno
 import sys as _sys
 import warnings as _warnings
 
+from . import _cures
+
 
 class Error(Exception):
     """Base of all exceptions of Relive. ``code`` is the negative errno of the C library, such as -110 for
-    a timeout, or 0 if the error is of the Python package."""
+    a timeout, or 0 if the error is of the Python package. Where it is known, ``str(error)`` ends with the line to write
+    instead."""
 
     code: int = 0
 
@@ -23,7 +26,7 @@ class Error(Exception):
             setattr(self, "errno", -code or None)
 
     def __str__(self):
-        return str(self.args[0])
+        return _cures.cured(str(self.args[0]))
 
     def __reduce__(self):
         return type(self), (self.args[0], self.code), dict(self.__dict__)

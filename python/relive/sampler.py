@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, _nested, errors
 from ._closing import close_all, leave
-from ._integer import unsigned
+from ._integer import real, unsigned
+from ._options import known
 from .landing import landing_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Sampler(_core.Sampler):
     _table: Table  # whose store closes what is open
     _options: dict[str, Any]
 
+    @known("sampler")
     def __new__(cls, table: _core.Table, batch_size: int = 256, *, view: int = 0,
                 n_step: int | None = None, gamma: float = 0.99, beta: float = 0.4,
                 layout: str = "dense", weights: str = "batch", prefetch: int = 2,
@@ -82,8 +84,8 @@ class Sampler(_core.Sampler):
                 short_batch: bool = False, defer_updates: int = 0, pin_memory: bool = False,
                 allocator: Callable[[int], Any] | None = None,
                 columns: Sequence[str] | None = None, device: Any = None) -> Sampler:
-        if not beta >= 0:
-            raise errors.InvalidArgument("sampler: beta %r, want 0 to 8" % (beta,))
+        real("sampler: beta", beta, 0, 8)
+        real("sampler: gamma", gamma, 0, 1)
         prefetch = unsigned("prefetch", prefetch)
         landing = landing_of(device)
         if landing is not None and (pin_memory or allocator is not None):
@@ -131,7 +133,7 @@ def _open_sampler(table, options):
 
 def _names(table, columns):
     """Returns the stored columns that ``columns`` names; a nested name stands for all its columns."""
-    if isinstance(columns, str):
+    if not isinstance(columns, (list, tuple)):
         raise errors.InvalidArgument("sampler: columns %r, want a list of names: [%r]"
                                      % (columns, columns))
     stored = [column[0] for column in table.columns]
@@ -149,4 +151,6 @@ def _index(choices, name, value):
 def _seed(seed):
     """Returns a seed as the library takes it: an integer modulo 2^64 - 1, plus 1; 0, a seed from the
     system, for None."""
+    if seed is not None and not hasattr(seed, "__index__"):
+        raise errors.InvalidArgument("sampler: seed %r, want an integer or None" % (seed,))
     return 0 if seed is None else operator.index(seed) % (2**64 - 1) + 1

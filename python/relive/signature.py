@@ -13,6 +13,7 @@ Column(name='reward', shape=(), dtype='float32', role='reward')
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Any
 
 import numpy as np
@@ -110,15 +111,22 @@ def _shape(shape, name):
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
     try:
-        return tuple(int(size) for size in shape)
+        sizes = tuple(operator.index(size) for size in shape)
     except TypeError:
+        sizes = (0,)
+    if any(size < 1 for size in sizes):
         raise errors.InvalidArgument(
-            "signature: column %s: shape %r, want an integer or a tuple of integers"
-            % (name, shape)) from None
+            "signature: column %s: shape %r, want an integer or a tuple of integers, of 1 or more"
+            % (name, shape))
+    if len(sizes) > 6:
+        raise errors.InvalidArgument("signature: column %s: shape %r, want at most 6 dimensions" % (name, shape))
+    return sizes
 
 
 def _dtype(dtype, name):
     try:
+        if dtype is None:
+            raise TypeError
         text = np.dtype(dtype).newbyteorder("=").name
     except TypeError:
         text = str(dtype).removeprefix("torch.")

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from . import _core, errors
+from . import _core, _cures, errors
 from ._closing import close_all, leave
-from ._integer import unsigned
-from ._options import options_of
+from ._integer import real, text, unsigned
+from ._options import known, options_of
 from .info import StoreInfo
 from .kv import Kv, mode_number
 from .signature import ENDS, columns_of
@@ -43,6 +43,7 @@ class Store:
     ``timeout`` of :func:`relive.open`, and then raise :class:`relive.Timeout`.
     """
 
+    @known("open")
     def __init__(self, uri: str = "embed:", *, pages: str = "auto", pool_bytes: int = 0, timeout: float = 5.0,
                  token: str | None = None, read_only: bool = False,
                  stall_timeout: float = 60.0, trust: bool = False, tls_cert: str | None = None,
@@ -50,9 +51,10 @@ class Store:
         if pages not in _PAGES:
             raise errors.InvalidArgument("open: pages %r, want one of %s"
                                          % (pages, ", ".join(_PAGES)))
-        if not 1e-3 <= stall_timeout <= 1e9:
-            raise errors.InvalidArgument("open: stall_timeout %r, want seconds, 0.001 to 1e9"
-                                         % (stall_timeout,))
+        real("open: stall_timeout", stall_timeout, 1e-3, 1e9)
+        real("open: timeout", timeout, 0, 1e9)
+        text("open: uri", uri)
+        token is None or text("open: token", token)
         tls = dict(tls_cert=tls_cert, tls_key=tls_key, tls_ca=tls_ca)
         self._options = dict(pages=pages, pool_bytes=pool_bytes, timeout=timeout, token=token,
                              read_only=read_only, stall_timeout=stall_timeout, trust=trust, **tls)
@@ -66,6 +68,7 @@ class Store:
         self._kvs: weakref.WeakSet[Kv | Weights] = weakref.WeakSet()
         _open_stores.add(self)
 
+    @known("create_table")
     def create_table(self, name: str, signature: Any, capacity: float, *, shards: int = 1,
                      views: Sequence[View] | View = (), rate_limiter: RateLimiter | None = None,
                      max_writers: int = 0, max_clients: int = 0, block: int = 0,
@@ -92,14 +95,17 @@ class Store:
         """
         columns = columns_of(signature)
         _warn_of_ends(columns)
-        given = (views,) if isinstance(views, View) else tuple(views) or (View(),)
+        given = _views_of(views)
+        _check_limiters(given, rate_limiter)
+        if row_crc not in (None, True, False):
+            raise errors.InvalidArgument("create_table: row_crc %r, want True, False or None" % (row_crc,))
         limited = [_with_limiter(view, rate_limiter) for view in given]
         if isinstance(capacity, float) and capacity.is_integer():  # 1e6
             capacity = int(capacity)
         capacity = unsigned("capacity", capacity, bits=64)
         try:
             core = _core.Table(
-                self._core, name, [column._core_tuple() for column in columns],
+                self._core, text("name", name), [column._core_tuple() for column in columns],
                 [view._core_tuple() for view in limited], capacity,
                 unsigned("shards", shards), unsigned("max_writers", max_writers),
                 unsigned("max_clients", max_clients), unsigned("block", block),
@@ -282,17 +288,30 @@ class Store:
 
     def __reduce__(self):
         if self.uri.startswith("embed:"):
-            raise TypeError("pickle: store %s is memory of this process: open a store of shm: or "
-                            "relive:// to share it" % self.uri)
+            raise TypeError(_cures.cured("pickle: store %s is memory of this process: open a store of shm: or "
+                                         "relive:// to share it" % self.uri))
         return _open_shared, (self.uri, tuple(sorted(self._options.items())))
 
 
 def _warn_of_ends(columns):
     for column in columns:
         if column.name in ENDS:
-            warnings.warn(
-                "create_table: column %s is stored as it is, and ends no episode: leave it out, and write "
-                "append(..., terminated=terminated, truncated=truncated)" % column.name, stacklevel=3)
+            warnings.warn(_cures.cured(
+                "create_table: column %s is stored as it is, and ends no episode: leave it out, and give append "
+                "terminated and truncated" % column.name), stacklevel=4)
+
+
+def _views_of(views):
+    given = (views,) if isinstance(views, View) else views
+    if not isinstance(given, (list, tuple)) or not all(isinstance(view, View) for view in given):
+        raise errors.InvalidArgument("create_table: views %r, want a relive.View, or a list of them" % (views,))
+    return tuple(given) or (View(),)
+
+
+def _check_limiters(views, limiter):
+    for given in (limiter, *(view.rate_limiter for view in views)):
+        if given is not None and not isinstance(given, RateLimiter):
+            raise errors.InvalidArgument("create_table: rate_limiter %r, want a relive.RateLimiter" % (given,))
 
 
 def _options(columns, views):

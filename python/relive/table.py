@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._closing import close_all, leave
-from ._options import options_after
+from ._options import known, options_after
 from .info import TableInfo, VerifyReport
 from .sampler import Sampler
 from .signature import Column
@@ -60,6 +60,7 @@ class Table:
 
     # -------- actors --------
 
+    @known("writer")
     def writer(self, num_envs: Any = None, *, autoreset: Any = None,
                timeout: float | None = None, check_values: bool = True) -> Writer:
         """Opens a :class:`relive.Writer`, for one thread at a time. It does not wait for steps.

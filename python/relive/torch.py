@@ -2,12 +2,15 @@
 torch."""
 
 import os
+import sys
 
 import numpy as np
 import torch
 
 from . import _bfloat16, errors
+from ._options import check_options, names_of
 from .landing import DeviceArray
+from .sampler import Sampler
 from .store import Store
 
 _SIGNED = {2: "int32", 4: "int64"}  # by size of an unsigned integer: torch computes little with those
@@ -103,6 +106,7 @@ class ReplayDataset(torch.utils.data.IterableDataset):
 
     def __init__(self, table, batch_size=256, **options):
         super().__init__()
+        check_options("dataset", options, names_of(Sampler))
         self._table = table
         self._options = dict(options, batch_size=batch_size)
         self._pid = os.getpid()
@@ -121,6 +125,13 @@ class ReplayDataset(torch.utils.data.IterableDataset):
         return store.table(self._table.name), store
 
     def __iter__(self):
+        # torch's fetcher, which is about to put batches together
+        if sys._getframe(1).f_locals.get("auto_collation"):
+            raise errors.InvalidArgument("dataset: it yields batches of %d items, and DataLoader's batch_size would stack "
+                                         "them: give batch_size=None" % self._options["batch_size"])
+        return self._batches()
+
+    def _batches(self):
         worker = torch.utils.data.get_worker_info()
         options = dict(self._options)
         if worker is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 
 from . import errors
 from ._integer import unsigned
+from ._options import known
 
 SELECTORS = ("prioritized", "uniform", "fifo", "lifo")
 
@@ -103,7 +105,7 @@ class View:
                             ("max_staleness", 0)):
             unsigned("view: " + name, getattr(self, name), least)
         for name in ("alpha", "eps"):
-            if not getattr(self, name) > 0:
+            if not isinstance(getattr(self, name), numbers.Real) or not getattr(self, name) > 0:
                 raise errors.InvalidArgument(
                     "view: %s %r, want more than 0%s"
                     % (name, getattr(self, name),
@@ -120,3 +122,7 @@ class View:
         stack, n_step, selector, period, times, staleness, alpha, eps = values[:8]
         return cls(stack, n_step, SELECTORS[selector], period, times, staleness, alpha, eps,
                    RateLimiter(*values[8:]))
+
+
+for _kind in (View, RateLimiter):
+    setattr(_kind, "__init__", known(_kind.__name__)(_kind.__init__))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _nested, errors
+from . import _core, _cures, _nested, errors
 from ._closing import close_all, leave
-from ._integer import unsigned
+from ._integer import real, unsigned
 
 if TYPE_CHECKING:
     from .table import Table
@@ -58,8 +59,8 @@ class Writer(_core.Writer):
         close_all([partial(super().close, wait=wait)])
 
     def __reduce__(self):
-        raise TypeError("pickle: a writer cannot be pickled: send the table, and open a writer in the "
-                        "other process")
+        raise TypeError(_cures.cured("pickle: a writer cannot be pickled: send the table, and open a writer in the "
+                                     "other process"))
 
 
 def with_finals(values: dict[str, Any]) -> dict[str, Any]:
@@ -151,8 +152,14 @@ def open_writer(table, envs, autoreset, timeout, check_values):
     num_envs, mode, is_given = _of_options(envs, autoreset)
     names = [column[0] for column in table.columns]
     kind = NestedWriter if _nested.is_nested(names) else Writer
-    writer = kind(table, num_envs or 1, num_envs is not None, _MODES.index(mode), not is_given,
-                  check_values, timeout)
+    if timeout is not None:
+        real("writer: timeout", timeout, 0, float("inf"))
+    arguments = (table, num_envs or 1, num_envs is not None, _MODES.index(mode), not is_given, check_values, timeout)
+    try:
+        writer = kind(*arguments)
+    except errors.NoSpace:
+        gc.collect()  # closes writers that only each other, or a traceback, refers to
+        writer = kind(*arguments)
     writer.autoreset = mode
     if isinstance(writer, NestedWriter):
         writer._keywords = _nested.keywords(names)

@@ -303,8 +303,9 @@ def test_create__names_what_differs(store, change, told):
 
 
 def test_create__warns_of_a_column_for_ends(store):
-    with pytest.warns(UserWarning, match="column done is stored as it is.*terminated=terminated"):
+    with pytest.warns(UserWarning, match="(?s)column done is stored as it is.*terminated=terminated") as warned:
         store.create_table("a", {**COLUMNS, "done": "bool"}, 4000)
+    assert warned[0].filename == __file__
 
 
 def test_writer__of_more_environments_than_writers(store):
