@@ -286,6 +286,16 @@ def test_mistake__a_batch_has_the_names_in_its_message(names):
         names["batch"]["rewards"]
 
 
+@pytest.mark.parametrize("line", [
+    "store.create_kv('a', keys='x')", "store.create_kv('a', copies=9)", "store.weights('a')",
+    "store.create_weights('a', keep='x')", "store.create_kv('a').watch('x', timeout=-1)", "relive.Pool('x y')",
+    "table.sample(4, timeout=-1)",
+])
+def test_mistake__with_other_handles_has_no_line_of_tables(names, line):
+    text = told_of(line, names)
+    assert "write: " not in text
+
+
 def test_notebook__a_writer_that_nobody_references_is_closed(store):
     table = store.create_table("t", SIGNATURE, 4096)  # of 4 writers
     for _ in range(5):
