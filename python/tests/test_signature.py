@@ -162,6 +162,20 @@ def test_stored_next_observations__come_back(name):
                                       batch[name][:, 0] + batch.steps - 0.5)
 
 
+def test_columns__up_to_256_of_any_name():
+    signature = {"observation.state": ((2,), "float32"), "Action": "int64", **{"c%d" % i: "int8" for i in range(254)}}
+    with relive.open("embed:") as store:
+        table = store.create_table("t", signature, capacity=1e4, views=relive.View())
+        with table.writer() as writer:
+            for i in range(20):
+                writer.append({"observation.state": [i, i], "Action": i, **{"c%d" % c: c - 128 for c in range(254)}},
+                              terminated=i == 19)
+        batch = table.sample(8)
+        np.testing.assert_array_equal(batch["observation.state"][:, 0], batch.Action)
+        assert all((batch["c%d" % c] == c - 128).all() for c in range(254))
+        assert table.info().capacity == 10_000 and set(batch) >= set(signature)
+
+
 class Env:
     class observation_space:  # noqa: N801
         shape, dtype = (3,), np.dtype("float64")

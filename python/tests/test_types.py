@@ -25,10 +25,15 @@ table.sample(4).torch(devise="cpu")
 relive.Pool("0", persistant=1)
 with relive.Pool().iteration() as pool:
     reveal_type(pool.alloc((2, 3)))
+reveal_type(table.sample(4).obs)
+reveal_type(relive.from_d4rl({}, store, views=relive.View()).extend({}))
+table.writer(8, auto_reset="same_step")
+relive.View(nstep=3)
 '''
 
 WANTED = {5: "ndarray", 6: "list[builtins.str]", 7: '"pagess"', 8: '"betta"', 9: '"capcity"', 10: '"devise"',
-          11: '"persistant"', 13: "ndarray"}
+          11: '"persistant"', 13: "ndarray", 14: "ndarray",
+          15: "int", 16: '"auto_reset"', 17: '"nstep"'}
 
 
 def test_mypy__finds_wrong_options(tmp_path):
