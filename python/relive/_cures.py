@@ -65,7 +65,7 @@ _TEXTS = [(re.compile(text, re.DOTALL), line) for text, line in (
     (r"table (\S+) exists, and differs", r'table = store.table("\1")'),
     (r"no table \S+ in this store", "store.tables()"),
     (r"no store (\S+) on this host", r'subprocess.run(["relive", "up", "--store", "\1"])'),
-    (r"^open pool ", 'store = relive.open("embed:replay.pool", pool_bytes=1 << 30)'),
+    (r"^open pool ", 'store = relive.open("embed:replay.pool", pool_bytes=1 << 26)'),
     (r"no token: set RELIVE_TOKEN", 'store = relive.open(uri, token=token)'),
     (r"opts.streams (\d+): table (\S+) was created", _CREATE % r", max_writers=\1"),
     (r"the table takes \d+ \(max_writers\)", "writer.close()"),

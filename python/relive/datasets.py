@@ -29,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from . import _nested, errors
+from . import _bfloat16, _nested, errors
+from .sequence import STEP
 from .signature import columns_of
 from .store import Store
 from .table import Table
@@ -169,15 +170,22 @@ def _columns(names, values):
 
 def _append(writer, columns, episode, progress):
     names = [column.name for column in columns]
-    arrays = {name: array[episode.rows] for name, array in _columns(names, episode.values).items()}
+    numbers = [STEP] if STEP in names and STEP not in episode.values else []  # of a table of sequences
+    arrays = {name: array[episode.rows] for name, array in
+              _columns([name for name in names if name not in numbers], episode.values).items()}
+    arrays.update((name, np.arange(len(episode.terminated), dtype="u4")) for name in numbers)
     for begin in range(0, len(episode.terminated), _ROWS):
         part = slice(begin, begin + _ROWS)
         writer.extend({name: array[part] for name, array in arrays.items()},
                       terminated=episode.terminated[part], truncated=episode.truncated[part])
         progress.add(len(episode.terminated[part]))
-    observed = [column.name for column in columns if column.role == "obs"]
+    observed = [column for column in columns if column.role == "obs"]
     if observed and episode.final is not None and not episode.terminated[-1:].any():
-        writer.end_episode(_columns(observed, {"observations": episode.final}))
+        final = {column.name: np.zeros(column.shape, _bfloat16.numpy_dtype(column.dtype))
+                 for column in observed if numbers}
+        known = [column.name for column in observed
+                 if not numbers or _SOURCES.get(column.name.split(_nested.SEPARATOR)[0]) == "observations"]
+        writer.end_episode({**final, **_columns(known, {"observations": episode.final})})
 
 
 def extend(table: Table, dataset: Any) -> int:

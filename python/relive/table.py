@@ -100,7 +100,8 @@ class Table:
 
     def extend(self, dataset: Any) -> int:
         """Appends all steps of a dataset by a writer of its own, and returns their number. A terminal shows a
-        progress bar if it takes longer than two seconds. It blocks as :meth:`relive.Writer.extend` does.
+        progress bar if it takes longer than two seconds. It blocks as :meth:`relive.Writer.extend` does. The column
+        ``step`` of a table of sequences is filled in.
 
         :param dataset: a Minari dataset, or a dict of arrays in D4RL's form: see :mod:`relive.datasets`.
         :raises InvalidArgument: names the column or array; what was appended before stays.

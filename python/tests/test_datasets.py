@@ -84,6 +84,18 @@ def test_extend__goes_by_the_names_of_the_columns(make_table):
     assert table.info().views[0].inserted == 120
 
 
+def test_extend__numbers_the_steps_of_sequences(store):
+    signature = relive.sequence.signature({"obs": ((3,), "f4"), "action": "i8", "reward": "f4"})
+    table = store.create_table("t", signature, 4096, views=relive.View(stack=4))
+    assert table.extend(d4rl()) == 60
+    batch = relive.sequence.of(table.sample(512))
+    assert len(np.unique(batch.action[:, -1])) == 60
+    np.testing.assert_array_equal(batch.step[:, -1], batch.action[:, -1] // 2 % 10)
+    np.testing.assert_array_equal(batch.action[:, 2][batch.mask[:, 2]] + 2, batch.action[:, 3][batch.mask[:, 2]])
+    timed_out = batch.action[:, -1] // 2 % 20 == 19
+    np.testing.assert_array_equal(batch.next_obs[timed_out, -1, 0], batch.action[timed_out, -1] / 2 + 0.5)
+
+
 def test_extend__takes_open_files(make_table, tmp_path):
     arrays = {name: value for name, value in d4rl().items() if isinstance(value, np.ndarray)}
     np.savez(tmp_path / "data.npz", **arrays)
