@@ -34,8 +34,8 @@ _ARGUMENTS = {
     "autoreset": 'writer = table.writer(num_envs=1, autoreset="next_step")',
     "check_values": "writer = table.writer(check_values=False)",
     **{name: "sampler = table.sampler(256, %s=%s)" % (name, value) for name, value in dict(
-        beta=0.4, gamma=0.99, layout='"window"', prefetch=2, batches=None, seed=0, rank="0, world_size=1",
-        columns='["obs"]', view=0, pin_memory=False, device=None).items()},
+        beta=0.4, gamma=0.99, layout='"window"', prefetch=2, batches=None, seed=0,
+        columns='["obs"]', view=0, pin_memory=False).items()},
     "batch_size": "sampler = table.sampler(batch_size=256)",
 }
 
@@ -57,7 +57,7 @@ _TEXTS = [(re.compile(text, re.DOTALL), line) for text, line in (
     (r"^signature: |opts.n_columns 0", _SIGNATURE),
     (r"columns\[\d+\] (\w+): a reward is a scalar", r'signature = {"\1": "float32"}'),
     (r'columns\[\d+\].name ".*": want', 'signature = {"obs__image": "float32"}'),
-    (r"^name |^table name", (_CREATE % "").replace("name", '"replay-2"')),
+    (r"^name .*want a string|^table name ", (_CREATE % "").replace("name", '"replay-2"')),
     (r"create_table: \d+ columns and \d+ views", _CREATE % ", views=relive.View(n_step=3)"),
     (r"need at least (\d+) steps in a shard", (_CREATE % "").replace("1_000_000", r"\1")),
     (r"capacity \d+: not representable", _CREATE % ""),
@@ -65,7 +65,7 @@ _TEXTS = [(re.compile(text, re.DOTALL), line) for text, line in (
     (r"table (\S+) exists, and differs", r'table = store.table("\1")'),
     (r"no table \S+ in this store", "store.tables()"),
     (r"no store (\S+) on this host", r'subprocess.run(["relive", "up", "--store", "\1"])'),
-    (r"^open pool ", 'store = relive.open("embed:replay.pool", pool_bytes=1 << 26)'),
+    (r"^open pool (?!directory)", 'store = relive.open("embed:replay.pool", pool_bytes=1 << 26)'),
     (r"no token: set RELIVE_TOKEN", 'store = relive.open(uri, token=token)'),
     (r"opts.streams (\d+): table (\S+) was created", _CREATE % r", max_writers=\1"),
     (r"the table takes \d+ \(max_writers\)", "writer.close()"),
@@ -100,8 +100,8 @@ _TEXTS = [(re.compile(text, re.DOTALL), line) for text, line in (
     (r"this batch was released", "batch = table.sample(256).copy()"),
     (r"this sampler is closed", "sampler = table.sampler(256)"),
     (r"this store, table, writer or sampler is closed", "with relive.open(uri) as store: ..."),
-    (r"was dropped$", _CREATE % ""),
-    (r"before fork\(\)|memory of the parent", "store = relive.open(uri)"),
+    (r"^\S+ was dropped$", "store.tables(), store.kvs()"),
+    (r"^(?:this|the) (?:store|handle) .*before fork\(\)|memory of the parent", "store = relive.open(uri)"),
     (r"pickle: a writer", "text = pickle.dumps(table.name)"),
     (r"pickle: store", "store = relive.open(uri)"),
     (r"opts.n_step (\d+): the sampler", _CREATE % r", views=relive.View(n_step=\1)"),
@@ -114,27 +114,29 @@ _TEXTS = [(re.compile(text, re.DOTALL), line) for text, line in (
     (r"^sampler: weights ", 'sampler = table.sampler(256, weights="batch")'),
     (r"^writer: timeout ", "writer = table.writer(timeout=5.0)"),
     (r"^open: timeout ", 'store = relive.open("embed:", timeout=5.0)'),
-    (r"torch has no CUDA|libcuda", "sampler = table.sampler(256)"),
+    (r"torch has no CUDA|^dlopen\(libcuda", "sampler = table.sampler(256)"),
     (r"^dataset: |^extend: the dataset", 'dataset = {"observations": [obs], "actions": [action], "rewards": [reward]}'),
-    (r"sampler: device=", "sampler = table.sampler(256, device=None)"),
+    (r"^opts.rank \d+: world_size", "sampler = table.sampler(256, rank=0, world_size=1)"),
+    (r"sampler: device=|^device .*want \"cuda\"", "sampler = table.sampler(256, device=None)"),
 )]
 
 _FIRST = re.compile(r"(?:opts\.|view: |views\[\d+\]\.?(?:limiter: limiter )?:? ?|sampler: |sample: |open: |writer: "
-                    r"|rate limiter: |create_table: )?(%s)\b" % "|".join(sorted(_ARGUMENTS, key=len, reverse=True)))
+                    r"|rate limiter: |create_table: )?(%s)\b(?![:[])" % "|".join(sorted(_ARGUMENTS, key=len, reverse=True)))
 
 
-def _line(text):
+def _line(text, of_arguments):
     for pattern, line in _TEXTS:
         found = pattern.search(text)
         if found:
             return re.sub(r"\\(\d)", lambda group: found.group(int(group[1])), line)
-    found = _FIRST.match(text)
+    found = of_arguments and _FIRST.match(text)
     return found and _ARGUMENTS[found[1]]
 
 
-def cured(text: str) -> str:
-    """Returns a message with the line that should be written instead, if it is known."""
-    line = _line(text)
+def cured(text: str, of_arguments: bool = False) -> str:
+    """Returns a message with the line that should be written instead, if it is known. of_arguments: it may begin with
+    the name of an argument."""
+    line = _line(text, of_arguments)
     return "%s\n  write: %s" % (text, line) if line else text
 
 
@@ -143,5 +145,5 @@ def unknown_option(call: str, option: str, options: "list[str]") -> str:
     meant = _SYNONYMS.get(option)
     near = [meant] if meant in options else difflib.get_close_matches(option, options, 1)
     text = "%s: no option %r; it has %s" % (call, option, ", ".join(options))
-    line = _line(text) or (_ARGUMENTS.get(near[0]) if near else None)
+    line = _line(text, False) or (_ARGUMENTS.get(near[0]) if near else None)
     return "%s\n  write: %s" % (text, line) if line else text

@@ -26,7 +26,7 @@ class Error(Exception):
             setattr(self, "errno", -code or None)
 
     def __str__(self):
-        return _cures.cured(str(self.args[0]))
+        return _cures.cured(str(self.args[0]), isinstance(self, InvalidArgument))
 
     def __reduce__(self):
         return type(self), (self.args[0], self.code), dict(self.__dict__)

@@ -291,7 +291,8 @@ def test_mistake__a_batch_has_the_names_in_its_message(names):
 @pytest.mark.parametrize("line", [
     "store.create_kv('a', keys='x')", "store.create_kv('a', copies=9)", "store.weights('a')",
     "store.create_weights('a', keep='x')", "store.create_kv('a').watch('x', timeout=-1)", "relive.Pool('x y')",
-    "table.sample(4, timeout=-1)",
+    "raise relive.ProtocolError('view 0 slot 5: torn')", "raise relive.Unsupported('device mlx5_0: no RDMA atomics')",
+    "raise relive.Forked('the cuda device was opened before fork(): start workers by spawn')", "table.sample(4, timeout=-1)",
 ])
 def test_mistake__with_other_handles_has_no_line_of_tables(names, line):
     text = told_of(line, names)
