@@ -270,15 +270,32 @@ static bool are_all_there(void *arg)
 	return copies(arg) == 4;
 }
 
-/* What the server says of the heap's copies. */
+struct state {
+	struct fixture *fx;
+	uint32_t whole, filling;
+};
+
+static bool is_state(void *arg)
+{
+	const struct state *state = arg;
+	struct rlv_heap_info info[2];
+	size_t n = 2;
+
+	must(rlv_store_heaps(state->fx->store, info, sizeof(info[0]), &n), "rlv_store_heaps");
+	return n == 1 && info[0].copies == state->whole && info[0].copies_filling == state->filling;
+}
+
+/* What the server says of the heap's copies, which it learns a moment after a client that filled one. */
 static void expect_state(struct fixture *fx, uint32_t whole, uint32_t filling)
 {
+	struct state state = { fx, whole, filling };
 	static struct command command;
 	struct rlv_heap_info info[2];
 	char words[160];
 	size_t n = 2;
 
 	command.ps = &fx->ps;
+	assert_true(processes_until(is_state, &state));
 	must(rlv_store_heaps(fx->store, info, sizeof(info[0]), &n), "rlv_store_heaps");
 	assert_int_equal(n, 1);
 	assert_string_equal(info[0].name, "h");

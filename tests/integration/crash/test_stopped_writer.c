@@ -397,7 +397,8 @@ static void sums__are_exact_after_daemons_and_clients_were_killed(void **state)
 	pid = debtor_start(&fx->ps, &fx->shared->debtor, 0);
 	processes_kill(&fx->ps, fx->metad, SIGKILL);
 	processes_kill(&fx->ps, pid, SIGKILL);
-	assert_false(is_exact(fx));
+	/* Over ofi a change of one list is made or not made as a whole. */
+	assert_int_equal(is_exact(fx), getenv("RLV_TEST_TRANSPORT") != NULL);
 	if (fx->pool)
 		processes_kill(&fx->ps, fx->memnode, SIGKILL);
 	began = clock_now_ns(clock_monotonic());
