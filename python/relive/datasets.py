@@ -263,6 +263,6 @@ def from_d4rl(dataset: Any, store: Store | str = "embed:", name: str = "d4rl", *
     Without ``next_observations`` the last step of an episode that timed out cannot be drawn, as its next
     observation is unknown; one warning says so.
 
-    The parameters are those of :func:`from_minari`, and so are the errors.
+    The parameters are those of :func:`relive.from_minari`, and so are the errors.
     """
     return _load(dataset, store, name, signature, capacity, options)
