@@ -72,7 +72,8 @@ int uri_parse(const char *text, struct uri *uri_out)
 	if (skip_prefix(text, "embed:", &rest)) {
 		uri.kind = URI_EMBED;
 		if (*rest == '?')
-			return uri_refuse(text, "it has no options: give them where the store is opened");
+			return uri_refuse(text,
+					  "it has no options: give them where the store is opened");
 		memcpy(uri.text, rest, strlen(rest) + 1);
 	} else if (skip_prefix(text, "shm:", &rest)) {
 		uri.kind = URI_SHM;
