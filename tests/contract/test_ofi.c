@@ -199,7 +199,7 @@ static void agent__sleeps_while_nobody_calls(void **state)
 		print_message("no schedstat of the agent's thread\n");
 		skip();
 	}
-	(void)usleep(window_us);
+	(void)usleep((useconds_t)window_us);
 	used = agent_cpu_ns() - before;
 	print_message("%llu us of CPU in 400 ms\n", (unsigned long long)used / 1000);
 	assert_true(used < window_us); /* ns, of a thousand times as many */
