@@ -201,25 +201,32 @@ static int side_take_tensor(struct rlv_landing *landing, struct landing_buffer *
 	return 0;
 }
 
+/* A device that is lost has no memory left to give: errors are of no use. */
 static void side_give(struct rlv_landing *landing, struct landing_buffer *buffer)
 {
 	struct backend *dev = landing->backend;
-	int ret = 0;
 
-	if (landing->pool) {
-		ret = rlv_pool_free(landing->pool, (void *)(uintptr_t)buffer->at, 0);
-	} else if (dev) {
-		ret = dev->ops->unmap(dev, buffer->at, buffer->device_bytes);
-		(void)dev->ops->unreserve(dev, buffer->at, buffer->device_bytes);
-		(void)dev->ops->extent_release(dev, buffer->extent);
-	}
-	(void)ret; /* a device that is lost has no memory left to give */
+	if (landing->pool || !dev)
+		return;
+	(void)dev->ops->unmap(dev, buffer->at, buffer->device_bytes);
+	(void)dev->ops->unreserve(dev, buffer->at, buffer->device_bytes);
+	(void)dev->ops->extent_release(dev, buffer->extent);
 }
 
+/* Without the landing's lock: the pool has its own, and may wait for other jobs. */
+static void side_give_tensor(struct rlv_landing *landing, const struct landing_buffer *buffer)
+{
+	int ret = landing->pool ? rlv_pool_free(landing->pool, (void *)(uintptr_t)buffer->at, 0)
+				: 0;
+
+	(void)ret; /* as of side_give */
+}
+
+/* With a pool the device's side is there. */
 static int buffer_take_sides(struct rlv_landing *landing, struct landing_buffer *buffer)
 {
 	struct backend *dev = landing->backend;
-	int ret = landing->pool ? side_take_tensor(landing, buffer) : side_take(landing, buffer);
+	int ret = landing->pool ? 0 : side_take(landing, buffer);
 
 	if (ret || !dev) {
 		buffer->host = (uint8_t *)(uintptr_t)buffer->at;
@@ -269,6 +276,11 @@ int rlv_landing_alloc(struct rlv_landing *landing, size_t align, size_t bytes, v
 	if (!buffer)
 		return error_set(-ENOMEM, "landing: cannot allocate memory");
 	buffer->bytes = align_up(bytes, BUFFER_ALIGN);
+	ret = landing->pool ? side_take_tensor(landing, buffer) : 0;
+	if (ret) {
+		mem_free(buffer);
+		return ret;
+	}
 	lock_acquire(&landing->lock, &landing_role);
 	ret = buffer_take_sides(landing, buffer);
 	if (ret == 0) {
@@ -279,8 +291,14 @@ int rlv_landing_alloc(struct rlv_landing *landing, size_t align, size_t bytes, v
 		*buffer_out = buffer->host;
 	}
 	lock_release(&landing->lock, &landing_role);
-	if (ret)
+	if (ret) {
+		struct error_kept kept;
+
+		error_keep(&kept);
+		side_give_tensor(landing, buffer);
+		error_restore(&kept);
 		mem_free(buffer);
+	}
 	return ret;
 }
 
@@ -299,7 +317,7 @@ struct landing_buffer *landing_find(struct rlv_landing *landing, const void *ptr
 void rlv_landing_free(struct rlv_landing *landing, void *memory, size_t bytes)
 {
 	struct landing_buffer *buffer, **link;
-	int ret;
+	int ret = 0;
 
 	(void)bytes;
 	if (!memory || !landing || getpid() != landing->pid)
@@ -321,6 +339,8 @@ void rlv_landing_free(struct rlv_landing *landing, void *memory, size_t bytes)
 			log_error("landing: a buffer is left to the device: %s", error_last());
 	}
 	lock_release(&landing->lock, &landing_role);
+	if (buffer && (ret == 0 || ret == -ENODEV))
+		side_give_tensor(landing, buffer);
 	mem_free(buffer);
 }
 
