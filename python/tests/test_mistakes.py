@@ -273,7 +273,7 @@ def test_cases__are_many_of_each_kind():
 def test_mistake__has_a_line_that_works(names, line, argument):
     if "shm:" in line and not relive.build_info()["remote"]:
         pytest.skip("this build has no shm:")
-    if "torch." in line or "torch(" in line:
+    if re.search(r"torch[.(]|\bdataset\(", line):
         names["torch"] = pytest.importorskip("torch")
     text = told_of(line, names)
     message, *lines = text.split("\n  write: ")
