@@ -5,7 +5,8 @@
 #   make check        the gates and all tests; ends with the counts
 #   make check-learn  networks that learn from Relive, and the examples in Python
 #   make check-wheel  the wheel in a clean environment, and a build for embed: alone
-#   make check-deep   valgrind, MSan, coverage, longer fuzzing, 100 kills, large Spin models
+#   make check-long   100 kills, longer fuzzing, noise and histories, a million iterations
+#   make check-deep   valgrind, MSan, coverage, large Spin models
 #   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks; check-vm-STAGE: one
 #   make campaign-vm  [EVENTS=200] [SEED=1] [FIRST=1] [RESULT=docs/campaign.json]: faults between guests
 #   make ratios-vm    [ROUNDS=7] [RESULT=FILE]: what our side of an RDMA wire costs, beside perftest
@@ -55,6 +56,9 @@ check-learn: setup-learn
 check-wheel: setup-test
 	@$(MAKE) --no-print-directory all
 	@tools/run-tests $(if $(RLV_COUNTS),--log "$(RLV_COUNTS)") $(BUILD):wheel
+
+check-long: setup-test
+	@tools/run-check long
 
 check-deep: setup-test
 	@tools/run-check deep
@@ -115,4 +119,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-wheel check-deep check-vm campaign-vm ratios-vm bench check-gpu check-adaptors learn-curves bench-peers wheel docs format install clean
+.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-wheel check-long check-deep check-vm campaign-vm ratios-vm bench check-gpu check-adaptors learn-curves bench-peers wheel docs format install clean
