@@ -176,6 +176,28 @@ ON_FIXTURE(doctor__limits)
 #define THP_AS(name, words) "echo \"" words "\" >kernel/mm/transparent_hugepage/" name "; "
 #define RESERVED "r=kernel/mm/hugepages/hugepages-2048kB; mkdir -p $r; echo 8 >$r/nr_hugepages; "
 
+/* Of a user who may have one process: the checks, which are processes, are named one after the other. */
+ON_FIXTURE(doctor__no_processes_left)
+{
+	static const char alone[] =
+		"setpriv --reuid 61234 --clear-groups --inh-caps +dac_read_search "
+		"--ambient-caps +dac_read_search prlimit --nproc=1 ";
+	struct cli_fixture *f = *state;
+	char line[512];
+
+	snprintf(line, sizeof(line), "%s true 2>/dev/null", alone);
+	if (system(line) != 0) { /* NOLINT(cert-env33-c): the words are ours */
+		print_message("skipped: no other user can be had here: setpriv needs root\n");
+		skip();
+	}
+	snprintf(line, sizeof(line),
+		 "export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0; exec %s $BIN/relive doctor;",
+		 alone);
+	examine(f, 1, NULL, line, "");
+	expect(f, "error", "versions", "fork: Resource temporarily unavailable", "ulimit -u");
+	expect(f, "error", "libfabric", "fork: Resource temporarily unavailable", "ulimit -u");
+}
+
 ON_FIXTURE(doctor__huge_pages)
 {
 	struct cli_fixture *f = *state;
