@@ -31,7 +31,7 @@ void async_sample_fini(struct async_sample *async)
 	*async = (struct async_sample){ 0 };
 }
 
-static int async_make_io(struct async_sample *async, size_t n)
+int async_sample_room(struct async_sample *async, size_t n)
 {
 	return mem_make_room(&async->io, &async->room_io, n, sizeof(*async->io))
 		       ? 0
@@ -70,7 +70,7 @@ static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 	const size_t phase = (size_t)32 << 20;
 	size_t most = max_u64(phase / max_u64(sampler_window_bytes(sp), 1), 1);
 	uint32_t n = (uint32_t)min_u64(async->found - async->rows_first, most);
-	int ret = async_make_io(async, n);
+	int ret = async_sample_room(async, n);
 
 	if (ret == 0)
 		ret = async_aim_rows(sp, async, n);
@@ -119,7 +119,7 @@ static void async_aim_look(struct rlv_sampler *sp, struct async_sample *async,
    look at their leaves is posted. */
 static int async_post_look(struct rlv_sampler *sp, struct async_sample *async)
 {
-	int ret = async_make_io(async, async->found);
+	int ret = async_sample_room(async, async->found);
 
 	if (ret)
 		return ret;
@@ -168,7 +168,7 @@ static int async_begin_rows(struct rlv_sampler *sp, struct async_sample *async)
 	}
 	if (!async_posts_together(sp, async))
 		return async_post_rows(sp, async);
-	ret = async_make_io(async, 2 * (size_t)n);
+	ret = async_sample_room(async, 2 * (size_t)n);
 	if (ret == 0)
 		ret = async_aim_rows(sp, async, n);
 	if (ret)
@@ -308,6 +308,28 @@ static int async_begin_draw(struct rlv_sampler *sp, struct async_sample *async, 
 	return ret ? ret : async_next_of_draw(sp, async);
 }
 
+static void async_take(struct rlv_sampler *sp, struct async_sample *async,
+		       const struct round *round)
+{
+	async->batch = round->batch;
+	async->n = round->n;
+	async->found = round->found;
+	async->began_ns = clock_now_ns(sp->h.clock);
+	async->reads.n = 0;
+}
+
+int async_sample_gather(struct rlv_sampler *sp, struct async_sample *async,
+			const struct round *round)
+{
+	int ret;
+
+	async_take(sp, async, round);
+	ret = async_begin_rows(sp, async);
+	if (ret)
+		async_sample_cancel(async);
+	return ret;
+}
+
 int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 		       const struct round *round)
 {
@@ -328,10 +350,7 @@ int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 	async->forest.trees = from->trees;
 	async->forest.n = from->n;
 	memcpy(async->forest.epochs, from->epochs, from->n * sizeof(struct epoch));
-	async->batch = round->batch;
-	async->n = round->n;
-	async->began_ns = clock_now_ns(sp->h.clock);
-	async->reads.n = 0;
+	async_take(sp, async, round);
 	if (sp->ordered) {
 		ret = sampler_draw_in_order(sp, async->s, &part);
 		if (ret == 0) {

@@ -76,6 +76,14 @@ void async_sample_fini(struct async_sample *async);
 RLV_MUST_CHECK int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 				      const struct round *round);
 
+/* Starts the gather and verification of the round->found items in async->s, as async_sample_start does after
+   its draw. */
+RLV_MUST_CHECK int async_sample_gather(struct rlv_sampler *sp, struct async_sample *async,
+				       const struct round *round);
+
+/* Makes room in async->io for n requests of the caller, while it is idle or done. -ENOMEM. */
+RLV_MUST_CHECK int async_sample_room(struct async_sample *async, size_t n);
+
 /* Starts the next phases, as long as their reads have completed; does not wait. 0: the sample is
    done. -EAGAIN: not yet. After an error it is idle. */
 RLV_MUST_CHECK int async_sample_look(struct rlv_sampler *sp, struct async_sample *async);

@@ -154,6 +154,9 @@ static void cutter_cut_all(struct cutter *c)
 	b->probability = cutter_cut(c, n * sizeof(*b->probability));
 	b->weight = cutter_cut(c, n * sizeof(*b->weight));
 	b->priority = cutter_cut(c, n * sizeof(*b->priority));
+	b->times_sampled = NULL;
+	if (c->sp->view->counts_off)
+		b->times_sampled = cutter_cut(c, n * sizeof(*b->times_sampled));
 }
 
 /* Describes the arrays of a batch for the plan's n_step, at most opts.n_step. Returns how many

@@ -90,7 +90,9 @@ static void sampler_gather_in_place(struct rlv_sampler *sp, const struct round *
 	uint64_t row_bytes = sp->h.desc->row_bytes, past = sp->view->window - 1;
 	uint32_t now;
 
-	for (uint32_t done = 0; done < round->found; done += now) {
+	if (!sp->reads_rows)
+		sampler_trust_leaves(s, round->found);
+	for (uint32_t done = 0; sp->reads_rows && done < round->found; done += now) {
 		now = round->found - done < TRANSPORT_VECTOR ? round->found - done
 							     : TRANSPORT_VECTOR;
 		for (uint32_t i = done; i < done + now; i++)
@@ -121,6 +123,17 @@ struct draw_opts sampler_draw_opts(const struct rlv_sampler *sp, bool stratified
 	};
 }
 
+/* Waits for the phases of the sampler's own async sample. */
+static int sampler_await_now(struct rlv_sampler *sp)
+{
+	int ret;
+
+	do
+		ret = async_sample_wait(sp, &sp->now);
+	while (ret == -EAGAIN);
+	return ret;
+}
+
 int sampler_round(struct rlv_sampler *sp, struct round *round)
 {
 	struct draw_scratch *s = &sp->scratch;
@@ -133,11 +146,7 @@ int sampler_round(struct rlv_sampler *sp, struct round *round)
 		sp->now.s = s;
 		sp->now.draws = &sp->rng;
 		ret = async_sample_start(sp, &sp->now, round);
-		if (ret)
-			return ret;
-		do
-			ret = async_sample_wait(sp, &sp->now);
-		while (ret == -EAGAIN);
+		ret = ret ? ret : sampler_await_now(sp);
 		round->found = sp->now.found;
 		return ret;
 	}
@@ -148,9 +157,20 @@ int sampler_round(struct rlv_sampler *sp, struct round *round)
 	if (ret)
 		return ret;
 	sampler_name_draws(sp, s, round->found);
-	if (sp->reads_rows)
-		sampler_gather_in_place(sp, round);
-	else
-		sampler_trust_leaves(s, round->found);
+	sampler_gather_in_place(sp, round);
 	return 0;
+}
+
+int sampler_gather_round(struct rlv_sampler *sp, struct round *round)
+{
+	int ret;
+
+	round->began_ns = clock_now_ns(sp->h.clock);
+	if (sp->trees.addressable) {
+		sampler_gather_in_place(sp, round);
+		return 0;
+	}
+	sp->now.s = &sp->scratch;
+	ret = async_sample_gather(sp, &sp->now, round);
+	return ret ? ret : sampler_await_now(sp);
 }

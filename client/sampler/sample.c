@@ -26,11 +26,8 @@ static bool sampler_is_stale(struct rlv_sampler *sp, uint32_t version)
 	return sp->view->max_staleness && sp->newest_version - version > sp->view->max_staleness;
 }
 
-/*
- * True if both reads of each leaf show the same generation and the second still shows an item:
- * neither its generation nor its priority is 0. Without a branch, so compilers make vectors of it.
- */
-static bool items_are_whole(const uint64_t *word, const uint64_t *again, uint32_t n)
+/* Without a branch, so compilers make vectors of it. */
+bool sampler_items_hold(const uint64_t *word, const uint64_t *again, uint32_t n)
 {
 	const uint64_t gens = leaf_make(0, LEAF_GEN_MASK, 0), one = leaf_make(0, 1, 0);
 	uint64_t differ = 0, none = 0; /* sign bit set: a generation or priority was 0 */
@@ -52,7 +49,7 @@ static bool sampler_keep_all(struct rlv_sampler *sp, struct batch *batch, uint32
 	uint64_t *restrict key = batch->key;
 	bool old = false;
 
-	if (!items_are_whole(s->word, s->again, n)) /* versions of torn rows say nothing */
+	if (!sampler_items_hold(s->word, s->again, n)) /* versions of torn rows say nothing */
 		return false;
 	for (uint32_t i = 0; batch->policy_version && i < n; i++)
 		old |= sampler_is_stale(sp, batch->policy_version[i]);
@@ -104,7 +101,7 @@ static int sampler_keep_round(struct sample_call *call, const struct round *roun
 	/* Packs the positions of items that do not hold to the front. */
 	for (uint32_t i = 0; !judged && i < round->found; i++) {
 		uint32_t at = s->at[i];
-		bool whole = items_are_whole(&s->word[i], &s->again[i], 1);
+		bool whole = sampler_items_hold(&s->word[i], &s->again[i], 1);
 		bool old = whole && batch->policy_version &&
 			   sampler_is_stale(sp, batch->policy_version[at]);
 
@@ -127,8 +124,7 @@ static int sampler_keep_round(struct sample_call *call, const struct round *roun
 
 /* -------- a short batch -------- */
 
-/* Closes the gaps at the positions in scratch.at[0, left) in every array of the batch. */
-static void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left)
+void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left)
 {
 	uint32_t to = 0;
 
@@ -151,18 +147,11 @@ static void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32
 
 /* -------- the call -------- */
 
-/* Completes the batch: closes gaps, computes weights and priorities, and sets the shapes to the
-   number of items found. */
-static void sampler_finish(struct sample_call *call)
+void batch_complete(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 {
-	struct rlv_sampler *sp = call->sp;
-	struct batch *batch = call->batch;
-	uint32_t n = call->n - call->left;
 	bool by_max = sp->opts.weights == RLV_WEIGHTS_BATCH;
 	int64_t size = shard_trees_items(&sp->trees);
 
-	if (call->left > 0)
-		batch_close_gaps(sp, batch, call->n, call->left);
 	priority_to_value(sp->view, batch->word, n, batch->priority);
 	priority_weights(batch->probability, n, by_max ? 0 : (double)(size > 0 ? size : 1),
 			 sp->beta > 0 ? sp->beta : 0, batch->weight);
@@ -170,6 +159,7 @@ static void sampler_finish(struct sample_call *call)
 		batch->arrays[a].shape[0] = n;
 	batch->pub.n = n;
 	batch->pub.table_size = size;
+	batch->counted = false;
 }
 
 /*
@@ -245,8 +235,11 @@ static int sampler_step(void *ctx)
 				"sample: only %u of %u items are available; set opts.short_batch "
 				"to accept fewer",
 				call->n - call->left, call->n);
-	if (ret == 0)
-		sampler_finish(call);
+	if (ret)
+		return sampler_commit(call, ret);
+	if (call->left > 0)
+		batch_close_gaps(sp, call->batch, call->n, call->left);
+	batch_complete(sp, call->batch, call->n - call->left);
 	return sampler_commit(call, ret);
 }
 

@@ -151,6 +151,7 @@ static void sampler_free(struct rlv_sampler *sp)
 	prefetch_fini(sp);
 	async_sample_fini(&sp->now);
 	readbacks_fini(sp);
+	scan_fini(&sp->scan);
 	batch_free_all(sp);
 	shard_trees_fini(&sp->trees);
 	mem_free(sp->changes);

@@ -1,7 +1,8 @@
 /*
  * Sampler: state shared by sampler.c (open, close), sample.c (the call), round.c (draw, gather and
  * verify in place), async_sample.c (the same over a wire), prefetch.c (prefetched batches), batch.c
- * (buffers), consume.c (consuming views), update.c (priorities) and readback.c (those that a device has).
+ * (buffers), consume.c (consuming views), update.c (priorities), readback.c (those that a device has) and
+ * scan.c (items that are read, not drawn).
  */
 #ifndef RLV_CLIENT_SAMPLER_SAMPLER_H
 #define RLV_CLIENT_SAMPLER_SAMPLER_H
@@ -11,6 +12,7 @@
 #include "client/sampler/async_sample.h"
 #include "client/sampler/shard_trees.h"
 #include "client/sampler/readback.h"
+#include "client/sampler/scan.h"
 #include "client/sampler/scratch.h"
 
 #include "ds/replay/change.h"
@@ -37,7 +39,9 @@ struct batch {
 	float *weight;
 	float *priority;
 	uint32_t *policy_version;
-	void *memory; /* of all of its arrays */
+	uint32_t *times_sampled; /* NULL: the view does not count them */
+	bool counted;            /* times_sampled is filled */
+	void *memory;            /* of all of its arrays */
 	size_t bytes;
 };
 
@@ -78,6 +82,7 @@ struct rlv_sampler {
 	uint32_t newest_version;               /* policy version seen */
 	uint64_t expired;                      /* consumed in this call, but too old to return */
 	struct readbacks readbacks;            /* updates from the device */
+	struct scan scan;
 	struct rlv_stats stats;
 };
 
@@ -98,6 +103,16 @@ struct round {
  * (the view has no items), those of the transport.
  */
 RLV_MUST_CHECK int sampler_round(struct rlv_sampler *sp, struct round *round);
+
+/* Gathers and verifies the round->found items whose shard, slot, word and `at` are in the scratch, as
+   sampler_round does after its draw. */
+RLV_MUST_CHECK int sampler_gather_round(struct rlv_sampler *sp, struct round *round);
+
+/*
+ * True if both reads of each leaf show the same generation and the second still shows an item:
+ * neither its generation nor its priority is 0.
+ */
+bool sampler_items_hold(const uint64_t *word, const uint64_t *again, uint32_t n);
 
 /* Options of a draw from the trees, which writes the item count of each tree to sizes_out. */
 struct draw_opts sampler_draw_opts(const struct rlv_sampler *sp, bool stratified,
@@ -177,9 +192,15 @@ struct batch *batch_find(struct rlv_sampler *sp);
 /* Brings the batch, of which pub.n items are filled, to the device of opts.dest, if there is one. */
 RLV_MUST_CHECK int batch_land(const struct rlv_sampler *sp, const struct batch *batch);
 
+/* Closes the gaps at the positions in scratch.at[0, left) in every array of the batch, which has n. */
+void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left);
+
+/* Sets priorities and weights of the first n items, from their words and probabilities, and the shapes. */
+void batch_complete(struct rlv_sampler *sp, struct batch *batch, uint32_t n);
+
 /* Gives a buffer for a sample of n: that of the oldest prefetched batch, or a free one. -EBUSY:
    the user holds opts.batches of them, or none is free; -ENOMEM with RLV_BATCHES_ANY; -EAGAIN: the
-   device of opts.dest still uses all that were released. */
+   device of opts.dest still uses all that were released. n 0: a free one; prefetched batches are dropped. */
 RLV_MUST_CHECK int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out);
 
 /* The shortest time in which the generation of a leaf can repeat: all slots rewritten at 10 ns a
@@ -192,6 +213,10 @@ uint64_t sampler_wrap_ns(const struct table_desc *desc);
  * Cost: 1 phase, 2 with counts.
  */
 RLV_MUST_CHECK int sampler_consume_found(struct rlv_sampler *sp, uint32_t n);
+
+/* -EINVAL, which names the index: a key that is invalid or of another table. */
+RLV_MUST_CHECK int sampler_check_keys(const struct rlv_sampler *sp, const uint64_t *keys,
+				      uint32_t n);
 
 /* Sorts n keys by (shard, slot), ascending; of equal ones the one given last comes last. Result:
    sp->scratch.order[i] = index of the i-th in keys. Cost: one pass if they are sorted already. */

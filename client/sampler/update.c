@@ -90,7 +90,7 @@ static bool keys_are_of_table(const struct rlv_sampler *sp, const uint64_t *keys
 	return differ == 0 && (int32_t)beyond >= 0;
 }
 
-static int sampler_check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+int sampler_check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 {
 	const struct table_desc *desc = sp->h.desc;
 
