@@ -11,7 +11,10 @@
 #include <errno.h>
 #include <string.h>
 
-enum { COPY_LOT = 32 }; /* items that are copied and verified together */
+enum {
+	COPY_LOT = 32,     /* items that are copied and verified together */
+	RUN_MOST = 1 << 20 /* bytes of a READ of several windows */
+};
 
 /* -------- memory -------- */
 
@@ -40,26 +43,48 @@ int async_sample_room(struct async_sample *async, size_t n)
 
 /* -------- rows -------- */
 
-/* Prepares READs of the windows of n items, from item rows_first on, into async->rows. -ENOMEM. */
-static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, uint32_t n)
+/* True if item i is in the slot behind item i - 1: items in order of insertion usually are. */
+static bool async_item_follows(const struct async_sample *async, uint32_t i)
 {
-	size_t bytes = sampler_window_bytes(sp);
+	const struct draw_scratch *s = async->s;
+
+	return async->in_order && s->shard[i] == s->shard[i - 1] &&
+	       s->slot[i] == s->slot[i - 1] + 1;
+}
+
+/* Prepares READs of the windows of n items, from item rows_first on, into async->rows: *n_io_out of them, since
+   windows that overlap are one. -ENOMEM. */
+static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, uint32_t n,
+			  size_t *n_io_out)
+{
+	size_t bytes = sampler_window_bytes(sp), row = sp->plan.row_bytes, n_io = 0;
+	uint8_t *dst;
 
 	if (!chunk_make_room(&async->rows, n * bytes))
 		return error_set(-ENOMEM, "sample: cannot allocate %zu bytes", n * bytes);
+	dst = async->rows.ptr;
 	for (uint32_t k = 0; k < n; k++) {
 		uint32_t i = async->rows_first + k;
 
-		async->io[k] = (struct transport_io){
+		if (k && async_item_follows(async, i) &&
+		    async->io[n_io - 1].len + row <= RUN_MOST) {
+			async->io[n_io - 1].len += (uint32_t)row;
+			async->s->window[i] = async->s->window[i - 1] + row;
+			dst += row;
+			continue;
+		}
+		async->io[n_io++] = (struct transport_io){
 			.region = handle_shard(&sp->h, async->s->shard[i])->rows,
 			.off = sampler_window_off(sp, async->s, i),
-			.dst = async->rows.ptr + k * bytes,
+			.dst = dst,
 			.mem = &async->rows,
 			.len = (uint32_t)bytes,
 		};
-		async->s->window[i] = async->rows.ptr + k * bytes;
+		async->s->window[i] = dst;
+		dst += bytes;
 	}
 	async->rows_n = n;
+	*n_io_out = n_io;
 	return 0;
 }
 
@@ -70,14 +95,15 @@ static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 	const size_t phase = (size_t)32 << 20;
 	size_t most = max_u64(phase / max_u64(sampler_window_bytes(sp), 1), 1);
 	uint32_t n = (uint32_t)min_u64(async->found - async->rows_first, most);
+	size_t n_io = 0;
 	int ret = async_sample_room(async, n);
 
 	if (ret == 0)
-		ret = async_aim_rows(sp, async, n);
+		ret = async_aim_rows(sp, async, n, &n_io);
 	if (ret)
 		return ret;
 	async->stage = ASYNC_ROWS;
-	return wait_set_read(&async->reads, async->io, n);
+	return wait_set_read(&async->reads, async->io, n_io);
 }
 
 /* True if all rows of item i's window are complete: each has the generation of its leaf, and its
@@ -100,19 +126,27 @@ static bool window_is_whole(const struct rlv_sampler *sp, const struct draw_scra
 
 /* -------- leaves again -------- */
 
-static void async_aim_look(struct rlv_sampler *sp, struct async_sample *async,
-			   struct transport_io *io)
+/* Prepares READs of the leaves of all items; returns how many. */
+static size_t async_aim_look(struct rlv_sampler *sp, struct async_sample *async,
+			     struct transport_io *io)
 {
 	struct draw_scratch *s = async->s;
+	size_t n_io = 0;
 
-	for (uint32_t i = 0; i < async->found; i++)
-		io[i] = (struct transport_io){
+	for (uint32_t i = 0; i < async->found; i++) {
+		if (i && async_item_follows(async, i)) {
+			io[n_io - 1].len += 8;
+			continue;
+		}
+		io[n_io++] = (struct transport_io){
 			.region = handle_shard(&sp->h, s->shard[i])->tree,
 			.off = sampler_leaf_off(sp, s, i),
 			.dst = &s->again[i],
 			.mem = &s->mem,
 			.len = 8,
 		};
+	}
+	return n_io;
 }
 
 /* Posts READs of the leaves of all items. V2 pairs with C1: the rows have come, then this second
@@ -120,12 +154,13 @@ static void async_aim_look(struct rlv_sampler *sp, struct async_sample *async,
 static int async_post_look(struct rlv_sampler *sp, struct async_sample *async)
 {
 	int ret = async_sample_room(async, async->found);
+	size_t n_io;
 
 	if (ret)
 		return ret;
-	async_aim_look(sp, async, async->io);
+	n_io = async_aim_look(sp, async, async->io);
 	async->stage = ASYNC_LOOK;
-	return wait_set_read(&async->reads, async->io, async->found);
+	return wait_set_read(&async->reads, async->io, n_io);
 }
 
 static bool sampler_looks_at_leaves(const struct rlv_sampler *sp)
@@ -158,6 +193,7 @@ static bool async_posts_together(const struct rlv_sampler *sp, const struct asyn
 static int async_begin_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
 	uint32_t n = async->found;
+	size_t n_rows = 0, n_looks;
 	int ret;
 
 	async->rows_first = async->rows_n = 0;
@@ -170,13 +206,13 @@ static int async_begin_rows(struct rlv_sampler *sp, struct async_sample *async)
 		return async_post_rows(sp, async);
 	ret = async_sample_room(async, 2 * (size_t)n);
 	if (ret == 0)
-		ret = async_aim_rows(sp, async, n);
+		ret = async_aim_rows(sp, async, n, &n_rows);
 	if (ret)
 		return ret;
-	async_aim_look(sp, async, async->io + n);
+	n_looks = async_aim_look(sp, async, async->io + n_rows);
 	async->stage = ASYNC_BOTH;
 	/* V2 pairs with C1: the queue pair starts the second look when the rows have come. */
-	return wait_set_read_fenced(&async->reads, async->io, 2 * (size_t)n, n);
+	return wait_set_read_fenced(&async->reads, async->io, n_rows + n_looks, n_rows);
 }
 
 static int async_next_of_draw(struct rlv_sampler *sp, struct async_sample *async)
@@ -309,11 +345,12 @@ static int async_begin_draw(struct rlv_sampler *sp, struct async_sample *async, 
 }
 
 static void async_take(struct rlv_sampler *sp, struct async_sample *async,
-		       const struct round *round)
+		       const struct round *round, bool in_order)
 {
 	async->batch = round->batch;
 	async->n = round->n;
 	async->found = round->found;
+	async->in_order = in_order;
 	async->began_ns = clock_now_ns(sp->h.clock);
 	async->reads.n = 0;
 }
@@ -323,7 +360,7 @@ int async_sample_gather(struct rlv_sampler *sp, struct async_sample *async,
 {
 	int ret;
 
-	async_take(sp, async, round);
+	async_take(sp, async, round, true);
 	ret = async_begin_rows(sp, async);
 	if (ret)
 		async_sample_cancel(async);
@@ -350,7 +387,7 @@ int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 	async->forest.trees = from->trees;
 	async->forest.n = from->n;
 	memcpy(async->forest.epochs, from->epochs, from->n * sizeof(struct epoch));
-	async_take(sp, async, round);
+	async_take(sp, async, round, sp->ordered);
 	if (sp->ordered) {
 		ret = sampler_draw_in_order(sp, async->s, &part);
 		if (ret == 0) {

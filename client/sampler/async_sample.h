@@ -48,6 +48,7 @@ struct async_sample {
 	struct draw_scratch own; /* scratch of a prefetched round */
 	struct batch *batch;
 	uint32_t n, found;
+	bool in_order; /* items are of neighbouring slots, often */
 	uint64_t began_ns;
 	struct rng rng;
 	struct rng *draws; /* its own generator, or the sampler's */

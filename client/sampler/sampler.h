@@ -1,8 +1,8 @@
 /*
  * Sampler: state shared by sampler.c (open, close), sample.c (the call), round.c (draw, gather and
  * verify in place), async_sample.c (the same over a wire), prefetch.c (prefetched batches), batch.c
- * (buffers), consume.c (consuming views), update.c (priorities), readback.c (those that a device has) and
- * scan.c (items that are read, not drawn).
+ * (buffers), consume.c (consuming views), update.c (priorities), readback.c (those that a device has),
+ * scan.c and gather.c (items that are read, not drawn).
  */
 #ifndef RLV_CLIENT_SAMPLER_SAMPLER_H
 #define RLV_CLIENT_SAMPLER_SAMPLER_H

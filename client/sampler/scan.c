@@ -1,5 +1,5 @@
 /*
- * Reading without drawing: a scan of all items, and items by their keys. Both end as a round of a sample
+ * A scan of all items, and what it shares with reading items by their keys. Both end as a round of a sample
  * does: rows are gathered and leaves are verified (client/sampler/round.c).
  */
 #include "relive/scan.h"
@@ -23,16 +23,6 @@ void scan_fini(struct scan *scan)
 	*scan = (struct scan){ 0 };
 }
 
-/* State of a call, kept when a node is lost and the step repeats. */
-struct scan_call {
-	struct rlv_sampler *sp;
-	const char *verb;
-	uint32_t n;
-	struct batch *batch;  /* NULL before the first step */
-	const uint64_t *keys; /* gather */
-	uint32_t found;       /* out */
-};
-
 /* -------- shards that are away -------- */
 
 static uint32_t scan_explain(void *ctx, char *text)
@@ -53,8 +43,7 @@ static int scan_late(void *ctx, int error)
 	return error_set(-ETIMEDOUT, "%s: the device still uses all batches", call->verb);
 }
 
-/* 0: the shard is open. -ENOENT: it is left out. -EHOSTDOWN: it is down, and may come back. */
-static int scan_reach(const struct scan_call *call, uint32_t s, bool partial)
+int scan_reach(const struct scan_call *call, uint32_t s, bool partial)
 {
 	const struct rlv_sampler *sp = call->sp;
 
@@ -80,9 +69,7 @@ static int scan_read(struct rlv_sampler *sp, size_t n)
 	return ret ? ret : waited;
 }
 
-/* Reads one word of each of the n items of the scratch, at words_off + slot * 8, into out, which lies in
-   the scratch. Cost: 1 phase. */
-static int scan_read_items(struct rlv_sampler *sp, uint64_t words_off, uint64_t *out, uint32_t n)
+int scan_read_items(struct rlv_sampler *sp, uint64_t words_off, uint64_t *out, uint32_t n)
 {
 	const struct draw_scratch *s = &sp->scratch;
 	int ret = async_sample_room(&sp->now, n);
@@ -104,9 +91,9 @@ static int scan_compare(const void *left, const void *right)
 {
 	const struct scan_block *a = left, *b = right;
 
-	if (a->age != b->age)
-		return a->age > b->age ? -1 : 1;
-	return a->shard < b->shard ? -1 : a->shard > b->shard;
+	if (a->order != b->order)
+		return a->order < b->order ? -1 : 1;
+	return a->turn < b->turn ? -1 : a->turn > b->turn;
 }
 
 /* Reads the headers of the n_open open shards, one shard after the other, to scan->words. */
@@ -141,24 +128,46 @@ static int scan_read_headers(struct rlv_sampler *sp, size_t n_open)
 	return scan_read(sp, n);
 }
 
-/* Adds the claimed blocks of a shard, with their age: how many were claimed there after them. */
-static void scan_add_blocks(struct rlv_sampler *sp, uint32_t s, const uint64_t *headers)
+/* The newest ticket of a shard's blocks. */
+static uint64_t scan_newest(const uint64_t *headers, uint32_t blocks)
 {
-	struct scan *scan = &sp->scan;
-	uint32_t blocks = sp->h.desc->blocks;
-	uint64_t newest = 0, after = 0;
+	uint64_t newest = 0;
 
 	for (uint32_t b = 0; b < blocks; b++)
 		newest = max_u64(newest, block_seq(headers[b]));
-	/* An ordered view's table has one shard, or that and the one that takes its place. */
+	return newest;
+}
+
+/*
+ * What a shard's tickets lack to those of the others, of which `ahead` is the newest. Writers claim blocks of all
+ * shards in turn, so that tickets keep pace, and one may be a turn ahead; a shard that joined later has lower ones. An
+ * ordered view's table has one shard, or that and the one that takes its place.
+ */
+static uint64_t scan_lag(const struct rlv_sampler *sp, uint32_t s, uint64_t newest, uint64_t ahead)
+{
 	if (sp->ordered)
-		after = (uint64_t)(sp->h.set.n_parts - s) << BLOCK_SEQ_BITS;
+		return (uint64_t)s << BLOCK_SEQ_BITS;
+	if (sp->h.set.statuses[s].state == RLV_SHARD_DRAINING || ahead - newest <= 1)
+		return 0;
+	return ahead - newest;
+}
+
+/* Adds the claimed blocks of a shard. */
+static void scan_add_blocks(struct rlv_sampler *sp, uint32_t s, const uint64_t *headers,
+			    uint64_t ahead)
+{
+	struct scan *scan = &sp->scan;
+	uint32_t blocks = sp->h.desc->blocks, shards = sp->h.set.n_parts;
+	uint64_t lag = scan_lag(sp, s, scan_newest(headers, blocks), ahead);
+
 	for (uint32_t b = 0; b < blocks; b++) {
 		uint64_t seq = block_seq(headers[b]);
+		uint32_t first = block_owner(headers[b]) % shards;
 
 		if (headers[b])
 			scan->blocks[scan->n++] =
-				(struct scan_block){ .age = after + newest - seq,
+				(struct scan_block){ .order = seq + lag,
+						     .turn = (s + shards - first) % shards,
 						     .shard = s,
 						     .block = b,
 						     .gen = block_gen(seq, blocks) };
@@ -172,6 +181,7 @@ static int scan_start_step(void *ctx)
 	struct scan *scan = &sp->scan;
 	uint32_t blocks = sp->h.desc->blocks;
 	const uint64_t *headers;
+	uint64_t ahead = 0;
 	size_t n_open = 0;
 	int ret = 0;
 
@@ -189,9 +199,11 @@ static int scan_start_step(void *ctx)
 		return error_set(-ENOMEM, "scan: cannot allocate memory for %zu blocks",
 				 n_open * blocks);
 	headers = (const uint64_t *)(const void *)scan->words.ptr;
+	for (size_t i = 0; i < n_open; i++)
+		ahead = max_u64(ahead, scan_newest(headers + i * blocks, blocks));
 	for (uint32_t s = 0; s < sp->h.set.n_parts; s++)
 		if (sp->h.set.parts[s]) {
-			scan_add_blocks(sp, s, headers);
+			scan_add_blocks(sp, s, headers, ahead);
 			headers += blocks;
 		}
 	qsort(scan->blocks, scan->n, sizeof(*scan->blocks), scan_compare);
@@ -290,9 +302,7 @@ static int scan_collect(const struct scan_call *call, struct scan_place *place, 
 	return 0;
 }
 
-/* Gathers and verifies the n items of the scratch; items that hold go to the batch. The positions of the
-   others stay in scratch.at: *left_out of them. */
-static int scan_gather(const struct scan_call *call, uint32_t n, uint32_t *left_out)
+int scan_gather(const struct scan_call *call, uint32_t n, uint32_t *left_out)
 {
 	struct rlv_sampler *sp = call->sp;
 	struct draw_scratch *s = &sp->scratch;
@@ -344,7 +354,7 @@ static int scan_count_samples(struct rlv_sampler *sp, struct batch *batch)
 	return ret;
 }
 
-static int scan_finish(const struct scan_call *call, uint32_t n)
+int scan_finish(const struct scan_call *call, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 		call->batch->probability[i] = 1;
@@ -378,8 +388,7 @@ static int scan_step(void *ctx)
 	return ret;
 }
 
-/* Runs a call that fills a batch, and hands it over. */
-static int scan_run(struct scan_call *call, int (*step)(void *ctx), int64_t timeout_ns)
+int scan_run(struct scan_call *call, int (*step)(void *ctx), int64_t timeout_ns)
 {
 	const struct handle_call how = { step, scan_explain, scan_late };
 	struct rlv_sampler *sp = call->sp;
@@ -387,7 +396,7 @@ static int scan_run(struct scan_call *call, int (*step)(void *ctx), int64_t time
 
 	handle_start(&sp->h, timeout_ns);
 	ret = handle_run(&sp->h, &how, call);
-	if (ret == 0 && call->found == 0 && !call->keys)
+	if (ret == 0 && call->found == 0)
 		ret = error_set(-ENODATA,
 				"scan: no more items: rlv_sampler_scan_start begins anew");
 	if (ret == 0)
@@ -399,7 +408,7 @@ static int scan_run(struct scan_call *call, int (*step)(void *ctx), int64_t time
 	return 0;
 }
 
-static int scan_check(const struct rlv_sampler *sp, uint32_t n, const void *batch_out)
+int scan_check(const struct rlv_sampler *sp, uint32_t n, const void *batch_out)
 {
 	if (!sp || !batch_out)
 		return error_set(-EINVAL, "sampler or batch_out is NULL");
@@ -420,104 +429,6 @@ int rlv_sampler_scan(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns
 	if (ret == 0)
 		*batch_out = &call.batch->pub;
 	return ret;
-}
-
-/* -------- by key -------- */
-
-/* Puts those keys in the scratch whose shards are open and whose slots may hold items: *n_out of them. */
-static int gather_find(const struct scan_call *call, uint32_t *n_out)
-{
-	struct rlv_sampler *sp = call->sp;
-	struct draw_scratch *s = &sp->scratch;
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < call->n; i++) {
-		uint64_t key = call->keys[i];
-		int ret = scan_reach(call, key_shard(key), false);
-
-		if (ret && ret != -ENOENT)
-			return ret;
-		if (ret || key_slot(key) % sp->h.desc->block < sp->view->window - 1)
-			continue;
-		s->shard[n] = key_shard(key);
-		s->slot[n] = key_slot(key);
-		s->word[n] = leaf_make(0, key_gen(key), 1);
-		s->at[n++] = i;
-	}
-	*n_out = n;
-	return 0;
-}
-
-/* Where no leaf is read after the rows, reads them before, and keeps the items that are there. */
-static int gather_look(const struct scan_call *call, uint32_t *n_inout)
-{
-	struct rlv_sampler *sp = call->sp;
-	struct draw_scratch *s = &sp->scratch;
-	uint32_t n = 0;
-	int ret;
-
-	if (sp->reads_rows && sp->opts.verify != RLV_VERIFY_CRC)
-		return 0;
-	ret = scan_read_items(sp, sp->view->leaves_off, s->again, *n_inout);
-	for (uint32_t i = 0; ret == 0 && i < *n_inout; i++) {
-		if (!sampler_items_hold(&s->word[i], &s->again[i], 1))
-			continue;
-		s->shard[n] = s->shard[i];
-		s->slot[n] = s->slot[i];
-		s->at[n] = s->at[i];
-		s->word[n++] = s->again[i];
-	}
-	*n_inout = n;
-	return ret;
-}
-
-static int gather_step(void *ctx)
-{
-	struct scan_call *call = ctx;
-	struct rlv_sampler *sp = call->sp;
-	struct batch *batch;
-	uint32_t n = 0, left = 0;
-	int ret = sampler_check_keys(sp, call->keys, call->n);
-
-	if (ret == 0 && !call->batch)
-		ret = batch_get(sp, 0, &call->batch);
-	if (ret == 0)
-		ret = gather_find(call, &n);
-	if (ret == 0)
-		ret = gather_look(call, &n);
-	if (ret)
-		return ret;
-	batch = call->batch;
-	memset(batch->key, 0, call->n * sizeof(*batch->key));
-	memset(batch->word, 0, call->n * sizeof(*batch->word));
-	if (n)
-		ret = scan_gather(call, n, &left);
-	if (ret)
-		return ret;
-	for (uint32_t i = 0; i < call->n; i++)
-		for (uint32_t o = 0; !batch->key[i] && o < batch->n_outputs; o++)
-			memset(batch->outputs[o].out + i * batch->outputs[o].item_bytes, 0,
-			       batch->outputs[o].item_bytes);
-	call->found = n - left;
-	return scan_finish(call, call->n);
-}
-
-int rlv_sampler_gather(struct rlv_sampler *sampler, const uint64_t *keys, uint32_t n,
-		       int64_t timeout_ns, const struct rlv_batch **batch_out, uint32_t *found_out)
-{
-	struct scan_call call = { .sp = sampler, .verb = "gather", .n = n, .keys = keys };
-	int ret = scan_check(sampler, n, batch_out);
-
-	if (ret == 0 && !keys)
-		ret = error_set(-EINVAL, "keys is NULL");
-	if (ret == 0)
-		ret = scan_run(&call, gather_step, timeout_ns);
-	if (ret)
-		return ret;
-	*batch_out = &call.batch->pub;
-	if (found_out)
-		*found_out = call.found;
-	return 0;
 }
 
 const uint32_t *rlv_batch_times_sampled(const struct rlv_batch *batch)

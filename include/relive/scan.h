@@ -23,12 +23,12 @@ extern "C" {
 #endif
 
 /*
- * Starts a scan of the items that are in the table now, from the oldest; a scan in progress ends. The next
- * ones, in rlv_sampler_scan, see all items that are here now and stay, and perhaps some that are appended
- * meanwhile; an endless stream of appends does not prolong the scan.
- * Order: that of insertion for each writer's stream; blocks of rows (rlv_table_opts.block) of all streams in
- * the order in which they were claimed; those of different shards by their age in blocks, which is exact only
- * for shards that took equal shares of blocks.
+ * Starts a scan of the items that are in the table now, from the oldest; a scan in progress ends.
+ * rlv_sampler_scan then gives each item that is here now and stays, and perhaps some that are appended
+ * meanwhile. A scan ends, however much is appended.
+ * Order: blocks of rows (rlv_table_opts.block) as they were claimed, and the rows of a block as they were
+ * appended. So a stream's items come in their order of insertion; with several shards, as long as these keep pace:
+ * tickets of blocks are counted by shard, and those of a shard that joined later are only matched by their newest.
  * partial: leave out shards that are down. Else a scan is complete but for shards that are lost, and waits
  * for a shard that is down: -EHOSTDOWN after the timeout.
  * Errors: -EHOSTDOWN, -ESTALE, -ECHILD, -ENOMEM. Cost: 1 RT (scan_start).
@@ -37,11 +37,13 @@ RLV_CHECKED int rlv_sampler_scan_start(struct rlv_sampler *sampler, bool partial
 				       int64_t timeout_ns);
 
 /*
- * Gives the scan's next items, at most n (1..batch_size): fewer at its end, and where items went meanwhile;
- * never 0. Errors: -ENODATA (the scan is over, or none was started), -EBUSY (all batch buffers are held),
+ * Gives the scan's next items, at most n (1..batch_size): fewer at its end, and where items were
+ * overwritten meanwhile; never 0. Errors: -ENODATA (the scan is over, or none was started), -EBUSY (all batch buffers are held),
  * -EHOSTDOWN (as above: the scan stays at its place, so call again), -ESTALE, -ECHILD, -EINVAL.
- * Prefetched batches are dropped. Cost: 2 RT (scan), 1 less with RLV_VERIFY_CRC; 1 more for views that count
- * samples of an item, for each 8192 leaves (scan_leaves), and for each 32 MiB of rows.
+ * Prefetched batches are dropped. Leaves are read ahead: with RLV_VERIFY_CRC, or without columns, priorities are
+ * as of then, and an item that was consumed since may still be seen.
+ * Cost: 2 RT (scan), or 1 RT (scan_sealed) with RLV_VERIFY_CRC; 1 more for each 8192 leaves, for views with
+ * max_times_sampled above 1, and for each 32 MiB of rows.
  */
 RLV_CHECKED int rlv_sampler_scan(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
 				 const struct rlv_batch **batch_out);
@@ -49,15 +51,13 @@ RLV_CHECKED int rlv_sampler_scan(struct rlv_sampler *sampler, uint32_t n, int64_
 /*
  * Reads the items with n keys (1..batch_size), as batches give them: item i is that of keys[i]. Where it is
  * absent, overwritten, consumed, retired or of a lost shard, key[i] and priority[i] are 0 and its columns zeros.
- * *found_out (may be NULL): items that are there.
  * Errors: -EINVAL (n; a key that is invalid or of another table: the message names the index), -EHOSTDOWN
  * (until the deadline some shard of a key was down), -EBUSY, -ESTALE, -ECHILD. Prefetched batches are dropped.
- * Cost: 2 RT (gather), also with RLV_VERIFY_CRC; 1 more for views that count samples of an item, and for each
+ * Cost: 2 RT (gather), also with RLV_VERIFY_CRC; 1 more for views with max_times_sampled above 1, and for each
  * 32 MiB of rows.
  */
 RLV_CHECKED int rlv_sampler_gather(struct rlv_sampler *sampler, const uint64_t *keys, uint32_t n,
-				   int64_t timeout_ns, const struct rlv_batch **batch_out,
-				   uint32_t *found_out);
+				   int64_t timeout_ns, const struct rlv_batch **batch_out);
 
 /*
  * How often each item of a batch was sampled, as long as the batch is held. NULL: the view does not count

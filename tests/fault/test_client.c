@@ -2,6 +2,8 @@
  * The n-th allocation fails, n = 1, 2, .. until a whole run of a store passes: each failure is a
  * typed error, leaks nothing, and leaves the store intact.
  */
+#include "relive/scan.h"
+
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 
@@ -47,6 +49,11 @@ static int work(const struct life *life, const struct rlv_steps *steps)
 	rc = rc ? rc : rlv_writer_append(life->writer, 1, steps, NULL);
 	rc = rc ? rc : rlv_sampler_sample(life->sampler, 8, 0, &batch);
 	rc = rc ? rc : rlv_sampler_update(life->sampler, batch->key, td, 8, NULL);
+	rc = rc ? rc : rlv_sampler_scan_start(life->sampler, false, 0);
+	rc = rc ? rc : rlv_sampler_scan(life->sampler, 8, 0, &batch);
+	if (rc == 0)
+		rlv_batch_release(life->sampler, batch);
+	rc = rc ? rc : rlv_sampler_gather(life->sampler, batch->key, 8, 0, &batch);
 	return rc ? rc : rlv_sampler_flush(life->sampler);
 }
 

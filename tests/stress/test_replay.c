@@ -3,6 +3,8 @@
  * ahead, or with rebuilds meanwhile. Every byte handed over is that of its step, and afterwards the trees
  * are exact.
  */
+#include "relive/scan.h"
+
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
@@ -108,11 +110,36 @@ static void check(const struct rlv_batch *batch)
 	}
 }
 
+/* Gathers what was drawn, and the next items of a scan that begins anew at its end. */
+static void scan_some(struct rlv_sampler *sampler, const struct rlv_batch *drawn)
+{
+	const struct rlv_batch *batch;
+	int rc = rlv_sampler_gather(sampler, drawn->key, drawn->n, 1000000, &batch);
+
+	expect(rc == 0, "gather");
+	for (uint32_t i = 0; rc == 0 && i < batch->n; i++)
+		expect(batch->key[i] == 0 ||
+			       (batch->key[i] == drawn->key[i] &&
+				replay_batch_id(batch, i) == replay_batch_id(drawn, i)),
+		       "gather: another item");
+	if (rc == 0)
+		rlv_batch_release(sampler, batch);
+	rc = rlv_sampler_scan(sampler, BATCH, 1000000, &batch);
+	expect(rc == 0 || rc == -ENODATA, "scan");
+	if (rc == 0) {
+		check(batch);
+		rlv_batch_release(sampler, batch);
+	} else {
+		expect(rlv_sampler_scan_start(sampler, false, 1000000) == 0, "scan_start");
+	}
+}
+
 static void *learn(void *arg)
 {
 	const struct job *job = arg;
 	struct rlv_sampler *sampler = job->sampler;
 	float td[BATCH];
+	uint32_t turn = 0;
 
 	for (int left = AFTER; left && !atomic_load(&failed); left -= !atomic_load(&writing)) {
 		const struct rlv_batch *batch;
@@ -125,6 +152,8 @@ static void *learn(void *arg)
 		for (uint32_t i = 0; i < batch->n; i++)
 			td[i] = (float)(batch->key[i] % 97) / 10;
 		expect(rlv_sampler_update(sampler, batch->key, td, batch->n, NULL) == 0, "update");
+		if (++turn % 8 == 0) /* it drops batches drawn ahead */
+			scan_some(sampler, batch);
 		rlv_batch_release(sampler, batch);
 	}
 	return NULL;

@@ -9,6 +9,8 @@
  * The linker hands the library's transport_open to us (cmake/tests.cmake), so that every transport
  * of the store is wrapped.
  */
+#include "relive/scan.h"
+
 #include "tests/support/fake/wire_transport.h"
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
@@ -215,6 +217,53 @@ TEST(sampler_sample__costs)
 		expect_sample(&l, cases[i].call);
 		close_learner(&l);
 	}
+}
+
+static void expect_scan(struct learner *l, const char *call, uint64_t keys[BATCH])
+{
+	struct rlv_stats before = replay_sampler_stats(l->sampler);
+	const struct rlv_batch *batch;
+
+	assert_int_equal(rlv_sampler_scan(l->sampler, BATCH, 0, &batch), 0);
+	expect_cost(call, before, replay_sampler_stats(l->sampler));
+	memcpy(keys, batch->key, BATCH * sizeof(*keys));
+	rlv_batch_release(l->sampler, batch);
+}
+
+static void expect_gather(struct learner *l, const char *call, const uint64_t keys[BATCH])
+{
+	struct rlv_stats before = replay_sampler_stats(l->sampler);
+	const struct rlv_batch *batch;
+
+	assert_int_equal(rlv_sampler_gather(l->sampler, keys, BATCH, 0, &batch), 0);
+	expect_cost(call, before, replay_sampler_stats(l->sampler));
+	rlv_batch_release(l->sampler, batch);
+}
+
+TEST(sampler_scan_and_gather__cost)
+{
+	const struct rlv_sampler_opts seals = { .verify = RLV_VERIFY_CRC };
+	const struct rlv_view view = { .n_step = 1 };
+	const struct rlv_batch *batch;
+	struct rlv_stats before;
+	struct learner l;
+	uint64_t keys[BATCH];
+
+	open_learner(&l, &view, NULL);
+	before = replay_sampler_stats(l.sampler);
+	assert_int_equal(rlv_sampler_scan_start(l.sampler, false, 0), 0);
+	expect_cost("scan_start", before, replay_sampler_stats(l.sampler));
+	expect_scan(&l, "scan_leaves", keys);
+	expect_scan(&l, "scan", keys);
+	expect_gather(&l, "gather", keys);
+	close_learner(&l);
+	open_learner(&l, &view, &seals);
+	assert_int_equal(rlv_sampler_scan_start(l.sampler, false, 0), 0);
+	assert_int_equal(rlv_sampler_scan(l.sampler, BATCH, 0, &batch), 0); /* reads leaves ahead */
+	rlv_batch_release(l.sampler, batch);
+	expect_scan(&l, "scan_sealed", keys);
+	expect_gather(&l, "gather_sealed", keys);
+	close_learner(&l);
 }
 
 TEST(sampler_open_and_flush__cost)
