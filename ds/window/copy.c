@@ -80,43 +80,138 @@ static void copy_column(const struct window_lot *lot, const struct window_output
 	}
 }
 
-/*
- * Returns the row of item i's window that row p of an output of several rows takes; a row before
- * the anchor's episode is replaced by the episode's first.
- */
-ALWAYS_INLINE uint32_t source_row(const struct window_lot *lot, enum window_kind kind, uint32_t i,
-				  uint32_t p)
-{
-	const struct window_plan *plan = lot->plan;
-	uint32_t next_at = window_next_at(plan->stack, plan->n_step);
-	uint32_t row = p;
+/* -------- item by item -------- */
 
-	if (kind == WINDOW_NEXT)
-		row = p + lot->k[i];
-	else if (kind == WINDOW_ALL && p >= next_at)
-		row = p - next_at + lot->k[i];
-	return row < lot->first[i] ? lot->first[i] : row;
+/* Copies one value of at least 32 bytes. */
+ALWAYS_INLINE void copy_long(uint8_t *dst, const uint8_t *src, size_t bytes)
+{
+	size_t done = 0;
+
+	for (; bytes - done >= 32; done += 32)
+		transport_copy_racy_bytes(dst + done, src + done, 32);
+	if (done < bytes) /* some bytes again */
+		transport_copy_racy_bytes(dst + bytes - 32, src + bytes - 32, 32);
 }
 
-ALWAYS_INLINE void copy_item_rows(const struct window_lot *lot, const struct window_output *o,
-				  uint32_t i, window_copy_fn copy)
+ALWAYS_INLINE void copy_rows_sized(uint8_t *dst, const uint8_t *src, size_t stride, size_t bytes,
+				   uint32_t n)
 {
-	const struct window_plan *plan = lot->plan;
-	uint32_t rows = o->kind == WINDOW_STACK || o->kind == WINDOW_NEXT ? plan->stack : 1;
-	uint8_t *dst = o->out + lot->at[i] * o->item_bytes;
+	for (uint32_t i = 0; i < n; i++, dst += bytes, src += stride)
+		transport_copy_racy_bytes(dst, src, bytes);
+}
 
-	if (o->kind == WINDOW_ALL)
-		rows = window_all_rows(plan->stack, plan->n_step);
-	for (uint32_t p = 0; p < rows; p++, dst += o->bytes) {
-		uint32_t row = source_row(lot, o->kind, i, p);
-
-		copy(dst, lot->windows[i] + (size_t)row * plan->row_bytes + o->offset, o->bytes);
+/* Copies n values of `bytes` each, `stride` bytes apart, to where they lie packed. */
+static void copy_rows(uint8_t *dst, const uint8_t *src, size_t stride, size_t bytes, uint32_t n)
+{
+	switch (bytes) {
+	case 1:
+		copy_rows_sized(dst, src, stride, 1, n);
+		break;
+	case 4:
+		copy_rows_sized(dst, src, stride, 4, n);
+		break;
+	case 8:
+		copy_rows_sized(dst, src, stride, 8, n);
+		break;
+	case 16:
+		copy_rows_sized(dst, src, stride, 16, n);
+		break;
+	default:
+		for (uint32_t i = 0; i < n; i++, dst += bytes, src += stride)
+			if (bytes >= 32)
+				copy_long(dst, src, bytes);
+			else
+				transport_copy_racy_bytes(dst, src, bytes);
 	}
 }
 
-static void copy_plain(uint8_t *dst, const uint8_t *src, size_t n)
+/* A copy of large values that is made when the source of the next one is known. */
+struct pending {
+	window_copy_fn copy;
+	uint8_t *dst;
+	const uint8_t *src;
+	size_t bytes; /* 0 = none */
+};
+
+static void pending_copy(struct pending *pending, uint8_t *dst, const uint8_t *src, size_t bytes)
 {
-	transport_copy_racy_bytes(dst, src, n);
+	if (pending->bytes)
+		pending->copy(pending->dst, pending->src, pending->bytes, src);
+	pending->dst = dst;
+	pending->src = src;
+	pending->bytes = bytes;
+}
+
+/* One output of one item. */
+struct item {
+	const uint8_t *values; /* of the output's column, in row 0 of the window */
+	size_t row_bytes, bytes;
+	uint32_t first; /* row where the anchor's episode begins */
+	uint8_t *dst;   /* of the next value */
+	struct pending *pending;
+};
+
+static void copy_values(struct item *item, uint32_t row, size_t stride, uint32_t n)
+{
+	const uint8_t *src = item->values + row * item->row_bytes;
+	bool large = item->bytes >= WINDOW_LARGE;
+
+	if (!large)
+		copy_rows(item->dst, src, stride, item->bytes, n);
+	for (uint32_t i = 0; large && i < n; i++)
+		pending_copy(item->pending, item->dst + i * item->bytes, src + i * stride,
+			     item->bytes);
+	item->dst += n * item->bytes;
+}
+
+/* Copies the values of the rows [row, row + n); a row before the anchor's episode is replaced by the
+   episode's first. */
+static void copy_run(struct item *item, uint32_t row, uint32_t n)
+{
+	uint32_t padded = row < item->first ? item->first - row : 0;
+
+	padded = padded < n ? padded : n;
+	copy_values(item, item->first, 0, padded);
+	copy_values(item, row + padded, item->row_bytes, n - padded);
+}
+
+static void copy_item(const struct window_lot *lot, const struct window_output *o, uint32_t i,
+		      struct pending *pending)
+{
+	const struct window_plan *plan = lot->plan;
+	uint32_t next_at = window_next_at(plan->stack, plan->n_step), k = lot->k[i];
+	struct item item = { .values = lot->windows[i] + o->offset,
+			     .row_bytes = plan->row_bytes,
+			     .bytes = o->bytes,
+			     .first = lot->first[i],
+			     .dst = o->out + lot->at[i] * o->item_bytes,
+			     .pending = pending };
+
+	switch (o->kind) {
+	case WINDOW_STACK:
+		copy_run(&item, 0, plan->stack);
+		break;
+	case WINDOW_NEXT:
+		copy_run(&item, k, plan->stack);
+		break;
+	case WINDOW_ALL:
+		copy_run(&item, 0, next_at);
+		copy_run(&item, k, window_all_rows(plan->stack, plan->n_step) - next_at);
+		break;
+	default:
+		copy_run(&item, plan->stack - 1, 1);
+	}
+}
+
+/* Fetches the column of a small output in all rows of a window. */
+static void prefetch_column(const struct window_plan *plan, const struct window_output *o,
+			    const uint8_t *window)
+{
+	const uint8_t *values = window + o->offset;
+
+	for (uint32_t row = 0; row < plan->stack + plan->future; row++, values += plan->row_bytes)
+		for (uint32_t at = 0; at < o->bytes; at += WIRE_LINE)
+			__builtin_prefetch(values + at, 0, WINDOW_TO_L2);
 }
 
 /* -------- what is computed -------- */
@@ -177,16 +272,13 @@ void window_copy_small(const struct window_lot *lot, const struct window_output 
 
 	switch (o->kind) {
 	case WINDOW_ANCHOR:
+	case WINDOW_STACK: /* of one row */
 		copy_column(lot, o, anchor, o->bytes);
 		break;
-	case WINDOW_STACK:
 	case WINDOW_NEXT:
-	case WINDOW_ALL:
-		if (o->kind == WINDOW_ALL || plan->stack > 1)
-			for (uint32_t i = 0; i < lot->n; i++)
-				copy_item_rows(lot, o, i, copy_plain);
-		else
-			copy_column(lot, o, o->kind == WINDOW_STACK ? anchor : next, o->bytes);
+		copy_column(lot, o, next, o->bytes);
+		break;
+	case WINDOW_ALL: /* by item */
 		break;
 	case WINDOW_RETURN:
 		if (same_k)
@@ -211,13 +303,20 @@ void window_copy_small(const struct window_lot *lot, const struct window_output 
 	}
 }
 
-void window_copy_large(const struct window_lot *lot, bool stream)
+void window_copy_by_item(const struct window_lot *lot, bool stream, bool prefetch)
 {
 	const struct window_plan *plan = lot->plan;
-	window_copy_fn copy = stream ? window_stream_copy() : copy_plain;
+	struct pending pending = { .copy = window_copy_of(stream) };
 
 	for (uint32_t i = 0; i < lot->n; i++)
-		for (uint32_t c = 0; c < plan->n_outputs; c++)
-			if (window_is_large(&plan->outputs[c]))
-				copy_item_rows(lot, &plan->outputs[c], i, copy);
+		for (uint32_t c = 0; c < plan->n_outputs; c++) {
+			const struct window_output *o = &plan->outputs[c];
+
+			if (!window_is_by_item(plan, o))
+				continue;
+			if (prefetch && o->bytes < WINDOW_LARGE && i + 1 < lot->n)
+				prefetch_column(plan, o, lot->windows[i + 1]);
+			copy_item(lot, o, i, &pending);
+		}
+	pending_copy(&pending, NULL, pending.src, 0);
 }

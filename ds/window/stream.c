@@ -4,33 +4,37 @@
 
 #if WINDOW_STREAM
 
-static void copy_sse2(uint8_t *dst, const uint8_t *src, size_t n)
+static void copy_line(uint8_t *to, const uint8_t *from)
 {
-	size_t done = window_stream_ends(dst, src, window_stream_head(dst, n));
-
-	for (; n - done >= WIRE_LINE; done += WIRE_LINE) {
-		const __m128i *from = (const void *)(src + done);
-		__m128i *to = (void *)(dst + done);
-		__m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
-		__m128i c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3);
-
-		_mm_stream_si128(to, a);
-		_mm_stream_si128(to + 1, b);
-		_mm_stream_si128(to + 2, c);
-		_mm_stream_si128(to + 3, d);
-	}
-	window_stream_ends(dst + done, src + done, n - done);
+	memcpy(to, from, WIRE_LINE);
 }
 
-window_copy_fn window_stream_copy(void)
+static void stream_line(uint8_t *to, const uint8_t *from)
+{
+	for (int i = 0; i < WIRE_LINE; i += 16)
+		_mm_stream_si128((__m128i *)(void *)(to + i),
+				 _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+}
+
+static void copy_sse2(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t *next)
+{
+	window_copy_lines(dst, src, n, next, (struct window_lines){ copy_line, false });
+}
+
+static void stream_sse2(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t *next)
+{
+	window_copy_lines(dst, src, n, next, (struct window_lines){ stream_line, true });
+}
+
+window_copy_fn window_copy_of(bool stream)
 {
 	switch (cpu_level()) {
 	case CPU_AVX512:
-		return window_stream_avx512;
+		return stream ? window_stream_avx512 : window_copy_avx512;
 	case CPU_AVX2:
-		return window_stream_avx2;
+		return stream ? window_stream_avx2 : window_copy_avx2;
 	default:
-		return copy_sse2;
+		return stream ? stream_sse2 : copy_sse2;
 	}
 }
 
@@ -41,13 +45,15 @@ void window_stream_end(void)
 
 #else
 
-static void copy_plain(uint8_t *dst, const uint8_t *src, size_t n)
+static void copy_plain(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t *next)
 {
+	(void)next;
 	transport_copy_racy_bytes(dst, src, n);
 }
 
-window_copy_fn window_stream_copy(void)
+window_copy_fn window_copy_of(bool stream)
 {
+	(void)stream;
 	return copy_plain;
 }
 

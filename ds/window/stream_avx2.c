@@ -4,19 +4,32 @@
 
 #include <immintrin.h>
 
-void window_stream_avx2(uint8_t *dst, const uint8_t *src, size_t n)
+static inline void copy_line(uint8_t *to, const uint8_t *from)
 {
-	size_t done = window_stream_ends(dst, src, window_stream_head(dst, n));
+	__m256i a = _mm256_loadu_si256((const void *)from);
+	__m256i b = _mm256_loadu_si256((const void *)(from + 32));
 
-	for (; n - done >= WIRE_LINE; done += WIRE_LINE) {
-		const __m256i *from = (const void *)(src + done);
-		__m256i *to = (void *)(dst + done);
-		__m256i a = _mm256_loadu_si256(from), b = _mm256_loadu_si256(from + 1);
+	_mm256_store_si256((void *)to, a);
+	_mm256_store_si256((void *)(to + 32), b);
+}
 
-		_mm256_stream_si256(to, a);
-		_mm256_stream_si256(to + 1, b);
-	}
-	window_stream_ends(dst + done, src + done, n - done);
+static inline void stream_line(uint8_t *to, const uint8_t *from)
+{
+	__m256i a = _mm256_loadu_si256((const void *)from);
+	__m256i b = _mm256_loadu_si256((const void *)(from + 32));
+
+	_mm256_stream_si256((void *)to, a);
+	_mm256_stream_si256((void *)(to + 32), b);
+}
+
+void window_copy_avx2(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t *next)
+{
+	window_copy_lines(dst, src, n, next, (struct window_lines){ copy_line, false });
+}
+
+void window_stream_avx2(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t *next)
+{
+	window_copy_lines(dst, src, n, next, (struct window_lines){ stream_line, true });
 }
 
 #else

@@ -4,16 +4,24 @@
 
 #include <immintrin.h>
 
-void window_stream_avx512(uint8_t *dst, const uint8_t *src, size_t n)
+static inline void copy_line(uint8_t *to, const uint8_t *from)
 {
-	size_t done = window_stream_ends(dst, src, window_stream_head(dst, n));
+	_mm512_store_si512((void *)to, _mm512_loadu_si512(from));
+}
 
-	for (; n - done >= WIRE_LINE; done += WIRE_LINE) {
-		__m512i line = _mm512_loadu_si512(src + done);
+static inline void stream_line(uint8_t *to, const uint8_t *from)
+{
+	_mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
+}
 
-		_mm512_stream_si512((void *)(dst + done), line);
-	}
-	window_stream_ends(dst + done, src + done, n - done);
+void window_copy_avx512(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t *next)
+{
+	window_copy_lines(dst, src, n, next, (struct window_lines){ copy_line, false });
+}
+
+void window_stream_avx512(uint8_t *dst, const uint8_t *src, size_t n, const uint8_t *next)
+{
+	window_copy_lines(dst, src, n, next, (struct window_lines){ stream_line, true });
 }
 
 #else

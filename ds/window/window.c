@@ -9,10 +9,7 @@
 
 #include "base/bits.h"
 
-enum {
-	SMALL_WINDOW = 1024, /* windows up to this size are prefetched whole */
-	TO_L2 = 2            /* locality of a prefetch: there, a core awaits more lines at a time */
-};
+enum { SMALL_WINDOW = 1024 }; /* windows up to this size are prefetched whole */
 
 /* *first_out, *end_out: the byte range of a window that its outputs, and the plan, need. */
 static void needed_bytes(const struct window_plan *plan, size_t *first_out, size_t *end_out)
@@ -38,21 +35,21 @@ static void needed_bytes(const struct window_plan *plan, size_t *first_out, size
 	*end_out = end;
 }
 
-/* Byte range to prefetch of a window, and whether it has large columns. */
+/* Byte range to prefetch of a window, and whether it has outputs that are copied item by item. */
 struct reach {
 	size_t first, end;
-	bool whole, has_large;
+	bool whole, by_item;
 };
 
 static struct reach find_reach(const struct window_plan *plan, size_t n)
 {
-	struct reach r = { .has_large = false };
+	struct reach r = { .by_item = false };
 
 	if (n > 1) /* a single window is copied before a prefetch could help */
 		needed_bytes(plan, &r.first, &r.end);
 	r.whole = r.end - r.first <= SMALL_WINDOW;
 	for (uint32_t c = 0; c < plan->n_outputs; c++)
-		r.has_large |= window_is_large(&plan->outputs[c]);
+		r.by_item |= window_is_by_item(plan, &plan->outputs[c]);
 	return r;
 }
 
@@ -64,7 +61,7 @@ static void prefetch_windows(const struct window_plan *plan, const struct reach 
 
 		for (at -= (uintptr_t)at & (WIRE_LINE - 1);
 		     reach->whole && at < windows[i] + reach->end; at += WIRE_LINE)
-			__builtin_prefetch(at, 0, TO_L2);
+			__builtin_prefetch(at, 0, WINDOW_TO_L2);
 		/* The hardware prefetcher streams long rows, but not their tails. */
 		for (uint32_t row = plan->stack - 1;
 		     !reach->whole && row < plan->stack + plan->future; row++)
@@ -97,11 +94,11 @@ static void gather_lot(struct window_lot *lot, const struct reach *reach, size_t
 		prefetch_windows(plan, reach, next, now);
 		next += now;
 		ahead -= now;
-		if (!window_is_large(&plan->outputs[c]))
+		if (!window_is_by_item(plan, &plan->outputs[c]))
 			window_copy_small(lot, &plan->outputs[c]);
 	}
-	if (reach->has_large)
-		window_copy_large(lot, plan->stream_stores);
+	if (reach->by_item)
+		window_copy_by_item(lot, plan->stream_stores, !reach->whole);
 }
 
 void window_gather(const struct window_plan *plan, const uint8_t *const *windows,

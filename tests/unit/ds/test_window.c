@@ -28,6 +28,7 @@ struct row {
 	uint8_t one;
 	uint8_t odd[3];
 	uint8_t wide[32];
+	uint8_t long_[45];
 	uint8_t frame[FRAME];
 	float reward32;
 	_Alignas(8) struct row_tail tail;
@@ -70,6 +71,8 @@ static void fill_row(uint32_t i)
 	row->one = (uint8_t)i;
 	memset(row->odd, (int)i, sizeof(row->odd));
 	memset(row->wide, (int)i + 1, sizeof(row->wide));
+	for (uint32_t k = 0; k < sizeof(row->long_); k++)
+		row->long_[k] = (uint8_t)(i * 5 + k);
 	for (int k = 0; k < FRAME; k++)
 		row->frame[k] = (uint8_t)(i * 7 + (uint32_t)k);
 	row->reward64 = (double)rng_uniform_u64(&w->rng, 100) - 50;
@@ -181,11 +184,14 @@ enum {
 	OUT_NEXT_FRAME,
 	OUT_ALL,
 	OUT_ALL_FRAMES,
+	OUT_ALL_ONES,
+	OUT_ALL_LONG,
 	OUT_ACTION,
 	OUT_TWO,
 	OUT_ONE,
 	OUT_ODD,
 	OUT_WIDE,
+	OUT_ONE_FRAME,
 	OUT_RETURN32,
 	OUT_RETURN64,
 	OUT_LAST,
@@ -209,11 +215,14 @@ static const struct window_output columns[OUTPUTS] = {
 	[OUT_NEXT_FRAME] = COLUMN(WINDOW_NEXT, frame, DTYPE_U8),
 	[OUT_ALL] = COLUMN(WINDOW_ALL, obs, DTYPE_F32),
 	[OUT_ALL_FRAMES] = COLUMN(WINDOW_ALL, frame, DTYPE_U8),
+	[OUT_ALL_ONES] = COLUMN(WINDOW_ALL, one, DTYPE_U8),
+	[OUT_ALL_LONG] = COLUMN(WINDOW_ALL, long_, DTYPE_U8),
 	[OUT_ACTION] = COLUMN(WINDOW_ANCHOR, action, DTYPE_I64),
 	[OUT_TWO] = COLUMN(WINDOW_ANCHOR, two, DTYPE_U16),
 	[OUT_ONE] = COLUMN(WINDOW_ANCHOR, one, DTYPE_U8),
 	[OUT_ODD] = COLUMN(WINDOW_ANCHOR, odd, DTYPE_U8),
 	[OUT_WIDE] = COLUMN(WINDOW_ANCHOR, wide, DTYPE_U8),
+	[OUT_ONE_FRAME] = COLUMN(WINDOW_ANCHOR, frame, DTYPE_U8),
 	[OUT_RETURN32] = COLUMN(WINDOW_RETURN, reward32, DTYPE_F32),
 	[OUT_RETURN64] = COLUMN(WINDOW_RETURN, reward64, DTYPE_F64),
 	[OUT_LAST] = COLUMN(WINDOW_LAST, next, DTYPE_F32),
@@ -286,12 +295,17 @@ static void assert_stacks(uint32_t i, const struct place *at)
 			continue;
 		assert_memory_equal(item(OUT_ALL, i, s), now->obs, sizeof(now->obs));
 		assert_memory_equal(item(OUT_ALL_FRAMES, i, s), now->frame, FRAME);
+		assert_memory_equal(item(OUT_ALL_ONES, i, s), &now->one, 1);
+		assert_memory_equal(item(OUT_ALL_LONG, i, s), now->long_, sizeof(now->long_));
 		if (!has_next)
 			continue;
 		assert_memory_equal(item(OUT_NEXT_OBS, i, s), next->obs, sizeof(next->obs));
 		assert_memory_equal(item(OUT_NEXT_FRAME, i, s), next->frame, FRAME);
 		assert_memory_equal(item(OUT_ALL, i, next_at + s), next->obs, sizeof(next->obs));
 		assert_memory_equal(item(OUT_ALL_FRAMES, i, next_at + s), next->frame, FRAME);
+		assert_memory_equal(item(OUT_ALL_ONES, i, next_at + s), &next->one, 1);
+		assert_memory_equal(item(OUT_ALL_LONG, i, next_at + s), next->long_,
+				    sizeof(next->long_));
 	}
 }
 
@@ -328,6 +342,7 @@ static void assert_item(uint32_t i, uint32_t anchor)
 	assert_memory_equal(item(OUT_ONE, i, 0), &row->one, 1);
 	assert_memory_equal(item(OUT_ODD, i, 0), row->odd, 3);
 	assert_memory_equal(item(OUT_WIDE, i, 0), row->wide, 32);
+	assert_memory_equal(item(OUT_ONE_FRAME, i, 0), row->frame, FRAME);
 	assert_memory_equal(item(OUT_VERSION, i, 0), &row->tail.policy_version, 4);
 	assert_memory_equal(item(OUT_LAST, i, 0), w->rows[last].next, sizeof(row->next));
 }
