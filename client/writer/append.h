@@ -1,5 +1,5 @@
 /*
- * Writer: state shared by append.c (calls), append_batch.c (rows and items), stream.c (blocks) and
+ * Writer: state shared by append.c (calls), append_batch.c (items), rows.c (rows), stream.c (blocks) and
  * writer.c (open, close).
  */
 #ifndef RLV_CLIENT_WRITER_APPEND_H
@@ -13,6 +13,7 @@
 
 #define WRITER_ROOM UINT32_MAX
 #define WRITER_CHUNK TRANSPORT_VECTOR /* most rows per round of an append */
+#define WRITER_STREAM_LEAST 2048      /* bytes of a value that is written past the cache */
 
 /* Metadata of a row, kept until every window that covers it is complete. */
 struct row_meta {
@@ -121,6 +122,13 @@ RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct append_batch 
  * admit so many. After another error of an admitted append the call appends the rest again.
  */
 RLV_MUST_CHECK int writer_append_batch(struct append_batch *put);
+
+/* -------- rows.c -------- */
+
+/* Builds the rows of src in place, or in the stage: then they travel over a wire with the CASes that
+   publish them, else (under TSan) they are written now. */
+RLV_MUST_CHECK int writer_write_rows(struct rlv_writer *w, struct stream *st,
+				     const struct source *src);
 
 /* -------- append.c -------- */
 
