@@ -14,8 +14,9 @@ def _host_array(value, name):
         return value.detach().view(torch.int16).numpy().view(np.uint16)
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
         try:
-            if hasattr(value, "detach"):  # a torch tensor that wants a gradient
-                value = value.detach()
+            for plain in ("detach", "resolve_neg"):  # a torch tensor may want a gradient, or another sign
+                if hasattr(value, plain):
+                    value = getattr(value, plain)()
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             device = getattr(value, "__dlpack_device__", None)

@@ -1,8 +1,9 @@
 /*
- * Array: numpy arrays on memory of ours, by numpy's C API. np.asarray(buffer) makes the same array at
- * five times the cost, which a learner pays for each column of each batch.
+ * Array: numpy arrays on memory of ours, by numpy's C API, and the memory of other libraries' tensors, by
+ * DLPack's. np.asarray(buffer) makes the same array at five times the cost, which a learner pays for each column
+ * of each batch.
  *
- * The API is a table of functions whose places never change within a major version of its ABI; it is
+ * numpy's API is a table of functions whose places never change within a major version of its ABI; it is
  * looked up at run time, so that one extension serves numpy 1 and 2 and builds without numpy.
  */
 #ifndef RLV_PYTHON_SRC_ARRAY_H
@@ -32,5 +33,12 @@ struct array_layout {
    holds a reference to `owner`, which keeps the memory valid. NULL with an exception. */
 PyObject *array_make(const struct array_layout *layout, uint32_t n, uint8_t *memory,
 		     PyObject *owner);
+
+/*
+ * Looks at a tensor whose type has DLPack's functions for C (dlpack.h, DLPackExchangeAPI; torch 2.10 and
+ * later): ten times as fast as its method numpy(). *out is valid as long as the tensor is not changed
+ * by others. false, without an exception: it is none, is on a device, or is a negated view.
+ */
+bool tensor_look(PyObject *value, struct elements *out);
 
 #endif

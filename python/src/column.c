@@ -1,5 +1,7 @@
 #include "python/src/column.h"
 
+#include "python/src/array.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -104,54 +106,79 @@ static uint32_t dtype_of_buffer(const Py_buffer *view)
 	return view->itemsize == dtypes[dtype].bytes ? dtype : 0;
 }
 
-/* Points *source at the buffer of a value, or at its elements converted without numpy. false: the
-   value's dtype, shape or layout is left to numpy, which converts it or raises the exception. */
-static bool bind_buffer(const struct column *col, PyObject *value, const struct demand *demand,
-			struct source *source)
+/* Points *source at elements, or at what they are converted to. false: their dtype, shape or layout is
+   left to numpy, which converts them or raises the exception. */
+static bool bind_elements(const struct column *col, const struct elements *from,
+			  const struct demand *demand, struct source *source)
 {
-	Py_buffer *view = &source->view;
 	int batch = demand->batched ? 1 : 0;
-	const uint8_t *bytes;
+	bool fits = from->packed && from->ndim == col->ndim + batch &&
+		    (!batch || from->shape[0] == demand->n);
+	size_t n = (size_t)demand->n * (col->bytes / dtypes[col->dtype].bytes);
+	const uint8_t *bytes = from->data;
 	uint8_t bits = 0;
-	uint32_t dtype;
-	bool fits;
 	void *to;
 
-	if (PyObject_GetBuffer(value, view, PyBUF_RECORDS_RO)) {
-		PyErr_Clear(); /* numpy's message is better */
-		return false;
-	}
-	dtype = dtype_of_buffer(view);
-	fits = view->ndim == col->ndim + batch && (!batch || view->shape[0] == demand->n);
 	for (int d = 0; fits && d < col->ndim; d++)
-		fits = view->shape[batch + d] == col->shape[d];
-	if (!dtype || !fits || !PyBuffer_IsContiguous(view, 'C'))
-		goto no;
-	source->data = bytes = view->buf;
-	if (col->dtype == RLV_BOOL && (dtype == RLV_U8 || dtype == RLV_I8)) {
-		for (Py_ssize_t i = 0; i < view->len; i++)
+		fits = from->shape[batch + d] == col->shape[d];
+	if (!from->dtype || !fits)
+		return false;
+	source->data = bytes;
+	if (col->dtype == RLV_BOOL && (from->dtype == RLV_U8 || from->dtype == RLV_I8)) {
+		for (size_t i = 0; i < n; i++)
 			bits |= bytes[i];
 		if (bits <= 1) /* the bytes are bools */
 			return true;
 	}
 	/* uint16 are the bits of bfloat16, int64 those of keys */
-	if (dtype == col->dtype || (dtype == RLV_U16 && col->dtype == RLV_BF16) ||
-	    (dtype == RLV_I64 && demand->keys))
+	if (from->dtype == col->dtype || (from->dtype == RLV_U16 && col->dtype == RLV_BF16) ||
+	    (from->dtype == RLV_I64 && demand->keys))
 		return true;
 	to = demand->stage ? demand->stage : malloc((size_t)demand->n * col->bytes);
 	source->own = demand->stage ? NULL : to;
 	source->data = to;
-	if (to &&
-	    convert_elements(dtype, bytes, col->dtype, to, (size_t)(view->len / view->itemsize)))
+	return to && convert_elements(from->dtype, bytes, col->dtype, to, n);
+}
+
+/* The same for the buffer of a value. */
+static bool bind_buffer(const struct column *col, PyObject *value, const struct demand *demand,
+			struct source *source)
+{
+	Py_buffer *view = &source->view;
+
+	if (PyObject_GetBuffer(value, view, PyBUF_RECORDS_RO)) {
+		PyErr_Clear(); /* numpy's message is better */
+		return false;
+	}
+	if (bind_elements(col,
+			  &(struct elements){ .data = view->buf,
+					      .dtype = dtype_of_buffer(view),
+					      .ndim = view->ndim,
+					      .shape = view->shape,
+					      .packed = PyBuffer_IsContiguous(view, 'C') },
+			  demand, source))
 		return true;
-no:
+	source_release(source);
+	return false;
+}
+
+/* The same for a tensor whose library has DLPack's functions for C. The value keeps its memory. */
+static bool bind_tensor(const struct column *col, PyObject *value, const struct demand *demand,
+			struct source *source)
+{
+	struct elements from;
+
+	if (!tensor_look(value, &from))
+		return false;
+	if (bind_elements(col, &from, demand, source))
+		return true;
 	source_release(source);
 	return false;
 }
 
 /* The same for what has a method numpy(), such as a tensor on the host that wants no gradient. */
-static bool bind_tensor(const struct column *col, PyObject *value, const struct demand *demand,
-			struct source *source)
+static bool bind_numpy(const struct column *col, PyObject *value, const struct demand *demand,
+		       struct source *source)
 {
 	static PyObject *name;
 	PyObject *array;
@@ -188,7 +215,8 @@ int column_bind(const struct column *col, PyObject *value, const struct demand *
 			return 0;
 	}
 	if (PyObject_CheckBuffer(value) ? bind_buffer(col, value, demand, source)
-					: bind_tensor(col, value, demand, source))
+					: bind_tensor(col, value, demand, source) ||
+						  bind_numpy(col, value, demand, source))
 		return 0;
 	shape = PyList_New(0);
 	if (shape && demand->batched)

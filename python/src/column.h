@@ -62,6 +62,15 @@ struct source {
 	Py_buffer view; /* held if .obj */
 };
 
+/* Elements of a value in memory of the host. */
+struct elements {
+	const void *data;
+	uint32_t dtype; /* 0 = no rlv_dtype */
+	int ndim;
+	const Py_ssize_t *shape; /* the value's */
+	bool packed;             /* in C's order */
+};
+
 /* The number of elements wanted, and the memory for conversion. */
 struct demand {
 	uint32_t n;

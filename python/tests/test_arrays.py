@@ -120,6 +120,36 @@ def test_torch__tensors_go_in(make_table):
     assert table.update_priorities(key, priorities=torch.rand(16)).stale == 0
 
 
+TORCH_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+CUTS = (lambda t: t[:, ::2], lambda t: t[:, 3:], lambda t: t[:, 3:].contiguous(), lambda t: t[1].reshape(2, 3),
+        lambda t: t.t()[:2, :1].expand(2, 3), lambda t: t[1].reshape(3, 2).t())
+
+
+def test_torch__values_of_every_dtype(store):
+    """Whatever layout a tensor has, what comes out is what torch says it holds."""
+    torch = pytest.importorskip("torch")
+    table = store.create_table(
+        "dtypes", {**{dtype: ((2, 3), dtype) for dtype in TORCH_DTYPES}, "one": "float32"}, 1000)
+    numbers = torch.arange(12).reshape(2, 6)
+    negated = torch.tensor(2 + 3j).conj().imag
+    assert negated.is_neg()
+    with table.writer() as writer:
+        for cut in CUTS:
+            step = {dtype: cut((numbers % 2 if dtype == "bool" else numbers).to(getattr(torch, dtype)))
+                    for dtype in TORCH_DTYPES}
+            writer.append(**step, one=negated)
+        for dtype, value in step.items():
+            with pytest.raises(relive.InvalidArgument, match=dtype + ": shape"):
+                writer.append({**step, dtype: value[:1], "one": negated})
+    batch = table.sample(256)
+    assert (batch.one == -3).all()
+    assert {tuple(row.ravel().tolist()) for row in batch.int64} == {
+        tuple(cut(numbers).reshape(-1).tolist()) for cut in CUTS}
+    for dtype, values in batch.torch().items():
+        if dtype in TORCH_DTYPES:
+            assert (values.double().numpy() == (batch.int64 % 2 if dtype == "bool" else batch.int64)).all(), dtype
+
+
 def test_torch__dataset(filled):
     torch = pytest.importorskip("torch")
     dataset = filled.dataset(16, prefetch=1)
