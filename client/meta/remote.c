@@ -11,11 +11,11 @@
 #include "base/bits.h"
 #include "base/os/futex.h"
 #include "base/os/lock.h"
+#include "base/os/thread.h"
 #include "base/log.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -449,18 +449,11 @@ static void *keep_lease(void *arg)
 	}
 }
 
-/* Starts the thread that renews the lease, with all signals blocked: the user's are not for it. */
 static int start_keeper(struct remote *remote)
 {
-	sigset_t all, old;
-	int ret;
+	int ret = thread_start(&remote->keeper, keep_lease, remote);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&remote->keeper, NULL, keep_lease, remote);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return ret ? error_set(-ret, "start the thread that renews the lease: %s", strerror(ret))
-		   : 0;
+	return ret ? error_prefix(ret, "renew the lease: ") : 0;
 }
 
 static void remote_close(struct meta *meta)
