@@ -11,7 +11,7 @@
  *   lock_acquire(&c->lock, &catalog_role); c->n++; lock_release(&c->lock, &catalog_role);
  *
  * (In C, clang 14 cannot name a member in such an attribute, hence the role.)
- * No lock is on the data path.
+ * No lock is on the data path, but the turn of a heap with copies: once in a call.
  */
 #ifndef RLV_BASE_OS_LOCK_H
 #define RLV_BASE_OS_LOCK_H
@@ -37,6 +37,7 @@
 enum lock_rank {
 	LOCK_RANK_PROCESS = 10, /* lists of the whole process: open stores, fork handlers */
 	LOCK_RANK_SERVER = 20,  /* a daemon's state */
+	LOCK_RANK_HANDLE = 30,  /* a handle, as long as a call of it takes */
 	LOCK_RANK_OBJECT = 40,  /* one object: table, catalog, device pool */
 	LOCK_RANK_REGION = 45,  /* regions are made and given back one after another */
 	LOCK_RANK_CHANNEL = 50, /* one connection */

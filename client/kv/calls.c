@@ -2,6 +2,7 @@
  * calls.c - put, get, watch and walk: each is a step of kv_run.
  */
 #include "client/kv/copies.h"
+#include "client/kv/filler.h"
 
 #include "ds/heap/heap_check.h"
 
@@ -46,8 +47,8 @@ static inline int key_run(struct rlv_kv *kv, struct rlv_bytes key, struct key_ca
 
 	of->key = chain_key(key.ptr, (uint32_t)key.len, kv->desc.seed);
 	part = chain_part(of->key.hash, kv->desc.n_parts);
-	acc = kv_access(kv, part);
-	if (acc && acc->in_place && !kv->owned) {
+	acc = kv->owned ? NULL : kv_access(kv, part);
+	if (acc && acc->in_place) {
 		heap_prefetch(acc, &of->key, step == step_get ? HEAP_PREFETCH_LINES : 0);
 		ret = part_set_is_quiet(&kv->set) ? step(of, acc) : -EAGAIN;
 		if (ret == 0 || (ret != -EAGAIN && !part_set_has_broken(&kv->set)))
@@ -282,6 +283,17 @@ static int step_info(void *ctx, struct heap_access *acc)
 	return 0;
 }
 
+static bool kv_has_broken(struct rlv_kv *kv)
+{
+	bool broken;
+
+	if (kv_turn_begin(kv))
+		return false;
+	broken = part_set_has_broken(&kv->set);
+	kv_turn_end(kv);
+	return broken;
+}
+
 /* Runs the step once for each part; those that are away are passed over. */
 static int kv_each_part(struct rlv_kv *kv, int (*step)(void *ctx, struct heap_access *acc),
 			void *ctx)
@@ -291,7 +303,7 @@ static int kv_each_part(struct rlv_kv *kv, int (*step)(void *ctx, struct heap_ac
 
 	for (; ret == 0 && call.part < kv->desc.n_parts; call.part++) {
 		ret = kv_run(kv, &call, kv->store->timeout_ns);
-		if (ret == -EHOSTDOWN || (ret && part_set_has_broken(&kv->set)))
+		if (ret == -EHOSTDOWN || (ret && kv_has_broken(kv)))
 			ret = 0;
 	}
 	return ret;
@@ -308,6 +320,8 @@ int rlv_kv_info(struct rlv_kv *kv, struct rlv_kv_info *info_out)
 	ret = abi_check(info_out, "info_out->");
 	if (ret == 0)
 		ret = kv_each_part(kv, step_info, &info);
+	if (ret == 0)
+		ret = kv_turn_begin(kv);
 	if (ret)
 		return ret;
 	info.parts = kv->desc.n_parts;
@@ -321,6 +335,7 @@ int rlv_kv_info(struct rlv_kv *kv, struct rlv_kv_info *info_out)
 	info.read_bytes = stats.read_bytes;
 	info.write_bytes = stats.write_bytes;
 	info.server_calls += kv->set.questions;
+	kv_turn_end(kv);
 	info.mode = kv->desc.mode;
 	abi_write(info_out, &info, sizeof(info));
 	return 0;
@@ -355,8 +370,13 @@ int rlv_kv_verify(struct rlv_kv *kv, struct rlv_kv_report *report_out)
 	ret = abi_check(report_out, "report_out->");
 	if (ret == 0)
 		ret = kv_each_part(kv, step_verify, &report);
+	if (ret == 0)
+		ret = kv_turn_begin(kv);
+	if (ret)
+		return ret;
 	for (uint32_t p = 0; ret == 0 && kv->owned && p < kv->desc.n_parts; p++)
 		ret = kv_copies_compare(kv, p, &report);
+	kv_turn_end(kv);
 	if (ret == 0)
 		abi_write(report_out, &report, sizeof(report));
 	return ret;

@@ -1,4 +1,5 @@
 #include "client/kv/copies.h"
+#include "client/kv/filler.h"
 
 #include "base/mem/alloc.h"
 
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #define FILL_BYTES ((uint64_t)64 << 10) /* of a new copy, behind each put */
+#define FILL_NS CLOCK_NS_PER_S          /* of a piece without a put */
 
 /* The line of a part as it is now; opened: when this handle opened each copy. */
 struct kv_line {
@@ -26,6 +28,7 @@ int kv_copies_init(struct rlv_kv *kv)
 {
 	if (kv->desc.copies == 1)
 		return 0;
+	kv_turns_init(kv);
 	kv->owned = mem_array(kv->desc.n_parts, sizeof(kv->owned[0]));
 	return kv->owned ? 0 : error_set(-ENOMEM, "heap: cannot allocate memory");
 }
@@ -142,6 +145,7 @@ static int kv_own(struct rlv_kv *kv, uint32_t p, const struct kv_line *line)
 	owned->line = *line;
 	owned->owns = true;
 	acc->copies = acc->space.copies = &owned->line.copies;
+	kv_filler_start(kv);
 	return 0;
 }
 
@@ -202,10 +206,14 @@ void kv_copies_fini(struct rlv_kv *kv)
 
 int rlv_kv_release(struct rlv_kv *kv)
 {
-	int ret = kv ? kv_enter(kv, kv->store->timeout_ns) : error_set(-EINVAL, "kv is NULL");
+	int ret = kv ? kv_turn_begin(kv) : error_set(-EINVAL, "kv is NULL");
 
+	if (ret)
+		return ret;
+	ret = kv_enter(kv, kv->store->timeout_ns);
 	for (uint32_t p = 0; ret == 0 && kv->owned && p < kv->desc.n_parts; p++)
 		ret = kv_disown(kv, p);
+	kv_turn_end(kv);
 	return ret;
 }
 
@@ -234,6 +242,26 @@ static int part_repair(struct rlv_kv *kv, uint32_t p, uint64_t bytes, uint64_t *
 	return ret;
 }
 
+bool kv_copies_fill(struct rlv_kv *kv)
+{
+	bool claimed = false;
+	uint64_t left = 0;
+	int ret;
+
+	for (uint32_t p = 0; p < kv->desc.n_parts; p++)
+		claimed |= kv->owned[p].claimed;
+	if (!claimed)
+		return false;
+	ret = kv_enter(kv, FILL_NS);
+
+	for (uint32_t p = 0; ret == 0 && p < kv->desc.n_parts; p++)
+		if (kv->owned[p].claimed && part_repair(kv, p, FILL_BYTES, &left))
+			error_clear(); /* a node went: the next look sees it */
+	if (ret)
+		error_clear();
+	return left > 0;
+}
+
 /* A piece is as large as the put: else a value that is put all the time would never be filled. */
 void kv_copies_go_on(struct rlv_kv *kv, uint32_t p, uint64_t bytes)
 {
@@ -259,9 +287,13 @@ int rlv_kv_repair(struct rlv_kv *kv, uint64_t bytes, uint64_t *left_out)
 		return error_set(-EINVAL, "kv or left_out is NULL");
 	if (!kv->slot.owner)
 		return error_set(-EACCES, "the handle was opened read-only");
+	ret = kv_turn_begin(kv);
+	if (ret)
+		return ret;
 	ret = kv_enter(kv, kv->store->timeout_ns);
 	for (uint32_t p = 0; ret == 0 && kv->owned && p < kv->desc.n_parts; p++)
 		ret = part_repair(kv, p, bytes, &left);
+	kv_turn_end(kv);
 	if (ret == 0)
 		*left_out = left;
 	return ret;

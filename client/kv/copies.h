@@ -31,6 +31,9 @@ void kv_copies_count(const struct rlv_kv *kv, struct rlv_kv_info *info);
 /* Adds heads and entries that differ in copies of the part to the report's problems. */
 RLV_MUST_CHECK int kv_copies_compare(struct rlv_kv *kv, uint32_t p, struct rlv_kv_report *report);
 
+/* Fills a piece of each part of which we are the owner. True: copies lack something still. */
+bool kv_copies_fill(struct rlv_kv *kv);
+
 /* After a put, of that many bytes in chunks: fills copies of part p that lack something by a piece, as
    rlv_kv_repair. What fails is tried again behind the next put. */
 void kv_copies_go_on(struct rlv_kv *kv, uint32_t p, uint64_t bytes);

@@ -1,4 +1,5 @@
 #include "client/kv/copies.h"
+#include "client/kv/filler.h"
 
 #include "ds/part/slot.h"
 #include "ds/replay/table_desc.h"
@@ -65,11 +66,22 @@ static int kv_attach(void *ctx, uint32_t p, bool returned, void **access_out)
 	return ret;
 }
 
+/* Between two calls the program may still read what the last one gave it. */
+static void kv_keep(struct rlv_kv *kv, struct heap_access *acc)
+{
+	if (!kv->filler.fills || kv->last != acc)
+		return;
+	kv->kept[0] = acc->stage;
+	kv->kept[1] = acc->large;
+	acc->stage = acc->large = NULL;
+	kv->last = NULL;
+}
+
 static void kv_detach(void *ctx, uint32_t p, void *access)
 {
-	(void)ctx;
 	(void)p;
 	kv_copies_forget(access);
+	kv_keep(ctx, access);
 	heap_access_close(access);
 	mem_free(access);
 }
@@ -115,6 +127,7 @@ static int kv_end(struct rlv_kv *kv, bool keep_error)
 	int ret = 0;
 
 	error_keep(&kept);
+	kv_turns_fini(kv, forked);
 	/* In a part out of our reach a write may still be under way: into memory that another client
 	   would get with our slot. The end of this process ends it for sure. */
 	away = !forked && part_set_drop(&kv->set) + kv->set.n_away > 0;
@@ -322,6 +335,7 @@ static int kv_try(struct rlv_kv *kv, const struct kv_call *call, bool *doubt_out
 	if (!acc)
 		return error_set(-EHOSTDOWN, "heap %s: part %u of %u, which has the key, is away",
 				 kv->desc.name, call->part, kv->desc.n_parts);
+	kv->last = acc;
 	acc->in_doubt = acc->away = false;
 	acc->chunk_bytes = 0;
 	ret = call->step(call->ctx, acc);
@@ -348,7 +362,8 @@ int kv_enter(struct rlv_kv *kv, int64_t timeout_ns)
 	return part_set_enter(&kv->set);
 }
 
-int kv_run(struct rlv_kv *kv, const struct kv_call *call, int64_t timeout_ns)
+/* kv_run, in the handle's turn. */
+static int kv_run_on(struct rlv_kv *kv, const struct kv_call *call, int64_t timeout_ns)
 {
 	struct backoff backoff = { .first_ns = 20000, .doublings = 6 }; /* to 1.28 ms */
 	bool in_place =
@@ -378,4 +393,15 @@ int kv_run(struct rlv_kv *kv, const struct kv_call *call, int64_t timeout_ns)
 		if (waits)
 			backoff_sleep(&backoff, kv->set.clock, deadline_ns);
 	}
+}
+
+int kv_run(struct rlv_kv *kv, const struct kv_call *call, int64_t timeout_ns)
+{
+	int ret = kv_turn_begin(kv);
+
+	if (ret)
+		return ret;
+	ret = kv_run_on(kv, call, timeout_ns);
+	kv_turn_end(kv);
+	return ret;
 }

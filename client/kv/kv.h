@@ -14,6 +14,20 @@
 
 #include "relive/kv.h"
 
+#include "base/os/lock.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct kv_filler {
+	struct lock turn;
+	_Atomic uint32_t stop; /* futex */
+	pthread_t thread;
+	pid_t pid;
+	bool runs;
+	bool fills; /* the turn is the thread's */
+};
+
 struct rlv_kv {
 	struct rlv_store *store;
 	struct heap_desc desc;
@@ -22,6 +36,9 @@ struct rlv_kv {
 	bool fenced;                 /* in some part: the slot is not ours any more */
 	struct kv_owned *owned;      /* of each part, if parts have copies: copies.c */
 	uint32_t at[HEAP_MAX_PARTS]; /* the catalog's part that has each part */
+	struct kv_filler filler;     /* if parts have copies: filler.c */
+	const void *last;            /* access of the last call: what it gave out lies there */
+	void *kept[2];               /* or here, if the access has ended since */
 };
 
 /* A call on one part. */

@@ -85,7 +85,8 @@ RLV_CHECKED int rlv_kv_release(struct rlv_kv *kv);
 
 /*
  * After a memory node was lost the server makes new copies on others, which are empty. It fills those of parts
- * that nobody owns. Each put of a part's owner fills some 64 KiB of them. This call fills those of all parts,
+ * that nobody owns. Each put of a part's owner fills some 64 KiB of them, and a thread of its handle goes on between
+ * calls, so what a call gave out stays valid until the next one, as ever. This call fills those of all parts,
  * by about `bytes` each time, UINT64_MAX = to the end; *left_out: buckets that are left, 0 = all
  * copies are whole again. Puts may go on in between, and the handle becomes the owner of the parts. Errors: as
  * rlv_kv_put. Thread: owner. Cost: for each part, reads of all heads, and 3 RT for each key.
