@@ -16,7 +16,8 @@ static inline void change_elements(struct rng *rng, uint8_t *bytes, uint64_t ele
 			i += (uint64_t)(log1p(-rng_uniform_double(rng)) * scale);
 		if (i >= elements)
 			return;
-		bytes[i * element_bytes] ^= (uint8_t)(1 + (i & 127));
+		/* Odd, so that no value comes back within 255 generations. */
+		bytes[i * element_bytes] += (uint8_t)(1 + 2 * (i & 63));
 	}
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define SAMPLE_ALL ((uint64_t)16 << 20) /* payload that is looked at whole */
-#define SAMPLE_PART 16u                 /* of a larger one */
+#define SAMPLE_PART 64u                 /* of a larger one */
 #define SAMPLE_MOST ((uint64_t)4 << 20) /* of a tensor: what delta_density reads */
 
 static struct delta_array array_of(const struct weights_copy *copy, uint32_t i)

@@ -32,12 +32,27 @@ uint64_t delta_room(const struct delta_array *array, uint64_t changed)
 	       DELTA_SPARE;
 }
 
+#define COUNT_DIFFERING(type) \
+	for (uint64_t i = 0; i < n; i += sizeof(type)) { \
+		type a, b; \
+		memcpy(&a, old + i, sizeof(a)); \
+		memcpy(&b, now + i, sizeof(b)); \
+		count += a != b; \
+	}
+
+/* One loop for each width: a call of memcmp for each element would take half as long as a copy of all. */
 static uint64_t count_differing(const uint8_t *old, const uint8_t *now, uint64_t n, uint32_t each)
 {
 	uint64_t count = 0;
 
-	for (uint64_t i = 0; i < n; i += each)
-		count += memcmp(old + i, now + i, each) != 0;
+	if (each == 1)
+		COUNT_DIFFERING(uint8_t)
+	else if (each == 2)
+		COUNT_DIFFERING(uint16_t)
+	else if (each == 4)
+		COUNT_DIFFERING(uint32_t)
+	else
+		COUNT_DIFFERING(uint64_t)
 	return count;
 }
 

@@ -426,6 +426,13 @@ TEST(density__of_small_and_sampled_arrays)
 		s->now.bytes[80 * i] ^= 1;
 	assert_true(delta_density(&s->array, s->old.bytes, s->now.bytes) == 0.025);
 	scene_close(s);
+	for (uint32_t each = 1; each <= 8; each *= 2) { /* one in seven, in its last byte */
+		scene_open(s, 7 * 300, each, 0);
+		for (uint64_t i = 0; i < 300; i++)
+			s->now.bytes[(7 * i + 1) * each - 1] ^= 0x80;
+		assert_true(delta_density(&s->array, s->old.bytes, s->now.bytes) == 300.0 / 2100);
+		scene_close(s);
+	}
 	scene_open(s, 3u << 20, 2, 0);
 	for (uint64_t i = 0; i < s->bytes; i += 40)
 		s->now.bytes[i] ^= 1;
