@@ -189,7 +189,7 @@ int rlv_kv_get_newer(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than,
 int rlv_kv_watch(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than, int64_t timeout_ns,
 		 uint64_t *version_out)
 {
-	struct backoff backoff = { .first_ns = 20000, .doublings = 6 }; /* to 1.28 ms */
+	struct backoff backoff = { .first_ns = 20000, .doublings = 3 }; /* to 160 us */
 	struct key_call call = { .than = than };
 	uint64_t deadline_ns;
 	int ret = kv_key_check(kv, key);
