@@ -32,6 +32,8 @@ static const struct arg_option options[] = {
 	  "of the elements change from one generation to the next (default 1)", &parsed.percent,
 	  ARG_NUMBER },
 	{ "actors", "N", "processes that fetch (default 1)", &parsed.config.actors, ARG_COUNT32 },
+	{ "fresh", NULL, "leave the pages of the store's memory to the first generations",
+	  &parsed.config.fresh, ARG_FLAG },
 	{ "codec", NULL, "deltas alone, without a store", &parsed.codec, ARG_FLAG },
 	{ "store", "NAME",
 	  "store to use, by name or URI (default: a private store). Its\nheap `bench-weights` is "

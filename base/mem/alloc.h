@@ -98,6 +98,12 @@ int pages_alloc(size_t bytes, enum page_kind wanted, struct pages *pages_out) RL
 /* Unmaps and zeroes *pages; a second call is a no-op. */
 void pages_free(struct pages *pages);
 
+/*
+ * Gives all pages of a mapping their memory now, and this process's tables an entry for each: writes to them do not fault. What
+ * they hold stays. Advice: nothing happens where the kernel cannot. Cost: about as long as to fill the new ones with zeros.
+ */
+void pages_populate(void *ptr, size_t bytes);
+
 /* True if the kernel honours MADV_HUGEPAGE for private memory. Looked up once. */
 bool pages_thp_allowed(void);
 

@@ -100,6 +100,17 @@ void pages_free(struct pages *pages)
 	*pages = (struct pages){ 0 };
 }
 
+void pages_populate(void *ptr, size_t bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = align_down((uintptr_t)ptr, page);
+
+#ifdef MADV_POPULATE_WRITE
+	(void)madvise((void *)from, bytes + ((uintptr_t)ptr - from), MADV_POPULATE_WRITE);
+#else
+	(void)from, (void)bytes;
+#endif
+}
+
 uint64_t pages_available(void)
 {
 	char line[128];

@@ -13,6 +13,7 @@ static const struct {
 } metrics[WEIGHTS_METRICS] = {
 	[WEIGHTS_GBPS] = { "gbps", "GB/s", true },
 	[WEIGHTS_OF_MEMCPY] = { "of_memcpy", "1", true },
+	[WEIGHTS_FIRST_GBPS] = { "first_gbps", "GB/s", true },
 	[WEIGHTS_PAUSE] = { "pause_us", "us", false },
 	[WEIGHTS_FIRST_BYTE] = { "first_byte_us", "us", false },
 	[WEIGHTS_TRIPS] = { "round_trips", "1", false },
@@ -59,7 +60,7 @@ void weights_case_print(const struct weights_case *c, struct json *json)
 
 void weights_codec_print(const struct codec *codec, uint64_t seed, struct json *json)
 {
-	const struct weights_config config = { codec->bytes, 0, codec->density, seed };
+	const struct weights_config config = { codec->bytes, 0, codec->density, seed, false };
 
 	for (int role = 0; role < CODEC_ROLES; role++) {
 		struct series series[WEIGHTS_METRICS] = {

@@ -22,8 +22,9 @@
 
 enum weights_role { WEIGHTS_PUBLISH, WEIGHTS_FETCH, WEIGHTS_ROLES };
 enum weights_metric {
-	WEIGHTS_GBPS,       /* bytes of the tensors in the time of the call */
-	WEIGHTS_OF_MEMCPY,  /* the same, by that of memcpy in the window */
+	WEIGHTS_GBPS,      /* bytes of the tensors in the time of the call */
+	WEIGHTS_OF_MEMCPY, /* the same, by that of memcpy in the window */
+	WEIGHTS_FIRST_GBPS, /* WEIGHTS_GBPS of the first generation, whose pages nobody had touched, without prefault */
 	WEIGHTS_PAUSE,      /* in which an actor has neither generation */
 	WEIGHTS_FIRST_BYTE, /* from the publisher's return until an actor knows of it */
 	WEIGHTS_TRIPS,      /* round trips of the call */
@@ -36,6 +37,7 @@ struct weights_config {
 	uint32_t actors; /* 0: the codec alone */
 	double density;  /* part of the elements that changes from one generation to the next */
 	uint64_t seed;
+	bool fresh; /* without prefault */
 };
 
 /* What an actor did with the generation of that version. */
@@ -58,7 +60,8 @@ struct weights_case {
 	struct weights_shared *shared;
 	struct rlv_store *store;
 	struct rlv_generations *weights;
-	struct pages data, copy; /* tensors, and where memcpy copies them */
+	struct pages data;
+	uint8_t *copy; /* where memcpy copies them: shared memory, with all its pages, as that of a store */
 	struct rlv_tensor tensors[WEIGHTS_TENSORS];
 	char names[WEIGHTS_TENSORS][24];
 	struct rng rng;

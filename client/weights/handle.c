@@ -36,8 +36,8 @@ static int weights_opts_check(struct rlv_weights_opts *opts)
 	opts->anchor_every = opts->anchor_every ? opts->anchor_every : 8;
 	opts->bytes = opts->bytes ? opts->bytes : (uint64_t)64 << 20;
 	opts->max_clients = opts->max_clients ? opts->max_clients : 64;
-	if (opts->reserved)
-		return error_set(-EINVAL, "opts.reserved is not 0");
+	if (opts->prefault > 1)
+		return error_set(-EINVAL, "opts.prefault %u: 0 or 1", opts->prefault);
 	if (opts->keep > WEIGHTS_KEEP_MAX)
 		return error_set(-EINVAL, "opts.keep %u: at most %u", opts->keep, WEIGHTS_KEEP_MAX);
 	if (opts->anchor_every > WEIGHTS_ANCHOR_MAX)
@@ -102,6 +102,17 @@ static int weights_begin(struct rlv_generations *weights, const struct rlv_weigh
 	return ret;
 }
 
+/* Where this process maps the parts of the heap. */
+static void heap_prefault(const struct rlv_kv *kv)
+{
+	for (uint32_t s = 0; s < kv->set.n_parts; s++) {
+		const struct heap_access *acc = kv->set.states[s];
+
+		if (acc && acc->heap->rows->base)
+			pages_populate(acc->heap->rows->base, acc->heap->rows->size);
+	}
+}
+
 /* Copies of new weights: two, if there are two nodes. */
 static uint32_t copies_by_nodes(struct rlv_store *store)
 {
@@ -161,6 +172,8 @@ int rlv_weights_create(struct rlv_store *store, const char *name,
 		ret = weights_begin(weights, &full);
 	if (ret)
 		return weights_fail(weights, name, ret);
+	if (full.prefault)
+		heap_prefault(weights->kv);
 	*weights_out = weights;
 	return 0;
 }

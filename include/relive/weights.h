@@ -35,7 +35,8 @@ struct rlv_weights_opts {
 	uint32_t max_clients;  /* open handles; 0 = 64 */
 	uint32_t copies; /* on memory nodes of their own; 0 = 2 where there are two, else 1. From 2 on one
 			    handle publishes: others get -EBUSY, as in relive/kv.h */
-	uint32_t reserved; /* 0 */
+	uint32_t prefault; /* 1 = create gives all memory of the heap its pages, and maps them, where this process can map
+			      it: first generations are published as fast as later ones. It takes as long as to clear that memory */
 };
 #define RLV_WEIGHTS_OPTS_INIT RLV_SIZED(struct rlv_weights_opts)
 

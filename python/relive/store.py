@@ -204,7 +204,7 @@ class Store:
         return sorted(self._core.kvs())
 
     def create_weights(self, name: str, bytes: int = 0, *, keep: int = 0, anchor_every: int = 0,
-                       copies: int = 0, max_clients: int = 0) -> Weights:
+                       copies: int = 0, max_clients: int = 0, prefault: bool = False) -> Weights:
         """Creates weights, or opens those of that name if they were created with equal arguments. Returns a
         :class:`relive.Weights`. They lie in a heap of the same name.
 
@@ -215,12 +215,14 @@ class Store:
             elements in between; 0 = 8, 1 = always all.
         :param copies: on memory nodes of their own; 0 = 1.
         :param max_clients: handles that may be open at once, in all processes; 0 = 64.
+        :param prefault: give the heap all its memory now, so that the first versions are published as fast as
+            later ones.
         :raises AlreadyExists: weights of that name have other options, or a table has the name.
         """
         return self._add_weights(_core.Weights(
             self._core, name, unsigned("keep", keep), unsigned("bytes", bytes, bits=64),
             unsigned("anchor_every", anchor_every), unsigned("max_clients", max_clients),
-            unsigned("copies", copies)))
+            unsigned("copies", copies), int(prefault)))
 
     def weights(self, name: str) -> Weights:
         """Opens weights by name and returns a handle of them, a :class:`relive.Weights`.

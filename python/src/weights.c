@@ -15,7 +15,7 @@ struct generation {
 	struct rlv_generation of;
 };
 
-/* Weights(store, name) opens, Weights(store, name, keep, bytes, anchor_every, max_clients, copies) creates. */
+/* Weights(store, name) opens, Weights(store, name, keep, bytes, anchor_every, max_clients, copies, prefault) creates. */
 static PyObject *weights_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	struct rlv_weights_opts opts = RLV_WEIGHTS_OPTS_INIT;
@@ -24,8 +24,9 @@ static PyObject *weights_new(PyTypeObject *type, PyObject *args, PyObject *Py_UN
 	const char *name;
 	int ret;
 
-	if (!PyArg_ParseTuple(args, "O!s|IKIII", store_type, &store, &name, &opts.keep, &opts.bytes,
-			      &opts.anchor_every, &opts.max_clients, &opts.copies))
+	if (!PyArg_ParseTuple(args, "O!s|IKIIII", store_type, &store, &name, &opts.keep,
+			      &opts.bytes, &opts.anchor_every, &opts.max_clients, &opts.copies,
+			      &opts.prefault))
 		return NULL;
 	self = handle_new(type, store, NULL, HANDLE_WEIGHTS, NULL);
 	if (!self)

@@ -37,7 +37,7 @@ def expect(generation, seed):
 
 
 def test_round_trip(store):
-    learner = store.create_weights("policy", 1 << 20)
+    learner = store.create_weights("policy", 1 << 20, prefault=True)
     actor = store.weights("policy")
     assert actor.fetch() is None
     with pytest.raises(relive.Timeout):

@@ -358,6 +358,7 @@ ON_FIXTURE(relive_bench__weights)
 		"\"metric\":\"of_memcpy\"",
 		"\"metric\":\"pause_us\"",
 		"\"metric\":\"first_byte_us\"",
+		"\"metric\":\"first_gbps\"",
 		"\"actors\":2",
 		"\"bytes\":1048576",
 		"\"density\":0.02",

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/bits.h"
 #include "tests/support/test.h"
@@ -259,6 +260,31 @@ TEST(pages_alloc__gives_zeroed_memory_of_every_kind)
 		assert_null(pages.ptr);
 		pages_free(&pages);
 	}
+}
+
+TEST(pages_populate__gives_every_page_its_memory)
+{
+	enum { N = 300 };
+	struct pages pages;
+	unsigned char *bytes, there[N];
+
+	assert_int_equal(pages_alloc(N * 4096, PAGE_SMALL, &pages), 0);
+	bytes = pages.ptr;
+	bytes[5000] = 7;
+#ifdef MADV_POPULATE_WRITE
+	if (madvise(bytes, 4096, MADV_POPULATE_WRITE)) {
+		print_message("this kernel populates nothing\n");
+		pages_free(&pages);
+		skip();
+	}
+#endif
+	pages_populate(bytes + 3 * 4096 + 100, (N - 3) * 4096 - 100);
+	assert_int_equal(mincore(bytes, (size_t)N * 4096, there), 0);
+	assert_int_equal(there[2] & 1, 0);
+	for (int i = 3; i < N; i++)
+		assert_int_equal(there[i] & 1, 1);
+	assert_int_equal(bytes[5000], 7);
+	pages_free(&pages);
 }
 
 TEST(pages_alloc__small_is_what_small_gets)

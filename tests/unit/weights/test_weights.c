@@ -3,7 +3,10 @@
 #include "relive/weights.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define ROWS 300
 #define COLUMNS 257
@@ -300,6 +303,38 @@ TEST_WITH(weights__nan_is_refused_by_option, set_up, tear_down)
 	}
 	must(rlv_weights_publish(learner, &tensor, 1, 2, RLV_PUBLISH_NEW_TREE), "NaN");
 	leave(&learner);
+}
+
+/* Bytes of this process that are in memory. */
+static uint64_t resident(void)
+{
+	unsigned long all, pages = 0;
+	FILE *file = fopen("/proc/self/statm", "r");
+
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%lu %lu", &all, &pages), 2);
+	(void)fclose(file);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+TEST_WITH(weights__prefault_takes_the_memory_of_all_generations, set_up, tear_down)
+{
+	struct rlv_weights_opts opts = { .size = sizeof(opts), .bytes = 8 << 20, .max_clients = 8 };
+	struct rlv_generations *lazy = NULL, *ready = NULL;
+	uint64_t before = resident(), between;
+
+	must(rlv_weights_create(store, "lazy", &opts, &lazy), "create");
+	between = resident();
+	opts.prefault = 1;
+	must(rlv_weights_create(store, "ready", &opts, &ready), "create");
+	assert_true(between - before < 3 * opts.bytes);
+#ifdef MADV_POPULATE_WRITE
+	assert_true(resident() - between >= 5 * opts.bytes);
+#endif
+	leave(&lazy);
+	leave(&ready);
+	opts.prefault = 2;
+	expect(rlv_weights_create(store, "ready", &opts, &ready), -EINVAL);
 }
 
 TEST_WITH(weights__options_and_names_are_checked, set_up, tear_down)
