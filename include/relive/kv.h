@@ -198,7 +198,7 @@ RLV_CHECKED int rlv_kv_get_newer(struct rlv_kv *kv, struct rlv_bytes key, uint64
 
 /*
  * Waits until the key's newest version is above `than`, also a deletion; *version_out is its number.
- * Polls, 20 us to 1.28 ms apart. -ETIMEDOUT: none within timeout_ns (0 = looks once, negative = for
+ * Polls, 20 to 160 us apart. -ETIMEDOUT: none within timeout_ns (0 = looks once, negative = for
  * ever). Thread: owner. Cost: 1 RT for each look.
  */
 RLV_CHECKED int rlv_kv_watch(struct rlv_kv *kv, struct rlv_bytes key, uint64_t than,
