@@ -19,7 +19,7 @@ from .kv import Kv, mode_number
 from .signature import ENDS, columns_of
 from .table import Table
 from .views import RateLimiter, View
-from .weights import Weights
+from .weights import Shards, Weights
 
 _PAGES = ("auto", "small", "huge")
 
@@ -65,7 +65,7 @@ class Store:
                                  read_only=read_only, stall_ns=round(stall_timeout * 1e9),
                                  trust=trust, **tls)
         self._tables: weakref.WeakSet[Table] = weakref.WeakSet()
-        self._kvs: weakref.WeakSet[Kv | Weights] = weakref.WeakSet()
+        self._kvs: weakref.WeakSet[Kv | Shards | Weights] = weakref.WeakSet()
         _open_stores.add(self)
 
     @known("create_table")
@@ -231,8 +231,24 @@ class Store:
         """
         return self._add_weights(_core.Weights(self._core, name))
 
-    def _add_weights(self, core):
-        weights = Weights(self, core)
+    def shards(self, name: str, world: int, rank: int | None = None, *, bytes: int = 0, keep: int = 0,
+               anchor_every: int = 0, copies: int = 0, max_clients: int = 0, prefault: bool = False) -> Shards:
+        """Opens weights that ``world`` processes publish together, and creates those that are not there. Returns a
+        :class:`relive.Shards`. Each rank has weights of its own, whose name is ``name.RANK-of-WORLD``.
+
+        :param world: ranks, 1 to 64; the same for all.
+        :param rank: of this process, 0 to ``world`` - 1; None = it only reads.
+        :param keep: versions of each rank that stay, at least 2. A rank may be ``keep`` - 1 versions ahead of another.
+
+        The others are those of :meth:`create_weights`, for each rank.
+        """
+        return self._add_weights(_core.Shards(
+            self._core, name, unsigned("world", world), 2**32 - 1 if rank is None else unsigned("rank", rank),
+            unsigned("keep", keep), unsigned("bytes", bytes, bits=64), unsigned("anchor_every", anchor_every),
+            unsigned("max_clients", max_clients), unsigned("copies", copies), int(prefault)), Shards)
+
+    def _add_weights(self, core, kind=Weights):
+        weights = kind(self, core)
         self._kvs.add(weights)
         return weights
 

@@ -100,8 +100,7 @@ class Weights:
         :raises NoSpace: the heap is full.
         """
         flags = _ANCHOR * anchor | _NEW_TREE * new_tree | _FINITE * finite
-        items = [_tensor(name, value, dtype) for name, value in _flatten(tensors, "")]
-        self._core.publish(items, version, flags)
+        _publish(self._core, tensors, version, dtype, flags)
 
     def fetch(self, newer_than: int = 0, timeout: float | None = 0, *,
               into: Any = None) -> Generation | None:
@@ -157,6 +156,62 @@ class Weights:
 
     def __repr__(self):
         return "<relive.Weights%s>" % ("" if self._core.is_open else " closed")
+
+
+class Shards:
+    """A handle of weights that several ranks publish together. :meth:`relive.Store.shards` returns it. A version is there
+    when all ranks have published it.
+
+    It is a context manager, which closes it. Threads may share it: calls wait for each other.
+    """
+
+    def __init__(self, store: Any, core: Any) -> None:
+        self.store = store
+        self._core = core
+
+    def publish(self, tensors: Any, version: int, *, dtype: str | None = None, finite: bool = False,
+                anchor: bool = False, new_tree: bool = False) -> None:
+        """Publishes the tensors of this handle's rank, as :meth:`Weights.publish` does.
+
+        :raises Busy: the slowest rank is ``keep`` versions behind.
+        :raises InvalidArgument: the handle only reads.
+        """
+        flags = _ANCHOR * anchor | _NEW_TREE * new_tree | _FINITE * finite
+        _publish(self._core, tensors, version, dtype, flags)
+
+    def fetch(self, newer_than: int = 0, timeout: float | None = 0) -> list[Generation] | None:
+        """Returns the newest version that all ranks have, if it is above ``newer_than``: a :class:`Generation` of each
+        rank. Else waits for one, and returns None when the time is over.
+
+        :param timeout: seconds; None = for ever.
+        """
+        for left in _slices(timeout):
+            found = self._core.fetch(newer_than, left)
+            if found is not None:
+                return [Generation(one) for one in found]
+        return None
+
+    def newest(self) -> int:
+        """Returns the newest version that all ranks have; 0 if there is none."""
+        return self._core.newest()
+
+    def close(self) -> None:
+        """Closes the handle. What it fetched stays readable. A second call does nothing."""
+        self._core.close()
+
+    def __enter__(self) -> Shards:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        leave(partial(self.close), kind)
+
+    def __repr__(self):
+        return "<relive.Shards%s>" % ("" if self._core.is_open else " closed")
+
+
+def _publish(core, tensors, version, dtype, flags):
+    items = [_tensor(name, value, dtype) for name, value in _flatten(tensors, "")]
+    core.publish(items, version, flags)
 
 
 def _slices(timeout):

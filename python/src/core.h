@@ -100,6 +100,7 @@ enum handle_kind {
 	HANDLE_SAMPLER,
 	HANDLE_KV,
 	HANDLE_WEIGHTS,
+	HANDLE_SHARDS,
 	HANDLE_POOL
 };
 
@@ -128,6 +129,7 @@ struct handle {
 		struct rlv_sampler *sampler;
 		struct rlv_kv *kv;
 		struct rlv_generations *weights;
+		struct rlv_shards *shards;
 		struct rlv_pool *pool;
 	};
 	pthread_mutex_t lock;  /* held inside the library */
@@ -245,10 +247,10 @@ struct rlv_pool *pool_borrow(PyObject *pool);
 void pool_return(PyObject *pool);
 
 extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type, *kv_type,
-	*weights_type, *generation_type, *landing_type, *pool_type, *pool_memory_type;
+	*weights_type, *shards_type, *generation_type, *landing_type, *pool_type, *pool_memory_type;
 
 extern PyType_Spec store_spec, table_spec, writer_spec, sampler_spec, batch_spec, kv_spec,
-	weights_spec, generation_spec, landing_spec, pool_spec, pool_memory_spec;
+	weights_spec, shards_spec, generation_spec, landing_spec, pool_spec, pool_memory_spec;
 
 struct table {
 	struct handle h;

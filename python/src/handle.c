@@ -191,6 +191,9 @@ int handle_end(struct handle *h, int *code_out)
 	case HANDLE_WEIGHTS:
 		*code_out = rlv_weights_close(&h->weights);
 		break;
+	case HANDLE_SHARDS:
+		*code_out = rlv_shards_close(&h->shards);
+		break;
 	case HANDLE_POOL:
 		*code_out = rlv_pool_close(&h->pool);
 	}

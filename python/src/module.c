@@ -22,6 +22,7 @@ PyMODINIT_FUNC PyInit__core(void)
 		{ &batch_spec, &batch_type },
 		{ &kv_spec, &kv_type },
 		{ &weights_spec, &weights_type },
+		{ &shards_spec, &shards_type },
 		{ &generation_spec, &generation_type },
 		{ &landing_spec, &landing_type },
 		{ &pool_spec, &pool_type },

@@ -1,5 +1,5 @@
 /*
- * Weights: a handle of weights, and Generation: memory of one generation, as a buffer. Names, trees and
+ * Weights: a handle of weights; Shards: one of those of several ranks; and Generation: memory of one generation, as a buffer. Names, trees and
  * numpy's arrays are in weights.py.
  */
 #include "python/src/core.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-PyTypeObject *weights_type, *generation_type;
+PyTypeObject *weights_type, *shards_type, *generation_type;
 
 struct generation {
 	PyObject base;
@@ -98,8 +98,8 @@ static int tensors_read(PyObject *list, struct tensors *tensors)
 	return ret;
 }
 
-/* publish([(name, dtype, shape, buffer)], version, flags) */
-static PyObject *weights_publish(PyObject *object, PyObject *args)
+/* publish([(name, dtype, shape, buffer)], version, flags), of weights or shards */
+static PyObject *tensors_publish(PyObject *object, PyObject *args)
 {
 	struct handle *self = (struct handle *)object;
 	unsigned long long version;
@@ -112,8 +112,11 @@ static PyObject *weights_publish(PyObject *object, PyObject *args)
 	if (!PyArg_ParseTuple(args, "O!KI", &PyList_Type, &list, &version, &flags))
 		return NULL;
 	if (tensors_read(list, &tensors) == 0 && handle_enter(self) == 0) {
-		ret = rlv_weights_publish(self->weights, tensors.at, (size_t)tensors.n, version,
-					  flags);
+		ret = self->kind == HANDLE_SHARDS
+			      ? rlv_shards_publish(self->shards, tensors.at, (size_t)tensors.n,
+						   version, flags)
+			      : rlv_weights_publish(self->weights, tensors.at, (size_t)tensors.n,
+						    version, flags);
 		handle_leave(self);
 		ran = true;
 	}
@@ -230,11 +233,107 @@ static PyObject *weights_info(PyObject *object, PyObject *Py_UNUSED(unused))
 		info.read_bytes, "write_bytes", info.write_bytes, "publish_lag", info.publish_lag);
 }
 
+/* -------- shards -------- */
+
+struct shards {
+	struct handle h;
+	uint32_t ranks;
+};
+
+/* Shards(store, name, ranks, rank, keep, bytes, anchor_every, max_clients, copies, prefault) */
+static PyObject *shards_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+	struct rlv_weights_opts weights = RLV_WEIGHTS_OPTS_INIT;
+	struct rlv_shards_opts opts = RLV_SHARDS_OPTS_INIT;
+	struct handle *store;
+	struct shards *self;
+	const char *name;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "O!sIIIKIIII", store_type, &store, &name, &opts.ranks,
+			      &opts.rank, &weights.keep, &weights.bytes, &weights.anchor_every,
+			      &weights.max_clients, &weights.copies, &weights.prefault))
+		return NULL;
+	opts.weights = &weights;
+	self = handle_new(type, &store->base, NULL, HANDLE_SHARDS, NULL);
+	if (!self)
+		return NULL;
+	self->ranks = opts.ranks;
+	if (handle_enter(store)) {
+		Py_DECREF(self);
+		return NULL;
+	}
+	ret = rlv_shards_open(store->store, name, &opts, &self->h.shards);
+	handle_leave(store);
+	return handle_opened(&self->h, ret);
+}
+
+/* Gives all of them away. */
+static PyObject *generations_wrap(struct rlv_generation *got, uint32_t n)
+{
+	PyObject *list = PyList_New(0);
+
+	for (uint32_t i = 0; i < n; i++) {
+		PyObject *item = list ? generation_wrap(&got[i]) : NULL;
+
+		if (!list)
+			rlv_generation_release(&got[i]);
+		else if (!item || PyList_Append(list, item))
+			Py_CLEAR(list);
+		Py_XDECREF(item);
+	}
+	return list;
+}
+
+/* fetch(newer_than, ns): a list with generation_wrap of each rank, or None when the time is over. */
+static PyObject *shards_fetch(PyObject *object, PyObject *args)
+{
+	struct shards *self = (struct shards *)object;
+	struct rlv_generation got[RLV_SHARDS_MAX];
+	unsigned long long than;
+	long long timeout_ns;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "KL", &than, &timeout_ns) || handle_enter(&self->h))
+		return NULL;
+	for (uint32_t i = 0; i < self->ranks; i++)
+		got[i] = (struct rlv_generation)RLV_GENERATION_INIT;
+	ret = rlv_shards_fetch(self->h.shards, than, timeout_ns, got);
+	handle_leave(&self->h);
+	if (ret == -ETIMEDOUT)
+		return Py_NewRef(Py_None);
+	return ret ? error_raise(ret) : generations_wrap(got, self->ranks);
+}
+
+/* newest(): the newest version of all ranks, 0 if there is none. */
+static PyObject *shards_newest(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	struct handle *self = (struct handle *)object;
+	uint64_t version = 0;
+	int ret;
+
+	if (handle_enter(self))
+		return NULL;
+	ret = rlv_shards_poll(self->shards, &version);
+	handle_leave(self);
+	if (ret && ret != -ENODATA)
+		return error_raise(ret);
+	return PyLong_FromUnsignedLongLong(version);
+}
+
+static PyMethodDef shards_methods[] = {
+	{ "close", handle_close, METH_NOARGS, NULL },
+	{ "publish", tensors_publish, METH_VARARGS, NULL },
+	{ "fetch", shards_fetch, METH_VARARGS, NULL },
+	{ "newest", shards_newest, METH_NOARGS, NULL },
+	{ 0 },
+};
+
 /* -------- types -------- */
 
 static PyMethodDef methods[] = {
 	{ "close", handle_close, METH_NOARGS, NULL },
-	{ "publish", weights_publish, METH_VARARGS, NULL },
+	{ "publish", tensors_publish, METH_VARARGS, NULL },
 	{ "fetch", weights_fetch, METH_VARARGS, NULL },
 	{ "get", weights_get, METH_VARARGS, NULL },
 	{ "watch", weights_watch, METH_VARARGS, NULL },
@@ -243,6 +342,21 @@ static PyMethodDef methods[] = {
 };
 
 HANDLE_SPEC(weights_spec, "Weights", weights_new);
+
+static PyType_Slot shards_slots[] = {
+	{ Py_tp_new, shards_new },
+	{ Py_tp_dealloc, handle_dealloc },
+	{ Py_tp_methods, shards_methods },
+	{ Py_tp_members, handle_members },
+	{ 0, NULL },
+};
+
+PyType_Spec shards_spec = {
+	.name = "relive._core.Shards",
+	.basicsize = sizeof(struct shards),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = shards_slots,
+};
 
 static int generation_buffer(PyObject *object, Py_buffer *view, int flags)
 {

@@ -238,3 +238,35 @@ def test_staleness_and_publish_lag(store):
     assert actor.info()["publish_lag"] == 0
     assert stats["policy_version"] == 5 and stats["staleness_max"] == 4
     assert stats["staleness"] == (5 - batch.policy_version.astype(int)).sum()
+
+
+def test_shards(store):
+    """A version is there when all ranks have published it; ranks have tensors of their own."""
+    ranks = [store.shards("policy", 2, rank, bytes=1 << 20, keep=3) for rank in range(2)]
+    reader = store.shards("policy", 2, bytes=1 << 20, keep=3)
+    ranks[0].publish(tree(1), 1)
+    assert reader.newest() == 0 and reader.fetch() is None
+    ranks[1].publish({"x": np.arange(9)}, 1)
+    first, second = reader.fetch()
+    expect(first, 1)
+    assert second.version == 1 and np.array_equal(second["x"], np.arange(9))
+    for version in (2, 3):
+        ranks[0].publish(tree(version), version)
+    with pytest.raises(relive.Busy, match="rank 1 is at version 1"):
+        ranks[0].publish(tree(4), 4)
+    assert reader.newest() == 1 and reader.fetch(newer_than=1, timeout=0.01) is None
+    ranks[1].publish({"x": np.arange(9) * 3}, 3)
+    ranks[1].close()
+    found = reader.fetch(newer_than=1)
+    assert [one.version for one in found] == [3, 3]
+    array = found[1]["x"]
+    with pytest.raises(relive.InvalidArgument, match="NO_RANK"):
+        reader.publish({"x": np.arange(9)}, 4)
+    reader.close()
+    with pytest.raises(relive.Closed):
+        reader.newest()
+    assert np.array_equal(array, np.arange(9) * 3)
+    for world, rank in ((0, 0), (65, 0), (2, 2), (2, -1)):
+        with pytest.raises(relive.InvalidArgument):
+            store.shards("policy", world, rank)
+    assert store.kvs() == ["policy.0-of-2", "policy.1-of-2"]

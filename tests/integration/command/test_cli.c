@@ -352,16 +352,11 @@ ON_FIXTURE(relive_bench__kv_as_json)
 ON_FIXTURE(relive_bench__weights)
 {
 	static const char *const words[] = {
-		"\"role\":\"publish\"",
-		"\"role\":\"fetch\"",
-		"\"metric\":\"gbps\"",
-		"\"metric\":\"of_memcpy\"",
-		"\"metric\":\"pause_us\"",
-		"\"metric\":\"first_byte_us\"",
-		"\"metric\":\"first_gbps\"",
-		"\"actors\":2",
-		"\"bytes\":1048576",
-		"\"density\":0.02",
+		"\"role\":\"publish\"",      "\"role\":\"fetch\"",
+		"\"metric\":\"gbps\"",       "\"metric\":\"of_memcpy\"",
+		"\"metric\":\"pause_us\"",   "\"metric\":\"first_byte_us\"",
+		"\"metric\":\"first_gbps\"", "\"actors\":2",
+		"\"bytes\":1048576",         "\"density\":0.02",
 	};
 	struct cli_fixture *f = *state;
 
