@@ -20,6 +20,7 @@ static const struct {
 	{ "limit", pool_limit_command, "set the budget, or the quota of a user or job" },
 	{ "drain", pool_drain, "take no new jobs" },
 	{ "simulate", pool_simulate, "replay jobs under a policy on a virtual clock" },
+	{ "corun", pool_corun, "run jobs under a broker, beside what the simulator says" },
 };
 
 static void print_help(FILE *file)

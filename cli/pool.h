@@ -6,6 +6,7 @@
 
 /* Each gets its own name as argv[0] and returns the exit code. */
 int pool_simulate(int argc, char **argv);
+int pool_corun(int argc, char **argv);
 int pool_status_command(int argc, char **argv);
 int pool_queue(int argc, char **argv);
 int pool_top(int argc, char **argv);

@@ -40,6 +40,11 @@ void report_heading(const struct report *report, const char *text)
 	       "viol", "speedup");
 }
 
+static const char *report_bench(const struct report *report)
+{
+	return report->bench ? report->bench : "pool_simulate";
+}
+
 static struct result report_result(const struct report_case *c, const char *metric)
 {
 	return (struct result){
@@ -78,7 +83,7 @@ void report_case(const struct report *report, const struct report_case *c,
 		result.higher = metrics[i].higher;
 		result.series = values->series[i];
 		if (report->json)
-			result_json(report->json, "pool_simulate", &result);
+			result_json(report->json, report_bench(report), &result);
 	}
 	if (report->json)
 		return;
@@ -101,7 +106,7 @@ void report_ratio(const struct report *report, const struct report_case *c, cons
 		result.params[10] = (struct param){ .key = "published",
 						    .real = c->published,
 						    .kind = PARAM_REAL };
-		result_json(report->json, "pool_simulate", &result);
+		result_json(report->json, report_bench(report), &result);
 		return;
 	}
 	report_head(c);
@@ -119,7 +124,7 @@ void report_value(const struct report *report, const struct report_case *c, cons
 
 	if (report->json) {
 		series_add(&result.series, value);
-		result_json(report->json, "pool_simulate", &result);
+		result_json(report->json, report_bench(report), &result);
 		return;
 	}
 	report_head(c);

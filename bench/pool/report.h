@@ -12,6 +12,7 @@
 
 struct report {
 	struct json *json; /* NULL: text on stdout */
+	const char *bench; /* NULL: pool_simulate */
 };
 
 struct report_case {
