@@ -8,21 +8,23 @@
 #include "cli/cli.h"
 #include "cli/pool.h"
 
-static int corun(const char *set, bool as_json)
+static int corun(const struct corun *request, bool as_json)
 {
 	static struct traces traces;
 	char path[PATH_MAX];
+	struct corun run = *request;
 	struct json json;
-	struct report report = { NULL };
+	struct report report = { .bench = "pool_corun" };
 	int ret = cli_data_file("pool-traces.txt", path)
 			  ? traces_read(path, &traces)
 			  : error_set(-ENOENT, "no pool-traces.txt is installed");
 
 	json_init(&json, stdout);
 	report.json = as_json ? &json : NULL;
-	report.bench = "pool_corun";
+	run.traces = &traces;
+	run.report = &report;
 	if (ret == 0)
-		ret = corun_run(set, &traces, &report);
+		ret = corun_run(&run);
 	if (as_json && json_finish(&json) && ret == 0)
 		ret = error_set(-EIO, "write the results");
 	return ret ? cli_fail_local(ret, "pool corun") : CLI_OK;
@@ -30,23 +32,30 @@ static int corun(const char *set, bool as_json)
 
 int pool_corun(int argc, char **argv)
 {
-	const char *set = "all";
+	struct corun run = { .set = "all", .rounds = 5 };
 	bool as_json = false;
 	const struct arg_option options[] = {
-		{ "set", CORUN_SETS, "what is run (default all)", &set, ARG_WORD },
+		{ "set", CORUN_SETS, "what is run (default all)", &run.set, ARG_WORD },
+		{ "rounds", "N", "how often (default 5)", &run.rounds, ARG_COUNT32 },
+		{ "quick", NULL, "a few short iterations: that it works, no times", &run.quick,
+		  ARG_FLAG },
 		{ "json", NULL, "print JSON: one object a line", &as_json, ARG_FLAG },
 	};
 	const struct args args = {
 		.usage = "pool corun [OPTIONS]",
 		.summary =
 			"Runs jobs that replay recorded traces under a broker of its own, and says "
-			"what the\nsimulator predicts of them. It takes 30 s on a quiet machine with "
-			"two processors.",
+			"what the\nsimulator predicts of them. The set learners needs a cgroup with a "
+			"limit of memory.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples = "relive pool corun --set tight --json",
 	};
 	int code = cli_parse(&args, argc, argv);
 
-	return code == CLI_CONTINUE ? corun(set, as_json) : code;
+	if (code == CLI_CONTINUE && (run.rounds == 0 || run.rounds > CORUN_ROUNDS)) {
+		cli_error("pool corun: --rounds 1 to %u", CORUN_ROUNDS);
+		return CLI_USAGE;
+	}
+	return code == CLI_CONTINUE ? corun(&run, as_json) : code;
 }

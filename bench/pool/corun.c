@@ -5,27 +5,38 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "bench/pool/corun_job.h"
 
 #define PEAK (48.0 * 1024 * 1024)
 #define PERSISTENT 0.2
-#define PRODUCTS 512u
-#define ALONE_ITERATIONS 10u
+#define PRODUCTS 128u
+#define ALONE_ITERATIONS 16u
+#define JOBS 3u
 
-/* What has been measured of a job alone. */
-struct measured {
-	struct corun_job job;
-	double iteration_s;
+/* Jobs together, with room for so many iterations at a time. */
+static const struct scenario {
+	const char *set;
+	uint32_t jobs, together;
+} scenarios[] = { { "two", 2, 2 }, { "tight", 2, 1 }, { "three", 3, 2 } };
+
+/* What the rounds of a scenario gave, of each job and, behind them, of their means. */
+struct outcome {
+	double measured[JOBS + 1][CORUN_ROUNDS], predicted[JOBS + 1][CORUN_ROUNDS];
 };
 
-struct corun {
-	const struct traces *traces;
-	const struct report *report;
+struct calibration {
+	double iteration_s[JOBS]; /* alone */
 	double gain;
 };
 
-static int job_make(const struct corun *corun, const char *name, uint32_t iterations, uint32_t acts,
-		    struct corun_job *job_out)
+struct bench {
+	const struct corun *corun;
+	struct corun_job jobs[JOBS];
+	struct calibration last;
+	double gains[CORUN_ROUNDS];
+};
+
+int corun_job_make(const struct corun *corun, const char *name, uint32_t iterations,
+		   struct corun_job *job_out)
 {
 	const struct trace *trace = traces_find(corun->traces, name);
 
@@ -33,191 +44,209 @@ static int job_make(const struct corun *corun, const char *name, uint32_t iterat
 		return error_set(-ENOENT, "corun: no trace %s", name);
 	*job_out = (struct corun_job){ .name = trace->name,
 				       .persistent = (uint64_t)(PEAK * PERSISTENT),
-				       .iterations = iterations,
-				       .products = PRODUCTS,
-				       .acts = acts };
+				       .iterations = corun->quick ? CORUN_WARM + 1 : iterations,
+				       .products = corun->quick ? 1 : PRODUCTS };
 	trace_scaled(trace, 1e9, PEAK * (1 - PERSISTENT), &job_out->curve);
 	return 0;
 }
 
-/* Bytes for all persistent tensors, the witness's nothing, and so many iterations at a time. */
-static uint64_t budget_for(const struct measured *jobs, uint32_t n, uint32_t iterations)
+uint64_t corun_budget(const struct corun_job *jobs, uint32_t n, uint32_t iterations)
 {
 	uint64_t sum = 0, peak = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		sum += jobs[i].job.persistent + CORUN_EXTENT;
-		peak = max_u64(peak, corun_peak(&jobs[i].job));
+		sum += corun_persistent(&jobs[i]);
+		peak = max_u64(peak, corun_peak(&jobs[i]));
 	}
 	return sum + iterations * peak;
 }
 
-static int measure_alone(struct measured *m)
+/* -------- measuring -------- */
+
+static int run_together(struct corun_job *jobs, uint32_t n, uint32_t iterations)
 {
-	struct corun_job alone = m->job;
+	const struct corun_place place = { .budget = corun_budget(jobs, n, iterations) };
+
+	return corun_jobs(jobs, n, &place);
+}
+
+static int measure_alone(const struct corun_job *job, double *iteration_s_out)
+{
+	struct corun_job alone = *job;
 	int ret;
 
-	alone.iterations = ALONE_ITERATIONS;
-	ret = corun_jobs(&alone, 1, budget_for(m, 1, 1));
-	m->iteration_s = alone.jct_s / ALONE_ITERATIONS;
+	alone.iterations = alone.iterations < ALONE_ITERATIONS ? alone.iterations
+							       : ALONE_ITERATIONS;
+	ret = run_together(&alone, 1, 2); /* extents that it gives back are free a moment later */
+	*iteration_s_out = alone.iteration_s;
 	return ret;
 }
 
-/* Two jobs together, of a trace that no set has, beside one of them alone. */
-static int measure_gain(struct corun *corun)
+/* Two jobs together beside one of them alone, of a trace that no scenario has. */
+static int measure_gain(const struct corun *corun, double *gain_out)
 {
-	struct measured two[2];
 	struct corun_job jobs[2];
-	int ret = job_make(corun, "mlp", ALONE_ITERATIONS, 0, &two[0].job);
+	double iteration_s;
+	int ret = corun_job_make(corun, "mlp", ALONE_ITERATIONS, &jobs[0]);
 
 	if (ret == 0)
-		ret = measure_alone(&two[0]);
+		ret = measure_alone(&jobs[0], &iteration_s);
 	if (ret)
 		return ret;
-	two[1] = two[0];
-	jobs[0] = two[0].job;
-	jobs[1] = two[1].job;
-	ret = corun_jobs(jobs, 2, budget_for(two, 2, 2));
-	corun->gain = fmax(1, 2 * two[0].iteration_s * ALONE_ITERATIONS /
-				      fmax(jobs[0].jct_s, jobs[1].jct_s));
+	jobs[1] = jobs[0];
+	ret = run_together(jobs, 2, 2);
+	*gain_out =
+		fmax(1, 2 * iteration_s * ALONE_ITERATIONS / fmax(jobs[0].jct_s, jobs[1].jct_s));
 	return ret;
 }
 
-static int predict(const struct corun *corun, const struct measured *jobs, uint32_t n,
-		   uint64_t budget, double jct_s[CORUN_JOBS])
+static int predict(const struct bench *bench, const struct calibration *measured,
+		   const struct scenario *scenario, double jct_s[JOBS])
 {
-	const struct sim_opts opts = { .gate = { .order = GATE_FAIR,
-						 .sharing = GATE_PEAKS,
-						 .budget = budget,
-						 .aging = GATE_AGING },
-				       .devices = 1,
-				       .gain = corun->gain,
-				       .gain_unknown = true };
-	static struct curve curves[CORUN_JOBS];
-	struct sim_job sim[CORUN_JOBS];
+	const struct sim_opts opts = {
+		.gate = { .order = GATE_FAIR,
+			  .sharing = GATE_PEAKS,
+			  .budget = corun_budget(bench->jobs, scenario->jobs, scenario->together),
+			  .aging = GATE_AGING },
+		.devices = 1,
+		.gain = measured->gain,
+		.gain_unknown = true,
+	};
+	struct curve curves[JOBS];
+	struct sim_job sim[JOBS];
 	struct sim_result result;
 	int ret;
 
-	for (uint32_t i = 0; i < n; i++) {
-		const struct measured *m = &jobs[i];
+	for (uint32_t i = 0; i < scenario->jobs; i++) {
+		const struct corun_job *job = &bench->jobs[i];
 
-		curves[i] = m->job.curve;
-		curves[i].period_ns = (uint64_t)(m->iteration_s * 1e9);
-		curves[i].peak = corun_peak(&m->job);
-		sim[i] = (struct sim_job){ .iterations = m->job.iterations,
+		curves[i] = job->curve;
+		curves[i].period_ns = (uint64_t)(measured->iteration_s[i] * 1e9);
+		curves[i].peak = corun_peak(job);
+		sim[i] = (struct sim_job){ .iterations = job->iterations,
 					   .n_stages = 1,
-					   .stages = { { 0, m->job.persistent + CORUN_EXTENT,
-							 &curves[i] } },
+					   .stages = { { 0, corun_persistent(job), &curves[i] } },
 					   .demand = 1,
 					   .weight = 1 };
 	}
-	ret = sim_run(&opts, sim, n, &result);
-	for (uint32_t i = 0; i < n; i++)
+	ret = sim_run(&opts, sim, scenario->jobs, &result);
+	for (uint32_t i = 0; i < scenario->jobs; i++)
 		jct_s[i] = sim[i].end / 1e9;
 	return ret;
 }
 
-/* Jobs together, room for that many iterations at a time. */
-static int corun_case(const struct corun *corun, const char *set, const struct measured *jobs,
-		      uint32_t n, uint32_t iterations)
-{
-	uint64_t budget = budget_for(jobs, n, iterations);
-	struct report_case c = { .set = set,
-				 .policy = "fair",
-				 .budget = (double)budget,
-				 .gain = corun->gain,
-				 .jobs = n };
-	double predicted[CORUN_JOBS], sums[2] = { 0, 0 };
-	struct corun_job run[CORUN_JOBS];
-	int ret = predict(corun, jobs, n, budget, predicted);
+/* -------- rounds -------- */
 
-	for (uint32_t i = 0; i < n; i++)
-		run[i] = jobs[i].job;
-	if (ret == 0)
-		ret = corun_jobs(run, n, budget);
-	if (ret)
-		return ret;
-	report_heading(corun->report, set);
-	for (uint32_t i = 0; i < n; i++) {
-		c.trace = run[i].name;
-		report_value(corun->report, &c, "jct_s", run[i].jct_s);
-		report_value(corun->report, &c, "predicted_jct_s", predicted[i]);
-		sums[0] += run[i].jct_s / n;
-		sums[1] += predicted[i] / n;
-	}
-	c.trace = NULL;
-	report_value(corun->report, &c, "avg_jct_s", sums[0]);
-	report_value(corun->report, &c, "predicted_over_measured", sums[1] / sums[0]);
-	return 0;
+static int calibrate(const struct bench *bench, struct calibration *out)
+{
+	int ret = measure_gain(bench->corun, &out->gain);
+
+	for (uint32_t i = 0; ret == 0 && i < JOBS; i++)
+		ret = measure_alone(&bench->jobs[i], &out->iteration_s[i]);
+	return ret;
 }
 
-static int run_traces(struct corun *corun, const char *set)
+/* Runs jobs together; the prediction is of what was measured before and after it. */
+static int run_scenario(struct bench *bench, const struct scenario *scenario, uint32_t number,
+			struct outcome *outcome)
+{
+	struct calibration after, mean;
+	struct corun_job run[JOBS];
+	double predicted[JOBS];
+	int ret;
+
+	memcpy(run, bench->jobs, sizeof(run));
+	ret = run_together(run, scenario->jobs, scenario->together);
+	if (ret == 0)
+		ret = calibrate(bench, &after);
+	if (ret)
+		return ret;
+	mean.gain = (bench->last.gain + after.gain) / 2;
+	for (uint32_t i = 0; i < JOBS; i++)
+		mean.iteration_s[i] = (bench->last.iteration_s[i] + after.iteration_s[i]) / 2;
+	bench->last = after;
+	bench->gains[number] = after.gain;
+	ret = predict(bench, &mean, scenario, predicted);
+	for (uint32_t i = 0; ret == 0 && i < scenario->jobs; i++) {
+		outcome->measured[i][number] = run[i].jct_s;
+		outcome->predicted[i][number] = predicted[i];
+		outcome->measured[JOBS][number] += run[i].jct_s / scenario->jobs;
+		outcome->predicted[JOBS][number] += predicted[i] / scenario->jobs;
+	}
+	return ret;
+}
+
+static void report_outcome(const struct bench *bench, double gain, const struct scenario *scenario,
+			   struct outcome *outcome)
+{
+	const struct corun *corun = bench->corun;
+	struct report_case c = {
+		.set = scenario->set, .policy = "fair", .gain = gain, .jobs = scenario->jobs
+	};
+
+	c.budget = (double)corun_budget(bench->jobs, scenario->jobs, scenario->together);
+	report_heading(corun->report, scenario->set);
+	for (uint32_t i = 0; i <= JOBS; i++) {
+		double ratios[CORUN_ROUNDS];
+
+		if (i >= scenario->jobs && i < JOBS)
+			continue;
+		for (uint32_t k = 0; k < corun->rounds; k++)
+			ratios[k] = outcome->predicted[i][k] / outcome->measured[i][k];
+		c.trace = i < JOBS ? bench->jobs[i].name : NULL;
+		report_ratio(corun->report, &c, i < JOBS ? "jct_s" : "avg_jct_s",
+			     outcome->measured[i], corun->rounds);
+		report_ratio(corun->report, &c,
+			     i < JOBS ? "predicted_jct_s" : "predicted_avg_jct_s",
+			     outcome->predicted[i], corun->rounds);
+		report_ratio(corun->report, &c, "predicted_over_measured", ratios, corun->rounds);
+	}
+}
+
+static int bench_make(const struct corun *corun, struct bench *bench_out)
 {
 	static const struct {
 		const char *name;
 		uint32_t iterations;
-	} specs[] = { { "nature-cnn", 60 }, { "lstm", 40 }, { "resnet-18", 50 } };
-	static const struct {
-		const char *set;
-		uint32_t jobs, together;
-	} cases[] = { { "two", 2, 2 }, { "tight", 2, 1 }, { "three", 3, 2 } };
-	static struct measured jobs[ARRAY_LEN(specs)];
-	int ret = measure_gain(corun);
-
-	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(specs); i++) {
-		ret = job_make(corun, specs[i].name, specs[i].iterations, 0, &jobs[i].job);
-		if (ret == 0)
-			ret = measure_alone(&jobs[i]);
-	}
-	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(cases); i++) {
-		if (strcmp(set, "all") == 0 || strcmp(set, cases[i].set) == 0)
-			ret = corun_case(corun, cases[i].set, jobs, cases[i].jobs,
-					 cases[i].together);
-	}
-	return ret;
-}
-
-/*
- * Two learners, which act for half as long as they learn, where there is room for 1.3 of one: one after the
- * other, by the sum of peaks, and under the gate.
- */
-static int run_learners(const struct corun *corun)
-{
-	static const char *const ways[] = { "serial", "sum of peaks", "gate" };
-	struct corun_job learner, jobs[2];
-	struct report_case c = { .set = "learners", .trace = "nature-cnn", .jobs = 2 };
-	double serial = 0, makespan = 0;
-	int ret = job_make(corun, "nature-cnn", 30, PRODUCTS / 2, &learner);
-
-	c.budget = ceil(1.3 * PEAK) + 6 * (double)CORUN_EXTENT;
-	report_heading(corun->report, "learners");
-	for (uint32_t way = 0; ret == 0 && way < ARRAY_LEN(ways); way++) {
-		jobs[0] = jobs[1] = learner;
-		jobs[0].reserves = jobs[1].reserves = way == 1;
-		if (way > 0)
-			ret = corun_jobs(jobs, 2, (uint64_t)c.budget);
-		for (uint32_t i = 0; way == 0 && ret == 0 && i < 2; i++)
-			ret = corun_jobs(&jobs[i], 1, (uint64_t)c.budget);
-		if (ret)
-			break;
-		makespan = way ? fmax(jobs[0].jct_s, jobs[1].jct_s) : jobs[0].jct_s + jobs[1].jct_s;
-		serial = way ? serial : makespan;
-		c.policy = ways[way];
-		report_value(corun->report, &c, "makespan_s", makespan);
-	}
-	if (ret == 0)
-		report_value(corun->report, &c, "speedup_over_serial", serial / makespan);
-	return ret;
-}
-
-int corun_run(const char *set, const struct traces *traces, const struct report *report)
-{
-	struct corun corun = { .traces = traces, .report = report, .gain = 1 };
+	} specs[JOBS] = { { "nature-cnn", 60 }, { "lstm", 40 }, { "resnet-18", 50 } };
 	int ret = 0;
 
-	if (strcmp(set, "learners") != 0)
-		ret = run_traces(&corun, set);
-	if (ret == 0 && (strcmp(set, "all") == 0 || strcmp(set, "learners") == 0))
-		ret = run_learners(&corun);
+	bench_out->corun = corun;
+	for (uint32_t i = 0; ret == 0 && i < JOBS; i++)
+		ret = corun_job_make(corun, specs[i].name, specs[i].iterations,
+				     &bench_out->jobs[i]);
+	return ret ? ret : calibrate(bench_out, &bench_out->last);
+}
+
+static bool in_set(const struct corun *corun, const char *name)
+{
+	return strcmp(corun->set, "all") == 0 || strcmp(corun->set, name) == 0;
+}
+
+static int run_scenarios(const struct corun *corun)
+{
+	static struct outcome outcomes[ARRAY_LEN(scenarios)];
+	static struct bench bench;
+	int ret = bench_make(corun, &bench);
+	double gain;
+
+	for (uint32_t k = 0; ret == 0 && k < corun->rounds; k++) {
+		for (size_t i = 0; ret == 0 && i < ARRAY_LEN(scenarios); i++) {
+			if (in_set(corun, scenarios[i].set))
+				ret = run_scenario(&bench, &scenarios[i], k, &outcomes[i]);
+		}
+	}
+	gain = sim_quantile(bench.gains, corun->rounds, 0.5);
+	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(scenarios); i++) {
+		if (in_set(corun, scenarios[i].set))
+			report_outcome(&bench, gain, &scenarios[i], &outcomes[i]);
+	}
 	return ret;
+}
+
+int corun_run(const struct corun *corun)
+{
+	int ret = strcmp(corun->set, "learners") ? run_scenarios(corun) : 0;
+
+	return ret == 0 && in_set(corun, "learners") ? corun_learners(corun) : ret;
 }

@@ -21,7 +21,7 @@
 struct board {
 	_Atomic uint32_t ready, go; /* release: what is written before is seen */
 	struct {
-		uint64_t end_ns;
+		uint64_t warm_ns, end_ns;
 		int error;
 		char why[200];
 	} jobs[CORUN_JOBS];
@@ -42,6 +42,11 @@ static uint64_t extents(uint64_t bytes)
 uint64_t corun_peak(const struct corun_job *job)
 {
 	return extents(job->curve.peak) + 4 * CORUN_EXTENT;
+}
+
+uint64_t corun_persistent(const struct corun_job *job)
+{
+	return extents(job->persistent);
 }
 
 static double multiply(uint32_t products)
@@ -105,7 +110,8 @@ static int job_iteration(struct rlv_pool *pool, const struct corun_job *job, str
 	return ret ? ret : ended;
 }
 
-static int job_run(const struct corun_job *job, struct rlv_pool *pool, struct board *board)
+static int job_run(const struct corun_job *job, struct rlv_pool *pool, struct board *board,
+		   uint64_t *warm_ns_out)
 {
 	static struct stack stack;
 	uint64_t limit = time_wall_ns() + WAIT_NS;
@@ -120,26 +126,31 @@ static int job_run(const struct corun_job *job, struct rlv_pool *pool, struct bo
 	atomic_fetch_add_explicit(&board->ready, 1, memory_order_release);
 	while (!atomic_load_explicit(&board->go, memory_order_acquire) && time_wall_ns() < limit)
 		usleep(500);
-	for (uint32_t i = 0; ret == 0 && i < job->iterations; i++)
+	for (uint32_t i = 0; ret == 0 && i < job->iterations; i++) {
+		if (i == CORUN_WARM)
+			*warm_ns_out = time_wall_ns();
 		ret = job_iteration(pool, job, &stack);
+	}
 	return ret;
 }
 
 /* A process's life. A job that reserves its peak waits in rlv_pool_alloc until it is admitted. */
-static void job_live(const struct corun_job *job, uint32_t index, struct board *board)
+static void job_live(const struct corun_job *job, uint32_t index, struct board *board,
+		     const struct memory_group *group)
 {
 	struct rlv_pool_opts opts = RLV_POOL_OPTS_INIT;
 	struct rlv_pool *pool = NULL;
 	char name[32];
-	int ret;
+	int ret = group ? memory_group_enter(group) : 0;
 
 	snprintf(name, sizeof(name), "%s-%" PRIu32, job->name, index);
-	opts.persistent_bytes = extents(job->persistent) + (job->reserves ? corun_peak(job) : 0);
+	opts.persistent_bytes = corun_persistent(job) + (job->reserves ? corun_peak(job) : 0);
 	opts.iteration_bytes = job->reserves ? 0 : corun_peak(job);
 	opts.timeout_ns = WAIT_NS;
-	ret = rlv_pool_open(POOL, name, &opts, &pool);
 	if (ret == 0)
-		ret = job_run(job, pool, board);
+		ret = rlv_pool_open(POOL, name, &opts, &pool);
+	if (ret == 0)
+		ret = job_run(job, pool, board, &board->jobs[index].warm_ns);
 	board->jobs[index].end_ns = time_wall_ns();
 	if (ret) {
 		board->jobs[index].error = ret;
@@ -154,9 +165,10 @@ static void job_live(const struct corun_job *job, uint32_t index, struct board *
 static int broker_start(uint64_t budget, pid_t *pid_out)
 {
 	char size[32], extent[32];
-	const char *const argv[] = { "relive-poold", "--name",      POOL,    "--size",
-				     size,           "--extent",    extent,  "--order",
-				     "fair",         "--log-level", "error", NULL };
+	const char *const argv[] = { "relive-poold", "--name",    POOL,    "--size",
+				     size,           "--extent",  extent,  "--order",
+				     "fair",         "--sharing", "peaks", "--log-level",
+				     "error",        NULL };
 	const struct spawn_daemon daemon = { .binary = argv[0], .argv = argv, .tied = true };
 	uint64_t limit = time_wall_ns() + 10 * CLOCK_NS_PER_S;
 	struct rlv_pool_info info = RLV_POOL_INFO_INIT;
@@ -183,8 +195,11 @@ static int witness_join(struct rlv_pool **pool_out)
 	return ret ? error_set(ret, "%s", rlv_last_error()) : 0;
 }
 
-static int board_run(struct board *board, struct corun_job *jobs, uint32_t n, uint32_t wait_for)
+/* Of jobs that reserve, one is admitted after the other. */
+static int board_run(struct board *board, struct corun_job *jobs, uint32_t n,
+		     const struct memory_group *group)
 {
+	uint32_t wait_for = jobs[0].reserves ? 1 : n;
 	uint64_t limit = time_wall_ns() + WAIT_NS, begin;
 	pid_t pids[CORUN_JOBS];
 	uint32_t started = 0;
@@ -193,7 +208,7 @@ static int board_run(struct board *board, struct corun_job *jobs, uint32_t n, ui
 	for (; ret == 0 && started < n; started += ret == 0) {
 		ret = spawn_fork(&pids[started]);
 		if (ret == 0 && pids[started] == 0)
-			job_live(&jobs[started], started, board);
+			job_live(&jobs[started], started, board, group);
 	}
 	while (atomic_load_explicit(&board->ready, memory_order_acquire) < wait_for &&
 	       time_wall_ns() < limit)
@@ -204,6 +219,8 @@ static int board_run(struct board *board, struct corun_job *jobs, uint32_t n, ui
 		int status = spawn_wait(pids[i]);
 
 		jobs[i].jct_s = (double)(board->jobs[i].end_ns - begin) / 1e9;
+		jobs[i].iteration_s = (double)(board->jobs[i].end_ns - board->jobs[i].warm_ns) /
+				      1e9 / (jobs[i].iterations - CORUN_WARM);
 		if (ret == 0 && status)
 			ret = error_set(board->jobs[i].error ? board->jobs[i].error : -ECHILD,
 					"job %s: %s", jobs[i].name,
@@ -212,7 +229,7 @@ static int board_run(struct board *board, struct corun_job *jobs, uint32_t n, ui
 	return ret;
 }
 
-int corun_jobs(struct corun_job *jobs, uint32_t n, uint64_t budget)
+int corun_jobs(struct corun_job *jobs, uint32_t n, const struct corun_place *place)
 {
 	struct board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
 				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -222,11 +239,11 @@ int corun_jobs(struct corun_job *jobs, uint32_t n, uint64_t budget)
 
 	if (board == MAP_FAILED)
 		return error_set(-errno, "corun: no memory");
-	ret = broker_start(budget, &broker);
+	ret = broker_start(place->budget, &broker);
 	if (ret == 0)
 		ret = witness_join(&witness);
-	if (ret == 0) /* of those that reserve, one is admitted after the other */
-		ret = board_run(board, jobs, n, jobs[0].reserves ? 1 : n);
+	if (ret == 0)
+		ret = board_run(board, jobs, n, place->group);
 	if (rlv_pool_close(&witness) && ret == 0)
 		ret = error_set(-EHOSTDOWN, "corun: %s", rlv_last_error());
 	if (broker > 0)

@@ -41,6 +41,8 @@ ON_FIXTURE(relive__wrong_usage_is_2_and_says_where_help_is)
 		"pool simulate --policy best",
 		"pool simulate --seeds 0",
 		"pool simulate --set zico --policy fifo",
+		"pool corun --set none",
+		"pool corun --rounds 0",
 		"bench",
 		"bench replay --actors x",
 		"bench replay --loop --actors 2",
