@@ -111,7 +111,11 @@ static int broker_prepare(struct broker *broker)
 	broker->extents = mem_array(n, sizeof(*broker->extents));
 	if (!broker->extents)
 		return error_set(-ENOMEM, "cannot allocate %" PRIu64 " extents", n);
-	ret = roster_open(&broker->roster, opts->roster, (uint32_t)n, opts->extent_bytes);
+	ret = opts->strict && opts->scrubs
+		      ? scrub_open(opts->backend, opts->extent_bytes, LEASE_REFS, &broker->scrub)
+		      : 0;
+	if (ret == 0)
+		ret = roster_open(&broker->roster, opts->roster, (uint32_t)n, opts->extent_bytes);
 	return ret ? ret : broker_restore(broker);
 }
 
@@ -149,6 +153,7 @@ void broker_close(struct broker **broker_inout)
 		return;
 	for (uint32_t i = 0; i < LEDGER_JOBS; i++)
 		broker_drop_page(&broker->jobs[i]);
+	scrub_close(&broker->scrub);
 	for (uint32_t i = 0; broker->extents && i < broker->ledger.n; i++) {
 		if (broker->extents[i].handle &&
 		    broker->opts.backend->ops->extent_release(broker->opts.backend,

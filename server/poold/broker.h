@@ -17,6 +17,7 @@
 
 #include "device/gate.h"
 #include "device/ledger.h"
+#include "device/scrub.h"
 
 #include "wire/lease_message.h"
 
@@ -27,7 +28,8 @@
 
 #define BROKER_USERS 32u
 #define BROKER_FETCH_NS (500 * CLOCK_NS_PER_MS)
-#define BROKER_POLL_NS (1 * CLOCK_NS_PER_MS) /* pages of progress, while an extent is PENDING */
+#define BROKER_SCRUB_NS (2 * CLOCK_NS_PER_MS) /* that a request awaits zeros */
+#define BROKER_POLL_NS (1 * CLOCK_NS_PER_MS)  /* pages of progress, while an extent is PENDING */
 
 struct broker_opts {
 	struct backend *backend; /* borrowed */
@@ -37,6 +39,7 @@ struct broker_opts {
 	uint64_t extent_bytes;
 	uint64_t budget; /* 0: bytes */
 	bool strict;
+	bool scrubs; /* with strict: new memory of the backend may have somebody's bytes */
 	enum gate_order order;
 	enum gate_sharing sharing;
 	uint32_t aging;
@@ -76,6 +79,7 @@ struct broker_extent {
 	uint64_t handle;           /* 0: not created, or its descriptor has not come back */
 	uint64_t last_incarnation; /* of the job that had it; 0 = none */
 	bool presented;            /* by its job, which came back */
+	bool dirty;                /* new, and not filled with zeros */
 };
 
 struct broker_stats {
@@ -94,6 +98,7 @@ struct broker {
 	struct roster roster;
 	struct broker_job jobs[LEDGER_JOBS];
 	struct broker_extent *extents;
+	struct scrub scrub; /* all zero: none */
 	struct broker_user users[BROKER_USERS];
 	struct broker_stats stats;
 	uint64_t pending; /* extents */

@@ -148,14 +148,38 @@ static int broker_create(struct broker *broker, uint32_t at, const struct broker
 		ret = backend->ops->extent_release(backend, extent->handle);
 		extent->handle = 0;
 	}
-	if (ret == 0 && !extent->handle)
+	if (ret == 0 && !extent->handle) {
 		ret = backend->ops->extent_create(backend, broker->opts.extent_bytes,
 						  &extent->handle);
+		extent->dirty = broker->scrub.backend != NULL;
+	}
 	if (ret == 0) {
 		broker->stats.handovers += strange;
 		extent->last_incarnation = job->kept->incarnation;
 	}
 	return ret;
+}
+
+/* Physical memory behind all that was granted, with nobody's bytes in it. */
+static int broker_create_all(struct broker *broker, uint32_t at, const struct broker_job *job)
+{
+	uint64_t handles[LEASE_REFS];
+	uint32_t n = 0;
+	int ret = scrub_settle(&broker->scrub);
+
+	for (uint32_t i = 0; i < job->granted && ret == 0; i++) {
+		struct broker_extent *extent = &broker->extents[job->refs[i].extent];
+
+		ret = broker_create(broker, job->refs[i].extent, job);
+		if (ret == 0 && extent->dirty)
+			handles[n++] = extent->handle;
+	}
+	if (ret == 0 && n)
+		ret = scrub_extents(&broker->scrub, handles, n, broker->opts.clock,
+				    broker_now(broker) + BROKER_SCRUB_NS);
+	for (uint32_t i = 0; i < job->granted && ret == 0; i++)
+		broker->extents[job->refs[i].extent].dirty = false;
+	return ret == -EAGAIN ? error_prefix(ret, "job %s: ", broker->ledger.jobs[at].name) : ret;
 }
 
 /* Hands out what was granted. */
@@ -164,15 +188,13 @@ static int broker_fetch(struct broker *broker, uint32_t at, struct lease_message
 	struct broker_job *job = &broker->jobs[at];
 	struct backend *backend = broker->opts.backend;
 	uint32_t n = job->granted;
-	int ret = 0;
+	int ret = broker_create_all(broker, at, job);
 
 	for (out->n_fds = 0; out->n_fds < n && ret == 0;) {
 		uint32_t extent = job->refs[out->n_fds].extent;
 
-		ret = broker_create(broker, extent, job);
-		if (ret == 0)
-			ret = backend->ops->extent_export(backend, broker->extents[extent].handle,
-							  &out->fds[out->n_fds]);
+		ret = backend->ops->extent_export(backend, broker->extents[extent].handle,
+						  &out->fds[out->n_fds]);
 		out->n_fds += ret == 0;
 	}
 	if (ret) {

@@ -121,10 +121,6 @@ static int device_open_backend(struct poold_device *device, uint64_t *bytes)
 
 	if (!number)
 		return backend_host_open(&host, &device->backend);
-	if (opts->broker.strict)
-		return error_set(-ENOTSUP,
-				 "--strict: memory of a CUDA device is not scrubbed yet: serve one "
-				 "user's jobs, without --strict");
 	ret = backend_cuda_open(&cuda, &device->backend);
 	if (ret)
 		return ret;
@@ -149,6 +145,7 @@ static int device_open_broker(struct poold_device *device, uint64_t bytes, const
 	opts.clock = clock_monotonic();
 	opts.roster = roster;
 	opts.bytes = bytes;
+	opts.scrubs = device->poold->opts.cuda[poold_device_number(device)] != 0;
 	opts.wake = device_wake;
 	opts.elsewhere = device_elsewhere;
 	opts.ctx = device;

@@ -2,7 +2,8 @@
  * control.h - what a test sees and sets of the fake driver (tests/fakecuda), within its process.
  *
  * The fake is a libcuda.so.1: the calls of device/cuda/cuda_abi.h over the memory of this host.
- *   - A handle of memory is a memfd: export and import alias the same bytes, in all processes.
+ *   - A handle of memory is a memfd: export and import alias the same bytes, in all processes. New memory
+ *     has somebody's bytes at both ends.
  *   - Device addresses are ours too; where nothing is mapped, or without access, they are PROT_NONE.
  *   - A stream is a thread with a queue. What it does to memory it does when the clock has come to its
  *     end, so work that is late overwrites what a later owner wrote.

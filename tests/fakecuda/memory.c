@@ -215,6 +215,16 @@ unsigned cuMemAddressFree(cu_u64 at, size_t bytes)
 	return result;
 }
 
+/* New memory has somebody's bytes, at both ends. False: it cannot be written. */
+static bool dirty(int fd, size_t bytes)
+{
+	static const char theirs[64] = "somebody's";
+	off_t last = (off_t)(bytes - sizeof(theirs));
+
+	return pwrite(fd, theirs, sizeof(theirs), 0) == sizeof(theirs) &&
+	       pwrite(fd, theirs, sizeof(theirs), last) == sizeof(theirs);
+}
+
 unsigned cuMemCreate(cu_u64 *number, size_t bytes, const struct cu_mem_prop *prop, cu_u64 flags)
 {
 	struct handle *handle = NULL;
@@ -227,7 +237,7 @@ unsigned cuMemCreate(cu_u64 *number, size_t bytes, const struct cu_mem_prop *pro
 	fake_lock();
 	fd = fake_created_bytes() + bytes > device_bytes ? -1
 							 : memfd_create("fakecuda", MFD_CLOEXEC);
-	if (fd >= 0 && ftruncate(fd, (off_t)bytes)) {
+	if (fd >= 0 && (ftruncate(fd, (off_t)bytes) || !dirty(fd, bytes))) {
 		(void)close(fd);
 		fd = -1;
 	}

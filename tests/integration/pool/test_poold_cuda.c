@@ -56,6 +56,20 @@ static int end(void **state)
 	return 0;
 }
 
+static int begin_strict(void **state)
+{
+	const char *const options[] = {
+		"--device", "cuda:0:16M", "--extent", "2M", "--strict", NULL
+	};
+
+	(void)state;
+	fake = getenv("RLV_TEST_GPU") ? NULL : fake_cuda_open();
+	if (fake)
+		fake->reset();
+	poold_start_as(&fx, options);
+	return 0;
+}
+
 static struct rlv_pool *join(const char *name)
 {
 	struct rlv_pool_opts opts = RLV_POOL_OPTS_INIT;
@@ -180,6 +194,28 @@ TEST_WITH(job__has_memory_of_the_device, begin, end)
 	must(rlv_pool_iteration_end(pool), "end");
 	must(rlv_pool_close(&pool), "close");
 	assert_true(holds(0));
+}
+
+TEST_WITH(strict__another_job_sees_zeros, begin_strict, end)
+{
+	struct rlv_pool *a = join("a"), *b;
+	uint32_t stream;
+	void *ptr;
+
+	driver_open();
+	must(rlv_pool_stream(a, NULL, &stream), "stream");
+	must(rlv_pool_alloc(a, RLV_POOL_PERSISTENT, 2 * EXTENT, stream, &ptr), "alloc");
+	expect_bytes(ptr, 2 * EXTENT, 0);
+	assert_int_equal(cu->fill((cu_u64)(uintptr_t)ptr, 7, 2 * EXTENT, NULL), CU_OK);
+	must(rlv_pool_close(&a), "close a");
+	assert_true(holds(0));
+
+	b = join("b");
+	must(rlv_pool_stream(b, NULL, &stream), "stream");
+	must(rlv_pool_alloc(b, RLV_POOL_PERSISTENT, 2 * EXTENT, stream, &ptr), "alloc");
+	expect_bytes(ptr, 2 * EXTENT, 0);
+	assert_int_equal(poold_status().handovers, 2);
+	must(rlv_pool_close(&b), "close b");
 }
 
 TEST_WITH(alloc__of_warm_memory_calls_no_driver, begin, end)
