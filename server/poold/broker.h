@@ -17,7 +17,6 @@
 
 #include "device/gate.h"
 #include "device/ledger.h"
-#include "device/scrub.h"
 
 #include "wire/lease_message.h"
 
@@ -25,6 +24,7 @@
 #include "base/os/process.h"
 
 #include "server/poold/roster.h"
+#include "server/poold/scrub.h"
 
 #define BROKER_USERS 32u
 #define BROKER_FETCH_NS (500 * CLOCK_NS_PER_MS)

@@ -1,4 +1,4 @@
-#include "device/scrub.h"
+#include "server/poold/scrub.h"
 
 #include <errno.h>
 #include <string.h>

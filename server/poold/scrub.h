@@ -5,8 +5,8 @@
  * no longer than the caller says; what it still fills then stays mapped until a later call.
  * Calls of the backend for n extents: 3 n + 2, but queries of progress. Thread: owner.
  */
-#ifndef RLV_DEVICE_SCRUB_H
-#define RLV_DEVICE_SCRUB_H
+#ifndef RLV_SERVER_POOLD_SCRUB_H
+#define RLV_SERVER_POOLD_SCRUB_H
 
 #include <stdbool.h>
 

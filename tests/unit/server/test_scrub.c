@@ -5,7 +5,7 @@
 
 #include "device/cuda/backend_cuda.h"
 #include "device/cuda/calls.h"
-#include "device/scrub.h"
+#include "server/poold/scrub.h"
 #include "tests/support/fake/fake_cuda.h"
 #include "tests/support/must_internal.h"
 
