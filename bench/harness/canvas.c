@@ -1,0 +1,129 @@
+#include "bench/harness/canvas.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/mem/alloc.h"
+
+#define SCALE 2 /* pixels of a dot of a letter, each way */
+
+/* red, green, blue of enum canvas_colour; lines have the last six */
+static const uint8_t palette[CANVAS_COLOURS][3] = {
+	{ 255, 255, 255 }, { 20, 20, 20 },  { 205, 205, 205 }, { 200, 30, 30 }, { 30, 100, 190 },
+	{ 230, 125, 20 },  { 45, 150, 60 }, { 140, 80, 170 },  { 90, 90, 90 },  { 0, 160, 170 },
+};
+
+/* Letters from ' ' to 'Z' of 3 x 5 dots: an octal digit for each row, from the top. */
+static const uint16_t letters['Z' - ' ' + 1] = {
+	000000, 022202, 055000, 057575, 000000, 051245, 025257, 022000, 012221, 042224,
+	005250, 002720, 000024, 000700, 000002, 011244, 075557, 026227, 071747, 071317,
+	055711, 074717, 074757, 071122, 075757, 075717, 002020, 002024, 012421, 007070,
+	042124, 071202, 075747, 025755, 065656, 034443, 065556, 074647, 074644, 034553,
+	055755, 072227, 011152, 055655, 044447, 057755, 065555, 025552, 065644, 025563,
+	065655, 034216, 072222, 055557, 055552, 055775, 055255, 055222, 071247,
+};
+
+int canvas_init(struct canvas *canvas, uint32_t width, uint32_t height)
+{
+	*canvas = (struct canvas){ .width = width, .height = height };
+	canvas->bytes = ((size_t)width + 1) * height;
+	canvas->pixels = mem_zalloc(canvas->bytes);
+	return canvas->pixels ? 0 : error_set(-ENOMEM, "a picture of %zu bytes", canvas->bytes);
+}
+
+void canvas_destroy(struct canvas *canvas)
+{
+	mem_free(canvas->pixels);
+	canvas->pixels = NULL;
+}
+
+void canvas_point(struct canvas *canvas, int64_t x, int64_t y, uint8_t colour)
+{
+	if (x >= 0 && x < canvas->width && y >= 0 && y < canvas->height)
+		canvas->pixels[(size_t)y * (canvas->width + 1) + 1 + (size_t)x] = colour;
+}
+
+void canvas_line(struct canvas *canvas, const int32_t from[2], const int32_t to[2], uint8_t colour)
+{
+	int64_t across = (int64_t)to[0] - from[0], down = (int64_t)to[1] - from[1];
+	int64_t steps = llabs(across) > llabs(down) ? llabs(across) : llabs(down);
+
+	for (int64_t i = 0; i <= steps; i++)
+		canvas_point(canvas, from[0] + (steps ? across * i / steps : 0),
+			     from[1] + (steps ? down * i / steps : 0), colour);
+}
+
+void canvas_text(struct canvas *canvas, int32_t x, int32_t y, const char *text)
+{
+	for (; *text; text++, x += (int32_t)CANVAS_CHAR_WIDTH) {
+		int c = toupper((unsigned char)*text);
+		unsigned dots = c >= ' ' && c <= 'Z' ? letters[c - ' '] : 0;
+
+		for (int dot = 0; dot < 15 * SCALE * SCALE; dot++) {
+			int across = dot % (3 * SCALE), down = dot / (3 * SCALE);
+
+			if (dots >> (14 - down / SCALE * 3 - across / SCALE) & 1)
+				canvas_point(canvas, x + across, y + down, CANVAS_BLACK);
+		}
+	}
+}
+
+/* -------- the file -------- */
+
+static void put_u32(uint8_t *to, uint64_t value)
+{
+	for (int i = 0; i < 4; i++)
+		to[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+static void write_chunk(FILE *file, const char *kind, const uint8_t *data, size_t bytes)
+{
+	uint8_t head[8], end[4];
+	uLong crc;
+
+	put_u32(head, bytes);
+	memcpy(head + 4, kind, 4);
+	crc = crc32(0, head + 4, 4);
+	put_u32(end, bytes ? crc32(crc, data, (uInt)bytes) : crc);
+	fwrite(head, 1, sizeof(head), file);
+	if (bytes)
+		fwrite(data, 1, bytes, file);
+	fwrite(end, 1, sizeof(end), file);
+}
+
+int canvas_write(const struct canvas *canvas, const char *path)
+{
+	static const uint8_t signature[8] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
+	uint8_t header[13] = { [8] = 8, [9] = 3 }; /* 8 bits, of a palette */
+	uLongf bytes = compressBound(canvas->bytes);
+	uint8_t *packed = mem_alloc(bytes);
+	FILE *file;
+	int ret;
+
+	if (!packed || compress(packed, &bytes, canvas->pixels, canvas->bytes) != Z_OK) {
+		mem_free(packed);
+		return error_set(-ENOMEM, "write picture %s: no memory", path);
+	}
+	file = fopen(path, "wbe");
+	if (!file) {
+		ret = error_set(-errno, "write picture %s: %m", path);
+		mem_free(packed);
+		return ret;
+	}
+	put_u32(header, canvas->width);
+	put_u32(header + 4, canvas->height);
+	fwrite(signature, 1, sizeof(signature), file);
+	write_chunk(file, "IHDR", header, sizeof(header));
+	write_chunk(file, "PLTE", palette[0], sizeof(palette));
+	write_chunk(file, "IDAT", packed, bytes);
+	write_chunk(file, "IEND", NULL, 0);
+	mem_free(packed);
+	ret = ferror(file) ? -EIO : 0;
+	if (fclose(file))
+		ret = -errno;
+	return ret ? error_set(ret, "write picture %s: %s", path, strerror(-ret)) : 0;
+}
