@@ -1,6 +1,5 @@
 #include "bench/harness/canvas.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,18 +56,22 @@ void canvas_line(struct canvas *canvas, const int32_t from[2], const int32_t to[
 			     from[1] + (steps ? down * i / steps : 0), colour);
 }
 
+static void draw_letter(struct canvas *canvas, int32_t x, int32_t y, unsigned dots)
+{
+	for (int dot = 0; dot < 15 * SCALE * SCALE; dot++) {
+		int across = dot % (3 * SCALE), down = dot / (3 * SCALE);
+
+		if (dots >> (14 - down / SCALE * 3 - across / SCALE) & 1)
+			canvas_point(canvas, x + across, y + down, CANVAS_BLACK);
+	}
+}
+
 void canvas_text(struct canvas *canvas, int32_t x, int32_t y, const char *text)
 {
 	for (; *text; text++, x += (int32_t)CANVAS_CHAR_WIDTH) {
-		int c = toupper((unsigned char)*text);
-		unsigned dots = c >= ' ' && c <= 'Z' ? letters[c - ' '] : 0;
+		int c = *text >= 'a' && *text <= 'z' ? *text - 'a' + 'A' : *text;
 
-		for (int dot = 0; dot < 15 * SCALE * SCALE; dot++) {
-			int across = dot % (3 * SCALE), down = dot / (3 * SCALE);
-
-			if (dots >> (14 - down / SCALE * 3 - across / SCALE) & 1)
-				canvas_point(canvas, x + across, y + down, CANVAS_BLACK);
-		}
+		draw_letter(canvas, x, y, c >= ' ' && c <= 'Z' ? letters[c - ' '] : 0);
 	}
 }
 

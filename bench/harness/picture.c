@@ -69,12 +69,15 @@ static void draw_grid(const struct frame *frame, const struct picture_panel *pan
 	       across = tick_of(frame->x_high - frame->x_low, false);
 	char text[UNITS_TEXT_BYTES];
 
-	for (double y = 0; y <= frame->y_high; y += tick) {
+	for (int i = 0; i * tick <= frame->y_high; i++) {
+		double y = i * tick;
 		int32_t at = frame_y(frame, y), from[] = { frame->left, at },
 			to[] = { frame->right, at };
 
 		canvas_line(frame->canvas, from, to, y > 0 ? CANVAS_GREY : CANVAS_BLACK);
-		if (panel->bytes)
+		if (i == 0)
+			snprintf(text, sizeof(text), "0");
+		else if (panel->bytes)
 			units_format_bytes((uint64_t)y, text);
 		else
 			units_format_si(y, text);
@@ -82,7 +85,8 @@ static void draw_grid(const struct frame *frame, const struct picture_panel *pan
 			    frame->left - 8 - (int32_t)(strlen(text) * CANVAS_CHAR_WIDTH), at - 4,
 			    text);
 	}
-	for (double x = ceil(frame->x_low / across) * across; x <= frame->x_high; x += across) {
+	for (int i = (int)ceil(frame->x_low / across); i * across <= frame->x_high; i++) {
+		double x = i * across;
 		int32_t from[] = { frame_x(frame, x), frame->bottom },
 			to[] = { from[0], from[1] + 4 };
 
@@ -95,7 +99,7 @@ static void draw_grid(const struct frame *frame, const struct picture_panel *pan
 static void draw_panel(const struct frame *frame, const struct picture *picture,
 		       const struct picture_panel *panel)
 {
-	int32_t at = frame->left;
+	int32_t at = frame->right;
 
 	canvas_text(frame->canvas, 8, frame->top - 20, panel->title);
 	draw_grid(frame, panel, picture->x_title);
@@ -110,7 +114,6 @@ static void draw_panel(const struct frame *frame, const struct picture *picture,
 	}
 	for (uint32_t i = 0; i < panel->n_lines; i++)
 		draw_line(frame, &panel->lines[i], (uint8_t)(CANVAS_LINE + i));
-	at = frame->right;
 	for (uint32_t i = panel->n_lines; i-- > 0;) { /* names, from the right */
 		const char *name = panel->lines[i].name;
 		int32_t from[2], to[2];
