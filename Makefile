@@ -1,7 +1,7 @@
 # A thin front: everything is done by CMake and the scripts in tools/.
 #
 #   make              the release build, into build/ (binaries in build/bin)
-#   make demo         a store on this machine, actors, learners and a table of throughputs
+#   make demo         the whole loop on this machine: actors, a store, learners that share a device
 #   make check        the gates and all tests; ends with the counts
 #   make check-learn  networks that learn from Relive, and the examples in Python
 #   make check-wheel  the wheel in a clean environment, and a build for embed: alone
@@ -41,9 +41,10 @@ ifneq ($(SETUP),no)
 	@tools/setup $(@:setup-%=%)
 endif
 
-# A second make, so that it sees what tools/setup has just installed.
+# Only what the demo runs is built, and after tools/setup, so that it sees what that has just installed.
 demo: setup-build
-	@$(MAKE) --no-print-directory all
+	@cmake --preset release >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target relive_command relive-metad relive-memnode relive-poold
 	@$(BUILD)/bin/relive demo
 
 check: setup-test

@@ -529,15 +529,40 @@ ON_FIXTURE(relive_bench__interrupt_leaves_nothing)
 	assert_false(private_store_is_up(f));
 }
 
-ON_FIXTURE(relive_demo__shows_a_kill_and_an_exact_tree)
+ON_FIXTURE(relive_demo__shows_kills_and_an_exact_tree)
 {
 	struct cli_fixture *f = *state;
+	char path[sizeof(f->ps.dir) + 16], args[sizeof(path) + 64], head[8];
+	FILE *picture;
 
-	cli_expect(f, "demo --seconds 3", 0);
-	cli_expect_words(f->out, "kill -9");
+	snprintf(path, sizeof(path), "%s/demo.png", f->ps.dir);
+	snprintf(args, sizeof(args), "demo --seconds 3 --picture %s", path);
+	cli_expect(f, args, 0);
+	cli_expect_words(f->out, "actor 0 is gone");
+	cli_expect_words(f->out, "memory node node-1 is back");
+	cli_expect_words(f->out, "publish_lag");
+	cli_expect_words(f->out, "learner-1 ");
 	cli_expect_words(f->out, "every leaf, sum, block and counter is exact");
 	cli_expect_words(f->out, "Throughputs");
 	cli_expect_words(f->err, " steps/s in");
+	assert_false(private_store_is_up(f));
+	picture = fopen(path, "rbe");
+	assert_non_null(picture);
+	assert_int_equal(fread(head, 1, sizeof(head), picture), sizeof(head));
+	assert_memory_equal(head, "\x89PNG\r\n\x1a\n", sizeof(head));
+	(void)fclose(picture);
+}
+
+ON_FIXTURE(relive_demo__interrupt_leaves_nothing)
+{
+	struct cli_fixture *f = *state;
+	const char *const args[] = { "demo", "--seconds", "60", NULL };
+	pid_t pid = processes_start(&f->ps, "relive", args);
+
+	assert_true(processes_until(private_store_is_up, f));
+	usleep(500000);
+	assert_int_equal(kill(pid, SIGINT), 0);
+	assert_int_equal(processes_wait(&f->ps, pid, PROCESSES_WAIT_MS), 1);
 	assert_false(private_store_is_up(f));
 }
 

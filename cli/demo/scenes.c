@@ -1,3 +1,5 @@
+#include "cli/demo/scenes.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -12,12 +14,10 @@
 #include "bench/replay/report.h"
 #include "bench/replay/table.h"
 #include "cli/cli.h"
-#include "cli/host/host_store.h"
 #include "program/interrupt.h"
 #include "program/units.h"
 
 #define TICK_NS (100 * CLOCK_NS_PER_MS)
-#define DEFAULT_NS (11 * CLOCK_NS_PER_S)
 
 /* A scene: a table with its actors and learners. */
 struct scene {
@@ -32,8 +32,8 @@ struct scene {
 };
 
 struct demo {
-	struct host_store store;
-	struct progress progress;
+	const struct host_store *store;
+	struct progress *progress;
 	/* The scene that plays, and its last tick. */
 	const struct scene *scene;
 	struct replay_case *playing;
@@ -43,9 +43,9 @@ struct demo {
 	uint64_t inserted, sampled;
 };
 
-static void demo_say(struct demo *demo, const char *text)
+void scene_say(struct progress *progress, const char *text)
 {
-	progress_clear(&demo->progress);
+	progress_clear(progress);
 	printf("\n== %s\n", text);
 	fflush(stdout);
 }
@@ -66,13 +66,13 @@ static void demo_tick(void *ctx, double spent)
 	char in[UNITS_TEXT_BYTES], out[UNITS_TEXT_BYTES];
 
 	if (scene->kill_actor && demo->window == 1 && !demo->killed && spent > total / 4) {
-		progress_clear(&demo->progress);
+		progress_clear(demo->progress);
 		printf("   kill -9 %d: actor 0 is gone in the middle of its work\n", (int)actor);
 		fflush(stdout);
 		demo->killed = kill(actor, SIGKILL) == 0;
 	}
 	if (demo->last > 0)
-		progress_show(&demo->progress,
+		progress_show(demo->progress,
 			      (demo->window + spent / total) / (double)scene->windows,
 			      "%s steps/s in, %s items/s out",
 			      units_format_si((double)(inserted - demo->inserted) / seconds, in),
@@ -82,11 +82,7 @@ static void demo_tick(void *ctx, double spent)
 	demo->sampled = sampled;
 }
 
-/*
- * Verifies the table until it is without a problem, since the server has then settled the dead
- * actor. -EBADMSG: problems are found after 15 s or an interrupt.
- */
-static int wait_exact(struct demo *demo, struct replay_case *c)
+int scene_verify(struct progress *progress, struct rlv_store *store, struct rlv_table *table)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), 15 * CLOCK_NS_PER_S);
 	struct rlv_verify_report report = { .size = sizeof(report) };
@@ -94,21 +90,21 @@ static int wait_exact(struct demo *demo, struct replay_case *c)
 	int ret;
 
 	for (;;) {
-		ret = rlv_table_verify(c->table, &report);
+		ret = rlv_table_verify(table, &report);
 		if (ret)
 			return cli_fail(ret, "inspect"), ret;
 		if (report.problems == 0 || interrupt_pending() ||
 		    deadline_expired(clock_monotonic(), deadline))
 			break;
-		progress_show(&demo->progress, 1, "waiting for the repair");
+		progress_show(progress, 1, "waiting for the repair");
 		interrupt_sleep(TICK_NS);
 	}
-	progress_clear(&demo->progress);
+	progress_clear(progress);
 	if (report.problems) {
 		cli_error("inspect found %u problems: %s", report.problems, report.first_problem);
 		return -EBADMSG;
 	}
-	ret = rlv_store_info(c->store, &info);
+	ret = rlv_store_info(store, &info);
 	printf("   %llu items: every leaf, sum, block and counter is exact; %u rebuild%s done\n",
 	       (unsigned long long)report.items, ret ? 0 : info.rebuilds,
 	       info.rebuilds == 1 ? "" : "s");
@@ -128,7 +124,7 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 	snprintf(config.label, sizeof(config.label), "%s", scene->title);
 	config.trace = recorded ? path : NULL;
 	config.shape = scene->shape;
-	config.store = demo->store.uri;
+	config.store = demo->store->uri;
 	config.actors = scene->actors;
 	config.learners = scene->learners;
 	config.capacity = scene->capacity;
@@ -138,14 +134,14 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 		 scene->actors, scene->actors == 1 ? "" : "s",
 		 recorded ? "recorded experience" : "generated experience (no recording found)",
 		 scene->learners, scene->learners == 1 ? "" : "s");
-	demo_say(demo, text);
+	scene_say(demo->progress, text);
 	if (ret == 0)
 		ret = replay_data_open(config.trace, config.shape, config.seed, data);
 	if (ret == 0)
 		ret = replay_case_open(c, &config, data);
 	if (ret == 0) {
 		c->workers.may_die = scene->kill_actor;
-		c->progress = &demo->progress;
+		c->progress = demo->progress;
 		c->tick = demo_tick;
 		c->tick_ctx = demo;
 		ret = replay_case_start(c, config.store);
@@ -156,15 +152,15 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 		demo->last = 0;
 		ret = replay_case_window(c, scene->window_ns);
 	}
-	progress_clear(&demo->progress);
+	progress_clear(demo->progress);
 	if (ret) {
 		cli_fail_local(ret, "%s", scene->title);
 	} else {
 		if (scene->kill_actor)
 			printf("   the other actor and both learners went on\n");
-		demo_say(demo, "Inspect: a walk over the whole table");
-		ret = wait_exact(demo, c);
-		demo_say(demo, "Throughputs");
+		scene_say(demo->progress, "Inspect: a walk over the whole table");
+		ret = scene_verify(demo->progress, c->store, c->table);
+		scene_say(demo->progress, "Throughputs");
 		if (ret == 0)
 			ret = replay_report_text(c, 1, stdout);
 	}
@@ -197,52 +193,16 @@ static const struct scene scenes[] = {
 	  .windows = 1 },
 };
 
-int cmd_demo(int argc, char **argv)
+int scenes_play(const struct host_store *store, struct progress *progress, int64_t ns)
 {
-	int64_t duration_ns = DEFAULT_NS;
-	const struct arg_option options[] = {
-		{ "seconds", "T", "how long actors and learners run (default 11)", &duration_ns,
-		  ARG_DURATION },
-	};
-	const struct args args = {
-		.usage = "demo [OPTIONS]",
-		.options = options,
-		.n_options = ARRAY_LEN(options),
-		.summary =
-			"A tour of Relive within a minute: starts a memory node and a metadata server,\n"
-			"lets actors insert recorded experience and learners sample and update it, kills\n"
-			"an actor, and checks every invariant. Nothing is left behind.",
-	};
-	int code = cli_parse(&args, argc, argv), ret;
-	char name[] = "status", uri[HOST_STORE_URI_BYTES];
-	char *status[] = { name, uri, NULL };
-	struct demo demo = { .store = { .n_nodes = 0 } };
+	struct demo demo = { .store = store, .progress = progress };
+	int ret = 0;
 
-	if (code != CLI_CONTINUE)
-		return code;
-	if (duration_ns < DEFAULT_NS / 10 || duration_ns > 10 * DEFAULT_NS) {
-		cli_error("--seconds: give 1.1 to 110");
-		return CLI_USAGE;
-	}
-	interrupt_install();
-	progress_begin(&demo.progress, true);
-	demo_say(&demo, "A memory node and a metadata server start");
-	ret = host_store_private(UINT64_C(1) << 30, &demo.store);
-	if (ret)
-		cli_fail_local(ret, "start a private store");
-	memcpy(uri, demo.store.uri, sizeof(uri));
-	if (ret == 0)
-		ret = cmd_status(2, status);
 	for (size_t i = 0; i < ARRAY_LEN(scenes) && ret == 0; i++) {
 		struct scene scene = scenes[i];
 
-		scene.window_ns =
-			(int64_t)((double)scene.window_ns * (double)duration_ns / DEFAULT_NS);
+		scene.window_ns = (int64_t)((double)scene.window_ns * (double)ns / SCENES_NS);
 		ret = run_scene(&demo, &scene);
 	}
-	host_store_close(&demo.store);
-	if (ret == 0)
-		printf("\nAll of this ran on one machine. For measurements use relive bench replay.\n"
-		       "The store is down and its files are gone.\n");
-	return ret ? CLI_FAILURE : CLI_OK;
+	return ret;
 }
