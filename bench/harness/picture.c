@@ -50,11 +50,14 @@ static double tick_of(double high, bool bytes)
 static void draw_line(const struct frame *frame, const struct picture_line *line, uint8_t colour)
 {
 	for (uint32_t i = 1; i < line->n; i++) {
-		int32_t from[] = { frame_x(frame, line->x[i - 1]), frame_y(frame, line->y[i - 1]) };
-		int32_t to[] = { frame_x(frame, line->x[i]), frame_y(frame, line->y[i]) };
+		int32_t from[2], to[2];
 
 		if (!isfinite(line->y[i - 1]) || !isfinite(line->y[i]))
 			continue;
+		from[0] = frame_x(frame, line->x[i - 1]);
+		from[1] = frame_y(frame, line->y[i - 1]);
+		to[0] = frame_x(frame, line->x[i]);
+		to[1] = frame_y(frame, line->y[i]);
 		canvas_line(frame->canvas, from, to, colour);
 		from[1]++;
 		to[1]++;
