@@ -118,15 +118,17 @@ static void take_steps(struct loop_role *role, struct actor *actor)
 	actor->rounds++;
 }
 
-/* An episode that ended by time has a last observation, and is worth more than what was seen. */
-static int end_episodes(struct loop_role *role, struct actor *actor)
+/*
+ * Ends the episodes that are over: one that ended by time has a last observation, and is worth more than what
+ * was seen. What is left after an error is ended by the next call.
+ */
+static int end_episodes(struct actor *actor)
 {
-	int ret = 0;
-
-	for (uint32_t i = 0; i < LOOP_ENVS && ret == 0; i++) {
+	for (uint32_t i = 0; i < LOOP_ENVS; i++) {
 		const void *columns[] = { actor->poles[i].state, &actor->action[i],
 					  &actor->reward[i] };
 		struct rlv_steps last = RLV_STEPS_INIT;
+		int ret = 0;
 
 		if (actor->end[i] == CARTPOLE_GOES_ON)
 			continue;
@@ -134,9 +136,12 @@ static int end_episodes(struct loop_role *role, struct actor *actor)
 		last.columns = columns;
 		if (actor->end[i] == CARTPOLE_TIMED_OUT)
 			ret = rlv_writer_end_episode(actor->writer, i, &last);
+		if (ret)
+			return ret;
+		actor->end[i] = CARTPOLE_GOES_ON;
 		cartpole_reset(&actor->poles[i], &actor->rng);
 	}
-	return loop_role_failed(role, ret, "end an episode");
+	return 0;
 }
 
 static int actor_step(struct worker *worker)
@@ -147,12 +152,16 @@ static int actor_step(struct worker *worker)
 	struct rlv_steps steps = RLV_STEPS_INIT;
 	int ret = 0;
 
-	if (!actor->taken && actor->rounds % FETCH_EVERY == 0)
-		ret = actor_fetch(role, actor);
-	if (ret)
-		return ret;
-	if (!actor->taken)
+	if (!actor->taken) {
+		ret = end_episodes(actor);
+		if (ret)
+			return loop_role_failed(role, ret, "end an episode");
+		if (actor->rounds % FETCH_EVERY == 0)
+			ret = actor_fetch(role, actor);
+		if (ret)
+			return ret;
 		take_steps(role, actor);
+	}
 	steps.n = LOOP_ENVS;
 	steps.columns = columns;
 	steps.flags = actor->flags;
@@ -163,7 +172,7 @@ static int actor_step(struct worker *worker)
 	actor->taken = false;
 	/* relaxed: a figure for display */
 	atomic_fetch_add_explicit(&role->gauge->steps, LOOP_ENVS, memory_order_relaxed);
-	return end_episodes(role, actor);
+	return 0;
 }
 
 const struct worker_ops loop_actor_ops = {

@@ -67,7 +67,8 @@ void loop_role_close(struct loop_role *role);
 void loop_role_begin(struct worker *worker);
 int loop_role_end(struct worker *worker) RLV_MUST_CHECK;
 
-/* 0 if the call is to be made again: a node that it needed is away. Else ret, recorded as the role's failure. */
+/* 0 if the call is to be made again: a node that it needed is away, or it was not admitted in time, or what it read was
+   replaced meanwhile. Else ret, recorded as the role's failure. */
 int loop_role_failed(struct loop_role *role, int ret, const char *what) RLV_MUST_CHECK;
 
 /* The weights as a tensor for rlv_weights_publish and rlv_generation_copy. */

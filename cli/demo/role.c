@@ -12,7 +12,7 @@
 
 int loop_role_failed(struct loop_role *role, int ret, const char *what)
 {
-	if (ret == -ECONNRESET || ret == -EHOSTDOWN || ret == -ETIMEDOUT) {
+	if (ret == -ECONNRESET || ret == -EHOSTDOWN || ret == -ETIMEDOUT || ret == -EAGAIN) {
 		/* relaxed: a count for display */
 		atomic_fetch_add_explicit(&role->gauge->repeats, 1, memory_order_relaxed);
 		return 0;
