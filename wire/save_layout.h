@@ -36,14 +36,13 @@ enum save_codec { SAVE_PLAIN = 0, SAVE_ZSTD = 1 };
  *       32   64  its name
  *       96    8  capacity in steps
  *      104    4  shards
- *      108    4  rows of a block
+ *      108    4  rows of a block, if that was asked for; 0 = the store's default
  *      112    4  max_writers
  *      116    4  max_clients
  *      120    4  columns
  *      124    4  views
- *      128    4  1: rows have checksums in the table
- *      132    4  window: rows of the largest item
- *      136   52  reserved
+ *      128    4  window: rows of the largest item
+ *      132   56  reserved
  *      188    4  crc32c of the whole header, this field 0
  */
 struct save_header {
@@ -60,9 +59,8 @@ struct save_header {
 	uint32_t max_clients;
 	uint32_t n_columns;
 	uint32_t n_views;
-	uint32_t row_crc;
 	uint32_t window;
-	uint8_t reserved[52];
+	uint8_t reserved[56];
 	uint32_t crc;
 };
 
@@ -73,8 +71,7 @@ WIRE_AT(save_header, name, 32);
 WIRE_AT(save_header, capacity, 96);
 WIRE_AT(save_header, shards, 104);
 WIRE_AT(save_header, n_columns, 120);
-WIRE_AT(save_header, row_crc, 128);
-WIRE_AT(save_header, window, 132);
+WIRE_AT(save_header, window, 128);
 WIRE_AT(save_header, crc, 188);
 
 /* A view: the fields of struct rlv_view, and the scale of its quanta. Bounds may be infinite. */

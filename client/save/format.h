@@ -85,6 +85,9 @@ const struct save_table *save_input_table(const struct save_input *in);
 RLV_MUST_CHECK int save_input_next(struct save_input *in, struct save_chunk *head_out,
 				   uint64_t *off_out);
 
+/* Begins again with the first chunk. */
+void save_input_rewind(struct save_input *in);
+
 /* Bytes of the file, and those that save_input_next went through. */
 uint64_t save_input_bytes(const struct save_input *in, uint64_t *done_out);
 

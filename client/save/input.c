@@ -153,6 +153,14 @@ const struct save_table *save_input_table(const struct save_input *in)
 	return &in->table;
 }
 
+void save_input_rewind(struct save_input *in)
+{
+	in->off = in->table.head.bytes;
+	in->chunks = 0;
+	in->sum = 0;
+	in->ended = false;
+}
+
 uint64_t save_input_bytes(const struct save_input *in, uint64_t *done_out)
 {
 	*done_out = in->off;

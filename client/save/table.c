@@ -40,7 +40,7 @@ int save_table_check(struct save_table *table)
 	    head->n_views > RING_MAX_VIEWS)
 		return error_set(-EPROTO, "saved table: it has %u columns and %u views",
 				 head->n_columns, head->n_views);
-	if (!memchr(head->name, 0, sizeof(head->name)) || head->window == 0 || head->block == 0 ||
+	if (!memchr(head->name, 0, sizeof(head->name)) || head->window == 0 ||
 	    !bits_all_zero(head->reserved, sizeof(head->reserved)))
 		return error_set(-EPROTO, "saved table: its header has fields that cannot be");
 	table->row_bytes = sizeof(struct save_row);

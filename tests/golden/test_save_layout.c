@@ -22,7 +22,6 @@ static void put_structs(FILE *out)
 	FIELD(save_header, max_clients);
 	FIELD(save_header, n_columns);
 	FIELD(save_header, n_views);
-	FIELD(save_header, row_crc);
 	FIELD(save_header, window);
 	FIELD(save_header, reserved);
 	FIELD(save_header, crc);
