@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "cli/cli.h"
 #include "cli/record.h"
+#include "cli/table_save.h"
 #include "program/shape.h"
 #include "program/units.h"
 
@@ -20,6 +21,7 @@ struct request {
 	struct rlv_view view;
 	double spi;
 	uint64_t min_size;
+	struct cli_save save;
 	struct json *json;       /* output of --json, or NULL */
 	struct text_table *list; /* of `table list` as text: a row per table; else NULL */
 };
@@ -224,23 +226,33 @@ static int table_rebalance(struct rlv_store *store, struct request *request)
 			  2, "table %s: %u new shards, %u drain\n", request->name, added, draining);
 }
 
-static int table_create(struct rlv_store *store, struct request *request)
+/* Parses --shards; 0 without it. */
+static int request_shards(const struct request *request, uint32_t *shards_out)
 {
-	struct rlv_table_opts opts = request->opts;
-	struct rlv_view view = request->view;
-	struct rlv_table *table;
-	struct shape shape;
 	uint64_t shards = 0;
-	int ret = shape_parse(request->shape, &shape);
+	int ret = 0;
 
-	if (ret)
-		return cli_fail_local(ret, "--columns");
 	if (request->shards && strcmp(request->shards, "auto") == 0)
 		shards = RLV_SHARDS_AUTO;
 	else if (request->shards)
 		ret = units_parse_count(request->shards, &shards);
 	if (ret == 0 && shards > RLV_SHARDS_AUTO)
 		ret = error_set(-EINVAL, "%s: too many shards", request->shards);
+	*shards_out = (uint32_t)shards;
+	return ret;
+}
+
+static int table_create(struct rlv_store *store, struct request *request)
+{
+	struct rlv_table_opts opts = request->opts;
+	struct rlv_view view = request->view;
+	struct rlv_table *table;
+	struct shape shape;
+	int ret = shape_parse(request->shape, &shape);
+
+	if (ret)
+		return cli_fail_local(ret, "--columns");
+	ret = request_shards(request, &opts.shards);
 	if (ret)
 		return cli_fail_local(ret, "--shards");
 	if (request->spi > 0)
@@ -249,7 +261,6 @@ static int table_create(struct rlv_store *store, struct request *request)
 			request->spi * (double)(request->min_size + 1024));
 	else if (request->min_size)
 		view.limiter = rlv_limiter_min_size(request->min_size);
-	opts.shards = (uint32_t)shards;
 	opts.columns = shape.columns;
 	opts.n_columns = shape.n_columns;
 	opts.views = &view;
@@ -274,6 +285,22 @@ static int table_drop(struct rlv_store *store, struct request *request)
 		2, "table %s is dropped\n", request->name);
 }
 
+static int table_save(struct rlv_store *store, struct request *request)
+{
+	request->save.json = request->common.json;
+	return cli_table_save(store, request->name, &request->save);
+}
+
+static int table_load(struct rlv_store *store, struct request *request)
+{
+	int ret = request_shards(request, &request->save.shards);
+
+	if (ret)
+		return cli_fail_local(ret, "--shards");
+	request->save.json = request->common.json;
+	return cli_table_load(store, &request->save);
+}
+
 static const struct {
 	const char *verb;
 	int (*run)(struct rlv_store *store, struct request *request);
@@ -283,6 +310,7 @@ static const struct {
 	{ "list", table_list, false, false },    { "info", table_info, true, false },
 	{ "create", table_create, true, true },  { "drop", table_drop, true, true },
 	{ "shards", table_shards, true, false }, { "rebalance", table_rebalance, true, true },
+	{ "save", table_save, true, false },     { "load", table_load, false, true },
 };
 
 /*
@@ -299,8 +327,9 @@ static int run_verb(struct request *request, const char **words)
 	while (v < ARRAY_LEN(verbs) && strcmp(words[0], verbs[v].verb) != 0)
 		v++;
 	if (v == ARRAY_LEN(verbs)) {
-		cli_error("table %.40s: use list, info, create, drop, shards or rebalance",
-			  words[0]);
+		cli_error(
+			"table %.40s: use list, info, create, drop, shards, rebalance, save or load",
+			words[0]);
 		return CLI_USAGE;
 	}
 	code = cli_take_uri(&request->common, words + 1, 2, verbs[v].named);
@@ -357,19 +386,36 @@ int cmd_table(int argc, char **argv)
 		  ARG_COUNT },
 		{ "spi", "X", "samples per insert, kept by the rate limiter", &request.spi,
 		  ARG_NUMBER },
+		{ NULL, NULL, "Options of save and load", NULL, ARG_HEADING },
+		{ "file", "FILE", "the saved table; save writes it whole, or not at all",
+		  &request.save.file, ARG_TEXT },
+		{ "compress", "LEVEL", "save: level of zstd, 1 to 19 (default: none)",
+		  &request.save.compress, ARG_COUNT32 },
+		{ "base", "FILE", "save: an earlier file of the table, whose rows are copied",
+		  &request.save.base, ARG_TEXT },
+		{ "name", "NAME", "load: of the new table (default: that of the saved one)",
+		  &request.save.name, ARG_TEXT },
+		{ "replace", NULL, "load: drop a table of that name first", &request.save.replace,
+		  ARG_FLAG },
+		{ "progress", NULL, "show progress even without a terminal", &request.save.progress,
+		  ARG_FLAG },
 	};
 	const struct args args = {
-		.usage = "table list|info|create|drop|shards|rebalance [URI] [NAME] [OPTIONS]",
+		.usage = "table list|info|create|drop|shards|rebalance|save|load [URI] [NAME] "
+			 "[OPTIONS]",
 		.summary =
-			"Lists, describes, creates, drops and rebalances tables (default store "
+			"Lists, describes, creates, drops, rebalances, saves and loads tables (default store "
 			"" CLI_DEFAULT_URI
 			").\nshards lists the shards of a table with their nodes; rebalance gives new nodes "
-			"their share.",
+			"their share;\nsave writes a table with its items and their priorities to a file "
+			"while others use it;\nload makes a table of it, in any store (--shards N).",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples =
 			"relive table create --store replay frames --columns atari --stack 4 --n-step 3\n"
-			"relive table list --json",
+			"relive table list --json\n"
+			"relive table save replay --store run1 --file replay.rlvs --compress 3\n"
+			"relive table load --store run2 --file replay.rlvs",
 		.positional = words,
 		.min_positional = 1,
 		.max_positional = 3,

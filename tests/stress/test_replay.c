@@ -1,13 +1,16 @@
 /*
  * Writers and learners of one store at once: embedded, of several nodes as over a wire with batches drawn
- * ahead, or with rebuilds meanwhile. Every byte handed over is that of its step, and afterwards the trees
+ * ahead, with rebuilds meanwhile, or while the table is saved. Every byte handed over is that of its step, and afterwards the trees
  * are exact.
  */
 #include "relive/scan.h"
 
 #include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/fixture/replay_fixture.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
+
+#include "relive/save.h"
 
 #include "ds/sumtree/rebuild.h"
 
@@ -33,7 +36,7 @@ struct job {
 };
 
 static atomic_int failed;
-static atomic_int writing; /* writers and rebuilder at work */
+static atomic_int writing; /* writers and that other thread at work */
 
 static void expect(bool ok, const char *what)
 {
@@ -175,14 +178,66 @@ static void *rebuild_shards(void *arg)
 	return NULL;
 }
 
+/* Loads a saved table into a store of its own, and draws from it. */
+static void check_saved(const char *path)
+{
+	struct rlv_verify_report report = { .size = sizeof(report) };
+	struct rlv_sampler *sampler;
+	struct rlv_store *store;
+	struct rlv_table *table;
+
+	expect(rlv_store_open("embed:", NULL, &store) == 0, "open");
+	expect(rlv_table_load(store, path, NULL, NULL, &table) == 0, "load");
+	expect(rlv_sampler_open(table, NULL, &sampler) == 0, "sampler");
+	for (uint32_t i = 0; i < AFTER && !atomic_load(&failed); i++) {
+		const struct rlv_batch *batch;
+		int rc = rlv_sampler_sample(sampler, BATCH, 0, &batch);
+
+		if (rc == -ENODATA) /* saved before there was an item */
+			break;
+		expect(rc == 0, "sample");
+		check(batch);
+		rlv_batch_release(sampler, batch);
+	}
+	expect(rlv_table_verify(table, &report) == 0 && report.problems == 0, "verify");
+	expect(rlv_sampler_close(&sampler) == 0, "close");
+	expect(rlv_table_close(&table) == 0 && rlv_store_close(&store) == 0, "close");
+}
+
+/* Saves the table again and again while steps come, each time upon the file before. */
+static void *save_table(void *arg)
+{
+	const struct replay_fixture *fx = arg;
+	char dir[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES + 8];
+	struct rlv_save_opts opts = RLV_SAVE_OPTS_INIT;
+
+	temp_dir_make(dir);
+	snprintf(path, sizeof(path), "%s/table", dir);
+	do {
+		struct rlv_table_info before = replay_info(fx->table);
+		struct rlv_save_info info = { .size = sizeof(info) };
+
+		expect(rlv_table_save(fx->table, path, &opts, &info) == 0, "save");
+		/* No step was overwritten: what was there before the call is in the file. */
+		expect(before.capacity < WRITERS * STEPS ||
+			       (int64_t)info.items[0] >= before.views[0].items,
+		       "items saved");
+		check_saved(path);
+		opts.base = path;
+	} while (atomic_load(&writing) > 1 && !atomic_load(&failed));
+	temp_dir_remove(dir);
+	atomic_fetch_sub(&writing, 1);
+	return NULL;
+}
+
 /*
- * Handles are opened and closed here: a fixture is of one thread. rebuilt: its shards are rebuilt meanwhile,
+ * Handles are opened and closed here: a fixture is of one thread. meanwhile: what another thread does with arg,
  * unless NULL.
  */
-static void run(struct replay_fixture *fx, uint32_t prefetch, struct nodes_fixture *rebuilt)
+static void run(struct replay_fixture *fx, uint32_t prefetch, void *(*meanwhile)(void *), void *arg)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
-	pthread_t threads[WRITERS + LEARNERS], rebuilder;
+	pthread_t threads[WRITERS + LEARNERS], other;
 	struct job jobs[WRITERS + LEARNERS] = { 0 };
 
 	opts.batch_size = BATCH;
@@ -197,14 +252,14 @@ static void run(struct replay_fixture *fx, uint32_t prefetch, struct nodes_fixtu
 		opts.seed = i + 1;
 		jobs[i].sampler = replay_sampler(fx, &opts);
 	}
-	atomic_store(&writing, WRITERS + (rebuilt != NULL));
+	atomic_store(&writing, WRITERS + (meanwhile != NULL));
 	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL,
 						i < WRITERS ? write_steps : learn, &jobs[i]),
 				 0);
-	if (rebuilt) {
-		assert_int_equal(pthread_create(&rebuilder, NULL, rebuild_shards, rebuilt), 0);
-		pthread_join(rebuilder, NULL);
+	if (meanwhile) {
+		assert_int_equal(pthread_create(&other, NULL, meanwhile, arg), 0);
+		pthread_join(other, NULL);
 	}
 	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++)
 		pthread_join(threads[i], NULL);
@@ -223,7 +278,7 @@ TEST(replay__writers_and_learners)
 	struct replay_fixture fx;
 
 	replay_open(&fx, &opts);
-	run(&fx, 0, NULL);
+	run(&fx, 0, NULL, NULL);
 	replay_close(&fx);
 }
 
@@ -237,7 +292,7 @@ TEST(replay__batches_ahead_over_a_wire)
 	static struct nodes_fixture nx;
 
 	nodes_open(&nx, &opts);
-	run(&nx.fx, 3, NULL);
+	run(&nx.fx, 3, NULL, NULL);
 	nodes_close(&nx);
 }
 
@@ -252,10 +307,36 @@ TEST(replay__updates_of_many_shards_meet_rebuilds)
 
 	nodes_open(&nx, &opts);
 	for (uint32_t round = 0; round < ROUNDS; round++) {
-		run(&nx.fx, 0, &nx);
+		run(&nx.fx, 0, rebuild_shards, &nx);
 		for (uint32_t s = 0; s < nx.n_shards; s++)
 			assert_true(nodes_items(&nx, s, 0) > 0);
 	}
+	nodes_close(&nx);
+}
+
+TEST(replay__is_saved_meanwhile)
+{
+	const struct rlv_table_opts opts = { .capacity = 2 * WRITERS * STEPS,
+					     .max_writers = WRITERS,
+					     .shards = 2 };
+	struct replay_fixture fx;
+
+	replay_open(&fx, &opts);
+	run(&fx, 0, save_table, &fx);
+	replay_close(&fx);
+}
+
+TEST(replay__is_saved_over_a_wire_while_it_is_overwritten)
+{
+	const struct nodes_opts opts = {
+		.nodes = 2,
+		.reach = NODES_WIRE,
+		.table = { .capacity = 1024, .block = 32, .max_writers = WRITERS },
+	};
+	static struct nodes_fixture nx;
+
+	nodes_open(&nx, &opts);
+	run(&nx.fx, 0, save_table, &nx.fx);
 	nodes_close(&nx);
 }
 
