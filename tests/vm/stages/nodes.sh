@@ -24,12 +24,17 @@ cases_nodes() {
 	run_one both_nodes_join_by_rdma join
 	run_one shards_are_on_both spread
 	run_one a_learner_in_python_has_what_its_actor_put_in learn_in_python
+	run_one values_have_copies_on_both values put 1
 	run_one data_operations_cost_the_agents_nothing passive
 	run_one a_guest_that_dies_is_down_soon dies
 	run_one the_table_stays_open stays_open
 	run_one its_node_is_lost_and_the_others_have_all_shards lost
+	run_one values_outlive_a_copy values check 1
+	run_one values_are_put_beside_a_lost_copy values put 2
 	run_one it_comes_back_empty_and_gets_its_share back
+	run_one values_have_two_copies_again values repair 0
 	run_one a_drained_node_may_be_stopped drained
+	run_one values_outlive_a_drain values check 2
 }
 
 join() {
@@ -45,10 +50,19 @@ spread() {
 	wait_until 30 is_at_rest 'n2 n3' traffic
 }
 
-learn_in_python() {
-	local package=$bin/../python
+python_in() { # guest program argument...
+	local package=$bin/../python guest=$1 program=$2
+	shift 2
 	[ -d "$package" ] || skip "this build has no Python package: it needs python3-dev"
-	on -t 120 1 "PYTHONPATH='$package' /usr/bin/python3 '$vm_home/learner.py' '$store_uri' 200"
+	on -t 120 "$guest" "PYTHONPATH='$package' /usr/bin/python3 '$vm_home/$program' '$store_uri' $*"
+}
+
+learn_in_python() {
+	python_in 1 learner.py 200
+}
+
+values() { # put|check|repair round
+	python_in 1 kv.py "$@"
 }
 
 # How often the agents of both nodes were woken so far.

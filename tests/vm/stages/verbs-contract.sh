@@ -29,6 +29,7 @@ cases_two_guests() {
 	run_one two_guests__a_node_is_reached_by_rdma start_memnode 2 --size 64M --group daemon
 	run_one two_guests__its_memory_is_mapped_by_its_user_alone socket_is_private
 	run_one two_guests__every_byte_and_sum_is_right traffic_of_all
+	run_one two_guests__values_take_their_round_trips values_of_all_modes
 }
 
 # The group may enter the directory, but not ask for descriptors of regions.
@@ -46,6 +47,30 @@ traffic_of_all() {
 	wait "$actor"
 	traffic 1 verify --seconds 10
 	relive inspect "$store_uri"
+}
+
+# Prints what `relive bench kv` counts over the wire: of gets, or of puts.
+round_trips() { # mode workload op
+	on -t 100 1 "$bin/relive bench kv --store $store_uri --mode $1 --workload $2 --distribution uniform \
+		--keys 2 --seconds 2 --windows 1 --json" |
+		grep '"metric":"round_trips_per_op"' | grep "\"op\":\"$3\"" | grep -oP '"median":\K[0-9.]+'
+}
+
+# The server's part of central, and what handles fetch from it now and then, are no round trips to memory.
+values_of_all_modes() {
+	local mode workload op least most got
+	while read -r mode workload op least most; do
+		got=$(round_trips "$mode" "$workload" "$op")
+		echo "$mode $op: $got"
+		awk -v g="$got" -v a="$least" -v b="$most" 'BEGIN { exit !(g >= a && g <= b) }' ||
+			fail "$mode, $op: $got round trips, want $least to $most"
+	done <<-END
+		clover c get 1 1.1
+		clover w put 2 2.2
+		direct c get 1 1.1
+		direct w put 4 4.3
+		central c get 0 1.1
+	END
 }
 
 run_tests
