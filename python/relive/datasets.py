@@ -126,11 +126,11 @@ def _read(dataset: Any) -> tuple[Iterator[_Episode], int, int]:
 class Progress:
     """A line on a terminal's stderr that says how far a call of more than two seconds is; nothing elsewhere.
 
-    :param what: name of the call; ``total``: of its steps.
+    :param what: name of the call; ``total``: of its steps; ``unit``: what they are called.
     """
 
-    def __init__(self, what: str, total: int) -> None:
-        self._what, self._total, self._done = what, total, 0
+    def __init__(self, what: str, total: int, unit: str = "steps") -> None:
+        self._what, self._total, self._unit, self._done = what, total, unit, 0
         self._began = self._shown = time.monotonic()
         self._is_shown = False
 
@@ -142,8 +142,8 @@ class Progress:
             return
         self._shown, self._is_shown = now, True
         share = self._done / max(self._total, 1)
-        sys.stderr.write("\r%s: [%-30s] %3d %% of %d steps, %d s left \x1b[K" % (
-            self._what, "#" * int(30 * share), 100 * share, self._total,
+        sys.stderr.write("\r%s: [%-30s] %3d %% of %d %s, %d s left \x1b[K" % (
+            self._what, "#" * int(30 * share), 100 * share, self._total, self._unit,
             (now - self._began) * (1 - share) / max(share, 1e-9)))
         sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""Results of ``store.info()``, ``table.info()`` and ``table.verify()``. They are copies: they do not
+"""Results of ``store.info()``, ``table.info()``, ``table.save()`` and ``table.verify()``. They are copies: they do not
 change when the store does."""
 
 from __future__ import annotations
@@ -127,6 +127,22 @@ class TableInfo(_Info):
     def _of_core(cls, values):
         return cls(**dict(values, columns=[Column._of_core(c) for c in values["columns"]],
                           views=[ViewInfo._of_core(v) for v in values["views"]]))
+
+
+@dataclasses.dataclass(frozen=True)
+class SaveInfo(_Info):
+    """What :meth:`relive.Table.save` wrote.
+
+    * ``table``: name of the table; ``items``: number of items of each view, a tuple.
+    * ``rows``: steps in the file. One that two blocks need counts twice.
+    * ``bytes``: of the file; ``reused_bytes``: of these, copied from ``base``.
+    """
+
+    table: str
+    items: tuple[int, ...]
+    rows: int
+    bytes: int
+    reused_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)

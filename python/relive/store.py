@@ -151,6 +151,23 @@ class Store:
         """
         self._core.drop(name)
 
+    def load_table(self, path: Any, name: str | None = None, *, shards: int = 0, replace: bool = False) -> Table:
+        """Makes a table from a file of :meth:`relive.Table.save`, of any store, and returns it, a
+        :class:`relive.Table`. Its items, their order and their priorities are the same; their keys are new, and
+        writers begin new episodes. A terminal shows a progress bar if it takes longer than two seconds. Other
+        calls of this store wait meanwhile.
+
+        :param path: of the file.
+        :param name: of the new table; None = that of the saved one.
+        :param shards: number of its parts; 0 = as saved.
+        :param replace: True = drop a table of that name first, such as one that a killed load left.
+        :raises AlreadyExists: there is a table of that name.
+        :raises ProtocolError: the file is damaged or cut, or no saved table, or of a later format.
+        :raises NoSpace: the pools have no memory left for it.
+        """
+        from ._saving import load
+        return self.table(load(self, path, name, shards, replace))
+
     def tables(self) -> list[str]:
         """Returns the names of the tables, a sorted list."""
         return sorted(self._core.tables())

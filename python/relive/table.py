@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._closing import close_all, leave
 from ._options import known, options_after
-from .info import TableInfo, VerifyReport
+from .info import SaveInfo, TableInfo, VerifyReport
 from .sampler import Sampler
 from .signature import Column
 from .writer import Writer, open_writer
@@ -205,6 +205,28 @@ class Table:
         """Returns the table's sizes, columns and counts now, a :class:`relive.info.TableInfo`. Items of
         shards that are down are not counted."""
         return TableInfo._of_core(self._core.info())
+
+    def save(self, path: Any, *, compress: int = 0, base: Any = None) -> SaveInfo:
+        """Saves the table to a file, which any store can load by :meth:`relive.Store.load_table`: its items with
+        their steps, priorities, policy versions and times sampled, in the order of their keys, its views, and the
+        counts of its rate limiters. Returns a :class:`relive.info.SaveInfo`.
+
+        Others may append, sample and update meanwhile. An item whose append returned before the call is in the
+        file, unless it is overwritten or consumed meanwhile; steps that are no item yet are not. The file is
+        complete and durable when the call returns; until then an earlier one stays, also after a kill. A terminal
+        shows a progress bar if it takes longer than two seconds.
+
+        :param path: of the file.
+        :param compress: level of zstd, 1 to 19; 0 = none.
+        :param base: path of an earlier file of this table, or ``path`` itself: steps that are in it are copied
+            from there.
+        :raises Busy: another process is saving to that path.
+        :raises NoSpace: the disk is full.
+        :raises Unsupported: ``compress`` without libzstd on this host.
+        :raises InvalidArgument: names the argument.
+        """
+        from ._saving import save
+        return save(self, path, compress, base)
 
     def verify(self) -> VerifyReport:
         """Checks every invariant of the table and returns a :class:`relive.info.VerifyReport`. It

@@ -10,6 +10,7 @@
  *   module.c    the module                                         prefetch.c a thread ahead
  *   store.c     store                                  batch.c     batches; array.c numpy's arrays
  *   table.c     table, options, information            slot.c      memory of batches
+ *   save.c      saved tables
  *   landing.c   devices where batches arrive
  *   kv.c        heaps                                   weights.c   generations of weights
  *   pool.c      jobs of a device pool
@@ -19,7 +20,7 @@
  *   A handle of the library is inside one call at a time: its lock says so, and the interpreter lock
  *   is released before the handle's is waited for.
  *   While a handle is locked, no Python code runs and no Python object is made; but for a sampler's
- *   allocator, which runs while the table is locked and must not use it. Who waits for a handle's lock
+ *   allocator and the bar of a save, which run while the table is locked and must not use it. Who waits for a handle's lock
  *   does not hold the interpreter lock.
  *   A batch's memory belongs to the arrays made of it, not to the sampler: see slot.h.
  */
@@ -245,6 +246,11 @@ struct timespec time_after(clockid_t clock, int64_t ns);
 /* The library's pool of a Pool, which cannot be closed until pool_return. NULL with an exception: it is closed. */
 struct rlv_pool *pool_borrow(PyObject *pool);
 void pool_return(PyObject *pool);
+
+/* -------- save.c -------- */
+
+PyObject *table_save(PyObject *object, PyObject *args);
+PyObject *store_load(PyObject *object, PyObject *args);
 
 extern PyTypeObject *store_type, *table_type, *writer_type, *sampler_type, *batch_type, *kv_type,
 	*weights_type, *shards_type, *generation_type, *landing_type, *pool_type, *pool_memory_type;

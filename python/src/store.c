@@ -179,6 +179,7 @@ static PyMethodDef methods[] = {
 	{ "close", handle_close, METH_NOARGS, NULL },
 	{ "persist", handle_flush, METH_NOARGS, NULL },
 	{ "drop", store_drop, METH_O, NULL },
+	{ "load", store_load, METH_VARARGS, NULL },
 	{ "tables", store_tables, METH_NOARGS, NULL },
 	{ "drop_kv", store_drop_kv, METH_O, NULL },
 	{ "kvs", store_kvs, METH_NOARGS, NULL },

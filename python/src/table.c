@@ -181,6 +181,7 @@ static PyObject *table_verify(PyObject *object, PyObject *Py_UNUSED(unused))
 static PyMethodDef methods[] = {
 	{ "close", handle_close, METH_NOARGS, NULL },
 	{ "info", table_info, METH_NOARGS, NULL },
+	{ "save", table_save, METH_VARARGS, NULL },
 	{ "verify", table_verify, METH_NOARGS, NULL },
 	{ 0 },
 };
