@@ -1,4 +1,4 @@
-"""Datasets and page-locked memory for PyTorch. ``import relive`` does not import this module: it needs
+"""Datasets, checkpoints and page-locked memory for PyTorch. ``import relive`` does not import this module: it needs
 torch."""
 
 import os
@@ -8,10 +8,13 @@ import numpy as np
 import torch
 
 from . import _bfloat16, errors
+from ._checkpoint import Checkpoint
 from ._options import check_options, names_of
 from .landing import DeviceArray
 from .sampler import Sampler
 from .store import Store
+
+Checkpoint.__module__ = __name__  # where it is documented
 
 _SIGNED = {2: "int32", 4: "int64"}  # by size of an unsigned integer: torch computes little with those
 
