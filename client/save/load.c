@@ -146,11 +146,12 @@ static int load_make(struct rlv_store *store, const struct save_table *saved,
 	if (ret == 0) {
 		ret = rlv_table_close(&table);
 		if (ret == 0)
-			ret = opts->replace ? rlv_table_drop(store, name)
-					    : error_set(-EEXIST,
-							"load: there is a table %s: drop it, set "
-							"opts.replace, or give another opts.name",
-							name);
+			ret = opts->replace
+				      ? rlv_table_drop(store, name)
+				      : error_set(
+						-EEXIST,
+						"load: there is a table %s: give another opts.name",
+						name);
 	} else if (ret == -ENOENT) {
 		ret = 0;
 	}

@@ -11,6 +11,7 @@
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -93,6 +94,22 @@ static int output_lock(struct save_output *out)
 	}
 }
 
+/* The file's own path, as its name may be a link, and the draft beside it. */
+static int output_paths(struct save_output *out, const char *path)
+{
+	struct stat st;
+	int n;
+
+	if (!realpath(path, out->path))
+		snprintf(out->path, sizeof(out->path), "%s", path);
+	else if (stat(out->path, &st) == 0 && !S_ISREG(st.st_mode))
+		return error_set(-EINVAL, "save: %s is no regular file", path);
+	n = snprintf(out->draft, sizeof(out->draft), "%s.saving", out->path);
+	if (strlen(path) < PATH_MAX && n > 0 && (size_t)n < sizeof(out->draft))
+		return 0;
+	return error_set(-ENAMETOOLONG, "save: %.64s...: name too long", path);
+}
+
 static int output_header(struct save_output *out, const struct save_table *table)
 {
 	size_t views = table->head.n_views * sizeof(struct save_view);
@@ -116,7 +133,7 @@ int save_output_open(const char *path, const struct save_table *table, int level
 		     struct save_output **out_out)
 {
 	struct save_output *out;
-	int n, ret = level ? zstd_load() : 0;
+	int ret = level ? zstd_load() : 0;
 
 	if (ret)
 		return ret;
@@ -125,13 +142,9 @@ int save_output_open(const char *path, const struct save_table *table, int level
 		return error_set(-ENOMEM, "save: cannot allocate memory");
 	out->fd = -1;
 	out->level = level;
-	n = snprintf(out->draft, sizeof(out->draft), "%s.saving", path);
-	if (n < 0 || (size_t)n >= sizeof(out->draft)) {
-		mem_free(out);
-		return error_set(-ENAMETOOLONG, "save: %.64s...: name too long", path);
-	}
-	snprintf(out->path, sizeof(out->path), "%s", path);
-	ret = output_lock(out);
+	ret = output_paths(out, path);
+	if (ret == 0)
+		ret = output_lock(out);
 	if (ret) { /* the draft is another's, or cannot be */
 		out->draft[0] = 0;
 		save_output_close(&out);

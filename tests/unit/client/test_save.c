@@ -371,7 +371,7 @@ TEST_WITH(table_load__after_an_error_there_is_no_table, begin, end)
 	save_opts.progress = stop;
 	save_opts.ctx = &left;
 	expect(rlv_table_save(fx.table, path, &save_opts, NULL), -EINTR);
-	replay_expect(rlv_table_load(fx.store, path, NULL, NULL, &table), -EEXIST, "opts.replace");
+	replay_expect(rlv_table_load(fx.store, path, NULL, NULL, &table), -EEXIST, "opts.name");
 	opts.name = "other";
 	opts.progress = stop;
 	opts.ctx = &left;

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char dir[TEMP_DIR_BYTES];
@@ -200,6 +201,27 @@ TEST_WITH(save_output__one_at_a_time, begin, end)
 	must(save_output_open(path, &table, 0, &second), "open");
 	save_output_close(&second);
 	expect(save_output_open("/nowhere/table", &table, 0, &second), -ENOENT);
+}
+
+/* A device or a queue keeps its name, and so does a link: the file behind it is written. */
+TEST_WITH(save_output__replaces_files_alone, begin, end)
+{
+	char link[TEMP_DIR_BYTES + 16];
+	struct save_output *out;
+	struct save_table table;
+	struct stat st;
+
+	saved_table_describe(&table);
+	snprintf(link, sizeof(link), "%s/link", dir);
+	assert_int_equal(mkfifo(link, 0600), 0);
+	expect(save_output_open(link, &table, 0, &out), -EINVAL);
+	expect(save_output_open(dir, &table, 0, &out), -EINVAL);
+	assert_int_equal(unlink(link), 0);
+	saved_table_write(path, 0);
+	assert_int_equal(symlink(path, link), 0);
+	saved_table_write(link, 1);
+	assert_int_equal(lstat(link, &st), 0);
+	assert_true(S_ISLNK(st.st_mode));
 }
 
 /* A draft of a killed process is taken over, whatever it holds. */
