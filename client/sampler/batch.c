@@ -179,7 +179,6 @@ static int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 	batch->memory = alloc_buffer(&sp->hooks, ARRAY_ALIGN, batch->bytes);
 	if (!batch->memory)
 		return error_set(-ENOMEM, "batch: cannot allocate %zu bytes", batch->bytes);
-	memset(batch->memory, 0, batch->bytes); /* touch it now, not in the first sample */
 	batch->pub = (struct rlv_batch){
 		.n_arrays = batch_describe(sp, batch),
 		.arrays = batch->arrays,
@@ -194,7 +193,6 @@ static int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 
 int batch_add(struct rlv_sampler *sp)
 {
-	const size_t stream_stores_from = (size_t)1 << 20;
 	size_t n = sp->n_batches + 1;
 	struct batch **batches = mem_resize(sp->batches, n * sizeof(struct batch *));
 	struct batch *batch;
@@ -211,11 +209,19 @@ int batch_add(struct rlv_sampler *sp)
 		return ret;
 	}
 	sp->batches[sp->n_batches++] = batch;
-	/* Buffers together beyond the L2 cache are written past it. Nothing is drawn ahead in place. */
-	if (sp->trees.addressable)
-		n = min_u64(n, sp->opts.batches);
-	sp->plan.stream_stores = batch->bytes * n >= stream_stores_from;
 	return 0;
+}
+
+/* Before the first use of a buffer: until then it has no pages. Buffers in use that together are beyond the
+   L2 cache are written past it. */
+static void batch_touch(struct rlv_sampler *sp, struct batch *batch)
+{
+	const size_t stream_stores_from = (size_t)1 << 20;
+
+	memset(batch->memory, 0, batch->bytes);
+	batch->touched = true;
+	sp->n_touched++;
+	sp->plan.stream_stores = batch->bytes * sp->n_touched >= stream_stores_from;
 }
 
 void batch_free_all(struct rlv_sampler *sp)
@@ -246,6 +252,8 @@ struct batch *batch_find(struct rlv_sampler *sp)
 	if (!batch && sp->opts.batches == RLV_BATCHES_ANY &&
 	    (!sp->opts.dest || sp->n_batches < LANDED_MOST) && batch_add(sp) == 0)
 		batch = sp->batches[sp->n_batches - 1];
+	if (batch && !batch->touched)
+		batch_touch(sp, batch);
 	if (batch && batch->n_step != sp->plan.n_step)
 		batch_describe(sp, batch);
 	return batch;

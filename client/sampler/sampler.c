@@ -230,7 +230,7 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 {
 	const struct table_desc *desc = sp->h.desc;
 	bool any = sp->opts.batches == RLV_BATCHES_ANY;
-	uint32_t n = (any ? DEFAULT_BATCHES : sp->opts.batches) + sp->opts.prefetch;
+	uint32_t n = any ? 0 : sp->opts.batches + sp->opts.prefetch;
 	int ret;
 
 	if (sampler_needs_crc(sp))

@@ -28,6 +28,7 @@ struct batch {
 	struct rlv_batch pub; /* first: rlv_batch_release gets a pointer to it */
 	bool held;            /* by the user */
 	bool prefetched;      /* by a prefetch in progress */
+	bool touched;         /* used before */
 	uint32_t n_step;      /* n_step of its array descriptions */
 	struct rlv_array arrays[RLV_MAX_ARRAYS];
 	char names[RLV_MAX_ARRAYS][RLV_NAME_BYTES + 8];
@@ -72,7 +73,7 @@ struct rlv_sampler {
 	struct block_head head;
 	struct batch **batches;
 	struct batch *last; /* its leaf words may serve an update */
-	uint32_t n_batches;
+	uint32_t n_batches, n_touched;
 	struct draw_scratch scratch;
 	struct async_sample now;               /* of the call in progress, into scratch */
 	struct async_sample *prefetched;       /* opts.prefetch of them, a ring */

@@ -485,7 +485,8 @@ struct rlv_memory {
 	void *ctx;
 };
 
-/* A sample that finds no free buffer allocates one; rlv_sampler_close frees them. */
+/* A sample that finds no free buffer allocates one; rlv_sampler_close frees them. Otherwise all are
+   allocated in rlv_sampler_open, and take memory when they are first used. */
 #define RLV_BATCHES_ANY UINT32_MAX
 
 struct rlv_sampler_opts {
@@ -505,7 +506,7 @@ struct rlv_sampler_opts {
 	bool independent;       /* draw items independently instead of stratified */
 	bool short_batch; /* return fewer items, not an error, if items keep being overwritten */
 	/* alloc is called once per batch buffer, in rlv_sampler_open or, with RLV_BATCHES_ANY, in a
-	   sample; free in rlv_sampler_close. Copied. NULL = memory of the library. */
+	   sample that finds none free; free in rlv_sampler_close. Copied. NULL = memory of the library. */
 	const struct rlv_memory *memory;
 	uint32_t verify; /* enum rlv_verify */
 	/* Batches drawn ahead over a network; 0 = none. Not for local memory, FIFO and LIFO views. */

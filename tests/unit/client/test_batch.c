@@ -437,6 +437,48 @@ TEST(sampler_sample__memory_given_is_used_up)
 	replay_close(&fx);
 }
 
+/* How many bytes of the arena are not as the test left them. */
+static size_t arena_changed(const struct arena *arena)
+{
+	size_t changed = 0;
+
+	for (size_t i = 0; i < sizeof(arena->bytes); i++)
+		changed += arena->bytes[i] != 0xee;
+	return changed;
+}
+
+TEST(sampler_sample__takes_a_buffer_when_it_needs_one)
+{
+	static struct arena arena;
+	const struct rlv_memory memory = { arena_alloc, arena_free, &arena };
+	struct rlv_sampler_opts opts = { .memory = &memory, .batches = 2, .batch_size = 16 };
+	struct replay_fixture fx;
+	struct rlv_sampler *sampler;
+
+	open_stacked(&fx);
+	memset(arena.bytes, 0xee, sizeof(arena.bytes));
+	sampler = replay_sampler(&fx, &opts);
+	assert_int_equal(arena_changed(&arena), 0);
+	for (int i = 0; i < 3; i++) {
+		rlv_batch_release(sampler, replay_sample(sampler, 16));
+		assert_in_range(arena_changed(&arena), 1, arena.used / 2);
+	}
+	replay_sample(sampler, 16);
+	replay_sample(sampler, 16);
+	assert_in_range(arena_changed(&arena), arena.used / 2 + 1, arena.used);
+	replay_sampler_done(&sampler);
+
+	opts.batches = RLV_BATCHES_ANY;
+	arena.used = arena.allocs = 0;
+	sampler = replay_sampler(&fx, &opts);
+	assert_int_equal(arena.allocs, 0);
+	rlv_batch_release(sampler, replay_sample(sampler, 16));
+	rlv_batch_release(sampler, replay_sample(sampler, 16));
+	assert_int_equal(arena.allocs, 1);
+	replay_sampler_done(&sampler);
+	replay_close(&fx);
+}
+
 TEST(sampler_open__batches_lie_in_one_chunk_each)
 {
 	struct rlv_sampler_opts opts = { .batches = 2, .batch_size = 16 };
