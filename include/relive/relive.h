@@ -485,8 +485,7 @@ struct rlv_memory {
 	void *ctx;
 };
 
-/* A sample that finds no free buffer allocates one; rlv_sampler_close frees them. Otherwise all are
-   allocated in rlv_sampler_open, and take memory when they are first used. */
+/* A sample that finds no free buffer allocates one; rlv_sampler_close frees them. */
 #define RLV_BATCHES_ANY UINT32_MAX
 
 struct rlv_sampler_opts {
