@@ -13,7 +13,7 @@
 #   make check-gpu    on a machine with a GPU: the cuda backend on its driver, and what the GPU can do
 #   make bench        every bench with its defaults
 #   make wheel        the Python package, into build/wheel, and tries it in a clean environment
-#   make check-adaptors  the Python adaptors beside their libraries, from PyPI (8 GB)
+#   make check-adaptors  the Python adaptors beside their libraries, from PyPI (15 GB)
 #   make learn-curves  learning with Relive, cpprb and without priorities: bench/learning (half an hour)
 #   make bench-peers  other replay buffers and stores from PyPI, side by side: bench/peers (half an hour)
 #   make docs         the guide and both references as a site, into build/docs

@@ -15,6 +15,8 @@ dtypes: dict[str, int]
 
 build: dict[str, Any]
 
+def move_frames(frames: Buffer, out: Buffer, shifts: Buffer | None, divisor: int, /) -> None: ...
+
 class Store:
     def __new__(cls, uri: str, pages: int = ..., pool_bytes: int = ..., timeout_ns: int = ...,
                  token: str | None = ..., read_only: bool = ..., stall_ns: int = ...,

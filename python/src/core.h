@@ -15,6 +15,7 @@
  *   kv.c        heaps                                   weights.c   generations of weights
  *   pool.c      jobs of a device pool
  *   column.c    Python values -> packed columns, and elements of other dtypes
+ *   frames.c    images of a batch, moved and as floats
  *
  * Invariants
  *   A handle of the library is inside one call at a time: its lock says so, and the interpreter lock
@@ -57,6 +58,15 @@ PyObject *error_format(int code, const char *format, ...);
 
 /* Raises InvalidArgument with a message formatted as by PyErr_Format. Returns -1. */
 int error_invalid(const char *format, ...);
+
+/* -------- frames.c -------- */
+
+/*
+ * The function move_frames(frames, out, shifts, divisor): copies frames, (n, ..., height, width) of
+ * uint8, to as many elements of uint8, or of float32 and divided. Frame i is moved up and left by
+ * shifts[i], int32 (n, 2), and its edges repeated; None = by nothing. None, or NULL with an exception.
+ */
+PyObject *frames_move(PyObject *module, PyObject *args);
 
 /* -------- object.c -------- */
 

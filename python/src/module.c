@@ -2,8 +2,13 @@
 
 #include "python/src/sampler.h"
 
+static PyMethodDef functions[] = {
+	{ "move_frames", frames_move, METH_VARARGS, NULL },
+	{ 0 },
+};
+
 static struct PyModuleDef definition = {
-	PyModuleDef_HEAD_INIT, .m_name = "relive._core",
+	PyModuleDef_HEAD_INIT, .m_name = "relive._core", .m_methods = functions,
 	.m_size = -1, /* one interpreter: the library counts its handles for the process */
 };
 
