@@ -1,0 +1,267 @@
+/*
+ * The n-th transport operation of a publish or fetch fails, or it and all behind it: the result is a typed
+ * error, readers keep the last whole generation, what comes next succeeds, and no space is lost. The linker hands
+ * the library's transport_open to us (cmake/tests.cmake).
+ */
+#include "tests/support/fake/fault.h"
+#include "tests/support/fake/wire_transport.h"
+#include "tests/support/must.h"
+
+#include "relive/weights.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ELEMENTS 70000u /* of 4 bytes: an anchor has chunks, a delta has none */
+#define BEFORE 6u       /* generations of an undisturbed learner */
+#define MOST 400u
+
+int __real_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out);
+int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out);
+
+/* The transport that was opened last, and how many were. */
+static struct transport *last;
+static uint64_t opened;
+
+int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out)
+{
+	int ret = __real_transport_open(uri, opts, tr_out);
+
+	if (ret)
+		return ret;
+	ret = fault_wrap(wire_wrap(*tr_out), NULL, tr_out);
+	last = *tr_out;
+	opened++;
+	return ret;
+}
+
+/* -------- generations -------- */
+
+static uint32_t values[ELEMENTS];
+
+static void fill(uint64_t version)
+{
+	for (uint32_t i = 0; i < ELEMENTS; i++)
+		values[i] = i * 7 + (i % 1000 < version ? (uint32_t)version : 0);
+}
+
+static int publish(struct rlv_generations *weights, uint64_t version, uint32_t flags)
+{
+	const struct rlv_tensor tensor = { .size = sizeof(tensor),
+					   .dtype = RLV_U32,
+					   .ndim = 1,
+					   .name = "x",
+					   .shape = { ELEMENTS },
+					   .data = values };
+
+	fill(version);
+	return rlv_weights_publish(weights, &tensor, 1, version, flags);
+}
+
+static void expect_whole(const struct rlv_generation *got)
+{
+	fill(got->version);
+	assert_int_equal(got->bytes, sizeof(values));
+	assert_memory_equal(got->data, values, sizeof(values));
+}
+
+static void expect_typed(int code)
+{
+	static const int typed[] = { -ETIMEDOUT, -ECONNRESET, -EHOSTDOWN, -EIO, -EAGAIN };
+	bool known = code == 0;
+
+	for (size_t i = 0; i < sizeof(typed) / sizeof(typed[0]); i++)
+		known |= code == typed[i];
+	if (!known)
+		fail_msg("%s: %s", rlv_error_name(code), rlv_last_error());
+	assert_true(code == 0 || rlv_last_error()[0] != '\0');
+}
+
+/* -------- a store -------- */
+
+struct scene {
+	struct rlv_store *store;
+	struct rlv_generations *learner, *actor;
+	struct transport *of_learner, *of_actor;
+};
+
+static void scene_open(struct scene *s)
+{
+	const struct rlv_weights_opts opts = {
+		.size = sizeof(opts), .bytes = sizeof(values), .max_clients = 8, .anchor_every = 4
+	};
+	struct rlv_store_opts store = RLV_STORE_OPTS_INIT;
+
+	*s = (struct scene){ .store = NULL };
+	store.timeout_ns = 500 * 1000 * 1000;
+	must(rlv_store_open("embed:", &store, &s->store), "rlv_store_open");
+	must(rlv_weights_create(s->store, "policy", &opts, &s->learner), "rlv_weights_create");
+	s->of_learner = last;
+	must(rlv_weights_open(s->store, "policy", &s->actor), "rlv_weights_open");
+	s->of_actor = last;
+	assert_ptr_not_equal(s->of_learner, s->of_actor);
+	for (uint64_t v = 1; v <= BEFORE; v++)
+		must(publish(s->learner, v, 0), "publish");
+}
+
+static uint64_t live_bytes(struct rlv_store *store)
+{
+	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
+	struct rlv_kv *kv = NULL;
+
+	must(rlv_kv_open(store, "policy", &kv), "rlv_kv_open");
+	must(rlv_kv_verify(kv, &report), "rlv_kv_verify");
+	if (report.problems)
+		fail_msg("%s", report.first_problem);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	return report.live_bytes;
+}
+
+/* Another learner takes over and publishes `version` as an anchor; all is as if nothing had happened. Returns what lives then. */
+static uint64_t scene_end(struct scene *s, uint64_t version)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	struct rlv_generations *next = NULL;
+	struct rlv_kv_info info = RLV_KV_INFO_INIT;
+	struct rlv_kv *kv = NULL;
+	uint64_t live, newest;
+
+	/* A handle that has lost a connection connects again, or its slot would stay taken. */
+	must(rlv_weights_poll(s->learner, &newest), "poll");
+	must(rlv_weights_close(&s->learner), "rlv_weights_close");
+	must(rlv_weights_open(s->store, "policy", &next), "rlv_weights_open");
+	for (uint32_t i = 0; i < 3; i++) /* those before are dropped */
+		must(publish(next, version + i, RLV_PUBLISH_ANCHOR), "publish");
+	must(rlv_weights_fetch(s->actor, 0, 0, &got), "fetch");
+	assert_int_equal(got.version, version + 2);
+	expect_whole(&got);
+	rlv_generation_release(&got);
+	live = live_bytes(s->store);
+	must(rlv_weights_close(&s->actor), "rlv_weights_close");
+	must(rlv_weights_close(&next), "rlv_weights_close");
+	must(rlv_kv_open(s->store, "policy", &kv), "rlv_kv_open");
+	must(rlv_kv_info(kv, &info), "rlv_kv_info");
+	assert_int_equal(info.extents_owned, 0);
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+	must(rlv_store_close(&s->store), "rlv_store_close");
+	return live;
+}
+
+static uint64_t undisturbed(void)
+{
+	struct scene s;
+
+	scene_open(&s);
+	return scene_end(&s, BEFORE + 2);
+}
+
+/* Ends the plan. True if the fault came; a transport that it broke is closed, and another was opened. */
+static bool heal(struct transport *tr, const struct fault_plan *plan, uint64_t opened_before)
+{
+	static const struct fault_plan none;
+	struct fault_counts counts;
+
+	if (opened > opened_before)
+		return true;
+	fault_get(tr, &counts);
+	fault_set(tr, &none);
+	return counts.calls >= plan->fail_at + plan->cut_at;
+}
+
+/* -------- sweeps -------- */
+
+static bool publish_with(const struct fault_plan *plan, uint32_t flags, uint64_t live)
+{
+	struct rlv_generation held = RLV_GENERATION_INIT, got = RLV_GENERATION_INIT;
+	struct scene s;
+	uint64_t before;
+	bool came;
+	int ret;
+
+	scene_open(&s);
+	must(rlv_weights_fetch(s.actor, 0, 0, &held), "fetch");
+	before = opened;
+	fault_set(s.of_learner, plan);
+	ret = publish(s.learner, BEFORE + 1, flags);
+	came = heal(s.of_learner, plan, before);
+	expect_typed(ret);
+	assert_int_equal(held.version, BEFORE);
+	expect_whole(&held);
+	rlv_generation_release(&held);
+	must(rlv_weights_fetch(s.actor, 0, 0, &got), "fetch");
+	assert_in_range(got.version, ret ? BEFORE : BEFORE + 1, BEFORE + 1);
+	expect_whole(&got);
+	rlv_generation_release(&got);
+	assert_int_equal(scene_end(&s, BEFORE + 2), live);
+	return came;
+}
+
+static bool fetch_with(const struct fault_plan *plan, uint32_t flags, uint64_t live)
+{
+	struct rlv_generation held = RLV_GENERATION_INIT, got = RLV_GENERATION_INIT;
+	struct scene s;
+	uint64_t before;
+	bool came;
+	int ret;
+
+	scene_open(&s);
+	must(rlv_weights_fetch(s.actor, 0, 0, &held), "fetch");
+	must(publish(s.learner, BEFORE + 1, flags), "publish");
+	before = opened;
+	fault_set(s.of_actor, plan);
+	ret = rlv_weights_fetch(s.actor, BEFORE, 0, &got);
+	came = heal(s.of_actor, plan, before);
+	expect_typed(ret);
+	expect_whole(&held);
+	if (ret == 0)
+		expect_whole(&got);
+	rlv_generation_release(&got);
+	must(rlv_weights_fetch(s.actor, BEFORE, 0, &got), "fetch again");
+	assert_int_equal(got.version, BEFORE + 1);
+	expect_whole(&got);
+	rlv_generation_release(&got);
+	rlv_generation_release(&held);
+	assert_int_equal(scene_end(&s, BEFORE + 2), live);
+	return came;
+}
+
+static void sweep(bool (*step)(const struct fault_plan *plan, uint32_t flags, uint64_t live),
+		  uint32_t flags)
+{
+	const uint64_t live = undisturbed();
+	uint64_t n = 1;
+
+	while (n < MOST && step(&(struct fault_plan){ .fail_at = n }, flags, live) &&
+	       step(&(struct fault_plan){ .cut_at = n }, flags, live))
+		n++;
+	print_message("%llu operations\n", (unsigned long long)n - 1);
+	assert_in_range(n, 3, MOST - 1);
+}
+
+TEST(publish__of_a_delta_with_a_failing_operation)
+{
+	sweep(publish_with, 0);
+}
+
+TEST(publish__of_an_anchor_with_a_failing_operation)
+{
+	sweep(publish_with, RLV_PUBLISH_ANCHOR);
+}
+
+TEST(fetch__of_a_delta_with_a_failing_operation)
+{
+	sweep(fetch_with, 0);
+}
+
+TEST(fetch__of_an_anchor_with_a_failing_operation)
+{
+	sweep(fetch_with, RLV_PUBLISH_ANCHOR);
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}
