@@ -11,6 +11,7 @@
  *     GIVE    references, marks                  ->     extents are free when the marks are reached
  *     BEGIN, END, PROFILE  an iteration          ->
  *     ROOM, CANCEL                               ->     CANCEL: it waits no more
+ *                                               <-  ANSWER, of END with a wish that the job parks
  *     PARK, RESUME                               ->     its tensors are in its own memory; come back
  *     BYE     marks                              ->     gives all that it holds
  *                                               <-  WAKE    at any time: repeat what was -EAGAIN
@@ -97,8 +98,13 @@ WIRE_SIZE(lease_bare, 16);
  *      120    4  weight in 1/1000
  *      124    4  priority
  *      128    4  device: 1 + its number, of a job that comes back or wants that one; 0 = any
- *      132    4  parked: 1 = it holds nothing until it says RESUME
+ *      132    4  flags: enum lease_hello_flags
  */
+enum lease_hello_flags {
+	LEASE_PARKED = 1, /* it holds nothing until it says RESUME */
+	LEASE_PARKS = 2,  /* it parks between iterations when the broker wishes so */
+};
+
 struct lease_hello {
 	struct message_head head;
 	char name[LEASE_NAME_BYTES];
@@ -110,7 +116,7 @@ struct lease_hello {
 	uint32_t weight;
 	int32_t priority;
 	uint32_t device;
-	uint32_t parked;
+	uint32_t flags;
 };
 
 WIRE_SIZE(lease_hello, 136);
@@ -123,7 +129,7 @@ WIRE_AT(lease_hello, duration_ns, 112);
 WIRE_AT(lease_hello, weight, 120);
 WIRE_AT(lease_hello, priority, 124);
 WIRE_AT(lease_hello, device, 128);
-WIRE_AT(lease_hello, parked, 132);
+WIRE_AT(lease_hello, flags, 132);
 
 /*
  * TAKE: n extents.
@@ -254,13 +260,18 @@ WIRE_AT(lease_drain, reserved, 20);
  *       40    8  incarnation of the job
  *       48    8  bytes of an extent
  *       56    8  bytes of the device
- *       64    4  strict: 1 = extents are new memory for each user
+ *       64    4  flags: enum lease_answer_flags
  *       68    4  n: references
  *       72    4  device of the job
  *       76    4  cuda: 1 + the number of the CUDA device; 0 = memory of the host
  *       80 1024  references, zeros behind them
  *     1104  192  message of a failure, NUL-terminated
  */
+enum lease_answer_flags {
+	LEASE_ANSWER_STRICT = 1, /* extents are new memory for each user */
+	LEASE_ANSWER_PARK = 2, /* the broker wishes that the job parks: others wait for its place */
+};
+
 struct lease_answer {
 	struct message_head head;
 	int32_t status;
@@ -271,7 +282,7 @@ struct lease_answer {
 	uint64_t incarnation;
 	uint64_t extent_bytes;
 	uint64_t device_bytes;
-	uint32_t strict;
+	uint32_t flags;
 	uint32_t n;
 	uint32_t device;
 	uint32_t cuda;
@@ -288,7 +299,7 @@ WIRE_AT(lease_answer, room, 32);
 WIRE_AT(lease_answer, incarnation, 40);
 WIRE_AT(lease_answer, extent_bytes, 48);
 WIRE_AT(lease_answer, device_bytes, 56);
-WIRE_AT(lease_answer, strict, 64);
+WIRE_AT(lease_answer, flags, 64);
 WIRE_AT(lease_answer, n, 68);
 WIRE_AT(lease_answer, device, 72);
 WIRE_AT(lease_answer, cuda, 76);

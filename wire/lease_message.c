@@ -72,8 +72,8 @@ static bool lease_is_sound(const struct lease_message *message)
 
 	switch (message->head.type) {
 	case LEASE_HELLO:
-		return ends(message->hello.name, LEASE_NAME_BYTES) && message->hello.parked <= 1 &&
-		       fds == 2;
+		return ends(message->hello.name, LEASE_NAME_BYTES) &&
+		       message->hello.flags <= (LEASE_PARKED | LEASE_PARKS) && fds == 2;
 	case LEASE_TAKE:
 		return message->take.n > 0 && message->take.n <= LEASE_REFS &&
 		       message->take.reserved == 0 && fds == 0;
@@ -93,9 +93,10 @@ static bool lease_is_sound(const struct lease_message *message)
 	case LEASE_DRAIN:
 		return message->drain.on <= 1 && message->drain.reserved == 0 && fds == 0;
 	case LEASE_ANSWER:
-		return message->answer.status <= 0 && message->answer.status >= -4095 &&
-		       message->answer.n <= LEASE_REFS && fds == message->answer.n &&
-		       ends(message->answer.text, LEASE_TEXT_BYTES);
+		return message->answer.status <= 0 &&
+		       message->answer.flags <= (LEASE_ANSWER_STRICT | LEASE_ANSWER_PARK) &&
+		       message->answer.status >= -4095 && message->answer.n <= LEASE_REFS &&
+		       fds == message->answer.n && ends(message->answer.text, LEASE_TEXT_BYTES);
 	case LEASE_POOL_ANSWER:
 		return ends(message->pool.name, LEASE_NAME_BYTES) && fds == 0;
 	case LEASE_JOB_ANSWER:

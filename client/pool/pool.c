@@ -25,6 +25,7 @@ struct rlv_pool {
 	uint64_t keep;
 	_Atomic uint32_t runs; /* an iteration; relaxed: iterations do not overlap */
 	uint32_t resumed;      /* times that the job had come back when it began */
+	bool obeyed;           /* it parked because the broker wished so */
 };
 
 static int pool_enter(const struct rlv_pool *pool)
@@ -81,6 +82,9 @@ static int pool_read_opts(const char *pool, const char *name, const struct rlv_p
 		return error_set(-EINVAL, "pool: want a name of 1 to 63 bytes");
 	if (!name || !*name || strlen(name) >= LEASE_NAME_BYTES)
 		return error_set(-EINVAL, "name: want 1 to 63 bytes");
+	if (full->flags & ~(uint64_t)RLV_POOL_PARKS)
+		return error_set(-EINVAL, "opts.flags: %#" PRIx64 ": want RLV_POOL_PARKS or 0",
+				 full->flags);
 	if (full->timeout_ns < 0 || full->duration_ns < 0)
 		return error_set(-EINVAL, "opts.timeout_ns, opts.duration_ns: want 0 or more");
 	return 0;
@@ -146,6 +150,7 @@ int rlv_pool_open(const char *of, const char *name, const struct rlv_pool_opts *
 	hello.weight = full.weight ? full.weight : 1000;
 	hello.priority = full.priority;
 	hello.device = full.device;
+	hello.flags = full.flags & RLV_POOL_PARKS ? LEASE_PARKS : 0;
 	pool->pid = getpid();
 	pool->timeout_ns = full.timeout_ns ? full.timeout_ns : 30 * CLOCK_NS_PER_S;
 	pool->keep = full.keep_bytes;
@@ -298,6 +303,12 @@ int rlv_pool_alloc(struct rlv_pool *pool, enum rlv_pool_class tensor_class, uint
 
 	if (ret == 0 && !ptr_out)
 		ret = error_set(-EINVAL, "ptr_out is NULL");
+	if (ret == 0 && tensor_class == RLV_POOL_STAGING &&
+	    pool->backend->lease.hello.flags & LEASE_PARKS)
+		ret = error_set(-EINVAL,
+				"job %s: staging tensors are used between iterations: open it "
+				"without RLV_POOL_PARKS",
+				pool->name);
 	if (ret)
 		return ret;
 	tensor.job = pool->job;
@@ -358,66 +369,6 @@ static int pool_ask_until(struct rlv_pool *pool, enum lease_type type, uint64_t 
 			 message.answer.position);
 }
 
-/* -------- iterations -------- */
-
-int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_ns)
-{
-	int ret = pool_enter_pause(pool);
-
-	if (ret == 0 && pool_parked(pool->pool, pool->job))
-		ret = error_set(-EBUSY, "job %s is parked: rlv_pool_resume first", pool->name);
-	if (ret)
-		return ret;
-	ret = pool_ask_until(pool, LEASE_BEGIN, pool_deadline(timeout_ns));
-	if (ret && ret != -EBUSY) /* -EBUSY: it began, and the answer was lost */
-		return ret;
-	pool_iterate(pool->pool, pool->job);
-	pool->resumed = pool->backend->lease.resumed;
-	atomic_store_explicit(&pool->runs, 1, memory_order_relaxed);
-	return 0;
-}
-
-int rlv_pool_iteration_end(struct rlv_pool *pool)
-{
-	struct lease_message message;
-	uint64_t others;
-	int ret = pool_enter(pool), given;
-
-	if (ret == 0 && !pool_runs(pool))
-		ret = error_set(-EINVAL, "job %s: no iteration runs", pool->name);
-	if (ret)
-		return ret;
-	ret = pool_ask(pool, LEASE_END, &message);
-	if (ret == -EHOSTDOWN)
-		return ret;
-	atomic_store_explicit(&pool->runs, 0, memory_order_relaxed);
-	others = message.answer.others;
-	if (ret == -EINVAL && pool->resumed != pool->backend->lease.resumed)
-		ret = 0; /* of an iteration that an earlier broker let begin */
-	if (others == 0)
-		return ret;
-	given = pool_give(pool, pool->keep);
-	return ret ? ret : given;
-}
-
-int rlv_pool_free_bytes(struct rlv_pool *pool, uint64_t *bytes_out)
-{
-	struct lease_message message;
-	struct pool_stats stats;
-	int ret = pool_enter(pool);
-
-	if (ret == 0 && !bytes_out)
-		ret = error_set(-EINVAL, "bytes_out is NULL");
-	if (ret == 0)
-		ret = pool_ask(pool, LEASE_ROOM, &message);
-	if (ret)
-		return ret;
-	pool_stats(pool->pool, &stats);
-	*bytes_out =
-		message.answer.room + (stats.created > stats.held ? stats.created - stats.held : 0);
-	return 0;
-}
-
 /* -------- parking -------- */
 
 /* Moves tensors until it is done, at most until the deadline. */
@@ -460,24 +411,110 @@ int rlv_pool_park(struct rlv_pool *pool, int64_t timeout_ns)
 	if (ret == 0)
 		ret = pool_ask(pool, LEASE_PARK, &message);
 	if (ret == 0)
-		pool->backend->lease.hello.parked = 1;
+		pool->backend->lease.hello.flags |= LEASE_PARKED;
 	return ret;
 }
 
-int rlv_pool_resume(struct rlv_pool *pool, int64_t timeout_ns)
+static int pool_resume(struct rlv_pool *pool, uint64_t deadline_ns)
 {
-	uint64_t deadline = pool_deadline(timeout_ns);
-	int ret = pool_enter_pause(pool);
+	struct lease_hello *hello = &pool->backend->lease.hello;
+	int ret;
 
-	if (ret || (pool_parked(pool->pool, pool->job) == 0 && !pool->backend->lease.hello.parked))
-		return ret;
-	ret = pool_ask_until(pool, LEASE_RESUME, deadline);
+	if (pool_parked(pool->pool, pool->job) == 0 && !(hello->flags & LEASE_PARKED))
+		return 0;
+	ret = pool_ask_until(pool, LEASE_RESUME, deadline_ns);
 	if (ret)
 		return ret;
-	pool->backend->lease.hello.parked = 0;
-	ret = pool_move(pool, false, deadline);
+	hello->flags &= ~(uint32_t)LEASE_PARKED;
+	ret = pool_move(pool, false, deadline_ns);
 	if (ret == -ETIMEDOUT)
 		pool_give_up(pool);
 	/* The host's copies end when what was queued is done. */
 	return ret ? ret : pool_unpark(pool->pool, pool->job);
+}
+
+int rlv_pool_resume(struct rlv_pool *pool, int64_t timeout_ns)
+{
+	int ret = pool_enter_pause(pool);
+
+	return ret ? ret : pool_resume(pool, pool_deadline(timeout_ns));
+}
+
+/* Parks, as the broker wishes. A job that cannot stays whole. */
+static void pool_obey(struct rlv_pool *pool)
+{
+	struct error_kept kept;
+
+	error_keep(&kept);
+	pool->obeyed = true;
+	if (rlv_pool_park(pool, pool->timeout_ns) == -ENOMEM)
+		pool->backend->lease.hello.flags &= ~(uint32_t)LEASE_PARKS;
+	error_restore(&kept);
+}
+
+/* -------- iterations -------- */
+
+int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_ns)
+{
+	uint64_t deadline = pool_deadline(timeout_ns);
+	int ret = pool_enter_pause(pool);
+
+	if (ret == 0 && pool->obeyed)
+		ret = pool_resume(pool, deadline);
+	if (ret == 0 && pool_parked(pool->pool, pool->job))
+		ret = error_set(-EBUSY, "job %s is parked: rlv_pool_resume first", pool->name);
+	if (ret)
+		return ret;
+	pool->obeyed = false;
+	ret = pool_ask_until(pool, LEASE_BEGIN, deadline);
+	if (ret && ret != -EBUSY) /* -EBUSY: it began, and the answer was lost */
+		return ret;
+	pool_iterate(pool->pool, pool->job);
+	pool->resumed = pool->backend->lease.resumed;
+	atomic_store_explicit(&pool->runs, 1, memory_order_relaxed);
+	return 0;
+}
+
+int rlv_pool_iteration_end(struct rlv_pool *pool)
+{
+	struct lease_message message;
+	uint64_t others;
+	int ret = pool_enter(pool), given;
+
+	if (ret == 0 && !pool_runs(pool))
+		ret = error_set(-EINVAL, "job %s: no iteration runs", pool->name);
+	if (ret)
+		return ret;
+	ret = pool_ask(pool, LEASE_END, &message);
+	if (ret == -EHOSTDOWN)
+		return ret;
+	atomic_store_explicit(&pool->runs, 0, memory_order_relaxed);
+	others = message.answer.others;
+	if (ret == -EINVAL && pool->resumed != pool->backend->lease.resumed)
+		ret = 0; /* of an iteration that an earlier broker let begin */
+	if (others == 0)
+		return ret;
+	given = pool_give(pool, pool->keep);
+	if (message.answer.flags & LEASE_ANSWER_PARK && !given &&
+	    pool->backend->lease.hello.flags & LEASE_PARKS)
+		pool_obey(pool);
+	return ret ? ret : given;
+}
+
+int rlv_pool_free_bytes(struct rlv_pool *pool, uint64_t *bytes_out)
+{
+	struct lease_message message;
+	struct pool_stats stats;
+	int ret = pool_enter(pool);
+
+	if (ret == 0 && !bytes_out)
+		ret = error_set(-EINVAL, "bytes_out is NULL");
+	if (ret == 0)
+		ret = pool_ask(pool, LEASE_ROOM, &message);
+	if (ret)
+		return ret;
+	pool_stats(pool->pool, &stats);
+	*bytes_out =
+		message.answer.room + (stats.created > stats.held ? stats.created - stats.held : 0);
+	return 0;
 }

@@ -37,6 +37,12 @@ enum rlv_pool_class {
 	RLV_POOL_STAGING,    /* batches that arrive; it does not move */
 };
 
+enum rlv_pool_job_flags {
+	/* Between iterations the pool may park the job while others wait for its place: rlv_pool_iteration_end does as
+	   rlv_pool_park, rlv_pool_iteration_begin as rlv_pool_resume. Its tensors are used within iterations only. */
+	RLV_POOL_PARKS = 1,
+};
+
 struct rlv_pool_opts {
 	uint32_t size;
 	uint32_t weight;           /* of the job in order `fair`, in 1/1000; 0 = 1000 */
@@ -48,6 +54,7 @@ struct rlv_pool_opts {
 	uint64_t keep_bytes;       /* that it keeps between iterations when others want memory */
 	int64_t duration_ns;       /* of all its iterations, for order `srtf`; 0 = not known */
 	int64_t timeout_ns;        /* of calls that have none of their own; 0 = 30 s */
+	uint64_t flags;            /* enum rlv_pool_job_flags */
 };
 #define RLV_POOL_OPTS_INIT RLV_SIZED(struct rlv_pool_opts)
 
@@ -81,7 +88,8 @@ RLV_CHECKED int rlv_pool_stream(struct rlv_pool *pool, void *native, uint32_t *s
 
 /*
  * Memory for a tensor, at a multiple of 512 bytes, for work of a stream. It waits for other jobs at most
- * opts.timeout_ns. Contents are undefined. -EINVAL (class, stream, bytes 0), -ENOSPC (more than quota or
+ * opts.timeout_ns. Contents are undefined. -EINVAL (class, stream, bytes 0; RLV_POOL_STAGING of a job with
+ * RLV_POOL_PARKS: batches arrive at any time), -ENOSPC (more than quota or
  * budget), -ETIMEDOUT, -ENOMEM (the device or the host has none). Cost: none from memory that the job
  * has; else 1 message, and mappings of the extents that come.
  */

@@ -324,7 +324,8 @@ int broker_hello(struct broker *broker, const struct broker_peer *peer,
 	broker->jobs[at].page = page;
 	broker->jobs[at].connected = true;
 	*at_out = at;
-	return hello->parked ? broker_park(broker, at) : 0;
+	broker->jobs[at].parks = hello->flags & LEASE_PARKS;
+	return hello->flags & LEASE_PARKED ? broker_park(broker, at) : 0;
 }
 
 void broker_connected(struct broker *broker, uint32_t at, bool connected)
@@ -370,6 +371,7 @@ void broker_bye(struct broker *broker, uint32_t at, const struct lease_refs *ref
 		log_warn("bye: %s", error_last());
 	broker_pend_all(broker, at, false);
 	broker->jobs[at].state = BROKER_LEAVING;
+	(void)broker_turn(broker); /* a broker that is started after the answer does not know it */
 }
 
 void broker_died(struct broker *broker, uint32_t at)

@@ -44,6 +44,7 @@ struct broker_opts {
 	enum gate_sharing sharing;
 	uint32_t aging;
 	uint64_t iteration_ns; /* the longest iteration; 0: any */
+	uint64_t park_ns; /* so long one waits for admission before another is asked to park; 0: never */
 	/* A job may repeat what was -EAGAIN. */
 	void (*wake)(void *ctx, uint32_t job);
 	/* Extents of a user's jobs that count beside those of this device; NULL: none. */
@@ -65,6 +66,8 @@ struct broker_job {
 	bool cut;                      /* its last iteration was ended by the limit */
 	bool parked;                   /* its tensors are in its own memory: it needs nothing */
 	bool returns;                  /* it waits to be resident again */
+	bool parks, wish;              /* it parks if asked to; it is asked to */
+	uint64_t resident_ns;          /* since when it is admitted; 0 = it is not */
 	uint64_t began_ns, asked_ns;   /* asked_ns: 0 = it does not wait */
 	uint64_t waited_ns, served_ns; /* sums */
 	uint64_t iterations;
@@ -101,8 +104,9 @@ struct broker {
 	struct scrub scrub; /* all zero: none */
 	struct broker_user users[BROKER_USERS];
 	struct broker_stats stats;
-	uint64_t pending; /* extents */
-	uint64_t turn;    /* given last */
+	uint64_t pending;   /* extents */
+	uint64_t turn;      /* given last */
+	uint64_t wished_ns; /* when a job was asked to park last */
 	bool drains;
 };
 

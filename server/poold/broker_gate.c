@@ -44,7 +44,7 @@ int broker_park(struct broker *broker, uint32_t at)
 
 	if (job->runs)
 		return error_set(-EBUSY, "job %s: an iteration runs", job->kept->name);
-	job->returns = false;
+	job->returns = job->wish = false;
 	broker_waited(broker, job);
 	if (job->parked)
 		return 0;
@@ -149,6 +149,64 @@ static void broker_start(struct broker *broker)
 	}
 }
 
+/* -------- wishes -------- */
+
+/* The job that has been resident longest, of those that park if asked to and were not. */
+static struct broker_job *broker_wish_next(struct broker *broker)
+{
+	struct broker_job *best = NULL;
+
+	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
+		struct broker_job *job = &broker->jobs[i];
+
+		if (job->state == BROKER_MEMBER && job->parks && job->connected && !job->parked &&
+		    !job->wish && job->resident_ns &&
+		    (!best || job->resident_ns < best->resident_ns))
+			best = job;
+	}
+	return best;
+}
+
+/* When the job that has waited longest for admission did ask; DEADLINE_NEVER: none waits. */
+static uint64_t broker_waits_since(struct broker *broker)
+{
+	uint64_t since = DEADLINE_NEVER;
+
+	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
+		struct broker_job *job = &broker->jobs[i];
+		bool admitted = job->state == BROKER_MEMBER && !job->parked &&
+				broker_gate_admitted(broker, i);
+
+		if (!admitted)
+			job->resident_ns = 0;
+		else if (!job->resident_ns)
+			job->resident_ns = broker_now(broker);
+		if (job->state == BROKER_MEMBER && job->asked_ns && !admitted)
+			since = deadline_min(since, job->asked_ns);
+	}
+	return since;
+}
+
+/* Asks one job after the other to park while one waits for admission too long. Returns when it is due. */
+static uint64_t broker_wish(struct broker *broker)
+{
+	uint64_t since = broker_waits_since(broker), due;
+	struct broker_job *job;
+
+	if (!broker->opts.park_ns || since == DEADLINE_NEVER) {
+		for (uint32_t i = 0; i < LEDGER_JOBS; i++)
+			broker->jobs[i].wish = false;
+		return DEADLINE_NEVER;
+	}
+	due = max_u64(since, broker->wished_ns) + broker->opts.park_ns;
+	job = broker_now(broker) < due ? NULL : broker_wish_next(broker);
+	if (!job)
+		return broker_now(broker) < due ? due : DEADLINE_NEVER;
+	job->wish = true;
+	broker->wished_ns = broker_now(broker);
+	return broker->wished_ns + broker->opts.park_ns;
+}
+
 uint64_t broker_gate_turn(struct broker *broker)
 {
 	uint64_t now = broker_now(broker), due = DEADLINE_NEVER;
@@ -181,7 +239,7 @@ uint64_t broker_gate_turn(struct broker *broker)
 	/* Whether curves fit changes with time. */
 	if (runs && wants && broker->opts.sharing == GATE_CURVES)
 		due = deadline_min(due, now + BROKER_POLL_NS);
-	return due;
+	return deadline_min(due, broker_wish(broker));
 }
 
 int broker_begin(struct broker *broker, uint32_t at)

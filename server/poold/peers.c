@@ -176,7 +176,8 @@ static void put_answer(const struct peer *peer, int ret, struct lease_answer *ou
 	out->cuda = peer->poold->opts.cuda[out->device];
 	out->extent_bytes = broker->opts.extent_bytes;
 	out->device_bytes = broker->ledger.n * broker->opts.extent_bytes;
-	out->strict = broker->opts.strict;
+	out->flags = (broker->opts.strict ? LEASE_ANSWER_STRICT : 0) |
+		     (broker->jobs[peer->job].wish ? LEASE_ANSWER_PARK : 0);
 	for (uint32_t i = 0; i < LEDGER_JOBS; i++)
 		out->others += i != peer->job && broker->jobs[i].state == BROKER_MEMBER;
 	out->reason = (uint32_t)place.reason;
@@ -210,9 +211,9 @@ static int peer_answer(struct peer *peer, struct lease_message *in)
 		ret = peer_as_job(peer, in, &out);
 	else
 		return error_set(-EPROTO, "message of type %u: out of turn", in->head.type);
-	put_answer(peer, ret, &out.answer);
 	if (bye)
 		peer->device = NULL;
+	put_answer(peer, ret, &out.answer);
 	ret = ret == -ECONNABORTED ? ret : lease_send(peer->sock, &out, type);
 	lease_close_fds(&out);
 	return ret;

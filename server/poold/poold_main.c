@@ -34,7 +34,10 @@ static const char usage[] =
 	"                        largest needs fit; those that fit at all times (default)\n"
 	"  --aging N             times that later jobs may pass one that does not fit (default 2)\n"
 	"  --iteration-limit SECONDS\n"
-	"                        others go on when an iteration takes longer (default 60)\n";
+	"                        others go on when an iteration takes longer (default 60)\n"
+	"  --park-after SECONDS  once a job has waited so long to be resident, those that agreed\n"
+	"                        to it are parked between iterations, the longest resident\n"
+	"                        first (default 10)\n";
 
 static const char exit_codes[] =
 	"  3  the pool has a broker already\n"
@@ -60,6 +63,7 @@ enum {
 	OPT_SHARING,
 	OPT_AGING,
 	OPT_ITERATION_LIMIT,
+	OPT_PARK_AFTER,
 };
 
 static const struct option options[] = {
@@ -73,6 +77,7 @@ static const struct option options[] = {
 	{ "sharing", required_argument, NULL, OPT_SHARING },
 	{ "aging", required_argument, NULL, OPT_AGING },
 	{ "iteration-limit", required_argument, NULL, OPT_ITERATION_LIMIT },
+	{ "park-after", required_argument, NULL, OPT_PARK_AFTER },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -163,6 +168,8 @@ static int set_option(void *ctx, int option, const char *value)
 		return parse_aging(value, &broker->aging);
 	case OPT_ITERATION_LIMIT:
 		return daemon_parse_seconds(value, &broker->iteration_ns);
+	case OPT_PARK_AFTER:
+		return daemon_parse_seconds(value, &broker->park_ns);
 	default:
 		broker->strict = true;
 		return 0;
@@ -186,7 +193,8 @@ int main(int argc, char **argv)
 		.broker = { .extent_bytes = UINT64_C(32) << 20,
 			    .sharing = GATE_CURVES,
 			    .aging = GATE_AGING,
-			    .iteration_ns = 60 * CLOCK_NS_PER_S },
+			    .iteration_ns = 60 * CLOCK_NS_PER_S,
+			    .park_ns = 10 * CLOCK_NS_PER_S },
 	};
 	struct poold *poold = NULL;
 	int ret = daemon_parse(&program, argc, argv, &opts, &opts.common);

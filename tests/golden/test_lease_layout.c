@@ -23,7 +23,7 @@ static void put_lease_structs_1(FILE *out)
 	FIELD(lease_hello, weight);
 	FIELD(lease_hello, priority);
 	FIELD(lease_hello, device);
-	FIELD(lease_hello, parked);
+	FIELD(lease_hello, flags);
 	STRUCT(lease_take);
 	FIELD(lease_take, head);
 	FIELD(lease_take, n);
@@ -71,7 +71,7 @@ static void put_lease_structs_2(FILE *out)
 	FIELD(lease_answer, incarnation);
 	FIELD(lease_answer, extent_bytes);
 	FIELD(lease_answer, device_bytes);
-	FIELD(lease_answer, strict);
+	FIELD(lease_answer, flags);
 	FIELD(lease_answer, n);
 	FIELD(lease_answer, device);
 	FIELD(lease_answer, cuda);
@@ -127,7 +127,8 @@ static void put_lease(FILE *out)
 						  .duration_ns = 5,
 						  .weight = 6,
 						  .priority = -7,
-						  .device = 8 } };
+						  .device = 8,
+						  .flags = LEASE_PARKED } };
 	struct lease_message take = { .take = { .n = 8 } };
 	struct lease_message limit = {
 		.limit = { .kind = LEASE_LIMIT_JOB, .bytes = 9, .name = "job", .device = 10 }

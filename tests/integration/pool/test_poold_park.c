@@ -136,6 +136,105 @@ TEST_WITH(rlv_pool_park__job_killed_meanwhile_leaves_nothing, begin, end)
 	must(rlv_pool_close(&a), "close a");
 }
 
+/* -------- by the broker's wish -------- */
+
+static int begin_wishes(void **state)
+{
+	(void)state;
+	poold_start(&fx, "--park-after", "0.02");
+	return 0;
+}
+
+/* Two of them are not resident together. */
+static struct rlv_pool *large(const char *name, uint64_t flags)
+{
+	struct rlv_pool_opts opts = RLV_POOL_OPTS_INIT;
+	struct rlv_pool *pool;
+	uint32_t stream;
+
+	opts.persistent_bytes = 6 * POOLD_EXTENT;
+	opts.iteration_bytes = POOLD_EXTENT;
+	opts.flags = flags;
+	must(rlv_pool_open("test", name, &opts, &pool), "rlv_pool_open");
+	must(rlv_pool_stream(pool, NULL, &stream), "rlv_pool_stream");
+	return pool;
+}
+
+static void iterate(struct rlv_pool *pool, const uint8_t *mine, uint8_t value)
+{
+	must(rlv_pool_iteration_begin(pool, 30 * (int64_t)POOLD_SECOND), "begin");
+	poold_expect_bytes(mine, 6, value);
+	must(rlv_pool_iteration_end(pool), "end");
+}
+
+static int obedient(void *ctx)
+{
+	struct rlv_pool *pool = large("obedient", RLV_POOL_PARKS);
+	const uint8_t *mine = poold_tensor(pool, RLV_POOL_PERSISTENT, 6, 9);
+
+	(void)ctx;
+	for (;;)
+		iterate(pool, mine, 9);
+	return 0;
+}
+
+/* Iterates until the other one has been resident and begun so many more; returns its iterations. */
+static uint64_t take_turns(struct rlv_pool *pool, const uint8_t *mine, uint64_t more)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), 30 * (int64_t)POOLD_SECOND);
+	uint64_t begun = poold_job("obedient").iterations;
+
+	while (poold_job("obedient").iterations < begun + more) {
+		assert_false(deadline_expired(clock_monotonic(), deadline));
+		iterate(pool, mine, 1);
+	}
+	return poold_job("obedient").iterations;
+}
+
+TEST_WITH(wish__jobs_that_do_not_fit_together_take_turns, begin_wishes, end)
+{
+	struct rlv_pool *a = large("a", RLV_POOL_PARKS);
+	const uint8_t *mine = poold_tensor(a, RLV_POOL_PERSISTENT, 6, 1);
+	pid_t child = processes_fork(&fx.ps, obedient, NULL);
+	void *ptr;
+
+	assert_true(take_turns(a, mine, 1) > 0);
+	(void)take_turns(a, mine, 1);
+	processes_kill(&fx.ps, fx.broker, SIGKILL);
+	poold_again(&fx, "--park-after", "0.02");
+	iterate(a, mine, 1);
+	(void)take_turns(a, mine, 1);
+	for (int i = 0; i < 5; i++) {
+		processes_sleep_ns(i * 5 * CLOCK_NS_PER_MS);
+		processes_kill(&fx.ps, child, SIGKILL);
+		iterate(a, mine, 1);
+		child = processes_fork(&fx.ps, obedient, NULL);
+		(void)take_turns(a, mine, 1);
+	}
+	processes_kill(&fx.ps, child, SIGKILL);
+	iterate(a, mine, 1);
+	expect(rlv_pool_alloc(a, RLV_POOL_STAGING, 1, 0, &ptr), -EINVAL);
+	must(rlv_pool_close(&a), "close a");
+	assert_true(poold_holds(0, POOLD_SECOND));
+}
+
+TEST_WITH(wish__job_that_did_not_agree_keeps_its_place, begin_wishes, end)
+{
+	struct rlv_pool *a = large("a", 0), *b = large("b", RLV_POOL_PARKS);
+	const uint8_t *mine = poold_tensor(a, RLV_POOL_PERSISTENT, 6, 1);
+	struct rlv_pool_opts opts = RLV_POOL_OPTS_INIT;
+	struct rlv_pool *none;
+
+	expect(rlv_pool_iteration_begin(b, POOLD_SECOND / 5), -ETIMEDOUT);
+	iterate(a, mine, 1);
+	iterate(a, mine, 1);
+	assert_int_equal(poold_job("a").state, RLV_POOL_JOB_IDLE);
+	opts.flags = 2;
+	expect(rlv_pool_open("test", "c", &opts, &none), -EINVAL);
+	must(rlv_pool_close(&a), "close a");
+	must(rlv_pool_close(&b), "close b");
+}
+
 int main(void)
 {
 	if (test_skips_msan("libevent"))
