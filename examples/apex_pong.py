@@ -6,10 +6,13 @@ the CPU.
 
 A frame is stored once, as bytes, and the view stacks four. The learner publishes its weights in the same
 store, where actors fetch the newest ones, whole, and append each step with the version that they act on.
+With --pool NAME batches land in that device pool of the host's memory (relive-poold --device host:1G), and the
+learner takes turns with the pool's other jobs.
 """
 
 import argparse
 import collections
+import contextlib
 import multiprocessing
 import sys
 import time
@@ -23,6 +26,7 @@ import relive
 
 ENVS, STACK, BATCH, N_STEP, GAMMA = 2, 4, 32, 3, 0.99
 CAPACITY, LEARN_FROM, RETARGET = 100_000, 2_000, 500
+STAGING = 16 << 20  # bytes of a pool that batches need
 SIGNATURE = {"obs": ((84, 84), "uint8"), "action": "int64", "reward": "float32"}
 
 
@@ -80,17 +84,21 @@ def learn(online, target, optimizer, batch):
     return (goal - value).detach()
 
 
-def train(table, args, online, weights, returns):
+def train(table, args, online, weights, returns, pool):
     """Runs the learner for --updates; returns rows of seconds, frames, updates and mean return."""
     target, began = network(), time.monotonic()
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-4)
     last, rows, begin = collections.deque(maxlen=20), [], weights.info()["version"]
-    with table.sampler(BATCH, gamma=GAMMA, layout="window", prefetch=1, timeout=300) as sampler:
+    with table.sampler(BATCH, gamma=GAMMA, layout="window", prefetch=1, timeout=300,
+                       device=pool) as sampler:
         for update in range(args.updates):
             if update % RETARGET == 0:
                 target.load_state_dict(online.state_dict())
             batch = next(sampler)
-            sampler.update_priorities(batch.key, learn(online, target, optimizer, batch))
+            with pool.iteration() if pool else contextlib.nullcontext():
+                td_error = learn(online, target, optimizer, batch)
+            sampler.update_priorities(batch.key, td_error)
+            del batch  # the pool is closed when nothing of it is held
             if update % max(1, args.updates // 200) == 0:
                 weights.publish(online.state_dict(), begin + update + 1)
                 while not returns.empty():
@@ -119,14 +127,16 @@ def plot(rows, path):
 def main():
     parser = argparse.ArgumentParser()
     for name, default in (("store", "shm:default"), ("actors", 4), ("updates", 200_000),
-                          ("learn-from", 10_000), ("plot", "apex_pong.png"), ("seed", 1)):
+                          ("learn-from", 10_000), ("plot", "apex_pong.png"), ("pool", ""), ("seed", 1)):
         parser.add_argument("--" + name, default=default, type=type(default))
     args = parser.parse_args()
     view = relive.View(stack=STACK, n_step=N_STEP,
                        rate_limiter=relive.RateLimiter.of_min_size(args.learn_from))
     processes = multiprocessing.get_context("spawn")
     returns, stop = processes.Queue(), processes.Event()
-    with relive.open(args.store) as store:
+    with contextlib.ExitStack() as stack:
+        pool = args.pool and stack.enter_context(relive.Pool(args.pool, persistent=STAGING))
+        store = stack.enter_context(relive.open(args.store))
         table = store.create_table("pong", SIGNATURE, CAPACITY, views=[view],
                                    max_writers=ENVS * args.actors)
         online, weights = network(), store.create_weights("pong-policy", bytes=16 << 20)
@@ -135,7 +145,7 @@ def main():
                   for i in range(args.actors)]
         for actor in actors:
             actor.start()
-        rows = train(table, args, online, weights, returns)
+        rows = train(table, args, online, weights, returns, pool)
         stop.set()
         for actor in actors:
             actor.join(30)

@@ -3,11 +3,16 @@
     pip install . torch gymnasium && python examples/dqn_cartpole.py
 
 The learner publishes its weights in the store, and the actor, which may as well be another process, fetches them.
+With --pool, batches land in a device pool of the host's memory, and the learner shares it with other jobs:
+
+    relive-poold --device host:1G & python examples/dqn_cartpole.py --pool 0
+
 It ends when the last 100 episodes (--episodes) have a mean return of 475 (--until), or after --steps.
 """
 
 import argparse
 import collections
+import contextlib
 import sys
 import time
 
@@ -22,6 +27,7 @@ ENVS, BATCH, N_STEP, GAMMA = 8, 128, 3, 0.99
 LEARN_FROM = 1_000  # steps
 TAU = 0.01          # of the target network, an update
 PUBLISH_EVERY = 10  # updates
+STAGING = 1 << 20   # bytes of a pool that batches need
 
 
 def network(env):
@@ -73,8 +79,9 @@ class Actor:
 class Learner:
     """Fits the network to batches of the table, and sets their priorities to the TD errors."""
 
-    def __init__(self, envs, table, weights):
-        self.table, self.online, self.target = table, network(envs), network(envs)
+    def __init__(self, envs, table, weights, pool=None):
+        self.pool, self.online, self.target = pool, network(envs), network(envs)
+        self.sampler = table.sampler(BATCH, gamma=GAMMA, prefetch=0, device=pool)
         self.target.load_state_dict(self.online.state_dict())
         self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3)
         self.weights, self.version, self.updates = weights, weights.info()["version"], 0
@@ -86,8 +93,17 @@ class Learner:
         self.weights.publish(self.online.state_dict(), self.version)
 
     def learn(self, beta):
-        """Draws a batch, takes one step of the optimizer and updates the priorities."""
-        batch = self.table.sample(BATCH, beta=beta, gamma=GAMMA)
+        """Draws a batch, takes one step of the optimizer when it is its turn, and updates the priorities."""
+        batch = self.sampler.sample(BATCH, beta=beta)
+        with self.pool.iteration() if self.pool else contextlib.nullcontext():
+            td_error = self.step(batch)
+        self.sampler.update_priorities(batch.key, td_error=td_error)
+        self.updates += 1
+        if self.updates % PUBLISH_EVERY == 0:
+            self.publish()
+
+    def step(self, batch):
+        """Takes one step of the optimizer on a batch; returns the (n,) TD errors."""
         obs, next_obs, action, reward, discount, weight = (
             torch.from_dlpack(batch[name])
             for name in ("obs", "next_obs", "action", "reward", "discount", "weight"))
@@ -101,13 +117,10 @@ class Learner:
         loss.backward()
         nn.utils.clip_grad_norm_(self.online.parameters(), 10.0)
         self.optimizer.step()
-        self.table.update_priorities(batch.key, td_error=td_error.detach())
-        self.updates += 1
         with torch.no_grad():
             for old, new in zip(self.target.parameters(), self.online.parameters()):
                 old.lerp_(new, TAU)
-        if self.updates % PUBLISH_EVERY == 0:
-            self.publish()
+        return td_error.detach()
 
 
 def show(actor, learner, max_steps, seconds):
@@ -117,13 +130,13 @@ def show(actor, learner, max_steps, seconds):
            seconds), end="\r" if sys.stdout.isatty() else "\n", flush=True)
 
 
-def train(store, args):
+def train(store, args, pool):
     """Acts and learns until solved, or for --steps; returns the actor."""
     envs = gym.make_vec("CartPole-v1", num_envs=ENVS)
     table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
                                max_writers=ENVS, views=[relive.View(n_step=N_STEP, alpha=0.6)])
     weights = store.create_weights("cartpole-policy", bytes=1 << 20)
-    learner = Learner(envs, table, weights)
+    learner = Learner(envs, table, weights, pool)
     actor = Actor(envs, table, weights, args)
     began = time.monotonic()
     while actor.steps < args.steps and not actor.solved(args.until):
@@ -133,6 +146,7 @@ def train(store, args):
                 learner.learn(beta=0.4 + 0.6 * actor.steps / args.steps)
         if actor.steps % 2_000 == 0:
             show(actor, learner, args.steps, time.monotonic() - began)
+    learner.sampler.close()
     envs.close()
     return actor
 
@@ -143,14 +157,16 @@ def main():
     parser.add_argument("--steps", type=int, default=150_000, help="at most (default: %(default)s)")
     parser.add_argument("--until", type=float, default=475.0, help="mean return that ends it")
     parser.add_argument("--episodes", type=int, default=100, help="last ones that the mean is of")
+    parser.add_argument("--pool", help="name of a relive-poold: batches land there, and steps take turns")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     print("seed %d" % args.seed, flush=True)
     np.random.seed(args.seed)
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)
-    with relive.open(args.store) as store:
-        actor = train(store, args)
+    with contextlib.ExitStack() as stack:
+        pool = args.pool and stack.enter_context(relive.Pool(args.pool, persistent=STAGING))
+        actor = train(stack.enter_context(relive.open(args.store)), args, pool)
     solved = actor.solved(args.until)
     print("return of the last %d episodes: %.1f after %d steps, %s" % (
         len(actor.finished), actor.score(), actor.steps, "solved" if solved else "not solved"))

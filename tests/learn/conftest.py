@@ -1,6 +1,8 @@
+import json
 import os
 import pathlib
 import subprocess
+import time
 
 import pytest
 
@@ -27,3 +29,24 @@ def store(runtime_dir):
         yield "shm:" + name
     finally:
         subprocess.run([command, "down", "--force", "--store", name], check=False, timeout=60)
+
+
+def pool_status(name):
+    """What `relive pool status` says of a pool; None: it has no broker."""
+    done = subprocess.run([relive.build_info()["programs"]["relive"], "pool", "status", "--pool", name, "--json"],
+                          capture_output=True, text=True, check=False, timeout=60)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+@pytest.fixture
+def pool(runtime_dir):
+    """The name of a pool of the host's memory."""
+    name, deadline = "learn", time.monotonic() + 60
+    command = [relive.build_info()["programs"]["relive-poold"], "--name", name, "--device", "host:64M",
+               "--extent", "64K"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as broker:
+        while not pool_status(name):
+            assert broker.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        yield name
+        broker.terminate()

@@ -10,7 +10,7 @@ import sys
 import time
 
 import relive
-from conftest import EXAMPLES
+from conftest import EXAMPLES, pool_status
 
 CURVES = EXAMPLES.parent / "bench" / "learning" / "run.py"
 
@@ -31,10 +31,20 @@ def test_dqn_cartpole_jax__learns(store):
         assert opened.table("cartpole").verify().problems == 0
 
 
-def test_apex_pong__actors_and_a_learner(store, tmp_path):
+def test_dqn_cartpole__learns_in_a_pool(pool):
+    said = run(sys.executable, EXAMPLES / "dqn_cartpole.py", "--pool", pool, "--until", "40", "--episodes", "50",
+               "--steps", "30000", "--seed", 3)
+    assert "updates" in said
+    status = pool_status(pool)
+    assert status["iterations"] > 100 and status["jobs"] == 0 and status["held_bytes"] == 0
+
+
+def test_apex_pong__actors_and_a_learner_in_a_pool(store, pool, tmp_path):
     plot = tmp_path / "pong.png"
     run(sys.executable, EXAMPLES / "apex_pong.py", "--store", store, "--actors", 2, "--updates", 12,
-        "--learn-from", 200, "--plot", plot)
+        "--learn-from", 200, "--plot", plot, "--pool", pool)
+    status = pool_status(pool)
+    assert status["iterations"] == 12 and status["jobs"] == 0 and status["held_bytes"] == 0
     assert plot.read_bytes().startswith(b"\x89PNG")
     with relive.open(store) as opened:
         table = opened.table("pong")

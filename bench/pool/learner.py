@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""What a device pool costs a learner: updates of examples/dqn_cartpole.py whose batches land in a pool and which take
+turns at its gate, beside updates without one, in alternating windows. Prints a JSON line.
+
+    bench/pool/learner.py [--pool NAME] [--rounds 9] [--updates 300]
+
+It needs torch, gymnasium and a broker (relive-poold --name NAME --device host:64M --extent 64K). CPU times are of this
+thread, and of the broker's process; the pool's own is what its calls around an update take.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+import relive
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
+import dqn_cartpole  # noqa: E402  pylint: disable=wrong-import-position
+
+
+class Counted:
+    """A pool whose iterations count the CPU time of their begin and end."""
+
+    def __init__(self, pool):
+        self.pool, self.cpu = pool, 0.0
+
+    def iteration(self):
+        """As pool.iteration(), of which it is the context."""
+        self.inner = self.pool.iteration()
+        return self
+
+    def __enter__(self):
+        began = time.thread_time()
+        self.inner.__enter__()
+        self.cpu += time.thread_time() - began
+
+    def __exit__(self, *error):
+        began = time.thread_time()
+        result = self.inner.__exit__(*error)
+        self.cpu += time.thread_time() - began
+        return result
+
+
+def cpu_of(pid):
+    """CPU seconds of a process so far."""
+    fields = pathlib.Path("/proc/%d/stat" % pid).read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def broker_of(name):
+    """Process of a pool's broker."""
+    for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"relive-poold") and name.encode() in words:
+            return int(entry.parent.name)
+    raise SystemExit("no broker of pool %s: start relive-poold --name %s --device host:64M --extent 64K" % (name, name))
+
+
+def fill(table, envs, steps):
+    rng, (obs, _) = np.random.default_rng(1), envs.reset(seed=1)
+    with table.writer(envs) as writer:
+        for _ in range(steps):
+            action = rng.integers(0, 2, envs.num_envs)
+            following, reward, terminated, truncated, _ = envs.step(action)
+            writer.append(obs=obs, action=action, reward=reward, terminated=terminated, truncated=truncated)
+            obs = following
+
+
+def window(learner, updates):
+    """Wall and CPU time of an update."""
+    wall, cpu = time.perf_counter(), time.thread_time()
+    for _ in range(updates):
+        learner.learn(0.5)
+    return (time.perf_counter() - wall) / updates, (time.thread_time() - cpu) / updates
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pool", default="0")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--updates", type=int, default=300)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
+                            check=False).stdout.strip()
+    broker = broker_of(args.pool)
+    with relive.Pool(args.pool, persistent=dqn_cartpole.STAGING) as pool, relive.open("embed:") as store:
+        envs = gym.make_vec("CartPole-v1", num_envs=dqn_cartpole.ENVS)
+        table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
+                                   max_writers=dqn_cartpole.ENVS,
+                                   views=[relive.View(n_step=dqn_cartpole.N_STEP, alpha=0.6)])
+        fill(table, envs, 5000)
+        counted = Counted(pool)
+        learners = [dqn_cartpole.Learner(envs, table, store.create_weights("p%d" % i, bytes=1 << 20), of)
+                    for i, of in enumerate((None, pool))]
+        learners[1].pool = counted
+        rows = []
+        for turn in range(args.rounds + 1):
+            counted.cpu, before = 0.0, cpu_of(broker)
+            (wall, _), (wall_pool, cpu_pool) = [window(learner, args.updates) for learner in learners]
+            if turn:
+                rows.append((wall_pool / wall, counted.cpu / args.updates / cpu_pool,
+                             (cpu_of(broker) - before) / args.updates / cpu_pool, wall_pool * 1e6))
+        ratio, share, of_broker, wall_us = (sorted(column) for column in zip(*rows))
+        print(json.dumps({"bench": "pool_learner", "metric": "cpu_share", "value": statistics.median(share),
+                          "min": share[0], "max": share[-1], "broker_share": statistics.median(of_broker),
+                          "wall_ratio": statistics.median(ratio), "wall_ratio_min": ratio[0],
+                          "wall_ratio_max": ratio[-1], "update_us": statistics.median(wall_us),
+                          "params": {"rounds": args.rounds, "updates": args.updates, "batch": dqn_cartpole.BATCH},
+                          "commit": commit}))
+        learners.clear()  # a pool is closed when no landing is left in it
+
+
+if __name__ == "__main__":
+    main()
