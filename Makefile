@@ -45,7 +45,7 @@ endif
 demo: setup-build
 	@cmake --preset release >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS) --target relive_command relive-metad relive-memnode relive-poold
-	@$(BUILD)/bin/relive demo
+	@$(BUILD)/bin/relive demo --picture $(BUILD)/relive-demo.png
 
 check: setup-test
 	@tools/run-check quick
