@@ -58,6 +58,10 @@ assert item(29) == ([26, 27, 28, 29], [27, 28, 29, 30], 1.0, 0.5, 1)
 with table.writer() as writer:
     for t in range(3_000):
         writer.append(obs=frame(t % 256), action=t, reward=0.0, terminated=t % 100 == 99)
+arrays = table.to_numpy(["action"])                                  # all items, from the oldest
+assert (np.diff(arrays["action"]) == 1).all() and arrays["action"][-1] == 2_999
+newest = table[arrays["key"][-1]]                                    # one item, a dict
+assert newest["action"] == 2_999 and (newest["obs"] == frame(2_999 % 256)).all()
 info = table.info()
 print("capacity %d steps, %d rows of %d B in blocks of %d; %d items now, %d ever" % (
     info.capacity, info.slots, info.row_bytes, info.block, info.views[0].items,

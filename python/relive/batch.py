@@ -18,7 +18,8 @@ and these arrays:
 * ``weight``: (n,) float32: importance weights;
 * ``probability``: (n,) float64: the probability of each draw;
 * ``priority``: (n,) float32: as stored, that is after the exponent alpha;
-* ``policy_version``: (n,) uint32: the version of the policy that acted, as the actor gave it.
+* ``policy_version``: (n,) uint32: the version of the policy that acted, as the actor gave it;
+* ``times_sampled``: (n,) uint32, of ``table.scan`` and ``gather`` where max_times_sampled is above 1.
 
 A sampler opened with ``columns`` gives only those columns. With ``columns=()`` no rows are read, and
 batches have only key, weight, probability and priority.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from . import _scan
 from ._closing import close_all, leave
 from ._options import known, options_after
 from .info import SaveInfo, TableInfo, VerifyReport
@@ -31,6 +33,10 @@ class Table:
 
     ``len(table)`` is the number of live items of the first view; a table is true even when it is
     empty. ``table.store`` is the :class:`relive.Store`.
+
+    ``for item in table`` goes over the items of the first view in order of insertion, without consuming them;
+    ``table[key]`` is the item with that key of a batch, and ``key in table`` says if it is there. An item is a dict:
+    ``item["obs"]``.
     """
 
     def __init__(self, store: Store, core: _core.Table) -> None:
@@ -40,6 +46,7 @@ class Table:
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
         self._samplers: dict[tuple[int, str], Sampler] = {}  # of sample(), by view and layout
         self._last: dict[int, Sampler] = {}  # the last of those, by view
+        self._gatherers: dict[int, Sampler] = {}  # of gather(), by view
 
     @property
     def name(self) -> str:
@@ -199,6 +206,77 @@ class Table:
         from .torch import ReplayDataset
         return ReplayDataset(self, batch_size, **options)
 
+    # -------- reading without drawing --------
+
+    @known("scan")
+    def scan(self, columns: Sequence[str] | None = None, batch: int = 256, *, view: int = 0,
+             n_step: int | None = None, gamma: float = 0.99, layout: str = "dense",
+             partial: bool = False, timeout: float = 5.0) -> Iterator[_core.Batch]:
+        """Reads all items of a view in order of insertion, and returns an iterator over batches of them.
+
+        Nothing is consumed or counted as sampled, and no rate limiter waits. The scan sees each item that is in the
+        table when this is called and stays; of those that are appended or overwritten meanwhile it sees some or none,
+        and it ends however much is appended. Rows of writers that append at once come in blocks, those of a writer's
+        environment in their order. In a batch ``weight`` and ``probability`` are 1; a view with max_times_sampled
+        above 1 has ``times_sampled``: (n,) uint32.
+
+        It takes a client slot of the table until the iterator ends or is freed.
+
+        :param columns: names of the columns in a batch; None = all. With ``()`` only keys and priorities.
+        :param batch: most items of a batch, 1 to 65536.
+        :param view: index of the view, in the order of create_table's ``views``.
+        :param n_step: steps of the return, 1 to the view's n_step; None = the view's.
+        :param gamma: discount of the n-step return, 0 to 1.
+        :param layout: ``"dense"`` or ``"window"``, as for :meth:`sample`.
+        :param partial: True = leave out shards that are down. Shards that are lost are left out anyway.
+        :param timeout: seconds that each batch waits for a shard that is down; then NodeDown is raised, and
+            the iterator ends.
+        :raises NoSpace: no client slot is free.
+        :raises InvalidArgument: names the argument.
+        """
+        return _scan.scan(self, columns, batch, partial, timeout,
+                          {"view": view, "n_step": n_step, "gamma": gamma, "layout": layout})
+
+    def to_numpy(self, columns: Sequence[str] | None = None, **options: Any) -> dict[str, Any]:
+        """Copies all items to numpy arrays, in order of insertion, and returns a dict of them: the columns as in a
+        batch, ``discount``, ``steps``, ``key``, ``priority`` and ``policy_version``. A nested column is a dict.
+        An empty table gives an empty dict.
+
+        :param columns: names of the columns; None = all.
+        :param options: those of :meth:`scan`.
+        """
+        view = options.get("view", 0)
+        batches = self.scan(columns, **options)
+        return _scan.to_numpy(batches, self._core.info()["views"][view]["items"])
+
+    def gather(self, keys: ArrayLike, *, view: int = 0, timeout: float = 5.0) -> _core.Batch:
+        """Reads the items with these keys, and returns a batch of them in the order of the keys. Nothing is consumed.
+        Where there is no such item any more, ``batch.key`` and ``batch.priority`` are 0, and the columns zeros:
+        ``batch.obs[batch.key != 0]`` are those that are there.
+
+        The first call for a view opens a sampler, which takes a client slot of the table.
+
+        :param keys: (n,) uint64, or int64 of the same bits, as in ``batch.key`` of any batch of this table.
+        :param view: index of the view whose items they are.
+        :param timeout: seconds to wait for a shard that is down.
+        :raises NodeDown: a shard of some key is down.
+        :raises InvalidArgument: a key is of another table.
+        """
+        return _scan.gather(self, keys, view, timeout)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return _scan.items(self.scan())
+
+    def __getitem__(self, key: int) -> dict[str, Any]:
+        item = _scan.item(self, key)
+        if item is None:
+            raise KeyError("%r: table %s has no item with that key (any more); keys are those of batch.key. To draw "
+                           "batches: table.sample(256), or table.dataset(256) for a DataLoader" % (key, self.name))
+        return item
+
+    def __contains__(self, key: int) -> bool:
+        return _scan.item(self, key) is not None
+
     # -------- the rest --------
 
     def info(self) -> TableInfo:
@@ -245,6 +323,7 @@ class Table:
             handles = list(self._handles)
             self._samplers.clear()
             self._last.clear()
+            self._gatherers.clear()
         close_all([partial(handle.close, wait=wait) if isinstance(handle, Writer) else handle.close
                    for handle in handles] + [self._core.close])
 

@@ -1,5 +1,7 @@
 #include "python/src/batch.h"
 
+#include <relive/scan.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +32,7 @@ static struct array_layout *layout_add(struct layout *layout, const struct slot 
 static struct layout *layout_open(const struct slot *slot)
 {
 	const struct rlv_batch *batch = slot->batch;
-	/* Members of struct rlv_batch; the last may not be there. */
+	/* Members of struct rlv_batch; the last two may not be there. */
 	const struct {
 		const char *name;
 		const void *data;
@@ -41,6 +43,7 @@ static struct layout *layout_open(const struct slot *slot)
 		{ "probability", batch->probability, RLV_F64 },
 		{ "priority", batch->priority, RLV_F32 },
 		{ "policy_version", batch->policy_version, RLV_U32 },
+		{ "times_sampled", rlv_batch_times_sampled(batch), RLV_U32 },
 	};
 	const size_t n_extras = sizeof(extras) / sizeof(extras[0]);
 	struct layout *layout = calloc(1, sizeof(*layout) + (batch->n_arrays + n_extras) *
@@ -61,9 +64,11 @@ static struct layout *layout_open(const struct slot *slot)
 		memcpy(to->shape, from->shape, sizeof(to->shape));
 		memcpy(to->strides, from->strides, sizeof(to->strides));
 	}
-	for (size_t e = 0; e < n_extras && extras[e].data; e++)
-		layout_add(layout, slot, extras[e].name, extras[e].dtype, extras[e].data)
-			->read_only = e == 0; /* update_priorities goes by the keys as drawn */
+	for (size_t e = 0; e < n_extras; e++)
+		if (extras[e].data)
+			layout_add(layout, slot, extras[e].name, extras[e].dtype, extras[e].data)
+				->read_only = e ==
+					      0; /* update_priorities goes by the keys as drawn */
 	/* from here on Python runs, and a close may free the batch */
 	names = PyList_New(0);
 	for (uint32_t a = 0; names && a < layout->n_arrays; a++) {

@@ -7,7 +7,8 @@
  *   handle.c    locks, fork, waits that ^C ends                    append.c rows into the table,
  *                                                                  autoreset.c ends of episodes
  *   object.c    objects, lists, calls of Python        sampler.c   sampler; update.c priorities,
- *   module.c    the module                                         prefetch.c a thread ahead
+ *   module.c    the module                                         prefetch.c a thread ahead,
+ *                                                                  scan.c reading without a draw
  *   store.c     store                                  batch.c     batches; array.c numpy's arrays
  *   table.c     table, options, information            slot.c      memory of batches
  *   save.c      saved tables

@@ -150,21 +150,8 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
 /* -------- sample -------- */
 
-int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opts,
-		int64_t timeout_ns, struct slot **slot_out)
+void sampler_give_back(struct sampler *s)
 {
-	const struct rlv_batch *batch;
-	struct slot *const *at;
-	const uint8_t *data;
-	int ret = 0;
-
-	if (opts->beta != s->set.beta || opts->gamma != s->set.gamma ||
-	    opts->n_step != s->set.n_step) {
-		ret = rlv_sampler_set_opts(s->h.sampler, opts);
-		if (ret == 0)
-			s->set = *opts;
-	}
-	/* give back the buffers whose arrays are gone */
 	for (uint32_t i = 0; i < s->n_slots; i++) {
 		struct slot *slot = s->slots[i];
 
@@ -175,18 +162,40 @@ int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opt
 		if (atomic_exchange_explicit(&slot->returned, false, memory_order_acquire))
 			rlv_batch_release(s->h.sampler, slot->batch);
 	}
+}
+
+struct slot *sampler_slot(struct sampler *s, const struct rlv_batch *batch)
+{
+	const uint8_t *data = (const uint8_t *)batch->key;
+	struct slot *const *at = s->slots;
+
+	/* every buffer came from slot_alloc */
+	while (data < (*at)->memory || data >= (*at)->memory + (*at)->bytes)
+		at++;
+	(*at)->batch = batch;
+	(*at)->n = batch->n;
+	(*at)->table_size = batch->table_size;
+	return *at;
+}
+
+int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opts,
+		int64_t timeout_ns, struct slot **slot_out)
+{
+	const struct rlv_batch *batch;
+	int ret = 0;
+
+	if (opts->beta != s->set.beta || opts->gamma != s->set.gamma ||
+	    opts->n_step != s->set.n_step) {
+		ret = rlv_sampler_set_opts(s->h.sampler, opts);
+		if (ret == 0)
+			s->set = *opts;
+	}
+	sampler_give_back(s);
 	if (ret == 0)
 		ret = rlv_sampler_sample(s->h.sampler, n, timeout_ns, &batch);
 	if (ret)
 		return ret;
-	data = (const uint8_t *)batch->key;
-	/* every buffer came from slot_alloc */
-	for (at = s->slots; data < (*at)->memory || data >= (*at)->memory + (*at)->bytes; at++)
-		;
-	(*at)->batch = batch;
-	(*at)->n = batch->n;
-	(*at)->table_size = batch->table_size;
-	*slot_out = *at;
+	*slot_out = sampler_slot(s, batch);
 	return 0;
 }
 
@@ -194,7 +203,7 @@ static PyObject *sample_draw(struct sampler *s, uint32_t n, struct rlv_sample_op
 			     PyObject *timeout)
 {
 	int64_t slice_ns;
-	struct slot *slot;
+	struct slot *slot = NULL;
 	struct wait wait;
 	int again;
 	int ret;
@@ -339,6 +348,9 @@ static PyObject *sampler_update_device(PyObject *object, PyObject *args)
 static PyMethodDef methods[] = {
 	{ "update_device", sampler_update_device, METH_VARARGS, NULL },
 	{ "sample", METHOD(sampler_sample), METH_VARARGS | METH_KEYWORDS, NULL },
+	{ "_scan_start", sampler_scan_start, METH_VARARGS, NULL },
+	{ "_scan_next", sampler_scan_next, METH_O, NULL },
+	{ "_gather", sampler_gather, METH_VARARGS, NULL },
 	{ "update_priorities", METHOD(sampler_update), METH_VARARGS | METH_KEYWORDS, NULL },
 	{ "flush", handle_flush, METH_NOARGS, NULL },
 	{ "close", handle_close, METH_NOARGS, NULL },

@@ -32,6 +32,12 @@ struct sampler {
 int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opts,
 		int64_t timeout_ns, struct slot **slot_out);
 
+/* Gives back the buffers whose arrays are gone. The caller holds the handle's lock. */
+void sampler_give_back(struct sampler *s);
+
+/* Returns the slot of a batch that the library has just filled, with what batch_make needs of it. */
+struct slot *sampler_slot(struct sampler *s, const struct rlv_batch *batch);
+
 /* True if any slot is marked as returned: its arrays are gone, and sampler_try can give its buffer
    back to the library. */
 bool sampler_has_returned(const struct sampler *s);
@@ -42,6 +48,13 @@ int update_init(PyObject *module);
 
 /* The method update_priorities: sets priorities by key. An Updated, or NULL with an exception. */
 PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs);
+
+/* -------- scan.c -------- */
+
+/* The methods _scan_start, _scan_next and _gather of the extension's type: relive._scan calls them. */
+PyObject *sampler_scan_start(PyObject *object, PyObject *args);
+PyObject *sampler_scan_next(PyObject *object, PyObject *timeout);
+PyObject *sampler_gather(PyObject *object, PyObject *args);
 
 /* -------- prefetch.c -------- */
 

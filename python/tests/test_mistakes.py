@@ -36,6 +36,11 @@ CASES = {
         ("column = relive.Column('obs', (4,), 'f4', 'observation')", "role 'observation'"),
         ("signature = relive.sequence.signature({'step': 'i8'})", "step"),
         ("batch = relive.sequence.of(table.sample(4))", "column step"),
+        ("table.scan('obs')", "columns 'obs'"),
+        ("table.scan(colums=['obs'])", "'colums'"),
+        ("table.scan(batch=0)", "scan: batch 0"),
+        ("table.scan(timeout=-1)", "scan: timeout -1"),
+        ("table.to_numpy('obs')", "columns 'obs'"),
     ],
     "dtypes": [
         ("table = store.create_table(name, {'obs': 'complex64'}, 4096)", "complex64"),
@@ -75,6 +80,11 @@ CASES = {
         ("writer.extend(obs=obs, action=action, reward=reward)", "obs: shape"),
         ("table.update_priorities(batch.key, td_error[:1])", "td_error: shape (1,)"),
         ("table.update_priorities(batch, td_error)", "keys: shape ()"),
+        ("table.gather(batch.key[0])", "keys of shape ()"),
+        ("table.gather([])", "keys of shape (0,)"),
+        ("table.gather(batch.key * 2)", "keys[0]"),
+        ("table['obs']", "table['obs']"),
+        ("table[batch.key]", "want one key"),
     ],
     "environments": [
         ("writer.append(obs=[obs] * 8, action=[action] * 8, reward=[reward] * 8)", "num_envs=8"),
