@@ -46,8 +46,8 @@ class Sampler(_core.Sampler):
         strided views of one array, so frames in both are stored once.
     :param weights: ``"batch"``: (N P)^-beta divided by the batch's maximum; ``"raw"``: undivided. N is
         the number of live items, P the probability of the draw.
-    :param prefetch: batches that a thread draws in advance for the iterator, 0 (none) to 64. Their
-        draws do not see updates made since.
+    :param prefetch: batches that a thread draws in advance for the iterator, 0 (none) to 64, while that
+        is faster than to draw them in the call. Their draws do not see updates made since.
     :param batches: buffers, that is batches that may exist at once, prefetched ones included; None = no
         limit, or prefetch + 3 with pin_memory or an allocator. A sample beyond it raises Busy.
     :param timeout: seconds that the iterator waits for a batch before it raises Timeout; None = until

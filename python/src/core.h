@@ -249,6 +249,9 @@ bool wait_is_over_time(int code);
  */
 int wait_again(struct wait *wait, int code);
 
+/* Returns the monotonic time. */
+int64_t wait_now_ns(void);
+
 /* Returns the time on a clock, `ns` after now. */
 struct timespec time_after(clockid_t clock, int64_t ns);
 

@@ -228,7 +228,7 @@ void handle_dealloc(PyObject *object)
 
 /* -------- waits -------- */
 
-static int64_t wait_now_ns(void)
+int64_t wait_now_ns(void)
 {
 	struct timespec now;
 

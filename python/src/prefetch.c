@@ -1,6 +1,9 @@
 /*
- * A thread that keeps `depth` batches sampled ahead. It never touches a Python object: it polls the
- * library without waiting in it, so that updates get their turn of the handle's lock.
+ * A thread that keeps `depth` batches sampled ahead, while that pays. It never touches a Python object: it
+ * polls the library without waiting in it, so that updates get their turn of the handle's lock. A caller
+ * that finds no batch ahead draws one itself, so it never waits for this thread to get a core; the thread
+ * does not draw meanwhile. A batch is in the ring before the handle's lock is free, so batches keep the order
+ * in which they were drawn.
  */
 #include "python/src/sampler.h"
 
@@ -15,58 +18,77 @@
 struct prefetch {
 	struct sampler *sampler; /* outlives the thread */
 	pthread_t thread;
-	pthread_mutex_t lock; /* of all below */
-	pthread_cond_t filled, taken;
-	bool stop;   /* written under the interpreter lock, too: read under either */
-	bool joined; /* guarded by the interpreter lock */
-	int code;    /* of the last try; 0 = a batch came */
-	bool failed; /* the thread ended with code */
+	pthread_mutex_t lock; /* of all below; behind the handle's */
+	pthread_cond_t changed;
+	bool stop;
+	bool joined;      /* guarded by the interpreter lock */
+	bool failed;      /* the thread ended with an error, which the next call meets, too */
+	bool pays;        /* as the last caller said */
+	unsigned drawing; /* callers that draw themselves */
 	uint32_t first, count;
 	struct slot *ring[SAMPLER_MOST_AHEAD];
 };
 
-/* Waits on a condition for ns at most. The caller holds p->lock. */
-static void wait_some(struct prefetch *p, pthread_cond_t *condition, int64_t ns)
+/* -------- the thread -------- */
+
+/* Sleeps until something changes, for ns at most. The caller holds p->lock. */
+static void sleep_some(struct prefetch *p, int64_t ns)
 {
 	struct timespec until = time_after(CLOCK_MONOTONIC, ns);
 
-	pthread_cond_timedwait(condition, &p->lock, &until);
+	pthread_cond_timedwait(&p->changed, &p->lock, &until);
 }
 
-/* -------- the thread -------- */
+static bool is_idle(const struct prefetch *p)
+{
+	return p->count == p->sampler->depth || !p->pays || p->drawing;
+}
+
+/* Draws a batch into the ring. Returns the library's error code. The caller holds p->lock, and holds it
+   again afterwards. */
+static int draw_ahead(struct prefetch *p)
+{
+	struct sampler *s = p->sampler;
+	struct slot *slot = NULL;
+	int code = -EBADF;
+	bool idle;
+
+	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_lock(&s->h.lock);
+	pthread_mutex_lock(&p->lock);
+	idle = is_idle(p); /* a caller was first */
+	pthread_mutex_unlock(&p->lock);
+	if (idle)
+		code = -EAGAIN;
+	else if (s->h.open)
+		code = sampler_try(s, s->batch_size, &s->opts, 0, &slot);
+	pthread_mutex_lock(&p->lock);
+	if (code == 0)
+		p->ring[(p->first + p->count++) % SAMPLER_MOST_AHEAD] = slot;
+	pthread_mutex_unlock(&s->h.lock);
+	return code;
+}
 
 static void *prefetch_run(void *context)
 {
 	struct prefetch *p = context;
-	struct sampler *s = p->sampler;
 	int64_t poll_ns = POLL_FIRST_NS;
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->stop && !p->failed) { /* failed: no later try can succeed */
-		struct slot *slot = NULL;
-		int code = -EBADF;
+		int code;
 
-		if (p->count == s->depth) {
-			wait_some(p, &p->taken, (int64_t)50 * POLL_MOST_NS);
+		if (is_idle(p)) {
+			sleep_some(p, (int64_t)50 * POLL_MOST_NS);
 			continue;
 		}
-		pthread_mutex_unlock(&p->lock);
-		pthread_mutex_lock(&s->h.lock);
-		if (s->h.open)
-			code = sampler_try(s, s->batch_size, &s->opts, 0, &slot);
-		pthread_mutex_unlock(&s->h.lock);
-		pthread_mutex_lock(&p->lock);
-		if (code == 0)
-			p->ring[(p->first + p->count++) % SAMPLER_MOST_AHEAD] = slot;
-		p->code = code;
-		p->failed = code && code != -EBUSY && !wait_is_over_time(code);
-		if (code == 0 || p->failed || code == -EBUSY)
-			pthread_cond_signal(&p->filled);
+		code = draw_ahead(p);
+		p->failed = code && code != -EBUSY && code != -EAGAIN && !wait_is_over_time(code);
 		poll_ns = code == 0 ? POLL_FIRST_NS : 2 * poll_ns;
 		if (poll_ns > POLL_MOST_NS)
 			poll_ns = POLL_MOST_NS;
 		if (code && !p->failed && !p->stop)
-			wait_some(p, &p->taken, poll_ns);
+			sleep_some(p, poll_ns);
 	}
 	pthread_mutex_unlock(&p->lock);
 	return NULL;
@@ -86,11 +108,11 @@ struct prefetch *prefetch_open(struct sampler *s)
 		return NULL;
 	}
 	p->sampler = s;
+	p->pays = true;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&p->filled, &monotonic);
-	pthread_cond_init(&p->taken, &monotonic);
+	pthread_cond_init(&p->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	sigfillset(&all); /* signals are for the threads that run Python */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -104,67 +126,48 @@ struct prefetch *prefetch_open(struct sampler *s)
 	return NULL;
 }
 
-/*
- * Calls rlv_sampler_watch, and sets wait->stalled to its result: -ETIMEDOUT if there was no
- * progress for the store's stall time. at_once: also if it looked a moment ago. 0, or -1 with an
- * exception.
- */
-static int prefetch_look(struct sampler *s, struct wait *wait, bool at_once)
+struct slot *prefetch_take(struct prefetch *p)
 {
-	if (handle_enter(&s->h))
-		return -1;
-	if (at_once)
-		wait->watch.looked_ns = 0;
-	wait->stalled = rlv_sampler_watch(s->h.sampler, s->batch_size, &wait->watch);
-	handle_leave(&s->h);
-	return 0;
+	struct slot *slot = NULL;
+	bool wake;
+
+	pthread_mutex_lock(&p->lock);
+	if (p->count && !p->stop) {
+		slot = p->ring[p->first];
+		p->first = (p->first + 1) % SAMPLER_MOST_AHEAD;
+		p->count--;
+	}
+	wake = slot && p->pays;
+	pthread_mutex_unlock(&p->lock);
+	if (wake)
+		pthread_cond_signal(&p->changed);
+	return slot;
 }
 
-int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
+void prefetch_say(struct prefetch *p, bool pays)
 {
-	int again;
+	pthread_mutex_lock(&p->lock);
+	p->pays = pays;
+	pthread_mutex_unlock(&p->lock);
+}
 
-	do {
-		PyThreadState *thread = PyEval_SaveThread();
-		int ret = -ETIMEDOUT;
+void prefetch_leave_draws(struct prefetch *p, bool leave)
+{
+	bool wake;
 
-		pthread_mutex_lock(&p->lock);
-		if (p->count == 0 && !p->stop && !p->failed)
-			wait_some(p, &p->filled, wait->left_ns);
-		if (p->count) {
-			*slot_out = p->ring[p->first];
-			p->first = (p->first + 1) % SAMPLER_MOST_AHEAD;
-			p->count--;
-			pthread_cond_signal(&p->taken);
-			ret = 0;
-		} else if (p->failed || (p->code == -EBUSY && !sampler_has_returned(p->sampler))) {
-			ret = 1;
-		}
-		pthread_mutex_unlock(&p->lock);
-		PyEval_RestoreThread(thread);
-		if (p->stop) { /* then the slot is freed, too */
-			error_format(-EBADF, "this sampler is closed: open another one");
-			return -1;
-		}
-		if (ret != -ETIMEDOUT)
-			return ret;
-		if (prefetch_look(p->sampler, wait, false))
-			return -1;
-		again = wait_again(wait, -ETIMEDOUT);
-	} while (again > 0);
-	if (again == 0 && wait->stalls)
-		error_raise(-ETIMEDOUT); /* the look has said why */
-	else if (again == 0 && prefetch_look(p->sampler, wait, true) == 0)
-		error_format(-ETIMEDOUT, "%s", wait->watch.text);
-	return -1;
+	pthread_mutex_lock(&p->lock);
+	p->drawing += leave ? 1 : -1u;
+	wake = !leave && p->pays;
+	pthread_mutex_unlock(&p->lock);
+	if (wake)
+		pthread_cond_signal(&p->changed);
 }
 
 void prefetch_stop(struct prefetch *p)
 {
 	pthread_mutex_lock(&p->lock);
 	p->stop = true;
-	pthread_cond_broadcast(&p->filled);
-	pthread_cond_broadcast(&p->taken);
+	pthread_cond_signal(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 }
 

@@ -6,19 +6,14 @@
 #include <stdlib.h>
 
 #define SHORT_SLICE_NS 1000000
+#define AHEAD_PAYS_NS 20000
+#define AHEAD_TRIAL 16
+#define AHEAD_REST 256
 #define BETA_NONE (-1.0) /* no weights: an exponent of 0 */
 
 PyTypeObject *sampler_type;
 
 /* -------- slots -------- */
-
-bool sampler_has_returned(const struct sampler *s)
-{
-	for (uint32_t i = 0; i < s->n_slots; i++)
-		if (atomic_load_explicit(&s->slots[i]->returned, memory_order_relaxed)) /* a look */
-			return true;
-	return false;
-}
 
 /* rlv_memory.free of a sampler: does nothing, as the memory belongs to the slots, which the sampler
    drops after rlv_sampler_close. */
@@ -150,6 +145,14 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
 /* -------- sample -------- */
 
+/* The mean of late, in which one that took a thousand times as long, as it lost its core, counts little. */
+static int64_t smoothed(int64_t mean, int64_t ns)
+{
+	int64_t most = mean / 4 + 1000, change = (ns - mean) / 4;
+
+	return mean + (change < most ? change : most);
+}
+
 void sampler_give_back(struct sampler *s)
 {
 	for (uint32_t i = 0; i < s->n_slots; i++) {
@@ -182,6 +185,7 @@ int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opt
 		int64_t timeout_ns, struct slot **slot_out)
 {
 	const struct rlv_batch *batch;
+	int64_t began_ns;
 	int ret = 0;
 
 	if (opts->beta != s->set.beta || opts->gamma != s->set.gamma ||
@@ -191,16 +195,21 @@ int sampler_try(struct sampler *s, uint32_t n, const struct rlv_sample_opts *opt
 			s->set = *opts;
 	}
 	sampler_give_back(s);
+	began_ns = s->depth ? wait_now_ns() : 0;
 	if (ret == 0)
 		ret = rlv_sampler_sample(s->h.sampler, n, timeout_ns, &batch);
 	if (ret)
 		return ret;
+	if (s->depth) /* by who holds the lock; sampler_next reads it without */
+		atomic_store_explicit(&s->draw_ns, smoothed(s->draw_ns, wait_now_ns() - began_ns),
+				      memory_order_relaxed);
 	*slot_out = sampler_slot(s, batch);
 	return 0;
 }
 
+/* Draws n items, or takes a batch that came ahead meanwhile, if `ahead` is not NULL. */
 static PyObject *sample_draw(struct sampler *s, uint32_t n, struct rlv_sample_opts opts,
-			     PyObject *timeout)
+			     PyObject *timeout, struct prefetch *ahead)
 {
 	int64_t slice_ns;
 	struct slot *slot = NULL;
@@ -216,7 +225,8 @@ static PyObject *sample_draw(struct sampler *s, uint32_t n, struct rlv_sample_op
 			slice_ns = SHORT_SLICE_NS;
 		if (handle_enter(&s->h))
 			return NULL;
-		ret = sampler_try(s, n, &opts, slice_ns, &slot);
+		slot = ahead ? prefetch_take(ahead) : NULL;
+		ret = slot ? 0 : sampler_try(s, n, &opts, slice_ns, &slot);
 		if (wait_is_over_time(ret) && wait.left_ns)
 			wait.stalled = rlv_sampler_watch(s->h.sampler, n, &wait.watch);
 		handle_leave(&s->h);
@@ -271,30 +281,73 @@ static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwar
 	    read_real("beta", beta, 8, BETA_NONE, &opts.beta) ||
 	    read_real("gamma", gamma, 1, DBL_TRUE_MIN, &opts.gamma))
 		return NULL;
-	return sample_draw(s, count, opts, timeout);
+	return sample_draw(s, count, opts, timeout, NULL);
+}
+
+/* -------- iteration -------- */
+
+/* Draws the next batch in the calling thread. */
+static PyObject *next_draw(struct sampler *s)
+{
+	PyObject *batch;
+
+	if (s->prefetch)
+		prefetch_leave_draws(s->prefetch, true);
+	batch = sample_draw(s, s->batch_size, s->opts, s->h.timeout, s->prefetch);
+	if (s->prefetch)
+		prefetch_leave_draws(s->prefetch, false);
+	return batch;
+}
+
+/*
+ * A thread hides the shorter of a draw and of what the caller does between two batches. To wake it and to
+ * share the handle costs some microseconds, so it draws only where that is more; and where AHEAD_TRIAL
+ * batches took longer than draws would have, as it gets no core, only every AHEAD_REST batches again.
+ */
+static bool ahead_pays(const struct sampler *s)
+{
+	return !s->rest && s->gap_ns > AHEAD_PAYS_NS && s->draw_ns > AHEAD_PAYS_NS;
+}
+
+static void ahead_judge(struct sampler *s, bool pays, int64_t ns)
+{
+	s->rest -= s->rest > 0;
+	s->trial_ns += pays ? ns : 0;
+	if (!pays || ++s->trial < AHEAD_TRIAL)
+		return;
+	if (s->trial_ns > AHEAD_TRIAL * s->draw_ns)
+		s->rest = AHEAD_REST;
+	s->trial_ns = s->trial = 0;
 }
 
 static PyObject *sampler_next(PyObject *object)
 {
 	struct sampler *s = (struct sampler *)object;
-	struct slot *slot;
-	struct wait wait;
-	int ret = 1;
+	int64_t now_ns = s->depth ? wait_now_ns() : 0;
+	struct slot *slot = NULL;
+	PyObject *batch;
+	bool pays;
 
 	if (handle_lock(&s->h)) /* for its checks */
 		return NULL;
 	pthread_mutex_unlock(&s->h.lock);
-	if (s->depth && !s->prefetch) {
+	if (!s->depth)
+		return sample_draw(s, s->batch_size, s->opts, s->h.timeout, NULL);
+	if (s->left_ns)
+		s->gap_ns = smoothed(s->gap_ns, now_ns - s->left_ns);
+	pays = ahead_pays(s);
+	if (pays && !s->prefetch)
 		s->prefetch = prefetch_open(s);
-		if (!s->prefetch)
-			return NULL;
+	if (pays && !s->prefetch)
+		return NULL;
+	if (s->prefetch) {
+		prefetch_say(s->prefetch, pays);
+		slot = prefetch_take(s->prefetch);
 	}
-	if (s->depth)
-		ret = wait_start(&wait, s->h.timeout) ? -1
-						      : prefetch_take(s->prefetch, &wait, &slot);
-	if (ret > 0)
-		return sample_draw(s, s->batch_size, s->opts, s->h.timeout);
-	return ret ? NULL : batch_make(slot, &s->layout);
+	batch = slot ? batch_make(slot, &s->layout) : next_draw(s);
+	s->left_ns = wait_now_ns();
+	ahead_judge(s, pays, s->left_ns - now_ns);
+	return batch;
 }
 
 /* -------- the rest -------- */

@@ -21,7 +21,13 @@ struct sampler {
 	struct slot **slots;     /* grows on demand; guarded by the handle's lock */
 	uint32_t n_slots;
 	struct layout *layout;     /* of the last batch; NULL until the first */
-	struct prefetch *prefetch; /* NULL until the first next() */
+	struct prefetch *prefetch; /* NULL until it pays */
+	atomic_llong draw_ns;      /* a draw takes, of late */
+	int64_t gap_ns;            /* the caller takes between two next() */
+	int64_t left_ns;           /* when the last next() returned; 0 = none has */
+	int64_t trial_ns;          /* what the last batches took ... */
+	uint32_t trial;            /* ... so many of them, while the thread drew ahead */
+	uint32_t rest;             /* calls until it is tried again */
 };
 
 /*
@@ -37,10 +43,6 @@ void sampler_give_back(struct sampler *s);
 
 /* Returns the slot of a batch that the library has just filled, with what batch_make needs of it. */
 struct slot *sampler_slot(struct sampler *s, const struct rlv_batch *batch);
-
-/* True if any slot is marked as returned: its arrays are gone, and sampler_try can give its buffer
-   back to the library. */
-bool sampler_has_returned(const struct sampler *s);
 
 /* -------- update.c -------- */
 
@@ -62,16 +64,18 @@ PyObject *sampler_gather(PyObject *object, PyObject *args);
    result with free(), after prefetch_join, or in a forked child without it. */
 struct prefetch *prefetch_open(struct sampler *s);
 
-/*
- * Takes the slot of the oldest prefetched batch, and waits for one in slices. 0; 1: none comes, as
- * the thread ended with an error or all buffers are held: the caller samples itself, which meets
- * the same error; -1 with an exception: closed, timed out, or a signal's handler. The slot is valid
- * until the caller lets other threads run: one may close the sampler.
- */
-int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out);
+/* Returns the slot of the oldest prefetched batch; NULL = none is there. It is valid until the caller lets
+   other threads run: one may close the sampler. */
+struct slot *prefetch_take(struct prefetch *p);
 
-/* Tells the prefetch thread to end, and does not wait for it. From then on prefetch_take raises
-   Closed. */
+/* Says whether the thread shall draw after the next prefetch_take or prefetch_leave_draws. */
+void prefetch_say(struct prefetch *p, bool pays);
+
+/* leave: the caller draws batches itself from now on, until a second call without; the thread does not. */
+void prefetch_leave_draws(struct prefetch *p, bool leave);
+
+/* Tells the prefetch thread to end, and does not wait for it. From then on prefetch_take gives no
+   batch. */
 void prefetch_stop(struct prefetch *p);
 
 /* Stops the prefetch thread and waits until it has ended. The caller does not hold the handle's

@@ -22,13 +22,18 @@ def test_next__gives_batches(filled, prefetch):
     assert not sampler.is_open
 
 
-def test_next__keeps_batches_ahead(filled):
-    with filled.sampler(8, prefetch=3) as sampler:
-        next(sampler)
-        deadline = time.monotonic() + 5
-        while sampler.stats()["calls"] < 4 and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert sampler.stats()["calls"] == 4
+def test_next__keeps_batches_ahead(make_table):
+    """Where a draw takes longer than to wake the thread."""
+    table = make_table({"frame": ((8192,), "uint8")}, capacity=512, views=[relive.View(selector="uniform")])
+    with table.writer() as writer:
+        writer.extend(frame=np.zeros((256, 8192), np.uint8))
+    with table.sampler(256, prefetch=3) as sampler:
+        taken, deadline = 0, time.monotonic() + 20
+        while taken == 0 or sampler.stats()["calls"] < taken + 3 and time.monotonic() < deadline:
+            next(sampler)
+            taken += 1
+            time.sleep(0.01)
+        assert sampler.stats()["calls"] == taken + 3
 
 
 def test_next__waits_for_steps_and_times_out(make_table):
