@@ -1,6 +1,6 @@
 """LeRobot's replay buffer and relive.adaptors.lerobot on its own transition of two cameras, in turn.
 
-    build/adaptors/lerobot/bin/python bench/lerobot.py [--transitions N] [--batch N] [--rounds N]
+    build/adaptors/lerobot/bin/python bench/adaptor_lerobot.py [--transitions N] [--batch N] [--rounds N]
 
 with PYTHONPATH at a build's python/. Prints medians of batches a second with LeRobot's defaults (DrQ, batches
 of floats), the ratio to LeRobot's, and the bytes of a stored transition.
