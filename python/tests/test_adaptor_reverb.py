@@ -297,6 +297,53 @@ def test_append__of_another_shape_is_refused(backend, lib):
             writer.append({"x": np.zeros(4, np.float32)})
 
 
+def test_append__copies(backend, lib):
+    client = backend.start([prioritized(lib)])
+    value = np.zeros(2, np.float32)
+    with client.trajectory_writer(num_keep_alive_refs=2) as writer:
+        for i in range(2000):
+            value[:] = i
+            writer.append({"x": value})
+            if i in (4, 400, 1999):
+                writer.create_item("t", 1.0, {"x": writer.history["x"][-2:]})
+    value[:] = -1
+    found = {tuple(item.data[0][:, 0].tolist()) for item in whole(client, "t", 100)}
+    assert found == {(3, 4), (399, 400), (1998, 1999)}
+
+
+def test_append__of_changing_columns(backend, lib):
+    """Steps that lack a column, or nest it, between steps that have all."""
+    client = backend.start([prioritized(lib)])
+    with client.trajectory_writer(num_keep_alive_refs=4) as writer:
+        writer.append({"a": np.int64(0), "b": {"c": np.int64(0)}})
+        writer.append({"a": np.int64(1), "b": {"c": np.int64(10)}})
+        writer.append({"a": np.int64(2)})
+        writer.append({"a": np.int64(3), "b": {"c": None}})
+        writer.append({"a": np.int64(4), "b": {"c": np.int64(40)}})
+        with pytest.raises(ValueError):
+            writer.history["b"]["c"][-2:]
+        writer.create_item("t", 1.0, {"a": writer.history["a"][-3:], "c": writer.history["b"]["c"][-1:]})
+        writer.create_item("t", 1.0, {"a": writer.history["a"][-3:], "c": writer.history["b"]["c"][-1:]})
+    for item in whole(client, "t", 8):
+        assert [value.tolist() for value in item.data] == [[2, 3, 4], [40]]
+
+
+def test_slices__stay_when_the_episode_ends(backend, lib):
+    client = backend.start([prioritized(lib)])
+    with client.trajectory_writer(num_keep_alive_refs=3) as writer:
+        for step in steps_of(3):
+            writer.append(step)
+        column = writer.history["action"][-2:]
+        kept = column.numpy().tolist()
+        writer.end_episode(clear_buffers=True)
+        for step in steps_of(600):
+            writer.append(step)
+        assert len(writer.history["action"]) == 600
+        assert writer.history["action"][-2:].numpy().tolist() == [5980, 5990]
+        if lib is ours:
+            assert column.numpy().tolist() == kept == [10, 20]
+
+
 # -------- selectors, limiters --------
 
 
@@ -530,6 +577,25 @@ def test_client__others_unpack_long_lists(store):
                                         unpack_as_table_signature=True)
     assert {key: value.item() for key, value in item.data.items()} == {
         str(i): i for i in range(12)}
+
+
+def test_server__is_found_by_its_port():
+    with ours.Server([prioritized(ours)], port=8123) as server, ours.Server([prioritized(ours)]) as other:
+        assert server.port == 8123 != other.port
+        ours.Client("localhost:8123").insert(np.int64(1), {"t": 1.0})
+        client = ours.Client("127.0.0.1:%d" % server.port, [ours.Table.queue("q", 3)])
+        client.insert(np.int64(2), {"t": 1.0, "q": 1.0})
+        assert server.localhost_client().server_info()["t"].current_size == 2
+        assert other.localhost_client().server_info()["t"].current_size == 0
+        with pytest.raises(ValueError, match="8123"):
+            ours.Server([], port=8123)
+    server.wait()  # it is stopped
+    with pytest.raises(relive.Closed):
+        client.insert(np.int64(3), {"t": 1.0})
+    with pytest.raises(ValueError, match="shm:NAME"):
+        ours.Client("localhost:8123")
+    with pytest.raises(NotImplementedError, match="use"):
+        ours.Server([], checkpointer=object())
 
 
 def test_client__timeout_ends_waits():

@@ -23,6 +23,7 @@ PREFIX = "data"
 EPS = 5e-324
 
 _SEPARATOR = "__"
+LEAVES = (np.ndarray, np.generic)  # have a shape and a dtype
 _KEY = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*\Z")
 
 # Rows for each writer that a table has at least: a writer holds a block of 8 rows, and open blocks must
@@ -63,6 +64,84 @@ def _unflatten(structure, leaves):
     if hasattr(structure, "_fields"):
         return type(structure)(*parts)
     return type(structure)(parts)
+
+
+class Reader:
+    """Reads the leaves of structures like one, in flatten's order, several times as fast as flatten.
+
+    >>> Reader({"b": (1, [2]), "a": 3}).leaves({"a": 6, "b": (4, [5])})
+    [6, 4, 5]
+    >>> Reader({"a": 3}).leaves({"a": (1, 2)}) is None
+    True
+    """
+
+    def __init__(self, structure: Any) -> None:
+        self._is_leaf = _is_leaf(structure)
+        self._size, self._parts = _parts_of(structure)
+
+    def leaves(self, structure: Any) -> list[Any] | None:
+        """Returns the leaves, a list. None = the structure is another."""
+        if self._is_leaf:
+            return [structure] if _is_leaf(structure) else None
+        found: list[Any] = []
+        try:
+            return found if _read(structure, self._size, self._parts, found) else None
+        except (KeyError, IndexError, TypeError):
+            return None
+
+
+def _is_leaf(structure):
+    return not (isinstance(structure, (list, tuple)) or hasattr(structure, "items"))
+
+
+def _parts_of(structure):
+    """Returns the number of parts of a structure, and (key, parts of the part) of each; None = a leaf."""
+    if _is_leaf(structure):
+        return 0, ()
+    pairs = sorted(structure.items()) if hasattr(structure, "items") else list(enumerate(structure))
+    return len(pairs), tuple((key, None if _is_leaf(part) else _parts_of(part)) for key, part in pairs)
+
+
+def _read(structure, size, parts, found):
+    if len(structure) != size:
+        return False
+    for key, inner in parts:
+        value = structure[key]
+        if inner is None:
+            if not isinstance(value, LEAVES) and not _is_leaf(value):
+                return False
+            found.append(value)
+        elif not _read(value, *inner, found):
+            return False
+    return True
+
+
+class Layout:
+    """The columns of a table's items, and how their values are found in a structure like the first one.
+
+    :param item: the first item, a nested structure of arrays.
+    :param structure: one whose leaves become the item's arrays.
+    :param array_of: makes the array of a leaf, or returns None.
+    """
+
+    def __init__(self, item: Any, structure: Any, array_of: Any) -> None:
+        self._reader = Reader(structure)
+        self._array_of = array_of
+        self._columns = [(column_name(path), leaf.shape, leaf.dtype) for path, leaf in flatten(item)]
+
+    def row(self, structure: Any, priority: float) -> dict[str, Any] | None:
+        """Returns what append takes for an item. None = its layout is another."""
+        leaves = self._reader.leaves(structure)
+        if leaves is None:
+            return None
+        row = {"td_error": priority, "terminated": True}
+        array_of = self._array_of
+        for leaf, (name, shape, dtype) in zip(leaves, self._columns):
+            array = array_of(leaf)
+            if array is None or array.shape != shape or array.dtype != dtype:
+                return None
+            row[name] = array
+        return row
 
 
 def nested(pairs: Any) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import time
 from typing import Any
 
 import numpy as np
 
-from .. import errors
+from .. import _core, errors
 from . import _rows
 
 
@@ -21,94 +22,147 @@ class TrajectoryColumn:
     :raises ValueError: a step has no value here, or is no longer remembered.
     """
 
+    __slots__ = ("_array", "is_squeezed")
+
     def __init__(self, values: Any, *, squeeze: bool = False) -> None:
-        self._values = tuple(values)
+        values = tuple(values)
+        if squeeze and len(values) != 1:
+            raise ValueError("trajectory: a squeezed column has one value, not %d" % len(values))
+        if any(value is None for value in values):
+            raise _forgotten()
+        self._array = np.asarray(values[0]) if squeeze else np.stack(values)
         self.is_squeezed = squeeze
-        if squeeze and len(self._values) != 1:
-            raise ValueError("trajectory: a squeezed column has one value, not %d" % len(self._values))
-        if any(value is None for value in self._values):
-            raise ValueError("trajectory: a step has no value in this column, or is no longer "
-                             "remembered: append it, or raise num_keep_alive_refs")
+
+    @classmethod
+    def _of(cls, array, squeeze=False):
+        column = cls.__new__(cls)
+        column._array = array
+        column.is_squeezed = squeeze
+        return column
+
+    def _by_step(self):
+        return self._array[None] if self.is_squeezed else self._array
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._by_step())
 
     def __iter__(self):
-        return iter(self._values)
+        return iter(self._by_step())
 
     def __getitem__(self, at: Any) -> TrajectoryColumn:
         if isinstance(at, int):
-            return TrajectoryColumn([self._values[at]], squeeze=True)
-        if isinstance(at, slice):
-            return TrajectoryColumn(self._values[at])
-        return TrajectoryColumn([self._values[i] for i in at])
+            return TrajectoryColumn._of(self._by_step()[at, ...], squeeze=True)
+        return TrajectoryColumn._of(self._by_step()[at if isinstance(at, slice) else list(at)])
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the column: (steps, \\*shape of a value), or that of the value if squeezed."""
-        shape = self._values[0].shape
-        return shape if self.is_squeezed else (len(self._values), *shape)
+        return self._array.shape
 
     @property
     def dtype(self) -> np.dtype:
         """The numpy dtype of the values."""
-        return self._values[0].dtype
+        return self._array.dtype
 
     def numpy(self) -> np.ndarray:
-        """Returns the values as one array: a copy, or the array itself if squeezed."""
-        return self._values[0] if self.is_squeezed else np.stack(self._values)
+        """Returns the values as one array. Writing to it is not allowed: other items may share it."""
+        return self._array
+
+
+def _forgotten():
+    return ValueError("trajectory: a step has no value in this column, or is no longer remembered: "
+                      "append it, or raise num_keep_alive_refs")
+
+
+_SPARE_BYTES = 65536  # of the rows that a column's memory has beside those that it remembers
 
 
 class ColumnHistory:
     """The values that one column got since the episode began, of which the last ``keep`` are remembered.
-    Indexing and slicing by steps of the episode gives a :class:`TrajectoryColumn`."""
+    Indexing and slicing by steps of the episode gives a :class:`TrajectoryColumn`.
 
-    def __init__(self, keep: int, steps: int) -> None:
-        self._kept: collections.deque[Any] = collections.deque(maxlen=keep)
-        self._steps = 0
-        self.like: Any = None  # a value: all have its shape and dtype
-        for _ in range(steps):
-            self.append(None)
+    The values are rows of an array, so that a slice is a view. No row is written twice: what was sliced
+    stays. When the array is full, another one begins with the rows that are remembered.
+    """
+
+    def __init__(self, keep: int, steps: int, like: np.ndarray) -> None:
+        self._keep = keep
+        self._steps = steps
+        self.shape, self.dtype = like.shape, like.dtype  # of all values
+        self._absent = set(range(max(steps - keep, 0), steps))  # those that have no value
+        self._rows = np.empty((0, *like.shape), like.dtype)
+        self._end = 0  # rows that are written; the last one is of the last step
+        self._begin_array()
+        self._end += min(keep, steps)
+
+    def _begin_array(self):
+        kept = self._rows[max(self._end - self._keep, 0):self._end]
+        row_bytes = max(kept.itemsize * math.prod(self.shape), 1)
+        spare = max(min(_SPARE_BYTES // row_bytes, 256), self._keep)
+        self._rows = np.empty((self._keep + spare, *self.shape), self.dtype)
+        self._rows[:len(kept)] = kept
+        self._end = len(kept)
+        self._absent = {step for step in self._absent if step >= self._steps - self._keep}
+
+    def fits(self, value: Any) -> bool:
+        """True if a value, an array or a number of numpy, has the shape and dtype of all others."""
+        return value.dtype == self.dtype and value.shape == self.shape
 
     def append(self, value: Any) -> None:
-        """Adds the value of a step; None = the step has none."""
-        self._kept.append(value)
+        """Adds the value of a step, which is copied; None = the step has none."""
+        if self._end == len(self._rows):
+            self._begin_array()
+        if value is None:
+            self._absent.add(self._steps)
+        else:
+            self._rows[self._end] = value
+        self._end += 1
         self._steps += 1
-        self.like = value if self.like is None else self.like
 
     def set_last(self, value: Any) -> None:
         """Sets the value of the last step, which was appended without one, as a part of a partial
         step."""
-        self._kept[-1] = value
-        self.like = value if self.like is None else self.like
+        self._rows[self._end - 1] = value
+        self._absent.discard(self._steps - 1)
 
     @property
-    def last(self) -> Any:
-        """The value of the last step; None = it has none yet."""
-        return self._kept[-1]
+    def has_last(self) -> bool:
+        """True if the last step has a value."""
+        return self._steps - 1 not in self._absent
 
     def reset(self) -> None:
         """Forgets all values: a new episode begins."""
-        self._kept.clear()
+        self._absent.clear()
         self._steps = 0
 
     def keep(self, steps: int) -> None:
         """Sets how many of the last steps are remembered; older values are forgotten."""
-        self._kept = collections.deque(self._kept, steps)
+        self._keep = steps
 
     def __len__(self) -> int:
         return self._steps
 
     def __getitem__(self, at: Any) -> TrajectoryColumn:
-        steps = range(self._steps)
+        steps = self._steps
+        row = self._end - steps  # of the first step
+        least = max(steps - self._keep, -row)
+        if type(at) is slice and at.step is None:
+            first, last, _ = at.indices(steps)
+            if first < last and (first < least or self._lacks(range(first, last))):
+                raise _forgotten()
+            return TrajectoryColumn._of(self._rows[row + first:row + last])
         if isinstance(at, int):
-            return TrajectoryColumn([self._value(steps[at])], squeeze=True)
-        picked = steps[at] if isinstance(at, slice) else [steps[i] for i in at]
-        return TrajectoryColumn([self._value(step) for step in picked])
+            picked = [range(steps)[at]]
+        else:
+            picked = range(steps)[at] if isinstance(at, slice) else [range(steps)[i] for i in at]
+        if min(picked, default=least) < least or self._lacks(picked):
+            raise _forgotten()
+        if isinstance(at, int):
+            return TrajectoryColumn._of(self._rows[row + picked[0], ...], squeeze=True)
+        return TrajectoryColumn._of(self._rows[[row + step for step in picked]])
 
-    def _value(self, step):
-        kept = step - (self._steps - len(self._kept))
-        return self._kept[kept] if kept >= 0 else None
+    def _lacks(self, steps):
+        return self._absent and not self._absent.isdisjoint(steps)
 
 
 class TrajectoryWriter:
@@ -131,8 +185,12 @@ class TrajectoryWriter:
         self._keeps: dict[tuple[Any, ...], int] = {}
         self._steps = 0  # begun, of which the last may be partial
         self._open = False
+        self._reader: Any = None  # of the steps' structure
+        self._ordered: list[ColumnHistory] = []  # as the reader finds them
+        self._history: Any = None
         self._pending: collections.deque[Any] = collections.deque()
         self._writers: dict[str, Any] = {}
+        self._layouts: dict[str, _rows.Layout] = {}  # of each table's items
 
     # -------- steps --------
 
@@ -142,8 +200,7 @@ class TrajectoryWriter:
         sliced by step, as a list: ``history["obs"][-3:]``. RuntimeError before the first append."""
         if self._structure is None:
             raise RuntimeError("history: nothing was appended yet: append a step first")
-        return _rows.unflatten(self._structure, [self._columns[path] for path, _ in
-                                                 _rows.flatten(self._structure)])
+        return self._history
 
     @property
     def episode_steps(self) -> int:
@@ -173,12 +230,32 @@ class TrajectoryWriter:
         :param partial_step: True = the next call adds other columns to this step.
         :raises ValueError: the shape or dtype of a column differs, or a partial step has it already.
         """
-        given = {path: np.array(leaf) for path, leaf in _rows.flatten(data) if leaf is not None}
+        if partial_step or self._open or not self._append_at_once(data):
+            self._append_parts(data, partial_step)
+
+    def _append_at_once(self, data):
+        """Appends a step that has all columns. False = it has not, or does not match them: nothing is
+        done."""
+        leaves = self._reader.leaves(data) if self._reader is not None else None
+        if leaves is None:
+            return False
+        for i, column in enumerate(self._ordered):
+            if not isinstance(leaves[i], _rows.LEAVES):
+                leaves[i] = np.asarray(leaves[i])
+            if leaves[i].dtype != column.dtype or leaves[i].shape != column.shape:
+                return False
+        for value, column in zip(leaves, self._ordered):
+            column.append(value)
+        self._steps += 1
+        return True
+
+    def _append_parts(self, data, partial_step):
+        given = {path: np.asarray(leaf) for path, leaf in _rows.flatten(data) if leaf is not None}
         self._check(given)
         self._structure = _merge(self._structure, data)
-        for path, _ in _rows.flatten(self._structure):
+        for path, value in given.items():
             if path not in self._columns:
-                self._columns[path] = ColumnHistory(self._keeps.get(path, self._keep), self._steps)
+                self._columns[path] = ColumnHistory(self._keeps.get(path, self._keep), self._steps, value)
         for path, column in self._columns.items():
             if not self._open:
                 column.append(given.get(path))
@@ -186,20 +263,28 @@ class TrajectoryWriter:
                 column.set_last(given[path])
         self._steps += not self._open
         self._open = partial_step
+        self._see_structure()
+
+    def _see_structure(self):
+        """Sets what depends on which columns there are."""
+        paths = [path for path, _ in _rows.flatten(self._structure)]
+        without = ColumnHistory(1, self._steps, np.empty(0))  # of columns that had no value yet
+        self._ordered = [self._columns.get(path, without) for path in paths]
+        self._history = _rows.unflatten(self._structure, self._ordered)
+        self._reader = None if without in self._ordered else _rows.Reader(self._structure)
 
     def _check(self, given):
         for path, value in given.items():
             column = self._columns.get(path)
             if column is None:
                 continue
-            if self._open and column.last is not None:
+            if self._open and column.has_last:
                 raise ValueError("append: %r was given already in this partial step: leave it out"
                                  % (path,))
-            if column.like is not None and (column.like.shape, column.like.dtype) != (
-                    value.shape, value.dtype):
+            if not column.fits(value):
                 raise ValueError("append: %r is %s%s, but was %s%s before"
-                                 % (path, value.dtype, list(value.shape), column.like.dtype,
-                                    list(column.like.shape)))
+                                 % (path, value.dtype, list(value.shape), column.dtype,
+                                    list(column.shape)))
 
     # -------- items --------
 
@@ -212,19 +297,36 @@ class TrajectoryWriter:
         :raises ValueError: there is no such table, or the item does not match its signature.
         :raises NotImplementedError: the shapes differ from those of the table's items.
         """
-        leaves = _rows.flatten(trajectory)
-        for path, leaf in leaves:
+        if self._put_at_once(table, priority, trajectory):
+            return
+        for path, leaf in _rows.flatten(trajectory):
             if not isinstance(leaf, TrajectoryColumn):
                 raise TypeError("trajectory: %r is %s: want a slice of history"
                                 % (path, type(leaf).__name__))
         self._put(table, priority, trajectory, self._client._signature(table))
+
+    def _put_at_once(self, table, priority, trajectory):
+        """Writes an item whose layout is that of the table's last one. False = it is not, or older items
+        wait, or the limiter does not admit it: nothing is done."""
+        layout = self._layouts.get(table)
+        if layout is None or self._pending or not self._writers[table].is_open:
+            return False
+        row = layout.row(trajectory, priority)
+        if row is None:
+            return False
+        try:
+            append_row(self._writers[table], row)
+        except errors.Timeout:
+            return False
+        return True
 
     def _put(self, table, priority, trajectory, signature):
         item = _rows.unflatten(trajectory, [leaf.numpy() for _, leaf in _rows.flatten(trajectory)])
         check_item(table, item, signature)
         self._client._make(table, item)
         self._pending.append((table, priority, item))
-        self._send()
+        if self._send():
+            self._layouts[table] = _rows.Layout(item, trajectory, _array_of)
 
     def _send(self):
         """Writes the pending items, oldest first, until the limiter does not admit one. True: all are
@@ -284,6 +386,7 @@ class TrajectoryWriter:
         for writer in self._writers.values():
             writer.close(wait=False)
         self._writers.clear()
+        self._layouts.clear()
 
     def __enter__(self) -> TrajectoryWriter:
         return self
@@ -297,6 +400,13 @@ class TrajectoryWriter:
 
 
 _TRY = 0.01  # seconds that one attempt to write an item waits for the limiter
+
+# Takes columns by their stored names, at a third of what it costs to look for nested ones.
+append_row = _core.Writer.append
+
+
+def _array_of(column):
+    return column._array if type(column) is TrajectoryColumn else None
 
 
 @dataclasses.dataclass(frozen=True)

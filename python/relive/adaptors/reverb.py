@@ -14,8 +14,8 @@
     for sample in client.sample("replay", 32, emit_timesteps=False):
         client.mutate_priorities("replay", {sample.info.key: 0.7})
 
-There is no server: a client opens the store, and a table is created in it when its first item comes.
-That item sets the shapes of all items of the table. An item is a row: items that overlap share no
+No process serves: a client opens the store, and a table is created in it when its first item comes. A
+:class:`Server` is a store and the declarations of its tables. The first item sets the shapes of all items of the table. An item is a row: items that overlap share no
 bytes. What Reverb does and this adaptor does not raises NotImplementedError, with what to use instead.
 """
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -35,10 +36,10 @@ from ..store import Store
 from ..store import open as open_store
 from ..views import RateLimiter, View
 from . import _rows
-from ._trajectory import (TrajectoryColumn, TrajectoryWriter, Writer, check_item, of_steps,
-                          values_of)
+from ._trajectory import (TrajectoryColumn, TrajectoryWriter, Writer, append_row, check_item,
+                          of_steps)
 
-__all__ = ["Client", "RateLimiterInfo", "ReplaySample", "SampleInfo", "Table", "TableInfo",
+__all__ = ["Client", "RateLimiterInfo", "ReplaySample", "SampleInfo", "Server", "Table", "TableInfo",
            "TrajectoryColumn", "TrajectoryWriter", "Writer", "rate_limiters", "selectors"]
 
 _POLL = 0.05  # seconds between looks for a table that has no item yet
@@ -261,17 +262,20 @@ class Client:
     Threads may share a client, but each needs writers of its own. It is a context manager, which closes
     it, and can be pickled for ``shm:`` and ``relive://`` stores: unpickling opens another client.
 
-    :param server_address: a URI for :func:`relive.open`, or an open :class:`relive.Store`, which stays
-        open when the client is closed.
+    :param server_address: a URI for :func:`relive.open`; or an open :class:`relive.Store`, which stays
+        open when the client is closed; or ``localhost:PORT`` of a :class:`Server` of this process.
     :param tables: declarations, :class:`Table`, of the tables that may not be in the store yet.
     :param timeout: seconds that ``insert`` and each item of ``sample`` may wait before they raise
         :class:`relive.Timeout`; None = without limit.
     :param options: those of :func:`relive.open`.
-    :raises ValueError: two declarations have the same name.
+    :raises ValueError: two declarations have the same name, or there is no such server.
     """
 
     def __init__(self, server_address: Any, tables: Sequence[Table] = (), *,
                  timeout: float | None = None, **options: Any) -> None:
+        server = _server_at(server_address)
+        if server is not None:
+            server_address, tables = server.store, (*server.tables, *tables)
         names = [table.name for table in tables]
         if len(set(names)) != len(names):
             raise ValueError("Client: several tables are named %s: give each another name"
@@ -306,17 +310,22 @@ class Client:
         """
         if not priorities:
             raise ValueError("insert: priorities: want at least one table")
-        step = _rows.unflatten(data, [np.asarray(leaf)[None] for _, leaf in _rows.flatten(data)])
         for table, priority in priorities.items():
-            check_item(table, step, of_steps(self._signature(table), 1))
-            self._make(table, step)
-            self._inserter(table).append(values_of(step), priority)
+            inserter = self._inserters.get(table)
+            if inserter is None or not inserter.append(data, priority):
+                self._insert_first(table, data, priority)
 
-    def _inserter(self, table):
+    def _insert_first(self, table, data, priority):
+        """Inserts a step into a table whose layout is not known yet, or is not the step's."""
+        step = _rows.unflatten(data, [np.asarray(leaf)[None] for _, leaf in _rows.flatten(data)])
+        check_item(table, step, of_steps(self._signature(table), 1))
+        self._make(table, step)
         with self._lock:
             if table not in self._inserters:
                 self._inserters[table] = _Inserter(self._tables[table], self._timeout)
-            return self._inserters[table]
+            inserter = self._inserters[table]
+        inserter.layout = _rows.Layout(step, data, _array_of)
+        inserter.append(data, priority)
 
     def writer(self, max_sequence_length: int, delta_encoded: bool = False,
                chunk_length: int | None = None, max_in_flight_items: int | None = None) -> Writer:
@@ -544,18 +553,98 @@ class Client:
         return _open_client, (uri, tables, options)
 
 
+class Server:
+    """What a ``reverb.Server`` is to its clients: an address and tables. It is a store, opened here, and
+    runs no thread. It is a context manager, which stops it.
+
+    :param tables: declarations, :class:`Table`, which clients of this server need not repeat.
+    :param port: any number; clients of this process find the server by ``localhost:PORT``. Nothing listens
+        there. None = one that no server of this process has.
+    :param checkpointer: must be None: :meth:`Client.checkpoint` makes a store durable.
+    :param store: a URI for :func:`relive.open`. Clients of other processes need one of ``shm:`` or
+        ``relive://``, and give that URI and the declarations, or are pickled.
+    :param options: those of :func:`relive.open`.
+    :raises ValueError: another server of this process has the port.
+    """
+
+    def __init__(self, tables: Sequence[Table], port: int | None = None, checkpointer: Any = None, *,
+                 store: str = "embed:", **options: Any) -> None:
+        if checkpointer is not None:
+            raise NotImplementedError("Server: checkpointer: leave it out, and use store=\"embed:FILE\" with "
+                                      "Client.checkpoint")
+        self.tables = tuple(tables)
+        with _servers_lock:
+            self.port = max([9999, *_servers]) + 1 if port is None else port
+            if self.port in _servers:
+                raise ValueError("Server: port %d: another server of this process has it: stop that one, or use "
+                                 "another number" % self.port)
+            self.store = open_store(store, **options)
+            _servers[self.port] = self
+
+    def localhost_client(self) -> Client:
+        """Returns a new client of this server."""
+        return Client(self.store, self.tables)
+
+    def stop(self) -> None:
+        """Closes the store; its clients raise :class:`relive.Closed` from now on. A second call does
+        nothing."""
+        with _servers_lock:
+            if _servers.get(self.port) is self:
+                del _servers[self.port]
+        self.store.close(wait=False)
+
+    def wait(self) -> None:
+        """Blocks until the server is stopped."""
+        while _servers.get(self.port) is self:
+            time.sleep(_POLL)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.stop()
+
+
+_servers: dict[int, Server] = {}  # of this process, by port
+_servers_lock = threading.Lock()
+_LOCAL = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1?\]):(\d+)\Z")
+
+
+def _server_at(address):
+    """Returns the server of this process at an address, None if it is a store's. ValueError: it is
+    neither."""
+    local = _LOCAL.match(address) if isinstance(address, str) else None
+    if local is None:
+        return None
+    if int(local[1]) not in _servers:
+        raise ValueError("Client: %s: no Server of this process has this port: use the URI of a store, such as "
+                         "\"shm:NAME\", to share it with other processes" % address)
+    return _servers[int(local[1])]
+
+
 class _Inserter:
     """One writer of a table, with a lock, for the inserts of all threads of a client: a writer for each
     would take a block of rows."""
+
+    layout: _rows.Layout
 
     def __init__(self, table, timeout):
         self._lock = threading.Lock()
         self._writer = table.writer(timeout=timeout, check_values=False)
 
-    def append(self, values, priority):
-        """Appends one item."""
+    def append(self, step, priority):
+        """Appends a step as an item. False = its layout is another."""
+        row = self.layout.row(step, priority)
+        if row is None:
+            return False
         with self._lock:
-            self._writer.append(**values, td_error=priority, terminated=True)
+            append_row(self._writer, row)
+        return True
+
+
+def _array_of(leaf):
+    """Returns a leaf with a first dimension of steps."""
+    return leaf[None] if isinstance(leaf, _rows.LEAVES) else np.asarray(leaf)[None]
 
 
 def _open_client(uri, tables, options):
