@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _nested, errors
+from ._async import draw
 from ._closing import close_all, leave
 from ._integer import real, unsigned
 from ._options import known
@@ -111,6 +112,12 @@ class Sampler(_core.Sampler):
     if not TYPE_CHECKING:  # checkers take the arguments from __new__
         def __init__(self, table, batch_size=256, **options):
             self._options = dict(options, batch_size=batch_size)
+
+    async def sample_async(self, n: int | None = None, beta: float | None = None,
+                           timeout: float | None = None, **options: Any) -> _core.Batch:
+        """Draws a batch as ``sample`` does, without blocking the event loop; see
+        :meth:`Table.sample_async`."""
+        return await draw(lambda left: self.sample(n, beta, left, **options), timeout)
 
     def __enter__(self) -> Sampler:
         return self

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import _scan
+from ._async import draw
 from ._closing import close_all, leave
 from ._options import known, options_after
 from .info import SaveInfo, TableInfo, VerifyReport
@@ -157,6 +158,18 @@ class Table:
         """
         return self._sampler_of(n, view, layout).sample(n, beta, timeout, n_step=n_step,
                                                         gamma=gamma)
+
+    async def sample_async(self, n: int = 256, beta: float | None = None, timeout: float | None = None,
+                           **options: Any) -> _core.Batch:
+        """Draws a batch as :meth:`sample` does, without blocking the event loop.
+
+        A call that is cancelled lets go at once, and its thread within 0.1 s; what the thread drew meanwhile
+        is dropped. ``asyncio.to_thread(table.sample)`` would keep a thread waiting, and with it asyncio.run.
+
+        :param timeout: seconds to wait; None = without limit.
+        :param options: those of :meth:`sample`, which also says what is raised.
+        """
+        return await draw(lambda left: self.sample(n, beta, left, **options), timeout)
 
     def _sampler_of(self, n, view, layout="dense"):
         """Returns the sampler that sample() uses for a view and layout, opened for n items or more. A
