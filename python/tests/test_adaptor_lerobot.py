@@ -218,3 +218,17 @@ def test_from_lerobot_dataset__gives_what_theirs_gives(tmp_path, monkeypatch):
             np.testing.assert_array_equal(value, other)
     with pytest.raises(ValueError, match="state_keys"):
         ReliveReplayBuffer.from_lerobot_dataset(dataset, "cpu")
+
+
+def test_to_lerobot_dataset__gives_what_theirs_gives(make_ours, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    ours, theirs = make_ours(use_drq=False), make_theirs(use_drq=False)
+    play([ours, theirs], 84)  # the last transition ends an episode, so that all can be drawn
+    with pytest.raises(ValueError, match="empty"):
+        make_ours().to_lerobot_dataset("relive/none")
+    got, want = (buffer.to_lerobot_dataset("relive/%d" % i, fps=10, root=tmp_path / str(i))
+                 for i, buffer in enumerate((ours, theirs)))
+    assert len(got) == len(want) == 84 and got.num_episodes == want.num_episodes
+    for i in range(84):
+        for key, value in want[i].items():
+            np.testing.assert_array_equal(got[i][key], value)

@@ -277,6 +277,17 @@ class ReliveReplayBuffer(ReplayBuffer):
             buffer.add(**transition, truncated=False)
         return buffer
 
+    def to_lerobot_dataset(self, repo_id: str, fps: int = 1, root: Any = None,
+                           task_name: str = "from_replay_buffer") -> Any:
+        """Writes the transitions that can be drawn, oldest first, to a new LeRobotDataset on the disk, and
+        returns it. One batch is in memory at a time.
+
+        :param repo_id, fps, root: as for ``LeRobotDataset.create``.
+        :param task_name: the task of all frames.
+        :raises ValueError: there is no such transition.
+        """
+        return ReplayBuffer.to_lerobot_dataset(_Export(self), repo_id, fps, root, task_name)
+
 
 # -------- values --------
 
@@ -341,3 +352,36 @@ class _Reused:
                 array = np.empty(shape, dtype)
                 arrays.append(array)
             return array, torch.from_numpy(array)
+
+
+class _Export:
+    """What LeRobot's to_lerobot_dataset reads of a buffer, by position and in order, from a scan."""
+
+    def __init__(self, buffer):
+        self.size = self.capacity = len(buffer)
+        self.position = 0
+        self._scan = iter(buffer.table.scan(batch=64)) if self.size else iter(())
+        self._batch: Any = None
+        self._begin = self._end = 0  # positions of the batch's first item, and behind its last
+        self.states = {key: _Exported(self, name, divisor) for key, name, divisor in buffer._states}
+        self.actions, self.rewards = _Exported(self, "action"), _Exported(self, "reward")
+        self.dones, self.truncateds = _Exported(self, "ended"), _Exported(self, "cut")
+        self.complementary_info = {name.partition("__")[2]: _Exported(self, name) for name in buffer._infos}
+        self.complementary_info_keys = list(self.complementary_info)
+        self.has_complementary_info = bool(self.complementary_info)
+
+    def at(self, name, position):
+        """Returns one value; no position is before the last one that was asked for by a batch."""
+        while position >= self._end:
+            self._batch = next(self._scan)
+            self._begin, self._end = self._end, self._end + self._batch.n
+        return self._batch[name][position - self._begin]
+
+
+class _Exported:
+    def __init__(self, export, name, divisor=None):
+        self._export, self._name, self._divisor = export, name, divisor
+
+    def __getitem__(self, position):
+        tensor = torch.from_numpy(np.array(self._export.at(self._name, position)))
+        return tensor if self._divisor is None else tensor.float().div_(self._divisor)
