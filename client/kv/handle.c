@@ -58,6 +58,7 @@ static int kv_attach(void *ctx, uint32_t p, bool returned, void **access_out)
 	if (!acc)
 		return error_set(-ENOMEM, "heap: cannot allocate memory");
 	ret = heap_access_open(acc, heap, kv->slot.owner);
+	acc->window_bytes = kv->window_bytes;
 	acc->link = (struct central_link){ .ask = kv_ask, .ctx = kv, .part = p };
 	if (ret)
 		mem_free(acc);

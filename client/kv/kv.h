@@ -33,6 +33,7 @@ struct rlv_kv {
 	struct heap_desc desc;
 	struct part_set set;
 	struct meta_slot slot;       /* owner 0 = a reader */
+	uint64_t window_bytes;       /* of each access, as heap_access.window_bytes */
 	bool fenced;                 /* in some part: the slot is not ours any more */
 	struct kv_owned *owned;      /* of each part, if parts have copies: copies.c */
 	uint32_t at[HEAP_MAX_PARTS]; /* the catalog's part that has each part */

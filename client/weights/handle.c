@@ -201,6 +201,26 @@ int rlv_weights_open(struct rlv_store *store, const char *name,
 	return 0;
 }
 
+int rlv_weights_limit(struct rlv_generations *weights, uint64_t bytes)
+{
+	struct rlv_kv *kv;
+
+	if (!weights)
+		return error_set(-EINVAL, "weights is NULL");
+	if (bytes && bytes < HEAP_WINDOW_LEAST)
+		return error_set(-EINVAL, "bytes %" PRIu64 ": 0, or at least %" PRIu64, bytes,
+				 HEAP_WINDOW_LEAST);
+	kv = weights->kv;
+	kv->window_bytes = align_down(bytes, 8);
+	for (uint32_t s = 0; s < kv->set.n_parts; s++) {
+		struct heap_access *acc = kv->set.states[s];
+
+		if (acc)
+			acc->window_bytes = kv->window_bytes;
+	}
+	return 0;
+}
+
 int rlv_weights_close(struct rlv_generations **weights)
 {
 	int ret;

@@ -57,6 +57,9 @@ struct heap_stats {
 
 struct heap_plane;
 
+#define HEAP_WINDOW_BYTES ((uint64_t)16 << 20)
+#define HEAP_WINDOW_LEAST ((uint64_t)4 << 10)
+
 /* How calls of mode `central` reach its coordinator (central.h). */
 struct central_link {
 	int (*ask)(const struct heap_access *acc, struct central_call *call);
@@ -85,6 +88,7 @@ struct heap_access {
 	bool holds_pin;           /* a call in place keeps its pin for further puts */
 	uint8_t *large;           /* a value in chunks that was read without memory of the caller */
 	uint64_t chunk_bytes;     /* put in chunks; the caller clears it */
+	uint64_t window_bytes; /* of chunks under way together, over a wire; 0 = HEAP_WINDOW_BYTES */
 	struct heap_tail tails[HEAP_TAILS];
 	uint32_t next_tail;
 	struct heap_stats stats;

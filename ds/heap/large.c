@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define WINDOW_BYTES ((uint64_t)16 << 20) /* under way together, over a wire */
 #define WINDOW_MOST 64u
 #define HEADERS_AT_ONCE 64u
 #define PAST_BYTES \
@@ -24,10 +23,40 @@ static struct heap_piece *pieces_of(const struct heap_manifest *manifest)
 	return (struct heap_piece *)(uintptr_t)(manifest + 1);
 }
 
-/* How many chunks are read or written in one round trip. */
-static uint32_t window_of(uint64_t share)
+static uint64_t window_bytes(const struct heap_access *acc)
 {
-	return (uint32_t)min_u64(max_u64(WINDOW_BYTES / share, 1), WINDOW_MOST);
+	return acc->window_bytes ? acc->window_bytes : HEAP_WINDOW_BYTES;
+}
+
+/* How many chunks are read or written in one round trip. */
+static uint32_t window_of(const struct heap_access *acc, uint64_t share)
+{
+	return (uint32_t)min_u64(max_u64(window_bytes(acc) / share, 1), WINDOW_MOST);
+}
+
+/* Reads or writes the chunks of a window; one that is larger than the window by parts, one after the other. */
+static int window_run(const struct heap_access *acc, const struct transport_io *ios, uint32_t n,
+		      bool writes)
+{
+	int (*const run)(struct transport * tr, const struct transport_io *io, size_t count) =
+		writes ? transport_write : transport_read;
+	uint64_t most = window_bytes(acc);
+	int ret = 0;
+
+	if (n != 1 || ios[0].len <= most)
+		return run(ios[0].region->tr, ios, n);
+	for (uint64_t at = 0; ret == 0 && at < ios[0].len; at += most) {
+		struct transport_io part = ios[0];
+
+		part.off += at;
+		part.len = (uint32_t)min_u64(most, ios[0].len - at);
+		if (writes)
+			part.src = (const uint8_t *)part.src + at;
+		else
+			part.dst = (uint8_t *)part.dst + at;
+		ret = run(part.region->tr, &part, 1);
+	}
+	return ret;
 }
 
 /* -------- put -------- */
@@ -110,7 +139,7 @@ static int large_send(struct heap_access *acc, struct transport_io *ios, uint32_
 
 		for (uint32_t i = 0; i < n; i++)
 			ios[i].region = rows;
-		ret = transport_write(rows->tr, ios, n);
+		ret = window_run(acc, ios, n, true);
 	}
 	return ret;
 }
@@ -122,7 +151,7 @@ static int large_write(struct heap_access *acc, struct heap_large *large,
 	const struct heap_run whole = { put->value, put->len };
 	struct runs_at at = put->runs ? (struct runs_at){ put->runs, put->n_runs, 0 }
 				      : (struct runs_at){ &whole, 1, 0 };
-	uint32_t window = window_of(large->share);
+	uint32_t window = window_of(acc, large->share);
 	uint64_t room = align_up(large->share, 8);
 	struct transport_io ios[WINDOW_MOST];
 	int ret = 0;
@@ -229,7 +258,7 @@ static int shares_read(struct heap_access *acc, const struct heap_manifest *mani
 				heap_share(value->bytes, manifest->share, first + i), 8),
 		};
 	if (stage)
-		ret = transport_read(acc->heap->rows->tr, ios, n);
+		ret = window_run(acc, ios, n, false);
 	for (uint32_t i = 0; ret == 0 && i < n; i++) {
 		const uint8_t *from = stage ? stage + i * room
 					    : acc->heap->rows->base + heap_piece_off(&pieces[i]) +
@@ -252,7 +281,7 @@ static int shares_read(struct heap_access *acc, const struct heap_manifest *mani
 static int large_read(struct heap_access *acc, const struct heap_manifest *manifest,
 		      const struct heap_room *value)
 {
-	uint32_t window = window_of(manifest->share);
+	uint32_t window = window_of(acc, manifest->share);
 	int ret = 0;
 
 	if (!acc->in_place && !heap_access_make_room(acc, min_u64(window, manifest->n) *

@@ -58,6 +58,13 @@ RLV_CHECKED int rlv_weights_open(struct rlv_store *store, const char *name,
    released. After an error the handle is closed, too. Thread: owner. */
 RLV_CHECKED int rlv_weights_close(struct rlv_generations **weights);
 
+/*
+ * Bounds how many bytes of an anchor are under way at once in later calls of this handle over a wire, so that batches on the
+ * same link wait for no more than that. Each so many bytes are then a round trip. bytes: at least 4096; 0 = 16 MiB, as without the
+ * call. Of deltas, and in shared memory, there is no bound. -EINVAL. Thread: owner. Cost: none.
+ */
+RLV_CHECKED int rlv_weights_limit(struct rlv_generations *weights, uint64_t bytes);
+
 /* -------- publish -------- */
 
 struct rlv_tensor {

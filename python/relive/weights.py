@@ -12,6 +12,7 @@ import numpy as np
 from . import _bfloat16, _core, _into, errors
 from ._closing import leave
 from ._convert import _host_array
+from ._integer import unsigned
 
 _SLICE_NS = 50_000_000  # longest delay of a signal
 _ANCHOR, _NEW_TREE, _FINITE = 1, 2, 4  # as enum rlv_publish_flags
@@ -138,6 +139,14 @@ class Weights:
             if newest:
                 return newest
         raise errors.Timeout("watch: no version above %d within %g s" % (version, timeout))
+
+    def limit(self, bytes: int) -> None:
+        """Bounds how many bytes of all tensors are under way at once in later calls over a wire, so that batches on the same link
+        wait for no more than that.
+
+        :param bytes: at least 4096; 0 = 16 MiB, as without the call.
+        """
+        self._core.limit(unsigned("bytes", bytes, bits=64))
 
     def info(self) -> dict[str, Any]:
         """Returns counts of the weights and of this handle, as ``struct rlv_weights_info`` of

@@ -212,6 +212,20 @@ static PyObject *weights_watch(PyObject *object, PyObject *args)
 	return PyLong_FromUnsignedLongLong(ret ? 0 : version);
 }
 
+/* limit(bytes) */
+static PyObject *weights_limit(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	unsigned long long bytes;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "K", &bytes) || handle_enter(self))
+		return NULL;
+	ret = rlv_weights_limit(self->weights, bytes);
+	handle_leave(self);
+	return error_or_none(ret);
+}
+
 static PyObject *weights_info(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct handle *self = (struct handle *)object;
@@ -337,6 +351,7 @@ static PyMethodDef methods[] = {
 	{ "fetch", weights_fetch, METH_VARARGS, NULL },
 	{ "get", weights_get, METH_VARARGS, NULL },
 	{ "watch", weights_watch, METH_VARARGS, NULL },
+	{ "limit", weights_limit, METH_VARARGS, NULL },
 	{ "info", weights_info, METH_NOARGS, NULL },
 	{ 0 },
 };

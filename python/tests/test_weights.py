@@ -56,6 +56,17 @@ def test_round_trip(store):
         generation["mask"][0] = True
 
 
+def test_a_bound_on_bytes_under_way(store):
+    weights = store.create_weights("policy", 1 << 20, anchor_every=1)
+    weights.limit(4096)
+    weights.publish({"x": np.arange(100_000)}, 1)
+    assert np.array_equal(weights.fetch()["x"], np.arange(100_000))
+    weights.limit(0)
+    for bytes in (4095, -1, 2**64):
+        with pytest.raises(relive.InvalidArgument):
+            weights.limit(bytes)
+
+
 def test_deltas(store):
     learner = store.create_weights("policy", 1 << 20, anchor_every=8)
     actor = store.weights("policy")

@@ -151,6 +151,62 @@ fetch_behind(struct rlv_store *store, struct rlv_generations *learner, uint32_t 
 	return did;
 }
 
+/* Round trips of a publish of an anchor, and of reading it, with that many bytes under way at most. */
+static struct rlv_weights_info bounded(struct rlv_generations *weights, uint64_t bytes,
+				       uint64_t version)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	struct rlv_weights_info before, published, read;
+
+	must(rlv_weights_limit(weights, bytes), "rlv_weights_limit");
+	before = now(weights);
+	must(publish(weights, version), "publish");
+	published = since(weights, before);
+	before = now(weights);
+	must(rlv_weights_get(weights, version, &got), "get");
+	read = since(weights, before);
+	assert_memory_equal(got.data, values, sizeof(values));
+	rlv_generation_release(&got);
+	read.published = published.round_trips;
+	return read;
+}
+
+/* An anchor has 12 chunks of 65472 bytes, and a rest below 20000. */
+TEST(cost__of_a_bound_on_bytes_under_way)
+{
+	const struct rlv_weights_opts opts = { .size = sizeof(opts),
+					       .bytes = 2 * ELEMENTS,
+					       .keep = 1,
+					       .anchor_every = 1,
+					       .max_clients = 8 };
+	static const struct {
+		uint64_t bytes, more; /* round trips than without */
+	} bounds[] = {
+		{ 3 * 65472 + 100, 4 }, { 65472, 12 }, { 20000, 12 * 4 }, { 4096, 12 * 16 + 3 }
+	};
+	struct rlv_generations *weights = NULL;
+	struct rlv_store *store = NULL;
+	struct rlv_weights_info whole, parts;
+	uint64_t version = 0;
+
+	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
+	must(rlv_weights_create(store, "policy", &opts, &weights), "rlv_weights_create");
+	while (version < 12) /* all extents have been used */
+		must(publish(weights, ++version), "publish");
+	whole = bounded(weights, 0, ++version);
+	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+		parts = bounded(weights, bounds[i].bytes, ++version);
+		assert_int_equal(parts.round_trips, whole.round_trips + bounds[i].more);
+		assert_in_range(parts.published, bounds[i].more,
+				whole.published + bounds[i].more + 30);
+		assert_int_equal(parts.read_bytes, whole.read_bytes);
+	}
+	expect(rlv_weights_limit(weights, 4095), -EINVAL);
+	expect(rlv_weights_limit(NULL, 0), -EINVAL);
+	must(rlv_weights_close(&weights), "rlv_weights_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+}
+
 /* What an actor reads that is k generations behind: k deltas, over anchors, too; or one anchor, where that is less. */
 TEST(cost__of_an_actor_that_lags)
 {
