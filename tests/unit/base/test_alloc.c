@@ -266,7 +266,7 @@ TEST(pages_populate__gives_every_page_its_memory)
 {
 	enum { N = 300 };
 	struct pages pages;
-	unsigned char *bytes, there[N];
+	unsigned char *bytes, there[N] = { 0 };
 
 	assert_int_equal(pages_alloc(N * 4096, PAGE_SMALL, &pages), 0);
 	bytes = pages.ptr;
