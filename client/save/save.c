@@ -111,7 +111,8 @@ static int places_of_shard(const struct shard *shard, struct place *places, uint
 	return 0;
 }
 
-/* Lists the blocks of all shards: *places_out, which the caller frees. -EHOSTDOWN: one is away. */
+/* Lists the blocks of all shards: *places_out, which the caller frees. -EHOSTDOWN: one is down, and may come
+   back; one that is lost has no items any more. */
 static int places_list(struct saver *s, struct place **places_out, size_t *n_out)
 {
 	struct part_set *set = &s->h.set;
@@ -124,7 +125,7 @@ static int places_list(struct saver *s, struct place **places_out, size_t *n_out
 
 		if (set->parts[p])
 			ret = places_of_shard(handle_shard(&s->h, p), places + n, &more);
-		else if (part_set_is_away(set, p))
+		else if (set->statuses[p].state == RLV_SHARD_DOWN)
 			ret = error_set(-EHOSTDOWN, "save: shard %u cannot be reached", p);
 		n += more;
 	}

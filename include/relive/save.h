@@ -44,7 +44,7 @@ struct rlv_save_info {
  * sampled, in the order of the keys; and the limiters' counts. Steps without an item yet are not saved.
  * The file is complete and durable, or path is unchanged. opts, info_out may be NULL.
  * Errors: -EINVAL (names the argument), -EBUSY (another process saves to path), -EHOSTDOWN (a shard
- * cannot be reached), -ENOTSUP (compress: no libzstd), -EINTR (progress), -EBADMSG, -EPROTO (base is
+ * is down), -ENOTSUP (compress: no libzstd), -EINTR (progress), -EBADMSG, -EPROTO (base is
  * damaged, or no saved table), -ENOSPC and other errors of the file.
  * Thread: any. Cost: 4 RT for each MiB of rows and each block; no slot.
  */

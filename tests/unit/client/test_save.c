@@ -1,4 +1,5 @@
 /* Tables that are saved and loaded: the same items, priorities, counts and order. */
+#include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/must.h"
 #include "tests/support/temp_dir.h"
@@ -393,6 +394,32 @@ TEST_WITH(table_load__after_an_error_there_is_no_table, begin, end)
 	expect(rlv_table_load(fx.store, path, &opts, NULL, &table), -EBADMSG);
 	expect(rlv_table_open(fx.store, "third", &table), -ENOENT);
 	replay_close(&fx);
+}
+
+/* -------- nodes -------- */
+
+/* A save has all items or fails: of a node that may come back; what is lost has none. */
+TEST_WITH(table_save__waits_for_no_node, begin, end)
+{
+	static struct nodes_fixture nx;
+	struct rlv_save_info saved = { .size = sizeof(saved) };
+	struct rlv_writer *writer;
+
+	nodes_open(&nx, &(struct nodes_opts){ .reach = NODES_IN_PLACE });
+	writer = replay_writer(&nx.fx, 1);
+	replay_append_plain(&nx.fx, writer, 0, 2001);
+	replay_writer_done(&writer);
+	must(rlv_table_save(nx.fx.table, path, NULL, &saved), "save");
+	assert_int_equal(saved.items[0], 2000);
+	nodes_cut(&nx, 1, 1);
+	replay_expect(rlv_table_save(nx.fx.table, path, NULL, NULL), -EHOSTDOWN, "shard 1");
+	nodes_return(&nx, 1);
+	must(rlv_table_save(nx.fx.table, path, NULL, &saved), "save");
+	assert_int_equal(saved.items[0], 2000);
+	nodes_lose(&nx, 1);
+	must(rlv_table_save(nx.fx.table, path, NULL, &saved), "save");
+	assert_true(saved.items[0] < 2000);
+	nodes_close(&nx);
 }
 
 int main(void)
