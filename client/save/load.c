@@ -134,13 +134,28 @@ static int load_pass(struct loader *l)
 
 /* -------- the table -------- */
 
+/* After an error nothing of the table stays, whose handle is *table, or NULL: it could not be opened. */
+static void load_undo(struct rlv_store *store, const char *name, struct rlv_table **table)
+{
+	struct error_kept kept;
+	int ret;
+
+	error_keep(&kept);
+	ret = rlv_table_close(table);
+	if (ret == 0)
+		ret = rlv_table_drop(store, name);
+	if (ret && ret != -ENOENT)
+		log_warn("load: table %s stays, with some of its items: %s", name, error_last());
+	error_restore(&kept);
+}
+
 /* Makes the table; -EEXIST: it is there, and not to be replaced. */
 static int load_make(struct rlv_store *store, const struct save_table *saved,
 		     const struct rlv_load_opts *opts, struct rlv_table **table_out)
 {
-	const char *name = opts->name ? opts->name : saved->head.name;
+	const char *name = opts->name;
 	struct save_wishes *wishes;
-	struct rlv_table *table;
+	struct rlv_table *table = NULL;
 	int ret = rlv_table_open(store, name, &table);
 
 	if (ret == 0) {
@@ -171,6 +186,8 @@ static int load_make(struct rlv_store *store, const struct save_table *saved,
 	mem_free(wishes);
 	if (ret == 0)
 		*table_out = table;
+	else if (ret != -EEXIST && ret != -EINVAL) /* it may have been made, and not opened */
+		load_undo(store, name, &table);
 	return ret;
 }
 
@@ -190,19 +207,6 @@ static int load_fill(struct loader *l, struct rlv_table *table)
 	if (ret == 0)
 		ret = restore_finish(&l->restore, save_input_counts(l->in));
 	return restore_close(&l->restore, ret);
-}
-
-/* After an error nothing of the table stays. */
-static void load_undo(struct rlv_store *store, struct rlv_table **table)
-{
-	char name[RLV_NAME_BYTES];
-	struct error_kept kept;
-
-	error_keep(&kept);
-	snprintf(name, sizeof(name), "%s", (*table)->desc.name);
-	if (rlv_table_close(table) || rlv_table_drop(store, name))
-		log_warn("load: table %s stays, with some of its items: %s", name, error_last());
-	error_restore(&kept);
 }
 
 static int load_tell(struct loader *l, struct rlv_table *table, struct rlv_save_info *info)
@@ -227,7 +231,7 @@ static int load_tell(struct loader *l, struct rlv_table *table, struct rlv_save_
 static int table_load(struct rlv_store *store, struct loader *l, const struct rlv_load_opts *opts,
 		      struct rlv_save_info *info, struct rlv_table **table_out)
 {
-	struct rlv_table *table;
+	struct rlv_table *table = NULL;
 	int ret = load_pass(l);
 
 	if (ret == 0)
@@ -238,7 +242,7 @@ static int table_load(struct rlv_store *store, struct loader *l, const struct rl
 	if (ret == 0)
 		ret = load_tell(l, table, info);
 	if (ret)
-		load_undo(store, &table);
+		load_undo(store, opts->name, &table);
 	else
 		*table_out = table;
 	return ret;
@@ -268,6 +272,7 @@ int rlv_table_load(struct rlv_store *store, const char *path, const struct rlv_l
 	ret = save_input_open(path, &l->in);
 	if (ret == 0) {
 		l->saved = save_input_table(l->in);
+		full.name = full.name ? full.name : l->saved->head.name;
 		ret = table_load(store, l, &full, &info, table_out);
 		save_input_close(&l->in);
 	}
