@@ -21,6 +21,7 @@ static LOCK_ROLE(turn_role, "turn of a heap's handle", LOCK_RANK_HANDLE);
 void kv_turns_init(struct rlv_kv *kv)
 {
 	lock_init(&kv->filler.turn, &turn_role);
+	kv->filler.pid = getpid();
 }
 
 static void drop_kept(struct rlv_kv *kv)
@@ -95,7 +96,6 @@ void kv_filler_start(struct rlv_kv *kv)
 
 	if (filler->runs)
 		return;
-	filler->pid = getpid();
 	filler->runs = thread_start(&filler->thread, filler_run, kv) == 0;
 	if (!filler->runs)
 		log_warn("heap %s: new copies are filled by calls alone: %s", kv->desc.name,

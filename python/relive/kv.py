@@ -185,7 +185,8 @@ class Kv:
 
     def repair(self, bytes: int = 64 << 20) -> int:
         """Fills new copies, which the server made after a node was lost or drained, by about so many bytes of
-        each part; returns how many buckets are left, 0 = none. Puts do that too, in small pieces."""
+        each part; returns how many buckets are left, 0 = none. Puts do so, too, and a thread
+        of the handle that puts in a part between its calls."""
         return self._core.repair(bytes)
 
     def close(self) -> None:
