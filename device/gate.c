@@ -323,7 +323,9 @@ static bool gate_is_paced(const struct gate *gate)
 {
 	const struct gate_job *newest = &gate->jobs[gate->newest];
 
-	return newest->state == GATE_RUNS && newest->phase_ns < gate->gap_ns;
+	/* One that takes longer than its curve stays at the end of it. */
+	return newest->state == GATE_RUNS &&
+	       newest->phase_ns < min_u64(gate->gap_ns, newest->curve->period_ns - 1);
 }
 
 /* True if no further iteration may begin, whichever it is. */

@@ -2,6 +2,7 @@
 
 #include "client/pool/backend_lease.h"
 #include "client/pool/pool.h"
+#include "client/pool/profile.h"
 #include "client/store/abi.h"
 #include "device/host/backend_host.h"
 #include "device/pool_park.h"
@@ -26,7 +27,13 @@ struct rlv_pool {
 	_Atomic uint32_t runs; /* an iteration; relaxed: iterations do not overlap */
 	uint32_t resumed;      /* times that the job had come back when it began */
 	bool obeyed;           /* it parked because the broker wished so */
+	struct lock lock;      /* of profile */
+	struct profile profile;
+	_Atomic uint32_t measures; /* the profile is not complete; relaxed: a hint beside the lock */
+	uint32_t told; /* the broker knows the profile: 1 + times that the job had come back then */
 };
+
+static LOCK_ROLE(profile_role, "profile of a job", LOCK_RANK_LEAF);
 
 static int pool_enter(const struct rlv_pool *pool)
 {
@@ -67,6 +74,55 @@ static int pool_enter_pause(const struct rlv_pool *pool)
 	if (ret == 0 && pool_runs(pool))
 		ret = error_set(-EBUSY, "job %s: an iteration runs", pool->name);
 	return ret;
+}
+
+/* -------- the profile of iterations -------- */
+
+enum measured { BEGINS, HOLDS, ENDS };
+
+/* Tells the profile of the job's first iterations what it holds. Blocks that the device is done with do not count. */
+static int pool_measure(struct rlv_pool *pool, enum measured what)
+{
+	struct pool_stats stats;
+	uint64_t now;
+	int ret = 0;
+
+	if (!atomic_load_explicit(&pool->measures, memory_order_relaxed))
+		return 0;
+	if (what == BEGINS)
+		ret = pool_poll(pool->pool);
+	pool_stats(pool->pool, &stats);
+	lock_acquire(&pool->lock, &profile_role);
+	now = clock_now_ns(clock_monotonic());
+	if (what == BEGINS)
+		profile_begin(&pool->profile, now, stats.held);
+	else if (what == HOLDS)
+		profile_held(&pool->profile, now, stats.held);
+	else
+		profile_end(&pool->profile, now);
+	if (profile_is_complete(&pool->profile))
+		atomic_store_explicit(&pool->measures, 0, memory_order_relaxed);
+	lock_release(&pool->lock, &profile_role);
+	return ret;
+}
+
+/* Tells the broker, and one that was started anew. What it refuses is no error: it counts with the largest need. */
+static void pool_tell_profile(struct rlv_pool *pool)
+{
+	const struct lease_hello *hello = &pool->backend->lease.hello;
+	uint32_t told = pool->backend->lease.resumed + 1;
+	struct lease_message message = { .n_fds = 0 };
+	struct error_kept kept;
+
+	if (pool->told == told || !profile_is_complete(&pool->profile))
+		return;
+	pool->told = told;
+	profile_fill(&pool->profile, hello->peak, pool->backend->extent_bytes, &message.profile);
+	error_keep(&kept);
+	if (lease_request(&pool->backend->lease, &message, LEASE_PROFILE,
+			  pool_deadline(pool->timeout_ns)) == 0)
+		lease_close_fds(&message);
+	error_restore(&kept);
 }
 
 /* -------- open and close -------- */
@@ -154,16 +210,20 @@ int rlv_pool_open(const char *of, const char *name, const struct rlv_pool_opts *
 	pool->pid = getpid();
 	pool->timeout_ns = full.timeout_ns ? full.timeout_ns : 30 * CLOCK_NS_PER_S;
 	pool->keep = full.keep_bytes;
+	atomic_init(&pool->measures, 1);
+	lock_init(&pool->lock, &profile_role);
 	ret = pool_open_device(pool, of, &hello);
 	if (ret == 0) {
 		ret = pool_join(pool);
 		if (ret)
 			pool_leave(pool);
 	}
-	if (ret)
-		mem_free(pool);
-	else
+	if (ret == 0) {
 		*pool_out = pool;
+		return 0;
+	}
+	lock_fini(&pool->lock);
+	mem_free(pool);
 	return ret;
 }
 
@@ -227,6 +287,7 @@ int rlv_pool_close(struct rlv_pool **pool_inout)
 	if (ret == 0)
 		ret = lease_request(&pool->backend->lease, &message, LEASE_BYE, deadline);
 	pool_leave(pool);
+	lock_fini(&pool->lock);
 	mem_free(pool);
 	return ret;
 }
@@ -313,9 +374,10 @@ int rlv_pool_alloc(struct rlv_pool *pool, enum rlv_pool_class tensor_class, uint
 		return ret;
 	tensor.job = pool->job;
 	ret = pool_take_tensor(pool, &tensor, pool_deadline(pool->timeout_ns), &va);
-	if (ret == 0)
-		*ptr_out = (void *)(uintptr_t)va;
-	return ret;
+	if (ret)
+		return ret;
+	*ptr_out = (void *)(uintptr_t)va;
+	return pool_runs(pool) ? pool_measure(pool, HOLDS) : 0;
 }
 
 int rlv_pool_use(struct rlv_pool *pool, const void *ptr, uint32_t stream)
@@ -471,6 +533,8 @@ int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_ns)
 		return ret;
 	pool_iterate(pool->pool, pool->job);
 	pool->resumed = pool->backend->lease.resumed;
+	if (pool_measure(pool, BEGINS))
+		error_clear(); /* the first call that lacks memory returns it */
 	atomic_store_explicit(&pool->runs, 1, memory_order_relaxed);
 	return 0;
 }
@@ -489,9 +553,11 @@ int rlv_pool_iteration_end(struct rlv_pool *pool)
 	if (ret == -EHOSTDOWN)
 		return ret;
 	atomic_store_explicit(&pool->runs, 0, memory_order_relaxed);
+	(void)pool_measure(pool, ENDS);
 	others = message.answer.others;
 	if (ret == -EINVAL && pool->resumed != pool->backend->lease.resumed)
 		ret = 0; /* of an iteration that an earlier broker let begin */
+	pool_tell_profile(pool);
 	if (others == 0)
 		return ret;
 	given = pool_give(pool, pool->keep);

@@ -112,7 +112,7 @@ RLV_CHECKED int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_
 
 /* Ends it, and gives free memory back while there are other jobs. -EINVAL: none runs; -ETIMEDOUT: it took
    longer than the broker's limit, and others went on meanwhile; it has ended. Cost: 1 message, and 1 for
-   each 64 extents given back. */
+   each 64 extents given back; after the fourth, 1 more, which tells the broker what they held over their time. */
 RLV_CHECKED int rlv_pool_iteration_end(struct rlv_pool *pool);
 
 /*

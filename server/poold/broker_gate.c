@@ -218,7 +218,9 @@ uint64_t broker_gate_turn(struct broker *broker)
 
 		if (!job->runs || job->state != BROKER_MEMBER)
 			continue;
-		gate_progress(&broker->gate, job->gate, now - job->began_ns);
+		/* One that takes longer than it did still needs its last bin. */
+		gate_progress(&broker->gate, job->gate,
+			      min_u64(now - job->began_ns, job->curve.period_ns - 1));
 		if (limit && now - job->began_ns >= limit) {
 			job->cut = job->told;
 			broker->stats.cut += job->told;

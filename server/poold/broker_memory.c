@@ -81,7 +81,8 @@ static struct broker_job *broker_next(struct broker *broker, uint64_t turn)
 	return best;
 }
 
-/* Leases what jobs wait for. One that lacks room in its own quota lets the others pass. */
+/* Leases what jobs wait for. One that lacks room in its own quota, or would keep a running iteration from its end,
+   lets the others pass. */
 static void broker_grant(struct broker *broker)
 {
 	struct broker_job *job = broker_next(broker, 0);
@@ -92,7 +93,8 @@ static void broker_grant(struct broker *broker)
 		uint64_t quota;
 
 		if (held->held + job->want > held->quota ||
-		    broker_user_room(broker, held->uid, &quota) < job->want)
+		    broker_user_room(broker, held->uid, &quota) < job->want ||
+		    !broker_is_safe(broker, at, job->want))
 			continue;
 		if (ledger_lease(&broker->ledger, at, job->want, job->refs))
 			return;

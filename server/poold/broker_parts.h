@@ -1,6 +1,6 @@
 /*
  * broker_parts.h - the inside of the broker: broker.c jobs, broker_memory.c extents, broker_gate.c
- * iterations.
+ * iterations, broker_safe.c whether they can all end.
  */
 #ifndef RLV_SERVER_POOLD_BROKER_PARTS_H
 #define RLV_SERVER_POOLD_BROKER_PARTS_H
@@ -56,5 +56,11 @@ bool broker_gate_admitted(const struct broker *broker, uint32_t job);
    declared, and tells the gate. */
 void broker_gate_taken(struct broker *broker, uint32_t job);
 uint64_t broker_gate_turn(struct broker *broker);
+
+/* -------- broker_safe.c -------- */
+
+/* Whether a job may be lent so many extents: all iterations can still end then. Where that is not so already, as jobs
+   took more than they said or the budget has shrunk, the oldest may; and a job beside which none runs. */
+bool broker_is_safe(const struct broker *broker, uint32_t job, uint32_t n);
 
 #endif

@@ -412,6 +412,69 @@ TEST_WITH(poold__two_learners_finish_in_memory_for_little_more_than_one, begin_t
 	assert_true(poold_holds(0, POOLD_SECOND));
 }
 
+/* -------- profiles -------- */
+
+/* A job that needs 6 extents of 8 at most, and waits as long as it takes. */
+static struct rlv_pool *patient(const char *name)
+{
+	struct rlv_pool_opts opts = RLV_POOL_OPTS_INIT;
+	struct rlv_pool *pool;
+	uint32_t stream;
+
+	opts.iteration_bytes = 6 * POOLD_EXTENT;
+	must(rlv_pool_open("test", name, &opts, &pool), "rlv_pool_open");
+	must(rlv_pool_stream(pool, NULL, &stream), "rlv_pool_stream");
+	return pool;
+}
+
+/* An iteration that holds one extent, and six from the middle of its time on. */
+static void rising(struct rlv_pool *pool, uint64_t half_ns, bool (*until)(void *), void *ctx)
+{
+	void *first, *rest;
+
+	must(rlv_pool_iteration_begin(pool, 30 * (int64_t)POOLD_SECOND), "begin");
+	must(rlv_pool_alloc(pool, RLV_POOL_ITERATION, POOLD_EXTENT, 0, &first), "alloc");
+	processes_sleep_ns((int64_t)half_ns);
+	must(rlv_pool_alloc(pool, RLV_POOL_ITERATION, 5 * POOLD_EXTENT, 0, &rest), "alloc");
+	processes_sleep_ns((int64_t)half_ns);
+	if (until && !processes_until(until, ctx))
+		fail_msg("it does not come to run beside the first one");
+	must(rlv_pool_free(pool, first, 0), "free");
+	must(rlv_pool_free(pool, rest, 0), "free");
+	must(rlv_pool_iteration_end(pool), "end");
+}
+
+static int second(void *ctx)
+{
+	struct rlv_pool *pool = patient("second");
+
+	(void)ctx;
+	for (;;)
+		rising(pool, 5000000, NULL, NULL);
+	return 0;
+}
+
+/* It holds memory only while an iteration of it runs. */
+static bool second_runs(void *ctx)
+{
+	(void)ctx;
+	return poold_job("second").held_bytes > 0;
+}
+
+TEST_WITH(profile__lets_an_iteration_begin_beside_the_end_of_another, begin, end)
+{
+	struct rlv_pool *pool = patient("first");
+
+	(void)processes_fork(&fx.ps, second, NULL);
+	for (int i = 0; i < 4; i++)
+		rising(pool, 5000000, NULL, NULL);
+	while (poold_job("second").iterations < 5)
+		processes_sleep_ns(1000000);
+	/* Without their profiles the second one waits for the end. */
+	rising(pool, 5000000, second_runs, NULL);
+	must(rlv_pool_close(&pool), "close");
+}
+
 int main(void)
 {
 	if (test_skips_msan("libevent"))
