@@ -485,6 +485,23 @@ TEST(gate_start__begins_some_time_apart_where_more_run_so)
 	gate_destroy(&gate);
 }
 
+/* It stays at the end of its curve, which may be nearer than the gap. */
+TEST(gate_start__newest_that_takes_longer_than_its_curve_keeps_nobody_waiting)
+{
+	uint32_t a, b;
+
+	begin(GATE_FIFO, GATE_CURVES, 100, GATE_AGING);
+	a = arrive(0, 0, 1, 0);
+	b = arrive(0, 0, 1, 0);
+	assert_int_equal(start(), a);
+	gate.gap_ns = 2 * PERIOD;
+	gate_progress(&gate, a, PERIOD - 2);
+	assert_int_equal(start(), NOBODY);
+	gate_progress(&gate, a, PERIOD - 1);
+	assert_int_equal(start(), b);
+	gate_destroy(&gate);
+}
+
 /* The budget for all, or curves that are flat, end the waiting. */
 TEST(gate_changed__curves_and_budget_are_looked_at_again)
 {
