@@ -2,9 +2,13 @@
  * Random schedules of jobs that share extents of the cuda backend by marks alone: an extent goes to another
  * stream when the mark behind its last use is reached, and never earlier. The fake driver sees every use
  * of memory that other work still has, and late work would leave its bytes. The control ignores marks.
+ *
+ * Jobs are killed, too: one that is killed queues nothing more, its process ends when the device is done with it,
+ * and then its extents are free at once, whatever their marks; another job takes its place, with a new stream.
  */
 #include "tests/support/test.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -15,6 +19,7 @@
 #define EXTENTS 6
 #define JOBS 4
 #define TOUCHED 64u /* bytes that a job writes at both ends */
+#define KILL_EVERY 300u
 
 struct held {
 	uint64_t va;
@@ -27,9 +32,10 @@ static struct {
 	const struct fakecuda_control *fake;
 	struct backend *dev;
 	uint32_t streams[JOBS];
-	uint64_t seqs[JOBS];
+	uint64_t seqs[JOBS]; /* by number of the stream: they go on in the next job that has it */
 	struct held extents[EXTENTS];
-	uint64_t uses, hand_overs, waits;
+	bool dies[JOBS];
+	uint64_t uses, hand_overs, waits, kills;
 } pool;
 
 static void pool_open(bool events)
@@ -69,14 +75,15 @@ static bool quiet(const struct held *held)
 static void use(struct held *held, int job, uint8_t value)
 {
 	const struct backend_ops *ops = pool.dev->ops;
+	uint64_t *seq = &pool.seqs[pool.streams[job]];
 
 	assert_int_equal(ops->fill(pool.dev, pool.streams[job], held->va, TOUCHED, value), 0);
 	assert_int_equal(
 		ops->fill(pool.dev, pool.streams[job], held->va + EXTENT - TOUCHED, TOUCHED, value),
 		0);
-	assert_int_equal(ops->stream_mark(pool.dev, pool.streams[job], ++pool.seqs[job]), 0);
+	assert_int_equal(ops->stream_mark(pool.dev, pool.streams[job], ++*seq), 0);
 	held->job = job;
-	held->seq = pool.seqs[job];
+	held->seq = *seq;
 	held->value = value;
 	pool.uses++;
 }
@@ -90,6 +97,24 @@ static void bytes_are_right(const struct held *held)
 	assert_int_equal(bytes[EXTENT - 1], held->value);
 }
 
+/* Ends the process of a job that was killed, if the device is done with its work. */
+static void end_of(int job)
+{
+	int ret = pool.dev->ops->stream_close(pool.dev, pool.streams[job]);
+
+	if (ret == -EBUSY)
+		return;
+	assert_int_equal(ret, 0);
+	for (int i = 0; i < EXTENTS; i++) {
+		if (pool.extents[i].job == job)
+			pool.extents[i].job = -1;
+	}
+	assert_int_equal(pool.dev->ops->stream_open(pool.dev, NULL, &pool.streams[job]), 0);
+	assert_true(pool.streams[job] < JOBS);
+	pool.dies[job] = false;
+	pool.kills++;
+}
+
 static void step(struct rng *rng, bool careful)
 {
 	struct held *held = &pool.extents[rng_uniform_u64(rng, EXTENTS)];
@@ -97,6 +122,13 @@ static void step(struct rng *rng, bool careful)
 
 	if (rng_uniform_u64(rng, 3) == 0)
 		pool.fake->advance(rng_uniform_u64(rng, 8000));
+	for (int i = 0; i < JOBS; i++) {
+		if (pool.dies[i])
+			end_of(i);
+	}
+	pool.dies[job] |= rng_uniform_u64(rng, KILL_EVERY) == 0;
+	if (pool.dies[job])
+		return;
 	if (held->job >= 0 && held->job != job && careful) {
 		if (!quiet(held)) {
 			pool.waits++;
@@ -124,9 +156,10 @@ static uint64_t schedule(bool events, bool careful, int steps)
 	for (int i = 0; i < steps; i++)
 		step(&rng, careful);
 	violations = pool.fake->violations(NULL, 0);
-	print_message("%llu uses, %llu hand-overs, %llu refused, %llu early\n",
+	print_message("%llu uses, %llu hand-overs, %llu refused, %llu kills, %llu early\n",
 		      (unsigned long long)pool.uses, (unsigned long long)pool.hand_overs,
-		      (unsigned long long)pool.waits, (unsigned long long)violations);
+		      (unsigned long long)pool.waits, (unsigned long long)pool.kills,
+		      (unsigned long long)violations);
 	pool_close();
 	return violations;
 }
@@ -141,7 +174,7 @@ static int steps_wanted(void)
 TEST(reuse__never_early_by_marks)
 {
 	assert_int_equal(schedule(false, true, steps_wanted()), 0);
-	assert_true(pool.hand_overs > 1000 && pool.waits > 1000);
+	assert_true(pool.hand_overs > 1000 && pool.waits > 1000 && pool.kills > 10);
 }
 
 TEST(reuse__never_early_by_events)
