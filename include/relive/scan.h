@@ -9,7 +9,8 @@
  * consistent, as in a sample. Items that are overwritten, consumed or retired meanwhile are left out.
  *
  * In these batches probability is 1, and table_size is that of the sampler's last sample. rlv_sampler_update
- * takes their keys. A view's max_staleness leaves nothing out.
+ * takes their keys. A view's max_staleness leaves nothing out. What refuses a sampler of a view (-EACCES: a token of
+ * role read, or a store opened read-only, where the view counts its samples) refuses a scan of it, too.
  *
  * Conventions and errors are as in relive/relive.h. Thread: the sampler's owner.
  */

@@ -245,6 +245,7 @@ class Table:
         :param timeout: seconds that each batch waits for a shard that is down; then NodeDown is raised, and
             the iterator ends.
         :raises NoSpace: no client slot is free.
+        :raises AccessDenied: the token's role is read, or the store was opened read-only, and the view counts samples.
         :raises InvalidArgument: names the argument.
         """
         return _scan.scan(self, columns, batch, partial, timeout,

@@ -359,6 +359,35 @@ TEST(sampler_scan__a_node_cut_at_any_call_loses_and_repeats_nothing)
 	}
 }
 
+/* An operation that fails is the error of its call; the next call is of the same items. */
+TEST(sampler_scan__any_operation_may_fail_once)
+{
+	struct rig *rig = open_rig(&three_step, NODES_WIRE, 2);
+	static struct seen all, seen;
+	uint64_t call = 0;
+	uint32_t errors;
+
+	append_some(rig, 6);
+	scan_all(rig, &all);
+	do {
+		int rc;
+
+		errors = 0;
+		memset(&seen, 0, sizeof(seen));
+		nodes_fail(&rig->nx, 1, ++call);
+		while ((rc = rlv_sampler_scan_start(rig->sampler, false, 0)) == -ETIMEDOUT)
+			errors++;
+		for (; rc == 0 || rc == -ETIMEDOUT; errors += rc == -ETIMEDOUT)
+			rc = next(rig, &seen, 0);
+		assert_int_equal(rc, -ENODATA);
+		assert_in_range(errors, 0, 1);
+		expect_same(&seen, &all);
+	} while (errors);
+	assert_in_range(call, 10, 200);
+	nodes_fail(&rig->nx, 1, 0);
+	close_rig(rig);
+}
+
 #define SLOTS_MAX 8192
 
 static void put_words(struct shard *shard, uint64_t off, const uint64_t *words, uint32_t n)
