@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from . import _scan
 from ._async import draw
@@ -281,14 +281,14 @@ class Table:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return _scan.items(self.scan())
 
-    def __getitem__(self, key: int) -> dict[str, Any]:
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
         item = _scan.item(self, key)
         if item is None:
             raise KeyError("%r: table %s has no item with that key (any more); keys are those of batch.key. To draw "
                            "batches: table.sample(256), or table.dataset(256) for a DataLoader" % (key, self.name))
         return item
 
-    def __contains__(self, key: int) -> bool:
+    def __contains__(self, key: SupportsIndex) -> bool:
         return _scan.item(self, key) is not None
 
     # -------- the rest --------

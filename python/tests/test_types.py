@@ -29,11 +29,14 @@ reveal_type(table.sample(4).obs)
 reveal_type(relive.from_d4rl({}, store, views=relive.View()).extend({}))
 table.writer(8, auto_reset="same_step")
 relive.View(nstep=3)
+table.scan(colums=["obs"])
+reveal_type([batch.key for batch in table.scan(["obs"])])
+reveal_type(table[table.sample(1).key[0]])
 '''
 
 WANTED = {5: "ndarray", 6: "list[builtins.str]", 7: '"pagess"', 8: '"betta"', 9: '"capcity"', 10: '"devise"',
           11: '"persistant"', 13: "ndarray", 14: "ndarray",
-          15: "int", 16: '"auto_reset"', 17: '"nstep"'}
+          15: "int", 16: '"auto_reset"', 17: '"nstep"', 18: '"colums"', 19: "ndarray", 20: "dict"}
 
 
 def test_mypy__finds_wrong_options(tmp_path):
