@@ -19,7 +19,7 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 
-from .. import errors
+from .. import _core, errors
 from ..store import Store
 from ..store import open as open_store
 from ..views import View
@@ -28,6 +28,15 @@ __all__ = ["ReliveReplayBuffer"]
 
 # Rows that a table has at least, for each environment and each step of a return.
 _LEAST_CAPACITY = 64
+
+_BOOL, _FLOAT = np.dtype(bool), np.dtype(np.float32)
+
+
+def _shaped(value, dtype, shape):
+    """Returns an array of a dtype, or any if None, and a shape: the value itself, if it is one."""
+    if type(value) is np.ndarray and value.shape == shape and (dtype is None or value.dtype is dtype):
+        return value
+    return np.asarray(value, dtype).reshape(shape)
 
 
 class ReliveReplayBuffer(ReplayBuffer):
@@ -76,8 +85,15 @@ class ReliveReplayBuffer(ReplayBuffer):
             views=[View(selector="uniform", n_step=self.n_steps)], **self._arguments)
         self._writer = self.table.writer(self.n_envs, autoreset="same_step")
         self._sampler: Any = None
-        self._following: Any = None  # next observations of the last call, by column
+        self._following: dict[str, tuple[bytes, np.dtype]] = {}  # next observations of the last call, by column
         self._ended = np.zeros(self.n_envs, bool)  # by the last call
+
+        shapes = self.obs_shape if isinstance(self.obs_shape, dict) else {}
+        self._shapes: Any = {name: (self.n_envs, *shape) for name, shape in (
+            ("action", (self.action_dim,)), ("reward", ()),
+            *(("obs__" + key, shape) for key, shape in shapes.items()))}
+        if not shapes:
+            self._shapes["obs"] = (self.n_envs, *self.obs_shape)
 
     def _signature(self):
         if isinstance(self.observation_space, spaces.Dict):
@@ -99,40 +115,46 @@ class ReliveReplayBuffer(ReplayBuffer):
         :param reward, done: (n_envs,).
         :param infos: the dicts of the environments, whose ``TimeLimit.truncated`` is read.
         """
-        obs, next_obs = self._columns(obs), self._columns(next_obs)
-        done = np.asarray(done, bool).reshape(self.n_envs)
-        timeout = np.zeros(self.n_envs, bool)
-        if self.handle_timeout_termination:
-            timeout[:] = [info.get("TimeLimit.truncated", False) for info in infos]
-        self._end_what_was_left(obs)
-        self._writer.append(
-            **obs, **{"final_" + name: value for name, value in next_obs.items()},
-            action=np.asarray(action, self._action_dtype).reshape(self.n_envs, self.action_dim),
-            reward=np.asarray(reward, np.float32).reshape(self.n_envs),
-            terminated=done & ~timeout, truncated=done & timeout)
-        self._following = {name: value.copy() for name, value in next_obs.items()}
-        self._ended = done
+        steps, following = self._columns(obs), self._columns(next_obs)
+        for name, (before, _) in self._following.items():
+            if before != steps[name].tobytes():
+                self._end_what_was_left(steps)
+                break
+        ended = steps["terminated"] = _shaped(done, _BOOL, self._shapes["reward"])
+        steps["action"] = _shaped(action, self._action_dtype, self._shapes["action"])
+        steps["reward"] = _shaped(reward, _FLOAT, self._shapes["reward"])
+        if b"\1" in ended.tobytes():
+            self._add_ends(steps, following, infos)
+        _core.Writer.append(self._writer, steps)  # whose own append splits nested values
+        for name, value in following.items():
+            self._following[name] = value.tobytes(), value.dtype
+        self._ended = ended
         self._count()
+
+    def _add_ends(self, steps, following, infos):
+        """Adds what the writer takes where an episode ends."""
+        steps.update(("final_" + name, value) for name, value in following.items())
+        if self.handle_timeout_termination:
+            timeout = np.array([info.get("TimeLimit.truncated", False) for info in infos], bool)
+            ended = steps["terminated"]
+            steps["terminated"], steps["truncated"] = ended & ~timeout, ended & timeout
 
     def _columns(self, obs):
         if not isinstance(obs, dict):
-            return {"obs": np.asarray(obs).reshape(self.n_envs, *self.obs_shape)}
-        return {"obs__" + key: np.asarray(obs[key]).reshape(self.n_envs, *shape)
-                for key, shape in self.obs_shape.items()}
+            return {"obs": _shaped(obs, None, self._shapes["obs"])}
+        return {"obs__" + key: _shaped(obs[key], None, self._shapes["obs__" + key]) for key in self.obs_shape}
 
     def _end_what_was_left(self, obs):
         """Ends the episodes of environments whose ``obs`` is not the next observation of the last
         add(): another call of learn() has reset them without a done."""
-        if self._following is None:
-            return
         goes_on = np.ones(self.n_envs, bool)
-        for name, value in obs.items():
-            before = self._following[name]
-            same = (value == before) | ((value != value) & (before != before))
+        last = {name: np.frombuffer(*before).reshape(self._shapes[name])
+                for name, before in self._following.items()}
+        for name, value in last.items():
+            same = (value == obs[name]) | ((value != value) & (obs[name] != obs[name]))
             goes_on &= same.reshape(self.n_envs, -1).all(axis=1)
         for i in np.flatnonzero(~goes_on & ~self._ended):
-            self._writer.end_episode(
-                env=int(i), **{name: value[i] for name, value in self._following.items()})
+            self._writer.end_episode(env=int(i), **{name: value[i] for name, value in last.items()})
 
     def _count(self):
         """Advances ``pos`` by 1; when buffer_size transitions were added, sets ``full``, and ``pos`` to
