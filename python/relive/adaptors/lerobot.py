@@ -286,6 +286,8 @@ class ReliveReplayBuffer(ReplayBuffer):
         :param task_name: the task of all frames.
         :raises ValueError: there is no such transition.
         """
+        if len(self) == 0:
+            raise ValueError("to_lerobot_dataset: the buffer is empty: add transitions first")
         return ReplayBuffer.to_lerobot_dataset(_Export(self), repo_id, fps, root, task_name)
 
 
@@ -360,7 +362,7 @@ class _Export:
     def __init__(self, buffer):
         self.size = self.capacity = len(buffer)
         self.position = 0
-        self._scan = iter(buffer.table.scan(batch=64)) if self.size else iter(())
+        self._scan = buffer.table.scan(batch=64)
         self._batch: Any = None
         self._begin = self._end = 0  # positions of the batch's first item, and behind its last
         self.states = {key: _Exported(self, name, divisor) for key, name, divisor in buffer._states}
