@@ -46,7 +46,7 @@ struct rlv_save_info {
  * Errors: -EINVAL (names the argument), -EBUSY (another process saves to path), -EHOSTDOWN (a shard
  * is down), -ENOTSUP (compress: no libzstd), -EINTR (progress), -EBADMSG, -EPROTO (base is
  * damaged, or no saved table), -ENOSPC and other errors of the file.
- * Thread: any. Cost: 4 RT for each MiB of rows and each block; no slot.
+ * Thread: any. Cost: 2 RT for each block, 1 for each MiB of rows; it takes no slot.
  */
 RLV_CHECKED int rlv_table_save(struct rlv_table *table, const char *path,
 			       const struct rlv_save_opts *opts, struct rlv_save_info *info_out);
@@ -69,7 +69,7 @@ struct rlv_load_opts {
  * new table has less room. opts, info_out may be NULL.
  * Errors: -EEXIST, -EPROTO (not a saved table, or of a later format), -EBADMSG (damaged or cut),
  * -ENOTSUP (compressed, and no libzstd), -EINTR (progress), errors of rlv_table_create and of the file.
- * Thread: any. Cost: 3 RT for each MiB of rows, and those of a claim for each block.
+ * Thread: any. Cost: the RT of a claim for each block, 1 for its rows, 1 or 2 for each 256 items.
  */
 RLV_CHECKED int rlv_table_load(struct rlv_store *store, const char *path,
 			       const struct rlv_load_opts *opts, struct rlv_save_info *info_out,
