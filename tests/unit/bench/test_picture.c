@@ -116,5 +116,7 @@ TEST(picture_write__nothing_to_draw_is_an_empty_panel)
 
 int main(void)
 {
+	if (test_skips_msan("zlib"))
+		return TEST_EXIT_SKIP;
 	return test_run(NULL, NULL);
 }
