@@ -1,7 +1,7 @@
 /*
  * The arguments of append: keywords to columns.
  */
-#include "python/src/writer.h"
+#include "python/src/writer/writer.h"
 
 #include <errno.h>
 #include <math.h>

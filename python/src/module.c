@@ -1,6 +1,6 @@
 #include "python/src/core.h"
 
-#include "python/src/sampler.h"
+#include "python/src/sampler/sampler.h"
 
 static PyMethodDef functions[] = {
 	{ "move_frames", frames_move, METH_VARARGS, NULL },

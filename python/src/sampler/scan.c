@@ -3,7 +3,7 @@
  * relive._scan.
  */
 #include "python/src/column.h"
-#include "python/src/sampler.h"
+#include "python/src/sampler/sampler.h"
 
 #include <relive/scan.h>
 

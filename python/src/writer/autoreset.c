@@ -7,7 +7,7 @@
  * episode: the vector resets in the step that ends. Stored as a reset, that step would be lost, so
  * it is an error.
  */
-#include "python/src/writer.h"
+#include "python/src/writer/writer.h"
 
 #include <errno.h>
 #include <string.h>

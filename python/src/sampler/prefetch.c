@@ -5,7 +5,7 @@
  * does not draw meanwhile. A batch is in the ring before the handle's lock is free, so batches keep the order
  * in which they were drawn.
  */
-#include "python/src/sampler.h"
+#include "python/src/sampler/sampler.h"
 
 #include <errno.h>
 #include <signal.h>

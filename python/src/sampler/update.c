@@ -1,7 +1,7 @@
 /*
  * Priorities back into the table.
  */
-#include "python/src/sampler.h"
+#include "python/src/sampler/sampler.h"
 
 #include <errno.h>
 #include <math.h>

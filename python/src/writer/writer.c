@@ -1,4 +1,4 @@
-#include "python/src/writer.h"
+#include "python/src/writer/writer.h"
 
 #include <errno.h>
 #include <stdlib.h>

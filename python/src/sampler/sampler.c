@@ -1,4 +1,4 @@
-#include "python/src/sampler.h"
+#include "python/src/sampler/sampler.h"
 
 #include <errno.h>
 #include <float.h>

@@ -1,7 +1,7 @@
 /*
  * Rows into the table: calls of the library in slices, and final rows.
  */
-#include "python/src/writer.h"
+#include "python/src/writer/writer.h"
 
 #include <errno.h>
 #include <stdlib.h>
