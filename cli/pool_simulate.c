@@ -123,7 +123,7 @@ static int simulate(const struct request *request)
 {
 	static struct traces traces;
 	char path[PATH_MAX];
-	struct report report = { NULL };
+	struct report report = { .json = NULL };
 	struct json json;
 	int ret;
 
