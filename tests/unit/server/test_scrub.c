@@ -123,5 +123,7 @@ TEST_WITH(scrub__of_a_busy_device_is_finished_later, begin, end)
 
 int main(void)
 {
+	if (test_skips_msan("the fake driver"))
+		return TEST_EXIT_SKIP;
 	return test_run(NULL, NULL);
 }
