@@ -64,28 +64,30 @@ int writer_write_rows(struct rlv_writer *w, struct stream *st, const struct sour
 	uint64_t version = src->steps ? src->steps->policy_version : 0;
 	uint64_t stream = (uint16_t)(st - w->streams), gen = st->blk.gen;
 	size_t row_bytes = desc->row_bytes;
+	uint32_t n = src->n; /* rows that are written do not change it */
 	uint8_t *rows = st->direct ? ring_row(&st->blk, st->blk.used)
 				   : w->stage.ptr + st->staged * row_bytes;
-	bool past_cache = st->direct && !(desc->flags & TABLE_ROW_CRC); /* a crc reads them now */
+	/* A crc reads them now. */
+	uint32_t past_cache = st->direct && !(desc->flags & TABLE_ROW_CRC) ? WRITER_STREAM_LEAST
+									   : UINT32_MAX;
 	uint8_t *to;
 
 	for (uint32_t c = 0; src->steps && c < desc->n_columns; c++) {
 		const struct column_desc *col = &desc->columns[c];
-
 		const uint8_t *from =
 			(const uint8_t *)src->steps->columns[c] + (size_t)src->first * col->bytes;
 
-		if (past_cache && col->bytes >= WRITER_STREAM_LEAST)
-			column_stream(rows + col->offset, row_bytes, from, col->bytes, src->n);
+		if (col->bytes >= past_cache)
+			column_stream(rows + col->offset, row_bytes, from, col->bytes, n);
 		else
-			column_scatter(rows + col->offset, row_bytes, from, col->bytes, src->n);
+			column_scatter(rows + col->offset, row_bytes, from, col->bytes, n);
 	}
-	for (uint32_t i = 0; !src->steps && i < src->n; i++)
+	for (uint32_t i = 0; !src->steps && i < n; i++)
 		memset(rows + i * row_bytes, 0, desc->tail_off);
 	/* In whole words, each from a register: a tail put together in memory would wait for its parts. */
 	to = rows + desc->tail_off;
 	static_assert(sizeof(struct row_tail) == 3 * sizeof(uint64_t), "a tail is three words");
-	for (uint32_t i = 0; i < src->n; i++, to += row_bytes) {
+	for (uint32_t i = 0; i < n; i++, to += row_bytes) {
 		uint64_t version_step = (uint64_t)steps[i] << 32 | version;
 		uint64_t stream_flags = (uint64_t)flags[i] << 16 | stream;
 
@@ -93,18 +95,18 @@ int writer_write_rows(struct rlv_writer *w, struct stream *st, const struct sour
 		memcpy(to + 8, &stream_flags, 8);
 		memcpy(to + 16, &gen, 8);
 	}
-	for (uint32_t i = 0; desc->flags & TABLE_ROW_CRC && i < src->n; i++)
+	for (uint32_t i = 0; desc->flags & TABLE_ROW_CRC && i < n; i++)
 		writer_seal_row(desc, rows + i * row_bytes);
 	if (st->direct)
 		return 0;
 	if (!st->blk.acc->chained)
-		return ring_write(&st->blk, st->blk.used, rows, src->n);
+		return ring_write(&st->blk, st->blk.used, rows, n);
 	w->rows[w->n_rows++] = (struct transport_io){
 		.region = shard->rows,
 		.off = shard_row_off(shard, st->blk.first + st->blk.used),
 		.src = rows,
 		.mem = &w->stage,
-		.len = src->n * desc->row_bytes,
+		.len = n * desc->row_bytes,
 	};
 	return 0;
 }
