@@ -1,6 +1,7 @@
 /*
  * Windows of random trajectories against a reference that knows episodes, not rows.
  */
+#include "ds/window/values.h"
 #include "ds/window/window.h"
 
 #include "tests/support/test.h"
@@ -195,6 +196,7 @@ enum {
 	OUT_RETURN32,
 	OUT_RETURN64,
 	OUT_LAST,
+	OUT_LAST_FRAME,
 	OUT_DISCOUNT,
 	OUT_STEPS,
 	OUT_VERSION,
@@ -226,6 +228,7 @@ static const struct window_output columns[OUTPUTS] = {
 	[OUT_RETURN32] = COLUMN(WINDOW_RETURN, reward32, DTYPE_F32),
 	[OUT_RETURN64] = COLUMN(WINDOW_RETURN, reward64, DTYPE_F64),
 	[OUT_LAST] = COLUMN(WINDOW_LAST, next, DTYPE_F32),
+	[OUT_LAST_FRAME] = COLUMN(WINDOW_LAST, frame, DTYPE_U8),
 	[OUT_DISCOUNT] = { WINDOW_DISCOUNT, 0, 4, DTYPE_F32, NULL, 0 },
 	[OUT_STEPS] = { WINDOW_STEPS, 0, 4, DTYPE_U32, NULL, 0 },
 	[OUT_VERSION] = { WINDOW_VERSION, 0, 4, DTYPE_U32, NULL, 0 },
@@ -345,6 +348,37 @@ static void assert_item(uint32_t i, uint32_t anchor)
 	assert_memory_equal(item(OUT_ONE_FRAME, i, 0), row->frame, FRAME);
 	assert_memory_equal(item(OUT_VERSION, i, 0), &row->tail.policy_version, 4);
 	assert_memory_equal(item(OUT_LAST, i, 0), w->rows[last].next, sizeof(row->next));
+	assert_memory_equal(item(OUT_LAST_FRAME, i, 0), w->rows[last].frame, FRAME);
+}
+
+/* Fills the large outputs again, by their lists. */
+static void copy_by_lists(const uint8_t *const *windows, const uint32_t *at, uint32_t n)
+{
+	struct window_plan plan = w->plan;
+	struct window_output listed[OUTPUTS];
+	struct window_value *lists[OUTPUTS];
+
+	plan.n_outputs = 0;
+	plan.outputs = listed;
+	for (uint32_t c = 0; c < w->plan.n_outputs; c++) {
+		const struct window_output *o = &w->plan.outputs[c];
+
+		if (!window_is_listed(o))
+			continue;
+		assert_int_equal(o->bytes, FRAME);
+		memset(o->out, 0xee, o->item_bytes * BATCH);
+		lists[plan.n_outputs] = mem_array((size_t)n * window_values_of(&plan, o),
+						  sizeof(struct window_value));
+		listed[plan.n_outputs++] = *o;
+	}
+	assert_int_equal(plan.n_outputs, w->has_obs ? 5 : 3);
+	window_list_values(&plan, windows, at, n, lists);
+	for (uint32_t c = 0; c < plan.n_outputs; c++) {
+		for (uint32_t v = 0; v < n * window_values_of(&plan, &listed[c]); v++)
+			memcpy((void *)(uintptr_t)lists[c][v].to,
+			       (const void *)(uintptr_t)lists[c][v].from, FRAME);
+		mem_free(lists[c]);
+	}
 }
 
 /* Gathers a batch of random anchors of the list and compares each. */
@@ -362,6 +396,9 @@ static void gather_and_compare(const uint32_t *anchors, uint32_t n_anchors, bool
 	}
 	window_prefetch(&w->plan, windows, n);
 	window_gather(&w->plan, windows, at, n);
+	for (uint32_t i = 0; i < n; i++)
+		assert_item(at[i], chosen[i]);
+	copy_by_lists(windows, at, n);
 	for (uint32_t i = 0; i < n; i++)
 		assert_item(at[i], chosen[i]);
 	close_outputs();
@@ -489,6 +526,7 @@ TEST(window_gather__garbage_stays_inside_the_window)
 		}
 		open_outputs(used);
 		window_gather(&w->plan, windows, at, BATCH);
+		copy_by_lists(windows, at, BATCH);
 		close_outputs();
 	}
 	mem_free(rows);
