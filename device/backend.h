@@ -63,6 +63,19 @@ struct backend_copy {
 	uint64_t bytes;
 };
 
+/* A row of a gather: offsets in bytes. */
+struct backend_row {
+	uint64_t from, to;
+};
+
+/* `bytes` bytes for each of n rows: to[row.to ..] = from[row.from ..]. */
+struct backend_gather {
+	uint64_t to, from; /* addresses of the device */
+	uint64_t rows;     /* the same, of n of struct backend_row */
+	uint64_t n, bytes;
+	uint64_t places; /* all offsets of the rows, joined by or: for their alignment */
+};
+
 struct backend;
 
 struct backend_ops {
@@ -120,6 +133,13 @@ struct backend_ops {
 	   host_unregister, which takes the same address. Pages are registered once. */
 	int (*host_register)(struct backend *backend, void *memory, uint64_t bytes);
 	int (*host_unregister)(struct backend *backend, void *memory);
+	/* The same for gathers, which read it at *va_out on; the process may have it mapped for reading alone.
+	   The pages that it lacks are made. */
+	int (*host_share)(struct backend *backend, void *memory, uint64_t bytes, uint64_t *va_out);
+
+	/* Queues a gather, whose rows and addresses stay valid until a mark behind it is reached. n 0: only
+	   says whether there are gathers, and makes them ready. */
+	int (*gather)(struct backend *backend, uint32_t stream, const struct backend_gather *work);
 
 	/* A dma-buf of a range that is mapped as a whole; a new one is needed when the extents
 	   behind it change. The caller closes the fd; *off_out is where in it the range begins. */

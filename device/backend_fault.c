@@ -56,6 +56,10 @@ FAULT(fill, (struct backend * backend, uint32_t stream, uint64_t va, uint64_t by
       (inner, stream, va, bytes, value))
 FAULT(host_register, (struct backend * backend, void *memory, uint64_t bytes),
       (inner, memory, bytes))
+FAULT(host_share, (struct backend * backend, void *memory, uint64_t bytes, uint64_t *va_out),
+      (inner, memory, bytes, va_out))
+FAULT(gather, (struct backend * backend, uint32_t stream, const struct backend_gather *work),
+      (inner, stream, work))
 FAULT(dmabuf_export,
       (struct backend * backend, uint64_t va, uint64_t bytes, int *fd_out, uint64_t *off_out),
       (inner, va, bytes, fd_out, off_out))
@@ -120,6 +124,8 @@ static const struct backend_ops fault_ops = {
 	.fill = fault_fill,
 	.host_register = fault_host_register,
 	.host_unregister = fault_host_unregister,
+	.host_share = fault_host_share,
+	.gather = fault_gather,
 	.dmabuf_export = fault_dmabuf_export,
 	.now_ns = fault_now_ns,
 	.close = fault_close,

@@ -270,6 +270,10 @@ PASS(fill, (struct backend * base, uint32_t stream, uint64_t va, uint64_t bytes,
      stream, va, bytes, value)
 PASS(host_register, (struct backend * base, void *memory, uint64_t bytes), memory, bytes)
 PASS(host_unregister, (struct backend * base, void *memory), memory)
+PASS(host_share, (struct backend * base, void *memory, uint64_t bytes, uint64_t *va_out), memory,
+     bytes, va_out)
+PASS(gather, (struct backend * base, uint32_t stream, const struct backend_gather *work), stream,
+     work)
 PASS(dmabuf_export,
      (struct backend * base, uint64_t va, uint64_t bytes, int *fd_out, uint64_t *off_out), va,
      bytes, fd_out, off_out)
@@ -315,6 +319,8 @@ static const struct backend_ops lease_ops = {
 	.fill = lease_fill,
 	.host_register = lease_host_register,
 	.host_unregister = lease_host_unregister,
+	.host_share = lease_host_share,
+	.gather = lease_gather,
 	.dmabuf_export = lease_dmabuf_export,
 	.now_ns = lease_now_ns,
 	.close = lease_backend_close,

@@ -338,6 +338,8 @@ static void cuda_close(struct backend *backend)
 		(void)calls->context_get(&before);
 		(void)calls->context_set(cuda->context);
 		cuda_streams_close(cuda);
+		if (cuda->gather.module)
+			cuda_gather_close(&cuda->gather);
 		for (size_t i = 0; i < cuda->mapped.n; i++)
 			(void)calls->mem_unmap(cuda->mapped.items[i].va,
 					       cuda->mapped.items[i].bytes);
@@ -377,6 +379,8 @@ static const struct backend_ops cuda_ops = {
 	.fill = cuda_fill,
 	.host_register = cuda_host_register,
 	.host_unregister = cuda_host_unregister,
+	.host_share = cuda_host_share,
+	.gather = cuda_gather_rows,
 	.dmabuf_export = cuda_dmabuf_export,
 	.now_ns = cuda_now_ns,
 	.close = cuda_close,

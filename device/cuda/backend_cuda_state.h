@@ -10,6 +10,7 @@
 
 #include "device/backend.h"
 #include "device/cuda/calls.h"
+#include "device/cuda/gather.h"
 #include "device/ranges.h"
 
 #define CUDA_MARKS 32 /* events of a stream that may be outstanding; more share the last one */
@@ -39,6 +40,7 @@ struct backend_cuda {
 	int device;
 	struct cu_context *context;
 	bool events, rdma;
+	struct cuda_gather gather; /* .module NULL: not loaded yet */
 	atomic_bool lost;
 	struct cuda_extent *extents;
 	size_t n_extents;
@@ -76,6 +78,8 @@ int cuda_copy_batch(struct backend *backend, uint32_t stream, const struct backe
 		    size_t n);
 int cuda_host_register(struct backend *backend, void *memory, uint64_t bytes);
 int cuda_host_unregister(struct backend *backend, void *memory);
+int cuda_host_share(struct backend *backend, void *memory, uint64_t bytes, uint64_t *va_out);
+int cuda_gather_rows(struct backend *backend, uint32_t stream, const struct backend_gather *work);
 int cuda_fill(struct backend *backend, uint32_t stream, uint64_t va, uint64_t bytes, uint8_t value);
 
 #endif

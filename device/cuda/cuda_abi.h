@@ -52,6 +52,7 @@ struct cu_graph_exec;
 #define CU_ATTR_VMM 102u
 #define CU_ATTR_POSIX_FD 103u
 #define CU_ATTR_GDR_WITH_VMM 110u
+#define CU_ATTR_HOST_READONLY 113u
 #define CU_ATTR_GDR 116u
 #define CU_ATTR_GDR_FLUSH_OPTIONS 117u
 #define CU_ATTR_GDR_WRITES_ORDERING 118u
@@ -69,6 +70,7 @@ struct cu_graph_exec;
 #define CU_STREAM_PER_THREAD 2u
 #define CU_HOST_PORTABLE 1u
 #define CU_HOST_DEVICEMAP 2u
+#define CU_HOST_READONLY 8u
 #define CU_ALLOCATION_PINNED 1u
 #define CU_HANDLE_POSIX_FD 1u
 #define CU_LOCATION_DEVICE 1u

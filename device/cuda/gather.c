@@ -34,11 +34,18 @@ void cuda_gather_close(struct cuda_gather *gather)
 
 void gather_fit(struct gather_work *work, const struct gather_row *rows)
 {
-	gather_u64 all = (gather_u64)(uintptr_t)work->to | (gather_u64)(uintptr_t)work->from |
-			 work->bytes;
+	gather_u64 places = 0;
 
 	for (gather_u64 i = 0; i < work->n; i++)
-		all |= rows[i].from | rows[i].to;
+		places |= rows[i].from | rows[i].to;
+	gather_fit_places(work, places);
+}
+
+void gather_fit_places(struct gather_work *work, gather_u64 places)
+{
+	gather_u64 all = (gather_u64)(uintptr_t)work->to | (gather_u64)(uintptr_t)work->from |
+			 work->bytes | places;
+
 	work->unit = all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : 1;
 	work->shift = 0;
 	while (work->shift < SHIFT_MOST && (gather_u64)work->unit << work->shift < work->bytes)

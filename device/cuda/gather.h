@@ -24,6 +24,9 @@ void cuda_gather_close(struct cuda_gather *gather);
  */
 void gather_fit(struct gather_work *work, const struct gather_row *rows);
 
+/* The same for rows whose offsets, joined by or, are `places`. */
+void gather_fit_places(struct gather_work *work, gather_u64 places);
+
 /*
  * Queues the work on a stream. All its addresses are the device's; they, rows included, stay valid until
  * it is done. n 0 is allowed. Thread: any, one per stream.

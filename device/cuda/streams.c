@@ -1,6 +1,7 @@
 /*
  * streams.c - streams of the cuda backend: marks, copies and fills.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,6 +10,10 @@
 
 #include "device/cuda/backend_cuda_state.h"
 #include "base/mem/alloc.h"
+
+static_assert(sizeof(struct backend_row) == sizeof(struct gather_row) &&
+		      offsetof(struct backend_row, to) == offsetof(struct gather_row, to),
+	      "the kernel reads the rows of a backend");
 
 #define COPIES 256 /* of one call of the driver */
 
@@ -351,4 +356,62 @@ int cuda_host_unregister(struct backend *backend, void *memory)
 	return cuda_leave(
 		cuda, before,
 		cuda_check(cuda, "cuMemHostUnregister", cuda->calls->host_unregister(memory)));
+}
+
+/* -------- gathers -------- */
+
+/* For reading alone, if the device can: the process may have no other right to the pages. */
+int cuda_host_share(struct backend *backend, void *memory, uint64_t bytes, uint64_t *va_out)
+{
+	struct backend_cuda *cuda = cuda_of(backend);
+	struct cu_context *before;
+	int readonly = 0;
+	cu_u64 va = 0;
+	int err = cuda_enter(cuda, &before);
+
+	if (err)
+		return err;
+	err = cuda_check(
+		cuda, "cuDeviceGetAttribute",
+		cuda->calls->device_attribute(&readonly, CU_ATTR_HOST_READONLY, cuda->device));
+	if (!err)
+		err = cuda_check(
+			cuda, "cuMemHostRegister",
+			cuda->calls->host_register(memory, bytes,
+						   CU_HOST_PORTABLE | CU_HOST_DEVICEMAP |
+							   (readonly ? CU_HOST_READONLY : 0)));
+	if (err)
+		return cuda_leave(cuda, before, err);
+	err = cuda_check(cuda, "cuMemHostGetDevicePointer",
+			 cuda->calls->host_device_pointer(&va, memory, 0));
+	if (err)
+		(void)cuda->calls->host_unregister(memory);
+	else
+		*va_out = va;
+	return cuda_leave(cuda, before, err);
+}
+
+int cuda_gather_rows(struct backend *backend, uint32_t number, const struct backend_gather *rows)
+{
+	struct gather_work work = { .to = (gather_u8 *)(uintptr_t)rows->to,
+				    .from = (const gather_u8 *)(uintptr_t)rows->from,
+				    .rows = (const struct gather_row *)(uintptr_t)rows->rows,
+				    .n = rows->n,
+				    .bytes = rows->bytes };
+	struct backend_cuda *cuda = cuda_of(backend);
+	struct cu_context *before;
+	int err;
+	struct cuda_stream *stream = stream_enter(cuda, number, &before, &err);
+
+	if (!stream)
+		return err;
+	if (!cuda->gather.module)
+		err = cuda_gather_open(cuda->calls, &cuda->gather);
+	gather_fit_places(&work, rows->places);
+	if (!err)
+		err = cuda_gather(&cuda->gather, stream->native, work);
+	if (err == -ENODEV)
+		atomic_store_explicit(&cuda->lost, true,
+				      memory_order_relaxed); /* as in cuda_check */
+	return cuda_leave(cuda, before, err);
 }

@@ -295,6 +295,21 @@ static int host_host_unregister(struct backend *backend, void *memory)
 	return memory ? 0 : error_set(-EINVAL, "unregister: no memory");
 }
 
+static int host_host_share(struct backend *backend, void *memory, uint64_t bytes, uint64_t *va_out)
+{
+	*va_out = (uint64_t)(uintptr_t)memory;
+	return host_host_register(backend, memory, bytes);
+}
+
+/* Batches land in place here: nobody gathers. */
+static int host_gather(struct backend *backend, uint32_t stream, const struct backend_gather *work)
+{
+	(void)backend;
+	(void)stream;
+	(void)work;
+	return error_set(-ENOTSUP, "gather: the host backend has none");
+}
+
 static int host_dmabuf_export(struct backend *backend, uint64_t va, uint64_t bytes, int *fd_out,
 			      uint64_t *off_out)
 {
@@ -344,6 +359,8 @@ static const struct backend_ops host_ops = {
 	.fill = host_fill,
 	.host_register = host_host_register,
 	.host_unregister = host_host_unregister,
+	.host_share = host_host_share,
+	.gather = host_gather,
 	.dmabuf_export = host_dmabuf_export,
 	.now_ns = host_now_ns,
 	.close = host_close,

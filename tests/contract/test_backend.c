@@ -240,6 +240,54 @@ TEST_WITH(host_register__memory_takes_part_in_copies, begin, end)
 	assert_int_equal(dev->ops->stream_close(dev, stream), 0);
 }
 
+/* Memory that this process may only read, as a learner has the rows of a table. */
+static uint8_t *pages_to_read(size_t bytes)
+{
+	int fd = memfd_create("rows", MFD_CLOEXEC);
+	uint8_t text[8192];
+	void *map;
+
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = (uint8_t)(i * 7 + i / 251);
+	assert_true(fd >= 0 && bytes <= sizeof(text));
+	assert_int_equal(write(fd, text, bytes), (ssize_t)bytes);
+	map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	(void)close(fd);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	return map;
+}
+
+TEST_WITH(gather__copies_rows_of_memory_that_is_shared, begin, end)
+{
+	enum { N = 50, BYTES = 80, TO = 4096 };
+	uint32_t stream = stream_make();
+	uint64_t handle, va = mapped(&handle);
+	uint8_t *from = pages_to_read(8192), seen[N * BYTES];
+	struct backend_row rows[N];
+	struct backend_gather work = { .to = va + TO, .rows = va, .n = N, .bytes = BYTES };
+	struct backend_copy in = { va, (uint64_t)(uintptr_t)rows, sizeof(rows) };
+	struct backend_copy out = { (uint64_t)(uintptr_t)seen, va + TO, sizeof(seen) };
+
+	if (dev->ops->gather(dev, stream, &(struct backend_gather){ 0 }) == -ENOTSUP) {
+		assert_string_equal(subject->name, "host");
+		return;
+	}
+	assert_int_equal(dev->ops->host_share(dev, from, 8192, &work.from), 0);
+	for (uint64_t i = 0; i < N; i++) {
+		rows[i] = (struct backend_row){ i * 136 % 8112, (N - 1 - i) * BYTES };
+		work.places |= rows[i].from | rows[i].to;
+	}
+	assert_int_equal(dev->ops->copy_batch(dev, stream, &in, 1), 0);
+	assert_int_equal(dev->ops->gather(dev, stream, &work), 0);
+	assert_int_equal(dev->ops->copy_batch(dev, stream, &out, 1), 0);
+	stream_done(stream);
+	for (uint64_t i = 0; i < N; i++)
+		assert_memory_equal(seen + rows[i].to, from + rows[i].from, BYTES);
+	assert_int_equal(dev->ops->gather(dev, BACKEND_STREAMS, &work), -EINVAL);
+	assert_int_equal(dev->ops->host_unregister(dev, from), 0);
+	(void)munmap(from, 8192);
+}
+
 TEST_WITH(copy_batch__copies_to_and_from_the_host, begin, end)
 {
 	enum { N = 300 }; /* more than one call of a driver takes */

@@ -117,7 +117,7 @@ static void control_defaults(void)
 	static const unsigned there[] = {
 		CU_ATTR_VMM,        CU_ATTR_POSIX_FD,          CU_ATTR_GDR_WITH_VMM,
 		CU_ATTR_GDR,        CU_ATTR_STREAM_MEM_OPS_64, CU_ATTR_DMA_BUF,
-		CU_ATTR_IPC_EVENTS, CU_ATTR_GDR_FLUSH_OPTIONS
+		CU_ATTR_IPC_EVENTS, CU_ATTR_GDR_FLUSH_OPTIONS, CU_ATTR_HOST_READONLY
 	};
 
 	memset(&state, 0, sizeof(state));

@@ -431,7 +431,7 @@ unsigned cuMemHostRegister(void *at, size_t bytes, unsigned flags)
 			return CU_INVALID_VALUE;
 		}
 	}
-	if (at && bytes && !(flags & ~(CU_HOST_PORTABLE | CU_HOST_DEVICEMAP)))
+	if (at && bytes && !(flags & ~(CU_HOST_PORTABLE | CU_HOST_DEVICEMAP | CU_HOST_READONLY)))
 		range = free_range(registered);
 	if (range)
 		*range = (struct range){ .at = (cu_u64)(uintptr_t)at,

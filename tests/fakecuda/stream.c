@@ -55,12 +55,22 @@ static bool overlap(cu_u64 a, size_t a_bytes, cu_u64 b, size_t b_bytes)
 	return a && b && a < b + b_bytes && b < a + a_bytes;
 }
 
+/* What its rows say may still be on its way: where it begins to read and to write is known. */
+static bool gather_begins(const struct op *op, cu_u64 at, size_t bytes)
+{
+	const struct gather_work *work = &op->work;
+
+	return op->kind == OP_GATHER && (overlap((cu_u64)(uintptr_t)work->from, 1, at, bytes) ||
+					 overlap((cu_u64)(uintptr_t)work->rows, 1, at, bytes) ||
+					 overlap((cu_u64)(uintptr_t)work->to, 1, at, bytes));
+}
+
 bool fake_busy(cu_u64 at, size_t bytes, const struct cu_stream *but)
 {
 	for (const struct cu_stream *stream = all.streams; stream; stream = stream->next) {
 		for (const struct op *op = stream->first; op && stream != but; op = op->next) {
 			if (overlap(op->to, op->bytes, at, bytes) ||
-			    overlap(op->from, op->bytes, at, bytes))
+			    overlap(op->from, op->bytes, at, bytes) || gather_begins(op, at, bytes))
 				return true;
 		}
 	}
