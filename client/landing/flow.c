@@ -28,6 +28,17 @@ static int queue_mark(struct rlv_landing *landing, uint32_t index) LOCK_REQUIRES
 	return ret;
 }
 
+int landing_mark_own(struct rlv_landing *landing, struct landing_buffer *buffer)
+{
+	int ret = queue_mark(landing, 0);
+
+	if (ret == 0) {
+		buffer->marks[0] = landing->streams[0].marked;
+		buffer->used &= ~1u;
+	}
+	return ret;
+}
+
 int landing_reached(struct rlv_landing *landing, const struct landing_mark *mark)
 {
 	uint64_t seq = 0;
@@ -115,8 +126,8 @@ int landing_land(struct rlv_landing *landing, const struct landing_part *parts, 
 	ret = buffer ? 0 : -EINVAL;
 	if (ret == 0 && landing->backend)
 		ret = queue_parts(landing, buffer, parts, n);
-	if (ret == 0)
-		ret = landing_mark_uses(landing, buffer);
+	if (ret == 0 && landing->backend)
+		ret = landing_mark_own(landing, buffer);
 	if (ret == 0)
 		seq = buffer->marks[0];
 	landing->info.batches += ret == 0;

@@ -58,6 +58,10 @@ struct landing_buffer *landing_find(struct rlv_landing *landing, const void *ptr
 RLV_MUST_CHECK int landing_stream(struct rlv_landing *landing, void *native, uint32_t *index_out)
 	LOCK_REQUIRES(landing_role);
 
+/* Queues a mark behind the landing's own work with the buffer. -ENODEV, also of a device that took the work. */
+RLV_MUST_CHECK int landing_mark_own(struct rlv_landing *landing, struct landing_buffer *buffer)
+	LOCK_REQUIRES(landing_role);
+
 /* Queues a mark on each stream that uses the buffer. After an error, which is not -ENODEV, some still do. */
 RLV_MUST_CHECK int landing_mark_uses(struct rlv_landing *landing, struct landing_buffer *buffer)
 	LOCK_REQUIRES(landing_role);

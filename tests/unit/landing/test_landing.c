@@ -503,6 +503,18 @@ TEST_WITH(life__device_is_lost_at_each_call, begin, end)
 	at.fake->lose(0);
 }
 
+TEST_WITH(sample__device_that_is_lost_behind_the_copy_is_enodev, begin, end)
+{
+	const struct rlv_batch *batch = NULL;
+
+	if (!at.fake)
+		skip();
+	at.fake->reset();
+	at.fake->fail_call("cuStreamWriteValue64", 1, CU_ILLEGAL_ADDRESS);
+	assert_int_equal(rlv_sampler_sample(at.sampler, ITEMS, 1000000000, &batch), -ENODEV);
+	at.fake->reset();
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
