@@ -17,7 +17,7 @@
 #define PARTS 64                   /* of one call of the backend */
 #define SPINS 200                  /* before a wait sleeps: most copies take as long */
 
-static int queue_mark(struct rlv_landing *landing, uint32_t index) LOCK_REQUIRES(landing_role)
+int landing_queue_mark(struct rlv_landing *landing, uint32_t index)
 {
 	struct landing_stream *stream = &landing->streams[index];
 	int ret = landing->backend->ops->stream_mark(landing->backend, stream->number,
@@ -30,7 +30,7 @@ static int queue_mark(struct rlv_landing *landing, uint32_t index) LOCK_REQUIRES
 
 int landing_mark_own(struct rlv_landing *landing, struct landing_buffer *buffer)
 {
-	int ret = queue_mark(landing, 0);
+	int ret = landing_queue_mark(landing, 0);
 
 	if (ret == 0) {
 		buffer->marks[0] = landing->streams[0].marked;
@@ -202,7 +202,7 @@ int landing_fetch(struct rlv_landing *landing, const struct landing_fetch *fetch
 		ret = landing->backend->ops->copy_batch(landing->backend,
 							landing->streams[index].number, &copy, 1);
 	if (ret == 0)
-		ret = queue_mark(landing, index);
+		ret = landing_queue_mark(landing, index);
 	*mark_out = (struct landing_mark){ landing->streams[index].number,
 					   landing->streams[index].marked };
 	lock_release(&landing->lock, &landing_role);
@@ -237,7 +237,7 @@ int landing_mark_uses(struct rlv_landing *landing, struct landing_buffer *buffer
 	while (buffer->used && ret == 0) {
 		uint32_t index = (uint32_t)__builtin_ctz(buffer->used);
 
-		ret = queue_mark(landing, index);
+		ret = landing_queue_mark(landing, index);
 		if (ret == -ENODEV) { /* all work has ended */
 			buffer->used = 0;
 			return 0;

@@ -43,6 +43,9 @@ static int landing_open_device(struct rlv_landing *landing, int device) LOCK_UNC
 	if (ret)
 		return ret;
 	ret = landing->backend->ops->stream_open(landing->backend, NULL, &own->number);
+	if (ret == 0 && landing->gathers) /* loads the kernel */
+		ret = landing->backend->ops->gather(landing->backend, own->number,
+						    &(struct backend_gather){ 0 });
 	if (ret) {
 		struct error_kept kept;
 
@@ -67,6 +70,10 @@ static int landing_read_opts(const struct rlv_landing_opts *opts, struct rlv_lan
 				 "opts.device %d: want the number of a CUDA device, or "
 				 "opts.pool, which has its own",
 				 full->device);
+	if (full->path && full->path != RLV_LANDING_PINNED && full->path != RLV_LANDING_GATHER)
+		return error_set(-EINVAL,
+				 "opts.path %u: want 0, RLV_LANDING_PINNED or RLV_LANDING_GATHER",
+				 full->path);
 	if (full->timeout_ns < 0 || full->unwaited > 1)
 		return error_set(-EINVAL, "opts.timeout_ns: want 0 or more; opts.unwaited: 0 or 1");
 	return 0;
@@ -97,7 +104,8 @@ int rlv_landing_open(const struct rlv_landing_opts *opts,
 	if (landing->pool)
 		ret = rlv_pool_stream(landing->pool, NULL, &landing->pool_stream);
 	if (ret == 0 && landing->info.device >= 0) {
-		landing->info.path = RLV_LANDING_PINNED;
+		landing->gathers = full.path == RLV_LANDING_GATHER;
+		landing->info.path = landing->gathers ? RLV_LANDING_GATHER : RLV_LANDING_PINNED;
 		ret = landing_open_device(landing, landing->info.device);
 	}
 	if (ret) {
@@ -109,7 +117,7 @@ int rlv_landing_open(const struct rlv_landing_opts *opts,
 	return 0;
 }
 
-int rlv_landing_close(struct rlv_landing **landing_inout)
+int rlv_landing_close(struct rlv_landing **landing_inout) LOCK_UNCHECKED
 {
 	struct rlv_landing *landing = landing_inout ? *landing_inout : NULL;
 	uint32_t buffers;
@@ -122,6 +130,8 @@ int rlv_landing_close(struct rlv_landing **landing_inout)
 	}
 	lock_acquire(&landing->lock, &landing_role);
 	buffers = landing->info.buffers;
+	if (!buffers)
+		landing_end_ranges(landing);
 	lock_release(&landing->lock, &landing_role);
 	if (buffers)
 		return error_set(-EBUSY,
@@ -130,6 +140,7 @@ int rlv_landing_close(struct rlv_landing **landing_inout)
 	*landing_inout = NULL;
 	if (landing->backend)
 		landing->backend->ops->close(landing->backend);
+	landing_forget_ranges(landing);
 	lock_fini(&landing->lock);
 	mem_free(landing);
 	return 0;

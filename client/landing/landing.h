@@ -4,7 +4,12 @@
  *   gathered on the host ─> landing_land: copies queued, awaited ─> handed over
  *   released ─> landing_done: a mark on each stream that used it ─> landing_idle: filled again
  *
- * landing.c: open, close, and what users ask of buffers. flow.c: copies and marks.
+ * With the path RLV_LANDING_GATHER large values come straight from the shards, before the batch's other bytes:
+ *
+ *   shards mapped ─> landing_share ─> (landing_gather ─> landing_await ─> leaves again)* ─> landing_land
+ *                                                                          shards go ─> landing_unshare
+ *
+ * landing.c: open, close, and what users ask of buffers. flow.c: copies and marks. share.c: gathers.
  */
 #ifndef RLV_CLIENT_LANDING_LANDING_H
 #define RLV_CLIENT_LANDING_LANDING_H
@@ -12,6 +17,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "ds/window/values.h"
 
 #include "base/error.h"
 
@@ -45,6 +52,34 @@ struct landing_mark {
 	uint32_t stream;
 	uint64_t seq;
 };
+
+/* True: the device can gather from memory that is shared with it. */
+bool landing_gathers(const struct rlv_landing *landing);
+
+/*
+ * Shares mapped memory with the device, which reads it until landing_unshare of the same address: it stays
+ * mapped. Counted: several samplers may share the same. All its pages are made, and locked. Errors: those of
+ * the driver; -EBUSY: the device has a part of it.
+ */
+RLV_MUST_CHECK int landing_share(struct rlv_landing *landing, const void *memory, size_t bytes);
+/* Waits for gathers that are under way. */
+void landing_unshare(struct rlv_landing *landing, const void *memory);
+
+#define LANDING_LISTS 64
+
+/* Values that the device copies, of `bytes` bytes each, from shared memory to one buffer, in which the list is,
+   too. Their addresses are replaced. */
+struct landing_list {
+	struct window_value *values;
+	size_t n, bytes;
+};
+
+/*
+ * Queues gathers of up to LANDING_LISTS lists, which lie one behind the other. When *mark_out is reached the
+ * device has read all values for the last time. After an error it may still read and write. -EINVAL, -ENODEV.
+ */
+RLV_MUST_CHECK int landing_gather(struct rlv_landing *landing, const struct landing_list *lists,
+				  uint32_t n, struct landing_mark *mark_out);
 
 /* A copy from an address of the device to a buffer, behind the work of the stream `native`. */
 struct landing_fetch {

@@ -33,15 +33,24 @@ struct landing_buffer {
 	uint64_t marks[LANDING_STREAMS]; /* that must be reached: the copy's, then of uses; 0 = none */
 };
 
+/* Memory of the host that the device reads, as whole pages. */
+struct landing_range {
+	struct landing_range *next;
+	uint64_t from, end; /* addresses in this process */
+	uint64_t va;        /* of the device */
+	uint32_t users;     /* 0: it could not be ended yet */
+};
+
 struct rlv_landing {
 	struct backend *backend; /* NULL: in place */
 	struct rlv_pool *pool;
 	uint32_t pool_stream; /* of the tensors; nothing is queued on it */
 	pid_t pid;
 	int64_t timeout_ns;
-	bool unwaited;
+	bool unwaited, gathers;
 	struct lock lock;
 	struct landing_buffer *buffers LOCK_GUARDED_BY(landing_role);
+	struct landing_range *ranges LOCK_GUARDED_BY(landing_role);
 	struct landing_stream streams[LANDING_STREAMS] LOCK_GUARDED_BY(landing_role);
 	uint32_t n_streams LOCK_GUARDED_BY(landing_role);
 	struct rlv_landing_info info LOCK_GUARDED_BY(landing_role);
@@ -57,6 +66,16 @@ struct landing_buffer *landing_find(struct rlv_landing *landing, const void *ptr
 /* The index of a user's stream, which is opened if it is new. -ENOSPC. */
 RLV_MUST_CHECK int landing_stream(struct rlv_landing *landing, void *native, uint32_t *index_out)
 	LOCK_REQUIRES(landing_role);
+
+/* Queues a mark on that stream: its number is streams[index].marked then. */
+RLV_MUST_CHECK int landing_queue_mark(struct rlv_landing *landing, uint32_t index)
+	LOCK_REQUIRES(landing_role);
+
+/* Takes the ranges back that nobody uses. */
+void landing_end_ranges(struct rlv_landing *landing) LOCK_REQUIRES(landing_role);
+
+/* Frees what is known of the others. */
+void landing_forget_ranges(struct rlv_landing *landing) LOCK_REQUIRES(landing_role);
 
 /* Queues a mark behind the landing's own work with the buffer. -ENODEV, also of a device that took the work. */
 RLV_MUST_CHECK int landing_mark_own(struct rlv_landing *landing, struct landing_buffer *buffer)

@@ -20,6 +20,9 @@ struct cutter {
 	struct batch *batch;
 	uint8_t *memory; /* NULL = only measure */
 	size_t used;
+	uint8_t *far; /* the same for large arrays, if they are apart */
+	size_t far_used;
+	uint32_t far_values; /* of an item */
 	uint32_t n_arrays;
 };
 
@@ -28,6 +31,19 @@ static void *cutter_cut(struct cutter *c, size_t bytes)
 	void *ptr = c->memory ? c->memory + c->used : NULL;
 
 	c->used += align_up(bytes, ARRAY_ALIGN);
+	return ptr;
+}
+
+/* The array of an output with so many values an item. */
+static void *cutter_cut_output(struct cutter *c, const struct window_output *o, uint32_t values)
+{
+	uint64_t bytes = (uint64_t)values * o->bytes * c->sp->opts.batch_size;
+	void *ptr = c->far ? c->far + c->far_used : NULL;
+
+	if (!c->sp->apart.wanted || !window_is_listed(o))
+		return cutter_cut(c, bytes);
+	c->far_used += align_up(bytes, ARRAY_ALIGN);
+	c->far_values += values;
 	return ptr;
 }
 
@@ -81,7 +97,8 @@ static void cutter_add_packed(struct cutter *c, const char *prefix, const struct
 			      enum window_kind kind, uint32_t rows)
 {
 	uint64_t item_bytes = (uint64_t)rows * col->bytes;
-	void *data = cutter_cut(c, item_bytes * c->sp->opts.batch_size);
+	const struct window_output output = { .kind = kind, .bytes = col->bytes };
+	void *data = cutter_cut_output(c, &output, rows);
 
 	cutter_add_array(c, prefix, col, &(struct items){ data, item_bytes, rows });
 	cutter_add_output(c, kind, col, data, item_bytes);
@@ -93,8 +110,10 @@ static void cutter_add_window(struct cutter *c, const struct column_desc *col)
 {
 	uint32_t stack = c->sp->plan.stack;
 	uint32_t next_at = window_next_at(stack, c->sp->plan.n_step);
-	uint64_t item_bytes = (uint64_t)window_all_rows(stack, c->sp->opts.n_step) * col->bytes;
-	uint8_t *data = cutter_cut(c, item_bytes * c->sp->opts.batch_size);
+	uint32_t rows = window_all_rows(stack, c->sp->opts.n_step);
+	uint64_t item_bytes = (uint64_t)rows * col->bytes;
+	const struct window_output output = { .kind = WINDOW_ALL, .bytes = col->bytes };
+	uint8_t *data = cutter_cut_output(c, &output, rows);
 	struct items items = { data, item_bytes, stack };
 
 	cutter_add_array(c, "", col, &items);
@@ -159,13 +178,34 @@ static void cutter_cut_all(struct cutter *c)
 		b->times_sampled = cutter_cut(c, n * sizeof(*b->times_sampled));
 }
 
+/* Puts the outputs whose arrays are apart behind the others. */
+static void batch_part_outputs(const struct rlv_sampler *sp, struct batch *batch)
+{
+	struct window_output far[BATCH_OUTPUTS];
+	uint32_t n_far = 0;
+
+	batch->n_near = 0;
+	for (uint32_t i = 0; i < batch->n_outputs; i++) {
+		const struct window_output *o = &batch->outputs[i];
+
+		if (sp->apart.wanted && window_is_listed(o))
+			far[n_far++] = *o;
+		else
+			batch->outputs[batch->n_near++] = *o;
+	}
+	memcpy(batch->outputs + batch->n_near, far, n_far * sizeof(*far));
+}
+
 /* Describes the arrays of a batch for the plan's n_step, at most opts.n_step. Returns how many
    arrays it has. */
 static uint32_t batch_describe(const struct rlv_sampler *sp, struct batch *batch)
 {
 	struct cutter c = { .sp = sp, .batch = batch, .memory = batch->memory };
 
+	c.far = c.memory + batch->near_bytes;
 	cutter_cut_all(&c);
+	batch->values = (struct window_value *)(void *)(c.far + c.far_used);
+	batch_part_outputs(sp, batch);
 	batch->n_step = sp->plan.n_step;
 	return c.n_arrays;
 }
@@ -175,7 +215,9 @@ static int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 	struct cutter c = { .sp = sp, .batch = batch };
 
 	cutter_cut_all(&c);
-	batch->bytes = c.used;
+	batch->near_bytes = c.used;
+	batch->bytes = c.used + c.far_used +
+		       (size_t)c.far_values * sp->opts.batch_size * sizeof(*batch->values);
 	batch->memory = alloc_buffer(&sp->hooks, ARRAY_ALIGN, batch->bytes);
 	if (!batch->memory)
 		return error_set(-ENOMEM, "batch: cannot allocate %zu bytes", batch->bytes);
@@ -271,6 +313,7 @@ int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
 	if (held < sp->opts.batches && !batch)
 		batch = batch_find(sp);
 	if (batch) {
+		batch->is_apart = false;
 		*batch_out = batch;
 		return 0;
 	}
@@ -299,10 +342,12 @@ static int batch_land_parts(const struct rlv_sampler *sp, const struct batch *ba
 {
 	struct landing_part parts[BATCH_OUTPUTS + 4];
 	uint32_t n = 1, items = batch->pub.n;
+	uint32_t n_outputs = batch->is_apart ? batch->n_near : batch->n_outputs;
 
-	parts[0] = (struct landing_part){ batch->memory, batch->bytes };
+	parts[0] = (struct landing_part){ batch->memory,
+					  batch->is_apart ? batch->near_bytes : batch->bytes };
 	if (items < sp->opts.batch_size) {
-		for (n = 0; n < batch->n_outputs; n++)
+		for (n = 0; n < n_outputs; n++)
 			parts[n] = (struct landing_part){ batch->outputs[n].out,
 							  items * batch->outputs[n].item_bytes };
 		parts[n++] = (struct landing_part){ batch->key, items * sizeof(*batch->key) };

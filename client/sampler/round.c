@@ -84,10 +84,18 @@ void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint3
 	}
 }
 
-static void sampler_gather_in_place(struct rlv_sampler *sp, const struct round *round)
+void sampler_find_windows(struct rlv_sampler *sp, uint32_t first, uint32_t n)
 {
 	struct draw_scratch *s = &sp->scratch;
 	uint64_t row_bytes = sp->h.desc->row_bytes, past = sp->view->window - 1;
+
+	for (uint32_t i = first; i < first + n; i++)
+		s->window[i] = sp->trees.places[s->shard[i]].rows + (s->slot[i] - past) * row_bytes;
+}
+
+static void sampler_gather_in_place(struct rlv_sampler *sp, const struct round *round)
+{
+	struct draw_scratch *s = &sp->scratch;
 	uint32_t now;
 
 	if (!sp->reads_rows)
@@ -95,9 +103,7 @@ static void sampler_gather_in_place(struct rlv_sampler *sp, const struct round *
 	for (uint32_t done = 0; sp->reads_rows && done < round->found; done += now) {
 		now = round->found - done < TRANSPORT_VECTOR ? round->found - done
 							     : TRANSPORT_VECTOR;
-		for (uint32_t i = done; i < done + now; i++)
-			s->window[i] = sp->trees.places[s->shard[i]].rows +
-				       (s->slot[i] - past) * row_bytes;
+		sampler_find_windows(sp, done, now);
 		sampler_copy_rows(sp, s, round->batch, done, now);
 		sampler_look_in_place(sp, s, done, now);
 	}
@@ -157,6 +163,8 @@ int sampler_round(struct rlv_sampler *sp, struct round *round)
 	if (ret)
 		return ret;
 	sampler_name_draws(sp, s, round->found);
+	if (round->batch->is_apart)
+		return apart_gather(sp, round);
 	sampler_gather_in_place(sp, round);
 	return 0;
 }

@@ -186,6 +186,19 @@ static int sampler_commit(struct sample_call *call, int error)
 	return error ? error : ret;
 }
 
+/* All positions are to be filled: at the call's begin, or anew if shards came or went whose rows the device
+   cannot gather, since a batch lands one way or the other. */
+static void sampler_begin_batch(struct sample_call *call)
+{
+	struct rlv_sampler *sp = call->sp;
+
+	call->first = true;
+	call->left = call->n;
+	call->batch->is_apart = sp->apart.ready;
+	for (uint32_t i = 0; i < call->n; i++)
+		sp->scratch.at[i] = i;
+}
+
 /*
  * Admits n items, draws until all positions are filled, at most 16 rounds (FIFO and LIFO views that
  * do not consume: 1; after a round that brought items a consuming view counts anew), weighs,
@@ -204,13 +217,13 @@ static int sampler_step(void *ctx)
 
 	if (ret == 0 && !call->admitted) {
 		ret = admission_try_sample(&sp->admission, call->n);
-		call->admitted = call->first = ret == 0;
-		call->left = call->n;
-		for (uint32_t i = 0; i < call->n; i++)
-			sp->scratch.at[i] = i;
+		call->admitted = ret == 0;
+		sampler_begin_batch(call);
 	}
 	if (ret)
 		return ret;
+	if (call->batch->is_apart && !sp->apart.ready)
+		sampler_begin_batch(call);
 	for (uint32_t round = 0; ret == 0 && call->left > 0 && round < rounds; round++) {
 		uint32_t before = call->left;
 		struct round drawn = { .batch = call->batch,

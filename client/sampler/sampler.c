@@ -151,6 +151,7 @@ static void sampler_free(struct rlv_sampler *sp)
 	prefetch_fini(sp);
 	async_sample_fini(&sp->now);
 	readbacks_fini(sp);
+	apart_fini(sp);
 	scan_fini(&sp->scan);
 	batch_free_all(sp);
 	shard_trees_fini(&sp->trees);
@@ -168,6 +169,7 @@ static void sampler_leave_shard(struct handle *h, uint32_t shard)
 	struct rlv_sampler *sp = (struct rlv_sampler *)h;
 
 	prefetch_cancel(sp);
+	apart_leave(sp, shard);
 	admission_leave(&sp->admission, shard);
 }
 
@@ -199,6 +201,8 @@ static int sampler_shards_moved(struct handle *h)
 		sp->room = n;
 	}
 	ret = shard_trees_build(&sp->trees, &h->set);
+	if (ret == 0)
+		ret = apart_follow(sp);
 	if (ret == 0)
 		sampler_show_changes(sp);
 	return ret ? ret : admission_follow(&sp->admission, h);
@@ -235,6 +239,7 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 
 	if (sampler_needs_crc(sp))
 		sp->opts.verify = RLV_VERIFY_CRC;
+	apart_choose(sp);
 	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
 	sp->trees.view = sp->view_index;
@@ -298,6 +303,7 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 	return 0;
 
 err_close_handle:
+	apart_end(sp);
 	ret = handle_close(&sp->h, ret);
 err_free:
 	sampler_free(sp);
@@ -360,6 +366,7 @@ int rlv_sampler_close(struct rlv_sampler **sampler)
 	*sampler = NULL;
 	prefetch_cancel(sp);
 	ret = rlv_sampler_flush(sp);
+	apart_end(sp);
 	ret = handle_close(&sp->h, ret);
 	sampler_free(sp);
 	return ret;

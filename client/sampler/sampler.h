@@ -2,13 +2,14 @@
  * Sampler: state shared by sampler.c (open, close), sample.c (the call), round.c (draw, gather and
  * verify in place), async_sample.c (the same over a wire), prefetch.c (prefetched batches), batch.c
  * (buffers), consume.c (consuming views), update.c (priorities), readback.c (those that a device has),
- * scan.c and gather.c (items that are read, not drawn).
+ * apart.c (large columns that a device gathers), scan.c and gather.c (items that are read, not drawn).
  */
 #ifndef RLV_CLIENT_SAMPLER_SAMPLER_H
 #define RLV_CLIENT_SAMPLER_SAMPLER_H
 
 #include "client/table/admission.h"
 #include "client/landing/landing.h"
+#include "client/sampler/apart.h"
 #include "client/sampler/async_sample.h"
 #include "client/sampler/shard_trees.h"
 #include "client/sampler/readback.h"
@@ -34,6 +35,10 @@ struct batch {
 	char names[RLV_MAX_ARRAYS][RLV_NAME_BYTES + 8];
 	struct window_output outputs[BATCH_OUTPUTS];
 	uint32_t n_outputs;
+	uint32_t n_near; /* of them, first; those behind are large, and the device's to gather */
+	struct window_value *values; /* room for lists of those */
+	bool is_apart;     /* this batch is gathered so: the host has nothing of the large ones */
+	size_t near_bytes; /* of the memory: all but large arrays and lists */
 	uint64_t *key;
 	uint64_t *word; /* leaves as last seen: the first CAS of an update usually succeeds */
 	double *probability;
@@ -83,6 +88,7 @@ struct rlv_sampler {
 	uint32_t newest_version;               /* policy version seen */
 	uint64_t expired;                      /* consumed in this call, but too old to return */
 	struct readbacks readbacks;            /* updates from the device */
+	struct apart apart;
 	struct scan scan;
 	struct rlv_stats stats;
 };
@@ -137,6 +143,9 @@ uint32_t sampler_window_bytes(const struct rlv_sampler *sp);
 /* Byte offset of the first row of item i's window in the rows region of its shard. */
 uint64_t sampler_window_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i);
 uint64_t sampler_leaf_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i);
+
+/* Sets window[i] of items [first, first + n), in addressable shards. */
+void sampler_find_windows(struct rlv_sampler *sp, uint32_t first, uint32_t n);
 
 /* Copies the columns of the windows s->window[first, first + n) to positions s->at[..] of the
    batch. */

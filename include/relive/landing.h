@@ -7,11 +7,19 @@
  *
  * A batch buffer has two sides: on the host, where a sampler gathers rows, and on the device. A sample ends
  * when the device has the batch, so that any stream may read it at once (but see opts.unwaited); the host's
- * side stays readable, too.
+ * side stays readable, too, except after a gather.
  * How a batch comes to the device is the landing's path, which rlv_landing_info tells:
  *
  *   RLV_LANDING_IN_PLACE   the device's memory is the host's (a pool of memory of the host): no copy
  *   RLV_LANDING_PINNED     page-locked memory of the host, then one copy by the device
+ *   RLV_LANDING_GATHER     values of 512 bytes and more (frames) are read by the device where the table has them,
+ *                          in memory that is mapped here (embed:, shm:); the rest as above
+ *
+ * A gather frees the sampler's CPU of the copies, at a price: the whole of the table's rows is page-locked, so
+ * that memory which no row has filled yet is taken, too; and **the host's side of those arrays is not filled**.
+ * So it is a wish (opts.path). What a sampler cannot have so lands by a copy, as a whole: rows over a wire or with
+ * checksums that are verified, views that consume, short batches, scans and reads by key, and memory that the
+ * driver does not take. info.gathered_bytes tells.
  *
  * With a pool (relive/pool.h) the device's side is tensors of class RLV_POOL_STAGING, which count in the
  * pool's ledger. Without one it is memory of a CUDA device, taken from its driver.
@@ -36,8 +44,9 @@ struct rlv_landing_opts {
 	struct rlv_pool *pool; /* borrowed until rlv_landing_close; NULL = none */
 	int64_t timeout_ns;    /* of each wait for the device; 0 = 30 s */
 	uint32_t unwaited; /* 1: samples end when their copy is queued, and rlv_landing_wait waits for it:
-				  so that the next batch is gathered meanwhile */
-	uint32_t reserved; /* 0 */
+				  so that the next batch is gathered meanwhile. Gathers are awaited always */
+	uint32_t path; /* 0 = that of the device, never a gather; RLV_LANDING_PINNED; RLV_LANDING_GATHER:
+			  -ENOTSUP if the driver cannot. A pool of the host's memory is in place always */
 };
 #define RLV_LANDING_OPTS_INIT RLV_SIZED(struct rlv_landing_opts)
 
@@ -50,7 +59,11 @@ RLV_CHECKED int rlv_landing_open(const struct rlv_landing_opts *opts,
    Thread: owner. */
 RLV_CHECKED int rlv_landing_close(struct rlv_landing **landing);
 
-enum rlv_landing_path { RLV_LANDING_IN_PLACE = 1, RLV_LANDING_PINNED = 2 };
+enum rlv_landing_path {
+	RLV_LANDING_IN_PLACE = 1,
+	RLV_LANDING_PINNED = 2,
+	RLV_LANDING_GATHER = 3,
+};
 
 struct rlv_landing_info {
 	uint32_t size;
@@ -62,6 +75,7 @@ struct rlv_landing_info {
 	uint64_t batches; /* landed so far */
 	uint64_t copied_bytes;
 	uint64_t waited_ns; /* for copies */
+	uint64_t gathered_bytes; /* that the device read where a table has them, also of rows drawn again */
 };
 #define RLV_LANDING_INFO_INIT RLV_SIZED(struct rlv_landing_info)
 
