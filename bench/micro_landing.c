@@ -1,7 +1,9 @@
 /*
  * Batches that land in a device pool of the host's memory, beside batches in memory of the sampler itself: how
- * many a second, for small rows and for frames. The broker is one of the bench's own.
+ * many a second, for small rows and for frames. The broker is one of the bench's own. On a machine with a CUDA
+ * device, also those that land there by a copy of page-locked memory, and by gathers of the device.
  */
+#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +24,17 @@
 #define UP_NS (10 * CLOCK_NS_PER_S)
 #define POOL "bench"
 
+/* Where batches are, and how they come there. */
+enum way { SAMPLER, POOL_OF_HOST, CUDA_PINNED, CUDA_GATHER, N_WAYS };
+static const char *const ways[N_WAYS] = { "sampler", "pool", "cuda, pinned", "cuda, gather" };
+
 static struct rows {
 	const char *shape;
 	uint32_t stack;
 	uint64_t steps;
 	enum rlv_layout layout;
 	struct rlv_table *table;
-	struct rlv_sampler *samplers[2]; /* without and with the pool */
+	struct rlv_sampler *samplers[N_WAYS]; /* NULL: this machine has no such way */
 } kinds[] = {
 	{ .shape = "cartpole", .stack = 1, .steps = 1 << 17, .layout = RLV_DENSE },
 	{ .shape = "atari", .stack = 4, .steps = 1 << 13, .layout = RLV_WINDOW },
@@ -36,7 +42,7 @@ static struct rows {
 
 static struct rlv_store *store;
 static struct rlv_pool *pool;
-static struct rlv_landing *landing;
+static struct rlv_landing *landings[N_WAYS];
 
 static int failed(int ret, const char *what)
 {
@@ -82,14 +88,16 @@ static int open_rows(struct rows *rows)
 	if (ret)
 		return failed(ret, "create a table");
 	ret = fill_table(rows, &shape);
-	for (int lands = 0; lands < 2 && ret == 0; lands++) {
+	for (int way = 0; way < N_WAYS && ret == 0; way++) {
 		struct rlv_sampler_opts sampler = RLV_SAMPLER_OPTS_INIT;
 
+		if (way != SAMPLER && !landings[way])
+			continue;
 		sampler.batch_size = BATCH;
 		sampler.layout = rows->layout;
 		sampler.seed = 1;
-		sampler.dest = lands ? landing : NULL;
-		ret = failed(rlv_sampler_open(rows->table, &sampler, &rows->samplers[lands]),
+		sampler.dest = landings[way];
+		ret = failed(rlv_sampler_open(rows->table, &sampler, &rows->samplers[way]),
 			     "open a sampler");
 	}
 	return ret;
@@ -134,7 +142,19 @@ static int open_pool(char dir[], pid_t *broker_out)
 		usleep(10000);
 	ret = failed(rlv_pool_open(POOL, "learner", NULL, &pool), "join the pool");
 	opts.pool = pool;
-	return ret ? ret : failed(rlv_landing_open(&opts, &landing), "open a landing");
+	return ret ? ret
+		   : failed(rlv_landing_open(&opts, &landings[POOL_OF_HOST]), "open a landing");
+}
+
+/* On the first CUDA device, if there is one. */
+static int open_cuda(enum way way, uint32_t path)
+{
+	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
+	int ret;
+
+	opts.path = path;
+	ret = rlv_landing_open(&opts, &landings[way]);
+	return ret == -ENOTSUP || ret == -ENODEV ? 0 : failed(ret, "open a landing on cuda:0");
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -149,13 +169,13 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static void close_all(void)
 {
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-		for (int lands = 0; lands < 2; lands++)
-			(void)failed(rlv_sampler_close(&kinds[i].samplers[lands]),
-				     "close a sampler");
+		for (int way = 0; way < N_WAYS; way++)
+			(void)failed(rlv_sampler_close(&kinds[i].samplers[way]), "close a sampler");
 		if (kinds[i].table)
 			(void)failed(rlv_table_close(&kinds[i].table), "close a table");
 	}
-	(void)failed(rlv_landing_close(&landing), "close the landing");
+	for (int way = 0; way < N_WAYS; way++)
+		(void)failed(rlv_landing_close(&landings[way]), "close a landing");
 	(void)failed(rlv_pool_close(&pool), "leave the pool");
 	(void)failed(rlv_store_close(&store), "close the store");
 }
@@ -166,19 +186,19 @@ static int measure(struct micro *b)
 
 	for (size_t i = 0; i < ARRAY_LEN(kinds) && ret == 0; i++) {
 		ret = open_rows(&kinds[i]);
-		for (int lands = 0; lands < 2 && ret == 0; lands++) {
+		for (int way = 0; way < N_WAYS && ret == 0; way++) {
 			const struct micro_case c = {
 				.run = run_window,
-				.ctx = kinds[i].samplers[lands],
+				.ctx = kinds[i].samplers[way],
 				.result = { .metric = "batches_per_s",
 					    .unit = "1/s",
 					    .higher = true,
 					    .params = { { .key = "rows", .text = kinds[i].shape },
-							{ .key = "memory",
-							  .text = lands ? "pool" : "sampler" } } },
+							{ .key = "memory", .text = ways[way] } } },
 			};
 
-			micro_add(b, &c);
+			if (c.ctx)
+				micro_add(b, &c);
 		}
 		if (ret == 0)
 			ret = micro_run(b, kinds[i].shape);
@@ -190,7 +210,8 @@ int main(int argc, char **argv)
 {
 	static struct micro b = {
 		.name = "micro_landing",
-		.help = "Batches a second that land in a pool of the host's memory, and the sampler's own rate.",
+		.help = "Batches a second that land in a pool of the host's memory, or on a CUDA device where there "
+			"is one, and the sampler's own rate.",
 	};
 	char dir[] = "/tmp/relive-XXXXXX";
 	pid_t broker = 0;
@@ -199,6 +220,10 @@ int main(int argc, char **argv)
 	if (!micro_init(&b, argc, argv, &status))
 		return status;
 	ret = open_pool(dir, &broker);
+	if (ret == 0)
+		ret = open_cuda(CUDA_PINNED, RLV_LANDING_PINNED);
+	if (ret == 0)
+		ret = open_cuda(CUDA_GATHER, RLV_LANDING_GATHER);
 	if (ret == 0)
 		ret = failed(rlv_store_open("embed:", NULL, &store), "open a store");
 	if (ret == 0)
