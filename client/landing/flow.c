@@ -155,6 +155,34 @@ int rlv_landing_wait(struct rlv_landing *landing, const void *ptr)
 
 /* -------- from the device -------- */
 
+int rlv_landing_fetch(struct rlv_landing *landing, const void *ptr, size_t bytes)
+{
+	struct backend_copy copy = { (uint64_t)(uintptr_t)ptr, 0, bytes };
+	struct landing_buffer *buffer;
+	uint64_t off, seq = 0;
+	int ret = landing_enter(landing);
+
+	if (ret)
+		return ret;
+	lock_acquire(&landing->lock, &landing_role);
+	buffer = landing_find(landing, ptr);
+	off = buffer ? (uint64_t)((const uint8_t *)ptr - buffer->host) : 0;
+	if (!buffer || bytes > buffer->bytes - off)
+		ret = error_set(-EINVAL, "landing: %zu bytes at %p are in none of its buffers",
+				bytes, ptr);
+	if (ret == 0 && landing->backend) {
+		copy.src = buffer->at + off;
+		buffer->used |= 1;
+		ret = landing->backend->ops->copy_batch(landing->backend,
+							landing->streams[0].number, &copy, 1);
+		if (ret == 0)
+			ret = landing_mark_own(landing, buffer);
+		seq = buffer->marks[0];
+	}
+	lock_release(&landing->lock, &landing_role);
+	return ret || !seq ? ret : await_landed(landing, seq);
+}
+
 int landing_stream(struct rlv_landing *landing, void *native, uint32_t *index_out)
 {
 	void *named = native ? native : DEFAULT_STREAM;

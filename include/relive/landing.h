@@ -16,8 +16,8 @@
  *                          in memory that is mapped here (embed:, shm:); the rest as above
  *
  * A gather frees the sampler's CPU of the copies, at a price: the whole of the table's rows is page-locked, so
- * that memory which no row has filled yet is taken, too; and **the host's side of those arrays is not filled**.
- * So it is a wish (opts.path). What a sampler cannot have so lands by a copy, as a whole: rows over a wire or with
+ * that memory which no row has filled yet is taken, too; and the host's side of those arrays is filled by
+ * rlv_landing_fetch alone. So it is a wish (opts.path). What a sampler cannot have so lands by a copy, as a whole: rows over a wire or with
  * checksums that are verified, views that consume, short batches, scans and reads by key, and memory that the
  * driver does not take. info.gathered_bytes tells.
  *
@@ -96,6 +96,11 @@ RLV_API void rlv_landing_free(struct rlv_landing *landing, void *buffer, size_t 
 /* Waits until the device has the batch that was landed last in the buffer at ptr. -EINVAL (ptr), -ETIMEDOUT,
    -ENODEV. */
 RLV_CHECKED int rlv_landing_wait(struct rlv_landing *landing, const void *ptr);
+
+/* Brings bytes at ptr of a buffer from the device to the host's side, which a gather has left out, and waits for
+   them; in place there is nothing to bring. Not behind work of other streams. -EINVAL: they are in no buffer;
+   -ETIMEDOUT, -ENODEV. */
+RLV_CHECKED int rlv_landing_fetch(struct rlv_landing *landing, const void *ptr, size_t bytes);
 
 /* Where the device has the byte at ptr of a buffer. -EINVAL: ptr is in no buffer of the landing. */
 RLV_CHECKED int rlv_landing_device(struct rlv_landing *landing, const void *ptr,

@@ -359,6 +359,31 @@ TEST_WITH(sampler__two_share_the_rows, begin, end)
 	table_close();
 }
 
+TEST_WITH(fetch__brings_the_side_of_the_host, begin, end)
+{
+	struct rlv_sampler *sampler;
+	const struct rlv_batch *batch;
+	const struct rlv_array *wide;
+
+	table_open(1, 1, false);
+	append(200, 0);
+	sampler = sampler_of(at.gathers, RLV_DENSE);
+	ok(rlv_sampler_sample(sampler, ITEMS, 0, &batch));
+	wide = array_of(batch, "wide");
+	memset(wide->data, 0xee, ITEMS * WIDE);
+	ok(rlv_landing_fetch(at.gathers, wide->data, ITEMS * WIDE));
+	for (uint32_t i = 0; i < ITEMS; i++)
+		assert_memory_equal((const uint8_t *)wide->data + (size_t)i * WIDE,
+				    (const uint64_t *)array_of(batch, "id")->data + i,
+				    sizeof(uint64_t));
+	assert_int_equal(rlv_landing_fetch(at.gathers, wide->data, SIZE_MAX), -EINVAL);
+	assert_int_equal(rlv_landing_fetch(at.gathers, &batch, 1), -EINVAL);
+	assert_int_equal(rlv_landing_fetch(at.copies, wide->data, 1), -EINVAL);
+	rlv_batch_release(sampler, batch);
+	ok(rlv_sampler_close(&sampler));
+	table_close();
+}
+
 /* -------- rows that are overwritten -------- */
 
 struct late_sample {
