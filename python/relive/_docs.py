@@ -163,11 +163,17 @@ Returns the device's address of an array of a batch buffer's host side.
 
 Work of a CUDA stream (its handle, an integer) uses the batch of this array, until the batch is released.
 """,
+    "Landing.fetch": r"""fetch($self, array, /)
+--
+
+Brings the bytes of a batch's array from the device to the host's side.
+""",
     "Landing.info": r"""info($self, /)
 --
 
-Returns a dict: ``path`` (``"pinned"``: page-locked memory, then one copy by the device), ``name`` and ``device``,
-``buffers`` and their ``bytes``, ``batches`` landed so far, ``copied_bytes``, and ``waited`` seconds for copies.
+Returns a dict: ``path`` (``"pinned"``: page-locked memory, then one copy by the device; ``"gather"``: large values are
+read by the device), ``name`` and ``device``, ``buffers`` and their ``bytes``, ``batches`` landed so far, ``copied_bytes``,
+``gathered_bytes``, and ``waited`` seconds for copies.
 """,
     "Sampler.stats": r"""stats($self, /)
 --

@@ -23,6 +23,7 @@ _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # of DLPack, by numpy's kind; bool is
 _BFLOAT = 4
 _LEGACY = 1  # CUDA's default stream, as DLPack calls it
 _CUDA = 2    # DLPack's number of the device type
+_GATHERED = 512  # bytes of the smallest value that a device gathers
 
 
 class Landing(_core.Landing):
@@ -33,14 +34,27 @@ class Landing(_core.Landing):
     :param timeout: seconds of each wait for the device; 0 = 30.
     :param pool: a :class:`relive.Pool`: batches are its memory, of the lifetime ``staging``, on its device. It stays
         open as long as the landing, or an array of a batch, lives.
+    :param path: ``"copy"``: the sampler gathers, and the device copies the batch; ``"gather"``: the device reads
+        values of 512 bytes and more (frames) itself, in a table that this process has mapped. That frees the CPU, but locks
+        all of the table's memory; ``array.numpy()`` then copies from the device. What cannot be gathered is copied:
+        ``info()["gathered_bytes"]`` tells. None = ``"copy"``.
     :raises Unsupported: no driver of CUDA on this host; the message says what to do.
     :raises InvalidArgument: there is no such device.
     """
 
-    def __new__(cls, device: Any = "cuda", timeout: float = 0, *, pool: Pool | None = None) -> Landing:
+    gathers: bool  #: the device gathers where it can
+
+    def __new__(cls, device: Any = "cuda", timeout: float = 0, *, pool: Pool | None = None,
+                path: str | None = None) -> Landing:
+        if path not in (None, "copy", "gather"):
+            raise errors.InvalidArgument('path %r: want "copy", "gather" or None' % (path,))
+        gather = path == "gather"
         if pool is None:
-            return super().__new__(cls, _number(device), timeout)
-        return super().__new__(cls, 0, timeout, pool._core)
+            self = super().__new__(cls, _number(device), timeout, None, gather)
+        else:
+            self = super().__new__(cls, 0, timeout, pool._core, gather)
+        self.gathers = self.info()["path"] == "gather"
+        return self
 
     def __repr__(self) -> str:
         where = "the host" if self.device < 0 else "cuda:%d" % self.device
@@ -69,15 +83,17 @@ def _number(device: Any) -> int:
 class DeviceArray:
     """An array of a batch on a CUDA device. Libraries take it without a copy, by DLPack
     (``torch.from_dlpack(array)``) or ``__cuda_array_interface__``. The host has the same bytes:
-    ``array.numpy()``, which numpy's functions take by themselves. While it, or what was made of it, is
+    ``array.numpy()``, which numpy's functions take by themselves; what the device has gathered is
+    brought by the first such call. While it, or what was made of it, is
     referenced, its memory is not filled again; nor before work is done that was queued on the stream which
     DLPack's consumer named, or, by ``__cuda_array_interface__``, on the default stream."""
 
-    __slots__ = ("_host", "_landing")
+    __slots__ = ("_host", "_landing", "_left")
 
     def __init__(self, host: np.ndarray, landing: Landing) -> None:
         self._host = host
         self._landing = landing
+        self._left = landing.gathers and 0 < _GATHERED * len(host) <= host.nbytes  # maybe on the device alone
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -112,11 +128,14 @@ class DeviceArray:
 
     def numpy(self) -> np.ndarray:
         """Returns the host's side of it, a view."""
+        if self._left:
+            self._landing.fetch(self._buffer())
+            self._left = False
         return self._host
 
     def copy(self) -> np.ndarray:
         """Returns a copy in memory of the host."""
-        return self._host.copy()
+        return self.numpy().copy()
 
     def torch(self) -> Any:
         """Returns it as a torch tensor of the device, a view."""
@@ -124,7 +143,7 @@ class DeviceArray:
         return device_tensor(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self._host.astype(dtype or self._host.dtype, copy=bool(copy))
+        return self.numpy().astype(dtype or self._host.dtype, copy=bool(copy))
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return _CUDA, self._landing.device
@@ -145,7 +164,7 @@ class DeviceArray:
                 "strides": None if self._host.flags.c_contiguous else self._host.strides, "data": (self._landing.address(self._buffer()), False)}
 
     def __reduce__(self) -> Any:
-        return np.array, (self._host,)
+        return np.array, (self.numpy(),)
 
     def _buffer(self) -> np.ndarray:
         """The host's side in a dtype that buffers know."""

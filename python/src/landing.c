@@ -12,17 +12,18 @@ PyTypeObject *landing_type;
 
 static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "device", "timeout", "pool", NULL };
+	static char *names[] = { "device", "timeout", "pool", "gather", NULL };
 	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
 	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
 	PyObject *pool = Py_None;
 	double timeout = 0;
+	int gather = 0;
 	PyThreadState *thread;
 	struct landing *self;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|dO", names, &opts.device, &timeout,
-					 &pool))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|dOp", names, &opts.device, &timeout,
+					 &pool, &gather))
 		return NULL;
 	if (pool != Py_None && !PyObject_TypeCheck(pool, pool_type)) {
 		PyErr_SetString(PyExc_TypeError, "landing: pool: want a relive.Pool");
@@ -30,6 +31,7 @@ static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	}
 	opts.timeout_ns = (int64_t)(timeout * 1e9);
 	opts.unwaited = 1; /* batch_make waits */
+	opts.path = gather ? RLV_LANDING_GATHER : 0;
 	if (pool != Py_None) {
 		opts.pool = pool_borrow(pool);
 		if (!opts.pool)
@@ -213,6 +215,38 @@ static PyObject *landing_use(PyObject *object, PyObject *args)
 	return error_or_none(ret);
 }
 
+static PyObject *landing_fetch(PyObject *object, PyObject *array)
+{
+	struct landing *self = (struct landing *)object;
+	PyThreadState *thread;
+	Py_buffer view;
+	size_t bytes;
+	int ret;
+
+	if (PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO))
+		return NULL;
+	bytes = (size_t)view.itemsize;
+	for (int d = 0; d < view.ndim; d++)
+		bytes += (size_t)((view.shape[d] - 1) * view.strides[d]);
+	thread = PyEval_SaveThread();
+	ret = rlv_landing_fetch(self->landing, view.buf, bytes);
+	PyEval_RestoreThread(thread);
+	PyBuffer_Release(&view);
+	return error_or_none(ret);
+}
+
+static const char *path_name(uint32_t path)
+{
+	switch (path) {
+	case RLV_LANDING_GATHER:
+		return "gather";
+	case RLV_LANDING_PINNED:
+		return "pinned";
+	default:
+		return "in place";
+	}
+}
+
 static PyObject *landing_info(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct landing *self = (struct landing *)object;
@@ -221,12 +255,12 @@ static PyObject *landing_info(PyObject *object, PyObject *Py_UNUSED(unused))
 
 	if (ret)
 		return error_raise(ret);
-	return Py_BuildValue("{s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:d}", "path",
-			     info.path == RLV_LANDING_PINNED ? "pinned" : "in place", "name",
-			     info.name, "device", (int)info.device, "buffers",
+	return Py_BuildValue("{s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:K,s:d}", "path", path_name(info.path),
+			     "name", info.name, "device", (int)info.device, "buffers",
 			     (unsigned int)info.buffers, "bytes", (unsigned long long)info.bytes,
 			     "batches", (unsigned long long)info.batches, "copied_bytes",
-			     (unsigned long long)info.copied_bytes, "waited",
+			     (unsigned long long)info.copied_bytes, "gathered_bytes",
+			     (unsigned long long)info.gathered_bytes, "waited",
 			     (double)info.waited_ns / 1e9);
 }
 
@@ -234,6 +268,7 @@ static PyMethodDef methods[] = {
 	{ "dlpack", landing_dlpack, METH_VARARGS, NULL },
 	{ "address", landing_address, METH_VARARGS, NULL },
 	{ "use", landing_use, METH_VARARGS, NULL },
+	{ "fetch", landing_fetch, METH_O, NULL },
 	{ "info", landing_info, METH_NOARGS, NULL },
 	{ 0 },
 };

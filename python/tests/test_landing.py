@@ -123,6 +123,28 @@ def test_landing__is_shared_and_counts(filled):
     assert "cuda:0" in repr(landing)
 
 
+@pytest.mark.parametrize("layout", ["dense", "window"])
+def test_landing__gathers_frames(make_table, layout):
+    frames = make_table({"frame": relive.Column("frame", (24, 24), "uint8", "obs"), "id": "uint64"},
+                        views=[relive.View(stack=2)])
+    with frames.writer() as writer:
+        for i in range(200):
+            writer.append(frame=np.full((24, 24), i % 251, np.uint8), id=i)
+    landing = Landing("cuda", path="gather")
+    with frames.sampler(16, device=landing, prefetch=0, layout=layout) as sampler:
+        batch = sampler.sample()
+        info = landing.info()
+        assert info["path"] == "gather" and info["gathered_bytes"] == 16 * (4 if layout == "dense" else 3) * 576
+        for later, name in enumerate(["frame", "next_frame"]):
+            assert np.array_equal(batch[name].numpy()[:, 1, 5, 5], (batch.id.numpy() + later) % 251)
+            if not ON_GPU and layout == "dense":
+                assert np.array_equal(on_device(batch[name]), batch[name].numpy())
+        assert np.array_equal(batch.copy().frame, np.asarray(batch.frame))
+        assert np.array_equal(pickle.loads(pickle.dumps(batch)).frame, batch.frame.numpy())
+    with pytest.raises(relive.InvalidArgument, match='want "copy", "gather"'):
+        Landing("cuda", path="peer")
+
+
 def test_update_priorities__td_errors_of_the_device(filled):
     with filled.sampler(32, device="cuda", prefetch=0) as sampler:
         batch = sampler.sample()
