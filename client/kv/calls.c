@@ -18,6 +18,7 @@ struct key_call {
 	struct chain_key key;
 	const struct heap_put *put;
 	struct heap_room room;
+	struct heap_range range;
 	struct heap_value got;
 	uint64_t version, than;
 };
@@ -34,6 +35,13 @@ static int step_get(void *ctx, struct heap_access *acc)
 	struct key_call *call = ctx;
 
 	return heap_get(acc, &call->key, &call->room, &call->got);
+}
+
+static int step_get_range(void *ctx, struct heap_access *acc)
+{
+	struct key_call *call = ctx;
+
+	return heap_get_range(acc, &call->key, &call->range, &call->room, &call->got);
 }
 
 /* Runs the step with the key's hash. In place the first attempt needs neither a deadline nor a clock. */
@@ -132,11 +140,20 @@ static int value_fill(const struct heap_value *got, struct rlv_kv_value *value)
 	if (!value->room)
 		value->ptr = (void *)(uintptr_t)got->ptr;
 	else if (got->len > value->room)
-		return error_set(-ERANGE,
-				 "value->room %" PRIu64 ": the value has %" PRIu64 " bytes",
+		return error_set(-ERANGE, "value->room %" PRIu64 ": there are %" PRIu64 " bytes",
 				 value->room, got->len);
 	else if (got->len && got->ptr != value->ptr)
 		memcpy(value->ptr, got->ptr, got->len);
+	return 0;
+}
+
+/* Memory that the caller gives. */
+static inline int value_room(const struct rlv_kv_value *value, struct heap_room *room)
+{
+	if (value->room && !value->ptr)
+		return error_set(-EINVAL, "value->ptr is NULL, and value->room is not 0");
+	room->ptr = value->room ? value->ptr : NULL;
+	room->bytes = value->room;
 	return 0;
 }
 
@@ -144,12 +161,10 @@ static int value_fill(const struct heap_value *got, struct rlv_kv_value *value)
 static int value_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value)
 {
 	struct key_call call; /* not cleared: it takes as long as a quarter of a get */
-	int ret;
+	int ret = value_room(value, &call.room);
 
-	if (value->room && !value->ptr)
-		return error_set(-EINVAL, "value->ptr is NULL, and value->room is not 0");
-	call.room.ptr = value->room ? value->ptr : NULL;
-	call.room.bytes = value->room;
+	if (ret)
+		return ret;
 	ret = key_run(kv, key, &call, step_get, kv->store->timeout_ns);
 	return ret ? ret : value_fill(&call.got, value);
 }
@@ -172,6 +187,28 @@ int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *val
 	ret = value_get(kv, key, &ours);
 	if (ret == 0 || ret == -ERANGE)
 		abi_write(value, &ours, sizeof(ours));
+	return ret;
+}
+
+int rlv_kv_get_range(struct rlv_kv *kv, struct rlv_bytes key, uint64_t offset, uint64_t len,
+		     struct rlv_kv_value *value)
+{
+	struct key_call call = { .range = { offset, len } };
+	struct rlv_kv_value ours;
+	int ret = kv_key_check(kv, key);
+
+	if (ret == 0 && !value)
+		ret = error_set(-EINVAL, "value is NULL");
+	if (ret == 0)
+		ret = abi_read(&ours, sizeof(ours), value, "value->");
+	if (ret == 0)
+		ret = value_room(&ours, &call.room);
+	if (ret == 0)
+		ret = key_run(kv, key, &call, step_get_range, kv->store->timeout_ns);
+	if (ret)
+		return ret;
+	ret = value_fill(&call.got, &ours);
+	abi_write(value, &ours, sizeof(ours));
 	return ret;
 }
 

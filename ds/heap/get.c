@@ -122,9 +122,40 @@ int heap_get(struct heap_access *acc, const struct chain_key *key, const struct 
 		ret = acc->in_place && i < 2 ? heap_get_in_place(acc, key, room, out)
 					     : heap_get_once(acc, key, out);
 		if (ret == 0 && out->large)
-			ret = heap_large_get(acc, key, room, out);
+			ret = heap_large_get(acc, key, NULL, room, out);
 	}
 	return acc->pinned || acc->pin_due ? heap_access_unpin(acc, ret) : ret;
+}
+
+/* The bytes of the range, of a value that was read whole. */
+static void range_cut(const struct heap_range *range, struct heap_value *out)
+{
+	uint64_t len = heap_range_in(range, out->len);
+
+	if (len)
+		out->ptr = (const uint8_t *)out->ptr + range->offset;
+	out->len = len;
+}
+
+/* Pins at once: a value in chunks needs it anyway. */
+int heap_get_range(struct heap_access *acc, const struct chain_key *key,
+		   const struct heap_range *range, const struct heap_room *room,
+		   struct heap_value *out)
+{
+	int ret = -EAGAIN;
+
+	if (acc->plane)
+		ret = acc->plane->get(acc, key, out);
+	for (uint32_t i = 0; !acc->plane && ret == -EAGAIN && i < HEAP_MOST_READS; i++) {
+		if (acc->owner)
+			heap_access_pin(acc);
+		ret = heap_get_once(acc, key, out);
+		if (ret == 0 && out->large)
+			ret = heap_large_get(acc, key, range, room, out);
+	}
+	if (ret == 0 && !out->large)
+		range_cut(range, out);
+	return acc->plane ? ret : heap_access_unpin(acc, ret);
 }
 
 int heap_version(struct heap_access *acc, const struct chain_key *key, uint64_t *version_out)

@@ -125,6 +125,28 @@ void heap_access_close(struct heap_access *acc);
 RLV_MUST_CHECK int heap_get(struct heap_access *acc, const struct chain_key *key,
 			    const struct heap_room *room, struct heap_value *out);
 
+/* Bytes of a value, from `offset` on. */
+struct heap_range {
+	uint64_t offset, len;
+};
+
+/* How many of a range a value has. */
+static inline uint64_t heap_range_in(const struct heap_range *range, uint64_t bytes)
+{
+	uint64_t rest = range->offset < bytes ? bytes - range->offset : 0;
+
+	return range->len < rest ? range->len : rest;
+}
+
+/*
+ * Reads those bytes of the newest version that the range has: out->ptr and out->len are theirs. Errors: as
+ * heap_get. Cost: 2 RT, 1 if the cell has the value; of a value in chunks 1 more for each window of those that
+ * the range is in. A key that this access has not seen costs no more.
+ */
+RLV_MUST_CHECK int heap_get_range(struct heap_access *acc, const struct chain_key *key,
+				  const struct heap_range *range, const struct heap_room *room,
+				  struct heap_value *out);
+
 /* The newest version's number, also of a deletion; 0 = there was none. Cost: 1 RT if the cursor is
    warm and the cell valid. */
 RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key *key,

@@ -238,38 +238,63 @@ void heap_large_end(struct heap_access *acc, struct heap_large *large, uint32_t 
 
 /* -------- get -------- */
 
-/* Reads n shares from `first` on, and copies them to where they belong. -EAGAIN: one is not what the
-   manifest says. */
-static int shares_read(struct heap_access *acc, const struct heap_manifest *manifest,
-		       uint32_t first, uint32_t n, const struct heap_room *value)
+/* Bytes of a value in chunks, and where they go. */
+struct wanted {
+	const struct heap_manifest *manifest;
+	uint64_t bytes; /* of the value */
+	struct heap_range range;
+	uint8_t *to;
+};
+
+/* Gives what is wanted of share i, which is at `from`; returns the checksum of all of it. */
+static uint32_t share_give(struct heap_access *acc, const struct wanted *want, uint32_t i,
+			   const uint8_t *from)
 {
-	const struct heap_piece *pieces = &pieces_of(manifest)[first];
-	uint64_t room = align_up(manifest->share, 8);
+	uint64_t begin = i * want->manifest->share;
+	uint64_t bytes = heap_share(want->bytes, want->manifest->share, i);
+	uint64_t first = max_u64(begin, want->range.offset);
+	uint64_t end = min_u64(begin + bytes, want->range.offset + want->range.len);
+	uint8_t *to = want->to + (first - want->range.offset);
+	uint32_t crc;
+
+	if (end - first == bytes)
+		return want->range.len >= PAST_BYTES ? transport_copy_racy_crc_past(to, from, bytes)
+						     : transport_copy_racy_crc(0, to, from, bytes);
+	if (acc->in_place) {
+		crc = transport_copy_racy_crc(0, acc->stage, from, bytes);
+		from = acc->stage;
+	} else {
+		crc = crc32c(0, from, bytes);
+	}
+	memcpy(to, from + (first - begin), end - first);
+	return crc;
+}
+
+/* Reads n shares from `first` on. -EAGAIN: one is not what the manifest says. */
+static int shares_read(struct heap_access *acc, const struct wanted *want, uint32_t first,
+		       uint32_t n)
+{
+	const struct heap_piece *pieces = &pieces_of(want->manifest)[first];
+	uint64_t share = want->manifest->share, room = align_up(share, 8);
 	struct transport_io ios[WINDOW_MOST];
-	uint8_t *stage = acc->in_place ? NULL : acc->stage;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < n && stage; i++)
+	for (uint32_t i = 0; i < n && !acc->in_place; i++)
 		ios[i] = (struct transport_io){
 			.region = acc->heap->rows,
 			.off = heap_piece_off(&pieces[i]) + sizeof(struct heap_entry),
-			.dst = stage + i * room,
-			.len = (uint32_t)align_up(
-				heap_share(value->bytes, manifest->share, first + i), 8),
+			.dst = acc->stage + i * room,
+			.len = (uint32_t)align_up(heap_share(want->bytes, share, first + i), 8),
 		};
-	if (stage)
+	if (!acc->in_place)
 		ret = window_run(acc, ios, n, false);
 	for (uint32_t i = 0; ret == 0 && i < n; i++) {
-		const uint8_t *from = stage ? stage + i * room
-					    : acc->heap->rows->base + heap_piece_off(&pieces[i]) +
-						      sizeof(struct heap_entry);
-		uint64_t bytes = heap_share(value->bytes, manifest->share, first + i);
-		uint8_t *to = (uint8_t *)value->ptr + (first + i) * manifest->share;
-		uint32_t crc = value->bytes >= PAST_BYTES
-				       ? transport_copy_racy_crc_past(to, from, bytes)
-				       : transport_copy_racy_crc(0, to, from, bytes);
+		const uint8_t *from = acc->in_place
+					      ? acc->heap->rows->base + heap_piece_off(&pieces[i]) +
+							sizeof(struct heap_entry)
+					      : acc->stage + i * room;
 
-		if (crc != pieces[i].crc)
+		if (share_give(acc, want, first + i, from) != pieces[i].crc)
 			ret = error_set(acc->pinned ? -EBADMSG : -EAGAIN,
 					"heap %s: chunk %u of a value is damaged",
 					acc->heap->desc.name, first + i);
@@ -277,40 +302,44 @@ static int shares_read(struct heap_access *acc, const struct heap_manifest *mani
 	return ret;
 }
 
-/* Reads all shares to value->ptr. Over a wire they pass through the stage. */
-static int large_read(struct heap_access *acc, const struct heap_manifest *manifest,
-		      const struct heap_room *value)
+/* Reads the shares that the range is in. Over a wire they pass through the stage, in place those of which
+   only a part is wanted. */
+static int large_read(struct heap_access *acc, const struct wanted *want)
 {
-	uint32_t window = window_of(acc, manifest->share);
+	uint64_t share = want->manifest->share;
+	uint32_t first = (uint32_t)(want->range.offset / share);
+	uint32_t end = (uint32_t)div_up(want->range.offset + want->range.len, share);
+	uint32_t window = window_of(acc, share);
+	uint64_t staged = acc->in_place ? want->range.len < want->bytes
+					: min_u64(window, end - first);
 	int ret = 0;
 
-	if (!acc->in_place && !heap_access_make_room(acc, min_u64(window, manifest->n) *
-								  align_up(manifest->share, 8)))
+	if (!heap_access_make_room(acc, staged * align_up(share, 8)))
 		ret = error_set(-ENOMEM, "get: cannot allocate memory for chunks");
-	for (uint32_t first = 0; ret == 0 && first < manifest->n; first += window)
-		ret = shares_read(acc, manifest, first,
-				  (uint32_t)min_u64(window, manifest->n - first), value);
+	for (; ret == 0 && first < end; first += window)
+		ret = shares_read(acc, want, first, (uint32_t)min_u64(window, end - first));
 	return ret;
 }
 
-/* Memory for the value: the caller's, if it has any, or else that of the access. */
+/* Memory for that many bytes: the caller's, if it has any, or else that of the access. */
 static int large_room(struct heap_access *acc, const struct heap_room *room, uint64_t bytes,
-		      struct heap_room *value_out)
+		      uint8_t **to_out)
 {
-	*value_out = (struct heap_room){ room->ptr, bytes };
+	*to_out = room->ptr;
 	if (room->ptr)
 		return 0;
 	mem_free(acc->large);
 	acc->large = mem_alloc(bytes);
-	value_out->ptr = acc->large;
+	*to_out = acc->large;
 	return acc->large ? 0 : error_set(-ENOMEM, "get: cannot allocate %" PRIu64 " bytes", bytes);
 }
 
 int heap_large_get(struct heap_access *acc, const struct chain_key *key,
-		   const struct heap_room *room, struct heap_value *out)
+		   const struct heap_range *range, const struct heap_room *room,
+		   struct heap_value *out)
 {
+	struct wanted want = { 0 };
 	struct heap_manifest *manifest;
-	struct heap_room value;
 	int ret = 0;
 
 	if (acc->owner && !acc->pinned) {
@@ -324,15 +353,18 @@ int heap_large_get(struct heap_access *acc, const struct chain_key *key,
 	manifest = mem_alloc(out->len);
 	if (!manifest)
 		return error_set(-ENOMEM, "get: cannot allocate memory for a manifest");
-	memcpy(manifest, out->ptr, out->len);
+	want.manifest = memcpy(manifest, out->ptr, out->len);
+	want.bytes = out->large;
+	want.range.offset = range ? range->offset : 0;
+	want.range.len = range ? heap_range_in(range, out->large) : out->large;
 	out->ptr = NULL;
-	out->len = out->large;
-	if (!room->ptr ||
-	    room->bytes >= out->len) { /* or else the caller says that it is too small */
-		ret = large_room(acc, room, out->len, &value);
+	out->len = want.range.len;
+	if (out->len && (!room->ptr || room->bytes >= out->len)) { /* or else the caller says
+								       that it is too small */
+		ret = large_room(acc, room, out->len, &want.to);
 		if (ret == 0)
-			ret = large_read(acc, manifest, &value);
-		out->ptr = value.ptr;
+			ret = large_read(acc, &want);
+		out->ptr = want.to;
 	}
 	mem_free(manifest);
 	return ret;

@@ -4,7 +4,7 @@
  *
  *   put    take slots | write the shares | pin, find the key | write the headers of the chunks, which
  *          name the head word to come | the manifest, then CAS the head word, as any put
- *   get    pin, read the manifest | the shares, a window of them in each round trip
+ *   get    pin, read the manifest | the shares, a window of them in each round trip; of a range those it is in
  *
  * The CAS of the head word puts all chunks into use at once, and the next one of that key ends it: a chunk
  * whose header names another word than its bucket has is free. So a client may be killed between any two
@@ -37,8 +37,10 @@ RLV_MUST_CHECK int heap_large_name(struct heap_access *acc, const struct heap_la
 void heap_large_end(struct heap_access *acc, struct heap_large *large, uint32_t bucket,
 		    uint64_t word);
 
-/* Reads the value whose manifest *out has, and pins to do so. As heap_get. */
+/* Reads the value whose manifest *out has, and pins to do so; of a range, or NULL, all of it. As heap_get,
+   heap_get_range. */
 RLV_MUST_CHECK int heap_large_get(struct heap_access *acc, const struct chain_key *key,
-				  const struct heap_room *room, struct heap_value *out);
+				  const struct heap_range *range, const struct heap_room *room,
+				  struct heap_value *out);
 
 #endif

@@ -170,6 +170,17 @@ struct rlv_kv_value {
  */
 RLV_CHECKED int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value);
 
+/*
+ * Reads `len` bytes of the newest version from `offset` on; value->len is how many there are, fewer where the value
+ * ends, 0 behind its end. All of them are of the version value->version: ranges of equal versions are of one
+ * value. Of a value that is longer than an extent it reads only the chunks that the range is in, and checks
+ * each; others it reads whole. Errors: as rlv_kv_get; -ERANGE: value->room is smaller than value->len. Thread:
+ * owner. Cost: 2 RT, 1 up to RLV_KV_INLINE_BYTES; of a value longer than an extent 1 RT more for each 16 MiB of
+ * chunks. Of another mode than clover as rlv_kv_get.
+ */
+RLV_CHECKED int rlv_kv_get_range(struct rlv_kv *kv, struct rlv_bytes key, uint64_t offset,
+				 uint64_t len, struct rlv_kv_value *value);
+
 /* One key of rlv_kv_get_many or rlv_kv_put_many. The caller gives key, and memory of `room` bytes at ptr
    for a get, or `len` bytes at ptr, which stay as they are, for a put. */
 struct rlv_kv_item {

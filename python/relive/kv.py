@@ -71,6 +71,21 @@ class Kv:
         data, version = self._core.get(_bytes(key), 0)
         return _value.decode(data, pickle), version
 
+    def get_range(self, key: bytes | str, offset: int, length: int) -> tuple[bytes, int]:
+        """Returns ``length`` bytes of the newest value from ``offset`` on, fewer where it ends, and the number of
+        its version: ranges of equal versions are of one value. Of a value that is longer than an extent only the
+        chunks of the range are read.
+
+        Bytes are counted as they are stored: arrays and pickles have a header before them.
+
+        :raises NotFound: the key has no value.
+        :raises InvalidArgument: ``offset`` or ``length`` is negative, or above 2**64 - 1.
+        """
+        if min(offset, length) < 0 or max(offset, length) >= 1 << 64:
+            raise errors.InvalidArgument("get_range: offset %d, length %d: want 0 to 2**64 - 1"
+                                         % (offset, length))
+        return self._core.get_range(_bytes(key), offset, length)
+
     def get_many(self, keys: Iterable[bytes | str], *,
                  pickle: bool = False) -> list[tuple[Any, int] | None]:
         """Returns what :meth:`get` returns for each key, or None if it has no value, in one round trip for

@@ -66,14 +66,39 @@ static PyObject *kv_put(PyObject *object, PyObject *args)
 	return ret ? NULL : PyLong_FromUnsignedLongLong(version);
 }
 
+/* What a get returned: (value, version), None for -ENODATA. Leaves the handle, in which the value lies: no
+   object is made while it is locked. */
+static PyObject *kv_got(struct handle *self, int ret, const struct rlv_kv_value *value,
+			Py_buffer *key)
+{
+	PyObject *result = NULL;
+	void *copy = NULL;
+
+	if (ret == 0) {
+		copy = malloc(value->len + 1);
+		ret = copy ? 0 : -ENOMEM;
+	}
+	if (ret == 0 && value->len)
+		memcpy(copy, value->ptr, value->len);
+	handle_leave(self);
+	PyBuffer_Release(key);
+	if (ret == 0)
+		result = Py_BuildValue("y#K", copy, (Py_ssize_t)value->len,
+				       (unsigned long long)value->version);
+	else if (ret == -ENODATA)
+		result = Py_NewRef(Py_None);
+	else
+		error_raise(ret);
+	free(copy);
+	return result;
+}
+
 /* get(key, than): (value, version); None if the newest version is not above `than`. */
 static PyObject *kv_get(PyObject *object, PyObject *args)
 {
 	struct handle *self = (struct handle *)object;
 	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
 	unsigned long long than;
-	PyObject *result = NULL;
-	void *copy = NULL;
 	Py_buffer key;
 	int ret;
 
@@ -85,23 +110,26 @@ static PyObject *kv_get(PyObject *object, PyObject *args)
 	}
 	ret = than ? rlv_kv_get_newer(self->kv, bytes_of(&key), than, &value)
 		   : rlv_kv_get(self->kv, bytes_of(&key), &value);
-	if (ret == 0) { /* no object is made while the handle is locked */
-		copy = malloc(value.len + 1);
-		ret = copy ? 0 : -ENOMEM;
+	return kv_got(self, ret, &value, &key);
+}
+
+/* get_range(key, offset, length): (bytes, version). */
+static PyObject *kv_get_range(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+	unsigned long long offset, length;
+	Py_buffer key;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "y*KK", &key, &offset, &length))
+		return NULL;
+	if (handle_enter(self)) {
+		PyBuffer_Release(&key);
+		return NULL;
 	}
-	if (ret == 0)
-		memcpy(copy, value.ptr, value.len);
-	handle_leave(self);
-	PyBuffer_Release(&key);
-	if (ret == 0)
-		result = Py_BuildValue("y#K", copy, (Py_ssize_t)value.len,
-				       (unsigned long long)value.version);
-	else if (ret == -ENODATA)
-		result = Py_NewRef(Py_None);
-	else
-		error_raise(ret);
-	free(copy);
-	return result;
+	ret = rlv_kv_get_range(self->kv, bytes_of(&key), offset, length, &value);
+	return kv_got(self, ret, &value, &key);
 }
 
 /* has(key): whether it has a value, which is not copied. */
@@ -418,6 +446,7 @@ static PyMethodDef methods[] = {
 	{ "repair", kv_repair, METH_VARARGS, NULL },
 	{ "put", kv_put, METH_VARARGS, NULL },
 	{ "get", kv_get, METH_VARARGS, NULL },
+	{ "get_range", kv_get_range, METH_VARARGS, NULL },
 	{ "get_many", kv_get_many, METH_VARARGS, NULL },
 	{ "put_many", kv_put_many, METH_VARARGS, NULL },
 	{ "has", kv_has, METH_VARARGS, NULL },

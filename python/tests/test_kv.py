@@ -148,6 +148,21 @@ def test_put_many(kv):
         kv._core.put_many([b"a"], [1])
 
 
+def test_get_range(kv):
+    data = bytes(range(256)) * 1000  # in several chunks
+    kv.put("a", data)
+    assert kv.get_range("a", 65_000, 1000) == (data[65_000:66_000], 1)
+    assert kv.get_range("a", len(data) - 5, 1 << 40) == (data[-5:], 1)
+    assert kv.get_range("a", len(data), 1) == (b"", 1)
+    kv.put("a", b"short")
+    assert kv.get_range(b"a", 1, 3) == (b"hor", 2)
+    for offset, length in (-1, 1), (0, -1), (1 << 64, 1):
+        with pytest.raises(relive.InvalidArgument, match="get_range: offset"):
+            kv.get_range("a", offset, length)
+    with pytest.raises(relive.NotFound):
+        kv.get_range("none", 0, 1)
+
+
 def test_bytes_are_stored_as_they_are(kv):
     for value in (b"", b"x", b"\xf7RLV", b"\xf7RLV" + bytes(100), b"\xf7RL"):
         kv["k"] = value

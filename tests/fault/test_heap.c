@@ -294,6 +294,57 @@ TEST(torn_dropped_and_unknown__are_never_read)
 	assert_true(failed > 100);
 }
 
+/* A range of a value in chunks is right, or the error typed. */
+static int run_range_with(const struct fault_plan *plan, uint64_t no_memory_at)
+{
+	static const uint8_t value[LARGE_BYTES] = { [70000] = 7 };
+	const struct heap_range range = { 69999, 130000 };
+	const struct heap_room room = { NULL, 0 };
+	struct heap_client writer, client;
+	struct heap_fixture fx;
+	struct heap_value got;
+	struct chain_key key;
+	uint64_t version;
+	int ret;
+
+	heap_fixture_open(&fx, 400, 12);
+	heap_fixture_join(&fx, 1, NULL, &writer);
+	heap_fixture_join(&fx, 2, wrap, &client);
+	client.acc.in_place = !plan;
+	key = chain_key("large", 5, client.heap->desc.seed);
+	must(heap_fixture_put(&writer, "large", value, sizeof(value), &version));
+	fault_set(client.tr, plan ? plan : &(struct fault_plan){ 0 });
+	mem_fail_after(no_memory_at);
+	ret = heap_get_range(&client.acc, &key, &range, &room, &got);
+	mem_fail_after(0);
+	fault_set(client.tr, &(struct fault_plan){ 0 });
+	if (ret == 0) {
+		assert_int_equal(got.len, sizeof(value) - range.offset);
+		assert_memory_equal(got.ptr, value + range.offset, got.len);
+	}
+	heap_fixture_expect_sound(&fx, NULL);
+	heap_fixture_leave(&client);
+	heap_fixture_leave(&writer);
+	heap_fixture_close(&fx);
+	return ret;
+}
+
+TEST(a_range__each_operation_and_allocation_fails_once)
+{
+	uint64_t n = 1;
+
+	while (run_range_with(&(struct fault_plan){ .fail_at = n, .fail_code = -EIO }, 0) == -EIO)
+		n++;
+	assert_true(n > 3);
+	for (n = 1; run_range_with(NULL, n) == -ENOMEM;)
+		n++;
+	assert_int_equal(n, 4); /* manifest, value, stage */
+	for (uint64_t seed = 1; seed <= 20; seed++)
+		assert_int_not_equal(
+			run_range_with(&(struct fault_plan){ .seed = seed, .tear_rate = 30000 }, 0),
+			-EBADMSG);
+}
+
 /* Every allocation of an access fails once. */
 TEST(no_memory__is_an_error)
 {

@@ -198,6 +198,84 @@ TEST(direct__threads_see_whole_values_and_rising_versions)
 	run_threads(HEAP_DIRECT);
 }
 
+/* -------- ranges of large values -------- */
+
+#define LARGE_WORDS 25000u /* 200 KB, in four chunks */
+#define LARGE_PUTS 150u
+
+static atomic_bool put_all;
+
+static void *put_large(void *arg)
+{
+	static uint64_t words[LARGE_WORDS];
+	struct thread *t = arg;
+	uint64_t version;
+	int ret = 0;
+
+	for (uint64_t v = 1; v <= LARGE_PUTS && (ret == 0 || ret == -EAGAIN); v += ret == 0) {
+		for (uint64_t i = 0; i < LARGE_WORDS; i++)
+			words[i] = v << 32 | i;
+		ret = heap_fixture_put(&t->client, "large", words, sizeof(words), &version);
+	}
+	if (ret)
+		t->failed = error_last();
+	atomic_store(&put_all, true);
+	return NULL;
+}
+
+/* The bytes of a range are those of its version, and versions rise. */
+static void *get_ranges(void *arg)
+{
+	static const struct heap_room room = { NULL, 0 };
+	struct thread *t = arg;
+	struct chain_key key = key_of(t, "large");
+	struct heap_value got = { 0 };
+	struct rng rng;
+
+	rng_seed(&rng, 9, t->number);
+	while (!t->failed && got.version < LARGE_PUTS) {
+		uint64_t first = rng_uniform_u64(&rng, LARGE_WORDS), before = got.version;
+		const struct heap_range range = { 8 * first,
+						  8 + rng_uniform_u64(&rng, 150000) / 8 * 8 };
+		bool last = atomic_load(&put_all);
+		int ret = heap_get_range(&t->client.acc, &key, &range, &room, &got);
+
+		if (ret == 0 && (got.version < before || (last && got.version < LARGE_PUTS)))
+			t->failed = "a version went back";
+		for (uint64_t i = 0; ret == 0 && i < got.len / 8; i++)
+			if (((const uint64_t *)got.ptr)[i] != (got.version << 32 | (first + i)))
+				t->failed = "a range has bytes of another version";
+		if (ret && ret != -ENOENT)
+			t->failed = error_last();
+	}
+	return NULL;
+}
+
+TEST(ranges__threads_see_bytes_of_one_version)
+{
+	static struct thread threads[3];
+	struct heap_fixture fx;
+
+	memset(threads, 0, sizeof(threads));
+	heap_fixture_open(&fx, 50, 24);
+	for (uint32_t i = 0; i < 3; i++) {
+		threads[i].number = i;
+		heap_fixture_join(&fx, i + 1, NULL, &threads[i].client);
+		assert_int_equal(pthread_create(&threads[i].id, NULL, i ? get_ranges : put_large,
+						&threads[i]),
+				 0);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(pthread_join(threads[i].id, NULL), 0);
+		if (threads[i].failed)
+			fail_msg("thread %u: %s", i, threads[i].failed);
+	}
+	heap_fixture_expect_sound(&fx, NULL);
+	for (uint32_t i = 0; i < 3; i++)
+		heap_fixture_leave(&threads[i].client);
+	heap_fixture_close(&fx);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);

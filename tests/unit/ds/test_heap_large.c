@@ -166,6 +166,116 @@ TEST(large_values__cost_4_round_trips)
 	heap_fixture_close(&fx);
 }
 
+/* Into memory of the access, then into memory of the caller that is not aligned and has no byte too much. */
+static void expect_range(struct heap_client *client, uint64_t len, const struct heap_range *range,
+			 uint64_t version)
+{
+	const struct chain_key key = chain_key("k", 1, client->heap->desc.seed);
+	uint64_t n = range->offset < len ? len - range->offset : 0;
+	struct heap_room room = { NULL, 0 };
+	struct heap_value got;
+
+	n = range->len < n ? range->len : n;
+	for (int i = 0; i < 2; i++) {
+		memset(memory, 0xa5, sizeof(memory));
+		must(heap_get_range(&client->acc, &key, range, &room, &got));
+		assert_int_equal(got.len, n);
+		assert_int_equal(got.version, version);
+		if (n)
+			assert_memory_equal(got.ptr, want + range->offset, n);
+		if (got.ptr == memory + 3)
+			assert_int_equal(memory[3 + n], 0xa5);
+		room = (struct heap_room){ memory + 3, n };
+	}
+}
+
+static void all_ranges(struct transport *(*wrap)(struct transport *inner))
+{
+	static const uint64_t sizes[] = { 5, ENTRY_MOST, ENTRY_MOST + 1, 3 * SHARE,
+					  5 * SHARE + 100 };
+	static const uint64_t lens[] = {
+		0, 1, 3, SHARE - 1, SHARE, SHARE + 2, 3 * SHARE, UINT64_MAX
+	};
+	struct heap_fixture fx;
+	struct heap_client a, reader;
+	uint64_t version;
+
+	heap_fixture_open(&fx, 100, 40);
+	heap_fixture_join(&fx, 1, wrap, &a);
+	heap_fixture_join(&fx, 0, wrap, &reader);
+	a.acc.window_bytes = 2 * EXTENT;
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+		const uint64_t len = sizes[s];
+		const uint64_t offsets[] = { 0,       2,         SHARE - 1,
+					     SHARE,   SHARE + 1, 3 * SHARE - 5,
+					     len - 1, len,       UINT64_MAX };
+
+		must(put(&a, "k", len, s, &version));
+		fill(want, len, s);
+		for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++)
+			for (size_t k = 0; k < sizeof(lens) / sizeof(lens[0]); k++) {
+				const struct heap_range range = { offsets[i], lens[k] };
+
+				expect_range(&a, len, &range, version);
+				expect_range(&reader, len, &range, version);
+			}
+	}
+	heap_fixture_leave(&a);
+	heap_fixture_leave(&reader);
+	heap_fixture_close(&fx);
+}
+
+TEST(ranges__of_all_places_in_place)
+{
+	all_ranges(NULL);
+}
+
+TEST(ranges__of_all_places_over_a_wire)
+{
+	all_ranges(wire_wrap);
+}
+
+/* Pin and head, entry | the chunks that the range is in, two at a time. */
+TEST(a_range__reads_its_chunks_alone)
+{
+	const uint64_t entry = 64 + 256; /* read: as much as has any key; the manifest is shorter */
+	static const struct {
+		struct heap_range range;
+		uint64_t round_trips, shares, rest; /* whole shares, and bytes of the last one */
+	} cases[] = {
+		{ { SHARE + 5, 10 }, 3, 1, 0 },
+		{ { SHARE - 1, 2 }, 3, 2, 0 },
+		{ { SHARE, SHARE }, 3, 1, 0 },
+		{ { SHARE, SHARE + 1 }, 3, 2, 0 },
+		{ { 2 * SHARE, UINT64_MAX }, 4, 3, 104 },
+		{ { 0, 4 * SHARE + 1 }, 5, 5, 0 },
+		{ { 5 * SHARE + 99, 5 }, 3, 0, 104 },
+		{ { 5 * SHARE + 100, 1 }, 2, 0, 0 },
+	};
+	const struct heap_room room = { memory, BUFFER };
+	struct heap_fixture fx;
+	struct heap_client a;
+	struct heap_value got;
+	struct chain_key key;
+	uint64_t version;
+
+	heap_fixture_open(&fx, 100, 40);
+	heap_fixture_join(&fx, 1, wire_wrap, &a);
+	a.acc.window_bytes = 2 * EXTENT;
+	key = chain_key("k", 1, fx.desc.seed);
+	must(put(&a, "k", 5 * SHARE + 100, 1, &version));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct transport_stats before = a.tr->stats;
+
+		must(heap_get_range(&a.acc, &key, &cases[i].range, &room, &got));
+		assert_int_equal(a.tr->stats.phases - before.phases, cases[i].round_trips);
+		assert_int_equal(a.tr->stats.read_bytes - before.read_bytes,
+				 8 + 128 + entry + cases[i].shares * SHARE + cases[i].rest);
+	}
+	heap_fixture_leave(&a);
+	heap_fixture_close(&fx);
+}
+
 TEST(a_large_value__needs_as_much_room)
 {
 	const uint64_t len = 3 * SHARE;
@@ -277,8 +387,10 @@ TEST(a_damaged_chunk__is_an_error)
 	struct heap_fixture fx;
 	struct heap_client a;
 	struct heap_check_report report;
+	const struct chain_key key = chain_key("k", 1, 7);
+	const struct heap_room room = { memory, BUFFER };
 	struct heap_value got;
-	uint64_t version, off = 0;
+	uint64_t version, off = 0, damaged = 0;
 
 	heap_fixture_open(&fx, 100, 14);
 	heap_fixture_join(&fx, 1, NULL, &a);
@@ -293,6 +405,13 @@ TEST(a_damaged_chunk__is_an_error)
 	assert_true(off > 0);
 	fx.heap->rows->base[off + 64 + 1234] ^= 4;
 	assert_int_equal(heap_fixture_get(&a, "k", &got), -EBADMSG);
+	/* Of ranges only that of its chunk, though it does not have the damaged bit. */
+	for (uint64_t i = 0; i < 3; i++) {
+		const struct heap_range range = { i * SHARE + 10, 20 };
+
+		damaged += heap_get_range(&a.acc, &key, &range, &room, &got) == -EBADMSG;
+	}
+	assert_int_equal(damaged, 1);
 	must(heap_check(fx.heap, &report));
 	assert_int_equal(report.problems, 1);
 	assert_non_null(strstr(report.text[0], "chunk"));

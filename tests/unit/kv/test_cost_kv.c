@@ -108,11 +108,17 @@ TEST(cost__get_1_put_2_delete_2)
 	must(rlv_kv_get(kv, key, &value), "get");
 	expect_price(kv, before, 1, 1072 + 128, 0);
 	before = price(kv);
+	must(rlv_kv_get_range(kv, key, 10, 20, &value), "get_range");
+	expect_price(kv, before, 2, 8 + 128 + 1072, 8 + 8);
+	before = price(kv);
 	must(rlv_kv_put_if(kv, key, (struct rlv_bytes){ bytes, 64 }, 4, &version), "put_if");
 	expect_price(kv, before, 2, 8 + 128, 8 + 136 + 80 + 8);
 	before = price(kv);
 	must(rlv_kv_get(kv, key, &value), "get of a small value");
 	expect_price(kv, before, 1, 128, 0);
+	before = price(kv);
+	must(rlv_kv_get_range(kv, key, 10, 20, &value), "get_range of a small value");
+	expect_price(kv, before, 1, 8 + 128, 8 + 8);
 	before = price(kv);
 	expect(rlv_kv_get_newer(kv, key, 5, &value), -ENODATA);
 	expect_price(kv, before, 1, 128, 0);

@@ -127,6 +127,62 @@ TEST(kv__keeps_versions_under_keys_central)
 	keeps_versions(RLV_KV_CENTRAL);
 }
 
+/* Of values of one place and, in clover, of several. */
+static void gets_ranges(enum rlv_kv_mode mode)
+{
+	static uint8_t bytes[200000], memory[100];
+	const uint64_t len = mode == RLV_KV_CLOVER ? sizeof(bytes) : 5000;
+	struct rlv_store *store = open_store("embed:");
+	struct rlv_kv *kv = open_mode(store, mode);
+	struct rlv_kv_value value = RLV_KV_VALUE_INIT;
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 7 + i / 256);
+	put(kv, "a", "first");
+	must(rlv_kv_get_range(kv, text("a"), 1, 3, &value), "rlv_kv_get_range");
+	assert_int_equal(value.len, 3);
+	assert_memory_equal(value.ptr, "irs", 3);
+	assert_int_equal(value.version, 1);
+	must(rlv_kv_put(kv, text("a"), (struct rlv_bytes){ bytes, len }, NULL), "rlv_kv_put");
+	must(rlv_kv_get_range(kv, text("a"), 1000, 3000, &value), "rlv_kv_get_range");
+	assert_int_equal(value.len, 3000);
+	assert_memory_equal(value.ptr, bytes + 1000, 3000);
+	assert_int_equal(value.version, 2);
+	must(rlv_kv_get_range(kv, text("a"), len, 1, &value), "rlv_kv_get_range");
+	assert_int_equal(value.len, 0);
+	value.ptr = memory;
+	value.room = sizeof(memory);
+	must(rlv_kv_get_range(kv, text("a"), len - 100, UINT64_MAX, &value), "rlv_kv_get_range");
+	assert_int_equal(value.len, 100);
+	assert_memory_equal(memory, bytes + len - 100, 100);
+	expect(rlv_kv_get_range(kv, text("a"), len - 101, UINT64_MAX, &value), -ERANGE);
+	assert_int_equal(value.len, 101);
+	value.ptr = NULL;
+	expect(rlv_kv_get_range(kv, text("a"), 0, 1, &value), -EINVAL);
+	value.room = 0;
+	expect(rlv_kv_get_range(kv, text("none"), 0, 1, &value), -ENOENT);
+	expect(rlv_kv_get_range(kv, text(""), 0, 1, &value), -EINVAL);
+	expect(rlv_kv_get_range(kv, text("a"), 0, 1, NULL), -EINVAL);
+	must(rlv_kv_delete(kv, text("a"), NULL), "rlv_kv_delete");
+	expect(rlv_kv_get_range(kv, text("a"), 0, 1, &value), -ENOENT);
+	close_all(&store, &kv);
+}
+
+TEST(kv__get_range_reads_a_part)
+{
+	gets_ranges(RLV_KV_CLOVER);
+}
+
+TEST(kv__get_range_reads_a_part_direct)
+{
+	gets_ranges(RLV_KV_DIRECT);
+}
+
+TEST(kv__get_range_reads_a_part_central)
+{
+	gets_ranges(RLV_KV_CENTRAL);
+}
+
 /* Absent, deleted, small and large values, keys that come twice, and memory that is too small. */
 static void gets_many(enum rlv_kv_mode mode)
 {
