@@ -10,7 +10,8 @@
  *	         last copy, which decides; entry, then CAS in those before it, the primary last
  *	help     what the last whole copy has, each copy gets: first the entry, then the head
  *	sweep    heads from the last copy to the first; an entry that none names is reused when all calls have
- *	         ended that had begun
+ *	         ended that had begun. It leaves out a copy when the others say that it is lost, which a put
+ *	         looks at behind its pin, and all calls have ended that had begun before
  *	fill     all copies say that there will be a new one, and puts wait; calls that had begun end; all say that
  *	         there is one, which decides from now on; entry and head of the last whole copy; then it is whole
  *
@@ -23,6 +24,8 @@
  *	NEWER_IS_DONE   after a loss a newer head counts as our success      split
  *	SWEEP_FRONT     the sweep begins with the primary                    torn
  *	SWEEP_PRIMARY   the sweep looks at the primary alone                 torn
+ *	SWEEP_HEARS     the sweep leaves out what the server says is lost    torn
+ *	SWEEP_AT_ONCE   ... what the others say is lost, without a wait      torn
  *	NO_PIN          a sweep does not wait for calls                      torn
  *	NO_BARRIER      the server does not wait for calls                   split
  *	OPEN_AT_ONCE    puts do not wait for the server's wait               split
@@ -67,6 +70,7 @@ bool ended[IDS];		/* nobody goes on with the put, but helpers */
 bool whole[3];
 byte newest[3];			/* SOON: there will be copy 2, puts wait; OPEN: there is */
 bool lost[3], down[3];
+byte told[3];			/* bits of the lost copies that this one names; only sweeps need it */
 byte lost_first = NONE, lost_next = NONE;
 bool busy[4];			/* pins */
 byte calls[4];			/* how many ended, modulo 4 */
@@ -130,6 +134,14 @@ inline hear() {
 	fi
 }
 
+#define NAMES(k, c) (told[k] >> (c) & 1)
+
+/* Some copy of the line says that c is lost; all do. */
+#define TOLD(c) ((!gone[0] && NAMES(0, c)) || (!gone[1] && NAMES(1, c)) || (!gone[2] && NAMES(2, c)))
+#define ALL_TOLD(c) \
+	((c == 0 || gone[0] || NAMES(0, c)) && (c == 1 || gone[1] || NAMES(1, c)) && \
+	 (c == 2 || gone[2] || NAMES(2, c)))
+
 /* All copies that are not lost say it. */
 #define SAYS(what) (gone[2] && ((!gone[0] && newest[0] == what) || (!gone[1] && newest[1] == what)))
 
@@ -138,6 +150,17 @@ inline look_for_new() {
 	:: SAYS(OPEN) -> gone[2] = false
 	:: else
 	fi
+}
+
+inline look_for_lost() {
+#if SWEEPS
+	if
+	:: lost_first != NONE && TOLD(lost_first) -> gone[lost_first] = true
+	:: else
+	fi
+#else
+	skip
+#endif
 }
 
 /* Copy k gets the put d of the last whole copy, or already has it. */
@@ -279,6 +302,7 @@ proctype client(byte w) {
 		busy[w] = true;
 		atomic {
 			look_for_new();
+			look_for_lost();
 			if
 			:: SAYS(SOON) || (gone[0] && gone[1] && gone[2]) -> goto next	/* waits */
 			:: else
@@ -329,6 +353,11 @@ inline lose(c) {
 	:: true
 	fi;
 	lost[c] = true
+#if SWEEPS
+	;
+	told[(c + 1) % 3] = told[(c + 1) % 3] | (1 << c);
+	told[(c + 2) % 3] = told[(c + 2) % 3] | (1 << c)
+#endif
 }
 
 #define LIVE (!lost[2] && whole[2] -> 2 : (!lost[1] -> 1 : 0))
@@ -388,7 +417,7 @@ proctype server() {
 /* Reuses the entry of a put that has ended. */
 proctype sweeper() {
 	byte i, k, seen[4];
-	bool gone[3], named;
+	bool gone[3], named, torn;
 
 #ifndef THREE
 	gone[2] = true;
@@ -400,8 +429,19 @@ proctype sweeper() {
 		:: ended[3] -> i = 3
 		:: true -> goto none
 		fi;
-		hear(); busy[SWEEPER] = true
+		busy[SWEEPER] = true;
+#ifdef SWEEP_HEARS
+		hear()
+#endif
 	};
+	if
+	:: lost_first != NONE && ALL_TOLD(lost_first) ->
+#ifndef SWEEP_AT_ONCE
+		quiesce(SWEEPER);
+#endif
+		gone[lost_first] = true
+	:: else
+	fi;
 	atomic {
 		look_for_new();
 		if
@@ -414,6 +454,10 @@ proctype sweeper() {
 	:: k > 0 ->
 		atomic {
 			k--;
+			if
+			:: down[k] && !gone[k] -> goto held
+			:: else
+			fi;
 #ifdef SWEEP_FRONT
 			named = named || (!gone[2 - k] && head[2 - k] == i)
 #elif defined(SWEEP_PRIMARY)
@@ -433,6 +477,9 @@ proctype sweeper() {
 	quiesce(SWEEPER);
 #endif
 	atomic {
+		torn = (!lost[0] && head[0] == i) || (!lost[1] && head[1] == i) ||
+		       (!lost[2] && whole[2] && head[2] == i);
+		assert(!torn);
 		reused[i] = true;
 		entries[0] = entries[0] & ~(1 << i);
 		entries[1] = entries[1] & ~(1 << i);
