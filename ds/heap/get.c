@@ -1,5 +1,7 @@
 #include "ds/heap/large.h"
 
+#include "ds/part/wr_list.h"
+
 #include "base/bits.h"
 
 #include <errno.h>
@@ -43,6 +45,19 @@ int heap_value_of_cell(struct heap_access *acc, const struct chain_key *key,
 	return heap_value_found(out, found->word);
 }
 
+/* Entry and head together, behind the pin if it is due. */
+static int warm_read(struct heap_access *acc, const struct transport_io ios[2])
+{
+	struct transport *tr = acc->heap->tree->tr;
+	struct transport_wr wrs[4];
+
+	if (!acc->pin_due)
+		return transport_read(tr, ios, 2);
+	for (uint32_t i = 0; i < 2; i++)
+		wrs[2 + i] = wr_read(ios[i].region, ios[i].off, ios[i].dst, ios[i].len);
+	return heap_access_run_pinned(acc, wrs, 4);
+}
+
 /*
  * By its cursor: the entry, and the head record behind it, in one read. 1 = the head has moved, or its
  * entry is not this: *found is as the head says.
@@ -65,9 +80,10 @@ static int get_warm(struct heap_access *acc, const struct chain_key *key, struct
 	};
 	int ret = heap_access_make_room(acc, bytes) ? 0 : -ENOMEM;
 
-	if (ret || acc->pin_due || !bytes || ios[0].dst != acc->stage)
+	if (ret || (acc->pin_due && transport_changes_in_place(acc->heap->tree)) || !bytes ||
+	    ios[0].dst != acc->stage)
 		return 1;
-	ret = transport_read(acc->heap->tree->tr, ios, 2);
+	ret = warm_read(acc, ios);
 	if (ret)
 		return ret;
 	heap_found_set(found, cursor.bucket, &head, key);

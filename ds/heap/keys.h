@@ -140,8 +140,8 @@ static inline uint64_t heap_range_in(const struct heap_range *range, uint64_t by
 
 /*
  * Reads those bytes of the newest version that the range has: out->ptr and out->len are theirs. Errors: as
- * heap_get. Cost: 2 RT, 1 if the cell has the value; of a value in chunks 1 more for each window of those that
- * the range is in. A key that this access has not seen costs no more.
+ * heap_get. Cost: 1 RT if the cursor is warm and the head unchanged, or the cell has the value; else 2; of a
+ * value in chunks 1 more for each window of those that the range is in.
  */
 RLV_MUST_CHECK int heap_get_range(struct heap_access *acc, const struct chain_key *key,
 				  const struct heap_range *range, const struct heap_room *room,

@@ -166,7 +166,7 @@ struct rlv_kv_value {
  * version are set), -EBADMSG (the entry is damaged), -EAGAIN (read-only store: it changed during each
  * of several reads), and as rlv_kv_put. Thread: owner. Cost: 1 RT; 2 if a value above
  * RLV_KV_INLINE_BYTES was put since this handle last read the key. A value that is longer than an extent:
- * 2 RT more, and one for each 16 MiB; into the caller's memory, or else into as much of the handle's.
+ * 1 RT more, and one for each 16 MiB; into the caller's memory, or else into as much of the handle's.
  */
 RLV_CHECKED int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_kv_value *value);
 
@@ -175,8 +175,8 @@ RLV_CHECKED int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_k
  * ends, 0 behind its end. All of them are of the version value->version: ranges of equal versions are of one
  * value. Of a value that is longer than an extent it reads only the chunks that the range is in, and checks
  * each; others it reads whole. Errors: as rlv_kv_get; -ERANGE: value->room is smaller than value->len. Thread:
- * owner. Cost: 2 RT, 1 up to RLV_KV_INLINE_BYTES; of a value longer than an extent 1 RT more for each 16 MiB of
- * chunks. Of another mode than clover as rlv_kv_get.
+ * owner. Cost: 1 RT, or 2, as rlv_kv_get; of a value longer than an extent 1 RT more for each 16 MiB of the
+ * chunks that the range is in. Of another mode than clover as rlv_kv_get.
  */
 RLV_CHECKED int rlv_kv_get_range(struct rlv_kv *kv, struct rlv_bytes key, uint64_t offset,
 				 uint64_t len, struct rlv_kv_value *value);

@@ -109,7 +109,7 @@ TEST(cost__get_1_put_2_delete_2)
 	expect_price(kv, before, 1, 1072 + 128, 0);
 	before = price(kv);
 	must(rlv_kv_get_range(kv, key, 10, 20, &value), "get_range");
-	expect_price(kv, before, 2, 8 + 128 + 1072, 8 + 8);
+	expect_price(kv, before, 1, 8 + 1072 + 128, 8 + 8);
 	before = price(kv);
 	must(rlv_kv_put_if(kv, key, (struct rlv_bytes){ bytes, 64 }, 4, &version), "put_if");
 	expect_price(kv, before, 2, 8 + 128, 8 + 136 + 80 + 8);
