@@ -6,6 +6,7 @@
  * for a minute would look dead.
  */
 #include "client/meta/remote.h"
+#include "client/meta/report.h"
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
@@ -20,7 +21,6 @@
 #include <string.h>
 
 #define RENEW_TIMEOUT_NS CLOCK_NS_PER_S
-#define WAITS_SENT 4u
 
 enum { BELL_STOP = 1 }; /* bit 0 of the bell: the keeper thread must end */
 
@@ -356,63 +356,21 @@ static void put_owed(struct remote *remote)
 
 /* -------- the keeper of the lease -------- */
 
-/* What a renewal says of calls that wait now, and messages that point into it. */
-struct report {
-	uint32_t n;
-	struct meta_wait at[WAITS_SENT];
-	Relive__Waiting waits[WAITS_SENT], *list[WAITS_SENT];
-};
-
-/* Returns the oldest layout that any handle uses. out: at most WAITS_SENT waits that were
-   reported in the last 2 s. */
-static uint64_t remote_collect(struct remote *remote, struct report *out)
-{
-	uint64_t oldest = atomic_load_explicit(&remote->base.layout, memory_order_relaxed);
-	uint64_t now_ns = clock_now_ns(clock_monotonic());
-
-	out->n = 0;
-	lock_acquire(&remote->base.lock, &meta_role);
-	for (struct meta_watch *watch = remote->base.watches; watch; watch = watch->next) {
-		Relive__Waiting *wait = &out->waits[out->n];
-		struct meta_wait *at = &out->at[out->n];
-
-		oldest =
-			min_u64(oldest, atomic_load_explicit(&watch->layout, memory_order_relaxed));
-		if (out->n == WAITS_SENT || !watch->wait.said_ns ||
-		    now_ns >= watch->wait.said_ns + META_WAIT_FRESH_NS)
-			continue;
-		*at = watch->wait;
-		relive__waiting__init(wait);
-		wait->kind = RELIVE__WAIT_KIND__WAIT_LIMITER;
-		wait->table = at->table;
-		wait->words = at->words;
-		wait->view = at->view;
-		wait->slot = at->slot;
-		wait->since_ns = now_ns > at->began_ns ? now_ns - at->began_ns : 0;
-		out->list[out->n++] = wait;
-	}
-	lock_release(&remote->base.lock, &meta_role);
-	return oldest;
-}
-
 /* Renews the lease and reports the waits of calls; if the server answers, also returns owed
    slots. Returns true if calls wait: the next report is then due soon. */
 static bool remote_renew(struct remote *remote)
 {
-	Relive__LeaseRenewRequest request = RELIVE__LEASE_RENEW_REQUEST__INIT;
+	struct report told;
 	struct rpc_call call = {
 		.type = RELIVE__TYPE__TYPE_LEASE_RENEW,
-		.request = &request.base,
+		.request = &told.request.base,
 		.reply = &relive__lease_renew_reply__descriptor,
 		.timeout_ns = RENEW_TIMEOUT_NS,
 	};
 	Relive__LeaseRenewReply *reply;
-	struct report told;
 	int ret;
 
-	request.layout = remote_collect(remote, &told);
-	request.n_waits = told.n;
-	request.waits = told.list;
+	report_make(&remote->base, &told);
 	ret = rpc_ask(remote->base.rpc, &call, &reply);
 	if (ret) {
 		log_debug("renew lease: %s %s", error_name(ret), error_last());
@@ -421,7 +379,7 @@ static bool remote_renew(struct remote *remote)
 		protobuf_c_message_free_unpacked(&reply->base, NULL);
 		put_owed(remote);
 	}
-	return told.n > 0;
+	return told.request.n_waits > 0;
 }
 
 static void *keep_lease(void *arg)
