@@ -89,6 +89,7 @@ struct catalog_object {
 	struct catalog_part *parts; /* by number, as is attached */
 	struct part **attached;     /* NULL where not attached */
 	struct slots slots;
+	uint64_t newest, version;  /* the newest that clients told of: server/metad/lags.h */
 	struct error_kept refusal; /* last reason for refusing a part; code 0: none */
 };
 

@@ -114,9 +114,31 @@ static const struct field heap_fields[] = {
 
 static const struct record heap_type = RECORD(rlv_heap_info, heap_fields);
 
+/* Both lists are of struct rlv_lag. */
+static const struct field staleness_fields[] = {
+	FIELD(rlv_lag, name, FIELD_TEXT, "table", "table"),
+	FIELD(rlv_lag, newest, FIELD_U64, "policy_version", ">policy version"),
+	FIELD(rlv_lag, readers, FIELD_U32, "samplers", ">samplers"),
+	FIELD(rlv_lag, least, FIELD_DOUBLE, "least", ">staleness: least"),
+	FIELD(rlv_lag, mean, FIELD_DOUBLE, "mean", ">mean"),
+	FIELD(rlv_lag, most, FIELD_DOUBLE, "most", ">most"),
+};
+
+static const struct field publish_fields[] = {
+	FIELD(rlv_lag, name, FIELD_TEXT, "weights", "weights"),
+	FIELD(rlv_lag, newest, FIELD_U64, "version", ">version"),
+	FIELD(rlv_lag, readers, FIELD_U32, "readers", ">readers"),
+	FIELD(rlv_lag, least, FIELD_DOUBLE, "least", ">publish_lag: least"),
+	FIELD(rlv_lag, mean, FIELD_DOUBLE, "mean", ">mean"),
+	FIELD(rlv_lag, most, FIELD_DOUBLE, "most", ">most"),
+};
+
+static const struct record staleness_type = RECORD(rlv_lag, staleness_fields);
+static const struct record publish_type = RECORD(rlv_lag, publish_fields);
+
 /* -------- --why: pending waits and their causes -------- */
 
-enum { MAX_WAITS = 256, MAX_HEAPS = 255 /* limit of the metadata server */ };
+enum { MAX_WAITS = 256, MAX_OBJECTS = 255 /* limit of the metadata server */ };
 
 static const char *wait_kind(const struct rlv_wait *wait)
 {
@@ -147,73 +169,126 @@ static void put_wait(struct json *json, const struct rlv_wait *wait)
 	json_object_end(json);
 }
 
-/* An embedded store lists none. */
-static int read_heaps(struct rlv_store *store, struct rlv_heap_info *heaps, size_t *n_out)
-{
-	size_t n = MAX_HEAPS;
-	int ret = rlv_store_heaps(store, heaps, sizeof(heaps[0]), &n);
+/* -------- all of it -------- */
 
-	*n_out = ret ? 0 : n < MAX_HEAPS ? n : MAX_HEAPS;
-	return ret == -ENOTSUP ? 0 : ret;
+/* Lists that are shown beside the store and its nodes. */
+struct lists {
+	struct rlv_heap_info heaps[MAX_OBJECTS];
+	struct rlv_lag staleness[MAX_OBJECTS], publish[MAX_OBJECTS];
+	struct rlv_wait waits[MAX_WAITS];
+	size_t n_heaps, n_staleness, n_publish, n_waits, waits_shown;
+};
+
+/* An embedded store lists no heaps and lags. */
+static int read_lists(struct rlv_store *store, bool why, struct lists *out)
+{
+	size_t n_lags = MAX_OBJECTS;
+	int ret;
+
+	out->n_heaps = MAX_OBJECTS;
+	ret = rlv_store_heaps(store, out->heaps, sizeof(out->heaps[0]), &out->n_heaps);
+	if (ret == 0)
+		ret = rlv_store_lags(store, out->staleness, sizeof(out->staleness[0]), &n_lags);
+	if (ret == -ENOTSUP) {
+		out->n_heaps = n_lags = 0;
+		ret = 0;
+	}
+	if (ret)
+		return ret;
+	out->n_heaps = min_u64(out->n_heaps, MAX_OBJECTS);
+	n_lags = min_u64(n_lags, MAX_OBJECTS);
+	for (size_t i = 0; i < n_lags; i++) {
+		const struct rlv_lag lag = out->staleness[i];
+
+		if (lag.kind == RLV_LAG_STALENESS)
+			out->staleness[out->n_staleness++] = lag;
+		else
+			out->publish[out->n_publish++] = lag;
+	}
+	out->n_waits = MAX_WAITS;
+	if (why)
+		ret = rlv_store_waits(store, out->waits, sizeof(out->waits[0]), &out->n_waits);
+	out->waits_shown = why ? min_u64(out->n_waits, MAX_WAITS) : 0;
+	return ret;
+}
+
+static int show_json(const struct store_status *status, const struct lists *lists, bool why)
+{
+	struct json *json = cli_json_begin();
+
+	record_members(&store_type, &status->info, json);
+	json_key(json, "nodes");
+	record_list(&node_type, status->nodes, status->n_nodes, json);
+	json_key(json, "heaps");
+	record_list(&heap_type, lists->heaps, lists->n_heaps, json);
+	json_key(json, "staleness");
+	record_list(&staleness_type, lists->staleness, lists->n_staleness, json);
+	json_key(json, "publish_lag");
+	record_list(&publish_type, lists->publish, lists->n_publish, json);
+	if (why) {
+		json_key(json, "waits");
+		json_array_begin(json);
+		for (size_t i = 0; i < lists->waits_shown; i++)
+			put_wait(json, &lists->waits[i]);
+		json_array_end(json);
+		json_put_u64(json, "waits_left_out", lists->n_waits - lists->waits_shown);
+	}
+	return cli_json_end(json);
+}
+
+static void show_wait(const struct rlv_wait *wait)
+{
+	printf("%-8s", wait_kind(wait));
+	if (wait->pid)
+		printf("  pid %u", wait->pid);
+	else if (wait->client_id)
+		printf("  client %" PRIx64 " of another host", wait->client_id);
+	if (wait->slot)
+		printf(" slot %u", wait->slot);
+	if (wait->since_ns)
+		printf("  for %.1f s", (double)wait->since_ns / (double)CLOCK_NS_PER_S);
+	printf("  %s\n", wait->words);
+}
+
+static int show_text(const struct store_status *status, const struct lists *lists, bool why)
+{
+	const struct {
+		const struct record *type;
+		const void *array;
+		size_t n;
+	} tables[] = { { &store_type, &status->info, 1 },
+		       { &node_type, status->nodes, status->n_nodes },
+		       { &heap_type, lists->heaps, lists->n_heaps },
+		       { &staleness_type, lists->staleness, lists->n_staleness },
+		       { &publish_type, lists->publish, lists->n_publish } };
+	int code = CLI_OK;
+
+	for (size_t i = 0; code == CLI_OK && i < ARRAY_LEN(tables); i++)
+		if (i < 2 || tables[i].n)
+			code = record_list(tables[i].type, tables[i].array, tables[i].n, NULL);
+	if (status->info.waiting[0])
+		printf("waiting: %s\n", status->info.waiting);
+	for (size_t i = 0; i < lists->waits_shown; i++)
+		show_wait(&lists->waits[i]);
+	if (why && lists->n_waits == 0)
+		printf("nothing is waiting\n");
+	else if (why && lists->n_waits > lists->waits_shown)
+		printf("and %zu more\n", lists->n_waits - lists->waits_shown);
+	return code;
 }
 
 static int show_status(struct rlv_store *store, const struct request *request)
 {
-	static struct rlv_wait waits[MAX_WAITS];
-	static struct rlv_heap_info heaps[MAX_HEAPS];
+	static struct lists lists;
 	struct store_status status;
-	size_t n_waits = MAX_WAITS, n_heaps, shown;
-	struct json *json;
-	int code, ret = store_status_read(store, &status);
+	int ret = store_status_read(store, &status);
 
-	if (ret == 0 && request->why)
-		ret = rlv_store_waits(store, waits, sizeof(waits[0]), &n_waits);
 	if (ret == 0)
-		ret = read_heaps(store, heaps, &n_heaps);
+		ret = read_lists(store, request->why, &lists);
 	if (ret)
 		return cli_fail(ret, "status of %s", request->common.uri);
-	shown = !request->why ? 0 : n_waits < MAX_WAITS ? n_waits : MAX_WAITS;
-	if (request->common.json) {
-		json = cli_json_begin();
-		record_members(&store_type, &status.info, json);
-		json_key(json, "nodes");
-		record_list(&node_type, status.nodes, status.n_nodes, json);
-		json_key(json, "heaps");
-		record_list(&heap_type, heaps, n_heaps, json);
-		if (request->why) {
-			json_key(json, "waits");
-			json_array_begin(json);
-			for (size_t i = 0; i < shown; i++)
-				put_wait(json, &waits[i]);
-			json_array_end(json);
-			json_put_u64(json, "waits_left_out", n_waits - shown);
-		}
-		return cli_json_end(json);
-	}
-	code = record_list(&store_type, &status.info, 1, NULL);
-	if (code == CLI_OK)
-		code = record_list(&node_type, status.nodes, status.n_nodes, NULL);
-	if (code == CLI_OK && n_heaps)
-		code = record_list(&heap_type, heaps, n_heaps, NULL);
-	if (status.info.waiting[0])
-		printf("waiting: %s\n", status.info.waiting);
-	for (const struct rlv_wait *wait = waits; wait < waits + shown; wait++) {
-		printf("%-8s", wait_kind(wait));
-		if (wait->pid)
-			printf("  pid %u", wait->pid);
-		else if (wait->client_id)
-			printf("  client %" PRIx64 " of another host", wait->client_id);
-		if (wait->slot)
-			printf(" slot %u", wait->slot);
-		if (wait->since_ns)
-			printf("  for %.1f s", (double)wait->since_ns / (double)CLOCK_NS_PER_S);
-		printf("  %s\n", wait->words);
-	}
-	if (request->why && n_waits == 0)
-		printf("nothing is waiting\n");
-	else if (request->why && n_waits > shown)
-		printf("and %zu more\n", n_waits - shown);
-	return code;
+	return request->common.json ? show_json(&status, &lists, request->why)
+				    : show_text(&status, &lists, request->why);
 }
 
 static bool options_agree(const struct request *request)

@@ -89,10 +89,36 @@ struct meta_wait {
 	char table[RLV_NAME_BYTES], words[META_WORDS_BYTES];
 };
 
-/* A handle as the server tracks it: the oldest layout in use, and its current wait. */
+/* How far a handle is: in policy versions of a table, or in generations of weights. Each word is relaxed, as
+   it is true of some moment by itself. */
+struct meta_progress {
+	_Atomic uint64_t newest;     /* that it put or saw */
+	_Atomic uint64_t version;    /* of that generation of weights */
+	_Atomic uint64_t read_milli; /* what it read last, in 1/1000, ... */
+	_Atomic uint64_t oldest;     /* ... and the oldest of that */
+	_Atomic bool reads;
+};
+
+static inline void meta_progress_newest(struct meta_progress *progress, uint64_t newest)
+{
+	if (newest > atomic_load_explicit(&progress->newest, memory_order_relaxed))
+		atomic_store_explicit(&progress->newest, newest, memory_order_relaxed);
+}
+
+static inline void meta_progress_read(struct meta_progress *progress, uint64_t read_milli,
+				      uint64_t oldest)
+{
+	atomic_store_explicit(&progress->read_milli, read_milli, memory_order_relaxed);
+	atomic_store_explicit(&progress->oldest, oldest, memory_order_relaxed);
+	atomic_store_explicit(&progress->reads, true, memory_order_relaxed);
+}
+
+/* A handle as the server tracks it: the oldest layout in use, how far it is, and its current wait. */
 struct meta_watch {
 	struct meta_watch *next;
-	_Atomic uint64_t layout;
+	const struct meta_object *object; /* borrowed until meta_unwatch */
+	_Atomic uint64_t layout;          /* UINT64_MAX: it says nothing of layouts */
+	struct meta_progress progress;
 	struct meta_wait wait; /* the last one; guarded by meta_role */
 };
 
@@ -101,6 +127,7 @@ extern const struct lock_role meta_role;
 struct central_call;
 struct heap_access;
 struct meta;
+struct rlv_lag;
 struct rlv_wait;
 struct rpc;
 struct uri;
@@ -168,8 +195,9 @@ struct meta_ops {
 	   The op is NULL for stores without other clients. */
 	int (*waits)(struct meta *meta, struct rlv_wait *waits, size_t *n_inout);
 
-	/* The same of heaps. */
+	/* The same of heaps, and of lags. */
 	int (*heaps)(struct meta *meta, struct rlv_heap_info *heaps, size_t *n_inout);
+	int (*lags)(struct meta *meta, struct rlv_lag *lags, size_t *n_inout);
 
 	/* A call of the coordinator of a heap, for the access whose stage takes what the answer
 	   points to. -EHOSTDOWN: nothing was done; -ETIMEDOUT, -ECONNRESET, -EIO: not known;
@@ -207,8 +235,8 @@ void meta_fini(struct meta *meta);
 RLV_MUST_CHECK int meta_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns,
 				uint64_t replaces, struct transport **tr_out);
 
-/* Adds a handle's watch to the list of the store, whose layouts and waits the server is told.
-   The caller owns it; meta_unwatch removes it. */
+/* Adds a handle's watch to the list of the store, whose layouts, progress and waits the server is told.
+   The caller owns it, and has set object and layout; meta_unwatch removes it. */
 void meta_watch(struct meta *meta, struct meta_watch *watch);
 void meta_unwatch(struct meta *meta, struct meta_watch *watch);
 

@@ -452,6 +452,7 @@ static const struct meta_ops remote_ops = {
 	.close = remote_close,
 	.waits = remote_waits,
 	.heaps = remote_heaps,
+	.lags = remote_lags,
 	.heap_call = remote_heap_call,
 };
 

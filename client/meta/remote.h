@@ -22,6 +22,7 @@ RLV_MUST_CHECK int remote_tell(struct meta *meta, uint16_t type, const ProtobufC
 RLV_MUST_CHECK int remote_info(struct meta *meta, struct rlv_store_info *out);
 RLV_MUST_CHECK int remote_nodes(struct meta *meta, struct rlv_node_info *nodes, size_t *n_inout);
 RLV_MUST_CHECK int remote_heaps(struct meta *meta, struct rlv_heap_info *heaps, size_t *n_inout);
+RLV_MUST_CHECK int remote_lags(struct meta *meta, struct rlv_lag *lags, size_t *n_inout);
 RLV_MUST_CHECK int remote_waits(struct meta *meta, struct rlv_wait *waits, size_t *n_inout);
 RLV_MUST_CHECK int remote_clients(struct meta *meta, struct rlv_client_info *clients,
 				  size_t *n_inout);

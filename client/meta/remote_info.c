@@ -105,6 +105,30 @@ int remote_heaps(struct meta *meta, struct rlv_heap_info *heaps, size_t *n_inout
 	return 0;
 }
 
+int remote_lags(struct meta *meta, struct rlv_lag *lags, size_t *n_inout)
+{
+	Relive__StoreInfoReply *info;
+	int ret = ask_info(meta, false, &info);
+
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < info->n_lags && i < *n_inout; i++) {
+		const Relive__Lag *in = info->lags[i];
+
+		lags[i] = (struct rlv_lag){ .kind = in->kind == OBJECT_HEAP ? RLV_LAG_PUBLISH
+									    : RLV_LAG_STALENESS,
+					    .readers = in->readers,
+					    .newest = in->newest,
+					    .least = (double)in->least_milli / 1000,
+					    .mean = (double)in->mean_milli / 1000,
+					    .most = (double)in->most };
+		snprintf(lags[i].name, sizeof(lags[i].name), "%s", in->name);
+	}
+	*n_inout = info->n_lags;
+	protobuf_c_message_free_unpacked(&info->base, NULL);
+	return 0;
+}
+
 /* -------- waits -------- */
 
 static void take_wait(const Relive__Waiting *in, struct rlv_wait *out)

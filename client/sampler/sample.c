@@ -288,7 +288,7 @@ static int sampler_late(void *ctx, int error)
 	return error_set(-ETIMEDOUT, "%s", text);
 }
 
-/* Adds how far the policies that made the batch are behind. */
+/* Adds how far the policies that made the batch are behind, and tells the server. */
 static void sampler_count_staleness(struct rlv_sampler *sp, const struct rlv_batch *batch)
 {
 	const uint32_t newest = sp->newest_version, *version = batch->policy_version;
@@ -305,6 +305,9 @@ static void sampler_count_staleness(struct rlv_sampler *sp, const struct rlv_bat
 		sum += behind;
 		most = behind > most ? behind : most;
 	}
+	meta_progress_newest(&sp->h.watch.progress, newest);
+	meta_progress_read(&sp->h.watch.progress, newest * UINT64_C(1000) - sum * 1000 / batch->n,
+			   newest - most);
 	sp->stats.policy_version = newest;
 	sp->stats.staleness += sum;
 	sp->stats.staleness_max = most;

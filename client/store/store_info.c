@@ -69,6 +69,22 @@ int rlv_store_heaps(struct rlv_store *store, struct rlv_heap_info *heaps, size_t
 	return abi_array_end(&array, ret);
 }
 
+int rlv_store_lags(struct rlv_store *store, struct rlv_lag *lags, size_t size, size_t *n_inout)
+{
+	struct abi_array array = { .theirs = lags, .size = size, .n_inout = n_inout };
+	int ret;
+
+	if (!store || !n_inout || (*n_inout && !lags))
+		return error_set(-EINVAL, "store, lags or n_inout is NULL");
+	if (!store->meta->ops->lags)
+		return error_set(-ENOTSUP, "%s: no server collects lags; handles' stats have them",
+				 store->uri.whole);
+	ret = abi_array_begin(&array, sizeof(*lags), "lags");
+	if (ret == 0)
+		ret = store->meta->ops->lags(store->meta, array.ours, &array.n);
+	return abi_array_end(&array, ret);
+}
+
 int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t size, size_t *n_inout)
 {
 	struct abi_array array = { .theirs = waits, .size = size, .n_inout = n_inout };

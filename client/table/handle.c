@@ -215,6 +215,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 		return ret;
 	}
 	atomic_init(&h->watch.layout, h->set.layout);
+	h->watch.object = &h->set.object;
 	meta_watch(meta, &h->watch);
 	table_handle_count(table, 1);
 	return 0;

@@ -268,6 +268,8 @@ static int fetch_give(struct rlv_generations *weights, uint32_t target, bool *re
 			&(struct fetched){ weights->stats.deltas - deltas, *repaired },
 			generation_out);
 	weights->stats.fetched++;
+	meta_progress_read(&weights->watch.progress, weights->current->seq * 1000,
+			   weights->current->seq);
 	return 0;
 }
 

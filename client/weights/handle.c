@@ -51,7 +51,11 @@ static int weights_opts_check(struct rlv_weights_opts *opts)
 /* Frees all of a handle. Returns what closing the heap does. */
 static int weights_end(struct rlv_generations *weights)
 {
-	int ret = rlv_kv_close(&weights->kv);
+	int ret;
+
+	if (weights->kv)
+		meta_unwatch(weights->kv->store->meta, &weights->watch);
+	ret = rlv_kv_close(&weights->kv);
 
 	weights_buffer_put(weights->current);
 	weights_buffer_put(weights->spare);
@@ -63,6 +67,14 @@ static int weights_end(struct rlv_generations *weights)
 	weights_shadow_fini(&weights->pub.shadow);
 	mem_free(weights);
 	return ret;
+}
+
+/* Tells the server from now on how far the handle is. Heaps hold back no layout. */
+static void weights_watch(struct rlv_generations *weights)
+{
+	weights->watch.object = &weights->kv->set.object;
+	atomic_init(&weights->watch.layout, UINT64_MAX);
+	meta_watch(weights->kv->store->meta, &weights->watch);
 }
 
 /* Closes the handle behind an error, whose message stays. */
@@ -174,6 +186,7 @@ int rlv_weights_create(struct rlv_store *store, const char *name,
 		return weights_fail(weights, name, ret);
 	if (full.prefault)
 		heap_prefault(weights->kv);
+	weights_watch(weights);
 	*weights_out = weights;
 	return 0;
 }
@@ -197,6 +210,7 @@ int rlv_weights_open(struct rlv_store *store, const char *name,
 	}
 	if (ret)
 		return weights_fail(weights, name, ret);
+	weights_watch(weights);
 	*weights_out = weights;
 	return 0;
 }

@@ -165,6 +165,7 @@ static int table_put(struct rlv_generations *weights, const struct weights_gen *
 		return ret;
 	weights->table = next;
 	weights->table_version = version;
+	weights_tell(weights);
 	weights_drop(weights, &next.gens[next.n], dropped);
 	return 0;
 }

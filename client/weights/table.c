@@ -22,6 +22,17 @@ struct weights_key weights_entry_key(uint32_t owner, uint32_t index)
 	return key;
 }
 
+void weights_tell(struct rlv_generations *weights)
+{
+	const struct weights_gen *newest = &weights->table.gens[0];
+
+	if (!weights->table.n)
+		return;
+	meta_progress_newest(&weights->watch.progress, newest->seq);
+	atomic_store_explicit(&weights->watch.progress.version, newest->version,
+			      memory_order_relaxed);
+}
+
 int weights_refresh(struct rlv_generations *weights)
 {
 	struct weights_table raw;
@@ -39,6 +50,8 @@ int weights_refresh(struct rlv_generations *weights)
 	if (ret == 0)
 		ret = weights_table_check(&raw, value.len, &weights->table);
 	weights->table_version = ret ? 0 : value.version;
+	if (ret == 0)
+		weights_tell(weights);
 	return ret;
 }
 

@@ -62,6 +62,7 @@ struct weights_publisher {
 
 struct rlv_generations {
 	struct rlv_kv *kv;
+	struct meta_watch watch; /* in the store's list */
 	struct weights_table table;
 	uint64_t table_version; /* of its key */
 	struct weights_buffer *current, *spare;
@@ -91,6 +92,9 @@ RLV_MUST_CHECK int weights_refresh(struct rlv_generations *weights);
 
 /* Memory at *ptr_inout of at least n bytes, aligned to 64; what it had is lost. */
 RLV_MUST_CHECK bool weights_make_room(void *ptr_inout, size_t *room, uint64_t n);
+
+/* The handle has a newer table: the server is told of its newest generation. */
+void weights_tell(struct rlv_generations *weights);
 
 /* The element i of an array of a program, whose elements may be larger than ours. */
 static inline const struct rlv_tensor *weights_tensor_at(const struct rlv_tensor *tensors, size_t i)

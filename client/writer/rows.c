@@ -72,6 +72,7 @@ int writer_write_rows(struct rlv_writer *w, struct stream *st, const struct sour
 									   : UINT32_MAX;
 	uint8_t *to;
 
+	meta_progress_newest(&w->h.watch.progress, version);
 	for (uint32_t c = 0; src->steps && c < desc->n_columns; c++) {
 		const struct column_desc *col = &desc->columns[c];
 		const uint8_t *from =

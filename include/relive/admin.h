@@ -104,6 +104,35 @@ struct rlv_heap_info {
 RLV_CHECKED int rlv_store_heaps(struct rlv_store *store, struct rlv_heap_info *heaps, size_t size,
 				size_t *n_inout);
 
+/* -------- lags of readers -------- */
+
+enum rlv_lag_kind {
+	RLV_LAG_STALENESS = 1, /* of a table's data, in policy versions: its readers are samplers */
+	RLV_LAG_PUBLISH =
+		2, /* of weights, in generations: its readers are handles that have fetched */
+};
+
+/* How far the readers of a table or of weights are behind its newest version. */
+struct rlv_lag {
+	uint32_t kind; /* enum rlv_lag_kind */
+	uint32_t readers;
+	char name[RLV_NAME_BYTES];
+	uint64_t newest; /* policy version that was appended, or version that was published */
+	double least; /* of the reader that is the least behind; a sampler's is its last batch's mean */
+	double mean; /* of the readers */
+	double most; /* of the reader that is the furthest behind, or of the oldest item in a last batch */
+};
+
+/*
+ * Lists the lags that the server knows: of tables and weights whose clients have told of versions, as they do with
+ * each renewal of their leases, three times in the time of a lease. Clients that are silent do not count, nor items
+ * without columns. Fills
+ * lags[0..*n_inout), size = sizeof(*lags); *n_inout becomes their number. -ENOTSUP (embed:). Thread: any.
+ * Cost: control plane.
+ */
+RLV_CHECKED int rlv_store_lags(struct rlv_store *store, struct rlv_lag *lags, size_t size,
+			       size_t *n_inout);
+
 /* -------- tokens of roles -------- */
 
 #define RLV_TOKEN_BYTES 128 /* size of a role's token, with the final NUL */

@@ -11,6 +11,7 @@
 #include "catalog/kind_heap.h"
 #include "catalog/kind_table.h"
 #include "server/daemon/version.h"
+#include "server/metad/lags.h"
 #include "server/metad/waits.h"
 
 #define METRICS_LABELS(...) \
@@ -140,6 +141,67 @@ static void put_heaps(const struct metad *md, struct metrics *m)
 	}
 }
 
+/* -------- lags -------- */
+
+/* Families of the objects of one kind. */
+struct lag_families {
+	uint32_t kind;
+	const char *label, *newest[2], *readers[2], *lag[2]; /* name and help */
+};
+
+static void put_lags_of(const struct lag_families *families, Relive__Lag *const *lags, size_t n,
+			struct metrics *m)
+{
+	metrics_family(m, families->newest[0], METRICS_GAUGE, families->newest[1]);
+	for (size_t i = 0; i < n; i++)
+		if (lags[i]->kind == families->kind)
+			metrics_u64(m, lags[i]->newest,
+				    METRICS_LABELS({ families->label, lags[i]->name }));
+	metrics_family(m, families->readers[0], METRICS_GAUGE, families->readers[1]);
+	for (size_t i = 0; i < n; i++)
+		if (lags[i]->kind == families->kind)
+			metrics_u64(m, lags[i]->readers,
+				    METRICS_LABELS({ families->label, lags[i]->name }));
+	metrics_family(m, families->lag[0], METRICS_GAUGE, families->lag[1]);
+	for (size_t i = 0; i < n; i++) {
+		const struct {
+			const char *of;
+			uint64_t milli;
+		} values[] = { { "least", lags[i]->least_milli },
+			       { "mean", lags[i]->mean_milli },
+			       { "most", lags[i]->most * 1000 } };
+
+		for (size_t v = 0; lags[i]->kind == families->kind && v < ARRAY_LEN(values); v++)
+			metrics_milli(m, values[v].milli,
+				      METRICS_LABELS({ families->label, lags[i]->name },
+						     { "of", values[v].of }));
+	}
+}
+
+static void put_lags(const struct metad *md, struct metrics *m)
+{
+	static const struct lag_families of_tables = {
+		OBJECT_TABLE,
+		"table",
+		{ "relive_table_policy_version", "Newest policy version that clients appended." },
+		{ "relive_table_samplers", "Samplers that have sampled items with columns." },
+		{ "relive_table_staleness",
+		  "Policy versions that samplers' last batches are behind; most: the oldest item." },
+	};
+	static const struct lag_families of_weights = {
+		OBJECT_HEAP,
+		"weights",
+		{ "relive_weights_version", "Newest version that clients published or saw." },
+		{ "relive_weights_readers", "Handles that have fetched weights." },
+		{ "relive_weights_publish_lag", "Generations that readers are behind." },
+	};
+	Relive__Lag lags[OBJECT_MAX_ID], *list[OBJECT_MAX_ID];
+	size_t n = lags_fill(md, lags, list);
+
+	put_lags_of(&of_tables, list, n, m);
+	put_lags_of(&of_weights, list, n, m);
+}
+
 /* -------- items -------- */
 
 /* Items admitted and not yet committed. 0 if fewer are admitted: a limiter's side without a bound
@@ -234,6 +296,7 @@ void metad_write_metrics(void *ctx, struct metrics *m)
 	put_tables(md, m);
 	put_heaps(md, m);
 	put_items(md, m);
+	put_lags(md, m);
 }
 
 int metad_check_health(void *ctx)

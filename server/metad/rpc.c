@@ -10,6 +10,7 @@
 #include "catalog/kind_heap.h"
 #include "catalog/kind_table.h"
 #include "server/daemon/version.h"
+#include "server/metad/lags.h"
 #include "server/metad/waits.h"
 
 static int slot_put(const struct call *call, const ProtobufCMessage *message)
@@ -101,6 +102,7 @@ static int store_info(const struct call *call, const ProtobufCMessage *message)
 	Relive__NodeInfo **list = mem_array(n + 1, sizeof(Relive__NodeInfo *));
 	Relive__HeapInfo heaps[OBJECT_MAX_ID], *heap_list[OBJECT_MAX_ID];
 	char *waiting[OBJECT_MAX_ID];
+	Relive__Lag lags[OBJECT_MAX_ID], *lag_list[OBJECT_MAX_ID];
 	int ret = rows && list ? 0 : error_set(-ENOMEM, "cannot allocate memory for %u nodes", n);
 
 	if (ret == 0 && ((const Relive__StoreInfoRequest *)message)->why)
@@ -123,6 +125,8 @@ static int store_info(const struct call *call, const ProtobufCMessage *message)
 		}
 		reply.nodes = list;
 		fill_heaps(md, heaps, heap_list, &reply);
+		reply.lags = lag_list;
+		reply.n_lags = lags_fill(md, lags, lag_list);
 		ret = rpc_answer(call, &reply.base, &reply.status);
 	}
 	waits_free(&reply);
@@ -145,6 +149,7 @@ static int lease_renew(const struct call *call, const ProtobufCMessage *message)
 
 	/* Each frame renews the lease. */
 	call->client->layout = request->layout;
+	lags_say(call->md, call->client, request, conn_peer(call->conn)->token.role != TOKEN_READ);
 	waits_say(&call->client->waits, (const Relive__Waiting *const *)request->waits,
 		  request->n_waits, clock_now_ns(call->md->live.clock));
 	reply.layout = catalog_newest_layout(&call->md->catalog);

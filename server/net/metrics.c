@@ -56,6 +56,12 @@ void metrics_u64(struct metrics *m, uint64_t value, const struct metrics_label *
 	fprintf(m->file, "%" PRIu64 "\n", value);
 }
 
+void metrics_milli(struct metrics *m, uint64_t milli, const struct metrics_label *labels)
+{
+	put_name(m, labels);
+	fprintf(m->file, "%" PRIu64 ".%03" PRIu64 "\n", milli / 1000, milli % 1000);
+}
+
 void metrics_seconds(struct metrics *m, uint64_t ns, const struct metrics_label *labels)
 {
 	put_name(m, labels);

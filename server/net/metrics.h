@@ -42,6 +42,7 @@ RLV_MUST_CHECK int metrics_close(struct metrics *m);
 void metrics_family(struct metrics *m, const char *name, enum metrics_kind kind, const char *help);
 /* Adds a sample of the family begun last. labels may be NULL. */
 void metrics_u64(struct metrics *m, uint64_t value, const struct metrics_label *labels);
+void metrics_milli(struct metrics *m, uint64_t milli, const struct metrics_label *labels);
 void metrics_seconds(struct metrics *m, uint64_t ns, const struct metrics_label *labels);
 
 /* Adds metrics of this process: CPU seconds, resident memory, open descriptors. */

@@ -74,6 +74,7 @@ static void client_forget(struct liveness *live, struct client *client)
 		link = &(*link)->next;
 	*link = client->next;
 	mem_free(client->waits);
+	mem_free(client->lags);
 	mem_free(client);
 }
 

@@ -38,6 +38,7 @@
 #include "base/error.h"
 
 struct conn;
+struct lags_said;
 struct waits_said;
 
 struct client {
@@ -53,6 +54,7 @@ struct client {
 	uint64_t layout;                 /* newest layout that it has adopted */
 	struct conn *conn;               /* NULL = not connected */
 	struct waits_said *waits;        /* its waiting calls, one block; NULL = none */
+	struct lags_said *lags;          /* how far its handles are, as waits */
 	uint64_t since;                  /* time when it joined or was found */
 	uint64_t lease_until;            /* all times are of liveness->clock */
 	uint64_t suspect_since;          /* 0 = not suspect */

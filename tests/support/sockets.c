@@ -79,3 +79,20 @@ int sockets_connect_unix(const char *path, int type)
 
 	return connect_to(socket(AF_UNIX, type | SOCK_CLOEXEC, 0), &address, sizeof(address));
 }
+
+bool sockets_metrics_have(uint16_t port, const char *line)
+{
+	static const char request[] =
+		"GET /metrics HTTP/1.1\r\nHost: s\r\nConnection: close\r\n\r\n";
+	static char page[1 << 16];
+	size_t n = 0;
+	ssize_t got;
+	int fd = sockets_connect_tcp(port);
+
+	assert_int_equal(write(fd, request, sizeof(request) - 1), sizeof(request) - 1);
+	while (n < sizeof(page) - 1 && (got = read(fd, page + n, sizeof(page) - 1 - n)) > 0)
+		n += (size_t)got;
+	page[n] = 0;
+	close(fd);
+	return strstr(page, line) != NULL;
+}

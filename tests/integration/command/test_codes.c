@@ -90,6 +90,13 @@ static int call_heaps(struct fixture *fx)
 	return rlv_store_heaps(fx->store, NULL, sizeof(struct rlv_heap_info), &n);
 }
 
+static int call_lags(struct fixture *fx)
+{
+	size_t n = 0;
+
+	return rlv_store_lags(fx->store, NULL, sizeof(struct rlv_lag), &n);
+}
+
 static int call_waits(struct fixture *fx)
 {
 	size_t n = 0;
@@ -168,6 +175,7 @@ static const struct call {
 	{ "rlv_store_info", call_store_info, 0 },
 	{ "rlv_store_waits", call_waits, 0 },
 	{ "rlv_store_heaps", call_heaps, 0 },
+	{ "rlv_store_lags", call_lags, 0 },
 	{ "rlv_store_drain_node", call_drain_node, -ENOENT },
 	{ "rlv_store_drop_node", call_drop_node, -ENOENT },
 	{ "rlv_table_create", call_table_create, 0 },

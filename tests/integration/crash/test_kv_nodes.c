@@ -192,23 +192,11 @@ TEST_WITH(killed_server__is_not_missed, setup, teardown)
 
 /* -------- metrics -------- */
 
-/* True if the page of metrics has the line. */
 static bool page_has(void *arg)
 {
-	static const char request[] =
-		"GET /metrics HTTP/1.1\r\nHost: s\r\nConnection: close\r\n\r\n";
-	static char page[1 << 16];
 	struct fixture *fx = arg;
-	size_t n = 0;
-	ssize_t got;
-	int fd = sockets_connect_tcp(fx->port);
 
-	assert_int_equal(write(fd, request, sizeof(request) - 1), sizeof(request) - 1);
-	while (n < sizeof(page) - 1 && (got = read(fd, page + n, sizeof(page) - 1 - n)) > 0)
-		n += (size_t)got;
-	page[n] = 0;
-	close(fd);
-	return strstr(page, fx->wanted) != NULL;
+	return sockets_metrics_have(fx->port, fx->wanted);
 }
 
 static void expect_line(struct fixture *fx, const char *line)

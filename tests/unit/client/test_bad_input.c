@@ -3,6 +3,7 @@
  * nothing.
  */
 #include "tests/support/fixture/replay_fixture.h"
+#include "tests/support/must.h"
 #include "tests/support/test.h"
 #include "tests/support/store_nodes.h"
 
@@ -23,7 +24,7 @@ TEST(store__null_arguments)
 	struct rlv_store_info info = { .size = sizeof(info) };
 	struct rlv_node_info node;
 	struct replay_fixture fx;
-	size_t n = 1;
+	size_t n = 1, none = 0;
 
 	replay_open(&fx, &plain);
 	EXPECT_EINVAL(rlv_store_open(NULL, NULL, &fx.store), "uri");
@@ -36,6 +37,8 @@ TEST(store__null_arguments)
 	EXPECT_EINVAL(rlv_store_heaps(fx.store, NULL, sizeof(struct rlv_heap_info), &n), "heaps");
 	EXPECT_EINVAL(rlv_store_heaps(fx.store, NULL, sizeof(struct rlv_heap_info), NULL),
 		      "n_inout");
+	EXPECT_EINVAL(rlv_store_lags(fx.store, NULL, sizeof(struct rlv_lag), &n), "lags");
+	expect(rlv_store_lags(fx.store, NULL, sizeof(struct rlv_lag), &none), -ENOTSUP);
 	EXPECT_EINVAL(rlv_store_nodes(fx.store, NULL, sizeof(struct rlv_node_info), &n), "nodes");
 	EXPECT_EINVAL(rlv_store_nodes(fx.store, &node, 4, &n), "nodes: size 4");
 	EXPECT_EINVAL(rlv_store_info(NULL, &info), "store");
