@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/mem/alloc.h"
 #include "base/os/clock.h"
 #include "base/rng.h"
 #include "client/sampler/sampler.h"
@@ -595,6 +596,32 @@ TEST_WITH(life__each_call_of_the_driver_fails_once, begin, end)
 	assert_true(n > 40);
 	assert_true(bytes > 0); /* and nothing of the lives before was left to the device */
 	at.fake->reset();
+	table_close();
+}
+
+/* Without memory for what gathers need, batches land by a copy, or the call fails. */
+TEST_WITH(life__each_allocation_fails_once, begin, end)
+{
+	bool struck = true, refused = false;
+	uint64_t bytes = 0;
+	const void *rows;
+
+	table_open(2, 1, false);
+	append(200, 0);
+	for (uint64_t n = 1; struck; n++) {
+		int ret;
+
+		bytes = 0;
+		mem_fail_after(n);
+		ret = life(&bytes, &rows);
+		struck = mem_fail_fired();
+		mem_fail_after(0);
+		if (ret && ret != -ENOMEM)
+			fail_msg("allocation %d: %d: %s", (int)n, ret, rlv_last_error());
+		refused |= ret == 0 && bytes == 0;
+	}
+	assert_true(refused);
+	assert_true(bytes > 0);
 	table_close();
 }
 
