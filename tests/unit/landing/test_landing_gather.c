@@ -397,6 +397,8 @@ static void *late_main(void *ctx)
 {
 	struct late_sample *late = ctx;
 
+	(void)at.cu->context_set(
+		NULL); /* MSan does not know a thread's own memory of a library that was opened */
 	atomic_store(&late->ret, rlv_sampler_sample(late->sampler, ITEMS, WAIT_NS, &late->batch));
 	return NULL;
 }
