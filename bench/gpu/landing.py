@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Batches of a prioritized table on the GPU, by three paths in turn: how many a second, alone and beside a
+"""Batches of a prioritized table on the GPU, by four paths in turn: how many a second, alone and beside a
 learner, and how long a batch takes. Prints JSON lines.
 
     bench/gpu/landing.py [--seconds 2] [--rounds 5] [--seed 1]
 
     landing     table.sampler(device="cuda")
+    gather      table.sampler(device=Landing(path="gather")): the GPU reads frames in the table
     pinned      table.sampler(pin_memory=True), then batch.torch("cuda")
     pageable    table.sampler(), then batch.torch("cuda")
     host        table.sampler() alone: the sampler's own rate
@@ -20,12 +21,13 @@ import numpy as np
 import torch
 
 import relive
+from relive.landing import Landing
 
 SHAPES = {
     "cartpole": ({"obs": ("float32", (4,)), "action": "int64", "reward": "float32"}, 1, 1 << 17),
     "atari": ({"obs": ("uint8", (84, 84)), "action": "int64", "reward": "float32"}, 4, 1 << 15),
 }
-PATHS = {"landing": {"device": "cuda"}, "pinned": {"pin_memory": True}, "pageable": {}, "host": {}}
+PATHS = {"landing": {"device": "cuda"}, "gather": {}, "pinned": {"pin_memory": True}, "pageable": {}, "host": {}}
 
 
 def fill(table, signature, n):
@@ -54,7 +56,7 @@ def window(sampler, path, seconds, learner):
     while time.perf_counter() - began < seconds:
         batch = next(sampler)
         if path != "host":
-            tensors = batch.torch() if path == "landing" else batch.torch("cuda")
+            tensors = batch.torch() if path in ("landing", "gather") else batch.torch("cuda")
             if learner:
                 learner(tensors)
         n += 1
@@ -70,6 +72,7 @@ def main():
     args = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
                             check=False).stdout.strip()
+    PATHS["gather"]["device"] = Landing(path="gather")
     store = relive.open("embed:")
     for name, (signature, stack, rows) in SHAPES.items():
         table = store.create_table(name, signature, capacity=rows,
