@@ -20,6 +20,7 @@
 #include "client/sampler/sampler.h"
 #include "device/cuda/calls.h"
 #include "tests/support/fake/fake_cuda.h"
+#include "transport/barrier.h"
 
 #define ITEMS 32
 #define CAPACITY 512
@@ -437,6 +438,47 @@ TEST_WITH(sample__rows_that_a_writer_overtakes_are_drawn_again, begin, end)
 	expect_whole(at.gathers, late.batch, first);
 	rlv_batch_release(late.sampler, late.batch);
 	ok(rlv_sampler_close(&late.sampler));
+	table_close();
+}
+
+static void *writer_main(void *ctx)
+{
+	atomic_bool *stop = ctx;
+
+	while (!atomic_load(stop))
+		append(CAPACITY / 4, 0);
+	return NULL;
+}
+
+/* In real time: until a writer has come between often enough, and without a wrong byte. */
+TEST_WITH(sample__beside_a_writer_is_whole, begin, end)
+{
+	uint64_t until = clock_now_ns(clock_monotonic()) + WAIT_NS;
+	struct rlv_stats stats = { .size = sizeof(stats) };
+	struct rlv_sampler *sampler;
+	atomic_bool stop = false;
+	pthread_t writer;
+
+	if (BARRIER_TSAN) /* it does not know a device's loads */
+		skip();
+	table_open(1, 1, false);
+	append(CAPACITY, 0);
+	sampler = sampler_of(at.gathers, RLV_DENSE);
+	assert_int_equal(pthread_create(&writer, NULL, writer_main, &stop), 0);
+	while ((stats.redraws < 50 || stats.calls < 50) &&
+	       clock_now_ns(clock_monotonic()) < until) {
+		const struct rlv_batch *batch;
+
+		ok(rlv_sampler_sample(sampler, ITEMS, WAIT_NS, &batch));
+		expect_whole(at.gathers, batch, 1);
+		rlv_batch_release(sampler, batch);
+		ok(rlv_sampler_stats(sampler, &stats));
+	}
+	atomic_store(&stop, true);
+	assert_int_equal(pthread_join(writer, NULL), 0);
+	assert_true(stats.redraws >= 50);
+	assert_true(gathered(at.gathers) >= stats.items * (2 * FRAME + WIDE));
+	ok(rlv_sampler_close(&sampler));
 	table_close();
 }
 
