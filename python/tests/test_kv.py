@@ -250,6 +250,10 @@ def test_copies(runtime):
                     assert other.get("a") == (b"one", 1)
                     kv.release()
                     assert other.put("a", b"two") == 2
+                    other.put("large", bytes(range(250)) * 1000)
+                    for handle in kv, other:
+                        assert handle.get_range("large", 70_001, 2) == (b"\x01\x02", 1)
+                    assert other.put("large", b"short") == 2
                 assert kv.repair() == 0
                 assert (kv.info()["copies"], kv.info()["copies_wanted"]) == (2, 2)
             with pytest.raises(relive.InvalidArgument):
