@@ -209,6 +209,7 @@ endforeach()
 if(EXISTS ${PROJECT_SOURCE_DIR}/tests/spin/run)
 	rlv_add_test(spin.quick spin ${PROJECT_SOURCE_DIR}/tests/spin/run quick)
 	rlv_add_test(spin.full spin-full ${PROJECT_SOURCE_DIR}/tests/spin/run full)
+	set_tests_properties(spin.quick PROPERTIES TIMEOUT 900)
 	set_tests_properties(spin.full PROPERTIES TIMEOUT 1500)
 endif()
 
