@@ -150,7 +150,8 @@ foreach(target unit_test_cost_wire unit_test_costs unit_test_cost_kv unit_test_c
 endforeach()
 
 if(TARGET integration_test_stopped_writer)
-	target_link_options(integration_test_stopped_writer PRIVATE -Wl,--wrap=transport_post_chain)
+	target_link_options(integration_test_stopped_writer PRIVATE -Wl,--wrap=transport_post_chain
+		-Wl,--wrap=transport_open)
 endif()
 
 # One program against an earlier relive.h and a later one, with the library of today.

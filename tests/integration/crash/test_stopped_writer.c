@@ -49,6 +49,22 @@ struct fixture {
 
 /* -------- stopped processes -------- */
 
+int __real_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out);
+int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out);
+
+/* Without guards, as a change that is one list is made or not made as a whole: nobody is stopped within it. */
+int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
+			  struct transport **tr_out)
+{
+	int ret = __real_transport_open(uri, opts, tr_out);
+
+	if (ret == 0)
+		(*tr_out)->caps &= ~(uint32_t)TRANSPORT_GUARDS;
+	return ret;
+}
+
 int __real_transport_post_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
 				struct transport_span *span);
 int __wrap_transport_post_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
@@ -397,8 +413,7 @@ static void sums__are_exact_after_daemons_and_clients_were_killed(void **state)
 	pid = debtor_start(&fx->ps, &fx->shared->debtor, 0);
 	processes_kill(&fx->ps, fx->metad, SIGKILL);
 	processes_kill(&fx->ps, pid, SIGKILL);
-	/* Over ofi a change of one list is made or not made as a whole. */
-	assert_int_equal(is_exact(fx), getenv("RLV_TEST_TRANSPORT") != NULL);
+	assert_false(is_exact(fx));
 	if (fx->pool)
 		processes_kill(&fx->ps, fx->memnode, SIGKILL);
 	began = clock_now_ns(clock_monotonic());
