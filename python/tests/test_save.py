@@ -101,7 +101,7 @@ def test_mistakes(tmp_path):
     with relive.open() as store:
         table = prioritized(store)
         table.save(path)
-        with pytest.raises(relive.AlreadyExists, match="replace"):
+        with pytest.raises(relive.AlreadyExists, match="give another opts.name"):
             store.load_table(path)
         with pytest.raises(relive.InvalidArgument, match="save: path"):
             table.save(3)
