@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Values with two copies on the nodes of a store, from Python. Usage: kv.py URI put|check|repair ROUND. `put`
-puts those of a round, `check` finds each key with the value of that round, `repair` makes all copies whole.
+"""Values with two copies on the nodes of a store, from Python. Usage: kv.py URI put|check|repair|drop ROUND.
+`put` puts those of a round, `check` finds each key with the value of that round, `repair` makes all copies whole.
 """
 
 import sys
@@ -40,12 +40,17 @@ def repair(kv, _):
         time.sleep(0.1)
 
 
+def drop(kv, _):
+    kv.close()
+    kv.store.drop_kv("values")
+
+
 def main():
     uri, what, round_ = sys.argv[1:]
     with relive.open(uri, timeout=SECONDS) as store:
         kv = store.create_kv("values", keys=1000, bytes=8 << 20, extent_bytes=1 << 16, parts=2, copies=2)
-        {"put": put, "check": check, "repair": repair}[what](kv, int(round_))
         print(kv.info())
+        {"put": put, "check": check, "repair": repair, "drop": drop}[what](kv, int(round_))
 
 
 if __name__ == "__main__":
