@@ -72,6 +72,11 @@ static int event_error(const struct link *link, const struct rdma_cm_event *even
 	}
 }
 
+static int late(void)
+{
+	return error_set(-ETIMEDOUT, "connect: the memory node did not answer in time");
+}
+
 /*
  * Waits for the next rdma_cm event; one of another type is an error. *event_out is the caller's to
  * acknowledge; event_out NULL: this call does it. -ETIMEDOUT: none before the deadline.
@@ -87,8 +92,7 @@ static int wait_event(struct link *link, enum rdma_cm_event_type type, uint64_t 
 		if (errno != EAGAIN && errno != EINTR)
 			return error_set(-EIO, "rdma_get_cm_event: %s", strerror(errno));
 		if (deadline_expired(link->opts.clock, deadline))
-			return error_set(-ETIMEDOUT,
-					 "connect: the memory node did not answer in time");
+			return late();
 		if (poll(&ready, 1, deadline_left_ms(link->opts.clock, deadline)) < 0 &&
 		    errno != EINTR)
 			return error_set(-EIO, "poll: %s", strerror(errno));
@@ -244,6 +248,8 @@ static int link_resolve(struct link *link, uint32_t i, struct sockaddr *addr, ui
 	int ms = deadline_left_ms(link->opts.clock, deadline);
 	int ret;
 
+	if (!ms)
+		return late(); /* to the kernel no time at all is an invalid argument */
 	if (link->calls->cm_create_id(link->channel, &link->ids[i], NULL, RDMA_PS_TCP))
 		return error_set(-errno, "rdma_create_id: %s", strerror(errno));
 	if (link->calls->cm_resolve_addr(link->ids[i], NULL, addr, ms))

@@ -247,9 +247,12 @@ static int resolve_route(struct rdma_cm_id *id, int ms)
 {
 	FAKE_CALL;
 
-	(void)ms;
 	if (fake_fails())
 		return -1;
+	if (!ms) { /* as the kernel does */
+		errno = EINVAL;
+		return -1;
+	}
 	push(id, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
 	return 0;
 }
