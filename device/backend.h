@@ -76,6 +76,13 @@ struct backend_gather {
 	uint64_t places; /* all offsets of the rows, joined by or: for their alignment */
 };
 
+/* weights[i] = (probability[i] * factor)^power: f32 of n f64, at addresses of the device. */
+struct backend_weights {
+	uint64_t weights, probability;
+	uint64_t n;
+	double factor, power;
+};
+
 struct backend;
 
 struct backend_ops {
@@ -140,6 +147,8 @@ struct backend_ops {
 	/* Queues a gather, whose rows and addresses stay valid until a mark behind it is reached. n 0: only
 	   says whether there are gathers, and makes them ready. */
 	int (*gather)(struct backend *backend, uint32_t stream, const struct backend_gather *work);
+	/* Queues the computing of importance weights, where there are gathers. */
+	int (*weigh)(struct backend *backend, uint32_t stream, const struct backend_weights *work);
 
 	/* A dma-buf of a range that is mapped as a whole; a new one is needed when the extents
 	   behind it change. The caller closes the fd; *off_out is where in it the range begins. */

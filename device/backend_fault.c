@@ -60,6 +60,8 @@ FAULT(host_share, (struct backend * backend, void *memory, uint64_t bytes, uint6
       (inner, memory, bytes, va_out))
 FAULT(gather, (struct backend * backend, uint32_t stream, const struct backend_gather *work),
       (inner, stream, work))
+FAULT(weigh, (struct backend * backend, uint32_t stream, const struct backend_weights *work),
+      (inner, stream, work))
 FAULT(dmabuf_export,
       (struct backend * backend, uint64_t va, uint64_t bytes, int *fd_out, uint64_t *off_out),
       (inner, va, bytes, fd_out, off_out))
@@ -126,6 +128,7 @@ static const struct backend_ops fault_ops = {
 	.host_unregister = fault_host_unregister,
 	.host_share = fault_host_share,
 	.gather = fault_gather,
+	.weigh = fault_weigh,
 	.dmabuf_export = fault_dmabuf_export,
 	.now_ns = fault_now_ns,
 	.close = fault_close,

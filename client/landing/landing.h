@@ -37,9 +37,18 @@ struct landing_part {
 	size_t bytes;
 };
 
-/* Copies parts of one buffer to the device, and waits until they are there. -ENODEV, -ETIMEDOUT. */
+/* Importance weights that the device computes behind the copies, where it gathers: both arrays are of the buffer. */
+struct landing_weights {
+	float *weights;
+	const double *probability;
+	uint32_t n;
+	double factor, power; /* (probability * factor)^power */
+};
+
+/* Copies parts of one buffer to the device, and waits until they are there; weights NULL: they are copied, too.
+   -ENODEV, -ETIMEDOUT. */
 RLV_MUST_CHECK int landing_land(struct rlv_landing *landing, const struct landing_part *parts,
-				uint32_t n);
+				uint32_t n, const struct landing_weights *weights);
 
 /* No more work that uses the buffer will be queued. */
 void landing_done(struct rlv_landing *landing, const void *buffer);

@@ -357,7 +357,7 @@ static int batch_land_parts(const struct rlv_sampler *sp, const struct batch *ba
 		parts[n++] =
 			(struct landing_part){ batch->priority, items * sizeof(*batch->priority) };
 	}
-	return landing_land(sp->opts.dest, parts, n);
+	return landing_land(sp->opts.dest, parts, n, batch->is_apart ? &batch->weights : NULL);
 }
 
 int batch_land(const struct rlv_sampler *sp, const struct batch *batch)

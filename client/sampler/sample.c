@@ -151,10 +151,20 @@ void batch_complete(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 {
 	bool by_max = sp->opts.weights == RLV_WEIGHTS_BATCH;
 	int64_t size = shard_trees_items(&sp->trees);
+	double items = by_max ? 0 : (double)(size > 0 ? size : 1);
+	double beta = sp->beta > 0 ? sp->beta : 0;
 
 	priority_to_value(sp->view, batch->word, n, batch->priority);
-	priority_weights(batch->probability, n, by_max ? 0 : (double)(size > 0 ? size : 1),
-			 sp->beta > 0 ? sp->beta : 0, batch->weight);
+	if (batch->is_apart)
+		batch->weights = (struct landing_weights){
+			.weights = batch->weight,
+			.probability = batch->probability,
+			.n = n,
+			.factor = priority_weights_factor(batch->probability, n, items),
+			.power = -beta,
+		};
+	else
+		priority_weights(batch->probability, n, items, beta, batch->weight);
 	for (uint32_t a = 0; a < batch->pub.n_arrays; a++)
 		batch->arrays[a].shape[0] = n;
 	batch->pub.n = n;

@@ -37,8 +37,9 @@ struct batch {
 	uint32_t n_outputs;
 	uint32_t n_near; /* of them, first; those behind are large, and the device's to gather */
 	struct window_value *values; /* room for lists of those */
-	bool is_apart;     /* this batch is gathered so: the host has nothing of the large ones */
-	size_t near_bytes; /* of the memory: all but large arrays and lists */
+	bool is_apart; /* this batch is gathered so: the host has nothing of the large ones, nor weights */
+	struct landing_weights weights; /* which the device computes then */
+	size_t near_bytes;              /* of the memory: all but large arrays and lists */
 	uint64_t *key;
 	uint64_t *word; /* leaves as last seen: the first CAS of an update usually succeeds */
 	double *probability;
@@ -205,7 +206,8 @@ RLV_MUST_CHECK int batch_land(const struct rlv_sampler *sp, const struct batch *
 /* Closes the gaps at the positions in scratch.at[0, left) in every array of the batch, which has n. */
 void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left);
 
-/* Sets priorities and weights of the first n items, from their words and probabilities, and the shapes. */
+/* Sets priorities and weights of the first n items, from their words and probabilities, and the shapes; weights of
+   a batch that is apart when it lands. */
 void batch_complete(struct rlv_sampler *sp, struct batch *batch, uint32_t n);
 
 /* Gives a buffer for a sample of n: that of the oldest prefetched batch, or a free one. -EBUSY:

@@ -381,6 +381,7 @@ static const struct backend_ops cuda_ops = {
 	.host_unregister = cuda_host_unregister,
 	.host_share = cuda_host_share,
 	.gather = cuda_gather_rows,
+	.weigh = cuda_weigh,
 	.dmabuf_export = cuda_dmabuf_export,
 	.now_ns = cuda_now_ns,
 	.close = cuda_close,

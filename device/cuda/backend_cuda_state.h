@@ -80,6 +80,7 @@ int cuda_host_register(struct backend *backend, void *memory, uint64_t bytes);
 int cuda_host_unregister(struct backend *backend, void *memory);
 int cuda_host_share(struct backend *backend, void *memory, uint64_t bytes, uint64_t *va_out);
 int cuda_gather_rows(struct backend *backend, uint32_t stream, const struct backend_gather *work);
+int cuda_weigh(struct backend *backend, uint32_t stream, const struct backend_weights *work);
 int cuda_fill(struct backend *backend, uint32_t stream, uint64_t va, uint64_t bytes, uint8_t value);
 
 #endif

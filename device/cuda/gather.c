@@ -1,5 +1,5 @@
 /*
- * gather.c - shapes and launches of the gather kernel.
+ * gather.c - shapes and launches of the kernels.
  */
 #include "device/cuda/gather.h"
 
@@ -18,7 +18,11 @@ int cuda_gather_open(const struct cuda_calls *calls, struct cuda_gather *gather_
 	if (err)
 		return err;
 	err = cuda_result(calls, "cuModuleGetFunction",
-			  calls->module_function(&gather.function, gather.module, "relive_gather"));
+			  calls->module_function(&gather.rows, gather.module, "relive_gather"));
+	if (!err)
+		err = cuda_result(
+			calls, "cuModuleGetFunction",
+			calls->module_function(&gather.weights, gather.module, "relive_weights"));
 	if (err)
 		(void)calls->module_unload(gather.module);
 	else
@@ -52,18 +56,31 @@ void gather_fit_places(struct gather_work *work, gather_u64 places)
 		work->shift++;
 }
 
-int cuda_gather(const struct cuda_gather *gather, struct cu_stream *stream, struct gather_work work)
+/* A lane for each of so many, up to what the device runs at once. */
+static int launch(const struct cuda_gather *gather, struct cu_function *function,
+		  struct cu_stream *stream, gather_u64 lanes, void *work)
 {
-	gather_u64 blocks = ((work.n << work.shift) + THREADS - 1) / THREADS;
-	void *arguments[] = { &work };
+	gather_u64 blocks = (lanes + THREADS - 1) / THREADS;
+	void *arguments[] = { work };
 
 	if (!blocks)
 		return 0;
 	if (blocks > BLOCKS_MOST)
 		blocks = BLOCKS_MOST;
 	return cuda_result(gather->calls, "cuLaunchKernel",
-			   gather->calls->launch(gather->function, (unsigned)blocks, 1, 1, THREADS,
-						 1, 1, 0, stream, arguments, NULL));
+			   gather->calls->launch(function, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0,
+						 stream, arguments, NULL));
+}
+
+int cuda_gather(const struct cuda_gather *gather, struct cu_stream *stream, struct gather_work work)
+{
+	return launch(gather, gather->rows, stream, work.n << work.shift, &work);
+}
+
+int cuda_weights(const struct cuda_gather *gather, struct cu_stream *stream,
+		 struct weights_work work)
+{
+	return launch(gather, gather->weights, stream, work.n, &work);
 }
 
 void gather_on_cpu(struct gather_work work)

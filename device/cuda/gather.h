@@ -6,15 +6,15 @@
 #define RLV_DEVICE_CUDA_GATHER_H
 
 #include "device/cuda/calls.h"
-#include "device/cuda/gather_lanes.h"
+#include "device/cuda/weights_lanes.h"
 
 struct cuda_gather {
 	const struct cuda_calls *calls;
 	struct cu_module *module;
-	struct cu_function *function;
+	struct cu_function *rows, *weights;
 };
 
-/* Loads the kernel into the current context. -ENOTSUP: the driver cannot compile it. Thread: setup. */
+/* Loads the kernels into the current context. -ENOTSUP: the driver cannot compile them. Thread: setup. */
 RLV_MUST_CHECK int cuda_gather_open(const struct cuda_calls *calls, struct cuda_gather *gather_out);
 void cuda_gather_close(struct cuda_gather *gather);
 
@@ -36,5 +36,9 @@ RLV_MUST_CHECK int cuda_gather(const struct cuda_gather *gather, struct cu_strea
 
 /* The same on a CPU, at once. All addresses are the CPU's. */
 void gather_on_cpu(struct gather_work work);
+
+/* Queues the computing of weights, as cuda_gather does rows. */
+RLV_MUST_CHECK int cuda_weights(const struct cuda_gather *gather, struct cu_stream *stream,
+				struct weights_work work);
 
 #endif

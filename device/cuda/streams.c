@@ -391,6 +391,26 @@ int cuda_host_share(struct backend *backend, void *memory, uint64_t bytes, uint6
 	return cuda_leave(cuda, before, err);
 }
 
+static int launch_leave(struct backend_cuda *cuda, struct cu_context *before, int err)
+{
+	if (err == -ENODEV)
+		atomic_store_explicit(&cuda->lost, true,
+				      memory_order_relaxed); /* as in cuda_check */
+	return cuda_leave(cuda, before, err);
+}
+
+/* As stream_enter; the kernels are loaded at the first call. 0: launch_leave follows. */
+static int launch_enter(struct backend_cuda *cuda, uint32_t number, struct cuda_stream **stream_out,
+			struct cu_context **before_out)
+{
+	int err;
+
+	*stream_out = stream_enter(cuda, number, before_out, &err);
+	if (*stream_out && !cuda->gather.module)
+		err = cuda_gather_open(cuda->calls, &cuda->gather);
+	return *stream_out && err ? launch_leave(cuda, *before_out, err) : err;
+}
+
 int cuda_gather_rows(struct backend *backend, uint32_t number, const struct backend_gather *rows)
 {
 	struct gather_work work = { .to = (gather_u8 *)(uintptr_t)rows->to,
@@ -399,19 +419,29 @@ int cuda_gather_rows(struct backend *backend, uint32_t number, const struct back
 				    .n = rows->n,
 				    .bytes = rows->bytes };
 	struct backend_cuda *cuda = cuda_of(backend);
+	struct cuda_stream *stream;
 	struct cu_context *before;
-	int err;
-	struct cuda_stream *stream = stream_enter(cuda, number, &before, &err);
+	int err = launch_enter(cuda, number, &stream, &before);
 
-	if (!stream)
+	if (err)
 		return err;
-	if (!cuda->gather.module)
-		err = cuda_gather_open(cuda->calls, &cuda->gather);
 	gather_fit_places(&work, rows->places);
-	if (!err)
-		err = cuda_gather(&cuda->gather, stream->native, work);
-	if (err == -ENODEV)
-		atomic_store_explicit(&cuda->lost, true,
-				      memory_order_relaxed); /* as in cuda_check */
-	return cuda_leave(cuda, before, err);
+	return launch_leave(cuda, before, cuda_gather(&cuda->gather, stream->native, work));
+}
+
+int cuda_weigh(struct backend *backend, uint32_t number, const struct backend_weights *weights)
+{
+	struct weights_work work = { .to = (float *)(uintptr_t)weights->weights,
+				     .probability = (const double *)(uintptr_t)weights->probability,
+				     .n = weights->n,
+				     .factor = weights->factor,
+				     .power = weights->power };
+	struct backend_cuda *cuda = cuda_of(backend);
+	struct cuda_stream *stream;
+	struct cu_context *before;
+	int err = launch_enter(cuda, number, &stream, &before);
+
+	if (err)
+		return err;
+	return launch_leave(cuda, before, cuda_weights(&cuda->gather, stream->native, work));
 }

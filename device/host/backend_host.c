@@ -310,6 +310,12 @@ static int host_gather(struct backend *backend, uint32_t stream, const struct ba
 	return error_set(-ENOTSUP, "gather: the host backend has none");
 }
 
+static int host_weigh(struct backend *backend, uint32_t stream, const struct backend_weights *work)
+{
+	(void)backend, (void)stream, (void)work;
+	return error_set(-ENOTSUP, "weigh: the host backend has none");
+}
+
 static int host_dmabuf_export(struct backend *backend, uint64_t va, uint64_t bytes, int *fd_out,
 			      uint64_t *off_out)
 {
@@ -361,6 +367,7 @@ static const struct backend_ops host_ops = {
 	.host_unregister = host_host_unregister,
 	.host_share = host_host_share,
 	.gather = host_gather,
+	.weigh = host_weigh,
 	.dmabuf_export = host_dmabuf_export,
 	.now_ns = host_now_ns,
 	.close = host_close,

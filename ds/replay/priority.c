@@ -91,8 +91,7 @@ void priority_to_value(const struct view_desc *view, const uint64_t *leaf_words,
 		priorities_out[i] = (float)((double)leaf_priority(leaf_words[i]) * unit);
 }
 
-void priority_weights(const double *probability, size_t n, double items, double beta,
-		      float *weights_out)
+double priority_weights_factor(const double *probability, size_t n, double items)
 {
 	bool by_max = items <= 0;
 	double least = INFINITY;
@@ -100,7 +99,14 @@ void priority_weights(const double *probability, size_t n, double items, double 
 	/* The smallest probability has the largest weight. */
 	for (size_t i = 0; by_max && i < n; i++)
 		least = probability[i] < least ? probability[i] : least;
-	kernel_of_cpu()->powers(probability, n, by_max ? 1 / least : items, -beta, weights_out);
+	return by_max ? 1 / least : items;
+}
+
+void priority_weights(const double *probability, size_t n, double items, double beta,
+		      float *weights_out)
+{
+	kernel_of_cpu()->powers(probability, n, priority_weights_factor(probability, n, items),
+				-beta, weights_out);
 }
 
 uint64_t priority_max_off(const struct shard *shard, uint32_t view)

@@ -49,6 +49,9 @@ uint64_t priority_quanta_one(const struct view_desc *view, double td, uint64_t *
 void priority_weights(const double *probability, size_t n, double items, double beta,
 		      float *weights_out);
 
+/* What priority_weights multiplies probabilities by. */
+double priority_weights_factor(const double *probability, size_t n, double items);
+
 /* Offset of the running maximum of a view, in the tree region. */
 uint64_t priority_max_off(const struct shard *shard, uint32_t view);
 

@@ -16,8 +16,8 @@
  *                          in memory that is mapped here (embed:, shm:); the rest as above
  *
  * A gather frees the sampler's CPU of the copies, at a price: the whole of the table's rows is page-locked, so
- * that memory which no row has filled yet is taken, too; and the host's side of those arrays is filled by
- * rlv_landing_fetch alone. So it is a wish (opts.path). What a sampler cannot have so lands by a copy, as a whole: rows over a wire or with
+ * that memory which no row has filled yet is taken, too; and the host's side of those arrays, and of the importance
+ * weights, which the device computes with the CPU's bits, is filled by rlv_landing_fetch alone. So it is a wish (opts.path). What a sampler cannot have so lands by a copy, as a whole: rows over a wire or with
  * checksums that are verified, views that consume, short batches, scans and reads by key, and memory that the
  * driver does not take. info.gathered_bytes tells.
  *

@@ -23,7 +23,6 @@ _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # of DLPack, by numpy's kind; bool is
 _BFLOAT = 4
 _LEGACY = 1  # CUDA's default stream, as DLPack calls it
 _CUDA = 2    # DLPack's number of the device type
-_GATHERED = 512  # bytes of the smallest value that a device gathers
 
 
 class Landing(_core.Landing):
@@ -35,7 +34,8 @@ class Landing(_core.Landing):
     :param pool: a :class:`relive.Pool`: batches are its memory, of the lifetime ``staging``, on its device. It stays
         open as long as the landing, or an array of a batch, lives.
     :param path: ``"copy"``: the sampler gathers, and the device copies the batch; ``"gather"``: the device reads
-        values of 512 bytes and more (frames) itself, in a table that this process has mapped. That frees the CPU, but locks
+        values of 512 bytes and more (frames) itself, in a table that this process has mapped, and computes the
+        importance weights. That frees the CPU, but locks
         all of the table's memory; ``array.numpy()`` then copies from the device. What cannot be gathered is copied:
         ``info()["gathered_bytes"]`` tells. None = ``"copy"``.
     :raises Unsupported: no driver of CUDA on this host; the message says what to do.
@@ -83,7 +83,7 @@ def _number(device: Any) -> int:
 class DeviceArray:
     """An array of a batch on a CUDA device. Libraries take it without a copy, by DLPack
     (``torch.from_dlpack(array)``) or ``__cuda_array_interface__``. The host has the same bytes:
-    ``array.numpy()``, which numpy's functions take by themselves; what the device has gathered is
+    ``array.numpy()``, which numpy's functions take by themselves; what the device has gathered or computed is
     brought by the first such call. While it, or what was made of it, is
     referenced, its memory is not filled again; nor before work is done that was queued on the stream which
     DLPack's consumer named, or, by ``__cuda_array_interface__``, on the default stream."""
@@ -93,7 +93,7 @@ class DeviceArray:
     def __init__(self, host: np.ndarray, landing: Landing) -> None:
         self._host = host
         self._landing = landing
-        self._left = landing.gathers and 0 < _GATHERED * len(host) <= host.nbytes  # maybe on the device alone
+        self._left = landing.gathers and host.nbytes > 0  # maybe on the device alone
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -115,6 +115,10 @@ static bool op_allowed(const struct op *op)
 		return fake_device_range(op->to, op->bytes);
 	case OP_GATHER:
 		return gather_allowed(&op->work);
+	case OP_WEIGHTS:
+		return fake_device_range(op->to, op->bytes) &&
+		       fake_device_range((cu_u64)(uintptr_t)op->weights.probability,
+					 op->weights.n * sizeof(double));
 	default:
 		return true;
 	}
@@ -138,6 +142,8 @@ static void op_run(const struct op *op)
 		atomic_store(&op->event->done, op->value);
 	else if (op->kind == OP_GATHER)
 		gather_lanes(op->work, 0, 1);
+	else if (op->kind == OP_WEIGHTS)
+		weights_lanes(op->weights, 0, 1);
 }
 
 static void *stream_main(void *ctx)

@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "device/cuda/gather_lanes.h"
+#include "device/cuda/weights_lanes.h"
 #include "tests/fakecuda/fake.h"
 
 enum op_kind {
@@ -17,6 +17,7 @@ enum op_kind {
 	OP_RECORD,
 	OP_WAIT_EVENT,
 	OP_GATHER,
+	OP_WEIGHTS,
 	OP_SPIN
 };
 
@@ -33,6 +34,7 @@ struct op {
 	uint64_t value;
 	struct event_state *event;
 	struct gather_work work;
+	struct weights_work weights;
 	uint64_t ns, ends_at; /* how long it takes, and when it ends by the clock */
 };
 

@@ -181,6 +181,7 @@ static struct cu_function {
 	enum op_kind kind;
 } kernels[] = {
 	{ "relive_gather", OP_GATHER },
+	{ "relive_weights", OP_WEIGHTS },
 	{ "probe_spin", OP_SPIN },
 };
 
@@ -232,6 +233,10 @@ unsigned cuLaunchKernel(struct cu_function *function, unsigned grid_x, unsigned 
 		    (uint64_t)grid_x * block_x)
 			return CU_INVALID_VALUE; /* lanes of a row that nobody would copy */
 		op.work.shift = 0;
+	} else if (op.kind == OP_WEIGHTS) {
+		memcpy(&op.weights, arguments[0], sizeof(op.weights));
+		op.to = (cu_u64)(uintptr_t)op.weights.to;
+		op.bytes = op.weights.n * sizeof(*op.weights.to);
 	} else {
 		memcpy(&op.ns, arguments[0], sizeof(op.ns));
 	}

@@ -1,5 +1,5 @@
 /*
- * The gather kernel beside the CPU's loop, element by element over random plans: launched through the
+ * The kernels beside the CPU's loops, element by element over random plans: launched through the
  * fake driver, or with RLV_TEST_GPU on the machine's GPU. Rows come from pinned memory of the host, and
  * from memory of the device.
  */
@@ -148,6 +148,33 @@ TEST_WITH(gather__is_on_the_device_what_it_is_on_a_cpu, setup, teardown)
 	}
 	assert_int_equal(units, 16 | 8 | 4 | 1); /* every loop ran */
 	print_message("%d plans, from the host and from the device\n", rounds);
+}
+
+TEST_WITH(weights__have_the_bits_of_a_cpu, setup, teardown)
+{
+	enum { N = 4096 };
+	double *probability = (double *)(void *)all.source;
+	const float *seen = (const float *)(const void *)all.seen;
+	static float expected[N];
+	struct rng rng;
+
+	rng_seed(&rng, test_seed("weights kernel", 12), 0);
+	for (int round = 0; round < 40; round++) {
+		struct weights_work work = { .to = expected,
+					     .probability = probability,
+					     .n = 1 + rng_uniform_u64(&rng, N),
+					     .factor = (double)rng_uniform_u64(&rng, 1 << 20) + 1,
+					     .power = -(double)round / 39 };
+
+		for (gather_u64 i = 0; i < work.n; i++)
+			probability[i] = (double)(rng_next_u64(&rng) >> 11 | 1) * 0x1p-53;
+		weights_lanes(work, 0, 1);
+		work.to = (float *)(uintptr_t)all.target_at;
+		work.probability = (const double *)(uintptr_t)all.source_at;
+		assert_int_equal(cuda_weights(&all.gather, all.stream, work), 0);
+		copy((cu_u64)(uintptr_t)all.seen, all.target_at, work.n * sizeof(float));
+		assert_memory_equal(seen, expected, work.n * sizeof(float));
+	}
 }
 
 int main(void)

@@ -31,12 +31,24 @@ static void append_episodes(struct rng *rng)
 	}
 }
 
+/* The device has computed the weights that a CPU does, to the last bit. */
+static void expect_weights(struct rlv_landing *landing, const struct rlv_batch *batch,
+			   const float *want)
+{
+	float *seen = gather_seen(landing, batch->weight, batch->n * sizeof(*seen));
+
+	assert_memory_equal(seen, want, batch->n * sizeof(*seen));
+	free(seen);
+}
+
 /* The device has the same items as the batch that the host has. */
 static void expect_same(struct rlv_landing *landing, const struct rlv_batch *batch,
 			const struct rlv_batch *want)
 {
 	assert_int_equal(batch->n, want->n);
 	assert_memory_equal(batch->key, want->key, want->n * sizeof(*want->key));
+	if (batch != want)
+		expect_weights(landing, batch, want->weight);
 	for (uint32_t a = 0; a < want->n_arrays; a++) {
 		const struct rlv_array *array = &batch->arrays[a];
 		const uint8_t *expected = want->arrays[a].data;
@@ -60,6 +72,7 @@ static void compare_batches(uint32_t layout, uint32_t n_step)
 	struct rlv_sampler *gather = gather_sampler(gather_fx.gathers, layout);
 	struct rlv_sample_opts later = RLV_SAMPLE_OPTS_INIT;
 	uint64_t before = gather_bytes(gather_fx.gathers);
+	bool differ = false;
 
 	later.n_step = 1;
 	for (int round = 0; round < 4; round++) {
@@ -69,6 +82,8 @@ static void compare_batches(uint32_t layout, uint32_t n_step)
 		gather_ok(rlv_sampler_sample(copy, n, 0, &want));
 		gather_ok(rlv_sampler_sample(gather, n, 0, &batch));
 		expect_same(gather_fx.gathers, batch, want);
+		for (uint32_t i = 1; i < n; i++)
+			differ |= want->weight[i] != want->weight[0];
 		rlv_batch_release(copy, want);
 		rlv_batch_release(gather, batch);
 		if (round == 2 && n_step > 1) {
@@ -76,6 +91,7 @@ static void compare_batches(uint32_t layout, uint32_t n_step)
 			gather_ok(rlv_sampler_set_opts(gather, &later));
 		}
 	}
+	assert_true(differ);
 	assert_true(gather_bytes(gather_fx.gathers) > before);
 	assert_int_equal(gather_bytes(gather_fx.copies), 0);
 	gather_ok(rlv_sampler_close(&copy));
@@ -117,7 +133,7 @@ TEST_WITH(sample__takes_one_copy_of_lists_and_a_launch_for_each_size, gather_beg
 	gather_fx.fake->reset();
 	gather_ok(rlv_sampler_sample(sampler, GATHER_ITEMS, 0, &batch));
 	assert_int_equal(gather_fx.fake->calls("cuLaunchKernel"),
-			 2); /* frame with next_frame; wide */
+			 3); /* frame with next_frame; wide; weights */
 	assert_int_equal(gather_fx.fake->calls("cuMemcpyAsync"), 2); /* lists; small columns */
 	assert_int_equal(gather_fx.fake->calls("cuStreamWriteValue64"), 2);
 	assert_int_equal(gather_bytes(gather_fx.gathers),
@@ -164,6 +180,11 @@ TEST_WITH(fetch__brings_the_side_of_the_host, gather_begin, gather_end)
 		assert_memory_equal((const uint8_t *)wide->data + (size_t)i * GATHER_WIDE,
 				    (const uint64_t *)gather_array(batch, "id")->data + i,
 				    sizeof(uint64_t));
+	memset((void *)(uintptr_t)batch->weight, 0, GATHER_ITEMS * sizeof(*batch->weight));
+	gather_ok(rlv_landing_fetch(gather_fx.gathers, batch->weight,
+				    GATHER_ITEMS * sizeof(*batch->weight)));
+	for (uint32_t i = 0; i < GATHER_ITEMS; i++)
+		assert_true(batch->weight[i] > 0 && batch->weight[i] <= 1);
 	assert_int_equal(rlv_landing_fetch(gather_fx.gathers, wide->data, SIZE_MAX), -EINVAL);
 	assert_int_equal(rlv_landing_fetch(gather_fx.gathers, &batch, 1), -EINVAL);
 	assert_int_equal(rlv_landing_fetch(gather_fx.copies, wide->data, 1), -EINVAL);
