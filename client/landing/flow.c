@@ -145,7 +145,7 @@ int landing_land(struct rlv_landing *landing, const struct landing_part *parts, 
 	ret = buffer ? 0 : -EINVAL;
 	if (ret == 0 && landing->backend)
 		ret = queue_parts(landing, buffer, parts, n);
-	if (ret == 0 && weights)
+	if (ret == 0 && landing->backend && weights)
 		ret = queue_weights(landing, buffer, weights);
 	if (ret == 0 && landing->backend)
 		ret = landing_mark_own(landing, buffer);
