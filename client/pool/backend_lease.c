@@ -274,6 +274,8 @@ PASS(host_share, (struct backend * base, void *memory, uint64_t bytes, uint64_t 
      bytes, va_out)
 PASS(gather, (struct backend * base, uint32_t stream, const struct backend_gather *work), stream,
      work)
+PASS(weigh, (struct backend * base, uint32_t stream, const struct backend_weights *work), stream,
+     work)
 PASS(dmabuf_export,
      (struct backend * base, uint64_t va, uint64_t bytes, int *fd_out, uint64_t *off_out), va,
      bytes, fd_out, off_out)
@@ -321,6 +323,7 @@ static const struct backend_ops lease_ops = {
 	.host_unregister = lease_host_unregister,
 	.host_share = lease_host_share,
 	.gather = lease_gather,
+	.weigh = lease_weigh,
 	.dmabuf_export = lease_dmabuf_export,
 	.now_ns = lease_now_ns,
 	.close = lease_backend_close,

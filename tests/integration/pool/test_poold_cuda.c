@@ -311,6 +311,45 @@ TEST_WITH(landing__batches_are_tensors_of_the_pool, begin, end)
 	assert_true(holds(0));
 }
 
+TEST_WITH(landing__in_a_pool_the_device_gathers, begin, end)
+{
+	enum { N = 16, FRAME = 600 };
+	static const struct rlv_column frames = {
+		.name = "frame", .role = RLV_OBS, .dtype = RLV_U8, .ndim = 1, .shape = { FRAME }
+	};
+	static const uint8_t rows[8 * N][FRAME];
+	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
+	struct rlv_landing_opts where = RLV_LANDING_OPTS_INIT;
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_steps steps = RLV_STEPS_INIT;
+	struct rlv_pool *pool = join("learner");
+	struct rlv_landing *landing;
+	struct rlv_sampler *sampler;
+	struct rlv_writer *writer;
+	const struct rlv_batch *batch;
+
+	replay_open(&table, &(struct rlv_table_opts){ .columns = &frames, .n_columns = 1 });
+	must(rlv_writer_open(table.table, NULL, &writer), "rlv_writer_open");
+	steps.n = 8 * N;
+	steps.columns = &(const void *){ rows };
+	must(rlv_writer_append(writer, 0, &steps, NULL), "rlv_writer_append");
+	replay_writer_done(&writer);
+	where.pool = pool;
+	where.path = RLV_LANDING_GATHER;
+	must(rlv_landing_open(&where, &landing), "rlv_landing_open");
+	opts.dest = landing;
+	opts.batch_size = N;
+	sampler = replay_sampler(&table, &opts);
+	batch = replay_sample(sampler, N);
+	must(rlv_landing_info(landing, &info), "rlv_landing_info");
+	assert_int_equal(info.gathered_bytes, 2 * N * FRAME); /* and the next ones */
+	must(rlv_landing_fetch(landing, batch->weight, N * sizeof(float)), "rlv_landing_fetch");
+	for (int i = 0; i < N; i++)
+		assert_true(batch->weight[i] == 1); /* all have one priority */
+	rlv_batch_release(sampler, batch);
+	landed_end(&pool, &landing, &sampler);
+}
+
 static int begin_host(void **state)
 {
 	(void)state;
