@@ -73,7 +73,7 @@ struct backend_gather {
 	uint64_t to, from; /* addresses of the device */
 	uint64_t rows;     /* the same, of n of struct backend_row */
 	uint64_t n, bytes;
-	uint64_t places; /* all offsets of the rows, joined by or: for their alignment */
+	uint64_t places; /* all offsets of the rows, joined by or: for their alignment, of up to 16 */
 };
 
 /* weights[i] = (probability[i] * factor)^power: f32 of n f64, at addresses of the device. */
@@ -149,6 +149,17 @@ struct backend_ops {
 	int (*gather)(struct backend *backend, uint32_t stream, const struct backend_gather *work);
 	/* Queues the computing of importance weights, where there are gathers. */
 	int (*weigh)(struct backend *backend, uint32_t stream, const struct backend_weights *work);
+
+	/* From graph_begin to graph_end, copies and gathers of the stream are recorded, not run; no marks. Then
+	   graph_launch queues all of them by one call, as often as it is called: addresses and numbers are
+	   those that were recorded, bytes are those of then. graph_out NULL: forgets what was recorded.
+	   Graph 0 is never given; its launch only says whether there are graphs. Other streams may work
+	   meanwhile. */
+	int (*graph_begin)(struct backend *backend, uint32_t stream);
+	int (*graph_end)(struct backend *backend, uint32_t stream, uint64_t *graph_out);
+	int (*graph_launch)(struct backend *backend, uint32_t stream, uint64_t graph);
+	/* Launches that are queued still run. 0: a no-op. */
+	int (*graph_drop)(struct backend *backend, uint64_t graph);
 
 	/* A dma-buf of a range that is mapped as a whole; a new one is needed when the extents
 	   behind it change. The caller closes the fd; *off_out is where in it the range begins. */

@@ -62,6 +62,11 @@ FAULT(gather, (struct backend * backend, uint32_t stream, const struct backend_g
       (inner, stream, work))
 FAULT(weigh, (struct backend * backend, uint32_t stream, const struct backend_weights *work),
       (inner, stream, work))
+FAULT(graph_begin, (struct backend * backend, uint32_t stream), (inner, stream))
+FAULT(graph_end, (struct backend * backend, uint32_t stream, uint64_t *graph_out),
+      (inner, stream, graph_out))
+FAULT(graph_launch, (struct backend * backend, uint32_t stream, uint64_t graph),
+      (inner, stream, graph))
 FAULT(dmabuf_export,
       (struct backend * backend, uint64_t va, uint64_t bytes, int *fd_out, uint64_t *off_out),
       (inner, va, bytes, fd_out, off_out))
@@ -92,6 +97,13 @@ static int fault_host_unregister(struct backend *backend, void *memory)
 	struct backend *inner = fault_of(backend)->inner;
 
 	return inner->ops->host_unregister(inner, memory);
+}
+
+static int fault_graph_drop(struct backend *backend, uint64_t graph)
+{
+	struct backend *inner = fault_of(backend)->inner;
+
+	return inner->ops->graph_drop(inner, graph);
 }
 
 static uint64_t fault_now_ns(struct backend *backend)
@@ -129,6 +141,10 @@ static const struct backend_ops fault_ops = {
 	.host_share = fault_host_share,
 	.gather = fault_gather,
 	.weigh = fault_weigh,
+	.graph_begin = fault_graph_begin,
+	.graph_end = fault_graph_end,
+	.graph_launch = fault_graph_launch,
+	.graph_drop = fault_graph_drop,
 	.dmabuf_export = fault_dmabuf_export,
 	.now_ns = fault_now_ns,
 	.close = fault_close,

@@ -46,6 +46,8 @@ static int landing_open_device(struct rlv_landing *landing, int device) LOCK_UNC
 	if (ret == 0 && landing->gathers) /* loads the kernel */
 		ret = landing->backend->ops->gather(landing->backend, own->number,
 						    &(struct backend_gather){ 0 });
+	if (ret == 0 && landing->graphs)
+		ret = landing->backend->ops->graph_launch(landing->backend, own->number, 0);
 	if (ret) {
 		struct error_kept kept;
 
@@ -74,6 +76,9 @@ static int landing_read_opts(const struct rlv_landing_opts *opts, struct rlv_lan
 		return error_set(-EINVAL,
 				 "opts.path %u: want 0, RLV_LANDING_PINNED or RLV_LANDING_GATHER",
 				 full->path);
+	if (full->graph > 1 || (full->graph && full->path != RLV_LANDING_GATHER))
+		return error_set(-EINVAL, "opts.graph %u: want 0, or 1 with RLV_LANDING_GATHER",
+				 full->graph);
 	if (full->timeout_ns < 0 || full->unwaited > 1)
 		return error_set(-EINVAL, "opts.timeout_ns: want 0 or more; opts.unwaited: 0 or 1");
 	return 0;
@@ -105,6 +110,7 @@ int rlv_landing_open(const struct rlv_landing_opts *opts,
 		ret = rlv_pool_stream(landing->pool, NULL, &landing->pool_stream);
 	if (ret == 0 && landing->info.device >= 0) {
 		landing->gathers = full.path == RLV_LANDING_GATHER;
+		landing->graphs = full.graph;
 		landing->info.path = landing->gathers ? RLV_LANDING_GATHER : RLV_LANDING_PINNED;
 		ret = landing_open_device(landing, landing->info.device);
 	}
@@ -344,6 +350,7 @@ void rlv_landing_free(struct rlv_landing *landing, void *memory, size_t bytes)
 		*link = buffer->next;
 		landing->info.buffers--;
 		landing->info.bytes -= buffer->device_bytes;
+		landing_drop_graph(landing, buffer);
 		if (ret == 0 || ret == -ENODEV)
 			buffer_give_sides(landing, buffer);
 		else

@@ -9,7 +9,8 @@
  *   shards mapped ─> landing_share ─> (landing_gather ─> landing_await ─> leaves again)* ─> landing_land
  *                                                                          shards go ─> landing_unshare
  *
- * landing.c: open, close, and what users ask of buffers. flow.c: copies and marks. share.c: gathers.
+ * landing.c: open, close, and what users ask of buffers. flow.c: copies and marks. share.c: memory that the device
+ * reads. gather.c: gathers, by calls or by a graph.
  */
 #ifndef RLV_CLIENT_LANDING_LANDING_H
 #define RLV_CLIENT_LANDING_LANDING_H

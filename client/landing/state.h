@@ -22,6 +22,14 @@ struct landing_stream {
 	uint64_t marked; /* the last mark */
 };
 
+/* Gathers of one buffer: addresses of the device. */
+struct landing_plan {
+	struct backend_copy lists; /* to the device */
+	struct backend_gather work[LANDING_LISTS];
+	uint32_t n;
+	uint64_t graph; /* recorded; 0 = none */
+};
+
 struct landing_buffer {
 	struct landing_buffer *next;
 	uint8_t *host;
@@ -30,6 +38,7 @@ struct landing_buffer {
 	uint64_t extent;       /* without a pool: its handle */
 	uint64_t device_bytes; /* taken of the device */
 	uint32_t used;         /* a bit for each stream that may still be given work with it */
+	struct landing_plan *recorded; /* NULL: nothing */
 	uint64_t marks[LANDING_STREAMS]; /* that must be reached: the copy's, then of uses; 0 = none */
 };
 
@@ -47,7 +56,7 @@ struct rlv_landing {
 	uint32_t pool_stream; /* of the tensors; nothing is queued on it */
 	pid_t pid;
 	int64_t timeout_ns;
-	bool unwaited, gathers;
+	bool unwaited, gathers, graphs;
 	struct lock lock;
 	struct landing_buffer *buffers LOCK_GUARDED_BY(landing_role);
 	struct landing_range *ranges LOCK_GUARDED_BY(landing_role);
@@ -69,6 +78,14 @@ RLV_MUST_CHECK int landing_stream(struct rlv_landing *landing, void *native, uin
 
 /* Queues a mark on that stream: its number is streams[index].marked then. */
 RLV_MUST_CHECK int landing_queue_mark(struct rlv_landing *landing, uint32_t index)
+	LOCK_REQUIRES(landing_role);
+
+/* Where the first range that has one of these bytes is linked; NULL there: none has. */
+struct landing_range **landing_range_link(struct rlv_landing *landing, uint64_t from, uint64_t end)
+	LOCK_REQUIRES(landing_role);
+
+/* Forgets what was recorded for the buffer. */
+void landing_drop_graph(struct rlv_landing *landing, struct landing_buffer *buffer)
 	LOCK_REQUIRES(landing_role);
 
 /* Takes the ranges back that nobody uses. */

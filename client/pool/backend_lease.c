@@ -276,6 +276,10 @@ PASS(gather, (struct backend * base, uint32_t stream, const struct backend_gathe
      work)
 PASS(weigh, (struct backend * base, uint32_t stream, const struct backend_weights *work), stream,
      work)
+PASS(graph_begin, (struct backend * base, uint32_t stream), stream)
+PASS(graph_end, (struct backend * base, uint32_t stream, uint64_t *graph_out), stream, graph_out)
+PASS(graph_launch, (struct backend * base, uint32_t stream, uint64_t graph), stream, graph)
+PASS(graph_drop, (struct backend * base, uint64_t graph), graph)
 PASS(dmabuf_export,
      (struct backend * base, uint64_t va, uint64_t bytes, int *fd_out, uint64_t *off_out), va,
      bytes, fd_out, off_out)
@@ -324,6 +328,10 @@ static const struct backend_ops lease_ops = {
 	.host_share = lease_host_share,
 	.gather = lease_gather,
 	.weigh = lease_weigh,
+	.graph_begin = lease_graph_begin,
+	.graph_end = lease_graph_end,
+	.graph_launch = lease_graph_launch,
+	.graph_drop = lease_graph_drop,
 	.dmabuf_export = lease_dmabuf_export,
 	.now_ns = lease_now_ns,
 	.close = lease_backend_close,

@@ -338,6 +338,7 @@ static void cuda_close(struct backend *backend)
 		(void)calls->context_get(&before);
 		(void)calls->context_set(cuda->context);
 		cuda_streams_close(cuda);
+		cuda_graphs_close(cuda);
 		if (cuda->gather.module)
 			cuda_gather_close(&cuda->gather);
 		for (size_t i = 0; i < cuda->mapped.n; i++)
@@ -354,6 +355,7 @@ static void cuda_close(struct backend *backend)
 		(void)calls->context_release(cuda->device);
 	}
 	mem_free(cuda->extents);
+	mem_free(cuda->graphs);
 	mem_free(cuda->mapped.items);
 	mem_free(cuda->reserved.items);
 	mem_free(cuda);
@@ -382,6 +384,10 @@ static const struct backend_ops cuda_ops = {
 	.host_share = cuda_host_share,
 	.gather = cuda_gather_rows,
 	.weigh = cuda_weigh,
+	.graph_begin = cuda_graph_begin,
+	.graph_end = cuda_graph_end,
+	.graph_launch = cuda_graph_launch,
+	.graph_drop = cuda_graph_drop,
 	.dmabuf_export = cuda_dmabuf_export,
 	.now_ns = cuda_now_ns,
 	.close = cuda_close,

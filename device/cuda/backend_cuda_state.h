@@ -1,5 +1,5 @@
 /*
- * backend_cuda_state.h - what the two files of the cuda backend share. Private to them.
+ * backend_cuda_state.h - what the files of the cuda backend share. Private to them.
  */
 #ifndef RLV_DEVICE_CUDA_BACKEND_CUDA_STATE_H
 #define RLV_DEVICE_CUDA_BACKEND_CUDA_STATE_H
@@ -45,6 +45,8 @@ struct backend_cuda {
 	struct cuda_extent *extents;
 	size_t n_extents;
 	struct ranges reserved, mapped;
+	struct cu_graph_exec **graphs; /* NULL: the place is free */
+	size_t n_graphs;
 	struct cuda_stream streams[BACKEND_STREAMS];
 	_Atomic uint64_t *progress; /* by stream */
 	int progress_fd;
@@ -69,6 +71,9 @@ RLV_MUST_CHECK int cuda_check(struct backend_cuda *cuda, const char *call, unsig
 /* streams.c: the operations on streams, and how they begin and end. */
 RLV_MUST_CHECK int cuda_streams_open(struct backend_cuda *cuda, int page_fd);
 void cuda_streams_close(struct backend_cuda *cuda); /* waits for their work */
+/* The open stream of that number, with the context entered; NULL: *err_out says why. */
+struct cuda_stream *cuda_stream_enter(struct backend_cuda *cuda, uint32_t stream,
+				      struct cu_context **before_out, int *err_out);
 int cuda_stream_open(struct backend *backend, void *native, uint32_t *stream_out);
 int cuda_stream_close(struct backend *backend, uint32_t stream);
 int cuda_stream_mark(struct backend *backend, uint32_t stream, uint64_t seq);
@@ -82,5 +87,12 @@ int cuda_host_share(struct backend *backend, void *memory, uint64_t bytes, uint6
 int cuda_gather_rows(struct backend *backend, uint32_t stream, const struct backend_gather *work);
 int cuda_weigh(struct backend *backend, uint32_t stream, const struct backend_weights *work);
 int cuda_fill(struct backend *backend, uint32_t stream, uint64_t va, uint64_t bytes, uint8_t value);
+
+/* graph.c: recorded work. */
+void cuda_graphs_close(struct backend_cuda *cuda);
+int cuda_graph_begin(struct backend *backend, uint32_t stream);
+int cuda_graph_end(struct backend *backend, uint32_t stream, uint64_t *graph_out);
+int cuda_graph_launch(struct backend *backend, uint32_t stream, uint64_t graph);
+int cuda_graph_drop(struct backend *backend, uint64_t graph);
 
 #endif

@@ -151,9 +151,8 @@ int cuda_stream_open(struct backend *backend, void *native, uint32_t *stream_out
 	return cuda_leave(cuda, before, 0);
 }
 
-/* The open stream of that number, with the context entered; NULL: *err_out says why. */
-static struct cuda_stream *stream_enter(struct backend_cuda *cuda, uint32_t stream,
-					struct cu_context **before_out, int *err_out)
+struct cuda_stream *cuda_stream_enter(struct backend_cuda *cuda, uint32_t stream,
+				      struct cu_context **before_out, int *err_out)
 {
 	if (stream >= BACKEND_STREAMS || !cuda->streams[stream].native)
 		*err_out = error_set(-EINVAL, "stream %" PRIu32 " is not open", stream);
@@ -209,7 +208,7 @@ int cuda_stream_mark(struct backend *backend, uint32_t number, uint64_t seq)
 	struct backend_cuda *cuda = cuda_of(backend);
 	struct cu_context *before;
 	int err;
-	struct cuda_stream *stream = stream_enter(cuda, number, &before, &err);
+	struct cuda_stream *stream = cuda_stream_enter(cuda, number, &before, &err);
 
 	if (!stream)
 		return err;
@@ -254,7 +253,7 @@ int cuda_stream_close(struct backend *backend, uint32_t number)
 	struct cu_context *before;
 	uint64_t seq;
 	int err = cuda_stream_progress(backend, number, &seq);
-	struct cuda_stream *stream = err ? NULL : stream_enter(cuda, number, &before, &err);
+	struct cuda_stream *stream = err ? NULL : cuda_stream_enter(cuda, number, &before, &err);
 
 	if (!stream)
 		return err;
@@ -300,7 +299,7 @@ int cuda_copy_batch(struct backend *backend, uint32_t number, const struct backe
 	struct backend_cuda *cuda = cuda_of(backend);
 	struct cu_context *before;
 	int err;
-	struct cuda_stream *stream = stream_enter(cuda, number, &before, &err);
+	struct cuda_stream *stream = cuda_stream_enter(cuda, number, &before, &err);
 	size_t step = cuda->calls->copy_batch ? COPIES : 1;
 
 	if (!stream)
@@ -323,7 +322,7 @@ int cuda_fill(struct backend *backend, uint32_t number, uint64_t va, uint64_t by
 	struct backend_cuda *cuda = cuda_of(backend);
 	struct cu_context *before;
 	int err;
-	struct cuda_stream *stream = stream_enter(cuda, number, &before, &err);
+	struct cuda_stream *stream = cuda_stream_enter(cuda, number, &before, &err);
 
 	if (!stream)
 		return err;
@@ -399,13 +398,13 @@ static int launch_leave(struct backend_cuda *cuda, struct cu_context *before, in
 	return cuda_leave(cuda, before, err);
 }
 
-/* As stream_enter; the kernels are loaded at the first call. 0: launch_leave follows. */
+/* As cuda_stream_enter; the kernels are loaded at the first call. 0: launch_leave follows. */
 static int launch_enter(struct backend_cuda *cuda, uint32_t number, struct cuda_stream **stream_out,
 			struct cu_context **before_out)
 {
 	int err;
 
-	*stream_out = stream_enter(cuda, number, before_out, &err);
+	*stream_out = cuda_stream_enter(cuda, number, before_out, &err);
 	if (*stream_out && !cuda->gather.module)
 		err = cuda_gather_open(cuda->calls, &cuda->gather);
 	return *stream_out && err ? launch_leave(cuda, *before_out, err) : err;

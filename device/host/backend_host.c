@@ -316,6 +316,28 @@ static int host_weigh(struct backend *backend, uint32_t stream, const struct bac
 	return error_set(-ENOTSUP, "weigh: the host backend has none");
 }
 
+static int host_graph_launch(struct backend *backend, uint32_t stream, uint64_t graph)
+{
+	(void)backend, (void)stream, (void)graph;
+	return error_set(-ENOTSUP, "graphs: the host backend has none");
+}
+
+static int host_graph_begin(struct backend *backend, uint32_t stream)
+{
+	return host_graph_launch(backend, stream, 0);
+}
+
+static int host_graph_end(struct backend *backend, uint32_t stream, uint64_t *graph_out)
+{
+	(void)graph_out;
+	return host_graph_launch(backend, stream, 0);
+}
+
+static int host_graph_drop(struct backend *backend, uint64_t graph)
+{
+	return graph ? host_graph_launch(backend, 0, graph) : 0;
+}
+
 static int host_dmabuf_export(struct backend *backend, uint64_t va, uint64_t bytes, int *fd_out,
 			      uint64_t *off_out)
 {
@@ -368,6 +390,10 @@ static const struct backend_ops host_ops = {
 	.host_share = host_host_share,
 	.gather = host_gather,
 	.weigh = host_weigh,
+	.graph_begin = host_graph_begin,
+	.graph_end = host_graph_end,
+	.graph_launch = host_graph_launch,
+	.graph_drop = host_graph_drop,
 	.dmabuf_export = host_dmabuf_export,
 	.now_ns = host_now_ns,
 	.close = host_close,

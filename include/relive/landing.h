@@ -47,6 +47,8 @@ struct rlv_landing_opts {
 				  so that the next batch is gathered meanwhile. Gathers are awaited always */
 	uint32_t path; /* 0 = that of the device, never a gather; RLV_LANDING_PINNED; RLV_LANDING_GATHER:
 			  -ENOTSUP if the driver cannot. A pool of the host's memory is in place always */
+	uint32_t graph; /* 1, with RLV_LANDING_GATHER: what the device is asked for each batch is recorded once, as
+			   a CUDA graph, and launched by one call. -ENOTSUP: the driver has no graphs */
 };
 #define RLV_LANDING_OPTS_INIT RLV_SIZED(struct rlv_landing_opts)
 
@@ -76,6 +78,8 @@ struct rlv_landing_info {
 	uint64_t copied_bytes;
 	uint64_t waited_ns; /* for copies */
 	uint64_t gathered_bytes; /* that the device read where a table has them, also of rows drawn again */
+	uint64_t graphs;         /* recorded */
+	uint64_t graph_launches;
 };
 #define RLV_LANDING_INFO_INIT RLV_SIZED(struct rlv_landing_info)
 

@@ -38,6 +38,8 @@ class Landing(_core.Landing):
         importance weights. That frees the CPU, but locks
         all of the table's memory; ``array.numpy()`` then copies from the device. What cannot be gathered is copied:
         ``info()["gathered_bytes"]`` tells. None = ``"copy"``.
+    :param graph: with ``"gather"``: what the device is asked for each batch is recorded once, as a CUDA graph, and
+        launched by one call.
     :raises Unsupported: no driver of CUDA on this host; the message says what to do.
     :raises InvalidArgument: there is no such device.
     """
@@ -45,14 +47,14 @@ class Landing(_core.Landing):
     gathers: bool  #: the device gathers where it can
 
     def __new__(cls, device: Any = "cuda", timeout: float = 0, *, pool: Pool | None = None,
-                path: str | None = None) -> Landing:
+                path: str | None = None, graph: bool = False) -> Landing:
         if path not in (None, "copy", "gather"):
             raise errors.InvalidArgument('path %r: want "copy", "gather" or None' % (path,))
         gather = path == "gather"
         if pool is None:
-            self = super().__new__(cls, _number(device), timeout, None, gather)
+            self = super().__new__(cls, _number(device), timeout, None, gather, graph)
         else:
-            self = super().__new__(cls, 0, timeout, pool._core, gather)
+            self = super().__new__(cls, 0, timeout, pool._core, gather, graph)
         self.gathers = self.info()["path"] == "gather"
         return self
 

@@ -12,18 +12,18 @@ PyTypeObject *landing_type;
 
 static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "device", "timeout", "pool", "gather", NULL };
+	static char *names[] = { "device", "timeout", "pool", "gather", "graph", NULL };
 	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
 	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
 	PyObject *pool = Py_None;
 	double timeout = 0;
-	int gather = 0;
+	int gather = 0, graph = 0;
 	PyThreadState *thread;
 	struct landing *self;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|dOp", names, &opts.device, &timeout,
-					 &pool, &gather))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|dOpp", names, &opts.device, &timeout,
+					 &pool, &gather, &graph))
 		return NULL;
 	if (pool != Py_None && !PyObject_TypeCheck(pool, pool_type)) {
 		PyErr_SetString(PyExc_TypeError, "landing: pool: want a relive.Pool");
@@ -32,6 +32,7 @@ static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	opts.timeout_ns = (int64_t)(timeout * 1e9);
 	opts.unwaited = 1; /* batch_make waits */
 	opts.path = gather ? RLV_LANDING_GATHER : 0;
+	opts.graph = (uint32_t)graph;
 	if (pool != Py_None) {
 		opts.pool = pool_borrow(pool);
 		if (!opts.pool)
@@ -255,13 +256,15 @@ static PyObject *landing_info(PyObject *object, PyObject *Py_UNUSED(unused))
 
 	if (ret)
 		return error_raise(ret);
-	return Py_BuildValue("{s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:K,s:d}", "path", path_name(info.path),
-			     "name", info.name, "device", (int)info.device, "buffers",
-			     (unsigned int)info.buffers, "bytes", (unsigned long long)info.bytes,
-			     "batches", (unsigned long long)info.batches, "copied_bytes",
-			     (unsigned long long)info.copied_bytes, "gathered_bytes",
-			     (unsigned long long)info.gathered_bytes, "waited",
-			     (double)info.waited_ns / 1e9);
+	return Py_BuildValue(
+		"{s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:d}", "path", path_name(info.path),
+		"name", info.name, "device", (int)info.device, "buffers",
+		(unsigned int)info.buffers, "bytes", (unsigned long long)info.bytes, "batches",
+		(unsigned long long)info.batches, "copied_bytes",
+		(unsigned long long)info.copied_bytes, "gathered_bytes",
+		(unsigned long long)info.gathered_bytes, "graphs", (unsigned long long)info.graphs,
+		"graph_launches", (unsigned long long)info.graph_launches, "waited",
+		(double)info.waited_ns / 1e9);
 }
 
 static PyMethodDef methods[] = {

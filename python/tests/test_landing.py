@@ -123,17 +123,18 @@ def test_landing__is_shared_and_counts(filled):
     assert "cuda:0" in repr(landing)
 
 
-@pytest.mark.parametrize("layout", ["dense", "window"])
-def test_landing__gathers_frames(make_table, layout):
+@pytest.mark.parametrize("layout,graph", [("dense", False), ("window", True)])
+def test_landing__gathers_frames(make_table, layout, graph):
     frames = make_table({"frame": relive.Column("frame", (24, 24), "uint8", "obs"), "id": "uint64"},
                         views=[relive.View(stack=2)])
     with frames.writer() as writer:
         for i in range(200):
             writer.append(frame=np.full((24, 24), i % 251, np.uint8), id=i)
-    landing = Landing("cuda", path="gather")
+    landing = Landing("cuda", path="gather", graph=graph)
     with frames.sampler(16, device=landing, prefetch=0, layout=layout) as sampler:
         batch = sampler.sample()
         info = landing.info()
+        assert info["graphs"] == info["graph_launches"] == graph
         assert info["path"] == "gather" and info["gathered_bytes"] == 16 * (4 if layout == "dense" else 3) * 576
         for later, name in enumerate(["frame", "next_frame"]):
             assert np.array_equal(batch[name].numpy()[:, 1, 5, 5], (batch.id.numpy() + later) % 251)
@@ -143,6 +144,8 @@ def test_landing__gathers_frames(make_table, layout):
         assert np.array_equal(pickle.loads(pickle.dumps(batch)).frame, batch.frame.numpy())
     with pytest.raises(relive.InvalidArgument, match='want "copy", "gather"'):
         Landing("cuda", path="peer")
+    with pytest.raises(relive.InvalidArgument, match="RLV_LANDING_GATHER"):
+        Landing("cuda", graph=True)
 
 
 def test_update_priorities__td_errors_of_the_device(filled):

@@ -288,6 +288,40 @@ TEST_WITH(gather__copies_rows_of_memory_that_is_shared, begin, end)
 	(void)munmap(from, 8192);
 }
 
+TEST_WITH(graph__runs_what_was_recorded_over_the_bytes_of_then, begin, end)
+{
+	uint64_t handle, va = mapped(&handle), graph = 0, none = 0;
+	uint32_t stream = stream_make();
+	static uint64_t from, to;
+	struct backend_copy in = { va + 64, (uint64_t)(uintptr_t)&from, 8 };
+	struct backend_copy out = { (uint64_t)(uintptr_t)&to, va + 64, 8 };
+
+	if (dev->ops->graph_launch(dev, stream, 0) == -ENOTSUP) {
+		assert_string_equal(subject->name, "host");
+		return;
+	}
+	from = to = 1;
+	assert_int_equal(dev->ops->graph_begin(dev, stream), 0);
+	assert_int_equal(dev->ops->copy_batch(dev, stream, &in, 1), 0);
+	assert_int_equal(dev->ops->copy_batch(dev, stream, &out, 1), 0);
+	assert_int_equal(dev->ops->graph_end(dev, stream, &graph), 0);
+	to = 0;
+	stream_done(stream);
+	assert_int_equal(to, 0); /* recorded, not run */
+	for (from = 7; from < 10; from++) {
+		assert_int_equal(dev->ops->graph_launch(dev, stream, graph), 0);
+		stream_done(stream);
+		assert_int_equal(to, from);
+	}
+	assert_int_equal(dev->ops->graph_begin(dev, stream), 0);
+	assert_int_equal(dev->ops->graph_end(dev, stream, NULL), 0); /* forgotten */
+	assert_int_equal(dev->ops->graph_launch(dev, stream, graph + 1), -EINVAL);
+	assert_int_equal(dev->ops->graph_drop(dev, graph), 0);
+	assert_int_equal(dev->ops->graph_drop(dev, graph), -EINVAL);
+	assert_int_equal(dev->ops->graph_drop(dev, none), 0);
+	assert_int_equal(dev->ops->graph_begin(dev, BACKEND_STREAMS), -EINVAL);
+}
+
 TEST_WITH(copy_batch__copies_to_and_from_the_host, begin, end)
 {
 	enum { N = 300 }; /* more than one call of a driver takes */

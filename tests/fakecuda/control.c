@@ -287,6 +287,7 @@ const struct fakecuda_control *fakecuda_control(void)
 		.watch_reuse = control_watch_reuse,
 		.mapped_bytes = control_mapped_bytes,
 		.created_bytes = control_created_bytes,
+		.graphs = fake_graphs,
 	};
 
 	return &control;

@@ -49,6 +49,7 @@ struct fakecuda_control {
 	void (*watch_reuse)(bool on);
 	size_t (*mapped_bytes)(void);
 	size_t (*created_bytes)(void);
+	size_t (*graphs)(void); /* recorded, or ready to be launched, and not destroyed */
 };
 
 typedef const struct fakecuda_control *fakecuda_control_fn(void);

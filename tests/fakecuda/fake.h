@@ -49,6 +49,7 @@ bool fake_device_range(cu_u64 at, size_t bytes);
 bool fake_any_range(cu_u64 at, size_t bytes);
 size_t fake_mapped_bytes(void);
 size_t fake_created_bytes(void);
+size_t fake_graphs(void);         /* graph.c, without the lock */
 size_t fake_memory(size_t bytes); /* sets the device's bytes, unless 0; returns them */
 
 /* stream.c, with the lock held: whether work that is not done touches these bytes (not of `but`). */

@@ -11,7 +11,8 @@
 
 struct cu_stream {
 	pthread_t thread;
-	struct op *first, **last;
+	struct op_list queue, record;
+	bool recording;
 	uint64_t ends_at; /* of the last op */
 	bool ending;
 	struct cu_stream *next;
@@ -25,6 +26,36 @@ static struct {
 
 /* Nobody may wait for it after fork(): streams are threads of the parent. */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+struct op *op_list_add(struct op_list *list, const struct op *op)
+{
+	struct op *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return NULL;
+	*copy = *op;
+	copy->next = NULL;
+	if (list->first)
+		list->last->next = copy;
+	else
+		list->first = copy;
+	list->last = copy;
+	return copy;
+}
+
+static void op_list_pop(struct op_list *list)
+{
+	struct op *op = list->first;
+
+	list->first = op->next;
+	free(op);
+}
+
+void op_list_free(struct op_list *list)
+{
+	while (list->first)
+		op_list_pop(list);
+}
 
 static uint64_t system_ns(void)
 {
@@ -68,7 +99,8 @@ static bool gather_begins(const struct op *op, cu_u64 at, size_t bytes)
 bool fake_busy(cu_u64 at, size_t bytes, const struct cu_stream *but)
 {
 	for (const struct cu_stream *stream = all.streams; stream; stream = stream->next) {
-		for (const struct op *op = stream->first; op && stream != but; op = op->next) {
+		for (const struct op *op = stream->queue.first; op && stream != but;
+		     op = op->next) {
 			if (overlap(op->to, op->bytes, at, bytes) ||
 			    overlap(op->from, op->bytes, at, bytes) || gather_begins(op, at, bytes))
 				return true;
@@ -88,7 +120,8 @@ static bool blocked(const struct op *op)
 
 static bool runnable(const struct cu_stream *stream)
 {
-	return stream->first && stream->first->ends_at <= now_ns() && !blocked(stream->first);
+	return stream->queue.first && stream->queue.first->ends_at <= now_ns() &&
+	       !blocked(stream->queue.first);
 }
 
 static bool gather_allowed(const struct gather_work *work)
@@ -151,18 +184,15 @@ static void *stream_main(void *ctx)
 	struct cu_stream *stream = ctx;
 
 	fake_lock();
-	while (stream->first || !stream->ending) {
-		struct op *op = stream->first;
+	while (stream->queue.first || !stream->ending) {
+		struct op *op = stream->queue.first;
 
 		if (!runnable(stream)) {
 			wait_change(op && (!all.op_ns || blocked(op)));
 			continue;
 		}
 		op_run(op);
-		stream->first = op->next;
-		if (!stream->first)
-			stream->last = &stream->first;
-		free(op);
+		op_list_pop(&stream->queue);
 		(void)pthread_cond_broadcast(&changed);
 	}
 	fake_unlock();
@@ -175,7 +205,6 @@ static struct cu_stream *stream_new(void)
 
 	if (!stream)
 		return NULL;
-	stream->last = &stream->first;
 	if (pthread_create(&stream->thread, NULL, stream_main, stream)) {
 		free(stream);
 		return NULL;
@@ -201,31 +230,72 @@ static struct cu_stream *stream_named(struct cu_stream *wanted)
 	return NULL;
 }
 
+static unsigned stream_queue(struct cu_stream *stream, const struct op *op)
+{
+	uint64_t begins = now_ns();
+	struct op *copy;
+
+	if (stream->queue.first && stream->ends_at > begins)
+		begins = stream->ends_at;
+	copy = op_list_add(&stream->queue, op);
+	if (!copy)
+		return CU_OUT_OF_MEMORY;
+	copy->ends_at = begins + all.op_ns + op->ns;
+	if (all.watch &&
+	    (fake_busy(op->to, op->bytes, stream) || fake_busy(op->from, op->bytes, stream)))
+		fake_violation("work over memory that another stream's work still uses");
+	stream->ends_at = copy->ends_at;
+	(void)pthread_cond_broadcast(&changed);
+	return CU_OK;
+}
+
 unsigned stream_submit(struct cu_stream *wanted, const struct op *op)
 {
-	struct op *copy = malloc(sizeof(*copy));
+	unsigned result = CU_INVALID_HANDLE;
 	struct cu_stream *stream;
 
 	fake_lock();
-	stream = copy ? stream_named(wanted) : NULL;
-	if (stream) {
-		*copy = *op;
-		copy->next = NULL;
-		copy->ends_at =
-			(stream->first && stream->ends_at > now_ns() ? stream->ends_at : now_ns()) +
-			all.op_ns + op->ns;
-		if (all.watch && (fake_busy(op->to, op->bytes, stream) ||
-				  fake_busy(op->from, op->bytes, stream)))
-			fake_violation("work over memory that another stream's work still uses");
-		stream->ends_at = copy->ends_at;
-		*stream->last = copy;
-		stream->last = &copy->next;
-		(void)pthread_cond_broadcast(&changed);
-	} else {
-		free(copy);
+	stream = stream_named(wanted);
+	if (stream && !stream->recording)
+		result = stream_queue(stream, op);
+	else if (stream && op->event) /* this driver records none */
+		result = CU_NOT_SUPPORTED;
+	else if (stream)
+		result = op_list_add(&stream->record, op) ? CU_OK : CU_OUT_OF_MEMORY;
+	fake_unlock();
+	return result;
+}
+
+unsigned stream_record(struct cu_stream *wanted)
+{
+	struct cu_stream *stream;
+	unsigned result = CU_INVALID_HANDLE;
+
+	fake_lock();
+	stream = wanted ? stream_named(wanted) : NULL; /* the default one records never */
+	if (stream && !stream->recording) {
+		stream->recording = true;
+		result = CU_OK;
 	}
 	fake_unlock();
-	return stream ? CU_OK : CU_INVALID_HANDLE;
+	return result;
+}
+
+unsigned stream_recorded(struct cu_stream *wanted, struct op_list *ops_out)
+{
+	struct cu_stream *stream;
+	unsigned result = CU_INVALID_HANDLE;
+
+	fake_lock();
+	stream = wanted ? stream_named(wanted) : NULL;
+	if (stream && stream->recording) {
+		*ops_out = stream->record;
+		stream->record = (struct op_list){ 0 };
+		stream->recording = false;
+		result = CU_OK;
+	}
+	fake_unlock();
+	return result;
 }
 
 static bool any_runnable(void)
@@ -260,12 +330,13 @@ void fake_watch_reuse(bool on)
 /* With the lock held: until the stream is empty. A clock that stands goes on to the next end. */
 static void stream_drain(struct cu_stream *stream)
 {
-	while (stream->first) {
+	while (stream->queue.first) {
 		uint64_t next = UINT64_MAX;
 
 		for (const struct cu_stream *one = all.streams; one; one = one->next) {
-			if (one->first && !blocked(one->first) && one->first->ends_at < next)
-				next = one->first->ends_at;
+			if (one->queue.first && !blocked(one->queue.first) &&
+			    one->queue.first->ends_at < next)
+				next = one->queue.first->ends_at;
 		}
 		if (all.op_ns && next != UINT64_MAX && next > all.held_now)
 			fake_advance(next - all.held_now);
@@ -299,6 +370,9 @@ unsigned cuStreamDestroy(struct cu_stream *wanted)
 	for (struct cu_stream **at = &all.streams; *at && wanted; at = &(*at)->next) {
 		if (*at == wanted) {
 			stream = wanted;
+			if (stream->recording)
+				fake_violation("a stream is destroyed while it records");
+			op_list_free(&stream->record);
 			stream_drain(stream);
 			stream->ending = true;
 			*at = stream->next;
@@ -338,7 +412,7 @@ unsigned cuStreamQuery(struct cu_stream *wanted)
 	FAKE_ENTER(stream_query);
 	fake_lock();
 	stream = stream_named(wanted);
-	empty = stream && !stream->first;
+	empty = stream && !stream->queue.first;
 	fake_unlock();
 	return !stream ? CU_INVALID_HANDLE : empty ? CU_OK : CU_NOT_READY;
 }

@@ -38,7 +38,21 @@ struct op {
 	uint64_t ns, ends_at; /* how long it takes, and when it ends by the clock */
 };
 
-/* Gives the op to the stream (NULL: the default one). */
+/* Work in its order; all zero: none. */
+struct op_list {
+	struct op *first, *last;
+};
+
+/* Adds a copy. NULL: no memory. */
+struct op *op_list_add(struct op_list *list, const struct op *op);
+void op_list_free(struct op_list *list);
+
+/* Gives the op to the stream (NULL: the default one). A stream that records only notes it. */
 unsigned stream_submit(struct cu_stream *stream, const struct op *op);
+
+/* From now on the stream records. */
+unsigned stream_record(struct cu_stream *stream);
+/* It does no longer; ops gets what it has recorded. */
+unsigned stream_recorded(struct cu_stream *stream, struct op_list *ops_out);
 
 #endif

@@ -98,13 +98,10 @@ static void compare_batches(uint32_t layout, uint32_t n_step)
 	gather_ok(rlv_sampler_close(&gather));
 }
 
-TEST_WITH(sample__gathered_is_what_a_copy_brings, gather_begin, gather_end)
+static void compare_tables(void)
 {
-	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
 	struct rng rng;
 
-	gather_ok(rlv_landing_info(gather_fx.gathers, &info));
-	assert_int_equal(info.path, RLV_LANDING_GATHER);
 	rng_seed(&rng, test_seed("landing_gather", 3), 0);
 	for (uint32_t stack = 1; stack <= 4; stack += stack < 2 ? 1 : 2) {
 		for (uint32_t n_step = 1; n_step <= 5; n_step += 2) {
@@ -118,6 +115,33 @@ TEST_WITH(sample__gathered_is_what_a_copy_brings, gather_begin, gather_end)
 			}
 		}
 	}
+}
+
+static struct rlv_landing_info info_of(struct rlv_landing *landing)
+{
+	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
+
+	gather_ok(rlv_landing_info(landing, &info));
+	return info;
+}
+
+TEST_WITH(sample__gathered_is_what_a_copy_brings, gather_begin, gather_end)
+{
+	assert_int_equal(info_of(gather_fx.gathers).path, RLV_LANDING_GATHER);
+	compare_tables();
+	assert_int_equal(info_of(gather_fx.gathers).graphs, 0);
+}
+
+/* A graph for each whole batch of a buffer; smaller batches and those of one step have their own, or none. */
+TEST_WITH(sample__gathered_by_a_graph_is_what_a_copy_brings, gather_begin_graphs, gather_end)
+{
+	struct rlv_landing_info info;
+
+	compare_tables();
+	info = info_of(gather_fx.gathers);
+	assert_true(info.graphs > 0);
+	assert_true(info.graph_launches > info.graphs);
+	assert_true(info.graph_launches < info.batches);
 }
 
 TEST_WITH(sample__takes_one_copy_of_lists_and_a_launch_for_each_size, gather_begin, gather_end)
@@ -140,6 +164,49 @@ TEST_WITH(sample__takes_one_copy_of_lists_and_a_launch_for_each_size, gather_beg
 			 GATHER_ITEMS * (8 * GATHER_FRAME + GATHER_WIDE));
 	rlv_batch_release(sampler, batch);
 	gather_ok(rlv_sampler_close(&sampler));
+	gather_table_close();
+}
+
+static void sample_and_release(struct rlv_sampler *sampler, uint32_t n)
+{
+	const struct rlv_batch *batch;
+
+	gather_ok(rlv_sampler_sample(sampler, n, 0, &batch));
+	gather_expect_whole(gather_fx.gathers, batch, 1);
+	rlv_batch_release(sampler, batch);
+}
+
+/* In place of a copy and two launches; the marks stay outside. */
+TEST_WITH(sample__by_a_graph_takes_one_call, gather_begin_graphs, gather_end)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_sampler *sampler;
+	const struct rlv_batch *batch;
+
+	if (!gather_fx.fake)
+		skip();
+	gather_table_open(4, 1, false);
+	gather_append(200, 0);
+	opts.batch_size = GATHER_ITEMS;
+	opts.batches = 1;
+	opts.dest = gather_fx.gathers;
+	gather_ok(rlv_sampler_open(gather_fx.table, &opts, &sampler));
+	sample_and_release(sampler, GATHER_ITEMS);
+	sample_and_release(sampler, GATHER_ITEMS / 4); /* leaves the graph alone */
+	assert_int_equal(info_of(gather_fx.gathers).graphs, 1);
+	gather_fx.fake->reset();
+	gather_ok(rlv_sampler_sample(sampler, GATHER_ITEMS, 0, &batch));
+	assert_int_equal(gather_fx.fake->calls("cuGraphLaunch"), 1);
+	assert_int_equal(gather_fx.fake->calls("cuLaunchKernel"),
+			 1); /* weights: their factor changes */
+	assert_int_equal(gather_fx.fake->calls("cuMemcpyAsync"), 1); /* small columns */
+	assert_int_equal(gather_fx.fake->calls("cuStreamWriteValue64"), 2);
+	assert_int_equal(gather_fx.fake->calls("cuStreamBeginCapture"), 0);
+	gather_expect_whole(gather_fx.gathers, batch, 1);
+	rlv_batch_release(sampler, batch);
+	assert_int_equal(info_of(gather_fx.gathers).graph_launches, 2);
+	gather_ok(rlv_sampler_close(&sampler));
+	assert_int_equal(gather_fx.fake->graphs(), 0);
 	gather_table_close();
 }
 

@@ -5,6 +5,7 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "base/mem/alloc.h"
@@ -27,8 +28,36 @@ TEST_WITH(open__path_that_cannot_be, gather_begin, gather_end)
 	assert_null(landing);
 }
 
+TEST_WITH(open__driver_without_graphs, gather_begin, gather_end)
+{
+	static const char *const calls[] = {
+		"cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
+		"cuGraphLaunch",        "cuGraphDestroy",     "cuGraphExecDestroy"
+	};
+	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
+	struct rlv_landing *landing = NULL;
+	struct cuda_calls *table = (struct cuda_calls *)(uintptr_t)gather_fx.cu, kept = *table;
+	void *const at[] = { &table->capture_begin,     &table->capture_end,
+			     &table->graph_instantiate, &table->graph_launch,
+			     &table->graph_destroy,     &table->graph_exec_destroy };
+
+	opts.graph = 1;
+	assert_int_equal(rlv_landing_open(&opts, &landing), -EINVAL); /* and no gather */
+	opts.path = RLV_LANDING_GATHER;
+	opts.graph = 2;
+	assert_int_equal(rlv_landing_open(&opts, &landing), -EINVAL);
+	opts.graph = 1;
+	for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+		*(void **)at[i] = NULL;
+		assert_int_equal(rlv_landing_open(&opts, &landing), -ENOTSUP);
+		assert_non_null(strstr(rlv_last_error(), calls[i]));
+		assert_non_null(strstr(rlv_last_error(), "or do without graphs"));
+		*table = kept;
+	}
+}
+
 /* One life of a landing and a sampler; the first error of it. */
-static int life(uint64_t *gathered_out, const void **rows_out)
+static int life(uint32_t graph, uint64_t *gathered_out, const void **rows_out)
 {
 	struct rlv_landing_opts how = RLV_LANDING_OPTS_INIT;
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
@@ -38,6 +67,7 @@ static int life(uint64_t *gathered_out, const void **rows_out)
 	int ret, closed;
 
 	how.path = RLV_LANDING_GATHER;
+	how.graph = graph;
 	ret = rlv_landing_open(&how, &landing);
 	opts.batch_size = GATHER_ITEMS;
 	opts.batches = 1;
@@ -58,14 +88,12 @@ static int life(uint64_t *gathered_out, const void **rows_out)
 	return ret ? ret : closed;
 }
 
-TEST_WITH(life__each_call_of_the_driver_fails_once, gather_begin, gather_end)
+static void each_call_fails_once(uint32_t graph)
 {
 	uint64_t n = 1, bytes = 0;
 	const void *rows;
 	bool all = false;
 
-	if (!gather_fx.fake)
-		skip();
 	gather_table_open(2, 1, false);
 	gather_append(200, 0);
 	for (; !all; n++) {
@@ -74,7 +102,7 @@ TEST_WITH(life__each_call_of_the_driver_fails_once, gather_begin, gather_end)
 		bytes = 0;
 		gather_fx.fake->reset();
 		gather_fx.fake->fail_call(NULL, n, CU_OUT_OF_MEMORY);
-		ret = life(&bytes, &rows);
+		ret = life(graph, &bytes, &rows);
 		if (ret && ret != -ENOMEM)
 			fail_msg("call %d: %d: %s", (int)n, ret, rlv_last_error());
 		all = gather_fx.fake->calls(NULL) < n;
@@ -83,6 +111,20 @@ TEST_WITH(life__each_call_of_the_driver_fails_once, gather_begin, gather_end)
 	assert_true(bytes > 0); /* and nothing of the lives before was left to the device */
 	gather_fx.fake->reset();
 	gather_table_close();
+}
+
+TEST_WITH(life__each_call_of_the_driver_fails_once, gather_begin, gather_end)
+{
+	if (!gather_fx.fake)
+		skip();
+	each_call_fails_once(0);
+}
+
+TEST_WITH(life__each_call_fails_once_with_graphs, gather_begin, gather_end)
+{
+	if (!gather_fx.fake)
+		skip();
+	each_call_fails_once(1);
 }
 
 /* Without memory for what gathers need, batches land by a copy, or the call fails. */
@@ -99,7 +141,7 @@ TEST_WITH(life__each_allocation_fails_once, gather_begin, gather_end)
 
 		bytes = 0;
 		mem_fail_after(n);
-		ret = life(&bytes, &rows);
+		ret = life(1, &bytes, &rows);
 		struck = mem_fail_fired();
 		mem_fail_after(0);
 		if (ret && ret != -ENOMEM)
@@ -114,11 +156,12 @@ TEST_WITH(life__each_allocation_fails_once, gather_begin, gather_end)
 TEST_WITH(life__device_is_lost_at_a_call, gather_begin, gather_end)
 {
 	static const char *const calls[] = { "cuMemHostRegister", "cuMemcpyAsync", "cuLaunchKernel",
-					     "cuStreamWriteValue64" };
+					     "cuStreamWriteValue64", "cuGraphLaunch" };
 
 	if (!gather_fx.fake)
 		skip();
 	for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+		uint32_t graphs = i + 1 == ARRAY_LEN(calls);
 		const void *rows = NULL;
 		uint64_t bytes;
 
@@ -126,7 +169,7 @@ TEST_WITH(life__device_is_lost_at_a_call, gather_begin, gather_end)
 		gather_append(200, 0);
 		gather_fx.fake->reset();
 		gather_fx.fake->fail_call(calls[i], 1, CU_ILLEGAL_ADDRESS);
-		assert_int_equal(life(&bytes, &rows), -ENODEV);
+		assert_int_equal(life(graphs, &bytes, &rows), -ENODEV);
 		assert_int_equal(gather_fx.fake->calls(calls[i]), 1);
 		gather_fx.fake->reset();
 		if (rows) /* of a driver whose device is lost nothing is taken back */
