@@ -10,7 +10,7 @@
 #include "bench/pool/parameters.h"
 #include "bench/pool/standard.h"
 #include "cli/cli.h"
-#include "cli/pool.h"
+#include "cli/pool/pool.h"
 
 /* The options write here. */
 struct request {

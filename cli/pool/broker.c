@@ -13,7 +13,7 @@
 #include "base/bits.h"
 #include "base/os/clock.h"
 #include "cli/cli.h"
-#include "cli/pool.h"
+#include "cli/pool/pool.h"
 #include "cli/record.h"
 
 #define MOST_DEVICES 16

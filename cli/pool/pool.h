@@ -1,8 +1,8 @@
 /*
  * pool.h - the commands of `relive pool`, of a simulator and of a broker.
  */
-#ifndef RLV_CLI_POOL_H
-#define RLV_CLI_POOL_H
+#ifndef RLV_CLI_POOL_POOL_H
+#define RLV_CLI_POOL_POOL_H
 
 /* Each gets its own name as argv[0] and returns the exit code. */
 int pool_simulate(int argc, char **argv);

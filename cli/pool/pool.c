@@ -1,7 +1,7 @@
 /*
  * relive pool: the memory of a device that jobs share.
  */
-#include "cli/pool.h"
+#include "cli/pool/pool.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "base/bits.h"
 #include "bench/pool/corun.h"
 #include "cli/cli.h"
-#include "cli/pool.h"
+#include "cli/pool/pool.h"
 
 static int corun(const struct corun *request, bool as_json)
 {
