@@ -1,19 +1,26 @@
 #include "bench/harness/canvas.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "base/mem/alloc.h"
 
 #define SCALE 2 /* pixels of a dot of a letter, each way */
 
-/* red, green, blue of enum canvas_colour; lines have the last six */
+/* red, green, blue of enum canvas_colour: six of lines, then those of areas */
 static const uint8_t palette[CANVAS_COLOURS][3] = {
-	{ 255, 255, 255 }, { 20, 20, 20 },  { 205, 205, 205 }, { 200, 30, 30 }, { 30, 100, 190 },
-	{ 230, 125, 20 },  { 45, 150, 60 }, { 140, 80, 170 },  { 90, 90, 90 },  { 0, 160, 170 },
+	{ 255, 255, 255 }, { 20, 20, 20 },    { 205, 205, 205 }, { 200, 30, 30 },
+	{ 30, 100, 190 },  { 230, 125, 20 },  { 45, 150, 60 },   { 140, 80, 170 },
+	{ 90, 90, 90 },    { 0, 160, 170 },   { 145, 190, 230 }, { 250, 195, 125 },
+	{ 155, 215, 155 }, { 205, 170, 225 }, { 245, 165, 160 }, { 160, 220, 220 },
+	{ 225, 220, 130 }, { 190, 165, 145 },
 };
 
 /* Letters from ' ' to 'Z' of 3 x 5 dots: an octal digit for each row, from the top. */
@@ -98,23 +105,35 @@ static void write_chunk(FILE *file, const char *kind, const uint8_t *data, size_
 	fwrite(end, 1, sizeof(end), file);
 }
 
-int canvas_write(const struct canvas *canvas, const char *path)
+/* The path of the file itself, as its name may be a link, and that of a draft beside it. */
+static int find_paths(const char *path, char target[PATH_MAX], char draft[PATH_MAX])
+{
+	struct stat st;
+	int n;
+
+	if (!realpath(path, target))
+		snprintf(target, PATH_MAX, "%s", path);
+	else if (stat(target, &st) == 0 && !S_ISREG(st.st_mode))
+		return error_set(-EINVAL, "write picture %s: it is no regular file", path);
+	n = snprintf(draft, PATH_MAX, "%s.%d", target, (int)getpid());
+	if (strlen(path) < PATH_MAX && n > 0 && n < PATH_MAX)
+		return 0;
+	return error_set(-ENAMETOOLONG, "write picture %.64s...: name too long", path);
+}
+
+/* Writes the chunks to a new file. packed: the compressed pixels. */
+static int write_file(const struct canvas *canvas, const char *path, const uint8_t *packed,
+		      size_t bytes)
 {
 	static const uint8_t signature[8] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
 	uint8_t header[13] = { [8] = 8, [9] = 3 }; /* 8 bits, of a palette */
-	uLongf bytes = compressBound(canvas->bytes);
-	uint8_t *packed = mem_alloc(bytes);
-	FILE *file;
-	int ret;
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666), ret;
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
 
-	if (!packed || compress(packed, &bytes, canvas->pixels, canvas->bytes) != Z_OK) {
-		mem_free(packed);
-		return error_set(-ENOMEM, "write picture %s: no memory", path);
-	}
-	file = fopen(path, "wbe");
 	if (!file) {
-		ret = error_set(-errno, "write picture %s: %m", path);
-		mem_free(packed);
+		ret = -errno;
+		if (fd >= 0)
+			close(fd);
 		return ret;
 	}
 	put_u32(header, canvas->width);
@@ -124,9 +143,33 @@ int canvas_write(const struct canvas *canvas, const char *path)
 	write_chunk(file, "PLTE", palette[0], sizeof(palette));
 	write_chunk(file, "IDAT", packed, bytes);
 	write_chunk(file, "IEND", NULL, 0);
-	mem_free(packed);
-	ret = ferror(file) ? -EIO : 0;
-	if (fclose(file))
+	ret = fflush(file) ? -errno : ferror(file) ? -EIO : 0;
+	if (fclose(file) && ret == 0)
 		ret = -errno;
-	return ret ? error_set(ret, "write picture %s: %s", path, strerror(-ret)) : 0;
+	return ret;
+}
+
+int canvas_write(const struct canvas *canvas, const char *path)
+{
+	char target[PATH_MAX], draft[PATH_MAX];
+	uLongf bytes = compressBound(canvas->bytes);
+	uint8_t *packed;
+	int ret = find_paths(path, target, draft);
+
+	if (ret)
+		return ret;
+	packed = mem_alloc(bytes);
+	if (!packed || compress(packed, &bytes, canvas->pixels, canvas->bytes) != Z_OK) {
+		mem_free(packed);
+		return error_set(-ENOMEM, "write picture %s: no memory", path);
+	}
+	ret = write_file(canvas, draft, packed, bytes);
+	mem_free(packed);
+	if (ret == 0 && rename(draft, target))
+		ret = -errno;
+	if (ret) {
+		(void)unlink(draft);
+		return error_set(ret, "write picture %s: %s", path, strerror(-ret));
+	}
+	return 0;
 }

@@ -18,7 +18,8 @@ enum canvas_colour {
 	CANVAS_GREY,
 	CANVAS_RED,
 	CANVAS_LINE,
-	CANVAS_COLOURS = 10
+	CANVAS_AREA = CANVAS_LINE + 6,
+	CANVAS_COLOURS = CANVAS_AREA + 8
 };
 
 struct canvas {
@@ -38,7 +39,10 @@ void canvas_line(struct canvas *canvas, const int32_t from[2], const int32_t to[
 /* Text in capitals, its upper left corner at (x, y); what there is no letter for is a space. */
 void canvas_text(struct canvas *canvas, int32_t x, int32_t y, const char *text);
 
-/* Writes a PNG file. -ENOMEM, errors of open(2) and write(2). */
+/*
+ * Writes a PNG file, in the place of a file of that name once it is whole. -EINVAL: the path is a device, a
+ * folder or the like; -ENOMEM, -ENAMETOOLONG, errors of open(2), write(2) and rename(2).
+ */
 int canvas_write(const struct canvas *canvas, const char *path) RLV_MUST_CHECK;
 
 #endif

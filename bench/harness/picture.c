@@ -65,6 +65,27 @@ static void draw_line(const struct frame *frame, const struct picture_line *line
 	}
 }
 
+static void draw_areas(const struct frame *frame, const struct picture_panel *panel)
+{
+	for (uint32_t k = 0; panel->n_areas && k < panel->areas[0].n; k++) {
+		const double *x = panel->areas[0].x + k;
+		int32_t from = frame_x(frame, x[0]);
+		int32_t to = k + 1 < panel->areas[0].n ? frame_x(frame, x[1]) : frame->right;
+		double sum = 0;
+
+		for (uint32_t i = 0; i < panel->n_areas; i++) {
+			int32_t low = frame_y(frame, sum) - 1, high;
+
+			sum += panel->areas[i].y[k];
+			high = frame_y(frame, sum);
+			for (int32_t at = from; high <= low && at < to; at++)
+				canvas_line(frame->canvas, (int32_t[]){ at, low },
+					    (int32_t[]){ at, high },
+					    (uint8_t)(CANVAS_AREA + i % PICTURE_AREAS));
+		}
+	}
+}
+
 static void draw_grid(const struct frame *frame, const struct picture_panel *panel,
 		      const char *x_title)
 {
@@ -99,12 +120,31 @@ static void draw_grid(const struct frame *frame, const struct picture_panel *pan
 	}
 }
 
+/* A name left of *at, which is moved, and of it a sample of its colour; no longer where the title is. */
+static void draw_name(const struct frame *frame, const struct picture_panel *panel,
+		      const char *name, uint8_t colour, int32_t *at)
+{
+	int32_t width = (int32_t)(strlen(name) * CANVAS_CHAR_WIDTH) + 44;
+	int32_t title = 8 + (int32_t)(strlen(panel->title) * CANVAS_CHAR_WIDTH);
+	int32_t thick = colour < CANVAS_AREA ? 2 : (int32_t)CANVAS_CHAR_HEIGHT;
+	int32_t left = *at - width + 18, top = frame->top - 15 - thick / 2;
+
+	if (*at - width < title)
+		return;
+	*at -= width;
+	canvas_text(frame->canvas, left + 26, frame->top - 20, name);
+	for (int32_t y = top; y < top + thick; y++)
+		canvas_line(frame->canvas, (int32_t[]){ left, y }, (int32_t[]){ left + 18, y },
+			    colour);
+}
+
 static void draw_panel(const struct frame *frame, const struct picture *picture,
 		       const struct picture_panel *panel)
 {
 	int32_t at = frame->right;
 
 	canvas_text(frame->canvas, 8, frame->top - 20, panel->title);
+	draw_areas(frame, panel);
 	draw_grid(frame, panel, picture->x_title);
 	for (uint32_t i = 0; i < picture->n_events; i++) {
 		int32_t x = frame_x(frame, picture->events[i].x);
@@ -117,35 +157,31 @@ static void draw_panel(const struct frame *frame, const struct picture *picture,
 	}
 	for (uint32_t i = 0; i < panel->n_lines; i++)
 		draw_line(frame, &panel->lines[i], (uint8_t)(CANVAS_LINE + i));
-	for (uint32_t i = panel->n_lines; i-- > 0;) { /* names, from the right */
-		const char *name = panel->lines[i].name;
-		int32_t from[2], to[2];
-
-		at -= (int32_t)(strlen(name) * CANVAS_CHAR_WIDTH);
-		canvas_text(frame->canvas, at, frame->top - 20, name);
-		from[0] = at - 26, to[0] = at - 8, from[1] = to[1] = frame->top - 16;
-		canvas_line(frame->canvas, from, to, (uint8_t)(CANVAS_LINE + i));
-		from[1]++, to[1]++;
-		canvas_line(frame->canvas, from, to, (uint8_t)(CANVAS_LINE + i));
-		at -= 44;
-	}
+	for (uint32_t i = panel->n_lines; i-- > 0;)
+		draw_name(frame, panel, panel->lines[i].name, (uint8_t)(CANVAS_LINE + i), &at);
+	for (uint32_t i = panel->n_areas < PICTURE_AREAS ? panel->n_areas : PICTURE_AREAS; i-- > 0;)
+		draw_name(frame, panel, panel->areas[i].name, (uint8_t)(CANVAS_AREA + i), &at);
 }
 
-/* Sets the ends of both axes from the lines of the picture. */
+static void frame_fit_x(struct frame *frame, const struct picture_line *line)
+{
+	if (!line->n)
+		return;
+	frame->x_low = fmin(frame->x_low, line->x[0]);
+	frame->x_high = fmax(frame->x_high, line->x[line->n - 1]);
+}
+
+/* Sets the ends of both axes from the lines and areas of the picture. */
 static void frame_fit(struct frame *frame, const struct picture *picture,
 		      const struct picture_panel *panel)
 {
 	frame->x_low = DBL_MAX;
 	frame->x_high = -DBL_MAX;
 	for (uint32_t p = 0; p < picture->n_panels; p++) {
-		for (uint32_t i = 0; i < picture->panels[p].n_lines; i++) {
-			const struct picture_line *line = &picture->panels[p].lines[i];
-
-			if (!line->n)
-				continue;
-			frame->x_low = fmin(frame->x_low, line->x[0]);
-			frame->x_high = fmax(frame->x_high, line->x[line->n - 1]);
-		}
+		for (uint32_t i = 0; i < picture->panels[p].n_lines; i++)
+			frame_fit_x(frame, &picture->panels[p].lines[i]);
+		if (picture->panels[p].n_areas)
+			frame_fit_x(frame, picture->panels[p].areas);
 	}
 	if (!(frame->x_high > frame->x_low)) {
 		frame->x_low = 0;
@@ -156,6 +192,13 @@ static void frame_fit(struct frame *frame, const struct picture *picture,
 			if (isfinite(panel->lines[i].y[k]))
 				frame->y_high = fmax(frame->y_high, panel->lines[i].y[k]);
 		}
+	}
+	for (uint32_t k = 0; panel->n_areas && k < panel->areas[0].n; k++) {
+		double sum = 0;
+
+		for (uint32_t i = 0; i < panel->n_areas; i++)
+			sum += panel->areas[i].y[k];
+		frame->y_high = fmax(frame->y_high, sum);
 	}
 	frame->y_high = frame->y_high > 0 ? frame->y_high * 1.05 : 1;
 }

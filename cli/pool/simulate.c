@@ -10,30 +10,18 @@
 #include "bench/pool/parameters.h"
 #include "bench/pool/standard.h"
 #include "cli/cli.h"
+#include "cli/pool/memory_picture.h"
 #include "cli/pool/pool.h"
 
 /* The options write here. */
 struct request {
 	bool json;
-	const char *set, *policy, *traces, *table, *memory;
+	const char *set, *policy, *traces, *table, *png;
 	uint32_t format, jobs, seeds, devices, patience;
 	uint64_t budget, peak, seed;
 	double sigma, gain;
 	int64_t step_ns, iteration_ns;
 };
-
-struct memory_file {
-	FILE *file;
-	int error;
-};
-
-static void write_memory(void *ctx, double at, uint32_t job, uint64_t bytes)
-{
-	struct memory_file *memory = ctx;
-
-	if (fprintf(memory->file, "%.9g,%" PRIu32 ",%" PRIu64 "\n", at / 1e9, job, bytes) < 0)
-		memory->error = -EIO;
-}
 
 static int make_jobs(const struct request *request, const struct traces *traces, uint64_t seed,
 		     struct job_set *set_out)
@@ -58,8 +46,25 @@ static int make_jobs(const struct request *request, const struct traces *traces,
 	return ret;
 }
 
+/* Runs the jobs once more, as they ran: now it is known how long they take. */
+static int draw_memory(const struct request *request, struct pool_run *run, struct job_set *set,
+		       struct sim_result *result)
+{
+	struct memory_picture picture;
+	int ret = memory_picture_open(set->n, request->devices, result->makespan_s * 1e9, &picture);
+
+	run->watch = memory_picture_watch;
+	run->ctx = &picture;
+	if (ret == 0)
+		ret = pool_run(run, pool_policy_find(request->policy), set, result);
+	if (ret == 0)
+		ret = memory_picture_write(&picture, run->budget, request->png);
+	memory_picture_close(&picture);
+	return ret;
+}
+
 static int run_seed(const struct request *request, const struct traces *traces, uint64_t seed,
-		    struct memory_file *memory, struct report_values *values)
+		    struct report_values *values)
 {
 	struct pool_run run = { .budget = (double)request->budget,
 				.gain = request->gain,
@@ -74,12 +79,10 @@ static int run_seed(const struct request *request, const struct traces *traces, 
 		set.jobs[i].stages[0].device = i % request->devices;
 	if (ret == 0)
 		ret = pool_run(&run, pool_policy_find("fifo"), &set, &serial);
-	if (memory->file && seed == request->seed) {
-		run.watch = write_memory;
-		run.ctx = memory;
-	}
 	if (ret == 0)
 		ret = pool_run(&run, pool_policy_find(request->policy), &set, &result);
+	if (ret == 0 && request->png && seed == request->seed)
+		ret = draw_memory(request, &run, &set, &result);
 	if (ret == 0)
 		report_add(values, &result, serial.makespan_s);
 	job_set_free(&set);
@@ -97,21 +100,10 @@ static int run_case(const struct request *request, const struct traces *traces,
 				       .jobs = request->table ? 0 : request->jobs,
 				       .seed = request->seed };
 	struct report_values values = { { { 0 } } };
-	struct memory_file memory = { NULL, 0 };
 	int ret = 0;
 
-	if (request->memory) {
-		memory.file = fopen(request->memory, "we");
-		if (!memory.file)
-			return error_set(-errno, "%s: %s", request->memory, strerror(errno));
-		fputs("seconds,job,bytes\n", memory.file);
-	}
 	for (uint32_t i = 0; ret == 0 && i < request->seeds; i++)
-		ret = run_seed(request, traces, request->seed + i, &memory, &values);
-	if (memory.file && fclose(memory.file) && !memory.error)
-		memory.error = -EIO;
-	if (ret == 0 && memory.error)
-		ret = error_set(memory.error, "%s: cannot be written", request->memory);
+		ret = run_seed(request, traces, request->seed + i, &values);
 	if (ret)
 		return ret;
 	report_heading(report, "Medians of seeds; serial: FIFO alone");
@@ -144,6 +136,35 @@ static int simulate(const struct request *request)
 	return ret ? cli_fail_local(ret, "pool simulate") : CLI_OK;
 }
 
+/* Checks what options say together and sets what they leave open. CLI_CONTINUE, CLI_USAGE. */
+static int complete_request(struct request *request)
+{
+	if (request->seeds == 0 || request->seeds > SERIES_MAX || request->jobs == 0 ||
+	    request->devices == 0 || request->devices > SIM_DEVICES || request->iteration_ns <= 0 ||
+	    request->step_ns <= 0) {
+		cli_error("pool simulate: --seeds 1 to %u, --jobs, --iteration and --step over 0, "
+			  "--devices 1 to %u",
+			  SERIES_MAX, SIM_DEVICES);
+		return CLI_USAGE;
+	}
+	if (request->set && request->policy) {
+		cli_error("pool simulate: --set %s and --policy %s: give one of them", request->set,
+			  request->policy);
+		return CLI_USAGE;
+	}
+	if (request->set && request->png) {
+		cli_error(
+			"pool simulate: --png draws a case of its own: give --policy, not --set %s",
+			request->set);
+		return CLI_USAGE;
+	}
+	if (request->png && !request->policy)
+		request->policy = "pack+srtf";
+	if (!request->policy && !request->set)
+		request->set = "all";
+	return CLI_CONTINUE;
+}
+
 int pool_simulate(int argc, char **argv)
 {
 	struct request request = { .jobs = PAR_SALUS_JOBS,
@@ -160,8 +181,9 @@ int pool_simulate(int argc, char **argv)
 		{ NULL, NULL, "What is run", NULL, ARG_HEADING },
 		{ "set", STANDARD_SETS, "standard runs (default all, if there is no --policy)",
 		  &request.set, ARG_WORD },
-		{ "policy", POOL_POLICIES, "a case of its own, under this policy", &request.policy,
-		  ARG_WORD },
+		{ "policy", POOL_POLICIES,
+		  "a case of its own, under this policy\n(pack+srtf, if there is a --png)",
+		  &request.policy, ARG_WORD },
 		{ NULL, NULL, "The case", NULL, ARG_HEADING },
 		{ "jobs", "N", "jobs (default 100), of recorded traces", &request.jobs,
 		  ARG_COUNT32 },
@@ -189,8 +211,8 @@ int pool_simulate(int argc, char **argv)
 		{ "seeds", "N", "how many (default 20)", &request.seeds, ARG_COUNT32 },
 		{ "traces", "FILE", "memory traces of tools/record-trace", &request.traces,
 		  ARG_TEXT },
-		{ "memory", "FILE", "write memory over time of each job as CSV, of the first seed",
-		  &request.memory, ARG_TEXT },
+		{ "png", "FILE", "draw the memory of each job over time, of the first seed",
+		  &request.png, ARG_TEXT },
 		{ "json", NULL, "print JSON: one object a line", &request.json, ARG_FLAG },
 	};
 	const struct args args = {
@@ -201,26 +223,13 @@ int pool_simulate(int argc, char **argv)
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples = "relive pool simulate --set zico\n"
-			    "relive pool simulate --policy pack+srtf --sigma 1.5 --gain 1.2",
+			    "relive pool simulate --policy pack+srtf --sigma 1.5 --gain 1.2\n"
+			    "relive pool simulate --jobs 8 --png jobs.png",
 	};
 	int code = cli_parse(&args, argc, argv);
 
 	if (code != CLI_CONTINUE)
 		return code;
-	if (request.seeds == 0 || request.seeds > SERIES_MAX || request.jobs == 0 ||
-	    request.devices == 0 || request.devices > SIM_DEVICES || request.iteration_ns <= 0 ||
-	    request.step_ns <= 0) {
-		cli_error("pool simulate: --seeds 1 to %u, --jobs, --iteration and --step over 0, "
-			  "--devices 1 to %u",
-			  SERIES_MAX, SIM_DEVICES);
-		return CLI_USAGE;
-	}
-	if (request.set && request.policy) {
-		cli_error("pool simulate: --set %s and --policy %s: give one of them", request.set,
-			  request.policy);
-		return CLI_USAGE;
-	}
-	if (!request.policy && !request.set)
-		request.set = "all";
-	return simulate(&request);
+	code = complete_request(&request);
+	return code == CLI_CONTINUE ? simulate(&request) : code;
 }

@@ -6,7 +6,9 @@
 
 #include "base/bits.h"
 #include "base/os/process.h"
+#include "bench/harness/canvas.h"
 #include "tests/support/fixture/cli_fixture.h"
+#include "tests/support/png_file.h"
 #include "tests/support/test.h"
 
 #define ON_FIXTURE(test) TEST_WITH(test, cli_fixture_open, cli_fixture_close)
@@ -41,6 +43,7 @@ ON_FIXTURE(relive__wrong_usage_is_2_and_says_where_help_is)
 		"pool simulate --policy best",
 		"pool simulate --seeds 0",
 		"pool simulate --set zico --policy fifo",
+		"pool simulate --set zico --png jobs.png",
 		"pool corun --set none",
 		"pool corun --rounds 0",
 		"bench",
@@ -377,7 +380,17 @@ ON_FIXTURE(relive_bench__weights)
 	cli_expect(f, "bench weights --store shm:nothing --bytes 1M", 1);
 }
 
-ON_FIXTURE(relive_pool__simulates_jobs_and_writes_their_memory)
+static void assert_png(const char *path)
+{
+	static struct png_file png;
+
+	png_file_read(path, &png);
+	assert_int_equal(png.width, PICTURE_WIDTH);
+	assert_int_equal(png.height % PICTURE_PANEL, 0);
+	assert_true(png_file_count(&png, CANVAS_LINE, 0, png.height) > 100);
+}
+
+ON_FIXTURE(relive_pool__simulates_jobs_and_draws_their_memory)
 {
 	static const char *const metrics[] = { "avg_jct_s",          "p99_jct_s",
 					       "makespan_s",         "stall_s",
@@ -386,25 +399,22 @@ ON_FIXTURE(relive_pool__simulates_jobs_and_writes_their_memory)
 	const char *traces = " --traces " RLV_TEST_SOURCE_DIR "/tests/data/pool-traces.txt";
 	struct cli_fixture *f = *state;
 	char line[512], word[64];
-	FILE *file;
 
-	snprintf(
-		line, sizeof(line),
-		"pool simulate --policy pack+srtf --jobs 10 --seeds 2 --json --memory %s/memory.csv%s",
-		f->ps.dir, traces);
+	snprintf(line, sizeof(line), "pool simulate --png %s/jobs.png --jobs 10 --seeds 2 --json%s",
+		 f->ps.dir, traces);
 	cli_expect(f, line, 0);
 	for (size_t i = 0; i < ARRAY_LEN(metrics); i++) {
 		snprintf(word, sizeof(word), "{\"bench\":\"pool_simulate\",\"metric\":\"%s\"",
 			 metrics[i]);
 		cli_expect_words(f->out, word);
 	}
-	snprintf(line, sizeof(line), "%s/memory.csv", f->ps.dir);
-	file = fopen(line, "r");
-	assert_non_null(file);
-	assert_non_null(fgets(line, sizeof(line), file));
-	assert_string_equal(line, "seconds,job,bytes\n");
-	assert_non_null(fgets(line, sizeof(line), file));
-	fclose(file);
+	cli_expect_words(f->out, "\"policy\":\"pack+srtf\"");
+	snprintf(line, sizeof(line), "%s/jobs.png", f->ps.dir);
+	assert_png(line);
+	snprintf(line, sizeof(line), "pool simulate --png %s --jobs 10 --seeds 1%s", f->ps.dir,
+		 traces);
+	cli_expect(f, line, 1);
+	cli_expect_words(f->err, "no regular file");
 	snprintf(line, sizeof(line), "pool simulate --policy fair --budget 8M%s", traces);
 	cli_expect(f, line, 1);
 	cli_expect_words(f->err, "the budget is 8388608 (ENOSPC)");
@@ -532,8 +542,7 @@ ON_FIXTURE(relive_bench__interrupt_leaves_nothing)
 ON_FIXTURE(relive_demo__shows_kills_and_an_exact_tree)
 {
 	struct cli_fixture *f = *state;
-	char path[sizeof(f->ps.dir) + 16], args[sizeof(path) + 64], head[8];
-	FILE *picture;
+	char path[sizeof(f->ps.dir) + 16], args[sizeof(path) + 64];
 
 	snprintf(path, sizeof(path), "%s/demo.png", f->ps.dir);
 	snprintf(args, sizeof(args), "demo --seconds 3 --picture %s", path);
@@ -546,11 +555,7 @@ ON_FIXTURE(relive_demo__shows_kills_and_an_exact_tree)
 	cli_expect_words(f->out, "Throughputs");
 	cli_expect_words(f->err, " steps/s in");
 	assert_false(private_store_is_up(f));
-	picture = fopen(path, "rbe");
-	assert_non_null(picture);
-	assert_int_equal(fread(head, 1, sizeof(head), picture), sizeof(head));
-	assert_memory_equal(head, "\x89PNG\r\n\x1a\n", sizeof(head));
-	(void)fclose(picture);
+	assert_png(path);
 }
 
 ON_FIXTURE(relive_demo__interrupt_leaves_nothing)
