@@ -367,8 +367,8 @@ int rlv_pool_alloc(struct rlv_pool *pool, enum rlv_pool_class tensor_class, uint
 	if (ret == 0 && tensor_class == RLV_POOL_STAGING &&
 	    pool->backend->lease.hello.flags & LEASE_PARKS)
 		ret = error_set(-EINVAL,
-				"job %s: staging tensors are used between iterations: open it "
-				"without RLV_POOL_PARKS",
+				"job %s: staging tensors are used between iterations: the pool "
+				"may not park it (RLV_POOL_PARKS)",
 				pool->name);
 	if (ret)
 		return ret;

@@ -43,6 +43,9 @@ class Pool:
     :param priority: in the order ``priority`` larger goes first.
     :param device: the number of the device; None = the broker chooses one.
     :param timeout: seconds that :meth:`alloc` waits for other jobs.
+    :param parks: the pool may park the job between iterations while others wait for its place, so that jobs that
+        do not fit together take turns. Its memory is then used within iterations only: between them a parked
+        array is no memory, and to touch it ends the process. Such a job has no arrays of lifetime ``"staging"``.
     :raises NotFound: there is no such pool on this host.
     :raises AlreadyExists: a job has the name.
     :raises NoSpace: the needs are more than any budget.
@@ -53,12 +56,12 @@ class Pool:
     def __init__(self, pool: str = "0", name: str | None = None, *, persistent: int = 0,
                  iteration: int = 0, quota: int = 0, keep: int = 0, duration: float = 0.0,
                  weight: float = 1.0, priority: int = 0, device: int | None = None,
-                 timeout: float = 30.0) -> None:
+                 timeout: float = 30.0, parks: bool = False) -> None:
         self._mem_pools: dict[str, Any] = {}  # torch's, by lifetime
         self._core = _core.Pool(pool, f"job-{os.getpid()}" if name is None else name, persistent,
                                 iteration, quota, keep, _ns(duration, "duration"),
                                 max(1, round(weight * 1000)), priority,
-                                0 if device is None else device + 1, max(1, _ns(timeout, "timeout")))
+                                0 if device is None else device + 1, max(1, _ns(timeout, "timeout")), parks)
 
     def alloc(self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *,
               lifetime: str = "iteration") -> NDArray[Any]:

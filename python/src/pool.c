@@ -19,6 +19,7 @@ struct pool {
 	/* Guarded by the interpreter lock: either a close sees the memory, or an alloc the close. */
 	Py_ssize_t memories; /* that live, or are being allocated */
 	bool closes;
+	struct pool_memory *owed; /* died while the job was parked: freed when it is back */
 };
 
 struct pool_memory {
@@ -26,10 +27,41 @@ struct pool_memory {
 	struct pool *pool;
 	void *ptr;
 	Py_ssize_t bytes;
+	struct pool_memory *next; /* owed */
 };
 
-/* Pool(pool, name, persistent, iteration, quota, keep, duration_ns, weight, priority, device, timeout_ns): with
-   stream 0. */
+/* Frees it in the pool, unless its process is the parent of a fork. A parked job frees nothing. */
+static void memory_free(struct pool *pool, struct pool_memory *memory)
+{
+	bool lives = pool && memory->ptr && pool->h.open && handle_is_ours(&pool->h);
+
+	if (lives && rlv_pool_free(pool->h.pool, memory->ptr, 0) == -EBUSY) {
+		memory->next = pool->owed;
+		pool->owed = memory;
+	} else {
+		object_free(memory);
+	}
+}
+
+/* Frees what died while the job was parked. */
+static void pool_pay(struct handle *h)
+{
+	struct pool *pool = (struct pool *)h;
+	struct pool_memory *memory = pool->owed;
+
+	pool->owed = NULL;
+	while (memory) {
+		struct pool_memory *next = memory->next;
+
+		memory_free(pool, memory);
+		memory = next;
+	}
+}
+
+static const struct handle_hooks hooks = { .free = pool_pay };
+
+/* Pool(pool, name, persistent, iteration, quota, keep, duration_ns, weight, priority, device, timeout_ns, parks):
+   with stream 0. */
 static PyObject *pool_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	struct rlv_pool_opts opts = RLV_POOL_OPTS_INIT;
@@ -38,15 +70,16 @@ static PyObject *pool_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
 	PyThreadState *thread;
 	struct handle *self;
 	uint32_t stream;
-	int ret;
+	int parks, ret;
 
-	if (!PyArg_ParseTuple(args, "ssKKKKLIiIL", &pool, &name, &opts.persistent_bytes,
+	if (!PyArg_ParseTuple(args, "ssKKKKLIiILp", &pool, &name, &opts.persistent_bytes,
 			      &opts.iteration_bytes, &opts.quota_bytes, &opts.keep_bytes, &duration,
-			      &opts.weight, &opts.priority, &opts.device, &timeout))
+			      &opts.weight, &opts.priority, &opts.device, &timeout, &parks))
 		return NULL;
+	opts.flags = parks ? RLV_POOL_PARKS : 0;
 	opts.duration_ns = duration;
 	opts.timeout_ns = timeout;
-	self = handle_new(type, NULL, NULL, HANDLE_POOL, NULL);
+	self = handle_new(type, NULL, NULL, HANDLE_POOL, &hooks);
 	if (!self)
 		return NULL;
 	thread = PyEval_SaveThread();
@@ -144,6 +177,8 @@ static PyObject *pool_begin(PyObject *object, PyObject *args)
 		return NULL;
 	ret = rlv_pool_iteration_begin(self->pool, timeout);
 	handle_leave(self);
+	if (ret == 0)
+		pool_pay(self);
 	return error_or_none(ret);
 }
 
@@ -356,18 +391,14 @@ static int memory_buffer(PyObject *object, Py_buffer *view, int flags)
 	return PyBuffer_FillInfo(view, object, self->ptr, self->bytes, 0, flags);
 }
 
-/* Frees it in the pool, unless its process is the parent of a fork. */
 static void memory_dealloc(PyObject *object)
 {
 	struct pool_memory *self = (struct pool_memory *)object;
 	struct pool *pool = self->pool;
 
-	if (pool) {
+	if (pool)
 		pool->memories--;
-		if (self->ptr && pool->h.open && handle_is_ours(&pool->h))
-			(void)!rlv_pool_free(pool->h.pool, self->ptr, 0);
-	}
-	object_free(self);
+	memory_free(pool, self);
 	Py_XDECREF((PyObject *)pool);
 }
 

@@ -128,6 +128,59 @@ def test_iteration_waits_for_another_job():
         assert begun.is_set()
 
 
+def test_jobs_that_park_take_turns(broker, tmp_path, monkeypatch):
+    """Two that are not resident together. Each waits in short slices, for signals."""
+    (tmp_path / "turns").mkdir(mode=0o700)
+    monkeypatch.setenv("RELIVE_RUNTIME_DIR", str(tmp_path / "turns"))
+    stop, rounds, failures = threading.Event(), [0, 0], []
+
+    def learn(i):
+        try:
+            with relive.Pool(name=f"job-{i}", persistent=6 * EXTENT, iteration=EXTENT, parks=True) as pool:
+                weights = None
+                while not stop.is_set():
+                    with pool.iteration(timeout=20):
+                        if weights is None:
+                            weights = pool.alloc(6 * EXTENT, np.uint8, lifetime="persistent")
+                            weights[:] = i
+                        assert (weights == i).all()
+                        batch = pool.alloc(EXTENT, np.uint8)
+                        rounds[i] += 1
+                    del batch  # it may be parked by now
+                del weights
+        except BaseException as exception:
+            failures.append(exception)
+
+    def another_round(before):
+        return failures or all(now > was for now, was in zip(rounds, before, strict=True))
+
+    threads = [threading.Thread(target=learn, args=(i,)) for i in (0, 1)]
+    child = subprocess.Popen([broker.args[0], "--device", "host:512K", "--extent", "64K", "--park-after", "0.2"],
+                             stderr=subprocess.DEVNULL)
+    try:
+        until(answers)
+        for thread in threads:
+            thread.start()
+        for _ in range(2):
+            before = list(rounds)
+            until(lambda: another_round(before))
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+        assert not failures
+        until(lambda: held() == 0)
+    finally:
+        stop.set()
+        child.terminate()
+        child.wait(20)
+
+
+def test_job_that_parks_has_no_staging():
+    with relive.Pool(iteration=EXTENT, parks=True) as pool:
+        with pytest.raises(relive.InvalidArgument, match="RLV_POOL_PARKS"):
+            pool.alloc(1, lifetime="staging")
+
+
 def test_signal_ends_the_wait():
     program = """if True:
         import relive

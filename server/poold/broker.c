@@ -344,6 +344,7 @@ void broker_cancel(struct broker *broker, uint32_t at)
 	if (job->state != BROKER_MEMBER)
 		return;
 	broker_withdraw(broker, at);
+	job->left_ns = broker_now(broker);
 	job->want = 0;
 	if (job->wants)
 		gate_idle(&broker->gate, job->gate);

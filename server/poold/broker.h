@@ -29,6 +29,7 @@
 #define BROKER_USERS 32u
 #define BROKER_FETCH_NS (500 * CLOCK_NS_PER_MS)
 #define BROKER_SCRUB_NS (2 * CLOCK_NS_PER_MS) /* that a request awaits zeros */
+#define BROKER_AGAIN_NS CLOCK_NS_PER_S        /* a job that asks again so soon never stopped */
 #define BROKER_POLL_NS (1 * CLOCK_NS_PER_MS)  /* pages of progress, while an extent is PENDING */
 
 struct broker_opts {
@@ -70,6 +71,7 @@ struct broker_job {
 	uint64_t resident_ns;          /* since when it is admitted; 0 = it is not */
 	uint64_t began_ns, asked_ns;   /* asked_ns: 0 = it does not wait */
 	uint64_t waited_ns, served_ns; /* sums */
+	uint64_t first_ns, left_ns; /* it asked for admission first, 0 = never; it gave up last */
 	uint64_t iterations;
 	uint32_t want;    /* extents that it waits for */
 	uint64_t turn;    /* among those who wait for extents */

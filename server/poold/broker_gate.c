@@ -167,10 +167,11 @@ static struct broker_job *broker_wish_next(struct broker *broker)
 	return best;
 }
 
-/* When the job that has waited longest for admission did ask; DEADLINE_NEVER: none waits. */
+/* When the job that has waited longest for admission did ask; DEADLINE_NEVER: none waits. Those that poll, or
+   wait in slices, give up and ask again. */
 static uint64_t broker_waits_since(struct broker *broker)
 {
-	uint64_t since = DEADLINE_NEVER;
+	uint64_t since = DEADLINE_NEVER, now = broker_now(broker);
 
 	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
 		struct broker_job *job = &broker->jobs[i];
@@ -180,9 +181,13 @@ static uint64_t broker_waits_since(struct broker *broker)
 		if (!admitted)
 			job->resident_ns = 0;
 		else if (!job->resident_ns)
-			job->resident_ns = broker_now(broker);
-		if (job->state == BROKER_MEMBER && job->asked_ns && !admitted)
-			since = deadline_min(since, job->asked_ns);
+			job->resident_ns = now;
+		if (admitted || (!job->asked_ns && now - job->left_ns >= BROKER_AGAIN_NS))
+			job->first_ns = 0;
+		else if (!job->first_ns)
+			job->first_ns = job->asked_ns;
+		if (job->state == BROKER_MEMBER && job->first_ns)
+			since = deadline_min(since, job->first_ns);
 	}
 	return since;
 }

@@ -218,6 +218,24 @@ TEST_WITH(wish__jobs_that_do_not_fit_together_take_turns, begin_wishes, end)
 	assert_true(poold_holds(0, POOLD_SECOND));
 }
 
+TEST_WITH(wish__job_that_polls_has_waited_all_along, begin_wishes, end)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), 20 * (int64_t)POOLD_SECOND);
+	struct rlv_pool *b = large("b", RLV_POOL_PARKS);
+	pid_t child = processes_fork(&fx.ps, obedient, NULL);
+	int ret;
+
+	must(rlv_pool_park(b, POOLD_SECOND), "park b"); /* so that the other is resident */
+	do {
+		assert_false(deadline_expired(clock_monotonic(), deadline));
+	} while (poold_job("obedient").iterations == 0);
+	while ((ret = rlv_pool_resume(b, POOLD_SECOND / 500)) == -ETIMEDOUT)
+		assert_false(deadline_expired(clock_monotonic(), deadline));
+	must(ret, "resume b");
+	processes_kill(&fx.ps, child, SIGKILL);
+	must(rlv_pool_close(&b), "close b");
+}
+
 TEST_WITH(wish__job_that_did_not_agree_keeps_its_place, begin_wishes, end)
 {
 	struct rlv_pool *a = large("a", 0), *b = large("b", RLV_POOL_PARKS);
