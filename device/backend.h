@@ -83,6 +83,20 @@ struct backend_weights {
 	double factor, power;
 };
 
+#define BACKEND_EVENT_BYTES 64
+
+/*
+ * The page of progress, as other processes map it. Where the device cannot write marks, `reached` is behind, and
+ * each stream has an event behind its last mark, which event_ask asks.
+ */
+struct backend_progress {
+	_Atomic uint64_t reached[BACKEND_STREAMS]; /* the number of the last mark */
+	struct backend_event {
+		uint64_t made; /* 1: the handle is one */
+		uint8_t handle[BACKEND_EVENT_BYTES];
+	} events[BACKEND_STREAMS];
+};
+
 struct backend;
 
 struct backend_ops {
@@ -124,9 +138,12 @@ struct backend_ops {
 	/* The last seq that the device wrote, 0 at first. Never above the last mark. Acquires: bytes
 	   that work before the mark wrote are visible to the reader. */
 	int (*stream_progress)(struct backend *backend, uint32_t stream, uint64_t *seq_out);
-	/* A fd of the page from which other processes read progress: uint64_t by stream number,
-	   BACKEND_STREAMS of them. The caller closes it. */
+	/* A fd of the page from which other processes read progress, a struct backend_progress. The caller
+	   closes it. */
 	int (*progress_export)(struct backend *backend, int *fd_out);
+	/* Whether the work before an event of another process is done: 0, or -EAGAIN. handle: of its page of
+	   progress, whatever that process wrote there. */
+	int (*event_ask)(struct backend *backend, const uint8_t handle[BACKEND_EVENT_BYTES]);
 
 	/* Queues n copies on a stream, in no order among themselves. Addresses stay valid until a
 	   mark behind them is reached. After a failure some of them may be queued. */

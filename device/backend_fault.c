@@ -49,6 +49,8 @@ FAULT(stream_mark, (struct backend * backend, uint32_t stream, uint64_t seq), (i
 FAULT(stream_progress, (struct backend * backend, uint32_t stream, uint64_t *seq_out),
       (inner, stream, seq_out))
 FAULT(progress_export, (struct backend * backend, int *fd_out), (inner, fd_out))
+FAULT(event_ask, (struct backend * backend, const uint8_t handle[BACKEND_EVENT_BYTES]),
+      (inner, handle))
 FAULT(copy_batch,
       (struct backend * backend, uint32_t stream, const struct backend_copy *copies, size_t n),
       (inner, stream, copies, n))
@@ -134,6 +136,7 @@ static const struct backend_ops fault_ops = {
 	.stream_mark = fault_stream_mark,
 	.stream_progress = fault_stream_progress,
 	.progress_export = fault_progress_export,
+	.event_ask = fault_event_ask,
 	.copy_batch = fault_copy_batch,
 	.fill = fault_fill,
 	.host_register = fault_host_register,

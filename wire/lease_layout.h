@@ -30,7 +30,8 @@
  * Each message but WAKE is answered at once, by ANSWER where nothing else is named. It is one packet
  * of its exact size, with a crc32c; the broker hangs up on a peer that sends anything else. Bytes of
  * memory are counted in bytes, extents by number. The page of progress is a memfd, sealed against
- * shrinking, of LEASE_STREAMS words: the number of the mark that each stream has reached.
+ * shrinking: LEASE_STREAMS words with the number of the mark that each stream has reached; then for each stream a
+ * word, 1 where the device cannot write marks, and the 64 bytes of a CUDA IPC event behind its last mark.
  */
 #ifndef RLV_WIRE_LEASE_LAYOUT_H
 #define RLV_WIRE_LEASE_LAYOUT_H
@@ -46,7 +47,7 @@
 #define LEASE_TEXT_BYTES 192u
 #define LEASE_BYTES_MAX 2304u /* no message is larger */
 #define LEASE_POOL UINT32_MAX /* ASK: for a device of the pool, not for a job */
-#define LEASE_PROGRESS_BYTES (LEASE_STREAMS * sizeof(uint64_t))
+#define LEASE_PROGRESS_BYTES (LEASE_STREAMS * (2 * sizeof(uint64_t) + 64u))
 
 enum lease_type {
 	LEASE_HELLO = 1,

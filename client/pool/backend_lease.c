@@ -284,6 +284,7 @@ PASS(dmabuf_export,
      (struct backend * base, uint64_t va, uint64_t bytes, int *fd_out, uint64_t *off_out), va,
      bytes, fd_out, off_out)
 PASS(progress_export, (struct backend * base, int *fd_out), fd_out)
+PASS(event_ask, (struct backend * base, const uint8_t handle[BACKEND_EVENT_BYTES]), handle)
 
 static uint64_t lease_now_ns(struct backend *base)
 {
@@ -321,6 +322,7 @@ static const struct backend_ops lease_ops = {
 	.stream_mark = lease_stream_mark,
 	.stream_progress = lease_stream_progress,
 	.progress_export = lease_progress_export,
+	.event_ask = lease_event_ask,
 	.copy_batch = lease_copy_batch,
 	.fill = lease_fill,
 	.host_register = lease_host_register,

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "device/cuda/backend_cuda_state.h"
@@ -377,6 +378,7 @@ static const struct backend_ops cuda_ops = {
 	.stream_mark = cuda_stream_mark,
 	.stream_progress = cuda_stream_progress,
 	.progress_export = cuda_progress_export,
+	.event_ask = cuda_event_ask,
 	.copy_batch = cuda_copy_batch,
 	.fill = cuda_fill,
 	.host_register = cuda_host_register,
@@ -407,11 +409,12 @@ static int attribute(struct backend_cuda *cuda, unsigned which, bool *has_out)
 static int cuda_probe(struct backend_cuda *cuda, const struct backend_cuda_opts *opts)
 {
 	const struct cuda_calls *calls = cuda->calls;
-	bool vmm = false, fds = false, writes = false, dmabuf = false;
+	bool vmm = false, fds = false, writes = false, dmabuf = false, ipc = false;
 	int err = attribute(cuda, CU_ATTR_VMM, &vmm);
 
 	err = err ? err : attribute(cuda, CU_ATTR_POSIX_FD, &fds);
 	err = err ? err : attribute(cuda, CU_ATTR_STREAM_MEM_OPS_64, &writes);
+	err = err ? err : attribute(cuda, CU_ATTR_IPC_EVENTS, &ipc);
 	err = err ? err : attribute(cuda, CU_ATTR_DMA_BUF, &dmabuf);
 	err = err ? err : attribute(cuda, CU_ATTR_GDR_WITH_VMM, &cuda->rdma);
 	if (err)
@@ -422,7 +425,8 @@ static int cuda_probe(struct backend_cuda *cuda, const struct backend_cuda_opts 
 			"cuda device %d: it cannot map memory of other processes (attributes 102 "
 			"and 103): use another device, or the host backend",
 			cuda->device);
-	cuda->events = opts->events || !writes || !calls->stream_write;
+	cuda->events = opts->events || getenv(CUDA_EVENTS_ENV) || !writes || !calls->stream_write;
+	cuda->shares = cuda->events && opts->page_fd && ipc && calls->event_export;
 	/* cuda.h says that both may wait */
 	cuda->info.caps = BACKEND_EXPORTS_FD | BACKEND_MAP_WAITS;
 	cuda->info.caps |= cuda->events ? 0 : BACKEND_PROGRESS_PAGE;

@@ -14,7 +14,6 @@
 #include "device/ranges.h"
 
 #define CUDA_MARKS 32 /* events of a stream that may be outstanding; more share the last one */
-#define CUDA_PROGRESS_BYTES (BACKEND_STREAMS * sizeof(uint64_t))
 
 struct cuda_extent {
 	cu_u64 handle;
@@ -25,7 +24,8 @@ struct cuda_extent {
 struct cuda_stream {
 	struct cu_stream *native; /* NULL: not open */
 	bool own;
-	uint64_t queued; /* the last mark */
+	uint64_t queued;         /* the last mark */
+	struct cu_event *shared; /* behind the last mark, for other processes; stays with the place */
 	/* Marks as events: a ring of marks that are not yet reached. */
 	struct cu_event *events[CUDA_MARKS];
 	uint64_t seqs[CUDA_MARKS];
@@ -40,6 +40,7 @@ struct backend_cuda {
 	int device;
 	struct cu_context *context;
 	bool events, rdma;
+	bool shares;               /* events, which the page's readers can ask, too */
 	struct cuda_gather gather; /* .module NULL: not loaded yet */
 	atomic_bool lost;
 	struct cuda_extent *extents;
@@ -48,7 +49,7 @@ struct backend_cuda {
 	struct cu_graph_exec **graphs; /* NULL: the place is free */
 	size_t n_graphs;
 	struct cuda_stream streams[BACKEND_STREAMS];
-	_Atomic uint64_t *progress; /* by stream */
+	struct backend_progress *progress;
 	int progress_fd;
 	cu_u64 progress_at; /* as the device sees it */
 };
@@ -67,6 +68,13 @@ RLV_MUST_CHECK int cuda_enter(struct backend_cuda *cuda, struct cu_context **bef
 RLV_MUST_CHECK int cuda_leave(struct backend_cuda *cuda, struct cu_context *before, int err);
 /* cuda_result(), which also remembers that the device is lost. */
 RLV_MUST_CHECK int cuda_check(struct backend_cuda *cuda, const char *call, unsigned result);
+
+/* events.c: marks where the device cannot write them. */
+RLV_MUST_CHECK int cuda_events_mark(struct backend_cuda *cuda, uint32_t stream, uint64_t seq);
+RLV_MUST_CHECK int cuda_events_progress(struct backend_cuda *cuda, uint32_t stream);
+void cuda_events_forget(struct backend_cuda *cuda, uint32_t stream); /* none is outstanding */
+void cuda_events_close(struct backend_cuda *cuda);
+int cuda_event_ask(struct backend *backend, const uint8_t handle[BACKEND_EVENT_BYTES]);
 
 /* streams.c: the operations on streams, and how they begin and end. */
 RLV_MUST_CHECK int cuda_streams_open(struct backend_cuda *cuda, int page_fd);

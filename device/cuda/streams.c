@@ -25,7 +25,7 @@ static int page_make(int *fd_out)
 
 	if (fd < 0)
 		return error_set(-ENOMEM, "cuda device: memfd_create failed: %m");
-	if (mem_fail_now() || ftruncate(fd, (off_t)CUDA_PROGRESS_BYTES) != 0 ||
+	if (mem_fail_now() || ftruncate(fd, (off_t)sizeof(struct backend_progress)) != 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
 		int ret = error_set(-ENOMEM, "cuda device: cannot make the page of progress: %m");
 
@@ -55,7 +55,7 @@ int cuda_streams_open(struct backend_cuda *cuda, int page_fd)
 	if (err)
 		return err;
 	if (!mem_fail_now())
-		page = mmap(NULL, CUDA_PROGRESS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+		page = mmap(NULL, sizeof(*cuda->progress), PROT_READ | PROT_WRITE, MAP_SHARED,
 			    cuda->progress_fd, 0);
 	if (page == MAP_FAILED) {
 		err = error_set(-ENOMEM, "cuda device: cannot map the page of progress: %m");
@@ -65,7 +65,7 @@ int cuda_streams_open(struct backend_cuda *cuda, int page_fd)
 	if (cuda->events)
 		return 0;
 	err = cuda_check(cuda, "cuMemHostRegister",
-			 cuda->calls->host_register(page, CUDA_PROGRESS_BYTES,
+			 cuda->calls->host_register(page, sizeof(*cuda->progress),
 						    CU_HOST_PORTABLE | CU_HOST_DEVICEMAP));
 	if (err)
 		goto err_unmap;
@@ -75,26 +75,22 @@ int cuda_streams_open(struct backend_cuda *cuda, int page_fd)
 		return 0;
 	(void)cuda->calls->host_unregister(page);
 err_unmap:
-	munmap(page, CUDA_PROGRESS_BYTES);
+	munmap(page, sizeof(*cuda->progress));
 err_close:
 	close(cuda->progress_fd);
 	return err;
 }
 
 /* Of a failure only the driver's stream is left. */
-static int stream_end(struct backend_cuda *cuda, struct cuda_stream *stream)
+static int stream_end(struct backend_cuda *cuda, uint32_t number)
 {
+	struct cuda_stream *stream = &cuda->streams[number];
 	int err = stream->own ? cuda_check(cuda, "cuStreamDestroy",
 					   cuda->calls->stream_destroy(stream->native))
 			      : 0;
 
-	for (uint32_t i = 0; i < CUDA_MARKS; i++) {
-		if (stream->events[i])
-			(void)cuda->calls->event_destroy(stream->events[i]);
-		stream->events[i] = NULL;
-	}
+	cuda_events_forget(cuda, number);
 	stream->native = NULL;
-	stream->n = 0;
 	return err;
 }
 
@@ -116,11 +112,13 @@ void cuda_streams_close(struct backend_cuda *cuda)
 		/* One that is borrowed, and whose marks are reached, may be gone. */
 		if (stream->own || stream_is_late(cuda, i))
 			(void)cuda->calls->stream_wait(stream->native);
-		(void)stream_end(cuda, stream);
+		(void)stream_is_late(cuda, i); /* readers of the page see its end */
+		(void)stream_end(cuda, i);
 	}
+	cuda_events_close(cuda);
 	/* A page that the device still knows stays. */
-	if (cuda->events || cuda->calls->host_unregister((void *)cuda->progress) == CU_OK)
-		munmap((void *)cuda->progress, CUDA_PROGRESS_BYTES);
+	if (cuda->events || cuda->calls->host_unregister(cuda->progress) == CU_OK)
+		munmap(cuda->progress, sizeof(*cuda->progress));
 	close(cuda->progress_fd);
 }
 
@@ -161,48 +159,6 @@ struct cuda_stream *cuda_stream_enter(struct backend_cuda *cuda, uint32_t stream
 	return *err_out ? NULL : &cuda->streams[stream];
 }
 
-/* Forgets the marks whose events are done. */
-static int events_ask(struct backend_cuda *cuda, uint32_t number)
-{
-	struct cuda_stream *stream = &cuda->streams[number];
-
-	while (stream->n) {
-		unsigned result = cuda->calls->event_query(stream->events[stream->first]);
-
-		if (result == CU_NOT_READY)
-			return 0;
-		if (result != CU_OK)
-			return cuda_check(cuda, "cuEventQuery", result);
-		/* Q3 pairs with Q4: the stream's work before it is done */
-		atomic_store_explicit(&cuda->progress[number], stream->seqs[stream->first],
-				      memory_order_release);
-		stream->first = (stream->first + 1) % CUDA_MARKS;
-		stream->n--;
-	}
-	return 0;
-}
-
-/* A mark for which the ring has no room is that of the last event, recorded again: it comes later. */
-static int event_mark(struct backend_cuda *cuda, struct cuda_stream *stream, uint64_t seq)
-{
-	uint32_t n = stream->n < CUDA_MARKS ? stream->n + 1 : CUDA_MARKS;
-	uint32_t at = (stream->first + n - 1) % CUDA_MARKS;
-	int err = 0;
-
-	if (!stream->events[at])
-		err = cuda_check(
-			cuda, "cuEventCreate",
-			cuda->calls->event_create(&stream->events[at], CU_EVENT_NO_TIMING_FLAG));
-	if (!err)
-		err = cuda_check(cuda, "cuEventRecord",
-				 cuda->calls->event_record(stream->events[at], stream->native));
-	if (err)
-		return err;
-	stream->seqs[at] = seq;
-	stream->n = n;
-	return 0;
-}
-
 int cuda_stream_mark(struct backend *backend, uint32_t number, uint64_t seq)
 {
 	struct backend_cuda *cuda = cuda_of(backend);
@@ -216,7 +172,7 @@ int cuda_stream_mark(struct backend *backend, uint32_t number, uint64_t seq)
 		err = error_set(-EINVAL, "mark %" PRIu64 " of stream %" PRIu32 " does not rise",
 				seq, number);
 	else if (cuda->events)
-		err = event_mark(cuda, stream, seq);
+		err = cuda_events_mark(cuda, number, seq);
 	else
 		err = cuda_check(cuda, "cuStreamWriteValue64",
 				 cuda->calls->stream_write(
@@ -238,12 +194,12 @@ int cuda_stream_progress(struct backend *backend, uint32_t number, uint64_t *seq
 		int err = cuda_enter(cuda, &before);
 
 		if (!err)
-			err = cuda_leave(cuda, before, events_ask(cuda, number));
+			err = cuda_leave(cuda, before, cuda_events_progress(cuda, number));
 		if (err)
 			return err;
 	}
 	/* Q4 pairs with Q3, and with the device's write: work before the mark is seen by whoever sees the mark */
-	*seq_out = atomic_load_explicit(&cuda->progress[number], memory_order_acquire);
+	*seq_out = atomic_load_explicit(&cuda->progress->reached[number], memory_order_acquire);
 	return 0;
 }
 
@@ -261,7 +217,7 @@ int cuda_stream_close(struct backend *backend, uint32_t number)
 		err = error_set(-EBUSY, "stream %" PRIu32 ": mark %" PRIu64 " is outstanding",
 				number, stream->queued);
 	else
-		err = stream_end(cuda, stream);
+		err = stream_end(cuda, number);
 	return cuda_leave(cuda, before, err);
 }
 

@@ -338,6 +338,12 @@ static int host_graph_drop(struct backend *backend, uint64_t graph)
 	return graph ? host_graph_launch(backend, 0, graph) : 0;
 }
 
+static int host_event_ask(struct backend *backend, const uint8_t handle[BACKEND_EVENT_BYTES])
+{
+	(void)backend, (void)handle;
+	return error_set(-ENOTSUP, "the host device has no events");
+}
+
 static int host_dmabuf_export(struct backend *backend, uint64_t va, uint64_t bytes, int *fd_out,
 			      uint64_t *off_out)
 {
@@ -358,7 +364,7 @@ static void host_close(struct backend *backend)
 		if (host->extents[i].fd >= 0)
 			close(host->extents[i].fd);
 	}
-	munmap((void *)(uintptr_t)host->progress, HOST_PROGRESS_BYTES);
+	munmap(host->progress, sizeof(*host->progress));
 	close(host->progress_fd);
 	mem_free(host->extents);
 	mem_free(host->reserved.items);
@@ -383,6 +389,7 @@ static const struct backend_ops host_ops = {
 	.stream_mark = host_stream_mark,
 	.stream_progress = host_stream_progress,
 	.progress_export = host_progress_export,
+	.event_ask = host_event_ask,
 	.copy_batch = host_copy_batch,
 	.fill = host_fill,
 	.host_register = host_host_register,

@@ -39,11 +39,9 @@ struct backend_host {
 	size_t n_extents;
 	struct ranges reserved, mapped;
 	struct host_stream streams[BACKEND_STREAMS];
-	_Atomic uint64_t *progress; /* BACKEND_STREAMS words of a memfd */
+	struct backend_progress *progress; /* of a memfd */
 	int progress_fd;
 };
-
-#define HOST_PROGRESS_BYTES (BACKEND_STREAMS * sizeof(uint64_t))
 
 static inline struct backend_host *host_of(struct backend *backend)
 {

@@ -131,7 +131,7 @@ int host_stream_progress(struct backend *backend, uint32_t stream, uint64_t *seq
 	if (stream >= BACKEND_STREAMS)
 		return error_set(-EINVAL, "no stream %" PRIu32, stream);
 	/* Q2 pairs with Q1: work before the mark is seen by whoever sees the mark */
-	*seq_out = atomic_load_explicit(&host->progress[stream], memory_order_acquire);
+	*seq_out = atomic_load_explicit(&host->progress->reached[stream], memory_order_acquire);
 	return 0;
 }
 
@@ -224,7 +224,8 @@ static void host_run(struct backend_host *host, uint32_t stream, const struct ho
 		break;
 	case HOST_MARK:
 		/* Q1 pairs with Q2: the stream's work before it is done */
-		atomic_store_explicit(&host->progress[stream], op->copy.dst, memory_order_release);
+		atomic_store_explicit(&host->progress->reached[stream], op->copy.dst,
+				      memory_order_release);
 		break;
 	}
 }
@@ -260,13 +261,13 @@ void host_finish(struct backend_host *host)
 
 int host_progress_open(struct backend_host *host)
 {
-	int ret = host_memfd("relive-progress", HOST_PROGRESS_BYTES, &host->progress_fd);
+	int ret = host_memfd("relive-progress", sizeof(*host->progress), &host->progress_fd);
 	void *ptr;
 
 	if (ret)
 		return ret;
-	ptr = mmap(NULL, HOST_PROGRESS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, host->progress_fd,
-		   0);
+	ptr = mmap(NULL, sizeof(*host->progress), PROT_READ | PROT_WRITE, MAP_SHARED,
+		   host->progress_fd, 0);
 	if (ptr != MAP_FAILED) {
 		host->progress = ptr;
 		return 0;

@@ -170,8 +170,10 @@ void broker_close(struct broker **broker_inout)
 
 /* -------- jobs -------- */
 
+_Static_assert(sizeof(struct backend_progress) == LEASE_PROGRESS_BYTES, "pages of progress");
+
 /* Maps a page of progress that its owner cannot shrink, so that reading it is no SIGBUS. */
-static int broker_map_page(int fd, const _Atomic uint64_t **page_out)
+static int broker_map_page(int fd, const struct backend_progress **page_out)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
@@ -301,7 +303,7 @@ static int broker_new(struct broker *broker, const struct broker_peer *peer,
 int broker_hello(struct broker *broker, const struct broker_peer *peer,
 		 const struct lease_hello *hello, int page_fd, uint32_t *at_out)
 {
-	const _Atomic uint64_t *page = NULL;
+	const struct backend_progress *page = NULL;
 	uint32_t at = LEDGER_JOBS;
 	int ret = broker_map_page(page_fd, &page);
 

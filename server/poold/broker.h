@@ -57,7 +57,7 @@ struct broker_job {
 	enum { BROKER_NOBODY, BROKER_MEMBER, BROKER_LEAVING } state;
 	bool connected;
 	struct roster_job *kept; /* name, process, needs */
-	const _Atomic uint64_t *page;
+	const struct backend_progress *page;
 	struct mark_clock clock;
 	uint32_t gate;
 	struct curve curve;

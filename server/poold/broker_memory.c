@@ -425,15 +425,27 @@ int broker_hold(struct broker *broker, uint32_t at, const struct lease_message *
 
 /* -------- what is due -------- */
 
-static void broker_read_progress(struct broker_job *job)
+/* Whether a job's event says that the last mark of a stream is reached, where its device writes none. */
+static bool broker_ask(const struct broker *broker, const struct backend_event *event)
+{
+	struct backend *backend = broker->opts.backend;
+
+	return event->made && backend->ops->event_ask(backend, event->handle) == 0;
+}
+
+static void broker_read_progress(const struct broker *broker, struct broker_job *job)
 {
 	struct mark_clock *clock = &job->clock;
 
 	for (uint32_t i = 0; job->page && i < LEASE_STREAMS; i++) {
-		/* B2 pairs with the device's write of the mark, or Q1 */
-		uint64_t reached = atomic_load_explicit(&job->page[i], memory_order_acquire);
+		uint64_t queued = clock->streams[i].queued;
+		/* B2 pairs with the device's write of the mark, Q1 or Q3 */
+		uint64_t reached =
+			atomic_load_explicit(&job->page->reached[i], memory_order_acquire);
 
-		reached = min_u64(reached, clock->streams[i].queued);
+		if (reached > queued ||
+		    (reached < queued && broker_ask(broker, &job->page->events[i])))
+			reached = queued;
 		if (reached > clock->streams[i].reached && marks_progress(clock, i, reached))
 			log_error("progress: %s", error_last());
 	}
@@ -444,7 +456,7 @@ static void broker_settle(struct broker *broker)
 {
 	for (uint32_t i = 0; i < LEDGER_JOBS && broker->pending; i++) {
 		if (broker->jobs[i].state != BROKER_NOBODY)
-			broker_read_progress(&broker->jobs[i]);
+			broker_read_progress(broker, &broker->jobs[i]);
 	}
 	for (uint32_t i = 0; i < broker->ledger.n && broker->pending; i++) {
 		const struct extent *extent = &broker->ledger.extents[i];

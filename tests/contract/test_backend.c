@@ -1,5 +1,5 @@
 /*
- * device/backend.h over every backend: host memory, CUDA over the fake driver with both kinds of marks,
+ * device/backend.h over every backend: host memory, CUDA over the fake driver with each kind of marks,
  * and CUDA over the machine's own driver if RLV_TEST_GPU is set. Bytes are seen through copies, as no CPU
  * can touch the memory of a real device.
  */
@@ -18,8 +18,9 @@
 #include "tests/support/fake/fake_cuda.h"
 
 static struct backend *dev;
-static uint64_t extent; /* bytes of one, for this backend */
-static uint64_t marks;  /* of stream_done: they rise over all streams */
+static uint64_t extent;               /* bytes of one, for this backend */
+static uint64_t marks;                /* of stream_done: they rise over all streams */
+static struct backend_progress *page; /* of a backend that was given one */
 
 static int open_host(struct backend **backend_out)
 {
@@ -39,6 +40,26 @@ static int open_cuda_events(struct backend **backend_out)
 	return backend_cuda_open(&(struct backend_cuda_opts){ .events = true }, backend_out);
 }
 
+/* As a job of a broker, whose page is there before the device is open. */
+static int open_cuda_shared(struct backend **backend_out)
+{
+	struct backend_cuda_opts opts = { .events = true };
+	struct backend *host;
+	int ret = open_host(&host);
+
+	if (ret)
+		return ret;
+	ret = host->ops->progress_export(host, &opts.page_fd);
+	host->ops->close(host);
+	if (ret)
+		return ret;
+	ret = backend_cuda_open(&opts, backend_out);
+	page = mmap(NULL, sizeof(*page), PROT_READ, MAP_SHARED, opts.page_fd, 0);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	(void)close(opts.page_fd);
+	return ret;
+}
+
 static const struct subject {
 	const char *name;
 	int (*open)(struct backend **backend_out);
@@ -47,8 +68,10 @@ static const struct subject {
 	{ "host", open_host, false },
 	{ "cuda, fake driver", open_cuda, true },
 	{ "cuda with events, fake driver", open_cuda_events, true },
+	{ "cuda with shared events, fake driver", open_cuda_shared, true },
 	{ "cuda", open_cuda, false },
 	{ "cuda with events", open_cuda_events, false },
+	{ "cuda with shared events", open_cuda_shared, false },
 };
 static const struct subject *subject;
 
@@ -68,6 +91,9 @@ static int end(void **state)
 {
 	(void)state;
 	dev->ops->close(dev);
+	if (page)
+		(void)munmap(page, sizeof(*page));
+	page = NULL;
 	return 0;
 }
 
@@ -200,7 +226,7 @@ TEST_WITH(progress_export__another_mapping_sees_the_marks, begin, end)
 {
 	uint32_t stream = stream_make();
 	struct backend_info info;
-	volatile uint64_t *page;
+	volatile uint64_t *words;
 	int fd, ret = dev->ops->progress_export(dev, &fd);
 
 	dev->ops->info(dev, &info);
@@ -209,13 +235,30 @@ TEST_WITH(progress_export__another_mapping_sees_the_marks, begin, end)
 		return;
 	}
 	assert_int_equal(ret, 0);
-	page = mmap(NULL, BACKEND_STREAMS * sizeof(*page), PROT_READ, MAP_SHARED, fd, 0);
+	words = mmap(NULL, BACKEND_STREAMS * sizeof(*words), PROT_READ, MAP_SHARED, fd, 0);
 	(void)close(fd);
-	assert_ptr_not_equal(page, MAP_FAILED);
+	assert_ptr_not_equal(words, MAP_FAILED);
 	marks = 41;
 	stream_done(stream);
-	assert_int_equal(page[stream], 42);
-	(void)munmap((void *)(uintptr_t)page, BACKEND_STREAMS * sizeof(*page));
+	assert_int_equal(words[stream], 42);
+	(void)munmap((void *)(uintptr_t)words, BACKEND_STREAMS * sizeof(*words));
+}
+
+/* The driver opens an event in other processes alone; so does the fake, but it does not look. */
+TEST_WITH(event_ask__another_process_sees_the_last_mark, begin, end)
+{
+	uint8_t nothing[BACKEND_EVENT_BYTES] = "nothing";
+	uint32_t stream = stream_make();
+
+	assert_true(dev->ops->event_ask(dev, nothing) < 0);
+	stream_done(stream);
+	if (!page)
+		return;
+	assert_int_equal(page->events[stream].made, 1);
+	assert_int_equal(page->events[stream + 1].made, 0);
+	if (subject->fake)
+		assert_int_equal(dev->ops->event_ask(dev, page->events[stream].handle), 0);
+	assert_int_equal(page->reached[stream], marks);
 }
 
 TEST_WITH(host_register__memory_takes_part_in_copies, begin, end)

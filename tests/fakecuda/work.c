@@ -63,6 +63,7 @@ unsigned cuStreamWaitValue64(struct cu_stream *stream, cu_u64 at, uint64_t value
 struct cu_event {
 	struct event_state *state;
 	int fd; /* -1: of this process alone */
+	bool imported;
 };
 
 unsigned cuEventCreate(struct cu_event **event_out, unsigned flags)
@@ -89,6 +90,7 @@ unsigned cuEventCreate(struct cu_event **event_out, unsigned flags)
 		return CU_OUT_OF_MEMORY;
 	}
 	event->state = state;
+	event->imported = false;
 	*event_out = event;
 	return CU_OK;
 }
@@ -97,7 +99,7 @@ unsigned cuEventDestroy(struct cu_event *event)
 {
 	FAKE_ENTER(event_destroy);
 	while (atomic_load(&event->state->done) < atomic_load(&event->state->recorded) &&
-	       event->fd < 0)
+	       !event->imported)
 		(void)usleep(50); /* its op still names the state */
 	(void)munmap(event->state, sizeof(*event->state));
 	if (event->fd >= 0)
@@ -170,7 +172,7 @@ unsigned cuIpcOpenEventHandle(struct cu_event **event_out, struct cu_ipc_event h
 			(void)close(fd);
 		return CU_INVALID_HANDLE;
 	}
-	*event = (struct cu_event){ .state = state, .fd = fd };
+	*event = (struct cu_event){ .state = state, .fd = fd, .imported = true };
 	*event_out = event;
 	return CU_OK;
 }

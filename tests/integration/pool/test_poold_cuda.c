@@ -4,12 +4,14 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "relive/landing.h"
 
 #include "base/os/clock.h"
+#include "device/cuda/backend_cuda.h"
 #include "device/cuda/calls.h"
 #include "tests/support/fake/fake_cuda.h"
 #include "tests/support/fixture/poold_fixture.h"
@@ -194,6 +196,54 @@ TEST_WITH(job__has_memory_of_the_device, begin, end)
 	must(rlv_pool_iteration_end(pool), "end");
 	must(rlv_pool_close(&pool), "close");
 	assert_true(holds(0));
+}
+
+/*
+ * Where the device cannot write marks: a job gives back memory while another stream of it still works, and does not
+ * call the library again. The broker asks the event behind the job's last mark.
+ */
+TEST_WITH(give__is_free_when_the_event_of_a_job_is_done, begin, end)
+{
+	_Atomic uint64_t *gate = aligned_alloc(4096, 4096);
+	struct cu_stream *natives[2];
+	struct rlv_pool *pool, *other;
+	uint32_t first, second;
+	void *ours, *busy;
+	cu_u64 gate_at;
+
+	assert_non_null(gate);
+	atomic_init(gate, 0);
+	assert_int_equal(setenv(CUDA_EVENTS_ENV, "1", 1), 0);
+	pool = join("a");
+	assert_int_equal(unsetenv(CUDA_EVENTS_ENV), 0);
+	other = join("b");
+	driver_open();
+	assert_int_equal(cu->host_register(gate, 4096, CU_HOST_PORTABLE | CU_HOST_DEVICEMAP),
+			 CU_OK);
+	assert_int_equal(cu->host_device_pointer(&gate_at, gate, 0), CU_OK);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(cu->stream_create(&natives[i], CU_STREAM_NON_BLOCKING_FLAG, 0),
+				 CU_OK);
+	must(rlv_pool_stream(pool, natives[0], &first), "stream");
+	must(rlv_pool_stream(pool, natives[1], &second), "stream");
+	must(rlv_pool_iteration_begin(pool, POOLD_SECOND), "begin");
+	must(rlv_pool_alloc(pool, RLV_POOL_ITERATION, EXTENT, first, &ours), "alloc");
+	must(rlv_pool_alloc(pool, RLV_POOL_ITERATION, EXTENT, second, &busy), "alloc");
+	assert_int_equal(cu->stream_wait_value(natives[1], gate_at, 1, CU_WAIT_GEQ), CU_OK);
+	must(rlv_pool_free(pool, busy, 0), "free");
+	must(rlv_pool_free(pool, ours, 0), "free");
+	assert_int_equal(cu->stream_wait(natives[0]), CU_OK);
+	must(rlv_pool_iteration_end(pool), "end");
+	assert_int_equal(poold_status().held_bytes, 2 * EXTENT);
+	atomic_store(gate, 1);
+	assert_true(holds(EXTENT)); /* the job has not looked at the end of the other one's work */
+	must(rlv_pool_close(&other), "close");
+	must(rlv_pool_close(&pool), "close");
+	assert_true(holds(0));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(cu->stream_destroy(natives[i]), CU_OK);
+	assert_int_equal(cu->host_unregister(gate), CU_OK);
+	free(gate);
 }
 
 TEST_WITH(strict__another_job_sees_zeros, begin_strict, end)

@@ -10,6 +10,8 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/rng.h"
 #include "device/cuda/backend_cuda.h"
@@ -28,8 +30,11 @@ struct held {
 	uint8_t value; /* which that work leaves */
 };
 
+enum way { MARKS, EVENTS, SHARED_EVENTS };
+
 static struct {
 	const struct fakecuda_control *fake;
+	struct backend_progress *page; /* of shared events */
 	struct backend *dev;
 	uint32_t streams[JOBS];
 	uint64_t seqs[JOBS]; /* by number of the stream: they go on in the next job that has it */
@@ -38,16 +43,35 @@ static struct {
 	uint64_t uses, hand_overs, waits, kills;
 } pool;
 
-static void pool_open(bool events)
+/* The page of a backend that was open before. */
+static int page_made(void)
 {
-	const struct backend_cuda_opts opts = { .events = events };
+	struct backend *first;
+	int fd;
+
+	assert_int_equal(backend_cuda_open(&(struct backend_cuda_opts){ 0 }, &first), 0);
+	assert_int_equal(first->ops->progress_export(first, &fd), 0);
+	first->ops->close(first);
+	return fd;
+}
+
+static void pool_open(enum way way)
+{
+	struct backend_cuda_opts opts = { .events = way != MARKS };
 	uint64_t va, handle;
 
 	memset(&pool, 0, sizeof(pool));
 	pool.fake = fake_cuda_open();
 	pool.fake->reset();
 	pool.fake->watch_reuse(true);
+	if (way == SHARED_EVENTS)
+		opts.page_fd = page_made();
 	assert_int_equal(backend_cuda_open(&opts, &pool.dev), 0);
+	if (opts.page_fd) {
+		pool.page = mmap(NULL, sizeof(*pool.page), PROT_READ, MAP_SHARED, opts.page_fd, 0);
+		assert_ptr_not_equal(pool.page, MAP_FAILED);
+		(void)close(opts.page_fd);
+	}
 	for (int job = 0; job < JOBS; job++)
 		assert_int_equal(pool.dev->ops->stream_open(pool.dev, NULL, &pool.streams[job]), 0);
 	for (int i = 0; i < EXTENTS; i++) {
@@ -62,10 +86,18 @@ static void pool_open(bool events)
 	pool.fake->hold(1000);
 }
 
+/* Of shared events the jobs' own marks are not looked at: as a broker does it, for a process that is stopped. */
 static bool quiet(const struct held *held)
 {
 	uint64_t seq;
 
+	if (pool.page) {
+		const struct backend_event *event = &pool.page->events[pool.streams[held->job]];
+		int ret = pool.dev->ops->event_ask(pool.dev, event->handle);
+
+		assert_true(ret == 0 || ret == -EAGAIN);
+		return ret == 0;
+	}
 	assert_int_equal(pool.dev->ops->stream_progress(pool.dev, pool.streams[held->job], &seq),
 			 0);
 	return seq >= held->seq;
@@ -143,16 +175,18 @@ static void step(struct rng *rng, bool careful)
 static void pool_close(void)
 {
 	pool.dev->ops->close(pool.dev);
+	if (pool.page)
+		(void)munmap(pool.page, sizeof(*pool.page));
 	pool.fake->reset();
 }
 
-static uint64_t schedule(bool events, bool careful, int steps)
+static uint64_t schedule(enum way way, bool careful, int steps)
 {
 	uint64_t violations;
 	struct rng rng;
 
-	pool_open(events);
-	rng_seed(&rng, test_seed("schedule", 23), events);
+	pool_open(way);
+	rng_seed(&rng, test_seed("schedule", 23), way);
 	for (int i = 0; i < steps; i++)
 		step(&rng, careful);
 	violations = pool.fake->violations(NULL, 0);
@@ -173,19 +207,25 @@ static int steps_wanted(void)
 
 TEST(reuse__never_early_by_marks)
 {
-	assert_int_equal(schedule(false, true, steps_wanted()), 0);
+	assert_int_equal(schedule(MARKS, true, steps_wanted()), 0);
 	assert_true(pool.hand_overs > 1000 && pool.waits > 1000 && pool.kills > 10);
 }
 
 TEST(reuse__never_early_by_events)
 {
-	assert_int_equal(schedule(true, true, steps_wanted() / 4), 0);
+	assert_int_equal(schedule(EVENTS, true, steps_wanted() / 4), 0);
 	assert_true(pool.hand_overs > 100 && pool.waits > 100);
+}
+
+TEST(reuse__never_early_by_shared_events)
+{
+	assert_int_equal(schedule(SHARED_EVENTS, true, steps_wanted() / 4), 0);
+	assert_true(pool.hand_overs > 100 && pool.waits > 100 && pool.kills > 1);
 }
 
 TEST(reuse__early_is_seen_where_marks_are_ignored)
 {
-	assert_true(schedule(false, false, 2000) > 100);
+	assert_true(schedule(MARKS, false, 2000) > 100);
 }
 
 int main(void)

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/mem/alloc.h"
 #include "device/cuda/backend_cuda.h"
 #include "device/cuda/calls.h"
@@ -200,6 +201,104 @@ TEST(marks__are_events_where_the_device_writes_none)
 	end(NULL);
 }
 
+/* A page of progress as a job has one before its device is open. */
+static int page_made(void)
+{
+	struct backend *first;
+	int fd;
+
+	must(backend_cuda_open(&(struct backend_cuda_opts){ 0 }, &first));
+	must(first->ops->progress_export(first, &fd));
+	first->ops->close(first);
+	return fd;
+}
+
+/* A broker asks the event behind the last mark of a job that does not look at its own. */
+TEST(marks__are_shared_events_on_a_page_that_was_given)
+{
+	struct backend_cuda_opts opts = { .events = true };
+	const struct backend_progress *page;
+	uint32_t stream;
+	uint64_t seq;
+
+	fake = fake_cuda_open();
+	fake->reset();
+	opts.page_fd = page_made();
+	must(backend_cuda_open(&opts, &dev));
+	page = mmap(NULL, sizeof(*page), PROT_READ, MAP_SHARED, opts.page_fd, 0);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	own_context();
+	fake->hold(1000);
+	must(dev->ops->stream_open(dev, NULL, &stream));
+	COSTS(6, dev->ops->stream_mark(dev, stream, 1)); /* makes two events and exports one */
+	for (uint64_t mark = 2; mark <= 32; mark++)
+		COSTS(4, dev->ops->stream_mark(dev, stream, mark));
+	COSTS(3, dev->ops->stream_mark(dev, stream, 33));
+	calls_before = fake->calls(NULL);
+	assert_int_equal(dev->ops->event_ask(dev, page->events[stream].handle), -EAGAIN);
+	assert_int_equal(fake->calls(NULL) - calls_before, 4);
+	fake->advance(64000);
+	assert_int_equal(dev->ops->event_ask(dev, page->events[stream].handle), -EAGAIN);
+	fake->advance(1000);
+	COSTS(4, dev->ops->event_ask(dev, page->events[stream].handle));
+	assert_int_equal(page->reached[stream], 0);
+	fake->advance(1000); /* the ring's event is behind it */
+	must(dev->ops->stream_progress(dev, stream, &seq));
+	assert_int_equal(seq, 33);
+	assert_int_equal(page->reached[stream], 33);
+	must(dev->ops->stream_close(dev, stream));
+	must(dev->ops->event_ask(dev, page->events[stream].handle));
+	end(NULL);
+	assert_int_equal(page->events[stream].made, 0);
+	(void)munmap((void *)(uintptr_t)page, sizeof(*page));
+	(void)close(opts.page_fd);
+}
+
+/* Closing waits for what is under way; readers of the page see that it has ended. */
+TEST(close__leaves_the_last_marks_on_the_page)
+{
+	struct backend_cuda_opts opts = { .events = true };
+	const struct backend_progress *page;
+	uint32_t stream;
+
+	fake = fake_cuda_open();
+	fake->reset();
+	opts.page_fd = page_made();
+	must(backend_cuda_open(&opts, &dev));
+	page = mmap(NULL, sizeof(*page), PROT_READ, MAP_SHARED, opts.page_fd, 0);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	fake->hold(1000);
+	must(dev->ops->stream_open(dev, NULL, &stream));
+	must(dev->ops->stream_mark(dev, stream, 5));
+	end(NULL);
+	assert_int_equal(page->reached[stream], 5);
+	(void)munmap((void *)(uintptr_t)page, sizeof(*page));
+	(void)close(opts.page_fd);
+}
+
+TEST(marks__are_not_shared_where_the_device_has_no_ipc_events)
+{
+	struct backend_cuda_opts opts = { 0 };
+	const struct backend_progress *page;
+	uint32_t stream;
+
+	fake = fake_cuda_open();
+	fake->reset();
+	opts.page_fd = page_made();
+	fake->attribute(CU_ATTR_STREAM_MEM_OPS_64, 0);
+	fake->attribute(CU_ATTR_IPC_EVENTS, 0);
+	must(backend_cuda_open(&opts, &dev));
+	page = mmap(NULL, sizeof(*page), PROT_READ, MAP_SHARED, opts.page_fd, 0);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	own_context();
+	must(dev->ops->stream_open(dev, NULL, &stream));
+	COSTS(3, dev->ops->stream_mark(dev, stream, 1));
+	assert_int_equal(page->events[stream].made, 0);
+	end(NULL);
+	(void)munmap((void *)(uintptr_t)page, sizeof(*page));
+	(void)close(opts.page_fd);
+}
+
 TEST(open__says_what_a_device_lacks)
 {
 	fake = fake_cuda_open();
@@ -215,6 +314,18 @@ TEST(open__says_what_a_device_lacks)
 }
 
 static uint64_t worked; /* calls of a lifetime before its close */
+static struct backend_cuda_opts life;
+static struct backend_progress *life_page; /* NULL: it shares no events */
+
+/* What a broker does where marks are shared events. */
+static int ask(uint32_t stream)
+{
+	int ret = -EAGAIN;
+
+	while (ret == -EAGAIN)
+		ret = dev->ops->event_ask(dev, life_page->events[stream].handle);
+	return ret;
+}
 
 /* Every kind of call once; what it made is closed also after a failure. */
 static int lifetime(void)
@@ -222,7 +333,7 @@ static int lifetime(void)
 	uint64_t va, handle, copy, seq;
 	const struct backend_copy one = { 0 };
 	uint32_t stream;
-	int fd = -1, ret = backend_cuda_open(&(struct backend_cuda_opts){ 0 }, &dev);
+	int fd = -1, ret = backend_cuda_open(&life, &dev);
 
 	if (ret)
 		return ret;
@@ -241,6 +352,8 @@ static int lifetime(void)
 	ret = ret ? ret : dev->ops->fill(dev, stream, va, EXTENT, 3);
 	ret = ret ? ret : dev->ops->copy_batch(dev, stream, &one, 0);
 	ret = ret ? ret : dev->ops->stream_mark(dev, stream, 1);
+	if (!ret && life_page)
+		ret = ask(stream);
 	for (seq = 0; !ret && seq < 1;)
 		ret = dev->ops->stream_progress(dev, stream, &seq);
 	ret = ret ? ret : dev->ops->stream_close(dev, stream);
@@ -253,6 +366,43 @@ static int lifetime(void)
 		assert_non_null(strstr(error_last(), ": "));
 	dev->ops->close(dev);
 	return ret;
+}
+
+TEST(calls__of_events_that_fail_are_typed_and_leave_nothing)
+{
+	static const char *const names[] = { "cuEventCreate", "cuEventRecord",
+					     "cuIpcGetEventHandle", "cuIpcOpenEventHandle",
+					     "cuEventQuery" };
+	static const struct {
+		unsigned result;
+		int code;
+	} ways[] = { { CU_UNKNOWN, -EIO },
+		     { CU_OUT_OF_MEMORY, -ENOMEM },
+		     { CU_ILLEGAL_ADDRESS, -ENODEV } };
+
+	fake = fake_cuda_open();
+	fake->reset();
+	life = (struct backend_cuda_opts){ .events = true, .page_fd = page_made() };
+	life_page = mmap(NULL, sizeof(*life_page), PROT_READ, MAP_SHARED, life.page_fd, 0);
+	assert_ptr_not_equal(life_page, MAP_FAILED);
+	must(lifetime());
+	for (size_t i = 0; i < ARRAY_LEN(names) * ARRAY_LEN(ways); i++) {
+		const char *name = names[i % ARRAY_LEN(names)];
+		size_t way = i / ARRAY_LEN(names);
+
+		fake->reset();
+		fake->fail_call(name, 1, ways[way].result);
+		assert_int_equal(lifetime(), ways[way].code);
+		assert_non_null(strstr(error_last(), name));
+		assert_int_equal(fake->violations(NULL, 0), 0);
+		if (ways[way].code != -ENODEV) /* with the device its memory is gone */
+			assert_int_equal(fake->created_bytes() + fake->mapped_bytes(), 0);
+	}
+	fake->reset();
+	(void)munmap(life_page, sizeof(*life_page));
+	(void)close(life.page_fd);
+	life_page = NULL;
+	life = (struct backend_cuda_opts){ 0 };
 }
 
 /* Closing makes up for a call that failed: nothing is left. */
