@@ -6,12 +6,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MOST_TRIES 8u /* of a fetch whose generation is dropped before it is read */
+void weights_given(struct rlv_generations *weights, uint64_t seq)
+{
+	weights->stats.fetched++;
+	meta_progress_read(&weights->watch.progress, seq * 1000, seq);
+}
 
 /* -------- waits -------- */
 
-/* Until the table has a generation above `than`. */
-static int weights_wait(struct rlv_generations *weights, uint64_t than, uint64_t deadline_ns)
+int weights_wait(struct rlv_generations *weights, uint64_t than, uint64_t deadline_ns)
 {
 	const struct clock *clock = weights->kv->set.clock;
 	uint64_t version;
@@ -87,6 +90,23 @@ static int entry_read(struct rlv_generations *weights, const struct weights_gen 
 	return 0;
 }
 
+int weights_anchor_parse(struct weights_buffer *buffer, const struct weights_gen *gen)
+{
+	int ret = weights_anchor_check(buffer->entry, gen->anchor.bytes, gen->seq);
+
+	if (ret == 0 && (buffer->entry->payload != gen->payload ||
+			 weights_tree_hash(buffer->entry) != gen->tree))
+		ret = error_set(-EBADMSG, "version %" PRIu64 " has other tensors than announced",
+				gen->version);
+	if (ret == 0)
+		ret = weights_buffer_parse(buffer);
+	if (ret)
+		return ret;
+	memset(buffer->sums, 0, buffer->entry->n * sizeof(buffer->sums[0]));
+	buffer->bytes = gen->anchor.bytes;
+	return 0;
+}
+
 static int anchor_read(struct rlv_generations *weights, const struct weights_gen *gen,
 		       struct weights_buffer **at)
 {
@@ -98,19 +118,10 @@ static int anchor_read(struct rlv_generations *weights, const struct weights_gen
 	buffer = *at;
 	ret = entry_read(weights, gen, &gen->anchor, buffer->entry);
 	if (ret == 0)
-		ret = weights_anchor_check(buffer->entry, gen->anchor.bytes, gen->seq);
-	if (ret == 0 && (buffer->entry->payload != gen->payload ||
-			 weights_tree_hash(buffer->entry) != gen->tree))
-		ret = error_set(-EBADMSG, "version %" PRIu64 " has other tensors than announced",
-				gen->version);
+		ret = weights_anchor_parse(buffer, gen);
 	if (ret == 0)
-		ret = weights_buffer_parse(buffer);
-	if (ret)
-		return ret;
-	memset(buffer->sums, 0, buffer->entry->n * sizeof(buffer->sums[0]));
-	buffer->seq = gen->seq;
-	buffer->bytes = gen->anchor.bytes;
-	return 0;
+		buffer->seq = gen->seq;
+	return ret;
 }
 
 /* Reads n deltas, side by side; from[k] is that of gens[-k]. */
@@ -169,21 +180,13 @@ static uint32_t deltas_together(const struct weights_gen *gens, uint32_t i, uint
 
 /* -------- generations -------- */
 
-/* How a generation came. */
-struct fetched {
-	uint64_t deltas;
-	bool repaired;
-};
-
-/* Hands the buffer out as generation `index` of the table. */
-static void generation_give(const struct rlv_generations *weights, uint32_t index,
-			    struct weights_buffer *buffer, const struct fetched *how,
-			    struct rlv_generation *out)
+void weights_generation_give(uint64_t version, struct weights_buffer *buffer,
+			     const struct weights_fetched *how, struct rlv_generation *out)
 {
 	struct rlv_generation generation = {
 		.size = sizeof(generation),
 		.n_tensors = buffer->entry->n,
-		.version = weights->table.gens[index].version,
+		.version = version,
 		.tensors = buffer->tensors,
 		.data = (const uint8_t *)buffer->entry + weights_payload_off(buffer->entry),
 		.bytes = buffer->entry->payload,
@@ -264,12 +267,11 @@ static int fetch_give(struct rlv_generations *weights, uint32_t target, bool *re
 	if (ret)
 		return ret;
 	atomic_fetch_add_explicit(&weights->current->holds, 1, memory_order_relaxed);
-	generation_give(weights, target, weights->current,
-			&(struct fetched){ weights->stats.deltas - deltas, *repaired },
-			generation_out);
-	weights->stats.fetched++;
-	meta_progress_read(&weights->watch.progress, weights->current->seq * 1000,
-			   weights->current->seq);
+	weights_generation_give(
+		weights->table.gens[target].version, weights->current,
+		&(struct weights_fetched){ weights->stats.deltas - deltas, *repaired },
+		generation_out);
+	weights_given(weights, weights->current->seq);
 	return 0;
 }
 
@@ -302,7 +304,7 @@ int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than, int6
 	if (ret)
 		return ret;
 	deadline_ns = deadline_after(weights->kv->set.clock, timeout_ns);
-	for (uint32_t i = 0; i < MOST_TRIES; i++) {
+	for (uint32_t i = 0; i < WEIGHTS_TRIES; i++) {
 		ret = weights_wait(weights, newer_than, deadline_ns);
 		if (ret == 0)
 			ret = fetch_give(weights, 0, &repaired, generation_out);
@@ -340,8 +342,9 @@ int rlv_weights_get(struct rlv_generations *weights, uint64_t version,
 		weights_buffer_put(own);
 		return ret;
 	}
-	generation_give(weights, i, own, &(struct fetched){ weights->stats.deltas - deltas, false },
-			generation_out);
+	weights_generation_give(version, own,
+				&(struct weights_fetched){ weights->stats.deltas - deltas, false },
+				generation_out);
 	weights->stats.fetched++;
 	return 0;
 }

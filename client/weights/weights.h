@@ -23,6 +23,8 @@
 
 #include <stdatomic.h>
 
+#define WEIGHTS_TRIES 8u /* of a fetch whose generation is dropped before it is read */
+
 /* An entry of an anchor, with the deltas behind it applied. */
 struct weights_buffer {
 	atomic_uint holds; /* generations given out, and 1 of the handle */
@@ -32,6 +34,14 @@ struct weights_buffer {
 	struct rlv_tensor *tensors;
 	uint64_t *sums; /* of the tensors, as deltas have them */
 	size_t tensors_room, sums_room;
+	struct weights_gen gen; /* of a generation that arrives in parts: arrive.c */
+	uint64_t arrived;       /* of its entry's bytes */
+};
+
+/* How a generation came. */
+struct weights_fetched {
+	uint64_t deltas;
+	bool repaired;
 };
 
 /* What a publisher finds deltas with: the payload of a generation. */
@@ -90,6 +100,13 @@ extern const struct rlv_bytes weights_table_key;
 /* Reads the table, unless it is the one that the handle has. -ENOENT: there is none. Cost: 1 RT, or 3. */
 RLV_MUST_CHECK int weights_refresh(struct rlv_generations *weights);
 
+/* Until the table has a generation above `than`. -ETIMEDOUT. */
+RLV_MUST_CHECK int weights_wait(struct rlv_generations *weights, uint64_t than,
+				uint64_t deadline_ns);
+
+/* A generation of that sequence is given to the program. */
+void weights_given(struct rlv_generations *weights, uint64_t seq);
+
 /* Memory at *ptr_inout of at least n bytes, aligned to 64; what it had is lost. */
 RLV_MUST_CHECK bool weights_make_room(void *ptr_inout, size_t *room, uint64_t n);
 
@@ -110,6 +127,14 @@ static inline bool weights_tensors_fit(const struct rlv_tensor *tensors)
 /* rlv_weights_fetch of a version that the table names; else -EAGAIN. */
 RLV_MUST_CHECK int weights_fetch_version(struct rlv_generations *weights, uint64_t version,
 					 struct rlv_generation *generation_out);
+
+/* Checks the head of the buffer's anchor, and fills its tensors. -EBADMSG, -ENOMEM. */
+RLV_MUST_CHECK int weights_anchor_parse(struct weights_buffer *buffer,
+					const struct weights_gen *gen);
+
+/* Hands the buffer out as the generation of that version. */
+void weights_generation_give(uint64_t version, struct weights_buffer *buffer,
+			     const struct weights_fetched *how, struct rlv_generation *out);
 
 /* Writes the head of an anchor of the tensors to pub.head, and lists in pub.runs
    where head and data lie. n > 0.

@@ -141,6 +141,30 @@ struct rlv_generation {
 RLV_CHECKED int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than,
 				  int64_t timeout_ns, struct rlv_generation *generation_out);
 
+/*
+ * As rlv_weights_fetch, for readers that use first tensors while others are on their way: the first *ready_out tensors
+ * can be read, maybe none yet, and rlv_weights_more brings the next ones, in their order. Names, dtypes, shapes and places of all are there.
+ * Tensors that are ready are checked, all of one version, and do not change any more; bytes of others are not defined. All tensors
+ * are ready at once if deltas lead to the generation, if the newest one is a delta, or if it has fewer bytes than may be under way
+ * (rlv_weights_limit). Nothing is held between the calls: the generation may be released at any time, and does not keep back the
+ * publisher. Errors as rlv_weights_fetch. Thread: owner. Cost: as rlv_weights_fetch, of one part.
+ *
+ *   ret = rlv_weights_begin(weights, 0, -1, &generation, &ready);
+ *   while (ret == 0 && ready < generation.n_tensors)
+ *           ret = rlv_weights_more(weights, &generation, &ready);
+ */
+RLV_CHECKED int rlv_weights_begin(struct rlv_generations *weights, uint64_t newer_than,
+				  int64_t timeout_ns, struct rlv_generation *generation_out,
+				  uint32_t *ready_out);
+
+/*
+ * Reads on until *ready_inout, which is as this handle's call before gave it, has grown. After an error the tensors that are ready stay
+ * so until the generation is released, and the call may be repeated; but not after -EAGAIN (the generation was dropped: begin again,
+ * with what is then the newest) and -EBADMSG. Thread: owner. Cost: 2 RT for each 16 MiB, or bytes of rlv_weights_limit.
+ */
+RLV_CHECKED int rlv_weights_more(struct rlv_generations *weights,
+				 const struct rlv_generation *generation, uint32_t *ready_inout);
+
 /* Gives the generation of that version, if it is still kept; -ENOENT: not any more, or never. It lies in
    memory of its own. Else as rlv_weights_fetch. */
 RLV_CHECKED int rlv_weights_get(struct rlv_generations *weights, uint64_t version,

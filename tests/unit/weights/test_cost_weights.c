@@ -8,6 +8,7 @@
 #include "relive/weights.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 int __real_transport_open(const char *uri, const struct transport_opts *opts,
@@ -204,6 +205,74 @@ TEST(cost__of_a_bound_on_bytes_under_way)
 	expect(rlv_weights_limit(weights, 4095), -EINVAL);
 	expect(rlv_weights_limit(NULL, 0), -EINVAL);
 	must(rlv_weights_close(&weights), "rlv_weights_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+}
+
+#define LAYERS 8u
+
+/* Begins with the newest generation, and reads its first tensors or all, by `bytes` at a time. */
+static struct rlv_weights_info arrive(struct rlv_generations *actor, uint64_t bytes, uint32_t most)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	struct rlv_weights_info before;
+	uint32_t ready = 0;
+
+	must(rlv_weights_limit(actor, bytes), "rlv_weights_limit");
+	before = now(actor);
+	must(rlv_weights_begin(actor, 0, 0, &got, &ready), "rlv_weights_begin");
+	while (ready < most)
+		must(rlv_weights_more(actor, &got, &ready), "rlv_weights_more");
+	for (uint32_t i = 0; i < ready; i++)
+		assert_memory_equal(got.tensors[i].data, &values[i * (ELEMENTS / LAYERS)],
+				    got.tensors[i].bytes);
+	rlv_generation_release(&got);
+	return since(actor, before);
+}
+
+/* Each chunk is read once, in order: 2 round trips for each part. */
+TEST(cost__of_tensors_that_are_read_as_they_arrive)
+{
+	const struct rlv_weights_opts opts = { .size = sizeof(opts),
+					       .bytes = 2 * ELEMENTS + LAYERS * 64,
+					       .keep = 2,
+					       .anchor_every = 1,
+					       .max_clients = 8 };
+	static const struct {
+		uint64_t bytes, parts;
+	} bounds[] = { { 65472, 13 }, { 2 * 65472, 7 }, { 6 * 65472, 3 } };
+	struct rlv_generations *learner = NULL, *actor = NULL;
+	struct rlv_tensor layers[LAYERS];
+	struct rlv_store *store = NULL;
+	struct rlv_weights_info first, all;
+	char names[LAYERS][8];
+
+	for (uint32_t i = 0; i < LAYERS; i++) {
+		snprintf(names[i], sizeof(names[i]), "%u", i);
+		layers[i] = (struct rlv_tensor){ .size = sizeof(layers[i]),
+						 .dtype = RLV_BF16,
+						 .ndim = 1,
+						 .name = names[i],
+						 .shape = { ELEMENTS / LAYERS },
+						 .data = &values[i * (ELEMENTS / LAYERS)] };
+	}
+	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
+	must(rlv_weights_create(store, "policy", &opts, &learner), "rlv_weights_create");
+	must(rlv_weights_publish(learner, layers, LAYERS, 1, 0), "publish");
+	must(rlv_weights_open(store, "policy", &actor), "rlv_weights_open");
+	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+		values[i]++;
+		must(rlv_weights_publish(learner, layers, LAYERS, i + 2, 0), "publish");
+		(void)arrive(actor, bounds[i].bytes, 0); /* a look at the table: it has changed */
+		first = arrive(actor, bounds[i].bytes, 0);
+		all = arrive(actor, bounds[i].bytes, LAYERS);
+		assert_in_range(first.round_trips, 3, 4); /* of a first use of the key 4 */
+		assert_in_range(first.read_bytes, bounds[i].bytes, bounds[i].bytes + 1000);
+		assert_int_equal(all.round_trips, first.round_trips + 2 * (bounds[i].parts - 1));
+		assert_in_range(all.read_bytes, 2 * ELEMENTS,
+				2 * ELEMENTS + 2000 + 500 * bounds[i].parts);
+	}
+	must(rlv_weights_close(&actor), "rlv_weights_close");
+	must(rlv_weights_close(&learner), "rlv_weights_close");
 	must(rlv_store_close(&store), "rlv_store_close");
 }
 
