@@ -228,6 +228,45 @@ static bool fetch_with(const struct fault_plan *plan, uint32_t flags, uint64_t l
 	return came;
 }
 
+/* Reads the newest generation as it arrives, in three parts. */
+static int arrive(struct rlv_generations *actor, struct rlv_generation *got)
+{
+	uint32_t ready = 0;
+	int ret = rlv_weights_limit(actor, 2 * 65472);
+
+	if (ret == 0)
+		ret = rlv_weights_begin(actor, BEFORE, 0, got, &ready);
+	while (ret == 0 && ready < got->n_tensors)
+		ret = rlv_weights_more(actor, got, &ready);
+	return ret;
+}
+
+static bool arrive_with(const struct fault_plan *plan, uint32_t flags, uint64_t live)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	struct scene s;
+	uint64_t before;
+	bool came;
+	int ret;
+
+	scene_open(&s);
+	must(publish(s.learner, BEFORE + 1, flags), "publish");
+	before = opened;
+	fault_set(s.of_actor, plan);
+	ret = arrive(s.actor, &got);
+	came = heal(s.of_actor, plan, before);
+	expect_typed(ret);
+	if (ret == 0)
+		expect_whole(&got);
+	rlv_generation_release(&got);
+	must(arrive(s.actor, &got), "again");
+	assert_int_equal(got.version, BEFORE + 1);
+	expect_whole(&got);
+	rlv_generation_release(&got);
+	assert_int_equal(scene_end(&s, BEFORE + 2), live);
+	return came;
+}
+
 static void sweep(bool (*step)(const struct fault_plan *plan, uint32_t flags, uint64_t live),
 		  uint32_t flags)
 {
@@ -259,6 +298,11 @@ TEST(fetch__of_a_delta_with_a_failing_operation)
 TEST(fetch__of_an_anchor_with_a_failing_operation)
 {
 	sweep(fetch_with, RLV_PUBLISH_ANCHOR);
+}
+
+TEST(arrive__with_a_failing_operation)
+{
+	sweep(arrive_with, RLV_PUBLISH_ANCHOR);
 }
 
 int main(void)

@@ -177,19 +177,36 @@ static int publisher(void *arg)
 	return 1;
 }
 
+/* Fetches a generation by parts. */
+static int arrive(struct rlv_generations *weights, uint64_t than, struct rlv_generation *got)
+{
+	uint32_t ready = 0;
+	int ret = rlv_weights_begin(weights, than, 20 * CLOCK_NS_PER_MS, got, &ready);
+
+	while (ret == 0 && ready < got->n_tensors)
+		ret = rlv_weights_more(weights, got, &ready);
+	return ret;
+}
+
 static int reader(void *arg)
 {
 	struct shared *shared = ((struct fixture *)arg)->shared;
 	struct rlv_generation got = RLV_GENERATION_INIT;
 	struct rlv_generations *weights;
 	uint64_t last = 0;
+	bool odd = false;
 	int ret = join(&weights);
 
+	if (ret == 0)
+		ret = rlv_weights_limit(weights, 64 << 10); /* two parts and a bit */
 	while (ret == 0) {
 		uint64_t acked = atomic_load(&shared->acked);
 
-		ret = rlv_weights_fetch(weights, last, 20 * CLOCK_NS_PER_MS, &got);
+		ret = odd ? arrive(weights, last, &got)
+			  : rlv_weights_fetch(weights, last, 20 * CLOCK_NS_PER_MS, &got);
+		odd = !odd;
 		if (ret == -ETIMEDOUT || ret == -EAGAIN) {
+			rlv_generation_release(&got);
 			ret = 0;
 			continue;
 		}
