@@ -1,7 +1,7 @@
 /*
  * Heap: a part that keeps values under keys (docs/decisions/0019-heap.md).
  *
- *   tree region   superblock | heap_desc | heap_words | pins: a line for each client slot
+ *   tree region   superblock | heap_desc | heap_words | a heap_pin for each client slot
  *                 | heap_extent for each extent | heap_head for each bucket
  *   rows region   superblock | extents, each cut into slots of one size class; a slot holds an entry
  *
@@ -128,6 +128,24 @@ WIRE_SIZE(heap_words, 384);
 WIRE_AT(heap_words, epoch, 192);
 WIRE_AT(heap_words, keys, 256);
 WIRE_AT(heap_words, line, 320);
+
+/*
+ * Line of a client. A word is 0, an epoch, or HEAP_HELD and a head word: what was replaced since the epoch,
+ * and the entry that the head word names, with its chunks, is not reused.
+ *   offset size
+ *        0    8  pin of the call in progress: an epoch; in mode HEAP_DIRECT as below
+ *        8   56  holds
+ */
+#define HEAP_HOLDS 7u
+#define HEAP_HELD (UINT64_C(1) << 63)
+
+struct heap_pin {
+	struct rword64 pin;
+	struct rword64 holds[HEAP_HOLDS];
+};
+
+WIRE_SIZE(heap_pin, WIRE_LINE);
+WIRE_AT(heap_pin, holds, 8);
 
 /*
  *   offset size
@@ -301,6 +319,17 @@ static inline uint64_t head_off(uint64_t word) /* in the rows region */
 static inline uint32_t head_tag(uint64_t word)
 {
 	return (uint32_t)word & HEAD_TAG_MASK;
+}
+
+/* A head word without HEAD_DELETED as a hold has it, and back. */
+static inline uint64_t hold_make(uint64_t word)
+{
+	return HEAP_HELD | word >> 8 << 7 | (word & HEAD_TAG_MASK);
+}
+
+static inline uint64_t hold_word(uint64_t hold)
+{
+	return (hold & ~HEAP_HELD) >> 7 << 8 | (hold & HEAD_TAG_MASK);
 }
 
 #define EXTENT_SEQ_BITS 40

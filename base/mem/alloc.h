@@ -104,6 +104,18 @@ void pages_free(struct pages *pages);
  */
 void pages_populate(void *ptr, size_t bytes);
 
+struct pages_view {
+	void *at; /* the same bytes again */
+	void *base;
+	size_t bytes; /* of whole pages */
+};
+
+/* Maps shared pages of this process a second time; they stay when the first mapping ends. -ENOTSUP: the pages are
+   private, or huge. Thread: any. */
+int pages_view_open(const void *at, size_t bytes, bool writable, struct pages_view *out)
+	RLV_MUST_CHECK;
+void pages_view_close(struct pages_view *view);
+
 /* True if the kernel honours MADV_HUGEPAGE for private memory. Looked up once. */
 bool pages_thp_allowed(void);
 

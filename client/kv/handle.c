@@ -50,7 +50,7 @@ static int kv_attach(void *ctx, uint32_t p, bool returned, void **access_out)
 		kv->fenced |= slot.state != SLOT_LIVE || slot.lease != kv->slot.lease;
 		if (kv->fenced)
 			return 0;
-		ret = heap_settle(heap, kv->slot.owner);
+		ret = heap_settle_self(heap, kv->slot.owner);
 		if (ret)
 			return ret;
 	}

@@ -38,6 +38,7 @@ struct rlv_kv {
 	struct kv_owned *owned;      /* of each part, if parts have copies: copies.c */
 	uint32_t at[HEAP_MAX_PARTS]; /* the catalog's part that has each part */
 	struct kv_filler filler;     /* if parts have copies: filler.c */
+	_Atomic uint32_t n_views;    /* open ones: view.h */
 	const void *last;            /* access of the last call: what it gave out lies there */
 	void *kept[2];               /* or here, if the access has ended since */
 };

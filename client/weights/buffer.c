@@ -24,6 +24,10 @@ void weights_buffer_put(struct weights_buffer *buffer)
 	/* Readers of the buffer in other threads are done with it before it is freed. */
 	if (!buffer || atomic_fetch_sub_explicit(&buffer->holds, 1, memory_order_acq_rel) > 1)
 		return;
+	if (buffer->view)
+		kv_view_close(buffer->view);
+	mem_free(buffer->view);
+	mem_free(buffer->crossing);
 	mem_free(buffer->entry);
 	mem_free(buffer->tensors);
 	mem_free(buffer->sums);

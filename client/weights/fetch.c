@@ -8,6 +8,7 @@
 
 void weights_given(struct rlv_generations *weights, uint64_t seq)
 {
+	weights->has = seq;
 	weights->stats.fetched++;
 	meta_progress_read(&weights->watch.progress, seq * 1000, seq);
 }

@@ -241,6 +241,8 @@ int rlv_weights_close(struct rlv_generations **weights)
 
 	if (!weights || !*weights)
 		return 0;
+	if (atomic_load_explicit(&(*weights)->kv->n_views, memory_order_acquire))
+		return error_set(-EBUSY, "weights: mapped generations are not released yet");
 	ret = weights_end(*weights);
 	*weights = NULL;
 	return ret;
@@ -268,8 +270,7 @@ int rlv_weights_info(struct rlv_generations *weights, struct rlv_weights_info *i
 		info.oldest = weights->table.gens[weights->table.n - 1].version;
 	}
 	if (weights->table.n)
-		info.publish_lag =
-			weights->table.gens[0].seq - (weights->current ? weights->current->seq : 0);
+		info.publish_lag = weights->table.gens[0].seq - weights->has;
 	info.keep = weights->table.keep;
 	info.anchor_every = weights->table.anchor_every;
 	info.round_trips = heap.round_trips;

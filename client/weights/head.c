@@ -16,8 +16,8 @@ static int tensor_read(const struct rlv_tensor *tensor, uint32_t size, struct we
 {
 	size_t name = tensor->name ? strnlen(tensor->name, RLV_TENSOR_NAME_BYTES) : 0;
 
-	if (tensor->size != size || tensor->reserved)
-		return error_set(-EINVAL, "its size differs, or reserved is not 0");
+	if (tensor->size != size)
+		return error_set(-EINVAL, "its size differs");
 	if (name == 0 || name == RLV_TENSOR_NAME_BYTES)
 		return error_set(-EINVAL, "its name has 1 to %u bytes", WEIGHTS_NAME_MAX);
 	if (tensor->ndim > RLV_TENSOR_DIMS)

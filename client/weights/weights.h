@@ -13,7 +13,7 @@
 #ifndef RLV_CLIENT_WEIGHTS_WEIGHTS_H
 #define RLV_CLIENT_WEIGHTS_WEIGHTS_H
 
-#include "client/kv/kv.h"
+#include "client/kv/view.h"
 
 #include "ds/weights/changes.h"
 #include "ds/weights/table.h"
@@ -36,6 +36,8 @@ struct weights_buffer {
 	size_t tensors_room, sums_room;
 	struct weights_gen gen; /* of a generation that arrives in parts: arrive.c */
 	uint64_t arrived;       /* of its entry's bytes */
+	struct kv_view *view;   /* of a mapped generation, whose entry is only the head; else NULL */
+	uint8_t *crossing;      /* its tensors that are not in one chunk */
 };
 
 /* How a generation came. */
@@ -76,6 +78,7 @@ struct rlv_generations {
 	struct weights_table table;
 	uint64_t table_version; /* of its key */
 	struct weights_buffer *current, *spare;
+	uint64_t has;    /* sequence of the generation that was given last; 0 = none */
 	uint8_t *deltas; /* as read */
 	size_t deltas_room;
 	struct weights_publisher pub;

@@ -70,11 +70,13 @@ RLV_MUST_CHECK int heap_open_part(const void *desc, uint32_t s, const struct par
 void heap_close_part(struct part *part);
 
 /*
- * Makes orphans of the owner's extents and withdraws its pin. The owner makes no change any more. An
+ * Makes orphans of the owner's extents and withdraws its pin and holds. The owner makes no change any more. An
  * entry that no head names was never put; one that a head names is complete. May be repeated. Cost:
  * reads the extent words, and one phase for each extent of the owner.
  */
 RLV_MUST_CHECK int heap_settle(struct heap *heap, uint32_t owner);
+/* The same by the owner itself, which goes on: its holds stay. */
+RLV_MUST_CHECK int heap_settle_self(struct heap *heap, uint32_t owner);
 /* The same where it is known that the heap is a clover one. */
 RLV_MUST_CHECK int heap_settle_extents(struct heap *heap, uint32_t owner);
 
@@ -139,6 +141,11 @@ uint32_t heap_class_of(uint64_t bytes);
 static inline uint64_t heap_pin_off(uint32_t owner)
 {
 	return HEAP_PINS_OFF + (uint64_t)(owner - 1) * WIRE_LINE;
+}
+
+static inline uint64_t heap_holds_off(uint32_t owner)
+{
+	return heap_pin_off(owner) + offsetof(struct heap_pin, holds);
 }
 
 static inline uint64_t heap_extent_off(const struct heap *heap, uint32_t extent)

@@ -156,6 +156,24 @@ RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key 
 #define HEAP_MANY 64u
 #define HEAP_AHEAD 12u /* entries that are fetched into the cache before they are copied */
 
+/* A value in chunks that stays where it is, in the mapping of the rows region. */
+struct heap_hold {
+	const struct heap_manifest *manifest; /* checked; owned */
+	uint64_t len, version;
+	uint32_t place; /* of the hold, in the client's line */
+};
+
+/*
+ * Holds the newest version of a key, if it is in chunks: they are not reused until heap_hold_end, also when others
+ * replace the value, the access is closed or the part leaves; heap_settle ends holds, too. The bytes are not checked. *out
+ * has no manifest if the value is in one entry. For clover in place; else -ENOTSUP. Errors: -EACCES (no slot), -EBUSY (all
+ * HEAP_HOLDS are in use), -ENOENT, -EBADMSG.
+ */
+RLV_MUST_CHECK int heap_hold(struct heap_access *acc, const struct chain_key *key,
+			     struct heap_hold *out);
+/* line: the client's, wherever it is mapped. Thread: any. */
+void heap_hold_end(const struct heap_pin *line, const struct heap_hold *hold);
+
 /* One key of heap_get_many, with the caller's memory for its value. */
 struct heap_ask {
 	struct chain_key key;

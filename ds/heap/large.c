@@ -369,3 +369,90 @@ int heap_large_get(struct heap_access *acc, const struct chain_key *key,
 	mem_free(manifest);
 	return ret;
 }
+
+/* -------- hold -------- */
+
+/* Copies the manifest that the stage has, if it has one. */
+static int hold_manifest(struct heap_access *acc, struct heap_hold *out)
+{
+	const struct heap_desc *desc = &acc->heap->desc;
+	struct heap_entry entry;
+	const uint8_t *value;
+	void *copy;
+
+	memcpy(&entry, acc->stage, sizeof(entry));
+	out->version = entry.version;
+	if (!(entry.flags & ENTRY_MANIFEST))
+		return 0;
+	value = acc->stage + sizeof(entry) + entry.key_len;
+	if (!heap_manifest_check(desc, value, entry.len, entry.epoch))
+		return error_set(-EBADMSG, "heap %s: a manifest is damaged", desc->name);
+	copy = mem_alloc(entry.len);
+	if (!copy)
+		return error_set(-ENOMEM, "heap: cannot allocate memory for a manifest");
+	memcpy(copy, value, entry.len);
+	out->manifest = copy;
+	out->len = entry.epoch;
+	return 0;
+}
+
+/* Finds the key and reads its entry into the stage, behind a pin; *word_out is its head word. */
+static int hold_find(struct heap_access *acc, const struct chain_key *key, uint64_t *word_out)
+{
+	struct heap_found found = { 0 };
+	int ret = heap_find(acc, key, &found);
+
+	*word_out = found.word;
+	if (ret == -ENOSPC || (ret == 0 && (!found.word || found.word & HEAD_DELETED)))
+		return error_set(-ENOENT, "no such key");
+	if (ret == 0)
+		ret = heap_read_entry(acc, heap_found_at(&found), key, HEAP_GUESS_BYTES, true);
+	if (ret < 0)
+		return ret;
+	return ret == CHAIN_OK ? 0 : heap_torn(acc, found.bucket);
+}
+
+int heap_hold(struct heap_access *acc, const struct chain_key *key, struct heap_hold *out)
+{
+	const struct region *tree = acc->heap->tree;
+	const struct heap_pin *line;
+	uint64_t word, epoch;
+	uint32_t i = 0;
+	int ret;
+
+	if (!acc->in_place)
+		return error_set(-ENOTSUP, "heap %s is not in memory of this host that is mapped",
+				 acc->heap->desc.name);
+	if (!acc->owner)
+		return error_set(-EACCES, "heap %s: a reader without a client slot holds nothing",
+				 acc->heap->desc.name);
+	line = (const void *)(tree->base + heap_pin_off(acc->owner));
+	while (i < HEAP_HOLDS && rword64_load_relaxed(&line->holds[i]))
+		i++;
+	if (i == HEAP_HOLDS)
+		return error_set(-EBUSY,
+				 "heap %s: this client holds %u values already: release one",
+				 acc->heap->desc.name, HEAP_HOLDS);
+	*out = (struct heap_hold){ .place = i };
+	ret = transport_load(acc->heap->tree, HEAP_WORDS_OFF + offsetof(struct heap_words, epoch),
+			     &epoch);
+	if (ret)
+		return ret;
+	/* H2 pairs with H3: the pin, then heads are read. */
+	rword64_announce_early(&line->holds[i], space_epoch(epoch));
+	ret = transport_order(tree->tr);
+	acc->pinned = true;
+	if (ret == 0)
+		ret = hold_find(acc, key, &word);
+	if (ret == 0)
+		ret = hold_manifest(acc, out);
+	acc->pinned = false;
+	/* By one store: who sees no pin any more sees the hold. */
+	rword64_withdraw(&line->holds[i], ret == 0 && out->manifest ? hold_make(word) : 0);
+	return ret;
+}
+
+void heap_hold_end(const struct heap_pin *line, const struct heap_hold *hold)
+{
+	rword64_withdraw(&line->holds[hold->place], 0);
+}

@@ -19,7 +19,7 @@ int heap_access_open(struct heap_access *acc, struct heap *heap, uint32_t owner)
 	return heap_access_begin(acc, heap, owner, planes[heap->desc.mode]);
 }
 
-int heap_settle(struct heap *heap, uint32_t owner)
+int heap_settle_self(struct heap *heap, uint32_t owner)
 {
 	if (heap->desc.mode != HEAP_DIRECT)
 		return heap_settle_extents(heap, owner);
@@ -27,6 +27,14 @@ int heap_settle(struct heap *heap, uint32_t owner)
 		return error_set(-EINVAL, "owner %u: the heap has owners 1 to %u", owner,
 				 heap->desc.max_clients);
 	return direct_settle(heap, owner);
+}
+
+int heap_settle(struct heap *heap, uint32_t owner)
+{
+	static const uint64_t none[HEAP_HOLDS];
+	int ret = heap_settle_self(heap, owner);
+
+	return ret ? ret : transport_store(heap->tree, heap_holds_off(owner), none, sizeof(none));
 }
 
 int heap_move(struct heap *from, struct heap *to, struct heap_move_at *at, uint64_t bytes,

@@ -56,14 +56,32 @@ static void limbo_slot(struct space_extent *extent, uint32_t i)
 	extent->n_limbo++;
 }
 
-static void free_limbo(struct space_extent *extent)
+/* True if a client holds what was in the slot. */
+static bool slot_is_held(const struct space *space, const struct space_extent *extent, uint32_t i)
 {
-	for (uint32_t i = extent->limbo, next; i != NONE; i = next) {
-		next = extent->slots[i];
-		free_slot(extent, i);
-	}
+	for (size_t k = 0; k < space->n_holds; k++)
+		if (extent->words && extent->words[i]
+			    ? space->holds[k] == extent->words[i]
+			    : head_off(space->holds[k]) == slot_off(space, extent, i))
+			return true;
+	return false;
+}
+
+/* Frees the slots of the limbo list that nobody holds. */
+static void free_limbo(const struct space *space, struct space_extent *extent)
+{
+	uint32_t next, first = extent->limbo;
+
 	extent->limbo = NONE;
 	extent->n_limbo = 0;
+	for (uint32_t i = first; i != NONE; i = next) {
+		next = extent->slots[i];
+		if (slot_is_held(space, extent, i))
+			limbo_slot(extent, i);
+		else
+			free_slot(extent, i);
+	}
+	extent->n_held = extent->n_limbo;
 }
 
 static void extent_free(struct space_extent *extent)
@@ -158,29 +176,61 @@ static int extent_sweep(struct space *space, struct space_extent *extent)
 	return 0;
 }
 
-/* *least_out: the epoch below which no other client has a pin. */
-static int space_least_pin(struct space *space, uint64_t epoch, uint64_t *least_out)
+static int space_add_hold(struct space *space, uint64_t word)
 {
-	struct rword64_line lines[LINES_AT_ONCE];
-	uint32_t clients = space->heap->desc.max_clients;
-	uint64_t least = epoch;
+	size_t to = space->holds_room + 16;
 
-	for (uint32_t first = 0; first < clients; first += LINES_AT_ONCE) {
-		uint32_t n = (uint32_t)min_u64(clients - first, LINES_AT_ONCE);
-		int ret = transport_fetch(space->heap->tree, heap_pin_off(first + 1), lines,
-					  n * (uint32_t)sizeof(lines[0]));
-
-		if (ret)
-			return ret;
-		for (uint32_t i = 0; i < n; i++)
-			if (lines[i].word.raw && first + i + 1 != space->owner)
-				least = min_u64(least, lines[i].word.raw);
+	if (space->n_holds == space->holds_room) {
+		if (!mem_grow(&space->holds, space->holds_room, to, sizeof(space->holds[0])))
+			return error_set(-ENOMEM, "heap: cannot allocate memory for holds");
+		space->holds_room = to;
 	}
-	*least_out = least;
+	space->holds[space->n_holds++] = word;
 	return 0;
 }
 
-/* Frees limbo slots that no client can read; *left_out: others are left. */
+/* Takes the line of another client: its holds, and in *least_inout its pins. Our own pin holds back nothing. */
+static int space_take_line(struct space *space, const struct heap_pin *line, bool ours,
+			   uint64_t *least_inout)
+{
+	int ret = 0;
+
+	if (line->pin.raw && !ours)
+		*least_inout = min_u64(*least_inout, line->pin.raw);
+	for (uint32_t i = 0; ret == 0 && i < HEAP_HOLDS; i++) {
+		uint64_t hold = line->holds[i].raw;
+
+		if (hold & HEAP_HELD)
+			ret = space_add_hold(space, hold_word(hold));
+		else if (hold)
+			*least_inout = min_u64(*least_inout, hold);
+	}
+	return ret;
+}
+
+/* *least_out: the epoch below which no other client has a pin. Sets the holds. */
+static int space_least_pin(struct space *space, uint64_t epoch, uint64_t *least_out)
+{
+	struct heap_pin lines[LINES_AT_ONCE];
+	uint32_t clients = space->heap->desc.max_clients;
+	uint64_t least = epoch;
+	int ret = 0;
+
+	space->n_holds = 0;
+	for (uint32_t first = 0; ret == 0 && first < clients; first += LINES_AT_ONCE) {
+		uint32_t n = (uint32_t)min_u64(clients - first, LINES_AT_ONCE);
+
+		ret = transport_fetch(space->heap->tree, heap_pin_off(first + 1), lines,
+				      n * (uint32_t)sizeof(lines[0]));
+		for (uint32_t i = 0; ret == 0 && i < n; i++)
+			ret = space_take_line(space, &lines[i], first + i + 1 == space->owner,
+					      &least);
+	}
+	*least_out = least;
+	return ret;
+}
+
+/* Frees limbo slots that no client can read; *left_out: others are left, beside held ones. */
 static int space_ripen(struct space *space, bool *left_out)
 {
 	const uint64_t off = HEAP_WORDS_OFF + offsetof(struct heap_words, epoch);
@@ -212,8 +262,8 @@ static int space_ripen(struct space *space, bool *left_out)
 			struct space_extent *extent = space->extents[i];
 
 			if (extent->n_limbo && extent->tag && extent->tag < least)
-				free_limbo(extent);
-			left |= extent->n_limbo != 0;
+				free_limbo(space, extent);
+			left |= extent->n_limbo > extent->n_held;
 		}
 		*left_out = left;
 	}
@@ -244,7 +294,7 @@ static int space_tag(struct space *space)
 
 static bool sweep_wanted(const struct space_extent *extent, uint32_t cls)
 {
-	return (!cls || extent->cls == cls) && !extent->n_limbo && extent->n_live;
+	return (!cls || extent->cls == cls) && extent->n_limbo == extent->n_held && extent->n_live;
 }
 
 /*
@@ -656,4 +706,5 @@ void space_fini(struct space *space)
 	while (space->n)
 		extent_forget(space, space->n - 1);
 	mem_free(space->extents);
+	mem_free(space->holds);
 }

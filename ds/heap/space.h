@@ -16,6 +16,10 @@
  * the tree region, 0 = idle; an old pin is safe, it only delays. Nobody waits for a guessed time. A
  * stopped client inside a call holds back what was replaced since, until it goes on or is fenced.
  *
+ * A client may hold an entry beyond a call (heap_hold). Its word in the client's line is first an epoch, as a
+ * pin, and then, by one store, the head word that named the entry. From then on the entry alone, with its
+ * chunks, stays in limbo.
+ *
  * A client that returns its slot or dies leaves orphans (heap_settle). Who takes one over reads the
  * headers of its slots for their buckets, and sweeps it.
  *
@@ -34,6 +38,7 @@ struct space_extent {
 	uint64_t word; /* its extent word, which only we change */
 	uint32_t index, cls, n_slots;
 	uint32_t n_free, n_live, n_limbo;
+	uint32_t n_held;      /* of limbo slots, at the last look */
 	uint32_t free, limbo; /* first of each list */
 	uint64_t tag;         /* epoch of the sweep that filled the limbo list */
 	uint64_t seen;        /* count of retired entries at the last sweep */
@@ -52,6 +57,8 @@ struct space {
 	bool prefetchw; /* slots are in place, and the CPU can fetch lines to be written */
 	struct space_extent **extents;
 	size_t n, room;
+	uint64_t *holds; /* of all clients at the last look, as head words */
+	size_t n_holds, holds_room;
 	struct space_extent *current[SPACE_CLASSES]; /* last used, may be NULL */
 };
 

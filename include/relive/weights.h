@@ -55,7 +55,7 @@ RLV_CHECKED int rlv_weights_open(struct rlv_store *store, const char *name,
 				 struct rlv_generations **weights_out);
 
 /* Closes a handle and sets *weights to NULL; NULL is a no-op. Generations that it gave out stay valid until they are
-   released. After an error the handle is closed, too. Thread: owner. */
+   released. -EBUSY: mapped ones are not released yet, and the handle stays open; after other errors it is closed, too. Thread: owner. */
 RLV_CHECKED int rlv_weights_close(struct rlv_generations **weights);
 
 /*
@@ -69,9 +69,9 @@ RLV_CHECKED int rlv_weights_limit(struct rlv_generations *weights, uint64_t byte
 
 struct rlv_tensor {
 	uint32_t size;
-	uint32_t dtype; /* enum rlv_dtype */
-	uint32_t ndim;  /* 0 = scalar */
-	uint32_t reserved;
+	uint32_t dtype;  /* enum rlv_dtype */
+	uint32_t ndim;   /* 0 = scalar */
+	uint32_t mapped; /* out, in generations: 1 = data is memory of the store: rlv_weights_map */
 	const char *name; /* unique; any text */
 	uint64_t shape[RLV_TENSOR_DIMS];
 	const void *data; /* C-contiguous */
@@ -122,11 +122,12 @@ struct rlv_generation {
 	uint32_t n_tensors;
 	uint64_t version;
 	const struct rlv_tensor *tensors; /* data is aligned to 64 */
-	const void *data;                 /* of all tensors together, in their order */
+	const void *data; /* of all tensors together, in their order; NULL: mapped */
 	uint64_t bytes;
 	uint32_t n_deltas; /* that were applied for it */
 	uint32_t flags;    /* enum rlv_generation_flags */
 	void *hold;        /* private */
+	uint64_t mapped;   /* bytes of tensors that were not copied: rlv_weights_map */
 };
 #define RLV_GENERATION_INIT RLV_SIZED(struct rlv_generation)
 
@@ -164,6 +165,20 @@ RLV_CHECKED int rlv_weights_begin(struct rlv_generations *weights, uint64_t newe
  */
 RLV_CHECKED int rlv_weights_more(struct rlv_generations *weights,
 				 const struct rlv_generation *generation, uint32_t *ready_inout);
+
+/*
+ * As rlv_weights_fetch without a copy, on one host: tensors are read where the publisher put them. Their memory is not used again
+ * until the generation is released, while publishers go on; the heap has room for two such generations beside those that
+ * it keeps, and is full (-ENOSPC of publishes) where handles hold more. When a process ends, what it held is freed by the fence.
+ * tensors[i].mapped says which tensors were not copied: those that are in one chunk of the heap, of at most bytes / 128 rounded up to a
+ * power of two, 64 KiB to 16 MiB; the others, and a generation that is shorter than a chunk, are copied. Checksums of mapped tensors
+ * are not compared. A store to mapped memory is a SIGSEGV. A handle with mapped generations is not closed (-EBUSY).
+ * Errors: those of rlv_weights_fetch; -ENOTSUP (the memory is of another host, of this process alone (embed:), has huge pages or copies; or the
+ * newest generation is a delta only: fetch it, or publish with RLV_PUBLISH_ANCHOR or opts.anchor_every 1), -EACCES (the store was opened
+ * read-only), -EBUSY (the handle has 7 mapped generations). Thread: owner.
+ */
+RLV_CHECKED int rlv_weights_map(struct rlv_generations *weights, uint64_t newer_than,
+				int64_t timeout_ns, struct rlv_generation *generation_out);
 
 /* Gives the generation of that version, if it is still kept; -ENOENT: not any more, or never. It lies in
    memory of its own. Else as rlv_weights_fetch. */

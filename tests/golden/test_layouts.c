@@ -632,6 +632,7 @@ static void put_heap(FILE *out)
 
 	STRUCT(heap_desc);
 	STRUCT(heap_words);
+	STRUCT(heap_pin);
 	STRUCT(heap_extent);
 	STRUCT(heap_head);
 	STRUCT(heap_cell);

@@ -344,6 +344,96 @@ TEST(publishers_and_readers__are_killed_at_any_time)
 	tear_down(&fx);
 }
 
+/* -------- a process that holds generations -------- */
+
+#define LARGE (2u << 20)
+
+static int publish_large(struct rlv_generations *weights, uint64_t version)
+{
+	static uint8_t bytes[LARGE];
+	const struct rlv_tensor tensor = { .size = sizeof(tensor),
+					   .dtype = RLV_U8,
+					   .ndim = 1,
+					   .name = "x",
+					   .shape = { LARGE },
+					   .data = bytes };
+
+	memset(bytes, (int)version, sizeof(bytes));
+	return rlv_weights_publish(weights, &tensor, 1, version, 0);
+}
+
+/* Maps each generation that it sees, and releases none. */
+static int holder(void *arg)
+{
+	struct shared *shared = ((struct fixture *)arg)->shared;
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	struct rlv_generations *weights = NULL;
+	struct rlv_store *store = NULL;
+	int ret = rlv_store_open("shm:s", NULL, &store);
+
+	if (ret == 0)
+		ret = rlv_weights_open(store, "large", &weights);
+	while (ret == 0) {
+		ret = rlv_weights_map(weights, got.version, -1, &got);
+		if (ret == 0)
+			atomic_store(&shared->fetched, got.version);
+	}
+	fprintf(stderr, "map: %d %s\n", ret, rlv_last_error());
+	atomic_store(&shared->failed, 1);
+	return 1;
+}
+
+struct held {
+	struct fixture fx;
+	struct rlv_generations *large;
+	uint64_t version; /* the newest */
+};
+
+static bool is_held(void *arg)
+{
+	struct held *held = arg;
+	struct shared *shared = held->fx.shared;
+
+	return atomic_load(&shared->fetched) == held->version || atomic_load(&shared->failed);
+}
+
+static bool publishes(void *arg)
+{
+	struct held *held = arg;
+
+	if (publish_large(held->large, held->version + 1))
+		return false;
+	held->version++;
+	return true;
+}
+
+/* It holds so many that the heap is full; the fence frees them. */
+TEST(holder__is_killed)
+{
+	const struct rlv_weights_opts opts = {
+		.size = sizeof(opts), .bytes = LARGE, .keep = KEEP, .anchor_every = 1
+	};
+	struct held held = { .large = NULL };
+	pid_t pid;
+
+	set_up(&held.fx);
+	must(rlv_weights_create(held.fx.store, "large", &opts, &held.large), "rlv_weights_create");
+	assert_true(publishes(&held));
+	pid = processes_fork(&held.fx.ps, holder, &held.fx);
+	do {
+		assert_true(processes_until(is_held, &held));
+		if (atomic_load(&held.fx.shared->failed))
+			(void)processes_log_has(&held.fx.ps, pid, "map");
+		assert_int_equal(atomic_load(&held.fx.shared->failed), 0);
+	} while (publishes(&held));
+	expect(publish_large(held.large, held.version + 1), -ENOSPC);
+	assert_in_range(held.version, KEEP + 2, KEEP + 5);
+	processes_kill(&held.fx.ps, pid, SIGKILL);
+	assert_true(processes_until(publishes, &held));
+	must(rlv_weights_close(&held.large), "rlv_weights_close");
+	tear_down(&held.fx);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);

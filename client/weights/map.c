@@ -1,0 +1,153 @@
+/*
+ * map.c - rlv_weights_map: a generation whose tensors stay in the chunks of its anchor. The head is copied, and checked
+ * then: from there on nobody can change it.
+ */
+#include "client/weights/weights.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#define MOST_TRIES 8u /* of a generation that is dropped before it is held */
+
+static int mapped_damaged(const struct weights_gen *gen)
+{
+	return error_set(-EBADMSG, "version %" PRIu64 " has other tensors than announced",
+			 gen->version);
+}
+
+/* Copies the head out of the view, and checks it. */
+static int mapped_head(struct weights_buffer *buffer, const struct weights_gen *gen)
+{
+	struct weights_entry head;
+	uint64_t bytes;
+	int ret;
+
+	if (gen->anchor.bytes < sizeof(head))
+		return mapped_damaged(gen);
+	kv_view_copy(buffer->view, 0, sizeof(head), &head);
+	if (head.head_bytes > gen->anchor.bytes - sizeof(head))
+		return mapped_damaged(gen);
+	bytes = weights_payload_off(&head);
+	if (!weights_make_room(&buffer->entry, &buffer->room, bytes))
+		return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes", bytes);
+	kv_view_copy(buffer->view, 0, bytes, buffer->entry);
+	ret = buffer->entry->head_bytes == head.head_bytes
+		      ? weights_anchor_check(buffer->entry, gen->anchor.bytes, gen->seq)
+		      : mapped_damaged(gen);
+	if (ret == 0 && (buffer->entry->payload != gen->payload ||
+			 weights_tree_hash(buffer->entry) != gen->tree))
+		ret = mapped_damaged(gen);
+	return ret ? ret : weights_buffer_parse(buffer);
+}
+
+/* Points the tensors to where they are; copies those that are in several chunks. */
+static int mapped_tensors(struct weights_buffer *buffer, uint64_t *mapped_out)
+{
+	const struct weights_tensor *from = weights_tensors(buffer->entry);
+	uint64_t payload = weights_payload_off(buffer->entry), crossing = 0, at = 0;
+	uint32_t n = buffer->entry->n;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct rlv_tensor *to = &buffer->tensors[i];
+
+		to->data = kv_view_at(buffer->view, payload + from[i].off, from[i].bytes);
+		to->mapped = to->data && from[i].bytes;
+		*mapped_out += to->mapped ? from[i].bytes : 0;
+		crossing += to->mapped ? 0 : align_up(from[i].bytes, WEIGHTS_ALIGN);
+	}
+	buffer->crossing = mem_aligned(WEIGHTS_ALIGN, max_u64(crossing, WEIGHTS_ALIGN));
+	if (!buffer->crossing)
+		return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes", crossing);
+	for (uint32_t i = 0; i < n; i++) {
+		if (buffer->tensors[i].mapped)
+			continue;
+		buffer->tensors[i].data = buffer->crossing + at;
+		kv_view_copy(buffer->view, payload + from[i].off, from[i].bytes,
+			     buffer->crossing + at);
+		at += align_up(from[i].bytes, WEIGHTS_ALIGN);
+	}
+	return 0;
+}
+
+/* Holds the anchor of the newest generation. */
+static int mapped_open(struct rlv_generations *weights, struct weights_buffer *buffer)
+{
+	const struct weights_gen *gen = &weights->table.gens[0];
+	struct weights_key key = weights_entry_key(gen->owner, gen->anchor_index);
+	struct kv_view *view = mem_alloc(sizeof(*view));
+	int ret = view ? kv_view_open(weights->kv, weights_key_bytes(&key), view)
+		       : error_set(-ENOMEM, "weights: cannot allocate memory");
+
+	if (ret || !view->hold.manifest) {
+		mem_free(view);
+		return ret;
+	}
+	buffer->view = view;
+	if (view->hold.version != gen->anchor.entry)
+		return error_set(-EAGAIN, "version %" PRIu64 " was dropped before it was held",
+				 gen->version);
+	return view->hold.len == gen->anchor.bytes ? 0 : mapped_damaged(gen);
+}
+
+static int map_newest(struct rlv_generations *weights, struct rlv_generation *generation_out)
+{
+	const struct weights_gen *gen = &weights->table.gens[0];
+	struct rlv_generation generation = { .size = sizeof(generation), .version = gen->version };
+	struct weights_buffer *buffer = mem_zalloc(sizeof(*buffer));
+	int ret = 0;
+
+	if (!buffer)
+		return error_set(-ENOMEM, "weights: cannot allocate memory");
+	atomic_init(&buffer->holds, 1);
+	if (!gen->anchor.entry)
+		ret = error_set(-ENOTSUP,
+				"version %" PRIu64 " is a delta: fetch it, or publish with "
+				"RLV_PUBLISH_ANCHOR or opts.anchor_every 1",
+				gen->version);
+	if (ret == 0)
+		ret = mapped_open(weights, buffer);
+	if (ret == 0 && !buffer->view) { /* in one entry */
+		weights_buffer_put(buffer);
+		return weights_fetch_version(weights, gen->version, generation_out);
+	}
+	if (ret == 0)
+		ret = mapped_head(buffer, gen);
+	if (ret == 0)
+		ret = mapped_tensors(buffer, &generation.mapped);
+	if (ret) {
+		weights_buffer_put(buffer);
+		return ret;
+	}
+	generation.n_tensors = buffer->entry->n;
+	generation.tensors = buffer->tensors;
+	generation.bytes = buffer->entry->payload;
+	generation.hold = buffer;
+	weights_given(weights, gen->seq);
+	abi_write(generation_out, &generation, sizeof(generation));
+	return 0;
+}
+
+int rlv_weights_map(struct rlv_generations *weights, uint64_t newer_than, int64_t timeout_ns,
+		    struct rlv_generation *generation_out)
+{
+	uint64_t deadline_ns;
+	int ret;
+
+	if (!weights || !generation_out)
+		return error_set(-EINVAL, "weights or generation_out is NULL");
+	ret = abi_check(generation_out, "generation_out->");
+	if (ret)
+		return ret;
+	deadline_ns = deadline_after(weights->kv->set.clock, timeout_ns);
+	for (uint32_t i = 0; i < MOST_TRIES; i++) {
+		ret = weights_wait(weights, newer_than, deadline_ns);
+		if (ret == 0)
+			ret = map_newest(weights, generation_out);
+		if (ret != -EAGAIN)
+			break;
+	}
+	return ret;
+}

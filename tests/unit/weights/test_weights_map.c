@@ -1,0 +1,231 @@
+/* Generations that are read where their publisher put them. */
+#include "tests/support/must.h"
+#include "tests/support/temp_dir.h"
+
+#include "relive/weights.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TENSORS 64u
+#define ELEMENTS \
+	5000u /* of each: three tensors a chunk of 64 KiB, and most chunks share one with the next */
+
+static uint32_t values[TENSORS][ELEMENTS];
+static char names[TENSORS][8];
+static struct rlv_tensor tensors[TENSORS];
+static struct rlv_store *store;
+static struct rlv_generations *learner, *actor;
+static char dir[TEMP_DIR_BYTES];
+
+static uint32_t element(uint64_t version, uint32_t tensor, uint32_t i)
+{
+	return (uint32_t)version * 1000003u + tensor * 7919u + i;
+}
+
+static int publish(uint64_t version, uint32_t flags)
+{
+	for (uint32_t t = 0; t < TENSORS; t++) {
+		for (uint32_t i = 0; i < ELEMENTS; i++)
+			values[t][i] = element(version, t, i);
+		snprintf(names[t], sizeof(names[t]), "t%u", t);
+		tensors[t] = (struct rlv_tensor){ .size = sizeof(tensors[t]),
+						  .dtype = RLV_U32,
+						  .ndim = 1,
+						  .name = names[t],
+						  .shape = { ELEMENTS },
+						  .data = values[t] };
+	}
+	return rlv_weights_publish(learner, tensors, TENSORS, version, flags);
+}
+
+static struct rlv_generation map(uint64_t version)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT;
+
+	must(rlv_weights_map(actor, version - 1, 0, &got), "rlv_weights_map");
+	assert_int_equal(got.version, version);
+	return got;
+}
+
+static void expect_whole(const struct rlv_generation *got)
+{
+	assert_int_equal(got->n_tensors, TENSORS);
+	for (uint32_t t = 0; t < TENSORS; t++) {
+		const uint32_t *data = got->tensors[t].data;
+
+		assert_string_equal(got->tensors[t].name, names[t]);
+		assert_int_equal((uintptr_t)data % 64, 0);
+		for (uint32_t i = 0; i < ELEMENTS; i++)
+			if (data[i] != element(got->version, t, i))
+				fail_msg("tensor %u of version %u: element %u is %u", t,
+					 (unsigned)got->version, i, data[i]);
+	}
+}
+
+static void open_at(const char *uri, uint32_t anchor_every)
+{
+	struct rlv_weights_opts opts = RLV_WEIGHTS_OPTS_INIT;
+
+	opts.bytes = sizeof(values) + TENSORS * 64;
+	opts.anchor_every = anchor_every;
+	opts.max_clients = 4;
+	must(rlv_store_open(uri, NULL, &store), "rlv_store_open");
+	must(rlv_weights_create(store, "policy", &opts, &learner), "rlv_weights_create");
+	must(rlv_weights_open(store, "policy", &actor), "rlv_weights_open");
+	must(publish(1, 0), "rlv_weights_publish");
+}
+
+static void close_all(void)
+{
+	must(rlv_weights_close(&actor), "rlv_weights_close");
+	must(rlv_weights_close(&learner), "rlv_weights_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+}
+
+/* A store whose memory is a file, which can be mapped twice. */
+static void open_shared(uint32_t anchor_every)
+{
+	char uri[sizeof(dir) + 16];
+
+	temp_dir_make(dir);
+	snprintf(uri, sizeof(uri), "embed:%s/pool", dir);
+	open_at(uri, anchor_every);
+}
+
+static void close_shared(void)
+{
+	char path[sizeof(dir) + 8];
+
+	close_all();
+	snprintf(path, sizeof(path), "%s/pool", dir);
+	temp_dir_remove(path);
+	temp_dir_remove(dir);
+}
+
+TEST(weights_map__tensors_stay_while_others_publish)
+{
+	struct rlv_weights_info info = RLV_WEIGHTS_INFO_INIT;
+	struct rlv_generation got;
+	uint64_t mapped = 0;
+
+	open_shared(1);
+	got = map(1);
+	expect_whole(&got);
+	assert_null(got.data);
+	for (uint32_t t = 0; t < TENSORS; t++)
+		mapped += got.tensors[t].mapped ? got.tensors[t].bytes : 0;
+	assert_int_equal(got.mapped, mapped);
+	assert_in_range(got.bytes, sizeof(values), sizeof(values) + TENSORS * 64);
+	assert_in_range(mapped, TENSORS / 2 * ELEMENTS * 4, (TENSORS - 1) * ELEMENTS * 4);
+	for (uint64_t version = 2; version < 30; version++) {
+		must(publish(version, 0), "rlv_weights_publish");
+		expect_whole(&got);
+	}
+	must(rlv_weights_info(actor, &info), "rlv_weights_info");
+	assert_int_equal(info.publish_lag, 28);
+	rlv_generation_release(&got);
+	got = map(29);
+	expect_whole(&got);
+	rlv_generation_release(&got);
+	close_shared();
+}
+
+TEST(weights_map__cannot_be_written)
+{
+	struct rlv_generation got;
+	int fds[2];
+
+	open_shared(1);
+	got = map(1);
+	assert_int_equal(got.tensors[0].mapped, 1);
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(write(fds[1], "x", 1), 1);
+	assert_int_equal(read(fds[0], (void *)(uintptr_t)got.tensors[0].data, 1), -1);
+	assert_int_equal(errno, EFAULT);
+	close(fds[0]);
+	close(fds[1]);
+	rlv_generation_release(&got);
+	close_shared();
+}
+
+/* Holds generations of which each is replaced, until publishes find no room: two always have it. */
+TEST(weights_map__heap_is_full_when_too_many_are_held)
+{
+	struct rlv_generation got[7];
+	uint64_t version = 1;
+	uint32_t n = 0;
+	int ret = 0;
+
+	open_shared(1);
+	while (ret == 0 && n < 7) {
+		got[n++] = map(version);
+		for (uint32_t k = 0; ret == 0 && k < 4; k++)
+			ret = publish(++version, 0);
+	}
+	expect(ret, -ENOSPC);
+	assert_in_range(n, 3, 6);
+	for (uint32_t i = 0; i < n; i++)
+		expect_whole(&got[i]);
+	rlv_generation_release(&got[1]);
+	must(publish(++version, 0), "rlv_weights_publish");
+	for (uint32_t i = 0; i < n; i++) {
+		if (i != 1)
+			expect_whole(&got[i]);
+		rlv_generation_release(&got[i]);
+	}
+	close_shared();
+}
+
+TEST(weights_map__errors)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT, held;
+
+	open_shared(8);
+	expect(rlv_weights_map(NULL, 0, 0, &got), -EINVAL);
+	expect(rlv_weights_map(actor, 1, 0, &got), -ETIMEDOUT);
+	held = map(1);
+	values[0][0]++; /* the next generation is a delta */
+	must(rlv_weights_publish(learner, tensors, TENSORS, 2, 0), "rlv_weights_publish");
+	expect(rlv_weights_map(actor, 1, 0, &got), -ENOTSUP);
+	assert_non_null(strstr(rlv_last_error(), "RLV_PUBLISH_ANCHOR"));
+	must(publish(3, RLV_PUBLISH_ANCHOR), "rlv_weights_publish");
+	expect(rlv_weights_close(&actor), -EBUSY);
+	assert_non_null(actor);
+	rlv_generation_release(&held);
+	held = map(3);
+	expect_whole(&held);
+	rlv_generation_release(&held);
+	close_shared();
+}
+
+TEST(weights_map__of_private_memory_is_not_supported)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT;
+
+	open_at("embed:", 1);
+	expect(rlv_weights_map(actor, 0, 0, &got), -ENOTSUP);
+	close_all();
+}
+
+TEST(weights_map__copies_what_is_shorter_than_a_chunk)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT;
+
+	open_shared(1);
+	must(rlv_weights_publish(learner, tensors, 1, 2, RLV_PUBLISH_NEW_TREE),
+	     "rlv_weights_publish");
+	must(rlv_weights_map(actor, 1, 0, &got), "rlv_weights_map");
+	assert_int_equal(got.mapped, 0);
+	assert_int_equal(got.tensors[0].mapped, 0);
+	assert_memory_equal(got.tensors[0].data, values[0], sizeof(values[0]));
+	rlv_generation_release(&got);
+	close_shared();
+}
+
+int main(void)
+{
+	return test_run(NULL, NULL);
+}
