@@ -22,17 +22,19 @@ _NAMES = {number: name for name, number in _core.dtypes.items()}
 
 class Generation(Mapping[str, np.ndarray]):
     """One version of all tensors: a mapping from names to read-only numpy arrays, which stay valid and the
-    same as long as they are referenced. :meth:`Weights.fetch` returns it.
+    same as long as they are referenced. :meth:`Weights.fetch` and :meth:`Weights.map` return it.
 
     Memory is taken twice for the versions that a handle fetches in turn; arrays that are kept longer keep
     theirs beside it.
     """
 
     def __init__(self, found: Any) -> None:
-        memory, self.version, tensors, self.deltas, flags = found
+        self.version, tensors, self.deltas, flags = found
         #: True if the handle's own copy was found to be damaged, and was read again.
         self.repaired = bool(flags & _REPAIRED)
-        self._arrays = {name: _array(memory, *tensor) for name, *tensor in tensors}
+        self._arrays = {name: _array(*tensor) for name, *tensor, _ in tensors}
+        #: Names of the arrays that are memory of the store: :meth:`Weights.map`.
+        self.mapped = frozenset(name for name, *_, mapped in tensors if mapped)
 
     def nested(self) -> dict[str, Any]:
         """Returns the arrays in nested dicts, as the names with ``/`` in them say. Lists and tuples come
@@ -112,13 +114,28 @@ class Weights:
         :param into: arrays or torch tensors, as ``model.state_dict()``, that the version is copied into: see
             :meth:`Generation.copy_to`.
         """
+        generation = self._newest(newer_than, timeout, False)
+        if generation is not None and into is not None:
+            generation.copy_to(into)
+        return generation
+
+    def map(self, newer_than: int = 0, timeout: float | None = 0) -> Generation | None:
+        """As :meth:`fetch` without a copy, on the publisher's host: arrays are memory of the store. It is not used again as long as
+        an array is referenced, while versions are published; so let go of old ones. :attr:`Generation.mapped` has the
+        names; arrays that are not in one chunk of the store are copied. Checksums are not compared. Close the handle
+        after its arrays.
+
+        :raises Unsupported: another host, an embedded store, weights with copies; or the newest version
+            is a delta: publish with ``anchor=True``, or create the weights with ``anchor_every=1``.
+        :raises Busy: seven mapped versions are referenced.
+        """
+        return self._newest(newer_than, timeout, True)
+
+    def _newest(self, newer_than, timeout, mapped):
         for left in _slices(timeout):
-            found = self._core.fetch(newer_than, left)
+            found = self._core.fetch(newer_than, left, mapped)
             if found is not None:
-                generation = Generation(found)
-                if into is not None:
-                    generation.copy_to(into)
-                return generation
+                return Generation(found)
         return None
 
     def get(self, version: int) -> Generation:
@@ -154,7 +171,10 @@ class Weights:
         return self._core.info()
 
     def close(self) -> None:
-        """Closes the handle. What it fetched stays readable. A second call does nothing."""
+        """Closes the handle. What it fetched stays readable. A second call does nothing.
+
+        :raises Busy: arrays of :meth:`map` are referenced; the handle stays open.
+        """
         self._core.close()
 
     def __enter__(self) -> Weights:

@@ -10,9 +10,13 @@
 
 PyTypeObject *weights_type, *shards_type, *generation_type;
 
+/* Memory of a generation, or of one tensor of a mapped one. */
 struct generation {
 	PyObject base;
 	struct rlv_generation of;
+	PyObject *from; /* of a tensor: its generation; of a mapped one: its handle */
+	const void *ptr;
+	uint64_t bytes;
 };
 
 /* Weights(store, name) opens, Weights(store, name, keep, bytes, anchor_every, max_clients, copies, prefault) creates. */
@@ -126,11 +130,43 @@ static PyObject *tensors_publish(PyObject *object, PyObject *args)
 
 /* -------- fetch -------- */
 
-/* (generation, version, [(name, dtype, shape, offset, bytes)], deltas, flags) */
-static PyObject *generation_wrap(struct rlv_generation *of)
+static struct generation *memory_new(PyObject *from, const void *ptr, uint64_t bytes)
 {
 	struct generation *self = object_alloc(generation_type, 0);
-	PyObject *list = PyList_New(0);
+
+	if (self) {
+		self->from = Py_XNewRef(from);
+		self->ptr = ptr;
+		self->bytes = bytes;
+	}
+	return self;
+}
+
+/* (name, memory, dtype, shape, offset, bytes, mapped) */
+static PyObject *tensor_wrap(struct generation *of, const struct rlv_tensor *tensor)
+{
+	const char *begin = of->ptr ? of->ptr : tensor->data;
+	PyObject *shape = PyTuple_New(tensor->ndim);
+	PyObject *memory =
+		of->ptr ? Py_NewRef((PyObject *)of)
+			: (PyObject *)memory_new((PyObject *)of, tensor->data, tensor->bytes);
+
+	for (uint32_t k = 0; shape && k < tensor->ndim; k++)
+		(void)PyTuple_SetItem(shape, k, PyLong_FromUnsignedLongLong(tensor->shape[k]));
+	if (shape && memory)
+		return Py_BuildValue("sNINKKI", tensor->name, memory, tensor->dtype, shape,
+				     (unsigned long long)((const char *)tensor->data - begin),
+				     (unsigned long long)tensor->bytes, tensor->mapped);
+	Py_XDECREF(shape);
+	Py_XDECREF(memory);
+	return NULL;
+}
+
+/* (version, [tensor_wrap], deltas, flags). handle: of a mapped one, which ends before it; else NULL. */
+static PyObject *generation_wrap(struct rlv_generation *of, PyObject *handle)
+{
+	struct generation *self = memory_new(handle, of->data, of->bytes);
+	PyObject *list = PyList_New(0), *made = NULL;
 	bool failed = !self || !list;
 
 	if (self)
@@ -138,45 +174,36 @@ static PyObject *generation_wrap(struct rlv_generation *of)
 	else
 		rlv_generation_release(of);
 	for (uint32_t i = 0; !failed && i < self->of.n_tensors; i++) {
-		const struct rlv_tensor *tensor = &self->of.tensors[i];
-		PyObject *shape = PyTuple_New(tensor->ndim), *item;
+		PyObject *item = tensor_wrap(self, &self->of.tensors[i]);
 
-		for (uint32_t k = 0; shape && k < tensor->ndim; k++)
-			(void)PyTuple_SetItem(shape, k,
-					      PyLong_FromUnsignedLongLong(tensor->shape[k]));
-		item = shape ? Py_BuildValue("sINKK", tensor->name, tensor->dtype, shape,
-					     (unsigned long long)((const char *)tensor->data -
-								  (const char *)self->of.data),
-					     (unsigned long long)tensor->bytes)
-			     : NULL;
 		failed = !item || PyList_Append(list, item);
 		Py_XDECREF(item);
 	}
-	if (failed) {
-		Py_XDECREF((PyObject *)self);
-		Py_XDECREF(list);
-		return NULL;
-	}
-	return Py_BuildValue("NKNII", self, (unsigned long long)self->of.version, list,
-			     self->of.n_deltas, self->of.flags);
+	if (!failed)
+		made = Py_BuildValue("KOII", (unsigned long long)self->of.version, list,
+				     self->of.n_deltas, self->of.flags);
+	Py_XDECREF((PyObject *)self);
+	Py_XDECREF(list);
+	return made;
 }
 
-/* fetch(newer_than, ns): as generation_wrap, or None when the time is over. */
+/* fetch(newer_than, ns, map): as generation_wrap, or None when the time is over. */
 static PyObject *weights_fetch(PyObject *object, PyObject *args)
 {
 	struct handle *self = (struct handle *)object;
 	struct rlv_generation got = RLV_GENERATION_INIT;
 	unsigned long long than;
 	long long timeout_ns;
-	int ret;
+	int ret, map;
 
-	if (!PyArg_ParseTuple(args, "KL", &than, &timeout_ns) || handle_enter(self))
+	if (!PyArg_ParseTuple(args, "KLp", &than, &timeout_ns, &map) || handle_enter(self))
 		return NULL;
-	ret = rlv_weights_fetch(self->weights, than, timeout_ns, &got);
+	ret = map ? rlv_weights_map(self->weights, than, timeout_ns, &got)
+		  : rlv_weights_fetch(self->weights, than, timeout_ns, &got);
 	handle_leave(self);
 	if (ret == -ETIMEDOUT)
 		return Py_NewRef(Py_None);
-	return ret ? error_raise(ret) : generation_wrap(&got);
+	return ret ? error_raise(ret) : generation_wrap(&got, map ? object : NULL);
 }
 
 /* get(version): as generation_wrap. */
@@ -191,7 +218,7 @@ static PyObject *weights_get(PyObject *object, PyObject *args)
 		return NULL;
 	ret = rlv_weights_get(self->weights, version, &got);
 	handle_leave(self);
-	return ret ? error_raise(ret) : generation_wrap(&got);
+	return ret ? error_raise(ret) : generation_wrap(&got, NULL);
 }
 
 /* watch(than, ns): the newest version, or 0 when the time is over. */
@@ -288,7 +315,7 @@ static PyObject *generations_wrap(struct rlv_generation *got, uint32_t n)
 	PyObject *list = PyList_New(0);
 
 	for (uint32_t i = 0; i < n; i++) {
-		PyObject *item = list ? generation_wrap(&got[i]) : NULL;
+		PyObject *item = list ? generation_wrap(&got[i], NULL) : NULL;
 
 		if (!list)
 			rlv_generation_release(&got[i]);
@@ -377,13 +404,16 @@ static int generation_buffer(PyObject *object, Py_buffer *view, int flags)
 {
 	struct generation *self = (struct generation *)object;
 
-	return PyBuffer_FillInfo(view, object, (void *)(uintptr_t)self->of.data,
-				 (Py_ssize_t)self->of.bytes, 1, flags);
+	return PyBuffer_FillInfo(view, object, (void *)(uintptr_t)self->ptr,
+				 (Py_ssize_t)self->bytes, 1, flags);
 }
 
 static void generation_dealloc(PyObject *object)
 {
-	rlv_generation_release(&((struct generation *)object)->of);
+	struct generation *self = (struct generation *)object;
+
+	rlv_generation_release(&self->of);
+	Py_CLEAR(self->from); /* a mapped one is released before its handle closes */
 	object_free(object);
 }
 

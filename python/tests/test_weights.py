@@ -281,3 +281,38 @@ def test_shards(store):
         with pytest.raises(relive.InvalidArgument):
             store.shards("policy", world, rank)
     assert store.kvs() == ["policy.0-of-2", "policy.1-of-2"]
+
+
+def test_mapped_arrays_stay_while_others_publish(tmp_path):
+    def values(version):
+        return {str(i): np.full(1000, version * 100 + i, np.float32) for i in range(100)}
+
+    with relive.open("embed:%s" % (tmp_path / "pool")) as store:
+        learner = store.create_weights("policy", 1 << 20, anchor_every=1)
+        actor = store.weights("policy")
+        assert actor.map() is None
+        learner.publish(values(1), 1)
+        first = actor.map()
+        assert 50 < len(first.mapped) < 100
+        assert not first["0"].flags.writeable
+        kept = [first[name] for name in first]
+        del first
+        for version in range(2, 20):
+            learner.publish(values(version), version)
+            assert all((array == 100 + i).all() for i, array in enumerate(kept))
+        with pytest.raises(relive.Busy):
+            actor.close()
+        assert actor.map(newer_than=1)["7"][0] == 1907
+        assert not actor.fetch(newer_than=1).mapped
+        kept.clear()
+        gc.collect()
+        actor.close()
+        learner.close()
+
+
+def test_map_of_an_embedded_store(store):
+    weights = store.create_weights("policy", 1 << 20, anchor_every=1)
+    weights.publish({"x": np.zeros(100_000)}, 1)
+    with pytest.raises(relive.Unsupported):
+        weights.map()
+    weights.close()
