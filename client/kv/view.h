@@ -1,6 +1,6 @@
 /*
  * view.h - private to client: a value in chunks that is held (ds/heap/keys.h), and mapped a second time, so that it
- * stays where it is when its part leaves.
+ * stays readable when its part leaves.
  */
 #ifndef RLV_CLIENT_KV_VIEW_H
 #define RLV_CLIENT_KV_VIEW_H
