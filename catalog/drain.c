@@ -66,6 +66,21 @@ static int drain_move(struct catalog *cat, struct catalog_object *object, uint32
 	return ret || !done ? ret : drain_leave(cat, object, s);
 }
 
+/* Frees a part that has left, unless clients still use its memory. */
+static int drain_end(struct catalog *cat, struct catalog_object *object, uint32_t s)
+{
+	struct part *part = object->attached[s];
+	bool is_held = false;
+	int ret = part && object->kind->is_held ? object->kind->is_held(part, &is_held) : 0;
+
+	if (ret || is_held)
+		return ret;
+	log_info("%s shard %u: drained from node %s", object->text, s, object->parts[s].node->name);
+	catalog_retire_part(cat, object, s, REGION_ORPHANED);
+	object->parts[s].drain = (struct part_drain){ .phase = DRAIN_FILLING };
+	return 0;
+}
+
 static int drain_step(struct catalog *cat, struct catalog_object *object, uint32_t s,
 		      uint64_t taken)
 {
@@ -79,13 +94,8 @@ static int drain_step(struct catalog *cat, struct catalog_object *object, uint32
 	if (drain->phase != DRAIN_FILLING &&
 	    !catalog_is_known(cat, drain->announced, drain->announced_at))
 		return 0;
-	if (drain->phase == DRAIN_LEAVING) {
-		log_info("%s shard %u: drained from node %s", object->text, s,
-			 object->parts[s].node->name);
-		catalog_retire_part(cat, object, s, REGION_ORPHANED);
-		*drain = (struct part_drain){ .phase = DRAIN_FILLING };
-		return 0;
-	}
+	if (drain->phase == DRAIN_LEAVING)
+		return drain_end(cat, object, s);
 	if (drain->phase == DRAIN_HANDING) {
 		ret = kind->handed(object, s);
 		return ret ? ret : drain_leave(cat, object, s);

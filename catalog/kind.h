@@ -134,6 +134,8 @@ struct object_kind {
 	 */
 	uint32_t (*leaver)(const struct catalog_object *object);
 	int (*move)(struct catalog_object *object, uint32_t s, bool *done_out);
+	/* True while clients use memory of a part that has left, which then is not freed. NULL: never. */
+	int (*is_held)(struct part *part, bool *held_out);
 	/* Drain: number of live items in the part. */
 	int (*items)(struct part *part, uint64_t *items_out);
 	/*

@@ -317,6 +317,11 @@ static int heap_move_part(struct catalog_object *object, uint32_t s, bool *done_
 	return ret;
 }
 
+static int heap_part_is_held(struct part *part, bool *held_out)
+{
+	return heap_is_held(heap_of(part), held_out);
+}
+
 /* -------- adoption: each part has the object's descriptor -------- */
 
 static int heap_desc_of_part(const void *bytes, size_t len, uint32_t s,
@@ -377,5 +382,6 @@ const struct object_kind kind_heap = {
 	.mend = heap_mend,
 	.leaver = heap_leaver,
 	.move = heap_move_part,
+	.is_held = heap_part_is_held,
 	.desc_of_part = heap_desc_of_part,
 };

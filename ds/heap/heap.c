@@ -242,6 +242,20 @@ int heap_settle_extents(struct heap *heap, uint32_t owner)
 	return ret ? ret : transport_store(heap->tree, heap_pin_off(owner), &idle, sizeof(idle));
 }
 
+int heap_is_held(struct heap *heap, bool *held_out)
+{
+	struct heap_pin line;
+	int ret = 0;
+
+	*held_out = false;
+	for (uint32_t owner = 1; ret == 0 && owner <= heap->desc.max_clients; owner++) {
+		ret = transport_fetch(heap->tree, heap_pin_off(owner), &line, sizeof(line));
+		for (uint32_t i = 0; ret == 0 && i < HEAP_HOLDS; i++)
+			*held_out |= line.holds[i].raw != 0;
+	}
+	return ret;
+}
+
 int heap_keys(struct heap *heap, uint64_t *keys_out)
 {
 	return transport_load(heap->tree, HEAP_WORDS_OFF + offsetof(struct heap_words, keys),

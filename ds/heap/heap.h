@@ -80,6 +80,9 @@ RLV_MUST_CHECK int heap_settle_self(struct heap *heap, uint32_t owner);
 /* The same where it is known that the heap is a clover one. */
 RLV_MUST_CHECK int heap_settle_extents(struct heap *heap, uint32_t owner);
 
+/* True if a client holds a value of the part (heap_hold). Cost: reads the lines of all clients. */
+RLV_MUST_CHECK int heap_is_held(struct heap *heap, bool *held_out);
+
 /* Number of keys, deleted ones included. Cost: 1 phase. */
 RLV_MUST_CHECK int heap_keys(struct heap *heap, uint64_t *keys_out);
 

@@ -165,7 +165,7 @@ struct heap_hold {
 
 /*
  * Holds the newest version of a key, if it is in chunks: they are not reused until heap_hold_end, also when others
- * replace the value or the access is closed; heap_settle ends holds, too. A part that is freed does not wait for them. The bytes are not checked. *out
+ * replace the value or the access is closed; heap_settle ends holds, too. A drain waits for them, a drop does not. The bytes are not checked. *out
  * has no manifest if the value is in one entry. For clover in place; else -ENOTSUP. Errors: -EACCES (no slot), -EBUSY (all
  * HEAP_HOLDS are in use), -ENOENT, -EBADMSG.
  */

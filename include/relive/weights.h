@@ -173,7 +173,7 @@ RLV_CHECKED int rlv_weights_more(struct rlv_generations *weights,
  * tensors[i].mapped says which tensors were not copied: those that are in one chunk of the heap, of at most bytes / 128 rounded up to a
  * power of two, 64 KiB to 16 MiB; the others, and a generation that is shorter than a chunk, are copied. Checksums of mapped tensors
  * are not compared. A store to mapped memory is a SIGSEGV. A handle with mapped generations is not closed (-EBUSY).
- * When the weights are dropped, or relive node drain takes their part away, mapped tensors lose what they have.
+ * relive node drain waits for the release; when the weights are dropped, mapped tensors lose what they have.
  * Errors: those of rlv_weights_fetch; -ENOTSUP (the memory is of another host, of this process alone (embed:), has huge pages or copies; or the
  * newest generation is a delta only: fetch it, or publish with RLV_PUBLISH_ANCHOR or opts.anchor_every 1), -EACCES (the store was opened
  * read-only), -EBUSY (the handle has 7 mapped generations). Thread: owner.

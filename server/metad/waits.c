@@ -193,7 +193,7 @@ static void add_drains(struct list *list, const struct catalog_object *table)
 		if (drain->phase == DRAIN_HANDING) {
 			why = "its limiter words are another shard's: clients learn of that";
 		} else if (drain->phase == DRAIN_LEAVING) {
-			why = "it is empty: clients learn that it goes";
+			why = "it is empty: clients learn that it goes, and release what they have mapped";
 		} else if (!drain->begun) {
 			why = "its node is not there, or it is counted now";
 		} else if (table->kind->move) {

@@ -7,6 +7,7 @@
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/must.h"
 #include "tests/support/processes.h"
+#include "tests/support/store_nodes.h"
 
 #include "relive/weights.h"
 
@@ -432,6 +433,96 @@ TEST(holder__is_killed)
 	assert_true(processes_until(publishes, &held));
 	must(rlv_weights_close(&held.large), "rlv_weights_close");
 	tear_down(&held.fx);
+}
+
+/* -------- a node that is drained -------- */
+
+#define SMALL_TENSORS 8u
+#define SMALL 20000u /* bytes: most are in one chunk of 64 KiB */
+
+static int publish_small(struct rlv_generations *weights, uint64_t version)
+{
+	static const char *const names[SMALL_TENSORS] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+	static uint8_t bytes[SMALL];
+	struct rlv_tensor tensors[SMALL_TENSORS];
+
+	memset(bytes, (int)version, sizeof(bytes));
+	for (uint32_t i = 0; i < SMALL_TENSORS; i++)
+		tensors[i] = (struct rlv_tensor){ .size = sizeof(tensors[i]),
+						  .dtype = RLV_U8,
+						  .ndim = 1,
+						  .name = names[i],
+						  .shape = { SMALL },
+						  .data = bytes };
+	return rlv_weights_publish(weights, tensors, SMALL_TENSORS, version, 0);
+}
+
+static bool small_is_whole(const struct rlv_generation *got)
+{
+	for (uint32_t i = 0; i < SMALL_TENSORS; i++) {
+		const uint8_t *bytes = got->tensors[i].data;
+
+		if (bytes[0] != got->version || memcmp(bytes, bytes + 1, SMALL - 1) != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool node_is_up(void *store)
+{
+	return store_node_named(store, "b").state == RLV_NODE_UP;
+}
+
+/* Parts that are still on the node. */
+static uint32_t drain(struct rlv_store *store)
+{
+	struct rlv_drain_info info = { .size = sizeof(info) };
+
+	must(rlv_store_drain_node(store, "a", &info), "rlv_store_drain_node");
+	return info.shards;
+}
+
+static bool one_is_left(void *store)
+{
+	return drain(store) == 1;
+}
+
+static bool none_is_left(void *store)
+{
+	return drain(store) == 0;
+}
+
+/* Its memory is not freed before the release, though the weights are on the other node already. */
+TEST(drained_node__waits_for_mapped_generations)
+{
+	const struct rlv_weights_opts opts = {
+		.size = sizeof(opts), .bytes = LARGE, .keep = KEEP, .anchor_every = 1
+	};
+	const char *const memory[] = { "--size", "256M", NULL };
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	struct rlv_generations *small = NULL;
+	struct fixture fx;
+
+	set_up(&fx);
+	must(rlv_weights_create(fx.store, "small", &opts, &small), "rlv_weights_create");
+	must(publish_small(small, 1), "publish");
+	must(rlv_weights_map(small, 0, 0, &got), "rlv_weights_map");
+	assert_true(got.mapped >= SMALL_TENSORS / 2 * SMALL);
+	(void)processes_memnode(&fx.ps, "s", "b", memory);
+	assert_true(processes_until(node_is_up, fx.store));
+	assert_true(processes_until(one_is_left, fx.store));
+	must(publish_small(small, 2), "publish");
+	/* Three leases: without the hold it would be gone. */
+	processes_sleep_ns(900 * CLOCK_NS_PER_MS);
+	assert_int_equal(drain(fx.store), 1);
+	assert_true(small_is_whole(&got));
+	rlv_generation_release(&got);
+	assert_true(processes_until(none_is_left, fx.store));
+	must(rlv_weights_map(small, 1, 0, &got), "rlv_weights_map");
+	assert_true(small_is_whole(&got));
+	rlv_generation_release(&got);
+	must(rlv_weights_close(&small), "rlv_weights_close");
+	tear_down(&fx);
 }
 
 int main(void)
