@@ -82,15 +82,15 @@ int kv_view_open(struct rlv_kv *kv, struct rlv_bytes key, struct kv_view *out)
 
 void kv_view_close(struct kv_view *view)
 {
-	/* In a forked child the hold is the parent's. */
+	/* A forked child has neither the hold nor the mappings, which stay out of it as those of regions do. */
 	if (view->pid == getpid()) {
 		heap_hold_end(view->line.at, &view->hold);
-		/* The handle may be freed when it has no views. */
-		atomic_fetch_sub_explicit(&view->kv->n_views, 1, memory_order_release);
+		pages_view_close(&view->rows);
+		pages_view_close(&view->line);
 	}
-	pages_view_close(&view->rows);
-	pages_view_close(&view->line);
 	mem_free((void *)view->hold.manifest);
+	/* The handle may be freed when it has no views. */
+	atomic_fetch_sub_explicit(&view->kv->n_views, 1, memory_order_release);
 }
 
 /* -------- bytes -------- */

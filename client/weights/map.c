@@ -30,7 +30,7 @@ static int mapped_head(struct weights_buffer *buffer, const struct weights_gen *
 	kv_view_copy(buffer->view, 0, sizeof(head), &head);
 	if (head.head_bytes > gen->anchor.bytes - sizeof(head))
 		return mapped_damaged(gen);
-	bytes = weights_payload_off(&head);
+	bytes = weights_payload_off(&head); /* all of which the anchor has */
 	if (!weights_make_room(&buffer->entry, &buffer->room, bytes))
 		return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes", bytes);
 	kv_view_copy(buffer->view, 0, bytes, buffer->entry);
@@ -54,9 +54,11 @@ static int mapped_tensors(struct weights_buffer *buffer, uint64_t *mapped_out)
 		struct rlv_tensor *to = &buffer->tensors[i];
 
 		to->data = kv_view_at(buffer->view, payload + from[i].off, from[i].bytes);
-		to->mapped = to->data && from[i].bytes;
+		to->mapped = to->data && from[i].bytes && (uintptr_t)to->data % WEIGHTS_ALIGN == 0;
 		*mapped_out += to->mapped ? from[i].bytes : 0;
 		crossing += to->mapped ? 0 : align_up(from[i].bytes, WEIGHTS_ALIGN);
+		if (crossing > align_up(buffer->entry->payload, WEIGHTS_ALIGN))
+			return error_set(-EBADMSG, "weights: tensors overlap");
 	}
 	buffer->crossing = mem_aligned(WEIGHTS_ALIGN, max_u64(crossing, WEIGHTS_ALIGN));
 	if (!buffer->crossing)
@@ -83,7 +85,9 @@ static int mapped_open(struct rlv_generations *weights, struct weights_buffer *b
 
 	if (ret || !view->hold.manifest) {
 		mem_free(view);
-		return ret;
+		if (ret == -ENOTSUP)
+			(void)error_prefix(ret, "rlv_weights_map: call rlv_weights_fetch: ");
+		return ret == -ENOENT ? mapped_damaged(gen) : ret;
 	}
 	buffer->view = view;
 	if (view->hold.version != gen->anchor.entry)

@@ -160,14 +160,15 @@ RLV_MUST_CHECK int heap_version(struct heap_access *acc, const struct chain_key 
 struct heap_hold {
 	const struct heap_manifest *manifest; /* checked; owned */
 	uint64_t len, version;
-	uint32_t place; /* of the hold, in the client's line */
+	uint64_t word;  /* the hold, as the client's line has it */
+	uint32_t place; /* there */
 };
 
 /*
  * Holds the newest version of a key, if it is in chunks: they are not reused until heap_hold_end, also when others
- * replace the value or the access is closed; heap_settle ends holds, too. A drain waits for them, a drop does not. The bytes are not checked. *out
- * has no manifest if the value is in one entry. For clover in place; else -ENOTSUP. Errors: -EACCES (no slot), -EBUSY (all
- * HEAP_HOLDS are in use), -ENOENT, -EBADMSG.
+ * replace the value or the access is closed; heap_settle ends holds, too. A drain waits for them, a drop does not.
+ * The bytes are not checked. *out has no manifest if the value is in one entry. For clover in place; else -ENOTSUP.
+ * Errors: -EACCES (no slot), -EBUSY (all HEAP_HOLDS are in use), -ENOENT, -EBADMSG.
  */
 RLV_MUST_CHECK int heap_hold(struct heap_access *acc, const struct chain_key *key,
 			     struct heap_hold *out);

@@ -448,11 +448,14 @@ int heap_hold(struct heap_access *acc, const struct chain_key *key, struct heap_
 		ret = hold_manifest(acc, out);
 	acc->pinned = false;
 	/* By one store: who sees no pin any more sees the hold. */
-	rword64_withdraw(&line->holds[i], ret == 0 && out->manifest ? hold_make(word) : 0);
+	out->word = ret == 0 && out->manifest ? hold_make(word) : 0;
+	rword64_withdraw(&line->holds[i], out->word);
 	return ret;
 }
 
 void heap_hold_end(const struct heap_pin *line, const struct heap_hold *hold)
 {
-	rword64_withdraw(&line->holds[hold->place], 0);
+	/* After a fence the line may be another client's, after a drop another object's. */
+	if (rword64_load_relaxed(&line->holds[hold->place]) == hold->word)
+		rword64_withdraw(&line->holds[hold->place], 0);
 }

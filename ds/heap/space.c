@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 
 #define NONE UINT32_MAX
 #define AT_ONCE 128u /* words or headers of one read */
@@ -56,15 +57,44 @@ static void limbo_slot(struct space_extent *extent, uint32_t i)
 	extent->n_limbo++;
 }
 
+/* A head word as it lies among the holds: in the order of the offsets. */
+static uint64_t hold_key(uint64_t word)
+{
+	return word << 24 | word >> 40;
+}
+
+static int hold_order(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* True if a client holds a key from `first` to `last`. */
+static bool any_hold(const struct space *space, uint64_t first, uint64_t last)
+{
+	size_t from = 0, n = space->n_holds;
+
+	while (n) {
+		size_t half = n / 2;
+
+		if (space->holds[from + half] < first) {
+			from += half + 1;
+			n -= half + 1;
+		} else {
+			n = half;
+		}
+	}
+	return from < space->n_holds && space->holds[from] <= last;
+}
+
 /* True if a client holds what was in the slot. */
 static bool slot_is_held(const struct space *space, const struct space_extent *extent, uint32_t i)
 {
-	for (size_t k = 0; k < space->n_holds; k++)
-		if (extent->words && extent->words[i]
-			    ? space->holds[k] == extent->words[i]
-			    : head_off(space->holds[k]) == slot_off(space, extent, i))
-			return true;
-	return false;
+	uint64_t word = extent->words ? extent->words[i] : 0;
+	uint64_t first = hold_key(word ? word : head_make(0, slot_off(space, extent, i), 0));
+
+	return any_hold(space, first, word ? first : first | UINT32_MAX);
 }
 
 /* Frees the slots of the limbo list that nobody holds. */
@@ -185,7 +215,7 @@ static int space_add_hold(struct space *space, uint64_t word)
 			return error_set(-ENOMEM, "heap: cannot allocate memory for holds");
 		space->holds_room = to;
 	}
-	space->holds[space->n_holds++] = word;
+	space->holds[space->n_holds++] = hold_key(word);
 	return 0;
 }
 
@@ -226,6 +256,9 @@ static int space_least_pin(struct space *space, uint64_t epoch, uint64_t *least_
 			ret = space_take_line(space, &lines[i], first + i + 1 == space->owner,
 					      &least);
 	}
+	/* Clients write what they like into their lines: a look-up stays short. */
+	if (space->n_holds > 1)
+		qsort(space->holds, space->n_holds, sizeof(space->holds[0]), hold_order);
 	*least_out = least;
 	return ret;
 }
@@ -580,8 +613,9 @@ static int space_press(struct space *space, uint32_t cls, bool last)
 		return space_held(space);
 	return error_set(-ENOSPC,
 			 "heap %s is full: no slot of %" PRIu64 " bytes is free, and no extent; "
-			 "delete keys, or create a larger heap",
-			 space->heap->desc.name, heap_class_bytes(cls));
+			 "delete keys, %sor create a larger heap",
+			 space->heap->desc.name, heap_class_bytes(cls),
+			 space->n_holds ? "release mapped generations, " : "");
 }
 
 /* Makes a slot of the class free: from what was replaced, from a free extent, or by pressing. */

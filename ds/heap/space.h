@@ -57,7 +57,7 @@ struct space {
 	bool prefetchw; /* slots are in place, and the CPU can fetch lines to be written */
 	struct space_extent **extents;
 	size_t n, room;
-	uint64_t *holds; /* of all clients at the last look, as head words */
+	uint64_t *holds; /* of all clients at the last look, sorted: hold_key */
 	size_t n_holds, holds_room;
 	struct space_extent *current[SPACE_CLASSES]; /* last used, may be NULL */
 };

@@ -9,6 +9,7 @@
  *	collect  own slots that the head does not name wait with a tag, the epoch read after the head;
  *	         advance the epoch; read all pins; free what has a tag below all of them
  *	fence    of a dead writer: its pin goes, its slots are the other one's, who finds out by the head
+ *	hold     with HOLDS the reader's pin becomes, by one store, the slot that it holds; it reads later
  *
  * Switches, each breaks one rule:
  *	NO_PIN          a put does not pin                            aba
@@ -17,6 +18,9 @@
  *	TAG_FIRST       the epoch is read before the heads            torn
  *	FREE_AT_ONCE    nobody is waited for                          torn
  *	FENCE_BY_TIME   a writer is fenced that is alive              torn
+ *	HOLD_LATE       a hold without a pin before it                torn
+ *	HOLD_APART      the pin is withdrawn before the hold is there torn
+ *	HOLD_IGNORED    collect takes what is held                    torn
  */
 #ifndef KILLS
 #define KILLS 0
@@ -40,6 +44,7 @@ mtype state[SLOTS] = FREE;	/* private to the owner */
 byte tag[SLOTS], owner[SLOTS];
 byte epoch = 1;
 byte pin[3];			/* 0 = idle */
+byte held = NONE;		/* in the word of the reader's pin */
 bool dead[2], fenced[2];
 byte kills;
 
@@ -115,14 +120,22 @@ inline collect(w) {
 	least = 100;
 #else
 	look_at_pin(1 - w);
+#ifdef HOLDS
+	atomic { look_at_pin(READER); kept = held };
+#else
 	look_at_pin(READER);
+#endif
+#endif
+#ifdef HOLD_IGNORED
+	kept = NONE;
 #endif
 	atomic {
 		i = 0;
 		do
 		:: i < SLOTS ->
 			if
-			:: owner[i] == w && state[i] == LIMBO && tag[i] < least -> state[i] = FREE
+			:: owner[i] == w && state[i] == LIMBO && tag[i] < least && i != kept ->
+				state[i] = FREE
 			:: else
 			fi;
 			i++
@@ -133,7 +146,7 @@ inline collect(w) {
 }
 
 proctype writer(byte w) {
-	byte n, s, i, e, least, seen_slot, seen_version, seen_changes, id;
+	byte n, s, i, e, least, kept = NONE, seen_slot, seen_version, seen_changes, id;
 	bool aba;
 
 	do
@@ -187,7 +200,7 @@ proctype reader() {
 	do
 	:: n < READS ->
 		n++;
-#if !defined(READER_NO_PIN) && !defined(PIN_LATE)
+#if !defined(READER_NO_PIN) && !defined(PIN_LATE) && !defined(HOLD_LATE)
 		e = epoch;
 		pin[READER] = e;
 #endif
@@ -196,11 +209,21 @@ proctype reader() {
 		e = epoch;
 		pin[READER] = e;
 #endif
+#ifdef HOLDS
+#ifdef HOLD_APART
+		pin[READER] = 0;
+#endif
+		atomic { held = slot; pin[READER] = 0 };
+#endif
 		got0 = word0[slot];
 		got1 = word1[slot];
 		torn = got0 != want || got1 != want;
 		assert(!torn);
+#ifdef HOLDS
+		held = NONE
+#else
 		pin[READER] = 0
+#endif
 	:: else -> break
 	od
 }

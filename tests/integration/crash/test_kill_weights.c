@@ -348,6 +348,7 @@ TEST(publishers_and_readers__are_killed_at_any_time)
 /* -------- a process that holds generations -------- */
 
 #define LARGE (2u << 20)
+#define LEASES_NS (900 * CLOCK_NS_PER_MS) /* three */
 
 static int publish_large(struct rlv_generations *weights, uint64_t version)
 {
@@ -408,7 +409,7 @@ static bool publishes(void *arg)
 	return true;
 }
 
-/* It holds so many that the heap is full; the fence frees them. */
+/* It holds so many that the heap is full, also while it is stopped; the fence frees them. */
 TEST(holder__is_killed)
 {
 	const struct rlv_weights_opts opts = {
@@ -428,7 +429,11 @@ TEST(holder__is_killed)
 		assert_int_equal(atomic_load(&held.fx.shared->failed), 0);
 	} while (publishes(&held));
 	expect(publish_large(held.large, held.version + 1), -ENOSPC);
+	assert_non_null(strstr(rlv_last_error(), "release mapped generations"));
 	assert_in_range(held.version, KEEP + 2, KEEP + 5);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	processes_sleep_ns(LEASES_NS);
+	expect(publish_large(held.large, held.version + 1), -ENOSPC);
 	processes_kill(&held.fx.ps, pid, SIGKILL);
 	assert_true(processes_until(publishes, &held));
 	must(rlv_weights_close(&held.large), "rlv_weights_close");
@@ -492,7 +497,8 @@ static bool none_is_left(void *store)
 	return drain(store) == 0;
 }
 
-/* Its memory is not freed before the release, though the weights are on the other node already. */
+/* Its memory is not freed before the release, though the weights are on the other node already; nor before the fence of a
+   holder that is killed. */
 TEST(drained_node__waits_for_mapped_generations)
 {
 	const struct rlv_weights_opts opts = {
@@ -500,29 +506,33 @@ TEST(drained_node__waits_for_mapped_generations)
 	};
 	const char *const memory[] = { "--size", "256M", NULL };
 	struct rlv_generation got = RLV_GENERATION_INIT;
-	struct rlv_generations *small = NULL;
-	struct fixture fx;
+	struct held held = { .version = 1 };
+	struct fixture *fx = &held.fx;
+	pid_t pid;
 
-	set_up(&fx);
-	must(rlv_weights_create(fx.store, "small", &opts, &small), "rlv_weights_create");
-	must(publish_small(small, 1), "publish");
-	must(rlv_weights_map(small, 0, 0, &got), "rlv_weights_map");
+	set_up(fx);
+	must(rlv_weights_create(fx->store, "large", &opts, &held.large), "rlv_weights_create");
+	must(publish_small(held.large, 1), "publish");
+	must(rlv_weights_map(held.large, 0, 0, &got), "rlv_weights_map");
 	assert_true(got.mapped >= SMALL_TENSORS / 2 * SMALL);
-	(void)processes_memnode(&fx.ps, "s", "b", memory);
-	assert_true(processes_until(node_is_up, fx.store));
-	assert_true(processes_until(one_is_left, fx.store));
-	must(publish_small(small, 2), "publish");
-	/* Three leases: without the hold it would be gone. */
-	processes_sleep_ns(900 * CLOCK_NS_PER_MS);
-	assert_int_equal(drain(fx.store), 1);
+	pid = processes_fork(&fx->ps, holder, fx);
+	assert_true(processes_until(is_held, &held));
+	(void)processes_memnode(&fx->ps, "s", "b", memory);
+	assert_true(processes_until(node_is_up, fx->store));
+	assert_true(processes_until(one_is_left, fx->store));
+	must(publish_small(held.large, 2), "publish");
+	processes_sleep_ns(LEASES_NS); /* without the hold it would be gone */
+	assert_int_equal(drain(fx->store), 1);
 	assert_true(small_is_whole(&got));
 	rlv_generation_release(&got);
-	assert_true(processes_until(none_is_left, fx.store));
-	must(rlv_weights_map(small, 1, 0, &got), "rlv_weights_map");
+	assert_int_equal(drain(fx->store), 1);
+	processes_kill(&fx->ps, pid, SIGKILL);
+	assert_true(processes_until(none_is_left, fx->store));
+	must(rlv_weights_map(held.large, 1, 0, &got), "rlv_weights_map");
 	assert_true(small_is_whole(&got));
 	rlv_generation_release(&got);
-	must(rlv_weights_close(&small), "rlv_weights_close");
-	tear_down(&fx);
+	must(rlv_weights_close(&held.large), "rlv_weights_close");
+	tear_down(fx);
 }
 
 int main(void)

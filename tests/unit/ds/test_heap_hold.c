@@ -179,6 +179,49 @@ TEST(heap_hold__outlives_the_writer)
 	rig_close(&rig);
 }
 
+/* Lines that say anything: who has them holds back what they name, or all until the fence, and nothing else. */
+TEST(heap_hold__lines_that_lie_hold_back_what_a_pin_can)
+{
+	struct heap_pin lie = { .pin = { 0 } };
+	struct rig rig;
+
+	rig_open(&rig);
+	for (uint32_t i = 0; i < HEAP_HOLDS; i++)
+		lie.holds[i].raw = HEAP_HELD | UINT64_C(0x9e3779b97f4a7c15) * (i + 1);
+	for (uint32_t owner = 2; owner <= HEAP_FIXTURE_CLIENTS; owner++)
+		must(transport_store(rig.fx.heap->tree, heap_pin_off(owner), &lie, sizeof(lie)));
+	assert_int_equal(put_until_full(&rig, 2), 20);
+	lie.holds[3].raw = 1; /* an epoch: the first one */
+	must(transport_store(rig.fx.heap->tree, heap_pin_off(5), &lie, sizeof(lie)));
+	for (uint8_t i = 0; i < 3; i++)
+		(void)!put(&rig.writer, "k", i);
+	assert_int_equal(put(&rig.writer, "k", 3), -EAGAIN);
+	must(heap_settle(rig.fx.heap, 5));
+	assert_int_equal(put_until_full(&rig, 4), 20);
+	heap_fixture_leave(&rig.holder);
+	rig_close(&rig);
+}
+
+/* A client that was fenced meanwhile: its slot, and the place in the line, are another's. */
+TEST(heap_hold_end__leaves_the_holds_of_others)
+{
+	struct heap_hold first, second;
+	struct rig rig;
+
+	rig_open(&rig);
+	must(hold(&rig.holder, "k", &first));
+	must(heap_settle(rig.fx.heap, rig.holder.owner));
+	must(put(&rig.writer, "k", 2));
+	must(hold(&rig.holder, "k", &second));
+	assert_int_equal(second.place, first.place);
+	end(&rig.holder, &first);
+	assert_int_equal(line_of(&rig.holder)->holds[second.place].raw, second.word);
+	end(&rig.holder, &second);
+	assert_int_equal(line_of(&rig.holder)->holds[second.place].raw, 0);
+	heap_fixture_leave(&rig.holder);
+	rig_close(&rig);
+}
+
 TEST(heap_hold__errors)
 {
 	struct heap_hold held[HEAP_HOLDS], more;

@@ -2,11 +2,14 @@
 #include "tests/support/must.h"
 #include "tests/support/temp_dir.h"
 
-#include "relive/weights.h"
+#include "client/weights/weights.h"
+
+#include "ds/weights/tree.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TENSORS 64u
@@ -18,7 +21,7 @@ static char names[TENSORS][8];
 static struct rlv_tensor tensors[TENSORS];
 static struct rlv_store *store;
 static struct rlv_generations *learner, *actor;
-static char dir[TEMP_DIR_BYTES];
+static char dir[TEMP_DIR_BYTES], uri[TEMP_DIR_BYTES + 16];
 
 static uint32_t element(uint64_t version, uint32_t tensor, uint32_t i)
 {
@@ -65,14 +68,15 @@ static void expect_whole(const struct rlv_generation *got)
 	}
 }
 
-static void open_at(const char *uri, uint32_t anchor_every)
+static void open_at(const char *at, uint32_t anchor_every)
 {
+	const struct rlv_store_opts pool = { .size = sizeof(pool), .pool_bytes = 32 << 20 };
 	struct rlv_weights_opts opts = RLV_WEIGHTS_OPTS_INIT;
 
 	opts.bytes = sizeof(values) + TENSORS * 64;
 	opts.anchor_every = anchor_every;
 	opts.max_clients = 4;
-	must(rlv_store_open(uri, NULL, &store), "rlv_store_open");
+	must(rlv_store_open(at, &pool, &store), "rlv_store_open");
 	must(rlv_weights_create(store, "policy", &opts, &learner), "rlv_weights_create");
 	must(rlv_weights_open(store, "policy", &actor), "rlv_weights_open");
 	must(publish(1, 0), "rlv_weights_publish");
@@ -86,12 +90,15 @@ static void close_all(void)
 }
 
 /* A store whose memory is a file, which can be mapped twice. */
-static void open_shared(uint32_t anchor_every)
+static void make_uri(void)
 {
-	char uri[sizeof(dir) + 16];
-
 	temp_dir_make(dir);
 	snprintf(uri, sizeof(uri), "embed:%s/pool", dir);
+}
+
+static void open_shared(uint32_t anchor_every)
+{
+	make_uri();
 	open_at(uri, anchor_every);
 }
 
@@ -207,7 +214,121 @@ TEST(weights_map__of_private_memory_is_not_supported)
 
 	open_at("embed:", 1);
 	expect(rlv_weights_map(actor, 0, 0, &got), -ENOTSUP);
+	assert_non_null(strstr(rlv_last_error(), "rlv_weights_fetch"));
 	close_all();
+}
+
+/* Puts the newest anchor again, all of whose tensors lie where that one does and are longer, and a table that names it. */
+static void overlap(uint32_t at)
+{
+	static uint64_t entry[2 * sizeof(values) / 8];
+	struct rlv_kv_value anchor = { .size = sizeof(anchor),
+				       .ptr = entry,
+				       .room = sizeof(entry) };
+	struct weights_entry *head = (void *)entry;
+	struct weights_table table = { .n = 0 };
+	struct rlv_kv_value list = { .size = sizeof(list), .ptr = &table, .room = sizeof(table) };
+	struct weights_tensor *all;
+	struct weights_key key;
+	struct rlv_kv *kv;
+
+	must(rlv_kv_open(store, "policy", &kv), "rlv_kv_open");
+	must(rlv_kv_get(kv, weights_table_key, &list), "rlv_kv_get");
+	key = weights_entry_key(table.gens[0].owner, table.gens[0].anchor_index);
+	must(rlv_kv_get(kv, weights_key_bytes(&key), &anchor), "rlv_kv_get");
+	all = (void *)(head + 1);
+	for (uint32_t t = 0; t < TENSORS; t++) {
+		all[t].off = all[at].off;
+		all[t].shape[0] *= 3;
+		all[t].bytes *= 3;
+	}
+	table.gens[0].tree = weights_tree_hash(head);
+	must(rlv_kv_put(kv, weights_key_bytes(&key), (struct rlv_bytes){ entry, anchor.len },
+			&table.gens[0].anchor.entry),
+	     "rlv_kv_put");
+	must(rlv_kv_put(kv, weights_table_key, (struct rlv_bytes){ &table, list.len }, NULL),
+	     "rlv_kv_put");
+	must(rlv_kv_close(&kv), "rlv_kv_close");
+}
+
+TEST(weights_map__of_tensors_that_overlap_is_an_error)
+{
+	struct rlv_generation got;
+	uint32_t crossing = 0;
+
+	open_shared(1);
+	got = map(1);
+	while (got.tensors[crossing].mapped)
+		crossing++;
+	rlv_generation_release(&got);
+	overlap(crossing);
+	expect(rlv_weights_map(actor, 0, 0, &got), -EBADMSG);
+	assert_non_null(strstr(rlv_last_error(), "overlap"));
+	must(publish(2, RLV_PUBLISH_NEW_TREE), "rlv_weights_publish");
+	got = map(2);
+	expect_whole(&got);
+	rlv_generation_release(&got);
+	close_shared();
+}
+
+/* The child has neither the hold nor the mapping, and its release leaves the parent's alone. */
+TEST(weights_map__release_in_a_forked_child)
+{
+	struct rlv_generation got;
+	int status;
+	pid_t pid;
+
+	open_shared(1);
+	got = map(1);
+	pid = fork();
+	if (pid == 0) {
+		rlv_generation_release(&got);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	for (uint64_t version = 2; version < 12; version++)
+		must(publish(version, 0), "rlv_weights_publish");
+	expect_whole(&got);
+	rlv_generation_release(&got);
+	close_shared();
+}
+
+/* A process ends with the store's file open, and holds all that the heap has room for. */
+static void hold_all_and_end(void)
+{
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	uint64_t version = 1;
+	int ret = 0;
+
+	open_at(uri, 1);
+	while (ret == 0) {
+		ret = rlv_weights_map(actor, version - 1, 0, &got);
+		for (uint32_t k = 0; ret == 0 && k < 4; k++)
+			ret = publish(++version, 0);
+	}
+	_exit(ret != -ENOSPC);
+}
+
+TEST(weights_map__holds_of_a_killed_process_end_with_its_file)
+{
+	uint64_t version;
+	int status;
+	pid_t pid;
+
+	make_uri();
+	pid = fork();
+	if (pid == 0)
+		hold_all_and_end();
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	must(rlv_store_open(uri, NULL, &store), "rlv_store_open");
+	must(rlv_weights_open(store, "policy", &learner), "rlv_weights_open");
+	must(rlv_weights_open(store, "policy", &actor), "rlv_weights_open");
+	must(rlv_weights_poll(learner, &version), "rlv_weights_poll");
+	for (uint32_t i = 0; i < 10; i++)
+		must(publish(++version, 0), "rlv_weights_publish");
+	close_shared();
 }
 
 TEST(weights_map__copies_what_is_shorter_than_a_chunk)
