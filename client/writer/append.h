@@ -1,6 +1,6 @@
 /*
- * Writer: state shared by append.c (calls), append_batch.c (items), rows.c (rows), stream.c (blocks) and
- * writer.c (open, close).
+ * Writer: state shared by append.c (calls), append_batch.c (one batch of rows), plan.c (flags, items),
+ * rows.c (bytes), stream.c (blocks) and writer.c (open, close).
  */
 #ifndef RLV_CLIENT_WRITER_APPEND_H
 #define RLV_CLIENT_WRITER_APPEND_H
@@ -12,8 +12,9 @@
 #include "ds/ring/ring.h"
 
 #define WRITER_ROOM UINT32_MAX
-#define WRITER_CHUNK TRANSPORT_VECTOR /* most rows per round of an append */
-#define WRITER_STREAM_LEAST 2048      /* bytes of a value that is written past the cache */
+#define WRITER_CHUNK TRANSPORT_VECTOR  /* most rows per round of an append */
+#define WRITER_STREAM_LEAST 2048       /* bytes of a value that is written past the cache */
+#define STREAM_META (2 * WRITER_CHUNK) /* rows in a stream's meta beside the last window_max-1 */
 
 /* Metadata of a row, kept until every window that covers it is complete. */
 struct row_meta {
@@ -23,13 +24,15 @@ struct row_meta {
 };
 
 /*
- * One environment. meta holds the last window_max-1 rows, then those of the call in progress; a
- * call that fails before it publishes leaves `used` as it was, and its rows are written again.
+ * One environment. A call that fails before it publishes leaves `used` as it was, and its rows are written
+ * again.
  */
 struct stream {
 	struct block blk;
 	bool direct; /* its rows are built in place */
 	struct row_meta meta;
+	uint32_t past; /* where the last window_max-1 rows are in meta; those of the call in progress follow */
+	uint32_t calm; /* last rows that have no flags */
 	uint8_t *head; /* the last window_max-1 rows, unless they can be had from a direct block */
 	bool has_past; /* there are any */
 	uint32_t step; /* of the next row in its episode */
@@ -38,7 +41,8 @@ struct stream {
 	bool to_place;      /* its planned rows are not placed yet */
 	uint32_t planned;   /* rows of the call in progress that are not in a block yet */
 	uint32_t staged;    /* where they begin in the writer's stage */
-	uint32_t plan_step; /* step and in_episode after them */
+	uint32_t plan_step; /* step, calm and in_episode after them */
+	uint32_t plan_calm;
 	bool plan_in_episode;
 };
 
@@ -71,7 +75,10 @@ struct rlv_writer {
 	struct part_turn turn;             /* of the shards whose maxima are read */
 	struct maximum maxima[RING_MAX_VIEWS];
 	uint64_t default_quanta[RING_MAX_VIEWS]; /* of items that come without a TD error */
-	struct transport_io *rows;               /* staged, to travel with the items */
+	uint8_t **at;                            /* of the rows that are being built */
+	struct stream **placed;                  /* whose items are being collected */
+	uint32_t n_placed;
+	struct transport_io *rows; /* staged, to travel with the items */
 	uint32_t n_rows;
 	uint32_t planned_lost;        /* truncated_lost of the call in progress */
 	struct shard_change *changes; /* of the call in progress, one for each shard that has any */
@@ -123,12 +130,24 @@ RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct append_batch 
  */
 RLV_MUST_CHECK int writer_append_batch(struct append_batch *put);
 
+/* -------- plan.c -------- */
+
+/* Plans src.n rows of each stream of the put. */
+void writer_plan(struct rlv_writer *w, const struct append_batch *put);
+
+/* Adds to w->items[v] the items of view v that the planned rows of w->placed complete. A window
+   without flags is an item, unless the view has a period. */
+void writer_collect_items(struct rlv_writer *w, uint32_t v);
+
 /* -------- rows.c -------- */
 
-/* Builds the rows of src in place, or in the stage: then they travel over a wire with the CASes that
-   publish them, else (under TSan) they are written now. */
-RLV_MUST_CHECK int writer_write_rows(struct rlv_writer *w, struct stream *st,
-				     const struct source *src);
+/* Builds the planned rows of the put's streams [from, to), which are all in place, or all in the stage. */
+void writer_build_rows(struct rlv_writer *w, const struct append_batch *put, uint32_t from,
+		       uint32_t to);
+
+/* Of a stream whose rows are staged: has them travel over a wire with the CASes that publish them, else
+   (under TSan) writes them now. */
+RLV_MUST_CHECK int writer_send_rows(struct rlv_writer *w, const struct stream *st);
 
 /* -------- append.c -------- */
 
@@ -147,6 +166,25 @@ RLV_MUST_CHECK int writer_room(struct rlv_writer *w, struct stream *st);
 
 /* Closes the stream's block, if any. 0 also if the block's shard is lost, and the block with it. */
 RLV_MUST_CHECK int stream_close_block(struct stream *st);
+
+/* Where the stream's next rows are built. */
+static inline uint8_t *stream_rows(const struct rlv_writer *w, const struct stream *st)
+{
+	return st->direct ? ring_row(&st->blk, st->blk.used)
+			  : w->stage.ptr + (size_t)st->staged * w->h.desc->row_bytes;
+}
+
+/* The stream's last window_max-1 rows, and those of the call in progress. */
+static inline struct row_meta stream_meta(const struct stream *st)
+{
+	const struct row_meta *meta = &st->meta;
+
+	return (struct row_meta){ meta->flags + st->past, meta->steps + st->past,
+				  meta->td + st->past };
+}
+
+/* Moves the metadata of the last rows to the beginning of its memory. */
+void stream_rewind_meta(const struct rlv_writer *w, struct stream *st);
 
 static inline bool stream_has_room(const struct rlv_writer *w, const struct stream *st)
 {

@@ -1,8 +1,9 @@
 /*
  * Rows of a call into the blocks of their streams, and the items that they complete.
  *
- *   plan      flags and steps of the new rows; which leaves become items, with which priority
- *   place     rows built in place, or staged: nobody draws them yet
+ *   plan      flags and steps of the new rows (client/writer/plan.c)
+ *   place     rows built in place, or staged: nobody draws them yet; which leaves become items, with which
+ *             priority
  *   admit     the limiters, all views or none
  *   publish   rows, where they were staged; CAS {gen, 0} -> {gen, p}; flush; commit
  *
@@ -13,117 +14,12 @@
 
 #include "ds/replay/change.h"
 #include "ds/replay/priority.h"
-#include "ds/window/window.h"
 
 #include "base/bits.h"
 #include "base/log.h"
 
 #include <errno.h>
 #include <string.h>
-
-/* -------- plan -------- */
-
-/* Number of rows, of n from the first on, before the first that has a flag. flags NULL: n. */
-static uint32_t rows_unflagged(const uint16_t *flags, uint32_t n)
-{
-	uint64_t four = 0;
-	uint32_t i = 0;
-
-	if (!flags)
-		return n;
-	for (; i + 4 <= n; i += 4) {
-		memcpy(&four, flags + i, sizeof(four));
-		if (four)
-			break;
-	}
-	while (i < n && !flags[i])
-		i++;
-	return i;
-}
-
-static void stream_plan_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
-{
-	const struct rlv_steps *steps = src->steps;
-	const uint16_t *flags = steps && steps->flags ? steps->flags + src->first : NULL;
-	const double *td = steps && steps->td_error ? steps->td_error + src->first : NULL;
-	const uint16_t ends = ROW_TERMINATED | ROW_TRUNCATED | ROW_FINAL | ROW_FILLER;
-	uint32_t head = head_rows(w);
-	uint32_t step = st->step;
-	bool in_episode = st->in_episode;
-
-	for (uint32_t i = 0; i < src->n; i++)
-		st->meta.td[head + i] = td ? td[i] : -1;
-	for (uint32_t i = 0, run; i < src->n; i += run) {
-		uint16_t f = steps ? 0 : ROW_FILLER;
-
-		run = steps && in_episode ? rows_unflagged(flags ? flags + i : NULL, src->n - i)
-					  : 0;
-		run = run < UINT32_MAX - step ? run : UINT32_MAX - step;
-		if (run) { /* rows in the midst of an episode, as most are */
-			uint32_t *planned = st->meta.steps + head + i;
-
-			memset(st->meta.flags + head + i, 0, run * sizeof(*st->meta.flags));
-			for (uint32_t k = 0; k < run; k++)
-				planned[k] = step + k;
-			step += run;
-			continue;
-		}
-		run = 1;
-		if (flags)
-			f |= flags[i];
-		if (!in_episode && !(f & (ROW_FINAL | ROW_FILLER))) {
-			f |= ROW_FIRST;
-			step = 0;
-		}
-		/* The step before was truncated, and got no final observation. */
-		if (!in_episode && head && w->has_obs && !(f & ROW_FINAL))
-			w->planned_lost += (st->meta.flags[head + i - 1] &
-					    (ROW_TERMINATED | ROW_TRUNCATED)) == ROW_TRUNCATED;
-		st->meta.flags[head + i] = f;
-		st->meta.steps[head + i] = step;
-		in_episode = !(f & ends);
-		step += step < UINT32_MAX;
-	}
-	st->planned = src->n;
-	st->plan_step = step;
-	st->plan_in_episode = in_episode;
-}
-
-/* Adds the items of view v that the stream's planned rows complete to w->items[v]. A window
-   without flags is an item, unless the view has a period. */
-static void stream_collect_items(struct rlv_writer *w, const struct stream *st, uint32_t v)
-{
-	const struct view_desc *view = &w->h.desc->views[v];
-	struct view_items *items = &w->items[v];
-	struct leaf_op *op = items->ops + items->n;
-	uint32_t from = head_rows(w) + 1 - view->window;
-	const uint16_t *flags = st->meta.flags + from;
-	const uint32_t *steps = st->meta.steps + from;
-	const double *td = st->meta.td + from + view->window - 1 - view->future;
-	uint64_t usual = view->selector == RLV_PRIORITIZED ? w->default_quanta[v] : 1;
-	uint32_t slot = st->blk.first + st->blk.used, gen = st->blk.gen;
-	uint32_t calm = view->period > 1 ? UINT32_MAX : view->window; /* rows that make an item */
-	uint64_t most = items->most;
-	uint32_t run = 0; /* unflagged rows up to the last one of the window */
-
-	for (uint32_t i = 0; i + 1 < view->window; i++)
-		run = flags[i] ? 0 : run + 1;
-	for (uint32_t i = 0; i < st->planned; i++) {
-		const struct window_flags rows = { flags + i, steps + i };
-		uint64_t priority = usual;
-
-		run = flags[i + view->window - 1] ? 0 : run + 1;
-		if (run < calm && !window_is_item(view, &rows, w->has_obs))
-			continue;
-		if (td[i] >= 0 && view->selector == RLV_PRIORITIZED) {
-			priority = priority_quanta_one(view, td[i], &w->stats.clamped);
-			most = max_u64(most, priority);
-		}
-		*op++ = (struct leaf_op){ .slot = slot + i, .gen = gen, .priority = priority };
-	}
-	items->n = (uint32_t)(op - items->ops);
-	items->most = most;
-}
 
 /* -------- priorities of new items -------- */
 
@@ -169,14 +65,6 @@ int writer_read_maxima(struct rlv_writer *w)
 
 /* -------- place -------- */
 
-static struct source put_source(const struct append_batch *put, uint32_t i)
-{
-	struct source src = put->src;
-
-	src.first += i;
-	return src;
-}
-
 /* Places what is planned in the shard of the put's stream `first`: that stream, and those behind it
    that are in the same shard. Makes a change of it. */
 static int writer_place_shard(struct rlv_writer *w, const struct append_batch *put, uint32_t first)
@@ -186,18 +74,18 @@ static int writer_place_shard(struct rlv_writer *w, const struct append_batch *p
 	uint32_t n_views = w->h.desc->n_views, rows_before = w->n_rows, n;
 	int ret = 0;
 
+	w->n_placed = 0;
 	for (uint32_t i = first; ret == 0 && i < put->n; i++) {
 		struct stream *st = &put->streams[i];
-		const struct source src = put_source(put, i);
 
 		if (!st->to_place || st->blk.acc != acc)
 			continue;
 		st->to_place = false;
-		st->staged = i;
-		for (uint32_t v = 0; v < n_views; v++)
-			stream_collect_items(w, st, v);
-		ret = writer_write_rows(w, st, &src);
+		w->placed[w->n_placed++] = st;
+		ret = st->direct ? 0 : writer_send_rows(w, st);
 	}
+	for (uint32_t v = 0; v < n_views; v++)
+		writer_collect_items(w, v);
 	n = w->n_rows - rows_before;
 	change_begin(ch, acc);
 	ch->rows = w->rows + rows_before;
@@ -214,10 +102,33 @@ static int writer_place_shard(struct rlv_writer *w, const struct append_batch *p
 	return ret;
 }
 
-/* Writes the planned rows of the streams and collects their items; makes in w->changes a change
+/* Builds the planned rows, of streams that lie side by side in one go. Returns the number of streams. */
+static uint32_t writer_build(struct rlv_writer *w, const struct append_batch *put)
+{
+	struct stream *streams = put->streams;
+	uint32_t n = 0;
+
+	for (uint32_t from = 0, to; from < put->n; from = to) {
+		to = from;
+		while (to < put->n && streams[to].planned &&
+		       streams[to].direct == streams[from].direct) {
+			streams[to].staged = to;
+			streams[to++].to_place = true;
+		}
+		n += to - from;
+		if (to > from)
+			writer_build_rows(w, put, from, to);
+		else
+			streams[to++].to_place = false;
+	}
+	return n;
+}
+
+/* Builds the planned rows of the streams and collects their items; makes in w->changes a change
    for each shard that gets staged rows or items. */
 static int writer_place(struct rlv_writer *w, const struct append_batch *put)
 {
+	uint32_t left; /* streams to place */
 	int ret = 0;
 
 	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
@@ -226,11 +137,13 @@ static int writer_place(struct rlv_writer *w, const struct append_batch *put)
 	}
 	w->n_rows = 0;
 	w->n_changes = 0;
-	for (uint32_t i = 0; i < put->n; i++)
-		put->streams[i].to_place = put->streams[i].planned > 0;
-	for (uint32_t i = 0; ret == 0 && i < put->n; i++)
-		if (put->streams[i].to_place)
-			ret = writer_place_shard(w, put, i);
+	left = writer_build(w, put);
+	for (uint32_t i = 0, placed = 0; ret == 0 && placed < left; i++) {
+		if (!put->streams[i].to_place)
+			continue;
+		ret = writer_place_shard(w, put, i);
+		placed += w->n_placed;
+	}
 	return ret;
 }
 
@@ -307,24 +220,23 @@ static int writer_publish(struct rlv_writer *w)
 static void writer_advance(struct rlv_writer *w, const struct append_batch *put, bool lost)
 {
 	const struct table_desc *desc = w->h.desc;
-	uint32_t head = head_rows(w);
 	const size_t most = 4096;
 
-	for (uint32_t i = 0; i < put->n; i++) {
-		struct stream *st = &put->streams[i];
+	for (struct stream *st = put->streams; st < put->streams + put->n; st++) {
 		uint32_t n = st->planned;
 		const uint8_t *next;
 		size_t bytes;
 
 		if (!n || (lost && (!st->blk.acc || access_is_broken(st->blk.acc))))
 			continue;
-		memmove(st->meta.flags, st->meta.flags + n, head * sizeof(*st->meta.flags));
-		memmove(st->meta.steps, st->meta.steps + n, head * sizeof(*st->meta.steps));
-		memmove(st->meta.td, st->meta.td + n, head * sizeof(*st->meta.td));
+		st->past += n;
+		if (st->past > STREAM_META - WRITER_CHUNK)
+			stream_rewind_meta(w, st);
 		if (!st->direct)
 			writer_keep_head(w, st, n);
 		st->blk.used += n;
 		st->step = st->plan_step;
+		st->calm = st->plan_calm;
 		st->in_episode = st->plan_in_episode;
 		st->open_window = true;
 		st->planned = 0;
@@ -364,12 +276,7 @@ int writer_append_batch(struct append_batch *put)
 		uint64_t n = min_u64(put->src.n, desc->block - put->streams->blk.used);
 
 		put->src.n = (uint32_t)min_u64(min_u64(n, most), WRITER_CHUNK);
-		w->planned_lost = 0;
-		for (uint32_t i = 0; i < put->n; i++) {
-			const struct source src = put_source(put, i);
-
-			stream_plan_rows(w, &put->streams[i], &src);
-		}
+		writer_plan(w, put);
 	}
 	ret = writer_place(w, put);
 	if (ret == 0 && !put->admitted)

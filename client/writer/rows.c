@@ -7,22 +7,47 @@
 
 #include <string.h>
 
-static inline void column_scatter_each(uint8_t *dst, size_t stride, const uint8_t *src,
-				       size_t bytes, uint32_t n)
+/* Rows of a call that are built together: n of one stream, which lie side by side from at[0] on, or one of
+   each stream, at[i]. */
+struct row_run {
+	uint8_t *const *at;
+	size_t stride; /* from row to row of one stream; 0: of n streams */
+	uint32_t n;
+	bool past_cache; /* no one reads them soon */
+};
+
+static inline uint8_t *run_row(const struct row_run *run, uint32_t i)
 {
+	return run->stride ? run->at[0] + i * run->stride : run->at[i];
+}
+
+static inline void column_scatter_each(const struct row_run *run, uint32_t offset,
+				       const uint8_t *src, size_t bytes)
+{
+	size_t stride = run->stride;
+	uint32_t n = run->n; /* values that are written do not change it */
+	uint8_t *dst = run->at[0] + offset;
+
+	if (stride == 0) {
+#pragma GCC unroll 4
+		for (uint32_t i = 0; i < n; i++, src += bytes)
+			memcpy(run->at[i] + offset, src, bytes);
+		return;
+	}
 #pragma GCC unroll 4
 	for (uint32_t i = 0; i < n; i++, dst += stride, src += bytes)
 		memcpy(dst, src, bytes);
 }
 
-/* Copies n large values as column_scatter: whole lines past the cache, where only a random draw will
+/* Copies large values as column_scatter: whole lines past the cache, where only a random draw will
    read them again, which is twice as fast as first loading each line to be written. */
-static void column_stream(uint8_t *dst, size_t stride, const uint8_t *src, uint32_t bytes,
-			  uint32_t n)
+static void column_stream(const struct row_run *run, uint32_t offset, const uint8_t *src,
+			  uint32_t bytes)
 {
 	window_copy_fn copy = window_copy_of(true);
 
-	for (uint32_t i = 0; i < n; i++, dst += stride, src += bytes) {
+	for (uint32_t i = 0; i < run->n; i++, src += bytes) {
+		uint8_t *dst = run_row(run, i) + offset;
 		size_t head = window_line_head(dst, bytes);
 		size_t lines = (bytes - head) & ~(size_t)(WIRE_LINE - 1), done = head + lines;
 
@@ -33,60 +58,43 @@ static void column_stream(uint8_t *dst, size_t stride, const uint8_t *src, uint3
 	window_stream_end();
 }
 
-/* Copies n elements of `bytes` each from a packed column to rows `stride` bytes apart. */
-static void column_scatter(uint8_t *dst, size_t stride, const uint8_t *src, uint32_t bytes,
-			   uint32_t n)
+/* Copies the elements of a packed column, of `bytes` each, to their rows. */
+static void column_scatter(const struct row_run *run, uint32_t offset, const uint8_t *src,
+			   uint32_t bytes)
 {
 	switch (bytes) {
 	case 1:
-		column_scatter_each(dst, stride, src, 1, n);
+		column_scatter_each(run, offset, src, 1);
 		break;
 	case 4:
-		column_scatter_each(dst, stride, src, 4, n);
+		column_scatter_each(run, offset, src, 4);
 		break;
 	case 8:
-		column_scatter_each(dst, stride, src, 8, n);
+		column_scatter_each(run, offset, src, 8);
 		break;
 	case 16:
-		column_scatter_each(dst, stride, src, 16, n);
+		column_scatter_each(run, offset, src, 16);
+		break;
+	case 24:
+		column_scatter_each(run, offset, src, 24);
 		break;
 	default:
-		column_scatter_each(dst, stride, src, bytes, n);
+		column_scatter_each(run, offset, src, bytes);
 	}
 }
 
-int writer_write_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
+/* Writes the tails of a stream's planned rows. */
+static void stream_write_tails(const struct rlv_writer *w, const struct stream *st,
+			       uint64_t version, uint8_t *rows)
 {
-	const struct table_desc *desc = w->h.desc;
-	const struct shard *shard = st->blk.acc->shard;
-	const uint16_t *flags = st->meta.flags + head_rows(w);
-	const uint32_t *steps = st->meta.steps + head_rows(w);
-	uint64_t version = src->steps ? src->steps->policy_version : 0;
+	const uint16_t *flags = stream_meta(st).flags + head_rows(w);
+	const uint32_t *steps = stream_meta(st).steps + head_rows(w);
 	uint64_t stream = (uint16_t)(st - w->streams), gen = st->blk.gen;
-	size_t row_bytes = desc->row_bytes;
-	uint32_t n = src->n; /* rows that are written do not change it */
-	uint8_t *rows = st->direct ? ring_row(&st->blk, st->blk.used)
-				   : w->stage.ptr + st->staged * row_bytes;
-	/* A crc reads them now. */
-	uint32_t past_cache = st->direct && !(desc->flags & TABLE_ROW_CRC) ? WRITER_STREAM_LEAST
-									   : UINT32_MAX;
-	uint8_t *to;
+	uint8_t *to = rows + w->h.desc->tail_off;
+	size_t row_bytes = w->h.desc->row_bytes;
+	uint32_t n = st->planned; /* rows that are written do not change it */
 
-	meta_progress_newest(&w->h.watch.progress, version);
-	for (uint32_t c = 0; src->steps && c < desc->n_columns; c++) {
-		const struct column_desc *col = &desc->columns[c];
-		const uint8_t *from =
-			(const uint8_t *)src->steps->columns[c] + (size_t)src->first * col->bytes;
-
-		if (col->bytes >= past_cache)
-			column_stream(rows + col->offset, row_bytes, from, col->bytes, n);
-		else
-			column_scatter(rows + col->offset, row_bytes, from, col->bytes, n);
-	}
-	for (uint32_t i = 0; !src->steps && i < n; i++)
-		memset(rows + i * row_bytes, 0, desc->tail_off);
 	/* In whole words, each from a register: a tail put together in memory would wait for its parts. */
-	to = rows + desc->tail_off;
 	static_assert(sizeof(struct row_tail) == 3 * sizeof(uint64_t), "a tail is three words");
 	for (uint32_t i = 0; i < n; i++, to += row_bytes) {
 		uint64_t version_step = (uint64_t)steps[i] << 32 | version;
@@ -96,18 +104,56 @@ int writer_write_rows(struct rlv_writer *w, struct stream *st, const struct sour
 		memcpy(to + 8, &stream_flags, 8);
 		memcpy(to + 16, &gen, 8);
 	}
-	for (uint32_t i = 0; desc->flags & TABLE_ROW_CRC && i < n; i++)
-		writer_seal_row(desc, rows + i * row_bytes);
-	if (st->direct)
-		return 0;
+}
+
+/* Column by column over all streams: what is to be known of a column is found once. A row's tail comes
+   last, so that a row with the generation of its block is whole. */
+void writer_build_rows(struct rlv_writer *w, const struct append_batch *put, uint32_t from,
+		       uint32_t to)
+{
+	const struct table_desc *desc = w->h.desc;
+	const struct rlv_steps *steps = put->src.steps;
+	const struct stream *streams = put->streams;
+	bool crc = desc->flags & TABLE_ROW_CRC; /* which reads the rows now */
+	struct row_run run = { .at = w->at, .past_cache = streams[from].direct && !crc };
+	size_t first = put->src.first + from;
+	uint64_t version = steps ? steps->policy_version : 0;
+
+	meta_progress_newest(&w->h.watch.progress, version);
+	for (uint32_t i = from; i < to; i++)
+		w->at[i - from] = stream_rows(w, &streams[i]);
+	run.stride = to - from == 1 ? desc->row_bytes : 0;
+	run.n = run.stride ? streams[from].planned : to - from;
+	for (uint32_t c = 0; steps && c < desc->n_columns; c++) {
+		const struct column_desc *col = &desc->columns[c];
+		const uint8_t *src = (const uint8_t *)steps->columns[c] + first * col->bytes;
+
+		if (run.past_cache && col->bytes >= WRITER_STREAM_LEAST)
+			column_stream(&run, col->offset, src, col->bytes);
+		else
+			column_scatter(&run, col->offset, src, col->bytes);
+	}
+	for (uint32_t i = 0; !steps && i < run.n; i++)
+		memset(run_row(&run, i), 0, desc->tail_off);
+	for (uint32_t i = from; i < to; i++)
+		stream_write_tails(w, &streams[i], version, w->at[i - from]);
+	for (uint32_t i = 0; crc && i < run.n; i++)
+		writer_seal_row(desc, run_row(&run, i));
+}
+
+int writer_send_rows(struct rlv_writer *w, const struct stream *st)
+{
+	const struct shard *shard = st->blk.acc->shard;
+	const uint8_t *rows = stream_rows(w, st);
+
 	if (!st->blk.acc->chained)
-		return ring_write(&st->blk, st->blk.used, rows, n);
+		return ring_write(&st->blk, st->blk.used, rows, st->planned);
 	w->rows[w->n_rows++] = (struct transport_io){
 		.region = shard->rows,
 		.off = shard_row_off(shard, st->blk.first + st->blk.used),
 		.src = rows,
 		.mem = &w->stage,
-		.len = n * desc->row_bytes,
+		.len = st->planned * w->h.desc->row_bytes,
 	};
 	return 0;
 }

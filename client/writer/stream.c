@@ -19,18 +19,19 @@
 int stream_init(const struct rlv_writer *w, struct stream *st)
 {
 	uint32_t head = head_rows(w);
-	size_t metas = head + WRITER_CHUNK;
+	size_t metas = head + STREAM_META;
+	struct row_meta *meta = &st->meta;
 
-	st->meta.flags = mem_array(metas, sizeof(*st->meta.flags));
-	st->meta.steps = mem_array(metas, sizeof(*st->meta.steps));
-	st->meta.td = mem_array(metas, sizeof(*st->meta.td));
+	meta->flags = mem_array(metas, sizeof(*meta->flags));
+	meta->steps = mem_array(metas, sizeof(*meta->steps));
+	meta->td = mem_array(metas, sizeof(*meta->td));
 	if (head)
 		st->head = mem_array(head, w->h.desc->row_bytes);
-	if (!st->meta.flags || !st->meta.steps || !st->meta.td || (head && !st->head))
+	if (!meta->flags || !meta->steps || !meta->td || (head && !st->head))
 		return error_set(-ENOMEM, "stream: cannot allocate memory for %zu rows", metas);
 	for (uint32_t i = 0; i < head; i++) {
-		st->meta.flags[i] = ROW_FILLER;
-		st->meta.td[i] = -1;
+		meta->flags[i] = ROW_FILLER;
+		meta->td[i] = -1;
 	}
 	return 0;
 }
@@ -41,6 +42,17 @@ void stream_fini(struct stream *st)
 	mem_free(st->meta.steps);
 	mem_free(st->meta.td);
 	mem_free(st->head);
+}
+
+void stream_rewind_meta(const struct rlv_writer *w, struct stream *st)
+{
+	const struct row_meta *to = &st->meta, from = stream_meta(st);
+	size_t head = head_rows(w);
+
+	memmove(to->flags, from.flags, head * sizeof(*to->flags));
+	memmove(to->steps, from.steps, head * sizeof(*to->steps));
+	memmove(to->td, from.td, head * sizeof(*to->td));
+	st->past = 0;
 }
 
 /* -------- head rows of a block -------- */

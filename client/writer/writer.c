@@ -22,8 +22,10 @@ static int writer_streams_init(struct rlv_writer *w)
 	for (uint32_t c = 0; c < desc->n_columns; c++)
 		w->has_obs |= desc->columns[c].role == RLV_OBS;
 	w->rows = mem_array(w->n_streams, sizeof(*w->rows));
+	w->at = mem_array(most, sizeof(*w->at));
+	w->placed = mem_array(w->n_streams, sizeof(struct stream *));
 	w->streams = mem_array(w->n_streams, sizeof(struct stream));
-	if (!w->streams || !w->rows)
+	if (!w->streams || !w->rows || !w->at || !w->placed)
 		return error_set(-ENOMEM, "writer: cannot allocate memory for %u streams",
 				 w->n_streams);
 	for (uint32_t i = 0; ret == 0 && i < w->n_streams; i++)
@@ -89,6 +91,8 @@ static void writer_free(struct rlv_writer *w)
 		mem_free(w->items[v].ops);
 	mem_free(w->streams);
 	mem_free(w->rows);
+	mem_free(w->at);
+	mem_free(w->placed);
 	mem_free(w->changes);
 	mem_free(w->credit);
 	mem_free(w->published);
@@ -158,7 +162,7 @@ static int writer_complete(struct rlv_writer *w, uint32_t stream)
 	uint32_t missing = w->future_max;
 	int ret = 0;
 
-	if (missing && head && st->meta.flags[head - 1] & ROW_FINAL)
+	if (missing && head && stream_meta(st).flags[head - 1] & ROW_FINAL)
 		missing--; /* a final observation is one of the rows they wait for */
 	if (st->open_window)
 		ret = writer_fill(w, stream, missing);

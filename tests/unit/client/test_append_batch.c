@@ -138,6 +138,44 @@ TEST(writer_put__rows_of_a_refused_call_are_planned_anew)
 	close_rig(rig);
 }
 
+/* Appends n rows to a stream, so many at once at most; each seventh ends an episode. Returns the items. */
+static uint64_t put_rows(struct rig *rig, uint32_t stream, uint32_t n, uint32_t at_once)
+{
+	uint64_t before = replay_info(rig->fx.table).views[0].inserted;
+	uint16_t flags[16];
+	uint32_t refused;
+
+	rig->put.streams = &rig->writer->streams[stream];
+	rig->put.n = 1;
+	rig->steps.flags = flags;
+	for (uint32_t done = 0; done < n; done += rig->put.src.n) {
+		uint32_t now = n - done < at_once ? n - done : at_once;
+
+		for (uint32_t i = 0; i < now; i++)
+			flags[i] = (done + i) % 7 == 6 ? RLV_TERMINATED : 0;
+		assert_int_equal(put(rig, now, &refused), 0);
+	}
+	return replay_info(rig->fx.table).views[0].inserted - before;
+}
+
+/* Past the end of the memory for flags, steps and TD errors, where the last ones move to its beginning. */
+TEST(writer_put__rows_one_by_one_make_the_items_of_rows_at_once)
+{
+	const struct rlv_view view = { .n_step = 3, .stack = 2 };
+	struct rig *rig = open_rig(&view, 1, 2);
+	uint32_t n = 3 * STREAM_META;
+	uint64_t items = put_rows(rig, 0, n, 1);
+	const struct stream *st = rig->writer->streams;
+
+	assert_in_range(items, n / 2, n);
+	assert_int_equal(put_rows(rig, 1, n, 16), items);
+	for (uint32_t i = 0; i < head_rows(rig->writer); i++) {
+		assert_int_equal(stream_meta(&st[0]).flags[i], stream_meta(&st[1]).flags[i]);
+		assert_int_equal(stream_meta(&st[0]).steps[i], stream_meta(&st[1]).steps[i]);
+	}
+	close_rig(rig);
+}
+
 TEST(writer_read_maxima__one_before_the_first_then_the_largest)
 {
 	const struct rlv_view view = { .n_step = 1, .alpha = 1 };

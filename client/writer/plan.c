@@ -1,0 +1,150 @@
+/*
+ * What the rows of a call are, before they are written: their flags and steps, and the items that they complete.
+ */
+#include "client/writer/append.h"
+
+#include "ds/replay/priority.h"
+#include "ds/window/window.h"
+
+#include "base/bits.h"
+
+#include <string.h>
+
+/* Number of rows, of n from the first on, before the first that has a flag. flags NULL: n. */
+static uint32_t rows_unflagged(const uint16_t *flags, uint32_t n)
+{
+	uint64_t four = 0;
+	uint32_t i = 0;
+
+	if (!flags)
+		return n;
+	for (; i + 4 <= n; i += 4) {
+		memcpy(&four, flags + i, sizeof(four));
+		if (four)
+			break;
+	}
+	while (i < n && !flags[i])
+		i++;
+	return i;
+}
+
+/* Plans a row of the stream, whose flags are f so far, as element `at` of its meta. */
+static inline void stream_plan_row(struct rlv_writer *w, struct stream *st, uint32_t at, uint16_t f)
+{
+	const uint16_t ends = ROW_TERMINATED | ROW_TRUNCATED | ROW_FINAL | ROW_FILLER;
+	struct row_meta meta = stream_meta(st);
+
+	if (!st->plan_in_episode) {
+		if (!(f & (ROW_FINAL | ROW_FILLER))) {
+			f |= ROW_FIRST;
+			st->plan_step = 0;
+		}
+		/* The step before was truncated, and got no final observation. */
+		if (head_rows(w) && w->has_obs && !(f & ROW_FINAL))
+			w->planned_lost += (meta.flags[at - 1] &
+					    (ROW_TERMINATED | ROW_TRUNCATED)) == ROW_TRUNCATED;
+	}
+	meta.flags[at] = f;
+	meta.steps[at] = st->plan_step;
+	st->plan_in_episode = !(f & ends);
+	st->plan_calm = f ? 0 : st->plan_calm + 1;
+	st->plan_step += st->plan_step < UINT32_MAX;
+}
+
+/* Plans n rows of the stream; flags NULL: all have the flag `all`. */
+static void stream_plan_rows(struct rlv_writer *w, struct stream *st, uint32_t n,
+			     const uint16_t *flags, uint16_t all)
+{
+	struct row_meta meta = stream_meta(st);
+	uint32_t head = head_rows(w), step;
+
+	for (uint32_t i = 0, run; i < n; i += run) {
+		run = st->plan_in_episode && !all ? rows_unflagged(flags ? flags + i : NULL, n - i)
+						  : 0;
+		run = run < UINT32_MAX - st->plan_step ? run : UINT32_MAX - st->plan_step;
+		if (run == 0) {
+			stream_plan_row(w, st, head + i, flags ? flags[i] : all);
+			run = 1;
+			continue;
+		}
+		/* in the midst of an episode, as most are */
+		memset(meta.flags + head + i, 0, run * sizeof(*meta.flags));
+		step = st->plan_step;
+		for (uint32_t k = 0; k < run; k++)
+			meta.steps[head + i + k] = step + k;
+		st->plan_step += run;
+		st->plan_calm += run;
+	}
+}
+
+void writer_plan(struct rlv_writer *w, const struct append_batch *put)
+{
+	const struct rlv_steps *steps = put->src.steps;
+	const uint16_t *flags = steps && steps->flags ? steps->flags + put->src.first : NULL;
+	const double *td = steps && steps->td_error ? steps->td_error + put->src.first : NULL;
+	const struct stream *end = put->streams + put->n;
+	uint32_t head = head_rows(w), n = put->src.n, row = 0;
+	uint16_t all = steps ? 0 : ROW_FILLER;
+
+	w->planned_lost = 0;
+	for (struct stream *st = put->streams; st < end; st++, row++) {
+		double *to_td = stream_meta(st).td + head;
+
+		st->planned = n;
+		st->plan_step = st->step;
+		st->plan_calm = st->calm;
+		st->plan_in_episode = st->in_episode;
+		to_td[0] = td ? td[row] : -1;
+		for (uint32_t i = 1; i < n; i++)
+			to_td[i] = td ? td[row + i] : -1;
+		if (n == 1)
+			stream_plan_row(w, st, head, flags ? flags[row] : all);
+		else
+			stream_plan_rows(w, st, n, flags, all);
+	}
+}
+
+/* True if planned row i of the stream completes an item of the view. */
+static bool stream_row_is_item(const struct rlv_writer *w, const struct stream *st,
+			       const struct view_desc *view, uint32_t i)
+{
+	uint32_t from = head_rows(w) + 1 - view->window + i;
+	const struct window_flags rows = { stream_meta(st).flags + from,
+					   stream_meta(st).steps + from };
+
+	return window_is_item(view, &rows, w->has_obs);
+}
+
+void writer_collect_items(struct rlv_writer *w, uint32_t v)
+{
+	const struct view_desc *view = &w->h.desc->views[v];
+	struct view_items *items = &w->items[v];
+	struct leaf_op *op = items->ops + items->n;
+	uint32_t head = head_rows(w), future = view->future;
+	bool prioritized = view->selector == RLV_PRIORITIZED;
+	uint64_t usual = prioritized ? w->default_quanta[v] : 1;
+	uint32_t calm = view->period > 1 ? UINT32_MAX : view->window; /* rows that make an item */
+
+	for (uint32_t k = 0; k < w->n_placed; k++) {
+		const struct stream *st = w->placed[k];
+		const uint16_t *flags = stream_meta(st).flags + head;
+		const double *td = stream_meta(st).td + head - future;
+		uint32_t slot = st->blk.first + st->blk.used, gen = st->blk.gen;
+		uint32_t run = st->calm, n = st->planned;
+
+		for (uint32_t i = 0; i < n; i++) {
+			run = flags[i] ? 0 : run + 1;
+			if (run < calm && !stream_row_is_item(w, st, view, i))
+				continue;
+			op->slot = slot + i; /* publishing sets the other fields */
+			op->gen = gen;
+			op->priority = usual;
+			if (td[i] >= 0 && prioritized) {
+				op->priority = priority_quanta_one(view, td[i], &w->stats.clamped);
+				items->most = max_u64(items->most, op->priority);
+			}
+			op++;
+		}
+	}
+	items->n = (uint32_t)(op - items->ops);
+}
