@@ -84,6 +84,51 @@ PyObject *array_make(const struct array_layout *layout, uint32_t n, uint8_t *mem
 	return NULL;
 }
 
+/* -------- arrays of others -------- */
+
+enum { FLAGS_PLAIN = 0x0101 }; /* packed in C's order, and aligned */
+
+/* The members of numpy's structs up to what is used: the same in versions 1 and 2 of its ABI. */
+struct array_descr {
+	PyObject base;
+	PyTypeObject *type;
+	char kind, letter, byte_order, flags;
+	int number;
+};
+
+struct array_object {
+	PyObject base;
+	void *data;
+	int ndim;
+	const Py_ssize_t *shape, *strides;
+	PyObject *owner;
+	const struct array_descr *dtype;
+	int flags;
+};
+
+bool array_look(PyObject *value, struct elements *out)
+{
+	static const uint8_t of_number[] = { RLV_BOOL, RLV_I8,  RLV_U8,  RLV_I16, RLV_U16,
+					     RLV_I32,  RLV_U32, RLV_I64, RLV_U64, RLV_I64,
+					     RLV_U64,  RLV_F32, RLV_F64 };
+	const struct array_object *array = (const struct array_object *)value;
+	const struct array_descr *dtype;
+
+	static_assert(sizeof(long) == 8, "numpy's numbers 7 and 8 are of long");
+	if (Py_TYPE(value) != array_type)
+		return false;
+	dtype = array->dtype;
+	if (dtype->number < 0 || dtype->number >= (int)sizeof(of_number) ||
+	    dtype->byte_order == '>' || (array->flags & FLAGS_PLAIN) != FLAGS_PLAIN)
+		return false;
+	*out = (struct elements){ .data = array->data,
+				  .dtype = of_number[dtype->number],
+				  .ndim = array->ndim,
+				  .shape = array->shape,
+				  .packed = true };
+	return true;
+}
+
 /* -------- tensors -------- */
 
 enum { DL_INT, DL_UINT, DL_FLOAT, DL_BFLOAT = 4, DL_BOOL = 6 };

@@ -13,27 +13,20 @@
 
 /*
  * Sets w->last_keys to the keyword numbers of a call's n names, a tuple or the keys of a dict.
- * Names that are the last call's, as the same tuple or the same strings, are not looked up again.
+ * Names in a tuple that are the last call's, as the same tuple or the same strings, are not looked up again.
  * 0, or -1 with an exception: a name is unknown.
  */
 static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 {
 	PyObject *name, *tuple, *old = w->last_names;
-	bool is_tuple, same;
 	uint16_t keys[KEYS];
-	Py_ssize_t at = 0;
+	bool same;
 
 	if (names == old || n == 0)
 		return 0;
-	is_tuple = PyTuple_Check(names);
-	same = old && PyTuple_Size(old) == n;
-	for (Py_ssize_t i = 0; same && i < n; i++) {
-		if (is_tuple)
-			name = PyTuple_GetItem(names, i);
-		else
-			PyDict_Next(names, &at, &name, NULL);
-		same = name == PyTuple_GetItem(old, i);
-	}
+	same = old && PyTuple_Check(names) && PyTuple_Size(old) == n;
+	for (Py_ssize_t i = 0; same && i < n; i++)
+		same = PyTuple_GetItem(names, i) == PyTuple_GetItem(old, i);
 	if (same)
 		return 0;
 	tuple = PySequence_Tuple(names);
@@ -59,6 +52,21 @@ static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 	return 0;
 }
 
+/* Holds the values of a dict in call->held. True if all keys are those of the last call, in its order. */
+static bool hold_values(const struct writer *w, struct call *call, PyObject *dict)
+{
+	PyObject *old = w->last_names, *name, *value;
+	Py_ssize_t at = 0, n = PyDict_Size(dict);
+	bool same = old && PyTuple_Size(old) == n;
+
+	while (call->n_held < KEYS && PyDict_Next(dict, &at, &name, &value)) {
+		same = same && name == PyTuple_GetItem(old, call->n_held);
+		Py_INCREF(value);
+		call->held[call->n_held++] = value;
+	}
+	return same;
+}
+
 static void call_give(struct call *call, uint16_t key, PyObject *value)
 {
 	call->values[key] = value == Py_None ? NULL : value;
@@ -71,8 +79,7 @@ int call_begin(struct writer *w, struct call *call, PyObject *const *values,
 {
 	const size_t columns = w->n_columns * sizeof(void *);
 	Py_ssize_t n = names ? PyTuple_Size(names) : 0;
-	PyObject *version, *value;
-	Py_ssize_t at = 0;
+	PyObject *version;
 
 	if (n_positional > 1 || (n_positional && !PyDict_Check(values[0]))) {
 		PyErr_Format(PyExc_TypeError, "writer: give columns as keywords, or as one dict");
@@ -92,14 +99,11 @@ int call_begin(struct writer *w, struct call *call, PyObject *const *values,
 	memset(call->columns, 0, columns);
 	memset(call->finals, 0, columns);
 	memset(call->ends, 0, offsetof(struct call, sources) - offsetof(struct call, ends));
-	if (n_positional && number_names(w, values[0], PyDict_Size(values[0])))
+	if (n_positional && !hold_values(w, call, values[0]) &&
+	    number_names(w, values[0], PyDict_Size(values[0])))
 		goto err;
-	for (int i = 0; n_positional && i < KEYS && PyDict_Next(values[0], &at, NULL, &value);
-	     i++) {
-		Py_INCREF(value);
-		call->held[call->n_held++] = value;
-		call_give(call, w->last_keys[i], value);
-	}
+	for (uint32_t i = 0; i < call->n_held; i++)
+		call_give(call, w->last_keys[i], call->held[i]);
 	if (n && number_names(w, names, n))
 		goto err;
 	for (Py_ssize_t i = 0; i < n; i++)

@@ -162,18 +162,17 @@ static bool bind_buffer(const struct column *col, PyObject *value, const struct 
 	return false;
 }
 
-/* The same for a tensor whose library has DLPack's functions for C. The value keeps its memory. */
-static bool bind_tensor(const struct column *col, PyObject *value, const struct demand *demand,
-			struct source *source)
+/* The same for elements of a value, to which the source then has a reference. */
+static bool bind_looked(const struct column *col, PyObject *value, const struct elements *from,
+			const struct demand *demand, struct source *source)
 {
-	struct elements from;
-
-	if (!tensor_look(value, &from))
+	if (!bind_elements(col, from, demand, source)) {
+		source_release(source);
 		return false;
-	if (bind_elements(col, &from, demand, source))
-		return true;
-	source_release(source);
-	return false;
+	}
+	Py_INCREF(value);
+	source->owner = value;
+	return true;
 }
 
 /* The same for what has a method numpy(), such as a tensor on the host that wants no gradient. */
@@ -200,11 +199,14 @@ int column_bind(const struct column *col, PyObject *value, const struct demand *
 {
 	bool is_number = !demand->batched && col->ndim == 0 && demand->stage;
 	PyObject *shape, *array;
+	struct elements from;
 	long long integer;
 	int overflow, ret;
+	bool bound;
 
 	source->data = demand->stage;
 	source->own = NULL;
+	source->owner = NULL;
 	source->view.obj = NULL;
 	if (is_number && PyFloat_Check(value) &&
 	    convert_float(col->dtype, PyFloat_AsDouble(value), demand->stage))
@@ -214,9 +216,15 @@ int column_bind(const struct column *col, PyObject *value, const struct demand *
 		if (!overflow && convert_integer(col->dtype, integer, demand->stage))
 			return 0;
 	}
-	if (PyObject_CheckBuffer(value) ? bind_buffer(col, value, demand, source)
-					: bind_tensor(col, value, demand, source) ||
-						  bind_numpy(col, value, demand, source))
+	if (array_look(value, &from))
+		bound = bind_looked(col, value, &from, demand, source);
+	else if (PyObject_CheckBuffer(value))
+		bound = bind_buffer(col, value, demand, source);
+	else
+		bound = (tensor_look(value, &from) &&
+			 bind_looked(col, value, &from, demand, source)) ||
+			bind_numpy(col, value, demand, source);
+	if (bound)
 		return 0;
 	shape = PyList_New(0);
 	if (shape && demand->batched)
@@ -241,6 +249,7 @@ void source_release(struct source *source)
 {
 	if (source->view.obj)
 		PyBuffer_Release(&source->view);
+	Py_CLEAR(source->owner);
 	free(source->own);
 	source->own = NULL;
 }

@@ -58,8 +58,9 @@ bool convert_elements(uint32_t from_dtype, const void *from, uint32_t to_dtype, 
 /* Where the packed elements are until source_release. */
 struct source {
 	const void *data;
-	void *own;      /* converted elements, or NULL */
-	Py_buffer view; /* held if .obj */
+	void *own;       /* converted elements, or NULL */
+	PyObject *owner; /* of the data: a reference, or NULL */
+	Py_buffer view;  /* held if .obj */
 };
 
 /* Elements of a value in memory of the host. */

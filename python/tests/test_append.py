@@ -1,5 +1,6 @@
 """Appended values: dtypes, shapes, conversions, flags, and refusals."""
 
+import sys
 import threading
 
 import numpy as np
@@ -100,6 +101,26 @@ def test_append__refuses_what_does_not_fit(make_table, value, dtype):
         with pytest.raises(relive.InvalidArgument, match="a"):
             writer.append(a=value, id=0)
         assert writer.stats()["steps"] == 0
+
+
+class OwnArray(np.ndarray):
+    pass
+
+
+def test_append__arrays_of_every_layout_are_stored_and_given_back(make_table):
+    plain = np.arange(12, dtype=np.float32).reshape(3, 4)
+    fixed = plain.copy()
+    fixed.flags.writeable = False
+    arrays = [plain, fixed, np.asfortranarray(plain), plain[::-1][::-1], np.repeat(plain, 2, axis=1)[:, ::2],
+              plain.astype(">f4"), np.frombuffer(b"x" + plain.tobytes(), np.float32, offset=1).reshape(3, 4),
+              plain.view(OwnArray), plain.astype(np.longdouble), plain.astype(np.int16), plain.astype(np.float16)]
+    table = uniform_of_all(make_table, {"a": ((3, 4), "float32")})
+    with table.writer() as writer:
+        for i, array in enumerate(arrays):
+            references = sys.getrefcount(array)
+            writer.append({"a": array, "id": i})
+            assert sys.getrefcount(array) == references
+    np.testing.assert_array_equal(all_rows(table, len(arrays))["a"], [plain] * len(arrays))
 
 
 def as_numpy(values, dtype):
