@@ -12,7 +12,7 @@
 /* -------- keywords -------- */
 
 /*
- * Sets w->last_keys to the keyword numbers of a call's n names, a tuple or the keys of a dict.
+ * Sets w->last_keys to the keyword numbers of a call's n names, in a tuple or list.
  * Names in a tuple that are the last call's, as the same tuple or the same strings, are not looked up again.
  * 0, or -1 with an exception: a name is unknown.
  */
@@ -67,6 +67,17 @@ static bool hold_values(const struct writer *w, struct call *call, PyObject *dic
 	return same;
 }
 
+/* The same for the keys of a dict in the order of hold_values, which a class of dicts that iterates in
+   another does not change. */
+static int number_keys(struct writer *w, PyObject *dict)
+{
+	PyObject *names = PyDict_Keys(dict);
+	int ret = names ? number_names(w, names, PyList_Size(names)) : -1;
+
+	Py_XDECREF(names);
+	return ret;
+}
+
 static void call_give(struct call *call, uint16_t key, PyObject *value)
 {
 	call->values[key] = value == Py_None ? NULL : value;
@@ -99,8 +110,7 @@ int call_begin(struct writer *w, struct call *call, PyObject *const *values,
 	memset(call->columns, 0, columns);
 	memset(call->finals, 0, columns);
 	memset(call->ends, 0, offsetof(struct call, sources) - offsetof(struct call, ends));
-	if (n_positional && !hold_values(w, call, values[0]) &&
-	    number_names(w, values[0], PyDict_Size(values[0])))
+	if (n_positional && !hold_values(w, call, values[0]) && number_keys(w, values[0]))
 		goto err;
 	for (uint32_t i = 0; i < call->n_held; i++)
 		call_give(call, w->last_keys[i], call->held[i]);

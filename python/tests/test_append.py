@@ -1,5 +1,6 @@
 """Appended values: dtypes, shapes, conversions, flags, and refusals."""
 
+import collections
 import sys
 import threading
 
@@ -121,6 +122,23 @@ def test_append__arrays_of_every_layout_are_stored_and_given_back(make_table):
             writer.append({"a": array, "id": i})
             assert sys.getrefcount(array) == references
     np.testing.assert_array_equal(all_rows(table, len(arrays))["a"], [plain] * len(arrays))
+
+
+class Backwards(dict):
+    def __iter__(self):
+        return reversed(list(super().__iter__()))
+
+
+def test_append__a_dict_that_iterates_in_another_order_keeps_each_value_with_its_name(make_table):
+    moved = collections.OrderedDict(a=1.0, b=2.0, id=0)
+    moved.move_to_end("a")
+    table = uniform_of_all(make_table, {"a": "float32", "b": "float32"})
+    with table.writer() as writer:
+        writer.append(moved)
+        writer.append(Backwards(a=1.0, b=2.0, id=1))
+        writer.append({"b": 2.0, "id": 2, "a": 1.0})
+    rows = all_rows(table, 3)
+    assert (rows["a"].tolist(), rows["b"].tolist()) == ([1] * 3, [2] * 3)
 
 
 def as_numpy(values, dtype):
