@@ -132,7 +132,8 @@ static int check_wr(const struct transport *tr, const struct transport_wr *wr)
 	if ((uintptr_t)io->src & 7)
 		return error_set(-EINVAL, "region %u: buffer %p: must be 8-aligned", io->region->id,
 				 io->src);
-	if (io->mem && io->mem->kind == MEM_DEVICE)
+	if (io->mem && io->mem->kind == MEM_DEVICE &&
+	    (wr->verb != VERB_READ || !transport_reaches(tr)))
 		return error_set(-ENOTSUP, "region %u: buffer %p: lies in memory of a device",
 				 io->region->id, io->src);
 	return 0;
@@ -509,6 +510,16 @@ int transport_order(struct transport *tr)
 	int ret = check_call(tr, 0);
 
 	return ret ? ret : tr->ops->order(tr);
+}
+
+int transport_reach(struct transport *tr, const struct mem *mem)
+{
+	int ret = check_call(tr, 0);
+
+	if (ret == 0 && !transport_reaches(tr))
+		ret = error_set(-ENOTSUP, "%s: no RDMA READs fill memory of a device",
+				tr->ops->name);
+	return ret ? ret : tr->ops->reach(tr, mem);
 }
 
 /* -------- one word at a time -------- */

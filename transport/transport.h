@@ -229,6 +229,9 @@ struct transport_ops {
 	/* Waits as needed so that all earlier operations are performed before any later one. */
 	int (*order)(struct transport *tr);
 
+	/* transport_reach. NULL: -ENOTSUP. */
+	int (*reach)(struct transport *tr, const struct mem *mem);
+
 	void (*close)(struct transport *tr);
 };
 
@@ -414,6 +417,18 @@ static inline bool transport_prepares(const struct region *region)
  */
 bool transport_renewing(struct transport *tr);
 RLV_MUST_CHECK int transport_order(struct transport *tr);
+
+/* True: READs of tr may fill memory of a device, if transport_reach succeeds. */
+static inline bool transport_reaches(const struct transport *tr)
+{
+	return tr->ops->reach;
+}
+
+/*
+ * Makes memory of a device that has a handle (base/mem/chunk.h, chunk_lend) one that READs of tr fill, until
+ * chunk_unlend; a no-op if it is. Errors are those of the registration; -ENOTSUP: the transport never can.
+ */
+RLV_MUST_CHECK int transport_reach(struct transport *tr, const struct mem *mem);
 
 /*
  * Reads one word and waits, as the CAS and FAA of one word below do: for cold paths. -EIO: it is

@@ -27,7 +27,7 @@
 
 struct chunk {
 	struct pages pages; /* ptr NULL = this index is free */
-	uint64_t *used;     /* a bit for each grain */
+	uint64_t *used;     /* a bit for each grain; NULL = lent memory of a device: no grains */
 	size_t grains;
 	size_t used_grains;
 };
@@ -226,13 +226,40 @@ static bool keep_from_children(const struct pages *pages)
 	return madvise(pages->ptr, pages->bytes, MADV_DONTFORK) == 0;
 }
 
-static struct chunk *make_chunk(size_t bytes) LOCK_REQUIRES(chunk_role)
+static uint32_t free_index(void) LOCK_REQUIRES(chunk_role)
 {
-	struct chunk chunk = { 0 };
 	uint32_t index = 0;
 
 	while (index < n_chunks && chunks[index].pages.ptr)
 		index++;
+	return index;
+}
+
+static void take_index(uint32_t index, const struct chunk *chunk) LOCK_REQUIRES(chunk_role)
+{
+	chunks[index] = *chunk;
+	if (index == n_chunks)
+		n_chunks++;
+}
+
+static void drop_index(uint32_t index) LOCK_REQUIRES(chunk_role)
+{
+	chunks[index] = (struct chunk){ 0 };
+	while (n_chunks && !chunks[n_chunks - 1].pages.ptr)
+		n_chunks--;
+}
+
+static void tell_removed(uint32_t index) LOCK_REQUIRES(chunk_role)
+{
+	for (uint32_t i = 0; i < n_listeners; i++)
+		listeners[i]->removed(listeners[i]->ctx, index);
+}
+
+static struct chunk *make_chunk(size_t bytes) LOCK_REQUIRES(chunk_role)
+{
+	struct chunk chunk = { 0 };
+	uint32_t index = free_index();
+
 	if (index == CHUNK_MAX || pages_alloc(align_up(bytes, CHUNK_UNIT), PAGE_THP, &chunk.pages))
 		return NULL;
 	chunk.grains = chunk.pages.bytes / GRAIN;
@@ -241,9 +268,7 @@ static struct chunk *make_chunk(size_t bytes) LOCK_REQUIRES(chunk_role)
 	    (n_listeners && !keep_from_children(&chunk.pages)))
 		goto err_free;
 	ASAN_POISON_MEMORY_REGION(chunk.pages.ptr, chunk.pages.bytes);
-	chunks[index] = chunk;
-	if (index == n_chunks)
-		n_chunks++;
+	take_index(index, &chunk);
 	for (uint32_t i = 0; i < n_listeners; i++)
 		listeners[i]->added(listeners[i]->ctx, chunk.pages.ptr, chunk.pages.bytes, index);
 	set_entries(&chunk.pages, (uint16_t)(index + 1));
@@ -318,14 +343,38 @@ void chunk_free(void *ptr, size_t bytes)
 	mark_grains(chunk, (size_t)((char *)ptr - (char *)chunk->pages.ptr) / GRAIN, n, false);
 	if (chunk->used_grains == 0) {
 		set_entries(&chunk->pages, 0);
-		for (uint32_t i = 0; i < n_listeners; i++)
-			listeners[i]->removed(listeners[i]->ctx, index);
+		tell_removed(index);
 		ASAN_UNPOISON_MEMORY_REGION(chunk->pages.ptr, chunk->pages.bytes);
 		pages_free(&chunk->pages);
 		mem_free(chunk->used);
-		*chunk = (struct chunk){ 0 };
-		while (n_chunks && !chunks[n_chunks - 1].pages.ptr)
-			n_chunks--;
+		drop_index(index);
+	}
+	lock_release(&chunk_lock, &chunk_role);
+}
+
+bool chunk_lend(struct mem *mem)
+{
+	const struct chunk lent = { .pages = { .ptr = mem->ptr } };
+	uint32_t index;
+
+	assert(mem->kind == MEM_DEVICE && mem->ptr);
+	if (!forks_are_watched())
+		return false;
+	lock_acquire(&chunk_lock, &chunk_role);
+	index = free_index();
+	if (index < CHUNK_MAX)
+		take_index(index, &lent);
+	lock_release(&chunk_lock, &chunk_role);
+	mem->handle = index;
+	return index < CHUNK_MAX;
+}
+
+void chunk_unlend(const struct mem *mem)
+{
+	lock_acquire(&chunk_lock, &chunk_role);
+	if (mem->handle < n_chunks && chunks[mem->handle].pages.ptr == mem->ptr) {
+		tell_removed(mem->handle);
+		drop_index(mem->handle);
 	}
 	lock_release(&chunk_lock, &chunk_role);
 }
@@ -357,12 +406,12 @@ int chunk_listen(const struct chunk_listener *listener)
 		ret = error_set(-ENOSPC, "memory chunks: all %d places for listeners are taken",
 				CHUNK_LISTENERS_MAX);
 	for (uint32_t i = 0; ret == 0 && i < n_chunks; i++)
-		if (chunks[i].pages.ptr && !keep_from_children(&chunks[i].pages))
+		if (chunks[i].used && !keep_from_children(&chunks[i].pages))
 			ret = error_set(-ENOMEM, "memory chunks: madvise(MADV_DONTFORK) failed");
 	if (ret == 0)
 		listeners[n_listeners++] = listener;
 	for (uint32_t i = 0; ret == 0 && i < n_chunks; i++)
-		if (chunks[i].pages.ptr)
+		if (chunks[i].used)
 			listener->added(listener->ctx, chunks[i].pages.ptr, chunks[i].pages.bytes,
 					i);
 	lock_release(&chunk_lock, &chunk_role);
@@ -391,7 +440,7 @@ void chunk_usage(struct chunk_usage *usage_out)
 
 	lock_acquire(&chunk_lock, &chunk_role);
 	for (uint32_t i = 0; i < n_chunks; i++) {
-		usage.chunks += chunks[i].pages.ptr != NULL;
+		usage.chunks += chunks[i].used != NULL;
 		usage.bytes += chunks[i].pages.bytes;
 		usage.used_bytes += chunks[i].used_grains * GRAIN;
 	}

@@ -58,6 +58,15 @@ void chunk_free(void *ptr, size_t bytes);
 extern const struct alloc_hooks chunk_hooks;
 
 /*
+ * Gives memory of a device, *mem, a handle of those of chunks. Listeners are not told: an RDMA device keeps a
+ * key under it when it is asked to (transport_reach). chunk_find does not find it. false: no handle is left.
+ */
+bool chunk_lend(struct mem *mem) RLV_MUST_CHECK;
+
+/* Takes the handle back, before the memory goes: listeners are told that it is removed. */
+void chunk_unlend(const struct mem *mem);
+
+/*
  * Finds the chunk that contains all of [ptr, ptr + len); false if none does. len > 0. For buffers
  * that the caller holds, and for memory outside all chunks. Thread: any, also while others make and
  * drop chunks. Cost: three loads.

@@ -174,15 +174,15 @@ int verbs_device_register(struct verbs_device *device, struct ibv_pd *domain, co
 			  int access, struct ibv_mr **mr_out)
 {
 	const struct verbs_calls *calls = device->calls;
+	bool dmabuf = mem->kind == MEM_DEVICE && mem->dmabuf_fd >= 0;
 	struct ibv_mr *mr;
 
-	if (mem->kind == MEM_DEVICE && !calls->reg_dmabuf_mr)
+	if (dmabuf && !calls->reg_dmabuf_mr)
 		return error_set(-ENOTSUP, "device %s: this rdma-core registers no dma-buf",
 				 device->name);
-	mr = mem->kind == MEM_DEVICE
-		     ? calls->reg_dmabuf_mr(domain, mem->dmabuf_off, mem->len, (uintptr_t)mem->ptr,
-					    mem->dmabuf_fd, access)
-		     : calls->reg_mr(domain, mem->ptr, mem->len, access);
+	mr = dmabuf ? calls->reg_dmabuf_mr(domain, mem->dmabuf_off, mem->len, (uintptr_t)mem->ptr,
+					   mem->dmabuf_fd, access)
+		    : calls->reg_mr(domain, mem->ptr, mem->len, access);
 	if (!mr) {
 		int code = errno;
 
@@ -191,6 +191,23 @@ int verbs_device_register(struct verbs_device *device, struct ibv_pd *domain, co
 				 code == ENOMEM ? " (locked memory is bounded by ulimit -l)" : "");
 	}
 	*mr_out = mr;
+	return 0;
+}
+
+int verbs_device_reach(struct verbs_device *device, const struct mem *mem)
+{
+	struct ibv_mr *mr = NULL, *none = NULL;
+	uint32_t key;
+	int ret;
+
+	if (verbs_device_key(device, mem, &key))
+		return 0;
+	ret = verbs_device_register(device, device->pd, mem, IBV_ACCESS_LOCAL_WRITE, &mr);
+	if (ret)
+		return ret;
+	if (!atomic_compare_exchange_strong_explicit(&device->chunks[mem->handle], &none, mr,
+						     memory_order_acq_rel, memory_order_relaxed))
+		(void)verbs_device_deregister(device, mr); /* another thread was faster */
 	return 0;
 }
 

@@ -54,11 +54,17 @@ void verbs_device_put(struct verbs_device **device);
 
 /*
  * Registers memory of any kind with a domain of the device. access: IBV_ACCESS_*. -ENOMEM: such as
- * more than RLIMIT_MEMLOCK; -ENOTSUP: device memory, and this rdma-core registers no dma-buf.
+ * more than RLIMIT_MEMLOCK; -ENOTSUP: a dma-buf, and this rdma-core registers none.
  * Thread: any.
  */
 RLV_MUST_CHECK int verbs_device_register(struct verbs_device *device, struct ibv_pd *domain,
 					 const struct mem *mem, int access, struct ibv_mr **mr_out);
+
+/*
+ * Registers memory of a device that has a handle (chunk_lend) with the device's own domain, unless it is: its key
+ * is verbs_device_key's until chunk_unlend. Errors of verbs_device_register. Thread: any.
+ */
+RLV_MUST_CHECK int verbs_device_reach(struct verbs_device *device, const struct mem *mem);
 
 /* Ends the registration mr; NULL is a no-op. False: the device keeps it; the error is logged. */
 bool verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr);

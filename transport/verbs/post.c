@@ -489,6 +489,15 @@ static int chain_room(struct post *post, const struct transport_wr *wrs, size_t 
 		       : error_set(-EAGAIN, "too many chains are outstanding: poll one first");
 }
 
+/* False: the request is to fill memory of a device that has no key here; no CPU can. */
+static bool is_reached(const struct post *post, const struct transport_wr *wr)
+{
+	const struct mem *mem = is_atomic(wr) ? NULL : wr->io.mem;
+	uint32_t key;
+
+	return !mem || mem->kind != MEM_DEVICE || verbs_device_key(post->link->device, mem, &key);
+}
+
 /*
  * Spreads the requests over the lanes, one lane for each LANE_SHARE of them; a chain has lane 0,
  * and requests of which one has a fence share one lane.
@@ -503,6 +512,9 @@ int post_submit(struct transport *tr, struct transport_wr *wrs, size_t n, enum s
 
 	for (size_t i = 0; i < n; i++) {
 		one_lane |= wrs[i].fence;
+		if (!is_reached(post, &wrs[i]))
+			return error_set(-ENOTSUP,
+					 "memory of a device: no transport_reach was here");
 		if (is_atomic(&wrs[i]))
 			wrs[i].atomic.status = ATOMIC_UNKNOWN; /* until it is done */
 	}

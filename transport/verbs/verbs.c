@@ -120,6 +120,11 @@ static void verbs_close(struct transport *tr)
 	mem_free(verbs);
 }
 
+static int verbs_reach(struct transport *tr, const struct mem *mem)
+{
+	return verbs_device_reach(verbs_of(tr)->post.link->device, mem);
+}
+
 /* No persist: without the capability it is not called; a node persists its regions itself. */
 static const struct transport_ops verbs_ops = {
 	.name = "verbs",
@@ -128,6 +133,7 @@ static const struct transport_ops verbs_ops = {
 	.submit = post_submit,
 	.poll = post_poll,
 	.order = post_order,
+	.reach = verbs_reach,
 	.close = verbs_close,
 };
 

@@ -489,6 +489,37 @@ CASE(chunk__random_buffers_never_overlap)
 	}
 }
 
+/* Its handle is a chunk's, its addresses are nobody's. */
+TEST_WITH(lend__is_a_handle_that_listeners_lose, begin, end)
+{
+	static uint64_t theirs[8];
+	struct mem mem = { .kind = MEM_DEVICE, .ptr = (uint8_t *)theirs, .len = sizeof(theirs) };
+	struct chunk_usage usage;
+	uint32_t index;
+	void *ours = chunk_alloc(64, 64), *later;
+
+	assert_int_equal(chunk_listen(&listener), 0);
+	assert_true(chunk_lend(&mem));
+	assert_true(chunk_find(ours, 64, &index));
+	assert_int_not_equal(mem.handle, index);
+	assert_false(chunk_find(theirs, 8, &index));
+	assert_int_equal(device.added, 1); /* ours alone */
+	later = chunk_alloc(64, CHUNK_UNIT);
+	assert_true(chunk_find(later, 64, &index));
+	assert_int_not_equal(mem.handle, index);
+	chunk_usage(&usage);
+	assert_int_equal(usage.chunks, 2);
+	device.chunks[mem.handle].base = (char *)theirs; /* as reached */
+	device.n++;
+	chunk_unlend(&mem);
+	assert_int_equal(device.removed, 1);
+	chunk_unlend(&mem);
+	assert_int_equal(device.removed, 1);
+	chunk_free(later, CHUNK_UNIT);
+	chunk_free(ours, 64);
+	chunk_unlisten(&listener);
+}
+
 int main(void)
 {
 	if (test_skips_valgrind("forks"))

@@ -329,14 +329,44 @@ PAIR_TEST(write__from_a_chunk_that_is_not_named_is_copied)
 	chunk_drop(&rows);
 }
 
-PAIR_TEST(read__into_memory_of_a_device_is_refused)
+PAIR_TEST(read__into_memory_of_a_device_once_it_is_reached)
 {
-	const struct mem mem = { .kind = MEM_DEVICE, .dmabuf_fd = 3, .ptr = NULL, .len = 64 };
+	static uint64_t words[2] = { 5, 5 };
+	struct mem mem = { .kind = MEM_DEVICE, .dmabuf_fd = -1, .ptr = (uint8_t *)words, .len = 16 };
 	struct fake_pair *pair = pair_of(state);
-	struct transport_io io = io_in(pair, 64, &mem);
+	uint32_t before = fake_verbs_live();
+	struct transport_io io[2];
 
-	assert_int_equal(transport_read(pair->tr, &io, 1), -ENOTSUP);
+	*fake_pair_word(pair, 64) = 77;
+	assert_true(chunk_lend(&mem));
+	io[0] = io_at(pair, 64, &words[1], 8); /* copied: its memory is not named */
+	io[1] = io_in(pair, 64, &mem);
+	assert_int_equal(transport_read(pair->tr, io, 2), -ENOTSUP);
 	assert_int_equal(fake_verbs.n_sent, 0);
+	fake_verbs.fail_call = 1;
+	assert_int_equal(transport_reach(pair->tr, &mem), -ENOMEM);
+	assert_int_equal(transport_reach(pair->tr, &mem), 0);
+	assert_int_equal(transport_reach(pair->tr, &mem), 0); /* is reached */
+	assert_int_equal(fake_verbs_live(), before + 1);
+	assert_int_equal(transport_read(pair->tr, &io[1], 1), 0);
+	assert_int_equal(fake_verbs.sent[0].local, (uintptr_t)words);
+	assert_int_equal(words[0], 77);
+	assert_int_equal(transport_write(pair->tr, &io[1], 1), -ENOTSUP);
+	chunk_unlend(&mem);
+	assert_int_equal(fake_verbs_live(), before);
+}
+
+PAIR_TEST(reach__as_a_dmabuf_needs_a_new_rdma_core)
+{
+	static uint64_t words[2];
+	struct mem mem = { .kind = MEM_DEVICE, .dmabuf_fd = 3, .ptr = (uint8_t *)words, .len = 16 };
+	struct fake_pair *pair = pair_of(state);
+
+	assert_true(chunk_lend(&mem));
+	assert_int_equal(transport_reach(pair->tr, &mem), -ENOTSUP);
+	mem.dmabuf_fd = -1;
+	assert_int_equal(transport_reach(pair->tr, &mem), 0);
+	chunk_unlend(&mem);
 }
 
 PAIR_TEST(write__chunk_that_cannot_be_registered_is_copied)
