@@ -4,6 +4,7 @@
 #include "client/landing/state.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -32,10 +33,33 @@ int landing_enter(const struct rlv_landing *landing)
 
 /* -------- open and close -------- */
 
-/* The device's backend in this process, with the stream that copies. */
-static int landing_open_device(struct rlv_landing *landing, int device) LOCK_UNCHECKED
+/* Notes why the host's memory cannot be page-locked, if it cannot: copies take a way around then. */
+static int landing_probe_pinned(struct rlv_landing *landing)
 {
-	const struct backend_cuda_opts opts = { .device = device };
+	const struct backend_ops *ops = landing->backend->ops;
+	void *page = chunk_alloc(BUFFER_ALIGN, BUFFER_ALIGN);
+	int ret;
+
+	if (!page)
+		return error_set(-ENOMEM, "landing: cannot allocate a page");
+	ret = ops->host_register(landing->backend, page, BUFFER_ALIGN);
+	if (ret && ret != -ENODEV) {
+		snprintf(landing->unpinned, sizeof(landing->unpinned), "%s", error_last());
+		landing->info.path = RLV_LANDING_PLAIN;
+		ret = 0;
+	} else if (ret == 0) {
+		ret = ops->host_unregister(landing->backend, page);
+		if (ret)
+			return ret; /* the page is the driver's */
+	}
+	chunk_free(page, BUFFER_ALIGN);
+	return ret;
+}
+
+/* The device's backend in this process, with the stream that copies. */
+static int landing_open_device(struct rlv_landing *landing, uint32_t wish) LOCK_UNCHECKED
+{
+	const struct backend_cuda_opts opts = { .device = landing->info.device };
 	struct landing_stream *own = &landing->streams[landing->n_streams++];
 	struct backend_info info;
 	int ret = backend_cuda_open(&opts, &landing->backend);
@@ -43,6 +67,8 @@ static int landing_open_device(struct rlv_landing *landing, int device) LOCK_UNC
 	if (ret)
 		return ret;
 	ret = landing->backend->ops->stream_open(landing->backend, NULL, &own->number);
+	if (ret == 0 && !wish)
+		ret = landing_probe_pinned(landing);
 	if (ret == 0 && landing->gathers) /* loads the kernel */
 		ret = landing->backend->ops->gather(landing->backend, own->number,
 						    &(struct backend_gather){ 0 });
@@ -112,7 +138,7 @@ int rlv_landing_open(const struct rlv_landing_opts *opts,
 		landing->gathers = full.path == RLV_LANDING_GATHER;
 		landing->graphs = full.graph;
 		landing->info.path = landing->gathers ? RLV_LANDING_GATHER : RLV_LANDING_PINNED;
-		ret = landing_open_device(landing, landing->info.device);
+		ret = landing_open_device(landing, full.path);
 	}
 	if (ret) {
 		mem_free(landing);
@@ -252,8 +278,9 @@ static int buffer_take_sides(struct rlv_landing *landing, struct landing_buffer 
 	buffer->host = chunk_alloc(BUFFER_ALIGN, buffer->bytes);
 	if (!buffer->host)
 		ret = error_set(-ENOMEM, "landing: cannot allocate %zu bytes", buffer->bytes);
-	else
+	else if (!landing->unpinned[0])
 		ret = dev->ops->host_register(dev, buffer->host, buffer->bytes);
+	buffer->pinned = !landing->unpinned[0];
 	if (ret) {
 		struct error_kept kept;
 
@@ -270,7 +297,7 @@ static void buffer_give_sides(struct rlv_landing *landing, struct landing_buffer
 {
 	struct backend *dev = landing->backend;
 
-	if (dev && dev->ops->host_unregister(dev, buffer->host) == 0)
+	if (dev && (!buffer->pinned || dev->ops->host_unregister(dev, buffer->host) == 0))
 		chunk_free(buffer->host, buffer->bytes);
 	side_give(landing, buffer);
 }

@@ -10,7 +10,7 @@
  *                                                                          shards go ─> landing_unshare
  *
  * landing.c: open, close, and what users ask of buffers. flow.c: copies and marks. share.c: memory that the device
- * reads. gather.c: gathers, by calls or by a graph.
+ * reads. gather.c: gathers, by calls or by a graph. paths.c: what there is.
  */
 #ifndef RLV_CLIENT_LANDING_LANDING_H
 #define RLV_CLIENT_LANDING_LANDING_H
@@ -50,6 +50,10 @@ struct landing_weights {
    -ENODEV, -ETIMEDOUT. */
 RLV_MUST_CHECK int landing_land(struct rlv_landing *landing, const struct landing_part *parts,
 				uint32_t n, const struct landing_weights *weights);
+
+/* Counts a batch that has landed; returns its path (enum rlv_landing_path). is_apart: its large values have come by
+   themselves. */
+uint32_t landing_count(struct rlv_landing *landing, bool is_apart);
 
 /* No more work that uses the buffer will be queued. */
 void landing_done(struct rlv_landing *landing, const void *buffer);

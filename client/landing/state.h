@@ -12,6 +12,7 @@
 #include "device/backend.h"
 #include "base/os/lock.h"
 
+#define LANDING_PATHS 6
 #define LANDING_STREAMS 16 /* the landing's own, which copies, and 15 of its users */
 
 extern const struct lock_role landing_role;
@@ -37,6 +38,7 @@ struct landing_buffer {
 	uint64_t at;           /* on the device; the host's address if it is in place */
 	uint64_t extent;       /* without a pool: its handle */
 	uint64_t device_bytes; /* taken of the device */
+	bool pinned;           /* the host's side is page-locked */
 	uint32_t used;         /* a bit for each stream that may still be given work with it */
 	struct landing_plan *recorded; /* NULL: nothing */
 	uint64_t marks[LANDING_STREAMS]; /* that must be reached: the copy's, then of uses; 0 = none */
@@ -57,12 +59,16 @@ struct rlv_landing {
 	pid_t pid;
 	int64_t timeout_ns;
 	bool unwaited, gathers, graphs;
+	char unpinned[160]; /* why the host's memory cannot be page-locked; "" = it can */
 	struct lock lock;
 	struct landing_buffer *buffers LOCK_GUARDED_BY(landing_role);
 	struct landing_range *ranges LOCK_GUARDED_BY(landing_role);
 	struct landing_stream streams[LANDING_STREAMS] LOCK_GUARDED_BY(landing_role);
 	uint32_t n_streams LOCK_GUARDED_BY(landing_role);
 	struct rlv_landing_info info LOCK_GUARDED_BY(landing_role);
+	bool probed LOCK_GUARDED_BY(landing_role);
+	struct rlv_landing_path_info paths[LANDING_PATHS] LOCK_GUARDED_BY(landing_role);
+	uint64_t landed[LANDING_PATHS + 1] LOCK_GUARDED_BY(landing_role); /* batches, by path */
 };
 
 /* -ECHILD after a fork, -EINVAL without a landing. */
@@ -87,6 +93,10 @@ struct landing_range **landing_range_link(struct rlv_landing *landing, uint64_t 
 /* Forgets what was recorded for the buffer. */
 void landing_drop_graph(struct rlv_landing *landing, struct landing_buffer *buffer)
 	LOCK_REQUIRES(landing_role);
+
+/* Why RDMA devices of the host cannot fill memory of a device, which they know by its address, or else as a
+   dma-buf; NULL: they may. sys: where sysfs is. */
+const char *landing_lacks_rdma(const char *sys, bool by_address);
 
 /* Takes the ranges back that nobody uses. */
 void landing_end_ranges(struct rlv_landing *landing) LOCK_REQUIRES(landing_role);

@@ -3,6 +3,8 @@
  */
 #include "client/sampler/sampler.h"
 
+#include "relive/landing.h"
+
 #include "client/table/signature.h"
 
 #include "base/mem/alloc.h"
@@ -360,7 +362,16 @@ static int batch_land_parts(const struct rlv_sampler *sp, const struct batch *ba
 	return landing_land(sp->opts.dest, parts, n, batch->is_apart ? &batch->weights : NULL);
 }
 
-int batch_land(const struct rlv_sampler *sp, const struct batch *batch)
+int batch_land(const struct rlv_sampler *sp, struct batch *batch)
 {
-	return sp->opts.dest ? batch_land_parts(sp, batch) : 0;
+	int ret = sp->opts.dest ? batch_land_parts(sp, batch) : 0;
+
+	if (ret == 0 && sp->opts.dest)
+		batch->path = landing_count(sp->opts.dest, batch->is_apart);
+	return ret;
+}
+
+uint32_t rlv_batch_path(const struct rlv_batch *batch)
+{
+	return batch ? ((const struct batch *)(const void *)batch)->path : 0;
 }

@@ -39,6 +39,7 @@ struct batch {
 	struct window_value *values; /* room for lists of those */
 	bool is_apart; /* this batch is gathered so: the host has nothing of the large ones, nor weights */
 	struct landing_weights weights; /* which the device computes then */
+	uint32_t path;                  /* enum rlv_landing_path that it came last; 0 = none */
 	size_t near_bytes;              /* of the memory: all but large arrays and lists */
 	uint64_t *key;
 	uint64_t *word; /* leaves as last seen: the first CAS of an update usually succeeds */
@@ -201,7 +202,7 @@ void batch_free_all(struct rlv_sampler *sp);
 struct batch *batch_find(struct rlv_sampler *sp);
 
 /* Brings the batch, of which pub.n items are filled, to the device of opts.dest, if there is one. */
-RLV_MUST_CHECK int batch_land(const struct rlv_sampler *sp, const struct batch *batch);
+RLV_MUST_CHECK int batch_land(const struct rlv_sampler *sp, struct batch *batch);
 
 /* Closes the gaps at the positions in scratch.at[0, left) in every array of the batch, which has n. */
 void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left);

@@ -12,6 +12,7 @@
  *
  *   RLV_LANDING_IN_PLACE   the device's memory is the host's (a pool of memory of the host): no copy
  *   RLV_LANDING_PINNED     page-locked memory of the host, then one copy by the device
+ *   RLV_LANDING_PLAIN      the same from other memory of the host, where the driver locks none
  *   RLV_LANDING_GATHER     values of 512 bytes and more (frames) are read by the device where the table has them,
  *                          in memory that is mapped here (embed:, shm:); the rest as above
  *
@@ -65,6 +66,11 @@ enum rlv_landing_path {
 	RLV_LANDING_IN_PLACE = 1,
 	RLV_LANDING_PINNED = 2,
 	RLV_LANDING_GATHER = 3,
+	RLV_LANDING_DMABUF =
+		4, /* large values by RDMA, straight to memory that is a dma-buf, ... */
+	RLV_LANDING_PEERMEM =
+		5, /* ... or that a driver of peers knows by its address: see rlv_landing_paths */
+	RLV_LANDING_PLAIN = 6,
 };
 
 struct rlv_landing_info {
@@ -84,6 +90,28 @@ struct rlv_landing_info {
 #define RLV_LANDING_INFO_INIT RLV_SIZED(struct rlv_landing_info)
 
 RLV_CHECKED int rlv_landing_info(struct rlv_landing *landing, struct rlv_landing_info *info_out);
+
+/* What the host and the device have for one path. */
+struct rlv_landing_path_info {
+	uint32_t path; /* enum rlv_landing_path */
+	uint32_t possible; /* 0: something is lacking. Of paths by RDMA: as far as sysfs and the driver tell */
+	uint64_t batches; /* that came so */
+	char why[192]; /* what is lacking, or why no batch came so; "": it is the landing's path, or one came */
+};
+
+/*
+ * Lists all paths, the best first: paths[0..*n_inout), size = sizeof(*paths); *n_inout becomes their number.
+ * The first call looks, which loads a kernel; later ones only count. -EINVAL, -ENOMEM.
+ */
+RLV_CHECKED int rlv_landing_paths(struct rlv_landing *landing, struct rlv_landing_path_info *paths,
+				  size_t size, size_t *n_inout);
+
+/* How this batch came (enum rlv_landing_path); 0: its sampler has no opts.dest. A gather, or RDMA, of its large
+   values: small ones are copied. Until the batch is released. Thread: any. */
+RLV_API uint32_t rlv_batch_path(const struct rlv_batch *batch);
+
+/* "pinned", "gather", ...; "none" for 0 and for other numbers. Thread: any. */
+RLV_API const char *rlv_landing_path_name(uint32_t path);
 
 /*
  * A buffer with both sides; *buffer_out is the host's. Samplers with opts.dest make their own: this is for

@@ -5,6 +5,9 @@ sampler gathers into page-locked memory, and the device copies the batch with on
 prefetch thread while the learner computes. Such an array is a :class:`DeviceArray`; ``batch.torch()``
 returns tensors of the device without a copy, and ``batch.key`` stays on the host.
 
+How batches come depends on the host and the device: ``Landing.paths()`` lists what there is, the best first, with what is lacking,
+and ``batch.path`` is how that batch came.
+
 TD errors come back the same way: ``sampler.update_priorities(batch.key, td_error)`` takes a tensor of
 the device, queues its way back behind the work that computes it, and returns None at once. The priorities are
 set by a later sample, update, flush or close.

@@ -119,7 +119,7 @@ struct batch {
 	PyObject *lease; /* NULL = released */
 	struct slot *slot;
 	long long table_size;
-	uint32_t n;
+	uint32_t n, path;
 	PyObject *made[]; /* arrays asked for, of those in the layout */
 };
 
@@ -167,6 +167,7 @@ PyObject *batch_make(struct slot *slot, struct layout **last)
 	batch->slot = slot;
 	batch->n = slot->n;
 	batch->table_size = slot->table_size;
+	batch->path = slot->path;
 	replaced = *last;
 	*last = slot->layout;
 	(*last)->refs++;
@@ -310,6 +311,15 @@ static PyObject *batch_names(PyObject *object, void *Py_UNUSED(unused))
 	return names;
 }
 
+static PyObject *batch_path(PyObject *object, void *Py_UNUSED(unused))
+{
+	uint32_t path = ((struct batch *)object)->path;
+
+	if (path)
+		return PyUnicode_FromString(rlv_landing_path_name(path));
+	Py_RETURN_NONE;
+}
+
 static const char batch_doc[] =
 	"The result of a sample: numpy arrays by name, as attributes and as items, made on first access\n"
 	"without a copy. See relive.batch for their shapes and dtypes.\n";
@@ -331,6 +341,7 @@ static PyMemberDef members[] = {
 
 static PyGetSetDef attributes[] = {
 	{ "names", batch_names, NULL, "Names of the arrays, a tuple.", NULL },
+	{ "path", batch_path, NULL, "How the batch came to a device; None: to none.", NULL },
 	{ 0 },
 };
 

@@ -236,18 +236,6 @@ static PyObject *landing_fetch(PyObject *object, PyObject *array)
 	return error_or_none(ret);
 }
 
-static const char *path_name(uint32_t path)
-{
-	switch (path) {
-	case RLV_LANDING_GATHER:
-		return "gather";
-	case RLV_LANDING_PINNED:
-		return "pinned";
-	default:
-		return "in place";
-	}
-}
-
 static PyObject *landing_info(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct landing *self = (struct landing *)object;
@@ -257,14 +245,36 @@ static PyObject *landing_info(PyObject *object, PyObject *Py_UNUSED(unused))
 	if (ret)
 		return error_raise(ret);
 	return Py_BuildValue(
-		"{s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:d}", "path", path_name(info.path),
-		"name", info.name, "device", (int)info.device, "buffers",
-		(unsigned int)info.buffers, "bytes", (unsigned long long)info.bytes, "batches",
-		(unsigned long long)info.batches, "copied_bytes",
+		"{s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:d}", "path",
+		rlv_landing_path_name(info.path), "name", info.name, "device", (int)info.device,
+		"buffers", (unsigned int)info.buffers, "bytes", (unsigned long long)info.bytes,
+		"batches", (unsigned long long)info.batches, "copied_bytes",
 		(unsigned long long)info.copied_bytes, "gathered_bytes",
 		(unsigned long long)info.gathered_bytes, "graphs", (unsigned long long)info.graphs,
 		"graph_launches", (unsigned long long)info.graph_launches, "waited",
 		(double)info.waited_ns / 1e9);
+}
+
+static PyObject *landing_paths(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+	struct landing *self = (struct landing *)object;
+	struct rlv_landing_path_info paths[16];
+	size_t n = sizeof(paths) / sizeof(paths[0]);
+	PyThreadState *thread = PyEval_SaveThread();
+	int ret = rlv_landing_paths(self->landing, paths, sizeof(paths[0]), &n);
+	PyObject *list;
+
+	PyEval_RestoreThread(thread);
+	if (ret)
+		return error_raise(ret);
+	list = PyList_New(0);
+	for (size_t i = 0; list && i < n && i < sizeof(paths) / sizeof(paths[0]); i++)
+		list_add(&list,
+			 Py_BuildValue("{s:s,s:N,s:K,s:s}", "path",
+				       rlv_landing_path_name(paths[i].path), "possible",
+				       PyBool_FromLong((long)paths[i].possible), "batches",
+				       (unsigned long long)paths[i].batches, "why", paths[i].why));
+	return list;
 }
 
 static PyMethodDef methods[] = {
@@ -273,6 +283,7 @@ static PyMethodDef methods[] = {
 	{ "use", landing_use, METH_VARARGS, NULL },
 	{ "fetch", landing_fetch, METH_O, NULL },
 	{ "info", landing_info, METH_NOARGS, NULL },
+	{ "paths", landing_paths, METH_NOARGS, NULL },
 	{ 0 },
 };
 

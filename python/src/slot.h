@@ -39,6 +39,7 @@ struct slot {
 	const struct rlv_batch *batch; /* the library's; NULL = never filled */
 	uint32_t n;                    /* items of that batch, and ... */
 	int64_t table_size;            /* ... its size: a close frees the batch */
+	uint32_t path;                 /* how it came to a device; 0 = not */
 	struct layout *layout;         /* of that batch; a reference of the lease */
 	uint8_t *memory;
 	size_t bytes;

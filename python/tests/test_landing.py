@@ -115,9 +115,13 @@ def test_landing__is_shared_and_counts(filled):
     landing = Landing("cuda")
     with filled.sampler(16, device=landing, prefetch=0) as one, \
             filled.sampler(16, device=landing, prefetch=0) as two:
-        one.sample()
+        assert one.sample().path == "pinned"
         two.sample()
         info = landing.info()
+        paths = {entry["path"]: entry for entry in landing.paths()}
+    assert list(paths) == ["in place", "dmabuf", "peermem", "gather", "pinned", "plain"]
+    assert paths["pinned"] == {"path": "pinned", "possible": True, "batches": 2, "why": ""}
+    assert not paths["in place"]["possible"] and paths["gather"]["possible"] and "a wish" in paths["gather"]["why"]
     assert info["batches"] == 2 and info["path"] == "pinned" and info["copied_bytes"] > 0
     assert landing.info()["buffers"] == 0
     assert "cuda:0" in repr(landing)
@@ -134,6 +138,7 @@ def test_landing__gathers_frames(make_table, layout, graph):
     with frames.sampler(16, device=landing, prefetch=0, layout=layout) as sampler:
         batch = sampler.sample()
         info = landing.info()
+        assert batch.path == "gather"
         assert info["graphs"] == info["graph_launches"] == graph
         assert info["path"] == "gather" and info["gathered_bytes"] == 16 * (4 if layout == "dense" else 3) * 576
         for later, name in enumerate(["frame", "next_frame"]):

@@ -178,6 +178,7 @@ struct slot *sampler_slot(struct sampler *s, const struct rlv_batch *batch)
 	(*at)->batch = batch;
 	(*at)->n = batch->n;
 	(*at)->table_size = batch->table_size;
+	(*at)->path = rlv_batch_path(batch);
 	return *at;
 }
 

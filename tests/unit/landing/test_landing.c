@@ -8,12 +8,15 @@
 #include "relive/landing.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "client/landing/state.h"
 #include "device/cuda/calls.h"
 #include "tests/support/fake/fake_cuda.h"
 
@@ -179,6 +182,70 @@ TEST_WITH(sample__is_on_the_device_with_one_copy, begin, end)
 	assert_int_equal(info.buffers, 2);
 	assert_true(info.copied_bytes > 0 && info.copied_bytes <= info.bytes);
 	rlv_batch_release(at.sampler, batch);
+}
+
+/* A driver that locks no memory of the host: copies from other memory, and TD errors to it. */
+TEST_WITH(open__memory_that_cannot_be_locked, begin, end)
+{
+	struct rlv_landing_path_info paths[6];
+	struct rlv_landing *waited = at.landing;
+	struct rlv_sampler *sampler = at.sampler;
+	size_t n = ARRAY_LEN(paths);
+	const struct rlv_batch *batch;
+
+	if (!at.fake)
+		skip();
+	at.fake->fail_call("cuMemHostRegister", 2, CU_NOT_SUPPORTED); /* 1: marks */
+	assert_int_equal(rlv_landing_open(NULL, &at.landing), 0);
+	at.fake->reset();
+	at.sampler = sampler_of(2);
+	assert_int_equal(at.fake->calls("cuMemHostRegister"), 0);
+	batch = replay_sample(at.sampler, ITEMS);
+	expect_batch(batch);
+	assert_int_equal(rlv_batch_path(batch), RLV_LANDING_PLAIN);
+	assert_int_equal(info_of().path, RLV_LANDING_PLAIN);
+	assert_int_equal(rlv_landing_paths(at.landing, paths, sizeof(paths[0]), &n), 0);
+	assert_int_equal(paths[4].path, RLV_LANDING_PINNED);
+	assert_int_equal(paths[4].possible, 0);
+	assert_non_null(strstr(paths[4].why, "cuMemHostRegister: "));
+	assert_int_equal(paths[5].batches, 1);
+	rlv_batch_release(at.sampler, batch);
+	replay_sampler_done(&at.sampler);
+	assert_int_equal(rlv_landing_close(&at.landing), 0);
+	at.landing = waited;
+	at.sampler = sampler;
+}
+
+TEST(paths__by_rdma_need_a_device_and_a_driver_of_peers)
+{
+	static const char *const dirs[] = { "",
+					    "/class",
+					    "/class/infiniband",
+					    "/class/infiniband/mlx5_0",
+					    "/module",
+					    "/module/nvidia_peermem" };
+	char path[ARRAY_LEN(dirs)][128], root[] = "/tmp/relive-sysfs-XXXXXX";
+
+	assert_non_null(mkdtemp(root));
+	for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+		const char *dmabuf, *peer;
+
+		(void)snprintf(path[i], sizeof(path[i]), "%s%s", root, dirs[i]);
+		assert_int_equal(i ? mkdir(path[i], 0700) : 0, 0);
+		dmabuf = landing_lacks_rdma(root, false);
+		peer = landing_lacks_rdma(root, true);
+		if (i < 3)
+			assert_non_null(strstr(dmabuf, "no RDMA device"));
+		else
+			assert_null(dmabuf);
+		if (i < 5)
+			assert_non_null(
+				strstr(peer, i < 3 ? "no RDMA" : "modprobe nvidia-peermem"));
+		else
+			assert_null(peer);
+	}
+	for (size_t i = ARRAY_LEN(dirs); i-- > 0;)
+		assert_int_equal(rmdir(path[i]), 0);
 }
 
 TEST_WITH(sample__of_fewer_copies_no_more_than_they_have, begin, end)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/os/clock.h"
 #include "base/rng.h"
 #include "transport/barrier.h"
@@ -208,6 +209,56 @@ TEST_WITH(sample__by_a_graph_takes_one_call, gather_begin_graphs, gather_end)
 	gather_ok(rlv_sampler_close(&sampler));
 	assert_int_equal(gather_fx.fake->graphs(), 0);
 	gather_table_close();
+}
+
+/* -------- which way -------- */
+
+static struct rlv_landing_path_info path_of(struct rlv_landing *landing, uint32_t path)
+{
+	struct rlv_landing_path_info all[8];
+	size_t n = ARRAY_LEN(all);
+
+	gather_ok(rlv_landing_paths(landing, all, sizeof(all[0]), &n));
+	assert_int_equal(n, 6);
+	for (size_t i = 0; i < n; i++)
+		if (all[i].path == path)
+			return all[i];
+	fail_msg("no path %u", path);
+	return all[0];
+}
+
+TEST_WITH(paths__tell_what_is_taken_and_why_not, gather_begin, gather_end)
+{
+	struct rlv_landing_path_info way = path_of(gather_fx.copies, RLV_LANDING_GATHER);
+	uint64_t key;
+	const struct rlv_batch *batch;
+	struct rlv_sampler *sampler;
+
+	assert_int_equal(way.possible, 1);
+	assert_non_null(strstr(way.why, "a wish"));
+	assert_int_equal(path_of(gather_fx.copies, RLV_LANDING_PINNED).why[0], 0);
+	way = path_of(gather_fx.gathers, RLV_LANDING_IN_PLACE);
+	assert_int_equal(way.possible, 0);
+	assert_string_equal(way.why, "the device has memory of its own");
+	gather_table_open(1, 1, false);
+	gather_append(200, 0);
+	sampler = gather_sampler(gather_fx.gathers, RLV_DENSE);
+	gather_ok(rlv_sampler_sample(sampler, GATHER_ITEMS, 0, &batch));
+	assert_int_equal(rlv_batch_path(batch), RLV_LANDING_GATHER);
+	assert_string_equal(rlv_landing_path_name(rlv_batch_path(batch)), "gather");
+	key = batch->key[0];
+	rlv_batch_release(sampler, batch);
+	gather_ok(rlv_sampler_gather(sampler, &key, 1, 0, &batch)); /* by keys: by a copy */
+	assert_int_equal(rlv_batch_path(batch), RLV_LANDING_PINNED);
+	rlv_batch_release(sampler, batch);
+	assert_int_equal(path_of(gather_fx.gathers, RLV_LANDING_GATHER).batches, 1);
+	assert_int_equal(path_of(gather_fx.gathers, RLV_LANDING_PINNED).batches, 1);
+	assert_int_equal(path_of(gather_fx.gathers, RLV_LANDING_PINNED).why[0], 0);
+	gather_ok(rlv_sampler_close(&sampler));
+	gather_table_close();
+	assert_int_equal(rlv_batch_path(NULL), 0);
+	assert_string_equal(rlv_landing_path_name(0), "none");
+	assert_string_equal(rlv_landing_path_name(99), "none");
 }
 
 TEST_WITH(sampler__two_share_the_rows, gather_begin, gather_end)
