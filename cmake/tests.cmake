@@ -80,11 +80,11 @@ add_library(fakecuda MODULE ${fakecuda})
 target_link_libraries(fakecuda PRIVATE relive_flags Threads::Threads)
 set_target_properties(fakecuda PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1
 	LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/fakecuda)
-foreach(level unit contract model stress fault)
+foreach(level unit contract model stress fault integration)
 	add_dependencies(tests_${level} fakecuda)
 endforeach()
 if(TARGET gpu_probe)
-	add_dependencies(tests_integration fakecuda gpu_probe)
+	add_dependencies(tests_integration gpu_probe)
 endif()
 
 # The module of rdma-core, and one in its stead.

@@ -26,8 +26,8 @@ static const struct check {
 	{ "clock", doctor_clock, false },         { "memfd", doctor_memfd, false },
 	{ "dev-shm", doctor_dev_shm, false },     { "pid-namespace", doctor_pid_namespace, false },
 	{ "memlock", doctor_memlock, false },     { "rdma", doctor_rdma, false },
-	{ "libfabric", doctor_libfabric, false }, { "address", doctor_address, true },
-	{ "server", doctor_server, true },
+	{ "libfabric", doctor_libfabric, false }, { "gpu", doctor_gpu, false },
+	{ "address", doctor_address, true },      { "server", doctor_server, true },
 };
 
 static const char *const severities[] = { "ok", "info", "warning", "error" };

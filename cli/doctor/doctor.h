@@ -59,6 +59,9 @@ void doctor_memlock(struct doctor *doctor);
 void doctor_rdma(struct doctor *doctor);
 void doctor_libfabric(struct doctor *doctor);
 
+/* How batches come to its GPU (gpu.c). */
+void doctor_gpu(struct doctor *doctor);
+
 /* The way to the store doctor->uri (way.c). */
 void doctor_address(struct doctor *doctor);
 void doctor_server(struct doctor *doctor);

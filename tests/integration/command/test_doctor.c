@@ -384,6 +384,23 @@ ON_FIXTURE(doctor__libfabric)
 	expect(f, "warning", "libfabric", "no answer in 0.5 s", "--timeout 30s");
 }
 
+#define CUDA(library) "export RLV_CUDA_LIBRARY=" library ";"
+
+ON_FIXTURE(doctor__gpu)
+{
+	struct cli_fixture *f = *state;
+
+	examine(f, 0, NULL, CUDA("/none"), "");
+	expect(f, "info", "gpu", "dlopen(/none): ", NULL);
+	examine(f, 0, NULL, CUDA("$BIN/../lib/fakecuda/libcuda.so.1"), "");
+	expect(f, "ok", "gpu", "cuda:0 is fake device 0; batches come by the path pinned", NULL);
+	expect(f, "info", "gpu", "path in place: the device has memory of its own", NULL);
+	expect(f, "info", "gpu", "path gather: possible; a wish", NULL);
+	examine(f, 0, NULL,
+		CUDA("$BIN/../lib/fakecuda/libcuda.so.1") "export RLV_FAKECUDA=hide=cuMemMap;", "");
+	expect(f, "info", "gpu", "cuMemMap: the CUDA driver (13.0) has no such call", NULL);
+}
+
 /* -------- the way to a store -------- */
 
 ON_FIXTURE(doctor__sound_store_is_0)
