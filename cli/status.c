@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "relive/admin.h"
+#include "relive/landing.h"
 
 #include "base/bits.h"
 #include "base/os/clock.h"
@@ -114,6 +115,34 @@ static const struct field heap_fields[] = {
 
 static const struct record heap_type = RECORD(rlv_heap_info, heap_fields);
 
+/* How samplers' batches come to devices, if any do. */
+static void put_landings(const void *record, struct json *json, struct text_table *row)
+{
+	const struct rlv_lag *lag = record;
+	char text[160] = "";
+	size_t n = 0;
+
+	for (uint32_t path = 0; path < ARRAY_LEN(lag->landings); path++) {
+		const char *name = rlv_landing_path_name(path);
+
+		if (!lag->landings[path])
+			continue;
+		if (json && !n) {
+			json_key(json, "landings");
+			json_object_begin(json);
+		}
+		if (json)
+			json_put_u64(json, name, lag->landings[path]);
+		if (n < sizeof(text))
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s %u", n ? ", " : "",
+					      name, lag->landings[path]);
+	}
+	if (json && n)
+		json_object_end(json);
+	if (!json)
+		text_table_cell(row, "%s", n ? text : "-");
+}
+
 /* Both lists are of struct rlv_lag. */
 static const struct field staleness_fields[] = {
 	FIELD(rlv_lag, name, FIELD_TEXT, "table", "table"),
@@ -122,6 +151,7 @@ static const struct field staleness_fields[] = {
 	FIELD(rlv_lag, least, FIELD_DOUBLE, "least", ">staleness: least"),
 	FIELD(rlv_lag, mean, FIELD_DOUBLE, "mean", ">mean"),
 	FIELD(rlv_lag, most, FIELD_DOUBLE, "most", ">most"),
+	{ "landings", "landings", FIELD_OWN, 0, NULL, put_landings },
 };
 
 static const struct field publish_fields[] = {

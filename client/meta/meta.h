@@ -96,6 +96,7 @@ struct meta_progress {
 	_Atomic uint64_t version;    /* of that generation of weights */
 	_Atomic uint64_t read_milli; /* what it read last, in 1/1000, ... */
 	_Atomic uint64_t oldest;     /* ... and the oldest of that */
+	_Atomic uint32_t path; /* how that came to a device: enum rlv_landing_path; 0 = to none */
 	_Atomic bool reads;
 };
 

@@ -123,6 +123,8 @@ int remote_lags(struct meta *meta, struct rlv_lag *lags, size_t *n_inout)
 					    .mean = (double)in->mean_milli / 1000,
 					    .most = (double)in->most };
 		snprintf(lags[i].name, sizeof(lags[i].name), "%s", in->name);
+		for (size_t p = 0; p < in->n_landings && p < ARRAY_LEN(lags[i].landings); p++)
+			lags[i].landings[p] = in->landings[p];
 	}
 	*n_inout = info->n_lags;
 	protobuf_c_message_free_unpacked(&info->base, NULL);

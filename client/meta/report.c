@@ -41,6 +41,8 @@ static Relive__Progress *report_find(struct report *out, const struct meta_objec
 	one->object = object->number;
 	one->uuid = (ProtobufCBinaryData){ sizeof(out->uuids[n]), out->uuids[n] };
 	one->oldest = UINT64_MAX;
+	memset(out->landings[n], 0, sizeof(out->landings[n]));
+	one->landings = out->landings[n];
 	out->progress_list[out->request.n_progress++] = one;
 	return one;
 }
@@ -56,6 +58,7 @@ static void report_progress(struct report *out, const struct meta_watch *watch)
 	const struct meta_progress *from = &watch->progress;
 	uint64_t newest = report_word(&from->newest), read_milli = report_word(&from->read_milli);
 	bool reads = atomic_load_explicit(&from->reads, memory_order_relaxed);
+	uint32_t path = atomic_load_explicit(&from->path, memory_order_relaxed);
 	Relive__Progress *to = newest || reads ? report_find(out, watch->object) : NULL;
 
 	if (!to)
@@ -68,6 +71,10 @@ static void report_progress(struct report *out, const struct meta_watch *watch)
 	to->read_milli += read_milli;
 	to->best_milli = max_u64(to->best_milli, read_milli);
 	to->oldest = min_u64(to->oldest, report_word(&from->oldest));
+	if (path && path < REPORT_PATHS) {
+		to->n_landings = REPORT_PATHS;
+		to->landings[path]++;
+	}
 }
 
 void report_make(struct meta *meta, struct report *out)

@@ -11,6 +11,7 @@
 
 #define REPORT_WAITS 4u
 #define REPORT_OBJECTS 16u
+#define REPORT_PATHS 8u /* of landings */
 
 /* A request and the messages that it points to; it must not move. */
 struct report {
@@ -18,6 +19,7 @@ struct report {
 	struct meta_wait said[REPORT_WAITS];
 	Relive__Waiting waits[REPORT_WAITS], *wait_list[REPORT_WAITS];
 	uint8_t uuids[REPORT_OBJECTS][16];
+	uint32_t landings[REPORT_OBJECTS][REPORT_PATHS];
 	Relive__Progress progress[REPORT_OBJECTS], *progress_list[REPORT_OBJECTS];
 };
 

@@ -352,6 +352,8 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 	sampler->stats.calls++;
 	sampler->stats.items += call.batch->pub.n;
 	sampler_count_staleness(sampler, &call.batch->pub);
+	atomic_store_explicit(&sampler->h.watch.progress.path, call.batch->path,
+			      memory_order_relaxed);
 	*batch_out = &call.batch->pub;
 	return 0;
 }

@@ -121,6 +121,9 @@ struct rlv_lag {
 	double least; /* of the reader that is the least behind; a sampler's is its last batch's mean */
 	double mean; /* of the readers */
 	double most; /* of the reader that is the furthest behind, or of the oldest item in a last batch */
+	uint32_t landings
+		[8]; /* of a table: readers by how their last batch came to a device (enum rlv_landing_path of
+				 relive/landing.h); those without a device are in none */
 };
 
 /*

@@ -11,6 +11,7 @@ struct said {
 	uint32_t object, readers;
 	uint8_t uuid[16];
 	uint64_t read_milli, best_milli, oldest;
+	uint32_t landings[LAGS_PATHS];
 };
 
 struct lags_said {
@@ -45,6 +46,8 @@ void lags_say(const struct metad *md, struct client *client,
 				      .best_milli = in->best_milli,
 				      .oldest = in->oldest };
 		memcpy(one->uuid, object->uuid, sizeof(one->uuid));
+		for (size_t p = 0; p < in->n_landings && p < LAGS_PATHS; p++)
+			one->landings[p] = in->landings[p];
 		client->lags->n++;
 		if (!writes)
 			continue;
@@ -58,6 +61,7 @@ void lags_say(const struct metad *md, struct client *client,
 /* The readers of one object. */
 struct readers {
 	uint64_t n, read_milli, best_milli, oldest;
+	uint32_t landings[LAGS_PATHS];
 };
 
 static void lags_add(const struct metad *md, const struct client *client, struct readers *all)
@@ -74,6 +78,8 @@ static void lags_add(const struct metad *md, const struct client *client, struct
 		of->n += one->readers;
 		of->read_milli += one->read_milli;
 		of->best_milli = max_u64(of->best_milli, one->best_milli);
+		for (size_t p = 0; p < LAGS_PATHS; p++)
+			of->landings[p] += one->landings[p];
 	}
 }
 
@@ -82,18 +88,18 @@ static uint64_t lag_behind(uint64_t newest, uint64_t read)
 	return newest > read ? newest - read : 0;
 }
 
-size_t lags_fill(const struct metad *md, Relive__Lag *lags, Relive__Lag **list)
+void lags_fill(const struct metad *md, struct lags *out)
 {
 	struct readers all[OBJECT_MAX_ID + 1] = { 0 };
-	size_t n = 0;
 
+	out->n = 0;
 	for (const struct client *client = md->live.first; client; client = client->next)
 		if (!client->fenced && !client->suspect_since)
 			lags_add(md, client, all);
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		const struct catalog_object *object = md->catalog.objects[id];
 		const struct readers *of = &all[id];
-		Relive__Lag *lag = &lags[n];
+		Relive__Lag *lag = &out->all[out->n];
 		uint64_t milli;
 
 		if (!object || (!object->newest && !of->n))
@@ -103,13 +109,15 @@ size_t lags_fill(const struct metad *md, Relive__Lag *lags, Relive__Lag **list)
 		lag->kind = object->kind->id;
 		lag->name = (char *)object->name;
 		lag->newest = object->version ? object->version : object->newest;
-		list[n++] = lag;
+		lag->landings = out->landings[out->n];
+		out->list[out->n++] = lag;
 		if (!of->n)
 			continue;
 		lag->readers = (uint32_t)min_u64(of->n, UINT32_MAX);
 		lag->least_milli = lag_behind(milli, of->best_milli);
 		lag->mean_milli = lag_behind(milli, of->read_milli / of->n);
 		lag->most = lag_behind(object->newest, of->oldest);
+		memcpy(lag->landings, of->landings, sizeof(of->landings));
+		lag->n_landings = LAGS_PATHS;
 	}
-	return n;
 }

@@ -15,6 +15,7 @@
 #include "wire/control.pb-c.h"
 
 #define LAGS_CLIENT 16u
+#define LAGS_PATHS 8u /* of landings */
 
 struct client;
 struct metad;
@@ -25,8 +26,14 @@ struct lags_said; /* what one client told last: one block of mem_alloc */
 void lags_say(const struct metad *md, struct client *client,
 	      const Relive__LeaseRenewRequest *request, bool writes);
 
-/* Fills lags and list, of OBJECT_MAX_ID elements, and returns how many objects clients told of. The
-   strings are the catalog's. */
-size_t lags_fill(const struct metad *md, Relive__Lag *lags, Relive__Lag **list);
+/* The answer: n objects of which clients told. */
+struct lags {
+	size_t n;
+	Relive__Lag *list[OBJECT_MAX_ID], all[OBJECT_MAX_ID];
+	uint32_t landings[OBJECT_MAX_ID][LAGS_PATHS];
+};
+
+/* Fills it; it must not move then. The strings are the catalog's. */
+void lags_fill(const struct metad *md, struct lags *out);
 
 #endif

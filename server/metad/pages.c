@@ -195,11 +195,11 @@ static void put_lags(const struct metad *md, struct metrics *m)
 		{ "relive_weights_readers", "Handles that have fetched weights." },
 		{ "relive_weights_publish_lag", "Generations that readers are behind." },
 	};
-	Relive__Lag lags[OBJECT_MAX_ID], *list[OBJECT_MAX_ID];
-	size_t n = lags_fill(md, lags, list);
+	struct lags lags;
 
-	put_lags_of(&of_tables, list, n, m);
-	put_lags_of(&of_weights, list, n, m);
+	lags_fill(md, &lags);
+	put_lags_of(&of_tables, lags.list, lags.n, m);
+	put_lags_of(&of_weights, lags.list, lags.n, m);
 }
 
 /* -------- items -------- */

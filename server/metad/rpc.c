@@ -102,7 +102,7 @@ static int store_info(const struct call *call, const ProtobufCMessage *message)
 	Relive__NodeInfo **list = mem_array(n + 1, sizeof(Relive__NodeInfo *));
 	Relive__HeapInfo heaps[OBJECT_MAX_ID], *heap_list[OBJECT_MAX_ID];
 	char *waiting[OBJECT_MAX_ID];
-	Relive__Lag lags[OBJECT_MAX_ID], *lag_list[OBJECT_MAX_ID];
+	struct lags lags;
 	int ret = rows && list ? 0 : error_set(-ENOMEM, "cannot allocate memory for %u nodes", n);
 
 	if (ret == 0 && ((const Relive__StoreInfoRequest *)message)->why)
@@ -125,8 +125,9 @@ static int store_info(const struct call *call, const ProtobufCMessage *message)
 		}
 		reply.nodes = list;
 		fill_heaps(md, heaps, heap_list, &reply);
-		reply.lags = lag_list;
-		reply.n_lags = lags_fill(md, lags, lag_list);
+		lags_fill(md, &lags);
+		reply.lags = lags.list;
+		reply.n_lags = lags.n;
 		ret = rpc_answer(call, &reply.base, &reply.status);
 	}
 	waits_free(&reply);

@@ -3,12 +3,14 @@
  * them: a learner and actors with a store of each, of which some lag.
  */
 #include "tests/support/command.h"
+#include "tests/support/fake/fake_cuda.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/must.h"
 #include "tests/support/processes.h"
 #include "tests/support/sockets.h"
 
 #include "relive/admin.h"
+#include "relive/landing.h"
 #include "relive/weights.h"
 
 #include <string.h>
@@ -137,6 +139,39 @@ TEST_WITH(status__shows_the_staleness_of_last_batches, setup, teardown)
 	must(rlv_writer_close(&writer), "rlv_writer_close");
 	must(rlv_table_close(&written), "rlv_table_close");
 	must(rlv_table_close(&read), "rlv_table_close");
+}
+
+/* One sampler's batches come to a (fake) device, another's do not. */
+TEST_WITH(status__shows_how_batches_land, setup, teardown)
+{
+	struct fixture *fx = *state;
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_landing *landing;
+	struct rlv_table *table;
+	struct rlv_writer *writer;
+	struct rlv_sampler *samplers[2];
+	const struct rlv_batch *batch;
+
+	(void)fake_cuda_open();
+	table = create_table(fx->stores[1]);
+	must(rlv_writer_open(table, NULL, &writer), "rlv_writer_open");
+	append(writer, 3);
+	must(rlv_landing_open(NULL, &landing), "rlv_landing_open");
+	for (int i = 0; i < 2; i++) {
+		opts.dest = i ? landing : NULL;
+		must(rlv_sampler_open(table, &opts, &samplers[i]), "rlv_sampler_open");
+		must(rlv_sampler_sample(samplers[i], 4, SECOND, &batch), "rlv_sampler_sample");
+		await_status(fx, i ? "\"samplers\":2,\"least\":0,\"mean\":0,\"most\":0,"
+				     "\"landings\":{\"pinned\":1}}]"
+				   : "\"samplers\":1,\"least\":0,\"mean\":0,\"most\":0}]");
+	}
+	command_expect(&fx->command, 0, "status shm:s");
+	command_expect_words(fx->command.out, "pinned 1");
+	for (int i = 0; i < 2; i++)
+		must(rlv_sampler_close(&samplers[i]), "rlv_sampler_close");
+	must(rlv_landing_close(&landing), "rlv_landing_close");
+	must(rlv_writer_close(&writer), "rlv_writer_close");
+	must(rlv_table_close(&table), "rlv_table_close");
 }
 
 /* -------- publish_lag -------- */

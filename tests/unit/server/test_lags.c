@@ -4,6 +4,7 @@
 
 #include "tests/support/test.h"
 
+#include "base/bits.h"
 #include "base/mem/alloc.h"
 
 #define OBJECTS 20u /* more than a client's report may have */
@@ -14,7 +15,8 @@ struct rig {
 	struct object_kind kind;
 	struct catalog_object objects[OBJECTS + 1];
 	Relive__Progress progress[OBJECTS], *list[OBJECTS];
-	Relive__Lag lags[OBJECT_MAX_ID], *lag_list[OBJECT_MAX_ID];
+	uint32_t landings[LAGS_PATHS + 1]; /* one more than is kept */
+	struct lags lags;
 };
 
 static struct rig rig;
@@ -56,6 +58,8 @@ static void say(uint32_t n, uint64_t newest, bool writes)
 		one->read_milli = 10000;
 		one->best_milli = 6000;
 		one->oldest = 3;
+		one->landings = rig.landings;
+		one->n_landings = ARRAY_LEN(rig.landings);
 	}
 	request.n_progress = n;
 	request.progress = rig.list;
@@ -64,18 +68,19 @@ static void say(uint32_t n, uint64_t newest, bool writes)
 
 static size_t fill(void)
 {
-	return lags_fill(&rig.md, rig.lags, rig.lag_list);
+	lags_fill(&rig.md, &rig.lags);
+	return rig.lags.n;
 }
 
 TEST_WITH(lags_fill__is_behind_the_newest_version, setup, teardown)
 {
 	say(1, 9, true);
 	assert_int_equal(fill(), 1);
-	assert_int_equal(rig.lags[0].newest, 9);
-	assert_int_equal(rig.lags[0].readers, 2);
-	assert_int_equal(rig.lags[0].least_milli, 3000);
-	assert_int_equal(rig.lags[0].mean_milli, 4000);
-	assert_int_equal(rig.lags[0].most, 6);
+	assert_int_equal(rig.lags.all[0].newest, 9);
+	assert_int_equal(rig.lags.all[0].readers, 2);
+	assert_int_equal(rig.lags.all[0].least_milli, 3000);
+	assert_int_equal(rig.lags.all[0].mean_milli, 4000);
+	assert_int_equal(rig.lags.all[0].most, 6);
 }
 
 TEST_WITH(lags_fill__leaves_silent_and_fenced_clients_out, setup, teardown)
@@ -83,26 +88,26 @@ TEST_WITH(lags_fill__leaves_silent_and_fenced_clients_out, setup, teardown)
 	say(1, 9, true);
 	rig.client.suspect_since = 1;
 	assert_int_equal(fill(), 1);
-	assert_int_equal(rig.lags[0].readers, 0);
-	assert_int_equal(rig.lags[0].most, 0);
+	assert_int_equal(rig.lags.all[0].readers, 0);
+	assert_int_equal(rig.lags.all[0].most, 0);
 	rig.client.suspect_since = 0;
 	rig.client.fenced = true;
 	assert_int_equal(fill(), 1);
-	assert_int_equal(rig.lags[0].readers, 0);
+	assert_int_equal(rig.lags.all[0].readers, 0);
 	rig.client.fenced = false;
 	say(0, 0, true);
 	assert_null(rig.client.lags);
 	assert_int_equal(fill(), 1);
-	assert_int_equal(rig.lags[0].newest, 9);
+	assert_int_equal(rig.lags.all[0].newest, 9);
 }
 
 TEST_WITH(lags_say__of_a_reader_raises_no_version, setup, teardown)
 {
 	say(1, UINT64_MAX, false);
 	assert_int_equal(fill(), 1);
-	assert_int_equal(rig.lags[0].newest, 0);
-	assert_int_equal(rig.lags[0].least_milli, 0); /* it has read what nobody told of */
-	assert_int_equal(rig.lags[0].most, 0);
+	assert_int_equal(rig.lags.all[0].newest, 0);
+	assert_int_equal(rig.lags.all[0].least_milli, 0); /* it has read what nobody told of */
+	assert_int_equal(rig.lags.all[0].most, 0);
 }
 
 TEST_WITH(lags_say__is_bounded_and_ignores_other_objects, setup, teardown)
@@ -119,8 +124,22 @@ TEST_WITH(lags_say__is_bounded_and_ignores_other_objects, setup, teardown)
 	lags_say(&rig.md, &rig.client,
 		 &(Relive__LeaseRenewRequest){ .n_progress = 3, .progress = rig.list }, true);
 	assert_int_equal(fill(), LAGS_CLIENT - 1);
-	assert_int_equal(rig.lags[0].readers, 2); /* the new object 1 */
-	assert_int_equal(rig.lags[1].readers, 0); /* object 3, whose report is wrong */
+	assert_int_equal(rig.lags.all[0].readers, 2); /* the new object 1 */
+	assert_int_equal(rig.lags.all[1].readers, 0); /* object 3, whose report is wrong */
+}
+
+/* Of a client the last report counts alone. */
+TEST_WITH(lags_fill__counts_landings_by_path, setup, teardown)
+{
+	for (uint32_t path = 0; path < ARRAY_LEN(rig.landings); path++)
+		rig.landings[path] = path + 1;
+	say(2, 9, true);
+	say(1, 9, true);
+	assert_int_equal(fill(), 2);
+	assert_int_equal(rig.lags.all[0].n_landings, LAGS_PATHS);
+	for (uint32_t path = 0; path < LAGS_PATHS; path++)
+		assert_int_equal(rig.lags.all[0].landings[path], path + 1);
+	assert_int_equal(rig.lags.all[1].n_landings, 0); /* it has no reader any more */
 }
 
 int main(void)
