@@ -98,9 +98,10 @@ static int landing_read_opts(const struct rlv_landing_opts *opts, struct rlv_lan
 				 "opts.device %d: want the number of a CUDA device, or "
 				 "opts.pool, which has its own",
 				 full->device);
-	if (full->path && full->path != RLV_LANDING_PINNED && full->path != RLV_LANDING_GATHER)
+	if (full->path == RLV_LANDING_IN_PLACE || full->path > RLV_LANDING_PEERMEM)
 		return error_set(-EINVAL,
-				 "opts.path %u: want 0, RLV_LANDING_PINNED or RLV_LANDING_GATHER",
+				 "opts.path %u: want 0, RLV_LANDING_PINNED, RLV_LANDING_GATHER, "
+				 "RLV_LANDING_DMABUF or RLV_LANDING_PEERMEM",
 				 full->path);
 	if (full->graph > 1 || (full->graph && full->path != RLV_LANDING_GATHER))
 		return error_set(-EINVAL, "opts.graph %u: want 0, or 1 with RLV_LANDING_GATHER",
@@ -137,6 +138,8 @@ int rlv_landing_open(const struct rlv_landing_opts *opts,
 	if (ret == 0 && landing->info.device >= 0) {
 		landing->gathers = full.path == RLV_LANDING_GATHER;
 		landing->graphs = full.graph;
+		landing->direct = full.path >= RLV_LANDING_DMABUF && !full.pool;
+		landing->way = full.path;
 		landing->info.path = landing->gathers ? RLV_LANDING_GATHER : RLV_LANDING_PINNED;
 		ret = landing_open_device(landing, full.path);
 	}
@@ -297,6 +300,7 @@ static void buffer_give_sides(struct rlv_landing *landing, struct landing_buffer
 {
 	struct backend *dev = landing->backend;
 
+	landing_unlend(buffer);
 	if (dev && (!buffer->pinned || dev->ops->host_unregister(dev, buffer->host) == 0))
 		chunk_free(buffer->host, buffer->bytes);
 	side_give(landing, buffer);

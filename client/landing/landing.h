@@ -9,8 +9,13 @@
  *   shards mapped ─> landing_share ─> (landing_gather ─> landing_await ─> leaves again)* ─> landing_land
  *                                                                          shards go ─> landing_unshare
  *
+ * With RLV_LANDING_DMABUF and RLV_LANDING_PEERMEM they come by READs:
+ *
+ *   each batch: landing_reach for each transport ─> READs to the device's side ─> leaves again ─> landing_land
+ *
  * landing.c: open, close, and what users ask of buffers. flow.c: copies and marks. share.c: memory that the device
- * reads. gather.c: gathers, by calls or by a graph. paths.c: what there is.
+ * reads. gather.c: gathers, by calls or by a graph. direct.c: READs. paths.c:
+ * what there is.
  */
 #ifndef RLV_CLIENT_LANDING_LANDING_H
 #define RLV_CLIENT_LANDING_LANDING_H
@@ -20,6 +25,8 @@
 #include <stdint.h>
 
 #include "ds/window/values.h"
+
+#include "transport/transport.h"
 
 #include "base/error.h"
 
@@ -78,6 +85,32 @@ bool landing_gathers(const struct rlv_landing *landing);
 RLV_MUST_CHECK int landing_share(struct rlv_landing *landing, const void *memory, size_t bytes);
 /* Waits for gathers that are under way. */
 void landing_unshare(struct rlv_landing *landing, const void *memory);
+
+/* -------- by RDMA -------- */
+
+/* True: batches are to come by RDMA, as far as they can. */
+bool landing_is_direct(const struct rlv_landing *landing);
+
+/* The device's side of a buffer, for READs. */
+struct landing_side {
+	const struct mem *mem; /* NULL: none */
+	uint8_t *at;           /* of the byte that was asked for */
+};
+
+/*
+ * Makes the device's side of the buffer at `host` one that READs of tr fill, until it is freed. After an error
+ * they do not: of the connection, or -ENOTSUP, as info tells from then on.
+ */
+RLV_MUST_CHECK int landing_reach(struct rlv_landing *landing, const void *host,
+				 struct transport *tr, struct landing_side *side_out);
+
+/* Says why batches of a sampler land by a copy. */
+void landing_copies(struct rlv_landing *landing, const char *why);
+
+/* Counts bytes that came so. */
+void landing_count_direct(struct rlv_landing *landing, uint64_t bytes);
+
+/* -------- by gathers -------- */
 
 #define LANDING_LISTS 64
 

@@ -88,6 +88,11 @@ static void paths_probe(struct rlv_landing *landing) LOCK_REQUIRES(landing_role)
 	landing->probed = true;
 }
 
+static bool is_rdma(uint32_t path)
+{
+	return path == RLV_LANDING_DMABUF || path == RLV_LANDING_PEERMEM;
+}
+
 /* Of a path that could be. */
 static const char *why_not_taken(uint32_t path)
 {
@@ -99,7 +104,7 @@ static const char *why_not_taken(uint32_t path)
 	case RLV_LANDING_PLAIN:
 		return "page-locked memory is faster";
 	default:
-		return "no rows came by RDMA";
+		return "a wish (opts.path), for tables over verbs";
 	}
 }
 
@@ -123,8 +128,14 @@ int rlv_landing_paths(struct rlv_landing *landing, struct rlv_landing_path_info 
 
 		*one = landing->paths[i];
 		one->batches = landing->landed[one->path];
-		if (one->possible && !one->batches && one->path != landing->info.path)
+		if (one->batches) { /* whatever sysfs says */
+			one->possible = 1;
+			one->why[0] = 0;
+		} else if (is_rdma(one->path) && landing->direct && landing->info.reason[0]) {
+			snprintf(one->why, sizeof(one->why), "%.190s", landing->info.reason);
+		} else if (one->possible && one->path != landing->info.path) {
 			snprintf(one->why, sizeof(one->why), "%s", why_not_taken(one->path));
+		}
 	}
 	array.n = LANDING_PATHS;
 	lock_release(&landing->lock, &landing_role);

@@ -38,6 +38,7 @@ struct landing_buffer {
 	uint64_t at;           /* on the device; the host's address if it is in place */
 	uint64_t extent;       /* without a pool: its handle */
 	uint64_t device_bytes; /* taken of the device */
+	struct mem side;       /* the same for READs; len 0 = it was not lent */
 	bool pinned;           /* the host's side is page-locked */
 	uint32_t used;         /* a bit for each stream that may still be given work with it */
 	struct landing_plan *recorded; /* NULL: nothing */
@@ -58,8 +59,11 @@ struct rlv_landing {
 	uint32_t pool_stream; /* of the tensors; nothing is queued on it */
 	pid_t pid;
 	int64_t timeout_ns;
-	bool unwaited, gathers, graphs;
+	bool unwaited, gathers, graphs, direct;
 	char unpinned[160]; /* why the host's memory cannot be page-locked; "" = it can */
+	char fallen[256] LOCK_GUARDED_BY(landing_role); /* why better ones do not */
+	uint32_t way
+		LOCK_GUARDED_BY(landing_role); /* enum rlv_landing_path: the best that may work */
 	struct lock lock;
 	struct landing_buffer *buffers LOCK_GUARDED_BY(landing_role);
 	struct landing_range *ranges LOCK_GUARDED_BY(landing_role);
@@ -97,6 +101,8 @@ void landing_drop_graph(struct rlv_landing *landing, struct landing_buffer *buff
 /* Why RDMA devices of the host cannot fill memory of a device, which they know by its address, or else as a
    dma-buf; NULL: they may. sys: where sysfs is. */
 const char *landing_lacks_rdma(const char *sys, bool by_address);
+/* Ends READs' knowledge of the buffer, none of which is under way. */
+void landing_unlend(struct landing_buffer *buffer);
 
 /* Takes the ranges back that nobody uses. */
 void landing_end_ranges(struct rlv_landing *landing) LOCK_REQUIRES(landing_role);

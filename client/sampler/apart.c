@@ -4,23 +4,83 @@
 
 #include <errno.h>
 
-/* -------- rows that are shared with the device -------- */
+/* -------- which columns, which samplers -------- */
+
+bool apart_takes(const struct rlv_sampler *sp, const struct window_output *o)
+{
+	return sp->apart.wanted && window_is_listed(o) &&
+	       (!sp->apart.direct || (o->bytes | o->offset) % 8 == 0); /* as READs have it */
+}
+
+/* The output of a column, as far as apart_takes looks at it. */
+static struct window_output output_of(const struct column_desc *col)
+{
+	return (struct window_output){ .kind = col->role == RLV_REWARD ? WINDOW_RETURN
+								       : WINDOW_ANCHOR,
+				       .bytes = col->bytes,
+				       .offset = col->offset };
+}
+
+/* NULL: none. */
+static const char *why_not_apart(const struct rlv_sampler *sp, uint32_t chosen)
+{
+	if (!chosen || 2 * chosen > LANDING_LISTS) /* of a column there are two arrays at most */
+		return "the sampler has no large columns, or too many";
+	if (sp->opts.verify == RLV_VERIFY_CRC)
+		return "checksums of rows are verified on the CPU";
+	if (sp->opts.short_batch || sp->view->max_times_sampled)
+		return "gaps of short batches and of views that consume are closed on the CPU";
+	return NULL;
+}
 
 void apart_choose(struct rlv_sampler *sp)
 {
-	uint32_t large = 0;
+	const struct rlv_landing *dest = sp->opts.dest;
+	const char *why;
+	uint32_t chosen = 0;
 
-	for (uint32_t c = 0; c < sp->h.desc->n_columns; c++) {
-		const struct window_output o = { .bytes = sp->h.desc->columns[c].bytes };
+	sp->apart.direct = dest && landing_is_direct(dest);
+	sp->apart.wanted = dest && (sp->apart.direct || landing_gathers(dest));
+	for (uint32_t c = 0; sp->apart.wanted && c < sp->h.desc->n_columns; c++) {
+		struct window_output o = output_of(&sp->h.desc->columns[c]);
 
-		large += sp->columns[c] && window_is_listed(&o);
+		sp->apart.large += apart_takes(sp, &o);
+		chosen += sp->columns[c] && apart_takes(sp, &o);
 	}
-	/* of a column there are two arrays at most */
-	sp->apart.wanted = large && 2 * large <= LANDING_LISTS && sp->opts.dest &&
-			   landing_gathers(sp->opts.dest) && sp->reads_rows &&
-			   sp->opts.verify != RLV_VERIFY_CRC && !sp->opts.short_batch &&
-			   !sp->view->max_times_sampled;
+	why = sp->apart.wanted ? why_not_apart(sp, chosen) : NULL;
+	if (why)
+		landing_copies(sp->opts.dest, why);
+	sp->apart.wanted &= !why;
 }
+
+/* READs of all open shards may fill the device's side of the buffer. */
+static bool apart_reach(struct rlv_sampler *sp, struct batch *batch)
+{
+	batch->side.mem = NULL;
+	for (uint32_t s = 0; s < sp->h.set.n_parts; s++) {
+		struct transport *tr;
+
+		if (!handle_access(&sp->h, s))
+			continue;
+		tr = handle_shard(&sp->h, s)->rows->tr;
+		if (!transport_reaches(tr)) {
+			landing_copies(sp->opts.dest, "rows do not come by RDMA");
+			return false;
+		}
+		if (landing_reach(sp->opts.dest, batch->memory, tr, &batch->side))
+			return false;
+	}
+	return batch->side.mem;
+}
+
+bool apart_begin(struct rlv_sampler *sp, struct batch *batch)
+{
+	if (sp->apart.wanted && sp->apart.direct)
+		sp->apart.ready = apart_reach(sp, batch);
+	return sp->apart.ready;
+}
+
+/* -------- rows that are shared with the device -------- */
 
 static bool apart_share(struct rlv_sampler *sp, uint32_t s)
 {
@@ -32,6 +92,7 @@ static bool apart_share(struct rlv_sampler *sp, uint32_t s)
 		return false;
 	if (landing_share(sp->opts.dest, rows->base, rows->size)) {
 		log_warn("sampler: batches land by a copy: %s", error_last());
+		landing_copies(sp->opts.dest, error_last());
 		return false;
 	}
 	sp->apart.shared[s] = rows->base;
@@ -43,7 +104,7 @@ int apart_follow(struct rlv_sampler *sp)
 	uint32_t n = sp->h.set.n_parts;
 
 	sp->apart.ready = false;
-	if (!sp->apart.wanted || !sp->trees.addressable)
+	if (!sp->apart.wanted || sp->apart.direct || !sp->trees.addressable)
 		return 0;
 	if (n > sp->apart.n) {
 		if (!mem_grow(&sp->apart.shared, sp->apart.n, n, sizeof(*sp->apart.shared)))
@@ -78,11 +139,17 @@ void apart_fini(struct rlv_sampler *sp)
 	mem_free(sp->apart.shared);
 }
 
-/* -------- a round -------- */
+/* -------- a round in place -------- */
 
-/* Lists the large values of n items behind each other; values of one size are one list. Returns how many. */
-static uint32_t apart_list(const struct rlv_sampler *sp, const struct batch *batch, uint32_t n,
-			   struct landing_list *lists)
+/* Items [first, first + n) of a scratch, whose windows are here. */
+struct found {
+	const struct draw_scratch *s;
+	uint32_t first, n;
+};
+
+/* Lists the large values of items behind each other; values of one size are one list. Returns how many. */
+static uint32_t apart_list(const struct rlv_sampler *sp, const struct batch *batch,
+			   const struct found *items, struct landing_list *lists)
 {
 	struct window_value *at[LANDING_LISTS], *next = batch->values;
 	struct window_plan plan = sp->plan;
@@ -92,7 +159,7 @@ static uint32_t apart_list(const struct rlv_sampler *sp, const struct batch *bat
 	plan.n_outputs = batch->n_outputs - batch->n_near;
 	for (uint32_t c = 0; c < plan.n_outputs; c++) {
 		const struct window_output *o = &plan.outputs[c];
-		size_t values = (size_t)n * window_values_of(&plan, o);
+		size_t values = (size_t)items->n * window_values_of(&plan, o);
 
 		if (!n_lists || lists[n_lists - 1].bytes != o->bytes)
 			lists[n_lists++] =
@@ -101,7 +168,8 @@ static uint32_t apart_list(const struct rlv_sampler *sp, const struct batch *bat
 		at[c] = next;
 		next += values;
 	}
-	window_list_values(&plan, sp->scratch.window, sp->scratch.at, n, at);
+	window_list_values(&plan, items->s->window + items->first, items->s->at + items->first,
+			   items->n, at);
 	return n_lists;
 }
 
@@ -112,13 +180,14 @@ int apart_gather(struct rlv_sampler *sp, const struct round *round)
 	struct landing_list lists[LANDING_LISTS];
 	struct landing_mark mark;
 	uint32_t n = round->found;
+	const struct found items = { s, 0, n };
 	int ret;
 
 	/* After an error the device may still read the lists of an earlier try. */
 	if (!landing_idle(sp->opts.dest, batch->memory))
 		return error_set(-EAGAIN, "sample: the device still gathers for this batch");
 	sampler_find_windows(sp, 0, n);
-	ret = landing_gather(sp->opts.dest, lists, apart_list(sp, batch, n, lists), &mark);
+	ret = landing_gather(sp->opts.dest, lists, apart_list(sp, batch, &items, lists), &mark);
 	if (ret)
 		return ret;
 	sp->plan.outputs = batch->outputs;
@@ -127,5 +196,97 @@ int apart_gather(struct rlv_sampler *sp, const struct round *round)
 	ret = landing_await(sp->opts.dest, &mark);
 	if (ret == 0) /* the device has read all rows, as this thread sees by the mark */
 		sampler_look_in_place(sp, s, 0, n);
+	return ret;
+}
+
+/* -------- a round over a wire -------- */
+
+/* READs of one window without its large values; returns how many. */
+static size_t near_reads(const struct rlv_sampler *sp, const struct transport_io *window,
+			 struct transport_io *io)
+{
+	const struct table_desc *desc = sp->h.desc;
+	uint32_t from = 0;
+	size_t n = 0;
+
+	for (uint32_t row = 0; row < window->len; row += desc->row_bytes) {
+		for (uint32_t c = 0; c < desc->n_columns; c++) {
+			struct window_output o = output_of(&desc->columns[c]);
+
+			if (!apart_takes(sp, &o))
+				continue;
+			io[n] = *window;
+			io[n].off += from;
+			io[n].dst = (uint8_t *)window->dst + from;
+			io[n].len = row + o.offset - from;
+			n += io[n].len > 0;
+			from = row + o.offset + o.bytes;
+		}
+	}
+	io[n] = *window;
+	io[n].off += from;
+	io[n].dst = (uint8_t *)window->dst + from;
+	io[n].len = window->len - from;
+	return n + 1; /* rows end with their tail */
+}
+
+int apart_aim_near(struct rlv_sampler *sp, struct async_sample *async, size_t *n_io_out)
+{
+	struct transport_io window = { .mem = &async->rows, .len = sampler_window_bytes(sp) };
+	size_t each = (size_t)sp->apart.large * (sp->plan.stack + sp->plan.future) + 1, n_io = 0;
+	uint8_t *dst = async->rows.ptr;
+	int ret = async_sample_room(async, each * async->rows_n);
+
+	for (uint32_t k = 0; ret == 0 && k < async->rows_n; k++, dst += window.len) {
+		uint32_t i = async->rows_first + k;
+
+		window.region = handle_shard(&sp->h, async->s->shard[i])->rows;
+		window.off = sampler_window_off(sp, async->s, i);
+		window.dst = dst;
+		async->s->window[i] = dst;
+		n_io += near_reads(sp, &window, async->io + n_io);
+	}
+	*n_io_out = n_io;
+	return ret;
+}
+
+int apart_aim_far(struct rlv_sampler *sp, struct async_sample *async, size_t *n_io_out)
+{
+	const struct found items = { async->s, async->rows_first, async->rows_n };
+	const struct batch *batch = async->batch;
+	const struct window_value *value = batch->values;
+	struct landing_list lists[LANDING_LISTS];
+	uint32_t n_lists = apart_list(sp, batch, &items, lists);
+	size_t n_io = 0;
+	uint64_t bytes = 0;
+	int ret;
+
+	for (uint32_t l = 0; l < n_lists; l++) {
+		n_io += lists[l].n;
+		bytes += lists[l].n * lists[l].bytes;
+	}
+	ret = async_sample_room(async, n_io);
+	*n_io_out = 0;
+	for (uint32_t c = batch->n_near; ret == 0 && c < batch->n_outputs; c++) {
+		const struct window_output *o = &batch->outputs[c];
+		uint32_t each = window_values_of(&sp->plan, o);
+
+		for (uint32_t v = 0; v < each * items.n; v++, value++) {
+			uint32_t i = items.first + v / each;
+			const uint8_t *window = items.s->window[i];
+
+			async->io[(*n_io_out)++] = (struct transport_io){
+				.region = handle_shard(&sp->h, items.s->shard[i])->rows,
+				.off = sampler_window_off(sp, items.s, i) +
+				       (value->from - (uint64_t)(uintptr_t)window),
+				.dst = batch->side.at +
+				       (value->to - (uint64_t)(uintptr_t)batch->memory),
+				.mem = batch->side.mem,
+				.len = o->bytes,
+			};
+		}
+	}
+	if (ret == 0)
+		landing_count_direct(sp->opts.dest, bytes);
 	return ret;
 }

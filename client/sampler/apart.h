@@ -1,8 +1,12 @@
 /*
- * apart.h - large columns that a device gathers by itself (RLV_LANDING_GATHER), apart from the others.
+ * apart.h - large columns that come to a device by themselves, apart from the others: gathered by it
+ * (RLV_LANDING_GATHER), or brought by READs (RLV_LANDING_DMABUF, RLV_LANDING_PEERMEM).
  *
  *   rows of all shards shared with the device --> each round: lists --> gathers queued
  *     small columns copied here meanwhile --> mark reached --> leaves again
+ *
+ *   device's side of each buffer reached --> each round: READs of rows without large values --> lists of these
+ *     --> READs of them to the device; the others copied meanwhile --> leaves again
  *
  * A sampler's buffers are cut so that the large arrays, and the lists, lie behind all else. Private to
  * client/sampler/.
@@ -11,16 +15,23 @@
 #define RLV_CLIENT_SAMPLER_APART_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 
 struct rlv_sampler;
 struct round;
+struct batch;
+struct async_sample;
+struct transport_io;
+struct window_output;
 
 struct apart {
-	bool wanted;            /* buffers are cut for it */
-	bool ready;             /* the rows of all open shards are shared with the device */
+	bool wanted;    /* buffers are cut for it */
+	bool direct;    /* by READs; else by gathers */
+	bool ready;     /* the device has, or gets, the rows of all open shards */
+	uint32_t large; /* columns whose values are so large, whether the sampler has them or not */
 	const uint8_t **shared; /* by shard: where they begin; NULL = they are not */
 	uint32_t n;
 };
@@ -38,6 +49,19 @@ void apart_leave(struct rlv_sampler *sp, uint32_t shard);
 void apart_end(struct rlv_sampler *sp);
 
 void apart_fini(struct rlv_sampler *sp);
+
+/* True: the output's array lies behind all else. */
+bool apart_takes(const struct rlv_sampler *sp, const struct window_output *o);
+
+/* Whether a batch that is begun now, in an idle buffer, comes so. */
+bool apart_begin(struct rlv_sampler *sp, struct batch *batch);
+
+/* Of the next async->rows_n items, over a wire: prepares READs of their rows without large values into async->rows,
+   then, when these have come, of their large values to the device. Both make the requests in async->io. -ENOMEM. */
+RLV_MUST_CHECK int apart_aim_near(struct rlv_sampler *sp, struct async_sample *async,
+				  size_t *n_io_out);
+RLV_MUST_CHECK int apart_aim_far(struct rlv_sampler *sp, struct async_sample *async,
+				 size_t *n_io_out);
 
 /* Gathers and verifies the round->found items of the scratch, in addressable shards. Errors: those of
    landing_gather and landing_await. */

@@ -60,8 +60,11 @@ static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, ui
 	size_t bytes = sampler_window_bytes(sp), row = sp->plan.row_bytes, n_io = 0;
 	uint8_t *dst;
 
+	async->rows_n = n;
 	if (!chunk_make_room(&async->rows, n * bytes))
 		return error_set(-ENOMEM, "sample: cannot allocate %zu bytes", n * bytes);
+	if (async->batch->is_apart)
+		return apart_aim_near(sp, async, n_io_out);
 	dst = async->rows.ptr;
 	for (uint32_t k = 0; k < n; k++) {
 		uint32_t i = async->rows_first + k;
@@ -83,7 +86,6 @@ static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, ui
 		async->s->window[i] = dst;
 		dst += bytes;
 	}
-	async->rows_n = n;
 	*n_io_out = n_io;
 	return 0;
 }
@@ -102,7 +104,7 @@ static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 		ret = async_aim_rows(sp, async, n, &n_io);
 	if (ret)
 		return ret;
-	async->stage = ASYNC_ROWS;
+	async->stage = async->batch->is_apart ? ASYNC_NEAR : ASYNC_ROWS;
 	return wait_set_read(&async->reads, async->io, n_io);
 }
 
@@ -176,7 +178,7 @@ static bool async_posts_together(const struct rlv_sampler *sp, const struct asyn
 {
 	const struct transport *tr = NULL;
 	uint32_t n = async->found;
-	bool together = sampler_looks_at_leaves(sp) && n > 0 && n <= 8 &&
+	bool together = sampler_looks_at_leaves(sp) && !async->batch->is_apart && n > 0 && n <= 8 &&
 			n * sampler_window_bytes(sp) <= 4096;
 
 	for (uint32_t i = 0; together && i < n; i++) {
@@ -249,15 +251,30 @@ static void async_copy_lot(struct rlv_sampler *sp, struct async_sample *async, u
 	}
 }
 
-/* Copies and verifies the rows that have come while the next phase is in progress. */
+/* Copies what is small of the rows that have come, while their large values do. */
+static int async_next_of_near(struct rlv_sampler *sp, struct async_sample *async)
+{
+	size_t n_io;
+	int ret = apart_aim_far(sp, async, &n_io);
+
+	if (ret)
+		return ret;
+	async->stage = ASYNC_FAR;
+	ret = wait_set_read(&async->reads, async->io, n_io);
+	sampler_copy_rows(sp, async->s, async->batch, async->rows_first, async->rows_n);
+	return ret;
+}
+
+/* Copies and verifies the rows that have come while the next phase is in progress; after large values only the
+   leaves are left. */
 static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
 	uint32_t first = async->rows_first, n = async->rows_n;
-	bool by_leaf = sampler_looks_at_leaves(sp);
+	bool by_leaf = sampler_looks_at_leaves(sp), copied = async->stage == ASYNC_FAR;
 	bool last = first + n == async->found;
 	int ret = by_leaf && last ? async_post_look(sp, async) : 0;
 
-	for (uint32_t done = 0; done < n; done += COPY_LOT)
+	for (uint32_t done = 0; !copied && done < n; done += COPY_LOT)
 		async_copy_lot(sp, async, first + done, (uint32_t)min_u64(n - done, COPY_LOT));
 	if (ret || (last && by_leaf))
 		return ret;
@@ -274,7 +291,10 @@ static int async_next_phase(struct rlv_sampler *sp, struct async_sample *async)
 	switch (async->stage) {
 	case ASYNC_DRAW:
 		return async_next_of_draw(sp, async);
+	case ASYNC_NEAR:
+		return async_next_of_near(sp, async);
 	case ASYNC_ROWS:
+	case ASYNC_FAR:
 		return async_next_of_rows(sp, async);
 	case ASYNC_BOTH:
 		sampler_copy_rows(sp, async->s, async->batch, 0, async->found);

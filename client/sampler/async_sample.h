@@ -8,6 +8,8 @@
  * A few small rows and their leaves are posted together, the leaves behind a fence: two phases that
  * are waited for once.
  *
+ * Large values that come to a device apart (client/sampler/apart.h) are a phase more, between rows and leaves.
+ *
  * It has epochs, sizes and random numbers of its own, so that async samples do not depend on each
  * other. It reads into its own memory: no request is in progress once it is idle or done. It
  * borrows trees and shards of its sampler, so it is cancelled before these change.
@@ -37,6 +39,8 @@ enum async_stage {
 	ASYNC_IDLE,
 	ASYNC_DRAW,
 	ASYNC_ROWS,
+	ASYNC_NEAR, /* rows without large values */
+	ASYNC_FAR,  /* these, to a device */
 	ASYNC_LOOK,
 	ASYNC_BOTH, /* rows, then leaves again */
 	ASYNC_DONE,

@@ -42,7 +42,7 @@ static void *cutter_cut_output(struct cutter *c, const struct window_output *o, 
 	uint64_t bytes = (uint64_t)values * o->bytes * c->sp->opts.batch_size;
 	void *ptr = c->far ? c->far + c->far_used : NULL;
 
-	if (!c->sp->apart.wanted || !window_is_listed(o))
+	if (!apart_takes(c->sp, o))
 		return cutter_cut(c, bytes);
 	c->far_used += align_up(bytes, ARRAY_ALIGN);
 	c->far_values += values;
@@ -99,7 +99,9 @@ static void cutter_add_packed(struct cutter *c, const char *prefix, const struct
 			      enum window_kind kind, uint32_t rows)
 {
 	uint64_t item_bytes = (uint64_t)rows * col->bytes;
-	const struct window_output output = { .kind = kind, .bytes = col->bytes };
+	const struct window_output output = { .kind = kind,
+					      .bytes = col->bytes,
+					      .offset = col->offset };
 	void *data = cutter_cut_output(c, &output, rows);
 
 	cutter_add_array(c, prefix, col, &(struct items){ data, item_bytes, rows });
@@ -114,7 +116,9 @@ static void cutter_add_window(struct cutter *c, const struct column_desc *col)
 	uint32_t next_at = window_next_at(stack, c->sp->plan.n_step);
 	uint32_t rows = window_all_rows(stack, c->sp->opts.n_step);
 	uint64_t item_bytes = (uint64_t)rows * col->bytes;
-	const struct window_output output = { .kind = WINDOW_ALL, .bytes = col->bytes };
+	const struct window_output output = { .kind = WINDOW_ALL,
+					      .bytes = col->bytes,
+					      .offset = col->offset };
 	uint8_t *data = cutter_cut_output(c, &output, rows);
 	struct items items = { data, item_bytes, stack };
 
@@ -190,7 +194,7 @@ static void batch_part_outputs(const struct rlv_sampler *sp, struct batch *batch
 	for (uint32_t i = 0; i < batch->n_outputs; i++) {
 		const struct window_output *o = &batch->outputs[i];
 
-		if (sp->apart.wanted && window_is_listed(o))
+		if (apart_takes(sp, o))
 			far[n_far++] = *o;
 		else
 			batch->outputs[batch->n_near++] = *o;
@@ -315,7 +319,7 @@ int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
 	if (held < sp->opts.batches && !batch)
 		batch = batch_find(sp);
 	if (batch) {
-		batch->is_apart = false;
+		batch->is_apart &= batch->prefetched;
 		*batch_out = batch;
 		return 0;
 	}

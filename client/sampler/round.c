@@ -69,7 +69,7 @@ void sampler_copy_rows(struct rlv_sampler *sp, const struct draw_scratch *s, str
 		       uint32_t first, uint32_t n)
 {
 	sp->plan.outputs = batch->outputs;
-	sp->plan.n_outputs = batch->n_outputs;
+	sp->plan.n_outputs = batch->is_apart ? batch->n_near : batch->n_outputs;
 	window_gather(&sp->plan, s->window + first, s->at + first, n);
 }
 

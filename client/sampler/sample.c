@@ -197,14 +197,15 @@ static int sampler_commit(struct sample_call *call, int error)
 }
 
 /* All positions are to be filled: at the call's begin, or anew if shards came or went whose rows the device
-   cannot gather, since a batch lands one way or the other. */
+   may not get, since a batch lands one way or the other. */
 static void sampler_begin_batch(struct sample_call *call)
 {
 	struct rlv_sampler *sp = call->sp;
 
 	call->first = true;
 	call->left = call->n;
-	call->batch->is_apart = sp->apart.ready;
+	if (!call->batch->prefetched)
+		call->batch->is_apart = apart_begin(sp, call->batch);
 	for (uint32_t i = 0; i < call->n; i++)
 		sp->scratch.at[i] = i;
 }

@@ -2,7 +2,7 @@
  * Sampler: state shared by sampler.c (open, close), sample.c (the call), round.c (draw, gather and
  * verify in place), async_sample.c (the same over a wire), prefetch.c (prefetched batches), batch.c
  * (buffers), consume.c (consuming views), update.c (priorities), readback.c (those that a device has),
- * apart.c (large columns that a device gathers), scan.c and gather.c (items that are read, not drawn).
+ * apart.c (large columns that come to a device by themselves), scan.c and gather.c (items that are read, not drawn).
  */
 #ifndef RLV_CLIENT_SAMPLER_SAMPLER_H
 #define RLV_CLIENT_SAMPLER_SAMPLER_H
@@ -37,8 +37,9 @@ struct batch {
 	uint32_t n_outputs;
 	uint32_t n_near; /* of them, first; those behind are large, and the device's to gather */
 	struct window_value *values; /* room for lists of those */
-	bool is_apart; /* this batch is gathered so: the host has nothing of the large ones, nor weights */
+	bool is_apart; /* this batch comes so: the host has nothing of the large ones, nor weights */
 	struct landing_weights weights; /* which the device computes then */
+	struct landing_side side;       /* if by READs */
 	uint32_t path;                  /* enum rlv_landing_path that it came last; 0 = none */
 	size_t near_bytes;              /* of the memory: all but large arrays and lists */
 	uint64_t *key;

@@ -7,12 +7,15 @@
  *
  * A batch buffer has two sides: on the host, where a sampler gathers rows, and on the device. A sample ends
  * when the device has the batch, so that any stream may read it at once (but see opts.unwaited); the host's
- * side stays readable, too, except after a gather.
+ * side stays readable, too, except for what was gathered or came by RDMA.
  * How a batch comes to the device is the landing's path, which rlv_landing_info tells:
  *
  *   RLV_LANDING_IN_PLACE   the device's memory is the host's (a pool of memory of the host): no copy
  *   RLV_LANDING_PINNED     page-locked memory of the host, then one copy by the device
  *   RLV_LANDING_PLAIN      the same from other memory of the host, where the driver locks none
+ *   RLV_LANDING_DMABUF     values of 512 bytes and more come from a table over verbs by RDMA READs straight to the device
+ *                          (GPUDirect RDMA), whose memory is registered as a dma-buf; the rest as above
+ *   RLV_LANDING_PEERMEM    the same, registered by its address (nvidia-peermem)
  *   RLV_LANDING_GATHER     values of 512 bytes and more (frames) are read by the device where the table has them,
  *                          in memory that is mapped here (embed:, shm:); the rest as above
  *
@@ -21,6 +24,12 @@
  * weights, which the device computes with the CPU's bits, is filled by rlv_landing_fetch alone. So it is a wish (opts.path). What a sampler cannot have so lands by a copy, as a whole: rows over a wire or with
  * checksums that are verified, views that consume, short batches, scans and reads by key, and memory that the
  * driver does not take. info.gathered_bytes tells.
+ *
+ * The two paths by RDMA are wishes as well. Where RLV_LANDING_DMABUF cannot be, RLV_LANDING_PEERMEM is tried, then
+ * batches land by a copy, as those of the samplers named above and of tables that are mapped: info.path is the path of
+ * the last batch, info.reason says why it is no better one. Large columns come so if they are multiples of 8 bytes at
+ * multiples of 8 in the row. A sample costs 1 round trip more, and a READ for each value; with RLV_WINDOW a frame comes
+ * once. Not with a pool.
  *
  * With a pool (relive/pool.h) the device's side is tensors of class RLV_POOL_STAGING, which count in the
  * pool's ledger. Without one it is memory of a CUDA device, taken from its driver.
@@ -46,8 +55,8 @@ struct rlv_landing_opts {
 	int64_t timeout_ns;    /* of each wait for the device; 0 = 30 s */
 	uint32_t unwaited; /* 1: samples end when their copy is queued, and rlv_landing_wait waits for it:
 				  so that the next batch is gathered meanwhile. Gathers are awaited always */
-	uint32_t path; /* 0 = that of the device, never a gather; RLV_LANDING_PINNED; RLV_LANDING_GATHER:
-			  -ENOTSUP if the driver cannot. A pool of the host's memory is in place always */
+	uint32_t path; /* 0 = that of the device: no wish; RLV_LANDING_PINNED; RLV_LANDING_GATHER: -ENOTSUP if
+			  the driver cannot; RLV_LANDING_DMABUF, RLV_LANDING_PEERMEM. A pool of the host's memory is in place always */
 	uint32_t graph; /* 1, with RLV_LANDING_GATHER: what the device is asked for each batch is recorded once, as
 			   a CUDA graph, and launched by one call. -ENOTSUP: the driver has no graphs */
 };
@@ -66,10 +75,8 @@ enum rlv_landing_path {
 	RLV_LANDING_IN_PLACE = 1,
 	RLV_LANDING_PINNED = 2,
 	RLV_LANDING_GATHER = 3,
-	RLV_LANDING_DMABUF =
-		4, /* large values by RDMA, straight to memory that is a dma-buf, ... */
-	RLV_LANDING_PEERMEM =
-		5, /* ... or that a driver of peers knows by its address: see rlv_landing_paths */
+	RLV_LANDING_DMABUF = 4,
+	RLV_LANDING_PEERMEM = 5,
 	RLV_LANDING_PLAIN = 6,
 };
 
@@ -86,6 +93,8 @@ struct rlv_landing_info {
 	uint64_t gathered_bytes; /* that the device read where a table has them, also of rows drawn again */
 	uint64_t graphs;         /* recorded */
 	uint64_t graph_launches;
+	uint64_t direct_bytes; /* that came to the device by RDMA, also of rows drawn again */
+	char reason[256]; /* why batches do not land as opts.path wishes; "" = they do, or no sampler tried */
 };
 #define RLV_LANDING_INFO_INIT RLV_SIZED(struct rlv_landing_info)
 

@@ -6,6 +6,8 @@
 #include "base/rng.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -194,7 +196,7 @@ static void run_next(struct wire *w, struct item *item)
 
 static void end_item(struct wire *w, const struct item *item)
 {
-	mem_free(item->wrs);
+	free(item->wrs);
 	w->results[item->ticket % RESULTS].ticket = item->ticket;
 	w->results[item->ticket % RESULTS].code = item->code;
 }
@@ -244,7 +246,7 @@ static void add_item(struct wire *w, struct transport_wr *wrs, size_t n, enum su
 	for (size_t i = 0; i < n; i++)
 		spoil(&wrs[i]);
 	*item = (struct item){
-		.wrs = mem_array(n, sizeof(*wrs)), .user = wrs, .n = n, .ticket = w->tr.posted + 1
+		.wrs = calloc(n, sizeof(*wrs)), .user = wrs, .n = n, .ticket = w->tr.posted + 1
 	};
 	assert_non_null(item->wrs);
 	memcpy(item->wrs, wrs, n * sizeof(*wrs));
@@ -366,7 +368,21 @@ static void wire_close(struct transport *tr)
 	while (of(tr)->regions)
 		wire_detach(tr, &of(tr)->regions->region);
 	transport_close(&of(tr)->inner);
-	mem_free(tr);
+	free(tr);
+}
+
+struct wire_reach wire_reach;
+
+static int wire_reach_memory(struct transport *tr, const struct mem *mem)
+{
+	int code = mem->dmabuf_fd >= 0 ? wire_reach.dmabuf_code : wire_reach.address_code;
+
+	wire_reach.calls++;
+	assert_int_equal(mem->kind, MEM_DEVICE);
+	if (mem->dmabuf_fd >= 0)
+		assert_int_not_equal(fcntl(mem->dmabuf_fd, F_GETFD), -1);
+	(void)tr;
+	return code ? error_set(code, "a device without this") : 0;
 }
 
 static const struct transport_ops wire_ops = {
@@ -377,12 +393,13 @@ static const struct transport_ops wire_ops = {
 	.poll = wire_poll,
 	.persist = wire_persist,
 	.order = wire_order,
+	.reach = wire_reach_memory,
 	.close = wire_close,
 };
 
 static struct wire *wrap(struct transport *inner)
 {
-	struct wire *w = mem_zalloc(sizeof(*w));
+	struct wire *w = calloc(1, sizeof(*w));
 
 	assert_non_null(w);
 	w->tr = *inner;
@@ -434,7 +451,7 @@ void wire_lockstep(struct transport *tr)
 void wire_forget(struct transport *tr)
 {
 	for (uint32_t i = 0; i < of(tr)->n_items; i++)
-		mem_free(of(tr)->items[i].wrs);
+		free(of(tr)->items[i].wrs);
 	of(tr)->n_items = 0;
 }
 

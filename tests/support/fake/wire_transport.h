@@ -35,6 +35,12 @@ void wire_lockstep(struct transport *tr);
 /* Outstanding requests never happen, and never complete. */
 void wire_forget(struct transport *tr);
 
+/* What transport_reach of all of them returns, for memory that is a dma-buf and that is not. */
+extern struct wire_reach {
+	int dmabuf_code, address_code;
+	uint32_t calls;
+} wire_reach;
+
 /* Restarts the random order of completions from a seed. */
 void wire_seed(struct transport *tr, uint64_t seed);
 

@@ -17,54 +17,6 @@
 #include "base/rng.h"
 #include "transport/barrier.h"
 
-/* Episodes of random length that end in each way. */
-static void append_episodes(struct rng *rng)
-{
-	for (int episode = 0; episode < 24; episode++) {
-		uint32_t n = 1 + (uint32_t)rng_uniform_u64(rng, 20);
-		uint64_t how = rng_uniform_u64(rng, 4);
-
-		gather_append(n, how == 0 ? RLV_TERMINATED : how == 1 ? RLV_TRUNCATED : 0);
-		if (how == 1)
-			gather_append(1, RLV_FINAL);
-		if (how == 2)
-			gather_ok(rlv_writer_end_episode(gather_fx.writer, 0, NULL));
-	}
-}
-
-/* The device has computed the weights that a CPU does, to the last bit. */
-static void expect_weights(struct rlv_landing *landing, const struct rlv_batch *batch,
-			   const float *want)
-{
-	float *seen = gather_seen(landing, batch->weight, batch->n * sizeof(*seen));
-
-	assert_memory_equal(seen, want, batch->n * sizeof(*seen));
-	free(seen);
-}
-
-/* The device has the same items as the batch that the host has. */
-static void expect_same(struct rlv_landing *landing, const struct rlv_batch *batch,
-			const struct rlv_batch *want)
-{
-	assert_int_equal(batch->n, want->n);
-	assert_memory_equal(batch->key, want->key, want->n * sizeof(*want->key));
-	if (batch != want)
-		expect_weights(landing, batch, want->weight);
-	for (uint32_t a = 0; a < want->n_arrays; a++) {
-		const struct rlv_array *array = &batch->arrays[a];
-		const uint8_t *expected = want->arrays[a].data;
-		uint8_t *seen = gather_on_device(landing, array, batch->n);
-
-		assert_string_equal(array->name, want->arrays[a].name);
-		for (uint32_t i = 0; i < batch->n; i++) {
-			size_t off = i * (size_t)array->strides[0];
-
-			assert_memory_equal(seen + off, expected + off, gather_item_bytes(array));
-		}
-		free(seen);
-	}
-}
-
 /* -------- what lands -------- */
 
 static void compare_batches(uint32_t layout, uint32_t n_step)
@@ -82,7 +34,8 @@ static void compare_batches(uint32_t layout, uint32_t n_step)
 
 		gather_ok(rlv_sampler_sample(copy, n, 0, &want));
 		gather_ok(rlv_sampler_sample(gather, n, 0, &batch));
-		expect_same(gather_fx.gathers, batch, want);
+		gather_expect_same(gather_fx.gathers, batch, want);
+		gather_expect_weights(gather_fx.gathers, batch, want->weight);
 		for (uint32_t i = 1; i < n; i++)
 			differ |= want->weight[i] != want->weight[0];
 		rlv_batch_release(copy, want);
@@ -108,7 +61,7 @@ static void compare_tables(void)
 		for (uint32_t n_step = 1; n_step <= 5; n_step += 2) {
 			for (int has_next = 0; has_next < 2; has_next++) {
 				gather_table_open(stack, n_step, has_next);
-				append_episodes(&rng);
+				gather_append_episodes(&rng);
 				compare_batches(RLV_DENSE, n_step);
 				if (!has_next)
 					compare_batches(RLV_WINDOW, n_step);
@@ -459,7 +412,7 @@ TEST_WITH(gather__by_keys_lands_by_a_copy, gather_begin, gather_end)
 	gather_ok(rlv_sampler_gather(sampler, keys, GATHER_ITEMS, 0, &batch));
 	assert_ptr_equal(batch, drawn); /* the same buffer */
 	assert_int_equal(gather_bytes(gather_fx.gathers), before);
-	expect_same(gather_fx.gathers, batch, batch);
+	gather_expect_same(gather_fx.gathers, batch, batch);
 	gather_expect_whole(gather_fx.gathers, batch, 1);
 	rlv_batch_release(sampler, batch);
 	gather_ok(rlv_sampler_close(&sampler));
@@ -486,7 +439,7 @@ TEST_WITH(sampler__what_cannot_be_gathered_is_copied, gather_begin, gather_end)
 			gather_fx.fake->fail_call("cuMemHostRegister", 1, CU_OPERATING_SYSTEM);
 		gather_ok(rlv_sampler_open(gather_fx.table, &opts, &sampler));
 		gather_ok(rlv_sampler_sample(sampler, GATHER_ITEMS, 0, &batch));
-		expect_same(gather_fx.gathers, batch, batch);
+		gather_expect_same(gather_fx.gathers, batch, batch);
 		rlv_batch_release(sampler, batch);
 		gather_ok(rlv_sampler_close(&sampler));
 	}

@@ -1,0 +1,116 @@
+/*
+ * direct.c - buffers whose device's side is filled by RDMA READs.
+ *
+ *   dma-buf of the driver ─> registered by the RDMA device ─┐
+ *   address of the device ─> the same, by a peer driver ────┴─> READs; if neither works: a copy
+ *
+ * What fails once is not tried again by this landing.
+ */
+#include "client/landing/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem/chunk.h"
+
+bool landing_is_direct(const struct rlv_landing *landing)
+{
+	return landing->direct;
+}
+
+/* After an error of the best way: adds it to the reason. */
+static void direct_fall(struct rlv_landing *landing) LOCK_REQUIRES(landing_role)
+{
+	bool dmabuf = landing->way == RLV_LANDING_DMABUF;
+	size_t used = strnlen(landing->fallen, sizeof(landing->fallen) - 1);
+
+	(void)snprintf(landing->fallen + used, sizeof(landing->fallen) - used, "%s%s: %s",
+		       used ? "; " : "", dmabuf ? "as a dma-buf" : "by its address", error_last());
+	log_warn("landing: batches do not come by RDMA, %s: %s",
+		 dmabuf ? "as a dma-buf" : "by its address", error_last());
+	landing->way = dmabuf ? RLV_LANDING_PEERMEM : RLV_LANDING_PINNED;
+}
+
+/* Describes the device's side as the best way needs it. */
+static int direct_lend(struct rlv_landing *landing, struct landing_buffer *buffer)
+	LOCK_REQUIRES(landing_role)
+{
+	bool dmabuf = landing->way == RLV_LANDING_DMABUF;
+	struct mem *side = &buffer->side;
+
+	if (!side->len) {
+		*side = (struct mem){ .kind = MEM_DEVICE,
+				      .dmabuf_fd = -1,
+				      .ptr = (uint8_t *)(uintptr_t)buffer->at };
+		if (!chunk_lend(side))
+			return error_set(-ENOMEM, "all handles of memory are in use");
+		side->len = buffer->device_bytes;
+	}
+	if (!dmabuf && side->dmabuf_fd >= 0) {
+		(void)close(side->dmabuf_fd);
+		side->dmabuf_fd = -1;
+	}
+	if (!dmabuf || side->dmabuf_fd >= 0)
+		return 0;
+	return landing->backend->ops->dmabuf_export(landing->backend, buffer->at, side->len,
+						    &side->dmabuf_fd, &side->dmabuf_off);
+}
+
+void landing_unlend(struct landing_buffer *buffer)
+{
+	if (!buffer->side.len)
+		return;
+	chunk_unlend(&buffer->side);
+	if (buffer->side.dmabuf_fd >= 0)
+		(void)close(buffer->side.dmabuf_fd);
+	buffer->side.len = 0;
+}
+
+int landing_reach(struct rlv_landing *landing, const void *host, struct transport *tr,
+		  struct landing_side *side_out)
+{
+	struct landing_buffer *buffer;
+	int ret = landing_enter(landing);
+
+	if (ret)
+		return ret;
+	lock_acquire(&landing->lock, &landing_role);
+	buffer = landing_find(landing, host);
+	ret = buffer ? -ENOTSUP : -EINVAL;
+	while (buffer && ret && !tr->broken && landing->way != RLV_LANDING_PINNED) {
+		ret = direct_lend(landing, buffer);
+		if (ret == 0)
+			ret = transport_reach(tr, &buffer->side);
+		if (ret && !tr->broken)
+			direct_fall(landing);
+	}
+	if (ret == 0) {
+		side_out->mem = &buffer->side;
+		side_out->at = buffer->side.ptr + ((const uint8_t *)host - buffer->host);
+	}
+	if (buffer && landing->way == RLV_LANDING_PINNED)
+		ret = error_set(-ENOTSUP, "landing: no RDMA to the device: %s", landing->fallen);
+	memcpy(landing->info.reason, landing->fallen, sizeof(landing->fallen));
+	landing->info.path = ret ? RLV_LANDING_PINNED : landing->way;
+	lock_release(&landing->lock, &landing_role);
+	return ret;
+}
+
+void landing_copies(struct rlv_landing *landing, const char *why)
+{
+	lock_acquire(&landing->lock, &landing_role);
+	(void)snprintf(landing->info.reason, sizeof(landing->info.reason), "%s", why);
+	if (landing->direct)
+		landing->info.path = RLV_LANDING_PINNED;
+	lock_release(&landing->lock, &landing_role);
+}
+
+void landing_count_direct(struct rlv_landing *landing, uint64_t bytes)
+{
+	lock_acquire(&landing->lock, &landing_role);
+	landing->info.direct_bytes += bytes;
+	lock_release(&landing->lock, &landing_role);
+}
