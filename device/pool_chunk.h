@@ -39,6 +39,9 @@ struct pool_chunk {
 	enum { CHUNK_RESIDENT, CHUNK_LEAVES, CHUNK_COPIES, CHUNK_PARKED, CHUNK_RETURNS } park;
 	struct marks park_marks; /* of what park waits for */
 	void *copy;              /* in the host's memory, while it is not CHUNK_RESIDENT */
+	bool elsewhere; /* CHUNK_PARKED, and its bytes are in pieces that the caller keeps */
+	uint64_t piece,
+		moved; /* number of the first one; bytes that were given out, or that came */
 	struct pool_chunk *previous, *next; /* idle */
 	uint32_t n;
 	struct extent_ref refs[];
@@ -55,7 +58,8 @@ struct pool {
 	uint64_t keep[LEDGER_JOBS];
 	bool leaving[LEDGER_JOBS];
 	uint64_t parked[LEDGER_JOBS]; /* bytes of chunks that are neither resident nor on the way back */
-	uint64_t uses[LEDGER_JOBS]; /* allocations; since pool_iterate, calls of pool_use */
+	uint64_t pieces[LEDGER_JOBS]; /* of their bytes that were given out */
+	uint64_t uses[LEDGER_JOBS];   /* allocations; since pool_iterate, calls of pool_use */
 	uint32_t stream_job[BACKEND_STREAMS]; /* LEDGER_NOBODY: not open */
 	uint32_t scrub_stream;                /* strict mode */
 	struct pool_chunk *idle;

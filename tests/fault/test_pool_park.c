@@ -313,6 +313,165 @@ TEST_WITH(pool_park__full_host_keeps_the_job_whole, begin, end)
 	check_all();
 }
 
+/* -------- by pieces that the test keeps -------- */
+
+#define PIECE (EXTENT / 2)
+#define PIECES 12u /* of all tensors */
+
+static uint8_t kept[2 * PIECES][PIECE];
+
+static int copy_piece(const struct pool_piece *piece, bool out)
+{
+	struct marks marks;
+	int ret;
+
+	assert_true(piece->number < 2 * PIECES);
+	assert_int_equal(piece->bytes, PIECE);
+	ret = pool_piece_copy(s.pool, piece, kept[piece->number], out, &marks);
+	if (ret) { /* the copy may be queued: its end is seen all the same */
+		for (int i = 0; pool_reached(s.pool, &marks); i++) {
+			assert_true(i < 8);
+			backend_host_advance(s.host, COPY_NS);
+		}
+		return ret;
+	}
+	while ((ret = pool_reached(s.pool, &marks)) == -EAGAIN)
+		backend_host_advance(s.host, COPY_NS);
+	return ret;
+}
+
+static int send(void)
+{
+	struct pool_piece piece;
+	int ret;
+
+	while ((ret = pool_hold(s.pool, s.one)) == -EAGAIN)
+		backend_host_advance(s.host, COPY_NS);
+	while (ret == 0 && (ret = pool_piece(s.pool, s.one, true, PIECE, &piece)) == 0)
+		ret = copy_piece(&piece, true);
+	return ret == -ENODATA ? pool_leave_pieces(s.pool, s.one) : ret;
+}
+
+/* Fetches so many pieces, or all. */
+static int fetch(uint32_t n)
+{
+	struct pool_piece piece;
+	int ret = 0;
+
+	while (n-- && (ret = pool_piece(s.pool, s.one, false, PIECE, &piece)) == 0) {
+		ret = copy_piece(&piece, false);
+		if (ret)
+			break;
+	}
+	return ret == -ENODATA ? 0 : ret;
+}
+
+TEST_WITH(pool_piece__bytes_come_back_from_where_the_caller_kept_them, begin, end)
+{
+	uint64_t before;
+
+	take_all();
+	before = created();
+	must(send(), "send");
+	assert_int_equal(created(), before - 6);
+	assert_int_equal(pool_parked(s.pool, s.one), 6 * EXTENT);
+	must(pool_unpark(s.pool, s.one), "unpark brings none of them");
+	expect(pool_ready(s.pool, s.one, s.va[0]), -EBUSY);
+	expect(pool_free(s.pool, s.one, s.va[0]), -EBUSY);
+	must(send(), "send again");
+	must(fetch(PIECES), "fetch");
+	assert_int_equal(wait_ready(), 0);
+	assert_int_equal(pool_parked(s.pool, s.one), 0);
+	assert_int_equal(created(), before);
+	check_all();
+}
+
+TEST_WITH(pool_piece__job_whose_pieces_nobody_kept_is_whole, begin, end)
+{
+	struct pool_piece piece;
+
+	take_all();
+	must(backend_host_work(s.host, s.stream, COPY_NS, NULL, NULL), "work");
+	expect(pool_hold(s.pool, s.one), -EAGAIN);
+	expect(pool_use(s.pool, s.one, s.va[0], s.stream), -EBUSY);
+	backend_host_advance(s.host, 2 * COPY_NS);
+	must(pool_hold(s.pool, s.one), "hold");
+	must(pool_piece(s.pool, s.one, true, PIECE, &piece), "piece");
+	must(copy_piece(&piece, true), "copy");
+	memset(kept, 0xff, sizeof(kept));
+	must(pool_unpark(s.pool, s.one), "unpark");
+	assert_int_equal(wait_ready(), 0);
+	check_all();
+	must(send(), "send");
+	must(fetch(PIECES), "fetch");
+	assert_int_equal(wait_ready(), 0);
+	check_all();
+}
+
+TEST_WITH(pool_piece__nearest_next_use_comes_first, begin, end)
+{
+	static const int order[] = { 2, 0, 3, 1 };
+
+	take_all();
+	pool_iterate(s.pool, s.one);
+	for (int i = 0; i < 4; i++)
+		must(pool_use(s.pool, s.one, s.va[order[i]], s.stream), "use");
+	must(send(), "send");
+	for (int i = 0; i < 4; i++) {
+		must(fetch(order[i] % 2 ? 4 : 2), "fetch");
+		for (int k = 0; k < 4; k++)
+			expect(pool_ready(s.pool, s.one, s.va[order[k]]), k <= i ? 0 : -EBUSY);
+	}
+	check_all();
+}
+
+TEST_WITH(pool_piece__job_that_came_back_in_part_leaves_again, begin_strict, end)
+{
+	take_all();
+	must(send(), "send");
+	must(fetch(3), "fetch the first tensor, and a part of the next");
+	must(send(), "send again");
+	must(fetch(2 * PIECES), "fetch");
+	assert_int_equal(wait_ready(), 0);
+	check_all();
+	must(send(), "send");
+	must(fetch(1), "fetch"); /* and the job ends */
+}
+
+/* Goes on after a failure, which must leave every byte. */
+static int send_and_fetch(void)
+{
+	int failures = 0;
+
+	while (send()) {
+		assert_true(++failures < 3);
+		while (pool_unpark(s.pool, s.one))
+			assert_true(++failures < 3);
+		error_clear();
+	}
+	while (fetch(2 * PIECES))
+		assert_true(++failures < 3);
+	failures += wait_ready();
+	check_all();
+	must(pool_check(s.pool), "pool_check");
+	return failures;
+}
+
+TEST_WITH(pool_piece__each_call_of_the_backend_fails_once, begin, end)
+{
+	uint64_t n = 1;
+
+	take_all();
+	for (;; n++) {
+		s.fault.calls = 0;
+		s.fault.fail_at = n;
+		if (!send_and_fetch() && s.fault.calls < n)
+			break;
+	}
+	s.fault.fail_at = 0;
+	assert_true(n > 60);
+}
+
 int main(void)
 {
 	return test_run(NULL, NULL);
