@@ -1,8 +1,7 @@
 #include "relive/pool.h"
 
-#include "client/pool/backend_lease.h"
 #include "client/pool/pool.h"
-#include "client/pool/profile.h"
+#include "client/pool/state.h"
 #include "client/store/abi.h"
 #include "device/host/backend_host.h"
 #include "device/pool_park.h"
@@ -15,27 +14,9 @@
 
 #include "base/mem/alloc.h"
 
-struct rlv_pool {
-	struct backend_lease *backend;
-	struct backend *inner;
-	struct pool *pool;
-	uint32_t job;
-	pid_t pid;
-	char name[LEASE_NAME_BYTES];
-	int64_t timeout_ns;
-	uint64_t keep;
-	_Atomic uint32_t runs; /* an iteration; relaxed: iterations do not overlap */
-	uint32_t resumed;      /* times that the job had come back when it began */
-	bool obeyed;           /* it parked because the broker wished so */
-	struct lock lock;      /* of profile */
-	struct profile profile;
-	_Atomic uint32_t measures; /* the profile is not complete; relaxed: a hint beside the lock */
-	uint32_t told; /* the broker knows the profile: 1 + times that the job had come back then */
-};
-
 static LOCK_ROLE(profile_role, "profile of a job", LOCK_RANK_LEAF);
 
-static int pool_enter(const struct rlv_pool *pool)
+int pool_enter(const struct rlv_pool *pool)
 {
 	if (!pool)
 		return error_set(-EINVAL, "pool is NULL");
@@ -49,14 +30,13 @@ int pool_cuda_device(const struct rlv_pool *pool)
 	return pool->backend->cuda;
 }
 
-/* Work of a host's streams is done when somebody looks. */
-static void pool_advance(const struct rlv_pool *pool)
+void pool_advance(const struct rlv_pool *pool)
 {
 	if (pool->backend->cuda < 0)
 		backend_host_advance(pool->inner, 0);
 }
 
-static uint64_t pool_deadline(int64_t timeout_ns)
+uint64_t pool_deadline(int64_t timeout_ns)
 {
 	return deadline_after(clock_monotonic(), timeout_ns);
 }
@@ -66,8 +46,7 @@ static bool pool_runs(const struct rlv_pool *pool)
 	return atomic_load_explicit(&pool->runs, memory_order_relaxed);
 }
 
-/* The job is between iterations. */
-static int pool_enter_pause(const struct rlv_pool *pool)
+int pool_enter_pause(const struct rlv_pool *pool)
 {
 	int ret = pool_enter(pool);
 
@@ -143,7 +122,7 @@ static int pool_read_opts(const char *pool, const char *name, const struct rlv_p
 				 full->flags);
 	if (full->timeout_ns < 0 || full->duration_ns < 0)
 		return error_set(-EINVAL, "opts.timeout_ns, opts.duration_ns: want 0 or more");
-	return 0;
+	return park_store_check(full);
 }
 
 /* The memory of this process: what the broker's extents are imported into. */
@@ -218,13 +197,22 @@ int rlv_pool_open(const char *of, const char *name, const struct rlv_pool_opts *
 		if (ret)
 			pool_leave(pool);
 	}
-	if (ret == 0) {
-		*pool_out = pool;
-		return 0;
+	if (ret) {
+		lock_fini(&pool->lock);
+		mem_free(pool);
+		return ret;
 	}
-	lock_fini(&pool->lock);
-	mem_free(pool);
-	return ret;
+	ret = park_store_open(&pool->park, &full, of, name);
+	if (ret) {
+		struct error_kept kept;
+
+		error_keep(&kept);
+		(void)!rlv_pool_close(&pool);
+		error_restore(&kept);
+		return ret;
+	}
+	*pool_out = pool;
+	return 0;
 }
 
 int rlv_pool_device(const struct rlv_pool *pool, uint32_t *device_out)
@@ -276,6 +264,7 @@ int rlv_pool_close(struct rlv_pool **pool_inout)
 	if (ret)
 		return ret; /* the parent's: it is not touched */
 	pool_leaves_torch(pool);
+	park_store_close(&pool->park);
 	deadline = pool_deadline(pool->timeout_ns);
 	pool_advance(pool);
 	ret = pool_finish(pool, deadline);
@@ -303,8 +292,7 @@ int rlv_pool_stream(struct rlv_pool *pool, void *native, uint32_t *stream_out)
 	return ret ? ret : pool_stream(pool->pool, pool->job, native, stream_out);
 }
 
-/* Gives back what the job has free, but `keep` bytes. */
-static int pool_give(struct rlv_pool *pool, uint64_t keep)
+int pool_give(struct rlv_pool *pool, uint64_t keep)
 {
 	int ret;
 
@@ -313,8 +301,7 @@ static int pool_give(struct rlv_pool *pool, uint64_t keep)
 	return ret ? ret : backend_lease_flush(pool->backend);
 }
 
-/* The job waits no more. Keeps the message of the error. */
-static void pool_give_up(struct rlv_pool *pool)
+void pool_give_up(struct rlv_pool *pool)
 {
 	struct lease_message message = { .n_fds = 0 };
 	struct error_kept kept;
@@ -403,14 +390,13 @@ int rlv_pool_free(struct rlv_pool *pool, void *ptr, uint64_t bytes)
 
 /* -------- requests -------- */
 
-static int pool_ask(struct rlv_pool *pool, enum lease_type type, struct lease_message *message)
+int pool_ask(struct rlv_pool *pool, enum lease_type type, struct lease_message *message)
 {
 	memset(message, 0, sizeof(*message));
 	return lease_request(&pool->backend->lease, message, type, pool_deadline(pool->timeout_ns));
 }
 
-/* Asks until it is had, at most until the deadline. -ETIMEDOUT: the job waits no more. */
-static int pool_ask_until(struct rlv_pool *pool, enum lease_type type, uint64_t deadline_ns)
+int pool_ask_until(struct rlv_pool *pool, enum lease_type type, uint64_t deadline_ns)
 {
 	struct lease_message message;
 	int ret;
@@ -429,89 +415,6 @@ static int pool_ask_until(struct rlv_pool *pool, enum lease_type type, uint64_t 
 	pool_give_up(pool);
 	return error_set(-ETIMEDOUT, "%s, %" PRIu32 " before it", error_last(),
 			 message.answer.position);
-}
-
-/* -------- parking -------- */
-
-/* Moves tensors until it is done, at most until the deadline. */
-static int pool_move(struct rlv_pool *pool, bool out, uint64_t deadline_ns)
-{
-	uint64_t extents = pool_parked(pool->pool, pool->job) / pool->backend->extent_bytes;
-	int ret;
-
-	/* relaxed: a hint */
-	atomic_store_explicit(&pool->backend->want, (uint32_t)extents, memory_order_relaxed);
-	for (;;) {
-		ret = out ? pool_park(pool->pool, pool->job, UINT64_MAX)
-			  : pool_unpark(pool->pool, pool->job);
-		pool_advance(pool);
-		if (ret != -EAGAIN)
-			return ret;
-		if (deadline_expired(clock_monotonic(), deadline_ns))
-			return error_set(-ETIMEDOUT, "job %s: %s", pool->name, error_last());
-		if (!out) /* the device's progress is at once, another job's is not */
-			lease_wait(&pool->backend->lease, deadline_ns);
-	}
-}
-
-int rlv_pool_park(struct rlv_pool *pool, int64_t timeout_ns)
-{
-	struct lease_message message;
-	struct error_kept kept;
-	int ret = pool_enter_pause(pool);
-
-	if (ret)
-		return ret;
-	ret = pool_move(pool, true, pool_deadline(timeout_ns));
-	if (ret) { /* what cannot come back now does so with rlv_pool_resume */
-		error_keep(&kept);
-		(void)pool_move(pool, false, 0);
-		error_restore(&kept);
-		return ret;
-	}
-	ret = pool_give(pool, 0);
-	if (ret == 0)
-		ret = pool_ask(pool, LEASE_PARK, &message);
-	if (ret == 0)
-		pool->backend->lease.hello.flags |= LEASE_PARKED;
-	return ret;
-}
-
-static int pool_resume(struct rlv_pool *pool, uint64_t deadline_ns)
-{
-	struct lease_hello *hello = &pool->backend->lease.hello;
-	int ret;
-
-	if (pool_parked(pool->pool, pool->job) == 0 && !(hello->flags & LEASE_PARKED))
-		return 0;
-	ret = pool_ask_until(pool, LEASE_RESUME, deadline_ns);
-	if (ret)
-		return ret;
-	hello->flags &= ~(uint32_t)LEASE_PARKED;
-	ret = pool_move(pool, false, deadline_ns);
-	if (ret == -ETIMEDOUT)
-		pool_give_up(pool);
-	/* The host's copies end when what was queued is done. */
-	return ret ? ret : pool_unpark(pool->pool, pool->job);
-}
-
-int rlv_pool_resume(struct rlv_pool *pool, int64_t timeout_ns)
-{
-	int ret = pool_enter_pause(pool);
-
-	return ret ? ret : pool_resume(pool, pool_deadline(timeout_ns));
-}
-
-/* Parks, as the broker wishes. A job that cannot stays whole. */
-static void pool_obey(struct rlv_pool *pool)
-{
-	struct error_kept kept;
-
-	error_keep(&kept);
-	pool->obeyed = true;
-	if (rlv_pool_park(pool, pool->timeout_ns) == -ENOMEM)
-		pool->backend->lease.hello.flags &= ~(uint32_t)LEASE_PARKS;
-	error_restore(&kept);
 }
 
 /* -------- iterations -------- */

@@ -1,4 +1,5 @@
 #include "client/store/store.h"
+#include "client/store/users.h"
 
 #include "relive/admin.h"
 
@@ -54,6 +55,16 @@ int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rl
 	return ret;
 }
 
+void store_use(struct rlv_store *store)
+{
+	atomic_fetch_add_explicit(&store->open_tables, 1, memory_order_relaxed); /* a count */
+}
+
+void store_unuse(struct rlv_store *store)
+{
+	atomic_fetch_sub_explicit(&store->open_tables, 1, memory_order_relaxed); /* a count */
+}
+
 int rlv_store_close(struct rlv_store **store)
 {
 	uint32_t open;
@@ -62,8 +73,9 @@ int rlv_store_close(struct rlv_store **store)
 		return 0;
 	open = atomic_load_explicit(&(*store)->open_tables, memory_order_relaxed); /* a count */
 	if (open)
-		return error_set(
-			-EBUSY, "store: %u tables or heaps of it are open, close them first", open);
+		return error_set(-EBUSY,
+				 "store: %u tables, heaps or jobs of it are open, close them first",
+				 open);
 	(*store)->meta->ops->close((*store)->meta);
 	mem_free(*store);
 	*store = NULL;

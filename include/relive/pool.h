@@ -39,7 +39,8 @@ enum rlv_pool_class {
 
 enum rlv_pool_job_flags {
 	/* Between iterations the pool may park the job while others wait for its place: rlv_pool_iteration_end does as
-	   rlv_pool_park, rlv_pool_iteration_begin as rlv_pool_resume. Its tensors are used within iterations only. */
+	   rlv_pool_park, rlv_pool_iteration_begin as rlv_pool_resume. Its tensors are used within iterations only. A job
+	   that cannot park goes on, and is asked again after 10 s. */
 	RLV_POOL_PARKS = 1,
 };
 
@@ -55,6 +56,10 @@ struct rlv_pool_opts {
 	int64_t duration_ns;       /* of all its iterations, for order `srtf`; 0 = not known */
 	int64_t timeout_ns;        /* of calls that have none of their own; 0 = 30 s */
 	uint64_t flags;            /* enum rlv_pool_job_flags */
+	/* A parked job's tensors go to this heap (relive/kv.h), on the store's memory nodes; NULL, NULL: to memory of
+	   this process. Until rlv_pool_close the store stays open: rlv_store_close is -EBUSY. */
+	struct rlv_store *store;
+	const char *heap;
 };
 #define RLV_POOL_OPTS_INIT RLV_SIZED(struct rlv_pool_opts)
 
@@ -63,7 +68,8 @@ struct rlv_pool_opts {
  * small beside them: each class and stream has its own. Errors: -EINVAL (name or opts, no such device), -ENOENT (no such
  * pool on this host), -EHOSTDOWN, -EEXIST (a job has the name), -EACCES (the pool's socket or its
  * trusted jobs are another user's), -ENOSPC (more than the budget, or too many jobs), -EBUSY (the pool
- * is drained), -ENOMEM. Cost: 1 message to the broker and back.
+ * is drained), -ENOMEM; with a heap those of rlv_kv_open and rlv_kv_get. Cost: 1 message to the broker and back;
+ * with a heap its opening, 1 RT, and 2 for each 16 MiB that a killed job of the name left there.
  */
 RLV_CHECKED int rlv_pool_open(const char *pool, const char *name, const struct rlv_pool_opts *opts,
 			      struct rlv_pool **pool_out);
@@ -120,15 +126,23 @@ RLV_CHECKED int rlv_pool_iteration_end(struct rlv_pool *pool);
  * extents to other jobs, of which one more may be resident. Until rlv_pool_resume, rlv_pool_alloc, _use and _free
  * and iterations are -EBUSY; addresses stay. It waits at most timeout_ns for the device. -EBUSY: an iteration
  * runs; -ENOMEM: this process has no room; -ETIMEDOUT, -EHOSTDOWN. After an error the tensors are whole, and
- * rlv_pool_resume brings back those that have gone. Cost: 1 message, and 1 for each 64 extents.
+ * rlv_pool_resume brings back those that have gone.
+ * With a heap no extent goes back before all bytes are there, by pieces of 16 MiB; this process has room for two
+ * pieces meanwhile. Errors of rlv_kv_open and rlv_kv_put, too; the store's timeout bounds each piece, and timeout_ns
+ * is looked at between them.
+ * Cost: 1 message, and 1 for each 64 extents; with a heap its opening, and of each piece a rlv_kv_put.
  */
 RLV_CHECKED int rlv_pool_park(struct rlv_pool *pool, int64_t timeout_ns);
 
 /*
  * Waits until the job may be resident again, at most timeout_ns, and brings its tensors back, those first that
  * were used first in the last iteration (named by rlv_pool_use, else in the order of rlv_pool_alloc).
- * -ETIMEDOUT: the job stays parked, in whole or in part; call it again. Cost: 1 message until it may,
- * and 1 for each 64 extents.
+ * -ETIMEDOUT: the job stays parked, in whole or in part; call it again.
+ * From a heap a piece is read while the one before it is on its way to the device; then all are deleted there. Errors
+ * of rlv_kv_open and rlv_kv_get, too; the job stays parked, the message names the bytes that did not come, and the
+ * next call goes on with them. -ENOENT, -EBADMSG: they are lost. Each call brings a piece, however short its timeout.
+ * Cost: 1 message until it may, and 1 for each 64 extents; with a heap its opening, and of each piece a rlv_kv_get and
+ * a rlv_kv_delete.
  */
 RLV_CHECKED int rlv_pool_resume(struct rlv_pool *pool, int64_t timeout_ns);
 

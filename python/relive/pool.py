@@ -8,13 +8,16 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import _core, errors
 from ._closing import leave
+
+if TYPE_CHECKING:
+    from .store import Store
 
 _LIFETIMES = ("persistent", "iteration", "ephemeral", "staging")  # as enum rlv_pool_class
 _SLICE_NS = 50_000_000  # longest delay of a signal
@@ -46,7 +49,11 @@ class Pool:
     :param parks: the pool may park the job between iterations while others wait for its place, so that jobs that
         do not fit together take turns. Its memory is then used within iterations only: between them a parked
         array is no memory, and to touch it ends the process. Such a job has no arrays of lifetime ``"staging"``.
-    :raises NotFound: there is no such pool on this host.
+    :param store: a parked job's memory goes to memory nodes of this store, and not to that of the process. Close the
+        pool before the store.
+    :param heap: there, to the heap of that name, which :meth:`relive.Store.create_kv` has made with some more bytes
+        than the jobs that park there have together.
+    :raises NotFound: there is no such pool on this host, or no such heap.
     :raises AlreadyExists: a job has the name.
     :raises NoSpace: the needs are more than any budget.
 
@@ -56,12 +63,14 @@ class Pool:
     def __init__(self, pool: str = "0", name: str | None = None, *, persistent: int = 0,
                  iteration: int = 0, quota: int = 0, keep: int = 0, duration: float = 0.0,
                  weight: float = 1.0, priority: int = 0, device: int | None = None,
-                 timeout: float = 30.0, parks: bool = False) -> None:
+                 timeout: float = 30.0, parks: bool = False, store: Store | None = None,
+                 heap: str | None = None) -> None:
         self._mem_pools: dict[str, Any] = {}  # torch's, by lifetime
         self._core = _core.Pool(pool, f"job-{os.getpid()}" if name is None else name, persistent,
                                 iteration, quota, keep, _ns(duration, "duration"),
                                 max(1, round(weight * 1000)), priority,
-                                0 if device is None else device + 1, max(1, _ns(timeout, "timeout")), parks)
+                                0 if device is None else device + 1, max(1, _ns(timeout, "timeout")), parks,
+                                None if store is None else store._core, heap)
 
     def alloc(self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *,
               lifetime: str = "iteration") -> NDArray[Any]:

@@ -60,33 +60,46 @@ static void pool_pay(struct handle *h)
 
 static const struct handle_hooks hooks = { .free = pool_pay };
 
-/* Pool(pool, name, persistent, iteration, quota, keep, duration_ns, weight, priority, device, timeout_ns, parks):
-   with stream 0. */
+/* Pool(pool, name, persistent, iteration, quota, keep, duration_ns, weight, priority, device, timeout_ns, parks, store,
+   heap): with stream 0. */
 static PyObject *pool_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	struct rlv_pool_opts opts = RLV_POOL_OPTS_INIT;
 	const char *pool, *name;
+	PyObject *store;
 	long long duration, timeout;
 	PyThreadState *thread;
-	struct handle *self;
+	struct handle *self, *in;
 	uint32_t stream;
 	int parks, ret;
 
-	if (!PyArg_ParseTuple(args, "ssKKKKLIiILp", &pool, &name, &opts.persistent_bytes,
+	if (!PyArg_ParseTuple(args, "ssKKKKLIiILpOz", &pool, &name, &opts.persistent_bytes,
 			      &opts.iteration_bytes, &opts.quota_bytes, &opts.keep_bytes, &duration,
-			      &opts.weight, &opts.priority, &opts.device, &timeout, &parks))
+			      &opts.weight, &opts.priority, &opts.device, &timeout, &parks, &store,
+			      &opts.heap))
 		return NULL;
 	opts.flags = parks ? RLV_POOL_PARKS : 0;
 	opts.duration_ns = duration;
 	opts.timeout_ns = timeout;
-	self = handle_new(type, NULL, NULL, HANDLE_POOL, &hooks);
+	if (store != Py_None && !PyObject_TypeCheck(store, store_type))
+		return error_format(-EINVAL, "store: want a relive.Store");
+	self = handle_new(type, store == Py_None ? NULL : store, NULL, HANDLE_POOL, &hooks);
 	if (!self)
 		return NULL;
-	thread = PyEval_SaveThread();
+	in = (struct handle *)self->parent;
+	if (in && handle_enter(in)) {
+		Py_DECREF(self);
+		return NULL;
+	}
+	thread = in ? NULL : PyEval_SaveThread();
+	opts.store = in ? in->store : NULL;
 	ret = rlv_pool_open(pool, name, &opts, &self->pool);
 	if (ret == 0)
 		ret = rlv_pool_stream(self->pool, NULL, &stream);
-	PyEval_RestoreThread(thread);
+	if (in)
+		handle_leave(in);
+	else
+		PyEval_RestoreThread(thread);
 	return handle_opened(self, ret);
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import relive
+from relive import _core
 from support.daemons import until
 
 EXTENT = 64 << 10
@@ -128,15 +129,19 @@ def test_iteration_waits_for_another_job():
         assert begun.is_set()
 
 
-def test_jobs_that_park_take_turns(broker, tmp_path, monkeypatch):
+@pytest.mark.parametrize("heap", [None, "parked"])
+def test_jobs_that_park_take_turns(broker, tmp_path, monkeypatch, heap):
     """Two that are not resident together. Each waits in short slices, for signals."""
+    store = relive.open("embed:") if heap else None
+    kv = heap and store.create_kv(heap, bytes=16 << 20)
     (tmp_path / "turns").mkdir(mode=0o700)
     monkeypatch.setenv("RELIVE_RUNTIME_DIR", str(tmp_path / "turns"))
     stop, rounds, failures = threading.Event(), [0, 0], []
 
     def learn(i):
         try:
-            with relive.Pool(name=f"job-{i}", persistent=6 * EXTENT, iteration=EXTENT, parks=True) as pool:
+            with relive.Pool(name=f"job-{i}", persistent=6 * EXTENT, iteration=EXTENT, parks=True, store=store,
+                             heap=heap) as pool:
                 weights = None
                 while not stop.is_set():
                     with pool.iteration(timeout=20):
@@ -164,15 +169,33 @@ def test_jobs_that_park_take_turns(broker, tmp_path, monkeypatch):
         for _ in range(2):
             before = list(rounds)
             until(lambda: another_round(before))
+        until(lambda: failures or not heap or len(kv) > 0)
         stop.set()
         for thread in threads:
             thread.join(20)
         assert not failures
         until(lambda: held() == 0)
+        assert not heap or len(kv) == 0
     finally:
         stop.set()
         child.terminate()
         child.wait(20)
+    if store:
+        store.close()
+
+
+def test_job_that_parks_in_a_store_keeps_it_open():
+    with relive.open("embed:") as store:
+        with pytest.raises(relive.NotFound, match="parked"):
+            relive.Pool(iteration=EXTENT, store=store, heap="parked")
+        with pytest.raises(relive.InvalidArgument, match="heap"):
+            relive.Pool(iteration=EXTENT, store=store)
+        with pytest.raises(relive.InvalidArgument, match="relive.Store"):
+            _core.Pool("0", "a", 0, EXTENT, 0, 0, 0, 1000, 0, 0, 1, False, "store", "parked")
+        store.create_kv("parked").close()
+        with relive.Pool(iteration=EXTENT, store=store, heap="parked"):
+            with pytest.raises(relive.Busy, match="jobs"):
+                store.close()
 
 
 def test_job_that_parks_has_no_staging():
