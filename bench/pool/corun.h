@@ -14,11 +14,18 @@
 #include "bench/pool/trace.h"
 
 #define CORUN_SETS "all|two|tight|three|learners"
+#define CORUN_LIMITS "auto|cgroup|address-space"
+enum corun_limit {
+	CORUN_AUTO,          /* a cgroup, or where none can be made, address space */
+	CORUN_CGROUP,        /* of both learners */
+	CORUN_ADDRESS_SPACE, /* RLIMIT_AS of each */
+};
 #define CORUN_ROUNDS SERIES_MAX /* at most */
 
 struct corun {
 	const char *set; /* of CORUN_SETS */
 	uint32_t rounds; /* 1 .. CORUN_ROUNDS */
+	uint32_t limit;  /* of learners: enum corun_limit */
 	bool quick;      /* a few short iterations: it shows that all works, and no times */
 	const struct traces *traces;
 	const struct report *report;
@@ -30,8 +37,8 @@ struct corun {
  */
 RLV_MUST_CHECK int corun_run(const struct corun *corun);
 
-/* corun_learners.c: the set "learners". -ENOTSUP: no cgroup with a limit of memory can be made here, or
-   processes need so much beside the pool that the group has no room for it. */
+/* corun_learners.c: the set "learners". -ENOTSUP, not with CORUN_AUTO: no cgroup with a limit of memory can be made
+   here, or processes need so much beside the pool that the group has no room for it. */
 RLV_MUST_CHECK int corun_learners(const struct corun *corun);
 
 /* A job of that trace and so many iterations, of 48 MiB at its peak. */

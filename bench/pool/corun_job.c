@@ -21,7 +21,7 @@
 struct board {
 	_Atomic uint32_t ready, go; /* release: what is written before is seen */
 	struct {
-		uint64_t warm_ns, end_ns;
+		uint64_t warm_ns, end_ns, address_space;
 		int error;
 		char why[200];
 	} jobs[CORUN_JOBS];
@@ -134,6 +134,22 @@ static int job_run(const struct corun_job *job, struct rlv_pool *pool, struct bo
 	return ret;
 }
 
+/* The most that this process had; 0: the kernel does not say. */
+static uint64_t address_space(void)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	char line[128];
+	uint64_t kib = 0;
+
+	while (file && !kib && fgets(line, sizeof(line), file)) {
+		if (strncmp(line, "VmPeak:", 7) == 0)
+			kib = strtoull(line + 7, NULL, 10);
+	}
+	if (file)
+		(void)fclose(file);
+	return kib * 1024;
+}
+
 /* A process's life. A job that reserves its peak waits in rlv_pool_alloc until it is admitted. */
 static void job_live(const struct corun_job *job, uint32_t index, struct board *board,
 		     const struct memory_group *group)
@@ -152,6 +168,7 @@ static void job_live(const struct corun_job *job, uint32_t index, struct board *
 	if (ret == 0)
 		ret = job_run(job, pool, board, &board->jobs[index].warm_ns);
 	board->jobs[index].end_ns = time_wall_ns();
+	board->jobs[index].address_space = address_space();
 	if (ret) {
 		board->jobs[index].error = ret;
 		snprintf(board->jobs[index].why, sizeof(board->jobs[index].why), "%s",
@@ -218,6 +235,7 @@ static int board_run(struct board *board, struct corun_job *jobs, uint32_t n,
 	for (uint32_t i = 0; i < started; i++) {
 		int status = spawn_wait(pids[i]);
 
+		jobs[i].address_space = board->jobs[i].address_space;
 		jobs[i].jct_s = (double)(board->jobs[i].end_ns - begin) / 1e9;
 		jobs[i].iteration_s = (double)(board->jobs[i].end_ns - board->jobs[i].warm_ns) /
 				      1e9 / (jobs[i].iterations - CORUN_WARM);

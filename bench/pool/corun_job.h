@@ -24,12 +24,13 @@ struct corun_job {
 	bool reserves; /* it keeps its peak for all the time, as admission by the sum of peaks has it */
 	/* Results: until its end, and of an iteration on average, but the first CORUN_WARM. */
 	double jct_s, iteration_s;
+	uint64_t address_space; /* bytes, the most that its process had */
 };
 
 /* Where they run. */
 struct corun_place {
 	uint64_t budget;                  /* of the broker */
-	const struct memory_group *group; /* of the jobs, not of the broker; or NULL */
+	const struct memory_group *group; /* of the jobs, not of the broker; or NULL: no limit */
 };
 
 /* Bytes that a job may hold beside the persistent ones, and of those: multiples of CORUN_EXTENT. */

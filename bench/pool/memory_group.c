@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,11 +90,21 @@ int memory_group_make(uint64_t bytes, struct memory_group *group_out)
 
 void memory_group_remove(const struct memory_group *group)
 {
-	(void)rmdir(group->folder);
+	if (*group->folder)
+		(void)rmdir(group->folder);
+}
+
+void memory_group_each(uint64_t bytes, struct memory_group *group_out)
+{
+	*group_out = (struct memory_group){ .address_space = bytes };
 }
 
 int memory_group_enter(const struct memory_group *group)
 {
+	const struct rlimit limit = { group->address_space, group->address_space };
+
+	if (!*group->folder)
+		return setrlimit(RLIMIT_AS, &limit) ? error_set(-errno, "RLIMIT_AS: %m") : 0;
 	return group_write(group, "cgroup.procs", (uint64_t)getpid());
 }
 
@@ -105,6 +116,9 @@ int memory_group_peak(const struct memory_group *group, uint64_t *bytes_out)
 
 int memory_group_kills(const struct memory_group *group, uint64_t *kills_out)
 {
+	*kills_out = 0;
+	if (!*group->folder)
+		return 0;
 	return group_read(group, group->v2 ? "memory.events" : "memory.oom_control", "oom_kill ",
 			  kills_out);
 }

@@ -1,5 +1,6 @@
 #include "bench/pool/report.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "bench/harness/result.h"
@@ -28,6 +29,17 @@ void report_add(struct report_values *values, const struct sim_result *result,
 
 	for (uint32_t i = 0; i < REPORT_METRICS; i++)
 		series_add(&values->series[i], all[i]);
+}
+
+void report_note(const struct report *report, const char *fmt, ...)
+{
+	FILE *file = report->json ? stderr : stdout;
+	va_list args;
+
+	va_start(args, fmt);
+	vfprintf(file, fmt, args);
+	va_end(args);
+	fputc('\n', file);
 }
 
 void report_heading(const struct report *report, const char *text)

@@ -31,6 +31,9 @@ struct report_values {
 void report_add(struct report_values *values, const struct sim_result *result,
 		double serial_makespan_s);
 
+/* A line of its own: with JSON on stderr. */
+void report_note(const struct report *report, const char *fmt, ...) RLV_PRINTF(2, 3);
+
 /* A heading above the rows of a set. */
 void report_heading(const struct report *report, const char *text);
 void report_case(const struct report *report, const struct report_case *c,

@@ -37,6 +37,9 @@ int pool_corun(int argc, char **argv)
 	const struct arg_option options[] = {
 		{ "set", CORUN_SETS, "what is run (default all)", &run.set, ARG_WORD },
 		{ "rounds", "N", "how often (default 5)", &run.rounds, ARG_COUNT32 },
+		{ "limit", CORUN_LIMITS,
+		  "memory of the set learners (default auto: address space of\neach process where no cgroup can be made)",
+		  &run.limit, ARG_CHOICE },
 		{ "quick", NULL, "a few short iterations: that it works, no times", &run.quick,
 		  ARG_FLAG },
 		{ "json", NULL, "print JSON: one object a line", &as_json, ARG_FLAG },
@@ -45,8 +48,8 @@ int pool_corun(int argc, char **argv)
 		.usage = "pool corun [OPTIONS]",
 		.summary =
 			"Runs jobs that replay recorded traces under a broker of its own, and says "
-			"what the\nsimulator predicts of them. The set learners needs a cgroup with a "
-			"limit of memory.",
+			"what the\nsimulator predicts of them. The set learners has memory for 1.3 of its "
+			"two.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples = "relive pool corun --set tight --json",

@@ -84,24 +84,53 @@ static const char *line_of(const char *text, const char *metric, const char *par
 	return NULL;
 }
 
-TEST_WITH(pool_corun__learners_live_in_a_group_of_less_than_two, begin, end)
+TEST_WITH(memory_group__each_has_its_address_space, begin, end)
+{
+	struct memory_group group;
+	int status;
+	pid_t child;
+
+	memory_group_each(LIMIT, &group);
+	child = fork();
+	if (child == 0)
+		glutton(&group);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 2);
+}
+
+static void assert_learners(const char *set)
 {
 	static const char *const ways[] = { "serial", "sum of peaks", "gate" };
 
-	if (command_run(&command, "pool corun --set learners --rounds 1 --quick --json") != 0) {
-		if (!strstr(command.err, "cgroup") && !strstr(command.err, "beside the pool"))
-			fail_msg("%s%s", command.out, command.err);
-		print_message("skipped: %s", command.err);
-		skip();
-	}
 	for (size_t i = 0; i < 3; i++) {
-		char params[64];
+		char params[96];
 
-		snprintf(params, sizeof(params), "\"policy\":\"%s\"", ways[i]);
+		snprintf(params, sizeof(params), "\"set\":\"%s\",\"policy\":\"%s\"", set, ways[i]);
 		assert_non_null(strstr(line_of(command.out, "oom_kills", params), "\"value\":0,"));
 		(void)line_of(command.out, "makespan_s", params);
 	}
-	(void)line_of(command.out, "oom_kills", "\"policy\":\"no gate\"");
+}
+
+/* In a cgroup, or where none can be made each for itself, which a line says. */
+TEST_WITH(pool_corun__learners_live_with_memory_of_less_than_two, begin, end)
+{
+	bool each;
+
+	command_expect(&command, 0, "pool corun --set learners --rounds 1 --quick --json");
+	each = strstr(command.err, "RLIMIT_AS for each process: ") != NULL;
+	assert_learners(each ? "learners, each" : "learners");
+	if (!each)
+		(void)line_of(command.out, "oom_kills", "\"policy\":\"no gate\"");
+}
+
+TEST_WITH(pool_corun__learners_live_in_address_space_of_less_than_two, begin, end)
+{
+	command_expect(&command, 0,
+		       "pool corun --set learners --limit address-space --rounds 1 --quick --json");
+	assert_learners("learners, each");
+	assert_null(strstr(command.out, "no gate"));
+	assert_string_equal(command.err, "");
 }
 
 TEST_WITH(pool_corun__predicts_what_it_runs, begin, end)
