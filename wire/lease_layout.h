@@ -21,8 +21,9 @@
  *     HOLD    references + their descriptors     ->     of all that it holds; the last with LAST
  *
  *   anybody who may connect:
- *     ASK     device, or next job of a place     ->
- *                                               <-  POOL_ANSWER, JOB_ANSWER
+ *     ASK     device, or jobs from the n-th on   ->
+ *                                               <-  POOL_ANSWER, JOBS_ANSWER: of all jobs as they
+ *                                                   were when the connection asked for the first
  *   the broker's user and root:
  *     LIMIT, DRAIN                               ->
  *                                               <-  ANSWER
@@ -39,8 +40,10 @@
 #include "wire/message_head.h"
 
 #define LEASE_MAGIC 0x44564c52u /* "RLVD" */
-#define LEASE_VERSION 2
-#define LEASE_REFS 64u /* extents in a message */
+#define LEASE_VERSION 3
+#define LEASE_REFS 64u        /* extents in a message */
+#define LEASE_JOBS 14u        /* jobs in a message */
+#define LEASE_JOBS_MOST 1024u /* jobs of a pool */
 #define LEASE_STREAMS 64u
 #define LEASE_BINS 256u
 #define LEASE_NAME_BYTES 64u
@@ -65,7 +68,7 @@ enum lease_type {
 	LEASE_DRAIN = 13,
 	LEASE_ANSWER = 14,
 	LEASE_POOL_ANSWER = 15,
-	LEASE_JOB_ANSWER = 16,
+	LEASE_JOBS_ANSWER = 16,
 	LEASE_WAKE = 17,
 	LEASE_PARK = 18,
 	LEASE_RESUME = 19,
@@ -196,17 +199,17 @@ WIRE_AT(lease_profile, period_ns, 16);
 WIRE_AT(lease_profile, bins, 24);
 
 /*
- * ASK: place is LEASE_POOL, for a device; or a place of the pool, for the first job there or behind.
- * Places of device d begin at d * 64.
+ * ASK: first is LEASE_POOL, for a device; or the number of jobs that are known: 0 takes all jobs as they are now,
+ * which the connection keeps until it has asked for the last.
  */
 struct lease_ask {
 	struct message_head head;
-	uint32_t place;
+	uint32_t first;
 	uint32_t device;
 };
 
 WIRE_SIZE(lease_ask, 24);
-WIRE_AT(lease_ask, place, 16);
+WIRE_AT(lease_ask, first, 16);
 WIRE_AT(lease_ask, device, 20);
 
 enum lease_limit_kind { LEASE_LIMIT_BUDGET, LEASE_LIMIT_USER, LEASE_LIMIT_JOB };
@@ -365,26 +368,25 @@ WIRE_AT(lease_pool_answer, reserved, 108);
 WIRE_AT(lease_pool_answer, name, 112);
 
 /*
+ * A job
  *   offset size
- *       16    4  there: 1 = a job; 0: neither the place nor a later one has a job
- *       20    4  place of the job
- *       24    4  device
- *       28    4  pid
- *       32    4  uid
- *       36    4  state: enum lease_job_state
- *       40    4  reason that it waits: enum gate_reason
- *       44    4  position in the queue
- *       48    4  connected: 0 = its connection is gone, its process is not
- *       52    4  priority
- *       56    8  bytes that it holds
- *       64    8  the most that it held
- *       72    8  quota
- *       80    8  bytes that it said stay
- *       88    8  bytes that it said an iteration needs
- *       96    8  iterations
- *      104    8  ns that it waited
- *      112    8  ns of its iterations
- *      120   64  name, NUL-terminated
+ *        0    4  device
+ *        4    4  pid
+ *        8    4  uid
+ *       12    4  state: enum lease_job_state
+ *       16    4  reason that it waits: enum gate_reason
+ *       20    4  position in the queue
+ *       24    4  connected: 0 = its connection is gone, its process is not
+ *       28    4  priority
+ *       32    8  bytes that it holds
+ *       40    8  the most that it held
+ *       48    8  quota
+ *       56    8  bytes that it said stay
+ *       64    8  bytes that it said an iteration needs
+ *       72    8  iterations
+ *       80    8  ns that it waited
+ *       88    8  ns of its iterations
+ *       96   64  name, NUL-terminated
  */
 enum lease_job_state {
 	LEASE_JOB_IDLE,   /* between iterations */
@@ -394,10 +396,7 @@ enum lease_job_state {
 	LEASE_JOB_PARKED, /* its tensors are in its own memory */
 };
 
-struct lease_job_answer {
-	struct message_head head;
-	uint32_t there;
-	uint32_t place;
+struct lease_job {
 	uint32_t device;
 	uint32_t pid;
 	uint32_t uid;
@@ -417,25 +416,49 @@ struct lease_job_answer {
 	char name[LEASE_NAME_BYTES];
 };
 
-WIRE_SIZE(lease_job_answer, 184);
-WIRE_AT(lease_job_answer, there, 16);
-WIRE_AT(lease_job_answer, place, 20);
-WIRE_AT(lease_job_answer, device, 24);
-WIRE_AT(lease_job_answer, pid, 28);
-WIRE_AT(lease_job_answer, uid, 32);
-WIRE_AT(lease_job_answer, state, 36);
-WIRE_AT(lease_job_answer, reason, 40);
-WIRE_AT(lease_job_answer, position, 44);
-WIRE_AT(lease_job_answer, connected, 48);
-WIRE_AT(lease_job_answer, priority, 52);
-WIRE_AT(lease_job_answer, held, 56);
-WIRE_AT(lease_job_answer, most, 64);
-WIRE_AT(lease_job_answer, quota, 72);
-WIRE_AT(lease_job_answer, persistent, 80);
-WIRE_AT(lease_job_answer, peak, 88);
-WIRE_AT(lease_job_answer, iterations, 96);
-WIRE_AT(lease_job_answer, waited_ns, 104);
-WIRE_AT(lease_job_answer, served_ns, 112);
-WIRE_AT(lease_job_answer, name, 120);
+WIRE_SIZE(lease_job, 160);
+WIRE_AT(lease_job, device, 0);
+WIRE_AT(lease_job, pid, 4);
+WIRE_AT(lease_job, uid, 8);
+WIRE_AT(lease_job, state, 12);
+WIRE_AT(lease_job, reason, 16);
+WIRE_AT(lease_job, position, 20);
+WIRE_AT(lease_job, connected, 24);
+WIRE_AT(lease_job, priority, 28);
+WIRE_AT(lease_job, held, 32);
+WIRE_AT(lease_job, most, 40);
+WIRE_AT(lease_job, quota, 48);
+WIRE_AT(lease_job, persistent, 56);
+WIRE_AT(lease_job, peak, 64);
+WIRE_AT(lease_job, iterations, 72);
+WIRE_AT(lease_job, waited_ns, 80);
+WIRE_AT(lease_job, served_ns, 88);
+WIRE_AT(lease_job, name, 96);
+
+/*
+ * JOBS_ANSWER: as many jobs as fit, from the first that was asked for
+ *   offset size
+ *        0   16  head
+ *       16    4  total: all jobs of the pool, LEASE_JOBS_MOST or less
+ *       20    4  first: number of jobs before these
+ *       24    4  n: these; 0 only if there are no more
+ *       28    4  reserved, zero
+ *       32 2240  jobs, zeros behind them
+ */
+struct lease_jobs_answer {
+	struct message_head head;
+	uint32_t total;
+	uint32_t first;
+	uint32_t n;
+	uint32_t reserved;
+	struct lease_job jobs[LEASE_JOBS];
+};
+
+WIRE_SIZE(lease_jobs_answer, 2272);
+WIRE_AT(lease_jobs_answer, total, 16);
+WIRE_AT(lease_jobs_answer, first, 20);
+WIRE_AT(lease_jobs_answer, n, 24);
+WIRE_AT(lease_jobs_answer, reserved, 28);
+WIRE_AT(lease_jobs_answer, jobs, 32);
 
 #endif

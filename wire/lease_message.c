@@ -24,7 +24,7 @@ static size_t lease_size(uint16_t type)
 		[LEASE_DRAIN] = sizeof(struct lease_drain),
 		[LEASE_ANSWER] = sizeof(struct lease_answer),
 		[LEASE_POOL_ANSWER] = sizeof(struct lease_pool_answer),
-		[LEASE_JOB_ANSWER] = sizeof(struct lease_job_answer),
+		[LEASE_JOBS_ANSWER] = sizeof(struct lease_jobs_answer),
 		[LEASE_WAKE] = sizeof(struct lease_bare),
 		[LEASE_PARK] = sizeof(struct lease_bare),
 		[LEASE_RESUME] = sizeof(struct lease_bare),
@@ -65,6 +65,17 @@ static bool ends(const char *text, size_t room)
 	return memchr(text, 0, room) != NULL;
 }
 
+static bool jobs_are_sound(const struct lease_jobs_answer *answer)
+{
+	bool sound = answer->n <= LEASE_JOBS && answer->total <= LEASE_JOBS_MOST &&
+		     answer->first <= answer->total && answer->n <= answer->total - answer->first &&
+		     (answer->n > 0 || answer->first == answer->total) && answer->reserved == 0;
+
+	for (uint32_t i = 0; sound && i < answer->n; i++)
+		sound = ends(answer->jobs[i].name, LEASE_NAME_BYTES);
+	return sound;
+}
+
 /* True if the fields of a message, of its right size, are within their bounds. */
 static bool lease_is_sound(const struct lease_message *message)
 {
@@ -99,8 +110,8 @@ static bool lease_is_sound(const struct lease_message *message)
 		       fds == message->answer.n && ends(message->answer.text, LEASE_TEXT_BYTES);
 	case LEASE_POOL_ANSWER:
 		return ends(message->pool.name, LEASE_NAME_BYTES) && fds == 0;
-	case LEASE_JOB_ANSWER:
-		return ends(message->job.name, LEASE_NAME_BYTES) && fds == 0;
+	case LEASE_JOBS_ANSWER:
+		return jobs_are_sound(&message->jobs) && fds == 0;
 	default: /* no fields that have bounds */
 		return fds == 0;
 	}

@@ -19,7 +19,7 @@ struct lease_message {
 		struct lease_drain drain;
 		struct lease_answer answer;
 		struct lease_pool_answer pool;
-		struct lease_job_answer job;
+		struct lease_jobs_answer jobs;
 		uint8_t bytes[LEASE_BYTES_MAX];
 	};
 	int fds[LEASE_REFS]; /* received: the receiver's to close, by lease_close_fds */

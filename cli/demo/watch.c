@@ -70,10 +70,10 @@ static uint64_t sum_of(const struct watch *watch, uint32_t from, uint32_t to)
 /* Bytes that the learners hold, as the broker says; what it does not say is 0. */
 static void look_at_pool(struct watch *watch, uint32_t at)
 {
-	struct rlv_pool_info info = RLV_POOL_INFO_INIT;
 	struct rlv_pool_job jobs[LOOP_LEARNERS + 1];
 	size_t n = LOOP_LEARNERS + 1;
 
+	watch->curves[WATCH_HELD_ALL][at] = 0;
 	for (uint32_t l = 0; l < LOOP_LEARNERS; l++)
 		watch->curves[WATCH_HELD + l][at] = 0;
 	if (rlv_pool_jobs(LOOP_POOL, jobs, sizeof(jobs[0]), &n))
@@ -82,6 +82,7 @@ static void look_at_pool(struct watch *watch, uint32_t at)
 		char *end = jobs[i].name;
 		unsigned long learner;
 
+		watch->curves[WATCH_HELD_ALL][at] += (double)jobs[i].held_bytes;
 		if (strncmp(end, LOOP_JOB, strlen(LOOP_JOB)) != 0)
 			continue;
 		learner = strtoul(end + strlen(LOOP_JOB), &end, 10);
@@ -89,9 +90,6 @@ static void look_at_pool(struct watch *watch, uint32_t at)
 			continue;
 		watch->curves[WATCH_HELD + learner][at] = (double)jobs[i].held_bytes;
 	}
-	/* Jobs are asked one after the other, so their sum may be of no moment. */
-	watch->curves[WATCH_HELD_ALL][at] =
-		rlv_pool_status(LOOP_POOL, &info) ? 0 : (double)info.held_bytes;
 	watch->curves[WATCH_BUDGET][at] = LOOP_BUDGET;
 }
 

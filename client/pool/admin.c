@@ -61,7 +61,7 @@ static void pool_add_device(struct rlv_pool_info *info, const struct lease_pool_
 static int pool_ask_device(int sock, uint32_t device, struct lease_message *message)
 {
 	memset(message, 0, sizeof(*message));
-	message->ask.place = LEASE_POOL;
+	message->ask.first = LEASE_POOL;
 	message->ask.device = device;
 	return pool_call(sock, message, LEASE_ASK, LEASE_POOL_ANSWER);
 }
@@ -126,7 +126,7 @@ int rlv_pool_devices(const char *pool, struct rlv_pool_device_info *devices, siz
 	return abi_array_end(&array, ret);
 }
 
-static void pool_take_job(const struct lease_job_answer *from, struct rlv_pool_job *to)
+static void pool_take_job(const struct lease_job *from, struct rlv_pool_job *to)
 {
 	memcpy(to->name, from->name, sizeof(to->name));
 	to->pid = from->pid;
@@ -152,7 +152,7 @@ int rlv_pool_jobs(const char *pool, struct rlv_pool_job *jobs, size_t size, size
 	struct abi_array array = { .theirs = jobs, .size = size, .n_inout = n_inout };
 	struct lease_message message;
 	struct rlv_pool_job *ours;
-	size_t room, n = 0;
+	size_t room, n = 0, total = 0;
 	int sock, ret = abi_array_begin(&array, sizeof(*ours), "jobs");
 
 	if (ret)
@@ -162,17 +162,19 @@ int rlv_pool_jobs(const char *pool, struct rlv_pool_job *jobs, size_t size, size
 	ret = pool_connect(pool, &sock);
 	if (ret)
 		return abi_array_end(&array, ret);
-	for (uint32_t place = 0; ret == 0;) {
+	do {
 		memset(&message, 0, sizeof(message));
-		message.ask.place = place;
-		ret = pool_call(sock, &message, LEASE_ASK, LEASE_JOB_ANSWER);
-		if (ret || !message.job.there || message.job.place < place)
+		message.ask.first = (uint32_t)n;
+		ret = pool_call(sock, &message, LEASE_ASK, LEASE_JOBS_ANSWER);
+		if (ret == 0 && (message.jobs.first != n || (n && message.jobs.total != total)))
+			ret = error_set(-EPROTO, "the pool's broker answers for other jobs");
+		if (ret)
 			break;
-		place = message.job.place + 1;
-		if (n < room)
-			pool_take_job(&message.job, &ours[n]);
-		n++;
-	}
+		total = message.jobs.total;
+		for (uint32_t i = 0; i < message.jobs.n && n + i < room; i++)
+			pool_take_job(&message.jobs.jobs[i], &ours[n + i]);
+		n += message.jobs.n;
+	} while (n < total);
 	close(sock);
 	array.n = n;
 	return abi_array_end(&array, ret);

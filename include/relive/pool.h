@@ -236,8 +236,8 @@ RLV_CHECKED int rlv_pool_status(const char *pool, struct rlv_pool_info *info_out
 RLV_CHECKED int rlv_pool_devices(const char *pool, struct rlv_pool_device_info *devices,
 				 size_t size, size_t *n_inout);
 
-/* Its jobs in jobs[0..*n_inout), size = sizeof(*jobs); *n_inout becomes their number. They are asked one after the
-   other: their sums are of no one moment. Thread: any. Cost: 1 message for each job, and 1. */
+/* Its jobs, all as they are at one moment, in jobs[0..*n_inout), size = sizeof(*jobs); *n_inout becomes their number.
+   Errors as of rlv_pool_status. Thread: any. Cost: 1 message for 14 jobs. */
 RLV_CHECKED int rlv_pool_jobs(const char *pool, struct rlv_pool_job *jobs, size_t size,
 			      size_t *n_inout);
 

@@ -7,6 +7,7 @@
 #include "device/backend.h"
 
 #include "base/bits.h"
+#include "base/mem/alloc.h"
 
 /* -------- limit, drain -------- */
 
@@ -91,13 +92,15 @@ static uint32_t job_state(const struct broker_job *job)
 	return job->runs ? LEASE_JOB_RUNS : LEASE_JOB_IDLE;
 }
 
-static void put_job(const struct broker *broker, uint32_t at, struct lease_job_answer *out)
+static void put_job(const struct poold *poold, uint32_t device, uint32_t at, struct lease_job *out)
 {
+	const struct broker *broker = poold->devices[device].broker;
 	uint64_t extent = broker->opts.extent_bytes;
 	const struct broker_job *job = &broker->jobs[at];
 	const struct ledger_job *held = &broker->ledger.jobs[at];
 	struct gate_place place = broker_place(broker, at);
 
+	out->device = device;
 	out->pid = job->kept->pid;
 	out->uid = job->kept->uid;
 	out->state = job_state(job);
@@ -118,31 +121,52 @@ static void put_job(const struct broker *broker, uint32_t at, struct lease_job_a
 	memcpy(out->name, job->kept->name, sizeof(out->name));
 }
 
-/* The first job at a place or behind it. */
-static void put_next(const struct poold *poold, uint32_t place, struct lease_job_answer *out)
+void job_list_free(struct job_list *list)
 {
-	for (; place < poold->opts.n_devices * LEDGER_JOBS; place++) {
-		const struct broker *broker = poold->devices[place / LEDGER_JOBS].broker;
-
-		if (broker->jobs[place % LEDGER_JOBS].state == BROKER_NOBODY)
-			continue;
-		put_job(broker, place % LEDGER_JOBS, out);
-		out->there = 1;
-		out->place = place;
-		out->device = place / LEDGER_JOBS;
-		return;
-	}
+	mem_free(list->jobs);
+	*list = (struct job_list){ .n = 0 };
 }
 
-enum lease_type poold_ask(const struct poold *poold, const struct lease_ask *ask,
-			  struct lease_message *out)
+static int job_list_make(const struct poold *poold, struct job_list *list)
 {
-	if (ask->place != LEASE_POOL) {
-		put_next(poold, ask->place, &out->job);
-		return LEASE_JOB_ANSWER;
+	_Static_assert(POOLD_DEVICES * LEDGER_JOBS <= LEASE_JOBS_MOST, "jobs of a pool");
+	job_list_free(list);
+	list->jobs = mem_array((size_t)poold->opts.n_devices * LEDGER_JOBS, sizeof(*list->jobs));
+	if (!list->jobs)
+		return error_set(-ENOMEM, "jobs: no memory for their list");
+	for (uint32_t device = 0; device < poold->opts.n_devices; device++) {
+		const struct broker *broker = poold->devices[device].broker;
+
+		for (uint32_t at = 0; at < LEDGER_JOBS; at++) {
+			if (broker->jobs[at].state != BROKER_NOBODY)
+				put_job(poold, device, at, &list->jobs[list->n++]);
+		}
 	}
-	if (ask->device < poold->opts.n_devices)
-		put_device(&poold->devices[ask->device], &out->pool);
-	out->pool.devices = poold->opts.n_devices;
-	return LEASE_POOL_ANSWER;
+	return 0;
+}
+
+int poold_list_ask(const struct poold *poold, struct job_list *list, uint32_t first,
+		   struct lease_jobs_answer *out)
+{
+	int ret = first ? 0 : job_list_make(poold, list);
+
+	if (ret == 0 && first > list->n)
+		ret = error_set(-EPROTO, "jobs from %u on: %u are listed", first, list->n);
+	if (ret)
+		return ret;
+	out->total = list->n;
+	out->first = first;
+	out->n = (uint32_t)min_u64(list->n - first, LEASE_JOBS);
+	if (out->n)
+		memcpy(out->jobs, list->jobs + first, out->n * sizeof(*out->jobs));
+	if (first + out->n == list->n)
+		job_list_free(list);
+	return 0;
+}
+
+void poold_ask(const struct poold *poold, uint32_t device, struct lease_pool_answer *out)
+{
+	if (device < poold->opts.n_devices)
+		put_device(&poold->devices[device], out);
+	out->devices = poold->opts.n_devices;
 }

@@ -27,7 +27,8 @@ struct peer {
 	struct poold_device *device; /* of its job; NULL: none */
 	uint32_t job;
 	uint32_t uid, pid;
-	bool woken; /* since its last request */
+	bool woken;             /* since its last request */
+	struct job_list listed; /* for it to ask for the rest */
 };
 
 static void peer_drop(struct peer *peer)
@@ -44,6 +45,7 @@ static void peer_drop(struct peer *peer)
 	if (peer->event)
 		event_free(peer->event);
 	close(peer->sock);
+	job_list_free(&peer->listed);
 	mem_free(peer);
 }
 
@@ -191,18 +193,29 @@ static bool is_of_job(uint16_t type)
 	return type < LEASE_ASK || type == LEASE_PARK || type == LEASE_RESUME;
 }
 
+static int peer_ask(struct peer *peer, const struct lease_ask *ask)
+{
+	struct lease_message out = { .n_fds = 0 };
+	int ret = 0;
+
+	if (ask->first == LEASE_POOL)
+		poold_ask(peer->poold, ask->device, &out.pool);
+	else
+		ret = poold_list_ask(peer->poold, &peer->listed, ask->first, &out.jobs);
+	return ret ? ret
+		   : lease_send(peer->sock, &out,
+				ask->first == LEASE_POOL ? LEASE_POOL_ANSWER : LEASE_JOBS_ANSWER);
+}
+
 /* Handles one message and answers it. An error: hang up. */
 static int peer_answer(struct peer *peer, struct lease_message *in)
 {
 	struct lease_message out = { .n_fds = 0 };
-	enum lease_type type = LEASE_ANSWER;
 	bool bye = in->head.type == LEASE_BYE;
 	int ret;
 
-	if (in->head.type == LEASE_ASK) {
-		type = poold_ask(peer->poold, &in->ask, &out);
-		return lease_send(peer->sock, &out, type);
-	}
+	if (in->head.type == LEASE_ASK)
+		return peer_ask(peer, &in->ask);
 	if (in->head.type == LEASE_LIMIT || in->head.type == LEASE_DRAIN)
 		ret = poold_command(peer->poold, peer->uid, in);
 	else if (in->head.type == LEASE_HELLO && !peer->device)
@@ -214,7 +227,7 @@ static int peer_answer(struct peer *peer, struct lease_message *in)
 	if (bye)
 		peer->device = NULL;
 	put_answer(peer, ret, &out.answer);
-	ret = ret == -ECONNABORTED ? ret : lease_send(peer->sock, &out, type);
+	ret = ret == -ECONNABORTED ? ret : lease_send(peer->sock, &out, LEASE_ANSWER);
 	lease_close_fds(&out);
 	return ret;
 }

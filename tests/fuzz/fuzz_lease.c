@@ -1,7 +1,7 @@
 /*
  * fuzz_lease.c - messages of a job to the broker of a pool, and what it does with them. Each message
  * of the input is its type (4 bits), its job (4 bits), a time that passes (8 bits), a length (16 bits), and a
- * body, to which the head is added.
+ * body, to which the head is added. Type 0 is a broker's list of jobs, of which a client may read what it counts.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -118,24 +118,39 @@ static void handle(struct broker *broker, struct lease_message *in, uint32_t *jo
 	lease_close_fds(&out);
 }
 
+static void read_jobs(const struct lease_jobs_answer *answer)
+{
+	if (answer->total > LEASE_JOBS_MOST || answer->first + answer->n > answer->total ||
+	    (answer->n == 0 && answer->first < answer->total))
+		abort();
+	for (uint32_t i = 0; i < answer->n; i++) {
+		if (strlen(answer->jobs[i].name) >= LEASE_NAME_BYTES)
+			abort();
+	}
+}
+
 static void one(struct broker *broker, uint32_t *jobs, uint16_t word, const uint8_t *bytes,
 		size_t n)
 {
-	static const size_t sizes[] = { 0,  136, 1560, 24, 1560, 16, 24, 2072,
-					16, 16,  1560, 24, 104,  24, 16, 16 };
+	static const size_t sizes[] = { 2272, 136, 1560, 24, 1560, 16, 24, 2072,
+					16,   16,  1560, 24, 104,  24, 16, 16 };
 	struct lease_message message = { .n_fds = 0 };
 	uint16_t type = word & 15;
 	size_t room = sizes[type] > sizeof(message.head) ? sizes[type] - sizeof(message.head) : 0;
 
 	memcpy(message.bytes + sizeof(message.head), bytes, n < room ? n : room);
 	if (type == 0)
-		return;
-	if (type > LEASE_DRAIN) /* as answers are not for a broker */
+		type = LEASE_JOBS_ANSWER;
+	else if (type > LEASE_DRAIN) /* as answers are not for a broker */
 		type = (uint16_t)(type == LEASE_DRAIN + 1 ? LEASE_PARK : LEASE_RESUME);
 	lease_seal(&message, (enum lease_type)type);
 	message.n_fds = type == LEASE_HELLO ? 2 : type == LEASE_HOLD ? message.refs.n : 0;
 	if (message.n_fds > LEASE_REFS || lease_check(&message, message.head.bytes))
 		return;
+	if (type == LEASE_JOBS_ANSWER) {
+		read_jobs(&message.jobs);
+		return;
+	}
 	for (size_t i = 0; i < message.n_fds; i++)
 		message.fds[i] = page;
 	handle(broker, &message, jobs, word >> 4 & (JOBS - 1));

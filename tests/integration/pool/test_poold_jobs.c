@@ -1,5 +1,6 @@
 /* Jobs of a pool's broker that are killed at every message, lie, or send anything. */
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/os/clock.h"
 #include "base/rng.h"
 #include "client/pool/lease.h"
 #include "tests/support/fixture/raw_job.h"
@@ -321,6 +323,118 @@ TEST_WITH(poold__noise_is_hung_up_on_and_others_go_on, begin, end)
 	assert_true(poold_holds(2, 0));
 	assert_int_equal(poold_status().jobs, 1);
 	must(rlv_pool_close(&a), "close a");
+}
+
+/* -------- the list of jobs -------- */
+
+#define LISTED 20u /* more than a message has */
+
+/* 0, or the error of a connection on which the broker hangs up. */
+static int ask_jobs(int sock, uint32_t first, struct lease_message *message)
+{
+	memset(message, 0, sizeof(*message));
+	message->ask.first = first;
+	return lease_call(sock, message, LEASE_ASK,
+			  deadline_after(clock_monotonic(), 10 * CLOCK_NS_PER_S));
+}
+
+static void join_many(struct rlv_pool *pools[LISTED])
+{
+	for (uint32_t i = 0; i < LISTED; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "job-%02" PRIu32, i);
+		pools[i] = poold_join(name, 0, 1);
+	}
+}
+
+TEST_WITH(rlv_pool_jobs__lists_more_than_a_message_has, begin, end)
+{
+	struct rlv_pool *pools[LISTED];
+	struct rlv_pool_job jobs[LISTED + 1];
+	size_t n = LISTED + 1;
+
+	join_many(pools);
+	must(rlv_pool_jobs("test", jobs, sizeof(jobs[0]), &n), "jobs");
+	assert_int_equal(n, LISTED);
+	for (uint32_t i = 0; i < LISTED; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "job-%02" PRIu32, i);
+		assert_string_equal(jobs[i].name, name);
+		assert_int_equal(jobs[i].iteration_bytes, POOLD_EXTENT);
+	}
+	n = 3;
+	must(rlv_pool_jobs("test", jobs, sizeof(jobs[0]), &n), "jobs");
+	assert_int_equal(n, LISTED);
+	for (uint32_t i = 0; i < LISTED; i++)
+		must(rlv_pool_close(&pools[i]), "close");
+	n = 3;
+	must(rlv_pool_jobs("test", jobs, sizeof(jobs[0]), &n), "jobs");
+	assert_int_equal(n, 0);
+}
+
+TEST_WITH(poold__list_of_jobs_is_of_the_moment_it_was_asked_for, begin, end)
+{
+	struct rlv_pool *pools[LISTED];
+	struct lease_message message;
+	uint64_t held = 0;
+	void *ptr;
+	int sock;
+
+	join_many(pools);
+	must(rlv_pool_alloc(pools[0], RLV_POOL_EPHEMERAL, POOLD_EXTENT, 0, &ptr), "alloc");
+	must(lease_connect("test", &sock), "connect");
+	must(ask_jobs(sock, 0, &message), "the first");
+	assert_int_equal(message.jobs.n, LEASE_JOBS);
+	for (uint32_t i = 0; i < LEASE_JOBS; i++)
+		held += message.jobs.jobs[i].held;
+	/* The extent goes to a job of the next message, and another leaves. */
+	must(rlv_pool_free(pools[0], ptr, POOLD_EXTENT), "free");
+	must(rlv_pool_close(&pools[0]), "close");
+	must(rlv_pool_close(&pools[LISTED - 1]), "close");
+	must(rlv_pool_alloc(pools[LISTED - 2], RLV_POOL_EPHEMERAL, POOLD_EXTENT, 0, &ptr), "alloc");
+	must(ask_jobs(sock, LEASE_JOBS, &message), "the rest");
+	assert_int_equal(message.head.type, LEASE_JOBS_ANSWER);
+	assert_int_equal(message.jobs.total, LISTED);
+	assert_int_equal(message.jobs.n, LISTED - LEASE_JOBS);
+	assert_string_equal(message.jobs.jobs[LISTED - LEASE_JOBS - 1].name, "job-19");
+	for (uint32_t i = 0; i < message.jobs.n; i++)
+		held += message.jobs.jobs[i].held;
+	assert_int_equal(held, POOLD_EXTENT);
+	/* Anew it is of now. */
+	must(ask_jobs(sock, 0, &message), "again");
+	assert_int_equal(message.jobs.total, LISTED - 2);
+	assert_string_equal(message.jobs.jobs[0].name, "job-01");
+	close(sock);
+	for (uint32_t i = 1; i < LISTED - 1; i++)
+		must(rlv_pool_close(&pools[i]), "close");
+}
+
+TEST_WITH(poold__hangs_up_on_who_asks_for_jobs_that_are_not_listed, begin, end)
+{
+	static const uint32_t firsts[] = { 1, LEASE_JOBS, LEASE_POOL - 1 };
+	struct lease_message message;
+	struct rlv_pool *pools[LISTED];
+	int sock;
+
+	join_many(pools);
+	for (size_t i = 0; i < 3; i++) { /* without a list */
+		must(lease_connect("test", &sock), "connect");
+		expect(ask_jobs(sock, firsts[i], &message), -ECONNRESET);
+		close(sock);
+	}
+	must(lease_connect("test", &sock), "connect"); /* behind its end */
+	must(ask_jobs(sock, 0, &message), "the first");
+	expect(ask_jobs(sock, LISTED + 1, &message), -ECONNRESET);
+	close(sock);
+	must(lease_connect("test", &sock), "connect"); /* after its end */
+	must(ask_jobs(sock, 0, &message), "the first");
+	must(ask_jobs(sock, LEASE_JOBS, &message), "the rest");
+	expect(ask_jobs(sock, LEASE_JOBS, &message), -ECONNRESET);
+	close(sock);
+	for (uint32_t i = 0; i < LISTED; i++)
+		must(rlv_pool_close(&pools[i]), "close");
 }
 
 int main(void)
