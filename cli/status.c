@@ -143,24 +143,21 @@ static void put_landings(const void *record, struct json *json, struct text_tabl
 		text_table_cell(row, "%s", n ? text : "-");
 }
 
-/* Both lists are of struct rlv_lag. */
+/* The members of struct rlv_lag, by the names that they have in lists of that kind. */
+#define LAG_FIELDS(object, version_key, version_heading, readers_name, lag) \
+	FIELD(rlv_lag, name, FIELD_TEXT, object, object), \
+		FIELD(rlv_lag, newest, FIELD_U64, version_key, ">" version_heading), \
+		FIELD(rlv_lag, readers, FIELD_U32, readers_name, ">" readers_name), \
+		FIELD(rlv_lag, least, FIELD_DOUBLE, "least", ">" lag ": least"), \
+		FIELD(rlv_lag, mean, FIELD_DOUBLE, "mean", ">mean"), \
+		FIELD(rlv_lag, most, FIELD_DOUBLE, "most", ">most")
+
 static const struct field staleness_fields[] = {
-	FIELD(rlv_lag, name, FIELD_TEXT, "table", "table"),
-	FIELD(rlv_lag, newest, FIELD_U64, "policy_version", ">policy version"),
-	FIELD(rlv_lag, readers, FIELD_U32, "samplers", ">samplers"),
-	FIELD(rlv_lag, least, FIELD_DOUBLE, "least", ">staleness: least"),
-	FIELD(rlv_lag, mean, FIELD_DOUBLE, "mean", ">mean"),
-	FIELD(rlv_lag, most, FIELD_DOUBLE, "most", ">most"),
+	LAG_FIELDS("table", "policy_version", "policy version", "samplers", "staleness"),
 	{ "landings", "landings", FIELD_OWN, 0, NULL, put_landings },
 };
-
 static const struct field publish_fields[] = {
-	FIELD(rlv_lag, name, FIELD_TEXT, "weights", "weights"),
-	FIELD(rlv_lag, newest, FIELD_U64, "version", ">version"),
-	FIELD(rlv_lag, readers, FIELD_U32, "readers", ">readers"),
-	FIELD(rlv_lag, least, FIELD_DOUBLE, "least", ">publish_lag: least"),
-	FIELD(rlv_lag, mean, FIELD_DOUBLE, "mean", ">mean"),
-	FIELD(rlv_lag, most, FIELD_DOUBLE, "most", ">most"),
+	LAG_FIELDS("weights", "version", "version", "readers", "publish_lag"),
 };
 
 static const struct record staleness_type = RECORD(rlv_lag, staleness_fields);
