@@ -16,34 +16,6 @@
 static const struct rlv_view three_step = { .n_step = 3, .stack = 2, .selector = RLV_UNIFORM };
 static const struct replay_look three_look = { 2, 3, 0.99 };
 
-struct rig {
-	struct nodes_fixture nx;
-	struct rlv_writer *writer;
-	struct rlv_sampler *sampler;
-};
-
-static struct rig *open_rig(const struct rlv_view *view, enum nodes_reach reach, uint32_t nodes)
-{
-	const struct nodes_opts opts = {
-		.nodes = nodes,
-		.reach = reach,
-		.table = { .views = view, .n_views = 1, .block = 32, .capacity = 3000 },
-	};
-	const struct rlv_sampler_opts how = { .batch_size = 64 };
-	static struct rig rig;
-
-	memset(&rig, 0, sizeof(rig));
-	nodes_open(&rig.nx, &opts);
-	rig.writer = replay_writer(&rig.nx.fx, 1);
-	rig.sampler = replay_sampler(&rig.nx.fx, &how);
-	return &rig;
-}
-
-static void close_rig(struct rig *rig)
-{
-	nodes_end(&rig->nx, &rig->writer, &rig->sampler);
-}
-
 /* Ids of items, in the order of a scan. */
 struct seen {
 	uint64_t id[ITEMS_MAX];
@@ -51,7 +23,7 @@ struct seen {
 	uint32_t n, batches;
 };
 
-static void start(struct rig *rig)
+static void start(struct nodes_rig *rig)
 {
 	replay_expect(rlv_sampler_scan_start(rig->sampler, false, SECOND), 0, NULL);
 }
@@ -69,7 +41,7 @@ static void see(struct seen *seen, const struct rlv_batch *batch)
 }
 
 /* One batch of the scan, every byte checked. */
-static int next(struct rig *rig, struct seen *seen, int64_t timeout_ns)
+static int next(struct nodes_rig *rig, struct seen *seen, int64_t timeout_ns)
 {
 	const struct rlv_batch *batch;
 	int rc = rlv_sampler_scan(rig->sampler, BATCH, timeout_ns, &batch);
@@ -83,7 +55,7 @@ static int next(struct rig *rig, struct seen *seen, int64_t timeout_ns)
 	return 0;
 }
 
-static void finish(struct rig *rig, struct seen *seen)
+static void finish(struct nodes_rig *rig, struct seen *seen)
 {
 	int rc;
 
@@ -92,7 +64,7 @@ static void finish(struct rig *rig, struct seen *seen)
 	replay_expect(rc, -ENODATA, "rlv_sampler_scan_start");
 }
 
-static void scan_all(struct rig *rig, struct seen *seen)
+static void scan_all(struct nodes_rig *rig, struct seen *seen)
 {
 	seen->n = seen->batches = 0;
 	start(rig);
@@ -100,7 +72,7 @@ static void scan_all(struct rig *rig, struct seen *seen)
 }
 
 /* Some steps, an episode that is truncated, and some more. */
-static void append_some(struct rig *rig, uint32_t n)
+static void append_some(struct nodes_rig *rig, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		replay_append_plain(&rig->nx.fx, rig->writer, 0, 70);
@@ -109,7 +81,7 @@ static void append_some(struct rig *rig, uint32_t n)
 }
 
 /* Fails unless the scan saw each item of stream 0 from row `from` on, once, in their order. */
-static void expect_in_order(const struct rig *rig, const struct seen *seen, size_t from)
+static void expect_in_order(const struct nodes_rig *rig, const struct seen *seen, size_t from)
 {
 	uint32_t at = 0;
 
@@ -127,7 +99,7 @@ static void expect_in_order(const struct rig *rig, const struct seen *seen, size
 
 static void expect_scan_in_order(enum nodes_reach reach, uint32_t nodes)
 {
-	struct rig *rig = open_rig(&three_step, reach, nodes);
+	struct nodes_rig *rig = nodes_rig_open(&three_step, reach, nodes);
 	uint64_t before = replay_sampler_stats(rig->sampler).phases;
 	static struct seen seen;
 
@@ -139,7 +111,7 @@ static void expect_scan_in_order(enum nodes_reach reach, uint32_t nodes)
 	if (reach == NODES_WIRE)
 		assert_int_equal(replay_sampler_stats(rig->sampler).phases - before,
 				 2 + 2 * seen.batches);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 TEST(sampler_scan__all_items_in_order)
@@ -163,7 +135,7 @@ TEST(sampler_scan__consumes_nothing)
 					.selector = RLV_FIFO,
 					.max_times_sampled = 2,
 					.limiter = rlv_limiter_min_size(10) };
-	struct rig *rig = open_rig(&queue, NODES_WIRE, 1);
+	struct nodes_rig *rig = nodes_rig_open(&queue, NODES_WIRE, 1);
 	static struct seen seen, again;
 	const struct rlv_batch *batch;
 	const uint32_t *times;
@@ -192,13 +164,14 @@ TEST(sampler_scan__consumes_nothing)
 	scan_all(rig, &again);
 	assert_int_equal(again.n, seen.n - 20);
 	assert_memory_equal(again.key, seen.key + 20, again.n * sizeof(*seen.key));
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 TEST(sampler_scan__items_that_stay_are_seen_whatever_is_appended)
 {
 	for (uint32_t wire = 0; wire < 2; wire++) {
-		struct rig *rig = open_rig(&three_step, wire ? NODES_WIRE : NODES_IN_PLACE, 2);
+		struct nodes_rig *rig =
+			nodes_rig_open(&three_step, wire ? NODES_WIRE : NODES_IN_PLACE, 2);
 		static struct seen seen;
 		uint32_t there, at = 0;
 
@@ -213,14 +186,15 @@ TEST(sampler_scan__items_that_stay_are_seen_whatever_is_appended)
 				assert_int_equal(seen.id[at++], replay_id(0, row));
 		/* Of what was appended, no more than the block had room for. */
 		assert_in_range(seen.n, there, there + 32);
-		close_rig(rig);
+		nodes_rig_close(rig);
 	}
 }
 
 TEST(sampler_scan__items_that_are_overwritten_are_left_out)
 {
 	for (uint32_t wire = 0; wire < 2; wire++) {
-		struct rig *rig = open_rig(&three_step, wire ? NODES_WIRE : NODES_IN_PLACE, 1);
+		struct nodes_rig *rig =
+			nodes_rig_open(&three_step, wire ? NODES_WIRE : NODES_IN_PLACE, 1);
 		static struct seen seen;
 		size_t rows;
 
@@ -238,7 +212,7 @@ TEST(sampler_scan__items_that_are_overwritten_are_left_out)
 		finish(rig, &seen); /* it is over, and stays so */
 		scan_all(rig, &seen);
 		expect_in_order(rig, &seen, seen.id[0]);
-		close_rig(rig);
+		nodes_rig_close(rig);
 	}
 }
 
@@ -262,7 +236,7 @@ static void expect_same(const struct seen *seen, const struct seen *want)
 
 TEST(sampler_scan__waits_for_a_shard_that_is_down)
 {
-	struct rig *rig = open_rig(&three_step, NODES_WIRE, 3);
+	struct nodes_rig *rig = nodes_rig_open(&three_step, NODES_WIRE, 3);
 	static struct seen all, seen;
 
 	append_some(rig, 10);
@@ -281,12 +255,12 @@ TEST(sampler_scan__waits_for_a_shard_that_is_down)
 	nodes_return(&rig->nx, 1);
 	finish(rig, &seen);
 	expect_same(&seen, &all);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 TEST(sampler_scan__leaves_out_what_cannot_be_reached_if_told_so)
 {
-	struct rig *rig = open_rig(&three_step, NODES_WIRE, 3);
+	struct nodes_rig *rig = nodes_rig_open(&three_step, NODES_WIRE, 3);
 	static struct seen all, seen;
 
 	append_some(rig, 10);
@@ -306,12 +280,12 @@ TEST(sampler_scan__leaves_out_what_cannot_be_reached_if_told_so)
 	assert_in_range(of_shard(&seen, 1), 1, of_shard(&all, 1) - 1);
 	nodes_return(&rig->nx, 1);
 	nodes_return(&rig->nx, 2);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 TEST(sampler_scan__without_a_shard_that_is_lost)
 {
-	struct rig *rig = open_rig(&three_step, NODES_WIRE, 3);
+	struct nodes_rig *rig = nodes_rig_open(&three_step, NODES_WIRE, 3);
 	static struct seen all, seen;
 	const struct rlv_batch *batch;
 
@@ -327,14 +301,14 @@ TEST(sampler_scan__without_a_shard_that_is_lost)
 	for (uint32_t i = 0; i < 64; i++)
 		assert_int_equal(batch->key[i], key_shard(all.key[i]) == 1 ? 0 : all.key[i]);
 	rlv_batch_release(rig->sampler, batch);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 /* A connection that ends at any call: the scan goes on at its place when the node is back. */
 TEST(sampler_scan__a_node_cut_at_any_call_loses_and_repeats_nothing)
 {
 	for (uint64_t call = 1; call < 40; call += 3) {
-		struct rig *rig = open_rig(&three_step, NODES_WIRE, 2);
+		struct nodes_rig *rig = nodes_rig_open(&three_step, NODES_WIRE, 2);
 		static struct seen all, seen;
 		int rc;
 
@@ -355,14 +329,14 @@ TEST(sampler_scan__a_node_cut_at_any_call_loses_and_repeats_nothing)
 		expect_same(&seen, &all);
 		nodes_cut(&rig->nx, 1, 1);
 		nodes_return(&rig->nx, 1);
-		close_rig(rig);
+		nodes_rig_close(rig);
 	}
 }
 
 /* An operation that fails is the error of its call; the next call is of the same items. */
 TEST(sampler_scan__any_operation_may_fail_once)
 {
-	struct rig *rig = open_rig(&three_step, NODES_WIRE, 2);
+	struct nodes_rig *rig = nodes_rig_open(&three_step, NODES_WIRE, 2);
 	static struct seen all, seen;
 	uint64_t call = 0;
 	uint32_t errors;
@@ -385,7 +359,7 @@ TEST(sampler_scan__any_operation_may_fail_once)
 	} while (errors);
 	assert_in_range(call, 10, 200);
 	nodes_fail(&rig->nx, 1, 0);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 #define SLOTS_MAX 8192
@@ -403,7 +377,8 @@ static void put_words(struct shard *shard, uint64_t off, const uint64_t *words, 
 TEST(sampler_scan__words_of_any_value_do_no_harm)
 {
 	for (uint32_t wire = 0; wire < 2; wire++) {
-		struct rig *rig = open_rig(&three_step, wire ? NODES_WIRE : NODES_IN_PLACE, 1);
+		struct nodes_rig *rig =
+			nodes_rig_open(&three_step, wire ? NODES_WIRE : NODES_IN_PLACE, 1);
 		struct shard *shard = rig->nx.shards[0];
 		uint32_t blocks = shard->desc.blocks, slots = shard->desc.slots, n = 0;
 		uint64_t leaves_off = shard_leaf_off(shard, 0, 0);
@@ -435,7 +410,7 @@ TEST(sampler_scan__words_of_any_value_do_no_harm)
 				 blocks * (shard->desc.block - (shard->desc.views[0].window - 1u)));
 		put_words(shard, shard_header_off(shard, 0), headers, blocks);
 		put_words(shard, leaves_off, leaves, slots);
-		close_rig(rig);
+		nodes_rig_close(rig);
 	}
 }
 
@@ -444,7 +419,8 @@ TEST(sampler_scan__words_of_any_value_do_no_harm)
 TEST(sampler_gather__items_of_the_keys_in_their_order)
 {
 	for (uint32_t wire = 0; wire < 2; wire++) {
-		struct rig *rig = open_rig(&three_step, wire ? NODES_WIRE : NODES_IN_PLACE, 3);
+		struct nodes_rig *rig =
+			nodes_rig_open(&three_step, wire ? NODES_WIRE : NODES_IN_PLACE, 3);
 		static struct seen all;
 		const struct rlv_batch *batch;
 		uint64_t keys[64], absent = 0;
@@ -477,7 +453,7 @@ TEST(sampler_gather__items_of_the_keys_in_their_order)
 		replay_expect(rlv_sampler_gather(rig->sampler, all.key, 40, 0, &batch), 0, NULL);
 		replay_check_batch(&rig->nx.fx.oracle, &three_step, &three_look, batch);
 		rlv_batch_release(rig->sampler, batch);
-		close_rig(rig);
+		nodes_rig_close(rig);
 	}
 }
 
@@ -485,7 +461,7 @@ TEST(sampler_gather__without_columns_tells_which_items_are_there)
 {
 	static const struct rlv_view once = { .stack = 2, .n_step = 3, .max_times_sampled = 1 };
 	const struct rlv_sampler_opts how = { .columns = &(const char *const){ NULL } };
-	struct rig *rig = open_rig(&once, NODES_WIRE, 2);
+	struct nodes_rig *rig = nodes_rig_open(&once, NODES_WIRE, 2);
 	struct rlv_sampler *keys_only = replay_sampler(&rig->nx.fx, &how);
 	const struct rlv_batch *batch, *taken;
 	static struct seen all;
@@ -507,14 +483,14 @@ TEST(sampler_gather__without_columns_tells_which_items_are_there)
 	}
 	rlv_batch_release(keys_only, batch);
 	replay_sampler_done(&keys_only);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 /* -------- arguments and buffers -------- */
 
 TEST(sampler_scan__bad_input_names_the_argument)
 {
-	struct rig *rig = open_rig(&three_step, NODES_IN_PLACE, 1);
+	struct nodes_rig *rig = nodes_rig_open(&three_step, NODES_IN_PLACE, 1);
 	const struct rlv_batch *batch, *held[2];
 	static struct seen all;
 	uint64_t key;
@@ -540,7 +516,7 @@ TEST(sampler_scan__bad_input_names_the_argument)
 	replay_expect(rlv_sampler_scan(rig->sampler, 8, 0, &batch), 0, NULL);
 	assert_int_equal(batch->key[0], all.key[16]);
 	assert_null(rlv_batch_times_sampled(NULL));
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 /* Scans between samples that are drawn ahead, and updates of what a scan saw. */
@@ -548,7 +524,7 @@ TEST(sampler_scan__between_samples_and_updates)
 {
 	const struct rlv_view prioritized = { .stack = 2, .n_step = 3 };
 	const struct rlv_sampler_opts how = { .batch_size = 64, .prefetch = 2 };
-	struct rig *rig = open_rig(&prioritized, NODES_WIRE, 2);
+	struct nodes_rig *rig = nodes_rig_open(&prioritized, NODES_WIRE, 2);
 	struct rlv_sampler *ahead = replay_sampler(&rig->nx.fx, &how);
 	struct rlv_update_result result;
 	const float td[16] = { 1 };
@@ -567,7 +543,7 @@ TEST(sampler_scan__between_samples_and_updates)
 		rlv_batch_release(ahead, read);
 	}
 	replay_sampler_done(&ahead);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 int main(void)

@@ -13,37 +13,8 @@
 
 static const struct rlv_view plain_view = { .n_step = 1 };
 
-struct rig {
-	struct nodes_fixture nx;
-	struct rlv_writer *writer;
-	struct rlv_sampler *sampler;
-};
-
-static struct rig *open_rig(const struct rlv_view *view, enum nodes_reach reach, uint32_t nodes)
-{
-	const struct nodes_opts opts = {
-		.nodes = nodes,
-		.reach = reach,
-		.table = { .views = view, .n_views = 1, .capacity = 3000, .block = 32 },
-	};
-	static struct rig rig;
-
-	memset(&rig, 0, sizeof(rig));
-	nodes_open(&rig.nx, &opts);
-	rig.writer = replay_writer(&rig.nx.fx, 1);
-	rig.sampler = replay_sampler(&rig.nx.fx, NULL);
-	return &rig;
-}
-
-static void close_rig(struct rig *rig)
-{
-	replay_sampler_done(&rig->sampler);
-	replay_writer_done(&rig->writer);
-	nodes_close(&rig->nx);
-}
-
 /* Adopts the server's placement. */
-static struct shard_trees *enter(struct rig *rig)
+static struct shard_trees *enter(struct nodes_rig *rig)
 {
 	struct handle *h = &rig->sampler->h;
 
@@ -54,7 +25,7 @@ static struct shard_trees *enter(struct rig *rig)
 
 TEST(shard_trees_build__all_shards_have_their_own_numbers)
 {
-	struct rig *rig = open_rig(&plain_view, NODES_IN_PLACE, 3);
+	struct nodes_rig *rig = nodes_rig_open(&plain_view, NODES_IN_PLACE, 3);
 	uint32_t shards[] = { 2, 0, 1 };
 	struct shard_trees *trees = enter(rig);
 
@@ -64,12 +35,12 @@ TEST(shard_trees_build__all_shards_have_their_own_numbers)
 	shard_trees_name_shards(trees, shards, 3);
 	assert_int_equal(shards[0], 2);
 	assert_int_equal(shards[1], 0);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 TEST(shard_trees_build__without_a_shard_later_ones_move_up)
 {
-	struct rig *rig = open_rig(&plain_view, NODES_IN_PLACE, 3);
+	struct nodes_rig *rig = nodes_rig_open(&plain_view, NODES_IN_PLACE, 3);
 	uint32_t shards[] = { 0, 1, 1 };
 	struct shard_trees *trees;
 
@@ -86,12 +57,12 @@ TEST(shard_trees_build__without_a_shard_later_ones_move_up)
 	trees = enter(rig);
 	assert_int_equal(trees->forest.n, 3);
 	assert_false(trees->sparse);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 TEST(shard_trees_items__those_away_are_counted_apart)
 {
-	struct rig *rig = open_rig(&plain_view, NODES_WIRE, 3);
+	struct nodes_rig *rig = nodes_rig_open(&plain_view, NODES_WIRE, 3);
 	struct shard_trees *trees;
 	int64_t all, there;
 
@@ -107,7 +78,7 @@ TEST(shard_trees_items__those_away_are_counted_apart)
 	assert_int_equal(shard_trees_items(trees), all - there);
 	assert_int_equal(shard_trees_items_lost(trees, &rig->sampler->h.set), there);
 	nodes_return(&rig->nx, 1);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 /* -------- ordered views -------- */
@@ -130,7 +101,7 @@ static int find(struct shard_trees *trees, uint32_t n, uint32_t slot[64], uint32
 static void expect_order(enum rlv_selector selector)
 {
 	const struct rlv_view view = { .n_step = 1, .selector = selector };
-	struct rig *rig = open_rig(&view, NODES_WIRE, 1);
+	struct nodes_rig *rig = nodes_rig_open(&view, NODES_WIRE, 1);
 	struct shard_trees *trees = enter(rig);
 	uint32_t slot[64], found;
 
@@ -144,7 +115,7 @@ static void expect_order(enum rlv_selector selector)
 	assert_int_equal(trees->sizes[0], found);
 	assert_int_equal(find(trees, 3, slot, &found), 0);
 	assert_int_equal(found, 3);
-	close_rig(rig);
+	nodes_rig_close(rig);
 }
 
 TEST(shard_trees_find__fifo_begins_with_the_oldest)
