@@ -1,6 +1,9 @@
 """Closing of several handles, some of which may fail."""
 
+from __future__ import annotations
+
 import contextlib
+from typing import Any, Self
 
 from . import errors
 
@@ -30,3 +33,22 @@ def leave(close, exception):
     except errors.Error:
         if exception is None:
             raise
+
+
+class Handle:
+    """A handle of an object of a store, which a ``with`` block closes."""
+
+    _core: Any
+
+    def close(self) -> None:
+        """Closes the handle. What it read stays readable. A second call does nothing."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        leave(self.close, kind)
+
+    def __repr__(self):
+        return "<relive.%s%s>" % (type(self).__name__, "" if self._core.is_open else " closed")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from . import _value, errors
-from ._closing import leave
+from ._closing import Handle
 
 _MODES = ("clover", "direct", "central")  # as enum rlv_kv_mode
 _SLICE_NS = 50_000_000  # longest delay of a signal
@@ -18,7 +17,7 @@ class VersionChanged(errors.Error):
     """``put(expected=...)`` found another version than expected. Nothing was put."""
 
 
-class Kv:
+class Kv(Handle):
     """A handle of a heap: values under keys. :meth:`relive.Store.create_kv` and :meth:`relive.Store.kv`
     return it.
 
@@ -204,10 +203,6 @@ class Kv:
         of the handle that puts in a part between its calls."""
         return self._core.repair(bytes)
 
-    def close(self) -> None:
-        """Closes the handle. A second call does nothing."""
-        self._core.close()
-
     def _is_dropped(self):
         try:
             self._core.get(b"\0", 0)
@@ -216,15 +211,6 @@ class Kv:
         except errors.TableDropped:
             return True
         return False
-
-    def __enter__(self) -> Kv:
-        return self
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        leave(partial(self.close), kind)
-
-    def __repr__(self):
-        return "<relive.Kv%s>" % ("" if self._core.is_open else " closed")
 
 
 def mode_number(mode):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from . import _bfloat16, _core, _into, errors
-from ._closing import leave
+from ._closing import Handle
 from ._convert import _host_array
 from ._integer import unsigned
 
@@ -76,7 +75,7 @@ class Generation(Mapping[str, np.ndarray]):
         return "<relive.Generation version %d, %d tensors>" % (self.version, len(self))
 
 
-class Weights:
+class Weights(Handle):
     """A handle of weights. :meth:`relive.Store.create_weights` and :meth:`relive.Store.weights` return it.
 
     It is a context manager, which closes it. Threads may share it: calls wait for each other.
@@ -170,24 +169,8 @@ class Weights:
         ``relive/weights.h``."""
         return self._core.info()
 
-    def close(self) -> None:
-        """Closes the handle. What it fetched stays readable. A second call does nothing.
 
-        :raises Busy: arrays of :meth:`map` are referenced; the handle stays open.
-        """
-        self._core.close()
-
-    def __enter__(self) -> Weights:
-        return self
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        leave(partial(self.close), kind)
-
-    def __repr__(self):
-        return "<relive.Weights%s>" % ("" if self._core.is_open else " closed")
-
-
-class Shards:
+class Shards(Handle):
     """A handle of weights that several ranks publish together. :meth:`relive.Store.shards` returns it. A version is there
     when all ranks have published it.
 
@@ -223,19 +206,6 @@ class Shards:
     def newest(self) -> int:
         """Returns the newest version that all ranks have; 0 if there is none."""
         return self._core.newest()
-
-    def close(self) -> None:
-        """Closes the handle. What it fetched stays readable. A second call does nothing."""
-        self._core.close()
-
-    def __enter__(self) -> Shards:
-        return self
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        leave(partial(self.close), kind)
-
-    def __repr__(self):
-        return "<relive.Shards%s>" % ("" if self._core.is_open else " closed")
 
 
 def _publish(core, tensors, version, dtype, flags):
