@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -112,16 +113,40 @@ class Pool:
 
         :param lifetime: ``"persistent"`` for weights and states of optimizers, ``"iteration"`` for what a step makes.
         :raises InvalidArgument: the pool's memory is the host's.
-        :raises Unsupported: torch has no CUDA, or its expandable segments are on, which do not combine.
+        :raises Unsupported: torch has no CUDA; or what does not combine: expandable segments, a capture of a graph
+            under way, graphs that torch.compile makes (``mode="reduce-overhead"``): their memory is not the pool's.
         """
         if lifetime not in _LIFETIMES:
             raise errors.InvalidArgument(f"lifetime {lifetime!r}: want one of {', '.join(_LIFETIMES)}")
-        library = self._core.bind(_LIFETIMES.index(lifetime))
+        library = self._bind(lifetime)
+        _refuse_memory_of_torch(self.cuda)
         from .torch import in_mem_pool, mem_pool
         if lifetime not in self._mem_pools:
             self._mem_pools[lifetime] = mem_pool(library)
         with in_mem_pool(self._mem_pools[lifetime]):
             yield self._mem_pools[lifetime]
+
+    def _bind(self, lifetime: str) -> str:
+        """What torch's allocator asks from now on; returns its library."""
+        return self._core.bind(_LIFETIMES.index(lifetime))
+
+    def park(self, timeout: float = 30.0) -> None:
+        """Sends all tensors of the job to this process' memory and gives their room to other jobs, until
+        :meth:`resume`. To touch one meanwhile ends the process; addresses stay.
+
+        :param timeout: seconds to wait for the device.
+        :raises Busy: an iteration runs.
+        :raises NoMemory: this process has no room; the job is as before.
+        """
+        self._core.park(_ns(timeout, "timeout"))
+
+    def resume(self, timeout: float | None = None) -> None:
+        """Brings them back when the pool has room.
+
+        :param timeout: seconds to wait for room; None = without end.
+        :raises Timeout: the job stays parked.
+        """
+        self._wait(self._core.resume, timeout)
 
     @contextlib.contextmanager
     def iteration(self, timeout: float | None = None) -> Iterator[Self]:
@@ -132,7 +157,7 @@ class Pool:
         :raises Timeout: the wait is over, or the iteration took longer than the broker's limit.
         :raises Busy: an iteration runs.
         """
-        self._begin(None if timeout is None else time.monotonic_ns() + _ns(timeout, "timeout"))
+        self._wait(self._core.begin, timeout)
         try:
             yield self
         except BaseException as exception:
@@ -140,11 +165,13 @@ class Pool:
             raise
         self._core.end()
 
-    def _begin(self, until: int | None) -> None:
+    @staticmethod
+    def _wait(call: Callable[[int], None], timeout: float | None) -> None:
+        until = None if timeout is None else time.monotonic_ns() + _ns(timeout, "timeout")
         while True:
             left = _SLICE_NS if until is None else max(0, until - time.monotonic_ns())
             try:
-                self._core.begin(min(left, _SLICE_NS))
+                call(min(left, _SLICE_NS))
                 return
             except errors.Timeout:
                 if until is not None and left <= _SLICE_NS:
@@ -207,3 +234,20 @@ def _ns(seconds: float, what: str) -> int:
     if not 0 <= seconds < 1e9:
         raise errors.InvalidArgument(f"{what} {seconds}: want 0 or more seconds")
     return round(seconds * 1e9)
+
+
+def _refuse_memory_of_torch(device: int | None) -> None:
+    """Raises Unsupported where torch would take memory of its own, which no pool counts."""
+    import torch
+    config = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "") + os.environ.get("PYTORCH_ALLOC_CONF", "")
+    if "expandable_segments:True" in config:
+        raise errors.Unsupported("pool: torch's expandable segments are on, which have memory of their own: "
+                                 "take expandable_segments out of PYTORCH_CUDA_ALLOC_CONF")
+    if not torch.cuda.is_available():
+        raise errors.Unsupported("pool: torch has no CUDA here: use pool.alloc")
+    if torch.cuda.is_current_stream_capturing():
+        raise errors.Unsupported("pool: a graph is being captured, whose memory is its own: end the capture first")
+    trees = sys.modules.get("torch._inductor.cudagraph_trees")
+    if trees is not None and trees.get_manager(device, create_if_none_exists=False) is not None:
+        raise errors.Unsupported("pool: torch.compile has made graph trees, which have memory of their own: compile "
+                                 "without mode=\"reduce-overhead\"")

@@ -1,4 +1,4 @@
-"""Datasets, checkpoints and page-locked memory for PyTorch. ``import relive`` does not import this module: it needs
+"""Datasets, checkpoints, page-locked and pausable memory for PyTorch. ``import relive`` does not import this module: it needs
 torch."""
 
 import os
@@ -9,12 +9,13 @@ import torch
 
 from . import _bfloat16, errors
 from ._checkpoint import Checkpoint
+from ._memory_saver import MemorySaver
 from ._options import check_options, names_of
 from .landing import DeviceArray
 from .sampler import Sampler
 from .store import Store
 
-Checkpoint.__module__ = __name__  # where it is documented
+Checkpoint.__module__ = MemorySaver.__module__ = __name__  # where they are documented
 
 _SIGNED = {2: "int32", 4: "int64"}  # by size of an unsigned integer: torch computes little with those
 
@@ -55,14 +56,18 @@ def tensors(batch):
 
 def mem_pool(library):
     """Returns a ``torch.cuda.MemPool`` over the allocator in a file: see :meth:`relive.Pool.torch`."""
-    config = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "") + os.environ.get("PYTORCH_ALLOC_CONF", "")
-    if "expandable_segments:True" in config:
-        raise errors.Unsupported("pool: torch's expandable segments are on, which have memory of their own: "
-                                 "take expandable_segments out of PYTORCH_CUDA_ALLOC_CONF")
-    if not torch.cuda.is_available():
-        raise errors.Unsupported("pool: torch has no CUDA here: use pool.alloc")
     memory = torch.cuda.memory.CUDAPluggableAllocator(library, "rlv_torch_alloc", "rlv_torch_free")
     return torch.cuda.MemPool(memory.allocator())
+
+
+def own_mem_pool():
+    """Returns a ``torch.cuda.MemPool`` over torch's own allocator."""
+    return torch.cuda.MemPool()
+
+
+def finish():
+    """Waits for all work of the current device."""
+    torch.cuda.synchronize()
 
 
 def in_mem_pool(pool):

@@ -179,22 +179,6 @@ static PyObject *pool_alloc(PyObject *object, PyObject *args)
 	return &memory->base;
 }
 
-/* begin(timeout_ns) */
-static PyObject *pool_begin(PyObject *object, PyObject *args)
-{
-	struct handle *self = (struct handle *)object;
-	long long timeout;
-	int ret;
-
-	if (!PyArg_ParseTuple(args, "L", &timeout) || handle_enter(self))
-		return NULL;
-	ret = rlv_pool_iteration_begin(self->pool, timeout);
-	handle_leave(self);
-	if (ret == 0)
-		pool_pay(self);
-	return error_or_none(ret);
-}
-
 static PyObject *pool_end(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct handle *self = (struct handle *)object;
@@ -205,6 +189,38 @@ static PyObject *pool_end(PyObject *object, PyObject *Py_UNUSED(unused))
 	ret = rlv_pool_iteration_end(self->pool);
 	handle_leave(self);
 	return error_or_none(ret);
+}
+
+/* begin(timeout_ns), park(timeout_ns), resume(timeout_ns) */
+static PyObject *pool_wait(PyObject *object, PyObject *args,
+			   int (*call)(struct rlv_pool *pool, int64_t timeout_ns))
+{
+	struct handle *self = (struct handle *)object;
+	long long timeout;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "L", &timeout) || handle_enter(self))
+		return NULL;
+	ret = call(self->pool, timeout);
+	handle_leave(self);
+	if (ret == 0)
+		pool_pay(self);
+	return error_or_none(ret);
+}
+
+static PyObject *pool_begin(PyObject *object, PyObject *args)
+{
+	return pool_wait(object, args, rlv_pool_iteration_begin);
+}
+
+static PyObject *pool_park(PyObject *object, PyObject *args)
+{
+	return pool_wait(object, args, rlv_pool_park);
+}
+
+static PyObject *pool_resume(PyObject *object, PyObject *args)
+{
+	return pool_wait(object, args, rlv_pool_resume);
 }
 
 /* room(): bytes that it may take now, and the number of its device */
@@ -370,6 +386,8 @@ static PyMethodDef methods[] = {
 	{ "room", pool_room, METH_NOARGS, NULL },
 	{ "cuda", pool_cuda, METH_NOARGS, NULL },
 	{ "bind", pool_bind, METH_VARARGS, NULL },
+	{ "park", pool_park, METH_VARARGS, NULL },
+	{ "resume", pool_resume, METH_VARARGS, NULL },
 	{ "status", pool_status, METH_VARARGS | METH_STATIC, NULL },
 	{ "limit", pool_limit, METH_VARARGS | METH_STATIC, NULL },
 	{ "drain", pool_drain, METH_VARARGS | METH_STATIC, NULL },
