@@ -1,13 +1,12 @@
-"""Ape-X on Pong: several actor processes, each with its environments, and one learner, in PyTorch on
-the CPU.
+"""Ape-X on Pong: several actor processes, each with its environments, and one learner, in PyTorch.
 
     pip install . torch gymnasium ale-py matplotlib
     relive up --size 2G && python examples/apex_pong.py
 
 A frame is stored once, as bytes, and the view stacks four. The learner publishes its weights in the same
 store, where actors fetch the newest ones, whole, and append each step with the version that they act on.
-With --pool NAME batches land in that device pool of the host's memory (relive-poold --device host:1G), and the
-learner takes turns with the pool's other jobs.
+With --pool NAME batches land in that device pool (relive-poold --device host:1G, or cuda:0), and the learner takes turns with
+the pool's other jobs. Of a GPU it has the learner's networks, too, where torch has CUDA; else all is on the CPU.
 """
 
 import argparse
@@ -35,6 +34,13 @@ def network():
     return nn.Sequential(nn.Conv2d(STACK, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(),
                          nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(),
                          nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 6))
+
+
+def device_of(pool):
+    """Returns where the learner's networks are: on the pool's GPU, if it has one and torch has CUDA."""
+    if pool and pool.cuda is not None and torch.cuda.is_available():
+        return torch.device("cuda", pool.cuda)
+    return torch.device("cpu")
 
 
 def act(number, args, returns, stop):
@@ -68,11 +74,12 @@ def act(number, args, returns, stop):
                 total[i] = 0
 
 
-def learn(online, target, optimizer, batch):
+def learn(online, target, optimizer, batch, device):
     """Takes a step of double Q-learning on a batch; returns the (n,) TD errors."""
-    obs, next_obs = (torch.from_dlpack(array) / 255.0 for array in (batch.obs, batch.next_obs))
-    action, reward, discount, weight = (torch.from_dlpack(array) for array in (
-        batch.action, batch.reward, batch.discount, batch.weight))
+    obs, next_obs, action, reward, discount, weight = (
+        torch.from_dlpack(array if device.type == "cuda" else np.asarray(array))
+        for array in (batch.obs, batch.next_obs, batch.action, batch.reward, batch.discount, batch.weight))
+    obs, next_obs = obs / 255.0, next_obs / 255.0
     with torch.no_grad():
         best = online(next_obs).argmax(1, keepdim=True)
         goal = reward + discount * target(next_obs).gather(1, best).squeeze(1)
@@ -86,7 +93,13 @@ def learn(online, target, optimizer, batch):
 
 def train(table, args, online, weights, returns, pool):
     """Runs the learner for --updates; returns rows of seconds, frames, updates and mean return."""
-    target, began = network(), time.monotonic()
+    device, began = device_of(pool), time.monotonic()
+
+    def memory(lifetime):
+        return pool.torch(lifetime) if device.type == "cuda" else contextlib.nullcontext()
+
+    with memory("persistent"):
+        online, target = online.to(device), network().to(device)
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-4)
     last, rows, begin = collections.deque(maxlen=20), [], weights.info()["version"]
     with table.sampler(BATCH, gamma=GAMMA, layout="window", prefetch=1, timeout=300,
@@ -95,12 +108,13 @@ def train(table, args, online, weights, returns, pool):
             if update % RETARGET == 0:
                 target.load_state_dict(online.state_dict())
             batch = next(sampler)
-            with pool.iteration() if pool else contextlib.nullcontext():
-                td_error = learn(online, target, optimizer, batch)
+            with pool.iteration() if pool else contextlib.nullcontext(), memory("iteration"):
+                td_error = learn(online, target, optimizer, batch, device)
             sampler.update_priorities(batch.key, td_error)
             del batch  # the pool is closed when nothing of it is held
             if update % max(1, args.updates // 200) == 0:
-                weights.publish(online.state_dict(), begin + update + 1)
+                weights.publish({name: tensor.cpu() for name, tensor in online.state_dict().items()},
+                                begin + update + 1)
                 while not returns.empty():
                     last.append(returns.get())
                 rows.append((time.monotonic() - began, table.info().views[0].inserted, update,

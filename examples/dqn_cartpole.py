@@ -1,11 +1,12 @@
-"""DQN on CartPole-v1 with prioritized replay: double Q-learning, 3-step returns, PyTorch on the CPU.
+"""DQN on CartPole-v1 with prioritized replay: double Q-learning, 3-step returns, PyTorch.
 
     pip install . torch gymnasium && python examples/dqn_cartpole.py
 
 The learner publishes its weights in the store, and the actor, which may as well be another process, fetches them.
-With --pool, batches land in a device pool of the host's memory, and the learner shares it with other jobs:
+With --pool, batches land in a device pool, and the learner shares it with other jobs. Of a GPU it has the networks, too,
+where torch has CUDA; else all is on the CPU:
 
-    relive-poold --device host:1G & python examples/dqn_cartpole.py --pool 0
+    relive-poold --device host:1G & python examples/dqn_cartpole.py --pool 0        # or --device cuda:0
 
 It ends when the last 100 episodes (--episodes) have a mean return of 475 (--until), or after --steps.
 """
@@ -35,6 +36,13 @@ def network(env):
     size = env.single_observation_space.shape[0]
     return nn.Sequential(nn.Linear(size, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(),
                          nn.Linear(128, env.single_action_space.n))
+
+
+def device_of(pool):
+    """Returns where networks are: on the pool's GPU, if it has one and torch has CUDA."""
+    if pool and pool.cuda is not None and torch.cuda.is_available():
+        return torch.device("cuda", pool.cuda)
+    return torch.device("cpu")
 
 
 class Actor:
@@ -80,22 +88,28 @@ class Learner:
     """Fits the network to batches of the table, and sets their priorities to the TD errors."""
 
     def __init__(self, envs, table, weights, pool=None):
-        self.pool, self.online, self.target = pool, network(envs), network(envs)
+        self.pool, self.device = pool, device_of(pool)
+        with self.memory("persistent"):
+            self.online, self.target = (network(envs).to(self.device) for _ in range(2))
         self.sampler = table.sampler(BATCH, gamma=GAMMA, prefetch=0, device=pool)
         self.target.load_state_dict(self.online.state_dict())
         self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3)
         self.weights, self.version, self.updates = weights, weights.info()["version"], 0
         self.publish()
 
+    def memory(self, lifetime):
+        """Returns a context manager in which tensors of the GPU are memory of the pool."""
+        return self.pool.torch(lifetime) if self.device.type == "cuda" else contextlib.nullcontext()
+
     def publish(self):
         """Publishes the weights as the next version."""
         self.version += 1
-        self.weights.publish(self.online.state_dict(), self.version)
+        self.weights.publish({name: tensor.cpu() for name, tensor in self.online.state_dict().items()}, self.version)
 
     def learn(self, beta):
         """Draws a batch, takes one step of the optimizer when it is its turn, and updates the priorities."""
         batch = self.sampler.sample(BATCH, beta=beta)
-        with self.pool.iteration() if self.pool else contextlib.nullcontext():
+        with self.pool.iteration() if self.pool else contextlib.nullcontext(), self.memory("iteration"):
             td_error = self.step(batch)
         self.sampler.update_priorities(batch.key, td_error=td_error)
         self.updates += 1
@@ -105,7 +119,7 @@ class Learner:
     def step(self, batch):
         """Takes one step of the optimizer on a batch; returns the (n,) TD errors."""
         obs, next_obs, action, reward, discount, weight = (
-            torch.from_dlpack(batch[name])
+            torch.from_dlpack(batch[name] if self.device.type == "cuda" else np.asarray(batch[name]))
             for name in ("obs", "next_obs", "action", "reward", "discount", "weight"))
         with torch.no_grad():
             best = self.online(next_obs).argmax(1, keepdim=True)

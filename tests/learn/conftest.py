@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import pathlib
@@ -38,15 +39,36 @@ def pool_status(name):
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
+@contextlib.contextmanager
+def broker(*devices):
+    """The name of a pool of such devices, while its broker runs."""
+    name, deadline = "learn", time.monotonic() + 60
+    command = [relive.build_info()["programs"]["relive-poold"], "--name", name, *devices]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        while not pool_status(name):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        yield name
+        process.terminate()
+
+
 @pytest.fixture
 def pool(runtime_dir):
     """The name of a pool of the host's memory."""
-    name, deadline = "learn", time.monotonic() + 60
-    command = [relive.build_info()["programs"]["relive-poold"], "--name", name, "--device", "host:64M",
-               "--extent", "64K"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as broker:
-        while not pool_status(name):
-            assert broker.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
+    with broker("--device", "host:64M", "--extent", "64K") as name:
         yield name
-        broker.terminate()
+
+
+@pytest.fixture
+def cuda_pool(runtime_dir, monkeypatch):
+    """The name of a pool of a CUDA device: the fake driver's, or the machine's if RLV_TEST_GPU is set."""
+    fake = pathlib.Path(os.environ.get("RLV_BIN_DIR", "")).parent / "lib" / "fakecuda" / "libcuda.so.1"
+    if "RLV_TEST_GPU" in os.environ:
+        with broker("--device", "cuda:0:4G") as name:
+            yield name
+    elif fake.exists():
+        monkeypatch.setenv("RLV_CUDA_LIBRARY", str(fake))
+        with broker("--device", "cuda:0:64M", "--extent", "2M") as name:
+            yield name
+    else:
+        pytest.skip("no fake driver: RLV_BIN_DIR does not name a build of the tests")

@@ -39,6 +39,14 @@ def test_dqn_cartpole__learns_in_a_pool(pool):
     assert status["iterations"] > 100 and status["jobs"] == 0 and status["held_bytes"] == 0
 
 
+def test_dqn_cartpole__learns_where_batches_land_on_a_device(cuda_pool):
+    """On a CPU the networks stay on the host, and take the host's side of each batch."""
+    run(sys.executable, EXAMPLES / "dqn_cartpole.py", "--pool", cuda_pool, "--until", "30", "--episodes", "50",
+        "--steps", "30000", "--seed", 3)
+    status = pool_status(cuda_pool)
+    assert status["iterations"] > 100 and status["jobs"] == 0 and status["held_bytes"] == 0
+
+
 def test_apex_pong__actors_and_a_learner_in_a_pool(store, pool, tmp_path):
     plot = tmp_path / "pong.png"
     run(sys.executable, EXAMPLES / "apex_pong.py", "--store", store, "--actors", 2, "--updates", 12,
