@@ -49,7 +49,7 @@ static int event_share(struct backend_cuda *cuda, uint32_t number)
 {
 	struct cuda_stream *stream = &cuda->streams[number];
 	struct backend_event *event = &cuda->progress->events[number];
-	struct cu_ipc_event handle;
+	struct cu_ipc_event handle = { { 0 } };
 	int err = event_record(cuda, &stream->shared,
 			       CU_EVENT_NO_TIMING_FLAG | CU_EVENT_INTERPROCESS_FLAG,
 			       stream->native);

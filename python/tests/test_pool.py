@@ -236,6 +236,27 @@ def test_child_of_fork_has_no_memory():
     pool.close()
 
 
+def test_park__bytes_come_back_when_others_leave_room():
+    with relive.Pool(name="a", persistent=4 * EXTENT, iteration=EXTENT, device=0) as pool:
+        weights = pool.alloc(2 * EXTENT, np.uint8, lifetime="persistent")
+        weights[:] = 7
+        address = weights.ctypes.data
+        with pool.iteration(), pytest.raises(relive.Busy):
+            pool.park()
+        pool.park()
+        assert held() == 0
+        with pytest.raises(relive.Busy, match="parked"):
+            pool.alloc(1)
+        with relive.Pool(name="b", persistent=8 * EXTENT, device=0) as other:
+            kept = other.alloc(8 * EXTENT, np.uint8, lifetime="persistent")
+            with pytest.raises(relive.Timeout):
+                pool.resume(timeout=0.1)
+            del kept
+        pool.resume()
+        assert (weights == 7).all() and weights.ctypes.data == address
+        del weights
+
+
 def test_landing__batches_are_memory_of_the_pool(filled):
     pool = relive.Pool(name="learner", persistent=EXTENT, iteration=EXTENT)
     assert pool.cuda is None
