@@ -41,7 +41,7 @@ def jobs():
     return {job["job"].partition("/")[2]: job["held_bytes"] for job in relive.Pool.status()["jobs"]}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def broker(tmp_path, monkeypatch):
     program = relive.build_info()["programs"].get("relive-poold")
     fake = pathlib.Path(os.environ.get("RLV_BIN_DIR", "")).parent / "lib" / "fakecuda" / "libcuda.so.1"
@@ -69,7 +69,7 @@ class Allocator:
 
 
 @pytest.fixture
-def torch(monkeypatch):
+def torch(broker, monkeypatch):
     """In place of torch: `alloc` gives memory of the innermost region, an address that the fake driver lets a CPU use."""
     if ON_GPU:
         pytest.skip("a stand-in for torch")
@@ -192,7 +192,7 @@ def test_torch__refuses_memory_that_no_pool_counts(torch, monkeypatch):
 
 
 @pytest.mark.skipif(not ON_GPU, reason="no GPU: RLV_TEST_GPU is not set")
-def test_gpu__a_network_is_the_same_after_a_pause():
+def test_gpu__a_network_is_the_same_after_a_pause(broker):
     torch = pytest.importorskip("torch")
     with relive.torch.MemorySaver(persistent={"weights": 1 << 30}) as saver:
         with saver.region("weights"):

@@ -15,6 +15,7 @@
 #include "device/cuda/calls.h"
 #include "tests/support/fake/fake_cuda.h"
 #include "tests/support/fixture/poold_fixture.h"
+#include "tests/support/fixture/raw_job.h"
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/must.h"
 
@@ -244,6 +245,28 @@ TEST_WITH(give__is_free_when_the_event_of_a_job_is_done, begin, end)
 		assert_int_equal(cu->stream_destroy(natives[i]), CU_OK);
 	assert_int_equal(cu->host_unregister(gate), CU_OK);
 	free(gate);
+}
+
+/* What a job writes on its page in place of an event frees nothing, and the broker goes on. */
+TEST_WITH(give__is_not_free_by_an_event_that_is_none, begin, end)
+{
+	struct backend_progress *page;
+	struct raw_job a, b;
+
+	raw_job_connect(&a);
+	raw_job_connect(&b);
+	page = (struct backend_progress *)(uintptr_t)a.page;
+	must(raw_job_hello(&a, "a", 0), "hello");
+	must(raw_job_hello(&b, "b", 0), "hello");
+	must(raw_job_take(&a, 8), "take");
+	memset(page->events[0].handle, 'x', sizeof(page->events[0].handle));
+	page->events[0].made = 1;
+	must(raw_job_give(&a, 4, 7), "give");
+	expect(raw_job_take(&b, 4), -EAGAIN);
+	atomic_store(&page->reached[0], 7);
+	must(raw_job_take(&b, 4), "take");
+	raw_job_close(&a);
+	raw_job_close(&b);
 }
 
 TEST_WITH(strict__another_job_sees_zeros, begin_strict, end)
