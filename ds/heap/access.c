@@ -206,6 +206,7 @@ void heap_access_reset(struct heap_access *acc)
 	access_end(acc);
 	space_init(&acc->space, acc->heap, acc->owner);
 	memset(acc->cursors, 0, HEAP_CURSORS * sizeof(acc->cursors[0]));
+	heap_ahead_free(acc);
 	acc->copies = NULL;
 	acc->pinned = acc->pin_due = acc->holds_pin = false; /* heap_settle has withdrawn the pin */
 }
@@ -218,4 +219,5 @@ void heap_access_close(struct heap_access *acc)
 	mem_free(acc->cursors);
 	mem_free(acc->stage);
 	mem_free(acc->large);
+	heap_ahead_free(acc);
 }

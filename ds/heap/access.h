@@ -15,6 +15,9 @@
 RLV_MUST_CHECK int heap_access_begin(struct heap_access *acc, struct heap *heap, uint32_t owner,
 				     const struct heap_plane *plane);
 
+/* Forgets the chunks of ranges. */
+void heap_ahead_free(struct heap_access *acc);
+
 /* The next read pins. */
 void heap_access_pin(struct heap_access *acc);
 

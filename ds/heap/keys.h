@@ -87,6 +87,7 @@ struct heap_access {
 	uint64_t batch_ticket;    /* of what follows it; 0 = none */
 	bool holds_pin;           /* a call in place keeps its pin for further puts */
 	uint8_t *large;           /* a value in chunks that was read without memory of the caller */
+	struct heap_ahead *ahead; /* chunks of the value of which ranges were read last: range.c */
 	uint64_t chunk_bytes;     /* put in chunks; the caller clears it */
 	uint64_t window_bytes; /* of chunks under way together, over a wire; 0 = HEAP_WINDOW_BYTES */
 	struct heap_tail tails[HEAP_TAILS];
@@ -141,7 +142,7 @@ static inline uint64_t heap_range_in(const struct heap_range *range, uint64_t by
 /*
  * Reads those bytes of the newest version that the range has: out->ptr and out->len are theirs. Errors: as
  * heap_get. Cost: 1 RT if the cursor is warm and the head unchanged, or the cell has the value; else 2; of a
- * value in chunks 1 more for each window of those that the range is in.
+ * value in chunks 1 more for each window of those that the range is in and that are not here yet.
  */
 RLV_MUST_CHECK int heap_get_range(struct heap_access *acc, const struct chain_key *key,
 				  const struct heap_range *range, const struct heap_room *room,

@@ -11,32 +11,22 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define WINDOW_MOST 64u
 #define HEADERS_AT_ONCE 64u
-#define PAST_BYTES \
-	((uint64_t)2 << 20) /* values from there on are copied past the caches of cores */
 
 /* -------- manifests -------- */
-
-static struct heap_piece *pieces_of(const struct heap_manifest *manifest)
-{
-	return (struct heap_piece *)(uintptr_t)(manifest + 1);
-}
 
 static uint64_t window_bytes(const struct heap_access *acc)
 {
 	return acc->window_bytes ? acc->window_bytes : HEAP_WINDOW_BYTES;
 }
 
-/* How many chunks are read or written in one round trip. */
-static uint32_t window_of(const struct heap_access *acc, uint64_t share)
+uint32_t heap_window(const struct heap_access *acc, uint64_t share)
 {
-	return (uint32_t)min_u64(max_u64(window_bytes(acc) / share, 1), WINDOW_MOST);
+	return (uint32_t)min_u64(max_u64(window_bytes(acc) / share, 1), HEAP_WINDOW_MOST);
 }
 
-/* Reads or writes the chunks of a window; one that is larger than the window by parts, one after the other. */
-static int window_run(const struct heap_access *acc, const struct transport_io *ios, uint32_t n,
-		      bool writes)
+int heap_window_run(const struct heap_access *acc, const struct transport_io *ios, uint32_t n,
+		    bool writes)
 {
 	int (*const run)(struct transport * tr, const struct transport_io *io, size_t count) =
 		writes ? transport_write : transport_read;
@@ -116,12 +106,12 @@ static const uint8_t *large_copy(struct heap_access *acc, struct heap_large *lar
 				 struct runs_at *at, uint32_t i, uint8_t *stage)
 {
 	uint64_t bytes = heap_share(large->bytes, large->share, i);
-	struct heap_piece *piece = &pieces_of(large->manifest)[i];
+	struct heap_piece *piece = &heap_pieces(large->manifest)[i];
 	uint64_t off = large->slots[i].off + sizeof(struct heap_entry);
 	uint8_t *to = acc->in_place && !BARRIER_TSAN ? acc->heap->rows->base + off : stage;
 
 	piece->place = (uint32_t)(large->slots[i].off / 64);
-	piece->crc = runs_copy(at, to, bytes, large->bytes >= PAST_BYTES && to != stage);
+	piece->crc = runs_copy(at, to, bytes, large->bytes >= HEAP_PAST_BYTES && to != stage);
 	if (acc->in_place && to == stage)
 		transport_copy_racy(acc->heap->rows->base + off, stage, align_up(bytes, 8));
 	return to;
@@ -139,7 +129,7 @@ static int large_send(struct heap_access *acc, struct transport_io *ios, uint32_
 
 		for (uint32_t i = 0; i < n; i++)
 			ios[i].region = rows;
-		ret = window_run(acc, ios, n, true);
+		ret = heap_window_run(acc, ios, n, true);
 	}
 	return ret;
 }
@@ -151,9 +141,9 @@ static int large_write(struct heap_access *acc, struct heap_large *large,
 	const struct heap_run whole = { put->value, put->len };
 	struct runs_at at = put->runs ? (struct runs_at){ put->runs, put->n_runs, 0 }
 				      : (struct runs_at){ &whole, 1, 0 };
-	uint32_t window = window_of(acc, large->share);
+	uint32_t window = heap_window(acc, large->share);
 	uint64_t room = align_up(large->share, 8);
-	struct transport_io ios[WINDOW_MOST];
+	struct transport_io ios[HEAP_WINDOW_MOST];
 	int ret = 0;
 
 	if (!heap_access_make_room(acc, min_u64(window, large->n) * room))
@@ -238,45 +228,19 @@ void heap_large_end(struct heap_access *acc, struct heap_large *large, uint32_t 
 
 /* -------- get -------- */
 
-/* Bytes of a value in chunks, and where they go. */
-struct wanted {
-	const struct heap_manifest *manifest;
-	uint64_t bytes; /* of the value */
-	struct heap_range range;
-	uint8_t *to;
-};
-
-/* Gives what is wanted of share i, which is at `from`; returns the checksum of all of it. */
-static uint32_t share_give(struct heap_access *acc, const struct wanted *want, uint32_t i,
-			   const uint8_t *from)
+int heap_chunk_damaged(const struct heap_access *acc, uint32_t i)
 {
-	uint64_t begin = i * want->manifest->share;
-	uint64_t bytes = heap_share(want->bytes, want->manifest->share, i);
-	uint64_t first = max_u64(begin, want->range.offset);
-	uint64_t end = min_u64(begin + bytes, want->range.offset + want->range.len);
-	uint8_t *to = want->to + (first - want->range.offset);
-	uint32_t crc;
-
-	if (end - first == bytes)
-		return want->range.len >= PAST_BYTES ? transport_copy_racy_crc_past(to, from, bytes)
-						     : transport_copy_racy_crc(0, to, from, bytes);
-	if (acc->in_place) {
-		crc = transport_copy_racy_crc(0, acc->stage, from, bytes);
-		from = acc->stage;
-	} else {
-		crc = crc32c(0, from, bytes);
-	}
-	memcpy(to, from + (first - begin), end - first);
-	return crc;
+	return error_set(acc->pinned ? -EBADMSG : -EAGAIN,
+			 "heap %s: chunk %u of a value is damaged", acc->heap->desc.name, i);
 }
 
 /* Reads n shares from `first` on. -EAGAIN: one is not what the manifest says. */
-static int shares_read(struct heap_access *acc, const struct wanted *want, uint32_t first,
+static int shares_read(struct heap_access *acc, const struct heap_wanted *want, uint32_t first,
 		       uint32_t n)
 {
-	const struct heap_piece *pieces = &pieces_of(want->manifest)[first];
+	const struct heap_piece *pieces = &heap_pieces(want->manifest)[first];
 	uint64_t share = want->manifest->share, room = align_up(share, 8);
-	struct transport_io ios[WINDOW_MOST];
+	struct transport_io ios[HEAP_WINDOW_MOST];
 	int ret = 0;
 
 	for (uint32_t i = 0; i < n && !acc->in_place; i++)
@@ -287,37 +251,35 @@ static int shares_read(struct heap_access *acc, const struct wanted *want, uint3
 			.len = (uint32_t)align_up(heap_share(want->bytes, share, first + i), 8),
 		};
 	if (!acc->in_place)
-		ret = window_run(acc, ios, n, false);
+		ret = heap_window_run(acc, ios, n, false);
 	for (uint32_t i = 0; ret == 0 && i < n; i++) {
 		const uint8_t *from = acc->in_place
 					      ? acc->heap->rows->base + heap_piece_off(&pieces[i]) +
 							sizeof(struct heap_entry)
 					      : acc->stage + i * room;
+		uint64_t bytes = heap_share(want->bytes, share, first + i);
+		uint8_t *to = want->to + (first + i) * share;
+		uint32_t crc = want->bytes >= HEAP_PAST_BYTES
+				       ? transport_copy_racy_crc_past(to, from, bytes)
+				       : transport_copy_racy_crc(0, to, from, bytes);
 
-		if (share_give(acc, want, first + i, from) != pieces[i].crc)
-			ret = error_set(acc->pinned ? -EBADMSG : -EAGAIN,
-					"heap %s: chunk %u of a value is damaged",
-					acc->heap->desc.name, first + i);
+		if (crc != pieces[i].crc)
+			ret = heap_chunk_damaged(acc, first + i);
 	}
 	return ret;
 }
 
-/* Reads the shares that the range is in. Over a wire they pass through the stage, in place those of which
-   only a part is wanted. */
-static int large_read(struct heap_access *acc, const struct wanted *want)
+/* Reads all shares. Over a wire they pass through the stage. */
+static int large_read(struct heap_access *acc, const struct heap_wanted *want)
 {
 	uint64_t share = want->manifest->share;
-	uint32_t first = (uint32_t)(want->range.offset / share);
-	uint32_t end = (uint32_t)div_up(want->range.offset + want->range.len, share);
-	uint32_t window = window_of(acc, share);
-	uint64_t staged = acc->in_place ? want->range.len < want->bytes
-					: min_u64(window, end - first);
+	uint32_t window = heap_window(acc, share), n = want->manifest->n;
 	int ret = 0;
 
-	if (!heap_access_make_room(acc, staged * align_up(share, 8)))
+	if (!acc->in_place && !heap_access_make_room(acc, min_u64(window, n) * align_up(share, 8)))
 		ret = error_set(-ENOMEM, "get: cannot allocate memory for chunks");
-	for (; ret == 0 && first < end; first += window)
-		ret = shares_read(acc, want, first, (uint32_t)min_u64(window, end - first));
+	for (uint32_t first = 0; ret == 0 && first < n; first += window)
+		ret = shares_read(acc, want, first, (uint32_t)min_u64(window, n - first));
 	return ret;
 }
 
@@ -338,7 +300,7 @@ int heap_large_get(struct heap_access *acc, const struct chain_key *key,
 		   const struct heap_range *range, const struct heap_room *room,
 		   struct heap_value *out)
 {
-	struct wanted want = { 0 };
+	struct heap_wanted want = { .hash = key->hash };
 	struct heap_manifest *manifest;
 	int ret = 0;
 
@@ -355,6 +317,7 @@ int heap_large_get(struct heap_access *acc, const struct chain_key *key,
 		return error_set(-ENOMEM, "get: cannot allocate memory for a manifest");
 	want.manifest = memcpy(manifest, out->ptr, out->len);
 	want.bytes = out->large;
+	want.version = out->version;
 	want.range.offset = range ? range->offset : 0;
 	want.range.len = range ? heap_range_in(range, out->large) : out->large;
 	out->ptr = NULL;
@@ -363,7 +326,8 @@ int heap_large_get(struct heap_access *acc, const struct chain_key *key,
 								       that it is too small */
 		ret = large_room(acc, room, out->len, &want.to);
 		if (ret == 0)
-			ret = large_read(acc, &want);
+			ret = want.range.len < want.bytes ? heap_range_read(acc, &want)
+							  : large_read(acc, &want);
 		out->ptr = want.to;
 	}
 	mem_free(manifest);

@@ -17,6 +17,37 @@
 
 #include "ds/heap/find.h"
 
+#define HEAP_WINDOW_MOST 64u /* chunks */
+#define HEAP_PAST_BYTES \
+	((uint64_t)2 << 20) /* values from there on are copied past the caches of cores */
+
+static inline struct heap_piece *heap_pieces(const struct heap_manifest *manifest)
+{
+	return (struct heap_piece *)(uintptr_t)(manifest + 1);
+}
+
+/* How many chunks are read or written in one round trip. */
+uint32_t heap_window(const struct heap_access *acc, uint64_t share);
+
+/* Reads or writes the chunks of a window; one that is larger than the window by parts, one after the other. */
+RLV_MUST_CHECK int heap_window_run(const struct heap_access *acc, const struct transport_io *ios,
+				   uint32_t n, bool writes);
+
+/* Chunk i is not what the manifest says: -EBADMSG; without a pin it may have been replaced: -EAGAIN. */
+RLV_MUST_CHECK int heap_chunk_damaged(const struct heap_access *acc, uint32_t i);
+
+/* Bytes of a value in chunks, and where they go. */
+struct heap_wanted {
+	const struct heap_manifest *manifest; /* of n chunks */
+	uint64_t hash, version;               /* of the key, and of its value */
+	uint64_t bytes;                       /* of the value */
+	struct heap_range range;
+	uint8_t *to;
+};
+
+/* Reads the chunks that the range is in, but for those that are here already, and at times the next ones. As heap_get_range. */
+RLV_MUST_CHECK int heap_range_read(struct heap_access *acc, const struct heap_wanted *want);
+
 /* A large value on its way in. */
 struct heap_large {
 	struct heap_manifest *manifest; /* with its pieces */

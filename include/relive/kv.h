@@ -176,7 +176,8 @@ RLV_CHECKED int rlv_kv_get(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_k
  * value. Of a value that is longer than an extent it reads only the chunks that the range is in, and checks
  * each; others it reads whole. Errors: as rlv_kv_get; -ERANGE: value->room is smaller than value->len. Thread:
  * owner. Cost: 1 RT, or 2, as rlv_kv_get; of a value longer than an extent 1 RT more for each 16 MiB of the
- * chunks that the range is in. Of another mode than clover as rlv_kv_get.
+ * chunks that the range is in and that the handle does not have: it keeps those that it read last, up to 16 MiB of one value of each part, and
+ * where ranges follow each other over a wire it reads the next ones ahead. Of another mode than clover as rlv_kv_get.
  */
 RLV_CHECKED int rlv_kv_get_range(struct rlv_kv *kv, struct rlv_bytes key, uint64_t offset,
 				 uint64_t len, struct rlv_kv_value *value);
