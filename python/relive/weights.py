@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,39 @@ class Generation(Mapping[str, np.ndarray]):
         return "<relive.Generation version %d, %d tensors>" % (self.version, len(self))
 
 
+class Stream(Iterator[tuple[str, np.ndarray]]):
+    """Names and arrays of one version, each when it is there, while others are on their way: first what was published
+    first. :meth:`Weights.stream` returns it. Arrays are as those of a :class:`Generation`: read-only, checked, and the same as long as they
+    are referenced.
+
+    Nothing is held in the store between two arrays. If the version is dropped before all were read,
+    the next one raises :class:`relive.Busy`; the arrays before it stay right, and the others never come. When all were given,
+    ``fetch`` returns the same version without another read.
+    """
+
+    def __init__(self, core: Any, found: Any, ready: int) -> None:
+        self._core, self._ready, self._given = core, ready, 0
+        generation = Generation(found) if found else None
+        self._memory = found[0] if found else None
+        self._items = list(generation.items()) if generation else []
+        #: The version, or None if there was none in time.
+        self.version = generation.version if generation else None
+
+    def __next__(self) -> tuple[str, np.ndarray]:
+        if self._given == len(self._items):
+            raise StopIteration
+        if self._given == self._ready:
+            self._ready = self._core.more(self._memory, self._ready)
+        self._given += 1
+        return self._items[self._given - 1]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self):
+        return "<relive.Stream version %s, %d of %d tensors given>" % (self.version, self._given, len(self))
+
+
 class Weights(Handle):
     """A handle of weights. :meth:`relive.Store.create_weights` and :meth:`relive.Store.weights` return it.
 
@@ -86,7 +119,8 @@ class Weights(Handle):
         self._core = core
 
     def publish(self, tensors: Any, version: int, *, dtype: str | None = None, finite: bool = False,
-                anchor: bool = False, new_tree: bool = False) -> None:
+                anchor: bool = False, new_tree: bool = False,
+                priority: Callable[[str], Any] | None = None) -> None:
         """Publishes all tensors as one version: every reader sees all of it or nothing.
 
         :param tensors: a dict from names to arrays: of numpy, JAX or torch (a ``state_dict``). Dicts, lists
@@ -96,13 +130,15 @@ class Weights(Handle):
         :param finite: refuse NaN and infinity.
         :param anchor: store all tensors, also where few elements have changed.
         :param new_tree: names, dtypes and shapes may differ from the version before.
+        :param priority: a function of a tensor's name: those with the lowest results come first, so readers get them first; equal ones
+            stay in their order. None = the order of ``tensors``. The same for all versions.
         :raises AlreadyExists: that version, or a newer one, was published before.
         :raises Busy: another handle published meanwhile.
         :raises InvalidArgument: another tree than before; not finite; or larger than the weights' ``bytes``.
         :raises NoSpace: the heap is full.
         """
         flags = _ANCHOR * anchor | _NEW_TREE * new_tree | _FINITE * finite
-        _publish(self._core, tensors, version, dtype, flags)
+        _publish(self._core, _ordered(tensors, priority), version, dtype, flags)
 
     def fetch(self, newer_than: int = 0, timeout: float | None = 0, *,
               into: Any = None) -> Generation | None:
@@ -136,6 +172,24 @@ class Weights(Handle):
             if found is not None:
                 return Generation(found)
         return None
+
+    def stream(self, newer_than: int = 0, timeout: float | None = 0) -> Stream:
+        """Returns the arrays of the newest version one by one, as they arrive, if it is above ``newer_than``; else waits for one. There are
+        none when the time is over::
+
+            for name, array in weights.stream(newer_than=have):
+                parameters[name].copy_(torch.from_numpy(array))
+
+        Reads bring as many bytes as :meth:`limit` says, 16 MiB without it. A version that is made from deltas comes at once, as its check is of
+        all.
+
+        :param timeout: seconds; None = for ever.
+        """
+        for left in _slices(timeout):
+            begun = self._core.begin(newer_than, left)
+            if begun is not None:
+                return Stream(self._core, *begun)
+        return Stream(self._core, None, 0)
 
     def get(self, version: int) -> Generation:
         """Returns that version.
@@ -182,14 +236,15 @@ class Shards(Handle):
         self._core = core
 
     def publish(self, tensors: Any, version: int, *, dtype: str | None = None, finite: bool = False,
-                anchor: bool = False, new_tree: bool = False) -> None:
-        """Publishes the tensors of this handle's rank, as :meth:`Weights.publish` does.
+                anchor: bool = False, new_tree: bool = False,
+                priority: Callable[[str], Any] | None = None) -> None:
+        """Publishes the tensors of this handle's rank, as :meth:`Weights.publish` does, with the same options.
 
         :raises Busy: the slowest rank is ``keep`` versions behind.
         :raises InvalidArgument: the handle only reads.
         """
         flags = _ANCHOR * anchor | _NEW_TREE * new_tree | _FINITE * finite
-        _publish(self._core, tensors, version, dtype, flags)
+        _publish(self._core, _ordered(tensors, priority), version, dtype, flags)
 
     def fetch(self, newer_than: int = 0, timeout: float | None = 0) -> list[Generation] | None:
         """Returns the newest version that all ranks have, if it is above ``newer_than``: a :class:`Generation` of each
@@ -209,8 +264,13 @@ class Shards(Handle):
 
 
 def _publish(core, tensors, version, dtype, flags):
-    items = [_tensor(name, value, dtype) for name, value in _flatten(tensors, "")]
-    core.publish(items, version, flags)
+    core.publish([_tensor(name, value, dtype) for name, value in tensors], version, flags)
+
+
+def _ordered(tensors, priority):
+    """Returns the leaves of nested dicts, lists and tuples with their names, as readers get them."""
+    leaves = _flatten(tensors, "")
+    return leaves if priority is None else sorted(leaves, key=lambda leaf: priority(leaf[0]))
 
 
 def _slices(timeout):

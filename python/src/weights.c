@@ -206,6 +206,47 @@ static PyObject *weights_fetch(PyObject *object, PyObject *args)
 	return ret ? error_raise(ret) : generation_wrap(&got, map ? object : NULL);
 }
 
+/* begin(newer_than, ns): (as generation_wrap, how many arrays are ready), or None when the time is over. */
+static PyObject *weights_begin(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	struct rlv_generation got = RLV_GENERATION_INIT;
+	unsigned long long than;
+	long long timeout_ns;
+	PyObject *found;
+	uint32_t ready;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "KL", &than, &timeout_ns) || handle_enter(self))
+		return NULL;
+	ret = rlv_weights_begin(self->weights, than, timeout_ns, &got, &ready);
+	handle_leave(self);
+	if (ret == -ETIMEDOUT)
+		return Py_NewRef(Py_None);
+	if (ret)
+		return error_raise(ret);
+	found = generation_wrap(&got);
+	return found ? Py_BuildValue("NI", found, ready) : NULL;
+}
+
+/* more(generation, ready): how many arrays are ready then. */
+static PyObject *weights_more(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	PyObject *generation;
+	unsigned ready;
+	uint32_t now;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "O!I", generation_type, &generation, &ready) ||
+	    handle_enter(self))
+		return NULL;
+	now = ready;
+	ret = rlv_weights_more(self->weights, &((struct generation *)generation)->of, &now);
+	handle_leave(self);
+	return ret ? error_raise(ret) : PyLong_FromUnsignedLong(now);
+}
+
 /* get(version): as generation_wrap. */
 static PyObject *weights_get(PyObject *object, PyObject *args)
 {
@@ -376,6 +417,8 @@ static PyMethodDef methods[] = {
 	{ "close", handle_close, METH_NOARGS, NULL },
 	{ "publish", tensors_publish, METH_VARARGS, NULL },
 	{ "fetch", weights_fetch, METH_VARARGS, NULL },
+	{ "begin", weights_begin, METH_VARARGS, NULL },
+	{ "more", weights_more, METH_VARARGS, NULL },
 	{ "get", weights_get, METH_VARARGS, NULL },
 	{ "watch", weights_watch, METH_VARARGS, NULL },
 	{ "limit", weights_limit, METH_VARARGS, NULL },

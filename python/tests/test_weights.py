@@ -316,3 +316,74 @@ def test_map_of_an_embedded_store(store):
     with pytest.raises(relive.Unsupported):
         weights.map()
     weights.close()
+def layers(version):
+    return {"layers/%d" % i: np.full(30_000, version * 100 + i, np.float32) for i in range(12)}
+
+
+def first_number(name):
+    return int(name.split("/")[1])
+
+
+def test_stream(store):
+    """A stream gives every tensor of one version, in order."""
+    learner = store.create_weights("policy", 2 << 20, anchor_every=8)
+    actor = store.weights("policy")
+    actor.limit(1 << 16)
+    nothing = actor.stream()
+    assert nothing.version is None and list(nothing) == [] and len(nothing) == 0
+    learner.publish(layers(1), 1)
+    stream = actor.stream()
+    assert stream.version == 1 and len(stream) == 12
+    given = list(stream)
+    assert [name for name, _ in given] == list(layers(1))
+    for name, array in given:
+        assert np.array_equal(array, layers(1)[name]) and not array.flags.writeable
+    assert actor.info()["fetched"] == 1
+    again = actor.fetch()
+    assert np.shares_memory(again["layers/0"], given[0][1])
+    changed = layers(1)
+    changed["layers/3"][7] = 0
+    learner.publish(changed, 2)
+    assert np.array_equal(dict(actor.stream(newer_than=1))["layers/3"], changed["layers/3"])
+    assert actor.info()["deltas"] == 1
+    assert list(actor.stream(newer_than=2, timeout=0.01)) == []
+
+
+def test_stream_of_a_version_that_is_dropped(store):
+    learner = store.create_weights("policy", 2 << 20, keep=1, anchor_every=1)
+    actor = store.weights("policy")
+    actor.limit(1 << 16)
+    learner.publish(layers(1), 1)
+    stream = actor.stream()
+    first = [next(stream) for _ in range(2)]
+    for version in range(2, 8):
+        learner.publish(layers(version), version)
+    with pytest.raises(relive.Busy, match="dropped"):
+        first += stream
+    assert 2 <= len(first) < 12
+    for name, array in first:
+        assert np.array_equal(array, layers(1)[name])
+    with pytest.raises(relive.Busy, match="dropped"):
+        next(stream)
+    new = actor.stream()
+    arrays = dict(new)
+    assert new.version == 7 and np.array_equal(arrays["layers/11"], layers(7)["layers/11"])
+    actor.close()
+    assert np.array_equal(first[0][1], layers(1)["layers/0"])
+    with pytest.raises(relive.Closed):
+        next(stream)
+
+
+def test_priority(store):
+    weights = store.create_weights("policy", 2 << 20)
+    by_name = dict(sorted(layers(1).items()))
+    assert list(by_name)[1] == "layers/1" and list(by_name)[2] == "layers/10"
+    weights.publish(by_name, 1, priority=first_number)
+    assert list(weights.fetch()) == ["layers/%d" % i for i in range(12)]
+    assert [name for name, _ in weights.stream()] == list(layers(1))
+    with pytest.raises(relive.InvalidArgument, match="order"):
+        weights.publish(by_name, 2)
+    weights.publish(by_name, 2, priority=lambda name: -first_number(name), new_tree=True)
+    assert next(iter(weights.fetch())) == "layers/11"
+    weights.publish(by_name, 3, priority=lambda name: first_number(name) % 2 == 0, new_tree=True)
+    assert list(weights.fetch())[:3] == ["layers/1", "layers/11", "layers/3"]  # equal ones in their order
