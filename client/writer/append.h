@@ -12,9 +12,10 @@
 #include "ds/ring/ring.h"
 
 #define WRITER_ROOM UINT32_MAX
-#define WRITER_CHUNK TRANSPORT_VECTOR  /* most rows per round of an append */
-#define WRITER_STREAM_LEAST 2048       /* bytes of a value that is written past the cache */
-#define STREAM_META (2 * WRITER_CHUNK) /* rows in a stream's meta beside the last window_max-1 */
+#define WRITER_CHUNK TRANSPORT_VECTOR     /* most rows per round of an append */
+#define WRITER_STREAM_LEAST 2048          /* bytes of a value that is written past the cache */
+#define COURSE_CALM_MOST (UINT32_MAX / 2) /* far from UINT32_MAX, which no number of calm rows is */
+#define STREAM_META (2 * WRITER_CHUNK)    /* rows in a stream's meta beside the last window_max-1 */
 
 /* Metadata of a row, kept until every window that covers it is complete. */
 struct row_meta {
@@ -23,27 +24,30 @@ struct row_meta {
 	double *td; /* negative = none given */
 };
 
+/* Where the next row of a stream is. */
+struct row_course {
+	uint32_t step; /* in its episode */
+	uint32_t calm; /* rows before it that have no flags, up to the last that has; at most COURSE_CALM_MOST */
+	bool in_episode;
+};
+
 /*
  * One environment. A call that fails before it publishes leaves `used` as it was, and its rows are written
  * again.
  */
 struct stream {
 	struct block blk;
-	bool direct; /* its rows are built in place */
+	uint8_t *next; /* row of the block, built in place; NULL: its rows are staged */
 	struct row_meta meta;
 	uint32_t past; /* where the last window_max-1 rows are in meta; those of the call in progress follow */
-	uint32_t calm; /* last rows that have no flags */
-	uint8_t *head; /* the last window_max-1 rows, unless they can be had from a direct block */
+	uint8_t *head; /* the last window_max-1 rows, unless they lie before `next` */
 	bool has_past; /* there are any */
-	uint32_t step; /* of the next row in its episode */
-	bool in_episode;
-	bool open_window;   /* rows since the last completion: end_episode has work */
-	bool to_place;      /* its planned rows are not placed yet */
-	uint32_t planned;   /* rows of the call in progress that are not in a block yet */
-	uint32_t staged;    /* where they begin in the writer's stage */
-	uint32_t plan_step; /* step, calm and in_episode after them */
-	uint32_t plan_calm;
-	bool plan_in_episode;
+	struct row_course course;
+	bool open_window; /* rows since the last completion: end_episode has work */
+	bool to_place;    /* its planned rows are not placed yet */
+	uint32_t planned; /* rows of the call in progress that are not in a block yet */
+	uint32_t staged;  /* where they begin in the writer's stage */
+	struct row_course planned_course; /* after them */
 };
 
 struct view_items {
@@ -68,7 +72,7 @@ struct rlv_writer {
 	bool dead;          /* fenced, and no time for another slot */
 	uint32_t waits_for; /* the view whose limiter refused last, or WRITER_ROOM */
 	int64_t timeout_ns;
-	struct mem stage; /* rows under construction where not direct */
+	struct mem stage; /* rows under construction that are not built in place */
 	struct admission admissions[RING_MAX_VIEWS];
 	struct view_items items[RING_MAX_VIEWS];
 	uint32_t admitted[RING_MAX_VIEWS]; /* items of the call in progress */
@@ -170,8 +174,7 @@ RLV_MUST_CHECK int stream_close_block(struct stream *st);
 /* Where the stream's next rows are built. */
 static inline uint8_t *stream_rows(const struct rlv_writer *w, const struct stream *st)
 {
-	return st->direct ? ring_row(&st->blk, st->blk.used)
-			  : w->stage.ptr + (size_t)st->staged * w->h.desc->row_bytes;
+	return st->next ? st->next : w->stage.ptr + (size_t)st->staged * w->h.desc->row_bytes;
 }
 
 /* The stream's last window_max-1 rows, and those of the call in progress. */
@@ -199,7 +202,7 @@ void writer_drop_blocks(struct rlv_writer *w, const struct access *acc);
 void writer_seal_row(const struct table_desc *desc, uint8_t *row);
 
 /* Keeps the stream's last window_max-1 rows in st->head, after n rows were staged; for streams
-   that are not direct. */
+   whose rows are. */
 void writer_keep_head(const struct rlv_writer *w, struct stream *st, uint32_t n);
 
 #endif

@@ -72,18 +72,19 @@ static int writer_place_shard(struct rlv_writer *w, const struct append_batch *p
 	struct shard_change *ch = &w->changes[w->n_changes];
 	struct access *acc = put->streams[first].blk.acc;
 	uint32_t n_views = w->h.desc->n_views, rows_before = w->n_rows, n;
+	uint32_t placed = 0;
 	int ret = 0;
 
-	w->n_placed = 0;
 	for (uint32_t i = first; ret == 0 && i < put->n; i++) {
 		struct stream *st = &put->streams[i];
 
 		if (!st->to_place || st->blk.acc != acc)
 			continue;
 		st->to_place = false;
-		w->placed[w->n_placed++] = st;
-		ret = st->direct ? 0 : writer_send_rows(w, st);
+		w->placed[placed++] = st;
+		ret = st->next ? 0 : writer_send_rows(w, st);
 	}
+	w->n_placed = placed;
 	for (uint32_t v = 0; v < n_views; v++)
 		writer_collect_items(w, v);
 	n = w->n_rows - rows_before;
@@ -111,7 +112,7 @@ static uint32_t writer_build(struct rlv_writer *w, const struct append_batch *pu
 	for (uint32_t from = 0, to; from < put->n; from = to) {
 		to = from;
 		while (to < put->n && streams[to].planned &&
-		       streams[to].direct == streams[from].direct) {
+		       !streams[to].next == !streams[from].next) {
 			streams[to].staged = to;
 			streams[to++].to_place = true;
 		}
@@ -215,38 +216,43 @@ static int writer_publish(struct rlv_writer *w)
 
 /* -------- the whole -------- */
 
+/* Has the lines of the stream's next rows loaded, which have left the cache: the next call of this size
+   writes them. */
+static inline void stream_prefetch_rows(const struct stream *st, uint64_t bytes)
+{
+	const uint8_t *end = st->next + min_u64(bytes, 4096);
+
+	for (const uint8_t *line = st->next; line < end; line += WIRE_LINE)
+		__builtin_prefetch(line, 1);
+}
+
 /* Makes the published rows of the call their streams' past, and moves the streams on in their
    blocks; lost: but not the rows of a lost shard, which stay planned. */
 static void writer_advance(struct rlv_writer *w, const struct append_batch *put, bool lost)
 {
 	const struct table_desc *desc = w->h.desc;
-	const size_t most = 4096;
+	const bool soon = desc->row_bytes < WRITER_STREAM_LEAST;
 
 	for (struct stream *st = put->streams; st < put->streams + put->n; st++) {
 		uint32_t n = st->planned;
-		const uint8_t *next;
-		size_t bytes;
 
 		if (!n || (lost && (!st->blk.acc || access_is_broken(st->blk.acc))))
 			continue;
 		st->past += n;
 		if (st->past > STREAM_META - WRITER_CHUNK)
 			stream_rewind_meta(w, st);
-		if (!st->direct)
-			writer_keep_head(w, st, n);
 		st->blk.used += n;
-		st->step = st->plan_step;
-		st->calm = st->plan_calm;
-		st->in_episode = st->plan_in_episode;
+		st->course = st->planned_course;
 		st->open_window = true;
 		st->planned = 0;
-		if (!st->direct || desc->row_bytes >= WRITER_STREAM_LEAST)
+		if (!st->next) {
+			writer_keep_head(w, st, n);
 			continue;
-		/* The next call of this size will write these lines: they have left the cache. */
-		next = ring_row(&st->blk, st->blk.used);
-		bytes = min_u64(min_u64(n, desc->block - st->blk.used) * desc->row_bytes, most);
-		for (const uint8_t *line = next; line < next + bytes; line += WIRE_LINE)
-			__builtin_prefetch(line, 1);
+		}
+		st->next += (size_t)n * desc->row_bytes;
+		n = n < desc->block - st->blk.used ? n : desc->block - st->blk.used;
+		if (soon)
+			stream_prefetch_rows(st, (uint64_t)n * desc->row_bytes);
 	}
 }
 

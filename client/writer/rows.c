@@ -83,9 +83,20 @@ static void column_scatter(const struct row_run *run, uint32_t offset, const uin
 	}
 }
 
+/* Writes a row's tail in whole words, each from a register: one put together in memory would wait for its
+   parts. */
+static inline void write_tail(uint8_t *to, uint64_t version_step, uint64_t stream_flags,
+			      uint64_t gen)
+{
+	static_assert(sizeof(struct row_tail) == 3 * sizeof(uint64_t), "a tail is three words");
+	memcpy(to, &version_step, 8);
+	memcpy(to + 8, &stream_flags, 8);
+	memcpy(to + 16, &gen, 8);
+}
+
 /* Writes the tails of a stream's planned rows. */
-static void stream_write_tails(const struct rlv_writer *w, const struct stream *st,
-			       uint64_t version, uint8_t *rows)
+static inline void stream_write_tails(const struct rlv_writer *w, const struct stream *st,
+				      uint64_t version, uint8_t *rows)
 {
 	const uint16_t *flags = stream_meta(st).flags + head_rows(w);
 	const uint32_t *steps = stream_meta(st).steps + head_rows(w);
@@ -94,16 +105,9 @@ static void stream_write_tails(const struct rlv_writer *w, const struct stream *
 	size_t row_bytes = w->h.desc->row_bytes;
 	uint32_t n = st->planned; /* rows that are written do not change it */
 
-	/* In whole words, each from a register: a tail put together in memory would wait for its parts. */
-	static_assert(sizeof(struct row_tail) == 3 * sizeof(uint64_t), "a tail is three words");
-	for (uint32_t i = 0; i < n; i++, to += row_bytes) {
-		uint64_t version_step = (uint64_t)steps[i] << 32 | version;
-		uint64_t stream_flags = (uint64_t)flags[i] << 16 | stream;
-
-		memcpy(to, &version_step, 8);
-		memcpy(to + 8, &stream_flags, 8);
-		memcpy(to + 16, &gen, 8);
-	}
+	for (uint32_t i = 0; i < n; i++, to += row_bytes)
+		write_tail(to, (uint64_t)steps[i] << 32 | version,
+			   (uint64_t)flags[i] << 16 | stream, gen);
 }
 
 /* Column by column over all streams: what is to be known of a column is found once. A row's tail comes
@@ -115,7 +119,7 @@ void writer_build_rows(struct rlv_writer *w, const struct append_batch *put, uin
 	const struct rlv_steps *steps = put->src.steps;
 	const struct stream *streams = put->streams;
 	bool crc = desc->flags & TABLE_ROW_CRC; /* which reads the rows now */
-	struct row_run run = { .at = w->at, .past_cache = streams[from].direct && !crc };
+	struct row_run run = { .at = w->at, .past_cache = streams[from].next && !crc };
 	size_t first = put->src.first + from;
 	uint64_t version = steps ? steps->policy_version : 0;
 

@@ -81,12 +81,12 @@ void writer_keep_head(const struct rlv_writer *w, struct stream *st, uint32_t n)
 /* The stream's last window_max-1 rows, or NULL if it has none yet. */
 static const uint8_t *stream_last_rows(const struct rlv_writer *w, const struct stream *st)
 {
-	if (st->blk.acc && st->direct)
-		return ring_row(&st->blk, st->blk.used - head_rows(w));
+	if (st->blk.acc && st->next)
+		return st->next - (size_t)head_rows(w) * w->h.desc->row_bytes;
 	return st->has_past ? st->head : NULL;
 }
 
-/* Copies the stream's last window_max-1 rows to st->head, for a next block that is not direct,
+/* Copies the stream's last window_max-1 rows to st->head, for a next block whose rows are staged,
    or none. A stream without rows saves filler rows. */
 static void stream_save_head(const struct rlv_writer *w, struct stream *st)
 {
@@ -217,7 +217,7 @@ int writer_room(struct rlv_writer *w, struct stream *st)
 		stream_save_head(w, st);
 	ret = stream_close_block(st);
 	st->blk = next;
-	st->direct = access_is_direct(acc);
+	st->next = access_is_direct(acc) ? ring_row(&next, next.used) : NULL;
 	st->has_past = true;
 	return ret;
 }

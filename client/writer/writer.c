@@ -168,7 +168,7 @@ static int writer_complete(struct rlv_writer *w, uint32_t stream)
 		ret = writer_fill(w, stream, missing);
 	if (ret == 0) {
 		st->open_window = false;
-		st->in_episode = false;
+		st->course.in_episode = false;
 	}
 	return ret;
 }

@@ -129,11 +129,11 @@ TEST(writer_put__rows_of_a_refused_call_are_planned_anew)
 	uint32_t refused;
 
 	assert_int_equal(put(rig, 12, &refused), -EAGAIN);
-	assert_int_equal(st->step, 0);
-	assert_false(st->in_episode);
+	assert_int_equal(st->course.step, 0);
+	assert_false(st->course.in_episode);
 	assert_int_equal(put(rig, 6, &refused), 0);
-	assert_int_equal(st->step, 6);
-	assert_true(st->in_episode);
+	assert_int_equal(st->course.step, 6);
+	assert_true(st->course.in_episode);
 	assert_int_equal(st->planned, 0);
 	close_rig(rig);
 }
@@ -173,6 +173,25 @@ TEST(writer_put__rows_one_by_one_make_the_items_of_rows_at_once)
 		assert_int_equal(stream_meta(&st[0]).flags[i], stream_meta(&st[1]).flags[i]);
 		assert_int_equal(stream_meta(&st[0]).steps[i], stream_meta(&st[1]).steps[i]);
 	}
+	close_rig(rig);
+}
+
+/* The number of rows that always make an item of a view with a period is UINT32_MAX. */
+TEST(writer_put__an_endless_episode_has_items_at_its_period_only)
+{
+	const struct rlv_view view = { .stack = 2, .period = 4, .selector = RLV_UNIFORM };
+	struct rig *rig = open_rig(&view, 1, 1);
+	struct stream *st = &rig->writer->streams[0];
+	uint64_t before;
+	uint32_t refused;
+
+	assert_int_equal(put(rig, 4, &refused), 0);
+	before = replay_info(rig->fx.table).views[0].inserted;
+	st->course.calm = COURSE_CALM_MOST - 2;
+	for (uint32_t i = 0; i < 8; i++)
+		assert_int_equal(put(rig, 1 + i % 3, &refused), 0);
+	assert_int_equal(st->course.calm, COURSE_CALM_MOST);
+	assert_int_equal(replay_info(rig->fx.table).views[0].inserted - before, 15 / 4);
 	close_rig(rig);
 }
 
