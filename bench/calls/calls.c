@@ -1,6 +1,6 @@
 /*
- * calls.c - append, sample and update, and puts and gets, in one thread; bench/calls/run counts their
- * instructions.
+ * calls.c - appends of one environment and of 64, sample and update, and puts and gets, in one thread;
+ * bench/calls/run counts their instructions.
  *
  * CartPole-like steps in `embed:`, batches of 256 with weights, 1-step returns. All randomness is
  * seeded, so that two runs execute the same instructions except for addresses. Values of 1 KiB, the keys in turn;
@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #define STEPS 64u
+#define ENVS 64u
 #define BATCH 256u
 #define KEYS 4096u
 #define KEYS_AT_ONCE 64u
@@ -42,6 +43,39 @@ static int calls_append(struct rlv_writer *writer, uint32_t n, uint32_t round)
 	steps.columns = columns;
 	steps.flags = flags;
 	return check(rlv_writer_append(writer, 0, &steps, NULL), "append");
+}
+
+/* Appends one step of each of many environments; none ends an episode. */
+static int calls_vector(struct rlv_store *store)
+{
+	static const struct rlv_column columns[] = {
+		{ "obs", RLV_F32, RLV_OBS, 1, { 17 } },
+		{ "action", RLV_F32, RLV_PLAIN, 1, { 6 } },
+		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
+	};
+	static const float obs[ENVS][17], action[ENVS][6], reward[ENVS];
+	const void *values[] = { obs, action, reward };
+	struct rlv_table_opts table_opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
+	struct rlv_steps steps = RLV_STEPS_INIT;
+	struct rlv_table *table;
+	struct rlv_writer *writer;
+	int ret = 0;
+
+	table_opts.n_columns = 3;
+	table_opts.columns = columns;
+	table_opts.capacity = 65536;
+	table_opts.max_writers = opts.streams = steps.n = ENVS;
+	steps.columns = values;
+	if (check(rlv_table_create(store, "vector", &table_opts, &table), "create") ||
+	    check(rlv_writer_open(table, &opts, &writer), "writer"))
+		return -1;
+	for (uint32_t i = 0; ret == 0 && i < 512; i++)
+		ret = check(rlv_writer_append_vector(writer, &steps), "append");
+	return ret || check(rlv_writer_close(&writer), "close") ||
+			       check(rlv_table_close(&table), "close")
+		       ? -1
+		       : 0;
 }
 
 static int calls_learn(struct rlv_sampler *sampler, uint32_t round)
@@ -138,7 +172,7 @@ int main(void)
 		ret = calls_append(writer, 1, i);
 	for (uint32_t i = 0; ret == 0 && i < 64; i++)
 		ret = calls_learn(sampler, i);
-	if (ret || calls_heap(store))
+	if (ret || calls_vector(store) || calls_heap(store))
 		return 1;
 	if (check(rlv_sampler_close(&sampler), "close") ||
 	    check(rlv_writer_close(&writer), "close") || check(rlv_table_close(&table), "close"))
