@@ -106,7 +106,7 @@ static void free_limbo(const struct space *space, struct space_extent *extent)
 	extent->n_limbo = 0;
 	for (uint32_t i = first; i != NONE; i = next) {
 		next = extent->slots[i];
-		if (slot_is_held(space, extent, i))
+		if (space->n_holds && slot_is_held(space, extent, i))
 			limbo_slot(extent, i);
 		else
 			free_slot(extent, i);
@@ -223,10 +223,15 @@ static int space_add_hold(struct space *space, uint64_t word)
 static int space_take_line(struct space *space, const struct heap_pin *line, bool ours,
 			   uint64_t *least_inout)
 {
+	uint64_t any = 0;
 	int ret = 0;
 
 	if (line->pin.raw && !ours)
 		*least_inout = min_u64(*least_inout, line->pin.raw);
+	for (uint32_t i = 0; i < HEAP_HOLDS; i++)
+		any |= line->holds[i].raw;
+	if (!any)
+		return 0;
 	for (uint32_t i = 0; ret == 0 && i < HEAP_HOLDS; i++) {
 		uint64_t hold = line->holds[i].raw;
 
