@@ -34,6 +34,8 @@ static const struct arg_option options[] = {
 	{ "actors", "N", "processes that fetch (default 1)", &parsed.config.actors, ARG_COUNT32 },
 	{ "fresh", NULL, "leave the pages of the store's memory to the first generations",
 	  &parsed.config.fresh, ARG_FLAG },
+	{ "view", NULL, "actors map generations where the publisher put them", &parsed.config.view,
+	  ARG_FLAG },
 	{ "codec", NULL, "deltas alone, without a store", &parsed.codec, ARG_FLAG },
 	{ "store", "NAME",
 	  "store to use, by name or URI (default: a private store). Its\nheap `bench-weights` is "

@@ -76,10 +76,14 @@ static void actor_begin(struct worker *worker)
 /* Copies the generation as memcpy does; what that takes. */
 static uint64_t actor_memcpy(struct weights_actor *actor)
 {
-	uint64_t start = time_wall_ns();
+	uint64_t start = time_wall_ns(), at = 0;
 
-	memcpy(actor->copy.ptr, actor->current.data,
-	       min_u64(actor->current.bytes, actor->copy.bytes));
+	for (uint32_t i = 0; i < actor->current.n_tensors; i++) {
+		const struct rlv_tensor *tensor = &actor->current.tensors[i];
+
+		memcpy((uint8_t *)actor->copy.ptr + at, tensor->data, tensor->bytes);
+		at += tensor->bytes;
+	}
 	yardstick_use(actor->copy.ptr);
 	return time_wall_ns() - start;
 }
@@ -101,7 +105,8 @@ static int actor_step(struct worker *worker)
 		ret = rlv_weights_info(actor->weights, &before);
 	start = time_wall_ns();
 	if (ret == 0)
-		ret = rlv_weights_fetch(actor->weights, old.version, 0, &next);
+		ret = (actor->of->config.view ? rlv_weights_map : rlv_weights_fetch)(
+			actor->weights, old.version, 0, &next);
 	report->fetch_ns = time_wall_ns() - start;
 	if (ret == 0)
 		ret = rlv_weights_info(actor->weights, &after);
@@ -114,6 +119,7 @@ static int actor_step(struct worker *worker)
 	report->memcpy_ns = actor_memcpy(actor);
 	report->round_trips = after.round_trips - before.round_trips;
 	report->bytes = after.read_bytes - before.read_bytes;
+	report->copied = next.bytes - next.mapped;
 	/* The publisher reads the report when it sees the version. */
 	atomic_store_explicit(&report->version, next.version, memory_order_release);
 	return 0;
@@ -139,14 +145,14 @@ static void change_tensors(struct weights_case *c)
 {
 	uint64_t elements = c->tensors[0].shape[0];
 
-	for (uint32_t i = 0; i < WEIGHTS_TENSORS; i++)
+	for (uint32_t i = 0; i < c->n_tensors; i++)
 		change_elements(&c->rng, (uint8_t *)c->data.ptr + i * elements * 2, elements, 2,
 				c->config.density);
 }
 
 static int publish(struct weights_case *c)
 {
-	int ret = rlv_weights_publish(c->weights, c->tensors, WEIGHTS_TENSORS, c->version + 1, 0);
+	int ret = rlv_weights_publish(c->weights, c->tensors, c->n_tensors, c->version + 1, 0);
 
 	if (ret)
 		return error_set(ret, "publish: %s", rlv_last_error());
@@ -183,7 +189,7 @@ static int await_actors(struct weights_case *c)
 struct window {
 	double ns[WEIGHTS_ROLES], memcpy_ns[WEIGHTS_ROLES], trips[WEIGHTS_ROLES],
 		wire[WEIGHTS_ROLES];
-	double pause_ns, first_ns;
+	double pause_ns, first_ns, copied;
 };
 
 static int generation(struct weights_case *c, struct window *w)
@@ -213,6 +219,7 @@ static int generation(struct weights_case *c, struct window *w)
 		w->trips[WEIGHTS_FETCH] += (double)report->round_trips;
 		w->wire[WEIGHTS_FETCH] += (double)report->bytes;
 		w->pause_ns += (double)report->pause_ns;
+		w->copied += (double)report->copied;
 		if (report->seen_at_ns > published_at)
 			w->first_ns += (double)(report->seen_at_ns - published_at);
 	}
@@ -238,6 +245,8 @@ static void window_add(struct weights_case *c, const struct window *w, double ge
 		series_add(&series[WEIGHTS_WIRE], bytes / w->wire[role]);
 	}
 	generations *= c->config.actors;
+	series_add(&c->series[WEIGHTS_FETCH][WEIGHTS_COPIES],
+		   w->copied / generations / (double)c->config.bytes);
 	series_add(&c->series[WEIGHTS_FETCH][WEIGHTS_PAUSE], w->pause_ns / generations / 1e3);
 	series_add(&c->series[WEIGHTS_FETCH][WEIGHTS_FIRST_BYTE], w->first_ns / generations / 1e3);
 }
@@ -270,7 +279,8 @@ int weights_case_fork(struct weights_case *c, const struct weights_config *confi
 
 	memset(c, 0, sizeof(*c));
 	c->config = *config;
-	c->config.bytes = round_up(config->bytes, WEIGHTS_TENSORS * CACHE_LINE);
+	c->n_tensors = config->view ? WEIGHTS_TENSORS_VIEW : WEIGHTS_TENSORS;
+	c->config.bytes = round_up(config->bytes, c->n_tensors * CACHE_LINE);
 	rng_seed(&c->rng, config->seed, 0);
 	c->shared = mmap(NULL, sizeof(*c->shared), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -294,7 +304,7 @@ int weights_case_fork(struct weights_case *c, const struct weights_config *confi
 
 static int make_tensors(struct weights_case *c)
 {
-	uint64_t elements = c->config.bytes / WEIGHTS_TENSORS / 2;
+	uint64_t elements = c->config.bytes / c->n_tensors / 2;
 	int ret = pages_alloc(c->config.bytes, PAGE_THP, &c->data);
 
 	if (ret)
@@ -307,7 +317,7 @@ static int make_tensors(struct weights_case *c)
 	}
 	rng_fill_u64(&c->rng, c->data.ptr, c->config.bytes / 8);
 	memset(c->copy, 1, c->config.bytes);
-	for (uint32_t i = 0; i < WEIGHTS_TENSORS; i++) {
+	for (uint32_t i = 0; i < c->n_tensors; i++) {
 		(void)snprintf(c->names[i], sizeof(c->names[i]), "layer.%u.weight", i);
 		c->tensors[i] = (struct rlv_tensor){
 			.size = sizeof(c->tensors[i]),
@@ -348,7 +358,7 @@ int weights_case_start(struct weights_case *c, const char *uri)
 	if (ret)
 		return ret;
 	opts.bytes = c->config.bytes;
-	opts.anchor_every = RLV_WEIGHTS_ANCHOR_EVERY;
+	opts.anchor_every = c->config.view ? 1 : RLV_WEIGHTS_ANCHOR_EVERY;
 	opts.max_clients = c->config.actors + 8;
 	opts.prefault = !c->config.fresh;
 	(void)snprintf(c->shared->uri, sizeof(c->shared->uri), "%s", uri);

@@ -18,6 +18,7 @@ static const struct {
 	[WEIGHTS_FIRST_BYTE] = { "first_byte_us", "us", false },
 	[WEIGHTS_TRIPS] = { "round_trips", "1", false },
 	[WEIGHTS_WIRE] = { "wire_ratio", "1", true },
+	[WEIGHTS_COPIES] = { "copies_per_byte", "1", false },
 };
 
 static void print_role(const char *role, const struct weights_config *config, const char *uri,
@@ -38,6 +39,7 @@ static void print_role(const char *role, const struct weights_config *config, co
 				      .kind = PARAM_REAL },
 				    { .key = "bytes", .number = config->bytes },
 				    { .key = "actors", .number = config->actors },
+				    { .key = "view", .number = config->view, .kind = PARAM_FLAG },
 				    { .key = "seed", .number = config->seed },
 				    { .key = "store", .text = uri } },
 		};
@@ -60,7 +62,9 @@ void weights_case_print(const struct weights_case *c, struct json *json)
 
 void weights_codec_print(const struct codec *codec, uint64_t seed, struct json *json)
 {
-	const struct weights_config config = { codec->bytes, 0, codec->density, seed, false };
+	const struct weights_config config = { .bytes = codec->bytes,
+					       .density = codec->density,
+					       .seed = seed };
 
 	for (int role = 0; role < CODEC_ROLES; role++) {
 		struct series series[WEIGHTS_METRICS] = {

@@ -19,6 +19,7 @@
 #include "bench/harness/worker.h"
 
 #define WEIGHTS_TENSORS 16u
+#define WEIGHTS_TENSORS_VIEW 4096u /* few of which cross a chunk of the store */
 
 enum weights_role { WEIGHTS_PUBLISH, WEIGHTS_FETCH, WEIGHTS_ROLES };
 enum weights_metric {
@@ -29,6 +30,7 @@ enum weights_metric {
 	WEIGHTS_FIRST_BYTE, /* from the publisher's return until an actor knows of it */
 	WEIGHTS_TRIPS,      /* round trips of the call */
 	WEIGHTS_WIRE,       /* bytes of the tensors by those read or written over a wire */
+	WEIGHTS_COPIES,     /* of each byte, by the actor's call */
 	WEIGHTS_METRICS
 };
 
@@ -38,13 +40,14 @@ struct weights_config {
 	double density;  /* part of the elements that changes from one generation to the next */
 	uint64_t seed;
 	bool fresh; /* without prefault */
+	bool view;  /* actors map generations, and all are anchors */
 };
 
 /* What an actor did with the generation of that version. */
 struct actor_report {
 	_Atomic uint64_t version; /* stored last */
 	uint64_t seen_at_ns, fetch_ns, pause_ns, memcpy_ns;
-	uint64_t round_trips, bytes;
+	uint64_t round_trips, bytes, copied;
 };
 
 struct weights_shared {
@@ -62,8 +65,9 @@ struct weights_case {
 	struct rlv_generations *weights;
 	struct pages data;
 	uint8_t *copy; /* where memcpy copies them: shared memory, with all its pages, as that of a store */
-	struct rlv_tensor tensors[WEIGHTS_TENSORS];
-	char names[WEIGHTS_TENSORS][24];
+	uint32_t n_tensors;
+	struct rlv_tensor tensors[WEIGHTS_TENSORS_VIEW];
+	char names[WEIGHTS_TENSORS_VIEW][24];
 	struct rng rng;
 	uint64_t version;
 	struct series series[WEIGHTS_ROLES][WEIGHTS_METRICS];
