@@ -88,7 +88,7 @@ class Stream(Iterator[tuple[str, np.ndarray]]):
     def __init__(self, core: Any, found: Any, ready: int) -> None:
         self._core, self._ready, self._given = core, ready, 0
         generation = Generation(found) if found else None
-        self._memory = found[0] if found else None
+        self._memory = found[1][0][1] if found and found[1] else None  # all arrays have one
         self._items = list(generation.items()) if generation else []
         #: The version, or None if there was none in time.
         self.version = generation.version if generation else None

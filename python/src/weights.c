@@ -225,7 +225,7 @@ static PyObject *weights_begin(PyObject *object, PyObject *args)
 		return Py_NewRef(Py_None);
 	if (ret)
 		return error_raise(ret);
-	found = generation_wrap(&got);
+	found = generation_wrap(&got, NULL);
 	return found ? Py_BuildValue("NI", found, ready) : NULL;
 }
 
