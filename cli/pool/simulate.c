@@ -47,18 +47,19 @@ static int make_jobs(const struct request *request, const struct traces *traces,
 }
 
 /* Runs the jobs once more, as they ran: now it is known how long they take. */
-static int draw_memory(const struct request *request, struct pool_run *run, struct job_set *set,
-		       struct sim_result *result)
+static int draw_memory(const struct request *request, const struct pool_run *as_run,
+		       struct job_set *set, struct sim_result *result)
 {
+	struct pool_run run = *as_run;
 	struct memory_picture picture;
 	int ret = memory_picture_open(set->n, request->devices, result->makespan_s * 1e9, &picture);
 
-	run->watch = memory_picture_watch;
-	run->ctx = &picture;
+	run.watch = memory_picture_watch;
+	run.ctx = &picture;
 	if (ret == 0)
-		ret = pool_run(run, pool_policy_find(request->policy), set, result);
+		ret = pool_run(&run, pool_policy_find(request->policy), set, result);
 	if (ret == 0)
-		ret = memory_picture_write(&picture, run->budget, request->png);
+		ret = memory_picture_write(&picture, run.budget, request->png);
 	memory_picture_close(&picture);
 	return ret;
 }
