@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "relive/kv.h"
 #include "relive/landing.h"
 
 #include "base/os/clock.h"
@@ -73,16 +74,24 @@ static int begin_strict(void **state)
 	return 0;
 }
 
-static struct rlv_pool *join(const char *name)
+static struct rlv_pool *join_in(const char *name, struct rlv_store *store, const char *heap)
 {
 	struct rlv_pool_opts opts = RLV_POOL_OPTS_INIT;
 	struct rlv_pool *pool;
+
+	opts.store = store;
+	opts.heap = heap;
 
 	opts.persistent_bytes = 2 * EXTENT;
 	opts.iteration_bytes = 2 * EXTENT;
 	opts.timeout_ns = POOLD_SECOND;
 	must(rlv_pool_open("test", name, &opts, &pool), "rlv_pool_open");
 	return pool;
+}
+
+static struct rlv_pool *join(const char *name)
+{
+	return join_in(name, NULL, NULL);
 }
 
 static void *tensor(struct rlv_pool *pool, enum rlv_pool_class tensor_class, uint64_t bytes,
@@ -327,6 +336,31 @@ TEST_WITH(park__tensors_of_the_device_come_back, begin, end)
 	must(rlv_pool_resume(pool, POOLD_SECOND), "resume");
 	expect_bytes(ours, 2 * EXTENT, 4);
 	must(rlv_pool_close(&pool), "close");
+}
+
+TEST_WITH(park__tensors_of_the_device_come_back_from_a_store, begin, end)
+{
+	struct rlv_kv_walk walk = RLV_KV_WALK_INIT;
+	struct rlv_store *store;
+	struct rlv_pool *pool;
+	struct rlv_kv *heap;
+	uint32_t stream;
+	void *ours;
+
+	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
+	must(rlv_kv_create(store, "parked", NULL, &heap), "rlv_kv_create");
+	pool = join_in("a", store, "parked");
+	driver_open();
+	must(rlv_pool_stream(pool, (void *)1, &stream), "stream");
+	ours = tensor(pool, RLV_POOL_PERSISTENT, 2 * EXTENT, stream, 4);
+	must(rlv_pool_park(pool, POOLD_SECOND), "park");
+	assert_true(holds(0));
+	must(rlv_kv_next(heap, &walk), "rlv_kv_next");
+	must(rlv_pool_resume(pool, POOLD_SECOND), "resume");
+	expect_bytes(ours, 2 * EXTENT, 4);
+	must(rlv_pool_close(&pool), "close");
+	must(rlv_kv_close(&heap), "rlv_kv_close");
+	must(rlv_store_close(&store), "rlv_store_close");
 }
 
 /* -------- batches land in the pool -------- */
