@@ -184,8 +184,10 @@ target_compile_definitions(abi_newer PRIVATE NEWER)
 
 # What runs in the guests beside the tests themselves.
 if(TARGET relive_support)
-	add_executable(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)
-	rlv_link_by_includes(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)
+	foreach(name traffic landing)
+		add_executable(vm_${name} ${PROJECT_SOURCE_DIR}/tests/vm/${name}.c)
+		rlv_link_by_includes(vm_${name} ${PROJECT_SOURCE_DIR}/tests/vm/${name}.c)
+	endforeach()
 endif()
 
 file(GLOB fuzzers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_*.c)

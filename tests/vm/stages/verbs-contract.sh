@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # RDMA over a real kernel: the contract suite in one guest, which is its own peer; with its target in
-# another; then a store whose memory and whose clients are in two.
+# another; then a store whose memory and whose clients are in two; then batches that land on the device of a
+# learner in one guest, the fake driver's, by RDMA from a node in the other.
 # needs: guests=2 cpus=2 memory=1024 limit=900
 # shellcheck source=tests/vm/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
@@ -71,6 +72,67 @@ values_of_all_modes() {
 		direct w put 4 4.3
 		central c get 0 1.1
 	END
+}
+
+# --- Batches on a device: each byte is checked while an actor and the node are killed ----------------
+
+cases_device() {
+	stop 2 memnode TERM
+	stop 1 metad TERM
+	idle=$(rdma_gauges 1)
+	start_metad 2
+	run_one device__is_filled_by_rdma land
+	run_one device__has_right_bytes_though_an_actor_dies kill_actor
+	run_one device__is_filled_again_after_its_node_died kill_node
+	run_one device__had_right_bytes_alone end_learner
+	run_one device__leaves_nothing_in_the_kernels leaves_nothing
+}
+
+# A pool in files outlives its node.
+start_node() {
+	start_memnode 2 --size 64M --file "$RELIVE_RUNTIME_DIR/pool"
+}
+
+start_actor() { # life
+	daemon 1 actor "$bin/vm_landing" actor --store "$store_uri" --life "$1"
+}
+
+land() {
+	start_node
+	wait_until 90 on 1 "$bin/vm_landing" create --store "$store_uri"
+	start_actor 1
+	daemon 1 learner env RLV_CUDA_LIBRARY="$bin/../lib/fakecuda/libcuda.so.1" \
+		"$bin/vm_landing" learner --store "$store_uri"
+	wait_log 90 1 learner '^begun'
+}
+
+kill_actor() {
+	stop 1 actor
+	start_actor 2
+	running 1 learner
+}
+
+kill_node() {
+	stop 2 memnode
+	wait_log 60 1 learner '^lost'
+	start_node
+	wait_log 90 1 learner '^again'
+}
+
+end_learner() {
+	local said
+	stop 1 actor TERM
+	stop 1 learner TERM
+	said=$(log_of 1 learner | tail -n 1)
+	echo "$said"
+	assert_match learner "$said" '"good":true'
+}
+
+leaves_nothing() {
+	stop 2 memnode TERM
+	stop 2 metad TERM
+	assert_eq "of the learner's rxe0" "$(rdma_gauges 1)" "$idle"
+	assert_eq "of the node's rxe0" "$(rdma_gauges 2)" "$idle"
 }
 
 run_tests
