@@ -77,7 +77,7 @@ static int open_table(const char *uri, struct rlv_store **store, struct rlv_tabl
 	return ret ? ret : rlv_table_open(*store, TABLE, table);
 }
 
-/* What was lost with a node is no error of a close. */
+/* A close may fail for what was lost with a node: no error. */
 static void close_table(struct rlv_store **store, struct rlv_table **table)
 {
 	if (rlv_table_close(table) || rlv_store_close(store))
