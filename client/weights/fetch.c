@@ -8,9 +8,10 @@
 
 void weights_given(struct rlv_generations *weights, uint64_t seq)
 {
-	weights->has = seq;
+	/* One that arrived slowly may be older than one that was fetched meanwhile. */
+	weights->has = max_u64(weights->has, seq);
 	weights->stats.fetched++;
-	meta_progress_read(&weights->watch.progress, seq * 1000, seq);
+	meta_progress_read(&weights->watch.progress, weights->has * 1000, weights->has);
 }
 
 /* -------- waits -------- */
