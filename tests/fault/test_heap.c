@@ -338,7 +338,7 @@ TEST(a_range__each_operation_and_allocation_fails_once)
 	assert_true(n > 3);
 	for (n = 1; run_range_with(NULL, n) == -ENOMEM;)
 		n++;
-	assert_int_equal(n, 4); /* manifest, value, stage */
+	assert_int_equal(n, 5); /* manifest, value, what is kept of chunks, and their bytes */
 	for (uint64_t seed = 1; seed <= 20; seed++)
 		assert_int_not_equal(
 			run_range_with(&(struct fault_plan){ .seed = seed, .tear_rate = 30000 }, 0),
