@@ -363,7 +363,8 @@ static int batch_land_parts(const struct rlv_sampler *sp, const struct batch *ba
 		parts[n++] =
 			(struct landing_part){ batch->priority, items * sizeof(*batch->priority) };
 	}
-	return landing_land(sp->opts.dest, parts, n, batch->is_apart ? &batch->weights : NULL);
+	return landing_land(sp->opts.dest, parts, n,
+			    batch_weighs_apart(sp, batch) ? &batch->weights : NULL);
 }
 
 int batch_land(const struct rlv_sampler *sp, struct batch *batch)

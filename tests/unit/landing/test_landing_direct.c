@@ -241,6 +241,28 @@ TEST_WITH(path__is_by_the_address_without_a_dmabuf, begin, end)
 	gather_table_close();
 }
 
+/* What comes by RDMA needs no kernel: the driver has none, and the host has the weights. */
+TEST_WITH(sample__by_rdma_needs_no_kernel, begin, end)
+{
+	const struct rlv_batch *batch;
+	struct rlv_sampler *sampler;
+
+	if (!gather_fx.fake)
+		skip();
+	gather_table_open(1, 1, false);
+	gather_append(200, 0);
+	direct_open(RLV_LANDING_DMABUF);
+	gather_fx.fake->fail_call("cuModuleLoadData", 1, CU_UNSUPPORTED_PTX_VERSION);
+	sampler = gather_sampler(direct, RLV_DENSE);
+	gather_ok(rlv_sampler_sample(sampler, GATHER_ITEMS, 0, &batch));
+	assert_int_equal(rlv_batch_path(batch), RLV_LANDING_DMABUF);
+	assert_true(batch->weight[0] > 0);
+	gather_expect_weights(direct, batch, batch->weight);
+	rlv_batch_release(sampler, batch);
+	gather_ok(rlv_sampler_close(&sampler));
+	gather_table_close();
+}
+
 TEST_WITH(path__is_a_copy_where_the_cpu_needs_the_rows, begin, end)
 {
 	static const char *const small[] = { "wide", "id" };
