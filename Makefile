@@ -11,6 +11,7 @@
 #   make campaign-vm  [EVENTS=200] [SEED=1] [FIRST=1] [RESULT=docs/campaign.json]: faults between guests
 #   make ratios-vm    [ROUNDS=7] [RESULT=FILE]: what our side of an RDMA wire costs, beside perftest
 #   make check-gpu    on a machine with a GPU: the cuda backend on its driver, and what the GPU can do
+#   make check-gpudirect  on a machine with a GPU and an RDMA card, as root: batches over RDMA into the GPU; a report to send
 #   make bench        every bench with its defaults
 #   make wheel        the Python package, into build/wheel, and tries it in a clean environment
 #   make check-adaptors  the Python adaptors beside their libraries, from PyPI (15 GB)
@@ -95,6 +96,10 @@ check-gpu: setup-test
 	@$(MAKE) --no-print-directory all
 	@tools/check-gpu $(BUILD)/bin $(BUILD)/gpu-report.txt
 
+check-gpudirect: setup-test
+	@$(MAKE) --no-print-directory all
+	@tools/check-gpudirect $(BUILD)/bin $(BUILD)/gpudirect-report.txt
+
 learn-curves: setup-learn
 	@$(MAKE) --no-print-directory all
 	@python=$$(tools/learn-env) && PYTHONPATH=$(BUILD)/python "$$python" bench/learning/run.py
@@ -120,4 +125,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-wheel check-long check-deep check-vm campaign-vm ratios-vm bench check-gpu check-adaptors learn-curves bench-peers wheel docs format install clean
+.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-wheel check-long check-deep check-vm campaign-vm ratios-vm bench check-gpu check-gpudirect check-adaptors learn-curves bench-peers wheel docs format install clean

@@ -5,7 +5,7 @@
  *   vm_landing actor   --store URI --life N     appends until SIGTERM
  *   vm_landing learner --store URI              samples until SIGTERM, then says what it saw in a line of JSON
  *
- * The device is that of RLV_CUDA_LIBRARY, the fake driver. A learner says "begun" after its first batch, "lost" when a
+ * The device is that of RLV_CUDA_LIBRARY, the fake driver, or without it the machine's (tools/check-gpudirect). A learner says "begun" after its first batch, "lost" when a
  * call has failed, and "again" after the next batch. Exit status: 0 = each batch was right and came by RDMA, and nothing
  * was left to the device; 1 = not so; 2 = usage.
  */
@@ -224,7 +224,7 @@ static int report(struct learner *l)
 	void *library = dlopen(getenv("RLV_CUDA_LIBRARY"), RTLD_NOW);
 	fakecuda_control_fn *fn = NULL;
 	char text[128] = "";
-	uint64_t left = 1;
+	uint64_t left = 0;
 	bool by_rdma, good;
 	int ret = rlv_landing_info(l->landing, &info);
 
