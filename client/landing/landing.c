@@ -34,7 +34,7 @@ int landing_enter(const struct rlv_landing *landing)
 /* -------- open and close -------- */
 
 /* Notes why the host's memory cannot be page-locked, if it cannot: copies take a way around then. */
-static int landing_probe_pinned(struct rlv_landing *landing)
+static int landing_probe_pinned(struct rlv_landing *landing) LOCK_UNCHECKED
 {
 	const struct backend_ops *ops = landing->backend->ops;
 	void *page = chunk_alloc(BUFFER_ALIGN, BUFFER_ALIGN);
