@@ -125,6 +125,7 @@ static int map_newest(struct rlv_generations *weights, struct rlv_generation *ge
 		weights_buffer_put(buffer);
 		return ret;
 	}
+	buffer->seq = gen->seq; /* all of it is there: rlv_weights_more */
 	generation.n_tensors = buffer->entry->n;
 	generation.tensors = buffer->tensors;
 	generation.bytes = buffer->entry->payload;

@@ -117,10 +117,13 @@ TEST(weights_map__tensors_stay_while_others_publish)
 	struct rlv_weights_info info = RLV_WEIGHTS_INFO_INIT;
 	struct rlv_generation got;
 	uint64_t mapped = 0;
+	uint32_t ready = 0;
 
 	open_shared(1);
 	got = map(1);
 	expect_whole(&got);
+	must(rlv_weights_more(actor, &got, &ready), "rlv_weights_more");
+	assert_int_equal(ready, TENSORS);
 	assert_null(got.data);
 	for (uint32_t t = 0; t < TENSORS; t++)
 		mapped += got.tensors[t].mapped ? got.tensors[t].bytes : 0;
