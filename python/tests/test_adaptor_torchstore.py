@@ -31,16 +31,17 @@ def equal(a, b):
 async def operations(ts):
     """Returns what each call gave."""
     seen = []
-    await ts.put("a/t", torch.arange(6.0).reshape(2, 3))
-    await ts.put("a/o", {"data": [1, 2, 3]})
-    seen += [await ts.get("a/t"), await ts.get("a/o"), sorted(await ts.keys("a")), await ts.exists("a/t"),
+    await ts.put("a.t", torch.arange(6.0).reshape(2, 3))
+    await ts.put("a.o", {"data": [1, 2, 3]})
+    await ts.put("ab", 1)
+    seen += [await ts.get("a.t"), await ts.get("a.o"), sorted(await ts.keys("a")), await ts.exists("a.t"),
              await ts.exists("none")]
     place = torch.zeros(2, 3)
-    await ts.get("a/t", place)
-    await ts.put("a/t", torch.ones(2, 3))
-    seen += [place, await ts.get("a/t")]
-    await ts.delete("a/o")
-    seen.append(await ts.exists("a/o"))
+    await ts.get("a.t", place)
+    await ts.put("a.t", torch.ones(2, 3))
+    seen += [place, await ts.get("a.t")]
+    await ts.delete("a.o")
+    seen.append(await ts.exists("a.o"))
     for seed in (1, 2):
         await ts.put_state_dict(state(seed), "ckpt")
         seen.append(await ts.get_state_dict("ckpt"))
@@ -65,7 +66,7 @@ async def run(ts, **options):
 def test_operations():
     seen = asyncio.run(run(ours, bytes=8 << 20))
     assert equal(seen[0], torch.arange(6.0).reshape(2, 3)) and seen[1] == {"data": [1, 2, 3]}
-    assert seen[2] == ["a/o", "a/t"] and seen[3:5] == [True, False]
+    assert seen[2] == ["a.o", "a.t"] and seen[3:5] == [True, False]
     assert equal(seen[5], seen[0]) and equal(seen[6], torch.ones(2, 3)) and seen[7] is False
     assert equal(seen[8], state(1)) and equal(seen[9], state(2))
     assert equal(seen[10], state(2)["model"]) and equal(seen[11], state(2)["model"]) and seen[12]

@@ -55,7 +55,7 @@ class LocalClient:
 
     async def keys(self, prefix=None):
         found = await asyncio.to_thread(lambda: [key.decode() for key in self._values.keys()])
-        return sorted(key for key in found if key.startswith(prefix or ""))
+        return sorted(key for key in found if prefix is None or key == prefix or key.startswith(prefix + "."))
 
     async def exists(self, key):
         return await asyncio.to_thread(self._values.__contains__, key)
