@@ -107,16 +107,19 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
         self._log_added(begun, steps)
 
     def _append(self, episode, weight):
-        n = len(episode)
-        values = {"obs": episode.get_observations(slice(0, n)),
-                  "action": episode.get_actions(slice(0, n)),
-                  "reward": np.asarray(episode.get_rewards(slice(0, n)), np.float32)}
+        n, done = len(episode), bool(episode.is_done)
         if n:
+            values = {"obs": episode.get_observations(slice(0, n + done)),
+                      "action": episode.get_actions(slice(0, n)),
+                      "reward": np.asarray(episode.get_rewards(slice(0, n)), np.float32)}
             self._open_writer(values)
-            self._extend(episode.id_, values, n, episode, weight)
+            self._extend(episode, values, weight)
             self._following[episode.id_] = episode.get_observations(n)
-        if episode.is_done and episode.id_ in self._streams:
-            self._end(episode.id_)
+        if done and episode.id_ in self._streams:
+            if n:
+                self._forget(episode.id_)
+            else:
+                self._end(episode.id_)
 
     def _open_writer(self, values):
         if self._writer is not None:
@@ -131,12 +134,19 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
                 **self._table_options)
         self._writer = self.table.writer(self._max_episodes, autoreset="disabled")
 
-    def _extend(self, episode_id, values, n, episode, weight):
-        last = np.arange(n) == n - 1
+    def _extend(self, episode, values, weight):
+        """Appends steps, and behind the last one of an episode a row with the observation after it."""
+        n = len(episode)
+        number = np.arange(n + bool(episode.is_done))
+        columns = {name: np.asarray(array) for name, array in flatten(values).items()}
+        for name, array in columns.items():
+            if len(array) < len(number):
+                columns[name] = np.concatenate([array, array[-1:]])
         self._writer.extend(
-            env=self._stream(episode_id), **flatten(values),
-            terminated=last & episode.is_terminated, truncated=last & episode.is_truncated,
-            td_error=None if weight is None else np.full(n, float(weight)))
+            env=self._stream(episode.id_), **columns, final=number == n,
+            terminated=(number == n - 1) & episode.is_terminated,
+            truncated=(number == n - 1) & episode.is_truncated,
+            td_error=None if weight is None else np.full(len(number), float(weight)))
 
     def _stream(self, episode_id):
         """Returns the index of the writer's environment that an episode is written to. If it is a new
@@ -151,8 +161,11 @@ class ReliveEpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
         return self._streams[episode_id]
 
     def _end(self, episode_id):
-        self._writer.end_episode(env=self._streams.pop(episode_id),
-                                 **flatten({"obs": self._following.pop(episode_id)}))
+        env, following = self._forget(episode_id)
+        self._writer.end_episode(env=env, **flatten({"obs": following}))
+
+    def _forget(self, episode_id):
+        return self._streams.pop(episode_id), self._following.pop(episode_id)
 
     # -------- out --------
 
