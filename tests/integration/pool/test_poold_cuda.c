@@ -60,6 +60,25 @@ static int end(void **state)
 	return 0;
 }
 
+/* As if the device wrote no marks. Not on a GPU: on an H200 this process had no context any more after such tests
+   (docs/gpu.md). */
+static int begin_events(void **state)
+{
+	int ret;
+
+	if (getenv("RLV_TEST_GPU"))
+		return 0;
+	assert_int_equal(setenv(CUDA_EVENTS_ENV, "1", 1), 0);
+	ret = begin(state);
+	assert_int_equal(unsetenv(CUDA_EVENTS_ENV), 0);
+	return ret;
+}
+
+static int end_events(void **state)
+{
+	return getenv("RLV_TEST_GPU") ? 0 : end(state);
+}
+
 static int begin_strict(void **state)
 {
 	const char *const options[] = {
@@ -212,15 +231,18 @@ TEST_WITH(job__has_memory_of_the_device, begin, end)
  * Where the device cannot write marks: a job gives back memory while another stream of it still works, and does not
  * call the library again. The broker asks the event behind the job's last mark.
  */
-TEST_WITH(give__is_free_when_the_event_of_a_job_is_done, begin, end)
+TEST_WITH(give__is_free_when_the_event_of_a_job_is_done, begin_events, end_events)
 {
-	_Atomic uint64_t *gate = aligned_alloc(4096, 4096);
+	_Atomic uint64_t *gate;
 	struct cu_stream *natives[2];
 	struct rlv_pool *pool, *other;
 	uint32_t first, second;
 	void *ours, *busy;
 	cu_u64 gate_at;
 
+	if (!fake)
+		skip();
+	gate = aligned_alloc(4096, 4096);
 	assert_non_null(gate);
 	atomic_init(gate, 0);
 	assert_int_equal(setenv(CUDA_EVENTS_ENV, "1", 1), 0);
@@ -257,11 +279,13 @@ TEST_WITH(give__is_free_when_the_event_of_a_job_is_done, begin, end)
 }
 
 /* What a job writes on its page in place of an event frees nothing, and the broker goes on. */
-TEST_WITH(give__is_not_free_by_an_event_that_is_none, begin, end)
+TEST_WITH(give__is_not_free_by_an_event_that_is_none, begin_events, end_events)
 {
 	struct backend_progress *page;
 	struct raw_job a, b;
 
+	if (!fake)
+		skip();
 	raw_job_connect(&a);
 	raw_job_connect(&b);
 	page = (struct backend_progress *)(uintptr_t)a.page;
