@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """What a device pool costs a learner: updates of examples/dqn_cartpole.py whose batches land in a pool and which take
-turns at its gate, beside updates without one, in alternating windows. Prints a JSON line.
+turns at its gate, beside updates without one, in alternating windows. Prints a JSON line. With --frames the network is that of
+Nature's DQN, for 32 stacks of 4 frames of 84x84.
 
-    bench/pool/learner.py [--pool NAME] [--rounds 9] [--updates 300]
+    bench/pool/learner.py [--pool NAME] [--rounds 9] [--updates 300] [--frames]
 
 It needs torch, gymnasium and a broker (relive-poold --name NAME --device host:64M --extent 64K). CPU times are of this
 thread, and of the broker's process; the pool's own is what its calls around an update take.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -20,6 +22,7 @@ import time
 import gymnasium as gym
 import numpy as np
 import torch
+from torch import nn
 
 import relive
 
@@ -68,6 +71,47 @@ def broker_of(name):
     raise SystemExit("no broker of pool %s: start relive-poold --name %s --device host:64M --extent 64K" % (name, name))
 
 
+class FrameLearner:
+    """Fits Nature's network to the rewards of a table of frames."""
+
+    def __init__(self, table, pool):
+        self.pool, self.sampler = pool, table.sampler(32, prefetch=0, device=pool)
+        self.net = nn.Sequential(nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(),
+                                 nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(),
+                                 nn.Linear(512, 6))
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=1e-4)
+
+    def learn(self, beta):
+        """Draws a batch, and takes one step of the optimizer when it is its turn."""
+        batch = self.sampler.sample(32, beta=beta)
+        with self.pool.iteration() if self.pool else contextlib.nullcontext():
+            values = self.net(torch.from_numpy(np.asarray(batch.obs)).float() / 255).mean(1)
+            loss = ((values - torch.from_numpy(np.asarray(batch.reward))) ** 2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+def frame_learners(store, pool):
+    """Returns a learner without the pool, and one with it."""
+    table = store.create_table("frames", {"obs": ("uint8", (4, 84, 84)), "reward": ("float32", ())}, capacity=2000)
+    with table.writer() as writer:
+        writer.extend(obs=np.random.default_rng(1).integers(0, 256, (1000, 4, 84, 84), np.uint8),
+                      reward=np.zeros(1000, np.float32))
+    return [FrameLearner(table, of) for of in (None, pool)]
+
+
+def cartpole_learners(store, pool):
+    """Returns a learner without the pool, and one with it."""
+    envs = gym.make_vec("CartPole-v1", num_envs=dqn_cartpole.ENVS)
+    table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
+                               max_writers=dqn_cartpole.ENVS,
+                               views=[relive.View(n_step=dqn_cartpole.N_STEP, alpha=0.6)])
+    fill(table, envs, 5000)
+    return [dqn_cartpole.Learner(envs, table, store.create_weights("p%d" % i, bytes=1 << 20), of)
+            for i, of in enumerate((None, pool))]
+
+
 def fill(table, envs, steps):
     rng, (obs, _) = np.random.default_rng(1), envs.reset(seed=1)
     with table.writer(envs) as writer:
@@ -91,21 +135,17 @@ def main():
     parser.add_argument("--pool", default="0")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--updates", type=int, default=300)
+    parser.add_argument("--frames", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(1)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
                             check=False).stdout.strip()
     broker = broker_of(args.pool)
-    with relive.Pool(args.pool, persistent=dqn_cartpole.STAGING) as pool, relive.open("embed:") as store:
-        envs = gym.make_vec("CartPole-v1", num_envs=dqn_cartpole.ENVS)
-        table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
-                                   max_writers=dqn_cartpole.ENVS,
-                                   views=[relive.View(n_step=dqn_cartpole.N_STEP, alpha=0.6)])
-        fill(table, envs, 5000)
+    staging = 16 << 20 if args.frames else dqn_cartpole.STAGING
+    with relive.Pool(args.pool, persistent=staging) as pool, relive.open("embed:") as store:
         counted = Counted(pool)
-        learners = [dqn_cartpole.Learner(envs, table, store.create_weights("p%d" % i, bytes=1 << 20), of)
-                    for i, of in enumerate((None, pool))]
+        learners = (frame_learners if args.frames else cartpole_learners)(store, pool)
         learners[1].pool = counted
         rows = []
         for turn in range(args.rounds + 1):
@@ -119,7 +159,7 @@ def main():
                           "min": share[0], "max": share[-1], "broker_share": statistics.median(of_broker),
                           "wall_ratio": statistics.median(ratio), "wall_ratio_min": ratio[0],
                           "wall_ratio_max": ratio[-1], "update_us": statistics.median(wall_us),
-                          "params": {"rounds": args.rounds, "updates": args.updates, "batch": dqn_cartpole.BATCH},
+                          "params": {"rounds": args.rounds, "updates": args.updates, "frames": args.frames},
                           "commit": commit}))
         learners.clear()  # a pool is closed when no landing is left in it
 
