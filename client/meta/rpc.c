@@ -349,7 +349,8 @@ int rpc_ask(struct rpc *rpc, const struct rpc_call *call, void *reply_out)
 	} else if (!lock_acquire_until(&rpc->lock, &rpc_role, deadline_ns)) {
 		return error_set(-ECONNREFUSED,
 				 "%s: the metadata server does not answer: calls of other threads "
-				 "before this one took all of its time",
+				 "before this one took all of its time (it was not asked, calls on "
+				 "the data path go on)",
 				 rpc->uri.whole);
 	}
 	ret = rpc_ask_until(rpc, call, deadline_ns, reply_out);
