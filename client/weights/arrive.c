@@ -99,18 +99,24 @@ static bool newest_in_parts(struct rlv_generations *weights)
 	return gen->anchor.entry && gen->anchor.bytes > part_bytes(weights->kv);
 }
 
-static int newest_begin(struct rlv_generations *weights, struct rlv_generation *generation_out,
-			uint32_t *ready_out)
+/* What rlv_weights_begin gives. */
+struct begin {
+	struct rlv_generation *generation;
+	uint32_t *ready;
+};
+
+static int newest_begin(struct rlv_generations *weights, void *ctx)
 {
+	const struct begin *out = ctx;
 	const struct weights_gen *gen = &weights->table.gens[0];
 	struct weights_buffer *buffer;
 	int ret;
 
 	weights_buffer_part(&weights->spare);
 	if (!newest_in_parts(weights)) {
-		ret = weights_fetch_version(weights, gen->version, generation_out);
+		ret = weights_fetch_version(weights, gen->version, out->generation);
 		if (ret == 0)
-			*ready_out = weights->current->entry->n;
+			*out->ready = weights->current->entry->n;
 		return ret;
 	}
 	ret = weights_buffer_take(&weights->spare, gen->anchor.bytes);
@@ -124,15 +130,15 @@ static int newest_begin(struct rlv_generations *weights, struct rlv_generation *
 		return ret;
 	weights->spare = NULL; /* the program's */
 	weights_generation_give(gen->version, buffer, &(struct weights_fetched){ 0, false },
-				generation_out);
-	*ready_out = tensors_ready(buffer, 0);
+				out->generation);
+	*out->ready = tensors_ready(buffer, 0);
 	return 0;
 }
 
 int rlv_weights_begin(struct rlv_generations *weights, uint64_t newer_than, int64_t timeout_ns,
 		      struct rlv_generation *generation_out, uint32_t *ready_out)
 {
-	uint64_t deadline_ns;
+	struct begin begin = { generation_out, ready_out };
 	int ret;
 
 	if (!weights || !generation_out || !ready_out)
@@ -140,15 +146,7 @@ int rlv_weights_begin(struct rlv_generations *weights, uint64_t newer_than, int6
 	ret = abi_check(generation_out, "generation_out->");
 	if (ret)
 		return ret;
-	deadline_ns = deadline_after(weights->kv->set.clock, timeout_ns);
-	for (uint32_t i = 0; i < WEIGHTS_TRIES; i++) {
-		ret = weights_wait(weights, newer_than, deadline_ns);
-		if (ret == 0)
-			ret = newest_begin(weights, generation_out, ready_out);
-		if (ret != -EAGAIN)
-			break;
-	}
-	return ret;
+	return weights_newest(weights, newer_than, timeout_ns, newest_begin, &begin);
 }
 
 int rlv_weights_more(struct rlv_generations *weights, const struct rlv_generation *generation,

@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define MOST_TRIES 8u /* of a fetch whose generation is dropped before it is read */
+
 void weights_given(struct rlv_generations *weights, uint64_t seq)
 {
 	/* One that arrived slowly may be older than one that was fetched meanwhile. */
@@ -293,11 +295,36 @@ int weights_fetch_version(struct rlv_generations *weights, uint64_t version,
 		       : error_set(-EAGAIN, "version %" PRIu64 " was dropped", version);
 }
 
+int weights_newest(struct rlv_generations *weights, uint64_t than, int64_t timeout_ns,
+		   int (*give)(struct rlv_generations *weights, void *ctx), void *ctx)
+{
+	uint64_t deadline_ns = deadline_after(weights->kv->set.clock, timeout_ns);
+	int ret = -EAGAIN;
+
+	for (uint32_t i = 0; ret == -EAGAIN && i < MOST_TRIES; i++) {
+		ret = weights_wait(weights, than, deadline_ns);
+		if (ret == 0)
+			ret = give(weights, ctx);
+	}
+	return ret;
+}
+
+struct fetch {
+	struct rlv_generation *generation;
+	bool repaired; /* by an earlier try, too */
+};
+
+static int fetch_newest(struct rlv_generations *weights, void *ctx)
+{
+	struct fetch *fetch = ctx;
+
+	return fetch_give(weights, 0, &fetch->repaired, fetch->generation);
+}
+
 int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than, int64_t timeout_ns,
 		      struct rlv_generation *generation_out)
 {
-	uint64_t deadline_ns;
-	bool repaired = false;
+	struct fetch fetch = { .generation = generation_out };
 	int ret;
 
 	if (!weights || !generation_out)
@@ -305,15 +332,7 @@ int rlv_weights_fetch(struct rlv_generations *weights, uint64_t newer_than, int6
 	ret = abi_check(generation_out, "generation_out->");
 	if (ret)
 		return ret;
-	deadline_ns = deadline_after(weights->kv->set.clock, timeout_ns);
-	for (uint32_t i = 0; i < WEIGHTS_TRIES; i++) {
-		ret = weights_wait(weights, newer_than, deadline_ns);
-		if (ret == 0)
-			ret = fetch_give(weights, 0, &repaired, generation_out);
-		if (ret != -EAGAIN)
-			break;
-	}
-	return ret;
+	return weights_newest(weights, newer_than, timeout_ns, fetch_newest, &fetch);
 }
 
 int rlv_weights_get(struct rlv_generations *weights, uint64_t version,

@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#define MOST_TRIES 8u /* of a generation that is dropped before it is held */
-
 static int mapped_damaged(const struct weights_gen *gen)
 {
 	return error_set(-EBADMSG, "version %" PRIu64 " has other tensors than announced",
@@ -96,7 +94,7 @@ static int mapped_open(struct rlv_generations *weights, struct weights_buffer *b
 	return view->hold.len == gen->anchor.bytes ? 0 : mapped_damaged(gen);
 }
 
-static int map_newest(struct rlv_generations *weights, struct rlv_generation *generation_out)
+static int map_newest(struct rlv_generations *weights, void *generation_out)
 {
 	const struct weights_gen *gen = &weights->table.gens[0];
 	struct rlv_generation generation = { .size = sizeof(generation), .version = gen->version };
@@ -138,7 +136,6 @@ static int map_newest(struct rlv_generations *weights, struct rlv_generation *ge
 int rlv_weights_map(struct rlv_generations *weights, uint64_t newer_than, int64_t timeout_ns,
 		    struct rlv_generation *generation_out)
 {
-	uint64_t deadline_ns;
 	int ret;
 
 	if (!weights || !generation_out)
@@ -146,13 +143,5 @@ int rlv_weights_map(struct rlv_generations *weights, uint64_t newer_than, int64_
 	ret = abi_check(generation_out, "generation_out->");
 	if (ret)
 		return ret;
-	deadline_ns = deadline_after(weights->kv->set.clock, timeout_ns);
-	for (uint32_t i = 0; i < MOST_TRIES; i++) {
-		ret = weights_wait(weights, newer_than, deadline_ns);
-		if (ret == 0)
-			ret = map_newest(weights, generation_out);
-		if (ret != -EAGAIN)
-			break;
-	}
-	return ret;
+	return weights_newest(weights, newer_than, timeout_ns, map_newest, generation_out);
 }

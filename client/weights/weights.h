@@ -23,8 +23,6 @@
 
 #include <stdatomic.h>
 
-#define WEIGHTS_TRIES 8u /* of a fetch whose generation is dropped before it is read */
-
 /* An entry of an anchor, with the deltas behind it applied. */
 struct weights_buffer {
 	atomic_uint holds; /* generations given out, and 1 of the handle */
@@ -106,6 +104,13 @@ RLV_MUST_CHECK int weights_refresh(struct rlv_generations *weights);
 /* Until the table has a generation above `than`. -ETIMEDOUT. */
 RLV_MUST_CHECK int weights_wait(struct rlv_generations *weights, uint64_t than,
 				uint64_t deadline_ns);
+
+/* Waits for a generation above `than`, and lets `give` hand out the newest one, gens[0] of the table; again while that is -EAGAIN,
+   as it was dropped meanwhile, but not for ever. Errors: -ETIMEDOUT, and those of give. */
+RLV_MUST_CHECK int weights_newest(struct rlv_generations *weights, uint64_t than,
+				  int64_t timeout_ns,
+				  int (*give)(struct rlv_generations *weights, void *ctx),
+				  void *ctx);
 
 /* A generation of that sequence is given to the program. */
 void weights_given(struct rlv_generations *weights, uint64_t seq);
