@@ -114,7 +114,8 @@ static int find_paths(const char *path, char target[PATH_MAX], char draft[PATH_M
 	if (!realpath(path, target))
 		snprintf(target, PATH_MAX, "%s", path);
 	else if (stat(target, &st) == 0 && !S_ISREG(st.st_mode))
-		return error_set(-EINVAL, "write picture %s: it is no regular file", path);
+		return error_set(-EINVAL,
+				 "write picture %s: it is no regular file: name another one", path);
 	n = snprintf(draft, PATH_MAX, "%s.%d", target, (int)getpid());
 	if (strlen(path) < PATH_MAX && n > 0 && n < PATH_MAX)
 		return 0;
