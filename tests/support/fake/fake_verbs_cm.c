@@ -359,12 +359,13 @@ static int connect_id(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 
 static int accept_id(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 {
-	struct fake_id *id = (struct fake_id *)ibv, *other = id->other;
+	struct fake_id *id = (struct fake_id *)ibv, *other;
 	FAKE_CALL;
 
 	if (fake_fails())
 		return -1;
-	if (!other) {
+	other = id->other;
+	if (!other || !other->id.qp) {
 		errno = ECONNRESET; /* it does not wait any more */
 		return -1;
 	}
