@@ -17,11 +17,12 @@ _Drawn = TypeVar("_Drawn")
 
 async def draw(sample: Callable[[float], _Drawn], timeout: float | None) -> _Drawn:
     """Returns what sample(timeout) returns, called in threads. timeout None = without limit."""
-    end = float("inf") if timeout is None else time.monotonic() + timeout
+    left = float("inf") if timeout is None else timeout
+    end = time.monotonic() + left
     while True:
-        left = end - time.monotonic()
         try:
             return await asyncio.to_thread(sample, max(min(left, _SLICE_S), 0))
         except errors.Timeout:
-            if left <= _SLICE_S:
+            left = end - time.monotonic()
+            if left <= 0:
                 raise

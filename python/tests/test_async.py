@@ -10,6 +10,7 @@ import pytest
 
 import relive
 from conftest import step_values
+from relive._async import draw
 
 
 def append(table, steps):
@@ -42,6 +43,19 @@ def test_sample_async__raises_what_sample_raises(make_table):
     with pytest.raises(relive.InvalidArgument, match="beta"):
         asyncio.run(table.sample_async(4, 99))
     assert asyncio.run(table.sample_async(4, view=0, layout="window")).n == 4
+
+
+def test_draw__is_over_where_a_slice_ends_late():
+    waits = []
+
+    def sample(timeout):
+        waits.append(timeout)
+        time.sleep(0.2)
+        raise relive.Timeout
+
+    with pytest.raises(relive.Timeout):
+        asyncio.run(draw(sample, 0.15))
+    assert waits == [0.1]  # never 0, which does not wait and raises Empty
 
 
 def test_sample_async__cancelled_lets_go(make_table):
