@@ -12,10 +12,10 @@
 
 #include "base/log.h"
 #include "base/os/clock.h"
+#include "device/cuda/backend_cuda.h"
 
-#define DEFAULT_STREAM ((void *)1) /* CU_STREAM_LEGACY: the driver's word for a NULL stream */
-#define PARTS 64                   /* of one call of the backend */
-#define SPINS 200                  /* before a wait sleeps: most copies take as long */
+#define PARTS 64  /* of one call of the backend */
+#define SPINS 200 /* before a wait sleeps: most copies take as long */
 
 int landing_queue_mark(struct rlv_landing *landing, uint32_t index)
 {
@@ -206,7 +206,7 @@ int rlv_landing_fetch(struct rlv_landing *landing, const void *ptr, size_t bytes
 
 int landing_stream(struct rlv_landing *landing, void *native, uint32_t *index_out)
 {
-	void *named = native ? native : DEFAULT_STREAM;
+	void *named = native ? native : CUDA_DEFAULT_STREAM;
 	uint32_t n = landing->n_streams;
 	int ret;
 

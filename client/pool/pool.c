@@ -3,6 +3,7 @@
 #include "client/pool/pool.h"
 #include "client/pool/state.h"
 #include "client/store/abi.h"
+#include "device/cuda/backend_cuda.h"
 #include "device/host/backend_host.h"
 #include "device/pool_park.h"
 
@@ -289,7 +290,11 @@ int rlv_pool_stream(struct rlv_pool *pool, void *native, uint32_t *stream_out)
 
 	if (ret == 0 && !stream_out)
 		ret = error_set(-EINVAL, "stream_out is NULL");
-	return ret ? ret : pool_stream(pool->pool, pool->job, native, stream_out);
+	if (ret)
+		return ret;
+	if (!native && pool_cuda_device(pool) >= 0)
+		native = CUDA_DEFAULT_STREAM;
+	return pool_stream(pool->pool, pool->job, native, stream_out);
 }
 
 int pool_give(struct rlv_pool *pool, uint64_t keep)

@@ -12,9 +12,8 @@
 #include "base/error.h"
 #include "base/os/lock.h"
 
-#define TORCH_STREAMS 63   /* a pool has one more, of its own */
-#define TORCH_POOLS 8      /* that were bound, and live */
-#define LEGACY ((void *)1) /* the driver's word for a NULL stream */
+#define TORCH_STREAMS 63 /* a pool has one more, of its own */
+#define TORCH_POOLS 8    /* that were bound, and live */
 
 static LOCK_ROLE(torch_role, "pool of torch", LOCK_RANK_PROCESS);
 
@@ -86,22 +85,21 @@ void pool_leaves_torch(const struct rlv_pool *pool)
 static int torch_stream(struct torch_pool *place, void *stream, uint32_t *number_out)
 	LOCK_REQUIRES(torch_role)
 {
-	void *native = stream ? stream : LEGACY;
 	uint32_t n = place->n_streams;
 	int ret;
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (place->native[i] == native) {
+		if (place->native[i] == stream) {
 			*number_out = place->numbers[i];
 			return 0;
 		}
 	}
 	if (n == TORCH_STREAMS)
 		return error_set(-ENOSPC, "torch: %d streams use the pool already", TORCH_STREAMS);
-	ret = rlv_pool_stream(place->pool, native, &place->numbers[n]);
+	ret = rlv_pool_stream(place->pool, stream, &place->numbers[n]);
 	if (ret)
 		return ret;
-	place->native[n] = native;
+	place->native[n] = stream;
 	place->n_streams++;
 	*number_out = place->numbers[n];
 	return 0;

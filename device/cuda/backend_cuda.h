@@ -18,6 +18,7 @@
 
 #include "device/backend.h"
 
+#define CUDA_DEFAULT_STREAM ((void *)1)   /* CU_STREAM_LEGACY, which a driver also means by NULL */
 #define CUDA_EVENTS_ENV "RLV_CUDA_EVENTS" /* set: as backend_cuda_opts.events, for tests */
 
 struct backend_cuda_opts {

@@ -115,7 +115,7 @@ int cuda_event_ask(struct backend *backend, const uint8_t handle[BACKEND_EVENT_B
 	struct cu_context *before;
 	int err;
 
-	/* Drivers trust handles more than a broker trusts its jobs: where no job needs an event, none is opened. */
+	/* A handle with one flipped bit crashed a driver (docs/gpu.md): where no job needs an event, none is opened. */
 	if (!cuda->events)
 		return error_set(-ENOTSUP,
 				 "event: this device writes marks, so that jobs need none");

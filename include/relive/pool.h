@@ -88,8 +88,8 @@ RLV_CHECKED int rlv_pool_cuda(const struct rlv_pool *pool, int32_t *cuda_out);
  */
 RLV_CHECKED int rlv_pool_close(struct rlv_pool **pool);
 
-/* A stream of the job: a number for rlv_pool_alloc and rlv_pool_use. native: a stream of the device's own
-   API, or NULL; memory of a host has none. -ENOSPC: 64 streams are open; -EINVAL. Cost: no message. */
+/* A stream of the job: a number for rlv_pool_alloc and rlv_pool_use. native: the CUstream (cudaStream_t) whose work uses
+   the tensors; NULL = CUDA's default stream. Memory of a host has none: NULL. -ENOSPC: 64 streams are open; -EINVAL. Cost: no message. */
 RLV_CHECKED int rlv_pool_stream(struct rlv_pool *pool, void *native, uint32_t *stream_out);
 
 /*
