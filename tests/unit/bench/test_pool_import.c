@@ -201,11 +201,16 @@ TEST(traces_read__bad_lines_are_named)
 
 TEST(traces_read__recorded_ones)
 {
-	assert_int_equal(traces_read(RLV_TEST_SOURCE_DIR "/tests/data/pool-traces.txt", &traces),
-			 0);
-	assert_int_equal(traces.n, 6);
-	for (uint32_t i = 0; i < traces.n; i++)
-		assert_true(traces.traces[i].curve.peak > (uint64_t)10 << 20);
+	static const char *const files[] = { RLV_TEST_SOURCE_DIR "/tests/data/pool-traces.txt",
+					     RLV_TEST_SOURCE_DIR
+					     "/tests/data/pool-traces-gpu.txt" };
+
+	for (size_t f = 0; f < ARRAY_LEN(files); f++) {
+		assert_int_equal(traces_read(files[f], &traces), 0);
+		assert_int_equal(traces.n, 6);
+		for (uint32_t i = 0; i < traces.n; i++)
+			assert_true(traces.traces[i].curve.peak > (uint64_t)10 << 20);
+	}
 }
 
 int main(void)
