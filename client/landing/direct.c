@@ -21,6 +21,35 @@ bool landing_is_direct(const struct rlv_landing *landing)
 	return landing->direct;
 }
 
+bool landing_is_asked(const struct rlv_landing *landing)
+{
+	return landing->asked;
+}
+
+bool landing_is_strict(const struct rlv_landing *landing)
+{
+	return landing->strict;
+}
+
+/* The best way from this one on that is not avoided. */
+static uint32_t way_from(const struct rlv_landing *landing, uint32_t way)
+{
+	while (way <= RLV_LANDING_PEERMEM && landing->avoid & 1u << way)
+		way++;
+	return way <= RLV_LANDING_PEERMEM ? way : RLV_LANDING_PINNED;
+}
+
+void landing_choose_way(struct rlv_landing *landing) LOCK_UNCHECKED
+{
+	bool by_rdma = !landing->asked || landing->asked >= RLV_LANDING_DMABUF;
+
+	landing->way =
+		by_rdma && !landing->pool
+			? way_from(landing, landing->asked ? landing->asked : RLV_LANDING_DMABUF)
+			: RLV_LANDING_PINNED;
+	landing->direct = landing->way != RLV_LANDING_PINNED;
+}
+
 /* After an error of the best way: adds it to the reason. */
 static void direct_fall(struct rlv_landing *landing) LOCK_REQUIRES(landing_role)
 {
@@ -29,9 +58,9 @@ static void direct_fall(struct rlv_landing *landing) LOCK_REQUIRES(landing_role)
 
 	(void)snprintf(landing->fallen + used, sizeof(landing->fallen) - used, "%s%s: %s",
 		       used ? "; " : "", dmabuf ? "as a dma-buf" : "by its address", error_last());
-	log_warn("landing: batches do not come by RDMA, %s: %s",
+	log_info("landing: batches do not come by RDMA, %s: %s",
 		 dmabuf ? "as a dma-buf" : "by its address", error_last());
-	landing->way = dmabuf ? RLV_LANDING_PEERMEM : RLV_LANDING_PINNED;
+	landing->way = way_from(landing, landing->way + 1);
 }
 
 /* Describes the device's side as the best way needs it. */
@@ -90,22 +119,26 @@ int landing_reach(struct rlv_landing *landing, const void *host, struct transpor
 	if (ret == 0) {
 		side_out->mem = &buffer->side;
 		side_out->at = buffer->side.ptr + ((const uint8_t *)host - buffer->host);
+		side_out->path = landing->way;
 	}
 	if (buffer && landing->way == RLV_LANDING_PINNED)
 		ret = error_set(-ENOTSUP, "landing: no RDMA to the device: %s", landing->fallen);
 	memcpy(landing->info.reason, landing->fallen, sizeof(landing->fallen));
-	landing->info.path = ret ? RLV_LANDING_PINNED : landing->way;
 	lock_release(&landing->lock, &landing_role);
 	return ret;
 }
 
-void landing_copies(struct rlv_landing *landing, const char *why)
+int landing_copies(struct rlv_landing *landing, const char *why)
 {
+	char reason[sizeof(landing->info.reason)];
+
+	(void)snprintf(reason, sizeof(reason), "%s", why); /* it may be the error's own text */
 	lock_acquire(&landing->lock, &landing_role);
-	(void)snprintf(landing->info.reason, sizeof(landing->info.reason), "%s", why);
-	if (landing->direct)
-		landing->info.path = RLV_LANDING_PINNED;
+	memcpy(landing->info.reason, reason, sizeof(reason));
 	lock_release(&landing->lock, &landing_role);
+	return landing->strict ? error_set(-ENOTSUP, "landing: path %s, which is strict: %s",
+					   rlv_landing_path_name(landing->asked), reason)
+			       : 0;
 }
 
 void landing_count_direct(struct rlv_landing *landing, uint64_t bytes)

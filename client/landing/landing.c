@@ -103,12 +103,69 @@ static int landing_read_opts(const struct rlv_landing_opts *opts, struct rlv_lan
 				 "opts.path %u: want 0, RLV_LANDING_PINNED, RLV_LANDING_GATHER, "
 				 "RLV_LANDING_DMABUF or RLV_LANDING_PEERMEM",
 				 full->path);
+	if (full->avoid & ~(1u << RLV_LANDING_DMABUF | 1u << RLV_LANDING_PEERMEM) ||
+	    (full->path && full->avoid & 1u << full->path))
+		return error_set(-EINVAL,
+				 "opts.avoid 0x%x: want 1 << RLV_LANDING_DMABUF, "
+				 "1 << RLV_LANDING_PEERMEM, and not that of opts.path",
+				 full->avoid);
+	if (full->strict > 1 || (full->strict && !full->path))
+		return error_set(-EINVAL, "opts.strict %u: want 0, or 1 with opts.path",
+				 full->strict);
 	if (full->graph > 1 || (full->graph && full->path != RLV_LANDING_GATHER))
 		return error_set(-EINVAL, "opts.graph %u: want 0, or 1 with RLV_LANDING_GATHER",
 				 full->graph);
 	if (full->timeout_ns < 0 || full->unwaited > 1)
 		return error_set(-EINVAL, "opts.timeout_ns: want 0 or more; opts.unwaited: 0 or 1");
 	return 0;
+}
+
+/* NULL: nothing, as far as it shows before a sampler comes. */
+static const char *strict_lacks(const struct rlv_landing *landing) LOCK_UNCHECKED
+{
+	struct backend_info info = { 0 };
+
+	if (!landing->strict)
+		return NULL;
+	if (!landing->backend)
+		return "the device's memory is the host's";
+	if (landing->asked < RLV_LANDING_DMABUF)
+		return NULL;
+	if (landing->pool)
+		return "batches that are memory of a pool do not come by RDMA";
+	landing->backend->ops->info(landing->backend, &info);
+	return landing->asked == RLV_LANDING_DMABUF && !(info.caps & BACKEND_EXPORTS_DMABUF)
+		       ? landing_no_dmabuf
+		       : NULL;
+}
+
+/* What options say, and the device. */
+static int landing_begin(struct rlv_landing *landing,
+			 const struct rlv_landing_opts *opts) LOCK_UNCHECKED
+{
+	const char *lacks;
+	int ret = 0;
+
+	landing->asked = opts->path;
+	landing->strict = opts->strict;
+	landing->avoid = opts->avoid;
+	if (opts->strict && opts->path == RLV_LANDING_DMABUF)
+		landing->avoid |= 1u << RLV_LANDING_PEERMEM;
+	landing->way = RLV_LANDING_PINNED;
+	if (landing->info.device >= 0) {
+		landing->gathers = opts->path == RLV_LANDING_GATHER;
+		landing->graphs = opts->graph;
+		landing->info.path = landing->gathers ? RLV_LANDING_GATHER : RLV_LANDING_PINNED;
+		landing_choose_way(landing);
+		ret = landing_open_device(landing, opts->path);
+	}
+	lacks = ret ? NULL : strict_lacks(landing);
+	if (!lacks)
+		return ret;
+	if (landing->backend)
+		landing->backend->ops->close(landing->backend);
+	return error_set(-ENOTSUP, "landing: opts.path %s, opts.strict: %s",
+			 rlv_landing_path_name(landing->asked), lacks);
 }
 
 int rlv_landing_open(const struct rlv_landing_opts *opts,
@@ -135,14 +192,8 @@ int rlv_landing_open(const struct rlv_landing_opts *opts,
 	};
 	if (landing->pool)
 		ret = rlv_pool_stream(landing->pool, NULL, &landing->pool_stream);
-	if (ret == 0 && landing->info.device >= 0) {
-		landing->gathers = full.path == RLV_LANDING_GATHER;
-		landing->graphs = full.graph;
-		landing->direct = full.path >= RLV_LANDING_DMABUF && !full.pool;
-		landing->way = full.path;
-		landing->info.path = landing->gathers ? RLV_LANDING_GATHER : RLV_LANDING_PINNED;
-		ret = landing_open_device(landing, full.path);
-	}
+	if (ret == 0)
+		ret = landing_begin(landing, &full);
 	if (ret) {
 		mem_free(landing);
 		return ret;

@@ -58,9 +58,9 @@ struct landing_weights {
 RLV_MUST_CHECK int landing_land(struct rlv_landing *landing, const struct landing_part *parts,
 				uint32_t n, const struct landing_weights *weights);
 
-/* Counts a batch that has landed; returns its path (enum rlv_landing_path). is_apart: its large values have come by
-   themselves. */
-uint32_t landing_count(struct rlv_landing *landing, bool is_apart);
+/* Counts a batch that has landed; returns its path (enum rlv_landing_path). apart: by which its large values have come
+   by themselves; 0 = they have not. */
+uint32_t landing_count(struct rlv_landing *landing, uint32_t apart);
 
 /* No more work that uses the buffer will be queued. */
 void landing_done(struct rlv_landing *landing, const void *buffer);
@@ -91,10 +91,17 @@ void landing_unshare(struct rlv_landing *landing, const void *memory);
 /* True: batches are to come by RDMA, as far as they can. */
 bool landing_is_direct(const struct rlv_landing *landing);
 
+/* True: a path was asked for (opts.path), whatever it costs. */
+bool landing_is_asked(const struct rlv_landing *landing);
+
+/* True: no other path will do (opts.strict). */
+bool landing_is_strict(const struct rlv_landing *landing);
+
 /* The device's side of a buffer, for READs. */
 struct landing_side {
 	const struct mem *mem; /* NULL: none */
 	uint8_t *at;           /* of the byte that was asked for */
+	uint32_t path;         /* enum rlv_landing_path */
 };
 
 /*
@@ -104,8 +111,8 @@ struct landing_side {
 RLV_MUST_CHECK int landing_reach(struct rlv_landing *landing, const void *host,
 				 struct transport *tr, struct landing_side *side_out);
 
-/* Says why batches of a sampler land by a copy. */
-void landing_copies(struct rlv_landing *landing, const char *why);
+/* Says why batches of a sampler land by a copy. -ENOTSUP: no other path will do. */
+RLV_MUST_CHECK int landing_copies(struct rlv_landing *landing, const char *why);
 
 /* Counts bytes that came so. */
 void landing_count_direct(struct rlv_landing *landing, uint64_t bytes);

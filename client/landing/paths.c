@@ -12,6 +12,9 @@
 
 #include "base/bits.h"
 
+const char landing_no_dmabuf[] = "the device exports no dma-buf: NVIDIA's open kernel modules do, "
+				 "with a driver for CUDA 11.7 or later";
+
 static bool has_entries(const char *path)
 {
 	DIR *dir = opendir(path);
@@ -55,8 +58,7 @@ static const char *path_lacks(struct rlv_landing *landing, uint32_t path)
 		return "the device has memory of its own";
 	case RLV_LANDING_DMABUF:
 		if (!(info.caps & BACKEND_EXPORTS_DMABUF))
-			return "the device exports no dma-buf: NVIDIA's open kernel modules do, "
-			       "with a driver for CUDA 11.7 or later";
+			return landing_no_dmabuf;
 		return landing_lacks_rdma("/sys", false);
 	case RLV_LANDING_PEERMEM:
 		return landing_lacks_rdma("/sys", true);
@@ -94,7 +96,8 @@ static bool is_rdma(uint32_t path)
 }
 
 /* Of a path that could be. */
-static const char *why_not_taken(uint32_t path)
+static const char *why_not_taken(const struct rlv_landing *landing, uint32_t path)
+	LOCK_REQUIRES(landing_role)
 {
 	switch (path) {
 	case RLV_LANDING_GATHER:
@@ -104,7 +107,12 @@ static const char *why_not_taken(uint32_t path)
 	case RLV_LANDING_PLAIN:
 		return "page-locked memory is faster";
 	default:
-		return "a wish (opts.path), for tables over verbs";
+		if (landing->pool)
+			return "batches that are memory of a pool are copied";
+		if (!landing->direct || landing->avoid & 1u << path)
+			return "opts.path or opts.avoid excludes it";
+		return landing->info.reason[0] ? landing->info.reason
+					       : "for tables over verbs: no batch came so";
 	}
 }
 
@@ -131,10 +139,11 @@ int rlv_landing_paths(struct rlv_landing *landing, struct rlv_landing_path_info 
 		if (one->batches) { /* whatever sysfs says */
 			one->possible = 1;
 			one->why[0] = 0;
-		} else if (is_rdma(one->path) && landing->direct && landing->info.reason[0]) {
-			snprintf(one->why, sizeof(one->why), "%.190s", landing->info.reason);
+		} else if (is_rdma(one->path) && landing->fallen[0]) { /* so does this */
+			snprintf(one->why, sizeof(one->why), "%.190s", landing->fallen);
 		} else if (one->possible && one->path != landing->info.path) {
-			snprintf(one->why, sizeof(one->why), "%s", why_not_taken(one->path));
+			snprintf(one->why, sizeof(one->why), "%.190s",
+				 why_not_taken(landing, one->path));
 		}
 	}
 	array.n = LANDING_PATHS;
@@ -153,18 +162,17 @@ const char *rlv_landing_path_name(uint32_t path)
 	return path < ARRAY_LEN(names) && names[path] ? names[path] : "none";
 }
 
-uint32_t landing_count(struct rlv_landing *landing, bool is_apart)
+uint32_t landing_count(struct rlv_landing *landing, uint32_t apart)
 {
-	uint32_t path;
+	uint32_t path = apart;
 
 	lock_acquire(&landing->lock, &landing_role);
-	if (is_apart)
-		path = landing->info.path;
-	else if (!landing->backend)
+	if (!path && !landing->backend)
 		path = RLV_LANDING_IN_PLACE;
-	else
+	else if (!path)
 		path = landing->unpinned[0] ? RLV_LANDING_PLAIN : RLV_LANDING_PINNED;
 	landing->landed[path]++;
+	landing->info.path = path;
 	lock_release(&landing->lock, &landing_role);
 	return path;
 }

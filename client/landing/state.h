@@ -60,6 +60,9 @@ struct rlv_landing {
 	pid_t pid;
 	int64_t timeout_ns;
 	bool unwaited, gathers, graphs, direct;
+	uint32_t asked; /* opts.path */
+	bool strict;
+	uint32_t avoid;     /* bits of enum rlv_landing_path */
 	char unpinned[160]; /* why the host's memory cannot be page-locked; "" = it can */
 	char fallen[256] LOCK_GUARDED_BY(landing_role); /* why better ones do not */
 	uint32_t way
@@ -98,9 +101,12 @@ struct landing_range **landing_range_link(struct rlv_landing *landing, uint64_t 
 void landing_drop_graph(struct rlv_landing *landing, struct landing_buffer *buffer)
 	LOCK_REQUIRES(landing_role);
 
+extern const char landing_no_dmabuf[]; /* what such a device lacks */
 /* Why RDMA devices of the host cannot fill memory of a device, which they know by its address, or else as a
    dma-buf; NULL: they may. sys: where sysfs is. */
 const char *landing_lacks_rdma(const char *sys, bool by_address);
+/* Sets `way` and `direct`, of a landing on a device of its own memory. */
+void landing_choose_way(struct rlv_landing *landing);
 /* Ends READs' knowledge of the buffer, none of which is under way. */
 void landing_unlend(struct landing_buffer *buffer);
 

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+static const char no_rdma[] = "rows do not come by RDMA", not_mapped[] = "rows are not mapped here";
+
 /* -------- which columns, which samplers -------- */
 
 bool apart_takes(const struct rlv_sampler *sp, const struct window_output *o)
@@ -21,91 +23,134 @@ static struct window_output output_of(const struct column_desc *col)
 				       .offset = col->offset };
 }
 
-/* NULL: none. */
-static const char *why_not_apart(const struct rlv_sampler *sp, uint32_t chosen)
+/* READs of all open shards fill memory of a device, as far as their transports tell. */
+static bool rows_come_by_rdma(struct rlv_sampler *sp)
 {
+	bool come = true;
+
+	for (uint32_t s = 0; come && s < sp->h.set.n_parts; s++)
+		come = !handle_access(&sp->h, s) ||
+		       transport_reaches(handle_shard(&sp->h, s)->rows->tr);
+	return come;
+}
+
+/* Values of an item that are read of a large column, beside those of the rows of its window. */
+static int64_t values_beyond_rows(const struct rlv_sampler *sp, uint32_t column)
+{
+	int64_t stack = sp->plan.stack, rows = stack + sp->plan.future, values = 1;
+
+	if (sp->h.desc->columns[column].role == RLV_OBS)
+		values = sp->opts.layout == RLV_WINDOW ? rows : 2 * stack;
+	return (sp->columns[column] ? values : 0) - rows;
+}
+
+/* Columns of a sampler that are so large. */
+struct large {
+	uint32_t chosen; /* how many of them it has */
+	int64_t more; /* bytes of an item that READs to a device bring, beyond those of its rows */
+};
+
+/* NULL: nothing. */
+static const char *why_not_apart(struct rlv_sampler *sp, const struct large *large)
+{
+	uint32_t chosen = large->chosen;
+
 	if (!chosen || 2 * chosen > LANDING_LISTS) /* of a column there are two arrays at most */
 		return "the sampler has no large columns, or too many";
 	if (sp->opts.verify == RLV_VERIFY_CRC)
 		return "checksums of rows are verified on the CPU";
 	if (sp->opts.short_batch || sp->view->max_times_sampled)
 		return "gaps of short batches and of views that consume are closed on the CPU";
+	if (sp->apart.direct && !rows_come_by_rdma(sp))
+		return no_rdma;
+	if (sp->apart.direct && !landing_is_asked(sp->opts.dest) && large->more > 0)
+		return "stacked frames would cross the wire more often than their rows: RLV_WINDOW "
+		       "has each once, or ask for the path";
 	return NULL;
 }
 
-void apart_choose(struct rlv_sampler *sp)
+int apart_choose(struct rlv_sampler *sp)
 {
 	const struct rlv_landing *dest = sp->opts.dest;
+	struct large large = { 0 };
 	const char *why;
-	uint32_t chosen = 0;
 
 	sp->apart.direct = dest && landing_is_direct(dest);
 	sp->apart.wanted = dest && (sp->apart.direct || landing_gathers(dest));
 	for (uint32_t c = 0; sp->apart.wanted && c < sp->h.desc->n_columns; c++) {
 		struct window_output o = output_of(&sp->h.desc->columns[c]);
 
-		sp->apart.large += apart_takes(sp, &o);
-		chosen += sp->columns[c] && apart_takes(sp, &o);
-	}
-	why = sp->apart.wanted ? why_not_apart(sp, chosen) : NULL;
-	if (why)
-		landing_copies(sp->opts.dest, why);
-	sp->apart.wanted &= !why;
-}
-
-/* READs of all open shards may fill the device's side of the buffer. */
-static bool apart_reach(struct rlv_sampler *sp, struct batch *batch)
-{
-	batch->side.mem = NULL;
-	for (uint32_t s = 0; s < sp->h.set.n_parts; s++) {
-		struct transport *tr;
-
-		if (!handle_access(&sp->h, s))
+		if (!apart_takes(sp, &o))
 			continue;
-		tr = handle_shard(&sp->h, s)->rows->tr;
-		if (!transport_reaches(tr)) {
-			landing_copies(sp->opts.dest, "rows do not come by RDMA");
-			return false;
-		}
-		if (landing_reach(sp->opts.dest, batch->memory, tr, &batch->side))
-			return false;
+		sp->apart.large++;
+		large.chosen += sp->columns[c];
+		large.more += values_beyond_rows(sp, c) * o.bytes;
 	}
-	return batch->side.mem;
+	why = sp->apart.wanted ? why_not_apart(sp, &large) : NULL;
+	sp->apart.wanted &= !why;
+	return why ? landing_copies(sp->opts.dest, why) : 0;
 }
 
-bool apart_begin(struct rlv_sampler *sp, struct batch *batch)
+/* Makes the device's side of the buffer one that READs of all open shards fill; else batch->side.mem is NULL. */
+static int apart_reach(struct rlv_sampler *sp, struct batch *batch)
 {
-	if (sp->apart.wanted && sp->apart.direct)
-		sp->apart.ready = apart_reach(sp, batch);
-	return sp->apart.ready;
+	int ret = 0;
+
+	batch->side.mem = NULL;
+	if (!rows_come_by_rdma(sp))
+		return landing_copies(sp->opts.dest, no_rdma);
+	for (uint32_t s = 0; ret == 0 && s < sp->h.set.n_parts; s++)
+		if (handle_access(&sp->h, s))
+			ret = landing_reach(sp->opts.dest, batch->memory,
+					    handle_shard(&sp->h, s)->rows->tr, &batch->side);
+	if (ret)
+		batch->side.mem = NULL;
+	else if (!batch->side.mem)
+		ret = error_set(-ENODATA, "sample: no shard is open");
+	return ret;
+}
+
+int apart_begin(struct rlv_sampler *sp, struct batch *batch)
+{
+	int ret = 0;
+
+	if (sp->apart.wanted && sp->apart.direct) {
+		ret = apart_reach(sp, batch);
+		sp->apart.ready = batch->side.mem;
+	}
+	batch->is_apart = sp->apart.ready;
+	return ret && landing_is_strict(sp->opts.dest) ? ret : 0;
 }
 
 /* -------- rows that are shared with the device -------- */
 
-static bool apart_share(struct rlv_sampler *sp, uint32_t s)
+static int apart_share(struct rlv_sampler *sp, uint32_t s)
 {
 	const struct region *rows = handle_shard(&sp->h, s)->rows;
 
 	if (sp->apart.shared[s])
-		return true;
-	if (!rows->base)
-		return false;
-	if (landing_share(sp->opts.dest, rows->base, rows->size)) {
-		log_warn("sampler: batches land by a copy: %s", error_last());
-		landing_copies(sp->opts.dest, error_last());
-		return false;
+		return 0;
+	sp->apart.ready = rows->base && !landing_share(sp->opts.dest, rows->base, rows->size);
+	if (sp->apart.ready) {
+		sp->apart.shared[s] = rows->base;
+		return 0;
 	}
-	sp->apart.shared[s] = rows->base;
-	return true;
+	if (!rows->base)
+		return landing_copies(sp->opts.dest, not_mapped);
+	log_warn("sampler: batches land by a copy: %s", error_last());
+	return landing_copies(sp->opts.dest, error_last());
 }
 
 int apart_follow(struct rlv_sampler *sp)
 {
 	uint32_t n = sp->h.set.n_parts;
+	int ret = 0;
 
 	sp->apart.ready = false;
-	if (!sp->apart.wanted || sp->apart.direct || !sp->trees.addressable)
+	if (!sp->apart.wanted || sp->apart.direct)
 		return 0;
+	if (!sp->trees.addressable)
+		return landing_copies(sp->opts.dest, not_mapped);
 	if (n > sp->apart.n) {
 		if (!mem_grow(&sp->apart.shared, sp->apart.n, n, sizeof(*sp->apart.shared)))
 			return error_set(-ENOMEM, "sampler: cannot allocate memory for %u shards",
@@ -115,8 +160,8 @@ int apart_follow(struct rlv_sampler *sp)
 	sp->apart.ready = true;
 	for (uint32_t s = 0; sp->apart.ready && s < n; s++)
 		if (handle_access(&sp->h, s))
-			sp->apart.ready = apart_share(sp, s);
-	return 0;
+			ret = apart_share(sp, s);
+	return ret;
 }
 
 void apart_leave(struct rlv_sampler *sp, uint32_t shard)

@@ -36,11 +36,12 @@ struct apart {
 	uint32_t n;
 };
 
-/* Sets `wanted`, of a sampler whose options are read. */
-void apart_choose(struct rlv_sampler *sp);
+/* Sets `wanted`, of a sampler whose options are read, whose plan is made, and whose shards are open. -ENOTSUP: the
+   landing takes no other path than one that this sampler, or its table, cannot have. */
+RLV_MUST_CHECK int apart_choose(struct rlv_sampler *sp);
 
 /* After shards came or went: shares those that are new, and sets `ready`. -ENOMEM. What the device does not take
-   is logged: batches land by a copy then. */
+   is logged: batches land by a copy then, or it is -ENOTSUP. */
 RLV_MUST_CHECK int apart_follow(struct rlv_sampler *sp);
 
 /* Before a shard is closed: its rows must not be unmapped while the device has them. */
@@ -53,8 +54,9 @@ void apart_fini(struct rlv_sampler *sp);
 /* True: the output's array lies behind all else. */
 bool apart_takes(const struct rlv_sampler *sp, const struct window_output *o);
 
-/* Whether a batch that is begun now, in an idle buffer, comes so. */
-bool apart_begin(struct rlv_sampler *sp, struct batch *batch);
+/* Sets batch->is_apart: whether a batch that is begun now, in an idle buffer, comes so. Errors, of a landing that takes
+   no other path: -ENOTSUP, those of connections. */
+RLV_MUST_CHECK int apart_begin(struct rlv_sampler *sp, struct batch *batch);
 
 /* Of the next async->rows_n items, over a wire: prepares READs of their rows without large values into async->rows,
    then, when these have come, of their large values to the device. Both make the requests in async->io. -ENOMEM. */

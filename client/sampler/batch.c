@@ -369,10 +369,11 @@ static int batch_land_parts(const struct rlv_sampler *sp, const struct batch *ba
 
 int batch_land(const struct rlv_sampler *sp, struct batch *batch)
 {
+	uint32_t apart = sp->apart.direct ? batch->side.path : RLV_LANDING_GATHER;
 	int ret = sp->opts.dest ? batch_land_parts(sp, batch) : 0;
 
 	if (ret == 0 && sp->opts.dest)
-		batch->path = landing_count(sp->opts.dest, batch->is_apart);
+		batch->path = landing_count(sp->opts.dest, batch->is_apart ? apart : 0);
 	return ret;
 }
 

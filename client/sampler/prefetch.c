@@ -141,8 +141,7 @@ void prefetch_refill(struct rlv_sampler *sp, uint32_t n)
 		rng_seed(&async->rng, rng_next_u64(&sp->rng), sp->opts.rank);
 		for (uint32_t i = 0; i < n; i++)
 			async->own.at[i] = i;
-		round.batch->is_apart = apart_begin(sp, round.batch);
-		if (async_sample_start(sp, async, &round)) {
+		if (apart_begin(sp, round.batch) || async_sample_start(sp, async, &round)) {
 			log_debug("prefetch: %s", error_last());
 			return;
 		}

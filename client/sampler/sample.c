@@ -78,6 +78,7 @@ struct sample_call {
 	uint32_t n;
 	uint32_t left; /* positions to fill: in scratch.at */
 	bool admitted; /* by the limiter: n, and none of them is counted yet */
+	bool begun;    /* the batch is */
 	bool first;    /* no round has been made */
 };
 
@@ -198,16 +199,17 @@ static int sampler_commit(struct sample_call *call, int error)
 
 /* All positions are to be filled: at the call's begin, or anew if shards came or went whose rows the device
    may not get, since a batch lands one way or the other. */
-static void sampler_begin_batch(struct sample_call *call)
+static int sampler_begin_batch(struct sample_call *call)
 {
 	struct rlv_sampler *sp = call->sp;
+	int ret = call->batch->prefetched ? 0 : apart_begin(sp, call->batch);
 
 	call->first = true;
 	call->left = call->n;
-	if (!call->batch->prefetched)
-		call->batch->is_apart = apart_begin(sp, call->batch);
+	call->begun = ret == 0;
 	for (uint32_t i = 0; i < call->n; i++)
 		sp->scratch.at[i] = i;
+	return ret;
 }
 
 /*
@@ -229,12 +231,12 @@ static int sampler_step(void *ctx)
 	if (ret == 0 && !call->admitted) {
 		ret = admission_try_sample(&sp->admission, call->n);
 		call->admitted = ret == 0;
-		sampler_begin_batch(call);
+		call->begun = false;
 	}
+	if (ret == 0 && (!call->begun || (call->batch->is_apart && !sp->apart.ready)))
+		ret = sampler_begin_batch(call);
 	if (ret)
 		return ret;
-	if (call->batch->is_apart && !sp->apart.ready)
-		sampler_begin_batch(call);
 	for (uint32_t round = 0; ret == 0 && call->left > 0 && round < rounds; round++) {
 		uint32_t before = call->left;
 		struct round drawn = { .batch = call->batch,

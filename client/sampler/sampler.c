@@ -239,7 +239,6 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 
 	if (sampler_needs_crc(sp))
 		sp->opts.verify = RLV_VERIFY_CRC;
-	apart_choose(sp);
 	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
 	sp->trees.view = sp->view_index;
@@ -254,7 +253,9 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 	sampler_plan_return(sp, sp->opts.n_step, sp->opts.gamma);
 	sp->head.recip = UINT64_MAX / desc->block + 1;
 	sp->head.limit = (sp->view->window - 1) * sp->head.recip; /* a block has more rows */
-	ret = sampler_shards_moved(&sp->h);
+	ret = apart_choose(sp);
+	if (ret == 0)
+		ret = sampler_shards_moved(&sp->h);
 	if (ret == 0)
 		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
 	if (ret == 0)

@@ -19,17 +19,22 @@
  *   RLV_LANDING_GATHER     values of 512 bytes and more (frames) are read by the device where the table has them,
  *                          in memory that is mapped here (embed:, shm:); the rest as above
  *
- * A gather frees the sampler's CPU of the copies, at a price: the whole of the table's rows is page-locked, so
- * that memory which no row has filled yet is taken, too; and the host's side of those arrays, and of the importance
- * weights, which the device computes with the CPU's bits, is filled by rlv_landing_fetch alone. So it is a wish (opts.path). What a sampler cannot have so lands by a copy, as a whole: rows over a wire or with
- * checksums that are verified, views that consume, short batches, scans and reads by key, and memory that the
- * driver does not take. info.gathered_bytes tells.
+ * Each sampler takes the best path that its table and the device allow. opts.path asks for one, opts.avoid excludes
+ * some, and opts.strict turns what is lacking into an error. rlv_batch_path tells how a batch came, info.reason why
+ * it came no better way.
  *
- * The two paths by RDMA are wishes as well. Where RLV_LANDING_DMABUF cannot be, RLV_LANDING_PEERMEM is tried, then
- * batches land by a copy, as those of the samplers named above and of tables that are mapped: info.path is the path of
- * the last batch, info.reason says why it is no better one. Large columns come so if they are multiples of 8 bytes at
- * multiples of 8 in the row. A sample costs 1 round trip more, and a READ for each value; with RLV_WINDOW a frame comes
- * once. Not with a pool.
+ * By RDMA, RLV_LANDING_DMABUF comes first, then RLV_LANDING_PEERMEM, then a copy. Large columns come so if they are
+ * multiples of 8 bytes at multiples of 8 in the row. A sample costs 1 round trip more, and a READ for each value; with
+ * RLV_WINDOW a frame comes once. Where stacked frames would cross the wire more often than their rows (RLV_DENSE),
+ * batches come so only if opts.path asks for it. Not with a pool.
+ *
+ * A gather frees the sampler's CPU of the copies, at a price: the whole of the table's rows is page-locked, so
+ * that memory which no row has filled yet is taken, too. So it is done only if opts.path asks for it.
+ *
+ * After both, the host's side of those arrays, and after a gather that of the importance weights, which the
+ * device computes with the CPU's bits, is filled by rlv_landing_fetch alone. These land by a copy, as a whole: rows with
+ * checksums that are verified, batches of views that consume, short batches, scans and reads by key; rows over a wire
+ * instead of a gather, and rows that are mapped here instead of RDMA.
  *
  * With a pool (relive/pool.h) the device's side is tensors of class RLV_POOL_STAGING, which count in the
  * pool's ledger. Without one it is memory of a CUDA device, taken from its driver.
@@ -55,15 +60,18 @@ struct rlv_landing_opts {
 	int64_t timeout_ns;    /* of each wait for the device; 0 = 30 s */
 	uint32_t unwaited; /* 1: samples end when their copy is queued, and rlv_landing_wait waits for it:
 				  so that the next batch is gathered meanwhile. Gathers are awaited always */
-	uint32_t path; /* 0 = that of the device: no wish; RLV_LANDING_PINNED; RLV_LANDING_GATHER: -ENOTSUP if
-			  the driver cannot; RLV_LANDING_DMABUF, RLV_LANDING_PEERMEM. A pool of the host's memory is in place always */
+	uint32_t path; /* 0 = the best but RLV_LANDING_GATHER; RLV_LANDING_PINNED: always copies; RLV_LANDING_GATHER:
+			  -ENOTSUP if the driver cannot; RLV_LANDING_DMABUF, RLV_LANDING_PEERMEM. A pool of the host's memory is in place always */
 	uint32_t graph; /* 1, with RLV_LANDING_GATHER: what the device is asked for each batch is recorded once, as
 			   a CUDA graph, and launched by one call. -ENOTSUP: the driver has no graphs */
+	uint32_t strict; /* 1: opts.path or none. What it lacks is -ENOTSUP, of rlv_landing_open, rlv_sampler_open or
+			    rlv_sampler_sample. Scans and reads by key are still copied */
+	uint32_t avoid; /* bits 1 << RLV_LANDING_DMABUF, 1 << RLV_LANDING_PEERMEM: not these */
 };
 #define RLV_LANDING_OPTS_INIT RLV_SIZED(struct rlv_landing_opts)
 
-/* Opens a landing. -ENOTSUP: no driver of the device, or one that cannot do it; -ENODEV: no such device;
-   -EINVAL; -ENOMEM. Thread: setup. */
+/* Opens a landing. -ENOTSUP: no driver of the device, or one that cannot do it, or opts.strict; -ENODEV: no such
+   device; -EINVAL; -ENOMEM. Thread: setup. */
 RLV_CHECKED int rlv_landing_open(const struct rlv_landing_opts *opts,
 				 struct rlv_landing **landing_out);
 
@@ -82,7 +90,7 @@ enum rlv_landing_path {
 
 struct rlv_landing_info {
 	uint32_t size;
-	uint32_t path;    /* enum rlv_landing_path */
+	uint32_t path;    /* enum rlv_landing_path: of the last batch; before it, what is known */
 	int32_t device;   /* number of the CUDA device; -1 = the host */
 	uint32_t buffers; /* now */
 	char name[64];    /* as the device calls itself */
@@ -94,7 +102,7 @@ struct rlv_landing_info {
 	uint64_t graphs;         /* recorded */
 	uint64_t graph_launches;
 	uint64_t direct_bytes; /* that came to the device by RDMA, also of rows drawn again */
-	char reason[256]; /* why batches do not land as opts.path wishes; "" = they do, or no sampler tried */
+	char reason[256]; /* why batches come by a copy, or not as opts.path asks; "" = nothing is lacking, or no sampler tried */
 };
 #define RLV_LANDING_INFO_INIT RLV_SIZED(struct rlv_landing_info)
 
