@@ -171,9 +171,10 @@ Brings the bytes of a batch's array from the device to the host's side.
     "Landing.info": r"""info($self, /)
 --
 
-Returns a dict: ``path`` (``"pinned"``: page-locked memory, then one copy by the device; ``"gather"``: large values are
-read by the device), ``name`` and ``device``, ``buffers`` and their ``bytes``, ``batches`` landed so far, ``copied_bytes``,
-``gathered_bytes``, and ``waited`` seconds for copies.
+Returns a dict: ``path`` of the last batch (``"pinned"``: page-locked memory, then one copy by the device; ``"gather"``:
+large values are read by the device; ``"dmabuf"``, ``"peermem"``: they came by RDMA) and the ``reason`` why it is no better
+one, ``name`` and ``device``, ``buffers`` and their ``bytes``, ``batches`` landed so far, ``copied_bytes``,
+``gathered_bytes``, ``direct_bytes`` (by RDMA), ``graphs`` and ``graph_launches``, and ``waited`` seconds for copies.
 """,
     "Sampler.stats": r"""stats($self, /)
 --

@@ -26,7 +26,7 @@ batches have only key, weight, probability and priority.
 
 ``len(batch)`` and ``batch.n`` are the number of items, ``batch.names`` the names of the arrays, and
 ``batch.table_size`` the number of live items of the view at the draw. ``batch.path`` is how it came to the device of
-the sampler's option ``device`` ("pinned", "gather", ..: ``Landing.paths()`` lists them); None: there is none. A column of that name hides it.
+the sampler's option ``device`` ("pinned", "gather", "dmabuf", ..: ``Landing.paths()`` lists them); None: there is none. A column of that name hides it.
 
 **Mapping.** A batch has ``keys()``, ``values()``, ``items()`` and ``get()``; ``in``, iteration,
 ``dict(batch)`` and ``f(**batch)`` go by the same keys: the names of the arrays, where all parts of a

@@ -5,8 +5,9 @@ sampler gathers into page-locked memory, and the device copies the batch with on
 prefetch thread while the learner computes. Such an array is a :class:`DeviceArray`; ``batch.torch()``
 returns tensors of the device without a copy, and ``batch.key`` stays on the host.
 
-How batches come depends on the host and the device: ``Landing.paths()`` lists what there is, the best first, with what is lacking,
-and ``batch.path`` is how that batch came.
+How batches come depends on the table and the device: a sampler takes the best path by itself. Frames of a table over
+RDMA (``verbs``) come straight to the GPU, where its driver and the RDMA device can do that; others come by a copy.
+``batch.path`` is how that batch came; ``Landing.paths()`` lists what there is, the best first, with what is lacking.
 
 TD errors come back the same way: ``sampler.update_priorities(batch.key, td_error)`` takes a tensor of
 the device, queues its way back behind the work that computes it, and returns None at once. The priorities are
@@ -15,6 +16,7 @@ set by a later sample, update, flush or close.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,9 @@ _BFLOAT = 4
 _LEGACY = 1  # CUDA's default stream, as DLPack calls it
 _CUDA = 2    # DLPack's number of the device type
 
+_PATHS = {"copy": 2, "gather": 3, "dmabuf": 4, "peermem": 5}  # of enum rlv_landing_path
+_AVOIDABLE = ("dmabuf", "peermem")
+
 
 class Landing(_core.Landing):
     """A CUDA device in which batches of samplers arrive. ``table.sampler(device="cuda:1")`` opens one of its
@@ -36,30 +41,31 @@ class Landing(_core.Landing):
     :param timeout: seconds of each wait for the device; 0 = 30.
     :param pool: a :class:`relive.Pool`: batches are its memory, of the lifetime ``staging``, on its device. It stays
         open as long as the landing, or an array of a batch, lives.
-    :param path: ``"copy"``: the sampler gathers, and the device copies the batch; ``"gather"``: the device reads
-        values of 512 bytes and more (frames) itself, in a table that this process has mapped, and computes the
-        importance weights. That frees the CPU, but locks
-        all of the table's memory; ``array.numpy()`` then copies from the device. What cannot be gathered is copied:
-        ``info()["gathered_bytes"]`` tells. None = ``"copy"``.
+    :param path: None = the best that a sampler's table and the device allow, but ``"gather"``. ``"copy"``: the sampler
+        gathers, and the device copies the batch. ``"dmabuf"``, ``"peermem"``: RDMA READs bring values of 512 bytes and
+        more (frames) from a table over ``verbs`` straight to the device, whose memory is registered as a dma-buf, or by its address,
+        which needs nvidia-peermem. ``"gather"``: the device reads such values itself, in a table that this process
+        has mapped, and computes the importance weights. That frees the CPU, but locks all of the table's memory.
+        What cannot come so is copied. After RDMA and gathers ``array.numpy()`` copies from the device.
+    :param strict: True: ``path`` or an error, Unsupported, which names what is lacking; of Landing, of ``table.sampler``,
+        or of the first sample. ``table.scan`` and ``gather`` still copy.
+    :param avoid: paths that are not taken, of ``"dmabuf"`` and ``"peermem"``.
     :param graph: with ``"gather"``: what the device is asked for each batch is recorded once, as a CUDA graph, and
         launched by one call.
     :raises Unsupported: no driver of CUDA on this host; the message says what to do.
     :raises InvalidArgument: there is no such device.
     """
 
-    gathers: bool  #: the device gathers where it can
-
     def __new__(cls, device: Any = "cuda", timeout: float = 0, *, pool: Pool | None = None,
-                path: str | None = None, graph: bool = False) -> Landing:
-        if path not in (None, "copy", "gather"):
-            raise errors.InvalidArgument('path %r: want "copy", "gather" or None' % (path,))
-        gather = path == "gather"
-        if pool is None:
-            self = super().__new__(cls, _number(device), timeout, None, gather, graph)
-        else:
-            self = super().__new__(cls, 0, timeout, pool._core, gather, graph)
-        self.gathers = self.info()["path"] == "gather"
-        return self
+                path: str | None = None, graph: bool = False, strict: bool = False,
+                avoid: Collection[str] = ()) -> Landing:
+        if path is not None and path not in _PATHS:
+            raise errors.InvalidArgument("path %r: want %s or None" % (path, _quoted(_PATHS)))
+        if isinstance(avoid, str) or not set(avoid) <= set(_AVOIDABLE):
+            raise errors.InvalidArgument("avoid %r: want a list of %s" % (avoid, _quoted(_AVOIDABLE)))
+        number, core = (_number(device), None) if pool is None else (0, pool._core)
+        return super().__new__(cls, number, timeout, core, _PATHS[path] if path else 0, graph, strict,
+                               sum(1 << _PATHS[name] for name in set(avoid)))
 
     def __repr__(self) -> str:
         where = "the host" if self.device < 0 else "cuda:%d" % self.device
@@ -75,6 +81,10 @@ def landing_of(device: Any) -> Landing | None:
     return Landing(device)
 
 
+def _quoted(names: Collection[str]) -> str:
+    return ", ".join('"%s"' % name for name in names)
+
+
 def _number(device: Any) -> int:
     if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
         return device
@@ -88,17 +98,17 @@ def _number(device: Any) -> int:
 class DeviceArray:
     """An array of a batch on a CUDA device. Libraries take it without a copy, by DLPack
     (``torch.from_dlpack(array)``) or ``__cuda_array_interface__``. The host has the same bytes:
-    ``array.numpy()``, which numpy's functions take by themselves; what the device has gathered or computed is
-    brought by the first such call. While it, or what was made of it, is
+    ``array.numpy()``, which numpy's functions take by themselves; of a batch that the device has gathered, or that came
+    by RDMA, they are brought by the first such call. While it, or what was made of it, is
     referenced, its memory is not filled again; nor before work is done that was queued on the stream which
     DLPack's consumer named, or, by ``__cuda_array_interface__``, on the default stream."""
 
     __slots__ = ("_host", "_landing", "_left")
 
-    def __init__(self, host: np.ndarray, landing: Landing) -> None:
+    def __init__(self, host: np.ndarray, landing: Landing, left: bool) -> None:
         self._host = host
         self._landing = landing
-        self._left = landing.gathers and host.nbytes > 0  # maybe on the device alone
+        self._left = left and host.nbytes > 0  # maybe on the device alone
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -67,10 +67,12 @@ class Sampler(_core.Sampler):
     :param allocator: a function that takes a number of bytes and returns a writable buffer of at least
         that size, aligned to 64 bytes: the memory of a batch buffer. It must not use the table.
     :param device: ``"cuda"``, ``"cuda:N"``, a :class:`relive.Pool` or a :class:`relive.landing.Landing`: batches
-        arrive in the memory of that device (:mod:`relive.landing`); None = on the host.
+        arrive in the memory of that device, by the best path that there is (:mod:`relive.landing`); None = on
+        the host.
     :raises InvalidArgument: names the option.
     :raises NoSpace: no client slot of the table is free: close a sampler or writer.
-    :raises Unsupported: pin_memory, and torch has no CUDA; or device, and there is no driver of CUDA.
+    :raises Unsupported: pin_memory, and torch has no CUDA; or device, and there is no driver of CUDA, or no path
+        that a strict Landing allows.
     """
 
     _table: Table  # whose store closes what is open

@@ -196,7 +196,7 @@ static PyObject *make_array(const struct batch *batch, Py_ssize_t number)
 	const struct array_layout *layout = &batch->slot->layout->arrays[number];
 	PyObject *array = array_make(layout, batch->n, batch->slot->memory, batch->lease);
 
-	return layout->read_only ? array : landing_array(batch->slot->landing, array);
+	return layout->read_only ? array : landing_array(batch->slot, array);
 }
 
 /* Returns the array with the number `entry`, made at its first use, or, for a dict of numbers, a

@@ -12,18 +12,19 @@ PyTypeObject *landing_type;
 
 static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "device", "timeout", "pool", "gather", "graph", NULL };
+	static char *names[] = { "device", "timeout", "pool",  "path",
+				 "graph",  "strict",  "avoid", NULL };
 	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
 	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
 	PyObject *pool = Py_None;
 	double timeout = 0;
-	int gather = 0, graph = 0;
+	int graph = 0, strict = 0;
 	PyThreadState *thread;
 	struct landing *self;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|dOpp", names, &opts.device, &timeout,
-					 &pool, &gather, &graph))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|dOIppI", names, &opts.device, &timeout,
+					 &pool, &opts.path, &graph, &strict, &opts.avoid))
 		return NULL;
 	if (pool != Py_None && !PyObject_TypeCheck(pool, pool_type)) {
 		PyErr_SetString(PyExc_TypeError, "landing: pool: want a relive.Pool");
@@ -31,8 +32,8 @@ static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	}
 	opts.timeout_ns = (int64_t)(timeout * 1e9);
 	opts.unwaited = 1; /* batch_make waits */
-	opts.path = gather ? RLV_LANDING_GATHER : 0;
 	opts.graph = (uint32_t)graph;
+	opts.strict = (uint32_t)strict;
 	if (pool != Py_None) {
 		opts.pool = pool_borrow(pool);
 		if (!opts.pool)
@@ -70,13 +71,16 @@ static void landing_dealloc(PyObject *object)
 	object_free(object);
 }
 
-PyObject *landing_array(struct landing *landing, PyObject *array)
+PyObject *landing_array(const struct slot *slot, PyObject *array)
 {
+	bool left = slot->path == RLV_LANDING_GATHER || slot->path == RLV_LANDING_DMABUF ||
+		    slot->path == RLV_LANDING_PEERMEM;
 	PyObject *result;
 
-	if (!array || !landing || landing->device < 0)
+	if (!array || !slot->landing || slot->landing->device < 0)
 		return array;
-	result = python_call("relive.landing", "DeviceArray", "(OO)", array, landing);
+	result = python_call("relive.landing", "DeviceArray", "(OOi)", array, slot->landing,
+			     (int)left);
 	Py_DECREF(array);
 	return result;
 }
@@ -245,12 +249,13 @@ static PyObject *landing_info(PyObject *object, PyObject *Py_UNUSED(unused))
 	if (ret)
 		return error_raise(ret);
 	return Py_BuildValue(
-		"{s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:d}", "path",
-		rlv_landing_path_name(info.path), "name", info.name, "device", (int)info.device,
-		"buffers", (unsigned int)info.buffers, "bytes", (unsigned long long)info.bytes,
-		"batches", (unsigned long long)info.batches, "copied_bytes",
-		(unsigned long long)info.copied_bytes, "gathered_bytes",
-		(unsigned long long)info.gathered_bytes, "graphs", (unsigned long long)info.graphs,
+		"{s:s,s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d}", "path",
+		rlv_landing_path_name(info.path), "reason", info.reason, "name", info.name,
+		"device", (int)info.device, "buffers", (unsigned int)info.buffers, "bytes",
+		(unsigned long long)info.bytes, "batches", (unsigned long long)info.batches,
+		"copied_bytes", (unsigned long long)info.copied_bytes, "gathered_bytes",
+		(unsigned long long)info.gathered_bytes, "direct_bytes",
+		(unsigned long long)info.direct_bytes, "graphs", (unsigned long long)info.graphs,
 		"graph_launches", (unsigned long long)info.graph_launches, "waited",
 		(double)info.waited_ns / 1e9);
 }

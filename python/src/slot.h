@@ -29,10 +29,6 @@ struct landing {
 	int device; /* number of the CUDA device; -1 = memory of the host, whose arrays are numpy's */
 };
 
-/* Returns the array of a batch as the device has it, or as it is if that is the host's. Takes the
-   reference; NULL stays NULL. */
-PyObject *landing_array(struct landing *landing, PyObject *array);
-
 struct slot {
 	unsigned refs; /* guarded by the interpreter lock */
 	atomic_bool returned;
@@ -55,6 +51,10 @@ struct slot {
  * aligned.
  */
 void *slot_alloc(void *sampler, size_t align, size_t bytes);
+
+/* Returns the array of a slot's batch as the device has it, or as it is if that is the host's. Takes the
+   reference; NULL stays NULL. */
+PyObject *landing_array(const struct slot *slot, PyObject *array);
 
 /* Drops a reference. */
 void slot_put(struct slot *slot);

@@ -147,10 +147,48 @@ def test_landing__gathers_frames(make_table, layout, graph):
                 assert np.array_equal(on_device(batch[name]), batch[name].numpy())
         assert np.array_equal(batch.copy().frame, np.asarray(batch.frame))
         assert np.array_equal(pickle.loads(pickle.dumps(batch)).frame, batch.frame.numpy())
-    with pytest.raises(relive.InvalidArgument, match='want "copy", "gather"'):
-        Landing("cuda", path="peer")
     with pytest.raises(relive.InvalidArgument, match="RLV_LANDING_GATHER"):
         Landing("cuda", graph=True)
+
+
+@pytest.mark.parametrize("options,text", [
+    ({"path": "peer"}, 'want "copy", "gather", "dmabuf", "peermem" or None'),
+    ({"avoid": ["copy"]}, 'want a list of "dmabuf", "peermem"'),
+    ({"avoid": "dmabuf"}, "want a list"),
+    ({"strict": True}, "opts.path"),
+    ({"path": "dmabuf", "avoid": ["dmabuf"]}, "opts.avoid"),
+])
+def test_landing__wrong_paths_are_named(options, text):
+    with pytest.raises(relive.InvalidArgument, match=text):
+        Landing("cuda", **options)
+
+
+def test_landing__copies_where_no_better_path_is(filled):
+    for options in ({}, {"avoid": ["dmabuf", "peermem"]}, {"path": "copy", "strict": True}, {"path": "peermem"}):
+        landing = Landing("cuda", **options)
+        with filled.sampler(16, device=landing, prefetch=0) as sampler:
+            assert sampler.sample().path == "pinned"
+        assert ("large columns" in landing.info()["reason"]) == ("copy" not in options.values() and "avoid" not in options)
+
+
+@pytest.mark.parametrize("path,shape,text", [
+    ("gather", (3,), "no large columns"), ("peermem", (24, 24), "rows do not come by RDMA")])
+def test_landing__strict_path_that_is_lacking_is_unsupported(make_table, path, shape, text):
+    table = make_table({"frame": relive.Column("frame", shape, "uint8", "obs"), "id": "uint64"})
+    with pytest.raises(relive.Unsupported, match="path %s, which is strict: .*%s" % (path, text)):
+        table.sampler(16, device=Landing("cuda", path=path, strict=True))
+
+
+def test_array__that_only_the_device_has_is_brought_once(filled):
+    with filled.sampler(16, device="cuda", prefetch=0) as sampler:
+        batch = sampler.sample()
+        host, landing = batch.obs.numpy(), batch.obs._landing
+        want = host.copy()
+        host[:] = 0
+        array = DeviceArray(host, landing, True)  # as of a batch that came by RDMA
+        assert np.array_equal(array.numpy(), want)
+        host[:] = 1
+        assert (array.numpy() == 1).all() and (DeviceArray(host, landing, False).numpy() == 1).all()
 
 
 def test_update_priorities__td_errors_of_the_device(filled):
