@@ -1,7 +1,8 @@
 /*
  * Batches that land in a device pool of the host's memory, beside batches in memory of the sampler itself: how
  * many a second, for small rows and for frames. The broker is one of the bench's own. On a machine with a CUDA
- * device, also those that land there by a copy of page-locked memory, and by gathers of the device.
+ * device, also those that land there by a copy of page-locked memory, and by gathers of the device: with --graphs
+ * beside gathers whose launches are recorded once for each buffer, as a CUDA graph.
  */
 #include <errno.h>
 #include <ftw.h>
@@ -20,25 +21,35 @@
 
 #define BATCH 256u
 #define FILL 512u /* rows of an append */
-#define WINDOW_NS (400 * CLOCK_NS_PER_MS)
 #define UP_NS (10 * CLOCK_NS_PER_S)
 #define POOL "bench"
 
 /* Where batches are, and how they come there. */
-enum way { SAMPLER, POOL_OF_HOST, CUDA_PINNED, CUDA_GATHER, N_WAYS };
-static const char *const ways[N_WAYS] = { "sampler", "pool", "cuda, pinned", "cuda, gather" };
+enum way { SAMPLER, POOL_OF_HOST, CUDA_PINNED, CUDA_GATHER, CUDA_GRAPHS, N_WAYS };
+static const char *const ways[N_WAYS] = { "sampler", "pool", "cuda, pinned", "cuda, gather",
+					  "cuda, gather by graphs" };
 
 static struct rows {
-	const char *shape;
+	const char *name, *shape; /* shape NULL: its name is one */
 	uint32_t stack;
 	uint64_t steps;
 	enum rlv_layout layout;
 	struct rlv_table *table;
+	bool for_graphs;                      /* a launch for each of its four sizes of values */
 	struct rlv_sampler *samplers[N_WAYS]; /* NULL: this machine has no such way */
 } kinds[] = {
-	{ .shape = "cartpole", .stack = 1, .steps = 1 << 17, .layout = RLV_DENSE },
-	{ .shape = "atari", .stack = 4, .steps = 1 << 13, .layout = RLV_WINDOW },
+	{ .name = "cartpole", .stack = 1, .steps = 1 << 17, .layout = RLV_DENSE },
+	{ .name = "atari", .stack = 4, .steps = 1 << 13, .layout = RLV_WINDOW },
+	{ .name = "cameras",
+	  .shape = "obs:u8[84,84],obs_left:u8[64,64],obs_right:u8[48,48],obs_touch:f32[256]",
+	  .stack = 1,
+	  .steps = 1 << 13,
+	  .layout = RLV_DENSE,
+	  .for_graphs = true },
 };
+
+static bool with_graphs;
+static uint32_t window_ms = 400;
 
 static struct rlv_store *store;
 static struct rlv_pool *pool;
@@ -76,7 +87,7 @@ static int open_rows(struct rows *rows)
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 	struct rlv_view view = { .stack = rows->stack };
 	static struct shape shape;
-	int ret = shape_parse(rows->shape, &shape);
+	int ret = shape_parse(rows->shape ? rows->shape : rows->name, &shape);
 
 	opts.n_columns = shape.n_columns;
 	opts.columns = shape.columns;
@@ -84,7 +95,7 @@ static int open_rows(struct rows *rows)
 	opts.views = &view;
 	opts.n_views = 1;
 	if (ret == 0)
-		ret = rlv_table_create(store, rows->shape, &opts, &rows->table);
+		ret = rlv_table_create(store, rows->name, &opts, &rows->table);
 	if (ret)
 		return failed(ret, "create a table");
 	ret = fill_table(rows, &shape);
@@ -117,7 +128,7 @@ static int run_window(struct micro_case *c)
 		rlv_batch_release(sampler, batch);
 		n++;
 		spent = time_wall_ns() - begin;
-	} while (spent < WINDOW_NS);
+	} while (spent < window_ms * CLOCK_NS_PER_MS);
 	series_add(&c->result.series, (double)n * 1e9 / (double)spent);
 	return 0;
 }
@@ -146,15 +157,37 @@ static int open_pool(char dir[], pid_t *broker_out)
 		   : failed(rlv_landing_open(&opts, &landings[POOL_OF_HOST]), "open a landing");
 }
 
-/* On the first CUDA device, if there is one. */
-static int open_cuda(enum way way, uint32_t path)
+/* On the first CUDA device, if there is one; for graphs there must be. */
+static int open_cuda(void)
 {
-	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
-	int ret;
+	static const uint32_t paths[N_WAYS] = { [CUDA_PINNED] = RLV_LANDING_PINNED,
+						[CUDA_GATHER] = RLV_LANDING_GATHER,
+						[CUDA_GRAPHS] = RLV_LANDING_GATHER };
+	int ret = 0;
 
-	opts.path = path;
-	ret = rlv_landing_open(&opts, &landings[way]);
-	return ret == -ENOTSUP || ret == -ENODEV ? 0 : failed(ret, "open a landing on cuda:0");
+	for (int way = CUDA_PINNED; way < (with_graphs ? N_WAYS : CUDA_GRAPHS) && ret == 0; way++) {
+		struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
+
+		opts.path = paths[way];
+		opts.graph = way == CUDA_GRAPHS;
+		ret = rlv_landing_open(&opts, &landings[way]);
+		if ((ret == -ENOTSUP || ret == -ENODEV) && !with_graphs)
+			return 0;
+	}
+	return failed(ret, "open a landing on cuda:0");
+}
+
+/* -EBADMSG: graphs were measured, but not launched. */
+static int check_graphs(void)
+{
+	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
+	int ret = with_graphs ? rlv_landing_info(landings[CUDA_GRAPHS], &info) : 0;
+
+	if (ret == 0 && info.gathered_bytes && !info.graph_launches) {
+		fprintf(stderr, "micro_landing: no graph was launched\n");
+		ret = -EBADMSG;
+	}
+	return ret;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -185,6 +218,8 @@ static int measure(struct micro *b)
 	int ret = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(kinds) && ret == 0; i++) {
+		if (kinds[i].for_graphs && !with_graphs)
+			continue;
 		ret = open_rows(&kinds[i]);
 		for (int way = 0; way < N_WAYS && ret == 0; way++) {
 			const struct micro_case c = {
@@ -193,7 +228,7 @@ static int measure(struct micro *b)
 				.result = { .metric = "batches_per_s",
 					    .unit = "1/s",
 					    .higher = true,
-					    .params = { { .key = "rows", .text = kinds[i].shape },
+					    .params = { { .key = "rows", .text = kinds[i].name },
 							{ .key = "memory", .text = ways[way] } } },
 			};
 
@@ -201,17 +236,24 @@ static int measure(struct micro *b)
 				micro_add(b, &c);
 		}
 		if (ret == 0)
-			ret = micro_run(b, kinds[i].shape);
+			ret = micro_run(b, kinds[i].name);
 	}
-	return ret;
+	return ret ? ret : check_graphs();
 }
 
 int main(int argc, char **argv)
 {
+	static const struct arg_option options[] = {
+		{ "graphs", NULL, "gathers by CUDA graphs, too, and rows with four sizes of values",
+		  &with_graphs, ARG_FLAG },
+		{ "window-ms", "N", "length of a window (default 400)", &window_ms, ARG_COUNT32 },
+	};
 	static struct micro b = {
 		.name = "micro_landing",
 		.help = "Batches a second that land in a pool of the host's memory, or on a CUDA device where there "
 			"is one, and the sampler's own rate.",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
 	};
 	char dir[] = "/tmp/relive-XXXXXX";
 	pid_t broker = 0;
@@ -221,9 +263,7 @@ int main(int argc, char **argv)
 		return status;
 	ret = open_pool(dir, &broker);
 	if (ret == 0)
-		ret = open_cuda(CUDA_PINNED, RLV_LANDING_PINNED);
-	if (ret == 0)
-		ret = open_cuda(CUDA_GATHER, RLV_LANDING_GATHER);
+		ret = open_cuda();
 	if (ret == 0)
 		ret = failed(rlv_store_open("embed:", NULL, &store), "open a store");
 	if (ret == 0)

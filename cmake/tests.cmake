@@ -84,7 +84,7 @@ foreach(level unit contract model stress fault integration)
 	add_dependencies(tests_${level} fakecuda)
 endforeach()
 if(TARGET gpu_probe)
-	add_dependencies(tests_integration gpu_probe)
+	add_dependencies(tests_integration gpu_probe micro_landing)
 endif()
 
 # The module of rdma-core, and one in its stead.

@@ -7,7 +7,6 @@
 
 #include "base/bits.h"
 #include "bench/harness/windows.h"
-#include "program/args.h"
 
 #define COPY_BYTES ((uint64_t)64 << 20)
 
@@ -15,7 +14,7 @@
 
 bool micro_init(struct micro *m, int argc, char **argv, int *exit_out)
 {
-	const struct arg_option options[] = {
+	struct arg_option options[6 + MICRO_OPTIONS] = {
 		{ "full", NULL, "sweep more", &m->full, ARG_FLAG },
 		{ "json", NULL, "one JSON object a line instead of a table", &m->json, ARG_FLAG },
 		{ "seed", "N", "seed of all random numbers (default 1)", &m->seed, ARG_COUNT },
@@ -29,10 +28,12 @@ bool micro_init(struct micro *m, int argc, char **argv, int *exit_out)
 		.usage = "[OPTIONS]",
 		.summary = m->help,
 		.options = options,
-		.n_options = ARRAY_LEN(options) - (m->store ? 0 : 1),
+		.n_options = (m->store ? 6 : 5) + m->n_options,
 	};
 	int ret;
 
+	if (m->n_options)
+		memcpy(options + (m->store ? 6 : 5), m->options, m->n_options * sizeof(*options));
 	m->seed = 1;
 	m->windows = 15;
 	ret = args_parse(&args, argc, argv);

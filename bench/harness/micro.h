@@ -18,9 +18,11 @@
 #include "bench/harness/series.h"
 #include "bench/harness/time.h"
 #include "bench/harness/yardstick.h"
+#include "program/args.h"
 #include "program/progress.h"
 
 #define MICRO_CASES 128u
+#define MICRO_OPTIONS 4u
 
 struct micro;
 
@@ -34,8 +36,10 @@ struct micro_case {
 
 struct micro {
 	const char *name;
-	const char *help;  /* description for --help */
-	const char *store; /* --store URI; the bench sets a default before */
+	const char *help;                 /* description for --help */
+	const char *store;                /* --store URI; the bench sets a default before */
+	const struct arg_option *options; /* of the bench's own, at most MICRO_OPTIONS; or NULL */
+	size_t n_options;
 	bool json;
 	bool full;
 	uint64_t seed;
@@ -54,8 +58,8 @@ struct micro {
 };
 
 /*
- * Parses --json --full --seed --windows --only --store --help. True = continue; false = *exit_out
- * is the exit status. The caller has set name, help and store, and zeroed the others.
+ * Parses --json --full --seed --windows --only --store --help and the bench's own options. True = continue;
+ * false = *exit_out is the exit status. The caller has set name, help, store and its options, and zeroed the others.
  */
 bool micro_init(struct micro *m, int argc, char **argv, int *exit_out);
 
