@@ -180,10 +180,12 @@ static int open_cuda(void)
 /* -EBADMSG: graphs were measured, but not launched. */
 static int check_graphs(void)
 {
-	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
+	struct rlv_landing_info plain = RLV_LANDING_INFO_INIT, info = RLV_LANDING_INFO_INIT;
 	int ret = with_graphs ? rlv_landing_info(landings[CUDA_GRAPHS], &info) : 0;
 
-	if (ret == 0 && info.gathered_bytes && !info.graph_launches) {
+	if (ret == 0 && with_graphs)
+		ret = rlv_landing_info(landings[CUDA_GATHER], &plain);
+	if (ret == 0 && plain.gathered_bytes && !info.graph_launches) {
 		fprintf(stderr, "micro_landing: no graph was launched\n");
 		ret = -EBADMSG;
 	}

@@ -2,7 +2,7 @@
  * share.c - memory of the host that is shared with the device, which gathers rows from it (gather.c).
  *
  * A range stays the device's until all its gathers have ended, or it stays for good: what is unmapped here must not
- * be read there.
+ * be read there. A driver takes memory of a process once, so landings of one device have it together.
  */
 #include "client/landing/state.h"
 
@@ -15,6 +15,95 @@
 #include "base/mem/alloc.h"
 
 #define PAGE_BYTES 4096u
+
+/* -------- pages of this process that devices have -------- */
+
+struct shared_pages {
+	struct shared_pages *next;
+	uint64_t from, end;
+	uint64_t va;    /* of the device */
+	int32_t device; /* its number */
+	uint32_t users; /* landings */
+	pid_t pid;      /* a child of fork has none of them */
+};
+
+static LOCK_ROLE(pages_role, "pages of devices", LOCK_RANK_MEMORY);
+static struct lock pages_lock = LOCK_INIT(&pages_role);
+static struct shared_pages *pages LOCK_GUARDED_BY(pages_role);
+
+static struct shared_pages **pages_link(const struct rlv_landing *landing, uint64_t from)
+	LOCK_REQUIRES(pages_role)
+{
+	struct shared_pages **link = &pages;
+
+	while (*link && ((*link)->from != from || (*link)->device != landing->info.device ||
+			 (*link)->pid != landing->pid))
+		link = &(*link)->next;
+	return link;
+}
+
+static int pages_share(const struct rlv_landing *landing, const struct landing_range *range)
+	LOCK_REQUIRES(pages_role)
+{
+	struct shared_pages *one = mem_zalloc(sizeof(*one));
+	int ret = one ? landing->backend->ops->host_share(landing->backend,
+							  (void *)(uintptr_t)range->from,
+							  range->end - range->from, &one->va)
+		      : error_set(-ENOMEM, "landing: cannot allocate memory");
+
+	if (ret) {
+		mem_free(one);
+		return ret;
+	}
+	one->from = range->from;
+	one->end = range->end;
+	one->device = landing->info.device;
+	one->pid = landing->pid;
+	one->next = pages;
+	pages = one;
+	return 0;
+}
+
+/* Sets range->va. */
+static int pages_take(const struct rlv_landing *landing, struct landing_range *range)
+{
+	struct shared_pages *one;
+	int ret = 0;
+
+	lock_acquire(&pages_lock, &pages_role);
+	one = *pages_link(landing, range->from);
+	if (!one || one->end != range->end)
+		ret = pages_share(landing, range);
+	if (ret == 0) {
+		one = *pages_link(landing, range->from);
+		one->users++;
+		range->va = one->va;
+	}
+	lock_release(&pages_lock, &pages_role);
+	return ret;
+}
+
+/* dev: NULL = it is closed. After an error the landing still has them. */
+static int pages_give(const struct rlv_landing *landing, const struct landing_range *range,
+		      struct backend *dev)
+{
+	struct shared_pages **link, *one;
+	int ret = 0;
+
+	lock_acquire(&pages_lock, &pages_role);
+	link = pages_link(landing, range->from);
+	one = *link;
+	if (one->users == 1 && dev)
+		ret = dev->ops->host_unregister(dev, (void *)(uintptr_t)range->from);
+	if (ret == -ENODEV)
+		ret = 0;
+	if (ret == 0 && --one->users == 0) {
+		*link = one->next;
+		mem_free(one);
+	}
+	lock_release(&pages_lock, &pages_role);
+	return ret;
+}
 
 bool landing_gathers(const struct rlv_landing *landing)
 {
@@ -45,12 +134,11 @@ static int range_end(struct rlv_landing *landing, struct landing_range **link)
 	LOCK_REQUIRES(landing_role)
 {
 	struct landing_range *range = *link;
-	struct backend *dev = landing->backend;
 	int ret = share_await(landing);
 
-	if (ret == 0)
-		ret = dev->ops->host_unregister(dev, (void *)(uintptr_t)range->from);
-	if (ret && ret != -ENODEV)
+	if (ret == 0 || ret == -ENODEV)
+		ret = pages_give(landing, range, landing->backend);
+	if (ret)
 		return ret;
 	*link = range->next;
 	mem_free(range);
@@ -73,6 +161,7 @@ void landing_forget_ranges(struct rlv_landing *landing)
 		struct landing_range *range = landing->ranges;
 
 		landing->ranges = range->next;
+		(void)pages_give(landing, range, NULL);
 		mem_free(range);
 	}
 }
@@ -80,19 +169,18 @@ void landing_forget_ranges(struct rlv_landing *landing)
 static int range_add(struct rlv_landing *landing, uint64_t from, uint64_t end)
 	LOCK_REQUIRES(landing_role)
 {
-	struct backend *dev = landing->backend;
 	struct landing_range *range = mem_zalloc(sizeof(*range));
 	int ret;
 
 	if (!range)
 		return error_set(-ENOMEM, "landing: cannot allocate memory");
-	ret = dev->ops->host_share(dev, (void *)(uintptr_t)from, end - from, &range->va);
+	range->from = from;
+	range->end = end;
+	ret = pages_take(landing, range);
 	if (ret) {
 		mem_free(range);
 		return ret;
 	}
-	range->from = from;
-	range->end = end;
 	range->users = 1;
 	range->next = landing->ranges;
 	landing->ranges = range;

@@ -234,6 +234,33 @@ TEST_WITH(sampler__two_share_the_rows, gather_begin, gather_end)
 	gather_table_close();
 }
 
+TEST_WITH(landing__two_have_the_rows_together, gather_begin, gather_end)
+{
+	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
+	struct rlv_landing *other;
+	struct rlv_sampler *first, *second;
+	const struct rlv_batch *batch;
+
+	opts.path = RLV_LANDING_GATHER;
+	opts.strict = 1; /* no copy will do */
+	gather_ok(rlv_landing_open(&opts, &other));
+	gather_table_open(1, 1, false);
+	gather_append(200, 0);
+	first = gather_sampler(gather_fx.gathers, RLV_DENSE);
+	second = gather_sampler(other, RLV_DENSE);
+	for (int i = 0; i < 2; i++) {
+		gather_ok(rlv_sampler_sample(second, GATHER_ITEMS, 0, &batch));
+		assert_int_equal(rlv_batch_path(batch), RLV_LANDING_GATHER);
+		gather_expect_whole(other, batch, 1);
+		rlv_batch_release(second, batch);
+		if (i == 0)
+			gather_ok(rlv_sampler_close(&first));
+	}
+	gather_ok(rlv_sampler_close(&second));
+	gather_ok(rlv_landing_close(&other));
+	gather_table_close();
+}
+
 TEST_WITH(fetch__brings_the_side_of_the_host, gather_begin, gather_end)
 {
 	struct rlv_sampler *sampler;
