@@ -32,7 +32,7 @@ static struct lock pages_lock = LOCK_INIT(&pages_role);
 static struct shared_pages *pages LOCK_GUARDED_BY(pages_role);
 
 static struct shared_pages **pages_link(const struct rlv_landing *landing, uint64_t from)
-	LOCK_REQUIRES(pages_role)
+	LOCK_REQUIRES(pages_role) LOCK_REQUIRES(landing_role)
 {
 	struct shared_pages **link = &pages;
 
@@ -43,7 +43,7 @@ static struct shared_pages **pages_link(const struct rlv_landing *landing, uint6
 }
 
 static int pages_share(const struct rlv_landing *landing, const struct landing_range *range)
-	LOCK_REQUIRES(pages_role)
+	LOCK_REQUIRES(pages_role) LOCK_REQUIRES(landing_role)
 {
 	struct shared_pages *one = mem_zalloc(sizeof(*one));
 	int ret = one ? landing->backend->ops->host_share(landing->backend,
@@ -66,6 +66,7 @@ static int pages_share(const struct rlv_landing *landing, const struct landing_r
 
 /* Sets range->va. */
 static int pages_take(const struct rlv_landing *landing, struct landing_range *range)
+	LOCK_REQUIRES(landing_role)
 {
 	struct shared_pages *one;
 	int ret = 0;
@@ -85,7 +86,7 @@ static int pages_take(const struct rlv_landing *landing, struct landing_range *r
 
 /* dev: NULL = it is closed. After an error the landing still has them. */
 static int pages_give(const struct rlv_landing *landing, const struct landing_range *range,
-		      struct backend *dev)
+		      struct backend *dev) LOCK_REQUIRES(landing_role)
 {
 	struct shared_pages **link, *one;
 	int ret = 0;
@@ -93,11 +94,11 @@ static int pages_give(const struct rlv_landing *landing, const struct landing_ra
 	lock_acquire(&pages_lock, &pages_role);
 	link = pages_link(landing, range->from);
 	one = *link;
-	if (one->users == 1 && dev)
+	if (one && one->users == 1 && dev)
 		ret = dev->ops->host_unregister(dev, (void *)(uintptr_t)range->from);
 	if (ret == -ENODEV)
 		ret = 0;
-	if (ret == 0 && --one->users == 0) {
+	if (one && ret == 0 && --one->users == 0) {
 		*link = one->next;
 		mem_free(one);
 	}
