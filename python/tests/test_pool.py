@@ -13,6 +13,7 @@ import pytest
 
 import relive
 from relive import _core
+from relive.landing import Landing
 from support.daemons import until
 
 EXTENT = 64 << 10
@@ -263,9 +264,11 @@ def test_landing__batches_are_memory_of_the_pool(filled):
     with filled.sampler(16, device=pool, prefetch=0) as sampler:
         batch = sampler.sample()
         assert isinstance(batch.obs, np.ndarray) and batch.obs.shape == (16, 3)
-        assert held() >= EXTENT
+        assert held() >= EXTENT and batch.path == "in place"
         with pytest.raises(relive.Busy, match="close samplers"):
             pool.close()
+        with pytest.raises(relive.Unsupported, match="pinned, opts.strict: the device's memory is the host's"):
+            Landing(pool=pool, path="copy", strict=True)
     batch.release()
     del batch, sampler
     gc.collect()
