@@ -389,6 +389,17 @@ void gate_progress(struct gate *gate, uint32_t job, uint64_t phase_ns)
 	gate->jobs[job].phase_ns = phase_ns;
 }
 
+/* So many iterations have ended: the margin shrinks. */
+static void gate_clean(struct gate *gate, uint64_t n)
+{
+	uint64_t clean = gate->clean + n;
+
+	if (gate->margin == 0)
+		return;
+	gate->margin -= (uint32_t)min_u64(gate->margin, clean / CLEAN_ITERATIONS);
+	gate->clean = (uint32_t)(clean % CLEAN_ITERATIONS);
+}
+
 void gate_end(struct gate *gate, uint32_t job, uint64_t used_ns, uint64_t remaining_ns)
 {
 	struct gate_job *found = &gate->jobs[job];
@@ -399,10 +410,13 @@ void gate_end(struct gate *gate, uint32_t job, uint64_t used_ns, uint64_t remain
 	found->turn = ++gate->last;
 	gate->running--;
 	gate->admits |= gate->drains;
-	if (gate->margin && ++gate->clean == CLEAN_ITERATIONS) {
-		gate->margin--;
-		gate->clean = 0;
-	}
+	gate_clean(gate, 1);
+}
+
+void gate_repeated(struct gate *gate, uint32_t job, uint64_t n, uint64_t used_ns)
+{
+	gate->jobs[job].served_ns += used_ns;
+	gate_clean(gate, n);
 }
 
 void gate_idle(struct gate *gate, uint32_t job)

@@ -137,6 +137,9 @@ void gate_progress(struct gate *gate, uint32_t job, uint64_t phase_ns);
 /* A running iteration has ended; used_ns: of device time. */
 void gate_end(struct gate *gate, uint32_t job, uint64_t used_ns, uint64_t remaining_ns);
 
+/* A running job has ended n iterations, and begun the next after each, with nobody beside it. */
+void gate_repeated(struct gate *gate, uint32_t job, uint64_t n, uint64_t used_ns);
+
 /* Not while it runs: it has nothing to run until gate_wake. It keeps its memory and its place. */
 void gate_idle(struct gate *gate, uint32_t job);
 void gate_wake(struct gate *gate, uint32_t job);

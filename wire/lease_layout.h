@@ -3,13 +3,13 @@
  * (SOCK_SEQPACKET).
  *
  *   job                                            broker
- *     HELLO   name, needs + own pidfd, progress  ->
- *                                               <-  ANSWER  job, incarnation, sizes
+ *     HELLO   name, needs + own pidfd, progress,  ->
+ *             permit (lease_permit.h)            <-  ANSWER  job, incarnation, sizes
  *     TAKE    n extents                          ->
  *                                               <-  ANSWER  n references + n descriptors; or -EAGAIN
  *                                                           and a place in the queue
  *     GIVE    references, marks                  ->     extents are free when the marks are reached
- *     BEGIN, END, PROFILE  an iteration          ->
+ *     BEGIN, END, PROFILE  an iteration          ->     BEGIN and END: of a job without a permit
  *     ROOM, CANCEL                               ->     CANCEL: it waits no more
  *                                               <-  ANSWER, of END with a wish that the job parks
  *     PARK, RESUME                               ->     its tensors are in its own memory; come back
@@ -40,7 +40,7 @@
 #include "wire/message_head.h"
 
 #define LEASE_MAGIC 0x44564c52u /* "RLVD" */
-#define LEASE_VERSION 3
+#define LEASE_VERSION 4
 #define LEASE_REFS 64u        /* extents in a message */
 #define LEASE_JOBS 14u        /* jobs in a message */
 #define LEASE_JOBS_MOST 1024u /* jobs of a pool */

@@ -84,7 +84,7 @@ static bool lease_is_sound(const struct lease_message *message)
 	switch (message->head.type) {
 	case LEASE_HELLO:
 		return ends(message->hello.name, LEASE_NAME_BYTES) &&
-		       message->hello.flags <= (LEASE_PARKED | LEASE_PARKS) && fds == 2;
+		       message->hello.flags <= (LEASE_PARKED | LEASE_PARKS) && fds == 3;
 	case LEASE_TAKE:
 		return message->take.n > 0 && message->take.n <= LEASE_REFS &&
 		       message->take.reserved == 0 && fds == 0;

@@ -3,9 +3,11 @@
 #include "device/cuda/backend_cuda.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -293,13 +295,37 @@ static uint64_t lease_now_ns(struct backend *base)
 	return inner->ops->now_ns(inner);
 }
 
+static int lease_make_permit(struct lease *lease)
+{
+	const size_t bytes = sizeof(*lease->permit);
+	void *permit;
+
+	lease->permit_fd = memfd_create("relive-permit", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (lease->permit_fd < 0 || ftruncate(lease->permit_fd, (off_t)bytes) ||
+	    fcntl(lease->permit_fd, F_ADD_SEALS, F_SEAL_SHRINK))
+		return error_set(-ENOMEM, "pool: a memfd of %zu bytes: %m", bytes);
+	permit = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, lease->permit_fd, 0);
+	if (permit == MAP_FAILED)
+		return error_set(-ENOMEM, "pool: mmap of its permit: %m");
+	lease->permit = permit;
+	return 0;
+}
+
+static void lease_close_files(struct lease *lease)
+{
+	if (lease->permit)
+		munmap(lease->permit, sizeof(*lease->permit));
+	fd_packet_close(&lease->permit_fd, 1);
+	fd_packet_close(&lease->page_fd, 1);
+	fd_packet_close(&lease->pidfd, 1);
+}
+
 static void lease_backend_close(struct backend *base)
 {
 	struct backend_lease *backend = lease_of(base);
 
 	lease_close(&backend->lease);
-	fd_packet_close(&backend->lease.pidfd, 1);
-	fd_packet_close(&backend->lease.page_fd, 1);
+	lease_close_files(&backend->lease);
 	backend->inner->ops->close(backend->inner);
 	lock_fini(&backend->lock);
 	mem_free(backend->held);
@@ -380,12 +406,15 @@ int backend_lease_open(const char *pool, const struct lease_hello *hello, struct
 	backend->lease = (struct lease){ .hello = *hello,
 					 .pidfd = -1,
 					 .page_fd = -1,
+					 .permit_fd = -1,
 					 .present = lease_present,
 					 .ctx = backend };
 	memcpy(backend->lease.pool, pool, strlen(pool) + 1);
 	ret = pidfd_open_self(&backend->lease.pidfd);
 	if (ret == 0)
 		ret = (*inner)->ops->progress_export(*inner, &backend->lease.page_fd);
+	if (ret == 0)
+		ret = lease_make_permit(&backend->lease);
 	if (ret == 0)
 		ret = lease_open(&backend->lease, &answer);
 	if (ret == 0) {
@@ -398,8 +427,7 @@ int backend_lease_open(const char *pool, const struct lease_hello *hello, struct
 			lease_leave(backend);
 	}
 	if (ret) {
-		fd_packet_close(&backend->lease.pidfd, 1);
-		fd_packet_close(&backend->lease.page_fd, 1);
+		lease_close_files(&backend->lease);
 		mem_free(backend);
 		return ret;
 	}

@@ -104,7 +104,8 @@ static int lease_hello(struct lease *lease, struct lease_message *message)
 	message->hello = lease->hello;
 	message->fds[0] = lease->pidfd;
 	message->fds[1] = lease->page_fd;
-	message->n_fds = 2;
+	message->fds[2] = lease->permit_fd;
+	message->n_fds = 3;
 	ret = lease_ask(lease, message, LEASE_HELLO);
 	if (ret)
 		return ret;
@@ -136,8 +137,10 @@ void lease_close(struct lease *lease)
 static int lease_resume(struct lease *lease)
 {
 	struct lease_message message;
-	int sock = -1, ret = lease_connect(lease->pool, &sock);
+	int sock = -1, ret;
 
+	lease_permit_drop(lease->permit); /* it was the former broker's */
+	ret = lease_connect(lease->pool, &sock);
 	if (ret)
 		return ret;
 	/* Threads in lease_wait poll the number. */
@@ -198,6 +201,14 @@ int lease_request(struct lease *lease, struct lease_message *message, enum lease
 	} while (ret == -ECONNRESET && !deadline_expired(clock_monotonic(), deadline_ns));
 	lock_release(&lease->lock, &lease_role);
 	return ret == -ECONNRESET ? error_set(-EHOSTDOWN, "%s", error_last()) : ret;
+}
+
+bool lease_begin(const struct lease *lease)
+{
+	struct pollfd gone = { .fd = lease->sock, .events = POLLRDHUP };
+
+	return lease_permit_allows(lease->permit) && poll(&gone, 1, 0) == 0 &&
+	       lease_permit_begin(lease->permit, clock_now_ns(clock_monotonic()));
 }
 
 void lease_wait(const struct lease *lease, uint64_t deadline_ns)

@@ -9,6 +9,7 @@
 #define RLV_CLIENT_POOL_LEASE_H
 
 #include "wire/lease_message.h"
+#include "wire/lease_permit.h"
 
 #include "base/os/clock.h"
 #include "base/os/lock.h"
@@ -22,7 +23,8 @@ struct lease {
 	int sock;    /* constant while the lease lives: a new connection takes its number */
 	bool broken; /* connect anew */
 	struct lease_hello hello;
-	int pidfd, page_fd;
+	int pidfd, page_fd, permit_fd;
+	struct lease_permit *permit;
 	/* Presents all that is held, by lease_ask; called with the lock. */
 	int (*present)(void *ctx);
 	void *ctx;
@@ -38,9 +40,9 @@ RLV_MUST_CHECK int lease_connect(const char *pool, int *sock_out);
 RLV_MUST_CHECK int lease_call(int sock, struct lease_message *message, enum lease_type type,
 			      uint64_t deadline_ns);
 
-/* Says hello. lease: pool, hello, pidfd, page_fd, present and ctx are set. */
+/* Says hello. lease: pool, hello, descriptors, permit, present and ctx are set. */
 RLV_MUST_CHECK int lease_open(struct lease *lease, struct lease_message *answer_out);
-/* Closes the socket; pidfd and page_fd stay the caller's. */
+/* Closes the socket; descriptors and permit stay the caller's. */
 void lease_close(struct lease *lease);
 
 /*
@@ -52,6 +54,9 @@ RLV_MUST_CHECK int lease_request(struct lease *lease, struct lease_message *mess
 /* The same, of present: it does not connect anew. */
 RLV_MUST_CHECK int lease_ask(struct lease *lease, struct lease_message *message,
 			     enum lease_type type);
+
+/* True: an iteration has begun by the job's permit, of a broker that is there. */
+bool lease_begin(const struct lease *lease);
 
 /* Waits for a WAKE, LEASE_LOOK_NS, or the deadline, whatever is first. */
 void lease_wait(const struct lease *lease, uint64_t deadline_ns);

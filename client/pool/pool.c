@@ -436,7 +436,8 @@ int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_ns)
 	if (ret)
 		return ret;
 	pool->obeyed = false;
-	ret = pool_ask_until(pool, LEASE_BEGIN, deadline);
+	if (!lease_begin(&pool->backend->lease))
+		ret = pool_ask_until(pool, LEASE_BEGIN, deadline);
 	if (ret && ret != -EBUSY) /* -EBUSY: it began, and the answer was lost */
 		return ret;
 	pool_iterate(pool->pool, pool->job);
@@ -445,6 +446,17 @@ int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_ns)
 		error_clear(); /* the first call that lacks memory returns it */
 	atomic_store_explicit(&pool->runs, 1, memory_order_relaxed);
 	return 0;
+}
+
+/* END, by the permit if the job has one: then there are no others. */
+static int pool_ask_end(struct rlv_pool *pool, struct lease_message *message)
+{
+	struct lease *lease = &pool->backend->lease;
+
+	message->answer.others = 0;
+	return lease_permit_end(lease->permit, clock_now_ns(clock_monotonic()))
+		       ? 0
+		       : pool_ask(pool, LEASE_END, message);
 }
 
 int rlv_pool_iteration_end(struct rlv_pool *pool)
@@ -457,7 +469,7 @@ int rlv_pool_iteration_end(struct rlv_pool *pool)
 		ret = error_set(-EINVAL, "job %s: no iteration runs", pool->name);
 	if (ret)
 		return ret;
-	ret = pool_ask(pool, LEASE_END, &message);
+	ret = pool_ask_end(pool, &message);
 	if (ret == -EHOSTDOWN)
 		return ret;
 	atomic_store_explicit(&pool->runs, 0, memory_order_relaxed);

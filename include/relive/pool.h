@@ -113,12 +113,13 @@ RLV_CHECKED int rlv_pool_use(struct rlv_pool *pool, const void *ptr, uint32_t st
 RLV_CHECKED int rlv_pool_free(struct rlv_pool *pool, void *ptr, uint64_t bytes);
 
 /* Begins an iteration when the pool has room for it. It waits at most timeout_ns; 0 polls once, less than
-   0 waits without end. -EBUSY: one runs; -ETIMEDOUT. Cost: 1 message, and 1 when it may begin. */
+   0 waits without end. -EBUSY: one runs; -ETIMEDOUT. Cost: 1 message, and 1 when it may begin; none for a job beside
+   which there is no other, but for its first iteration. */
 RLV_CHECKED int rlv_pool_iteration_begin(struct rlv_pool *pool, int64_t timeout_ns);
 
 /* Ends it, and gives free memory back while there are other jobs. -EINVAL: none runs; -ETIMEDOUT: it took
    longer than the broker's limit, and others went on meanwhile; it has ended. Cost: 1 message, and 1 for
-   each 64 extents given back; after the fourth, 1 more, which tells the broker what they held over their time. */
+   each 64 extents given back; none for a job beside which there is no other; after the fourth, 1 more, which tells the broker what they held over their time. */
 RLV_CHECKED int rlv_pool_iteration_end(struct rlv_pool *pool);
 
 /*

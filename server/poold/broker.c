@@ -138,11 +138,14 @@ int broker_open(const struct broker_opts *opts, struct broker **broker_out)
 	return 0;
 }
 
-static void broker_drop_page(struct broker_job *job)
+static void broker_drop_pages(struct broker_job *job)
 {
 	if (job->page)
 		munmap((void *)(uintptr_t)job->page, LEASE_PROGRESS_BYTES);
+	if (job->permit)
+		munmap(job->permit, sizeof(*job->permit));
 	job->page = NULL;
+	job->permit = NULL;
 }
 
 void broker_close(struct broker **broker_inout)
@@ -152,7 +155,7 @@ void broker_close(struct broker **broker_inout)
 	if (!broker)
 		return;
 	for (uint32_t i = 0; i < LEDGER_JOBS; i++)
-		broker_drop_page(&broker->jobs[i]);
+		broker_drop_pages(&broker->jobs[i]);
 	scrub_close(&broker->scrub);
 	for (uint32_t i = 0; broker->extents && i < broker->ledger.n; i++) {
 		if (broker->extents[i].handle &&
@@ -172,23 +175,41 @@ void broker_close(struct broker **broker_inout)
 
 _Static_assert(sizeof(struct backend_progress) == LEASE_PROGRESS_BYTES, "pages of progress");
 
-/* Maps a page of progress that its owner cannot shrink, so that reading it is no SIGBUS. */
-static int broker_map_page(int fd, const struct backend_progress **page_out)
+/* Maps a page that its owner cannot shrink, so that reading it is no SIGBUS. */
+static int broker_map(int fd, const char *name, size_t bytes, int access, void **page_out)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
 	void *page;
 
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) ||
-	    st.st_size != (off_t)LEASE_PROGRESS_BYTES)
-		return error_set(-EINVAL,
-				 "the page of progress is no memfd of %zu bytes, sealed "
-				 "against shrinking",
-				 LEASE_PROGRESS_BYTES);
-	page = mmap(NULL, LEASE_PROGRESS_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) || st.st_size != (off_t)bytes)
+		return error_set(
+			-EINVAL,
+			"the page of %s is no memfd of %zu bytes, sealed against shrinking", name,
+			bytes);
+	page = mmap(NULL, bytes, access, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED)
-		return error_set(-ENOMEM, "mmap of the page of progress: %s", strerror(errno));
+		return error_set(-ENOMEM, "mmap of the page of %s: %s", name, strerror(errno));
 	*page_out = page;
+	return 0;
+}
+
+static int broker_map_pages(const int fds[2], struct broker_job *pages_out)
+{
+	void *progress, *permit;
+	int ret = broker_map(fds[0], "progress", LEASE_PROGRESS_BYTES, PROT_READ, &progress);
+
+	if (ret)
+		return ret;
+	pages_out->page = progress;
+	ret = broker_map(fds[1], "its permit", sizeof(struct lease_permit), PROT_READ | PROT_WRITE,
+			 &permit);
+	if (ret) {
+		broker_drop_pages(pages_out);
+		return ret;
+	}
+	pages_out->permit = permit;
+	(void)lease_permit_recall(permit); /* of an earlier broker */
 	return 0;
 }
 
@@ -301,32 +322,35 @@ static int broker_new(struct broker *broker, const struct broker_peer *peer,
 }
 
 int broker_hello(struct broker *broker, const struct broker_peer *peer,
-		 const struct lease_hello *hello, int page_fd, uint32_t *at_out)
+		 const struct lease_hello *hello, const int pages[2], uint32_t *at_out)
 {
-	const struct backend_progress *page = NULL;
+	struct broker_job mapped = { .page = NULL }, *job;
 	uint32_t at = LEDGER_JOBS;
-	int ret = broker_map_page(page_fd, &page);
+	int ret;
 
+	broker_recall(broker);
+	ret = broker_map_pages(pages, &mapped);
 	if (ret == 0 && hello->incarnation)
 		ret = broker_find_again(broker, peer, hello, &at);
 	if (ret == 0 && at < LEDGER_JOBS) {
 		for (uint32_t i = 0; i < broker->ledger.n; i++)
 			broker->extents[i].presented = false;
 		broker_withdraw(broker, at);
-		broker_drop_page(&broker->jobs[at]);
+		broker_drop_pages(&broker->jobs[at]);
 	} else if (ret == 0) {
 		ret = broker_new(broker, peer, hello, &at);
 	}
 	if (ret) {
-		if (page)
-			munmap((void *)(uintptr_t)page, LEASE_PROGRESS_BYTES);
+		broker_drop_pages(&mapped);
 		return ret;
 	}
 	broker->stats.adopted += hello->incarnation != 0;
-	broker->jobs[at].page = page;
-	broker->jobs[at].connected = true;
+	job = &broker->jobs[at];
+	job->page = mapped.page;
+	job->permit = mapped.permit;
+	job->connected = true;
+	job->parks = hello->flags & LEASE_PARKS;
 	*at_out = at;
-	broker->jobs[at].parks = hello->flags & LEASE_PARKS;
 	return hello->flags & LEASE_PARKED ? broker_park(broker, at) : 0;
 }
 
@@ -345,6 +369,7 @@ void broker_cancel(struct broker *broker, uint32_t at)
 
 	if (job->state != BROKER_MEMBER)
 		return;
+	broker_recall(broker);
 	broker_withdraw(broker, at);
 	job->left_ns = broker_now(broker);
 	job->want = 0;
@@ -360,7 +385,7 @@ void broker_cancel(struct broker *broker, uint32_t at)
 static void broker_forget(struct broker *broker, uint32_t at)
 {
 	broker->jobs[at].kept->incarnation = 0;
-	broker_drop_page(&broker->jobs[at]);
+	broker_drop_pages(&broker->jobs[at]);
 	broker->jobs[at].state = BROKER_NOBODY;
 	if (ledger_detach(&broker->ledger, at))
 		log_error("forget: %s", error_last());

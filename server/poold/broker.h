@@ -19,6 +19,7 @@
 #include "device/ledger.h"
 
 #include "wire/lease_message.h"
+#include "wire/lease_permit.h"
 
 #include "base/os/clock.h"
 #include "base/os/process.h"
@@ -58,6 +59,7 @@ struct broker_job {
 	bool connected;
 	struct roster_job *kept; /* name, process, needs */
 	const struct backend_progress *page;
+	struct lease_permit *permit; /* the job writes it, too */
 	struct mark_clock clock;
 	uint32_t gate;
 	struct curve curve;
@@ -106,9 +108,10 @@ struct broker {
 	struct scrub scrub; /* all zero: none */
 	struct broker_user users[BROKER_USERS];
 	struct broker_stats stats;
-	uint64_t pending;   /* extents */
-	uint64_t turn;      /* given last */
-	uint64_t wished_ns; /* when a job was asked to park last */
+	struct broker_job *alone; /* it has a permit; NULL: none has */
+	uint64_t pending;         /* extents */
+	uint64_t turn;            /* given last */
+	uint64_t wished_ns;       /* when a job was asked to park last */
 	bool drains;
 };
 
@@ -123,13 +126,15 @@ struct broker_peer {
 };
 
 /*
- * A new job, or one that comes back with its incarnation. page_fd stays the caller's. -EEXIST: name
- * taken; -ESTALE: no such job here, it is to begin anew; -EINVAL: name, needs or page; -EACCES: a
+ * A new job, or one that comes back with its incarnation. pages: of progress, and with its permit; they stay the
+ * caller's. -EEXIST: name
+ * taken; -ESTALE: no such job here, it is to begin anew; -EINVAL: name, needs or pages; -EACCES: a
  * trusted pool has jobs of another user; -ENOSPC: it could not run even alone, or too many jobs;
  * -EBUSY: the pool is being drained.
  */
 RLV_MUST_CHECK int broker_hello(struct broker *broker, const struct broker_peer *peer,
-				const struct lease_hello *hello, int page_fd, uint32_t *job_out);
+				const struct lease_hello *hello, const int pages[2],
+				uint32_t *job_out);
 /* A job presents extents that it holds, with their descriptors. -EINVAL: not its own, or no such
    memory. */
 RLV_MUST_CHECK int broker_hold(struct broker *broker, uint32_t job,
@@ -139,7 +144,8 @@ RLV_MUST_CHECK int broker_hold(struct broker *broker, uint32_t job,
 RLV_MUST_CHECK int broker_take(struct broker *broker, uint32_t job, uint32_t n,
 			       struct lease_message *message_out);
 RLV_MUST_CHECK int broker_give(struct broker *broker, uint32_t job, const struct lease_refs *refs);
-/* 0: its iteration runs. -EAGAIN: it waits. -EBUSY: one runs already. */
+/* 0: its iteration runs. -EAGAIN: it waits. -EBUSY: one runs already. A job beside which there is none gets a permit: it
+   begins and ends iterations by itself, until it or a new job calls, or broker_recall is called. */
 RLV_MUST_CHECK int broker_begin(struct broker *broker, uint32_t job);
 /* -EINVAL: none runs; -ETIMEDOUT: it was ended before, by the limit. */
 RLV_MUST_CHECK int broker_end(struct broker *broker, uint32_t job, uint64_t remaining_ns);
@@ -154,6 +160,8 @@ RLV_MUST_CHECK int broker_resume(struct broker *broker, uint32_t job);
 void broker_cancel(struct broker *broker, uint32_t job);
 /* It leaves; what it holds is free when its marks are reached. */
 void broker_bye(struct broker *broker, uint32_t job, const struct lease_refs *refs);
+/* What the broker says of jobs is as of now: a job that has a permit has none from now on. */
+void broker_recall(struct broker *broker);
 /* Its connection is gone, or new. */
 void broker_connected(struct broker *broker, uint32_t job, bool connected);
 /* Its process has ended. */

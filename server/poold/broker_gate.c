@@ -7,6 +7,7 @@
 
 #define UNKNOWN_PERIOD_NS (3600 * CLOCK_NS_PER_S) /* of an iteration that nobody has measured */
 #define PHASE_BINS 2u                             /* how far the phase of an iteration may be off */
+#define LEAST_NS CLOCK_NS_PER_US                  /* of an iteration that a job counts itself */
 
 /* A parked job needs nothing. */
 static int broker_gate_enter(struct broker *broker, struct broker_job *job, bool parked)
@@ -42,6 +43,7 @@ int broker_park(struct broker *broker, uint32_t at)
 {
 	struct broker_job *job = &broker->jobs[at];
 
+	broker_recall(broker);
 	if (job->runs)
 		return error_set(-EBUSY, "job %s: an iteration runs", job->kept->name);
 	job->returns = job->wish = false;
@@ -81,26 +83,71 @@ int broker_resume(struct broker *broker, uint32_t at)
 	return 0;
 }
 
-/* Ends the iteration of a job. */
-static void broker_stop(struct broker *broker, struct broker_job *job, uint64_t remaining_ns)
+/* Ends the iteration of a job, which took used_ns. */
+static void broker_stop(struct broker *broker, struct broker_job *job, uint64_t used_ns,
+			uint64_t remaining_ns)
 {
-	uint64_t used = broker_now(broker) - job->began_ns;
-
-	if (!job->runs)
-		return;
 	job->runs = false;
-	job->served_ns += used;
+	job->served_ns += used_ns;
 	if (!remaining_ns && job->kept->duration_ns > job->served_ns)
 		remaining_ns = job->kept->duration_ns - job->served_ns;
-	gate_end(&broker->gate, job->gate, used, remaining_ns);
+	gate_end(&broker->gate, job->gate, used_ns, remaining_ns);
 	gate_idle(&broker->gate, job->gate);
 }
+
+static uint64_t broker_used(const struct broker *broker, const struct broker_job *job)
+{
+	return broker_now(broker) - job->began_ns;
+}
+
+/* -------- permits -------- */
+
+static void broker_lend_permit(struct broker *broker, struct broker_job *job)
+{
+	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
+		if (&broker->jobs[i] != job && broker->jobs[i].state == BROKER_MEMBER)
+			return;
+	}
+	broker->alone = job;
+	lease_permit_lend(job->permit, job->began_ns);
+}
+
+/* The first iteration under a permit was counted when it began. */
+void broker_recall(struct broker *broker)
+{
+	struct broker_job *job = broker->alone;
+	uint64_t most = job ? broker_used(broker, job) : 0, used, n;
+	struct lease_permit_use use;
+
+	if (!job)
+		return;
+	broker->alone = NULL;
+	use = lease_permit_recall(job->permit);
+	used = min_u64(use.used_ns, most);
+	n = min_u64(use.ended, most / LEAST_NS + 1);
+	n -= !use.runs && n > 0;
+	job->iterations += n;
+	broker->stats.iterations += n;
+	job->exceeds = job->exceeds && n == 0;
+	gate_repeated(&broker->gate, job->gate, n, use.runs ? used : 0);
+	if (!use.runs) {
+		broker_stop(broker, job, used, 0);
+		return;
+	}
+	job->served_ns += used;
+	if (n)
+		job->began_ns =
+			min_u64(max_u64(use.began_ns, job->began_ns + used), job->began_ns + most);
+}
+
+/* -------- iterations -------- */
 
 void broker_gate_leave(struct broker *broker, uint32_t at)
 {
 	struct broker_job *job = &broker->jobs[at];
 
-	broker_stop(broker, job, 0);
+	if (job->runs)
+		broker_stop(broker, job, broker_used(broker, job), 0);
 	job->wants = false;
 	broker_waited(broker, job);
 	gate_leave(&broker->gate, job->gate);
@@ -217,6 +264,9 @@ uint64_t broker_gate_turn(struct broker *broker)
 	uint64_t now = broker_now(broker), due = DEADLINE_NEVER;
 	bool runs = false, wants = false;
 
+	if (broker->alone && broker->opts.iteration_ns &&
+	    broker_used(broker, broker->alone) >= broker->opts.iteration_ns)
+		broker_recall(broker); /* it tells whether it is one iteration that takes so long */
 	for (uint32_t i = 0; i < LEDGER_JOBS; i++) {
 		struct broker_job *job = &broker->jobs[i];
 		uint64_t limit = job->told ? broker->opts.iteration_ns : BROKER_FETCH_NS;
@@ -229,7 +279,7 @@ uint64_t broker_gate_turn(struct broker *broker)
 		if (limit && now - job->began_ns >= limit) {
 			job->cut = job->told;
 			broker->stats.cut += job->told;
-			broker_stop(broker, job, 0);
+			broker_stop(broker, job, now - job->began_ns, 0);
 			continue;
 		}
 		due = limit ? deadline_min(due, job->began_ns + limit) : due;
@@ -253,6 +303,7 @@ int broker_begin(struct broker *broker, uint32_t at)
 {
 	struct broker_job *job = &broker->jobs[at];
 
+	broker_recall(broker);
 	if (job->runs && job->told)
 		return error_set(-EBUSY, "job %s: an iteration runs", job->kept->name);
 	if (job->parked)
@@ -270,6 +321,7 @@ int broker_begin(struct broker *broker, uint32_t at)
 	job->iterations++;
 	broker->stats.iterations++;
 	broker_waited(broker, job);
+	broker_lend_permit(broker, job);
 	return 0;
 }
 
@@ -277,8 +329,9 @@ int broker_end(struct broker *broker, uint32_t at, uint64_t remaining_ns)
 {
 	struct broker_job *job = &broker->jobs[at];
 
+	broker_recall(broker);
 	if (job->runs && job->told) {
-		broker_stop(broker, job, remaining_ns);
+		broker_stop(broker, job, broker_used(broker, job), remaining_ns);
 		return 0;
 	}
 	if (!job->cut)
@@ -296,6 +349,7 @@ int broker_profile(struct broker *broker, uint32_t at, const struct lease_profil
 	uint64_t most = 0;
 
 	_Static_assert(LEASE_BINS == CURVE_BINS, "a profile is a curve");
+	broker_recall(broker);
 	if (job->runs)
 		return error_set(-EBUSY, "job %s: an iteration runs", job->kept->name);
 	for (uint32_t i = 0; i < LEASE_BINS; i++)

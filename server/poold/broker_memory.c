@@ -226,6 +226,7 @@ int broker_take(struct broker *broker, uint32_t at, uint32_t n, struct lease_mes
 	uint64_t quota;
 	int ret;
 
+	broker_recall(broker);
 	if (job->parked)
 		return broker_is_parked(job);
 	(void)broker_user_room(broker, held->uid, &quota);

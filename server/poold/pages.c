@@ -115,6 +115,7 @@ void poold_write_metrics(void *ctx, struct metrics *m)
 {
 	const struct poold *poold = ctx;
 
+	poold_recall(poold);
 	put_devices(poold, m);
 	put_jobs(poold, m);
 	metrics_process(m);

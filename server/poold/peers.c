@@ -112,7 +112,7 @@ static int peer_hello(struct peer *peer, struct lease_message *message)
 	if (ret == 0)
 		ret = poold_place(peer->poold, &message->hello, &device);
 	if (ret == 0)
-		ret = broker_hello(device->broker, &process, &message->hello, message->fds[1],
+		ret = broker_hello(device->broker, &process, &message->hello, message->fds + 1,
 				   &job);
 	if (ret)
 		return ret;
@@ -198,6 +198,7 @@ static int peer_ask(struct peer *peer, const struct lease_ask *ask)
 	struct lease_message out = { .n_fds = 0 };
 	int ret = 0;
 
+	poold_recall(peer->poold);
 	if (ask->first == LEASE_POOL)
 		poold_ask(peer->poold, ask->device, &out.pool);
 	else

@@ -20,6 +20,12 @@
 #include "server/net/http.h"
 #include "server/poold/peers.h"
 
+void poold_recall(const struct poold *poold)
+{
+	for (uint32_t i = 0; i < poold->opts.n_devices; i++)
+		broker_recall(poold->devices[i].broker);
+}
+
 /* -------- events -------- */
 
 /* Turns all devices; the first ones again, as what a later one took back may be what the quota of a user

@@ -86,6 +86,9 @@ RLV_MUST_CHECK int poold_place(struct poold *poold, const struct lease_hello *he
 /* Watches the process of a job; takes over pidfd. -ENOMEM: pidfd is closed. */
 RLV_MUST_CHECK int poold_watch(struct poold_device *device, uint32_t job, int pidfd);
 
+/* Takes back what permits jobs have, so that what is said of them is as of now. */
+void poold_recall(const struct poold *poold);
+
 /* Content of /metrics and /healthz. */
 void poold_write_metrics(void *ctx, struct metrics *m);
 int poold_check_health(void *ctx);

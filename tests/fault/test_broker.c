@@ -1,9 +1,7 @@
 /* The broker of a pool: each call of the backend fails once, each allocation fails once, through the
    lives of two jobs. A request that fails changes nothing, and succeeds when it is repeated. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/mem/alloc.h"
@@ -11,6 +9,7 @@
 #include "device/host/backend_host.h"
 #include "server/poold/broker.h"
 #include "tests/support/must.h"
+#include "tests/support/sealed_page.h"
 #include "tests/support/test.h"
 
 #define EXTENT ((uint64_t)4096)
@@ -20,7 +19,7 @@ struct scene {
 	struct backend *host;
 	struct backend_fault fault;
 	struct broker *broker;
-	int page;
+	int pages[2][2]; /* of each job */
 	uint32_t job[2];
 	struct lease_ref refs[2][LEASE_REFS];
 	int fds[2][LEASE_REFS];
@@ -73,7 +72,7 @@ static void join(struct scene *s, int i)
 	struct lease_hello hello = { .persistent = EXTENT, .peak = 6 * EXTENT, .weight = 1000 };
 
 	memcpy(hello.name, i ? "two" : "one", 4);
-	AGAIN(s, broker_hello(s->broker, &peer, &hello, s->page, &s->job[i]));
+	AGAIN(s, broker_hello(s->broker, &peer, &hello, s->pages[i], &s->job[i]));
 }
 
 static int take_once(struct scene *s, int i, uint32_t n)
@@ -153,9 +152,8 @@ static void scene_begin(struct scene *s, uint64_t fail_at)
 	memset(s, 0, sizeof(*s));
 	must(backend_host_open(&host, &s->host), "open");
 	backend_fault_init(&s->fault, s->host, fail_at, -ENOMEM);
-	s->page = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	assert_true(s->page >= 0 && ftruncate(s->page, LEASE_PROGRESS_BYTES) == 0 &&
-		    fcntl(s->page, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+	sealed_pages(s->pages[0]);
+	sealed_pages(s->pages[1]);
 }
 
 static void scene_end(struct scene *s)
@@ -167,7 +165,10 @@ static void scene_end(struct scene *s)
 		for (uint32_t k = 0; k < s->n[i]; k++)
 			close(s->fds[i][k]);
 	}
-	close(s->page);
+	for (int i = 0; i < 2; i++) {
+		close(s->pages[i][0]);
+		close(s->pages[i][1]);
+	}
 	s->host->ops->close(s->host);
 }
 

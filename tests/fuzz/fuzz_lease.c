@@ -1,17 +1,17 @@
 /*
  * fuzz_lease.c - messages of a job to the broker of a pool, and what it does with them. Each message
- * of the input is its type (4 bits), its job (4 bits), a time that passes (8 bits), a length (16 bits), and a
+ * of the input is its type (4 bits), its job (1 bit), whether the page of permits has the first bytes of the body
+ * (1 bit; 2 are free), a time that passes (8 bits), a length (16 bits), and a
  * body, to which the head is added. Type 0 is a broker's list of jobs, of which a client may read what it counts.
  */
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "device/host/backend_host.h"
 #include "server/poold/broker.h"
+#include "tests/support/sealed_page.h"
 #include "wire/lease_message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct backend *device;
 static uint64_t now;
-static int page;
+static int pages[2];
+static void *permit;
 
 static uint64_t fuzz_now(void *ctx)
 {
@@ -43,9 +44,9 @@ static void start(void)
 {
 	const struct backend_host_opts host = { .device_bytes = 2 * EXTENTS * EXTENT };
 
-	page = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (page < 0 || ftruncate(page, LEASE_PROGRESS_BYTES) ||
-	    fcntl(page, F_ADD_SEALS, F_SEAL_SHRINK) || backend_host_open(&host, &device))
+	sealed_pages(pages);
+	permit = mmap(NULL, sizeof(struct lease_permit), PROT_WRITE, MAP_SHARED, pages[1], 0);
+	if (permit == MAP_FAILED || backend_host_open(&host, &device))
 		abort();
 }
 
@@ -72,7 +73,7 @@ static uint32_t hello(struct broker *broker, const struct lease_message *message
 	const struct broker_peer peer = { .process = { .pid = at + 1 } };
 	uint32_t job;
 
-	return broker_hello(broker, &peer, &message->hello, page, &job) ? LEDGER_NOBODY : job;
+	return broker_hello(broker, &peer, &message->hello, pages, &job) ? LEDGER_NOBODY : job;
 }
 
 static void handle(struct broker *broker, struct lease_message *in, uint32_t *jobs, uint32_t at)
@@ -144,7 +145,7 @@ static void one(struct broker *broker, uint32_t *jobs, uint16_t word, const uint
 	else if (type > LEASE_DRAIN) /* as answers are not for a broker */
 		type = (uint16_t)(type == LEASE_DRAIN + 1 ? LEASE_PARK : LEASE_RESUME);
 	lease_seal(&message, (enum lease_type)type);
-	message.n_fds = type == LEASE_HELLO ? 2 : type == LEASE_HOLD ? message.refs.n : 0;
+	message.n_fds = type == LEASE_HELLO ? 3 : type == LEASE_HOLD ? message.refs.n : 0;
 	if (message.n_fds > LEASE_REFS || lease_check(&message, message.head.bytes))
 		return;
 	if (type == LEASE_JOBS_ANSWER) {
@@ -152,7 +153,9 @@ static void one(struct broker *broker, uint32_t *jobs, uint16_t word, const uint
 		return;
 	}
 	for (size_t i = 0; i < message.n_fds; i++)
-		message.fds[i] = page;
+		message.fds[i] = pages[0];
+	if (word & 32 && n >= sizeof(struct lease_permit))
+		memcpy(permit, bytes, sizeof(struct lease_permit));
 	handle(broker, &message, jobs, word >> 4 & (JOBS - 1));
 	now += word >> 8;
 	(void)broker_turn(broker);

@@ -57,7 +57,8 @@ static void fill_message(struct raw_job *job, enum lease_type type)
 		message->hello.weight = 1000;
 		message->fds[0] = job->pidfd;
 		message->fds[1] = job->page_fd;
-		message->n_fds = 2;
+		message->fds[2] = job->permit_fd;
+		message->n_fds = 3;
 	} else if (type == LEASE_TAKE) {
 		message->take.n = 2;
 	} else if (type == LEASE_GIVE) {

@@ -2,21 +2,20 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "device/host/backend_host.h"
 #include "server/poold/broker.h"
 #include "tests/support/must_internal.h"
+#include "tests/support/sealed_page.h"
 
 #define EXTENT ((uint64_t)4096)
 #define HOUR_NS (3600 * (uint64_t)CLOCK_NS_PER_S)
 
 static struct backend *host;
 static struct broker *broker;
-static int page;
+static int pages[2];
 static struct lease_ref held[2][8];
 static uint32_t jobs[2], n_held[2];
 
@@ -34,7 +33,7 @@ static void join(uint32_t i)
 	struct lease_profile profile = { .period_ns = HOUR_NS };
 
 	hello.name[0] = (char)('a' + i);
-	must(broker_hello(broker, &peer, &hello, page, &jobs[i]));
+	must(broker_hello(broker, &peer, &hello, pages, &jobs[i]));
 	for (uint32_t bin = 0; bin < LEASE_BINS; bin++)
 		profile.bins[bin] = EXTENT;
 	must(broker_profile(broker, jobs[i], &profile));
@@ -51,9 +50,7 @@ static int begin(void **state)
 
 	(void)state;
 	memset(n_held, 0, sizeof(n_held));
-	page = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	assert_true(page >= 0 && ftruncate(page, LEASE_PROGRESS_BYTES) == 0 &&
-		    fcntl(page, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+	sealed_pages(pages);
 	must(backend_host_open(&opts, &host));
 	broker_opts.backend = host;
 	must(broker_open(&broker_opts, &broker));
@@ -70,7 +67,8 @@ static int end(void **state)
 	must(broker_check(broker));
 	broker_close(&broker);
 	host->ops->close(host);
-	close(page);
+	close(pages[0]);
+	close(pages[1]);
 	return 0;
 }
 
