@@ -219,8 +219,8 @@ WIRE_AT(heap_head, cell, HEAP_CELL_OFF);
  * A value that is longer than an extent lies in chunks: slots of the writer's extents, each with a header
  * and its share of the value. The entry is a manifest, and has as its value struct heap_manifest and a
  * struct heap_piece for each chunk. The header of a chunk has no key, version, hash and crc; bucket is
- * that of the key, len the bytes of its share, and prev the head word that names the manifest: the chunk
- * is in use as long as the bucket has that word.
+ * that of the key, len the bytes of its lead and share, and prev the head word that names the manifest: the
+ * chunk is in use as long as the bucket has that word.
  */
 #define ENTRY_MAGIC 0x544e4552u /* "RENT" */
 #define ENTRY_DELETED 1u
@@ -269,13 +269,13 @@ WIRE_AT(heap_entry, epoch, 56);
 /*
  *   offset size
  *        0    4  chunks
- *        4    4  reserved, zero
+ *        4    4  lead: bytes between the header of a chunk and its share; zero, or what makes the share begin a page
  *        8    8  bytes of a chunk's share; the last one has the rest
  *       16  112  reserved, zero: no manifest is small enough for a cell
  */
 struct heap_manifest {
 	uint32_t n;
-	uint32_t reserved;
+	uint32_t lead;
 	uint64_t share;
 	uint64_t spare[14];
 };
@@ -291,6 +291,7 @@ struct heap_piece {
 };
 
 WIRE_SIZE(heap_manifest, 128);
+WIRE_AT(heap_manifest, lead, 4);
 WIRE_AT(heap_manifest, share, 8);
 WIRE_SIZE(heap_piece, 8);
 WIRE_AT(heap_piece, crc, 4);

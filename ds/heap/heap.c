@@ -341,8 +341,8 @@ bool heap_manifest_check(const struct heap_desc *desc, const void *manifest,
 	if (manifest_bytes < sizeof(head))
 		return false;
 	memcpy(&head, manifest, sizeof(head));
-	if (head.n == 0 || head.share == 0 ||
-	    head.share > desc->extent_bytes - sizeof(struct heap_entry) ||
+	if (head.n == 0 || head.share == 0 || head.lead > HEAP_PAGE ||
+	    head.share > heap_share_most(desc, head.lead) ||
 	    manifest_bytes != sizeof(head) + head.n * sizeof(piece) ||
 	    head.n != div_up(bytes, head.share))
 		return false;
@@ -350,7 +350,8 @@ bool heap_manifest_check(const struct heap_desc *desc, const void *manifest,
 		memcpy(&piece, (const uint8_t *)manifest + sizeof(head) + i * sizeof(piece),
 		       sizeof(piece));
 		if (!heap_holds(desc, heap_piece_off(&piece),
-				sizeof(struct heap_entry) + heap_share(bytes, head.share, i)))
+				sizeof(struct heap_entry) + head.lead +
+					heap_share(bytes, head.share, i)))
 			return false;
 	}
 	return true;

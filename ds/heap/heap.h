@@ -18,6 +18,7 @@
 #define HEAP_EXTENT_MOST ((uint64_t)1 << 30)
 #define HEAP_MAX_CLIENTS 1024u
 #define HEAP_MAX_PARTS 64u
+#define HEAP_PAGE 4096u
 
 struct central;
 
@@ -207,6 +208,19 @@ static inline uint64_t heap_piece_off(const struct heap_piece *piece)
 	return (uint64_t)piece->place * 64;
 }
 
+/* Lead of the chunks of a value. Of one that is to be mapped shares are whole pages, which readers map side by side; values with
+   copies are not mapped. */
+static inline uint32_t heap_lead(const struct heap_desc *desc, bool paged)
+{
+	return paged && desc->copies == 1 ? HEAP_PAGE - (uint32_t)sizeof(struct heap_entry) : 0;
+}
+
+/* Bytes of a chunk's share. */
+static inline uint64_t heap_share_most(const struct heap_desc *desc, uint32_t lead)
+{
+	return desc->extent_bytes - sizeof(struct heap_entry) - lead;
+}
+
 /* Bytes of share i, of n that make `bytes`. */
 static inline uint64_t heap_share(uint64_t bytes, uint64_t share, uint32_t i)
 {
@@ -221,7 +235,7 @@ bool heap_manifest_check(const struct heap_desc *desc, const void *manifest,
 
 /* The manifest in an entry of which that many bytes were read. NULL: it has none, or a damaged one. */
 const void *heap_manifest_in(const struct heap_desc *desc, const uint8_t *entry, uint32_t bytes);
-/* Of a manifest that was checked, at any address: its chunks, and the place of one. */
+/* Of a manifest that was checked, at any address: its chunks, and the place of one, which begins with its header. */
 uint32_t heap_manifest_chunks(const void *manifest);
 uint64_t heap_manifest_place(const void *manifest, uint32_t i);
 

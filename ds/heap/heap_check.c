@@ -130,18 +130,19 @@ static int check_chunks(struct check *check, uint32_t bucket, uint64_t word)
 	memcpy(&manifest, at, sizeof(manifest));
 	for (uint32_t i = 0; ret == 0 && i < manifest.n; i++) {
 		uint64_t off, share = heap_share(entry.epoch, manifest.share, i);
+		uint64_t lead = manifest.lead;
 
 		memcpy(&piece, at + sizeof(manifest) + i * sizeof(piece), sizeof(piece));
 		off = (uint64_t)piece.place * 64;
 		if (!check_place(check, bucket, off))
 			continue;
 		ret = fetch(check->heap->rows, off, check->chunk,
-			    align_up(sizeof(header) + share, 8));
+			    align_up(sizeof(header) + lead + share, 8));
 		memcpy(&header, check->chunk, sizeof(header));
 		if (ret == 0 &&
 		    (header.magic != ENTRY_MAGIC || header.flags != ENTRY_CHUNK ||
-		     header.bucket != bucket || header.prev != word || header.len != share ||
-		     crc32c(0, check->chunk + sizeof(header), share) != piece.crc))
+		     header.bucket != bucket || header.prev != word || header.len != lead + share ||
+		     crc32c(0, check->chunk + sizeof(header) + lead, share) != piece.crc))
 			problem(check, "bucket %u: chunk %u of its value is damaged", bucket, i);
 	}
 	return ret;

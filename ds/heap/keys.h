@@ -195,6 +195,8 @@ void heap_prefetch(const struct heap_access *acc, const struct chain_key *key, u
 void heap_prefetch_entry(const struct heap_access *acc, const struct chain_key *key);
 
 #define HEAP_ANY_VERSION UINT64_MAX
+#define HEAP_PAGED_LEAST \
+	HEAP_EXTENT_LEAST /* bytes of a value that is put `paged`; shorter ones are sooner copied than mapped */
 
 /* Bytes of a value that lies in several places. */
 struct heap_run {
@@ -204,12 +206,20 @@ struct heap_run {
 
 struct heap_put {
 	const void *value;
-	const struct heap_run *runs; /* instead, of `len` bytes; only above one extent */
+	const struct heap_run
+		*runs; /* instead, of `len` bytes; only above one extent, or if heap_put_pages */
 	uint64_t len;
 	uint32_t n_runs;
 	bool deletes;      /* no value; -ENOENT if there is none */
+	bool paged;        /* readers may map it: heap_lead */
 	uint64_t expected; /* HEAP_ANY_VERSION; or the version to replace, 0 = no value */
 };
+
+/* True if the value lies in chunks though an entry might hold it. */
+static inline bool heap_put_pages(const struct heap_desc *desc, const struct heap_put *put)
+{
+	return put->paged && put->len >= HEAP_PAGED_LEAST && heap_lead(desc, true);
+}
 
 /*
  * Puts a version. Errors: -ERANGE (the value is too long for a manifest), -ESTALE (another version than expected),

@@ -51,10 +51,13 @@ int heap_window_run(const struct heap_access *acc, const struct transport_io *io
 
 /* -------- put -------- */
 
-static int large_alloc(const struct heap_access *acc, uint64_t bytes, struct heap_large *large)
+static int large_alloc(const struct heap_access *acc, const struct heap_put *put,
+		       struct heap_large *large)
 {
-	uint64_t most = heap_entry_most(&acc->heap->desc);
-	uint64_t share = most - sizeof(struct heap_entry), n = div_up(bytes, share);
+	const struct heap_desc *desc = &acc->heap->desc;
+	uint32_t lead = heap_lead(desc, put->paged);
+	uint64_t most = heap_entry_most(desc), bytes = put->len;
+	uint64_t share = heap_share_most(desc, lead), n = div_up(bytes, share);
 	uint64_t manifest = sizeof(struct heap_manifest) + n * sizeof(struct heap_piece);
 
 	*large = (struct heap_large){ .bytes = bytes, .share = share, .n = (uint32_t)n };
@@ -70,6 +73,7 @@ static int large_alloc(const struct heap_access *acc, uint64_t bytes, struct hea
 		return error_set(-ENOMEM, "put: cannot allocate a manifest of %" PRIu64 " bytes",
 				 manifest);
 	large->manifest->n = large->n;
+	large->manifest->lead = lead;
 	large->manifest->share = share;
 	return 0;
 }
@@ -101,13 +105,19 @@ static uint32_t runs_copy(struct runs_at *at, uint8_t *to, uint64_t bytes, bool 
 	return crc;
 }
 
+/* Where share i goes. */
+static uint64_t large_off(const struct heap_large *large, uint32_t i)
+{
+	return large->slots[i].off + sizeof(struct heap_entry) + large->manifest->lead;
+}
+
 /* Writes share i, in place, or into the stage for a request. Returns where it is. */
 static const uint8_t *large_copy(struct heap_access *acc, struct heap_large *large,
 				 struct runs_at *at, uint32_t i, uint8_t *stage)
 {
 	uint64_t bytes = heap_share(large->bytes, large->share, i);
 	struct heap_piece *piece = &heap_pieces(large->manifest)[i];
-	uint64_t off = large->slots[i].off + sizeof(struct heap_entry);
+	uint64_t off = large_off(large, i);
 	uint8_t *to = acc->in_place && !BARRIER_TSAN ? acc->heap->rows->base + off : stage;
 
 	piece->place = (uint32_t)(large->slots[i].off / 64);
@@ -153,7 +163,7 @@ static int large_write(struct heap_access *acc, struct heap_large *large,
 
 		for (uint32_t i = 0; i < n; i++) {
 			ios[i] = (struct transport_io){
-				.off = large->slots[first + i].off + sizeof(struct heap_entry),
+				.off = large_off(large, first + i),
 				.src = large_copy(acc, large, &at, first + i,
 						  acc->stage + i * room),
 				.len = (uint32_t)align_up(
@@ -165,15 +175,22 @@ static int large_write(struct heap_access *acc, struct heap_large *large,
 	return ret;
 }
 
+/* A share that begins a page has an extent: slots of other classes begin anywhere. */
+static uint64_t large_slot_bytes(const struct heap_access *acc, const struct heap_large *large,
+				 uint32_t i)
+{
+	return large->manifest->lead
+		       ? heap_entry_most(&acc->heap->desc)
+		       : sizeof(struct heap_entry) + heap_share(large->bytes, large->share, i);
+}
+
 int heap_large_begin(struct heap_access *acc, const struct heap_put *put, struct heap_large *large)
 {
-	int ret = large_alloc(acc, put->len, large);
+	int ret = large_alloc(acc, put, large);
 
 	for (; ret == 0 && large->taken < large->n; large->taken += ret == 0)
-		ret = space_take(&acc->space,
-				 sizeof(struct heap_entry) +
-					 heap_share(large->bytes, large->share, large->taken),
-				 false, &large->slots[large->taken]);
+		ret = space_take(&acc->space, large_slot_bytes(acc, large, large->taken), false,
+				 &large->slots[large->taken]);
 	if (ret == 0)
 		ret = large_write(acc, large, put);
 	if (ret)
@@ -197,7 +214,8 @@ int heap_large_name(struct heap_access *acc, const struct heap_large *large, uin
 			headers[i] = (struct heap_entry){
 				.magic = ENTRY_MAGIC,
 				.prev = word,
-				.len = heap_share(large->bytes, large->share, first + i),
+				.len = large->manifest->lead +
+				       heap_share(large->bytes, large->share, first + i),
 				.bucket = bucket,
 				.flags = ENTRY_CHUNK,
 				.writer = acc->owner,
@@ -246,17 +264,17 @@ static int shares_read(struct heap_access *acc, const struct heap_wanted *want, 
 	for (uint32_t i = 0; i < n && !acc->in_place; i++)
 		ios[i] = (struct transport_io){
 			.region = acc->heap->rows,
-			.off = heap_piece_off(&pieces[i]) + sizeof(struct heap_entry),
+			.off = heap_share_off(want->manifest, first + i),
 			.dst = acc->stage + i * room,
 			.len = (uint32_t)align_up(heap_share(want->bytes, share, first + i), 8),
 		};
 	if (!acc->in_place)
 		ret = heap_window_run(acc, ios, n, false);
 	for (uint32_t i = 0; ret == 0 && i < n; i++) {
-		const uint8_t *from = acc->in_place
-					      ? acc->heap->rows->base + heap_piece_off(&pieces[i]) +
-							sizeof(struct heap_entry)
-					      : acc->stage + i * room;
+		const uint8_t *from =
+			acc->in_place
+				? acc->heap->rows->base + heap_share_off(want->manifest, first + i)
+				: acc->stage + i * room;
 		uint64_t bytes = heap_share(want->bytes, share, first + i);
 		uint8_t *to = want->to + (first + i) * share;
 		uint32_t crc = want->bytes >= HEAP_PAST_BYTES

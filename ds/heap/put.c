@@ -252,13 +252,14 @@ static int put_large(struct heap_access *acc, const struct chain_key *key,
 	return ret;
 }
 
-/* True if the value does not fit into an entry. */
+/* True if the value does not fit into an entry, or is to be mapped. */
 static bool put_is_large(const struct heap_access *acc, const struct chain_key *key,
 			 const struct heap_put *put)
 {
 	uint64_t most = heap_entry_most(&acc->heap->desc);
 
-	return !put->deletes && (put->len > most || chain_entry_bytes(key->len, put->len) > most);
+	return !put->deletes && (put->len > most || chain_entry_bytes(key->len, put->len) > most ||
+				 heap_put_pages(&acc->heap->desc, put));
 }
 
 int heap_put(struct heap_access *acc, const struct chain_key *key, const struct heap_put *put,

@@ -141,7 +141,7 @@ static void bring_add(struct heap_access *acc, const struct heap_wanted *want, s
 	of->chunks[of->n] = c;
 	of->ios[of->n++] = (struct transport_io){
 		.region = acc->heap->rows,
-		.off = heap_piece_off(&heap_pieces(want->manifest)[c]) + sizeof(struct heap_entry),
+		.off = heap_share_off(want->manifest, c),
 		.dst = slot_of(ahead, want, c),
 		.len = (uint32_t)align_up(heap_share(want->bytes, want->manifest->share, c), 8),
 	};
@@ -219,9 +219,7 @@ static uint32_t chunk_in_place(struct heap_access *acc, const struct heap_wanted
 			       const struct cut *cut)
 {
 	uint64_t bytes = heap_share(want->bytes, want->manifest->share, c);
-	const uint8_t *from = acc->heap->rows->base +
-			      heap_piece_off(&heap_pieces(want->manifest)[c]) +
-			      sizeof(struct heap_entry);
+	const uint8_t *from = acc->heap->rows->base + heap_share_off(want->manifest, c);
 
 	if (!cut->whole)
 		return transport_copy_racy_crc(0, slot_of(acc->ahead, want, c), from, bytes);

@@ -358,6 +358,82 @@ TEST(full_heap__refuses_and_keeps_what_it_has)
 	heap_fixture_close(&fx);
 }
 
+/* Shares of values that are to be mapped begin pages. */
+static void of_pages(struct transport *(*wrap)(struct transport *inner))
+{
+	const uint64_t share = EXTENT - HEAP_PAGE;
+	const uint64_t sizes[] = { ENTRY_MOST, EXTENT, 3 * share, 3 * share + 1, 5 * share + 100 };
+	const struct chain_key key = chain_key("k", 1, 7);
+	const struct heap_range range = { share - 5, share };
+	const struct heap_room room = { memory, BUFFER };
+	struct heap_client a, b;
+	struct heap_fixture fx;
+	struct heap_value got;
+	struct heap_hold held;
+	uint64_t version;
+
+	heap_fixture_open(&fx, 100, 40);
+	heap_fixture_join(&fx, 1, wrap, &a);
+	heap_fixture_join(&fx, 2, NULL, &b);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const struct heap_put paged = {
+			.value = value, .len = sizes[i], .expected = HEAP_ANY_VERSION, .paged = true
+		};
+
+		fill(value, sizes[i], i);
+		must(heap_put(&a.acc, &key, &paged, &version));
+		expect_large(&a, "k", sizes[i], i, version);
+		expect_large(&b, "k", sizes[i], i, version);
+		must(heap_get_range(&a.acc, &key, &range, &room, &got));
+		assert_int_equal(got.len, heap_range_in(&range, sizes[i]));
+		assert_memory_equal(got.ptr, value + range.offset, got.len);
+		must(heap_hold(&b.acc, &key, &held));
+		assert_int_equal(held.manifest != NULL, sizes[i] > ENTRY_MOST);
+		for (uint32_t k = 0; held.manifest && k < held.manifest->n; k++)
+			assert_int_equal((heap_manifest_place(held.manifest, k) +
+					  sizeof(struct heap_entry) + held.manifest->lead) %
+						 HEAP_PAGE,
+					 0);
+		heap_hold_end((const void *)(b.heap->tree->base + heap_pin_off(b.owner)), &held);
+		mem_free((void *)held.manifest);
+		heap_fixture_expect_sound(&fx, NULL);
+	}
+	heap_fixture_leave(&a);
+	heap_fixture_leave(&b);
+	heap_fixture_close(&fx);
+}
+
+TEST(large_values__of_pages_in_place)
+{
+	of_pages(NULL);
+}
+
+TEST(large_values__of_pages_over_a_wire)
+{
+	of_pages(wire_wrap);
+}
+
+TEST(a_manifest__whose_lead_lies_is_damaged)
+{
+	const struct heap_desc desc = { .extents = 4, .extent_bytes = EXTENT };
+	struct {
+		struct heap_manifest head;
+		struct heap_piece piece;
+	} manifest = { { .n = 1, .lead = 4032, .share = EXTENT - 4096 },
+		       { .place = (HEAP_ROWS_OFF + 3 * EXTENT) / 64 } };
+
+	assert_true(heap_manifest_check(&desc, &manifest, sizeof(manifest), EXTENT - 4096));
+	manifest.head.lead = 4096; /* the share would end behind the extent */
+	assert_false(heap_manifest_check(&desc, &manifest, sizeof(manifest), EXTENT - 4096));
+	manifest.head.lead = UINT32_MAX;
+	assert_false(heap_manifest_check(&desc, &manifest, sizeof(manifest), EXTENT - 4096));
+	manifest.head = (struct heap_manifest){ .n = 1, .lead = 4032, .share = EXTENT - 64 };
+	assert_false(heap_manifest_check(&desc, &manifest, sizeof(manifest), EXTENT - 64));
+	manifest.head.share = 1000; /* fits an extent, but not from there on */
+	manifest.piece.place += (EXTENT - 4096) / 64;
+	assert_false(heap_manifest_check(&desc, &manifest, sizeof(manifest), 1000));
+}
+
 /* Who takes over the extents of a dead client keeps the chunks that are in use, and no others. */
 TEST(orphans__keep_the_chunks_in_use)
 {
