@@ -114,6 +114,10 @@ struct pages_view {
    private, or huge. Thread: any. */
 int pages_view_open(const void *at, size_t bytes, bool writable, struct pages_view *out)
 	RLV_MUST_CHECK;
+/* Maps shared pages once more, read-only, in place of those at that offset of the view. They begin and end with pages, but may end within
+   one where the view does. -ENOTSUP: as above, or the process has too many mappings. Thread: any. */
+int pages_view_set(const struct pages_view *view, size_t off, const void *at, size_t bytes)
+	RLV_MUST_CHECK;
 void pages_view_close(struct pages_view *view);
 
 /* True if the kernel honours MADV_HUGEPAGE for private memory. Looked up once. */

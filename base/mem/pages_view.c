@@ -26,6 +26,16 @@ int pages_view_open(const void *at, size_t bytes, bool writable, struct pages_vi
 	return 0;
 }
 
+int pages_view_set(const struct pages_view *view, size_t off, const void *at, size_t bytes)
+{
+	uint8_t *to = (uint8_t *)view->base + off;
+
+	if (mremap((void *)(uintptr_t)at, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to &&
+	    mprotect(to, bytes, PROT_READ) == 0)
+		return 0;
+	return error_set(-ENOTSUP, "mremap: the memory cannot be mapped twice: %m");
+}
+
 void pages_view_close(struct pages_view *view)
 {
 	(void)munmap(view->base, view->bytes);

@@ -145,14 +145,14 @@ static void change_tensors(struct weights_case *c)
 {
 	uint64_t elements = c->tensors[0].shape[0];
 
-	for (uint32_t i = 0; i < c->n_tensors; i++)
+	for (uint32_t i = 0; i < WEIGHTS_TENSORS; i++)
 		change_elements(&c->rng, (uint8_t *)c->data.ptr + i * elements * 2, elements, 2,
 				c->config.density);
 }
 
 static int publish(struct weights_case *c)
 {
-	int ret = rlv_weights_publish(c->weights, c->tensors, c->n_tensors, c->version + 1, 0);
+	int ret = rlv_weights_publish(c->weights, c->tensors, WEIGHTS_TENSORS, c->version + 1, 0);
 
 	if (ret)
 		return error_set(ret, "publish: %s", rlv_last_error());
@@ -279,8 +279,7 @@ int weights_case_fork(struct weights_case *c, const struct weights_config *confi
 
 	memset(c, 0, sizeof(*c));
 	c->config = *config;
-	c->n_tensors = config->view ? WEIGHTS_TENSORS_VIEW : WEIGHTS_TENSORS;
-	c->config.bytes = round_up(config->bytes, c->n_tensors * CACHE_LINE);
+	c->config.bytes = round_up(config->bytes, WEIGHTS_TENSORS * CACHE_LINE);
 	rng_seed(&c->rng, config->seed, 0);
 	c->shared = mmap(NULL, sizeof(*c->shared), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -304,7 +303,7 @@ int weights_case_fork(struct weights_case *c, const struct weights_config *confi
 
 static int make_tensors(struct weights_case *c)
 {
-	uint64_t elements = c->config.bytes / c->n_tensors / 2;
+	uint64_t elements = c->config.bytes / WEIGHTS_TENSORS / 2;
 	int ret = pages_alloc(c->config.bytes, PAGE_THP, &c->data);
 
 	if (ret)
@@ -317,7 +316,7 @@ static int make_tensors(struct weights_case *c)
 	}
 	rng_fill_u64(&c->rng, c->data.ptr, c->config.bytes / 8);
 	memset(c->copy, 1, c->config.bytes);
-	for (uint32_t i = 0; i < c->n_tensors; i++) {
+	for (uint32_t i = 0; i < WEIGHTS_TENSORS; i++) {
 		(void)snprintf(c->names[i], sizeof(c->names[i]), "layer.%u.weight", i);
 		c->tensors[i] = (struct rlv_tensor){
 			.size = sizeof(c->tensors[i]),

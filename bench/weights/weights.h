@@ -19,7 +19,6 @@
 #include "bench/harness/worker.h"
 
 #define WEIGHTS_TENSORS 16u
-#define WEIGHTS_TENSORS_VIEW 4096u /* few of which cross a chunk of the store */
 
 enum weights_role { WEIGHTS_PUBLISH, WEIGHTS_FETCH, WEIGHTS_ROLES };
 enum weights_metric {
@@ -65,9 +64,8 @@ struct weights_case {
 	struct rlv_generations *weights;
 	struct pages data;
 	uint8_t *copy; /* where memcpy copies them: shared memory, with all its pages, as that of a store */
-	uint32_t n_tensors;
-	struct rlv_tensor tensors[WEIGHTS_TENSORS_VIEW];
-	char names[WEIGHTS_TENSORS_VIEW][24];
+	struct rlv_tensor tensors[WEIGHTS_TENSORS];
+	char names[WEIGHTS_TENSORS][24];
 	struct rng rng;
 	uint64_t version;
 	struct series series[WEIGHTS_ROLES][WEIGHTS_METRICS];

@@ -13,7 +13,7 @@
 /* Bytes of a range: what may be under way, in whole chunks. */
 static uint64_t part_bytes(const struct rlv_kv *kv)
 {
-	uint64_t share = kv->desc.extent_bytes - sizeof(struct heap_entry);
+	uint64_t share = heap_share_most(&kv->desc, heap_lead(&kv->desc, true));
 	uint64_t window = kv->window_bytes ? kv->window_bytes : HEAP_WINDOW_BYTES;
 
 	return max_u64(window / share, 1) * share;

@@ -27,7 +27,6 @@ void weights_buffer_put(struct weights_buffer *buffer)
 	if (buffer->view)
 		kv_view_close(buffer->view);
 	mem_free(buffer->view);
-	mem_free(buffer->crossing);
 	mem_free(buffer->entry);
 	mem_free(buffer->tensors);
 	mem_free(buffer->sums);

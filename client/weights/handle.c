@@ -21,7 +21,7 @@ static struct rlv_kv_opts weights_heap(const struct rlv_weights_opts *opts)
 	heap.extent_bytes = HEAP_EXTENT_LEAST;
 	while (heap.extent_bytes < EXTENT_MOST && heap.extent_bytes * EXTENTS_OF_GENERATION < room)
 		heap.extent_bytes *= 2;
-	chunks += div_up(room, heap.extent_bytes - sizeof(struct heap_entry));
+	chunks += div_up(room, heap.extent_bytes - HEAP_PAGE);
 	heap.bytes = (chunks * (opts->keep + 3) + EXTENTS_BESIDE) * heap.extent_bytes;
 	/* At most every second generation has two entries. */
 	heap.keys = (uint64_t)opts->max_clients * ((opts->keep + opts->anchor_every) * 3 / 2 + 2);

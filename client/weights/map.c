@@ -1,14 +1,14 @@
 /*
- * map.c - rlv_weights_map: a generation whose tensors stay in the chunks of its anchor. The head is copied, and checked
- * then: from there on nobody can change it.
+ * map.c - rlv_weights_map: a generation whose tensors stay in the chunks of its anchor, which are mapped side by side. The head
+ * is copied, and checked then: from there on nobody can change it.
  */
 #include "client/weights/weights.h"
 
 #include "base/mem/alloc.h"
-#include "base/bits.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 static int mapped_damaged(const struct weights_gen *gen)
 {
@@ -19,19 +19,20 @@ static int mapped_damaged(const struct weights_gen *gen)
 /* Copies the head out of the view, and checks it. */
 static int mapped_head(struct weights_buffer *buffer, const struct weights_gen *gen)
 {
+	const void *from = buffer->view->value.at;
 	struct weights_entry head;
 	uint64_t bytes;
 	int ret;
 
 	if (gen->anchor.bytes < sizeof(head))
 		return mapped_damaged(gen);
-	kv_view_copy(buffer->view, 0, sizeof(head), &head);
+	memcpy(&head, from, sizeof(head));
 	if (head.head_bytes > gen->anchor.bytes - sizeof(head))
 		return mapped_damaged(gen);
 	bytes = weights_payload_off(&head); /* all of which the anchor has */
 	if (!weights_make_room(&buffer->entry, &buffer->room, bytes))
 		return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes", bytes);
-	kv_view_copy(buffer->view, 0, bytes, buffer->entry);
+	memcpy(buffer->entry, from, bytes);
 	ret = buffer->entry->head_bytes == head.head_bytes
 		      ? weights_anchor_check(buffer->entry, gen->anchor.bytes, gen->seq)
 		      : mapped_damaged(gen);
@@ -41,35 +42,19 @@ static int mapped_head(struct weights_buffer *buffer, const struct weights_gen *
 	return ret ? ret : weights_buffer_parse(buffer);
 }
 
-/* Points the tensors to where they are; copies those that are in several chunks. */
-static int mapped_tensors(struct weights_buffer *buffer, uint64_t *mapped_out)
+/* Points the tensors to where they are; returns their bytes. */
+static uint64_t mapped_tensors(struct weights_buffer *buffer, const uint8_t *payload)
 {
-	const struct weights_tensor *from = weights_tensors(buffer->entry);
-	uint64_t payload = weights_payload_off(buffer->entry), crossing = 0, at = 0;
-	uint32_t n = buffer->entry->n;
+	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < buffer->entry->n; i++) {
 		struct rlv_tensor *to = &buffer->tensors[i];
 
-		to->data = kv_view_at(buffer->view, payload + from[i].off, from[i].bytes);
-		to->mapped = to->data && from[i].bytes && (uintptr_t)to->data % WEIGHTS_ALIGN == 0;
-		*mapped_out += to->mapped ? from[i].bytes : 0;
-		crossing += to->mapped ? 0 : align_up(from[i].bytes, WEIGHTS_ALIGN);
-		if (crossing > align_up(buffer->entry->payload, WEIGHTS_ALIGN))
-			return error_set(-EBADMSG, "weights: tensors overlap");
+		to->data = payload + weights_tensors(buffer->entry)[i].off;
+		to->mapped = 1;
+		bytes += to->bytes;
 	}
-	buffer->crossing = mem_aligned(WEIGHTS_ALIGN, max_u64(crossing, WEIGHTS_ALIGN));
-	if (!buffer->crossing)
-		return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes", crossing);
-	for (uint32_t i = 0; i < n; i++) {
-		if (buffer->tensors[i].mapped)
-			continue;
-		buffer->tensors[i].data = buffer->crossing + at;
-		kv_view_copy(buffer->view, payload + from[i].off, from[i].bytes,
-			     buffer->crossing + at);
-		at += align_up(from[i].bytes, WEIGHTS_ALIGN);
-	}
-	return 0;
+	return bytes;
 }
 
 /* Holds the anchor of the newest generation. */
@@ -111,14 +96,12 @@ static int map_newest(struct rlv_generations *weights, void *generation_out)
 				gen->version);
 	if (ret == 0)
 		ret = mapped_open(weights, buffer);
-	if (ret == 0 && !buffer->view) { /* in one entry */
+	if (ret == 0 && !buffer->view) { /* it is short, or older than this layout */
 		weights_buffer_put(buffer);
 		return weights_fetch_version(weights, gen->version, generation_out);
 	}
 	if (ret == 0)
 		ret = mapped_head(buffer, gen);
-	if (ret == 0)
-		ret = mapped_tensors(buffer, &generation.mapped);
 	if (ret) {
 		weights_buffer_put(buffer);
 		return ret;
@@ -126,7 +109,10 @@ static int map_newest(struct rlv_generations *weights, void *generation_out)
 	buffer->seq = gen->seq; /* all of it is there: rlv_weights_more */
 	generation.n_tensors = buffer->entry->n;
 	generation.tensors = buffer->tensors;
+	generation.data =
+		(const uint8_t *)buffer->view->value.at + weights_payload_off(buffer->entry);
 	generation.bytes = buffer->entry->payload;
+	generation.mapped = mapped_tensors(buffer, generation.data);
 	generation.hold = buffer;
 	weights_given(weights, gen->seq);
 	abi_write(generation_out, &generation, sizeof(generation));

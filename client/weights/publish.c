@@ -66,11 +66,15 @@ static int runs_put(struct rlv_generations *weights, struct rlv_bytes key, uint6
 {
 	struct weights_publisher *pub = &weights->pub;
 	struct heap_put put = {
-		.runs = pub->runs, .n_runs = pub->n_runs, .len = bytes, .expected = HEAP_ANY_VERSION
+		.runs = pub->runs,
+		.n_runs = pub->n_runs,
+		.len = bytes,
+		.expected = HEAP_ANY_VERSION,
+		.paged = true,
 	};
 	uint64_t done = 0;
 
-	if (bytes <= weights->kv->desc.extent_bytes) {
+	if (bytes <= weights->kv->desc.extent_bytes && !heap_put_pages(&weights->kv->desc, &put)) {
 		if (!weights_make_room(&pub->scratch, &pub->scratch_room, bytes))
 			return error_set(-ENOMEM, "weights: cannot allocate %" PRIu64 " bytes",
 					 bytes);

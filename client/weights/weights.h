@@ -35,7 +35,6 @@ struct weights_buffer {
 	struct weights_gen gen; /* of a generation that arrives in parts: arrive.c */
 	uint64_t arrived;       /* of its entry's bytes */
 	struct kv_view *view; /* of a mapped generation, whose entry is only the head; else NULL */
-	uint8_t *crossing;    /* its tensors that are not in one chunk */
 };
 
 /* How a generation came. */

@@ -122,7 +122,7 @@ struct rlv_generation {
 	uint32_t n_tensors;
 	uint64_t version;
 	const struct rlv_tensor *tensors; /* data is aligned to 64 */
-	const void *data; /* of all tensors together, in their order; NULL: mapped */
+	const void *data;                 /* of all tensors together, in their order */
 	uint64_t bytes;
 	uint32_t n_deltas; /* that were applied for it */
 	uint32_t flags;    /* enum rlv_generation_flags */
@@ -170,12 +170,12 @@ RLV_CHECKED int rlv_weights_more(struct rlv_generations *weights,
  * As rlv_weights_fetch without a copy, on one host: tensors are read where the publisher put them. Their memory is not used again
  * until the generation is released, while publishers go on; the heap has room for two such generations beside those that
  * it keeps, and is full (-ENOSPC of publishes) where handles hold more. When a process ends, what it held is freed by the fence.
- * tensors[i].mapped says which tensors were not copied: those that are in one chunk of the heap, of at most bytes / 128 rounded up to a
- * power of two, 64 KiB to 16 MiB; the others, and a generation that is shorter than a chunk, are copied. Checksums of mapped tensors
+ * tensors[i].mapped is 1 for all, of any size; or 0 for all, which then were copied: if the generation has less than 64 KiB, was published
+ * before its chunks had whole pages, or pages of this host have more than 4 KiB. Checksums of mapped tensors
  * are not compared. A store to mapped memory is a SIGSEGV. A handle with mapped generations is not closed (-EBUSY).
  * relive node drain waits for the release; when the weights are dropped, mapped tensors lose what they have.
- * Errors: those of rlv_weights_fetch; -ENOTSUP (the memory is of another host, of this process alone (embed:), has huge pages or copies; or the
- * newest generation is a delta only: fetch it, or publish with RLV_PUBLISH_ANCHOR or opts.anchor_every 1), -EACCES (the store was opened
+ * Errors: those of rlv_weights_fetch; -ENOTSUP (the memory is of another host, of this process alone (embed:), has huge pages or copies; the
+ * process has too many mappings, of which each chunk is one; or the newest generation is a delta only: fetch it, or publish with RLV_PUBLISH_ANCHOR or opts.anchor_every 1), -EACCES (the store was opened
  * read-only), -EBUSY (the handle has 7 mapped generations). Thread: owner.
  */
 RLV_CHECKED int rlv_weights_map(struct rlv_generations *weights, uint64_t newer_than,

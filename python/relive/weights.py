@@ -156,9 +156,9 @@ class Weights(Handle):
 
     def map(self, newer_than: int = 0, timeout: float | None = 0) -> Generation | None:
         """As :meth:`fetch` without a copy, on the publisher's host: arrays are memory of the store. It is not used again as long as
-        an array is referenced, while versions are published; so let go of old ones. :attr:`Generation.mapped` has the
-        names; arrays that are not in one chunk of the store are copied. Checksums are not compared. Close the handle
-        after its arrays, and let go of them before the weights are dropped.
+        an array is referenced, while versions are published; so let go of old ones. Checksums are not compared. Close the
+        handle after its arrays, and let go of them before the weights are dropped. A version of less than 64 KiB is copied:
+        :attr:`Generation.mapped` has the names of those that are not.
 
         :raises Unsupported: another host, an embedded store, weights with copies; or the newest version
             is a delta: publish with ``anchor=True``, or create the weights with ``anchor_every=1``.

@@ -10,13 +10,11 @@
 
 PyTypeObject *weights_type, *shards_type, *generation_type;
 
-/* Memory of a generation, or of one tensor of a mapped one. */
+/* Memory of a generation. */
 struct generation {
 	PyObject base;
 	struct rlv_generation of;
-	PyObject *from; /* of a tensor: its generation; of a mapped one: its handle */
-	const void *ptr;
-	uint64_t bytes;
+	PyObject *from; /* of a mapped one: its handle */
 };
 
 /* Weights(store, name) opens, Weights(store, name, keep, bytes, anchor_every, max_clients, copies, prefault) creates. */
@@ -130,49 +128,34 @@ static PyObject *tensors_publish(PyObject *object, PyObject *args)
 
 /* -------- fetch -------- */
 
-static struct generation *memory_new(PyObject *from, const void *ptr, uint64_t bytes)
-{
-	struct generation *self = object_alloc(generation_type, 0);
-
-	if (self) {
-		self->from = Py_XNewRef(from);
-		self->ptr = ptr;
-		self->bytes = bytes;
-	}
-	return self;
-}
-
 /* (name, memory, dtype, shape, offset, bytes, mapped) */
 static PyObject *tensor_wrap(struct generation *of, const struct rlv_tensor *tensor)
 {
-	const char *begin = of->ptr ? of->ptr : tensor->data;
 	PyObject *shape = PyTuple_New(tensor->ndim);
-	PyObject *memory =
-		of->ptr ? Py_NewRef((PyObject *)of)
-			: (PyObject *)memory_new((PyObject *)of, tensor->data, tensor->bytes);
 
 	for (uint32_t k = 0; shape && k < tensor->ndim; k++)
 		(void)PyTuple_SetItem(shape, k, PyLong_FromUnsignedLongLong(tensor->shape[k]));
-	if (shape && memory)
-		return Py_BuildValue("sNINKKI", tensor->name, memory, tensor->dtype, shape,
-				     (unsigned long long)((const char *)tensor->data - begin),
-				     (unsigned long long)tensor->bytes, tensor->mapped);
-	Py_XDECREF(shape);
-	Py_XDECREF(memory);
-	return NULL;
+	if (!shape)
+		return NULL;
+	return Py_BuildValue(
+		"sOINKKI", tensor->name, (PyObject *)of, tensor->dtype, shape,
+		(unsigned long long)((const char *)tensor->data - (const char *)of->of.data),
+		(unsigned long long)tensor->bytes, tensor->mapped);
 }
 
 /* (version, [tensor_wrap], deltas, flags). handle: of a mapped one, which ends before it; else NULL. */
 static PyObject *generation_wrap(struct rlv_generation *of, PyObject *handle)
 {
-	struct generation *self = memory_new(handle, of->data, of->bytes);
+	struct generation *self = object_alloc(generation_type, 0);
 	PyObject *list = PyList_New(0), *made = NULL;
 	bool failed = !self || !list;
 
-	if (self)
+	if (self) {
 		self->of = *of;
-	else
+		self->from = Py_XNewRef(handle);
+	} else {
 		rlv_generation_release(of);
+	}
 	for (uint32_t i = 0; !failed && i < self->of.n_tensors; i++) {
 		PyObject *item = tensor_wrap(self, &self->of.tensors[i]);
 
@@ -447,8 +430,8 @@ static int generation_buffer(PyObject *object, Py_buffer *view, int flags)
 {
 	struct generation *self = (struct generation *)object;
 
-	return PyBuffer_FillInfo(view, object, (void *)(uintptr_t)self->ptr,
-				 (Py_ssize_t)self->bytes, 1, flags);
+	return PyBuffer_FillInfo(view, object, (void *)(uintptr_t)self->of.data,
+				 (Py_ssize_t)self->of.bytes, 1, flags);
 }
 
 static void generation_dealloc(PyObject *object)

@@ -374,7 +374,7 @@ ON_FIXTURE(relive_bench__weights)
 	}
 	assert_false(private_store_is_up(f));
 	cli_expect(f, "bench weights --bytes 1M --view --windows 2 --json", 0);
-	cli_expect_words(f->out, "\"metric\":\"copies_per_byte\",\"value\":0");
+	cli_expect_words(f->out, "\"metric\":\"copies_per_byte\",\"value\":0,");
 	cli_expect_words(f->out, "\"view\":true");
 	cli_expect(f, "bench weights --codec --bytes 1M --windows 2", 0);
 	cli_expect_words(f->out, "diff");
