@@ -32,7 +32,8 @@ uint32_t catalog_count(const struct catalog *cat, const struct object_kind *kind
 	uint32_t n = 0;
 
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		n += cat->objects[id] && cat->objects[id]->kind == kind;
+		n += cat->objects[id] && cat->objects[id]->kind == kind &&
+		     !cat->objects[id]->loader;
 	return n;
 }
 
@@ -72,7 +73,15 @@ static int load_object(void *ctx, const void *record)
 	ret = catalog_object_new(kind, id, stored->desc, stored->desc_len, &object);
 	if (ret)
 		return error_prefix(ret, "state database: ");
-	if (stored->state != STORE_OBJECT_LIVE) {
+	if (stored->state == STORE_OBJECT_LOADING) {
+		ret = store_loader(doomed->cat->store, id, &object->loader);
+		if (ret == 0 && object->loader == 0)
+			ret = error_set(-EBADMSG, "state database: %s has no loader", object->text);
+		if (ret) {
+			catalog_object_free(object);
+			return ret;
+		}
+	} else if (stored->state != STORE_OBJECT_LIVE) {
 		doomed->ids[id] = true;
 		catalog_object_free(object);
 		return 0;

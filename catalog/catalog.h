@@ -11,6 +11,9 @@
  *   4. store: parts and object LIVE, provisioning   the object exists from here on
  *      records deleted
  *
+ * An object that a client loads from a file is LOADING after step 4: that client alone opens it. A commit
+ * clears the words in its regions and makes it LIVE. When the client's lease ends before, it is dropped.
+ *
  * Dropping an object: store: object deleted, its regions recorded as leftovers; regions: state
  * DROPPED, freed; store: leftovers deleted. Adding a part repeats steps 2, 3 and 4 for that part.
  * If a node reports a region that is neither in use nor recorded as given up, the catalog must not
@@ -90,6 +93,7 @@ struct catalog_object *catalog_find(const struct catalog *cat, const char *name)
 /* Returns the object with that id and uuid; NULL: there is none, it was dropped. */
 struct catalog_object *catalog_find_same(const struct catalog *cat, uint32_t id,
 					 const uint8_t *uuid, size_t uuid_len);
+/* Without those that are being loaded. */
 uint32_t catalog_count(const struct catalog *cat, const struct object_kind *kind);
 
 /* A part, of all objects, that is at a node; zeros: before the first one. */
@@ -116,18 +120,28 @@ struct catalog_wish {
 	const char *name;
 	bool auto_parts;     /* the number of parts follows the nodes */
 	const void *details; /* of its kind */
+	uint64_t loader;     /* client that loads it, as struct catalog_object; 0 = none ... */
+	uint8_t uuid[16];    /* ... and uuid of the object that it makes */
 };
 
 /*
  * Creates the object, or returns the existing one of the same name and signature. -EAGAIN: waiting
  * for nodes; call again after on_progress, until another result. -EEXIST: one of that name has
- * another kind, signature or options; -ENOSPC: no node has room (the message says how much is
+ * another kind, signature or options, or a load wants to make it; -EBUSY: it is being loaded; -ENOSPC: no node has room (the message says how much is
  * needed), or no object id is free; -EHOSTDOWN: no node is up; errors of its kind's describe; store
  * errors.
  */
 RLV_MUST_CHECK int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 				  struct catalog_object **object_out);
 RLV_MUST_CHECK int catalog_drop(struct catalog *cat, const char *name);
+
+/*
+ * Ends the load of an object: from now on all clients see it. Called again it does nothing. -EHOSTDOWN:
+ * a part is away, so that its word could not be cleared.
+ */
+RLV_MUST_CHECK int catalog_commit(struct catalog *cat, struct catalog_object *object);
+/* -EBUSY: the object is being loaded. */
+RLV_MUST_CHECK int catalog_check_loaded(const struct catalog_object *object);
 
 /*
  * Adds an ACTIVE part at the node (NULL: at any that may have it), or goes on with the part that is being provisioned for the

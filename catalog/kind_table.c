@@ -158,6 +158,7 @@ static int table_format(struct catalog *cat, const struct catalog_object *table,
 	struct shard_ids ids = {
 		.origin.ms_term = cat->ids.term,
 		.origin.incarnation = table->parts[s].incarnation,
+		.origin.loading = table->loader && s < table->n_cut,
 	};
 	uint64_t lap = 0;
 	int ret = store_lap(cat->store, desc.table_id, s, &lap);

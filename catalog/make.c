@@ -94,7 +94,8 @@ static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
 
 	if (ret)
 		return ret;
-	if (getrandom(ids.uuid, sizeof(ids.uuid), 0) != (ssize_t)sizeof(ids.uuid))
+	memcpy(ids.uuid, wish->uuid, sizeof(ids.uuid));
+	if (!wish->loader && getrandom(ids.uuid, sizeof(ids.uuid), 0) != (ssize_t)sizeof(ids.uuid))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
 	ret = wish->kind->describe(cat, wish, &ids, &desc);
 	if (ret)
@@ -104,6 +105,7 @@ static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
 	if (ret)
 		return ret;
 	object->auto_parts = wish->auto_parts;
+	object->loader = wish->loader;
 	object->slots.sole = cat->sole;
 	object->n_parts = object->n_cut;
 	ret = store_begin(cat->store);
@@ -113,6 +115,8 @@ static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
 			ret = reserve_part(cat, object, s);
 		if (ret == 0)
 			ret = catalog_object_put(cat->store, object, STORE_OBJECT_CREATING);
+		if (ret == 0 && object->loader)
+			ret = store_loader_put(cat->store, object->id, object->loader);
 		ret = store_end(cat->store, ret);
 	}
 	if (ret) {
@@ -126,22 +130,35 @@ static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
 	return ret ? give_up(cat, object, ret) : 0;
 }
 
+/* The wish finds an object of its name, or one that is being made. */
+static int check_wish(const struct catalog_object *object, const struct catalog_wish *wish)
+{
+	if (object->loader && wish->loader &&
+	    memcmp(object->uuid, wish->uuid, sizeof(object->uuid)) == 0)
+		return 0; /* that load asks again */
+	if (object->loader)
+		return catalog_check_loaded(object);
+	if (wish->loader)
+		return error_set(-EEXIST, "%s exists", object->text);
+	if (object->kind != wish->kind || !object->kind->is_wish_of(object, wish))
+		return error_set(-EEXIST, "%s exists with another signature or options",
+				 object->text);
+	return 0;
+}
+
 int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		   struct catalog_object **object_out)
 {
 	struct catalog_provisioning *provisioning = catalog_provision_of_new(cat, 0, wish->name);
 	struct catalog_object *object = catalog_find(cat, wish->name);
-	int ret = 0;
+	int ret;
 
-	if (object && (object->kind != wish->kind || !object->kind->is_wish_of(object, wish)))
-		return error_set(-EEXIST, "%s exists with another signature or options",
-				 object->text);
 	if (object) {
 		*object_out = object;
-		return 0;
+		return check_wish(object, wish);
 	}
-	if (!provisioning)
-		ret = begin_object(cat, wish, &provisioning);
+	ret = provisioning ? check_wish(provisioning->object, wish)
+			   : begin_object(cat, wish, &provisioning);
 	if (ret)
 		return ret;
 	object = provisioning->object;
@@ -153,6 +170,52 @@ int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 	log_info("create %s id %u shards %u", object->text, object->id, object->n_cut);
 	*object_out = object;
 	return 0;
+}
+
+/* -------- load -------- */
+
+int catalog_check_loaded(const struct catalog_object *object)
+{
+	if (!object->loader)
+		return 0;
+	if (object->slots.sole)
+		return error_set(-EBUSY, "%s is being loaded by this process: wait for that load",
+				 object->text);
+	return error_set(-EBUSY,
+			 "%s is being loaded by client %llu: wait for that load, or end it (relive "
+			 "table drop)",
+			 object->text, (unsigned long long)object->loader);
+}
+
+int catalog_commit(struct catalog *cat, struct catalog_object *object)
+{
+	uint64_t loader = object->loader;
+	int ret = 0;
+
+	if (!loader)
+		return 0;
+	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++) {
+		if (object->parts[s].state == PART_GONE)
+			continue;
+		ret = object->attached[s] ? part_set_loaded(object->attached[s])
+					  : error_set(-EHOSTDOWN, "%s: %s %u is away", object->text,
+						      object->kind->part, s);
+	}
+	if (ret)
+		return ret;
+	object->loader = 0;
+	ret = store_begin(cat->store);
+	if (ret == 0) {
+		ret = catalog_object_put(cat->store, object, STORE_OBJECT_LIVE);
+		if (ret == 0)
+			ret = store_loader_put(cat->store, object->id, 0);
+		ret = store_end(cat->store, ret);
+	}
+	if (ret)
+		object->loader = loader;
+	else
+		log_info("loaded %s id %u", object->text, object->id);
+	return ret;
 }
 
 /* -------- one more part -------- */

@@ -114,7 +114,8 @@ int catalog_object_put(struct catalog_store *store, const struct catalog_object 
 	struct store_object stored = {
 		.kind = object->kind->id,
 		.object = object->id,
-		.state = state,
+		.state = state == STORE_OBJECT_LIVE && object->loader ? STORE_OBJECT_LOADING
+								      : state,
 		.desc = object->desc,
 		.desc_len = object->desc_len,
 		.control = object->control,

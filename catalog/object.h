@@ -79,13 +79,14 @@ struct catalog_object {
 	size_t desc_len;
 	uint32_t n_cut; /* parts that its capacity is cut into */
 	uint32_t max_clients, max_streams;
-	uint32_t n_parts;           /* part numbers used so far */
-	uint32_t control;           /* number of the control part, of kinds that have one */
-	bool auto_parts;            /* at least one part per node */
-	bool spread_due;            /* placement must be checked */
-	uint64_t spread_after;      /* no spread before then, after a failure; ns */
-	uint64_t spread_pause;      /* back-off after the next failure; ns */
-	uint64_t layout;            /* version of the layout */
+	uint32_t n_parts;      /* part numbers used so far */
+	uint32_t control;      /* number of the control part, of kinds that have one */
+	bool auto_parts;       /* at least one part per node */
+	bool spread_due;       /* placement must be checked */
+	uint64_t spread_after; /* no spread before then, after a failure; ns */
+	uint64_t spread_pause; /* back-off after the next failure; ns */
+	uint64_t layout;       /* version of the layout */
+	uint64_t loader; /* client that loads it, and alone has it, until catalog_commit; 0 = none */
 	struct catalog_part *parts; /* by number, as is attached */
 	struct part **attached;     /* NULL where not attached */
 	struct slots slots;
@@ -135,8 +136,8 @@ RLV_MUST_CHECK int catalog_part_attach(struct catalog_object *object, uint32_t s
 void catalog_part_detach(struct catalog_object *object, uint32_t s);
 
 /*
- * Writes the object's record to the store, with that state (enum store_object_state);
- * catalog_object_put_part: the record of part s.
+ * Writes the object's record to the store, with that state (enum store_object_state), LOADING for LIVE
+ * while it is being loaded; catalog_object_put_part: the record of part s.
  */
 RLV_MUST_CHECK int catalog_object_put(struct catalog_store *store,
 				      const struct catalog_object *object, uint32_t state);

@@ -3,7 +3,7 @@
  * SQLite (server/statedb). A process with the pool in its own hands keeps none of them
  * (client/meta/embed.c): the regions themselves say what there is.
  *
- *   numbers   by key: last object id, newest layout
+ *   numbers   by key: last object id, newest layout, loaders of objects
  *   objects   kind, number, name, state, and    parts    locations of their regions, and
  *             the descriptor of its kind                 state
  *   laps      (table id, shard) -> first lap of the ring that was never used there
@@ -53,6 +53,7 @@ struct store_number { /* key */
 enum store_object_state {
 	STORE_OBJECT_CREATING = 1, /* regions being created: deleted at a restart */
 	STORE_OBJECT_LIVE = 2,
+	STORE_OBJECT_LOADING = 3, /* LIVE for the client of store_loader alone */
 };
 
 struct store_object {  /* object: objects of all kinds are numbered in one sequence */
@@ -185,7 +186,11 @@ static inline RLV_MUST_CHECK int store_each(struct catalog_store *store, enum st
 RLV_MUST_CHECK int store_number(struct catalog_store *store, const char *key, uint64_t *value_out);
 RLV_MUST_CHECK int store_number_put(struct catalog_store *store, const char *key, uint64_t value);
 
-/* Deletes the object and its parts; its laps stay. */
+/* *client_out: the client that loads the object, a number in the store; 0: none. put with 0 deletes it. */
+RLV_MUST_CHECK int store_loader(struct catalog_store *store, uint32_t object, uint64_t *client_out);
+RLV_MUST_CHECK int store_loader_put(struct catalog_store *store, uint32_t object, uint64_t client);
+
+/* Deletes the object, its parts and its loader; its laps stay. */
 RLV_MUST_CHECK int store_object_delete(struct catalog_store *store, uint32_t object);
 
 /*

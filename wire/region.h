@@ -30,6 +30,7 @@
  *     1152    8  opener (mutable word): incarnation of the node that last opened it exclusively
  *     1216    8  found (mutable word): the mark when that node opened it
  *     1280    8  recovered (mutable word): value of opener at the last repair
+ *     1344    8  loading (mutable word, of the slots region): 0 or REGION_MARKED
  *     4096       the object
  *
  * The crc covers the immutable fields only; the mutable words sit apart, one line each.
@@ -106,6 +107,9 @@ enum region_state {
  * mapped. They continue, and no repair runs meanwhile: the node writes opener and found only when
  * it is the pool's only user; the metadata server writes recovered after it has repaired the shard.
  * If recovered differs from opener, the repair is still to be done.
+ *
+ * loading: the object is being loaded from a file; set before its part is live, cleared, durably, when all
+ * items are in. Who finds it set and knows of no client that loads drops the object.
  */
 #define REGION_MARKED UINT64_MAX
 
@@ -139,7 +143,8 @@ struct region_superblock {
 	struct rword64_line opener;
 	struct rword64_line found;
 	struct rword64_line recovered;
-	uint8_t reserved2[2752];
+	struct rword64_line loading;
+	uint8_t reserved2[2688];
 };
 
 /*
@@ -189,5 +194,6 @@ WIRE_AT(region_superblock, mark, 1088);
 WIRE_AT(region_superblock, opener, 1152);
 WIRE_AT(region_superblock, found, 1216);
 WIRE_AT(region_superblock, recovered, 1280);
+WIRE_AT(region_superblock, loading, 1344);
 
 #endif

@@ -91,6 +91,10 @@ static int embed_create(struct meta *meta, const struct meta_wish *wish, struct 
 		fanout[request.n_fanout++] = *at;
 	ret = object.kind->take_wish(&request, &object.details, name);
 	object.name = name;
+	if (wish->loads) {
+		object.loader = EMBED_CLIENT;
+		memcpy(object.uuid, wish->loads, sizeof(object.uuid));
+	}
 	lock_acquire(&embed->lock, &embed_lock);
 	if (ret == 0)
 		do
@@ -103,24 +107,25 @@ static int embed_create(struct meta *meta, const struct meta_wish *wish, struct 
 	return ret;
 }
 
-/* The object of that kind with that number and uuid, or, if the number is 0, with that name. NULL:
-   it was dropped or there is none; the message says which. */
-static struct catalog_object *find_object(const struct embed *embed,
-					  const struct meta_object *object)
+/* Finds the object of that kind with that number and uuid; if the number is 0, with that name and, unless it
+   is zero, that uuid. -ESTALE: it was dropped; -ENOENT: there is none of that name. */
+static int find_object(const struct embed *embed, const struct meta_object *object,
+		       struct catalog_object **object_out)
 {
 	struct catalog_object *found =
 		object->number ? catalog_find_same(&embed->cat, object->number, object->uuid,
 						   sizeof(object->uuid))
 			       : catalog_find(&embed->cat, object->name);
+	bool any = bits_all_zero(object->uuid, sizeof(object->uuid));
 
-	if (found && found->kind->id == object->kind)
-		return found;
-	if (object->number)
-		(void)error_set(-ESTALE, "%s was dropped", object->name);
-	else
-		(void)error_set(-ENOENT, "no %s %s in this store",
-				object_kind_find(object->kind)->name, object->name);
-	return NULL;
+	*object_out = found;
+	if (found && found->kind->id == object->kind &&
+	    (any || memcmp(found->uuid, object->uuid, sizeof(object->uuid)) == 0))
+		return 0;
+	if (!any)
+		return error_set(-ESTALE, "%s was dropped", object->name);
+	return error_set(-ENOENT, "no %s %s in this store", object_kind_find(object->kind)->name,
+			 object->name);
 }
 
 static int embed_open(struct meta *meta, const struct meta_object *object,
@@ -128,12 +133,14 @@ static int embed_open(struct meta *meta, const struct meta_object *object,
 {
 	struct embed *embed = embed_of(meta);
 	struct catalog_object *table;
-	int ret = object->number ? -ESTALE : -ENOENT;
+	int ret;
 
 	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_object(embed, object);
-	if (table)
+	ret = find_object(embed, object, &table);
+	if (ret == 0 && object->number == 0)
+		ret = catalog_check_loaded(table);
+	if (ret == 0)
 		ret = fill_opened(embed, table, access, out);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
@@ -156,23 +163,35 @@ int embed_drop_object(struct embed *embed, struct catalog_object *object)
 	return catalog_drop(&embed->cat, object->name);
 }
 
-static int embed_drop(struct meta *meta, uint32_t kind, const char *name)
+static int embed_drop(struct meta *meta, const struct meta_object *object)
 {
 	struct embed *embed = embed_of(meta);
-	struct meta_object object = { .kind = kind };
 	struct catalog_object *table;
 	uint64_t state;
 	int ret;
 
-	(void)snprintf(object.name, sizeof(object.name), "%s", name);
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_object(embed, &object);
+	ret = find_object(embed, object, &table);
 	/* After a fork nothing may be changed: -ECHILD. */
-	ret = table ? transport_load(table->attached[0]->slots,
-				     offsetof(struct region_superblock, state), &state)
-		    : -ENOENT;
+	if (ret == 0)
+		ret = transport_load(table->attached[0]->slots,
+				     offsetof(struct region_superblock, state), &state);
 	if (ret == 0)
 		ret = embed_drop_object(embed, table);
+	lock_release(&embed->lock, &embed_lock);
+	return ret;
+}
+
+static int embed_commit(struct meta *meta, const struct meta_object *object)
+{
+	struct embed *embed = embed_of(meta);
+	struct catalog_object *table;
+	int ret;
+
+	lock_acquire(&embed->lock, &embed_lock);
+	ret = find_object(embed, object, &table);
+	if (ret == 0)
+		ret = catalog_commit(&embed->cat, table);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
 }
@@ -185,10 +204,12 @@ static int embed_list(struct meta *meta, uint32_t kind, char (*names)[RLV_NAME_B
 
 	lock_acquire(&embed->lock, &embed_lock);
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
-		if (!embed->cat.objects[id] || embed->cat.objects[id]->kind->id != kind)
+		const struct catalog_object *object = embed->cat.objects[id];
+
+		if (!object || object->kind->id != kind || object->loader)
 			continue;
 		if (n < *n_inout)
-			memcpy(names[n], embed->cat.objects[id]->name, RLV_NAME_BYTES);
+			memcpy(names[n], object->name, RLV_NAME_BYTES);
 		n++;
 	}
 	lock_release(&embed->lock, &embed_lock);
@@ -203,14 +224,12 @@ static int embed_slot_get(struct meta *meta, const struct meta_object *object, u
 {
 	struct embed *embed = embed_of(meta);
 	struct catalog_object *known;
-	int ret = 0;
+	int ret;
 
 	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
-	known = find_object(embed, object);
-	if (!known) {
-		ret = -ESTALE;
-	} else if (streams && embed->file && !embed->marked[known->id]) {
+	ret = find_object(embed, object, &known);
+	if (ret == 0 && streams && embed->file && !embed->marked[known->id]) {
 		/* Also where a process before us has set it, perhaps without an answer: it is to be
 		   durable. */
 		for (uint32_t s = 0; ret == 0 && s < known->n_parts; s++)
@@ -357,6 +376,7 @@ static const struct meta_ops embed_ops = {
 	.create = embed_create,
 	.open = embed_open,
 	.drop = embed_drop,
+	.commit = embed_commit,
 	.list = embed_list,
 	.connect = meta_connect,
 	.slot_get = embed_slot_get,

@@ -83,6 +83,7 @@ static int object_of(struct embed *embed, const struct target_region *tree,
 static int open_part(struct embed *embed, const struct found_part *part)
 {
 	const struct target_region *tree = part->of[REGION_TREE];
+	const struct region_superblock *slots = (const void *)part->of[REGION_SLOTS]->base;
 	struct catalog_object *object;
 	struct catalog_part *place;
 	int ret = object_of(embed, tree, &object);
@@ -107,6 +108,8 @@ static int open_part(struct embed *embed, const struct found_part *part)
 		place->ids[role] = part->of[role]->id;
 		part->of[role]->id = 0; /* it is in use, and not to be freed */
 	}
+	if (rword64_load_relaxed(&slots->loading.word))
+		object->loader = EMBED_CLIENT; /* of a former process: it is dropped */
 	return catalog_part_attach(object, tree->part);
 }
 
@@ -181,7 +184,7 @@ static void free_rest(struct embed *embed, const struct listing *list)
 		}
 }
 
-/* Drops each object that lacks a part: its create was cut short. */
+/* Drops each object that lacks a part: its create was cut short, or its load was. */
 static void drop_incomplete(struct embed *embed)
 {
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
@@ -190,7 +193,7 @@ static void drop_incomplete(struct embed *embed)
 
 		for (uint32_t s = 0; object && s < object->n_parts; s++)
 			whole &= object->attached[s] != NULL;
-		if (!object || whole)
+		if (!object || (whole && !object->loader))
 			continue;
 		log_warn("pool file: %s was never complete, its space is freed", object->text);
 		if (embed_drop_object(embed, object))
@@ -238,7 +241,8 @@ static int recover_all(struct embed *embed, bool rehearse)
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		struct catalog_object *object = embed->cat.objects[id];
 
-		for (uint32_t s = 0; ret == 0 && object && s < object->n_parts; s++)
+		for (uint32_t s = 0; ret == 0 && object && !object->loader && s < object->n_parts;
+		     s++)
 			ret = object->attached[s] ? recover_part(embed, object, s, rehearse) : 0;
 		if (ret == 0 && object && !rehearse && object->kind->tick_clean)
 			object->kind->tick_clean(object); /* no other client is attached yet */

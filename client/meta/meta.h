@@ -64,6 +64,7 @@ struct meta_wish {
 	bool crc_by_nodes; /* rows get checksums if any node wants them */
 	uint32_t block;
 	const uint16_t *fanout;
+	const uint8_t *loads; /* uuid of an object that is made by a load, until commit; else NULL */
 };
 
 /* The grants wanted: a client with a slot also gets its page. */
@@ -135,16 +136,20 @@ struct uri;
 
 struct meta_ops {
 	/* Creates the object, or opens the one of that name if its signature is the same;
-	   -EEXIST if it differs. The grants only allow to read (META_LOOKS). meta_opened_fini
+	   -EEXIST if it differs, or if a load is to make it; -EBUSY: a load makes it. The grants only allow to read (META_LOOKS). meta_opened_fini
 	   frees *out. */
 	int (*create)(struct meta *meta, const struct meta_wish *wish, struct meta_opened *out);
 	/* Opens an object by name; or, with its number, refreshes it: new grants and placement.
 	   timeout_ns 0 = as long as control calls wait; else it also waits for no other call on
-	   the connection (-EAGAIN). -ENOENT: no object of that name; -ESTALE: that object was
+	   the connection (-EAGAIN). -EBUSY: by name, and a load makes it; -ENOENT: no object of that name; -ESTALE: that object was
 	   dropped; -EACCES: not the owner's lease. */
 	int (*open)(struct meta *meta, const struct meta_object *object,
 		    const struct meta_access *access, int64_t timeout_ns, struct meta_opened *out);
-	int (*drop)(struct meta *meta, uint32_t kind, const char *name);
+	/* Drops the object of that kind and name; if its uuid is not zero, only that one. */
+	int (*drop)(struct meta *meta, const struct meta_object *object);
+	/* Ends the load of the object: all may open it. -ESTALE: it was dropped; -EHOSTDOWN: a
+	   part is away. */
+	int (*commit)(struct meta *meta, const struct meta_object *object);
 	int (*list)(struct meta *meta, uint32_t kind, char (*names)[RLV_NAME_BYTES],
 		    size_t *n_inout);
 

@@ -173,6 +173,11 @@ static int ask_object(struct remote *remote, struct rpc_call *call, uint32_t kin
 	return ret;
 }
 
+static ProtobufCBinaryData uuid_of(const struct meta_object *object)
+{
+	return (ProtobufCBinaryData){ sizeof(object->uuid), (uint8_t *)object->uuid };
+}
+
 static int remote_create(struct meta *meta, const struct meta_wish *wish, struct meta_opened *out)
 {
 	Relive__TableCreateRequest request = RELIVE__TABLE_CREATE_REQUEST__INIT;
@@ -188,6 +193,8 @@ static int remote_create(struct meta *meta, const struct meta_wish *wish, struct
 	request.auto_shards = wish->auto_shards;
 	request.crc_by_nodes = wish->crc_by_nodes;
 	request.block = wish->block;
+	if (wish->loads)
+		request.loads = (ProtobufCBinaryData){ 16, (uint8_t *)wish->loads };
 	request.fanout = fanout;
 	while (wish->fanout && request.n_fanout < TREE_MAX_LEVELS &&
 	       wish->fanout[request.n_fanout]) {
@@ -215,6 +222,8 @@ static int remote_open(struct meta *meta, const struct meta_object *object,
 	request.read_only = remote_of(meta)->read_only;
 	request.access = (uint32_t)access->kind;
 	request.owner = access->owner;
+	if (object->number)
+		request.uuid = uuid_of(object);
 	ret = ask_object(remote_of(meta), &call, object->kind, object->name, out);
 	if (!object->number)
 		return ret;
@@ -228,13 +237,26 @@ static int remote_open(struct meta *meta, const struct meta_object *object,
 	return ret;
 }
 
-static int remote_drop(struct meta *meta, uint32_t kind, const char *name)
+static int remote_drop(struct meta *meta, const struct meta_object *object)
 {
 	Relive__TableDropRequest request = RELIVE__TABLE_DROP_REQUEST__INIT;
+	bool any = bits_all_zero(object->uuid, sizeof(object->uuid));
 
-	request.kind = kind;
-	request.name = (char *)name;
-	return remote_tell(meta, RELIVE__TYPE__TYPE_TABLE_DROP, &request.base, true);
+	request.kind = object->kind;
+	request.name = (char *)object->name;
+	if (!any)
+		request.uuid = uuid_of(object);
+	return remote_tell(meta, RELIVE__TYPE__TYPE_TABLE_DROP, &request.base, any);
+}
+
+static int remote_commit(struct meta *meta, const struct meta_object *object)
+{
+	Relive__TableCommitRequest request = RELIVE__TABLE_COMMIT_REQUEST__INIT;
+
+	request.kind = object->kind;
+	request.name = (char *)object->name;
+	request.uuid = uuid_of(object);
+	return remote_tell(meta, RELIVE__TYPE__TYPE_TABLE_COMMIT, &request.base, false);
 }
 
 static int remote_list(struct meta *meta, uint32_t kind, char (*names)[RLV_NAME_BYTES],
@@ -263,8 +285,7 @@ static void fill_slot(Relive__SlotRequest *request, const struct meta_object *ob
 	relive__slot_request__init(request);
 	request->table_id = object->number;
 	request->owner = owner;
-	request->table_uuid =
-		(ProtobufCBinaryData){ sizeof(object->uuid), (uint8_t *)object->uuid };
+	request->table_uuid = uuid_of(object);
 }
 
 static int remote_slot_get(struct meta *meta, const struct meta_object *object, uint32_t streams,
@@ -436,6 +457,7 @@ static const struct meta_ops remote_ops = {
 	.create = remote_create,
 	.open = remote_open,
 	.drop = remote_drop,
+	.commit = remote_commit,
 	.list = remote_list,
 	.connect = meta_connect,
 	.slot_get = remote_slot_get,

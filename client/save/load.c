@@ -1,4 +1,7 @@
-/* rlv_table_load: the whole file is checked, then the table is made, then its runs are put there. */
+/*
+ * rlv_table_load: the whole file is checked, then the table is made, then its runs are put there; then the
+ * table is committed, and all see it.
+ */
 #include "client/save/describe.h"
 #include "client/save/restore.h"
 #include "client/save/save.h"
@@ -10,6 +13,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* -------- runs -------- */
 
@@ -134,8 +138,23 @@ static int load_pass(struct loader *l)
 
 /* -------- the table -------- */
 
+/* A name for the new table that only this load knows: all others find none until it is committed. */
+static int load_name(const char *name, struct meta_object *object)
+{
+	int ret = table_name_check(name);
+
+	if (ret)
+		return ret;
+	*object = (struct meta_object){ .kind = OBJECT_TABLE };
+	(void)snprintf(object->name, sizeof(object->name), "%s", name);
+	if (getrandom(object->uuid, sizeof(object->uuid), 0) != (ssize_t)sizeof(object->uuid))
+		return error_set(-EIO, "getrandom: %s", strerror(errno));
+	return 0;
+}
+
 /* After an error nothing of the table stays, whose handle is *table, or NULL: it could not be opened. */
-static void load_undo(struct rlv_store *store, const char *name, struct rlv_table **table)
+static void load_undo(struct rlv_store *store, const struct meta_object *object,
+		      struct rlv_table **table)
 {
 	struct error_kept kept;
 	int ret;
@@ -143,33 +162,35 @@ static void load_undo(struct rlv_store *store, const char *name, struct rlv_tabl
 	error_keep(&kept);
 	ret = rlv_table_close(table);
 	if (ret == 0)
-		ret = rlv_table_drop(store, name);
-	if (ret && ret != -ENOENT)
-		log_warn("load: table %s stays, with some of its items: %s", name, error_last());
+		ret = store->meta->ops->drop(store->meta, object);
+	if (ret && ret != -ENOENT && ret != -ESTALE)
+		log_warn("load: table %s keeps its memory until this store is closed: %s",
+			 object->name, error_last());
 	error_restore(&kept);
 }
 
-/* Makes the table; -EEXIST: it is there, and not to be replaced. */
-static int load_make(struct rlv_store *store, const struct save_table *saved,
-		     const struct rlv_load_opts *opts, struct rlv_table **table_out)
+/* With opts.replace a table of that name is dropped, but not one that is being loaded. */
+static int load_replace(struct rlv_store *store, const char *name)
 {
-	const char *name = opts->name;
-	struct save_wishes *wishes;
 	struct rlv_table *table = NULL;
 	int ret = rlv_table_open(store, name, &table);
 
-	if (ret == 0) {
+	if (ret == 0)
 		ret = rlv_table_close(&table);
-		if (ret == 0)
-			ret = opts->replace
-				      ? rlv_table_drop(store, name)
-				      : error_set(
-						-EEXIST,
-						"load: there is a table %s: give another opts.name",
-						name);
-	} else if (ret == -ENOENT) {
-		ret = 0;
-	}
+	if (ret == 0)
+		ret = rlv_table_drop(store, name);
+	return ret == -ENOENT ? 0 : ret;
+}
+
+/* Makes the table, which nobody else sees yet; -EEXIST: it is there, and not to be replaced. */
+static int load_make(struct rlv_store *store, const struct save_table *saved,
+		     const struct rlv_load_opts *opts, const struct meta_object *object,
+		     struct rlv_table **table_out)
+{
+	const char *name = object->name;
+	struct save_wishes *wishes;
+	int ret = opts->replace ? load_replace(store, name) : 0;
+
 	if (ret)
 		return ret;
 	wishes = mem_alloc(sizeof(*wishes));
@@ -178,16 +199,28 @@ static int load_make(struct rlv_store *store, const struct save_table *saved,
 	save_wish(saved, wishes);
 	if (opts->shards)
 		wishes->opts.shards = opts->shards;
-	ret = rlv_table_create(store, name, &wishes->opts, &table);
+	ret = table_create_for(store, name, &wishes->opts, object->uuid, table_out);
 	if (ret == -EINVAL && wishes->opts.block) { /* too large for as many shards */
 		wishes->opts.block = 0;
-		ret = rlv_table_create(store, name, &wishes->opts, &table);
+		ret = table_create_for(store, name, &wishes->opts, object->uuid, table_out);
 	}
 	mem_free(wishes);
-	if (ret == 0)
-		*table_out = table;
-	else if (ret != -EEXIST && ret != -EINVAL) /* it may have been made, and not opened */
-		load_undo(store, name, &table);
+	if (ret == -EEXIST)
+		return error_set(ret, "load: there is a table %s: give another opts.name", name);
+	if (ret && ret != -EBUSY && ret != -EINVAL) /* it may have been made, and not opened */
+		load_undo(store, object, table_out);
+	return ret;
+}
+
+/* From here on all see the table. It waits for nodes that are away within the store's timeout. */
+static int load_commit(struct rlv_store *store, const struct meta_object *object)
+{
+	struct store_wait wait = store_wait_begin(store);
+	int ret;
+
+	do
+		ret = store->meta->ops->commit(store->meta, object);
+	while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
 	return ret;
 }
 
@@ -232,17 +265,27 @@ static int table_load(struct rlv_store *store, struct loader *l, const struct rl
 		      struct rlv_save_info *info, struct rlv_table **table_out)
 {
 	struct rlv_table *table = NULL;
+	struct meta_object object;
 	int ret = load_pass(l);
 
 	if (ret == 0)
-		ret = load_make(store, l->saved, opts, &table);
+		ret = load_name(opts->name, &object);
+	if (ret == 0)
+		ret = load_make(store, l->saved, opts, &object, &table);
 	if (ret)
 		return ret;
 	ret = load_fill(l, table);
 	if (ret == 0)
 		ret = load_tell(l, table, info);
+	if (ret == 0)
+		ret = load_commit(store, &object);
+	if (ret == -ESTALE)
+		ret = error_set(ret,
+				"load: table %s was dropped meanwhile, by another client or as the "
+				"lease of this one ended: load it again",
+				opts->name);
 	if (ret)
-		load_undo(store, opts->name, &table);
+		load_undo(store, &object, &table);
 	else
 		*table_out = table;
 	return ret;

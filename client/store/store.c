@@ -124,6 +124,7 @@ int store_get_object(struct rlv_store *store, const struct meta_wish *wish, stor
 
 int store_drop_object(struct rlv_store *store, uint32_t kind, const char *name)
 {
+	struct meta_object object = { .kind = kind };
 	int ret;
 
 	if (!store || !name)
@@ -131,7 +132,10 @@ int store_drop_object(struct rlv_store *store, uint32_t kind, const char *name)
 	if (store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
 	ret = table_name_check(name);
-	return ret ? ret : store->meta->ops->drop(store->meta, kind, name);
+	if (ret)
+		return ret;
+	(void)snprintf(object.name, sizeof(object.name), "%s", name);
+	return store->meta->ops->drop(store->meta, &object);
 }
 
 int store_list_objects(struct rlv_store *store, uint32_t kind, char (*names)[RLV_NAME_BYTES],

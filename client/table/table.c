@@ -96,6 +96,12 @@ static int table_get(struct rlv_store *store, const struct meta_wish *wish,
 int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv_table_opts *opts,
 		     struct rlv_table **table_out)
 {
+	return table_create_for(store, name, opts, NULL, table_out);
+}
+
+int table_create_for(struct rlv_store *store, const char *name, const struct rlv_table_opts *opts,
+		     const uint8_t *loads, struct rlv_table **table_out)
+{
 	struct table_plan_opts wishes = { 0 };
 	struct meta_wish wish;
 	struct rlv_table_opts full;
@@ -129,6 +135,7 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 		.crc_by_nodes = full.row_crc == 0,
 		.block = full.block,
 		.fanout = full.fanout,
+		.loads = loads,
 	};
 	return table_get(store, &wish, table_out);
 }

@@ -82,6 +82,12 @@ static int check_size(const struct region *region, const struct part_spec *spec,
 			 spec->part, region->id, region->size, spec->bytes[role]);
 }
 
+static int store_loading(struct region *slots, uint64_t word)
+{
+	return transport_store(slots, offsetof(struct region_superblock, loading), &word,
+			       sizeof(word));
+}
+
 int part_format(const struct part_regions *regions, const struct part_spec *spec,
 		const struct part_origin *origin)
 {
@@ -111,6 +117,8 @@ int part_format(const struct part_regions *regions, const struct part_spec *spec
 		/* The mutable words behind it are zero, or already set by the memory node. */
 		rc = transport_store(region, 0, &sb, offsetof(struct region_superblock, state));
 	}
+	if (!rc && origin->loading)
+		rc = store_loading(regions->at[REGION_SLOTS], REGION_MARKED);
 	if (!rc)
 		rc = transport_store(regions->at[REGION_TREE], DESC_OFF, spec->desc,
 				     spec->desc_bytes);
@@ -327,6 +335,13 @@ int part_set_state(struct part *part, uint32_t state)
 		if (role != REGION_SLOTS && part->regions.at[role])
 			rc = store_state(part->regions.at[role], state);
 	return rc;
+}
+
+int part_set_loaded(struct part *part)
+{
+	int rc = store_loading(part->slots, 0);
+
+	return rc ? rc : part_persist(part->slots, REGION_SUPERBLOCK_BYTES);
 }
 
 #define MARK_OFF offsetof(struct region_superblock, mark)

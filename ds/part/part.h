@@ -86,6 +86,7 @@ struct part_origin {
 	uint8_t store_uuid[16];
 	uint64_t ms_term;
 	uint64_t incarnation;
+	bool loading; /* until part_set_loaded */
 };
 
 /*
@@ -162,6 +163,11 @@ RLV_MUST_CHECK int part_state(const struct part *part);
  * other attached regions.
  */
 RLV_MUST_CHECK int part_set_state(struct part *part, uint32_t state);
+
+/*
+ * The object is loaded: clears the loading word, durably. Thread: setup. Cost: control plane.
+ */
+RLV_MUST_CHECK int part_set_loaded(struct part *part);
 
 /*
  * *marked_out: true if the rows region has its mark (after a power loss its rows must be checked,

@@ -275,7 +275,7 @@ struct rlv_table;
  * Creates a table, or opens the existing one if its signature and options are the same. name:
  * letters, digits, _ - . (the last two not first), at most 63; other names are -EINVAL everywhere.
  * Errors: -EINVAL (the message names the argument and any sizes that do not fit), -EEXIST (another
- * signature), -ENOSPC (pool full), -ENOMEM, -EHOSTDOWN (no memory node came up within the store's
+ * signature), -EBUSY (it is being loaded: relive/save.h), -ENOSPC (pool full), -ENOMEM, -EHOSTDOWN (no memory node came up within the store's
  * timeout), -ETIMEDOUT (the node that creates it did not answer). Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_table_create(struct rlv_store *store, const char *name,
@@ -283,7 +283,7 @@ RLV_CHECKED int rlv_table_create(struct rlv_store *store, const char *name,
 
 /*
  * Opens a table if at least one of its shards is reachable; the others are attached again when
- * their nodes return. -ENOENT: no such table, -EHOSTDOWN: no shard became reachable within the
+ * their nodes return. -ENOENT: no such table, -EBUSY: it is being loaded (relive/save.h), -EHOSTDOWN: no shard became reachable within the
  * store's timeout, -EBADMSG: its rows may be torn and have no checksums (relive-metad --trust).
  * Thread: any. Cost: control plane.
  */

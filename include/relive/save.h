@@ -53,9 +53,10 @@ RLV_CHECKED int rlv_table_save(struct rlv_table *table, const char *path,
 
 struct rlv_load_opts {
 	uint32_t size;
-	uint32_t shards;            /* 0 = as saved; or RLV_SHARDS_AUTO */
-	const char *name;           /* of the table to make; NULL = as saved */
-	bool replace;               /* drop a table of that name first; false: it is -EEXIST */
+	uint32_t shards;  /* 0 = as saved; or RLV_SHARDS_AUTO */
+	const char *name; /* of the table to make; NULL = as saved */
+	bool replace; /* drop a table of that name, if there is one, when the file is checked and
+				       before the new one is made; false: it is -EEXIST */
 	rlv_save_progress progress; /* NULL = none */
 	void *ctx;
 };
@@ -64,10 +65,11 @@ struct rlv_load_opts {
 /*
  * Makes a table from a file: its columns, views and limiters, its items in the order of their keys, with
  * their priorities, and the counts of the limiters. Keys are new, and writers begin new episodes. The
- * whole file is checked before the table is made. After an error there is no table; a kill leaves one
- * with some of the items: load it again with opts.replace. info_out->items are fewer than those of the file if the
- * new table has less room. opts, info_out may be NULL.
- * Errors: -EEXIST, -EPROTO (not a saved table, or of a later format), -EBADMSG (damaged or cut),
+ * whole file is checked before the table is made, and no other call sees the table before all of its items are
+ * in. After an error there is no table, and none after a kill: its memory is given back when this client's
+ * lease ends, at once where its process was on the server's host, and of embed:FILE when the file is opened next.
+ * info_out->items are fewer than those of the file if the new table has less room. opts, info_out may be NULL.
+ * Errors: -EEXIST, -EBUSY (another load makes a table of that name), -ESTALE (it was dropped meanwhile), -EPROTO (not a saved table, or of a later format), -EBADMSG (damaged or cut),
  * -ENOTSUP (compressed, and no libzstd), -EINTR (progress), errors of rlv_table_create and of the file.
  * Thread: any. Cost: the RT of a claim for each block, 1 for its rows, 1 or 2 for each 256 items.
  */

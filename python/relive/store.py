@@ -155,13 +155,16 @@ class Store:
         """Makes a table from a file of :meth:`relive.Table.save`, of any store, and returns it, a
         :class:`relive.Table`. Its items, their order and their priorities are the same; their keys are new, and
         writers begin new episodes. A terminal shows a progress bar if it takes longer than two seconds. Other
-        calls of this store wait meanwhile.
+        calls of this store wait meanwhile. Other clients see the table when all of its items are in: a load that
+        fails, is interrupted or is killed leaves none.
 
         :param path: of the file.
         :param name: of the new table; None = that of the saved one.
         :param shards: number of its parts; 0 = as saved.
-        :param replace: True = drop a table of that name first, such as one that a killed load left.
+        :param replace: True = drop a table of that name, if there is one, before the new one is made.
         :raises AlreadyExists: there is a table of that name.
+        :raises Busy: another load makes a table of that name.
+        :raises TableDropped: the table was dropped meanwhile.
         :raises ProtocolError: the file is damaged or cut, or no saved table, or of a later format.
         :raises NoSpace: the pools have no memory left for it.
         """

@@ -32,6 +32,18 @@ static void metad_schedule(struct metad *md, uint64_t at_ns)
 	(void)evtimer_add(md->tick, &tv);
 }
 
+/* Who loads a table is watched from the start of this server, or of that table, on. */
+static void watch_loaders(struct metad *md)
+{
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
+		const struct catalog_object *object = md->catalog.objects[id];
+		const struct slot_holder holder = { .client_id = object ? object->loader : 0 };
+
+		if (holder.client_id)
+			liveness_watch(&md->live, &holder);
+	}
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct metad *md = arg;
@@ -40,6 +52,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	rpc_go_on(md);
+	watch_loaders(md);
 	next = min_u64(next, liveness_tick(&md->live));
 	next = min_u64(next, catalog_tick(&md->catalog));
 	next = min_u64(next, repair_tick(&md->repair));
@@ -92,6 +105,14 @@ static bool is_proved(void *ctx, uint32_t shard)
 	return liveness_is_proved(proof->client, proof->table->parts[shard].node);
 }
 
+/* A table that the client was loading goes with it. */
+static int drop_loading(struct metad *md, const struct catalog_object *table)
+{
+	log_warn("%s: its loader, client %llu, is gone", table->text,
+		 (unsigned long long)table->loader);
+	return catalog_drop(&md->catalog, table->name);
+}
+
 static int on_dead(void *ctx, const struct client *client)
 {
 	struct metad *md = ctx;
@@ -104,6 +125,11 @@ static int on_dead(void *ctx, const struct client *client)
 		bool drift = false;
 		int ret;
 
+		if (table && table->loader == dead.client_id) {
+			ret = drop_loading(md, table);
+			first = ret ? ret : first;
+			continue;
+		}
 		if (table)
 			slots_forget(&table->slots, dead.client_id);
 		if (!table || !slots_any(&table->slots, dead.client_id))

@@ -175,6 +175,8 @@ static const struct service {
 	  &relive__table_open_request__descriptor, rpc_table_open },
 	{ RELIVE__TYPE__TYPE_TABLE_DROP, CONN_CLIENT, ROLES_ADMIN, "table drop",
 	  &relive__table_drop_request__descriptor, rpc_table_drop },
+	{ RELIVE__TYPE__TYPE_TABLE_COMMIT, CONN_CLIENT, ROLES_ADMIN, "table commit",
+	  &relive__table_commit_request__descriptor, rpc_table_commit },
 	{ RELIVE__TYPE__TYPE_TABLE_LIST, CONN_CLIENT, ROLES_READ, "table list",
 	  &relive__table_list_request__descriptor, rpc_table_list },
 	{ RELIVE__TYPE__TYPE_SLOT_GET, CONN_CLIENT, ROLES_LEARN, "client slot",

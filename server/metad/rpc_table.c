@@ -13,6 +13,7 @@
 
 #include "ds/replay/shard.h"
 
+#include "base/bits.h"
 #include "base/mem/alloc.h"
 
 /* The catalog's numbers are those of the wire. */
@@ -105,16 +106,8 @@ struct rpc_parked {
 	uint32_t owner;               /* its client slot, 0 = none */
 	uint32_t added, draining;
 	uint32_t table_id, streams; /* for a client slot */
-	uint8_t table_uuid[16];
+	uint8_t table_uuid[16];     /* the same; for open: zero = none is meant */
 };
-
-/* kind 0: tables. */
-static int find_kind(uint32_t id, const struct object_kind **kind_out)
-{
-	*kind_out = object_kind_find(id ? id : OBJECT_TABLE);
-	return *kind_out ? 0
-			 : error_set(-ENOTSUP, "objects of kind %u: unknown to this server", id);
-}
 
 /* Makes a request that can wait for nodes, not in the list yet. name: of its object, NULL = without
    one. -ENOTSUP: unknown kind; errors of table_name_check; -ENOMEM. */
@@ -123,7 +116,7 @@ static int new_parked(const struct call *call, uint32_t kind, const char *name,
 {
 	const struct object_kind *found;
 	struct rpc_parked *parked;
-	int ret = find_kind(kind, &found);
+	int ret = rpc_find_kind(kind, &found);
 
 	if (ret == 0 && name)
 		ret = table_name_check(name);
@@ -217,19 +210,6 @@ void rpc_fini(struct metad *md)
 		free_parked(md, parked);
 	}
 	rpc_backup_forget(md, NULL);
-}
-
-/* -------- named objects -------- */
-
-/* Finds the object of that kind and name; the caller has checked the name. -ENOENT: no object, or
-   one of another kind. */
-static int find_object(const struct metad *md, const struct object_kind *kind, const char *name,
-		       struct catalog_object **object_out)
-{
-	*object_out = catalog_find(&md->catalog, name);
-	if (*object_out && (*object_out)->kind == kind)
-		return 0;
-	return error_set(-ENOENT, "no %s %.64s in this store", kind->name, name);
 }
 
 /* -------- answers with grants -------- */
@@ -326,6 +306,10 @@ int rpc_table_create(const struct call *call, const ProtobufCMessage *message)
 	ret = parked->kind->take_wish(&wanted, &parked->wish.details, parked->name);
 	if (ret == 0)
 		ret = table_name_check(parked->name);
+	if (ret == 0)
+		ret = rpc_take_uuid(&request->loads, parked->wish.uuid);
+	if (request->loads.len)
+		parked->wish.loader = call->client->holder.client_id;
 	if (ret) {
 		free_parked(call->md, parked);
 		return ret;
@@ -342,7 +326,7 @@ static int go_on_rebalancing(const struct call *call, struct rpc_parked *parked)
 	Relive__TableRebalanceReply reply = RELIVE__TABLE_REBALANCE_REPLY__INIT;
 	struct catalog_object *table;
 	enum placement_kind kind;
-	int ret = find_object(call->md, parked->kind, parked->name, &table);
+	int ret = rpc_find_object(call->md, parked->kind, parked->name, parked->table_uuid, &table);
 
 	if (ret)
 		return ret;
@@ -424,7 +408,9 @@ static int go_on_opening(const struct call *call, struct rpc_parked *parked)
 
 	if (!call->conn)
 		return 0;
-	ret = find_object(call->md, parked->kind, parked->name, &table);
+	ret = rpc_find_object(call->md, parked->kind, parked->name, parked->table_uuid, &table);
+	if (ret == 0 && bits_all_zero(parked->table_uuid, sizeof(parked->table_uuid)))
+		ret = catalog_check_loaded(table);
 	/* The slot must still be the client's: it may have lost or returned it meanwhile. */
 	if (ret == 0 && parked->owner &&
 	    !slots_has(&table->slots, call->client->holder.client_id, parked->owner))
@@ -444,39 +430,13 @@ int rpc_table_open(const struct call *call, const ProtobufCMessage *message)
 		ret = new_parked(call, request->kind, request->name, &parked);
 	if (ret)
 		return ret;
+	ret = rpc_take_uuid(&request->uuid, parked->table_uuid);
+	if (ret) {
+		free_parked(call->md, parked);
+		return ret;
+	}
 	parked->access = access;
 	parked->owner = request->owner;
 	parked->go_on = go_on_opening;
 	return parked_begin(call, parked);
-}
-
-int rpc_table_drop(const struct call *call, const ProtobufCMessage *message)
-{
-	const Relive__TableDropRequest *request = (const Relive__TableDropRequest *)message;
-	const struct object_kind *kind;
-	struct catalog_object *object;
-	int ret = find_kind(request->kind, &kind);
-
-	if (ret == 0)
-		ret = table_name_check(request->name);
-	if (ret == 0)
-		ret = find_object(call->md, kind, request->name, &object);
-	return ret ? ret : catalog_drop(&call->md->catalog, request->name);
-}
-
-int rpc_table_list(const struct call *call, const ProtobufCMessage *message)
-{
-	Relive__TableListReply reply = RELIVE__TABLE_LIST_REPLY__INIT;
-	const struct catalog *cat = &call->md->catalog;
-	const struct object_kind *kind;
-	char *names[OBJECT_MAX_ID];
-	int ret = find_kind(((const Relive__TableListRequest *)message)->kind, &kind);
-
-	if (ret)
-		return ret;
-	reply.names = names;
-	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		if (cat->objects[id] && cat->objects[id]->kind == kind)
-			names[reply.n_names++] = cat->objects[id]->name;
-	return rpc_answer(call, &reply.base, &reply.status);
 }

@@ -60,6 +60,7 @@ static void put_region_structs(FILE *out)
 	FIELD(region_superblock, opener);
 	FIELD(region_superblock, found);
 	FIELD(region_superblock, recovered);
+	FIELD(region_superblock, loading);
 	FIELD(region_superblock, reserved2);
 	STRUCT(tree_geometry);
 	FIELD(tree_geometry, leaves);
