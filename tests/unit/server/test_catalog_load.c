@@ -194,5 +194,9 @@ CASE(catalog_take__what_a_load_left_is_not_adopted)
 
 int main(void)
 {
+	if (test_skips_valgrind("no pidfds"))
+		return TEST_EXIT_SKIP;
+	if (test_skips_msan("SQLite"))
+		return TEST_EXIT_SKIP;
 	return test_run(NULL, NULL);
 }
