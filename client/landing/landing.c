@@ -67,7 +67,7 @@ static int landing_open_device(struct rlv_landing *landing, uint32_t wish) LOCK_
 	if (ret)
 		return ret;
 	ret = landing->backend->ops->stream_open(landing->backend, NULL, &own->number);
-	if (ret == 0 && !wish)
+	if (ret == 0 && wish != RLV_LANDING_PINNED && wish != RLV_LANDING_GATHER)
 		ret = landing_probe_pinned(landing);
 	if (ret == 0 && landing->gathers) /* loads the kernel */
 		ret = landing->backend->ops->gather(landing->backend, own->number,

@@ -203,6 +203,26 @@ TEST_WITH(choice__reads_no_more_bytes_than_a_copy, begin, end)
 	gather_table_close();
 }
 
+/* A driver that locks no memory of the host: RDMA needs none, and copies come from other memory. */
+TEST_WITH(choice__without_locked_memory_is_rdma_or_a_plain_copy, begin, end)
+{
+	if (!gather_fx.fake)
+		skip();
+	table_open(1);
+	for (int i = 0; i < 2; i++) {
+		uint32_t got = i ? RLV_LANDING_PLAIN : RLV_LANDING_DMABUF;
+
+		wire_reach = (struct wire_reach){ i ? -ENOTSUP : 0, -EFAULT, 0 };
+		gather_fx.fake->fail_call("cuMemHostRegister", 2, CU_NOT_SUPPORTED); /* 1: marks */
+		landing_open(RLV_LANDING_DMABUF, 0, false);
+		gather_fx.fake->reset();
+		assert_int_equal(path_of_sampler(RLV_DENSE), got);
+		assert_int_equal(gather_fx.fake->calls("cuMemHostRegister"), 0);
+		gather_ok(rlv_landing_close(&landing));
+	}
+	gather_table_close();
+}
+
 /* Batches that are prefetched come as they were begun. */
 TEST_WITH(batch__tells_its_own_path_beside_others, begin, end)
 {
