@@ -86,37 +86,34 @@ static void arrived_whole(struct rlv_generations *weights, struct weights_buffer
 	weights_given(weights, buffer->seq);
 }
 
-/* True if the newest generation is read from its anchor alone, and in several parts. */
-static bool newest_in_parts(struct rlv_generations *weights)
+/* True if generation `target` of the table is read from its anchor alone, and in several parts. */
+static bool is_in_parts(struct rlv_generations *weights, uint32_t target)
 {
-	const struct weights_gen *gen = &weights->table.gens[0];
+	const struct weights_gen *gen = &weights->table.gens[target];
 	const struct weights_buffer *has[] = { weights->current, weights->spare };
 
 	for (uint32_t i = 0; i < 2; i++)
 		if (has[i] && (has[i]->seq == gen->seq ||
-			       !weights_table_way(&weights->table, 0, has[i]->seq).anchor))
+			       !weights_table_way(&weights->table, target, has[i]->seq).anchor))
 			return false;
 	return gen->anchor.entry && gen->anchor.bytes > part_bytes(weights->kv);
 }
 
-/* What rlv_weights_begin gives. */
-struct begin {
-	struct rlv_generation *generation;
-	uint32_t *ready;
-};
-
-static int newest_begin(struct rlv_generations *weights, void *ctx)
+int weights_begin_version(struct rlv_generations *weights, uint64_t version,
+			  struct rlv_generation *generation_out, uint32_t *ready_out)
 {
-	const struct begin *out = ctx;
-	const struct weights_gen *gen = &weights->table.gens[0];
+	uint32_t target = weights_find(&weights->table, version);
+	const struct weights_gen *gen = &weights->table.gens[target];
 	struct weights_buffer *buffer;
-	int ret;
+	int ret = abi_check(generation_out, "generation_out->");
 
+	if (ret)
+		return ret;
 	weights_buffer_part(&weights->spare);
-	if (!newest_in_parts(weights)) {
-		ret = weights_fetch_version(weights, gen->version, out->generation);
+	if (target == weights->table.n || !is_in_parts(weights, target)) {
+		ret = weights_fetch_version(weights, version, generation_out);
 		if (ret == 0)
-			*out->ready = weights->current->entry->n;
+			*ready_out = weights->current->entry->n;
 		return ret;
 	}
 	ret = weights_buffer_take(&weights->spare, gen->anchor.bytes);
@@ -130,9 +127,23 @@ static int newest_begin(struct rlv_generations *weights, void *ctx)
 		return ret;
 	weights->spare = NULL; /* the program's */
 	weights_generation_give(gen->version, buffer, &(struct weights_fetched){ 0, false },
-				out->generation);
-	*out->ready = tensors_ready(buffer, 0);
+				generation_out);
+	*ready_out = tensors_ready(buffer, 0);
 	return 0;
+}
+
+/* What rlv_weights_begin gives. */
+struct begin {
+	struct rlv_generation *generation;
+	uint32_t *ready;
+};
+
+static int newest_begin(struct rlv_generations *weights, void *ctx)
+{
+	const struct begin *out = ctx;
+
+	return weights_begin_version(weights, weights->table.gens[0].version, out->generation,
+				     out->ready);
 }
 
 int rlv_weights_begin(struct rlv_generations *weights, uint64_t newer_than, int64_t timeout_ns,

@@ -283,13 +283,11 @@ int weights_fetch_version(struct rlv_generations *weights, uint64_t version,
 			  struct rlv_generation *generation_out)
 {
 	bool repaired = false;
-	uint32_t i = 0;
+	uint32_t i = weights_find(&weights->table, version);
 	int ret = abi_check(generation_out, "generation_out->");
 
 	if (ret)
 		return ret;
-	while (i < weights->table.n && weights->table.gens[i].version != version)
-		i++;
 	return i < weights->table.n
 		       ? fetch_give(weights, i, &repaired, generation_out)
 		       : error_set(-EAGAIN, "version %" PRIu64 " was dropped", version);
@@ -340,7 +338,7 @@ int rlv_weights_get(struct rlv_generations *weights, uint64_t version,
 {
 	struct weights_buffer *own = NULL;
 	uint64_t deltas;
-	uint32_t i = 0;
+	uint32_t i;
 	int ret;
 
 	if (!weights || !generation_out)
@@ -350,8 +348,7 @@ int rlv_weights_get(struct rlv_generations *weights, uint64_t version,
 		ret = weights_refresh(weights);
 	if (ret)
 		return ret;
-	while (i < weights->table.n && weights->table.gens[i].version != version)
-		i++;
+	i = weights_find(&weights->table, version);
 	deltas = weights->stats.deltas;
 	ret = i < weights->table.n ? generation_make(weights, &own, i)
 				   : error_set(-EAGAIN, "version");

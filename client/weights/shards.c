@@ -219,23 +219,68 @@ int rlv_shards_poll(struct rlv_shards *shards, uint64_t *version_out)
 	return *version_out ? 0 : error_set(-ENODATA, "weights: no version of all ranks");
 }
 
-int rlv_shards_fetch(struct rlv_shards *shards, uint64_t newer_than, int64_t timeout_ns,
-		     struct rlv_generation *generations_out)
+/* Gives the newest version of all ranks above `newer_than`: all of it, or what is ready first. */
+static int shards_newest(struct rlv_shards *shards, uint64_t newer_than, int64_t timeout_ns,
+			 struct rlv_generation *got, uint32_t *ready)
 {
-	struct rlv_generation *got = generations_out;
-	uint64_t deadline_ns, version;
+	uint64_t deadline_ns = deadline_after(shards->of[0]->kv->set.clock, timeout_ns), version;
 	uint32_t n = 0;
 	int ret = -EAGAIN;
 
-	if (!shards || !generations_out)
-		return error_set(-EINVAL, "shards or generations_out is NULL");
-	deadline_ns = deadline_after(shards->of[0]->kv->set.clock, timeout_ns);
 	for (uint32_t try = 0; ret == -EAGAIN && try < MOST_TRIES; try++) {
 		ret = shards_wait(shards, newer_than, deadline_ns, &version);
 		for (n = 0; ret == 0 && n < shards->ranks; n++)
-			ret = weights_fetch_version(shards->of[n], version, &got[n]);
+			ret = ready ? weights_begin_version(shards->of[n], version, &got[n],
+							    &ready[n])
+				    : weights_fetch_version(shards->of[n], version, &got[n]);
 		for (; ret && n > 0; n--)
 			rlv_generation_release(&got[n - 1]);
 	}
+	return ret;
+}
+
+int rlv_shards_fetch(struct rlv_shards *shards, uint64_t newer_than, int64_t timeout_ns,
+		     struct rlv_generation *generations_out)
+{
+	if (!shards || !generations_out)
+		return error_set(-EINVAL, "shards or generations_out is NULL");
+	return shards_newest(shards, newer_than, timeout_ns, generations_out, NULL);
+}
+
+int rlv_shards_begin(struct rlv_shards *shards, uint64_t newer_than, int64_t timeout_ns,
+		     struct rlv_generation *generations_out, uint32_t *ready_out)
+{
+	if (!shards || !generations_out || !ready_out)
+		return error_set(-EINVAL, "shards, generations_out or ready_out is NULL");
+	return shards_newest(shards, newer_than, timeout_ns, generations_out, ready_out);
+}
+
+int rlv_shards_more(struct rlv_shards *shards, const struct rlv_generation *generations,
+		    uint32_t *ready_inout)
+{
+	uint32_t next;
+	int ret;
+
+	if (!shards || !generations || !ready_inout)
+		return error_set(-EINVAL, "shards, generations or ready_inout is NULL");
+	next = shards->ranks;
+	for (uint32_t i = 0; i < shards->ranks; i++)
+		if (ready_inout[i] < generations[i].n_tensors &&
+		    (next == shards->ranks || ready_inout[i] < ready_inout[next]))
+			next = i;
+	if (next == shards->ranks)
+		return 0;
+	ret = rlv_weights_more(shards->of[next], &generations[next], &ready_inout[next]);
+	return ret ? error_prefix(ret, "rank %u: ", next) : 0;
+}
+
+int rlv_shards_limit(struct rlv_shards *shards, uint64_t bytes)
+{
+	int ret = 0;
+
+	if (!shards)
+		return error_set(-EINVAL, "shards is NULL");
+	for (uint32_t i = 0; ret == 0 && i < shards->ranks; i++)
+		ret = rlv_weights_limit(shards->of[i], bytes);
 	return ret;
 }

@@ -135,6 +135,21 @@ static inline bool weights_tensors_fit(const struct rlv_tensor *tensors)
 RLV_MUST_CHECK int weights_fetch_version(struct rlv_generations *weights, uint64_t version,
 					 struct rlv_generation *generation_out);
 
+/* rlv_weights_begin of a version that the table names; else -EAGAIN. */
+RLV_MUST_CHECK int weights_begin_version(struct rlv_generations *weights, uint64_t version,
+					 struct rlv_generation *generation_out,
+					 uint32_t *ready_out);
+
+/* Index of the version in the table; table->n: it is not there. */
+static inline uint32_t weights_find(const struct weights_table *table, uint64_t version)
+{
+	uint32_t i = 0;
+
+	while (i < table->n && table->gens[i].version != version)
+		i++;
+	return i;
+}
+
 /* Checks the head of the buffer's anchor, and fills its tensors. -EBADMSG, -ENOMEM. */
 RLV_MUST_CHECK int weights_anchor_parse(struct weights_buffer *buffer,
 					const struct weights_gen *gen);

@@ -247,6 +247,29 @@ RLV_CHECKED int rlv_shards_poll(struct rlv_shards *shards, uint64_t *version_out
 RLV_CHECKED int rlv_shards_fetch(struct rlv_shards *shards, uint64_t newer_than, int64_t timeout_ns,
 				 struct rlv_generation *generations_out);
 
+/*
+ * As rlv_shards_fetch, with first tensors while others are on their way (rlv_weights_begin): of rank r the first ready_out[r]
+ * tensors can be read; rlv_shards_more brings others. A version has begun only when all ranks have published it. -EAGAIN: it was
+ * dropped each time before all had begun. Thread: owner. Cost: as rlv_weights_begin, for each rank.
+ *
+ *   ret = rlv_shards_begin(shards, 0, -1, generations, ready);
+ *   while (ret == 0 && any ready[r] < generations[r].n_tensors)
+ *           ret = rlv_shards_more(shards, generations, ready);
+ */
+RLV_CHECKED int rlv_shards_begin(struct rlv_shards *shards, uint64_t newer_than, int64_t timeout_ns,
+				 struct rlv_generation *generations_out, uint32_t *ready_out);
+
+/*
+ * Reads on until one of ready_inout[], which are as this handle's call before gave them, has grown: that of the rank that has fewest
+ * tensors ready, so that those that were published first come first, whatever their rank. Nothing happens when all are ready. Errors, which
+ * name the rank, as rlv_weights_more: after -EAGAIN release all, and begin again. Thread: owner. Cost: as rlv_weights_more.
+ */
+RLV_CHECKED int rlv_shards_more(struct rlv_shards *shards, const struct rlv_generation *generations,
+				uint32_t *ready_inout);
+
+/* rlv_weights_limit, for each rank. -EINVAL. Thread: owner. Cost: none. */
+RLV_CHECKED int rlv_shards_limit(struct rlv_shards *shards, uint64_t bytes);
+
 /* -------- state -------- */
 
 struct rlv_weights_info {

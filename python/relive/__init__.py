@@ -32,7 +32,7 @@ from .signature import Column
 from .store import Store, open
 from .table import Table
 from .views import RateLimiter, View
-from .weights import Generation, Shards, Stream, Weights
+from .weights import Generation, Shards, ShardStream, Stream, Weights
 from .writer import Writer
 
 __version__ = _core.build["version"]
@@ -40,7 +40,7 @@ __version__ = _core.build["version"]
 __all__ = [
     "AccessDenied", "AlreadyExists", "Batch", "BatchCopy", "Busy", "Closed", "Column",
     "Disconnected", "Empty", "Error", "Fenced", "Forked", "Generation", "InvalidArgument", "Kv", "NoMemory", "NoSpace",
-    "NodeDown", "NotFound", "Pool", "ProtocolError", "RateLimiter", "Sampler", "Shards", "StaleKey", "Store", "Stream",
+    "NodeDown", "NotFound", "Pool", "ProtocolError", "RateLimiter", "Sampler", "ShardStream", "Shards", "StaleKey", "Store", "Stream",
     "Table", "TableDropped", "Timeout", "Unsupported", "Updated", "VersionChanged", "View", "Weights", "Writer", "build_info",
     "datasets", "errors", "from_d4rl", "from_minari", "info", "open", "sequence", "signature", "views",
 ]

@@ -108,6 +108,38 @@ class Stream(Iterator[tuple[str, np.ndarray]]):
         return "<relive.Stream version %s, %d of %d tensors given>" % (self.version, self._given, len(self))
 
 
+class ShardStream(Iterator[tuple[int, str, np.ndarray]]):
+    """Ranks, names and arrays of one version of :class:`Shards`, each when it is there, while others are on their way: the first array
+    of each rank, then the second of each, and so on. :meth:`Shards.stream` returns it. What holds for :class:`Stream` holds for it.
+    """
+
+    def __init__(self, core: Any, found: Any, ready: list[int]) -> None:
+        self._core, self._ready = core, ready
+        generations = [Generation(one) for one in found]
+        self._memory = [one[1][0][1] for one in found]  # all arrays of a rank have one
+        items = [list(generation.items()) for generation in generations]
+        self._order = [(rank, i) for i in range(max(map(len, items), default=0))
+                       for rank in range(len(items)) if i < len(items[rank])]
+        self._items, self._given = items, 0
+        #: The version, or None if there was none in time.
+        self.version = generations[0].version if generations else None
+
+    def __next__(self) -> tuple[int, str, np.ndarray]:
+        if self._given == len(self._order):
+            raise StopIteration
+        rank, i = self._order[self._given]
+        while self._ready[rank] <= i:
+            self._ready = self._core.more(self._memory, self._ready)
+        self._given += 1
+        return rank, *self._items[rank][i]
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __repr__(self):
+        return "<relive.ShardStream version %s, %d of %d tensors given>" % (self.version, self._given, len(self))
+
+
 class Weights(Handle):
     """A handle of weights. :meth:`relive.Store.create_weights` and :meth:`relive.Store.weights` return it.
 
@@ -257,6 +289,25 @@ class Shards(Handle):
             if found is not None:
                 return [Generation(one) for one in found]
         return None
+
+    def stream(self, newer_than: int = 0, timeout: float | None = 0) -> ShardStream:
+        """Returns the arrays of the newest version that all ranks have one by one, as they arrive, if it is above ``newer_than``; else
+        waits for one. There are none when the time is over::
+
+            for rank, name, array in shards.stream(newer_than=have):
+                place(rank, name, array)
+
+        :param timeout: seconds; None = for ever.
+        """
+        for left in _slices(timeout):
+            begun = self._core.begin(newer_than, left)
+            if begun is not None:
+                return ShardStream(self._core, *begun)
+        return ShardStream(self._core, [], [])
+
+    def limit(self, bytes: int) -> None:
+        """As :meth:`Weights.limit`, for each rank."""
+        self._core.limit(unsigned("bytes", bytes, bits=64))
 
     def newest(self) -> int:
         """Returns the newest version that all ranks have; 0 if there is none."""

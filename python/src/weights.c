@@ -350,6 +350,15 @@ static PyObject *generations_wrap(struct rlv_generation *got, uint32_t n)
 	return list;
 }
 
+static PyObject *ready_list(const uint32_t *ready, uint32_t n)
+{
+	PyObject *list = PyList_New((Py_ssize_t)n);
+
+	for (uint32_t i = 0; list && i < n; i++)
+		(void)PyList_SetItem(list, (Py_ssize_t)i, PyLong_FromUnsignedLong(ready[i]));
+	return list;
+}
+
 /* fetch(newer_than, ns): a list with generation_wrap of each rank, or None when the time is over. */
 static PyObject *shards_fetch(PyObject *object, PyObject *args)
 {
@@ -368,6 +377,73 @@ static PyObject *shards_fetch(PyObject *object, PyObject *args)
 	if (ret == -ETIMEDOUT)
 		return Py_NewRef(Py_None);
 	return ret ? error_raise(ret) : generations_wrap(got, self->ranks);
+}
+
+/* begin(newer_than, ns): as fetch, and a list with how many arrays of each rank are ready. */
+static PyObject *shards_begin(PyObject *object, PyObject *args)
+{
+	struct shards *self = (struct shards *)object;
+	struct rlv_generation got[RLV_SHARDS_MAX];
+	uint32_t ready[RLV_SHARDS_MAX] = { 0 };
+	unsigned long long than;
+	long long timeout_ns;
+	PyObject *found;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "KL", &than, &timeout_ns) || handle_enter(&self->h))
+		return NULL;
+	for (uint32_t i = 0; i < self->ranks; i++)
+		got[i] = (struct rlv_generation)RLV_GENERATION_INIT;
+	ret = rlv_shards_begin(self->h.shards, than, timeout_ns, got, ready);
+	handle_leave(&self->h);
+	if (ret == -ETIMEDOUT)
+		return Py_NewRef(Py_None);
+	if (ret)
+		return error_raise(ret);
+	found = generations_wrap(got, self->ranks);
+	return found ? Py_BuildValue("NN", found, ready_list(ready, self->ranks)) : NULL;
+}
+
+/* more([generation of each rank], [ready]): how many arrays of each rank are ready then. */
+static PyObject *shards_more(PyObject *object, PyObject *args)
+{
+	struct shards *self = (struct shards *)object;
+	struct rlv_generation of[RLV_SHARDS_MAX];
+	uint32_t ready[RLV_SHARDS_MAX];
+	PyObject *generations, *counts;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &generations, &PyList_Type, &counts))
+		return NULL;
+	for (uint32_t i = 0; i < self->ranks; i++) {
+		PyObject *one = PyList_GetItem(generations, i);
+		PyObject *count = one ? PyList_GetItem(counts, i) : NULL;
+
+		if (!count)
+			return NULL;
+		if (!PyObject_TypeCheck(one, generation_type))
+			return PyErr_Format(PyExc_TypeError, "more: not a generation");
+		of[i] = ((struct generation *)one)->of;
+		ready[i] = (uint32_t)PyLong_AsUnsignedLong(count);
+	}
+	if (PyErr_Occurred() || handle_enter(&self->h))
+		return NULL;
+	ret = rlv_shards_more(self->h.shards, of, ready);
+	handle_leave(&self->h);
+	return ret ? error_raise(ret) : ready_list(ready, self->ranks);
+}
+
+static PyObject *shards_limit(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	unsigned long long bytes;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "K", &bytes) || handle_enter(self))
+		return NULL;
+	ret = rlv_shards_limit(self->shards, bytes);
+	handle_leave(self);
+	return error_or_none(ret);
 }
 
 /* newest(): the newest version of all ranks, 0 if there is none. */
@@ -390,6 +466,9 @@ static PyMethodDef shards_methods[] = {
 	{ "close", handle_close, METH_NOARGS, NULL },
 	{ "publish", tensors_publish, METH_VARARGS, NULL },
 	{ "fetch", shards_fetch, METH_VARARGS, NULL },
+	{ "begin", shards_begin, METH_VARARGS, NULL },
+	{ "more", shards_more, METH_VARARGS, NULL },
+	{ "limit", shards_limit, METH_VARARGS, NULL },
 	{ "newest", shards_newest, METH_NOARGS, NULL },
 	{ 0 },
 };

@@ -388,3 +388,35 @@ def test_priority(store):
     assert next(iter(weights.fetch())) == "layers/11"
     weights.publish(by_name, 3, priority=lambda name: first_number(name) % 2 == 0, new_tree=True)
     assert list(weights.fetch())[:3] == ["layers/1", "layers/11", "layers/3"]  # equal ones in their order
+
+
+def test_stream_of_shards(store):
+    """Arrays come rank by rank, the first ones first, when all ranks have published the version."""
+    ranks = [store.shards("policy", 2, rank, bytes=2 << 20, keep=2, anchor_every=1) for rank in range(2)]
+    reader = store.shards("policy", 2, bytes=2 << 20, keep=2, anchor_every=1)
+    reader.limit(1 << 16)
+    ranks[0].publish(layers(1), 1)
+    nothing = reader.stream()
+    assert nothing.version is None and list(nothing) == [] and len(nothing) == 0
+    short = {name: array for name, array in layers(5).items() if first_number(name) < 3}
+    ranks[1].publish(short, 1)
+    stream = reader.stream()
+    assert stream.version == 1 and len(stream) == 15
+    given = list(stream)
+    order = sorted([(first_number(name), 0, name) for name in layers(1)]
+                   + [(first_number(name), 1, name) for name in short])
+    assert [(rank, name) for rank, name, _ in given] == [(rank, name) for _, rank, name in order]
+    for rank, name, array in given:
+        assert np.array_equal(array, (short if rank else layers(1))[name]) and not array.flags.writeable
+    ranks[0].publish(layers(2), 2)
+    ranks[1].publish(short, 2)
+    stream = reader.stream(newer_than=1)
+    first = next(stream)
+    for version in range(3, 6):
+        ranks[1].publish(short, version)
+        ranks[0].publish(layers(version), version)
+    with pytest.raises(relive.Busy, match="rank [01]: .*dropped"):
+        list(stream)
+    assert np.array_equal(first[2], layers(2)["layers/0"])
+    for shards in (*ranks, reader):
+        shards.close()

@@ -15,7 +15,7 @@
 #define LAYERS 8u
 #define TENSORS (LAYERS + 2)
 #define ELEMENTS 30011u
-#define CHUNK 65472u
+#define CHUNK 61440u
 
 /* Layers, one without elements between them, and a scalar behind them. */
 struct policy {
