@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """What a device pool costs a learner: updates of examples/dqn_cartpole.py whose batches land in a pool and which take
-turns at its gate, beside updates without one, in alternating windows. Prints a JSON line. With --frames the network is that of
-Nature's DQN, for 32 stacks of 4 frames of 84x84.
+turns at its gate, beside updates without one, in alternating windows. Prints a JSON line. With --frames the network is
+that of Nature's DQN, for 32 stacks of 4 frames of 84x84.
 
     bench/pool/learner.py [--pool NAME] [--rounds 9] [--updates 300] [--frames]
 
 It needs torch, gymnasium and a broker (relive-poold --name NAME --device host:64M --extent 64K). CPU times are of this
-thread, and of the broker's process; the pool's own is what its calls around an update take.
+thread, and of the broker's process. The job's share is what the calls around an update take, less what the same clocks
+take around no call, in the windows without a pool. Printed are the job's share, the broker's, and their sum, as
+medians with the least and the most of a window.
 """
 
 import argparse
 import contextlib
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -31,14 +32,14 @@ import dqn_cartpole  # noqa: E402  pylint: disable=wrong-import-position
 
 
 class Counted:
-    """A pool whose iterations count the CPU time of their begin and end."""
+    """A pool, or none, whose iterations count the CPU time of their begin and end."""
 
     def __init__(self, pool):
         self.pool, self.cpu = pool, 0.0
 
     def iteration(self):
         """As pool.iteration(), of which it is the context."""
-        self.inner = self.pool.iteration()
+        self.inner = self.pool.iteration() if self.pool else contextlib.nullcontext()
         return self
 
     def __enter__(self):
@@ -55,8 +56,7 @@ class Counted:
 
 def cpu_of(pid):
     """CPU seconds of a process so far."""
-    fields = pathlib.Path("/proc/%d/stat" % pid).read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3)
 
 
 def broker_of(name):
@@ -130,6 +130,11 @@ def window(learner, updates):
     return (time.perf_counter() - wall) / updates, (time.thread_time() - cpu) / updates
 
 
+def spread(name, values):
+    """Median, least and most, as fields of the line."""
+    return {name: statistics.median(values), name + "_min": min(values), name + "_max": max(values)}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pool", default="0")
@@ -144,21 +149,24 @@ def main():
     broker = broker_of(args.pool)
     staging = 16 << 20 if args.frames else dqn_cartpole.STAGING
     with relive.Pool(args.pool, persistent=staging) as pool, relive.open("embed:") as store:
-        counted = Counted(pool)
+        counted = Counted(None), Counted(pool)
         learners = (frame_learners if args.frames else cartpole_learners)(store, pool)
-        learners[1].pool = counted
+        learners[0].pool, learners[1].pool = counted
         rows = []
         for turn in range(args.rounds + 1):
-            counted.cpu, before = 0.0, cpu_of(broker)
+            counted[0].cpu = counted[1].cpu = 0.0
+            before = cpu_of(broker)
             (wall, _), (wall_pool, cpu_pool) = [window(learner, args.updates) for learner in learners]
+            job, of_broker = counted[1].cpu - counted[0].cpu, cpu_of(broker) - before
             if turn:
-                rows.append((wall_pool / wall, counted.cpu / args.updates / cpu_pool,
-                             (cpu_of(broker) - before) / args.updates / cpu_pool, wall_pool * 1e6))
-        ratio, share, of_broker, wall_us = (sorted(column) for column in zip(*rows))
-        print(json.dumps({"bench": "pool_learner", "metric": "cpu_share", "value": statistics.median(share),
-                          "min": share[0], "max": share[-1], "broker_share": statistics.median(of_broker),
-                          "wall_ratio": statistics.median(ratio), "wall_ratio_min": ratio[0],
-                          "wall_ratio_max": ratio[-1], "update_us": statistics.median(wall_us),
+                update = args.updates * cpu_pool
+                rows.append(((job + of_broker) / update, job / update, of_broker / update, wall_pool / wall,
+                             cpu_pool * 1e6))
+        both, job, of_broker, ratio, cpu_us = zip(*rows)
+        print(json.dumps({"bench": "pool_learner", "metric": "cpu_share", "value": statistics.median(both),
+                          "min": min(both), "max": max(both), **spread("job_share", job),
+                          **spread("broker_share", of_broker), **spread("wall_ratio", ratio),
+                          "update_cpu_us": statistics.median(cpu_us),
                           "params": {"rounds": args.rounds, "updates": args.updates, "frames": args.frames},
                           "commit": commit}))
         learners.clear()  # a pool is closed when no landing is left in it

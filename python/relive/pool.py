@@ -24,6 +24,22 @@ _LIFETIMES = ("persistent", "iteration", "ephemeral", "staging")  # as enum rlv_
 _SLICE_NS = 50_000_000  # longest delay of a signal
 
 
+class _Iteration:
+    """As of :meth:`Pool.iteration`; a class, as a generator costs a small step of a learner more."""
+
+    __slots__ = ("_pool", "_timeout")
+
+    def __init__(self, pool, timeout):
+        self._pool, self._timeout = pool, timeout
+
+    def __enter__(self):
+        self._pool._wait(self._pool._core.begin, self._timeout)
+        return self._pool
+
+    def __exit__(self, kind, *_):
+        leave(self._pool._core.end, kind)
+
+
 class Pool:
     """A job of a device pool, whose broker is ``relive-poold`` on this host::
 
@@ -148,8 +164,7 @@ class Pool:
         """
         self._wait(self._core.resume, timeout)
 
-    @contextlib.contextmanager
-    def iteration(self, timeout: float | None = None) -> Iterator[Self]:
+    def iteration(self, timeout: float | None = None) -> contextlib.AbstractContextManager[Self]:
         """A ``with`` block around an iteration: it begins when the pool has room for it, and at its end free memory
         goes back while there are other jobs.
 
@@ -157,13 +172,7 @@ class Pool:
         :raises Timeout: the wait is over, or the iteration took longer than the broker's limit.
         :raises Busy: an iteration runs.
         """
-        self._wait(self._core.begin, timeout)
-        try:
-            yield self
-        except BaseException as exception:
-            leave(self._core.end, exception)
-            raise
-        self._core.end()
+        return _Iteration(self, timeout)
 
     @staticmethod
     def _wait(call: Callable[[int], None], timeout: float | None) -> None:
