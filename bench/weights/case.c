@@ -47,7 +47,7 @@ static int actor_open(struct worker *worker)
 {
 	struct weights_actor *actor = actor_of(worker);
 	const struct weights_case *c = actor->of;
-	int ret = pages_alloc(c->config.bytes, PAGE_THP, &actor->copy);
+	int ret = pages_alloc(min_u64(c->config.bytes, WEIGHTS_COPY_MOST), PAGE_THP, &actor->copy);
 
 	if (ret)
 		return worker_fail(worker, ret, "memory", error_last());
@@ -73,6 +73,18 @@ static void actor_begin(struct worker *worker)
 	(void)worker;
 }
 
+/* Copies that many bytes by memcpy, behind those that were copied before: *at_inout. */
+static void copy_next(uint8_t *to, uint64_t *at_inout, const void *from, uint64_t bytes)
+{
+	for (uint64_t done = 0, n; done < bytes; done += n) {
+		uint64_t at = *at_inout % WEIGHTS_COPY_MOST;
+
+		n = min_u64(bytes - done, WEIGHTS_COPY_MOST - at);
+		memcpy(to + at, (const uint8_t *)from + done, n);
+		*at_inout += n;
+	}
+}
+
 /* Copies the generation as memcpy does; what that takes. */
 static uint64_t actor_memcpy(struct weights_actor *actor)
 {
@@ -81,8 +93,7 @@ static uint64_t actor_memcpy(struct weights_actor *actor)
 	for (uint32_t i = 0; i < actor->current.n_tensors; i++) {
 		const struct rlv_tensor *tensor = &actor->current.tensors[i];
 
-		memcpy((uint8_t *)actor->copy.ptr + at, tensor->data, tensor->bytes);
-		at += tensor->bytes;
+		copy_next(actor->copy.ptr, &at, tensor->data, tensor->bytes);
 	}
 	yardstick_use(actor->copy.ptr);
 	return time_wall_ns() - start;
@@ -195,7 +206,7 @@ struct window {
 static int generation(struct weights_case *c, struct window *w)
 {
 	struct rlv_weights_info before = RLV_WEIGHTS_INFO_INIT, after = RLV_WEIGHTS_INFO_INIT;
-	uint64_t start, published_at;
+	uint64_t start, published_at, at = 0;
 	int ret = rlv_weights_info(c->weights, &before);
 
 	change_tensors(c);
@@ -224,7 +235,7 @@ static int generation(struct weights_case *c, struct window *w)
 			w->first_ns += (double)(report->seen_at_ns - published_at);
 	}
 	start = time_wall_ns();
-	memcpy(c->copy, c->data.ptr, c->config.bytes);
+	copy_next(c->copy, &at, c->data.ptr, c->config.bytes);
 	yardstick_use(c->copy);
 	w->memcpy_ns[WEIGHTS_PUBLISH] += (double)(time_wall_ns() - start);
 	return 0;
@@ -270,7 +281,16 @@ int weights_case_window(struct weights_case *c)
 
 uint64_t weights_case_bytes(const struct weights_config *config)
 {
-	return 6 * config->bytes + (UINT64_C(256) << 20);
+	return 9 * config->bytes / 2 + (UINT64_C(256) << 20);
+}
+
+uint64_t weights_case_memory(const struct weights_config *config)
+{
+	uint64_t of_store = config->fresh ? 3 : 4, of_publisher = config->view ? 1 : 2;
+	uint64_t of_actors = config->view ? 0 : 2 * (uint64_t)config->actors;
+
+	return (of_store + of_publisher + of_actors) * config->bytes +
+	       (1 + config->actors) * min_u64(config->bytes, WEIGHTS_COPY_MOST);
 }
 
 int weights_case_fork(struct weights_case *c, const struct weights_config *config)
@@ -308,14 +328,14 @@ static int make_tensors(struct weights_case *c)
 
 	if (ret)
 		return ret;
-	c->copy = mmap(NULL, c->config.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		       -1, 0);
+	c->copy = mmap(NULL, min_u64(c->config.bytes, WEIGHTS_COPY_MOST), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (c->copy == MAP_FAILED) {
 		c->copy = NULL;
 		return error_set(-ENOMEM, "cannot map memory for memcpy");
 	}
 	rng_fill_u64(&c->rng, c->data.ptr, c->config.bytes / 8);
-	memset(c->copy, 1, c->config.bytes);
+	memset(c->copy, 1, min_u64(c->config.bytes, WEIGHTS_COPY_MOST));
 	for (uint32_t i = 0; i < WEIGHTS_TENSORS; i++) {
 		(void)snprintf(c->names[i], sizeof(c->names[i]), "layer.%u.weight", i);
 		c->tensors[i] = (struct rlv_tensor){
@@ -357,6 +377,7 @@ int weights_case_start(struct weights_case *c, const char *uri)
 	if (ret)
 		return ret;
 	opts.bytes = c->config.bytes;
+	opts.keep = 1; /* all actors have the newest before the next is published */
 	opts.anchor_every = c->config.view ? 1 : RLV_WEIGHTS_ANCHOR_EVERY;
 	opts.max_clients = c->config.actors + 8;
 	opts.prefault = !c->config.fresh;
@@ -381,7 +402,7 @@ void weights_case_close(struct weights_case *c)
 	(void)!rlv_store_close(&c->store);
 	pages_free(&c->data);
 	if (c->copy)
-		munmap(c->copy, c->config.bytes);
+		munmap(c->copy, min_u64(c->config.bytes, WEIGHTS_COPY_MOST));
 	if (c->shared)
 		munmap(c->shared, sizeof(*c->shared));
 	mem_free(c->actors);

@@ -19,6 +19,7 @@
 #include "bench/harness/worker.h"
 
 #define WEIGHTS_TENSORS 16u
+#define WEIGHTS_COPY_MOST (UINT64_C(256) << 20) /* bytes; more than caches have */
 
 enum weights_role { WEIGHTS_PUBLISH, WEIGHTS_FETCH, WEIGHTS_ROLES };
 enum weights_metric {
@@ -63,7 +64,7 @@ struct weights_case {
 	struct rlv_store *store;
 	struct rlv_generations *weights;
 	struct pages data;
-	uint8_t *copy; /* where memcpy copies them: shared memory, with all its pages, as that of a store */
+	uint8_t *copy; /* where memcpy copies them, WEIGHTS_COPY_MOST at a time: shared memory, with all its pages, as that of a store */
 	struct rlv_tensor tensors[WEIGHTS_TENSORS];
 	char names[WEIGHTS_TENSORS][24];
 	struct rng rng;
@@ -71,8 +72,9 @@ struct weights_case {
 	struct series series[WEIGHTS_ROLES][WEIGHTS_METRICS];
 };
 
-/* Bytes of a pool with room for the case. */
+/* Bytes of a pool with room for the case, and of all memory that it takes. */
 uint64_t weights_case_bytes(const struct weights_config *config);
+uint64_t weights_case_memory(const struct weights_config *config);
 
 /* Forks the actors; before this process opens a store. */
 int weights_case_fork(struct weights_case *c, const struct weights_config *config) RLV_MUST_CHECK;
