@@ -6,6 +6,11 @@
 set(RLV_LEVELS unit contract model stress fault integration golden)
 set(test_env "RLV_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" "RLV_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
 
+# Linking hundreds of programs takes lld half of the time.
+include(CheckLinkerFlag)
+check_linker_flag(C -fuse-ld=lld RLV_HAVE_LLD)
+set(test_link $<$<BOOL:${RLV_HAVE_LLD}>:-fuse-ld=lld>)
+
 function(rlv_add_test name level)
 	add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 	set_tests_properties(${name} PROPERTIES LABELS ${level} SKIP_RETURN_CODE 77
@@ -128,6 +133,7 @@ foreach(level ${RLV_LEVELS})
 		target_link_libraries(${target} PRIVATE ${suite})
 		rlv_link_by_includes(${target} ${test} ${shared})
 		target_link_libraries(${target} PRIVATE PkgConfig::CMOCKA)
+		target_link_options(${target} PRIVATE ${test_link})
 		add_dependencies(tests_${level} ${target})
 		target_compile_definitions(${target} PRIVATE
 			RLV_TEST_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
@@ -203,6 +209,7 @@ foreach(fuzzer ${fuzzers})
 	set(corpus ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${corpus})
 	add_executable(${name} ${fuzzer})
 	rlv_link_by_includes(${name} ${fuzzer})
+	target_link_options(${name} PRIVATE ${test_link})
 	add_dependencies(tests_fuzz ${name})
 	# LLVMFuzzerTestOneInput is declared by no header.
 	set_source_files_properties(${fuzzer} PROPERTIES COMPILE_OPTIONS -Wno-missing-prototypes)
