@@ -83,6 +83,8 @@ static void *iterate(void *arg)
 			sched_yield(); /* within an iteration */
 		if (!lease_permit_end(&job->permit, i))
 			ask_end(job);
+		if (i % 16 == 8)
+			sched_yield(); /* between two */
 	}
 	atomic_fetch_add(&done, 1);
 	return NULL;
