@@ -388,7 +388,7 @@ static int lock_path(const char *path, int *fd_out, int *pid_out)
 int runtime_dir_lock(const struct runtime_dir *dir, const char *name, int *fd_out, int *pid_out)
 {
 	char lock[RUNTIME_PATH_BYTES], pid[RUNTIME_PATH_BYTES];
-	int fd, file, ret = lock_paths(dir, name, lock, pid);
+	int fd = -1, file, ret = lock_paths(dir, name, lock, pid);
 
 	if (ret == 0)
 		ret = lock_path(lock, &fd, pid_out);
