@@ -8,6 +8,7 @@ a Relive store.
 * ``relive.adaptors.torchrl``: storage, sampler and writer for a TorchRL replay buffer;
 * ``relive.adaptors.sb3``: a ``replay_buffer_class`` for Stable-Baselines3;
 * ``relive.adaptors.rllib``: a ``replay_buffer_config["type"]`` for RLlib;
+* ``relive.adaptors.ding``: a buffer for DI-engine;
 * ``relive.adaptors.lerobot``: a replay buffer for LeRobot's actor and learner;
 * ``relive.adaptors.verl``: a checkpoint engine for verl;
 * ``relive.adaptors.nemo_rl``: a ``WeightSynchronizer`` for NeMo-RL;
