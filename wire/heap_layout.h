@@ -44,6 +44,13 @@ enum heap_mode {
 };
 #define HEAP_EXTENTS_MAX (1u << 20)
 
+/* Of parts with one copy all clients are writers, whatever is said. */
+enum heap_writers_kind {
+	HEAP_WRITERS_ONE = 0, /* a client that owns the part */
+	HEAP_WRITERS_MANY = 1,
+	HEAP_WRITERS_KINDS,
+};
+
 /*
  *   offset size  meaning
  *        0   16  uuid of the object
@@ -55,7 +62,8 @@ enum heap_mode {
  *       92    4  buckets of a part; HEAP_PROBES more records follow the last
  *       96    4  extents of a part
  *      100    2  mode: enum heap_mode
- *      102    2  copies of each part on other nodes, 1 to HEAP_COPIES_MAX
+ *      102    1  copies of each part on other nodes, 1 to HEAP_COPIES_MAX
+ *      103    1  who puts into a part with copies: enum heap_writers_kind
  *      104    8  bytes of an extent: a power of two; of a copy in modes with copies, which have no
  *                extents
  *      112    8  seed of the hash of keys
@@ -71,7 +79,8 @@ struct heap_desc {
 	uint32_t buckets;
 	uint32_t extents;
 	uint16_t mode;
-	uint16_t copies;
+	uint8_t copies;
+	uint8_t writers;
 	uint64_t extent_bytes;
 	uint64_t seed;
 	uint32_t magic;
@@ -87,6 +96,7 @@ WIRE_AT(heap_desc, buckets, 92);
 WIRE_AT(heap_desc, extents, 96);
 WIRE_AT(heap_desc, mode, 100);
 WIRE_AT(heap_desc, copies, 102);
+WIRE_AT(heap_desc, writers, 103);
 WIRE_AT(heap_desc, extent_bytes, 104);
 WIRE_AT(heap_desc, seed, 112);
 WIRE_AT(heap_desc, magic, 120);
@@ -102,13 +112,15 @@ WIRE_AT(heap_desc, crc, 124);
  *                  8  whole: 1 = it has all that the copies before it have
  *                 16  newest: highest number of a copy that became whole after the first ones
  *                 24  filler: owner id of the server while it fills copies, HEAP_FILLER_WANTED: a client waits for it
+ *                 32  lost: with several writers, a bit for each copy that was lost: 1 << part / parts
  */
 struct heap_line {
 	struct rword64 owner;
 	struct rword64 whole;
 	struct rword64 newest;
 	struct rword64 filler;
-	uint64_t reserved[4];
+	struct rword64 lost;
+	uint64_t reserved[3];
 };
 
 #define HEAP_FILLER_WANTED (UINT64_C(1) << 32)
@@ -124,6 +136,7 @@ WIRE_SIZE(heap_line, WIRE_LINE);
 WIRE_AT(heap_line, whole, 8);
 WIRE_AT(heap_line, newest, 16);
 WIRE_AT(heap_line, filler, 24);
+WIRE_AT(heap_line, lost, 32);
 WIRE_SIZE(heap_words, 384);
 WIRE_AT(heap_words, epoch, 192);
 WIRE_AT(heap_words, keys, 256);

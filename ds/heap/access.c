@@ -31,7 +31,7 @@ static int access_fetch(const struct heap_access *acc, uint64_t off, void *dst, 
 
 /* Over a wire the pin is of the epoch that the last one read; so the epoch is read again, or else a busy
    client would hold back the others. */
-int heap_access_run_pinned(struct heap_access *acc, struct transport_wr *wrs, uint32_t n)
+void heap_access_begin_pin(struct heap_access *acc, struct transport_wr *wrs)
 {
 	struct region *tree = acc->heap->tree;
 
@@ -40,24 +40,19 @@ int heap_access_run_pinned(struct heap_access *acc, struct transport_wr *wrs, ui
 	acc->pinned = true;
 	wrs[0] = wr_write(tree, heap_pin_off(acc->owner), &acc->pin, sizeof(acc->pin));
 	wrs[1] = wr_read(tree, EPOCH_OFF, &acc->epoch_word, sizeof(acc->epoch_word));
-	return transport_run(tree->tr, wrs, n);
 }
 
-int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t len)
+int heap_access_run_pinned(struct heap_access *acc, struct transport_wr *wrs, uint32_t n)
+{
+	heap_access_begin_pin(acc, wrs);
+	return transport_run(acc->heap->tree->tr, wrs, n);
+}
+
+int heap_access_announce(struct heap_access *acc)
 {
 	struct region *tree = acc->heap->tree;
-	uint64_t pin_off;
-	int ret;
+	uint64_t pin_off = heap_pin_off(acc->owner);
 
-	if (!acc->pin_due)
-		return access_fetch(acc, off, dst, len);
-	if (!transport_changes_in_place(tree)) {
-		struct transport_wr wrs[3];
-
-		wrs[2] = wr_read(tree, off, dst, len);
-		return heap_access_run_pinned(acc, wrs, 3);
-	}
-	pin_off = heap_pin_off(acc->owner);
 	acc->pin_due = false;
 	acc->pinned = true;
 	if (transport_is_forked(tree->tr))
@@ -68,7 +63,23 @@ int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t 
 	/* H2 pairs with H3: the pin, then heads are read. */
 	rword64_announce_early((const struct rword64 *)(const void *)(tree->base + pin_off),
 			       acc->pin);
-	ret = transport_order(tree->tr);
+	return transport_order(tree->tr);
+}
+
+int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t len)
+{
+	struct region *tree = acc->heap->tree;
+	int ret;
+
+	if (!acc->pin_due)
+		return access_fetch(acc, off, dst, len);
+	if (!transport_changes_in_place(tree)) {
+		struct transport_wr wrs[3];
+
+		wrs[2] = wr_read(tree, off, dst, len);
+		return heap_access_run_pinned(acc, wrs, 3);
+	}
+	ret = heap_access_announce(acc);
 	return ret ? ret : access_fetch(acc, off, dst, len);
 }
 
@@ -208,6 +219,7 @@ void heap_access_reset(struct heap_access *acc)
 	memset(acc->cursors, 0, HEAP_CURSORS * sizeof(acc->cursors[0]));
 	heap_ahead_free(acc);
 	acc->copies = NULL;
+	acc->writers = NULL;
 	acc->pinned = acc->pin_due = acc->holds_pin = false; /* heap_settle has withdrawn the pin */
 }
 

@@ -21,6 +21,12 @@ void heap_ahead_free(struct heap_access *acc);
 /* The next read pins. */
 void heap_access_pin(struct heap_access *acc);
 
+/* Pins at once, in place. */
+RLV_MUST_CHECK int heap_access_announce(struct heap_access *acc);
+
+/* Makes wrs[0] and wrs[1] the pin, over a wire. */
+void heap_access_begin_pin(struct heap_access *acc, struct transport_wr *wrs);
+
 /* Reads one range of the tree region, behind the pin if it is due. */
 RLV_MUST_CHECK int heap_access_read(struct heap_access *acc, uint64_t off, void *dst, uint32_t len);
 

@@ -506,6 +506,15 @@ static int compare_chunks(struct heads *heads, uint32_t i, uint32_t bytes, uint8
 	return ret;
 }
 
+/* Of several writers a copy may be ahead by a put, which will be brought forward. */
+static bool heads_differ(const struct heads *heads, uint32_t k, uint32_t i)
+{
+	uint64_t word = heads->words[0][k], other = heads->words[i][k];
+	bool ahead = ((head_version(other) - head_version(word)) & HEAD_VERSION_MASK) == 1;
+
+	return word != other && !(ahead && heads->copies->line);
+}
+
 static int compare_entries(struct heads *heads, uint32_t k, uint8_t *other, uint64_t *differ_out)
 {
 	uint64_t word = heads->words[0][k];
@@ -515,7 +524,7 @@ static int compare_entries(struct heads *heads, uint32_t k, uint8_t *other, uint
 		       : 0;
 
 	for (uint32_t i = 1; ret == 0 && i < heads->copies->n; i++) {
-		differ = heads->words[i][k] != word;
+		differ = heads_differ(heads, k, i);
 		if (!differ && word) {
 			ret = heap_place_read(heads->copies->at[i], head_off(word), other, &bytes2);
 			differ = ret == 0 &&

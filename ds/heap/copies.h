@@ -5,7 +5,7 @@
  *   at[0] primary | at[1], ..  backups | at[n], .. being filled: nobody relies on them
  *   readers         changed before those in front of them
  *
- * One client owns the part and alone calls what is here. It moves a head in the last copy first, in the
+ * One client owns the part and alone calls what is here; several: ds/heap/writers/writers.h. It moves a head in the last copy first, in the
  * primary last; so no head is ahead of the same head behind it, and a copy that becomes the primary
  * because those before it are lost has all that a reader ever saw.
  *
@@ -29,8 +29,15 @@ struct heap_copies {
 	uint32_t n;      /* whole */
 	uint32_t n_all;  /* with those being filled */
 	uint32_t filled; /* buckets below are the same in those, too */
+	uint64_t line;   /* with several writers, a bit for each of them (heap_line.lost); else 0 */
 	struct heap_fill_at fill_at;
 };
+
+/* The copy's bit in heap_line.lost. */
+static inline uint64_t heap_copy_bit(const struct heap *copy)
+{
+	return UINT64_C(1) << (copy->part.number / copy->desc.n_parts & 63);
+}
 
 /* *whole_out: the copy has all that those before it have. Cost: 1 RT; none once it was true. */
 RLV_MUST_CHECK int heap_is_whole(struct heap *heap, bool *whole_out);

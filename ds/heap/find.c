@@ -57,6 +57,14 @@ int heap_away(struct heap_access *acc)
 	return heap_moved(acc->heap);
 }
 
+int heap_no_bucket(const struct heap *heap)
+{
+	return error_set(-ENOSPC,
+			 "heap %s: no bucket is free near that of the key: it has too many keys, "
+			 "deleted ones included; create it with a larger keys",
+			 heap->desc.name);
+}
+
 void heap_found_set(struct heap_found *found, uint32_t bucket, const struct heap_head *head,
 		    const struct chain_key *key)
 {
@@ -67,12 +75,7 @@ void heap_found_set(struct heap_found *found, uint32_t bucket, const struct heap
 	found->version = found->has_cell ? found->cell.version : 0;
 }
 
-/*
- * Sets the version of a bucket without a valid cell from its entry. 1 = the bucket is another key's;
- * -EAGAIN: the entry is torn; with a pin -EBADMSG: it is damaged.
- */
-static int find_identify(struct heap_access *acc, struct heap_found *found,
-			 const struct chain_key *key)
+int heap_identify(struct heap_access *acc, struct heap_found *found, const struct chain_key *key)
 {
 	struct heap_entry entry;
 	int ret;
@@ -89,7 +92,7 @@ static int find_identify(struct heap_access *acc, struct heap_found *found,
 	return 0;
 }
 
-/* Judges a bucket by its head, as find_identify. */
+/* Judges a bucket by its head, as heap_identify. */
 static int find_judge(struct heap_access *acc, uint32_t bucket, const struct heap_head *head,
 		      const struct chain_key *key, struct heap_found *found)
 {
@@ -98,7 +101,7 @@ static int find_judge(struct heap_access *acc, uint32_t bucket, const struct hea
 	if (head->word.raw && head_tag(head->word.raw) != chain_head_tag(key))
 		return 1;
 	heap_found_set(found, bucket, head, key);
-	return found->word ? find_identify(acc, found, key) : 0;
+	return found->word ? heap_identify(acc, found, key) : 0;
 }
 
 /* Looks for the key from its first bucket on. -ENOSPC: all of its buckets are other keys'. */
@@ -124,10 +127,7 @@ static int find_probe(struct heap_access *acc, const struct chain_key *key,
 			return ret;
 	}
 	*found = (struct heap_found){ 0 };
-	return error_set(-ENOSPC,
-			 "heap %s: no bucket is free near that of the key: it has too many keys, "
-			 "deleted ones included; create it with a larger keys",
-			 acc->heap->desc.name);
+	return heap_no_bucket(acc->heap);
 }
 
 /* The key's bucket, by its cursor or guess; false: it has none, or it is the first one anyway. */
@@ -165,13 +165,30 @@ int heap_find(struct heap_access *acc, const struct chain_key *key, struct heap_
 	return find_probe(acc, key, found);
 }
 
+/* The cursor has the key's version, not only one of its hash. */
+static bool cursor_knows(const struct heap_cursor *cursor, const struct chain_key *key)
+{
+	return heap_cursor_is_of(cursor, key) && cursor->version &&
+	       cursor->check == crc32c(0, key->ptr, key->len);
+}
+
+bool heap_cursor_tells(const struct heap_access *acc, const struct chain_key *key,
+		       struct heap_found *found)
+{
+	const struct heap_cursor *cursor = heap_cursor_of(acc, key);
+
+	if (cursor->word != found->word || !cursor_knows(cursor, key))
+		return false;
+	found->version = cursor->version;
+	return true;
+}
+
 bool heap_find_known(const struct heap_access *acc, const struct chain_key *key,
 		     struct heap_found *found)
 {
 	const struct heap_cursor *cursor = heap_cursor_of(acc, key);
 
-	if (!acc->copies || !heap_cursor_is_of(cursor, key) || !cursor->version ||
-	    cursor->check != crc32c(0, key->ptr, key->len))
+	if (!acc->copies || acc->writers || !cursor_knows(cursor, key))
 		return false;
 	*found = (struct heap_found){ .bucket = cursor->bucket,
 				      .word = cursor->word,

@@ -79,6 +79,10 @@ static inline bool heap_guesses(const struct heap_access *acc)
 void heap_guess_set(const struct heap_access *acc, const struct chain_key *key, struct chain_at at,
 		    uint64_t len);
 
+/* Sets the found word's version, if the key's cursor knows it. */
+bool heap_cursor_tells(const struct heap_access *acc, const struct chain_key *key,
+		       struct heap_found *found);
+
 /* Finds the key by its cursor alone, if its owner may: nobody else changes its head. */
 bool heap_find_known(const struct heap_access *acc, const struct chain_key *key,
 		     struct heap_found *found);
@@ -98,6 +102,14 @@ RLV_MUST_CHECK int heap_read_entry(struct heap_access *acc, struct chain_at at,
 /* The entry is not the head word's. -EAGAIN: it was reused meanwhile; -EBADMSG: with a pin it is
    damaged. */
 RLV_MUST_CHECK int heap_torn(struct heap_access *acc, uint32_t bucket);
+
+/* Sets the version of what was found by its entry, unless it is known. 1 = the bucket is another key's;
+   -EAGAIN, -EBADMSG as heap_torn. Cost: 1 RT. */
+RLV_MUST_CHECK int heap_identify(struct heap_access *acc, struct heap_found *found,
+				 const struct chain_key *key);
+
+/* No bucket is left for a key. -ENOSPC. */
+RLV_MUST_CHECK int heap_no_bucket(const struct heap *heap);
 
 /* A head is HEAD_MOVED: tells the access's user. -EAGAIN. */
 RLV_MUST_CHECK int heap_away(struct heap_access *acc);

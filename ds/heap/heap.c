@@ -24,7 +24,8 @@ static bool desc_extents_fit(const struct heap_desc *desc)
 
 static bool desc_sizes_fit(const struct heap_desc *desc)
 {
-	return desc->copies >= 1 && desc->copies <= HEAP_COPIES_MAX && desc->n_parts >= 1 &&
+	return desc->copies >= 1 && desc->copies <= HEAP_COPIES_MAX &&
+	       desc->writers < HEAP_WRITERS_KINDS && desc->n_parts >= 1 &&
 	       desc->n_parts <= HEAP_MAX_PARTS && desc->max_clients >= 1 &&
 	       desc->max_clients <= HEAP_MAX_CLIENTS && desc->buckets >= 1 &&
 	       desc->buckets <= HEAP_BUCKETS_MAX && desc->mode < HEAP_MODES &&
@@ -55,7 +56,8 @@ int heap_plan(const struct heap_wish *wish, struct heap_desc *desc_out)
 {
 	struct heap_desc desc = { .magic = HEAP_DESC_MAGIC,
 				  .mode = (uint16_t)wish->mode,
-				  .copies = (uint16_t)(wish->copies ? wish->copies : 1) };
+				  .copies = (uint8_t)(wish->copies ? wish->copies : 1),
+				  .writers = wish->copies > 1 ? (uint8_t)wish->writers : 0 };
 	uint64_t buckets;
 	int ret;
 
@@ -65,6 +67,8 @@ int heap_plan(const struct heap_wish *wish, struct heap_desc *desc_out)
 		return error_set(-EINVAL, "%u parts: 1 to %u", wish->n_parts, HEAP_MAX_PARTS);
 	if (wish->copies > HEAP_COPIES_MAX)
 		return error_set(-EINVAL, "copies %u: 1 to %u", wish->copies, HEAP_COPIES_MAX);
+	if (wish->writers >= HEAP_WRITERS_KINDS)
+		return error_set(-EINVAL, "writers %u: 0 (one) or 1 (many)", wish->writers);
 	if (wish->copies > 1 && wish->mode != HEAP_CLOVER)
 		return error_set(-EINVAL, "copies %u: only a heap of mode clover has more than 1",
 				 wish->copies);

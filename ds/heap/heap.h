@@ -44,8 +44,9 @@ struct heap_wish {
 	uint64_t bytes;        /* of extents */
 	uint64_t extent_bytes; /* 0 = HEAP_EXTENT_DEFAULT; a power of two */
 	uint32_t n_parts, max_clients;
-	uint32_t copies; /* of each part; 0 = 1 */
-	uint32_t mode;   /* enum heap_mode; with copies: extent_bytes of each, 0 = bytes / keys */
+	uint32_t copies;  /* of each part; 0 = 1 */
+	uint32_t writers; /* enum heap_writers_kind */
+	uint32_t mode;    /* enum heap_mode; with copies: extent_bytes of each, 0 = bytes / keys */
 };
 
 /*

@@ -77,10 +77,11 @@ struct heap_access {
 	bool in_doubt;                    /* a put ended without an answer; the caller clears it */
 	bool away;                        /* the part has moved; the caller clears it */
 	uint64_t pin, epoch_word;         /* of the last pin, and as last read */
-	const struct heap_copies *copies; /* we own the part; NULL: any client may put */
+	const struct heap_copies *copies; /* puts go to all of them; NULL: to this part alone */
+	struct heap_writers *writers; /* others put there, too; NULL: with copies, we own the part */
 	struct space space;
 	struct heap_cursor *cursors;
-	uint64_t *guesses; /* in place, instead of cursors while we do not own copies: find.h */
+	uint64_t *guesses; /* in place, instead of cursors while we do not put into copies: find.h */
 	uint8_t *stage;    /* an entry on its way in or out */
 	size_t stage_bytes;
 	struct heap_batch *batch; /* of heap_put_many over a wire */
@@ -226,7 +227,7 @@ static inline bool heap_put_pages(const struct heap_desc *desc, const struct hea
  * -ENOSPC (no extent or, the message says so, no bucket is free), -EAGAIN (space_take; or other
  * clients were faster each time), -EBADMSG (the entry to be replaced is damaged), -EACCES (no slot).
  * All of them: nothing was put. -EIO, -ECONNRESET, -ETIMEDOUT, -EHOSTDOWN: it is not known whether.
- * Cost: 2 RT if the cursor is warm, without a refill; with copies 1 RT for each.
+ * Cost: 2 RT if the cursor is warm, without a refill; with copies 1 RT for each, and 1 more with several writers.
  */
 RLV_MUST_CHECK int heap_put(struct heap_access *acc, const struct chain_key *key,
 			    const struct heap_put *put, uint64_t *version_out);

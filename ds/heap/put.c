@@ -1,5 +1,6 @@
 #include "ds/heap/copies.h"
 #include "ds/heap/large.h"
+#include "ds/heap/writers/writers.h"
 
 #include "ds/part/wr_list.h"
 
@@ -90,13 +91,26 @@ static void put_won(struct put_call *call)
 	call->found.word = call->word;
 }
 
+/* Swaps the head behind the entry, in all copies if there are some. */
+static int put_swap(struct heap_access *acc, const struct copies_put *swap, bool *won_out)
+{
+	uint64_t old = swap->from;
+	int ret;
+
+	if (acc->writers)
+		return heap_writers_put(acc, swap, won_out);
+	ret = acc->copies ? heap_copies_put(acc->copies, swap)
+			  : heap_put_entry(acc->heap, swap, &old);
+	*won_out = old == swap->from;
+	return ret;
+}
+
 /* Writes the entry, then swaps the head. *won_out: false, another put was first. An error: it is not
-   known whether. */
+   known whether, if acc->in_doubt. */
 static int put_publish(struct heap_access *acc, struct put_call *call, bool *won_out)
 {
 	const struct heap_entry entry = put_prepare(acc, call);
 	const struct heap_found *found = &call->found;
-	uint64_t old = found->word;
 	struct copies_put swap = {
 		.entry = acc->stage,
 		.bytes = (uint32_t)chain_entry_bytes(call->key->len, entry.len),
@@ -114,10 +128,8 @@ static int put_publish(struct heap_access *acc, struct put_call *call, bool *won
 	} else {
 		chain_entry_write(acc->stage, &entry, call->key, call->put->value);
 		acc->in_doubt = true;
-		ret = acc->copies ? heap_copies_put(acc->copies, &swap)
-				  : heap_put_entry(acc->heap, &swap, &old);
-		*won_out = old == found->word;
-		acc->in_doubt = ret != 0;
+		ret = put_swap(acc, &swap, won_out);
+		acc->in_doubt &= ret != 0;
 	}
 	if (ret == 0 && *won_out)
 		put_won(call);
@@ -163,6 +175,8 @@ static int put_finish(struct heap_access *acc, const struct put_call *call, uint
 	uint32_t n = 0, bytes;
 	int ret = heap_access_tail(acc, &tail);
 
+	if (acc->writers)
+		heap_writers_unpin(acc, old == 0);
 	bytes = put_cell(acc, call, &tail->cell);
 	if (acc->in_place) {
 		transport_copy_racy(heap->tree->base + cell_off, &tail->cell, bytes);
@@ -177,6 +191,24 @@ static int put_finish(struct heap_access *acc, const struct put_call *call, uint
 	return ret ? ret : heap_access_send(acc, tail, n);
 }
 
+static int put_find(struct heap_access *acc, struct put_call *call)
+{
+	if (acc->writers)
+		return heap_writers_find(acc, call->key, &call->found);
+	if (heap_find_known(acc, call->key, &call->found))
+		return 0;
+	heap_access_pin(acc);
+	return heap_find(acc, call->key, &call->found);
+}
+
+/* Ends the pins of a put that was not done, or may not be. */
+static int put_end(struct heap_access *acc, int result)
+{
+	if (acc->writers)
+		heap_writers_unpin(acc, false);
+	return heap_access_unpin(acc, result);
+}
+
 /* Puts into the call's slot, and keeps it or gives it back. */
 static int put_into(struct heap_access *acc, struct put_call *call, uint64_t *version_out)
 {
@@ -186,11 +218,7 @@ static int put_into(struct heap_access *acc, struct put_call *call, uint64_t *ve
 
 	for (uint32_t i = 0; ret == 0 && !won && i < MOST_TRIES; i++) {
 		acc->stats.conflicts += i > 0;
-		if (!heap_find_known(acc, call->key, &call->found)) {
-			if (i == 0)
-				heap_access_pin(acc);
-			ret = heap_find(acc, call->key, &call->found);
-		}
+		ret = put_find(acc, call);
 		if (ret == 0)
 			ret = put_check(&call->found, call->put);
 		if (ret)
@@ -201,14 +229,14 @@ static int put_into(struct heap_access *acc, struct put_call *call, uint64_t *ve
 		if (call->kept)
 			space_keep(&acc->space, &call->slot, call->found.bucket);
 		if (ret) /* the connection has ended, or an answer is lost: it may have been done */
-			return ret;
+			return acc->writers ? put_end(acc, ret) : ret;
 	}
 	if (!won) {
 		space_give(&acc->space, &call->slot);
 		if (ret == 0)
 			ret = error_set(-EAGAIN, "put: other clients changed the key %u times",
 					MOST_TRIES);
-		return heap_access_unpin(acc, ret);
+		return put_end(acc, ret);
 	}
 	*version_out = call->found.version;
 	if (put_finish(acc, call, old)) /* hints: the put itself is done */

@@ -1,6 +1,7 @@
 #include "ds/heap/space.h"
 
-#include "ds/heap/copies.h"
+#include "ds/heap/space/pins.h"
+#include "ds/heap/writers/writers.h"
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
@@ -8,7 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
+#include <string.h>
 
 #define NONE UINT32_MAX
 #define AT_ONCE 128u /* words or headers of one read */
@@ -57,44 +58,13 @@ static void limbo_slot(struct space_extent *extent, uint32_t i)
 	extent->n_limbo++;
 }
 
-/* A head word as it lies among the holds: in the order of the offsets. */
-static uint64_t hold_key(uint64_t word)
-{
-	return word << 24 | word >> 40;
-}
-
-static int hold_order(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* True if a client holds a key from `first` to `last`. */
-static bool any_hold(const struct space *space, uint64_t first, uint64_t last)
-{
-	size_t from = 0, n = space->n_holds;
-
-	while (n) {
-		size_t half = n / 2;
-
-		if (space->holds[from + half] < first) {
-			from += half + 1;
-			n -= half + 1;
-		} else {
-			n = half;
-		}
-	}
-	return from < space->n_holds && space->holds[from] <= last;
-}
-
 /* True if a client holds what was in the slot. */
 static bool slot_is_held(const struct space *space, const struct space_extent *extent, uint32_t i)
 {
 	uint64_t word = extent->words ? extent->words[i] : 0;
-	uint64_t first = hold_key(word ? word : head_make(0, slot_off(space, extent, i), 0));
+	uint64_t first = space_hold_key(word ? word : head_make(0, slot_off(space, extent, i), 0));
 
-	return any_hold(space, first, word ? first : first | UINT32_MAX);
+	return space_any_hold(space, first, word ? first : first | UINT32_MAX);
 }
 
 /* Frees the slots of the limbo list that nobody holds. */
@@ -168,138 +138,84 @@ static bool slot_is_named(const struct space *space, const struct space_extent *
 	return word && head_off(word) == slot_off(space, extent, i);
 }
 
-/* Moves entries that no head names to the limbo list; the caller sets its tag. */
-static int extent_sweep(struct space *space, struct space_extent *extent)
+/* Moves those of n live slots that no head names to the limbo list. */
+static int slots_sweep(struct space *space, struct space_extent *extent, const uint32_t *slots,
+		       uint32_t n)
 {
 	struct transport_io ios[AT_ONCE];
 	uint64_t words[AT_ONCE] = { 0 };
+	bool named[AT_ONCE] = { false };
+
+	for (uint32_t c = space_copies(space); n && c-- > 0;) {
+		struct heap *copy = space_copy(space, c);
+		int ret;
+
+		for (uint32_t k = 0; k < n; k++)
+			ios[k] = (struct transport_io){
+				.region = copy->tree,
+				.off = heap_head_off(copy, extent->slots[slots[k]]),
+				.dst = &words[k],
+				.len = sizeof(words[0]),
+			};
+		ret = transport_read(copy->tree->tr, ios, n);
+		if (ret)
+			return ret;
+		for (uint32_t k = 0; k < n; k++)
+			named[k] |= slot_is_named(space, extent, slots[k], words[k]);
+	}
+	for (uint32_t k = 0; k < n; k++) {
+		if (named[k])
+			continue;
+		extent->n_live--;
+		limbo_slot(extent, slots[k]);
+	}
+	return 0;
+}
+
+/* Moves entries that no head names to the limbo list; the caller sets its tag. */
+static int extent_sweep(struct space *space, struct space_extent *extent)
+{
+	const uint8_t *base = space->heap->tree->base;
 	uint32_t slots[AT_ONCE], n = 0;
-
-	for (uint32_t i = 0; i < extent->n_slots; i++) {
-		if (extent->is_live[i]) {
-			struct region *tree = space->heap->tree;
-			uint64_t off = heap_head_off(space->heap, extent->slots[i]);
-
-			if (tree->base)
-				__builtin_prefetch(tree->base + off, 0, 3);
-			slots[n] = i;
-			ios[n] = (struct transport_io){ .region = tree,
-							.off = off,
-							.dst = &words[n],
-							.len = sizeof(words[0]) };
-			n++;
-		}
-		if (n == AT_ONCE || (i + 1 == extent->n_slots && n > 0)) {
-			int ret = transport_read(space->heap->tree->tr, ios, n);
-
-			if (ret)
-				return ret;
-			for (uint32_t k = 0; k < n; k++) {
-				if (slot_is_named(space, extent, slots[k], words[k]))
-					continue;
-				extent->n_live--;
-				limbo_slot(extent, slots[k]);
-			}
-			n = 0;
-		}
-	}
-	return 0;
-}
-
-static int space_add_hold(struct space *space, uint64_t word)
-{
-	size_t to = space->holds_room + 16;
-
-	if (space->n_holds == space->holds_room) {
-		if (!mem_grow(&space->holds, space->holds_room, to, sizeof(space->holds[0])))
-			return error_set(-ENOMEM, "heap: cannot allocate memory for holds");
-		space->holds_room = to;
-	}
-	space->holds[space->n_holds++] = hold_key(word);
-	return 0;
-}
-
-/* Takes the line of another client: its holds, and in *least_inout its pins. Our own pin holds back nothing. */
-static int space_take_line(struct space *space, const struct heap_pin *line, bool ours,
-			   uint64_t *least_inout)
-{
-	uint64_t any = 0;
 	int ret = 0;
 
-	if (line->pin.raw && !ours)
-		*least_inout = min_u64(*least_inout, line->pin.raw);
-	for (uint32_t i = 0; i < HEAP_HOLDS; i++)
-		any |= line->holds[i].raw;
-	if (!any)
-		return 0;
-	for (uint32_t i = 0; ret == 0 && i < HEAP_HOLDS; i++) {
-		uint64_t hold = line->holds[i].raw;
-
-		if (hold & HEAP_HELD)
-			ret = space_add_hold(space, hold_word(hold));
-		else if (hold)
-			*least_inout = min_u64(*least_inout, hold);
+	for (uint32_t i = 0; ret == 0 && i < extent->n_slots; i++) {
+		if (extent->is_live[i] && base)
+			__builtin_prefetch(base + heap_head_off(space->heap, extent->slots[i]), 0,
+					   3);
+		if (extent->is_live[i])
+			slots[n++] = i;
+		if (n < AT_ONCE)
+			continue;
+		ret = slots_sweep(space, extent, slots, n);
+		n = 0;
 	}
-	return ret;
-}
-
-/* *least_out: the epoch below which no other client has a pin. Sets the holds. */
-static int space_least_pin(struct space *space, uint64_t epoch, uint64_t *least_out)
-{
-	struct heap_pin lines[LINES_AT_ONCE];
-	uint32_t clients = space->heap->desc.max_clients;
-	uint64_t least = epoch;
-	int ret = 0;
-
-	space->n_holds = 0;
-	for (uint32_t first = 0; ret == 0 && first < clients; first += LINES_AT_ONCE) {
-		uint32_t n = (uint32_t)min_u64(clients - first, LINES_AT_ONCE);
-
-		ret = transport_fetch(space->heap->tree, heap_pin_off(first + 1), lines,
-				      n * (uint32_t)sizeof(lines[0]));
-		for (uint32_t i = 0; ret == 0 && i < n; i++)
-			ret = space_take_line(space, &lines[i], first + i + 1 == space->owner,
-					      &least);
-	}
-	/* Clients write what they like into their lines: a look-up stays short. */
-	if (space->n_holds > 1)
-		qsort(space->holds, space->n_holds, sizeof(space->holds[0]), hold_order);
-	*least_out = least;
-	return ret;
+	return ret ? ret : slots_sweep(space, extent, slots, n);
 }
 
 /* Frees limbo slots that no client can read; *left_out: others are left, beside held ones. */
 static int space_ripen(struct space *space, bool *left_out)
 {
-	const uint64_t off = HEAP_WORDS_OFF + offsetof(struct heap_words, epoch);
-	struct region *tree = space->heap->tree;
-	uint64_t word, old, least, newest = 0;
+	struct space_epochs newest = { { 0 } }, now, least;
 	bool left = false;
 	int ret;
 
 	for (size_t i = 0; i < space->n; i++)
-		if (space->extents[i]->n_limbo)
-			newest = max_u64(newest, space->extents[i]->tag);
-	*left_out = newest != 0;
-	if (!newest)
+		for (uint32_t c = 0; c < HEAP_COPIES_MAX && space->extents[i]->n_limbo; c++)
+			newest.at[c] = max_u64(newest.at[c], space->extents[i]->tag.at[c]);
+	*left_out = newest.at[0] != 0;
+	if (!*left_out)
 		return 0;
-	ret = transport_load(tree, off, &word);
-	if (ret == 0 && space_epoch(word) <= newest) {
-		ret = transport_cas_word(tree, off, word, word + 1, &old);
-		word = old == word || ret ? word + 1 : old; /* another client advanced it */
-	}
+	ret = space_advance(space, &newest, &now);
 	for (uint32_t looks = 0; ret == 0 && looks < PIN_LOOKS && *left_out; looks++) {
-		/* H3 pairs with H2: heads were read, then pins. */
-		ret = transport_order(tree->tr);
-		if (ret == 0)
-			ret = space_least_pin(space, space_epoch(word), &least);
+		ret = space_look(space, &now, &least);
 		if (ret)
 			return ret;
 		left = false;
 		for (size_t i = 0; i < space->n; i++) {
 			struct space_extent *extent = space->extents[i];
 
-			if (extent->n_limbo && extent->tag && extent->tag < least)
+			if (extent->n_limbo && space_is_past(space, &extent->tag, &least))
 				free_limbo(space, extent);
 			left |= extent->n_limbo > extent->n_held;
 		}
@@ -308,24 +224,38 @@ static int space_ripen(struct space *space, bool *left_out)
 	return ret;
 }
 
+/* After a loss: waits for the calls that may not know of it. They help what a lost copy alone has. */
+static int space_calm_down(struct space *space)
+{
+	struct space_epochs now, least;
+	int ret = 0;
+
+	if (!space->calm.at[0])
+		ret = space_advance(space, NULL, &space->calm);
+	if (ret == 0)
+		ret = space_advance(space, &space->calm, &now);
+	for (uint32_t looks = 0; ret == 0 && looks < PIN_LOOKS && space->restless; looks++) {
+		ret = space_look(space, &now, &least);
+		space->restless = ret || !space_is_past(space, &space->calm, &least);
+	}
+	return ret;
+}
+
 /* Sets the tag of swept extents: the epoch, read after the heads. */
 static int space_tag(struct space *space)
 {
-	uint64_t epoch = 0;
+	struct space_epochs now = { { 0 } };
 	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < space->n; i++) {
 		struct space_extent *extent = space->extents[i];
 
-		if (!extent->n_limbo || extent->tag)
+		if (!extent->n_limbo || extent->tag.at[0])
 			continue;
-		if (!epoch) {
-			ret = transport_load(space->heap->tree,
-					     HEAP_WORDS_OFF + offsetof(struct heap_words, epoch),
-					     &epoch);
-			epoch = space_epoch(epoch);
-		}
-		extent->tag = ret ? 0 : epoch;
+		if (!now.at[0])
+			ret = space_advance(space, NULL, &now);
+		if (ret == 0)
+			extent->tag = now;
 	}
 	return ret;
 }
@@ -370,7 +300,7 @@ static int space_sweep(struct space *space, uint32_t cls, bool all)
 			if (!all && !extent->words &&
 			    retired[k] - extent->seen < max_u64(extent->n_slots / 4, 1))
 				continue;
-			extent->tag = 0;
+			extent->tag = (struct space_epochs){ { 0 } };
 			ret = extent_sweep(space, extent);
 			extent->seen = retired[k];
 		}
@@ -384,8 +314,14 @@ static int extent_swap(struct space *space, uint32_t index, uint64_t from, uint6
 		       bool *won_out)
 {
 	uint64_t old;
-	int ret = transport_cas_word(space->heap->tree, heap_extent_off(space->heap, index), from,
-				     to, &old);
+	int ret;
+
+	if (space->copies && space->copies->line && extent_owner(to))
+		return heap_writers_take(space->copies, index, from, to, won_out);
+	if (space->copies && space->copies->line)
+		return heap_writers_give(space->copies, index, from, to);
+	ret = transport_cas_word(space->heap->tree, heap_extent_off(space->heap, index), from, to,
+				 &old);
 
 	*won_out = ret == 0 && old == from;
 	if (*won_out && space->copies)
@@ -397,7 +333,7 @@ static int extent_swap(struct space *space, uint32_t index, uint64_t from, uint6
 static int space_release(struct space *space, bool all)
 {
 	uint64_t free_slots[SPACE_CLASSES] = { 0 };
-	bool won;
+	bool won = true;
 	int ret = 0;
 
 	for (size_t i = 0; i < space->n; i++)
@@ -421,6 +357,7 @@ static int space_release(struct space *space, bool all)
 static int extent_adopt(struct space *space, struct space_extent *extent)
 {
 	struct heap_entry headers[LINES_AT_ONCE] = { 0 };
+	struct region *rows = space_last(space)->rows;
 	struct transport_io ios[LINES_AT_ONCE];
 	int ret = 0;
 
@@ -429,12 +366,12 @@ static int extent_adopt(struct space *space, struct space_extent *extent)
 
 		for (uint32_t i = 0; i < n; i++)
 			ios[i] = (struct transport_io){
-				.region = space->heap->rows,
+				.region = rows,
 				.off = slot_off(space, extent, first + i),
 				.dst = &headers[i],
 				.len = sizeof(headers[0]),
 			};
-		ret = transport_read(space->heap->rows->tr, ios, n);
+		ret = transport_read(rows->tr, ios, n);
 		for (uint32_t i = 0; ret == 0 && i < n; i++) {
 			if (headers[i].magic != ENTRY_MAGIC ||
 			    headers[i].bucket >= space->heap->desc.buckets + HEAP_PROBES) {
@@ -500,7 +437,7 @@ static bool claim_matches(const struct space *space, const struct claim_wish *wi
 {
 	uint32_t has = extent_class(word);
 
-	if (extent_owner(word) || has >= SPACE_CLASSES ||
+	if (extent_owner(word) || has >= SPACE_CLASSES || (has && space->restless) ||
 	    (has && heap_class_bytes(has) > space->heap->desc.extent_bytes))
 		return false;
 	if (wish->what == CLAIM_FREE)
@@ -513,6 +450,7 @@ static int space_claim(struct space *space, const struct claim_wish *wish, uint3
 		       uint32_t *n_out)
 {
 	uint32_t extents = space->heap->desc.extents, from = space->next;
+	struct region *tree = space_last(space)->tree;
 	struct heap_extent lines[LINES_AT_ONCE];
 	uint32_t skip = wish->skip;
 	int ret = 0;
@@ -522,7 +460,7 @@ static int space_claim(struct space *space, const struct claim_wish *wish, uint3
 		uint32_t first = (from + done) % extents;
 
 		k = (uint32_t)min_u64(min_u64(extents - first, extents - done), LINES_AT_ONCE);
-		ret = transport_fetch(space->heap->tree, heap_extent_off(space->heap, first), lines,
+		ret = transport_fetch(tree, heap_extent_off(space->heap, first), lines,
 				      k * (uint32_t)sizeof(lines[0]));
 		for (uint32_t i = 0; ret == 0 && i < k && *n_out < n; i++) {
 			bool got;
@@ -559,8 +497,12 @@ static struct space_extent *space_with_room(struct space *space, uint32_t cls)
 /* Sweeps, frees what can be freed, and gives empty extents back. */
 static int space_collect(struct space *space, uint32_t cls, bool all, bool *left_out)
 {
-	int ret = space_sweep(space, cls, all);
+	int ret = space->restless ? space_calm_down(space) : 0;
 
+	*left_out = space->restless;
+	if (ret || space->restless)
+		return ret;
+	ret = space_sweep(space, cls, all);
 	if (ret == 0)
 		ret = space_ripen(space, left_out);
 	if (ret == 0)
@@ -571,13 +513,12 @@ static int space_collect(struct space *space, uint32_t cls, bool all, bool *left
 /* *held_out: a client is inside a call since before the epoch, and others may wait for it, too. */
 static int space_is_held(struct space *space, bool *held_out)
 {
-	uint64_t word, least = 0;
-	int ret = transport_load(space->heap->tree,
-				 HEAP_WORDS_OFF + offsetof(struct heap_words, epoch), &word);
+	struct space_epochs now, least = { { 0 } };
+	int ret = space_advance(space, NULL, &now);
 
 	if (ret == 0)
-		ret = space_least_pin(space, space_epoch(word), &least);
-	*held_out = ret == 0 && least < space_epoch(word);
+		ret = space_least_pin(space, &now, &least);
+	*held_out = ret == 0 && memcmp(&now, &least, sizeof(now)) != 0;
 	return ret;
 }
 
@@ -612,6 +553,9 @@ static int space_press(struct space *space, uint32_t cls, bool last)
 		return ret;
 	if (!left)
 		ret = space_is_held(space, &left);
+	/* Words in a lost copy are old. */
+	for (uint32_t c = 0; ret == 0 && space_copies(space) > 1 && c < space_copies(space); c++)
+		ret = heap_writers_check(space->copies, space_copy(space, c));
 	if (ret)
 		return ret;
 	if (left)
@@ -740,7 +684,7 @@ void space_fini(struct space *space)
 {
 	bool left;
 
-	if (space->n && (space_ripen(space, &left) || space_release(space, true)))
+	if (space->n && !space->stays && (space_ripen(space, &left) || space_release(space, true)))
 		error_clear();
 	while (space->n)
 		extent_forget(space, space->n - 1);

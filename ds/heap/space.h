@@ -23,6 +23,9 @@
  * A client that returns its slot or dies leaves orphans (heap_settle). Who takes one over reads the
  * headers of its slots for their buckets, and sweeps it.
  *
+ * With several writers of a part with copies, an entry is out of use when no copy's head names it, from the last copy
+ * to the first, and is reused when the epochs and pins of all copies permit.
+ *
  * Thread: owner. Cost: none, while slots are free; else a refill: reads of the counts, of the heads of
  * an extent's slots and of pins, and a CAS of the epoch or an extent word, 2 to 5 phases for at least
  * an eighth of an extent.
@@ -34,15 +37,20 @@
 
 #define SPACE_CLASSES 96u
 
+/* An epoch of each copy into which several writers put; else of the part alone. */
+struct space_epochs {
+	uint64_t at[HEAP_COPIES_MAX];
+};
+
 struct space_extent {
 	uint64_t word; /* its extent word, which only we change */
 	uint32_t index, cls, n_slots;
 	uint32_t n_free, n_live, n_limbo;
-	uint32_t n_held;      /* of limbo slots, at the last look */
-	uint32_t free, limbo; /* first of each list */
-	uint64_t tag;         /* epoch of the sweep that filled the limbo list */
-	uint64_t seen;        /* count of retired entries at the last sweep */
-	uint32_t *slots;      /* LIVE: the bucket; else the next slot of its list */
+	uint32_t n_held;         /* of limbo slots, at the last look */
+	uint32_t free, limbo;    /* first of each list */
+	struct space_epochs tag; /* of the sweep that filled the limbo list; 0 = not set */
+	uint64_t seen;           /* count of retired entries at the last sweep */
+	uint32_t *slots;         /* LIVE: the bucket; else the next slot of its list */
 	uint64_t *words; /* LIVE chunks: the head word that keeps them; else 0. NULL: no chunks */
 	uint8_t *is_live;
 };
@@ -55,6 +63,10 @@ struct space {
 	uint32_t owner;
 	uint32_t next;  /* extent to try first */
 	bool prefetchw; /* slots are in place, and the CPU can fetch lines to be written */
+	bool stays;     /* extents stay ours until heap_settle */
+	/* A copy is lost: nothing is swept before the calls have ended that do not know, which begin at `calm` or below. */
+	bool restless;
+	struct space_epochs calm;
 	struct space_extent **extents;
 	size_t n, room;
 	uint64_t *holds; /* of all clients at the last look, sorted: hold_key */

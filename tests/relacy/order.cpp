@@ -91,7 +91,7 @@ struct chain : rl::test_suite<chain, 2> {
 
 	void read()
 	{
-		/* heap_access_read (ds/heap/access.c): rword64_load_relaxed; H2: rword64_announce,
+		/* heap_access_announce (ds/heap/access.c): rword64_load_relaxed; H2: rword64_announce,
 		   transport_order */
 		unsigned now = epoch($).load(rl::mo_relaxed), found, a, b;
 

@@ -1,5 +1,6 @@
 /*
- * writers.pml - one key of a heap with copies that several clients put at once. Not built: decision 20.
+ * writers.pml - one key of a heap with copies that several clients put at once (ds/heap/writers/). New copies (ADD)
+ * are not built: decision 20.
  *
  * Copies 0 and 1 are whole, with THREE 2 is, too; else it is added after a loss, and filled. Two clients put;
  * each may die at every step, and nobody fences it before others go on. The server loses copies, whose memory

@@ -4,7 +4,7 @@
  */
 #include "tests/support/fake/fault.h"
 #include "tests/support/fake/wire_transport.h"
-#include "tests/support/fixture/heap_fixture.h"
+#include "tests/support/fixture/copies_fixture.h"
 #include "tests/support/must_internal.h"
 
 #include "ds/heap/copies.h"
@@ -15,80 +15,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define MOST 4u
 #define KEYS 12u
 #define VALUE_BYTES 66000u /* more than an extent: two chunks */
 
-/* A part with its copies. at[]: their memory and the server's attachment. */
-struct fixture {
-	struct heap_fixture at[MOST];
-	uint32_t n;
-};
-
-/* A client with all copies open. */
-struct client {
-	struct heap_client at[MOST];
-	struct heap_copies copies;
-	struct copies_owner self;
-	bool cuttable;
-};
-
-static struct transport *wrap(struct transport *inner)
-{
-	struct transport *tr;
-
-	must(fault_wrap(inner, NULL, &tr));
-	return tr;
-}
-
-static void add_copy(struct fixture *fx, uint32_t copies)
-{
-	const struct heap_wish wish = {
-		.name = "h",
-		.keys = 50,
-		.bytes = 14 * HEAP_EXTENT_LEAST,
-		.extent_bytes = HEAP_EXTENT_LEAST,
-		.n_parts = 1,
-		.max_clients = HEAP_FIXTURE_CLIENTS,
-		.copies = copies,
-	};
-
-	heap_fixture_open_copy(&fx->at[fx->n], &wish, fx->n);
-	fx->n++;
-}
-
-static void fixture_open(struct fixture *fx, uint32_t copies)
-{
-	memset(fx, 0, sizeof(*fx));
-	while (fx->n < copies)
-		add_copy(fx, copies);
-}
-
-static void fixture_close(struct fixture *fx)
-{
-	for (uint32_t i = 0; i < fx->n; i++)
-		heap_fixture_close(&fx->at[i]);
-}
-
-/* Opens copies from `first` on: those before it are lost. */
-static void join(struct fixture *fx, uint32_t first, uint32_t owner,
-		 struct transport *(*wrapper)(struct transport *inner), struct client *out)
-{
-	bool whole;
-
-	*out = (struct client){ .self = { owner, 1 }, .cuttable = wrapper == wrap };
-	for (uint32_t i = first; i < fx->n; i++) {
-		uint32_t k = out->copies.n_all++;
-
-		heap_fixture_join(&fx->at[i], owner, wrapper, &out->at[k]);
-		out->copies.at[k] = out->at[k].heap;
-		must(heap_is_whole(out->at[k].heap, &whole));
-		out->copies.n += whole;
-	}
-}
-
 /* Becomes the owner. */
-static int own(struct client *client)
+static int own(struct copies_client *client)
 {
 	struct heap_access *acc = &client->at[0].acc;
 	uint64_t newest;
@@ -104,18 +35,7 @@ static int own(struct client *client)
 	return 0;
 }
 
-/* Dies: its connections end, then the fence settles it. */
-static void kill_client(struct client *client)
-{
-	for (uint32_t i = 0; i < client->copies.n_all; i++)
-		if (client->cuttable)
-			fault_set(client->at[i].tr, &(struct fault_plan){ .cut_at = 1 });
-	client->at[0].acc.copies = client->at[0].acc.space.copies = NULL;
-	for (uint32_t i = 0; i < client->copies.n_all; i++)
-		heap_fixture_kill(&client->at[i]);
-}
-
-static void leave(struct client *client)
+static void leave(struct copies_client *client)
 {
 	heap_access_reset(&client->at[0].acc);
 	client->at[0].acc.space.copies = NULL;
@@ -137,7 +57,7 @@ static void fill(uint8_t *value, uint64_t len, uint64_t number)
 }
 
 /* Puts the key's next version, with its number as the value. */
-static int put_next(struct client *client, uint32_t k, uint64_t acked[KEYS])
+static int put_next(struct copies_client *client, uint32_t k, uint64_t acked[KEYS])
 {
 	uint8_t value[VALUE_BYTES];
 	char key[8];
@@ -153,7 +73,7 @@ static int put_next(struct client *client, uint32_t k, uint64_t acked[KEYS])
 }
 
 /* Each key has the version that was acknowledged, or the next one if that was in doubt, whole. */
-static void expect_keys(struct client *client, const uint64_t acked[KEYS])
+static void expect_keys(struct copies_client *client, const uint64_t acked[KEYS])
 {
 	uint8_t want[VALUE_BYTES];
 	struct heap_value got;
@@ -177,7 +97,7 @@ static void expect_keys(struct client *client, const uint64_t acked[KEYS])
 }
 
 /* As expect_keys; a put in doubt is known from here on. */
-static void catch_up(struct client *client, uint64_t acked[KEYS])
+static void catch_up(struct copies_client *client, uint64_t acked[KEYS])
 {
 	struct heap_value got;
 	char key[8];
@@ -192,50 +112,27 @@ static void catch_up(struct client *client, uint64_t acked[KEYS])
 	}
 }
 
-static void expect_same(const struct client *client)
-{
-	uint64_t differ;
-
-	must(heap_copies_compare(&client->copies, &differ));
-	assert_int_equal(differ, 0);
-}
-
-static void expect_sound(struct fixture *fx, uint32_t first)
-{
-	for (uint32_t i = first; i < fx->n; i++)
-		heap_fixture_expect_sound(&fx->at[i], NULL);
-}
-
 /* -------- costs -------- */
 
-static uint64_t phases(const struct client *client)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < client->copies.n_all; i++)
-		sum += client->at[i].tr->stats.phases;
-	return sum;
-}
-
-static void expect_put(struct client *client, const char *key, uint64_t len, uint64_t cost)
+static void expect_put(struct copies_client *client, const char *key, uint64_t len, uint64_t cost)
 {
 	static const uint8_t value[2000];
-	uint64_t before = phases(client), version;
+	uint64_t before = copies_fixture_phases(client), version;
 
 	must(heap_fixture_put(&client->at[0], key, value, len, &version));
-	assert_int_equal(phases(client) - before, cost);
+	assert_int_equal(copies_fixture_phases(client) - before, cost);
 }
 
 static void expect_costs(uint32_t copies)
 {
 	struct heap_value got;
-	struct fixture fx;
-	struct client a, b;
+	struct copies_fixture fx;
+	struct copies_client a, b;
 	uint64_t before;
 
-	fixture_open(&fx, copies);
-	join(&fx, 0, 1, wire_wrap, &a);
-	join(&fx, 0, 2, wire_wrap, &b);
+	copies_fixture_open(&fx, copies, HEAP_WRITERS_ONE);
+	copies_fixture_join(&fx, 0, 1, wire_wrap, &a);
+	copies_fixture_join(&fx, 0, 2, wire_wrap, &b);
 	must(own(&a));
 	/* The first of a class claims an extent, in all copies; and a new key is looked for. */
 	expect_put(&a, "large", 1000, 1 + copies + 2 + 2 * (copies - 1));
@@ -246,16 +143,16 @@ static void expect_costs(uint32_t copies)
 	/* Hints that are under way arrive before the next read. */
 	assert_int_equal(heap_fixture_get(&a.at[0], "none", &got), -ENOENT);
 	assert_int_equal(heap_fixture_get(&b.at[0], "large", &got), 3);
-	before = phases(&b);
+	before = copies_fixture_phases(&b);
 	assert_int_equal(heap_fixture_get(&b.at[0], "large", &got), 3);
 	assert_int_equal(heap_fixture_get(&b.at[0], "small", &got), 2);
-	assert_int_equal(phases(&b) - before, 2);
-	expect_same(&a);
+	assert_int_equal(copies_fixture_phases(&b) - before, 2);
+	copies_fixture_expect_same(&a);
 	leave(&a);
 	must(own(&b));
 	leave(&b);
-	expect_sound(&fx, 0);
-	fixture_close(&fx);
+	copies_fixture_expect_sound(&fx, 0);
+	copies_fixture_close(&fx);
 }
 
 TEST(cost__get_1_put_1_for_each_copy)
@@ -269,12 +166,12 @@ TEST(cost__get_1_put_1_for_each_copy)
 TEST(claim__of_another_is_busy_until_it_is_given_back)
 {
 	uint64_t acked[KEYS] = { 0 };
-	struct fixture fx;
-	struct client a, b;
+	struct copies_fixture fx;
+	struct copies_client a, b;
 
-	fixture_open(&fx, 2);
-	join(&fx, 0, 1, NULL, &a);
-	join(&fx, 0, 2, NULL, &b);
+	copies_fixture_open(&fx, 2, HEAP_WRITERS_ONE);
+	copies_fixture_join(&fx, 0, 1, NULL, &a);
+	copies_fixture_join(&fx, 0, 2, NULL, &b);
 	must(own(&a));
 	must(put_next(&a, 1, acked));
 	assert_int_equal(own(&b), -EBUSY);
@@ -284,15 +181,15 @@ TEST(claim__of_another_is_busy_until_it_is_given_back)
 	must(own(&b));
 	must(put_next(&b, 1, acked));
 	expect_keys(&b, acked);
-	expect_same(&b);
+	copies_fixture_expect_same(&b);
 	leave(&b);
-	fixture_close(&fx);
+	copies_fixture_close(&fx);
 }
 
 /* -------- every step -------- */
 
 /* Puts of all keys in turn, until an error. */
-static int run_puts(struct client *client, uint64_t acked[KEYS], uint32_t n)
+static int run_puts(struct copies_client *client, uint64_t acked[KEYS], uint32_t n)
 {
 	int ret = 0;
 
@@ -310,13 +207,13 @@ enum after { OWNER_DIES, OWNER_GOES_ON, PRIMARY_IS_LOST, BACKUP_IS_LOST };
 static bool run_with(uint32_t at, const struct fault_plan *plan, enum after after)
 {
 	uint64_t acked[KEYS] = { 0 };
-	struct client victim, other;
-	struct fixture fx;
+	struct copies_client victim, other;
+	struct copies_fixture fx;
 	uint32_t first = after == PRIMARY_IS_LOST;
 	struct fault_counts counts;
 
-	fixture_open(&fx, 2);
-	join(&fx, 0, 1, wrap, &victim);
+	copies_fixture_open(&fx, 2, HEAP_WRITERS_ONE);
+	copies_fixture_join(&fx, 0, 1, copies_fixture_faults, &victim);
 	must(own(&victim));
 	must(run_puts(&victim, acked, KEYS));
 	fault_set(victim.at[at].tr, plan);
@@ -327,28 +224,28 @@ static bool run_with(uint32_t at, const struct fault_plan *plan, enum after afte
 		must(own(&victim));
 		catch_up(&victim, acked);
 		must(run_puts(&victim, acked, 20));
-		expect_same(&victim);
+		copies_fixture_expect_same(&victim);
 	}
-	kill_client(&victim);
+	copies_fixture_kill(&victim);
 	if (after != BACKUP_IS_LOST) {
-		join(&fx, 0, 0, NULL, &other);
+		copies_fixture_join(&fx, 0, 0, NULL, &other);
 		catch_up(&other, acked); /* what a reader has seen stays */
-		kill_client(&other);
+		copies_fixture_kill(&other);
 	}
 	if (after == BACKUP_IS_LOST)
 		fx.n = 1;
-	join(&fx, first, 2, NULL, &other);
+	copies_fixture_join(&fx, first, 2, NULL, &other);
 	if (after == PRIMARY_IS_LOST)
 		expect_keys(&other, acked); /* before anybody has settled */
 	must(own(&other));
 	expect_keys(&other, acked);
-	expect_same(&other);
-	expect_sound(&fx, first);
+	copies_fixture_expect_same(&other);
+	copies_fixture_expect_sound(&fx, first);
 	leave(&other);
-	expect_sound(&fx, first);
+	copies_fixture_expect_sound(&fx, first);
 	if (after == BACKUP_IS_LOST)
 		fx.n = 2;
-	fixture_close(&fx);
+	copies_fixture_close(&fx);
 	return counts.calls >= plan->fail_at + plan->cut_at;
 }
 
@@ -410,17 +307,17 @@ TEST(owner__unknown_answers)
 static void fill_by(uint64_t slice)
 {
 	uint64_t acked[KEYS] = { 0 };
-	struct client owner, alone;
-	struct fixture fx;
+	struct copies_client owner, alone;
+	struct copies_fixture fx;
 	uint32_t slices = 0;
 
-	fixture_open(&fx, 2);
-	join(&fx, 0, 1, NULL, &owner);
+	copies_fixture_open(&fx, 2, HEAP_WRITERS_ONE);
+	copies_fixture_join(&fx, 0, 1, NULL, &owner);
 	must(own(&owner));
 	must(run_puts(&owner, acked, 40));
 	leave(&owner);
-	add_copy(&fx, 2);
-	join(&fx, 1, 1, NULL, &owner);
+	copies_fixture_add(&fx);
+	copies_fixture_join(&fx, 1, 1, NULL, &owner);
 	assert_int_equal(owner.copies.n, 1);
 	assert_int_equal(owner.copies.n_all, 2);
 	must(own(&owner));
@@ -433,18 +330,18 @@ static void fill_by(uint64_t slice)
 	}
 	assert_true(slice > 100000 ? slices == 1 : slices > 1);
 	must(run_puts(&owner, acked, 25));
-	expect_same(&owner);
+	copies_fixture_expect_same(&owner);
 	leave(&owner);
-	expect_sound(&fx, 1);
-	join(&fx, 2, 2, NULL, &alone);
+	copies_fixture_expect_sound(&fx, 1);
+	copies_fixture_join(&fx, 2, 2, NULL, &alone);
 	assert_int_equal(alone.copies.n, 1);
 	must(own(&alone));
 	expect_keys(&alone, acked);
 	must(run_puts(&alone, acked, 40));
 	expect_keys(&alone, acked);
 	leave(&alone);
-	expect_sound(&fx, 2);
-	fixture_close(&fx);
+	copies_fixture_expect_sound(&fx, 2);
+	copies_fixture_close(&fx);
 }
 
 TEST(fill__while_puts_go_on)
@@ -461,17 +358,17 @@ TEST(fill__its_owner_dies_at_every_call)
 
 	for (uint64_t cut = 1;; cut++) {
 		uint64_t acked[KEYS] = { 0 };
-		struct client owner, next, alone;
-		struct fixture fx;
+		struct copies_client owner, next, alone;
+		struct copies_fixture fx;
 		int ret;
 
-		fixture_open(&fx, 2);
-		join(&fx, 0, 1, NULL, &owner);
+		copies_fixture_open(&fx, 2, HEAP_WRITERS_ONE);
+		copies_fixture_join(&fx, 0, 1, NULL, &owner);
 		must(own(&owner));
 		must(run_puts(&owner, acked, 40));
 		leave(&owner);
-		add_copy(&fx, 2);
-		join(&fx, 1, 1, wrap, &owner);
+		copies_fixture_add(&fx);
+		copies_fixture_join(&fx, 1, 1, copies_fixture_faults, &owner);
 		must(own(&owner));
 		fault_set(owner.at[1].tr, &(struct fault_plan){ .cut_at = cut });
 		ret = heap_copies_fill(&owner.copies, 9000);
@@ -479,21 +376,21 @@ TEST(fill__its_owner_dies_at_every_call)
 			ret = run_puts(&owner, acked, 10);
 		if (ret == 0)
 			ret = heap_copies_fill(&owner.copies, UINT64_MAX);
-		kill_client(&owner);
-		join(&fx, 1, 2, NULL, &next);
+		copies_fixture_kill(&owner);
+		copies_fixture_join(&fx, 1, 2, NULL, &next);
 		must(own(&next));
 		catch_up(&next, acked);
 		must(run_puts(&next, acked, 10));
 		must(heap_copies_fill(&next.copies, UINT64_MAX));
 		expect_keys(&next, acked);
-		expect_same(&next);
+		copies_fixture_expect_same(&next);
 		leave(&next);
-		join(&fx, 2, 3, NULL, &alone);
+		copies_fixture_join(&fx, 2, 3, NULL, &alone);
 		assert_int_equal(alone.copies.n, 1);
 		expect_keys(&alone, acked);
 		leave(&alone);
-		expect_sound(&fx, 1);
-		fixture_close(&fx);
+		copies_fixture_expect_sound(&fx, 1);
+		copies_fixture_close(&fx);
 		n++;
 		if (ret == 0)
 			break;
@@ -504,34 +401,35 @@ TEST(fill__its_owner_dies_at_every_call)
 /* -------- the server fills -------- */
 
 /* A part whose first copy is lost, after some puts, with a new copy; the server has slot 1. */
-static void open_lacking(struct fixture *fx, struct client *server, uint64_t acked[KEYS])
+static void open_lacking(struct copies_fixture *fx, struct copies_client *server,
+			 uint64_t acked[KEYS])
 {
-	struct client owner;
+	struct copies_client owner;
 
-	fixture_open(fx, 2);
-	join(fx, 0, 2, NULL, &owner);
+	copies_fixture_open(fx, 2, HEAP_WRITERS_ONE);
+	copies_fixture_join(fx, 0, 2, NULL, &owner);
 	must(own(&owner));
 	must(run_puts(&owner, acked, 40));
 	leave(&owner);
-	add_copy(fx, 2);
-	join(fx, 1, 1, NULL, server);
+	copies_fixture_add(fx);
+	copies_fixture_join(fx, 1, 1, NULL, server);
 	assert_int_equal(server->copies.n, 1);
 	assert_int_equal(server->copies.n_all, 2);
 }
 
-static void expect_served_alone(struct fixture *fx, const uint64_t acked[KEYS])
+static void expect_served_alone(struct copies_fixture *fx, const uint64_t acked[KEYS])
 {
-	struct client alone;
+	struct copies_client alone;
 
-	join(fx, 2, 3, NULL, &alone);
+	copies_fixture_join(fx, 2, 3, NULL, &alone);
 	assert_int_equal(alone.copies.n, 1);
 	must(own(&alone));
 	expect_keys(&alone, acked);
 	leave(&alone);
-	expect_sound(fx, 1);
+	copies_fixture_expect_sound(fx, 1);
 }
 
-static int mend(struct client *server, uint64_t bytes)
+static int mend(struct copies_client *server, uint64_t bytes)
 {
 	bool done = false;
 	int ret = heap_copies_mend(&server->copies, &server->self, bytes, &done);
@@ -543,31 +441,31 @@ static int mend(struct client *server, uint64_t bytes)
 TEST(mend__fills_a_part_that_nobody_owns)
 {
 	uint64_t acked[KEYS] = { 0 };
-	struct fixture fx;
-	struct client server, next;
+	struct copies_fixture fx;
+	struct copies_client server, next;
 	uint32_t slices = 0;
 
 	open_lacking(&fx, &server, acked);
 	for (; server.copies.n < server.copies.n_all; slices++)
 		must(mend(&server, 9000));
 	assert_true(slices > 1);
-	expect_same(&server);
-	join(&fx, 1, 2, NULL, &next);
+	copies_fixture_expect_same(&server);
+	copies_fixture_join(&fx, 1, 2, NULL, &next);
 	must(own(&next)); /* it was given back */
 	leave(&next);
-	kill_client(&server);
+	copies_fixture_kill(&server);
 	expect_served_alone(&fx, acked);
-	fixture_close(&fx);
+	copies_fixture_close(&fx);
 }
 
 TEST(mend__leaves_the_part_to_a_client)
 {
 	uint64_t acked[KEYS] = { 0 };
-	struct fixture fx;
-	struct client server, client;
+	struct copies_fixture fx;
+	struct copies_client server, client;
 
 	open_lacking(&fx, &server, acked);
-	join(&fx, 1, 2, NULL, &client);
+	copies_fixture_join(&fx, 1, 2, NULL, &client);
 	must(mend(&server, 1));
 	assert_int_equal(own(&client), -EAGAIN);
 	assert_int_equal(own(&client), -EAGAIN);
@@ -578,46 +476,46 @@ TEST(mend__leaves_the_part_to_a_client)
 	leave(&client);
 	while (server.copies.n < server.copies.n_all)
 		must(mend(&server, 9000));
-	join(&fx, 1, 4, NULL, &client);
+	copies_fixture_join(&fx, 1, 4, NULL, &client);
 	expect_keys(&client, acked);
-	expect_same(&client);
-	kill_client(&client);
-	kill_client(&server);
+	copies_fixture_expect_same(&client);
+	copies_fixture_kill(&client);
+	copies_fixture_kill(&server);
 	expect_served_alone(&fx, acked);
-	fixture_close(&fx);
+	copies_fixture_close(&fx);
 }
 
 /* The server is killed, or cannot reach a copy: a client then owns the part, or the server begins again. */
 static bool mend_with(uint32_t at, uint64_t fail_at, uint64_t cut_at, bool by_client)
 {
 	uint64_t acked[KEYS] = { 0 };
-	struct client server, client;
-	struct fixture fx;
+	struct copies_client server, client;
+	struct copies_fixture fx;
 	int ret = 0;
 
 	open_lacking(&fx, &server, acked);
-	kill_client(&server);
-	join(&fx, 1, 1, wrap, &server);
+	copies_fixture_kill(&server);
+	copies_fixture_join(&fx, 1, 1, copies_fixture_faults, &server);
 	fault_set(server.at[at].tr, &(struct fault_plan){ .fail_at = fail_at, .cut_at = cut_at });
 	while (ret == 0 && server.copies.n < server.copies.n_all)
 		ret = mend(&server, 9000);
 	if (by_client) {
-		kill_client(&server);
-		join(&fx, 1, 2, NULL, &client);
+		copies_fixture_kill(&server);
+		copies_fixture_join(&fx, 1, 2, NULL, &client);
 		must(own(&client));
 		must(run_puts(&client, acked, 10));
 		must(heap_copies_fill(&client.copies, UINT64_MAX));
-		expect_same(&client);
+		copies_fixture_expect_same(&client);
 		leave(&client);
 	} else {
 		fault_set(server.at[at].tr, &(struct fault_plan){ .seed = 0 });
 		while (server.copies.n < server.copies.n_all)
 			must(mend(&server, 9000));
-		expect_same(&server);
-		kill_client(&server);
+		copies_fixture_expect_same(&server);
+		copies_fixture_kill(&server);
 	}
 	expect_served_alone(&fx, acked);
-	fixture_close(&fx);
+	copies_fixture_close(&fx);
 	return ret != 0;
 }
 
@@ -636,11 +534,11 @@ TEST(mend__ends_at_every_call)
 TEST(claim__with_an_old_line_looks_again)
 {
 	uint64_t acked[KEYS] = { 0 };
-	struct client server, old;
-	struct fixture fx;
+	struct copies_client server, old;
+	struct copies_fixture fx;
 
 	open_lacking(&fx, &server, acked);
-	join(&fx, 1, 2, NULL, &old);
+	copies_fixture_join(&fx, 1, 2, NULL, &old);
 	while (server.copies.n < server.copies.n_all)
 		must(mend(&server, UINT64_MAX));
 	assert_int_equal(old.copies.n, 1);
@@ -648,11 +546,11 @@ TEST(claim__with_an_old_line_looks_again)
 	old.copies.n = 2;
 	must(own(&old));
 	must(run_puts(&old, acked, 10));
-	expect_same(&old);
+	copies_fixture_expect_same(&old);
 	leave(&old);
-	kill_client(&server);
+	copies_fixture_kill(&server);
 	expect_served_alone(&fx, acked);
-	fixture_close(&fx);
+	copies_fixture_close(&fx);
 }
 
 int main(void)
