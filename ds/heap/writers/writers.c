@@ -61,7 +61,8 @@ int heap_writers_join(struct heap_writers *writers, const struct heap_copies *co
 	if (ret)
 		return ret;
 	writers->copies = copies;
-	memcpy(writers->at, at, copies->n_all * sizeof(writers->at[0]));
+	for (uint32_t i = 0; i < copies->n_all; i++)
+		writers->at[i] = at[i];
 	wait_set_begin(&writers->wait);
 	at[0]->writers = writers;
 	at[0]->copies = at[0]->space.copies = copies;
