@@ -93,7 +93,6 @@ static void join(struct thread *t)
 static void die(struct thread *t)
 {
 	pthread_mutex_lock(&server);
-	t->client.copies.n_all = fixture.n;
 	for (uint32_t i = 0; i < fixture.n; i++)
 		heap_writers_leave(&t->client.at[i].acc);
 	copies_fixture_kill(&t->client);

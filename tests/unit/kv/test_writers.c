@@ -54,7 +54,7 @@ static void join(struct copies_fixture *fx, uint32_t first, uint32_t owner,
 static void leave(struct client *client)
 {
 	heap_access_reset(access_of(client));
-	for (uint32_t i = 0; i < client->of.copies.n_all; i++)
+	for (uint32_t i = 0; i < client->of.n; i++)
 		heap_fixture_leave(&client->of.at[i]);
 }
 
