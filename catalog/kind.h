@@ -126,6 +126,8 @@ struct object_kind {
 			     char text_out[KIND_TEXT_BYTES]);
 	void (*recover_end)(struct recovery **recovery);
 
+	/* True if the object's parts cannot leave their nodes; NULL: they can. */
+	bool (*stays)(const struct catalog_object *object);
 	/*
 	 * Drain of kinds whose parts are copied; both NULL: as below.
 	 * leaver: number of a part that is to leave its node now; UINT32_MAX: none.

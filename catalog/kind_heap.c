@@ -107,9 +107,9 @@ static bool heap_is_wish_of(const struct catalog_object *object, const struct ca
 	const struct heap_desc *has = desc_of(object), *want = wish->details;
 
 	return has->mode == want->mode && has->n_parts == want->n_parts &&
-	       has->copies == want->copies && has->max_clients == want->max_clients &&
-	       has->buckets == want->buckets && has->extents == want->extents &&
-	       has->extent_bytes == want->extent_bytes;
+	       has->copies == want->copies && has->writers == want->writers &&
+	       has->max_clients == want->max_clients && has->buckets == want->buckets &&
+	       has->extents == want->extents && has->extent_bytes == want->extent_bytes;
 }
 
 /* -------- copies -------- */
@@ -121,12 +121,18 @@ static bool heap_is_apart(const struct catalog_object *object, uint32_t a, uint3
 	return a % n == b % n;
 }
 
-/* A part that has copies left, but too few that stay, gets one more. */
+/* A client does not hear in time of a copy that others put into. */
+static bool heap_stays(const struct catalog_object *object)
+{
+	return desc_of(object)->writers == HEAP_WRITERS_MANY;
+}
+
+/* A part that has copies left, but too few that stay, gets one more; not one with several writers. */
 static uint32_t heap_missing(const struct catalog_object *object)
 {
 	const struct heap_desc *desc = desc_of(object);
 
-	for (uint32_t p = 0; p < desc->n_parts; p++) {
+	for (uint32_t p = 0; p < desc->n_parts && !heap_stays(object); p++) {
 		uint32_t left = 0, stay = 0, next = p;
 
 		for (uint32_t s = p; s < object->n_parts; s += desc->n_parts) {
@@ -252,7 +258,8 @@ static_assert(sizeof(struct moving) <= sizeof(((struct part_drain *)0)->at), "it
 static uint32_t heap_leaver(const struct catalog_object *object)
 {
 	for (uint32_t s = 0; s < object->n_parts; s++)
-		if (object->parts[s].state == PART_ACTIVE && object->parts[s].node->draining)
+		if (object->parts[s].state == PART_ACTIVE && object->parts[s].node->draining &&
+		    !heap_stays(object))
 			return s;
 	return UINT32_MAX;
 }
@@ -380,6 +387,7 @@ const struct object_kind kind_heap = {
 	.settle_dead = heap_settle_dead,
 	.leave = heap_leave,
 	.mend = heap_mend,
+	.stays = heap_stays,
 	.leaver = heap_leaver,
 	.move = heap_move_part,
 	.is_held = heap_part_is_held,

@@ -1,6 +1,8 @@
 #include "client/kv/copies.h"
 #include "client/kv/filler.h"
 
+#include "ds/heap/writers/writers.h"
+
 #include "base/mem/alloc.h"
 
 #include <errno.h>
@@ -21,7 +23,9 @@ struct kv_line {
 struct kv_owned {
 	struct kv_line line; /* when it became the owner */
 	bool claimed;        /* the owner's word may be ours */
-	bool owns;           /* and the copies are the same */
+	bool owns;           /* and the copies are the same; or it is one of several writers */
+	bool waits;          /* the last put was -EAGAIN: a copy may be lost */
+	struct heap_writers *writers;
 };
 
 int kv_copies_init(struct rlv_kv *kv)
@@ -55,6 +59,7 @@ static int line_add(const struct rlv_kv *kv, struct kv_line *line, uint32_t s)
 				 kv->desc.name, s % kv->desc.n_parts);
 	line->opened[copies->n_all] = kv->set.statuses[s].opened;
 	copies->at[copies->n_all++] = heap;
+	copies->line |= kv->desc.writers == HEAP_WRITERS_MANY ? heap_copy_bit(heap) : 0;
 	copies->n += whole;
 	return 0;
 }
@@ -112,6 +117,8 @@ static struct heap_access *line_access(const struct rlv_kv *kv, const struct kv_
 
 void kv_copies_forget(struct heap_access *acc)
 {
+	if (acc->writers)
+		heap_writers_leave(acc);
 	acc->copies = acc->space.copies = NULL;
 }
 
@@ -149,6 +156,59 @@ static int kv_own(struct rlv_kv *kv, uint32_t p, const struct kv_line *line)
 	return 0;
 }
 
+/* -------- several writers -------- */
+
+/* Begins to put into the copies of the line. Extents that we have there, or got when a put failed, become orphans. */
+static int kv_join(struct rlv_kv *kv, uint32_t p, const struct kv_line *line)
+{
+	struct heap_access *acc = line_access(kv, line), *at[HEAP_LINE_MAX];
+	struct kv_owned *owned = &kv->owned[p];
+	int ret = 0;
+
+	owned->owns = false;
+	kv_copies_forget(acc);
+	for (uint32_t i = 0; ret == 0 && i < line->copies.n_all; i++) {
+		at[i] = kv->set.states[line->copies.at[i]->part.number];
+		ret = at[i] ? 0 : copy_away(kv, p, "a copy");
+		if (ret == 0 && owned->writers)
+			ret = heap_settle_self(line->copies.at[i], kv->slot.owner);
+	}
+	if (ret == 0 && !owned->writers)
+		owned->writers = mem_zalloc(sizeof(*owned->writers));
+	if (ret == 0 && !owned->writers)
+		ret = error_set(-ENOMEM, "heap: cannot allocate memory");
+	if (ret)
+		return ret;
+	heap_access_reset(acc);
+	owned->line = *line;
+	ret = heap_writers_join(owned->writers, &owned->line.copies, at);
+	if (ret == 0) /* somebody may have put into the others since one was lost */
+		ret = line_check(kv, line);
+	owned->owns = ret == 0;
+	return ret == -EAGAIN ? kv_seek(kv) : ret;
+}
+
+/* Whether one of the copies is lost: a put that waits for memory does not look. */
+static int kv_look(struct rlv_kv *kv, struct kv_owned *owned)
+{
+	const struct heap_copies *copies = &owned->line.copies;
+	int ret = 0;
+
+	owned->waits = false;
+	for (uint32_t i = 0; ret == 0 && i < copies->n_all; i++)
+		ret = heap_writers_check(copies, copies->at[i]);
+	return ret == -EAGAIN ? kv_seek(kv) : ret;
+}
+
+static int kv_own_or_join(struct rlv_kv *kv, uint32_t p, const struct kv_line *line)
+{
+	struct kv_owned *owned = &kv->owned[p];
+
+	if (owned->owns && line_is(line, &owned->line))
+		return owned->waits ? kv_look(kv, owned) : 0;
+	return line->copies.line ? kv_join(kv, p, line) : kv_own(kv, p, line);
+}
+
 int kv_copy(struct rlv_kv *kv, uint32_t p, bool puts, struct heap_access **acc_out)
 {
 	struct kv_line line;
@@ -162,9 +222,7 @@ int kv_copy(struct rlv_kv *kv, uint32_t p, bool puts, struct heap_access **acc_o
 	*acc_out = line_access(kv, &line);
 	if (!*acc_out)
 		return 0;
-	if (owns && !(kv->owned[p].owns && line_is(&line, &kv->owned[p].line)))
-		ret = kv_own(kv, p, &line);
-	return ret;
+	return owns ? kv_own_or_join(kv, p, &line) : 0;
 }
 
 void kv_copies_failed(struct rlv_kv *kv, uint32_t p, int code)
@@ -174,6 +232,7 @@ void kv_copies_failed(struct rlv_kv *kv, uint32_t p, int code)
 
 	if (!nothing)
 		kv->owned[p].owns = false;
+	kv->owned[p].waits = code == -EAGAIN && kv->owned[p].writers;
 }
 
 /* Gives part p back. */
@@ -197,11 +256,34 @@ static int kv_disown(struct rlv_kv *kv, uint32_t p)
 	return ret == -EBUSY ? 0 : ret;
 }
 
+/* Gives the extents of part p back, as one of several writers. */
+static void kv_leave(struct rlv_kv *kv, uint32_t p)
+{
+	struct kv_owned *owned = &kv->owned[p];
+	struct kv_line line;
+
+	if (line_find(kv, p, true, &line))
+		error_clear();
+	else if (owned->owns && line_is(&line, &owned->line))
+		heap_access_reset(line_access(kv, &line));
+	owned->owns = false;
+}
+
 void kv_copies_fini(struct rlv_kv *kv)
 {
-	for (uint32_t p = 0; kv->owned && p < kv->desc.n_parts; p++)
+	for (uint32_t p = 0; kv->owned && p < kv->desc.n_parts; p++) {
+		if (kv->owned[p].writers)
+			kv_leave(kv, p);
 		if (kv->slot.owner && !kv->fenced && kv_disown(kv, p))
 			error_clear(); /* who comes next settles */
+	}
+}
+
+void kv_copies_free(struct rlv_kv *kv)
+{
+	for (uint32_t p = 0; kv->owned && p < kv->desc.n_parts; p++)
+		mem_free(kv->owned[p].writers);
+	mem_free(kv->owned);
 }
 
 int rlv_kv_release(struct rlv_kv *kv)

@@ -11,9 +11,12 @@
 RLV_MUST_CHECK int kv_copies_init(struct rlv_kv *kv);
 /* Gives all parts back that can be reached. */
 void kv_copies_fini(struct rlv_kv *kv);
+/* When no access is open. */
+void kv_copies_free(struct rlv_kv *kv);
 
 /*
- * Access to part p: of its primary; if `puts`, as its owner, who this client becomes if nobody is.
+ * Access to part p: of its primary; if `puts`, as its owner, who this client becomes if nobody is, or as one of
+ * several writers.
  * -EHOSTDOWN: the primary, or for a put any copy, is away; -EAGAIN; -EBUSY: another client owns it;
  * -EOWNERDEAD; errors of the transport. Cost: none while nothing changes.
  */

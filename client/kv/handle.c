@@ -136,7 +136,7 @@ static int kv_end(struct rlv_kv *kv, bool keep_error)
 		kv_copies_fini(kv);
 	part_set_detach(&kv->set, kv_detach);
 	part_set_close(&kv->set);
-	mem_free(kv->owned);
+	kv_copies_free(kv);
 	if (kv->slot.owner && away)
 		log_warn(
 			"heap %s: slot %u stays taken until this process ends: a part is out of reach",
@@ -250,8 +250,6 @@ int rlv_kv_create(struct rlv_store *store, const char *name, const struct rlv_kv
 		return ret;
 	if (store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
-	if (full.reserved)
-		return error_set(-EINVAL, "opts.reserved is not 0");
 	plan = (struct heap_wish){ .name = name,
 				   .keys = full.keys ? full.keys : 65536,
 				   .bytes = full.bytes ? full.bytes : (uint64_t)64 << 20,
@@ -259,6 +257,7 @@ int rlv_kv_create(struct rlv_store *store, const char *name, const struct rlv_kv
 				   .mode = full.mode,
 				   .n_parts = full.parts ? full.parts : 1,
 				   .copies = full.copies,
+				   .writers = full.writers,
 				   .max_clients = full.max_clients ? full.max_clients : 64 };
 	ret = heap_plan(&plan, &desc);
 	return ret ? error_prefix(ret, "heap %s: ", name) : kv_get(store, &wish, kv_out);
@@ -301,8 +300,7 @@ int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BYTES], size_t
 
 /* -------- calls -------- */
 
-/* The part has moved: asks the server where to, at most once in its back-off time. -EAGAIN. */
-static int kv_seek(struct rlv_kv *kv)
+int kv_seek(struct rlv_kv *kv)
 {
 	struct error_kept kept;
 	int ret = 0;

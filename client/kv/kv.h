@@ -69,6 +69,9 @@ RLV_MUST_CHECK int kv_put(struct rlv_kv *kv, struct rlv_bytes key, const struct 
 /* Starts a call that has that much time, and looks at the parts. */
 RLV_MUST_CHECK int kv_enter(struct rlv_kv *kv, int64_t timeout_ns);
 
+/* The part, or a copy of it, has moved: asks the server where to, at most once in its back-off time. -EAGAIN. */
+RLV_MUST_CHECK int kv_seek(struct rlv_kv *kv);
+
 #define KV_NOWHERE UINT32_MAX
 
 /* NULL: the part is away. */

@@ -42,6 +42,13 @@ enum rlv_kv_mode {
 	RLV_KV_CENTRAL, /* the metadata server, asked once by each call; values up to 512 KiB */
 };
 
+/* Who puts into a part that has copies; of one copy all handles do. */
+enum rlv_kv_writers {
+	RLV_KV_ONE_WRITER, /* one handle at a time, which owns the part: see rlv_kv_release */
+	RLV_KV_MANY_WRITERS, /* all handles, for one round trip more. A lost copy is not made anew, and a node with such
+				a part cannot be drained */
+};
+
 struct rlv_kv_opts {
 	uint32_t size;
 	uint32_t parts; /* shares of the heap, on the memory nodes; 0 = 1 */
@@ -51,9 +58,8 @@ struct rlv_kv_opts {
 				  of two, 64 KiB to 1 GiB; 0 = 2 MiB */
 	uint32_t max_clients; /* open handles that write; 0 = 64 */
 	uint32_t mode;        /* enum rlv_kv_mode; 0 = clover */
-	uint32_t copies; /* of each part, on memory nodes of their own: 1 to 3; 0 = 1. From 2 on a part has one
-			    client that puts: see rlv_kv_release. Only of mode clover */
-	uint32_t reserved; /* 0 */
+	uint32_t copies; /* of each part, on memory nodes of their own: 1 to 3; 0 = 1. Only of mode clover */
+	uint32_t writers; /* enum rlv_kv_writers; 0 = one */
 };
 #define RLV_KV_OPTS_INIT RLV_SIZED(struct rlv_kv_opts)
 
@@ -77,14 +83,15 @@ RLV_CHECKED int rlv_kv_open(struct rlv_store *store, const char *name, struct rl
 RLV_CHECKED int rlv_kv_close(struct rlv_kv **kv);
 
 /*
- * With copies, the first put of a handle to a part makes it the part's owner: puts of others there are -EBUSY
- * until it calls this, closes, or is dead and fenced. Gives all parts back. Cost: 4 RT for each copy that
+ * With copies and one writer, the first put of a handle to a part makes it the part's owner: puts of others there are
+ * -EBUSY until it calls this, closes, or is dead and fenced. Gives all parts back; a no-op with several writers. Cost: 4 RT for each copy that
  * it owns. Errors: as rlv_kv_put; then some are still owned. Thread: owner.
  */
 RLV_CHECKED int rlv_kv_release(struct rlv_kv *kv);
 
 /*
- * After a memory node was lost the server makes new copies on others, which are empty. It fills those of parts
+ * After a memory node was lost the server makes new copies on others, which are empty, but not with several writers:
+ * there is nothing to fill then. It fills those of parts
  * that nobody owns. Each put of a part's owner fills some 64 KiB of them, and a thread of its handle goes on between
  * calls, so what a call gave out stays valid until the next one, as ever. This call fills those of all parts,
  * by about `bytes` each time, UINT64_MAX = to the end; *left_out: buckets that are left, 0 = all
@@ -112,7 +119,8 @@ RLV_CHECKED int rlv_store_kvs(struct rlv_store *store, char (*names)[RLV_NAME_BY
  * (fenced: close and open again), -ESTALE (dropped), -EBUSY (copies: another client owns the part; the
  * message names it), -ECHILD. After all these nothing was put.
  * -ETIMEDOUT, -ECONNRESET: it is not known whether it was put; get says.
- * Thread: owner. Cost: 2 RT, with 3 copies 3; a few more once for hundreds of puts, to collect space. A
+ * Thread: owner. Cost: 2 RT, with 3 copies 3, with several writers 1 more; if others put the key at the same time, 2 to
+ * 5 more each time; a few more once for hundreds of puts, to collect space. A
  * value that is longer than an extent: 1 RT more for each 16 MiB, and one for each 64 chunks, of each copy;
  * only of mode clover (-ERANGE).
  */
@@ -121,7 +129,7 @@ RLV_CHECKED int rlv_kv_put(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_b
 
 /*
  * Puts a value if the newest version is `expected`; 0 = if the key has no value. -ESTALE: it is
- * another one; other errors as rlv_kv_put. Thread: owner. Cost: 2 RT.
+ * another one; other errors as rlv_kv_put. Thread: owner. Cost: as rlv_kv_put.
  */
 RLV_CHECKED int rlv_kv_put_if(struct rlv_kv *kv, struct rlv_bytes key, struct rlv_bytes value,
 			      uint64_t expected, uint64_t *version_out);

@@ -10,6 +10,7 @@ from . import _value, errors
 from ._closing import Handle
 
 _MODES = ("clover", "direct", "central")  # as enum rlv_kv_mode
+_WRITERS = ("one", "many")  # as enum rlv_kv_writers
 _SLICE_NS = 50_000_000  # longest delay of a signal
 
 
@@ -194,7 +195,8 @@ class Kv(Handle):
         return self._core.verify()
 
     def release(self) -> None:
-        """Lets other handles put: gives up the parts with copies that this handle owns."""
+        """Lets other handles put: gives up the parts with copies that this handle owns. With several writers
+        there is nothing to give up."""
         self._core.release()
 
     def repair(self, bytes: int = 64 << 20) -> int:
@@ -213,10 +215,18 @@ class Kv(Handle):
         return False
 
 
+def _number(what, value, known):
+    if value not in known:
+        raise errors.InvalidArgument("%s %r, want one of %s" % (what, value, ", ".join(known)))
+    return known.index(value)
+
+
 def mode_number(mode):
-    if mode not in _MODES:
-        raise errors.InvalidArgument("mode %r, want one of %s" % (mode, ", ".join(_MODES)))
-    return _MODES.index(mode)
+    return _number("mode", mode, _MODES)
+
+
+def writers_number(writers):
+    return _number("writers", writers, _WRITERS)
 
 
 def _bytes(key):

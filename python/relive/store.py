@@ -15,7 +15,7 @@ from ._closing import close_all, leave
 from ._integer import real, text, unsigned
 from ._options import known, options_of
 from .info import StoreInfo
-from .kv import Kv, mode_number
+from .kv import Kv, mode_number, writers_number
 from .signature import ENDS, columns_of
 from .table import Table
 from .views import RateLimiter, View
@@ -177,7 +177,7 @@ class Store:
 
     def create_kv(self, name: str, *, keys: int = 0, bytes: int = 0, extent_bytes: int = 0,
                   parts: int = 0, max_clients: int = 0, mode: str = "clover",
-                  copies: int = 0) -> Kv:
+                  copies: int = 0, writers: str = "one") -> Kv:
         """Creates a heap, which keeps values under keys, or opens the heap of that name if it was created
         with equal arguments. Returns a :class:`relive.Kv`.
 
@@ -191,13 +191,15 @@ class Store:
             With these ``extent_bytes`` is the room of one value.
         :param copies: of each part, on memory nodes of their own: 1 to 3; 0 = 1. From 2 on one handle puts
             into a part, the first one that does; puts of others raise Busy until :meth:`relive.Kv.release`.
+        :param writers: ``"many"``: with copies, all handles put, for one round trip more. A copy that is lost
+            with its node is not made anew then, and a node that has one cannot be drained.
         :raises AlreadyExists: a heap or table of that name has other options.
         """
         return self._add_kv(_core.Kv(
             self._core, name, unsigned("parts", parts), unsigned("keys", keys, bits=64),
             unsigned("bytes", bytes, bits=64), unsigned("extent_bytes", extent_bytes, bits=64),
             unsigned("max_clients", max_clients), mode_number(mode),
-            unsigned("copies", copies)))
+            unsigned("copies", copies), writers_number(writers)))
 
     def kv(self, name: str) -> Kv:
         """Opens a heap by name and returns a handle of it, a :class:`relive.Kv`.

@@ -9,7 +9,7 @@
 
 PyTypeObject *kv_type;
 
-/* Kv(store, name) opens, Kv(store, name, parts, keys, bytes, extent_bytes, max_clients, mode, copies) creates. */
+/* Kv(store, name) opens, Kv(store, name, parts, keys, bytes, extent_bytes, max_clients, mode, copies, writers) creates. */
 static PyObject *kv_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	struct rlv_kv_opts opts = RLV_KV_OPTS_INIT;
@@ -18,9 +18,9 @@ static PyObject *kv_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(
 	const char *name;
 	int ret;
 
-	if (!PyArg_ParseTuple(args, "O!s|IKKKIII", store_type, &store, &name, &opts.parts,
+	if (!PyArg_ParseTuple(args, "O!s|IKKKIIII", store_type, &store, &name, &opts.parts,
 			      &opts.keys, &opts.bytes, &opts.extent_bytes, &opts.max_clients,
-			      &opts.mode, &opts.copies))
+			      &opts.mode, &opts.copies, &opts.writers))
 		return NULL;
 	self = handle_new(type, store, NULL, HANDLE_KV, NULL);
 	if (!self)

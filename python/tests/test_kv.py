@@ -256,6 +256,18 @@ def test_copies(runtime):
                     assert other.put("large", b"short") == 2
                 assert kv.repair() == 0
                 assert (kv.info()["copies"], kv.info()["copies_wanted"]) == (2, 2)
+            with store.create_kv("w", keys=100, bytes=4 << 20, extent_bytes=64 << 10, copies=2,
+                                 writers="many") as kv, store.kv("w") as other:
+                for version in range(1, 21, 2):
+                    assert kv.put("a", b"one") == version
+                    assert other.put("a", bytes(100_000)) == version + 1
+                    assert kv.get("a") == (bytes(100_000), version + 1)
+                kv.release()
+                assert (kv.repair(), kv.verify()["problems"]) == (0, 0)
+            with pytest.raises(relive.AlreadyExists):
+                store.create_kv("w", keys=100, bytes=4 << 20, extent_bytes=64 << 10, copies=2)
+            with pytest.raises(relive.InvalidArgument, match="want one of one, many"):
+                store.create_kv("i", copies=2, writers="some")
             with pytest.raises(relive.InvalidArgument):
                 store.create_kv("i", copies=3)
     finally:

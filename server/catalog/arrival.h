@@ -90,4 +90,7 @@ struct catalog_leaving {
 uint32_t catalog_parts_of(const struct catalog *cat, const struct node *node,
 			  struct catalog_leaving *leaving_out);
 
+/* -ENOTSUP: the node holds a part that cannot leave it. */
+RLV_MUST_CHECK int catalog_may_drain(const struct catalog *cat, const struct node *node);
+
 #endif

@@ -32,6 +32,21 @@ uint32_t catalog_parts_of(const struct catalog *cat, const struct node *node,
 	return n;
 }
 
+int catalog_may_drain(const struct catalog *cat, const struct node *node)
+{
+	struct catalog_at at = { 0 };
+
+	while (catalog_next_at(cat, node, &at))
+		if (!catalog_part_is_lost(at.object, at.s) && at.object->kind->stays &&
+		    at.object->kind->stays(at.object))
+			return error_set(-ENOTSUP,
+					 "memory node %s has part %u of %s, which has several "
+					 "writers and cannot leave it: drop the heap, or copy its "
+					 "keys to another one",
+					 node->name, at.s, at.object->text);
+	return 0;
+}
+
 /* -------- lost -------- */
 
 static void part_lose(struct catalog *cat, struct catalog_object *object, uint32_t s)

@@ -128,7 +128,8 @@ static struct node *node_of(const struct call *call, const ProtobufCMessage *mes
 }
 
 /* Starts moving all shards off the node, and answers how many are still there. -ENOENT: no such
-   node; -EHOSTDOWN: the node is down, or holds shards and no other node is up. Store errors. */
+   node; -EHOSTDOWN: the node is down, or holds shards and no other node is up; -ENOTSUP: a shard
+   cannot leave it. Store errors. */
 int rpc_node_drain(const struct call *call, const ProtobufCMessage *message)
 {
 	Relive__NodeDrainReply reply = RELIVE__NODE_DRAIN_REPLY__INIT;
@@ -149,7 +150,9 @@ int rpc_node_drain(const struct call *call, const ProtobufCMessage *message)
 					 "memory node %s is the only one that is up: what it "
 					 "holds has nowhere to go",
 					 node->name);
-		ret = nodes_set_draining(&md->nodes, node, true);
+		ret = catalog_may_drain(&md->catalog, node);
+		if (ret == 0)
+			ret = nodes_set_draining(&md->nodes, node, true);
 		if (ret)
 			return ret;
 		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)

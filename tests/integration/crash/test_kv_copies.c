@@ -3,7 +3,7 @@
  * made anew and filled, another one is lost; owners are killed. A node is drained, also of parts without copies.
  */
 #include "tests/support/command.h"
-#include "tests/support/history.h"
+#include "tests/support/kv_history.h"
 #include "tests/support/must.h"
 #include "tests/support/processes.h"
 #include "tests/support/store_nodes.h"
@@ -24,9 +24,7 @@
 
 #define NODES 3u
 #define KEYS 60u
-#define CLIENTS 3u
-#define HOT 4u /* keys of the history */
-#define CALLS_MOST 2000000u
+#define HOT KV_HISTORY_KEYS
 
 struct fixture {
 	struct processes ps;
@@ -68,6 +66,8 @@ static void start_metad(struct fixture *fx)
 
 static bool has_chunks; /* the heap: only clover's have */
 
+static uint32_t writers;
+
 static int setup_heap(void **state, uint32_t copies, uint32_t mode)
 {
 	static const char *const size[] = { "--size", "64M", NULL };
@@ -78,7 +78,8 @@ static int setup_heap(void **state, uint32_t copies, uint32_t mode)
 					  .parts = 2,
 					  .max_clients = 8,
 					  .mode = mode,
-					  .copies = copies };
+					  .copies = copies,
+					  .writers = writers };
 	struct rlv_store_opts store = RLV_STORE_OPTS_INIT;
 	static struct fixture fixture;
 	struct fixture *fx = &fixture;
@@ -114,6 +115,16 @@ static int setup_long_lease(void **state)
 	lease = "5";
 	ret = setup(state);
 	lease = "0.3";
+	return ret;
+}
+
+static int setup_writers(void **state)
+{
+	int ret;
+
+	writers = RLV_KV_MANY_WRITERS;
+	ret = setup(state);
+	writers = RLV_KV_ONE_WRITER;
 	return ret;
 }
 
@@ -441,143 +452,68 @@ TEST_WITH(killed_owner__is_followed_by_another, setup, teardown)
 
 /* -------- histories -------- */
 
-struct entry {
-	struct history_call call;
-	uint32_t key;
-	uint32_t counts; /* 0: it changed and found nothing */
-};
-
-struct history {
-	_Atomic uint32_t n, started;
-	struct entry entries[CALLS_MOST];
-};
-
-static struct history *history;
-
-/* Puts and gets in turn, and gives its parts back now and then. Ends by a kill only. */
-static int child_that_calls(void *arg)
+static void lose_first(void *ctx, uint32_t i)
 {
-	uint32_t number = 1 + atomic_fetch_add(&history->started, 1);
-	struct rlv_store_opts opts = { .size = sizeof(opts), .timeout_ns = CLOCK_NS_PER_S / 5 };
-	struct rlv_store *store = NULL;
-	struct rlv_kv *kv = NULL;
-	struct rng rng;
+	struct fixture *fx = ctx;
 
-	(void)arg;
-	rng_seed(&rng, 23, number);
-	while (rlv_store_open("shm:s", &opts, &store) || rlv_kv_open(store, "h", &kv))
-		(void)!rlv_store_close(&store);
-	for (uint64_t i = 1;; i++) {
-		uint32_t at = atomic_fetch_add(&history->n, 1);
-		uint64_t value = (uint64_t)number << 32 | i, have = 0;
-		struct rlv_kv_value got = { .size = sizeof(got), .ptr = &have, .room = 8 };
-		struct history_call call = { .client = number, .end = HISTORY_PENDING };
-		struct entry *entry;
-		char text[16];
-		struct rlv_bytes key;
-		int ret;
-
-		if (at >= CALLS_MOST)
-			return 0;
-		entry = &history->entries[at];
-		entry->key = (uint32_t)rng_uniform_u64(&rng, HOT);
-		key = key_of(entry->key, text);
-		call.kind = rng_uniform_u64(&rng, 2) ? HISTORY_PUT : HISTORY_GET;
-		call.value = call.kind == HISTORY_PUT ? value : 0;
-		call.start = clock_now_ns(clock_monotonic());
-		entry->call = call;
-		atomic_signal_fence(memory_order_seq_cst); /* a kill comes between instructions */
-		entry->counts = call.kind == HISTORY_PUT;
-		atomic_signal_fence(memory_order_seq_cst);
-		if (call.kind == HISTORY_PUT)
-			ret = rlv_kv_put(kv, key, (struct rlv_bytes){ &value, 8 }, &call.version);
-		else if ((ret = rlv_kv_get(kv, key, &got)) == 0)
-			call.version = got.version;
-		if (ret == -ECONNRESET || ret == -ETIMEDOUT)
-			continue; /* done or not, as that of a killed client */
-		entry->counts = ret == 0;
-		if (ret == 0) {
-			call.value = call.kind == HISTORY_PUT ? value : have;
-			entry->call = call;
-			atomic_signal_fence(memory_order_seq_cst);
-			entry->call.end = clock_now_ns(clock_monotonic());
-		}
-		if (i % 64 == 0) {
-			(void)!rlv_kv_release(kv);
-			processes_sleep_ns(CLOCK_NS_PER_MS); /* so that the history has room */
-		}
-	}
-}
-
-static void check_history(uint32_t n)
-{
-	struct history_call *calls = malloc(n * sizeof(*calls));
-	const char *why;
-
-	for (uint32_t key = 0; key < HOT; key++) {
-		size_t found = 0, puts = 0;
-
-		for (uint32_t i = 0; i < n; i++) {
-			const struct entry *entry = &history->entries[i];
-
-			if (entry->key != key || !entry->counts)
-				continue;
-			calls[found] = entry->call;
-			if (entry->call.end == HISTORY_PENDING)
-				calls[found].version = 0;
-			else
-				puts += entry->call.kind == HISTORY_PUT;
-			/* A get that a kill interrupted says nothing. */
-			found += entry->call.end != HISTORY_PENDING ||
-				 entry->call.kind == HISTORY_PUT;
-		}
-		if (!history_check(calls, found, &why))
-			fail_msg("key %u, %zu calls: %s", key, found, why);
-		print_message("key %u: %zu calls, %zu puts, are linearizable\n", key, found, puts);
-		assert_true(puts > 50);
-	}
-	free(calls);
-}
-
-static void history_open(void)
-{
-	history = mmap(NULL, sizeof(*history), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		       -1, 0);
-	assert_true(history != MAP_FAILED);
-}
-
-static void history_close(void)
-{
-	uint32_t n = (uint32_t)atomic_load(&history->n);
-
-	check_history(n < CALLS_MOST ? n : CALLS_MOST);
-	munmap(history, sizeof(*history));
+	if (i == 30)
+		processes_kill(&fx->ps, fx->nodes[0], SIGKILL);
 }
 
 TEST_WITH(killed_owners_and_a_lost_node__leave_linearizable_histories, setup, teardown)
 {
 	struct fixture *fx = *state;
-	pid_t clients[CLIENTS] = { 0 };
 	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
 
-	history_open();
-	for (uint32_t i = 0; i < 100; i++) {
-		pid_t *client = &clients[i % CLIENTS];
-
-		if (*client)
-			processes_kill(&fx->ps, *client, SIGKILL);
-		*client = processes_fork(&fx->ps, child_that_calls, NULL);
-		if (i == 30)
-			processes_kill(&fx->ps, fx->nodes[0], SIGKILL);
-		processes_sleep_ns(30 * CLOCK_NS_PER_MS);
-	}
-	for (uint32_t i = 0; i < CLIENTS; i++)
-		processes_kill(&fx->ps, clients[i], SIGKILL);
-	history_close();
+	kv_history_begin(&fx->ps, 100, lose_first, fx);
+	kv_history_stop(&fx->ps);
+	kv_history_end();
 	assert_true(processes_until(is_ours, fx));
 	assert_true(processes_until(is_whole_again, fx));
 	must(rlv_kv_verify(fx->kv, &report), "rlv_kv_verify");
 	assert_int_equal(report.problems, 0);
+}
+
+/* Nobody owns anything: all clients put all the time, beside those that are killed. */
+TEST_WITH(several_writers__leave_linearizable_histories, setup_writers, teardown)
+{
+	struct fixture *fx = *state;
+
+	kv_history_begin(&fx->ps, 60, lose_first, fx);
+	kv_history_stop(&fx->ps);
+	kv_history_end();
+	assert_true(processes_until(is_ours, fx));
+	expect_all(fx);
+	expect_sound(fx);
+}
+
+/* The first node has the primary of one part and the backup of the other. */
+TEST_WITH(several_writers__outlive_a_node, setup_writers, teardown)
+{
+	struct rlv_drain_info info = { .size = sizeof(info) };
+	struct fixture *fx = *state;
+	struct rlv_kv *other = NULL, *first = fx->kv;
+	uint64_t left = 1;
+
+	must(rlv_kv_open(fx->store, "h", &other), "rlv_kv_open");
+	put_all(fx);
+	fx->kv = other;
+	put_all(fx);
+	expect_all(fx);
+	expect(rlv_store_drain_node(fx->store, "a", &info), -ENOTSUP);
+	assert_non_null(strstr(rlv_last_error(), "several writers"));
+	lose(fx, 0);
+	assert_true(processes_until(is_lost, fx));
+	put_all(fx);
+	fx->kv = first;
+	put_all(fx);
+	expect_all(fx);
+	expect_sound(fx);
+	assert_in_range(copies(fx), 2, 3);
+	must(rlv_kv_repair(fx->kv, 1000, &left), "rlv_kv_repair");
+	assert_int_equal(left, 0);
+	must(rlv_kv_release(fx->kv), "rlv_kv_release");
+	must(rlv_kv_close(&other), "rlv_kv_close");
 }
 
 /* -------- drains -------- */
@@ -610,33 +546,30 @@ TEST_WITH(drained_node__goes_when_others_have_its_copies, setup, teardown)
 	expect_sound(fx);
 }
 
+/* Begins a drain, and restarts the server. */
+static void drain_first(void *ctx, uint32_t i)
+{
+	struct fixture *fx = ctx;
+
+	if (i != 5)
+		return;
+	(void)is_drained(fx);
+	processes_kill(&fx->ps, fx->metad, SIGKILL);
+	start_metad(fx);
+}
+
 /* Of parts with one copy, while clients are killed, and the server. */
 static void drain_under_clients(struct fixture *fx, uint32_t kills)
 {
-	pid_t clients[CLIENTS] = { 0 };
 	struct rlv_kv_report report = RLV_KV_REPORT_INIT;
 	char text[16];
 
 	put_from(fx, HOT);
-	history_open();
-	for (uint32_t i = 0; i < kills; i++) {
-		pid_t *client = &clients[i % CLIENTS];
-
-		if (*client)
-			processes_kill(&fx->ps, *client, SIGKILL);
-		*client = processes_fork(&fx->ps, child_that_calls, NULL);
-		if (i == 5) {
-			(void)is_drained(fx);
-			processes_kill(&fx->ps, fx->metad, SIGKILL);
-			start_metad(fx);
-		}
-		processes_sleep_ns(30 * CLOCK_NS_PER_MS);
-	}
+	kv_history_begin(&fx->ps, kills, drain_first, fx);
 	assert_true(processes_until(is_drained, fx));
-	for (uint32_t i = 0; i < CLIENTS; i++)
-		processes_kill(&fx->ps, clients[i], SIGKILL);
+	kv_history_stop(&fx->ps);
 	processes_kill(&fx->ps, fx->nodes[0], SIGKILL);
-	history_close();
+	kv_history_end();
 	expect_from(fx, HOT);
 	for (uint32_t i = 0; i < HOT; i++)
 		must(rlv_kv_delete(fx->kv, key_of(i, text), NULL), "rlv_kv_delete");

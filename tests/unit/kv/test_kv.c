@@ -430,6 +430,7 @@ TEST(kv__bad_arguments_are_refused)
 	const struct rlv_kv_opts parts = { .size = sizeof(parts), .parts = 65 };
 	const struct rlv_kv_opts other = { .size = sizeof(other), .keys = 5000 };
 	const struct rlv_kv_opts mode = { .size = sizeof(mode), .mode = 3 };
+	const struct rlv_kv_opts writers = { .size = sizeof(writers), .writers = 2 };
 	const struct rlv_kv_opts direct = { .size = sizeof(direct), .mode = RLV_KV_DIRECT };
 	struct rlv_store *store = open_store("embed:");
 	struct rlv_kv *kv = open_kv(store), *none = NULL;
@@ -445,6 +446,7 @@ TEST(kv__bad_arguments_are_refused)
 	expect(rlv_kv_create(store, "x", &huge, &none), -EINVAL);
 	expect(rlv_kv_create(store, "x", &parts, &none), -EINVAL);
 	expect(rlv_kv_create(store, "x", &mode, &none), -EINVAL);
+	expect(rlv_kv_create(store, "x", &writers, &none), -EINVAL);
 	expect(rlv_kv_create(store, "h", &direct, &none), -EEXIST);
 	expect(rlv_kv_create(store, "a/b", NULL, &none), -EINVAL);
 	expect(rlv_kv_create(store, "h", &other, &none), -EEXIST);
