@@ -219,7 +219,8 @@ int kv_copy(struct rlv_kv *kv, uint32_t p, bool puts, struct heap_access **acc_o
 		ret = line_check(kv, &line);
 	if (ret)
 		return ret;
-	*acc_out = line_access(kv, &line);
+	/* A slot that was fenced may be another client's now, with its extents. */
+	*acc_out = owns && kv->fenced ? NULL : line_access(kv, &line);
 	if (!*acc_out)
 		return 0;
 	return owns ? kv_own_or_join(kv, p, &line) : 0;
