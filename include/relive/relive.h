@@ -771,7 +771,7 @@ struct rlv_drain_info {
  * Begins to drain a node, and reports progress: its shards take no new blocks, and each is freed
  * when the others have taken in as many items as it held. Parts of heaps are copied to other nodes. Call it
  * again for progress. The caller sets info->size. Errors: -ENOENT (no such node), -EHOSTDOWN (it is down, or the only one),
- * -ENOTSUP (embed:). Thread: any. Cost: control plane.
+ * -ENOTSUP (embed:; or it has a part of a heap with copies and several writers). Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_drain_node(struct rlv_store *store, const char *node,
 				     struct rlv_drain_info *info_out);
