@@ -39,7 +39,7 @@ static void on_ended(evutil_socket_t fd, short what, void *arg)
 		job++;
 	if (job == LEDGER_JOBS)
 		return;
-	peers_drop(device, job);
+	poold_peers_drop(device, job);
 	broker_died(device->broker, job);
 	poold_unwatch(&device->processes[job]);
 	poold_turn(device->poold);
@@ -89,7 +89,7 @@ static int device_watch_all(struct poold_device *device)
 
 static void device_wake(void *ctx, uint32_t job)
 {
-	peers_wake(ctx, job);
+	poold_peers_wake(ctx, job);
 }
 
 /* Extents that a user's jobs hold on the other devices. */

@@ -58,7 +58,7 @@ static struct peer *peer_of(const struct poold_device *device, uint32_t job)
 	return peer;
 }
 
-void peers_drop(struct poold_device *device, uint32_t job)
+void poold_peers_drop(struct poold_device *device, uint32_t job)
 {
 	struct peer *peer;
 
@@ -66,13 +66,13 @@ void peers_drop(struct poold_device *device, uint32_t job)
 		peer_drop(peer);
 }
 
-void peers_drop_all(struct poold *poold)
+void poold_peers_drop_all(struct poold *poold)
 {
 	while (poold->peers)
 		peer_drop(poold->peers);
 }
 
-void peers_wake(struct poold_device *device, uint32_t job)
+void poold_peers_wake(struct poold_device *device, uint32_t job)
 {
 	struct lease_message message = { .n_fds = 0 };
 	struct peer *peer = peer_of(device, job);
@@ -116,7 +116,7 @@ static int peer_hello(struct peer *peer, struct lease_message *message)
 				   &job);
 	if (ret)
 		return ret;
-	peers_drop(device, job); /* an earlier connection of it */
+	poold_peers_drop(device, job); /* an earlier connection of it */
 	broker_connected(device->broker, job, true);
 	peer->device = device;
 	peer->job = job;
@@ -266,7 +266,7 @@ static void on_message(evutil_socket_t fd, short what, void *arg)
 	poold_turn(poold);
 }
 
-void peers_serve(struct poold *poold)
+void poold_peers_serve(struct poold *poold)
 {
 	struct peer *next;
 
@@ -287,7 +287,7 @@ static void peers_limit(struct poold *poold)
 		peer_drop(oldest);
 }
 
-int peers_add(struct poold *poold, int sock)
+int poold_peers_add(struct poold *poold, int sock)
 {
 	struct ucred cred = { 0 };
 	socklen_t len = sizeof(cred);

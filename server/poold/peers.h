@@ -13,13 +13,13 @@
 #define PEERS_MAX 256u
 
 /* Takes over a connected, non-blocking socket. After an error, such as -ENOMEM, it is closed. */
-RLV_MUST_CHECK int peers_add(struct poold *poold, int sock);
+RLV_MUST_CHECK int poold_peers_add(struct poold *poold, int sock);
 /* Tells a job that it may repeat what was -EAGAIN. */
-void peers_wake(struct poold_device *device, uint32_t job);
+void poold_peers_wake(struct poold_device *device, uint32_t job);
 /* Hangs up on the connection of a job; on all. */
-void peers_drop(struct poold_device *device, uint32_t job);
-void peers_drop_all(struct poold *poold);
+void poold_peers_drop(struct poold_device *device, uint32_t job);
+void poold_peers_drop_all(struct poold *poold);
 /* Handles what has come from all peers. */
-void peers_serve(struct poold *poold);
+void poold_peers_serve(struct poold *poold);
 
 #endif

@@ -93,7 +93,7 @@ static void on_connect(evutil_socket_t fd, short what, void *arg)
 			log_warn("accept %s %m", poold->path);
 		return;
 	}
-	if (peers_add(poold, sock))
+	if (poold_peers_add(poold, sock))
 		log_warn("%s", error_last());
 }
 
@@ -216,7 +216,7 @@ void poold_close(struct poold **poold_inout)
 	struct event *events[] = { poold->tick, poold->stop[0], poold->stop[1], poold->page,
 				   poold->accept };
 
-	peers_drop_all(poold);
+	poold_peers_drop_all(poold);
 	http_close(&poold->http);
 	for (uint32_t i = 0; i < poold->opts.n_devices; i++)
 		poold_device_close(&poold->devices[i]);
