@@ -145,6 +145,11 @@ int admission_commit_insert(struct admission *adm, uint64_t n, uint64_t done)
 	return admission_unless_lost(adm, limiter_commit_insert(&adm->lim, n, done));
 }
 
+int admission_wait(struct admission *adm)
+{
+	return adm->here ? admission_unless_lost(adm, limiter_wait(&adm->lim)) : 0;
+}
+
 int admission_flush(struct admission *adm)
 {
 	uint64_t n = adm->held;

@@ -56,6 +56,9 @@ RLV_MUST_CHECK int admission_try_sample(struct admission *adm, uint64_t n);
 RLV_MUST_CHECK int admission_commit_insert(struct admission *adm, uint64_t n, uint64_t done);
 RLV_MUST_CHECK int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done);
 
+/* Waits until what was committed is counted, as limiter_wait; a no-op while the control shard is away. */
+RLV_MUST_CHECK int admission_wait(struct admission *adm);
+
 /* Adds adm->held, samples not counted yet, to the counts in the control shard; a no-op while
    that is away. */
 RLV_MUST_CHECK int admission_flush(struct admission *adm);

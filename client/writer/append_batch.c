@@ -175,29 +175,41 @@ static int writer_admit(struct rlv_writer *w)
 	return ret;
 }
 
-/*
- * Counts the items of a change. After the first ones of a shard the sums must not be 0 any more: a
- * sampler that does not wait would be told that there are no items. What fails here, a later call finds.
- */
-static void writer_count_published(struct rlv_writer *w, const struct shard_change *ch)
+/* Counts the items of a change. True: they are the first ones of a shard, and others need not see them yet. */
+static bool writer_count_published(struct rlv_writer *w, const struct shard_change *ch)
 {
 	uint64_t *published = &w->published[ch->acc->shard->desc.shard];
 	bool first = *published == 0 && ch->acc->chained;
 
 	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
 		*published += ch->n[v];
-	if (first && *published && access_flush(ch->acc))
-		log_debug("append: %s", error_last());
+	return first && *published;
+}
+
+/*
+ * After the first items of a shard neither its sums nor the view's count may be 0 any more: a sampler that does
+ * not wait would be told that there are no items. What fails here, a later call finds.
+ */
+static void writer_show_first(struct rlv_writer *w)
+{
+	for (uint32_t i = 0; i < w->n_changes; i++)
+		if (access_flush(w->changes[i].acc))
+			log_debug("append: %s", error_last());
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+		if (admission_wait(&w->admissions[v]))
+			log_debug("append: %s", error_last());
 }
 
 /*
  * Publishes in all shards, also when one is lost; an error of a reachable shard is returned first.
- * -EEXIST: a leaf of ours held noise; its item and all others are published.
+ * -EEXIST: a leaf of ours held noise; its item and all others are published. *first_out: the first items of a shard
+ * are among them.
  */
-static int writer_publish(struct rlv_writer *w)
+static int writer_publish(struct rlv_writer *w, bool *first_out)
 {
 	int ret = 0, lost = 0;
 
+	*first_out = false;
 	if (change_publish(w->changes, w->n_changes)) /* judged below, shard by shard */
 		log_debug("append: %s", error_last());
 	for (uint32_t i = 0; i < w->n_changes; i++) {
@@ -205,7 +217,7 @@ static int writer_publish(struct rlv_writer *w)
 		int failed = handle_failed(ch->acc, ch->ret);
 
 		if (ch->ret == 0 || ch->ret == -EEXIST)
-			writer_count_published(w, ch);
+			*first_out |= writer_count_published(w, ch);
 		else if (access_is_broken(ch->acc))
 			lost = lost ? lost : failed;
 		else
@@ -273,6 +285,7 @@ int writer_append_batch(struct append_batch *put)
 	struct rlv_writer *w = put->w;
 	const struct table_desc *desc = w->h.desc;
 	int ret = writer_rooms(w, put), first = 0;
+	bool shows;
 
 	if (ret)
 		return ret;
@@ -290,8 +303,10 @@ int writer_append_batch(struct append_batch *put)
 	if (ret)
 		return ret;
 	put->admitted = true;
-	ret = writer_publish(w);
+	ret = writer_publish(w, &shows);
 	writer_advance(w, put, ret != 0 && part_set_has_broken(&w->h.set));
+	if (ret && shows)
+		writer_show_first(w);
 	if (ret)
 		return ret;
 	for (uint32_t v = 0; v < desc->n_views; v++) {
@@ -303,6 +318,8 @@ int writer_append_batch(struct append_batch *put)
 		w->admitted[v] = 0; /* once, also when the step is made again */
 		w->stats.items += n;
 	}
+	if (shows)
+		writer_show_first(w);
 	w->stats.truncated_lost += w->planned_lost;
 	return first;
 }

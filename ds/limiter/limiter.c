@@ -48,11 +48,7 @@ void limiter_init(struct limiter *lim, const struct shard *control, uint32_t vie
 
 /* -------- chains -------- */
 
-/*
- * Waits for the last posted chain, if there is one: its requests are in lim->wrs, which may be
- * reused after it.
- */
-static int wait_posted(struct limiter *lim)
+int limiter_wait(struct limiter *lim)
 {
 	struct transport *tr = lim->region->tr;
 	uint64_t ticket = lim->ticket;
@@ -229,7 +225,7 @@ static int limiter_announce(struct limiter *lim, const struct side *side, uint64
 		announce_in_place(lim, side);
 		return limiter_read(lim, now);
 	}
-	rc = wait_posted(lim);
+	rc = limiter_wait(lim);
 	if (rc)
 		return rc;
 	wrs[0] = write_slot(lim, false);
@@ -263,7 +259,7 @@ static int limiter_admit(struct limiter *lim, const struct side *side, uint64_t 
 		announce_in_place(lim, side);
 		return -EAGAIN;
 	}
-	rc = wait_posted(lim);
+	rc = limiter_wait(lim);
 	if (rc)
 		return rc;
 	lim->wrs[0] = write_slot(lim, true);
@@ -310,7 +306,7 @@ int limiter_try_sample(struct limiter *lim, uint64_t n)
 static int limiter_commit(struct limiter *lim, const struct side *side, uint64_t n, uint64_t done)
 {
 	size_t count = 0;
-	int rc = wait_posted(lim);
+	int rc = limiter_wait(lim);
 
 	if (rc)
 		return rc;

@@ -83,6 +83,10 @@ RLV_MUST_CHECK int limiter_try_sample(struct limiter *lim, uint64_t n);
 RLV_MUST_CHECK int limiter_commit_insert(struct limiter *lim, uint64_t n, uint64_t done);
 RLV_MUST_CHECK int limiter_commit_sample(struct limiter *lim, uint64_t n, uint64_t done);
 
+/* Waits for the last posted chain, if there is one: its requests are in lim->wrs, which may be reused after it. Errors:
+   its own, -EIO. Cost: 1 RT at most. */
+RLV_MUST_CHECK int limiter_wait(struct limiter *lim);
+
 /*
  * Returns how many more inserts must be committed before a sample of n fits; limiter_lacks_samples:
  * how many samples before an insert of n. now: the words as read. 0 = it fits now.

@@ -25,7 +25,6 @@
 
 #define MS 1000000
 #define WINDOW_MS 100
-#define FIRST_ITEMS_NS ((int64_t)10 * 1000 * MS) /* over TCP sums may follow the first append */
 
 struct shared {
 	_Atomic uint64_t loops; /* append, sample, update */
@@ -78,7 +77,7 @@ static int work_once(struct worker *w)
 	w->step += 100;
 	ret = rlv_writer_append(w->writer, 0, &w->rows.steps, NULL);
 	if (ret == 0)
-		ret = rlv_sampler_sample(w->sampler, 256, FIRST_ITEMS_NS, &batch);
+		ret = rlv_sampler_sample(w->sampler, 256, 0, &batch);
 	if (ret)
 		return ret;
 	for (uint32_t i = 0; i < batch->n; i++)

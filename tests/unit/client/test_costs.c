@@ -138,6 +138,7 @@ TEST(writer_append__with_a_limiter_costs)
 	replay_open(&fx, &opts);
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 2);
+	replay_append_plain(&fx, writer, 0, 2); /* whose count the next one waits for */
 	expect_append(&fx, writer, "append_limited", 1);
 	expect_append(&fx, writer, "append_limited_256", 256);
 	replay_end(&fx, &writer, NULL);
