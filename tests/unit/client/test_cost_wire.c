@@ -69,6 +69,23 @@ static struct rlv_stats append(struct replay_fixture *fx, struct rlv_writer *wri
 	return minus(replay_writer_stats(writer), before);
 }
 
+/* Others see the first item, and that it is counted, when its append returns: nothing of the writer is waited for later. */
+TEST(writer_append__first_items_are_counted)
+{
+	const struct rlv_table_opts opts = { .fanout = remote_fanout };
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+
+	lockstep = true;
+	replay_open(&fx, &opts);
+	writer = replay_writer(&fx, 1);
+	while (append(&fx, writer, 1).items == 0)
+		;
+	assert_int_equal(replay_info(fx.table).views[0].inserted, 1);
+	replay_end(&fx, &writer, NULL);
+	lockstep = false;
+}
+
 /* phases: of a call that claims no block, and of each block claimed. */
 static void expect_append_costs(const struct rlv_table_opts *opts, uint64_t claim_phases)
 {
