@@ -105,12 +105,13 @@ static bool is_stopped(void *ctx)
 	return atomic_load(((struct loader *)ctx)->going) == 1;
 }
 
-/* It has put some of its items. */
-static pid_t start_and_stop(struct fixture *f, struct loader *l, uint32_t steps)
+/* A load that has put some of its items. */
+static pid_t start_and_stop(struct fixture *f, struct loader *l)
 {
 	pid_t pid;
 
-	l->stop_at = steps - 1;
+	l->stop_at = steps_of(f, "shm:s") - 1;
+	must(rlv_table_drop(f->store, "t"), "drop");
 	pid = start(f, l, "shm:s");
 	assert_true(processes_until(is_stopped, l));
 	return pid;
@@ -273,11 +274,8 @@ CASE(load__of_two_at_once_one_is_refused)
 	struct loader first = { .kill_at = 0 };
 	struct fixture *f = *state;
 	struct rlv_table *table = NULL;
-	uint32_t steps = steps_of(f, "shm:s");
-	pid_t pid;
+	pid_t pid = start_and_stop(f, &first);
 
-	must(rlv_table_drop(f->store, "t"), "drop");
-	pid = start_and_stop(f, &first, steps);
 	expect_refused(f);
 	assert_int_equal(go_on(f, &first, pid), 0);
 	assert_int_equal(count_tables(f->store), 1);
@@ -289,11 +287,8 @@ CASE(load__goes_on_over_a_restart_of_the_server)
 {
 	struct loader l = { .kill_at = 0 };
 	struct fixture *f = *state;
-	uint32_t steps = steps_of(f, "shm:s");
-	pid_t pid;
+	pid_t pid = start_and_stop(f, &l);
 
-	must(rlv_table_drop(f->store, "t"), "drop");
-	pid = start_and_stop(f, &l, steps);
 	processes_kill(&f->ps, f->metad, SIGKILL);
 	start_metad(f);
 	expect_refused(f);
@@ -305,11 +300,8 @@ CASE(load__killed_while_no_server_runs_is_found_by_the_next)
 {
 	struct loader l = { .kill_at = 0 };
 	struct fixture *f = *state;
-	uint32_t steps = steps_of(f, "shm:s");
-	pid_t pid;
+	pid_t pid = start_and_stop(f, &l);
 
-	must(rlv_table_drop(f->store, "t"), "drop");
-	pid = start_and_stop(f, &l, steps);
 	processes_kill(&f->ps, f->metad, SIGKILL);
 	processes_kill(&f->ps, pid, SIGKILL);
 	start_metad(f);
@@ -322,11 +314,8 @@ CASE(load__is_ended_by_a_drop)
 {
 	struct loader l = { .kill_at = 0 };
 	struct fixture *f = *state;
-	uint32_t steps = steps_of(f, "shm:s");
-	pid_t pid;
+	pid_t pid = start_and_stop(f, &l);
 
-	must(rlv_table_drop(f->store, "t"), "drop");
-	pid = start_and_stop(f, &l, steps);
 	must(rlv_table_drop(f->store, "t"), "drop");
 	load_it(f->store, f->file);
 	assert_int_equal(go_on(f, &l, pid), ESTALE);

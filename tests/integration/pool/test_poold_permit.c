@@ -143,6 +143,13 @@ static pid_t start_stopped(bool *runs)
 	return pid;
 }
 
+/* It goes on, and has lost its turn. */
+static void expect_late(pid_t pid)
+{
+	processes_kill(&fx.ps, pid, SIGCONT);
+	assert_int_equal(processes_wait(&fx.ps, pid, PROCESSES_WAIT_MS), ETIMEDOUT);
+}
+
 TEST_WITH(permit__is_taken_back_from_a_job_that_is_stopped_between_iterations, begin, end)
 {
 	bool runs = false;
@@ -150,8 +157,7 @@ TEST_WITH(permit__is_taken_back_from_a_job_that_is_stopped_between_iterations, b
 	struct rlv_pool *b = poold_join("b", 0, 6);
 
 	must(rlv_pool_iteration_begin(b, 0), "b begins");
-	processes_kill(&fx.ps, pid, SIGCONT);
-	assert_int_equal(processes_wait(&fx.ps, pid, PROCESSES_WAIT_MS), ETIMEDOUT);
+	expect_late(pid);
 	must(rlv_pool_iteration_end(b), "b ends");
 	must(rlv_pool_close(&b), "close b");
 }
@@ -163,8 +169,7 @@ TEST_WITH(permit__limit_ends_an_iteration_that_is_stopped, begin_limited, end)
 	struct rlv_pool *b = poold_join("b", 0, 6);
 
 	must(rlv_pool_iteration_begin(b, 10 * (int64_t)POOLD_SECOND), "b begins");
-	processes_kill(&fx.ps, pid, SIGCONT);
-	assert_int_equal(processes_wait(&fx.ps, pid, PROCESSES_WAIT_MS), ETIMEDOUT);
+	expect_late(pid);
 	assert_int_equal(poold_status().cut, 1);
 	must(rlv_pool_iteration_end(b), "b ends");
 	must(rlv_pool_close(&b), "close b");
