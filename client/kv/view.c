@@ -5,19 +5,13 @@
 
 /* -------- mappings -------- */
 
-/* Where share i is in the rows region. */
-static uint64_t share_off(const struct heap_manifest *manifest, uint32_t i)
-{
-	return heap_manifest_place(manifest, i) + sizeof(struct heap_entry) + manifest->lead;
-}
-
 /* True if the shares can be mapped side by side. */
 static bool view_joins(const struct region *rows, const struct heap_manifest *manifest)
 {
 	uint64_t bits = manifest->n > 1 ? manifest->share : 0;
 
 	for (uint32_t i = 0; i < manifest->n; i++)
-		bits |= (uintptr_t)rows->base + share_off(manifest, i);
+		bits |= (uintptr_t)rows->base + heap_share_off(manifest, i);
 	return bits % (uint64_t)sysconf(_SC_PAGESIZE) == 0;
 }
 
@@ -25,12 +19,12 @@ static int view_map_shares(const struct region *rows, struct kv_view *view)
 {
 	const struct heap_manifest *manifest = view->hold.manifest;
 	/* As many pages as the value has, from the first share on, of which the other shares then take theirs. */
-	int ret = pages_view_open(rows->base + share_off(manifest, 0), view->hold.len, false,
+	int ret = pages_view_open(rows->base + heap_share_off(manifest, 0), view->hold.len, false,
 				  &view->value);
 
 	for (uint32_t i = 1; ret == 0 && i < manifest->n; i++) {
 		ret = pages_view_set(&view->value, i * manifest->share,
-				     rows->base + share_off(manifest, i),
+				     rows->base + heap_share_off(manifest, i),
 				     heap_share(view->hold.len, manifest->share, i));
 		if (ret)
 			pages_view_close(&view->value);
@@ -46,7 +40,7 @@ static int view_map(const struct heap_access *acc, struct kv_view *view)
 	int ret;
 
 	for (uint32_t i = 0; i < manifest->n; i++)
-		if (share_off(manifest, i) + heap_share(view->hold.len, manifest->share, i) >
+		if (heap_share_off(manifest, i) + heap_share(view->hold.len, manifest->share, i) >
 		    rows->size)
 			return error_set(-EBADMSG, "heap %s: a manifest is damaged",
 					 acc->heap->desc.name);

@@ -240,4 +240,10 @@ const void *heap_manifest_in(const struct heap_desc *desc, const uint8_t *entry,
 uint32_t heap_manifest_chunks(const void *manifest);
 uint64_t heap_manifest_place(const void *manifest, uint32_t i);
 
+/* Where its share begins, behind that header and the lead. */
+static inline uint64_t heap_share_off(const struct heap_manifest *manifest, uint32_t i)
+{
+	return heap_manifest_place(manifest, i) + sizeof(struct heap_entry) + manifest->lead;
+}
+
 #endif

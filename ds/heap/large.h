@@ -26,13 +26,6 @@ static inline struct heap_piece *heap_pieces(const struct heap_manifest *manifes
 	return (struct heap_piece *)(uintptr_t)(manifest + 1);
 }
 
-/* Where share i of a manifest that was checked begins, in the rows region. */
-static inline uint64_t heap_share_off(const struct heap_manifest *manifest, uint32_t i)
-{
-	return heap_piece_off(&heap_pieces(manifest)[i]) + sizeof(struct heap_entry) +
-	       manifest->lead;
-}
-
 /* How many chunks are read or written in one round trip. */
 uint32_t heap_window(const struct heap_access *acc, uint64_t share);
 

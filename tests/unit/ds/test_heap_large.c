@@ -390,10 +390,7 @@ static void of_pages(struct transport *(*wrap)(struct transport *inner))
 		must(heap_hold(&b.acc, &key, &held));
 		assert_int_equal(held.manifest != NULL, sizes[i] > ENTRY_MOST);
 		for (uint32_t k = 0; held.manifest && k < held.manifest->n; k++)
-			assert_int_equal((heap_manifest_place(held.manifest, k) +
-					  sizeof(struct heap_entry) + held.manifest->lead) %
-						 HEAP_PAGE,
-					 0);
+			assert_int_equal(heap_share_off(held.manifest, k) % HEAP_PAGE, 0);
 		heap_hold_end((const void *)(b.heap->tree->base + heap_pin_off(b.owner)), &held);
 		mem_free((void *)held.manifest);
 		heap_fixture_expect_sound(&fx, NULL);
