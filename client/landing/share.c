@@ -31,74 +31,73 @@ static LOCK_ROLE(pages_role, "pages of devices", LOCK_RANK_MEMORY);
 static struct lock pages_lock = LOCK_INIT(&pages_role);
 static struct shared_pages *pages LOCK_GUARDED_BY(pages_role);
 
-static struct shared_pages **pages_link(const struct rlv_landing *landing, uint64_t from)
+/* Pages that the landing's device has, from there on; NULL: none. */
+static struct shared_pages *pages_find(const struct rlv_landing *landing, uint64_t from)
 	LOCK_REQUIRES(pages_role) LOCK_REQUIRES(landing_role)
 {
-	struct shared_pages **link = &pages;
+	struct shared_pages *one = pages;
 
-	while (*link && ((*link)->from != from || (*link)->device != landing->info.device ||
-			 (*link)->pid != landing->pid))
-		link = &(*link)->next;
-	return link;
+	while (one && (one->from != from || one->device != landing->info.device ||
+		       one->pid != landing->pid))
+		one = one->next;
+	return one;
 }
 
-static int pages_share(const struct rlv_landing *landing, const struct landing_range *range)
-	LOCK_REQUIRES(pages_role) LOCK_REQUIRES(landing_role)
+static int pages_share(const struct rlv_landing *landing, uint64_t from, uint64_t end,
+		       struct shared_pages **out) LOCK_REQUIRES(pages_role)
+	LOCK_REQUIRES(landing_role)
 {
 	struct shared_pages *one = mem_zalloc(sizeof(*one));
-	int ret = one ? landing->backend->ops->host_share(landing->backend,
-							  (void *)(uintptr_t)range->from,
-							  range->end - range->from, &one->va)
+	int ret = one ? landing->backend->ops->host_share(landing->backend, (void *)(uintptr_t)from,
+							  end - from, &one->va)
 		      : error_set(-ENOMEM, "landing: cannot allocate memory");
 
 	if (ret) {
 		mem_free(one);
 		return ret;
 	}
-	one->from = range->from;
-	one->end = range->end;
+	one->from = from;
+	one->end = end;
 	one->device = landing->info.device;
 	one->pid = landing->pid;
 	one->next = pages;
 	pages = one;
+	*out = one;
 	return 0;
 }
 
-/* Sets range->va. */
+/* Sets range->pages and range->va. */
 static int pages_take(const struct rlv_landing *landing, struct landing_range *range)
 	LOCK_REQUIRES(landing_role)
 {
-	struct shared_pages *one;
 	int ret = 0;
 
 	lock_acquire(&pages_lock, &pages_role);
-	one = *pages_link(landing, range->from);
-	if (!one || one->end != range->end)
-		ret = pages_share(landing, range);
+	range->pages = pages_find(landing, range->from);
+	if (!range->pages || range->pages->end != range->end)
+		ret = pages_share(landing, range->from, range->end, &range->pages);
 	if (ret == 0) {
-		one = *pages_link(landing, range->from);
-		one->users++;
-		range->va = one->va;
+		range->pages->users++;
+		range->va = range->pages->va;
 	}
 	lock_release(&pages_lock, &pages_role);
 	return ret;
 }
 
 /* dev: NULL = it is closed. After an error the landing still has them. */
-static int pages_give(const struct rlv_landing *landing, const struct landing_range *range,
-		      struct backend *dev) LOCK_REQUIRES(landing_role)
+static int pages_give(struct shared_pages *one, struct backend *dev)
 {
-	struct shared_pages **link, *one;
+	struct shared_pages **link = &pages;
 	int ret = 0;
 
 	lock_acquire(&pages_lock, &pages_role);
-	link = pages_link(landing, range->from);
-	one = *link;
-	if (one && one->users == 1 && dev)
-		ret = dev->ops->host_unregister(dev, (void *)(uintptr_t)range->from);
+	if (one->users == 1 && dev)
+		ret = dev->ops->host_unregister(dev, (void *)(uintptr_t)one->from);
 	if (ret == -ENODEV)
 		ret = 0;
-	if (one && ret == 0 && --one->users == 0) {
+	if (ret == 0 && --one->users == 0) {
+		while (*link != one)
+			link = &(*link)->next;
 		*link = one->next;
 		mem_free(one);
 	}
@@ -138,7 +137,7 @@ static int range_end(struct rlv_landing *landing, struct landing_range **link)
 	int ret = share_await(landing);
 
 	if (ret == 0 || ret == -ENODEV)
-		ret = pages_give(landing, range, landing->backend);
+		ret = pages_give(range->pages, landing->backend);
 	if (ret)
 		return ret;
 	*link = range->next;
@@ -162,7 +161,7 @@ void landing_forget_ranges(struct rlv_landing *landing)
 		struct landing_range *range = landing->ranges;
 
 		landing->ranges = range->next;
-		(void)pages_give(landing, range, NULL);
+		(void)pages_give(range->pages, NULL);
 		mem_free(range);
 	}
 }

@@ -48,9 +48,10 @@ struct landing_buffer {
 /* Memory of the host that the device reads, as whole pages. */
 struct landing_range {
 	struct landing_range *next;
-	uint64_t from, end; /* addresses in this process */
-	uint64_t va;        /* of the device */
-	uint32_t users;     /* 0: it could not be ended yet */
+	uint64_t from, end;         /* addresses in this process */
+	uint64_t va;                /* of the device */
+	uint32_t users;             /* 0: it could not be ended yet */
+	struct shared_pages *pages; /* share.c */
 };
 
 struct rlv_landing {
