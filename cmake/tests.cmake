@@ -165,6 +165,10 @@ foreach(target unit_test_cost_wire unit_test_costs unit_test_cost_kv unit_test_c
 	endif()
 endforeach()
 
+if(TARGET unit_test_cost_weights)
+	target_link_options(unit_test_cost_weights PRIVATE -Wl,--wrap=getrandom)
+endif()
+
 if(TARGET integration_test_stopped_writer)
 	target_link_options(integration_test_stopped_writer PRIVATE -Wl,--wrap=transport_post_chain
 		-Wl,--wrap=transport_open)
