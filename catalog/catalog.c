@@ -27,13 +27,34 @@ struct catalog_object *catalog_find_same(const struct catalog *cat, uint32_t id,
 	return NULL;
 }
 
+struct catalog_object *catalog_seen(const struct catalog *cat, uint32_t id,
+				    const struct object_kind *kind)
+{
+	struct catalog_object *object = cat->objects[id];
+
+	return object && object->kind == kind && !object->loader ? object : NULL;
+}
+
+int catalog_find_named(const struct catalog *cat, const struct object_kind *kind, const char *name,
+		       const uint8_t uuid[16], struct catalog_object **object_out)
+{
+	struct catalog_object *object = catalog_find(cat, name);
+	bool any = bits_all_zero(uuid, 16);
+
+	*object_out = object;
+	if (object && object->kind == kind && (any || memcmp(object->uuid, uuid, 16) == 0))
+		return 0;
+	if (!any)
+		return error_set(-ESTALE, "%s %.64s was dropped", kind->name, name);
+	return error_set(-ENOENT, "no %s %.64s in this store", kind->name, name);
+}
+
 uint32_t catalog_count(const struct catalog *cat, const struct object_kind *kind)
 {
 	uint32_t n = 0;
 
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		n += cat->objects[id] && cat->objects[id]->kind == kind &&
-		     !cat->objects[id]->loader;
+		n += catalog_seen(cat, id, kind) != NULL;
 	return n;
 }
 

@@ -93,7 +93,15 @@ struct catalog_object *catalog_find(const struct catalog *cat, const char *name)
 /* Returns the object with that id and uuid; NULL: there is none, it was dropped. */
 struct catalog_object *catalog_find_same(const struct catalog *cat, uint32_t id,
 					 const uint8_t *uuid, size_t uuid_len);
-/* Without those that are being loaded. */
+/* The object with that id, of that kind, if all clients see it; NULL: there is none, or it is being loaded. */
+struct catalog_object *catalog_seen(const struct catalog *cat, uint32_t id,
+				    const struct object_kind *kind);
+/* Finds the object of that kind and name. uuid: of the one that is meant; zeros: any. -ENOENT: none has that name;
+   -ESTALE: the one that is meant is gone. */
+RLV_MUST_CHECK int catalog_find_named(const struct catalog *cat, const struct object_kind *kind,
+				      const char *name, const uint8_t uuid[16],
+				      struct catalog_object **object_out);
+/* Of those that all clients see. */
 uint32_t catalog_count(const struct catalog *cat, const struct object_kind *kind);
 
 /* A part, of all objects, that is at a node; zeros: before the first one. */

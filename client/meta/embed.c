@@ -107,25 +107,19 @@ static int embed_create(struct meta *meta, const struct meta_wish *wish, struct 
 	return ret;
 }
 
-/* Finds the object of that kind with that number and uuid; if the number is 0, with that name and, unless it
-   is zero, that uuid. -ESTALE: it was dropped; -ENOENT: there is none of that name. */
+/* Finds the object of that kind with that number and uuid; if the number is 0, as catalog_find_named. -ESTALE: it was
+   dropped. */
 static int find_object(const struct embed *embed, const struct meta_object *object,
 		       struct catalog_object **object_out)
 {
-	struct catalog_object *found =
-		object->number ? catalog_find_same(&embed->cat, object->number, object->uuid,
-						   sizeof(object->uuid))
-			       : catalog_find(&embed->cat, object->name);
-	bool any = bits_all_zero(object->uuid, sizeof(object->uuid));
-
-	*object_out = found;
-	if (found && found->kind->id == object->kind &&
-	    (any || memcmp(found->uuid, object->uuid, sizeof(object->uuid)) == 0))
-		return 0;
-	if (!any)
-		return error_set(-ESTALE, "%s was dropped", object->name);
-	return error_set(-ENOENT, "no %s %s in this store", object_kind_find(object->kind)->name,
-			 object->name);
+	if (object->number == 0)
+		return catalog_find_named(&embed->cat, object_kind_find(object->kind), object->name,
+					  object->uuid, object_out);
+	*object_out =
+		catalog_find_same(&embed->cat, object->number, object->uuid, sizeof(object->uuid));
+	return *object_out && (*object_out)->kind->id == object->kind
+		       ? 0
+		       : error_set(-ESTALE, "%s was dropped", object->name);
 }
 
 static int embed_open(struct meta *meta, const struct meta_object *object,
@@ -204,9 +198,10 @@ static int embed_list(struct meta *meta, uint32_t kind, char (*names)[RLV_NAME_B
 
 	lock_acquire(&embed->lock, &embed_lock);
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
-		const struct catalog_object *object = embed->cat.objects[id];
+		const struct catalog_object *object =
+			catalog_seen(&embed->cat, id, object_kind_find(kind));
 
-		if (!object || object->kind->id != kind || object->loader)
+		if (!object)
 			continue;
 		if (n < *n_inout)
 			memcpy(names[n], object->name, RLV_NAME_BYTES);

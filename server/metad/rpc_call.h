@@ -27,11 +27,6 @@ RLV_MUST_CHECK int rpc_check_client(const struct call *call);
 
 /* -ENOTSUP: unknown. id 0: tables. */
 RLV_MUST_CHECK int rpc_find_kind(uint32_t id, const struct object_kind **kind_out);
-/* Finds the object of that kind and name; the caller has checked the name. uuid: of the object that is
-   meant; zero: any. -ENOENT: no object, or one of another kind; -ESTALE: the one that is meant is gone. */
-RLV_MUST_CHECK int rpc_find_object(const struct metad *md, const struct object_kind *kind,
-				   const char *name, const uint8_t uuid[16],
-				   struct catalog_object **object_out);
 /* Copies the uuid of a request; absent: zeros. -EPROTO: it has another length. */
 RLV_MUST_CHECK int rpc_take_uuid(const ProtobufCBinaryData *bytes, uint8_t uuid[16]);
 

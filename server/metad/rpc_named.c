@@ -10,27 +10,11 @@
 
 #include "ds/replay/shard.h"
 
-#include "base/bits.h"
-
 int rpc_find_kind(uint32_t id, const struct object_kind **kind_out)
 {
 	*kind_out = object_kind_find(id ? id : OBJECT_TABLE);
 	return *kind_out ? 0
 			 : error_set(-ENOTSUP, "objects of kind %u: unknown to this server", id);
-}
-
-int rpc_find_object(const struct metad *md, const struct object_kind *kind, const char *name,
-		    const uint8_t uuid[16], struct catalog_object **object_out)
-{
-	struct catalog_object *object = catalog_find(&md->catalog, name);
-	bool any = bits_all_zero(uuid, 16);
-
-	*object_out = object;
-	if (object && object->kind == kind && (any || memcmp(object->uuid, uuid, 16) == 0))
-		return 0;
-	if (!any)
-		return error_set(-ESTALE, "%s %.64s was dropped", kind->name, name);
-	return error_set(-ENOENT, "no %s %.64s in this store", kind->name, name);
 }
 
 int rpc_take_uuid(const ProtobufCBinaryData *bytes, uint8_t uuid[16])
@@ -55,7 +39,7 @@ static int find_named(const struct call *call, uint32_t kind_id, const char *nam
 		ret = table_name_check(name);
 	if (ret == 0)
 		ret = rpc_take_uuid(uuid_bytes, uuid);
-	return ret ? ret : rpc_find_object(call->md, kind, name, uuid, object_out);
+	return ret ? ret : catalog_find_named(&call->md->catalog, kind, name, uuid, object_out);
 }
 
 int rpc_table_drop(const struct call *call, const ProtobufCMessage *message)
@@ -90,7 +74,7 @@ int rpc_table_list(const struct call *call, const ProtobufCMessage *message)
 		return ret;
 	reply.names = names;
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		if (cat->objects[id] && cat->objects[id]->kind == kind && !cat->objects[id]->loader)
+		if (catalog_seen(cat, id, kind))
 			names[reply.n_names++] = cat->objects[id]->name;
 	return rpc_answer(call, &reply.base, &reply.status);
 }

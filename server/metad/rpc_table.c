@@ -326,7 +326,8 @@ static int go_on_rebalancing(const struct call *call, struct rpc_parked *parked)
 	Relive__TableRebalanceReply reply = RELIVE__TABLE_REBALANCE_REPLY__INIT;
 	struct catalog_object *table;
 	enum placement_kind kind;
-	int ret = rpc_find_object(call->md, parked->kind, parked->name, parked->table_uuid, &table);
+	int ret = catalog_find_named(&call->md->catalog, parked->kind, parked->name,
+				     parked->table_uuid, &table);
 
 	if (ret)
 		return ret;
@@ -408,7 +409,8 @@ static int go_on_opening(const struct call *call, struct rpc_parked *parked)
 
 	if (!call->conn)
 		return 0;
-	ret = rpc_find_object(call->md, parked->kind, parked->name, parked->table_uuid, &table);
+	ret = catalog_find_named(&call->md->catalog, parked->kind, parked->name, parked->table_uuid,
+				 &table);
 	if (ret == 0 && bits_all_zero(parked->table_uuid, sizeof(parked->table_uuid)))
 		ret = catalog_check_loaded(table);
 	/* The slot must still be the client's: it may have lost or returned it meanwhile. */
