@@ -5,8 +5,8 @@
  *   node_attach ---> want: grants requested over the control connection --+--> regions attached,
  *                          transport opened by a thread (reach)         --+    one after the other
  *
- * A want is one attempt to attach some regions. It ends within the node's lease, by success or
- * error, and keeps its result for a while until the caller collects it.
+ * A want is one attempt to attach some regions. It ends in bounded time, by success or error, and
+ * keeps its result for a while until the caller collects it.
  */
 #include "server/node/node.h"
 
@@ -142,6 +142,12 @@ struct node_reach {
 	struct error_kept failure; /* code 0: tr is open */
 };
 
+/* Longer than an operation may take: the first connection loads libraries and opens a device. */
+static uint64_t reach_most(const struct node *node)
+{
+	return max_u64(NODE_REACH_NS, node->remote->lease_ns);
+}
+
 static void *run_reach(void *arg)
 {
 	struct node_reach *reach = arg;
@@ -171,6 +177,7 @@ static int reach_memory(struct node *node)
 		 */
 		reach->opts = (struct transport_opts){
 			.timeout_ns = node->remote->lease_ns,
+			.open_ns = reach_most(node),
 			.client_id = node->remote->attach_client_id,
 			.replaces = node->remote->link,
 		};
@@ -304,6 +311,7 @@ static void end_want(struct node *node, struct node_want *want, int code)
 
 static void go_on(struct node *node, struct node_want *want)
 {
+	const uint64_t most = reach_most(node) + node->remote->lease_ns;
 	int ret, granted;
 
 	if (want->ended)
@@ -317,9 +325,9 @@ static void go_on(struct node *node, struct node_want *want)
 		ret = get_regions(node, want);
 	if (!node->up) /* the want is gone, too */
 		return;
-	if (ret == -EAGAIN && node_now(node) >= want->begun + node->remote->lease_ns)
+	if (ret == -EAGAIN && node_now(node) >= want->begun + most)
 		ret = error_set(-ETIMEDOUT, "its memory cannot be attached: no answer in %llu ms",
-				(unsigned long long)(node->remote->lease_ns / CLOCK_NS_PER_MS));
+				(unsigned long long)(most / CLOCK_NS_PER_MS));
 	if (ret != -EAGAIN)
 		end_want(node, want, ret);
 }

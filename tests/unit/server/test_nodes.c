@@ -3,6 +3,8 @@
  * when they are down or lost.
  */
 #include "tests/support/fake/fake_clock.h"
+#include "tests/support/sockets.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #include "server/node/nodes.h"
@@ -435,6 +437,35 @@ CASE(node_attach__after_a_failure_is_not_tried_for_a_while)
 	assert_int_equal(attach(node), -ECONNREFUSED);
 	fake_clock_advance(&fx->clock, LEASE_NS / 2);
 	assert_int_equal(attach(node), -EAGAIN); /* the pause has doubled */
+}
+
+/* The first connection over a NIC loads libraries and opens the device: longer than a lease. */
+CASE(node_attach__waits_longer_than_a_lease_for_a_slow_connection)
+{
+	char dir[TEMP_DIR_BYTES], uri[NODE_URI_BYTES];
+	struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct node *node;
+	int mute, ret;
+
+	temp_dir_make(dir);
+	snprintf(uri, sizeof(uri), "shm:%s/mute", dir);
+	mute = sockets_listen_unix(uri + strlen("shm:"), SOCK_SEQPACKET);
+	news.uri = uri;
+	node = join(fx, &news);
+	for (uint64_t t = 0; t < NODE_REACH_NS; t += LEASE_NS) {
+		const uint32_t id = 1;
+		struct region *region = NULL;
+
+		assert_int_equal(node_attach(node, &id, 1, &region), -EAGAIN);
+		assert_true(node_is_attaching(node));
+		fake_clock_advance(&fx->clock, LEASE_NS);
+	}
+	fake_clock_advance(&fx->clock, LEASE_NS);
+	ret = attach(node);
+	close(mute);
+	temp_dir_remove(dir);
+	assert_int_equal(ret, -ETIMEDOUT);
 }
 
 CASE(node_post_fence__is_told_once)
