@@ -18,6 +18,7 @@
 #include "base/os/process.h"
 
 #define ANNOUNCE_POLL_NS (50 * CLOCK_NS_PER_MS)
+#define QUEUE_POLL_NS CLOCK_NS_PER_MS
 
 /* -------- connect -------- */
 
@@ -50,18 +51,23 @@ static int connect_to(const struct sockaddr *address, socklen_t len, uint64_t de
 	return 0;
 }
 
+/* A socket whose queue is full cannot be polled for a place: it is tried again until the deadline. */
 static int connect_socket(const struct dial_opts *opts, int *fd_out)
 {
+	const struct timespec pause = { .tv_nsec = QUEUE_POLL_NS };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int ret;
 
 	if (strlen(opts->socket) >= sizeof(address.sun_path))
 		return error_set(-ENAMETOOLONG, "socket %s: name too long", opts->socket);
 	memcpy(address.sun_path, opts->socket, strlen(opts->socket) + 1);
-	ret = connect_to((const struct sockaddr *)&address, sizeof(address), opts->deadline_ns,
-			 fd_out);
-	if (ret == -EAGAIN) /* its queue is full */
-		ret = -ECONNREFUSED;
+	while ((ret = connect_to((const struct sockaddr *)&address, sizeof(address),
+				 opts->deadline_ns, fd_out)) == -EAGAIN) {
+		if (deadline_expired(clock_monotonic(), opts->deadline_ns))
+			return error_set(-ECONNREFUSED, "connect %s: its queue is full",
+					 opts->socket);
+		(void)nanosleep(&pause, NULL);
+	}
 	return ret ? error_set(ret, "connect %s: %s", opts->socket, strerror(-ret)) : 0;
 }
 

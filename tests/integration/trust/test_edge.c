@@ -168,6 +168,36 @@ CASE(metad__1100_slow_peers_at_the_socket_keep_nobody_out)
 	expect(try_open(edge->uri, &edge->stores[1]), 0);
 }
 
+static void fill_queue(struct edge *edge)
+{
+	char path[PROCESSES_PATH + 64];
+	int fd;
+
+	allow_descriptors();
+	processes_path(&edge->ps, "s/metad.sock", path);
+	while ((fd = sockets_connect_unix(path, SOCK_STREAM | SOCK_NONBLOCK)) >= 0) {
+		assert_true(edge->n_slow < SLOW);
+		edge->slow[edge->n_slow++] = fd;
+	}
+}
+
+static int continue_soon(void *ctx)
+{
+	usleep(200 * 1000);
+	return kill(*(pid_t *)ctx, SIGCONT);
+}
+
+CASE(store_open__waits_for_a_place_in_a_full_queue)
+{
+	struct edge *edge = *state;
+
+	start(edge, NULL, NULL);
+	processes_kill(&edge->ps, edge->metad, SIGSTOP);
+	fill_queue(edge);
+	(void)processes_fork(&edge->ps, continue_soon, &edge->metad);
+	expect(try_open("shm:s", &edge->stores[0]), 0);
+}
+
 /* Runs in a child, whose failures do not fail the test. */
 static int come_back(void *ctx)
 {
