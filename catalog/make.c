@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "wire/region.h"
 
 #include "base/mem/alloc.h"
 #include "base/log.h"
+#include "base/os/random.h"
 
 /* -------- an object -------- */
 
@@ -95,8 +95,10 @@ static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
 	if (ret)
 		return ret;
 	memcpy(ids.uuid, wish->uuid, sizeof(ids.uuid));
-	if (!wish->loader && getrandom(ids.uuid, sizeof(ids.uuid), 0) != (ssize_t)sizeof(ids.uuid))
-		return error_set(-EIO, "getrandom: %s", strerror(errno));
+	if (!wish->loader)
+		ret = random_fill(ids.uuid, sizeof(ids.uuid));
+	if (ret)
+		return ret;
 	ret = wish->kind->describe(cat, wish, &ids, &desc);
 	if (ret)
 		return ret;

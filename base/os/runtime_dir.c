@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/os/group.h"
 #include "base/os/process.h"
 #include "base/log.h"
+#include "base/os/random.h"
 
 #define NAME_MAX_CHARS 48
 #define SECRET_BYTES 32
@@ -275,7 +275,7 @@ static int write_secret(int fd)
 				 RUNTIME_TOKEN_BYTES - 1);
 		given = NULL;
 	}
-	if (!given && getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret))
+	if (!given && random_fill(secret, sizeof(secret)))
 		return -EIO;
 	for (size_t i = 0; i < sizeof(secret) && !given; i++)
 		snprintf(text + 2 * i, 3, "%02x", secret[i]);

@@ -15,11 +15,11 @@
 #include "base/log.h"
 #include "base/os/clock.h"
 #include "base/os/process.h"
+#include "base/os/random.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 static LOCK_ROLE(embed_lock, "embed catalog", LOCK_RANK_OBJECT);
 
@@ -401,10 +401,9 @@ static int take_identity(struct embed *embed, const char *path)
 				 path, pool.store_name);
 	if (ret == 0 && bits_all_zero(pool.store_uuid, sizeof(pool.store_uuid))) {
 		(void)snprintf(name, sizeof(name), "%s%s", scheme, path ? path : "");
-		if (getrandom(pool.store_uuid, sizeof(pool.store_uuid), 0) !=
-		    (ssize_t)sizeof(pool.store_uuid))
-			return error_set(-EIO, "getrandom: short read");
-		ret = target->ops->own(target, pool.store_uuid, name);
+		ret = random_fill(pool.store_uuid, sizeof(pool.store_uuid));
+		if (ret == 0)
+			ret = target->ops->own(target, pool.store_uuid, name);
 	}
 	memcpy(embed->store.ids.uuid, pool.store_uuid, sizeof(pool.store_uuid));
 	return ret;

@@ -4,11 +4,11 @@
 #include "client/sampler/sampler.h"
 
 #include "base/mem/chunk.h"
+#include "base/os/random.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { DEFAULT_BATCHES = 2, MAX_BATCHES = 64, MAX_BATCH = 65536 };
 
@@ -129,10 +129,7 @@ static int sampler_fill_defaults(struct rlv_sampler *sp, const struct rlv_sample
 		sp->hooks = (struct alloc_hooks){ opts->memory->alloc, opts->memory->free,
 						  opts->memory->ctx };
 	full->world_size = opts->world_size ? opts->world_size : 1;
-	if (full->seed == 0 &&
-	    getrandom(&full->seed, sizeof(full->seed), 0) != (ssize_t)sizeof(full->seed))
-		return error_set(-EIO, "getrandom returned no seed: set opts.seed");
-	return 0;
+	return full->seed ? 0 : random_fill(&full->seed, sizeof(full->seed));
 }
 
 /* -------- parts -------- */

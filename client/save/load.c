@@ -9,11 +9,11 @@
 
 #include "base/log.h"
 #include "base/mem/alloc.h"
+#include "base/os/random.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* -------- runs -------- */
 
@@ -147,9 +147,7 @@ static int load_name(const char *name, struct meta_object *object)
 		return ret;
 	*object = (struct meta_object){ .kind = OBJECT_TABLE };
 	(void)snprintf(object->name, sizeof(object->name), "%s", name);
-	if (getrandom(object->uuid, sizeof(object->uuid), 0) != (ssize_t)sizeof(object->uuid))
-		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	return 0;
+	return random_fill(object->uuid, sizeof(object->uuid));
 }
 
 /* After an error nothing of the table stays, whose handle is *table, or NULL: it could not be opened. */

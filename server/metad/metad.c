@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/os/random.h"
 
 #include "server/metad/rpc.h"
 
@@ -326,8 +326,9 @@ static int metad_load(struct metad *md)
 	if (ret)
 		return ret;
 	/* The next server cuts connections that this client id leaves open at the nodes. */
-	if (getrandom(&nodes->attach_client_id, sizeof(uint64_t), 0) != (ssize_t)sizeof(uint64_t))
-		return error_set(-EIO, "getrandom: %s", strerror(errno));
+	ret = random_fill(&nodes->attach_client_id, sizeof(nodes->attach_client_id));
+	if (ret)
+		return ret;
 	nodes->attach_client_id &= INT64_MAX;
 	ret = store_number_put(md->store, "client", nodes->attach_client_id);
 	if (ret == 0)

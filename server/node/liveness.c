@@ -2,11 +2,11 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/os/random.h"
 
 #define LOOK_LAST_NS ((uint64_t)CLOCK_NS_PER_S)
 
@@ -165,8 +165,9 @@ static int client_newcomer(struct liveness *live, struct liveness_guest *guest,
 	if (ret)
 		return ret;
 	do {
-		if (getrandom(&stored.id, sizeof(stored.id), 0) != (ssize_t)sizeof(stored.id))
-			return error_set(-EIO, "getrandom: %s", strerror(errno));
+		ret = random_fill(&stored.id, sizeof(stored.id));
+		if (ret)
+			return ret;
 		stored.id &= INT64_MAX;
 	} while (stored.id == 0 || liveness_find(live, stored.id));
 	ret = store_put(live->store, STORE_CLIENTS, &stored);

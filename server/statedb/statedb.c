@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
+#include "base/os/random.h"
 
 #include "server/statedb/sql.h"
 
@@ -77,12 +77,12 @@ static int make_ids(struct statedb *store)
 	static const char sql[] = "INSERT INTO meta VALUES ('uuid', ?1, crc32c('uuid', ?1))";
 	uint8_t *uuid = store->base.ids.uuid, last_table;
 	sqlite3_stmt *stmt;
-	int ret;
+	int ret = random_fill(uuid, sizeof(store->base.ids.uuid));
 
-	if (getrandom(uuid, 16, 0) != 16 ||
-	    getrandom(&last_table, sizeof(last_table), 0) != (ssize_t)sizeof(last_table))
-		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	ret = statedb_sql_prepare(store, sql, &stmt);
+	if (ret == 0)
+		ret = random_fill(&last_table, sizeof(last_table));
+	if (ret == 0)
+		ret = statedb_sql_prepare(store, sql, &stmt);
 	if (ret)
 		return ret;
 	(void)sqlite3_bind_blob(stmt, 1, uuid, 16, SQLITE_STATIC);

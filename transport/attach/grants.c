@@ -5,10 +5,10 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/mem/alloc.h"
 #include "base/crc32c.h"
+#include "base/os/random.h"
 
 void grants_fini(struct grants *grants)
 {
@@ -42,8 +42,10 @@ int grants_add(struct grants *grants, const struct grant_slot *want, struct regi
 		grants->capacity = capacity;
 	}
 	if (i == grants->n || grants->slots[i].region == 0) {
-		if (getrandom(new.secret, sizeof(new.secret), 0) != (ssize_t)sizeof(new.secret))
-			return error_set(-EIO, "getrandom: %s", strerror(errno));
+		int ret = random_fill(new.secret, sizeof(new.secret));
+
+		if (ret)
+			return ret;
 		grants->slots[i] = new;
 	}
 	if (i == grants->n)

@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/mem/alloc.h"
@@ -16,6 +15,7 @@
 #include "transport/pool/map.h"
 #include "transport/pool/pool_super.h"
 #include "base/os/pidfd.h"
+#include "base/os/random.h"
 #include "transport/attach/serve.h"
 #include "wire/region.h"
 
@@ -569,10 +569,8 @@ LOCK_UNCHECKED int target_new(size_t bytes, const struct target_opts *opts,
 	if (!target)
 		return error_set(-ENOMEM, "cannot allocate memory for a target");
 	ret = fork_watch(&target->forks);
-	while (ret == 0 && incarnation == 0) {
-		if (getrandom(&incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
-			ret = error_set(-EIO, "getrandom: %s", strerror(errno));
-	}
+	while (ret == 0 && incarnation == 0)
+		ret = random_fill(&incarnation, sizeof(incarnation));
 	if (ret == 0)
 		ret = mempool_open(opts, &target->pool);
 	if (ret) {

@@ -7,12 +7,12 @@
 #include <netdb.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/os/random.h"
 
 /* -------- waiting -------- */
 
@@ -146,10 +146,8 @@ int ofi_link_open(const struct ofi_link_opts *opts, struct ofi_link *link)
 
 	link->stream.sock = -1;
 	link->clock = opts->clock;
-	while (ret == 0 && link->number == 0) {
-		if (getrandom(&link->number, sizeof(link->number), 0) != sizeof(link->number))
-			ret = error_set(-EIO, "getrandom: %s", strerror(errno));
-	}
+	while (ret == 0 && link->number == 0)
+		ret = random_fill(&link->number, sizeof(link->number));
 	if (ret == 0)
 		ret = connect_any(link, opts, host, deadline);
 	if (ret == 0)

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "base/mem/alloc.h"
+#include "base/os/random.h"
 
 /* -------- ports and keys -------- */
 
@@ -84,9 +84,8 @@ static int opening_register(struct ofi_peer *peer, struct ofi_opening *opening)
 	if (!peer->name_bytes)
 		return 0;
 	for (int i = 0; ret == -ENOKEY && i < 8; i++) { /* in use: of no practical probability */
-		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
-			ret = error_set(-EIO, "getrandom: %s", strerror(errno));
-		else
+		ret = random_fill(&key, sizeof(key));
+		if (ret == 0)
 			ret = ofi_port_register(&peer->port, &memory, FI_REMOTE_READ, key,
 						&opening->mr);
 	}

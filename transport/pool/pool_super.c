@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/bits.h"
 #include "base/crc32c.h"
+#include "base/os/random.h"
 
 static void pool_super_seal(struct pool_superblock *sb)
 {
@@ -20,6 +20,8 @@ static void pool_super_seal(struct pool_superblock *sb)
 
 int pool_super_make(struct pool_superblock *sb, enum pool_layout layout)
 {
+	int ret;
+
 	*sb = (struct pool_superblock){
 		.magic = POOL_MAGIC,
 		.format_major = POOL_FORMAT_MAJOR,
@@ -32,10 +34,10 @@ int pool_super_make(struct pool_superblock *sb, enum pool_layout layout)
 		sb->table_off[1] = POOL_TABLE_OFF1;
 		sb->max_entries = POOL_TABLE_ENTRIES;
 	}
-	if (getrandom(sb->uuid, sizeof(sb->uuid), 0) != (ssize_t)sizeof(sb->uuid))
-		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	pool_super_seal(sb);
-	return 0;
+	ret = random_fill(sb->uuid, sizeof(sb->uuid));
+	if (ret == 0)
+		pool_super_seal(sb);
+	return ret;
 }
 
 void pool_super_own(struct pool_superblock *sb, const uint8_t store_uuid[16],

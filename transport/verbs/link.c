@@ -11,12 +11,12 @@
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/os/random.h"
 
 enum {
 	RECEIVES = 4, /* messages that may come before we look */
@@ -375,9 +375,9 @@ int link_open(const struct link_opts *opts, struct link **link_out)
 	else if (fcntl(link->channel->fd, F_SETFL, O_NONBLOCK) ||
 		 fcntl(link->channel->fd, F_SETFD, FD_CLOEXEC))
 		ret = error_set(-errno, "fcntl: %s", strerror(errno));
-	else if (getrandom(&link->number, sizeof(link->number), 0) != sizeof(link->number))
-		ret = error_set(-EIO, "getrandom: %s", strerror(errno));
 	else
+		ret = random_fill(&link->number, sizeof(link->number));
+	if (ret == 0)
 		unknown = getaddrinfo(opts->host, opts->port, &hints, &list);
 	if (unknown)
 		ret = error_set(-ENOENT, "%s port %s: %s", opts->host, opts->port,

@@ -2,11 +2,12 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+
+#include "base/os/random.h"
 
 #define LABEL_BYTES 6
 
@@ -25,9 +26,7 @@ int auth_check_token(const char *name, const char *token)
 
 int auth_nonce(uint8_t nonce_out[AUTH_NONCE_BYTES])
 {
-	if (getrandom(nonce_out, AUTH_NONCE_BYTES, 0) != AUTH_NONCE_BYTES)
-		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	return 0;
+	return random_fill(nonce_out, AUTH_NONCE_BYTES);
 }
 
 int auth_prove(enum auth_side side, const char *token, const struct auth_nonces *nonces,
