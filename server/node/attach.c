@@ -142,7 +142,10 @@ struct node_reach {
 	struct error_kept failure; /* code 0: tr is open */
 };
 
-/* Longer than an operation may take: the first connection loads libraries and opens a device. */
+/*
+ * Longer than an operation may take: the first connection loads libraries and opens a device. A client
+ * that creates a table waits 5 s by default; the server has to try another node in that time.
+ */
 static uint64_t reach_most(const struct node *node)
 {
 	return max_u64(NODE_REACH_NS, node->remote->lease_ns);

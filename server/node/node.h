@@ -29,12 +29,12 @@
 #include "base/error.h"
 #include "base/os/process.h"
 
-#define NODE_LEASE_NS CLOCK_NS_PER_S        /* default */
-#define NODE_WAIT_NS (8 * CLOCK_NS_PER_S)   /* deadline of a grant */
-#define NODE_REACH_NS (5 * CLOCK_NS_PER_S)  /* deadline of a connection to its memory, at least */
-#define NODE_SEND_NS (50 * CLOCK_NS_PER_MS) /* deadline for sending a frame */
-#define NODE_WORK_NS (120 * CLOCK_NS_PER_S) /* deadline for creating or freeing a region */
-#define NODE_DEATH_NS (8 * CLOCK_NS_PER_S)  /* deadline of a fence, which may kill a process */
+#define NODE_LEASE_NS CLOCK_NS_PER_S           /* default */
+#define NODE_WAIT_NS (8 * CLOCK_NS_PER_S)      /* deadline of a grant */
+#define NODE_REACH_NS (2500 * CLOCK_NS_PER_MS) /* deadline to reach its memory, at least */
+#define NODE_SEND_NS (50 * CLOCK_NS_PER_MS)    /* deadline for sending a frame */
+#define NODE_WORK_NS (120 * CLOCK_NS_PER_S)    /* deadline for creating or freeing a region */
+#define NODE_DEATH_NS (8 * CLOCK_NS_PER_S)     /* deadline of a fence, which may kill a process */
 #define NODE_PERSIST_NS (120 * CLOCK_NS_PER_S) /* deadline of a persist */
 #define NODE_PINGS 4                           /* pings per lease */
 #define NODE_ATTACH_MAX 4                      /* regions per attachment */
