@@ -1,8 +1,9 @@
 /*
  * Batches that land in a device pool of the host's memory, beside batches in memory of the sampler itself: how
  * many a second, for small rows and for frames. The broker is one of the bench's own. On a machine with a CUDA
- * device, also those that land there by a copy of page-locked memory, and by gathers of the device: with --graphs
- * beside gathers whose launches are recorded once for each buffer, as a CUDA graph.
+ * device, also those that land there by a copy of page-locked memory, with importance weights of the device or of
+ * the host, and by gathers of the device: with --graphs beside gathers whose launches are recorded once for each
+ * buffer, as a CUDA graph.
  */
 #include <errno.h>
 #include <ftw.h>
@@ -25,9 +26,10 @@
 #define POOL "bench"
 
 /* Where batches are, and how they come there. */
-enum way { SAMPLER, POOL_OF_HOST, CUDA_PINNED, CUDA_GATHER, CUDA_GRAPHS, N_WAYS };
-static const char *const ways[N_WAYS] = { "sampler", "pool", "cuda, pinned", "cuda, gather",
-					  "cuda, gather by graphs" };
+enum way { SAMPLER, POOL_OF_HOST, CUDA_PINNED, CUDA_WEIGHTS, CUDA_GATHER, CUDA_GRAPHS, N_WAYS };
+static const char *const ways[N_WAYS] = { "sampler",      "pool",
+					  "cuda, pinned", "cuda, pinned, weights of the host",
+					  "cuda, gather", "cuda, gather by graphs" };
 
 static struct rows {
 	const char *name, *shape; /* shape NULL: its name is one */
@@ -161,6 +163,7 @@ static int open_pool(char dir[], pid_t *broker_out)
 static int open_cuda(void)
 {
 	static const uint32_t paths[N_WAYS] = { [CUDA_PINNED] = RLV_LANDING_PINNED,
+						[CUDA_WEIGHTS] = RLV_LANDING_PINNED,
 						[CUDA_GATHER] = RLV_LANDING_GATHER,
 						[CUDA_GRAPHS] = RLV_LANDING_GATHER };
 	int ret = 0;
@@ -170,6 +173,7 @@ static int open_cuda(void)
 
 		opts.path = paths[way];
 		opts.graph = way == CUDA_GRAPHS;
+		opts.weights = way == CUDA_WEIGHTS ? RLV_LANDING_WEIGHTS_HOST : 0;
 		ret = rlv_landing_open(&opts, &landings[way]);
 		if ((ret == -ENOTSUP || ret == -ENODEV) && !with_graphs)
 			return 0;

@@ -96,24 +96,6 @@ static int queue_parts(struct rlv_landing *landing, struct landing_buffer *buffe
 	return ret;
 }
 
-static int queue_weights(struct rlv_landing *landing, const struct landing_buffer *buffer,
-			 const struct landing_weights *weights) LOCK_REQUIRES(landing_role)
-{
-	uint64_t to = (uint64_t)((const uint8_t *)weights->weights - buffer->host);
-	uint64_t from = (uint64_t)((const uint8_t *)weights->probability - buffer->host);
-	const struct backend_weights work = { .weights = buffer->at + to,
-					      .probability = buffer->at + from,
-					      .n = weights->n,
-					      .factor = weights->factor,
-					      .power = weights->power };
-
-	if (to > buffer->bytes || from > buffer->bytes ||
-	    weights->n > (buffer->bytes - to) / sizeof(float) ||
-	    weights->n > (buffer->bytes - from) / sizeof(double))
-		return error_set(-EINVAL, "landing: weights end behind their buffer");
-	return landing->backend->ops->weigh(landing->backend, landing->streams[0].number, &work);
-}
-
 /* Waits for a copy of the landing's own stream. */
 static int await_landed(struct rlv_landing *landing, uint64_t seq)
 {
@@ -146,7 +128,7 @@ int landing_land(struct rlv_landing *landing, const struct landing_part *parts, 
 	if (ret == 0 && landing->backend)
 		ret = queue_parts(landing, buffer, parts, n);
 	if (ret == 0 && landing->backend && weights)
-		ret = queue_weights(landing, buffer, weights);
+		ret = landing_queue_weights(landing, buffer, weights);
 	if (ret == 0 && landing->backend)
 		ret = landing_mark_own(landing, buffer);
 	if (ret == 0)

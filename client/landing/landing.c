@@ -56,6 +56,16 @@ static int landing_probe_pinned(struct rlv_landing *landing) LOCK_UNCHECKED
 	return ret;
 }
 
+/* After an error, which is kept. */
+static void landing_close_device(struct rlv_landing *landing)
+{
+	struct error_kept kept;
+
+	error_keep(&kept);
+	landing->backend->ops->close(landing->backend);
+	error_restore(&kept);
+}
+
 /* The device's backend in this process, with the stream that copies. */
 static int landing_open_device(struct rlv_landing *landing, uint32_t wish) LOCK_UNCHECKED
 {
@@ -75,11 +85,7 @@ static int landing_open_device(struct rlv_landing *landing, uint32_t wish) LOCK_
 	if (ret == 0 && landing->graphs)
 		ret = landing->backend->ops->graph_launch(landing->backend, own->number, 0);
 	if (ret) {
-		struct error_kept kept;
-
-		error_keep(&kept);
-		landing->backend->ops->close(landing->backend);
-		error_restore(&kept);
+		landing_close_device(landing);
 		return ret;
 	}
 	landing->backend->ops->info(landing->backend, &info);
@@ -115,6 +121,9 @@ static int landing_read_opts(const struct rlv_landing_opts *opts, struct rlv_lan
 	if (full->graph > 1 || (full->graph && full->path != RLV_LANDING_GATHER))
 		return error_set(-EINVAL, "opts.graph %u: want 0, or 1 with RLV_LANDING_GATHER",
 				 full->graph);
+	if (full->weights > RLV_LANDING_WEIGHTS_DEVICE)
+		return error_set(-EINVAL, "opts.weights %u: not an rlv_landing_weights",
+				 full->weights);
 	if (full->timeout_ns < 0 || full->unwaited > 1)
 		return error_set(-EINVAL, "opts.timeout_ns: want 0 or more; opts.unwaited: 0 or 1");
 	return 0;
@@ -158,14 +167,18 @@ static int landing_begin(struct rlv_landing *landing,
 		landing->info.path = landing->gathers ? RLV_LANDING_GATHER : RLV_LANDING_PINNED;
 		landing_choose_way(landing);
 		ret = landing_open_device(landing, opts->path);
+		if (ret)
+			return ret;
 	}
-	lacks = ret ? NULL : strict_lacks(landing);
-	if (!lacks)
-		return ret;
-	if (landing->backend)
-		landing->backend->ops->close(landing->backend);
-	return error_set(-ENOTSUP, "landing: opts.path %s, opts.strict: %s",
-			 rlv_landing_path_name(landing->asked), lacks);
+	lacks = strict_lacks(landing);
+	if (lacks)
+		ret = error_set(-ENOTSUP, "landing: opts.path %s, opts.strict: %s",
+				rlv_landing_path_name(landing->asked), lacks);
+	if (ret == 0)
+		ret = landing_choose_weights(landing, opts->weights);
+	if (ret && landing->backend)
+		landing_close_device(landing);
+	return ret;
 }
 
 int rlv_landing_open(const struct rlv_landing_opts *opts,

@@ -14,8 +14,8 @@
  *   each batch: landing_reach for each transport ─> READs to the device's side ─> leaves again ─> landing_land
  *
  * landing.c: open, close, and what users ask of buffers. flow.c: copies and marks. share.c: memory that the device
- * reads. gather.c: gathers, by calls or by a graph. direct.c: READs. paths.c:
- * what there is.
+ * reads. gather.c: gathers, by calls or by a graph. direct.c: READs. weights.c:
+ * importance weights. paths.c: what there is.
  */
 #ifndef RLV_CLIENT_LANDING_LANDING_H
 #define RLV_CLIENT_LANDING_LANDING_H
@@ -45,7 +45,10 @@ struct landing_part {
 	size_t bytes;
 };
 
-/* Importance weights that the device computes behind the copies, where it gathers: both arrays are of the buffer. */
+/* True: the device computes the importance weights of all batches. */
+bool landing_weighs(const struct rlv_landing *landing);
+
+/* Importance weights that the device computes behind the copies: both arrays are of the buffer. */
 struct landing_weights {
 	float *weights;
 	const double *probability;
@@ -53,8 +56,8 @@ struct landing_weights {
 	double factor, power; /* (probability * factor)^power */
 };
 
-/* Copies parts of one buffer to the device, and waits until they are there; weights NULL: they are copied, too.
-   -ENODEV, -ETIMEDOUT. */
+/* Copies parts of one buffer to the device, and waits until they are there. weights NULL: they are among the
+   parts. -ENODEV, -ETIMEDOUT. */
 RLV_MUST_CHECK int landing_land(struct rlv_landing *landing, const struct landing_part *parts,
 				uint32_t n, const struct landing_weights *weights);
 

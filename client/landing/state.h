@@ -60,7 +60,7 @@ struct rlv_landing {
 	uint32_t pool_stream; /* of the tensors; nothing is queued on it */
 	pid_t pid;
 	int64_t timeout_ns;
-	bool unwaited, gathers, graphs, direct;
+	bool unwaited, gathers, graphs, direct, weighs;
 	uint32_t asked; /* opts.path */
 	bool strict;
 	uint32_t avoid;     /* bits of enum rlv_landing_path */
@@ -110,6 +110,15 @@ const char *landing_lacks_rdma(const char *sys, bool by_address);
 void landing_choose_way(struct rlv_landing *landing);
 /* Ends READs' knowledge of the buffer, none of which is under way. */
 void landing_unlend(struct landing_buffer *buffer);
+
+/* Sets `weighs`, of a landing whose device is open, by opts.weights. -ENODEV; what the device lacks if it must have it. */
+RLV_MUST_CHECK int landing_choose_weights(struct rlv_landing *landing, uint32_t wish);
+
+/* Queues the computing of weights behind the copy of the buffer. */
+RLV_MUST_CHECK int landing_queue_weights(struct rlv_landing *landing,
+					 const struct landing_buffer *buffer,
+					 const struct landing_weights *weights)
+	LOCK_REQUIRES(landing_role);
 
 /* Takes the ranges back that nobody uses. */
 void landing_end_ranges(struct rlv_landing *landing) LOCK_REQUIRES(landing_role);

@@ -349,6 +349,7 @@ static int batch_land_parts(const struct rlv_sampler *sp, const struct batch *ba
 	struct landing_part parts[BATCH_OUTPUTS + 4];
 	uint32_t n = 1, items = batch->pub.n;
 	uint32_t n_outputs = batch->is_apart ? batch->n_near : batch->n_outputs;
+	bool weighs = sampler_weighs_apart(sp);
 
 	parts[0] = (struct landing_part){ batch->memory,
 					  batch->is_apart ? batch->near_bytes : batch->bytes };
@@ -359,12 +360,13 @@ static int batch_land_parts(const struct rlv_sampler *sp, const struct batch *ba
 		parts[n++] = (struct landing_part){ batch->key, items * sizeof(*batch->key) };
 		parts[n++] = (struct landing_part){ batch->probability,
 						    items * sizeof(*batch->probability) };
-		parts[n++] = (struct landing_part){ batch->weight, items * sizeof(*batch->weight) };
+		if (!weighs)
+			parts[n++] = (struct landing_part){ batch->weight,
+							    items * sizeof(*batch->weight) };
 		parts[n++] =
 			(struct landing_part){ batch->priority, items * sizeof(*batch->priority) };
 	}
-	return landing_land(sp->opts.dest, parts, n,
-			    batch_weighs_apart(sp, batch) ? &batch->weights : NULL);
+	return landing_land(sp->opts.dest, parts, n, weighs ? &batch->weights : NULL);
 }
 
 int batch_land(const struct rlv_sampler *sp, struct batch *batch)

@@ -156,7 +156,7 @@ void batch_complete(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 	double beta = sp->beta > 0 ? sp->beta : 0;
 
 	priority_to_value(sp->view, batch->word, n, batch->priority);
-	if (batch_weighs_apart(sp, batch))
+	if (sampler_weighs_apart(sp))
 		batch->weights = (struct landing_weights){
 			.weights = batch->weight,
 			.probability = batch->probability,

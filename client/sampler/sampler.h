@@ -38,7 +38,7 @@ struct batch {
 	uint32_t n_near; /* of them, first; those behind are large, and the device's to gather */
 	struct window_value *values; /* room for lists of those */
 	bool is_apart; /* this batch comes so: the host has nothing of the large ones */
-	struct landing_weights weights; /* for batch_weighs_apart */
+	struct landing_weights weights; /* if the device computes them */
 	struct landing_side side;       /* if by READs */
 	uint32_t path;                  /* enum rlv_landing_path that it came last; 0 = none */
 	size_t near_bytes;              /* of the memory: all but large arrays and lists */
@@ -205,17 +205,17 @@ struct batch *batch_find(struct rlv_sampler *sp);
 /* Brings the batch, of which pub.n items are filled, to the device of opts.dest, if there is one. */
 RLV_MUST_CHECK int batch_land(const struct rlv_sampler *sp, struct batch *batch);
 
-/* True: the device that gathers the batch computes its weights, too. */
-static inline bool batch_weighs_apart(const struct rlv_sampler *sp, const struct batch *batch)
+/* True: the device of opts.dest computes the weights. */
+static inline bool sampler_weighs_apart(const struct rlv_sampler *sp)
 {
-	return batch->is_apart && !sp->apart.direct;
+	return sp->opts.dest && landing_weighs(sp->opts.dest);
 }
 
 /* Closes the gaps at the positions in scratch.at[0, left) in every array of the batch, which has n. */
 void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left);
 
-/* Sets priorities and weights of the first n items, from their words and probabilities, and the shapes; weights of
-   a batch that is apart when it lands. */
+/* Sets priorities and weights of the first n items, from their words and probabilities, and the shapes; weights that
+   the device computes when it lands. */
 void batch_complete(struct rlv_sampler *sp, struct batch *batch, uint32_t n);
 
 /* Gives a buffer for a sample of n: that of the oldest prefetched batch, or a free one. -EBUSY:

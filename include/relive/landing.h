@@ -7,7 +7,7 @@
  *
  * A batch buffer has two sides: on the host, where a sampler gathers rows, and on the device. A sample ends
  * when the device has the batch, so that any stream may read it at once (but see opts.unwaited); the host's
- * side stays readable, too, except for what was gathered or came by RDMA.
+ * side stays readable, too, except for what was gathered, came by RDMA, or was computed by the device.
  * How a batch comes to the device is the landing's path, which rlv_landing_info tells:
  *
  *   RLV_LANDING_IN_PLACE   the device's memory is the host's (a pool of memory of the host): no copy
@@ -31,10 +31,14 @@
  * A gather frees the sampler's CPU of the copies, at a price: the whole of the table's rows is page-locked, so
  * that memory which no row has filled yet is taken, too. So it is done only if opts.path asks for it.
  *
- * After both, the host's side of those arrays, and after a gather that of the importance weights, which the
- * device computes with the CPU's bits, is filled by rlv_landing_fetch alone. These land by a copy, as a whole: rows with
+ * After both, the host's side of those arrays is filled by rlv_landing_fetch alone. These land by a copy, as a whole: rows with
  * checksums that are verified, batches of views that consume, short batches, scans and reads by key; rows over a wire
  * instead of a gather, and rows that are mapped here instead of RDMA.
+ *
+ * A CUDA device computes the importance weights of every batch, behind its copy, with the CPU's bits: one launch of a
+ * kernel for each batch. The host's side of rlv_batch.weight is then filled by rlv_landing_fetch alone. With
+ * RLV_LANDING_WEIGHTS_HOST as opts.weights, or where the driver does not load the kernel, the CPU computes them and both sides
+ * have them; info.weights tells.
  *
  * With a pool (relive/pool.h) the device's side is tensors of class RLV_POOL_STAGING, which count in the
  * pool's ledger. Without one it is memory of a CUDA device, taken from its driver.
@@ -53,6 +57,13 @@
 extern "C" {
 #endif
 
+/* Who computes importance weights. Those of the device have the bits of the CPU's. */
+enum rlv_landing_weights {
+	RLV_LANDING_WEIGHTS_AUTO = 0, /* a CUDA device that loads the kernel; else the CPU */
+	RLV_LANDING_WEIGHTS_HOST = 1,
+	RLV_LANDING_WEIGHTS_DEVICE = 2,
+};
+
 struct rlv_landing_opts {
 	uint32_t size;
 	int32_t device; /* CUDA device, as CUDA_VISIBLE_DEVICES leaves them; not with a pool */
@@ -67,6 +78,7 @@ struct rlv_landing_opts {
 	uint32_t strict; /* 1: opts.path or none. What it lacks is -ENOTSUP, of rlv_landing_open, rlv_sampler_open or
 			    rlv_sampler_sample. Scans and reads by key are still copied */
 	uint32_t avoid; /* bits 1 << RLV_LANDING_DMABUF, 1 << RLV_LANDING_PEERMEM: not these */
+	uint32_t weights; /* enum rlv_landing_weights. RLV_LANDING_WEIGHTS_DEVICE: -ENOTSUP if the device cannot */
 };
 #define RLV_LANDING_OPTS_INIT RLV_SIZED(struct rlv_landing_opts)
 
@@ -103,6 +115,8 @@ struct rlv_landing_info {
 	uint64_t graph_launches;
 	uint64_t direct_bytes; /* that came to the device by RDMA, also of rows drawn again */
 	char reason[256]; /* why batches come by a copy, or not as opts.path asks; "" = nothing is lacking, or no sampler tried */
+	uint64_t weighed; /* batches whose importance weights the device computed */
+	uint32_t weights; /* who computes them: RLV_LANDING_WEIGHTS_HOST or RLV_LANDING_WEIGHTS_DEVICE */
 };
 #define RLV_LANDING_INFO_INIT RLV_SIZED(struct rlv_landing_info)
 

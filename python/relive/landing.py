@@ -31,6 +31,7 @@ _CUDA = 2    # DLPack's number of the device type
 
 _PATHS = {"copy": 2, "gather": 3, "dmabuf": 4, "peermem": 5}  # of enum rlv_landing_path
 _AVOIDABLE = ("dmabuf", "peermem")
+_WEIGHTS = {"host": 1, "device": 2}  # of enum rlv_landing_weights
 
 
 class Landing(_core.Landing):
@@ -45,27 +46,32 @@ class Landing(_core.Landing):
         gathers, and the device copies the batch. ``"dmabuf"``, ``"peermem"``: RDMA READs bring values of 512 bytes and
         more (frames) from a table over ``verbs`` straight to the device, whose memory is registered as a dma-buf, or by its address,
         which needs nvidia-peermem. ``"gather"``: the device reads such values itself, in a table that this process
-        has mapped, and computes the importance weights. That frees the CPU, but locks all of the table's memory.
+        has mapped. That frees the CPU, but locks all of the table's memory.
         What cannot come so is copied. After RDMA and gathers ``array.numpy()`` copies from the device.
     :param strict: True: ``path`` or an error, Unsupported, which names what is lacking; of Landing, of ``table.sampler``,
         or of the first sample. ``table.scan`` and ``gather`` still copy.
     :param avoid: paths that are not taken, of ``"dmabuf"`` and ``"peermem"``.
     :param graph: with ``"gather"``: what the device is asked for each batch is recorded once, as a CUDA graph, and
         launched by one call.
+    :param weights: who computes importance weights, with the same bits: ``"device"``, behind the copy of each batch, or Unsupported
+        if its driver does not load the kernel; ``"host"``; None = the device if it can. ``info()["weights"]`` tells.
+        ``batch.weight.numpy()`` brings those of the device.
     :raises Unsupported: no driver of CUDA on this host; the message says what to do.
     :raises InvalidArgument: there is no such device.
     """
 
     def __new__(cls, device: Any = "cuda", timeout: float = 0, *, pool: Pool | None = None,
                 path: str | None = None, graph: bool = False, strict: bool = False,
-                avoid: Collection[str] = ()) -> Landing:
+                avoid: Collection[str] = (), weights: str | None = None) -> Landing:
         if path is not None and path not in _PATHS:
             raise errors.InvalidArgument("path %r: want %s or None" % (path, _quoted(_PATHS)))
         if isinstance(avoid, str) or not set(avoid) <= set(_AVOIDABLE):
             raise errors.InvalidArgument("avoid %r: want a list of %s" % (avoid, _quoted(_AVOIDABLE)))
+        if weights is not None and weights not in _WEIGHTS:
+            raise errors.InvalidArgument("weights %r: want %s or None" % (weights, _quoted(_WEIGHTS)))
         number, core = (_number(device), None) if pool is None else (0, pool._core)
         return super().__new__(cls, number, timeout, core, _PATHS[path] if path else 0, graph, strict,
-                               sum(1 << _PATHS[name] for name in set(avoid)))
+                               sum(1 << _PATHS[name] for name in set(avoid)), _WEIGHTS[weights] if weights else 0)
 
     def __repr__(self) -> str:
         where = "the host" if self.device < 0 else "cuda:%d" % self.device
@@ -99,7 +105,7 @@ class DeviceArray:
     """An array of a batch on a CUDA device. Libraries take it without a copy, by DLPack
     (``torch.from_dlpack(array)``) or ``__cuda_array_interface__``. The host has the same bytes:
     ``array.numpy()``, which numpy's functions take by themselves; of a batch that the device has gathered, or that came
-    by RDMA, they are brought by the first such call. While it, or what was made of it, is
+    by RDMA, and of weights that the device has computed, they are brought by the first such call. While it, or what was made of it, is
     referenced, its memory is not filled again; nor before work is done that was queued on the stream which
     DLPack's consumer named, or, by ``__cuda_array_interface__``, on the default stream."""
 

@@ -23,6 +23,7 @@ struct array_layout {
 	PyObject *dtype;          /* numpy's ... */
 	const struct dtype *type; /* ... and ours */
 	bool read_only;
+	bool weight; /* importance weights, which a device may have computed */
 	int ndim;
 	Py_ssize_t shape[ARRAY_DIMS];   /* [0] is not read */
 	Py_ssize_t strides[ARRAY_DIMS]; /* in bytes */

@@ -64,11 +64,15 @@ static struct layout *layout_open(const struct slot *slot)
 		memcpy(to->shape, from->shape, sizeof(to->shape));
 		memcpy(to->strides, from->strides, sizeof(to->strides));
 	}
-	for (size_t e = 0; e < n_extras; e++)
-		if (extras[e].data)
-			layout_add(layout, slot, extras[e].name, extras[e].dtype, extras[e].data)
-				->read_only = e ==
-					      0; /* update_priorities goes by the keys as drawn */
+	for (size_t e = 0; e < n_extras; e++) {
+		struct array_layout *to;
+
+		if (!extras[e].data)
+			continue;
+		to = layout_add(layout, slot, extras[e].name, extras[e].dtype, extras[e].data);
+		to->read_only = e == 0; /* update_priorities goes by the keys as drawn */
+		to->weight = e == 1;
+	}
 	/* from here on Python runs, and a close may free the batch */
 	names = PyList_New(0);
 	for (uint32_t a = 0; names && a < layout->n_arrays; a++) {
@@ -196,7 +200,7 @@ static PyObject *make_array(const struct batch *batch, Py_ssize_t number)
 	const struct array_layout *layout = &batch->slot->layout->arrays[number];
 	PyObject *array = array_make(layout, batch->n, batch->slot->memory, batch->lease);
 
-	return layout->read_only ? array : landing_array(batch->slot, array);
+	return layout->read_only ? array : landing_array(batch->slot, layout->weight, array);
 }
 
 /* Returns the array with the number `entry`, made at its first use, or, for a dict of numbers, a

@@ -12,8 +12,8 @@ PyTypeObject *landing_type;
 
 static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "device", "timeout", "pool",  "path",
-				 "graph",  "strict",  "avoid", NULL };
+	static char *names[] = { "device", "timeout", "pool",    "path", "graph",
+				 "strict", "avoid",   "weights", NULL };
 	struct rlv_landing_info info = RLV_LANDING_INFO_INIT;
 	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
 	PyObject *pool = Py_None;
@@ -23,8 +23,9 @@ static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	struct landing *self;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|dOIppI", names, &opts.device, &timeout,
-					 &pool, &opts.path, &graph, &strict, &opts.avoid))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|dOIppII", names, &opts.device, &timeout,
+					 &pool, &opts.path, &graph, &strict, &opts.avoid,
+					 &opts.weights))
 		return NULL;
 	if (pool != Py_None && !PyObject_TypeCheck(pool, pool_type)) {
 		PyErr_SetString(PyExc_TypeError, "landing: pool: want a relive.Pool");
@@ -52,6 +53,7 @@ static PyObject *landing_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 		ret = rlv_landing_info(self->landing, &info);
 	PyEval_RestoreThread(thread);
 	self->device = info.device;
+	self->weighs = info.weights == RLV_LANDING_WEIGHTS_DEVICE;
 	if (ret == 0)
 		return (PyObject *)self;
 	Py_DECREF(self);
@@ -71,10 +73,11 @@ static void landing_dealloc(PyObject *object)
 	object_free(object);
 }
 
-PyObject *landing_array(const struct slot *slot, PyObject *array)
+PyObject *landing_array(const struct slot *slot, bool is_weight, PyObject *array)
 {
 	bool left = slot->path == RLV_LANDING_GATHER || slot->path == RLV_LANDING_DMABUF ||
-		    slot->path == RLV_LANDING_PEERMEM;
+		    slot->path == RLV_LANDING_PEERMEM ||
+		    (is_weight && slot->landing && slot->landing->weighs);
 	PyObject *result;
 
 	if (!array || !slot->landing || slot->landing->device < 0)
@@ -249,14 +252,16 @@ static PyObject *landing_info(PyObject *object, PyObject *Py_UNUSED(unused))
 	if (ret)
 		return error_raise(ret);
 	return Py_BuildValue(
-		"{s:s,s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d}", "path",
+		"{s:s,s:s,s:s,s:i,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:s,s:d}", "path",
 		rlv_landing_path_name(info.path), "reason", info.reason, "name", info.name,
 		"device", (int)info.device, "buffers", (unsigned int)info.buffers, "bytes",
 		(unsigned long long)info.bytes, "batches", (unsigned long long)info.batches,
 		"copied_bytes", (unsigned long long)info.copied_bytes, "gathered_bytes",
 		(unsigned long long)info.gathered_bytes, "direct_bytes",
 		(unsigned long long)info.direct_bytes, "graphs", (unsigned long long)info.graphs,
-		"graph_launches", (unsigned long long)info.graph_launches, "waited",
+		"graph_launches", (unsigned long long)info.graph_launches, "weighed",
+		(unsigned long long)info.weighed, "weights",
+		info.weights == RLV_LANDING_WEIGHTS_DEVICE ? "device" : "host", "waited",
 		(double)info.waited_ns / 1e9);
 }
 

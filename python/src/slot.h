@@ -27,6 +27,7 @@ struct landing {
 	struct rlv_landing *landing;
 	PyObject *pool; /* borrowed from; NULL = none */
 	int device; /* number of the CUDA device; -1 = memory of the host, whose arrays are numpy's */
+	bool weighs; /* it computes importance weights */
 };
 
 struct slot {
@@ -54,7 +55,7 @@ void *slot_alloc(void *sampler, size_t align, size_t bytes);
 
 /* Returns the array of a slot's batch as the device has it, or as it is if that is the host's. Takes the
    reference; NULL stays NULL. */
-PyObject *landing_array(const struct slot *slot, PyObject *array);
+PyObject *landing_array(const struct slot *slot, bool is_weight, PyObject *array);
 
 /* Drops a reference. */
 void slot_put(struct slot *slot);

@@ -127,6 +127,19 @@ def test_landing__is_shared_and_counts(filled):
     assert "cuda:0" in repr(landing)
 
 
+@pytest.mark.parametrize("weights", [None, "device", "host"])
+def test_landing__weights_of_the_device_and_of_the_host(filled, weights):
+    landing = Landing("cuda", weights=weights)
+    with filled.sampler(16, beta=0.7, device=landing, prefetch=0) as sampler:
+        batch = sampler.sample()
+        want = batch.probability.numpy() ** -0.7
+        assert np.allclose(on_device(batch.weight), want / want.max())
+        assert np.array_equal(batch.weight.numpy(), on_device(batch.weight))
+        assert np.array_equal(pickle.loads(pickle.dumps(batch)).weight, batch.weight.numpy())
+    assert landing.info()["weights"] == (weights or "device")
+    assert landing.info()["weighed"] == (weights != "host")
+
+
 @pytest.mark.parametrize("layout,graph", [("dense", False), ("window", True)])
 def test_landing__gathers_frames(make_table, layout, graph):
     frames = make_table({"frame": relive.Column("frame", (24, 24), "uint8", "obs"), "id": "uint64"},
@@ -157,6 +170,7 @@ def test_landing__gathers_frames(make_table, layout, graph):
     ({"avoid": "dmabuf"}, "want a list"),
     ({"strict": True}, "opts.path"),
     ({"path": "dmabuf", "avoid": ["dmabuf"]}, "opts.avoid"),
+    ({"weights": "cpu"}, 'weights .*want "host", "device" or None'),
 ])
 def test_landing__wrong_paths_are_named(options, text):
     with pytest.raises(relive.InvalidArgument, match=text):

@@ -18,6 +18,7 @@
 #include "base/bits.h"
 #include "client/landing/state.h"
 #include "device/cuda/calls.h"
+#include "ds/replay/priority.h"
 #include "tests/support/fake/fake_cuda.h"
 
 #define ITEMS 64
@@ -137,6 +138,20 @@ static void expect_landed(const void *host, size_t bytes)
 	free(copy);
 }
 
+/* The device's are the CPU's for the default beta; the host's side has them after a fetch. */
+static void expect_weights(const struct rlv_batch *batch)
+{
+	size_t bytes = batch->n * sizeof(*batch->weight);
+	float want[ITEMS];
+	void *seen = on_device(batch->weight, bytes);
+
+	priority_weights(batch->probability, batch->n, 0, 0.4, want);
+	assert_memory_equal(seen, want, bytes);
+	free(seen);
+	assert_int_equal(rlv_landing_fetch(at.landing, batch->weight, bytes), 0);
+	assert_memory_equal(batch->weight, want, bytes);
+}
+
 static void expect_batch(const struct rlv_batch *batch)
 {
 	for (uint32_t a = 0; a < batch->n_arrays; a++) {
@@ -144,7 +159,7 @@ static void expect_batch(const struct rlv_batch *batch)
 
 		expect_landed(array->data, (size_t)array->strides[0] * batch->n);
 	}
-	expect_landed(batch->weight, batch->n * sizeof(*batch->weight));
+	expect_weights(batch);
 	expect_landed(batch->probability, batch->n * sizeof(*batch->probability));
 	expect_landed(batch->priority, batch->n * sizeof(*batch->priority));
 	expect_landed(batch->key, batch->n * sizeof(*batch->key));
@@ -172,6 +187,7 @@ TEST_WITH(sample__is_on_the_device_with_one_copy, begin, end)
 	if (at.fake) {
 		assert_int_equal(at.fake->calls("cuMemcpyAsync"), 1);
 		assert_int_equal(at.fake->calls("cuStreamWriteValue64"), 1);
+		assert_int_equal(at.fake->calls("cuLaunchKernel"), 1); /* weights */
 		assert_int_equal(at.fake->calls("cuMemcpyBatchAsync"), 0);
 	}
 	expect_batch(batch);

@@ -101,6 +101,7 @@ static void compare_batches(uint32_t layout, uint32_t n_step, uint32_t prefetch)
 		}
 	}
 	assert_true(info().direct_bytes > before);
+	assert_int_equal(info().weighed, info().batches);
 	gather_ok(rlv_sampler_close(&copy));
 	gather_ok(rlv_sampler_close(&sampler));
 }
@@ -251,8 +252,9 @@ TEST_WITH(sample__by_rdma_needs_no_kernel, begin, end)
 		skip();
 	gather_table_open(1, 1, false);
 	gather_append(200, 0);
-	direct_open(RLV_LANDING_DMABUF);
 	gather_fx.fake->fail_call("cuModuleLoadData", 1, CU_UNSUPPORTED_PTX_VERSION);
+	direct_open(RLV_LANDING_DMABUF);
+	assert_int_equal(info().weights, RLV_LANDING_WEIGHTS_HOST);
 	sampler = gather_sampler(direct, RLV_DENSE);
 	gather_ok(rlv_sampler_sample(sampler, GATHER_ITEMS, 0, &batch));
 	assert_int_equal(rlv_batch_path(batch), RLV_LANDING_DMABUF);
