@@ -164,10 +164,10 @@ struct backend_ops {
 	/* Queues a gather, whose rows and addresses stay valid until a mark behind it is reached. n 0: only
 	   says whether there are gathers, and makes them ready. */
 	int (*gather)(struct backend *backend, uint32_t stream, const struct backend_gather *work);
-	/* Queues the computing of importance weights, where there are gathers. */
+	/* Queues the computing of importance weights, where there are gathers. n 0 is allowed. */
 	int (*weigh)(struct backend *backend, uint32_t stream, const struct backend_weights *work);
 
-	/* From graph_begin to graph_end, copies and gathers of the stream are recorded, not run; no marks. Then
+	/* From graph_begin to graph_end, copies, gathers and weights of the stream are recorded, not run; no marks. Then
 	   graph_launch queues all of them by one call, as often as it is called: addresses and numbers are
 	   those that were recorded, bytes are those of then. graph_out NULL: forgets what was recorded.
 	   Graph 0 is never given; its launch only says whether there are graphs. Other streams may work

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/os/clock.h"
+#include "base/power.h"
 #include "device/host/backend_host.h"
 #include "device/cuda/backend_cuda.h"
 #include "tests/support/fake/fake_cuda.h"
@@ -363,6 +364,47 @@ TEST_WITH(graph__runs_what_was_recorded_over_the_bytes_of_then, begin, end)
 	assert_int_equal(dev->ops->graph_drop(dev, graph), -EINVAL);
 	assert_int_equal(dev->ops->graph_drop(dev, none), 0);
 	assert_int_equal(dev->ops->graph_begin(dev, BACKEND_STREAMS), -EINVAL);
+}
+
+TEST_WITH(weigh__has_the_probabilities_that_a_copy_brings, begin, end)
+{
+	enum { N = 100, TO = 4096 };
+	uint32_t stream = stream_make();
+	uint64_t handle, va = mapped(&handle), graph = 0;
+	static double probability[N];
+	static float seen[N];
+	struct backend_weights work = { va + TO, va, N, 1 << 20, -0.4 };
+	struct backend_copy in = { va, (uint64_t)(uintptr_t)probability, sizeof(probability) };
+	struct backend_copy out = { (uint64_t)(uintptr_t)seen, va + TO, sizeof(seen) };
+
+	if (dev->ops->weigh(dev, stream, &work) == -ENOTSUP) {
+		assert_string_equal(subject->name, "host");
+		return;
+	}
+	assert_int_equal(dev->ops->graph_begin(dev, stream), 0);
+	assert_int_equal(dev->ops->copy_batch(dev, stream, &in, 1), 0);
+	assert_int_equal(dev->ops->weigh(dev, stream, &work), 0);
+	assert_int_equal(dev->ops->copy_batch(dev, stream, &out, 1), 0);
+	assert_int_equal(dev->ops->graph_end(dev, stream, &graph), 0);
+	for (int round = 0; round < 4; round++) {
+		for (int i = 0; i < N; i++)
+			probability[i] = (i + 1) * 0x1p-17 / (round + 1);
+		if (round < 2) {
+			assert_int_equal(dev->ops->copy_batch(dev, stream, &in, 1), 0);
+			assert_int_equal(dev->ops->weigh(dev, stream, &work), 0);
+			assert_int_equal(dev->ops->copy_batch(dev, stream, &out, 1), 0);
+		} else {
+			assert_int_equal(dev->ops->graph_launch(dev, stream, graph), 0);
+		}
+		stream_done(stream);
+		for (int i = 0; i < N; i++)
+			assert_true(seen[i] ==
+				    (float)power_of(probability[i] * work.factor, work.power));
+	}
+	assert_int_equal(dev->ops->graph_drop(dev, graph), 0);
+	work.n = 0;
+	assert_int_equal(dev->ops->weigh(dev, stream, &work), 0);
+	assert_int_equal(dev->ops->weigh(dev, BACKEND_STREAMS, &work), -EINVAL);
 }
 
 TEST_WITH(copy_batch__copies_to_and_from_the_host, begin, end)
