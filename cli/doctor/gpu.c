@@ -19,8 +19,10 @@ static void list_paths(struct doctor *doctor, struct rlv_landing *landing)
 		doctor_found(doctor, FINDING_WARNING, "%s", rlv_last_error());
 		return;
 	}
-	doctor_found(doctor, FINDING_OK, "cuda:%d is %s; batches come by the path %s", info.device,
-		     info.name, rlv_landing_path_name(info.path));
+	doctor_found(doctor, FINDING_OK,
+		     "cuda:%d is %s; batches come by the path %s, with weights of the %s",
+		     info.device, info.name, rlv_landing_path_name(info.path),
+		     info.weights == RLV_LANDING_WEIGHTS_DEVICE ? "device" : "CPU");
 	for (size_t i = 0; i < n && i < ARRAY_LEN(paths); i++)
 		if (paths[i].why[0])
 			doctor_found(doctor, FINDING_INFO, "path %s: %s%s",

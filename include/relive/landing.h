@@ -38,7 +38,7 @@
  * A CUDA device computes the importance weights of every batch, behind its copy, with the CPU's bits: one launch of a
  * kernel for each batch. The host's side of rlv_batch.weight is then filled by rlv_landing_fetch alone. With
  * RLV_LANDING_WEIGHTS_HOST as opts.weights, or where the driver does not load the kernel, the CPU computes them and both sides
- * have them; info.weights tells.
+ * have them; info.weights tells, and rlv_landing_paths why the kernel does not load (RLV_LANDING_GATHER has the same one).
  *
  * With a pool (relive/pool.h) the device's side is tensors of class RLV_POOL_STAGING, which count in the
  * pool's ledger. Without one it is memory of a CUDA device, taken from its driver.

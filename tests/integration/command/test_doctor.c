@@ -393,7 +393,9 @@ ON_FIXTURE(doctor__gpu)
 	examine(f, 0, NULL, CUDA("/none"), "");
 	expect(f, "info", "gpu", "dlopen(/none): ", NULL);
 	examine(f, 0, NULL, CUDA("$BIN/../lib/fakecuda/libcuda.so.1"), "");
-	expect(f, "ok", "gpu", "cuda:0 is fake device 0; batches come by the path pinned", NULL);
+	expect(f, "ok", "gpu",
+	       "cuda:0 is fake device 0; batches come by the path pinned, with weights of the device",
+	       NULL);
 	expect(f, "info", "gpu", "path in place: the device has memory of its own", NULL);
 	expect(f, "info", "gpu", "path gather: possible; a wish", NULL);
 	examine(f, 0, NULL,
