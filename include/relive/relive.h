@@ -544,7 +544,7 @@ struct rlv_batch {
 	uint32_t n_arrays;
 	const struct rlv_array *arrays;
 	const uint64_t *key;
-	const float *weight;            /* importance-sampling weights */
+	const float *weight;            /* importance weights; of a device: relive/landing.h */
 	const double *probability;      /* of each draw */
 	const float *priority;          /* stored priority, (|TD| + eps)^alpha */
 	const uint32_t *policy_version; /* NULL without columns */
