@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "ds/replay/priority.h"
 
 static struct rlv_landing *landing;
 
@@ -228,6 +229,35 @@ TEST_WITH(weights__cost_a_launch, begin, end)
 	/* each with a look at the thread's context */
 	assert_int_equal(calls_of_sample(RLV_LANDING_WEIGHTS_HOST), 4);
 	assert_int_equal(calls_of_sample(RLV_LANDING_WEIGHTS_DEVICE), 6);
+}
+
+/* The clock stands, so that copy, launch and mark end one after the other. */
+TEST_WITH(weights__are_there_when_the_batch_is, begin, end)
+{
+	struct rlv_landing_opts opts = RLV_LANDING_OPTS_INIT;
+	struct rlv_sampler *sampler;
+	const struct rlv_batch *batch;
+	float want[GATHER_ITEMS];
+	uint64_t address;
+	int steps = 0;
+
+	if (!gather_fx.fake)
+		skip();
+	opts.unwaited = 1;
+	opts.timeout_ns = 1000000;
+	gather_ok(rlv_landing_open(&opts, &landing));
+	sampler = sampler_of(landing, 0.4, 0);
+	gather_fx.fake->hold(1000000);
+	gather_ok(rlv_sampler_sample(sampler, GATHER_ITEMS, 0, &batch));
+	for (; rlv_landing_wait(landing, batch->key) == -ETIMEDOUT && steps < 10; steps++)
+		gather_fx.fake->advance(1000000);
+	assert_int_equal(steps, 3);
+	gather_ok(rlv_landing_device(landing, batch->weight, &address));
+	priority_weights(batch->probability, GATHER_ITEMS, 0, 0.4, want);
+	assert_memory_equal((const void *)(uintptr_t)address, want, sizeof(want));
+	gather_fx.fake->hold(0);
+	rlv_batch_release(sampler, batch);
+	gather_ok(rlv_sampler_close(&sampler));
 }
 
 TEST_WITH(weights__launch_that_fails_fails_the_sample, begin, end)
