@@ -104,7 +104,7 @@ struct weights_entry {
 
 /*
  *   offset size
- *        0    8  offset in the payload, a multiple of 64
+ *        0    8  offset in the payload, a multiple of 64; tied tensors have the same, and deltas are of the first of them
  *        8    8  bytes
  *       16   64  shape
  *       80    4  offset of its name, NUL-terminated, behind the entry's header

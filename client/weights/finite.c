@@ -45,7 +45,7 @@ int weights_finite_check(const struct weights_publisher *pub)
 	for (uint32_t i = 0; i < pub->head->n; i++) {
 		const struct weights_tensor *tensor = &weights_tensors(pub->head)[i];
 
-		if (!tensor_is_finite(tensor->dtype, pub->data[i], tensor->bytes))
+		if (pub->data[i] && !tensor_is_finite(tensor->dtype, pub->data[i], tensor->bytes))
 			return error_set(-ERANGE, "tensor %s has NaN or infinity",
 					 weights_name(pub->head, tensor));
 	}

@@ -63,6 +63,7 @@ static int weights_end(struct rlv_generations *weights)
 	mem_free(weights->pub.head);
 	mem_free(weights->pub.runs);
 	mem_free(weights->pub.data);
+	mem_free(weights->pub.ties);
 	mem_free(weights->pub.scratch);
 	weights_shadow_fini(&weights->pub.shadow);
 	mem_free(weights);

@@ -1,5 +1,5 @@
 /*
- * head.c - the head of an anchor from the tensors of a program, and where their bytes lie.
+ * head.c - the head of an anchor from the tensors of a program, and where their bytes lie. Tied tensors have one place in the payload.
  */
 #include "client/weights/weights.h"
 
@@ -59,6 +59,26 @@ static int head_measure(const struct rlv_tensor *tensors, size_t n, uint64_t *by
 	return 0;
 }
 
+/* Gives tensor i its place, which is *off_inout unless it is tied, and adds its runs. Returns where the next runs go. */
+static struct heap_run *tensor_place(struct weights_publisher *pub, uint32_t i, const void *data,
+				     uint64_t *off_inout, struct heap_run *run)
+{
+	struct weights_tensor *tensors = (struct weights_tensor *)(void *)(pub->head + 1);
+	struct weights_tensor *to = &tensors[i];
+	uint64_t pad = align_up(to->bytes, WEIGHTS_ALIGN) - to->bytes;
+	uint32_t first = to->bytes ? weights_tied_to(pub, i, data) : i;
+
+	pub->data[i] = to->bytes && first == i ? data : NULL;
+	to->off = first == i ? *off_inout : tensors[first].off;
+	if (!pub->data[i])
+		return run;
+	*off_inout += to->bytes + pad;
+	*run++ = (struct heap_run){ data, to->bytes };
+	if (pad)
+		*run++ = (struct heap_run){ zeros, pad };
+	return run;
+}
+
 int weights_head_make(struct weights_publisher *pub, const struct rlv_tensor *tensors, size_t n)
 {
 	uint64_t head_bytes = 0, off = 0, name_off = n * sizeof(struct weights_tensor);
@@ -72,30 +92,24 @@ int weights_head_make(struct weights_publisher *pub, const struct rlv_tensor *te
 		return ret;
 	if (!weights_make_room(&pub->head, &pub->head_room, sizeof(*pub->head) + head_bytes) ||
 	    !mem_make_room(&pub->runs, &pub->runs_room, 2 * n + 1, sizeof(pub->runs[0])) ||
-	    !mem_make_room(&pub->data, &pub->data_room, n, sizeof(pub->data[0])))
+	    !mem_make_room(&pub->data, &pub->data_room, n, sizeof(pub->data[0])) ||
+	    !weights_ties_begin(pub, n))
 		return error_set(-ENOMEM, "weights: cannot allocate memory for %zu tensors", n);
 	memset(pub->head, 0, sizeof(*pub->head) + head_bytes);
+	pub->head->n = (uint32_t)n;
 	run = pub->runs;
 	*run++ = (struct heap_run){ pub->head, sizeof(*pub->head) + head_bytes };
 	for (size_t i = 0; i < n; i++) {
 		const struct rlv_tensor *tensor = weights_tensor_at(tensors, i);
 		struct weights_tensor *to = (struct weights_tensor *)(void *)(pub->head + 1) + i;
-		uint64_t pad;
 
 		ret = tensor_read(tensor, tensors->size, to);
 		if (ret)
 			return ret;
-		pub->data[i] = tensor->data;
-		to->off = off;
 		to->name_off = (uint32_t)name_off;
 		memcpy((char *)(pub->head + 1) + name_off, tensor->name, to->name_len);
 		name_off += to->name_len + 1u;
-		pad = align_up(to->bytes, WEIGHTS_ALIGN) - to->bytes;
-		off += to->bytes + pad;
-		if (to->bytes)
-			*run++ = (struct heap_run){ tensor->data, to->bytes };
-		if (pad)
-			*run++ = (struct heap_run){ zeros, pad };
+		run = tensor_place(pub, (uint32_t)i, tensor->data, &off, run);
 	}
 	pub->n_runs = (uint32_t)(run - pub->runs);
 	*pub->head = (struct weights_entry){ .magic = WEIGHTS_ENTRY_MAGIC,

@@ -31,11 +31,41 @@ static int names_check(const struct weights_entry *head)
 	return ret;
 }
 
+/* Reads the head of the anchor on which the newest generation builds, and compares. A head of other tensors may have other bytes. -EBUSY:
+   that anchor was dropped. */
+static int newest_compare(struct rlv_generations *weights, bool *alike_out)
+{
+	const struct weights_gen *gen = weights->table.gens;
+	const struct weights_entry *head = weights->pub.head;
+	struct weights_entry *newest = NULL;
+	struct weights_key key;
+	size_t room = 0;
+	int ret;
+
+	while (!gen->anchor.entry)
+		gen++;
+	*alike_out = false;
+	if (gen->anchor.bytes < weights_payload_off(head))
+		return 0;
+	if (!weights_make_room(&newest, &room, weights_payload_off(head)))
+		return error_set(-ENOMEM, "weights: cannot allocate memory");
+	struct rlv_kv_value value = { .size = sizeof(value), .ptr = newest, .room = room };
+
+	key = weights_entry_key(gen->owner, gen->anchor_index);
+	ret = rlv_kv_get_range(weights->kv, weights_key_bytes(&key), 0, room, &value);
+	if (ret == -ENOENT || (ret == 0 && value.version != gen->anchor.entry))
+		ret = error_set(-EBUSY, "another handle published meanwhile: publish again");
+	*alike_out = ret == 0 && value.len == room && weights_trees_alike(head, newest);
+	mem_free(newest);
+	return ret;
+}
+
 /* Compares with the newest generation. */
-static int publish_check(const struct rlv_generations *weights, uint64_t version, uint32_t flags)
+static int publish_check(struct rlv_generations *weights, uint64_t version, uint32_t flags)
 {
 	const struct weights_gen *newest = &weights->table.gens[0];
-	bool any = weights->table.n > 0;
+	bool any = weights->table.n > 0, alike;
+	int ret;
 
 	if (weights->pub.head->payload > weights->table.most)
 		return error_set(-ERANGE,
@@ -48,14 +78,17 @@ static int publish_check(const struct rlv_generations *weights, uint64_t version
 				 version, newest->version);
 	if (any && weights_tree_hash(weights->pub.head) == newest->tree)
 		return 0;
-	if (any && !(flags & RLV_PUBLISH_NEW_TREE))
-		return error_set(
-			-EINVAL,
-			"names, order, dtypes or shapes of the tensors are not those of version "
-			"%" PRIu64 ": publish them under another name, or with "
-			"RLV_PUBLISH_NEW_TREE",
-			newest->version);
-	return names_check(weights->pub.head);
+	if (!any || (flags & RLV_PUBLISH_NEW_TREE))
+		return names_check(weights->pub.head);
+	/* Other tensors may be tied than before. */
+	ret = newest_compare(weights, &alike);
+	if (ret || alike)
+		return ret;
+	return error_set(-EINVAL,
+			 "names, order, dtypes or shapes of the tensors are not those of version "
+			 "%" PRIu64 ": publish them under another name, or with "
+			 "RLV_PUBLISH_NEW_TREE",
+			 newest->version);
 }
 
 /* -------- the entries -------- */

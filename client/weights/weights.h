@@ -62,8 +62,10 @@ struct weights_publisher {
 	struct heap_run *runs;
 	size_t runs_room;
 	uint32_t n_runs;
-	const void **data; /* of the tensors */
+	const void **data; /* of the tensors; NULL: it is empty, or tied to an earlier one */
 	size_t data_room;
+	uint32_t *ties; /* a hash table of tensors by their memory: tied.c */
+	size_t ties_room;
 	struct weights_shadow shadow;
 	uint8_t *scratch; /* of a generation that fits into an extent */
 	size_t scratch_room;
@@ -159,10 +161,16 @@ void weights_generation_give(uint64_t version, struct weights_buffer *buffer,
 			     const struct weights_fetched *how, struct rlv_generation *out);
 
 /* Writes the head of an anchor of the tensors to pub.head, and lists in pub.runs
-   where head and data lie. n > 0.
+   where head and data lie; of tensors in the same memory once. n > 0.
    -EINVAL: the message names the tensor. */
 RLV_MUST_CHECK int weights_head_make(struct weights_publisher *pub,
 				     const struct rlv_tensor *tensors, size_t n);
+
+/* Begins with no tensor of n known. False: there is no memory. */
+RLV_MUST_CHECK bool weights_ties_begin(struct weights_publisher *pub, size_t n);
+
+/* The first tensor of pub.head that lies at `data` with the bytes and the dtype of tensor i; i: none did, and now it does. */
+uint32_t weights_tied_to(struct weights_publisher *pub, uint32_t i, const void *data);
 
 /* -ERANGE: a tensor has NaN or infinity. */
 RLV_MUST_CHECK int weights_finite_check(const struct weights_publisher *pub);

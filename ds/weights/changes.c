@@ -42,6 +42,8 @@ uint64_t weights_changes_guess(const struct weights_copy *copy, const void *cons
 		uint64_t bytes = bytes_of(copy, i), cost = min_u64(bytes, SAMPLE_MOST);
 		double density;
 
+		if (!data[i])
+			continue;
 		credit += div_up(bytes, part);
 		if (bytes == 0 || credit < cost)
 			continue;
@@ -74,7 +76,7 @@ int weights_changes_make(struct weights_copy *copy, const void *const *data,
 		struct delta_copy of = { tensor_in(copy, i), copy->sums[i] };
 		struct delta_out delta = { .at = change + 1 };
 
-		if (bytes_of(copy, i) == 0)
+		if (!data[i] || bytes_of(copy, i) == 0)
 			continue;
 		if (ret == 0 && (uint64_t)(end - at) > sizeof(*change)) {
 			delta.room = (uint64_t)(end - at) - sizeof(*change);
@@ -104,7 +106,7 @@ int weights_changes_make(struct weights_copy *copy, const void *const *data,
 void weights_copy_set(struct weights_copy *copy, const void *const *data)
 {
 	for (uint32_t i = 0; i < copy->head->n; i++)
-		if (bytes_of(copy, i))
+		if (data[i] && bytes_of(copy, i))
 			memcpy(tensor_in(copy, i), data[i], bytes_of(copy, i));
 	memset(copy->sums, 0, copy->head->n * sizeof(copy->sums[0]));
 }

@@ -3,6 +3,9 @@
  * its number and its delta (ds/weights/delta.h). Sums of tensors begin with 0 at each anchor, whose bytes have a
  * checksum; so they tell whether all changes since then were made to the right values.
  *
+ * Tensors that are tied have one place in the payload. A publisher has data[] of the first of them, and NULL of others;
+ * so changes and sums are those of the first.
+ *
  * Thread: owner of the copy, for all.
  */
 #ifndef RLV_DS_WEIGHTS_CHANGES_H

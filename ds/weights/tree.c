@@ -57,3 +57,20 @@ uint64_t weights_tree_hash(const struct weights_entry *entry)
 {
 	return chain_key(entry + 1, (uint32_t)entry->head_bytes, entry->n).hash;
 }
+
+bool weights_trees_alike(const struct weights_entry *a, const struct weights_entry *b)
+{
+	uint64_t tensors = a->n * sizeof(struct weights_tensor);
+
+	if (b->magic != WEIGHTS_ENTRY_MAGIC || a->n != b->n || a->head_bytes != b->head_bytes)
+		return false;
+	for (uint32_t i = 0; i < a->n; i++) {
+		struct weights_tensor of_a = weights_tensors(a)[i], of_b = weights_tensors(b)[i];
+
+		of_a.off = of_b.off;
+		if (memcmp(&of_a, &of_b, sizeof(of_a)) != 0)
+			return false;
+	}
+	return memcmp((const uint8_t *)(a + 1) + tensors, (const uint8_t *)(b + 1) + tensors,
+		      a->head_bytes - tensors) == 0;
+}

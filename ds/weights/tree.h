@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
+
 /* The elements' bytes of a tensor of that dtype and shape; UINT64_MAX: there is no such tensor. */
 uint64_t weights_tensor_bytes(const struct weights_tensor *tensor);
 
@@ -20,6 +22,10 @@ RLV_MUST_CHECK int weights_anchor_check(const void *bytes, uint64_t n, uint64_t 
 
 /* Hash of names, dtypes, shapes and places, of an anchor's head. */
 uint64_t weights_tree_hash(const struct weights_entry *entry);
+
+/* True if two heads, of which the first was checked and the other has as many bytes, have the same names, dtypes and shapes, in that order.
+   Places may differ: what is tied in one may have memory of its own in the other. */
+bool weights_trees_alike(const struct weights_entry *a, const struct weights_entry *b);
 
 static inline const struct weights_tensor *weights_tensors(const struct weights_entry *entry)
 {

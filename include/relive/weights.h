@@ -88,7 +88,9 @@ enum rlv_publish_flags {
 
 /*
  * Publishes n tensors as generation `version`, which is above all before it. The order of the tensors is that in
- * memory: first what readers need first. Deltas compare with the last generation, of which the handle then keeps a
+ * memory: first what readers need first. Tensors with the same data, bytes and dtype are stored, compared and sent once (tied), and count
+ * once for opts.bytes; those that overlap otherwise are stored each by itself. What is tied may differ between generations: then it is an
+ * anchor, for 2 RT more. Deltas compare with the last generation, of which the handle then keeps a
  * copy. flags: enum rlv_publish_flags. Errors: -EINVAL (tensors or flags; another tree than before; the message names the tensor),
  * -EEXIST (that version or a newer one is there), -EBUSY (another handle published meanwhile), -ERANGE (above opts.bytes; or not finite),
  * -ENOSPC (the heap is full), and those of rlv_kv_put. After all of them nothing was published. -ETIMEDOUT, -ECONNRESET: it is
@@ -121,8 +123,9 @@ struct rlv_generation {
 	uint32_t size;
 	uint32_t n_tensors;
 	uint64_t version;
-	const struct rlv_tensor *tensors; /* data is aligned to 64 */
-	const void *data;                 /* of all tensors together, in their order */
+	const struct rlv_tensor *
+		tensors; /* data is aligned to 64, and read-only; that of tied tensors is the same */
+	const void *data; /* of all tensors together, in their order; of tied ones once */
 	uint64_t bytes;
 	uint32_t n_deltas; /* that were applied for it */
 	uint32_t flags;    /* enum rlv_generation_flags */

@@ -153,7 +153,8 @@ class Weights(Handle):
     def publish(self, tensors: Any, version: int, *, dtype: str | None = None, finite: bool = False,
                 anchor: bool = False, new_tree: bool = False,
                 priority: Callable[[str], Any] | None = None) -> None:
-        """Publishes all tensors as one version: every reader sees all of it or nothing.
+        """Publishes all tensors as one version: every reader sees all of it or nothing. Tensors in the same memory, such as tied
+        parameters of torch, are converted, stored and sent once; a reader's arrays of them share memory, too.
 
         :param tensors: a dict from names to arrays: of numpy, JAX or torch (a ``state_dict``). Dicts, lists
             and tuples may be nested; names are then joined by ``/``. Put first what readers need first.
@@ -315,7 +316,8 @@ class Shards(Handle):
 
 
 def _publish(core, tensors, version, dtype, flags):
-    core.publish([_tensor(name, value, dtype) for name, value in tensors], version, flags)
+    made: dict[tuple, tuple] = {}
+    core.publish([_tensor(name, value, dtype, made) for name, value in tensors], version, flags)
 
 
 def _ordered(tensors, priority):
@@ -347,12 +349,21 @@ def _flatten(value, name):
         yield from _flatten(item, "%s/%s" % (name, key) if name else str(key))
 
 
-def _tensor(name, value, dtype):
-    """Returns (name, number of the dtype, shape, buffer)."""
+def _tensor(name, value, dtype, made):
+    """Returns (name, number of the dtype, shape, buffer). made: of arrays that came before, by their memory; so that what is tied
+    is converted once, and its buffer is the same."""
     array = _host_array(value, name)
     is_bf16 = _bfloat16.is_bfloat16(array.dtype) or str(getattr(value, "dtype", "")) == "torch.bfloat16"
     if dtype not in (None, "bfloat16", "float16"):
         raise errors.InvalidArgument("publish: dtype %r, want \"bfloat16\" or \"float16\"" % (dtype,))
+    memory = array.__array_interface__["data"][0], array.dtype, array.shape, array.strides, is_bf16
+    if memory not in made:
+        made[memory] = (*_stored(name, array, dtype, is_bf16), array)  # which keeps its address
+    return name, *made[memory][:3]
+
+
+def _stored(name, array, dtype, is_bf16):
+    """Returns (number of the dtype, shape, buffer)."""
     if dtype == "bfloat16" and array.dtype.kind == "f" and not is_bf16:
         array, is_bf16 = _bfloat16.bits(array, name), True
     elif dtype == "float16" and array.dtype.kind == "f" and not is_bf16:
@@ -366,7 +377,7 @@ def _tensor(name, value, dtype):
     array = np.ascontiguousarray(array)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    return name, number, shape, array.reshape(-1).view(np.uint8)
+    return number, shape, array.reshape(-1).view(np.uint8)
 
 
 def _array(memory, number, shape, offset, size):

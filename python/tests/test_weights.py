@@ -139,6 +139,56 @@ def test_conversion(store):
     assert np.array_equal(weights.fetch()["x"].view(np.uint16), bits >> 16)
 
 
+def test_tied_arrays_are_stored_once(store, tmp_path):
+    weights = store.create_weights("policy", 40_000)  # which one of them takes
+    embed = np.arange(9_000, dtype=np.float32)
+    weights.publish({"embed": embed, "head": embed.reshape(90, 100)}, 1)
+    embed[7] = -1
+    weights.publish({"embed": embed, "head": embed.reshape(90, 100)}, 2)
+    found = weights.fetch()
+    assert np.array_equal(found["embed"], embed)
+    assert np.array_equal(found["head"], embed.reshape(90, 100))
+    assert np.shares_memory(found["embed"], found["head"])
+    relive.safetensors.save(tmp_path / "file", found)
+    loaded = relive.safetensors.load(tmp_path / "file")
+    assert np.array_equal(loaded["embed"], embed) and np.array_equal(loaded["head"], found["head"])
+    with pytest.raises(relive.InvalidArgument, match="bytes"):  # they are not tied any more
+        weights.publish(loaded, 3)
+
+
+def test_tied_arrays_are_converted_once(store, monkeypatch):
+    weights = store.create_weights("policy", 20_000)
+    calls = []
+    bits = relive._bfloat16.bits
+    monkeypatch.setattr(relive._bfloat16, "bits", lambda *args: calls.append(1) or bits(*args))
+    embed = np.arange(9_000, dtype=np.float32)
+    tree = {"embed": embed, "head": embed[:], "step": 7.0, "rate": 8.0}
+    for version in range(1, 4):
+        embed += 1
+        weights.publish(tree, version, dtype="bfloat16")
+        found = weights.fetch()
+        assert len(calls) == 3 * version
+        assert np.shares_memory(found["embed"], found["head"])
+        assert np.array_equal(found["head"].view(np.uint16), bits(embed, "embed"))
+        assert found["step"].view(np.uint16) != found["rate"].view(np.uint16)
+
+
+def test_tied_parameters_of_torch(store):
+    torch = pytest.importorskip("torch")
+    weights = store.create_weights("policy", 8_000)
+    model = torch.nn.Sequential(torch.nn.Embedding(100, 10), torch.nn.Linear(10, 100, bias=False))
+    model[1].weight = model[0].weight
+    for version, dtype in enumerate((None, "bfloat16"), 1):
+        weights.publish(model.state_dict(), version, dtype=dtype, new_tree=True)
+        found = weights.fetch()
+        assert np.shares_memory(found["0.weight"], found["1.weight"])
+        other = torch.nn.Sequential(torch.nn.Embedding(100, 10), torch.nn.Linear(10, 100, bias=False))
+        other[1].weight = other[0].weight
+        weights.fetch(into=other.state_dict())
+        want = model[0].weight.to(torch.bfloat16).float() if dtype else model[0].weight
+        assert torch.equal(other[1].weight, want)
+
+
 def test_layouts(store):
     weights = store.create_weights("policy", 1 << 20)
     array = np.arange(24.0).reshape(4, 6)

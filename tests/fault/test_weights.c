@@ -40,32 +40,37 @@ int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
 
 /* -------- generations -------- */
 
-static uint32_t values[ELEMENTS];
+static uint32_t values[ELEMENTS], copy[ELEMENTS];
+/* Generations have a second tensor, which is tied to the first, or lies apart. */
+static bool two, apart;
 
 static void fill(uint64_t version)
 {
 	for (uint32_t i = 0; i < ELEMENTS; i++)
-		values[i] = i * 7 + (i % 1000 < version ? (uint32_t)version : 0);
+		values[i] = copy[i] = i * 7 + (i % 1000 < version ? (uint32_t)version : 0);
 }
 
 static int publish(struct rlv_generations *weights, uint64_t version, uint32_t flags)
 {
-	const struct rlv_tensor tensor = { .size = sizeof(tensor),
+	struct rlv_tensor tensors[2] = { { .size = sizeof(tensors[0]),
 					   .dtype = RLV_U32,
 					   .ndim = 1,
 					   .name = "x",
 					   .shape = { ELEMENTS },
-					   .data = values };
+					   .data = values } };
 
+	tensors[1] = tensors[0];
+	tensors[1].name = "y";
+	tensors[1].data = apart ? copy : values;
 	fill(version);
-	return rlv_weights_publish(weights, &tensor, 1, version, flags);
+	return rlv_weights_publish(weights, tensors, two ? 2 : 1, version, flags);
 }
 
 static void expect_whole(const struct rlv_generation *got)
 {
 	fill(got->version);
-	assert_int_equal(got->bytes, sizeof(values));
-	assert_memory_equal(got->data, values, sizeof(values));
+	for (uint32_t i = 0; i < got->n_tensors; i++)
+		assert_memory_equal(got->tensors[i].data, values, sizeof(values));
 }
 
 static void expect_typed(int code)
@@ -90,9 +95,10 @@ struct scene {
 
 static void scene_open(struct scene *s)
 {
-	const struct rlv_weights_opts opts = {
-		.size = sizeof(opts), .bytes = sizeof(values), .max_clients = 8, .anchor_every = 4
-	};
+	const struct rlv_weights_opts opts = { .size = sizeof(opts),
+					       .bytes = 2 * sizeof(values),
+					       .max_clients = 8,
+					       .anchor_every = 4 };
 	struct rlv_store_opts store = RLV_STORE_OPTS_INIT;
 
 	*s = (struct scene){ .store = NULL };
@@ -182,6 +188,18 @@ static int act_publish(struct scene *s, uint32_t flags, struct rlv_generation *g
 	return publish(s->learner, BEFORE + 1, flags);
 }
 
+/* Of what was tied before. */
+static int act_publish_apart(struct scene *s, uint32_t flags, struct rlv_generation *got)
+{
+	int ret;
+
+	(void)got;
+	apart = true;
+	ret = publish(s->learner, BEFORE + 1, flags);
+	apart = false;
+	return ret;
+}
+
 static int act_fetch(struct scene *s, uint32_t flags, struct rlv_generation *got)
 {
 	(void)flags;
@@ -206,7 +224,7 @@ static int act_arrive(struct scene *s, uint32_t flags, struct rlv_generation *go
 static bool disturbed(const struct fault_plan *plan, act_fn *act, uint32_t flags, uint64_t live)
 {
 	struct rlv_generation held = RLV_GENERATION_INIT, got = RLV_GENERATION_INIT;
-	const bool reads = act != act_publish;
+	const bool reads = act != act_publish && act != act_publish_apart;
 	struct transport *tr;
 	struct scene s;
 	uint64_t before;
@@ -257,6 +275,13 @@ TEST(publish__of_a_delta_with_a_failing_operation)
 TEST(publish__of_an_anchor_with_a_failing_operation)
 {
 	sweep(act_publish, RLV_PUBLISH_ANCHOR);
+}
+
+TEST(publish__of_what_was_tied_before_with_a_failing_operation)
+{
+	two = true;
+	sweep(act_publish_apart, 0);
+	two = false;
 }
 
 TEST(fetch__of_a_delta_with_a_failing_operation)

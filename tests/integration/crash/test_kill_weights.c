@@ -448,7 +448,7 @@ TEST(holder__is_killed)
 static int publish_small(struct rlv_generations *weights, uint64_t version)
 {
 	static const char *const names[SMALL_TENSORS] = { "a", "b", "c", "d", "e", "f", "g", "h" };
-	static uint8_t bytes[SMALL];
+	static uint8_t bytes[SMALL_TENSORS][SMALL];
 	struct rlv_tensor tensors[SMALL_TENSORS];
 
 	memset(bytes, (int)version, sizeof(bytes));
@@ -458,7 +458,7 @@ static int publish_small(struct rlv_generations *weights, uint64_t version)
 						  .ndim = 1,
 						  .name = names[i],
 						  .shape = { SMALL },
-						  .data = bytes };
+						  .data = bytes[i] };
 	return rlv_weights_publish(weights, tensors, SMALL_TENSORS, version, 0);
 }
 

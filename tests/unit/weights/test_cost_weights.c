@@ -188,6 +188,32 @@ static struct rlv_weights_info bounded(struct rlv_generations *weights, uint64_t
 	return read;
 }
 
+/* The head of the anchor is read, with what a range reads ahead: when others are tied than before, as when it is another tree. */
+TEST(cost__of_a_comparison_with_the_generation_before)
+{
+	struct rlv_tensor tensor = { .size = sizeof(tensor),
+				     .dtype = RLV_U16,
+				     .ndim = 1,
+				     .name = "x",
+				     .shape = { ELEMENTS },
+				     .data = values };
+	struct rlv_store *store = NULL;
+	struct rlv_generations *learner = NULL;
+	struct rlv_weights_info before, did;
+
+	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
+	must(rlv_weights_create(store, "policy", NULL, &learner), "rlv_weights_create");
+	must(publish(learner, 1), "publish");
+	values[1] ^= 1;
+	must(publish(learner, 2), "publish of a delta");
+	before = now(learner);
+	expect(rlv_weights_publish(learner, &tensor, 1, 3, 0), -EINVAL);
+	did = since(learner, before);
+	assert_int_equal(did.round_trips, 1 + 2); /* a look at the table */
+	must(rlv_weights_close(&learner), "rlv_weights_close");
+	must(rlv_store_close(&store), "rlv_store_close");
+}
+
 /* An anchor has 13 shares, and a rest below 4096. */
 TEST(cost__of_a_bound_on_bytes_under_way)
 {
