@@ -76,6 +76,7 @@ static uint32_t tensors_ready(const struct weights_buffer *buffer, uint32_t read
 /* All of it is there: the next fetch may begin with it. */
 static void arrived_whole(struct rlv_generations *weights, struct weights_buffer *buffer)
 {
+	weights_anchor_base(weights, buffer);
 	buffer->seq = buffer->gen.seq;
 	if (!weights->current || weights->current->seq < buffer->seq) {
 		atomic_fetch_add_explicit(&buffer->holds, 1, memory_order_relaxed);

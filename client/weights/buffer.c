@@ -30,6 +30,7 @@ void weights_buffer_put(struct weights_buffer *buffer)
 	mem_free(buffer->entry);
 	mem_free(buffer->tensors);
 	mem_free(buffer->sums);
+	mem_free(buffer->bases);
 	mem_free(buffer);
 }
 
@@ -71,6 +72,7 @@ int weights_buffer_copy(struct weights_buffer **to, const struct weights_buffer 
 	if (ret)
 		return ret;
 	memcpy((*to)->sums, from->sums, from->entry->n * sizeof(from->sums[0]));
+	memcpy((*to)->bases, from->bases, from->entry->n * sizeof(from->bases[0]));
 	(*to)->seq = from->seq;
 	return 0;
 }
@@ -82,7 +84,8 @@ int weights_buffer_parse(struct weights_buffer *buffer)
 
 	if (!mem_make_room(&buffer->tensors, &buffer->tensors_room, entry->n,
 			   sizeof(buffer->tensors[0])) ||
-	    !mem_make_room(&buffer->sums, &buffer->sums_room, entry->n, sizeof(buffer->sums[0])))
+	    !mem_make_room(&buffer->sums, &buffer->sums_room, entry->n, sizeof(buffer->sums[0])) ||
+	    !mem_make_room(&buffer->bases, &buffer->bases_room, entry->n, sizeof(buffer->bases[0])))
 		return error_set(-ENOMEM, "weights: cannot allocate memory for %u tensors",
 				 entry->n);
 	for (uint32_t i = 0; i < entry->n; i++) {

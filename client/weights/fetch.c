@@ -107,6 +107,7 @@ int weights_anchor_parse(struct weights_buffer *buffer, const struct weights_gen
 	if (ret)
 		return ret;
 	memset(buffer->sums, 0, buffer->entry->n * sizeof(buffer->sums[0]));
+	memset(buffer->bases, 0, buffer->entry->n * sizeof(buffer->bases[0]));
 	buffer->bytes = gen->anchor.bytes;
 	return 0;
 }
@@ -123,9 +124,11 @@ static int anchor_read(struct rlv_generations *weights, const struct weights_gen
 	ret = entry_read(weights, gen, &gen->anchor, buffer->entry);
 	if (ret == 0)
 		ret = weights_anchor_parse(buffer, gen);
-	if (ret == 0)
-		buffer->seq = gen->seq;
-	return ret;
+	if (ret)
+		return ret;
+	weights_anchor_base(weights, buffer);
+	buffer->seq = gen->seq;
+	return 0;
 }
 
 /* Reads n deltas, side by side; from[k] is that of gens[-k]. */
@@ -153,11 +156,7 @@ static int deltas_read(struct rlv_generations *weights, const struct weights_gen
 static int deltas_apply(struct rlv_generations *weights, const struct weights_gen *gens, uint32_t n,
 			struct weights_buffer *buffer)
 {
-	struct weights_copy copy = {
-		.head = buffer->entry,
-		.payload = (uint8_t *)buffer->entry + weights_payload_off(buffer->entry),
-		.sums = buffer->sums,
-	};
+	struct weights_copy copy = weights_buffer_full(buffer);
 	struct weights_delta from[DELTA_CHAIN];
 	int ret = deltas_read(weights, gens, n, from);
 
@@ -202,6 +201,18 @@ void weights_generation_give(uint64_t version, struct weights_buffer *buffer,
 	abi_write(out, &generation, sizeof(generation));
 }
 
+/* Adds up what deltas have made, if the handle makes full checks. */
+static int full_check(const struct rlv_generations *weights, const struct weights_gen *gen,
+		      struct weights_buffer *buffer)
+{
+	struct weights_copy copy = weights_buffer_full(buffer);
+	int ret = weights->check_full ? weights_copy_check(&copy, gen) : 0;
+
+	if (ret)
+		buffer->seq = 0;
+	return ret;
+}
+
 /* Makes generation `target` of the table in the buffer at *at, from what that has, or an anchor. */
 static int generation_make(struct rlv_generations *weights, struct weights_buffer **at,
 			   uint32_t target)
@@ -209,19 +220,21 @@ static int generation_make(struct rlv_generations *weights, struct weights_buffe
 	const struct weights_gen *gens = weights->table.gens;
 	struct weights_way way = weights_table_way(&weights->table, target, *at ? (*at)->seq : 0);
 	uint32_t left = way.begin + 1 - target; /* entries */
+	bool by_deltas;
 	int ret = 0;
 
 	if (!*at || way.anchor) {
 		ret = anchor_read(weights, &gens[way.begin], at);
 		left--;
 	}
+	by_deltas = left > 0;
 	while (ret == 0 && left > 0) {
 		uint32_t i = target + left - 1, n = deltas_together(gens, i, target);
 
 		ret = deltas_apply(weights, &gens[i], n, *at);
 		left -= n;
 	}
-	return ret;
+	return ret || !by_deltas ? ret : full_check(weights, &gens[target], *at);
 }
 
 /* True if deltas lead from the buffer to generation `target`. */

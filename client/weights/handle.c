@@ -236,6 +236,22 @@ int rlv_weights_limit(struct rlv_generations *weights, uint64_t bytes)
 	return 0;
 }
 
+int rlv_weights_check(struct rlv_generations *weights, uint32_t check)
+{
+	if (!weights)
+		return error_set(-EINVAL, "weights is NULL");
+	if (check > RLV_CHECK_FULL)
+		return error_set(-EINVAL, "check %u: RLV_CHECK_CHANGES or RLV_CHECK_FULL", check);
+	if (check == RLV_CHECK_FULL && !weights->check_full) {
+		/* Nobody added up what they have. */
+		weights_buffer_put(weights->current);
+		weights_buffer_put(weights->spare);
+		weights->current = weights->spare = NULL;
+	}
+	weights->check_full = check == RLV_CHECK_FULL;
+	return 0;
+}
+
 int rlv_weights_close(struct rlv_generations **weights)
 {
 	int ret;

@@ -284,3 +284,14 @@ int rlv_shards_limit(struct rlv_shards *shards, uint64_t bytes)
 		ret = rlv_weights_limit(shards->of[i], bytes);
 	return ret;
 }
+
+int rlv_shards_check(struct rlv_shards *shards, uint32_t check)
+{
+	int ret = 0;
+
+	if (!shards)
+		return error_set(-EINVAL, "shards is NULL");
+	for (uint32_t i = 0; ret == 0 && i < shards->ranks; i++)
+		ret = rlv_weights_check(shards->of[i], check);
+	return ret;
+}

@@ -30,8 +30,9 @@ struct weights_buffer {
 	uint64_t room, bytes;
 	struct weights_entry *entry; /* aligned to 64, as the payload */
 	struct rlv_tensor *tensors;
-	uint64_t *sums; /* of the tensors, as deltas have them */
-	size_t tensors_room, sums_room;
+	uint64_t *sums;  /* of the tensors, as deltas have them */
+	uint64_t *bases; /* of the tensors, for full checks; else 0 */
+	size_t tensors_room, sums_room, bases_room;
 	struct weights_gen gen; /* of a generation that arrives in parts: arrive.c */
 	uint64_t arrived;       /* of its entry's bytes */
 	struct kv_view *view; /* of a mapped generation, whose entry is only the head; else NULL */
@@ -77,6 +78,7 @@ struct rlv_generations {
 	struct weights_table table;
 	uint64_t table_version; /* of its key */
 	struct weights_buffer *current, *spare;
+	bool check_full; /* rlv_weights_check */
 	uint64_t has;    /* sequence of the generation that was given last; 0 = none */
 	uint8_t *deltas; /* as read */
 	size_t deltas_room;
@@ -155,6 +157,27 @@ static inline uint32_t weights_find(const struct weights_table *table, uint64_t 
 /* Checks the head of the buffer's anchor, and fills its tensors. -EBADMSG, -ENOMEM. */
 RLV_MUST_CHECK int weights_anchor_parse(struct weights_buffer *buffer,
 					const struct weights_gen *gen);
+
+/* Where a full check of the buffer looks. */
+static inline struct weights_copy weights_buffer_full(const struct weights_buffer *buffer)
+{
+	return (struct weights_copy){
+		.head = buffer->entry,
+		.payload = (uint8_t *)buffer->entry + weights_payload_off(buffer->entry),
+		.sums = buffer->sums,
+		.bases = buffer->bases,
+	};
+}
+
+/* All of an anchor is in the buffer: what full checks begin with, if the handle makes them. */
+static inline void weights_anchor_base(const struct rlv_generations *weights,
+				       const struct weights_buffer *buffer)
+{
+	struct weights_copy copy = weights_buffer_full(buffer);
+
+	if (weights->check_full)
+		weights_copy_base(&copy);
+}
 
 /* Hands the buffer out as the generation of that version. */
 void weights_generation_give(uint64_t version, struct weights_buffer *buffer,

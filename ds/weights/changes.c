@@ -191,6 +191,14 @@ static int tensor_apply(struct weights_copy *copy, uint32_t tensor, struct chang
 	return 0;
 }
 
+/* Behind an anchor. */
+static void sums_begin(struct weights_copy *copy)
+{
+	for (uint32_t i = 0; copy->bases && i < copy->head->n; i++)
+		copy->bases[i] += copy->sums[i];
+	memset(copy->sums, 0, copy->head->n * sizeof(copy->sums[0]));
+}
+
 int weights_changes_apply(struct weights_copy *copy, const struct weights_delta *deltas, uint32_t n)
 {
 	struct changes_cursor cursors[DELTA_CHAIN];
@@ -207,6 +215,45 @@ int weights_changes_apply(struct weights_copy *copy, const struct weights_delta 
 	if (ret == 0 && weights_copy_sum(copy) != last->sum)
 		ret = changes_damaged(last);
 	if (ret == 0 && last->anchor.entry)
-		memset(copy->sums, 0, copy->head->n * sizeof(copy->sums[0]));
+		sums_begin(copy);
 	return ret;
+}
+
+/* -------- full checks -------- */
+
+/* The sum of all elements of tensor i. False: it has none, or is tied. *end_inout: where the tensors before end. */
+static bool tensor_sum(const struct weights_copy *copy, uint32_t i, uint64_t *end_inout,
+		       uint64_t *sum_out)
+{
+	const struct weights_tensor *tensor = &weights_tensors(copy->head)[i];
+	struct delta_array array = array_of(copy, i);
+
+	if (tensor->bytes == 0 || tensor->off < *end_inout)
+		return false;
+	*end_inout = tensor->off + tensor->bytes;
+	*sum_out = delta_sum(&array, 0, tensor_in(copy, i), tensor->bytes);
+	return true;
+}
+
+void weights_copy_base(const struct weights_copy *copy)
+{
+	uint64_t end = 0;
+
+	for (uint32_t i = 0; i < copy->head->n; i++)
+		if (!tensor_sum(copy, i, &end, &copy->bases[i]))
+			copy->bases[i] = 0;
+}
+
+int weights_copy_check(const struct weights_copy *copy, const struct weights_gen *gen)
+{
+	uint64_t end = 0, sum;
+
+	for (uint32_t i = 0; i < copy->head->n; i++)
+		if (tensor_sum(copy, i, &end, &sum) && sum != copy->bases[i] + copy->sums[i])
+			return error_set(-EBADMSG,
+					 "version %" PRIu64
+					 ", tensor %s: its elements have another sum",
+					 gen->version,
+					 weights_name(copy->head, &weights_tensors(copy->head)[i]));
+	return 0;
 }

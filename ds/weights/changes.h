@@ -19,6 +19,7 @@ struct weights_copy {
 	const struct weights_entry *head;
 	uint8_t *payload;
 	uint64_t *sums; /* of each tensor */
+	uint64_t *bases; /* of a full check: sums of all elements of each tensor when its sum was 0; else NULL */
 };
 
 /* About how many bytes the entry has. Cost: reads a sixteenth of a large payload. */
@@ -51,6 +52,14 @@ struct weights_delta {
  */
 RLV_MUST_CHECK int weights_changes_apply(struct weights_copy *copy,
 					 const struct weights_delta *deltas, uint32_t n);
+
+/* Sets the bases of a copy whose sums are 0. Cost: reads the payload. */
+void weights_copy_base(const struct weights_copy *copy);
+
+/* Adds up all elements of a copy that is generation gen. -EBADMSG: a tensor, which the message names, is not what its base and its sum
+   say. Cost: reads the payload. */
+RLV_MUST_CHECK int weights_copy_check(const struct weights_copy *copy,
+				      const struct weights_gen *gen);
 
 /* Of all tensors. */
 uint64_t weights_copy_sum(const struct weights_copy *copy);

@@ -65,6 +65,21 @@ RLV_CHECKED int rlv_weights_close(struct rlv_generations **weights);
  */
 RLV_CHECKED int rlv_weights_limit(struct rlv_generations *weights, uint64_t bytes);
 
+enum rlv_weights_check {
+	RLV_CHECK_CHANGES =
+		0,          /* sums that are kept up from the elements that change; the default */
+	RLV_CHECK_FULL = 1, /* and the sum of all elements */
+};
+
+/*
+ * How later fetches of this handle check what deltas have made: enum rlv_weights_check. Anchors always have checksums over all bytes. Without
+ * RLV_CHECK_FULL a byte of the handle's memory that flips, and that no delta changes, stays so until the next anchor that the handle
+ * reads. With it the handle reads an anchor next; after deltas it adds up all elements, and if they do not have the sum that the anchor and the
+ * deltas say, it starts again from an anchor: RLV_GENERATION_REPAIRED. -EINVAL. Thread: owner. Cost: none; of each later fetch with
+ * deltas, and of each anchor, one pass over the tensors.
+ */
+RLV_CHECKED int rlv_weights_check(struct rlv_generations *weights, uint32_t check);
+
 /* -------- publish -------- */
 
 struct rlv_tensor {
@@ -272,6 +287,9 @@ RLV_CHECKED int rlv_shards_more(struct rlv_shards *shards, const struct rlv_gene
 
 /* rlv_weights_limit, for each rank. -EINVAL. Thread: owner. Cost: none. */
 RLV_CHECKED int rlv_shards_limit(struct rlv_shards *shards, uint64_t bytes);
+
+/* rlv_weights_check, for each rank. -EINVAL. Thread: owner. Cost: none. */
+RLV_CHECKED int rlv_shards_check(struct rlv_shards *shards, uint32_t check);
 
 /* -------- state -------- */
 

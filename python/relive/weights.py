@@ -16,6 +16,7 @@ from ._integer import unsigned
 _SLICE_NS = 50_000_000  # longest delay of a signal
 _ANCHOR, _NEW_TREE, _FINITE = 1, 2, 4  # as enum rlv_publish_flags
 _REPAIRED = 1
+_CHECKS = {"changes": 0, "full": 1}  # as enum rlv_weights_check
 _NAMES = {number: name for name, number in _core.dtypes.items()}
 
 
@@ -251,6 +252,14 @@ class Weights(Handle):
         """
         self._core.limit(unsigned("bytes", bytes, bits=64))
 
+    def check(self, what: str) -> None:
+        """Sets how later fetches check what deltas have made.
+
+        :param what: ``"changes"``: by sums that are kept up from the elements that change; ``"full"``: also by the sum of all elements, which takes a pass
+            over all tensors. A version whose sum is wrong is read again: :attr:`Generation.repaired`.
+        """
+        self._core.check(_check_number(what))
+
     def info(self) -> dict[str, Any]:
         """Returns counts of the weights and of this handle, as ``struct rlv_weights_info`` of
         ``relive/weights.h``."""
@@ -310,9 +319,19 @@ class Shards(Handle):
         """As :meth:`Weights.limit`, for each rank."""
         self._core.limit(unsigned("bytes", bytes, bits=64))
 
+    def check(self, what: str) -> None:
+        """As :meth:`Weights.check`, for each rank."""
+        self._core.check(_check_number(what))
+
     def newest(self) -> int:
         """Returns the newest version that all ranks have; 0 if there is none."""
         return self._core.newest()
+
+
+def _check_number(what):
+    if what not in _CHECKS:
+        raise errors.InvalidArgument("check: %r, want \"changes\" or \"full\"" % (what,))
+    return _CHECKS[what]
 
 
 def _publish(core, tensors, version, dtype, flags):

@@ -277,6 +277,21 @@ static PyObject *weights_limit(PyObject *object, PyObject *args)
 	return error_or_none(ret);
 }
 
+/* check(number) */
+static PyObject *weights_check(PyObject *object, PyObject *args)
+{
+	struct handle *self = (struct handle *)object;
+	unsigned check;
+	int ret;
+
+	if (!PyArg_ParseTuple(args, "I", &check) || handle_enter(self))
+		return NULL;
+	ret = self->kind == HANDLE_SHARDS ? rlv_shards_check(self->shards, check)
+					  : rlv_weights_check(self->weights, check);
+	handle_leave(self);
+	return error_or_none(ret);
+}
+
 static PyObject *weights_info(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct handle *self = (struct handle *)object;
@@ -469,6 +484,7 @@ static PyMethodDef shards_methods[] = {
 	{ "begin", shards_begin, METH_VARARGS, NULL },
 	{ "more", shards_more, METH_VARARGS, NULL },
 	{ "limit", shards_limit, METH_VARARGS, NULL },
+	{ "check", weights_check, METH_VARARGS, NULL },
 	{ "newest", shards_newest, METH_NOARGS, NULL },
 	{ 0 },
 };
@@ -484,6 +500,7 @@ static PyMethodDef methods[] = {
 	{ "get", weights_get, METH_VARARGS, NULL },
 	{ "watch", weights_watch, METH_VARARGS, NULL },
 	{ "limit", weights_limit, METH_VARARGS, NULL },
+	{ "check", weights_check, METH_VARARGS, NULL },
 	{ "info", weights_info, METH_NOARGS, NULL },
 	{ 0 },
 };

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import relive
+from relive import safetensors
 
 
 @pytest.fixture
@@ -149,8 +150,8 @@ def test_tied_arrays_are_stored_once(store, tmp_path):
     assert np.array_equal(found["embed"], embed)
     assert np.array_equal(found["head"], embed.reshape(90, 100))
     assert np.shares_memory(found["embed"], found["head"])
-    relive.safetensors.save(tmp_path / "file", found)
-    loaded = relive.safetensors.load(tmp_path / "file")
+    safetensors.save(tmp_path / "file", found)
+    loaded = safetensors.load(tmp_path / "file")
     assert np.array_equal(loaded["embed"], embed) and np.array_equal(loaded["head"], found["head"])
     with pytest.raises(relive.InvalidArgument, match="bytes"):  # they are not tied any more
         weights.publish(loaded, 3)
@@ -187,6 +188,24 @@ def test_tied_parameters_of_torch(store):
         weights.fetch(into=other.state_dict())
         want = model[0].weight.to(torch.bfloat16).float() if dtype else model[0].weight
         assert torch.equal(other[1].weight, want)
+
+
+def test_full_checks(store):
+    weights = store.create_weights("policy", 1 << 20)
+    actor = store.weights("policy")
+    actor.check("full")
+    array = np.arange(50_000, dtype=np.float32)
+    for version in range(1, 12):
+        array[version * 7] += 1
+        weights.publish({"x": array}, version)
+        found = actor.fetch()
+        assert np.array_equal(found["x"], array) and not found.repaired
+    assert actor.info()["deltas"] > 5
+    with store.shards("ranks", world=2, bytes=1 << 20) as shards:
+        shards.check("full")
+        shards.check("changes")
+    with pytest.raises(relive.InvalidArgument, match="want \"changes\" or \"full\""):
+        actor.check("all")
 
 
 def test_layouts(store):

@@ -91,7 +91,9 @@ static void fuzz_delta(uint8_t *bytes, size_t size, bool repair)
 	struct weights_entry *entry = (void *)bytes;
 	struct anchor copy = example;
 	uint64_t sum = 0;
-	struct weights_copy of = { &copy.entry, (uint8_t *)copy.elements, &sum };
+	struct weights_copy of = { .head = &copy.entry,
+				   .payload = (uint8_t *)copy.elements,
+				   .sums = &sum };
 	struct weights_gen gens[2] = { { .seq = 8 }, { .seq = 8 } };
 	struct weights_delta deltas[2] = { { &gens[0], bytes, size }, { &gens[1], bytes, size } };
 	struct delta_array array = { .elements = 100, .element_bytes = 2 };

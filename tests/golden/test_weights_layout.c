@@ -104,7 +104,9 @@ static void put_weights(FILE *out)
 				   .anchor = { 1, sizeof(example) },
 				   .owner = 5 };
 	uint64_t sums[2] = { 0, 0 };
-	struct weights_copy of = { &copy.entry, (uint8_t *)copy.a, sums };
+	struct weights_copy of = { .head = &copy.entry,
+				   .payload = (uint8_t *)copy.a,
+				   .sums = sums };
 	struct weights_entry *entry = (void *)delta;
 	uint32_t dropped;
 

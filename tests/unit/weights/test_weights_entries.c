@@ -218,7 +218,9 @@ struct side {
 
 static struct weights_copy copy_of(struct side *side)
 {
-	return (struct weights_copy){ &side->anchor.entry, (uint8_t *)side->anchor.a, side->sums };
+	return (struct weights_copy){ .head = &side->anchor.entry,
+				      .payload = (uint8_t *)side->anchor.a,
+				      .sums = side->sums };
 }
 
 /* Changes about one of `rare` elements of b; and one of a. */
