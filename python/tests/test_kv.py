@@ -266,6 +266,10 @@ def test_copies(runtime):
                 assert (kv.repair(), kv.verify()["problems"]) == (0, 0)
             with pytest.raises(relive.AlreadyExists):
                 store.create_kv("w", keys=100, bytes=4 << 20, extent_bytes=64 << 10, copies=2)
+            with pytest.raises(relive.AlreadyExists):  # weights have one writer
+                store.create_weights("w", 1 << 20)
+            with pytest.raises(relive.NotFound, match="no weights"):
+                store.weights("w")
             with pytest.raises(relive.InvalidArgument, match="want one of one, many"):
                 store.create_kv("i", copies=2, writers="some")
             with pytest.raises(relive.InvalidArgument):
