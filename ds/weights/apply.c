@@ -5,6 +5,7 @@
 #include "ds/weights/kernel.h"
 
 #define AHEAD 32u /* elements that are prefetched */
+#define DENSE 4u  /* a block is read whole where one line of so many changes, or more */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 struct block {
@@ -125,6 +126,24 @@ static bool cursor_apply(struct cursor *c, uint64_t number, const struct delta_a
 	return apply_block(b, array->element_bytes, &c->grows);
 }
 
+/*
+ * Brings a block of which many lines change into the cache, in the order of memory: the CPU's own prefetcher
+ * is then faster than a request for each line that changes.
+ */
+static void block_read(const struct block *b, uint64_t bytes, const struct cursor *cursors,
+		       uint64_t number, uint32_t n)
+{
+	const volatile uint8_t *at = b->at;
+	uint64_t changes = 0;
+
+	for (uint32_t k = 0; k < n; k++)
+		changes += cursors[k].counts[number];
+	if (changes * CACHE_LINE * DENSE <= bytes)
+		return;
+	for (uint64_t off = 0; off < bytes; off += CACHE_LINE)
+		(void)at[off];
+}
+
 /* Applies n deltas side by side, so that each block of the copy comes into the cache once. */
 static bool apply_together(const struct delta_array *array, uint8_t *copy, struct cursor *cursors,
 			   uint32_t n)
@@ -141,6 +160,7 @@ static bool apply_together(const struct delta_array *array, uint8_t *copy, struc
 
 		for (uint32_t run = 0; run < runs; run++)
 			run_key[run] = delta_run_key(array->key, i * runs + run);
+		block_read(&b, b.elements * array->element_bytes, cursors, i, n);
 		for (uint32_t k = 0; k < n; k++)
 			if (!cursor_apply(&cursors[k], i, array, &b))
 				return false;
