@@ -262,7 +262,7 @@ static int bench_given(const struct replay_config *config, struct replay_group *
 static int start_private(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES])
 {
 	struct host_store *store = ctx;
-	int ret = host_store_private(bytes, store);
+	int ret = host_store_private(1, bytes, store);
 
 	if (ret)
 		return error_set(ret, "start a private store: %s",

@@ -15,6 +15,7 @@
 
 #define CASES_MOST 32u
 #define ALL_MODES UINT32_MAX
+#define COPIES_MOST 3u
 
 /* The options write here. */
 static struct {
@@ -37,6 +38,10 @@ static const struct arg_option options[] = {
 	{ "keys", "N", "keys (default: 64 MiB of values, 100000 at most)", &parsed.config.keys,
 	  ARG_COUNT },
 	{ "clients", "N", "processes (default 1)", &parsed.config.clients, ARG_COUNT32 },
+	{ "copies", "N", "copies of the heap, of mode clover (default 1)", &parsed.config.copies,
+	  ARG_COUNT32 },
+	{ "writers", "one|many", "clients that put into a part with copies (default one)",
+	  &parsed.config.writers, ARG_CHOICE },
 	{ "store", "NAME",
 	  "store to use, by name or URI (default: a private store). Its\nheaps "
 	  "`bench-MODE` are dropped",
@@ -137,7 +142,7 @@ static int modes_start(struct modes *modes, const struct kv_config *config, stru
 		bytes += kv_case_bytes(&each[modes->n++]);
 	}
 	if (!parsed.store) {
-		ret = host_store_private(bytes, host);
+		ret = host_store_private(config->copies, bytes, host);
 		if (ret)
 			ret = error_set(ret, "start a private store: %s", error_last());
 	}
@@ -189,6 +194,24 @@ static int run_case(const struct kv_config *config, struct progress *progress, s
 	return ret ? error_prefix(ret, "workload %c: ", config->workload) : 0;
 }
 
+static int check_copies(const struct kv_config *config)
+{
+	bool one = config->writers == RLV_KV_ONE_WRITER;
+
+	if (config->copies > COPIES_MOST || (config->copies < 2 && !one) ||
+	    (config->copies > 1 && config->mode != RLV_KV_CLOVER)) {
+		cli_error("bench kv: copies are of mode clover, at most %u, and --writers many "
+			  "needs 2 of them",
+			  COPIES_MOST);
+		return CLI_USAGE;
+	}
+	if (config->copies > 1 && one && config->clients > 1) {
+		cli_error("bench kv: several clients put into copies with --writers many only");
+		return CLI_USAGE;
+	}
+	return CLI_CONTINUE;
+}
+
 static int parse(int argc, char **argv, bool *given_out)
 {
 	static char store_uri[CLI_STORE_BYTES];
@@ -216,6 +239,8 @@ static int parse(int argc, char **argv, bool *given_out)
 	parsed.config.mode = parsed.mode ? 0 : ALL_MODES;
 	while (parsed.mode && strcmp(parsed.mode, kv_mode_names[parsed.config.mode]) != 0)
 		parsed.config.mode++;
+	if (parsed.config.copies > 1 && !parsed.mode)
+		parsed.config.mode = RLV_KV_CLOVER;
 	parsed.windows = parsed.windows ? parsed.windows : 5;
 	parsed.config.seed = parsed.config.seed ? parsed.config.seed : 1;
 	if (!parsed.duration_ns)
@@ -226,7 +251,7 @@ static int parse(int argc, char **argv, bool *given_out)
 			  SERIES_MAX, WORKERS_MAX);
 		return CLI_USAGE;
 	}
-	return CLI_CONTINUE;
+	return check_copies(&parsed.config);
 }
 
 int bench_kv(int argc, char **argv)

@@ -129,7 +129,7 @@ static int run_store(const struct weights_config *config, struct bench_run *run)
 	int ret = c ? 0 : error_set(-ENOMEM, "cannot allocate memory");
 
 	if (ret == 0 && !parsed.store)
-		ret = host_store_private(weights_case_bytes(config), &host);
+		ret = host_store_private(1, weights_case_bytes(config), &host);
 	if (ret == 0) /* the store's directory is known */
 		ret = weights_case_fork(c, config);
 	if (ret == 0)

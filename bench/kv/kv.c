@@ -36,6 +36,7 @@ struct kv_client {
 
 const char *const kv_mode_names[KV_ENGINES] = { "clover", "direct", "central", "redis" };
 const char *const kv_dist_names[KV_DISTS] = { [KV_ZIPF] = "zipf", [KV_UNIFORM] = "uniform" };
+const char *const kv_writers_names[KV_WRITERS] = { "one", "many" };
 const char *const kv_op_names[KV_OPS] = { [KV_GET] = "get", [KV_PUT] = "put" };
 
 static const char *heap_name(const struct kv_case *c, char name[32])
@@ -238,6 +239,7 @@ void kv_config_fill(struct kv_config *config)
 	config->workload = config->workload ? config->workload : 'b';
 	config->clients = config->clients ? config->clients : 1;
 	config->value = config->value ? config->value : 1024;
+	config->copies = config->copies ? config->copies : 1;
 	if (!config->keys)
 		config->keys = max_u64(100, min_u64(100000, ((uint64_t)64 << 20) / config->value));
 }
@@ -279,6 +281,13 @@ int kv_case_fork(struct kv_case *c, const struct kv_config *config)
 		       kv_mode_names[config->mode], config->batched ? " many" : "",
 		       config->workload, kv_dist_names[config->dist], config->value,
 		       config->clients, config->clients == 1 ? "" : "s");
+	if (config->copies > 1) {
+		size_t used = strlen(c->label);
+
+		(void)snprintf(c->label + used, sizeof(c->label) - used, ", %u copies, %s writer%s",
+			       config->copies, kv_writers_names[config->writers],
+			       config->writers == RLV_KV_MANY_WRITERS ? "s" : "");
+	}
 	kv_zipf_init(&c->zipf, config->keys);
 	c->shared_bytes = sizeof(*c->shared) + config->clients * sizeof(struct kv_window);
 	c->shared = mmap(NULL, c->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
@@ -356,6 +365,8 @@ int kv_case_start(struct kv_case *c, const char *uri)
 		opts.bytes = extents_bytes(&c->config);
 	else
 		opts.extent_bytes = entry_bytes(&c->config);
+	opts.copies = c->config.copies;
+	opts.writers = c->config.writers;
 	opts.max_clients = c->config.clients + 8;
 	ret = rlv_store_open(uri, NULL, &store);
 	if (ret == 0) /* of the case before */

@@ -37,17 +37,21 @@ enum kv_dist { KV_ZIPF, KV_UNIFORM, KV_DISTS };
 #define KV_MODES 3u /* of enum rlv_kv_mode */
 #define KV_REDIS 3u /* a peer, as a mode of the bench */
 #define KV_ENGINES 4u
-#define KV_CASES 5u /* of them, and clover with many keys in a call */
-extern const char *const kv_mode_names[KV_ENGINES], *const kv_dist_names[KV_DISTS],
-							    *const kv_op_names[KV_OPS];
+#define KV_WRITERS 2u /* of enum rlv_kv_writers */
+#define KV_CASES 5u   /* of them, and clover with many keys in a call */
+extern const char *const kv_mode_names[KV_ENGINES],
+	*const kv_dist_names[KV_DISTS], *const kv_op_names[KV_OPS],
+						*const kv_writers_names[KV_WRITERS];
 
 struct kv_config {
 	char workload; /* 'a'..'d', 'f'; 'w' = puts only */
 	uint32_t dist; /* enum kv_dist */
 	uint32_t mode; /* enum rlv_kv_mode, or KV_REDIS */
 	uint32_t clients;
-	bool batched;   /* calls of KV_BATCH keys */
-	uint64_t value; /* bytes */
+	uint32_t copies;  /* of the heap, only of clover; 0 = 1 */
+	uint32_t writers; /* enum rlv_kv_writers */
+	bool batched;     /* calls of KV_BATCH keys */
+	uint64_t value;   /* bytes */
 	uint64_t keys;
 	uint64_t seed;
 };

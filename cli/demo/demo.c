@@ -53,7 +53,7 @@ int cmd_demo(int argc, char **argv)
 	interrupt_install();
 	progress_begin(&progress, true);
 	scene_say(&progress, "A memory node and a metadata server start");
-	ret = host_store_private(UINT64_C(1) << 30, &store);
+	ret = host_store_private(1, UINT64_C(1) << 30, &store);
 	if (ret)
 		cli_fail_local(ret, "start a private store");
 	memcpy(uri, store.uri, sizeof(uri));

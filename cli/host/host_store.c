@@ -422,7 +422,7 @@ out:
 
 /* -------- a private store -------- */
 
-int host_store_private(uint64_t bytes, struct host_store *store_out)
+int host_store_private(uint32_t nodes, uint64_t bytes, struct host_store *store_out)
 {
 	struct host_store_opts opts = { .node = HOST_NODE_OPTS_INIT, .tied = true };
 	const char *tmp = getenv("TMPDIR");
@@ -431,6 +431,7 @@ int host_store_private(uint64_t bytes, struct host_store *store_out)
 
 	opts.node.store = "private";
 	opts.node.bytes = bytes;
+	opts.nodes = nodes;
 	/* A socket name is limited to 108 bytes, so a deep TMPDIR is unusable. */
 	if (!tmp || !*tmp || strlen(tmp) > 40)
 		tmp = "/tmp";

@@ -86,10 +86,10 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 		  struct host_store *store_out) RLV_MUST_CHECK;
 
 /*
- * Starts a private store of this process, in a runtime directory of its own under TMPDIR, which
+ * Starts a private store of this process, with that many memory nodes of `bytes` each, in a runtime directory of its own under TMPDIR, which
  * RELIVE_RUNTIME_DIR then names; the daemons end with this process. host_store_close removes it.
  */
-int host_store_private(uint64_t bytes, struct host_store *store_out) RLV_MUST_CHECK;
+int host_store_private(uint32_t nodes, uint64_t bytes, struct host_store *store_out) RLV_MUST_CHECK;
 
 /* Stops the daemons that host_store_up started, and no others; deletes a private store's files. */
 void host_store_close(struct host_store *store);

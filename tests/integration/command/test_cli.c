@@ -350,6 +350,33 @@ ON_FIXTURE(relive_bench__kv_as_json)
 	cli_expect_words(f->out, "direct c zipf");
 	assert_null(strstr(f->out, "clover"));
 	cli_expect(f, "bench kv --mode other", 2);
+}
+
+/* Round trips are those of a wire: docs/kv.md. Here the clients map the memory of two nodes. */
+ON_FIXTURE(relive_bench__kv_with_copies)
+{
+	struct cli_fixture *f = *state;
+
+	cli_expect(f,
+		   "bench kv --workload w --copies 2 --writers many --clients 2 --keys 100 "
+		   "--seconds 0.1 --json",
+		   0);
+	cli_expect_words(f->out, "\"copies\":2");
+	cli_expect_words(f->out, "\"writers\":\"many\"");
+	cli_expect_words(f->out, "\"mode\":\"clover\"");
+	assert_null(strstr(f->out, "direct"));
+	cli_expect(f, "bench kv --workload w --copies 2 --keys 100 --seconds 0.1 --json", 0);
+	cli_expect_words(f->out, "\"writers\":\"one\"");
+	cli_expect(f, "bench kv --copies 2 --clients 2", 2);
+	cli_expect(f, "bench kv --copies 4", 2);
+	cli_expect(f, "bench kv --writers many", 2);
+	cli_expect(f, "bench kv --copies 2 --mode direct", 2);
+}
+
+ON_FIXTURE(relive_bench__kv_refuses)
+{
+	struct cli_fixture *f = *state;
+
 	cli_expect(f, "bench kv --store shm:nothing", 1);
 	cli_expect(f, "bench kv --workload x", 2);
 }
