@@ -448,6 +448,8 @@ CASE(node_attach__waits_longer_than_a_lease_for_a_slow_connection)
 	struct node *node;
 	int mute, ret;
 
+	if (test_skips_valgrind("no pidfds"))
+		skip();
 	temp_dir_make(dir);
 	snprintf(uri, sizeof(uri), "shm:%s/mute", dir);
 	mute = sockets_listen_unix(uri + strlen("shm:"), SOCK_SEQPACKET);
