@@ -67,7 +67,8 @@ FOLDED static inline __m512i copy_block(unsigned char *dst, const unsigned char 
 	const __m512i block = _mm512_loadu_si512(src);
 
 	if (streams) {
-		_mm_prefetch((const char *)src + AHEAD, _MM_HINT_T0);
+		/* The caches keep what others work with, not what is read once. */
+		_mm_prefetch((const char *)src + AHEAD, _MM_HINT_NTA);
 		_mm512_stream_si512((__m512i *)(void *)dst, block);
 	} else {
 		_mm512_storeu_si512(dst, block);
