@@ -3,6 +3,7 @@
  * which is whole, and never steps back; a rank that comes again goes on, and space comes back.
  */
 #include "tests/support/fixture/store_fixture.h"
+#include "tests/support/fixture/weights_fixture.h"
 #include "tests/support/must.h"
 #include "tests/support/processes.h"
 
@@ -42,12 +43,7 @@ static uint32_t element(uint32_t rank, uint64_t version, uint32_t i)
 static int publish(struct rlv_shards *shards, uint32_t rank, uint64_t version)
 {
 	static uint32_t values[ELEMENTS];
-	const struct rlv_tensor tensor = { .size = sizeof(tensor),
-					   .dtype = RLV_U32,
-					   .ndim = 1,
-					   .name = "x",
-					   .shape = { ELEMENTS },
-					   .data = values };
+	const struct rlv_tensor tensor = weights_fixture_tensor(values, ELEMENTS);
 
 	for (uint32_t i = 0; i < ELEMENTS; i++)
 		values[i] = element(rank, version, i);

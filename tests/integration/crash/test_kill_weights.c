@@ -5,6 +5,7 @@
  */
 #include "tests/support/fake/fault.h"
 #include "tests/support/fixture/store_fixture.h"
+#include "tests/support/fixture/weights_fixture.h"
 #include "tests/support/must.h"
 #include "tests/support/processes.h"
 #include "tests/support/store_nodes.h"
@@ -24,7 +25,6 @@
 
 #define KEEP 2
 #define ELEMENTS 40000u
-#define PERIOD 97u /* each version changes one element of so many */
 #define CLIENTS 4u
 #define KILLS_DEFAULT 80u
 #define STEPS_MOST 400u
@@ -71,41 +71,14 @@ struct fixture {
 
 /* -------- versions -------- */
 
-static uint32_t element(uint64_t version, uint32_t i)
-{
-	uint64_t ago = (version + PERIOD - i % PERIOD) % PERIOD;
-
-	return (uint32_t)(version > ago ? version - ago : 0) * 31 + i;
-}
-
-static int publish_as(struct rlv_generations *weights, uint64_t version, uint32_t flags)
-{
-	static uint32_t values[ELEMENTS];
-	const struct rlv_tensor tensor = { .size = sizeof(tensor),
-					   .dtype = RLV_U32,
-					   .ndim = 1,
-					   .name = "x",
-					   .shape = { ELEMENTS },
-					   .data = values };
-
-	for (uint32_t i = 0; i < ELEMENTS; i++)
-		values[i] = element(version, i);
-	return rlv_weights_publish(weights, &tensor, 1, version, flags);
-}
-
 static int publish(struct rlv_generations *weights, uint64_t version)
 {
-	return publish_as(weights, version, 0);
+	return weights_fixture_publish(weights, ELEMENTS, version, 0);
 }
 
 static bool is_whole(const struct rlv_generation *got)
 {
-	const uint32_t *values = got->tensors[0].data;
-
-	for (uint32_t i = 0; i < ELEMENTS; i++)
-		if (values[i] != element(got->version, i))
-			return false;
-	return true;
+	return weights_fixture_is_whole(got, ELEMENTS);
 }
 
 static uint64_t newest(struct rlv_generations *weights)
@@ -268,7 +241,8 @@ static void tear_down(struct fixture *fx)
 	must(rlv_kv_open(fx->store, "policy", &kv), "rlv_kv_open");
 	assert_true(processes_until(nothing_is_owned, kv));
 	for (uint32_t i = 0; i < KEEP; i++) /* generations with one entry each */
-		must(publish_as(fx->weights, newest(fx->weights) + 1, RLV_PUBLISH_ANCHOR),
+		must(weights_fixture_publish(fx->weights, ELEMENTS, newest(fx->weights) + 1,
+					     RLV_PUBLISH_ANCHOR),
 		     "publish");
 	(void)newest(fx->weights);
 	must(rlv_weights_info(fx->weights, &info), "info");

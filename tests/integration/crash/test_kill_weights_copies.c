@@ -3,6 +3,7 @@
  * readers are killed or stopped, some past their lease, and nodes are lost. What is fetched is one whole version, at least
  * the newest that was published before, and versions never step back. RLV_TEST_KILLS: how many clients are harmed.
  */
+#include "tests/support/fixture/weights_fixture.h"
 #include "tests/support/must.h"
 #include "tests/support/processes.h"
 #include "tests/support/store_nodes.h"
@@ -21,7 +22,6 @@
 
 #define NODES 3u
 #define ELEMENTS 20000u
-#define PERIOD 97u /* each version changes one element of so many */
 #define CLIENTS 3u
 #define HARMS_DEFAULT 40u
 #define HARMS_OF_A_NODE 20u /* of clients, for each node that is lost */
@@ -44,40 +44,6 @@ struct fixture {
 		excused; /* clients: by an error; that were stopped past their lease or saw a loss */
 };
 
-/* -------- versions -------- */
-
-static uint32_t element(uint64_t version, uint32_t i)
-{
-	uint64_t ago = (version + PERIOD - i % PERIOD) % PERIOD;
-
-	return (uint32_t)(version > ago ? version - ago : 0) * 31 + i;
-}
-
-static int publish(struct rlv_generations *weights, uint64_t version)
-{
-	static uint32_t values[ELEMENTS];
-	const struct rlv_tensor tensor = { .size = sizeof(tensor),
-					   .dtype = RLV_U32,
-					   .ndim = 1,
-					   .name = "x",
-					   .shape = { ELEMENTS },
-					   .data = values };
-
-	for (uint32_t i = 0; i < ELEMENTS; i++)
-		values[i] = element(version, i);
-	return rlv_weights_publish(weights, &tensor, 1, version, 0);
-}
-
-static bool is_whole(const struct rlv_generation *got)
-{
-	const uint32_t *values = got->tensors[0].data;
-
-	for (uint32_t i = 0; i < ELEMENTS; i++)
-		if (values[i] != element(got->version, i))
-			return false;
-	return true;
-}
-
 /* -------- children -------- */
 
 static int join(struct rlv_generations **weights)
@@ -98,7 +64,7 @@ static int publisher(void *arg)
 	while (ret == 0) {
 		ret = rlv_weights_poll(weights, &version);
 		if (ret == 0)
-			ret = publish(weights, version + 1);
+			ret = weights_fixture_publish(weights, ELEMENTS, version + 1, 0);
 		if (ret == -EBUSY || ret == -EAGAIN || ret == -EEXIST) {
 			ret = 0;
 			continue;
@@ -128,7 +94,8 @@ static int reader(void *arg)
 			ret = 0;
 			continue;
 		}
-		if (ret == 0 && (got.version <= last || got.version < acked || !is_whole(&got))) {
+		if (ret == 0 && (got.version <= last || got.version < acked ||
+				 !weights_fixture_is_whole(&got, ELEMENTS))) {
 			fprintf(stderr, "version %llu after %llu, published %llu\n",
 				(unsigned long long)got.version, (unsigned long long)last,
 				(unsigned long long)acked);
@@ -210,7 +177,7 @@ static int setup(void **state)
 	must(rlv_store_open("shm:s", NULL, &fx->store), "rlv_store_open");
 	assert_true(processes_until(all_are_up, fx));
 	must(rlv_weights_create(fx->store, "policy", &opts, &weights), "rlv_weights_create");
-	must(publish(weights, 1), "publish");
+	must(weights_fixture_publish(weights, ELEMENTS, 1, 0), "publish");
 	must(rlv_weights_close(&weights), "rlv_weights_close");
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		fx->clients[i] = processes_fork(&fx->ps, roles[i], fx);

@@ -1,4 +1,5 @@
 /* Weights of several publishers. */
+#include "tests/support/fixture/weights_fixture.h"
 #include "tests/support/must.h"
 
 #include "relive/weights.h"
@@ -9,25 +10,9 @@
 #define RANKS 3u
 #define ELEMENTS 5000u
 
-static struct rlv_store *store;
 static const struct rlv_weights_opts small = {
 	.size = sizeof(small), .bytes = 4 * ELEMENTS + 64, .keep = 3, .max_clients = 8
 };
-
-static int set_up(void **state)
-{
-	(void)state;
-	store = NULL;
-	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	must(rlv_store_close(&store), "rlv_store_close");
-	return 0;
-}
 
 static struct rlv_shards *join_with(uint32_t rank, const struct rlv_weights_opts *weights)
 {
@@ -36,7 +21,7 @@ static struct rlv_shards *join_with(uint32_t rank, const struct rlv_weights_opts
 	};
 	struct rlv_shards *shards = NULL;
 
-	must(rlv_shards_open(store, "policy", &opts, &shards), "rlv_shards_open");
+	must(rlv_shards_open(weights_store, "policy", &opts, &shards), "rlv_shards_open");
 	return shards;
 }
 
@@ -53,12 +38,7 @@ static uint32_t element(uint32_t rank, uint64_t version, uint32_t i)
 static int publish(struct rlv_shards *shards, uint32_t rank, uint64_t version)
 {
 	static uint32_t values[ELEMENTS];
-	const struct rlv_tensor tensor = { .size = sizeof(tensor),
-					   .dtype = RLV_U32,
-					   .ndim = 1,
-					   .name = "x",
-					   .shape = { ELEMENTS },
-					   .data = values };
+	const struct rlv_tensor tensor = weights_fixture_tensor(values, ELEMENTS);
 
 	for (uint32_t i = 0; i < ELEMENTS; i++)
 		values[i] = element(rank, version, i);
@@ -82,7 +62,7 @@ static void expect_fetch(struct rlv_shards *shards, uint64_t than, uint64_t vers
 	}
 }
 
-TEST_WITH(shards__are_visible_when_all_are_there, set_up, tear_down)
+TEST_WITH(shards__are_visible_when_all_are_there, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_shards *ranks[RANKS], *actor;
 	struct rlv_generation got[RANKS];
@@ -111,7 +91,7 @@ TEST_WITH(shards__are_visible_when_all_are_there, set_up, tear_down)
 }
 
 /* A rank that stops holds the others up before they drop what all have; its successor goes on. */
-TEST_WITH(shards__never_drop_the_newest_of_all, set_up, tear_down)
+TEST_WITH(shards__never_drop_the_newest_of_all, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_shards *ranks[RANKS], *actor = join(RLV_NO_RANK);
 
@@ -197,7 +177,7 @@ static void release(struct rlv_generation *got)
 		rlv_generation_release(&got[r]);
 }
 
-TEST_WITH(shards__come_in_parts, set_up, tear_down)
+TEST_WITH(shards__come_in_parts, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_shards *ranks[RANKS], *actor = join_with(RLV_NO_RANK, &layered);
 	struct rlv_generation got[RANKS];
@@ -230,7 +210,7 @@ TEST_WITH(shards__come_in_parts, set_up, tear_down)
 	must(rlv_shards_close(&actor), "close");
 }
 
-TEST_WITH(shards__that_are_dropped_on_their_way, set_up, tear_down)
+TEST_WITH(shards__that_are_dropped_on_their_way, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_shards *ranks[RANKS], *actor = join_with(RLV_NO_RANK, &layered);
 	struct rlv_generation got[RANKS];
@@ -264,19 +244,19 @@ TEST_WITH(shards__that_are_dropped_on_their_way, set_up, tear_down)
 	must(rlv_shards_close(&actor), "close");
 }
 
-TEST_WITH(shards__what_is_refused, set_up, tear_down)
+TEST_WITH(shards__what_is_refused, weights_fixture_open, weights_fixture_close)
 {
 	const struct rlv_weights_opts one = { .size = sizeof(one), .keep = 1 };
 	struct rlv_shards_opts opts = { .size = sizeof(opts), .ranks = 2, .rank = 2 };
 	struct rlv_shards *shards = NULL;
 
-	expect(rlv_shards_open(store, "policy", &opts, &shards), -EINVAL);
+	expect(rlv_shards_open(weights_store, "policy", &opts, &shards), -EINVAL);
 	opts.ranks = 0;
-	expect(rlv_shards_open(store, "policy", &opts, &shards), -EINVAL);
+	expect(rlv_shards_open(weights_store, "policy", &opts, &shards), -EINVAL);
 	opts.ranks = RLV_SHARDS_MAX + 1;
-	expect(rlv_shards_open(store, "policy", &opts, &shards), -EINVAL);
+	expect(rlv_shards_open(weights_store, "policy", &opts, &shards), -EINVAL);
 	opts = (struct rlv_shards_opts){ .size = sizeof(opts), .ranks = 2, .weights = &one };
-	expect(rlv_shards_open(store, "policy", &opts, &shards), -EINVAL);
+	expect(rlv_shards_open(weights_store, "policy", &opts, &shards), -EINVAL);
 	shards = join(RLV_NO_RANK);
 	expect(publish(shards, 0, 1), -EINVAL);
 	expect(rlv_shards_begin(shards, 0, 0, NULL, NULL), -EINVAL);

@@ -1,3 +1,4 @@
+#include "tests/support/fixture/weights_fixture.h"
 #include "tests/support/must.h"
 
 #include "relive/weights.h"
@@ -87,32 +88,15 @@ static void expect_version(const struct rlv_generation *got, uint64_t version)
 	}
 }
 
-static struct rlv_store *store;
-
 static const struct rlv_weights_opts small = { .size = sizeof(small),
 					       .bytes = sizeof(struct policy) + 256,
 					       .max_clients = 8 };
-
-static int set_up(void **state)
-{
-	(void)state;
-	store = NULL;
-	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	must(rlv_store_close(&store), "rlv_store_close");
-	return 0;
-}
 
 static struct rlv_generations *create(const struct rlv_weights_opts *opts)
 {
 	struct rlv_generations *weights = NULL;
 
-	must(rlv_weights_create(store, "policy", opts, &weights), "rlv_weights_create");
+	must(rlv_weights_create(weights_store, "policy", opts, &weights), "rlv_weights_create");
 	return weights;
 }
 
@@ -120,7 +104,7 @@ static struct rlv_generations *join(void)
 {
 	struct rlv_generations *weights = NULL;
 
-	must(rlv_weights_open(store, "policy", &weights), "rlv_weights_open");
+	must(rlv_weights_open(weights_store, "policy", &weights), "rlv_weights_open");
 	return weights;
 }
 
@@ -132,12 +116,7 @@ static struct rlv_generation fetch(struct rlv_generations *weights, uint64_t new
 	return generation;
 }
 
-static void leave(struct rlv_generations **weights)
-{
-	must(rlv_weights_close(weights), "rlv_weights_close");
-}
-
-TEST_WITH(weights__a_reader_gets_what_was_published, set_up, tear_down)
+TEST_WITH(weights__a_reader_gets_what_was_published, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_generations *learner = create(&small), *actor = join();
 	struct rlv_generation none = RLV_GENERATION_INIT, got;
@@ -156,18 +135,19 @@ TEST_WITH(weights__a_reader_gets_what_was_published, set_up, tear_down)
 		rlv_generation_release(&got);
 		expect(rlv_weights_fetch(actor, i * 10, 0, &none), -ETIMEDOUT);
 	}
-	leave(&actor);
+	weights_fixture_leave(&actor);
 	actor = join(); /* later: without a publish */
 	got = fetch(actor, 0);
 	expect_version(&got, 200);
-	leave(&actor);
+	weights_fixture_leave(&actor);
 	expect_version(&got, 200); /* until it is released */
 	rlv_generation_release(&got);
 	rlv_generation_release(&got);
-	leave(&learner);
+	weights_fixture_leave(&learner);
 }
 
-TEST_WITH(weights__a_generation_does_not_change_while_it_is_held, set_up, tear_down)
+TEST_WITH(weights__a_generation_does_not_change_while_it_is_held, weights_fixture_open,
+	  weights_fixture_close)
 {
 	struct rlv_generations *learner = create(&small), *actor = join();
 	struct rlv_generation held[6];
@@ -180,11 +160,11 @@ TEST_WITH(weights__a_generation_does_not_change_while_it_is_held, set_up, tear_d
 		expect_version(&held[i], i + 1);
 		rlv_generation_release(&held[i]);
 	}
-	leave(&actor);
-	leave(&learner);
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&learner);
 }
 
-TEST_WITH(weights__the_last_generations_stay, set_up, tear_down)
+TEST_WITH(weights__the_last_generations_stay, weights_fixture_open, weights_fixture_close)
 {
 	const struct rlv_weights_opts opts = { .size = sizeof(opts),
 					       .bytes = sizeof(struct policy) + 256,
@@ -208,11 +188,11 @@ TEST_WITH(weights__the_last_generations_stay, set_up, tear_down)
 	}
 	expect(rlv_weights_get(actor, 6, &got), -ENOENT);
 	expect(rlv_weights_get(actor, 10, &got), -ENOENT);
-	leave(&actor);
-	leave(&learner);
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&learner);
 }
 
-TEST_WITH(weights__versions_rise, set_up, tear_down)
+TEST_WITH(weights__versions_rise, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_generations *learner = create(&small), *other = join();
 	struct rlv_generation got;
@@ -226,8 +206,8 @@ TEST_WITH(weights__versions_rise, set_up, tear_down)
 	got = fetch(other, 0);
 	expect_version(&got, 7);
 	rlv_generation_release(&got);
-	leave(&other);
-	leave(&learner);
+	weights_fixture_leave(&other);
+	weights_fixture_leave(&learner);
 }
 
 /* A publish that is refused, and the message about it. */
@@ -239,7 +219,7 @@ static void expect_refused(struct rlv_generations *weights, struct rlv_tensor *t
 		fail_msg("%s: does not say %s", rlv_last_error(), says);
 }
 
-TEST_WITH(weights__other_trees_are_refused, set_up, tear_down)
+TEST_WITH(weights__other_trees_are_refused, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_generations *learner = create(&small);
 	struct rlv_tensor tensors[TENSORS];
@@ -280,10 +260,10 @@ TEST_WITH(weights__other_trees_are_refused, set_up, tear_down)
 	assert_int_equal(got.n_tensors, 1);
 	assert_memory_equal(got.tensors[0].data, policy.head, sizeof(policy.head));
 	rlv_generation_release(&got);
-	leave(&learner);
+	weights_fixture_leave(&learner);
 }
 
-TEST_WITH(weights__nan_is_refused_by_option, set_up, tear_down)
+TEST_WITH(weights__nan_is_refused_by_option, weights_fixture_open, weights_fixture_close)
 {
 	const uint16_t half[] = { 0x7c00 }, bfloat[] = { 0xff80 };
 	const double doubles[] = { 1, NAN };
@@ -302,7 +282,7 @@ TEST_WITH(weights__nan_is_refused_by_option, set_up, tear_down)
 		       -ERANGE);
 	}
 	must(rlv_weights_publish(learner, &tensor, 1, 2, RLV_PUBLISH_NEW_TREE), "NaN");
-	leave(&learner);
+	weights_fixture_leave(&learner);
 }
 
 /* Bytes of this process that are in memory. */
@@ -333,53 +313,54 @@ static bool kernel_populates(void)
 #endif
 }
 
-TEST_WITH(weights__prefault_takes_the_memory_of_all_generations, set_up, tear_down)
+TEST_WITH(weights__prefault_takes_the_memory_of_all_generations, weights_fixture_open,
+	  weights_fixture_close)
 {
 	struct rlv_weights_opts opts = { .size = sizeof(opts), .bytes = 8 << 20, .max_clients = 8 };
 	struct rlv_generations *lazy = NULL, *ready = NULL;
 	uint64_t before = resident(), between;
 
-	must(rlv_weights_create(store, "lazy", &opts, &lazy), "create");
+	must(rlv_weights_create(weights_store, "lazy", &opts, &lazy), "create");
 	between = resident();
 	opts.prefault = 1;
-	must(rlv_weights_create(store, "ready", &opts, &ready), "create");
+	must(rlv_weights_create(weights_store, "ready", &opts, &ready), "create");
 	assert_true(between - before < 3 * opts.bytes);
 	if (kernel_populates())
 		assert_true(resident() - between >= 5 * opts.bytes);
-	leave(&lazy);
-	leave(&ready);
+	weights_fixture_leave(&lazy);
+	weights_fixture_leave(&ready);
 	opts.prefault = 2;
-	expect(rlv_weights_create(store, "ready", &opts, &ready), -EINVAL);
+	expect(rlv_weights_create(weights_store, "ready", &opts, &ready), -EINVAL);
 }
 
-TEST_WITH(weights__options_and_names_are_checked, set_up, tear_down)
+TEST_WITH(weights__options_and_names_are_checked, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_weights_opts opts = small;
 	struct rlv_generations *weights = NULL, *same;
 	struct rlv_kv *kv = NULL;
 
 	opts.keep = RLV_WEIGHTS_KEEP + 1;
-	expect(rlv_weights_create(store, "policy", &opts, &weights), -EINVAL);
+	expect(rlv_weights_create(weights_store, "policy", &opts, &weights), -EINVAL);
 	opts = small;
 	opts.anchor_every = RLV_WEIGHTS_ANCHOR_EVERY + 1;
-	expect(rlv_weights_create(store, "policy", &opts, &weights), -EINVAL);
-	expect(rlv_weights_open(store, "policy", &weights), -ENOENT);
-	must(rlv_kv_create(store, "values", NULL, &kv), "rlv_kv_create");
-	expect(rlv_weights_open(store, "values", &weights), -ENOENT);
+	expect(rlv_weights_create(weights_store, "policy", &opts, &weights), -EINVAL);
+	expect(rlv_weights_open(weights_store, "policy", &weights), -ENOENT);
+	must(rlv_kv_create(weights_store, "values", NULL, &kv), "rlv_kv_create");
+	expect(rlv_weights_open(weights_store, "values", &weights), -ENOENT);
 	must(rlv_kv_close(&kv), "rlv_kv_close");
 	weights = create(&small);
 	same = create(&small);
-	leave(&same);
+	weights_fixture_leave(&same);
 	opts = small;
 	opts.bytes *= 100;
-	expect(rlv_weights_create(store, "policy", &opts, &same), -EEXIST);
+	expect(rlv_weights_create(weights_store, "policy", &opts, &same), -EEXIST);
 	opts = small;
 	opts.copies = 2; /* there is one node */
-	expect(rlv_weights_create(store, "copied", &opts, &same), -EINVAL);
-	leave(&weights);
+	expect(rlv_weights_create(weights_store, "copied", &opts, &same), -EINVAL);
+	weights_fixture_leave(&weights);
 }
 
-TEST_WITH(weights__a_full_heap_keeps_what_it_has, set_up, tear_down)
+TEST_WITH(weights__a_full_heap_keeps_what_it_has, weights_fixture_open, weights_fixture_close)
 {
 	static const uint8_t filler[40000];
 	struct rlv_generations *learner = create(&small);
@@ -389,9 +370,9 @@ TEST_WITH(weights__a_full_heap_keeps_what_it_has, set_up, tear_down)
 	int ret = 0;
 
 	must(publish(learner, 1, 0), "publish");
-	leave(&learner); /* with the free space that it has */
+	weights_fixture_leave(&learner); /* with the free space that it has */
 	learner = join();
-	must(rlv_kv_open(store, "policy", &kv), "rlv_kv_open");
+	must(rlv_kv_open(weights_store, "policy", &kv), "rlv_kv_open");
 	for (int i = 0; ret == 0; i++) {
 		struct rlv_bytes of = { key, (size_t)snprintf(key, sizeof(key), "f%d", i) };
 
@@ -410,11 +391,12 @@ TEST_WITH(weights__a_full_heap_keeps_what_it_has, set_up, tear_down)
 	must(rlv_kv_close(&kv), "rlv_kv_close");
 	for (uint64_t i = 2; i < 12; i++)
 		must(publish(learner, i, 0), "publish behind it");
-	leave(&learner);
+	weights_fixture_leave(&learner);
 }
 
 /* In the caller's order, and not all of them. */
-TEST_WITH(weights__are_copied_into_buffers_of_the_caller, set_up, tear_down)
+TEST_WITH(weights__are_copied_into_buffers_of_the_caller, weights_fixture_open,
+	  weights_fixture_close)
 {
 	static struct policy mine, want;
 	struct rlv_generations *weights = create(&small);
@@ -452,7 +434,7 @@ TEST_WITH(weights__are_copied_into_buffers_of_the_caller, set_up, tear_down)
 	assert_int_equal(mine.step, 0);
 	rlv_generation_release(&got);
 	expect(rlv_generation_copy(&got, into, 1), -EINVAL);
-	leave(&weights);
+	weights_fixture_leave(&weights);
 }
 
 int main(void)

@@ -1,4 +1,5 @@
 /* Generations whose first tensors are read while others are on their way. */
+#include "tests/support/fixture/weights_fixture.h"
 #include "tests/support/must.h"
 #include "tests/support/temp_dir.h"
 
@@ -93,23 +94,6 @@ static void expect_ready(const struct rlv_generation *got, uint64_t version, uin
 	}
 }
 
-static struct rlv_store *store;
-
-static int set_up(void **state)
-{
-	(void)state;
-	store = NULL;
-	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	must(rlv_store_close(&store), "rlv_store_close");
-	return 0;
-}
-
 /* A handle that reads a chunk at a time. */
 static struct rlv_generations *join(uint32_t keep, uint32_t anchor_every)
 {
@@ -120,14 +104,9 @@ static struct rlv_generations *join(uint32_t keep, uint32_t anchor_every)
 					       .max_clients = 8 };
 	struct rlv_generations *weights = NULL;
 
-	must(rlv_weights_create(store, "policy", &opts, &weights), "rlv_weights_create");
+	must(rlv_weights_create(weights_store, "policy", &opts, &weights), "rlv_weights_create");
 	must(rlv_weights_limit(weights, CHUNK), "rlv_weights_limit");
 	return weights;
-}
-
-static void leave(struct rlv_generations **weights)
-{
-	must(rlv_weights_close(weights), "rlv_weights_close");
 }
 
 static struct rlv_generation begin(struct rlv_generations *weights, uint32_t *ready)
@@ -138,7 +117,7 @@ static struct rlv_generation begin(struct rlv_generations *weights, uint32_t *re
 	return got;
 }
 
-TEST_WITH(arrive__tensors_are_ready_in_their_order, set_up, tear_down)
+TEST_WITH(arrive__tensors_are_ready_in_their_order, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_generations *learner = join(2, 4), *actor = join(2, 4);
 	struct rlv_generation none = RLV_GENERATION_INIT, got, whole = RLV_GENERATION_INIT;
@@ -178,12 +157,13 @@ TEST_WITH(arrive__tensors_are_ready_in_their_order, set_up, tear_down)
 	assert_int_equal(got.n_deltas, 1);
 	assert_int_equal(got.version, 2);
 	rlv_generation_release(&got);
-	leave(&actor);
-	leave(&learner);
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&learner);
 }
 
 /* The publisher goes on meanwhile, so that the rest is gone: an error, and what was ready stays. */
-TEST_WITH(arrive__a_generation_that_is_dropped_meanwhile, set_up, tear_down)
+TEST_WITH(arrive__a_generation_that_is_dropped_meanwhile, weights_fixture_open,
+	  weights_fixture_close)
 {
 	struct rlv_generations *learner = join(1, 1), *actor = join(1, 1);
 	struct rlv_generation old, got;
@@ -207,12 +187,12 @@ TEST_WITH(arrive__a_generation_that_is_dropped_meanwhile, set_up, tear_down)
 	rlv_generation_release(&old);
 	expect(rlv_weights_more(actor, &old, &ready), -EINVAL);
 	rlv_generation_release(&got);
-	leave(&actor);
-	leave(&learner);
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&learner);
 }
 
 /* Two that arrive in turn, one that is left and one that outlives its handle. */
-TEST_WITH(arrive__several_at_once, set_up, tear_down)
+TEST_WITH(arrive__several_at_once, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_generations *learner = join(4, 1), *actor = join(4, 1);
 	struct rlv_generation got[3], newest = RLV_GENERATION_INIT;
@@ -238,14 +218,14 @@ TEST_WITH(arrive__several_at_once, set_up, tear_down)
 	assert_int_equal(info.publish_lag, 0);
 	must(publish(learner, 4, 0), "publish");
 	newest = begin(actor, &more);
-	leave(&actor);
+	weights_fixture_leave(&actor);
 	expect_ready(&got[0], 1, TENSORS);
 	expect_ready(&got[2], 3, TENSORS);
 	expect_ready(&newest, 4, more);
 	rlv_generation_release(&got[0]);
 	rlv_generation_release(&got[2]);
 	rlv_generation_release(&newest);
-	leave(&learner);
+	weights_fixture_leave(&learner);
 }
 
 /* Flips a bit of each such run of bytes of a file of the pool's folder. */
@@ -279,7 +259,7 @@ TEST(arrive__a_damaged_chunk)
 	temp_dir_make(dir);
 	snprintf(path, sizeof(path), "%s/pool", dir);
 	snprintf(uri, sizeof(uri), "embed:%s", path);
-	must(rlv_store_open(uri, &pool, &store), uri);
+	must(rlv_store_open(uri, &pool, &weights_store), uri);
 	learner = join(2, 1);
 	actor = join(2, 1);
 	must(publish(learner, 1, 0), "publish");
@@ -298,13 +278,13 @@ TEST(arrive__a_damaged_chunk)
 		must(rlv_weights_more(actor, &got, &ready), "rlv_weights_more");
 	expect_ready(&got, 2, TENSORS);
 	rlv_generation_release(&got);
-	leave(&actor);
-	leave(&learner);
-	must(rlv_store_close(&store), "rlv_store_close");
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&learner);
+	must(rlv_store_close(&weights_store), "rlv_store_close");
 	temp_dir_remove(dir);
 }
 
-TEST_WITH(arrive__arguments_are_checked, set_up, tear_down)
+TEST_WITH(arrive__arguments_are_checked, weights_fixture_open, weights_fixture_close)
 {
 	struct rlv_generations *weights = join(2, 1);
 	struct rlv_generation got = RLV_GENERATION_INIT, unsized = { 0 };
@@ -322,7 +302,7 @@ TEST_WITH(arrive__arguments_are_checked, set_up, tear_down)
 	expect(rlv_weights_more(NULL, &got, &ready), -EINVAL);
 	expect(rlv_weights_more(weights, &got, NULL), -EINVAL);
 	rlv_generation_release(&got);
-	leave(&weights);
+	weights_fixture_leave(&weights);
 }
 
 int main(void)

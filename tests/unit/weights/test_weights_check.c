@@ -1,4 +1,5 @@
 /* Full checks: a byte of a reader's memory that no delta writes. */
+#include "tests/support/fixture/weights_fixture.h"
 #include "tests/support/must.h"
 
 #include "client/weights/weights.h"
@@ -9,7 +10,6 @@
 #define ELEMENTS 30001u /* of 2 bytes; the last run of the sum is short */
 #define QUIET 29999u    /* does not change */
 
-static struct rlv_store *store;
 static uint16_t embed[ELEMENTS], head[ELEMENTS];
 static struct rlv_generations *learner, *actor;
 
@@ -20,24 +20,20 @@ static int set_up(void **state)
 					       .anchor_every = 8,
 					       .max_clients = 8 };
 
-	(void)state;
-	store = NULL;
 	learner = actor = NULL;
 	for (uint32_t i = 0; i < ELEMENTS; i++)
 		embed[i] = head[i] = (uint16_t)(i * 7);
-	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
-	must(rlv_weights_create(store, "policy", &opts, &learner), "rlv_weights_create");
-	must(rlv_weights_open(store, "policy", &actor), "rlv_weights_open");
+	must(weights_fixture_open(state), "rlv_store_open");
+	must(rlv_weights_create(weights_store, "policy", &opts, &learner), "rlv_weights_create");
+	must(rlv_weights_open(weights_store, "policy", &actor), "rlv_weights_open");
 	return 0;
 }
 
 static int tear_down(void **state)
 {
-	(void)state;
 	must(rlv_weights_close(&actor), "rlv_weights_close");
 	must(rlv_weights_close(&learner), "rlv_weights_close");
-	must(rlv_store_close(&store), "rlv_store_close");
-	return 0;
+	return weights_fixture_close(state);
 }
 
 /* Changes a few elements, and publishes: the first two tensors are tied. */

@@ -1,4 +1,5 @@
 /* Publishers that send deltas, and readers that apply them. */
+#include "tests/support/fixture/weights_fixture.h"
 #include "tests/support/must.h"
 #include "tests/support/temp_dir.h"
 
@@ -16,7 +17,6 @@
 #define ELEMENTS 20000u
 #define VERSIONS 48u
 
-static struct rlv_store *store;
 static struct rng rng;
 /* What each version was. */
 static uint16_t history[VERSIONS + 1][ELEMENTS];
@@ -29,31 +29,16 @@ static const struct rlv_weights_opts opts = { .size = sizeof(opts),
 
 static int set_up(void **state)
 {
-	(void)state;
-	store = NULL;
 	rng_seed(&rng, 1, 0);
-	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	must(rlv_store_close(&store), "rlv_store_close");
-	return 0;
+	return weights_fixture_open(state);
 }
 
 static struct rlv_generations *join(void)
 {
 	struct rlv_generations *weights = NULL;
 
-	must(rlv_weights_create(store, "policy", &opts, &weights), "rlv_weights_create");
+	must(rlv_weights_create(weights_store, "policy", &opts, &weights), "rlv_weights_create");
 	return weights;
-}
-
-static void leave(struct rlv_generations **weights)
-{
-	must(rlv_weights_close(weights), "rlv_weights_close");
 }
 
 /* Publishes a version, of whose elements about one of `rare` changed. */
@@ -107,7 +92,7 @@ static struct rlv_weights_info info_of(struct rlv_generations *weights)
 }
 
 /* One reader follows, one comes now and then, one is new each time; all kept versions can be had. */
-TEST_WITH(deltas__lead_every_reader_to_the_version, set_up, tear_down)
+TEST_WITH(deltas__lead_every_reader_to_the_version, set_up, weights_fixture_close)
 {
 	struct rlv_generations *learner = join(), *follows = join(), *lags = join(), *late;
 	struct rlv_generation got, held = RLV_GENERATION_INIT;
@@ -133,19 +118,19 @@ TEST_WITH(deltas__lead_every_reader_to_the_version, set_up, tear_down)
 				rlv_generation_release(&got);
 			}
 			assert_true(info_of(late).oldest <= v - 2);
-			leave(&late);
+			weights_fixture_leave(&late);
 		}
 	}
 	rlv_generation_release(&held);
 	assert_int_equal(info_of(learner).anchors, VERSIONS / 8);
 	assert_int_equal(info_of(follows).repairs, 0);
-	leave(&follows);
-	leave(&lags);
-	leave(&learner);
+	weights_fixture_leave(&follows);
+	weights_fixture_leave(&lags);
+	weights_fixture_leave(&learner);
 }
 
 /* Where most changes, anchors are smaller; when that ends, there are deltas again. */
-TEST_WITH(deltas__only_where_they_pay, set_up, tear_down)
+TEST_WITH(deltas__only_where_they_pay, set_up, weights_fixture_close)
 {
 	struct rlv_generations *learner = join(), *actor = join();
 	struct rlv_generation got;
@@ -162,12 +147,12 @@ TEST_WITH(deltas__only_where_they_pay, set_up, tear_down)
 	}
 	anchors = info_of(learner).anchors - 22;
 	assert_in_range(anchors, (VERSIONS - 30) / 8, (VERSIONS - 30) / 8 + 3);
-	leave(&actor);
-	leave(&learner);
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&learner);
 }
 
 /* Deltas need the copy of the generation before: another publisher's comes as an anchor. */
-TEST_WITH(deltas__of_two_publishers, set_up, tear_down)
+TEST_WITH(deltas__of_two_publishers, set_up, weights_fixture_close)
 {
 	struct rlv_generations *learners[2] = { join(), join() }, *actor = join();
 	struct rlv_generation got;
@@ -178,13 +163,13 @@ TEST_WITH(deltas__of_two_publishers, set_up, tear_down)
 		rlv_generation_release(&got);
 	}
 	assert_int_equal(info_of(learners[0]).anchors + info_of(learners[1]).anchors, 5);
-	leave(&learners[0]);
-	leave(&learners[1]);
-	leave(&actor);
+	weights_fixture_leave(&learners[0]);
+	weights_fixture_leave(&learners[1]);
+	weights_fixture_leave(&actor);
 }
 
 /* A reader whose memory is not what it should be: the sum says so, and it takes the anchor. */
-TEST_WITH(deltas__on_a_damaged_copy, set_up, tear_down)
+TEST_WITH(deltas__on_a_damaged_copy, set_up, weights_fixture_close)
 {
 	struct rlv_generations *learner = join(), *actor = join();
 	struct rlv_generation got;
@@ -208,8 +193,8 @@ TEST_WITH(deltas__on_a_damaged_copy, set_up, tear_down)
 	got = fetch(actor, 4);
 	assert_int_equal(got.flags, 0);
 	rlv_generation_release(&got);
-	leave(&actor);
-	leave(&learner);
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&learner);
 }
 
 /* Changes one byte of each place in the file that has these bytes. */
@@ -242,7 +227,7 @@ TEST(deltas__of_damaged_entries)
 	temp_dir_make(dir);
 	snprintf(path, sizeof(path), "%s/pool", dir);
 	snprintf(uri, sizeof(uri), "embed:%s", path);
-	must(rlv_store_open(uri, &pool, &store), uri);
+	must(rlv_store_open(uri, &pool, &weights_store), uri);
 	learner = join();
 	actor = join();
 	must(publish(learner, 1, 2), "publish");
@@ -264,10 +249,10 @@ TEST(deltas__of_damaged_entries)
 	got = fetch(late, 8);
 	rlv_generation_release(&got);
 	rlv_generation_release(&first);
-	leave(&late);
-	leave(&actor);
-	leave(&learner);
-	must(rlv_store_close(&store), "rlv_store_close");
+	weights_fixture_leave(&late);
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&learner);
+	must(rlv_store_close(&weights_store), "rlv_store_close");
 	temp_dir_remove(dir);
 }
 

@@ -1,4 +1,5 @@
 /* Tensors in the same memory are stored, compared and sent once. */
+#include "tests/support/fixture/weights_fixture.h"
 #include "tests/support/must.h"
 #include "tests/support/temp_dir.h"
 
@@ -10,7 +11,6 @@
 #define ELEMENTS 40000u
 #define BYTES (ELEMENTS * sizeof(float))
 
-static struct rlv_store *store;
 static float embed[ELEMENTS], other[ELEMENTS], small[7];
 
 static const struct rlv_weights_opts opts = {
@@ -19,32 +19,17 @@ static const struct rlv_weights_opts opts = {
 
 static int set_up(void **state)
 {
-	(void)state;
-	store = NULL;
 	for (uint32_t i = 0; i < ELEMENTS; i++)
 		embed[i] = other[i] = (float)i;
-	must(rlv_store_open("embed:", NULL, &store), "rlv_store_open");
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	must(rlv_store_close(&store), "rlv_store_close");
-	return 0;
+	return weights_fixture_open(state);
 }
 
 static struct rlv_generations *join(void)
 {
 	struct rlv_generations *weights = NULL;
 
-	must(rlv_weights_create(store, "policy", &opts, &weights), "rlv_weights_create");
+	must(rlv_weights_create(weights_store, "policy", &opts, &weights), "rlv_weights_create");
 	return weights;
-}
-
-static void leave(struct rlv_generations **weights)
-{
-	must(rlv_weights_close(weights), "rlv_weights_close");
 }
 
 #define TENSORS 4
@@ -114,7 +99,7 @@ static void expect_fetch(struct rlv_generations *weights, uint64_t version, uint
 }
 
 /* Once in the payload; and once in deltas, which say so by their bytes. */
-TEST_WITH(tied__are_stored_and_sent_once, set_up, tear_down)
+TEST_WITH(tied__are_stored_and_sent_once, set_up, weights_fixture_close)
 {
 	struct rlv_generations *learner = join(), *actor = join(), *late;
 	uint64_t changed = 50, bytes;
@@ -133,13 +118,13 @@ TEST_WITH(tied__are_stored_and_sent_once, set_up, tear_down)
 	late = join();
 	expect_fetch(late, 7, 6, true);
 	assert_int_equal(learner->stats.anchors, 1);
-	leave(&late);
-	leave(&actor);
-	leave(&learner);
+	weights_fixture_leave(&late);
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&learner);
 }
 
 /* Tied tensors may have memory of their own in the next generation, and the reverse: each is an anchor, also of another handle. */
-TEST_WITH(tied__changes_make_an_anchor, set_up, tear_down)
+TEST_WITH(tied__changes_make_an_anchor, set_up, weights_fixture_close)
 {
 	struct rlv_generations *learner = join(), *second = join(), *actor = join();
 
@@ -158,13 +143,13 @@ TEST_WITH(tied__changes_make_an_anchor, set_up, tear_down)
 	expect_fetch(actor, 4, 1, false);
 	must(publish(second, 5, embed), "publish of what is tied again");
 	expect_fetch(actor, 5, 0, true);
-	leave(&actor);
-	leave(&second);
-	leave(&learner);
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&second);
+	weights_fixture_leave(&learner);
 }
 
 /* Only what is tied may differ: other names, shapes or dtypes are another tree. */
-TEST_WITH(tied__is_no_excuse_for_other_tensors, set_up, tear_down)
+TEST_WITH(tied__is_no_excuse_for_other_tensors, set_up, weights_fixture_close)
 {
 	struct rlv_generations *learner = join();
 	struct rlv_tensor tensors[TENSORS];
@@ -186,20 +171,20 @@ TEST_WITH(tied__is_no_excuse_for_other_tensors, set_up, tear_down)
 	expect(rlv_weights_publish(learner, tensors, TENSORS, 2, RLV_PUBLISH_NEW_TREE), -EINVAL);
 	tensors[1].name = "bias";
 	must(rlv_weights_publish(learner, tensors, TENSORS, 2, RLV_PUBLISH_NEW_TREE), "publish");
-	leave(&learner);
+	weights_fixture_leave(&learner);
 }
 
 /* Generations that are only tied fit, where those with memory of their own do not. */
-TEST_WITH(tied__count_once_for_the_bound, set_up, tear_down)
+TEST_WITH(tied__count_once_for_the_bound, set_up, weights_fixture_close)
 {
 	const struct rlv_weights_opts tight = { .size = sizeof(tight), .bytes = BYTES + 320 };
 	struct rlv_generations *learner = NULL;
 
-	must(rlv_weights_create(store, "tight", &tight, &learner), "rlv_weights_create");
+	must(rlv_weights_create(weights_store, "tight", &tight, &learner), "rlv_weights_create");
 	must(publish(learner, 1, embed), "publish");
 	expect(publish(learner, 2, other), -ERANGE);
 	must(publish(learner, 3, embed), "publish");
-	leave(&learner);
+	weights_fixture_leave(&learner);
 }
 
 static void expect_streamed(struct rlv_generations *weights)
@@ -229,7 +214,7 @@ TEST(tied__in_parts_and_mapped)
 
 	temp_dir_make(dir);
 	snprintf(uri, sizeof(uri), "embed:%s/pool", dir);
-	must(rlv_store_open(uri, &pool, &store), uri);
+	must(rlv_store_open(uri, &pool, &weights_store), uri);
 	learner = join();
 	actor = join();
 	must(rlv_weights_limit(actor, 4096), "rlv_weights_limit");
@@ -239,9 +224,9 @@ TEST(tied__in_parts_and_mapped)
 	assert_int_equal(got.mapped, 2 * BYTES + 7 * 4 + 50 * 4); /* of tensors */
 	expect_last(&got, true);
 	rlv_generation_release(&got);
-	leave(&actor);
-	leave(&learner);
-	must(rlv_store_close(&store), "rlv_store_close");
+	weights_fixture_leave(&actor);
+	weights_fixture_leave(&learner);
+	must(rlv_store_close(&weights_store), "rlv_store_close");
 	temp_dir_remove(dir);
 }
 
