@@ -111,6 +111,7 @@ static int sampler_check_opts(const struct rlv_table *table, const struct rlv_sa
 static int sampler_fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *opts)
 {
 	struct rlv_sampler_opts *full = &sp->opts;
+	int ret;
 
 	*full = *opts;
 	full->batch_size = opts->batch_size ? opts->batch_size : 256;
@@ -129,7 +130,10 @@ static int sampler_fill_defaults(struct rlv_sampler *sp, const struct rlv_sample
 		sp->hooks = (struct alloc_hooks){ opts->memory->alloc, opts->memory->free,
 						  opts->memory->ctx };
 	full->world_size = opts->world_size ? opts->world_size : 1;
-	return full->seed ? 0 : random_fill(&full->seed, sizeof(full->seed));
+	if (full->seed)
+		return 0;
+	ret = random_fill(&full->seed, sizeof(full->seed));
+	return ret ? error_prefix(ret, "no seed for the sampler, set opts.seed: ") : 0;
 }
 
 /* -------- parts -------- */
