@@ -39,9 +39,10 @@ enum kv_dist { KV_ZIPF, KV_UNIFORM, KV_DISTS };
 #define KV_ENGINES 4u
 #define KV_WRITERS 2u /* of enum rlv_kv_writers */
 #define KV_CASES 5u   /* of them, and clover with many keys in a call */
-extern const char *const kv_mode_names[KV_ENGINES],
-	*const kv_dist_names[KV_DISTS], *const kv_op_names[KV_OPS],
-						*const kv_writers_names[KV_WRITERS];
+extern const char *const kv_mode_names[KV_ENGINES];
+extern const char *const kv_dist_names[KV_DISTS];
+extern const char *const kv_op_names[KV_OPS];
+extern const char *const kv_writers_names[KV_WRITERS];
 
 struct kv_config {
 	char workload; /* 'a'..'d', 'f'; 'w' = puts only */
