@@ -1,4 +1,7 @@
-/* apply.c - delta_apply_chain. What a delta says is read once, and checked where it is used. */
+/*
+ * apply.c - delta_apply_chain. What a delta says is read once, and checked where it is used; counts
+ * also for a hint, unchecked.
+ */
 #include "ds/weights/delta.h"
 
 #include "ds/weights/array.h"
