@@ -39,7 +39,8 @@ struct fixture {
 	struct shared *shared;
 	struct rlv_store *store;
 	pid_t nodes[NODES], clients[CLIENTS];
-	char name[2]; /* of the node that is looked at */
+	char name[2];     /* of the node that is looked at */
+	uint64_t fetched; /* when the last client was harmed */
 	uint64_t gave_up,
 		excused; /* clients: by an error; that were stopped past their lease or saw a loss */
 };
@@ -249,13 +250,9 @@ static void lose_node(struct fixture *fx, struct rng *rng)
 static bool has_gone_on(void *arg)
 {
 	struct fixture *fx = arg;
-	static uint64_t before;
-	uint64_t now = atomic_load(&fx->shared->fetched);
-	bool on = before && now > before;
 
 	replace_those_that_gave_up(fx);
-	before = before ? before : now;
-	return on;
+	return atomic_load(&fx->shared->fetched) > fx->fetched;
 }
 
 TEST_WITH(generations__outlive_kills_pauses_and_lost_nodes, setup, teardown)
@@ -274,6 +271,7 @@ TEST_WITH(generations__outlive_kills_pauses_and_lost_nodes, setup, teardown)
 		replace_those_that_gave_up(fx);
 		assert_int_equal(atomic_load(&fx->shared->wrong), 0);
 	}
+	fx->fetched = atomic_load(&fx->shared->fetched);
 	assert_true(processes_until(has_gone_on, fx));
 	print_message("%llu publishes and %llu fetches, %lu harms; %llu clients gave up\n",
 		      (unsigned long long)atomic_load(&fx->shared->published),
