@@ -1,6 +1,6 @@
 /*
- * broker_parts.h - the inside of the broker: broker.c jobs, broker_memory.c extents, broker_gate.c
- * iterations, broker_safe.c whether they can all end.
+ * broker_parts.h - the inside of the broker: broker.c jobs, broker_memory.c extents, broker_give.c those that jobs
+ * have, broker_gate.c iterations, broker_safe.c whether they can all end.
  */
 #ifndef RLV_SERVER_POOLD_BROKER_PARTS_H
 #define RLV_SERVER_POOLD_BROKER_PARTS_H
@@ -20,6 +20,12 @@ static inline uint64_t broker_extents_of(const struct broker *broker, uint64_t b
 	return bytes / broker->opts.extent_bytes + (bytes % broker->opts.extent_bytes != 0);
 }
 
+/* The roster's entry of an extent. */
+static inline struct roster_extent *broker_kept(struct broker *broker, uint32_t extent)
+{
+	return &broker->roster.file->extents[extent];
+}
+
 static inline int broker_is_parked(const struct broker_job *job)
 {
 	return error_set(-EBUSY, "job %s is parked: rlv_pool_resume first", job->kept->name);
@@ -36,15 +42,18 @@ void broker_waited(struct broker *broker, struct broker_job *job);
 void broker_forget_extents(struct broker *broker, uint32_t job);
 /* Takes back what a job was granted and has not fetched. */
 void broker_withdraw(struct broker *broker, uint32_t job);
+/* Releases physical extents above the budget that are FREE. */
+void broker_shrink(struct broker *broker);
+/* Reads progress, frees what is quiet, grants. Returns when it is due again. */
+uint64_t broker_memory_turn(struct broker *broker);
+
+/* -------- broker_give.c -------- */
+
 /* All that a job has in use is PENDING until its last marks are reached; presented: but what it has
    presented. */
 void broker_pend_all(struct broker *broker, uint32_t job, bool presented);
 /* Takes over the numbers of a job's last marks. -EINVAL: one went back. */
 RLV_MUST_CHECK int broker_marks(struct broker_job *job, const uint64_t marks[LEASE_STREAMS]);
-/* Releases physical extents above the budget that are FREE. */
-void broker_shrink(struct broker *broker);
-/* Reads progress, frees what is quiet, grants. Returns when it is due again. */
-uint64_t broker_memory_turn(struct broker *broker);
 
 /* -------- broker_gate.c -------- */
 
