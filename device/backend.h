@@ -118,6 +118,10 @@ struct backend_ops {
 	/* Ends a handle. -EBUSY: this backend has it mapped. */
 	int (*extent_release)(struct backend *backend, uint64_t handle);
 
+	/* An RDMA device may learn of the extent from now on: what it still reads after this process has ended
+	   may not reach another process's bytes. So no other process gets this physical memory. */
+	int (*extent_expose)(struct backend *backend, uint64_t handle);
+
 	/* Puts the whole extent at a reserved range without one; no access yet. -EBUSY: range taken.
 	   One handle may be mapped at several ranges. */
 	int (*map)(struct backend *backend, uint64_t va, uint64_t bytes, uint64_t handle);
@@ -195,5 +199,13 @@ struct backend_ops {
 struct backend {
 	const struct backend_ops *ops;
 };
+
+/* extent_expose of backends whose extents no other process gets by themselves. */
+static inline int backend_expose_nothing(struct backend *backend, uint64_t handle)
+{
+	(void)backend;
+	(void)handle;
+	return 0;
+}
 
 #endif

@@ -38,6 +38,7 @@ FAULT(extent_import, (struct backend * backend, int fd, uint64_t bytes, uint64_t
       (inner, fd, bytes, handle_out))
 FAULT(map, (struct backend * backend, uint64_t va, uint64_t bytes, uint64_t handle),
       (inner, va, bytes, handle))
+FAULT(extent_expose, (struct backend * backend, uint64_t handle), (inner, handle))
 FAULT(set_access,
       (struct backend * backend, uint64_t va, uint64_t bytes, enum backend_access access),
       (inner, va, bytes, access))
@@ -127,6 +128,7 @@ static const struct backend_ops fault_ops = {
 	.extent_create = fault_extent_create,
 	.extent_export = fault_extent_export,
 	.extent_import = fault_extent_import,
+	.extent_expose = fault_extent_expose,
 	.extent_release = fault_extent_release,
 	.map = fault_map,
 	.set_access = fault_set_access,

@@ -237,7 +237,7 @@ static int pool_region(struct pool *pool, const struct pool_tensor *tensor,
 	return 0;
 }
 
-static int pool_check_parked(const struct pool *pool, uint32_t job)
+int pool_check_parked(const struct pool *pool, uint32_t job)
 {
 	if (pool->parked[job] == 0)
 		return 0;
@@ -453,7 +453,7 @@ static int pool_end_job(struct pool *pool, uint32_t job)
 	int ret;
 
 	pool->leaving[job] = true;
-	pool->parked[job] = 0;
+	pool->parked[job] = pool->exported[job] = 0;
 	pool_drop_all(pool, job);
 	ret = pool_collect(pool, false);
 	if (ret)

@@ -59,7 +59,8 @@ struct pool {
 	bool leaving[LEDGER_JOBS];
 	uint64_t parked[LEDGER_JOBS]; /* bytes of chunks that are neither resident nor on the way back */
 	uint64_t pieces[LEDGER_JOBS]; /* of their bytes that were given out */
-	uint64_t uses[LEDGER_JOBS];   /* allocations; since pool_iterate, calls of pool_use */
+	uint32_t exported[LEDGER_JOBS]; /* tensors that RDMA devices may know: the job is not parked */
+	uint64_t uses[LEDGER_JOBS];     /* allocations; since pool_iterate, calls of pool_use */
 	uint32_t stream_job[BACKEND_STREAMS]; /* LEDGER_NOBODY: not open */
 	uint32_t scrub_stream;                /* strict mode */
 	struct pool_chunk *idle;
@@ -96,6 +97,9 @@ RLV_MUST_CHECK int pool_collect(struct pool *pool, bool all);
 
 /* Releases free extents until at most that many are left, or those that are held. */
 RLV_MUST_CHECK int pool_shrink(struct pool *pool, uint64_t most);
+
+/* -EBUSY: tensors of the job are parked. */
+RLV_MUST_CHECK int pool_check_parked(const struct pool *pool, uint32_t job);
 
 /* The link to a tensor's block, if the job has one there. -EINVAL. */
 RLV_MUST_CHECK int pool_find(struct pool *pool, uint32_t job, uint64_t va,

@@ -146,10 +146,24 @@ static int park_enter(struct pool *pool, uint32_t job) LOCK_ACQUIRES(pool_role)
 	return ret;
 }
 
+/* An RDMA device would go on to fill the memory that the job had. */
+static int park_check_exported(const struct pool *pool, uint32_t job)
+{
+	return pool->exported[job] == 0
+		       ? 0
+		       : error_set(-EBUSY,
+				   "job %s: batches land by RDMA in %" PRIu32
+				   " of its tensors: close their samplers, or open the landing "
+				   "with RLV_LANDING_PINNED as opts.path",
+				   pool->ledger.jobs[job].name, pool->exported[job]);
+}
+
 int pool_park(struct pool *pool, uint32_t job, uint64_t bytes)
 {
 	int ret = park_enter(pool, job);
 
+	if (ret == 0)
+		ret = park_check_exported(pool, job);
 	if (ret == 0)
 		ret = park_some(pool, job, bytes);
 	lock_release(&pool->lock, &pool_role);
@@ -195,9 +209,12 @@ int pool_unpark(struct pool *pool, uint32_t job)
 int pool_hold(struct pool *pool, uint32_t job)
 {
 	int ret = park_enter(pool, job);
-	struct pool_chunk *chunk = ret ? NULL : park_next(pool, job, 0, true);
+	struct pool_chunk *chunk;
 	bool waits = false;
 
+	if (ret == 0)
+		ret = park_check_exported(pool, job);
+	chunk = ret ? NULL : park_next(pool, job, 0, true);
 	if (ret == 0 && pool->parked[job] == 0)
 		pool->pieces[job] = 0;
 	for (; chunk && ret == 0; chunk = park_next(pool, job, chunk->use, true)) {

@@ -24,7 +24,8 @@
 #include "device/pool.h"
 
 /* Parks tensors of at least that many bytes, or all: UINT64_MAX. -EAGAIN: the device has yet to end what
-   uses them, repeat after progress; -ENOMEM: the host has no room; errors of the backend. */
+   uses them, repeat after progress; -EBUSY: some are exported (device/pool_export.h); -ENOMEM: the host has no
+   room; errors of the backend. */
 RLV_MUST_CHECK int pool_park(struct pool *pool, uint32_t job, uint64_t bytes);
 /* Queues the return of all. -EAGAIN: the backend lacks extents now; errors of the backend. */
 RLV_MUST_CHECK int pool_unpark(struct pool *pool, uint32_t job);
@@ -43,8 +44,8 @@ struct pool_piece {
 	uint64_t number;
 };
 
-/* The job cannot queue work from now on. -EAGAIN: the device has yet to end what uses its tensors; errors of the
-   backend. */
+/* The job cannot queue work from now on. -EAGAIN: the device has yet to end what uses its tensors; -EBUSY, as of
+   pool_park; errors of the backend. */
 RLV_MUST_CHECK int pool_hold(struct pool *pool, uint32_t job);
 /* The next piece of at most that many bytes, always the same number; its memory is mapped. -ENODATA: there are
    no more; -EAGAIN: the backend lacks extents now. */

@@ -9,6 +9,7 @@
  *                                               <-  ANSWER  n references + n descriptors; or -EAGAIN
  *                                                           and a place in the queue
  *     GIVE    references, marks                  ->     extents are free when the marks are reached
+ *     EXPOSE  references                         ->     an RDMA device may be told of them after the answer
  *     BEGIN, END, PROFILE  an iteration          ->     BEGIN and END: of a job without a permit
  *     ROOM, CANCEL                               ->     CANCEL: it waits no more
  *                                               <-  ANSWER, of END with a wish that the job parks
@@ -40,7 +41,7 @@
 #include "wire/message_head.h"
 
 #define LEASE_MAGIC 0x44564c52u /* "RLVD" */
-#define LEASE_VERSION 4
+#define LEASE_VERSION 5
 #define LEASE_REFS 64u        /* extents in a message */
 #define LEASE_JOBS 14u        /* jobs in a message */
 #define LEASE_JOBS_MOST 1024u /* jobs of a pool */
@@ -72,15 +73,21 @@ enum lease_type {
 	LEASE_WAKE = 17,
 	LEASE_PARK = 18,
 	LEASE_RESUME = 19,
+	LEASE_EXPOSE = 20,
+};
+
+enum lease_ref_flags {
+	LEASE_EXPOSED = 1, /* HOLD: the job has exposed it */
 };
 
 struct lease_ref {
 	uint32_t extent;
-	uint32_t reserved;
+	uint32_t flags; /* enum lease_ref_flags */
 	uint64_t generation;
 };
 
 WIRE_SIZE(lease_ref, 16);
+WIRE_AT(lease_ref, flags, 4);
 WIRE_AT(lease_ref, generation, 8);
 
 /* BEGIN, ROOM, CANCEL, WAKE, PARK, RESUME */
@@ -152,13 +159,14 @@ WIRE_AT(lease_take, n, 16);
 WIRE_AT(lease_take, reserved, 20);
 
 /*
- * HOLD, GIVE, BYE
+ * HOLD, GIVE, EXPOSE, BYE
  *   offset size
  *        0   16  head
  *       16    4  n: references (BYE: 0)
  *       20    4  flags: enum lease_flags
  *       24 1024  references, zeros behind them
- *     1048  512  marks: for each stream the number of its last mark, 0 = none
+ *     1048  512  marks: for each stream the number of its last mark, 0 = none;
+ *                EXPOSE has none
  */
 enum lease_flags {
 	LEASE_LAST = 1, /* HOLD: the job holds no more */

@@ -28,6 +28,7 @@ static size_t lease_size(uint16_t type)
 		[LEASE_WAKE] = sizeof(struct lease_bare),
 		[LEASE_PARK] = sizeof(struct lease_bare),
 		[LEASE_RESUME] = sizeof(struct lease_bare),
+		[LEASE_EXPOSE] = sizeof(struct lease_refs),
 	};
 
 	return type < ARRAY_LEN(sizes) ? sizes[type] : 0;
@@ -76,6 +77,15 @@ static bool jobs_are_sound(const struct lease_jobs_answer *answer)
 	return sound;
 }
 
+static bool refs_are_sound(const struct lease_refs *refs, uint32_t least, uint32_t flags)
+{
+	bool sound = refs->n >= least && refs->n <= LEASE_REFS;
+
+	for (uint32_t i = 0; sound && i < refs->n; i++)
+		sound = refs->refs[i].flags <= flags;
+	return sound;
+}
+
 /* True if the fields of a message, of its right size, are within their bounds. */
 static bool lease_is_sound(const struct lease_message *message)
 {
@@ -89,11 +99,11 @@ static bool lease_is_sound(const struct lease_message *message)
 		return message->take.n > 0 && message->take.n <= LEASE_REFS &&
 		       message->take.reserved == 0 && fds == 0;
 	case LEASE_HOLD:
-		return message->refs.n <= LEASE_REFS && message->refs.flags <= LEASE_LAST &&
-		       fds == message->refs.n;
+		return refs_are_sound(&message->refs, 0, LEASE_EXPOSED) &&
+		       message->refs.flags <= LEASE_LAST && fds == message->refs.n;
 	case LEASE_GIVE:
-		return message->refs.n > 0 && message->refs.n <= LEASE_REFS &&
-		       message->refs.flags == 0 && fds == 0;
+	case LEASE_EXPOSE:
+		return refs_are_sound(&message->refs, 1, 0) && message->refs.flags == 0 && fds == 0;
 	case LEASE_BYE:
 		return message->refs.n == 0 && message->refs.flags == 0 && fds == 0;
 	case LEASE_PROFILE:

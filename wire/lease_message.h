@@ -11,7 +11,7 @@ struct lease_message {
 		struct message_head head;
 		struct lease_hello hello;
 		struct lease_take take;
-		struct lease_refs refs; /* HOLD, GIVE, BYE */
+		struct lease_refs refs; /* HOLD, GIVE, EXPOSE, BYE */
 		struct lease_end end;
 		struct lease_profile profile;
 		struct lease_ask ask;

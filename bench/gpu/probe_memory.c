@@ -297,6 +297,7 @@ static void gap_report(const char *name, struct cu_stream *stream, cu_u64 out)
 
 #define STALL_NS 200000000u
 #define STALL_CALLS 4000
+#define HELD_BYTES (256 * MIB)
 
 /* Maps and unmaps an extent all the time while the kernel runs, and times the calls. */
 static void stall_calls(const struct extent *other, struct cu_stream *stream)
@@ -378,6 +379,28 @@ static void dmabuf_try(const char *name, cu_u64 at, size_t bytes)
 	}
 }
 
+/* The memory of a dma-buf is nobody else's as long as somebody has it open, or an RDMA device has it registered. */
+static void dmabuf_holds_memory(void)
+{
+	struct extent extent;
+	double before, dropped;
+	int fd = -1;
+
+	if (!extent_make(&extent, HELD_BYTES))
+		return;
+	if (!cu->mem_range_handle ||
+	    cu->mem_range_handle(&fd, extent.at, HELD_BYTES, CU_RANGE_DMA_BUF_FD, 0)) {
+		extent_drop(&extent);
+		return;
+	}
+	before = free_mib();
+	extent_drop(&extent);
+	dropped = free_mib();
+	(void)close(fd);
+	figure("dmabuf_back_when_released", dropped - before, "MiB");
+	figure("dmabuf_back_when_closed", free_mib() - dropped, "MiB");
+}
+
 void part_dmabuf(void)
 {
 	struct cu_mem_prop prop = extent_prop(true);
@@ -406,4 +429,5 @@ void part_dmabuf(void)
 	dmabuf_try("dmabuf_not_page_aligned", base + 512, 4096);
 	(void)ok("cuMemUnmap", cu->mem_unmap(base + bytes, bytes));
 	dmabuf_try("dmabuf_half_unmapped", base, 2 * bytes);
+	dmabuf_holds_memory();
 }

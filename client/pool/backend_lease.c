@@ -82,7 +82,8 @@ static bool held_remove(struct backend_lease *backend, uint64_t handle, uint64_t
 		if (handle ? one->handle != handle : !one->spare)
 			continue;
 		*handle_out = one->handle;
-		backend->giving[backend->n_giving++] = one->ref;
+		backend->giving[backend->n_giving] = one->ref;
+		backend->giving[backend->n_giving++].flags = 0;
 		*one = backend->held[--backend->n_held];
 		found = true;
 	}
@@ -156,6 +157,7 @@ static int lease_take(struct backend_lease *backend)
 	for (uint32_t i = 0; ret == 0 && i < message.answer.n; i++) {
 		struct held_extent one = { .ref = message.answer.refs[i], .spare = true };
 
+		one.ref.flags = 0;
 		ret = backend->inner->ops->extent_import(backend->inner, message.fds[i],
 							 backend->extent_bytes, &one.handle);
 		if (ret == 0)
@@ -218,6 +220,45 @@ static int lease_release(struct backend_lease *backend, uint64_t handle)
 static int lease_extent_release(struct backend *base, uint64_t handle)
 {
 	return lease_release(lease_of(base), handle);
+}
+
+/* Marks the extent of a handle, or takes the mark back. False: it was so already. */
+static bool held_expose(struct backend_lease *backend, uint64_t handle, bool exposed,
+			struct lease_ref *ref_out)
+{
+	bool changed = false;
+
+	lock_acquire(&backend->lock, &held_role);
+	for (size_t i = 0; i < backend->n_held; i++) {
+		struct held_extent *one = &backend->held[i];
+
+		if (one->handle != handle)
+			continue;
+		*ref_out = one->ref;
+		changed = exposed != (one->ref.flags & LEASE_EXPOSED);
+		one->ref.flags = exposed ? LEASE_EXPOSED : 0;
+	}
+	lock_release(&backend->lock, &held_role);
+	return changed;
+}
+
+static int lease_extent_expose(struct backend *base, uint64_t handle)
+{
+	struct backend_lease *backend = lease_of(base);
+	struct lease_message message = { .refs = { .n = 1 } };
+	struct lease_ref *ref = &message.refs.refs[0], unused;
+	int ret;
+
+	/* Before it is said, so that a broker that is started meanwhile is told, too. */
+	if (!held_expose(backend, handle, true, ref))
+		return 0;
+	ret = lease_request(&backend->lease, &message, LEASE_EXPOSE,
+			    deadline_after(clock_monotonic(), backend->timeout_ns));
+	if (ret)
+		(void)held_expose(backend, handle, false, &unused);
+	else
+		lease_close_fds(&message);
+	return ret;
 }
 
 int backend_lease_flush(struct backend_lease *backend)
@@ -339,6 +380,7 @@ static const struct backend_ops lease_ops = {
 	.extent_create = lease_extent_create,
 	.extent_export = lease_extent_export,
 	.extent_import = lease_extent_import,
+	.extent_expose = lease_extent_expose,
 	.extent_release = lease_extent_release,
 	.map = lease_map,
 	.set_access = lease_set_access,

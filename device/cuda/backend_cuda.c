@@ -369,6 +369,7 @@ static const struct backend_ops cuda_ops = {
 	.extent_create = cuda_extent_create,
 	.extent_export = cuda_extent_export,
 	.extent_import = cuda_extent_import,
+	.extent_expose = backend_expose_nothing,
 	.extent_release = cuda_extent_release,
 	.map = cuda_map,
 	.set_access = cuda_set_access,

@@ -380,6 +380,7 @@ static const struct backend_ops host_ops = {
 	.extent_create = host_extent_create,
 	.extent_export = host_extent_export,
 	.extent_import = host_extent_import,
+	.extent_expose = backend_expose_nothing,
 	.extent_release = host_extent_release,
 	.map = host_map,
 	.set_access = host_set_access,

@@ -126,7 +126,7 @@ RLV_CHECKED int rlv_pool_iteration_end(struct rlv_pool *pool);
  * Pauses the job: its tensors go to memory of this process, those first whose next use is furthest, and its
  * extents to other jobs, of which one more may be resident. Until rlv_pool_resume, rlv_pool_alloc, _use and _free
  * and iterations are -EBUSY; addresses stay. It waits at most timeout_ns for the device. -EBUSY: an iteration
- * runs; -ENOMEM: this process has no room; -ETIMEDOUT, -EHOSTDOWN. After an error the tensors are whole, and
+ * runs, or batches land by RDMA in its tensors (relive/landing.h); -ENOMEM: this process has no room; -ETIMEDOUT, -EHOSTDOWN. After an error the tensors are whole, and
  * rlv_pool_resume brings back those that have gone.
  * With a heap no extent goes back before all bytes are there, by pieces of 16 MiB; this process has room for two
  * pieces meanwhile. Errors of rlv_kv_open and rlv_kv_put, too; the store's timeout bounds each piece, and timeout_ns

@@ -87,6 +87,7 @@ struct broker_extent {
 	uint64_t last_incarnation; /* of the job that had it; 0 = none */
 	bool presented;            /* by its job, which came back */
 	bool dirty;                /* new, and not filled with zeros */
+	bool exposed;              /* RDMA devices may know it: it goes to no other job */
 };
 
 struct broker_stats {
@@ -144,6 +145,10 @@ RLV_MUST_CHECK int broker_hold(struct broker *broker, uint32_t job,
 RLV_MUST_CHECK int broker_take(struct broker *broker, uint32_t job, uint32_t n,
 			       struct lease_message *message_out);
 RLV_MUST_CHECK int broker_give(struct broker *broker, uint32_t job, const struct lease_refs *refs);
+/* A job is about to tell an RDMA device of extents that it holds. READs of a queue pair that outlives the job, as in a
+   forked child, may fill them at any time: no other job gets the same physical memory. */
+RLV_MUST_CHECK int broker_expose(struct broker *broker, uint32_t job,
+				 const struct lease_refs *refs);
 /* 0: its iteration runs. -EAGAIN: it waits. -EBUSY: one runs already. A job beside which there is none gets a permit: it
    begins and ends iterations by itself, until it or a new job calls, or broker_recall is called. */
 RLV_MUST_CHECK int broker_begin(struct broker *broker, uint32_t job);

@@ -1,6 +1,6 @@
 /*
- * broker_give.c - what a job says of extents that it has: it gives them back, or presents them to a broker that was
- * started anew.
+ * broker_give.c - what a job says of extents that it has: it gives them back, tells an RDMA device of them, or
+ * presents them to a broker that was started anew.
  */
 #include "server/poold/broker_parts.h"
 
@@ -123,6 +123,15 @@ int broker_give(struct broker *broker, uint32_t at, const struct lease_refs *ref
 	return ret;
 }
 
+int broker_expose(struct broker *broker, uint32_t at, const struct lease_refs *refs)
+{
+	int ret = broker_own_all(broker, at, refs);
+
+	for (uint32_t i = 0; i < refs->n && ret == 0; i++)
+		broker->extents[refs->refs[i].extent].exposed = true;
+	return ret;
+}
+
 /* The memory of a descriptor is the extent's from now on. */
 static int broker_import(struct broker *broker, struct broker_extent *extent, int fd)
 {
@@ -162,6 +171,7 @@ static int broker_hold_one(struct broker *broker, uint32_t at, const struct leas
 	if (ret)
 		return ret;
 	extent->presented = true;
+	extent->exposed |= ref->flags & LEASE_EXPOSED;
 	extent->last_incarnation = broker->jobs[at].kept->incarnation;
 	broker_kept(broker, ref->extent)->generation = ref->generation;
 	broker_kept(broker, ref->extent)->owner = at + 1;

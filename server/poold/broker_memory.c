@@ -141,7 +141,7 @@ static int broker_create(struct broker *broker, uint32_t at, const struct broker
 		       extent->last_incarnation != job->kept->incarnation;
 	int ret = 0;
 
-	if (extent->handle && strange && broker->opts.strict) {
+	if (extent->handle && strange && (broker->opts.strict || extent->exposed)) {
 		ret = backend->ops->extent_release(backend, extent->handle);
 		extent->handle = 0;
 	}
@@ -149,6 +149,7 @@ static int broker_create(struct broker *broker, uint32_t at, const struct broker
 		ret = backend->ops->extent_create(backend, broker->opts.extent_bytes,
 						  &extent->handle);
 		extent->dirty = broker->scrub.backend != NULL;
+		extent->exposed = false;
 	}
 	if (ret == 0) {
 		broker->stats.handovers += strange;

@@ -140,6 +140,8 @@ static int peer_as_job(struct peer *peer, struct lease_message *in, struct lease
 		return broker_take(broker, peer->job, in->take.n, out);
 	case LEASE_GIVE:
 		return broker_give(broker, peer->job, &in->refs);
+	case LEASE_EXPOSE:
+		return broker_expose(broker, peer->job, &in->refs);
 	case LEASE_BEGIN:
 		return broker_begin(broker, peer->job);
 	case LEASE_END:
@@ -190,7 +192,8 @@ static void put_answer(const struct peer *peer, int ret, struct lease_answer *ou
 
 static bool is_of_job(uint16_t type)
 {
-	return type < LEASE_ASK || type == LEASE_PARK || type == LEASE_RESUME;
+	return type < LEASE_ASK || type == LEASE_PARK || type == LEASE_RESUME ||
+	       type == LEASE_EXPOSE;
 }
 
 static int peer_ask(struct peer *peer, const struct lease_ask *ask)

@@ -57,13 +57,12 @@ static struct range *free_range(struct range *ranges)
 	return NULL;
 }
 
-bool fake_device_range(cu_u64 at, size_t bytes)
+/* Neighbouring extents are one range for a kernel, and for a dma-buf. */
+static bool is_mapped(cu_u64 at, size_t bytes)
 {
 	cu_u64 end = at + bytes;
 
-	if (find(registered, at, bytes))
-		return true;
-	while (at < end) { /* neighbouring extents are one range for a kernel */
+	while (at < end) {
 		const struct range *range = find(mapped, at, 1);
 
 		if (!range || !range->access)
@@ -71,6 +70,11 @@ bool fake_device_range(cu_u64 at, size_t bytes)
 		at = range->at + range->bytes;
 	}
 	return true;
+}
+
+bool fake_device_range(cu_u64 at, size_t bytes)
+{
+	return find(registered, at, bytes) || is_mapped(at, bytes);
 }
 
 bool fake_any_range(cu_u64 at, size_t bytes)
@@ -399,7 +403,7 @@ unsigned cuMemImportFromShareableHandle(cu_u64 *number, void *shared, unsigned t
 	return handle ? CU_OK : CU_OPERATING_SYSTEM;
 }
 
-/* The descriptor is the extent's memfd, which can be mapped; a real one cannot. */
+/* The descriptor is the memfd of the first extent, which can be mapped; a real one cannot, and has all of them. */
 unsigned cuMemGetHandleForAddressRange(void *shared, cu_u64 at, size_t bytes, unsigned type,
 				       cu_u64 flags)
 {
@@ -408,9 +412,9 @@ unsigned cuMemGetHandleForAddressRange(void *shared, cu_u64 at, size_t bytes, un
 
 	FAKE_ENTER(mem_range_handle);
 	fake_lock();
-	range = find(mapped, at, bytes);
-	if (range && range->access && type == CU_RANGE_DMA_BUF_FD && !flags && at == range->at &&
-	    bytes == range->bytes)
+	range = find(mapped, at, 1);
+	if (range && at == range->at && bytes && bytes % 4096 == 0 && is_mapped(at, bytes) &&
+	    type == CU_RANGE_DMA_BUF_FD && !flags)
 		fd = fcntl(range->handle->fd, F_DUPFD_CLOEXEC, 1);
 	fake_unlock();
 	if (fd < 0)

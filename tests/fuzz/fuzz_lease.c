@@ -97,6 +97,8 @@ static void handle(struct broker *broker, struct lease_message *in, uint32_t *jo
 		ret = broker_take(broker, job, in->take.n, &out);
 	else if (in->head.type == LEASE_GIVE)
 		ret = broker_give(broker, job, &in->refs);
+	else if (in->head.type == LEASE_EXPOSE)
+		ret = broker_expose(broker, job, &in->refs);
 	else if (in->head.type == LEASE_BEGIN)
 		ret = broker_begin(broker, job);
 	else if (in->head.type == LEASE_END)
@@ -144,6 +146,8 @@ static void one(struct broker *broker, uint32_t *jobs, uint16_t word, const uint
 		type = LEASE_JOBS_ANSWER;
 	else if (type > LEASE_DRAIN) /* as answers are not for a broker */
 		type = (uint16_t)(type == LEASE_DRAIN + 1 ? LEASE_PARK : LEASE_RESUME);
+	else if (type == LEASE_GIVE && word & 64)
+		type = LEASE_EXPOSE;
 	lease_seal(&message, (enum lease_type)type);
 	message.n_fds = type == LEASE_HELLO ? 3 : type == LEASE_HOLD ? message.refs.n : 0;
 	if (message.n_fds > LEASE_REFS || lease_check(&message, message.head.bytes))

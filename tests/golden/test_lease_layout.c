@@ -8,7 +8,7 @@ static void put_lease_structs_1(FILE *out)
 {
 	STRUCT(lease_ref);
 	FIELD(lease_ref, extent);
-	FIELD(lease_ref, reserved);
+	FIELD(lease_ref, flags);
 	FIELD(lease_ref, generation);
 	STRUCT(lease_bare);
 	FIELD(lease_bare, head);
